@@ -1,0 +1,41 @@
+package chat
+
+import "context"
+
+// Role is what a caller may do at all; whose chats it may do it to is a matter
+// of owners.
+type Role string
+
+const (
+	// RoleOperator may do everything to every chat.
+	RoleOperator Role = "operator"
+	// RoleBridge may do what a bridge needs, to its own chats.
+	RoleBridge Role = "bridge"
+)
+
+// Caller is who asks: the peer of a unix socket by its credentials.
+type Caller struct {
+	// Name is the peer's user name; it is the owner of what the peer creates.
+	Name string `json:"name"`
+	UID  uint32 `json:"uid"`
+	Role Role   `json:"role"`
+}
+
+// MayReach reports whether the caller may see and touch a chat of owner.
+func (c Caller) MayReach(owner string) bool {
+	return c.Role == RoleOperator || c.Role == RoleBridge && c.Name != "" && c.Name == owner
+}
+
+type callerKey struct{}
+
+// WithCaller returns a context that carries who asks.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// CallerFrom returns who asks. A context without a caller gives the zero
+// Caller, which may do nothing.
+func CallerFrom(ctx context.Context) Caller {
+	c, _ := ctx.Value(callerKey{}).(Caller)
+	return c
+}

@@ -1,0 +1,171 @@
+package chat
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Phase is where a chat is in its life. Awake and asleep are not phases: both
+// are [Ready].
+type Phase string
+
+const (
+	// Creating: the record is written, some step has not been taken yet.
+	Creating Phase = "creating"
+	// Ready: every step was taken.
+	Ready Phase = "ready"
+	// Reaping: the chat is being taken away; nothing but that may happen to it.
+	Reaping Phase = "reaping"
+)
+
+// DefaultAgent and DefaultProfile are what a [Spec] means by saying nothing.
+const (
+	DefaultAgent   = "main"
+	DefaultProfile = "default"
+)
+
+// Bounds on what a caller may send, in bytes and counts.
+const (
+	MaxExternalID = 512
+	MaxName       = 64
+	MaxLabels     = 32
+	MaxLabelValue = 256
+)
+
+// Spec is what a caller asks for when it creates a chat.
+type Spec struct {
+	// ExternalID is the caller's own name for the conversation: any UTF-8 of 1 to
+	// 512 bytes. It is kept as data and never becomes a path, an argument or a name.
+	ExternalID string `json:"external_id" minLength:"1" maxLength:"512" doc:"The caller's own name for the conversation: any UTF-8, at most 512 bytes."`
+	// Owner is whose chat it is. Empty means the caller; only an operator may name another.
+	Owner string `json:"owner,omitempty" maxLength:"64" doc:"Whose chat it is; only an operator may name another than itself."`
+	// Profile is the policy; empty means [DefaultProfile].
+	Profile string `json:"profile,omitempty" maxLength:"64" doc:"The named policy; default if empty."`
+	// Agent selects the per-agent section of the rules; empty means [DefaultAgent].
+	Agent string `json:"agent,omitempty" maxLength:"64" doc:"The agent name; main if empty."`
+	// Labels are the caller's own notes, at most 32, shown and filtered on, never interpreted.
+	Labels map[string]string `json:"labels,omitempty" doc:"The caller's own notes, at most 32."`
+	// Awake says whether the chat gets a session at once; nil means true.
+	Awake *bool `json:"awake,omitempty" doc:"Whether the chat gets a session at once; true if absent."`
+}
+
+// WantsSession reports whether the chat shall be awake once it is created.
+func (s Spec) WantsSession() bool { return s.Awake == nil || *s.Awake }
+
+// WithDefaults fills what the caller left empty, the owner from the caller's name.
+func (s Spec) WithDefaults(owner string) Spec {
+	if s.Owner == "" {
+		s.Owner = owner
+	}
+	if s.Profile == "" {
+		s.Profile = DefaultProfile
+	}
+	if s.Agent == "" {
+		s.Agent = DefaultAgent
+	}
+	return s
+}
+
+// Validate reports the first field that cannot be meant, as [ErrInvalid].
+func (s Spec) Validate() error {
+	if err := checkText("external_id", s.ExternalID, MaxExternalID); err != nil {
+		return err
+	}
+	if s.ExternalID == "" {
+		return fmt.Errorf("cannot use external_id: it is empty: %w", ErrInvalid)
+	}
+	for _, f := range []struct{ field, value string }{{"owner", s.Owner}, {"profile", s.Profile}, {"agent", s.Agent}} {
+		if f.value == "" {
+			continue
+		}
+		if err := CheckName(f.field, f.value); err != nil {
+			return err
+		}
+	}
+	return checkLabels(s.Labels)
+}
+
+func checkLabels(labels map[string]string) error {
+	if len(labels) > MaxLabels {
+		return fmt.Errorf("cannot use labels: %d of them, want at most %d: %w", len(labels), MaxLabels, ErrInvalid)
+	}
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		if err := CheckName("labels", k); err != nil {
+			return err
+		}
+		if err := checkText("labels."+k, labels[k], MaxLabelValue); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckName accepts what may name a profile, an agent, an owner or a label:
+// 1 to 64 of A–Z a–z 0–9 . _ - that begin with a letter, a digit or an underscore.
+func CheckName(field, s string) error {
+	ok := s != "" && len(s) <= MaxName && s[0] != '-' && s[0] != '.'
+	for i := 0; ok && i < len(s); i++ {
+		c := s[i]
+		ok = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._-", c) >= 0
+	}
+	if !ok {
+		return fmt.Errorf("cannot use %s %s: want 1 to %d of A-Z a-z 0-9 . _ - not beginning with . or -: %w", field, Quote(s), MaxName, ErrInvalid)
+	}
+	return nil
+}
+
+func checkText(field, s string, limit int) error {
+	switch {
+	case len(s) > limit:
+		return fmt.Errorf("cannot use %s: %d bytes, want at most %d: %w", field, len(s), limit, ErrInvalid)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("cannot use %s %s: not valid UTF-8: %w", field, Quote(s), ErrInvalid)
+	case strings.IndexByte(s, 0) >= 0:
+		return fmt.Errorf("cannot use %s %s: it holds a NUL: %w", field, Quote(s), ErrInvalid)
+	}
+	return nil
+}
+
+// Chat is one conversation as the API shows it.
+type Chat struct {
+	ID         ID                `json:"id"`
+	User       string            `json:"user"`
+	UID        uint32            `json:"uid"`
+	ExternalID string            `json:"external_id"`
+	Owner      string            `json:"owner"`
+	Agent      string            `json:"agent"`
+	Profile    string            `json:"profile"`
+	Phase      Phase             `json:"phase"`
+	Awake      bool              `json:"awake"`
+	Home       string            `json:"home"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	CreatedAt  time.Time         `json:"created_at"`
+	// UsedAt is when the chat was last created, typed into or run in; looking at it does not move it.
+	UsedAt time.Time `json:"used_at"`
+	Limits Limits    `json:"limits"`
+	// Usage is nil while the chat is asleep.
+	Usage *Usage `json:"usage,omitempty"`
+	// Layers says for each wall what enforces it now on this host; see [Layer].
+	Layers []Layer `json:"layers,omitempty"`
+}
+
+// Filter narrows a list. Zero fields do not narrow.
+type Filter struct {
+	Owner      string
+	ExternalID string
+	// Label is "key=value", or "key" for any value.
+	Label  string
+	Awake  *bool
+	Limit  int
+	Cursor string
+}
+
+// Page is one part of a list; Next is the cursor of the following one, empty at the end.
+type Page struct {
+	Chats []Chat `json:"chats"`
+	Next  string `json:"next,omitempty"`
+}

@@ -1,0 +1,53 @@
+package chat
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+)
+
+// ID names a chat on this host: 16 lower-case hex digits. It is safe in a file
+// name, an argument, a unit name and a user name; an external id never is.
+type ID string
+
+// UserPrefix precedes the ID in the name of the chat's Linux user.
+const UserPrefix = "chat-"
+
+// idWindows is how many disjoint 64-bit windows one HMAC-SHA256 holds.
+const idWindows = sha256.Size / 8
+
+// ParseID accepts exactly the form DeriveID makes. Anything else, also another
+// case or a prefix, is [ErrInvalid]: two spellings of one id would be two chats.
+func ParseID(s string) (ID, error) {
+	if len(s) != 16 {
+		return "", fmt.Errorf("cannot use %s as a chat id: want 16 hex digits, got %d bytes: %w", Quote(s), len(s), ErrInvalid)
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return "", fmt.Errorf("cannot use %s as a chat id: want lower-case hex digits: %w", Quote(s), ErrInvalid)
+		}
+	}
+	return ID(s), nil
+}
+
+// User is the chat's Linux user and group name, "chat-" and the ID: 21 bytes,
+// within the 31 that useradd(8) and systemd's user-name rules allow.
+func (id ID) User() string { return UserPrefix + string(id) }
+
+// DeriveID computes the id of (owner, externalID) under the install key: 64 bits
+// of HMAC-SHA256(key, owner NUL externalID). The key is there because external
+// ids are often phone numbers, and a public user name must not let one guess
+// them. window chooses which 64 bits, 0 to 3; a caller that meets a collision
+// asks for the next.
+func DeriveID(key []byte, owner, externalID string, window int) (ID, error) {
+	if window < 0 || window >= idWindows {
+		return "", fmt.Errorf("cannot derive an id: window %d is not in 0–%d: %w", window, idWindows-1, ErrBusy)
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(owner))
+	mac.Write([]byte{0})
+	mac.Write([]byte(externalID))
+	sum := mac.Sum(nil)
+	return ID(hex.EncodeToString(sum[window*8 : window*8+8])), nil
+}

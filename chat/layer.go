@@ -1,0 +1,73 @@
+package chat
+
+import "time"
+
+// LayerName names one wall. The same word stands in a chat's layers, in doctor,
+// after --allow-missing and in the audit log.
+type LayerName string
+
+// The walls, from the outside in.
+const (
+	LayerAccount    LayerName = "account"    // a Linux user of its own
+	LayerHome       LayerName = "home"       // 0700 on a root-owned parent
+	LayerTmp        LayerName = "tmp"        // /tmp, /var/tmp and /dev/shm of its own
+	LayerMemory     LayerName = "memory"     // memory and swap limits
+	LayerPids       LayerName = "pids"       // number of tasks
+	LayerCPU        LayerName = "cpu"        // share of the CPUs
+	LayerEgress     LayerName = "egress"     // owner rules for packets that leave
+	LayerNetwork    LayerName = "network"    // loopback and abstract sockets
+	LayerProc       LayerName = "proc"       // a /proc without other people's processes
+	LayerView       LayerName = "view"       // bubblewrap's file tree
+	LayerLandlock   LayerName = "landlock"   // file access by Landlock
+	LayerSeccomp    LayerName = "seccomp"    // refused system calls
+	LayerPrivileges LayerName = "privileges" // no_new_privs, no capabilities
+	LayerPath       LayerName = "path"       // shims, then allowed commands
+)
+
+// LayerNames lists every wall, outermost first.
+func LayerNames() []LayerName {
+	return []LayerName{LayerAccount, LayerHome, LayerTmp, LayerMemory, LayerPids, LayerCPU, LayerEgress,
+		LayerNetwork, LayerProc, LayerView, LayerLandlock, LayerSeccomp, LayerPrivileges, LayerPath}
+}
+
+// LayerState says how well a wall stands.
+type LayerState string
+
+const (
+	// LayerOn: the probe got what the layer promises.
+	LayerOn LayerState = "on"
+	// LayerWeaker: something is enforced, but less than the layer promises; By says what.
+	LayerWeaker LayerState = "weaker"
+	// LayerOff: nothing is enforced.
+	LayerOff LayerState = "off"
+)
+
+// Layer is what was found when a wall was tried, never what a config says.
+type Layer struct {
+	Name  LayerName  `json:"name"`
+	State LayerState `json:"state"`
+	// By is the mechanism that enforces it here: "cgroup v1", "userdb", "Landlock ABI 6".
+	By string `json:"by,omitempty"`
+	// Probe is what was tried and what came of it.
+	Probe string `json:"probe,omitempty"`
+	// Fix is what to install or change; empty when the layer is on.
+	Fix string `json:"fix,omitempty"`
+	// At is when it was tried.
+	At time.Time `json:"at"`
+}
+
+// Host is what doctor prints: the machine and its walls.
+type Host struct {
+	Kernel  string  `json:"kernel"`
+	Backend string  `json:"backend"`
+	Version string  `json:"version"`
+	Layers  []Layer `json:"layers"`
+	// Missing lists layers that config requires and the host lacks.
+	Missing []LayerName `json:"missing"`
+	// Allowed lists the layers that --allow-missing excused.
+	Allowed []LayerName `json:"allowed_missing"`
+	Chats   int         `json:"chats"`
+	Awake   int         `json:"awake"`
+	// Findings are things reconcile could not put right, one sentence each.
+	Findings []string `json:"findings"`
+}

@@ -1,0 +1,97 @@
+package chat
+
+import (
+	"fmt"
+	"time"
+)
+
+// Limits bound what one awake chat may take from the host. The defaults are
+// those of the picortex isolation page: 256 MB, 200 pids, a quarter of a CPU.
+type Limits struct {
+	// MemoryMax is memory.max in bytes: page cache and kernel memory count too.
+	MemoryMax uint64 `json:"memory_max" yaml:"memory_max"`
+	// SwapMax is memory.swap.max in bytes; 0 means no swap.
+	SwapMax uint64 `json:"swap_max" yaml:"swap_max"`
+	// PidsMax is pids.max: processes and threads together.
+	PidsMax uint64 `json:"pids_max" yaml:"pids_max"`
+	// CPUQuota is how long the chat may run within each CPUPeriod, summed over all CPUs.
+	CPUQuota Duration `json:"cpu_quota" yaml:"cpu_quota"`
+	// CPUPeriod is the window of CPUQuota; the kernel takes 1 ms to 1 s.
+	CPUPeriod Duration `json:"cpu_period" yaml:"cpu_period"`
+	// NoFile is RLIMIT_NOFILE of each process.
+	NoFile uint64 `json:"nofile" yaml:"nofile"`
+	// ShmSize bounds /dev/shm in bytes.
+	ShmSize uint64 `json:"shm_size" yaml:"shm_size"`
+}
+
+// DefaultLimits are the seeds' figures. The period is the longest the kernel
+// takes: with the usual 100 ms a session needs 74 ms to its prompt, with 1 s 31.
+func DefaultLimits() Limits {
+	return Limits{
+		MemoryMax: 256 << 20,
+		PidsMax:   200,
+		CPUQuota:  Duration(250 * time.Millisecond),
+		CPUPeriod: Duration(time.Second),
+		NoFile:    1024,
+		ShmSize:   16 << 20,
+	}
+}
+
+// Validate reports the first limit that the kernel would refuse or that would
+// leave no room for a session, as [ErrInvalid].
+func (l Limits) Validate() error {
+	for _, c := range []struct {
+		field string
+		ok    bool
+		want  string
+	}{
+		{"memory_max", l.MemoryMax >= 16<<20, "at least 16 MiB"},
+		{"pids_max", l.PidsMax >= 16 && l.PidsMax <= 4<<20, "16 to 4194304"},
+		{"cpu_period", l.CPUPeriod.D() >= time.Millisecond && l.CPUPeriod.D() <= time.Second, "1ms to 1s"},
+		{"cpu_quota", l.CPUQuota.D() >= time.Millisecond, "at least 1ms"},
+		{"nofile", l.NoFile >= 64 && l.NoFile <= 1<<20, "64 to 1048576"},
+		{"shm_size", l.ShmSize >= 1<<16, "at least 64 KiB"},
+	} {
+		if !c.ok {
+			return fmt.Errorf("cannot use limits.%s: want %s: %w", c.field, c.want, ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// Usage is what an awake chat takes now, and how often a limit said no.
+type Usage struct {
+	MemoryBytes uint64 `json:"memory_bytes"`
+	MemoryPeak  uint64 `json:"memory_peak"`
+	Pids        uint64 `json:"pids"`
+	// CPU is the CPU time used since the session began.
+	CPU Duration `json:"cpu"`
+	// OOMKills counts processes the kernel ended for memory_max.
+	OOMKills uint64 `json:"oom_kills"`
+	// PidsRefused counts forks refused for pids_max.
+	PidsRefused uint64 `json:"pids_refused"`
+	// Throttled counts the CPU periods in which the chat ran out of quota.
+	Throttled uint64 `json:"throttled"`
+}
+
+// Duration is a time.Duration that reads and writes as Go's text, "60s".
+type Duration time.Duration
+
+// D is the plain time.Duration.
+func (d Duration) D() time.Duration { return time.Duration(d) }
+
+// String is [time.Duration.String].
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText writes Go's duration syntax.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads Go's duration syntax.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil {
+		return fmt.Errorf("cannot use %s as a duration: want Go's form, as in 60s or 1h30m: %w", Quote(string(b)), ErrInvalid)
+	}
+	*d = Duration(v)
+	return nil
+}
