@@ -1,0 +1,178 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// retryAfter is what a busy answer asks for, in seconds.
+const retryAfter = 1
+
+// answer notes whether anything was written, and gives a peer that does not read
+// its answer a bound.
+type answer struct {
+	http.ResponseWriter
+	timeout time.Duration
+	wrote   bool
+}
+
+// WriteHeader starts the answer.
+func (w *answer) WriteHeader(status int) {
+	w.begin(status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write starts the answer if WriteHeader did not.
+func (w *answer) Write(b []byte) (int, error) {
+	w.begin(http.StatusOK)
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController through.
+func (w *answer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *answer) begin(status int) {
+	if w.wrote {
+		return
+	}
+	w.wrote = true
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+	}
+	// Without a deadline the answer is still right, only a slow reader holds its
+	// connection for longer.
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))
+}
+
+// refuse writes p as the whole answer.
+func (s *Server) refuse(w http.ResponseWriter, p *Problem) {
+	b, err := json.Marshal(p)
+	if err != nil {
+		s.opt.Log.Error("cannot write a problem", "err", err)
+	}
+	w.Header().Set("Content-Type", problemType)
+	w.WriteHeader(p.Status)
+	// A client that stopped reading gets no further answer.
+	_, _ = w.Write(append(b, '\n'))
+}
+
+// deny is the one place where a role is refused, and it is logged.
+func (s *Server) deny(w http.ResponseWriter, r *http.Request, caller chat.Caller) {
+	s.opt.Log.Warn("denied", "uid", caller.UID, "name", caller.Name, "role", caller.Role, "method", r.Method, "path", chat.Quote(r.URL.Path))
+	detail := "cannot serve uid %d: it is in no group that chatd lets in"
+	if caller.Role != "" {
+		detail = "cannot serve uid %d: this is for operators"
+	}
+	s.refuse(w, newProblem(kindOf(chat.ErrDenied), 0, fmt.Sprintf(detail, caller.UID)))
+}
+
+// problem makes err an answer. What went wrong inside chatd is for operators and
+// the log; a bridge gets a reference to find it by.
+func (s *Server) problem(ctx context.Context, err error) *Problem {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p
+	}
+	k := kindOf(err)
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		// Nobody reads this.
+		return newProblem(kindOf(chat.ErrBusy), 0, "cannot finish: the client went away")
+	}
+	if k.Sentinel != nil {
+		return newProblem(k, 0, err.Error())
+	}
+	var ref [6]byte
+	_, _ = rand.Read(ref[:]) // never fails, see crypto/rand
+	p = newProblem(k, 0, err.Error())
+	p.Ref = hex.EncodeToString(ref[:])
+	caller := chat.CallerFrom(ctx)
+	s.opt.Log.Error("internal error", "ref", p.Ref, "uid", caller.UID, "err", err)
+	if caller.Role != chat.RoleOperator {
+		p.Detail = "cannot finish: internal error; the daemon's log has more under ref " + p.Ref
+	}
+	return p
+}
+
+func panicError(cause any) error {
+	return fmt.Errorf("cannot finish: panic: %v\n%s", cause, debug.Stack())
+}
+
+// routeOf finds the row of the table for r, or what to answer instead. Paths are
+// matched as they are written: no cleaning, no redirect, no percent-encoding,
+// for nothing chatd serves needs any of it. A path without a row has the access
+// bridges, so that a peer without a role learns nothing.
+func (s *Server) routeOf(r *http.Request) (route, *Problem) {
+	none := route{access: bridges}
+	path := r.URL.EscapedPath()
+	if !plainPath(path) {
+		return none, newProblem(kindByWord("not_found"), 0, "cannot find "+chat.Quote(path)+": no such path")
+	}
+	h, pattern := s.mux.Handler(r)
+	if rt, ok := s.byPattern[pattern]; ok && pattern != "" {
+		return rt, nil
+	}
+	probe := &statusOnly{header: http.Header{}}
+	h.ServeHTTP(probe, r)
+	if probe.status == http.StatusMethodNotAllowed {
+		allow := probe.header.Get("Allow")
+		return none, invalid(probe.status, "", "cannot %s %s: want %s", chat.Quote(r.Method), chat.Quote(path), allow)
+	}
+	return none, newProblem(kindByWord("not_found"), 0, "cannot find "+chat.Quote(path)+": no such path")
+}
+
+func plainPath(path string) bool {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r)
+	}
+	parts := strings.Split(path, "/")
+	if len(parts) < 2 || parts[0] != "" {
+		return false
+	}
+	return !slices.ContainsFunc(parts[1:], func(p string) bool {
+		return p == "" || p == "." || p == ".." || strings.ContainsFunc(p, func(r rune) bool { return !plain(r) })
+	})
+}
+
+// checkQuery refuses what does not decode to UTF-8 without NUL, and parameters
+// given twice.
+func checkQuery(raw string) *Problem {
+	q, err := url.ParseQuery(raw)
+	if err != nil {
+		return invalid(http.StatusBadRequest, "query", "cannot use the query: %v", err)
+	}
+	for k, vs := range q {
+		if len(vs) > 1 {
+			return invalid(http.StatusBadRequest, "query", "cannot use the query: %s stands twice", chat.Quote(k))
+		}
+		if !utf8.ValidString(k+vs[0]) || strings.IndexByte(k+vs[0], 0) >= 0 {
+			return invalid(http.StatusBadRequest, "query", "cannot use the query: %s is not valid UTF-8 without NUL", chat.Quote(k))
+		}
+	}
+	return nil
+}
+
+// statusOnly takes an answer of ServeMux and keeps its status.
+type statusOnly struct {
+	header http.Header
+	status int
+}
+
+func (w *statusOnly) Header() http.Header         { return w.header }
+func (w *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
+func (w *statusOnly) WriteHeader(status int)      { w.status = status }

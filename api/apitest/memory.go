@@ -1,0 +1,190 @@
+package apitest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// firstUID is the lowest uid of chatd's default range.
+const firstUID = 1879048192
+
+// Memory keeps chats in memory.
+type Memory struct {
+	// Now is the clock.
+	Now func() time.Time
+	// OnRun, if set, answers runs in place of the list in Run.
+	OnRun func(context.Context, chat.RunSpec) (chat.RunResult, error)
+	// OnCreate, if set, is called before a chat is made and may refuse.
+	OnCreate func(context.Context, chat.Spec) error
+	// HostIs is what Host answers, apart from the counts.
+	HostIs chat.Host
+
+	mu      sync.Mutex
+	chats   map[chat.ID]*chat.Chat
+	screens map[chat.ID]string
+	stuck   map[chat.ID]error
+	nextUID uint32
+	// Made counts the chats that were made, not found.
+	Made int
+}
+
+// New returns an empty Memory.
+func New() *Memory {
+	return &Memory{
+		Now:     time.Now,
+		chats:   map[chat.ID]*chat.Chat{},
+		screens: map[chat.ID]string{},
+		stuck:   map[chat.ID]error{},
+		nextUID: firstUID,
+		HostIs: chat.Host{Kernel: "6.18.0", Backend: "cgroupfs", Version: "test", Missing: []chat.LayerName{},
+			Allowed: []chat.LayerName{}, Findings: []string{}, Layers: []chat.Layer{{Name: chat.LayerAccount, State: chat.LayerOn, By: "userdb", Probe: "getent found the record"}}},
+	}
+}
+
+// Create finds or makes the chat of (owner, external id).
+func (m *Memory) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, error) {
+	caller := chat.CallerFrom(ctx)
+	spec = spec.WithDefaults(caller.Name)
+	if err := spec.Validate(); err != nil {
+		return chat.Chat{}, false, err
+	}
+	if !caller.MayReach(spec.Owner) {
+		return chat.Chat{}, false, fmt.Errorf("cannot create a chat for %s: %w", chat.Quote(spec.Owner), chat.ErrDenied)
+	}
+	if m.OnCreate != nil {
+		if err := m.OnCreate(ctx, spec); err != nil {
+			return chat.Chat{}, false, err
+		}
+	}
+	id, err := chat.DeriveID([]byte("test key"), spec.Owner, spec.ExternalID, 0)
+	if err != nil {
+		return chat.Chat{}, false, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c, ok := m.chats[id]; ok {
+		return *c, false, nil
+	}
+	c := m.fresh(id, spec)
+	m.chats[id] = c
+	m.Made++
+	return *c, true, nil
+}
+
+func (m *Memory) fresh(id chat.ID, spec chat.Spec) *chat.Chat {
+	now := m.Now().UTC()
+	c := &chat.Chat{
+		ID: id, User: id.User(), UID: m.nextUID, ExternalID: spec.ExternalID, Owner: spec.Owner, Agent: spec.Agent,
+		Profile: spec.Profile, Phase: chat.Ready, Home: "/srv/chatd/homes/" + id.User(), Labels: maps.Clone(spec.Labels),
+		CreatedAt: now, UsedAt: now, Limits: chat.DefaultLimits(),
+	}
+	m.nextUID++
+	if spec.WantsSession() {
+		setAwake(c, true)
+	}
+	return c
+}
+
+func setAwake(c *chat.Chat, awake bool) {
+	c.Awake, c.Usage = awake, nil
+	if awake {
+		c.Usage = &chat.Usage{MemoryBytes: 2 << 20, Pids: 3}
+	}
+}
+
+// List pages through the chats the caller may reach, by id.
+func (m *Memory) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	page := chat.Page{Chats: []chat.Chat{}}
+	limit := f.Limit
+	if limit == 0 {
+		limit = 2 // small, so that everybody who lists must page
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.chats)) {
+		c := m.chats[id]
+		if string(id) <= f.Cursor || !chat.CallerFrom(ctx).MayReach(c.Owner) || !matches(c, f) {
+			continue
+		}
+		if len(page.Chats) == limit {
+			page.Next = string(page.Chats[limit-1].ID)
+			break
+		}
+		page.Chats = append(page.Chats, *c)
+	}
+	return page, nil
+}
+
+func matches(c *chat.Chat, f chat.Filter) bool {
+	k, v, hasValue := strings.Cut(f.Label, "=")
+	got, hasKey := c.Labels[k]
+	return (f.Owner == "" || c.Owner == f.Owner) &&
+		(f.ExternalID == "" || c.ExternalID == f.ExternalID) &&
+		(f.Awake == nil || c.Awake == *f.Awake) &&
+		(f.Label == "" || hasKey && (!hasValue || got == v))
+}
+
+// reach finds a chat for the caller; the lock is held.
+func (m *Memory) reach(ctx context.Context, id chat.ID) (*chat.Chat, error) {
+	c, ok := m.chats[id]
+	if !ok || !chat.CallerFrom(ctx).MayReach(c.Owner) {
+		return nil, fmt.Errorf("cannot find chat %s: %w", id, chat.ErrNotFound)
+	}
+	return c, nil
+}
+
+// Get returns one chat.
+func (m *Memory) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, err := m.reach(ctx, id)
+	if err != nil {
+		return chat.Chat{}, err
+	}
+	return *c, nil
+}
+
+// Reap forgets the chat, unless [Memory.Stick] said that it cannot.
+func (m *Memory) Reap(ctx context.Context, id chat.ID) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, err := m.reach(ctx, id); err != nil {
+		return err
+	}
+	if err := m.stuck[id]; err != nil {
+		return fmt.Errorf("cannot reap chat %s: %w", id, err)
+	}
+	delete(m.chats, id)
+	return nil
+}
+
+// Wake makes the chat awake.
+func (m *Memory) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return m.set(ctx, id, true)
+}
+
+// Sleep makes the chat sleep.
+func (m *Memory) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return m.set(ctx, id, false)
+}
+
+func (m *Memory) set(ctx context.Context, id chat.ID, awake bool) (chat.Chat, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, err := m.reach(ctx, id)
+	if err != nil {
+		return chat.Chat{}, err
+	}
+	if c.Phase != chat.Ready {
+		return chat.Chat{}, fmt.Errorf("cannot change chat %s: it is %s: %w", id, c.Phase, chat.ErrWrongPhase)
+	}
+	setAwake(c, awake)
+	return *c, nil
+}

@@ -1,0 +1,161 @@
+package api
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// kind is one row of the table of failures.
+type kind struct {
+	Word     string
+	Sentinel error
+	Status   int
+	Exit     int
+}
+
+// kinds is the one table: the word on the wire, the error of package chat, the
+// HTTP status, and the exit code of the command line. An error that is several
+// of these is the first. 69 and 75 are EX_UNAVAILABLE and EX_TEMPFAIL of
+// sysexits.h(3head).
+var kinds = []kind{
+	{"invalid", chat.ErrInvalid, http.StatusBadRequest, 2},
+	{"denied", chat.ErrDenied, http.StatusForbidden, 3},
+	{"not_found", chat.ErrNotFound, http.StatusNotFound, 4},
+	{"exists", chat.ErrExists, http.StatusConflict, 5},
+	{"wrong_phase", chat.ErrWrongPhase, http.StatusConflict, 6},
+	{"unsupported", chat.ErrUnsupported, http.StatusNotImplemented, 69},
+	{"busy", chat.ErrBusy, http.StatusServiceUnavailable, 75},
+}
+
+var internal = kind{"internal", nil, http.StatusInternalServerError, 1}
+
+func kindOf(err error) kind {
+	for _, k := range kinds {
+		if errors.Is(err, k.Sentinel) {
+			return k
+		}
+	}
+	return internal
+}
+
+func kindByWord(word string) kind {
+	for _, k := range kinds {
+		if k.Word == word {
+			return k
+		}
+	}
+	return internal
+}
+
+// kindByStatus sorts the answers that huma and net/http make by themselves.
+func kindByStatus(status int) kind {
+	switch {
+	case status == http.StatusNotFound:
+		return kindByWord("not_found")
+	case status < http.StatusInternalServerError:
+		return kindByWord("invalid")
+	}
+	return internal
+}
+
+// Kind is the stable word for err: invalid, denied, not_found, exists,
+// wrong_phase, unsupported, busy or internal.
+func Kind(err error) string { return kindOf(err).Word }
+
+// ExitCode is what a command that failed with err exits with; 0 for nil.
+func ExitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	return kindOf(err).Exit
+}
+
+// Problem is an error on the wire: RFC 9457 with the extension members kind,
+// field and ref. It unwraps to the error of package chat that its kind names.
+type Problem struct {
+	// Type is about:blank: what there is to know stands in Kind.
+	Type string `json:"type" doc:"Always about:blank; see kind."`
+	// Title is the status in words.
+	Title  string `json:"title" doc:"The status in words."`
+	Status int    `json:"status" doc:"The HTTP status."`
+	// Detail is one sentence for people.
+	Detail string `json:"detail" doc:"What could not be done and why."`
+	// Kind is what a program may branch on.
+	Kind string `json:"kind" enum:"invalid,denied,not_found,exists,wrong_phase,unsupported,busy,internal" doc:"What a program may branch on."`
+	// Field is where in the request it went wrong, when that is known.
+	Field string `json:"field,omitempty" doc:"Where in the request it went wrong, when that is known."`
+	// Ref finds an internal error in the daemon's log.
+	Ref string `json:"ref,omitempty" doc:"Finds an internal error in the daemon's log."`
+}
+
+// Error is the detail.
+func (p *Problem) Error() string { return p.Detail }
+
+// Unwrap is the error of package chat; nil for an internal one.
+func (p *Problem) Unwrap() error { return kindByWord(p.Kind).Sentinel }
+
+// GetStatus makes a Problem a huma.StatusError.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType makes a Problem a huma.ContentTypeFilter.
+func (p *Problem) ContentType(string) string { return problemType }
+
+const (
+	problemType = "application/problem+json"
+	jsonType    = "application/json"
+)
+
+func newProblem(k kind, status int, detail string) *Problem {
+	status = cmp.Or(status, k.Status)
+	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Kind: k.Word}
+}
+
+// invalid is a problem of the request's form, with a status of its own.
+func invalid(status int, field, format string, args ...any) *Problem {
+	p := newProblem(kindByWord("invalid"), status, fmt.Sprintf(format, args...))
+	p.Field = field
+	return p
+}
+
+// init puts chatd's problem in the place of huma's, and field names are matched
+// as they are written: {"external_id":…,"EXTERNAL_ID":…} must not be two
+// spellings of one field. Both are global in huma.
+func init() {
+	huma.NewError = fromHuma
+	huma.ValidateStrictCasing = true
+}
+
+// fromHuma leaves out the offending values: they may be long, and the caller
+// has them.
+func fromHuma(status int, msg string, errs ...error) huma.StatusError {
+	if status == http.StatusUnprocessableEntity {
+		status = http.StatusBadRequest
+	}
+	field, why := "", []string{}
+	for _, err := range errs {
+		var d *huma.ErrorDetail
+		if !errors.As(err, &d) {
+			if err != nil {
+				why = append(why, err.Error())
+			}
+			continue
+		}
+		at := strings.TrimPrefix(d.Location, "body.")
+		field = cmp.Or(field, at)
+		why = append(why, at+": "+d.Message)
+	}
+	detail := msg
+	if len(why) > 0 {
+		detail = strings.Join(why, "; ")
+	}
+	p := newProblem(kindByStatus(status), status, "cannot use the request: "+detail)
+	p.Field = field
+	return p
+}

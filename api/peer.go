@@ -1,0 +1,162 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// peer is who was at the other end when the connection was made.
+type peer struct {
+	uid  uint32
+	gids []uint32
+}
+
+// conn is a connection with its peer.
+type conn struct {
+	net.Conn
+	peer  peer
+	leave func()
+	once  sync.Once
+
+	mu   sync.Mutex
+	name string
+}
+
+// Close also gives the peer's place back.
+func (c *conn) Close() error {
+	c.once.Do(c.leave)
+	return c.Conn.Close()
+}
+
+// netHTTPError is how net/http ends the head of the answers it writes by itself,
+// past every handler: bad requests, headers too large, odd transfer encodings.
+// No answer of a handler looks like that: JSON holds no bare CR LF.
+var netHTTPError = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
+
+// Write passes b on, but makes an error of net/http's own a problem.
+func (c *conn) Write(b []byte) (int, error) {
+	head, text, found := bytes.Cut(b, netHTTPError)
+	if !found || len(head) < 12 || !bytes.HasPrefix(head, []byte("HTTP/1.1 ")) {
+		return c.Conn.Write(b)
+	}
+	status, err := strconv.Atoi(string(head[9:12]))
+	if err != nil {
+		return c.Conn.Write(b)
+	}
+	// Status 501 is for a transfer encoding that HTTP/1.1 does not know.
+	p := newProblem(kindByWord("invalid"), status, "cannot read the request: "+string(text))
+	body, err := json.Marshal(p)
+	if err != nil {
+		return 0, fmt.Errorf("cannot write a problem: %w", err)
+	}
+	_, err = fmt.Fprintf(c.Conn, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+		status, http.StatusText(status), problemType, len(body), body)
+	return len(b), err
+}
+
+// guard accepts connections whose peer the kernel names, so many for each uid.
+type guard struct {
+	net.Listener
+	opt  ServerOptions
+	mu   sync.Mutex
+	open map[uint32]int
+}
+
+func newGuard(l net.Listener, opt ServerOptions) *guard {
+	return &guard{Listener: l, opt: opt, open: map[uint32]int{}}
+}
+
+// Accept returns the next connection that may stay; the others it closes.
+func (g *guard) Accept() (net.Conn, error) {
+	for {
+		c, err := g.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		p, err := peerOf(c)
+		if err == nil && g.enter(p.uid) {
+			return &conn{Conn: c, peer: p, leave: func() { g.leave(p.uid) }}, nil
+		}
+		g.opt.Log.Warn("connection closed", "uid", p.uid, "err", err, "limit", g.opt.MaxConns)
+		if err := c.Close(); err != nil {
+			g.opt.Log.Warn("cannot close a connection", "err", err)
+		}
+	}
+}
+
+func (g *guard) enter(uid uint32) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open[uid] >= g.opt.MaxConns {
+		return false
+	}
+	g.open[uid]++
+	return true
+}
+
+func (g *guard) leave(uid uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open[uid]--; g.open[uid] == 0 {
+		delete(g.open, uid)
+	}
+}
+
+type connKey struct{}
+
+func withPeer(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// callerOf says who asks. A peer without a role has no name either: nobody looks
+// it up.
+func (s *Server) callerOf(r *http.Request) (chat.Caller, error) {
+	c, ok := r.Context().Value(connKey{}).(*conn)
+	if !ok {
+		return chat.Caller{}, fmt.Errorf("cannot tell who asks: no peer: %w", chat.ErrDenied)
+	}
+	caller := chat.Caller{UID: c.peer.uid, Role: s.roleOf(c.peer)}
+	if caller.Role == "" {
+		return caller, nil
+	}
+	name, err := c.nameBy(s.opt.NameOf)
+	caller.Name = name
+	return caller, err
+}
+
+func (s *Server) roleOf(p peer) chat.Role {
+	in := func(groups []uint32) bool {
+		return slices.ContainsFunc(p.gids, func(g uint32) bool { return slices.Contains(groups, g) })
+	}
+	switch {
+	case p.uid == 0 || in(s.opt.Operators):
+		return chat.RoleOperator
+	case in(s.opt.Bridges):
+		return chat.RoleBridge
+	}
+	return ""
+}
+
+// nameBy looks the peer's name up once for a connection; a failure is not kept.
+func (c *conn) nameBy(nameOf func(uint32) (string, error)) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.name != "" {
+		return c.name, nil
+	}
+	name, err := nameOf(c.peer.uid)
+	if err != nil {
+		return "", fmt.Errorf("cannot find the name of uid %d: %w", c.peer.uid, err)
+	}
+	c.name = name
+	return name, nil
+}

@@ -1,0 +1,196 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// ServerOptions says what to serve and to whom. Zero numbers and times take the
+// defaults named beside them.
+type ServerOptions struct {
+	Chats Chats
+	// Operators and Bridges are group ids; a peer that is a member of one has that
+	// role. uid 0 is always an operator, and a member of both is an operator.
+	Operators, Bridges []uint32
+	// NameOf resolves a uid; the name is the owner of what a bridge creates. nil
+	// means "uid-" and the number.
+	NameOf func(uid uint32) (string, error)
+	// Log takes denials, panics and internal errors; nil means nowhere.
+	Log *slog.Logger
+	// Version stands in the OpenAPI description.
+	Version string
+	// MaxBody bounds a request's body in bytes: 2 MiB.
+	MaxBody int64
+	// MaxRequests bounds how many requests of one role are served at once: 512.
+	MaxRequests int
+	// MaxConns bounds how many connections one uid may hold: 1024.
+	MaxConns int
+	// HeaderTimeout, BodyTimeout and WriteTimeout bound how long a peer may take
+	// to send its headers (10 s), to send its body (30 s) and to read an answer
+	// (30 s). IdleTimeout ends a connection without requests (2 min). How long a
+	// request may be worked on has no bound here.
+	HeaderTimeout, BodyTimeout, WriteTimeout, IdleTimeout time.Duration
+}
+
+func (o ServerOptions) withDefaults() ServerOptions {
+	if o.NameOf == nil {
+		o.NameOf = func(uid uint32) (string, error) { return fmt.Sprintf("uid-%d", uid), nil }
+	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.Version = cmp.Or(o.Version, "0")
+	o.MaxBody = cmp.Or(o.MaxBody, 2<<20)
+	o.MaxRequests = cmp.Or(o.MaxRequests, 512)
+	o.MaxConns = cmp.Or(o.MaxConns, 1024)
+	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, 10*time.Second)
+	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 30*time.Second)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, 2*time.Minute)
+	return o
+}
+
+// Server answers on unix sockets.
+type Server struct {
+	opt       ServerOptions
+	http      *http.Server
+	mux       *http.ServeMux
+	byPattern map[string]route
+	slots     map[chat.Role]chan struct{}
+}
+
+// NewServer prepares a server; it listens to nothing yet.
+func NewServer(opt ServerOptions) *Server {
+	s := &Server{opt: opt.withDefaults()}
+	s.slots = map[chat.Role]chan struct{}{}
+	for _, role := range []chat.Role{chat.RoleOperator, chat.RoleBridge, ""} {
+		s.slots[role] = make(chan struct{}, s.opt.MaxRequests)
+	}
+	s.registerRoutes()
+	s.http = &http.Server{
+		Handler:           http.HandlerFunc(s.handle),
+		ReadHeaderTimeout: s.opt.HeaderTimeout,
+		IdleTimeout:       s.opt.IdleTimeout,
+		MaxHeaderBytes:    16 << 10,
+		ConnContext:       withPeer,
+		ErrorLog:          slog.NewLogLogger(s.opt.Log.Handler(), slog.LevelDebug),
+		// No ReadTimeout: it would stay while a request is worked on, and net/http
+		// takes it for the client going away.
+	}
+	return s
+}
+
+// Serve answers on l until [Server.Shutdown]; then it returns nil. It closes l.
+// Connections of anything but a unix socket are closed at once, for who their
+// peer is cannot be known.
+func (s *Server) Serve(l net.Listener) error {
+	err := s.http.Serve(newGuard(l, s.opt))
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("cannot serve on %s: %w", l.Addr(), err)
+}
+
+// Shutdown closes the listeners, lets the requests under way finish until ctx
+// ends, then cuts them off; their contexts are cancelled.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("cannot let every request finish: %w", errors.Join(err, s.http.Close()))
+}
+
+// handle is the way of every request; doc.go has the order.
+func (s *Server) handle(rw http.ResponseWriter, r *http.Request) {
+	w := &answer{ResponseWriter: rw, timeout: s.opt.WriteTimeout}
+	caller := chat.Caller{}
+	defer func() { s.recovered(w, r, caller, recover()) }()
+	// A deadline of the connection's answer before must not meet this one.
+	if err := http.NewResponseController(rw).SetWriteDeadline(time.Time{}); err != nil {
+		s.refuse(w, s.problem(r.Context(), err))
+		return
+	}
+	caller, err := s.callerOf(r)
+	if err != nil {
+		s.refuse(w, s.problem(r.Context(), err))
+		return
+	}
+	r = r.WithContext(chat.WithCaller(r.Context(), caller))
+	slots := s.slots[caller.Role]
+	select {
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
+	default:
+		s.refuse(w, newProblem(kindOf(chat.ErrBusy), 0, "cannot take the request: too many are being served"))
+		return
+	}
+	s.dispatch(w, r, caller)
+}
+
+// dispatch checks the route, the role and the body, in this order.
+func (s *Server) dispatch(w *answer, r *http.Request, caller chat.Caller) {
+	rt, missing := s.routeOf(r)
+	if !rt.access.admits(caller.Role) {
+		s.deny(w, r, caller)
+		return
+	}
+	if missing != nil {
+		s.refuse(w, missing)
+		return
+	}
+	if p := s.checkRequest(w, r, rt); p != nil {
+		s.refuse(w, p)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// recovered turns a panic into an answer and a line in the log.
+func (s *Server) recovered(w *answer, r *http.Request, caller chat.Caller, cause any) {
+	if cause == nil {
+		return
+	}
+	if cause == http.ErrAbortHandler {
+		panic(cause)
+	}
+	p := s.problem(chat.WithCaller(r.Context(), caller), panicError(cause))
+	if w.wrote {
+		// Half an answer must not look like a whole one.
+		panic(http.ErrAbortHandler)
+	}
+	s.refuse(w, p)
+}
+
+// checkRequest reads the body, puts the checked bytes in its place, and checks
+// the query's encoding.
+func (s *Server) checkRequest(w http.ResponseWriter, r *http.Request, rt route) *Problem {
+	if p := checkQuery(r.URL.RawQuery); p != nil {
+		return p
+	}
+	b, p := s.readBody(w, r)
+	switch {
+	case p != nil:
+		return p
+	case !rt.body && len(b) > 0:
+		return invalid(http.StatusBadRequest, "", "cannot use the body: %s %s takes none", rt.method, rt.path)
+	case !rt.body:
+		return nil
+	}
+	if p := checkType(r); p != nil {
+		return p
+	}
+	if p := checkJSON(b); p != nil {
+		return p
+	}
+	r.Body = io.NopCloser(bytes.NewReader(b))
+	return nil
+}

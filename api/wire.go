@@ -1,0 +1,143 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// maxPage bounds limit of a list.
+const maxPage = 1000
+
+type (
+	noInput struct{}
+	idInput struct {
+		ID string `path:"id" doc:"The chat: 16 lower-case hex digits."`
+	}
+	createInput struct{ Body chat.Spec }
+	runInput    struct {
+		idInput
+		Body chat.RunSpec
+	}
+	typeInput struct {
+		idInput
+		Body chat.Input
+	}
+	listInput struct {
+		Owner      string `query:"owner" maxLength:"64" doc:"Only chats of this owner."`
+		ExternalID string `query:"external_id" maxLength:"512" doc:"Only the chat of this external id."`
+		Label      string `query:"label" maxLength:"321" doc:"key=value, or key for any value."`
+		Awake      string `query:"awake" enum:"true,false" doc:"Only awake or only sleeping chats."`
+		Limit      int    `query:"limit" minimum:"1" maximum:"1000" doc:"At most so many; the server may return fewer."`
+		Cursor     string `query:"cursor" maxLength:"1024" doc:"What next said on the page before."`
+	}
+
+	createOutput struct {
+		Status int
+		Body   chat.Chat
+	}
+	emptyOutput   struct{}
+	bodyOf[T any] struct{ Body T }
+	chatOutput    = bodyOf[chat.Chat]
+	healthAnswer  struct {
+		Status string `json:"status"`
+	}
+)
+
+func (s *Server) create(ctx context.Context, in *createInput) (*createOutput, error) {
+	caller := chat.CallerFrom(ctx)
+	if o := in.Body.Owner; o != "" && o != caller.Name && caller.Role != chat.RoleOperator {
+		return nil, fmt.Errorf("cannot create a chat for owner %s: only an operator may name another: %w", chat.Quote(o), chat.ErrDenied)
+	}
+	if err := in.Body.Validate(); err != nil {
+		return nil, err
+	}
+	c, created, err := s.opt.Chats.Create(ctx, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	out := &createOutput{Status: http.StatusOK, Body: c}
+	if created {
+		out.Status = http.StatusCreated
+	}
+	return out, nil
+}
+
+func (s *Server) list(ctx context.Context, in *listInput) (*bodyOf[chat.Page], error) {
+	f := chat.Filter{Owner: in.Owner, ExternalID: in.ExternalID, Label: in.Label, Limit: in.Limit, Cursor: in.Cursor}
+	if in.Awake != "" {
+		awake := in.Awake == "true"
+		f.Awake = &awake
+	}
+	page, err := s.opt.Chats.List(ctx, f)
+	if page.Chats == nil {
+		page.Chats = []chat.Chat{}
+	}
+	return &bodyOf[chat.Page]{page}, err
+}
+
+func (s *Server) show(ctx context.Context, in *idInput) (*chatOutput, error) {
+	return byID(ctx, in, s.opt.Chats.Get)
+}
+
+func (s *Server) wake(ctx context.Context, in *idInput) (*chatOutput, error) {
+	return byID(ctx, in, s.opt.Chats.Wake)
+}
+
+func (s *Server) sleep(ctx context.Context, in *idInput) (*chatOutput, error) {
+	return byID(ctx, in, s.opt.Chats.Sleep)
+}
+
+func (s *Server) screen(ctx context.Context, in *idInput) (*bodyOf[chat.Screen], error) {
+	return byID(ctx, in, s.opt.Chats.Screen)
+}
+
+// byID is every request that is only a chat's id and gives something back.
+func byID[T any](ctx context.Context, in *idInput, do func(context.Context, chat.ID) (T, error)) (*bodyOf[T], error) {
+	id, err := chat.ParseID(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	v, err := do(ctx, id)
+	return &bodyOf[T]{v}, err
+}
+
+func (s *Server) reap(ctx context.Context, in *idInput) (*emptyOutput, error) {
+	id, err := chat.ParseID(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.opt.Chats.Reap(ctx, id)
+}
+
+func (s *Server) run(ctx context.Context, in *runInput) (*bodyOf[chat.RunResult], error) {
+	if err := in.Body.Validate(); err != nil {
+		return nil, err
+	}
+	return byID(ctx, &in.idInput, func(ctx context.Context, id chat.ID) (chat.RunResult, error) {
+		return s.opt.Chats.Run(ctx, id, in.Body)
+	})
+}
+
+func (s *Server) input(ctx context.Context, in *typeInput) (*emptyOutput, error) {
+	id, err := chat.ParseID(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.Body.Validate(); err != nil {
+		return nil, err
+	}
+	return nil, s.opt.Chats.Input(ctx, id, in.Body)
+}
+
+func (s *Server) host(ctx context.Context, _ *noInput) (*bodyOf[chat.Host], error) {
+	h, err := s.opt.Chats.Host(ctx)
+	return &bodyOf[chat.Host]{h}, err
+}
+
+// health says that the daemon answers, and nothing about its chats.
+func (s *Server) health(context.Context, *noInput) (*bodyOf[healthAnswer], error) {
+	return &bodyOf[healthAnswer]{healthAnswer{"ok"}}, nil
+}
