@@ -1,0 +1,109 @@
+//go:build linux || darwin
+
+package state
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// lockFile holds an exclusive flock(2) on path until the file is closed. The
+// kernel drops it with the process, however that ends, and a recycled process
+// number means nothing to it.
+func lockFile(path string) (*os.File, error) {
+	f, err := openPrivate(path, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open lock %s: %w", path, err)
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, errors.Join(fmt.Errorf("cannot lock %s: another chatd holds it: %w", path, chat.ErrBusy), f.Close())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot lock %s: %w", path, err), f.Close())
+	}
+	if err := checkSame(f, path); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot lock %s: %w", path, err), f.Close())
+	}
+	return f, nil
+}
+
+// checkSame refuses an open file that path no longer leads to: somebody put
+// another there, and two processes could each hold one.
+func checkSame(f *os.File, path string) error {
+	here, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	there, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(here, there) {
+		return fmt.Errorf("the file was replaced meanwhile: %w", chat.ErrBusy)
+	}
+	return nil
+}
+
+// openPrivate opens or makes a regular file that nobody else may read or write:
+// mode 0600 whatever the umask, never through a symbolic link.
+func openPrivate(path string, flag int) (*os.File, error) {
+	f, err := os.OpenFile(path, flag|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPrivate(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func checkPrivate(f *os.File) error {
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !fi.Mode().IsRegular() {
+		return fmt.Errorf("cannot use %s: it is no regular file: %w", f.Name(), chat.ErrInvalid)
+	}
+	if m := fi.Mode().Perm(); m&^0o600 != 0 {
+		return fmt.Errorf("cannot use %s: its mode is %04o, want 0600: %w", f.Name(), m, chat.ErrInvalid)
+	}
+	return checkOwner(f.Name(), fi)
+}
+
+// checkDir refuses a directory whose entries somebody else could swap.
+func checkDir(dir string) error {
+	fi, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("cannot use state directory %s: %w", dir, err)
+	}
+	if !fi.IsDir() || fi.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("cannot use state directory %s: its mode is %s, want a directory that only its owner may write: %w", dir, fi.Mode(), chat.ErrInvalid)
+	}
+	return checkOwner(dir, fi)
+}
+
+func checkOwner(name string, fi os.FileInfo) error {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fmt.Errorf("cannot tell the owner of %s: %w", name, chat.ErrUnsupported)
+	}
+	if int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("cannot use %s: it belongs to uid %d, want %d: %w", name, st.Uid, os.Geteuid(), chat.ErrInvalid)
+	}
+	return nil
+}
+
+// syncDir makes the names in dir durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,138 @@
+package state
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+	"unique"
+
+	"github.com/chatd/chatd/chat"
+	"go.etcd.io/bbolt"
+)
+
+// Record is what is kept of one chat. It is there before the first wall of the
+// chat is built and until the last is taken away.
+type Record struct {
+	ID         chat.ID           `json:"id"`
+	UID        uint32            `json:"uid"`
+	ExternalID string            `json:"external_id"`
+	Owner      string            `json:"owner"`
+	Agent      string            `json:"agent"`
+	Profile    string            `json:"profile"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Phase      chat.Phase        `json:"phase"`
+	// Account is the backend that made the account: userdb or useradd; empty
+	// until [Store.SetAccount].
+	Account   string    `json:"account,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	UsedAt    time.Time `json:"used_at"`
+}
+
+// clone is a Record that the receiver may change.
+func (r *Record) clone() Record {
+	c := *r
+	c.Labels = maps.Clone(r.Labels)
+	return c
+}
+
+func (r *Record) name() name { return name{r.Owner, r.ExternalID} }
+
+// intern shares the strings that many records have in common.
+func (r *Record) intern() {
+	for _, s := range []*string{&r.Owner, &r.Agent, &r.Profile, &r.Account} {
+		*s = unique.Make(*s).Value()
+	}
+	r.Phase = chat.Phase(unique.Make(string(r.Phase)).Value())
+}
+
+// byAge is the order of lists: creation, then id.
+func byAge(a, b *Record) int {
+	if c := a.CreatedAt.Compare(b.CreatedAt); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.ID, b.ID)
+}
+
+// name is what a caller knows a chat by.
+type name struct{ owner, externalID string }
+
+// index holds every record in memory, by each of its names and in order.
+type index struct {
+	byID   map[chat.ID]*Record
+	byName map[name]*Record
+	byUID  map[uint32]*Record
+	order  []*Record // sorted byAge
+}
+
+func newIndex(size int) *index {
+	return &index{
+		byID:   make(map[chat.ID]*Record, size),
+		byName: make(map[name]*Record, size),
+		byUID:  make(map[uint32]*Record, size),
+		order:  make([]*Record, 0, size),
+	}
+}
+
+// clash says which name of r another record has already.
+func (x *index) clash(r *Record) error {
+	switch {
+	case x.byID[r.ID] != nil:
+		return fmt.Errorf("cannot keep two chats with id %s: %w", r.ID, chat.ErrExists)
+	case x.byUID[r.UID] != nil:
+		return fmt.Errorf("cannot keep two chats with uid %d: %w", r.UID, chat.ErrExists)
+	case x.byName[r.name()] != nil:
+		return fmt.Errorf("cannot keep two chats of %s for %s: %w", chat.Quote(r.Owner), chat.Quote(r.ExternalID), chat.ErrExists)
+	}
+	return nil
+}
+
+func (x *index) add(r *Record) {
+	r.intern()
+	x.byID[r.ID], x.byName[r.name()], x.byUID[r.UID] = r, r, r
+	at, _ := slices.BinarySearchFunc(x.order, r, byAge)
+	x.order = slices.Insert(x.order, at, r)
+}
+
+func (x *index) remove(r *Record) {
+	delete(x.byID, r.ID)
+	delete(x.byName, r.name())
+	delete(x.byUID, r.UID)
+	if at, ok := slices.BinarySearchFunc(x.order, r, byAge); ok {
+		x.order = slices.Delete(x.order, at, at+1)
+	}
+}
+
+// load reads the whole database into memory and refuses one that breaks its own
+// rules, because going on would give a uid twice.
+func load(db *bbolt.DB) (x *index, blocks []*block, err error) {
+	err = db.View(func(tx *bbolt.Tx) error {
+		if blocks, err = loadBlocks(tx); err != nil {
+			return err
+		}
+		bucket := tx.Bucket(recordBucket)
+		x = newIndex(bucket.Stats().KeyN)
+		return bucket.ForEach(func(k, v []byte) error { return x.load(k, v, blocks) })
+	})
+	return x, blocks, err
+}
+
+func (x *index) load(k, v []byte, blocks []*block) error {
+	r := new(Record)
+	if err := json.Unmarshal(v, r); err != nil {
+		return fmt.Errorf("cannot read the record under key %x: %w", k, err)
+	}
+	if string(k) != string(uidKey(r.UID)) {
+		return fmt.Errorf("cannot use the record of chat %s: uid %d lies under key %x: %w", r.ID, r.UID, k, chat.ErrInvalid)
+	}
+	if b := blockOf(blocks, r.UID); b == nil || r.UID >= b.Next {
+		return fmt.Errorf("cannot use the record of chat %s: uid %d was never given: %w", r.ID, r.UID, chat.ErrInvalid)
+	}
+	if err := x.clash(r); err != nil {
+		return err
+	}
+	x.add(r)
+	return nil
+}

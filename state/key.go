@@ -1,0 +1,96 @@
+package state
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/chatd/chatd/chat"
+	"go.etcd.io/bbolt"
+)
+
+// keySize is the length of install.key in bytes.
+const keySize = 32
+
+// installKey reads install.key, and makes it if this state never had one. The
+// database keeps a hash of the key, so that a lost or foreign key is an error
+// and not a host where the same conversation has another id.
+func installKey(dir string, db *bbolt.DB) ([]byte, error) {
+	path := filepath.Join(dir, keyName)
+	want, err := keyPrint(db)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) && want == nil {
+		if err := createKey(dir, path); err != nil {
+			return nil, err
+		}
+	}
+	key, err := readKey(path)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(key)
+	if want == nil {
+		return key, db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(keyPrintKey, sum[:]) })
+	}
+	if !bytes.Equal(want, sum[:]) {
+		return nil, fmt.Errorf("cannot use %s: it is not the key that %s was begun with; restore that one: %w", path, db.Path(), chat.ErrInvalid)
+	}
+	return key, nil
+}
+
+func keyPrint(db *bbolt.DB) (print []byte, err error) {
+	err = db.View(func(tx *bbolt.Tx) error {
+		print = bytes.Clone(tx.Bucket(metaBucket).Get(keyPrintKey))
+		return nil
+	})
+	return print, err
+}
+
+func readKey(path string) ([]byte, error) {
+	f, err := openPrivate(path, os.O_RDONLY)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read install key: %w", err)
+	}
+	key, err := io.ReadAll(io.LimitReader(f, keySize+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("cannot read install key: %w", err)
+	}
+	if len(key) != keySize {
+		return nil, fmt.Errorf("cannot use install key %s: want exactly %d bytes, it has another length: %w", path, keySize, chat.ErrInvalid)
+	}
+	return key, nil
+}
+
+// createKey writes aside and renames, so that a crash leaves no key or a whole
+// one. The lock is held: nobody else makes one at the same time.
+func createKey(dir, path string) error {
+	aside := path + ".new"
+	if err := os.Remove(aside); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("cannot create install key: %w", err)
+	}
+	key := make([]byte, keySize)
+	rand.Read(key) // never fails, says crypto/rand
+	f, err := openPrivate(aside, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return fmt.Errorf("cannot create install key: %w", err)
+	}
+	_, err = f.Write(key)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(aside, path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("cannot create install key: %w", err), os.Remove(aside))
+	}
+	if err := syncDir(dir); err != nil {
+		return fmt.Errorf("cannot create install key: %w", err)
+	}
+	return nil
+}

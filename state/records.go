@@ -1,0 +1,251 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"go.etcd.io/bbolt"
+)
+
+// The buckets of chatd.db and the keys of meta.
+var (
+	metaBucket   = []byte("meta")
+	recordBucket = []byte("records") // uid, 4 bytes big-endian → Record
+	blockBucket  = []byte("blocks")  // first uid → block
+	outboxBucket = []byte("outbox")  // tx, 8 bytes big-endian → audit line without seq and prev
+
+	formatKey   = []byte("format")
+	keyPrintKey = []byte("install_key_sha256")
+	headKey     = []byte("audit_head")
+)
+
+func putRecord(tx *bbolt.Tx, r *Record) error {
+	v, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	b := tx.Bucket(recordBucket)
+	b.FillPercent = 0.9 // keys only ever grow
+	return b.Put(uidKey(r.UID), v)
+}
+
+// Admit returns the record of (owner, external id), and makes it if there is
+// none: a derived id, the next uid of the profile's blocks, phase creating. Of
+// any number of equal calls at once exactly one gets created. Record, uid counter
+// and the event by are one durable commit; when that fails, nothing was made.
+//
+// An existing record is returned as it is, whatever the spec says beside owner
+// and external id, also while it is being reaped. An empty owner means the
+// caller of by. Errors: [chat.ErrInvalid] for the spec, [chat.ErrBusy] when the
+// profile has no uid left (see [Store.EnsureBlock]).
+func (s *Store) Admit(spec chat.Spec, by Event) (rec Record, created bool, err error) {
+	spec = spec.WithDefaults(by.Caller.Name)
+	if err := errors.Join(spec.Validate(), chat.CheckName("owner", spec.Owner), by.check()); err != nil {
+		return Record{}, false, err
+	}
+	if rec, ok := s.lookup(name{spec.Owner, spec.ExternalID}); ok {
+		return rec, false, nil
+	}
+	s.writer.Lock()
+	defer s.writer.Unlock()
+	if rec, ok := s.lookup(name{spec.Owner, spec.ExternalID}); ok {
+		return rec, false, nil
+	}
+	r, after, err := s.draft(spec)
+	if err != nil {
+		return Record{}, false, err
+	}
+	put := func(tx *bbolt.Tx) error { return errors.Join(putRecord(tx, r), putBlock(tx, after)) }
+	err = s.commit([]Event{by.about(r)}, put, func() {
+		s.index.add(r)
+		s.take(after)
+	})
+	if err != nil {
+		return Record{}, false, fmt.Errorf("cannot create a chat for %s: %w", chat.Quote(spec.ExternalID), err)
+	}
+	return r.clone(), true, nil
+}
+
+// draft composes the record of a new chat and the uid block after it.
+func (s *Store) draft(spec chat.Spec) (*Record, block, error) {
+	id, err := s.freeID(spec.Owner, spec.ExternalID)
+	if err != nil {
+		return nil, block{}, err
+	}
+	after, uid, err := s.nextUID(spec.Profile)
+	if err != nil {
+		return nil, block{}, err
+	}
+	now := s.opts.Now().UTC().Round(0)
+	r := &Record{ID: id, UID: uid, ExternalID: spec.ExternalID, Owner: spec.Owner, Agent: spec.Agent,
+		Profile: spec.Profile, Labels: spec.Labels, Phase: chat.Creating, CreatedAt: now, UsedAt: now}
+	c := r.clone()
+	return &c, after, nil
+}
+
+// freeID takes the first window of the derived bits that no other chat has.
+func (s *Store) freeID(owner, externalID string) (chat.ID, error) {
+	for window := 0; ; window++ {
+		id, err := chat.DeriveID(s.key, owner, externalID, window)
+		if err != nil {
+			return "", err
+		}
+		if s.index.byID[id] == nil {
+			return id, nil
+		}
+	}
+}
+
+func (s *Store) lookup(n name) (Record, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if r := s.index.byName[n]; r != nil {
+		return r.clone(), true
+	}
+	return Record{}, false
+}
+
+func (s *Store) current(r *Record) Record {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return r.clone()
+}
+
+// Get returns the record of a chat, or [chat.ErrNotFound].
+func (s *Store) Get(id chat.ID) (Record, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if r := s.index.byID[id]; r != nil {
+		return r.clone(), nil
+	}
+	return Record{}, fmt.Errorf("cannot find chat %s: %w", chat.Quote(string(id)), chat.ErrNotFound)
+}
+
+// GetUID returns the record of the chat that has uid, or [chat.ErrNotFound].
+func (s *Store) GetUID(uid uint32) (Record, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if r := s.index.byUID[uid]; r != nil {
+		return r.clone(), nil
+	}
+	return Record{}, fmt.Errorf("cannot find a chat with uid %d: %w", uid, chat.ErrNotFound)
+}
+
+// Find returns the record of an owner's external id, or [chat.ErrNotFound].
+func (s *Store) Find(owner, externalID string) (Record, error) {
+	if r, ok := s.lookup(name{owner, externalID}); ok {
+		return r, nil
+	}
+	return Record{}, fmt.Errorf("cannot find a chat of %s for %s: %w", chat.Quote(owner), chat.Quote(externalID), chat.ErrNotFound)
+}
+
+// SetPhase moves a chat on: creating, ready, reaping, never back ([chat.ErrWrongPhase]).
+// Reaping is durable on return, together with the event; the rest is durable
+// with the next commit or within about a second. Setting the phase that a chat
+// has records the event alone.
+func (s *Store) SetPhase(id chat.ID, phase chat.Phase, by Event) error {
+	return s.change("set the phase of", id, by, phase == chat.Reaping, func(r *Record) error {
+		if rank(phase) < rank(r.Phase) || rank(phase) == 0 {
+			return fmt.Errorf("it is %s, which %s cannot follow: %w", r.Phase, chat.Quote(string(phase)), chat.ErrWrongPhase)
+		}
+		r.Phase = phase
+		return nil
+	})
+}
+
+func rank(p chat.Phase) int {
+	return map[chat.Phase]int{chat.Creating: 1, chat.Ready: 2, chat.Reaping: 3}[p]
+}
+
+// SetAccount notes which backend makes the chat's account, so that the same one
+// takes it away. Durable on return: call it before the account is made.
+func (s *Store) SetAccount(id chat.ID, backend string, by Event) error {
+	return s.change("note the account of", id, by, true, func(r *Record) error {
+		r.Account = backend
+		return nil
+	})
+}
+
+// change edits one record and writes the event: in one commit when durable,
+// else the event to the log and the record to memory.
+func (s *Store) change(verb string, id chat.ID, by Event, durable bool, edit func(*Record) error) error {
+	s.writer.Lock()
+	defer s.writer.Unlock()
+	r := s.index.byID[id]
+	if r == nil {
+		return fmt.Errorf("cannot %s chat %s: %w", verb, chat.Quote(string(id)), chat.ErrNotFound)
+	}
+	after := s.current(r)
+	err := errors.Join(by.check(), edit(&after))
+	if err == nil {
+		err = s.keep(r, &after, by.about(r), durable)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot %s chat %s: %w", verb, id, err)
+	}
+	return nil
+}
+
+func (s *Store) keep(r, after *Record, by Event, durable bool) error {
+	assign := func() { r.Phase, r.Account = after.Phase, after.Account }
+	if durable {
+		put := func(tx *bbolt.Tx) error {
+			now := s.current(r) // a Touch since then must not be undone
+			now.Phase, now.Account = after.Phase, after.Account
+			return putRecord(tx, &now)
+		}
+		return s.commit([]Event{by}, put, assign)
+	}
+	if err := s.Audit(by); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	assign()
+	s.dirty[r.UID] = true
+	s.stirUp()
+	return nil
+}
+
+// Touch notes that a chat was used at t; an earlier t and an unknown chat change
+// nothing. Durable with the next commit or within about a second.
+func (s *Store) Touch(id chat.ID, t time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.index.byID[id]
+	if t = t.UTC().Round(0); r == nil || !t.After(r.UsedAt) {
+		return
+	}
+	r.UsedAt = t
+	s.dirty[r.UID] = true
+	s.stirUp()
+}
+
+// Forget removes the record of a chat whose every trace is gone, durable on
+// return and in one commit with the event. Its uid is spent from then on. A chat
+// that is ready is not forgotten ([chat.ErrWrongPhase]): it would stay on the
+// host with nobody to know.
+func (s *Store) Forget(id chat.ID, by Event) error {
+	s.writer.Lock()
+	defer s.writer.Unlock()
+	r := s.index.byID[id]
+	if r == nil {
+		return fmt.Errorf("cannot forget chat %s: %w", chat.Quote(string(id)), chat.ErrNotFound)
+	}
+	if r.Phase == chat.Ready {
+		return fmt.Errorf("cannot forget chat %s: it is ready, not reaping: %w", id, chat.ErrWrongPhase)
+	}
+	err := by.check()
+	if err == nil {
+		err = s.commit([]Event{by.about(r)}, func(tx *bbolt.Tx) error {
+			return tx.Bucket(recordBucket).Delete(uidKey(r.UID))
+		}, func() { s.index.remove(r) })
+	}
+	if err != nil {
+		return fmt.Errorf("cannot forget chat %s: %w", id, err)
+	}
+	return nil
+}

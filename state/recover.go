@@ -1,0 +1,190 @@
+package state
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/chatd/chatd/chat"
+	"go.etcd.io/bbolt"
+)
+
+// openAudit opens the log, brings it in step with the database after whatever
+// ended the last process, and writes what lay in the outbox.
+func (s *Store) openAudit() error {
+	path := filepath.Join(s.opts.Dir, auditName)
+	var kept head
+	var outbox []line
+	err := s.db.View(func(tx *bbolt.Tx) (err error) {
+		if kept, err = getHead(tx); err == nil {
+			outbox, err = getOutbox(tx)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read %s: %w", s.db.Path(), err)
+	}
+	f, err := openPrivate(path, os.O_RDWR|os.O_CREATE|os.O_APPEND)
+	if err != nil {
+		return fmt.Errorf("cannot open audit log: %w", err)
+	}
+	s.log = &auditLog{file: f, head: kept, onDisk: kept}
+	if err := syncDir(s.opts.Dir); err != nil {
+		return fmt.Errorf("cannot open audit log %s: %w", path, err)
+	}
+	return s.replay(kept, outbox)
+}
+
+// replay writes the outbox lines that the file lacks, then what was found wrong
+// with the end of the file.
+func (s *Store) replay(kept head, outbox []line) error {
+	end, err := readEnd(s.log.file, kept)
+	if err != nil {
+		return fmt.Errorf("cannot read the end of audit log %s: %w", s.log.file.Name(), err)
+	}
+	s.log.head, s.log.torn = end.head, end.torn > 0
+	s.tx = end.head.Tx
+	for _, l := range outbox {
+		s.tx = max(s.tx, l.Tx)
+		if !end.seen[l.Tx] {
+			s.log.pending = append(s.log.pending, l)
+		}
+	}
+	if end.torn > 0 {
+		end.trouble = append(end.trouble, "cut off a last line without an end, of "+strconv.FormatInt(end.torn, 10)+" bytes")
+	}
+	for _, what := range end.trouble {
+		e := Event{Action: "audit", Outcome: "failed", Caller: self(), Detail: map[string]string{"trouble": what}}
+		if err := s.Audit(e); err != nil {
+			return err
+		}
+	}
+	s.stirUp()
+	return s.log.drain()
+}
+
+// end is what lies in the file behind the head that the database names.
+type end struct {
+	head    head
+	seen    map[uint64]bool // tx numbers of lines that are written
+	torn    int64           // bytes of a last line without a newline
+	trouble []string
+}
+
+// readEnd reads on from the kept head, which a flush made durable. A file that
+// does not hold it was tampered with, or lost by the disk: then the whole file is
+// read for what it still says, nothing whole is removed from it, and the chain
+// goes on from the kept head, so that verifying shows the gap for ever.
+func readEnd(f *os.File, kept head) (end, error) {
+	e := end{head: kept, seen: map[uint64]bool{}}
+	ok, err := holds(f, kept)
+	if err != nil {
+		return e, err
+	}
+	c := chain{seq: kept.Seq, hash: kept.Hash}
+	if !ok {
+		e.trouble = append(e.trouble, fmt.Sprintf("line %d, known to have been written, is not where it was", kept.Seq))
+		e.head.Offset = 0
+	}
+	if err := e.scan(f, &c, ok); err != nil {
+		return e, err
+	}
+	if ok {
+		e.head.Seq, e.head.Hash = c.seq, c.hash
+	}
+	return e, nil
+}
+
+func (e *end) scan(f *os.File, c *chain, trusted bool) error {
+	in := bufio.NewReaderSize(io.NewSectionReader(f, e.head.Offset, 1<<62), 64<<10)
+	for {
+		raw, err := readLine(in)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !raw.whole {
+			e.torn = raw.size
+			return nil
+		}
+		e.head.Offset += raw.size
+		l, err := c.next(raw)
+		if err != nil && trusted && len(e.trouble) == 0 {
+			e.trouble = append(e.trouble, fmt.Sprintf("at byte %d: %v", e.head.Offset-raw.size, err))
+		}
+		e.head.Tx = max(e.head.Tx, l.Tx)
+		if l.Tx != 0 {
+			e.seen[l.Tx] = true
+		}
+	}
+}
+
+// holds reports whether the line that ends at the head's offset is the head's.
+func holds(f *os.File, h head) (bool, error) {
+	if h.Offset == 0 {
+		return true, nil
+	}
+	fi, err := f.Stat()
+	if err != nil || fi.Size() < h.Offset {
+		return false, err
+	}
+	b := make([]byte, min(h.Offset, maxLine+1))
+	if _, err := f.ReadAt(b, h.Offset-int64(len(b))); err != nil {
+		return false, err
+	}
+	if b[len(b)-1] != '\n' {
+		return false, nil
+	}
+	b = b[:len(b)-1]
+	from := len(b)
+	for from > 0 && b[from-1] != '\n' {
+		from--
+	}
+	return hashLine(b[from:]) == h.Hash, nil
+}
+
+func getHead(tx *bbolt.Tx) (head, error) {
+	h := head{Hash: noHash}
+	v := tx.Bucket(metaBucket).Get(headKey)
+	if v == nil {
+		return h, nil
+	}
+	if err := json.Unmarshal(v, &h); err != nil {
+		return h, fmt.Errorf("cannot read the head of the audit log: %w", err)
+	}
+	if h.Offset < 0 {
+		return h, fmt.Errorf("cannot use the head of the audit log: offset %d: %w", h.Offset, chat.ErrInvalid)
+	}
+	return h, nil
+}
+
+func putHead(tx *bbolt.Tx, h head) error {
+	v, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	return tx.Bucket(metaBucket).Put(headKey, v)
+}
+
+func getOutbox(tx *bbolt.Tx) ([]line, error) {
+	var lines []line
+	err := tx.Bucket(outboxBucket).ForEach(func(k, v []byte) error {
+		var l line
+		if err := json.Unmarshal(v, &l); err != nil {
+			return fmt.Errorf("cannot read the outbox event under key %x: %w", k, err)
+		}
+		if len(k) != 8 || binary.BigEndian.Uint64(k) != l.Tx {
+			return fmt.Errorf("cannot use the outbox event of tx %d under key %x: %w", l.Tx, k, chat.ErrInvalid)
+		}
+		lines = append(lines, l)
+		return nil
+	})
+	return lines, err
+}

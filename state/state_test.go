@@ -1,0 +1,332 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+var bridge = chat.Caller{Name: "bridge", UID: 1000, Role: chat.RoleBridge}
+
+func event(action, outcome string) Event {
+	return Event{Action: action, Outcome: outcome, Caller: bridge}
+}
+
+func open(t testing.TB, o Options) *Store {
+	t.Helper()
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// fresh is a new store with one block for the default profile.
+func fresh(t testing.TB) *Store {
+	t.Helper()
+	s := open(t, Options{Dir: t.TempDir()})
+	if _, _, err := s.EnsureBlock(chat.DefaultProfile); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// again closes the store and opens its directory anew.
+func again(t testing.TB, s *Store) *Store {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, s.opts)
+}
+
+func admit(t testing.TB, s *Store, externalID string) Record {
+	t.Helper()
+	r, created, err := s.Admit(chat.Spec{ExternalID: externalID}, event("create", "intent"))
+	if err != nil || !created {
+		t.Fatalf("Admit(%q) = created %v, %v", externalID, created, err)
+	}
+	return r
+}
+
+func reap(t testing.TB, s *Store, id chat.ID) {
+	t.Helper()
+	if err := s.SetPhase(id, chat.Reaping, event("reap", "intent")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Forget(id, event("reap", "done")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// verified fails unless the log holds, and returns its text.
+func verified(t testing.TB, s *Store) string {
+	t.Helper()
+	if _, err := s.VerifyAudit(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(s.opts.Dir, auditName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func wantErr(t testing.TB, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: error %v, want %v", what, err, want)
+	}
+	if err != nil && !strings.HasPrefix(err.Error(), "cannot ") {
+		t.Errorf("%s: error %q does not begin with cannot", what, err)
+	}
+}
+
+func TestAdmitGetsOrCreates(t *testing.T) {
+	s := fresh(t)
+	a := admit(t, s, "../../etc\n🦊")
+	if a.UID != DefaultLow || a.Phase != chat.Creating || a.Owner != "bridge" || a.Agent != "main" || a.Profile != "default" {
+		t.Errorf("first record: %+v", a)
+	}
+	b, created, err := s.Admit(chat.Spec{ExternalID: "../../etc\n🦊", Profile: "other"}, event("create", "intent"))
+	if err != nil || created || b.ID != a.ID || b.UID != a.UID {
+		t.Errorf("second Admit: %+v, %v, %v", b, created, err)
+	}
+	other, created, err := s.Admit(chat.Spec{ExternalID: "../../etc\n🦊", Owner: "slack"}, event("create", "intent"))
+	if err != nil || !created || other.ID == a.ID || other.UID == a.UID {
+		t.Errorf("another owner's chat: %+v, %v, %v", other, created, err)
+	}
+	s = again(t, s)
+	for _, want := range []Record{a, other} {
+		got, err := s.Find(want.Owner, want.ExternalID)
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("after reopening: %+v, %v, want %+v", got, err, want)
+		}
+		if got, err := s.GetUID(want.UID); err != nil || got.ID != want.ID {
+			t.Errorf("GetUID(%d) = %v, %v", want.UID, got.ID, err)
+		}
+	}
+	if n := strings.Count(verified(t, s), `"action":"create","outcome":"intent"`); n != 2 {
+		t.Errorf("%d create intents in the log, want 2", n)
+	}
+}
+
+func TestAdmitRefuses(t *testing.T) {
+	s := fresh(t)
+	ok := event("create", "intent")
+	nobody := ok
+	nobody.Caller = chat.Caller{}
+	for _, c := range []struct {
+		what string
+		spec chat.Spec
+		by   Event
+		want error
+	}{
+		{"no external id", chat.Spec{}, ok, chat.ErrInvalid},
+		{"invalid UTF-8", chat.Spec{ExternalID: "\xff"}, ok, chat.ErrInvalid},
+		{"hostile owner", chat.Spec{ExternalID: "x", Owner: "../a"}, ok, chat.ErrInvalid},
+		{"nobody's", chat.Spec{ExternalID: "x"}, nobody, chat.ErrInvalid},
+		{"no event", chat.Spec{ExternalID: "x"}, Event{Caller: bridge}, chat.ErrInvalid},
+		{"a profile without a block", chat.Spec{ExternalID: "x", Profile: "none"}, ok, chat.ErrBusy},
+	} {
+		_, created, err := s.Admit(c.spec, c.by)
+		wantErr(t, c.what, err, c.want)
+		if created || s.Len() != 0 {
+			t.Errorf("%s: created %v, %d records", c.what, created, s.Len())
+		}
+	}
+}
+
+// One first message often arrives many times at once.
+func TestAdmitOnceAmongFifty(t *testing.T) {
+	s := fresh(t)
+	for _, id := range []string{"a", "b", "c"} {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		made, uids := 0, map[uint32]bool{}
+		for range 50 {
+			wg.Go(func() {
+				r, created, err := s.Admit(chat.Spec{ExternalID: id}, event("create", "intent"))
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					t.Error(err)
+				}
+				if created {
+					made++
+				}
+				uids[r.UID] = true
+			})
+		}
+		wg.Wait()
+		if made != 1 || len(uids) != 1 {
+			t.Errorf("%s: created %d times, uids %v", id, made, uids)
+		}
+	}
+	if n := strings.Count(verified(t, s), `"action":"create"`); n != 3 {
+		t.Errorf("%d create events, want 3", n)
+	}
+}
+
+func TestReapedComesBackWithAnotherUID(t *testing.T) {
+	s := fresh(t)
+	a := admit(t, s, "a")
+	reap(t, s, a.ID)
+	if !s.Spent(a.UID) || s.Spent(a.UID+1) || s.Tombstones() != 1 {
+		t.Errorf("Spent(%d) = %v, of the next %v, %d tombstones", a.UID, s.Spent(a.UID), s.Spent(a.UID+1), s.Tombstones())
+	}
+	_, err := s.Get(a.ID)
+	wantErr(t, "Get of a reaped chat", err, chat.ErrNotFound)
+	s = again(t, s)
+	b := admit(t, s, "a")
+	if b.ID != a.ID || b.UID == a.UID {
+		t.Errorf("created again: id %s uid %d, was id %s uid %d", b.ID, b.UID, a.ID, a.UID)
+	}
+	if !s.Spent(a.UID) || s.Spent(b.UID) || s.Tombstones() != 1 {
+		t.Errorf("tombstones after creating again: %d", s.Tombstones())
+	}
+}
+
+// A collision of derived ids takes the next window; after four it is an error.
+func TestCollidingIDTakesNextWindow(t *testing.T) {
+	s := fresh(t)
+	for window := range 5 {
+		r, _, err := s.Admit(chat.Spec{ExternalID: "a"}, event("create", "intent"))
+		if window == 4 {
+			wantErr(t, "fifth collision", err, chat.ErrBusy)
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := chat.DeriveID(s.key, "bridge", "a", window)
+		if err != nil || r.ID != want {
+			t.Fatalf("window %d: id %s, want %s (%v)", window, r.ID, want, err)
+		}
+		// the record stays under its id, but as somebody else's chat
+		s.mu.Lock()
+		live := s.index.byID[r.ID]
+		delete(s.index.byName, live.name())
+		live.ExternalID = fmt.Sprint("other ", window)
+		s.index.byName[live.name()] = live
+		s.mu.Unlock()
+	}
+}
+
+func TestPhasesOnlyGoOn(t *testing.T) {
+	s := fresh(t)
+	id := admit(t, s, "a").ID
+	by := event("create", "done")
+	for _, step := range []struct {
+		to   chat.Phase
+		want error
+	}{
+		{"gone", chat.ErrWrongPhase}, {"", chat.ErrWrongPhase},
+		{chat.Ready, nil}, {chat.Ready, nil}, {chat.Creating, chat.ErrWrongPhase},
+		{chat.Reaping, nil}, {chat.Reaping, nil}, {chat.Ready, chat.ErrWrongPhase}, {chat.Creating, chat.ErrWrongPhase},
+	} {
+		wantErr(t, "to "+string(step.to), s.SetPhase(id, step.to, by), step.want)
+		if step.to == chat.Ready && step.want == nil {
+			wantErr(t, "Forget of a ready chat", s.Forget(id, by), chat.ErrWrongPhase)
+		}
+	}
+	wantErr(t, "unknown chat", s.SetPhase("0123456789abcdef", chat.Ready, by), chat.ErrNotFound)
+	wantErr(t, "Forget of an unknown chat", s.Forget("0123456789abcdef", by), chat.ErrNotFound)
+	wantErr(t, "Forget without event", s.Forget(id, Event{}), chat.ErrInvalid)
+	wantErr(t, "Forget", s.Forget(id, by), nil)
+	verified(t, s)
+}
+
+func TestLazyIsFlushedByCloseAndByTime(t *testing.T) {
+	s := fresh(t)
+	a, b := admit(t, s, "a"), admit(t, s, "b")
+	used := a.UsedAt.Add(time.Hour)
+	if err := s.SetPhase(a.ID, chat.Ready, event("create", "done")); err != nil {
+		t.Fatal(err)
+	}
+	s.Touch(a.ID, used)
+	s.Touch(a.ID, used.Add(-time.Minute))
+	s.Touch("0123456789abcdef", used)
+	if err := s.SetAccount(b.ID, "userdb", event("create", "intent")); err != nil {
+		t.Fatal(err)
+	}
+	s = again(t, s)
+	if r, err := s.Get(a.ID); err != nil || r.Phase != chat.Ready || !r.UsedAt.Equal(used) {
+		t.Errorf("after Close: %+v, %v", r, err)
+	}
+	if r, err := s.Get(b.ID); err != nil || r.Phase != chat.Creating || r.Account != "userdb" {
+		t.Errorf("after Close: %+v, %v", r, err)
+	}
+	s.Touch(b.ID, used)
+	waitClean(t, s)
+	x, _, err := load(s.db)
+	if err != nil || !x.byID[b.ID].UsedAt.Equal(used) {
+		t.Errorf("not written in the background: %v", err)
+	}
+}
+
+// waitClean waits, long enough for any machine, until nothing is held back.
+func waitClean(t *testing.T, s *Store) {
+	t.Helper()
+	for range 6000 {
+		s.mu.RLock()
+		clean := len(s.dirty) == 0
+		s.mu.RUnlock()
+		if s.log.mu.Lock(); clean {
+			clean = s.log.head == s.log.onDisk
+		}
+		s.log.mu.Unlock()
+		if clean {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("still held back after a minute")
+}
+
+func TestRecordsAreCopies(t *testing.T) {
+	s := fresh(t)
+	labels := map[string]string{"team": "a"}
+	r, _, err := s.Admit(chat.Spec{ExternalID: "a", Labels: labels}, event("create", "intent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels["team"] = "changed by the caller"
+	r.Labels["team"] = "changed by the receiver"
+	for _, r := range s.All() {
+		r.Labels["team"] = "changed in All"
+	}
+	if got, err := s.Get(r.ID); err != nil || got.Labels["team"] != "a" {
+		t.Errorf("labels: %v, %v", got.Labels, err)
+	}
+}
+
+func TestClosedStore(t *testing.T) {
+	s := fresh(t)
+	id := admit(t, s, "a").ID
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, err := s.Admit(chat.Spec{ExternalID: "b"}, event("create", "intent"))
+	wantErr(t, "Admit", err, errClosed)
+	wantErr(t, "Flush", s.Flush(), errClosed)
+	wantErr(t, "Audit", s.Audit(event("run", "intent")), os.ErrClosed)
+	wantErr(t, "ready", s.SetPhase(id, chat.Ready, event("create", "done")), os.ErrClosed)
+	if _, err := s.Get(id); err != nil {
+		t.Error(err)
+	}
+}

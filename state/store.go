@@ -1,0 +1,217 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"go.etcd.io/bbolt"
+	bolterr "go.etcd.io/bbolt/errors"
+)
+
+// The uid range of a host that says nothing else: unassigned in systemd's
+// UIDS-GIDS and above Debian's subordinate uids. Blocks are of 65,536.
+const (
+	DefaultLow       = 1879048192 // 0x70000000
+	DefaultHigh      = 1895825407 // 0x70ffffff
+	DefaultBlockSize = 65536
+)
+
+// Names inside the state directory.
+const (
+	lockName  = "lock"
+	dbName    = "chatd.db"
+	keyName   = "install.key"
+	auditName = "audit.jsonl"
+)
+
+// format is the version of what lies in chatd.db.
+const format = "1"
+
+// Options say where the state is and which uids it may give.
+type Options struct {
+	// Dir is created 0711 if it is not there; it must belong to the caller's uid
+	// and nobody else may write in it.
+	Dir string
+	// UIDs is the host's range for chats; zero means DefaultLow to DefaultHigh.
+	// Its last uid is never given: it is for probes.
+	UIDs Range
+	// BlockSize is how many uids a block has; zero means DefaultBlockSize.
+	BlockSize uint32
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+func (o Options) withDefaults() Options {
+	if o.UIDs == (Range{}) {
+		o.UIDs = Range{Low: DefaultLow, High: DefaultHigh}
+	}
+	if o.BlockSize == 0 {
+		o.BlockSize = DefaultBlockSize
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+func (o Options) validate() error {
+	switch {
+	case o.Dir == "":
+		return fmt.Errorf("cannot open state: no directory named: %w", chat.ErrInvalid)
+	case o.UIDs.Low == 0 || o.UIDs.Low >= o.UIDs.High || o.UIDs.High >= math.MaxInt32:
+		return fmt.Errorf("cannot open state %s: uid range %s: want 0 < low < high < 2147483647: %w", o.Dir, o.UIDs, chat.ErrInvalid)
+	}
+	return nil
+}
+
+// Store is the open state of one host. All methods may be called at once from
+// many goroutines.
+type Store struct {
+	opts Options
+	lock *os.File
+	key  []byte
+	db   *bbolt.DB
+	log  *auditLog
+
+	// writer is held across a commit; mu only while memory is read or changed.
+	// Whoever needs both takes writer first.
+	writer sync.Mutex
+	broken error // why no commit is tried any more; under writer
+	tx     uint64
+
+	mu     sync.RWMutex
+	index  *index
+	blocks []*block
+	dirty  map[uint32]bool // uids whose record in memory is newer than on disk
+	closed bool
+	behind error // what the last background flush said
+
+	stir chan struct{}
+	stop chan struct{}
+	done chan struct{}
+}
+
+// Open takes the state directory for this process alone and reads it.
+// [chat.ErrBusy] means that another process holds the lock file, which the error
+// names. The caller closes the store.
+func Open(o Options) (*Store, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	if err := prepareDir(o.Dir); err != nil {
+		return nil, err
+	}
+	lock, err := lockFile(filepath.Join(o.Dir, lockName))
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{opts: o, lock: lock, dirty: map[uint32]bool{},
+		stir: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	if err := s.read(); err != nil {
+		return nil, errors.Join(err, s.release())
+	}
+	go s.background()
+	return s, nil
+}
+
+func prepareDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return fmt.Errorf("cannot create state directory %s: %w", dir, err)
+	}
+	return checkDir(dir)
+}
+
+// read opens everything below the lock: database, key, memory, audit log.
+func (s *Store) read() error {
+	var err error
+	if s.db, err = openDB(filepath.Join(s.opts.Dir, dbName)); err != nil {
+		return err
+	}
+	if s.key, err = installKey(s.opts.Dir, s.db); err != nil {
+		return err
+	}
+	if s.index, s.blocks, err = load(s.db); err != nil {
+		return fmt.Errorf("cannot read %s: %w", s.db.Path(), err)
+	}
+	return s.openAudit()
+}
+
+// openDB never uses NoSync: a power cut could then leave pages of two commits.
+func openDB(path string) (*bbolt.DB, error) {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
+		Timeout:         time.Second,
+		FreelistType:    bbolt.FreelistMapType,
+		InitialMmapSize: 16 << 20,
+		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+			return openPrivate(name, flag)
+		},
+	})
+	if errors.Is(err, bolterr.ErrTimeout) {
+		return nil, fmt.Errorf("cannot open %s: another process has it open: %w", path, chat.ErrBusy)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot open %s: %w", path, err)
+	}
+	if err := db.Update(checkFormat); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot use %s: %w", path, err), db.Close())
+	}
+	return db, nil
+}
+
+func checkFormat(tx *bbolt.Tx) error {
+	for _, name := range [][]byte{metaBucket, recordBucket, blockBucket, outboxBucket} {
+		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+			return err
+		}
+	}
+	meta := tx.Bucket(metaBucket)
+	switch v := meta.Get(formatKey); {
+	case v == nil:
+		return meta.Put(formatKey, []byte(format))
+	case string(v) != format:
+		return fmt.Errorf("its format is %s, this chatd reads %s: %w", chat.Quote(string(v)), format, chat.ErrUnsupported)
+	}
+	return nil
+}
+
+// Close writes what was held back and gives the directory up. Reads still answer
+// from memory afterwards; writes fail. A second Close does nothing.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	again := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if again {
+		return nil
+	}
+	close(s.stop)
+	<-s.done
+	s.writer.Lock()
+	defer s.writer.Unlock()
+	err := s.flush()
+	s.broken = errors.Join(errClosed, s.broken)
+	return errors.Join(err, s.release())
+}
+
+// release lets go of the files, the lock last.
+func (s *Store) release() error {
+	var errs []error
+	if s.log != nil {
+		errs = append(errs, s.log.close())
+	}
+	if s.db != nil {
+		errs = append(errs, s.db.Close())
+	}
+	errs = append(errs, s.lock.Close())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("cannot close state %s: %w", s.opts.Dir, err)
+	}
+	return nil
+}

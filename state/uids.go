@@ -1,0 +1,202 @@
+package state
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/chatd/chatd/chat"
+	"go.etcd.io/bbolt"
+)
+
+// lowWater is how many uids a profile must have left before it gets another
+// block, so that a firewall rule for the block stands well before it is needed.
+const lowWater = 1024
+
+// Range is a run of uids, both ends in it.
+type Range struct {
+	Low  uint32 `json:"low"`
+	High uint32 `json:"high"`
+}
+
+// Contains reports whether uid lies in the range.
+func (r Range) Contains(uid uint32) bool { return r.Low <= uid && uid <= r.High }
+
+// String is "low-high", as iptables-extensions(8) writes owner ranges.
+func (r Range) String() string { return fmt.Sprintf("%d-%d", r.Low, r.High) }
+
+func (r Range) meets(o Range) bool { return r.Low <= o.High && o.Low <= r.High }
+
+// block is a range of uids that one profile owns, and its counter.
+type block struct {
+	Profile string `json:"profile"`
+	Range
+	// Next is the uid that is given next; beyond High the block is full.
+	Next uint32 `json:"next"`
+}
+
+func (b *block) left() uint32 { return b.High + 1 - b.Next }
+
+func blockOf(blocks []*block, uid uint32) *block {
+	for _, b := range blocks {
+		if b.Contains(uid) {
+			return b
+		}
+	}
+	return nil
+}
+
+func loadBlocks(tx *bbolt.Tx) ([]*block, error) {
+	var blocks []*block
+	err := tx.Bucket(blockBucket).ForEach(func(k, v []byte) error {
+		b := new(block)
+		if err := json.Unmarshal(v, b); err != nil {
+			return fmt.Errorf("cannot read the uid block under key %x: %w", k, err)
+		}
+		if string(k) != string(uidKey(b.Low)) || b.Next < b.Low || b.Next > b.High+1 {
+			return fmt.Errorf("cannot use the uid block %s with next %d under key %x: %w", b.Range, b.Next, k, chat.ErrInvalid)
+		}
+		blocks = append(blocks, b)
+		return nil
+	})
+	return blocks, err
+}
+
+func putBlock(tx *bbolt.Tx, b block) error {
+	v, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	return tx.Bucket(blockBucket).Put(uidKey(b.Low), v)
+}
+
+// uidKey sorts as the number does.
+func uidKey(uid uint32) []byte { return binary.BigEndian.AppendUint32(nil, uid) }
+
+// Blocks returns for each profile the uid ranges that it owns, lowest first.
+func (s *Store) Blocks() map[string][]Range {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	m := map[string][]Range{}
+	for _, b := range s.blocks {
+		m[b.Profile] = append(m[b.Profile], b.Range)
+	}
+	return m
+}
+
+// profileBlocks returns the profile's ranges and how many uids they have left.
+func (s *Store) profileBlocks(profile string) (ranges []Range, left uint32) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, b := range s.blocks {
+		if b.Profile == profile {
+			ranges = append(ranges, b.Range)
+			left += b.left()
+		}
+	}
+	return ranges, left
+}
+
+// EnsureBlock gives the profile its first uid block, and a further one when
+// fewer than 1024 uids are left in those it has (a quarter of a block, where
+// blocks are smaller than 4096). It returns the profile's blocks, and added when
+// one is new: then its egress rules come before the next [Store.Admit], which
+// takes uids from these blocks only. Durable on return; [chat.ErrBusy] when the
+// range is used up and the profile has nothing left.
+func (s *Store) EnsureBlock(profile string) (blocks []Range, added bool, err error) {
+	if err := chat.CheckName("profile", profile); err != nil {
+		return nil, false, err
+	}
+	if blocks, left := s.profileBlocks(profile); left >= s.lowWater() {
+		return blocks, false, nil
+	}
+	s.writer.Lock()
+	defer s.writer.Unlock()
+	blocks, left := s.profileBlocks(profile)
+	if left >= s.lowWater() {
+		return blocks, false, nil
+	}
+	r, ok := s.freeBlock()
+	if !ok && left > 0 {
+		return blocks, false, nil
+	}
+	if !ok {
+		return nil, false, fmt.Errorf("cannot give profile %s a uid block: the range %s is used up: %w", profile, s.opts.UIDs, chat.ErrBusy)
+	}
+	if err := s.addBlock(block{Profile: profile, Range: r, Next: r.Low}); err != nil {
+		return nil, false, fmt.Errorf("cannot give profile %s a uid block: %w", profile, err)
+	}
+	blocks, _ = s.profileBlocks(profile)
+	return blocks, true, nil
+}
+
+func (s *Store) lowWater() uint32 { return max(1, min(lowWater, s.opts.BlockSize/4)) }
+
+func (s *Store) addBlock(b block) error {
+	e := Event{Action: "block", Outcome: "done", Caller: self(), Detail: map[string]string{"profile": b.Profile, "uids": b.String()}}
+	put := func(tx *bbolt.Tx) error { return putBlock(tx, b) }
+	return s.commit([]Event{e}, put, func() {
+		s.blocks = append(s.blocks, &b)
+		slices.SortFunc(s.blocks, func(a, b *block) int { return int(a.Low) - int(b.Low) })
+	})
+}
+
+// freeBlock finds the lowest aligned range that meets no block there is, also
+// none of another block size. The last uid of the range stays out: it is for
+// probes, which must find the walls of no profile.
+func (s *Store) freeBlock() (Range, bool) {
+	all := s.opts.UIDs
+	for low := uint64(all.Low); low < uint64(all.High); low += uint64(s.opts.BlockSize) {
+		r := Range{Low: uint32(low), High: uint32(min(low+uint64(s.opts.BlockSize)-1, uint64(all.High)-1))}
+		if !slices.ContainsFunc(s.blocks, func(b *block) bool { return b.meets(r) }) {
+			return r, true
+		}
+	}
+	return Range{}, false
+}
+
+// nextUID returns the profile's block after one more uid was taken from it, and
+// that uid. Nothing is taken before the block is written.
+func (s *Store) nextUID(profile string) (block, uint32, error) {
+	for _, b := range s.blocks {
+		if b.Profile == profile && b.left() > 0 {
+			after := *b
+			after.Next++
+			return after, b.Next, nil
+		}
+	}
+	return block{}, 0, fmt.Errorf("cannot take a uid for profile %s: its blocks are full, EnsureBlock gives more: %w", chat.Quote(profile), chat.ErrBusy)
+}
+
+// take makes a block that was written the one in memory.
+func (s *Store) take(after block) {
+	if b := blockOf(s.blocks, after.Low); b != nil {
+		b.Next = after.Next
+	}
+}
+
+// Spent reports whether uid was given and its chat is gone: a tombstone. It
+// will never be given again.
+func (s *Store) Spent(uid uint32) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	b := blockOf(s.blocks, uid)
+	return b != nil && uid < b.Next && s.index.byUID[uid] == nil
+}
+
+// Tombstones counts the spent uids; which chat had one is in the audit log.
+func (s *Store) Tombstones() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	given := 0
+	for _, b := range s.blocks {
+		given += int(b.Next - b.Low)
+	}
+	return given - len(s.index.byUID)
+}
+
+// Profiles lists the profiles that own blocks, sorted: rules must stand for
+// these also when no config names them any more.
+func (s *Store) Profiles() []string { return slices.Sorted(maps.Keys(s.Blocks())) }
