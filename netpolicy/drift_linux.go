@@ -1,0 +1,143 @@
+package netpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// snapshot is what the kernel held, in its own words, right after Apply.
+type snapshot struct {
+	chains [2]map[string][]string
+	nft    string
+}
+
+func (t *Table) look(ctx context.Context) (*snapshot, error) {
+	s := &snapshot{}
+	for i, side := range t.sides {
+		chains, err := side.look(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.chains[i] = chains
+	}
+	nft, err := t.listLoopback(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.nft = nft
+	return s, nil
+}
+
+// look lists OUTPUT and chatd's chains, as iptables -S prints them.
+func (s half) look(ctx context.Context) (map[string][]string, error) {
+	out, err := command(ctx, "", s.tables, "-w", "10", "-t", "filter", "-S")
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the %s rules: %w", s.name, err)
+	}
+	return parseRules(out), nil
+}
+
+// parseRules reads the output of iptables -S and keeps OUTPUT and chatd's
+// chains. A chain without rules is there with an empty list.
+func parseRules(listing string) map[string][]string {
+	chains := map[string][]string{}
+	for line := range strings.Lines(listing) {
+		line = strings.TrimSpace(line)
+		words := strings.Fields(line)
+		if len(words) < 2 || words[1] != "OUTPUT" && !isOurs(words[1]) {
+			continue
+		}
+		switch words[0] {
+		case "-N", "-P":
+			chains[words[1]] = append(chains[words[1]], []string{}...)
+		case "-A":
+			chains[words[1]] = append(chains[words[1]], line)
+		}
+	}
+	return chains
+}
+
+// Drift says what differs from what the last successful Apply left, one sentence
+// each; nothing means that the wall is as it was written. Apply with the same
+// policies mends it.
+func (t *Table) Drift(ctx context.Context) ([]string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.drift(ctx)
+}
+
+func (t *Table) drift(ctx context.Context) ([]string, error) {
+	if t.saved == nil {
+		return []string{"The network policy has not been applied since chatd started."}, nil
+	}
+	var found []string
+	for i, s := range t.sides {
+		now, err := s.look(ctx)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, jumpDrift(s.name, now["OUTPUT"], t.opts.Range)...)
+		found = append(found, chainDrift(s.name, t.saved.chains[i], now)...)
+	}
+	nft, err := t.listLoopback(ctx)
+	switch {
+	case errors.Is(err, errNoTable):
+		found = append(found, "The nft table inet chatd is gone: loopback is refused to chats.")
+	case err != nil:
+		return nil, err
+	case nft != t.saved.nft:
+		found = append(found, "The nft table inet chatd was changed.")
+	}
+	return found, nil
+}
+
+func jumpDrift(family string, output []string, r Range) []string {
+	all := jumps(output)
+	switch {
+	case jumpStands(output, r):
+		return nil
+	case len(all) == 0:
+		return []string{"The " + family + " jump from OUTPUT to CHATD is gone: chats are not walled."}
+	case len(all) > 1:
+		return []string{fmt.Sprintf("OUTPUT has %d %s jumps to CHATD instead of one.", len(all), family)}
+	}
+	return []string{"The " + family + " jump to CHATD is not as it was written at the head of OUTPUT."}
+}
+
+func chainDrift(family string, was, now map[string][]string) []string {
+	var found []string
+	for _, chain := range slices.Sorted(maps.Keys(was)) {
+		rules, there := now[chain]
+		switch {
+		case chain == "OUTPUT" || slices.Equal(was[chain], rules) && there:
+		case !there:
+			found = append(found, fmt.Sprintf("The %s chain %s is gone.", family, chain))
+		case len(rules) == 0:
+			found = append(found, fmt.Sprintf("The %s chain %s was flushed.", family, chain))
+		default:
+			found = append(found, fmt.Sprintf("The %s chain %s was changed: %s.", family, chain, firstDifference(was[chain], rules)))
+		}
+	}
+	for _, chain := range slices.Sorted(maps.Keys(now)) {
+		if _, known := was[chain]; !known && isOurs(chain) {
+			found = append(found, fmt.Sprintf("The %s chain %s is not one that was written.", family, chain))
+		}
+	}
+	return found
+}
+
+func firstDifference(was, now []string) string {
+	for i, rule := range was {
+		switch {
+		case i >= len(now):
+			return fmt.Sprintf("%q is missing", rule)
+		case now[i] != rule:
+			return fmt.Sprintf("%q stands where %q stood", now[i], rule)
+		}
+	}
+	return fmt.Sprintf("%q was added", now[len(was)])
+}

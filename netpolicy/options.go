@@ -1,0 +1,11 @@
+package netpolicy
+
+// Options are fixed for the life of a host: changing the range leaves chats of
+// the old one without a wall.
+type Options struct {
+	// Range is every uid a chat can ever have.
+	Range Range
+	// ProbeUID is a uid of the range that no chat is ever given; [Table.Probe]
+	// tries the walls as this user. No policy holds for it.
+	ProbeUID uint32
+}

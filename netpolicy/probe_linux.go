@@ -1,0 +1,235 @@
+package netpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// patience is how long a probe waits for an answer before it counts as none.
+const patience = 5 * time.Second
+
+// Probe tries the walls as ProbeUID and says what came: [chat.LayerEgress] by
+// sending to addresses that exist nowhere (RFC 5737, RFC 3849), and
+// [chat.LayerNetwork] by connecting over loopback to a listener of root, which
+// must be refused, and to one of its own, which must answer. Nothing is sent
+// outside before both families' jumps were seen in their place.
+func (t *Table) Probe(ctx context.Context) []chat.Layer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return []chat.Layer{t.probeEgress(ctx), t.probeNetwork()}
+}
+
+func (t *Table) probeEgress(ctx context.Context) chat.Layer {
+	l := chat.Layer{Name: chat.LayerEgress, State: chat.LayerOff, By: "iptables owner match", At: time.Now()}
+	found, err := t.drift(ctx)
+	if err != nil {
+		l.Probe, l.Fix = "nothing was sent: "+err.Error(), "make iptables -S work for chatd"
+		return l
+	}
+	if len(found) > 0 {
+		l.Probe, l.Fix = "nothing was sent, because the rules are not as written: "+strings.Join(found, " "), "apply the policies again"
+		return l
+	}
+	l.State = chat.LayerOn
+	var said []string
+	for _, try := range []attempt{{"192.0.2.1", 443, false}, {"192.0.2.1", 53, true}, {"2001:db8::1", 443, false}, {"2001:db8::1", 53, true}} {
+		err := asUID(t.opts.ProbeUID, try.send)
+		said = append(said, fmt.Sprintf("%s %s", try, answer(err)))
+		if !refused(err) && !errors.Is(err, unix.ENETUNREACH) {
+			l.State, l.Fix = chat.LayerOff, "look for a rule that accepts chats before the chain CHATD"
+		}
+	}
+	l.Probe = strings.Join(said, ", ")
+	return l
+}
+
+// probeNetwork judges the loopback half of the layer; abstract sockets are
+// Landlock's.
+func (t *Table) probeNetwork() chat.Layer {
+	l := chat.Layer{Name: chat.LayerNetwork, State: chat.LayerOn, By: "nft table inet chatd", At: time.Now()}
+	var said []string
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		other := t.probeListener(0, host)
+		said = append(said, fmt.Sprintf("%s to a server of root: %s", host, answer(other)))
+		if !refused(other) && !errors.Is(other, errNoFamily) {
+			l.State, l.Fix = chat.LayerOff, "apply the policies again; look for a rule that accepts loopback before the chain CHATD"
+		}
+		own := t.probeListener(t.opts.ProbeUID, host)
+		said = append(said, fmt.Sprintf("to its own: %s", answer(own)))
+		if own != nil && !errors.Is(own, errNoFamily) && l.State == chat.LayerOn {
+			l.State, l.Fix = chat.LayerWeaker, "apply the policies again; set net.ipv4.tcp_syncookies to 1"
+		}
+	}
+	l.Probe = strings.Join(said, ", ")
+	if l.State == chat.LayerOn {
+		weakenByFastOpen(&l)
+	}
+	return l
+}
+
+// weakenByFastOpen reads /proc/sys/net/ipv4/tcp_fastopen (Documentation/
+// networking/ip-sysctl.rst): with bit 2 a listener gets data that came in a SYN
+// from outside, which no rule on output can see.
+func weakenByFastOpen(l *chat.Layer) {
+	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_fastopen")
+	var bits int
+	if err == nil {
+		_, err = fmt.Sscan(string(b), &bits)
+	}
+	if err != nil {
+		l.State, l.Fix = chat.LayerWeaker, "make /proc/sys/net/ipv4/tcp_fastopen readable: "+err.Error()
+		return
+	}
+	l.Probe += fmt.Sprintf(", net.ipv4.tcp_fastopen is %d", bits)
+	if bits&2 != 0 {
+		l.State = chat.LayerWeaker
+		l.By += "; data in a SYN from outside reaches a chat's listener"
+		l.Fix = fmt.Sprintf("sysctl -w net.ipv4.tcp_fastopen=%d", bits&^2)
+	}
+}
+
+// errNoFamily: the host has no such loopback address, so nothing can use it.
+var errNoFamily = errors.New("this host has no such address")
+
+// probeListener connects as ProbeUID to a fresh listener that belongs to owner.
+func (t *Table) probeListener(owner uint32, host string) error {
+	addr := netip.MustParseAddr(host)
+	fd, port := -1, 0
+	err := asUID(owner, func() (err error) {
+		fd, port, err = listen(addr)
+		return err
+	})
+	if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT) {
+		return errNoFamily
+	}
+	if err != nil {
+		return err
+	}
+	err = asUID(t.opts.ProbeUID, attempt{host, port, false}.send)
+	return errors.Join(err, unix.Close(fd))
+}
+
+func listen(addr netip.Addr) (fd, port int, err error) {
+	fd, err = socket(addr, false)
+	if err != nil {
+		return -1, 0, err
+	}
+	if err = errors.Join(unix.Bind(fd, sockaddr(addr, 0)), unix.Listen(fd, 4)); err != nil {
+		return -1, 0, errors.Join(fmt.Errorf("cannot listen on %s: %w", addr, err), unix.Close(fd))
+	}
+	name, err := unix.Getsockname(fd)
+	switch a := name.(type) {
+	case *unix.SockaddrInet4:
+		return fd, a.Port, nil
+	case *unix.SockaddrInet6:
+		return fd, a.Port, nil
+	}
+	return -1, 0, errors.Join(fmt.Errorf("cannot learn the port of a listener on %s: %w", addr, err), unix.Close(fd))
+}
+
+func socket(addr netip.Addr, udp bool) (int, error) {
+	domain, kind := unix.AF_INET6, unix.SOCK_STREAM
+	if addr.Is4() {
+		domain = unix.AF_INET
+	}
+	if udp {
+		kind = unix.SOCK_DGRAM
+	}
+	fd, err := unix.Socket(domain, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("cannot make a socket for %s: %w", addr, err)
+	}
+	return fd, nil
+}
+
+func sockaddr(addr netip.Addr, port int) unix.Sockaddr {
+	if addr.Is4() {
+		return &unix.SockaddrInet4{Addr: addr.As4(), Port: port}
+	}
+	return &unix.SockaddrInet6{Addr: addr.As16(), Port: port}
+}
+
+// attempt is one thing to send, by the calling thread's uid.
+type attempt struct {
+	host string
+	port int
+	udp  bool
+}
+
+func (a attempt) String() string {
+	if a.udp {
+		return a.host + " by UDP"
+	}
+	return a.host + " by TCP"
+}
+
+// send connects, or sends one empty datagram. nil is an answer, or with UDP that
+// the datagram left.
+func (a attempt) send() (err error) {
+	addr := netip.MustParseAddr(a.host)
+	fd, err := socket(addr, a.udp)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unix.Close(fd)) }()
+	if a.udp {
+		return unix.Sendto(fd, nil, 0, sockaddr(addr, a.port))
+	}
+	err = unix.Connect(fd, sockaddr(addr, a.port))
+	if !errors.Is(err, unix.EINPROGRESS) {
+		return err
+	}
+	return await(fd)
+}
+
+// await is what became of a connection under way; ETIMEDOUT after patience.
+func await(fd int) error {
+	ready, deadline := 0, time.Now().Add(patience)
+	for ready == 0 {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return unix.ETIMEDOUT
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, int(left.Milliseconds())+1)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("cannot wait for a connection: %w", err)
+		}
+		ready = max(n, 0)
+	}
+	code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err != nil {
+		return fmt.Errorf("cannot ask what became of a connection: %w", err)
+	}
+	if code != 0 {
+		return unix.Errno(code)
+	}
+	return nil
+}
+
+// refused are the answers of a wall: a reset for TCP, EPERM for the rest.
+func refused(err error) bool {
+	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EPERM)
+}
+
+func answer(err error) string {
+	switch {
+	case err == nil:
+		return "got through"
+	case refused(err):
+		return "refused"
+	case errors.Is(err, unix.ENETUNREACH):
+		return "has no route"
+	case errors.Is(err, unix.ETIMEDOUT):
+		return "got no answer"
+	}
+	return err.Error()
+}

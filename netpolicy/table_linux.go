@@ -1,0 +1,263 @@
+package netpolicy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// tools are the programs of one iptables backend, and nft.
+type tools struct{ iptables, ip6tables, restore4, restore6, nft string }
+
+var hostTools = tools{"iptables", "ip6tables", "iptables-restore", "ip6tables-restore", "nft"}
+
+// half is one family's side of the wall.
+type half struct {
+	family
+	ipt     *iptables.IPTables
+	tables  string
+	restore string
+}
+
+// Table is the wall of this network namespace. Its methods may be called from
+// several goroutines; they take turns.
+type Table struct {
+	opts  Options
+	nft   string
+	sides [2]half
+
+	mu    sync.Mutex
+	last  []Policy
+	saved *snapshot
+}
+
+// Open finds the programs and changes nothing. The error is [chat.ErrInvalid] for
+// options that cannot be meant and [chat.ErrUnsupported], with what to install,
+// when a program is missing or does not answer.
+func Open(o Options) (*Table, error) { return open(o, hostTools) }
+
+func open(o Options, t tools) (*Table, error) {
+	if o.Range.Low == 0 || o.Range.Low > o.Range.High || o.Range.High == ^uint32(0) || !o.Range.Contains(o.ProbeUID) {
+		return nil, fmt.Errorf("cannot open the network policy: uids %s with probe uid %d: want a range without 0 and %d, and the probe uid inside it: %w",
+			o.Range, o.ProbeUID, ^uint32(0), chat.ErrInvalid)
+	}
+	for _, name := range []*string{&t.iptables, &t.ip6tables, &t.restore4, &t.restore6, &t.nft} {
+		path, err := exec.LookPath(*name)
+		if err != nil {
+			return nil, fmt.Errorf("cannot find %s: install the packages iptables and nftables: %w: %w", *name, chat.ErrUnsupported, err)
+		}
+		*name = path
+	}
+	v4, err4 := iptables.New(iptables.Path(t.iptables), iptables.IPFamily(iptables.ProtocolIPv4), iptables.Timeout(10))
+	v6, err6 := iptables.New(iptables.Path(t.ip6tables), iptables.IPFamily(iptables.ProtocolIPv6), iptables.Timeout(10))
+	if err := errors.Join(err4, err6); err != nil {
+		return nil, fmt.Errorf("cannot use %s and %s: %w: %w", t.iptables, t.ip6tables, chat.ErrUnsupported, err)
+	}
+	return &Table{opts: o, nft: t.nft, sides: [2]half{
+		{ipv4, v4, t.iptables, t.restore4}, {ipv6, v6, t.ip6tables, t.restore6}}}, nil
+}
+
+// Apply makes the kernel hold exactly these policies. It may be repeated. Both
+// families change or neither: texts are tried first (iptables-restore --test), and
+// when the second still fails the first goes back to the policies before, or to
+// the wall that allows nothing if there were none. At no moment is a packet judged
+// by less than one of the two. The error is [chat.ErrInvalid] for policies that
+// cannot be meant.
+func (t *Table) Apply(ctx context.Context, policies []Policy) error {
+	if err := check(t.opts, policies); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.test(ctx, policies); err != nil {
+		return fmt.Errorf("cannot apply egress policies, nothing was changed: %w", err)
+	}
+	if err := t.write(ctx, policies); err != nil {
+		// The rollback must not end with the caller's patience.
+		back := t.write(context.WithoutCancel(ctx), t.last)
+		return fmt.Errorf("cannot apply egress policies: %w", errors.Join(err, back))
+	}
+	t.last = slices.Clone(policies)
+	return nil
+}
+
+func (t *Table) test(ctx context.Context, policies []Policy) error {
+	for _, s := range t.sides {
+		text := restoreText(s.family, policies, flatten(t.opts, policies), nil)
+		if _, err := command(ctx, text, s.restore, "-w", "10", "--noflush", "--test"); err != nil {
+			return fmt.Errorf("cannot use the %s rules: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+// write changes loopback first: it only ever decides what the filter rules get
+// to judge, so any mixture of old and new allows no more than either.
+func (t *Table) write(ctx context.Context, policies []Policy) error {
+	if err := t.writeLoopback(ctx, policies); err != nil {
+		return err
+	}
+	segments := flatten(t.opts, policies)
+	for _, s := range t.sides {
+		if err := s.writeChains(ctx, policies, segments); err != nil {
+			return err
+		}
+	}
+	for _, s := range t.sides {
+		if err := s.writeJump(ctx, t.opts.Range); err != nil {
+			return err
+		}
+	}
+	saved, err := t.look(ctx)
+	if err != nil {
+		return err
+	}
+	t.saved = saved
+	return nil
+}
+
+// writeChains replaces the content of every chain of chatd in one transaction.
+func (s half) writeChains(ctx context.Context, policies []Policy, segments []segment) error {
+	there, err := s.look(ctx)
+	if err != nil {
+		return err
+	}
+	wanted := restoreText(s.family, policies, segments, nil)
+	var stale []string
+	for chain := range there {
+		if isOurs(chain) && !strings.Contains(wanted, "\n:"+chain+" ") {
+			stale = append(stale, chain)
+		}
+	}
+	slices.Sort(stale)
+	text := restoreText(s.family, policies, segments, stale)
+	if _, err := command(ctx, text, s.restore, "-w", "10", "--noflush"); err != nil {
+		return fmt.Errorf("cannot write the %s chains: %w", s.name, err)
+	}
+	return nil
+}
+
+func jumpSpec(r Range) []string {
+	return []string{"-m", "owner", "--uid-owner", r.String(), "-j", chainPrefix}
+}
+
+// jumps are the rules of OUTPUT that lead to CHATD, as iptables -S prints them.
+func jumps(output []string) []string {
+	return slices.DeleteFunc(slices.Clone(output), func(r string) bool { return !strings.HasSuffix(r, " -j "+chainPrefix) })
+}
+
+// jumpStands reports whether the one jump is the first rule of OUTPUT: behind
+// another firewall's accept it would be no wall.
+func jumpStands(output []string, r Range) bool {
+	wanted := "-A OUTPUT " + strings.Join(jumpSpec(r), " ")
+	return len(output) > 0 && output[0] == wanted && len(jumps(output)) == 1
+}
+
+// writeJump puts the jump at the head of OUTPUT. One that stands elsewhere is
+// taken out and put in by one transaction, so that the wall is never without it.
+func (s half) writeJump(ctx context.Context, r Range) error {
+	there, err := s.look(ctx)
+	if err != nil {
+		return err
+	}
+	output := there["OUTPUT"]
+	if jumpStands(output, r) {
+		return nil
+	}
+	wrong := jumps(output)
+	if len(wrong) == 0 {
+		if err := s.ipt.Insert("filter", "OUTPUT", 1, jumpSpec(r)...); err != nil {
+			return fmt.Errorf("cannot put the %s jump into OUTPUT: %w", s.name, err)
+		}
+		return nil
+	}
+	text := "*filter\n"
+	for _, rule := range wrong {
+		text += strings.Replace(rule, "-A ", "-D ", 1) + "\n"
+	}
+	text += "-I OUTPUT 1 " + strings.Join(jumpSpec(r), " ") + "\nCOMMIT\n"
+	if _, err := command(ctx, text, s.restore, "-w", "10", "--noflush"); err != nil {
+		return fmt.Errorf("cannot move the %s jump to the head of OUTPUT: %w", s.name, err)
+	}
+	return nil
+}
+
+// removeJump takes every jump to CHATD out of OUTPUT.
+func (s half) removeJump(ctx context.Context) error {
+	there, err := s.look(ctx)
+	if err != nil {
+		return err
+	}
+	for _, rule := range jumps(there["OUTPUT"]) {
+		if err := s.ipt.Delete("filter", "OUTPUT", strings.Fields(rule)[2:]...); err != nil {
+			return fmt.Errorf("cannot take the %s jump out of OUTPUT: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+// removeChains empties and deletes every chain of chatd in one transaction.
+func (s half) removeChains(ctx context.Context) error {
+	there, err := s.look(ctx)
+	if err != nil {
+		return err
+	}
+	var chains []string
+	for chain := range there {
+		if isOurs(chain) {
+			chains = append(chains, chain)
+		}
+	}
+	if len(chains) == 0 {
+		return nil
+	}
+	if _, err := command(ctx, transaction(nil, nil, chains), s.restore, "-w", "10", "--noflush"); err != nil {
+		return fmt.Errorf("cannot delete the %s chains: %w", s.name, err)
+	}
+	return nil
+}
+
+// Remove takes every rule, chain and table of chatd away; after it chats are not
+// walled. It may be repeated, and goes on after a failure, which it returns.
+func (t *Table) Remove(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var errs []error
+	for _, s := range t.sides {
+		if err := s.removeJump(ctx); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, s.removeChains(ctx))
+	}
+	errs = append(errs, t.removeLoopback(ctx))
+	t.last, t.saved = nil, nil
+	return errors.Join(errs...)
+}
+
+func isOurs(chain string) bool {
+	return chain == chainPrefix || strings.HasPrefix(chain, chainPrefix+"-")
+}
+
+// command runs one program and returns what it printed. The program's complaint
+// becomes part of the error.
+func command(ctx context.Context, stdin string, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = []string{"LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("cannot run %s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(complaint.String()))
+	}
+	return out.String(), nil
+}
