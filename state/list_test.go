@@ -1,0 +1,125 @@
+package state
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// collect reads all pages of a filter.
+func collect(t testing.TB, s *Store, f chat.Filter) (pages int, ids []chat.ID) {
+	t.Helper()
+	for {
+		recs, next, err := s.List(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages++
+		for _, r := range recs {
+			ids = append(ids, r.ID)
+		}
+		if f.Cursor = next; next == "" {
+			return pages, ids
+		}
+	}
+}
+
+func TestListPagesInOrder(t *testing.T) {
+	// three chats an instant, so that ids decide too
+	clock := time.Date(2026, 1, 1, 0, 0, 0, 999, time.UTC)
+	n := 0
+	s := open(t, Options{Dir: t.TempDir(), Now: func() time.Time { n++; return clock.Add(time.Duration(n/6) * time.Nanosecond) }})
+	if _, _, err := s.EnsureBlock(chat.DefaultProfile); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 23 {
+		admit(t, s, fmt.Sprint(i))
+	}
+	var want []chat.ID
+	for _, r := range s.All() {
+		want = append(want, r.ID)
+	}
+	for _, limit := range []int{1, 2, 7, 22, 23, 24, 0, 5000} {
+		pages, got := collect(t, s, chat.Filter{Limit: limit})
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("limit %d: %v, want %v", limit, got, want)
+		}
+		if limit > 0 && limit < 1000 && pages != (23+limit-1)/limit {
+			t.Errorf("limit %d: %d pages", limit, pages)
+		}
+	}
+	// the chat that a cursor names may go; the rest stays where it is
+	_, next, err := s.List(chat.Filter{Limit: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reap(t, s, want[4])
+	s = again(t, s)
+	if _, got := collect(t, s, chat.Filter{Cursor: next}); fmt.Sprint(got) != fmt.Sprint(want[5:]) {
+		t.Errorf("after a reap and a restart: %v, want %v", got, want[5:])
+	}
+}
+
+func TestListFilters(t *testing.T) {
+	s := fresh(t)
+	for _, spec := range []chat.Spec{
+		{ExternalID: "1", Owner: "slack", Labels: map[string]string{"team": "red", "vip": ""}},
+		{ExternalID: "2", Owner: "slack", Labels: map[string]string{"team": "blue"}},
+		{ExternalID: "1", Owner: "telegram", Labels: map[string]string{"team": "red"}},
+	} {
+		if _, _, err := s.Admit(spec, event("create", "intent")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		filter chat.Filter
+		want   int
+	}{
+		{chat.Filter{}, 3}, {chat.Filter{Owner: "slack"}, 2}, {chat.Filter{Owner: "nobody"}, 0},
+		{chat.Filter{ExternalID: "1"}, 2}, {chat.Filter{Owner: "slack", ExternalID: "1"}, 1},
+		{chat.Filter{Label: "team=red"}, 2}, {chat.Filter{Label: "team"}, 3}, {chat.Filter{Label: "vip"}, 1},
+		{chat.Filter{Label: "vip="}, 1}, {chat.Filter{Label: "team="}, 0}, {chat.Filter{Owner: "slack", Label: "team=red"}, 1},
+	} {
+		if _, ids := collect(t, s, c.filter); len(ids) != c.want {
+			t.Errorf("%+v: %d chats, want %d", c.filter, len(ids), c.want)
+		}
+	}
+	for _, f := range []chat.Filter{{Limit: -1}, {Label: "=x"}, {Label: "a b"}, {Cursor: "x"}} {
+		_, _, err := s.List(f)
+		wantErr(t, fmt.Sprintf("%+v", f), err, chat.ErrInvalid)
+	}
+}
+
+func TestHostileCursors(t *testing.T) {
+	good := cursorOf(&Record{ID: "0123456789abcdef", CreatedAt: time.Unix(1, 2)})
+	if _, err := parseCursor(good); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []string{
+		" ", "!", good + "A", good[:21], good + "=", good + "\n", "\n" + good, good[:10] + "\r\n" + good[10:],
+		good[:21] + "B", strings.Repeat("A", 1<<20), base64.RawURLEncoding.EncodeToString(make([]byte, 15)), "../../../../etc/passwd",
+	} {
+		_, err := parseCursor(c)
+		wantErr(t, chat.Quote(c), err, chat.ErrInvalid)
+	}
+}
+
+func FuzzCursor(f *testing.F) {
+	f.Add(cursorOf(&Record{ID: "0123456789abcdef", CreatedAt: time.Unix(1, 2)}))
+	f.Add("AAAAAAAAAAAAAAAAAAAAAA")
+	f.Add("_____________________w")
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := parseCursor(text)
+		if err != nil {
+			wantErr(t, text, err, chat.ErrInvalid)
+			return
+		}
+		if got := cursorOf(&r); got != text {
+			t.Errorf("%q reads as what is written %q", text, got)
+		}
+	})
+}

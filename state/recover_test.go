@@ -1,0 +1,271 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"go.etcd.io/bbolt"
+)
+
+// image copies the state as a crash at this moment would leave it, with the log
+// cut to size bytes where a power cut may take what was not synced. The copies
+// are made without the locks that the live store holds.
+func image(t testing.TB, s *Store, size int64) Options {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.writer.Lock()
+	defer s.writer.Unlock()
+	for _, name := range []string{keyName, dbName, auditName} {
+		b, err := os.ReadFile(filepath.Join(s.opts.Dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == auditName && size >= 0 {
+			b = b[:size]
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := s.opts
+	o.Dir = dir
+	return o
+}
+
+// calm is a store whose background never flushes by itself.
+func calm(t testing.TB) *Store {
+	t.Helper()
+	s := fresh(t)
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	close(s.stop)
+	<-s.done
+	s.stop, s.done = make(chan struct{}), make(chan struct{})
+	close(s.done)
+	return s
+}
+
+// The log may lose anything behind its last synced line: every event that was
+// committed with a record is in the log again after Open, once, and it verifies.
+func TestPowerCutLosesNoIntent(t *testing.T) {
+	s := calm(t)
+	from := s.log.head.Offset
+	for i := range 4 {
+		r := admit(t, s, fmt.Sprint(i))
+		if err := s.Audit(event("run", "intent")); err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			reap(t, s, r.ID)
+		}
+	}
+	for size := from; size <= s.log.head.Offset; size += 13 {
+		got := open(t, image(t, s, size))
+		text := verified(t, got)
+		for what, want := range map[string]int{
+			`"action":"create","outcome":"intent"`: 4, `"action":"reap","outcome":"intent"`: 2,
+			`"action":"reap","outcome":"done"`: 2, `"action":"block"`: 1,
+		} {
+			if n := strings.Count(text, what); n != want {
+				t.Fatalf("log cut to %d bytes: %s is there %d times, want %d:\n%s", size, what, n, want, text)
+			}
+		}
+		if got.Len() != 2 {
+			t.Errorf("%d records", got.Len())
+		}
+		tx := got.tx
+		text = verified(t, again(t, got)) // and nothing is replayed twice
+		if n := strings.Count(text, `"action":"create"`); n != 4 || tx != s.tx {
+			t.Errorf("after another start: %d create events; tx %d, want %d", n, tx, s.tx)
+		}
+	}
+}
+
+// A kill leaves the page cache: nothing at all is lost, nothing doubled.
+func TestKillLosesNoLine(t *testing.T) {
+	s := calm(t)
+	for i := range 3 {
+		admit(t, s, fmt.Sprint(i))
+		if err := s.Audit(event("run", "intent")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := verified(t, s)
+	if got := verified(t, open(t, image(t, s, -1))); got != want {
+		t.Errorf("log after the kill\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestTornLineIsCutAndSaid(t *testing.T) {
+	for what, tail := range map[string][]byte{
+		"half a line": []byte(`{"seq":3,"time":"2026-`), "NULs": make([]byte, 8192), "a huge one": bytes.Repeat([]byte("x"), 1<<20),
+	} {
+		s := fresh(t)
+		admit(t, s, "a")
+		o := image(t, s, -1)
+		appendTo(t, filepath.Join(o.Dir, auditName), tail)
+		text := verified(t, open(t, o))
+		if want := fmt.Sprintf("cut off a last line without an end, of %d bytes", len(tail)); !strings.Contains(text, want) {
+			t.Errorf("%s: the log does not say %q:\n%s", what, want, text)
+		}
+		if !strings.Contains(text, `"action":"create"`) {
+			t.Errorf("%s: the line before is gone", what)
+		}
+	}
+}
+
+func appendTo(t testing.TB, path string, b []byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(f, bytes.NewReader(b)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whoever cuts, replaces or changes the log while chatd is down is found out at
+// the next start; the log says so and never verifies again.
+func TestMeddlingWhileDown(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		meddle func(whole []byte) []byte
+		says   string
+	}{
+		{"last line cut off", func(b []byte) []byte { return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1] }, "is not where it was"},
+		{"all cut off", func([]byte) []byte { return nil }, "is not where it was"},
+		{"last line changed", func(b []byte) []byte {
+			return append(b[:bytes.LastIndex(b, []byte("intent"))], append([]byte("denied"), b[bytes.LastIndex(b, []byte("intent"))+6:]...)...)
+		}, "is not where it was"},
+		{"half a line cut off", func(b []byte) []byte { return b[:len(b)-9] }, "is not where it was"},
+		{"a line added", func(b []byte) []byte { return append(b, "{\"seq\":4}\n"...) }, "is not the hash of the line before"},
+		{"rubbish added", func(b []byte) []byte { return append(b, "rubbish\n"...) }, "it is no event"},
+	} {
+		s := fresh(t)
+		admit(t, s, "a")
+		if err := s.Audit(event("run", "intent")); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(s.opts.Dir, auditName)
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rewrite(t, path, c.meddle(whole))
+		for range 2 {
+			s = open(t, s.opts)
+			if _, err := s.VerifyAudit(); err == nil {
+				t.Errorf("%s: the log verifies", c.what)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), c.says); n != 1 {
+			t.Errorf("%s: says %q %d times, want once:\n%s", c.what, c.says, n, text)
+		}
+	}
+}
+
+// While the log cannot be written, at most the events of one commit wait.
+func TestUnwritableLog(t *testing.T) {
+	s := fresh(t)
+	good := s.log.file
+	bad, err := os.Open(good.Name()) // read only: every write fails
+	if err != nil {
+		t.Fatal(err)
+	}
+	swap := func(f *os.File) {
+		s.log.mu.Lock()
+		defer s.log.mu.Unlock()
+		s.log.file = f
+	}
+	swap(bad)
+	admit(t, s, "a") // durable in the outbox
+	if s.Behind() == nil {
+		t.Error("nobody is told that the log is behind")
+	}
+	if err := s.Audit(event("run", "intent")); err == nil {
+		t.Error("Audit says it wrote what it could not")
+	}
+	_, _, err = s.Admit(chat.Spec{ExternalID: "b"}, event("create", "intent"))
+	if err == nil || s.Len() != 1 {
+		t.Errorf("a second commit: %v, %d records", err, s.Len())
+	}
+	swap(good)
+	admit(t, s, "b")
+	if n := strings.Count(verified(t, s), `"action":"create"`); n != 2 {
+		t.Errorf("%d create events, want 2", n)
+	}
+	if err := bad.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A database that breaks its own rules is refused: going on could give a uid twice.
+func TestOpenRefusesBrokenRecords(t *testing.T) {
+	for what, breakIt := range map[string]func(*bbolt.Tx, Record) error{
+		"counter behind": func(tx *bbolt.Tx, r Record) error {
+			return putBlock(tx, block{Profile: "default", Range: Range{DefaultLow, DefaultLow + 65535}, Next: r.UID})
+		},
+		"no blocks": func(tx *bbolt.Tx, r Record) error { return tx.Bucket(blockBucket).Delete(uidKey(DefaultLow)) },
+		"one name twice": func(tx *bbolt.Tx, r Record) error {
+			r.UID, r.ID = r.UID-1, "0123456789abcdef"
+			return putRecord(tx, &r)
+		},
+		"one id twice": func(tx *bbolt.Tx, r Record) error {
+			r.UID, r.ExternalID = r.UID-1, "x"
+			return putRecord(tx, &r)
+		},
+		"wrong key": func(tx *bbolt.Tx, r Record) error { return tx.Bucket(recordBucket).Put([]byte("x"), []byte(`{}`)) },
+		"no JSON":   func(tx *bbolt.Tx, r Record) error { return tx.Bucket(recordBucket).Put(uidKey(1), []byte(`{`)) },
+		"outbox":    func(tx *bbolt.Tx, r Record) error { return tx.Bucket(outboxBucket).Put([]byte("x"), []byte(`{}`)) },
+		"head":      func(tx *bbolt.Tx, r Record) error { return tx.Bucket(metaBucket).Put(headKey, []byte(`{"offset":-1}`)) },
+		"format":    func(tx *bbolt.Tx, r Record) error { return tx.Bucket(metaBucket).Put(formatKey, []byte("2")) },
+	} {
+		s := fresh(t)
+		reap(t, s, admit(t, s, "first").ID)
+		r := admit(t, s, "a")
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		db, err := openDB(filepath.Join(s.opts.Dir, dbName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Update(func(tx *bbolt.Tx) error { return breakIt(tx, r) }); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Open(s.opts); err == nil {
+			t.Errorf("%s: opened; %v", what, got.Close())
+		} else if !strings.HasPrefix(err.Error(), "cannot ") {
+			t.Errorf("%s: %v", what, err)
+		} else {
+			t.Log(what, "→", err)
+		}
+	}
+}

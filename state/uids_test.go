@@ -1,0 +1,132 @@
+package state
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// small is a range of three blocks, the last one short and short of the probes' uid.
+func small(t testing.TB) *Store {
+	return open(t, Options{Dir: t.TempDir(), UIDs: Range{100, 139}, BlockSize: 16})
+}
+
+func TestBlocksAreAlignedAndLeaveTheProbeUID(t *testing.T) {
+	s := small(t)
+	for i, want := range []struct {
+		profile string
+		blocks  string
+		added   bool
+		err     error
+	}{
+		{"a", "[100-115]", true, nil}, {"a", "[100-115]", false, nil}, {"b", "[116-131]", true, nil},
+		{"c", "[132-138]", true, nil}, {"d", "[]", false, chat.ErrBusy}, {"a", "[100-115]", false, nil},
+		{"../x", "[]", false, chat.ErrInvalid},
+	} {
+		blocks, added, err := s.EnsureBlock(want.profile)
+		wantErr(t, want.profile, err, want.err)
+		if fmt.Sprint(blocks) != want.blocks || added != want.added {
+			t.Errorf("%d: %s has %v, added %v; want %v", i, want.profile, blocks, added, want)
+		}
+		s = again(t, s)
+	}
+	if got := fmt.Sprint(s.Blocks(), s.Profiles()); got != "map[a:[100-115] b:[116-131] c:[132-138]] [a b c]" {
+		t.Error(got)
+	}
+}
+
+func TestFurtherBlockBeforeTheLastIsFull(t *testing.T) {
+	s := small(t)
+	blocks := 0
+	for i := range 39 { // 100 to 138: every uid but the probes'
+		before, left := s.profileBlocks(chat.DefaultProfile)
+		_, added, err := s.EnsureBlock(chat.DefaultProfile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if added {
+			blocks++
+			if len(before) > 0 && left != 3 { // a quarter of 16 is 4
+				t.Errorf("at %d: block added with %d left", i, left)
+			}
+		}
+		if r := admit(t, s, fmt.Sprint(i)); r.UID != uint32(100+i) {
+			t.Fatalf("chat %d has uid %d", i, r.UID)
+		}
+	}
+	if blocks != 3 {
+		t.Errorf("%d blocks", blocks)
+	}
+	_, _, err := s.Admit(chat.Spec{ExternalID: "one more"}, event("create", "intent"))
+	wantErr(t, "uid 40 of 39", err, chat.ErrBusy)
+	_, _, err = s.EnsureBlock(chat.DefaultProfile)
+	wantErr(t, "a block beyond the range", err, chat.ErrBusy)
+	r, err := s.Find("bridge", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reap(t, s, r.ID)
+	_, _, err = s.Admit(chat.Spec{ExternalID: "in its place"}, event("create", "intent"))
+	wantErr(t, "a uid that came free", err, chat.ErrBusy)
+}
+
+// A changed range or block size must not give a uid of an old block again.
+func TestChangedRange(t *testing.T) {
+	s := small(t)
+	if _, _, err := s.EnsureBlock("a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, Options{Dir: s.opts.Dir, UIDs: Range{96, 200}, BlockSize: 8})
+	if blocks, _, err := s.EnsureBlock("b"); err != nil || fmt.Sprint(blocks) != "[120-127]" {
+		t.Errorf("%v, %v", blocks, err)
+	}
+	for _, r := range []Range{{0, 10}, {10, 10}, {10, 9}, {1, 1 << 31}} {
+		_, err := Open(Options{Dir: t.TempDir(), UIDs: r})
+		wantErr(t, r.String(), err, chat.ErrInvalid)
+	}
+}
+
+// Whatever is admitted, forgotten and reopened in whatever order: no uid comes
+// twice, ids are unique, and the same chat has the same id.
+func TestRandomLives(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	s := small(t)
+	s.opts.UIDs.High, s.opts.BlockSize = 5000, 64
+	uids, live, ids := map[uint32]bool{}, map[string]Record{}, map[string]chat.ID{}
+	for range 600 {
+		ext := fmt.Sprint(rnd.IntN(40))
+		r, there := live[ext]
+		switch what := rnd.IntN(20); {
+		case what == 0:
+			s = again(t, s)
+		case what < 8 && there:
+			reap(t, s, r.ID)
+			delete(live, ext)
+		case what < 10 && there:
+			s.Touch(r.ID, r.UsedAt.Add(1))
+		default:
+			if _, _, err := s.EnsureBlock(chat.DefaultProfile); err != nil {
+				t.Fatal(err)
+			}
+			got, created, err := s.Admit(chat.Spec{ExternalID: ext}, event("create", "intent"))
+			if err != nil || created == there || there && got.UID != r.UID {
+				t.Fatalf("Admit(%s): %+v created %v, %v; was %+v", ext, got, created, err, r)
+			}
+			if created && uids[got.UID] || ids[ext] != "" && ids[ext] != got.ID {
+				t.Fatalf("Admit(%s): uid %d came again, or id %s is not %s", ext, got.UID, got.ID, ids[ext])
+			}
+			uids[got.UID], ids[ext], live[ext] = true, got.ID, got
+		}
+		if s.Len() != len(live) || s.Tombstones() != len(uids)-len(live) {
+			t.Fatalf("%d records, want %d; %d tombstones, want %d", s.Len(), len(live), s.Tombstones(), len(uids)-len(live))
+		}
+	}
+	verified(t, s)
+}
