@@ -1,0 +1,169 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"golang.org/x/sys/unix"
+)
+
+// otherMemory moves the test process to another v1 memory or v2 cgroup is no
+// option here; a second process is put elsewhere and opens the same state file.
+const childEnv = "CHATD_TEST_CGROUP_CHILD"
+
+// TestRestartElsewhere starts this test again from another cgroup. With the state
+// file it must find the chat; without, it must not, or the test shows nothing.
+func TestRestartElsewhere(t *testing.T) {
+	if state, ok := os.LookupEnv(childEnv); ok {
+		restarted(t, state)
+		return
+	}
+	f := open(t)
+	f.o.StateFile = filepath.Join(t.TempDir(), "cgroup.json")
+	must(t, f.places.save(f.o.StateFile))
+	session := create(t, f, idA)
+	for _, c := range []struct{ state, want string }{{f.o.StateFile, "found 1"}, {"", "found 0"}} {
+		out := elsewhere(t, f, c.state)
+		if !strings.Contains(out, c.want) {
+			t.Errorf("restart with state file %q: want %q in:\n%s", c.state, c.want, out)
+		}
+	}
+	if !alive(session) {
+		t.Fatal("a restart ended the session")
+	}
+}
+
+// elsewhere runs the test in cgroups beside the base, all of which go again.
+func elsewhere(t *testing.T, f *FS, state string) string {
+	t.Helper()
+	script := ""
+	for _, base := range append(f.legacyBases(), f.places.Unified) {
+		dir := base + "-elsewhere"
+		must(t, mkdir(dir))
+		t.Cleanup(func() {
+			if err := rmTree(dir); err != nil {
+				t.Error(err)
+			}
+		})
+		script += "echo $$ > " + dir + "/cgroup.procs && "
+	}
+	cmd := exec.Command("/bin/sh", "-c", script+`exec "$0" -test.run='^TestRestartElsewhere$' -test.v`, os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+state, childEnv+"_NAME="+f.o.Name)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("the restarted one: %v\n%s", err, out)
+	}
+	return string(out)
+}
+
+func restarted(t *testing.T, state string) {
+	f, err := OpenFS(Options{Name: os.Getenv(childEnv + "_NAME"), StateFile: state})
+	must(t, err)
+	if state == "" {
+		defer func() { must(t, f.RemoveBase()) }()
+	}
+	ids, err := f.IDs()
+	must(t, err)
+	fmt.Println("found", len(ids))
+	for _, id := range ids {
+		pids, err := f.Members(id)
+		must(t, err)
+		if len(pids) != 1 {
+			t.Errorf("members of the session that was there: %v", pids)
+		}
+		must(t, f.CreateRun(id, "after"))
+		cmd := shell("exit 7")
+		must(t, f.Start(id, "runs/after", cmd))
+		if cmd.Wait(); cmd.ProcessState.ExitCode() != 7 {
+			t.Errorf("a run after the restart: %v", cmd.ProcessState)
+		}
+		must(t, f.RemoveRun(id, "after"))
+	}
+}
+
+func TestStateFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cgroup.json")
+	p, err := loadPlaces(file)
+	if err != nil || p.Unified != "" {
+		t.Fatalf("no file: %+v, %v", p, err)
+	}
+	want := places{Mode: modeV1, Unified: "/x/chatd", Legacy: map[string]string{"memory": "/y/chatd"}}
+	must(t, want.save(file))
+	if p, err = loadPlaces(file); err != nil || fmt.Sprint(p) != fmt.Sprint(want) {
+		t.Fatalf("got %+v, %v", p, err)
+	}
+	st, err := os.Stat(file)
+	must(t, err)
+	if st.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, want 0600", st.Mode())
+	}
+	must(t, os.WriteFile(file, []byte("{torn"), 0o600))
+	if _, err := loadPlaces(file); err == nil || !strings.HasPrefix(err.Error(), "cannot ") {
+		t.Fatalf("a torn file: %v, want an error: its sessions would be lost", err)
+	}
+}
+
+// TestReuseOnlyCgroups: a state file cannot lead chatd into other directories.
+func TestReuseOnlyCgroups(t *testing.T) {
+	needRoot(t)
+	h, err := readHost()
+	must(t, err)
+	mode, err := h.mode()
+	must(t, err)
+	here := h.places("chatd-test-none", mode)
+	tmp := filepath.Join(t.TempDir(), "chatd-test-none")
+	must(t, os.Mkdir(tmp, 0o700))
+	for _, dir := range []string{"", "relative", tmp, "/", h.unified, filepath.Join(h.unified, "gone", "chatd-test-none")} {
+		old := places{Mode: mode, Unified: dir, Legacy: map[string]string{"memory": dir}}
+		if got := here.reuse(old, "chatd-test-none"); got.Unified != here.Unified || got.Legacy["memory"] != here.Legacy["memory"] {
+			t.Errorf("%q was taken: %+v", dir, got)
+		}
+	}
+}
+
+func TestRemoveBaseWithChats(t *testing.T) {
+	f := open(t)
+	session := create(t, f, idA)
+	if err := f.RemoveBase(); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("RemoveBase: %v, want ErrBusy", err)
+	}
+	if !alive(session) {
+		t.Error("RemoveBase ended the session")
+	}
+}
+
+// TestStepAside uses whatever controller the cgroup2 tree offers, be it one that
+// chatd does not need, and a child in place of the daemon.
+func TestStepAside(t *testing.T) {
+	f := open(t)
+	offered, err := words(filepath.Join(f.places.Unified, "..", "cgroup.controllers"))
+	must(t, err)
+	own := filepath.Join(f.places.Unified, "own")
+	must(t, mkdir(own))
+	here, err := words(filepath.Join(own, "cgroup.controllers"))
+	must(t, err)
+	if len(here) == 0 {
+		t.Skipf("no cgroup2 controllers below the own cgroup (offered above: %v)", offered)
+	}
+	start := exec.Command("/bin/sleep", "1000")
+	d, err := os.Open(own)
+	must(t, err)
+	defer d.Close()
+	start.SysProcAttr = shell("").SysProcAttr
+	start.SysProcAttr.UseCgroupFD, start.SysProcAttr.CgroupFD = true, int(d.Fd())
+	must(t, start.Start())
+	t.Cleanup(func() { start.Process.Kill(); start.Wait() })
+	if err := enable(own, here[:1]); !errors.Is(err, unix.EBUSY) {
+		t.Fatalf("enable with a process inside: %v, want EBUSY", err)
+	}
+	err = f.delegate(own)
+	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), fmt.Sprint(start.Process.Pid)) {
+		t.Fatalf("delegate with somebody else inside: %v, want ErrBusy and pid %d", err, start.Process.Pid)
+	}
+}

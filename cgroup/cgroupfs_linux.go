@@ -1,0 +1,141 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/chatd/chatd/chat"
+)
+
+const (
+	modeV2 = "cgroup v2"
+	modeV1 = "cgroup v1 (legacy)"
+)
+
+// Options say where the cgroupfs backend works.
+type Options struct {
+	// Name is the directory made below this process's own cgroup, "chatd".
+	Name string
+	// StateFile keeps the base directories in use, so that a chatd that is started
+	// again from another cgroup finds its sessions. Its directory must be there and
+	// root's. Empty keeps nothing.
+	StateFile string
+	// Without names limits that are not set. It is for tests, which show by it that
+	// a probe can fail.
+	Without []chat.LayerName
+}
+
+// FS is the cgroupfs backend. Its methods may be called at the same time; those
+// that change one chat wait for each other.
+type FS struct {
+	o      Options
+	mode   string
+	places places
+	legacy *legacy // nil under cgroup v2
+
+	locks [64]sync.Mutex // by chat
+	mu    sync.Mutex
+	dead  map[string]bool // directories of runs in which cgroup.kill was written
+}
+
+// OpenFS finds the cgroups of the host and makes the base directories. Where this
+// process's own cgroup is in the way of giving controllers to children, the
+// process moves to the leaf <own>/<Name>.daemon; anybody else's is left alone.
+// The error is [chat.ErrUnsupported], and says what to mount or enable, when the
+// host has neither mode; [chat.ErrBusy] when other processes are in the way.
+func OpenFS(o Options) (*FS, error) {
+	if err := chat.CheckName("cgroup name", o.Name); err != nil {
+		return nil, err
+	}
+	h, err := readHost()
+	if err != nil {
+		return nil, err
+	}
+	f := &FS{o: o, dead: map[string]bool{}}
+	if f.mode, err = h.mode(); err != nil {
+		return nil, err
+	}
+	old, err := loadPlaces(o.StateFile)
+	if err != nil {
+		return nil, err
+	}
+	f.places = h.places(o.Name, f.mode).reuse(old, o.Name)
+	if err := f.createBase(); err != nil {
+		return nil, err
+	}
+	if f.mode == modeV1 {
+		f.legacy = newLegacy(h, f.places)
+	}
+	return f, f.places.save(o.StateFile)
+}
+
+// Mode is "cgroup v2" or "cgroup v1 (legacy)".
+func (f *FS) Mode() string { return f.mode }
+
+// IDs lists the chats that have a tree, in no order. What is not named like a
+// chat is not chatd's and is left out.
+func (f *FS) IDs() ([]chat.ID, error) {
+	entries, err := os.ReadDir(f.places.Unified)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list cgroups: %w", err)
+	}
+	var ids []chat.ID
+	for _, e := range entries {
+		if id, err := chat.ParseID(e.Name()); err == nil && e.IsDir() {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+func (f *FS) without(l chat.LayerName) bool { return slices.Contains(f.o.Without, l) }
+
+// lock makes callers wait that change the same chat; the lock is one of 64.
+func (f *FS) lock(id chat.ID) *sync.Mutex {
+	var sum byte
+	for i := range len(id) {
+		sum = sum*31 + id[i]
+	}
+	m := &f.locks[sum%64]
+	m.Lock()
+	return m
+}
+
+// checkID stands between a string and a path: an id that is not of the one form
+// could be one.
+func checkID(id chat.ID) error {
+	_, err := chat.ParseID(string(id))
+	return err
+}
+
+// checkRun accepts a name that cannot be a path and, having no dot, none of the
+// kernel's files.
+func checkRun(run string) error {
+	ok := run != "" && run != "tasks" && len(run) <= chat.MaxName
+	for i := 0; ok && i < len(run); i++ {
+		c := run[i]
+		ok = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
+	}
+	if !ok {
+		return fmt.Errorf("cannot use %s as a run: want 1 to %d of A-Z a-z 0-9 _ -: %w", chat.Quote(run), chat.MaxName, chat.ErrInvalid)
+	}
+	return nil
+}
+
+// dir is a directory of the chat in the cgroup2 tree.
+func (f *FS) dir(id chat.ID, leaf ...string) string {
+	return filepath.Join(append([]string{f.places.Unified, string(id)}, leaf...)...)
+}
+
+// notFound turns a missing directory into the word the callers branch on.
+func notFound(err error) error {
+	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, chat.ErrNotFound) {
+		return errors.Join(chat.ErrNotFound, err)
+	}
+	return err
+}

@@ -1,0 +1,274 @@
+package cgroup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// generous bounds waits that end much earlier unless something is broken.
+const generous = 60 * time.Second
+
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Getuid() == 0 {
+		return
+	}
+	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
+		t.Fatal("needs root: cgroups are made and removed")
+	}
+	t.Skip("needs root: cgroups are made and removed")
+}
+
+// open gives a backend of its own, whose base goes with the test.
+func open(t testing.TB, without ...chat.LayerName) *FS {
+	t.Helper()
+	needRoot(t)
+	f, err := OpenFS(Options{Name: fmt.Sprintf("chatd-test-%d", os.Getpid()), Without: without})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { clean(t, f) })
+	return f
+}
+
+// clean kills and removes whatever is below the base, then the base. The second
+// of two backends finds nothing, which is fine.
+func clean(t testing.TB, f *FS) {
+	ctx, stop := context.WithTimeout(context.Background(), generous)
+	defer stop()
+	ids, err := f.IDs()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, id := range ids {
+		if err := f.Kill(ctx, id); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := killTree(ctx, f.places.Unified, nil); err != nil {
+		t.Error(err)
+	}
+	for _, dir := range append(f.legacyBases(), f.places.Unified) {
+		if err := rmTree(dir); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := f.RemoveBase(); err != nil {
+		t.Error(err)
+	}
+}
+
+func limits() chat.Limits {
+	l := chat.DefaultLimits()
+	l.MemoryMax, l.PidsMax = 48<<20, 40
+	return l
+}
+
+const (
+	idA chat.ID = "00000000000000aa"
+	idB chat.ID = "00000000000000bb"
+)
+
+// create makes a chat with a session that sleeps.
+func create(t testing.TB, f *FS, id chat.ID) *exec.Cmd {
+	t.Helper()
+	must(t, f.Create(id, limits()))
+	return start(t, f, id, "session", "exec sleep 1000")
+}
+
+func start(t testing.TB, f *FS, id chat.ID, leaf, script string) *exec.Cmd {
+	t.Helper()
+	cmd := shell(script)
+	must(t, f.Start(id, leaf, cmd))
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd
+}
+
+func shell(script string) *exec.Cmd {
+	cmd := exec.Command("/bin/sh", "-c", script)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func killCtx(t testing.TB) context.Context {
+	ctx, stop := context.WithTimeout(context.Background(), generous)
+	t.Cleanup(stop)
+	return ctx
+}
+
+// alive tells whether the child still runs, without taking its end away.
+func alive(cmd *exec.Cmd) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+	return err == nil && !bytes.Contains(b, []byte(") Z ")) && !bytes.Contains(b, []byte(") X "))
+}
+
+func await(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(generous); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func paths(t testing.TB, pid int) map[string]string {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	must(t, err)
+	own, err := parseOwn(string(b))
+	must(t, err)
+	return own
+}
+
+func TestLife(t *testing.T) {
+	f := open(t)
+	t.Logf("mode: %s, places: %+v", f.Mode(), f.places)
+	session := create(t, f, idA)
+	for range 2 { // idempotent, and a live session stays
+		must(t, f.Create(idA, limits()))
+	}
+	if !alive(session) {
+		t.Fatal("a second Create ended the session")
+	}
+	ids, err := f.IDs()
+	must(t, err)
+	if !slices.Equal(ids, []chat.ID{idA}) {
+		t.Fatalf("IDs = %v", ids)
+	}
+	must(t, f.CreateRun(idA, "r1"))
+	run := start(t, f, idA, "runs/r1", "exec sleep 1000")
+	pids, err := f.Members(idA)
+	must(t, err)
+	if !slices.Contains(pids, session.Process.Pid) || !slices.Contains(pids, run.Process.Pid) {
+		t.Fatalf("members %v lack %d or %d", pids, session.Process.Pid, run.Process.Pid)
+	}
+	for name, err := range map[string]error{"Remove": f.Remove(idA), "RemoveRun": f.RemoveRun(idA, "r1")} {
+		if !errors.Is(err, chat.ErrBusy) {
+			t.Errorf("%s with somebody inside: %v, want ErrBusy", name, err)
+		}
+	}
+	if !alive(session) || !alive(run) {
+		t.Fatal("a refused Remove ended somebody")
+	}
+	if err := f.CreateRun(idA, "r1"); !errors.Is(err, chat.ErrExists) {
+		t.Errorf("a second CreateRun: %v, want ErrExists", err)
+	}
+	for range 2 {
+		must(t, f.Kill(killCtx(t), idA))
+	}
+	for range 2 {
+		must(t, f.RemoveRun(idA, "r1"))
+		must(t, f.Remove(idA))
+	}
+	checkGone(t, f, idA)
+}
+
+// checkGone looks at the kernel's files, not through the package.
+func checkGone(t *testing.T, f *FS, id chat.ID) {
+	t.Helper()
+	for _, base := range append(f.legacyBases(), f.places.Unified) {
+		if _, err := os.Lstat(filepath.Join(base, string(id))); !os.IsNotExist(err) {
+			t.Errorf("%s is left in %s: %v", id, base, err)
+		}
+	}
+}
+
+func TestNothingThere(t *testing.T) {
+	f := open(t)
+	for name, err := range map[string]error{
+		"Start":     f.Start(idA, "session", shell("true")),
+		"StartRun":  f.Start(idA, "runs/x", shell("true")),
+		"CreateRun": f.CreateRun(idA, "x"),
+		"Limit":     f.Limit(idA, limits()),
+		"LimitCPU":  f.LimitCPU(idA, limits()),
+		"Members":   second(f.Members(idA)),
+		"Usage":     second(f.Usage(idA)),
+		"RunUsage":  second(f.RunUsage(idA, "x")),
+	} {
+		if !errors.Is(err, chat.ErrNotFound) || !strings.HasPrefix(err.Error(), "cannot ") {
+			t.Errorf("%s: %v, want cannot … ErrNotFound", name, err)
+		}
+	}
+	must(t, f.Kill(killCtx(t), idA))
+	must(t, f.KillRun(killCtx(t), idA, "x"))
+	must(t, f.Remove(idA))
+	must(t, f.RemoveRun(idA, "x"))
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestHostileNames(t *testing.T) {
+	f := open(t)
+	must(t, f.Create(idA, limits()))
+	for _, id := range []chat.ID{"", ".", "..", "../x", "00000000000000AA", "/etc", "00000000000000a", "aaaaaaaaaaaaaaaa/b"} {
+		for name, err := range map[string]error{
+			"Create": f.Create(id, limits()), "Remove": f.Remove(id), "Kill": f.Kill(killCtx(t), id), "Members": second(f.Members(id)),
+			"Start": f.Start(id, "session", shell("true")), "Usage": second(f.Usage(id)), "Limit": f.Limit(id, limits()),
+		} {
+			if !errors.Is(err, chat.ErrInvalid) {
+				t.Errorf("%s(%q): %v, want ErrInvalid", name, id, err)
+			}
+		}
+	}
+	for _, run := range []string{"", ".", "..", "a/b", "../x", "memory.max", "tasks", strings.Repeat("a", 65), "a\x00"} {
+		for name, err := range map[string]error{
+			"CreateRun": f.CreateRun(idA, run), "RemoveRun": f.RemoveRun(idA, run), "KillRun": f.KillRun(killCtx(t), idA, run),
+			"Start": f.Start(idA, "runs/"+run, shell("true")), "RunUsage": second(f.RunUsage(idA, run)),
+		} {
+			if !errors.Is(err, chat.ErrInvalid) {
+				t.Errorf("%s(%q): %v, want ErrInvalid", name, run, err)
+			}
+		}
+	}
+	for _, leaf := range []string{"", "runs", "session/x", "../x", "/session"} {
+		if err := f.Start(idA, leaf, shell("true")); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("Start(%q): %v, want ErrInvalid", leaf, err)
+		}
+	}
+}
+
+func TestForeignDirectories(t *testing.T) {
+	f := open(t)
+	must(t, f.Create(idA, limits()))
+	for _, name := range []string{"x", "00000000000000AA", "-rf", "…", "0000000000000000a", "probe-1"} {
+		must(t, os.Mkdir(filepath.Join(f.places.Unified, name), 0o755))
+	}
+	ids, err := f.IDs()
+	must(t, err)
+	if !slices.Equal(ids, []chat.ID{idA}) {
+		t.Fatalf("IDs = %q, want only %s", ids, idA)
+	}
+}
+
+func TestBaseIsClosed(t *testing.T) {
+	f := open(t)
+	for _, dir := range append(f.legacyBases(), f.places.Unified) {
+		st, err := os.Stat(dir)
+		must(t, err)
+		if st.Mode().Perm() != 0o700 {
+			t.Errorf("%s is %v: other chats could read it", dir, st.Mode())
+		}
+	}
+}

@@ -1,0 +1,50 @@
+// Package cgroup bounds a session and starts processes straight into it: memory,
+// swap, number of tasks and CPU time of one chat, and the means to end everything
+// a chat runs at once.
+//
+// One backend is here, cgroupfs ([OpenFS]): chatd makes the cgroups itself, below
+// the cgroup it runs in. The tree of a chat is
+//
+//	<own>/chatd            the base, mode 0700: its names and counters are nobody else's
+//	<own>/chatd/<id>       all limits of the chat, and the sums of its usage
+//	<own>/chatd/<id>/session        the terminal: bwrap, tmux, the shell
+//	<own>/chatd/<id>/runs/<run>     one command; memory.oom.group = 1
+//
+// A run has a leaf of its own so that a hog takes its own run down and not the
+// shell. No process is ever in an inner cgroup (the no-internal-process rule of
+// cgroups(7)), and every process is born in its leaf by CLONE_INTO_CGROUP
+// (clone(2)), so that there is no moment outside.
+//
+// # Two modes
+//
+// "cgroup v2": the kernel's cgroup2 tree has the controllers memory, pids and cpu.
+//
+// "cgroup v1 (legacy)": they are mounted as cgroup v1, and a cgroup2 tree without
+// controllers stands beside them. That tree still gives CLONE_INTO_CGROUP,
+// cgroup.kill and cgroup.events; limits go through containerd/cgroups' cgroup1. A
+// child inherits the v1 cgroups of the thread that clones it, so Start moves one
+// thread into the chat's memory and pids cgroups, clones from it and lets it die.
+// The cpu cgroup is joined after the exec and before Start returns, by moving
+// whoever is in the leaf until nobody is outside. A thread of the daemon must not
+// be there: out of quota it would sleep for the rest of a period with the
+// scheduler's locks held, and with it every other chat.
+//
+// # A killed cgroup is dead
+//
+// After one write to cgroup.kill the kernel ends every later CLONE_INTO_CGROUP
+// into that directory at birth (tried on 6.1 and 6.18). So nothing is started
+// where something was killed: Create and Start make a fresh session leaf, a run
+// always has a new one, and Start refuses the leaf of a killed run.
+//
+// # What it does not stop
+//
+// Root inside a chat: cgroup files belong to root, and so does the right to leave.
+// Bytes and inodes on a disk, disk bandwidth, network bandwidth: no controller is
+// set for them. Latency: chats share CPUs and caches, the quota bounds only the
+// sum, and a quota of 250 ms a second may be spent on all CPUs at once. Memory
+// that is charged to who touched it first: a page of the page cache belongs to
+// the chat that read it first. Under cgroup v1 an OOM ends one process of a run,
+// not the run, and counts of removed runs are forgotten when chatd restarts.
+// Between Create and LimitCPU a session has no CPU quota, by design: under it a
+// session would need three times as long to its prompt.
+package cgroup

@@ -1,0 +1,130 @@
+package cgroup
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// controllers are what the limits need; with fewer a mode is not used.
+var controllers = []string{"memory", "pids", "cpu"}
+
+// host is the cgroup file systems as this process sees them.
+type host struct {
+	// unified is this process's own directory in the cgroup2 tree.
+	unified string
+	// offered are the controllers that unified may give to its children.
+	offered []string
+	// legacy is this process's own directory by v1 controller.
+	legacy map[string]string
+	// points is the mount point by v1 controller.
+	points map[string]string
+}
+
+// readHost finds the mounts in /proc/self/mountinfo and this process's own place
+// in /proc/self/cgroup (cgroups(7)).
+func readHost() (host, error) {
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return host{}, fmt.Errorf("cannot read the mounts: %w", err)
+	}
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return host{}, fmt.Errorf("cannot read the own cgroups: %w", err)
+	}
+	mounts, err := parseMounts(string(info))
+	if err != nil {
+		return host{}, err
+	}
+	own, err := parseOwn(string(text))
+	if err != nil {
+		return host{}, err
+	}
+	return findHost(mounts, own)
+}
+
+func findHost(mounts []mount, own map[string]string) (host, error) {
+	h := host{legacy: map[string]string{}, points: map[string]string{}}
+	for _, m := range mounts {
+		if m.kind == "cgroup2" && h.unified == "" {
+			if dir, err := m.below(own[""]); err == nil && own[""] != "" {
+				h.unified = dir
+			}
+		}
+		for _, c := range controllers {
+			if m.kind != "cgroup" || !slices.Contains(m.super, c) || h.points[c] != "" {
+				continue
+			}
+			dir, err := m.below(own[c])
+			if err != nil {
+				return host{}, err
+			}
+			h.legacy[c], h.points[c] = dir, m.point
+		}
+	}
+	if h.unified == "" {
+		return host{}, fmt.Errorf("cannot use cgroups: no cgroup2 file system is mounted that shows this process; "+
+			"mount one: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified: %w", chat.ErrUnsupported)
+	}
+	var err error
+	h.offered, err = words(filepath.Join(h.unified, "cgroup.controllers"))
+	return h, err
+}
+
+// mode decides between v2 and v1, and says what is missing when neither is whole.
+func (h host) mode() (string, error) {
+	if missing(h.offered, controllers) == nil {
+		return modeV2, nil
+	}
+	var lacking []string
+	for _, c := range controllers {
+		if h.legacy[c] == "" {
+			lacking = append(lacking, c)
+		}
+	}
+	if lacking == nil {
+		return modeV1, h.checkLegacy()
+	}
+	return "", fmt.Errorf("cannot use cgroups: %s offers %q and cgroup v1 lacks %q; give the controllers memory, pids and cpu to that "+
+		"cgroup (systemd: Delegate=yes; by hand: write '+memory +pids +cpu' to cgroup.subtree_control of each cgroup above it): %w",
+		h.unified, h.offered, lacking, chat.ErrUnsupported)
+}
+
+// checkLegacy refuses what the v1 backend cannot work with: a kernel before 5.14
+// has no cgroup.kill, and cgroup1 looks for each controller under its own name.
+func (h host) checkLegacy() error {
+	for _, c := range controllers {
+		named := filepath.Join(filepath.Dir(h.points[c]), c)
+		a, err := os.Stat(h.points[c])
+		if err != nil {
+			return fmt.Errorf("cannot use cgroup v1 %s: %w", c, err)
+		}
+		if b, err := os.Stat(named); err != nil || !os.SameFile(a, b) {
+			return fmt.Errorf("cannot use cgroup v1 %s: it is mounted at %s; link it: ln -s %s %s: %w",
+				c, h.points[c], h.points[c], named, chat.ErrUnsupported)
+		}
+	}
+	return nil
+}
+
+func missing(have, want []string) []string {
+	var m []string
+	for _, w := range want {
+		if !slices.Contains(have, w) {
+			m = append(m, w)
+		}
+	}
+	return m
+}
+
+func words(file string) ([]string, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read cgroup file: %w", err)
+	}
+	return strings.Fields(string(b)), nil
+}

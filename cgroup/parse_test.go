@@ -1,0 +1,104 @@
+package cgroup
+
+import (
+	"strings"
+	"testing"
+)
+
+const hybrid = `31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct
+35 31 0:32 /docker/x /sys/fs/cgroup/mem\040ory rw,relatime - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw,nsdelegate
+`
+
+func TestParseMounts(t *testing.T) {
+	m, err := parseMounts(hybrid)
+	if err != nil || len(m) != 3 {
+		t.Fatalf("got %+v, %v", m, err)
+	}
+	if m[1].point != "/sys/fs/cgroup/mem ory" || m[1].root != "/docker/x" || m[0].super[2] != "cpuacct" || m[2].kind != "cgroup2" {
+		t.Errorf("got %+v", m)
+	}
+	for _, bad := range []string{"x\n", "1 2 3 4 5\n", "1 2 3 / /x rw - cgroup\n"} {
+		if _, err := parseMounts(bad); err == nil {
+			t.Errorf("%q was read", bad)
+		}
+	}
+}
+
+func TestBelow(t *testing.T) {
+	for _, c := range []struct{ root, path, want string }{
+		{"/", "/", "/m"},
+		{"/", "/a/b", "/m/a/b"},
+		{"/docker/x", "/docker/x", "/m"},
+		{"/docker/x", "/docker/x/y", "/m/y"},
+		{"/docker/x", "/docker/xy", ""},
+		{"/docker/x", "/", ""},
+		{"/", "/../other", ""},
+	} {
+		got, err := mount{root: c.root, point: "/m"}.below(c.path)
+		if got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s under %s: %q, %v, want %q", c.path, c.root, got, err, c.want)
+		}
+	}
+}
+
+func TestParseOwn(t *testing.T) {
+	own, err := parseOwn("9:name=systemd:/\n1:cpu,cpuacct:/a:b\n0::/u\n")
+	if err != nil || own["cpu"] != "/a:b" || own["cpuacct"] != "/a:b" || own[""] != "/u" {
+		t.Errorf("got %v, %v", own, err)
+	}
+	for _, bad := range []string{"x", "1:cpu:rel", "1:cpu"} {
+		if _, err := parseOwn(bad); err == nil {
+			t.Errorf("%q was read", bad)
+		}
+	}
+}
+
+func TestFlat(t *testing.T) {
+	text := "low 0\noom_kill 12\noom_kill_x 3\nbad x\nmax max\n"
+	for key, want := range map[string]uint64{"oom_kill": 12, "none": 0, "low": 0, "max": 1<<64 - 1} {
+		if got, err := flat(text, key); got != want || err != nil {
+			t.Errorf("%s = %d, %v, want %d", key, got, err, want)
+		}
+	}
+	if _, err := flat(text, "bad"); err == nil {
+		t.Error("a word was read as a number")
+	}
+}
+
+func FuzzParseMounts(f *testing.F) {
+	f.Add(hybrid)
+	f.Add(`1 2 3 /\0 /\999 rw - cgroup2 x \`)
+	f.Fuzz(func(t *testing.T, text string) {
+		mounts, err := parseMounts(text)
+		for _, m := range mounts {
+			if err != nil || m.kind != "cgroup" && m.kind != "cgroup2" {
+				t.Errorf("%+v, %v", m, err)
+			}
+		}
+	})
+}
+
+func FuzzParseOwn(f *testing.F) {
+	f.Add("4:memory:/process_api/x\n0::/\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		own, err := parseOwn(text)
+		for _, p := range own {
+			if err != nil || !strings.HasPrefix(p, "/") {
+				t.Errorf("%q, %v", p, err)
+			}
+		}
+	})
+}
+
+// FuzzBelow: whatever /proc says, the base stays under the mount.
+func FuzzBelow(f *testing.F) {
+	f.Add("/docker/x", "/docker/x/../../y")
+	f.Fuzz(func(t *testing.T, root, path string) {
+		dir, err := mount{root: root, point: "/m"}.below(path)
+		if err == nil && dir != "/m" && !strings.HasPrefix(dir, "/m/") {
+			t.Errorf("%q", dir)
+		}
+	})
+}

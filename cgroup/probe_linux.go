@@ -1,0 +1,230 @@
+package cgroup
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Limits of the probe: small, so that reaching them costs nothing.
+const (
+	probeMemory = 16 << 20
+	probePids   = 16
+	probeRun    = "probe"
+	probeTime   = 10 * time.Second
+)
+
+// Probe tries what the limits promise, in a tree of its own that it removes: a
+// child asks for four times its memory and must be killed, forks past its tasks
+// and must be refused, spins past its quota and must be throttled. Each child must
+// have been born inside. Layers are memory, pids and cpu, in that order.
+func (f *FS) Probe(ctx context.Context) []chat.Layer {
+	p := probe{f: f}
+	birth := p.in(ctx, p.birth)
+	layers := []chat.Layer{
+		p.layer(ctx, chat.LayerMemory, birth, p.memory),
+		p.layer(ctx, chat.LayerPids, birth, p.pids),
+		p.layer(ctx, chat.LayerCPU, birth, p.cpu),
+	}
+	if layers[0].State == chat.LayerOn && f.swapUnbounded() {
+		layers[0].State = chat.LayerWeaker
+		layers[0].Probe += "; but the host has swap and the kernel no limit for it"
+		layers[0].Fix = "boot with swapaccount=1, or turn swap off"
+	}
+	return layers
+}
+
+type probe struct{ f *FS }
+
+// layer runs one trial. A trial returns what it saw; an error says the wall is
+// not there.
+func (p probe) layer(ctx context.Context, name chat.LayerName, birth error, try func(context.Context, chat.ID) (string, error)) chat.Layer {
+	l := chat.Layer{Name: name, State: chat.LayerOn, By: p.f.mode, At: time.Now()}
+	err := birth
+	if err == nil {
+		err = p.in(ctx, func(ctx context.Context, id chat.ID) (err error) {
+			l.Probe, err = try(ctx, id)
+			return err
+		})
+	}
+	if err != nil {
+		l.State, l.By, l.Probe = chat.LayerOff, "", err.Error()
+		l.Fix = "give chatd's cgroup the controllers memory, pids and cpu (systemd: Delegate=yes), on Linux 5.14 or later"
+	}
+	return l
+}
+
+// in makes a tree for one trial and takes it away. Its name is no chat id, so
+// that no list of chats shows it.
+func (p probe) in(ctx context.Context, try func(context.Context, chat.ID) error) (err error) {
+	ctx, stop := context.WithTimeout(ctx, probeTime)
+	defer stop()
+	var name [8]byte
+	if _, err := rand.Read(name[:]); err != nil {
+		return fmt.Errorf("cannot name a probe: %w", err)
+	}
+	id := chat.ID("probe-" + hex.EncodeToString(name[:]))
+	defer func() {
+		// Also when the caller gave up: nothing of a probe may stay.
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
+		defer stop()
+		err = errors.Join(err, p.f.kill(ctx, id), p.f.remove(id))
+	}()
+	limits := chat.DefaultLimits()
+	limits.MemoryMax, limits.PidsMax = probeMemory, probePids
+	limits.CPUQuota, limits.CPUPeriod = chat.Duration(time.Millisecond), chat.Duration(10*time.Millisecond)
+	if err := p.f.create(id, limits); err != nil {
+		return err
+	}
+	if err := p.f.createRun(id, probeRun); err != nil {
+		return err
+	}
+	return errors.Join(try(ctx, id), ctx.Err())
+}
+
+// birth sees a child in its leaf, and in the v1 cgroups where there are any.
+func (p probe) birth(_ context.Context, id chat.ID) (err error) {
+	cmd := exec.Command("/bin/cat")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("cannot probe: %w", err)
+	}
+	if err := p.start(id, cmd); err != nil {
+		return errors.Join(err, in.Close())
+	}
+	defer func() { err = errors.Join(err, in.Close(), waitAny(cmd)) }()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", cmd.Process.Pid))
+	if err != nil {
+		return fmt.Errorf("cannot see where a probe was born: %w", err)
+	}
+	own, err := parseOwn(string(text))
+	if err != nil {
+		return err
+	}
+	want := []string{""}
+	if p.f.legacy != nil {
+		want = append(want, controllers...)
+	}
+	for _, c := range want {
+		if !strings.Contains(own[c], "/"+string(id)) {
+			return fmt.Errorf("cannot bound a child: it was born in %q of %q: %w", own[c], c, chat.ErrUnsupported)
+		}
+	}
+	return nil
+}
+
+// memory lets dd(1) fill one buffer of four times the limit.
+func (p probe) memory(ctx context.Context, id chat.ID) (string, error) {
+	cmd := exec.CommandContext(ctx, "/bin/dd", "if=/dev/zero", "of=/dev/null", fmt.Sprint("bs=", 4*probeMemory), "count=1")
+	if err := p.start(id, cmd); err != nil {
+		return "", err
+	}
+	err := cmd.Wait()
+	u, uerr := p.f.runUsage(id, probeRun)
+	if uerr != nil {
+		return "", uerr
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || u.OOMKills == 0 {
+		return "", fmt.Errorf("cannot bound memory: a child took %d MiB with a limit of %d MiB (ended: %v, OOM kills: %d)",
+			4*probeMemory>>20, probeMemory>>20, err, u.OOMKills)
+	}
+	return fmt.Sprintf("a child that asked for %d MiB with a limit of %d MiB was killed", 4*probeMemory>>20, probeMemory>>20), nil
+}
+
+// pids lets a shell fork more children than there may be tasks.
+func (p probe) pids(ctx context.Context, id chat.ID) (string, error) {
+	script := fmt.Sprintf("i=0; while [ $i -lt %d ]; do sleep 60 & i=$((i+1)); done", 2*probePids)
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", script)
+	if err := p.start(id, cmd); err != nil {
+		return "", err
+	}
+	failed := cmd.Wait() != nil
+	u, err := p.f.usage(id)
+	if err != nil {
+		return "", err
+	}
+	if !failed || u.PidsRefused == 0 || u.Pids > probePids {
+		return "", fmt.Errorf("cannot bound tasks: %d are there with a limit of %d, %d forks refused", u.Pids, probePids, u.PidsRefused)
+	}
+	return fmt.Sprintf("a child that forked %d times with a limit of %d was refused", 2*probePids, probePids), nil
+}
+
+// cpu lets a shell spin until the kernel says it was throttled.
+func (p probe) cpu(ctx context.Context, id chat.ID) (string, error) {
+	limits := chat.DefaultLimits()
+	limits.CPUQuota, limits.CPUPeriod = chat.Duration(2*time.Millisecond), chat.Duration(10*time.Millisecond)
+	if err := p.f.limitCPU(id, limits); err != nil {
+		return "", err
+	}
+	ctx, stop := context.WithTimeout(ctx, probeTime/2)
+	defer stop()
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", "while :; do :; done")
+	if err := p.start(id, cmd); err != nil {
+		return "", err
+	}
+	throttled, err := p.awaitThrottled(ctx, id)
+	err = errors.Join(err, cmd.Process.Kill(), waitAny(cmd))
+	if err == nil && throttled == 0 {
+		err = errors.New("cannot bound CPU time: a child spun with a quota of 2ms in 10ms and was not throttled")
+	}
+	return "a child that spun with a quota of 2ms in 10ms was throttled", err
+}
+
+// awaitThrottled returns 0 when a tenth of the time allowed went by in vain.
+func (p probe) awaitThrottled(ctx context.Context, id chat.ID) (uint64, error) {
+	for range 200 {
+		u, err := p.f.usage(id)
+		if err != nil || u.Throttled > 0 {
+			return u.Throttled, err
+		}
+		select {
+		case <-ctx.Done():
+			return 0, nil
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return 0, nil
+}
+
+func (p probe) start(id chat.ID, cmd *exec.Cmd) error {
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "LANG=C"}
+	dir, err := p.f.openLeaf(id, probeRun)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return p.f.start(id, probeRun, dir, cmd)
+}
+
+// waitAny waits for a child that may end in any way.
+func waitAny(cmd *exec.Cmd) error {
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return nil
+	}
+	return err
+}
+
+// swapUnbounded: the host has swap, and a chat could go there past its memory.
+func (f *FS) swapUnbounded() bool {
+	b, err := os.ReadFile("/proc/swaps")
+	if err != nil || strings.Count(string(b), "\n") < 2 {
+		return false
+	}
+	if f.legacy != nil {
+		return f.legacy.memorySwap(chat.Limits{}) == nil
+	}
+	_, err = os.Stat(f.places.Unified + "/memory.swap.max")
+	return err != nil
+}

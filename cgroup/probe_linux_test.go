@@ -1,0 +1,107 @@
+package cgroup
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+func probeState(t *testing.T, f *FS) map[chat.LayerName]chat.Layer {
+	t.Helper()
+	found := map[chat.LayerName]chat.Layer{}
+	for _, l := range f.Probe(killCtx(t)) {
+		t.Logf("%s: %s by %q: %s %s", l.Name, l.State, l.By, l.Probe, l.Fix)
+		found[l.Name] = l
+	}
+	entries, err := os.ReadDir(f.places.Unified)
+	must(t, err)
+	for _, e := range entries {
+		if e.IsDir() {
+			t.Errorf("the probe left %s", e.Name())
+		}
+	}
+	return found
+}
+
+func TestProbe(t *testing.T) {
+	f := open(t)
+	for name, l := range probeState(t, f) {
+		if l.State != chat.LayerOn || l.By != f.Mode() || l.Probe == "" || l.Fix != "" || l.At.IsZero() {
+			t.Errorf("%s: %+v, want on", name, l)
+		}
+	}
+}
+
+// TestProbeWithout switches off one limit at a time: its probe must see that, and
+// the others must not.
+func TestProbeWithout(t *testing.T) {
+	for _, off := range []chat.LayerName{chat.LayerMemory, chat.LayerPids, chat.LayerCPU} {
+		t.Run(string(off), func(t *testing.T) {
+			for name, l := range probeState(t, open(t, off)) {
+				want := chat.LayerOn
+				if name == off {
+					want = chat.LayerOff
+				}
+				if l.State != want {
+					t.Errorf("without %s: %s is %s, want %s", off, name, l.State, want)
+				}
+			}
+		})
+	}
+}
+
+func TestProbeGivesUp(t *testing.T) {
+	f := open(t)
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	for _, l := range f.Probe(ctx) {
+		if l.State != chat.LayerOff {
+			t.Errorf("%s is %s though nothing could be tried", l.Name, l.State)
+		}
+	}
+}
+
+// BenchmarkStart compares a start in a leaf with a plain one, in one run: read the
+// ratio, not the figures.
+func BenchmarkStart(b *testing.B) {
+	b.Run("plain", func(b *testing.B) {
+		for b.Loop() {
+			must(b, exec.Command("/bin/true").Run())
+		}
+	})
+	f := open(b)
+	must(b, f.Create(idA, limits()))
+	b.Run("leaf", func(b *testing.B) {
+		for b.Loop() {
+			benchRun(b, f, false)
+		}
+	})
+	b.Run("leaf made and removed", func(b *testing.B) {
+		for b.Loop() {
+			benchRun(b, f, true)
+		}
+	})
+	b.Run("create and remove", func(b *testing.B) {
+		for b.Loop() {
+			must(b, f.Create(idB, limits()))
+			must(b, f.Remove(idB))
+		}
+	})
+}
+
+func benchRun(b *testing.B, f *FS, fresh bool) {
+	leaf := "session"
+	if fresh {
+		leaf = "runs/x"
+		must(b, f.CreateRun(idA, "x"))
+	}
+	cmd := exec.Command("/bin/true")
+	must(b, f.Start(idA, leaf, cmd))
+	must(b, cmd.Wait())
+	if fresh {
+		must(b, f.RemoveRun(idA, "x"))
+	}
+}

@@ -1,0 +1,161 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"golang.org/x/sys/unix"
+)
+
+// Start is cmd.Start with the child born in a leaf of the chat: "session" or
+// "runs/<run>". The session leaf is made if it is missing; that of a run must
+// have been made by [FS.CreateRun], takes one Start, and none after
+// [FS.KillRun] ([chat.ErrWrongPhase]). [chat.ErrBusy] when the limit of tasks
+// leaves no room, [chat.ErrNotFound] without the leaf.
+//
+// The fields UseCgroupFD and CgroupFD of cmd.SysProcAttr are Start's. Pdeathsig
+// is refused: it would follow the death of the thread that cloned.
+//
+// Under cgroup v2 a child that is born while the chat is out of CPU quota gets to
+// its exec only with the next period; this call waits for that.
+func (f *FS) Start(id chat.ID, leaf string, cmd *exec.Cmd) error {
+	run, err := checkLeaf(leaf)
+	if err := errors.Join(checkID(id), err); err != nil {
+		return err
+	}
+	if cmd.SysProcAttr != nil && cmd.SysProcAttr.Pdeathsig != 0 {
+		return fmt.Errorf("cannot start %s: Pdeathsig follows a thread, not chatd: %w", cmd.Path, chat.ErrInvalid)
+	}
+	dir, err := f.openLeaf(id, run)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return f.start(id, run, dir, cmd)
+}
+
+// checkLeaf returns the run of "runs/<run>", or "" for "session".
+func checkLeaf(leaf string) (run string, err error) {
+	if leaf == sessionLeaf {
+		return "", nil
+	}
+	run, ok := strings.CutPrefix(leaf, runsDir+"/")
+	if !ok {
+		return "", fmt.Errorf("cannot use %s as a leaf: want session or runs/<run>: %w", chat.Quote(leaf), chat.ErrInvalid)
+	}
+	return run, checkRun(run)
+}
+
+// openLeaf opens the directory to be born in. CLONE_INTO_CGROUP into a directory
+// that is removed meanwhile fails with ENODEV, so the lock need not be held on.
+func (f *FS) openLeaf(id chat.ID, run string) (*os.File, error) {
+	defer f.lock(id).Unlock()
+	dir := f.dir(id, sessionLeaf)
+	if run != "" {
+		dir = f.dir(id, runsDir, run)
+	}
+	if f.isDead(dir) {
+		return nil, fmt.Errorf("cannot start in run %s: it was killed: %w", run, chat.ErrWrongPhase)
+	}
+	if run == "" {
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, fmt.Errorf("cannot create the session cgroup: %w", notFound(err))
+		}
+	}
+	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the cgroup to start in: %w", notFound(err))
+	}
+	return d, nil
+}
+
+func (f *FS) start(id chat.ID, run string, dir *os.File, cmd *exec.Cmd) error {
+	attr := syscall.SysProcAttr{}
+	if cmd.SysProcAttr != nil {
+		attr = *cmd.SysProcAttr
+	}
+	attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
+	cmd.SysProcAttr = &attr
+	var err error
+	if f.legacy != nil {
+		err = f.legacyStart(id, run, dir.Name(), cmd)
+	} else {
+		err = cmd.Start()
+	}
+	// The descriptor is closed now; its number may be somebody else's next.
+	attr.UseCgroupFD, attr.CgroupFD = false, 0
+	if errors.Is(err, unix.EAGAIN) {
+		err = errors.Join(chat.ErrBusy, err)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot start %s in %s: %w", cmd.Path, dir.Name(), err)
+	}
+	return nil
+}
+
+// legacyStart starts from a thread that stands in the chat's v1 cgroups, then has
+// the child join the cpu cgroup. A child that cannot be bounded is killed.
+func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd) error {
+	if err := f.startOnThread(id, run, cmd); err != nil {
+		return err
+	}
+	err := f.legacy.joinCPU(id, dir)
+	if err == nil {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	err = errors.Join(err, killTree(ctx, dir, nil))
+	f.bury(dir)
+	var exit *exec.ExitError
+	if werr := cmd.Wait(); !errors.As(werr, &exit) {
+		err = errors.Join(err, werr)
+	}
+	return err
+}
+
+// startOnThread lends one thread to the chat. It never comes back: the goroutine
+// ends with the thread locked, and the runtime ends the thread. It is moved from
+// outside, because a thread that moves itself holds the kernel's cgroup lock.
+func (f *FS) startOnThread(id chat.ID, run string, cmd *exec.Cmd) error {
+	tids, moved, done := make(chan int), make(chan error), make(chan error)
+	go func() {
+		lockSpareThread(func() {
+			tids <- unix.Gettid()
+			if <-moved == nil {
+				done <- cmd.Start()
+			}
+		})
+	}()
+	err := f.legacy.addThread(id, run, <-tids)
+	moved <- err
+	if err != nil {
+		return err
+	}
+	return <-done
+}
+
+// lockSpareThread runs fn on a thread that dies afterwards, which the main thread
+// cannot: the runtime would park it for ever in the chat's cgroups.
+func lockSpareThread(fn func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != os.Getpid() {
+		fn()
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		lockSpareThread(fn)
+	}()
+	<-ended
+	runtime.UnlockOSThread()
+}

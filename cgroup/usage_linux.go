@@ -1,0 +1,181 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"golang.org/x/sys/unix"
+)
+
+// Usage reads what the chat takes now and how often a limit said no, counted
+// since Create. [chat.ErrNotFound] without the chat's tree. MemoryPeak is 0 on
+// kernels before 5.19 in cgroup v2.
+func (f *FS) Usage(id chat.ID) (chat.Usage, error) {
+	if err := checkID(id); err != nil {
+		return chat.Usage{}, err
+	}
+	return f.usage(id)
+}
+
+func (f *FS) usage(id chat.ID) (chat.Usage, error) {
+	dir := f.dir(id)
+	r := reader{}
+	u := chat.Usage{CPU: r.cpu(dir)}
+	if f.legacy != nil {
+		mem, cpu := f.legacy.dir("memory", id, ""), f.legacy.dir("cpu", id, "")
+		r.legacyMemory(&u, mem)
+		u.OOMKills += r.legacyKills(f.legacy, id, mem)
+		pids := f.legacy.dir("pids", id, "")
+		u.Pids, u.PidsRefused = r.number(pids, "pids.current"), r.flat(pids, "pids.events", "max")
+		u.Throttled = r.flat(cpu, "cpu.stat", "nr_throttled")
+		return u, r.done("chat " + string(id))
+	}
+	r.memory(&u, dir)
+	u.Pids = r.number(dir, "pids.current")
+	u.PidsRefused = r.refused(dir)
+	u.Throttled = r.flat(dir, "cpu.stat", "nr_throttled")
+	return u, r.done("chat " + string(id))
+}
+
+// RunUsage reads what one run took; it stays readable after the run's processes
+// ended, until [FS.RemoveRun]. PidsRefused is known per run only to cgroup v2 on
+// kernels before 6.11, Throttled never: both limits are the chat's.
+func (f *FS) RunUsage(id chat.ID, run string) (chat.Usage, error) {
+	if err := errors.Join(checkID(id), checkRun(run)); err != nil {
+		return chat.Usage{}, err
+	}
+	return f.runUsage(id, run)
+}
+
+func (f *FS) runUsage(id chat.ID, run string) (chat.Usage, error) {
+	dir := f.dir(id, runsDir, run)
+	r := reader{}
+	u := chat.Usage{CPU: r.cpu(dir)}
+	if f.legacy != nil {
+		r.legacyMemory(&u, f.legacy.dir("memory", id, run))
+		u.Pids = r.members(dir)
+		return u, r.done("run " + run)
+	}
+	r.memory(&u, dir)
+	u.Pids = r.number(dir, "pids.current")
+	u.PidsRefused = r.flat(dir, "pids.events", "max")
+	return u, r.done("run " + run)
+}
+
+// reader reads many files and keeps the first error.
+type reader struct{ err error }
+
+func (r *reader) keep(v uint64, err error) uint64 {
+	if r.err == nil {
+		r.err = err
+	}
+	return v
+}
+
+func (r *reader) done(of string) error {
+	if r.err == nil {
+		return nil
+	}
+	return fmt.Errorf("cannot read the usage of %s: %w", of, r.err)
+}
+
+func (r *reader) flat(dir, file, key string) uint64 { return r.keep(readFlat(dir, file, key)) }
+
+func (r *reader) number(dir, file string) uint64 { return r.keep(readNumber(dir, file)) }
+
+// cpu reads the cgroup2 tree, which counts CPU time with or without a controller.
+func (r *reader) cpu(dir string) chat.Duration {
+	return chat.Duration(time.Duration(r.flat(dir, "cpu.stat", "usage_usec")) * time.Microsecond)
+}
+
+func (r *reader) memory(u *chat.Usage, dir string) {
+	u.MemoryBytes = r.number(dir, "memory.current")
+	peak, err := readNumber(dir, "memory.peak")
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		u.MemoryPeak = r.keep(peak, err)
+	}
+	u.OOMKills = r.flat(dir, "memory.events", "oom_kill")
+}
+
+func (r *reader) legacyMemory(u *chat.Usage, dir string) {
+	u.MemoryBytes = r.number(dir, "memory.usage_in_bytes")
+	u.MemoryPeak = r.number(dir, "memory.max_usage_in_bytes")
+	u.OOMKills = r.flat(dir, "memory.oom_control", "oom_kill")
+}
+
+// legacyKills sums the kills of the runs, those that are there and those removed.
+func (r *reader) legacyKills(g *legacy, id chat.ID, dir string) uint64 {
+	entries, err := os.ReadDir(filepath.Join(dir, runsDir))
+	r.keep(0, notFound(err))
+	g.mu.Lock()
+	sum := g.oom[id]
+	g.mu.Unlock()
+	for _, e := range entries {
+		if e.IsDir() {
+			sum += r.passing(readFlat(g.dir("memory", id, e.Name()), "memory.oom_control", "oom_kill"))
+		}
+	}
+	return sum
+}
+
+// refused sums pids.events over the tree: kernels before 6.11 count a refused
+// fork in the leaf of who forked, later ones where the limit is.
+func (r *reader) refused(dir string) uint64 {
+	sum := r.flat(dir, "pids.events", "max")
+	sum += r.passing(readFlat(filepath.Join(dir, sessionLeaf), "pids.events", "max"))
+	runs, err := os.ReadDir(filepath.Join(dir, runsDir))
+	r.keep(0, notFound(err))
+	for _, e := range runs {
+		if e.IsDir() {
+			sum += r.passing(readFlat(filepath.Join(dir, runsDir, e.Name()), "pids.events", "max"))
+		}
+	}
+	return sum
+}
+
+// passing takes no offence at a leaf that went away while it was read.
+func (r *reader) passing(v uint64, err error) uint64 {
+	if errors.Is(err, chat.ErrNotFound) {
+		return 0
+	}
+	return r.keep(v, err)
+}
+
+func (r *reader) members(dir string) uint64 {
+	pids, err := members(dir)
+	return r.keep(uint64(len(pids)), err)
+}
+
+func readFlat(dir, file, key string) (uint64, error) {
+	b, err := readFile(dir, file)
+	if err != nil {
+		return 0, err
+	}
+	return flat(string(b), key)
+}
+
+func readNumber(dir, file string) (uint64, error) {
+	b, err := readFile(dir, file)
+	if err != nil {
+		return 0, err
+	}
+	return number(string(b))
+}
+
+// readFile reads a cgroup's file; a cgroup that is gone, or goes meanwhile
+// (ENODEV), is [chat.ErrNotFound].
+func readFile(dir, file string) ([]byte, error) {
+	b, err := os.ReadFile(filepath.Join(dir, file))
+	if errors.Is(err, unix.ENODEV) {
+		err = errors.Join(chat.ErrNotFound, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read a cgroup file: %w", notFound(err))
+	}
+	return b, nil
+}
