@@ -109,7 +109,7 @@ table inet chatd {
 	chain refuse {
 		ct mark REFUSED reject with tcp reset
 		ct mark set REFUSED
-		tcp flags & (syn|ack) == (syn|ack) tcp flags set rst|ack return
+		tcp flags & (syn|ack) == (syn|ack) tcp flags set rst|ack meta mark set MARK return
 		reject with tcp reset
 	}
 }
