@@ -1,0 +1,184 @@
+package netpolicy
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+func allow(t testing.TB, s string) chat.Allow {
+	t.Helper()
+	a, err := chat.ParseAllow(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// testPolicy is what A and B have: one public and one private address, one
+// service of the host, and a resolver on loopback.
+func testPolicy(t testing.TB, hostPort int) []Policy {
+	var egress []chat.Allow
+	for _, s := range []string{"203.0.113.5:8000", "10.99.0.2:8000", "udp:203.0.113.5:8001", fmt.Sprintf("127.0.0.1:%d", hostPort),
+		"[2001:db8:1::5]:8000", "[fd00:99::2]:8000", "udp:[2001:db8:1::5]:8001", fmt.Sprintf("[::1]:%d", hostPort)} {
+		egress = append(egress, allow(t, s))
+	}
+	return []Policy{{Profile: "default", Blocks: []Range{{rangeLow, rangeLow + 3*65536 - 1}}, Egress: egress,
+		Resolvers: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}}}
+}
+
+// try is one line of the table: who asks where over what, and what must come.
+type try struct {
+	name  string
+	from  *place
+	uid   uint32
+	host  string
+	port  int
+	proto string
+	want  string // "refused|silent" means either
+	quiet *server
+}
+
+// stage holds the servers that the table of tries asks.
+type stage struct {
+	out                           *place
+	a, b, root, user, opened, dns *server
+	aUDP, bUDP, rootUDP           *server
+}
+
+func newStage(t testing.TB) *stage {
+	out := outside(t)
+	for _, h := range []string{"203.0.113.5", "203.0.113.6", "10.99.0.2", "169.254.169.254", "192.0.2.1",
+		"2001:db8:1::5", "2001:db8:1::6", "fd00:99::2", "fd00:ec2::254"} {
+		serve(t, out, 0, h, 8000, "tcp")
+		serve(t, out, 0, h, 8001, "udp")
+		serve(t, out, 0, h, 8002, "udp")
+	}
+	serve(t, nil, 0, "127.0.0.1", 53, "tcp")
+	serve(t, nil, 0, "127.0.0.1", 53, "udp")
+	serve(t, nil, 0, "::1", 53, "udp")
+	return &stage{out: out,
+		a: serve(t, nil, uidA, "::", 0, "tcp"), b: serve(t, nil, uidB, "::", 0, "tcp"),
+		root: serve(t, nil, 0, "::", 0, "tcp"), user: serve(t, nil, uidHost, "::", 0, "tcp"), opened: serve(t, nil, 0, "::", 0, "tcp"),
+		aUDP: serve(t, nil, uidA, "::", 0, "udp"), bUDP: serve(t, nil, uidB, "::", 0, "udp"), rootUDP: serve(t, nil, 0, "::", 0, "udp")}
+}
+
+func (s *stage) loopbackTries() []try {
+	var all []try
+	for _, h := range []string{"127.0.0.1", "127.0.0.2", "127.99.1.1", "0.0.0.0", "::ffff:127.0.0.1", "::1", "::",
+		"203.0.113.1", "10.99.0.1", "2001:db8:1::1", "fd00:99::1"} {
+		for _, p := range []string{"tcp", "mptcp"} {
+			all = append(all,
+				try{"A to its own", nil, uidA, h, s.a.port, p, "answered", nil},
+				try{"A to B", nil, uidA, h, s.b.port, p, "refused", s.b},
+				try{"A to root", nil, uidA, h, s.root.port, p, "refused", s.root})
+		}
+		all = append(all,
+			try{"A to a user", nil, uidA, h, s.user.port, "tcp", "refused", s.user},
+			try{"root to B", nil, 0, h, s.b.port, "tcp", "refused", s.b},
+			try{"user to B", nil, uidHost, h, s.b.port, "tcp", "refused", s.b},
+			try{"root to root", nil, 0, h, s.root.port, "tcp", "answered", nil},
+			try{"user to root", nil, uidHost, h, s.root.port, "tcp", "answered", nil},
+			try{"A to a closed port", nil, uidA, h, 1, "tcp", "refused", nil},
+			try{"A to B by UDP", nil, uidA, h, s.bUDP.port, "udp", "refused", s.bUDP},
+			try{"A to its own by UDP", nil, uidA, h, s.aUDP.port, "udp", "refused", nil},
+			try{"uid without policy to A", nil, uidNone, h, s.a.port, "tcp", "refused", nil})
+	}
+	return append(all,
+		try{"A to an opened service", nil, uidA, "127.0.0.1", s.opened.port, "tcp", "answered", nil},
+		try{"A to an opened service", nil, uidA, "::1", s.opened.port, "tcp", "answered", nil},
+		try{"A to another address of an opened service", nil, uidA, "127.0.0.2", s.opened.port, "tcp", "refused", nil},
+		try{"uid without policy to an opened service", nil, uidNone, "127.0.0.1", s.opened.port, "tcp", "refused", nil},
+		try{"A to the resolver", nil, uidA, "127.0.0.1", 53, "udp", "answered", nil},
+		try{"A to the resolver", nil, uidA, "::1", 53, "udp", "answered", nil},
+		try{"A to the resolver", nil, uidA, "127.0.0.1", 53, "tcp", "answered", nil},
+		try{"A pings", nil, uidA, "127.0.0.1", 0, "icmp", "refused", nil})
+}
+
+func (s *stage) outsideTries() []try {
+	var all []try
+	for _, h := range []string{"203.0.113.5", "10.99.0.2", "2001:db8:1::5", "fd00:99::2"} {
+		all = append(all,
+			try{"A to a listed address", nil, uidA, h, 8000, "tcp", "answered", nil},
+			try{"uid without policy", nil, uidNone, h, 8000, "tcp", "refused", nil},
+			try{"probe uid", nil, probeUID, h, 8000, "tcp", "refused", nil},
+			try{"A to another port", nil, uidA, h, 8003, "tcp", "refused", nil})
+	}
+	for _, h := range []string{"203.0.113.6", "169.254.169.254", "192.0.2.1", "2001:db8:1::6", "fd00:ec2::254"} {
+		all = append(all,
+			try{"A to an unlisted address", nil, uidA, h, 8000, "tcp", "refused", nil},
+			try{"A to an unlisted address", nil, uidA, h, 8001, "udp", "refused", nil},
+			try{"root to anywhere", nil, 0, h, 8000, "tcp", "answered", nil})
+	}
+	for _, h := range []string{"203.0.113.5", "2001:db8:1::5"} {
+		all = append(all,
+			try{"A by listed UDP", nil, uidA, h, 8001, "udp", "answered", nil},
+			try{"A by unlisted UDP", nil, uidA, h, 8002, "udp", "refused", nil},
+			// A plain uid may not open a ping socket on every host: that is a refusal too.
+			try{"A pings", nil, uidA, h, 0, "icmp", "refused", nil})
+	}
+	for _, h := range []string{"203.0.113.1", "2001:db8:1::1"} {
+		all = append(all,
+			try{"world to A", s.out, 0, h, s.a.port, "tcp", "refused|silent", s.a},
+			try{"world to A by UDP", s.out, 0, h, s.aUDP.port, "udp", "refused|silent", nil},
+			try{"world to root", s.out, 0, h, s.root.port, "tcp", "answered", nil})
+	}
+	return all
+}
+
+// failures runs tries and says which did not come out as they must.
+func failures(all []try) []string {
+	var bad []string
+	results := make([]string, len(all))
+	done := make(chan struct{})
+	lanes := make(chan int)
+	for range 12 {
+		go func() {
+			for i := range lanes {
+				results[i] = ask(all[i].from, all[i].uid, all[i].host, all[i].port, all[i].proto)
+			}
+			done <- struct{}{}
+		}()
+	}
+	for i := range all {
+		lanes <- i
+	}
+	close(lanes)
+	for range 12 {
+		<-done
+	}
+	for i, x := range all {
+		if !strings.Contains("|"+x.want+"|", "|"+results[i]+"|") {
+			bad = append(bad, fmt.Sprintf("%s, %s port %d by %s: %s, want %s", x.name, x.host, x.port, x.proto, results[i], x.want))
+		}
+	}
+	return bad
+}
+
+func TestWall(t *testing.T) {
+	needsRoot(t)
+	for name, set := range backends() {
+		t.Run(name, func(t *testing.T) {
+			table, s := newTable(t, set), newStage(t)
+			// The bound on new connections is tested by itself.
+			policies := testPolicy(t, s.opened.port)
+			if err := table.Apply(t.Context(), policies); err != nil {
+				t.Fatal(err)
+			}
+			run(t, "nft flush chain inet chatd bound")
+			all := append(s.loopbackTries(), s.outsideTries()...)
+			for _, f := range failures(all) {
+				t.Error(f)
+			}
+			for who, srv := range map[string]*server{"B": s.b, "B's UDP": s.bUDP, "root": s.root} {
+				if who != "root" && srv.heard() != "" {
+					t.Errorf("%s heard %q", who, srv.heard())
+				}
+			}
+			t.Logf("%d probes", len(all))
+		})
+	}
+}
