@@ -1,0 +1,45 @@
+package provision
+
+import (
+	"context"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/state"
+)
+
+func (m *Manager) event(ctx context.Context, rec state.Record, action, outcome string, detail map[string]string) state.Event {
+	return state.Event{Action: action, Outcome: outcome, Chat: rec.ID, UID: rec.UID, Caller: chat.CallerFrom(ctx), Detail: detail}
+}
+
+// audit writes one event. An act whose intent cannot be written down is not done.
+func (m *Manager) audit(ctx context.Context, rec state.Record, action, outcome string, detail map[string]string) error {
+	return m.store.Audit(m.event(ctx, rec, action, outcome, detail))
+}
+
+// auditOutcome writes how an act went.
+func (m *Manager) auditOutcome(ctx context.Context, rec state.Record, action string, detail map[string]string, err error) error {
+	outcome, d := "done", map[string]string{}
+	for k, v := range detail {
+		d[k] = v
+	}
+	if err != nil {
+		outcome = "failed"
+		d["error"] = err.Error()
+	}
+	return m.audit(ctx, rec, action, outcome, d)
+}
+
+// find notes something that reconcile could not put right, by what it is about.
+// It stays on doctor's page until it is right again.
+func (m *Manager) find(about string, err error) {
+	m.log.Error("cannot put right", "about", about, "error", err)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.findings[about] = err.Error()
+}
+
+func (m *Manager) unfind(about string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.findings, about)
+}

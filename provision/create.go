@@ -1,0 +1,111 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/state"
+)
+
+// Create gives a conversation its chat, or finds the one it has: the caller may
+// ask as often as it likes, and of any number of callers at once exactly one
+// gets created. The record is on the disk before the first step is taken.
+func (m *Manager) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, error) {
+	caller := chat.CallerFrom(ctx)
+	asked := spec
+	spec = spec.WithDefaults(caller.Name)
+	if err := m.checkSpec(caller, spec); err != nil {
+		return chat.Chat{}, false, err
+	}
+	if err := m.ensureBlock(ctx, spec.Profile); err != nil {
+		return chat.Chat{}, false, err
+	}
+	rec, created, err := m.store.Admit(spec, state.Event{Action: "create", Outcome: "intent", Caller: caller})
+	if err != nil {
+		return chat.Chat{}, false, err
+	}
+	if !created {
+		if err := sameSpec(rec, asked); err != nil {
+			return chat.Chat{}, false, err
+		}
+	}
+	failpoint("create.record.after")
+	unlock, err := m.locks.lock(ctx, rec.ID)
+	if err != nil {
+		return chat.Chat{}, created, err
+	}
+	defer unlock()
+	rec, err = m.createLocked(ctx, rec.ID)
+	if err != nil {
+		return chat.Chat{}, created, err
+	}
+	if spec.WantsSession() {
+		if rec, _, err = m.wakeLocked(ctx, rec.ID); err != nil {
+			return chat.Chat{}, created, err
+		}
+	}
+	m.touch(rec)
+	return m.show(ctx, rec), created, nil
+}
+
+// createLocked takes the steps that a chat still lacks. The caller holds the
+// chat's lock; whoever came second finds it ready.
+func (m *Manager) createLocked(ctx context.Context, id chat.ID) (state.Record, error) {
+	rec, err := m.store.Get(id)
+	if err != nil {
+		return rec, fmt.Errorf("cannot create chat %s: it was taken away meanwhile: %w", id, chat.ErrBusy)
+	}
+	switch rec.Phase {
+	case chat.Ready:
+		return rec, nil
+	case chat.Reaping:
+		return rec, fmt.Errorf("cannot create chat %s: it is being reaped: %w", id, chat.ErrWrongPhase)
+	}
+	if err := m.forwards(ctx, "create", asleepSteps(), rec); err != nil {
+		return rec, errors.Join(err, m.giveUp(ctx, rec, err))
+	}
+	if err := m.store.SetPhase(id, chat.Ready, m.event(ctx, rec, "create", "done", nil)); err != nil {
+		return rec, err
+	}
+	return m.store.Get(id)
+}
+
+// giveUp takes back a chat that could not be created. If that fails too, the
+// record stays in phase reaping, and reconcile goes on with it.
+func (m *Manager) giveUp(ctx context.Context, rec state.Record, why error) error {
+	ctx = context.WithoutCancel(ctx)
+	detail := map[string]string{"error": why.Error()}
+	if err := m.store.SetPhase(rec.ID, chat.Reaping, m.event(ctx, rec, "create", "failed", detail)); err != nil {
+		return err
+	}
+	return m.reapLocked(ctx, rec)
+}
+
+// checkSpec judges what the caller asks for before anything is made.
+func (m *Manager) checkSpec(caller chat.Caller, spec chat.Spec) error {
+	if err := spec.Validate(); err != nil {
+		return err
+	}
+	if !caller.MayReach(spec.Owner) {
+		return fmt.Errorf("cannot create a chat of owner %s: only an operator may name another: %w", chat.Quote(spec.Owner), chat.ErrDenied)
+	}
+	if _, ok := m.opt.Profiles[spec.Profile]; !ok {
+		return fmt.Errorf("cannot use profile %s: there is none of that name: %w", chat.Quote(spec.Profile), chat.ErrInvalid)
+	}
+	return nil
+}
+
+// sameSpec refuses to answer a call for one policy with a chat of another.
+func sameSpec(rec state.Record, asked chat.Spec) error {
+	if asked.Profile != "" && asked.Profile != rec.Profile {
+		return fmt.Errorf("cannot create this chat with profile %s: it is there as chat %s with profile %s: %w",
+			chat.Quote(asked.Profile), rec.ID, rec.Profile, chat.ErrExists)
+	}
+	if asked.Agent != "" && asked.Agent != rec.Agent {
+		return fmt.Errorf("cannot create this chat with agent %s: it is there as chat %s with agent %s: %w",
+			chat.Quote(asked.Agent), rec.ID, rec.Agent, chat.ErrExists)
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package provision
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims"
+)
+
+// boundFiles collects the descriptors that a child gets and those that stay.
+type boundFiles struct {
+	child              []*os.File
+	mine               []*os.File
+	info, report       *os.File
+	stderr             *os.File
+	err                error
+	childEndsAreClosed bool
+}
+
+// pipe gives the write end to the child and returns the read end.
+func (b *boundFiles) pipe() *os.File {
+	r, w, err := os.Pipe()
+	if err != nil {
+		b.err = errors.Join(b.err, fmt.Errorf("cannot make a pipe: %w", err))
+		return nil
+	}
+	b.child, b.mine = append(b.child, w), append(b.mine, r)
+	return r
+}
+
+// data gives the child a file without a name that holds content.
+func (b *boundFiles) data(name string, content []byte) *os.File {
+	f, err := memfile(name, content)
+	if err != nil {
+		b.err = errors.Join(b.err, err)
+		return nil
+	}
+	b.child = append(b.child, f)
+	return f
+}
+
+// stdio makes a file for what the child says before it is confined; it is not
+// one of the child's extra descriptors.
+func (b *boundFiles) stdio(name string) *os.File {
+	f, err := memfile(name, nil)
+	if err == nil {
+		err = sealAt(f, 64<<10)
+	}
+	if err != nil {
+		b.err = errors.Join(b.err, err)
+		return nil
+	}
+	b.mine = append(b.mine, f)
+	return f
+}
+
+func (b *boundFiles) plan(p shims.Plan) {
+	j, err := json.Marshal(p)
+	if err != nil {
+		b.err = errors.Join(b.err, fmt.Errorf("cannot write the plan: %w", err))
+		return
+	}
+	b.data("plan", j)
+}
+
+func (b *boundFiles) closeChildEnds() {
+	if !b.childEndsAreClosed {
+		for _, f := range b.child {
+			f.Close()
+		}
+	}
+	b.childEndsAreClosed = true
+}
+
+func (b *boundFiles) close() {
+	b.closeChildEnds()
+	for _, f := range b.mine {
+		f.Close()
+	}
+}
+
+// complaint is what the child wrote to stderr, for an error's end.
+func (b *boundFiles) complaint() string {
+	if b.stderr == nil {
+		return ""
+	}
+	buf := make([]byte, 1<<10)
+	n, _ := b.stderr.ReadAt(buf, 0)
+	text := bytes.TrimSpace(bytes.TrimRight(buf[:n], "\x00"))
+	if len(text) == 0 {
+		return ""
+	}
+	return ": " + chat.Quote(string(text))
+}
+
+// memfile is an anonymous file (memfd_create(2)) that holds content.
+func memfile(name string, content []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("chatd-"+filepath.Base(name), unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a memory file: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if _, err := f.Write(content); err == nil {
+		_, err = f.Seek(0, 0)
+		if err == nil {
+			return f, nil
+		}
+	}
+	return nil, errors.Join(fmt.Errorf("cannot fill a memory file: %w", err), f.Close())
+}
+
+// sealAt fixes the file's size, so that who holds it cannot make it grow.
+func sealAt(f *os.File, size int64) error {
+	if err := f.Truncate(size); err != nil {
+		return fmt.Errorf("cannot size a memory file: %w", err)
+	}
+	_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK)
+	if err != nil {
+		return fmt.Errorf("cannot seal a memory file: %w", err)
+	}
+	return nil
+}
+
+// readJSON reads one JSON value from a pipe that a process of the chat may
+// hold: bounded in size and in time.
+func readJSON(f *os.File, deadline time.Time, v any) error {
+	if err := f.SetReadDeadline(deadline); err != nil {
+		return fmt.Errorf("cannot read its report: %w", err)
+	}
+	if err := json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(v); err != nil {
+		return fmt.Errorf("cannot read its report: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+// Package provision gives every conversation a Linux user of its own and takes
+// it away again. It is the only package that puts the mechanisms together:
+// accounts, homes, cgroups, packet rules, the session and its terminal.
+//
+// # Theory of operation
+//
+// A chat lives through a table of steps (steps.go), each of which can create
+// something, say whether it has drifted, and remove it. Create reads the table
+// forwards, reap backwards, reconcile both ways, and every step may be taken
+// again. The record of a chat is durable before the first step and is deleted
+// after the last removal, so that a crash at any point leaves something to finish
+// from; uids are never given twice.
+//
+// Asleep, a chat is an account, a 0700 home and two temporary directories. It
+// has no process, no cgroup and no packet rule of its own: rules belong to blocks
+// of 65,536 uids that a profile owns, and stand before the first of those uids
+// has an account.
+//
+// Awake, it is one tree of processes, all of the chat's uid, in a cgroup of its own:
+//
+//	chatd (root)
+//	  └─ bwrap                        host namespaces, waits
+//	       └─ bwrap                   pid 1 inside: the leader, held by pidfd
+//	            └─ tmux -D            was chatd-shim confine
+//	                 └─ bash          the chat
+//
+// chatd starts bubblewrap with the chat's credentials, by clone(2) straight into
+// the cgroup. Four things come back, in this order: bubblewrap's pid 1 over one
+// pipe, what chatd-shim found enforced over another, one byte in a fifo when the
+// shell is at its prompt; and then the CPU quota is set. The session is a session
+// of its own in the sense of setsid(2) too, and outlives chatd. What a later chatd
+// needs to find it lies in <run>/sessions/<id>/session.json; it believes it only
+// when boot, start time, uid and cgroup all agree.
+//
+// A run joins the leader's namespaces with nsenter(1), as root, from a fresh leaf
+// of the chat's cgroup, and goes through chatd-shim confine like the session did.
+// When the command ends, or its time does, the leaf is killed, and so nothing of
+// a run is left, whatever it forked. The terminal is reached in the same way: a
+// tmux client runs inside the session, never as root.
+//
+// A session ends by its cgroup. Order matters on the way back too: nobody is
+// inside any more before the first wall comes down (see asleepSteps).
+//
+// # Who may ask
+//
+// The caller is in the context. A bridge reaches its own chats, and another's is
+// not found for it; an operator reaches all. Every change is audited before and
+// after; what cannot be audited is not done.
+//
+// # What it does not stop
+//
+// The kernel: an exploit of it crosses every wall here. Timing: chats share CPUs,
+// caches and disks, and one can tell that others are busy. Disk space: a chat
+// may fill the file system of its home (quotas are not here yet). What a chat
+// may do to itself: it owns its home, its shell's startup files and its terminal,
+// and can make its own session useless; reap and create again. And the operator:
+// root is trusted with everything.
+package provision

@@ -1,0 +1,298 @@
+package provision
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/tmux"
+)
+
+// errNotConfined is a run that never came to be: chatd-shim could not raise the
+// walls, or could not start the program. It is our failure, not the command's.
+var errNotConfined = errors.New("not confined")
+
+// entry is one command on its way into a session.
+type entry struct {
+	run   string
+	argv  []string
+	env   []string
+	dir   string
+	stdin []byte
+}
+
+// entered is how a command in a session ended.
+type entered struct {
+	exit           int
+	signal         string
+	stdout, stderr capture
+	usage          chat.Usage
+	timedOut       bool
+	wall           time.Duration
+}
+
+// enter runs a command inside the session, in a leaf cgroup of its own, as the
+// chat, behind the same walls, and returns when the leaf is empty: the command
+// ended, or ctx did, and what it left running was ended with it.
+func (m *Manager) enter(ctx context.Context, rec state.Record, s *session, e entry) (entered, error) {
+	if err := m.groups.CreateRun(rec.ID, e.run); err != nil {
+		return entered{}, err
+	}
+	out, err := m.enterLeaf(ctx, rec, s, e)
+	clean := context.WithoutCancel(ctx)
+	// Again, for a command that failed before it could be waited for.
+	err = errors.Join(err, m.groups.KillRun(clean, rec.ID, e.run))
+	if err == nil {
+		out.usage, err = m.groups.RunUsage(rec.ID, e.run)
+	}
+	return out, errors.Join(err, m.groups.RemoveRun(rec.ID, e.run))
+}
+
+func (m *Manager) enterLeaf(ctx context.Context, rec state.Record, s *session, e entry) (out entered, err error) {
+	var b boundFiles
+	defer b.close()
+	cmd, err := m.nsenterCommand(rec, s, e, &b)
+	if err != nil {
+		return out, err
+	}
+	stdio, err := newRunStdio(rec.UID, e.stdin)
+	if err != nil {
+		return out, err
+	}
+	defer stdio.close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdio.stdin, stdio.outW, stdio.errW
+	began := time.Now()
+	if err := m.groups.Start(rec.ID, "runs/"+e.run, cmd); err != nil {
+		return out, err
+	}
+	b.closeChildEnds()
+	stdio.closeChildEnds()
+	reads := stdio.read(&out.stdout, &out.stderr)
+	waitErr, timedOut := m.waitRun(ctx, rec, e.run, cmd)
+	<-reads
+	out.wall, out.timedOut = time.Since(began), timedOut
+	out.exit, out.signal, err = exitOf(waitErr)
+	if err != nil {
+		return out, err
+	}
+	return out, m.confinedOr(&b, out)
+}
+
+// waitRun waits for the command or for ctx, and then ends the whole leaf. It
+// does not wait for pipes to close: a child that left the process group may
+// hold them open for as long as it likes.
+func (m *Manager) waitRun(ctx context.Context, rec state.Record, run string, cmd *exec.Cmd) (waitErr error, timedOut bool) {
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	clean := context.WithoutCancel(ctx)
+	select {
+	case waitErr = <-ended:
+		return waitErrAnd(waitErr, m.groups.KillRun(clean, rec.ID, run)), false
+	case <-ctx.Done():
+		killErr := m.groups.KillRun(clean, rec.ID, run)
+		return waitErrAnd(<-ended, killErr), errors.Is(context.Cause(ctx), context.DeadlineExceeded)
+	}
+}
+
+// waitErrAnd keeps a command's own end apart from trouble in cleaning up.
+func waitErrAnd(waitErr, killErr error) error {
+	if killErr != nil {
+		return errors.Join(killErr, waitErr)
+	}
+	return waitErr
+}
+
+// exitOf reads how a command ended; anything but an exit is an error of ours.
+func exitOf(err error) (code int, signal string, _ error) {
+	if err == nil {
+		return 0, "", nil
+	}
+	exit, ok := err.(*exec.ExitError)
+	if !ok {
+		return -1, "", fmt.Errorf("cannot wait for the command: %w", err)
+	}
+	ws, ok := exit.Sys().(syscall.WaitStatus)
+	if ok && ws.Signaled() {
+		return -1, signalName(ws.Signal()), nil
+	}
+	return exit.ExitCode(), "", nil
+}
+
+// confinedOr looks at chatd-shim's report: without one, the walls were not up
+// and the command did not run, whatever the exit code.
+func (m *Manager) confinedOr(b *boundFiles, out entered) error {
+	var report shims.Report
+	err := readJSON(b.report, time.Now().Add(time.Second), &report)
+	switch {
+	case err == nil && report.Error == "":
+		return nil
+	case report.Error != "":
+		return fmt.Errorf("cannot run in the session: %s: %w", report.Error, errNotConfined)
+	case out.signal != "" || out.timedOut:
+		return nil // ended on its way in
+	}
+	return fmt.Errorf("cannot run in the session: %s: %w", chat.Quote(out.stderr.text()), errNotConfined)
+}
+
+// nsenterCommand joins the leader's namespaces. Root does that, for nsenter as
+// the chat may not: bubblewrap's inner user namespace has another owner. What
+// nsenter leaves open (no_new_privs, bounding set), confine closes.
+func (m *Manager) nsenterCommand(rec state.Record, s *session, e entry, b *boundFiles) (*exec.Cmd, error) {
+	namespaces, err := s.leader.namespaces()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, chat.ErrWrongPhase)
+	}
+	plan := m.view(rec).Plan(e.dir, m.opt.LandlockABI, e.argv, e.env)
+	plan.ReportFD = fdReport
+	b.plan(plan)
+	b.report = b.pipe()
+	var args []string
+	for _, t := range namespaceTypes {
+		f := namespaces[t]
+		if f == nil || t == "cgroup" {
+			continue
+		}
+		args = append(args, fmt.Sprintf("--%s=/proc/self/fd/%d", nsenterFlags[t], 3+len(b.child)))
+		b.child = append(b.child, f)
+		delete(namespaces, t)
+	}
+	uid := strconv.FormatUint(uint64(rec.UID), 10)
+	args = append(args, "-S", uid, "-G", uid, "--", shims.InsideShim, "confine", "--plan-fd", fmt.Sprint(fdPlan))
+	cmd := exec.Command("nsenter", args...)
+	cmd.Env = []string{}
+	cmd.Dir = "/"
+	cmd.ExtraFiles = b.child
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd, errors.Join(b.err, closeAll(namespaces))
+}
+
+// runStdio is the three streams of a run. They are pipes, given to the chat's
+// uid so that /dev/stdout can be opened by name; a socket made here would keep
+// root's uid and pass every owner rule.
+type runStdio struct {
+	stdin                  *os.File
+	outR, outW, errR, errW *os.File
+}
+
+func newRunStdio(uid uint32, stdin []byte) (*runStdio, error) {
+	in, err := memfile("stdin", stdin)
+	if err != nil {
+		return nil, err
+	}
+	r := &runStdio{stdin: in}
+	r.outR, r.outW, err = os.Pipe()
+	if err == nil {
+		r.errR, r.errW, err = os.Pipe()
+	}
+	for _, f := range []*os.File{r.stdin, r.outW, r.errW} {
+		if err == nil {
+			err = f.Chown(int(uid), int(uid))
+		}
+	}
+	if err != nil {
+		r.close()
+		return nil, fmt.Errorf("cannot make the streams of a run: %w", err)
+	}
+	return r, nil
+}
+
+func (r *runStdio) closeChildEnds() {
+	for _, f := range []**os.File{&r.stdin, &r.outW, &r.errW} {
+		if *f != nil {
+			(*f).Close()
+			*f = nil
+		}
+	}
+}
+
+func (r *runStdio) close() {
+	r.closeChildEnds()
+	for _, f := range []*os.File{r.outR, r.errR} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// read takes what the run prints until nobody can print any more.
+func (r *runStdio) read(stdout, stderr *capture) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		one := make(chan struct{})
+		go func() { defer close(one); stderr.take(r.errR) }()
+		stdout.take(r.outR)
+		<-one
+	}()
+	return done
+}
+
+// capture keeps the first [chat.MaxOutput] bytes and counts on: a command is
+// never blocked by its own output, and the daemon never holds more than that.
+type capture struct {
+	kept  bytes.Buffer
+	total int64
+}
+
+func (c *capture) take(f *os.File) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := f.Read(buf)
+		c.total += int64(n)
+		if room := chat.MaxOutput - c.kept.Len(); room > 0 {
+			c.kept.Write(buf[:min(n, room)])
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// text is what was kept, as JSON can carry it: bytes that are no UTF-8 become U+FFFD.
+func (c *capture) text() string { return strings.ToValidUTF8(c.kept.String(), "\uFFFD") }
+
+func (c *capture) truncated() bool { return c.total > int64(c.kept.Len()) }
+
+// terminal is the chat's tmux, each client of which enters the session anew.
+func (m *Manager) terminal(rec state.Record, s *session) *tmux.Terminal {
+	return tmux.New(shims.Socket, func(ctx context.Context, stdin []byte, argv []string) ([]byte, error) {
+		ctx, cancel := context.WithTimeout(ctx, clientTimeout)
+		defer cancel()
+		out, err := m.enter(ctx, rec, s, entry{run: m.newRun("tty"), argv: argv, dir: m.home(rec.ID), stdin: stdin})
+		switch {
+		case err != nil:
+			return nil, err
+		case out.timedOut:
+			return nil, fmt.Errorf("cannot talk to tmux of chat %s within %s: %w", rec.ID, clientTimeout, chat.ErrBusy)
+		case out.exit != 0 || out.signal != "":
+			return nil, fmt.Errorf("cannot use the terminal of chat %s: tmux says %s: %w", rec.ID, chat.Quote(out.stderr.text()), chat.ErrWrongPhase)
+		}
+		return out.stdout.kept.Bytes(), nil
+	})
+}
+
+// clientTimeout bounds a tmux client: the server is the chat's and may not answer.
+const clientTimeout = 20 * time.Second
+
+// newRun names a leaf that no other has in the life of this host: an attempt to
+// start in one that was killed would end at birth.
+func (m *Manager) newRun(kind string) string {
+	var b [8]byte
+	if _, err := unix.Getrandom(b[:], 0); err != nil {
+		// getrandom(2) fails only when interrupted before the pool was ready.
+		return fmt.Sprintf("%s-%x", kind, time.Now().UnixNano())
+	}
+	return fmt.Sprintf("%s-%x", kind, b)
+}

@@ -1,0 +1,194 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/state"
+)
+
+// home is the chat's home, the same path on the host and in the session.
+func (m *Manager) home(id chat.ID) string { return filepath.Join(m.paths.homes, string(id)) }
+
+// homeMode is 0700: nobody but the chat and root passes.
+func (m *Manager) homeMode() os.FileMode {
+	if m.without(chat.LayerHome) {
+		return 0o755
+	}
+	return 0o700
+}
+
+// createHome builds the home aside, under a name that no chat has, and renames
+// it into place when it is whole: a crash leaves a home or none, and never one
+// that is half filled. A home that is there is kept.
+func (m *Manager) createHome(_ context.Context, rec state.Record) error {
+	skeleton := m.opt.Profiles[rec.Profile].Skeleton
+	return makeOwned(m.paths.homes, string(rec.ID), rec.UID, m.homeMode(), skeleton)
+}
+
+func (m *Manager) driftHome(_ context.Context, rec state.Record) (string, error) {
+	return driftOwned(m.paths.homes, string(rec.ID), rec.UID, m.homeMode())
+}
+
+func (m *Manager) removeHome(_ context.Context, rec state.Record) error {
+	return removeTrees(m.paths.homes, string(rec.ID), asideName(string(rec.ID)))
+}
+
+// createTmp makes the directories that the session sees as /tmp and /var/tmp.
+func (m *Manager) createTmp(_ context.Context, rec state.Record) error {
+	err := makeOwned(m.paths.tmp, string(rec.ID), rec.UID, 0o700, "")
+	return errors.Join(err, makeOwned(m.paths.varTmp, string(rec.ID), rec.UID, 0o700, ""))
+}
+
+func (m *Manager) driftTmp(_ context.Context, rec state.Record) (string, error) {
+	why, err := driftOwned(m.paths.tmp, string(rec.ID), rec.UID, 0o700)
+	if err != nil || why != "" {
+		return why, err
+	}
+	return driftOwned(m.paths.varTmp, string(rec.ID), rec.UID, 0o700)
+}
+
+func (m *Manager) removeTmp(_ context.Context, rec state.Record) error {
+	err := removeTrees(m.paths.tmp, string(rec.ID), asideName(string(rec.ID)))
+	return errors.Join(err, removeTrees(m.paths.varTmp, string(rec.ID), asideName(string(rec.ID))))
+}
+
+func asideName(name string) string { return ".new-" + name }
+
+// makeOwned makes the directory name below the root-owned parent, owned by uid,
+// with exactly mode, and with the content of skeleton if one is named. What is
+// there already is only corrected, never filled.
+func makeOwned(parent, name string, uid uint32, mode os.FileMode, skeleton string) error {
+	root, err := os.OpenRoot(parent)
+	if err != nil {
+		return fmt.Errorf("cannot open %s: %w", parent, err)
+	}
+	defer root.Close()
+	if fi, err := root.Lstat(name); err == nil && fi.IsDir() {
+		return own(root, name, uid, mode)
+	}
+	aside := asideName(name)
+	if err := removeTrees(parent, aside); err != nil {
+		return err
+	}
+	if err := root.Mkdir(aside, 0o700); err != nil {
+		return fmt.Errorf("cannot make %s in %s: %w", aside, parent, err)
+	}
+	if skeleton != "" {
+		if err := copySkeleton(skeleton, root, aside, uid); err != nil {
+			return err
+		}
+	}
+	if err := own(root, aside, uid, mode); err != nil {
+		return err
+	}
+	if err := root.Rename(aside, name); err != nil {
+		return fmt.Errorf("cannot put %s in place: %w", filepath.Join(parent, name), err)
+	}
+	return nil
+}
+
+// own sets owner and mode of what was opened, not of what a name leads to.
+func own(root *os.Root, name string, uid uint32, mode os.FileMode) error {
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fmt.Errorf("cannot open %s: %w", filepath.Join(root.Name(), name), err)
+	}
+	defer f.Close()
+	// Owner first: a chown clears no bit that the mode then sets.
+	if err := errors.Join(f.Chown(int(uid), int(uid)), f.Chmod(mode)); err != nil {
+		return fmt.Errorf("cannot give %s to uid %d: %w", filepath.Join(root.Name(), name), uid, err)
+	}
+	return nil
+}
+
+func driftOwned(parent, name string, uid uint32, mode os.FileMode) (string, error) {
+	path := filepath.Join(parent, name)
+	fi, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return path + " is gone", nil
+	case err != nil:
+		return "", fmt.Errorf("cannot look at %s: %w", path, err)
+	case !fi.IsDir():
+		return "", fmt.Errorf("cannot mend %s: it is a %s, not a directory", path, fi.Mode().Type())
+	}
+	u, g := ownerOf(fi)
+	if u != uid || g != uid || fi.Mode().Perm() != mode {
+		return fmt.Sprintf("%s is %s of %d:%d, want %s of %d:%d", path, fi.Mode(), u, g, mode|os.ModeDir, uid, uid), nil
+	}
+	return "", nil
+}
+
+// copySkeleton copies directories, regular files and links from the operator's
+// skeleton into the new home, which is still root's and below a root-owned
+// parent, so that no chat can swap anything meanwhile.
+func copySkeleton(skeleton string, root *os.Root, dir string, uid uint32) error {
+	err := filepath.WalkDir(skeleton, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(skeleton, path)
+		if err != nil || rel == "." {
+			return err
+		}
+		return copyEntry(path, d, root, filepath.Join(dir, rel), uid)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot copy the skeleton %s: %w", skeleton, err)
+	}
+	return nil
+}
+
+func copyEntry(path string, d fs.DirEntry, root *os.Root, target string, uid uint32) error {
+	fi, err := d.Info()
+	if err != nil {
+		return err
+	}
+	switch {
+	case d.IsDir():
+		err = root.Mkdir(target, 0o700)
+	case fi.Mode().Type() == fs.ModeSymlink:
+		var link string
+		if link, err = os.Readlink(path); err == nil {
+			err = root.Symlink(link, target)
+		}
+	case fi.Mode().IsRegular():
+		err = copyFile(path, root, target)
+	default:
+		return fmt.Errorf("cannot copy %s: a %s does not belong into a home", path, fi.Mode().Type())
+	}
+	if err != nil {
+		return err
+	}
+	if err := root.Lchown(target, int(uid), int(uid)); err != nil {
+		return err
+	}
+	if fi.Mode().Type() == fs.ModeSymlink {
+		return nil
+	}
+	// Chmod after chown, and without set-id bits, which a chat's own file may not have from us.
+	return root.Chmod(target, fi.Mode().Perm())
+}
+
+func copyFile(path string, root *os.Root, target string) error {
+	in, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := root.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

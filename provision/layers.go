@@ -1,0 +1,166 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/netpolicy"
+	"github.com/chatd/chatd/state"
+)
+
+// require refuses to serve on a host that lacks a wall, unless it was excused.
+func (m *Manager) require(context.Context) error {
+	missing := m.missing()
+	if len(missing) == 0 {
+		return nil
+	}
+	var lines []string
+	for _, l := range m.hostLayers() {
+		if slices.Contains(missing, l.Name) {
+			lines = append(lines, fmt.Sprintf("\n  %s: %s\n    fix: %s", l.Name, l.Probe, l.Fix))
+		}
+	}
+	return fmt.Errorf("cannot serve: %d required layers are missing (--allow-missing=NAME excuses one):%s\n%w",
+		len(missing), strings.Join(lines, ""), chat.ErrUnsupported)
+}
+
+// missing are the layers that are off and not excused.
+func (m *Manager) missing() []chat.LayerName {
+	missing := []chat.LayerName{}
+	for _, l := range m.hostLayers() {
+		if l.State == chat.LayerOff && !slices.Contains(m.opt.AllowMissing, l.Name) && !m.without(l.Name) {
+			missing = append(missing, l.Name)
+		}
+	}
+	return missing
+}
+
+// hostLayers is what the last probe found, outermost wall first.
+func (m *Manager) hostLayers() []chat.Layer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	layers := make([]chat.Layer, 0, len(m.layers.layers))
+	for _, name := range chat.LayerNames() {
+		if l, ok := m.layers.layers[name]; ok {
+			layers = append(layers, l)
+		}
+	}
+	return layers
+}
+
+// layersOf is what walls the chat has: what the probe found on this host, the
+// wall of its own kind of network, and, while it is awake, what its session's
+// first process read back from the kernel.
+func (m *Manager) layersOf(rec state.Record, s *session) []chat.Layer {
+	layers := m.hostLayers()
+	m.mu.Lock()
+	network, ok := m.layers.network[m.network(m.profile(rec))]
+	m.mu.Unlock()
+	for i, l := range layers {
+		if l.Name == chat.LayerNetwork && ok {
+			layers[i] = network
+		}
+		if s != nil {
+			layers[i] = s.correct(layers[i])
+		}
+	}
+	return layers
+}
+
+// correct replaces the host's answer where the session has its own.
+func (s *session) correct(l chat.Layer) chat.Layer {
+	r := s.report
+	var ok bool
+	switch l.Name {
+	case chat.LayerLandlock:
+		ok = r.Landlock.ABI > 0
+	case chat.LayerSeccomp:
+		ok = r.Seccomp == 2
+	case chat.LayerPrivileges:
+		ok = r.NoNewPrivs && r.CapEff|r.CapPrm|r.CapInh|r.CapAmb == 0
+	default:
+		return l
+	}
+	if !ok {
+		l.State, l.Probe = chat.LayerOff, "the session's own report says so"
+	}
+	return l
+}
+
+// Host says what is enforced on this host: it tries every wall again, which
+// takes about a second.
+func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
+	if err := m.probe(ctx); err != nil {
+		return chat.Host{}, err
+	}
+	h := m.describe()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.Chats, h.Awake = m.store.Len(), len(m.sessions)
+	for about, what := range m.findings {
+		h.Findings = append(h.Findings, about+": "+what)
+	}
+	slices.Sort(h.Findings)
+	return h, nil
+}
+
+func (m *Manager) describe() chat.Host {
+	h := chat.Host{
+		Kernel: kernelRelease(), Backend: "cgroupfs, " + m.groups.Mode(), Version: m.opt.Version,
+		Layers: m.hostLayers(), Missing: m.missing(), Allowed: m.opt.AllowMissing, Findings: []string{},
+	}
+	if h.Allowed == nil {
+		h.Allowed = []chat.LayerName{}
+	}
+	return h
+}
+
+func kernelRelease() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "unknown"
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// Doctor tries every wall of a host where no daemon answers. It raises no packet
+// rules, so it tells whether those of an earlier daemon still stand, and it
+// leaves nothing behind.
+func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
+	dir, err := os.MkdirTemp("/run", "chatd-doctor-")
+	if err != nil {
+		return host, fmt.Errorf("cannot make a directory to probe in: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return host, fmt.Errorf("cannot open up %s: %w", dir, err)
+	}
+	opt.State, opt.Run, opt.Homes = filepath.Join(dir, "state"), filepath.Join(dir, "run"), filepath.Join(dir, "homes")
+	m := newManager(opt)
+	for _, step := range []func(context.Context) error{
+		m.checkOptions, m.makeState, m.prepareHost, m.openGroups, m.openTable, m.chooseAccount, m.probe,
+	} {
+		if err := step(ctx); err != nil {
+			return host, err
+		}
+	}
+	host = m.describe()
+	host.Findings = append(host.Findings, "no daemon answers: this is what a probe without one found at "+time.Now().Format(time.RFC3339))
+	return host, m.groups.RemoveBase()
+}
+
+func (m *Manager) makeState(context.Context) error { return makeRootDir(m.opt.State, 0o711) }
+
+func (m *Manager) openTable(context.Context) (err error) {
+	m.table, err = netpolicy.Open(netpolicy.Options{Range: netpolicy.Range(m.opt.UIDs), ProbeUID: m.probeUID()})
+	return err
+}

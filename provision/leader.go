@@ -1,0 +1,193 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// process names a process beyond its pid, which the kernel gives again: by its
+// start time in clock ticks since boot (proc(5), field 22) and by the boot.
+type process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"`
+	Boot  string `json:"boot"`
+}
+
+// leader is a process held by pidfd: it cannot become another one while held.
+type leader struct {
+	process
+	fd *os.File
+}
+
+// holdLeader opens the process and makes sure that it is the one that is named.
+func holdLeader(p process) (*leader, error) {
+	fd, err := unix.PidfdOpen(p.PID, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("cannot hold process %d: %w", p.PID, err)
+	}
+	l := &leader{process: p, fd: os.NewFile(uintptr(fd), "pidfd")}
+	st, err := readProcStat(p.PID)
+	switch {
+	case err != nil:
+	case p.Start != 0 && p.Start != st.start:
+		err = fmt.Errorf("cannot hold process %d: it started at tick %d, want %d", p.PID, st.start, p.Start)
+	case !l.alive():
+		err = fmt.Errorf("cannot hold process %d: it has ended", p.PID)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	l.Start = st.start
+	return l, nil
+}
+
+// Close lets go of the process; it lives on.
+func (l *leader) Close() error { return l.fd.Close() }
+
+// alive reports whether the process has not ended. A pidfd becomes readable
+// when it does (pidfd_open(2)).
+func (l *leader) alive() bool {
+	rc, err := l.fd.SyscallConn()
+	if err != nil {
+		return false
+	}
+	ended := true
+	if err := rc.Control(func(fd uintptr) { ended = pollIn(int(fd)) }); err != nil {
+		return false
+	}
+	return !ended
+}
+
+// wait returns when the process has ended or the leader was closed. It waits in
+// the runtime's poller: an awake chat costs no thread of the daemon.
+func (l *leader) wait() error {
+	rc, err := l.fd.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return rc.Read(func(fd uintptr) bool { return pollIn(int(fd)) })
+}
+
+func pollIn(fd int) bool {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(p, 0)
+	return err == nil && n > 0 && p[0].Revents != 0
+}
+
+// namespaceTypes are what a run joins, in the order of nsenter's options.
+var namespaceTypes = []string{"user", "mnt", "pid", "ipc", "uts", "net", "cgroup"}
+
+// nsenterFlags are nsenter(1)'s names for them.
+var nsenterFlags = map[string]string{
+	"user": "user", "mnt": "mount", "pid": "pid", "ipc": "ipc", "uts": "uts", "net": "net", "cgroup": "cgroup",
+}
+
+// namespaces opens the leader's namespaces that differ from the daemon's. They
+// are opened by pid and then the pidfd is asked: if the leader still lives, it
+// was the leader's files that were opened.
+func (l *leader) namespaces() (map[string]*os.File, error) {
+	files := map[string]*os.File{}
+	for _, t := range namespaceTypes {
+		name := fmt.Sprintf("/proc/%d/ns/%s", l.PID, t)
+		if same, err := sameNamespace(name, "/proc/self/ns/"+t); err != nil || same {
+			if err != nil {
+				return nil, errors.Join(err, closeAll(files))
+			}
+			continue
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("cannot open a namespace of process %d: %w", l.PID, err), closeAll(files))
+		}
+		files[t] = f
+	}
+	if !l.alive() {
+		return nil, errors.Join(fmt.Errorf("cannot join process %d: it has ended", l.PID), closeAll(files))
+	}
+	return files, nil
+}
+
+func sameNamespace(a, b string) (bool, error) {
+	la, err := os.Readlink(a)
+	if err != nil {
+		return false, fmt.Errorf("cannot read namespace %s: %w", a, err)
+	}
+	lb, err := os.Readlink(b)
+	if err != nil {
+		return false, fmt.Errorf("cannot read namespace %s: %w", b, err)
+	}
+	return la == lb, nil
+}
+
+func closeAll(files map[string]*os.File) error {
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// procStat is what chatd reads of /proc/PID/stat.
+type procStat struct {
+	state byte
+	start uint64
+}
+
+// readProcStat parses from the last ")" on: the name before it is the process's
+// own choice and may hold anything.
+func readProcStat(pid int) (procStat, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return procStat{}, fmt.Errorf("cannot look at process %d: %w", pid, err)
+	}
+	return parseProcStat(string(b))
+}
+
+func parseProcStat(s string) (procStat, error) {
+	i := strings.LastIndexByte(s, ')')
+	f := strings.Fields(s[i+1:])
+	if i < 0 || len(f) < 20 || len(f[0]) != 1 {
+		return procStat{}, fmt.Errorf("cannot read process stat %.80q", s)
+	}
+	start, err := strconv.ParseUint(f[19], 10, 64)
+	if err != nil {
+		return procStat{}, fmt.Errorf("cannot read process stat %.80q: %w", s, err)
+	}
+	return procStat{state: f[0][0], start: start}, nil
+}
+
+// bootID is the kernel's name for this boot (random(4)).
+func bootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("cannot tell this boot from another: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// waitEnd waits until the process has ended or ctx is done.
+func (l *leader) waitEnd(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- l.wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// signalName is the name of a signal as in "SIGKILL".
+func signalName(s syscall.Signal) string {
+	if n := unix.SignalName(s); n != "" {
+		return n
+	}
+	return fmt.Sprintf("SIG%d", int(s))
+}

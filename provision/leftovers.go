@@ -1,0 +1,224 @@
+package provision
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/state"
+)
+
+// removeLeftovers takes away what may lie about under the uid outside the
+// chat's own trees. A chat has no way to put most of it there; an operator who
+// ran something as the chat has.
+func (m *Manager) removeLeftovers(ctx context.Context, rec state.Record) error {
+	return errors.Join(
+		killUID(ctx, rec.UID),
+		removeSysVIPC(rec.UID),
+		removeKeys(rec.UID),
+		removeSpool(rec.ID.User(), rec.UID),
+	)
+}
+
+// killUID ends every process of the uid, wherever it hides, until none is left.
+func killUID(ctx context.Context, uid uint32) error {
+	for {
+		pids, err := pidsOf(uid)
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		for _, pid := range pids {
+			if err := killPid(pid, uid); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("cannot end the processes %v of uid %d: %w", pids, uid, ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// killPid kills by pidfd after a second look at the owner, so that a recycled
+// pid is never hit.
+func killPid(pid int, uid uint32) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot hold process %d: %w", pid, err)
+	}
+	defer unix.Close(fd)
+	if u, err := uidOfPid(pid); err != nil || u != uid {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("cannot end process %d of uid %d: %w", pid, uid, err)
+	}
+	return nil
+}
+
+func pidsOf(uid uint32) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("cannot list processes: %w", err)
+	}
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if u, err := uidOfPid(pid); err == nil && u == uid && !isZombie(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// uidOfPid reads the real uid; the owner of /proc/PID is the effective one, and
+// root's for a process that may not be dumped.
+func uidOfPid(pid int) (uint32, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(b), "\nUid:\t")
+	field, _, _ := strings.Cut(rest, "\t")
+	n, err := strconv.ParseUint(field, 10, 32)
+	return uint32(n), err
+}
+
+func isZombie(pid int) bool {
+	s, err := readProcStat(pid)
+	return err == nil && s.state == 'Z'
+}
+
+// removeSysVIPC removes the uid's System V objects from the host's IPC
+// namespace (sysvipc(7)); those of a session went with its own.
+func removeSysVIPC(uid uint32) error {
+	var errs []error
+	for _, kind := range []struct {
+		file   string
+		sysno  uintptr
+		uidCol int
+	}{
+		{"shm", unix.SYS_SHMCTL, 7}, {"sem", unix.SYS_SEMCTL, 4}, {"msg", unix.SYS_MSGCTL, 7},
+	} {
+		ids, err := sysVIDs("/proc/sysvipc/"+kind.file, uid, kind.uidCol)
+		errs = append(errs, err)
+		for _, id := range ids {
+			args := [3]uintptr{uintptr(id), unix.IPC_RMID, 0}
+			if kind.file == "sem" {
+				args[1], args[2] = 0, unix.IPC_RMID
+			}
+			if _, _, e := unix.Syscall(kind.sysno, args[0], args[1], args[2]); e != 0 && e != unix.EINVAL && e != unix.EIDRM {
+				errs = append(errs, fmt.Errorf("cannot remove System V %s %d of uid %d: %w", kind.file, id, uid, e))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sysVIDs lists the ids whose owner or creator (the column after next) is uid.
+func sysVIDs(file string, uid uint32, uidCol int) ([]int, error) {
+	f, err := os.Open(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list System V objects: %w", err)
+	}
+	defer f.Close()
+	want := strconv.FormatUint(uint64(uid), 10)
+	var ids []int
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		c := strings.Fields(sc.Text())
+		if len(c) <= uidCol+2 || c[uidCol] != want && c[uidCol+2] != want {
+			continue
+		}
+		id, err := strconv.Atoi(c[1])
+		if err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", file, err)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// removeKeys clears the uid's user keyring, which outlives its processes
+// (keyrings(7)). It acts as the uid, for only its possessor may.
+func removeKeys(uid uint32) error {
+	b, err := os.ReadFile("/proc/key-users")
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot list key users: %w", err)
+	}
+	has := false
+	for line := range strings.Lines(string(b)) {
+		has = has || strings.TrimSpace(strings.SplitN(line, ":", 2)[0]) == strconv.FormatUint(uint64(uid), 10)
+	}
+	if !has {
+		return nil
+	}
+	return asUID(uid, func() error {
+		_, err := unix.KeyctlInt(unix.KEYCTL_CLEAR, unix.KEY_SPEC_USER_KEYRING, 0, 0, 0)
+		if err != nil && !errors.Is(err, unix.ENOKEY) {
+			return fmt.Errorf("cannot clear the user keyring of uid %d: %w", uid, err)
+		}
+		return nil
+	})
+}
+
+// removeSpool removes what other daemons keep by user: deputies that would act
+// for the next one of that name or uid.
+func removeSpool(user string, uid uint32) error {
+	n := strconv.FormatUint(uint64(uid), 10)
+	var errs []error
+	for _, p := range []string{
+		"/var/spool/cron/crontabs/" + user, "/var/mail/" + user, "/var/lib/systemd/linger/" + user,
+	} {
+		if err := os.Remove(p); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("cannot remove %s: %w", p, err))
+		}
+	}
+	errs = append(errs, removeOwned("/var/spool/cron/atjobs", uid), removeOwned("/dev/mqueue", uid), removeOwned("/dev/shm", uid))
+	if _, err := os.Lstat("/run/user/" + n); err == nil {
+		errs = append(errs, removeTrees("/run/user", n))
+	}
+	return errors.Join(errs...)
+}
+
+// removeOwned removes the files that uid owns directly in a directory of the host.
+func removeOwned(dir string, uid uint32) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot list %s: %w", dir, err)
+	}
+	var errs []error
+	for _, e := range entries {
+		fi, err := e.Info()
+		if err != nil {
+			continue
+		}
+		if u, _ := ownerOf(fi); u == uid {
+			errs = append(errs, removeTrees(dir, filepath.Base(e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,231 @@
+package provision
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/state"
+)
+
+// probeID is the chat that probes act as. Its account is never written down, its
+// uid is given to nobody, and whatever a crash leaves of it is cleared as a
+// session without a chat.
+const probeID chat.ID = "0000000000000000"
+
+// probeTimeout bounds one probe of a session.
+const probeTimeout = 30 * time.Second
+
+// probed is what the last probe found.
+type probed struct {
+	// layers are the host's walls; network is the wall of each kind of network.
+	layers  map[chat.LayerName]chat.Layer
+	network map[chat.Network]chat.Layer
+}
+
+// probe tries every wall, as the last uid of the range, in a session like any
+// other. Nothing of what it says is read from config or from a version number.
+func (m *Manager) probe(ctx context.Context) error {
+	unlock, err := m.locks.lock(ctx, probeID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	p := probed{layers: map[chat.LayerName]chat.Layer{}, network: map[chat.Network]chat.Layer{}}
+	p.keep(m.accountLayer(ctx))
+	p.keep(m.homeLayer())
+	for _, l := range m.groups.Probe(ctx) {
+		p.keep(l)
+	}
+	for _, l := range m.table.Probe(ctx) {
+		p.keep(l)
+	}
+	outside := p.layers[chat.LayerNetwork]
+	delete(p.layers, chat.LayerNetwork)
+	for _, kind := range []chat.Network{chat.NetworkNone, chat.NetworkShared} {
+		for _, l := range m.sessionLayers(ctx, kind) {
+			switch {
+			case l.Name != chat.LayerNetwork:
+				p.keep(l)
+			case kind == chat.NetworkShared:
+				p.network[kind] = worse(outside, l)
+			default:
+				p.network[kind] = l
+			}
+		}
+	}
+	p.keep(m.hostNetwork(p.network))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.layers = p
+	return nil
+}
+
+// keep remembers the worse of two answers about one layer.
+func (p probed) keep(l chat.Layer) {
+	if old, ok := p.layers[l.Name]; ok {
+		l = worse(old, l)
+	}
+	p.layers[l.Name] = l
+}
+
+// worse is the weaker of two findings about one layer; of equals the first, with
+// both mechanisms named.
+func worse(a, b chat.Layer) chat.Layer {
+	rank := map[chat.LayerState]int{chat.LayerOff: 0, chat.LayerWeaker: 1, chat.LayerOn: 2}
+	if rank[b.State] < rank[a.State] {
+		a, b = b, a
+	}
+	if a.State == b.State && b.By != "" && b.By != a.By {
+		a.By += ", " + b.By
+		a.Probe += "; " + b.Probe
+	}
+	return a
+}
+
+// hostNetwork is the worst of the kinds that the configured profiles use.
+func (m *Manager) hostNetwork(kinds map[chat.Network]chat.Layer) chat.Layer {
+	found := chat.Layer{Name: chat.LayerNetwork, State: chat.LayerOn, At: time.Now()}
+	for _, p := range m.opt.Profiles {
+		if l, ok := kinds[m.network(p)]; ok {
+			found = worse(found, l)
+		}
+	}
+	return found
+}
+
+func (m *Manager) accountLayer(ctx context.Context) chat.Layer {
+	l := chat.Layer{Name: chat.LayerAccount, State: chat.LayerOn, By: m.account.name(), At: time.Now(),
+		Probe: "an account was made, found by name and number through NSS, and removed"}
+	err := m.probeAccount(ctx)
+	if m.without(chat.LayerAccount) {
+		err = errors.New("left out for a test")
+	}
+	if err != nil {
+		l.State, l.Probe = chat.LayerOff, err.Error()
+		l.Fix = "apt-get install libnss-systemd, and see that passwd and group in /etc/nsswitch.conf name systemd"
+	}
+	return l
+}
+
+// homeLayer makes a home for one uid and tries to get into it, and to see its
+// neighbours, as another.
+func (m *Manager) homeLayer() chat.Layer {
+	l := chat.Layer{Name: chat.LayerHome, State: chat.LayerOn, By: "mode 0700 below a root-owned 0711 directory", At: time.Now(),
+		Probe: "another uid could neither list a home, nor enter it, nor list the homes"}
+	if err := m.tryHome(); err != nil {
+		l.State, l.Probe, l.Fix = chat.LayerOff, err.Error(), "homes must lie on a file system with owners and modes"
+	}
+	return l
+}
+
+func (m *Manager) tryHome() error {
+	const name = "probe-home"
+	err := makeOwned(m.paths.homes, name, m.probeUID()-1, m.homeMode(), "")
+	if err == nil {
+		home := filepath.Join(m.paths.homes, name)
+		err = asUID(m.probeUID(), func() error {
+			for _, dir := range []string{home, home + "/.", m.paths.homes} {
+				if fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+					return errors.Join(fmt.Errorf("cannot keep uid %d out: it opened %s", m.probeUID(), dir), unix.Close(fd))
+				}
+			}
+			if err := unix.Mkdir(m.paths.homes+"/probe-made", 0o700); err == nil {
+				return errors.Join(fmt.Errorf("cannot keep uid %d out: it made a directory in %s", m.probeUID(), m.paths.homes), os.Remove(m.paths.homes+"/probe-made"))
+			}
+			return nil
+		})
+	}
+	return errors.Join(err, removeTrees(m.paths.homes, name))
+}
+
+// sessionLayers starts a session of one kind of network that does nothing but
+// try its walls from inside.
+func (m *Manager) sessionLayers(ctx context.Context, kind chat.Network) []chat.Layer {
+	layers, err := m.tryProbeSession(ctx, kind)
+	if err == nil {
+		return layers
+	}
+	layers = nil
+	for _, name := range []chat.LayerName{chat.LayerTmp, chat.LayerProc, chat.LayerView, chat.LayerLandlock,
+		chat.LayerSeccomp, chat.LayerPrivileges, chat.LayerPath, chat.LayerNetwork} {
+		layers = append(layers, chat.Layer{Name: name, State: chat.LayerOff, At: time.Now(),
+			Probe: "no session came up: " + err.Error(), Fix: fixSession()})
+	}
+	return layers
+}
+
+// fixSession guesses at why no session comes up, by what is there.
+func fixSession() string {
+	for _, tool := range []string{"bwrap", "tmux", "nsenter"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return "apt-get install bubblewrap tmux util-linux"
+		}
+	}
+	return "bubblewrap must be able to make user namespaces: see user.max_user_namespaces, kernel.unprivileged_userns_clone and, on Ubuntu, kernel.apparmor_restrict_unprivileged_userns"
+}
+
+func (m *Manager) tryProbeSession(ctx context.Context, kind chat.Network) (layers []chat.Layer, err error) {
+	rec := state.Record{ID: probeID, UID: m.probeUID(), Profile: chat.DefaultProfile, Phase: chat.Ready}
+	clean := func() error {
+		c := context.WithoutCancel(ctx)
+		return errors.Join(m.removeSession(c, rec), m.removeLimits(c, rec), m.removeTmp(c, rec), m.removeHome(c, rec))
+	}
+	if err := clean(); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, clean()) }()
+	for _, create := range []func(context.Context, state.Record) error{m.createHome, m.createTmp, m.createLimits} {
+		if err := create(ctx, rec); err != nil {
+			return nil, err
+		}
+	}
+	return m.runProbe(ctx, rec, kind)
+}
+
+func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Network) ([]chat.Layer, error) {
+	// An abstract socket outside, for the session to fail to reach.
+	abstract := fmt.Sprintf("chatd-probe-%d-%s", os.Getpid(), kind)
+	outside, err := net.Listen("unix", "@"+abstract)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on an abstract socket: %w", err)
+	}
+	defer outside.Close()
+	v := m.view(rec)
+	v.Network, v.PromptFIFO = kind, ""
+	argv := []string{shims.InsideShim, "probe", "--network", string(kind), "--home", v.Home,
+		"--hidden", m.paths.shims, "--hidden", "/etc/shadow", "--abstract", abstract, "--pid", fmt.Sprint(os.Getpid())}
+	var b boundFiles
+	defer b.close()
+	cmd := m.bwrapCommand(v, argv, &b)
+	out := b.stdio("stdout")
+	if b.err != nil {
+		return nil, b.err
+	}
+	cmd.Stdout = out
+	if err := m.groups.Start(rec.ID, "session", cmd); err != nil {
+		return nil, err
+	}
+	b.closeChildEnds()
+	timer := time.AfterFunc(probeTimeout, func() { _ = m.groups.Kill(context.WithoutCancel(ctx), rec.ID) })
+	defer timer.Stop()
+	if err := cmd.Wait(); err != nil {
+		return nil, fmt.Errorf("cannot probe a session: %w%s", err, b.complaint())
+	}
+	var layers []chat.Layer
+	if err := json.NewDecoder(io.NewSectionReader(out, 0, 64<<10)).Decode(&layers); err != nil {
+		return nil, fmt.Errorf("cannot read what the probe found: %w", err)
+	}
+	return layers, nil
+}

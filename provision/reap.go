@@ -1,0 +1,52 @@
+package provision
+
+import (
+	"context"
+	"errors"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/state"
+)
+
+// Reap takes every trace of the chat off the host; its uid is never given
+// again. Once it has begun it goes on, also if the caller goes away, and after a
+// crash reconcile finishes it.
+func (m *Manager) Reap(ctx context.Context, id chat.ID) error {
+	if _, err := m.reach(ctx, id); err != nil {
+		return err
+	}
+	unlock, err := m.locks.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	rec, err := m.store.Get(id)
+	if err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	if rec.Phase != chat.Reaping {
+		if err := m.store.SetPhase(id, chat.Reaping, m.event(ctx, rec, "reap", "intent", nil)); err != nil {
+			return err
+		}
+	}
+	failpoint("reap.record.after")
+	if err := m.reapLocked(ctx, rec); err != nil {
+		return errors.Join(err, m.auditOutcome(ctx, rec, "reap", nil, err))
+	}
+	return nil
+}
+
+// reapLocked goes back through the steps and then forgets the record: what is
+// done last is what a crash would need to finish from.
+func (m *Manager) reapLocked(ctx context.Context, rec state.Record) error {
+	if err := m.backwards(ctx, "reap", awakeSteps(), rec); err != nil {
+		return err
+	}
+	if err := m.backwards(ctx, "reap", asleepSteps(), rec); err != nil {
+		return err
+	}
+	failpoint("reap.forget.before")
+	m.unfind("chat " + string(rec.ID))
+	return m.store.Forget(rec.ID, m.event(ctx, rec, "reap", "done", nil))
+}

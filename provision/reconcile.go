@@ -1,0 +1,189 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/state"
+)
+
+// recoverAll is the first reconcile: what a crash left is finished and sessions
+// that lived on are found again before the first caller is let in.
+func (m *Manager) recoverAll(ctx context.Context) error {
+	m.Reconcile(ctx)
+	return nil
+}
+
+// Reconcile compares the host with the records and puts right what differs:
+// half-created chats become whole, half-reaped ones go, missing accounts, homes
+// and rules are made again, sessions without a record are ended. It runs at start
+// and every minute. What it cannot put right stands in Host's findings.
+func (m *Manager) Reconcile(ctx context.Context) {
+	m.note("the packet rules", m.mendWall(ctx))
+	m.note("the audit log and records", m.store.Behind())
+	for _, rec := range m.store.All() {
+		if ctx.Err() != nil {
+			return
+		}
+		m.note("chat "+string(rec.ID), m.reconcileChat(ctx, rec.ID))
+	}
+	m.note("sessions without a chat", m.clearOrphans(ctx))
+	m.note("things without a chat", m.reportStrays())
+}
+
+// note keeps or drops the finding about one thing.
+func (m *Manager) note(about string, err error) {
+	if err == nil {
+		m.unfind(about)
+		return
+	}
+	m.find(about, err)
+}
+
+func (m *Manager) reconcileChat(ctx context.Context, id chat.ID) error {
+	unlock, err := m.locks.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	rec, err := m.store.Get(id)
+	if errors.Is(err, chat.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch rec.Phase {
+	case chat.Creating:
+		_, err := m.createLocked(ctx, id)
+		return err
+	case chat.Reaping:
+		return m.reapLocked(ctx, rec)
+	}
+	mended, err := m.mend(ctx, asleepSteps(), rec)
+	if len(mended) > 0 {
+		m.log.Warn("mended a chat", "chat", id, "what", mended)
+		err = errors.Join(err, m.auditOutcome(ctx, rec, "mend", map[string]string{"what": strings.Join(mended, "; ")}, err))
+	}
+	return errors.Join(err, m.reconcileSession(ctx, rec))
+}
+
+// reconcileSession adopts a session that lives, and clears one that does not.
+func (m *Manager) reconcileSession(ctx context.Context, rec state.Record) error {
+	if s := m.session(rec.ID); s != nil && s.leader.alive() {
+		return nil
+	}
+	if !m.hasSessionTraces(rec.ID) {
+		return nil
+	}
+	if m.session(rec.ID) == nil {
+		err := m.adopt(rec)
+		if err == nil {
+			m.log.Info("adopted a session", "chat", rec.ID)
+			return nil
+		}
+		m.log.Warn("ending a session that cannot be adopted", "chat", rec.ID, "why", err)
+	}
+	return m.backwards(ctx, "clear", awakeSteps(), rec)
+}
+
+func (m *Manager) hasSessionTraces(id chat.ID) bool {
+	if _, err := os.Lstat(m.sessionDir(id)); err == nil {
+		return true
+	}
+	_, err := m.groups.Members(id)
+	return !errors.Is(err, chat.ErrNotFound)
+}
+
+// clearOrphans ends sessions that belong to no chat: nobody could ever end them.
+func (m *Manager) clearOrphans(ctx context.Context) error {
+	ids, err := m.groups.IDs()
+	if err != nil {
+		return err
+	}
+	names, err := os.ReadDir(m.paths.sessions)
+	if err != nil {
+		return fmt.Errorf("cannot list %s: %w", m.paths.sessions, err)
+	}
+	for _, n := range names {
+		if id, err := chat.ParseID(n.Name()); err == nil && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	var errs []error
+	for _, id := range ids {
+		if m.hasChat(id) {
+			continue
+		}
+		m.log.Warn("ending a session without a chat", "chat", id)
+		errs = append(errs, m.clearOrphan(ctx, id))
+	}
+	return errors.Join(errs...)
+}
+
+func (m *Manager) clearOrphan(ctx context.Context, id chat.ID) error {
+	unlock, err := m.locks.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if m.hasChat(id) {
+		return nil // created meanwhile
+	}
+	return m.backwards(ctx, "clear", awakeSteps(), state.Record{ID: id})
+}
+
+// reportStrays names homes, tmp trees and accounts that belong to no chat. They
+// are not removed: they may be all that is left of somebody's work after the
+// state directory was lost, and an operator decides.
+func (m *Manager) reportStrays() error {
+	var strays []string
+	for _, dir := range []string{m.paths.homes, m.paths.tmp, m.paths.varTmp} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return fmt.Errorf("cannot list %s: %w", dir, err)
+		}
+		for _, e := range entries {
+			name := strings.TrimPrefix(e.Name(), asideName(""))
+			if !m.hasChat(chat.ID(name)) && name != string(probeID) {
+				strays = append(strays, filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	accounts, err := m.strayAccounts()
+	if err != nil {
+		return err
+	}
+	if strays = append(strays, accounts...); len(strays) == 0 {
+		return nil
+	}
+	shown := strays[:min(len(strays), 20)]
+	return fmt.Errorf("cannot tell whose these %d are, look and remove them by hand: %s", len(strays), strings.Join(shown, ", "))
+}
+
+// strayAccounts are user records in our range that no chat has.
+func (m *Manager) strayAccounts() ([]string, error) {
+	entries, err := os.ReadDir(m.userdb.dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list %s: %w", m.userdb.dir, err)
+	}
+	var strays []string
+	for _, e := range entries {
+		number, ok := strings.CutSuffix(e.Name(), ".user")
+		uid, err := strconv.ParseUint(number, 10, 32)
+		if !ok || err != nil || !m.opt.UIDs.Contains(uint32(uid)) || uint32(uid) == m.probeUID() {
+			continue
+		}
+		if _, err := m.store.GetUID(uint32(uid)); errors.Is(err, chat.ErrNotFound) {
+			strays = append(strays, filepath.Join(m.userdb.dir, e.Name()))
+		}
+	}
+	return strays, nil
+}

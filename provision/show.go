@@ -1,0 +1,94 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/state"
+)
+
+// reach finds a chat for the caller in ctx. Somebody else's chat is as absent
+// as one that never was.
+func (m *Manager) reach(ctx context.Context, id chat.ID) (state.Record, error) {
+	rec, err := m.store.Get(id)
+	if err == nil && !chat.CallerFrom(ctx).MayReach(rec.Owner) {
+		return state.Record{}, fmt.Errorf("cannot find chat %s: %w", id, chat.ErrNotFound)
+	}
+	return rec, err
+}
+
+// Get shows one chat with what it uses and what walls it has now.
+func (m *Manager) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	rec, err := m.reach(ctx, id)
+	if err != nil {
+		return chat.Chat{}, err
+	}
+	return m.show(ctx, rec), nil
+}
+
+// List shows the caller's chats, or an operator everybody's, oldest first.
+func (m *Manager) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
+	caller := chat.CallerFrom(ctx)
+	switch {
+	case caller.Role == chat.RoleOperator:
+	case f.Owner == "" || f.Owner == caller.Name:
+		f.Owner = caller.Name
+	default:
+		return chat.Page{Chats: []chat.Chat{}}, nil
+	}
+	if !caller.MayReach(f.Owner) {
+		return chat.Page{}, fmt.Errorf("cannot list chats: %w", chat.ErrDenied)
+	}
+	page := chat.Page{Chats: []chat.Chat{}}
+	// Who is awake is not in the records, so pages are filled until one is full.
+	want := f.Limit
+	for {
+		recs, next, err := m.store.List(f)
+		if err != nil {
+			return chat.Page{}, err
+		}
+		for _, rec := range recs {
+			if f.Awake == nil || *f.Awake == (m.session(rec.ID) != nil) {
+				page.Chats = append(page.Chats, m.show(ctx, rec))
+			}
+		}
+		page.Next, f.Cursor = next, next
+		if next == "" || f.Awake == nil {
+			return page, nil
+		}
+		if want > 0 {
+			if f.Limit = want - len(page.Chats); f.Limit <= 0 {
+				return page, nil
+			}
+		}
+	}
+}
+
+// show is the record as the API shows it, with what is true now.
+func (m *Manager) show(_ context.Context, rec state.Record) chat.Chat {
+	c := chat.Chat{
+		ID: rec.ID, User: rec.ID.User(), UID: rec.UID, ExternalID: rec.ExternalID, Owner: rec.Owner,
+		Agent: rec.Agent, Profile: rec.Profile, Phase: rec.Phase, Home: m.home(rec.ID), Labels: rec.Labels,
+		CreatedAt: rec.CreatedAt, UsedAt: rec.UsedAt, Limits: m.profile(rec).Limits,
+	}
+	s := m.session(rec.ID)
+	if s != nil && s.leader.alive() {
+		c.Awake = true
+		if u, err := m.groups.Usage(rec.ID); err == nil {
+			c.Usage = &u
+		}
+	}
+	c.Layers = m.layersOf(rec, s)
+	return c
+}
+
+// profile is the chat's policy; one that was taken out of the config leaves the
+// zero policy, which opens nothing.
+func (m *Manager) profile(rec state.Record) chat.Profile { return m.opt.Profiles[rec.Profile] }
+
+// hasChat reports whether any chat, whoever's, has the id.
+func (m *Manager) hasChat(id chat.ID) bool {
+	_, err := m.store.Get(id)
+	return err == nil
+}

@@ -1,0 +1,94 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/chatd/chatd/state"
+)
+
+// step is one layer's part in the life of a chat. create brings it about, drift
+// says what is not as create left it ("" if nothing), remove takes it away. All
+// three are idempotent: after a crash they are called again.
+type step struct {
+	name   string
+	create func(*Manager, context.Context, state.Record) error
+	drift  func(*Manager, context.Context, state.Record) (string, error)
+	remove func(*Manager, context.Context, state.Record) error
+}
+
+// asleepSteps and awakeSteps are the life of a chat. Create reads them
+// forwards, reap backwards, reconcile both ways.
+//
+// The order is a safety property. The wall for packets stands before the
+// account exists; nobody is inside before the last wall; and going back, nobody
+// is inside any more (session, limits) before the first wall comes down, and
+// nothing runs or lingers under the uid (leftovers) when its account goes.
+func asleepSteps() []step {
+	return []step{
+		{"egress", (*Manager).createEgress, (*Manager).driftEgress, (*Manager).removeEgress},
+		{"account", (*Manager).createAccount, (*Manager).driftAccount, (*Manager).removeAccount},
+		{"leftovers", (*Manager).createNothing, (*Manager).driftNothing, (*Manager).removeLeftovers},
+		{"home", (*Manager).createHome, (*Manager).driftHome, (*Manager).removeHome},
+		{"tmp", (*Manager).createTmp, (*Manager).driftTmp, (*Manager).removeTmp},
+	}
+}
+
+// awakeSteps go on where asleepSteps end; see there.
+func awakeSteps() []step {
+	return []step{
+		{"limits", (*Manager).createLimits, (*Manager).driftNothing, (*Manager).removeLimits},
+		{"session", (*Manager).createSession, (*Manager).driftNothing, (*Manager).removeSession},
+	}
+}
+
+// forwards takes the steps in order. If one fails, it and those before it are
+// removed in reverse, and the errors of that are joined to the first.
+func (m *Manager) forwards(ctx context.Context, verb string, steps []step, rec state.Record) error {
+	for i, s := range steps {
+		failpoint(verb + "." + s.name + ".before")
+		if err := s.create(m, ctx, rec); err != nil {
+			undo := m.backwards(context.WithoutCancel(ctx), "undo", steps[:i+1], rec)
+			return errors.Join(fmt.Errorf("cannot %s chat %s at step %s: %w", verb, rec.ID, s.name, err), undo)
+		}
+		failpoint(verb + "." + s.name + ".after")
+	}
+	return nil
+}
+
+// backwards removes the steps in reverse. It stops at the first that fails:
+// what comes after it in this order is a wall that must not fall while
+// something of the chat is still there.
+func (m *Manager) backwards(ctx context.Context, verb string, steps []step, rec state.Record) error {
+	for i := len(steps) - 1; i >= 0; i-- {
+		s := steps[i]
+		failpoint(verb + "." + s.name + ".before")
+		if err := s.remove(m, ctx, rec); err != nil {
+			return fmt.Errorf("cannot %s chat %s at step %s: %w", verb, rec.ID, s.name, err)
+		}
+		failpoint(verb + "." + s.name + ".after")
+	}
+	return nil
+}
+
+// mend creates again what has drifted, and tells what it was.
+func (m *Manager) mend(ctx context.Context, steps []step, rec state.Record) (mended []string, err error) {
+	for _, s := range steps {
+		why, err := s.drift(m, ctx, rec)
+		if err == nil && why != "" {
+			mended = append(mended, s.name+": "+why)
+			err = s.create(m, ctx, rec)
+		}
+		if err != nil {
+			return mended, fmt.Errorf("cannot mend chat %s at step %s: %w", rec.ID, s.name, err)
+		}
+	}
+	return mended, nil
+}
+
+// createNothing is for a step that has only a removal.
+func (m *Manager) createNothing(context.Context, state.Record) error { return nil }
+
+// driftNothing is for a step that has nothing lasting to compare.
+func (m *Manager) driftNothing(context.Context, state.Record) (string, error) { return "", nil }

@@ -1,0 +1,154 @@
+package provision
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// userdb writes JSON user and group records as drop-ins (userdbd: nss-systemd(8),
+// systemd.io/USER_RECORD). They need no lock, rewrite no shared file, cost the
+// same at 10,000 users, and resolve whether or not systemd runs.
+type userdb struct{ dir string }
+
+func (u *userdb) name() string { return backendUserdb }
+
+// userdbEntry is a file, or a link to one where link is set.
+type userdbEntry struct {
+	name    string
+	content []byte
+	link    string
+}
+
+// userRecord is the part of a JSON user record that chatd sets. locked keeps
+// sshd, su and PAM out, also when the chat writes its own authorized_keys.
+type userRecord struct {
+	UserName      string `json:"userName"`
+	UID           uint32 `json:"uid"`
+	GID           uint32 `json:"gid"`
+	HomeDirectory string `json:"homeDirectory"`
+	Shell         string `json:"shell"`
+	RealName      string `json:"realName"`
+	Locked        bool   `json:"locked"`
+	Disposition   string `json:"disposition"`
+}
+
+type groupRecord struct {
+	GroupName   string `json:"groupName"`
+	GID         uint32 `json:"gid"`
+	Disposition string `json:"disposition"`
+}
+
+// entries are the account's four names: a lookup by number needs a file or a
+// link of that number.
+func (u *userdb) entries(a account) ([]userdbEntry, error) {
+	usr, err1 := json.Marshal(userRecord{a.Name, a.ID, a.ID, a.Home, nologin, "chat", true, "regular"})
+	grp, err2 := json.Marshal(groupRecord{a.Name, a.ID, "regular"})
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("cannot write the record of %s: %w", a.Name, err)
+	}
+	number := strconv.FormatUint(uint64(a.ID), 10)
+	return []userdbEntry{
+		{name: a.Name + ".user", content: usr},
+		{name: a.Name + ".group", content: grp},
+		{name: number + ".user", link: a.Name + ".user"},
+		{name: number + ".group", link: a.Name + ".group"},
+	}, nil
+}
+
+// prepare makes the directory 0711: others can look a user up, which is what
+// users are for, and cannot list them.
+func (u *userdb) prepare() error { return makeRootDir(u.dir, 0o711) }
+
+func (u *userdb) create(_ context.Context, a account) error {
+	entries, err := u.entries(a)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := u.write(e); err != nil {
+			return fmt.Errorf("cannot write account %s: %w", a.Name, err)
+		}
+	}
+	return nil
+}
+
+// write replaces the entry in one step: a reader sees the old one or the new.
+// The records are not synced; a power cut may lose them, and reconcile writes
+// them again from chatd's own record, which is.
+func (u *userdb) write(e userdbEntry) error {
+	if u.same(e) {
+		return nil
+	}
+	target := filepath.Join(u.dir, e.name)
+	aside := filepath.Join(u.dir, ".new-"+e.name)
+	if err := os.Remove(aside); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if e.link != "" {
+		if err := os.Symlink(e.link, aside); err != nil {
+			return err
+		}
+	} else if err := writeNew(aside, e.content, 0o644); err != nil {
+		return err
+	}
+	if err := os.Rename(aside, target); err != nil {
+		return errors.Join(err, os.Remove(aside))
+	}
+	return nil
+}
+
+// writeNew makes a file that must not be there, with exactly mode, whatever the umask.
+func writeNew(name string, content []byte, mode os.FileMode) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Chmod(mode), f.Close())
+}
+
+func (u *userdb) same(e userdbEntry) bool {
+	name := filepath.Join(u.dir, e.name)
+	if e.link != "" {
+		got, err := os.Readlink(name)
+		return err == nil && got == e.link
+	}
+	got, err := os.ReadFile(name)
+	return err == nil && string(got) == string(e.content)
+}
+
+func (u *userdb) drift(a account) (string, error) {
+	entries, err := u.entries(a)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if !u.same(e) {
+			return filepath.Join(u.dir, e.name) + " is not as chatd wrote it", nil
+		}
+	}
+	return "", nil
+}
+
+// remove takes the numbers away first: while the name is there, the account
+// still shows up under it and a crash leaves something to finish from.
+func (u *userdb) remove(_ context.Context, a account) error {
+	entries, err := u.entries(a)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := len(entries) - 1; i >= 0; i-- {
+		for _, name := range []string{entries[i].name, ".new-" + entries[i].name} {
+			if err := os.Remove(filepath.Join(u.dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				errs = append(errs, fmt.Errorf("cannot remove account %s: %w", a.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

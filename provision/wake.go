@@ -1,0 +1,126 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/state"
+)
+
+// Wake gives the chat a session, if it has none, and returns when its shell is
+// at its prompt.
+func (m *Manager) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	rec, err := m.reach(ctx, id)
+	if err != nil {
+		return chat.Chat{}, err
+	}
+	unlock, err := m.locks.lock(ctx, id)
+	if err != nil {
+		return chat.Chat{}, err
+	}
+	defer unlock()
+	rec, _, err = m.wakeLocked(ctx, rec.ID)
+	if err != nil {
+		return chat.Chat{}, err
+	}
+	m.touch(rec)
+	return m.show(ctx, rec), nil
+}
+
+// wakeLocked wakes a ready chat; the caller holds its lock.
+func (m *Manager) wakeLocked(ctx context.Context, id chat.ID) (state.Record, *session, error) {
+	rec, err := m.store.Get(id)
+	if err != nil {
+		return rec, nil, err
+	}
+	if rec.Phase != chat.Ready {
+		return rec, nil, fmt.Errorf("cannot wake chat %s: it is %s: %w", id, rec.Phase, chat.ErrWrongPhase)
+	}
+	if s := m.session(id); s != nil && s.leader.alive() {
+		return rec, s, nil
+	}
+	if _, ok := m.opt.Profiles[rec.Profile]; !ok {
+		return rec, nil, fmt.Errorf("cannot wake chat %s: its profile %s is not configured any more: %w", id, rec.Profile, chat.ErrWrongPhase)
+	}
+	if err := m.admitSession(); err != nil {
+		return rec, nil, err
+	}
+	defer m.sessionAdmitted()
+	return m.startLocked(ctx, rec)
+}
+
+func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Record, *session, error) {
+	// What a session that ended left behind goes first: a cgroup that was killed
+	// is never started into again.
+	if err := m.backwards(ctx, "clear", awakeSteps(), rec); err != nil {
+		return rec, nil, err
+	}
+	if err := m.audit(ctx, rec, "wake", "intent", nil); err != nil {
+		return rec, nil, err
+	}
+	err := m.forwards(ctx, "wake", awakeSteps(), rec)
+	if err := errors.Join(err, m.auditOutcome(ctx, rec, "wake", nil, err)); err != nil {
+		return rec, nil, err
+	}
+	s := m.session(rec.ID)
+	if s == nil {
+		return rec, nil, fmt.Errorf("cannot wake chat %s: its session ended at once: %w", rec.ID, chat.ErrWrongPhase)
+	}
+	return rec, s, nil
+}
+
+// admitSession bounds how many chats are awake or waking.
+func (m *Manager) admitSession() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.opt.MaxAwake > 0 && len(m.sessions)+m.starting >= m.opt.MaxAwake {
+		return fmt.Errorf("cannot wake another chat: %d are awake, which is max_awake: %w", len(m.sessions)+m.starting, chat.ErrBusy)
+	}
+	m.starting++
+	return nil
+}
+
+func (m *Manager) sessionAdmitted() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.starting--
+}
+
+// Sleep ends the chat's session and everything in it; home and account stay.
+func (m *Manager) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	if _, err := m.reach(ctx, id); err != nil {
+		return chat.Chat{}, err
+	}
+	unlock, err := m.locks.lock(ctx, id)
+	if err != nil {
+		return chat.Chat{}, err
+	}
+	defer unlock()
+	rec, err := m.store.Get(id)
+	if err != nil {
+		return chat.Chat{}, err
+	}
+	if rec.Phase != chat.Ready {
+		return chat.Chat{}, fmt.Errorf("cannot put chat %s to sleep: it is %s: %w", id, rec.Phase, chat.ErrWrongPhase)
+	}
+	if m.session(id) == nil {
+		return m.show(ctx, rec), nil
+	}
+	if err := m.audit(ctx, rec, "sleep", "intent", nil); err != nil {
+		return chat.Chat{}, err
+	}
+	err = m.backwards(context.WithoutCancel(ctx), "sleep", awakeSteps(), rec)
+	if err := errors.Join(err, m.auditOutcome(ctx, rec, "sleep", nil, err)); err != nil {
+		return chat.Chat{}, err
+	}
+	return m.show(ctx, rec), nil
+}
+
+// session is the chat's session, nil while it is asleep.
+func (m *Manager) session(id chat.ID) *session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sessions[id]
+}
