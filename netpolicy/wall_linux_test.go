@@ -39,14 +39,13 @@ type try struct {
 	port  int
 	proto string
 	want  string // "refused|silent" means either
-	quiet *server
 }
 
 // stage holds the servers that the table of tries asks.
 type stage struct {
-	out                           *place
-	a, b, root, user, opened, dns *server
-	aUDP, bUDP, rootUDP           *server
+	out                               *place
+	a, b, root, user, guarded, opened *server
+	aUDP, bUDP                        *server
 }
 
 func newStage(t testing.TB) *stage {
@@ -62,8 +61,8 @@ func newStage(t testing.TB) *stage {
 	serve(t, nil, 0, "::1", 53, "udp")
 	return &stage{out: out,
 		a: serve(t, nil, uidA, "::", 0, "tcp"), b: serve(t, nil, uidB, "::", 0, "tcp"),
-		root: serve(t, nil, 0, "::", 0, "tcp"), user: serve(t, nil, uidHost, "::", 0, "tcp"), opened: serve(t, nil, 0, "::", 0, "tcp"),
-		aUDP: serve(t, nil, uidA, "::", 0, "udp"), bUDP: serve(t, nil, uidB, "::", 0, "udp"), rootUDP: serve(t, nil, 0, "::", 0, "udp")}
+		root: serve(t, nil, 0, "::", 0, "tcp"), guarded: serve(t, nil, 0, "::", 0, "tcp"), user: serve(t, nil, uidHost, "::", 0, "tcp"), opened: serve(t, nil, 0, "::", 0, "tcp"),
+		aUDP: serve(t, nil, uidA, "::", 0, "udp"), bUDP: serve(t, nil, uidB, "::", 0, "udp")}
 }
 
 func (s *stage) loopbackTries() []try {
@@ -72,59 +71,58 @@ func (s *stage) loopbackTries() []try {
 		"203.0.113.1", "10.99.0.1", "2001:db8:1::1", "fd00:99::1"} {
 		for _, p := range []string{"tcp", "mptcp"} {
 			all = append(all,
-				try{"A to its own", nil, uidA, h, s.a.port, p, "answered", nil},
-				try{"A to B", nil, uidA, h, s.b.port, p, "refused", s.b},
-				try{"A to root", nil, uidA, h, s.root.port, p, "refused", s.root})
+				try{"A to its own", nil, uidA, h, s.a.port, p, "answered"},
+				try{"A to B", nil, uidA, h, s.b.port, p, "refused"},
+				try{"A to root", nil, uidA, h, s.guarded.port, p, "refused"})
 		}
 		all = append(all,
-			try{"A to a user", nil, uidA, h, s.user.port, "tcp", "refused", s.user},
-			try{"root to B", nil, 0, h, s.b.port, "tcp", "refused", s.b},
-			try{"user to B", nil, uidHost, h, s.b.port, "tcp", "refused", s.b},
-			try{"root to root", nil, 0, h, s.root.port, "tcp", "answered", nil},
-			try{"user to root", nil, uidHost, h, s.root.port, "tcp", "answered", nil},
-			try{"A to a closed port", nil, uidA, h, 1, "tcp", "refused", nil},
-			try{"A to B by UDP", nil, uidA, h, s.bUDP.port, "udp", "refused", s.bUDP},
-			try{"A to its own by UDP", nil, uidA, h, s.aUDP.port, "udp", "refused", nil},
-			try{"uid without policy to A", nil, uidNone, h, s.a.port, "tcp", "refused", nil})
+			try{"A to a user", nil, uidA, h, s.user.port, "tcp", "refused"},
+			try{"root to B", nil, 0, h, s.b.port, "tcp", "refused"},
+			try{"user to B", nil, uidHost, h, s.b.port, "tcp", "refused"},
+			try{"root to root", nil, 0, h, s.root.port, "tcp", "answered"},
+			try{"user to root", nil, uidHost, h, s.root.port, "tcp", "answered"},
+			try{"A to a closed port", nil, uidA, h, 1, "tcp", "refused"},
+			try{"A to B by UDP", nil, uidA, h, s.bUDP.port, "udp", "refused"},
+			try{"A to its own by UDP", nil, uidA, h, s.aUDP.port, "udp", "refused"},
+			try{"uid without policy to A", nil, uidNone, h, s.a.port, "tcp", "refused"})
 	}
 	return append(all,
-		try{"A to an opened service", nil, uidA, "127.0.0.1", s.opened.port, "tcp", "answered", nil},
-		try{"A to an opened service", nil, uidA, "::1", s.opened.port, "tcp", "answered", nil},
-		try{"A to another address of an opened service", nil, uidA, "127.0.0.2", s.opened.port, "tcp", "refused", nil},
-		try{"uid without policy to an opened service", nil, uidNone, "127.0.0.1", s.opened.port, "tcp", "refused", nil},
-		try{"A to the resolver", nil, uidA, "127.0.0.1", 53, "udp", "answered", nil},
-		try{"A to the resolver", nil, uidA, "::1", 53, "udp", "answered", nil},
-		try{"A to the resolver", nil, uidA, "127.0.0.1", 53, "tcp", "answered", nil},
-		try{"A pings", nil, uidA, "127.0.0.1", 0, "icmp", "refused", nil})
+		try{"A to an opened service", nil, uidA, "127.0.0.1", s.opened.port, "tcp", "answered"},
+		try{"A to an opened service", nil, uidA, "::1", s.opened.port, "tcp", "answered"},
+		try{"A to another address of an opened service", nil, uidA, "127.0.0.2", s.opened.port, "tcp", "refused"},
+		try{"uid without policy to an opened service", nil, uidNone, "127.0.0.1", s.opened.port, "tcp", "refused"},
+		try{"A to the resolver", nil, uidA, "127.0.0.1", 53, "udp", "answered"},
+		try{"A to the resolver", nil, uidA, "::1", 53, "udp", "answered"},
+		try{"A to the resolver", nil, uidA, "127.0.0.1", 53, "tcp", "answered"},
+		try{"A pings", nil, uidA, "127.0.0.1", 0, "icmp", "refused"})
 }
 
 func (s *stage) outsideTries() []try {
 	var all []try
 	for _, h := range []string{"203.0.113.5", "10.99.0.2", "2001:db8:1::5", "fd00:99::2"} {
 		all = append(all,
-			try{"A to a listed address", nil, uidA, h, 8000, "tcp", "answered", nil},
-			try{"uid without policy", nil, uidNone, h, 8000, "tcp", "refused", nil},
-			try{"probe uid", nil, probeUID, h, 8000, "tcp", "refused", nil},
-			try{"A to another port", nil, uidA, h, 8003, "tcp", "refused", nil})
+			try{"A to a listed address", nil, uidA, h, 8000, "tcp", "answered"},
+			try{"uid without policy", nil, uidNone, h, 8000, "tcp", "refused"},
+			try{"probe uid", nil, probeUID, h, 8000, "tcp", "refused"},
+			try{"A to another port", nil, uidA, h, 8003, "tcp", "refused"})
 	}
 	for _, h := range []string{"203.0.113.6", "169.254.169.254", "192.0.2.1", "2001:db8:1::6", "fd00:ec2::254"} {
 		all = append(all,
-			try{"A to an unlisted address", nil, uidA, h, 8000, "tcp", "refused", nil},
-			try{"A to an unlisted address", nil, uidA, h, 8001, "udp", "refused", nil},
-			try{"root to anywhere", nil, 0, h, 8000, "tcp", "answered", nil})
+			try{"A to an unlisted address", nil, uidA, h, 8000, "tcp", "refused"},
+			try{"A to an unlisted address", nil, uidA, h, 8001, "udp", "refused"},
+			try{"root to anywhere", nil, 0, h, 8000, "tcp", "answered"})
 	}
 	for _, h := range []string{"203.0.113.5", "2001:db8:1::5"} {
 		all = append(all,
-			try{"A by listed UDP", nil, uidA, h, 8001, "udp", "answered", nil},
-			try{"A by unlisted UDP", nil, uidA, h, 8002, "udp", "refused", nil},
-			// A plain uid may not open a ping socket on every host: that is a refusal too.
-			try{"A pings", nil, uidA, h, 0, "icmp", "refused", nil})
+			try{"A by listed UDP", nil, uidA, h, 8001, "udp", "answered"},
+			try{"A by unlisted UDP", nil, uidA, h, 8002, "udp", "refused"},
+			try{"A pings", nil, uidA, h, 0, "icmp", "refused|silent"})
 	}
 	for _, h := range []string{"203.0.113.1", "2001:db8:1::1"} {
 		all = append(all,
-			try{"world to A", s.out, 0, h, s.a.port, "tcp", "refused|silent", s.a},
-			try{"world to A by UDP", s.out, 0, h, s.aUDP.port, "udp", "refused|silent", nil},
-			try{"world to root", s.out, 0, h, s.root.port, "tcp", "answered", nil})
+			try{"world to A", s.out, 0, h, s.a.port, "tcp", "refused|silent"},
+			try{"world to A by UDP", s.out, 0, h, s.aUDP.port, "udp", "refused|silent"},
+			try{"world to root", s.out, 0, h, s.root.port, "tcp", "answered"})
 	}
 	return all
 }
@@ -173,12 +171,63 @@ func TestWall(t *testing.T) {
 			for _, f := range failures(all) {
 				t.Error(f)
 			}
-			for who, srv := range map[string]*server{"B": s.b, "B's UDP": s.bUDP, "root": s.root} {
-				if who != "root" && srv.heard() != "" {
+			for who, srv := range map[string]*server{"B": s.b, "B's UDP": s.bUDP, "root": s.guarded} {
+				if srv.heard() != "" {
 					t.Errorf("%s heard %q", who, srv.heard())
 				}
 			}
 			t.Logf("%d probes", len(all))
+		})
+	}
+}
+
+// Without rules, and with one rule broken, the same tries must come out
+// otherwise, or they prove nothing.
+func TestTriesCanFail(t *testing.T) {
+	table, s := newTable(t, hostTools), newStage(t)
+	all := append(s.loopbackTries(), s.outsideTries()...)
+	refusals := 0
+	for _, x := range all {
+		if x.want != "answered" && x.name != "A to a closed port" {
+			refusals++
+		}
+	}
+	none := failures(all)
+	// Some addresses do not answer UDP or pings at all; the rest must get through.
+	if len(none) < refusals*9/10 {
+		t.Errorf("without rules %d of %d refusals did not happen", len(none), refusals)
+	}
+	wide := testPolicy(t, s.opened.port)
+	wide[0].Egress = append(wide[0].Egress, allow(t, "203.0.113.5:1-65535"))
+	for _, m := range []struct{ name, line, want string }{
+		{"jump gone", "iptables -D OUTPUT 1", "A to an unlisted address, 203.0.113.6"},
+		{"IPv6 jump gone", "ip6tables -D OUTPUT 1", "A to an unlisted address, 2001:db8:1::6"},
+		{"state accepted", "iptables -I CHATD 1 -m conntrack --ctstate ESTABLISHED -j ACCEPT", "world to A, 203.0.113.1"},
+		{"direction not asked", "iptables -R CHATD 2 -j CHATD-WHO", "world to A, 203.0.113.1"},
+		{"loopback accepted", "iptables -I CHATD 1 -o lo -j ACCEPT", "A to B by UDP, 127.0.0.1"},
+		{"nft table gone", "nft delete table inet chatd", "A to its own, 127.0.0.1"},
+		{"any owner answers", "nft insert rule inet chatd reply meta mark set 0xc4a7d001 accept", "A to root, 127.0.0.1"},
+		{"any chat answers", "nft insert rule inet chatd owned oifname lo meta mark set 0xc4a7d001 accept", "A to B, 127.0.0.1"},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			if err := table.Apply(t.Context(), wide); err != nil {
+				t.Fatal(err)
+			}
+			run(t, m.line)
+			var found []string
+			for _, f := range failures(all) {
+				if strings.HasPrefix(f, m.want) {
+					found = append(found, f)
+				}
+			}
+			if len(found) == 0 {
+				t.Errorf("no try noticed it; want %q", m.want)
+			}
+			drift, err := table.Drift(t.Context())
+			if err != nil || len(drift) == 0 {
+				t.Errorf("Drift did not notice it: %q, %v", drift, err)
+			}
+			t.Logf("%q; first of %d: %s", drift, len(found), strings.Join(found[:min(1, len(found))], ""))
 		})
 	}
 }

@@ -1,0 +1,246 @@
+package netpolicy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+var pureOptions = Options{Range: Range{1000, 99999}, ProbeUID: 99999}
+
+func mustAllow(t testing.TB, s string) chat.Allow {
+	t.Helper()
+	a, err := chat.ParseAllow(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func manyPolicies(t testing.TB, n int) []Policy {
+	var all []Policy
+	for i := range n {
+		all = append(all, Policy{Profile: fmt.Sprintf("p%d", i), Blocks: []Range{{1879048192 + uint32(2*i)*65536, 1879048192 + uint32(2*i+1)*65536 - 1}},
+			Egress: []chat.Allow{mustAllow(t, "203.0.113.5:8000"), mustAllow(t, "udp:203.0.113.5:8001")}})
+	}
+	return all
+}
+
+func TestFlatten(t *testing.T) {
+	block := func(b ...Range) Policy { return Policy{Blocks: b} }
+	for _, x := range []struct {
+		name string
+		in   []Policy
+		want []segment
+	}{
+		{"none", nil, nil},
+		{"exception in a block", []Policy{block(Range{1005, 1005}), block(Range{1000, 1009})},
+			[]segment{{Range{1000, 1004}, 1}, {Range{1005, 1005}, 0}, {Range{1006, 1009}, 1}}},
+		{"neighbours are one", []Policy{block(Range{1010, 1019}, Range{1000, 1009})}, []segment{{Range{1000, 1019}, 0}}},
+		{"the probe has none", []Policy{block(Range{99990, 99999})}, []segment{{Range{99990, 99998}, 0}}},
+		{"the first wins whole", []Policy{block(Range{1000, 1009}), block(Range{1002, 1004})}, []segment{{Range{1000, 1009}, 0}}},
+		{"around several", []Policy{block(Range{1002, 1003}, Range{1006, 1006}), block(Range{1000, 1009})},
+			[]segment{{Range{1000, 1001}, 1}, {Range{1002, 1003}, 0}, {Range{1004, 1005}, 1}, {Range{1006, 1006}, 0}, {Range{1007, 1009}, 1}}},
+	} {
+		if got := flatten(pureOptions, x.in); !slices.Equal(got, x.want) {
+			t.Errorf("%s: %v, want %v", x.name, got, x.want)
+		}
+	}
+}
+
+// FuzzFlatten compares the segments with the definition: the first policy that
+// has a block with the uid.
+func FuzzFlatten(f *testing.F) {
+	f.Add([]byte{0, 9, 3, 5, 7, 200})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o := Options{Range: Range{1, 300}, ProbeUID: 100}
+		var all []Policy
+		for ; len(b) >= 3; b = b[3:] {
+			low := 1 + uint32(b[0])
+			block := Range{low, min(low+uint32(b[1])%40, 300)}
+			if b[2]%2 == 0 && len(all) > 0 {
+				all[len(all)-1].Blocks = append(all[len(all)-1].Blocks, block)
+				continue
+			}
+			all = append(all, Policy{Profile: "p", Blocks: []Range{block}})
+		}
+		segments := flatten(o, all)
+		for uid := uint32(0); uid < 310; uid++ {
+			want := slices.IndexFunc(all, func(p Policy) bool {
+				return slices.ContainsFunc(p.Blocks, func(r Range) bool { return r.Contains(uid) })
+			})
+			if uid == o.ProbeUID {
+				want = -1
+			}
+			if got := policyOf(t, segments, uid); got != want {
+				t.Fatalf("uid %d has policy %d, want %d: %v of %v", uid, got, want, segments, all)
+			}
+			if got := walk(t, treeRules(segments, all), uid); got != want {
+				t.Fatalf("uid %d walks to policy %d, want %d", uid, got, want)
+			}
+		}
+	})
+}
+
+func policyOf(t *testing.T, segments []segment, uid uint32) int {
+	found := -1
+	for _, s := range segments {
+		if s.Contains(uid) {
+			if found >= 0 {
+				t.Fatalf("uid %d is in two segments: %v", uid, segments)
+			}
+			found = s.policy
+		}
+	}
+	return found
+}
+
+// walk follows the rules of the tree as the kernel would.
+func walk(t *testing.T, rules []string, uid uint32) int {
+	chain := "CHATD-WHO"
+	for steps := 0; ; steps++ {
+		next := ""
+		seen := 0
+		for _, r := range rules {
+			var low, high uint32
+			w := strings.Fields(r)
+			if w[1] != chain {
+				continue
+			}
+			if seen++; seen > fanOut {
+				t.Fatalf("chain %s has more than %d rules", chain, fanOut)
+			}
+			if _, err := fmt.Sscanf(w[5], "%d-%d", &low, &high); err != nil {
+				t.Fatal(err)
+			}
+			if low <= uid && uid <= high {
+				next = w[len(w)-1]
+				break
+			}
+		}
+		var policy int
+		if _, err := fmt.Sscanf(next, "CHATD-P%d", &policy); err == nil {
+			return policy
+		}
+		if next == "" || steps > 8 {
+			return -1
+		}
+		chain = next
+	}
+}
+
+func TestSortAllows(t *testing.T) {
+	for s, want := range map[string]string{
+		"169.254.169.254:80": "exact", "169.254.0.0/16:80": "narrow", "10.0.0.0/8:80": "narrow", "203.0.113.0/24:80": "narrow", "8.0.0.0/6:80": "wide",
+		"0.0.0.0/0:443": "wide", "0.0.0.0/1:443": "wide", "10.1.2.3:80": "exact", "[::1]:80": "exact", "[fc00::/7]:80": "narrow", "[::/0]:443": "wide",
+		"[2000::/3]:443": "wide", "[2001:db8::/32]:443": "narrow",
+	} {
+		a := mustAllow(t, s)
+		f := ipv4
+		if a.Prefix.Addr().Is6() {
+			f = ipv6
+		}
+		exact, narrow, wide := sortAllows(f, Policy{Egress: []chat.Allow{a}})
+		got := map[int]string{len(exact): "exact", len(narrow): "narrow", len(wide): "wide"}[1]
+		if got != want {
+			t.Errorf("%s is %s, want %s", s, got, want)
+		}
+	}
+}
+
+func TestPolicyOrder(t *testing.T) {
+	p := Policy{Profile: "p", Resolvers: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}, Egress: []chat.Allow{
+		mustAllow(t, "0.0.0.0/0:443"), mustAllow(t, "10.0.0.0/8:80-81"), mustAllow(t, "udp:192.0.2.7:9"), mustAllow(t, "[2001:db8::1]:5")}}
+	want := []string{
+		"-A CHATD-P3 -d 127.0.0.1/32 -p udp -m udp --dport 53 -j ACCEPT", "-A CHATD-P3 -d 127.0.0.1/32 -p tcp -m tcp --dport 53 -j ACCEPT",
+		"-A CHATD-P3 -d 192.0.2.7/32 -p udp -m udp --dport 9 -j ACCEPT", "-A CHATD-P3 -j CHATD-META",
+		"-A CHATD-P3 -d 10.0.0.0/8 -p tcp -m tcp --dport 80:81 -j ACCEPT", "-A CHATD-P3 -j CHATD-DENY",
+		"-A CHATD-P3 ! -o lo -d 0.0.0.0/0 -p tcp -m tcp --dport 443 -j ACCEPT",
+	}
+	if got := policyRules(ipv4, "CHATD-P3", p); !slices.Equal(got, want) {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+	if got := policyRules(ipv6, "CHATD-P3", p); len(got) != 3 {
+		t.Errorf("IPv6 got\n%s", strings.Join(got, "\n"))
+	}
+	if got := openedRules([]Policy{p, p}); len(got) != 4 {
+		t.Errorf("opened\n%s", strings.Join(got, "\n"))
+	}
+}
+
+// No rule may accept what it has not asked the destination or the mark of.
+func TestEveryAcceptIsNarrow(t *testing.T) {
+	text := restoreText(ipv4, manyPolicies(t, 40), flatten(Options{Range: Range{1, 4e9}, ProbeUID: 1}, manyPolicies(t, 40)), []string{"CHATD-OLD"})
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "-j ACCEPT") && !strings.Contains(line, " -d ") && !strings.Contains(line, "--mark 0xc4a7d001") {
+			t.Errorf("accepts too much: %s", line)
+		}
+		if strings.Contains(line, "ESTABLISHED") {
+			t.Errorf("accepts by state: %s", line)
+		}
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	good := Policy{Profile: "p", Blocks: []Range{{1000, 1001}}}
+	for name, change := range map[string]func(*Policy){
+		"name with a newline": func(p *Policy) { p.Profile = "x\n-A OUTPUT -j ACCEPT" },
+		"no name":             func(p *Policy) { p.Profile = "" },
+		"block outside":       func(p *Policy) { p.Blocks = []Range{{0, 5}} },
+		"block backwards":     func(p *Policy) { p.Blocks = []Range{{1005, 1001}} },
+		"zero resolver":       func(p *Policy) { p.Resolvers = []netip.Addr{{}} },
+		"resolver with zone":  func(p *Policy) { p.Resolvers = []netip.Addr{netip.MustParseAddr("fe80::1%eth0;flush")} },
+		"zero allow":          func(p *Policy) { p.Egress = []chat.Allow{{}} },
+		"mapped allow": func(p *Policy) {
+			p.Egress = []chat.Allow{{Prefix: netip.MustParsePrefix("::ffff:1.2.3.4/128"), Low: 1, High: 1}}
+		},
+	} {
+		p := good
+		change(&p)
+		if err := check(pureOptions, []Policy{p}); !errors.Is(err, chat.ErrInvalid) || !strings.HasPrefix(err.Error(), "cannot ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := check(pureOptions, []Policy{good}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFreeOffset(t *testing.T) {
+	for _, x := range []struct {
+		listing string
+		want    uint32
+	}{
+		{"", 0x40000000},
+		{"numgen inc mod 1048576 offset 1073741824", 0x40100000},
+		{"elements = { 1879113735 timeout 5d expires 4d : 0x40100003 } offset 1073741824", 0x40200000},
+		{"offset 2145386496", 0x40000000}, // the last window before the refused one
+		{": 0x40000001, offset 2145386496", 0x40100000},
+	} {
+		if got, err := freeOffset(x.listing); err != nil || got != x.want {
+			t.Errorf("%q: %#x, %v, want %#x", x.listing, got, err, x.want)
+		}
+	}
+	var full strings.Builder
+	for w := uint64(firstNumber); w <= lastNumber; w += 1 << windowBits {
+		fmt.Fprintf(&full, ": %#08x\n", w)
+	}
+	if _, err := freeOffset(full.String()); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("all windows used: %v", err)
+	}
+}
+
+func FuzzFreeOffset(f *testing.F) {
+	f.Add("elements = { 1 : 0x40100003 } offset 1073741824")
+	f.Fuzz(func(t *testing.T, listing string) {
+		got, err := freeOffset(listing)
+		if err == nil && (got < firstNumber || got > lastNumber-1<<windowBits) {
+			t.Errorf("%q gives %#x", listing, got)
+		}
+	})
+}

@@ -1,0 +1,279 @@
+package netpolicy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+func apply(t testing.TB, table *Table, policies []Policy) {
+	t.Helper()
+	if err := table.Apply(t.Context(), policies); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func drift(t testing.TB, table *Table) []string {
+	t.Helper()
+	found, err := table.Drift(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// ours is every trace of chatd in the kernel's rules.
+func ours(t testing.TB, set tools) string {
+	return run(t, fmt.Sprintf("{ %s -S; %s -S; nft list tables; } | grep -i chatd || true", set.iptables, set.ip6tables))
+}
+
+func TestApplyTwiceAndRemove(t *testing.T) {
+	needsRoot(t)
+	for name, set := range backends() {
+		t.Run(name, func(t *testing.T) {
+			table := newTable(t, set)
+			if found := drift(t, table); len(found) != 1 {
+				t.Errorf("before Apply: %q", found)
+			}
+			many := manyPolicies(t, 40)
+			apply(t, table, many)
+			once := ours(t, set)
+			apply(t, table, many)
+			if twice := ours(t, set); twice != once {
+				t.Errorf("a second Apply left\n%s\nafter\n%s", twice, once)
+			}
+			if found := drift(t, table); len(found) != 0 {
+				t.Errorf("after Apply: %q", found)
+			}
+			apply(t, table, many[:1])
+			if left := ours(t, set); strings.Contains(left, "CHATD-P1 ") || strings.Contains(left, "CHATD-T") {
+				t.Errorf("chains of policies that are gone: %s", left)
+			}
+			for range 2 {
+				if err := table.Remove(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			if left := ours(t, set); left != "" {
+				t.Errorf("Remove left %s", left)
+			}
+		})
+	}
+}
+
+// A second Table, as after a restart of chatd, must take the wall over without
+// an open connection of a chat to itself breaking.
+func TestRestartKeepsConnections(t *testing.T) {
+	apply(t, newTable(t, hostTools), testPolicy(t, 9999))
+	s := serve(t, nil, uidA, "127.0.0.1", 0, "tcp")
+	fd := connected(t, uidA, "127.0.0.1", s.port)
+	table := newTable(t, hostTools)
+	apply(t, table, testPolicy(t, 9998))
+	if n := len(jumps(lines(run(t, "iptables -S OUTPUT")))); n != 1 {
+		t.Errorf("%d jumps", n)
+	}
+	if _, err := unix.Write(fd, []byte("still here")); err != nil {
+		t.Error(err)
+	}
+	waitFor(t, func() bool { return s.heard() == "still here" })
+	if got := ask(nil, uidB, "127.0.0.1", s.port, "tcp"); got != "refused" {
+		t.Errorf("B to A: %s", got)
+	}
+}
+
+func lines(s string) []string { return strings.Split(s, "\n") }
+
+func waitFor(t testing.TB, done func() bool) {
+	t.Helper()
+	for range 1000 {
+		if done() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("waited in vain")
+}
+
+// connected is an open connection of uid; the greeting is read.
+func connected(t testing.TB, uid uint32, host string, port int) int {
+	t.Helper()
+	addr := netip.MustParseAddr(host)
+	fd := -1
+	err := asUID(uid, func() (err error) {
+		if fd, err = testSocket(addr, "tcp"); err != nil {
+			return err
+		}
+		if err = unix.Connect(fd, sockaddr(addr, port)); err == nil {
+			_, err = unix.Read(fd, make([]byte, 16))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("cannot connect %d to %s:%d: %v", uid, host, port, err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return fd
+}
+
+func TestTightenedPolicyCutsConnections(t *testing.T) {
+	table, out := newTable(t, hostTools), outside(t)
+	host := serve(t, nil, 0, "127.0.0.1", 0, "tcp")
+	for _, h := range []string{"203.0.113.5", "2001:db8:1::5"} {
+		serve(t, out, 0, h, 8000, "tcp")
+	}
+	for _, x := range []struct {
+		host string
+		port int
+	}{{"203.0.113.5", 8000}, {"2001:db8:1::5", 8000}, {"127.0.0.1", host.port}} {
+		apply(t, table, testPolicy(t, host.port))
+		fd := connected(t, uidA, x.host, x.port)
+		closed := testPolicy(t, 1)
+		closed[0].Egress = nil
+		apply(t, table, closed)
+		_, _ = unix.Write(fd, []byte("late")) // the refusal may come with this call or the next
+		_, err := unix.Read(fd, make([]byte, 16))
+		if !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.EPIPE) {
+			t.Errorf("%s: %v, want a reset", x.host, err)
+		}
+	}
+	if host.heard() != "" {
+		t.Errorf("the host heard %q", host.heard())
+	}
+}
+
+func TestDriftIsFoundAndMended(t *testing.T) {
+	needsRoot(t)
+	for name, set := range backends() {
+		t.Run(name, func(t *testing.T) {
+			table := newTable(t, set)
+			for _, line := range []string{
+				"IPT -F", "IP6 -F", "IPT -D OUTPUT 1", "IP6 -D OUTPUT 1", "IPT -I OUTPUT 1 -o lo -j ACCEPT", "IP6 -I OUTPUT 1 -o lo -j ACCEPT",
+				"IPT -F CHATD-NO", "IPT -I CHATD 1 -j ACCEPT", "IPT -D CHATD-META 1", "IP6 -A CHATD-DENY -j ACCEPT", "IPT -N CHATD-X",
+				"IPT -I OUTPUT 2 -m owner --uid-owner 1879048192-1895825407 -j CHATD", "IPT -I OUTPUT 1 -m owner --uid-owner 5 -j CHATD",
+				"nft delete table inet chatd", "nft flush chain inet chatd refuse", "nft add rule inet chatd opened accept",
+			} {
+				apply(t, table, testPolicy(t, 7777))
+				good := ours(t, set)
+				run(t, strings.NewReplacer("IPT", set.iptables, "IP6", set.ip6tables).Replace(line))
+				found := drift(t, table)
+				if len(found) == 0 {
+					t.Errorf("%s: not found", line)
+				}
+				apply(t, table, testPolicy(t, 7777))
+				if again := drift(t, table); len(again) != 0 || ours(t, set) != good {
+					t.Errorf("%s: not mended: %q\n%s", line, again, ours(t, set))
+				}
+				t.Logf("%s: %s", line, strings.Join(found, " "))
+				run(t, set.iptables+" -F OUTPUT; "+set.ip6tables+" -F OUTPUT")
+			}
+		})
+	}
+}
+
+func TestNeitherFamilyWhenOneFails(t *testing.T) {
+	table := newTable(t, hostTools)
+	apply(t, table, testPolicy(t, 1))
+	before := ours(t, hostTools)
+	good := table.sides[1].restore
+	// A restore that passes --test and fails in earnest, once.
+	fake := t.TempDir() + "/restore"
+	script := "#!/bin/sh\ncase \"$*\" in *--test*) exec " + good + " \"$@\";; esac\n" +
+		"[ -e " + fake + ".used ] && exec " + good + " \"$@\"\ntouch " + fake + ".used\ncat >/dev/null\nexit 4\n"
+	if err := os.WriteFile(fake, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	table.sides[1].restore = fake
+	if err := table.Apply(t.Context(), testPolicy(t, 2)); err == nil || !strings.HasPrefix(err.Error(), "cannot ") {
+		t.Errorf("error %v", err)
+	}
+	table.sides[1].restore = good
+	if after := ours(t, hostTools); after != before {
+		t.Errorf("left\n%s\nwant\n%s", after, before)
+	}
+	if found := drift(t, table); len(found) != 0 {
+		t.Errorf("after the rollback: %q", found)
+	}
+}
+
+func TestApplyRefusesBeforeTouching(t *testing.T) {
+	table := newTable(t, hostTools)
+	bad := testPolicy(t, 1)
+	bad[0].Blocks = []Range{{1000, 1001}}
+	if err := table.Apply(t.Context(), bad); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("error %v, want invalid", err)
+	}
+	if left := ours(t, hostTools); left != "" {
+		t.Errorf("touched: %s", left)
+	}
+}
+
+func TestOpenSaysWhatToInstall(t *testing.T) {
+	for _, o := range []Options{{}, {Range{1, 5}, 6}, {Range{5, 1}, 3}, {Range{1, ^uint32(0)}, 3}} {
+		if _, err := Open(o); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("%v: %v, want invalid", o, err)
+		}
+	}
+	missing := hostTools
+	missing.nft = "no-such-nft"
+	if _, err := open(testOptions, missing); !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "install") {
+		t.Errorf("error %v, want unsupported and what to install", err)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	table := newTable(t, hostTools)
+	out := outside(t)
+	for _, h := range []string{"192.0.2.1", "2001:db8::1"} {
+		serve(t, out, 0, h, 443, "tcp")
+		serve(t, out, 0, h, 53, "udp")
+	}
+	states := func(t *testing.T, want ...chat.LayerState) {
+		t.Helper()
+		var got []chat.LayerState
+		for _, l := range table.Probe(t.Context()) {
+			got = append(got, l.State)
+			t.Logf("%s %s by %s: %s. %s", l.Name, l.State, l.By, l.Probe, l.Fix)
+			if (l.Fix == "") != (l.State == chat.LayerOn) {
+				t.Errorf("%s is %s with fix %q", l.Name, l.State, l.Fix)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+	states(t, chat.LayerOff, chat.LayerOff)
+	for _, x := range []struct {
+		name, line      string
+		egress, network chat.LayerState
+	}{
+		{"as applied", "true", chat.LayerOn, chat.LayerOn},
+		{"wide policies", "true", chat.LayerOn, chat.LayerOn},
+		{"jump gone", "iptables -D OUTPUT 1", chat.LayerOff, chat.LayerOn},
+		{"accepted before", "iptables -t mangle -A OUTPUT -j ACCEPT; ip6tables -I OUTPUT -j ACCEPT", chat.LayerOff, chat.LayerOn},
+		{"nft gone", "nft delete table inet chatd", chat.LayerOff, chat.LayerWeaker},
+		{"both gone", "nft delete table inet chatd; iptables -D OUTPUT 1", chat.LayerOff, chat.LayerOff},
+		{"fast open for servers", "echo 3 > /proc/sys/net/ipv4/tcp_fastopen", chat.LayerOn, chat.LayerWeaker},
+		{"SYN cookies always", "echo 2 > /proc/sys/net/ipv4/tcp_syncookies", chat.LayerOn, chat.LayerWeaker},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Cleanup(func() {
+				run(t, "iptables -F OUTPUT; ip6tables -F OUTPUT; iptables -t mangle -F; echo 1 > /proc/sys/net/ipv4/tcp_fastopen; echo 1 > /proc/sys/net/ipv4/tcp_syncookies")
+			})
+			policies := testPolicy(t, 1)
+			policies[0].Blocks = []Range{testOptions.Range}
+			policies[0].Egress = append(policies[0].Egress, allow(t, "0.0.0.0/0:1-65535"), allow(t, "[::/0]:1-65535"))
+			apply(t, table, policies)
+			run(t, x.line)
+			states(t, x.egress, x.network)
+		})
+	}
+}
