@@ -81,7 +81,9 @@ func NewServer(opt ServerOptions) *Server {
 		IdleTimeout:       s.opt.IdleTimeout,
 		MaxHeaderBytes:    16 << 10,
 		ConnContext:       withPeer,
-		ErrorLog:          slog.NewLogLogger(s.opt.Log.Handler(), slog.LevelDebug),
+		// OPTIONS * meets the route table like everything else.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(s.opt.Log.Handler(), slog.LevelDebug),
 		// No ReadTimeout: it would stay while a request is worked on, and net/http
 		// takes it for the client going away.
 	}

@@ -17,12 +17,13 @@ type (
 		ID string `path:"id" doc:"The chat: 16 lower-case hex digits."`
 	}
 	createInput struct{ Body chat.Spec }
-	runInput    struct {
-		idInput
+	// huma does not look into embedded structs that are not exported.
+	runInput struct {
+		ID   string `path:"id" doc:"The chat: 16 lower-case hex digits."`
 		Body chat.RunSpec
 	}
 	typeInput struct {
-		idInput
+		ID   string `path:"id" doc:"The chat: 16 lower-case hex digits."`
 		Body chat.Input
 	}
 	listInput struct {
@@ -116,7 +117,7 @@ func (s *Server) run(ctx context.Context, in *runInput) (*bodyOf[chat.RunResult]
 	if err := in.Body.Validate(); err != nil {
 		return nil, err
 	}
-	return byID(ctx, &in.idInput, func(ctx context.Context, id chat.ID) (chat.RunResult, error) {
+	return byID(ctx, &idInput{ID: in.ID}, func(ctx context.Context, id chat.ID) (chat.RunResult, error) {
 		return s.opt.Chats.Run(ctx, id, in.Body)
 	})
 }

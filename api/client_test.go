@@ -1,0 +1,168 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Every sentinel of package chat has a row, and comes back as itself.
+func TestErrorsCrossTheWire(t *testing.T) {
+	socket, mem := start(t, ServerOptions{})
+	c := client(t, socket)
+	for _, k := range kinds {
+		mem.OnCreate = func(context.Context, chat.Spec) error { return fmt.Errorf("cannot do x: %w", k.Sentinel) }
+		_, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
+		var p *Problem
+		if !errors.Is(err, k.Sentinel) || !errors.As(err, &p) || p.Status != k.Status || Kind(err) != k.Word || ExitCode(err) != k.Exit {
+			t.Errorf("%s came back as %#v", k.Word, err)
+		}
+		for _, other := range kinds {
+			if other.Word != k.Word && errors.Is(err, other.Sentinel) {
+				t.Errorf("%s is also %s", k.Word, other.Word)
+			}
+		}
+	}
+	if len(kinds) != 7 {
+		t.Errorf("%d kinds: compare with package chat and this test", len(kinds))
+	}
+	if ExitCode(nil) != 0 || ExitCode(errors.New("x")) != 1 {
+		t.Error("exit codes of nil and of an internal error")
+	}
+}
+
+func TestClientOfEveryRoute(t *testing.T) {
+	socket, _ := start(t, ServerOptions{NameOf: func(uint32) (string, error) { return "root", nil }})
+	c, ctx := client(t, socket), t.Context()
+	asleep := false
+	made, created, err := c.Create(ctx, chat.Spec{ExternalID: "a", Labels: map[string]string{"k": "v"}, Awake: &asleep, Owner: "bot"})
+	if err != nil || !created || made.Awake || made.Owner != "bot" {
+		t.Fatalf("create: %+v %v %v", made, created, err)
+	}
+	if _, created, err := c.Create(ctx, chat.Spec{ExternalID: "a", Owner: "bot"}); err != nil || created {
+		t.Errorf("create again: %v %v", created, err)
+	}
+	if got, err := c.Wake(ctx, made.ID); err != nil || !got.Awake || got.Usage == nil {
+		t.Errorf("wake: %+v %v", got, err)
+	}
+	if err := c.Input(ctx, made.ID, chat.Input{Text: "ls\x1b", Enter: true}); err != nil {
+		t.Error(err)
+	}
+	if s, err := c.Screen(ctx, made.ID); err != nil || s.Text != "ls\x1b\n" {
+		t.Errorf("screen: %+v %v", s, err)
+	}
+	if r, err := c.Run(ctx, made.ID, chat.RunSpec{Argv: []string{"cat"}, Stdin: "<&>\u2028"}); err != nil || r.Stdout != "<&>\u2028" {
+		t.Errorf("run: %+v %v", r, err)
+	}
+	if got, err := c.Sleep(ctx, made.ID); err != nil || got.Awake {
+		t.Errorf("sleep: %+v %v", got, err)
+	}
+	if _, err := c.Screen(ctx, made.ID); !errors.Is(err, chat.ErrWrongPhase) {
+		t.Errorf("screen asleep: %v", err)
+	}
+	if got, err := c.Get(ctx, made.ID); err != nil || got.ID != made.ID {
+		t.Errorf("get: %+v %v", got, err)
+	}
+	if h, err := c.Host(ctx); err != nil || h.Chats != 1 {
+		t.Errorf("host: %+v %v", h, err)
+	}
+	if err := c.Reap(ctx, made.ID); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Get(ctx, made.ID); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("get after reap: %v", err)
+	}
+}
+
+func TestListPagesAndFilters(t *testing.T) {
+	socket, _ := start(t, ServerOptions{})
+	c := client(t, socket)
+	for i := range 5 {
+		awake := i%2 == 0
+		if _, _, err := c.Create(t.Context(), chat.Spec{ExternalID: fmt.Sprint(i), Awake: &awake, Labels: map[string]string{"n": fmt.Sprint(i)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		f    chat.Filter
+		want int
+	}{
+		{chat.Filter{}, 5}, {chat.Filter{Label: "n=3"}, 1}, {chat.Filter{Label: "n"}, 5}, {chat.Filter{Label: "m"}, 0},
+		{chat.Filter{Awake: new(bool)}, 2}, {chat.Filter{ExternalID: "4"}, 1}, {chat.Filter{Owner: "nobody"}, 0}, {chat.Filter{Limit: 1}, 5},
+	} {
+		n := 0
+		for {
+			page, err := c.List(t.Context(), tt.f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(page.Chats)
+			if tt.f.Cursor = page.Next; page.Next == "" {
+				break
+			}
+		}
+		if n != tt.want {
+			t.Errorf("%+v: %d chats, want %d", tt.f, n, tt.want)
+		}
+	}
+}
+
+func TestClientWithoutADaemon(t *testing.T) {
+	c := client(t, filepath.Join(t.TempDir(), "none"))
+	_, err := c.Host(t.Context())
+	if !errors.Is(err, chat.ErrBusy) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestClientSendsNoOddID(t *testing.T) {
+	c := client(t, filepath.Join(t.TempDir(), "none"))
+	for _, id := range []chat.ID{"", "../host", "0123456789ABCDEF"} {
+		if err := c.Reap(t.Context(), id); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}
+
+// The description names every row of the table, and durations as text.
+func TestOpenAPI(t *testing.T) {
+	socket, _ := start(t, ServerOptions{Version: "9"})
+	g := raw(t, socket, get("/openapi.json"))
+	var doc struct {
+		OpenAPI string
+		Paths   map[string]map[string]struct {
+			OperationID string
+			Responses   map[string]any
+		}
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]struct{ Type any }
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(g.body), &doc); err != nil || doc.OpenAPI != "3.1.0" {
+		t.Fatalf("%v %q", err, doc.OpenAPI)
+	}
+	for _, r := range routes {
+		if r.name == "openapi" {
+			continue
+		}
+		method := map[string]string{"GET": "get", "POST": "post", "DELETE": "delete"}[r.method]
+		if op := doc.Paths[r.path][method]; op.OperationID != r.name || op.Responses[fmt.Sprint(r.status)] == nil || op.Responses["default"] == nil {
+			t.Errorf("%s: got %+v", r.pattern(), op)
+		}
+	}
+	if got := doc.Components.Schemas["RunSpec"].Properties["timeout"].Type; got != "string" {
+		t.Errorf("timeout is a %v", got)
+	}
+	if !slices.Contains([]any{"string"}, doc.Components.Schemas["Problem"].Properties["kind"].Type) {
+		t.Errorf("no Problem with a kind: %v", doc.Components.Schemas["Problem"])
+	}
+}

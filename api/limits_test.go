@@ -1,0 +1,276 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// eventually waits for cond without a bound that a slow machine could miss.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(generous); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if cond() {
+			return
+		}
+	}
+	t.Fatalf("never: %s", what)
+}
+
+func countFDs(t *testing.T) int {
+	t.Helper()
+	ents, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip("needs /proc: to count file descriptors")
+	}
+	return len(ents)
+}
+
+func dial(t *testing.T, socket string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(generous))
+	return c
+}
+
+func TestSlowClientsAreCutOff(t *testing.T) {
+	socket, _ := start(t, ServerOptions{HeaderTimeout: 50 * time.Millisecond, BodyTimeout: 50 * time.Millisecond, IdleTimeout: 50 * time.Millisecond})
+	for name, sent := range map[string]string{
+		"nothing":        "",
+		"half a line":    "GET /heal",
+		"no end":         "GET /healthz HTTP/1.1\r\nHost: x\r\n",
+		"half a body":    "POST /v1/chats HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
+		"half a chunk":   "POST /v1/chats HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{",
+		"then no second": get("/healthz"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := dial(t, socket)
+			if _, err := io.WriteString(c, sent); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := io.ReadAll(c) // returns when the server closes
+			if err != nil && !errors.Is(err, io.EOF) && errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatalf("the connection stays open: %v", err)
+			}
+			if strings.HasPrefix(name, "half a ") && name != "half a line" && !bytes.Contains(answer, []byte(`"status":408`)) {
+				t.Errorf("want a 408 problem, got %q", answer)
+			}
+		})
+	}
+}
+
+// A deadline for reading that stays would cancel the context of a long run,
+// because net/http reads on to see the client go.
+func TestLongRunOutlivesTheBodyTimeout(t *testing.T) {
+	const short = 20 * time.Millisecond
+	socket, mem := start(t, ServerOptions{HeaderTimeout: short, BodyTimeout: short, IdleTimeout: short, WriteTimeout: generous})
+	mem.OnRun = func(ctx context.Context, _ chat.RunSpec) (chat.RunResult, error) {
+		select {
+		case <-ctx.Done():
+			return chat.RunResult{}, fmt.Errorf("cancelled: %w", ctx.Err())
+		case <-time.After(20 * short):
+			return chat.RunResult{Stdout: "done"}, nil
+		}
+	}
+	c := client(t, socket)
+	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := c.Run(t.Context(), made.ID, chat.RunSpec{Command: "sleep"})
+	if err != nil || res.Stdout != "done" {
+		t.Errorf("got %+v, %v", res, err)
+	}
+}
+
+func TestRunIsCancelledWhenTheClientGoes(t *testing.T) {
+	socket, mem := start(t, ServerOptions{})
+	began, ended := make(chan struct{}), make(chan error, 1)
+	mem.OnRun = func(ctx context.Context, _ chat.RunSpec) (chat.RunResult, error) {
+		close(began)
+		select {
+		case <-ctx.Done():
+			ended <- nil
+		case <-time.After(generous):
+			ended <- errors.New("the run went on")
+		}
+		return chat.RunResult{}, ctx.Err()
+	}
+	c := client(t, socket)
+	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		select {
+		case <-began:
+		case <-time.After(generous):
+		}
+		cancel()
+	}()
+	if _, err := c.Run(ctx, made.ID, chat.RunSpec{Command: "sleep"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(generous):
+		t.Error("the run never began")
+	}
+}
+
+func TestTooManyAtOnceIsBusy(t *testing.T) {
+	socket, mem := start(t, ServerOptions{MaxRequests: 1})
+	began, finish := make(chan struct{}), make(chan struct{})
+	mem.OnRun = func(context.Context, chat.RunSpec) (chat.RunResult, error) {
+		close(began)
+		<-finish
+		return chat.RunResult{}, nil
+	}
+	c := client(t, socket)
+	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := c.Run(t.Context(), made.ID, chat.RunSpec{Command: "x"}); err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case <-began:
+	case <-time.After(generous):
+		t.Fatal("the run never began")
+	}
+	g := raw(t, socket, get("/v1/host"))
+	if g.status != 503 || g.problem.Kind != "busy" || g.header.Get("Retry-After") == "" {
+		t.Errorf("got %d %v %s", g.status, g.header, g.body)
+	}
+	close(finish)
+	wg.Wait()
+	if g := raw(t, socket, get("/v1/host")); g.status != 200 {
+		t.Errorf("the place is not given back: %d %s", g.status, g.body)
+	}
+}
+
+func TestConnectionsOfOneUIDAreBounded(t *testing.T) {
+	socket, _ := start(t, ServerOptions{MaxConns: 2})
+	keep := []net.Conn{dial(t, socket), dial(t, socket)}
+	for _, c := range keep {
+		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := io.ReadAll(dial(t, socket)); len(b) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the third stays: %q, %v", b, err)
+	}
+	_ = keep[0].Close()
+	eventually(t, "the place is given back", func() bool {
+		c, err := net.Dial("unix", socket)
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, get("/healthz"))
+		b := make([]byte, 12)
+		_, err = io.ReadFull(c, b)
+		return err == nil && string(b) == "HTTP/1.1 200"
+	})
+}
+
+func TestNothingLeaksADescriptor(t *testing.T) {
+	socket, _ := start(t, ServerOptions{HeaderTimeout: 50 * time.Millisecond, BodyTimeout: 50 * time.Millisecond, IdleTimeout: 50 * time.Millisecond})
+	before := countFDs(t)
+	for range 20 {
+		for _, text := range []string{get("/healthz"), post("/v1/chats", `{"external_id":"a"}`), post("/v1/chats", `{`), "x\r\n\r\n",
+			post("/v1/chats", strings.Repeat(" ", 3<<20)), get("/v1/%00")} {
+			raw(t, socket, text)
+		}
+		halfClosed(t, socket)
+		c := dial(t, socket) // goes away in the middle
+		_, _ = io.WriteString(c, "POST /v1/chats HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
+		_ = c.Close()
+		_ = dial(t, socket) // stays, and is cut off
+	}
+	// The test's own ends of the 20 last ones stay open until it ends.
+	eventually(t, "as many descriptors as before", func() bool { return countFDs(t) <= before+20 })
+}
+
+// halfClosed sends a request and then ends its side; the answer, if any, comes whole.
+func halfClosed(t *testing.T, socket string) {
+	t.Helper()
+	c := dial(t, socket).(*net.UnixConn)
+	if _, err := io.WriteString(c, get("/healthz")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(c)
+	if err != nil || len(b) > 0 && !bytes.HasSuffix(b, []byte("}\n")) {
+		t.Errorf("got %q, %v", b, err)
+	}
+	_ = c.Close()
+}
+
+func TestPanicAndInternalError(t *testing.T) {
+	var log syncBuffer
+	socket, mem := start(t, ServerOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	mem.OnCreate = func(_ context.Context, s chat.Spec) error {
+		if s.ExternalID == "panic" {
+			panic("boom")
+		}
+		return errors.New("cannot open /var/lib/chatd/secret")
+	}
+	for _, ext := range []string{"panic", "internal"} {
+		g := raw(t, socket, post("/v1/chats", `{"external_id":"`+ext+`"}`))
+		if g.status != http.StatusInternalServerError || g.problem.Kind != "internal" || g.problem.Ref == "" {
+			t.Errorf("%s: got %d %s", ext, g.status, g.body)
+		}
+		if !strings.Contains(log.String(), g.problem.Ref) {
+			t.Errorf("%s: ref %s is not in the log", ext, g.problem.Ref)
+		}
+	}
+	if raw(t, socket, get("/healthz")).status != 200 {
+		t.Error("not served after a panic")
+	}
+}
+
+// syncBuffer is a bytes.Buffer for several goroutines.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
