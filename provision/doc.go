@@ -18,11 +18,9 @@
 //
 // Awake, it is one tree of processes, all of the chat's uid, in a cgroup of its own:
 //
-//	chatd (root)
-//	  └─ bwrap                        host namespaces, waits
-//	       └─ bwrap                   pid 1 inside: the leader, held by pidfd
-//	            └─ tmux -D            was chatd-shim confine
-//	                 └─ bash          the chat
+//	bwrap                 pid 1 inside: the leader, held by pidfd
+//	  └─ tmux             started through chatd-shim confine
+//	       └─ bash        the chat
 //
 // chatd starts bubblewrap with the chat's credentials, by clone(2) straight into
 // the cgroup. Four things come back, in this order: bubblewrap's pid 1 over one

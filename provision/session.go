@@ -155,7 +155,7 @@ const (
 func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os.File) (*session, error) {
 	var b boundFiles
 	defer b.close()
-	cmd := m.bwrapCommand(m.view(rec), tmux.ServerArgv(shims.Socket, shims.InsideTmux), &b)
+	cmd := m.bwrapCommand(m.view(rec), tmux.StartArgv(shims.Socket, shims.InsideTmux, shims.ShellArgv()), &b)
 	if b.err != nil {
 		return nil, b.err
 	}

@@ -1,8 +1,8 @@
 // Package tmux is the chat's terminal: how its server is started, how text and
 // keys are typed into it, and how its screen is read.
 //
-// The server runs inside the session, as the chat, in the foreground (tmux -D),
-// so that bubblewrap's pid 1 has a child to wait for. Every client runs inside
+// The server runs inside the session, as the chat, under bubblewrap's pid 1, which
+// lives as long as any process of the session. Every client runs inside
 // the session as well: this package builds command lines and reads answers, and
 // the [Exec] it is given enters the session. Root must never be a client, for a
 // server can tell its client to run a command (detach-client -E in tmux(1)).

@@ -23,13 +23,10 @@ const (
 // chat's own memory limit, at most a few hundred bytes.
 const HistoryLimit = 2000
 
-// Config is the server's configuration file. shell is the command line of the
-// first shell, made of words that need no quoting.
+// Config is the server's configuration file. shell is the command line of every
+// window's shell, made of words that need no quoting.
 //
-// The first shell is given as words, which tmux runs without a /bin/sh between;
-// default-command serves the windows that the chat opens itself. window-size
-// manual is left out: tmux 3.3a dies of it at its first client. exit-empty comes after new-session: tmux -D turns it off, and a server whose
-// last shell ended must end too, for then the chat is asleep.
+// window-size manual is left out: tmux 3.3a dies of it at its first client.
 func Config(shell []string) []byte {
 	lines := []string{
 		"set -g default-command " + strconv.Quote("exec "+strings.Join(shell, " ")),
@@ -41,14 +38,18 @@ func Config(shell []string) []byte {
 		fmt.Sprintf("set -g default-size %dx%d", Cols, Rows),
 		"set -s escape-time 0",
 		"set -s set-clipboard off",
-		fmt.Sprintf("new-session -d -s %s -x %d -y %d -- %s", Session, Cols, Rows, strings.Join(shell, " ")),
-		"set -s exit-empty on",
 	}
 	return []byte(strings.Join(lines, "\n") + "\n")
 }
 
-// ServerArgv is the server's command line: in the foreground, with socket and
-// configuration at the given paths of the session's view.
-func ServerArgv(socket, config string) []string {
-	return []string{"tmux", "-D", "-f", config, "-S", socket}
+// StartArgv is the command that starts the server with its first shell and then
+// ends; socket and config are paths of the session's view. The shell is given as
+// words, which tmux runs without a /bin/sh between. The server ends with its last
+// shell, and then the chat is asleep.
+//
+// It is not tmux -D, which keeps the server in the foreground: that one reads
+// its configuration, and starts a shell, only when a first client comes.
+func StartArgv(socket, config string, shell []string) []string {
+	return append([]string{"tmux", "-f", config, "-S", socket,
+		"new-session", "-d", "-s", Session, "-x", strconv.Itoa(Cols), "-y", strconv.Itoa(Rows), "--"}, shell...)
 }

@@ -49,7 +49,7 @@ func local(ctx context.Context, stdin []byte, argv []string) ([]byte, error) {
 	return out, nil
 }
 
-func start(t *testing.T, shell ...string) (*Terminal, <-chan error) {
+func start(t *testing.T, shell ...string) *Terminal {
 	t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
 		t.Skip("needs tmux: apt-get install tmux")
@@ -57,17 +57,15 @@ func start(t *testing.T, shell ...string) (*Terminal, <-chan error) {
 	dir := t.TempDir()
 	conf, sock := filepath.Join(dir, "conf"), filepath.Join(dir, "s")
 	writeFile(t, conf, Config(shell))
-	argv := ServerArgv(sock, conf)
-	server := exec.Command(argv[0], argv[1:]...)
-	server.Dir = dir
-	server.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "TERM=screen", "PS1=$ "}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
+	argv := StartArgv(sock, conf, shell)
+	client := exec.Command(argv[0], argv[1:]...)
+	client.Dir = dir
+	client.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "TERM=screen", "PS1=$ "}
+	if out, err := client.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Wait() }()
-	t.Cleanup(func() { _ = server.Process.Kill() })
-	return New(sock, local), ended
+	t.Cleanup(func() { _ = exec.Command("tmux", "-S", sock, "kill-server").Run() })
+	return New(sock, local)
 }
 
 func waitScreen(t *testing.T, term *Terminal, want string) Screen {
@@ -85,7 +83,7 @@ func waitScreen(t *testing.T, term *Terminal, want string) Screen {
 }
 
 func TestTerminal(t *testing.T) {
-	term, ended := start(t, "bash", "--norc", "--noprofile", "-i")
+	term := start(t, "bash", "--norc", "--noprofile", "-i")
 	ctx := t.Context()
 	s := waitScreen(t, term, "$")
 	if s.Rows != Rows || s.Cols != Cols {
@@ -124,13 +122,12 @@ func TestTerminal(t *testing.T) {
 	if err := term.Type(ctx, "exit", true); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-ended:
-	case <-time.After(20 * time.Second):
-		t.Error("the server lives on after its last shell ended")
+	var err error
+	for deadline := time.Now().Add(20 * time.Second); err == nil && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		_, err = term.Screen(ctx)
 	}
-	if _, err := term.Screen(ctx); err == nil {
-		t.Error("Screen of an ended server gave no error")
+	if err == nil {
+		t.Error("the server lives on after its last shell ended")
 	}
 }
 

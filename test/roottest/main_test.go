@@ -1,0 +1,114 @@
+package roottest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// insideEnv marks the second run of the test binary, inside its namespaces.
+const insideEnv = "CHATD_ROOTTEST_INSIDE"
+
+// programs are the built binaries: chatd with failpoints, and chatd-shim.
+var programs struct{ chatd, shim string }
+
+func TestMain(m *testing.M) {
+	if os.Geteuid() != 0 {
+		os.Exit(m.Run()) // every test skips, or fails, for itself
+	}
+	if os.Getenv(insideEnv) != "" {
+		if err := enterWorld(); err != nil {
+			fmt.Fprintln(os.Stderr, "cannot set up the test's namespaces:", err)
+			os.Exit(1)
+		}
+		os.Exit(m.Run())
+	}
+	code, err := runInside()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cannot run the tests in namespaces of their own:", err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+// runInside builds the programs and runs this binary again in new namespaces.
+func runInside() (code int, err error) {
+	dir, err := os.MkdirTemp("", "chatd-roottest-")
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := build(dir); err != nil {
+		return 1, err
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), insideEnv+"="+dir)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return max(1, exit.ExitCode()), nil
+	}
+	return 0, err
+}
+
+func build(dir string) error {
+	for _, p := range []struct{ out, pkg, tags string }{
+		{"chatd-shim", "../../cmd/chatd-shim", ""},
+	} {
+		cmd := exec.Command("go", "build", "-tags", p.tags, "-ldflags", "-s -w", "-o", filepath.Join(dir, p.out), p.pkg)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("cannot build %s: %w: %s", p.out, err, out)
+		}
+	}
+	return nil
+}
+
+// enterWorld makes the namespaces usable: loopback up, mounts private, and the
+// two host directories that chatd writes to replaced by empty ones.
+func enterWorld() error {
+	dir := os.Getenv(insideEnv)
+	programs.chatd, programs.shim = filepath.Join(dir, "chatd"), filepath.Join(dir, "chatd-shim")
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("cannot make mounts private: %w", err)
+	}
+	for _, d := range []string{"/etc/userdb", "/srv"} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount("tmpfs", d, "tmpfs", 0, "mode=0755"); err != nil {
+			return fmt.Errorf("cannot mount on %s: %w", d, err)
+		}
+	}
+	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot bring loopback up: %w: %s", err, out)
+	}
+	return nil
+}
+
+// needsRoot skips loudly without root, or fails where everything is required.
+func needsRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	missing(t, "root")
+}
+
+// missing skips, or fails under CHATD_TEST_REQUIRE=all.
+func missing(t testing.TB, what string) {
+	t.Helper()
+	if strings.TrimSpace(os.Getenv("CHATD_TEST_REQUIRE")) == "all" {
+		t.Fatalf("needs %s, and CHATD_TEST_REQUIRE=all", what)
+	}
+	t.Skipf("SKIPPED: needs %s", what)
+}
