@@ -20,6 +20,14 @@ const (
 	burstFlows = 500
 )
 
+// A listener keeps a refused SYN for one second. So many refusals a second, after
+// a burst, may one chat cause before it gets no new loopback connection for two:
+// else it could keep the queue of another's listener full.
+const (
+	refusals      = 2
+	burstRefusals = 10
+)
+
 // firstNumber and lastNumber bound the connection marks that stand for chats.
 // lastNumber itself is nobody's: it marks a refused connection.
 const (
@@ -53,7 +61,8 @@ func loopbackText(o Options, policies []Policy, offset uint32) string {
 		"RANGE", o.Range.String(), "MARK", fmt.Sprintf("%#x", uint32(packetMark)),
 		"OFFSET", strconv.FormatUint(uint64(offset), 10), "SPAN", strconv.Itoa(1<<windowBits),
 		"REFUSED", fmt.Sprintf("%#x", lastNumber), "OPENED", strings.Join(openedRules(policies), "\n\t\t"),
-		"FLOWS", strconv.Itoa(maxFlows), "RATE", strconv.Itoa(newFlows), "BURST", strconv.Itoa(burstFlows))
+		"FLOWS", strconv.Itoa(maxFlows), "RATE", strconv.Itoa(newFlows), "BURST", strconv.Itoa(burstFlows),
+		"OFTEN", strconv.Itoa(refusals), "PATIENCE", strconv.Itoa(burstRefusals))
 	return r.Replace(loopbackForm)
 }
 
@@ -64,6 +73,8 @@ table inet chatd {
 	set same { type uid . mark; size 1048576; flags dynamic,timeout; timeout 5d; }
 	set conns { type uid; size 1048576; flags dynamic; }
 	set rates { type uid; size 1048576; flags dynamic,timeout; timeout 1m; }
+	set refusals { type mark; size 1048576; flags dynamic,timeout; timeout 1m; }
+	set banned { type mark; size 1048576; flags dynamic,timeout; timeout 2s; }
 	chain output {
 		type filter hook output priority -5; policy accept;
 		meta skuid RANGE goto owned
@@ -97,6 +108,7 @@ table inet chatd {
 		reject with tcp reset
 	}
 	chain begun {
+		ct mark @banned reject with tcp reset
 		update @ids { meta skuid : ct mark }
 		update @same { meta skuid . ct mark } meta mark set MARK return
 		reject with tcp reset
@@ -106,8 +118,12 @@ table inet chatd {
 		tcp flags & syn == 0 return
 		goto refuse
 	}
+	chain scold {
+		update @refusals { ct mark limit rate over OFTEN/second burst PATIENCE packets } update @banned { ct mark }
+	}
 	chain refuse {
 		ct mark REFUSED reject with tcp reset
+		jump scold
 		ct mark set REFUSED
 		tcp flags & (syn|ack) == (syn|ack) tcp flags set rst|ack meta mark set MARK return
 		reject with tcp reset

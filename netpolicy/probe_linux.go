@@ -20,7 +20,8 @@ const patience = 5 * time.Second
 // Probe tries the walls as ProbeUID and says what came: [chat.LayerEgress] by
 // sending to addresses that exist nowhere (RFC 5737, RFC 3849), and
 // [chat.LayerNetwork] by connecting over loopback to a listener of root, which
-// must be refused, and to one of its own, which must answer. Nothing is sent
+// must be refused, to one of its own, which must answer, and by UDP, which must
+// be refused. Nothing is sent
 // outside before both families' jumps were seen in their place.
 func (t *Table) Probe(ctx context.Context) []chat.Layer {
 	t.mu.Lock()
@@ -63,6 +64,11 @@ func (t *Table) probeNetwork() chat.Layer {
 		if !refused(other) && !errors.Is(other, errNoFamily) {
 			l.State, l.Fix = chat.LayerOff, "apply the policies again; look for a rule that accepts loopback before the chain CHATD"
 		}
+		byUDP := asUID(t.opts.ProbeUID, attempt{host, discardPort, true}.send)
+		said = append(said, fmt.Sprintf("by UDP: %s", answer(byUDP)))
+		if byUDP == nil {
+			l.State, l.Fix = chat.LayerOff, "apply the policies again; look for a rule that accepts loopback before the chain CHATD"
+		}
 		own := t.probeListener(t.opts.ProbeUID, host)
 		said = append(said, fmt.Sprintf("to its own: %s", answer(own)))
 		if own != nil && !errors.Is(own, errNoFamily) && l.State == chat.LayerOn {
@@ -96,6 +102,9 @@ func weakenByFastOpen(l *chat.Layer) {
 		l.Fix = fmt.Sprintf("sysctl -w net.ipv4.tcp_fastopen=%d", bits&^2)
 	}
 }
+
+// discardPort is where one empty datagram is sent over loopback (RFC 863).
+const discardPort = 9
 
 // errNoFamily: the host has no such loopback address, so nothing can use it.
 var errNoFamily = errors.New("this host has no such address")
@@ -215,9 +224,10 @@ func await(fd int) error {
 	return nil
 }
 
-// refused are the answers of a wall: a reset for TCP, EPERM for the rest.
+// refused are the answers of a wall: a reset for TCP, EPERM for the rest, or the
+// EACCES that Linux makes of ICMPv6 "administratively prohibited".
 func refused(err error) bool {
-	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EPERM)
+	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 }
 
 func answer(err error) string {

@@ -1,0 +1,213 @@
+package netpolicy
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// setSysctl sets a value of this network namespace until the test ends.
+func setSysctl(t *testing.T, name, value string) {
+	t.Helper()
+	path := "/proc/sys/net/" + name
+	was := run(t, "cat "+path)
+	run(t, "echo "+value+" > "+path)
+	t.Cleanup(func() { run(t, "echo "+was+" > "+path) })
+}
+
+// fastOpen sends "early" in the SYN.
+func fastOpen(uid uint32, host string, port int) error {
+	addr := netip.MustParseAddr(host)
+	return asUID(uid, func() error {
+		fd, err := testSocket(addr, "tcp")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unix.Close(fd) }()
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_NO_COOKIE, 1); err != nil {
+			return err
+		}
+		if err := unix.Sendto(fd, []byte("early"), unix.MSG_FASTOPEN, sockaddr(addr, port)); err != nil {
+			return err
+		}
+		_, err = unix.Read(fd, make([]byte, 16))
+		return err
+	})
+}
+
+func TestFastOpenCarriesNothing(t *testing.T) {
+	needsRoot(t)
+	setSysctl(t, "ipv4/tcp_fastopen", "1027") // client, server, server without cookies on any listener
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		table := newTable(t, hostTools)
+		b := serve(t, nil, uidB, host, 0, "tcp")
+		if err := fastOpen(uidA, host, b.port); err != nil || b.heard() != "early" {
+			waitFor(t, func() bool { return b.heard() == "early" })
+			t.Logf("without rules: %v", err)
+		}
+		apply(t, table, testPolicy(t, 1))
+		other, own := serve(t, nil, uidB, host, 0, "tcp"), serve(t, nil, uidA, host, 0, "tcp")
+		if err := fastOpen(uidA, host, other.port); !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ETIMEDOUT) && !errors.Is(err, unix.EINPROGRESS) {
+			t.Errorf("A to B with data in the SYN: %v", err)
+		}
+		if other.heard() != "" {
+			t.Errorf("B heard %q", other.heard())
+		}
+		if err := fastOpen(uidA, host, own.port); err != nil {
+			t.Errorf("A to its own with data in the SYN: %v", err)
+		}
+		if err := table.Remove(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSYNCookiesOpenNothing(t *testing.T) {
+	needsRoot(t)
+	setSysctl(t, "ipv4/tcp_syncookies", "2")
+	apply(t, newTable(t, hostTools), testPolicy(t, 1))
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		b := serve(t, nil, uidB, host, 0, "tcp")
+		root := serve(t, nil, 0, host, 0, "tcp")
+		for _, port := range []int{b.port, root.port} {
+			if got := ask(nil, uidA, host, port, "tcp"); got != "refused" {
+				t.Errorf("A over %s: %s", host, got)
+			}
+		}
+		if b.heard()+root.heard() != "" {
+			t.Errorf("heard %q and %q", b.heard(), root.heard())
+		}
+		if got := ask(nil, 0, host, root.port, "tcp"); got != "answered" {
+			t.Errorf("root to root over %s: %s", host, got)
+		}
+	}
+}
+
+// dial opens a connection of uid and leaves it open.
+func dial(uid uint32, host string, port int) (fd int, err error) {
+	addr := netip.MustParseAddr(host)
+	err = asUID(uid, func() error {
+		if fd, err = testSocket(addr, "tcp"); err != nil {
+			return err
+		}
+		return unix.Connect(fd, sockaddr(addr, port))
+	})
+	return fd, err
+}
+
+// listener is one that is never served, so connections to it stay in its queue.
+func listener(t *testing.T, uid uint32, backlog int) int {
+	t.Helper()
+	port := 0
+	err := asUID(uid, func() error {
+		fd, err := testSocket(netip.MustParseAddr("127.0.0.1"), "tcp")
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, backlog)); err != nil {
+			return err
+		}
+		port, err = portOf(fd)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func TestConnectionsOfOneUIDAreBounded(t *testing.T) {
+	apply(t, newTable(t, hostTools), testPolicy(t, 1))
+	port := listener(t, uidA, 4096)
+	opened := 0
+	for range 2 * maxFlows {
+		fd, err := dial(uidA, "127.0.0.1", port)
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		if err != nil {
+			if !errors.Is(err, unix.EHOSTUNREACH) {
+				t.Errorf("beyond the bound: %v", err)
+			}
+			break
+		}
+		opened++
+	}
+	if opened != maxFlows {
+		t.Errorf("%d connections at once, want %d", opened, maxFlows)
+	}
+	b := serve(t, nil, uidB, "127.0.0.1", 0, "tcp")
+	if got := ask(nil, uidB, "127.0.0.1", b.port, "tcp"); got != "answered" {
+		t.Errorf("B meanwhile to its own: %s", got)
+	}
+}
+
+func TestNewConnectionsOfOneUIDAreBounded(t *testing.T) {
+	apply(t, newTable(t, hostTools), testPolicy(t, 1))
+	stopped := false
+	for range 20 * burstFlows {
+		fd, err := dial(uidA, "127.0.0.1", 1)
+		_ = unix.Close(fd)
+		if stopped = errors.Is(err, unix.EHOSTUNREACH); stopped {
+			break
+		}
+		if !errors.Is(err, unix.ECONNREFUSED) {
+			t.Fatalf("closed port: %v", err)
+		}
+	}
+	if !stopped {
+		t.Errorf("%d connections without a bound", 20*burstFlows)
+	}
+	b := serve(t, nil, uidB, "127.0.0.1", 0, "tcp")
+	if got := ask(nil, uidB, "127.0.0.1", b.port, "tcp"); got != "answered" {
+		t.Errorf("B meanwhile to its own: %s", got)
+	}
+}
+
+// Refused SYNs wait in the listener's queue until it is told. A chat must not be
+// able to keep another's queue full.
+func TestRefusalsDoNotBlockTheListener(t *testing.T) {
+	apply(t, newTable(t, hostTools), testPolicy(t, 1))
+	b := serve(t, nil, uidB, "127.0.0.1", 0, "tcp")
+	for range 400 {
+		fd, err := dial(uidA, "127.0.0.1", b.port)
+		_ = unix.Close(fd)
+		if err == nil {
+			t.Fatal("A reached B")
+		}
+	}
+	waitFor(t, func() bool { return ask(nil, uidB, "127.0.0.1", b.port, "tcp") == "answered" })
+	if waiting := run(t, "ss -Htn state syn-recv | wc -l"); waiting > "9" || len(waiting) > 1 {
+		t.Errorf("%s refused connections still wait", waiting)
+	}
+	a := serve(t, nil, uidA, "127.0.0.1", 0, "tcp")
+	waitFor(t, func() bool { return ask(nil, uidA, "127.0.0.1", a.port, "tcp") == "answered" })
+}
+
+// Both ends open at once towards each other: there is no listener whose answer
+// could be judged, only two SYNs.
+func TestSimultaneousOpenIsRefused(t *testing.T) {
+	apply(t, newTable(t, hostTools), testPolicy(t, 1))
+	bound := func(uid uint32, from, to int) error {
+		return asUID(uid, func() error {
+			fd, err := testSocket(netip.MustParseAddr("127.0.0.1"), "tcp")
+			if err != nil {
+				return err
+			}
+			defer func() { _ = unix.Close(fd) }()
+			if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: from}); err != nil {
+				return err
+			}
+			return unix.Connect(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: to})
+		})
+	}
+	for range 50 {
+		done := make(chan error, 1)
+		go func() { done <- bound(uidB, 40002, 40001) }()
+		errA, errB := bound(uidA, 40001, 40002), <-done
+		if errA == nil || errB == nil {
+			t.Fatalf("connected: %v, %v", errA, errB)
+		}
+	}
+}
