@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// otherMemory moves the test process to another v1 memory or v2 cgroup is no
-// option here; a second process is put elsewhere and opens the same state file.
+// childEnv tells a test that it was started again in another cgroup.
 const childEnv = "CHATD_TEST_CGROUP_CHILD"
 
 // TestRestartElsewhere starts this test again from another cgroup. With the state
@@ -148,8 +147,8 @@ func TestStepAside(t *testing.T) {
 	must(t, mkdir(own))
 	here, err := words(filepath.Join(own, "cgroup.controllers"))
 	must(t, err)
-	if len(here) == 0 {
-		t.Skipf("no cgroup2 controllers below the own cgroup (offered above: %v)", offered)
+	if missing(here, []string{"memory"}) != nil { // memory, as threaded controllers know no such rule
+		t.Skipf("no cgroup2 controllers: the host gives memory to cgroup v1 (offered above: %v)", offered)
 	}
 	start := exec.Command("/bin/sleep", "1000")
 	d, err := os.Open(own)
@@ -159,11 +158,43 @@ func TestStepAside(t *testing.T) {
 	start.SysProcAttr.UseCgroupFD, start.SysProcAttr.CgroupFD = true, int(d.Fd())
 	must(t, start.Start())
 	t.Cleanup(func() { start.Process.Kill(); start.Wait() })
-	if err := enable(own, here[:1]); !errors.Is(err, unix.EBUSY) {
+	if err := enable(own, []string{"memory"}); !errors.Is(err, unix.EBUSY) {
 		t.Fatalf("enable with a process inside: %v, want EBUSY", err)
 	}
 	err = f.delegate(own)
 	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), fmt.Sprint(start.Process.Pid)) {
 		t.Fatalf("delegate with somebody else inside: %v, want ErrBusy and pid %d", err, start.Process.Pid)
+	}
+}
+
+// TestStepsAsideItself starts this test again as the only process of a cgroup,
+// as a service manager or a container does.
+func TestStepsAsideItself(t *testing.T) {
+	if own, ok := os.LookupEnv(childEnv); ok {
+		f, err := OpenFS(Options{Name: "chatd"})
+		must(t, err)
+		if f.places.Unified != filepath.Join(own, "chatd") {
+			t.Errorf("base %s, want it below %s", f.places.Unified, own)
+		}
+		if got := paths(t, os.Getpid())[""]; filepath.Base(got) != "chatd.daemon" {
+			t.Errorf("this process is in %s", got)
+		}
+		again, err := OpenFS(Options{Name: "chatd"})
+		if err != nil || again.places.Unified != f.places.Unified {
+			t.Errorf("opened again: %+v, %v", again, err)
+		}
+		must(t, f.RemoveBase())
+		return
+	}
+	f := open(t)
+	if f.mode != modeV2 {
+		t.Skip("no cgroup2 controllers: the host gives them to cgroup v1")
+	}
+	own := filepath.Join(f.places.Unified, "own")
+	must(t, mkdir(own))
+	cmd := exec.Command("/bin/sh", "-c", "echo $$ > "+own+`/cgroup.procs && exec "$0" -test.run='^TestStepsAsideItself$'`, os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+own)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 
 	"github.com/chatd/chatd/chat"
@@ -217,53 +216,4 @@ func (g *legacy) addThread(id chat.ID, run string, tid int) error {
 		return fmt.Errorf("cannot move thread %d into the v1 cgroups of chat %s: %w", tid, id, err)
 	}
 	return nil
-}
-
-// joinTries bounds joinCPU: each pass moves all it sees, and who is moved has
-// children inside, so only a storm of forks in the first program needs many.
-const joinTries = 100
-
-// joinCPU moves whoever is in the leaf into the chat's cpu cgroup, again until a
-// pass finds nobody outside.
-func (g *legacy) joinCPU(id chat.ID, leaf string) error {
-	cg, err := g.load(id, "", cgroup1.Cpu)
-	if err != nil {
-		return err
-	}
-	inside := map[int]bool{}
-	for range joinTries {
-		pids, err := readPids(leaf)
-		if err != nil {
-			return err
-		}
-		found, err := readPids(g.dir("cpu", id, ""))
-		if err != nil {
-			return err
-		}
-		clear(inside)
-		for _, p := range found {
-			inside[p] = true
-		}
-		moved, err := addOutside(cg, pids, inside)
-		if err != nil {
-			return fmt.Errorf("cannot move a process into the v1 cpu cgroup of chat %s: %w", id, err)
-		}
-		if moved == 0 {
-			return nil
-		}
-	}
-	return fmt.Errorf("cannot move all processes into the v1 cpu cgroup of chat %s: they fork faster: %w", id, chat.ErrBusy)
-}
-
-func addOutside(cg cgroup1.Cgroup, pids []int, inside map[int]bool) (moved int, err error) {
-	for _, p := range pids {
-		if inside[p] || p == 0 {
-			continue
-		}
-		moved++
-		if err := cg.AddProc(uint64(p)); err != nil && !errors.Is(err, unix.ESRCH) {
-			return moved, errors.Join(errors.New("pid "+strconv.Itoa(p)), err)
-		}
-	}
-	return moved, nil
 }

@@ -48,12 +48,13 @@ func (f *FS) create(id chat.ID, l chat.Limits) error {
 	return freshLeaf(f.dir(id, sessionLeaf))
 }
 
-// inherit lets the leaves below dir count memory and tasks of their own.
+// inherit lets the leaves below dir count memory and tasks of their own. cpu is
+// there for fairness: a new run has to get to its exec while the session spins.
 func (f *FS) inherit(dir string) error {
 	if f.mode != modeV2 {
 		return nil
 	}
-	return enable(dir, []string{"memory", "pids"})
+	return enable(dir, controllers)
 }
 
 // freshLeaf leaves a leaf with somebody inside, and else makes it new: the kernel
