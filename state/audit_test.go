@@ -147,6 +147,13 @@ func TestVerifyFindsTheBrokenLine(t *testing.T) {
 		}
 		return b
 	}
+	chained := func(seq uint64) []byte { // to line 1, with a prev that is right
+		b, err := line{Seq: seq, Prev: hashLine(bytes.TrimSuffix(part(1), []byte("\n")))}.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(append(part(1), b...), '\n')
+	}
 	for _, c := range []struct {
 		what string
 		log  []byte
@@ -161,6 +168,8 @@ func TestVerifyFindsTheBrokenLine(t *testing.T) {
 		{"moved", part(1, 3, 2, 4), 1, false},
 		{"doubled", part(1, 2, 2, 3), 2, false},
 		{"changed", bytes.Replace(whole, []byte(`"n":"3"`), []byte(`"n":"9"`), 1), 5, false},
+		{"chained", chained(2), 2, true},
+		{"wrong number, rightly chained", chained(3), 1, false},
 		{"torn", whole[:len(whole)-5], 7, false},
 		{"without its last newline", whole[:len(whole)-1], 7, false},
 		{"empty line", append(part(1, 2), '\n'), 2, false},

@@ -22,7 +22,7 @@ func collect(t testing.TB, s *Store, f chat.Filter) (pages int, ids []chat.ID) {
 		for _, r := range recs {
 			ids = append(ids, r.ID)
 		}
-		if f.Cursor = next; next == "" {
+		if f.Cursor = next; next == "" || len(ids) > s.Len() {
 			return pages, ids
 		}
 	}

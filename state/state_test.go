@@ -281,19 +281,37 @@ func TestLazyIsFlushedByCloseAndByTime(t *testing.T) {
 func waitClean(t *testing.T, s *Store) {
 	t.Helper()
 	for range 6000 {
-		s.mu.RLock()
-		clean := len(s.dirty) == 0
-		s.mu.RUnlock()
-		if s.log.mu.Lock(); clean {
-			clean = s.log.head == s.log.onDisk
-		}
-		s.log.mu.Unlock()
-		if clean {
+		if clean(s) {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatal("still held back after a minute")
+}
+
+// clean takes the writer lock, or it would see the middle of a flush.
+func clean(s *Store) bool {
+	s.writer.Lock()
+	defer s.writer.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	return len(s.dirty) == 0 && s.log.head == s.log.onDisk
+}
+
+// A durable change of a record must not write an older used_at over a newer one.
+func TestTouchSurvivesAnotherChange(t *testing.T) {
+	s := fresh(t)
+	r := admit(t, s, "a")
+	used := r.UsedAt.Add(time.Hour)
+	s.Touch(r.ID, used)
+	if err := s.SetAccount(r.ID, "userdb", event("create", "intent")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := again(t, s).Get(r.ID); err != nil || !got.UsedAt.Equal(used) || got.Account != "userdb" {
+		t.Errorf("%+v, %v", got, err)
+	}
 }
 
 func TestRecordsAreCopies(t *testing.T) {
