@@ -13,7 +13,9 @@ import (
 // Bounds on what one uid may take of the host's connection table, loopback and
 // outside together. The table is one for the whole host (262,144 entries by
 // default), and a closed connection keeps its entry for up to 120 s, so the
-// rate matters as much as the number.
+// rate matters as much as the number. A connection too many ends with
+// EHOSTUNREACH; one too soon loses its SYN, which the kernel sends again a second
+// later, or gets EPERM by UDP.
 const (
 	maxFlows   = 256 // connections open at once
 	newFlows   = 50  // new connections a second, after a burst
@@ -96,7 +98,7 @@ table inet chatd {
 	}
 	chain bound {
 		add @conns { meta skuid ct count over FLOWS } reject with icmpx admin-prohibited
-		update @rates { meta skuid limit rate over RATE/second burst BURST packets } reject with icmpx admin-prohibited
+		update @rates { meta skuid limit rate over RATE/second burst BURST packets } drop
 	}
 	chain opened {
 		OPENED
