@@ -280,8 +280,10 @@ func TestStartAgainAfterKill(t *testing.T) {
 		t.Errorf("Start in a run that died with its chat: %v, want ErrWrongPhase", err)
 	}
 	// A crash between the kill and its end leaves an empty leaf that nobody remembers.
+	must(t, f.Close())
 	g, err := OpenFS(f.o)
 	must(t, err)
+	defer g.Close()
 	must(t, f.Create(idA, limits()))
 	must(t, write(f.dir(idA), "cgroup.kill", "1"))
 	must(t, g.Create(idA, limits()))

@@ -27,6 +27,7 @@ func TestRestartElsewhere(t *testing.T) {
 	f.o.StateFile = filepath.Join(t.TempDir(), "cgroup.json")
 	must(t, f.places.save(f.o.StateFile))
 	session := create(t, f, idA)
+	must(t, f.Close())
 	for _, c := range []struct{ state, want string }{{f.o.StateFile, "found 1"}, {"", "found 0"}} {
 		out := elsewhere(t, f, c.state)
 		if !strings.Contains(out, c.want) {
@@ -36,6 +37,21 @@ func TestRestartElsewhere(t *testing.T) {
 	if !alive(session) {
 		t.Fatal("a restart ended the session")
 	}
+}
+
+// TestSecondDaemon opens a base that another daemon holds: it would end the
+// sessions that it does not know.
+func TestSecondDaemon(t *testing.T) {
+	f := open(t)
+	if _, err := OpenFS(f.o); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("a second daemon on one base: %v, want ErrBusy", err)
+	}
+	must(t, f.Close())
+	g, err := OpenFS(f.o)
+	if err != nil {
+		t.Fatalf("after the first has gone: %v", err)
+	}
+	must(t, g.Close())
 }
 
 // elsewhere runs the test in cgroups beside the base, all of which go again.

@@ -36,7 +36,8 @@ type FS struct {
 	o      Options
 	mode   string
 	places places
-	legacy *legacy // nil under cgroup v2
+	legacy *legacy  // nil under cgroup v2
+	base   *os.File // holds the lock
 
 	locks [64]sync.Mutex // by chat
 	mu    sync.Mutex
@@ -47,7 +48,8 @@ type FS struct {
 // process's own cgroup is in the way of giving controllers to children, the
 // process moves to the leaf <own>/<Name>.daemon; anybody else's is left alone.
 // The error is [chat.ErrUnsupported], and says what to mount or enable, when the
-// host has neither mode; [chat.ErrBusy] when other processes are in the way.
+// host has neither mode; [chat.ErrBusy] when other processes are in the way or
+// another daemon holds the base. The caller closes it.
 func OpenFS(o Options) (*FS, error) {
 	if err := chat.CheckName("cgroup name", o.Name); err != nil {
 		return nil, err
@@ -68,10 +70,16 @@ func OpenFS(o Options) (*FS, error) {
 	if err := f.createBase(); err != nil {
 		return nil, err
 	}
+	if err := f.holdBase(); err != nil {
+		return nil, err
+	}
 	if f.mode == modeV1 {
 		f.legacy = newLegacy(h, f.places)
 	}
-	return f, f.places.save(o.StateFile)
+	if err := f.places.save(o.StateFile); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // Mode is "cgroup v2" or "cgroup v1 (legacy)".

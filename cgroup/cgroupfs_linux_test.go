@@ -46,6 +46,7 @@ func open(t testing.TB, without ...chat.LayerName) *FS {
 // clean kills and removes whatever is below the base, then the base. The second
 // of two backends finds nothing, which is fine.
 func clean(t testing.TB, f *FS) {
+	defer f.Close()
 	ctx, stop := context.WithTimeout(context.Background(), generous)
 	defer stop()
 	ids, err := f.IDs()

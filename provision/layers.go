@@ -145,6 +145,7 @@ func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 		return host, fmt.Errorf("cannot open up %s: %w", dir, err)
 	}
 	opt.State, opt.Run, opt.Homes = filepath.Join(dir, "state"), filepath.Join(dir, "run"), filepath.Join(dir, "homes")
+	opt.Cgroup += "-doctor"
 	m := newManager(opt)
 	for _, step := range []func(context.Context) error{
 		m.checkOptions, m.makeState, m.prepareHost, m.openGroups, m.openTable, m.chooseAccount, m.probe,
@@ -155,7 +156,7 @@ func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 	}
 	host = m.describe()
 	host.Findings = append(host.Findings, "no daemon answers: this is what a probe without one found at "+time.Now().Format(time.RFC3339))
-	return host, m.groups.RemoveBase()
+	return host, errors.Join(m.groups.RemoveBase(), m.groups.Close())
 }
 
 func (m *Manager) makeState(context.Context) error { return makeRootDir(m.opt.State, 0o711) }

@@ -31,6 +31,9 @@ type Options struct {
 	Account string
 	// Shim is the chatd-shim binary to install into sessions.
 	Shim string
+	// Cgroup is the name of the base cgroup below chatd's own; two daemons on one
+	// host need two names.
+	Cgroup string
 	// UIDs are the uids chats may get; the last one is kept for probes.
 	UIDs state.Range
 	// LandlockABI is the least Landlock ABI that a session may start with.
@@ -133,10 +136,14 @@ func (m *Manager) Close() error {
 }
 
 func (m *Manager) closeState() error {
-	if m.store == nil {
-		return nil
+	var errs []error
+	if m.groups != nil {
+		errs = append(errs, m.groups.Close())
 	}
-	return m.store.Close()
+	if m.store != nil {
+		errs = append(errs, m.store.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func (m *Manager) checkOptions(context.Context) error {
@@ -198,7 +205,7 @@ func (m *Manager) prepareHost(context.Context) error {
 
 func (m *Manager) openGroups(context.Context) (err error) {
 	m.groups, err = cgroup.OpenFS(cgroup.Options{
-		Name: "chatd", StateFile: filepath.Join(m.opt.Run, "cgroup.json"), Without: m.opt.Without,
+		Name: m.opt.Cgroup, StateFile: filepath.Join(m.opt.Run, "cgroup.json"), Without: m.opt.Without,
 	})
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/chatd/chatd/state"
 )
@@ -48,10 +49,12 @@ func awakeSteps() []step {
 func (m *Manager) forwards(ctx context.Context, verb string, steps []step, rec state.Record) error {
 	for i, s := range steps {
 		failpoint(verb + "." + s.name + ".before")
+		began := time.Now()
 		if err := s.create(m, ctx, rec); err != nil {
 			undo := m.backwards(context.WithoutCancel(ctx), "undo", steps[:i+1], rec)
 			return errors.Join(fmt.Errorf("cannot %s chat %s at step %s: %w", verb, rec.ID, s.name, err), undo)
 		}
+		m.log.Debug("step", "verb", verb, "name", s.name, "chat", rec.ID, "took", time.Since(began))
 		failpoint(verb + "." + s.name + ".after")
 	}
 	return nil
@@ -64,9 +67,11 @@ func (m *Manager) backwards(ctx context.Context, verb string, steps []step, rec 
 	for i := len(steps) - 1; i >= 0; i-- {
 		s := steps[i]
 		failpoint(verb + "." + s.name + ".before")
+		began := time.Now()
 		if err := s.remove(m, ctx, rec); err != nil {
 			return fmt.Errorf("cannot %s chat %s at step %s: %w", verb, rec.ID, s.name, err)
 		}
+		m.log.Debug("step", "verb", verb, "name", s.name, "chat", rec.ID, "took", time.Since(began))
 		failpoint(verb + "." + s.name + ".after")
 	}
 	return nil

@@ -39,7 +39,7 @@ func (u *useradd) create(ctx context.Context, a account) error {
 	}
 	return runTool(ctx, []int{exitNameTaken}, "useradd", "-u", n, "-g", n, "-d", a.Home, "-M", "-s", nologin, "-c", "chat",
 		"-e", "1970-01-02", "--no-log-init", "-K", "UID_MAX="+n, "-K", "SUB_UID_COUNT=0", "-K", "SUB_GID_COUNT=0",
-		"-K", "CREATE_MAIL_SPOOL=no", "--", a.Name)
+		"--", a.Name)
 }
 
 func (u *useradd) drift(a account) (string, error) {
