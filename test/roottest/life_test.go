@@ -1,7 +1,8 @@
 package roottest
 
 import (
-	"testing"; "time"
+	"testing"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -22,6 +23,7 @@ func TestFirst(t *testing.T) {
 	if err := m.Input(operator(t.Context()), a.ID, chat.Input{Text: "declare -p PROMPT_COMMAND; type __chatd_prompt; ls -l /opt/chatd/prompt; echo $-; printf . 1<>/opt/chatd/prompt; echo $?; ps ax | head -5 | cut -c1-80", Enter: true}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Second); s, err := m.Screen(operator(t.Context()), a.ID)
+	time.Sleep(time.Second)
+	s, err := m.Screen(operator(t.Context()), a.ID)
 	t.Log(s.Text, err)
 }

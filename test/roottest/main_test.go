@@ -74,25 +74,37 @@ func build(dir string) error {
 }
 
 // enterWorld makes the namespaces usable: loopback up, mounts private, and the
-// two host directories that chatd writes to replaced by empty ones.
+// two host directories that chatd writes to covered.
 func enterWorld() error {
 	dir := os.Getenv(insideEnv)
 	programs.chatd, programs.shim = filepath.Join(dir, "chatd"), filepath.Join(dir, "chatd-shim")
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("cannot make mounts private: %w", err)
 	}
-	for _, d := range []string{"/etc/userdb", "/srv"} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			return err
-		}
-		if err := unix.Mount("tmpfs", d, "tmpfs", 0, "mode=0755"); err != nil {
-			return fmt.Errorf("cannot mount on %s: %w", d, err)
-		}
+	if err := unix.Mount("tmpfs", "/srv", "tmpfs", 0, "mode=0755"); err != nil {
+		return fmt.Errorf("cannot mount on /srv: %w", err)
+	}
+	if err := coverEtc(); err != nil {
+		return err
 	}
 	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot bring loopback up: %w: %s", err, out)
 	}
 	return nil
+}
+
+// coverEtc lays an overlay over /etc, so that accounts written there end with
+// this namespace.
+func coverEtc() error {
+	for _, d := range []string{"/srv/.etc/upper", "/srv/.etc/work"} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount("overlay", "/etc", "overlay", 0, "lowerdir=/etc,upperdir=/srv/.etc/upper,workdir=/srv/.etc/work"); err != nil {
+		return fmt.Errorf("cannot cover /etc: %w", err)
+	}
+	return os.MkdirAll("/etc/userdb", 0o711)
 }
 
 // needsRoot skips loudly without root, or fails where everything is required.

@@ -2,11 +2,14 @@ package roottest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,9 +19,13 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// testUIDs lie above chatd's default range, so that a production chatd on this
-// machine and the tests never meet.
-var testUIDs = state.Range{Low: 2013265920, High: 2013396991}
+// testUIDs lie above chatd's default range and depend on the process, so that a
+// production chatd on this machine, and two runs of the tests, never meet:
+// chatd ends every process of a uid that it reaps.
+var testUIDs = func() state.Range {
+	low := 2013265920 + uint32(os.Getpid()%1000)*131072
+	return state.Range{Low: low, High: low + 131071}
+}()
 
 // peerV4 and peerV6 are addresses that only a test's own peer namespace has.
 var peerV4 = netip.MustParseAddr("10.213.0.2")
@@ -28,11 +35,31 @@ var worlds atomic.Uint64
 // options is a host directory of its own for one daemon.
 func options(t testing.TB) provision.Options {
 	dir := fmt.Sprintf("/srv/w%d", worlds.Add(1))
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	name := fmt.Sprintf("chatd-test-%d-%d", os.Getpid(), worlds.Load())
+	t.Cleanup(func() { removeCgroups(t, name); _ = os.RemoveAll(dir) })
 	return provision.Options{
 		State: filepath.Join(dir, "state"), Run: filepath.Join(dir, "run"), Homes: filepath.Join(dir, "homes"),
+		Cgroup: name,
 		Userdb: "/etc/userdb", Shim: programs.shim, UIDs: testUIDs, LandlockABI: 2,
-		Profiles: profiles(), Version: "test", Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Profiles: profiles(), Version: "test", Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: logLevel()})),
+	}
+}
+
+// removeCgroups removes the base cgroups of one daemon, which have no namespace
+// to end with.
+func removeCgroups(t testing.TB, name string) {
+	var dirs []string
+	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.Contains(path, "/"+name) {
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
+	for _, dir := range slices.Backward(dirs) {
+		err = errors.Join(err, os.Remove(dir))
+	}
+	if err != nil {
+		t.Errorf("cannot remove the test's cgroups: %v", err)
 	}
 }
 
@@ -46,6 +73,15 @@ func profiles() map[string]chat.Profile {
 		"default": {Name: "default", Limits: chat.DefaultLimits(), Commands: commands},
 		"web":     {Name: "web", Limits: chat.DefaultLimits(), Commands: commands, Egress: []chat.Allow{allow}},
 	}
+}
+
+// logLevel is warn, or what CHATD_TEST_LOG says: debug shows what each step took.
+func logLevel() slog.Level {
+	level := slog.LevelWarn
+	if s := os.Getenv("CHATD_TEST_LOG"); s != "" {
+		_ = level.UnmarshalText([]byte(s))
+	}
+	return level
 }
 
 type testWriter struct{ t testing.TB }

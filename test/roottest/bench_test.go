@@ -1,0 +1,233 @@
+package roottest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/tmux"
+)
+
+// BenchmarkLife measures what a bridge waits for, beside the rivals it is to be
+// compared with, in turn in one run: machines are noisy, ratios are not. Each
+// figure is the median of rounds, and the growth shows in the populations.
+//
+//	make bench            populations 0, 1,000 and 10,000
+//
+// CHATD_BENCH_CHATS and CHATD_BENCH_ROUNDS change both.
+func BenchmarkLife(b *testing.B) {
+	needsRoot(b)
+	opt := options(b)
+	opt.Profiles["default"] = withCommands(opt.Profiles["default"])
+	m := open(b, opt)
+	rivals := newRivals(b)
+	rounds := envInt("CHATD_BENCH_ROUNDS", 25)
+	have := 0
+	for _, want := range envInts("CHATD_BENCH_CHATS", []int{0, 1000, 10000}) {
+		for ; have < want; have++ {
+			asleep(b, m, fmt.Sprintf("population %d", have))
+		}
+		b.Run(fmt.Sprintf("chats=%d", want), func(b *testing.B) {
+			measure(b, m, rivals, rounds)
+		})
+	}
+}
+
+// withCommands gives the profile a short list: what is in the PATH does not
+// change with its length, and "*" would be measured at start only.
+func withCommands(p chat.Profile) chat.Profile {
+	p.Commands = []string{"bash", "sh", "true", "tmux", "cat", "ls", "sleep"}
+	return p
+}
+
+func measure(b *testing.B, m *provision.Manager, r *rivals, rounds int) {
+	t := table{}
+	ctx := operator(b.Context())
+	for i := range rounds {
+		name := fmt.Sprintf("%s round %d", b.Name(), i)
+		t.time("useradd -m", func() { r.useradd(b) })
+		r.userdel(b)
+		var c chat.Chat
+		t.time("create asleep", func() { c = asleep(b, m, name) })
+		t.time("wake", func() { must(b, second(m.Wake(ctx, c.ID))) })
+		t.time("run of true", func() { run(b, m, c.ID, "true") })
+		t.time("fork+exec of true", func() { must(b, exec.Command("true").Run()) })
+		t.time("sleep", func() { must(b, second(m.Sleep(ctx, c.ID))) })
+		t.time("reap", func() { must(b, m.Reap(ctx, c.ID)) })
+		t.time("create to prompt", func() { c = create(b, m, name+" awake", "default") })
+		must(b, m.Reap(ctx, c.ID))
+		t.time("tmux+bash to prompt", func() { r.terminal(b) })
+		r.endTerminal(b)
+		t.time("bwrap with true", func() { r.bwrap(b) })
+	}
+	t.report(b)
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func asleep(t testing.TB, m *provision.Manager, external string) chat.Chat {
+	t.Helper()
+	no := false
+	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Awake: &no})
+	must(t, err)
+	return c
+}
+
+// table is the samples of each thing measured.
+type table map[string][]time.Duration
+
+func (t table) time(what string, f func()) {
+	began := time.Now()
+	f()
+	t[what] = append(t[what], time.Since(began))
+}
+
+func (t table) median(what string) float64 {
+	s := slices.Clone(t[what])
+	slices.Sort(s)
+	return float64(s[len(s)/2].Microseconds()) / 1000
+}
+
+// report prints medians in ms, and the ratios that the project promises.
+func (t table) report(b *testing.B) {
+	for _, p := range [][2]string{
+		{"create asleep", "useradd -m"}, {"create to prompt", "tmux+bash to prompt"}, {"create to prompt", "useradd -m"},
+		{"create to prompt", "bwrap with true"}, {"wake", "tmux+bash to prompt"}, {"run of true", "fork+exec of true"},
+		{"sleep", ""}, {"reap", ""},
+	} {
+		ms := t.median(p[0])
+		if p[1] == "" {
+			fmt.Fprintf(os.Stderr, "%-28s %-18s %8.2f ms\n", b.Name(), p[0], ms)
+			continue
+		}
+		ratio := ms / t.median(p[1])
+		fmt.Fprintf(os.Stderr, "%-28s %-18s %8.2f ms = %5.2f x %s (%.2f ms)\n", b.Name(), p[0], ms, ratio, p[1], t.median(p[1]))
+		b.ReportMetric(ratio, strings.ReplaceAll(p[0]+"/"+p[1], " ", "-"))
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// rivals are the plain ways to do parts of the same: as root by hand.
+type rivals struct {
+	dir, home string
+	uid       uint32
+	server    *exec.Cmd
+}
+
+func newRivals(b *testing.B) *rivals {
+	dir := "/srv/rivals"
+	r := &rivals{dir: dir, home: filepath.Join(dir, "home"), uid: testUIDs.High + 1}
+	must(b, os.MkdirAll(r.home, 0o755))
+	must(b, os.Chown(r.home, int(r.uid), int(r.uid)))
+	b.Cleanup(func() { must(b, os.RemoveAll(dir)) })
+	return r
+}
+
+// useradd makes one user with a home, in the copies of /etc's files that this
+// mount namespace has.
+func (r *rivals) useradd(b *testing.B) {
+	out, err := exec.Command("useradd", "-m", "-d", "/srv/rivals/added", "-u", fmt.Sprint(r.uid+1), "-K", "UID_MAX=2147483646", "rival").CombinedOutput()
+	if err != nil {
+		b.Fatalf("useradd: %v: %s", err, out)
+	}
+}
+
+func (r *rivals) userdel(b *testing.B) {
+	if out, err := exec.Command("userdel", "-r", "rival").CombinedOutput(); err != nil {
+		b.Fatalf("userdel: %v: %s", err, out)
+	}
+}
+
+// terminal starts tmux with the same shell, as a bare uid, and returns when the
+// prompt's byte came.
+func (r *rivals) terminal(b *testing.B) {
+	fifo := filepath.Join(r.home, "prompt")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil && err != unix.EEXIST {
+		b.Fatal(err)
+	}
+	must(b, os.Chown(fifo, int(r.uid), int(r.uid)))
+	f, err := os.OpenFile(fifo, os.O_RDWR|unix.O_NONBLOCK, 0)
+	must(b, err)
+	defer f.Close()
+	rc, conf := filepath.Join(r.home, "bashrc"), filepath.Join(r.home, "tmux.conf")
+	must(b, os.WriteFile(rc, []byte(strings.ReplaceAll(shims.Bashrc, shims.InsidePrompt, fifo)), 0o644))
+	shell := []string{"/bin/bash", "--noprofile", "--rcfile", rc, "-i"}
+	must(b, os.WriteFile(conf, tmux.Config(shell), 0o644))
+	argv := tmux.StartArgv(filepath.Join(r.home, "sock"), conf, shell)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir = r.home
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + r.home, "TERM=screen", "SHELL=/bin/bash", "LANG=C.UTF-8"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: r.uid, Gid: r.uid}}
+	must(b, cmd.Start())
+	must(b, f.SetReadDeadline(time.Now().Add(20*time.Second)))
+	_, err = f.Read(make([]byte, 1))
+	must(b, err)
+	must(b, cmd.Wait())
+}
+
+func (r *rivals) endTerminal(b *testing.B) {
+	must(b, exec.Command("tmux", "-S", filepath.Join(r.home, "sock"), "kill-server").Run())
+}
+
+// bwrap is the session's bubblewrap line with true in it.
+func (r *rivals) bwrap(b *testing.B) {
+	v := shims.View{User: "rival", UID: r.uid, Home: r.home, Tmp: r.home, VarTmp: r.home, Network: chat.NetworkNone,
+		Shim: "/usr/bin/true", ShimDir: "/usr/bin", BinDir: "/usr/bin"}
+	args, files := v.Args(3)
+	cmd := exec.Command("bwrap")
+	for _, f := range files {
+		fd, err := unix.MemfdCreate("f", unix.MFD_CLOEXEC)
+		must(b, err)
+		file := os.NewFile(uintptr(fd), "f")
+		defer file.Close()
+		_, err = file.Write(f.Content)
+		must(b, err)
+		_, err = file.Seek(0, 0)
+		must(b, err)
+		cmd.ExtraFiles = append(cmd.ExtraFiles, file)
+	}
+	cmd.Args = append(append(cmd.Args, args...), "--", "/usr/bin/true")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: r.uid, Gid: r.uid}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		b.Fatalf("bwrap: %v: %s", err, out)
+	}
+}
+
+func envInt(name string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		return n
+	}
+	return otherwise
+}
+
+func envInts(name string, otherwise []int) []int {
+	var got []int
+	for _, f := range strings.Fields(strings.ReplaceAll(os.Getenv(name), ",", " ")) {
+		if n, err := strconv.Atoi(f); err == nil {
+			got = append(got, n)
+		}
+	}
+	if got == nil {
+		return otherwise
+	}
+	return got
+}
