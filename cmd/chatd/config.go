@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/chat"
+)
+
+//go:embed defaults.yaml
+var defaultsYAML []byte
+
+// defaultConfig is read when it is there; a --config must be there.
+const defaultConfig = "/etc/chatd/chatd.yaml"
+
+// defaultShim is where chatd-shim lies when it is not beside chatd.
+const defaultShim = "/usr/local/lib/chatd/chatd-shim"
+
+// Config is what serve runs with; defaults.yaml says what each key means. Paths
+// are absolute, and every value was checked.
+type Config struct {
+	State          string                  `json:"state"`
+	Run            string                  `json:"run"`
+	Homes          string                  `json:"homes"`
+	Socket         string                  `json:"socket"`
+	Backend        string                  `json:"backend"`
+	Account        string                  `json:"account"`
+	UserDB         string                  `json:"userdb"`
+	Shim           string                  `json:"shim"`
+	UIDs           UIDRange                `json:"uids"`
+	OperatorsGroup string                  `json:"operators_group"`
+	BridgeGroup    string                  `json:"bridge_group"`
+	AllowMissing   []chat.LayerName        `json:"allow_missing"`
+	LandlockMinABI int                     `json:"landlock_min_abi"`
+	MaxAwake       int                     `json:"max_awake"`
+	Profiles       map[string]chat.Profile `json:"profiles"`
+}
+
+// UIDRange is the uids that chats may get, both ends included.
+type UIDRange struct{ Low, High uint32 }
+
+// MarshalText writes LOW-HIGH.
+func (r UIDRange) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%d-%d", r.Low, r.High), nil
+}
+
+func configFlag() cli.Flag {
+	return &cli.StringFlag{Name: "config", EnvVars: []string{"CHATD_CONFIG"}, TakesFile: true,
+		Usage: "the `FILE` to read (default: " + defaultConfig + ", if it is there)"}
+}
+
+// settings are the keys that are flags of serve and variables too.
+var settings = []struct{ name, usage string }{
+	{"state", "`DIRECTORY` of records, key and audit log"},
+	{"run", "`DIRECTORY` of sockets"},
+	{"homes", "`DIRECTORY` of the chats' homes"},
+	{"backend", "auto, systemd or cgroupfs"},
+}
+
+// loadConfig merges the flags and variables of c over the file over the defaults.
+func loadConfig(c *cli.Context) (Config, error) {
+	src, err := readSources(c.String("config"))
+	if err != nil {
+		return Config{}, err
+	}
+	flags := source{name: "the flags and CHATD_ variables"}
+	for dst, name := range map[*string]string{&flags.file.State: "state", &flags.file.Run: "run", &flags.file.Homes: "homes",
+		&flags.file.Backend: "backend", &flags.file.Socket: "socket"} {
+		if c.IsSet(name) {
+			*dst = c.String(name)
+			if *dst == "" {
+				return Config{}, fmt.Errorf("cannot use --%s: it is empty: %w", name, chat.ErrInvalid)
+			}
+		}
+	}
+	for _, s := range c.StringSlice("allow-missing") {
+		flags.file.AllowMissing = append(flags.file.AllowMissing, strings.TrimSpace(s))
+	}
+	return merge(append(src, flags))
+}
+
+// readSources reads the embedded defaults and the file.
+func readSources(file string) ([]source, error) {
+	defaults, err := parseSource("defaults.yaml", defaultsYAML)
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(cmp.Or(file, defaultConfig))
+	if file == "" && errors.Is(err, fs.ErrNotExist) {
+		return []source{defaults}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the config: %w: %w", err, chat.ErrInvalid)
+	}
+	own, err := parseSource(cmp.Or(file, defaultConfig), text)
+	return []source{defaults, own}, err
+}
+
+// merge takes each key from the last source that has it and checks it there.
+func merge(sources []source) (Config, error) {
+	var cfg Config
+	for _, f := range fields(&cfg) {
+		for i := len(sources) - 1; i >= 0; i-- {
+			value := f.of(&sources[i].file)
+			if value == "" {
+				continue
+			}
+			if err := f.set(value); err != nil {
+				return Config{}, sources[i].fault(f.key, err)
+			}
+			break
+		}
+	}
+	for _, s := range sources {
+		if err := s.lists(&cfg); err != nil {
+			return Config{}, err
+		}
+	}
+	cfg.Socket = cmp.Or(cfg.Socket, filepath.Join(cfg.Run, "chatd.sock"))
+	if len(cfg.Socket) > maxSocketPath {
+		return Config{}, fmt.Errorf("cannot use socket %s: %d bytes, want at most %d (unix(7)): %w", chat.Quote(cfg.Socket), len(cfg.Socket), maxSocketPath, chat.ErrInvalid)
+	}
+	cfg.Shim = cmp.Or(cfg.Shim, findShim())
+	return cfg, nil
+}
+
+// maxSocketPath leaves room in sun_path's 108 bytes for the name it is bound by aside.
+const maxSocketPath = 90
+
+func findShim() string {
+	if exe, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(exe), "chatd-shim")
+		if _, err := os.Stat(beside); err == nil {
+			return beside
+		}
+	}
+	return defaultShim
+}
+
+// lists takes the lists and the profiles of s into cfg.
+func (s source) lists(cfg *Config) error {
+	for i, name := range s.file.AllowMissing {
+		layer, err := layerName(name)
+		if err != nil {
+			return s.fault(fmt.Sprintf("allow_missing[%d]", i), err)
+		}
+		cfg.AllowMissing = append(cfg.AllowMissing, layer)
+	}
+	for name, p := range s.file.Profiles {
+		profile, err := s.profile(name, p, cfg.Profiles[chat.DefaultProfile])
+		if err != nil {
+			return err
+		}
+		if cfg.Profiles == nil {
+			cfg.Profiles = map[string]chat.Profile{}
+		}
+		cfg.Profiles[name] = profile
+	}
+	return nil
+}
+
+// yamlOf writes cfg as a file that chatd reads back to the same.
+func yamlOf(cfg Config) ([]byte, error) {
+	var b bytes.Buffer
+	if err := encodeYAML(&b, cfg); err != nil {
+		return nil, fmt.Errorf("cannot write the config: %w", err)
+	}
+	return b.Bytes(), nil
+}

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// source is one place a config comes from. text is nil for flags.
+type source struct {
+	name string
+	text []byte
+	file fileConfig
+}
+
+// fileConfig is a config as it is written: every scalar as text, so that
+// an absent key differs from a zero and an error can name its line.
+type fileConfig struct {
+	State          string                 `yaml:"state"`
+	Run            string                 `yaml:"run"`
+	Homes          string                 `yaml:"homes"`
+	Socket         string                 `yaml:"socket"`
+	Backend        string                 `yaml:"backend"`
+	Account        string                 `yaml:"account"`
+	UserDB         string                 `yaml:"userdb"`
+	Shim           string                 `yaml:"shim"`
+	UIDs           string                 `yaml:"uids"`
+	OperatorsGroup string                 `yaml:"operators_group"`
+	BridgeGroup    string                 `yaml:"bridge_group"`
+	AllowMissing   []string               `yaml:"allow_missing"`
+	LandlockMinABI string                 `yaml:"landlock_min_abi"`
+	MaxAwake       string                 `yaml:"max_awake"`
+	Profiles       map[string]fileProfile `yaml:"profiles"`
+}
+
+type fileProfile struct {
+	Limits    fileLimits `yaml:"limits"`
+	Network   string     `yaml:"network"`
+	Egress    []string   `yaml:"egress"`
+	Resolvers []string   `yaml:"resolvers"`
+	Skeleton  string     `yaml:"skeleton"`
+	Commands  *[]string  `yaml:"commands"`
+}
+
+type fileLimits struct {
+	MemoryMax string `yaml:"memory_max"`
+	SwapMax   string `yaml:"swap_max"`
+	PidsMax   string `yaml:"pids_max"`
+	CPUQuota  string `yaml:"cpu_quota"`
+	CPUPeriod string `yaml:"cpu_period"`
+	NoFile    string `yaml:"nofile"`
+	ShmSize   string `yaml:"shm_size"`
+}
+
+// parseSource reads YAML strictly: an unknown key and a key given twice are errors.
+func parseSource(name string, text []byte) (source, error) {
+	s := source{name: name, text: text}
+	dec := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict())
+	err := dec.Decode(&s.file)
+	if err == nil {
+		err = dec.Decode(&fileConfig{})
+		if err == nil {
+			return s, fmt.Errorf("cannot use %s: want one YAML document, got more: %w", name, chat.ErrInvalid)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return s, nil // nothing in it, or nothing after the first document
+	}
+	return s, yamlFault(name, err)
+}
+
+func yamlFault(name string, err error) error {
+	where, why := name, err.Error()
+	var y yaml.Error
+	if errors.As(err, &y) && y.GetToken() != nil {
+		where, why = fmt.Sprintf("%s:%d", name, y.GetToken().Position.Line), y.GetMessage()
+	}
+	if rest, ok := strings.CutPrefix(why, "unknown field "); ok {
+		why = "unknown key " + rest + ": want the keys of defaults.yaml, see chatd serve --check"
+	}
+	return fmt.Errorf("cannot use %s: %s: %w", where, why, chat.ErrInvalid)
+}
+
+// fault makes err an error of the key, with the line it stands on.
+func (s source) fault(key string, err error) error {
+	where := s.name
+	if line := s.line(key); line > 0 {
+		where = fmt.Sprintf("%s:%d", s.name, line)
+	}
+	return fmt.Errorf("cannot use %s: %s: %w", where, key, err)
+}
+
+// line finds key, or the nearest thing around it that is there; 0 if nothing is.
+func (s source) line(key string) int {
+	for key != "" && s.text != nil {
+		path, err := yaml.PathString("$." + key)
+		if err == nil {
+			node, err := path.ReadNode(bytes.NewReader(s.text))
+			if err == nil && node.GetToken() != nil {
+				return node.GetToken().Position.Line
+			}
+		}
+		key = key[:max(0, strings.LastIndexAny(key, ".["))]
+	}
+	return 0
+}
+
+// field is one scalar key: where a file has it, and how it is read into a Config.
+type field struct {
+	key string
+	of  func(*fileConfig) string
+	set func(string) error
+}
+
+// fields is the table of scalar keys.
+func fields(cfg *Config) []field {
+	return []field{
+		{"state", func(f *fileConfig) string { return f.State }, dir(&cfg.State)},
+		{"run", func(f *fileConfig) string { return f.Run }, dir(&cfg.Run)},
+		{"homes", func(f *fileConfig) string { return f.Homes }, dir(&cfg.Homes)},
+		{"socket", func(f *fileConfig) string { return f.Socket }, dir(&cfg.Socket)},
+		{"userdb", func(f *fileConfig) string { return f.UserDB }, dir(&cfg.UserDB)},
+		{"shim", func(f *fileConfig) string { return f.Shim }, dir(&cfg.Shim)},
+		{"backend", func(f *fileConfig) string { return f.Backend }, oneOf(&cfg.Backend, "auto", "systemd", "cgroupfs")},
+		{"account", func(f *fileConfig) string { return f.Account }, oneOf(&cfg.Account, "auto", "userdb", "useradd")},
+		{"uids", func(f *fileConfig) string { return f.UIDs }, uidRange(&cfg.UIDs)},
+		{"operators_group", func(f *fileConfig) string { return f.OperatorsGroup }, group(&cfg.OperatorsGroup)},
+		{"bridge_group", func(f *fileConfig) string { return f.BridgeGroup }, group(&cfg.BridgeGroup)},
+		{"landlock_min_abi", func(f *fileConfig) string { return f.LandlockMinABI }, number(&cfg.LandlockMinABI, 1, 64)},
+		{"max_awake", func(f *fileConfig) string { return f.MaxAwake }, number(&cfg.MaxAwake, 1, 1<<20)},
+	}
+}
+
+func dir(dst *string) func(string) error {
+	return func(s string) error {
+		if !filepath.IsAbs(s) || strings.ContainsAny(s, "\x00\n") {
+			return fmt.Errorf("%s: want an absolute path: %w", chat.Quote(s), chat.ErrInvalid)
+		}
+		*dst = filepath.Clean(s)
+		return nil
+	}
+}
+
+func oneOf(dst *string, words ...string) func(string) error {
+	return func(s string) error {
+		if !slices.Contains(words, s) {
+			return fmt.Errorf("%s: want %s: %w", chat.Quote(s), strings.Join(words, ", "), chat.ErrInvalid)
+		}
+		*dst = s
+		return nil
+	}
+}
+
+func group(dst *string) func(string) error {
+	return func(s string) error {
+		*dst = s
+		return chat.CheckName("a group name", s)
+	}
+}
+
+func number(dst *int, low, high int) func(string) error {
+	return func(s string) error {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < low || n > high {
+			return fmt.Errorf("%s: want %d to %d: %w", chat.Quote(s), low, high, chat.ErrInvalid)
+		}
+		*dst = n
+		return nil
+	}
+}
+
+// uidRange keeps off the uids below 65536, which belong to the system, and off
+// those from 2^31 on, which many programs take for negative.
+func uidRange(dst *UIDRange) func(string) error {
+	return func(s string) error {
+		a, b, _ := strings.Cut(s, "-")
+		low, err1 := strconv.ParseUint(a, 10, 31)
+		high, err2 := strconv.ParseUint(b, 10, 31)
+		if err1 != nil || err2 != nil || low > high || low < 1<<16 {
+			return fmt.Errorf("%s: want LOW-HIGH within 65536-2147483647: %w", chat.Quote(s), chat.ErrInvalid)
+		}
+		*dst = UIDRange{uint32(low), uint32(high)}
+		return nil
+	}
+}
+
+func layerName(s string) (chat.LayerName, error) {
+	if names := chat.LayerNames(); !slices.Contains(names, chat.LayerName(s)) {
+		return "", fmt.Errorf("%s: want one of %s: %w", chat.Quote(s), joinLayers(names), chat.ErrInvalid)
+	}
+	return chat.LayerName(s), nil
+}
+
+// profile reads one profile; limits and commands that it leaves out are base's.
+func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Profile, error) {
+	at := "profiles." + name
+	p := chat.Profile{Name: name, Network: chat.Network(f.Network), Commands: base.Commands, Skeleton: f.Skeleton, Limits: chat.DefaultLimits()}
+	if f.Commands != nil {
+		p.Commands = *f.Commands
+	}
+	for _, l := range limitFields(&p.Limits, f.Limits) {
+		if l.value == "" {
+			continue
+		}
+		if err := l.set(l.value); err != nil {
+			return p, s.fault(at+".limits."+l.key, err)
+		}
+	}
+	for i, text := range f.Egress {
+		allow, err := chat.ParseAllow(text)
+		if err != nil {
+			return p, s.fault(fmt.Sprintf("%s.egress[%d]", at, i), err)
+		}
+		p.Egress = append(p.Egress, allow)
+	}
+	for i, text := range f.Resolvers {
+		addr, err := netip.ParseAddr(text)
+		if err != nil || addr.Zone() != "" {
+			return p, s.fault(fmt.Sprintf("%s.resolvers[%d]", at, i), fmt.Errorf("%s: want an IP address: %w", chat.Quote(text), chat.ErrInvalid))
+		}
+		p.Resolvers = append(p.Resolvers, addr)
+	}
+	if p.Skeleton != "" && !filepath.IsAbs(p.Skeleton) {
+		return p, s.fault(at+".skeleton", fmt.Errorf("%s: want an absolute path: %w", chat.Quote(p.Skeleton), chat.ErrInvalid))
+	}
+	if err := p.Validate(); err != nil {
+		return p, s.fault(at, err)
+	}
+	return p, nil
+}
+
+type limitField struct {
+	key, value string
+	set        func(string) error
+}
+
+func limitFields(l *chat.Limits, f fileLimits) []limitField {
+	return []limitField{
+		{"memory_max", f.MemoryMax, sizeInto(&l.MemoryMax)},
+		{"swap_max", f.SwapMax, sizeInto(&l.SwapMax)},
+		{"pids_max", f.PidsMax, sizeInto(&l.PidsMax)},
+		{"cpu_quota", f.CPUQuota, func(s string) error { return l.CPUQuota.UnmarshalText([]byte(s)) }},
+		{"cpu_period", f.CPUPeriod, func(s string) error { return l.CPUPeriod.UnmarshalText([]byte(s)) }},
+		{"nofile", f.NoFile, sizeInto(&l.NoFile)},
+		{"shm_size", f.ShmSize, sizeInto(&l.ShmSize)},
+	}
+}
+
+func sizeInto(dst *uint64) func(string) error {
+	return func(s string) (err error) {
+		*dst, err = parseSize(s)
+		return err
+	}
+}
+
+// parseSize reads a number, with KiB, MiB, GiB or TiB after it or without.
+func parseSize(s string) (uint64, error) {
+	digits, shift := s, 0
+	for i, unit := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if rest, ok := strings.CutSuffix(s, unit); ok {
+			digits, shift = strings.TrimRight(rest, " "), 10*(i+1)
+		}
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || n > 1<<62>>shift {
+		return 0, fmt.Errorf("%s: want a number, or one with KiB, MiB, GiB or TiB: %w", chat.Quote(s), chat.ErrInvalid)
+	}
+	return n << shift, nil
+}
+
+// encodeYAML writes cfg with the words of its JSON, which are the keys of a file.
+func encodeYAML(w io.Writer, cfg Config) error {
+	return errors.Join(yaml.NewEncoder(w, yaml.UseJSONMarshaler(), yaml.IndentSequence(true)).Encode(cfg))
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/api"
+	"github.com/chatd/chatd/chat"
+)
+
+// probeHost tries every layer without a daemon; serve sets it where it can.
+var probeHost = func(context.Context, Config) (chat.Host, error) {
+	return chat.Host{}, fmt.Errorf("cannot probe the layers: chatd's walls are made by the Linux kernel: %w", chat.ErrUnsupported)
+}
+
+func doctorCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "doctor",
+		Usage: "try every wall of this host, and say what to install or change",
+		Description: "Asks the daemon; when none answers, it tries the walls itself, which needs root.\n" +
+			"Exits 69 when a layer that is required is missing.\n\n" +
+			"   chatd doctor\n" +
+			"   chatd doctor --json | jq '.layers[] | select(.state != \"on\")'",
+		Flags:  []cli.Flag{configFlag()},
+		Action: doctor,
+	}
+}
+
+func doctor(c *cli.Context) error {
+	if err := noArgs(c); err != nil {
+		return err
+	}
+	defer client(c).Close()
+	h, err := client(c).Host(c.Context)
+	if noDaemon(err) {
+		h, err = doctorAlone(c)
+	}
+	if err != nil {
+		return err
+	}
+	if err := answer(c, h, func(w io.Writer) error { return writeHost(w, h) }); err != nil {
+		return err
+	}
+	if len(h.Missing) > 0 {
+		return fmt.Errorf("cannot serve here: required layers are missing: %s: %w", joinLayers(h.Missing), chat.ErrUnsupported)
+	}
+	return nil
+}
+
+func doctorAlone(c *cli.Context) (chat.Host, error) {
+	fmt.Fprintf(c.App.ErrWriter, "chatd: no daemon answers at %s: trying the walls without one\n", c.String("socket"))
+	cfg, err := loadConfig(c)
+	if err != nil {
+		return chat.Host{}, err
+	}
+	defer progress(c, "trying the walls")()
+	return probeHost(c.Context, cfg)
+}
+
+// noDaemon tells a socket without a daemon from a daemon that said no.
+func noDaemon(err error) bool {
+	var p *api.Problem
+	return err != nil && !errors.As(err, &p) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED))
+}
+
+func writeHost(w io.Writer, h chat.Host) error {
+	fmt.Fprintf(w, "chatd %s, kernel %s, backend %s, %d chats, %d awake\n\n", escape(h.Version), escape(h.Kernel), escape(h.Backend), h.Chats, h.Awake)
+	if err := table(w, layerRows(h.Layers)); err != nil {
+		return err
+	}
+	if len(h.Allowed) > 0 {
+		fmt.Fprintf(w, "\nallowed to be missing: %s\n", joinLayers(h.Allowed))
+	}
+	for _, f := range h.Findings {
+		fmt.Fprintf(w, "finding: %s\n", cell(f))
+	}
+	return nil
+}
+
+func layerRows(layers []chat.Layer) [][]string {
+	rows := [][]string{{"LAYER", "STATE", "BY", "PROBE", "FIX"}}
+	for _, l := range layers {
+		rows = append(rows, []string{string(l.Name), string(l.State), dash(l.By), dash(l.Probe), dash(l.Fix)})
+	}
+	return rows
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func joinLayers(names []chat.LayerName) string {
+	var s []string
+	for _, n := range names {
+		s = append(s, string(n))
+	}
+	return escape(strings.Join(s, ", "))
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/api"
+	"github.com/chatd/chatd/chat"
+)
+
+// version is set by the linker: -ldflags "-X main.version=…".
+var version = "dev"
+
+// defaultSocket is where serve listens by default and where clients look.
+const defaultSocket = "/run/chatd/chatd.sock"
+
+const exitCodes = `EXIT CODES:
+   0 done · 1 internal · 2 invalid · 3 denied · 4 not found · 5 exists ·
+   6 wrong phase · 69 unsupported here · 75 busy, or no daemon answers
+`
+
+func main() {
+	os.Exit(mainWith(os.Args, os.Stdin, os.Stdout, os.Stderr))
+}
+
+// mainWith is main with its surroundings; it returns the exit code.
+func mainWith(args []string, in io.Reader, out, errOut io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	app := newApp()
+	app.Reader, app.Writer, app.ErrWriter = in, out, errOut
+	err := app.RunContext(ctx, flagsFirst(app, args))
+	var own *exitError
+	if errors.As(err, &own) {
+		return own.code
+	}
+	if err != nil {
+		fmt.Fprintf(errOut, "chatd: %s\n", escape(err.Error()))
+	}
+	return api.ExitCode(err)
+}
+
+// exitError ends chatd with a code and no words: a run's own exit code, or a
+// failure that was already reported.
+type exitError struct{ code int }
+
+func (e *exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+func newApp() *cli.App {
+	app := &cli.App{
+		Name:            "chatd",
+		Usage:           "give every conversation a Linux user of its own",
+		Version:         version,
+		HideHelpCommand: true,
+		Description: "chatd serve is the service; the other commands ask it over its unix socket.\n" +
+			"CHAT is a chat's id (16 hex digits) or its user name (chat- and the id).",
+		CustomAppHelpTemplate: cli.AppHelpTemplate + "\n" + exitCodes,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "socket", EnvVars: []string{"CHATD_SOCKET"}, Value: defaultSocket, Usage: "the daemon's unix socket", TakesFile: true},
+			&cli.BoolFlag{Name: "json", Usage: "write one JSON value, for programs"},
+		},
+		Commands: []*cli.Command{
+			serveCommand(), createCommand(), lsCommand(), showCommand(), runCommand(), sendCommand(),
+			screenCommand(), wakeCommand(), sleepCommand(), reapCommand(), doctorCommand(),
+		},
+		ExitErrHandler: func(*cli.Context, error) {},
+		OnUsageError:   usageError,
+		Action:         noCommand,
+	}
+	for _, c := range app.Commands {
+		c.OnUsageError = usageError
+		c.HideHelpCommand = true
+		c.CustomHelpTemplate = cli.CommandHelpTemplate + "\n" + exitCodes
+	}
+	return app
+}
+
+func usageError(_ *cli.Context, err error, _ bool) error {
+	return fmt.Errorf("cannot use the arguments: %w: %w", err, chat.ErrInvalid)
+}
+
+func noCommand(c *cli.Context) error {
+	if c.NArg() == 0 {
+		return cli.ShowAppHelp(c)
+	}
+	return fmt.Errorf("cannot do %s: no such command, see chatd --help: %w", chat.Quote(c.Args().First()), chat.ErrInvalid)
+}
+
+// client asks the daemon at --socket.
+func client(c *cli.Context) *api.Client {
+	return api.NewClient(api.ClientOptions{Socket: c.String("socket")})
+}
+
+// chatArg reads CHAT: an id, or the user name made of it. A prefix is refused:
+// what is unambiguous today takes away another chat tomorrow.
+func chatArg(s string) (chat.ID, error) {
+	return chat.ParseID(strings.TrimPrefix(s, chat.UserPrefix))
+}
+
+// oneChat wants CHAT as the only argument.
+func oneChat(c *cli.Context) (chat.ID, error) {
+	if c.NArg() != 1 {
+		return "", fmt.Errorf("cannot %s: want one CHAT, got %d arguments: %w", c.Command.Name, c.NArg(), chat.ErrInvalid)
+	}
+	return chatArg(c.Args().First())
+}
+
+// noArgs wants nothing but flags.
+func noArgs(c *cli.Context) error {
+	if c.NArg() > 0 {
+		return fmt.Errorf("cannot %s: unexpected argument %s: %w", c.Command.Name, chat.Quote(c.Args().First()), chat.ErrInvalid)
+	}
+	return nil
+}
+
+// flagsFirst moves flags in front of the other arguments, up to "--", for the
+// flag package stops at the first argument that is none, and people write
+// "chatd show CHAT --json". Flags of chatd itself go in front of the command.
+func flagsFirst(app *cli.App, args []string) []string {
+	if len(args) == 0 {
+		return args
+	}
+	var global, own, rest []string
+	var cmd *cli.Command
+	args, name := args[1:], args[0]
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		if a == "--" {
+			rest = append(rest, args[i+1:]...)
+			break
+		}
+		if len(a) < 2 || a[0] != '-' {
+			if cmd == nil && len(rest) == 0 {
+				if cmd = app.Command(a); cmd != nil {
+					continue
+				}
+			}
+			rest = append(rest, a)
+			continue
+		}
+		to := &own
+		takes, known := takesValue(app.Flags, a)
+		if cmd == nil || known && !hasFlag(cmd.Flags, a) {
+			to = &global
+		} else {
+			takes, _ = takesValue(cmd.Flags, a)
+		}
+		*to = append(*to, a)
+		if takes && !strings.Contains(a, "=") && i+1 < len(args) {
+			i++
+			*to = append(*to, args[i])
+		}
+	}
+	out := append([]string{name}, global...)
+	if cmd == nil {
+		return append(out, rest...)
+	}
+	out = append(append(out, cmd.Name), own...)
+	return append(append(out, "--"), rest...)
+}
+
+func hasFlag(flags []cli.Flag, arg string) bool {
+	_, known := takesValue(flags, arg)
+	return known
+}
+
+func takesValue(flags []cli.Flag, arg string) (takes, known bool) {
+	name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+	for _, f := range flags {
+		if slices.Contains(f.Names(), name) {
+			d, ok := f.(cli.DocGenerationFlag)
+			return ok && d.TakesValue(), true
+		}
+	}
+	return false, false
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/api"
+	"github.com/chatd/chatd/chat"
+)
+
+func reapCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "reap",
+		Usage:     "end chats and remove every trace of them, homes included",
+		ArgsUsage: "CHAT… | --idle TIME | --all",
+		Description: "--idle and --all print what they would take, and take it only with --yes. Each\n" +
+			"chat is reported; the exit code is that of the first that could not be reaped.\n\n" +
+			"   chatd reap CHAT\n" +
+			"   chatd reap --idle 24h          (prints what it would take)\n" +
+			"   chatd reap --idle 24h --yes",
+		Flags: []cli.Flag{
+			&cli.DurationFlag{Name: "idle", Usage: "chats not used for this `TIME`"},
+			&cli.BoolFlag{Name: "all", Usage: "every chat you may see"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be taken, and end"},
+			&cli.BoolFlag{Name: "yes", Usage: "take what --idle or --all names"},
+		},
+		Action: reap,
+	}
+}
+
+// reaped is one line of reap --json.
+type reaped struct {
+	ID     chat.ID `json:"id"`
+	Reaped bool    `json:"reaped"`
+	Kind   string  `json:"kind,omitempty"`
+	Error  string  `json:"error,omitempty"`
+}
+
+func reap(c *cli.Context) error {
+	ids, err := reapWhich(c)
+	if err != nil {
+		return err
+	}
+	swept := c.IsSet("idle") || c.Bool("all")
+	dry := c.Bool("dry-run") || swept && !c.Bool("yes")
+	results, failed := []reaped{}, error(nil)
+	for i, id := range ids {
+		r := reaped{ID: id}
+		if !dry {
+			done := progress(c, fmt.Sprintf("reaping %d of %d", i+1, len(ids)))
+			err := client(c).Reap(c.Context, id)
+			done()
+			if r.Reaped = err == nil; err != nil {
+				r.Kind, r.Error = api.Kind(err), err.Error()
+				failed = firstError(failed, err)
+			}
+		}
+		results = append(results, r)
+	}
+	if err := answer(c, results, func(w io.Writer) error { return writeReaped(w, c.App.ErrWriter, results, dry) }); err != nil {
+		return err
+	}
+	if failed != nil {
+		return &exitError{api.ExitCode(failed)}
+	}
+	if dry && !c.Bool("dry-run") && len(ids) > 0 {
+		return fmt.Errorf("cannot reap %d chats without --yes: %w", len(ids), chat.ErrInvalid)
+	}
+	return nil
+}
+
+func firstError(first, next error) error {
+	if first != nil {
+		return first
+	}
+	return next
+}
+
+func writeReaped(w, errOut io.Writer, results []reaped, dry bool) error {
+	for _, r := range results {
+		out, line := w, "reaped "+string(r.ID)
+		switch {
+		case dry:
+			line = "would reap " + string(r.ID)
+		case !r.Reaped:
+			out, line = errOut, "chatd: "+string(r.ID)+": "+escape(r.Error)
+		}
+		if _, err := fmt.Fprintln(out, line); err != nil {
+			return fmt.Errorf("cannot write the output: %w", err)
+		}
+	}
+	return nil
+}
+
+// reapWhich is the chats that the arguments name. Exactly one way of naming them
+// may be used.
+func reapWhich(c *cli.Context) ([]chat.ID, error) {
+	ways := 0
+	for _, used := range []bool{c.NArg() > 0, c.IsSet("idle"), c.Bool("all")} {
+		if used {
+			ways++
+		}
+	}
+	if ways != 1 {
+		return nil, fmt.Errorf("cannot reap: want CHAT…, --idle or --all, and one of them: %w", chat.ErrInvalid)
+	}
+	if c.NArg() > 0 {
+		return reapNamed(c.Args().Slice())
+	}
+	idle := c.Duration("idle")
+	if c.IsSet("idle") && idle <= 0 {
+		return nil, fmt.Errorf("cannot reap --idle %s: want a time above 0, as in 24h: %w", idle, chat.ErrInvalid)
+	}
+	now := time.Now()
+	chats, err := listAll(c.Context, client(c), chat.Filter{}, func(ch chat.Chat) bool {
+		return c.Bool("all") || now.Sub(ch.UsedAt) >= idle
+	})
+	ids := []chat.ID{}
+	for _, ch := range chats {
+		ids = append(ids, ch.ID)
+	}
+	return ids, err
+}
+
+// reapNamed checks every argument before anything is taken.
+func reapNamed(args []string) ([]chat.ID, error) {
+	ids := []chat.ID{}
+	for _, a := range args {
+		id, err := chatArg(a)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}

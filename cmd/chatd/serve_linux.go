@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/chatd/chatd/api"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/state"
+)
+
+func init() { probeHost = doctorHost }
+
+// shutdownGrace is how long requests that are under way may take when the daemon ends.
+const shutdownGrace = 10 * time.Second
+
+// serve runs the daemon until ctx ends. Sessions and packet rules outlive it.
+func serve(ctx context.Context, cfg Config) (err error) {
+	if err := needRoot("serve"); err != nil {
+		return err
+	}
+	opt, err := provisionOptions(cfg)
+	if err != nil {
+		return err
+	}
+	// Nothing the daemon makes is for others unless it says so.
+	syscall.Umask(0o077)
+	m, err := provision.Open(ctx, opt)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	operators, bridges := groupIDs(opt.Log, cfg.OperatorsGroup), groupIDs(opt.Log, cfg.BridgeGroup)
+	l, err := api.Listen(cfg.Socket, append(bridges, operators...)...)
+	if err != nil {
+		return err
+	}
+	srv := api.NewServer(api.ServerOptions{
+		Chats: m, Operators: operators, Bridges: bridges, NameOf: userName, Log: opt.Log, Version: version,
+	})
+	opt.Log.Info("serving", "socket", cfg.Socket, "state", cfg.State, "version", version)
+	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
+		return errors.Join(fmt.Errorf("cannot tell systemd that chatd is up: %w", err), l.Close())
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(l) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	opt.Log.Info("ending; sessions live on")
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	return errors.Join(srv.Shutdown(end), <-ended)
+}
+
+// needRoot fails early and clearly: the first thing that needs root would
+// otherwise be a directory.
+func needRoot(what string) error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("cannot %s: want root, this is uid %d: %w", what, os.Geteuid(), chat.ErrDenied)
+	}
+	return nil
+}
+
+// doctorHost is doctor where no daemon answers.
+func doctorHost(ctx context.Context, cfg Config) (chat.Host, error) {
+	if err := needRoot("probe the layers"); err != nil {
+		return chat.Host{}, err
+	}
+	opt, err := provisionOptions(cfg)
+	if err != nil {
+		return chat.Host{}, err
+	}
+	return provision.Doctor(ctx, opt)
+}
+
+func provisionOptions(cfg Config) (provision.Options, error) {
+	if cfg.Backend == "systemd" {
+		return provision.Options{}, fmt.Errorf("cannot use backend systemd: this version has only cgroupfs: %w", chat.ErrUnsupported)
+	}
+	return provision.Options{
+		State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB, Account: cfg.Account,
+		Shim: cfg.Shim, Cgroup: "chatd", UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
+		LandlockABI: cfg.LandlockMinABI, MaxAwake: cfg.MaxAwake, Profiles: cfg.Profiles,
+		AllowMissing: cfg.AllowMissing, Version: version, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}, nil
+}
+
+// groupIDs is the gid of a group, or none: without the group, only root has its role.
+func groupIDs(log *slog.Logger, name string) []uint32 {
+	id, err := numberOf("group", name)
+	if err != nil {
+		log.Warn("nobody but root has the role of this group", "group", name, "why", err)
+		return nil
+	}
+	return []uint32{id}
+}
+
+// numberOf asks getent(1): os/user without cgo reads /etc/group alone, and
+// groups may come from elsewhere.
+func numberOf(database, name string) (uint32, error) {
+	out, err := exec.Command("getent", "--", database, name).Output()
+	if err != nil {
+		return 0, fmt.Errorf("cannot find %s %s: %w", database, name, chat.ErrNotFound)
+	}
+	f := strings.Split(strings.TrimSpace(string(out)), ":")
+	if len(f) < 3 || f[0] != name {
+		return 0, fmt.Errorf("cannot read what getent says of %s %s", database, name)
+	}
+	n, err := strconv.ParseUint(f[2], 10, 32)
+	return uint32(n), err
+}
+
+// userName resolves a peer. The files come first: getent costs a fork.
+func userName(uid uint32) (string, error) {
+	n := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(n); err == nil {
+		return u.Username, nil
+	}
+	out, err := exec.Command("getent", "passwd", n).Output()
+	if err != nil {
+		return "", fmt.Errorf("cannot find the name of uid %d: %w", uid, chat.ErrDenied)
+	}
+	name, _, _ := strings.Cut(string(out), ":")
+	return name, nil
+}

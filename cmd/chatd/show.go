@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/chat"
+)
+
+func showCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "show",
+		Usage:       "show one chat, its limits and its walls",
+		ArgsUsage:   "CHAT",
+		Description: "   chatd show 0123456789abcdef\n   chatd show chat-0123456789abcdef --json",
+		Action:      show,
+	}
+}
+
+func show(c *cli.Context) error {
+	id, err := oneChat(c)
+	if err != nil {
+		return err
+	}
+	ch, err := client(c).Get(c.Context, id)
+	if err != nil {
+		return err
+	}
+	return answer(c, ch, func(w io.Writer) error { return writeChat(w, ch, time.Now()) })
+}
+
+func writeChat(w io.Writer, ch chat.Chat, now time.Time) error {
+	rows := [][]string{
+		{"id", string(ch.ID)},
+		{"user", ch.User},
+		{"uid", fmt.Sprint(ch.UID)},
+		{"external id", ch.ExternalID},
+		{"owner", ch.Owner},
+		{"agent", ch.Agent},
+		{"profile", ch.Profile},
+		{"phase", string(ch.Phase)},
+		{"awake", awakeWord(ch)},
+		{"home", ch.Home},
+		{"created", age(now.Sub(ch.CreatedAt)) + " ago"},
+		{"used", age(now.Sub(ch.UsedAt)) + " ago"},
+		{"limits", fmt.Sprintf("memory %s, swap %s, pids %d, cpu %s each %s", size(ch.Limits.MemoryMax),
+			size(ch.Limits.SwapMax), ch.Limits.PidsMax, ch.Limits.CPUQuota, ch.Limits.CPUPeriod)},
+	}
+	if u := ch.Usage; u != nil {
+		rows = append(rows, []string{"usage", fmt.Sprintf("memory %s (peak %s), pids %d, cpu %s; killed for memory %d, forks refused %d, throttled %d",
+			size(u.MemoryBytes), size(u.MemoryPeak), u.Pids, u.CPU, u.OOMKills, u.PidsRefused, u.Throttled)})
+	}
+	for _, k := range slices.Sorted(maps.Keys(ch.Labels)) {
+		rows = append(rows, []string{"label", k + "=" + ch.Labels[k]})
+	}
+	if err := table(w, rows); err != nil || len(ch.Layers) == 0 {
+		return err
+	}
+	fmt.Fprintln(w)
+	return table(w, layerRows(ch.Layers))
+}
