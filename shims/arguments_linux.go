@@ -1,0 +1,129 @@
+package shims
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Offsets in struct seccomp_data (seccomp(2)).
+const (
+	nrOffset   = 0
+	archOffset = 4
+	argsOffset = 16
+)
+
+// newNamespaces are the CLONE_NEW flags of clone(2) and unshare(2).
+// CLONE_NEWTIME shares its bit with clone's signal number, and counts for
+// unshare alone.
+const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+
+// netProtocols are the protocols of AF_INET and AF_INET6 that a socket may
+// have. Raw sockets, SCTP, DCCP, SMC and others are kernel surface that owner
+// rules were never tried with.
+var netProtocols = []uint32{0, unix.IPPROTO_ICMP, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMPV6, unix.IPPROTO_MPTCP}
+
+// argumentRules judge calls by their arguments. They compare the low 32 bits
+// only: each of these arguments is an int or unsigned int, of which the kernel
+// drops the rest.
+func argumentRules() []bpf.Instruction {
+	var out []bpf.Instruction
+	for _, r := range [][]bpf.Instruction{
+		// Typing into a terminal that somebody else reads, and line disciplines.
+		rule(unix.SYS_IOCTL, anyOf(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD)),
+		rule(unix.SYS_SOCKET, socketRule()),
+		rule(unix.SYS_SOCKETPAIR, oneOf(0, unix.EPERM, unix.AF_UNIX)),
+		rule(unix.SYS_CLONE, anyBit(0, unix.EPERM, newNamespaces)),
+		rule(unix.SYS_UNSHARE, anyBit(0, unix.EPERM, newNamespaces|unix.CLONE_NEWTIME)),
+		// Its flags are behind a pointer, where no filter sees them; on ENOSYS a C
+		// library falls back to clone.
+		rule(unix.SYS_CLONE3, []bpf.Instruction{refuseWith(unix.ENOSYS)}),
+		// Data in the SYN is delivered before the reply is judged by package
+		// netpolicy. EOPNOTSUPP is what a kernel without fast open says.
+		rule(unix.SYS_SENDTO, anyBit(3, unix.EOPNOTSUPP, unix.MSG_FASTOPEN)),
+		rule(unix.SYS_SENDMSG, anyBit(2, unix.EOPNOTSUPP, unix.MSG_FASTOPEN)),
+		rule(unix.SYS_SENDMMSG, anyBit(3, unix.EOPNOTSUPP, unix.MSG_FASTOPEN)),
+		rule(unix.SYS_SETSOCKOPT, fastOpenRule()),
+	} {
+		out = append(out, r...)
+	}
+	return out
+}
+
+// rule runs body for one system call and falls through for others, and after body.
+func rule(nr uint32, body []bpf.Instruction) []bpf.Instruction {
+	return append([]bpf.Instruction{
+		bpf.LoadAbsolute{Off: nrOffset, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: nr, SkipTrue: uint8(len(body))},
+	}, body...)
+}
+
+// argument loads the low half of argument n.
+func argument(n uint32) bpf.Instruction {
+	off := argsOffset + 8*n
+	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 { // big-endian
+		off += 4
+	}
+	return bpf.LoadAbsolute{Off: off, Size: 4}
+}
+
+func refuseWith(errno unix.Errno) bpf.Instruction {
+	return bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(errno)}
+}
+
+// anyOf refuses the values.
+func anyOf(arg uint32, errno unix.Errno, values ...uint32) []bpf.Instruction {
+	out := []bpf.Instruction{argument(arg)}
+	for _, v := range values {
+		out = append(out, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: v, SkipTrue: 1}, refuseWith(errno))
+	}
+	return out
+}
+
+// oneOf refuses everything but the values.
+func oneOf(arg uint32, errno unix.Errno, values ...uint32) []bpf.Instruction {
+	out := []bpf.Instruction{argument(arg)}
+	for i, v := range values {
+		out = append(out, bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipTrue: uint8(len(values) - i)})
+	}
+	return append(out, refuseWith(errno))
+}
+
+// anyBit refuses a value with one of the bits.
+func anyBit(arg uint32, errno unix.Errno, bits uint32) []bpf.Instruction {
+	return []bpf.Instruction{
+		argument(arg),
+		bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: bits, SkipTrue: 1},
+		refuseWith(errno),
+	}
+}
+
+// socketRule lets AF_UNIX, AF_INET, AF_INET6 and NETLINK_ROUTE pass. AF_VSOCK
+// never meets a packet filter, and NETLINK_CONNECTOR tells of every process on
+// the host.
+func socketRule() []bpf.Instruction {
+	netlink := oneOf(2, unix.EPERM, unix.NETLINK_ROUTE)
+	inet := oneOf(2, unix.EPERM, netProtocols...)
+	out := []bpf.Instruction{
+		argument(0),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: uint8(5 + len(netlink) + len(inet))},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_NETLINK, SkipTrue: 3},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipTrue: uint8(3 + len(netlink))},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET6, SkipTrue: uint8(2 + len(netlink))},
+		refuseWith(unix.EPERM),
+	}
+	out = append(out, netlink...)
+	out = append(out, bpf.Jump{Skip: uint32(len(inet))})
+	return append(out, inet...)
+}
+
+// fastOpenRule refuses the socket option that makes connect(2) wait for data.
+func fastOpenRule() []bpf.Instruction {
+	name := anyOf(2, unix.EOPNOTSUPP, unix.TCP_FASTOPEN_CONNECT)
+	return append([]bpf.Instruction{
+		argument(1),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.IPPROTO_TCP, SkipTrue: uint8(len(name))},
+	}, name...)
+}

@@ -1,0 +1,129 @@
+package shims
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/landlock"
+	"golang.org/x/sys/unix"
+)
+
+// Confine gives up, for ever, everything that p names and becomes the command.
+// It returns only on error, and then the process is in between: it must exit.
+// The report, or the error, has gone to p.ReportFD by then.
+//
+// Most of what it sets belongs to a thread (credentials(7)). The thread that
+// called keeps running alone after the exec, so it is the one that counts.
+func Confine(p Plan) error {
+	runtime.LockOSThread()
+	err := confine(p)
+	if err == nil {
+		err = execute(p)
+	}
+	return errors.Join(err, tell(p.ReportFD, Report{Error: err.Error()}))
+}
+
+func confine(p Plan) error {
+	if err := p.validate(); err != nil {
+		return err
+	}
+	var report Report
+	for _, step := range []struct {
+		name string
+		skip bool
+		do   func() error
+	}{
+		{"close descriptors", false, closeDescriptors},
+		{"start a session", !p.Setsid, setsid},
+		{"join a new keyring", false, joinKeyring},
+		{"reset signals", false, resetSignals},
+		{"set limits", false, func() error { return setLimits(p) }},
+		{"drop privileges", p.leavesOut(chat.LayerPrivileges), dropPrivileges},
+		{"enter " + chat.Quote(p.Dir), false, func() error { return unix.Chdir(p.Dir) }},
+		{"enforce Landlock", p.leavesOut(chat.LayerLandlock), func() (err error) {
+			report.Landlock, err = landlock.Enforce(p.Landlock, p.MinABI, p.Scope && !p.leavesOut(chat.LayerNetwork))
+			return err
+		}},
+		{"filter system calls", p.leavesOut(chat.LayerSeccomp), loadFilter},
+		{"check the outcome", false, func() error { return report.check(p) }},
+	} {
+		if step.skip {
+			continue
+		}
+		if err := step.do(); err != nil {
+			return fmt.Errorf("cannot confine: cannot %s: %w", step.name, err)
+		}
+	}
+	return tell(p.ReportFD, report)
+}
+
+// check fills r from the kernel and refuses what is not as it should be.
+func (r *Report) check(p Plan) error {
+	text, err := os.ReadFile("/proc/thread-self/status")
+	if err != nil {
+		return err
+	}
+	if r.Status, err = ParseStatus(string(text)); err != nil {
+		return err
+	}
+	r.OOMScoreAdj = oomScoreAdj()
+	privileges := r.CapEff | r.CapPrm | r.CapInh | r.CapAmb
+	switch {
+	case !p.leavesOut(chat.LayerPrivileges) && (privileges != 0 || !r.NoNewPrivs):
+		return fmt.Errorf("no_new_privs is %t, capabilities eff %x prm %x inh %x amb %x, want none", r.NoNewPrivs, r.CapEff, r.CapPrm, r.CapInh, r.CapAmb)
+	case !p.leavesOut(chat.LayerSeccomp) && r.Seccomp != unix.SECCOMP_MODE_FILTER:
+		return fmt.Errorf("seccomp mode is %d, want %d", r.Seccomp, unix.SECCOMP_MODE_FILTER)
+	}
+	return nil
+}
+
+// tell writes one line of JSON to fd, if there is one.
+func tell(fd int, r Report) error {
+	if fd == 0 {
+		return nil
+	}
+	line, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("cannot report: %w", err)
+	}
+	for line = append(line, '\n'); len(line) > 0; {
+		n, err := unix.Write(fd, line)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot report to descriptor %d: %w", fd, err)
+		}
+		line = line[n:]
+	}
+	return nil
+}
+
+// closeDescriptors marks everything but 0, 1 and 2 to be closed by the exec, so
+// that the command inherits nothing of whoever started it. Closing them now
+// would take the Go runtime's own away.
+func closeDescriptors() error {
+	return unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+}
+
+func setsid() error {
+	if _, err := unix.Setsid(); err != nil && err != unix.EPERM { // EPERM: it leads one already
+		return err
+	}
+	return nil
+}
+
+// joinKeyring leaves the session keyring that came from the daemon
+// (session-keyring(7)). A kernel without keyrings has nothing to leave.
+func joinKeyring() error {
+	_, _, e := unix.Syscall(unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0)
+	if e != 0 && e != unix.ENOSYS {
+		return e
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package shims
+
+import (
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// confineName as its name makes this test binary chatd-shim confine, for the
+// tests of Confine that need no session: rights that are gone do not come back.
+const confineName = "confine-alone"
+
+func confineAlone(t *testing.T, p Plan) (string, int, []Report) {
+	t.Helper()
+	p.Landlock, p.Dir = View{Home: t.TempDir()}.Rules(), "/"
+	cmd := exec.Command(os.Args[0])
+	cmd.Args[0] = confineName
+	return start(t, cmd, p, nil).wait(t)
+}
+
+// What the command really has is asked by the command, after the exec.
+func TestConfineGivesUp(t *testing.T) {
+	v := newView(t)
+	out, code, reports := runIn(t, v, "cat", "/proc/self/status", "/proc/self/limits", "/proc/self/oom_score_adj")
+	if code != 0 || len(reports) != 1 || reports[0].Error != "" {
+		t.Fatalf("exit %d, reports %+v, %s", code, reports, out)
+	}
+	s, err := ParseStatus(out)
+	must(t, err)
+	uid := int(v.UID)
+	if !slices.Equal(s.UIDs, []int{uid, uid, uid, uid}) || !slices.Equal(s.GIDs, s.UIDs) || !slices.Equal(s.Groups, []int{}) && !slices.Equal(s.Groups, []int{uid}) {
+		t.Errorf("ids: %+v", s)
+	}
+	if !s.NoNewPrivs || s.Seccomp != 2 || s.CapEff|s.CapPrm|s.CapInh|s.CapAmb|s.CapBnd != 0 {
+		t.Errorf("rights: %+v", s)
+	}
+	for _, want := range []string{"Max open files            1024                 1024", "Max core file size        0                    0",
+		"Max locked memory         65536                65536", "Max msgqueue size         8192                 8192", "\n500", "SigBlk:\t0000000000000000", "SigIgn:\t0000000000000000"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("want %q in:\n%s", want, out)
+		}
+	}
+	r := reports[0]
+	if r.OOMScoreAdj != 500 || r.Landlock.ABI == 0 || !slices.Contains(r.Landlock.Rights, "make_char") || !slices.Equal(r.UIDs, s.UIDs) || r.Seccomp != 2 {
+		t.Errorf("report: %+v", r)
+	}
+}
+
+// Ignored signals and blocked ones are inherited by exec; so is the umask.
+func TestConfineResetsSignals(t *testing.T) {
+	v := newView(t)
+	signal.Ignore(syscall.SIGTSTP, syscall.SIGINT)
+	defer signal.Reset(syscall.SIGTSTP, syscall.SIGINT)
+	before, err := exec.Command("grep", "SigIgn", "/proc/self/status").Output()
+	must(t, err)
+	if strings.Contains(string(before), "0000000000000000") {
+		t.Fatal("the test ignores nothing")
+	}
+	out, _, _ := runIn(t, v, "sh", "-c", "grep SigIgn /proc/self/status; umask; echo $LEAK; ls /proc/self/fd")
+	if want := "SigIgn:\t0000000000000000\n0077\n\n0\n1\n2\n3"; out != want { // 3 is ls reading the directory
+		t.Errorf("got %q, want %q", out, want)
+	}
+}
+
+// A run has a session keyring of its own uid and not the daemon's. Those of runs
+// that ended linger until the kernel collects them, so they are many.
+func TestConfineNewKeyring(t *testing.T) {
+	v := newView(t)
+	out, code, _ := runIn(t, v, "cat", "/proc/keys")
+	sessions := 0
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "_ses") {
+			sessions++
+			if f := strings.Fields(line); f[5] != strconv.Itoa(int(v.UID)) {
+				t.Errorf("session keyring of %s: %s", f[5], line)
+			}
+		}
+	}
+	if sessions == 0 || code != 0 {
+		t.Errorf("exit %d, no session keyring: %s", code, out)
+	}
+}
+
+func TestConfineExitCodes(t *testing.T) {
+	v := newView(t)
+	for _, c := range []struct {
+		name   string
+		change func(*Plan)
+		code   int
+		want   string
+	}{
+		{"not there", func(p *Plan) { p.Argv = []string{"no-such-command"} }, 127, `cannot run "no-such-command": no such file`},
+		{"not executable", func(p *Plan) { p.Argv = []string{"/etc/passwd"} }, 126, `cannot run "/etc/passwd": permission denied`},
+		{"a shim", func(p *Plan) { p.Argv = []string{"sudo", "id"} }, 126, "chatd: sudo refused: a chat gains no privileges"},
+		{"no directory", func(p *Plan) { p.Dir = "/nowhere" }, 125, `cannot enter "/nowhere": no such file`},
+		{"relative directory", func(p *Plan) { p.Dir = "x" }, 125, "not absolute"},
+		{"no command", func(p *Plan) { p.Argv = nil }, 125, "no command"},
+		{"Landlock too old", func(p *Plan) { p.MinABI = 99 }, 125, "want at least 99"},
+		{"the command's own", func(p *Plan) { p.Argv = []string{"sh", "-c", "exit 7"} }, 7, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := v.Plan(v.Home, 1, []string{"true"}, nil)
+			c.change(&p)
+			out, code, reports := startSession(t, v, p).wait(t)
+			if code != c.code || !strings.Contains(out, c.want) {
+				t.Errorf("exit %d, want %d, said %q, want %q", code, c.code, out, c.want)
+			}
+			if c.code != 127 && c.code != 125 && c.name != "not executable" {
+				return
+			}
+			if c.name == "relative directory" || c.name == "no command" {
+				if len(reports) != 0 {
+					t.Errorf("a plan that cannot be read was reported: %+v", reports)
+				}
+				return
+			}
+			if n := len(reports); n == 0 || !strings.Contains(reports[n-1].Error, c.want) {
+				t.Errorf("reports: %+v", reports)
+			}
+		})
+	}
+}
+
+// Without a session: the same acts as any user and without bwrap, which sets
+// no_new_privs itself and would hide that Confine does.
+func TestConfineAloneSetsNoNewPrivs(t *testing.T) {
+	need(t, os.Geteuid() == 0, "root: to have privileges that can be given up")
+	for _, c := range []struct {
+		without []chat.LayerName
+		want    bool
+	}{
+		{nil, true},
+		{[]chat.LayerName{chat.LayerPrivileges, chat.LayerLandlock, chat.LayerSeccomp}, false},
+	} {
+		out, code, _ := confineAlone(t, Plan{Argv: []string{"/usr/bin/cat", "/proc/self/status"}, MinABI: 1, Without: c.without})
+		s, err := ParseStatus(out)
+		if err != nil || code != 0 {
+			t.Fatalf("exit %d: %v: %s", code, err, out)
+		}
+		none := s.CapEff|s.CapPrm|s.CapInh|s.CapAmb|s.CapBnd == 0
+		if s.NoNewPrivs != c.want || none != c.want {
+			t.Errorf("without %v: %+v", c.without, s)
+		}
+	}
+}

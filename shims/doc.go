@@ -1,0 +1,40 @@
+// Package shims is the chat's side of the wall: what a session sees, what a
+// process gives up before it becomes the chat's, and what stands in its PATH.
+//
+// # The processes of a session
+//
+// All of them have the chat's uid; root is in none of them.
+//
+//	bwrap … ── chatd-shim confine ── tmux -D -S /run/chat/tmux.sock ── bash
+//
+// A [View] gives bubblewrap's arguments (bwrap(1)): own user, pid, ipc, uts and
+// cgroup namespaces, /usr read-only, a made-up /etc, and of the chat's things
+// its home, its /tmp and its /var/tmp. Bubblewrap starts chatd-shim, which reads
+// a [Plan] from a pipe, gives up by [Confine] everything that only the process
+// itself can give up, says in a [Report] what came of it, and becomes the
+// command. A later command joins the namespaces by nsenter(1) and goes through
+// the same Confine; namespaces are inherited by joining, rights are not.
+//
+// The order in Confine is: descriptors, keyring, umask, signals, limits,
+// no_new_privs and capabilities, directory, Landlock, seccomp, exec. Landlock
+// comes after everything that opens a path, seccomp after everything that it
+// would refuse.
+//
+// [Main] is the program chatd-shim. Under another name, as the target of a link
+// in the first directory of PATH, it says why a command is refused and what to
+// do instead. "chatd-shim probe" tries each wall from inside.
+//
+// Every wall can be left out by its [chat.LayerName], for tests that show that
+// the wall is what stops an attack.
+//
+// # What it does not stop
+//
+// The PATH of shims is advice: /usr is readable, so /usr/bin/anything starts by
+// its full name; what it may then do is said by the other walls. The seccomp
+// filter is a list of refusals, not of permissions: a system call that nobody
+// has thought of passes. A chat may trace and kill its own processes, run any
+// code it can write to its home, fill its home and /tmp (quotas are elsewhere),
+// and use memory, pids and CPU up to the limits that package cgroup sets. Where packets
+// may go in a shared network namespace is package netpolicy's. The page cache
+// and the CPU are shared with the host, and so are their timing channels.
+package shims

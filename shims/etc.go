@@ -1,0 +1,70 @@
+package shims
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// etcFromHost is what a session sees of the host's /etc: nothing that names a
+// person, a key or a neighbour.
+var etcFromHost = []string{
+	"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives",
+	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/ca-certificates.conf",
+	"/etc/localtime", "/etc/timezone", "/etc/terminfo", "/etc/services", "/etc/protocols", "/etc/mime.types",
+	"/etc/os-release", "/etc/debian_version",
+}
+
+// dataFiles are the files made for this chat alone.
+func (v View) dataFiles() []DataFile {
+	files := []DataFile{
+		{Target: InsideBashrc, Content: []byte(Bashrc)},
+		{Target: InsideTmux, Content: v.TmuxConf},
+	}
+	if !v.leavesOut(chat.LayerView) {
+		files = append(files,
+			DataFile{Target: "/etc/passwd", Content: []byte(v.passwd())},
+			DataFile{Target: "/etc/group", Content: []byte(v.group())},
+			DataFile{Target: "/etc/hostname", Content: []byte(v.User + "\n")},
+			DataFile{Target: "/etc/hosts", Content: []byte(v.hosts())},
+			DataFile{Target: "/etc/resolv.conf", Content: []byte(v.resolvConf())},
+			DataFile{Target: "/etc/nsswitch.conf", Content: []byte(nsswitch)},
+		)
+	}
+	for i := range files {
+		files[i].Mode = 0o444
+	}
+	return files
+}
+
+// passwd names the chat itself and 65534, which is what the files of every
+// other user look like in a user namespace that maps one uid.
+func (v View) passwd() string {
+	return fmt.Sprintf("%s:x:%d:%d:chat:%s:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n", v.User, v.UID, v.UID, v.Home)
+}
+
+func (v View) group() string {
+	return fmt.Sprintf("%s:x:%d:\nnogroup:x:65534:\n", v.User, v.UID)
+}
+
+func (v View) hosts() string {
+	return "127.0.0.1 localhost " + v.User + "\n::1 localhost ip6-localhost ip6-loopback\n"
+}
+
+// nsswitch asks no daemon: a name service of the host answers under its own
+// uid, past the owner rules.
+const nsswitch = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\nprotocols: files\nnetworks: files\n"
+
+// resolvConf follows resolv.conf(5). With no nameserver line the C library would
+// ask 127.0.0.1, where nothing of the chat's answers; the comment says why.
+func (v View) resolvConf() string {
+	if len(v.Resolvers) == 0 {
+		return "# This chat's profile names no resolver, so no name can be looked up.\n"
+	}
+	var b strings.Builder
+	for _, r := range v.Resolvers {
+		b.WriteString("nameserver " + r.String() + "\n")
+	}
+	return b.String()
+}

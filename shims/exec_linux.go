@@ -1,0 +1,76 @@
+package shims
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+	"golang.org/x/sys/unix"
+	"syscall"
+)
+
+// execError is an exec that failed; its exit code is env(1)'s.
+type execError struct {
+	name string
+	err  error
+}
+
+func (e *execError) Error() string {
+	return fmt.Sprintf("cannot run %s: %v", chat.Quote(e.name), e.err)
+}
+
+func (e *execError) Unwrap() error { return e.err }
+
+// exitCode is what chatd-shim confine exits with: 127 for a command that is not
+// there, 126 for one that does not run, 125 when confining itself failed.
+func exitCode(err error) int {
+	var e *execError
+	switch {
+	case !errors.As(err, &e):
+		return 125
+	case errors.Is(e.err, unix.ENOENT):
+		return 127
+	}
+	return 126
+}
+
+// execute becomes p's command: execvp(3) with the plan's PATH, but without its
+// fallback to sh for a file that is no program.
+func execute(p Plan) error {
+	name := p.Argv[0]
+	candidates := []string{name}
+	if !strings.Contains(name, "/") {
+		candidates = inPath(name, p.Env)
+	}
+	failure := error(unix.ENOENT)
+	for _, c := range candidates {
+		err := syscall.Exec(c, p.Argv, p.Env)
+		if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+			failure = err
+			if !errors.Is(err, unix.EACCES) {
+				break
+			}
+		}
+	}
+	return &execError{name, failure}
+}
+
+// inPath lists where a name may be. An empty or relative directory in PATH
+// would mean the chat's own working directory and is passed over.
+func inPath(name string, env []string) []string {
+	var out []string
+	for _, e := range env {
+		dirs, ok := strings.CutPrefix(e, "PATH=")
+		if !ok {
+			continue
+		}
+		for dir := range strings.SplitSeq(dirs, ":") {
+			if path.IsAbs(dir) {
+				out = append(out, path.Join(dir, name))
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,116 @@
+package shims
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// What every process of a chat gets, beside the limits of its cgroup.
+const (
+	defaultNoFile = 1024
+	memLock       = 64 << 10 // bytes
+	msgQueue      = 8192     // bytes
+	oomScore      = 500      // the chat goes before the host's services
+)
+
+// setLimits sets umask, resource limits (getrlimit(2)) and the OOM score.
+func setLimits(p Plan) error {
+	umask := p.Umask
+	if umask == 0 {
+		umask = 0o077
+	}
+	unix.Umask(umask)
+	files := p.NoFile
+	if files == 0 {
+		files = defaultNoFile
+	}
+	for _, l := range []struct {
+		name     string
+		resource int
+		value    uint64
+	}{
+		{"nofile", unix.RLIMIT_NOFILE, files}, {"core", unix.RLIMIT_CORE, 0},
+		{"memlock", unix.RLIMIT_MEMLOCK, memLock}, {"msgqueue", unix.RLIMIT_MSGQUEUE, msgQueue},
+	} {
+		if err := setLimit(l.resource, l.value); err != nil {
+			return fmt.Errorf("cannot set %s to %d: %w", l.name, l.value, err)
+		}
+	}
+	return raiseOOMScore()
+}
+
+// setLimit makes hard and soft limit value, or what the hard limit already is
+// where that is lower: it cannot be raised again.
+func setLimit(resource int, value uint64) error {
+	var now unix.Rlimit
+	if err := unix.Getrlimit(resource, &now); err != nil {
+		return err
+	}
+	value = min(value, now.Max)
+	return unix.Setrlimit(resource, &unix.Rlimit{Cur: value, Max: value})
+}
+
+const oomFile = "/proc/self/oom_score_adj"
+
+// oomScoreAdj is the score of this process; 0, the kernel's default, when it cannot be read.
+func oomScoreAdj() int {
+	text, err := os.ReadFile(oomFile)
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return n
+}
+
+// raiseOOMScore never lowers the score. A /proc that refuses is no reason to
+// stop: the score says who dies first, not who may do what, and the report
+// carries what it is.
+func raiseOOMScore() error {
+	if oomScoreAdj() >= oomScore {
+		return nil
+	}
+	err := os.WriteFile(oomFile, []byte(strconv.Itoa(oomScore)), 0)
+	if errors.Is(err, unix.EROFS) || os.IsPermission(err) || os.IsNotExist(err) {
+		return nil
+	}
+	return err
+}
+
+// kernelAction is struct sigaction as rt_sigaction(2) takes it. This program
+// only reads whether the handler is SIG_IGN and writes SIG_DFL, so that the
+// fields behind the handler are all zero and their order does not matter.
+type kernelAction struct {
+	handler uintptr
+	rest    [3]uint64
+}
+
+// resetSignals makes default what was inherited as ignored, and unblocks
+// everything: exec keeps both (signal(7)), and a shell that ignores SIGINT or
+// SIGTSTP from its start cannot trap them. Handlers are the Go runtime's and
+// end with the exec.
+func resetSignals() error {
+	const ignored, maskBytes = 1, 8
+	for sig := uintptr(1); sig <= 64; sig++ {
+		if sig == uintptr(unix.SIGKILL) || sig == uintptr(unix.SIGSTOP) {
+			continue
+		}
+		var a kernelAction
+		if _, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&a)), maskBytes, 0, 0); e != 0 {
+			return fmt.Errorf("cannot read the action of signal %d: %w", sig, e)
+		}
+		if a.handler != ignored {
+			continue
+		}
+		a = kernelAction{}
+		if _, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&a)), 0, maskBytes, 0, 0); e != 0 {
+			return fmt.Errorf("cannot reset signal %d: %w", sig, e)
+		}
+	}
+	return unix.PthreadSigmask(unix.SIG_SETMASK, &unix.Sigset_t{}, nil)
+}

@@ -1,0 +1,177 @@
+package shims
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// WriteShims makes dir, with a link to target for every shim: target is the
+// path inside a session, [InsideShim]. See [setLinks] for what is there already.
+func WriteShims(dir, target string) error {
+	links := map[string]string{}
+	for name := range refusals {
+		links[name] = target
+	}
+	return setLinks(dir, links)
+}
+
+// setLinks makes dir hold exactly these links, name to target, in a directory
+// that root owns (0755). It changes the directory in place, one name at a time
+// and each by rename(2): a session that has it bound sees the change at once
+// and never a name missing that it had before and still has. What is right
+// already is not written again. Anything in dir that is no wanted link goes,
+// but a directory is an error.
+func setLinks(dir string, links map[string]string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("cannot make links in %s: %w", dir, err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // the umask may have taken bits
+		return fmt.Errorf("cannot make links in %s: %w", dir, err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("cannot make links in %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		if _, wanted := links[e.Name()]; wanted {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot take a link away: %w", err)
+		}
+	}
+	for name, target := range links {
+		if err := setLink(filepath.Join(dir, name), target); err != nil {
+			return fmt.Errorf("cannot make a link: %w", err)
+		}
+	}
+	return nil
+}
+
+func setLink(path, target string) error {
+	if now, err := os.Readlink(path); err == nil && now == target {
+		return nil
+	}
+	dir, name := filepath.Split(path)
+	// ".new." cannot collide with a program: CheckName-like names and *bin entries
+	// that begin with a dot are passed over.
+	fresh := filepath.Join(dir, ".new."+name)
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(target, fresh); err != nil {
+		return err
+	}
+	return os.Rename(fresh, path)
+}
+
+// WriteBin makes dir hold a link to each of the commands, found in the search
+// directories, first one first; "*" means all of them. The search directories
+// are host paths that mean the same inside, as /usr/bin.
+//
+// A program that is setuid, setgid or has file capabilities gets no link, nor
+// one that resolves to a place a session does not see; named explicitly it is in
+// missing, like one that does not exist, in the order of commands. A shim of the
+// same name comes before it in PATH anyway.
+func WriteBin(dir string, commands, search []string) (missing []string, err error) {
+	links := map[string]string{}
+	for _, c := range commands {
+		if c == "*" {
+			if err := allPrograms(links, search); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		p, err := findProgram(c, search)
+		if err != nil {
+			return nil, err
+		}
+		if p == "" {
+			missing = append(missing, c)
+			continue
+		}
+		links[c] = p
+	}
+	return missing, setLinks(dir, links)
+}
+
+func allPrograms(links map[string]string, search []string) error {
+	for _, dir := range search {
+		entries, err := os.ReadDir(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot list programs: %w", err)
+		}
+		for _, e := range entries {
+			if _, have := links[e.Name()]; have || strings.HasPrefix(e.Name(), ".") {
+				continue
+			}
+			p := filepath.Join(dir, e.Name())
+			ok, err := mayLink(p)
+			if err != nil {
+				return err
+			}
+			if ok {
+				links[e.Name()] = p
+			}
+		}
+	}
+	return nil
+}
+
+// findProgram returns "" where no search directory has a program of that name
+// that may be linked. Only the first of that name counts: the one a host's PATH
+// would find.
+func findProgram(name string, search []string) (string, error) {
+	if name == "" || strings.ContainsAny(name, "/\x00") || strings.HasPrefix(name, ".") {
+		return "", fmt.Errorf("cannot link command %s: want a program name: %w", chat.Quote(name), chat.ErrInvalid)
+	}
+	for _, dir := range search {
+		p := filepath.Join(dir, name)
+		if _, err := os.Stat(p); err != nil {
+			continue
+		}
+		ok, err := mayLink(p)
+		if err != nil || !ok {
+			return "", err
+		}
+		return p, nil
+	}
+	return "", nil
+}
+
+// visible are the host's directories of programs that [View] shows.
+var visible = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64"}
+
+// mayLink judges what p resolves to: a regular file that everyone may execute,
+// that a session sees, and whose exec gains nothing.
+func mayLink(p string) (bool, error) {
+	real, err := filepath.EvalSymlinks(p)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil // a dangling link
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot judge a program: %w", err)
+	}
+	seen := false
+	for _, v := range visible {
+		seen = seen || strings.HasPrefix(real, v+"/")
+	}
+	info, err := os.Lstat(real)
+	if err != nil {
+		return false, fmt.Errorf("cannot judge a program: %w", err)
+	}
+	if !seen || !info.Mode().IsRegular() || info.Mode()&0o001 == 0 || info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
+		return false, nil
+	}
+	gains, err := hasFileCapabilities(real)
+	return !gains, err
+}

@@ -1,0 +1,103 @@
+package shims
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// ProgramName is the name under which chatd-shim does its work; under any other
+// name it refuses that command.
+const ProgramName = "chatd-shim"
+
+const usage = `usage: chatd-shim confine --plan-fd N
+       chatd-shim probe [--network shared|none] [--home DIR] [--hidden PATH] [--abstract NAME] [--pid N]
+`
+
+// Main is the program chatd-shim; args begin with the name it was called by. It
+// returns the exit code: of confine 125, 126 or 127 as env(1) has them (it does
+// not return when all is well), of probe 0 once the answer is printed, of a
+// refused command [ExitRefused], and 125 for a call that cannot be meant.
+func Main(args []string) int {
+	name := ProgramName
+	if len(args) > 0 {
+		name = strings.TrimPrefix(filepath.Base(args[0]), "-")
+	}
+	if name != ProgramName {
+		return refuse(name, os.Stderr)
+	}
+	if len(args) > 1 {
+		switch args[1] {
+		case "confine":
+			return runConfine(args[2:], os.Stderr)
+		case "probe":
+			return runProbe(args[2:], os.Stdout, os.Stderr)
+		}
+	}
+	fmt.Fprint(os.Stderr, usage)
+	return 125
+}
+
+// options reads "--name value" and "--name=value"; each may come more than once.
+func options(args []string, names ...string) (map[string][]string, error) {
+	got := map[string][]string{}
+	for len(args) > 0 {
+		name, value, joined := strings.Cut(args[0], "=")
+		args = args[1:]
+		known := false
+		for _, n := range names {
+			known = known || name == "--"+n
+		}
+		if !known {
+			return nil, fmt.Errorf("cannot use argument %s: %w", chat.Quote(name), chat.ErrInvalid)
+		}
+		if !joined {
+			if len(args) == 0 {
+				return nil, fmt.Errorf("cannot use argument %s: it wants a value: %w", name, chat.ErrInvalid)
+			}
+			value, args = args[0], args[1:]
+		}
+		got[name[2:]] = append(got[name[2:]], value)
+	}
+	return got, nil
+}
+
+// last is the last value given, or fallback.
+func last(values []string, fallback string) string {
+	if len(values) == 0 {
+		return fallback
+	}
+	return values[len(values)-1]
+}
+
+func fail(w io.Writer, err error) int {
+	fmt.Fprintf(w, "chatd-shim: %v\n", err)
+	return exitCode(err)
+}
+
+// runProbe prints what [Probe] found as one JSON array.
+func runProbe(args []string, out, errs io.Writer) int {
+	got, err := options(args, "network", "home", "hidden", "abstract", "pid")
+	if err != nil {
+		return fail(errs, err)
+	}
+	pid, err := strconv.Atoi(last(got["pid"], "0"))
+	if err != nil {
+		return fail(errs, fmt.Errorf("cannot use argument --pid: %w", err))
+	}
+	layers := Probe(ProbeSpec{
+		Network: chat.Network(last(got["network"], string(chat.NetworkShared))),
+		Home:    last(got["home"], os.Getenv("HOME")), Hidden: got["hidden"],
+		Abstract: last(got["abstract"], ""), PID: pid,
+	})
+	if err := json.NewEncoder(out).Encode(layers); err != nil {
+		return fail(errs, fmt.Errorf("cannot print the layers: %w", err))
+	}
+	return 0
+}

@@ -1,0 +1,24 @@
+//go:build !linux
+
+package shims
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Confine is [chat.ErrUnsupported] outside Linux.
+func Confine(Plan) error {
+	return fmt.Errorf("cannot confine: not Linux: %w", chat.ErrUnsupported)
+}
+
+// Probe finds no wall outside Linux.
+func Probe(ProbeSpec) []chat.Layer { return nil }
+
+func exitCode(error) int { return 125 }
+
+func hasFileCapabilities(string) (bool, error) { return false, nil }
+
+func runConfine([]string, io.Writer) int { return 125 }

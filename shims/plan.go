@@ -1,0 +1,120 @@
+package shims
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/landlock"
+)
+
+// MaxPlan bounds a plan's JSON, in bytes.
+const MaxPlan = 1 << 20
+
+// Plan says what a process gives up and what it becomes. It crosses a pipe as
+// JSON, so that neither the command nor its environment stands in the argument
+// list of chatd-shim.
+type Plan struct {
+	// Dir is the working directory, absolute.
+	Dir string `json:"dir"`
+	// Argv is the command. Without a slash in Argv[0] it is searched in the PATH
+	// of Env, as execvp(3) does. Env is its whole environment, "NAME=value".
+	Argv []string `json:"argv"`
+	Env  []string `json:"env"`
+	// Landlock are the paths that stay; MinABI is the lowest Landlock ABI that
+	// will do, at least 1. Scope puts abstract sockets outside out of reach.
+	Landlock landlock.Rules `json:"landlock"`
+	MinABI   int            `json:"min_abi"`
+	Scope    bool           `json:"scope"`
+	// NoFile is RLIMIT_NOFILE, soft and hard; 0 means 1024.
+	NoFile uint64 `json:"nofile,omitempty"`
+	// Umask 0 means 077.
+	Umask int `json:"umask,omitempty"`
+	// Setsid starts a new session without a terminal (setsid(2)).
+	Setsid bool `json:"setsid,omitempty"`
+	// ReportFD is where the [Report] goes; 0 means nowhere.
+	ReportFD int `json:"report_fd,omitempty"`
+	// Without leaves walls out: landlock (with its scope), network (the scope
+	// alone), seccomp, privileges. For tests and probes.
+	Without []chat.LayerName `json:"without,omitempty"`
+}
+
+// Plan is a command in this view: its environment, rules and directory. extra
+// is added to the environment, "NAME=value", and wins over what is there.
+func (v View) Plan(dir string, minABI int, argv, extra []string) Plan {
+	return Plan{
+		Dir: dir, Argv: argv, Env: mergeEnv(v.Env(), extra), Landlock: v.Rules(), MinABI: minABI,
+		Scope: v.Network != chat.NetworkNone, Without: v.Without,
+	}
+}
+
+// mergeEnv is base and extra with one value for each name, the last one.
+func mergeEnv(base, extra []string) []string {
+	var out []string
+	seen := map[string]int{}
+	for _, e := range slices.Concat(base, extra) {
+		name, _, _ := bytes.Cut([]byte(e), []byte("="))
+		if i, ok := seen[string(name)]; ok {
+			out[i] = e
+			continue
+		}
+		seen[string(name)] = len(out)
+		out = append(out, e)
+	}
+	return out
+}
+
+// Rules are the Landlock rules of a session: a second, independent wall behind
+// the view. /proc is for reading only, or a chat could lower its own
+// oom_score_adj again. The root directory itself has no rule: "ls /" fails.
+func (v View) Rules() landlock.Rules {
+	return landlock.Rules{
+		Read:       []string{"/etc", "/proc", "/dev"},
+		Exec:       []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", InsideDir},
+		Write:      []string{v.Home, "/tmp", "/var/tmp", "/dev/shm", InsideRun},
+		WriteFiles: []string{InsidePrompt},
+		Devices:    []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom", "/dev/ptmx"},
+		DeviceDirs: []string{"/dev/pts"},
+	}
+}
+
+// ReadPlan reads one plan, at most [MaxPlan] bytes, to the end of r. Unknown
+// fields are an error: a plan whose walls this program does not know must not run.
+func ReadPlan(r io.Reader) (Plan, error) {
+	text, err := io.ReadAll(io.LimitReader(r, MaxPlan+1))
+	if err != nil {
+		return Plan{}, fmt.Errorf("cannot read the plan: %w", err)
+	}
+	if len(text) > MaxPlan {
+		return Plan{}, fmt.Errorf("cannot read the plan: more than %d bytes: %w", MaxPlan, chat.ErrInvalid)
+	}
+	var p Plan
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&p); err != nil {
+		return Plan{}, fmt.Errorf("cannot read the plan: %w: %w", err, chat.ErrInvalid)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return Plan{}, fmt.Errorf("cannot read the plan: text after its end: %w", chat.ErrInvalid)
+	}
+	return p, p.validate()
+}
+
+func (p Plan) validate() error {
+	switch {
+	case len(p.Argv) == 0 || p.Argv[0] == "":
+		return fmt.Errorf("cannot use the plan: no command: %w", chat.ErrInvalid)
+	case len(p.Dir) == 0 || p.Dir[0] != '/':
+		return fmt.Errorf("cannot use the plan: directory %s is not absolute: %w", chat.Quote(p.Dir), chat.ErrInvalid)
+	case p.ReportFD < 0 || p.ReportFD > 0 && p.ReportFD < 3:
+		return fmt.Errorf("cannot use the plan: report_fd %d: want 0, or 3 and more: %w", p.ReportFD, chat.ErrInvalid)
+	case p.Umask < 0 || p.Umask > 0o777:
+		return fmt.Errorf("cannot use the plan: umask %o: %w", p.Umask, chat.ErrInvalid)
+	}
+	return nil
+}
+
+func (p Plan) leavesOut(l chat.LayerName) bool { return slices.Contains(p.Without, l) }

@@ -1,0 +1,133 @@
+package shims
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/landlock"
+	"golang.org/x/sys/unix"
+)
+
+// probeNetwork looks for interfaces where there should be none, and for an
+// abstract socket outside where the network is shared.
+func probeNetwork(s ProbeSpec) *finding {
+	f := &finding{by: "network namespace"}
+	if s.Network == chat.NetworkNone {
+		names, err := interfaces()
+		f.expect(err == nil && len(names) == 1 && names[0] == "lo", "interfaces: %s", strings.Join(names, " "))
+	} else {
+		f.by = "Landlock scope"
+	}
+	switch {
+	case s.Abstract != "":
+		err := connectAbstract(s.Abstract)
+		f.expect(err == unix.EPERM || err == unix.ECONNREFUSED, "connect to abstract socket %s outside: %s", s.Abstract, outcome(err))
+	case s.Network != chat.NetworkNone:
+		f.weaker = true
+		f.expect(true, "no abstract socket outside was named, so none was tried; Landlock ABI %d", landlock.ABI())
+	}
+	return f
+}
+
+// interfaces reads proc_pid_net(5)'s dev: two lines of heading, then "name: …".
+func interfaces() ([]string, error) {
+	text, err := os.ReadFile("/proc/self/net/dev")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		if name, _, ok := strings.Cut(line, ":"); ok {
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+	return names, nil
+}
+
+func connectAbstract(name string) error {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	err = unix.Connect(fd, &unix.SockaddrUnix{Name: "@" + name})
+	if closeErr := unix.Close(fd); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// probeSeccomp makes calls that the filter must refuse in a way the kernel
+// itself would not: EPERM for arguments that are otherwise wrong or allowed.
+func probeSeccomp(s Status) *finding {
+	f := &finding{by: "seccomp filter"}
+	for _, c := range []struct {
+		what string
+		want unix.Errno
+		nr   uintptr
+		args [3]uintptr
+	}{
+		// No descriptor: EBADF without the filter. The high bit is one that the
+		// kernel drops and a careless filter compares.
+		{"ioctl TIOCSTI with a high bit set", unix.EPERM, unix.SYS_IOCTL, [3]uintptr{^uintptr(0), 1<<32 | unix.TIOCSTI, 0}},
+		{"socket AF_VSOCK", unix.EPERM, unix.SYS_SOCKET, [3]uintptr{unix.AF_VSOCK, unix.SOCK_STREAM, 0}},
+		{"socket AF_NETLINK, process connector", unix.EPERM, unix.SYS_SOCKET, [3]uintptr{unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_CONNECTOR}},
+		{"io_uring_setup", unix.EPERM, unix.SYS_IO_URING_SETUP, [3]uintptr{}},
+		{"keyctl", unix.EPERM, unix.SYS_KEYCTL, [3]uintptr{unix.KEYCTL_GET_KEYRING_ID, ^uintptr(2), 0}},
+		{"clone3", unix.ENOSYS, unix.SYS_CLONE3, [3]uintptr{}},
+	} {
+		fd, _, e := unix.Syscall(c.nr, c.args[0], c.args[1], c.args[2])
+		f.expect(e == c.want, "%s: %s", c.what, e.Error())
+		if e == 0 && c.nr == unix.SYS_SOCKET {
+			f.expect(unix.Close(int(fd)) == nil, "close it")
+		}
+	}
+	f.expect(s.Seccomp == unix.SECCOMP_MODE_FILTER, "Seccomp is %d in its status", s.Seccomp)
+	return f
+}
+
+func probePrivileges(s Status) *finding {
+	f := &finding{by: "no_new_privs, empty capability sets"}
+	f.expect(s.NoNewPrivs, "no_new_privs is %t", s.NoNewPrivs)
+	f.expect(len(s.UIDs) == 4 && s.CapEff|s.CapPrm|s.CapInh|s.CapAmb == 0,
+		"capabilities: effective %x, permitted %x, inheritable %x, ambient %x (bounding %x)", s.CapEff, s.CapPrm, s.CapInh, s.CapAmb, s.CapBnd)
+	gained, tried := gainBySetuid("/usr/bin/su")
+	if tried {
+		f.expect(!gained, "running setuid /usr/bin/su gains an effective uid: %t", gained)
+	}
+	return f
+}
+
+// gainBySetuid runs a setuid program that waits for a password on a pipe, and
+// looks at its ids. It is not tried where there is no such program.
+func gainBySetuid(path string) (gained, tried bool) {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil || st.Mode&unix.S_ISUID == 0 {
+		return false, false
+	}
+	cmd := exec.Command(path)
+	in, err := cmd.StdinPipe()
+	if err != nil || cmd.Start() != nil {
+		return false, false
+	}
+	// The ids change a moment after the exec that Start waits for, and the program
+	// may be gone soon; what is seen in between counts.
+	for range 20 {
+		text, err := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/status")
+		if err != nil {
+			break
+		}
+		if s, err := ParseStatus(string(text)); err == nil && len(s.UIDs) == 4 {
+			tried = true
+			gained = gained || s.UIDs[1] != os.Getuid()
+		}
+		time.Sleep(time.Millisecond)
+	}
+	_ = in.Close() // with Kill and Wait: it ends one way or the other
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	return gained, tried
+}

@@ -1,0 +1,151 @@
+package shims
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/chatd/chatd/landlock"
+	"golang.org/x/sys/unix"
+)
+
+// probeName is what probes make and remove again.
+const probeName = ".chatd-probe"
+
+func probeHome(home string) *finding {
+	f := &finding{by: "mode 0700"}
+	var st unix.Stat_t
+	if err := unix.Stat(home, &st); err != nil {
+		f.expect(false, "stat %s: %v", home, err)
+		return f
+	}
+	f.expect(int(st.Uid) == os.Getuid() && st.Mode&0o077 == 0, "%s belongs to uid %d, mode %04o", home, st.Uid, st.Mode&0o7777)
+	err := unix.Mkdir(filepath.Join(home, probeName), 0o700)
+	f.expect(err == nil, "mkdir in it: %s", outcome(err))
+	if err == nil {
+		err = unix.Rmdir(filepath.Join(home, probeName))
+		f.expect(err == nil, "rmdir in it: %s", outcome(err))
+	}
+	refusesMkdir(f, filepath.Dir(home))
+	return f
+}
+
+// refusesMkdir tries to make a directory and takes it away if it could.
+func refusesMkdir(f *finding, dir string) {
+	p := filepath.Join(dir, probeName)
+	err := unix.Mkdir(p, 0o700)
+	if err == nil {
+		f.expect(false, "mkdir %s: done, rmdir: %s", p, outcome(unix.Rmdir(p)))
+		return
+	}
+	f.expect(err != unix.EEXIST, "mkdir %s: %v", p, err)
+}
+
+func probeTmp() *finding {
+	f := &finding{by: "own directories and tmpfs"}
+	for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm"} {
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil {
+			f.expect(false, "stat %s: %v", dir, err)
+			continue
+		}
+		f.expect(int(st.Uid) == os.Getuid(), "%s belongs to uid %d", dir, st.Uid)
+	}
+	var fs unix.Statfs_t
+	err := unix.Statfs("/dev/shm", &fs)
+	const most = 1 << 30
+	size := uint64(fs.Blocks) * uint64(fs.Bsize)
+	f.expect(err == nil && fs.Type == unix.TMPFS_MAGIC && size <= most, "/dev/shm has %d bytes", size)
+	return f
+}
+
+// probeProc looks for anybody else's process. In a pid namespace every process
+// is the chat's.
+func probeProc(outside int) *finding {
+	f := &finding{by: "pid namespace"}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		f.expect(false, "list /proc: %v", err)
+		return f
+	}
+	own, others := 0, 0
+	for _, e := range entries {
+		var st unix.Stat_t
+		if _, err := strconv.Atoi(e.Name()); err != nil || unix.Stat("/proc/"+e.Name(), &st) != nil {
+			continue
+		}
+		if int(st.Uid) == os.Getuid() {
+			own++
+		} else {
+			others++
+		}
+	}
+	f.expect(others == 0, "/proc shows %d processes of its own and %d of others", own, others)
+	f.expect(own > 0, "/proc shows this process")
+	if outside > 0 {
+		err := unix.Kill(outside, 0)
+		f.expect(err == unix.ESRCH, "signal 0 to process %d outside: %s", outside, outcome(err))
+	}
+	return f
+}
+
+// neverSeen exists on every host and in no session.
+var neverSeen = []string{"/etc/shadow", "/root", "/sys/kernel", "/var/lib"}
+
+// probeView tries to see what the view leaves out, and to make a directory where
+// the file system must be read-only: EROFS comes before the modes are asked, and
+// any other refusal would be somebody else's.
+func probeView(hidden []string) *finding {
+	f := &finding{by: "bubblewrap"}
+	for _, p := range append(append([]string{}, neverSeen...), hidden...) {
+		var st unix.Stat_t
+		err := unix.Lstat(p, &st)
+		f.expect(err == unix.ENOENT || err == unix.ENOTDIR, "stat %s: %s", p, outcome(err))
+	}
+	for _, dir := range []string{"/", "/usr", "/etc", "/dev", "/run", InsideDir} {
+		p := filepath.Join(dir, probeName)
+		err := unix.Mkdir(p, 0o700)
+		f.expect(err == unix.EROFS, "mkdir %s: %s", p, outcome(err))
+		if err == nil {
+			err = unix.Rmdir(p)
+			f.expect(err == nil, "rmdir %s: %s", p, outcome(err))
+		}
+	}
+	return f
+}
+
+// probeLandlock does two things that nothing else stops: listing the root
+// directory, and making a whiteout, a device node that any user may make
+// (mknod(2), since Linux 5.8).
+func probeLandlock() *finding {
+	f := &finding{by: "Landlock ABI " + strconv.Itoa(landlock.ABI()), weaker: landlock.ABI() < 2}
+	fd, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		f.expect(false, "list /: done, close: %s", outcome(unix.Close(fd)))
+	} else {
+		f.expect(err == unix.EACCES, "list /: %v", err)
+	}
+	p := filepath.Join("/tmp", probeName)
+	err = unix.Mknod(p, unix.S_IFCHR|0o600, 0)
+	f.expect(err == unix.EACCES, "mknod %s: %s", p, outcome(err))
+	if err == nil {
+		err = unix.Unlink(p)
+		f.expect(err == nil, "unlink %s: %s", p, outcome(err))
+	}
+	return f
+}
+
+// probePath looks at each directory of PATH, and at who answers to sudo.
+func probePath() *finding {
+	f := &finding{by: "shims, then links"}
+	dirs := strings.Split(os.Getenv("PATH"), ":")
+	f.expect(dirs[0] == InsideShims, "PATH begins with %s", dirs[0])
+	for _, dir := range dirs {
+		f.expect(filepath.IsAbs(dir), "PATH has %q", dir)
+		refusesMkdir(f, dir)
+	}
+	target, err := os.Readlink(filepath.Join(dirs[0], "sudo"))
+	f.expect(err == nil && target == InsideShim, "sudo in it leads to %q", target)
+	return f
+}

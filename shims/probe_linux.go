@@ -1,0 +1,83 @@
+package shims
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// finding collects what was tried at one wall.
+type finding struct {
+	by           string
+	held, broken []string
+	weaker       bool
+}
+
+// expect notes what was tried; what says the act and how it ended.
+func (f *finding) expect(ok bool, format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
+	if ok {
+		f.held = append(f.held, what)
+		return
+	}
+	f.broken = append(f.broken, what)
+}
+
+func (f *finding) layer(name chat.LayerName, fix string) chat.Layer {
+	l := chat.Layer{Name: name, State: chat.LayerOn, By: f.by, At: time.Now().UTC()}
+	switch {
+	case len(f.broken) > 0:
+		l.State, l.By, l.Fix = chat.LayerOff, "", fix
+		l.Probe = "NOT HELD: " + strings.Join(f.broken, "; ")
+		if len(f.held) > 0 {
+			l.State, l.By = chat.LayerWeaker, f.by
+			l.Probe += "; held: " + strings.Join(f.held, "; ")
+		}
+	case f.weaker:
+		l.State, l.Fix = chat.LayerWeaker, fix
+		l.Probe = strings.Join(f.held, "; ")
+	default:
+		l.Probe = strings.Join(f.held, "; ")
+	}
+	return l
+}
+
+// Probe tries the walls that a session can feel, from inside: home, tmp,
+// network, proc, view, landlock, seccomp, privileges and path. It leaves
+// nothing behind.
+func Probe(s ProbeSpec) []chat.Layer {
+	status, err := ownStatus()
+	if err != nil {
+		status = Status{}
+	}
+	return []chat.Layer{
+		probeHome(s.Home).layer(chat.LayerHome, "chown the home to the chat and chmod it 0700"),
+		probeTmp().layer(chat.LayerTmp, "start the session with /tmp, /var/tmp and /dev/shm of its own"),
+		probeNetwork(s).layer(chat.LayerNetwork, "use a kernel with Landlock ABI 6 (Linux 6.12), or network: none"),
+		probeProc(s.PID).layer(chat.LayerProc, "let bwrap make a pid namespace"),
+		probeView(s.Hidden).layer(chat.LayerView, "start the session through bwrap"),
+		probeLandlock().layer(chat.LayerLandlock, "boot with landlock in lsm="),
+		probeSeccomp(status).layer(chat.LayerSeccomp, "use a kernel with CONFIG_SECCOMP_FILTER"),
+		probePrivileges(status).layer(chat.LayerPrivileges, "start commands through chatd-shim confine"),
+		probePath().layer(chat.LayerPath, "set PATH to "+InsideShims+":"+InsideBin),
+	}
+}
+
+func ownStatus() (Status, error) {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return Status{}, fmt.Errorf("cannot read process status: %w", err)
+	}
+	return ParseStatus(string(text))
+}
+
+// outcome words an error of the kernel for a probe's sentence.
+func outcome(err error) string {
+	if err == nil {
+		return "done"
+	}
+	return err.Error()
+}

@@ -1,0 +1,32 @@
+package shims
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// runConfine reads the plan from --plan-fd and becomes its command. An error
+// goes to stderr, and to the plan's ReportFD when the plan could be read.
+func runConfine(args []string, errs io.Writer) int {
+	got, err := options(args, "plan-fd")
+	if err != nil {
+		return fail(errs, err)
+	}
+	fd, err := strconv.Atoi(last(got["plan-fd"], ""))
+	if err != nil || fd < 0 {
+		return fail(errs, fmt.Errorf("cannot use argument --plan-fd: want a descriptor: %w", chat.ErrInvalid))
+	}
+	file := os.NewFile(uintptr(fd), "plan")
+	plan, err := ReadPlan(file)
+	if err != nil {
+		return fail(errs, err)
+	}
+	if err := file.Close(); err != nil {
+		return fail(errs, fmt.Errorf("cannot close the plan: %w", err))
+	}
+	return fail(errs, Confine(plan))
+}

@@ -1,0 +1,132 @@
+package shims
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// A whole session: tmux in front, a shell with a prompt, commands that join.
+func TestSession(t *testing.T) {
+	for _, network := range []chat.Network{chat.NetworkShared, chat.NetworkNone} {
+		t.Run(string(network), func(t *testing.T) {
+			v := newView(t)
+			v.Network = network
+			fifo, err := os.OpenFile(v.PromptFIFO, os.O_RDWR, 0)
+			must(t, err)
+			defer fifo.Close()
+			tmux := v.Plan(v.Home, 1, []string{"/usr/bin/tmux", "-f", InsideTmux, "-D", "-S", Socket}, nil)
+			session := startSession(t, v, tmux)
+			leader := session.leader
+			if r := session.reports(t); len(r) != 1 || r[0].Error != "" || len(r[0].NSPids) != 1 {
+				t.Fatalf("reports %+v, said %s", r, session.out.String())
+			}
+			run := func(argv ...string) string {
+				out, code, reports := join(t, v, leader, v.Plan(v.Home, 1, argv, nil)).wait(t)
+				if code != 0 || len(reports) != 1 {
+					t.Fatalf("%q: exit %d, %+v: %s", argv, code, reports, out)
+				}
+				return out
+			}
+			client := func(argv ...string) string { return run(append([]string{"/usr/bin/tmux", "-S", Socket}, argv...)...) }
+			eventually(t, "the socket", func() bool { return strings.Contains(run("ls", InsideRun), "tmux.sock") })
+			client("new-session", "-d", "-s", "main", "-x", "120", "-y", "40")
+			one := make([]byte, 8)
+			if n, err := fifo.Read(one); err != nil || string(one[:n]) != "." {
+				t.Fatalf("fifo gave %q, %v", one[:n], err)
+			}
+			client("send-keys", "-t", "main", "echo here $((6*7)) $USER; sudo id; tty", "Enter")
+			eventually(t, "the answer on the screen", func() bool {
+				s := client("capture-pane", "-p", "-t", "main")
+				return strings.Contains(s, "here 42 chat-test") && strings.Contains(s, "chatd: sudo refused") && strings.Contains(s, "/dev/pts/")
+			})
+			joinedIsConfined(t, v, leader)
+		})
+	}
+}
+
+// joinedIsConfined: nsenter leaves no_new_privs 0 and no filter; what the
+// command has comes from Confine alone. It sees and may signal the session.
+func joinedIsConfined(t *testing.T, v View, leader int) {
+	t.Helper()
+	out, code, _ := join(t, v, leader, v.Plan("/tmp", 1, []string{"sh", "-c", "cat /proc/self/status; pwd; kill -0 1 && echo may signal; unshare -U true"}, nil)).wait(t)
+	s, err := ParseStatus(out)
+	must(t, err)
+	if code != 126 || !s.NoNewPrivs || s.Seccomp != 2 || s.CapEff|s.CapPrm|s.CapInh|s.CapAmb != 0 || len(s.Groups) > 0 && s.Groups[0] != int(v.UID) {
+		t.Errorf("joined: exit %d, %+v", code, s)
+	}
+	if !strings.Contains(out, "\n/tmp\n") || !strings.Contains(out, "may signal") || !strings.Contains(out, "unshare refused") {
+		t.Errorf("joined: %s", out)
+	}
+	t.Logf("joined: bounding set %x", s.CapBnd)
+	for attack, want := range map[string]string{"whiteout /tmp/w": "EACCES", "list /": "EACCES", "stat /sys/kernel": "ENOENT"} {
+		argv := append([]string{v.Home + "/attack"}, strings.Fields(attack)...)
+		if out, _, _ := join(t, v, leader, v.Plan(v.Home, 1, argv, nil)).wait(t); out != want {
+			t.Errorf("joined: %s: %s, want %s", attack, out, want)
+		}
+	}
+}
+
+// The prompt hook must not block or complain when nobody listens or when the
+// fifo is not there, and must keep what ~/.bashrc set.
+func TestBashrc(t *testing.T) {
+	v := newView(t)
+	must(t, os.WriteFile(v.Home+"/.bashrc", []byte("PROMPT_COMMAND='echo mine'\nalias greet='echo hello from alias'\n"), 0o644))
+	for _, fifo := range []string{v.PromptFIFO, ""} {
+		v.PromptFIFO = fifo
+		p := v.Plan(v.Home, 1, []string{"/bin/sh", "-c", "printf 'greet\\nPS1=\\necho count ${#PROMPT_COMMAND[@]}\\n' | " + strings.Join(ShellArgv(), " ")}, nil)
+		out, code, _ := startSession(t, v, p).wait(t)
+		if code != 0 || !strings.Contains(out, "hello from alias") || strings.Count(out, "mine") < 2 || !strings.Contains(out, "count 1") || strings.Contains(out, "prompt:") {
+			t.Errorf("fifo %q: exit %d: %s", fifo, code, out)
+		}
+	}
+}
+
+// Everyday programs run inside.
+func TestEverydayPrograms(t *testing.T) {
+	v := newView(t)
+	for _, c := range []struct{ program, script, want string }{
+		{"bash", "diff <(echo a) <(echo a) && echo same; mkfifo f; ls | wc -l >/dev/stderr", "same"},
+		{"git", "git init -q r && cd r && echo x >x && git add x && git -c user.name=a -c user.email=a@b commit -qm m && git log --format=%s", "m"},
+		{"gcc", "echo 'int puts(const char*);int main(){return puts(\"compiled\")<0;}' >a.c && gcc a.c -o a && ./a", "compiled"},
+		{"perl", "perl -e 'print join q( ), map { $_*2 } 1..3'", "2 4 6"},
+		{"python3", "python3 -c 'import threading,socket; t=threading.Thread(target=lambda: print(\"thread\")); t.start(); t.join(); socket.socket()'", "thread"},
+		{"node", "node -e 'setTimeout(()=>console.log(\"later\"),1)'", "later"},
+		{"awk", "awk 'BEGIN{print 1+1}'", "2"},
+		{"id", "id -un; id -gn; getent hosts localhost", "chat-test\nchat-test"},
+		{"setsid", "setsid sleep 0; mv a.c /tmp/b.c 2>/dev/null; script -qc 'tty' /dev/null", "/dev/pts/"},
+		{"ln", "mkdir -p d e; echo x >d/x; ln d/x e/y && mv e/y d/z && cat d/z", "x"},
+	} {
+		t.Run(c.program, func(t *testing.T) {
+			p, err := exec.LookPath(c.program)
+			if err == nil {
+				p, err = filepath.EvalSymlinks(p)
+			}
+			if err != nil || !strings.HasPrefix(p, "/usr/") {
+				if p2, err2 := filepath.EvalSymlinks("/usr/bin/" + c.program); err2 != nil || !strings.HasPrefix(p2, "/usr/") {
+					t.Skipf("needs %s: not below /usr on this host", c.program)
+				}
+			}
+			out, code, _ := runIn(t, v, "bash", "-c", c.script)
+			if code != 0 || !strings.Contains(out, c.want) {
+				t.Errorf("exit %d: %s; want %s", code, out, c.want)
+			}
+		})
+	}
+}
+
+// A chat that ends leaves nothing: process 1 takes the namespace with it.
+func TestSessionEndsWithLeader(t *testing.T) {
+	v := newView(t)
+	s := startSession(t, v, v.Plan(v.Home, 1, []string{"sh", "-c", "setsid sleep 1000 & exec sleep 1000"}, nil))
+	s.reports(t)
+	must(t, syscall.Kill(s.leader, syscall.SIGKILL))
+	if err := s.cmd.Wait(); err == nil {
+		t.Error("bwrap ended well though its child was killed")
+	}
+}

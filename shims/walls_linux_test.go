@@ -1,0 +1,213 @@
+package shims
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"golang.org/x/sys/unix"
+)
+
+// Each wall has an attack that it stops, and that gets through when the wall
+// alone is left out.
+func TestWallsStopAttacks(t *testing.T) {
+	v := newView(t)
+	must(t, os.WriteFile(v.Home+"/../outside", []byte("x"), 0o644))
+	outside := strings.TrimSuffix(v.Home, "/home") + "/outside"
+	hostTmp, err := os.CreateTemp("", "chatd-shims-test-")
+	must(t, err)
+	defer os.Remove(hostTmp.Name())
+	must(t, hostTmp.Chmod(0o644))
+	abstract := "chatd-shims-test-" + strconv.Itoa(os.Getpid())
+	l, err := net.Listen("unix", "@"+abstract)
+	must(t, err)
+	defer l.Close()
+	self := strconv.Itoa(os.Getpid())
+	call := func(n ...uint64) []string {
+		out := []string{"syscall"}
+		for _, x := range n {
+			out = append(out, strconv.FormatUint(x, 10))
+		}
+		return out
+	}
+	const high = 1 << 32
+	for _, c := range []struct {
+		name          string
+		wall          chat.LayerName
+		attack        []string
+		want, without string
+	}{
+		{"host file", chat.LayerView, []string{"stat", outside}, "ENOENT", "ok"},
+		{"host /sys", chat.LayerView, []string{"stat", "/sys/kernel"}, "ENOENT", "ok"},
+		{"host tmp", chat.LayerTmp, []string{"read", hostTmp.Name()}, "ENOENT", "ok"},
+		{"pid of a neighbour", chat.LayerProc, []string{"kill", self}, "ESRCH", "EPERM"},
+		{"status of a neighbour", chat.LayerProc, []string{"stat", "/proc/" + self + "/status"}, "ENOENT", "ok"},
+		{"abstract socket", chat.LayerNetwork, []string{"abstract", abstract}, "EPERM", "ok"},
+		{"list the root", chat.LayerLandlock, []string{"list", "/"}, "EACCES", "ok"},
+		{"whiteout", chat.LayerLandlock, []string{"whiteout", "/tmp/w"}, "EACCES", "ok"},
+		{"lower the OOM score", chat.LayerLandlock, []string{"write", "/proc/self/oom_score_adj"}, "EACCES", "EINVAL"},
+		{"TIOCSTI", chat.LayerSeccomp, call(unix.SYS_IOCTL, 99, unix.TIOCSTI), "EPERM", "EBADF"},
+		{"TIOCSTI with high bits", chat.LayerSeccomp, call(unix.SYS_IOCTL, 99, high|unix.TIOCSTI), "EPERM", "EBADF"},
+		{"TIOCLINUX", chat.LayerSeccomp, call(unix.SYS_IOCTL, 99, high|unix.TIOCLINUX), "EPERM", "EBADF"},
+		{"vsock", chat.LayerSeccomp, call(unix.SYS_SOCKET, high|unix.AF_VSOCK, unix.SOCK_STREAM, 0), "EPERM", vsock()},
+		{"netlink connector", chat.LayerSeccomp, call(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_DGRAM, high|unix.NETLINK_CONNECTOR), "EPERM", netlink(unix.NETLINK_CONNECTOR)},
+		{"netlink audit", chat.LayerSeccomp, call(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_USERSOCK), "EPERM", "ok"},
+		{"netlink route", "", call(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, 0), "ok", ""},
+		{"tcp", "", call(unix.SYS_SOCKET, unix.AF_INET6, unix.SOCK_STREAM, 0), "ok", ""},
+		{"mptcp is judged like tcp", "", call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP), mptcp(), ""},
+		{"odd protocol", chat.LayerSeccomp, call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM, 136), "EPERM", udplite()},
+		{"socketpair of another family", chat.LayerSeccomp, call(unix.SYS_SOCKETPAIR, unix.AF_INET, unix.SOCK_STREAM, 0, 0), "EPERM", "EFAULT"},
+		{"io_uring", chat.LayerSeccomp, call(unix.SYS_IO_URING_SETUP, 0, 0), "EPERM", "EFAULT"},
+		{"keyctl", chat.LayerSeccomp, call(unix.SYS_KEYCTL, 99), "EPERM", "ENOTSUP"},
+		{"bpf", chat.LayerSeccomp, call(unix.SYS_BPF, 99, 0, 0), "EPERM", "EINVAL"},
+		{"unshare", chat.LayerSeccomp, call(unix.SYS_UNSHARE, unix.CLONE_NEWUSER), "EPERM", "EINVAL"}, // it has threads
+		{"clone3", chat.LayerSeccomp, call(unix.SYS_CLONE3, 0, 0), "ENOSYS", "EINVAL"},
+		{"clone a user namespace", chat.LayerSeccomp, call(unix.SYS_CLONE, unix.CLONE_NEWUSER|uint64(unix.SIGCHLD)), "EPERM", "ENOSPC"},
+		{"fast open", chat.LayerSeccomp, call(unix.SYS_SENDTO, 99, 0, 0, unix.MSG_FASTOPEN), "ENOTSUP", "EBADF"},
+		{"fast open by option", chat.LayerSeccomp, call(unix.SYS_SETSOCKOPT, 99, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT), "ENOTSUP", "EBADF"},
+		{"x32", chat.LayerSeccomp, call(0x40000000|unix.SYS_GETPID, 0), "ENOSYS", "ENOSYS"},
+		{"the shim is not the chat's", "", []string{"write", InsideShim}, "EROFS", ""},
+		{"nor is the fifo's mode", "", []string{"chmod", InsidePrompt}, "EROFS", ""},
+		{"nor is a data file", "", []string{"chmod", "/etc/passwd"}, "EROFS", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			argv := append([]string{v.Home + "/attack"}, c.attack...)
+			if got, _, _ := runIn(t, v, argv...); got != c.want {
+				t.Errorf("with every wall: %s, want %s", got, c.want)
+			}
+			if c.wall == "" {
+				return
+			}
+			open := v
+			open.Without = []chat.LayerName{c.wall}
+			if got, _, _ := runIn(t, open, argv...); got != c.without {
+				t.Errorf("without %s: %s, want %s", c.wall, got, c.without)
+			}
+		})
+	}
+}
+
+// What the kernel says where no filter stands, tried by this process: these
+// families are not in every kernel.
+func socketSays(family, kind, protocol int) string {
+	fd, err := unix.Socket(family, kind, protocol)
+	if err != nil {
+		return unix.ErrnoName(err.(unix.Errno))
+	}
+	unix.Close(fd)
+	return "ok"
+}
+
+func vsock() string        { return socketSays(unix.AF_VSOCK, unix.SOCK_STREAM, 0) }
+func netlink(p int) string { return socketSays(unix.AF_NETLINK, unix.SOCK_DGRAM, p) }
+func udplite() string      { return socketSays(unix.AF_INET, unix.SOCK_DGRAM, 136) }
+func mptcp() string        { return socketSays(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP) }
+func layerOf(ls []chat.Layer, n chat.LayerName) chat.Layer {
+	i := slices.IndexFunc(ls, func(l chat.Layer) bool { return l.Name == n })
+	if i < 0 {
+		return chat.Layer{Name: n, State: "absent"}
+	}
+	return ls[i]
+}
+
+func TestForeignArchitectureIsKilled(t *testing.T) {
+	need(t, runtime.GOARCH == "amd64", "amd64: the attack is in its machine code")
+	v := newView(t)
+	if got, _, _ := runIn(t, v, v.Home+"/attack", "foreign", "/tmp"); got != "bad system call" {
+		t.Errorf("with the filter: %s, want bad system call", got)
+	}
+	v.Without = []chat.LayerName{chat.LayerSeccomp}
+	if got, _, _ := runIn(t, v, v.Home+"/attack", "foreign", "/tmp"); got != "ok" {
+		t.Errorf("without: %s, want ok", got)
+	}
+}
+
+// The probe says on for every wall, and not on for the one that is left out.
+func TestProbe(t *testing.T) {
+	v := newView(t)
+	l, err := net.Listen("unix", "@chatd-shims-probe-"+strconv.Itoa(os.Getpid()))
+	must(t, err)
+	defer l.Close()
+	probe := func(t *testing.T, without ...chat.LayerName) []chat.Layer {
+		v := v
+		v.Without = without
+		out, code, _ := runIn(t, v, InsideShim, "probe", "--network", "shared", "--abstract", strings.TrimPrefix(l.Addr().String(), "@"), "--pid", strconv.Itoa(os.Getpid()))
+		var layers []chat.Layer
+		if err := json.Unmarshal([]byte(out), &layers); err != nil || code != 0 {
+			t.Fatalf("probe ended with %d and said %s", code, out)
+		}
+		return layers
+	}
+	whole := probe(t)
+	for _, got := range whole {
+		if got.State != chat.LayerOn || got.By == "" || got.Probe == "" {
+			t.Errorf("%s: %s: %s", got.Name, got.State, got.Probe)
+		}
+		t.Logf("%s by %s: %s", got.Name, got.By, got.Probe)
+	}
+	for _, n := range []chat.LayerName{chat.LayerTmp, chat.LayerNetwork, chat.LayerProc, chat.LayerView,
+		chat.LayerLandlock, chat.LayerSeccomp, chat.LayerPrivileges, chat.LayerPath} {
+		t.Run("without "+string(n), func(t *testing.T) {
+			got := layerOf(probe(t, n), n)
+			if got.State == chat.LayerOn || got.State == "absent" || got.Fix == "" {
+				t.Errorf("%s: %s, fix %q: %s", n, got.State, got.Fix, got.Probe)
+			}
+			t.Logf("%s: %s", got.State, got.Probe)
+		})
+	}
+	must(t, os.Chmod(v.Home, 0o755))
+	if got := layerOf(probe(t), chat.LayerHome); got.State == chat.LayerOn {
+		t.Errorf("home with mode 0755: %s", got.Probe)
+	}
+}
+
+func TestProbeNetworkNone(t *testing.T) {
+	v := newView(t)
+	for without, want := range map[chat.LayerName]chat.LayerState{"": chat.LayerOn, chat.LayerNetwork: chat.LayerOff} {
+		v.Network, v.Without = chat.NetworkNone, []chat.LayerName{without}
+		out, _, _ := runIn(t, v, InsideShim, "probe", "--network", "none")
+		var layers []chat.Layer
+		must(t, json.Unmarshal([]byte(out), &layers))
+		if got := layerOf(layers, chat.LayerNetwork); got.State != want {
+			t.Errorf("without %q: %s: %s", without, got.State, got.Probe)
+		}
+	}
+}
+
+// What a session may write, exactly. Landlock is left out, because it hides
+// nothing from access(2) and would stop the search.
+func TestWritablePlaces(t *testing.T) {
+	v := newView(t)
+	v.Without = []chat.LayerName{chat.LayerLandlock}
+	out, code, _ := runIn(t, v, v.Home+"/attack", "writable")
+	want := []string{v.Home, "/tmp", "/var/tmp", "/dev/shm", InsideRun, InsidePrompt, "/dev/full", "/dev/null",
+		"/dev/pts", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero"}
+	got := strings.Split(out, "\n")
+	slices.Sort(want)
+	slices.Sort(got)
+	if code != 0 || !slices.Equal(got, want) {
+		t.Errorf("exit %d, writable:\n%s\nwant:\n%s", code, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestTmpfsSizes(t *testing.T) {
+	v := newView(t)
+	v.ShmSize = 1 << 20
+	for dir, want := range map[string]string{"/dev/shm": "1024", InsideRun: "1024"} {
+		out, _, _ := runIn(t, v, "df", "--output=size", dir)
+		if f := strings.Fields(out); f[len(f)-1] != want {
+			t.Errorf("%s has %s KiB, want %s", dir, out, want)
+		}
+	}
+	out, code, _ := runIn(t, v, "sh", "-c", fmt.Sprintf("head -c 2000000 /dev/zero > %s/x", InsideRun))
+	if code == 0 || !strings.Contains(out, "No space") {
+		t.Errorf("wrote 2 MB into %s: %s", InsideRun, out)
+	}
+}
