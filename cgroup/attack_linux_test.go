@@ -449,3 +449,25 @@ func TestStormJoinsTheCPUCgroup(t *testing.T) {
 		}
 	}
 }
+
+// TestQuotaStaysAfterStarts: lifting it for a start must not lose it.
+func TestQuotaStaysAfterStarts(t *testing.T) {
+	f := open(t)
+	must(t, f.Create(idA, limits()))
+	l := limits()
+	l.CPUQuota, l.CPUPeriod = chat.Duration(5*time.Millisecond), chat.Duration(50*time.Millisecond)
+	must(t, f.LimitCPU(idA, l))
+	start(t, f, idA, "session", "while :; do :; done")
+	for i := range 6 {
+		must(t, f.CreateRun(idA, fmt.Sprint("r", i)))
+		start(t, f, idA, fmt.Sprint("runs/r", i), "while :; do :; done")
+		before, err := f.Usage(idA)
+		must(t, err)
+		await(t, "throttling after a start", func() bool { u, err := f.Usage(idA); must(t, err); return u.Throttled > before.Throttled })
+	}
+	if f.mode == modeV2 {
+		if b, err := readFile(f.dir(idA), "cpu.max"); err != nil || string(b) != "5000 50000\n" {
+			t.Errorf("cpu.max is %q, %v", b, err)
+		}
+	}
+}

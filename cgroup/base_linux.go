@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -159,6 +160,13 @@ func (f *FS) delegate(own string) error {
 	if !errors.Is(err, unix.EBUSY) {
 		return err
 	}
+	pids, err := readPids(own)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(pids, os.Getpid()) {
+		return inTheWay(own, pids)
+	}
 	leaf := filepath.Join(own, daemonLeaf(f.o.Name))
 	back, err := stepAside(own, leaf)
 	if err != nil {
@@ -166,13 +174,17 @@ func (f *FS) delegate(own string) error {
 	}
 	if err = enable(own, want); errors.Is(err, unix.EBUSY) {
 		pids, perr := readPids(own)
-		err = fmt.Errorf("cannot give controllers to the children of %s: the processes %v are in it; move them to a cgroup below it: %w",
-			own, pids, errors.Join(chat.ErrBusy, perr))
+		err = errors.Join(inTheWay(own, pids), perr)
 	}
 	if err != nil {
 		return errors.Join(err, back())
 	}
 	return nil
+}
+
+func inTheWay(own string, pids []int) error {
+	return fmt.Errorf("cannot give controllers to the children of %s: the processes %v are in it; move them to a cgroup below it: %w",
+		own, pids, chat.ErrBusy)
 }
 
 // stepAside moves this process, all its threads, from own to leaf; back undoes it.

@@ -195,11 +195,13 @@ func TestStepsAsideItself(t *testing.T) {
 		if got := paths(t, os.Getpid())[""]; filepath.Base(got) != "chatd.daemon" {
 			t.Errorf("this process is in %s", got)
 		}
+		must(t, f.Close())
 		again, err := OpenFS(Options{Name: "chatd"})
-		if err != nil || again.places.Unified != f.places.Unified {
-			t.Errorf("opened again: %+v, %v", again, err)
+		must(t, err)
+		if again.places.Unified != f.places.Unified {
+			t.Errorf("opened again at %s, want %s", again.places.Unified, f.places.Unified)
 		}
-		must(t, f.RemoveBase())
+		must(t, again.RemoveBase())
 		return
 	}
 	f := open(t)

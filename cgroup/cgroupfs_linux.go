@@ -42,6 +42,8 @@ type FS struct {
 	locks [64]sync.Mutex // by chat
 	mu    sync.Mutex
 	dead  map[string]bool // directories of runs in which cgroup.kill was written
+	// births is the last start of a chat with a CPU quota, under cgroup v2.
+	births map[chat.ID]birth
 }
 
 // OpenFS finds the cgroups of the host and makes the base directories. Where this
@@ -58,7 +60,7 @@ func OpenFS(o Options) (*FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &FS{o: o, dead: map[string]bool{}}
+	f := &FS{o: o, dead: map[string]bool{}, births: map[chat.ID]birth{}}
 	if f.mode, err = h.mode(); err != nil {
 		return nil, err
 	}

@@ -29,10 +29,13 @@
 // be there: out of quota it would sleep for the rest of a period with the
 // scheduler's locks held, and with it every other chat.
 //
+// Under cgroup v2 the same danger is a child that is born out of quota: see
+// startLifted, which lifts the quota for the moment of a start.
+//
 // # A killed cgroup is dead
 //
 // After one write to cgroup.kill the kernel ends every later CLONE_INTO_CGROUP
-// into that directory at birth (tried on 6.1 and 6.18). So nothing is started
+// into that directory at birth (tried: 6.1.0-50 and 6.18.44 do, 6.1.0-56 does not). So nothing is started
 // where something was killed: Create and Start make a fresh session leaf, a run
 // always has a new one, and Start refuses the leaf of a killed run.
 //

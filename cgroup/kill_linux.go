@@ -86,6 +86,9 @@ func (f *FS) forget(dir string) {
 			delete(f.dead, d)
 		}
 	}
+	if filepath.Dir(dir) == f.places.Unified {
+		delete(f.births, chat.ID(filepath.Base(dir)))
+	}
 }
 
 func (f *FS) isDead(dir string) bool {

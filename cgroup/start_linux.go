@@ -24,8 +24,8 @@ import (
 // The fields UseCgroupFD and CgroupFD of cmd.SysProcAttr are Start's. Pdeathsig
 // is refused: it would follow the death of the thread that cloned.
 //
-// Under cgroup v2 a child that is born while the chat is out of CPU quota gets to
-// its exec only with the next period; this call waits for that.
+// In a chat that keeps using up its CPU quota this call may wait for the rest of a
+// period (cgroup v2).
 func (f *FS) Start(id chat.ID, leaf string, cmd *exec.Cmd) error {
 	run, err := checkLeaf(leaf)
 	if err := errors.Join(checkID(id), err); err != nil {
@@ -88,7 +88,7 @@ func (f *FS) start(id chat.ID, run string, dir *os.File, cmd *exec.Cmd) error {
 	if f.legacy != nil {
 		err = f.legacyStart(id, run, dir.Name(), cmd)
 	} else {
-		err = cmd.Start()
+		err = f.startLifted(id, cmd)
 	}
 	// The descriptor is closed now; its number may be somebody else's next.
 	attr.UseCgroupFD, attr.CgroupFD = false, 0

@@ -1,0 +1,83 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// birth is what was seen when a chat's CPU quota was last lifted for a start.
+type birth struct {
+	at        time.Time
+	throttled uint64
+}
+
+// startLifted starts a child of cgroup v2 with the chat's CPU quota lifted until
+// its exec. A child born out of quota waits for the next period, and Go's vfork
+// keeps one of the scheduler's processors meanwhile, so that the next garbage
+// collection stops all of chatd (4 s in a VM, tried): one chat could stall all.
+//
+// Setting a quota also fills it up. A chat that is being throttled gets this once
+// a period, so it has at most twice its quota, while its bridge starts runs in it.
+func (f *FS) startLifted(id chat.ID, cmd *exec.Cmd) error {
+	for {
+		wait, err := f.tryLifted(id, cmd)
+		if wait <= 0 {
+			return err
+		}
+		time.Sleep(wait)
+	}
+}
+
+// tryLifted starts, or says how long to wait first.
+func (f *FS) tryLifted(id chat.ID, cmd *exec.Cmd) (wait time.Duration, err error) {
+	defer f.lock(id).Unlock()
+	text, err := readFile(f.dir(id), "cpu.max")
+	if err != nil {
+		return 0, err
+	}
+	quota := strings.TrimSpace(string(text))
+	if strings.HasPrefix(quota, "max") {
+		return 0, cmd.Start()
+	}
+	if wait, err = f.mayLift(id, quota); wait > 0 || err != nil {
+		return wait, err
+	}
+	if err := write(f.dir(id), "cpu.max", "max"); err != nil {
+		return 0, err
+	}
+	err = cmd.Start()
+	if rerr := write(f.dir(id), "cpu.max", quota); rerr != nil && err == nil {
+		// Started without a quota is worse than not started.
+		return 0, errors.Join(rerr, cmd.Process.Kill(), waitAny(cmd))
+	}
+	return 0, err
+}
+
+// mayLift returns how long to wait when the chat was throttled since the last
+// lift and that was less than a period ago.
+func (f *FS) mayLift(id chat.ID, quota string) (wait time.Duration, err error) {
+	throttled, err := readFlat(f.dir(id), "cpu.stat", "nr_throttled")
+	if err != nil {
+		return 0, err
+	}
+	_, micros, _ := strings.Cut(quota, " ")
+	period, err := number(micros)
+	if err != nil {
+		return 0, fmt.Errorf("cannot read cpu.max %q: %w", quota, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last, seen := f.births[id]
+	if seen && throttled != last.throttled {
+		wait = time.Until(last.at.Add(time.Duration(period) * time.Microsecond))
+	}
+	if wait <= 0 {
+		f.births[id] = birth{time.Now(), throttled}
+	}
+	return wait, nil
+}
