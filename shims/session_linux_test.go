@@ -1,6 +1,7 @@
 package shims
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -128,5 +129,43 @@ func TestSessionEndsWithLeader(t *testing.T) {
 	must(t, syscall.Kill(s.leader, syscall.SIGKILL))
 	if err := s.cmd.Wait(); err == nil {
 		t.Error("bwrap ended well though its child was killed")
+	}
+}
+
+// Many runs after another must not use up the chat's quota of keys (keyrings(7),
+// 200 for a uid): each has a session keyring, which goes with it.
+func TestManyRuns(t *testing.T) {
+	v := newView(t)
+	s := startSession(t, v, v.Plan(v.Home, 1, []string{"sleep", "1000"}, nil))
+	s.reports(t)
+	for i := range 250 {
+		if out, code, _ := join(t, v, s.leader, v.Plan(v.Home, 1, []string{"true"}, nil)).wait(t); code != 0 {
+			t.Fatalf("run %d: exit %d: %s", i, code, out)
+		}
+	}
+}
+
+func BenchmarkConfineTrue(b *testing.B) {
+	shim, err := buildShim()
+	if err != nil {
+		b.Fatal(err)
+	}
+	text := []byte(`{"dir":"/","argv":["/bin/true"],"min_abi":1,"landlock":{"exec":["/usr"],"read":["/proc"]}}`)
+	for _, c := range []struct {
+		name string
+		argv []string
+	}{{"true", []string{"/bin/true"}}, {"confined", []string{shim, "confine", "--plan-fd", "0"}}, {"refused", []string{shim}}} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				cmd := exec.Command(c.argv[0], c.argv[1:]...)
+				cmd.Stdin = bytes.NewReader(text)
+				if c.name == "refused" {
+					cmd.Args[0] = "sudo"
+				}
+				if err := cmd.Run(); err != nil && c.name != "refused" {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -1,0 +1,138 @@
+package shims
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+func TestWriteShims(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "shims")
+	for range 2 { // the second time there is nothing to do
+		if err := WriteShims(dir, InsideShim); err != nil {
+			t.Fatal(err)
+		}
+		if got := names(t, dir); !slices.Equal(got, ShimNames()) {
+			t.Fatalf("got %q, want %q", got, ShimNames())
+		}
+	}
+	for _, name := range []string{"stray", ".new.sudo"} { // left by somebody, and by a crash
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "sudo")); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteShims(dir, "/elsewhere"); err != nil {
+		t.Fatal(err)
+	}
+	if target, err := os.Readlink(filepath.Join(dir, "sudo")); target != "/elsewhere" || err != nil {
+		t.Errorf("sudo leads to %q, %v", target, err)
+	}
+	if got := names(t, dir); !slices.Equal(got, ShimNames()) {
+		t.Errorf("got %q, want %q", got, ShimNames())
+	}
+}
+
+func TestWriteBin(t *testing.T) {
+	if _, err := os.Stat("/usr/bin/env"); err != nil {
+		t.Skip("needs /usr/bin/env")
+	}
+	dir := filepath.Join(t.TempDir(), "bin")
+	search := []string{"/usr/bin"}
+	missing, err := WriteBin(dir, []string{"env", "no-such", "su", "cat"}, search)
+	if err != nil || !slices.Equal(missing, []string{"no-such", "su"}) {
+		t.Fatalf("missing %q, %v", missing, err)
+	}
+	if got := names(t, dir); !slices.Equal(got, []string{"cat", "env"}) {
+		t.Errorf("got %q", got)
+	}
+	if _, err := WriteBin(dir, []string{"*"}, search); err != nil {
+		t.Fatal(err)
+	}
+	all := names(t, dir)
+	for _, n := range all {
+		info, err := os.Stat(filepath.Join(dir, n))
+		if err != nil || info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
+			t.Errorf("%s: %v %v", n, info, err)
+		}
+	}
+	if len(all) < 20 || !slices.Contains(all, "env") || slices.Contains(all, "su") {
+		t.Errorf("* gave %d programs: %q", len(all), all)
+	}
+	for _, bad := range []string{"", "a/b", "..", ".hidden", "a\x00"} {
+		if _, err := WriteBin(dir, []string{bad}, search); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("command %q: %v, want ErrInvalid", bad, err)
+		}
+	}
+}
+
+// A program with file capabilities is as good as a setuid one.
+func TestMayLinkFileCapabilities(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
+			t.Fatal("needs root: to set file capabilities")
+		}
+		t.Skip("needs root: to set file capabilities")
+	}
+	p, err := os.CreateTemp("/usr/local/bin", "chatd-shims-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(p.Name())
+	if err := errors.Join(p.Chmod(0o755), p.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := mayLink(p.Name()); !ok || err != nil {
+		t.Errorf("plain: %t, %v", ok, err)
+	}
+	if err := os.Chmod(p.Name(), os.ModeSetgid|0o755); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := mayLink(p.Name()); ok || err != nil {
+		t.Errorf("setgid: %t, %v", ok, err)
+	}
+	if err := os.Chmod(p.Name(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	setcap, err := exec.LookPath("setcap")
+	if err != nil {
+		t.Skip("needs setcap: package libcap2-bin")
+	}
+	if out, err := exec.Command(setcap, "cap_net_raw+ep", p.Name()).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if ok, err := mayLink(p.Name()); ok || err != nil {
+		t.Errorf("with capabilities: %t, %v", ok, err)
+	}
+}
+
+func TestRefuse(t *testing.T) {
+	for _, name := range append(ShimNames(), "unheard-of") {
+		var b strings.Builder
+		code := refuse(name, &b)
+		if code != ExitRefused || !strings.HasPrefix(b.String(), "chatd: "+name+" refused: ") || strings.Count(b.String(), "\n") != 1 {
+			t.Errorf("%s: exit %d, %q", name, code, b.String())
+		}
+	}
+}
