@@ -77,7 +77,8 @@ func loadConfig(c *cli.Context) (Config, error) {
 		&flags.file.Backend: "backend", &flags.file.Socket: "socket"} {
 		if c.IsSet(name) {
 			*dst = c.String(name)
-			if *dst == "" {
+			// A variable that is set to nothing says nothing.
+			if _, env := os.LookupEnv("CHATD_" + strings.ToUpper(name)); *dst == "" && !env {
 				return Config{}, fmt.Errorf("cannot use --%s: it is empty: %w", name, chat.ErrInvalid)
 			}
 		}

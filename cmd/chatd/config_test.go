@@ -1,0 +1,145 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+func load(t *testing.T, text string) (Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "chatd.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	src, err := readSources(file)
+	if err != nil {
+		return Config{}, err
+	}
+	return merge(src)
+}
+
+func TestDefaultsAreTheirOwnDocumentation(t *testing.T) {
+	cfg, err := load(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := cfg.Profiles[chat.DefaultProfile]
+	if p.Limits != chat.DefaultLimits() || p.EffectiveNetwork() != chat.NetworkNone || len(p.Egress)+len(p.Resolvers) > 0 || len(p.Commands) < 50 {
+		t.Errorf("default profile: %+v", p)
+	}
+	if cfg.Socket != defaultSocket || cfg.UIDs != (UIDRange{1879048192, 1895825407}) || cfg.MaxAwake != 500 {
+		t.Errorf("%+v", cfg)
+	}
+}
+
+func TestWhatCheckPrintsReadsBackTheSame(t *testing.T) {
+	for _, text := range []string{"", "profiles:\n  web:\n    egress: ['203.0.113.0/24:443', 'udp:[2001:db8::1]:53']\n    resolvers: [2001:db8::1]\n    limits: {memory_max: 1GiB}\nallow_missing: [cpu]\n"} {
+		cfg, err := load(t, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := yamlOf(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := load(t, string(out))
+		if err != nil || !sameConfig(cfg, again) {
+			t.Errorf("%v\n%+v\n%+v\n%s", err, cfg, again, out)
+		}
+	}
+}
+
+// sameConfig takes a list that is nil for one that is empty.
+func sameConfig(a, b Config) bool {
+	x, errX := yamlOf(a)
+	y, errY := yamlOf(b)
+	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
+}
+
+func TestProfilesAreAdded(t *testing.T) {
+	cfg, err := load(t, "max_awake: 7\nprofiles:\n  web:\n    limits:\n      memory_max: 1GiB\n      pids_max: 64\n    egress: ['203.0.113.5:443']\n  bare:\n    commands: []\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	web, base := cfg.Profiles["web"], cfg.Profiles["default"]
+	want := chat.DefaultLimits()
+	want.MemoryMax, want.PidsMax = 1<<30, 64
+	if web.Name != "web" || web.Limits != want || web.EffectiveNetwork() != chat.NetworkShared || !reflect.DeepEqual(web.Commands, base.Commands) {
+		t.Errorf("web: %+v", web)
+	}
+	if len(cfg.Profiles["bare"].Commands) != 0 || len(cfg.Profiles) != 3 || cfg.MaxAwake != 7 {
+		t.Errorf("%+v", cfg)
+	}
+	cfg, err = load(t, "profiles:\n  default:\n    commands: [sh]\n    egress: ['203.0.113.5:443']\n")
+	if p := cfg.Profiles["default"]; err != nil || len(cfg.Profiles) != 1 || len(p.Commands) != 1 || p.Network != "" || len(p.Egress) != 1 {
+		t.Errorf("a default of one's own: %v %+v", err, p)
+	}
+}
+
+// Every error names the file, the line, what stands there and what was expected.
+func TestConfigErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"stat: /x\n":                             `chatd.yaml:1: unknown key "stat"`,
+		"state: /x\nstate: /y\n":                 `chatd.yaml:2: mapping key "state" already defined`,
+		"\n\nstate: x\n":                         `chatd.yaml:3: state: "x": want an absolute path`,
+		"backend: docker\n":                      `chatd.yaml:1: backend: "docker": want auto, systemd, cgroupfs`,
+		"uids: 5-9\n":                            `chatd.yaml:1: uids: "5-9": want LOW-HIGH`,
+		"uids: 100000\n":                         `chatd.yaml:1: uids: "100000": want LOW-HIGH`,
+		"max_awake: 0\n":                         `chatd.yaml:1: max_awake: "0": want 1 to`,
+		"max_awake: [1]\n":                       `chatd.yaml:1: cannot unmarshal`,
+		"bridge_group: -rf\n":                    `chatd.yaml:1: bridge_group: cannot use a group name "-rf"`,
+		"allow_missing:\n  - cpu\n  - moat\n":    `chatd.yaml:3: allow_missing[1]: "moat": want one of account, home`,
+		"profiles:\n  x:\n    egres: []\n":       `chatd.yaml:3: unknown key "egres"`,
+		"profiles:\n  x:\n    egress:\n     - a": `chatd.yaml:4: profiles.x.egress[0]: cannot use egress "a"`,
+		"profiles:\n  x:\n    resolvers: [ns]":   `chatd.yaml:3: profiles.x.resolvers[0]: "ns": want an IP address`,
+		"profiles:\n  x:\n    limits:\n      memory_max: 1 potato\n":                      `chatd.yaml:4: profiles.x.limits.memory_max: "1 potato": want a number`,
+		"profiles:\n  x:\n    limits:\n      cpu_quota: 250\n":                            `chatd.yaml:4: profiles.x.limits.cpu_quota: cannot use "250" as a duration`,
+		"profiles:\n  x:\n    limits: {memory_max: 1}\n":                                  `profiles.x: cannot use profile x: cannot use limits.memory_max: want at least 16 MiB`,
+		"profiles:\n  -rf: {}\n":                                                          `cannot use profile "-rf"`,
+		"profiles:\n  x:\n    network: none\n    egress: ['1.2.3.4:5']\n":                 `network none with egress`,
+		"profiles:\n  x:\n    commands: [/bin/sh]\n":                                      `command "/bin/sh"`,
+		"profiles:\n  x:\n    skeleton: etc\n":                                            `chatd.yaml:3: profiles.x.skeleton: "etc": want an absolute path`,
+		"a: [\n":                                                                          `chatd.yaml:1:`,
+		"state: /x\n---\nstate: /y\n":                                                     `want one YAML document`,
+		"socket: /" + strings.Repeat("x", 200):                                            `want at most 90`,
+		"state: /x\nprofiles:\n  x:\n    limits: {memory_max: 18446744073709551615TiB}\n": `chatd.yaml:4: profiles.x.limits.memory_max`,
+	} {
+		_, err := load(t, text)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "cannot ") || !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("%q\n got %v\nwant %s", text, err, want)
+		}
+	}
+}
+
+func TestParseSize(t *testing.T) {
+	for s, want := range map[string]uint64{"0": 0, "1024": 1024, "1KiB": 1024, "256MiB": 256 << 20, "2 GiB": 2 << 30, "1TiB": 1 << 40} {
+		if got, err := parseSize(s); err != nil || got != want {
+			t.Errorf("parseSize(%q) = %d, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "-1", "1MB", "MiB", "1.5GiB", "0x10", "9999999999TiB"} {
+		if n, err := parseSize(s); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("parseSize(%q) = %d, %v", s, n, err)
+		}
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add(defaultsYAML)
+	f.Add([]byte("profiles:\n  x:\n    egress: ['1.2.3.4:5']\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := parseSource("fuzz", text)
+		if err != nil {
+			return
+		}
+		if _, err := merge([]source{s}); err != nil && !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("%q: %v", text, err)
+		}
+	})
+}

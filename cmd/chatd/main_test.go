@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/chatd/chatd/api"
+	"github.com/chatd/chatd/api/apitest"
+	"github.com/chatd/chatd/chat"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"chatd": main})
+}
+
+// TestCommands runs the commands as they are typed, against a server with chats
+// in memory. The scripts' own command fake changes those behind the API.
+func TestCommands(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		Setup:               serveMemory,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"fake": fake},
+	})
+}
+
+type memoryKey struct{}
+
+func serveMemory(env *testscript.Env) error {
+	dir, err := os.MkdirTemp("", "chatd-cli-") // a short path, for sun_path
+	if err != nil {
+		return err
+	}
+	mem := apitest.New()
+	l, err := api.Listen(filepath.Join(dir, "s"))
+	if err != nil {
+		return err
+	}
+	s := api.NewServer(api.ServerOptions{Chats: mem, Operators: []uint32{uint32(os.Getgid())}, NameOf: func(uint32) (string, error) { return "root", nil }})
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	env.Defer(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil {
+			env.T().Log(err)
+		}
+		<-done
+		if err := os.RemoveAll(dir); err != nil {
+			env.T().Log(err)
+		}
+	})
+	env.Values[memoryKey{}] = mem
+	env.Setenv("CHATD_SOCKET", filepath.Join(dir, "s"))
+	env.Setenv("A", string(idOf("a")))
+	env.Setenv("B", string(idOf("b")))
+	return nil
+}
+
+// idOf is the id that a Memory gives root's chat of this external id.
+func idOf(externalID string) chat.ID {
+	id, err := chat.DeriveID([]byte("test key"), "root", externalID, 0)
+	if err != nil {
+		panic(err)
+	}
+	return id
+}
+
+// fake changes a chat: "fake age ID 48h", "fake stick ID", "fake damage ID",
+// "fake missing LAYER".
+func fake(ts *testscript.TestScript, neg bool, args []string) {
+	mem := ts.Value(memoryKey{}).(*apitest.Memory)
+	switch args[0] {
+	case "age":
+		d, err := time.ParseDuration(args[2])
+		ts.Check(err)
+		mem.Age(chat.ID(args[1]), d)
+	case "stick":
+		mem.Stick(chat.ID(args[1]), fmt.Errorf("it is held: %w", chat.ErrBusy))
+	case "damage":
+		mem.Damage(chat.ID(args[1]), chat.Reaping, []chat.Layer{
+			{Name: chat.LayerCPU, State: chat.LayerWeaker, By: "cgroup v1"}, {Name: chat.LayerEgress, State: chat.LayerOff}, {Name: chat.LayerHome, State: chat.LayerOn}})
+	case "missing":
+		mem.HostIs.Missing = []chat.LayerName{chat.LayerName(args[1])}
+		mem.HostIs.Layers = append(mem.HostIs.Layers, chat.Layer{Name: chat.LayerName(args[1]), State: chat.LayerOff, Probe: "tried\x1b[2J it", Fix: "apt-get install iptables"})
+	default:
+		ts.Fatalf("fake: no %s", args[0])
+	}
+}
+
+func TestEscape(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain é 🦀\n\t":   "plain é 🦀\n\t",
+		"a\x1b[31mb":      `a\x1b[31mb`,
+		"\x9b31m":         `\x9b31m`,
+		"\u009b31m":       `\u009b31m`,
+		"a\rb\x00\x7f":    `a\rb\x00\u007f`,
+		"\u202egnp.exe":   `\u202egnp.exe`,
+		"\xff\xfe":        `\xff\xfe`,
+		"\u2028\ufeff":    `\u2028\ufeff`,
+		"\U000e0001 tags": `\U000e0001 tags`,
+	} {
+		if got := escape(in); got != strings.ReplaceAll(want, `\u007f`, `\x7f`) && got != want {
+			t.Errorf("escape(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzEscape(f *testing.F) {
+	for _, s := range []string{"", "a\x1b]0;x\a", "\xc2\x9b", "\xff", "\u202e"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		out := escape(s)
+		for _, r := range out {
+			if r != '\n' && r != '\t' && (r < 0x20 || r >= 0x7f && r < 0xa0 || r == 0xfffd && !strings.ContainsRune(s, r)) {
+				t.Errorf("%q is left in escape(%q)", r, s)
+			}
+		}
+		if escape(out) != out {
+			t.Errorf("escaping twice differs: %q", s)
+		}
+	})
+}
+
+func FuzzChatArg(f *testing.F) {
+	for _, s := range []string{"0123456789abcdef", "chat-0123456789abcdef", "chat-chat-0123456789abcdef", "-rf", "../../etc", "0123456789ABCDEF"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		id, err := chatArg(s)
+		if (err == nil) != (string(id) == s || id.User() == s) || err == nil && len(id) != 16 {
+			t.Errorf("chatArg(%q) = %q, %v", s, id, err)
+		}
+	})
+}
+
+func TestFlagsFirst(t *testing.T) {
+	for in, want := range map[string]string{
+		"chatd":                              "chatd",
+		"chatd --json ls":                    "chatd --json ls --",
+		"chatd ls --json":                    "chatd --json ls --",
+		"chatd show X --socket /s":           "chatd --socket /s show -- X",
+		"chatd run X -- ls --json -l":        "chatd run -- X ls --json -l",
+		"chatd run X -c ls --cwd=/tmp":       "chatd run -c ls --cwd=/tmp -- X",
+		"chatd run X --timeout 1m -- a -- b": "chatd run --timeout 1m -- X a -- b",
+		"chatd send X ls run":                "chatd send -- X ls run",
+		"chatd send X -":                     "chatd send -- X -",
+		"chatd nonsense -x":                  "chatd -x nonsense",
+	} {
+		if got := strings.Join(flagsFirst(newApp(), strings.Fields(in)), " "); got != want {
+			t.Errorf("%s\n got %s\nwant %s", in, got, want)
+		}
+	}
+}
