@@ -1,0 +1,72 @@
+package api
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// What checkJSON lets through decodes, holds no key twice, and means the same
+// after it was written again.
+func FuzzCheckJSON(f *testing.F) {
+	for _, s := range []string{`{"a":1}`, `{"a":{"a":[1,"x\"y"]}}`, `{"a":1,"a":2}`, `"\ud83e\udd80"`, `"\ud83e"`, `{"\u0061":1,"a":2}`,
+		`{"a":1}{}`, strings.Repeat("[", 100), `"\`, `"\u`, `"\u12`, `{"`, `]]}}`, "\xff", `{"a":"\\","b":"\\\""}`, `{:,"a"}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if checkJSON(b) != nil {
+			return
+		}
+		var v any
+		if err := json.Unmarshal(b, &v); err != nil || !utf8.Valid(b) {
+			t.Fatalf("let through: %q: %v", b, err)
+		}
+		if n := keysWritten(b); n != keysKept(v) {
+			t.Errorf("%d keys written, %d kept: %q", n, keysKept(v), b)
+		}
+		if !strings.Contains(string(b), "\ufffd") && !strings.Contains(strings.ToLower(string(b)), `\ufffd`) && strings.ContainsRune(mustWrite(t, v), '\ufffd') {
+			t.Errorf("text was replaced: %q", b)
+		}
+	})
+}
+
+func mustWrite(t *testing.T, v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// keysWritten counts the colons outside strings: in JSON each follows a key.
+func keysWritten(b []byte) int {
+	colons, inString := 0, false
+	for i := 0; i < len(b); i++ {
+		switch {
+		case b[i] == '\\' && inString:
+			i++
+		case b[i] == '"':
+			inString = !inString
+		case b[i] == ':' && !inString:
+			colons++
+		}
+	}
+	return colons
+}
+
+func keysKept(v any) int {
+	n := 0
+	switch v := v.(type) {
+	case map[string]any:
+		n = len(v)
+		for _, e := range v {
+			n += keysKept(e)
+		}
+	case []any:
+		for _, e := range v {
+			n += keysKept(e)
+		}
+	}
+	return n
+}
