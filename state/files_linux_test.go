@@ -108,7 +108,10 @@ func TestOpenRefusesWhatWasMeddledWith(t *testing.T) {
 			if !strings.HasPrefix(err.Error(), "cannot ") || !strings.Contains(err.Error(), filepath.Join(s.opts.Dir, c.names)) {
 				t.Errorf("error %q does not begin with cannot or does not name the file", err)
 			}
-			t.Log(err)
+			_, err = os.Lstat(filepath.Join(s.opts.Dir, keyName))
+			if lost := c.what == "lost key"; os.IsNotExist(err) != lost {
+				t.Errorf("key lost %v, yet: %v", lost, err)
+			}
 		})
 	}
 }
