@@ -94,11 +94,10 @@ func lines(s string) []string { return strings.Split(s, "\n") }
 
 func waitFor(t testing.TB, done func() bool) {
 	t.Helper()
-	for range 1000 {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if done() {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Error("waited in vain")
 }

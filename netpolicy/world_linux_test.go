@@ -228,6 +228,10 @@ func (s *server) loop(fd int, proto string, stop chan struct{}) {
 			continue
 		}
 		patient(c, 2*time.Second)
+		// What came in the SYN is there before anything else happens.
+		if n, _, err := unix.Recvfrom(c, buf, unix.MSG_DONTWAIT); err == nil {
+			s.hear(buf[:n])
+		}
 		_, _ = unix.Write(c, []byte("hello"))
 		if n, err := unix.Read(c, buf); err == nil {
 			s.hear(buf[:n])
