@@ -1,0 +1,90 @@
+package state
+
+import (
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+func TestLazyIsFlushedByCloseAndByTime(t *testing.T) {
+	s := fresh(t)
+	a, b := admit(t, s, "a"), admit(t, s, "b")
+	used := a.UsedAt.Add(time.Hour)
+	if err := s.SetPhase(a.ID, chat.Ready, event("create", "done")); err != nil {
+		t.Fatal(err)
+	}
+	s.Touch(a.ID, used)
+	s.Touch(a.ID, used.Add(-time.Minute))
+	s.Touch("0123456789abcdef", used)
+	if err := s.SetAccount(b.ID, "userdb", event("create", "intent")); err != nil {
+		t.Fatal(err)
+	}
+	s = again(t, s)
+	if r, err := s.Get(a.ID); err != nil || r.Phase != chat.Ready || !r.UsedAt.Equal(used) {
+		t.Errorf("after Close: %+v, %v", r, err)
+	}
+	if r, err := s.Get(b.ID); err != nil || r.Phase != chat.Creating || r.Account != "userdb" {
+		t.Errorf("after Close: %+v, %v", r, err)
+	}
+	s.Touch(b.ID, used)
+	waitClean(t, s)
+	x, _, err := load(s.db)
+	if err != nil || !x.byID[b.ID].UsedAt.Equal(used) {
+		t.Errorf("not written in the background: %v", err)
+	}
+}
+
+// waitClean waits, long enough for any machine, until nothing is held back.
+func waitClean(t *testing.T, s *Store) {
+	t.Helper()
+	for range 6000 {
+		if clean(s) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("still held back after a minute")
+}
+
+// clean takes the writer lock, or it would see the middle of a flush.
+func clean(s *Store) bool {
+	s.writer.Lock()
+	defer s.writer.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	return len(s.dirty) == 0 && s.log.head == s.log.onDisk
+}
+
+// A durable change of a record must not write an older used_at over a newer one.
+func TestTouchSurvivesAnotherChange(t *testing.T) {
+	s := fresh(t)
+	r := admit(t, s, "a")
+	used := r.UsedAt.Add(time.Hour)
+	s.Touch(r.ID, used)
+	if err := s.SetAccount(r.ID, "userdb", event("create", "intent")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := again(t, s).Get(r.ID); err != nil || !got.UsedAt.Equal(used) || got.Account != "userdb" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestRecordsAreCopies(t *testing.T) {
+	s := fresh(t)
+	labels := map[string]string{"team": "a"}
+	r, _, err := s.Admit(chat.Spec{ExternalID: "a", Labels: labels}, event("create", "intent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels["team"] = "changed by the caller"
+	r.Labels["team"] = "changed by the receiver"
+	for _, r := range s.All() {
+		r.Labels["team"] = "changed in All"
+	}
+	if got, err := s.Get(r.ID); err != nil || got.Labels["team"] != "a" {
+		t.Errorf("labels: %v, %v", got.Labels, err)
+	}
+}
