@@ -1,7 +1,6 @@
 package provision
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -73,6 +72,34 @@ func (l *leader) wait() error {
 		return err
 	}
 	return rc.Read(func(fd uintptr) bool { return pollIn(int(fd)) })
+}
+
+// bury collects the ended process if it is this daemon's to collect. Bubblewrap's
+// pid 1 is: its parent ended when the session was up, and the daemon adopts
+// such orphans (becomeSubreaper). One that an earlier daemon started is init's.
+func (l *leader) bury() error {
+	rc, err := l.fd.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var waitErr error
+	err = rc.Control(func(fd uintptr) {
+		waitErr = unix.Waitid(unix.P_PIDFD, int(fd), nil, unix.WEXITED|unix.WNOHANG, nil)
+	})
+	if waitErr != nil && !errors.Is(waitErr, unix.ECHILD) {
+		return fmt.Errorf("cannot collect process %d: %w", l.PID, waitErr)
+	}
+	return err
+}
+
+// becomeSubreaper makes orphans of this process's children its own children
+// (PR_SET_CHILD_SUBREAPER, prctl(2)). Without it an ended session would stay a
+// zombie of the chat's uid wherever pid 1 does not collect, as in containers.
+func becomeSubreaper() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("cannot adopt the orphans of sessions: %w", err)
+	}
+	return nil
 }
 
 func pollIn(fd int) bool {
@@ -170,18 +197,6 @@ func bootID() (string, error) {
 		return "", fmt.Errorf("cannot tell this boot from another: %w", err)
 	}
 	return strings.TrimSpace(string(b)), nil
-}
-
-// waitEnd waits until the process has ended or ctx is done.
-func (l *leader) waitEnd(ctx context.Context) error {
-	ended := make(chan error, 1)
-	go func() { ended <- l.wait() }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // signalName is the name of a signal as in "SIGKILL".

@@ -220,7 +220,12 @@ func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Netw
 	b.closeChildEnds()
 	timer := time.AfterFunc(probeTimeout, func() { _ = m.groups.Kill(context.WithoutCancel(ctx), rec.ID) })
 	defer timer.Stop()
-	if err := cmd.Wait(); err != nil {
+	inner, innerErr := innerLeader(&b, time.Now().Add(probeTimeout))
+	err = cmd.Wait()
+	if inner != nil {
+		err = errors.Join(err, inner.wait(), inner.bury(), inner.Close())
+	}
+	if err := errors.Join(innerErr, err); err != nil {
 		return nil, fmt.Errorf("cannot probe a session: %w%s", err, b.complaint())
 	}
 	var layers []chat.Layer

@@ -200,7 +200,7 @@ func (m *Manager) prepareHost(context.Context) error {
 		return err
 	}
 	m.boot = boot
-	return m.installPrograms()
+	return errors.Join(becomeSubreaper(), m.installPrograms())
 }
 
 func (m *Manager) openGroups(context.Context) (err error) {

@@ -67,13 +67,25 @@ func (m *Manager) createSession(ctx context.Context, rec state.Record) error {
 		return err
 	}
 	if err := m.groups.LimitCPU(rec.ID, m.profile(rec).Limits); err != nil {
-		return errors.Join(err, s.leader.Close())
+		return errors.Join(err, m.abandon(rec, s.leader))
 	}
 	if err := m.writeSessionFile(s); err != nil {
-		return errors.Join(err, s.leader.Close())
+		return errors.Join(err, m.abandon(rec, s.leader))
 	}
 	m.keepSession(s)
 	return nil
+}
+
+// abandon ends a session that did not come up, so that nothing of it is left for
+// the steps that are taken back next.
+func (m *Manager) abandon(rec state.Record, l *leader) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	err := m.groups.Kill(ctx, rec.ID)
+	if l == nil {
+		return err
+	}
+	return errors.Join(err, l.bury(), l.Close())
 }
 
 // keepSession makes the session known, and watches for its end.
@@ -97,7 +109,7 @@ func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
 	m.mu.Unlock()
 	var errs []error
 	if s != nil {
-		errs = append(errs, s.leader.Close())
+		errs = append(errs, s.leader.bury(), s.leader.Close())
 	}
 	return errors.Join(append(errs, removeTrees(m.paths.sessions, string(rec.ID)))...)
 }
@@ -165,12 +177,9 @@ func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os
 	b.closeChildEnds()
 	go collect(cmd)
 	s := &session{id: rec.ID, uid: rec.UID}
-	err := s.awaitStart(ctx, &b, prompt)
-	if err != nil {
-		if s.leader != nil {
-			err = errors.Join(err, s.leader.Close())
-		}
-		return nil, fmt.Errorf("%w%s", err, b.complaint())
+	if err := s.awaitStart(ctx, &b, prompt); err != nil {
+		err = fmt.Errorf("%w%s", err, b.complaint())
+		return nil, errors.Join(err, m.abandon(rec, s.leader))
 	}
 	s.terminal = m.terminal(rec, s)
 	return s, nil
@@ -217,14 +226,8 @@ func collect(cmd *exec.Cmd) {
 // awaitStart reads, in the order in which they come: bubblewrap's pid 1, the
 // report of what was enforced, and the prompt.
 func (s *session) awaitStart(ctx context.Context, b *boundFiles, prompt *os.File) error {
-	var info struct {
-		PID int `json:"child-pid"`
-	}
 	deadline := time.Now().Add(startTimeout)
-	if err := readJSON(b.info, deadline, &info); err != nil {
-		return fmt.Errorf("cannot start bubblewrap: %w", err)
-	}
-	l, err := holdLeader(process{PID: info.PID})
+	l, err := innerLeader(b, deadline)
 	if err != nil {
 		return err
 	}
@@ -242,6 +245,17 @@ func (s *session) awaitStart(ctx context.Context, b *boundFiles, prompt *os.File
 	}
 	s.report = report
 	return s.awaitPrompt(ctx, prompt, deadline)
+}
+
+// innerLeader is bubblewrap's pid 1, which bubblewrap names by the host's pid.
+func innerLeader(b *boundFiles, deadline time.Time) (*leader, error) {
+	var info struct {
+		PID int `json:"child-pid"`
+	}
+	if err := readJSON(b.info, deadline, &info); err != nil {
+		return nil, fmt.Errorf("cannot start bubblewrap: %w", err)
+	}
+	return holdLeader(process{PID: info.PID})
 }
 
 // awaitPrompt returns when the shell wrote its byte. A chat whose own .bashrc

@@ -1,29 +1,376 @@
 package roottest
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
 )
 
-func TestFirst(t *testing.T) {
+// hostileIDs are external ids that somebody sends sooner or later.
+var hostileIDs = []string{"../../etc", "+49 170 123 45 67", "💬", "a\nb", "-rf", "$(reboot)", "'; drop table", strings.Repeat("x", 512), "chat-0123456789abcdef", " "}
+
+func TestLife(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	for _, external := range hostileIDs {
+		c := create(t, m, external, "default")
+		if c.ExternalID != external || c.Phase != chat.Ready || !c.Awake || c.User != "chat-"+string(c.ID) {
+			t.Errorf("create %q: %+v", external, c)
+		}
+		whole(t, opt, c)
+		if r := run(t, m, c.ID, "id -u; pwd; echo $HOME"); r.Stdout != fmt.Sprintf("%d\n%s\n%s\n", c.UID, c.Home, c.Home) || r.Exit != 0 {
+			t.Errorf("run in %s: %+v", c.ID, r)
+		}
+		must(t, m.Reap(ctx, c.ID))
+		gone(t, opt, c)
+		if _, err := m.Get(ctx, c.ID); !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("a reaped chat: %v, want ErrNotFound", err)
+		}
+	}
+	if err := m.Reap(ctx, "0123456789abcdef"); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("reap of nobody: %v", err)
+	}
+}
+
+func TestTerminal(t *testing.T) {
 	m := open(t, options(t))
-	h, err := m.Host(operator(t.Context()))
-	if err != nil {
-		t.Fatal(err)
+	ctx := operator(t.Context())
+	c := create(t, m, "terminal", "default")
+	must(t, m.Input(ctx, c.ID, chat.Input{Text: "echo $((6*7)); tty", Enter: true}))
+	waitScreen(t, m, c.ID, "42\n/dev/pts/0")
+	must(t, m.Input(ctx, c.ID, chat.Input{Text: "sleep 1000", Enter: true}))
+	must(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"C-c"}}))
+	waitScreen(t, m, c.ID, "^C")
+	if err := m.Input(ctx, c.ID, chat.Input{Keys: []string{"kill-server"}}); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("an unknown key: %v, want ErrInvalid", err)
 	}
-	for _, l := range h.Layers {
-		t.Logf("%-10s %-6s %s | %s", l.Name, l.State, l.By, l.Probe)
+	// The shell ends: the chat is asleep, and the next input wakes it.
+	must(t, m.Input(ctx, c.ID, chat.Input{Text: "exit", Enter: true}))
+	waitAwake(t, m, c.ID, false)
+	if _, err := m.Screen(ctx, c.ID); !errors.Is(err, chat.ErrWrongPhase) {
+		t.Errorf("screen of a chat asleep: %v, want ErrWrongPhase", err)
 	}
-	a := create(t, m, "../../etc", "default")
-	t.Logf("%+v", a)
-	r := run(t, m, a.ID, "echo x 2>/dev/null; echo $?; ls -la /dev; { printf . 1<>/opt/chatd/prompt; } 2>/dev/null; echo $?")
-	t.Logf("%+v", r)
-	if err := m.Input(operator(t.Context()), a.ID, chat.Input{Text: "declare -p PROMPT_COMMAND; type __chatd_prompt; ls -l /opt/chatd/prompt; echo $-; printf . 1<>/opt/chatd/prompt; echo $?; ps ax | head -5 | cut -c1-80", Enter: true}); err != nil {
-		t.Fatal(err)
+	must(t, m.Input(ctx, c.ID, chat.Input{Text: "echo again", Enter: true}))
+	waitScreen(t, m, c.ID, "again")
+	if got, err := m.Sleep(ctx, c.ID); err != nil || got.Awake {
+		t.Errorf("sleep: %+v, %v", got, err)
 	}
-	time.Sleep(time.Second)
-	s, err := m.Screen(operator(t.Context()), a.ID)
-	t.Log(s.Text, err)
+	if left := pidsOf(c.UID); len(left) > 0 {
+		t.Errorf("asleep with processes %v", left)
+	}
+}
+
+func waitScreen(t *testing.T, m *provision.Manager, id chat.ID, want string) {
+	t.Helper()
+	var last string
+	for range 400 {
+		s, err := m.Screen(operator(t.Context()), id)
+		if err == nil && strings.Contains(s.Text, want) {
+			return
+		}
+		last = fmt.Sprint(s.Text, err)
+		time.Sleep(25 * time.Millisecond)
+	}
+	t.Fatalf("the screen never showed %q; last:\n%s", want, last)
+}
+
+func waitAwake(t *testing.T, m *provision.Manager, id chat.ID, want bool) {
+	t.Helper()
+	for range 400 {
+		if c, err := m.Get(operator(t.Context()), id); err == nil && c.Awake == want {
+			return
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	t.Fatalf("chat %s never got awake=%v", id, want)
+}
+
+func TestCreateAtOnce(t *testing.T) {
+	m := open(t, options(t))
+	var created atomic.Int32
+	ids := make([]chat.ID, 50)
+	var wg sync.WaitGroup
+	for i := range ids {
+		wg.Go(func() {
+			c, first, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "the same first message"})
+			if err != nil {
+				t.Error(err)
+			}
+			if first {
+				created.Add(1)
+			}
+			if ids[i] = c.ID; !c.Awake {
+				t.Error("a caller got a chat that is not awake")
+			}
+		})
+	}
+	wg.Wait()
+	if created.Load() != 1 {
+		t.Errorf("%d callers created the chat, want 1", created.Load())
+	}
+	for _, id := range ids {
+		if id != ids[0] {
+			t.Fatalf("two chats: %s and %s", id, ids[0])
+		}
+	}
+}
+
+// TestCreateReapRace creates and reaps one conversation from two sides at once:
+// every answer is one of the few that make sense, and in the end all is gone.
+func TestCreateReapRace(t *testing.T) {
+	rounds := 1000
+	if testing.Short() {
+		rounds = 50
+	}
+	opt := options(t)
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	uids := map[uint32]chat.ID{}
+	no := false
+	for range rounds {
+		var wg sync.WaitGroup
+		var got [2]chat.Chat
+		var first [2]bool
+		for i := range got {
+			wg.Go(func() {
+				c, created, err := m.Create(ctx, chat.Spec{ExternalID: "race", Awake: &no})
+				if err != nil && !errors.Is(err, chat.ErrWrongPhase) && !errors.Is(err, chat.ErrBusy) {
+					t.Errorf("create: %v", err)
+				}
+				if err == nil {
+					got[i], first[i] = c, created
+					if err := m.Reap(ctx, c.ID); err != nil && !errors.Is(err, chat.ErrNotFound) {
+						t.Errorf("reap: %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for i, c := range got {
+			if _, again := uids[c.UID]; again && first[i] {
+				t.Fatalf("uid %d was given twice", c.UID)
+			}
+			if first[i] {
+				uids[c.UID] = c.ID
+			}
+		}
+	}
+	if page, err := m.List(ctx, chat.Filter{}); err != nil || len(page.Chats) != 0 {
+		t.Errorf("left over: %+v, %v", page.Chats, err)
+	}
+}
+
+func TestOwners(t *testing.T) {
+	m := open(t, options(t))
+	no := false
+	bridge := func(name string) context.Context {
+		return chat.WithCaller(t.Context(), chat.Caller{Name: name, UID: 1000, Role: chat.RoleBridge})
+	}
+	spec := chat.Spec{ExternalID: "shared name", Awake: &no}
+	a, _, err := m.Create(bridge("one"), spec)
+	must(t, err)
+	b, created, err := m.Create(bridge("two"), spec)
+	must(t, err)
+	if !created || a.ID == b.ID || a.UID == b.UID {
+		t.Errorf("two owners share a chat: %s %s", a.ID, b.ID)
+	}
+	for name, err := range map[string]error{
+		"get":   second(m.Get(bridge("two"), a.ID)),
+		"wake":  second(m.Wake(bridge("two"), a.ID)),
+		"sleep": second(m.Sleep(bridge("two"), a.ID)),
+		"run":   second(m.Run(bridge("two"), a.ID, chat.RunSpec{Command: "true"})),
+		"input": m.Input(bridge("two"), a.ID, chat.Input{Text: "x"}),
+		"reap":  m.Reap(bridge("two"), a.ID),
+		"none":  second(m.Get(t.Context(), a.ID)),
+	} {
+		if !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("%s of another owner's chat: %v, want ErrNotFound", name, err)
+		}
+	}
+	if page, err := m.List(bridge("one"), chat.Filter{}); err != nil || len(page.Chats) != 1 || page.Chats[0].ID != a.ID {
+		t.Errorf("list of one: %+v, %v", page, err)
+	}
+	spec.Owner = "two"
+	if _, _, err := m.Create(bridge("one"), spec); !errors.Is(err, chat.ErrDenied) {
+		t.Errorf("a bridge named another owner: %v, want ErrDenied", err)
+	}
+	if _, _, err := m.Create(t.Context(), chat.Spec{ExternalID: "x"}); err == nil {
+		t.Error("nobody created a chat")
+	}
+}
+
+func TestRestartAdopts(t *testing.T) {
+	opt := options(t)
+	m, err := provision.Open(t.Context(), opt)
+	must(t, err)
+	ctx := operator(t.Context())
+	awake, asleepChat := create(t, m, "awake", "default"), asleep(t, m, "asleep")
+	must(t, m.Input(ctx, awake.ID, chat.Input{Text: "marker=$$; echo marker $marker", Enter: true}))
+	waitScreen(t, m, awake.ID, "marker ")
+	before := pidsOf(awake.UID)
+	must(t, m.Close())
+
+	// A second session directory that belongs to nobody, and one that lies.
+	must(t, os.MkdirAll(filepath.Join(opt.Run, "sessions", "00000000000000aa"), 0o711))
+	lie := filepath.Join(opt.Run, "sessions", string(asleepChat.ID))
+	must(t, os.MkdirAll(lie, 0o711))
+	must(t, os.WriteFile(filepath.Join(lie, "session.json"), fmt.Appendf(nil, `{"leader":{"pid":%d,"start":1,"boot":"x"}}`, os.Getpid()), 0o600))
+
+	m = open(t, opt)
+	if after := pidsOf(awake.UID); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("processes before the restart %v, after %v", before, after)
+	}
+	waitScreen(t, m, awake.ID, "marker ")
+	if r := run(t, m, awake.ID, "echo in; ps -e -o comm="); !strings.Contains(r.Stdout, "tmux") {
+		t.Errorf("a run in an adopted session sees no tmux: %+v", r)
+	}
+	if c, err := m.Get(ctx, asleepChat.ID); err != nil || c.Awake {
+		t.Errorf("a chat that was asleep: %+v, %v", c, err)
+	}
+	for _, dir := range []string{lie, filepath.Join(opt.Run, "sessions", "00000000000000aa")} {
+		if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+			t.Errorf("%s is still there: %v", dir, err)
+		}
+	}
+	// The watch of an adopted session works too.
+	must(t, m.Input(ctx, awake.ID, chat.Input{Text: "exit", Enter: true}))
+	waitAwake(t, m, awake.ID, false)
+}
+
+func TestSecondManager(t *testing.T) {
+	opt := options(t)
+	open(t, opt)
+	if _, err := provision.Open(t.Context(), opt); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("a second daemon on one state directory: %v, want ErrBusy", err)
+	}
+}
+
+// TestReconcileMends breaks a chat behind chatd's back, one thing at a time.
+func TestReconcileMends(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	c := create(t, m, "mended", "default")
+	for name, harm := range map[string]func() error{
+		"account name gone":   func() error { return os.Remove("/etc/userdb/" + c.User + ".user") },
+		"account number gone": func() error { return os.Remove(fmt.Sprintf("/etc/userdb/%d.group", c.UID)) },
+		"account changed":     func() error { return os.WriteFile("/etc/userdb/"+c.User+".user", []byte(`{"userName":"x"}`), 0o644) },
+		"home open":           func() error { return os.Chmod(c.Home, 0o777) },
+		"home of root":        func() error { return os.Chown(c.Home, 0, 0) },
+		"tmp gone":            func() error { return os.Remove(filepath.Join(opt.State, "vartmp", string(c.ID))) },
+		"rules flushed":       func() error { return exec.Command("iptables", "-F").Run() },
+		"rules flushed in v6": func() error { return exec.Command("ip6tables", "-F", "OUTPUT").Run() },
+		"loopback table gone": func() error { return exec.Command("nft", "delete", "table", "inet", "chatd").Run() },
+	} {
+		must(t, harm())
+		m.Reconcile(ctx)
+		whole(t, opt, c)
+		h, err := m.Host(ctx)
+		must(t, err)
+		for _, l := range h.Layers {
+			if l.State != chat.LayerOn {
+				t.Errorf("%s: after reconcile layer %s is %s: %s", name, l.Name, l.State, l.Probe)
+			}
+		}
+		if len(h.Findings) > 0 {
+			t.Errorf("%s: findings %v", name, h.Findings)
+		}
+	}
+	if r := run(t, m, c.ID, "true"); r.Exit != 0 {
+		t.Errorf("after all that: %+v", r)
+	}
+	// What chatd cannot know about is reported, not removed.
+	stray := filepath.Join(opt.Homes, "ffffffffffffffff")
+	must(t, os.Mkdir(stray, 0o700))
+	m.Reconcile(ctx)
+	h, err := m.Host(ctx)
+	must(t, err)
+	if len(h.Findings) != 1 || !strings.Contains(h.Findings[0], stray) {
+		t.Errorf("findings %v, want the stray home", h.Findings)
+	}
+	must(t, os.Remove(stray))
+}
+
+func TestUseraddBackend(t *testing.T) {
+	opt := options(t)
+	opt.Account = "useradd"
+	m := open(t, opt)
+	c := create(t, m, "by useradd", "default")
+	whole(t, opt, c)
+	b, err := os.ReadFile("/etc/passwd")
+	must(t, err)
+	if !strings.Contains(string(b), c.User+":") {
+		t.Error("the account is not in /etc/passwd")
+	}
+	for _, file := range []string{"/etc/subuid", "/etc/subgid"} {
+		if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), c.User) {
+			t.Errorf("%s gives the chat subordinate ids", file)
+		}
+	}
+	// The record knows who made the account: another default later does not matter.
+	must(t, m.Reap(operator(t.Context()), c.ID))
+	gone(t, opt, c)
+}
+
+func TestRuns(t *testing.T) {
+	m := open(t, options(t))
+	c := create(t, m, "runs", "default")
+	ctx := operator(t.Context())
+	exec := func(spec chat.RunSpec) chat.RunResult {
+		t.Helper()
+		r, err := m.Run(ctx, c.ID, spec)
+		must(t, err)
+		return r
+	}
+	if r := exec(chat.RunSpec{Argv: []string{"printf", "%s|", "a b", "$HOME", "-rf"}}); r.Stdout != "a b|$HOME|-rf|" {
+		t.Errorf("argv: %+v", r)
+	}
+	if r := exec(chat.RunSpec{Command: "cat; echo $A >&2; exit 7", Stdin: "in\n", Env: map[string]string{"A": "x y"}}); r.Stdout != "in\n" || r.Stderr != "x y\n" || r.Exit != 7 {
+		t.Errorf("streams: %+v", r)
+	}
+	if r := exec(chat.RunSpec{Command: "kill -9 $$"}); r.Exit != -1 || r.Signal != "SIGKILL" || r.TimedOut || r.OOMKilled {
+		t.Errorf("signal: %+v", r)
+	}
+	if r := exec(chat.RunSpec{Argv: []string{"no-such-program"}}); r.Exit != 127 || !strings.Contains(r.Stderr, "no-such-program") {
+		t.Errorf("no such program: %+v", r)
+	}
+	if r := exec(chat.RunSpec{Argv: []string{"sudo", "id"}}); r.Exit != 126 || !strings.Contains(r.Stderr, "refused") {
+		t.Errorf("a shim: %+v", r)
+	}
+	if _, err := m.Run(ctx, c.ID, chat.RunSpec{Command: "true", Cwd: "/nonexistent"}); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("cwd that is not there: %v, want ErrInvalid", err)
+	}
+	if r := exec(chat.RunSpec{Command: "yes | head -c 3000000"}); !r.Truncated || len(r.Stdout) != chat.MaxOutput {
+		t.Errorf("3 MB of output: truncated %v, %d bytes", r.Truncated, len(r.Stdout))
+	}
+	// Everything a run leaves is ended with it, and does not hold its answer up.
+	r := exec(chat.RunSpec{Command: "setsid sh -c 'trap \"\" TERM HUP; sleep 5000 & sleep 5000' & sleep 5000 & echo started"})
+	if r.Stdout != "started\n" || r.Exit != 0 {
+		t.Errorf("background: %+v", r)
+	}
+	if r := exec(chat.RunSpec{Command: "setsid sleep 5000 & trap '' TERM; while :; do sleep 1; done", Timeout: chat.Duration(300 * time.Millisecond)}); !r.TimedOut {
+		t.Errorf("timeout: %+v", r)
+	}
+	if r := exec(chat.RunSpec{Command: "ps -e -o args="}); strings.Contains(r.Stdout, "sleep") {
+		t.Errorf("runs left processes: %s", r.Stdout)
+	}
+	if r := exec(chat.RunSpec{Command: "perl -e '$x = \"a\" x 600000000'"}); !r.OOMKilled {
+		t.Errorf("a hog: %+v", r)
+	}
+	// The terminal has outlived all of it.
+	if c, err := m.Get(ctx, c.ID); err != nil || !c.Awake {
+		t.Errorf("after the runs: %+v, %v", c, err)
+	}
 }

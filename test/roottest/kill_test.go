@@ -1,0 +1,162 @@
+package roottest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/api"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// daemon is a real chatd in a process of its own, with failpoints.
+type daemon struct {
+	*api.Client
+	cmd *exec.Cmd
+	log string
+}
+
+// startDaemon starts chatd serve; failpoint names where it shall be killed, or
+// is empty.
+func startDaemon(t *testing.T, opt provision.Options, failpoint string) *daemon {
+	t.Helper()
+	dir := filepath.Dir(opt.State)
+	must(t, os.MkdirAll(dir, 0o755))
+	config := filepath.Join(dir, "chatd.yaml")
+	must(t, os.WriteFile(config, fmt.Appendf(nil, "state: %s\nrun: %s\nhomes: %s\nshim: %s\nuids: %s\ncgroup: %s\n",
+		opt.State, opt.Run, opt.Homes, opt.Shim, opt.UIDs, opt.Cgroup), 0o600))
+	log, err := os.OpenFile(filepath.Join(dir, "chatd.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	must(t, err)
+	defer log.Close()
+	d := &daemon{cmd: exec.Command(programs.chatd, "serve", "--config", config), log: log.Name()}
+	d.cmd.Env = append(os.Environ(), "CHATD_FAILPOINT="+failpoint)
+	d.cmd.Stdout, d.cmd.Stderr = log, log
+	must(t, d.cmd.Start())
+	t.Cleanup(d.kill)
+	d.Client = api.NewClient(api.ClientOptions{Socket: filepath.Join(opt.Run, "chatd.sock")})
+	d.waitUp(t)
+	return d
+}
+
+func (d *daemon) waitUp(t *testing.T) {
+	t.Helper()
+	var err error
+	for range 1200 {
+		if _, err = d.List(t.Context(), chat.Filter{}); err == nil {
+			return
+		}
+		if syscall.Kill(d.cmd.Process.Pid, 0) != nil {
+			break
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	b, _ := os.ReadFile(d.log)
+	t.Fatalf("chatd does not answer: %v; its log:\n%s", err, b)
+}
+
+// kill is kill -9, as often as one likes.
+func (d *daemon) kill() {
+	_ = d.cmd.Process.Kill()
+	_ = d.cmd.Wait()
+}
+
+// killed waits until the failpoint has ended the daemon.
+func (d *daemon) killed(t *testing.T) {
+	t.Helper()
+	err := d.cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("the daemon ended by %v, want SIGKILL at the failpoint", err)
+	}
+}
+
+// failpoints are where a verb can be interrupted.
+func failpoints(verb string, steps ...string) []string {
+	var points []string
+	for _, s := range steps {
+		points = append(points, verb+"."+s+".before", verb+"."+s+".after")
+	}
+	return points
+}
+
+// TestKillAtEveryStep kills the real daemon at each step of create, wake, sleep
+// and reap, starts a fresh one, and looks from the host's side: every chat is
+// whole or gone, and no uid comes back.
+func TestKillAtEveryStep(t *testing.T) {
+	needsRoot(t)
+	opt := options(t)
+	clean := startDaemon(t, opt, "")
+	clean.kill()
+	asleepSteps := []string{"egress", "account", "leftovers", "home", "tmp"}
+	awakeSteps := []string{"limits", "session"}
+	seen := map[uint32]chat.ID{}
+	for _, c := range []struct {
+		points []string
+		do     func(*daemon, context.Context, chat.ID) error
+		// wholeAfter: the chat must be there afterwards; goneAfter: it must not.
+		wholeAfter, goneAfter bool
+	}{
+		{points: append(failpoints("create", asleepSteps...), "create.record.after"), do: nil, wholeAfter: true},
+		{points: failpoints("wake", awakeSteps...), do: func(d *daemon, ctx context.Context, id chat.ID) error { return second(d.Wake(ctx, id)) }, wholeAfter: true},
+		{points: failpoints("sleep", awakeSteps...), do: func(d *daemon, ctx context.Context, id chat.ID) error {
+			return errors.Join(second(d.Wake(ctx, id)), second(d.Sleep(ctx, id)))
+		}, wholeAfter: true},
+		{points: append(failpoints("reap", append(asleepSteps, awakeSteps...)...), "reap.record.after", "reap.forget.before"), do: func(d *daemon, ctx context.Context, id chat.ID) error {
+			return errors.Join(second(d.Wake(ctx, id)), d.Reap(ctx, id))
+		}, goneAfter: true},
+	} {
+		for _, point := range c.points {
+			t.Run(point, func(t *testing.T) { killAt(t, opt, point, c.do, c.wholeAfter, c.goneAfter, seen) })
+		}
+	}
+}
+
+func killAt(t *testing.T, opt provision.Options, point string, do func(*daemon, context.Context, chat.ID) error, wholeAfter, goneAfter bool, seen map[uint32]chat.ID) {
+	ctx := t.Context()
+	no := false
+	spec := chat.Spec{ExternalID: "killed at " + point, Awake: &no}
+	d := startDaemon(t, opt, point)
+	c, _, err := d.Create(ctx, spec)
+	if do != nil {
+		must(t, err)
+		err = do(d, ctx, c.ID)
+	}
+	if err == nil {
+		t.Fatalf("the failpoint %s was never reached", point)
+	}
+	d.killed(t)
+
+	d = startDaemon(t, opt, "")
+	page, err := d.List(ctx, chat.Filter{ExternalID: spec.ExternalID})
+	must(t, err)
+	switch {
+	case goneAfter && len(page.Chats) > 0:
+		t.Errorf("the chat is still there: %+v", page.Chats[0])
+	case wholeAfter && len(page.Chats) != 1:
+		t.Fatalf("%d chats, want 1", len(page.Chats))
+	case wholeAfter:
+		c = page.Chats[0]
+		if c.Phase != chat.Ready {
+			t.Errorf("phase %s, want ready", c.Phase)
+		}
+		whole(t, opt, c)
+		r, err := d.Run(ctx, c.ID, chat.RunSpec{Command: "echo $HOME"})
+		if err != nil || r.Stdout != c.Home+"\n" {
+			t.Errorf("a run afterwards: %+v, %v", r, err)
+		}
+		must(t, d.Reap(ctx, c.ID))
+	}
+	gone(t, opt, c)
+	if other, ok := seen[c.UID]; ok {
+		t.Errorf("uid %d was chat %s before", c.UID, other)
+	}
+	seen[c.UID] = c.ID
+	d.kill()
+}

@@ -1,0 +1,132 @@
+package roottest
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// traces lists everything on this host that still belongs to a chat, looked for
+// from outside: nothing of chatd's own is asked.
+func traces(t testing.TB, opt provision.Options, c chat.Chat) []string {
+	t.Helper()
+	var found []string
+	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	for _, pid := range pidsOf(c.UID) {
+		add("process %d", pid)
+	}
+	for _, key := range []string{c.User, fmt.Sprint(c.UID)} {
+		for _, db := range []string{"passwd", "group"} {
+			if out, err := exec.Command("getent", db, key).Output(); err == nil {
+				add("getent %s %s: %s", db, key, out)
+			}
+		}
+	}
+	for _, dir := range []string{"/srv", "/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run", "/var/spool", "/var/mail", "/var/lib", "/etc/userdb", "/sys/fs/cgroup"} {
+		for _, f := range filesOf(dir, c) {
+			add("file %s", f)
+		}
+	}
+	for _, kind := range []string{"shm", "sem", "msg"} {
+		if b, err := os.ReadFile("/proc/sysvipc/" + kind); err == nil && strings.Contains(string(b), fmt.Sprint(c.UID)) {
+			add("System V %s", kind)
+		}
+	}
+	for _, file := range []string{"/proc/key-users", "/proc/self/mountinfo", "/etc/passwd", "/etc/group", "/etc/shadow"} {
+		b, err := os.ReadFile(file)
+		must(t, err)
+		for line := range strings.Lines(string(b)) {
+			if strings.Contains(line, string(c.ID)) || strings.Contains(line, fmt.Sprintf(" %d:", c.UID)) {
+				add("%s: %s", file, line)
+			}
+		}
+	}
+	for _, save := range []string{"iptables-save", "ip6tables-save"} {
+		out, err := exec.Command(save).Output()
+		must(t, err)
+		if strings.Contains(string(out), "--uid-owner "+fmt.Sprint(c.UID)+" ") {
+			add("a rule in %s", save)
+		}
+	}
+	return found
+}
+
+// filesOf are the files that the uid owns or that have the chat's id in the name.
+func filesOf(dir string, c chat.Chat) []string {
+	var found []string
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		fi, err := d.Info()
+		if err != nil {
+			return nil
+		}
+		st, ok := fi.Sys().(*syscall.Stat_t)
+		if ok && (st.Uid == c.UID || st.Gid == c.UID) || strings.Contains(d.Name(), string(c.ID)) || strings.Contains(d.Name(), fmt.Sprint(c.UID)) {
+			found = append(found, path)
+		}
+		return nil
+	})
+	return found
+}
+
+// pidsOf are the processes whose real uid is uid, zombies too, unless they are
+// the host's init's to collect.
+func pidsOf(uid uint32) []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		b, err := os.ReadFile("/proc/" + e.Name() + "/status")
+		initsZombie := strings.Contains(string(b), "\nState:\tZ") && strings.Contains(string(b), "\nPPid:\t1\n")
+		if err == nil && !initsZombie && strings.Contains(string(b), fmt.Sprintf("\nUid:\t%d\t", uid)) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// gone fails unless nothing of the chat is left.
+func gone(t testing.TB, opt provision.Options, c chat.Chat) {
+	t.Helper()
+	if left := traces(t, opt, c); len(left) > 0 {
+		t.Errorf("chat %s (uid %d) left behind:\n  %s", c.ID, c.UID, strings.Join(left, "\n  "))
+	}
+}
+
+// whole fails unless the chat has what a chat that sleeps has.
+func whole(t testing.TB, opt provision.Options, c chat.Chat) {
+	t.Helper()
+	for _, key := range []string{c.User, fmt.Sprint(c.UID)} {
+		out, err := exec.Command("getent", "passwd", key).Output()
+		if err != nil || !strings.HasPrefix(string(out), c.User+":") {
+			t.Errorf("getent passwd %s: %q, %v", key, out, err)
+		}
+	}
+	for _, dir := range []string{c.Home, filepath.Join(opt.State, "tmp", string(c.ID)), filepath.Join(opt.State, "vartmp", string(c.ID))} {
+		fi, err := os.Lstat(dir)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if st := fi.Sys().(*syscall.Stat_t); !fi.IsDir() || fi.Mode().Perm() != 0o700 || st.Uid != c.UID || st.Gid != c.UID {
+			t.Errorf("%s is %s of %d:%d", dir, fi.Mode(), st.Uid, st.Gid)
+		}
+	}
+}
