@@ -33,6 +33,7 @@ type Config struct {
 	Homes          string                  `json:"homes"`
 	Socket         string                  `json:"socket"`
 	Backend        string                  `json:"backend"`
+	Cgroup         string                  `json:"cgroup"`
 	Account        string                  `json:"account"`
 	UserDB         string                  `json:"userdb"`
 	Shim           string                  `json:"shim"`

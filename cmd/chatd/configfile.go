@@ -31,6 +31,7 @@ type fileConfig struct {
 	Homes          string                 `yaml:"homes"`
 	Socket         string                 `yaml:"socket"`
 	Backend        string                 `yaml:"backend"`
+	Cgroup         string                 `yaml:"cgroup"`
 	Account        string                 `yaml:"account"`
 	UserDB         string                 `yaml:"userdb"`
 	Shim           string                 `yaml:"shim"`
@@ -132,10 +133,11 @@ func fields(cfg *Config) []field {
 		{"userdb", func(f *fileConfig) string { return f.UserDB }, dir(&cfg.UserDB)},
 		{"shim", func(f *fileConfig) string { return f.Shim }, dir(&cfg.Shim)},
 		{"backend", func(f *fileConfig) string { return f.Backend }, oneOf(&cfg.Backend, "auto", "systemd", "cgroupfs")},
+		{"cgroup", func(f *fileConfig) string { return f.Cgroup }, word("a cgroup name", &cfg.Cgroup)},
 		{"account", func(f *fileConfig) string { return f.Account }, oneOf(&cfg.Account, "auto", "userdb", "useradd")},
 		{"uids", func(f *fileConfig) string { return f.UIDs }, uidRange(&cfg.UIDs)},
-		{"operators_group", func(f *fileConfig) string { return f.OperatorsGroup }, group(&cfg.OperatorsGroup)},
-		{"bridge_group", func(f *fileConfig) string { return f.BridgeGroup }, group(&cfg.BridgeGroup)},
+		{"operators_group", func(f *fileConfig) string { return f.OperatorsGroup }, word("a group name", &cfg.OperatorsGroup)},
+		{"bridge_group", func(f *fileConfig) string { return f.BridgeGroup }, word("a group name", &cfg.BridgeGroup)},
 		{"landlock_min_abi", func(f *fileConfig) string { return f.LandlockMinABI }, number(&cfg.LandlockMinABI, 1, 64)},
 		{"max_awake", func(f *fileConfig) string { return f.MaxAwake }, number(&cfg.MaxAwake, 1, 1<<20)},
 	}
@@ -161,10 +163,10 @@ func oneOf(dst *string, words ...string) func(string) error {
 	}
 }
 
-func group(dst *string) func(string) error {
+func word(what string, dst *string) func(string) error {
 	return func(s string) error {
 		*dst = s
-		return chat.CheckName("a group name", s)
+		return chat.CheckName(what, s)
 	}
 }
 

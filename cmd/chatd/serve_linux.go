@@ -94,7 +94,7 @@ func provisionOptions(cfg Config) (provision.Options, error) {
 	}
 	return provision.Options{
 		State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB, Account: cfg.Account,
-		Shim: cfg.Shim, Cgroup: "chatd", UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
+		Shim: cfg.Shim, Cgroup: cfg.Cgroup, UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
 		LandlockABI: cfg.LandlockMinABI, MaxAwake: cfg.MaxAwake, Profiles: cfg.Profiles,
 		AllowMissing: cfg.AllowMissing, Version: version, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}, nil
