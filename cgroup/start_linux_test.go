@@ -1,0 +1,290 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestStartIntoThrottledChat: the daemon's own threads must not sleep out a
+// chat's quota. That the new process is inside is the point; how long it takes is not.
+func TestStartIntoThrottledChat(t *testing.T) {
+	f := open(t)
+	must(t, f.Create(idA, limits()))
+	l := limits()
+	l.CPUQuota = chat.Duration(10 * time.Millisecond)
+	must(t, f.LimitCPU(idA, l))
+	for range 8 {
+		start(t, f, idA, "session", "while :; do :; done")
+	}
+	await(t, "a throttled chat", func() bool { u, err := f.Usage(idA); must(t, err); return u.Throttled > 0 })
+	must(t, f.CreateRun(idA, "r"))
+	begin, collected := time.Now(), make(chan time.Duration)
+	go func() {
+		var longest time.Duration
+		for range 20 {
+			at := time.Now()
+			runtime.GC()
+			longest = max(longest, time.Since(at))
+		}
+		collected <- longest
+	}()
+	run := start(t, f, idA, "runs/r", "exec sleep 1000")
+	t.Logf("Start took %v; the longest collection meanwhile %v", time.Since(begin), <-collected)
+	checkInside(t, f, idA, run.Process.Pid)
+}
+
+// checkInside asks the kernel, for every hierarchy in use.
+func checkInside(t testing.TB, f *FS, id chat.ID, pid int) {
+	t.Helper()
+	own := paths(t, pid)
+	want := []string{""}
+	if f.legacy != nil {
+		want = append(want, controllers...)
+	}
+	for _, c := range want {
+		if !strings.Contains(own[c], "/"+string(id)) {
+			t.Errorf("pid %d is in %q of %q, want below %s", pid, own[c], c, id)
+		}
+	}
+}
+
+// TestCloneAfterKill documents row 4 of checked.md, the reason for fresh leaves:
+// where it fails, the kernel was mended, and nothing is worse.
+func TestCloneAfterKill(t *testing.T) {
+	f := open(t)
+	dir := filepath.Join(f.places.Unified, "plain")
+	try := func() error {
+		d, err := os.Open(dir)
+		must(t, err)
+		defer d.Close()
+		cmd := exec.Command("/bin/true")
+		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(d.Fd())}
+		return cmd.Run()
+	}
+	must(t, mkdir(dir))
+	must(t, try())
+	must(t, write(dir, "cgroup.kill", "1"))
+	t.Logf("after cgroup.kill a clone into the same directory: %v", try())
+	child := filepath.Join(dir, "child")
+	must(t, mkdir(child))
+	must(t, rmTree(dir))
+	must(t, mkdir(dir))
+	if err := try(); err != nil {
+		t.Errorf("a directory made anew: %v", err)
+	}
+}
+
+func TestStartAgainAfterKill(t *testing.T) {
+	f := open(t)
+	create(t, f, idA)
+	must(t, f.CreateRun(idA, "old"))
+	must(t, f.KillRun(killCtx(t), idA, "old"))
+	if err := f.Start(idA, "runs/old", shell("true")); !errors.Is(err, chat.ErrWrongPhase) {
+		t.Errorf("Start in a killed run: %v, want ErrWrongPhase", err)
+	}
+	must(t, f.CreateRun(idA, "old2"))
+	for i := range 3 {
+		must(t, f.Kill(killCtx(t), idA))
+		if i == 1 {
+			must(t, f.Create(idA, limits()))
+		}
+		run := fmt.Sprint("new", i)
+		must(t, f.CreateRun(idA, run))
+		for _, leaf := range []string{"session", "runs/" + run} {
+			cmd := shell("exit 7")
+			must(t, f.Start(idA, leaf, cmd))
+			if cmd.Wait(); cmd.ProcessState.ExitCode() != 7 {
+				t.Errorf("round %d: a start in %s after Kill: %v", i, leaf, cmd.ProcessState)
+			}
+		}
+	}
+	if err := f.Start(idA, "runs/old2", shell("true")); !errors.Is(err, chat.ErrWrongPhase) {
+		t.Errorf("Start in a run that died with its chat: %v, want ErrWrongPhase", err)
+	}
+	// A crash between the kill and its end leaves an empty leaf that nobody remembers.
+	must(t, f.Close())
+	g, err := OpenFS(f.o)
+	must(t, err)
+	defer g.Close()
+	must(t, f.Create(idA, limits()))
+	must(t, write(f.dir(idA), "cgroup.kill", "1"))
+	must(t, g.Create(idA, limits()))
+	cmd := shell("exit 7")
+	must(t, g.Start(idA, "session", cmd))
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != 7 {
+		t.Errorf("a start after a crash in Kill: %v", cmd.ProcessState)
+	}
+}
+
+func TestManyStartsAtOnce(t *testing.T) {
+	f := open(t)
+	before, goroutines := paths(t, os.Getpid()), runtime.NumGoroutine()
+	var ids []chat.ID
+	for i := range 200 {
+		ids = append(ids, chat.ID(fmt.Sprintf("%016x", i+1)))
+	}
+	// Once, so that what the runtime opens by itself is open.
+	startMany(t, f, ids[:1])
+	fds := countFDs(t)
+	// A collection would close what was forgotten.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	startMany(t, f, ids)
+	if n := countFDs(t); n > fds {
+		t.Errorf("%d descriptors before, %d after", fds, n)
+	}
+	after := paths(t, os.Getpid())
+	for c, p := range before {
+		if after[c] != p {
+			t.Errorf("chatd itself moved from %s to %s of %q", p, after[c], c)
+		}
+	}
+	checkThreads(t, f)
+	await(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= goroutines+2 })
+	if ids, err := f.IDs(); err != nil || len(ids) != 0 {
+		t.Errorf("left: %v, %v", ids, err)
+	}
+}
+
+func startMany(t *testing.T, f *FS, ids []chat.ID) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, id := range ids {
+		wg.Go(func() {
+			if err := startOne(t, f, id); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func startOne(t *testing.T, f *FS, id chat.ID) error {
+	if err := f.Create(id, limits()); err != nil {
+		return err
+	}
+	cmd := shell("exec sleep 1000")
+	if err := f.Start(id, "session", cmd); err != nil {
+		return err
+	}
+	checkInside(t, f, id, cmd.Process.Pid)
+	ctx, stop := context.WithTimeout(context.Background(), generous)
+	defer stop()
+	err := f.Kill(ctx, id)
+	cmd.Wait()
+	return errors.Join(err, f.Remove(id))
+}
+
+// checkThreads: no thread that lives on is in a chat's cgroup.
+func checkThreads(t *testing.T, f *FS) {
+	t.Helper()
+	await(t, "the lent threads to die", func() bool {
+		for _, base := range append(f.legacyBases(), f.places.Unified) {
+			tasks, err := os.ReadDir("/proc/self/task")
+			must(t, err)
+			for _, task := range tasks {
+				b, err := os.ReadFile("/proc/self/task/" + task.Name() + "/cgroup")
+				if err == nil && strings.Contains(string(b), "/"+filepath.Base(base)+"/") {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+func countFDs(t *testing.T) int {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	return len(fds)
+}
+
+// TestDescriptorsStayHere looks at what a child got.
+func TestDescriptorsStayHere(t *testing.T) {
+	f := open(t)
+	must(t, f.Create(idA, limits()))
+	cmd := exec.Command("/bin/ls", "/proc/self/fd")
+	var out strings.Builder
+	cmd.Stdout = &out
+	must(t, f.Start(idA, "session", cmd))
+	must(t, cmd.Wait())
+	plain, err := exec.Command("/bin/ls", "/proc/self/fd").Output()
+	must(t, err)
+	if out.String() != string(plain) { // what this process itself inherited may be there
+		t.Errorf("the child has descriptors %q, a plain one %q", out.String(), plain)
+	}
+	if cmd.SysProcAttr.UseCgroupFD {
+		t.Error("the descriptor number stays in the command")
+	}
+}
+
+// TestShortLived starts what ends at once: a process that is ending can be moved
+// nowhere, and that is no failure.
+func TestShortLived(t *testing.T) {
+	f := open(t)
+	must(t, f.Create(idA, limits()))
+	for range 300 {
+		cmd := exec.Command("/bin/true")
+		must(t, f.Start(idA, "session", cmd))
+		must(t, cmd.Wait())
+	}
+}
+
+// TestStormJoinsTheCPUCgroup: a first program that forks and ends at once, again
+// and again, is inside all the same, or dead.
+func TestStormJoinsTheCPUCgroup(t *testing.T) {
+	f := open(t)
+	must(t, f.Create(idA, limits()))
+	cmd := shell("b() { (b) & (b) & }; b")
+	err := f.Start(idA, "session", cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	t.Logf("the storm: %v", err)
+	if f.legacy == nil {
+		return
+	}
+	pids, err := f.Members(idA)
+	must(t, err)
+	for _, pid := range pids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		if err == nil && !strings.Contains(string(b), ":cpu:/"+filepath.Base(f.places.Unified)+"/"+string(idA)) && !exiting(pid) {
+			t.Errorf("pid %d: %s", pid, b)
+		}
+	}
+}
+
+// TestQuotaStaysAfterStarts: lifting it for a start must not lose it.
+func TestQuotaStaysAfterStarts(t *testing.T) {
+	f := open(t)
+	must(t, f.Create(idA, limits()))
+	l := limits()
+	l.CPUQuota, l.CPUPeriod = chat.Duration(5*time.Millisecond), chat.Duration(50*time.Millisecond)
+	must(t, f.LimitCPU(idA, l))
+	start(t, f, idA, "session", "while :; do :; done")
+	for i := range 6 {
+		must(t, f.CreateRun(idA, fmt.Sprint("r", i)))
+		start(t, f, idA, fmt.Sprint("runs/r", i), "while :; do :; done")
+		before, err := f.Usage(idA)
+		must(t, err)
+		await(t, "throttling after a start", func() bool { u, err := f.Usage(idA); must(t, err); return u.Throttled > before.Throttled })
+	}
+	if f.mode == modeV2 {
+		if b, err := readFile(f.dir(idA), "cpu.max"); err != nil || string(b) != "5000 50000\n" {
+			t.Errorf("cpu.max is %q, %v", b, err)
+		}
+	}
+}
