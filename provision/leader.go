@@ -26,6 +26,8 @@ type leader struct {
 }
 
 // holdLeader opens the process and makes sure that it is the one that is named.
+// A name without a start time is of a process that is this daemon's to collect,
+// and so cannot become another one, not even when it has ended.
 func holdLeader(p process) (*leader, error) {
 	fd, err := unix.PidfdOpen(p.PID, unix.PIDFD_NONBLOCK)
 	if err != nil {
@@ -37,7 +39,7 @@ func holdLeader(p process) (*leader, error) {
 	case err != nil:
 	case p.Start != 0 && p.Start != st.start:
 		err = fmt.Errorf("cannot hold process %d: it started at tick %d, want %d", p.PID, st.start, p.Start)
-	case !l.alive():
+	case p.Start != 0 && !l.alive():
 		err = fmt.Errorf("cannot hold process %d: it has ended", p.PID)
 	}
 	if err != nil {
@@ -74,10 +76,13 @@ func (l *leader) wait() error {
 	return rc.Read(func(fd uintptr) bool { return pollIn(int(fd)) })
 }
 
-// bury collects the ended process if it is this daemon's to collect. Bubblewrap's
+// bury waits for the end of a process that was killed, and collects it if it is this daemon's to collect. Bubblewrap's
 // pid 1 is: its parent ended when the session was up, and the daemon adopts
 // such orphans (becomeSubreaper). One that an earlier daemon started is init's.
 func (l *leader) bury() error {
+	if err := l.wait(); err != nil {
+		return fmt.Errorf("cannot wait for process %d: %w", l.PID, err)
+	}
 	rc, err := l.fd.SyscallConn()
 	if err != nil {
 		return err
