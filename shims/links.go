@@ -59,8 +59,7 @@ func setLink(path, target string) error {
 		return nil
 	}
 	dir, name := filepath.Split(path)
-	// ".new." cannot collide with a program: CheckName-like names and *bin entries
-	// that begin with a dot are passed over.
+	// No program gets a link whose name begins with a dot, so this one is free.
 	fresh := filepath.Join(dir, ".new."+name)
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -30,20 +30,7 @@ func TestWallsStopAttacks(t *testing.T) {
 	must(t, err)
 	defer l.Close()
 	self := strconv.Itoa(os.Getpid())
-	call := func(n ...uint64) []string {
-		out := []string{"syscall"}
-		for _, x := range n {
-			out = append(out, strconv.FormatUint(x, 10))
-		}
-		return out
-	}
-	const high = 1 << 32
-	for _, c := range []struct {
-		name          string
-		wall          chat.LayerName
-		attack        []string
-		want, without string
-	}{
+	for _, c := range append(callAttacks(), []wallAttack{
 		{"host file", chat.LayerView, []string{"stat", outside}, "ENOENT", "ok"},
 		{"host /sys", chat.LayerView, []string{"stat", "/sys/kernel"}, "ENOENT", "ok"},
 		{"host tmp", chat.LayerTmp, []string{"read", hostTmp.Name()}, "ENOENT", "ok"},
@@ -53,6 +40,48 @@ func TestWallsStopAttacks(t *testing.T) {
 		{"list the root", chat.LayerLandlock, []string{"list", "/"}, "EACCES", "ok"},
 		{"whiteout", chat.LayerLandlock, []string{"whiteout", "/tmp/w"}, "EACCES", "ok"},
 		{"lower the OOM score", chat.LayerLandlock, []string{"write", "/proc/self/oom_score_adj"}, "EACCES", "EINVAL"},
+		{"the shim is not the chat's", "", []string{"write", InsideShim}, "EROFS", ""},
+		{"nor is the fifo's mode", "", []string{"chmod", InsidePrompt}, "EROFS", ""},
+		{"nor is a data file", "", []string{"chmod", "/etc/passwd"}, "EROFS", ""},
+	}...) {
+		t.Run(c.name, func(t *testing.T) {
+			argv := append([]string{v.Home + "/attack"}, c.attack...)
+			if got, _, _ := runIn(t, v, argv...); got != c.want {
+				t.Errorf("with every wall: %s, want %s", got, c.want)
+			}
+			if c.wall == "" {
+				return
+			}
+			open := v
+			open.Without = []chat.LayerName{c.wall}
+			if got, _, _ := runIn(t, open, argv...); got != c.without {
+				t.Errorf("without %s: %s, want %s", c.wall, got, c.without)
+			}
+		})
+	}
+}
+
+// wallAttack is one attack with the wall that stops it, and what the kernel
+// answers with every wall and without that one. No wall: it is only tried whole.
+type wallAttack struct {
+	name          string
+	wall          chat.LayerName
+	attack        []string
+	want, without string
+}
+
+func call(n ...uint64) []string {
+	out := []string{"syscall"}
+	for _, x := range n {
+		out = append(out, strconv.FormatUint(x, 10))
+	}
+	return out
+}
+
+// callAttacks are for the filter. high is a bit that the kernel drops.
+func callAttacks() []wallAttack {
+	const high = 1 << 32
+	return []wallAttack{
 		{"TIOCSTI", chat.LayerSeccomp, call(unix.SYS_IOCTL, 99, unix.TIOCSTI), "EPERM", "EBADF"},
 		{"TIOCSTI with high bits", chat.LayerSeccomp, call(unix.SYS_IOCTL, 99, high|unix.TIOCSTI), "EPERM", "EBADF"},
 		{"TIOCLINUX", chat.LayerSeccomp, call(unix.SYS_IOCTL, 99, high|unix.TIOCLINUX), "EPERM", "EBADF"},
@@ -73,24 +102,6 @@ func TestWallsStopAttacks(t *testing.T) {
 		{"fast open", chat.LayerSeccomp, call(unix.SYS_SENDTO, 99, 0, 0, unix.MSG_FASTOPEN), "ENOTSUP", "EBADF"},
 		{"fast open by option", chat.LayerSeccomp, call(unix.SYS_SETSOCKOPT, 99, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT), "ENOTSUP", "EBADF"},
 		{"x32", chat.LayerSeccomp, call(0x40000000|unix.SYS_GETPID, 0), "ENOSYS", "ENOSYS"},
-		{"the shim is not the chat's", "", []string{"write", InsideShim}, "EROFS", ""},
-		{"nor is the fifo's mode", "", []string{"chmod", InsidePrompt}, "EROFS", ""},
-		{"nor is a data file", "", []string{"chmod", "/etc/passwd"}, "EROFS", ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			argv := append([]string{v.Home + "/attack"}, c.attack...)
-			if got, _, _ := runIn(t, v, argv...); got != c.want {
-				t.Errorf("with every wall: %s, want %s", got, c.want)
-			}
-			if c.wall == "" {
-				return
-			}
-			open := v
-			open.Without = []chat.LayerName{c.wall}
-			if got, _, _ := runIn(t, open, argv...); got != c.without {
-				t.Errorf("without %s: %s, want %s", c.wall, got, c.without)
-			}
-		})
 	}
 }
 
