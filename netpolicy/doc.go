@@ -6,7 +6,7 @@
 //   - iptables and ip6tables filter rules. One jump at the head of OUTPUT, by the
 //     owner match over the uid range, leads to the chain CHATD. There a packet of
 //     a flow that the chat itself began finds its policy by blocks of uids (a
-//     16-way tree when they are many) and meets that policy's allows; everything
+//     tree when they are many) and meets that policy's allows; everything
 //     else is refused at once. No rule accepts by connection state, so a changed
 //     policy holds for the next packet of an open connection, and a listener of a
 //     chat cannot answer the outside.
@@ -36,6 +36,9 @@
 //   - Names. Policies are addresses; what a name leads to tomorrow is not known here.
 //   - Sockets that root made and handed to a chat: they keep root's uid.
 //   - Abstract unix sockets, vsock and packet sockets: they never meet netfilter.
+//   - Extra paths of Multipath TCP (net.mptcp): the kernel opens them with sockets
+//     that have no owner. They carry only what belongs to an allowed connection.
+//   - Many chats of one person together: the bounds on connections are per uid.
 //   - A service of the host that a policy opens on loopback and that is not running:
 //     another chat may bind an unprivileged port there. Its answers are refused, but
 //     it receives what is sent by UDP.

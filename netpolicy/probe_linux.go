@@ -43,7 +43,7 @@ func (t *Table) probeEgress(ctx context.Context) chat.Layer {
 	l.State = chat.LayerOn
 	var said []string
 	for _, try := range []attempt{{"192.0.2.1", 443, false}, {"192.0.2.1", 53, true}, {"2001:db8::1", 443, false}, {"2001:db8::1", 53, true}} {
-		err := asUID(t.opts.ProbeUID, try.send)
+		err := AsUID(t.opts.ProbeUID, try.send)
 		said = append(said, fmt.Sprintf("%s %s", try, answer(err)))
 		if !refused(err) && !errors.Is(err, unix.ENETUNREACH) {
 			l.State, l.Fix = chat.LayerOff, "look for a rule that accepts chats before the chain CHATD"
@@ -64,7 +64,7 @@ func (t *Table) probeNetwork() chat.Layer {
 		if !refused(other) && !errors.Is(other, errNoFamily) {
 			l.State, l.Fix = chat.LayerOff, "apply the policies again; look for a rule that accepts loopback before the chain CHATD"
 		}
-		byUDP := asUID(t.opts.ProbeUID, attempt{host, discardPort, true}.send)
+		byUDP := AsUID(t.opts.ProbeUID, attempt{host, discardPort, true}.send)
 		said = append(said, fmt.Sprintf("by UDP: %s", answer(byUDP)))
 		if byUDP == nil {
 			l.State, l.Fix = chat.LayerOff, "apply the policies again; look for a rule that accepts loopback before the chain CHATD"
@@ -113,7 +113,7 @@ var errNoFamily = errors.New("this host has no such address")
 func (t *Table) probeListener(owner uint32, host string) error {
 	addr := netip.MustParseAddr(host)
 	fd, port := -1, 0
-	err := asUID(owner, func() (err error) {
+	err := AsUID(owner, func() (err error) {
 		fd, port, err = listen(addr)
 		return err
 	})
@@ -123,7 +123,7 @@ func (t *Table) probeListener(owner uint32, host string) error {
 	if err != nil {
 		return err
 	}
-	err = asUID(t.opts.ProbeUID, attempt{host, port, false}.send)
+	err = AsUID(t.opts.ProbeUID, attempt{host, port, false}.send)
 	return errors.Join(err, unix.Close(fd))
 }
 

@@ -107,7 +107,7 @@ func connected(t testing.TB, uid uint32, host string, port int) int {
 	t.Helper()
 	addr := netip.MustParseAddr(host)
 	fd := -1
-	err := asUID(uid, func() (err error) {
+	err := AsUID(uid, func() (err error) {
 		if fd, err = testSocket(addr, "tcp"); err != nil {
 			return err
 		}

@@ -129,7 +129,7 @@ func makeOutside() (*place, error) {
 // as runs f in a place as a uid, on a thread of its own.
 func as(p *place, uid uint32, f func() error) error {
 	if p == nil {
-		return asUID(uid, f)
+		return AsUID(uid, f)
 	}
 	done := make(chan error, 1)
 	go func() {

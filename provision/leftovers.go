@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/state"
 )
 
@@ -173,7 +174,7 @@ func removeKeys(uid uint32) error {
 	if !has {
 		return nil
 	}
-	return asUID(uid, func() error {
+	return netpolicy.AsUID(uid, func() error {
 		_, err := unix.KeyctlInt(unix.KEYCTL_CLEAR, unix.KEY_SPEC_USER_KEYRING, 0, 0, 0)
 		if err != nil && !errors.Is(err, unix.ENOKEY) {
 			return fmt.Errorf("cannot clear the user keyring of uid %d: %w", uid, err)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 )
@@ -135,7 +136,7 @@ func (m *Manager) tryHome() error {
 	err := makeOwned(m.paths.homes, name, m.probeUID()-1, m.homeMode(), "")
 	if err == nil {
 		home := filepath.Join(m.paths.homes, name)
-		err = asUID(m.probeUID(), func() error {
+		err = netpolicy.AsUID(m.probeUID(), func() error {
 			for _, dir := range []string{home, home + "/.", m.paths.homes} {
 				if fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
 					return errors.Join(fmt.Errorf("cannot keep uid %d out: it opened %s", m.probeUID(), dir), unix.Close(fd))
