@@ -57,6 +57,9 @@ func (m *Manager) enter(ctx context.Context, rec state.Record, s *session, e ent
 	if err == nil {
 		out.usage, err = m.groups.RunUsage(rec.ID, e.run)
 	}
+	if errors.Is(err, chat.ErrNotFound) {
+		err = nil // the session ended with the command, and took the leaf with it
+	}
 	return out, errors.Join(err, m.groups.RemoveRun(rec.ID, e.run))
 }
 
