@@ -7,6 +7,16 @@ import (
 	"unicode/utf8"
 )
 
+func TestDepthIsBounded(t *testing.T) {
+	for depth, ok := range map[int]bool{1: true, maxDepth: true, maxDepth + 1: false, 100000: false} {
+		text := strings.Repeat("[", depth) + strings.Repeat("]", depth)
+		p := checkJSON([]byte(text))
+		if (p == nil) != ok || !ok && !strings.Contains(p.Detail, "nested deeper than") {
+			t.Errorf("depth %d: %v", depth, p)
+		}
+	}
+}
+
 // What checkJSON lets through decodes, holds no key twice, and means the same
 // after it was written again.
 func FuzzCheckJSON(f *testing.F) {

@@ -78,17 +78,21 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 
 // A deadline for reading that stays would cancel the context of a long run,
 // because net/http reads on to see the client go.
-func TestLongRunOutlivesTheBodyTimeout(t *testing.T) {
+func TestLongWorkOutlivesTheBodyTimeout(t *testing.T) {
 	const short = 20 * time.Millisecond
 	socket, mem := start(t, ServerOptions{HeaderTimeout: short, BodyTimeout: short, IdleTimeout: short, WriteTimeout: generous})
-	mem.OnRun = func(ctx context.Context, _ chat.RunSpec) (chat.RunResult, error) {
+	long := func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
-			return chat.RunResult{}, fmt.Errorf("cancelled: %w", ctx.Err())
+			return fmt.Errorf("cancelled: %w", ctx.Err())
 		case <-time.After(20 * short):
-			return chat.RunResult{Stdout: "done"}, nil
+			return nil
 		}
 	}
+	mem.OnRun = func(ctx context.Context, _ chat.RunSpec) (chat.RunResult, error) {
+		return chat.RunResult{Stdout: "done"}, long(ctx)
+	}
+	mem.OnWake = long
 	c := client(t, socket)
 	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
 	if err != nil {
@@ -96,7 +100,10 @@ func TestLongRunOutlivesTheBodyTimeout(t *testing.T) {
 	}
 	res, err := c.Run(t.Context(), made.ID, chat.RunSpec{Command: "sleep"})
 	if err != nil || res.Stdout != "done" {
-		t.Errorf("got %+v, %v", res, err)
+		t.Errorf("run, which has a body: got %+v, %v", res, err)
+	}
+	if _, err := c.Wake(t.Context(), made.ID); err != nil {
+		t.Errorf("wake, which has none: %v", err)
 	}
 }
 

@@ -33,6 +33,22 @@ func TestListenIsSafeAgainstASecondDaemon(t *testing.T) {
 	}
 }
 
+// The lock alone keeps a second daemon out, also when somebody removed the socket.
+func TestListenLocksWithoutASocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(path); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestListenNeverTakesASocketThatAnswers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	foreign, err := net.Listen("unix", path) // without the lock

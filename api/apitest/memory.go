@@ -23,6 +23,8 @@ type Memory struct {
 	OnRun func(context.Context, chat.RunSpec) (chat.RunResult, error)
 	// OnCreate, if set, is called before a chat is made and may refuse.
 	OnCreate func(context.Context, chat.Spec) error
+	// OnWake, if set, is called before a chat is woken and may refuse.
+	OnWake func(context.Context) error
 	// HostIs is what Host answers, apart from the counts.
 	HostIs chat.Host
 
@@ -167,6 +169,11 @@ func (m *Memory) Reap(ctx context.Context, id chat.ID) error {
 
 // Wake makes the chat awake.
 func (m *Memory) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	if m.OnWake != nil {
+		if err := m.OnWake(ctx); err != nil {
+			return chat.Chat{}, err
+		}
+	}
 	return m.set(ctx, id, true)
 }
 

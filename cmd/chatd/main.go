@@ -23,6 +23,9 @@ var version = "dev"
 // defaultSocket is where serve listens by default and where clients look.
 const defaultSocket = "/run/chatd/chatd.sock"
 
+// interruptedExit is what a shell reports for a command that SIGINT ended.
+const interruptedExit = 130
+
 const exitCodes = `EXIT CODES:
    0 done · 1 internal · 2 invalid · 3 denied · 4 not found · 5 exists ·
    6 wrong phase · 69 unsupported here · 75 busy, or no daemon answers
@@ -42,6 +45,10 @@ func mainWith(args []string, in io.Reader, out, errOut io.Writer) int {
 	var own *exitError
 	if errors.As(err, &own) {
 		return own.code
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		fmt.Fprintln(errOut, "chatd: interrupted")
+		return interruptedExit
 	}
 	if err != nil {
 		fmt.Fprintf(errOut, "chatd: %s\n", escape(err.Error()))

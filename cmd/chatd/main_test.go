@@ -136,10 +136,31 @@ func FuzzChatArg(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		id, err := chatArg(s)
-		if (err == nil) != (string(id) == s || id.User() == s) || err == nil && len(id) != 16 {
+		if (err == nil) != (id != "" && (string(id) == s || id.User() == s)) || err == nil && len(id) != 16 {
 			t.Errorf("chatArg(%q) = %q, %v", s, id, err)
 		}
 	})
+}
+
+// Without a daemon doctor tries the walls itself.
+func TestDoctorAlone(t *testing.T) {
+	old := probeHost
+	t.Cleanup(func() { probeHost = old })
+	var cfg Config
+	probeHost = func(_ context.Context, c Config) (chat.Host, error) {
+		cfg = c
+		return chat.Host{Kernel: "9.9", Missing: []chat.LayerName{chat.LayerCPU}}, nil
+	}
+	t.Setenv("CHATD_STATE", "/some/state")
+	var out, errOut strings.Builder
+	socket := filepath.Join(t.TempDir(), "none")
+	code := mainWith([]string{"chatd", "doctor", "--socket", socket, "--config", "testdata/empty.yaml"}, strings.NewReader(""), &out, &errOut)
+	if code != 69 || !strings.Contains(out.String(), "kernel 9.9") || !strings.Contains(errOut.String(), "missing: cpu") {
+		t.Errorf("code %d\n%s\n%s", code, out.String(), errOut.String())
+	}
+	if cfg.Homes != "/srv/chatd/homes" {
+		t.Errorf("probed with %+v", cfg)
+	}
 }
 
 func TestFlagsFirst(t *testing.T) {
