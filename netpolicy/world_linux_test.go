@@ -94,11 +94,13 @@ func outside(t testing.TB) *place {
 
 func makeOutside() (*place, error) {
 	holder := exec.Command("sleep", "infinity")
-	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	runtime.LockOSThread() // Pdeathsig follows the thread that started it
+	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	if err := holder.Start(); err != nil {
 		return nil, err
 	}
+	// The descriptor below keeps the namespace; the process is needed only here.
+	defer func() { _ = holder.Wait() }()
+	defer func() { _ = holder.Process.Kill() }()
 	pid := holder.Process.Pid
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -134,6 +136,11 @@ func as(p *place, uid uint32, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() { // as in AsUID
+			done <- as(p, uid, f)
+			runtime.UnlockOSThread()
+			return
+		}
 		if err := unix.Setns(p.fd, unix.CLONE_NEWNET); err != nil {
 			done <- err
 			return
