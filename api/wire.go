@@ -8,9 +8,6 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// maxPage bounds limit of a list.
-const maxPage = 1000
-
 type (
 	noInput struct{}
 	idInput struct {
