@@ -22,11 +22,12 @@ type places struct {
 	Legacy  map[string]string `json:"legacy,omitempty"` // by v1 controller
 }
 
-// places puts the base below the own cgroup. A process that already stands in the
-// leaf for the daemon has its base beside it.
+// places puts the base below the own cgroup. A process that already stands in a
+// leaf for a daemon has its base beside it, whatever name it stepped aside under:
+// below the leaf it would be in its own way again.
 func (h host) places(name, mode string) places {
 	own := h.unified
-	if filepath.Base(own) == daemonLeaf(name) {
+	if strings.HasSuffix(own, daemonSuffix) {
 		own = filepath.Dir(own)
 	}
 	p := places{Mode: mode, Unified: filepath.Join(own, name)}
@@ -39,8 +40,8 @@ func (h host) places(name, mode string) places {
 	return p
 }
 
-// daemonLeaf is where chatd itself steps aside to.
-func daemonLeaf(name string) string { return name + ".daemon" }
+// daemonSuffix ends the name of the leaf that chatd itself steps aside to.
+const daemonSuffix = ".daemon"
 
 // reuse prefers the recorded directories that are still there and really cgroups.
 func (p places) reuse(old places, name string) places {
@@ -167,7 +168,7 @@ func (f *FS) delegate(own string) error {
 	if !slices.Contains(pids, os.Getpid()) {
 		return inTheWay(own, pids)
 	}
-	leaf := filepath.Join(own, daemonLeaf(f.o.Name))
+	leaf := filepath.Join(own, f.o.Name+daemonSuffix)
 	back, err := stepAside(own, leaf)
 	if err != nil {
 		return err

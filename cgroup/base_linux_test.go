@@ -201,7 +201,12 @@ func TestStepsAsideItself(t *testing.T) {
 		if again.places.Unified != f.places.Unified {
 			t.Errorf("opened again at %s, want %s", again.places.Unified, f.places.Unified)
 		}
-		must(t, again.RemoveBase())
+		other, err := OpenFS(Options{Name: "chatd-doctor"})
+		must(t, err)
+		if want := filepath.Join(own, "chatd-doctor"); other.places.Unified != want {
+			t.Errorf("opened under another name at %s, want %s", other.places.Unified, want)
+		}
+		must(t, errors.Join(again.RemoveBase(), other.RemoveBase()))
 		return
 	}
 	f := open(t)
