@@ -105,7 +105,9 @@ func (m *Manager) waitRun(ctx context.Context, rec state.Record, run string, cmd
 		return waitErrAnd(waitErr, m.groups.KillRun(clean, rec.ID, run)), false
 	case <-ctx.Done():
 		killErr := m.groups.KillRun(clean, rec.ID, run)
-		return waitErrAnd(<-ended, killErr), errors.Is(context.Cause(ctx), context.DeadlineExceeded)
+		waitErr = <-ended
+		killErr = errors.Join(killErr, collectOrphans(rec.UID))
+		return waitErrAnd(waitErr, killErr), errors.Is(context.Cause(ctx), context.DeadlineExceeded)
 	}
 }
 

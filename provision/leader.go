@@ -1,12 +1,14 @@
 package provision
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -76,35 +78,24 @@ func (l *leader) wait() error {
 	return rc.Read(func(fd uintptr) bool { return pollIn(int(fd)) })
 }
 
-// bury waits for the end of a process that was killed, and collects it if it is this daemon's to collect. Bubblewrap's
-// pid 1 is: its parent ended when the session was up, and the daemon adopts
-// such orphans (becomeSubreaper). One that an earlier daemon started is init's.
-func (l *leader) bury() error {
-	if err := l.wait(); err != nil {
-		return fmt.Errorf("cannot wait for process %d: %w", l.PID, err)
+// bury waits for the end of a session whose cgroup was killed, and collects what
+// is this daemon's to collect, which may be what the end is waiting for: a pid
+// namespace ends when the last process in it has been collected. One that an
+// earlier daemon started is init's.
+func (l *leader) bury(ctx context.Context, uid uint32) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		if err := collectOrphans(uid); err != nil {
+			return err
+		}
+		if !l.alive() {
+			return collectOrphans(uid)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("cannot wait for the end of process %d: %w", l.PID, context.Cause(ctx))
+		case <-time.After(pause):
+		}
 	}
-	rc, err := l.fd.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var waitErr error
-	err = rc.Control(func(fd uintptr) {
-		waitErr = unix.Waitid(unix.P_PIDFD, int(fd), nil, unix.WEXITED|unix.WNOHANG, nil)
-	})
-	if waitErr != nil && !errors.Is(waitErr, unix.ECHILD) {
-		return fmt.Errorf("cannot collect process %d: %w", l.PID, waitErr)
-	}
-	return err
-}
-
-// becomeSubreaper makes orphans of this process's children its own children
-// (PR_SET_CHILD_SUBREAPER, prctl(2)). Without it an ended session would stay a
-// zombie of the chat's uid wherever pid 1 does not collect, as in containers.
-func becomeSubreaper() error {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("cannot adopt the orphans of sessions: %w", err)
-	}
-	return nil
 }
 
 func pollIn(fd int) bool {

@@ -224,7 +224,7 @@ func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Netw
 	inner, innerErr := innerLeader(&b, time.Now().Add(probeTimeout))
 	err = cmd.Wait()
 	if inner != nil {
-		err = errors.Join(err, inner.bury(), inner.Close())
+		err = errors.Join(err, inner.bury(ctx, rec.UID), inner.Close())
 	}
 	if err := errors.Join(innerErr, err); err != nil {
 		return nil, fmt.Errorf("cannot probe a session: %w%s", err, b.complaint())

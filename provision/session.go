@@ -85,7 +85,7 @@ func (m *Manager) abandon(rec state.Record, l *leader) error {
 	if l == nil {
 		return err
 	}
-	return errors.Join(err, l.bury(), l.Close())
+	return errors.Join(err, l.bury(ctx, rec.UID), l.Close())
 }
 
 // keepSession makes the session known, and watches for its end.
@@ -109,7 +109,7 @@ func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
 	m.mu.Unlock()
 	var errs []error
 	if s != nil {
-		errs = append(errs, s.leader.bury(), s.leader.Close())
+		errs = append(errs, s.leader.bury(ctx, rec.UID), s.leader.Close())
 	}
 	return errors.Join(append(errs, removeTrees(m.paths.sessions, string(rec.ID)))...)
 }

@@ -1,0 +1,55 @@
+package provision
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// becomeSubreaper makes orphans of this process's children its own children
+// (PR_SET_CHILD_SUBREAPER, prctl(2)). There are two kinds: bubblewrap's pid 1,
+// whose parent ends when the session is up, and the command of a run whose
+// nsenter was killed with it. A zombie of the second kind keeps a whole pid
+// namespace from ending, and not every pid 1 collects what it is given: those of
+// containers often do not.
+func becomeSubreaper() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("cannot adopt the orphans of sessions: %w", err)
+	}
+	return nil
+}
+
+// collectOrphans collects the ended children that run as uid. What os/exec
+// waits for itself has root's uid (nsenter) or is waited for without regard to
+// its end (bwrap), so nothing is taken from it.
+func collectOrphans(uid uint32) error {
+	lists, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil || len(lists) == 0 {
+		return errors.Join(errors.New("cannot list children: the kernel lacks CONFIG_PROC_CHILDREN"), err)
+	}
+	var errs []error
+	for _, list := range lists {
+		b, err := os.ReadFile(list)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, field := range strings.Fields(string(b)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				return fmt.Errorf("cannot read %s: %w", list, err)
+			}
+			if u, err := uidOfPid(pid); err != nil || u != uid || !isZombie(pid) {
+				continue
+			}
+			if _, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); err != nil && !errors.Is(err, unix.ECHILD) {
+				errs = append(errs, fmt.Errorf("cannot collect process %d: %w", pid, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
