@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -28,6 +29,7 @@ const (
 const (
 	refusals      = 2
 	burstRefusals = 10
+	banned        = 2 * time.Second
 )
 
 // firstNumber and lastNumber bound the connection marks that stand for chats.
@@ -64,7 +66,7 @@ func loopbackText(o Options, policies []Policy, offset uint32) string {
 		"OFFSET", strconv.FormatUint(uint64(offset), 10), "SPAN", strconv.Itoa(1<<windowBits),
 		"REFUSED", fmt.Sprintf("%#x", lastNumber), "OPENED", strings.Join(openedRules(policies), "\n\t\t"),
 		"FLOWS", strconv.Itoa(maxFlows), "RATE", strconv.Itoa(newFlows), "BURST", strconv.Itoa(burstFlows),
-		"OFTEN", strconv.Itoa(refusals), "PATIENCE", strconv.Itoa(burstRefusals))
+		"OFTEN", strconv.Itoa(refusals), "PATIENCE", strconv.Itoa(burstRefusals), "BANNED", fmt.Sprintf("%ds", int(banned.Seconds())))
 	return r.Replace(loopbackForm)
 }
 
@@ -76,7 +78,7 @@ table inet chatd {
 	set conns { type uid; size 1048576; flags dynamic; }
 	set rates { type uid; size 1048576; flags dynamic,timeout; timeout 1m; }
 	set refusals { type mark; size 1048576; flags dynamic,timeout; timeout 1m; }
-	set banned { type mark; size 1048576; flags dynamic,timeout; timeout 2s; }
+	set banned { type mark; size 1048576; flags dynamic,timeout; timeout BANNED; }
 	chain output {
 		type filter hook output priority -5; policy accept;
 		meta skuid RANGE goto owned

@@ -69,7 +69,7 @@ func (t *Table) probeNetwork() chat.Layer {
 		if byUDP == nil {
 			l.State, l.Fix = chat.LayerOff, "apply the policies again; look for a rule that accepts loopback before the chain CHATD"
 		}
-		own := t.probeListener(t.opts.ProbeUID, host)
+		own := t.probeOwn(host)
 		said = append(said, fmt.Sprintf("to its own: %s", answer(own)))
 		if own != nil && !errors.Is(own, errNoFamily) && l.State == chat.LayerOn {
 			l.State, l.Fix = chat.LayerWeaker, "apply the policies again; set net.ipv4.tcp_syncookies to 1"
@@ -80,6 +80,18 @@ func (t *Table) probeNetwork() chat.Layer {
 		weakenByFastOpen(&l)
 	}
 	return l
+}
+
+// probeOwn connects to a listener of the probe's own. Probes in quick succession
+// are refused for their many refusals (see banned in loopbackForm), so one that
+// is refused tries once more when that is over.
+func (t *Table) probeOwn(host string) error {
+	err := t.probeListener(t.opts.ProbeUID, host)
+	if refused(err) {
+		time.Sleep(banned + banned/4)
+		err = t.probeListener(t.opts.ProbeUID, host)
+	}
+	return err
 }
 
 // weakenByFastOpen reads /proc/sys/net/ipv4/tcp_fastopen (Documentation/

@@ -48,6 +48,8 @@ func (m *Manager) createLimits(_ context.Context, rec state.Record) error {
 
 // removeLimits ends whatever is left in the cgroup and removes it.
 func (m *Manager) removeLimits(ctx context.Context, rec state.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	if err := m.groups.Kill(ctx, rec.ID); err != nil {
 		return err
 	}
@@ -100,6 +102,8 @@ func (m *Manager) keepSession(s *session) {
 // ignores SIGTERM, and a process that left its group or its session is still in
 // the cgroup.
 func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	if err := m.groups.Kill(ctx, rec.ID); err != nil {
 		return err
 	}
