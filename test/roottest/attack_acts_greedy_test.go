@@ -1,0 +1,188 @@
+package roottest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// greedyActs take as much as they get.
+var greedyActs = map[string]act{
+	// memory touches a[0] MiB.
+	"memory": func(a []string) (string, error) {
+		b, err := unix.Mmap(-1, 0, number(a[0])<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		if err != nil {
+			return "", err
+		}
+		for i := 0; i < len(b); i += 4096 {
+			b[i] = 1
+		}
+		return "", nil
+	},
+	// children starts a[0] sleeping children at once.
+	"children": func(a []string) (string, error) {
+		for i := range number(a[0]) {
+			cmd := exec.Command("/usr/bin/sleep", "100")
+			if err := cmd.Start(); err != nil {
+				return "", fmt.Errorf("after %d: %w", i, err)
+			}
+			defer cmd.Wait()
+			defer cmd.Process.Kill()
+		}
+		return "", nil
+	},
+	// spin uses a[0] ms of CPU time.
+	"spin": func(a []string) (string, error) {
+		for {
+			var u unix.Rusage
+			if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+				return "", err
+			}
+			if u.Utime.Nano()+u.Stime.Nano() > int64(number(a[0]))*1e6 {
+				return "", nil
+			}
+		}
+	},
+	"bombs":     bombs,
+	"terminals": terminals,
+	"queue":     queueDatagrams,
+	"mkdirs":    nest,
+	"names":     hostileNames,
+}
+
+// bombs forks and allocates without end.
+func bombs([]string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	for {
+		for _, what := range [][]string{{"bombs"}, {"memory", "2000"}} {
+			cmd := exec.Command(self, what...)
+			cmd.Start() // refused or not: go on
+			if cmd.Process != nil {
+				go cmd.Wait()
+			}
+		}
+	}
+}
+
+// terminals opens pseudo-terminals in a[0] processes until none is to be had,
+// and keeps them until the file a[2] is there. The file a[1] says how many.
+func terminals(a []string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if n := number(a[0]); n > 1 {
+		cmd := exec.Command(self, "terminals", strconv.Itoa(n-1), a[1]+".x", a[2])
+		if err := cmd.Start(); err != nil {
+			return "", err
+		}
+		defer cmd.Wait()
+	}
+	opened := 0
+	for err == nil {
+		_, err = unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		opened++
+	}
+	said := fmt.Sprintf("%d %s", opened-1, errorName(err))
+	if err := os.WriteFile(a[1]+".new", []byte(said), 0o600); err != nil {
+		// No descriptor is left for the file: give one back.
+		unix.Close(10)
+		if err := os.WriteFile(a[1]+".new", []byte(said), 0o600); err != nil {
+			return "", err
+		}
+	}
+	if err := os.Rename(a[1]+".new", a[1]); err != nil {
+		return "", err
+	}
+	return said, awaitFile(a[2])
+}
+
+// queueDatagrams leaves a[0] MiB lying in the receive queues of UDP sockets that
+// nobody reads.
+func queueDatagrams(a []string) (string, error) {
+	total := 0
+	for total < number(a[0])<<20 {
+		to, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			return strconv.Itoa(total >> 20), err
+		}
+		from, err := net.Dial("udp", to.LocalAddr().String())
+		if err != nil {
+			return "", err
+		}
+		for range 3 {
+			n, err := from.Write(make([]byte, 60<<10))
+			if err != nil {
+				return "", err
+			}
+			total += n
+		}
+		from.Close()
+	}
+	return strconv.Itoa(total >> 20), nil
+}
+
+// nest makes a[1] directories, each in the one before.
+func nest(a []string) (string, error) {
+	if err := os.Chdir(a[0]); err != nil {
+		return "", err
+	}
+	for range number(a[1]) {
+		if err := unix.Mkdir("d", 0o700); err != nil {
+			return "", err
+		}
+		if err := unix.Chdir("d"); err != nil {
+			return "", err
+		}
+	}
+	return "", os.WriteFile("bottom", nil, 0o600)
+}
+
+// hostileNames fills a directory with names that a careless remover trips over.
+func hostileNames(a []string) (string, error) {
+	at := func(n string) string { return a[0] + "/" + n }
+	for _, n := range []string{"-rf", "--", "a\nb", "\xff\xfe", "*", "$(touch x)", "'\"`", strings.Repeat("n", 255), ".chatd-1", ".chatd-2", "..."} {
+		if err := os.Mkdir(at(n), 0o700); err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(at(n), n), nil, 0o000); err != nil {
+			return "", err
+		}
+		if err := os.Chmod(at(n), 0o000); err != nil {
+			return "", err
+		}
+	}
+	if err := unix.Mkfifo(at("fifo"), 0o600); err != nil {
+		return "", err
+	}
+	if _, err := net.Listen("unix", at("socket")); err != nil {
+		return "", err
+	}
+	for i := range 300 {
+		if err := os.Symlink("/etc", at("link"+strconv.Itoa(i))); err != nil {
+			return "", err
+		}
+	}
+	return "", os.Symlink(".", at("loop"))
+}
+
+// awaitFile returns once the file is there; a minute is long enough for anybody.
+func awaitFile(p string) error {
+	for range 6000 {
+		if unix.Access(p, unix.F_OK) == nil {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return unix.ETIMEDOUT
+}
