@@ -61,7 +61,25 @@ var networkActs = map[string]act{
 		}
 		return strings.Join(names, " "), err
 	},
-	"peer": peerMain,
+	"dial-any": dialAny,
+	"peer":     peerMain,
+}
+
+// dialAny connects to all addresses at once and succeeds if one answers.
+func dialAny(addresses []string) (string, error) {
+	got := make(chan string)
+	for _, a := range addresses {
+		go func() { got <- attempt([]string{"dial", a}) }()
+	}
+	var said []string
+	for range addresses {
+		one := <-got
+		if strings.HasPrefix(one, "ok") {
+			return one, nil
+		}
+		said = append(said, one)
+	}
+	return "", errors.New(strings.Join(said, ","))
 }
 
 func dialMarked(a []string) (string, error) {

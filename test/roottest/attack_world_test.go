@@ -170,7 +170,7 @@ func asUser(t testing.TB, uid uint32, args ...string) string {
 	cmd := exec.Command(attacker(t), args...)
 	cmd.Args[0] = attackName
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	var exit *exec.ExitError
@@ -216,7 +216,9 @@ func newPeer(t testing.TB) *peer {
 	p := &peer{cmd: exec.Command(attacker(t), "peer")}
 	p.cmd.Args[0] = attackName
 	p.cmd.Stderr = os.Stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWNET}
+	// It ends with its stdin. PR_SET_PDEATHSIG would end it with the thread that
+	// started it, and threads of this program come and go.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	in, err1 := p.cmd.StdinPipe()
 	out, err2 := p.cmd.StdoutPipe()
 	if err := errors.Join(err1, err2, p.cmd.Start()); err != nil {
