@@ -24,7 +24,7 @@ func (m *Manager) removeLeftovers(ctx context.Context, rec state.Record) error {
 	return errors.Join(
 		killUID(ctx, rec.UID),
 		removeSysVIPC(rec.UID),
-		removeKeys(rec.UID),
+		removeKeys(ctx, rec.UID),
 		removeSpool(rec.ID.User(), rec.UID),
 	)
 }
@@ -157,30 +157,75 @@ func sysVIDs(file string, uid uint32, uidCol int) ([]int, error) {
 	return ids, nil
 }
 
-// removeKeys clears the uid's user keyring, which outlives its processes
-// (keyrings(7)). It acts as the uid, for only its possessor may.
-func removeKeys(uid uint32) error {
+// How long the kernel may take to collect the session keyrings of processes that
+// have ended, and then the user keyrings that were taken away.
+const (
+	sessionKeysPatience = 200 * time.Millisecond
+	userKeysPatience    = 5 * time.Second
+)
+
+// removeKeys sees to it that the uid owns no key: its user keyrings would
+// outlive its processes (keyrings(7)).
+func removeKeys(ctx context.Context, uid uint32) error {
+	has, err := waitForKeys(ctx, uid, sessionKeysPatience)
+	if err != nil || !has {
+		return err
+	}
+	if err := netpolicy.AsUID(uid, dropUserKeyrings); err != nil {
+		return fmt.Errorf("cannot take away the user keyrings of uid %d: %w", uid, err)
+	}
+	has, err = waitForKeys(ctx, uid, userKeysPatience)
+	if err == nil && has {
+		err = fmt.Errorf("cannot take away the keys of uid %d: they are in /proc/key-users after %s", uid, userKeysPatience)
+	}
+	return err
+}
+
+// waitForKeys waits until the uid has no key any more, or patience is over.
+func waitForKeys(ctx context.Context, uid uint32, patience time.Duration) (has bool, err error) {
+	for deadline := time.Now().Add(patience); ; {
+		has, err := hasKeys(uid)
+		if err != nil || !has || time.Now().After(deadline) {
+			return has, err
+		}
+		select {
+		case <-ctx.Done():
+			return has, fmt.Errorf("cannot wait for the keys of uid %d: %w", uid, ctx.Err())
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+func hasKeys(uid uint32) (bool, error) {
 	b, err := os.ReadFile("/proc/key-users")
 	if errors.Is(err, os.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("cannot list key users: %w", err)
+		return false, fmt.Errorf("cannot list key users: %w", err)
 	}
-	has := false
 	for line := range strings.Lines(string(b)) {
-		has = has || strings.TrimSpace(strings.SplitN(line, ":", 2)[0]) == strconv.FormatUint(uint64(uid), 10)
-	}
-	if !has {
-		return nil
-	}
-	return netpolicy.AsUID(uid, func() error {
-		_, err := unix.KeyctlInt(unix.KEYCTL_CLEAR, unix.KEY_SPEC_USER_KEYRING, 0, 0, 0)
-		if err != nil && !errors.Is(err, unix.ENOKEY) {
-			return fmt.Errorf("cannot clear the user keyring of uid %d: %w", uid, err)
+		if owner, _, _ := strings.Cut(strings.TrimSpace(line), ":"); owner == strconv.FormatUint(uint64(uid), 10) {
+			return true, nil
 		}
-		return nil
-	})
+	}
+	return false, nil
+}
+
+// dropUserKeyrings acts as the uid, for only its possessor may. Both numbers come
+// first: whoever names one of the two by its special number makes both.
+func dropUserKeyrings() error {
+	user, err1 := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_KEYRING, false)
+	session, err2 := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_SESSION_KEYRING, false)
+	errs := []error{err1, err2}
+	for _, id := range []int{session, user} {
+		for _, op := range []int{unix.KEYCTL_CLEAR, unix.KEYCTL_INVALIDATE} {
+			if _, err := unix.KeyctlInt(op, id, 0, 0, 0); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // removeSpool removes what other daemons keep by user: deputies that would act
