@@ -96,7 +96,7 @@ func (t *trial) prepareB() error {
 	for command, want := range map[string]string{"cat ~/secret /tmp/secret": "secret\nsecret\n", dial("127.0.0.1", 7777): "hello\n"} {
 		r, err := t.client.Run(t.ctx, t.b.ID, chat.RunSpec{Command: command})
 		if err != nil || r.Stdout != want {
-			return fmt.Errorf("B itself should have what A must not, but %s gave %q %q: %w", command, r.Stdout, r.Stderr, err)
+			return fmt.Errorf("cannot show anything: B itself should have what A must not, but %s gave %q %q: %w", command, r.Stdout, r.Stderr, err)
 		}
 	}
 	if err := errors.Join(reachable("8000"), reachable("8001")); err != nil {

@@ -130,7 +130,6 @@ func (t table) report(b *testing.B) {
 type rivals struct {
 	dir, home string
 	uid       uint32
-	server    *exec.Cmd
 }
 
 func newRivals(b *testing.B) *rivals {

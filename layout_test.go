@@ -1,0 +1,249 @@
+package chatd
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/chatd/chatd"
+
+// mayImport is the import table: which folder may use which others. What is not
+// here may not be. Tests may use more.
+var mayImport = map[string][]string{
+	".":               {},
+	"chat":            {},
+	"tmux":            {},
+	"cgroup":          {"chat"},
+	"netpolicy":       {"chat"},
+	"state":           {"chat"},
+	"landlock":        {"chat"},
+	"shims":           {"landlock", "chat"},
+	"provision":       {"cgroup", "netpolicy", "tmux", "shims", "state", "chat"},
+	"api":             {"chat"},
+	"api/apitest":     {"chat"},
+	"cmd/chatd":       {"api", "provision", "state", "chat"},
+	"cmd/chatd-shim":  {"shims"},
+	"examples/bridge": {"api", "chat"},
+	"test/roottest":   {},
+}
+
+// owners are the third-party modules and the one folder that may use each.
+// golang.org/x/sys belongs to everybody who talks to the kernel.
+var owners = map[string]string{
+	"go.etcd.io/bbolt":                       "state",
+	"github.com/danielgtaylor/huma/v2":       "api",
+	"github.com/goccy/go-yaml":               "cmd/chatd",
+	"github.com/urfave/cli/v2":               "cmd/chatd",
+	"github.com/coreos/go-systemd/v22":       "cmd/chatd",
+	"github.com/moby/sys/user":               "provision",
+	"github.com/containerd/cgroups/v3":       "cgroup",
+	"github.com/opencontainers/runtime-spec": "cgroup",
+	"github.com/coreos/go-iptables":          "netpolicy",
+	"github.com/landlock-lsm/go-landlock":    "landlock",
+	"github.com/elastic/go-seccomp-bpf":      "shims",
+	"golang.org/x/net":                       "shims",
+	"github.com/rogpeppe/go-internal":        "cmd/chatd",
+	"golang.org/x/sys":                       "",
+}
+
+type listed struct {
+	ImportPath string
+	Doc        string
+	CgoFiles   []string
+	Imports    []string
+}
+
+// packages lists every package of the repository as linux builds it.
+func packages(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Doc,CgoFiles,Imports", "./...")
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOFLAGS=-buildvcs=false")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []listed
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := d.Decode(&p); err == io.EOF {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func folder(importPath string) string {
+	if importPath == module {
+		return "."
+	}
+	return strings.TrimPrefix(importPath, module+"/")
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range packages(t) {
+		dir := folder(p.ImportPath)
+		allowed, known := mayImport[dir]
+		if !known {
+			t.Errorf("folder %s is not in the table", dir)
+		}
+		if len(p.CgoFiles) > 0 {
+			t.Errorf("%s uses cgo", dir)
+		}
+		for _, i := range p.Imports {
+			switch {
+			case strings.HasPrefix(i, module):
+				if !slices.Contains(allowed, folder(i)) {
+					t.Errorf("%s may not import %s", dir, folder(i))
+				}
+			case strings.Contains(strings.Split(i, "/")[0], "."):
+				checkOwner(t, dir, i)
+			}
+		}
+	}
+}
+
+func checkOwner(t *testing.T, dir, path string) {
+	for mod, owner := range owners {
+		if path == mod || strings.HasPrefix(path, mod+"/") {
+			if owner != "" && owner != dir {
+				t.Errorf("%s may not import %s: it belongs to %s", dir, path, owner)
+			}
+			return
+		}
+	}
+	t.Errorf("%s imports %s, which has no owner", dir, path)
+}
+
+// TestShimStaysSmall keeps the root side out of the program that runs as a chat.
+func TestShimStaysSmall(t *testing.T) {
+	cmd := exec.Command("go", "list", "-deps", "./cmd/chatd-shim")
+	cmd.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dep := range strings.Fields(string(out)) {
+		if strings.HasPrefix(dep, module) && !slices.Contains([]string{"chat", "landlock", "shims", "cmd/chatd-shim"}, folder(dep)) || dep == "net/http" {
+			t.Errorf("chatd-shim depends on %s", dep)
+		}
+	}
+}
+
+// TestPackageDocs wants every package to say what it does not stop.
+func TestPackageDocs(t *testing.T) {
+	fset := token.NewFileSet()
+	for dir := range mayImport {
+		pkgs, err := parser.ParseDir(fset, dir, func(fi fs.FileInfo) bool { return !strings.HasSuffix(fi.Name(), "_test.go") }, parser.ParseComments|parser.PackageClauseOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var docs string
+		for _, pkg := range pkgs {
+			for _, f := range pkg.Files {
+				docs += f.Doc.Text()
+			}
+		}
+		if !strings.Contains(docs, "# What it does not stop") {
+			t.Errorf("the package doc of %s has no heading \"What it does not stop\"", dir)
+		}
+	}
+}
+
+// forbidden are words that this project has better ones for, and catch-all names.
+var forbidden = regexp.MustCompile(`(?i)^(util|utils|common|helpers?|misc|sandbox\w*|tenant\w*|destroy\w*|spawn\w*)$`)
+
+// TestStyle holds functions to 80 lines, exported names to a doc comment and
+// identifiers and files to the project's words.
+func TestStyle(t *testing.T) {
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() && (d.Name() == "bin" || strings.HasPrefix(d.Name(), ".") && path != ".") {
+			if d != nil && d.IsDir() && err == nil {
+				return filepath.SkipDir
+			}
+			return err
+		}
+		if filepath.Ext(path) != ".go" {
+			return nil
+		}
+		if forbidden.MatchString(strings.TrimSuffix(d.Name(), ".go")) {
+			t.Errorf("%s: a file of that name holds anything", path)
+		}
+		f, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		checkFile(t, fset, path, f)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkFile(t *testing.T, fset *token.FileSet, path string, f *ast.File) {
+	for _, d := range f.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		at := fset.Position(fn.Pos())
+		if lines := fset.Position(fn.End()).Line - at.Line + 1; lines > 80 {
+			t.Errorf("%s: %s has %d lines, want at most 80", at, fn.Name.Name, lines)
+		}
+		if !strings.HasSuffix(path, "_test.go") && fn.Name.IsExported() && fn.Doc == nil && !isMethodOfHidden(fn) {
+			t.Errorf("%s: exported %s has no doc comment", at, fn.Name.Name)
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		for _, id := range declared(n) {
+			if forbidden.MatchString(id.Name) {
+				t.Errorf("%s: the word %s is not this project's", fset.Position(id.Pos()), id.Name)
+			}
+		}
+		return true
+	})
+}
+
+// declared are the names that a node gives to things.
+func declared(n ast.Node) []*ast.Ident {
+	switch n := n.(type) {
+	case *ast.FuncDecl:
+		return []*ast.Ident{n.Name}
+	case *ast.TypeSpec:
+		return []*ast.Ident{n.Name}
+	case *ast.ValueSpec:
+		return n.Names
+	case *ast.Field:
+		return n.Names
+	}
+	return nil
+}
+
+// isMethodOfHidden reports a method of an unexported type, which no reader of
+// the documentation sees.
+func isMethodOfHidden(fn *ast.FuncDecl) bool {
+	if fn.Recv == nil {
+		return false
+	}
+	name := fmt.Sprint(fn.Recv.List[0].Type)
+	if star, ok := fn.Recv.List[0].Type.(*ast.StarExpr); ok {
+		name = fmt.Sprint(star.X)
+	}
+	return !ast.IsExported(name)
+}
