@@ -62,7 +62,7 @@ func runInside() (code int, err error) {
 
 func build(dir string) error {
 	for _, p := range []struct{ out, pkg, tags string }{
-		{"chatd-shim", "../../cmd/chatd-shim", ""},
+		{"chatd-shim", "../../cmd/chatd-shim", ""}, {"chatd", "../../cmd/chatd", "failpoints"},
 	} {
 		cmd := exec.Command("go", "build", "-tags", p.tags, "-ldflags", "-s -w", "-o", filepath.Join(dir, p.out), p.pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
