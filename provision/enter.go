@@ -84,6 +84,9 @@ func (m *Manager) enterLeaf(ctx context.Context, rec state.Record, s *session, e
 	stdio.closeChildEnds()
 	reads := stdio.read(&out.stdout, &out.stderr)
 	waitErr, timedOut := m.waitRun(ctx, rec, e.run, cmd)
+	if err := stdio.endReads(); err != nil {
+		return out, errors.Join(err, waitErr)
+	}
 	<-reads
 	out.wall, out.timedOut = time.Since(began), timedOut
 	out.exit, out.signal, err = exitOf(waitErr)
@@ -242,6 +245,21 @@ func (r *runStdio) read(stdout, stderr *capture) <-chan struct{} {
 		<-one
 	}()
 	return done
+}
+
+// drainTime is how long the streams are read on once nobody of the run lives.
+// What the run wrote lies in the pipes by then.
+const drainTime = 2 * time.Second
+
+// endReads bounds what is left to read. The write ends may outlive the run: a
+// descriptor that was sent over a unix socket (SCM_RIGHTS, unix(7)) lives in
+// whoever received it, and in the queue of a tmux server that was stopped.
+func (r *runStdio) endReads() error {
+	end := time.Now().Add(drainTime)
+	if err := errors.Join(r.outR.SetReadDeadline(end), r.errR.SetReadDeadline(end)); err != nil {
+		return fmt.Errorf("cannot bound the output of a run: %w", err)
+	}
+	return nil
 }
 
 // capture keeps the first [chat.MaxOutput] bytes and counts on: a command is
