@@ -22,12 +22,14 @@
 // "cgroup v1 (legacy)": they are mounted as cgroup v1, and a cgroup2 tree without
 // controllers stands beside them. That tree still gives CLONE_INTO_CGROUP,
 // cgroup.kill and cgroup.events; limits go through containerd/cgroups' cgroup1. A
-// child inherits the v1 cgroups of the thread that clones it, so Start moves one
-// thread into the chat's memory and pids cgroups, clones from it and lets it die.
-// The cpu cgroup is joined after the exec and before Start returns, by moving
-// whoever is in the leaf until nobody is outside. A thread of the daemon must not
-// be there: out of quota it would sleep for the rest of a period with the
-// scheduler's locks held, and with it every other chat.
+// child inherits the v1 cgroups of the thread that clones it, so Start lends one
+// thread to the chat's memory and pids cgroups, clones from it and lets it die.
+// The cpu cgroup is joined in the same way as long as the chat has no quota, which
+// is when its session starts; under a quota it is joined after the exec and before
+// Start returns, by moving whoever is in the leaf until nobody is outside. A
+// thread of the daemon must not be there then: out of quota it would sleep for
+// the rest of a period with the scheduler's locks held, and with it every other
+// chat.
 //
 // Under cgroup v2 the same danger is a child that is born out of quota: see
 // startLifted, which lifts the quota for the moment of a start.

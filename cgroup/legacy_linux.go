@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/chatd/chatd/chat"
@@ -205,15 +206,29 @@ func (g *legacy) oomKills(dir string) (uint64, error) {
 	return readFlat(dir, "memory.oom_control", "oom_kill")
 }
 
-// addThread moves one thread of this process, so that what it clones is born in
-// the chat's memory and pids cgroups.
-func (g *legacy) addThread(id chat.ID, run string, tid int) error {
-	cg, err := g.load(id, run, cgroup1.Memory, cgroup1.Pids)
-	if err != nil {
-		return err
-	}
-	if err := cg.AddTask(cgroup1.Process{Pid: tid}); err != nil {
-		return fmt.Errorf("cannot move thread %d into the v1 cgroups of chat %s: %w", tid, id, err)
+// lendThread moves the calling thread, so that what it clones is born in the
+// chat's cgroups of these controllers. "0" in a tasks file means the writer; to
+// move itself a thread needs no lock against forks of its process, which the
+// kernel takes for any other pid and waits for an RCU grace period with: that
+// is 10 to 20 ms on an idle machine.
+func (g *legacy) lendThread(id chat.ID, run string, controllers []string) error {
+	for _, c := range controllers {
+		dir := g.dir(c, id, "")
+		if c == "memory" && run != "" {
+			dir = g.dir(c, id, run)
+		}
+		if err := write(dir, "tasks", "0"); err != nil {
+			return fmt.Errorf("cannot lend a thread to the v1 cgroups of chat %s: %w", id, notFound(err))
+		}
 	}
 	return nil
+}
+
+// hasQuota reports whether the chat's CPU time is bounded now.
+func (g *legacy) hasQuota(id chat.ID) (bool, error) {
+	b, err := readFile(g.dir("cpu", id, ""), "cpu.cfs_quota_us")
+	if err != nil {
+		return false, err
+	}
+	return strings.TrimSpace(string(b)) != "-1", nil
 }

@@ -101,14 +101,23 @@ func (f *FS) start(id chat.ID, run string, dir *os.File, cmd *exec.Cmd) error {
 	return nil
 }
 
-// legacyStart starts from a thread that stands in the chat's v1 cgroups, then has
-// the child join the cpu cgroup. A child that cannot be bounded is killed.
+// legacyStart starts from a thread that stands in the chat's v1 cgroups. While
+// the chat has no CPU quota, as when its session starts, that is so for all three
+// controllers; else the child joins the cpu cgroup once it has exec'd. A child
+// that cannot be bounded is killed.
 func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd) error {
-	if err := f.startOnThread(id, run, cmd); err != nil {
+	bounded, err := f.legacy.hasQuota(id)
+	if err != nil {
 		return err
 	}
-	err := f.legacy.joinCPU(id, dir)
-	if err == nil {
+	controllers := []string{"pids", "memory", "cpu"}
+	if bounded {
+		controllers = controllers[:2]
+	}
+	if err := f.startOnThread(id, run, controllers, cmd); err != nil || !bounded {
+		return err
+	}
+	if err = f.legacy.joinCPU(id, dir); err == nil {
 		return nil
 	}
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
@@ -123,23 +132,16 @@ func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd) error {
 }
 
 // startOnThread lends one thread to the chat. It never comes back: the goroutine
-// ends with the thread locked, and the runtime ends the thread. It is moved from
-// outside, because a thread that moves itself holds the kernel's cgroup lock.
-func (f *FS) startOnThread(id chat.ID, run string, cmd *exec.Cmd) error {
-	tids, moved, done := make(chan int), make(chan error), make(chan error)
-	go func() {
-		lockSpareThread(func() {
-			tids <- unix.Gettid()
-			if <-moved == nil {
-				done <- cmd.Start()
-			}
-		})
-	}()
-	err := f.legacy.addThread(id, run, <-tids)
-	moved <- err
-	if err != nil {
-		return err
-	}
+// ends with the thread locked, and the runtime ends the thread.
+func (f *FS) startOnThread(id chat.ID, run string, controllers []string, cmd *exec.Cmd) error {
+	done := make(chan error)
+	go lockSpareThread(func() {
+		err := f.legacy.lendThread(id, run, controllers)
+		if err == nil {
+			err = cmd.Start()
+		}
+		done <- err
+	})
 	return <-done
 }
 
