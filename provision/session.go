@@ -175,16 +175,19 @@ func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os
 	if b.err != nil {
 		return nil, b.err
 	}
+	began := time.Now()
 	if err := m.groups.Start(rec.ID, "session", cmd); err != nil {
 		return nil, err
 	}
 	b.closeChildEnds()
 	go collect(cmd)
+	m.log.Debug("session", "chat", rec.ID, "born", time.Since(began))
 	s := &session{id: rec.ID, uid: rec.UID}
 	if err := s.awaitStart(ctx, &b, prompt); err != nil {
 		err = fmt.Errorf("%w%s", err, b.complaint())
 		return nil, errors.Join(err, m.abandon(rec, s.leader))
 	}
+	m.log.Debug("session", "chat", rec.ID, "prompt", time.Since(began))
 	s.terminal = m.terminal(rec, s)
 	return s, nil
 }
