@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,8 +73,42 @@ func measure(b *testing.B, m *provision.Manager, r *rivals, rounds int) {
 		t.time("tmux+bash to prompt", func() { r.terminal(b) })
 		r.endTerminal(b)
 		t.time("bwrap with true", func() { r.bwrap(b) })
+		if r.podman != "" {
+			t.time("podman run of true", func() { r.container(b) })
+		}
 	}
 	t.report(b)
+	memory(b, m)
+}
+
+// memory reports the proportional set size (proc_pid_smaps(5)) of an idle awake
+// chat, all its processes, and of this process, which is the daemon and the
+// benchmark.
+func memory(b *testing.B, m *provision.Manager) {
+	c := create(b, m, b.Name()+" idle", "default")
+	chatPSS := 0
+	for _, pid := range pidsOf(c.UID) {
+		chatPSS += pss(b, strconv.Itoa(pid))
+	}
+	must(b, m.Reap(operator(b.Context()), c.ID))
+	runtime.GC()
+	debug.FreeOSMemory()
+	own := pss(b, "self")
+	fmt.Fprintf(os.Stderr, "%-28s idle awake chat %d kB PSS, daemon %d kB PSS\n", b.Name(), chatPSS, own)
+	b.ReportMetric(float64(chatPSS), "chat-kB-PSS")
+	b.ReportMetric(float64(own), "daemon-kB-PSS")
+}
+
+func pss(b *testing.B, pid string) int {
+	text, err := os.ReadFile("/proc/" + pid + "/smaps_rollup")
+	if err != nil {
+		return 0 // it ended
+	}
+	var kB int
+	_, rest, _ := strings.Cut(string(text), "\nPss:")
+	_, err = fmt.Sscanf(rest, "%d kB", &kB)
+	must(b, err)
+	return kB
 }
 
 func second[T any](_ T, err error) error { return err }
@@ -111,9 +147,13 @@ func (t table) median(what string) float64 {
 func (t table) report(b *testing.B) {
 	for _, p := range [][2]string{
 		{"create asleep", "useradd -m"}, {"create to prompt", "tmux+bash to prompt"}, {"create to prompt", "useradd -m"},
-		{"create to prompt", "bwrap with true"}, {"wake", "tmux+bash to prompt"}, {"run of true", "fork+exec of true"},
+		{"create to prompt", "bwrap with true"}, {"create to prompt", "podman run of true"}, {"wake", "tmux+bash to prompt"}, {"run of true", "fork+exec of true"},
 		{"sleep", ""}, {"reap", ""},
 	} {
+		if p[1] != "" && len(t[p[1]]) == 0 {
+			fmt.Fprintf(os.Stderr, "%-28s %s was not measured: it is not installed\n", b.Name(), p[1])
+			continue
+		}
 		ms := t.median(p[0])
 		if p[1] == "" {
 			fmt.Fprintf(os.Stderr, "%-28s %-18s %8.2f ms\n", b.Name(), p[0], ms)
@@ -130,11 +170,13 @@ func (t table) report(b *testing.B) {
 type rivals struct {
 	dir, home string
 	uid       uint32
+	podman    string // its path, if it is installed
 }
 
 func newRivals(b *testing.B) *rivals {
 	dir := "/srv/rivals"
 	r := &rivals{dir: dir, home: filepath.Join(dir, "home"), uid: testUIDs.High + 1}
+	r.podman, _ = exec.LookPath("podman")
 	must(b, os.MkdirAll(r.home, 0o755))
 	must(b, os.Chown(r.home, int(r.uid), int(r.uid)))
 	b.Cleanup(func() { must(b, os.RemoveAll(dir)) })
@@ -208,6 +250,16 @@ func (r *rivals) bwrap(b *testing.B) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: r.uid, Gid: r.uid}}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		b.Fatalf("bwrap: %v: %s", err, out)
+	}
+}
+
+// container runs true in a container over the host's own files: no image to
+// unpack, no network to set up.
+func (r *rivals) container(b *testing.B) {
+	out, err := exec.Command(r.podman, "--root", r.dir+"/podman", "--runroot", r.dir+"/podman-run", "--cgroup-manager", "cgroupfs",
+		"run", "--rm", "--network", "none", "--cgroups", "disabled", "--rootfs", "/:O", "true").CombinedOutput()
+	if err != nil {
+		b.Fatalf("podman: %v: %s", err, out)
 	}
 }
 

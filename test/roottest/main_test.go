@@ -81,7 +81,12 @@ func enterWorld() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("cannot make mounts private: %w", err)
 	}
-	if err := unix.Mount("tmpfs", "/srv", "tmpfs", 0, "mode=0755"); err != nil {
+	// A directory of a disk, not a tmpfs: what is synced shall cost what it costs.
+	srv := filepath.Join(os.Getenv(insideEnv), "srv")
+	if err := os.MkdirAll(srv, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount(srv, "/srv", "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("cannot mount on /srv: %w", err)
 	}
 	if err := coverEtc(); err != nil {
