@@ -65,7 +65,7 @@ func (m *Manager) createAccount(ctx context.Context, rec state.Record) error {
 			return err
 		}
 	}
-	if err := backend.create(ctx, a); err != nil {
+	if err := backend.create(ctx, a); err != nil || slices.Contains(m.opt.AllowMissing, chat.LayerAccount) {
 		return err
 	}
 	return verifyNSS(ctx, a)

@@ -89,6 +89,10 @@ func (m *Manager) checkSpec(caller chat.Caller, spec chat.Spec) error {
 		return err
 	}
 	if !caller.MayReach(spec.Owner) {
+		denied := state.Event{Action: "create", Outcome: "denied", Caller: caller, Detail: map[string]string{"owner": spec.Owner}}
+		if err := m.store.Audit(denied); err != nil {
+			return err
+		}
 		return fmt.Errorf("cannot create a chat of owner %s: only an operator may name another: %w", chat.Quote(spec.Owner), chat.ErrDenied)
 	}
 	if _, ok := m.opt.Profiles[spec.Profile]; !ok {

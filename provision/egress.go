@@ -12,9 +12,15 @@ import (
 
 // raiseWalls writes the packet rules for every profile before the first chat:
 // from here on a uid of the range is walled, account or not.
+//
+// A host without the programs for them has neither of the two layers, which
+// config may excuse.
 func (m *Manager) raiseWalls(ctx context.Context) error {
 	if err := m.openTable(ctx); err != nil {
 		return err
+	}
+	if m.table == nil {
+		return nil
 	}
 	for name := range m.opt.Profiles {
 		if _, _, err := m.store.EnsureBlock(name); err != nil {

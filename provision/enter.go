@@ -54,13 +54,12 @@ func (m *Manager) enter(ctx context.Context, rec state.Record, s *session, e ent
 	clean := context.WithoutCancel(ctx)
 	// Again, for a command that failed before it could be waited for.
 	err = errors.Join(err, m.groups.KillRun(clean, rec.ID, e.run))
-	if err == nil {
-		out.usage, err = m.groups.RunUsage(rec.ID, e.run)
+	usage, usageErr := m.groups.RunUsage(rec.ID, e.run)
+	if errors.Is(usageErr, chat.ErrNotFound) {
+		usageErr = nil // the session ended with the command, and took the leaf with it
 	}
-	if errors.Is(err, chat.ErrNotFound) {
-		err = nil // the session ended with the command, and took the leaf with it
-	}
-	return out, errors.Join(err, m.groups.RemoveRun(rec.ID, e.run))
+	out.usage = usage
+	return out, errors.Join(err, usageErr, m.groups.RemoveRun(rec.ID, e.run))
 }
 
 func (m *Manager) enterLeaf(ctx context.Context, rec state.Record, s *session, e entry) (out entered, err error) {
@@ -162,8 +161,7 @@ func (m *Manager) nsenterCommand(rec state.Record, s *session, e entry, b *bound
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", err, chat.ErrWrongPhase)
 	}
-	plan := m.view(rec).Plan(e.dir, m.opt.LandlockABI, e.argv, e.env)
-	plan.ReportFD = fdReport
+	plan := m.plan(m.view(rec), rec, e.dir, e.argv, e.env)
 	b.plan(plan)
 	b.report = b.pipe()
 	var args []string

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -62,8 +61,9 @@ func (m *Manager) hostLayers() []chat.Layer {
 // first process read back from the kernel.
 func (m *Manager) layersOf(rec state.Record, s *session) []chat.Layer {
 	layers := m.hostLayers()
+	kind := m.network(m.profile(rec))
 	m.mu.Lock()
-	network, ok := m.layers.network[m.network(m.profile(rec))]
+	network, ok := m.layers.network[kind]
 	m.mu.Unlock()
 	for i, l := range layers {
 		if l.Name == chat.LayerNetwork && ok {
@@ -132,9 +132,9 @@ func kernelRelease() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// Doctor tries every wall of a host where no daemon answers. It raises no packet
-// rules, so it tells whether those of an earlier daemon still stand, and it
-// leaves nothing behind.
+// Doctor tries every wall of a host where no daemon answers, and leaves nothing
+// behind. It raises packet rules to try them, and so its caller must have put it
+// into a network namespace of its own.
 func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 	dir, err := os.MkdirTemp("/run", "chatd-doctor-")
 	if err != nil {
@@ -148,20 +148,34 @@ func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 	opt.Cgroup += "-doctor"
 	m := newManager(opt)
 	for _, step := range []func(context.Context) error{
-		m.checkOptions, m.makeState, m.prepareHost, m.openGroups, m.openTable, m.chooseAccount, m.probe,
+		m.checkOptions, m.makeState, m.prepareHost, m.openGroups, m.tryWalls, m.chooseAccount, m.probe,
 	} {
 		if err := step(ctx); err != nil {
 			return host, err
 		}
 	}
 	host = m.describe()
-	host.Findings = append(host.Findings, "no daemon answers: this is what a probe without one found at "+time.Now().Format(time.RFC3339))
+	host.Findings = append(host.Findings, "no daemon answers: the walls were tried without one, and the packet rules in a network namespace of their own")
 	return host, errors.Join(m.groups.RemoveBase(), m.groups.Close())
+}
+
+// tryWalls raises the wall that allows nothing.
+func (m *Manager) tryWalls(ctx context.Context) error {
+	if err := m.openTable(ctx); err != nil || m.table == nil {
+		return err
+	}
+	return m.table.Apply(ctx, nil)
 }
 
 func (m *Manager) makeState(context.Context) error { return makeRootDir(m.opt.State, 0o711) }
 
-func (m *Manager) openTable(context.Context) (err error) {
-	m.table, err = netpolicy.Open(netpolicy.Options{Range: netpolicy.Range(m.opt.UIDs), ProbeUID: m.probeUID()})
+func (m *Manager) openTable(context.Context) error {
+	table, err := netpolicy.Open(netpolicy.Options{Range: netpolicy.Range(m.opt.UIDs), ProbeUID: m.probeUID()})
+	if errors.Is(err, chat.ErrUnsupported) {
+		m.noTable = err
+		m.excuse(chat.LayerEgress)
+		return nil
+	}
+	m.table = table
 	return err
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -49,7 +51,7 @@ func (m *Manager) probe(ctx context.Context) error {
 	for _, l := range m.groups.Probe(ctx) {
 		p.keep(l)
 	}
-	for _, l := range m.table.Probe(ctx) {
+	for _, l := range m.tableLayers(ctx) {
 		p.keep(l)
 	}
 	outside := p.layers[chat.LayerNetwork]
@@ -88,9 +90,9 @@ func worse(a, b chat.Layer) chat.Layer {
 	if rank[b.State] < rank[a.State] {
 		a, b = b, a
 	}
-	if a.State == b.State && b.By != "" && b.By != a.By {
-		a.By += ", " + b.By
-		a.Probe += "; " + b.Probe
+	if a.State == b.State && b.By != "" && !strings.Contains(a.By, b.By) {
+		a.By = strings.TrimPrefix(a.By+", "+b.By, ", ")
+		a.Probe = strings.TrimPrefix(a.Probe+"; "+b.Probe, "; ")
 	}
 	return a
 }
@@ -104,6 +106,19 @@ func (m *Manager) hostNetwork(kinds map[chat.Network]chat.Layer) chat.Layer {
 		}
 	}
 	return found
+}
+
+// tableLayers are the layers of package netpolicy.
+func (m *Manager) tableLayers(ctx context.Context) []chat.Layer {
+	if m.table != nil {
+		return m.table.Probe(ctx)
+	}
+	var layers []chat.Layer
+	for _, name := range []chat.LayerName{chat.LayerEgress, chat.LayerNetwork} {
+		layers = append(layers, chat.Layer{Name: name, State: chat.LayerOff, At: time.Now(),
+			Probe: m.noTable.Error(), Fix: "apt-get install iptables nftables"})
+	}
+	return layers
 }
 
 func (m *Manager) accountLayer(ctx context.Context) chat.Layer {
@@ -155,6 +170,16 @@ func (m *Manager) tryHome() error {
 // try its walls from inside.
 func (m *Manager) sessionLayers(ctx context.Context, kind chat.Network) []chat.Layer {
 	layers, err := m.tryProbeSession(ctx, kind)
+	for _, lacking := range m.excusable() {
+		if err == nil {
+			break
+		}
+		// Perhaps only this one is lacking, and config excuses it.
+		m.excuse(lacking)
+		if layers, err = m.tryProbeSession(ctx, kind); err != nil {
+			m.unexcuse(lacking)
+		}
+	}
 	if err == nil {
 		return layers
 	}
@@ -165,6 +190,22 @@ func (m *Manager) sessionLayers(ctx context.Context, kind chat.Network) []chat.L
 			Probe: "no session came up: " + err.Error(), Fix: fixSession()})
 	}
 	return layers
+}
+
+// excusable are the layers of a session that config excuses and that chatd, when
+// it starts, may find lacking. Later nothing is excused any more: a session that
+// does not come up then is a failure, not a property of the host.
+func (m *Manager) excusable() []chat.LayerName {
+	if m.settled {
+		return nil
+	}
+	var may []chat.LayerName
+	for _, l := range []chat.LayerName{chat.LayerLandlock, chat.LayerSeccomp, chat.LayerProc, chat.LayerNetwork, chat.LayerPrivileges} {
+		if slices.Contains(m.opt.AllowMissing, l) && !m.without(l) {
+			may = append(may, l)
+		}
+	}
+	return may
 }
 
 // fixSession guesses at why no session comes up, by what is there.
@@ -209,7 +250,7 @@ func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Netw
 		"--hidden", m.paths.shims, "--hidden", "/etc/shadow", "--abstract", abstract, "--pid", fmt.Sprint(os.Getpid())}
 	var b boundFiles
 	defer b.close()
-	cmd := m.bwrapCommand(v, argv, &b)
+	cmd := m.bwrapCommand(rec, v, argv, &b)
 	out := b.stdio("stdout")
 	if b.err != nil {
 		return nil, b.err

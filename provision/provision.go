@@ -1,12 +1,14 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,6 +49,8 @@ type Options struct {
 	// Without leaves layers out on purpose. Tests use it to see that each wall is
 	// needed; no flag or config key reaches it.
 	Without []chat.LayerName
+	// Every is how often the host is compared with the records; zero means a minute.
+	Every time.Duration
 	// Version is shown by Host.
 	Version string
 	Log     *slog.Logger
@@ -60,7 +64,8 @@ type Manager struct {
 	log     *slog.Logger
 	store   *state.Store
 	groups  *cgroup.FS
-	table   *netpolicy.Table
+	table   *netpolicy.Table // nil on a host without the programs for it
+	noTable error            // why
 	userdb  *userdb
 	useradd *useradd
 	account accountBackend // the one that new accounts get
@@ -73,6 +78,8 @@ type Manager struct {
 	sessions map[chat.ID]*session
 	starting int
 	layers   probed
+	excused  []chat.LayerName // lacking here, and allowed to
+	settled  bool             // set once when Open is done: nothing more is excused
 	findings map[string]string
 
 	// wall is held while the rules change; walled is what they hold for.
@@ -101,6 +108,7 @@ func Open(ctx context.Context, opt Options) (*Manager, error) {
 			return nil, errors.Join(err, m.closeState())
 		}
 	}
+	m.settled = true
 	bg, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.stop = stop
 	m.done.Go(func() { m.reconcileLoop(bg) })
@@ -232,18 +240,35 @@ func makeRootDir(dir string, mode os.FileMode) error {
 	return nil
 }
 
-// without reports whether a test left the layer out.
-func (m *Manager) without(l chat.LayerName) bool {
-	for _, w := range m.opt.Without {
-		if w == l {
-			return true
+// without reports whether the layer is left out: by a test, or because this host
+// lacks it and config excuses it.
+func (m *Manager) without(l chat.LayerName) bool { return slices.Contains(m.leftOut(), l) }
+
+func (m *Manager) leftOut() []chat.LayerName {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append(slices.Clone(m.opt.Without), m.excused...)
+}
+
+// excuse leaves layers out from now on, as far as config allows.
+func (m *Manager) excuse(layers ...chat.LayerName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range layers {
+		if slices.Contains(m.opt.AllowMissing, l) && !slices.Contains(m.excused, l) {
+			m.excused = append(m.excused, l)
 		}
 	}
-	return false
+}
+
+func (m *Manager) unexcuse(layer chat.LayerName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.excused = slices.DeleteFunc(m.excused, func(l chat.LayerName) bool { return l == layer })
 }
 
 func (m *Manager) reconcileLoop(ctx context.Context) {
-	tick := time.NewTicker(time.Minute)
+	tick := time.NewTicker(cmp.Or(m.opt.Every, time.Minute))
 	defer tick.Stop()
 	for {
 		select {

@@ -154,8 +154,15 @@ func (m *Manager) view(rec state.Record) shims.View {
 		Shim: m.paths.shim, ShimDir: m.paths.shims, BinDir: m.binDir(p.Name),
 		PromptFIFO: filepath.Join(m.sessionDir(rec.ID), "prompt"),
 		TmuxConf:   tmux.Config(shims.ShellArgv()),
-		Without:    m.opt.Without,
+		Without:    m.leftOut(),
 	}
+}
+
+// plan is what chatd-shim confine does in view v before it execs argv.
+func (m *Manager) plan(v shims.View, rec state.Record, dir string, argv, env []string) shims.Plan {
+	p := v.Plan(dir, m.opt.LandlockABI, argv, env)
+	p.NoFile, p.ReportFD = m.profile(rec).Limits.NoFile, fdReport
+	return p
 }
 
 // The descriptors of a session's first process, after the three of stdio.
@@ -171,7 +178,7 @@ const (
 func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os.File) (*session, error) {
 	var b boundFiles
 	defer b.close()
-	cmd := m.bwrapCommand(m.view(rec), tmux.StartArgv(shims.Socket, shims.InsideTmux, shims.ShellArgv()), &b)
+	cmd := m.bwrapCommand(rec, m.view(rec), m.sessionArgv(), &b)
 	if b.err != nil {
 		return nil, b.err
 	}
@@ -192,12 +199,22 @@ func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os
 	return s, nil
 }
 
+// sessionArgv starts the terminal's server and ends. Bubblewrap's pid 1 then
+// holds the session; where a test leaves the pid namespace out there is none,
+// and something else must stay.
+func (m *Manager) sessionArgv() []string {
+	argv := tmux.StartArgv(shims.Socket, shims.InsideTmux, shims.ShellArgv())
+	if m.without(chat.LayerProc) {
+		argv = append([]string{"/bin/sh", "-c", `"$@" && exec sleep infinity`, "sh"}, argv...)
+	}
+	return argv
+}
+
 // bwrapCommand is bubblewrap, as the chat, with argv confined in view v. Its
 // stdout and stderr go to a file of fixed size, b.stderr.
-func (m *Manager) bwrapCommand(v shims.View, argv []string, b *boundFiles) *exec.Cmd {
+func (m *Manager) bwrapCommand(rec state.Record, v shims.View, argv []string, b *boundFiles) *exec.Cmd {
 	v.InfoFD = fdInfo
-	plan := v.Plan(v.Home, m.opt.LandlockABI, argv, nil)
-	plan.ReportFD = fdReport
+	plan := m.plan(v, rec, v.Home, argv, nil)
 	b.plan(plan)
 	b.report = b.pipe()
 	b.info = b.pipe()

@@ -13,6 +13,9 @@ import (
 func (m *Manager) reach(ctx context.Context, id chat.ID) (state.Record, error) {
 	rec, err := m.store.Get(id)
 	if err == nil && !chat.CallerFrom(ctx).MayReach(rec.Owner) {
+		if err := m.audit(ctx, rec, "reach", "denied", nil); err != nil {
+			return state.Record{}, err
+		}
 		return state.Record{}, fmt.Errorf("cannot find chat %s: %w", id, chat.ErrNotFound)
 	}
 	return rec, err

@@ -72,7 +72,7 @@ func noDaemon(err error) bool {
 
 func writeHost(w io.Writer, h chat.Host) error {
 	fmt.Fprintf(w, "chatd %s, kernel %s, backend %s, %d chats, %d awake\n\n", escape(h.Version), escape(h.Kernel), escape(h.Backend), h.Chats, h.Awake)
-	if err := table(w, layerRows(h.Layers)); err != nil {
+	if err := writeLayers(w, h.Layers); err != nil {
 		return err
 	}
 	if len(h.Allowed) > 0 {
@@ -84,12 +84,33 @@ func writeHost(w io.Writer, h chat.Host) error {
 	return nil
 }
 
-func layerRows(layers []chat.Layer) [][]string {
-	rows := [][]string{{"LAYER", "STATE", "BY", "PROBE", "FIX"}}
+// triedWidth is how much of a probe's words a table shows; --json has all of them.
+const triedWidth = 64
+
+// writeLayers is a line for each layer, and everything about those that are not on.
+func writeLayers(w io.Writer, layers []chat.Layer) error {
+	rows := [][]string{{"LAYER", "STATE", "BY", "TRIED"}}
 	for _, l := range layers {
-		rows = append(rows, []string{string(l.Name), string(l.State), dash(l.By), dash(l.Probe), dash(l.Fix)})
+		rows = append(rows, []string{string(l.Name), string(l.State), dash(cut(l.By, triedWidth/2)), dash(cut(l.Probe, triedWidth))})
 	}
-	return rows
+	if err := table(w, rows); err != nil {
+		return err
+	}
+	for _, l := range layers {
+		if l.State != chat.LayerOn {
+			fmt.Fprintf(w, "\n%s is %s\n  tried: %s\n  fix:   %s\n", escape(string(l.Name)), escape(string(l.State)), cell(dash(l.Probe)), cell(dash(l.Fix)))
+		}
+	}
+	return nil
+}
+
+// cut shortens to width runes.
+func cut(s string, width int) string {
+	r := []rune(s)
+	if len(r) <= width {
+		return s
+	}
+	return string(r[:width-1]) + "…"
 }
 
 func dash(s string) string {

@@ -62,5 +62,5 @@ func writeChat(w io.Writer, ch chat.Chat, now time.Time) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	return table(w, layerRows(ch.Layers))
+	return writeLayers(w, ch.Layers)
 }

@@ -1,0 +1,251 @@
+package roottest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// TestRequiredLayers: a host that lacks a wall is refused, with the fix, unless
+// config excuses it, and then every answer says so.
+func TestRequiredLayers(t *testing.T) {
+	opt := options(t)
+	opt.Account, opt.Userdb = "userdb", "/srv/nobody-reads-this"
+	t.Cleanup(func() { _ = os.RemoveAll(opt.Userdb) })
+	_, err := provision.Open(t.Context(), opt)
+	if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "account:") || !strings.Contains(err.Error(), "libnss-systemd") {
+		t.Fatalf("a host without accounts: %v, want ErrUnsupported with the layer and the fix", err)
+	}
+	opt.AllowMissing = []chat.LayerName{chat.LayerAccount}
+	m := open(t, opt)
+	c := create(t, m, "excused", "default")
+	for _, l := range c.Layers {
+		if want := map[bool]chat.LayerState{true: chat.LayerOff, false: chat.LayerOn}[l.Name == chat.LayerAccount]; l.State != want {
+			t.Errorf("layer %s of the chat is %s, want %s: %s", l.Name, l.State, want, l.Probe)
+		}
+	}
+	h, err := m.Host(operator(t.Context()))
+	must(t, err)
+	if len(h.Allowed) != 1 || len(h.Missing) != 0 {
+		t.Errorf("host: missing %v, allowed %v", h.Missing, h.Allowed)
+	}
+	must(t, m.Reap(operator(t.Context()), c.ID))
+}
+
+// TestExcusedLandlock asks for more than the kernel has: without the excuse no
+// session comes up, with it one does, and Landlock shows as off.
+func TestExcusedLandlock(t *testing.T) {
+	opt := options(t)
+	opt.LandlockABI = 60
+	if _, err := provision.Open(t.Context(), opt); !errors.Is(err, chat.ErrUnsupported) {
+		t.Fatalf("Landlock ABI 60: %v, want ErrUnsupported", err)
+	}
+	opt.AllowMissing = []chat.LayerName{chat.LayerLandlock}
+	m := open(t, opt)
+	c := create(t, m, "without landlock", "default")
+	for _, l := range c.Layers {
+		if want := map[bool]chat.LayerState{true: chat.LayerOff, false: chat.LayerOn}[l.Name == chat.LayerLandlock]; l.State != want {
+			t.Errorf("layer %s of the chat is %s, want %s: %s", l.Name, l.State, want, l.Probe)
+		}
+	}
+}
+
+// TestRollback lets the account step fail, on a directory that cannot be written
+// to: nothing of the chat may be left, and its uid is spent.
+func TestRollback(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	no := false
+	must(t, unix.Mount("/etc/userdb", "/etc/userdb", "", unix.MS_BIND, ""))
+	defer func() { _ = unix.Unmount("/etc/userdb", unix.MNT_DETACH) }()
+	must(t, unix.Mount("", "/etc/userdb", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
+	_, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "failing", Awake: &no})
+	if err == nil || !strings.Contains(err.Error(), "at step account") {
+		t.Fatalf("create on a read-only /etc/userdb: %v, want the failed step", err)
+	}
+	page, err := m.List(operator(t.Context()), chat.Filter{})
+	must(t, err)
+	if len(page.Chats) != 1 || page.Chats[0].Phase != chat.Reaping {
+		t.Errorf("what cannot be removed either must stay to be finished: %+v", page.Chats)
+	}
+	must(t, unix.Unmount("/etc/userdb", unix.MNT_DETACH))
+	m.Reconcile(t.Context())
+	for _, c := range page.Chats {
+		gone(t, opt, c)
+	}
+	c := asleep(t, m, "failing")
+	whole(t, opt, c)
+	if len(page.Chats) == 1 && c.UID == page.Chats[0].UID {
+		t.Errorf("uid %d was given again", c.UID)
+	}
+}
+
+// TestRollbackOfWake lets the session fail: the chat stays, asleep and whole.
+func TestRollbackOfWake(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	c := asleep(t, m, "cannot wake")
+	shim := filepath.Join(opt.State, "bin", "chatd-shim")
+	must(t, os.Rename(shim, shim+".away"))
+	if _, err := m.Wake(operator(t.Context()), c.ID); err == nil || !strings.Contains(err.Error(), "chatd-shim") {
+		t.Errorf("wake without chatd-shim: %v, want an error that names it", err)
+	}
+	if left := pidsOf(c.UID); len(left) > 0 {
+		t.Errorf("processes %v are left", left)
+	}
+	must(t, os.Rename(shim+".away", shim))
+	whole(t, opt, c)
+	if got, err := m.Wake(operator(t.Context()), c.ID); err != nil || !got.Awake {
+		t.Errorf("wake once it is back: %+v, %v", got, err)
+	}
+}
+
+// TestReconcileComesAround breaks an account and waits for the loop to mend it.
+func TestReconcileComesAround(t *testing.T) {
+	opt := options(t)
+	opt.Every = 20 * time.Millisecond
+	m := open(t, opt)
+	c := asleep(t, m, "mended in passing")
+	file := "/etc/userdb/" + c.User + ".user"
+	must(t, os.Remove(file))
+	for range 1000 {
+		if _, err := os.Stat(file); err == nil {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Error("nobody came around to mend the account")
+}
+
+// TestCreateCallsNoIptables covers the programs that change packet rules: a chat
+// on a known profile must not need them.
+func TestCreateCallsNoIptables(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	for _, name := range []string{"iptables", "iptables-restore", "ip6tables-restore", "nft"} {
+		path, err := exec.LookPath(name)
+		must(t, err)
+		path, err = filepath.EvalSymlinks(path)
+		must(t, err)
+		must(t, unix.Mount("/bin/false", path, "", unix.MS_BIND, ""))
+		defer func() { _ = unix.Unmount(path, unix.MNT_DETACH) }()
+		if exec.Command(name, "--version").Run() == nil {
+			t.Fatalf("%s still works: this test would show nothing", name)
+		}
+	}
+	c := create(t, m, "no iptables", "web")
+	if r := run(t, m, c.ID, "true"); r.Exit != 0 {
+		t.Errorf("%+v", r)
+	}
+	must(t, m.Reap(operator(t.Context()), c.ID))
+}
+
+// TestUsedAt: using a chat moves used_at, looking at it does not.
+func TestUsedAt(t *testing.T) {
+	m := open(t, options(t))
+	ctx := operator(t.Context())
+	c := create(t, m, "used", "default")
+	usedAt := func() time.Time {
+		t.Helper()
+		got, err := m.Get(ctx, c.ID)
+		must(t, err)
+		return got.UsedAt
+	}
+	for name, look := range map[string]func() error{
+		"get":    func() error { return second(m.Get(ctx, c.ID)) },
+		"list":   func() error { return second(m.List(ctx, chat.Filter{})) },
+		"screen": func() error { return second(m.Screen(ctx, c.ID)) },
+		"host":   func() error { return second(m.Host(ctx)) },
+		"sleep":  func() error { return second(m.Sleep(ctx, c.ID)) },
+	} {
+		if name == "sleep" {
+			continue // last: see below
+		}
+		before := usedAt()
+		must(t, look())
+		if after := usedAt(); !after.Equal(before) {
+			t.Errorf("%s moved used_at", name)
+		}
+	}
+	for name, use := range map[string]func() error{
+		"run":    func() error { return second(m.Run(ctx, c.ID, chat.RunSpec{Command: "true"})) },
+		"input":  func() error { return m.Input(ctx, c.ID, chat.Input{Enter: true}) },
+		"create": func() error { _, _, err := m.Create(ctx, chat.Spec{ExternalID: "used"}); return err },
+	} {
+		before := usedAt()
+		must(t, use())
+		if after := usedAt(); !after.After(before) {
+			t.Errorf("%s did not move used_at", name)
+		}
+	}
+}
+
+// TestMaxAwake bounds sessions, and says so as something to try again.
+func TestMaxAwake(t *testing.T) {
+	opt := options(t)
+	opt.MaxAwake = 1
+	m := open(t, opt)
+	c := create(t, m, "first", "default")
+	_, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "second"})
+	if !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("a second session: %v, want ErrBusy", err)
+	}
+	must(t, second(m.Sleep(operator(t.Context()), c.ID)))
+	create(t, m, "second", "default")
+}
+
+// TestSkeleton fills a new home, links as links, modes without set-id bits.
+func TestSkeleton(t *testing.T) {
+	opt := options(t)
+	skeleton := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(skeleton, "bin"), 0o755))
+	must(t, os.WriteFile(filepath.Join(skeleton, "bin", "hello"), []byte("#!/bin/sh\necho hello\n"), 0o755))
+	must(t, os.Chmod(filepath.Join(skeleton, "bin", "hello"), 0o4755|os.ModeSetuid))
+	must(t, os.Symlink("/etc/shadow", filepath.Join(skeleton, "link")))
+	p := opt.Profiles["default"]
+	p.Skeleton = skeleton
+	opt.Profiles["default"] = p
+	m := open(t, opt)
+	c := create(t, m, "skeleton", "default")
+	if r := run(t, m, c.ID, "~/bin/hello; readlink ~/link; cat ~/link; find ~ -perm /6000; find ~ ! -user $(id -u)"); r.Stdout != "hello\n/etc/shadow\n" {
+		t.Errorf("%+v", r)
+	}
+	if _, err := unix.Open(filepath.Join(skeleton, "gone"), 0, 0); err == nil {
+		t.Error("the skeleton was changed")
+	}
+}
+
+// TestAuditTellsAll: intent and outcome of each act, in one chain that holds.
+func TestAuditTellsAll(t *testing.T) {
+	opt := options(t)
+	m, err := provision.Open(t.Context(), opt)
+	must(t, err)
+	ctx := operator(t.Context())
+	c := create(t, m, "audited", "default")
+	run(t, m, c.ID, "true")
+	must(t, m.Input(ctx, c.ID, chat.Input{Text: "secret words"}))
+	must(t, second(m.Sleep(ctx, c.ID)))
+	must(t, m.Reap(ctx, c.ID))
+	must(t, m.Close())
+	b, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
+	must(t, err)
+	for _, action := range []string{"create", "wake", "run", "input", "sleep", "reap"} {
+		intent := strings.Index(string(b), `"action":"`+action+`","outcome":"intent"`)
+		done := strings.LastIndex(string(b), `"action":"`+action+`","outcome":"done"`)
+		if intent < 0 || done < intent {
+			t.Errorf("%s: intent at %d, done at %d", action, intent, done)
+		}
+	}
+	if strings.Contains(string(b), "secret words") {
+		t.Error("what was typed stands in the audit log")
+	}
+}
