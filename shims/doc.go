@@ -5,7 +5,7 @@
 //
 // All of them have the chat's uid; root is in none of them.
 //
-//	bwrap … ── chatd-shim confine ── tmux -D -S /run/chat/tmux.sock ── bash
+//	bwrap … ── chatd-shim confine ── tmux new-session ── bash
 //
 // A [View] gives bubblewrap's arguments (bwrap(1)): own user, pid, ipc, uts and
 // cgroup namespaces, /usr read-only, a made-up /etc, and of the chat's things

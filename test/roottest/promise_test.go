@@ -45,6 +45,7 @@ func TestRequiredLayers(t *testing.T) {
 // session comes up, with it one does, and Landlock shows as off.
 func TestExcusedLandlock(t *testing.T) {
 	opt := options(t)
+	delete(opt.Profiles, "web") // a shared network wants Landlock's scope
 	opt.LandlockABI = 60
 	if _, err := provision.Open(t.Context(), opt); !errors.Is(err, chat.ErrUnsupported) {
 		t.Fatalf("Landlock ABI 60: %v, want ErrUnsupported", err)
