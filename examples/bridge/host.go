@@ -186,6 +186,17 @@ func (h *host) startDaemon() error {
 	return fmt.Errorf("cannot reach chatd: %w; it says:\n%s", err, b)
 }
 
+// breakWalls is what an unknowing administrator might type.
+func (h *host) breakWalls() error {
+	say("taking the packet rules away behind chatd's back")
+	for _, line := range [][]string{{"iptables", "-F"}, {"ip6tables", "-F"}, {"nft", "delete", "table", "inet", "chatd"}} {
+		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("cannot run %s: %w: %s", strings.Join(line, " "), err, out)
+		}
+	}
+	return nil
+}
+
 func (h *host) killDaemon() {
 	_ = h.daemon.Process.Kill()
 	_ = h.daemon.Wait()

@@ -7,6 +7,9 @@
 // the sessions alive; reaps both chats; and looks for what is left of their uids.
 // It ends with 0 only if everything held.
 //
+// With --break it takes the packet rules away behind the daemon's back first, and
+// must then end with 1: a demonstration that cannot fail shows nothing.
+//
 // It needs root, and runs itself again in a network and a mount namespace of its
 // own: the host's packet rules and accounts are not touched. The only address it
 // connects to outside is one in a second network namespace that it makes.
@@ -22,6 +25,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,6 +67,11 @@ func demo(ctx context.Context) (err error) {
 	}
 	if err := talk(ctx, client, a, b); err != nil {
 		return err
+	}
+	if slices.Contains(os.Args[1:], "--break") {
+		if err := h.breakWalls(); err != nil {
+			return err
+		}
 	}
 	t := trial{ctx: ctx, client: client, host: h, a: a, b: b}
 	if err := t.all(); err != nil {

@@ -16,8 +16,9 @@ import (
 // insideEnv marks the second run of the test binary, inside its namespaces.
 const insideEnv = "CHATD_ROOTTEST_INSIDE"
 
-// programs are the built binaries: chatd with failpoints, and chatd-shim.
-var programs struct{ chatd, shim string }
+// programs are the built binaries: chatd with failpoints, chatd-shim, and the
+// demonstration beside them.
+var programs struct{ chatd, shim, demo string }
 
 func TestMain(m *testing.M) {
 	if os.Geteuid() != 0 {
@@ -63,6 +64,7 @@ func runInside() (code int, err error) {
 func build(dir string) error {
 	for _, p := range []struct{ out, pkg, tags string }{
 		{"chatd-shim", "../../cmd/chatd-shim", ""}, {"chatd", "../../cmd/chatd", "failpoints"},
+		{"demo", "../../examples/bridge", ""},
 	} {
 		cmd := exec.Command("go", "build", "-tags", p.tags, "-ldflags", "-s -w", "-o", filepath.Join(dir, p.out), p.pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -78,6 +80,7 @@ func build(dir string) error {
 func enterWorld() error {
 	dir := os.Getenv(insideEnv)
 	programs.chatd, programs.shim = filepath.Join(dir, "chatd"), filepath.Join(dir, "chatd-shim")
+	programs.demo = filepath.Join(dir, "demo")
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("cannot make mounts private: %w", err)
 	}

@@ -1,7 +1,11 @@
 package roottest
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -248,5 +252,126 @@ func TestAuditTellsAll(t *testing.T) {
 	}
 	if strings.Contains(string(b), "secret words") {
 		t.Error("what was typed stands in the audit log")
+	}
+}
+
+// TestDescriptors lives many lives and looks for what the daemon did not close.
+func TestDescriptors(t *testing.T) {
+	m := open(t, options(t))
+	ctx := operator(t.Context())
+	live := func(rounds int) {
+		for range rounds {
+			c := create(t, m, "many lives", "default")
+			run(t, m, c.ID, "echo x")
+			must(t, m.Input(ctx, c.ID, chat.Input{Text: "exit", Enter: true}))
+			must(t, second(m.Sleep(ctx, c.ID)))
+			must(t, second(m.Wake(ctx, c.ID)))
+			must(t, m.Reap(ctx, c.ID))
+		}
+	}
+	count := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		must(t, err)
+		return len(entries)
+	}
+	live(3)
+	before := count()
+	live(15)
+	var after int
+	for range 200 { // the last session's watch may still be closing
+		if after = count(); after <= before {
+			return
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	t.Errorf("%d descriptors before, %d after 15 lives", before, after)
+}
+
+// TestDefaultLimits reads the limits of a real chat in the kernel's own files.
+func TestDefaultLimits(t *testing.T) {
+	m := open(t, options(t))
+	c := create(t, m, "limited", "default")
+	want := map[string]string{ // file: value, of cgroup v2 and of v1
+		"memory.max": "268435456", "memory.swap.max": "0", "pids.max": "200", "cpu.max": "250000 1000000",
+		"memory.limit_in_bytes": "268435456", "memory.memsw.limit_in_bytes": "268435456",
+		"cpu.cfs_quota_us": "250000", "cpu.cfs_period_us": "1000000",
+	}
+	seen := map[string]bool{}
+	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Base(filepath.Dir(path)) != string(c.ID) {
+			return nil
+		}
+		if value, ok := want[d.Name()]; ok {
+			seen[d.Name()] = true
+			b, err := os.ReadFile(path)
+			if err != nil || strings.TrimSpace(string(b)) != value {
+				t.Errorf("%s is %q, want %s: %v", path, b, value, err)
+			}
+		}
+		return nil
+	})
+	must(t, err)
+	if !seen["pids.max"] || !seen["memory.max"] && !seen["memory.limit_in_bytes"] || !seen["cpu.max"] && !seen["cpu.cfs_quota_us"] {
+		t.Errorf("limits found: %v", seen)
+	}
+	if r := run(t, m, c.ID, "ulimit -n; ulimit -c; ulimit -l; df --output=size -B1 /dev/shm | tail -1"); r.Stdout != "1024\n0\n64\n16777216\n" {
+		t.Errorf("limits of a process: %+v", r)
+	}
+}
+
+// TestWallBeforeAccount: a uid of the range that no chat has is walled already.
+func TestWallBeforeAccount(t *testing.T) {
+	opt := options(t)
+	open(t, opt)
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	dial := func(uid uint32) error {
+		return exec.Command("setpriv", "--reuid", fmt.Sprint(uid), "--regid", fmt.Sprint(uid), "--clear-groups",
+			"bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/"+fmt.Sprint(l.Addr().(*net.TCPAddr).Port)).Run()
+	}
+	for _, uid := range []uint32{opt.UIDs.Low, opt.UIDs.Low + 12345, opt.UIDs.High - 1} {
+		if dial(uid) == nil {
+			t.Errorf("uid %d reached a server of root before it was anybody's", uid)
+		}
+	}
+	if err := dial(opt.UIDs.Low - 1); err != nil {
+		t.Errorf("a uid outside the range is walled too: %v", err)
+	}
+}
+
+// TestDemo runs the demonstration, whole and with a wall broken.
+func TestDemo(t *testing.T) {
+	needsRoot(t)
+	if out, err := exec.Command(programs.demo).CombinedOutput(); err != nil || !strings.Contains(string(out), "everything held") {
+		t.Errorf("the demonstration: %v\n%s", err, out)
+	}
+	out, err := exec.Command(programs.demo, "--break").CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "BROKEN") {
+		t.Errorf("the demonstration without packet rules: %v, want 1\n%s", err, out)
+	}
+}
+
+// TestDoctorAlone tries a host without a daemon, by the real program.
+func TestDoctorAlone(t *testing.T) {
+	needsRoot(t)
+	out, err := exec.Command(programs.chatd, "--json", "--socket", "/srv/none.sock", "doctor").Output()
+	must(t, err)
+	var h chat.Host
+	must(t, json.Unmarshal(out, &h))
+	for _, l := range h.Layers {
+		if l.State != chat.LayerOn {
+			t.Errorf("layer %s is %s: %s", l.Name, l.State, l.Probe)
+		}
+	}
+	if len(h.Layers) != len(chat.LayerNames()) || len(h.Missing) > 0 {
+		t.Errorf("%d layers, missing %v", len(h.Layers), h.Missing)
+	}
+	for _, dir := range []string{"/run", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
+		left, err := filepath.Glob(dir + "/chatd*doctor*")
+		if err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v %v", left, err)
+		}
 	}
 }
