@@ -314,7 +314,7 @@ func TestDefaultLimits(t *testing.T) {
 	if !seen["pids.max"] || !seen["memory.max"] && !seen["memory.limit_in_bytes"] || !seen["cpu.max"] && !seen["cpu.cfs_quota_us"] {
 		t.Errorf("limits found: %v", seen)
 	}
-	if r := run(t, m, c.ID, "ulimit -n; ulimit -c; ulimit -l; df --output=size -B1 /dev/shm | tail -1"); r.Stdout != "1024\n0\n64\n16777216\n" {
+	if r := run(t, m, c.ID, "ulimit -n; ulimit -c; ulimit -l; df --output=size -B1 /dev/shm | tail -1 | tr -d ' '"); r.Stdout != "1024\n0\n64\n16777216\n" {
 		t.Errorf("limits of a process: %+v", r)
 	}
 }

@@ -34,6 +34,8 @@ var worlds atomic.Uint64
 
 // options is a host directory of its own for one daemon.
 func options(t testing.TB) provision.Options {
+	t.Helper()
+	needsRoot(t)
 	dir := fmt.Sprintf("/srv/w%d", worlds.Add(1))
 	name := fmt.Sprintf("chatd-test-%d-%d", os.Getpid(), worlds.Load())
 	t.Cleanup(func() { removeCgroups(t, name); _ = os.RemoveAll(dir) })
