@@ -1,0 +1,147 @@
+package roottest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// TestAttackBombs: while A forks and allocates without end, a run of true in B
+// takes at most three times as long as while A is idle.
+func TestAttackBombs(t *testing.T) {
+	m := open(t, options(t)) // with the default limits
+	a, b := inmateOf(t, m, "bombs a", "default"), inmateOf(t, m, "bombs b", "default")
+	var ratio float64
+	// The machine is shared: once may be somebody else's doing, three times is ours.
+	for range 3 {
+		idle := slowRuns(t, b)
+		ctx, cancel := context.WithCancel(operator(context.Background()))
+		ended := make(chan error, 1)
+		go func() {
+			_, err := m.Run(ctx, a.ID, chat.RunSpec{Argv: []string{a.program, "bombs"}, Timeout: chat.MaxTimeout})
+			ended <- err
+		}()
+		awaitBombs(t, m, a)
+		under := slowRuns(t, b)
+		cancel()
+		<-ended
+		ratio = float64(under) / float64(idle)
+		t.Logf("p95 of true in B: idle %s, under A's bombs %s: %.2f times", idle, under, ratio)
+		if ratio <= 3 {
+			return
+		}
+	}
+	t.Errorf("B's runs take %.2f times as long", ratio)
+}
+
+// awaitBombs waits until the kernel has refused A something.
+func awaitBombs(t *testing.T, m *provision.Manager, a inmate) {
+	t.Helper()
+	for range 3000 {
+		c, err := m.Get(operator(t.Context()), a.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Usage != nil && c.Usage.OOMKills+c.Usage.PidsRefused > 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("control: nothing was refused to the bombs")
+}
+
+// slowRuns is the 95th percentile of 60 runs of true.
+func slowRuns(t *testing.T, b inmate) time.Duration {
+	t.Helper()
+	var took []time.Duration
+	for range 60 {
+		began := time.Now()
+		run(t, b.m, b.ID, "true")
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return took[len(took)*95/100]
+}
+
+// TestAttackSpace: what lies in memory has a size, and what is full for A is
+// not full for B.
+func TestAttackSpace(t *testing.T) {
+	m := open(t, attackOptions(t))
+	a, b := inmateOf(t, m, "space a", "default"), inmateOf(t, m, "space b", "default")
+	for _, dir := range []string{"/run/chat", "/dev/shm"} {
+		t.Run(dir, func(t *testing.T) {
+			outcomes(t, "A", a.try(t, "fill", dir, fmt.Sprint(64<<20)), "ENOSPC")
+			outcomes(t, "control: 512 KiB", b.try(t, "fill", dir, fmt.Sprint(512<<10)), "ok")
+		})
+	}
+	t.Run("the rest", func(t *testing.T) {
+		for _, dir := range []string{"/", "/etc", "/opt", "/opt/chatd", "/run", "/dev", "/usr"} {
+			outcomes(t, dir, a.try(t, "fill", dir, "1"), "EROFS EACCES")
+		}
+	})
+	t.Run("prompt fifo", func(t *testing.T) {
+		got := a.try(t, "flood-prompt", "/opt/chatd/prompt")
+		var kib int
+		if _, err := fmt.Sscanf(got, "ok %d", &kib); err != nil || kib < 4 || kib > 1024 {
+			t.Errorf("A: %s KiB, want at most a pipe", got)
+		}
+		for _, step := range []func(context.Context, chat.ID) (chat.Chat, error){m.Sleep, m.Wake} {
+			if _, err := step(operator(t.Context()), a.ID); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	t.Run("output", func(t *testing.T) {
+		r := run(t, m, a.ID, "yes | head -c 50000000; yes no | head -c 50000000 >&2")
+		if !r.Truncated || len(r.Stdout) != chat.MaxOutput || len(r.Stderr) != chat.MaxOutput {
+			t.Errorf("stdout %d, stderr %d bytes, truncated %t", len(r.Stdout), len(r.Stderr), r.Truncated)
+		}
+	})
+}
+
+// TestAttackReap: what A leaves in its home, to break who takes it away or to
+// make him take something else.
+func TestAttackReap(t *testing.T) {
+	opt := attackOptions(t)
+	m := open(t, opt)
+	a, b := inmateOf(t, m, "reap a", "default"), inmateOf(t, m, "reap b", "default")
+	b.sh(t, "echo keep >note")
+	const kept = "/srv/keep"
+	if err := os.MkdirAll(kept+"/me", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(kept) })
+	for _, dir := range []string{a.Home, "/tmp", "/var/tmp"} {
+		a.sh(t, "mkdir "+dir+"/deep "+dir+"/names; ln -s "+kept+" "+dir+"/keep; ln -s "+b.Home+" "+dir+"/b; ln -s /etc "+dir+"/etc")
+		outcomes(t, "nest", a.try(t, "mkdirs", dir+"/deep", "3000"), "ok")
+		outcomes(t, "names", a.try(t, "names", dir+"/names"), "ok")
+	}
+	// A does not stop while it is taken away.
+	a.typeLine(t, "while :; do mkdir -p ~/x/y; mv ~/x ~/z; ln -s "+kept+" ~/x; rm -rf ~/z ~/x; done")
+	if err := m.Reap(operator(t.Context()), a.ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, gone := range []string{a.Home, filepath.Join(opt.State, "tmp", string(a.ID)), filepath.Join(opt.State, "vartmp", string(a.ID))} {
+		if _, err := os.Lstat(gone); !os.IsNotExist(err) {
+			t.Errorf("%s is left: %v", gone, err)
+		}
+	}
+	for _, there := range []string{kept + "/me", b.in("note"), "/etc/passwd"} {
+		if _, err := os.Lstat(there); err != nil {
+			t.Errorf("reap took more than A: %v", err)
+		}
+	}
+	left, err := exec.Command("find", filepath.Dir(opt.State), "-uid", fmt.Sprint(a.UID)).Output()
+	if err != nil || strings.TrimSpace(string(left)) != "" {
+		t.Errorf("files of uid %d are left: %s, %v", a.UID, left, err)
+	}
+}

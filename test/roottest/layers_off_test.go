@@ -1,0 +1,303 @@
+package roottest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// offCase shows that one wall is needed: an attack that it alone stops, once the
+// walls that would stop it too are left out.
+type offCase struct {
+	layer chat.LayerName
+	// also are the walls behind the wall.
+	also []chat.LayerName
+	// attack returns "ok…" when it went through.
+	attack func(t *testing.T, m *provision.Manager) string
+}
+
+func offCases() []offCase {
+	return []offCase{
+		{chat.LayerAccount, nil, takeUID},
+		{chat.LayerHome, []chat.LayerName{chat.LayerView, chat.LayerLandlock}, readNeighbourHome},
+		{chat.LayerTmp, nil, readNeighbourTmp},
+		{chat.LayerMemory, nil, func(t *testing.T, m *provision.Manager) string {
+			return inmateOf(t, m, "memory", "small").try(t, "memory", "200")
+		}},
+		{chat.LayerPids, nil, func(t *testing.T, m *provision.Manager) string {
+			return inmateOf(t, m, "pids", "small").try(t, "children", "100")
+		}},
+		{chat.LayerCPU, nil, burnCPU},
+		{chat.LayerEgress, nil, func(t *testing.T, m *provision.Manager) string {
+			newPeer(t)
+			return inmateOf(t, m, "egress", "web").try(t, "dial", "10.213.0.2:9000")
+		}},
+		{chat.LayerNetwork, nil, dialNeighbourAbstract},
+		{chat.LayerNetwork, []chat.LayerName{chat.LayerEgress}, dialNeighbourLoopback},
+		{chat.LayerProc, nil, seeNeighbour},
+		{chat.LayerView, nil, func(t *testing.T, m *provision.Manager) string {
+			a, b := inmateOf(t, m, "view a", "default"), inmateOf(t, m, "view b", "default")
+			return a.try(t, "read", "/etc/userdb/"+b.User+".user")
+		}},
+		{chat.LayerLandlock, nil, func(t *testing.T, m *provision.Manager) string {
+			a := inmateOf(t, m, "whiteout", "default")
+			return a.try(t, "mknod", a.in("whiteout"), strconv.Itoa(unix.S_IFCHR), "0")
+		}},
+		{chat.LayerLandlock, []chat.LayerName{chat.LayerView}, readHostFile},
+		{chat.LayerLandlock, nil, func(t *testing.T, m *provision.Manager) string {
+			got := lieInWait(t, inmateOf(t, m, "ambush", "default"), 30)
+			return map[bool]string{true: got, false: "ok " + got}[strings.HasPrefix(got, "met")]
+		}},
+		{chat.LayerSeccomp, nil, func(t *testing.T, m *provision.Manager) string {
+			return inmateOf(t, m, "keys", "default").try(t, "add_key")
+		}},
+		{chat.LayerSeccomp, nil, func(t *testing.T, m *provision.Manager) string {
+			return inmateOf(t, m, "uevent", "default").try(t, "socket", strconv.Itoa(unix.AF_NETLINK), strconv.Itoa(unix.SOCK_DGRAM), strconv.Itoa(unix.NETLINK_KOBJECT_UEVENT))
+		}},
+		{chat.LayerPrivileges, []chat.LayerName{chat.LayerSeccomp}, unshareInSession},
+		{chat.LayerPath, nil, func(t *testing.T, m *provision.Manager) string {
+			r := run(t, m, inmateOf(t, m, "path", "few").ID, "perl -e 'print qq(ok\\n)'")
+			return lastLine(r.Stdout, r.Stderr)
+		}},
+	}
+}
+
+// TestLayersOff leaves out each wall in turn. Its probe must turn from on, and
+// its attack must go through; with the wall there and the others out, the attack
+// must fail.
+func TestLayersOff(t *testing.T) {
+	needsRoot(t)
+	cases := offCases()
+	for _, l := range chat.LayerNames() {
+		if !slices.ContainsFunc(cases, func(c offCase) bool { return c.layer == l }) {
+			t.Errorf("no case for layer %s", l)
+		}
+	}
+	t.Run("on", func(t *testing.T) {
+		m := openWithout(t) // one daemon for all that leave out no other wall
+		layers := layersNow(t, m)
+		for i, c := range cases {
+			if len(c.also) == 0 {
+				t.Run(fmt.Sprintf("%s %d", c.layer, i), func(t *testing.T) { c.holds(t, m, layers) })
+			}
+		}
+	})
+	for i, c := range cases {
+		if len(c.also) > 0 {
+			t.Run(fmt.Sprintf("on alone/%s %d", c.layer, i), func(t *testing.T) {
+				m := openWithout(t, c.also...)
+				c.holds(t, m, layersNow(t, m))
+			})
+		}
+		t.Run(fmt.Sprintf("off/%s %d", c.layer, i), func(t *testing.T) {
+			m := openWithout(t, append([]chat.LayerName{c.layer}, c.also...)...)
+			if l := layersNow(t, m)[c.layer]; l.State != chat.LayerWeaker && l.State != chat.LayerOff {
+				t.Errorf("its probe says %s: %s", l.State, l.Probe)
+			}
+			if got := c.attack(t, m); !strings.HasPrefix(got, "ok") {
+				t.Errorf("the attack does not go through: %s", got)
+			}
+		})
+	}
+}
+
+// holds sees the wall stand and the attack fail at it.
+func (c offCase) holds(t *testing.T, m *provision.Manager, layers map[chat.LayerName]chat.Layer) {
+	// The wall on loopback that keeps apart chats which share the host's network is
+	// in the same table as egress; what stands without it is the chat's own network.
+	shared := c.layer == chat.LayerNetwork && slices.Contains(c.also, chat.LayerEgress)
+	if l := layers[c.layer]; l.State != chat.LayerOn && !shared {
+		t.Errorf("its probe says %s: %s", l.State, l.Probe)
+	}
+	if got := c.attack(t, m); strings.HasPrefix(got, "ok") {
+		t.Errorf("the attack goes through: %s", got)
+	}
+}
+
+// openWithout is a daemon that lacks the walls, with two profiles more: one
+// with little of everything, one with few commands.
+func openWithout(t *testing.T, without ...chat.LayerName) *provision.Manager {
+	t.Helper()
+	razeWalls(t)
+	opt := attackOptions(t)
+	opt.Without, opt.AllowMissing = without, append(without, chat.LayerNetwork)
+	small := opt.Profiles["default"]
+	small.Name = "small"
+	small.Limits.MemoryMax, small.Limits.PidsMax = 64<<20, 50
+	small.Limits.CPUQuota, small.Limits.CPUPeriod = small.Limits.CPUPeriod/20, small.Limits.CPUPeriod/10
+	few := opt.Profiles["default"]
+	few.Name, few.Commands = "few", []string{"ls", "sh", "tmux"}
+	opt.Profiles["small"], opt.Profiles["few"] = small, few
+	return open(t, opt)
+}
+
+// razeWalls takes away the packet rules that an earlier daemon left: they stand
+// when it ends, which is right, and here would stop what shall go through.
+func razeWalls(t *testing.T) {
+	t.Helper()
+	for _, tool := range []string{"iptables", "ip6tables"} {
+		for _, args := range [][]string{{"-F"}, {"-X"}} {
+			if out, err := exec.Command(tool, append([]string{"-w", "10"}, args...)...).CombinedOutput(); err != nil {
+				t.Fatalf("%s %s: %v: %s", tool, args, err, out)
+			}
+		}
+	}
+	if out, err := exec.Command("nft", "add table inet chatd; delete table inet chatd").CombinedOutput(); err != nil {
+		t.Fatalf("nft: %v: %s", err, out)
+	}
+}
+
+// layersNow asks for the probes again, as doctor does.
+func layersNow(t *testing.T, m *provision.Manager) map[chat.LayerName]chat.Layer {
+	t.Helper()
+	h, err := m.Host(operator(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers := map[chat.LayerName]chat.Layer{}
+	for _, l := range h.Layers {
+		layers[l.Name] = l
+	}
+	return layers
+}
+
+// takeUID has the host's operator add a user with the number that the chat
+// has: useradd(8) refuses a number that has an account. It works on a copy of
+// /etc in a mount namespace of its own.
+func takeUID(t *testing.T, m *provision.Manager) string {
+	a := inmateOf(t, m, "uid", "default")
+	dir := filepath.Join(a.Home, "etc")
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	script := `set -e; cp -a /etc "$0"; mount --bind "$0" /etc; useradd -M -u "$1" thief && echo ok`
+	out, _ := exec.Command("unshare", "-m", "sh", "-c", script, dir, fmt.Sprint(a.UID)).CombinedOutput()
+	return lastLine(string(out), "")
+}
+
+func readNeighbourHome(t *testing.T, m *provision.Manager) string {
+	a, b := inmateOf(t, m, "home a", "default"), inmateOf(t, m, "home b", "default")
+	b.sh(t, "umask 022; echo secret >note")
+	return a.try(t, "read", b.in("note"))
+}
+
+// readNeighbourTmp leaves no trace in the host's /tmp, which is the chat's
+// where the layer is left out.
+func readNeighbourTmp(t *testing.T, m *provision.Manager) string {
+	a, b := inmateOf(t, m, "tmp a", "default"), inmateOf(t, m, "tmp b", "default")
+	name := "/tmp/chatd-attack-" + string(b.ID)
+	t.Cleanup(func() { os.Remove(name) })
+	b.sh(t, "umask 022; echo secret >"+name)
+	return a.try(t, "read", name)
+}
+
+// burnCPU takes CPU time that the quota gives out in four portions, and asks
+// whether the kernel held it back.
+func burnCPU(t *testing.T, m *provision.Manager) string {
+	a := inmateOf(t, m, "cpu", "small")
+	if got := a.try(t, "spin", "200"); got != "ok" {
+		return got
+	}
+	c, err := m.Get(operator(t.Context()), a.ID)
+	if err != nil || c.Usage == nil {
+		t.Fatalf("no usage: %v", err)
+	}
+	if c.Usage.Throttled > 0 {
+		return fmt.Sprintf("throttled in %d periods", c.Usage.Throttled)
+	}
+	return "ok"
+}
+
+func dialNeighbourAbstract(t *testing.T, m *provision.Manager) string {
+	a, b := inmateOf(t, m, "abstract a", "default"), inmateOf(t, m, "abstract b", "default")
+	b.background(t, "ready", "serve-abstract", "chatd-off", b.in("ready"))
+	return a.try(t, "dial-abstract", "chatd-off")
+}
+
+func dialNeighbourLoopback(t *testing.T, m *provision.Manager) string {
+	a, b := inmateOf(t, m, "loopback a", "default"), inmateOf(t, m, "loopback b", "default")
+	b.background(t, "port", "serve", "tcp", "127.0.0.1:0", b.in("port"))
+	return a.try(t, "dial", net.JoinHostPort("127.0.0.1", portIn(t, b.in("port"))))
+}
+
+func seeNeighbour(t *testing.T, m *provision.Manager) string {
+	a, b := inmateOf(t, m, "proc a", "default"), inmateOf(t, m, "proc b", "default")
+	b.background(t, "ready", "serve-unix", b.in("secret-27182"), b.in("ready"))
+	return a.try(t, "seek", "secret-27182")
+}
+
+// readHostFile reads what a careless operator left for everybody, where only
+// the view hid it.
+func readHostFile(t *testing.T, m *provision.Manager) string {
+	const name = "/srv/for-everybody"
+	if err := os.WriteFile(name, []byte("secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(name) })
+	return inmateOf(t, m, "reader", "default").try(t, "read", name)
+}
+
+// unshareInSession makes a mount namespace from the session's own shell, which
+// is what bubblewrap gave its capabilities to.
+func unshareInSession(t *testing.T, m *provision.Manager) string {
+	a := inmateOf(t, m, "unshare", "default")
+	a.typeLine(t, fmt.Sprintf("%s unshare %d >~/got.new; mv ~/got.new ~/got", a.program, unix.CLONE_NEWNS))
+	if err := awaitFile(a.in("got")); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(a.in("got"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// TestLayersBehindItsBack takes the packet rules away while the daemon runs: the
+// probe sees it, an attack goes through or fails closed, and reconcile puts the
+// rules back.
+func TestLayersBehindItsBack(t *testing.T) {
+	m := openWithout(t)
+	newPeer(t)
+	a, b := inmateOf(t, m, "behind a", "web"), inmateOf(t, m, "behind b", "web")
+	b.background(t, "port", "serve", "tcp", "127.0.0.1:0", b.in("port"))
+	bPort := portIn(t, b.in("port"))
+	ipt := func(args ...string) []string { return append([]string{"iptables", "-w", "10"}, args...) }
+	for _, c := range []struct {
+		name   string
+		layer  chat.LayerName
+		do     [][]string
+		attack []string
+		want   string
+	}{
+		{"the jump", chat.LayerEgress, [][]string{ipt("-F", "OUTPUT")}, []string{"dial", "203.0.113.2:80"}, "ok"},
+		{"an accept before it", chat.LayerEgress, [][]string{ipt("-I", "OUTPUT", "-j", "ACCEPT")}, []string{"dial", "203.0.113.2:80"}, "ok"},
+		{"the loopback table", chat.LayerNetwork, [][]string{{"nft", "delete", "table", "inet", "chatd"}}, []string{"dial", "127.0.0.1:" + bPort}, refusals},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			outcomes(t, "before", a.try(t, c.attack...), refusals)
+			for _, argv := range c.do {
+				if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+					t.Fatalf("%q: %v: %s", argv, err, out)
+				}
+			}
+			if l := layersNow(t, m)[c.layer]; l.State == chat.LayerOn {
+				t.Errorf("its probe says %s: %s", l.State, l.Probe)
+			}
+			outcomes(t, "without", a.try(t, c.attack...), c.want)
+			m.Reconcile(operator(t.Context()))
+			if l := layersNow(t, m)[c.layer]; l.State != chat.LayerOn {
+				t.Errorf("after reconcile its probe says %s: %s", l.State, l.Probe)
+			}
+			outcomes(t, "after", a.try(t, c.attack...), refusals)
+		})
+	}
+}
