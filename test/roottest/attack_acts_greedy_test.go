@@ -50,11 +50,12 @@ var greedyActs = map[string]act{
 			}
 		}
 	},
-	"bombs":     bombs,
-	"terminals": terminals,
-	"queue":     queueDatagrams,
-	"mkdirs":    nest,
-	"names":     hostileNames,
+	"bombs":      bombs,
+	"terminals":  terminals,
+	"queue":      queueDatagrams,
+	"bind-ports": bindPorts,
+	"mkdirs":     nest,
+	"names":      hostileNames,
 }
 
 // bombs forks and allocates without end.
@@ -74,62 +75,84 @@ func bombs([]string) (string, error) {
 	}
 }
 
-// terminals opens pseudo-terminals in a[0] processes until none is to be had,
-// and keeps them until the file a[2] is there. The file a[1] says how many.
+// terminals opens pseudo-terminals in a[0] processes until none is to be had.
 func terminals(a []string) (string, error) {
+	return inProcesses("terminals", a, func() int {
+		for opened := 0; ; opened++ {
+			if _, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0); err != nil {
+				return opened
+			}
+		}
+	})
+}
+
+// queueDatagrams fills the receive queues of UDP sockets that nobody reads, as
+// many as it may have open, in a[0] processes, and stays until a[2] is there.
+func queueDatagrams(a []string) (string, error) {
+	return inProcesses("queue", a, func() int {
+		full := 0
+		for {
+			to, err1 := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+			from, err2 := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+			if err1 != nil || err2 != nil {
+				unix.Close(to)
+				return full
+			}
+			unix.Bind(to, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+			name, _ := unix.Getsockname(to)
+			for range 12 {
+				unix.Sendto(from, make([]byte, 20_000), 0, name)
+			}
+			unix.Close(from)
+			full++
+		}
+	})
+}
+
+// bindPorts takes every port that the kernel would choose from, 1000 in each of
+// a[0] processes.
+func bindPorts(a []string) (string, error) {
+	return inProcesses("bind-ports", a, func() int {
+		bound, first := 0, 32768+1000*(number(a[0])-1)
+		for port := first; port < first+1000 && port < 61000; port++ {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			if err == nil && unix.Bind(fd, &unix.SockaddrInet4{Port: port}) == nil {
+				bound++
+			}
+		}
+		return bound
+	})
+}
+
+// inProcesses does f here and act in a[0]-1 processes more, each of which
+// starts the next. The file a[1] is there once all have done it, and they stay
+// until the file a[2] is.
+func inProcesses(act string, a []string, f func() int) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
+	ready := a[1] + "." + a[0]
 	if n := number(a[0]); n > 1 {
-		cmd := exec.Command(self, "terminals", strconv.Itoa(n-1), a[1]+".x", a[2])
+		cmd := exec.Command(self, act, strconv.Itoa(n-1), a[1], a[2])
+		cmd.Args[0] = attackName
 		if err := cmd.Start(); err != nil {
 			return "", err
 		}
 		defer cmd.Wait()
-	}
-	opened := 0
-	for err == nil {
-		_, err = unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-		opened++
-	}
-	said := fmt.Sprintf("%d %s", opened-1, errorName(err))
-	if err := os.WriteFile(a[1]+".new", []byte(said), 0o600); err != nil {
-		// No descriptor is left for the file: give one back.
-		unix.Close(10)
-		if err := os.WriteFile(a[1]+".new", []byte(said), 0o600); err != nil {
+		if err := awaitFile(a[1] + "." + strconv.Itoa(n-1)); err != nil {
 			return "", err
 		}
 	}
-	if err := os.Rename(a[1]+".new", a[1]); err != nil {
+	made, err := os.Create(ready + ".new") // before f has used up all descriptors
+	if err != nil {
 		return "", err
 	}
-	return said, awaitFile(a[2])
-}
-
-// queueDatagrams leaves a[0] MiB lying in the receive queues of UDP sockets that
-// nobody reads.
-func queueDatagrams(a []string) (string, error) {
-	total := 0
-	for total < number(a[0])<<20 {
-		to, err := net.ListenPacket("udp", "127.0.0.1:0")
-		if err != nil {
-			return strconv.Itoa(total >> 20), err
-		}
-		from, err := net.Dial("udp", to.LocalAddr().String())
-		if err != nil {
-			return "", err
-		}
-		for range 3 {
-			n, err := from.Write(make([]byte, 60<<10))
-			if err != nil {
-				return "", err
-			}
-			total += n
-		}
-		from.Close()
+	did := strconv.Itoa(f())
+	if err := os.Rename(made.Name(), ready); err != nil {
+		return "", err
 	}
-	return strconv.Itoa(total >> 20), nil
+	return did, awaitFile(a[2])
 }
 
 // nest makes a[1] directories, each in the one before.

@@ -1,0 +1,95 @@
+package roottest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// TestAttackOpen tries what is known to go through, so that it stays known: each
+// case says in the log whether it still does. A case that a wall is built for
+// belongs into one of the other tests then, where going through is a failure.
+func TestAttackOpen(t *testing.T) {
+	m := open(t, attackOptions(t))
+	newPeer(t)
+	for name, try := range map[string]func(*testing.T, *provision.Manager) (through bool, what string){
+		"all terminals of the host":       takeTerminals,
+		"all ports of the host":           takePorts,
+		"memory beyond the limit, by UDP": takeMemory,
+		"see what neighbours open":        seeOpens,
+		"see a neighbour's sockets":       seeSockets,
+	} {
+		t.Run(name, func(t *testing.T) {
+			through, what := try(t, m)
+			word := map[bool]string{true: "STILL OPEN", false: "closed"}[through]
+			t.Logf("%s: %s", word, what)
+		})
+	}
+}
+
+// takeTerminals: kernel.pty.max less kernel.pty.reserve, 3072, is for all chats
+// together, and one may open them all; then nobody else wakes.
+func takeTerminals(t *testing.T, m *provision.Manager) (bool, string) {
+	a := inmateOf(t, m, "terminals", "default")
+	a.background(t, "taken.5", "terminals", "5", a.in("taken"), a.in("stop"))
+	_, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "terminals, another"})
+	return err != nil, fmt.Sprintf("another chat comes up: %v", err)
+}
+
+// takePorts: in the host's network a bound port is taken for all, root too.
+func takePorts(t *testing.T, m *provision.Manager) (bool, string) {
+	a := inmateOf(t, m, "ports", "web")
+	a.background(t, "taken.29", "bind-ports", "29", a.in("taken"), a.in("stop"))
+	got := asHost(t, "dial", "10.213.0.2:8000")
+	return !strings.HasPrefix(got, "ok"), "root dials out: " + got
+}
+
+// takeMemory: under cgroup v1 nobody is charged for the buffers of sockets.
+func takeMemory(t *testing.T, m *provision.Manager) (bool, string) {
+	a := inmateOf(t, m, "udp", "default")
+	a.background(t, "taken.3", "queue", "3", a.in("taken"), a.in("stop"))
+	stat := a.sh(t, "cat /proc/net/sockstat")
+	var sockets, pages int
+	_, rest, _ := strings.Cut(stat, "UDP: ")
+	if _, err := fmt.Sscanf(rest, "inuse %d mem %d", &sockets, &pages); err != nil {
+		t.Fatalf("%q: %v", stat, err)
+	}
+	c, err := m.Get(operator(context.Background()), a.ID)
+	if err != nil || c.Usage == nil {
+		t.Fatal(err)
+	}
+	held := uint64(pages) * uint64(os.Getpagesize())
+	return held > c.Usage.MemoryBytes, fmt.Sprintf("%d MiB in %d sockets, %d MiB charged", held>>20, sockets, c.Usage.MemoryBytes>>20)
+}
+
+// seeOpens: inotify(7) tells of a file, not of a mount, and all chats have the
+// same /usr.
+func seeOpens(t *testing.T, m *provision.Manager) (bool, string) {
+	a, b := inmateOf(t, m, "opens a", "default"), inmateOf(t, m, "opens b", "default")
+	a.typeLine(t, a.program+" watch /usr/bin/uname ~/ready ~/go >~/got.new; mv ~/got.new ~/got")
+	if err := awaitFile(a.in("ready")); err != nil {
+		t.Fatal(err)
+	}
+	b.sh(t, "uname")
+	if err := os.WriteFile(a.in("go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := awaitFile(a.in("got")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(a.in("got"))
+	return strings.HasPrefix(string(got), "ok"), fmt.Sprintf("A on B running uname: %s, %v", strings.TrimSpace(string(got)), err)
+}
+
+// seeSockets: /proc/net/unix names the sockets of everybody in one network.
+func seeSockets(t *testing.T, m *provision.Manager) (bool, string) {
+	a, b := inmateOf(t, m, "sockets a", "web"), inmateOf(t, m, "sockets b", "web")
+	b.background(t, "ready", "serve-unix", b.in("s"), b.in("ready"))
+	r := run(t, m, a.ID, "grep "+string(b.ID)+" /proc/net/unix")
+	return r.Exit == 0, "A reads " + chat.Quote(r.Stdout)
+}
