@@ -28,7 +28,7 @@ demo: packages build ## do the main job on real input, in namespaces of its own
 test: packages ## run all tests; root's need root
 	test/all
 
-race: packages ## run the tests that race under the race detector
+race: packages ## the tests in which callers race, under the race detector
 	CGO_ENABLED=1 go test -race ./chat ./state ./api ./cmd/chatd ./provision
 	CGO_ENABLED=1 go test -race -timeout 20m -run 'CreateReapRace|CreateAtOnce' ./test/roottest
 
