@@ -1,0 +1,100 @@
+package provision
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/state"
+)
+
+func (m *Manager) writeSessionFile(s *session) error {
+	b, err := json.Marshal(sessionFile{s.leader.process, s.report})
+	if err != nil {
+		return fmt.Errorf("cannot note session %s: %w", s.id, err)
+	}
+	aside := filepath.Join(m.sessionDir(s.id), ".new")
+	if err := writeNew(aside, b, 0o600); err != nil {
+		return fmt.Errorf("cannot note session %s: %w", s.id, err)
+	}
+	if err := os.Rename(aside, filepath.Join(m.sessionDir(s.id), "session.json")); err != nil {
+		return fmt.Errorf("cannot note session %s: %w", s.id, err)
+	}
+	return nil
+}
+
+// adopt finds a session that another chatd started: the same boot, the same
+// start time, the chat's uid, inside the chat's cgroup.
+func (m *Manager) adopt(rec state.Record) error {
+	b, err := os.ReadFile(filepath.Join(m.sessionDir(rec.ID), "session.json"))
+	if err != nil {
+		return fmt.Errorf("cannot adopt session %s: %w", rec.ID, err)
+	}
+	var f sessionFile
+	if err := json.Unmarshal(b, &f); err != nil {
+		return fmt.Errorf("cannot adopt session %s: %w", rec.ID, err)
+	}
+	if f.Leader.Boot != m.boot || f.Leader.Start == 0 {
+		return fmt.Errorf("cannot adopt session %s: it is of another boot", rec.ID)
+	}
+	l, err := holdLeader(f.Leader)
+	if err != nil {
+		return err
+	}
+	s := &session{id: rec.ID, uid: rec.UID, leader: l, report: f.Report}
+	if err := m.checkLeader(s); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	s.terminal = m.terminal(rec, s)
+	if err := m.groups.LimitCPU(rec.ID, m.profile(rec).Limits); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	m.keepSession(s)
+	return nil
+}
+
+func (m *Manager) checkLeader(s *session) error {
+	uid, err := uidOfPid(s.leader.PID)
+	if err != nil || uid != s.uid {
+		return fmt.Errorf("cannot adopt session %s: process %d is of uid %d, want %d: %w", s.id, s.leader.PID, uid, s.uid, errors.Join(err, chat.ErrWrongPhase))
+	}
+	members, err := m.groups.Members(s.id)
+	if err != nil {
+		return err
+	}
+	for _, pid := range members {
+		if pid == s.leader.PID {
+			return nil
+		}
+	}
+	return fmt.Errorf("cannot adopt session %s: process %d is not in its cgroup", s.id, s.leader.PID)
+}
+
+// watch waits for the session's end and cleans up after it: when the shell
+// ends, the chat is asleep.
+func (m *Manager) watch(s *session) {
+	if err := s.leader.wait(); err != nil {
+		return // closed: somebody else is ending or leaving it
+	}
+	ctx := context.Background()
+	unlock, err := m.locks.lock(ctx, s.id)
+	if err != nil {
+		return
+	}
+	defer unlock()
+	m.mu.Lock()
+	mine := m.sessions[s.id] == s
+	m.mu.Unlock()
+	rec, err := m.store.Get(s.id)
+	if !mine || err != nil {
+		return
+	}
+	m.audit(ctx, rec, "sleep", "done", map[string]string{"why": "the session ended by itself"})
+	if err := m.backwards(ctx, "sleep", awakeSteps(), rec); err != nil {
+		m.find("session "+string(s.id), err)
+	}
+}

@@ -1,0 +1,179 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/tmux"
+)
+
+// view is what the session of the chat sees.
+func (m *Manager) view(rec state.Record) shims.View {
+	p := m.profile(rec)
+	return shims.View{
+		User: rec.ID.User(), UID: rec.UID, Home: m.home(rec.ID),
+		Tmp: filepath.Join(m.paths.tmp, string(rec.ID)), VarTmp: filepath.Join(m.paths.varTmp, string(rec.ID)),
+		ShmSize: p.Limits.ShmSize, Network: m.network(p), Resolvers: p.Resolvers,
+		Shim: m.paths.shim, ShimDir: m.paths.shims, BinDir: m.binDir(p.Name),
+		PromptFIFO: filepath.Join(m.sessionDir(rec.ID), "prompt"),
+		TmuxConf:   tmux.Config(shims.ShellArgv()),
+		Without:    m.leftOut(),
+	}
+}
+
+// plan is what chatd-shim confine does in view v before it execs argv.
+func (m *Manager) plan(v shims.View, rec state.Record, dir string, argv, env []string) shims.Plan {
+	p := v.Plan(dir, m.opt.LandlockABI, argv, env)
+	p.NoFile, p.ReportFD = m.profile(rec).Limits.NoFile, fdReport
+	return p
+}
+
+// The descriptors of a session's first process, after the three of stdio.
+const (
+	fdPlan   = 3
+	fdReport = 4
+	fdInfo   = 5
+	fdData   = 6
+)
+
+// startSession starts bubblewrap as the chat, in the chat's cgroup, and waits
+// until the shell is at its prompt.
+func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os.File) (*session, error) {
+	var b boundFiles
+	defer b.close()
+	cmd := m.bwrapCommand(rec, m.view(rec), m.sessionArgv(), &b)
+	if b.err != nil {
+		return nil, b.err
+	}
+	began := time.Now()
+	if err := m.groups.Start(rec.ID, "session", cmd); err != nil {
+		return nil, err
+	}
+	b.closeChildEnds()
+	go collect(cmd)
+	m.log.Debug("session", "chat", rec.ID, "born", time.Since(began))
+	s := &session{id: rec.ID, uid: rec.UID}
+	if err := s.awaitStart(ctx, &b, prompt); err != nil {
+		err = fmt.Errorf("%w%s", err, b.complaint())
+		return nil, errors.Join(err, m.abandon(rec, s.leader))
+	}
+	m.log.Debug("session", "chat", rec.ID, "prompt", time.Since(began))
+	s.terminal = m.terminal(rec, s)
+	return s, nil
+}
+
+// sessionArgv starts the terminal's server and ends. Bubblewrap's pid 1 then
+// holds the session; where a test leaves the pid namespace out there is none,
+// and something else must stay.
+func (m *Manager) sessionArgv() []string {
+	argv := tmux.StartArgv(shims.Socket, shims.InsideTmux, shims.ShellArgv())
+	if m.without(chat.LayerProc) {
+		argv = append([]string{"/bin/sh", "-c", `"$@" && exec sleep infinity`, "sh"}, argv...)
+	}
+	return argv
+}
+
+// bwrapCommand is bubblewrap, as the chat, with argv confined in view v. Its
+// stdout and stderr go to a file of fixed size, b.stderr.
+func (m *Manager) bwrapCommand(rec state.Record, v shims.View, argv []string, b *boundFiles) *exec.Cmd {
+	v.InfoFD = fdInfo
+	plan := m.plan(v, rec, v.Home, argv, nil)
+	b.plan(plan)
+	b.report = b.pipe()
+	b.info = b.pipe()
+	args, files := v.Args(fdData)
+	for _, f := range files {
+		b.data(f.Target, f.Content)
+	}
+	args = append(args, "--", shims.InsideShim, "confine", "--plan-fd", fmt.Sprint(fdPlan))
+	cmd := exec.Command("bwrap", args...)
+	cmd.Env = []string{}
+	cmd.Dir = "/"
+	cmd.ExtraFiles = b.child
+	b.stderr = b.stdio("stderr")
+	cmd.Stdout, cmd.Stderr = b.stderr, b.stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid:     true,
+		Credential: &syscall.Credential{Uid: v.UID, Gid: v.UID, Groups: []uint32{v.UID}},
+	}
+	return cmd
+}
+
+// collect waits for a child without holding a thread for its whole life: only
+// when the pidfd says that it has ended is it waited for. How the session ended
+// is watch's concern; this only spares the host a zombie.
+func collect(cmd *exec.Cmd) {
+	if l, err := holdLeader(process{PID: cmd.Process.Pid}); err == nil {
+		_ = l.wait()
+		_ = l.Close()
+	}
+	_ = cmd.Wait()
+}
+
+// awaitStart reads, in the order in which they come: bubblewrap's pid 1, the
+// report of what was enforced, and the prompt.
+func (s *session) awaitStart(ctx context.Context, b *boundFiles, prompt *os.File) error {
+	deadline := time.Now().Add(startTimeout)
+	l, err := innerLeader(b, deadline)
+	if err != nil {
+		return err
+	}
+	s.leader = l
+	s.leader.Boot, err = bootID()
+	if err != nil {
+		return err
+	}
+	var report shims.Report
+	if err := readJSON(b.report, deadline, &report); err != nil {
+		return fmt.Errorf("cannot confine the session: %w", err)
+	}
+	if report.Error != "" {
+		return fmt.Errorf("cannot confine the session: %s", report.Error)
+	}
+	s.report = report
+	return s.awaitPrompt(ctx, prompt, deadline)
+}
+
+// innerLeader is bubblewrap's pid 1, which bubblewrap names by the host's pid.
+func innerLeader(b *boundFiles, deadline time.Time) (*leader, error) {
+	var info struct {
+		PID int `json:"child-pid"`
+	}
+	if err := readJSON(b.info, deadline, &info); err != nil {
+		return nil, fmt.Errorf("cannot start bubblewrap: %w", err)
+	}
+	return holdLeader(process{PID: info.PID})
+}
+
+// awaitPrompt returns when the shell wrote its byte. A chat whose own .bashrc
+// never comes to a prompt still has a session to be repaired in, so that is not
+// an error; a session that ended is.
+func (s *session) awaitPrompt(ctx context.Context, prompt *os.File, deadline time.Time) error {
+	for time.Now().Before(deadline) {
+		if err := prompt.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+			return fmt.Errorf("cannot wait for the prompt: %w", err)
+		}
+		var b [1]byte
+		_, err := prompt.Read(b[:])
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return fmt.Errorf("cannot wait for the prompt: %w", err)
+		case !s.leader.alive():
+			return errors.New("cannot start the session: it ended before its prompt")
+		case ctx.Err() != nil:
+			return fmt.Errorf("cannot wait for the prompt: %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}
