@@ -112,7 +112,17 @@ func coverEtc() error {
 	if err := unix.Mount("overlay", "/etc", "overlay", 0, "lowerdir=/etc,upperdir=/srv/.etc/upper,workdir=/srv/.etc/work"); err != nil {
 		return fmt.Errorf("cannot cover /etc: %w", err)
 	}
-	return os.MkdirAll("/etc/userdb", 0o711)
+	// The records themselves are on the disk below, as on a host.
+	userdb := filepath.Join(os.Getenv(insideEnv), "userdb")
+	for _, d := range []string{"/etc/userdb", userdb} {
+		if err := os.MkdirAll(d, 0o711); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount(userdb, "/etc/userdb", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("cannot mount on /etc/userdb: %w", err)
+	}
+	return nil
 }
 
 // needsRoot skips loudly without root, or fails where everything is required.
