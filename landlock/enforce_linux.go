@@ -37,8 +37,8 @@ func handled(abi int) ll.AccessFSSet {
 // asked for no more than these.
 const maxABI = 11
 
-// scopeABI is the first ABI that can scope abstract unix sockets.
-const scopeABI = 6
+// ScopeABI is the first ABI that can scope abstract unix sockets.
+const ScopeABI = 6
 
 // ABI is the kernel's Landlock ABI version, 0 where there is none: see
 // LANDLOCK_CREATE_RULESET_VERSION in landlock_create_ruleset(2).
@@ -63,7 +63,7 @@ func Enforce(r Rules, minABI int, scope bool) (Achieved, error) {
 		return Achieved{}, fmt.Errorf("cannot enforce Landlock: the kernel has ABI %d, want at least %d: %w", abi, minABI, chat.ErrUnsupported)
 	}
 	config := ll.Config{HandledAccessFS: handled(abi)}
-	if scope && abi >= scopeABI {
+	if scope && abi >= ScopeABI {
 		config.Scoped = llsys.ScopeAbstractUnixSocket
 	}
 	rules, missing, err := compile(r, config.HandledAccessFS)

@@ -116,8 +116,7 @@ func probeView(hidden []string) *finding {
 }
 
 // probeLandlock does two things that nothing else stops: listing the root
-// directory, and making a whiteout, a device node that any user may make
-// (mknod(2), since Linux 5.8).
+// directory, and opening a file of its own in /proc to write it.
 func probeLandlock() *finding {
 	f := &finding{by: "Landlock ABI " + strconv.Itoa(landlock.ABI()), weaker: landlock.ABI() < 2}
 	fd, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -126,12 +125,12 @@ func probeLandlock() *finding {
 	} else {
 		f.expect(err == unix.EACCES, "list /: %v", err)
 	}
-	p := filepath.Join("/tmp", probeName)
-	err = unix.Mknod(p, unix.S_IFCHR|0o600, 0)
-	f.expect(err == unix.EACCES, "mknod %s: %s", p, outcome(err))
+	const own = "/proc/self/oom_score_adj"
+	fd, err = unix.Open(own, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err == nil {
-		err = unix.Unlink(p)
-		f.expect(err == nil, "unlink %s: %s", p, outcome(err))
+		f.expect(false, "open %s to write: done, close: %s", own, outcome(unix.Close(fd)))
+	} else {
+		f.expect(err == unix.EACCES, "open %s to write: %v", own, err)
 	}
 	return f
 }

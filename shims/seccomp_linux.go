@@ -53,7 +53,7 @@ func filter() ([]bpf.RawInstruction, error) {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(info.ID), SkipTrue: 1},
 		bpf.RetConstant{Val: unix.SECCOMP_RET_KILL_PROCESS},
 	}
-	raw, err := bpf.Assemble(append(append(program, argumentRules()...), list...))
+	raw, err := bpf.Assemble(append(append(program, argumentRules(info.SyscallNames)...), list...))
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a system call filter: %w", err)
 	}

@@ -65,7 +65,7 @@ func joinedIsConfined(t *testing.T, v View, leader int) {
 		t.Errorf("joined: %s", out)
 	}
 	t.Logf("joined: bounding set %x", s.CapBnd)
-	for attack, want := range map[string]string{"whiteout /tmp/w": "EACCES", "list /": "EACCES", "stat /sys/kernel": "ENOENT"} {
+	for attack, want := range map[string]string{"whiteout /tmp/w": "EPERM", "write /proc/self/oom_score_adj": "EACCES", "list /": "EACCES", "stat /sys/kernel": "ENOENT"} {
 		argv := append([]string{v.Home + "/attack"}, strings.Fields(attack)...)
 		if out, _, _ := join(t, v, leader, v.Plan(v.Home, 1, argv, nil)).wait(t); out != want {
 			t.Errorf("joined: %s: %s, want %s", attack, out, want)
