@@ -375,3 +375,54 @@ func TestDoctorAlone(t *testing.T) {
 		}
 	}
 }
+
+// TestAccountIsLocked: root itself does not get in as a chat by su(1), which
+// stands for everything that asks PAM; the shell is none, the password is none.
+func TestAccountIsLocked(t *testing.T) {
+	m := open(t, options(t))
+	c := asleep(t, m, "locked")
+	out, err := exec.Command("su", "-s", "/bin/sh", c.User, "-c", "echo got in").CombinedOutput()
+	if err == nil || strings.Contains(string(out), "got in") {
+		t.Errorf("su as the chat: %v, %s", err, out)
+	}
+	if out, err := exec.Command("su", "-s", "/bin/sh", "nobody", "-c", "echo got in").CombinedOutput(); err != nil || !strings.Contains(string(out), "got in") {
+		t.Errorf("su as nobody does not work either, so this shows nothing: %v, %s", err, out)
+	}
+	out, err = exec.Command("getent", "passwd", c.User).Output()
+	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), ":/usr/sbin/nologin") {
+		t.Errorf("the record: %q, %v", out, err)
+	}
+	if out, err := exec.Command("getent", "shadow", c.User).Output(); err == nil && !strings.HasPrefix(string(out), c.User+":!") {
+		t.Errorf("the password: %q", out)
+	}
+}
+
+// TestEveryProcessIsInItsCgroup looks from outside, after the chat has tried to
+// leave: whatever has its uid is below its cgroup, in the tree that can end it.
+func TestEveryProcessIsInItsCgroup(t *testing.T) {
+	m := open(t, options(t))
+	c := create(t, m, "stays in", "default")
+	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Enter: true, Text: "setsid sleep 1000 & (sleep 1000 &); " +
+		"for f in $(find / -name cgroup.procs -o -name tasks 2>/dev/null); do echo $$ > $f; done; echo tr''ied"}))
+	waitScreen(t, m, c.ID, "tried")
+	pids := pidsOf(c.UID)
+	if len(pids) < 5 {
+		t.Errorf("only processes %v", pids)
+	}
+	for _, pid := range pids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		if err != nil {
+			continue // it ended
+		}
+		for _, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
+			limited := strings.HasPrefix(line, "0::") || strings.Contains(line, ":memory:") || strings.Contains(line, ":pids:") || strings.Contains(line, ":cpu:")
+			if limited && !strings.Contains(line, "/"+string(c.ID)) {
+				t.Errorf("process %d is in %s", pid, line)
+			}
+		}
+	}
+	must(t, m.Reap(operator(t.Context()), c.ID))
+	if left := pidsOf(c.UID); len(left) > 0 {
+		t.Errorf("processes %v outlived the chat", left)
+	}
+}
