@@ -83,7 +83,11 @@ func serve(network, addr, ready string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := os.WriteFile(ready, []byte(l.Addr().String()), 0o600); err != nil {
+	// Whole or not there: it is read as soon as it is seen.
+	if err := os.WriteFile(ready+".new", []byte(l.Addr().String()), 0o600); err != nil {
+		return "", err
+	}
+	if err := os.Rename(ready+".new", ready); err != nil {
 		return "", err
 	}
 	for {

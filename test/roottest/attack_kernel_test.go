@@ -75,7 +75,7 @@ func kernelCases(a inmate) []kernelCase {
 		{"mknod null", []string{"mknod", a.in("null"), strconv.Itoa(unix.S_IFCHR | 0o666), strconv.Itoa(int(unix.Mkdev(1, 3)))}, "EPERM EACCES", ""},
 		{"mknod memory", []string{"mknod", a.in("mem"), strconv.Itoa(unix.S_IFCHR | 0o666), strconv.Itoa(int(unix.Mkdev(1, 1)))}, "EPERM EACCES", ""},
 		{"mknod disk", []string{"mknod", a.in("disk"), strconv.Itoa(unix.S_IFBLK | 0o666), strconv.Itoa(int(unix.Mkdev(8, 0)))}, "EPERM EACCES", ""},
-		{"mknod whiteout", []string{"mknod", a.in("whiteout"), strconv.Itoa(unix.S_IFCHR), "0"}, "EACCES", ""},
+		{"mknod whiteout", []string{"mknod", a.in("whiteout"), strconv.Itoa(unix.S_IFCHR), "0"}, "EPERM", ""},
 		{"open by handle", []string{"handle", a.in(attackName)}, "EPERM", ""},
 		{"dmesg", []string{"dmesg"}, "EPERM", ""},
 		{"finit_module", []string{"finit_module"}, "EPERM", bad}, {"kexec_load", []string{"kexec_load"}, "EPERM", bad},

@@ -288,8 +288,8 @@ func TestReconcileMends(t *testing.T) {
 		h, err := m.Host(ctx)
 		must(t, err)
 		for _, l := range h.Layers {
-			if l.State != chat.LayerOn {
-				t.Errorf("%s: after reconcile layer %s is %s: %s", name, l.Name, l.State, l.Probe)
+			if want := promised(t, l.Name, true); l.State != want {
+				t.Errorf("%s: after reconcile layer %s is %s, want %s: %s", name, l.Name, l.State, want, l.Probe)
 			}
 		}
 		if len(h.Findings) > 0 {

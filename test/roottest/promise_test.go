@@ -33,7 +33,7 @@ func TestRequiredLayers(t *testing.T) {
 	m := open(t, opt)
 	c := create(t, m, "excused", "default")
 	for _, l := range c.Layers {
-		if want := map[bool]chat.LayerState{true: chat.LayerOff, false: chat.LayerOn}[l.Name == chat.LayerAccount]; l.State != want {
+		if want := map[bool]chat.LayerState{true: chat.LayerOff, false: promised(t, l.Name, false)}[l.Name == chat.LayerAccount]; l.State != want {
 			t.Errorf("layer %s of the chat is %s, want %s: %s", l.Name, l.State, want, l.Probe)
 		}
 	}
@@ -58,7 +58,7 @@ func TestExcusedLandlock(t *testing.T) {
 	m := open(t, opt)
 	c := create(t, m, "without landlock", "default")
 	for _, l := range c.Layers {
-		if want := map[bool]chat.LayerState{true: chat.LayerOff, false: chat.LayerOn}[l.Name == chat.LayerLandlock]; l.State != want {
+		if want := map[bool]chat.LayerState{true: chat.LayerOff, false: promised(t, l.Name, false)}[l.Name == chat.LayerLandlock]; l.State != want {
 			t.Errorf("layer %s of the chat is %s, want %s: %s", l.Name, l.State, want, l.Probe)
 		}
 	}
@@ -361,8 +361,8 @@ func TestDoctorAlone(t *testing.T) {
 	var h chat.Host
 	must(t, json.Unmarshal(out, &h))
 	for _, l := range h.Layers {
-		if l.State != chat.LayerOn {
-			t.Errorf("layer %s is %s: %s", l.Name, l.State, l.Probe)
+		if want := promised(t, l.Name, false); l.State != want {
+			t.Errorf("layer %s is %s, want %s: %s", l.Name, l.State, want, l.Probe)
 		}
 	}
 	if len(h.Layers) != len(chat.LayerNames()) || len(h.Missing) > 0 {

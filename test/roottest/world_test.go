@@ -10,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/landlock"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
 )
@@ -131,6 +133,22 @@ func create(t testing.TB, m *provision.Manager, external, profile string) chat.C
 		t.Fatal(err)
 	}
 	return c
+}
+
+// promised is how a layer must stand on this kernel, where nothing is left out:
+// on, or weaker by exactly what its Landlock lacks. shared says whether the chat
+// shares the host's network or, of a host, whether one of its profiles does.
+// CHATD_TEST_LANDLOCK_ABI is the least that the machine is known to have.
+func promised(t testing.TB, l chat.LayerName, shared bool) chat.LayerState {
+	t.Helper()
+	abi := landlock.ABI()
+	if known, err := strconv.Atoi(os.Getenv("CHATD_TEST_LANDLOCK_ABI")); err == nil && abi < known {
+		t.Errorf("the kernel has Landlock ABI %d, CHATD_TEST_LANDLOCK_ABI is %d", abi, known)
+	}
+	if l == chat.LayerNetwork && shared && abi < landlock.ScopeABI || l == chat.LayerLandlock && abi < 2 {
+		return chat.LayerWeaker
+	}
+	return chat.LayerOn
 }
 
 // run runs a shell command in the chat.
