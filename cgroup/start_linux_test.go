@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"golang.org/x/sys/unix"
 )
 
 // TestStartIntoThrottledChat: the daemon's own threads must not sleep out a
@@ -126,6 +127,29 @@ func TestStartAgainAfterKill(t *testing.T) {
 	must(t, g.Start(idA, "session", cmd))
 	if cmd.Wait(); cmd.ProcessState.ExitCode() != 7 {
 		t.Errorf("a start after a crash in Kill: %v", cmd.ProcessState)
+	}
+}
+
+// TestCreateAgain asks for the number of the session's directory, which no
+// kernel gives twice: an empty leaf is made anew, one with a session is not.
+func TestCreateAgain(t *testing.T) {
+	f := open(t)
+	number := func() uint64 {
+		var st unix.Stat_t
+		must(t, unix.Stat(f.dir(idA, sessionLeaf), &st))
+		return st.Ino
+	}
+	must(t, f.Create(idA, limits()))
+	empty := number()
+	must(t, f.Create(idA, limits()))
+	if number() == empty {
+		t.Error("an empty leaf, in which something may have been killed, was kept")
+	}
+	session := start(t, f, idA, "session", "exec sleep 1000")
+	full := number()
+	must(t, f.Create(idA, limits()))
+	if number() != full || !alive(session) {
+		t.Error("the leaf of a live session was made anew")
 	}
 }
 
