@@ -146,17 +146,21 @@ func TestShimStaysSmall(t *testing.T) {
 
 // TestPackageDocs wants every package to say what it does not stop.
 func TestPackageDocs(t *testing.T) {
-	fset := token.NewFileSet()
 	for dir := range mayImport {
-		pkgs, err := parser.ParseDir(fset, dir, func(fi fs.FileInfo) bool { return !strings.HasSuffix(fi.Name(), "_test.go") }, parser.ParseComments|parser.PackageClauseOnly)
+		files, err := filepath.Glob(dir + "/*.go")
 		if err != nil {
 			t.Fatal(err)
 		}
 		var docs string
-		for _, pkg := range pkgs {
-			for _, f := range pkg.Files {
-				docs += f.Doc.Text()
+		for _, path := range files {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
 			}
+			f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.PackageClauseOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			docs += f.Doc.Text()
 		}
 		if !strings.Contains(docs, "# What it does not stop") {
 			t.Errorf("the package doc of %s has no heading \"What it does not stop\"", dir)
