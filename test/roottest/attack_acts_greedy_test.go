@@ -116,7 +116,8 @@ func bindPorts(a []string) (string, error) {
 		bound, first := 0, 32768+1000*(number(a[0])-1)
 		for port := first; port < first+1000 && port < 61000; port++ {
 			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-			if err == nil && unix.Bind(fd, &unix.SockaddrInet4{Port: port}) == nil {
+			// So that connections of others which ended there do not hinder it.
+			if err == nil && unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) == nil && unix.Bind(fd, &unix.SockaddrInet4{Port: port}) == nil {
 				bound++
 			}
 		}

@@ -20,56 +20,73 @@ import (
 func TestAttackBombs(t *testing.T) {
 	m := open(t, options(t)) // with the default limits
 	a, b := inmateOf(t, m, "bombs a", "default"), inmateOf(t, m, "bombs b", "default")
-	var ratio float64
-	// The machine is shared: once may be somebody else's doing, three times is ours.
+	// The machine is shared, so calm and storm take turns, and what others do falls
+	// on both; and a round that fails is taken again.
 	for range 3 {
-		idle := slowRuns(t, b)
-		ctx, cancel := context.WithCancel(operator(context.Background()))
-		ended := make(chan error, 1)
-		go func() {
-			_, err := m.Run(ctx, a.ID, chat.RunSpec{Argv: []string{a.program, "bombs"}, Timeout: chat.MaxTimeout})
-			ended <- err
-		}()
-		awaitBombs(t, m, a)
-		under := slowRuns(t, b)
-		cancel()
-		<-ended
-		ratio = float64(under) / float64(idle)
-		t.Logf("p95 of true in B: idle %s, under A's bombs %s: %.2f times", idle, under, ratio)
-		if ratio <= 3 {
+		var idle, under []time.Duration
+		for range 4 {
+			idle = append(idle, timesOfTrue(t, b)...)
+			under = append(under, timesUnderBombs(t, a, b)...)
+		}
+		p95, p99 := ratioAt(under, idle, 95), ratioAt(under, idle, 99)
+		t.Logf("true in B under A's bombs takes %.2f times as long at the 95th percentile, %.2f at the 99th", p95, p99)
+		if p95 <= 3 {
 			return
 		}
 	}
-	t.Errorf("B's runs take %.2f times as long", ratio)
+	t.Error("B's runs take more than 3 times as long under A's bombs")
 }
 
-// awaitBombs waits until the kernel has refused A something.
+func ratioAt(a, b []time.Duration, percentile int) float64 {
+	slices.Sort(a)
+	slices.Sort(b)
+	return float64(a[len(a)*percentile/100]) / float64(b[len(b)*percentile/100])
+}
+
+func timesUnderBombs(t *testing.T, a, b inmate) []time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithCancel(operator(context.Background()))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := a.m.Run(ctx, a.ID, chat.RunSpec{Argv: []string{a.program, "bombs"}, Timeout: chat.MaxTimeout})
+		ended <- err
+	}()
+	defer func() { cancel(); <-ended }()
+	awaitBombs(t, a.m, a)
+	return timesOfTrue(t, b)
+}
+
+// awaitBombs waits until the kernel refuses A something.
 func awaitBombs(t *testing.T, m *provision.Manager, a inmate) {
 	t.Helper()
+	refused := ^uint64(0)
 	for range 3000 {
 		c, err := m.Get(operator(t.Context()), a.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.Usage != nil && c.Usage.OOMKills+c.Usage.PidsRefused > 0 {
-			return
+		if c.Usage != nil {
+			now := c.Usage.OOMKills + c.Usage.PidsRefused
+			if now > refused {
+				return
+			}
+			refused = min(refused, now)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatal("control: nothing was refused to the bombs")
 }
 
-// slowRuns is the 95th percentile of 60 runs of true.
-func slowRuns(t *testing.T, b inmate) time.Duration {
+// timesOfTrue is how long 30 runs of true took.
+func timesOfTrue(t *testing.T, b inmate) []time.Duration {
 	t.Helper()
 	var took []time.Duration
-	for range 60 {
+	for range 30 {
 		began := time.Now()
 		run(t, b.m, b.ID, "true")
 		took = append(took, time.Since(began))
 	}
-	slices.Sort(took)
-	return took[len(took)*95/100]
+	return took
 }
 
 // TestAttackSpace: what lies in memory has a size, and what is full for A is
