@@ -50,12 +50,11 @@ var greedyActs = map[string]act{
 			}
 		}
 	},
-	"bombs":      bombs,
-	"terminals":  terminals,
-	"queue":      queueDatagrams,
-	"bind-ports": bindPorts,
-	"mkdirs":     nest,
-	"names":      hostileNames,
+	"bombs":     bombs,
+	"terminals": terminals,
+	"queue":     queueDatagrams,
+	"mkdirs":    nest,
+	"names":     hostileNames,
 }
 
 // bombs forks and allocates without end.
@@ -106,22 +105,6 @@ func queueDatagrams(a []string) (string, error) {
 			unix.Close(from)
 			full++
 		}
-	})
-}
-
-// bindPorts takes every port that the kernel would choose from, 1000 in each of
-// a[0] processes.
-func bindPorts(a []string) (string, error) {
-	return inProcesses("bind-ports", a, func() int {
-		bound, first := 0, 32768+1000*(number(a[0])-1)
-		for port := first; port < first+1000 && port < 61000; port++ {
-			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-			// So that connections of others which ended there do not hinder it.
-			if err == nil && unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) == nil && unix.Bind(fd, &unix.SockaddrInet4{Port: port}) == nil {
-				bound++
-			}
-		}
-		return bound
 	})
 }
 
