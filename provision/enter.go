@@ -48,9 +48,8 @@ func (m *Manager) enter(ctx context.Context, rec state.Record, s *session, e ent
 		return entered{}, err
 	}
 	out, err := m.enterLeaf(ctx, rec, s, e)
-	clean := context.WithoutCancel(ctx)
 	// Again, for a command that failed before it could be waited for.
-	err = errors.Join(err, m.groups.KillRun(clean, rec.ID, e.run))
+	err = errors.Join(err, m.killRun(ctx, rec, e.run))
 	usage, usageErr := m.groups.RunUsage(rec.ID, e.run)
 	if errors.Is(usageErr, chat.ErrNotFound) {
 		usageErr = nil // the session ended with the command, and took the leaf with it
@@ -98,16 +97,23 @@ func (m *Manager) enterLeaf(ctx context.Context, rec state.Record, s *session, e
 func (m *Manager) waitRun(ctx context.Context, rec state.Record, run string, cmd *exec.Cmd) (waitErr error, timedOut bool) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	clean := context.WithoutCancel(ctx)
 	select {
 	case waitErr = <-ended:
-		return waitErrAnd(waitErr, m.groups.KillRun(clean, rec.ID, run)), false
+		return waitErrAnd(waitErr, m.killRun(ctx, rec, run)), false
 	case <-ctx.Done():
-		killErr := m.groups.KillRun(clean, rec.ID, run)
+		killErr := m.killRun(ctx, rec, run)
 		waitErr = <-ended
 		killErr = errors.Join(killErr, collectOrphans(rec.UID))
 		return waitErrAnd(waitErr, killErr), errors.Is(context.Cause(ctx), context.DeadlineExceeded)
 	}
+}
+
+// killRun ends the leaf whether or not the caller still waits, but not for ever:
+// a process in uninterruptible sleep ends when its device lets it.
+func (m *Manager) killRun(ctx context.Context, rec state.Record, run string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
+	defer cancel()
+	return m.groups.KillRun(ctx, rec.ID, run)
 }
 
 // waitErrAnd keeps a command's own end apart from trouble in cleaning up.
