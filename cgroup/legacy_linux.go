@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -126,7 +127,19 @@ func (g *legacy) limitMemory(cg cgroup1.Cgroup, id chat.ID, l chat.Limits) error
 			return err
 		}
 	}
-	return nil
+	return g.limitSocketMemory(id, l)
+}
+
+// limitSocketMemory bounds what lies in socket buffers, which v1 does not charge
+// to memory.limit_in_bytes: without it a chat held 1 GiB in the queues of UDP
+// sockets under a limit of 256 MiB (tried on 6.18). The file is named for TCP and
+// counts every protocol.
+func (g *legacy) limitSocketMemory(id chat.ID, l chat.Limits) error {
+	dir, file := g.dir("memory", id, ""), "memory.kmem.tcp.limit_in_bytes"
+	if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+		return nil // a kernel built without it
+	}
+	return write(dir, file, strconv.FormatUint(l.MemoryMax/8, 10))
 }
 
 // memorySwap is the limit of memory and swap together, as v1 has it; nil without

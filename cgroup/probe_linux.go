@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"golang.org/x/sys/unix"
 )
 
 // Limits of the probe: small, so that reaching them costs nothing.
@@ -150,13 +151,37 @@ func (p probe) pids(ctx context.Context, id chat.ID) (string, error) {
 	}
 	failed := cmd.Wait() != nil
 	u, err := p.f.usage(id)
-	if err != nil {
+	if err = errors.Join(err, p.endOrphans(id)); err != nil {
 		return "", err
 	}
 	if !failed || u.PidsRefused == 0 || u.Pids > probePids {
 		return "", fmt.Errorf("cannot bound tasks: %d are there with a limit of %d, %d forks refused", u.Pids, probePids, u.PidsRefused)
 	}
 	return fmt.Sprintf("a child that forked %d times with a limit of %d was refused", 2*probePids, probePids), nil
+}
+
+// endOrphans ends the shell's children, which it left when it was refused one
+// more, and collects them where this process adopts orphans
+// (PR_SET_CHILD_SUBREAPER): else every probe would leave zombies.
+// The leaf is not killed as a whole, for the next probe starts in it.
+func (p probe) endOrphans(id chat.ID) error {
+	pids, err := readPids(p.f.dir(id, runsDir, probeRun))
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("cannot end a child of the probe: %w", err)
+		}
+		_, err := unix.Wait4(pid, nil, 0, nil)
+		for errors.Is(err, unix.EINTR) {
+			_, err = unix.Wait4(pid, nil, 0, nil)
+		}
+		if err != nil && !errors.Is(err, unix.ECHILD) {
+			return fmt.Errorf("cannot collect a child of the probe: %w", err)
+		}
+	}
+	return nil
 }
 
 // cpu lets a shell spin until the kernel says it was throttled.

@@ -3,6 +3,7 @@ package apitest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,6 +95,7 @@ func (m *Memory) Host(context.Context) (chat.Host, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.HostIs
+	h.Layers = slices.Clone(h.Layers)
 	for _, c := range m.chats {
 		h.Chats++
 		if c.Awake {
@@ -101,6 +103,14 @@ func (m *Memory) Host(context.Context) (chat.Host, error) {
 		}
 	}
 	return h, nil
+}
+
+// Lack makes the host miss a layer.
+func (m *Memory) Lack(l chat.Layer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.HostIs.Missing = []chat.LayerName{l.Name}
+	m.HostIs.Layers = append(m.HostIs.Layers, l)
 }
 
 // Stick makes every later Reap of id fail with err.

@@ -88,8 +88,7 @@ func fake(ts *testscript.TestScript, neg bool, args []string) {
 		mem.Damage(chat.ID(args[1]), chat.Reaping, []chat.Layer{
 			{Name: chat.LayerCPU, State: chat.LayerWeaker, By: "cgroup v1"}, {Name: chat.LayerEgress, State: chat.LayerOff}, {Name: chat.LayerHome, State: chat.LayerOn}})
 	case "missing":
-		mem.HostIs.Missing = []chat.LayerName{chat.LayerName(args[1])}
-		mem.HostIs.Layers = append(mem.HostIs.Layers, chat.Layer{Name: chat.LayerName(args[1]), State: chat.LayerOff, Probe: "tried\x1b[2J it", Fix: "apt-get install iptables"})
+		mem.Lack(chat.Layer{Name: chat.LayerName(args[1]), State: chat.LayerOff, Probe: "tried\x1b[2J it", Fix: "apt-get install iptables"})
 	default:
 		ts.Fatalf("fake: no %s", args[0])
 	}
