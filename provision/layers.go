@@ -109,6 +109,7 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 	for about, what := range m.findings {
 		h.Findings = append(h.Findings, about+": "+what)
 	}
+	h.Findings = append(h.Findings, terminalFinding()...)
 	slices.Sort(h.Findings)
 	return h, nil
 }
@@ -122,6 +123,24 @@ func (m *Manager) describe() chat.Host {
 		h.Allowed = []chat.LayerName{}
 	}
 	return h
+}
+
+// enoughTerminals is more than the memory of a few chats can hold: a terminal costs
+// a chat about 6 KiB of its limit.
+const enoughTerminals = 1 << 17
+
+// terminalFinding: pseudoterminals are counted for the whole host, and no
+// controller bounds them for one chat.
+func terminalFinding() []string {
+	b, err := os.ReadFile("/proc/sys/kernel/pty/max")
+	var n int
+	if err == nil {
+		_, err = fmt.Sscan(string(b), &n)
+	}
+	if err != nil || n >= enoughTerminals {
+		return nil
+	}
+	return []string{fmt.Sprintf("one chat could take all %d terminals of this host, and no other chat would wake: sysctl -w kernel.pty.max=1048576", n)}
 }
 
 func kernelRelease() string {

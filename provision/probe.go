@@ -250,7 +250,7 @@ func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Netw
 		"--hidden", m.paths.shims, "--hidden", "/etc/shadow", "--abstract", abstract, "--pid", fmt.Sprint(os.Getpid())}
 	var b boundFiles
 	defer b.close()
-	cmd := m.bwrapCommand(rec, v, argv, &b)
+	cmd := m.bwrapCommand(rec, v, argv, nil, &b)
 	out := b.stdio("stdout")
 	if b.err != nil {
 		return nil, b.err

@@ -52,7 +52,7 @@ func (m *Manager) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.
 // argument; nothing of it is ever parsed here.
 func runArgv(spec chat.RunSpec) []string {
 	if spec.Command != "" {
-		return []string{"sh", "-c", spec.Command}
+		return []string{"/bin/sh", "-c", spec.Command}
 	}
 	return spec.Argv
 }

@@ -32,6 +32,13 @@ type sessionFile struct {
 	Report shims.Report `json:"report"`
 }
 
+// errNoPrompt is a session that ended before its shell was at a prompt.
+var errNoPrompt = errors.New("it ended before its prompt")
+
+// promptPatience is how long a prompt is waited for; a chat whose own .bashrc
+// takes longer has a session all the same.
+const promptPatience = 10 * time.Second
+
 // startTimeout bounds each wait for a session that does not come up.
 const startTimeout = 30 * time.Second
 
@@ -61,7 +68,11 @@ func (m *Manager) createSession(ctx context.Context, rec state.Record) error {
 		return err
 	}
 	defer prompt.Close()
-	s, err := m.startSession(ctx, rec, prompt)
+	s, err := m.startSession(ctx, rec, prompt, nil)
+	if errors.Is(err, errNoPrompt) {
+		m.log.Warn("starting a session without the chat's own ~/.bashrc", "chat", rec.ID, "why", err)
+		s, err = m.startSession(ctx, rec, prompt, []string{shims.PlainShell + "=1"})
+	}
 	if err != nil {
 		return err
 	}

@@ -47,10 +47,10 @@ const (
 
 // startSession starts bubblewrap as the chat, in the chat's cgroup, and waits
 // until the shell is at its prompt.
-func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os.File) (*session, error) {
+func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os.File, env []string) (*session, error) {
 	var b boundFiles
 	defer b.close()
-	cmd := m.bwrapCommand(rec, m.view(rec), m.sessionArgv(), &b)
+	cmd := m.bwrapCommand(rec, m.view(rec), m.sessionArgv(), env, &b)
 	if b.err != nil {
 		return nil, b.err
 	}
@@ -84,9 +84,9 @@ func (m *Manager) sessionArgv() []string {
 
 // bwrapCommand is bubblewrap, as the chat, with argv confined in view v. Its
 // stdout and stderr go to a file of fixed size, b.stderr.
-func (m *Manager) bwrapCommand(rec state.Record, v shims.View, argv []string, b *boundFiles) *exec.Cmd {
+func (m *Manager) bwrapCommand(rec state.Record, v shims.View, argv, env []string, b *boundFiles) *exec.Cmd {
 	v.InfoFD = fdInfo
-	plan := m.plan(v, rec, v.Home, argv, nil)
+	plan := m.plan(v, rec, v.Home, argv, env)
 	b.plan(plan)
 	b.report = b.pipe()
 	b.info = b.pipe()
@@ -140,7 +140,7 @@ func (s *session) awaitStart(ctx context.Context, b *boundFiles, prompt *os.File
 		return fmt.Errorf("cannot confine the session: %s", report.Error)
 	}
 	s.report = report
-	return s.awaitPrompt(ctx, prompt, deadline)
+	return s.awaitPrompt(ctx, prompt, time.Now().Add(promptPatience))
 }
 
 // innerLeader is bubblewrap's pid 1, which bubblewrap names by the host's pid.
@@ -170,7 +170,7 @@ func (s *session) awaitPrompt(ctx context.Context, prompt *os.File, deadline tim
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return fmt.Errorf("cannot wait for the prompt: %w", err)
 		case !s.leader.alive():
-			return errors.New("cannot start the session: it ended before its prompt")
+			return fmt.Errorf("cannot start the session: %w", errNoPrompt)
 		case ctx.Err() != nil:
 			return fmt.Errorf("cannot wait for the prompt: %w", context.Cause(ctx))
 		}

@@ -1,5 +1,9 @@
 package shims
 
+// PlainShell is the variable that tells [Bashrc] to leave the chat's own file out:
+// one that ends its shell would lock the chat out of its own home for good.
+const PlainShell = "CHATD_PLAIN"
+
 // ShellArgv is the shell of a session. No file of the chat's runs before
 // [Bashrc], and Bashrc itself runs confined.
 func ShellArgv() []string {
@@ -18,7 +22,11 @@ HISTSIZE=1000
 HISTFILESIZE=2000
 HISTCONTROL=ignoredups
 shopt -s checkwinsize
-if [ -r ~/.bashrc ]; then . ~/.bashrc; fi
+if [ -n "${` + PlainShell + `-}" ]; then
+	echo "chatd: left ~/.bashrc out, with which this shell ended before its prompt"
+elif [ -r ~/.bashrc ]; then
+	. ~/.bashrc
+fi
 __chatd_prompt() {
 	[ -p ` + InsidePrompt + ` ] && { printf . 1<>` + InsidePrompt + `; } 2>/dev/null
 	unset -f __chatd_prompt

@@ -42,6 +42,10 @@ func Config(shell []string) []byte {
 	return []byte(strings.Join(lines, "\n") + "\n")
 }
 
+// Program is tmux by its full name: whether a chat's PATH has it is its profile's
+// affair, and must not decide whether it has a terminal.
+const Program = "/usr/bin/tmux"
+
 // StartArgv is the command that starts the server with its first shell and then
 // ends; socket and config are paths of the session's view. The shell is given as
 // words, which tmux runs without a /bin/sh between. The server ends with its last
@@ -50,6 +54,6 @@ func Config(shell []string) []byte {
 // It is not tmux -D, which keeps the server in the foreground: that one reads
 // its configuration, and starts a shell, only when a first client comes.
 func StartArgv(socket, config string, shell []string) []string {
-	return append([]string{"tmux", "-f", config, "-S", socket,
+	return append([]string{Program, "-f", config, "-S", socket,
 		"new-session", "-d", "-s", Session, "-x", strconv.Itoa(Cols), "-y", strconv.Itoa(Rows), "--"}, shell...)
 }

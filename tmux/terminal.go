@@ -110,7 +110,7 @@ func parseScreen(out []byte) (Screen, error) {
 }
 
 func (t *Terminal) client(ctx context.Context, stdin []byte, args []string) ([]byte, error) {
-	out, err := t.exec(ctx, stdin, append([]string{"tmux", "-S", t.socket}, args...))
+	out, err := t.exec(ctx, stdin, append([]string{Program, "-S", t.socket}, args...))
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach the terminal: %w", err)
 	}
