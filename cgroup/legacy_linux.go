@@ -130,16 +130,31 @@ func (g *legacy) limitMemory(cg cgroup1.Cgroup, id chat.ID, l chat.Limits) error
 	return g.limitSocketMemory(id, l)
 }
 
-// limitSocketMemory bounds what lies in socket buffers, which v1 does not charge
-// to memory.limit_in_bytes: without it a chat held 1 GiB in the queues of UDP
-// sockets under a limit of 256 MiB (tried on 6.18). The file is named for TCP and
-// counts every protocol.
+// socketMemory bounds what lies in socket buffers, which v1 does not charge to
+// memory.limit_in_bytes: without it a chat held 1 GiB in the queues of UDP sockets
+// under a limit of 256 MiB (tried on 6.18). The file is named for TCP and counts
+// every protocol.
+const socketMemory = "memory.kmem.tcp.limit_in_bytes"
+
 func (g *legacy) limitSocketMemory(id chat.ID, l chat.Limits) error {
-	dir, file := g.dir("memory", id, ""), "memory.kmem.tcp.limit_in_bytes"
-	if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+	dir := g.dir("memory", id, "")
+	if _, err := os.Stat(filepath.Join(dir, socketMemory)); err != nil {
 		return nil // a kernel built without it
 	}
-	return write(dir, file, strconv.FormatUint(l.MemoryMax/8, 10))
+	return write(dir, socketMemory, strconv.FormatUint(l.MemoryMax/8, 10))
+}
+
+// inheritSocketMemory gives a run's leaf the chat's limit. The sum is bounded
+// anyway, but the kernel counts only for a cgroup that has had a limit written.
+func (g *legacy) inheritSocketMemory(id chat.ID, run string) error {
+	text, err := readFile(g.dir("memory", id, ""), socketMemory)
+	if errors.Is(err, chat.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return write(g.dir("memory", id, run), socketMemory, strings.TrimSpace(string(text)))
 }
 
 // memorySwap is the limit of memory and swap together, as v1 has it; nil without
@@ -196,7 +211,7 @@ func (g *legacy) createRun(id chat.ID, run string) error {
 	if err != nil {
 		return fmt.Errorf("cannot create the v1 cgroup of run %s: %w", run, err)
 	}
-	return nil
+	return g.inheritSocketMemory(id, run)
 }
 
 func (g *legacy) removeRun(id chat.ID, run string) error {
