@@ -281,6 +281,7 @@ func unshareInSession(t *testing.T, m *provision.Manager) string {
 // probe sees it, an attack goes through or fails closed, and reconcile puts the
 // rules back.
 func TestLayersBehindItsBack(t *testing.T) {
+	needsRoot(t)
 	m := openWithout(t)
 	newPeer(t)
 	a, b := inmateOf(t, m, "behind a", "web"), inmateOf(t, m, "behind b", "web")
