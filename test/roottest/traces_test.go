@@ -81,7 +81,9 @@ func filesOf(dir string, c chat.Chat) []string {
 }
 
 // pidsOf are the processes whose real uid is uid, zombies too, unless they are
-// the host's init's to collect.
+// init's to collect, or this process's: a daemon that a test kills leaves its
+// sessions to the next subreaper, which this process is once it has been a daemon
+// itself.
 func pidsOf(uid uint32) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -94,8 +96,16 @@ func pidsOf(uid uint32) []int {
 			continue
 		}
 		b, err := os.ReadFile("/proc/" + e.Name() + "/status")
-		initsZombie := strings.Contains(string(b), "\nState:\tZ") && strings.Contains(string(b), "\nPPid:\t1\n")
-		if err == nil && !initsZombie && strings.Contains(string(b), fmt.Sprintf("\nUid:\t%d\t", uid)) {
+		status := string(b)
+		if err != nil || !strings.Contains(status, fmt.Sprintf("\nUid:\t%d\t", uid)) {
+			continue
+		}
+		zombie := strings.Contains(status, "\nState:\tZ")
+		if zombie && strings.Contains(status, fmt.Sprintf("\nPPid:\t%d\n", os.Getpid())) {
+			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+			continue
+		}
+		if !zombie || !strings.Contains(status, "\nPPid:\t1\n") {
 			pids = append(pids, pid)
 		}
 	}
