@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -155,15 +156,14 @@ func kernelRelease() string {
 // behind. It raises packet rules to try them, and so its caller must have put it
 // into a network namespace of its own.
 func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
-	dir, err := os.MkdirTemp("/run", "chatd-doctor-")
-	if err != nil {
-		return host, fmt.Errorf("cannot make a directory to probe in: %w", err)
+	for _, place := range []*string{&opt.State, &opt.Run, &opt.Homes} {
+		dir, derr := makeProbeDir(*place)
+		if derr != nil {
+			return host, derr
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+		*place = filepath.Join(dir, filepath.Base(*place))
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := os.Chmod(dir, 0o711); err != nil {
-		return host, fmt.Errorf("cannot open up %s: %w", dir, err)
-	}
-	opt.State, opt.Run, opt.Homes = filepath.Join(dir, "state"), filepath.Join(dir, "run"), filepath.Join(dir, "homes")
 	opt.Cgroup += "-doctor"
 	m := newManager(opt)
 	for _, step := range []func(context.Context) error{
@@ -176,6 +176,25 @@ func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 	host = m.describe()
 	host.Findings = append(host.Findings, "no daemon answers: the walls were tried without one, and the packet rules in a network namespace of their own")
 	return host, errors.Join(m.groups.RemoveBase(), m.groups.Close())
+}
+
+// makeProbeDir makes a directory on the file system where place is or would be:
+// programs run from one and not from another (/run is noexec on Debian).
+func makeProbeDir(place string) (string, error) {
+	parent := filepath.Dir(place)
+	for ; parent != "/"; parent = filepath.Dir(parent) {
+		if _, err := os.Stat(parent); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	dir, err := os.MkdirTemp(parent, "chatd-doctor-")
+	if err != nil {
+		return "", fmt.Errorf("cannot make a directory to probe in: %w", err)
+	}
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return "", errors.Join(fmt.Errorf("cannot open up %s: %w", dir, err), os.Remove(dir))
+	}
+	return dir, nil
 }
 
 // tryWalls raises the wall that allows nothing.

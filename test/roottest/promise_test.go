@@ -343,6 +343,10 @@ func TestWallBeforeAccount(t *testing.T) {
 // TestDemo runs the demonstration, whole and with a wall broken.
 func TestDemo(t *testing.T) {
 	needsRoot(t)
+	// It kills a daemon, whose sessions are then for init to collect, and not for
+	// this process, which is a subreaper once it has been a daemon itself.
+	must(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0))
+	defer func() { must(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) }()
 	if out, err := exec.Command(programs.demo).CombinedOutput(); err != nil || !strings.Contains(string(out), "everything held") {
 		t.Errorf("the demonstration: %v\n%s", err, out)
 	}
@@ -356,8 +360,16 @@ func TestDemo(t *testing.T) {
 // TestDoctorAlone tries a host without a daemon, by the real program.
 func TestDoctorAlone(t *testing.T) {
 	needsRoot(t)
-	out, err := exec.Command(programs.chatd, "--json", "--socket", "/srv/none.sock", "doctor").Output()
-	must(t, err)
+	// As on Debian, whose early userspace mounts /run so.
+	must(t, unix.Mount("run", "/run", "tmpfs", unix.MS_NOEXEC|unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"))
+	defer func() { must(t, unix.Unmount("/run", unix.MNT_DETACH)) }()
+	cmd := exec.Command(programs.chatd, "--json", "--socket", "/srv/none.sock", "doctor")
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s\n%s", err, said.String(), out)
+	}
 	var h chat.Host
 	must(t, json.Unmarshal(out, &h))
 	for _, l := range h.Layers {
@@ -368,7 +380,7 @@ func TestDoctorAlone(t *testing.T) {
 	if len(h.Layers) != len(chat.LayerNames()) || len(h.Missing) > 0 {
 		t.Errorf("%d layers, missing %v", len(h.Layers), h.Missing)
 	}
-	for _, dir := range []string{"/run", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
+	for _, dir := range []string{"/run", "/srv", "/home", "/var/lib", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
 		left, err := filepath.Glob(dir + "/chatd*doctor*")
 		if err != nil || len(left) > 0 {
 			t.Errorf("left behind: %v %v", left, err)
