@@ -126,7 +126,7 @@ func systemArgs() []string {
 		}
 	}
 	args = append(args, "--perms", "0755", "--dir", "/etc", "--perms", "0755", "--dir", "/etc/ssl")
-	for _, p := range etcFromHost {
+	for _, p := range etcBound {
 		args = append(args, "--ro-bind-try", p, p)
 	}
 	return args
