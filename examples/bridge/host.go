@@ -198,6 +198,9 @@ func (h *host) breakWalls() error {
 }
 
 func (h *host) killDaemon() {
+	if h.daemon.Process == nil {
+		return // it never started
+	}
 	_ = h.daemon.Process.Kill()
 	_ = h.daemon.Wait()
 }
