@@ -23,7 +23,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// insideEnv marks the second run, inside its namespaces.
+// insideEnv marks the second run, inside its namespaces, and says where this
+// program lies: seen from there, /proc/self/exe is a file of another mount
+// namespace, and under a chroot its path would be wrong.
 const insideEnv = "CHATD_DEMO_INSIDE"
 
 // The two ends of the cable between the demo's namespaces, and the uids, which
@@ -40,8 +42,13 @@ func inNamespaces() int {
 		fmt.Fprintln(os.Stderr, "demo: want root: it makes users, cgroups and packet rules, in namespaces of its own")
 		return 1
 	}
+	self, err := os.Executable()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo: cannot find its own program:", err)
+		return 1
+	}
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), insideEnv+"=1")
+	cmd.Env = append(os.Environ(), insideEnv+"="+self)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Run(); err != nil {
@@ -160,16 +167,12 @@ func (h *host) listenAtPeer(in []string, port string) error {
 
 // startDaemon starts chatd from beside this program and waits until it answers.
 func (h *host) startDaemon() error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	log, err := os.OpenFile(h.dir+"/chatd.log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	h.daemon = exec.Command(filepath.Join(filepath.Dir(self), "chatd"), "serve", "--config", h.dir+"/chatd.yaml")
+	h.daemon = exec.Command(filepath.Join(filepath.Dir(os.Getenv(insideEnv)), "chatd"), "serve", "--config", h.dir+"/chatd.yaml")
 	h.daemon.Stdout, h.daemon.Stderr = log, log
 	if err := h.daemon.Start(); err != nil {
 		return fmt.Errorf("cannot start chatd: %w", err)
