@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestAttackLoopback: chat A tries to reach servers of B and of root over every
@@ -147,8 +148,17 @@ func outsideIn(t *testing.T, p *peer, a inmate) {
 		}
 		outcomes(t, "control: the peer to root", p.do(t, "dial "+host+":"+rootPort), "ok")
 	}
-	outcomes(t, "control: A itself", a.try(t, "dial", "127.0.0.1:"+port4), "ok")
-	outcomes(t, "control: A itself", a.try(t, "dial", "[::1]:"+port6), "ok")
+	for _, own := range []string{"127.0.0.1:" + port4, "[::1]:" + port6} {
+		got := a.try(t, "dial", own)
+		for range 20 { // what A tried before may have cost it loopback for two seconds
+			if strings.HasPrefix(got, "ok") {
+				break
+			}
+			time.Sleep(500 * time.Millisecond)
+			got = a.try(t, "dial", own)
+		}
+		outcomes(t, "control: A itself", got, "ok")
+	}
 	if got := p.do(t, attack); strings.HasPrefix(got, "ok") {
 		t.Errorf("the peer by %s: got %s", attack, got)
 	}
