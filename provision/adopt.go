@@ -17,11 +17,7 @@ func (m *Manager) writeSessionFile(s *session) error {
 	if err != nil {
 		return fmt.Errorf("cannot note session %s: %w", s.id, err)
 	}
-	aside := filepath.Join(m.sessionDir(s.id), ".new")
-	if err := writeNew(aside, b, 0o600); err != nil {
-		return fmt.Errorf("cannot note session %s: %w", s.id, err)
-	}
-	if err := os.Rename(aside, filepath.Join(m.sessionDir(s.id), "session.json")); err != nil {
+	if err := replaceFile(filepath.Join(m.sessionDir(s.id), "session.json"), b, 0o600); err != nil {
 		return fmt.Errorf("cannot note session %s: %w", s.id, err)
 	}
 	return nil

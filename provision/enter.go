@@ -48,8 +48,9 @@ func (m *Manager) enter(ctx context.Context, rec state.Record, s *session, e ent
 		return entered{}, err
 	}
 	out, err := m.enterLeaf(ctx, rec, s, e)
-	// Again, for a command that failed before it could be waited for.
-	err = errors.Join(err, m.killRun(ctx, rec, e.run))
+	if err != nil { // perhaps before it could be waited for, and then nobody ended it
+		err = errors.Join(err, m.killRun(ctx, rec, e.run))
+	}
 	usage, usageErr := m.groups.RunUsage(rec.ID, e.run)
 	if errors.Is(usageErr, chat.ErrNotFound) {
 		usageErr = nil // the session ended with the command, and took the leaf with it

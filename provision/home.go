@@ -61,8 +61,6 @@ func (m *Manager) removeTmp(_ context.Context, rec state.Record) error {
 	return errors.Join(err, removeTrees(m.paths.varTmp, string(rec.ID), asideName(string(rec.ID))))
 }
 
-func asideName(name string) string { return ".new-" + name }
-
 // makeOwned makes the directory name below the root-owned parent, owned by uid,
 // with exactly mode, and with the content of skeleton if one is named. What is
 // there already is only corrected, never filled.

@@ -143,7 +143,8 @@ func sysVIDs(file string, uid uint32, uidCol int) ([]int, error) {
 	defer f.Close()
 	want := strconv.FormatUint(uint64(uid), 10)
 	var ids []int
-	for sc := bufio.NewScanner(f); sc.Scan(); {
+	sc := bufio.NewScanner(f)
+	for sc.Scan() {
 		c := strings.Fields(sc.Text())
 		if len(c) <= uidCol+2 || c[uidCol] != want && c[uidCol+2] != want {
 			continue
@@ -153,6 +154,9 @@ func sysVIDs(file string, uid uint32, uidCol int) ([]int, error) {
 			return nil, fmt.Errorf("cannot read %s: %w", file, err)
 		}
 		ids = append(ids, id)
+	}
+	if err := sc.Err(); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", file, err)
 	}
 	return ids, nil
 }

@@ -2,7 +2,6 @@ package provision
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -52,14 +51,7 @@ func installFile(from, to string) error {
 	if have, err := os.ReadFile(to); err == nil && bytes.Equal(have, content) {
 		return nil
 	}
-	aside := to + ".new"
-	if err := os.Remove(aside); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cannot install %s: %w", to, err)
-	}
-	if err := writeNew(aside, content, 0o755); err != nil {
-		return fmt.Errorf("cannot install %s: %w", to, err)
-	}
-	if err := os.Rename(aside, to); err != nil {
+	if err := replaceFile(to, content, 0o755); err != nil {
 		return fmt.Errorf("cannot install %s: %w", to, err)
 	}
 	return nil

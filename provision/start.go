@@ -67,6 +67,7 @@ func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os
 		return nil, errors.Join(err, m.abandon(rec, s.leader))
 	}
 	m.log.Debug("session", "chat", rec.ID, "prompt", time.Since(began))
+	s.leader.Boot = m.boot
 	s.terminal = m.terminal(rec, s)
 	return s, nil
 }
@@ -128,10 +129,6 @@ func (s *session) awaitStart(ctx context.Context, b *boundFiles, prompt *os.File
 		return err
 	}
 	s.leader = l
-	s.leader.Boot, err = bootID()
-	if err != nil {
-		return err
-	}
 	var report shims.Report
 	if err := readJSON(b.report, deadline, &report); err != nil {
 		return fmt.Errorf("cannot confine the session: %w", err)

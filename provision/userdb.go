@@ -85,31 +85,10 @@ func (u *userdb) write(e userdbEntry) error {
 		return nil
 	}
 	target := filepath.Join(u.dir, e.name)
-	aside := filepath.Join(u.dir, ".new-"+e.name)
-	if err := os.Remove(aside); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	if e.link == "" {
+		return replaceFile(target, e.content, 0o644)
 	}
-	if e.link != "" {
-		if err := os.Symlink(e.link, aside); err != nil {
-			return err
-		}
-	} else if err := writeNew(aside, e.content, 0o644); err != nil {
-		return err
-	}
-	if err := os.Rename(aside, target); err != nil {
-		return errors.Join(err, os.Remove(aside))
-	}
-	return nil
-}
-
-// writeNew makes a file that must not be there, with exactly mode, whatever the umask.
-func writeNew(name string, content []byte, mode os.FileMode) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Chmod(mode), f.Close())
+	return replace(target, func(aside string) error { return os.Symlink(e.link, aside) })
 }
 
 func (u *userdb) same(e userdbEntry) bool {
@@ -144,7 +123,7 @@ func (u *userdb) remove(_ context.Context, a account) error {
 	}
 	var errs []error
 	for i := len(entries) - 1; i >= 0; i-- {
-		for _, name := range []string{entries[i].name, ".new-" + entries[i].name} {
+		for _, name := range []string{entries[i].name, asideName(entries[i].name)} {
 			if err := os.Remove(filepath.Join(u.dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("cannot remove account %s: %w", a.Name, err))
 			}

@@ -1,0 +1,47 @@
+package provision
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// asideName is where what will be called name is built until it is whole; no
+// chat, account or program has such a name.
+func asideName(name string) string { return ".new-" + name }
+
+// replace puts what create makes in the place of target in one step, so that a
+// reader sees the old or the new, and a crash leaves one of them. What an earlier
+// crash left aside goes first.
+func replace(target string, create func(aside string) error) error {
+	aside := filepath.Join(filepath.Dir(target), asideName(filepath.Base(target)))
+	if err := os.Remove(aside); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	err := create(aside)
+	if err == nil {
+		err = os.Rename(aside, target)
+	}
+	if err == nil {
+		return nil
+	}
+	if clean := os.Remove(aside); !errors.Is(clean, os.ErrNotExist) {
+		err = errors.Join(err, clean)
+	}
+	return err
+}
+
+// replaceFile is replace by a regular file of exactly mode. It is not synced.
+func replaceFile(target string, content []byte, mode os.FileMode) error {
+	return replace(target, func(aside string) error { return writeNew(aside, content, mode) })
+}
+
+// writeNew makes a file that must not be there, with exactly mode, whatever the umask.
+func writeNew(name string, content []byte, mode os.FileMode) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Chmod(mode), f.Close())
+}
