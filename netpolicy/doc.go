@@ -13,6 +13,9 @@
 //   - the nft table inet chatd, which keeps chats apart on loopback and bounds how
 //     many connections one uid may open.
 //
+// [Table.Raise] makes sure that this much stands before there is a daemon, or beside one,
+// whose policies it keeps.
+//
 // A chat reaches its own TCP servers over every spelling of loopback, and what its
 // policy names. A uid of the range without a policy reaches only its own servers.
 // A new chat on a known profile needs no call of this package.

@@ -34,7 +34,7 @@ func (t *Table) look(ctx context.Context) (*snapshot, error) {
 
 // look lists OUTPUT and chatd's chains, as iptables -S prints them.
 func (s half) look(ctx context.Context) (map[string][]string, error) {
-	out, err := command(ctx, "", s.tables, "-w", "10", "-t", "filter", "-S")
+	out, err := command(ctx, "", s.tables, "-w", s.wait, "-t", "filter", "-S")
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the %s rules: %w", s.name, err)
 	}

@@ -60,11 +60,11 @@ const (
 // pass if they carry no SYN; a SYN-ACK without an owner is a SYN cookie.
 //
 // offset is the first number to give; existing pairs stay valid.
-func loopbackText(o Options, policies []Policy, offset uint32) string {
+func loopbackText(o Options, opened []string, offset uint32) string {
 	r := strings.NewReplacer(
 		"RANGE", o.Range.String(), "MARK", fmt.Sprintf("%#x", uint32(packetMark)),
 		"OFFSET", strconv.FormatUint(uint64(offset), 10), "SPAN", strconv.Itoa(1<<windowBits),
-		"REFUSED", fmt.Sprintf("%#x", lastNumber), "OPENED", strings.Join(openedRules(policies), "\n\t\t"),
+		"REFUSED", fmt.Sprintf("%#x", lastNumber), "OPENED", strings.Join(opened, "\n\t\t"),
 		"FLOWS", strconv.Itoa(maxFlows), "RATE", strconv.Itoa(newFlows), "BURST", strconv.Itoa(burstFlows),
 		"OFTEN", strconv.Itoa(refusals), "PATIENCE", strconv.Itoa(burstRefusals), "BANNED", fmt.Sprintf("%ds", int(banned.Seconds())))
 	return r.Replace(loopbackForm)

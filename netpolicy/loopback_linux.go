@@ -14,14 +14,14 @@ var errNoTable = errors.New("the nft table inet chatd is not there")
 // it was written only gets its opened destinations replaced.
 func (t *Table) writeLoopback(ctx context.Context, policies []Policy) error {
 	if t.saved == nil {
-		return t.loadLoopback(ctx, policies)
+		return t.loadLoopback(ctx, openedRules(policies))
 	}
 	now, err := t.listLoopback(ctx)
 	switch {
 	case err != nil && !errors.Is(err, errNoTable):
 		return err
 	case err != nil || now != t.saved.nft:
-		return t.loadLoopback(ctx, policies)
+		return t.loadLoopback(ctx, openedRules(policies))
 	}
 	if _, err := command(ctx, openedText(policies), t.nft, "-f", "-"); err != nil {
 		return fmt.Errorf("cannot write the destinations opened on loopback: %w", err)
@@ -31,7 +31,7 @@ func (t *Table) writeLoopback(ctx context.Context, policies []Policy) error {
 
 // loadLoopback writes the whole nft table in one transaction. The numbers of
 // uids outlive it, and so do the chats' open connections to themselves.
-func (t *Table) loadLoopback(ctx context.Context, policies []Policy) error {
+func (t *Table) loadLoopback(ctx context.Context, opened []string) error {
 	listing, err := command(ctx, "", t.nft, "list", "table", "inet", "chatd")
 	if err != nil && !isAbsent(err) {
 		return fmt.Errorf("cannot list the nft table inet chatd: %w", err)
@@ -40,7 +40,7 @@ func (t *Table) loadLoopback(ctx context.Context, policies []Policy) error {
 	if err != nil {
 		return err
 	}
-	text := loopbackText(t.opts, policies, offset)
+	text := loopbackText(t.opts, opened, offset)
 	_, err = command(ctx, text, t.nft, "-f", "-")
 	if err == nil {
 		return nil

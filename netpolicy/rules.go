@@ -35,6 +35,9 @@ type Policy struct {
 // chainPrefix begins the name of every chain that chatd owns.
 const chainPrefix = "CHATD"
 
+// whoChain is where the chain of a packet's policy is found.
+const whoChain = "CHATD-WHO"
+
 // packetMark is what the nft table puts on a loopback packet it has judged. The
 // filter rules accept loopback by this mark alone, so that a missing nft table
 // closes loopback instead of opening it. Setting a mark takes CAP_NET_ADMIN or
@@ -71,6 +74,16 @@ var (
 // iptables-restore(8) reads it. Each ":CHAIN" line empties that chain in the
 // same transaction that fills it again, so no packet sees a half-written wall.
 func restoreText(f family, policies []Policy, segments []segment, stale []string) string {
+	rules := append(baseRules(f), treeRules(segments, policies)...)
+	for i, p := range policies {
+		rules = append(rules, policyRules(f, chainOf(i), p)...)
+	}
+	return transaction(chainsOf(rules, policies), rules, stale)
+}
+
+// baseRules are what the wall has whatever the policies are. Without anything
+// in CHATD-WHO, they are the wall that allows nothing.
+func baseRules(f family) []string {
 	var rules []string
 	add := func(chain, format string, args ...any) {
 		rules = append(rules, "-A "+chain+" "+fmt.Sprintf(format, args...))
@@ -78,20 +91,15 @@ func restoreText(f family, policies []Policy, segments []segment, stale []string
 	add(chainPrefix, "-o lo -m mark --mark %#x -j ACCEPT", uint32(packetMark))
 	// Only packets of flows the chat itself began reach the allows. Replies of
 	// its listeners, and packets that conntrack does not track, fall through.
-	add(chainPrefix, "-m conntrack --ctdir ORIGINAL -j CHATD-WHO")
+	add(chainPrefix, "-m conntrack --ctdir ORIGINAL -j "+whoChain)
 	add(chainPrefix, "-j CHATD-NO")
-	rules = append(rules, treeRules(segments, policies)...)
-	for i, p := range policies {
-		rules = append(rules, policyRules(f, chainOf(i), p)...)
-	}
 	for _, d := range f.metadata {
 		add("CHATD-META", "-d %s -j CHATD-NO", d)
 	}
 	for _, d := range f.denied {
 		add("CHATD-DENY", "-d %s -j CHATD-NO", d)
 	}
-	rules = append(rules, refusal(f)...)
-	return transaction(chainsOf(rules, policies), rules, stale)
+	return append(rules, refusal(f)...)
 }
 
 // refusal is the end of every refused packet. An INVALID one is dropped in
@@ -126,7 +134,7 @@ func transaction(chains, rules, stale []string) string {
 // chainsOf lists the chains of a text: those that hold rules, and those of
 // policies and of the tree that hold none.
 func chainsOf(rules []string, policies []Policy) []string {
-	chains := []string{"CHATD-WHO"}
+	chains := []string{whoChain}
 	for i := range policies {
 		chains = append(chains, chainOf(i))
 	}

@@ -2,11 +2,13 @@ package netpolicy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -26,6 +28,7 @@ type half struct {
 	ipt     *iptables.IPTables
 	tables  string
 	restore string
+	wait    string // seconds that each call waits for the xtables lock
 }
 
 // Table is the wall of this network namespace. Its methods may be called from
@@ -57,13 +60,14 @@ func open(o Options, t tools) (*Table, error) {
 		}
 		*name = path
 	}
-	v4, err4 := iptables.New(iptables.Path(t.iptables), iptables.IPFamily(iptables.ProtocolIPv4), iptables.Timeout(10))
-	v6, err6 := iptables.New(iptables.Path(t.ip6tables), iptables.IPFamily(iptables.ProtocolIPv6), iptables.Timeout(10))
+	seconds := int(cmp.Or(o.LockWait, lockWait).Seconds())
+	v4, err4 := iptables.New(iptables.Path(t.iptables), iptables.IPFamily(iptables.ProtocolIPv4), iptables.Timeout(seconds))
+	v6, err6 := iptables.New(iptables.Path(t.ip6tables), iptables.IPFamily(iptables.ProtocolIPv6), iptables.Timeout(seconds))
 	if err := errors.Join(err4, err6); err != nil {
 		return nil, fmt.Errorf("cannot use %s and %s: %w: %w", t.iptables, t.ip6tables, chat.ErrUnsupported, err)
 	}
 	return &Table{opts: o, nft: t.nft, sides: [2]half{
-		{ipv4, v4, t.iptables, t.restore4}, {ipv6, v6, t.ip6tables, t.restore6}}}, nil
+		{ipv4, v4, t.iptables, t.restore4, strconv.Itoa(seconds)}, {ipv6, v6, t.ip6tables, t.restore6, strconv.Itoa(seconds)}}}, nil
 }
 
 // Apply makes the kernel hold exactly these policies. It may be repeated. Both
@@ -93,7 +97,7 @@ func (t *Table) Apply(ctx context.Context, policies []Policy) error {
 func (t *Table) test(ctx context.Context, policies []Policy) error {
 	for _, s := range t.sides {
 		text := restoreText(s.family, policies, flatten(t.opts, policies), nil)
-		if _, err := command(ctx, text, s.restore, "-w", "10", "--noflush", "--test"); err != nil {
+		if _, err := command(ctx, text, s.restore, "-w", s.wait, "--noflush", "--test"); err != nil {
 			return fmt.Errorf("cannot use the %s rules: %w", s.name, err)
 		}
 	}
@@ -140,7 +144,7 @@ func (s half) writeChains(ctx context.Context, policies []Policy, segments []seg
 	}
 	slices.Sort(stale)
 	text := restoreText(s.family, policies, segments, stale)
-	if _, err := command(ctx, text, s.restore, "-w", "10", "--noflush"); err != nil {
+	if _, err := command(ctx, text, s.restore, "-w", s.wait, "--noflush"); err != nil {
 		return fmt.Errorf("cannot write the %s chains: %w", s.name, err)
 	}
 	return nil
@@ -180,13 +184,19 @@ func (s half) writeJump(ctx context.Context, r Range) error {
 		}
 		return nil
 	}
+	return s.replaceJumps(ctx, r, wrong)
+}
+
+// replaceJumps takes rules of OUTPUT out and puts the jump at its head, in one
+// transaction.
+func (s half) replaceJumps(ctx context.Context, r Range, out []string) error {
 	text := "*filter\n"
-	for _, rule := range wrong {
+	for _, rule := range out {
 		text += strings.Replace(rule, "-A ", "-D ", 1) + "\n"
 	}
 	text += "-I OUTPUT 1 " + strings.Join(jumpSpec(r), " ") + "\nCOMMIT\n"
-	if _, err := command(ctx, text, s.restore, "-w", "10", "--noflush"); err != nil {
-		return fmt.Errorf("cannot move the %s jump to the head of OUTPUT: %w", s.name, err)
+	if _, err := command(ctx, text, s.restore, "-w", s.wait, "--noflush"); err != nil {
+		return fmt.Errorf("cannot put the %s jump at the head of OUTPUT: %w", s.name, err)
 	}
 	return nil
 }
@@ -220,7 +230,7 @@ func (s half) removeChains(ctx context.Context) error {
 	if len(chains) == 0 {
 		return nil
 	}
-	if _, err := command(ctx, transaction(nil, nil, chains), s.restore, "-w", "10", "--noflush"); err != nil {
+	if _, err := command(ctx, transaction(nil, nil, chains), s.restore, "-w", s.wait, "--noflush"); err != nil {
 		return fmt.Errorf("cannot delete the %s chains: %w", s.name, err)
 	}
 	return nil

@@ -216,7 +216,7 @@ func TestApplyRefusesBeforeTouching(t *testing.T) {
 }
 
 func TestOpenSaysWhatToInstall(t *testing.T) {
-	for _, o := range []Options{{}, {Range{1, 5}, 6}, {Range{5, 1}, 3}, {Range{1, ^uint32(0)}, 3}} {
+	for _, o := range []Options{{}, {Range: Range{1, 5}, ProbeUID: 6}, {Range: Range{5, 1}, ProbeUID: 3}, {Range: Range{1, ^uint32(0)}, ProbeUID: 3}} {
 		if _, err := Open(o); !errors.Is(err, chat.ErrInvalid) {
 			t.Errorf("%v: %v, want invalid", o, err)
 		}

@@ -20,6 +20,9 @@ func Open(Options) (*Table, error) { return nil, errLinux }
 // Apply fails with [chat.ErrUnsupported].
 func (*Table) Apply(context.Context, []Policy) error { return errLinux }
 
+// Raise fails with [chat.ErrUnsupported].
+func (*Table) Raise(context.Context) error { return errLinux }
+
 // Drift fails with [chat.ErrUnsupported].
 func (*Table) Drift(context.Context) ([]string, error) { return nil, errLinux }
 

@@ -100,7 +100,7 @@ func treeRules(segments []segment, policies []Policy) []string {
 		}
 		nodes = up
 	}
-	return append(rules, nodeRules("CHATD-WHO", nodes)...)
+	return append(rules, nodeRules(whoChain, nodes)...)
 }
 
 func nodeRules(chain string, nodes []node) []string {

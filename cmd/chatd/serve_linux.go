@@ -23,7 +23,7 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-func init() { probeHost = doctorHost }
+func init() { probeHost, raiseWall = doctorHost, wallHost }
 
 // shutdownGrace is how long requests that are under way may take when the daemon ends.
 const shutdownGrace = 10 * time.Second

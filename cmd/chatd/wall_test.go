@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// wall raises what the config names and says so; what fails is the exit code.
+func TestWall(t *testing.T) {
+	old := raiseWall
+	t.Cleanup(func() { raiseWall = old })
+	for _, c := range []struct {
+		name, args string
+		err        error
+		code       int
+		out        string
+	}{
+		{"people", "", nil, 0, "uids 1879048192-1895825407 are walled\n"},
+		{"programs", "--json", nil, 0, `"uids": "1879048192-1895825407"`},
+		{"no iptables", "", fmt.Errorf("cannot find iptables: %w", chat.ErrUnsupported), 69, "cannot find iptables"},
+		{"no root", "", fmt.Errorf("cannot raise the wall: %w", chat.ErrDenied), 3, "cannot raise the wall"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var asked UIDRange
+			raiseWall = func(_ context.Context, cfg Config) error { asked = cfg.UIDs; return c.err }
+			var out strings.Builder
+			args := append([]string{"chatd", "wall", "--config", "testdata/empty.yaml"}, strings.Fields(c.args)...)
+			if code := mainWith(args, strings.NewReader(""), &out, &out); code != c.code || !strings.Contains(out.String(), c.out) {
+				t.Errorf("code %d, want %d: %s", code, c.code, out.String())
+			}
+			if asked != (UIDRange{1879048192, 1895825407}) {
+				t.Errorf("raised for %+v", asked)
+			}
+		})
+	}
+}

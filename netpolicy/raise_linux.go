@@ -1,0 +1,155 @@
+package netpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Raise makes sure that the wall stands, without knowing any policy: at boot,
+// before there is a network, and at any time beside a daemon. Where nothing
+// stands it writes what Apply without policies writes. Where policies stand it
+// keeps them and mends what is under them: the nft table, the rules that every
+// policy relies on, the jumps at the head of OUTPUT.
+//
+// It takes nothing away, not even a jump for other uids, and it goes on
+// after a failure, for one family's wall is better than none. [Table.Drift] and
+// [Table.Probe] still want an Apply.
+func (t *Table) Raise(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	errs := []error{t.raiseLoopback(ctx)}
+	for _, s := range t.sides {
+		err := s.raiseChains(ctx)
+		if err == nil {
+			err = s.raiseJump(ctx, t.opts.Range)
+		}
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("cannot raise the wall for uids %s: %w", t.opts.Range, err)
+	}
+	return nil
+}
+
+// raiseChains rewrites the chains that hold no policy. CHATD-WHO is made where it
+// is missing, and never by a ":" line, which would empty it. -N fails when a
+// daemon made it in between; the second look sees it.
+func (s half) raiseChains(ctx context.Context) error {
+	var errs []error
+	for range 2 {
+		there, err := s.look(ctx)
+		if err != nil {
+			return err
+		}
+		_, known := there[whoChain]
+		if _, err = command(ctx, raiseText(s.family, !known), s.restore, "-w", s.wait, "--noflush"); err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return fmt.Errorf("cannot write the %s chains: %w", s.name, errors.Join(errs...))
+}
+
+// raiseText is the transaction of raiseChains.
+func raiseText(f family, newWho bool) string {
+	rules := baseRules(f)
+	chains := slices.DeleteFunc(chainsOf(rules, nil), func(c string) bool { return c == whoChain })
+	if newWho {
+		rules = append([]string{"-N " + whoChain}, rules...)
+	}
+	return transaction(chains, rules, nil)
+}
+
+// raiseJump puts this range's jump at the head of OUTPUT. A jump of another range
+// stays, behind it: the chats of that range have no other wall.
+func (s half) raiseJump(ctx context.Context, r Range) error {
+	there, err := s.look(ctx)
+	if err != nil {
+		return err
+	}
+	output, wanted := there["OUTPUT"], "-A OUTPUT "+strings.Join(jumpSpec(r), " ")
+	if len(output) > 0 && output[0] == wanted {
+		return nil
+	}
+	return s.replaceJumps(ctx, r, slices.DeleteFunc(output, func(rule string) bool { return rule != wanted }))
+}
+
+// raiseLoopback loads the nft table where it is missing or is not what this
+// version writes, and leaves it alone otherwise: loading it again begins a new run
+// of numbers. The destinations that a daemon opened stay.
+func (t *Table) raiseLoopback(ctx context.Context) error {
+	now, err := t.listLoopback(ctx)
+	if errors.Is(err, errNoTable) {
+		return t.loadLoopback(ctx, nil)
+	}
+	if err != nil {
+		return err
+	}
+	form, err := t.formOfLoopback(ctx)
+	if err == nil && withoutState(now) == withoutState(form) {
+		return nil
+	}
+	// Not to know the form is no reason to fail: what is loaded has it.
+	return t.loadLoopback(ctx, openedIn(now))
+}
+
+// formOfLoopback is how nft on this host lists the table that chatd writes. It
+// is loaded where no packet is, in a network namespace that ends with this call.
+func (t *Table) formOfLoopback(ctx context.Context) (form string, err error) {
+	err = inFreshNetwork(func() error {
+		if _, err := command(ctx, loopbackText(t.opts, nil, firstNumber), t.nft, "-f", "-"); err != nil {
+			return err
+		}
+		form, err = t.listLoopback(ctx)
+		return err
+	})
+	return form, err
+}
+
+// inFreshNetwork runs f on a thread in a network namespace of its own, as AsUID
+// does with uids. Programs that f starts begin on that thread, and so in there.
+func inFreshNetwork(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() { // as in AsUID
+			done <- inFreshNetwork(f)
+			runtime.UnlockOSThread()
+			return
+		}
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- fmt.Errorf("cannot make a network namespace: %w", err)
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+var openedChain = regexp.MustCompile(`(?s)\tchain opened \{\n(.*?)\t\}\n`)
+
+// openedIn are the destinations that the listed table lets pass unmarked.
+func openedIn(listing string) []string {
+	m := openedChain.FindStringSubmatch(listing)
+	if m == nil {
+		return nil
+	}
+	var rules []string
+	for line := range strings.Lines(m[1]) {
+		rules = append(rules, strings.TrimSpace(line))
+	}
+	return rules
+}
+
+// withoutState is a listing without what differs from load to load and from
+// daemon to daemon.
+func withoutState(listing string) string {
+	return givenOffset.ReplaceAllString(openedChain.ReplaceAllString(listing, ""), "")
+}

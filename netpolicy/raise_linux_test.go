@@ -1,0 +1,161 @@
+package netpolicy
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func raise(t testing.TB, table *Table) {
+	t.Helper()
+	if err := table.Raise(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// listing is everything of the wall but the counters.
+func listing(t testing.TB, set tools) string {
+	return run(t, set.iptables+" -S; "+set.ip6tables+" -S; nft -s list table inet chatd")
+}
+
+// Where nothing stands, Raise writes what Apply without policies writes.
+func TestRaiseIsTheClosedWall(t *testing.T) {
+	needsRoot(t)
+	for name, set := range backends() {
+		t.Run(name, func(t *testing.T) {
+			table := newTable(t, set)
+			apply(t, table, nil)
+			want := listing(t, set)
+			if err := table.Remove(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // once, and again
+				raise(t, table)
+				if got := listing(t, set); got != want {
+					t.Errorf("Raise wrote\n%s\nwant\n%s", got, want)
+				}
+			}
+		})
+	}
+}
+
+// Beside a daemon Raise changes nothing that the daemon would notice.
+func TestRaiseKeepsPolicies(t *testing.T) {
+	needsRoot(t)
+	for name, set := range backends() {
+		t.Run(name, func(t *testing.T) {
+			table, beside := newTable(t, set), newTable(t, set)
+			apply(t, table, manyPolicies(t, 40))
+			want := listing(t, set)
+			raise(t, beside)
+			if got := listing(t, set); got != want {
+				t.Errorf("Raise made\n%s\nof\n%s", got, want)
+			}
+			if found := drift(t, table); len(found) != 0 {
+				t.Errorf("the daemon finds %q", found)
+			}
+		})
+	}
+}
+
+// Raise mends what others broke and keeps the allows that are left.
+func TestRaiseMends(t *testing.T) {
+	needsRoot(t)
+	for _, c := range []struct {
+		name, line string
+		left       string // of the drift, what only the daemon can mend
+	}{
+		{"flush", "iptables -F; ip6tables -F", "CHATD-P0 was flushed|CHATD-WHO was flushed"},
+		{"flush and delete", "iptables -F; iptables -X", "CHATD-P0 is gone|CHATD-WHO was flushed"},
+		{"jumps gone", "iptables -D OUTPUT 1; ip6tables -D OUTPUT 1", ""},
+		{"jump behind an accept", "iptables -I OUTPUT -j ACCEPT", ""},
+		{"base flushed", "iptables -F CHATD; ip6tables -F CHATD-NO; iptables -F CHATD-DENY", ""},
+		{"accept in CHATD", "iptables -I CHATD -j ACCEPT; ip6tables -I CHATD-NO -j ACCEPT", ""},
+		{"nft table gone", "nft delete table inet chatd", "nft table inet chatd was changed"},
+		{"nft chain changed", "nft insert rule inet chatd owned accept; nft flush chain inet chatd refuse", "nft table inet chatd was changed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			table, beside := newTable(t, hostTools), newTable(t, hostTools)
+			apply(t, table, testPolicy(t, 9999))
+			run(t, c.line)
+			t.Cleanup(func() { run(t, "iptables -D OUTPUT -j ACCEPT 2>/dev/null || true") })
+			raise(t, beside)
+			for _, sentence := range drift(t, table) {
+				known := func(s string) bool { return s != "" && strings.Contains(sentence, s) }
+				if !slices.ContainsFunc(strings.Split(c.left, "|"), known) {
+					t.Errorf("after Raise: %s", sentence)
+				}
+			}
+			if opened := run(t, "nft list chain inet chatd opened"); c.name == "nft chain changed" && !strings.Contains(opened, "127.0.0.1 tcp dport 9999") {
+				t.Errorf("what the daemon opened on loopback is closed: %s", opened)
+			}
+		})
+	}
+}
+
+// A jump for other uids stays: it is the only wall of chats of that range.
+func TestRaiseKeepsAnotherRange(t *testing.T) {
+	needsRoot(t)
+	table := newTable(t, hostTools)
+	run(t, "iptables -N CHATD; iptables -I OUTPUT -m owner --uid-owner 70000-80000 -j CHATD")
+	for range 2 {
+		raise(t, table)
+	}
+	output := run(t, "iptables -S OUTPUT 2>/dev/null")
+	want := "-P OUTPUT ACCEPT\n-A OUTPUT -m owner --uid-owner 1879048192-1895825407 -j CHATD\n-A OUTPUT -m owner --uid-owner 70000-80000 -j CHATD"
+	if output != want {
+		t.Errorf("OUTPUT is\n%s\nwant\n%s", output, want)
+	}
+}
+
+// A family that cannot be raised is an error that names it; the other stands.
+func TestRaiseWithoutAFamily(t *testing.T) {
+	needsRoot(t)
+	table := newTable(t, hostTools)
+	whole := table.sides[1]
+	t.Cleanup(func() { table.sides[1] = whole })
+	table.sides[1].restore = "/bin/false"
+	err := table.Raise(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "cannot write the IPv6 chains") {
+		t.Errorf("Raise without ip6tables-restore: %v", err)
+	}
+	if output := run(t, "iptables -S OUTPUT 2>/dev/null"); !strings.Contains(output, "-j CHATD") {
+		t.Errorf("IPv4 has no wall: %s", output)
+	}
+}
+
+// What a closed wall refuses is refused at once, own servers answer, and other
+// users are not touched.
+func TestRaiseRefuses(t *testing.T) {
+	out := outside(t)
+	raise(t, newTable(t, hostTools))
+	run(t, unbound)
+	for _, host := range []string{"203.0.113.5", "2001:db8:1::5"} {
+		for _, proto := range []string{"tcp", "udp", "mptcp"} {
+			s := serve(t, out, 0, host, 0, proto)
+			closed(t, host, s.port, proto)
+		}
+	}
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		closed(t, host, serve(t, nil, 0, host, 0, "tcp").port, "tcp")
+		closed(t, host, serve(t, nil, 0, host, 0, "udp").port, "udp")
+		if got := ask(nil, uidA, host, serve(t, nil, uidA, host, 0, "tcp").port, "tcp"); got != "answered" {
+			t.Errorf("a uid's own server on %s: %s", host, got)
+		}
+	}
+}
+
+func closed(t *testing.T, host string, port int, proto string) {
+	t.Helper()
+	begun := time.Now()
+	if got := ask(nil, uidA, host, port, proto); got != "refused" {
+		t.Errorf("%s to %s: %s", proto, host, got)
+	}
+	if took := time.Since(begun); took > 3*time.Second {
+		t.Errorf("%s to %s took %s to be refused", proto, host, took)
+	}
+	if got := ask(nil, uidHost, host, port, proto); got != "answered" {
+		t.Errorf("control: another user by %s to %s: %s", proto, host, got)
+	}
+}
