@@ -1,0 +1,97 @@
+package roottest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/provision"
+)
+
+// wallCommand runs "chatd wall" for the tests' uids, with a state directory that
+// is not there.
+func wallCommand(t *testing.T) {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "wall.yaml")
+	text := fmt.Sprintf("uids: %d-%d\nstate: /nowhere/state\nrun: /nowhere/run\n", testUIDs.Low, testUIDs.High)
+	must(t, os.WriteFile(config, []byte(text), 0o600))
+	if out, err := exec.Command(programs.chatd, "wall", "--config", config).CombinedOutput(); err != nil {
+		t.Fatalf("chatd wall: %v: %s", err, out)
+	}
+}
+
+// dropWall takes every trace of the wall away, as on a fresh boot.
+func dropWall(t *testing.T) {
+	t.Helper()
+	for _, line := range []string{"iptables -F", "iptables -X", "ip6tables -F", "ip6tables -X", "nft destroy table inet chatd"} {
+		if out, err := exec.Command("sh", "-c", line).CombinedOutput(); err != nil && !strings.HasPrefix(line, "nft") {
+			t.Fatalf("%s: %v: %s", line, err, out)
+		}
+	}
+}
+
+// TestWallCommand: on a host where chatd never ran, after chatd wall a uid of the
+// range reaches nobody, is told so at once, and everybody else goes on.
+func TestWallCommand(t *testing.T) {
+	needsRoot(t)
+	newPeer(t)
+	dropWall(t)
+	t.Cleanup(func() { dropWall(t) })
+	_, tcp, err := net.SplitHostPort(hostServer(t, "tcp", "[::]:0"))
+	must(t, err)
+	inside, outside := testUIDs.Low+7, uint32(4242)
+	cases := [][2]string{
+		{"dial", "10.213.0.2:8000"}, {"dial", "[fd13:213::2]:8000"}, {"dial", "203.0.113.2:80"}, {"dial", "169.254.169.254:80"},
+		{"send-udp", "10.213.0.2:9000"}, {"send-udp", "[2001:db8:213::2]:9000"},
+		{"dial", "127.0.0.1:" + tcp}, {"dial", "[::1]:" + tcp}, {"dial-mptcp", "10.213.0.1:" + tcp}, {"send-udp", "127.0.0.1:" + tcp},
+	}
+	for _, c := range cases {
+		outcomes(t, "control: before the wall, "+c[0]+" "+c[1], asUser(t, inside, c[0], c[1]), "ok")
+	}
+	for range 2 { // once, and again
+		wallCommand(t)
+		for _, c := range cases {
+			begun := time.Now()
+			outcomes(t, c[0]+" "+c[1], asUser(t, inside, c[0], c[1]), refusals)
+			if took := time.Since(begun); took > 3*time.Second {
+				t.Errorf("%s %s: refused after %s", c[0], c[1], took)
+			}
+			outcomes(t, "control: another user, "+c[0]+" "+c[1], asUser(t, outside, c[0], c[1]), "ok")
+		}
+	}
+}
+
+// TestWallCommandBesideDaemon: chatd wall keeps what the daemon allows, and after
+// iptables -F it closes what the flush opened, until the daemon opens its part.
+func TestWallCommandBesideDaemon(t *testing.T) {
+	m := open(t, attackOptions(t))
+	newPeer(t)
+	web, none := inmateOf(t, m, "wall web", "web"), testUIDs.High-1
+	allowed, denied := "10.213.0.2:8000", "10.213.0.2:9000"
+	wallCommand(t)
+	outcomes(t, "an allow beside chatd wall", web.try(t, "dial", allowed), "ok")
+	outcomes(t, "no allow beside chatd wall", web.try(t, "dial", denied), refusals)
+
+	for _, tables := range []string{"iptables", "ip6tables"} {
+		if out, err := exec.Command(tables, "-F").CombinedOutput(); err != nil {
+			t.Fatalf("%s -F: %v: %s", tables, err, out)
+		}
+	}
+	outcomes(t, "control: flushed", asUser(t, none, "dial", denied), "ok")
+	wallCommand(t)
+	outcomes(t, "after the flush and chatd wall", asUser(t, none, "dial", denied), refusals)
+	outcomes(t, "a policy that was flushed", web.try(t, "dial", allowed), refusals)
+	reconcile(t, m)
+	outcomes(t, "what the daemon put back", web.try(t, "dial", allowed), "ok")
+	outcomes(t, "what it did not", web.try(t, "dial", denied), refusals)
+}
+
+func reconcile(t *testing.T, m *provision.Manager) {
+	t.Helper()
+	m.Reconcile(operator(t.Context()))
+}
