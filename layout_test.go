@@ -38,6 +38,7 @@ var mayImport = map[string][]string{
 	"cmd/chatd-shim":  {"shims"},
 	"examples/bridge": {"api", "chat"},
 	"test/roottest":   {},
+	"test/vagrant":    {"api", "chat"},
 }
 
 // owners are the third-party modules and the one folder that may use each.

@@ -1,0 +1,105 @@
+//go:build e2e
+
+package vagrant
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestHostBehindItsBack: rules are flushed and an account's record goes while
+// chatd looks away. It mends them within a minute, sessions not touched. What
+// stands in the meantime is written down: the nft table still keeps chats off the
+// loopback of others when iptables was flushed, and the other way round.
+func TestHostBehindItsBack(t *testing.T) {
+	useProfiles(t)
+	useOutside(t)
+	c := create(t, "web")
+	before := sessionOf(t, c.ID)
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer server.Close()
+	go answer(server)
+	denied := net.JoinHostPort(outsideV4, "8001")
+	for _, flush := range []string{"iptables -F", "ip6tables -F", "nft delete table inet chatd"} {
+		shell(t, flush)
+		wantDial(t, "loopback after "+flush, c.UID, "tcp", server.Addr().String(), false)
+	}
+	t.Logf("right after the flush a chat dials the outside: %v", dial(c.UID, "tcp", denied))
+	records, _ := filepath.Glob(filepath.Join(userdb, "*"+string(c.ID)+"*"))
+	if len(records) == 0 {
+		t.Fatal("the chat has no record in userdb")
+	}
+	for _, r := range records {
+		must(t, os.Remove(r))
+	}
+	if _, err := try(patience, "getent", "passwd", c.User); err == nil {
+		t.Fatal("the account is still resolved: nothing was removed")
+	}
+	reconciled(t, "the rules are mended", func() bool {
+		return refused(dial(c.UID, "tcp", denied)) && refused(dial(c.UID, "tcp", net.JoinHostPort(outsideV6, "8001")))
+	})
+	reconciled(t, "the account is mended", func() bool {
+		_, err := try(patience, "getent", "passwd", c.User)
+		return err == nil
+	})
+	wantDial(t, "what the profile allows, after mending", c.UID, "tcp", net.JoinHostPort(outsideV4, "8000"), true)
+	shell(t, "nft list table inet chatd >/dev/null")
+	if after := sessionOf(t, c.ID); after != before {
+		t.Errorf("the session was %+v and is %+v", before, after)
+	}
+	if h := host(t); len(h.Findings) > 0 {
+		t.Errorf("findings: %q", h.Findings)
+	}
+}
+
+// TestHostEgressJump: without its jump in OUTPUT the wall does not stop anybody,
+// so every refusal above comes from it; a restart of chatd puts it back.
+func TestHostEgressJump(t *testing.T) {
+	useProfiles(t)
+	useOutside(t)
+	c := create(t, "")
+	at := net.JoinHostPort(outsideV4, "8001")
+	wantDial(t, "with the jump", c.UID, "tcp", at, false)
+	rule := shell(t, "iptables -S OUTPUT | grep -- '-j CHATD' | head -1 | sed 's/^-A/-D/'")
+	shell(t, "iptables "+rule)
+	if err := dial(c.UID, "tcp", at); err != nil {
+		t.Errorf("without the jump: %v, want an answer: the refusals of other tests come from elsewhere", err)
+	}
+	restart(t)
+	wantDial(t, "mended", c.UID, "tcp", at, false)
+}
+
+// TestHostXtablesLock: somebody holds the lock of xtables for half a minute.
+// Creates do not need it; chatd's own start waits for it, or does not need it
+// either (iptables over nft takes no lock).
+func TestHostXtablesLock(t *testing.T) {
+	release, err := holdLock()
+	must(t, err)
+	if again, err := holdLock(); err == nil {
+		_ = again()
+		t.Fatal("the lock can be taken twice: it is not held")
+	}
+	freed := make(chan error, 1)
+	time.AfterFunc(30*time.Second, func() { freed <- release() })
+	begin := time.Now()
+	for range 3 {
+		c, err := ask(chat.Spec{ExternalID: external(t), Awake: new(bool)})
+		if err != nil {
+			t.Errorf("create while the lock is held: %v", err)
+			continue
+		}
+		must(t, reap(c.ID))
+	}
+	t.Logf("three creates and reaps took %v", time.Since(begin).Round(time.Millisecond))
+	restart(t)
+	must(t, <-freed)
+	if h := host(t); len(h.Missing) > 0 || len(h.Findings) > 0 {
+		t.Errorf("missing %v, findings %q", h.Missing, h.Findings)
+	}
+}

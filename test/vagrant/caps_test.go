@@ -1,0 +1,127 @@
+//go:build e2e
+
+package vagrant
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+const capDropIn = "/run/systemd/system/" + service + ".d/90-e2e.conf"
+
+// TestHostCapabilities takes each capability that chatd.service has away in turn:
+// something of a chat's life must fail without it, or it is one too many.
+func TestHostCapabilities(t *testing.T) {
+	have := strings.Fields(property(t, service, "CapabilityBoundingSet"))
+	if len(have) == 0 {
+		t.Fatal("chatd.service has no capability: nothing can be tried")
+	}
+	t.Cleanup(func() {
+		_ = os.Remove(capDropIn)
+		output(t, "systemctl", "daemon-reload")
+		restart(t)
+		for _, c := range all(t) {
+			if strings.HasPrefix(c.ExternalID, "e2e:TestHostCapabilities") {
+				must(t, reap(c.ID))
+			}
+		}
+		if h := host(t); len(h.Missing) > 0 || len(h.Findings) > 0 {
+			t.Errorf("with every capability back: missing %v, findings %q", h.Missing, h.Findings)
+		}
+	})
+	if err := lifeWith(t, ""); err != nil {
+		t.Fatalf("with every capability: %v", err)
+	}
+	for _, name := range have {
+		name = strings.ToUpper(name)
+		t.Run(name, func(t *testing.T) {
+			err := lifeWith(t, name)
+			if err == nil {
+				t.Errorf("nothing fails without %s", name)
+			}
+			t.Logf("without %s: %v", name, err)
+		})
+	}
+}
+
+// lifeWith restarts chatd without a capability and goes through a chat's life; the
+// error names the first act that failed.
+func lifeWith(t *testing.T, without string) error {
+	must(t, os.MkdirAll(capDropIn[:strings.LastIndex(capDropIn, "/")], 0o755))
+	text := "[Service]\nRestart=no\n"
+	if without != "" {
+		text += "CapabilityBoundingSet=~" + without + "\n"
+	}
+	must(t, os.WriteFile(capDropIn, []byte(text), 0o644))
+	output(t, "systemctl", "daemon-reload")
+	if err := tryRestart(); err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	var c chat.Chat
+	var err error
+	if c, err = ask(chat.Spec{ExternalID: external(t)}); err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	ctx, cancel := bounded(patience)
+	defer cancel()
+	for _, act := range []struct {
+		name string
+		do   func() error
+	}{
+		{"run", func() error { return wantRun(c.ID, "echo alive", "alive") }},
+		{"end a run", func() error { return endRun(c.ID) }},
+		{"sleep", func() error { _, err := asker.Sleep(ctx, c.ID); return err }},
+		{"open a home that its chat closed", func() error { return os.Chmod(c.Home, 0o755) }},
+		{"wake", func() error { _, err := asker.Wake(ctx, c.ID); return err }},
+		{"a file in the home", func() error { return wantRun(c.ID, "mkdir -m 0 ~/closed && echo made", "made") }},
+		{"reap", func() error { return asker.Reap(ctx, c.ID) }},
+		{"doctor", healthy},
+	} {
+		if err := act.do(); err != nil {
+			return fmt.Errorf("%s: %w", act.name, err)
+		}
+	}
+	return nil
+}
+
+func wantRun(id chat.ID, command, want string) error {
+	ctx, cancel := bounded(patience)
+	defer cancel()
+	r, err := asker.Run(ctx, id, chat.RunSpec{Command: command})
+	if err == nil && strings.TrimSpace(r.Stdout) != want {
+		err = fmt.Errorf("it ended with %+v", r)
+	}
+	return err
+}
+
+// endRun wants chatd to end a run and what it forked, when its time is up.
+func endRun(id chat.ID) error {
+	ctx, cancel := bounded(patience)
+	defer cancel()
+	r, err := asker.Run(ctx, id, chat.RunSpec{Command: "sleep 100 & sleep 100", Timeout: chat.Duration(2 * time.Second)})
+	if err == nil && !r.TimedOut {
+		err = fmt.Errorf("it ended with %+v", r)
+	}
+	return err
+}
+
+func healthy() error {
+	ctx, cancel := bounded(patience)
+	defer cancel()
+	h, err := asker.Host(ctx)
+	if err == nil && len(h.Missing)+len(h.Findings) > 0 {
+		err = fmt.Errorf("missing %v, findings %q", h.Missing, h.Findings)
+	}
+	for _, l := range h.Layers {
+		if l.State == chat.LayerOff {
+			err = errors.Join(err, fmt.Errorf("layer %s is off: %s", l.Name, l.Probe))
+		}
+	}
+	return err
+}

@@ -1,0 +1,115 @@
+//go:build e2e
+
+package vagrant
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/state"
+)
+
+// stepClock moves the wall clock; the monotonic one goes on.
+func stepClock(by time.Duration) error {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME, &now); err != nil {
+		return fmt.Errorf("cannot read the clock: %w", err)
+	}
+	to := unix.NsecToTimespec(now.Nano() + int64(by))
+	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &to); err != nil {
+		return fmt.Errorf("cannot set the clock: %w", err)
+	}
+	return nil
+}
+
+// TestHostClock steps the clock a day ahead and then a day back, with chatd
+// running and with a restart on the other side: nobody is reaped or ended, chats
+// can be made, and the audit log stays one chain in one order.
+func TestHostClock(t *testing.T) {
+	awake := create(t, "")
+	asleep, err := ask(chat.Spec{ExternalID: external(t), Awake: new(bool)})
+	must(t, err)
+	t.Cleanup(func() { must(t, reap(asleep.ID)) })
+	before := sessionOf(t, awake.ID)
+	const day = 24 * time.Hour
+	var stepped time.Duration
+	step := func(by time.Duration) {
+		must(t, stepClock(by))
+		stepped += by
+	}
+	t.Cleanup(func() { must(t, stepClock(-stepped)) })
+	for _, by := range []time.Duration{day, -2 * day} {
+		was := time.Now()
+		step(by)
+		if moved := time.Now().Round(0).Sub(was.Round(0)); (moved - by).Abs() > time.Hour {
+			t.Fatalf("the clock moved by %v, want %v", moved, by)
+		}
+		checkAfterStep(t, by, awake, asleep, before)
+		restart(t)
+		checkAfterStep(t, by, awake, asleep, before)
+	}
+	checkAudit(t)
+}
+
+func checkAfterStep(t *testing.T, by time.Duration, awake, asleep chat.Chat, before session) {
+	t.Helper()
+	if after := sessionOf(t, awake.ID); after != before {
+		t.Errorf("after a step of %v the session was %+v and is %+v", by, before, after)
+	}
+	if got := said(t, awake.ID, "echo alive"); got != "alive" {
+		t.Errorf("after a step of %v a run says %q", by, got)
+	}
+	if got := get(t, asleep.ID); got.UID != asleep.UID || got.Awake || got.Phase != chat.Ready {
+		t.Errorf("after a step of %v the sleeping chat is %+v", by, got)
+	}
+	c, err := ask(chat.Spec{ExternalID: external(t), Awake: new(bool)})
+	if err != nil {
+		t.Errorf("create after a step of %v: %v", by, err)
+		return
+	}
+	must(t, reap(c.ID))
+}
+
+// checkAudit verifies the whole log and that its numbers only rise, by one.
+func checkAudit(t *testing.T) {
+	t.Helper()
+	path := filepath.Join(stateDir, "audit.jsonl")
+	var last uint64
+	lines := 0
+	eventually(t, 30*time.Second, "the audit log holds", func() bool {
+		_, err := state.VerifyAudit(path) // a line may be half written at any moment
+		return err == nil
+	})
+	f, err := os.Open(path)
+	must(t, err)
+	defer f.Close()
+	for in := bufio.NewScanner(f); in.Scan(); lines++ {
+		var l struct {
+			Seq uint64 `json:"seq"`
+		}
+		must(t, json.Unmarshal(in.Bytes(), &l))
+		if lines > 0 && l.Seq != last+1 {
+			t.Errorf("line %d of the audit log follows line %d", l.Seq, last)
+		}
+		last = l.Seq
+	}
+	if lines == 0 {
+		t.Error("the audit log is empty")
+	}
+}
+
+// missing says that a path is not there; any other trouble is an answer too.
+func missing(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}

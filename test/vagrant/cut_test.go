@@ -1,0 +1,209 @@
+//go:build e2e
+
+package vagrant
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+const cutNotes = notes + "/cut.log"
+
+// ledger is a file that has each line on the disk before the next act: what it
+// says was acknowledged before the power went.
+type ledger struct {
+	mu sync.Mutex
+	f  *os.File
+}
+
+func (l *ledger) write(words ...any) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := fmt.Fprintln(l.f, words...); err != nil {
+		return fmt.Errorf("cannot write the ledger: %w", err)
+	}
+	return l.f.Sync()
+}
+
+// TestBeforeCut creates and reaps until the machine dies, or for at most ten
+// minutes, which is a failure: nobody cut the power.
+func TestBeforeCut(t *testing.T) {
+	must(t, os.MkdirAll(notes, 0o700))
+	f, err := os.Create(cutNotes)
+	must(t, err)
+	l := &ledger{f: f}
+	must(t, l.write("begin"))
+	fmt.Println("ready for the cut")
+	var wg sync.WaitGroup
+	end := time.Now().Add(10 * time.Minute)
+	for w := range 6 {
+		wg.Go(func() {
+			var mine []chat.Chat
+			for i := 0; time.Now().Before(end); i++ {
+				c, err := bornAndNoted(l, w, i)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if mine = append(mine, c); len(mine) <= 4 {
+					continue
+				}
+				if err := reapedAndNoted(l, mine[0]); err != nil {
+					t.Error(err)
+					return
+				}
+				mine = mine[1:]
+			}
+		})
+	}
+	wg.Wait()
+	t.Error("the power was never cut")
+}
+
+// bornAndNoted creates a chat; every sixth is awake.
+func bornAndNoted(l *ledger, worker, i int) (chat.Chat, error) {
+	awake := i%6 == 5
+	c, err := ask(chat.Spec{ExternalID: fmt.Sprintf("e2e:cut:%d:%d", worker, i), Awake: &awake})
+	if err != nil {
+		return c, fmt.Errorf("create: %w", err)
+	}
+	return c, l.write("created", c.ID, c.UID, c.ExternalID)
+}
+
+func reapedAndNoted(l *ledger, c chat.Chat) error {
+	if err := l.write("reaping", c.ID, c.UID, c.ExternalID); err != nil {
+		return err
+	}
+	if err := reap(c.ID); err != nil {
+		return fmt.Errorf("reap: %w", err)
+	}
+	return l.write("reaped", c.ID, c.UID, c.ExternalID)
+}
+
+// noted is what the ledger says of one chat.
+type noted struct {
+	uid, external   string
+	reaping, reaped bool
+}
+
+func readLedger(t *testing.T) map[chat.ID]*noted {
+	t.Helper()
+	f, err := os.Open(cutNotes)
+	must(t, err)
+	defer f.Close()
+	said := map[chat.ID]*noted{}
+	for in := bufio.NewScanner(f); in.Scan(); {
+		w := strings.Fields(in.Text())
+		if len(w) != 4 {
+			continue // begin, or the line that the cut tore
+		}
+		id := chat.ID(w[1])
+		switch w[0] {
+		case "created":
+			said[id] = &noted{uid: w[2], external: w[3]}
+		case "reaping":
+			said[id].reaping = true
+		case "reaped":
+			said[id].reaped = true
+		}
+	}
+	return said
+}
+
+// TestAfterCut: what was acknowledged is true, and nothing is half done.
+func TestAfterCut(t *testing.T) {
+	said := readLedger(t)
+	now := map[chat.ID]chat.Chat{}
+	uids := map[uint32]chat.ID{}
+	for _, c := range all(t) {
+		now[c.ID] = c
+		if other, ok := uids[c.UID]; ok {
+			t.Errorf("chats %s and %s have the uid %d", c.ID, other, c.UID)
+		}
+		uids[c.UID] = c.ID
+		if c.Phase != chat.Ready {
+			t.Errorf("chat %s is %s", c.ID, c.Phase)
+		}
+	}
+	var created, reaped int
+	for id, n := range said {
+		c, there := now[id]
+		switch {
+		case n.reaped:
+			reaped++
+			if there {
+				t.Errorf("chat %s was reaped, and is there: %+v", id, c)
+			}
+		case n.reaping:
+		case !there:
+			t.Errorf("chat %s (%s) was created, and is not there", id, n.external)
+		default:
+			created++
+			if fmt.Sprint(c.UID) != n.uid || c.ExternalID != n.external {
+				t.Errorf("chat %s was %+v and is %+v", id, *n, c)
+			}
+		}
+	}
+	t.Logf("acknowledged: %d creates that stayed, %d reaps; %d chats are there", created, reaped, len(now))
+	if created < 5 || reaped < 5 {
+		t.Error("too few: the power was cut before anything happened")
+	}
+	t.Run("whole", func(t *testing.T) { checkWhole(t, now) })
+	t.Run("wake", func(t *testing.T) { wakeAndReap(t, now) })
+}
+
+// checkWhole compares what is on the host with the list, both ways.
+func checkWhole(t *testing.T, now map[chat.ID]chat.Chat) {
+	known := map[string]bool{}
+	for _, c := range now {
+		known[string(c.ID)], known[c.User], known[fmt.Sprint(c.UID)] = true, true, true
+		if out, err := try(patience, "getent", "passwd", fmt.Sprint(c.UID)); err != nil || !strings.HasPrefix(out, c.User+":") {
+			t.Errorf("the account of %s: %s %v", c.ID, out, err)
+		}
+		if got := output(t, "stat", "-c", "%a %u %g", c.Home); got != fmt.Sprintf("700 %d %d", c.UID, c.UID) {
+			t.Errorf("%s is %s", c.Home, got)
+		}
+	}
+	for _, dir := range []string{homesDir, userdb, stateDir + "/tmp", stateDir + "/vartmp"} {
+		entries, err := os.ReadDir(dir)
+		must(t, err)
+		for _, e := range entries {
+			name := strings.TrimSuffix(strings.TrimSuffix(e.Name(), ".user"), ".group")
+			if !known[name] {
+				t.Errorf("%s belongs to no chat", filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	if h := host(t); len(h.Missing) > 0 || len(h.Findings) > 0 {
+		t.Errorf("missing %v, findings %q", h.Missing, h.Findings)
+	}
+	checkAudit(t)
+}
+
+// wakeAndReap: every chat that is there can be used, and ended.
+func wakeAndReap(t *testing.T, now map[chat.ID]chat.Chat) {
+	var chats []chat.Chat
+	for _, c := range now {
+		chats = append(chats, c)
+	}
+	each(4, len(chats), func(i int) {
+		ctx, cancel := bounded(2 * patience)
+		defer cancel()
+		r, err := asker.Run(ctx, chats[i].ID, chat.RunSpec{Command: "cd && echo alive"})
+		if err != nil || strings.TrimSpace(r.Stdout) != "alive" {
+			t.Errorf("chat %s cannot be used: %+v %v", chats[i].ID, r, err)
+		}
+		if err := reap(chats[i].ID); err != nil {
+			t.Error(err)
+		}
+	})
+	leftNothing(t, chats)
+}

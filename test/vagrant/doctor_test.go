@@ -1,0 +1,48 @@
+//go:build e2e
+
+package vagrant
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestHostDoctor: every wall stands. network is weaker where a profile shares the
+// host's network and the kernel's Landlock does not scope abstract sockets, which
+// Debian 12's does not.
+func TestHostDoctor(t *testing.T) {
+	useProfiles(t)
+	h := host(t)
+	if len(h.Missing) > 0 || len(h.Allowed) > 0 || len(h.Findings) > 0 {
+		t.Errorf("missing %v, allowed to miss %v, findings %q", h.Missing, h.Allowed, h.Findings)
+	}
+	if len(h.Layers) != len(chat.LayerNames()) {
+		t.Errorf("%d layers, want %d", len(h.Layers), len(chat.LayerNames()))
+	}
+	scoped := !strings.HasPrefix(h.Kernel, "6.1.")
+	for _, l := range h.Layers {
+		want := chat.LayerOn
+		if l.Name == chat.LayerNetwork && !scoped {
+			want = chat.LayerWeaker
+		}
+		if l.State != want || l.By == "" || l.Probe == "" {
+			t.Errorf("%+v, want %s", l, want)
+		}
+	}
+	checkChatLayers(t, create(t, ""))
+}
+
+// checkChatLayers: a chat without a shared network has every wall in full.
+func checkChatLayers(t *testing.T, c chat.Chat) {
+	for _, l := range get(t, c.ID).Layers {
+		if l.State != chat.LayerOn {
+			t.Errorf("of chat %s: %+v", c.ID, l)
+		}
+		by := map[chat.LayerName]string{chat.LayerTmp: "pam_namespace", chat.LayerMemory: "cgroup v2", chat.LayerPids: "cgroup v2", chat.LayerCPU: "cgroup v2"}[l.Name]
+		if !strings.Contains(l.By, by) {
+			t.Errorf("%s is by %q, want %q", l.Name, l.By, by)
+		}
+	}
+}

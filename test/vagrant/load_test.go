@@ -1,0 +1,203 @@
+//go:build e2e
+
+package vagrant
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestHostDaemonReload creates 100 chats (20 under -short) while PID 1 reads all
+// its units again and again.
+func TestHostDaemonReload(t *testing.T) {
+	n := 100
+	if testing.Short() {
+		n = 20
+	}
+	stop, reloads := make(chan struct{}), make(chan int, 1)
+	go func() {
+		for done := 0; ; done++ {
+			select {
+			case <-stop:
+				reloads <- done
+				return
+			default:
+				_, _ = try(patience, "systemctl", "daemon-reload")
+			}
+		}
+	}()
+	var made []chat.Chat
+	var mu sync.Mutex
+	each(4, n, func(int) {
+		c, err := ask(chat.Spec{ExternalID: external(t)})
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			t.Errorf("create during daemon-reload: %v", err)
+			return
+		}
+		made = append(made, c)
+	})
+	close(stop)
+	if r := <-reloads; r < 3 {
+		t.Errorf("only %d reloads: nothing was tried", r)
+	}
+	awake := strings.Count(output(t, "systemctl", "list-units", "--no-legend", "--plain", "--state=running", "chatd-*.service"), "chatd-")
+	if awake < n {
+		t.Errorf("%d units run, want %d", awake, n)
+	}
+	each(4, len(made), func(i int) {
+		c := made[i]
+		if b, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", slice, unitOf(c.ID), "pids.max")); err != nil || strings.TrimSpace(string(b)) != "200" {
+			t.Errorf("chat %s: pids.max is %q, %v", c.ID, b, err)
+		}
+		if err := reap(c.ID); err != nil {
+			t.Error(err)
+		}
+	})
+	leftNothing(t, made)
+}
+
+// each calls do for 0 to n-1 by some workers.
+func each(workers, n int, do func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// leftNothing wants no unit, home, account, process and record of these chats.
+func leftNothing(t *testing.T, chats []chat.Chat) {
+	t.Helper()
+	known := map[chat.ID]bool{}
+	for _, c := range all(t) {
+		known[c.ID] = true
+	}
+	for _, c := range chats {
+		for _, path := range []string{
+			c.Home, filepath.Join(userdb, c.User+".user"), filepath.Join(userdb, fmt.Sprint(c.UID)+".user"),
+			filepath.Join("/sys/fs/cgroup", slice, unitOf(c.ID)), filepath.Join(stateDir, "tmp", c.User), filepath.Join(stateDir, "vartmp", c.User),
+		} {
+			if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("chat %s left %s: %v", c.ID, path, err)
+			}
+		}
+		if known[c.ID] {
+			t.Errorf("chat %s is still listed", c.ID)
+		}
+		if left := pidsOf(t, c.UID); len(left) > 0 {
+			t.Errorf("chat %s left processes %v", c.ID, left)
+		}
+	}
+}
+
+// retryable says whether a caller may ask again after err: the daemon was busy or
+// not there, or it went away with the answer.
+func retryable(err error) bool {
+	return errors.Is(err, chat.ErrBusy) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// insist asks again after retryable errors, as a bridge does.
+func insist(retries *atomic.Int64, do func() error) error {
+	for end := time.Now().Add(2 * patience); ; time.Sleep(300 * time.Millisecond) {
+		err := do()
+		if err == nil || !retryable(err) || time.Now().After(end) {
+			return err
+		}
+		retries.Add(1)
+	}
+}
+
+// TestHostRestartUnderLoad restarts chatd five times while ten workers create,
+// run in and reap chats. Callers see retryable errors only, two sessions that
+// are there all the while stay what they are, and no half chat is left.
+func TestHostRestartUnderLoad(t *testing.T) {
+	a, b := create(t, ""), create(t, "")
+	before := map[chat.ID]session{a.ID: sessionOf(t, a.ID), b.ID: sessionOf(t, b.ID)}
+	var stop atomic.Bool
+	var lives, retries atomic.Int64
+	var mu sync.Mutex
+	var made []chat.Chat
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			for !stop.Load() {
+				c, err := life(t, &retries)
+				if err != nil {
+					t.Errorf("a caller saw: %v", err)
+					return
+				}
+				lives.Add(1)
+				mu.Lock()
+				made = append(made, c)
+				mu.Unlock()
+			}
+		})
+	}
+	for range 5 {
+		time.Sleep(3 * time.Second)
+		if err := tryRestart(); err != nil {
+			t.Error(err)
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+	t.Logf("%d lives during 5 restarts, %d retries", lives.Load(), retries.Load())
+	if lives.Load() < 5 {
+		t.Error("too few lives: nothing was tried")
+	}
+	for id, was := range before {
+		if is := sessionOf(t, id); is != was {
+			t.Errorf("the session was %+v and is %+v", was, is)
+		}
+		if got := said(t, id, "echo alive"); got != "alive" {
+			t.Errorf("a run says %q", got)
+		}
+	}
+	leftNothing(t, made)
+	if h := host(t); len(h.Findings) > 0 {
+		t.Errorf("findings: %q", h.Findings)
+	}
+}
+
+// life is one chat from its first message to its end.
+func life(t *testing.T, retries *atomic.Int64) (c chat.Chat, err error) {
+	spec := chat.Spec{ExternalID: external(t)}
+	if err = insist(retries, func() (err error) { c, err = ask(spec); return err }); err != nil {
+		return c, fmt.Errorf("create: %w", err)
+	}
+	err = insist(retries, func() error {
+		ctx, cancel := bounded(patience)
+		defer cancel()
+		r, err := asker.Run(ctx, c.ID, chat.RunSpec{Command: "echo alive"})
+		if err == nil && strings.TrimSpace(r.Stdout) != "alive" {
+			err = fmt.Errorf("it said %+v", r)
+		}
+		return err
+	})
+	if err != nil {
+		return c, fmt.Errorf("run: %w", err)
+	}
+	if err = insist(retries, func() error { return reap(c.ID) }); err != nil {
+		return c, fmt.Errorf("reap: %w", err)
+	}
+	return c, nil
+}

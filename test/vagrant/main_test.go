@@ -1,0 +1,218 @@
+//go:build e2e
+
+package vagrant
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/api"
+	"github.com/chatd/chatd/chat"
+)
+
+// Where deploy/ansible puts things.
+const (
+	program  = "/usr/local/sbin/chatd"
+	socket   = "/run/chatd/chatd.sock"
+	stateDir = "/var/lib/chatd"
+	homesDir = "/srv/chatd/homes"
+	userdb   = "/etc/userdb"
+	slice    = "chatd.slice"
+	// notes outlive a reboot and a power cut. Only root enters.
+	notes = "/root/chatd-e2e"
+)
+
+// uidLow and uidHigh are the range of the config's default.
+const (
+	uidLow  = 1879048192
+	uidHigh = 1895825407
+)
+
+// patience is how long a thing may take that takes a moment: an emulated machine
+// with one core of its own is 30 times slower than a real one.
+const patience = 2 * time.Minute
+
+// undo is what the process changed for all tests; TestMain puts it back.
+var undo []func() error
+
+func TestMain(m *testing.M) {
+	if os.Getenv("CHATD_E2E_ACT") == "boot" {
+		os.Exit(actBoot())
+	}
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "cannot test the machine: needs root")
+		os.Exit(1)
+	}
+	code := m.Run()
+	for i := len(undo) - 1; i >= 0; i-- {
+		if err := undo[i](); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// try runs a program for at most limit and returns what it printed on both
+// streams. Nobody waits for what it left behind with the pipe open.
+func try(limit time.Duration, name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil
+	}
+	if err != nil {
+		err = fmt.Errorf("cannot run %s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return string(out), err
+}
+
+// output is try for what must succeed.
+func output(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	out, err := try(patience, name, args...)
+	must(t, err)
+	return strings.TrimSpace(out)
+}
+
+// shell runs a script of sh that must succeed.
+func shell(t testing.TB, script string) string {
+	t.Helper()
+	return output(t, "sh", "-c", script)
+}
+
+// cli asks chatd through its command line and reads the JSON it prints.
+func cli(t testing.TB, v any, args ...string) {
+	t.Helper()
+	cmd := exec.Command(program, append([]string{"--json"}, args...)...)
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("chatd %s: %v: %s", strings.Join(args, " "), err, complaint.String())
+	}
+	if err := json.Unmarshal(out, v); err != nil {
+		t.Fatalf("chatd %s: %v in %q", strings.Join(args, " "), err, out)
+	}
+}
+
+// asker is this process's client; root is an operator.
+var asker = api.NewClient(api.ClientOptions{Socket: socket})
+
+// bounded is a context that outlives the test's own end, for cleaning up too.
+func bounded(limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), limit)
+}
+
+var externals atomic.Uint64
+
+// external is an external id that nobody had before.
+func external(t testing.TB) string {
+	return fmt.Sprintf("e2e:%s:%d:%d", t.Name(), os.Getpid(), externals.Add(1))
+}
+
+// create makes an awake chat of the profile; it is reaped when the test ends.
+func create(t testing.TB, profile string) chat.Chat {
+	t.Helper()
+	c, err := ask(chat.Spec{ExternalID: external(t), Profile: profile})
+	must(t, err)
+	t.Cleanup(func() {
+		if err := reap(c.ID); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func ask(spec chat.Spec) (chat.Chat, error) {
+	ctx, cancel := bounded(patience)
+	defer cancel()
+	c, _, err := asker.Create(ctx, spec)
+	return c, err
+}
+
+// reap ends a chat; one that is gone already is no error.
+func reap(id chat.ID) error {
+	ctx, cancel := bounded(patience)
+	defer cancel()
+	if err := asker.Reap(ctx, id); err != nil && !errors.Is(err, chat.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// get is the chat as it is now.
+func get(t testing.TB, id chat.ID) chat.Chat {
+	t.Helper()
+	ctx, cancel := bounded(patience)
+	defer cancel()
+	c, err := asker.Get(ctx, id)
+	must(t, err)
+	return c
+}
+
+// run runs a shell command in the chat, which may end as it likes.
+func run(t testing.TB, id chat.ID, command string) chat.RunResult {
+	t.Helper()
+	ctx, cancel := bounded(5 * time.Minute)
+	defer cancel()
+	r, err := asker.Run(ctx, id, chat.RunSpec{Command: command, Timeout: chat.Duration(4 * time.Minute)})
+	if err != nil {
+		t.Fatalf("run %q in %s: %v", command, id, err)
+	}
+	return r
+}
+
+// said is what a command that must succeed in the chat prints.
+func said(t testing.TB, id chat.ID, command string) string {
+	t.Helper()
+	r := run(t, id, command)
+	if r.Exit != 0 {
+		t.Fatalf("run %q in %s: %+v", command, id, r)
+	}
+	return strings.TrimSpace(r.Stdout)
+}
+
+// eventually wants ok to become true within limit.
+func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !ok(); time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v", what, limit)
+		}
+	}
+}
+
+// all lists every chat.
+func all(t testing.TB) []chat.Chat {
+	t.Helper()
+	ctx, cancel := bounded(patience)
+	defer cancel()
+	var chats []chat.Chat
+	for f := (chat.Filter{Limit: 1000}); ; {
+		page, err := asker.List(ctx, f)
+		must(t, err)
+		chats = append(chats, page.Chats...)
+		if f.Cursor = page.Next; f.Cursor == "" {
+			return chats
+		}
+	}
+}

@@ -1,0 +1,143 @@
+//go:build e2e
+
+package vagrant
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestHostSurvives: what happens to chatd, or to PID 1, does not happen to the
+// sessions. The half line that was typed is still there.
+func TestHostSurvives(t *testing.T) {
+	c := create(t, "")
+	half := chat.Input{Text: "echo half-a-line"}
+	ctx, cancel := bounded(patience)
+	defer cancel()
+	must(t, asker.Input(ctx, c.ID, chat.Input{Text: "kept=alive", Enter: true}))
+	must(t, asker.Input(ctx, c.ID, half))
+	eventually(t, patience, "the typed text shows", func() bool { return strings.Contains(screen(t, c.ID), half.Text) })
+	before := sessionOf(t, c.ID)
+	for _, what := range []struct {
+		name string
+		do   func(t *testing.T)
+	}{
+		{"restart", func(t *testing.T) { restart(t) }},
+		{"kill", killDaemon},
+		{"upgrade", upgrade},
+		{"stop_and_start", func(t *testing.T) { output(t, "systemctl", "stop", service); output(t, "systemctl", "start", service) }},
+		{"daemon-reexec", func(t *testing.T) { output(t, "systemctl", "daemon-reexec") }},
+	} {
+		t.Run(what.name, func(t *testing.T) {
+			daemon := mainPID(t)
+			what.do(t)
+			if what.name != "daemon-reexec" && mainPID(t) == daemon {
+				t.Errorf("chatd is the same process: nothing was tried")
+			}
+			sameSession(t, c, before, half.Text)
+		})
+	}
+	must(t, asker.Input(ctx, c.ID, chat.Input{Text: "-$kept", Enter: true}))
+	eventually(t, patience, "the shell finishes the line", func() bool {
+		return strings.Contains(screen(t, c.ID), "\nhalf-a-line-alive")
+	})
+}
+
+func sameSession(t *testing.T, c chat.Chat, before session, text string) {
+	t.Helper()
+	if after := sessionOf(t, c.ID); after != before {
+		t.Errorf("the session was %+v and is %+v", before, after)
+	}
+	if !get(t, c.ID).Awake {
+		t.Error("chatd does not know the session any more")
+	}
+	if got := screen(t, c.ID); !strings.Contains(got, text) {
+		t.Errorf("%q is not on the screen any more:\n%s", text, got)
+	}
+	if got := said(t, c.ID, "echo alive"); got != "alive" {
+		t.Errorf("a run says %q", got)
+	}
+}
+
+func screen(t testing.TB, id chat.ID) string {
+	t.Helper()
+	ctx, cancel := bounded(patience)
+	defer cancel()
+	s, err := asker.Screen(ctx, id)
+	must(t, err)
+	return s.Text
+}
+
+// killDaemon leaves it to systemd to start another.
+func killDaemon(t *testing.T) {
+	old := mainPID(t)
+	must(t, syscall.Kill(old, syscall.SIGKILL))
+	eventually(t, patience, "another chatd runs", func() bool {
+		p := properties(t, service, "MainPID", "ActiveState")
+		return p["ActiveState"] == "active" && p["MainPID"] != "0" && mainPID(t) != old
+	})
+}
+
+// upgrade puts another program in the place of chatd's, as an installer does, and
+// the first one back at the end. A byte after the end of an ELF file is nobody's.
+func upgrade(t *testing.T) {
+	was, err := os.ReadFile(program)
+	must(t, err)
+	replace := func(b []byte) {
+		must(t, os.WriteFile(program+".new", b, 0o755))
+		must(t, os.Rename(program+".new", program))
+	}
+	t.Cleanup(func() { replace(was) })
+	replace(append(was[:len(was):len(was)], '\n'))
+	restart(t)
+}
+
+// TestHostStop: an operator ends one session by its unit. The chat is asleep
+// then, and the next input wakes it.
+func TestHostStop(t *testing.T) {
+	c := create(t, "")
+	before := sessionOf(t, c.ID)
+	output(t, "systemctl", "stop", "--", unitOf(c.ID))
+	eventually(t, 30*time.Second, "the chat is asleep", func() bool { return !get(t, c.ID).Awake })
+	if left := pidsOf(t, c.UID); len(left) > 0 {
+		t.Errorf("processes are left: %v", left)
+	}
+	ctx, cancel := bounded(patience)
+	defer cancel()
+	must(t, asker.Input(ctx, c.ID, chat.Input{Text: "echo woken-$((40+2))", Enter: true}))
+	eventually(t, patience, "the input wakes it", func() bool { return strings.Contains(screen(t, c.ID), "woken-42") })
+	if after := sessionOf(t, c.ID); after.invocation == before.invocation {
+		t.Error("it is the same invocation: it was never stopped")
+	}
+}
+
+// TestHostStrangers: a unit in the chats' slice that chatd did not start, one
+// named like a chat's and one not, is held still and shown.
+func TestHostStrangers(t *testing.T) {
+	c := create(t, "")
+	for _, unit := range []string{"chatd-e2e-stranger.service", "chatd-00000000deadbeef.service"} {
+		t.Run(unit, func(t *testing.T) {
+			output(t, "systemd-run", "--collect", "--slice="+slice, "--unit="+unit, "sleep", "600")
+			t.Cleanup(func() { _, _ = try(patience, "systemctl", "kill", "--signal=KILL", unit) })
+			dir := cgroupOf(t, unit)
+			if counter(t, "frozen", dir, "cgroup.events") != 0 {
+				t.Fatal("it is frozen before chatd can have seen it")
+			}
+			restart(t)
+			reconciled(t, unit+" is frozen", func() bool { return counter(t, "frozen", dir, "cgroup.events") == 1 })
+			if h := host(t); !hasFinding(h, strings.TrimSuffix(unit, ".service")) {
+				t.Errorf("doctor does not name it: %q", h.Findings)
+			}
+		})
+	}
+	// The control: a chat's own unit is not taken for a stranger.
+	if counter(t, "frozen", cgroupOf(t, unitOf(c.ID)), "cgroup.events") != 0 {
+		t.Error("the session of a chat is frozen")
+	}
+	reconciled(t, "no finding is left", func() bool { return !hasFinding(host(t), "stranger") })
+}

@@ -1,0 +1,218 @@
+//go:build e2e
+
+package vagrant
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestHostUnit reads what PID 1 says of an awake chat, for two profiles, so that
+// the figures are the profile's and not a constant.
+func TestHostUnit(t *testing.T) {
+	useProfiles(t)
+	for profile, want := range map[string]map[string]string{
+		"default": {"MemoryMax": "268435456", "TasksMax": "200", "CPUQuotaPerSecUSec": "250ms"},
+		"small":   {"MemoryMax": "67108864", "TasksMax": "80", "CPUQuotaPerSecUSec": "500ms"},
+	} {
+		c := create(t, profile)
+		for name, value := range map[string]string{
+			"Slice": slice, "User": c.User, "Type": "notify", "Delegate": "yes", "NoNewPrivileges": "yes",
+			"KillMode": "control-group", "OOMPolicy": "continue", "CollectMode": "inactive-or-failed",
+			"MemorySwapMax": "0", "ActiveState": "active", "SubState": "running", "PAMName": "chatd",
+			"UMask": "0077", "KeyringMode": "private", "PrivateTmp": "no", "Transient": "yes",
+		} {
+			want[name] = value
+		}
+		var names []string
+		for name := range want {
+			names = append(names, name)
+		}
+		got := properties(t, unitOf(c.ID), names...)
+		for name, value := range want {
+			if got[name] != value {
+				t.Errorf("profile %s: %s=%s, want %s", profile, name, got[name], value)
+			}
+		}
+	}
+}
+
+// TestHostServiceUnit: chatd itself is not among the chats, and what it needs is
+// ordered before it.
+func TestHostServiceUnit(t *testing.T) {
+	got := properties(t, service, "Slice", "Type", "WatchdogUSec", "NoNewPrivileges", "ProtectSystem", "Requires", "After", "CapabilityBoundingSet")
+	for name, want := range map[string]string{"Slice": "system.slice", "Type": "notify", "NoNewPrivileges": "yes", "ProtectSystem": "strict"} {
+		if got[name] != want {
+			t.Errorf("%s=%s, want %s", name, got[name], want)
+		}
+	}
+	if got["WatchdogUSec"] == "0" || got["WatchdogUSec"] == "infinity" {
+		t.Error("no watchdog")
+	}
+	for _, name := range []string{"Requires", "After"} {
+		if !slices.Contains(strings.Fields(got[name]), "chatd-wall.service") {
+			t.Errorf("%s=%s lacks chatd-wall.service", name, got[name])
+		}
+	}
+	if n := len(strings.Fields(got["CapabilityBoundingSet"])); n == 0 || n > 12 {
+		t.Errorf("%d capabilities: %s", n, got["CapabilityBoundingSet"])
+	}
+	if h := host(t); !strings.Contains(h.Backend, "systemd") {
+		t.Errorf("backend %q, want systemd", h.Backend)
+	}
+}
+
+// TestHostCgroup reads the limits where the kernel keeps them, also after
+// systemd has read all units again, and the leaf of a run while one is under way.
+func TestHostCgroup(t *testing.T) {
+	useProfiles(t)
+	c := create(t, "small")
+	dir := cgroupOf(t, unitOf(c.ID))
+	if want := filepath.Join("/sys/fs/cgroup", slice, unitOf(c.ID)); dir != want {
+		t.Fatalf("the cgroup is %s, want %s", dir, want)
+	}
+	check := func(when string) {
+		for file, want := range map[string]string{
+			"memory.max": "67108864", "memory.swap.max": "0", "pids.max": "80", "cpu.max": "500000 1000000",
+			"memory.oom.group": "0", "session/memory.oom.group": "0", "cgroup.procs": "",
+		} {
+			if got := content(t, dir, file); got != want {
+				t.Errorf("%s: %s is %q, want %q", when, file, got, want)
+			}
+		}
+		if content(t, dir, "session/cgroup.procs") == "" {
+			t.Errorf("%s: nobody is in session/", when)
+		}
+	}
+	check("at first")
+	output(t, "systemctl", "daemon-reload")
+	check("after daemon-reload")
+	t.Run("run", func(t *testing.T) { checkRunLeaf(t, c, dir) })
+}
+
+// checkRunLeaf looks at the cgroup of a run while it sleeps, and for it afterwards.
+func checkRunLeaf(t *testing.T, c chat.Chat, dir string) {
+	done := make(chan chat.RunResult, 1)
+	go func() {
+		ctx, cancel := bounded(patience)
+		defer cancel()
+		r, _ := asker.Run(ctx, c.ID, chat.RunSpec{Command: "sleep 12 & sleep 12"})
+		done <- r
+	}()
+	var leaf string
+	eventually(t, patience, "the run has a leaf with two sleeps", func() bool {
+		leaves, _ := filepath.Glob(dir + "/runs/*/cgroup.procs")
+		if len(leaves) != 1 {
+			return false
+		}
+		leaf = filepath.Dir(leaves[0])
+		n := 0
+		for _, pid := range members(t, leaf) {
+			if commandOf(pid) == "sleep" {
+				n++
+			}
+		}
+		return n == 2
+	})
+	if got := content(t, leaf, "memory.oom.group"); got != "1" {
+		t.Errorf("memory.oom.group of the run is %s, want 1", got)
+	}
+	if r := <-done; r.Exit != 0 {
+		t.Errorf("the run: %+v", r)
+	}
+	if _, err := os.Stat(leaf); !os.IsNotExist(err) {
+		t.Errorf("the leaf %s is still there: %v", leaf, err)
+	}
+}
+
+// TestHostStatus: an operator sees whose session it is and what runs in it.
+func TestHostStatus(t *testing.T) {
+	c := create(t, "")
+	out := output(t, "systemctl", "status", "--no-pager", "-n", "0", "--", unitOf(c.ID))
+	for _, want := range []string{"active (running)", "bwrap", "tmux", "bash", "session", slice} {
+		if !strings.Contains(out, want) {
+			t.Errorf("systemctl status lacks %q:\n%s", want, out)
+		}
+	}
+	about := property(t, unitOf(c.ID), "Description")
+	if !strings.Contains(about, string(c.ID)) && !strings.Contains(about, c.User) || about == unitOf(c.ID) {
+		t.Errorf("the description is %q: it does not say what the unit is", about)
+	}
+	if strings.Contains(about, c.ExternalID) {
+		t.Errorf("the description %q tells everybody the external id", about)
+	}
+}
+
+// TestHostJournal finds a chat's lines by its id, and only its own.
+func TestHostJournal(t *testing.T) {
+	a, b := create(t, ""), create(t, "")
+	for _, c := range []chat.Chat{a, b} {
+		var lines []map[string]any
+		eventually(t, patience, "a line of "+string(c.ID), func() bool {
+			lines = nil
+			out := output(t, "journalctl", "--no-pager", "-b", "-o", "json", "CHATD_CHAT="+string(c.ID))
+			for line := range strings.Lines(out) {
+				var l map[string]any
+				must(t, json.Unmarshal([]byte(line), &l))
+				lines = append(lines, l)
+			}
+			return len(lines) > 0
+		})
+		for _, l := range lines {
+			if l["CHATD_CHAT"] != string(c.ID) {
+				t.Errorf("a line of another chat: %v", l)
+			}
+		}
+		t.Logf("%s: %d lines, the first: %v", c.ID, len(lines), lines[0]["MESSAGE"])
+	}
+	if out, _ := try(patience, "journalctl", "-q", "-b", "-o", "cat", "CHATD_CHAT=0000000000000000"); strings.TrimSpace(out) != "" {
+		t.Errorf("a chat that is not there has lines: %s", out)
+	}
+}
+
+// TestHostProcesses: every process of the unit is the chat's, in a leaf, and
+// the helper that systemd's PAM leaves outside bubblewrap is gone.
+func TestHostProcesses(t *testing.T) {
+	c := create(t, "")
+	dir := cgroupOf(t, unitOf(c.ID))
+	pids := members(t, dir)
+	if len(pids) < 3 {
+		t.Fatalf("only %d processes: want bwrap, tmux and a shell", len(pids))
+	}
+	if !slices.Contains(pids, sessionOf(t, c.ID).pid) {
+		t.Errorf("the main process is not in the unit's cgroup")
+	}
+	if own := content(t, dir, "cgroup.procs"); own != "" {
+		t.Errorf("in the unit's own cgroup: %s", own)
+	}
+	for _, pid := range pids {
+		status := content(t, "/proc", pid, "status")
+		if !strings.Contains(status, fmt.Sprintf("Uid:\t%d\t%d\t%d\t%d", c.UID, c.UID, c.UID, c.UID)) {
+			t.Errorf("process %s is not all the chat's:\n%s", pid, status)
+		}
+		if line := content(t, "/proc", pid, "cmdline"); strings.Contains(line, "sd-pam") || strings.Contains(commandOf(pid), "sd-pam") {
+			t.Errorf("process %s is still (sd-pam)", pid)
+		}
+	}
+	if others := pidsOf(t, c.UID); len(others) != len(pids) {
+		time.Sleep(time.Second)
+		if a, b := len(members(t, dir)), len(pidsOf(t, c.UID)); a != b {
+			t.Errorf("%d processes in the unit, %d of the uid", a, b)
+		}
+	}
+}
+
+// pidsOf are the processes of a uid, wherever they are.
+func pidsOf(t testing.TB, uid uint32) []string {
+	t.Helper()
+	out, _ := try(patience, "pgrep", "-U", fmt.Sprint(uid))
+	return strings.Fields(out)
+}
