@@ -214,6 +214,7 @@ func connect(network, address string) error {
 func refused(err error) bool {
 	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 }
+
 // listenAnywhere answers on every address of the host and returns the port.
 func listenAnywhere() (port string, err error) {
 	l, err := net.Listen("tcp", ":0")
