@@ -44,20 +44,23 @@ var mayImport = map[string][]string{
 // owners are the third-party modules and the one folder that may use each.
 // golang.org/x/sys belongs to everybody who talks to the kernel.
 var owners = map[string]string{
-	"go.etcd.io/bbolt":                       "state",
-	"github.com/danielgtaylor/huma/v2":       "api",
-	"github.com/goccy/go-yaml":               "cmd/chatd",
-	"github.com/urfave/cli/v2":               "cmd/chatd",
-	"github.com/coreos/go-systemd/v22":       "cmd/chatd",
-	"github.com/moby/sys/user":               "provision",
-	"github.com/containerd/cgroups/v3":       "cgroup",
-	"github.com/opencontainers/runtime-spec": "cgroup",
-	"github.com/coreos/go-iptables":          "netpolicy",
-	"github.com/landlock-lsm/go-landlock":    "landlock",
-	"github.com/elastic/go-seccomp-bpf":      "shims",
-	"golang.org/x/net":                       "shims",
-	"github.com/rogpeppe/go-internal":        "cmd/chatd",
-	"golang.org/x/sys":                       "",
+	"go.etcd.io/bbolt":                            "state",
+	"github.com/danielgtaylor/huma/v2":            "api",
+	"github.com/goccy/go-yaml":                    "cmd/chatd",
+	"github.com/urfave/cli/v2":                    "cmd/chatd",
+	"github.com/coreos/go-systemd/v22/daemon":     "cmd/chatd",
+	"github.com/coreos/go-systemd/v22/activation": "cmd/chatd",
+	"github.com/coreos/go-systemd/v22/dbus":       "cgroup",
+	"github.com/godbus/dbus/v5":                   "cgroup",
+	"github.com/moby/sys/user":                    "provision",
+	"github.com/containerd/cgroups/v3":            "cgroup",
+	"github.com/opencontainers/runtime-spec":      "cgroup",
+	"github.com/coreos/go-iptables":               "netpolicy",
+	"github.com/landlock-lsm/go-landlock":         "landlock",
+	"github.com/elastic/go-seccomp-bpf":           "shims",
+	"golang.org/x/net":                            "shims",
+	"github.com/rogpeppe/go-internal":             "cmd/chatd",
+	"golang.org/x/sys":                            "",
 }
 
 type listed struct {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/chatd/chatd/chat"
@@ -31,13 +32,15 @@ type Options struct {
 }
 
 // FS is the cgroupfs backend. Its methods may be called at the same time; those
-// that change one chat wait for each other.
+// that change one chat wait for each other. [Units] is the other one.
 type FS struct {
 	o      Options
 	mode   string
 	places places
 	legacy *legacy  // nil under cgroup v2
 	base   *os.File // holds the lock
+	// units is set where the directory of a chat is that of its unit.
+	units bool
 
 	locks [64]sync.Mutex // by chat
 	mu    sync.Mutex
@@ -96,7 +99,7 @@ func (f *FS) IDs() ([]chat.ID, error) {
 	}
 	var ids []chat.ID
 	for _, e := range entries {
-		if id, err := chat.ParseID(e.Name()); err == nil && e.IsDir() {
+		if id, ok := f.idOf(e.Name()); ok && e.IsDir() {
 			ids = append(ids, id)
 		}
 	}
@@ -139,7 +142,25 @@ func checkRun(run string) error {
 
 // dir is a directory of the chat in the cgroup2 tree.
 func (f *FS) dir(id chat.ID, leaf ...string) string {
-	return filepath.Join(append([]string{f.places.Unified, string(id)}, leaf...)...)
+	return filepath.Join(append([]string{f.places.Unified, f.group(id)}, leaf...)...)
+}
+
+// group is the name of the chat's cgroup: its id, or what its unit is called.
+func (f *FS) group(id chat.ID) string {
+	if f.units {
+		return unitName(f.o.Name, id)
+	}
+	return string(id)
+}
+
+// idOf is the chat whose cgroup has this name.
+func (f *FS) idOf(name string) (chat.ID, bool) {
+	bare := name
+	if f.units {
+		bare = strings.TrimPrefix(strings.TrimSuffix(name, unitSuffix), f.o.Name+"-")
+	}
+	id, err := chat.ParseID(bare)
+	return id, err == nil && f.group(id) == name
 }
 
 // notFound turns a missing directory into the word the callers branch on.

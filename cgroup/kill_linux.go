@@ -86,8 +86,8 @@ func (f *FS) forget(dir string) {
 			delete(f.dead, d)
 		}
 	}
-	if filepath.Dir(dir) == f.places.Unified {
-		delete(f.births, chat.ID(filepath.Base(dir)))
+	if id, ok := f.idOf(filepath.Base(dir)); ok && filepath.Dir(dir) == f.places.Unified {
+		delete(f.births, id)
 	}
 }
 

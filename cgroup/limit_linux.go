@@ -78,7 +78,7 @@ func (f *FS) liftCPU(id chat.ID) error {
 }
 
 func (f *FS) update(id chat.ID, r *cgroup2.Resources) error {
-	m, err := cgroup2.Load("/"+string(id), cgroup2.WithMountpoint(f.places.Unified))
+	m, err := cgroup2.Load("/"+f.group(id), cgroup2.WithMountpoint(f.places.Unified))
 	if err == nil {
 		err = m.Update(r)
 	}

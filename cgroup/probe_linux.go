@@ -21,6 +21,7 @@ const (
 	probeMemory = 16 << 20
 	probePids   = 16
 	probeRun    = "probe"
+	probePrefix = "probe-"
 	probeTime   = 10 * time.Second
 )
 
@@ -29,22 +30,33 @@ const (
 // and must be refused, spins past its quota and must be throttled. Each child must
 // have been born inside. Layers are memory, pids and cpu, in that order.
 func (f *FS) Probe(ctx context.Context) []chat.Layer {
-	p := probe{f: f}
+	return probe{f: f, create: f.create, limitCPU: f.limitCPU, end: func(ctx context.Context, id chat.ID) error {
+		return errors.Join(f.kill(ctx, id), f.remove(id))
+	}}.layers(ctx)
+}
+
+// probe is the trials, and what differs between the backends.
+type probe struct {
+	f        *FS
+	create   func(chat.ID, chat.Limits) error
+	limitCPU func(chat.ID, chat.Limits) error
+	end      func(context.Context, chat.ID) error
+}
+
+func (p probe) layers(ctx context.Context) []chat.Layer {
 	birth := p.in(ctx, p.birth)
 	layers := []chat.Layer{
 		p.layer(ctx, chat.LayerMemory, birth, p.memory),
 		p.layer(ctx, chat.LayerPids, birth, p.pids),
 		p.layer(ctx, chat.LayerCPU, birth, p.cpu),
 	}
-	if layers[0].State == chat.LayerOn && f.swapUnbounded() {
+	if layers[0].State == chat.LayerOn && p.f.swapUnbounded() {
 		layers[0].State = chat.LayerWeaker
 		layers[0].Probe += "; but the host has swap and the kernel no limit for it"
 		layers[0].Fix = "boot with swapaccount=1, or turn swap off"
 	}
 	return layers
 }
-
-type probe struct{ f *FS }
 
 // layer runs one trial. A trial returns what it saw; an error says the wall is
 // not there.
@@ -73,17 +85,17 @@ func (p probe) in(ctx context.Context, try func(context.Context, chat.ID) error)
 	if _, err := rand.Read(name[:]); err != nil {
 		return fmt.Errorf("cannot name a probe: %w", err)
 	}
-	id := chat.ID("probe-" + hex.EncodeToString(name[:]))
+	id := chat.ID(probePrefix + hex.EncodeToString(name[:]))
 	defer func() {
 		// Also when the caller gave up: nothing of a probe may stay.
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
 		defer stop()
-		err = errors.Join(err, p.f.kill(ctx, id), p.f.remove(id))
+		err = errors.Join(err, p.end(ctx, id))
 	}()
 	limits := chat.DefaultLimits()
 	limits.MemoryMax, limits.PidsMax = probeMemory, probePids
 	limits.CPUQuota, limits.CPUPeriod = chat.Duration(time.Millisecond), chat.Duration(10*time.Millisecond)
-	if err := p.f.create(id, limits); err != nil {
+	if err := p.create(id, limits); err != nil {
 		return err
 	}
 	if err := p.f.createRun(id, probeRun); err != nil {
@@ -116,7 +128,7 @@ func (p probe) birth(_ context.Context, id chat.ID) (err error) {
 		want = append(want, controllers...)
 	}
 	for _, c := range want {
-		if !strings.Contains(own[c], "/"+string(id)) {
+		if !strings.Contains(own[c], "/"+p.f.group(id)+"/") {
 			return fmt.Errorf("cannot bound a child: it was born in %q of %q: %w", own[c], c, chat.ErrUnsupported)
 		}
 	}
@@ -188,7 +200,7 @@ func (p probe) endOrphans(id chat.ID) error {
 func (p probe) cpu(ctx context.Context, id chat.ID) (string, error) {
 	limits := chat.DefaultLimits()
 	limits.CPUQuota, limits.CPUPeriod = chat.Duration(2*time.Millisecond), chat.Duration(10*time.Millisecond)
-	if err := p.f.limitCPU(id, limits); err != nil {
+	if err := p.limitCPU(id, limits); err != nil {
 		return "", err
 	}
 	ctx, stop := context.WithTimeout(ctx, probeTime/2)

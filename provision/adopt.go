@@ -13,7 +13,7 @@ import (
 )
 
 func (m *Manager) writeSessionFile(s *session) error {
-	b, err := json.Marshal(sessionFile{s.leader.process, s.report})
+	b, err := json.Marshal(sessionFile{s.leader.process, s.report, s.invocation})
 	if err != nil {
 		return fmt.Errorf("cannot note session %s: %w", s.id, err)
 	}
@@ -24,7 +24,7 @@ func (m *Manager) writeSessionFile(s *session) error {
 }
 
 // adopt finds a session that another chatd started: the same boot, the same
-// start time, the chat's uid, inside the chat's cgroup.
+// start time, the chat's uid, inside the chat's cgroup, in the same run of its unit.
 func (m *Manager) adopt(rec state.Record) error {
 	b, err := os.ReadFile(filepath.Join(m.sessionDir(rec.ID), "session.json"))
 	if err != nil {
@@ -41,12 +41,13 @@ func (m *Manager) adopt(rec state.Record) error {
 	if err != nil {
 		return err
 	}
-	s := &session{id: rec.ID, uid: rec.UID, leader: l, report: f.Report}
-	if err := m.checkLeader(s); err != nil {
+	s := &session{id: rec.ID, uid: rec.UID, leader: l, report: f.Report, invocation: f.Invocation}
+	if err := errors.Join(m.checkLeader(s), m.checkInvocation(s)); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	s.terminal = m.terminal(rec, s)
-	if err := m.groups.LimitCPU(rec.ID, m.profile(rec).Limits); err != nil {
+	// A crash may have come between a start that lifted the quota and its return.
+	if err := m.groups.Limit(rec.ID, m.profile(rec).Limits); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	m.keepSession(s)
@@ -68,6 +69,18 @@ func (m *Manager) checkLeader(s *session) error {
 		}
 	}
 	return fmt.Errorf("cannot adopt session %s: process %d is not in its cgroup", s.id, s.leader.PID)
+}
+
+// checkInvocation refuses a unit that somebody else started under the same name.
+func (m *Manager) checkInvocation(s *session) error {
+	now, err := m.groups.Invocation(s.id)
+	if err != nil {
+		return err
+	}
+	if now != s.invocation {
+		return fmt.Errorf("cannot adopt session %s: its unit was started again: invocation %s, want %s: %w", s.id, now, s.invocation, chat.ErrWrongPhase)
+	}
+	return nil
 }
 
 // watch waits for the session's end and cleans up after it: when the shell

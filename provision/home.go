@@ -42,23 +42,24 @@ func (m *Manager) removeHome(_ context.Context, rec state.Record) error {
 	return removeTrees(m.paths.homes, string(rec.ID), asideName(string(rec.ID)))
 }
 
-// createTmp makes the directories that the session sees as /tmp and /var/tmp.
+// createTmp makes the directories that the session sees as /tmp and /var/tmp. They
+// are called as pam_namespace(8) calls a user's instance.
 func (m *Manager) createTmp(_ context.Context, rec state.Record) error {
-	err := makeOwned(m.paths.tmp, string(rec.ID), rec.UID, 0o700, "")
-	return errors.Join(err, makeOwned(m.paths.varTmp, string(rec.ID), rec.UID, 0o700, ""))
+	err := makeOwned(m.paths.tmp, rec.ID.User(), rec.UID, 0o700, "")
+	return errors.Join(err, makeOwned(m.paths.varTmp, rec.ID.User(), rec.UID, 0o700, ""))
 }
 
 func (m *Manager) driftTmp(_ context.Context, rec state.Record) (string, error) {
-	why, err := driftOwned(m.paths.tmp, string(rec.ID), rec.UID, 0o700)
+	why, err := driftOwned(m.paths.tmp, rec.ID.User(), rec.UID, 0o700)
 	if err != nil || why != "" {
 		return why, err
 	}
-	return driftOwned(m.paths.varTmp, string(rec.ID), rec.UID, 0o700)
+	return driftOwned(m.paths.varTmp, rec.ID.User(), rec.UID, 0o700)
 }
 
 func (m *Manager) removeTmp(_ context.Context, rec state.Record) error {
-	err := removeTrees(m.paths.tmp, string(rec.ID), asideName(string(rec.ID)))
-	return errors.Join(err, removeTrees(m.paths.varTmp, string(rec.ID), asideName(string(rec.ID))))
+	err := removeTrees(m.paths.tmp, rec.ID.User(), asideName(rec.ID.User()))
+	return errors.Join(err, removeTrees(m.paths.varTmp, rec.ID.User(), asideName(rec.ID.User())))
 }
 
 // makeOwned makes the directory name below the root-owned parent, owned by uid,

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,7 +118,7 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 
 func (m *Manager) describe() chat.Host {
 	h := chat.Host{
-		Kernel: kernelRelease(), Backend: "cgroupfs, " + m.groups.Mode(), Version: m.opt.Version,
+		Kernel: kernelRelease(), Backend: m.backend(), Version: m.opt.Version,
 		Layers: m.hostLayers(), Missing: m.missing(), Allowed: m.opt.AllowMissing, Findings: []string{},
 	}
 	if h.Allowed == nil {
@@ -156,6 +157,9 @@ func kernelRelease() string {
 // behind. It raises packet rules to try them, and so its caller must have put it
 // into a network namespace of its own.
 func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
+	if private := cmp.Or(opt.Private, opt.State); isDir(private) {
+		opt.Private = private // what pam_namespace mounts does not move with the state
+	}
 	for _, place := range []*string{&opt.State, &opt.Run, &opt.Homes} {
 		dir, derr := makeProbeDir(*place)
 		if derr != nil {
@@ -167,7 +171,7 @@ func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 	opt.Cgroup += "-doctor"
 	m := newManager(opt)
 	for _, step := range []func(context.Context) error{
-		m.checkOptions, m.makeState, m.prepareHost, m.openGroups, m.tryWalls, m.chooseAccount, m.probe,
+		m.checkOptions, m.makeState, m.openGroups, m.prepareHost, m.tryWalls, m.chooseAccount, m.probe,
 	} {
 		if err := step(ctx); err != nil {
 			return host, err
@@ -176,6 +180,11 @@ func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 	host = m.describe()
 	host.Findings = append(host.Findings, "no daemon answers: the walls were tried without one, and the packet rules in a network namespace of their own")
 	return host, errors.Join(m.groups.RemoveBase(), m.groups.Close())
+}
+
+func isDir(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.IsDir()
 }
 
 // makeProbeDir makes a directory on the file system where place is or would be:
@@ -205,7 +214,9 @@ func (m *Manager) tryWalls(ctx context.Context) error {
 	return m.table.Apply(ctx, nil)
 }
 
-func (m *Manager) makeState(context.Context) error { return makeRootDir(m.opt.State, 0o711) }
+func (m *Manager) makeState(context.Context) error {
+	return errors.Join(makeRootDir(m.opt.State, 0o711), makeRootDir(m.opt.Run, 0o755))
+}
 
 func (m *Manager) openTable(context.Context) error {
 	table, err := netpolicy.Open(netpolicy.Options{Range: netpolicy.Range(m.opt.UIDs), ProbeUID: m.probeUID()})

@@ -22,9 +22,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// probeID is the chat that probes act as. Its account is never written down, its
-// uid is given to nobody, and whatever a crash leaves of it is cleared as a
-// session without a chat.
+// probeID is the chat that probes act as. It has no record, its uid is given to
+// nobody, and whatever a crash leaves of it is cleared as a session without a chat.
 const probeID chat.ID = "0000000000000000"
 
 // probeTimeout bounds one probe of a session.
@@ -222,18 +221,39 @@ func (m *Manager) tryProbeSession(ctx context.Context, kind chat.Network) (layer
 	rec := state.Record{ID: probeID, UID: m.probeUID(), Profile: chat.DefaultProfile, Phase: chat.Ready}
 	clean := func() error {
 		c := context.WithoutCancel(ctx)
-		return errors.Join(m.removeSession(c, rec), m.removeLimits(c, rec), m.removeTmp(c, rec), m.removeHome(c, rec))
+		return errors.Join(m.removeSession(c, rec), m.removeLimits(c, rec), m.removeTmp(c, rec), m.removeHome(c, rec),
+			m.account.remove(c, m.accountOf(rec)))
 	}
 	if err := clean(); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, clean()) }()
-	for _, create := range []func(context.Context, state.Record) error{m.createHome, m.createTmp, m.createLimits} {
+	for _, create := range []func(context.Context, state.Record) error{m.createProbeAccount, m.createHome, m.createTmp, m.createLimits} {
 		if err := create(ctx, rec); err != nil {
 			return nil, err
 		}
 	}
 	return m.runProbe(ctx, rec, kind)
+}
+
+// createProbeAccount: systemd starts nothing for a user that nobody knows.
+func (m *Manager) createProbeAccount(ctx context.Context, rec state.Record) error {
+	if !m.units {
+		return nil
+	}
+	return m.account.create(ctx, m.accountOf(rec))
+}
+
+// waitProbe waits for the probe's end: as for a child, or where it is systemd's
+// by its pid 1.
+func waitProbe(cmd *exec.Cmd, inner *leader) error {
+	if cmd.Process != nil {
+		return cmd.Wait()
+	}
+	if inner == nil {
+		return nil
+	}
+	return inner.wait()
 }
 
 func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Network) ([]chat.Layer, error) {
@@ -256,14 +276,14 @@ func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Netw
 		return nil, b.err
 	}
 	cmd.Stdout = out
-	if err := m.groups.Start(rec.ID, "session", cmd); err != nil {
-		return nil, err
+	if err := m.startInGroup(rec, cmd, &b); err != nil {
+		return nil, fmt.Errorf("%w%s", err, b.complaint())
 	}
 	b.closeChildEnds()
 	timer := time.AfterFunc(probeTimeout, func() { _ = m.groups.Kill(context.WithoutCancel(ctx), rec.ID) })
 	defer timer.Stop()
 	inner, innerErr := innerLeader(&b, time.Now().Add(probeTimeout))
-	err = cmd.Wait()
+	err = waitProbe(cmd, inner)
 	if inner != nil {
 		err = errors.Join(err, inner.bury(ctx, rec.UID), inner.Close())
 	}
@@ -272,7 +292,7 @@ func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Netw
 	}
 	var layers []chat.Layer
 	if err := json.NewDecoder(io.NewSectionReader(out, 0, 64<<10)).Decode(&layers); err != nil {
-		return nil, fmt.Errorf("cannot read what the probe found: %w", err)
+		return nil, fmt.Errorf("cannot read what the probe found: %w%s", err, b.complaint())
 	}
 	return layers, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/state"
@@ -33,9 +33,14 @@ type Options struct {
 	Account string
 	// Shim is the chatd-shim binary to install into sessions.
 	Shim string
-	// Cgroup is the name of the base cgroup below chatd's own; two daemons on one
-	// host need two names.
+	// Backend is auto, systemd or cgroupfs; empty is auto.
+	Backend string
+	// Cgroup is the name of the base cgroup below chatd's own, or of the slice and
+	// the units in it; two daemons on one host need two names.
 	Cgroup string
+	// Private is the parent of the private /tmp and /var/tmp trees, State if it is
+	// empty. With systemd it is what /etc/security/namespace.d/chatd.conf names.
+	Private string
 	// UIDs are the uids chats may get; the last one is kept for probes.
 	UIDs state.Range
 	// LandlockABI is the least Landlock ABI that a session may start with.
@@ -63,7 +68,8 @@ type Manager struct {
 	opt     Options
 	log     *slog.Logger
 	store   *state.Store
-	groups  *cgroup.FS
+	groups  groups
+	units   bool             // groups are those of systemd
 	table   *netpolicy.Table // nil on a host without the programs for it
 	noTable error            // why
 	userdb  *userdb
@@ -102,7 +108,7 @@ type paths struct {
 func Open(ctx context.Context, opt Options) (*Manager, error) {
 	m := newManager(opt)
 	for _, step := range []func(context.Context) error{
-		m.checkOptions, m.openState, m.prepareHost, m.openGroups, m.raiseWalls, m.chooseAccount, m.probe, m.require, m.recoverAll,
+		m.checkOptions, m.openState, m.openGroups, m.prepareHost, m.raiseWalls, m.chooseAccount, m.probe, m.require, m.recoverAll,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, m.closeState())
@@ -119,10 +125,11 @@ func newManager(opt Options) *Manager {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
+	opt.Private = cmp.Or(opt.Private, opt.State)
 	return &Manager{
 		opt: opt, log: opt.Log, sessions: map[chat.ID]*session{}, findings: map[string]string{},
 		paths: paths{
-			homes: opt.Homes, tmp: filepath.Join(opt.State, "tmp"), varTmp: filepath.Join(opt.State, "vartmp"),
+			homes: opt.Homes, tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),
 			sessions: filepath.Join(opt.Run, "sessions"), profiles: filepath.Join(opt.State, "profiles"),
 			shims: filepath.Join(opt.State, "shims"), shim: filepath.Join(opt.State, "bin", "chatd-shim"),
 		},
@@ -176,8 +183,8 @@ func (m *Manager) checkOptions(context.Context) error {
 	return checkUIDRange(m.opt.UIDs)
 }
 
-func (m *Manager) openState(context.Context) (err error) {
-	if err := makeRootDir(m.opt.State, 0o711); err != nil {
+func (m *Manager) openState(ctx context.Context) (err error) {
+	if err := m.makeState(ctx); err != nil {
 		return err
 	}
 	m.store, err = state.Open(state.Options{Dir: m.opt.State, UIDs: m.opt.UIDs, BlockSize: blockSize(m.opt.UIDs)})
@@ -189,15 +196,15 @@ func blockSize(r state.Range) uint32 {
 	return min(1<<16, max(16, (r.High-r.Low+1)/16))
 }
 
-// prepareHost makes the root-owned parents. Each is 0711: a chat may pass
+// prepareHost makes the root-owned parents. Most are 0711: a chat may pass
 // through to what is its own, and may list nothing.
 func (m *Manager) prepareHost(context.Context) error {
 	for _, d := range []struct {
 		path string
 		mode os.FileMode
 	}{
-		{m.opt.Run, 0o755}, {m.paths.sessions, 0o711}, {m.paths.homes, 0o711}, {m.paths.tmp, 0o711},
-		{m.paths.varTmp, 0o711}, {m.paths.profiles, 0o755}, {filepath.Dir(m.paths.shim), 0o755},
+		{m.paths.sessions, 0o711}, {m.paths.homes, 0o711}, {m.opt.Private, 0o711}, {m.paths.tmp, m.tmpMode()},
+		{m.paths.varTmp, m.tmpMode()}, {m.paths.profiles, 0o755}, {filepath.Dir(m.paths.shim), 0o755},
 	} {
 		if err := makeRootDir(d.path, d.mode); err != nil {
 			return err
@@ -211,17 +218,20 @@ func (m *Manager) prepareHost(context.Context) error {
 	return errors.Join(becomeSubreaper(), m.installPrograms())
 }
 
-func (m *Manager) openGroups(context.Context) (err error) {
-	m.groups, err = cgroup.OpenFS(cgroup.Options{
-		Name: m.opt.Cgroup, StateFile: filepath.Join(m.opt.Run, "cgroup.json"), Without: m.opt.Without,
-	})
-	return err
-}
-
 // makeRootDir makes dir, owned by root, with exactly mode, and refuses one that
 // somebody else owns or that is a link: whoever owns a parent owns what is in it.
+//
+// A parent that is not there is made 0755: the daemon's umask would close it to
+// the chats that have to pass.
 func makeRootDir(dir string, mode os.FileMode) error {
-	if err := os.MkdirAll(dir, mode); err != nil {
+	err := os.Mkdir(dir, mode)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := makeRootDir(filepath.Dir(dir), 0o755); err != nil {
+			return err
+		}
+		err = os.Mkdir(dir, mode)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("cannot make %s: %w", dir, err)
 	}
 	fi, err := os.Lstat(dir)

@@ -34,6 +34,7 @@ func (m *Manager) Reconcile(ctx context.Context) {
 		}
 		m.note("chat "+string(rec.ID), m.reconcileChat(ctx, rec.ID))
 	}
+	m.note("units without a chat", m.quarantine(ctx))
 	m.note("sessions without a chat", m.clearOrphans(ctx))
 	m.note("things without a chat", m.reportStrays())
 }
@@ -103,8 +104,9 @@ func (m *Manager) hasSessionTraces(id chat.ID) bool {
 }
 
 // clearOrphans ends sessions that belong to no chat: nobody could ever end them.
+// With systemd an operator can, and quarantine has frozen them.
 func (m *Manager) clearOrphans(ctx context.Context) error {
-	ids, err := m.groups.IDs()
+	ids, err := m.orphanGroups()
 	if err != nil {
 		return err
 	}
@@ -126,6 +128,16 @@ func (m *Manager) clearOrphans(ctx context.Context) error {
 		errs = append(errs, m.clearOrphan(ctx, id))
 	}
 	return errors.Join(errs...)
+}
+
+// orphanGroups are the cgroups that may be cleared: all, or where the units are
+// systemd's none but that of a probe that a crash left.
+func (m *Manager) orphanGroups() ([]chat.ID, error) {
+	ids, err := m.groups.IDs()
+	if !m.units {
+		return ids, err
+	}
+	return slices.DeleteFunc(ids, func(id chat.ID) bool { return id != probeID }), err
 }
 
 func (m *Manager) clearOrphan(ctx context.Context, id chat.ID) error {
@@ -152,6 +164,9 @@ func (m *Manager) reportStrays() error {
 		}
 		for _, e := range entries {
 			name := strings.TrimPrefix(e.Name(), asideName(""))
+			if dir != m.paths.homes {
+				name = strings.TrimPrefix(name, chat.UserPrefix)
+			}
 			if !m.hasChat(chat.ID(name)) && name != string(probeID) {
 				strays = append(strays, filepath.Join(dir, e.Name()))
 			}

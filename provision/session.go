@@ -23,13 +23,16 @@ type session struct {
 	leader   *leader
 	report   shims.Report
 	terminal *tmux.Terminal
+	// invocation is systemd's name for this run of the unit; empty without systemd.
+	invocation string
 }
 
 // sessionFile is what a later chatd needs to find the session again. It lies in
 // the run directory, so that a reboot, which ends every session, ends it too.
 type sessionFile struct {
-	Leader process      `json:"leader"`
-	Report shims.Report `json:"report"`
+	Leader     process      `json:"leader"`
+	Report     shims.Report `json:"report"`
+	Invocation string       `json:"invocation,omitempty"`
 }
 
 // errNoPrompt is a session that ended before its shell was at a prompt.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,9 +20,13 @@ import (
 // view is what the session of the chat sees.
 func (m *Manager) view(rec state.Record) shims.View {
 	p := m.profile(rec)
+	tmp, varTmp := filepath.Join(m.paths.tmp, rec.ID.User()), filepath.Join(m.paths.varTmp, rec.ID.User())
+	if m.units {
+		tmp, varTmp = "/tmp", "/var/tmp" // as pam_namespace mounted them
+	}
 	return shims.View{
 		User: rec.ID.User(), UID: rec.UID, Home: m.home(rec.ID),
-		Tmp: filepath.Join(m.paths.tmp, string(rec.ID)), VarTmp: filepath.Join(m.paths.varTmp, string(rec.ID)),
+		Tmp: tmp, VarTmp: varTmp,
 		ShmSize: p.Limits.ShmSize, Network: m.network(p), Resolvers: p.Resolvers,
 		Shim: m.paths.shim, ShimDir: m.paths.shims, BinDir: m.binDir(p.Name),
 		PromptFIFO: filepath.Join(m.sessionDir(rec.ID), "prompt"),
@@ -55,14 +60,14 @@ func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os
 		return nil, b.err
 	}
 	began := time.Now()
-	if err := m.groups.Start(rec.ID, "session", cmd); err != nil {
-		return nil, err
+	if err := m.startInGroup(rec, cmd, &b); err != nil {
+		return nil, errors.Join(err, m.abandon(rec, nil))
 	}
 	b.closeChildEnds()
 	go collect(cmd)
 	m.log.Debug("session", "chat", rec.ID, "born", time.Since(began))
 	s := &session{id: rec.ID, uid: rec.UID}
-	if err := s.awaitStart(ctx, &b, prompt); err != nil {
+	if err := m.awaitSession(ctx, s, &b, prompt); err != nil {
 		err = fmt.Errorf("%w%s", err, b.complaint())
 		return nil, errors.Join(err, m.abandon(rec, s.leader))
 	}
@@ -95,8 +100,10 @@ func (m *Manager) bwrapCommand(rec state.Record, v shims.View, argv, env []strin
 	for _, f := range files {
 		b.data(f.Target, f.Content)
 	}
-	args = append(args, "--", shims.InsideShim, "confine", "--plan-fd", fmt.Sprint(fdPlan))
-	cmd := exec.Command("bwrap", args...)
+	// The arguments go by descriptor too: in the process list they hid everything else.
+	b.data("arguments", []byte(strings.Join(args, "\x00")+"\x00"))
+	cmd := exec.Command("bwrap", "--args", fmt.Sprint(fdData+len(files)), "--",
+		shims.InsideShim, "confine", "--plan-fd", fmt.Sprint(fdPlan))
 	cmd.Env = []string{}
 	cmd.Dir = "/"
 	cmd.ExtraFiles = b.child
@@ -113,11 +120,28 @@ func (m *Manager) bwrapCommand(rec state.Record, v shims.View, argv, env []strin
 // when the pidfd says that it has ended is it waited for. How the session ended
 // is watch's concern; this only spares the host a zombie.
 func collect(cmd *exec.Cmd) {
+	if cmd.Process == nil {
+		return // systemd's child
+	}
 	if l, err := holdLeader(process{PID: cmd.Process.Pid}); err == nil {
 		_ = l.wait()
 		_ = l.Close()
 	}
 	_ = cmd.Wait()
+}
+
+// awaitSession returns when the session is up and its unit, if there is one, is
+// bound to it.
+func (m *Manager) awaitSession(ctx context.Context, s *session, b *boundFiles, prompt *os.File) error {
+	if err := s.awaitStart(ctx, b, prompt); err != nil {
+		return err
+	}
+	if err := m.groups.Settle(s.id, s.leader.PID); err != nil {
+		return err
+	}
+	var err error
+	s.invocation, err = m.groups.Invocation(s.id)
+	return err
 }
 
 // awaitStart reads, in the order in which they come: bubblewrap's pid 1, the

@@ -17,6 +17,7 @@ import (
 const ProgramName = "chatd-shim"
 
 const usage = `usage: chatd-shim confine --plan-fd N
+       chatd-shim enter
        chatd-shim probe [--network shared|none] [--home DIR] [--hidden PATH] [--abstract NAME] [--pid N]
 `
 
@@ -36,6 +37,8 @@ func Main(args []string) int {
 		switch args[1] {
 		case "confine":
 			return runConfine(args[2:], os.Stderr)
+		case "enter":
+			return runEnter(args[2:], os.Stderr)
 		case "probe":
 			return runProbe(args[2:], os.Stdout, os.Stderr)
 		}

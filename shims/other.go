@@ -22,3 +22,5 @@ func exitCode(error) int { return 125 }
 func hasFileCapabilities(string) (bool, error) { return false, nil }
 
 func runConfine([]string, io.Writer) int { return 125 }
+
+func runEnter([]string, io.Writer) int { return 125 }

@@ -1,0 +1,109 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"golang.org/x/sys/unix"
+)
+
+// The words at the door; see the package documentation.
+const (
+	doorHere    = "here"
+	doorFiles   = "files"
+	doorMain    = "main"
+	doorSettled = "settled"
+)
+
+// door is the socket between chatd and the first process of a unit, which has its
+// other end as stdin. systemd passes no other descriptors before version 256.
+// It is gone before any code of the chat runs: a socket made here keeps root's
+// uid.
+type door struct {
+	ours, theirs *os.File
+	last         string // the last message that was not the one waited for
+}
+
+func newDoor() (*door, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a socket for a unit: %w", err)
+	}
+	// Theirs waits when it reads: it has nothing else to do.
+	if err := unix.SetNonblock(fds[1], false); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot make a socket for a unit: %w", err), unix.Close(fds[0]), unix.Close(fds[1]))
+	}
+	return &door{ours: os.NewFile(uintptr(fds[0]), "door"), theirs: os.NewFile(uintptr(fds[1]), "door")}, nil
+}
+
+func (d *door) close() {
+	d.ours.Close()
+	d.theirs.Close()
+}
+
+// await reads one message, which must be word. Anything else is what went wrong.
+func (d *door) await(word string, patience time.Duration) error {
+	if err := d.ours.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return fmt.Errorf("cannot wait for the first process: %w", err)
+	}
+	buf := make([]byte, 4096)
+	n, err := d.ours.Read(buf)
+	if err != nil {
+		return fmt.Errorf("cannot hear from the first process: %w", err)
+	}
+	if d.last = string(buf[:n]); d.last != word {
+		return fmt.Errorf("the first process says %s", chat.Quote(d.last))
+	}
+	return nil
+}
+
+// complaint is what the first process said last, if it did.
+func (d *door) complaint() error {
+	if err := d.await("", 10*time.Millisecond); err != nil && d.last != "" && d.last != doorHere {
+		return err
+	}
+	return nil
+}
+
+func (d *door) say(word string) error {
+	if _, err := d.ours.Write([]byte(word)); err != nil {
+		return fmt.Errorf("cannot tell the first process to go on: %w", err)
+	}
+	return nil
+}
+
+// hand gives files away in one message (SCM_RIGHTS, unix(7)).
+func (d *door) hand(files []*os.File) error {
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	raw, err := d.ours.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("cannot hand files over: %w", err)
+	}
+	var sent error
+	err = raw.Write(func(fd uintptr) bool {
+		sent = unix.Sendmsg(int(fd), []byte(doorFiles), unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+		return !errors.Is(sent, unix.EAGAIN)
+	})
+	if err := errors.Join(err, sent); err != nil {
+		return fmt.Errorf("cannot hand %d files over: %w", len(files), err)
+	}
+	return nil
+}
+
+// isUnified: cgroup2 is mounted here, and every controller that the limits need
+// is offered.
+func isUnified(dir string) bool {
+	var s unix.Statfs_t
+	if unix.Statfs(dir, &s) != nil || int64(s.Type) != unix.CGROUP2_SUPER_MAGIC {
+		return false
+	}
+	offered, err := os.ReadFile(dir + "/cgroup.controllers")
+	return err == nil && missing(strings.Fields(string(offered)), controllers) == nil
+}

@@ -1,0 +1,79 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Quarantine freezes every unit of the slice that is not of a known chat, and
+// returns their names: whoever put it there is inside the chats' walls or wants
+// to look like it, and may be somebody's work. A frozen unit does nothing and
+// loses nothing; an operator looks at it (systemctl status) and thaws or stops it.
+func (u *Units) Quarantine(ctx context.Context, known func(chat.ID) bool) ([]string, error) {
+	entries, err := os.ReadDir(u.places.Unified)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot list %s: %w", u.slice, err)
+	}
+	var names []string
+	var errs []error
+	for _, e := range entries {
+		if !e.IsDir() || u.isOwn(e.Name(), known) {
+			continue
+		}
+		names = append(names, e.Name())
+		errs = append(errs, u.freeze(ctx, e.Name()))
+	}
+	return names, errors.Join(errs...)
+}
+
+// Quarantine finds nobody: below a base that only root of this daemon enters,
+// there are the trees of chats.
+func (f *FS) Quarantine(context.Context, func(chat.ID) bool) ([]string, error) { return nil, nil }
+
+func (u *Units) isOwn(unit string, known func(chat.ID) bool) bool {
+	if strings.HasPrefix(unit, u.o.Name+"-"+probePrefix) {
+		return true
+	}
+	id, ok := u.idOf(unit)
+	return ok && known(id)
+}
+
+// freeze asks systemd, so that its status says frozen, unless it did already.
+func (u *Units) freeze(ctx context.Context, unit string) error {
+	frozen, err := readFlat(u.places.Unified+"/"+unit, "cgroup.events", "frozen")
+	if frozen != 0 || errors.Is(err, chat.ErrNotFound) {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(ctx, busTime)
+	defer stop()
+	conn, err := u.conn(ctx)
+	if err == nil {
+		err = conn.FreezeUnit(ctx, unit)
+	}
+	if err = busError(err); err != nil && !errors.Is(err, chat.ErrNotFound) {
+		return fmt.Errorf("cannot freeze unit %s: %w", unit, err)
+	}
+	return nil
+}
+
+// endProbes ends the units of probes that a crash left.
+func (u *Units) endProbes(ctx context.Context) error {
+	entries, err := os.ReadDir(u.places.Unified)
+	if err != nil {
+		return fmt.Errorf("cannot list %s: %w", u.slice, err)
+	}
+	var errs []error
+	for _, e := range entries {
+		id, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), unitSuffix), u.o.Name+"-")
+		if ok && e.IsDir() && strings.HasPrefix(id, probePrefix) {
+			errs = append(errs, u.FS.kill(ctx, chat.ID(id)), u.stop(ctx, chat.ID(id)))
+		}
+	}
+	return errors.Join(errs...)
+}

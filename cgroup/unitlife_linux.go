@@ -1,0 +1,193 @@
+package cgroup
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
+)
+
+// unitName is the service of a chat: chatd-<id>.service.
+func unitName(name string, id chat.ID) string { return name + "-" + string(id) + unitSuffix }
+
+// Create keeps the limits for [Units.Start], which makes the unit: a service has
+// no cgroup before its first process. A unit that lives is limited again.
+func (u *Units) Create(id chat.ID, l chat.Limits) error {
+	if err := errors.Join(checkID(id), l.Validate()); err != nil {
+		return err
+	}
+	u.startMu.Lock()
+	u.limits[id] = l
+	u.startMu.Unlock()
+	if full, err := populated(u.dir(id)); err != nil || !full {
+		return skipNotFound(err)
+	}
+	return u.Limit(id, l)
+}
+
+func skipNotFound(err error) error {
+	if errors.Is(err, chat.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Limit sets all limits of a chat that is awake, and makes systemd remember them:
+// a daemon-reload writes what systemd remembers.
+func (u *Units) Limit(id chat.ID, l chat.Limits) error {
+	if err := errors.Join(checkID(id), l.Validate()); err != nil {
+		return err
+	}
+	props := append(cpuProperties(l, u.without), boundProperties(l, u.without)...)
+	return errors.Join(u.remember(id, props), u.FS.Limit(id, l))
+}
+
+// LimitCPU sets the CPU quota, and nothing else; see [FS.LimitCPU].
+func (u *Units) LimitCPU(id chat.ID, l chat.Limits) error {
+	if err := errors.Join(checkID(id), l.Validate()); err != nil {
+		return err
+	}
+	return u.limitUnitCPU(id, l)
+}
+
+// limitUnitCPU also writes the quota itself: systemd does so a moment after it
+// answered.
+func (u *Units) limitUnitCPU(id chat.ID, l chat.Limits) error {
+	if err := u.remember(id, cpuProperties(l, u.without)); err != nil {
+		return err
+	}
+	defer u.lock(id).Unlock()
+	return u.limitCPU(id, l)
+}
+
+func (u *Units) remember(id chat.ID, props []dbus.Property) error {
+	if len(props) == 0 {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(context.Background(), busTime)
+	defer stop()
+	conn, err := u.conn(ctx)
+	if err == nil {
+		err = conn.SetUnitPropertiesContext(ctx, u.group(id), true, props...)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot limit chat %s: %w", id, busError(err))
+	}
+	return nil
+}
+
+// Kill ends every process of the chat as [FS.Kill] does, and then its unit. There
+// being no unit is no error. The cgroup is killed first: systemd goes through
+// the processes one by one, which a chat can make take long.
+func (u *Units) Kill(ctx context.Context, id chat.ID) error {
+	u.closeDoor(id)
+	if err := u.FS.Kill(ctx, id); err != nil && !goneMeanwhile(err) {
+		return err
+	}
+	return u.stop(ctx, id)
+}
+
+// goneMeanwhile: systemd removes the cgroup of a unit that ended by itself.
+func goneMeanwhile(err error) bool {
+	return errors.Is(err, chat.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
+}
+
+// stop ends the unit and waits until systemd has forgotten it, so that the
+// same name can be started again.
+func (u *Units) stop(ctx context.Context, id chat.ID) error {
+	err := u.job(ctx, "stop "+u.group(id), func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
+		_, err := c.StopUnitContext(ctx, u.group(id), "replace", done)
+		return err
+	})
+	if err != nil && !errors.Is(err, chat.ErrNotFound) {
+		return err
+	}
+	return u.awaitGone(ctx, id)
+}
+
+func (u *Units) awaitGone(ctx context.Context, id chat.ID) error {
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		if _, err := os.Lstat(u.dir(id)); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		// What is empty and no unit's any more is nobody's but ours to remove.
+		if err := rmTree(u.dir(id)); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("cannot end unit %s: its cgroup is still there: %w", u.group(id), errors.Join(chat.ErrBusy, context.Cause(ctx)))
+		case <-time.After(wait):
+		}
+	}
+}
+
+// Remove forgets the chat's limits and makes sure that no unit is left. It is
+// [chat.ErrBusy] while somebody is inside: [Units.Kill] comes first.
+func (u *Units) Remove(id chat.ID) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	if full, err := populated(u.dir(id)); full || skipNotFound(err) != nil {
+		pids, merr := members(u.dir(id))
+		return fmt.Errorf("cannot remove unit %s: the processes %v are in it: %w", u.group(id), pids, errors.Join(chat.ErrBusy, err, merr))
+	}
+	ctx, stop := context.WithTimeout(context.Background(), busTime)
+	defer stop()
+	if err := u.stop(ctx, id); err != nil {
+		return err
+	}
+	u.startMu.Lock()
+	delete(u.limits, id)
+	u.startMu.Unlock()
+	defer u.lock(id).Unlock()
+	u.forget(u.dir(id))
+	return nil
+}
+
+// Invocation is systemd's name for this run of the chat's unit, 32 hex digits
+// (INVOCATION_ID of systemd.exec(5)); a unit that was started again has another.
+func (u *Units) Invocation(id chat.ID) (string, error) {
+	ctx, stop := context.WithTimeout(context.Background(), busTime)
+	defer stop()
+	conn, err := u.conn(ctx)
+	if err != nil {
+		return "", err
+	}
+	p, err := conn.GetUnitPropertyContext(ctx, u.group(id), "InvocationID")
+	if err != nil {
+		return "", fmt.Errorf("cannot ask systemd about %s: %w", u.group(id), busError(err))
+	}
+	b, ok := p.Value.Value().([]byte)
+	if !ok || len(b) == 0 {
+		return "", fmt.Errorf("cannot find unit %s: %w", u.group(id), chat.ErrNotFound)
+	}
+	return hex.EncodeToString(b), nil
+}
+
+// Invocation is nothing: what cgroupfs started has no name but its pid.
+func (f *FS) Invocation(chat.ID) (string, error) { return "", nil }
+
+// busError turns systemd's answers into the words that callers branch on.
+func busError(err error) error {
+	var e godbus.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.Name {
+	case "org.freedesktop.systemd1.NoSuchUnit":
+		return errors.Join(chat.ErrNotFound, err)
+	case "org.freedesktop.systemd1.UnitExists":
+		return errors.Join(chat.ErrExists, err)
+	case "org.freedesktop.DBus.Error.LimitsExceeded":
+		return errors.Join(chat.ErrBusy, err)
+	}
+	return err
+}

@@ -1,0 +1,94 @@
+package cgroup
+
+import (
+	"math"
+	"syscall"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
+)
+
+// sessionUnit is what is different between two sessions.
+type sessionUnit struct {
+	id     chat.ID
+	user   string
+	pam    string
+	slice  string
+	argv   []string
+	stdin  int
+	limits chat.Limits
+}
+
+func property(name string, value any) dbus.Property {
+	return dbus.Property{Name: name, Value: godbus.MakeVariant(value)}
+}
+
+// properties are those of StartTransientUnit (org.freedesktop.systemd1(5)).
+//
+// Type is notify because on systemd 252 exec never ends with PAM, and simple
+// calls a session that PAM refused a success. Stopping is SIGKILL at once:
+// bubblewrap's pid 1 hears no SIGTERM. An OOM must end what ate the memory and
+// not the whole unit.
+func (s sessionUnit) properties(without func(chat.LayerName) bool) []dbus.Property {
+	props := []dbus.Property{
+		dbus.PropDescription("Session of chat " + string(s.id)),
+		dbus.PropSlice(s.slice),
+		dbus.PropType("notify"),
+		property("NotifyAccess", "main"),
+		dbus.PropExecStart(s.argv, false),
+		property("User", s.user),
+		property("UMask", uint32(0o077)),
+		property("Delegate", true),
+		property("NoNewPrivileges", true),
+		property("KeyringMode", "private"),
+		property("KillMode", "control-group"),
+		property("KillSignal", int32(syscall.SIGKILL)),
+		property("SuccessExitStatus", exitStatusSet{Signals: []int32{int32(syscall.SIGKILL)}}),
+		property("OOMPolicy", "continue"),
+		property("OOMScoreAdjust", int32(500)),
+		property("CollectMode", "inactive-or-failed"),
+		property("TimeoutStartUSec", uint64(30e6)),
+		property("TimeoutStopUSec", uint64(10e6)),
+		property("StandardInputFileDescriptor", godbus.UnixFD(s.stdin)),
+		property("StandardOutput", "journal"),
+		property("StandardError", "journal"),
+		property("SyslogIdentifier", "chatd-session"),
+		property("LogExtraFields", [][]byte{[]byte("CHATD_CHAT=" + string(s.id))}),
+	}
+	if s.pam != "" {
+		props = append(props, property("PAMName", s.pam))
+	}
+	return append(props, boundProperties(s.limits, without)...)
+}
+
+// exitStatusSet is the type (aiai) of SuccessExitStatus.
+type exitStatusSet struct{ Codes, Signals []int32 }
+
+// boundProperties are the limits that stand from the first instruction.
+func boundProperties(l chat.Limits, without func(chat.LayerName) bool) []dbus.Property {
+	var props []dbus.Property
+	if !without(chat.LayerMemory) {
+		props = append(props, property("MemoryMax", l.MemoryMax), property("MemorySwapMax", l.SwapMax))
+	}
+	if !without(chat.LayerPids) {
+		props = append(props, property("TasksMax", l.PidsMax))
+	}
+	return props
+}
+
+// cpuProperties are the quota. systemd counts it in microseconds a second.
+//
+// The order is that of the names of the drop-ins that systemd writes for these
+// and then for boundProperties: in any other it says ever after that the unit
+// changed on disk (unit_need_daemon_reload compares lists).
+func cpuProperties(l chat.Limits, without func(chat.LayerName) bool) []dbus.Property {
+	if without(chat.LayerCPU) {
+		return nil
+	}
+	share := l.CPUQuota.D().Seconds() / l.CPUPeriod.D().Seconds()
+	return []dbus.Property{
+		property("CPUQuotaPerSecUSec", uint64(math.Round(share*1e6))),
+		property("CPUQuotaPeriodUSec", uint64(l.CPUPeriod.D().Microseconds())),
+	}
+}

@@ -1,0 +1,207 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/coreos/go-systemd/v22/dbus"
+)
+
+const (
+	unitSuffix  = ".service"
+	unifiedRoot = "/sys/fs/cgroup"
+	// busTime bounds one question to systemd, which answers in milliseconds unless
+	// it is reloading thousands of units.
+	busTime = 30 * time.Second
+)
+
+// UnitOptions say how the systemd backend makes units.
+type UnitOptions struct {
+	// Name is the slice, without ".slice", and the first part of every unit:
+	// "chatd" is chatd.slice and chatd-<id>.service. A hyphen becomes an underscore
+	// in the slice, where it would mean a slice inside another (systemd.slice(5)).
+	Name string
+	// PAM is the service name under /etc/pam.d that sessions open; empty is none.
+	PAM string
+	// Without is as in [Options].
+	Without []chat.LayerName
+}
+
+// Units is the systemd backend: each session is a transient service that PID 1
+// owns, so that it outlives chatd, and whose limits systemd sets. What is below
+// a unit (leaves, runs, usage, killing) is as with [FS] under cgroup v2.
+type Units struct {
+	*FS
+	pam     string
+	version string
+	slice   string
+
+	busMu sync.Mutex
+	bus   *dbus.Conn
+
+	startMu sync.Mutex
+	limits  map[chat.ID]chat.Limits // what Create was told, for Start
+	doors   map[chat.ID]*door       // sessions whose first process still waits for Settle
+}
+
+// Booted reports whether systemd is PID 1 (sd_booted(3)) and cgroup v2 alone is
+// mounted where it puts its units.
+func Booted() bool {
+	fi, err := os.Lstat("/run/systemd/system")
+	return err == nil && fi.IsDir() && isUnified(unifiedRoot)
+}
+
+// OpenUnits connects to systemd and starts the slice. The error is
+// [chat.ErrUnsupported] on a host that is not [Booted], [chat.ErrBusy] when
+// another daemon holds the slice. The caller closes it.
+func OpenUnits(ctx context.Context, o UnitOptions) (*Units, error) {
+	if err := chat.CheckName("cgroup name", o.Name); err != nil {
+		return nil, err
+	}
+	if !Booted() {
+		return nil, fmt.Errorf("cannot use backend systemd: systemd is not PID 1, or %s is not cgroup v2: %w", unifiedRoot, chat.ErrUnsupported)
+	}
+	slice := strings.ReplaceAll(o.Name, "-", "_") + ".slice"
+	u := &Units{
+		FS: &FS{
+			o: Options{Name: o.Name, Without: o.Without}, mode: modeV2, units: true,
+			places: places{Mode: modeV2, Unified: filepath.Join(unifiedRoot, slice)},
+			dead:   map[string]bool{}, births: map[chat.ID]birth{},
+		},
+		pam: o.PAM, slice: slice, limits: map[chat.ID]chat.Limits{}, doors: map[chat.ID]*door{},
+	}
+	if err := u.open(ctx); err != nil {
+		return nil, errors.Join(err, u.Close())
+	}
+	return u, nil
+}
+
+func (u *Units) open(ctx context.Context) error {
+	conn, err := u.conn(ctx)
+	if err != nil {
+		return err
+	}
+	version, err := conn.GetManagerProperty("Version")
+	if err != nil {
+		return fmt.Errorf("cannot ask systemd for its version: %w", err)
+	}
+	u.version = strings.Trim(version, `"`)
+	if err := u.startSlice(ctx); err != nil {
+		return err
+	}
+	if err := u.holdBase(); err != nil {
+		return err
+	}
+	return u.endProbes(ctx)
+}
+
+// startSlice makes the slice's cgroup be there and closes it to listing: its
+// entries are chats. Passing through stays allowed, for a session's first process
+// acts as the chat when it makes its leaf.
+func (u *Units) startSlice(ctx context.Context) error {
+	if err := u.job(ctx, "start "+u.slice, func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
+		_, err := c.StartUnitContext(ctx, u.slice, "replace", done)
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := os.Chmod(u.places.Unified, 0o711); err != nil {
+		return fmt.Errorf("cannot close the slice to others: %w", err)
+	}
+	return nil
+}
+
+// conn is the connection to systemd, made again when it was lost.
+func (u *Units) conn(ctx context.Context) (*dbus.Conn, error) {
+	u.busMu.Lock()
+	defer u.busMu.Unlock()
+	if u.bus != nil && u.bus.Connected() {
+		return u.bus, nil
+	}
+	if u.bus != nil {
+		u.bus.Close()
+	}
+	// Not with ctx: the connection outlives the call that needed it first.
+	conn, err := dbus.NewWithContext(context.WithoutCancel(ctx))
+	if err != nil {
+		u.bus = nil
+		return nil, fmt.Errorf("cannot reach systemd: %w", err)
+	}
+	u.bus = conn
+	return conn, nil
+}
+
+// job asks systemd for something that ends in a job and waits for its result,
+// which is "done" or an error.
+func (u *Units) job(ctx context.Context, what string, ask func(context.Context, *dbus.Conn, chan<- string) error) error {
+	ctx, stop := context.WithTimeout(ctx, busTime)
+	defer stop()
+	conn, err := u.conn(ctx)
+	if err != nil {
+		return err
+	}
+	done := make(chan string, 1)
+	if err := ask(ctx, conn, done); err != nil {
+		return fmt.Errorf("cannot %s: %w", what, busError(err))
+	}
+	select {
+	case result := <-done:
+		if result != "done" {
+			return fmt.Errorf("cannot %s: systemd says %s", what, result)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("cannot %s: systemd did not answer: %w", what, errors.Join(chat.ErrBusy, context.Cause(ctx)))
+	}
+}
+
+// Mode is "systemd 252, cgroup v2", with the version that runs.
+func (u *Units) Mode() string {
+	major, _, _ := strings.Cut(u.version, ".")
+	return "systemd " + major + ", " + u.mode
+}
+
+// Close gives the slice up and lets systemd's bus go. Units stay as they are; a
+// session that was not settled yet ends.
+func (u *Units) Close() error {
+	u.startMu.Lock()
+	for _, d := range u.doors {
+		d.close()
+	}
+	clear(u.doors)
+	u.startMu.Unlock()
+	u.busMu.Lock()
+	defer u.busMu.Unlock()
+	if u.bus != nil {
+		u.bus.Close()
+		u.bus = nil
+	}
+	return u.FS.Close()
+}
+
+// RemoveBase stops the slice, as uninstalling does. It is [chat.ErrBusy] while
+// something is in it.
+func (u *Units) RemoveBase() error {
+	full, err := populated(u.places.Unified)
+	if errors.Is(err, chat.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if full {
+		pids, err := members(u.places.Unified)
+		return fmt.Errorf("cannot stop %s: the processes %v are in it: %w", u.slice, pids, errors.Join(chat.ErrBusy, err))
+	}
+	return u.job(context.Background(), "stop "+u.slice, func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
+		_, err := c.StopUnitContext(ctx, u.slice, "replace", done)
+		return err
+	})
+}

@@ -1,0 +1,91 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/chatd/chatd/cgroup"
+	"github.com/chatd/chatd/chat"
+)
+
+// Backends that bound and start sessions.
+const (
+	BackendAuto     = "auto"     // systemd where it is PID 1, else cgroupfs
+	BackendSystemd  = "systemd"  // a transient service per session
+	BackendCgroupfs = "cgroupfs" // chatd's own cgroups
+)
+
+// groups is what the two backends of package cgroup, [cgroup.FS] and
+// [cgroup.Units], both do; see there.
+type groups interface {
+	Mode() string
+	Create(chat.ID, chat.Limits) error
+	Start(id chat.ID, leaf string, cmd *exec.Cmd) error
+	Settle(id chat.ID, pid int) error
+	Invocation(chat.ID) (string, error)
+	Limit(chat.ID, chat.Limits) error
+	LimitCPU(chat.ID, chat.Limits) error
+	Kill(context.Context, chat.ID) error
+	Remove(chat.ID) error
+	CreateRun(id chat.ID, run string) error
+	KillRun(ctx context.Context, id chat.ID, run string) error
+	RemoveRun(id chat.ID, run string) error
+	Usage(chat.ID) (chat.Usage, error)
+	RunUsage(id chat.ID, run string) (chat.Usage, error)
+	Members(chat.ID) ([]int, error)
+	IDs() ([]chat.ID, error)
+	Quarantine(ctx context.Context, known func(chat.ID) bool) ([]string, error)
+	Probe(context.Context) []chat.Layer
+	RemoveBase() error
+	Close() error
+}
+
+// pamService is the file under /etc/pam.d through which sessions are opened.
+const pamService = "chatd"
+
+// openGroups chooses the backend: where systemd is PID 1 it must own the
+// sessions, or they would end with chatd's own unit.
+func (m *Manager) openGroups(ctx context.Context) (err error) {
+	m.units = m.opt.Backend == BackendSystemd || m.opt.Backend != BackendCgroupfs && cgroup.Booted()
+	if !m.units {
+		m.groups, err = keepNil(cgroup.OpenFS(cgroup.Options{
+			Name: m.opt.Cgroup, StateFile: filepath.Join(m.opt.Run, "cgroup.json"), Without: m.opt.Without,
+		}))
+		return err
+	}
+	o := cgroup.UnitOptions{Name: m.opt.Cgroup, PAM: pamService, Without: m.opt.Without}
+	if m.without(chat.LayerTmp) {
+		o.PAM = "" // pam_namespace is that layer
+	}
+	m.groups, err = keepNil(cgroup.OpenUnits(ctx, o))
+	return err
+}
+
+// keepNil keeps a nil pointer from becoming an interface that is not nil.
+func keepNil[G groups](g G, err error) (groups, error) {
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// backend is how the host's sessions are bounded, in words.
+func (m *Manager) backend() string {
+	if m.units {
+		return m.groups.Mode()
+	}
+	return "cgroupfs, " + m.groups.Mode()
+}
+
+// quarantine freezes what is in the slice and is no chat's, and reports it.
+func (m *Manager) quarantine(ctx context.Context) error {
+	names, err := m.groups.Quarantine(ctx, func(id chat.ID) bool { return id == probeID || m.hasChat(id) })
+	if len(names) == 0 {
+		return err
+	}
+	return errors.Join(err, fmt.Errorf("cannot tell whose these units in the chats' slice are; they are frozen: "+
+		"look with systemctl status, then systemctl thaw or stop: %v", names))
+}

@@ -1,0 +1,185 @@
+package shims
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"golang.org/x/sys/unix"
+)
+
+// mostFiles bounds what one message may carry (SCM_MAX_FD is 253).
+const mostFiles = 64
+
+// settleTime is how long bubblewrap's outer process may outlive the word that
+// the session is up. It ends with the command that started the terminal.
+const settleTime = 2 * time.Second
+
+// runEnter is the first process of a session that systemd starts: it runs as the
+// chat, behind PAM, before any code of the chat. It moves to the unit's leaf,
+// checks that the private directories are there, starts bubblewrap, tells systemd
+// that the unit is up, and hands the unit over to the session's own pid 1. Its
+// stdin is the door of package cgroup.
+func runEnter(args []string, errs io.Writer) int {
+	if len(args) > 0 {
+		return fail(errs, fmt.Errorf("cannot use argument %s: %w", chat.Quote(args[0]), chat.ErrInvalid))
+	}
+	if err := enterSession(); err != nil {
+		err = fmt.Errorf("cannot enter the session: %w", err)
+		_, _ = unix.Write(0, []byte(err.Error()))
+		return fail(errs, err)
+	}
+	return 0
+}
+
+func enterSession() error {
+	if _, err := unix.Write(0, []byte("here")); err != nil {
+		return fmt.Errorf("cannot reach chatd on stdin: %w", err)
+	}
+	files, err := receiveFiles()
+	if err != nil {
+		return err
+	}
+	entry, err := readEntry(files[0])
+	if err != nil {
+		return err
+	}
+	if err := moveToLeaf(); err != nil {
+		return err
+	}
+	if err := entry.check(); err != nil {
+		return err
+	}
+	bwrap, err := entry.start(files[1:])
+	if err != nil {
+		return err
+	}
+	if err := notify("READY=1\nSTATUS=the session is starting", nil); err != nil {
+		return err
+	}
+	return handOver(bwrap)
+}
+
+// receiveFiles waits for the one message that carries descriptors.
+func receiveFiles() ([]*os.File, error) {
+	buf, oob := make([]byte, 16), make([]byte, unix.CmsgSpace(4*mostFiles))
+	n, oobn, flags, _, err := unix.Recvmsg(0, buf, oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil || string(buf[:n]) != "files" || flags&unix.MSG_CTRUNC != 0 {
+		return nil, fmt.Errorf("cannot receive the files: got %q: %w", buf[:max(n, 0)], errors.Join(err, chat.ErrInvalid))
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil {
+		return nil, fmt.Errorf("cannot receive the files: %w", err)
+	}
+	var files []*os.File
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			return nil, fmt.Errorf("cannot receive the files: %w", err)
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "received"))
+		}
+	}
+	if len(files) < 3 {
+		return nil, fmt.Errorf("cannot receive the files: %d came: %w", len(files), chat.ErrInvalid)
+	}
+	return files, nil
+}
+
+func readEntry(f *os.File) (Entry, error) {
+	var e Entry
+	dec := json.NewDecoder(io.NewSectionReader(f, 0, maxEntry))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&e); err != nil || len(e.Argv) == 0 {
+		return e, fmt.Errorf("cannot read the entry: %w", errors.Join(err, chat.ErrInvalid))
+	}
+	return e, f.Close()
+}
+
+// start runs bubblewrap. With the last two files it complains to chatd, not to
+// the journal, which is a socket that root made.
+func (e Entry) start(files []*os.File) (*exec.Cmd, error) {
+	n := len(files) - 2
+	cmd := exec.Command(e.Argv[0], e.Argv[1:]...)
+	cmd.Env, cmd.Dir = []string{}, "/"
+	cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = files[:n], files[n], files[n+1]
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start bubblewrap: %w", err)
+	}
+	for _, f := range files {
+		f.Close()
+	}
+	return cmd, nil
+}
+
+// handOver waits for the word that the session is up, and by whom. When chatd
+// goes away before it, this process ends, and with it the unit.
+func handOver(bwrap *exec.Cmd) error {
+	ended := make(chan error, 1)
+	go func() { ended <- bwrap.Wait() }()
+	buf := make([]byte, 64)
+	n, err := unix.Read(0, buf)
+	for err == unix.EINTR {
+		n, err = unix.Read(0, buf)
+	}
+	word, number, _ := strings.Cut(string(buf[:max(n, 0)]), " ")
+	pid, perr := strconv.Atoi(number)
+	if n == 0 && over(ended) {
+		return nil // a probe: it has nothing to hand over
+	}
+	if err != nil || word != "main" || perr != nil {
+		return fmt.Errorf("cannot hand the unit over: chatd went away: %w", errors.Join(err, chat.ErrInvalid))
+	}
+	select {
+	case <-ended: // pid 1 of the session is now a child of systemd, which will see it end
+	case <-time.After(settleTime):
+	}
+	if err := notifyMain(pid); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "the session of uid %d is up; its pid 1 is process %d\n", os.Getuid(), pid)
+	_, err = unix.Write(0, []byte("settled"))
+	return err
+}
+
+func over(ended <-chan error) bool {
+	select {
+	case <-ended:
+		return true
+	case <-time.After(settleTime / 4):
+		return false
+	}
+}
+
+// check asserts that PAM mounted what is the chat's own. Without it a session
+// would share the host's /tmp, and everything else would look as usual.
+func (e Entry) check() error {
+	for _, m := range e.Own {
+		var st unix.Stat_t
+		if err := unix.Stat(m.Path, &st); err != nil {
+			return fmt.Errorf("cannot look at %s: %w", m.Path, err)
+		}
+		if st.Dev != m.Dev || st.Ino != m.Ino {
+			return fmt.Errorf("%s is not the chat's own: is pam_namespace.so in the PAM service, and does "+
+				"/etc/security/namespace.d/chatd.conf name the directories of chatd's state: %w", m.Path, chat.ErrUnsupported)
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Stat("/dev/shm", &st); err != nil {
+		return fmt.Errorf("cannot look at /dev/shm: %w", err)
+	}
+	if e.HostShm != 0 && st.Dev == e.HostShm {
+		return fmt.Errorf("/dev/shm is the host's: /etc/security/namespace.d/chatd.conf has to give it to each chat: %w", chat.ErrUnsupported)
+	}
+	return nil
+}

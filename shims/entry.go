@@ -1,0 +1,26 @@
+package shims
+
+// Entry is what chatd-shim enter does, as JSON in the first of the files that it
+// is handed; see package cgroup for how.
+type Entry struct {
+	// Argv is bubblewrap and its arguments. Its extra descriptors, from 3 on, are
+	// the files after this one; the last two become its stdout and stderr.
+	Argv []string `json:"argv"`
+	// Own are the directories that must be mounted where the session's /tmp and
+	// /var/tmp come from.
+	Own []OwnMount `json:"own,omitempty"`
+	// HostShm is the device number of the host's /dev/shm, which must not be the
+	// one that is there; 0 asks for nothing.
+	HostShm uint64 `json:"host_shm,omitempty"`
+}
+
+// OwnMount says which directory must be seen at Path: that of pam_namespace(8)
+// for this chat, named by device and inode.
+type OwnMount struct {
+	Path string `json:"path"`
+	Dev  uint64 `json:"dev"`
+	Ino  uint64 `json:"ino"`
+}
+
+// maxEntry bounds an entry's JSON, in bytes.
+const maxEntry = 1 << 20
