@@ -128,7 +128,7 @@ func (p probe) birth(_ context.Context, id chat.ID) (err error) {
 		want = append(want, controllers...)
 	}
 	for _, c := range want {
-		if !strings.Contains(own[c], "/"+p.f.group(id)+"/") {
+		if !strings.Contains(own[c], "/"+p.f.group(id)) {
 			return fmt.Errorf("cannot bound a child: it was born in %q of %q: %w", own[c], c, chat.ErrUnsupported)
 		}
 	}
