@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )
 
@@ -56,7 +55,7 @@ func (d *door) await(word string, patience time.Duration) error {
 		return fmt.Errorf("cannot hear from the first process: %w", err)
 	}
 	if d.last = string(buf[:n]); d.last != word {
-		return fmt.Errorf("the first process says %s", chat.Quote(d.last))
+		return fmt.Errorf("its first process says %.400q", d.last)
 	}
 	return nil
 }

@@ -104,10 +104,10 @@ func (u *Units) letIn(ctx context.Context, d *door, cmd *exec.Cmd, ended <-chan 
 	select {
 	case err := <-here:
 		if err != nil {
-			return err
+			return errors.Join(u.refusal(ctx, ended), err)
 		}
 	case result := <-ended:
-		return fmt.Errorf("systemd says %s before its first process was there: PAM service %q may refuse it, see journalctl", result, u.pam)
+		return u.refused(result)
 	}
 	if err := d.hand(cmd.ExtraFiles); err != nil {
 		return err
@@ -121,6 +121,20 @@ func (u *Units) letIn(ctx context.Context, d *door, cmd *exec.Cmd, ended <-chan 
 	case <-ctx.Done():
 		return errors.Join(fmt.Errorf("it does not come up: %w", context.Cause(ctx)), d.complaint())
 	}
+}
+
+// refusal is what systemd says of a unit whose first process was never there.
+func (u *Units) refusal(ctx context.Context, ended <-chan string) error {
+	select {
+	case result := <-ended:
+		return u.refused(result)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (u *Units) refused(result string) error {
+	return fmt.Errorf("systemd says %s before its first process was there; PAM service %q may refuse it: see journalctl", result, u.pam)
 }
 
 // furnish makes what runs need. It is root's: of the unit's cgroup systemd gave
