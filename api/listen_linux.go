@@ -24,7 +24,7 @@ const socketMode = 0o660
 type listener struct {
 	*net.UnixListener
 	path string
-	ino  uint64
+	ino  uint64 // 0, which no file has, is a socket that somebody else removes
 	lock *os.File
 	once sync.Once
 	err  error
@@ -52,6 +52,66 @@ func Listen(path string, gids ...uint32) (net.Listener, error) {
 	}
 	l.lock = lock
 	return l, nil
+}
+
+// Inherit takes over a socket that somebody else bound to path and listens on, as
+// systemd does for a socket unit (sd_listen_fds(3)). It wants one unix stream
+// socket, and refuses another kind or another path. Its mode and groups become
+// what Listen would give it, the same lock is held, and Close leaves it where it
+// is. It takes f.
+func Inherit(f *os.File, path string, gids ...uint32) (net.Listener, error) {
+	l, err := inherit(f, path, gids)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("cannot use the socket that was handed over: %w", err)
+	}
+	return l, nil
+}
+
+func inherit(f *os.File, path string, gids []uint32) (*listener, error) {
+	if err := checkInherited(int(f.Fd()), path); err != nil {
+		return nil, err
+	}
+	lock, err := lockSocket(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := letIn(path, gids); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	u := l.(*net.UnixListener) // checkInherited has seen that it is one
+	u.SetUnlinkOnClose(false)
+	return &listener{UnixListener: u, path: path, lock: lock}, nil
+}
+
+// checkInherited asks the kernel what fd is (socket(7), SO_DOMAIN and so on).
+func checkInherited(fd int, path string) error {
+	for _, o := range []struct {
+		option, want int
+		what         string
+	}{
+		{unix.SO_DOMAIN, unix.AF_UNIX, "a unix socket"}, {unix.SO_TYPE, unix.SOCK_STREAM, "a stream socket"},
+		{unix.SO_ACCEPTCONN, 1, "a socket that listens (Accept=no)"},
+	} {
+		got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, o.option)
+		if err != nil {
+			return fmt.Errorf("cannot ask what it is: %w", err)
+		}
+		if got != o.want {
+			return fmt.Errorf("it is not %s: want ListenStream=%s: %w", o.what, path, chat.ErrInvalid)
+		}
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		return fmt.Errorf("cannot ask for its path: %w", err)
+	}
+	if a, ok := name.(*unix.SockaddrUnix); !ok || a.Name != path {
+		return fmt.Errorf("it is not bound to %s: %+v: %w", path, name, chat.ErrInvalid)
+	}
+	return nil
 }
 
 // Close removes the socket, if path still names this one, and lets the lock go.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -65,6 +66,7 @@ type Server struct {
 	mux       *http.ServeMux
 	byPattern map[string]route
 	slots     map[chat.Role]chan struct{}
+	working   atomic.Int64 // requests that are being served
 }
 
 // NewServer prepares a server; it listens to nothing yet.
@@ -102,17 +104,27 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Shutdown closes the listeners, lets the requests under way finish until ctx
-// ends, then cuts them off; their contexts are cancelled.
+// ends, then cuts them off: their contexts are cancelled, and what they do about
+// that is waited for, a little. The error is then that of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("cannot let every request finish: %w", errors.Join(err, s.http.Close()))
+	err = errors.Join(err, s.http.Close())
+	for end := time.Now().Add(cutOffPatience); s.working.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Errorf("cannot let every request finish: %w", err)
 }
+
+// cutOffPatience is how long requests that were cut off may take to clean up.
+const cutOffPatience = 5 * time.Second
 
 // handle is the way of every request; doc.go has the order.
 func (s *Server) handle(rw http.ResponseWriter, r *http.Request) {
+	s.working.Add(1)
+	defer s.working.Add(-1)
 	w := &answer{ResponseWriter: rw, timeout: s.opt.WriteTimeout}
 	caller := chat.Caller{}
 	defer func() { s.recovered(w, r, caller, recover()) }()
