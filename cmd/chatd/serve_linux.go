@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -25,10 +26,12 @@ import (
 
 func init() { probeHost, raiseWall = doctorHost, wallHost }
 
-// shutdownGrace is how long requests that are under way may take when the daemon ends.
-const shutdownGrace = 10 * time.Second
+// shutdownGrace is how long requests that are under way may take when the daemon
+// ends; tests shorten it.
+var shutdownGrace = 10 * time.Second
 
-// serve runs the daemon until ctx ends. Sessions and packet rules outlive it.
+// serve runs the daemon until ctx ends. Sessions and packet rules outlive it. To be
+// told to end is no failure, also before it is up.
 func serve(ctx context.Context, cfg Config) (err error) {
 	if err := needRoot("serve"); err != nil {
 		return err
@@ -39,13 +42,19 @@ func serve(ctx context.Context, cfg Config) (err error) {
 	}
 	// Nothing the daemon makes is for others unless it says so.
 	syscall.Umask(0o077)
+	up := extendStart(opt.Log, startMore/3, startLongest)
 	m, err := provision.Open(ctx, opt)
+	up()
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		opt.Log.Info("ending before chatd was up", "at", err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	operators, bridges := groupIDs(opt.Log, cfg.OperatorsGroup), groupIDs(opt.Log, cfg.BridgeGroup)
-	l, err := api.Listen(cfg.Socket, append(bridges, operators...)...)
+	l, err := listen(cfg.Socket, append(bridges, operators...)...)
 	if err != nil {
 		return err
 	}
@@ -53,20 +62,56 @@ func serve(ctx context.Context, cfg Config) (err error) {
 		Chats: m, Operators: operators, Bridges: bridges, NameOf: userName, Log: opt.Log, Version: version,
 	})
 	opt.Log.Info("serving", "socket", cfg.Socket, "state", cfg.State, "version", version)
-	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
-		return errors.Join(fmt.Errorf("cannot tell systemd that chatd is up: %w", err), l.Close())
+	return serveOn(ctx, l, srv, opt.Log, selfCheck(cfg.Socket, m.Alive))
+}
+
+// serveOn answers on l until ctx ends, and then lets requests finish for a while.
+// A run that takes longer is cut off, and its caller told; so a restart of chatd
+// never waits for a chat.
+func serveOn(ctx context.Context, l net.Listener, srv *api.Server, log *slog.Logger, answers func(context.Context) (string, error)) error {
+	every, guarded, err := watchInterval()
+	if err == nil {
+		err = tell(daemon.SdNotifyReady)
+	}
+	if err != nil {
+		return errors.Join(err, l.Close())
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(l) }()
+	watching, unwatch := context.WithCancel(ctx)
+	defer unwatch()
+	go watch(watching, log, every, guarded, answers)
 	select {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
 	}
-	opt.Log.Info("ending; sessions live on")
+	log.Info("ending; sessions live on")
+	if err := tell(daemon.SdNotifyStopping, "STATUS=waiting for requests to finish"); err != nil {
+		log.Warn("systemd does not hear chatd", "why", err)
+	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 	defer cancel()
-	return errors.Join(srv.Shutdown(end), <-ended)
+	err = srv.Shutdown(end)
+	if errors.Is(err, context.DeadlineExceeded) {
+		log.Warn("requests were cut off", "after", shutdownGrace)
+		err = nil
+	}
+	return errors.Join(err, <-ended)
+}
+
+// selfCheck asks the daemon as any caller does, over its socket, and counts the
+// chats behind it. A daemon too busy to take one more request has answered.
+func selfCheck(socket string, alive func(context.Context) (chats, awake int, err error)) func(context.Context) (string, error) {
+	c := api.NewClient(api.ClientOptions{Socket: socket})
+	return func(ctx context.Context) (string, error) {
+		var p *api.Problem
+		if _, err := c.List(ctx, chat.Filter{Limit: 1}); err != nil && !(errors.As(err, &p) && errors.Is(err, chat.ErrBusy)) {
+			return "", err
+		}
+		chats, awake, err := alive(ctx)
+		return fmt.Sprintf("%d chats, %d awake", chats, awake), err
+	}
 }
 
 // needRoot fails early and clearly: the first thing that needs root would
@@ -132,11 +177,8 @@ func bringUp(name string) error {
 }
 
 func provisionOptions(cfg Config) (provision.Options, error) {
-	if cfg.Backend == "systemd" {
-		return provision.Options{}, fmt.Errorf("cannot use backend systemd: this version has only cgroupfs: %w", chat.ErrUnsupported)
-	}
 	return provision.Options{
-		State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB, Account: cfg.Account,
+		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB, Account: cfg.Account,
 		Shim: cfg.Shim, Cgroup: cfg.Cgroup, UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
 		LandlockABI: cfg.LandlockMinABI, MaxAwake: cfg.MaxAwake, Profiles: cfg.Profiles,
 		AllowMissing: cfg.AllowMissing, Version: version, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+)
+
+// tell says something to systemd (sd_notify(3)), or nothing where nobody asked.
+func tell(lines ...string) error {
+	if _, err := daemon.SdNotify(false, strings.Join(lines, "\n")); err != nil {
+		return fmt.Errorf("cannot tell systemd %q: %w", lines, err)
+	}
+	return nil
+}
+
+// A start finishes what a crash left and adopts every session, which at
+// thousands of chats takes longer than a unit's TimeoutStartSec. Until the longest
+// that this may take has passed, systemd is asked for a little more at a time.
+const (
+	startMore    = 30 * time.Second
+	startLongest = 30 * time.Minute
+)
+
+// extendStart asks systemd for more time to start, until stop is called. A start
+// that hangs is given up when longest has passed and the last extension is over.
+func extendStart(log *slog.Logger, every, longest time.Duration) (stop func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), longest)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ; ctx.Err() == nil; pause(ctx, every) {
+			more := fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", (3 * every).Microseconds())
+			if err := tell(more, "STATUS=raising the walls, looking after every chat"); err != nil {
+				log.Warn("no more time to start", "why", err)
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// watch tells systemd what the daemon does, every so often until ctx ends: how many
+// chats there are, and, where the unit has a watchdog, that it is well. It says so
+// only after answers, which has as long as is left until the next try, came back
+// without an error. A daemon that hangs says nothing, and systemd restarts it.
+func watch(ctx context.Context, log *slog.Logger, every time.Duration, guarded bool, answers func(context.Context) (status string, err error)) {
+	for ; ctx.Err() == nil; pause(ctx, every) {
+		tryCtx, cancel := context.WithTimeout(ctx, every/2)
+		status, err := answers(tryCtx)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			log.Error("chatd does not answer itself", "why", err)
+			continue
+		}
+		lines := []string{"STATUS=" + status}
+		if guarded {
+			lines = append(lines, daemon.SdNotifyWatchdog)
+		}
+		if err := tell(lines...); err != nil {
+			log.Warn("systemd does not hear chatd", "why", err)
+		}
+	}
+}
+
+// statusEvery is how often the status is told where there is no watchdog.
+const statusEvery = 30 * time.Second
+
+// watchInterval is half of what the unit's WatchdogSec wants.
+func watchInterval() (every time.Duration, guarded bool, err error) {
+	limit, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		return 0, false, fmt.Errorf("cannot read the watchdog's interval: %w", err)
+	}
+	if limit == 0 {
+		return statusEvery, false, nil
+	}
+	return limit / 2, true, nil
+}

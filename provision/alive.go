@@ -1,0 +1,29 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+)
+
+// Alive counts chats, and those awake, through the locks that every caller
+// needs. When ctx ends before they were got, the manager hangs, which is the error.
+func (m *Manager) Alive(ctx context.Context) (chats, awake int, err error) {
+	got := make(chan [2]int, 1)
+	go func() {
+		unlock, err := m.locks.lock(ctx, "")
+		if err != nil {
+			return
+		}
+		unlock()
+		m.mu.Lock()
+		awake := len(m.sessions)
+		m.mu.Unlock()
+		got <- [2]int{m.store.Len(), awake}
+	}()
+	select {
+	case n := <-got:
+		return n[0], n[1], nil
+	case <-ctx.Done():
+		return 0, 0, fmt.Errorf("cannot count the chats: %w", context.Cause(ctx))
+	}
+}

@@ -1,0 +1,166 @@
+package roottest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/api"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// activated is a host with a socket that "systemd" holds.
+type activated struct {
+	opt    provision.Options
+	config string
+	socket string
+	file   *os.File
+}
+
+func activate(t *testing.T) activated {
+	t.Helper()
+	opt := options(t)
+	a := activated{opt: opt, config: filepath.Join(filepath.Dir(opt.State), "chatd.yaml"), socket: filepath.Join(opt.Run, "chatd.sock")}
+	must(t, os.MkdirAll(opt.Run, 0o755))
+	must(t, os.WriteFile(a.config, fmt.Appendf(nil, "state: %s\nrun: %s\nhomes: %s\nshim: %s\nuids: %s\ncgroup: %s\n",
+		opt.State, opt.Run, opt.Homes, opt.Shim, opt.UIDs, opt.Cgroup), 0o600))
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: a.socket})
+	must(t, err)
+	l.SetUnlinkOnClose(false)
+	a.file, err = l.File()
+	must(t, errors.Join(err, os.Chmod(a.socket, 0o600), l.Close()))
+	t.Cleanup(func() { a.file.Close() })
+	return a
+}
+
+// serve starts chatd as systemd does, with the files as descriptors 3 and up.
+// LISTEN_PID names the process that exec makes chatd of.
+func (a activated) serve(t *testing.T, env string, files ...*os.File) *daemon {
+	t.Helper()
+	line := fmt.Sprintf(`LISTEN_PID=$$ LISTEN_FDS=%d %s exec "$@"`, len(files), env)
+	log, err := os.OpenFile(filepath.Join(filepath.Dir(a.config), "chatd.log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	must(t, err)
+	defer log.Close()
+	d := &daemon{cmd: exec.Command("sh", "-c", line, "sh", programs.chatd, "serve", "--config", a.config), log: log.Name()}
+	d.cmd.Stdout, d.cmd.Stderr, d.cmd.ExtraFiles = log, log, files
+	must(t, d.cmd.Start())
+	t.Cleanup(d.kill)
+	d.Client = api.NewClient(api.ClientOptions{Socket: a.socket})
+	return d
+}
+
+// ended waits for the daemon's end and returns its exit code.
+func (d *daemon) ended(t *testing.T) int {
+	t.Helper()
+	err := d.cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return d.cmd.ProcessState.ExitCode()
+}
+
+// TestSocketActivation: chatd answers on the socket it is handed, lets its groups
+// in, leaves the socket for the next chatd, and says goodbye to systemd.
+func TestSocketActivation(t *testing.T) {
+	needsRoot(t)
+	a := activate(t)
+	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: a.socket + ".notify", Net: "unixgram"})
+	must(t, err)
+	defer notify.Close()
+	for range 2 {
+		d := a.serve(t, "WATCHDOG_USEC=2000000 NOTIFY_SOCKET="+a.socket+".notify", a.file)
+		d.waitUp(t)
+		for _, word := range []string{"EXTEND_TIMEOUT_USEC=", "READY=1", "WATCHDOG=1", "STATUS=0 chats, 0 awake"} {
+			heard(t, notify, word)
+		}
+		if fi, err := os.Stat(a.socket); err != nil || fi.Mode().Perm() != 0o660 {
+			t.Errorf("the socket has mode %v, %v", fi.Mode(), err)
+		}
+		must(t, d.cmd.Process.Signal(syscall.SIGTERM))
+		if code := d.ended(t); code != 0 {
+			t.Errorf("after SIGTERM it ends with %d", code)
+		}
+		heard(t, notify, "STOPPING=1")
+		if _, err := os.Lstat(a.socket); err != nil {
+			t.Errorf("the socket is gone: %v", err)
+		}
+	}
+	d := a.serve(t, "", a.file, a.file)
+	if code := d.ended(t); code != 2 {
+		t.Errorf("with two sockets it ends with %d", code)
+	}
+	if b, err := os.ReadFile(d.log); err != nil || !strings.Contains(string(b), "got 2, want only the one of ListenStream="+a.socket) {
+		t.Errorf("with two sockets it says %s, %v", b, err)
+	}
+}
+
+// heard reads what was told to systemd until one message has the word.
+func heard(t *testing.T, c *net.UnixConn, word string) {
+	t.Helper()
+	b := make([]byte, 4096)
+	must(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+	for {
+		n, err := c.Read(b)
+		if err != nil {
+			t.Fatalf("systemd waits for %s: %v", word, err)
+		}
+		if strings.Contains(string(b[:n]), word) {
+			return
+		}
+	}
+}
+
+// TestUpgradeUnderARun: SIGTERM while a long run is under way ends chatd with 0,
+// the run with all its processes, and not the session.
+func TestUpgradeUnderARun(t *testing.T) {
+	needsRoot(t)
+	a := activate(t)
+	d := a.serve(t, "", a.file)
+	d.waitUp(t)
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "upgrade"})
+	must(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := d.Client.Run(t.Context(), c.ID, chat.RunSpec{Command: "touch begun; sleep 1234567"})
+		ended <- err
+	}()
+	waitFile(t, filepath.Join(c.Home, "begun"))
+	must(t, d.cmd.Process.Signal(syscall.SIGTERM))
+	if code := d.ended(t); code != 0 {
+		b, _ := os.ReadFile(d.log)
+		t.Errorf("after SIGTERM under a run it ends with %d: %s", code, b)
+	}
+	if err := <-ended; err == nil {
+		t.Error("the run's caller was told that it is done")
+	}
+	if out, err := exec.Command("pgrep", "-u", fmt.Sprint(c.UID), "-f", "sleep 1234567").Output(); err == nil {
+		t.Errorf("processes of the run live on: %s", out)
+	}
+	d = a.serve(t, "", a.file)
+	d.waitUp(t)
+	got, err := d.Get(t.Context(), c.ID)
+	if err != nil || !got.Awake {
+		t.Errorf("after the upgrade the chat is %+v, %v", got, err)
+	}
+	must(t, d.Reap(t.Context(), c.ID))
+}
+
+func waitFile(t *testing.T, path string) {
+	t.Helper()
+	for range 3000 {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("%s does not come", path)
+}
