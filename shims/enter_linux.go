@@ -52,7 +52,11 @@ func enterSession() error {
 	if err != nil {
 		return err
 	}
-	if err := moveToLeaf(); err != nil {
+	own, err := ownCgroup()
+	if err != nil {
+		return err
+	}
+	if err := moveToLeaf(own); err != nil {
 		return err
 	}
 	if err := entry.check(); err != nil {

@@ -16,16 +16,12 @@ import (
 // leafTime bounds how long the unit's other processes may take to end.
 const leafTime = 10 * time.Second
 
-// moveToLeaf leaves the unit's own cgroup for its leaf "session": a cgroup with
+// moveToLeaf leaves the unit's own cgroup, own, for its leaf "session": a cgroup with
 // processes cannot give controllers to those below it, and systemd 252 has no
 // DelegateSubgroup. It moves itself only, by "0", so that no process number is
 // trusted; systemd's helper that holds the PAM session open is ended instead,
 // as it is the chat's uid outside every inner wall.
-func moveToLeaf() error {
-	own, err := ownCgroup()
-	if err != nil {
-		return err
-	}
+func moveToLeaf(own string) error {
 	if err := endCompany(own); err != nil {
 		return err
 	}

@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 	if os.Args[0] == confineName {
 		os.Exit(runConfine([]string{"--plan-fd", "3"}, os.Stderr))
 	}
+	if os.Args[0] == enterName {
+		os.Exit(enterMain(os.Args[1:]))
+	}
 	code := m.Run()
 	if shimDir != "" {
 		os.RemoveAll(shimDir)

@@ -1,0 +1,183 @@
+package cgroup
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"golang.org/x/sys/unix"
+)
+
+func unitsFS(name string) *FS {
+	return &FS{o: Options{Name: name}, mode: modeV2, units: true, places: places{Unified: "/sys/fs/cgroup/x.slice"},
+		dead: map[string]bool{}, births: map[chat.ID]birth{}}
+}
+
+func TestUnitNames(t *testing.T) {
+	const id = chat.ID("0123456789abcdef")
+	f := unitsFS("chatd")
+	if got, want := f.dir(id, "session"), "/sys/fs/cgroup/x.slice/chatd-0123456789abcdef.service/session"; got != want {
+		t.Errorf("dir is %s, want %s", got, want)
+	}
+	for name, want := range map[string]bool{
+		"chatd-0123456789abcdef.service": true, "0123456789abcdef": false, "chatd-0123456789abcdef": false,
+		"0123456789abcdef.service": false, "chatd-0123456789ABCDEF.service": false, "chatd-0123456789abcdef.slice": false,
+		"chatd-chatd-0123456789abcdef.service": false, "chatd-0123456789abcdef.service.service": false, "foreign.service": false,
+		"chatd-probe-0123456789abcdef.service": false, "": false,
+	} {
+		if _, ok := f.idOf(name); ok != want {
+			t.Errorf("idOf(%q) is %v, want %v", name, ok, want)
+		}
+	}
+}
+
+func FuzzUnitNames(f *testing.F) {
+	for _, s := range []string{"chatd-0123456789abcdef.service", "../x", "chatd-.service", "a-b-0123456789abcdef.service"} {
+		f.Add("chatd", s)
+	}
+	f.Fuzz(func(t *testing.T, name, unit string) {
+		fs := unitsFS(name)
+		if id, ok := fs.idOf(unit); ok && (fs.group(id) != unit || checkID(id) != nil) {
+			t.Errorf("idOf(%q) took it for chat %s, whose unit is %s", unit, id, fs.group(id))
+		}
+	})
+}
+
+func TestIsOwn(t *testing.T) {
+	u := &Units{FS: unitsFS("chatd")}
+	known := func(id chat.ID) bool { return id == "0123456789abcdef" }
+	for name, want := range map[string]bool{
+		"chatd-0123456789abcdef.service": true, "chatd-probe-01.service": true,
+		"chatd-fedcba9876543210.service": false, "foreign.service": false, "chatd-sub.slice": false, "session-1.scope": false,
+	} {
+		if got := u.isOwn(name, known); got != want {
+			t.Errorf("isOwn(%s) is %v, want %v", name, got, want)
+		}
+	}
+}
+
+// TestSessionProperties looks at what a session must never be started without.
+func TestSessionProperties(t *testing.T) {
+	limits := chat.DefaultLimits()
+	s := sessionUnit{id: "0123456789abcdef", user: "1879048192", pam: "chatd", slice: "chatd.slice", argv: []string{"/x", "enter"}, stdin: 7, limits: limits}
+	nothing := func(chat.LayerName) bool { return false }
+	got := map[string]string{}
+	for _, p := range s.properties(nothing) {
+		got[p.Name] = p.Value.String()
+	}
+	for name, want := range map[string]string{
+		"Type": `"notify"`, "NotifyAccess": `"main"`, "User": `"1879048192"`, "PAMName": `"chatd"`, "Slice": `"chatd.slice"`,
+		"Delegate": "true", "NoNewPrivileges": "true", "KeyringMode": `"private"`, "KillMode": `"control-group"`, "KillSignal": "9",
+		"UMask": "@u 63", "MemoryMax": "@t 268435456", "MemorySwapMax": "@t 0", "TasksMax": "@t 200",
+		"OOMPolicy": `"continue"`, "CollectMode": `"inactive-or-failed"`,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %s, want %s", name, got[name], want)
+		}
+	}
+	if _, ok := got["CPUQuotaPerSecUSec"]; ok {
+		t.Error("a session starts under its CPU quota")
+	}
+}
+
+func TestSessionPropertiesWithout(t *testing.T) {
+	for _, l := range []chat.LayerName{chat.LayerMemory, chat.LayerPids, chat.LayerCPU} {
+		without := func(x chat.LayerName) bool { return x == l }
+		props := append(cpuProperties(chat.DefaultLimits(), without), boundProperties(chat.DefaultLimits(), without)...)
+		word := map[chat.LayerName]string{chat.LayerMemory: "Memory", chat.LayerPids: "Tasks", chat.LayerCPU: "CPU"}[l]
+		for _, p := range props {
+			if strings.HasPrefix(p.Name, word) {
+				t.Errorf("without %s there is %s", l, p.Name)
+			}
+		}
+		if len(props) < 3 {
+			t.Errorf("without %s only %v is left", l, props)
+		}
+	}
+}
+
+// TestCPUProperties: systemd counts in microseconds a second, whatever the period.
+func TestCPUProperties(t *testing.T) {
+	for _, c := range []struct {
+		quota, period time.Duration
+		want          string
+	}{
+		{250 * time.Millisecond, time.Second, "@t 250000"}, {time.Millisecond, 10 * time.Millisecond, "@t 100000"},
+		{2 * time.Second, time.Second, "@t 2000000"}, {time.Millisecond, time.Second, "@t 1000"},
+	} {
+		l := chat.DefaultLimits()
+		l.CPUQuota, l.CPUPeriod = chat.Duration(c.quota), chat.Duration(c.period)
+		if p := cpuProperties(l, func(chat.LayerName) bool { return false }); p[0].Value.String() != c.want {
+			t.Errorf("%s in %s is %s, want %s", c.quota, c.period, p[0].Value, c.want)
+		}
+	}
+}
+
+// TestDoor plays the other side: what is handed over arrives, and what is said
+// instead of the word that is waited for is the error.
+func TestDoor(t *testing.T) {
+	d, err := newDoor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	theirs := int(d.theirs.Fd())
+	if _, err := unix.Write(theirs, []byte(doorHere)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.await(doorHere, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open("/dev/zero")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := d.hand([]*os.File{f, f, f}); err != nil {
+		t.Fatal(err)
+	}
+	buf, oob := make([]byte, 16), make([]byte, unix.CmsgSpace(4*8))
+	n, oobn, _, _, err := unix.Recvmsg(theirs, buf, oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil || string(buf[:n]) != doorFiles {
+		t.Fatalf("got %q, %v", buf[:n], err)
+	}
+	m, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil || len(m) != 1 {
+		t.Fatal(m, err)
+	}
+	fds, err := unix.ParseUnixRights(&m[0])
+	if err != nil || len(fds) != 3 {
+		t.Fatal(fds, err)
+	}
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+	if _, err := unix.Write(theirs, []byte("cannot enter: no room")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.await(doorSettled, time.Second); err == nil || !strings.Contains(err.Error(), "no room") {
+		t.Errorf("await gave %v, want what was said", err)
+	}
+	if err := d.await(doorSettled, 10*time.Millisecond); err == nil {
+		t.Error("await gave no error in silence")
+	}
+	d.theirs.Close()
+	if err := d.await(doorSettled, time.Second); err == nil {
+		t.Error("await gave no error at the end")
+	}
+}
+
+func TestOpenUnitsNeedsSystemd(t *testing.T) {
+	if Booted() {
+		t.Log("systemd is PID 1 here; test/vagrant tries the rest")
+		return
+	}
+	if _, err := OpenUnits(t.Context(), UnitOptions{Name: "chatd"}); err == nil || !strings.Contains(err.Error(), "systemd") {
+		t.Errorf("OpenUnits gave %v without systemd", err)
+	}
+	if _, err := OpenUnits(t.Context(), UnitOptions{Name: "../x"}); err == nil {
+		t.Error("OpenUnits took ../x for a name")
+	}
+}

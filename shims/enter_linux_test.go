@@ -1,0 +1,246 @@
+package shims
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// enterName is the test binary as chatd-shim enter, or as a part of it.
+const enterName = "enter-test"
+
+// enterMain moves itself from the cgroup that is named, and says where it is.
+func enterMain(args []string) int {
+	if len(args) == 0 {
+		return runEnter(nil, os.Stderr)
+	}
+	if err := moveToLeaf(args[0]); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	where, _ := os.ReadFile("/proc/self/cgroup")
+	fmt.Print(string(where))
+	return 0
+}
+
+// cgroup2Dir makes a cgroup for one test, where this host has a cgroup2 tree.
+func cgroup2Dir(t *testing.T) string {
+	t.Helper()
+	root := "/sys/fs/cgroup"
+	if _, err := os.Stat(root + "/unified/cgroup.procs"); err == nil {
+		root += "/unified"
+	}
+	dir := filepath.Join(root, fmt.Sprintf("chatd-test-enter-%d", os.Getpid()))
+	err := os.Mkdir(dir, 0o755)
+	need(t, err == nil, fmt.Sprintf("root, and a cgroup2 tree: %v", err))
+	t.Cleanup(func() {
+		_ = os.WriteFile(dir+"/cgroup.kill", []byte("1"), 0)
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			_ = unix.Rmdir(dir + "/session")
+			if unix.Rmdir(dir) == nil {
+				return
+			}
+		}
+		t.Errorf("cannot remove %s", dir)
+	})
+	return dir
+}
+
+func inCgroup(t *testing.T, dir, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	d, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	cmd := exec.Command(name, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(d.Fd())}
+	return cmd
+}
+
+// TestMoveToLeaf has company in the unit, one process of which hears no SIGTERM.
+func TestMoveToLeaf(t *testing.T) {
+	dir := cgroup2Dir(t)
+	var company []*exec.Cmd
+	for _, script := range []string{"exec sleep 60", "trap '' TERM; while :; do sleep 1; done"} {
+		cmd := inCgroup(t, dir, "/bin/sh", "-c", script)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		company = append(company, cmd)
+		go func() { _ = cmd.Wait() }()
+	}
+	cmd := inCgroup(t, dir, "/proc/self/exe", dir)
+	cmd.Args[0] = enterName
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), filepath.Base(dir)+"/session\n") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	procs, err := os.ReadFile(dir + "/cgroup.procs")
+	if err != nil || len(bytes.TrimSpace(procs)) != 0 {
+		t.Errorf("left in the unit's own cgroup: %q %v", procs, err)
+	}
+	for _, c := range company {
+		if unix.Kill(c.Process.Pid, 0) == nil {
+			t.Errorf("process %d of the unit lives on", c.Process.Pid)
+		}
+	}
+}
+
+func TestEntryCheck(t *testing.T) {
+	own, other := t.TempDir(), t.TempDir()
+	var st unix.Stat_t
+	if err := unix.Stat(own, &st); err != nil {
+		t.Fatal(err)
+	}
+	right := OwnMount{Path: own, Dev: st.Dev, Ino: st.Ino}
+	wrong := OwnMount{Path: other, Dev: st.Dev, Ino: st.Ino}
+	var shm unix.Stat_t
+	if err := unix.Stat("/dev/shm", &shm); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		e    Entry
+		want string
+	}{
+		"own":         {Entry{Own: []OwnMount{right}, HostShm: shm.Dev + 1}, ""},
+		"nothing":     {Entry{}, ""},
+		"another's":   {Entry{Own: []OwnMount{right, wrong}}, "pam_namespace"},
+		"none":        {Entry{Own: []OwnMount{{Path: own + "/none"}}}, "no such file"},
+		"host's shm":  {Entry{HostShm: shm.Dev}, "/dev/shm is the host's"},
+		"no question": {Entry{HostShm: 0}, ""},
+	} {
+		err := c.e.check()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: check gave %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestReadEntry(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"argv":["x"]}`: true, `{"argv":[]}`: false, `{}`: false, ``: false, `{"argv":["x"],"walls":0}`: false, `[1]`: false,
+	} {
+		name := filepath.Join(t.TempDir(), "entry")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readEntry(f); (err == nil) != want {
+			t.Errorf("readEntry(%q) gave %v", text, err)
+		}
+		f.Close()
+	}
+}
+
+// fakeSystemd listens as PID 1 does. Messages come in order; a barrier's
+// descriptor is closed once it was read.
+func fakeSystemd(t *testing.T) <-chan string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "notify")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	t.Setenv("NOTIFY_SOCKET", name)
+	said := make(chan string, 10)
+	go func() {
+		defer close(said)
+		buf, oob := make([]byte, 512), make([]byte, 512)
+		for {
+			n, oobn, _, _, err := c.ReadMsgUnix(buf, oob)
+			if err != nil {
+				return
+			}
+			said <- string(buf[:n])
+			closeRights(oob[:oobn])
+		}
+	}()
+	return said
+}
+
+func closeRights(oob []byte) {
+	messages, _ := unix.ParseSocketControlMessage(oob)
+	for _, m := range messages {
+		fds, _ := unix.ParseUnixRights(&m)
+		for _, fd := range fds {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+func TestNotifyMain(t *testing.T) {
+	said := fakeSystemd(t)
+	if err := notifyMain(4711); err != nil {
+		t.Fatal(err)
+	}
+	if first, second := <-said, <-said; !strings.HasPrefix(first, "MAINPID=4711\n") || second != "BARRIER=1" {
+		t.Errorf("systemd heard %q and %q", first, second)
+	}
+	t.Setenv("NOTIFY_SOCKET", "")
+	if err := notify("READY=1", nil); err == nil {
+		t.Error("notify without NOTIFY_SOCKET gave no error")
+	}
+}
+
+// TestEnterWithoutDoor: what is no socket, or hands nothing over, ends it at once
+// and loudly.
+func TestEnterWithoutDoor(t *testing.T) {
+	for name, stdin := range map[string]func() (*os.File, func()){
+		"no socket": func() (*os.File, func()) { f, _ := os.Open("/dev/null"); return f, func() { f.Close() } },
+		"closed":    func() (*os.File, func()) { return pair(t, nil) },
+		"words":     func() (*os.File, func()) { return pair(t, []byte("files")) },
+	} {
+		f, done := stdin()
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Args = []string{enterName}
+		cmd.Stdin = f
+		out, err := cmd.CombinedOutput()
+		done()
+		if err == nil || !strings.Contains(string(out), "cannot enter the session") {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+	if runEnter([]string{"--now"}, &bytes.Buffer{}) == 0 {
+		t.Error("enter took an argument")
+	}
+}
+
+func pair(t *testing.T, say []byte) (*os.File, func()) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if say != nil {
+		if _, err := unix.Write(fds[0], say); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Shutdown(fds[0], unix.SHUT_WR); err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fds[1]), "door")
+	return f, func() { f.Close(); _ = unix.Close(fds[0]) }
+}
+
+func TestEntryJSON(t *testing.T) {
+	b, err := json.Marshal(Entry{Argv: []string{"bwrap"}, Own: []OwnMount{{"/tmp", 1, 2}}, HostShm: 3})
+	if want := `{"argv":["bwrap"],"own":[{"path":"/tmp","dev":1,"ino":2}],"host_shm":3}`; err != nil || string(b) != want {
+		t.Errorf("%s %v, want %s", b, err, want)
+	}
+}
