@@ -2,13 +2,17 @@
 // swap, number of tasks and CPU time of one chat, and the means to end everything
 // a chat runs at once.
 //
-// One backend is here, cgroupfs ([OpenFS]): chatd makes the cgroups itself, below
-// the cgroup it runs in. The tree of a chat is
+// There are two backends. [FS] is cgroupfs ([OpenFS]), for hosts without systemd:
+// chatd makes the cgroups itself, below the cgroup it runs in. [Units] is systemd
+// ([OpenUnits]): each session is a transient service that PID 1 owns. The tree of
+// a chat is the same below its first line:
 //
-//	<own>/chatd            the base, mode 0700: its names and counters are nobody else's
-//	<own>/chatd/<id>       all limits of the chat, and the sums of its usage
-//	<own>/chatd/<id>/session        the terminal: bwrap, tmux, the shell
-//	<own>/chatd/<id>/runs/<run>     one command; memory.oom.group = 1
+//	<own>/chatd                     the base, mode 0700: its names and counters are nobody else's
+//	<own>/chatd/<id>                all limits of the chat, and the sums of its usage
+//	chatd.slice                     the same two with systemd; the slice is 0711, for the
+//	chatd.slice/chatd-<id>.service  unit's first process has to pass
+//	  session                       the terminal: bwrap, tmux, the shell
+//	  runs/<run>                    one command; memory.oom.group = 1
 //
 // A run has a leaf of its own so that a hog takes its own run down and not the
 // shell. No process is ever in an inner cgroup (the no-internal-process rule of
@@ -34,6 +38,26 @@
 // Under cgroup v2 the same danger is a child that is born out of quota: see
 // startLifted, which lifts the quota for the moment of a start.
 //
+// # The door
+//
+// systemd before 256 passes no descriptors to a transient service but the three
+// of stdio, so the first process of a unit (chatd-shim enter) has a socket to
+// chatd as stdin, of type SOCK_SEQPACKET, and they say:
+//
+//	unit   here         PAM let it in, and it runs
+//	chatd  files        with the descriptors of the session (SCM_RIGHTS)
+//	unit                moves to the leaf "session", ends systemd's PAM helper, starts
+//	                    bubblewrap, tells systemd READY=1: Start returns
+//	chatd  main <pid>   once the prompt is up (Settle)
+//	unit   settled      systemd has <pid> for the unit's main process; it ends
+//
+// Any other word from the unit is what went wrong. Until "settled" the unit ends
+// when chatd does; after it chatd is not needed any more.
+//
+// What systemd is told about limits it remembers, and writes again at every
+// daemon-reload; what chatd then writes to cgroup files itself is the same value,
+// at once, because systemd answers before it has written.
+//
 // # A killed cgroup is dead
 //
 // After one write to cgroup.kill the kernel ends every later CLONE_INTO_CGROUP
@@ -42,6 +66,11 @@
 // always has a new one, and Start refuses the leaf of a killed run.
 //
 // # What it does not stop
+//
+// With systemd, the unit's own cgroup belongs to the chat (Delegate=yes): a process
+// of the chat outside every view could make cgroups below it, or move its processes
+// between them, but not past the limits, which are root's. Whoever may talk to
+// systemd as root can stop or change a unit; that is noticed, not hindered.
 //
 // Root inside a chat: cgroup files belong to root, and so does the right to leave.
 // Bytes and inodes on a disk, disk bandwidth, network bandwidth: no controller is

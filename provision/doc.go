@@ -30,6 +30,11 @@
 // needs to find it lies in <run>/sessions/<id>/session.json; it believes it only
 // when boot, start time, uid and cgroup all agree.
 //
+// Where systemd is PID 1 it starts the session instead, as chatd-<id>.service, with
+// chatd-shim enter in front of bubblewrap (unit.go; package cgroup has how). The
+// private /tmp is mounted by pam_namespace(8) then, the unit outlives chatd by
+// itself, and a later chatd compares its InvocationID too.
+//
 // A run joins the leader's namespaces with nsenter(1), as root, from a fresh leaf
 // of the chat's cgroup, and goes through chatd-shim confine like the session did.
 // When the command ends, or its time does, the leaf is killed, and so nothing of

@@ -20,6 +20,10 @@
 // comes after everything that opens a path, seccomp after everything that it
 // would refuse.
 //
+// Under systemd "chatd-shim enter" comes before bubblewrap: it is the unit's first
+// process, behind PAM, moves to the leaf of the unit, looks whether pam_namespace(8)
+// did its part, and hands the unit over to the session when that is up.
+//
 // [Main] is the program chatd-shim. Under another name, as the target of a link
 // in the first directory of PATH, it says why a command is refused and what to
 // do instead. "chatd-shim probe" tries each wall from inside.
