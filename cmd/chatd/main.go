@@ -51,7 +51,7 @@ func mainWith(args []string, in io.Reader, out, errOut io.Writer) int {
 		return interruptedExit
 	}
 	if err != nil {
-		fmt.Fprintf(errOut, "chatd: %s\n", escape(err.Error()))
+		fmt.Fprintf(errOut, "%schatd: %s\n", priority(errOut), escape(err.Error()))
 	}
 	return api.ExitCode(err)
 }
