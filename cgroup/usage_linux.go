@@ -3,12 +3,13 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/containerd/cgroups/v3/cgroup2"
+	"github.com/containerd/cgroups/v3/cgroup2/stats"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,22 +24,24 @@ func (f *FS) Usage(id chat.ID) (chat.Usage, error) {
 }
 
 func (f *FS) usage(id chat.ID) (chat.Usage, error) {
-	dir := f.dir(id)
 	r := reader{}
-	u := chat.Usage{CPU: r.cpu(dir)}
 	if f.legacy != nil {
-		mem, cpu := f.legacy.dir("memory", id, ""), f.legacy.dir("cpu", id, "")
-		r.legacyMemory(&u, mem)
-		u.OOMKills += r.legacyKills(f.legacy, id, mem)
-		pids := f.legacy.dir("pids", id, "")
-		u.Pids, u.PidsRefused = r.number(pids, "pids.current"), r.flat(pids, "pids.events", "max")
-		u.Throttled = r.flat(cpu, "cpu.stat", "nr_throttled")
-		return u, r.done("chat " + string(id))
+		return f.legacyUsage(id)
 	}
-	r.memory(&u, dir)
-	u.Pids = r.number(dir, "pids.current")
-	u.PidsRefused = r.refused(dir)
-	u.Throttled = r.flat(dir, "cpu.stat", "nr_throttled")
+	u := r.stat(f.places.Unified, f.group(id))
+	u.PidsRefused = r.refused(f.dir(id))
+	return u, r.done("chat " + string(id))
+}
+
+func (f *FS) legacyUsage(id chat.ID) (chat.Usage, error) {
+	r := reader{}
+	u := chat.Usage{CPU: r.cpu(f.dir(id))}
+	mem, cpu := f.legacy.dir("memory", id, ""), f.legacy.dir("cpu", id, "")
+	r.legacyMemory(&u, mem)
+	u.OOMKills += r.legacyKills(f.legacy, id, mem)
+	pids := f.legacy.dir("pids", id, "")
+	u.Pids, u.PidsRefused = r.number(pids, "pids.current"), r.flat(pids, "pids.events", "max")
+	u.Throttled = r.flat(cpu, "cpu.stat", "nr_throttled")
 	return u, r.done("chat " + string(id))
 }
 
@@ -55,14 +58,13 @@ func (f *FS) RunUsage(id chat.ID, run string) (chat.Usage, error) {
 func (f *FS) runUsage(id chat.ID, run string) (chat.Usage, error) {
 	dir := f.dir(id, runsDir, run)
 	r := reader{}
-	u := chat.Usage{CPU: r.cpu(dir)}
 	if f.legacy != nil {
+		u := chat.Usage{CPU: r.cpu(dir), Pids: r.members(dir)}
 		r.legacyMemory(&u, f.legacy.dir("memory", id, run))
-		u.Pids = r.members(dir)
 		return u, r.done("run " + run)
 	}
-	r.memory(&u, dir)
-	u.Pids = r.number(dir, "pids.current")
+	u := r.stat(f.dir(id, runsDir), run)
+	u.Throttled = 0 // the quota is the chat's
 	u.PidsRefused = r.flat(dir, "pids.events", "max")
 	return u, r.done("run " + run)
 }
@@ -93,13 +95,26 @@ func (r *reader) cpu(dir string) chat.Duration {
 	return chat.Duration(time.Duration(r.flat(dir, "cpu.stat", "usage_usec")) * time.Microsecond)
 }
 
-func (r *reader) memory(u *chat.Usage, dir string) {
-	u.MemoryBytes = r.number(dir, "memory.current")
-	peak, err := readNumber(dir, "memory.peak")
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		u.MemoryPeak = r.keep(peak, err)
+// stat reads what the kernel counts and the events of one cgroup below parent.
+// The library takes a missing file for an empty one, but no events at all are
+// those of a cgroup that is gone.
+func (r *reader) stat(parent, group string) chat.Usage {
+	m, err := cgroup2.Load("/"+group, cgroup2.WithMountpoint(parent))
+	var s *stats.Metrics
+	if err == nil {
+		s, err = m.StatFiltered(cgroup2.StatPids | cgroup2.StatCPU | cgroup2.StatMemory | cgroup2.StatMemoryEvents)
 	}
-	u.OOMKills = r.flat(dir, "memory.events", "oom_kill")
+	if err == nil && s.MemoryEvents == nil || errors.Is(err, unix.ENODEV) {
+		err = errors.Join(chat.ErrNotFound, err)
+	}
+	if r.keep(0, err); err != nil {
+		return chat.Usage{}
+	}
+	return chat.Usage{
+		CPU:         chat.Duration(time.Duration(s.CPU.UsageUsec) * time.Microsecond),
+		MemoryBytes: s.Memory.Usage, MemoryPeak: s.Memory.MaxUsage, OOMKills: s.MemoryEvents.OomKill,
+		Pids: s.Pids.Current, Throttled: s.CPU.NrThrottled,
+	}
 }
 
 func (r *reader) legacyMemory(u *chat.Usage, dir string) {
