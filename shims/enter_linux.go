@@ -41,6 +41,10 @@ func runEnter(args []string, errs io.Writer) int {
 }
 
 func enterSession() error {
+	// Nobody of the same uid may look into the one who holds the door.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("cannot hide from the chat's other processes: %w", err)
+	}
 	if _, err := unix.Write(0, []byte("here")); err != nil {
 		return fmt.Errorf("cannot reach chatd on stdin: %w", err)
 	}
