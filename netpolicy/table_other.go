@@ -26,6 +26,9 @@ func (*Table) Raise(context.Context) error { return errLinux }
 // Drift fails with [chat.ErrUnsupported].
 func (*Table) Drift(context.Context) ([]string, error) { return nil, errLinux }
 
+// Watch fails with [chat.ErrUnsupported].
+func Watch(context.Context, func(context.Context)) error { return errLinux }
+
 // Remove fails with [chat.ErrUnsupported].
 func (*Table) Remove(context.Context) error { return errLinux }
 

@@ -125,6 +125,22 @@ func (m *Manager) mendWall(ctx context.Context) error {
 	return err
 }
 
+// watchWall looks at the rules as soon as somebody changes them: between a flush
+// and the next reconcile a chat with the host's network would be without a wall.
+func (m *Manager) watchWall(ctx context.Context) {
+	if m.table == nil || m.without(chat.LayerEgress) {
+		return
+	}
+	err := netpolicy.Watch(ctx, func(ctx context.Context) {
+		if err := m.mendWall(ctx); ctx.Err() == nil {
+			m.note("the packet rules", err)
+		}
+	})
+	if err != nil {
+		m.log.Warn("changes of the packet rules are seen only once a minute", "why", err)
+	}
+}
+
 // network is the kind of network a session of the profile gets.
 func (m *Manager) network(p chat.Profile) chat.Network {
 	if m.without(chat.LayerNetwork) {

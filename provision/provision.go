@@ -118,6 +118,7 @@ func Open(ctx context.Context, opt Options) (*Manager, error) {
 	bg, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.stop = stop
 	m.done.Go(func() { m.reconcileLoop(bg) })
+	m.done.Go(func() { m.watchWall(bg) })
 	return m, nil
 }
 

@@ -1,0 +1,50 @@
+package netpolicy
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestWatch changes the rules as a stranger would, and not at all.
+func TestWatch(t *testing.T) {
+	needsRoot(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var seen atomic.Int32
+	ended := make(chan error, 1)
+	ready := make(chan struct{})
+	go func() {
+		close(ready)
+		ended <- Watch(ctx, func(context.Context) { seen.Add(1) })
+	}()
+	<-ready
+	tables := 0
+	awaitSeen := func(want int32) {
+		t.Helper()
+		// Until the watch has begun, a change may pass unseen: change again.
+		for end := time.Now().Add(20 * time.Second); seen.Load() < want; time.Sleep(200 * time.Millisecond) {
+			tables++
+			if out, err := exec.Command("nft", "add", "table", "inet", fmt.Sprint("stranger", tables)).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if time.Now().After(end) {
+				t.Fatalf("none of %d changes was seen", tables)
+			}
+		}
+	}
+	awaitSeen(1)
+	time.Sleep(2 * pause)
+	calm := seen.Load()
+	time.Sleep(2 * pause)
+	if now := seen.Load(); now != calm {
+		t.Errorf("%d changes seen while nobody changed anything", now-calm)
+	}
+	awaitSeen(calm + 1)
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("Watch ended with %v", err)
+	}
+}
