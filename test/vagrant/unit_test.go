@@ -25,7 +25,7 @@ func TestHostUnit(t *testing.T) {
 	} {
 		c := create(t, profile)
 		for name, value := range map[string]string{
-			"Slice": slice, "User": c.User, "Type": "notify", "Delegate": "yes", "NoNewPrivileges": "yes",
+			"Slice": slice, "User": fmt.Sprint(c.UID), "Type": "notify", "Delegate": "yes", "NoNewPrivileges": "yes",
 			"KillMode": "control-group", "OOMPolicy": "continue", "CollectMode": "inactive-or-failed",
 			"MemorySwapMax": "0", "ActiveState": "active", "SubState": "running", "PAMName": "chatd",
 			"UMask": "0077", "KeyringMode": "private", "PrivateTmp": "no", "Transient": "yes",
@@ -100,15 +100,18 @@ func TestHostCgroup(t *testing.T) {
 
 // checkRunLeaf looks at the cgroup of a run while it sleeps, and for it afterwards.
 func checkRunLeaf(t *testing.T, c chat.Chat, dir string) {
-	done := make(chan chat.RunResult, 1)
+	done := make(chan string, 1)
 	go func() {
 		ctx, cancel := bounded(patience)
 		defer cancel()
-		r, _ := asker.Run(ctx, c.ID, chat.RunSpec{Command: "sleep 12 & sleep 12"})
-		done <- r
+		r, err := asker.Run(ctx, c.ID, chat.RunSpec{Command: "sleep 12 & sleep 12; echo slept"})
+		done <- fmt.Sprint(r.Stdout, r.Stderr, text(err))
 	}()
 	var leaf string
 	eventually(t, patience, "the run has a leaf with two sleeps", func() bool {
+		if len(done) > 0 {
+			t.Fatalf("the run ended: %s", <-done)
+		}
 		leaves, _ := filepath.Glob(dir + "/runs/*/cgroup.procs")
 		if len(leaves) != 1 {
 			return false
@@ -125,8 +128,8 @@ func checkRunLeaf(t *testing.T, c chat.Chat, dir string) {
 	if got := content(t, leaf, "memory.oom.group"); got != "1" {
 		t.Errorf("memory.oom.group of the run is %s, want 1", got)
 	}
-	if r := <-done; r.Exit != 0 {
-		t.Errorf("the run: %+v", r)
+	if r := <-done; r != "slept\n" {
+		t.Errorf("the run: %s", r)
 	}
 	if _, err := os.Stat(leaf); !os.IsNotExist(err) {
 		t.Errorf("the leaf %s is still there: %v", leaf, err)
