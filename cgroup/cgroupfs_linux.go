@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/chatd/chatd/chat"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -165,7 +166,7 @@ func (f *FS) idOf(name string) (chat.ID, bool) {
 
 // notFound turns a missing directory into the word the callers branch on.
 func notFound(err error) error {
-	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, chat.ErrNotFound) {
+	if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)) && !errors.Is(err, chat.ErrNotFound) {
 		return errors.Join(chat.ErrNotFound, err)
 	}
 	return err
