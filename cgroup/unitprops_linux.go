@@ -53,8 +53,9 @@ func (s sessionUnit) properties(without func(chat.LayerName) bool) []dbus.Proper
 		property("StandardInputFileDescriptor", godbus.UnixFD(s.stdin)),
 		property("StandardOutput", "journal"),
 		property("StandardError", "journal"),
+		// No LogExtraFields: systemd (252 and later) never removes the file of that
+		// name from /run/systemd/units. The unit's name has the id.
 		property("SyslogIdentifier", "chatd-session"),
-		property("LogExtraFields", [][]byte{[]byte("CHATD_CHAT=" + string(s.id))}),
 	}
 	if s.pam != "" {
 		props = append(props, property("PAMName", s.pam))

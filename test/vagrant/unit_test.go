@@ -161,7 +161,7 @@ func TestHostJournal(t *testing.T) {
 		var lines []map[string]any
 		eventually(t, patience, "a line of "+string(c.ID), func() bool {
 			lines = nil
-			out := output(t, "journalctl", "--no-pager", "-b", "-o", "json", "CHATD_CHAT="+string(c.ID))
+			out := output(t, "journalctl", "--no-pager", "-b", "-o", "json", "-u", unitOf(c.ID))
 			for line := range strings.Lines(out) {
 				var l map[string]any
 				must(t, json.Unmarshal([]byte(line), &l))
@@ -170,13 +170,13 @@ func TestHostJournal(t *testing.T) {
 			return len(lines) > 0
 		})
 		for _, l := range lines {
-			if l["CHATD_CHAT"] != string(c.ID) {
+			if l["UNIT"] != unitOf(c.ID) && l["_SYSTEMD_UNIT"] != unitOf(c.ID) {
 				t.Errorf("a line of another chat: %v", l)
 			}
 		}
 		t.Logf("%s: %d lines, the first: %v", c.ID, len(lines), lines[0]["MESSAGE"])
 	}
-	if out, _ := try(patience, "journalctl", "-q", "-b", "-o", "cat", "CHATD_CHAT=0000000000000000"); strings.TrimSpace(out) != "" {
+	if out, _ := try(patience, "journalctl", "-q", "-b", "-o", "cat", "-u", unitOf("0123456789abcdef")); strings.TrimSpace(out) != "" {
 		t.Errorf("a chat that is not there has lines: %s", out)
 	}
 }
