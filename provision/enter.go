@@ -100,7 +100,8 @@ func (m *Manager) waitRun(ctx context.Context, rec state.Record, run string, cmd
 	go func() { ended <- cmd.Wait() }()
 	select {
 	case waitErr = <-ended:
-		return waitErrAnd(waitErr, m.killRun(ctx, rec, run)), false
+		// Out of memory ends nsenter and its command at once: the command is an orphan then.
+		return waitErrAnd(waitErr, errors.Join(m.killRun(ctx, rec, run), collectOrphans(rec.UID))), false
 	case <-ctx.Done():
 		killErr := m.killRun(ctx, rec, run)
 		waitErr = <-ended

@@ -57,7 +57,7 @@ func (m *Manager) createLimits(_ context.Context, rec state.Record) error {
 func (m *Manager) removeLimits(ctx context.Context, rec state.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := m.groups.Kill(ctx, rec.ID); err != nil {
+	if err := m.killGroup(ctx, rec); err != nil {
 		return err
 	}
 	return m.groups.Remove(rec.ID)
@@ -94,11 +94,33 @@ func (m *Manager) createSession(ctx context.Context, rec state.Record) error {
 func (m *Manager) abandon(rec state.Record, l *leader) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	err := m.groups.Kill(ctx, rec.ID)
+	err := m.killGroup(ctx, rec)
 	if l == nil {
 		return err
 	}
 	return errors.Join(err, l.bury(ctx, rec.UID), l.Close())
+}
+
+// killGroup ends every process of the chat. Where systemd owns them it returns when
+// the unit has ended, and so the session's pid 1, which the kernel keeps until the
+// last of its namespace was collected: some of them are ours (see [becomeSubreaper]).
+func (m *Manager) killGroup(ctx context.Context, rec state.Record) error {
+	if !m.units || rec.UID == 0 {
+		return m.groups.Kill(ctx, rec.ID)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- m.groups.Kill(ctx, rec.ID) }()
+	var errs []error
+	for {
+		select {
+		case err := <-ended:
+			return errors.Join(append(errs, err)...)
+		case <-time.After(10 * time.Millisecond):
+			if err := collectOrphans(rec.UID); err != nil && len(errs) == 0 {
+				errs = append(errs, err)
+			}
+		}
+	}
 }
 
 // keepSession makes the session known, and watches for its end.
@@ -115,7 +137,7 @@ func (m *Manager) keepSession(s *session) {
 func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := m.groups.Kill(ctx, rec.ID); err != nil {
+	if err := m.killGroup(ctx, rec); err != nil {
 		return err
 	}
 	m.mu.Lock()
