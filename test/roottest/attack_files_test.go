@@ -31,7 +31,7 @@ func TestAttackFiles(t *testing.T) {
 	}
 	const gone = "ENOENT ENOTDIR EACCES"
 	up := strings.Repeat("../", 20)
-	bTmp, bVarTmp := filepath.Join(opt.State, "tmp", string(b.ID)), filepath.Join(opt.State, "vartmp", string(b.ID))
+	bTmp, bVarTmp := privateTrees(opt, b.Chat)
 	bPid := b.pidOf(t, "tmux: server")
 	bRoot := fmt.Sprintf("/proc/%d/root", bPid)
 	for _, c := range []struct {

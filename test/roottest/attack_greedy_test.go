@@ -147,7 +147,8 @@ func TestAttackReap(t *testing.T) {
 	if err := m.Reap(operator(t.Context()), a.ID); err != nil {
 		t.Fatal(err)
 	}
-	for _, gone := range []string{a.Home, filepath.Join(opt.State, "tmp", string(a.ID)), filepath.Join(opt.State, "vartmp", string(a.ID))} {
+	tmp, varTmp := privateTrees(opt, a.Chat)
+	for _, gone := range []string{a.Home, tmp, varTmp} {
 		if _, err := os.Lstat(gone); !os.IsNotExist(err) {
 			t.Errorf("%s is left: %v", gone, err)
 		}

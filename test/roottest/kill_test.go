@@ -3,7 +3,6 @@ package roottest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,10 +27,7 @@ type daemon struct {
 func startDaemon(t *testing.T, opt provision.Options, failpoint string) *daemon {
 	t.Helper()
 	dir := filepath.Dir(opt.State)
-	must(t, os.MkdirAll(dir, 0o755))
-	config := filepath.Join(dir, "chatd.yaml")
-	must(t, os.WriteFile(config, fmt.Appendf(nil, "state: %s\nrun: %s\nhomes: %s\nshim: %s\nuids: %s\ncgroup: %s\n",
-		opt.State, opt.Run, opt.Homes, opt.Shim, opt.UIDs, opt.Cgroup), 0o600))
+	config := configFile(t, opt)
 	log, err := os.OpenFile(filepath.Join(dir, "chatd.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	must(t, err)
 	defer log.Close()

@@ -271,13 +271,14 @@ func TestReconcileMends(t *testing.T) {
 	m := open(t, opt)
 	ctx := operator(t.Context())
 	c := create(t, m, "mended", "default")
+	_, varTmp := privateTrees(opt, c)
 	for name, harm := range map[string]func() error{
 		"account name gone":   func() error { return os.Remove("/etc/userdb/" + c.User + ".user") },
 		"account number gone": func() error { return os.Remove(fmt.Sprintf("/etc/userdb/%d.group", c.UID)) },
 		"account changed":     func() error { return os.WriteFile("/etc/userdb/"+c.User+".user", []byte(`{"userName":"x"}`), 0o644) },
 		"home open":           func() error { return os.Chmod(c.Home, 0o777) },
 		"home of root":        func() error { return os.Chown(c.Home, 0, 0) },
-		"tmp gone":            func() error { return os.Remove(filepath.Join(opt.State, "vartmp", string(c.ID))) },
+		"tmp gone":            func() error { return os.Remove(varTmp) },
 		"rules flushed":       func() error { return exec.Command("iptables", "-F").Run() },
 		"rules flushed in v6": func() error { return exec.Command("ip6tables", "-F", "OUTPUT").Run() },
 		"loopback table gone": func() error { return exec.Command("nft", "delete", "table", "inet", "chatd").Run() },

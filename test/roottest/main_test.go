@@ -25,21 +25,22 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run()) // every test skips, or fails, for itself
 	}
 	if os.Getenv(insideEnv) != "" {
-		if err := enterWorld(); err != nil {
-			fmt.Fprintln(os.Stderr, "cannot set up the test's namespaces:", err)
+		if err := errors.Join(enterWorld(), leaveOut()); err != nil {
+			fmt.Fprintln(os.Stderr, "cannot set up what the tests act in:", err)
 			os.Exit(1)
 		}
 		os.Exit(m.Run())
 	}
 	code, err := runInside()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "cannot run the tests in namespaces of their own:", err)
+		fmt.Fprintln(os.Stderr, "cannot run the tests:", err)
 		os.Exit(1)
 	}
 	os.Exit(code)
 }
 
-// runInside builds the programs and runs this binary again in new namespaces.
+// runInside builds the programs and runs this binary again, in new namespaces or
+// on a machine that is for it alone.
 func runInside() (code int, err error) {
 	dir, err := os.MkdirTemp("", "chatd-roottest-")
 	if err != nil {
@@ -49,10 +50,19 @@ func runInside() (code int, err error) {
 	if err := build(dir); err != nil {
 		return 1, err
 	}
+	var m machine
+	namespaces := uintptr(unix.CLONE_NEWNET | unix.CLONE_NEWNS)
+	if onHost() {
+		if m, err = takeMachine(); err != nil {
+			return 1, err
+		}
+		defer func() { err = errors.Join(err, m.giveBack(dir)) }()
+		namespaces = 0
+	}
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), insideEnv+"="+dir)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces, Pdeathsig: syscall.SIGKILL}
 	err = cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -81,6 +91,9 @@ func enterWorld() error {
 	dir := os.Getenv(insideEnv)
 	programs.chatd, programs.shim = filepath.Join(dir, "chatd"), filepath.Join(dir, "chatd-shim")
 	programs.demo = filepath.Join(dir, "demo")
+	if onHost() {
+		return nil
+	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("cannot make mounts private: %w", err)
 	}

@@ -298,7 +298,7 @@ func TestDefaultLimits(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || filepath.Base(filepath.Dir(path)) != string(c.ID) {
+		if err != nil || !strings.Contains(filepath.Base(filepath.Dir(path)), string(c.ID)) {
 			return nil
 		}
 		if value, ok := want[d.Name()]; ok {
@@ -360,10 +360,12 @@ func TestDemo(t *testing.T) {
 // TestDoctorAlone tries a host without a daemon, by the real program.
 func TestDoctorAlone(t *testing.T) {
 	needsRoot(t)
-	// As on Debian, whose early userspace mounts /run so.
-	must(t, unix.Mount("run", "/run", "tmpfs", unix.MS_NOEXEC|unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"))
-	defer func() { must(t, unix.Unmount("/run", unix.MNT_DETACH)) }()
+	if !onHost() { // As on Debian, whose early userspace mounts /run so.
+		must(t, unix.Mount("run", "/run", "tmpfs", unix.MS_NOEXEC|unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"))
+		defer func() { must(t, unix.Unmount("/run", unix.MNT_DETACH)) }()
+	}
 	cmd := exec.Command(programs.chatd, "--json", "--socket", "/srv/none.sock", "doctor")
+	cmd.Env = append(os.Environ(), "CHATD_BACKEND="+backend())
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()
@@ -428,7 +430,7 @@ func TestEveryProcessIsInItsCgroup(t *testing.T) {
 		}
 		for _, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
 			limited := strings.HasPrefix(line, "0::") || strings.Contains(line, ":memory:") || strings.Contains(line, ":pids:") || strings.Contains(line, ":cpu:")
-			if limited && !strings.Contains(line, "/"+string(c.ID)) {
+			if limited && !strings.Contains(line, string(c.ID)) {
 				t.Errorf("process %d is in %s", pid, line)
 			}
 		}

@@ -28,10 +28,8 @@ type activated struct {
 func activate(t *testing.T) activated {
 	t.Helper()
 	opt := options(t)
-	a := activated{opt: opt, config: filepath.Join(filepath.Dir(opt.State), "chatd.yaml"), socket: filepath.Join(opt.Run, "chatd.sock")}
+	a := activated{opt: opt, config: configFile(t, opt), socket: filepath.Join(opt.Run, "chatd.sock")}
 	must(t, os.MkdirAll(opt.Run, 0o755))
-	must(t, os.WriteFile(a.config, fmt.Appendf(nil, "state: %s\nrun: %s\nhomes: %s\nshim: %s\nuids: %s\ncgroup: %s\n",
-		opt.State, opt.Run, opt.Homes, opt.Shim, opt.UIDs, opt.Cgroup), 0o600))
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: a.socket})
 	must(t, err)
 	l.SetUnlinkOnClose(false)

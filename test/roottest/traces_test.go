@@ -135,7 +135,8 @@ func whole(t testing.TB, opt provision.Options, c chat.Chat) {
 			t.Errorf("getent passwd %s: %q, %v", key, out, err)
 		}
 	}
-	for _, dir := range []string{c.Home, filepath.Join(opt.State, "tmp", string(c.ID)), filepath.Join(opt.State, "vartmp", string(c.ID))} {
+	tmp, varTmp := privateTrees(opt, c)
+	for _, dir := range []string{c.Home, tmp, varTmp} {
 		fi, err := os.Lstat(dir)
 		if err != nil {
 			t.Error(err)

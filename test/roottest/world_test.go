@@ -25,6 +25,9 @@ import (
 // production chatd on this machine, and two runs of the tests, never meet:
 // chatd ends every process of a uid that it reaps.
 var testUIDs = func() state.Range {
+	if onHost() {
+		return hostUIDs
+	}
 	low := 2013265920 + uint32(os.Getpid()%1000)*131072
 	return state.Range{Low: low, High: low + 131071}
 }()
@@ -41,9 +44,12 @@ func options(t testing.TB) provision.Options {
 	dir := fmt.Sprintf("/srv/w%d", worlds.Add(1))
 	name := fmt.Sprintf("chatd-test-%d-%d", os.Getpid(), worlds.Load())
 	t.Cleanup(func() { removeCgroups(t, name); _ = os.RemoveAll(dir) })
+	if onHost() {
+		mountState(t, filepath.Join(dir, "state"))
+	}
 	return provision.Options{
 		State: filepath.Join(dir, "state"), Run: filepath.Join(dir, "run"), Homes: filepath.Join(dir, "homes"),
-		Cgroup: name,
+		Backend: backend(), Cgroup: name,
 		Userdb: "/etc/userdb", Shim: programs.shim, UIDs: testUIDs, LandlockABI: 2,
 		Profiles: profiles(), Version: "test", Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: logLevel()})),
 	}
@@ -52,6 +58,10 @@ func options(t testing.TB) provision.Options {
 // removeCgroups removes the base cgroups of one daemon, which have no namespace
 // to end with.
 func removeCgroups(t testing.TB, name string) {
+	if onHost() {
+		removeUnits(t, name)
+		return
+	}
 	var dirs []string
 	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && strings.Contains(path, "/"+name) {
@@ -65,6 +75,21 @@ func removeCgroups(t testing.TB, name string) {
 	if err != nil {
 		t.Errorf("cannot remove the test's cgroups: %v", err)
 	}
+}
+
+// configFile writes what a real daemon with these options reads.
+func configFile(t testing.TB, opt provision.Options) string {
+	t.Helper()
+	file := filepath.Join(filepath.Dir(opt.State), "chatd.yaml")
+	must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must(t, os.WriteFile(file, fmt.Appendf(nil, "state: %s\nrun: %s\nhomes: %s\nshim: %s\nuids: %s\ncgroup: %s\nbackend: %s\n",
+		opt.State, opt.Run, opt.Homes, opt.Shim, opt.UIDs, opt.Cgroup, opt.Backend), 0o600))
+	return file
+}
+
+// privateTrees are the directories that the chat sees as /tmp and /var/tmp.
+func privateTrees(opt provision.Options, c chat.Chat) (tmp, varTmp string) {
+	return filepath.Join(opt.State, "tmp", c.User), filepath.Join(opt.State, "vartmp", c.User)
 }
 
 func profiles() map[string]chat.Profile {
