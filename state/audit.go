@@ -129,6 +129,10 @@ type head struct {
 	Hash   string `json:"hash"`   // hex sha256 of the line
 	Offset int64  `json:"offset"` // bytes of the file up to and with its newline
 	Tx     uint64 `json:"tx"`     // the highest tx written so far
+
+	// The last line before this log's first: of the log before, or none.
+	BaseSeq  uint64 `json:"base_seq,omitempty"`
+	BaseHash string `json:"base_hash,omitempty"`
 }
 
 // Audit appends one event. It is in the file when Audit returns and on the disk
@@ -194,7 +198,8 @@ func (a *auditLog) write(l line) error {
 		a.torn = true
 		return errors.Join(fmt.Errorf("cannot write audit log: %w", err), a.mend())
 	}
-	a.head = head{Seq: l.Seq, Hash: hash, Offset: a.head.Offset + int64(len(b)), Tx: max(a.head.Tx, l.Tx)}
+	a.head.Seq, a.head.Hash = l.Seq, hash
+	a.head.Offset, a.head.Tx = a.head.Offset+int64(len(b)), max(a.head.Tx, l.Tx)
 	return nil
 }
 

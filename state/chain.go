@@ -8,11 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
-
-	"github.com/chatd/chatd/chat"
 )
 
 // maxLine bounds a line of the log in bytes: 32 details of 1088 bytes that are
@@ -96,86 +92,4 @@ func parseLine(raw rawLine) (l line, err error) {
 		return line{}, fmt.Errorf("it is no event: %w", err)
 	}
 	return l, nil
-}
-
-// verify reads a log from its beginning to its first broken line.
-func verify(r io.Reader) (lines int, c chain, err error) {
-	c = chain{hash: noHash}
-	for in := bufio.NewReaderSize(r, 64<<10); ; lines++ {
-		raw, err := readLine(in)
-		if err == io.EOF {
-			return lines, c, nil
-		}
-		if err != nil {
-			return lines, c, err
-		}
-		if _, err := c.next(raw); err != nil {
-			return lines, c, fmt.Errorf("line %d: %w: %w", lines+1, err, chat.ErrInvalid)
-		}
-	}
-}
-
-// VerifyAudit reads the log at path and returns how many lines hold from the
-// beginning. [chat.ErrInvalid] with the number of the first line that was
-// changed, added, dropped or moved, or that has no end. Lines cut off the end
-// leave a chain that holds: [Store.VerifyAudit] sees those too.
-func VerifyAudit(path string) (lines int, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, fmt.Errorf("cannot verify audit log: %w", err)
-	}
-	lines, _, err = verify(f)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return lines, fmt.Errorf("cannot verify audit log %s: %w", path, err)
-	}
-	return lines, nil
-}
-
-// VerifyAudit verifies the log of the open store up to this moment, and that it
-// ends where this process ended it.
-func (s *Store) VerifyAudit() (lines int, err error) {
-	path := filepath.Join(s.opts.Dir, auditName)
-	lines, err = s.log.verify(path)
-	if err != nil {
-		return lines, fmt.Errorf("cannot verify audit log %s: %w", path, err)
-	}
-	return lines, nil
-}
-
-func (a *auditLog) verify(path string) (lines int, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	want, err := a.snapshot(f, path)
-	if err != nil {
-		return 0, err
-	}
-	lines, got, err := verify(io.LimitReader(f, want.Offset))
-	if err != nil {
-		return lines, err
-	}
-	if got.seq != want.Seq || got.hash != want.Hash {
-		return lines, fmt.Errorf("it ends with line %d, want line %d as written: %w", got.seq, want.Seq, chat.ErrInvalid)
-	}
-	return lines, nil
-}
-
-// snapshot returns the head at a moment when f, the file at path, is the open
-// log and exactly as long as was written.
-func (a *auditLog) snapshot(f *os.File, path string) (head, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err := checkSame(a.file, path); err != nil {
-		return head{}, err
-	}
-	fi, err := f.Stat()
-	if err != nil {
-		return head{}, err
-	}
-	if fi.Size() != a.head.Offset && !a.torn {
-		return head{}, fmt.Errorf("it has %d bytes, %d were written: %w", fi.Size(), a.head.Offset, chat.ErrInvalid)
-	}
-	return a.head, nil
 }

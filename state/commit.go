@@ -167,7 +167,7 @@ func (s *Store) flush() error {
 		return err
 	}
 	s.log.kept(head)
-	return nil
+	return s.rotate()
 }
 
 // background flushes about a second after something was held back, and costs

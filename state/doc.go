@@ -7,6 +7,7 @@
 //	install.key   32 random bytes that chat ids are derived with, made once
 //	chatd.db      bbolt: records, uid blocks, outbox, head of the audit log
 //	audit.jsonl   one JSON object a line, each naming the hash of the line before
+//	audit-N.jsonl full logs, oldest first, each named by its first line's number
 //
 // All records are also in memory. Reading never touches the disk, and every
 // look-up costs the same however many chats there are.
@@ -25,6 +26,14 @@
 // power cut may lose the last second of these. A chat whose ready was lost comes
 // back as creating, and reconcile takes its steps again, which are idempotent.
 //
+// # Full logs
+//
+// A log that reaches Options.AuditMax bytes gets a name of its own, and the first
+// line of the next one chains to its last. So all logs are one chain, and
+// [VerifyAudit] reads them as one. Of full logs the oldest go when there are more
+// than Options.AuditKeep, after a line that says how they ended; without such a
+// line, their absence shows. A process may end at any step of it ([Store.rotate]).
+//
 // # Uids
 //
 // A profile owns blocks of uids, and each block has a counter that only rises.
@@ -39,7 +48,7 @@
 // changed, dropped, added or moved by somebody who did not also rewrite every
 // later line and the head; lines cut off within a second of being written and
 // followed by a kill are not missed. Whoever needs more sends the log elsewhere.
-// The log is never rotated, and must not be rotated by others.
+// The log must not be rotated by others, and must not be cut.
 //
 // Nothing here looks at who asks: owners are data, and whether a caller may
 // reach a chat is provision's to say. Nothing looks at the host either: that the

@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 	case os.Getenv(childDir) != "":
 		fmt.Println("ended:", live(os.Getenv(childDir)))
 		os.Exit(1)
+	case os.Getenv(rotateDir) != "":
+		fmt.Println("ended:", dieRotating(os.Getenv(rotateDir), os.Getenv(rotateAt)))
+		os.Exit(1)
 	case os.Getenv(fullDir) != "":
 		if err := fillDisk(os.Getenv(fullDir)); err != nil {
 			fmt.Println(err)
@@ -40,11 +43,16 @@ func TestMain(m *testing.M) {
 // live admits, uses and reaps chats for ever, and says after each act what it
 // was told is done.
 func live(dir string) error {
-	s, err := Open(Options{Dir: dir, BlockSize: 64})
+	s, err := Open(Options{Dir: dir, BlockSize: 64, AuditMax: 3000})
 	if err != nil {
 		return err
 	}
 	for i := 0; ; i++ {
+		if i%4 == 0 { // rotates
+			if err := s.Flush(); err != nil {
+				return err
+			}
+		}
 		if _, _, err := s.EnsureBlock(chat.DefaultProfile); err != nil {
 			return err
 		}
@@ -133,7 +141,7 @@ func killOne(t *testing.T, dir string, w *witness, after int, delay time.Duratio
 	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Fatalf("the child ended by itself: %v", err)
 	}
-	s, err := Open(Options{Dir: dir, BlockSize: 64})
+	s, err := Open(Options{Dir: dir, BlockSize: 64, AuditMax: 3000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +206,7 @@ func fillDisk(dir string) error {
 	if err := syscall.Mount("state", dir, "tmpfs", 0, "size=1m,mode=0700"); err != nil {
 		return err
 	}
-	s, err := Open(Options{Dir: dir})
+	s, err := Open(Options{Dir: dir, AuditMax: 50 << 10})
 	if err != nil {
 		return err
 	}

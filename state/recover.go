@@ -29,15 +29,19 @@ func (s *Store) openAudit() error {
 	if err != nil {
 		return fmt.Errorf("cannot read %s: %w", s.db.Path(), err)
 	}
+	from, err := s.resumeRotation(kept)
+	if err != nil {
+		return fmt.Errorf("cannot finish a rotation of the audit log: %w", err)
+	}
 	f, err := openPrivate(path, os.O_RDWR|os.O_CREATE|os.O_APPEND)
 	if err != nil {
 		return fmt.Errorf("cannot open audit log: %w", err)
 	}
-	s.log = &auditLog{file: f, head: kept, onDisk: kept}
+	s.log = &auditLog{file: f, head: from, onDisk: kept}
 	if err := syncDir(s.opts.Dir); err != nil {
 		return fmt.Errorf("cannot open audit log %s: %w", path, err)
 	}
-	return s.replay(kept, outbox)
+	return s.replay(from, outbox)
 }
 
 // replay writes the outbox lines that the file lacks, then what was found wrong
@@ -151,7 +155,7 @@ func holds(f *os.File, h head) (bool, error) {
 }
 
 func getHead(tx *bbolt.Tx) (head, error) {
-	h := head{Hash: noHash}
+	h := head{Hash: noHash, BaseHash: noHash}
 	v := tx.Bucket(metaBucket).Get(headKey)
 	if v == nil {
 		return h, nil

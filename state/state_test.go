@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -70,17 +69,30 @@ func reap(t testing.TB, s *Store, id chat.ID) {
 	}
 }
 
+func auditFiles(t testing.TB, s *Store) []string {
+	t.Helper()
+	paths, err := AuditFiles(s.opts.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
 // verified fails unless the log holds, and returns its text.
 func verified(t testing.TB, s *Store) string {
 	t.Helper()
 	if _, err := s.VerifyAudit(); err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(filepath.Join(s.opts.Dir, auditName))
-	if err != nil {
-		t.Fatal(err)
+	var text string
+	for _, path := range auditFiles(t, s) {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(b)
 	}
-	return string(b)
+	return text
 }
 
 func wantErr(t testing.TB, what string, err, want error) {

@@ -43,6 +43,11 @@ type Options struct {
 	UIDs Range
 	// BlockSize is how many uids a block has; zero means DefaultBlockSize.
 	BlockSize uint32
+	// AuditMax is how many bytes audit.jsonl may have before a new one is begun; it
+	// may be exceeded by what is written in a second. Zero means any number.
+	AuditMax int64
+	// AuditKeep is how many full logs are kept; zero means all.
+	AuditKeep int
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
@@ -66,6 +71,8 @@ func (o Options) validate() error {
 		return fmt.Errorf("cannot open state: no directory named: %w", chat.ErrInvalid)
 	case o.UIDs.Low == 0 || o.UIDs.Low >= o.UIDs.High || o.UIDs.High >= math.MaxInt32:
 		return fmt.Errorf("cannot open state %s: uid range %s: want 0 < low < high < 2147483647: %w", o.Dir, o.UIDs, chat.ErrInvalid)
+	case o.AuditMax < 0 || o.AuditKeep < 0:
+		return fmt.Errorf("cannot open state %s: audit logs of %d bytes, %d kept: want no negative number: %w", o.Dir, o.AuditMax, o.AuditKeep, chat.ErrInvalid)
 	}
 	return nil
 }

@@ -1,0 +1,269 @@
+package state
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// With rotateDir set the test binary rotates there until it kills itself at the
+// step rotateAt.
+const (
+	rotateDir = "CHATD_STATE_TEST_ROTATE"
+	rotateAt  = "CHATD_STATE_TEST_ROTATE_AT"
+)
+
+// rotateSteps are the moments that a rotation may be cut short at.
+var rotateSteps = []string{"written", "archived", "renamed", "swapped", "kept", "removed"}
+
+// tell writes n numbered events, each followed by a flush, which rotates.
+func tell(t testing.TB, s *Store, from, n int) {
+	t.Helper()
+	for i := range n {
+		e := event("run", "intent")
+		e.Detail = map[string]string{"n": fmt.Sprint(from + i)}
+		if err := errors.Join(s.Audit(e), s.Flush()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// numbers are the n of all events, in the order of the log.
+func numbers(t testing.TB, s *Store) (all []string) {
+	t.Helper()
+	for _, l := range lines(verified(t, s)) {
+		if _, rest, ok := strings.Cut(l, `"n":"`); ok {
+			n, _, _ := strings.Cut(rest, `"`)
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+func TestRotate(t *testing.T) {
+	s := open(t, Options{Dir: t.TempDir(), AuditMax: 2000})
+	tell(t, s, 0, 100)
+	s = again(t, s)
+	tell(t, s, 100, 100)
+	var want []string
+	for i := range 200 {
+		want = append(want, fmt.Sprint(i))
+	}
+	if got := numbers(t, s); !slices.Equal(got, want) {
+		t.Errorf("the log has %v", got)
+	}
+	paths := auditFiles(t, s)
+	if len(paths) < 5 {
+		t.Fatalf("200 events made %q", paths)
+	}
+	for i, path := range paths {
+		fi, err := os.Stat(path)
+		if err != nil || fi.Mode() != 0o600 || fi.Size() > 3000 {
+			t.Errorf("%s: %v, %v", path, fi, err)
+		}
+		base, err := baseOf(path)
+		if i < len(paths)-1 && filepath.Base(path) != archiveName(base.seq+1) || err != nil {
+			t.Errorf("%s begins after line %d, %v", path, base.seq, err)
+		}
+	}
+	whole, err := VerifyAudit(paths...)
+	if err != nil || whole != len(lines(verified(t, s))) {
+		t.Errorf("the files have %d lines, %v", whole, err)
+	}
+	if entries, err := os.ReadDir(s.opts.Dir); err != nil || len(entries) != len(paths)+3 {
+		t.Errorf("left beside the log: %v, %v", entries, err)
+	}
+}
+
+func TestNoRotation(t *testing.T) {
+	s := open(t, Options{Dir: t.TempDir()})
+	tell(t, s, 0, 100)
+	if paths := auditFiles(t, s); len(paths) != 1 {
+		t.Errorf("without a limit: %q", paths)
+	}
+	for _, o := range []Options{{Dir: t.TempDir(), AuditMax: -1}, {Dir: t.TempDir(), AuditKeep: -1}} {
+		_, err := Open(o)
+		wantErr(t, fmt.Sprintf("%+v", o), err, chat.ErrInvalid)
+	}
+}
+
+// Old logs go, what is left verifies, and what somebody else takes away shows.
+func TestRotateKeepsSome(t *testing.T) {
+	s := open(t, Options{Dir: t.TempDir(), AuditMax: 2000})
+	tell(t, s, 0, 200)
+	most := len(auditFiles(t, s))
+	s.opts.AuditKeep = 3
+	s = again(t, s)
+	tell(t, s, 200, 20) // at most maxRemoved a turn
+	tell(t, s, 220, 60)
+	paths := auditFiles(t, s)
+	if most < 6 || len(paths) != 3+1 {
+		t.Fatalf("of %d files %q are left", most, paths)
+	}
+	got := numbers(t, s)
+	if got[0] == "0" || got[len(got)-1] != "279" {
+		t.Errorf("the log has %v", got)
+	}
+	if _, err := VerifyAudit(paths...); err != nil {
+		t.Error(err)
+	}
+	for i, path := range paths[:3] {
+		if err := os.Rename(path, path+"-"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.VerifyAudit()
+		wantErr(t, "without file "+fmt.Sprint(i), err, chat.ErrInvalid)
+		_, err = VerifyAudit(slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p == path })...)
+		wantErr(t, "without file "+fmt.Sprint(i), err, chat.ErrInvalid)
+		if err := os.Rename(path+"-", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(paths[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewrite(t, paths[1], append(b[:200:200], b[201:]...))
+	if _, err := s.VerifyAudit(); err == nil || !strings.Contains(err.Error(), filepath.Base(paths[1])) {
+		t.Errorf("a full log that was changed: %v", err)
+	}
+}
+
+// A name that is taken stops the rotation and nothing else; nothing is overwritten.
+func TestRotateOverwritesNothing(t *testing.T) {
+	s := open(t, Options{Dir: t.TempDir(), AuditMax: 2000})
+	taken := filepath.Join(s.opts.Dir, archiveName(1))
+	rewrite(t, taken, []byte("mine"))
+	var failed error
+	for i := range 50 {
+		e := event("run", "intent")
+		e.Detail = map[string]string{"n": fmt.Sprint(i)}
+		if err := s.Audit(e); err != nil {
+			t.Fatal(err)
+		}
+		failed = s.Flush()
+	}
+	if b, err := os.ReadFile(taken); err != nil || string(b) != "mine" || failed == nil {
+		t.Errorf("the file holds %q, %v; the rotation said %v", b, err, failed)
+	}
+	if _, err := os.Lstat(filepath.Join(s.opts.Dir, newName)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("left behind: %v", err)
+	}
+	if err := os.Remove(taken); err != nil {
+		t.Fatal(err)
+	}
+	tell(t, s, 50, 1)
+	if got := numbers(t, s); len(got) != 51 || len(auditFiles(t, s)) != 2 {
+		t.Errorf("afterwards %d events in %q", len(got), auditFiles(t, s))
+	}
+}
+
+// dieRotating does what a daemon does, says what it was told is done, and kills
+// itself at the step.
+func dieRotating(dir, step string) error {
+	s, err := Open(Options{Dir: dir, AuditMax: 2000, AuditKeep: 2})
+	if err != nil {
+		return err
+	}
+	after := 4 // rotations that come to an end
+	rotateStep = func(at string) {
+		if at == step {
+			if after--; after == 0 {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			}
+		}
+	}
+	for i := 0; i < 10000; i++ {
+		if _, _, err := s.EnsureBlock(chat.DefaultProfile); err != nil {
+			return err
+		}
+		r, _, err := s.Admit(chat.Spec{ExternalID: fmt.Sprint(i)}, event("create", "intent"))
+		if err != nil {
+			return err
+		}
+		fmt.Println(r.UID)
+		// As when others write between a flush and its rotation.
+		s.writer.Lock()
+		s.opts.AuditMax = 0
+		err = errors.Join(s.flush(), s.Audit(event("run", "intent")))
+		s.opts.AuditMax = 2000
+		err = errors.Join(err, s.rotate())
+		s.writer.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return errors.New("nothing killed it")
+}
+
+// Killed at any step of a rotation, a daemon finds one whole log: every event is
+// there once, rotation goes on, and nothing is left aside.
+func TestKilledWhileRotating(t *testing.T) {
+	for _, step := range rotateSteps {
+		t.Run(step, func(t *testing.T) {
+			dir := t.TempDir()
+			last := killRotating(t, dir, step)
+			s := open(t, Options{Dir: dir, AuditMax: 2000, AuditKeep: 2})
+			if _, err := os.Lstat(filepath.Join(dir, newName)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("left aside: %v", err)
+			}
+			text := verified(t, s)
+			if n := strings.Count(text, fmt.Sprintf(`"action":"create","outcome":"intent","chat":"%s"`, idOfUID(t, s, last))); n != 1 {
+				t.Errorf("the last create is in the log %d times", n)
+			}
+			if strings.Contains(text, `"trouble"`) {
+				t.Errorf("it found trouble: %s", text)
+			}
+			tell(t, s, 0, 60)
+			if got := numbers(t, s); got[len(got)-1] != "59" {
+				t.Errorf("afterwards the log has %v", got)
+			}
+			if paths := auditFiles(t, s); len(paths) != 2+1 {
+				t.Errorf("afterwards there are %q", paths)
+			}
+			verified(t, again(t, s))
+		})
+	}
+}
+
+func idOfUID(t *testing.T, s *Store, uid string) chat.ID {
+	t.Helper()
+	for _, r := range s.All() {
+		if fmt.Sprint(r.UID) == uid {
+			return r.ID
+		}
+	}
+	t.Fatalf("nobody has uid %s", uid)
+	return ""
+}
+
+// killRotating returns the last uid that the child was told is admitted.
+func killRotating(t *testing.T, dir, step string) (last string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), rotateDir+"="+dir, rotateAt+"="+step)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for in := bufio.NewScanner(out); in.Scan(); {
+		last = in.Text()
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Fatalf("the child ended by itself: %v, %s", err, last)
+	}
+	return last
+}

@@ -1,0 +1,194 @@
+package state
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// reading is a log of one or more files that is being verified, the oldest first.
+type reading struct {
+	chain
+	lines int
+	// gone is how the logs before the first one ended, if it has any before it;
+	// removed says whether a line said that they were removed.
+	gone    chain
+	removed bool
+}
+
+func newReading() *reading { return &reading{chain: chain{hash: noHash}} }
+
+// verify reads one log from its beginning to its first broken line.
+func verify(r io.Reader) (lines int, c chain, err error) {
+	v := newReading()
+	lines, err = v.verdict(v.file(r))
+	return lines, v.chain, err
+}
+
+// verdict is how many lines hold, and why no more do. What comes before the first
+// line can only be judged when all was read.
+func (v *reading) verdict(err error) (int, error) {
+	if v.gone.seq > 0 && !v.removed {
+		missing := fmt.Errorf("line 1: its seq is %d, want 1, and no line says that those before were removed: %w", v.gone.seq+1, chat.ErrInvalid)
+		return 0, errors.Join(err, missing)
+	}
+	return v.lines, err
+}
+
+// file reads on through one file.
+func (v *reading) file(r io.Reader) error {
+	for in := bufio.NewReaderSize(r, 64<<10); ; v.lines++ {
+		raw, err := readLine(in)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if v.lines == 0 {
+			v.begin(raw)
+		}
+		l, err := v.next(raw)
+		if err != nil {
+			return fmt.Errorf("line %d: %w: %w", v.lines+1, err, chat.ErrInvalid)
+		}
+		v.removed = v.removed || v.says(l)
+	}
+}
+
+// begin takes the first line's word for what came before it, for now.
+func (v *reading) begin(raw rawLine) {
+	if l, err := parseLine(raw); err == nil && l.Seq > 1 {
+		v.chain = chain{l.Seq - 1, l.Prev}
+		v.gone = v.chain
+	}
+}
+
+// says reports whether the line records that the logs before the first were removed.
+func (v *reading) says(l line) bool {
+	if v.gone.seq == 0 || l.Action != "rotate" {
+		return false
+	}
+	for key, last := range l.Detail {
+		if strings.HasPrefix(key, removedKey("")) && last == v.gone.String() {
+			return true
+		}
+	}
+	return false
+}
+
+// AuditFiles are the files of the log in a state directory, the oldest first.
+func AuditFiles(dir string) ([]string, error) {
+	names, err := archives(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the audit logs: %w", err)
+	}
+	var paths []string
+	for _, name := range append(names, auditName) {
+		paths = append(paths, filepath.Join(dir, name))
+	}
+	return paths, nil
+}
+
+// VerifyAudit reads the files as one log, the oldest first, and returns how many
+// lines hold from the beginning. [chat.ErrInvalid] with the number of the first
+// line that was changed, added, dropped or moved, or that has no end, or where
+// logs are missing that no line says were removed. Lines cut off the
+// end leave a chain that holds: [Store.VerifyAudit] sees those too.
+func VerifyAudit(paths ...string) (lines int, err error) {
+	v := newReading()
+	for _, path := range paths {
+		if err = v.path(path); err != nil {
+			break
+		}
+	}
+	if lines, err = v.verdict(err); err != nil {
+		return lines, fmt.Errorf("cannot verify audit log: %w", err)
+	}
+	return lines, nil
+}
+
+func (v *reading) path(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(v.named(f, f), f.Close())
+}
+
+// named reads on through f, and says in which file it went wrong.
+func (v *reading) named(f *os.File, in io.Reader) error {
+	if err := v.file(in); err != nil {
+		return fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return nil
+}
+
+// VerifyAudit verifies the whole log of the open store up to this moment, and
+// that it ends where this process ended it.
+func (s *Store) VerifyAudit() (lines int, err error) {
+	files, want, err := s.log.snapshot(s.opts.Dir)
+	if err == nil {
+		lines, err = verifyUpTo(files, want)
+	}
+	for _, f := range files {
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return lines, fmt.Errorf("cannot verify audit log %s: %w", filepath.Join(s.opts.Dir, auditName), err)
+	}
+	return lines, nil
+}
+
+// verifyUpTo reads the files, of which the last ends with the head.
+func verifyUpTo(files []*os.File, want head) (int, error) {
+	v := newReading()
+	for i, f := range files {
+		in := io.Reader(f)
+		if i == len(files)-1 {
+			in = io.LimitReader(f, want.Offset)
+		}
+		if err := v.named(f, in); err != nil {
+			return v.verdict(err)
+		}
+	}
+	if v.seq != want.Seq || v.hash != want.Hash {
+		return v.verdict(fmt.Errorf("it ends with line %d, want line %d as written: %w", v.seq, want.Seq, chat.ErrInvalid))
+	}
+	return v.verdict(nil)
+}
+
+// snapshot opens every file of the log in dir at a moment when audit.jsonl is the
+// open log and exactly as long as was written, and returns how it ends.
+func (a *auditLog) snapshot(dir string) (files []*os.File, h head, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	paths, err := AuditFiles(dir)
+	if err != nil {
+		return nil, head{}, err
+	}
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			return files, head{}, err
+		}
+		files = append(files, f)
+	}
+	if err := checkSame(a.file, paths[len(paths)-1]); err != nil {
+		return files, head{}, err
+	}
+	fi, err := files[len(files)-1].Stat()
+	if err != nil {
+		return files, head{}, err
+	}
+	if fi.Size() != a.head.Offset && !a.torn {
+		return files, head{}, fmt.Errorf("it has %d bytes, %d were written: %w", fi.Size(), a.head.Offset, chat.ErrInvalid)
+	}
+	return files, a.head, nil
+}
