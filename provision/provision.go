@@ -43,6 +43,10 @@ type Options struct {
 	Private string
 	// UIDs are the uids chats may get; the last one is kept for probes.
 	UIDs state.Range
+	// AuditMax is how many bytes the audit log may have before a new one is begun;
+	// AuditKeep is how many full ones are kept. Zero means any number, and all.
+	AuditMax  int64
+	AuditKeep int
 	// LandlockABI is the least Landlock ABI that a session may start with.
 	LandlockABI int
 	// MaxAwake bounds how many chats are awake at once.
@@ -188,7 +192,9 @@ func (m *Manager) openState(ctx context.Context) (err error) {
 	if err := m.makeState(ctx); err != nil {
 		return err
 	}
-	m.store, err = state.Open(state.Options{Dir: m.opt.State, UIDs: m.opt.UIDs, BlockSize: blockSize(m.opt.UIDs)})
+	m.store, err = state.Open(state.Options{
+		Dir: m.opt.State, UIDs: m.opt.UIDs, BlockSize: blockSize(m.opt.UIDs), AuditMax: m.opt.AuditMax, AuditKeep: m.opt.AuditKeep,
+	})
 	return err
 }
 

@@ -43,6 +43,8 @@ type Config struct {
 	AllowMissing   []chat.LayerName        `json:"allow_missing"`
 	LandlockMinABI int                     `json:"landlock_min_abi"`
 	MaxAwake       int                     `json:"max_awake"`
+	AuditMax       uint64                  `json:"audit_max"`
+	AuditKeep      int                     `json:"audit_keep"`
 	Profiles       map[string]chat.Profile `json:"profiles"`
 }
 

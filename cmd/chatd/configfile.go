@@ -41,6 +41,8 @@ type fileConfig struct {
 	AllowMissing   []string               `yaml:"allow_missing"`
 	LandlockMinABI string                 `yaml:"landlock_min_abi"`
 	MaxAwake       string                 `yaml:"max_awake"`
+	AuditMax       string                 `yaml:"audit_max"`
+	AuditKeep      string                 `yaml:"audit_keep"`
 	Profiles       map[string]fileProfile `yaml:"profiles"`
 }
 
@@ -140,6 +142,8 @@ func fields(cfg *Config) []field {
 		{"bridge_group", func(f *fileConfig) string { return f.BridgeGroup }, word("a group name", &cfg.BridgeGroup)},
 		{"landlock_min_abi", func(f *fileConfig) string { return f.LandlockMinABI }, number(&cfg.LandlockMinABI, 1, 64)},
 		{"max_awake", func(f *fileConfig) string { return f.MaxAwake }, number(&cfg.MaxAwake, 1, 1<<20)},
+		{"audit_max", func(f *fileConfig) string { return f.AuditMax }, auditSize(&cfg.AuditMax)},
+		{"audit_keep", func(f *fileConfig) string { return f.AuditKeep }, number(&cfg.AuditKeep, 0, 1<<20)},
 	}
 }
 
@@ -178,6 +182,18 @@ func number(dst *int, low, high int) func(string) error {
 		}
 		*dst = n
 		return nil
+	}
+}
+
+// auditSize keeps from a log for every few lines, which a slip of the unit makes.
+func auditSize(dst *uint64) func(string) error {
+	return func(s string) error {
+		n, err := parseSize(s)
+		if err == nil && n != 0 && n < 64<<10 {
+			err = fmt.Errorf("%s: want 0, for never, or at least 64KiB: %w", chat.Quote(s), chat.ErrInvalid)
+		}
+		*dst = n
+		return err
 	}
 }
 

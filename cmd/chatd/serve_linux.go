@@ -180,7 +180,7 @@ func provisionOptions(cfg Config) (provision.Options, error) {
 	return provision.Options{
 		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB, Account: cfg.Account,
 		Shim: cfg.Shim, Cgroup: cfg.Cgroup, UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
-		LandlockABI: cfg.LandlockMinABI, MaxAwake: cfg.MaxAwake, Profiles: cfg.Profiles,
+		AuditMax: int64(cfg.AuditMax), AuditKeep: cfg.AuditKeep, LandlockABI: cfg.LandlockMinABI, MaxAwake: cfg.MaxAwake, Profiles: cfg.Profiles,
 		AllowMissing: cfg.AllowMissing, Version: version, Log: newLog(os.Stderr),
 	}, nil
 }
