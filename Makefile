@@ -6,14 +6,16 @@ export PATH := $(PATH):/usr/local/go/bin
 
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
+# The Debian 13 machine runs less, so that CI stays under an hour without KVM.
+E2E_13 ?= small
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: all build demo test race check bench install packages clean help
+.PHONY: all build demo test race check bench install packages clean help e2e e2e-breaks
 
 all: build
 
 help: ## say what each command does
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
 
 packages: ## install the Debian packages that building and testing need
 	@deploy/packages build
@@ -28,6 +30,13 @@ demo: packages build ## do the main job on real input, in namespaces of its own
 test: packages ## run all tests; root's need root
 	test/all
 
+e2e: packages ## make chatd hosts of a Debian 12 and a 13 machine and test those; E2E_13=full
+	test/vagrant/e2e bookworm full
+	test/vagrant/e2e trixie $(E2E_13)
+
+e2e-breaks: packages ## show that the tests of e2e fail when a wall is broken
+	test/vagrant/e2e-breaks bookworm
+
 race: packages ## the tests in which callers race, under the race detector
 	CGO_ENABLED=1 go test -race ./chat ./state ./api ./cmd/chatd ./provision
 	CGO_ENABLED=1 go test -race -timeout 20m -run 'CreateReapRace|CreateAtOnce' ./test/roottest
@@ -37,6 +46,7 @@ check: packages ## formatting, vet, staticcheck, and the builds for other system
 	go vet ./...
 	go vet -tags failpoints ./provision ./cmd/chatd
 	go run $(STATICCHECK) ./...
+	go vet -tags e2e ./test/vagrant
 	GOOS=darwin go vet ./chat ./api ./state ./netpolicy ./cmd/chatd
 	GOOS=windows go vet ./chat ./api ./cmd/chatd
 	GOARCH=arm64 go build -o /dev/null ./...
