@@ -99,6 +99,11 @@ func leftNothing(t *testing.T, chats []chat.Chat) {
 				t.Errorf("chat %s left %s: %v", c.ID, path, err)
 			}
 		}
+		for _, dir := range []string{"/run/systemd/units", "/run/systemd/transient", "/run/chatd/sessions"} {
+			if left, _ := filepath.Glob(dir + "/*" + string(c.ID) + "*"); len(left) > 0 {
+				t.Errorf("chat %s left %v", c.ID, left)
+			}
+		}
 		if known[c.ID] {
 			t.Errorf("chat %s is still listed", c.ID)
 		}
