@@ -54,9 +54,13 @@ func (t *Table) loadLoopback(ctx context.Context, opened []string) error {
 
 // removeLoopback deletes the nft table, if it is there.
 func (t *Table) removeLoopback(ctx context.Context) error {
-	_, err := command(ctx, "add table inet chatd\ndelete table inet chatd\n", t.nft, "-f", "-")
-	if err != nil {
-		return fmt.Errorf("cannot delete the nft table inet chatd: %w", err)
+	return errors.Join(t.deleteTable(ctx, "chatd"), t.deleteTable(ctx, formTable))
+}
+
+func (t *Table) deleteTable(ctx context.Context, name string) error {
+	text := "add table inet " + name + "\ndelete table inet " + name + "\n"
+	if _, err := command(ctx, text, t.nft, "-f", "-"); err != nil {
+		return fmt.Errorf("cannot delete the nft table inet %s: %w", name, err)
 	}
 	return nil
 }

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // Raise makes sure that the wall stands, without knowing any policy: at boot,
@@ -100,38 +97,28 @@ func (t *Table) raiseLoopback(ctx context.Context) error {
 	return t.loadLoopback(ctx, openedIn(now))
 }
 
-// formOfLoopback is how nft on this host lists the table that chatd writes. It
-// is loaded where no packet is, in a network namespace that ends with this call.
+// formTable is where the table is written only to see how nft lists it. A dormant
+// table meets no packet (nft(8), flags).
+const formTable = "chatd-form"
+
+// formOfLoopback is how nft on this host lists the table that chatd writes. What an
+// earlier call that was killed left is deleted first, and by itself: the kernel
+// refuses a dormant table that changes and gets a chain in one transaction.
 func (t *Table) formOfLoopback(ctx context.Context) (form string, err error) {
-	err = inFreshNetwork(func() error {
-		if _, err := command(ctx, loopbackText(t.opts, nil, firstNumber), t.nft, "-f", "-"); err != nil {
-			return err
-		}
-		form, err = t.listLoopback(ctx)
-		return err
-	})
-	return form, err
+	text := strings.ReplaceAll(loopbackText(t.opts, nil, firstNumber), "table inet chatd", "table inet "+formTable)
+	text = strings.Replace(text, "\n", " { flags dormant; }\n", 1)
+	text = strings.Replace(text, formTable+" {\n", formTable+" { flags dormant;\n", 1)
+	if err := t.deleteTable(ctx, formTable); err != nil {
+		return "", err
+	}
+	if _, err = command(ctx, text, t.nft, "-f", "-"); err == nil {
+		form, err = command(ctx, "", t.nft, "-s", "-t", "list", "table", "inet", formTable)
+	}
+	form = dormantHead.ReplaceAllString(form, "table inet chatd {\n")
+	return form, errors.Join(err, t.deleteTable(context.WithoutCancel(ctx), formTable))
 }
 
-// inFreshNetwork runs f on a thread in a network namespace of its own, as AsUID
-// does with uids. Programs that f starts begin on that thread, and so in there.
-func inFreshNetwork(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() { // as in AsUID
-			done <- inFreshNetwork(f)
-			runtime.UnlockOSThread()
-			return
-		}
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("cannot make a network namespace: %w", err)
-			return
-		}
-		done <- f()
-	}()
-	return <-done
-}
+var dormantHead = regexp.MustCompile(`^table inet ` + formTable + ` \{\n\tflags dormant\n\n?`)
 
 var openedChain = regexp.MustCompile(`(?s)\tchain opened \{\n(.*?)\t\}\n`)
 

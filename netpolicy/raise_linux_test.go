@@ -55,6 +55,9 @@ func TestRaiseKeepsPolicies(t *testing.T) {
 			if found := drift(t, table); len(found) != 0 {
 				t.Errorf("the daemon finds %q", found)
 			}
+			if tables := run(t, "nft list tables | grep chatd"); tables != "table inet chatd" {
+				t.Errorf("left beside the table: %s", tables)
+			}
 		})
 	}
 }
@@ -106,6 +109,43 @@ func TestRaiseKeepsAnotherRange(t *testing.T) {
 	want := "-P OUTPUT ACCEPT\n-A OUTPUT -m owner --uid-owner 1879048192-1895825407 -j CHATD\n-A OUTPUT -m owner --uid-owner 70000-80000 -j CHATD"
 	if output != want {
 		t.Errorf("OUTPUT is\n%s\nwant\n%s", output, want)
+	}
+}
+
+// A table that somebody left under the name used to see its form is no hindrance.
+func TestRaiseBesideALeftForm(t *testing.T) {
+	table := newTable(t, hostTools)
+	apply(t, table, testPolicy(t, 9999))
+	run(t, "nft add table inet "+formTable+"; nft add chain inet "+formTable+" begin")
+	want := listing(t, hostTools)
+	raise(t, table)
+	if got := listing(t, hostTools); got != want {
+		t.Errorf("Raise made\n%s\nof\n%s", got, want)
+	}
+	if tables := run(t, "nft list tables | grep chatd"); tables != "table inet chatd" {
+		t.Errorf("left beside the table: %s", tables)
+	}
+}
+
+// The lock is waited for as long as the options say.
+func TestRaiseWaitsForTheLock(t *testing.T) {
+	needsRoot(t)
+	o := testOptions
+	for wait, want := range map[time.Duration]string{0: "-w 10 ", time.Minute: "-w 60 "} {
+		o.LockWait = wait
+		table, err := open(o, hostTools)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range table.sides {
+			table.sides[i].restore = "/bin/false"
+		}
+		if err := table.Raise(t.Context()); err == nil || strings.Count(err.Error(), want) != 4 {
+			t.Errorf("waiting %s: %v", wait, err)
+		}
+		if err := table.Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
