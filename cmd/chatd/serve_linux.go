@@ -45,7 +45,7 @@ func serve(ctx context.Context, cfg Config) (err error) {
 	up := extendStart(opt.Log, startMore/3, startLongest)
 	m, err := provision.Open(ctx, opt)
 	up()
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+	if err != nil && ctx.Err() != nil { // in the words of whatever was cut short
 		opt.Log.Info("ending before chatd was up", "at", err)
 		return nil
 	}

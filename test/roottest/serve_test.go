@@ -152,6 +152,24 @@ func TestUpgradeUnderARun(t *testing.T) {
 	must(t, d.Reap(t.Context(), c.ID))
 }
 
+// TestEndBeforeUp: SIGTERM at any moment of a start is no failure, and the next
+// start finds nothing in its way.
+func TestEndBeforeUp(t *testing.T) {
+	needsRoot(t)
+	a := activate(t)
+	for after := time.Duration(0); after < 2*time.Second; after = 2*after + 20*time.Millisecond {
+		d := a.serve(t, "", a.file)
+		waitFile(t, filepath.Join(a.opt.State, "lock"))
+		time.Sleep(after)
+		must(t, d.cmd.Process.Signal(syscall.SIGTERM))
+		if code := d.ended(t); code != 0 {
+			b, _ := os.ReadFile(d.log)
+			t.Errorf("after SIGTERM %s into its start it ends with %d: %s", after, code, b)
+		}
+	}
+	a.serve(t, "", a.file).waitUp(t)
+}
+
 func waitFile(t *testing.T, path string) {
 	t.Helper()
 	for range 3000 {
