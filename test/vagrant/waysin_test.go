@@ -21,12 +21,12 @@ type way struct {
 	try  func(t *testing.T, u user, name string) (in bool, said string)
 }
 
-// loggedIn runs a program and looks for the user's name on a line of its own,
-// which whoami prints.
+// loggedIn runs a program and looks for what whoami prints.
 func loggedIn(name string, line ...string) (bool, string) {
 	out, err := try(90*time.Second, line[0], line[1:]...)
 	for l := range strings.Lines(out) {
-		if strings.TrimSpace(strings.TrimRight(l, "\r\n")) == "in:"+name {
+		// A terminal that is closed at once echoes a control byte in front.
+		if strings.HasSuffix(strings.TrimRight(l, "\r\n"), "in:"+name) {
 			return true, out
 		}
 	}
@@ -49,9 +49,6 @@ var ways = []way{
 	}},
 	{"runuser_login", func(_ *testing.T, _ user, name string) (bool, string) {
 		return loggedIn(name, "runuser", "-l", name, "-c", whoami)
-	}},
-	{"sudo", func(_ *testing.T, _ user, name string) (bool, string) {
-		return loggedIn(name, "sudo", "-n", "-u", name, "sh", "-c", whoami)
 	}},
 	{"login", func(_ *testing.T, _ user, name string) (bool, string) {
 		return loggedIn(name, "sh", "-c", "(sleep 15; echo '"+whoami+"'; sleep 10; echo exit) | timeout 60 script -qec 'login -f "+name+"' /dev/null")
