@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -28,8 +27,8 @@ func wallCommand(t *testing.T) {
 // dropWall takes every trace of the wall away, as on a fresh boot.
 func dropWall(t *testing.T) {
 	t.Helper()
-	for _, line := range []string{"iptables -F", "iptables -X", "ip6tables -F", "ip6tables -X", "nft destroy table inet chatd"} {
-		if out, err := exec.Command("sh", "-c", line).CombinedOutput(); err != nil && !strings.HasPrefix(line, "nft") {
+	for _, line := range []string{"iptables -F", "iptables -X", "ip6tables -F", "ip6tables -X", "nft add table inet chatd; nft delete table inet chatd"} {
+		if out, err := exec.Command("sh", "-c", line).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v: %s", line, err, out)
 		}
 	}
