@@ -52,10 +52,10 @@ func pause(ctx context.Context, d time.Duration) {
 
 // watch tells systemd what the daemon does, every so often until ctx ends: how many
 // chats there are, and, where the unit has a watchdog, that it is well. It says so
-// only after answers, which has as long as is left until the next try, came back
-// without an error. A daemon that hangs says nothing, and systemd restarts it.
+// only after answers, which has half of that time, came back without an error; if it did
+// not, it is tried again soon. A daemon that hangs says nothing, and systemd restarts it.
 func watch(ctx context.Context, log *slog.Logger, every time.Duration, guarded bool, answers func(context.Context) (status string, err error)) {
-	for ; ctx.Err() == nil; pause(ctx, every) {
+	for next := every; ctx.Err() == nil; pause(ctx, next) {
 		tryCtx, cancel := context.WithTimeout(ctx, every/2)
 		status, err := answers(tryCtx)
 		cancel()
@@ -64,8 +64,10 @@ func watch(ctx context.Context, log *slog.Logger, every time.Duration, guarded b
 		}
 		if err != nil {
 			log.Error("chatd does not answer itself", "why", err)
+			next = every / 8
 			continue
 		}
+		next = every
 		lines := []string{"STATUS=" + status}
 		if guarded {
 			lines = append(lines, daemon.SdNotifyWatchdog)
