@@ -17,10 +17,8 @@ import (
 func TestHostSurvives(t *testing.T) {
 	c := create(t, "")
 	half := chat.Input{Text: "echo half-a-line"}
-	ctx, cancel := bounded(patience)
-	defer cancel()
-	must(t, asker.Input(ctx, c.ID, chat.Input{Text: "kept=alive", Enter: true}))
-	must(t, asker.Input(ctx, c.ID, half))
+	input(t, c.ID, chat.Input{Text: "kept=alive", Enter: true})
+	input(t, c.ID, half)
 	eventually(t, patience, "the typed text shows", func() bool { return strings.Contains(screen(t, c.ID), half.Text) })
 	before := sessionOf(t, c.ID)
 	for _, what := range []struct {
@@ -42,7 +40,7 @@ func TestHostSurvives(t *testing.T) {
 			sameSession(t, c, before, half.Text)
 		})
 	}
-	must(t, asker.Input(ctx, c.ID, chat.Input{Text: "-$kept", Enter: true}))
+	input(t, c.ID, chat.Input{Text: "-$kept", Enter: true})
 	eventually(t, patience, "the shell finishes the line", func() bool {
 		return strings.Contains(screen(t, c.ID), "\nhalf-a-line-alive")
 	})
@@ -62,6 +60,13 @@ func sameSession(t *testing.T, c chat.Chat, before session, text string) {
 	if got := said(t, c.ID, "echo alive"); got != "alive" {
 		t.Errorf("a run says %q", got)
 	}
+}
+
+func input(t testing.TB, id chat.ID, in chat.Input) {
+	t.Helper()
+	ctx, cancel := bounded(patience)
+	defer cancel()
+	must(t, asker.Input(ctx, id, in))
 }
 
 func screen(t testing.TB, id chat.ID) string {
@@ -107,9 +112,7 @@ func TestHostStop(t *testing.T) {
 	if left := pidsOf(t, c.UID); len(left) > 0 {
 		t.Errorf("processes are left: %v", left)
 	}
-	ctx, cancel := bounded(patience)
-	defer cancel()
-	must(t, asker.Input(ctx, c.ID, chat.Input{Text: "echo woken-$((40+2))", Enter: true}))
+	input(t, c.ID, chat.Input{Text: "echo woken-$((40+2))", Enter: true})
 	eventually(t, patience, "the input wakes it", func() bool { return strings.Contains(screen(t, c.ID), "woken-42") })
 	if after := sessionOf(t, c.ID); after.invocation == before.invocation {
 		t.Error("it is the same invocation: it was never stopped")
@@ -120,24 +123,29 @@ func TestHostStop(t *testing.T) {
 // named like a chat's and one not, is held still and shown.
 func TestHostStrangers(t *testing.T) {
 	c := create(t, "")
-	for _, unit := range []string{"chatd-e2e-stranger.service", "chatd-00000000deadbeef.service"} {
-		t.Run(unit, func(t *testing.T) {
-			output(t, "systemd-run", "--collect", "--slice="+slice, "--unit="+unit, "sleep", "600")
-			t.Cleanup(func() { _, _ = try(patience, "systemctl", "kill", "--signal=KILL", unit) })
-			dir := cgroupOf(t, unit)
-			if counter(t, "frozen", dir, "cgroup.events") != 0 {
-				t.Fatal("it is frozen before chatd can have seen it")
-			}
-			restart(t)
-			reconciled(t, unit+" is frozen", func() bool { return counter(t, "frozen", dir, "cgroup.events") == 1 })
-			if h := host(t); !hasFinding(h, strings.TrimSuffix(unit, ".service")) {
-				t.Errorf("doctor does not name it: %q", h.Findings)
-			}
-		})
+	strangers := []string{"chatd-e2e-stranger.service", "chatd-00000000deadbeef.service"}
+	frozen := func(unit string) bool { return counter(t, "frozen", cgroupOf(t, unit), "cgroup.events") == 1 }
+	for _, unit := range strangers {
+		output(t, "systemd-run", "--collect", "--slice="+slice, "--unit="+unit, "sleep", "600")
+		t.Cleanup(func() { _, _ = try(patience, "systemctl", "kill", "--signal=KILL", unit) })
+		if frozen(unit) {
+			t.Errorf("%s is frozen before chatd can have seen it", unit)
+		}
+	}
+	restart(t)
+	h := host(t)
+	for _, unit := range strangers {
+		reconciled(t, unit+" is frozen", func() bool { return frozen(unit) })
+		if !hasFinding(h, strings.TrimSuffix(unit, ".service")) {
+			t.Errorf("doctor does not name %s: %q", unit, h.Findings)
+		}
 	}
 	// The control: a chat's own unit is not taken for a stranger.
-	if counter(t, "frozen", cgroupOf(t, unitOf(c.ID)), "cgroup.events") != 0 {
+	if frozen(unitOf(c.ID)) {
 		t.Error("the session of a chat is frozen")
 	}
-	reconciled(t, "no finding is left", func() bool { return !hasFinding(host(t), "stranger") })
+	for _, unit := range strangers {
+		output(t, "systemctl", "kill", "--signal=KILL", unit)
+	}
+	reconciled(t, "no finding is left", func() bool { return len(host(t).Findings) == 0 })
 }
