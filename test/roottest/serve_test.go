@@ -15,6 +15,7 @@ import (
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/state"
 )
 
 // activated is a host with a socket that "systemd" holds.
@@ -179,4 +180,28 @@ func waitFile(t *testing.T, path string) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatalf("%s does not come", path)
+}
+
+// TestAuditLogRotates: a daemon turns its full logs over while chats come and go,
+// and what it keeps is one chain.
+func TestAuditLogRotates(t *testing.T) {
+	opt := options(t)
+	opt.AuditMax, opt.AuditKeep = 2048, 2
+	needsRoot(t)
+	m, err := provision.Open(t.Context(), opt)
+	must(t, err)
+	var files []string
+	for i := 0; len(files) != 3 || filepath.Base(files[0]) == "audit-00000000000000000001.jsonl"; i++ {
+		if i == 600 {
+			t.Fatalf("after %d chats there are %q", i, files)
+		}
+		must(t, m.Reap(operator(t.Context()), asleep(t, m, fmt.Sprint("rotate ", i)).ID))
+		time.Sleep(100 * time.Millisecond) // a log is looked at once a second
+		files, err = state.AuditFiles(opt.State)
+		must(t, err)
+	}
+	must(t, m.Close())
+	if n, err := state.VerifyAudit(files...); err != nil || n < 8 {
+		t.Errorf("%d lines hold: %v", n, err)
+	}
 }
