@@ -22,9 +22,13 @@ func TestAttackBombs(t *testing.T) {
 	a, b := inmateOf(t, m, "bombs a", "default"), inmateOf(t, m, "bombs b", "default")
 	// The machine is shared, so calm and storm take turns, and what others do falls
 	// on both; and a round that fails is taken again.
+	turns := 4
+	if testing.Short() {
+		turns = 1
+	}
 	for range 3 {
 		var idle, under []time.Duration
-		for range 4 {
+		for range turns {
 			idle = append(idle, timesOfTrue(t, b)...)
 			under = append(under, timesUnderBombs(t, a, b)...)
 		}

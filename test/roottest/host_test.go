@@ -78,14 +78,28 @@ func takeMachine() (machine, error) {
 	if slices.Contains(strings.Fields(string(out)), "active") {
 		return machine{}, errors.New("this machine's own chatd runs: systemctl stop chatd.socket chatd.service")
 	}
+	// What an earlier run left that was killed is not this one's to keep.
+	if err := clean(); err != nil {
+		return machine{}, err
+	}
 	mounts, err := mountPoints()
-	return machine{mounts}, errors.Join(err, flushWalls())
+	return machine{mounts}, err
+}
+
+// clean removes the units, accounts, directories and packet rules of tests.
+func clean() error {
+	errs := []error{stopUnits("chatd-test-"), removeAccounts(), flushWalls()}
+	worlds, err := filepath.Glob("/srv/w[0-9]*")
+	for _, dir := range append(worlds, "/srv/"+attackName) {
+		errs = append(errs, os.RemoveAll(dir))
+	}
+	return errors.Join(append(errs, err)...)
 }
 
 // giveBack removes what tests made that did not end as they should, and raises
 // the wall again that the machine had. programs is where their daemons run from.
 func (m machine) giveBack(programs string) error {
-	errs := []error{endDaemons(programs), stopUnits("chatd-test-"), removeAccounts(), flushWalls()}
+	errs := []error{endDaemons(programs), clean()}
 	mounts, err := mountPoints()
 	errs = append(errs, err)
 	for _, dir := range slices.Backward(mounts) {
@@ -93,14 +107,10 @@ func (m machine) giveBack(programs string) error {
 			errs = append(errs, unix.Unmount(dir, unix.MNT_DETACH))
 		}
 	}
-	worlds, err := filepath.Glob("/srv/w[0-9]*")
-	for _, dir := range append(worlds, "/srv/"+attackName) {
-		errs = append(errs, os.RemoveAll(dir))
-	}
 	if exec.Command("systemctl", "is-active", "--quiet", "chatd-wall.service").Run() == nil {
 		errs = append(errs, command("systemctl", "restart", "chatd-wall.service"))
 	}
-	return errors.Join(append(errs, err)...)
+	return errors.Join(errs...)
 }
 
 // command runs a program that must succeed.

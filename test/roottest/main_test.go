@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -63,7 +64,17 @@ func runInside() (code int, err error) {
 	cmd.Env = append(os.Environ(), insideEnv+"="+dir)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces, Pdeathsig: syscall.SIGKILL}
-	err = cmd.Run()
+	if err := cmd.Start(); err != nil {
+		return 1, err
+	}
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, os.Interrupt, unix.SIGTERM, unix.SIGHUP)
+	go func() { // what the tests made is removed also when somebody ends them
+		for range told {
+			_ = cmd.Process.Kill()
+		}
+	}()
+	err = cmd.Wait()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return max(1, exit.ExitCode()), nil
