@@ -52,7 +52,7 @@ func (m *Manager) applyWall(ctx context.Context) error {
 	if err := m.table.Apply(ctx, policies); err != nil {
 		return err
 	}
-	m.walled = policies
+	m.walled.Store(&policies)
 	return nil
 }
 
@@ -81,10 +81,11 @@ func (m *Manager) createEgress(ctx context.Context, rec state.Record) error {
 	return nil
 }
 
+// isWalled must not wait for whoever changes the rules: a chat of a known profile
+// is created while iptables' lock is held by somebody else.
 func (m *Manager) isWalled(rec state.Record) bool {
-	m.wall.Lock()
-	defer m.wall.Unlock()
-	return slices.ContainsFunc(m.walled, func(p netpolicy.Policy) bool {
+	walled := m.walled.Load()
+	return walled != nil && slices.ContainsFunc(*walled, func(p netpolicy.Policy) bool {
 		return p.Profile == rec.Profile && slices.ContainsFunc(p.Blocks, func(b netpolicy.Range) bool { return b.Contains(rec.UID) })
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -92,9 +93,10 @@ type Manager struct {
 	settled  bool             // set once when Open is done: nothing more is excused
 	findings map[string]string
 
-	// wall is held while the rules change; walled is what they hold for.
+	// wall is held while the rules change, which may wait for the lock of iptables;
+	// walled is what they hold for, and is read without it.
 	wall   sync.Mutex
-	walled []netpolicy.Policy
+	walled atomic.Pointer[[]netpolicy.Policy]
 
 	stop context.CancelFunc
 	done sync.WaitGroup
