@@ -83,11 +83,14 @@ func attacker(t testing.TB) string {
 	return name
 }
 
+// tryTimeout is for slow machines; no attack needs more than seconds on another.
+const tryTimeout = chat.Duration(10 * time.Minute)
+
 // try is one attack as a run of the chat; the answer is what [attempt] said,
 // and the signal or the trouble where it never came to speak.
 func (i inmate) try(t testing.TB, args ...string) string {
 	t.Helper()
-	r, err := i.m.Run(operator(t.Context()), i.ID, chat.RunSpec{Argv: append([]string{i.program}, args...)})
+	r, err := i.m.Run(operator(t.Context()), i.ID, chat.RunSpec{Argv: append([]string{i.program}, args...), Timeout: tryTimeout})
 	if err != nil {
 		t.Fatalf("run %q: %v", args, err)
 	}
