@@ -15,48 +15,27 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// spareDisk is a disk of the machine that nobody uses: no file system, no mount,
-// its first MiB empty.
-func spareDisk(t testing.TB) string {
-	t.Helper()
-	for _, dev := range strings.Fields(output(t, "lsblk", "-dno", "PATH")) {
-		if strings.Contains(output(t, "lsblk", "-no", "MOUNTPOINT", dev), "/") {
-			continue
-		}
-		f, err := os.Open(dev)
-		if err != nil {
-			continue
-		}
-		head := make([]byte, 1<<20)
-		n, err := f.Read(head)
-		must(t, errors.Join(err, f.Close()))
-		if n == len(head) && strings.Trim(string(head), "\x00") == "" || strings.HasPrefix(output(t, "lsblk", "-no", "LABEL", dev), "chatd-e2e") {
-			return dev
-		}
-	}
-	t.Fatal("no empty disk: the machine should have a second one")
-	return ""
-}
+// skeleton is what a new home of the profile "stuffed" starts with: more than a
+// full disk has left.
+const skeleton = "/usr/local/share/chatd-e2e"
 
 // onSmallHomes puts a small file system with few inodes over the homes until the
-// test ends. It is ext4 as production's is: a tmpfs needs no block for a directory.
+// test ends.
 func onSmallHomes(t *testing.T) {
 	t.Helper()
 	for _, c := range all(t) {
 		t.Fatalf("chat %s is there: its home would be hidden", c.ID)
 	}
-	dev := spareDisk(t)
-	output(t, "mkfs.ext4", "-q", "-F", "-L", "chatd-e2e", "-m", "0", "-N", "64", dev, "24M")
+	must(t, os.MkdirAll(skeleton, 0o755))
+	must(t, os.WriteFile(skeleton+"/stuff", make([]byte, 256<<10), 0o644))
 	output(t, "systemctl", "stop", service)
-	output(t, "mount", dev, homesDir)
+	output(t, "mount", "-t", "tmpfs", "-o", "size=4m,nr_inodes=100,mode=0711", "chatd-e2e", homesDir)
 	t.Cleanup(func() {
 		output(t, "systemctl", "stop", service)
 		output(t, "umount", homesDir)
-		output(t, "wipefs", "-qa", dev)
 		output(t, "systemctl", "start", service)
+		must(t, os.RemoveAll(skeleton+"/stuff"))
 	})
-	output(t, "chmod", "--reference="+filepath.Dir(homesDir), homesDir)
-	must(t, os.Remove(filepath.Join(homesDir, "lost+found")))
 	output(t, "systemctl", "start", service)
 }
 
@@ -64,7 +43,7 @@ func onSmallHomes(t *testing.T) {
 // it back.
 func fill(t *testing.T, how func(dir string) error) (free func()) {
 	t.Helper()
-	dir := filepath.Join(filepath.Dir(homesDir), "homes", ".fill")
+	dir := filepath.Join(homesDir, ".fill")
 	must(t, os.Mkdir(dir, 0o700))
 	if err := how(dir); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
@@ -75,14 +54,8 @@ func fill(t *testing.T, how func(dir string) error) (free func()) {
 // takeBlocks writes until no block is left.
 func takeBlocks(dir string) error {
 	f, err := os.Create(filepath.Join(dir, "big"))
-	if err != nil {
-		return err
-	}
-	for chunk := make([]byte, 64<<10); err == nil; {
+	for chunk := make([]byte, 4<<10); err == nil; {
 		_, err = f.Write(chunk)
-	}
-	for err2 := error(nil); err2 == nil; {
-		_, err2 = f.Write(make([]byte, 512))
 	}
 	return errors.Join(err, f.Close())
 }
@@ -103,7 +76,9 @@ func takeInodes(dir string) error {
 // TestHostFullDisk: without a free block, and without a free inode, a create
 // fails and says why, and leaves nothing behind; then it works again.
 func TestHostFullDisk(t *testing.T) {
+	useProfiles(t)
 	onSmallHomes(t)
+	spec := chat.Spec{Profile: "stuffed", Awake: new(bool)}
 	for _, full := range []struct {
 		name string
 		take func(string) error
@@ -111,8 +86,8 @@ func TestHostFullDisk(t *testing.T) {
 		t.Run(full.name, func(t *testing.T) {
 			before := places(t)
 			free := fill(t, full.take)
-			name := external(t)
-			_, err := ask(chat.Spec{ExternalID: name, Awake: new(bool)})
+			spec.ExternalID = external(t)
+			_, err := ask(spec)
 			if err == nil || !strings.Contains(err.Error(), "no space left on device") {
 				t.Errorf("create on a full disk: %v, want an error that says so", err)
 			}
@@ -123,8 +98,11 @@ func TestHostFullDisk(t *testing.T) {
 			if after := places(t); after != before {
 				t.Errorf("before the create there was\n%sand after it\n%s", before, after)
 			}
-			c, err := ask(chat.Spec{ExternalID: name, Awake: new(bool)})
+			c, err := ask(spec)
 			must(t, err)
+			if fi, err := os.Stat(filepath.Join(c.Home, "stuff")); err != nil || fi.Size() != 256<<10 {
+				t.Errorf("the home lacks its skeleton: %v", err)
+			}
 			must(t, reap(c.ID))
 		})
 	}

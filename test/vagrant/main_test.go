@@ -38,7 +38,7 @@ const (
 
 // patience is how long a thing may take that takes a moment: an emulated machine
 // with one core of its own is 30 times slower than a real one.
-const patience = 2 * time.Minute
+const patience = 3 * time.Minute
 
 // undo is what the process changed for all tests; TestMain puts it back.
 var undo []func() error

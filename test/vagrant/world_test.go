@@ -33,6 +33,8 @@ const profiles = `
   web:
     network: shared
     egress: ["10.213.0.2:8000", "[fd00:213::2]:8000"]
+  stuffed:
+    skeleton: /usr/local/share/chatd-e2e
 `
 
 var profilesOnce, outsideOnce sync.Once
@@ -46,6 +48,9 @@ func useProfiles(t testing.TB) {
 }
 
 func addProfiles() error {
+	if err := os.MkdirAll(skeleton, 0o755); err != nil {
+		return fmt.Errorf("cannot make the skeleton: %w", err)
+	}
 	old, err := os.ReadFile(configFile)
 	if err != nil {
 		return fmt.Errorf("cannot read the config: %w", err)
