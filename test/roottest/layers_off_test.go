@@ -191,7 +191,7 @@ func layersNow(t *testing.T, m *provision.Manager) map[chat.LayerName]chat.Layer
 // has: useradd(8) refuses a number that has an account. It works on a copy of
 // /etc in a mount namespace of its own.
 func takeUID(t *testing.T, m *provision.Manager) string {
-	a := inmateOf(t, m, "uid", "default")
+	a := asleep(t, m, "uid") // systemd would not start a session without an account
 	dir := filepath.Join(a.Home, "etc")
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	script := `set -e; cp -a /etc "$0"; mount --bind "$0" /etc; useradd -M -u "$1" thief && echo ok`

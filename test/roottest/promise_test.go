@@ -19,16 +19,25 @@ import (
 	"github.com/chatd/chatd/provision"
 )
 
-// TestRequiredLayers: a host that lacks a wall is refused, with the fix, unless
-// config excuses it, and then every answer says so.
-func TestRequiredLayers(t *testing.T) {
+// accountless are options for a host where nobody reads the account records.
+func accountless(t *testing.T) provision.Options {
 	opt := options(t)
 	opt.Account, opt.Userdb = "userdb", "/srv/nobody-reads-this"
 	t.Cleanup(func() { _ = os.RemoveAll(opt.Userdb) })
-	_, err := provision.Open(t.Context(), opt)
+	return opt
+}
+
+// TestRequiredLayers: a host that lacks a wall is refused, with the fix.
+func TestRequiredLayers(t *testing.T) {
+	_, err := provision.Open(t.Context(), accountless(t))
 	if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "account:") || !strings.Contains(err.Error(), "libnss-systemd") {
 		t.Fatalf("a host without accounts: %v, want ErrUnsupported with the layer and the fix", err)
 	}
+}
+
+// TestExcusedAccount: where config excuses the wall, every answer says so.
+func TestExcusedAccount(t *testing.T) {
+	opt := accountless(t)
 	opt.AllowMissing = []chat.LayerName{chat.LayerAccount}
 	m := open(t, opt)
 	c := create(t, m, "excused", "default")
