@@ -87,13 +87,15 @@ func newHost() (*host, error) {
 }
 
 // writeConfig is what an operator would put into /etc/chatd/chatd.yaml: one
-// profile that may reach one address and port.
+// profile that may reach one address and port. And the backend: systemd would start
+// the sessions outside of the namespaces that this program made.
 func (h *host) writeConfig() error {
 	return os.WriteFile(h.dir+"/chatd.yaml", fmt.Appendf(nil, `state: %[1]s/state
 run: %[1]s/run
 homes: %[1]s/homes
 uids: %[2]s
 cgroup: chatd-demo
+backend: cgroupfs
 profiles:
   web:
     egress: ["%[3]s:8000"]
