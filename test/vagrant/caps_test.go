@@ -3,9 +3,11 @@
 package vagrant
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -80,7 +82,7 @@ func lifeWith(t *testing.T, without string) error {
 		{"open a home that its chat closed", func() error { return os.Chmod(c.Home, 0o755) }},
 		{"wake", func() error { _, err := asker.Wake(ctx, c.ID); return err }},
 		{"a file in the home", func() error { return wantRun(c.ID, "mkdir -m 0 ~/closed && echo made", "made") }},
-		{"reap", func() error { return asker.Reap(ctx, c.ID) }},
+		{"end what runs outside the session", func() error { return reapWithStray(ctx, c) }},
 		{"doctor", healthy},
 	} {
 		if err := act.do(); err != nil {
@@ -88,6 +90,24 @@ func lifeWith(t *testing.T, without string) error {
 		}
 	}
 	return nil
+}
+
+// reapWithStray reaps a chat of whose uid a process runs outside its session.
+func reapWithStray(ctx context.Context, c chat.Chat) error {
+	uid := fmt.Sprint(c.UID)
+	stray := exec.Command("setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "sleep", "600")
+	if err := stray.Start(); err != nil {
+		return fmt.Errorf("cannot start it: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- stray.Wait() }()
+	err := asker.Reap(ctx, c.ID)
+	select {
+	case <-ended:
+		return err
+	case <-time.After(10 * time.Second):
+		return errors.Join(err, fmt.Errorf("process %d of the reaped chat lives", stray.Process.Pid), stray.Process.Kill())
+	}
 }
 
 func wantRun(id chat.ID, command, want string) error {
