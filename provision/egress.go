@@ -129,7 +129,7 @@ func (m *Manager) mendWall(ctx context.Context) error {
 // watchWall looks at the rules as soon as somebody changes them: between a flush
 // and the next reconcile a chat with the host's network would be without a wall.
 func (m *Manager) watchWall(ctx context.Context) {
-	if m.table == nil || m.without(chat.LayerEgress) {
+	if m.table == nil || m.opt.Unwatched || m.without(chat.LayerEgress) {
 		return
 	}
 	err := netpolicy.Watch(ctx, func(ctx context.Context) {

@@ -59,6 +59,9 @@ type Options struct {
 	// Without leaves layers out on purpose. Tests use it to see that each wall is
 	// needed; no flag or config key reaches it.
 	Without []chat.LayerName
+	// Unwatched leaves packet rules that somebody changed to the next Reconcile. Tests
+	// use it to see what holds meanwhile; no flag or config key reaches it.
+	Unwatched bool
 	// Every is how often the host is compared with the records; zero means a minute.
 	Every time.Duration
 	// Version is shown by Host.

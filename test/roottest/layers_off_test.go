@@ -144,6 +144,7 @@ func openWithout(t *testing.T, without ...chat.LayerName) *provision.Manager {
 	t.Helper()
 	razeWalls(t)
 	opt := attackOptions(t)
+	opt.Unwatched = true // what a test takes away stays away until it says reconcile
 	opt.Without, opt.AllowMissing = without, append(without, chat.LayerNetwork)
 	small := opt.Profiles["default"]
 	small.Name = "small"
