@@ -244,7 +244,8 @@ func removeSpool(user string, uid uint32) error {
 			errs = append(errs, fmt.Errorf("cannot remove %s: %w", p, err))
 		}
 	}
-	errs = append(errs, removeOwned("/var/spool/cron/atjobs", uid), removeOwned("/dev/mqueue", uid), removeOwned("/dev/shm", uid))
+	errs = append(errs, removeOwned("/var/spool/cron/atjobs", uid), removeOwned("/var/spool/cron/atspool", uid),
+		removeOwned("/dev/mqueue", uid), removeOwned("/dev/shm", uid))
 	if _, err := os.Lstat("/run/user/" + n); err == nil {
 		errs = append(errs, removeTrees("/run/user", n))
 	}
