@@ -104,10 +104,10 @@ func (u *Units) letIn(ctx context.Context, d *door, cmd *exec.Cmd, ended <-chan 
 	select {
 	case err := <-here:
 		if err != nil {
-			return errors.Join(u.refusal(ctx, ended), err)
+			return errors.Join(u.refusal(ctx, cmd.Path, ended), err)
 		}
 	case result := <-ended:
-		return u.refused(result)
+		return u.refused(cmd.Path, result)
 	}
 	if err := d.hand(cmd.ExtraFiles); err != nil {
 		return err
@@ -124,17 +124,17 @@ func (u *Units) letIn(ctx context.Context, d *door, cmd *exec.Cmd, ended <-chan 
 }
 
 // refusal is what systemd says of a unit whose first process was never there.
-func (u *Units) refusal(ctx context.Context, ended <-chan string) error {
+func (u *Units) refusal(ctx context.Context, program string, ended <-chan string) error {
 	select {
 	case result := <-ended:
-		return u.refused(result)
+		return u.refused(program, result)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (u *Units) refused(result string) error {
-	return fmt.Errorf("systemd says %s before its first process was there; PAM service %q may refuse it: see journalctl", result, u.pam)
+func (u *Units) refused(program, result string) error {
+	return fmt.Errorf("systemd says %s before its first process, %s, was there; PAM service %q may refuse it: see journalctl", result, program, u.pam)
 }
 
 // furnish makes what runs need. It is root's: of the unit's cgroup systemd gave
