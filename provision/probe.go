@@ -100,10 +100,7 @@ func (m *Manager) withHostProc(l chat.Layer) chat.Layer {
 	if l.State == chat.LayerOff {
 		return l
 	}
-	err := netpolicy.AsUID(m.probeUID(), func() error {
-		var st unix.Stat_t
-		return unix.Lstat("/proc/1", &st)
-	})
+	err := m.seesInit()
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		l.By += ", and hidepid on the host"
@@ -114,6 +111,20 @@ func (m *Manager) withHostProc(l chat.Layer) chat.Layer {
 		l.Probe += "; outside a session: " + err.Error()
 	}
 	return l
+}
+
+// seesInit looks for process 1 as the probe's uid, in the /proc of process 1: a
+// hardened unit may have a mount namespace with a /proc of its own.
+func (m *Manager) seesInit() error {
+	proc, err := unix.Open("/proc/1/root/proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("cannot open the host's /proc: %w", err)
+	}
+	defer unix.Close(proc)
+	return netpolicy.AsUID(m.probeUID(), func() error {
+		var st unix.Stat_t
+		return unix.Fstatat(proc, "1", &st, unix.AT_SYMLINK_NOFOLLOW)
+	})
 }
 
 // withPAM names who mounted the directories: chatd-shim enter saw them before the
