@@ -1,0 +1,280 @@
+package access
+
+import (
+	"strings"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// word is what a word of a command may stand for. Text is escaped as package
+// doublestar wants it; what cannot be known is a * in it.
+type word struct {
+	text string
+	// glob: the text has a wildcard, or something unknown.
+	glob bool
+	// literal: some of the text is known.
+	literal bool
+}
+
+// plain is the text of a word that is no glob.
+func (w word) plain() string { return unescapeGlob(w.text) }
+
+func known(s string) word { return word{text: escapeGlob(s), literal: s != ""} }
+
+var unknown = word{text: "*", glob: true}
+
+func (w word) join(o word) word {
+	return word{w.text + o.text, w.glob || o.glob, w.literal || o.literal}
+}
+
+// list are the parts of a value like PATH's, or the word itself.
+func (w word) list() []word {
+	parts := strings.Split(w.text, ":")
+	if len(parts) == 1 || strings.Contains(w.text, "://") {
+		return []word{w}
+	}
+	var all []word
+	for _, p := range parts {
+		all = append(all, word{p, w.glob, p != "" && p != "*"})
+	}
+	return all
+}
+
+// arg is what one argument stands for after braces are written out.
+func (x *extractor) arg(sh *shell, w *syntax.Word) []word {
+	syntax.SplitBraces(w)
+	return x.words(sh, w, true)
+}
+
+// words is what a word stands for; split says that unquoted blanks of a variable
+// make several words of it.
+func (x *extractor) words(sh *shell, w *syntax.Word, split bool) []word {
+	if w == nil {
+		return nil
+	}
+	var done []word
+	open := []word{{}}
+	empty := true
+	for i, part := range w.Parts {
+		if p, ok := part.(*syntax.ParamExp); ok && split && p.Param != nil && p.Param.Value == "IFS" {
+			if !empty {
+				done, open, empty = append(done, open...), []word{{}}, true
+			}
+			continue
+		}
+		open = cross(open, x.part(sh, part, i == 0, split))
+		empty = false
+	}
+	if !empty {
+		done = append(done, open...)
+	}
+	if !split {
+		return done
+	}
+	var all []word
+	for _, d := range done {
+		all = append(all, d.fields()...)
+	}
+	return all[:min(len(all), maxWords)]
+}
+
+// blankMark stands for a blank that splits words; no command has it, for NUL is refused.
+const blankMark = "\x00"
+
+func (w word) fields() []word {
+	if !strings.Contains(w.text, blankMark) {
+		return []word{w}
+	}
+	var all []word
+	for _, part := range strings.Split(w.text, blankMark) {
+		if part != "" {
+			all = append(all, word{part, w.glob, strings.Trim(part, "*") != ""})
+		}
+	}
+	return all
+}
+
+func cross(heads, tails []word) []word {
+	var all []word
+	for _, h := range heads {
+		for _, t := range tails {
+			if len(all) < maxWords {
+				all = append(all, h.join(t))
+			}
+		}
+	}
+	return all
+}
+
+func (x *extractor) part(sh *shell, part syntax.WordPart, first, split bool) []word {
+	switch p := part.(type) {
+	case *syntax.Lit:
+		return []word{unquoted(sh, p.Value, first)}
+	case *syntax.SglQuoted:
+		return []word{known(singleQuoted(p))}
+	case *syntax.DblQuoted:
+		all := []word{{literal: len(p.Parts) == 0}}
+		for _, q := range p.Parts {
+			if lit, ok := q.(*syntax.Lit); ok {
+				all = cross(all, []word{known(doubleQuoted(lit.Value))})
+				continue
+			}
+			all = cross(all, x.part(sh, q, false, false))
+		}
+		return all
+	case *syntax.ParamExp:
+		return x.param(sh, p, split)
+	case *syntax.CmdSubst:
+		x.stmts(sh.sub(), p.Stmts)
+		if isCall(p.Stmts, "pwd") {
+			return []word{known(sh.cwd)}
+		}
+		return []word{unknown}
+	case *syntax.ProcSubst:
+		x.stmts(sh.sub(), p.Stmts)
+		return []word{unknown}
+	case *syntax.BraceExp:
+		if p.Sequence {
+			return []word{unknown}
+		}
+		var all []word
+		for _, e := range p.Elems {
+			all = append(all, x.words(sh, e, split)...)
+		}
+		return all[:min(len(all), maxWords)]
+	}
+	x.inner(sh, part)
+	return []word{unknown}
+}
+
+// isCall reports a script of one command without arguments.
+func isCall(list []*syntax.Stmt, name string) bool {
+	if len(list) != 1 || len(list[0].Redirs) > 0 {
+		return false
+	}
+	c, ok := list[0].Cmd.(*syntax.CallExpr)
+	return ok && len(c.Args) == 1 && c.Args[0].Lit() == name
+}
+
+// unquoted reads a literal outside quotes, whose wildcards are wildcards.
+func unquoted(sh *shell, s string, first bool) word {
+	var w word
+	if head, rest, _ := strings.Cut(s, "/"); first && (head == "~" || head == "~+") {
+		dir := sh.home
+		if head == "~+" {
+			dir = sh.cwd
+		}
+		w = known(dir)
+		if s = s[len(head):]; rest == "" && s == "" {
+			return w
+		}
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '\\' && i+1 < len(s):
+			i++
+			b.WriteString(escapeGlob(s[i : i+1]))
+		case c == '*' || c == '?' || c == '[':
+			w.glob = true
+			b.WriteByte(c)
+		case w.glob && strings.IndexByte("]!^-", c) >= 0:
+			b.WriteByte(c)
+		default:
+			b.WriteString(escapeGlob(s[i : i+1]))
+		}
+	}
+	w.text += b.String()
+	w.literal = w.literal || s != ""
+	return w
+}
+
+func doubleQuoted(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) && strings.IndexByte("$`\"\\", s[i+1]) >= 0 {
+			i++
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// singleQuoted is the text of '…', or of $'…' with its escapes.
+func singleQuoted(q *syntax.SglQuoted) string {
+	if !q.Dollar {
+		return q.Value
+	}
+	text, _, err := expand.Format(nil, strings.ReplaceAll(q.Value, "%", "%%"), nil)
+	if err != nil {
+		return q.Value
+	}
+	text, _, _ = strings.Cut(text, "\x00")
+	return text
+}
+
+// param is what a variable stands for, as far as the command says it.
+func (x *extractor) param(sh *shell, p *syntax.ParamExp, split bool) []word {
+	var all []word
+	if p.Param != nil && !p.Excl && !p.Length && p.Slice == nil && p.Repl == nil {
+		all = sh.value(p.Param.Value)
+	}
+	switch e := p.Exp; {
+	case e != nil && e.Word != nil && isDefault(e.Op):
+		all = append(all[:len(all):len(all)], x.words(sh, e.Word, false)...)
+	case e != nil:
+		if e.Word != nil {
+			x.inner(sh, e.Word)
+		}
+		all = nil
+	}
+	if len(all) == 0 {
+		return []word{unknown}
+	}
+	if !split {
+		return all
+	}
+	out := make([]word, len(all))
+	for i, w := range all {
+		out[i] = w.unquote()
+	}
+	return out
+}
+
+// isDefault reports an operator that puts its word in the place of the value.
+func isDefault(op syntax.ParExpOperator) bool {
+	switch op {
+	case syntax.DefaultUnset, syntax.DefaultUnsetOrNull, syntax.AssignUnset, syntax.AssignUnsetOrNull,
+		syntax.AlternateUnset, syntax.AlternateUnsetOrNull:
+		return true
+	}
+	return false
+}
+
+// value is what the script, or every shell, has in a variable.
+func (sh *shell) value(name string) []word {
+	if v, ok := sh.vars[name]; ok {
+		return v
+	}
+	switch name {
+	case "HOME":
+		return []word{known(sh.home)}
+	case "PWD":
+		return []word{known(sh.cwd)}
+	}
+	return nil
+}
+
+// unquote is what a value becomes outside quotes: blanks split it, wildcards are wildcards.
+func (w word) unquote() word {
+	if w.glob {
+		return w
+	}
+	s := w.plain()
+	if !strings.ContainsAny(s, " \t\n*?[") {
+		return w
+	}
+	text := strings.NewReplacer(" ", blankMark, "\t", blankMark, "\n", blankMark).Replace(s)
+	return word{text, strings.ContainsAny(s, "*?["), w.literal}
+}
