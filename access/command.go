@@ -17,7 +17,8 @@ const (
 	maxCommand = 128 << 10
 	maxScripts = 8      // scripts within scripts: bash -c "bash -c …"
 	maxFound   = 10_000 // paths
-	maxWords   = 64     // that one word of a command stands for
+	maxWords   = 1000   // that one word of a command stands for
+	maxScript  = 1 << 20
 )
 
 // JudgeCommand says whether a shell may be given a command: whether each path that
@@ -86,7 +87,8 @@ type extractor struct {
 	found  []found
 	seen   map[found]bool
 	depth  int
-	tooFar error
+	read   int   // bytes of scripts
+	tooFar error // why not everything was found
 }
 
 // add takes a word for a path.
@@ -118,20 +120,27 @@ func (x *extractor) script(sh *shell, text string) error {
 	if len(text) > maxCommand || strings.IndexByte(text, 0) >= 0 {
 		return fmt.Errorf("cannot judge the command: want at most %d bytes and no NUL: %w", maxCommand, chat.ErrInvalid)
 	}
+	if x.read += len(text); x.read > maxScript {
+		return fmt.Errorf("cannot judge the command: want scripts of at most %d bytes in all: %w", maxScript, chat.ErrInvalid)
+	}
 	x.depth++
 	defer func() { x.depth-- }()
 	for stmt, err := range syntax.NewParser(syntax.Variant(syntax.LangBash)).StmtsSeq(strings.NewReader(text)) {
 		if err != nil {
 			return fmt.Errorf("cannot parse the command: %v: %w", err, chat.ErrInvalid)
 		}
-		x.stmt(sh, stmt)
+		if x.stmt(sh, stmt); x.tooFar != nil {
+			break
+		}
 	}
 	return x.tooFar
 }
 
 func (x *extractor) stmts(sh *shell, list []*syntax.Stmt) {
 	for _, s := range list {
-		x.stmt(sh, s)
+		if x.tooFar == nil {
+			x.stmt(sh, s)
+		}
 	}
 }
 
@@ -205,7 +214,7 @@ func (x *extractor) loop(sh *shell, c *syntax.ForClause) {
 				x.maybe(sh, w)
 			}
 		}
-		sh.vars[iter.Name.Value] = all[:min(len(all), maxWords)]
+		sh.vars[iter.Name.Value] = x.atMost(all)
 	} else {
 		x.inner(sh, c.Loop)
 	}
@@ -272,7 +281,7 @@ func (x *extractor) assign(sh *shell, a *syntax.Assign, keep bool) {
 	if a.Append || a.Index != nil {
 		values = append(values, sh.vars[a.Name.Value]...)
 	}
-	sh.vars[a.Name.Value] = values[:min(len(values), maxWords)]
+	sh.vars[a.Name.Value] = x.atMost(values)
 }
 
 func (x *extractor) test(sh *shell, e syntax.TestExpr) {

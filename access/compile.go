@@ -44,12 +44,15 @@ type Matcher struct {
 	// Path is the root of a KindSubtree.
 	Path string
 	// Glob is a pattern of package doublestar for a KindGlob, from the first slash on.
+	// /** at its end stands for nothing, too: see Match.
 	Glob string
 	// Prefix is the longest directory that everything a KindGlob matches is in; / for a regex.
 	Prefix string
 	// Regex is the expression of a KindRegex.
 	Regex *regexp.Regexp
 
+	// self is Glob without a /** at its end: doublestar lets /a*/** match /ab, not /a.
+	self string
 	segs []segment
 }
 
@@ -61,7 +64,7 @@ func (m *Matcher) Match(p string) bool {
 	case KindRegex:
 		return m.Regex.MatchString(p)
 	}
-	return doublestar.MatchUnvalidated(m.Glob, p)
+	return p != "/" && doublestar.MatchUnvalidated(m.Glob, p) || m.self != "" && doublestar.MatchUnvalidated(m.self, p)
 }
 
 // Compiled is a rule with its matchers.
@@ -224,5 +227,8 @@ func newMatcher(segs []segment) Matcher {
 		return m
 	}
 	m.Glob = glob.String()
+	if self, deep := strings.CutSuffix(m.Glob, "/**"); deep {
+		m.self = self
+	}
 	return m
 }

@@ -1,21 +1,32 @@
 package access
 
 import (
+	"iter"
 	"regexp/syntax"
 	"strings"
 )
 
-// index finds the matchers that may be about a path without asking all of them.
-// What stands below a known directory is filed under that directory. The rest is
-// filed under three bytes that every path it matches has in it: those of its
-// literal parts that the fewest others have.
+// index finds the matchers that may be about a path without asking all of them. A
+// matcher is filed under the directory that everything it matches is in, or under
+// three bytes that every path it matches has in it: under what the fewest others share.
 type index struct {
 	below map[string][]filed
 	bytes map[trigram][]filed
 	other []filed
+	// seen has a bit for each key of bytes, so that most of a path needs no look-up.
+	seen [1 << 12 / 64]uint64
+	// longest is the length of the longest key of below.
+	longest int
 }
 
 type trigram [3]byte
+
+// bit is the place of a trigram in index.seen.
+func (t trigram) bit() (word, mask uint64) {
+	h := (uint64(t[0])*31+uint64(t[1]))*31 + uint64(t[2])
+	h = (h ^ h>>7) % (1 << 12)
+	return h / 64, 1 << (h % 64)
+}
 
 // filed is one matcher of one rule.
 type filed struct {
@@ -25,65 +36,77 @@ type filed struct {
 
 func buildIndex(rules []Compiled) index {
 	x := index{below: map[string][]filed{}, bytes: map[trigram][]filed{}}
-	var rest []filed
-	for i := range rules {
-		if rules[i].Inert {
-			continue
-		}
-		for j := range rules[i].Matchers {
-			f := filed{&rules[i], &rules[i].Matchers[j]}
-			if p := f.matcher.Prefix; p != "/" {
-				x.below[p] = append(x.below[p], f)
-			} else {
-				rest = append(rest, f)
-			}
+	inside, shared := map[string]int{}, map[trigram]int{}
+	for f := range eachMatcher(rules) {
+		inside[f.matcher.Prefix]++
+		for t := range f.matcher.trigrams() {
+			shared[t]++
 		}
 	}
-	count := map[trigram]int{}
-	for _, f := range rest {
-		for t := range f.matcher.trigrams() {
-			count[t]++
-		}
-	}
-	for _, f := range rest {
-		best, found := trigram{}, false
-		for t := range f.matcher.trigrams() {
-			if !found || count[t] < count[best] || count[t] == count[best] && string(t[:]) < string(best[:]) {
-				best, found = t, true
-			}
-		}
-		if found {
-			x.bytes[best] = append(x.bytes[best], f)
-		} else {
+	for f := range eachMatcher(rules) {
+		t, n := f.matcher.rarest(shared)
+		dir := f.matcher.Prefix
+		switch {
+		case dir != "/" && (f.matcher.Kind == KindSubtree || n == 0 || inside[dir] <= n):
+			x.below[dir] = append(x.below[dir], f)
+			x.longest = max(x.longest, len(dir))
+		case n > 0:
+			x.bytes[t] = append(x.bytes[t], f)
+			word, mask := t.bit()
+			x.seen[word] |= mask
+		default:
 			x.other = append(x.other, f)
 		}
 	}
 	return x
 }
 
-// winner is the rule of the lowest rank that is about op on the absolute, folded
-// path p; nil if none is.
-func (x *index) winner(p string, op Op) *Compiled {
-	var best *Compiled
-	try := func(list []filed) {
-		for _, f := range list {
-			if f.rule.Ops&op != 0 && (best == nil || f.rule.rank < best.rank) && f.matcher.Match(p) {
-				best = f.rule
+func eachMatcher(rules []Compiled) iter.Seq[filed] {
+	return func(yield func(filed) bool) {
+		for i := range rules {
+			for j := range rules[i].Matchers {
+				if !rules[i].Inert && !yield(filed{&rules[i], &rules[i].Matchers[j]}) {
+					return
+				}
 			}
 		}
 	}
-	try(x.other)
-	for i := 1; len(x.below) > 0 && i < len(p); i++ {
-		if p[i] == '/' {
-			try(x.below[p[:i]])
+}
+
+// rarest is the matcher's trigram that the fewest matchers have, and how many; 0 if
+// it has none.
+func (m *Matcher) rarest(shared map[trigram]int) (best trigram, n int) {
+	for t := range m.trigrams() {
+		if n == 0 || shared[t] < n || shared[t] == n && string(t[:]) < string(best[:]) {
+			best, n = t, shared[t]
 		}
 	}
-	if p != "/" {
-		try(x.below[p])
+	return best, n
+}
+
+// winner is the rule of the lowest rank that is about op on the absolute, folded
+// path p; nil if none is.
+func (x *index) winner(p string, op Op) *Compiled {
+	best := first(nil, x.other, p, op)
+	for i := 1; i <= min(len(p), x.longest); i++ {
+		if i == len(p) || p[i] == '/' {
+			best = first(best, x.below[p[:i]], p, op)
+		}
 	}
-	if len(x.bytes) > 0 {
-		for i := 0; i+3 <= len(p); i++ {
-			try(x.bytes[trigram{p[i], p[i+1], p[i+2]}])
+	for i := 0; i+3 <= len(p); i++ {
+		t := trigram{p[i], p[i+1], p[i+2]}
+		if word, mask := t.bit(); x.seen[word]&mask != 0 {
+			best = first(best, x.bytes[t], p, op)
+		}
+	}
+	return best
+}
+
+// first is best, or a rule of the list that comes before it and is about op on p.
+func first(best *Compiled, list []filed, p string, op Op) *Compiled {
+	for _, f := range list {
+		if f.rule.Ops&op != 0 && (best == nil || f.rule.rank < best.rank) && f.matcher.Match(p) {
+			best = f.rule
 		}
 	}
 	return best

@@ -31,6 +31,7 @@ var sentences = []struct{ says, pattern, covers, not string }{
 	{". is the working directory", ".", ". x /home/u/w", "/home/u ../v"},
 	{".. is the one above", "..", ".. /home/u/x .", "/home /home/v"},
 	{"? is one character", "/a?c", "/abc /aéc /a.c", "/ac /abbc /a/c"},
+	{"x*/** covers what x* does", "/d*/**", "/d /dd /d/x /dd/x/y", "/x /e/d"},
 	{"* is within a segment", "/a/*/c", "/a/b/c /a/.b/c", "/a/c /a/b/b/c"},
 	{"* may be nothing", "/a*", "/a /ab", "/b /a/b"},
 	{"** crosses segments, also none", "/a/**/c", "/a/c /a/b/c /a/b/b/c", "/a/cc /ac /c"},
@@ -118,24 +119,24 @@ agents:
 // The order of both modes, which operations a rule is about, and what a verdict says.
 func TestOrder(t *testing.T) {
 	for question, want := range map[string]string{
-		"deny-wins main read /x/y":          "allow allow /x p.yaml:15 agent rules", // an agent's allow comes before its denies
-		"deny-wins main read /x/z":          "allow allow /x p.yaml:15 agent rules",
+		"deny-wins main read /x/y":          "allow allow /x p.yaml:16 agent rules", // an agent's allow comes before its denies
+		"deny-wins main read /x/z":          "allow allow /x p.yaml:16 agent rules",
 		"deny-wins other read /x/z":         "deny deny /x p.yaml:10 global deny",
-		"deny-wins main read /both":         "deny deny /both p.yaml:20 agent deny",
+		"deny-wins main read /both":         "deny deny /both p.yaml:21 agent deny",
 		"deny-wins main read /g/a":          "deny deny /g p.yaml:7 global rules", // a global allow has no force
-		"deny-wins main read /g/open":       "allow allow /g/open for read p.yaml:16 agent rules",
+		"deny-wins main read /g/open":       "allow allow /g/open for read p.yaml:17 agent rules",
 		"deny-wins main write /g/open":      "deny deny /g p.yaml:7 global rules",
 		"deny-wins other read /g/open":      "deny deny /g p.yaml:7 global rules",
-		"deny-wins main bash /gs/open/f":    "allow allow /gs/open p.yaml:17 agent rules",
+		"deny-wins main bash /gs/open/f":    "allow allow /gs/open p.yaml:18 agent rules",
 		"deny-wins main bash /gs/f":         "deny deny /gs p.yaml:10 global deny",
 		"deny-wins main read /one":          "deny deny /one for read p.yaml:8 global rules",
 		"deny-wins main write /one":         "allow    none",
-		"deny-wins main write /mine":        "deny deny /mine for write, edit p.yaml:19 agent rules",
-		"deny-wins main edit /mine":         "deny deny /mine for write, edit p.yaml:19 agent rules",
+		"deny-wins main write /mine":        "deny deny /mine for write, edit p.yaml:20 agent rules",
+		"deny-wins main edit /mine":         "deny deny /mine for write, edit p.yaml:20 agent rules",
 		"deny-wins main read /mine":         "allow    none",
 		"deny-wins main bash /mine":         "allow    none",
 		"deny-wins main read ~/.ssh/id":     "deny deny ~/.ssh/** built in defaults",
-		"deny-wins main read ~/.ssh/config": "allow allow ~/.ssh/config p.yaml:18 agent rules",
+		"deny-wins main read ~/.ssh/config": "allow allow ~/.ssh/config p.yaml:19 agent rules",
 		"deny-wins main bash ~/.gnupg":      "deny deny ~/.gnupg/** built in defaults",
 		"deny-wins main write /p/.env":      "deny deny **/.env built in defaults",
 		"deny-wins main edit /p/secrets":    "deny deny **/secrets/** built in defaults",
@@ -144,9 +145,9 @@ func TestOrder(t *testing.T) {
 		"deny-wins-off main read /p/.env":   "allow    none",
 		"deny-wins-off main read /gs":       "deny deny /gs p.yaml:10 global deny",
 
-		"first-match main read /x/y":          "deny deny /x/y p.yaml:14 agent rules",
-		"first-match main read /x/z":          "allow allow /x p.yaml:15 agent rules",
-		"first-match main read /both":         "deny deny /both p.yaml:20 agent deny", // rules, then shorthand
+		"first-match main read /x/y":          "deny deny /x/y p.yaml:15 agent rules",
+		"first-match main read /x/z":          "allow allow /x p.yaml:16 agent rules",
+		"first-match main read /both":         "deny deny /both p.yaml:21 agent deny", // rules, then shorthand
 		"first-match main read /g/a":          "allow allow /g/a p.yaml:6 global rules",
 		"first-match main read /g/b":          "deny deny /g p.yaml:7 global rules",
 		"first-match main write /g/open":      "deny deny /g p.yaml:7 global rules",
@@ -154,7 +155,7 @@ func TestOrder(t *testing.T) {
 		"first-match main write /one":         "allow allow /one p.yaml:9 global rules",
 		"first-match other read /x":           "deny deny /x p.yaml:10 global deny",
 		"first-match main read ~/.ssh/id":     "deny deny ~/.ssh/** built in defaults", // last
-		"first-match main read ~/.ssh/config": "allow allow ~/.ssh/config p.yaml:18 agent rules",
+		"first-match main read ~/.ssh/config": "allow allow ~/.ssh/config p.yaml:19 agent rules",
 		"first-match main read /g/a/.env":     "allow allow /g/a p.yaml:6 global rules",
 		"first-match main read /p":            "allow    none",
 		"first-match-off main read /p/.env":   "allow    none",

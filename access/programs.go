@@ -62,7 +62,9 @@ func (x *extractor) run(sh *shell, args []word) {
 	if len(args) == 0 {
 		return
 	}
-	x.maybe(sh, args[0])
+	if args[0].plain() != "." {
+		x.maybe(sh, args[0])
+	}
 	name, rest := path.Base(args[0].plain()), args[1:]
 	skip, wrapper := wrappers[name]
 	switch {
@@ -101,6 +103,12 @@ func (x *extractor) maybe(sh *shell, w word) {
 }
 
 func looksLikePath(s string) bool {
+	if strings.HasPrefix(s, "/") || strings.HasPrefix(s, "~/") || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "../") {
+		return true
+	}
+	if strings.ContainsAny(s, " \t\n") {
+		return false // a text with a path in it
+	}
 	return s == "." || s == ".." || s == "~" || strings.Contains(s, "/") && !strings.Contains(s, "://")
 }
 
@@ -214,7 +222,7 @@ func (x *extractor) shellArgs(sh *shell, args []word) {
 			script = script || letter(w) != 0 && strings.Contains(w.plain(), "c")
 			x.option(sh, w)
 		case script:
-			x.nested(sh.sub(), w)
+			x.nested(sh.sub(), w.plain())
 			for _, w := range args[i+1:] {
 				x.maybe(sh, w)
 			}
@@ -230,21 +238,21 @@ func (x *extractor) shellArgs(sh *shell, args []word) {
 }
 
 // nested goes through a script within the script, as far as it is known.
-func (x *extractor) nested(sh *shell, w word) {
-	if err := x.script(sh, w.plain()); err != nil && x.tooFar == nil {
+func (x *extractor) nested(sh *shell, text string) {
+	if err := x.script(sh, text); err != nil && x.tooFar == nil {
 		x.tooFar = err
 	}
 }
 
 func (x *extractor) eval(sh *shell, args []word) {
-	var all word
+	var text strings.Builder
 	for i, w := range args {
 		if i > 0 {
-			all = all.join(known(" "))
+			text.WriteByte(' ')
 		}
-		all = all.join(w)
+		text.WriteString(w.plain())
 	}
-	x.nested(sh, all)
+	x.nested(sh, text.String())
 }
 
 func (x *extractor) cd(sh *shell, args []word) {

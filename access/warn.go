@@ -66,6 +66,9 @@ func (p pattern) example() string {
 	}
 	alt := p.alts[0]
 	names := []string{map[anchor]string{anchorRoot: "", anchorHome: "~", anchorCwd: ".", anchorName: "."}[alt.anchor]}
+	if alt.segs[0].deep {
+		names[0] = "."
+	}
 	for i, seg := range alt.segs {
 		switch {
 		case !seg.wild:

@@ -1,10 +1,13 @@
 package access
 
 import (
+	"fmt"
 	"strings"
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/chatd/chatd/chat"
 )
 
 // word is what a word of a command may stand for. Text is escaped as package
@@ -25,6 +28,9 @@ func known(s string) word { return word{text: escapeGlob(s), literal: s != ""} }
 var unknown = word{text: "*", glob: true}
 
 func (w word) join(o word) word {
+	if len(w.text)+len(o.text) > 2*maxCommand {
+		return unknown
+	}
 	return word{w.text + o.text, w.glob || o.glob, w.literal || o.literal}
 }
 
@@ -43,8 +49,26 @@ func (w word) list() []word {
 
 // arg is what one argument stands for after braces are written out.
 func (x *extractor) arg(sh *shell, w *syntax.Word) []word {
-	syntax.SplitBraces(w)
+	if braces := countBraces(w); braces > maxBraces {
+		x.tooFar = fmt.Errorf("cannot judge the command: want at most %d braces in a word, got %d: %w", maxBraces, braces, chat.ErrInvalid)
+		return nil
+	} else if braces > 0 {
+		syntax.SplitBraces(w)
+	}
 	return x.words(sh, w, true)
+}
+
+// maxBraces bounds the braces of a word: the time to find their ends grows with their square.
+const maxBraces = 256
+
+func countBraces(w *syntax.Word) int {
+	n := 0
+	for _, part := range w.Parts {
+		if lit, ok := part.(*syntax.Lit); ok {
+			n += strings.Count(lit.Value, "{")
+		}
+	}
+	return n
 }
 
 // words is what a word stands for; split says that unquoted blanks of a variable
@@ -63,8 +87,10 @@ func (x *extractor) words(sh *shell, w *syntax.Word, split bool) []word {
 			}
 			continue
 		}
-		open = cross(open, x.part(sh, part, i == 0, split))
-		empty = false
+		open = x.cross(open, x.part(sh, part, i == 0, split))
+		if empty = false; x.tooFar != nil {
+			return nil
+		}
 	}
 	if !empty {
 		done = append(done, open...)
@@ -76,7 +102,7 @@ func (x *extractor) words(sh *shell, w *syntax.Word, split bool) []word {
 	for _, d := range done {
 		all = append(all, d.fields()...)
 	}
-	return all[:min(len(all), maxWords)]
+	return x.atMost(all)
 }
 
 // blankMark stands for a blank that splits words; no command has it, for NUL is refused.
@@ -95,16 +121,27 @@ func (w word) fields() []word {
 	return all
 }
 
-func cross(heads, tails []word) []word {
+// cross puts each tail behind each head.
+func (x *extractor) cross(heads, tails []word) []word {
 	var all []word
 	for _, h := range heads {
 		for _, t := range tails {
-			if len(all) < maxWords {
-				all = append(all, h.join(t))
+			if len(all) == maxWords {
+				return x.atMost(append(all, h))
 			}
+			all = append(all, h.join(t))
 		}
 	}
 	return all
+}
+
+// atMost cuts a list that is too long; then nothing is known about the command.
+func (x *extractor) atMost(list []word) []word {
+	if len(list) <= maxWords {
+		return list
+	}
+	x.tooFar = fmt.Errorf("cannot judge the command: want words that stand for at most %d: %w", maxWords, chat.ErrInvalid)
+	return list[:maxWords]
 }
 
 func (x *extractor) part(sh *shell, part syntax.WordPart, first, split bool) []word {
@@ -117,10 +154,10 @@ func (x *extractor) part(sh *shell, part syntax.WordPart, first, split bool) []w
 		all := []word{{literal: len(p.Parts) == 0}}
 		for _, q := range p.Parts {
 			if lit, ok := q.(*syntax.Lit); ok {
-				all = cross(all, []word{known(doubleQuoted(lit.Value))})
+				all = x.cross(all, []word{known(doubleQuoted(lit.Value))})
 				continue
 			}
-			all = cross(all, x.part(sh, q, false, false))
+			all = x.cross(all, x.part(sh, q, false, false))
 		}
 		return all
 	case *syntax.ParamExp:
@@ -140,9 +177,12 @@ func (x *extractor) part(sh *shell, part syntax.WordPart, first, split bool) []w
 		}
 		var all []word
 		for _, e := range p.Elems {
+			if len(e.Parts) == 0 {
+				all = append(all, word{})
+			}
 			all = append(all, x.words(sh, e, split)...)
 		}
-		return all[:min(len(all), maxWords)]
+		return x.atMost(all)
 	}
 	x.inner(sh, part)
 	return []word{unknown}
