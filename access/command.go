@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -125,15 +126,17 @@ func (x *extractor) script(sh *shell, text string) error {
 	}
 	x.depth++
 	defer func() { x.depth-- }()
+	var wrong error
 	for stmt, err := range syntax.NewParser(syntax.Variant(syntax.LangBash)).StmtsSeq(strings.NewReader(text)) {
-		if err != nil {
-			return fmt.Errorf("cannot parse the command: %v: %w", err, chat.ErrInvalid)
-		}
-		if x.stmt(sh, stmt); x.tooFar != nil {
-			break
+		switch { // no break: StmtsSeq of v3.14.1 goes on after it, and panics
+		case wrong != nil || x.tooFar != nil:
+		case err != nil:
+			wrong = fmt.Errorf("cannot parse the command: %v: %w", err, chat.ErrInvalid)
+		default:
+			x.stmt(sh, stmt)
 		}
 	}
-	return x.tooFar
+	return cmp.Or(wrong, x.tooFar)
 }
 
 func (x *extractor) stmts(sh *shell, list []*syntax.Stmt) {

@@ -64,7 +64,10 @@ func (m *Matcher) Match(p string) bool {
 	case KindRegex:
 		return m.Regex.MatchString(p)
 	}
-	return p != "/" && doublestar.MatchUnvalidated(m.Glob, p) || m.self != "" && doublestar.MatchUnvalidated(m.self, p)
+	if p == "/" {
+		return false // it has no segment; doublestar lets /* match it
+	}
+	return doublestar.MatchUnvalidated(m.Glob, p) || m.self != "" && doublestar.MatchUnvalidated(m.self, p)
 }
 
 // Compiled is a rule with its matchers.
