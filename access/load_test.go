@@ -172,6 +172,7 @@ var loadErrors = map[string]string{
 	"{access: {deny: ['/x' '/y']}}":                                     `p.yaml:1: invalid character '\'' after array element: want JSON5`,
 	"{access:\n {deny: ['/x'],\n  deny: ['/y']}}":                       `p.yaml:3: access.deny: the key is there twice, first in line 2`,
 	"{access:\n {deny: '/x',\n  'rules'\n:\n [{ deny: 1 }]}}":           `p.yaml:2: access.deny: want a list of patterns, got the string "/x"`,
+	"{\n'acces'\n:\n {}}":                                               `p.yaml:2: unknown key "acces"`,
 	"{access:\n\n {x:1}}":                                               `p.yaml:3: access: unknown key "x"`,
 	"{access: {deny: [\"a\\u0000b\"]}}":                                 `want a pattern without NUL`,
 	"{access: {deny: [\"\\ud800\"]}}":                                   `want a pattern in UTF-8`,
@@ -209,6 +210,14 @@ cannot use p.yaml:8: agents.m: unknown key "acces": want access
 cannot use p.yaml:9: unknown key "rest": want access, agents, routing`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+// What is wrong with a rule as a whole comes before what is wrong within it.
+func TestErrorsAreInTheOrderOfLines(t *testing.T) {
+	_, err := Load("p.yaml", []byte("access:\n  rules:\n    - ops:\n        - run\n"))
+	if err == nil || !strings.HasPrefix(err.Error(), "cannot use p.yaml:3: access.rules[0]: want either deny or allow, got neither\ncannot use p.yaml:4: ") {
+		t.Error(err)
 	}
 }
 

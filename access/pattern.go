@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -181,89 +180,6 @@ func parseSegment(s string) (segment, error) {
 	return segment{literal: literal.String(), glob: glob.String()}, nil
 }
 
-// span is a range of characters in a class.
-type span struct{ low, high rune }
-
-// parseClass reads [ab-c] or [!ab-c] at the head of s, and writes it so that it
-// never matches a slash, which doublestar lets a class do.
-func parseClass(s string) (class string, size int, err error) {
-	bad := errors.New("want a class like [abc], [a-z] or [!abc]")
-	i, negated := 1, false
-	if i < len(s) && (s[i] == '!' || s[i] == '^') {
-		i, negated = 2, true
-	}
-	var spans []span
-	for first := true; ; first = false {
-		if i >= len(s) {
-			return "", 0, bad
-		}
-		if s[i] == ']' && !first {
-			break
-		}
-		if s[i] == '[' && i+1 < len(s) && strings.ContainsRune(":.=", rune(s[i+1])) {
-			return "", 0, errors.New("want characters or ranges in a class, not [:names:]")
-		}
-		low, n := classRune(s[i:])
-		i += n
-		high := low
-		if i+1 < len(s) && s[i] == '-' && s[i+1] != ']' {
-			high, n = classRune(s[i+1:])
-			i += 1 + n
-		}
-		if low > high || n == 0 {
-			return "", 0, bad
-		}
-		spans = append(spans, span{low, high})
-	}
-	return writeClass(spans, negated), i + 1, nil
-}
-
-func classRune(s string) (rune, int) {
-	if len(s) > 1 && s[0] == '\\' {
-		r, n := utf8.DecodeRuneInString(s[1:])
-		return r, n + 1
-	}
-	return utf8.DecodeRuneInString(s)
-}
-
-func writeClass(spans []span, negated bool) string {
-	if negated {
-		spans = append(spans, span{'/', '/'})
-	} else {
-		spans = withoutSlash(spans)
-	}
-	var b strings.Builder
-	b.WriteByte('[')
-	if negated {
-		b.WriteByte('!')
-	}
-	for _, x := range spans {
-		b.WriteString(`\` + string(x.low))
-		if x.high > x.low {
-			b.WriteString(`-\` + string(x.high))
-		}
-	}
-	b.WriteByte(']')
-	return b.String()
-}
-
-func withoutSlash(spans []span) []span {
-	var out []span
-	for _, x := range spans {
-		if x.low > '/' || x.high < '/' {
-			out = append(out, x)
-			continue
-		}
-		if x.low < '/' {
-			out = append(out, span{x.low, '/' - 1})
-		}
-		if x.high > '/' {
-			out = append(out, span{'/' + 1, x.high})
-		}
-	}
-	return out
-}
-
 const globSpecial = `*?[]{}\`
 
 func escapeGlob(s string) string {
@@ -278,69 +194,4 @@ func escapeGlob(s string) string {
 		b.WriteByte(s[i])
 	}
 	return b.String()
-}
-
-// braces writes {a,b} out, as a shell does before it looks at anything else.
-func braces(s string) ([]string, error) {
-	done, todo := []string(nil), []string{s}
-	for len(todo) > 0 {
-		head := todo[0]
-		todo = todo[1:]
-		from, parts, to, err := firstBrace(head)
-		if err != nil {
-			return nil, fmt.Errorf("%w, got %s", err, chat.Quote(s))
-		}
-		if parts == nil {
-			done = append(done, head)
-			continue
-		}
-		if len(done)+len(todo)+len(parts) > maxAlternatives {
-			return nil, fmt.Errorf("want braces that stand for at most %d patterns, got %s", maxAlternatives, chat.Quote(s))
-		}
-		var out []string
-		for _, p := range parts {
-			out = append(out, head[:from]+p+head[to:])
-		}
-		todo = slices.Concat(out, todo)
-	}
-	return done, nil
-}
-
-// firstBrace finds the first brace and its parts; no parts if there is none.
-func firstBrace(s string) (from int, parts []string, to int, err error) {
-	depth, begin := 0, 0
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
-			i++
-		case '[':
-			if _, n, err := parseClass(s[i:]); err == nil {
-				i += n - 1
-			}
-		case '{':
-			if depth++; depth == 1 {
-				from, begin = i, i+1
-			}
-		case ',':
-			if depth == 1 {
-				parts = append(parts, s[begin:i])
-				begin = i + 1
-			}
-		case '}':
-			if depth == 0 {
-				return 0, nil, 0, errors.New(`want { before }, or \}`)
-			}
-			if depth--; depth > 0 {
-				continue
-			}
-			if parts == nil {
-				return 0, nil, 0, errors.New(`want {a,b}, or \{ and \}`)
-			}
-			return from, append(parts, s[begin:i]), i + 1, nil
-		}
-	}
-	if depth > 0 {
-		return 0, nil, 0, errors.New(`want } after {, or \{`)
-	}
-	return 0, nil, 0, nil
 }
