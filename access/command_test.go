@@ -53,6 +53,7 @@ var commands = []struct{ says, command, paths string }{
 	{"~ and $HOME", `cat ~ ~/a $HOME/b "${HOME}/c" '$HOME/d' $PWD/e ~+/f ~v/g`, "/home/u /home/u/a /home/u/b /home/u/c /home/u/w/$HOME/d /home/u/w/e /home/u/w/f /home/u/w/~v/g"},
 	{"a home of its own", "HOME=/x; cat $HOME/a", "/x /x/a"},
 	{"pipelines", "cat a | sort b | tee c", "/home/u/w/a /home/u/w/b /home/u/w/c"},
+	{"each part of a pipeline is a shell", "cd /x | cat a; cat b", "/x /home/u/w/a /home/u/w/b"},
 	{"lists of commands", "cat a; cat b & cat c && cat d || cat e\ncat f", "/home/u/w/a /home/u/w/b /home/u/w/c /home/u/w/d /home/u/w/e /home/u/w/f"},
 	{"subshells", "(cd /x; cat a); cat b", "/x /x/a /home/u/w/b"},
 	{"blocks", "{ cat a; }; if cat b; then cat c; elif cat d; then :; else cat e; fi", "/home/u/w/a /home/u/w/b /home/u/w/c /home/u/w/d /home/u/w/e"},
