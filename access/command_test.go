@@ -50,6 +50,7 @@ var commands = []struct{ says, command, paths string }{
 	{"IFS", "cat$IFS/a; cat${IFS}b", "/a /home/u/w/b"},
 	{"quotes", `cat "a" 'b' c"d"'e'f $'\x67' "~/h" \i`, "/home/u/w/a /home/u/w/b /home/u/w/cdef /home/u/w/g /home/u/h /home/u/w/i"},
 	{"quotes", `"c"at 'a'; c\at b; $'cat' c`, "/home/u/w/a /home/u/w/b /home/u/w/c"},
+	{"quotes", `cat $'%s\x67' "x"~/y`, "/home/u/w/%sg /home/u/w/x~/y"},
 	{"~ and $HOME", `cat ~ ~/a $HOME/b "${HOME}/c" '$HOME/d' $PWD/e ~+/f ~v/g`, "/home/u /home/u/a /home/u/b /home/u/c /home/u/w/$HOME/d /home/u/w/e /home/u/w/f /home/u/w/~v/g"},
 	{"a home of its own", "HOME=/x; cat $HOME/a", "/x /x/a"},
 	{"pipelines", "cat a | sort b | tee c", "/home/u/w/a /home/u/w/b /home/u/w/c"},

@@ -62,6 +62,8 @@ var sentences = []struct{ says, pattern, covers, not string }{
 	{`\ takes a wildcard as it is`, `/a/\*`, "/a/*  /a/*/x", "/a/b"},
 	{`\ takes a brace as it is`, `/\{a,b\}`, "/{a,b}", "/a /b"},
 	{"a regex is searched in the path", `/\.env$/`, "/x/.env /.env a.env", "/.env/x /.envs"},
+	{"a regex of what may be missing", `/k(xyz)*b/`, "/kb /kxyzb", "/kx"},
+	{"a regex that does not look at case", `/(?i)SECRET/`, "/a/secret /sEcReT", "/sec"},
 	{"a regex sees the folded path", `/^\/a\/b$/`, "/a/b /a//b /a/x/../b", "/a/b/c"},
 	{"a regex sees the absolute path", `/^\/home\/u\/w\/k/`, "k k2 ./k", "/k"},
 	{"what looks like a directory is a regex", `/etc/`, "/etc /x/etcetera", "/et"},

@@ -235,6 +235,14 @@ func FuzzMatch(f *testing.F) {
 		if got := x.winner(name, Read) != nil; got != want {
 			t.Fatalf("%q on %q: the index says %v, the reference %v", pattern, name, got, want)
 		}
+		for i := range rules[0].Matchers {
+			m := &rules[0].Matchers[i]
+			for _, piece := range m.required() {
+				if m.Match(name) && !strings.Contains(name, piece) {
+					t.Fatalf("%q matches %q, which lacks %q", pattern, name, piece)
+				}
+			}
+		}
 		if path.Clean(name) != name {
 			t.Fatalf("%q is not folded", name)
 		}

@@ -246,7 +246,7 @@ func singleQuoted(q *syntax.SglQuoted) string {
 	if !q.Dollar {
 		return q.Value
 	}
-	text, _, err := expand.Format(nil, strings.ReplaceAll(q.Value, "%", "%%"), nil)
+	text, _, err := expand.Format(nil, q.Value, nil)
 	if err != nil {
 		return q.Value
 	}
