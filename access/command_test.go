@@ -43,6 +43,7 @@ var commands = []struct{ says, command, paths string }{
 	{"assignments", "export A=/a; declare -x B=/b; P=/c:/d", "/a /b /c /d"},
 	{"assignments of one command", "A=/a frob; cat x$A", "/a /home/u/w/x*"},
 	{"lists", "A=(/a b); cat ${A[@]}", "/a /home/u/w/b"},
+	{"globs in variables", "A=*.c; cat $A \"$A\"x", "/home/u/w/*.c /home/u/w/*.cx"},
 	{"loops", "for f in a /b; do cat $f; done", "/b /home/u/w/a"},
 	{"defaults of variables", "cat ${X:-/a}", "/a"},
 	{"blanks of a variable split it", "C='cat /a b'; $C", "/a /home/u/w/b"},

@@ -183,6 +183,7 @@ var loadErrors = map[string]string{
 	strings.Repeat("[", maxOpeners+1):                                             `p.yaml:1: it is nested too deep`,
 	"access: {deny: [" + strings.Repeat("/x, ", maxRules) + "/y]}":                `want at most 20000 rules in a file`,
 	"access:\n  deny: [" + strings.Repeat("'[a]', ", maxOpeners):                  `p.yaml:2: it is nested too deep, or in too many pieces`,
+	"a:\n\n" + strings.Repeat("[", maxNested+1):                                   `p.yaml:3: it is nested too deep`,
 	"a:\n" + strings.Repeat("- ", 1000):                                           `p.yaml:2: it is nested too deep`,
 	"# " + strings.Repeat("x", maxFile):                                           `p.yaml: it has`,
 }

@@ -15,8 +15,9 @@ import (
 const (
 	maxFile    = 1 << 20
 	maxOpeners = 50_000
-	maxNested  = 100 // brackets, to a reader that knows no strings
-	maxDepth   = 12  // one more than the schema needs
+	maxNested  = 1000 // brackets, to a reader that knows no strings
+	maxDashes  = 100  // at the head of one line
+	maxDepth   = 12   // one more than the schema needs
 )
 
 // kind is what a node of a file is.
@@ -116,7 +117,7 @@ func tooDeep(text []byte) int {
 		default:
 			head = false
 		}
-		if depth > maxNested || dashes > maxNested || openers > maxOpeners {
+		if depth > maxNested || dashes > maxDashes || openers > maxOpeners {
 			return line
 		}
 	}
