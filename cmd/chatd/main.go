@@ -77,7 +77,7 @@ func newApp() *cli.App {
 		},
 		Commands: []*cli.Command{
 			serveCommand(), createCommand(), lsCommand(), showCommand(), runCommand(), sendCommand(),
-			screenCommand(), wakeCommand(), sleepCommand(), reapCommand(), doctorCommand(), wallCommand(),
+			screenCommand(), wakeCommand(), sleepCommand(), reapCommand(), explainCommand(), policyCommand(), doctorCommand(), wallCommand(),
 		},
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   usageError,

@@ -71,6 +71,14 @@ func writeJSON(w io.Writer, v any) error {
 	if err != nil {
 		return fmt.Errorf("cannot write JSON: %w", err)
 	}
+	if _, err := w.Write(printable(b)); err != nil {
+		return fmt.Errorf("cannot write the output: %w", err)
+	}
+	return nil
+}
+
+// printable is JSON, and a newline, with everything escaped that is not printable.
+func printable(b []byte) []byte {
 	var out bytes.Buffer
 	for _, r := range string(b) {
 		if r == '\n' || r < 0x7f || unicode.IsPrint(r) {
@@ -82,10 +90,7 @@ func writeJSON(w io.Writer, v any) error {
 		}
 	}
 	out.WriteByte('\n')
-	if _, err := w.Write(out.Bytes()); err != nil {
-		return fmt.Errorf("cannot write the output: %w", err)
-	}
-	return nil
+	return out.Bytes()
 }
 
 func utf16Units(r rune) []rune {

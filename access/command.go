@@ -1,0 +1,271 @@
+package access
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Bounds on a command that is judged. The parser is recursive.
+const (
+	maxCommand = 128 << 10
+	maxScripts = 8      // scripts within scripts: bash -c "bash -c …"
+	maxFound   = 10_000 // paths
+	maxWords   = 1000   // that one word of a command stands for
+	maxScript  = 1 << 20
+)
+
+// shell is what a shell knows while it goes through a script.
+type shell struct {
+	home, cwd string
+	vars      map[string][]word
+}
+
+func (sh *shell) sub() *shell {
+	return &shell{home: sh.home, cwd: sh.cwd, vars: maps.Clone(sh.vars)}
+}
+
+// extractor goes through a script in the order in which a shell does, and gathers paths.
+type extractor struct {
+	found  []found
+	seen   map[found]bool
+	depth  int
+	read   int   // bytes of scripts
+	tooFar error // why not everything was found
+}
+
+// add takes a word for a path.
+func (x *extractor) add(sh *shell, w word) {
+	if !w.literal || w.plain() == "" {
+		return
+	}
+	f := found{text: absolute(sh.home, sh.cwd, w.plain())}
+	if w.glob {
+		f = found{text: absolute(escapeGlob(sh.home), escapeGlob(sh.cwd), w.text), glob: true}
+	}
+	if x.seen[f] {
+		return
+	}
+	if len(x.found) == maxFound || len(f.text) > maxPath {
+		x.tooFar = fmt.Errorf("cannot judge the command: want at most %d paths of at most %d bytes: %w", maxFound, maxPath, chat.ErrInvalid)
+		return
+	}
+	x.seen[f] = true
+	x.found = append(x.found, f)
+}
+
+// script goes through a script; what comes before a mistake in it is gone through too,
+// as a shell would.
+func (x *extractor) script(sh *shell, text string) error {
+	if x.depth == maxScripts {
+		return fmt.Errorf("cannot judge the command: want at most %d scripts within each other: %w", maxScripts, chat.ErrInvalid)
+	}
+	if len(text) > maxCommand || strings.IndexByte(text, 0) >= 0 {
+		return fmt.Errorf("cannot judge the command: want at most %d bytes and no NUL: %w", maxCommand, chat.ErrInvalid)
+	}
+	if x.read += len(text); x.read > maxScript {
+		return fmt.Errorf("cannot judge the command: want scripts of at most %d bytes in all: %w", maxScript, chat.ErrInvalid)
+	}
+	x.depth++
+	defer func() { x.depth-- }()
+	var wrong error
+	for stmt, err := range syntax.NewParser(syntax.Variant(syntax.LangBash)).StmtsSeq(strings.NewReader(text)) {
+		switch { // no break: StmtsSeq of v3.14.1 goes on after it, and panics
+		case wrong != nil || x.tooFar != nil:
+		case err != nil:
+			wrong = fmt.Errorf("cannot parse the command: %v: %w", err, chat.ErrInvalid)
+		default:
+			x.stmt(sh, stmt)
+		}
+	}
+	return cmp.Or(wrong, x.tooFar)
+}
+
+func (x *extractor) stmts(sh *shell, list []*syntax.Stmt) {
+	for _, s := range list {
+		if x.tooFar == nil {
+			x.stmt(sh, s)
+		}
+	}
+}
+
+func (x *extractor) stmt(sh *shell, s *syntax.Stmt) {
+	if s == nil {
+		return
+	}
+	x.redirects(sh, s.Redirs)
+	if s.Background || s.Coprocess {
+		sh = sh.sub()
+	}
+	switch c := s.Cmd.(type) {
+	case *syntax.CallExpr:
+		x.call(sh, c)
+	case *syntax.BinaryCmd:
+		x.binary(sh, c)
+	case *syntax.Block:
+		x.stmts(sh, c.Stmts)
+	case *syntax.Subshell:
+		x.stmts(sh.sub(), c.Stmts)
+	case *syntax.IfClause:
+		for ; c != nil; c = c.Else {
+			x.stmts(sh, c.Cond)
+			x.stmts(sh, c.Then)
+		}
+	case *syntax.WhileClause:
+		x.stmts(sh, c.Cond)
+		x.stmts(sh, c.Do)
+	case *syntax.ForClause:
+		x.loop(sh, c)
+	case *syntax.CaseClause:
+		x.words(sh, c.Word, true)
+		for _, item := range c.Items {
+			x.stmts(sh, item.Stmts)
+		}
+	case *syntax.FuncDecl:
+		x.stmt(sh.sub(), c.Body)
+	case *syntax.TimeClause:
+		x.stmt(sh, c.Stmt)
+	case *syntax.CoprocClause:
+		x.stmt(sh.sub(), c.Stmt)
+	case *syntax.DeclClause:
+		for _, a := range c.Args {
+			x.assign(sh, a, true)
+		}
+	case *syntax.TestClause:
+		x.test(sh, c.X)
+	case nil:
+	default:
+		x.inner(sh, c)
+	}
+}
+
+// binary goes through a list or a pipeline, whose parts are shells of their own.
+func (x *extractor) binary(sh *shell, c *syntax.BinaryCmd) {
+	if c.Op == syntax.Pipe || c.Op == syntax.PipeAll {
+		x.stmt(sh.sub(), c.X)
+		x.stmt(sh.sub(), c.Y)
+		return
+	}
+	x.stmt(sh, c.X)
+	x.stmt(sh, c.Y)
+}
+
+func (x *extractor) loop(sh *shell, c *syntax.ForClause) {
+	if iter, ok := c.Loop.(*syntax.WordIter); ok {
+		var all []word
+		for _, item := range iter.Items {
+			for _, w := range x.arg(sh, item) {
+				all = append(all, w)
+				x.maybe(sh, w)
+			}
+		}
+		sh.vars[iter.Name.Value] = x.atMost(all)
+	} else {
+		x.inner(sh, c.Loop)
+	}
+	x.stmts(sh, c.Do)
+}
+
+// inner goes through the command substitutions of something that has no paths itself.
+func (x *extractor) inner(sh *shell, n syntax.Node) {
+	syntax.Walk(n, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.CmdSubst:
+			x.stmts(sh.sub(), n.Stmts)
+			return false
+		case *syntax.ProcSubst:
+			x.stmts(sh.sub(), n.Stmts)
+			return false
+		}
+		return true
+	})
+}
+
+// redirects takes the files; the body of a here-document is data, but for the
+// commands that the shell runs to write it.
+func (x *extractor) redirects(sh *shell, list []*syntax.Redirect) {
+	for _, r := range list {
+		switch r.Op {
+		case syntax.Hdoc, syntax.DashHdoc:
+			if r.Hdoc != nil {
+				x.inner(sh, r.Hdoc)
+			}
+		case syntax.WordHdoc:
+			x.inner(sh, r.Word)
+		default:
+			for _, w := range x.arg(sh, r.Word) {
+				if dup := r.Op == syntax.DplOut || r.Op == syntax.DplIn; !dup || strings.Trim(w.text, "0123456789-") != "" {
+					x.add(sh, w)
+				}
+			}
+		}
+	}
+}
+
+// assign takes the value of an assignment; keep says that the shell knows it from then on.
+func (x *extractor) assign(sh *shell, a *syntax.Assign, keep bool) {
+	var values []word
+	if a.Value != nil {
+		values = x.words(sh, a.Value, false)
+	}
+	if a.Array != nil {
+		for _, e := range a.Array.Elems {
+			if e.Value != nil {
+				values = append(values, x.arg(sh, e.Value)...)
+			}
+		}
+	}
+	for _, v := range values {
+		for _, part := range v.list() {
+			x.maybe(sh, part)
+		}
+	}
+	if !keep || a.Name == nil || a.Naked {
+		return
+	}
+	if a.Append || a.Index != nil {
+		values = append(values, sh.vars[a.Name.Value]...)
+	}
+	sh.vars[a.Name.Value] = x.atMost(values)
+}
+
+func (x *extractor) test(sh *shell, e syntax.TestExpr) {
+	switch e := e.(type) {
+	case *syntax.UnaryTest:
+		w, ok := e.X.(*syntax.Word)
+		if !ok {
+			x.test(sh, e.X)
+			return
+		}
+		for _, w := range x.words(sh, w, false) {
+			if op := e.Op.String(); op != "-z" && op != "-n" && op != "-v" && op != "-o" && op != "-t" && op != "!" {
+				x.add(sh, w)
+			}
+		}
+	case *syntax.BinaryTest:
+		x.test(sh, e.X)
+		x.test(sh, e.Y)
+	case *syntax.ParenTest:
+		x.test(sh, e.X)
+	case *syntax.Word:
+		for _, w := range x.words(sh, e, false) {
+			x.maybe(sh, w)
+		}
+	}
+}
+
+func (x *extractor) call(sh *shell, c *syntax.CallExpr) {
+	for _, a := range c.Assigns {
+		x.assign(sh, a, len(c.Args) == 0)
+	}
+	var args []word
+	for _, a := range c.Args {
+		args = append(args, x.arg(sh, a)...)
+	}
+	x.run(sh, args)
+}

@@ -1,0 +1,88 @@
+package access
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// maxPath bounds a path that is judged; the kernel takes 4096 bytes.
+const maxPath = 1 << 16
+
+// Verdict is the answer to one question.
+type Verdict struct {
+	Effect Effect
+	// Rule is the one that decided; nil if none did.
+	Rule *Rule
+	// Layer is the rule's, or [LayerNone].
+	Layer Layer
+	// Name is the absolute path that was decided on: the folded one, or what it
+	// resolves to; of a command, the path that is denied.
+	Name string
+	// Paths are what was found in a command: absolute and folded, globs as they are.
+	Paths []string
+}
+
+// Denied reports whether the answer is no.
+func (v Verdict) Denied() bool { return v.Effect == Deny }
+
+// Fold makes a path absolute as it is judged: below cwd unless it begins with /, ~
+// or ~/ at its head replaced by home, without ., .. and empty segments.
+func Fold(home, cwd, p string) string { return path.Clean(absolute(home, cwd, p)) }
+
+// absolute is Fold without folding, so that .. can be followed through links.
+func absolute(home, cwd, p string) string {
+	switch {
+	case p == "~":
+		return home
+	case strings.HasPrefix(p, "~/"):
+		return home + p[1:]
+	case strings.HasPrefix(p, "/"):
+		return p
+	}
+	return cwd + "/" + p
+}
+
+// Judge says whether one operation may be done on a path.
+func (rs *Ruleset) Judge(p string, op Op) (Verdict, error) {
+	switch {
+	case p == "":
+		return Verdict{}, fmt.Errorf("cannot judge an empty path: %w", chat.ErrInvalid)
+	case len(p) > maxPath:
+		return Verdict{}, fmt.Errorf("cannot judge a path of %d bytes: want at most %d: %w", len(p), maxPath, chat.ErrInvalid)
+	case strings.IndexByte(p, 0) >= 0:
+		return Verdict{}, fmt.Errorf("cannot judge path %s: it holds a NUL: %w", chat.Quote(p), chat.ErrInvalid)
+	case op != Read && op != Write && op != Edit && op != Bash:
+		return Verdict{}, fmt.Errorf("cannot judge op %q: want one of read, write, edit, bash: %w", op, chat.ErrInvalid)
+	}
+	return rs.judge(absolute(rs.scope.Home, rs.scope.Cwd, p), op), nil
+}
+
+// judge is Judge for an absolute path that is not folded.
+func (rs *Ruleset) judge(raw string, op Op) Verdict {
+	folded := path.Clean(raw)
+	v := rs.judgeName(folded, op)
+	if v.Denied() || rs.scope.Resolve == nil {
+		return v
+	}
+	if real := rs.scope.Resolve(raw); real != folded {
+		if w := rs.judgeName(real, op); w.Denied() || v.Rule == nil && w.Rule != nil {
+			return w
+		}
+	}
+	return v
+}
+
+// judgeName judges one absolute, folded name.
+func (rs *Ruleset) judgeName(name string, op Op) Verdict {
+	return verdict(rs.index.winner(name, op), name)
+}
+
+func verdict(c *Compiled, name string) Verdict {
+	if c == nil {
+		return Verdict{Effect: Allow, Layer: LayerNone, Name: name}
+	}
+	return Verdict{Effect: c.Effect, Rule: &c.Rule, Layer: c.Layer, Name: name}
+}

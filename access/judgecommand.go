@@ -1,0 +1,57 @@
+package access
+
+import (
+	"path"
+	"slices"
+)
+
+// JudgeCommand says whether a shell may be given a command: whether each path that
+// is found in it is allowed for Bash. Verdict.Paths are those. What was found in a
+// command that is not bash to its end is judged; without a deny that is an error.
+func (rs *Ruleset) JudgeCommand(command string) (Verdict, error) {
+	x := extractor{seen: map[found]bool{}}
+	sh := shell{home: rs.scope.Home, cwd: rs.scope.Cwd, vars: map[string][]word{}}
+	err := x.script(&sh, command)
+	v := Verdict{Effect: Allow, Layer: LayerNone}
+	for _, f := range x.found {
+		w := Verdict{}
+		if f.glob {
+			w = rs.judgeGlob(f.text)
+		} else {
+			w = rs.judge(f.text, Bash)
+		}
+		v.Paths = append(v.Paths, path.Clean(f.name()))
+		if !v.Denied() && (w.Denied() || v.Rule == nil && w.Rule != nil) {
+			w.Paths = v.Paths
+			v = w
+		}
+	}
+	v.Paths = unique(v.Paths)
+	if err != nil && !v.Denied() {
+		return Verdict{Paths: v.Paths}, err
+	}
+	return v, nil
+}
+
+func unique(list []string) []string {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(list, func(s string) bool {
+		twice := seen[s]
+		seen[s] = true
+		return twice
+	})
+}
+
+// found is one path of a command, absolute and not folded; a glob is escaped as
+// package doublestar wants it.
+type found struct {
+	text string
+	glob bool
+}
+
+func (f found) name() string {
+	if f.glob {
+		return unescapeGlob(f.text)
+	}
+	return f.text
+}

@@ -1,0 +1,258 @@
+package access
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// run goes through one simple command.
+func (x *extractor) run(sh *shell, args []word) {
+	if len(args) == 0 {
+		return
+	}
+	if args[0].plain() != "." {
+		x.maybe(sh, args[0])
+	}
+	name, rest := path.Base(args[0].plain()), args[1:]
+	skip, wrapper := wrappers[name]
+	switch {
+	case wrapper:
+		x.wrapped(sh, name, rest, skip)
+	case shells[name]:
+		x.shellArgs(sh, rest)
+	case name == "eval":
+		x.eval(sh, rest)
+	case name == "cd" || name == "pushd" || name == "chdir":
+		x.cd(sh, rest)
+	case name == "find":
+		x.find(sh, rest)
+	case name == "test" || name == "[":
+		x.testArgs(sh, rest)
+	default:
+		x.operands(sh, name, rest)
+	}
+}
+
+// maybe takes a word for a path if it looks like one.
+func (x *extractor) maybe(sh *shell, w word) {
+	s := w.text
+	if strings.HasPrefix(s, "file://") {
+		w.text, s = s[len("file://"):], s[len("file://"):]
+	}
+	if strings.HasPrefix(s, "@") {
+		w.text, s = s[1:], s[1:]
+	}
+	if value, ok := assigned(w); ok {
+		w, s = value, value.text
+	}
+	if looksLikePath(s) {
+		x.add(sh, w)
+	}
+}
+
+func looksLikePath(s string) bool {
+	if strings.HasPrefix(s, "/") || strings.HasPrefix(s, "~/") || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "../") {
+		return true
+	}
+	if strings.ContainsAny(s, " \t\n") {
+		return false // a text with a path in it
+	}
+	if len(s) > 1 && s[0] == '.' && (s[1]|0x20 >= 'a' && s[1]|0x20 <= 'z') {
+		return true // .env
+	}
+	return s == "." || s == ".." || s == "~" || strings.Contains(s, "/") && !strings.Contains(s, "://")
+}
+
+// assigned is the value of a word like if=/x, as dd has it.
+func assigned(w word) (word, bool) {
+	name, value, ok := strings.Cut(w.text, "=")
+	if !ok || strings.ContainsAny(name, "/~") {
+		return w, false
+	}
+	return word{value, w.glob, w.literal}, true
+}
+
+// option takes what an option has glued to it: --opt=/x, -I/x, -d@/x.
+func (x *extractor) option(sh *shell, w word) {
+	if value, ok := assigned(w); ok {
+		x.maybe(sh, value)
+		return
+	}
+	if len(w.text) > 2 && w.text[1] != '-' {
+		x.maybe(sh, word{w.text[2:], w.glob, true})
+	}
+}
+
+func isOption(w word) bool { return len(w.text) > 1 && w.text[0] == '-' }
+
+// letter is the last letter of a cluster of short options, as n of -rn.
+func letter(w word) byte {
+	s := w.plain()
+	if len(s) < 2 || s[1] == '-' {
+		return 0
+	}
+	return s[len(s)-1]
+}
+
+// operands goes through the arguments of a program.
+func (x *extractor) operands(sh *shell, name string, args []word) {
+	isFile, text := filePrograms[name], firstIsText[name]
+	for i := 0; i < len(args); i++ {
+		w := args[i]
+		switch l := letter(w); {
+		case w.plain() == "--":
+			for _, w := range args[i+1:] {
+				if !text {
+					x.operand(sh, w, isFile)
+				}
+				text = false
+			}
+			return
+		case !isOption(w):
+			if text || name == "tar" && i == 0 && !strings.Contains(w.text, "/") {
+				text = false
+				continue
+			}
+			x.operand(sh, w, isFile)
+		case l != 0 && strings.IndexByte(scriptOptions[name], l) >= 0:
+			text = false
+			i++
+		case l != 0 && strings.IndexByte(valueOptions[name], l) >= 0:
+			i++
+		case l == 'f' && firstIsText[name]:
+			text = false
+		default:
+			x.option(sh, w)
+		}
+	}
+}
+
+func (x *extractor) operand(sh *shell, w word, isFile bool) {
+	if value, ok := assigned(w); ok && isFile {
+		x.add(sh, value)
+		return
+	}
+	if isFile && !strings.Contains(w.text, "://") && !strings.HasPrefix(w.text, "@") {
+		x.add(sh, w)
+		return
+	}
+	x.maybe(sh, w)
+}
+
+// wrapped runs what stands behind the wrapper's own options and operands.
+func (x *extractor) wrapped(sh *shell, name string, args []word, skip int) {
+	for i := 0; i < len(args); i++ {
+		w := args[i]
+		_, isAssigned := assigned(w)
+		switch l := letter(w); {
+		case w.plain() == "--":
+		case isOption(w):
+			x.option(sh, w)
+			if l != 0 && strings.IndexByte(valueOptions[name], l) >= 0 && i+1 < len(args) {
+				i++
+				x.maybe(sh, args[i])
+			}
+		case isAssigned:
+			x.maybe(sh, w)
+		case skip > 0:
+			skip--
+			x.maybe(sh, w)
+		default:
+			x.run(sh, args[i:])
+			return
+		}
+	}
+}
+
+// shellArgs goes through the script of -c, or takes the script's file.
+func (x *extractor) shellArgs(sh *shell, args []word) {
+	script := false
+	for i, w := range args {
+		switch {
+		case isOption(w):
+			script = script || letter(w) != 0 && strings.Contains(w.plain(), "c")
+			x.option(sh, w)
+		case script:
+			x.nested(sh.sub(), w.plain())
+			for _, w := range args[i+1:] {
+				x.maybe(sh, w)
+			}
+			return
+		default:
+			x.add(sh, w)
+			for _, w := range args[i+1:] {
+				x.maybe(sh, w)
+			}
+			return
+		}
+	}
+}
+
+// nested goes through a script within the script, as far as it is known.
+func (x *extractor) nested(sh *shell, text string) {
+	if err := x.script(sh, text); err != nil && x.tooFar == nil {
+		x.tooFar = err
+	}
+}
+
+func (x *extractor) eval(sh *shell, args []word) {
+	var text strings.Builder
+	for i, w := range args {
+		if i > 0 {
+			text.WriteByte(' ')
+		}
+		text.WriteString(w.plain())
+	}
+	x.nested(sh, text.String())
+}
+
+func (x *extractor) cd(sh *shell, args []word) {
+	for _, w := range args {
+		if isOption(w) {
+			continue
+		}
+		x.add(sh, w)
+		if !w.glob {
+			sh.cwd = path.Clean(absolute(sh.home, sh.cwd, w.plain()))
+		}
+		return
+	}
+	sh.cwd = sh.home
+}
+
+// find takes the directories, and goes through the commands of -exec.
+func (x *extractor) find(sh *shell, args []word) {
+	expression := false
+	for i := 0; i < len(args); i++ {
+		w := args[i]
+		s := w.plain()
+		switch {
+		case s == "-exec" || s == "-execdir" || s == "-ok" || s == "-okdir":
+			end := i + 1
+			for end < len(args) && args[end].plain() != ";" && args[end].plain() != "+" {
+				end++
+			}
+			x.run(sh, slices.DeleteFunc(args[i+1:end], func(w word) bool { return w.plain() == "{}" }))
+			i = end
+		case isOption(w) || s == "(" || s == "!":
+			expression = true
+		case s == "{}": // what was found
+		case !expression:
+			x.add(sh, w)
+		default:
+			x.maybe(sh, w)
+		}
+	}
+}
+
+func (x *extractor) testArgs(sh *shell, args []word) {
+	for i := 0; i < len(args); i++ {
+		if s := args[i].plain(); len(s) == 2 && s[0] == '-' && strings.IndexByte(fileTests, s[1]) >= 0 && i+1 < len(args) {
+			i++
+			x.add(sh, args[i])
+			continue
+		}
+		x.maybe(sh, args[i])
+	}
+}

@@ -1,0 +1,56 @@
+package access
+
+import (
+	"strings"
+)
+
+// words of s as a set.
+func set(s string) map[string]bool {
+	m := map[string]bool{}
+	for name := range strings.FieldsSeq(s) {
+		m[name] = true
+	}
+	return m
+}
+
+// filePrograms take files as their operands, also without a slash in them.
+var filePrograms = set(`cat tac nl less more most head tail wc sort uniq cut paste join comm split csplit tee tr
+	cp mv rm ln link unlink mkdir rmdir touch chmod chown chgrp chattr stat file du df ls dir vdir tree install truncate shred
+	dd readlink realpath namei diff diff3 sdiff cmp patch od xxd hexdump hd strings base64 base32 basenc iconv column fold fmt
+	md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum gzip gunzip zcat bzip2 bunzip2 bzcat xz unxz xzcat
+	zstd unzstd zstdcat zip unzip tar cpio ar rsync scp vi vim nvim view nano ed emacs bat sed awk gawk mawk nawk grep egrep
+	fgrep zgrep rg ag jq yq perl python python2 python3 ruby node php lua source . mkfifo mknod setfacl getfacl setfattr
+	getfattr mapfile expand unexpand rev shuf tsort pr look xmllint sqlite3 cd pushd chdir mktemp rename gpg age openssl`)
+
+// firstIsText are programs whose first operand is an expression or a mode and no
+// file, unless an option gave it.
+var firstIsText = set(`sed awk gawk mawk nawk grep egrep fgrep zgrep rg ag jq yq chmod chown chgrp tr chattr look rename setfacl`)
+
+// scriptOptions are the programs of firstIsText and interpreters whose options have
+// a script: letter by letter. What follows such an option is no file.
+var scriptOptions = map[string]string{
+	"sed": "e", "grep": "e", "egrep": "e", "fgrep": "e", "zgrep": "e", "rg": "e", "perl": "eEnIM", "python": "cm",
+	"python2": "cm", "python3": "cm", "ruby": "e", "node": "ep", "php": "r", "lua": "e",
+}
+
+// valueOptions are options that are followed by something that is no file.
+var valueOptions = map[string]string{
+	"head": "nc", "tail": "nc", "grep": "ABCm", "egrep": "ABCm", "fgrep": "ABCm", "rg": "ABCmgt", "cut": "dfbc", "sort": "kt",
+	"split": "bln", "uniq": "fsw", "paste": "d", "join": "t12j", "fold": "w", "fmt": "w", "awk": "Fv", "gawk": "Fv", "mawk": "Fv",
+	"od": "AtNjw", "xxd": "lsc", "hexdump": "ens", "strings": "n", "install": "mog", "mkdir": "m", "truncate": "s", "du": "d",
+	"tree": "LIP", "column": "st", "base64": "w", "less": "x", "nl": "bnw", "iconv": "ft", "mknod": "m", "touch": "dt", "stat": "c",
+	"sudo": "ughpCDRT", "env": "uS", "nice": "n", "timeout": "sk", "xargs": "nIPdLsE", "ionice": "cnp", "stdbuf": "ioe",
+	"exec": "a", "watch": "n", "doas": "uC", "setpriv": "", "strace": "eosp", "chroot": "", "time": "fo", "tr": "", "jq": "",
+}
+
+// wrappers run the command that is in their operands, after so many others.
+var wrappers = map[string]int{
+	"sudo": 0, "doas": 0, "env": 0, "nice": 0, "nohup": 0, "time": 0, "timeout": 1, "command": 0, "builtin": 0, "exec": 0, "setsid": 0,
+	"stdbuf": 0, "ionice": 0, "xargs": 0, "busybox": 0, "toybox": 0, "watch": 0, "strace": 0, "ltrace": 0, "unshare": 0, "chroot": 1,
+	"parallel": 0, "unbuffer": 0, "script": 0, "catchsegv": 0, "setpriv": 0,
+}
+
+var shells = set("sh bash dash ash zsh ksh rbash mksh")
+
+// fileTests are the operators of test that are followed by a file.
+const fileTests = "abcdefghkprstuwxGLNOS"

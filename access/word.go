@@ -1,0 +1,255 @@
+package access
+
+import (
+	"fmt"
+	"strings"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// word is what a word of a command may stand for. Text is escaped as package
+// doublestar wants it; what cannot be known is a * in it.
+type word struct {
+	text string
+	// glob: the text has a wildcard, or something unknown.
+	glob bool
+	// literal: some of the text is known.
+	literal bool
+}
+
+// plain is the text of a word that is no glob.
+func (w word) plain() string { return unescapeGlob(w.text) }
+
+func known(s string) word { return word{text: escapeGlob(s), literal: s != ""} }
+
+var unknown = word{text: "*", glob: true}
+
+func (w word) join(o word) word {
+	if len(w.text)+len(o.text) > 2*maxCommand {
+		return unknown
+	}
+	return word{w.text + o.text, w.glob || o.glob, w.literal || o.literal}
+}
+
+// list are the parts of a value like PATH's, or the word itself.
+func (w word) list() []word {
+	parts := strings.Split(w.text, ":")
+	if len(parts) == 1 || strings.Contains(w.text, "://") {
+		return []word{w}
+	}
+	var all []word
+	for _, p := range parts {
+		all = append(all, word{p, w.glob, p != "" && p != "*"})
+	}
+	return all
+}
+
+// arg is what one argument stands for after braces are written out.
+func (x *extractor) arg(sh *shell, w *syntax.Word) []word {
+	if braces := countBraces(w); braces > maxBraces {
+		x.tooFar = fmt.Errorf("cannot judge the command: want at most %d braces in a word, got %d: %w", maxBraces, braces, chat.ErrInvalid)
+		return nil
+	} else if braces > 0 {
+		syntax.SplitBraces(w)
+	}
+	return x.words(sh, w, true)
+}
+
+// maxBraces bounds the braces of a word: the time to find their ends grows with their square.
+const maxBraces = 256
+
+func countBraces(w *syntax.Word) int {
+	n := 0
+	for _, part := range w.Parts {
+		if lit, ok := part.(*syntax.Lit); ok {
+			n += strings.Count(lit.Value, "{")
+		}
+	}
+	return n
+}
+
+// words is what a word stands for; split says that unquoted blanks of a variable
+// make several words of it.
+func (x *extractor) words(sh *shell, w *syntax.Word, split bool) []word {
+	if w == nil {
+		return nil
+	}
+	var done []word
+	open := []word{{}}
+	empty := true
+	for i, part := range w.Parts {
+		if p, ok := part.(*syntax.ParamExp); ok && split && p.Param != nil && p.Param.Value == "IFS" {
+			if !empty {
+				done, open, empty = append(done, open...), []word{{}}, true
+			}
+			continue
+		}
+		open = x.cross(open, x.part(sh, part, i == 0, split))
+		if empty = false; x.tooFar != nil {
+			return nil
+		}
+	}
+	if !empty {
+		done = append(done, open...)
+	}
+	if !split {
+		return done
+	}
+	var all []word
+	for _, d := range done {
+		all = append(all, d.fields()...)
+	}
+	return x.atMost(all)
+}
+
+// blankMark stands for a blank that splits words; no command has it, for NUL is refused.
+const blankMark = "\x00"
+
+func (w word) fields() []word {
+	if !strings.Contains(w.text, blankMark) {
+		return []word{w}
+	}
+	var all []word
+	for _, part := range strings.Split(w.text, blankMark) {
+		if part != "" {
+			all = append(all, word{part, w.glob, strings.Trim(part, "*") != ""})
+		}
+	}
+	return all
+}
+
+// cross puts each tail behind each head.
+func (x *extractor) cross(heads, tails []word) []word {
+	var all []word
+	for _, h := range heads {
+		for _, t := range tails {
+			if len(all) == maxWords {
+				return x.atMost(append(all, h))
+			}
+			all = append(all, h.join(t))
+		}
+	}
+	return all
+}
+
+// atMost cuts a list that is too long; then nothing is known about the command.
+func (x *extractor) atMost(list []word) []word {
+	if len(list) <= maxWords {
+		return list
+	}
+	x.tooFar = fmt.Errorf("cannot judge the command: want words that stand for at most %d: %w", maxWords, chat.ErrInvalid)
+	return list[:maxWords]
+}
+
+func (x *extractor) part(sh *shell, part syntax.WordPart, first, split bool) []word {
+	switch p := part.(type) {
+	case *syntax.Lit:
+		return []word{unquoted(sh, p.Value, first)}
+	case *syntax.SglQuoted:
+		return []word{known(singleQuoted(p))}
+	case *syntax.DblQuoted:
+		all := []word{{literal: len(p.Parts) == 0}}
+		for _, q := range p.Parts {
+			if lit, ok := q.(*syntax.Lit); ok {
+				all = x.cross(all, []word{known(doubleQuoted(lit.Value))})
+				continue
+			}
+			all = x.cross(all, x.part(sh, q, false, false))
+		}
+		return all
+	case *syntax.ParamExp:
+		return x.param(sh, p, split)
+	case *syntax.CmdSubst:
+		x.stmts(sh.sub(), p.Stmts)
+		if isCall(p.Stmts, "pwd") {
+			return []word{known(sh.cwd)}
+		}
+		return []word{unknown}
+	case *syntax.ProcSubst:
+		x.stmts(sh.sub(), p.Stmts)
+		return []word{unknown}
+	case *syntax.BraceExp:
+		if p.Sequence {
+			return []word{unknown}
+		}
+		var all []word
+		for _, e := range p.Elems {
+			if len(e.Parts) == 0 {
+				all = append(all, word{})
+			}
+			all = append(all, x.words(sh, e, split)...)
+		}
+		return x.atMost(all)
+	}
+	x.inner(sh, part)
+	return []word{unknown}
+}
+
+// isCall reports a script of one command without arguments.
+func isCall(list []*syntax.Stmt, name string) bool {
+	if len(list) != 1 || len(list[0].Redirs) > 0 {
+		return false
+	}
+	c, ok := list[0].Cmd.(*syntax.CallExpr)
+	return ok && len(c.Args) == 1 && c.Args[0].Lit() == name
+}
+
+// unquoted reads a literal outside quotes, whose wildcards are wildcards.
+func unquoted(sh *shell, s string, first bool) word {
+	var w word
+	if head, rest, _ := strings.Cut(s, "/"); first && (head == "~" || head == "~+") {
+		dir := sh.home
+		if head == "~+" {
+			dir = sh.cwd
+		}
+		w = known(dir)
+		if s = s[len(head):]; rest == "" && s == "" {
+			return w
+		}
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '\\' && i+1 < len(s):
+			i++
+			b.WriteString(escapeGlob(s[i : i+1]))
+		case c == '*' || c == '?' || c == '[':
+			w.glob = true
+			b.WriteByte(c)
+		case w.glob && strings.IndexByte("]!^-", c) >= 0:
+			b.WriteByte(c)
+		default:
+			b.WriteString(escapeGlob(s[i : i+1]))
+		}
+	}
+	w.text += b.String()
+	w.literal = w.literal || s != ""
+	return w
+}
+
+func doubleQuoted(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) && strings.IndexByte("$`\"\\", s[i+1]) >= 0 {
+			i++
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// singleQuoted is the text of '…', or of $'…' with its escapes.
+func singleQuoted(q *syntax.SglQuoted) string {
+	if !q.Dollar {
+		return q.Value
+	}
+	text, _, err := expand.Format(nil, q.Value, nil)
+	if err != nil {
+		return q.Value
+	}
+	text, _, _ = strings.Cut(text, "\x00")
+	return text
+}

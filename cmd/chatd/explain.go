@@ -1,0 +1,183 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+)
+
+func explainCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "explain",
+		Usage:     "say whether a policy lets a path be used, and which rule decides",
+		ArgsUsage: "[PATH]",
+		Description: "Needs no daemon and no root. Two names are judged: the path as it is written, and what\n" +
+			"symbolic links of this machine make of it. With --json and no PATH it reads one case a\n" +
+			"line, {agent, home, cwd, path, op} or {agent, home, cwd, command}, and writes one answer\n" +
+			"a line; a line that is no case gets an answer with \"error\", and the exit code is 2.\n\n" +
+			"   chatd explain --policy rules.yaml --op write '~/.ssh/config'\n" +
+			"   chatd explain --policy rules.yaml --agent helper --command 'cat *.pem > /tmp/x'\n" +
+			"   chatd explain --policy rules.json5 --json < cases",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "policy", Usage: "the file of rules, YAML or JSON5", TakesFile: true},
+			&cli.StringFlag{Name: "agent", Value: chat.DefaultAgent, Usage: "whose rules"},
+			&cli.StringFlag{Name: "op", Value: "read", Usage: "read, write, edit or bash"},
+			&cli.StringFlag{Name: "command", Aliases: []string{"c"}, Usage: "judge the paths of a shell command"},
+			&cli.StringFlag{Name: "home", EnvVars: []string{"HOME"}, Usage: "what ~ stands for"},
+			&cli.StringFlag{Name: "cwd", Usage: "where relative paths and patterns begin (default: here)"},
+		},
+		Action: explain,
+	}
+}
+
+// explainCase is one question, as a line of standard input has it.
+type explainCase struct {
+	Agent   string `json:"agent"`
+	Home    string `json:"home"`
+	Cwd     string `json:"cwd"`
+	Path    string `json:"path"`
+	Op      string `json:"op"`
+	Command string `json:"command"`
+}
+
+// explained is the answer to one.
+type explained struct {
+	Verdict access.Effect `json:"verdict,omitempty"`
+	Rule    string        `json:"rule"`
+	Place   string        `json:"place"`
+	Layer   access.Layer  `json:"layer"`
+	// Name is the path that was decided on: folded, or what it resolves to.
+	Name string `json:"name"`
+	// Paths are those found in a command.
+	Paths []string `json:"paths"`
+}
+
+func explain(c *cli.Context) error {
+	policy, err := loadPolicy(c)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") && c.NArg() == 0 && !c.IsSet("command") {
+		return explainLines(c.App.Reader, c.App.Writer, policy)
+	}
+	q, err := caseOfFlags(c)
+	if err != nil {
+		return err
+	}
+	cwd, err := os.Getwd()
+	if q.Cwd == "" && err == nil {
+		q.Cwd = cwd
+	}
+	if q.Cwd, err = filepath.Abs(q.Cwd); err != nil {
+		return fmt.Errorf("cannot use the working directory: %w", err)
+	}
+	rs, err := policy.For(q.scope())
+	if err != nil {
+		return err
+	}
+	a, err := q.ask(rs)
+	if err != nil {
+		return err
+	}
+	return answer(c, a, func(w io.Writer) error { return writeExplained(w, q, a) })
+}
+
+// loadPolicy reads --policy, and says on standard error what is probably not meant.
+func loadPolicy(c *cli.Context) (*access.Policy, error) {
+	if c.String("policy") == "" {
+		return nil, fmt.Errorf("cannot explain: want --policy FILE: %w", chat.ErrInvalid)
+	}
+	p, err := readPolicy(c.String("policy"))
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range p.Warnings {
+		fmt.Fprintf(c.App.ErrWriter, "chatd: warning: %s\n", escape(w))
+	}
+	return p, nil
+}
+
+func caseOfFlags(c *cli.Context) (explainCase, error) {
+	q := explainCase{Agent: c.String("agent"), Home: c.String("home"), Cwd: c.String("cwd"), Path: c.Args().First(), Op: c.String("op"), Command: c.String("command")}
+	if c.NArg() > 1 || (c.NArg() == 1) == c.IsSet("command") {
+		return q, fmt.Errorf("cannot explain: want one PATH or --command, got %d arguments: %w", c.NArg(), chat.ErrInvalid)
+	}
+	if q.Command != "" {
+		q.Op = ""
+	}
+	return q, nil
+}
+
+func (q explainCase) scope() access.Scope {
+	return access.Scope{Agent: q.Agent, Home: q.Home, Cwd: q.Cwd, Resolve: access.Physical}
+}
+
+// ask asks the rules, which are of the case's scope.
+func (q explainCase) ask(rs *access.Ruleset) (explained, error) {
+	var v access.Verdict
+	var err error
+	switch {
+	case q.Command != "" && (q.Path != "" || q.Op != ""):
+		return explained{}, fmt.Errorf("cannot answer: want path and op, or command, got both: %w", chat.ErrInvalid)
+	case q.Command != "":
+		v, err = rs.JudgeCommand(q.Command)
+	default:
+		op, bad := access.ParseOp(q.Op)
+		if bad != nil {
+			return explained{}, bad
+		}
+		v, err = rs.Judge(q.Path, op)
+	}
+	if err != nil {
+		return explained{}, err
+	}
+	a := explained{Verdict: v.Effect, Layer: v.Layer, Name: v.Name, Paths: append([]string{}, v.Paths...)}
+	if v.Rule != nil {
+		a.Rule, a.Place = v.Rule.String(), v.Rule.Place
+	}
+	return a, nil
+}
+
+func writeExplained(w io.Writer, q explainCase, a explained) error {
+	name := a.Name
+	if name == "" {
+		name = q.Command
+	}
+	_, err := fmt.Fprintf(w, "%s %s\n", a.Verdict, cell(name))
+	if err == nil && a.Rule != "" {
+		_, err = fmt.Fprintf(w, "  rule:  %s\n  place: %s\n  layer: %s\n", cell(a.Rule), cell(a.Place), a.Layer)
+	}
+	if err == nil && a.Rule == "" {
+		_, err = fmt.Fprintln(w, "  no rule is about it")
+	}
+	if err == nil && q.Command != "" {
+		_, err = fmt.Fprintf(w, "  paths: %s\n", cell(dash(strings.Join(a.Paths, " "))))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the output: %w", err)
+	}
+	return nil
+}
+
+// parseCase reads one line.
+func parseCase(line []byte) (explainCase, error) {
+	var q explainCase
+	dec := json.NewDecoder(strings.NewReader(string(line)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&q); err != nil {
+		return q, fmt.Errorf("cannot read the case: %v: want {agent, home, cwd, path, op} or {agent, home, cwd, command}: %w", err, chat.ErrInvalid)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return q, fmt.Errorf("cannot read the case: want one JSON value on a line: %w", chat.ErrInvalid)
+	}
+	return q, nil
+}

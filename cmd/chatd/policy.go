@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+)
+
+func policyCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "policy",
+		Usage:     "check a file of rules",
+		ArgsUsage: "check FILE",
+		Description: "Prints every error of the file at once, with its line and what was expected, and exits 2;\n" +
+			"of a file without errors, what loads but is probably not meant. Needs no daemon and no root.\n\n" +
+			"   chatd policy check /etc/chatd/access.yaml\n" +
+			"   chatd policy check rules.json5 --json",
+		Action: policyCheck,
+	}
+}
+
+// checked is the answer of policy check --json.
+type checked struct {
+	File     string         `json:"file"`
+	Valid    bool           `json:"valid"`
+	Errors   []checkedFault `json:"errors"`
+	Warnings []string       `json:"warnings"`
+	Mode     access.Mode    `json:"mode,omitempty"`
+	Agents   []string       `json:"agents"`
+}
+
+type checkedFault struct {
+	Place string `json:"place"`
+	Key   string `json:"key"`
+	Why   string `json:"why"`
+}
+
+func policyCheck(c *cli.Context) error {
+	if c.NArg() != 2 || c.Args().First() != "check" {
+		return fmt.Errorf("cannot do policy %s: want policy check FILE: %w", chat.Quote(strings.Join(c.Args().Slice(), " ")), chat.ErrInvalid)
+	}
+	file := c.Args().Get(1)
+	p, err := readPolicy(file)
+	var faults access.Faults
+	if err != nil && (!errors.As(err, &faults) || !c.Bool("json")) {
+		return err
+	}
+	out := checked{File: file, Valid: err == nil, Errors: []checkedFault{}, Warnings: []string{}, Agents: []string{}}
+	for _, f := range faults {
+		out.Errors = append(out.Errors, checkedFault{f.Place, f.Key, f.Why})
+	}
+	if p != nil {
+		out.Mode = p.Mode
+		out.Warnings = append(out.Warnings, p.Warnings...)
+		out.Agents = append(out.Agents, p.Agents()...)
+	}
+	if err := answer(c, out, func(w io.Writer) error { return writeChecked(w, out) }); err != nil {
+		return err
+	}
+	if !out.Valid {
+		return &exitError{2}
+	}
+	return nil
+}
+
+func writeChecked(w io.Writer, out checked) error {
+	for _, s := range out.Warnings {
+		if _, err := fmt.Fprintf(w, "warning: %s\n", cell(s)); err != nil {
+			return fmt.Errorf("cannot write the output: %w", err)
+		}
+	}
+	if _, err := fmt.Fprintf(w, "%s loads: mode %s\n", cell(out.File), out.Mode); err != nil {
+		return fmt.Errorf("cannot write the output: %w", err)
+	}
+	return nil
+}
+
+func readPolicy(file string) (*access.Policy, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the policy: %w: %w", err, chat.ErrInvalid)
+	}
+	return access.Load(file, text)
+}
