@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"cgroup":          {"chat"},
 	"netpolicy":       {"chat"},
 	"state":           {"chat"},
+	"files":           {"chat"},
 	"landlock":        {"chat"},
 	"shims":           {"landlock", "chat"},
 	"provision":       {"cgroup", "netpolicy", "tmux", "shims", "state", "chat"},

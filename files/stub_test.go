@@ -1,0 +1,4 @@
+package files
+
+func memoryChild() {}
+
