@@ -158,10 +158,7 @@ func (s *spool) fill(p *place, body io.Reader) error {
 	if err == nil && n > MaxPiece {
 		err = s.overflow(p, body)
 	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = invalid("the content ended early: %w", err)
-	}
-	return err
+	return cutOff(err)
 }
 
 func (s *spool) overflow(p *place, body io.Reader) error {

@@ -88,10 +88,7 @@ func (t *temp) fill(body io.Reader, limit int64) (int64, error) {
 	if err == nil && n > limit {
 		err = tooLarge(limit)
 	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = invalid("the content ended early: %w", err)
-	}
-	return n, err
+	return n, cutOff(err)
 }
 
 func tooLarge(limit int64) error {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -322,6 +324,9 @@ func TestOpenFiles(t *testing.T) {
 	link(t, w.out, w.home+"/d/out")
 	link(t, "loop", w.home+"/loop")
 	put1(t, w.home+"/d/f", "one two two")
+	runtime.GC() // closes what other tests left, and from here on nothing
+	time.Sleep(10 * time.Millisecond)
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	before := len(ls(t, "/proc/self/fd"))
 	for range 20 {
 		for _, p := range []string{"d/f", "d/none/x", "d/out/secret", "loop", "d", "d/f/x", "../x"} {
@@ -334,7 +339,7 @@ func TestOpenFiles(t *testing.T) {
 			w.AppendFile(WriteFile{Path: p, Stream: true}, io.LimitReader(failingReader{}, 1))
 		}
 	}
-	if after := len(ls(t, "/proc/self/fd")); after != before {
+	if after := len(ls(t, "/proc/self/fd")); after > before {
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 }

@@ -189,6 +189,20 @@ func (c *chunkReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// errChunk: the sender does not speak this protocol.
+var errChunk = errors.New("a chunk")
+
+// cutOff makes content that did not come whole the sender's failure.
+func cutOff(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return invalid("the content ended early: %w", err)
+	}
+	if errors.Is(err, errChunk) {
+		return invalid("the content is broken: %w", err)
+	}
+	return err
+}
+
 func (c *chunkReader) next() error {
 	var head [4]byte
 	if _, err := io.ReadFull(c.r, head[:]); err != nil {
@@ -202,7 +216,7 @@ func (c *chunkReader) next() error {
 		return io.EOF
 	}
 	if n > maxChunk {
-		return fmt.Errorf("a chunk of %d bytes, want at most %d", n, maxChunk)
+		return fmt.Errorf("%w of %d bytes, want at most %d", errChunk, n, maxChunk)
 	}
 	c.left = int(n)
 	return nil

@@ -1,4 +1,0 @@
-package files
-
-func memoryChild() {}
-
