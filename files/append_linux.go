@@ -108,7 +108,7 @@ func (p *place) appendLocked(f *os.File, size int64, s *spool) error {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_UN); err != nil {
 		return err
 	}
-	return f.Sync()
+	return fsync(f)
 }
 
 // removeEmpty takes back a file that this call made and could not fill. Others

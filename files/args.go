@@ -37,6 +37,7 @@ const (
 	MaxText        = 1 << 20   // bytes of content, or of old_text and new_text together, in a request
 	MaxPage        = 1 << 20   // bytes that read_file returns when it does not stream
 	MaxPiece       = 1 << 20   // bytes that append_file writes in one write(2)
+	MaxOffset      = 1 << 60   // the last byte that may be asked for
 	MaxEntries     = 10_000    // entries that list_dir returns at once
 	DefaultEntries = 1000      // when the caller does not say
 	MaxDiff        = 256 << 10 // bytes of a diff; a longer one is left out
@@ -89,6 +90,8 @@ func (a ReadFile) Validate() error {
 	switch {
 	case a.Offset < 0 || a.Length < 0 || a.Line < 0 || a.Lines < 0:
 		return invalid("cannot read: offset, length, line and lines may not be negative")
+	case a.Offset > MaxOffset:
+		return invalid("cannot read: offset %d, want at most %d", a.Offset, int64(MaxOffset))
 	case (a.Offset > 0 || a.Length > 0) && (a.Line > 0 || a.Lines > 0):
 		return invalid("cannot read: want offset and length, or line and lines, not both")
 	case a.Length > MaxPage && !a.Stream:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -177,15 +178,19 @@ func (p *place) sameFile(f *os.File, st *unix.Stat_t) error {
 	return err
 }
 
-// makeDirs makes what is missing of the way, 0700, and goes there.
+// newDirMode is the mode of a directory that is made on the way.
+const newDirMode = 0o700
+
+// makeDirs makes what is missing of the way and goes there.
 func (p *place) makeDirs() error {
 	for len(p.missing) > 0 {
 		name := p.missing[0]
-		err := unix.Mkdirat(p.dir, name, 0o700)
+		err := unix.Mkdirat(p.dir, name, newDirMode)
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
-		if err == nil {
+		isNew := err == nil
+		if isNew {
 			p.made = append(p.made, made{p.dir, name})
 			if err := syncDir(p.dir); err != nil {
 				return err
@@ -199,12 +204,24 @@ func (p *place) makeDirs() error {
 			return err
 		}
 		p.held = append(p.held, fd)
-		p.dir, p.dirs, p.missing = fd, p.dirs+"/"+name, p.missing[1:]
-		if p.dirs[1] == '/' {
-			p.dirs = p.dirs[1:]
+		p.dir, p.dirs, p.missing = fd, path.Join(p.dirs, name), p.missing[1:]
+		if isNew {
+			if err := pastUmask(fd); err != nil {
+				return err
+			}
 		}
 	}
 	return checkName(p.dir, p.dirs)
+}
+
+// pastUmask gives a new directory its mode where the umask took of it.
+// fchmod(2) does not take an O_PATH descriptor.
+func pastUmask(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&0o777 == newDirMode {
+		return err
+	}
+	return unix.Chmod(fdName(fd), newDirMode)
 }
 
 // unmake removes the directories that this call made, if nothing is in them.
@@ -230,5 +247,5 @@ func syncDir(dir int) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(fsync(d), d.Close())
 }

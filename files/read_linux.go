@@ -81,7 +81,7 @@ func (t *Tools) read1(f *os.File, a ReadFile, out *Answer, begin Begin) error {
 	if a.Hash {
 		sink.hash = sha256.New()
 	}
-	if err := sink.copy(f, out.Offset, limit); err != nil {
+	if err := sink.copy(f, out.Size, out.Offset, limit); err != nil {
 		return err
 	}
 	return sink.report(f, a, out)
@@ -99,8 +99,13 @@ type sink struct {
 	ended bool // the last line that was wanted has come
 }
 
-func (s *sink) copy(r io.ReaderAt, off, limit int64) error {
-	buf := make([]byte, min(bufferSize, max(limit, 1)))
+// copy reads at most limit bytes; size, if the file has one, only sizes the buffer.
+func (s *sink) copy(r io.ReaderAt, size, off, limit int64) error {
+	want := min(bufferSize, max(limit, 1))
+	if size > 0 {
+		want = min(want, max(size-off, 0)+1)
+	}
+	buf := make([]byte, want)
 	for s.bytes < limit && !s.ended {
 		n, err := r.ReadAt(buf[:min(int64(len(buf)), limit-s.bytes)], off+s.bytes)
 		if e := s.pass(buf[:n]); e != nil {

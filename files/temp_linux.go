@@ -19,6 +19,9 @@ import (
 // tests die there.
 var failpoint = func(string) {}
 
+// fsync is (*os.File).Sync; a test watches its order.
+var fsync = (*os.File).Sync
+
 // temp is a file beside the target, locked for as long as somebody writes it.
 type temp struct {
 	p    *place
@@ -106,7 +109,7 @@ func (t *temp) replace(mode uint32) error {
 	if err := unix.Fchmod(fd, mode); err != nil {
 		return err
 	}
-	if err := t.f.Sync(); err != nil {
+	if err := fsync(t.f); err != nil {
 		return err
 	}
 	failpoint("temp.synced")
@@ -122,7 +125,7 @@ func (t *temp) replace(mode uint32) error {
 		return err
 	}
 	failpoint("renamed")
-	if err := dir.Sync(); err != nil {
+	if err := fsync(dir); err != nil {
 		return err
 	}
 	failpoint("dir.synced")

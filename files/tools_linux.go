@@ -123,13 +123,15 @@ func openRoot(name string) (*root, error) {
 	return &root{name: path.Clean(name), real: real, fd: fd}, nil
 }
 
-// nameOf is the name that the kernel has for what is open as fd, proc_pid_fd(5).
+// fdName is the name of an open file in /proc, proc_pid_fd(5).
+func fdName(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// nameOf is the name that the kernel has for what is open as fd.
 func nameOf(fd int) (string, error) {
-	name := "/proc/self/fd/" + strconv.Itoa(fd)
 	var buf [2 * MaxPath]byte
-	n, err := unix.Readlink(name, buf[:])
+	n, err := unix.Readlink(fdName(fd), buf[:])
 	if err != nil {
-		return "", fmt.Errorf("cannot ask what was opened, %s: %w: %w", name, err, chat.ErrUnsupported)
+		return "", fmt.Errorf("cannot ask what was opened, %s: %w: %w", fdName(fd), err, chat.ErrUnsupported)
 	}
 	return string(buf[:n]), nil
 }

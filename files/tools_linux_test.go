@@ -215,6 +215,7 @@ func TestArguments(t *testing.T) {
 		"NUL":               ReadFile{Path: "a\x00b"}.Validate(),
 		"no UTF-8":          ReadFile{Path: bad}.Validate(),
 		"negative offset":   ReadFile{Path: "a", Offset: -1}.Validate(),
+		"far offset":        ReadFile{Path: "a", Offset: MaxOffset + 1}.Validate(),
 		"negative length":   ReadFile{Path: "a", Length: -1}.Validate(),
 		"bytes and lines":   ReadFile{Path: "a", Offset: 1, Line: 1}.Validate(),
 		"more than a page":  ReadFile{Path: "a", Length: MaxPage + 1}.Validate(),
@@ -337,6 +338,18 @@ func TestOpenFiles(t *testing.T) {
 			w.append(p, "")
 			w.WriteFile(WriteFile{Path: p, Stream: true}, io.LimitReader(failingReader{}, 1))
 			w.AppendFile(WriteFile{Path: p, Stream: true}, io.LimitReader(failingReader{}, 1))
+		}
+	}
+	for range 20 {
+		tools, err := Open(Options{Workspace: w.home, Roots: []string{w.tmp}, ReadOutside: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tools.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(Options{Workspace: w.home, Roots: []string{w.home + "/d/f"}}); err == nil {
+			t.Fatal("opened a file as a root")
 		}
 	}
 	if after := len(ls(t, "/proc/self/fd")); after > before {

@@ -60,6 +60,7 @@ func (t *Tools) find(op Op, caller string) (*place, error) {
 		w.drop()
 		return nil, err
 	}
+	// The walk has asked this of every link that left a root; here it is asked of the end.
 	if !t.reaches(op, p.real) {
 		p.close()
 		return nil, outside(op, p.real, "access denied: symlink resolves outside workspace")

@@ -44,7 +44,7 @@ func TestModes(t *testing.T) {
 	if _, err := w.write("open/file", "x"); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]os.FileMode{"appended": 0o600, "open/file": 0o600, "open": 0o700 | os.ModeDir} {
+	for name, want := range map[string]os.FileMode{"appended": 0o600, "open/file": 0o600, "new/dir/file": 0o600, "new": 0o700 | os.ModeDir, "new/dir": 0o700 | os.ModeDir, "open": 0o700 | os.ModeDir} {
 		if got := modeOf(t, w.home+"/"+name); got != want {
 			t.Errorf("%s has mode %v, want %v", name, got, want)
 		}
@@ -148,6 +148,12 @@ func TestCutOff(t *testing.T) {
 		}
 		if got := ls(t, w.home); !slices.Equal(got, []string{"f"}) || cat(t, w.home+"/f") != "old" {
 			t.Errorf("%s: left %v, %q", name, got, cat(t, w.home+"/f"))
+		}
+	}
+	small := newWorld(t, func(o *Options) { o.MaxBytes = 10 })
+	for _, path := range []string{"new", "new/dir/f"} {
+		if _, err := small.append(path, "eleven byte"); !errors.Is(err, chat.ErrInvalid) || len(ls(t, small.home)) > 0 {
+			t.Errorf("a file made for an append that was refused stayed: %v, %v", ls(t, small.home), err)
 		}
 	}
 	put1(t, w.home+"/f", strings.Repeat("x", 3<<20))
@@ -508,6 +514,49 @@ func TestReplace(t *testing.T) {
 					t.Errorf("left %v", got)
 				}
 			})
+		}
+	}
+}
+
+// TestSyncOrder: the content is synced before it gets its name, the directory
+// after that, and a directory that was made in the one that it is in. What it is
+// worth when the power fails is for a machine to show.
+func TestSyncOrder(t *testing.T) {
+	w := newWorld(t)
+	var events []string
+	failpoint = func(at string) { events = append(events, at) }
+	fsync = func(f *os.File) error {
+		what, err := nameOf(int(f.Fd()))
+		if err != nil {
+			t.Error(err)
+		}
+		what = strings.TrimPrefix(what, w.home)
+		if i := strings.Index(what, ".tmp-"); i >= 0 {
+			what = what[:i] + "temp"
+		}
+		events = append(events, "sync "+what)
+		return f.Sync()
+	}
+	defer func() { failpoint, fsync = func(string) {}, (*os.File).Sync }()
+	for _, c := range []struct {
+		do   func() (Answer, error)
+		want string
+	}{
+		{func() (Answer, error) { return w.write("a/b/f", "x") },
+			"sync |sync /a|temp.made|temp.filled|sync /a/b/temp|temp.synced|renamed|sync /a/b|dir.synced"},
+		{func() (Answer, error) { return w.write("a/b/f", "y") },
+			"temp.made|temp.filled|sync /a/b/temp|temp.synced|exchanged|renamed|sync /a/b|dir.synced"},
+		{func() (Answer, error) { return w.edit("a/b/f", "y", "z") },
+			"temp.made|temp.filled|sync /a/b/temp|temp.synced|exchanged|renamed|sync /a/b|dir.synced"},
+		{func() (Answer, error) { return w.append("a/b/f", "y") }, "append.locked|append.written|sync /a/b/f"},
+		{func() (Answer, error) { return w.append("a/g", "y") }, "append.locked|append.written|sync /a/g|sync /a"},
+	} {
+		events = nil
+		if _, err := c.do(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(events, "|"); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}
 }
