@@ -178,7 +178,7 @@ func TestListNames(t *testing.T) {
 	}
 }
 
-// TestSymlinkedList: a list of a directory behind a link, and of one that is none.
+// TestListErrors: a list of a directory behind a link, and of one that is none.
 func TestListErrors(t *testing.T) {
 	w := newWorld(t)
 	mkdir(t, w.home+"/d/e")

@@ -366,6 +366,8 @@ func childMain(mode string) {
 	switch mode {
 	case "kill":
 		killChild()
+	case "confined":
+		confinedChild()
 	case "memory":
 		memoryChild()
 	case "append":

@@ -310,8 +310,8 @@ func plant(t *testing.T, rng *rand.Rand, dir string) {
 	}
 }
 
-// swap exchanges two names as fast as it can until the test ends.
-func swap(t *testing.T, a, b string) (swaps *atomic.Int64) {
+// swap exchanges two names as fast as it can until end is called.
+func swap(t *testing.T, a, b string) (swaps *atomic.Int64, end func()) {
 	t.Helper()
 	swaps = &atomic.Int64{}
 	stop, ended := make(chan struct{}), make(chan struct{})
@@ -330,8 +330,9 @@ func swap(t *testing.T, a, b string) (swaps *atomic.Int64) {
 			swaps.Add(1)
 		}
 	}()
-	t.Cleanup(func() { close(stop); <-ended })
-	return swaps
+	end = sync.OnceFunc(func() { close(stop); <-ended })
+	t.Cleanup(end)
+	return swaps, end
 }
 
 func raceTime() time.Duration {
@@ -357,7 +358,7 @@ func TestRace(t *testing.T) {
 			put1(t, w.home+"/"+c.path, "inside\n")
 			link(t, w.out+c.target, w.home+c.trap)
 			put1(t, w.out+"/only-outside", "")
-			swaps := swap(t, w.home+c.inside, w.home+c.trap)
+			swaps, stop := swap(t, w.home+c.inside, w.home+c.trap)
 			naiveGetsOut(t, w, c.path)
 			var n, done atomic.Int64
 			end := time.Now().Add(raceTime())
@@ -371,6 +372,7 @@ func TestRace(t *testing.T) {
 				})
 			}
 			all.Wait()
+			stop()
 			t.Logf("%d calls, %d did their work, %d swaps", n.Load(), done.Load(), swaps.Load())
 			if done.Load() == 0 {
 				t.Error("no call got through: nothing was tried")

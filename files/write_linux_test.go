@@ -347,7 +347,7 @@ func TestLockHeld(t *testing.T) {
 	}
 }
 
-// TestReadOnlyProgram: a running program can be replaced.
+// TestRunningProgram: a running program can be replaced.
 func TestRunningProgram(t *testing.T) {
 	w := newWorld(t)
 	sleep, err := exec.LookPath("sleep")
