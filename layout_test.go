@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"cgroup":          {"chat"},
 	"netpolicy":       {"chat"},
 	"state":           {"chat"},
+	"files":           {"chat"},
 	"landlock":        {"chat"},
 	"access":          {"chat"},
 	"shims":           {"landlock", "chat"},

@@ -1,0 +1,147 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Answer is what a tool says. Content, the file's or the list's, is not in it:
+// it goes to a writer beside.
+type Answer struct {
+	// Message is the one of the tool: "File written: a.txt".
+	Message string `json:"message,omitempty"`
+	// Path is the physical name of what was opened.
+	Path string `json:"path,omitempty"`
+	// Size, Mode and Modified are the file's, as it was opened or as it was left.
+	Size     int64      `json:"size"`
+	Mode     uint32     `json:"mode,omitempty"`
+	Modified *time.Time `json:"modified,omitempty"`
+	// Created: the file was not there before.
+	Created bool `json:"created,omitempty"`
+	// Offset is where the content begins and Bytes how much there is.
+	Offset int64 `json:"offset,omitempty"`
+	Bytes  int64 `json:"bytes"`
+	// Truncated: there is more, from NextOffset or NextLine on, or after NextEntry.
+	Truncated  bool   `json:"truncated,omitempty"`
+	NextOffset int64  `json:"next_offset,omitempty"`
+	NextLine   int64  `json:"next_line,omitempty"`
+	NextEntry  string `json:"next_entry,omitempty"`
+	// Lines and Entries count what came, where that was asked for.
+	Lines   int64 `json:"lines,omitempty"`
+	Entries int   `json:"entries,omitempty"`
+	// Diff is what edit_file did, as a unified diff. DiffOmitted says why there is none.
+	Diff        string `json:"diff,omitempty"`
+	DiffOmitted string `json:"diff_omitted,omitempty"`
+	SHA256      string `json:"sha256,omitempty"`
+	// Content: on the wire, chunks follow and then a second Answer.
+	Content bool `json:"content,omitempty"`
+	// Failure is what went wrong; nil when nothing did.
+	Failure *Failure `json:"failure,omitempty"`
+}
+
+// Denial is something that may not be done, with what the audit log wants to
+// know. It is [chat.ErrDenied].
+type Denial struct {
+	Tool Tool `json:"tool,omitempty"`
+	Op   Op   `json:"op"`
+	// Path is the name that was judged: the folded one or the physical one.
+	Path string `json:"path"`
+	// Rule is the pattern that denies, Place its file and line, Layer the wall.
+	Rule  string `json:"rule"`
+	Place string `json:"place,omitempty"`
+	Layer string `json:"layer,omitempty"`
+	// Message is what the caller is told; empty tells rule and place.
+	Message string `json:"message,omitempty"`
+}
+
+// The rules of this package itself, and the one word for what the kernel refused.
+const (
+	RuleWorkspace = "restrict_to_workspace"
+	RuleHardLink  = "hard link to another owner's file"
+	RuleKernel    = "kernel"
+)
+
+// Error is the message.
+func (d *Denial) Error() string {
+	switch {
+	case d.Message != "":
+		return d.Message
+	case d.Place != "":
+		return fmt.Sprintf("access denied: %s of %s by rule %s (%s)", d.Op, chat.Quote(d.Path), chat.Quote(d.Rule), d.Place)
+	}
+	return fmt.Sprintf("access denied: %s of %s by rule %s", d.Op, chat.Quote(d.Path), chat.Quote(d.Rule))
+}
+
+// Unwrap is [chat.ErrDenied].
+func (d *Denial) Unwrap() error { return chat.ErrDenied }
+
+// Judge says what forbids op on path, an absolute name; nil allows it. The tools
+// ask about the folded name first, then about the physical one.
+type Judge func(op Op, path string) *Denial
+
+// Failure is an error on the wire.
+type Failure struct {
+	// Kind is the word of package api for it: invalid, denied, not_found, busy, internal, …
+	Kind    string  `json:"kind"`
+	Message string  `json:"message"`
+	Denial  *Denial `json:"denial,omitempty"`
+}
+
+// kinds are the words that package api has for the errors of package chat.
+var kinds = []struct {
+	word string
+	err  error
+}{
+	{"invalid", chat.ErrInvalid},
+	{"denied", chat.ErrDenied},
+	{"not_found", chat.ErrNotFound},
+	{"exists", chat.ErrExists},
+	{"wrong_phase", chat.ErrWrongPhase},
+	{"unsupported", chat.ErrUnsupported},
+	{"busy", chat.ErrBusy},
+}
+
+// Error is the message.
+func (f *Failure) Error() string { return f.Message }
+
+// Unwrap is the denial, or the error of package chat that Kind names.
+func (f *Failure) Unwrap() error {
+	if f.Denial != nil {
+		return f.Denial
+	}
+	for _, k := range kinds {
+		if k.word == f.Kind {
+			return k.err
+		}
+	}
+	return nil
+}
+
+// maxMessage bounds what a failure says, in bytes.
+const maxMessage = 4 << 10
+
+// failureOf is err for the wire; nil for nil.
+func failureOf(err error) *Failure {
+	if err == nil {
+		return nil
+	}
+	f := &Failure{Kind: "internal", Message: cut(err.Error(), maxMessage)}
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			f.Kind = k.word
+			break
+		}
+	}
+	errors.As(err, &f.Denial)
+	return f
+}
+
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n] + "…"
+}

@@ -1,0 +1,215 @@
+package files
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// AppendFile is append_file: the content comes after what is there. It is there
+// whole or not at all, and never between the pieces of another append.
+func (t *Tools) AppendFile(a WriteFile, body io.Reader) (Answer, error) {
+	if err := a.Validate(); err != nil {
+		return Answer{}, err
+	}
+	if a.Content != nil {
+		body = strings.NewReader(*a.Content)
+	}
+	var out Answer
+	in := summed(body, a.Hash)
+	// What was read of body once is kept, for when the path has to be walked again.
+	s := &spool{}
+	err := again(func() (err error) {
+		out, err = t.append1(a.Path, in, s)
+		return err
+	})
+	err = errors.Join(err, s.close())
+	if err != nil {
+		return Answer{}, explain(AppendFileTool, Write, t, a.Path, "failed to append to file", err)
+	}
+	out.Message, out.SHA256 = "Appended to "+a.Path, in.String()
+	return out, nil
+}
+
+func (t *Tools) append1(name string, body io.Reader, s *spool) (out Answer, err error) {
+	p, err := t.find(Write, name)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer p.close()
+	defer func() {
+		if err != nil {
+			p.unmake()
+		}
+	}()
+	if _, _, err := p.writable(); err != nil {
+		return Answer{}, err
+	}
+	if err := p.makeDirs(); err != nil {
+		return Answer{}, err
+	}
+	if err := s.fill(p, body); err != nil {
+		return Answer{}, err
+	}
+	return p.appendAll(s)
+}
+
+// appendAll adds the spool's content to the file, which it makes if need be.
+func (p *place) appendAll(s *spool) (out Answer, err error) {
+	created, err := p.createEmpty()
+	if err != nil {
+		return Answer{}, err
+	}
+	f, st, err := p.openLocked(unix.O_WRONLY | unix.O_APPEND)
+	if errors.Is(err, unix.ENOENT) {
+		return Answer{}, errMoved // it was there, or made, a moment ago
+	}
+	if err != nil {
+		return Answer{}, err
+	}
+	defer f.Close()
+	defer func() {
+		if err != nil && created {
+			p.removeEmpty(f)
+		}
+	}()
+	at := st.Size
+	if err := p.appendLocked(f, at, s); err != nil {
+		return Answer{}, err
+	}
+	if created {
+		if err := syncDir(p.dir); err != nil {
+			return Answer{}, err
+		}
+	}
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return Answer{}, err
+	}
+	out = stated(st)
+	out.Path, out.Offset, out.Bytes, out.Created = p.real, at, s.size, created
+	return out, nil
+}
+
+// appendLocked writes below the lock and syncs without it.
+func (p *place) appendLocked(f *os.File, size int64, s *spool) error {
+	if s.size > p.t.opt.MaxBytes-size {
+		return tooLarge(p.t.opt.MaxBytes)
+	}
+	failpoint("append.locked")
+	if err := s.writeTo(f, size); err != nil {
+		return err
+	}
+	failpoint("append.written")
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_UN); err != nil {
+		return err
+	}
+	return fsync(f)
+}
+
+// removeEmpty takes back a file that this call made and could not fill. Others
+// who wait for its lock see that it is gone, and make it again.
+func (p *place) removeEmpty(f *os.File) {
+	var st unix.Stat_t
+	if lock(f, 0) == nil && p.sameFile(f, &st) == nil && st.Size == 0 {
+		unix.Unlinkat(p.dir, p.name, 0)
+	}
+}
+
+// createEmpty makes the file if nothing is there.
+func (p *place) createEmpty() (bool, error) {
+	fd, err := openat(p.dir, p.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NONBLOCK, newMode)
+	if errors.Is(err, unix.EEXIST) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, errors.Join(unix.Fchmod(fd, newMode), unix.Close(fd))
+}
+
+// spool holds content until all of it is there, so that nobody waits below the
+// lock for a slow caller: one piece in memory, more in a file without a name.
+type spool struct {
+	piece  bytes.Buffer
+	file   *os.File
+	size   int64
+	filled bool
+}
+
+func (s *spool) close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}
+
+func (s *spool) fill(p *place, body io.Reader) error {
+	if s.filled {
+		return nil
+	}
+	s.filled = true
+	n, err := s.piece.ReadFrom(io.LimitReader(body, MaxPiece+1))
+	s.size = n
+	if err == nil && n > MaxPiece {
+		err = s.overflow(p, body)
+	}
+	return cutOff(err)
+}
+
+func (s *spool) overflow(p *place, body io.Reader) error {
+	t, err := p.createTemp()
+	if err != nil {
+		return err
+	}
+	s.file = t.f
+	if err := t.unname(); err != nil {
+		return err
+	}
+	s.size, err = t.fill(io.MultiReader(&s.piece, body), p.t.opt.MaxBytes)
+	s.piece = bytes.Buffer{}
+	return err
+}
+
+// writeTo appends the content to f, which has size bytes and is locked: one
+// write(2), or one for each piece. What a full disk cut short is taken back,
+// unless somebody without the lock wrote behind it.
+func (s *spool) writeTo(f *os.File, size int64) error {
+	done, err := s.pieces(f)
+	if err == nil || done == 0 {
+		return err
+	}
+	var st unix.Stat_t
+	if e := unix.Fstat(int(f.Fd()), &st); e != nil {
+		return errors.Join(err, e)
+	}
+	if st.Size != size+done {
+		return fmt.Errorf("%d of %d bytes were appended: %w", done, s.size, err)
+	}
+	return errors.Join(err, f.Truncate(size))
+}
+
+func (s *spool) pieces(f *os.File) (done int64, err error) {
+	if s.file == nil {
+		n, err := f.Write(s.piece.Bytes())
+		return int64(n), err
+	}
+	buf := make([]byte, MaxPiece)
+	for done < s.size {
+		n, err := s.file.ReadAt(buf, done)
+		if n == 0 {
+			return done, noEOF(err)
+		}
+		w, err := f.Write(buf[:n])
+		done += int64(w)
+		if err != nil {
+			return done, err
+		}
+		failpoint("append.piece")
+	}
+	return done, nil
+}

@@ -1,0 +1,173 @@
+package files
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Tool is one of the five.
+type Tool string
+
+// The tools, by the names they have in a request and in the API.
+const (
+	ReadFileTool   Tool = "read_file"
+	WriteFileTool  Tool = "write_file"
+	EditFileTool   Tool = "edit_file"
+	AppendFileTool Tool = "append_file"
+	ListDirTool    Tool = "list_dir"
+)
+
+// Op is what the rules call an operation. list_dir is a read of the directory,
+// append_file a write.
+type Op string
+
+// The operations that the tools ask a [Judge] about.
+const (
+	Read  Op = "read"
+	Write Op = "write"
+	Edit  Op = "edit"
+)
+
+// Bounds of a call.
+const (
+	MaxPath        = 4096      // bytes of a path, as the kernel's PATH_MAX
+	MaxText        = 1 << 20   // bytes of content, or of old_text and new_text together, in a request
+	MaxPage        = 1 << 20   // bytes that read_file returns when it does not stream
+	MaxPiece       = 1 << 20   // bytes that append_file writes in one write(2)
+	MaxOffset      = 1 << 60   // the last byte that may be asked for
+	MaxEntries     = 10_000    // entries that list_dir returns at once
+	DefaultEntries = 1000      // when the caller does not say
+	MaxDiff        = 256 << 10 // bytes of a diff; a longer one is left out
+)
+
+// ReadFile are the arguments of read_file. Offset and Length page by bytes, Line
+// and Lines by lines, not both.
+type ReadFile struct {
+	Path   string `json:"path" doc:"The file, absolute or below the workspace."`
+	Offset int64  `json:"offset,omitempty" minimum:"0" doc:"The first byte."`
+	// Length 0 means as much as one page holds: at most MaxPage, and not half a character.
+	Length int64 `json:"length,omitempty" minimum:"0" doc:"So many bytes; a page if absent."`
+	// Line counts from 1.
+	Line  int64 `json:"line,omitempty" minimum:"0" doc:"The first line, counted from 1."`
+	Lines int64 `json:"lines,omitempty" minimum:"0" doc:"So many lines; what a page holds if absent."`
+	// Stream lifts the bound of a page; the bound of a file stays.
+	Stream bool `json:"stream,omitempty" doc:"Everything, not a page."`
+	Hash   bool `json:"hash,omitempty" doc:"Answer the SHA-256 of what was read."`
+}
+
+// WriteFile are the arguments of write_file and of append_file.
+type WriteFile struct {
+	Path string `json:"path" doc:"The file, absolute or below the workspace; made if it is not there."`
+	// Content is nil when the content follows as a stream.
+	Content *string `json:"content,omitempty" doc:"What to write."`
+	Stream  bool    `json:"stream,omitempty" doc:"The content follows."`
+	Hash    bool    `json:"hash,omitempty" doc:"Answer the SHA-256 of what was written."`
+}
+
+// EditFile are the arguments of edit_file.
+type EditFile struct {
+	Path    string `json:"path" doc:"The file, absolute or below the workspace."`
+	OldText string `json:"old_text" doc:"What to replace; it must be there exactly once."`
+	NewText string `json:"new_text" doc:"What to put in its place."`
+}
+
+// ListDir are the arguments of list_dir.
+type ListDir struct {
+	Path string `json:"path,omitempty" doc:"The directory; the workspace if empty."`
+	// After continues a list: what Next said on the page before.
+	After string `json:"after,omitempty" doc:"Only entries after this one."`
+	Limit int    `json:"limit,omitempty" minimum:"0" maximum:"10000" doc:"At most so many; 1000 if absent."`
+}
+
+// Validate reports the first argument that cannot be meant, as [chat.ErrInvalid].
+func (a ReadFile) Validate() error {
+	if err := checkPath(a.Path); err != nil {
+		return err
+	}
+	switch {
+	case a.Offset < 0 || a.Length < 0 || a.Line < 0 || a.Lines < 0:
+		return invalid("cannot read: offset, length, line and lines may not be negative")
+	case a.Offset > MaxOffset:
+		return invalid("cannot read: offset %d, want at most %d", a.Offset, int64(MaxOffset))
+	case (a.Offset > 0 || a.Length > 0) && (a.Line > 0 || a.Lines > 0):
+		return invalid("cannot read: want offset and length, or line and lines, not both")
+	case a.Length > MaxPage && !a.Stream:
+		return invalid("cannot read: length %d, want at most %d or a stream", a.Length, MaxPage)
+	}
+	return nil
+}
+
+// Validate reports the first argument that cannot be meant, as [chat.ErrInvalid].
+func (a WriteFile) Validate() error {
+	if err := checkPath(a.Path); err != nil {
+		return err
+	}
+	if (a.Content == nil) != a.Stream {
+		return invalid("cannot write: want exactly one of content and stream")
+	}
+	if a.Content == nil {
+		return nil
+	}
+	return checkTexts("content", *a.Content)
+}
+
+// Validate reports the first argument that cannot be meant, as [chat.ErrInvalid].
+func (a EditFile) Validate() error {
+	if err := checkPath(a.Path); err != nil {
+		return err
+	}
+	if a.OldText == "" {
+		return invalid("cannot edit: old_text is empty")
+	}
+	return checkTexts("old_text and new_text", a.OldText, a.NewText)
+}
+
+// Validate reports the first argument that cannot be meant, as [chat.ErrInvalid].
+func (a ListDir) Validate() error {
+	if a.Limit < 0 || a.Limit > MaxEntries {
+		return invalid("cannot list: limit %d, want 0 to %d", a.Limit, MaxEntries)
+	}
+	if len(a.After) > MaxPath || !utf8.ValidString(a.After) {
+		return invalid("cannot list: after is longer than %d bytes or not UTF-8", MaxPath)
+	}
+	if a.Path == "" {
+		return nil
+	}
+	return checkPath(a.Path)
+}
+
+func checkPath(p string) error {
+	switch {
+	case p == "":
+		return invalid("cannot use path: it is empty")
+	case len(p) > MaxPath:
+		return invalid("cannot use path: %d bytes, want at most %d", len(p), MaxPath)
+	case strings.IndexByte(p, 0) >= 0:
+		return invalid("cannot use path %s: it holds a NUL", chat.Quote(p))
+	case !utf8.ValidString(p):
+		return invalid("cannot use path %s: not valid UTF-8", chat.Quote(p))
+	}
+	return nil
+}
+
+// checkTexts refuses what JSON would not carry as it is.
+func checkTexts(field string, texts ...string) error {
+	size := 0
+	for _, s := range texts {
+		size += len(s)
+		if !utf8.ValidString(s) {
+			return invalid("cannot use %s: not valid UTF-8; send such content as a stream", field)
+		}
+	}
+	if size > MaxText {
+		return invalid("cannot use %s: %d bytes, want at most %d", field, size, MaxText)
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf(format+": %w", append(args, chat.ErrInvalid)...)
+}

@@ -1,0 +1,109 @@
+package files
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// BenchmarkRatio measures the tools beside os.ReadFile and os.WriteFile, in turns
+// in the same run: "x-plain" is how much longer a call takes. The plain write of
+// "write" does not sync, that of "write-synced" does.
+func BenchmarkRatio(b *testing.B) {
+	for _, size := range []int{4 << 10, 1 << 20, 64 << 20} {
+		content := bytes.Repeat([]byte("0123456789abcdef"), size/16)
+		w := newWorld(b, func(o *Options) { o.Judge = func(Op, string) *Denial { return nil } })
+		mkdir(b, w.home+"/a/b")
+		put1(b, w.home+"/a/b/plain", string(content))
+		put1(b, w.home+"/a/b/tool", string(content))
+		plain, name := w.home+"/a/b/plain", "a/b/tool"
+		reading := func() error {
+			_, err := w.ReadFile(ReadFile{Path: name, Stream: true}, func(Answer) io.Writer { return io.Discard })
+			return err
+		}
+		writing := func() error {
+			_, err := w.WriteFile(WriteFile{Path: name, Stream: true}, bytes.NewReader(content))
+			return err
+		}
+		for _, c := range []struct {
+			what       string
+			tool, rest func() error
+		}{
+			{"read", reading, func() error { _, err := os.ReadFile(plain); return err }},
+			{"write", writing, func() error { return os.WriteFile(plain, content, 0o600) }},
+			{"write-synced", writing, func() error { return syncedWrite(plain, content) }},
+			{"append", func() error { os.Truncate(w.home+"/a/b/tool", 0); _, err := w.append(name, "one line\n"); return err },
+				func() error { return plainAppend(plain, "one line\n") }},
+		} {
+			if c.what == "append" && size > 4<<10 {
+				continue
+			}
+			b.Run(fmt.Sprintf("%s/%dKiB", c.what, size>>10), func(b *testing.B) { ratio(b, c.tool, c.rest) })
+		}
+	}
+}
+
+// BenchmarkRatioServe is a read through the wire, beside os.ReadFile.
+func BenchmarkRatioServe(b *testing.B) {
+	w := newWorld(b)
+	content := strings.Repeat("x", 64<<20)
+	put1(b, w.home+"/f", content)
+	req, err := NewRequest(ReadFileTool, ReadFile{Path: "f", Stream: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ratio(b, func() error {
+		_, err := w.callTo(b, req, nil, io.Discard, 1<<40)
+		return err
+	}, func() error { _, err := os.ReadFile(w.home + "/f"); return err })
+}
+
+func syncedWrite(name string, content []byte) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Write(content); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+func plainAppend(name, line string) error {
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.WriteString(line); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// ratio reports the medians of both and how they compare.
+func ratio(b *testing.B, tool, plain func() error) {
+	var took [2][]time.Duration
+	for b.Loop() {
+		for i, f := range []func() error{plain, tool} {
+			begun := time.Now()
+			if err := f(); err != nil {
+				b.Fatal(err)
+			}
+			took[i] = append(took[i], time.Since(begun))
+		}
+	}
+	median := func(d []time.Duration) float64 {
+		slices.Sort(d)
+		return float64(d[len(d)/2].Nanoseconds())
+	}
+	b.ReportMetric(median(took[0])/1000, "plain-µs")
+	b.ReportMetric(median(took[1])/1000, "tool-µs")
+	b.ReportMetric(median(took[1])/median(took[0]), "x-plain")
+}

@@ -1,0 +1,143 @@
+package files
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const nobody = 65534
+
+// TestAsChat is what only a uid without rights can show. As root it starts
+// itself again as such a uid, in a home that root prepared.
+func TestAsChat(t *testing.T) {
+	if os.Geteuid() != 0 {
+		asChat(t)
+		return
+	}
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prepare(t, dir+"/home")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestAsChat$", "-test.v")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir+"/home", "CHATD_FILES_HOME="+dir+"/home")
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.Contains(string(out), "--- SKIP") || !strings.Contains(string(out), "--- PASS: TestAsChat/hard_link") {
+		t.Errorf("as uid %d: %v\n%s", nobody, err, out)
+	}
+}
+
+// prepare makes a home with files that root left in it.
+func prepare(t *testing.T, home string) {
+	t.Helper()
+	mkdir(t, home+"/fixed")
+	for _, name := range []string{"secret", "alone", "readable"} {
+		if err := os.WriteFile(home+"/"+name, []byte("of root"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, other := range map[string]string{"secret": "/linked", "readable": "/fixed/linked"} {
+		if err := os.Link(home+"/"+name, home+other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(home+"/fixed", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(home, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func asChat(t *testing.T) {
+	t.Run("kernel", func(t *testing.T) { kernelDenies(t, newWorld(t)) })
+	t.Run("directory", func(t *testing.T) {
+		w := newWorld(t)
+		mkdir(t, w.home+"/d")
+		put1(t, w.home+"/d/f", "x")
+		if err := os.Chmod(w.home+"/d", 0o100); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Chmod(w.home+"/d", 0o700)
+		if got, _, err := w.read(ReadFile{Path: "d/f"}); err != nil || got != "x" {
+			t.Errorf("below a directory that may only be entered: %q, %v", got, err)
+		}
+		_, _, err := w.list(ListDir{Path: "d"})
+		wantDenied(t, err, RuleKernel, "failed to read directory: access denied")
+	})
+	t.Run("hard link", func(t *testing.T) {
+		home := os.Getenv("CHATD_FILES_HOME")
+		need(t, home != "", "root: to leave files of another owner")
+		hardLinks(t, home)
+	})
+}
+
+// kernelDenies: what the modes forbid is a denial too, with PicoClaw's words, and
+// a file that may not be written is not replaced, though its directory would let it.
+func kernelDenies(t *testing.T, w world) {
+	put1(t, w.home+"/none", "x")
+	put1(t, w.home+"/ro", "text")
+	mkdir(t, w.home+"/dir")
+	for name, mode := range map[string]os.FileMode{"none": 0, "ro": 0o400, "dir": 0o500} {
+		if err := os.Chmod(w.home+"/"+name, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer os.Chmod(w.home+"/dir", 0o700)
+	_, _, err := w.read(ReadFile{Path: "none"})
+	wantDenied(t, err, RuleKernel, "failed to read file: access denied")
+	for _, p := range []string{"ro", "none", "dir/new", "dir/new/deep"} {
+		_, err := w.write(p, "x")
+		wantDenied(t, err, RuleKernel, "failed to write file: access denied")
+		_, err = w.append(p, "x")
+		wantDenied(t, err, RuleKernel, "failed to append to file: access denied")
+	}
+	_, err = w.edit("ro", "text", "x")
+	wantDenied(t, err, RuleKernel, "failed to edit file: access denied")
+	if cat(t, w.home+"/ro") != "text" {
+		t.Error("a file that may not be written was")
+	}
+}
+
+// hardLinks: a file of another owner with a second name is refused where the chat
+// could have made that name, and only there, and only where rules are to be kept.
+func hardLinks(t *testing.T, home string) {
+	for _, rules := range []bool{true, false} {
+		opt := Options{Workspace: home}
+		if rules {
+			opt.Judge = func(Op, string) *Denial { return nil }
+		}
+		tools, err := Open(opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := world{Tools: tools}
+		for p, refused := range map[string]bool{"linked": rules, "alone": false, "fixed/linked": false} {
+			_, _, err := w.read(ReadFile{Path: p})
+			if (err != nil) != refused {
+				t.Errorf("%s, rules %v: %v", p, rules, err)
+			}
+			if refused {
+				wantDenied(t, err, RuleHardLink, "access denied: the file is another owner's and has another name")
+			}
+		}
+		put1(t, home+"/mine", "mine")
+		unix.Link(home+"/mine", home+"/mine-too")
+		if _, _, err := w.read(ReadFile{Path: "mine-too"}); err != nil {
+			t.Errorf("the chat's own file: %v", err)
+		}
+		if err := tools.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package files
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// contextLines surround what changed in a diff, as diff -u has them.
+const contextLines = 3
+
+// maxAround bounds what is looked at on either side of an edit.
+const maxAround = 64 << 10
+
+// replaced is an edit: new for old, at off, in a file of size bytes.
+type replaced struct {
+	src       io.ReaderAt
+	size, off int64
+	old, new  []byte
+}
+
+// diff is the edit as a unified diff of one hunk, or why there is none. Only the
+// lines around the edit are read, and those before it counted.
+func (r replaced) diff(name string) (diff, omitted string, err error) {
+	before, start, err := r.before()
+	if err != nil {
+		return "", "", err
+	}
+	after, err := r.after()
+	if err != nil {
+		return "", "", err
+	}
+	if before == nil && start > 0 || after == nil && r.off+int64(len(r.old)) < r.size {
+		return "", "a line is too long", nil
+	}
+	was, is := join(before, r.old, after), join(before, r.new, after)
+	if !utf8.Valid(was) || !utf8.Valid(is) {
+		return "", "binary", nil
+	}
+	line, err := countLines(r.src, start)
+	if err != nil {
+		return "", "", err
+	}
+	diff = hunk(name, line, splitLines(was), splitLines(is))
+	if len(diff) > MaxDiff {
+		return "", "it is too long", nil
+	}
+	return diff, "", nil
+}
+
+func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
+
+// before is the beginning of the edit's first line and up to four lines before
+// it, and where in the file that is. nil when no line begins near enough.
+func (r replaced) before() ([]byte, int64, error) {
+	n := min(r.off, maxAround)
+	buf := make([]byte, n)
+	if _, err := r.src.ReadAt(buf, r.off-n); err != nil && err != io.EOF {
+		return nil, 0, err
+	}
+	at := len(buf)
+	for range contextLines + 2 {
+		i := bytes.LastIndexByte(buf[:max(at-1, 0)], '\n')
+		if i < 0 {
+			if n == r.off {
+				return buf, 0, nil
+			}
+			break
+		}
+		at = i + 1
+	}
+	if at == len(buf) && (n == 0 || buf[n-1] != '\n') {
+		return nil, r.off, nil
+	}
+	return buf[at:], r.off - n + int64(at), nil
+}
+
+// after is the rest of the edit's last line and up to four lines after it.
+func (r replaced) after() ([]byte, error) {
+	from := r.off + int64(len(r.old))
+	buf := make([]byte, min(r.size-from, maxAround))
+	if _, err := r.src.ReadAt(buf, from); err != nil && err != io.EOF {
+		return nil, err
+	}
+	at := 0
+	for range contextLines + 2 {
+		i := bytes.IndexByte(buf[at:], '\n')
+		if i < 0 {
+			if from+int64(len(buf)) == r.size {
+				return buf, nil
+			}
+			break
+		}
+		at += i + 1
+	}
+	if at == 0 && len(buf) > 0 {
+		return nil, nil
+	}
+	return buf[:at], nil
+}
+
+// splitLines keeps the line ends, so that a last line without one differs.
+func splitLines(b []byte) []string {
+	lines := strings.SplitAfter(string(b), "\n")
+	if lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+	return lines
+}
+
+// hunk writes two texts, which begin after line before, as one hunk: what they
+// have in common on either side is context.
+func hunk(name string, before int64, was, is []string) string {
+	same := 0
+	for same < min(len(was), len(is)) && was[same] == is[same] {
+		same++
+	}
+	if same == len(was) && same == len(is) {
+		return ""
+	}
+	tail := 0
+	for tail < min(len(was), len(is))-same && was[len(was)-1-tail] == is[len(is)-1-tail] {
+		tail++
+	}
+	from := max(0, same-contextLines)
+	drop := max(0, tail-contextLines)
+	was, is = was[from:len(was)-drop], is[from:len(is)-drop]
+	same, tail = same-from, tail-drop
+	before += int64(from)
+
+	var b strings.Builder
+	fmt.Fprintf(&b, "--- %s\n+++ %s\n@@ -%s +%s @@\n", inDiff("a/", name), inDiff("b/", name), span(before, len(was)), span(before, len(is)))
+	put(&b, " ", was[:same])
+	put(&b, "-", was[same:len(was)-tail])
+	put(&b, "+", is[same:len(is)-tail])
+	put(&b, " ", was[len(was)-tail:])
+	return b.String()
+}
+
+// span is a range of lines; an empty one is named after the line before it.
+func span(before int64, n int) string {
+	if n > 0 {
+		before++
+	}
+	return strconv.FormatInt(before, 10) + "," + strconv.Itoa(n)
+}
+
+func put(b *strings.Builder, mark string, lines []string) {
+	for _, l := range lines {
+		b.WriteString(mark + l)
+		if !strings.HasSuffix(l, "\n") {
+			b.WriteString("\n\\ No newline at end of file\n")
+		}
+	}
+}
+
+// inDiff is a name as git writes it: quoted when it would break the line.
+func inDiff(side, name string) string {
+	name = side + strings.TrimPrefix(name, "/")
+	if q := strconv.QuoteToASCII(name); q != `"`+name+`"` {
+		return q
+	}
+	return name
+}

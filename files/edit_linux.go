@@ -1,0 +1,130 @@
+package files
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+	"golang.org/x/sys/unix"
+)
+
+// EditFile is edit_file: old_text, which must be there exactly once, becomes new_text.
+func (t *Tools) EditFile(a EditFile) (Answer, error) {
+	if err := a.Validate(); err != nil {
+		return Answer{}, err
+	}
+	var out Answer
+	err := again(func() (err error) {
+		out, err = t.edit1(a)
+		return err
+	})
+	if err != nil {
+		return Answer{}, explain(EditFileTool, Edit, t, a.Path, "failed to edit file", err)
+	}
+	out.Message = "File edited: " + a.Path
+	return out, nil
+}
+
+func (t *Tools) edit1(a EditFile) (Answer, error) {
+	p, err := t.find(Edit, a.Path)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer p.close()
+	if p.name == "." {
+		return Answer{}, &notRegular{"directory"}
+	}
+	// For writing too, though it is only read here: the kernel shall say whether it may be.
+	f, st, err := p.openLocked(unix.O_RDWR)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer f.Close()
+	if st.Size > t.opt.MaxBytes {
+		return Answer{}, tooLarge(t.opt.MaxBytes)
+	}
+	off, err := theOnly(f, st.Size, a.OldText)
+	if err != nil {
+		return Answer{}, err
+	}
+	r := replaced{src: f, size: st.Size, off: off, old: []byte(a.OldText), new: []byte(a.NewText)}
+	return p.replaceText(f, st, r)
+}
+
+// answered is a message that the tool's caller gets as it is.
+type answered struct{ message string }
+
+func (a *answered) Error() string { return a.message }
+func (a *answered) Unwrap() error { return chat.ErrInvalid }
+
+// theOnly is where old is in the file, if it is there once.
+func theOnly(f *os.File, size int64, old string) (int64, error) {
+	off, n, err := search(io.NewSectionReader(f, 0, size), []byte(old))
+	switch {
+	case err != nil:
+		return 0, err
+	case n == 0:
+		return 0, &answered{"old_text not found in file. Make sure it matches exactly"}
+	case n > 1:
+		return 0, &answered{fmt.Sprintf("old_text appears %d times. Please provide more context to make it unique", n)}
+	}
+	return off, nil
+}
+
+// replaceText writes the edited file beside and puts it in place.
+func (p *place) replaceText(f *os.File, st unix.Stat_t, r replaced) (out Answer, err error) {
+	diff, omitted, err := p.diff(r)
+	if err != nil {
+		return Answer{}, err
+	}
+	tmp, err := p.createTemp()
+	if err != nil {
+		return Answer{}, err
+	}
+	w := writing{temp: tmp, mode: st.Mode & 0o777}
+	defer tmp.drop()
+	rest := r.off + int64(len(r.old))
+	n, err := tmp.fill(io.MultiReader(io.NewSectionReader(f, 0, r.off), strings.NewReader(string(r.new)),
+		io.NewSectionReader(f, rest, r.size-rest)), p.t.opt.MaxBytes)
+	if err != nil {
+		return Answer{}, err
+	}
+	if err := p.unchanged(f, st); err != nil {
+		return Answer{}, err
+	}
+	if err := tmp.replace(w.mode); err != nil {
+		return Answer{}, err
+	}
+	if out, err = w.answer(n, &sum{}); err != nil {
+		return Answer{}, err
+	}
+	out.Offset, out.Diff, out.DiffOmitted = r.off, diff, omitted
+	return out, nil
+}
+
+// diff shows lines around the edit, and so only what may be read too.
+func (p *place) diff(r replaced) (diff, omitted string, err error) {
+	if p.t.judge(Read, p.folded) != nil || p.t.judge(Read, p.real) != nil {
+		return "", "the file may not be read", nil
+	}
+	name := p.folded
+	if home := p.t.roots[0].name; within(name, home) && home != "/" {
+		name = strings.TrimPrefix(name, home+"/")
+	}
+	return r.diff(path.Clean(name))
+}
+
+// unchanged notices a writer that holds no lock.
+func (p *place) unchanged(f *os.File, was unix.Stat_t) error {
+	var st unix.Stat_t
+	if err := p.sameFile(f, &st); err != nil {
+		return err
+	}
+	if st.Size != was.Size || st.Mtim != was.Mtim {
+		return fmt.Errorf("it was written to meanwhile: %w", chat.ErrBusy)
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/chatd/chatd/chat"
+	"golang.org/x/sys/unix"
+)
+
+// explain makes what went wrong an error that a caller may branch on and an
+// agent can read. failed is how PicoClaw's message begins. A refusal, by whomever,
+// comes out as a [Denial] that names tool, operation and path.
+func explain(tool Tool, op Op, t *Tools, name, failed string, err error) error {
+	var d *Denial
+	if errors.As(err, &d) {
+		d.Tool = tool
+		return d
+	}
+	var a *answered
+	if errors.As(err, &a) {
+		return a
+	}
+	switch {
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
+		return &Denial{Tool: tool, Op: op, Path: t.fold(name), Rule: RuleKernel, Place: errnoName(err), Layer: RuleKernel,
+			Message: failed + ": access denied"}
+	case errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("%s: file not found%w", failed, silent{chat.ErrNotFound})
+	}
+	if kind := kindOf(err); kind != nil && !errors.Is(err, kind) {
+		return fmt.Errorf("%s: cannot use %s: %w: %w", failed, chat.Quote(name), err, kind)
+	}
+	return fmt.Errorf("%s: cannot use %s: %w", failed, chat.Quote(name), err)
+}
+
+// silent is an error by its kind, without a word: some messages are given.
+type silent struct{ err error }
+
+func (silent) Error() string   { return "" }
+func (s silent) Unwrap() error { return s.err }
+
+func errnoName(err error) string {
+	var no unix.Errno
+	if errors.As(err, &no) {
+		return unix.ErrnoName(no)
+	}
+	return ""
+}
+
+// kindOf is what the kernel's word means to a caller: that its path is wrong, or
+// that something is full.
+func kindOf(err error) error {
+	for _, no := range []unix.Errno{unix.ENOTDIR, unix.EISDIR, unix.ELOOP, unix.ENAMETOOLONG, unix.EINVAL} {
+		if errors.Is(err, no) {
+			return chat.ErrInvalid
+		}
+	}
+	for _, no := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EMFILE, unix.ENFILE, unix.EBUSY, unix.ETXTBSY} {
+		if errors.Is(err, no) {
+			return chat.ErrBusy
+		}
+	}
+	return nil
+}

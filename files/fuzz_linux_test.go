@@ -1,0 +1,195 @@
+package files
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// fuzzWorld has something of everything to run into, inside and outside.
+func fuzzWorld(t *testing.T) world {
+	w := newWorld(t)
+	mkdir(t, w.home+"/d/e")
+	put1(t, w.home+"/f", "one\ntwo\nthree\n")
+	put1(t, w.home+"/d/g", "one two two")
+	link(t, w.out, w.home+"/out")
+	link(t, "../outside/secret", w.home+"/s")
+	link(t, "d", w.home+"/in")
+	link(t, w.home+"/f", w.home+"/abs")
+	return w
+}
+
+// serveFuzz sends a request of raw parameters and wants an answer, that nothing
+// of the outside is in it, and that the outside is as it was.
+func serveFuzz(t *testing.T, tool Tool, parameters, body []byte) (content string, a Answer) {
+	w := fuzzWorld(t)
+	head, err := json.Marshal(tool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := `{"tool":` + string(head) + `,"parameters":` + strings.ReplaceAll(string(parameters), "\n", " ") + "}\n"
+	var out, got bytes.Buffer
+	if err := w.Serve(io.MultiReader(strings.NewReader(line), bytes.NewReader(body)), &out); err != nil {
+		t.Fatalf("Serve: %v", err)
+	}
+	a, err = receive(bufio.NewReader(&out), func(Answer) io.Writer { return &got }, 1<<20)
+	if err != nil && !isFailure(err) {
+		t.Fatalf("the answer does not come through: %v", err)
+	}
+	if out.Len() > 0 {
+		t.Fatalf("%d bytes follow the answer", out.Len())
+	}
+	if strings.Contains(got.String()+a.Diff+a.Message, "another chat") {
+		t.Fatalf("got out: %q", got.String())
+	}
+	if cat(t, w.out+"/secret") != secret || len(ls(t, w.out)) != 1 || len(ls(t, path.Dir(w.home))) != 3 {
+		t.Fatalf("wrote outside: %v", ls(t, w.out))
+	}
+	for _, name := range ls(t, w.home) {
+		if tempName.MatchString(name) {
+			t.Fatalf("left %s", name)
+		}
+	}
+	if target, err := os.Readlink(w.home + "/abs"); err != nil || target != w.home+"/f" {
+		t.Fatalf("replaced a link: %v", err)
+	}
+	if a.Path != "" && !within(a.Path, w.home) && !within(a.Path, w.tmp) {
+		t.Fatalf("opened %s", a.Path)
+	}
+	return got.String(), a
+}
+
+func isFailure(err error) bool {
+	_, ok := err.(*Failure)
+	return ok
+}
+
+// seedPaths are paths worth beginning with.
+var seedPaths = []string{"f", "abs", "in/g", "in/../f", "../outside/secret", "out/secret", "s", "out", ".", "/", "/etc/passwd", "d/e", "new/x",
+	"/proc/self/root/etc/passwd", "/proc/self/cwd/f", "out/../home/f", "d/e/../../s", "", "f/", "//", "a\\u0000b", "\\ud800"}
+
+func FuzzReadFile(f *testing.F) {
+	for _, p := range seedPaths {
+		f.Add([]byte(`{"path":"` + p + `","offset":2,"length":3}`))
+		f.Add([]byte(`{"path":"` + p + `","line":2,"lines":1,"hash":true}`))
+	}
+	f.Add([]byte(`{"path":"f","offset":9223372036854775807,"length":1}`))
+	f.Add([]byte(`{"path":"f","stream":true,"line":9223372036854775807}`))
+	f.Fuzz(func(t *testing.T, parameters []byte) {
+		got, a := serveFuzz(t, ReadFileTool, parameters, nil)
+		if a.Failure == nil && (int64(len(got)) != a.Bytes || a.Truncated != (a.NextOffset > 0) || !strings.Contains("one\ntwo\nthree\none two two", got)) {
+			t.Fatalf("read %q, %+v", got, a)
+		}
+	})
+}
+
+func FuzzWriteFile(f *testing.F)  { fuzzWrite(f, WriteFileTool) }
+func FuzzAppendFile(f *testing.F) { fuzzWrite(f, AppendFileTool) }
+
+func fuzzWrite(f *testing.F, tool Tool) {
+	for _, p := range seedPaths {
+		f.Add([]byte(`{"path":"`+p+`","content":"x"}`), []byte{})
+		f.Add([]byte(`{"path":"`+p+`","stream":true,"hash":true}`), []byte("\x00\x00\x00\x02ab\x00\x00\x00\x00"))
+	}
+	f.Add([]byte(`{"path":"f","stream":true}`), []byte("\x00\x00\x00\x02a"))
+	f.Add([]byte(`{"path":"f","stream":true}`), []byte("\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, parameters, body []byte) {
+		_, a := serveFuzz(t, tool, parameters, body)
+		if a.Failure == nil && a.Message == "" {
+			t.Fatalf("%+v", a)
+		}
+	})
+}
+
+func FuzzEditFile(f *testing.F) {
+	for _, p := range seedPaths {
+		f.Add([]byte(`{"path":"` + p + `","old_text":"two","new_text":"2"}`))
+	}
+	f.Add([]byte(`{"path":"d/g","old_text":"two","new_text":"2"}`))
+	f.Add([]byte(`{"path":"f","old_text":"\n","new_text":""}`))
+	f.Add([]byte(`{"path":"f","old_text":"e\ntwo\nt","new_text":"\ud83d\ude00\u0000"}`))
+	f.Fuzz(func(t *testing.T, parameters []byte) {
+		_, a := serveFuzz(t, EditFileTool, parameters, nil)
+		if a.Failure == nil && !strings.HasPrefix(a.Message, "File edited: ") {
+			t.Fatalf("%+v", a)
+		}
+	})
+}
+
+func FuzzListDir(f *testing.F) {
+	for _, p := range seedPaths {
+		f.Add([]byte(`{"path":"` + p + `","limit":2,"after":"d"}`))
+	}
+	f.Add([]byte(`{"after":"\"\\n\""}`))
+	f.Fuzz(func(t *testing.T, parameters []byte) {
+		got, a := serveFuzz(t, ListDirTool, parameters, nil)
+		if a.Failure == nil && (strings.Count(got, "\n") != a.Entries || strings.Contains(got, "secret")) {
+			t.Fatalf("list %q, %+v", got, a)
+		}
+	})
+}
+
+// FuzzAnswer: what the chat's process answers is read within bounds.
+func FuzzAnswer(f *testing.F) {
+	var chunk [4]byte
+	binary.BigEndian.PutUint32(chunk[:], 3)
+	f.Add([]byte(`{"size":3,"bytes":0,"content":true}` + "\n" + string(chunk[:]) + "abc\x00\x00\x00\x00" + `{"size":3,"bytes":3}` + "\n"))
+	f.Add([]byte(`{"size":0,"bytes":0,"failure":{"kind":"denied","message":"no","denial":{"op":"read","path":"/x","rule":"**"}}}` + "\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var got bytes.Buffer
+		a, err := receive(bufio.NewReader(bytes.NewReader(data)), func(Answer) io.Writer { return &got }, 100)
+		if got.Len() > 100 || err == nil && a.Failure != nil {
+			t.Fatalf("%d bytes, %+v, %v", got.Len(), a, err)
+		}
+	})
+}
+
+// FuzzDecode: text that gets through is the text that was sent. encoding/json
+// puts U+FFFD in the place of what it cannot read.
+func FuzzDecode(f *testing.F) {
+	for _, s := range []string{`"\ud83d\ude00"`, `"\ud800"`, `"\ud800\ud800\udc00"`, `"\\ud800"`, `"\ufffd"`, `"\uD83D\uDE00"`, `"\udc00\ud800"`, "\"\xff\"", `"\ud800\n"`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var s string
+		if decode(data, &s) != nil {
+			return
+		}
+		said := bytes.Count(data, []byte("\ufffd")) + bytes.Count(bytes.ToLower(data), []byte(`\ufffd`))
+		if !utf8.Valid(data) || strings.Count(s, "\ufffd") > said {
+			t.Fatalf("%q was read as %q", data, s)
+		}
+	})
+}
+
+// FuzzSearch compares with the slow way.
+func FuzzSearch(f *testing.F) {
+	f.Add("aaa", "aa")
+	f.Add("ababcabab", "abab")
+	f.Fuzz(func(t *testing.T, text, old string) {
+		if old != "" {
+			checkSearch(t, text, old)
+		}
+	})
+}
+
+// FuzzListName: a name stays one line, and comes back as it was.
+func FuzzListName(f *testing.F) {
+	for _, s := range []string{"a\nb", "\xff", `"a"`, "ü", `a"b`, "\u2028"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		p := printable(name)
+		back, err := unprintable(p)
+		if err != nil || back != name || strings.ContainsAny(p, "\n\r\x1b") || !utf8.ValidString(p) {
+			t.Fatalf("%q became %q and %q, %v", name, p, back, err)
+		}
+	})
+}

@@ -1,0 +1,166 @@
+package files
+
+import (
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// ListDir is list_dir: a line for each entry, in the order of their bytes. Only
+// as many names as are asked for are held, however many there are.
+func (t *Tools) ListDir(a ListDir, begin Begin) (Answer, error) {
+	if err := a.Validate(); err != nil {
+		return Answer{}, err
+	}
+	if a.Path == "" {
+		a.Path = "."
+	}
+	if a.Limit == 0 {
+		a.Limit = DefaultEntries
+	}
+	after, err := unprintable(a.After)
+	if err != nil {
+		return Answer{}, err
+	}
+	d, st, name, err := t.openToList(a.Path)
+	if err != nil {
+		return Answer{}, explain(ListDirTool, Read, t, a.Path, "failed to read directory", err)
+	}
+	defer d.Close()
+	out := stated(st)
+	out.Path = name
+	if err := list1(d, after, a.Limit, &out, begin); err != nil {
+		return out, explain(ListDirTool, Read, t, a.Path, "failed to read directory", err)
+	}
+	return out, nil
+}
+
+func (t *Tools) openToList(name string) (d *os.File, st unix.Stat_t, real string, err error) {
+	err = again(func() error {
+		p, err := t.find(Read, name)
+		if err != nil {
+			return err
+		}
+		defer p.close()
+		real = p.real
+		d, st, err = p.openList()
+		return err
+	})
+	return d, st, real, err
+}
+
+// openList opens a directory for reading. O_DIRECTORY keeps open(2) from doing
+// anything else with what is there.
+func (p *place) openList() (*os.File, unix.Stat_t, error) {
+	var st unix.Stat_t
+	if len(p.missing) > 0 {
+		return nil, st, unix.ENOENT
+	}
+	fd, err := openat(p.dir, p.name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if errors.Is(err, unix.ELOOP) {
+		err = errMoved
+	}
+	if err != nil {
+		return nil, st, err
+	}
+	err = unix.Fstat(fd, &st)
+	if err == nil {
+		err = checkName(fd, p.real)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, st, err
+	}
+	return os.NewFile(uintptr(fd), p.real), st, nil
+}
+
+func list1(d *os.File, after string, limit int, out *Answer, begin Begin) error {
+	names, err := firstNames(d, after, limit+1)
+	if err != nil {
+		return err
+	}
+	if len(names) > limit {
+		names = names[:limit]
+		out.Truncated, out.NextEntry = true, printable(names[limit-1])
+	}
+	w := begin(*out)
+	var lines strings.Builder
+	for _, name := range names {
+		kind, err := entryKind(int(d.Fd()), name)
+		if errors.Is(err, unix.ENOENT) {
+			continue // it went away meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		out.Entries++
+		lines.WriteString(kind + printable(name) + "\n")
+	}
+	n, err := io.WriteString(w, lines.String())
+	out.Bytes = int64(n)
+	return err
+}
+
+func entryKind(dir int, name string) (string, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return "", err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return "DIR:  ", nil
+	}
+	return "FILE: ", nil
+}
+
+// firstNames are the first n names after one, sorted.
+func firstNames(d *os.File, after string, n int) ([]string, error) {
+	var names []string
+	for {
+		batch, err := d.Readdirnames(512)
+		for _, name := range batch {
+			if name > after {
+				names = append(names, name)
+			}
+		}
+		done := errors.Is(err, io.EOF)
+		if len(names) > 2*n || done {
+			slices.Sort(names)
+			names = names[:min(n, len(names))]
+		}
+		switch {
+		case done:
+			return names, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// printable is a name that stays one line: a name with a line end in it would be
+// two entries, and one that is no UTF-8 no JSON. Such names are quoted as Go
+// source, and so are names that look as if they were.
+func printable(name string) string {
+	if utf8.ValidString(name) && !strings.HasPrefix(name, `"`) && strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
+		return name
+	}
+	return strconv.Quote(name)
+}
+
+// unprintable is the name that printable made into s.
+func unprintable(s string) (string, error) {
+	if !strings.HasPrefix(s, `"`) {
+		return s, nil
+	}
+	name, err := strconv.Unquote(s)
+	if err != nil {
+		return "", invalid("cannot list after that name: its quotes are not those of list_dir")
+	}
+	return name, nil
+}

@@ -1,0 +1,200 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestPages reads by bytes: a page at a time comes to the whole file, and says
+// where the next begins.
+func TestPages(t *testing.T) {
+	w := newWorld(t)
+	content := strings.Repeat("0123456789", 100)
+	put1(t, w.home+"/f", content)
+	for _, length := range []int64{1, 7, 999, 1000, 1001} {
+		var got strings.Builder
+		for off := int64(0); ; {
+			part, a, err := w.read(ReadFile{Path: "f", Offset: off, Length: length})
+			if err != nil || a.Bytes != int64(len(part)) || a.Offset != off || a.Size != 1000 || int64(len(part)) > length {
+				t.Fatalf("at %d: %+v, %v", off, a, err)
+			}
+			got.WriteString(part)
+			if !a.Truncated {
+				break
+			}
+			off = a.NextOffset
+		}
+		if got.String() != content {
+			t.Errorf("by %d: %d bytes", length, got.Len())
+		}
+	}
+	if got, a, err := w.read(ReadFile{Path: "f", Offset: 5000}); err != nil || got != "" || a.Truncated {
+		t.Errorf("beyond the end: %q, %+v, %v", got, a, err)
+	}
+	if got, a, err := w.read(ReadFile{Path: "f", Offset: MaxOffset}); err != nil || got != "" || a.Truncated {
+		t.Errorf("far beyond the end: %q, %+v, %v", got, a, err)
+	}
+}
+
+// TestBounded: without a stream no more than a page comes, however large the
+// file; a stream has the bound of a file. A page does not end within a character.
+func TestBounded(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.MaxBytes = 3*MaxPage + 1 })
+	for _, before := range []string{"", "x", "xx", "xxx"} {
+		content := before + strings.Repeat("😀", MaxPage)
+		put1(t, w.home+"/f", content)
+		got, a, err := w.read(ReadFile{Path: "f"})
+		if err != nil || len(got) > MaxPage || len(got) < MaxPage-3 || !utf8.ValidString(got) || !a.Truncated || a.NextOffset != int64(len(got)) {
+			t.Fatalf("a page of %d bytes, %+v, %v", len(got), a, err)
+		}
+		if next, _, err := w.read(ReadFile{Path: "f", Offset: a.NextOffset}); err != nil || !strings.HasPrefix(content[len(got):], next) {
+			t.Fatalf("the next page is another: %v", err)
+		}
+		if got, _, err := w.read(ReadFile{Path: "f", Length: MaxPage}); err != nil || len(got) != MaxPage {
+			t.Fatalf("a length that is given: %d bytes, %v", len(got), err)
+		}
+		if got, a, err := w.read(ReadFile{Path: "f", Stream: true}); err != nil || len(got) != 3*MaxPage+1 || !a.Truncated {
+			t.Fatalf("a stream: %d bytes, %v", len(got), err)
+		}
+	}
+	put1(t, w.home+"/f", strings.Repeat("\x80", 2*MaxPage))
+	if got, _, err := w.read(ReadFile{Path: "f"}); err != nil || len(got) != MaxPage {
+		t.Errorf("what is no UTF-8: %d bytes, %v", len(got), err)
+	}
+}
+
+// TestLines pages by lines, also where the last has no end and where one is
+// longer than a page.
+func TestLines(t *testing.T) {
+	w := newWorld(t)
+	for _, content := range []string{"", "a", "a\n", "a\nb", "a\nb\n", "\n\n\n", "a\n\nc\n" + strings.Repeat("x", 300_000) + "\ne"} {
+		put1(t, w.home+"/f", content)
+		lines := slices.Collect(strings.Lines(content))
+		for first := int64(0); first < int64(len(lines))+2; first++ {
+			for n := int64(0); n < 4; n++ {
+				if first+n == 0 {
+					continue
+				}
+				from := min(max(first, 1)-1, int64(len(lines)))
+				to := int64(len(lines))
+				if n > 0 {
+					to = min(from+n, to)
+				}
+				want := strings.Join(lines[from:to], "")
+				got, a, err := w.read(ReadFile{Path: "f", Line: first, Lines: n})
+				next := int64(0)
+				if to < int64(len(lines)) {
+					next = to + 1
+				}
+				if err != nil || got != want || a.Lines != to-from || a.NextLine != next || a.Truncated != (next > 0) {
+					t.Fatalf("lines %d+%d of %.20q: %.20q, %+v, %v; want %.20q, next %d", first, n, content, got, a, err, want, next)
+				}
+			}
+		}
+	}
+	put1(t, w.home+"/f", "a\n"+strings.Repeat("x", MaxPage+10)+"\nend\n")
+	got, a, err := w.read(ReadFile{Path: "f", Line: 2, Lines: 1})
+	if err != nil || len(got) != MaxPage || a.NextLine != 0 || a.NextOffset != MaxPage+2 || !a.Truncated {
+		t.Errorf("a line longer than a page: %d bytes, %+v, %v", len(got), a, err)
+	}
+}
+
+// TestProc: a file that says it has no size is read to its end.
+func TestProc(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.AllowRead = []string{"^/proc/cpuinfo$"} })
+	got, a, err := w.read(ReadFile{Path: "/proc/cpuinfo"})
+	if err != nil || !strings.Contains(got, "processor") || a.Size != 0 {
+		t.Errorf("%.40q, %+v, %v", got, a, err)
+	}
+	if _, _, err := w.read(ReadFile{Path: "/proc/meminfo"}); !errors.Is(err, chat.ErrDenied) {
+		t.Errorf("its neighbour: %v", err)
+	}
+}
+
+// TestList: order, pages that come to the whole, and names that would forge an
+// entry or are no UTF-8.
+func TestList(t *testing.T) {
+	w := newWorld(t)
+	mkdir(t, w.home+"/d")
+	var want []string
+	for i := range 1500 {
+		name := "f" + strconv.Itoa(i)
+		want = append(want, name)
+		put1(t, w.home+"/d/"+name, "")
+	}
+	slices.Sort(want)
+	for _, limit := range []int{0, 1, 7, 499, 1500, 10_000} {
+		var got []string
+		for after := ""; ; {
+			lines, a, err := w.list(ListDir{Path: "d", After: after, Limit: limit})
+			if err != nil || a.Entries != strings.Count(lines, "\n") || limit > 0 && a.Entries > limit {
+				t.Fatalf("after %q: %+v, %v", after, a, err)
+			}
+			for line := range strings.Lines(lines) {
+				got = append(got, strings.TrimSuffix(strings.TrimPrefix(line, "FILE: "), "\n"))
+			}
+			if after = a.NextEntry; !a.Truncated || limit == 1 && len(got) > 20 {
+				break
+			}
+		}
+		if !slices.Equal(got, want[:len(got)]) || limit != 1 && len(got) != len(want) {
+			t.Errorf("by %d: %d entries", limit, len(got))
+		}
+	}
+}
+
+func TestListNames(t *testing.T) {
+	w := newWorld(t)
+	odd := []string{"a\nDIR:  forged", "bad\xff", `"quoted"`, "ünïcode ok", "tab\t", "\x1b[2J", "\u202etxt", " "}
+	for _, name := range odd {
+		put1(t, w.home+"/"+name, "")
+	}
+	link(t, w.out, w.home+"/to-dir")
+	all, a, err := w.list(ListDir{})
+	if err != nil || a.Entries != len(odd)+1 || strings.Count(all, "\n") != len(odd)+1 || !utf8.ValidString(all) || strings.Contains(all, "DIR:  ") && !strings.Contains(all, `"a\nDIR:  forged"`) {
+		t.Fatalf("%q, %+v, %v", all, a, err)
+	}
+	var paged string
+	for after, i := "", 0; i < len(odd)+1; i++ {
+		one, a, err := w.list(ListDir{Limit: 1, After: after})
+		if err != nil || a.Entries != 1 {
+			t.Fatalf("after %q: %+v, %v", after, a, err)
+		}
+		paged, after = paged+one, a.NextEntry
+	}
+	if paged != all {
+		t.Errorf("by pages: %q\nat once:  %q", paged, all)
+	}
+	if _, _, err := w.list(ListDir{After: `"broken`}); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("quotes that are not ours: %v", err)
+	}
+}
+
+// TestListErrors: a list of a directory behind a link, and of one that is none.
+func TestListErrors(t *testing.T) {
+	w := newWorld(t)
+	mkdir(t, w.home+"/d/e")
+	link(t, w.home+"/d", w.home+"/link")
+	if got, a, err := w.list(ListDir{Path: "link"}); err != nil || got != "DIR:  e\n" || a.Path != w.home+"/d" {
+		t.Errorf("%q, %+v, %v", got, a, err)
+	}
+	put1(t, w.home+"/f", "")
+	if _, _, err := w.list(ListDir{Path: "f"}); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("a file: %v", err)
+	}
+	for _, p := range []string{"none", "d/none/e"} {
+		_, _, err := w.list(ListDir{Path: p})
+		wantError(t, err, chat.ErrNotFound, "failed to read directory: file not found")
+	}
+	if fmt.Sprint(os.Remove(w.home+"/d/e")) != "<nil>" {
+		t.Error("a list holds its directory")
+	}
+}

@@ -1,0 +1,83 @@
+package files
+
+import (
+	"bytes"
+	"io"
+)
+
+// search counts where old is in r, also where it overlaps itself: "aa" is twice
+// in "aaa", and which of the two is meant nobody can tell. It returns the offset
+// of the first. It is the algorithm of Knuth, Morris and Pratt, because a file
+// and a text made for it must not take the product of their lengths.
+func search(r io.Reader, old []byte) (first, count int64, err error) {
+	back := borders(old)
+	buf := make([]byte, bufferSize)
+	first = -1
+	var off int64
+	matched := 0
+	for {
+		n, err := r.Read(buf)
+		for i := 0; i < n; i++ {
+			if matched == 0 {
+				skip := bytes.IndexByte(buf[i:n], old[0])
+				if skip < 0 {
+					break
+				}
+				i += skip
+			}
+			for matched > 0 && buf[i] != old[matched] {
+				matched = int(back[matched-1])
+			}
+			if buf[i] == old[matched] {
+				matched++
+			}
+			if matched == len(old) {
+				if count++; count == 1 {
+					first = off + int64(i) + 1 - int64(len(old))
+				}
+				matched = int(back[matched-1])
+			}
+		}
+		off += int64(n)
+		if err == io.EOF {
+			return first, count, nil
+		}
+		if err != nil {
+			return first, count, err
+		}
+	}
+}
+
+// borders says for each prefix of old how long the longest part is that it both
+// begins and ends with.
+func borders(old []byte) []int32 {
+	back := make([]int32, len(old))
+	k := int32(0)
+	for i := 1; i < len(old); i++ {
+		for k > 0 && old[i] != old[k] {
+			k = back[k-1]
+		}
+		if old[i] == old[k] {
+			k++
+		}
+		back[i] = k
+	}
+	return back
+}
+
+// countLines counts the line ends in the first n bytes of r.
+func countLines(r io.ReaderAt, n int64) (int64, error) {
+	buf := make([]byte, bufferSize)
+	var lines int64
+	in := io.NewSectionReader(r, 0, n)
+	for {
+		k, err := in.Read(buf)
+		lines += int64(bytes.Count(buf[:k], []byte{'\n'}))
+		if err == io.EOF {
+			return lines, nil
+		}
+		if err != nil {
+			return lines, err
+		}
+	}
+}

@@ -1,0 +1,360 @@
+package files
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// called is a request through both ends of the wire.
+func (w world) called(t testing.TB, tool Tool, args interface{ Validate() error }, body io.Reader, limit int64) (string, Answer, error) {
+	t.Helper()
+	req, err := NewRequest(tool, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var content bytes.Buffer
+	a, err := w.callTo(t, req, body, &content, limit)
+	return content.String(), a, err
+}
+
+func (w world) callTo(t testing.TB, req Request, body io.Reader, content io.Writer, limit int64) (Answer, error) {
+	t.Helper()
+	inR, inW := pipe(t)
+	outR, outW := pipe(t)
+	served := make(chan error, 1)
+	go func() {
+		err := w.Serve(inR, outW)
+		inR.Close()
+		outW.Close()
+		served <- err
+	}()
+	a, err := Call(inW, outR, req, body, func(Answer) io.Writer { return content }, limit)
+	outR.Close()
+	if e := <-served; e != nil && err == nil {
+		t.Errorf("Serve: %v", e)
+	}
+	return a, err
+}
+
+func pipe(t testing.TB) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, w
+}
+
+// TestServe: each tool over the wire does what it does when it is called.
+func TestServe(t *testing.T) {
+	w := newWorld(t)
+	content, data := "one\ntwo\n", bytes.Repeat([]byte{0, 0xff, '\n'}, 500_000)
+	_, a, err := w.called(t, WriteFileTool, WriteFile{Path: "f", Content: &content}, nil, 0)
+	if err != nil || a.Message != "File written: f" || !a.Created {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	got, a, err := w.called(t, ReadFileTool, ReadFile{Path: "f", Line: 2}, nil, 100)
+	if err != nil || got != "two\n" || a.Bytes != 4 || a.Size != 8 {
+		t.Fatalf("%q, %+v, %v", got, a, err)
+	}
+	_, a, err = w.called(t, EditFileTool, EditFile{Path: "f", OldText: "two", NewText: "2"}, nil, 0)
+	if err != nil || a.Message != "File edited: f" || !strings.Contains(a.Diff, "-two\n+2\n") {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	_, a, err = w.called(t, AppendFileTool, WriteFile{Path: "f", Stream: true}, bytes.NewReader(data), 0)
+	if err != nil || a.Message != "Appended to f" || a.Offset != 6 || a.Bytes != int64(len(data)) {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	got, a, err = w.called(t, ReadFileTool, ReadFile{Path: "f", Stream: true}, nil, 1<<30)
+	if err != nil || got != "one\n2\n"+string(data) || a.Truncated {
+		t.Fatalf("%d bytes, %+v, %v", len(got), a, err)
+	}
+	got, a, err = w.called(t, ListDirTool, ListDir{}, nil, 100)
+	if err != nil || got != "FILE: f\n" || a.Entries != 1 {
+		t.Fatalf("%q, %+v, %v", got, a, err)
+	}
+	if got, a, err := w.called(t, ReadFileTool, ReadFile{Path: "f", Offset: 1 << 40}, nil, 100); err != nil || got != "" || a.Bytes != 0 {
+		t.Fatalf("nothing: %q, %+v, %v", got, a, err)
+	}
+}
+
+// TestServeFailures: kinds, messages and denials come through as they are.
+func TestServeFailures(t *testing.T) {
+	w := newWorld(t, func(o *Options) {
+		o.Judge = func(op Op, name string) *Denial {
+			if strings.HasSuffix(name, ".env") {
+				return &Denial{Rule: "**/.env", Place: "defaults", Layer: "access"}
+			}
+			return nil
+		}
+	})
+	put1(t, w.home+"/.env", "x")
+	_, _, err := w.called(t, ReadFileTool, ReadFile{Path: ".env"}, nil, 100)
+	var d *Denial
+	if want := (Denial{Tool: ReadFileTool, Op: Read, Path: w.home + "/.env", Rule: "**/.env", Place: "defaults", Layer: "access"}); !errors.As(err, &d) || *d != want {
+		t.Errorf("%+v, %v", d, err)
+	}
+	_, _, err = w.called(t, ReadFileTool, ReadFile{Path: "../outside/secret"}, nil, 100)
+	wantDenied(t, err, RuleWorkspace, pathOutside)
+	_, _, err = w.called(t, ReadFileTool, ReadFile{Path: "none"}, nil, 100)
+	wantError(t, err, chat.ErrNotFound, "failed to read file: file not found")
+	_, _, err = w.called(t, WriteFileTool, WriteFile{Path: ".env", Stream: true}, io.LimitReader(zeros{}, 50<<20), 100)
+	if !errors.Is(err, chat.ErrDenied) {
+		t.Errorf("a refusal while the content is still coming: %v", err)
+	}
+	put1(t, w.home+"/f", "12345")
+	if _, _, err := w.called(t, ReadFileTool, ReadFile{Path: "f"}, nil, 4); !errors.Is(err, errTooMuch) {
+		t.Errorf("more content than the caller takes: %v", err)
+	}
+	if got, _, err := w.called(t, ReadFileTool, ReadFile{Path: "f"}, nil, 5); err != nil || got != "12345" {
+		t.Errorf("as much as the caller takes: %q, %v", got, err)
+	}
+	for word, kind := range map[string]error{"invalid": chat.ErrInvalid, "denied": chat.ErrDenied, "not_found": chat.ErrNotFound, "exists": chat.ErrExists,
+		"wrong_phase": chat.ErrWrongPhase, "unsupported": chat.ErrUnsupported, "busy": chat.ErrBusy} {
+		f := failureOf(fmt.Errorf("x: %w", kind))
+		if f.Kind != word || !errors.Is(f, kind) {
+			t.Errorf("%v became %+v", kind, f)
+		}
+	}
+	if f := failureOf(errors.New("x")); f.Kind != "internal" || f.Unwrap() != nil {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestSenderGone: content that its sender could not finish is not written, and
+// it is the sender's error that comes back.
+func TestSenderGone(t *testing.T) {
+	w := newWorld(t)
+	put1(t, w.home+"/f", "old")
+	for _, tool := range []Tool{WriteFileTool, AppendFileTool} {
+		body := io.MultiReader(io.LimitReader(zeros{}, 3<<20), failingReader{})
+		_, _, err := w.called(t, tool, WriteFile{Path: "f", Stream: true}, body, 0)
+		if err == nil || !strings.Contains(err.Error(), "the sender went away") {
+			t.Errorf("%s: %v", tool, err)
+		}
+	}
+	if cat(t, w.home+"/f") != "old" || len(ls(t, w.home)) != 1 {
+		t.Errorf("left %v", ls(t, w.home))
+	}
+}
+
+// TestReaderGone: who goes away while a file is sent ends the tool.
+func TestReaderGone(t *testing.T) {
+	w := newWorld(t)
+	if err := os.WriteFile(w.home+"/f", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(w.home+"/f", 1<<32); err != nil {
+		t.Fatal(err)
+	}
+	r, pw := pipe(t)
+	r.Close()
+	atOnce(t, func() {
+		err := w.Serve(strings.NewReader(`{"tool":"read_file","parameters":{"path":"f","stream":true}}`+"\n"), pw)
+		if err == nil {
+			t.Error("Serve did not notice")
+		}
+	})
+	pw.Close()
+}
+
+// TestRequests: what is no request gets an answer, and nothing is done.
+func TestRequests(t *testing.T) {
+	w := newWorld(t)
+	for _, line := range []string{
+		"", "\n", "x\n", "{}\n", `{"tool":"exec","parameters":{}}` + "\n", `{"tool":"write_file","parameters":{"path":"f","content":"x"}}`,
+		`{"tool":"write_file","parameters":{"path":"f","content":"x","mode":511}}` + "\n",
+		`{"tool":"write_file","parameters":{"path":"f","content":"x"},"more":1}` + "\n",
+		`{"tool":"write_file","parameters":{"path":"f","content":"x"}} {}` + "\n",
+		`{"tool":"write_file","parameters":{"path":"f","content":"\ud800"}}` + "\n",
+		`{"tool":"write_file","parameters":{"path":"f","content":"` + "\xff" + `"}}` + "\n",
+		`{"tool":"write_file","parameters":{"path":"f","content":7}}` + "\n",
+		`{"tool":"write_file","parameters":{"path":"f","stream":true}}` + "\n",
+		`{"tool":"write_file","parameters":{"path":"f","stream":true}}` + "\n\x00\x00\x00\x05abc",
+		`{"tool":"write_file","parameters":{"path":"f","stream":true}}` + "\n\x00\x00\x00\x03abc",
+		`{"tool":"write_file","parameters":{"path":"f","stream":true}}` + "\n\xff\xff\xff\xffabc",
+		`{"tool":"write_file","parameters":{"path":"f","content":"` + strings.Repeat("x", maxLine) + `"}}` + "\n",
+	} {
+		var out bytes.Buffer
+		if err := w.Serve(strings.NewReader(line), &out); err != nil {
+			t.Errorf("%.60q: %v", line, err)
+		}
+		a, err := readAnswer(bufio.NewReader(&out))
+		if !errors.Is(err, chat.ErrInvalid) || a.Message != "" {
+			t.Errorf("%.60q: %+v, %v", line, a, err)
+		}
+	}
+	if got := ls(t, w.home); len(got) > 0 {
+		t.Errorf("left %v", got)
+	}
+	var out bytes.Buffer
+	line := `{"tool":"write_file","parameters":{"path":"f","content":"\ud83d\ude00\\ud800"}}` + "\n"
+	if err := w.Serve(strings.NewReader(line), &out); err != nil || cat(t, w.home+"/f") != `😀\ud800` {
+		t.Errorf("a pair, and what only looks like half of one: %v, %s", err, out.String())
+	}
+}
+
+// TestHostileAnswers: the other end is a process of the chat. Whatever it says,
+// Call returns, with an error, and takes no more than it asked for.
+func TestHostileAnswers(t *testing.T) {
+	req, err := NewRequest(ReadFileTool, ReadFile{Path: "f"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := `{"size":1,"bytes":0,"content":true}` + "\n"
+	for name, answer := range map[string]string{
+		"nothing": "", "no JSON": "hello\n", "no end": "{", "endless line": strings.Repeat(" ", maxLine+1), "unknown field": `{"uid":0}` + "\n",
+		"no content": begin, "half a length": begin + "\x00\x00", "half a chunk": begin + "\x00\x00\x00\x05abc", "huge chunk": begin + "\x7f\xff\xff\xff",
+		"too much": begin + "\x00\x00\x00\x0b01234567890\x00\x00\x00\x00" + `{"bytes":11,"size":0}` + "\n",
+		"no last":  begin + "\x00\x00\x00\x01a\x00\x00\x00\x00", "miscounted": begin + "\x00\x00\x00\x01a\x00\x00\x00\x00" + `{"bytes":2,"size":0}` + "\n",
+		"denial of another kind": `{"size":0,"bytes":0,"failure":{"kind":"internal","message":"x","denial":{"op":"read","path":"/","rule":"r"}}}` + "\n",
+	} {
+		atOnce(t, func() {
+			_, w := pipe(t)
+			var got bytes.Buffer
+			a, err := Call(w, strings.NewReader(answer), req, nil, func(Answer) io.Writer { return &got }, 10)
+			if err == nil || got.Len() > 10 {
+				t.Errorf("%s: %+v, %d bytes", name, a, got.Len())
+			}
+		})
+	}
+	long := fmt.Sprintf(`{"size":0,"bytes":0,"failure":{"kind":"denied","message":"%s","denial":{"op":"read","path":"%[1]s","rule":"%[1]s"}}}`+"\n", strings.Repeat("x", 100_000))
+	_, w := pipe(t)
+	_, err = Call(w, strings.NewReader(long), req, nil, nil, 10)
+	var d *Denial
+	if !errors.As(err, &d) || len(d.Rule) > MaxPath+3 || len(d.Path) > MaxPath+3 || len(err.Error()) > maxMessage+3 {
+		t.Errorf("a long denial: %d bytes", len(err.Error()))
+	}
+}
+
+// TestHugeFile: a file of 1 GiB is read, written, appended to and edited in a
+// process that never has more than 64 MiB.
+func TestHugeFile(t *testing.T) {
+	size := int64(1 << 30)
+	if testing.Short() {
+		size = 256 << 20
+	}
+	for _, tool := range []Tool{ReadFileTool, WriteFileTool, AppendFileTool, EditFileTool, "read lines"} {
+		t.Run(string(tool), func(t *testing.T) {
+			dir := t.TempDir()
+			if tool != WriteFileTool {
+				huge(t, dir+"/huge", size)
+			}
+			cmd := child(t, "memory", "CHATD_FILES_DIR="+dir, "CHATD_FILES_TOOL="+string(tool), fmt.Sprint("CHATD_FILES_SIZE=", size))
+			begun := time.Now()
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			kb, err := strconv.Atoi(strings.TrimSpace(string(out)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d MiB at most, %s", kb>>10, time.Since(begun).Round(time.Millisecond))
+			if kb > 64<<10 {
+				t.Errorf("%d KiB were needed for %d MiB", kb, size>>20)
+			}
+		})
+	}
+}
+
+// huge makes a sparse file that ends with "\nmark\n".
+func huge(t *testing.T, name string, size int64) {
+	t.Helper()
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte("\nmark\n"), size-6); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// memoryChild has both ends of the wire in it, and prints its VmHWM.
+func memoryChild() {
+	size, err := strconv.ParseInt(os.Getenv("CHATD_FILES_SIZE"), 10, 64)
+	check(err)
+	tools, err := Open(Options{Workspace: os.Getenv("CHATD_FILES_DIR")})
+	check(err)
+	w, t := world{Tools: tools}, &testing.B{}
+	var n counter
+	tool, body := Tool(os.Getenv("CHATD_FILES_TOOL")), io.LimitReader(zeros{}, size)
+	var req Request
+	switch tool {
+	case ReadFileTool:
+		req, err = NewRequest(tool, ReadFile{Path: "huge", Stream: true, Hash: true})
+		body = nil
+	case "read lines":
+		req, err = NewRequest(ReadFileTool, ReadFile{Path: "huge", Line: 2})
+		size, body = 5, nil
+	case EditFileTool:
+		req, err = NewRequest(tool, EditFile{Path: "huge", OldText: "mark", NewText: "gone"})
+		size, body = 0, nil
+	case AppendFileTool:
+		body = io.LimitReader(zeros{}, size/4)
+		fallthrough
+	default:
+		req, err = NewRequest(tool, WriteFile{Path: "huge", Stream: true})
+		size = 0
+	}
+	check(err)
+	_, err = w.callTo(t, req, body, &n, 1<<40)
+	check(err)
+	if int64(n) != size {
+		panic(fmt.Sprintf("%d bytes came, want %d", n, size))
+	}
+	fmt.Println(peak())
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
+
+// peak is the most memory this process had, in KiB, proc_pid_status(5).
+func peak() string {
+	b, err := os.ReadFile("/proc/self/status")
+	check(err)
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			return strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(v), "kB"))
+		}
+	}
+	panic("no VmHWM")
+}
+
+// TestRequestForm: the example of PicoClaw's page is a request.
+func TestRequestForm(t *testing.T) {
+	req, err := NewRequest(ReadFileTool, ReadFile{Path: "config/settings.json"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := json.Marshal(req)
+	if want := `{"tool":"read_file","parameters":{"path":"config/settings.json"}}`; err != nil || string(line) != want {
+		t.Errorf("%s, %v", line, err)
+	}
+	if _, err := NewRequest(ReadFileTool, ReadFile{}); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("a request that cannot be meant: %v", err)
+	}
+	if !slices.Equal([]Tool{ReadFileTool, WriteFileTool, EditFileTool, AppendFileTool, ListDirTool}, []Tool{"read_file", "write_file", "edit_file", "append_file", "list_dir"}) {
+		t.Error("the tools have other names")
+	}
+}

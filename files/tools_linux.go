@@ -1,0 +1,219 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"golang.org/x/sys/unix"
+)
+
+// Options say where the tools may go. The zero value of each is the narrow one.
+type Options struct {
+	// Workspace is the home: what a relative path begins at.
+	Workspace string
+	// Roots are further directories that belong to the chat, as /tmp.
+	Roots []string
+	// Unrestricted is restrict_to_workspace: false. Only the judge, the kernel and
+	// the confinement hold then.
+	Unrestricted bool
+	// ReadOutside is allow_read_outside_workspace.
+	ReadOutside bool
+	// AllowRead and AllowWrite are allow_read_paths and allow_write_paths: regular
+	// expressions for physical names outside the roots. A match must end where a
+	// name ends: ^/x/allow is /x/allow and what is below it, not /x/allowed-not. A
+	// grant to read grants no write, and the reverse.
+	AllowRead, AllowWrite []string
+	// Judge holds the file rules; nil forbids nothing.
+	Judge Judge
+	// MaxBytes bounds a file that is written, and what one stream reads; 0 is [DefaultMaxBytes].
+	MaxBytes int64
+	// LockWait is how long append_file and edit_file wait for somebody's lock; 0 is [DefaultLockWait].
+	LockWait time.Duration
+}
+
+// What the zero of [Options] means.
+const (
+	DefaultMaxBytes = 4 << 30
+	DefaultLockWait = 10 * time.Second
+)
+
+// Tools are the five tools, opened on their roots. They may be used by many
+// goroutines at once.
+type Tools struct {
+	opt         Options
+	roots       []*root // the workspace first
+	slash       *root   // nil when nothing outside the roots may be reached
+	read, write []*regexp.Regexp
+}
+
+// root is a directory that paths begin at.
+type root struct {
+	name string // as it was given, folded
+	real string // as the kernel names it
+	fd   int
+}
+
+// Open opens the roots. It must be called where the tools shall act: as the
+// chat, in the chat's view.
+func Open(opt Options) (*Tools, error) {
+	t := &Tools{opt: opt}
+	if t.opt.MaxBytes == 0 {
+		t.opt.MaxBytes = DefaultMaxBytes
+	}
+	if t.opt.LockWait == 0 {
+		t.opt.LockWait = DefaultLockWait
+	}
+	if err := t.open(); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+func (t *Tools) open() (err error) {
+	if t.read, err = compile("allow_read_paths", t.opt.AllowRead); err != nil {
+		return err
+	}
+	if t.write, err = compile("allow_write_paths", t.opt.AllowWrite); err != nil {
+		return err
+	}
+	for _, name := range append([]string{t.opt.Workspace}, t.opt.Roots...) {
+		r, err := openRoot(name)
+		if err != nil {
+			return err
+		}
+		t.roots = append(t.roots, r)
+	}
+	if t.opt.Unrestricted || t.opt.ReadOutside || len(t.read)+len(t.write) > 0 {
+		t.slash, err = openRoot("/")
+	}
+	return err
+}
+
+// Close closes the roots.
+func (t *Tools) Close() error {
+	var errs []error
+	for _, r := range append(t.roots, t.slash) {
+		if r != nil {
+			errs = append(errs, unix.Close(r.fd))
+		}
+	}
+	t.roots, t.slash = nil, nil
+	return errors.Join(errs...)
+}
+
+func openRoot(name string) (*root, error) {
+	if !path.IsAbs(name) {
+		return nil, invalid("cannot open root %s: want an absolute path", chat.Quote(name))
+	}
+	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open root %s: %w", chat.Quote(name), err)
+	}
+	real, err := nameOf(fd)
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return &root{name: path.Clean(name), real: real, fd: fd}, nil
+}
+
+// fdName is the name of an open file in /proc, proc_pid_fd(5).
+func fdName(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// nameOf is the name that the kernel has for what is open as fd.
+func nameOf(fd int) (string, error) {
+	var buf [2 * MaxPath]byte
+	n, err := unix.Readlink(fdName(fd), buf[:])
+	if err != nil {
+		return "", fmt.Errorf("cannot ask what was opened, %s: %w: %w", fdName(fd), err, chat.ErrUnsupported)
+	}
+	return string(buf[:n]), nil
+}
+
+// compile binds each pattern to the end of a name, or of a directory's name.
+func compile(key string, patterns []string) ([]*regexp.Regexp, error) {
+	var out []*regexp.Regexp
+	for _, p := range patterns {
+		bound := p
+		if !strings.HasSuffix(p, "/") {
+			bound = "(?:" + p + `)(?:/|\z)`
+		}
+		_, err := regexp.Compile(p) // by itself, or a ")" could close the group around it
+		if err != nil {
+			return nil, invalid("cannot use %s %s: %w", key, chat.Quote(p), err)
+		}
+		re, err := regexp.Compile(bound)
+		if err != nil {
+			return nil, invalid("cannot use %s %s: %w", key, chat.Quote(p), err)
+		}
+		out = append(out, re)
+	}
+	return out, nil
+}
+
+// fold makes a caller's path absolute and takes "." and ".." out by their
+// letters: what the caller calls it, whatever links there are.
+func (t *Tools) fold(p string) string {
+	if !path.IsAbs(p) {
+		p = t.roots[0].name + "/" + p
+	}
+	return filepath.Clean(p)
+}
+
+// within reports whether a name is dir or below it.
+func within(name, dir string) bool {
+	return name == dir || dir == "/" || strings.HasPrefix(name, dir) && name[len(dir)] == '/'
+}
+
+// reaches reports whether op may leave the workspace for name, or need not.
+func (t *Tools) reaches(op Op, name string) bool {
+	if t.opt.Unrestricted {
+		return true
+	}
+	for _, r := range t.roots {
+		if within(name, r.real) || within(name, r.name) {
+			return true
+		}
+	}
+	granted := func(all []*regexp.Regexp) bool {
+		for _, re := range all {
+			if re.MatchString(name) {
+				return true
+			}
+		}
+		return false
+	}
+	canRead := t.opt.ReadOutside || granted(t.read)
+	switch op {
+	case Read:
+		return canRead
+	case Edit:
+		return canRead && granted(t.write)
+	}
+	return granted(t.write)
+}
+
+// judge asks the rules about one name.
+func (t *Tools) judge(op Op, name string) error {
+	if t.opt.Judge == nil {
+		return nil
+	}
+	d := t.opt.Judge(op, name)
+	if d == nil {
+		return nil
+	}
+	out := *d
+	if out.Op == "" {
+		out.Op = op
+	}
+	if out.Path == "" {
+		out.Path = name
+	}
+	return &out
+}

@@ -1,0 +1,385 @@
+package files
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestMain also is the processes that the tests start: see childMain.
+func TestMain(m *testing.M) {
+	if mode := os.Getenv("CHATD_FILES_CHILD"); mode != "" {
+		childMain(mode)
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// need skips loudly, or fails where everything should be there.
+func need(t testing.TB, ok bool, what string) {
+	t.Helper()
+	if ok {
+		return
+	}
+	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
+		t.Fatal("needs " + what)
+	}
+	t.Skip("needs " + what)
+}
+
+// world is a workspace, a root beside it, and what is outside of both.
+type world struct {
+	*Tools
+	home, tmp, out string
+}
+
+const secret = "the secret of another chat\n"
+
+func newWorld(t testing.TB, change ...func(*Options)) world {
+	t.Helper()
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := world{home: top + "/home", tmp: top + "/tmp", out: top + "/outside"}
+	for _, d := range []string{w.home, w.tmp, w.out} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put1(t, w.out+"/secret", secret)
+	opt := Options{Workspace: w.home, Roots: []string{w.tmp}}
+	for _, c := range change {
+		c(&opt)
+	}
+	if w.Tools, err = Open(opt); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func put1(t testing.TB, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func link(t testing.TB, target, name string) {
+	t.Helper()
+	if err := os.Symlink(target, name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mkdir(t testing.TB, name string) {
+	t.Helper()
+	if err := os.MkdirAll(name, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cat reads a file past the tools.
+func cat(t testing.TB, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func ls(t testing.TB, dir string) []string {
+	t.Helper()
+	d, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range d {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func (w world) read(a ReadFile) (string, Answer, error) {
+	var b bytes.Buffer
+	out, err := w.ReadFile(a, func(Answer) io.Writer { return &b })
+	return b.String(), out, err
+}
+
+func (w world) list(a ListDir) (string, Answer, error) {
+	var b bytes.Buffer
+	out, err := w.ListDir(a, func(Answer) io.Writer { return &b })
+	return b.String(), out, err
+}
+
+func (w world) write(path, content string) (Answer, error) {
+	return w.WriteFile(WriteFile{Path: path, Content: &content}, nil)
+}
+
+func (w world) append(path, content string) (Answer, error) {
+	return w.AppendFile(WriteFile{Path: path, Content: &content}, nil)
+}
+
+func (w world) edit(path, old, new string) (Answer, error) {
+	return w.EditFile(EditFile{Path: path, OldText: old, NewText: new})
+}
+
+// wantDenied wants a denial by rule, and the words that the caller gets.
+func wantDenied(t *testing.T, err error, rule, message string) {
+	t.Helper()
+	var d *Denial
+	if !errors.As(err, &d) || !errors.Is(err, chat.ErrDenied) {
+		t.Fatalf("got %v, want a denial", err)
+	}
+	if d.Rule != rule || err.Error() != message {
+		t.Fatalf("denied by %q with %q, want %q with %q", d.Rule, err, rule, message)
+	}
+	if d.Path == "" || d.Op == "" || d.Tool == "" {
+		t.Fatalf("the denial %+v does not say what was denied", d)
+	}
+}
+
+func wantError(t *testing.T, err error, kind error, message string) {
+	t.Helper()
+	if !errors.Is(err, kind) || err.Error() != message {
+		t.Fatalf("got %v, want %q of kind %v", err, message, kind)
+	}
+}
+
+// TestMessages: arguments, results and messages are those of PicoClaw's page.
+func TestMessages(t *testing.T) {
+	w := newWorld(t)
+	a, err := w.write("output/results.txt", "Analysis complete\nTotal: 42 items")
+	if err != nil || a.Message != "File written: output/results.txt" {
+		t.Fatalf("write_file: %q, %v", a.Message, err)
+	}
+	if got, _, err := w.read(ReadFile{Path: "output/results.txt"}); err != nil || got != "Analysis complete\nTotal: 42 items" {
+		t.Fatalf("read_file: %q, %v", got, err)
+	}
+	a, err = w.edit("output/results.txt", "42", "43")
+	if err != nil || a.Message != "File edited: output/results.txt" {
+		t.Fatalf("edit_file: %q, %v", a.Message, err)
+	}
+	a, err = w.append("output/results.txt", ".")
+	if err != nil || a.Message != "Appended to output/results.txt" {
+		t.Fatalf("append_file: %q, %v", a.Message, err)
+	}
+	if got := cat(t, w.home+"/output/results.txt"); got != "Analysis complete\nTotal: 43 items." {
+		t.Fatalf("the file holds %q", got)
+	}
+	mkdir(t, w.home+"/src/components")
+	mkdir(t, w.home+"/src/utils")
+	put1(t, w.home+"/src/main.go", "")
+	if got, _, err := w.list(ListDir{Path: "src"}); err != nil || got != "DIR:  components\nFILE: main.go\nDIR:  utils\n" {
+		t.Fatalf("list_dir: %q, %v", got, err)
+	}
+	if got, _, err := w.list(ListDir{}); err != nil || got != "DIR:  output\nDIR:  src\n" {
+		t.Fatalf("list_dir of nothing: %q, %v", got, err)
+	}
+	_, _, err = w.read(ReadFile{Path: "nothing"})
+	wantError(t, err, chat.ErrNotFound, "failed to read file: file not found")
+	_, _, err = w.read(ReadFile{Path: w.out + "/secret"})
+	wantDenied(t, err, RuleWorkspace, "access denied: path is outside the workspace")
+	_, err = w.edit("output/results.txt", "absent", "")
+	wantError(t, err, chat.ErrInvalid, "old_text not found in file. Make sure it matches exactly")
+	_, err = w.edit("output/results.txt", "l", "")
+	wantError(t, err, chat.ErrInvalid, "old_text appears 3 times. Please provide more context to make it unique")
+}
+
+// TestArguments: what cannot be meant is refused before anything is opened.
+func TestArguments(t *testing.T) {
+	w := newWorld(t)
+	long, bad, content := strings.Repeat("x", MaxPath+1), "a\xff", "x"
+	for name, err := range map[string]error{
+		"empty path":        ReadFile{}.Validate(),
+		"long path":         ReadFile{Path: long}.Validate(),
+		"NUL":               ReadFile{Path: "a\x00b"}.Validate(),
+		"no UTF-8":          ReadFile{Path: bad}.Validate(),
+		"negative offset":   ReadFile{Path: "a", Offset: -1}.Validate(),
+		"far offset":        ReadFile{Path: "a", Offset: MaxOffset + 1}.Validate(),
+		"negative length":   ReadFile{Path: "a", Length: -1}.Validate(),
+		"bytes and lines":   ReadFile{Path: "a", Offset: 1, Line: 1}.Validate(),
+		"more than a page":  ReadFile{Path: "a", Length: MaxPage + 1}.Validate(),
+		"no content":        WriteFile{Path: "a"}.Validate(),
+		"content twice":     WriteFile{Path: "a", Content: &content, Stream: true}.Validate(),
+		"content no UTF-8":  WriteFile{Path: "a", Content: &bad}.Validate(),
+		"write, empty path": WriteFile{Content: &content}.Validate(),
+		"old_text empty":    EditFile{Path: "a"}.Validate(),
+		"texts too long":    EditFile{Path: "a", OldText: strings.Repeat("x", MaxText), NewText: "y"}.Validate(),
+		"new_text no UTF-8": EditFile{Path: "a", OldText: "x", NewText: bad}.Validate(),
+		"limit":             ListDir{Limit: MaxEntries + 1}.Validate(),
+		"negative limit":    ListDir{Limit: -1}.Validate(),
+		"after too long":    ListDir{After: long}.Validate(),
+	} {
+		if !errors.Is(err, chat.ErrInvalid) || !strings.HasPrefix(err.Error(), "cannot ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := w.write("long", strings.Repeat("x", MaxText+1)); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("content of more than MaxText: %v", err)
+	}
+	if got := ls(t, w.home); len(got) > 0 {
+		t.Errorf("refused, and yet there is %v", got)
+	}
+	if _, err := w.write(strings.Repeat("x", 300), "x"); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("a name of 300 bytes: %v", err)
+	}
+}
+
+// TestOpen: roots that are none, and patterns that do not compile.
+func TestOpen(t *testing.T) {
+	dir := t.TempDir()
+	put1(t, dir+"/file", "")
+	for _, opt := range []Options{
+		{Workspace: "relative"}, {Workspace: dir + "/none"}, {Workspace: dir + "/file"},
+		{Workspace: dir, Roots: []string{dir + "/none"}},
+		{Workspace: dir, AllowRead: []string{"("}}, {Workspace: dir, AllowWrite: []string{"a)(b"}},
+	} {
+		if tools, err := Open(opt); err == nil {
+			tools.Close()
+			t.Errorf("Open(%+v) succeeded", opt)
+		}
+	}
+}
+
+// atOnce wants f to return: a tool that waits for somebody would hang here.
+func atOnce(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("it hangs")
+	}
+}
+
+// TestNotRegular: a FIFO, a socket, a device and a directory are errors at once,
+// for each tool that takes a file.
+func TestNotRegular(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Unrestricted = true })
+	if err := syscall.Mkfifo(w.home+"/fifo", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	t.Chdir(w.home)
+	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: "socket"}); err != nil {
+		t.Fatal(err)
+	}
+	mkdir(t, w.home+"/dir")
+	link(t, "fifo", w.home+"/link")
+	for path, what := range map[string]string{"fifo": "FIFO", "link": "FIFO", "socket": "socket", "/dev/null": "device",
+		"/dev/tty": "device", "dir": "directory", ".": "directory", "/": "directory"} {
+		atOnce(t, func() {
+			_, _, e1 := w.read(ReadFile{Path: path})
+			_, e2 := w.write(path, "x")
+			_, e3 := w.edit(path, "x", "y")
+			_, e4 := w.append(path, "x")
+			for i, err := range []error{e1, e2, e3, e4} {
+				if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "it is a "+what+", not a regular file") {
+					t.Errorf("tool %d on %s: %v", i, path, err)
+				}
+			}
+		})
+		if what == "directory" {
+			continue
+		}
+		atOnce(t, func() {
+			if _, _, err := w.list(ListDir{Path: path}); !errors.Is(err, chat.ErrInvalid) {
+				t.Errorf("list_dir of %s: %v", path, err)
+			}
+		})
+	}
+	if got := ls(t, w.home); !slices.Equal(got, []string{"dir", "fifo", "link", "socket"}) {
+		t.Errorf("left %v", got)
+	}
+}
+
+// TestOpenFiles: no tool leaves a descriptor open, whatever came of it.
+func TestOpenFiles(t *testing.T) {
+	w := newWorld(t)
+	mkdir(t, w.home+"/d/e")
+	link(t, w.out, w.home+"/d/out")
+	link(t, "loop", w.home+"/loop")
+	put1(t, w.home+"/d/f", "one two two")
+	runtime.GC() // closes what other tests left, and from here on nothing
+	time.Sleep(10 * time.Millisecond)
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	before := len(ls(t, "/proc/self/fd"))
+	for range 20 {
+		for _, p := range []string{"d/f", "d/none/x", "d/out/secret", "loop", "d", "d/f/x", "../x"} {
+			w.read(ReadFile{Path: p})
+			w.edit(p, "one", "one")
+			w.edit(p, "two", "one")
+			w.list(ListDir{Path: p})
+			w.append(p, "")
+			w.WriteFile(WriteFile{Path: p, Stream: true}, io.LimitReader(failingReader{}, 1))
+			w.AppendFile(WriteFile{Path: p, Stream: true}, io.LimitReader(failingReader{}, 1))
+		}
+	}
+	for range 20 {
+		tools, err := Open(Options{Workspace: w.home, Roots: []string{w.tmp}, ReadOutside: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tools.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(Options{Workspace: w.home, Roots: []string{w.home + "/d/f"}}); err == nil {
+			t.Fatal("opened a file as a root")
+		}
+	}
+	if after := len(ls(t, "/proc/self/fd")); after > before {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+type failingReader struct{}
+
+func (failingReader) Read([]byte) (int, error) { return 0, errors.New("the sender went away") }
+
+// childMain is a process that a test started; mode says what for.
+func childMain(mode string) {
+	switch mode {
+	case "kill":
+		killChild()
+	case "confined":
+		confinedChild()
+	case "memory":
+		memoryChild()
+	case "append":
+		appendChild()
+	}
+}
+
+// child is this program again, in mode, with arguments by environment.
+func child(t *testing.T, mode string, env ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(append(os.Environ(), "CHATD_FILES_CHILD="+mode), env...)
+	cmd.Stderr = os.Stderr
+	return cmd
+}

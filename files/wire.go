@@ -1,0 +1,223 @@
+package files
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+)
+
+// The wire between chatd and the tools:
+//
+//	request = line [ chunks ]              chunks when the parameters say "stream"
+//	answer  = line                         a tool without content, or a failure
+//	        | line chunks line             "content": true in the first; the second counts
+//	line    = one JSON object and LF
+//	chunks  = *( length bytes ) 00000000   length: four bytes, big-endian, 1 to maxChunk
+//
+// Content that ends without its zero was cut off; nothing is done with it.
+
+// maxChunk bounds a chunk; maxLine a line, in which JSON may write a byte as six.
+const (
+	maxChunk = 256 << 10
+	maxLine  = 6*MaxText + (64 << 10)
+)
+
+// Request is one call, in the form of the examples of PicoClaw's documentation.
+type Request struct {
+	Tool       Tool            `json:"tool"`
+	Parameters json.RawMessage `json:"parameters"`
+}
+
+// NewRequest is the request of a tool with its arguments, one of [ReadFile],
+// [WriteFile], [EditFile] and [ListDir].
+func NewRequest(tool Tool, args interface{ Validate() error }) (Request, error) {
+	if err := args.Validate(); err != nil {
+		return Request{}, err
+	}
+	p, err := json.Marshal(args)
+	if err != nil {
+		return Request{}, fmt.Errorf("cannot encode the arguments of %s: %w", tool, err)
+	}
+	return Request{Tool: tool, Parameters: p}, nil
+}
+
+// readLine reads one line of at most maxLine bytes, without its end.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line)+len(part) > maxLine {
+			return nil, fmt.Errorf("a line of more than %d bytes", maxLine)
+		}
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return line[:len(line)-1], nil
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(line) > 0:
+			return nil, io.ErrUnexpectedEOF
+		default:
+			return nil, err
+		}
+	}
+}
+
+func writeLine(w io.Writer, v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(line, '\n'))
+	return err
+}
+
+// decode reads one JSON object strictly into v: no unknown or second object, and
+// no text that would come out as something else than was sent.
+func decode(data []byte, v any) error {
+	if !utf8.Valid(data) {
+		return errors.New("not valid UTF-8")
+	}
+	if loneSurrogate(data) {
+		return errors.New("half a surrogate pair, which is no character")
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("something follows the JSON object")
+	}
+	return nil
+}
+
+// loneSurrogate finds a \uD800–\uDFFF without its other half, which encoding/json
+// would silently replace by U+FFFD.
+func loneSurrogate(data []byte) bool {
+	for i := 0; i < len(data); i++ {
+		if data[i] != '\\' {
+			continue
+		}
+		switch hi := surrogate(data[i:]); {
+		case hi == 0:
+			i++ // whatever is escaped, it is not the beginning of another escape
+		case hi < 0xDC00 && surrogate(data[i+6:]) >= 0xDC00:
+			i += 11
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// surrogate is the half that an escape at the beginning of data stands for, or 0.
+func surrogate(data []byte) int {
+	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
+		return 0
+	}
+	n := 0
+	for _, c := range data[2:6] {
+		d := bytes.IndexByte([]byte("0123456789abcdef"), c|0x20)
+		if d < 0 || c < '0' {
+			return 0
+		}
+		n = n<<4 | d
+	}
+	if n < 0xD800 || n > 0xDFFF {
+		return 0
+	}
+	return n
+}
+
+// chunkWriter writes content as chunks; end writes the zero.
+type chunkWriter struct{ w io.Writer }
+
+func (c chunkWriter) Write(p []byte) (int, error) {
+	done := 0
+	for len(p) > 0 {
+		part := p[:min(len(p), maxChunk)]
+		if err := c.length(len(part)); err != nil {
+			return done, err
+		}
+		n, err := c.w.Write(part)
+		done += n
+		if err != nil {
+			return done, err
+		}
+		p = p[len(part):]
+	}
+	return done, nil
+}
+
+func (c chunkWriter) length(n int) error {
+	var head [4]byte
+	binary.BigEndian.PutUint32(head[:], uint32(n))
+	_, err := c.w.Write(head[:])
+	return err
+}
+
+func (c chunkWriter) end() error { return c.length(0) }
+
+// chunkReader reads what chunkWriter wrote, up to its zero: io.EOF there, and
+// io.ErrUnexpectedEOF when the stream ends before.
+type chunkReader struct {
+	r    *bufio.Reader
+	left int
+	err  error
+}
+
+func (c *chunkReader) Read(p []byte) (int, error) {
+	if len(p) == 0 || c.err != nil {
+		return 0, c.err
+	}
+	if c.left == 0 {
+		if c.err = c.next(); c.err != nil {
+			return 0, c.err
+		}
+	}
+	n, err := c.r.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	c.err = err
+	return n, err
+}
+
+// errChunk: the sender does not speak this protocol.
+var errChunk = errors.New("a chunk")
+
+// cutOff makes content that did not come whole the sender's failure.
+func cutOff(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return invalid("the content ended early: %w", err)
+	}
+	if errors.Is(err, errChunk) {
+		return invalid("the content is broken: %w", err)
+	}
+	return err
+}
+
+func (c *chunkReader) next() error {
+	var head [4]byte
+	if _, err := io.ReadFull(c.r, head[:]); err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n == 0 {
+		return io.EOF
+	}
+	if n > maxChunk {
+		return fmt.Errorf("%w of %d bytes, want at most %d", errChunk, n, maxChunk)
+	}
+	c.left = int(n)
+	return nil
+}

@@ -1,0 +1,114 @@
+package files
+
+import (
+	"errors"
+	"io"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// newMode is the mode of a new file.
+const newMode = 0o600
+
+// WriteFile is write_file: the whole file is the content, a's or body's.
+func (t *Tools) WriteFile(a WriteFile, body io.Reader) (Answer, error) {
+	if err := a.Validate(); err != nil {
+		return Answer{}, err
+	}
+	if a.Content != nil {
+		body = strings.NewReader(*a.Content)
+	}
+	out, err := t.write1(a, body)
+	if err != nil {
+		return Answer{}, explain(WriteFileTool, Write, t, a.Path, "failed to write file", err)
+	}
+	out.Message = "File written: " + a.Path
+	return out, nil
+}
+
+func (t *Tools) write1(a WriteFile, body io.Reader) (out Answer, err error) {
+	w, err := t.beginWrite(Write, a.Path)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer w.end(&err)
+	in := summed(body, a.Hash)
+	n, err := w.fill(in, t.opt.MaxBytes)
+	if err != nil {
+		return Answer{}, err
+	}
+	if err := w.replace(w.mode); err != nil {
+		return Answer{}, err
+	}
+	return w.answer(n, in)
+}
+
+// writing is a target and the file that will take its place.
+type writing struct {
+	*temp
+	mode    uint32
+	created bool
+}
+
+// beginWrite finds the target, makes its directories and the file beside it. All
+// that can be refused is refused here, before any content is read.
+func (t *Tools) beginWrite(op Op, name string) (w *writing, err error) {
+	err = again(func() error {
+		p, err := t.find(op, name)
+		if err != nil {
+			return err
+		}
+		w = &writing{temp: &temp{p: p}}
+		if w.mode, w.created, err = p.writable(); err == nil {
+			err = p.makeDirs()
+		}
+		if err == nil {
+			w.temp, err = p.createTemp()
+		}
+		if err != nil {
+			p.unmake()
+			p.close()
+		}
+		return err
+	})
+	return w, err
+}
+
+// end leaves nothing behind of a write that failed.
+func (w *writing) end(err *error) {
+	w.drop()
+	if *err != nil {
+		w.p.unmake()
+	}
+	w.p.close()
+}
+
+func (w *writing) answer(n int64, in *sum) (Answer, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(w.f.Fd()), &st); err != nil {
+		return Answer{}, err
+	}
+	out := stated(st)
+	out.Path, out.Bytes, out.Created, out.SHA256 = w.p.real, n, w.created, in.String()
+	return out, nil
+}
+
+// writable asks the kernel whether the file that is there may be written, by
+// opening it: a rename over it would only ask the directory. It returns the mode
+// that the new file has to have.
+func (p *place) writable() (mode uint32, created bool, err error) {
+	if p.name == "." {
+		return 0, false, &notRegular{"directory"}
+	}
+	f, st, err := p.open(unix.O_WRONLY)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return newMode, true, nil
+	case errors.Is(err, unix.ETXTBSY): // a program that runs may be replaced
+		return st.Mode & 0o777, false, nil
+	case err != nil:
+		return 0, false, err
+	}
+	return st.Mode & 0o777, false, f.Close()
+}

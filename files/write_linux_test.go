@@ -1,0 +1,562 @@
+package files
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"golang.org/x/sys/unix"
+)
+
+func modeOf(t *testing.T, name string) os.FileMode {
+	t.Helper()
+	fi, err := os.Lstat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fi.Mode()
+}
+
+// TestModes: 0600 for a new file and 0700 for a new directory whatever the umask
+// says, and an existing file keeps its permission bits, but no set-id bit.
+func TestModes(t *testing.T) {
+	w := newWorld(t)
+	defer syscall.Umask(syscall.Umask(0o277))
+	if _, err := w.write("new/dir/file", "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.append("appended", "x"); err != nil {
+		t.Fatal(err)
+	}
+	syscall.Umask(0)
+	if _, err := w.write("open/file", "x"); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]os.FileMode{"appended": 0o600, "open/file": 0o600, "new/dir/file": 0o600, "new": 0o700 | os.ModeDir, "new/dir": 0o700 | os.ModeDir, "open": 0o700 | os.ModeDir} {
+		if got := modeOf(t, w.home+"/"+name); got != want {
+			t.Errorf("%s has mode %v, want %v", name, got, want)
+		}
+	}
+	for _, mode := range []os.FileMode{0o755, 0o640, 0o600, 0o666 | os.ModeSetuid} {
+		name := fmt.Sprintf("mode-%o", mode)
+		put1(t, w.home+"/"+name, "old")
+		for _, do := range []func() error{
+			func() error { _, err := w.write(name, "text"); return err },
+			func() error { _, err := w.edit(name, "text", "other"); return err },
+			func() error { _, err := w.append(name, "x"); return err },
+		} {
+			if err := os.Chmod(w.home+"/"+name, mode); err != nil {
+				t.Fatal(err)
+			}
+			if err := do(); err != nil {
+				t.Fatal(err)
+			}
+			if got := modeOf(t, w.home+"/"+name); got.Perm() != mode.Perm() {
+				t.Errorf("%s has mode %v, want %v", name, got, mode)
+			}
+		}
+	}
+	a, err := w.write("mode-755", "x")
+	if err != nil || a.Mode != 0o755 || a.Created || a.Size != 1 || a.Bytes != 1 {
+		t.Errorf("answered %+v, %v", a, err)
+	}
+}
+
+// TestHardLink: a write gives the name a new file and leaves the other name with
+// the old one; an append is seen under both.
+func TestHardLink(t *testing.T) {
+	w := newWorld(t)
+	for name, do := range map[string]func() error{
+		"write": func() error { _, err := w.write("write", "new"); return err },
+		"edit":  func() error { _, err := w.edit("edit", "old", "new"); return err },
+	} {
+		put1(t, w.home+"/"+name, "old")
+		if err := os.Link(w.home+"/"+name, w.home+"/other-"+name); err != nil {
+			t.Fatal(err)
+		}
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		if cat(t, w.home+"/"+name) != "new" || cat(t, w.home+"/other-"+name) != "old" {
+			t.Errorf("%s wrote through a hard link", name)
+		}
+	}
+	put1(t, w.home+"/append", "old")
+	os.Link(w.home+"/append", w.home+"/other-append")
+	if _, err := w.append("append", "new"); err != nil || cat(t, w.home+"/other-append") != "oldnew" {
+		t.Errorf("append: %v", err)
+	}
+}
+
+// TestBinary: any bytes pass through a stream, in and out, with their hash.
+func TestBinary(t *testing.T) {
+	w := newWorld(t)
+	data := bytes.Repeat([]byte{0, 0xff, '\r', '\n', 0xc3, 0x28, 0x1b}, 300_000)
+	sum := sha256.Sum256(data)
+	a, err := w.WriteFile(WriteFile{Path: "b", Stream: true, Hash: true}, bytes.NewReader(data))
+	if err != nil || a.SHA256 != hex.EncodeToString(sum[:]) || a.Size != int64(len(data)) {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	got, a, err := w.read(ReadFile{Path: "b", Stream: true, Hash: true})
+	if err != nil || got != string(data) || a.SHA256 != hex.EncodeToString(sum[:]) || a.Truncated {
+		t.Fatalf("read %d bytes, %+v, %v", len(got), a, err)
+	}
+	if a, err := w.AppendFile(WriteFile{Path: "b", Stream: true, Hash: true}, bytes.NewReader(data)); err != nil || a.SHA256 != hex.EncodeToString(sum[:]) {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	if cat(t, w.home+"/b") != string(data)+string(data) {
+		t.Error("append_file changed the content")
+	}
+	put1(t, w.home+"/e", "a\xff\x00b\xffc")
+	if a, err := w.edit("e", "b", "ü"); err != nil || cat(t, w.home+"/e") != "a\xff\x00ü\xffc" || a.Diff != "" || a.DiffOmitted != "binary" {
+		t.Errorf("edit: %+v, %v", a, err)
+	}
+}
+
+// TestCutOff: content that ends early, that is too large or that fails leaves
+// the old file, no directory and no temporary file.
+func TestCutOff(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.MaxBytes = 3 << 20 })
+	put1(t, w.home+"/f", "old")
+	for name, body := range map[string]func() io.Reader{
+		"too large":           func() io.Reader { return io.LimitReader(zeros{}, 3<<20+1) },
+		"fails at once":       func() io.Reader { return failingReader{} },
+		"fails in the middle": func() io.Reader { return io.MultiReader(io.LimitReader(zeros{}, 2<<20), failingReader{}) },
+		"ends early": func() io.Reader {
+			return io.MultiReader(io.LimitReader(zeros{}, 2<<20), iotestErr{io.ErrUnexpectedEOF})
+		},
+	} {
+		for _, path := range []string{"f", "new/dir/f", "created"} {
+			if a, err := w.WriteFile(WriteFile{Path: path, Stream: true}, body()); err == nil {
+				t.Errorf("%s: write_file said %+v", name, a)
+			}
+			if a, err := w.AppendFile(WriteFile{Path: path, Stream: true}, body()); err == nil {
+				t.Errorf("%s: append_file said %+v", name, a)
+			}
+		}
+		if got := ls(t, w.home); !slices.Equal(got, []string{"f"}) || cat(t, w.home+"/f") != "old" {
+			t.Errorf("%s: left %v, %q", name, got, cat(t, w.home+"/f"))
+		}
+	}
+	small := newWorld(t, func(o *Options) { o.MaxBytes = 10 })
+	for _, path := range []string{"new", "new/dir/f"} {
+		if _, err := small.append(path, "eleven byte"); !errors.Is(err, chat.ErrInvalid) || len(ls(t, small.home)) > 0 {
+			t.Errorf("a file made for an append that was refused stayed: %v, %v", ls(t, small.home), err)
+		}
+	}
+	put1(t, w.home+"/f", strings.Repeat("x", 3<<20))
+	if _, err := w.append("f", "y"); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("an append beyond the bound: %v", err)
+	}
+	if _, err := w.AppendFile(WriteFile{Path: "f2", Stream: true}, io.LimitReader(zeros{}, 3<<20)); err != nil {
+		t.Errorf("an append up to the bound: %v", err)
+	}
+}
+
+type iotestErr struct{ err error }
+
+func (e iotestErr) Read([]byte) (int, error) { return 0, e.err }
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// TestFullDisk: a limit of the file's size stands for a full disk; what could not
+// be written whole is not there.
+func TestFullDisk(t *testing.T) {
+	w := newWorld(t)
+	put1(t, w.home+"/f", "old\n")
+	f, err := os.OpenFile(w.home+"/f", os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s := &spool{size: 2 << 20}
+	s.file, err = os.Create(t.TempDir() + "/spool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if err := s.file.Truncate(1 << 20); err != nil { // the second piece is not there
+		t.Fatal(err)
+	}
+	if err := s.writeTo(f, 4); err == nil || cat(t, w.home+"/f") != "old\n" {
+		t.Errorf("half an append stayed: %v, %d bytes", err, len(cat(t, w.home+"/f")))
+	}
+}
+
+// TestAppendAtOnce: of 100 callers at once, in two processes, every line is
+// there, whole, also between appends that take several writes.
+func TestAppendAtOnce(t *testing.T) {
+	w := newWorld(t)
+	cmd := child(t, "append", "CHATD_FILES_DIR="+w.home)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	appendMany(t.Errorf, w, "a")
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	small, big := map[string]int{}, map[string]int{}
+	for line := range strings.Lines(cat(t, w.home+"/logs/log")) {
+		if len(line) > MaxPiece {
+			if line != strings.Repeat(line[:1], len(line)-1)+"\n" {
+				t.Fatalf("another append is in the middle of one of %d bytes", len(line))
+			}
+			big[line[:1]]++
+			continue
+		}
+		small[line]++
+	}
+	if len(small) != 100*appendRounds || len(big) != 4 {
+		t.Fatalf("%d small and %d large appends are there, want %d and 4", len(small), len(big), 100*appendRounds)
+	}
+	for line, n := range small {
+		if n != 1 || !strings.HasSuffix(line, "-end\n") {
+			t.Fatalf("%q is there %d times", line, n)
+		}
+	}
+}
+
+const appendRounds = 5
+
+// appendMany is 50 callers at once, who append lines, and two who append more
+// than one write(2) takes.
+func appendMany(fail func(string, ...any), w world, who string) {
+	var all sync.WaitGroup
+	for i := range 50 {
+		all.Go(func() {
+			for j := range appendRounds {
+				if _, err := w.append("logs/log", fmt.Sprintf("%s-%d-%d-%s-end\n", who, i, j, strings.Repeat("x", 100*i))); err != nil {
+					fail("append: %v", err)
+				}
+			}
+		})
+	}
+	for i := range 2 {
+		all.Go(func() {
+			c := string(who[0] + byte(i)*10)
+			body := strings.NewReader(strings.Repeat(c, 3*MaxPiece+7) + "\n")
+			if _, err := w.AppendFile(WriteFile{Path: "logs/log", Stream: true}, body); err != nil {
+				fail("append: %v", err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func appendChild() {
+	tools, err := Open(Options{Workspace: os.Getenv("CHATD_FILES_DIR")})
+	if err != nil {
+		panic(err)
+	}
+	appendMany(func(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }, world{Tools: tools}, "b")
+}
+
+// TestAppendMeetsEdit: an append is not lost to an edit that replaces the file at
+// the same moment, and no edit to another.
+func TestAppendMeetsEdit(t *testing.T) {
+	w := newWorld(t)
+	var text strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&text, "mark-%02d\n", i)
+	}
+	put1(t, w.home+"/f", text.String())
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			if _, err := w.edit("f", fmt.Sprintf("mark-%02d\n", i), fmt.Sprintf("done-%02d\n", i)); err != nil {
+				t.Error(err)
+			}
+		})
+		all.Go(func() {
+			if _, err := w.append("f", fmt.Sprintf("line-%02d\n", i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	got := cat(t, w.home+"/f")
+	if strings.Count(got, "done-") != 40 || strings.Count(got, "line-") != 40 || len(got) != 80*8 {
+		t.Errorf("%d edits and %d appends of 40 are there", strings.Count(got, "done-"), strings.Count(got, "line-"))
+	}
+	if got := ls(t, w.home); !slices.Equal(got, []string{"f"}) {
+		t.Errorf("left %v", got)
+	}
+}
+
+// TestWritersAtOnce: of many whole writes one wins, whole, and a reader sees only whole ones.
+func TestWritersAtOnce(t *testing.T) {
+	w := newWorld(t)
+	size := 300_000
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for range 5 {
+				if _, err := w.write("f", strings.Repeat(string('a'+byte(i)), size)); err != nil {
+					t.Error(err)
+				}
+				got, _, err := w.read(ReadFile{Path: "f"})
+				if err != nil || len(got) != size || got != strings.Repeat(got[:1], size) {
+					t.Errorf("read a mixture: %d bytes, %v", len(got), err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if got := ls(t, w.home); !slices.Equal(got, []string{"f"}) {
+		t.Errorf("left %v", got)
+	}
+}
+
+// TestLockHeld: a process that holds the lock for ever costs a caller its
+// patience, not more.
+func TestLockHeld(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.LockWait = 50 * time.Millisecond })
+	put1(t, w.home+"/f", "text")
+	f, err := os.Open(w.home + "/f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	atOnce(t, func() {
+		if _, err := w.append("f", "x"); !errors.Is(err, chat.ErrBusy) {
+			t.Errorf("append: %v", err)
+		}
+		if _, err := w.edit("f", "text", "x"); !errors.Is(err, chat.ErrBusy) {
+			t.Errorf("edit: %v", err)
+		}
+	})
+	if cat(t, w.home+"/f") != "text" {
+		t.Error("written below somebody's lock")
+	}
+}
+
+// TestRunningProgram: a running program can be replaced.
+func TestRunningProgram(t *testing.T) {
+	w := newWorld(t)
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put1(t, w.home+"/prog", cat(t, sleep))
+	if err := os.Chmod(w.home+"/prog", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(w.home+"/prog", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	if _, err := w.write("prog", "new"); err != nil || modeOf(t, w.home+"/prog") != 0o755 {
+		t.Errorf("write: %v", err)
+	}
+}
+
+var points = []string{"temp.made", "temp.filled", "temp.synced", "exchanged", "renamed", "dir.synced"}
+
+// TestKill kills a tool with SIGKILL at each point: the old content is there or
+// the new, and after the next write nothing else.
+func TestKill(t *testing.T) {
+	big := strings.Repeat("x", MaxPiece) + "\n"
+	for _, c := range []struct {
+		tool   Tool
+		points []string
+		wanted []string // what the file may hold
+	}{
+		{WriteFileTool, points, []string{"old\n", "new\n"}},
+		{EditFileTool, points, []string{"old\n", "new\n"}},
+		{AppendFileTool, []string{"append.locked", "append.written"}, []string{"old\n", "old\nnew\n"}},
+		{"append_file, large", []string{"temp.made", "append.locked", "append.piece", "append.written"}, []string{"old\n", "old\n" + big[:MaxPiece], "old\n" + big}},
+		{"write_file, new", []string{"temp.made", "temp.filled", "temp.synced", "renamed", "dir.synced"}, []string{"none", "new\n"}},
+	} {
+		for _, point := range c.points {
+			t.Run(string(c.tool)+" at "+point, func(t *testing.T) {
+				w := newWorld(t)
+				if c.tool != "write_file, new" {
+					put1(t, w.home+"/f", "old\n")
+				}
+				err := child(t, "kill", "CHATD_FILES_DIR="+w.home, "CHATD_FILES_TOOL="+string(c.tool), "CHATD_FILES_POINT="+point).Run()
+				var exit *exec.ExitError
+				if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+					t.Fatalf("%s was not reached: %v", point, err)
+				}
+				got := "none"
+				if b, err := os.ReadFile(w.home + "/f"); err == nil {
+					got = string(b)
+				}
+				if !slices.Contains(c.wanted, got) {
+					t.Errorf("it holds %d bytes: %.40q", len(got), got)
+				}
+				t.Logf("left %v", ls(t, w.home))
+				if _, err := w.write("f", "next"); err != nil {
+					t.Fatal(err)
+				}
+				if got := ls(t, w.home); !slices.Equal(got, []string{"f"}) || cat(t, w.home+"/f") != "next" {
+					t.Errorf("after the next write there is %v", got)
+				}
+			})
+		}
+	}
+}
+
+func killChild() {
+	failpoint = func(at string) {
+		if at == os.Getenv("CHATD_FILES_POINT") {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+	}
+	tools, err := Open(Options{Workspace: os.Getenv("CHATD_FILES_DIR")})
+	if err != nil {
+		panic(err)
+	}
+	w := world{Tools: tools}
+	switch os.Getenv("CHATD_FILES_TOOL") {
+	case "write_file", "write_file, new":
+		_, err = w.write("f", "new\n")
+	case "edit_file":
+		_, err = w.edit("f", "old", "new")
+	case "append_file":
+		_, err = w.append("f", "new\n")
+	case "append_file, large":
+		_, err = w.AppendFile(WriteFile{Path: "f", Stream: true}, strings.NewReader(strings.Repeat("x", MaxPiece)+"\n"))
+	}
+	fmt.Fprintln(os.Stderr, "not killed:", err)
+}
+
+// TestSweep: only a file that has a name of the tools, that is regular, and that
+// nobody has locked is taken away.
+func TestSweep(t *testing.T) {
+	w := newWorld(t)
+	put1(t, w.home+"/.tmp-17-1700000000000000000", "left")
+	put1(t, w.home+"/.tmp-18-1700000000000000000", "in use")
+	put1(t, w.home+"/target", "x")
+	kept := []string{".tmp-1-2", ".tmp-17-170000000000000000", ".tmp-17-1700000000000000000.txt", "a.tmp-17-1700000000000000000", ".tmp-18-1700000000000000000", "target"}
+	for _, name := range kept[:4] {
+		put1(t, w.home+"/"+name, "the chat's own")
+	}
+	link(t, "target", w.home+"/.tmp-19-1700000000000000000")
+	mkdir(t, w.home+"/.tmp-20-1700000000000000000")
+	syscall.Mkfifo(w.home+"/.tmp-21-1700000000000000000", 0o600)
+	f, err := os.Open(w.home + "/.tmp-18-1700000000000000000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	atOnce(t, func() {
+		if _, err := w.write("f", "x"); err != nil {
+			t.Error(err)
+		}
+	})
+	kept = append(kept, ".tmp-19-1700000000000000000", ".tmp-20-1700000000000000000", ".tmp-21-1700000000000000000", "f")
+	slices.Sort(kept)
+	if got := ls(t, w.home); !slices.Equal(got, kept) {
+		t.Errorf("got  %v\nwant %v", got, kept)
+	}
+}
+
+// TestReplace: what takes the target's place at the last moment is not replaced,
+// unless it is a regular file; also where names cannot be exchanged.
+func TestReplace(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		for name, put := range map[string]func(string){
+			"link":      func(n string) { link(t, "elsewhere", n) },
+			"directory": func(n string) { mkdir(t, n) },
+			"FIFO":      func(n string) { syscall.Mkfifo(n, 0o600) },
+			"file":      func(n string) { put1(t, n, "other") },
+			"nothing":   func(n string) { os.Remove(n) },
+		} {
+			t.Run(fmt.Sprintf("%s, plain %v", name, plain), func(t *testing.T) {
+				w := newWorld(t)
+				put1(t, w.home+"/f", "old")
+				writer, err := w.beginWrite(Write, "f")
+				if err != nil {
+					t.Fatal(err)
+				}
+				os.Remove(w.home + "/f")
+				put(w.home + "/f")
+				before := "nothing"
+				if fi, err := os.Lstat(w.home + "/f"); err == nil {
+					before = fi.Mode().String()
+				}
+				if plain {
+					err = writer.renameOver()
+				} else {
+					err = writer.rename()
+				}
+				writer.end(&err)
+				if ok := name == "file" || name == "nothing"; ok != (err == nil) {
+					t.Errorf("rename: %v", err)
+				}
+				if after := modeOf(t, w.home+"/f").String(); before != "nothing" && after != before {
+					t.Errorf("%s became %s", before, after)
+				}
+				if got := ls(t, w.home); !slices.Equal(got, []string{"f"}) {
+					t.Errorf("left %v", got)
+				}
+			})
+		}
+	}
+}
+
+// TestSyncOrder: the content is synced before it gets its name, the directory
+// after that, and a directory that was made in the one that it is in. What it is
+// worth when the power fails is for a machine to show.
+func TestSyncOrder(t *testing.T) {
+	w := newWorld(t)
+	var events []string
+	failpoint = func(at string) { events = append(events, at) }
+	fsync = func(f *os.File) error {
+		what, err := nameOf(int(f.Fd()))
+		if err != nil {
+			t.Error(err)
+		}
+		what = strings.TrimPrefix(what, w.home)
+		if i := strings.Index(what, ".tmp-"); i >= 0 {
+			what = what[:i] + "temp"
+		}
+		events = append(events, "sync "+what)
+		return f.Sync()
+	}
+	defer func() { failpoint, fsync = func(string) {}, (*os.File).Sync }()
+	for _, c := range []struct {
+		do   func() (Answer, error)
+		want string
+	}{
+		{func() (Answer, error) { return w.write("a/b/f", "x") },
+			"sync |sync /a|temp.made|temp.filled|sync /a/b/temp|temp.synced|renamed|sync /a/b|dir.synced"},
+		{func() (Answer, error) { return w.write("a/b/f", "y") },
+			"temp.made|temp.filled|sync /a/b/temp|temp.synced|exchanged|renamed|sync /a/b|dir.synced"},
+		{func() (Answer, error) { return w.edit("a/b/f", "y", "z") },
+			"temp.made|temp.filled|sync /a/b/temp|temp.synced|exchanged|renamed|sync /a/b|dir.synced"},
+		{func() (Answer, error) { return w.append("a/b/f", "y") }, "append.locked|append.written|sync /a/b/f"},
+		{func() (Answer, error) { return w.append("a/g", "y") }, "append.locked|append.written|sync /a/g|sync /a"},
+	} {
+		events = nil
+		if _, err := c.do(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(events, "|"); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
