@@ -38,7 +38,7 @@ e2e-breaks: packages ## show that the tests of e2e fail when a wall is broken
 	test/vagrant/e2e-breaks bookworm
 
 race: packages ## the tests in which callers race, under the race detector
-	CGO_ENABLED=1 go test -race ./chat ./state ./api ./cmd/chatd ./provision
+	CGO_ENABLED=1 go test -race -short ./files && CGO_ENABLED=1 go test -race ./chat ./state ./api ./cmd/chatd ./provision
 	CGO_ENABLED=1 go test -race -timeout 20m -run 'CreateReapRace|CreateAtOnce' ./test/roottest
 
 check: packages ## formatting, vet, staticcheck, and the builds for other systems
@@ -47,8 +47,8 @@ check: packages ## formatting, vet, staticcheck, and the builds for other system
 	go vet -tags failpoints ./provision ./cmd/chatd
 	go run $(STATICCHECK) ./...
 	go vet -tags e2e ./test/vagrant
-	GOOS=darwin go vet ./chat ./api ./state ./netpolicy ./cmd/chatd
-	GOOS=windows go vet ./chat ./api ./cmd/chatd
+	GOOS=darwin go vet ./chat ./api ./state ./netpolicy ./access ./files ./cmd/chatd
+	GOOS=windows go vet ./chat ./api ./access ./files ./cmd/chatd
 	GOARCH=arm64 go build -o /dev/null ./...
 	go mod verify >/dev/null && go mod tidy -diff
 

@@ -6,6 +6,8 @@
 //	provision         the life of a chat: one table of steps
 //	cgroup            memory, pids and CPU; starts and ends processes
 //	netpolicy         where a chat's packets may go
+//	access            file rules: read, judged and explained; nothing enforces them yet
+//	files             the five file tools; not wired to a session yet
 //	landlock          file access by Landlock
 //	tmux              the terminal
 //	shims             the chat's side of the wall: view, confine, refused commands
