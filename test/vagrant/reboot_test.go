@@ -116,15 +116,22 @@ func actBoot() int {
 
 func observe(uid uint32, network, address string, first bool) outcome {
 	o := outcome{At: monotonic(), Network: network}
-	begin := time.Now()
-	err := dial(uid, network, address)
-	o.ChatAtOnce, o.ChatWasRefused = time.Since(begin) < 5*time.Second, refused(err)
-	o.Chat, o.Nobody = text(err), text(dial(nobody, network, address))
+	o.tryChat(uid, address)
+	if o.Nobody = text(dial(nobody, network, address)); o.Nobody == "" && !o.ChatWasRefused {
+		o.tryChat(uid, address) // the route may have come between the two
+	}
 	if first {
 		rules, _ := try(patience, "iptables", "-S", "OUTPUT")
 		o.WallIsThere = strings.Contains(rules, "-j CHATD")
 	}
 	return o
+}
+
+// tryChat has the chat try the way to address.
+func (o *outcome) tryChat(uid uint32, address string) {
+	begin := time.Now()
+	err := dial(uid, o.Network, address)
+	o.Chat, o.ChatAtOnce, o.ChatWasRefused = text(err), time.Since(begin) < 5*time.Second, refused(err)
 }
 
 func text(err error) string {
