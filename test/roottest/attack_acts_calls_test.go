@@ -53,8 +53,8 @@ var callActs = map[string]act{
 	"finit_module":  raw(unix.SYS_FINIT_MODULE, math.MaxUint64, 0, 0),
 	"kexec_load":    raw(unix.SYS_KEXEC_LOAD, 0, 0, 0, 0xffff),
 	"reboot":        raw(unix.SYS_REBOOT, 0, 0, 0, 0), // not the magic numbers
-	"swapoff":       func(a []string) (string, error) { return "", path1(unix.SYS_SWAPOFF, "/nonexistent") },
-	"acct":          func(a []string) (string, error) { return "", path1(unix.SYS_ACCT, "/nonexistent") },
+	"swapoff":       func(a []string) (string, error) { return "", path1(unix.SYS_SWAPOFF, "/no-such-file-of-chatd") },
+	"acct":          func(a []string) (string, error) { return "", path1(unix.SYS_ACCT, "/no-such-file-of-chatd") },
 	"quotactl":      raw(unix.SYS_QUOTACTL, 0, 0, 0, 0),
 	"settimeofday":  raw(unix.SYS_SETTIMEOFDAY, 0, 0),
 	"adjtimex-set":  raw(unix.SYS_CLOCK_ADJTIME, 0, 0),
