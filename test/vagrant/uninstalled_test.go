@@ -31,6 +31,9 @@ func TestUninstalled(t *testing.T) {
 		}
 		delete(mentions, planted)
 		for path := range mentions {
+			if strings.HasSuffix(path, "-") {
+				continue // passwd(5)'s tools keep the file of before
+			}
 			t.Errorf("%s mentions chatd", path)
 		}
 	})
