@@ -29,7 +29,7 @@ func (t *Tools) ListDir(a ListDir, begin Begin) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	d, st, name, err := t.openToList(a.Path)
+	d, st, name, err := t.openToRead(a.Path, (*place).openList)
 	if err != nil {
 		return Answer{}, explain(ListDirTool, Read, t, a.Path, "failed to read directory", err)
 	}
@@ -40,20 +40,6 @@ func (t *Tools) ListDir(a ListDir, begin Begin) (Answer, error) {
 		return out, explain(ListDirTool, Read, t, a.Path, "failed to read directory", err)
 	}
 	return out, nil
-}
-
-func (t *Tools) openToList(name string) (d *os.File, st unix.Stat_t, real string, err error) {
-	err = again(func() error {
-		p, err := t.find(Read, name)
-		if err != nil {
-			return err
-		}
-		defer p.close()
-		real = p.real
-		d, st, err = p.openList()
-		return err
-	})
-	return d, st, real, err
 }
 
 // openList opens a directory for reading. O_DIRECTORY keeps open(2) from doing

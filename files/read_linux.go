@@ -23,7 +23,7 @@ func (t *Tools) ReadFile(a ReadFile, begin Begin) (Answer, error) {
 	if err := a.Validate(); err != nil {
 		return Answer{}, err
 	}
-	f, st, name, err := t.openToRead(a.Path)
+	f, st, name, err := t.openToRead(a.Path, func(p *place) (*os.File, unix.Stat_t, error) { return p.open(unix.O_RDONLY) })
 	if err != nil {
 		return Answer{}, explain(ReadFileTool, Read, t, a.Path, "failed to read file", err)
 	}
@@ -36,7 +36,8 @@ func (t *Tools) ReadFile(a ReadFile, begin Begin) (Answer, error) {
 	return out, nil
 }
 
-func (t *Tools) openToRead(name string) (f *os.File, st unix.Stat_t, real string, err error) {
+// openToRead finds what is called name and opens it; real is its physical name.
+func (t *Tools) openToRead(name string, open func(*place) (*os.File, unix.Stat_t, error)) (f *os.File, st unix.Stat_t, real string, err error) {
 	err = again(func() error {
 		p, err := t.find(Read, name)
 		if err != nil {
@@ -44,7 +45,7 @@ func (t *Tools) openToRead(name string) (f *os.File, st unix.Stat_t, real string
 		}
 		defer p.close()
 		real = p.real
-		f, st, err = p.open(unix.O_RDONLY)
+		f, st, err = open(p)
 		return err
 	})
 	return f, st, real, err
