@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,7 +23,6 @@ const (
 // uid.
 type door struct {
 	ours, theirs *os.File
-	last         string // the last message that was not the one waited for
 }
 
 func newDoor() (*door, error) {
@@ -46,26 +44,35 @@ func (d *door) close() {
 
 // await reads one message, which must be word. Anything else is what went wrong.
 func (d *door) await(word string, patience time.Duration) error {
+	said, err := d.hear(patience)
+	if err == nil && said != word {
+		err = wentWrong(said)
+	}
+	return err
+}
+
+// complaint is what the first process said without being waited for, if it did.
+func (d *door) complaint() error {
+	said, err := d.hear(10 * time.Millisecond)
+	if err != nil || said == "" {
+		return nil
+	}
+	return wentWrong(said)
+}
+
+func wentWrong(said string) error { return fmt.Errorf("its first process says %.400q", said) }
+
+// hear reads one message.
+func (d *door) hear(patience time.Duration) (string, error) {
 	if err := d.ours.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		return fmt.Errorf("cannot wait for the first process: %w", err)
+		return "", fmt.Errorf("cannot wait for the first process: %w", err)
 	}
 	buf := make([]byte, 4096)
 	n, err := d.ours.Read(buf)
 	if err != nil {
-		return fmt.Errorf("cannot hear from the first process: %w", err)
+		return "", fmt.Errorf("cannot hear from the first process: %w", err)
 	}
-	if d.last = string(buf[:n]); d.last != word {
-		return fmt.Errorf("its first process says %.400q", d.last)
-	}
-	return nil
-}
-
-// complaint is what the first process said last, if it did.
-func (d *door) complaint() error {
-	if err := d.await("", 10*time.Millisecond); err != nil && d.last != "" && d.last != doorHere {
-		return err
-	}
-	return nil
+	return string(buf[:n]), nil
 }
 
 func (d *door) say(word string) error {
@@ -94,15 +101,4 @@ func (d *door) hand(files []*os.File) error {
 		return fmt.Errorf("cannot hand %d files over: %w", len(files), err)
 	}
 	return nil
-}
-
-// isUnified: cgroup2 is mounted here, and every controller that the limits need
-// is offered.
-func isUnified(dir string) bool {
-	var s unix.Statfs_t
-	if unix.Statfs(dir, &s) != nil || int64(s.Type) != unix.CGROUP2_SUPER_MAGIC {
-		return false
-	}
-	offered, err := os.ReadFile(dir + "/cgroup.controllers")
-	return err == nil && missing(strings.Fields(string(offered)), controllers) == nil
 }

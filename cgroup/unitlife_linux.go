@@ -88,15 +88,11 @@ func (u *Units) remember(id chat.ID, props []dbus.Property) error {
 // the processes one by one, which a chat can make take long.
 func (u *Units) Kill(ctx context.Context, id chat.ID) error {
 	u.closeDoor(id)
-	if err := u.FS.Kill(ctx, id); err != nil && !goneMeanwhile(err) {
+	// systemd removes the cgroup of a unit that ended by itself.
+	if err := skipNotFound(u.FS.Kill(ctx, id)); err != nil {
 		return err
 	}
 	return u.stop(ctx, id)
-}
-
-// goneMeanwhile: systemd removes the cgroup of a unit that ended by itself.
-func goneMeanwhile(err error) bool {
-	return errors.Is(err, chat.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
 }
 
 // stop ends the unit and waits until systemd has forgotten it, so that the
@@ -106,7 +102,7 @@ func (u *Units) stop(ctx context.Context, id chat.ID) error {
 		_, err := c.StopUnitContext(ctx, u.group(id), "replace", done)
 		return err
 	})
-	if err != nil && !errors.Is(err, chat.ErrNotFound) {
+	if skipNotFound(err) != nil {
 		return err
 	}
 	return u.awaitGone(ctx, id)

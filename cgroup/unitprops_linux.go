@@ -27,9 +27,7 @@ func property(name string, value any) dbus.Property {
 // properties are those of StartTransientUnit (org.freedesktop.systemd1(5)).
 //
 // Type is notify because on systemd 252 exec never ends with PAM, and simple
-// calls a session that PAM refused a success. Stopping is SIGKILL at once:
-// bubblewrap's pid 1 hears no SIGTERM. An OOM must end what ate the memory and
-// not the whole unit.
+// calls a session that PAM refused a success.
 func (s sessionUnit) properties(without func(chat.LayerName) bool) []dbus.Property {
 	props := []dbus.Property{
 		dbus.PropDescription("Session of chat " + string(s.id)),
@@ -39,15 +37,9 @@ func (s sessionUnit) properties(without func(chat.LayerName) bool) []dbus.Proper
 		dbus.PropExecStart(s.argv, false),
 		property("User", s.user),
 		property("UMask", uint32(0o077)),
-		property("Delegate", true),
 		property("NoNewPrivileges", true),
 		property("KeyringMode", "private"),
-		property("KillMode", "control-group"),
-		property("KillSignal", int32(syscall.SIGKILL)),
-		property("SuccessExitStatus", exitStatusSet{Signals: []int32{int32(syscall.SIGKILL)}}),
-		property("OOMPolicy", "continue"),
 		property("OOMScoreAdjust", int32(500)),
-		property("CollectMode", "inactive-or-failed"),
 		property("TimeoutStartUSec", uint64(30e6)),
 		property("TimeoutStopUSec", uint64(10e6)),
 		property("StandardInputFileDescriptor", godbus.UnixFD(s.stdin)),
@@ -60,7 +52,21 @@ func (s sessionUnit) properties(without func(chat.LayerName) bool) []dbus.Proper
 	if s.pam != "" {
 		props = append(props, property("PAMName", s.pam))
 	}
-	return append(props, boundProperties(s.limits, without)...)
+	return append(props, groupProperties(s.limits, without)...)
+}
+
+// groupProperties are those of every unit with a cgroup like a session's: the
+// limits, and how it ends. Stopping is SIGKILL at once: bubblewrap's pid 1 hears
+// no SIGTERM. An OOM must end what ate the memory and not the whole unit.
+func groupProperties(l chat.Limits, without func(chat.LayerName) bool) []dbus.Property {
+	return append([]dbus.Property{
+		property("Delegate", true),
+		property("KillMode", "control-group"),
+		property("KillSignal", int32(syscall.SIGKILL)),
+		property("SuccessExitStatus", exitStatusSet{Signals: []int32{int32(syscall.SIGKILL)}}),
+		property("OOMPolicy", "continue"),
+		property("CollectMode", "inactive-or-failed"),
+	}, boundProperties(l, without)...)
 }
 
 // exitStatusSet is the type (aiai) of SuccessExitStatus.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/coreos/go-systemd/v22/dbus"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -56,6 +57,13 @@ type Units struct {
 func Booted() bool {
 	fi, err := os.Lstat("/run/systemd/system")
 	return err == nil && fi.IsDir() && isUnified(unifiedRoot)
+}
+
+// isUnified: cgroup2 is mounted here, and every controller that the limits need
+// is offered.
+func isUnified(dir string) bool {
+	offered, err := words(filepath.Join(dir, "cgroup.controllers"))
+	return err == nil && isCgroup(dir, filepath.Base(dir), unix.CGROUP2_SUPER_MAGIC) && missing(offered, controllers) == nil
 }
 
 // OpenUnits connects to systemd and starts the slice. The error is

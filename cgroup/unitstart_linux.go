@@ -217,11 +217,8 @@ func (u *Units) createProbe(id chat.ID, l chat.Limits) error {
 	}
 	props := append([]dbus.Property{
 		dbus.PropDescription("Probe of the limits"), dbus.PropSlice(u.slice), dbus.PropType("exec"),
-		dbus.PropExecStart([]string{sleep, "60"}, false), property("Delegate", true),
-		property("KillMode", "control-group"), property("CollectMode", "inactive-or-failed"),
-		property("KillSignal", int32(9)), property("OOMPolicy", "continue"),
-		property("SuccessExitStatus", exitStatusSet{Signals: []int32{9}}),
-	}, boundProperties(l, u.without)...)
+		dbus.PropExecStart([]string{sleep, "60"}, false),
+	}, groupProperties(l, u.without)...)
 	err = u.job(context.Background(), "start "+u.group(id), func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
 		_, err := c.StartTransientUnitContext(ctx, u.group(id), "fail", props, done)
 		return err
