@@ -94,7 +94,7 @@ func lines(s string) []string { return strings.Split(s, "\n") }
 
 func waitFor(t testing.TB, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if done() {
 			return
 		}

@@ -22,7 +22,7 @@ const (
 	pause = time.Second
 )
 
-// Watch calls changed after the packet rules of this network namespace were
+// Watch calls changed at once, and after the packet rules of this network namespace were
 // changed, by whomever, until ctx ends. It sees nothing of iptables-legacy, whose
 // tables tell nobody.
 func Watch(ctx context.Context, changed func(context.Context)) error {
@@ -37,6 +37,7 @@ func Watch(ctx context.Context, changed func(context.Context)) error {
 	stop := context.AfterFunc(ctx, func() { events.Close() })
 	defer stop()
 	defer events.Close()
+	changed(ctx) // between the caller's last look and now nobody listened
 	for {
 		err := awaitChange(events, time.Time{})
 		for latest := time.Now().Add(pause); err == nil; {
