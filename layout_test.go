@@ -29,15 +29,15 @@ var mayImport = map[string][]string{
 	"cgroup":          {"chat"},
 	"netpolicy":       {"chat"},
 	"state":           {"chat"},
-	"files":           {"chat"},
+	"files":           {"access", "chat"}, // adrs/0023
 	"landlock":        {"chat"},
 	"access":          {"chat"},
-	"shims":           {"landlock", "chat"},
-	"provision":       {"cgroup", "netpolicy", "tmux", "shims", "state", "chat"},
-	"api":             {"chat"},
-	"api/apitest":     {"chat"},
-	"cmd/chatd":       {"api", "provision", "state", "access", "chat"},
-	"cmd/chatd-shim":  {"shims"},
+	"shims":           {"landlock", "files", "access", "guard", "chat"},
+	"provision":       {"keeper", "minder", "cgroup", "netpolicy", "tmux", "display", "ring", "shims", "state", "access", "guard", "files", "schedule", "chat"},
+	"api":             {"chat", "files"},
+	"api/apitest":     {"chat", "files", "schedule"},
+	"cmd/chatd":       {"display", "keeper", "mcp", "api", "provision", "state", "access", "guard", "files", "chat"},
+	"cmd/chatd-shim":  {"shims", "minder"},
 	"examples/bridge": {"api", "chat"},
 	"test/roottest":   {},
 	"test/vagrant":    {"api", "chat"},
@@ -64,7 +64,13 @@ var owners = map[string]string{
 	"github.com/landlock-lsm/go-landlock":         "landlock",
 	"github.com/elastic/go-seccomp-bpf":           "shims",
 	"golang.org/x/net":                            "shims",
+	"github.com/creack/pty":                       "shims",
+	"golang.org/x/term":                           "cmd/chatd",
 	"github.com/rogpeppe/go-internal":             "cmd/chatd",
+	"github.com/modelcontextprotocol/go-sdk":      "mcp",
+	"github.com/google/jsonschema-go":             "mcp", // adrs/0021
+	"github.com/charmbracelet/x":                  "display",
+	"github.com/robfig/cron/v3":                   "schedule", // adrs/0027
 	"golang.org/x/sys":                            "",
 }
 

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,15 +59,9 @@ func (s Spec) WantsSession() bool { return s.Awake == nil || *s.Awake }
 
 // WithDefaults fills what the caller left empty, the owner from the caller's name.
 func (s Spec) WithDefaults(owner string) Spec {
-	if s.Owner == "" {
-		s.Owner = owner
-	}
-	if s.Profile == "" {
-		s.Profile = DefaultProfile
-	}
-	if s.Agent == "" {
-		s.Agent = DefaultAgent
-	}
+	s.Owner = cmp.Or(s.Owner, owner)
+	s.Profile = cmp.Or(s.Profile, DefaultProfile)
+	s.Agent = cmp.Or(s.Agent, DefaultAgent)
 	return s
 }
 

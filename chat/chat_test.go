@@ -113,9 +113,10 @@ func FuzzAllow(f *testing.F) {
 func FuzzQuote(f *testing.F) {
 	f.Add("a\x1b[2J\xff" + strings.Repeat("é", 40))
 	f.Fuzz(func(t *testing.T, s string) {
-		q := Quote(s)
-		if !utf8.ValidString(q) || len(q) > 6*maxQuoted+10 || strings.ContainsAny(q, "\n\x1b\x00\x7f") {
-			t.Errorf("Quote(%q) = %s", s, q)
+		for most, q := range map[int]string{maxQuoted: Quote(s), maxOutputQuoted: QuoteOutput(s)} {
+			if !utf8.ValidString(q) || len(q) > 6*most+10 || strings.ContainsAny(q, "\n\x1b\x00\x7f") {
+				t.Errorf("quoted after %d bytes, %q is %s", most, s, q)
+			}
 		}
 	})
 }
@@ -151,7 +152,8 @@ func TestProfile(t *testing.T) {
 }
 
 func TestRunSpec(t *testing.T) {
-	for _, ok := range []RunSpec{{Command: "true"}, {Argv: []string{"-rf", ""}}, {Command: "x", Env: map[string]string{"A": "b\n"}, Timeout: MaxTimeout}} {
+	for _, ok := range []RunSpec{{Command: "true"}, {Argv: []string{"-rf", ""}}, {Command: "x", Env: map[string]string{"A": "b\n"}, Timeout: MaxTimeout},
+		{Command: "x", OutputMax: LeastOutputMax}, {Command: "x", OutputMax: MostOutputMax}} {
 		if err := ok.Validate(); err != nil {
 			t.Errorf("%+v: %v", ok, err)
 		}
@@ -161,11 +163,22 @@ func TestRunSpec(t *testing.T) {
 		"NUL": {Command: "a\x00"}, "NUL in argv": {Argv: []string{"a", "\x00"}}, "NUL in cwd": {Command: "x", Cwd: "\x00"},
 		"env name": {Command: "x", Env: map[string]string{"A=B": ""}}, "env NUL": {Command: "x", Env: map[string]string{"A": "\x00"}},
 		"long": {Command: strings.Repeat("x", MaxArgs+1)}, "stdin": {Command: "x", Stdin: strings.Repeat("x", MaxStdin+1)},
-		"timeout": {Command: "x", Timeout: MaxTimeout + 1}, "negative": {Command: "x", Timeout: -1},
+		"timeout": {Command: "x", Timeout: LongestTimeout + 1}, "negative": {Command: "x", Timeout: -1},
+		"output_max small": {Command: "x", OutputMax: LeastOutputMax - 1}, "output_max large": {Command: "x", OutputMax: MostOutputMax + 1},
+		"output_max negative": {Command: "x", OutputMax: -1},
 	} {
 		if err := bad.Validate(); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
 		}
+	}
+	if err := (RunSpec{Command: "x", OutputMax: 1000}).Validate(); err == nil || err.Error() != "cannot run: output_max 1000: want 1024 to 4194304 bytes, or 0 for 1048576: invalid" {
+		t.Error(err)
+	}
+	if err := (RunSpec{Command: "x", OutputMax: LeastOutputMax}).CheckStreamed(); !errors.Is(err, ErrInvalid) {
+		t.Errorf("output_max of a run that is streamed: %v", err)
+	}
+	if err := (RunSpec{Command: "x"}).CheckStreamed(); err != nil {
+		t.Error(err)
 	}
 	for cwd, want := range map[string]string{"": "/h", "a/b": "/h/a/b", "/tmp/../etc": "/etc", "..": "/"} {
 		if got := (RunSpec{Cwd: cwd}).Dir("/h"); got != want {
@@ -175,12 +188,14 @@ func TestRunSpec(t *testing.T) {
 }
 
 func TestInput(t *testing.T) {
-	for _, ok := range []Input{{Text: "x"}, {Enter: true}, {Keys: []string{"C-c"}}} {
+	for _, ok := range []Input{{Text: "x"}, {Enter: true}, {Keys: []string{"C-c"}}, {Text: "x", Wait: &Wait{Until: UntilPrompt, Max: MaxWait}}, {Text: "x", Wait: &Wait{Until: UntilQuiet, Quiet: 1}}} {
 		if err := ok.Validate(); err != nil {
 			t.Errorf("%+v: %v", ok, err)
 		}
 	}
-	for _, bad := range []Input{{}, {Text: "x", Keys: []string{"Up"}}, {Enter: true, Keys: []string{"Up"}}, {Text: "\x00"}, {Text: strings.Repeat("x", MaxInput+1)}} {
+	for _, bad := range []Input{{}, {Text: "x", Wait: &Wait{}}, {Text: "x", Wait: &Wait{Until: "always"}}, {Text: "x", Wait: &Wait{Until: UntilMax}},
+		{Text: "x", Wait: &Wait{Until: UntilPrompt, Quiet: 1}}, {Text: "x", Wait: &Wait{Until: UntilQuiet, Max: MaxWait + 1}}, {Text: "x", Wait: &Wait{Until: UntilQuiet, Quiet: -1}},
+		{Text: "x", Keys: []string{"Up"}}, {Enter: true, Keys: []string{"Up"}}, {Text: "\x00"}, {Text: strings.Repeat("x", MaxInput+1)}} {
 		if err := bad.Validate(); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%.40q: %v, want ErrInvalid", bad.Text, err)
 		}

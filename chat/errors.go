@@ -29,13 +29,22 @@ var (
 // maxQuoted bounds how much of a caller's text comes back in an error.
 const maxQuoted = 64
 
+// maxOutputQuoted bounds the same of what a program said.
+const maxOutputQuoted = 500
+
 // Quote makes a caller's text safe to show in an error, a log and a terminal:
 // quoted as Go source with only ASCII, and cut after 64 bytes.
-func Quote(s string) string {
-	if len(s) <= maxQuoted {
+func Quote(s string) string { return quote(s, maxQuoted) }
+
+// QuoteOutput is [Quote] for what a program said that failed: cut after 500 bytes, for
+// names of files are long, and what is wrong stands behind them.
+func QuoteOutput(s string) string { return quote(s, maxOutputQuoted) }
+
+func quote(s string, most int) string {
+	if len(s) <= most {
 		return strconv.QuoteToASCII(s)
 	}
-	cut := maxQuoted
+	cut := most
 	for cut > 0 && !utf8.RuneStart(s[cut]) {
 		cut--
 	}

@@ -33,6 +33,23 @@ type Profile struct {
 	Commands []string `json:"commands" yaml:"commands"`
 	// Skeleton is a directory whose content a new home starts with; empty means none.
 	Skeleton string `json:"skeleton,omitempty" yaml:"skeleton"`
+	// AccessFile holds the file rules (specs/0003-file-rules.md); empty means those
+	// built in, which deny nothing.
+	AccessFile string `json:"access_file,omitempty" yaml:"access_file"`
+	// ExposePaths are paths of the host that sessions see (specs/0006-the-view.md).
+	ExposePaths []Expose `json:"expose_paths" yaml:"expose_paths"`
+	// AllowReadPaths and AllowWritePaths are regular expressions for further paths,
+	// looked up below their literal beginning when a session starts; see [Grant].
+	AllowReadPaths  []string `json:"allow_read_paths" yaml:"allow_read_paths"`
+	AllowWritePaths []string `json:"allow_write_paths" yaml:"allow_write_paths"`
+	// AllowReadOutsideWorkspace lets the file tools read whatever the view shows.
+	AllowReadOutsideWorkspace bool `json:"allow_read_outside_workspace" yaml:"allow_read_outside_workspace"`
+	// Guard says which commands are refused before they run.
+	Guard Guard `json:"guard" yaml:"guard"`
+	// TimeoutMax is the longest timeout that a run may have; zero means [MaxTimeout].
+	TimeoutMax Duration `json:"timeout_max" yaml:"timeout_max"`
+	// ToolsOff are the tools that nobody may use in a chat: names of [Tools].
+	ToolsOff []string `json:"tools_off" yaml:"tools_off"`
 }
 
 // EffectiveNetwork resolves an empty Network as its doc comment says.
@@ -60,10 +77,21 @@ func (p Profile) Validate() error {
 	if err := p.Limits.Validate(); err != nil {
 		return fmt.Errorf("cannot use profile %s: %w", p.Name, err)
 	}
+	if p.TimeoutMax != 0 {
+		if err := CheckTimeoutMax(p.TimeoutMax); err != nil {
+			return fmt.Errorf("cannot use profile %s: timeout_max %w", p.Name, err)
+		}
+	}
+	if err := p.validateGuard(); err != nil {
+		return err
+	}
 	for _, c := range p.Commands {
 		if c != "*" && (c == "" || strings.ContainsAny(c, "/\x00") || c == "." || c == "..") {
 			return fmt.Errorf("cannot use profile %s: command %s: want a program name without a slash, or *: %w", p.Name, Quote(c), ErrInvalid)
 		}
+	}
+	if key, err := p.CheckView(); err != nil {
+		return fmt.Errorf("cannot use profile %s: %s: %w", p.Name, key, err)
 	}
 	return nil
 }

@@ -10,11 +10,16 @@ import (
 // Bounds of a run.
 const (
 	DefaultTimeout = Duration(60 * time.Second)
+	// MaxTimeout is the longest timeout in a profile that does not say another;
+	// LongestTimeout the longest that one may say.
 	MaxTimeout     = Duration(time.Hour)
-	MaxOutput      = 1 << 20 // bytes kept of each stream
-	MaxStdin       = 1 << 20
-	MaxArgs        = 128 << 10 // bytes of command, or of argv and env together
-	MaxInput       = 1 << 20
+	LongestTimeout = Duration(24 * time.Hour)
+	// DefaultGrace is how long a run that is ended may take to end by itself.
+	DefaultGrace = Duration(2 * time.Second)
+	MaxGrace     = Duration(30 * time.Second)
+	MaxStdin     = 1 << 20
+	MaxArgs      = 128 << 10 // bytes of command, or of argv and env together
+	MaxInput     = 1 << 20
 )
 
 // RunSpec is one command to run inside a chat, beside its terminal.
@@ -27,8 +32,24 @@ type RunSpec struct {
 	// Env is added to the clean environment.
 	Env   map[string]string `json:"env,omitempty" doc:"Variables added to the clean environment."`
 	Stdin string            `json:"stdin,omitempty" doc:"What the command reads."`
-	// Timeout ends the whole run; zero means [DefaultTimeout].
-	Timeout Duration `json:"timeout,omitempty" doc:"After which the whole run is ended, as in 60s."`
+	// OpenStdin leaves standard input open for what is sent later; see runs/{run}/stdin.
+	OpenStdin bool `json:"open_stdin,omitempty" doc:"Standard input comes later, by runs/{run}/stdin."`
+	// Background answers with a [Run] at once; it goes on when its caller is gone, and over a
+	// restart of chatd.
+	Background bool `json:"background,omitempty" doc:"Answer with the run's id at once; it goes on without its caller."`
+	// TTY gives the command a terminal of its own, of this size.
+	TTY *TTY `json:"tty,omitempty" doc:"Give the command a terminal of this size."`
+	// Timeout ends the whole run; zero means [DefaultTimeout], or the profile's maximum if
+	// that is less. More than the maximum is an error.
+	Timeout Duration `json:"timeout,omitempty" doc:"After which the whole run is ended, as in 60s; at most timeout_max of the profile."`
+	// Grace is how long it may take to end after SIGTERM, when its time is over or its
+	// caller is gone, before SIGKILL; zero means [DefaultGrace].
+	Grace Duration `json:"grace,omitempty" doc:"Between SIGTERM and SIGKILL when the run is ended; 2s if it is left out."`
+	// OutputMax is how many bytes are kept of each stream, half of its head and half of its
+	// tail; zero means [DefaultOutputMax]. A run that is streamed has none.
+	OutputMax int64 `json:"output_max,omitempty" minimum:"0" maximum:"4194304" doc:"Bytes kept of each stream, head and tail: 1024 to 4194304; 0 means 1048576. Not where the answer is a stream, which has all of it."`
+	// Started, if it is set, is called with the run's id once the command is on its way.
+	Started func(run string) `json:"-"`
 }
 
 // Validate reports the first field that cannot be meant, as [ErrInvalid].
@@ -52,6 +73,17 @@ func (r RunSpec) Validate() error {
 		}
 		size += len(k) + len(v) + 2
 	}
+	if r.OpenStdin && r.Stdin != "" {
+		return fmt.Errorf("cannot run: want stdin or open_stdin, not both: %w", ErrInvalid)
+	}
+	if r.TTY != nil {
+		if r.Stdin != "" {
+			return fmt.Errorf("cannot run: want stdin or tty, not both; type later, by open_stdin: %w", ErrInvalid)
+		}
+		if err := r.TTY.validate(); err != nil {
+			return err
+		}
+	}
 	return r.validateSizes(size)
 }
 
@@ -63,11 +95,16 @@ func (r RunSpec) validateSizes(size int) error {
 		return fmt.Errorf("cannot run: command, argv and env take %d bytes, want at most %d: %w", size, MaxArgs, ErrInvalid)
 	case len(r.Stdin) > MaxStdin:
 		return fmt.Errorf("cannot run: stdin has %d bytes, want at most %d: %w", len(r.Stdin), MaxStdin, ErrInvalid)
-	case r.Timeout < 0 || r.Timeout > MaxTimeout:
-		return fmt.Errorf("cannot run: timeout %s: want 0s to %s: %w", r.Timeout, MaxTimeout, ErrInvalid)
+	case r.Timeout < 0 || r.Timeout > LongestTimeout:
+		return fmt.Errorf("cannot run: timeout %s: want 0s to %s: %w", r.Timeout, LongestTimeout, ErrInvalid)
+	case r.Grace < 0 || r.Grace > MaxGrace:
+		return fmt.Errorf("cannot run: grace %s: want 0s to %s: %w", r.Grace, MaxGrace, ErrInvalid)
 	}
-	return nil
+	return CheckOutputMax(r.OutputMax)
 }
+
+// StdinStaysOpen: standard input is written to later. A terminal's always is, for its size.
+func (r RunSpec) StdinStaysOpen() bool { return r.OpenStdin || r.TTY != nil }
 
 // Dir is the working directory below or beside home.
 func (r RunSpec) Dir(home string) string {
@@ -87,7 +124,11 @@ type RunResult struct {
 	OOMKilled bool   `json:"oom_killed"`
 	Stdout    string `json:"stdout"`
 	Stderr    string `json:"stderr"`
-	// Truncated: one of the streams had more than [MaxOutput]; its end was dropped.
+	// StdoutBytes and StderrBytes are how many bytes the command printed.
+	StdoutBytes int64 `json:"stdout_bytes"`
+	StderrBytes int64 `json:"stderr_bytes"`
+	// Truncated: one of the streams had more than is kept of it ([RunSpec].OutputMax); a line in
+	// its middle says how much was left out there.
 	Truncated bool  `json:"truncated"`
 	WallMS    int64 `json:"wall_ms"`
 	CPUMS     int64 `json:"cpu_ms"`
@@ -101,8 +142,10 @@ type Input struct {
 	Text string `json:"text,omitempty" doc:"Typed as it is."`
 	// Enter presses Enter after the text.
 	Enter bool `json:"enter,omitempty" doc:"Press Enter after the text."`
-	// Keys are names of tmux(1), as in "C-c", "Up", "F1".
-	Keys []string `json:"keys,omitempty" maxItems:"64" doc:"Keys by name, as in C-c, Up, F1."`
+	// Keys are names as in "ctrl-c", "up", "f1", or those of tmux(1): "C-c", "Up", "F1".
+	Keys []string `json:"keys,omitempty" maxItems:"64" doc:"Keys by name, as in ctrl-c, up, f1, or those of tmux(1)."`
+	// Wait, if it is set, makes the answer a [Typed].
+	Wait *Wait `json:"wait,omitempty" doc:"Wait for the prompt, or for quiet, and answer with what was printed."`
 }
 
 // Validate reports what cannot be typed, as [ErrInvalid]. Key names are
@@ -117,6 +160,8 @@ func (in Input) Validate() error {
 		return fmt.Errorf("cannot type: %d bytes, want at most %d: %w", len(in.Text), MaxInput, ErrInvalid)
 	case strings.IndexByte(in.Text, 0) >= 0:
 		return fmt.Errorf("cannot type: text holds a NUL: %w", ErrInvalid)
+	case in.Wait != nil:
+		return in.Wait.Validate()
 	}
 	return nil
 }

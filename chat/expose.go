@@ -1,0 +1,210 @@
+package chat
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Mode says whether a path may only be read.
+type Mode string
+
+// The two modes of a path in a view.
+const (
+	ReadOnly  Mode = "ro"
+	ReadWrite Mode = "rw"
+)
+
+// Expose is one rule of expose_paths: a path of the host that the sessions of a
+// profile see.
+type Expose struct {
+	// Source is the path on the host, a directory or a regular file.
+	Source string `json:"source" yaml:"source"`
+	// Target is where sessions see it; empty means Source. "~/" in front is the
+	// chat's home.
+	Target string `json:"target,omitempty" yaml:"target,omitempty"`
+	Mode   Mode   `json:"mode" yaml:"mode"`
+}
+
+// At is where sessions see it.
+func (e Expose) At() string {
+	if e.Target == "" {
+		return e.Source
+	}
+	return e.Target
+}
+
+// ownPlaces are what chatd itself puts into every session. Nothing else may be
+// mounted at, above or below them.
+var ownPlaces = []string{
+	"/opt/chatd", "/run", "/proc", "/sys", "/dev", "/tmp", "/var/tmp",
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
+	"/etc/passwd", "/etc/group", "/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf",
+	"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
+	"/etc/localtime", "/etc/os-release", "/etc/services", "/etc/protocols",
+}
+
+// neverExposed are trees of the host of which a chat may see nothing, and what each
+// of them would break. What holds one of them may not be exposed either.
+var neverExposed = []struct{ path, why string }{
+	{"/proc", "it shows everybody's processes"},
+	{"/sys", "it shows the host's devices and everybody's cgroups"},
+	{"/dev", "it holds the host's devices"},
+	{"/run", "sockets of the host's services are in it, and who may write to one acts through it"},
+	{"/var/run", "sockets of the host's services are in it, and who may write to one acts through it"},
+	{"/root", "it is root's own"},
+	{"/boot", "it is the host's kernel"},
+	{"/etc/shadow", "it holds passwords"}, {"/etc/shadow-", "it holds passwords"},
+	{"/etc/gshadow", "it holds passwords"}, {"/etc/gshadow-", "it holds passwords"},
+	{"/etc/ssh", "it holds the host's keys"}, {"/etc/ssl/private", "it holds the host's keys"},
+	{"/etc/sudoers", "it says who may become root"}, {"/etc/sudoers.d", "it says who may become root"},
+	{"/etc/security", "it is PAM's"}, {"/etc/pam.d", "it is PAM's"},
+	{"/etc/chatd", "it is chatd's own"}, {"/etc/userdb", "it names the other chats"},
+	{"/var/lib/systemd", "it is systemd's"},
+	{"/var/spool/cron", "jobs in it run for their owners"},
+}
+
+// systemTrees are never writable from a session, whoever owns what is in them.
+var systemTrees = []string{"/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt/chatd"}
+
+// related reports whether one of two paths holds the other.
+func related(a, b string) bool { return Within(a, b) || Within(b, a) }
+
+// Own names the place of chatd's own that p is, is below or holds; empty if none.
+func Own(p string) string {
+	for _, own := range ownPlaces {
+		if related(p, own) {
+			return own
+		}
+	}
+	return ""
+}
+
+// checkPlace accepts an absolute path that says where it leads.
+func checkPlace(p string) error {
+	switch {
+	case p == "":
+		return fmt.Errorf("it is empty: want an absolute path: %w", ErrInvalid)
+	case strings.IndexByte(p, 0) >= 0:
+		return fmt.Errorf("%s holds a NUL: want an absolute path: %w", Quote(p), ErrInvalid)
+	case !path.IsAbs(p):
+		return fmt.Errorf("%s is relative: want an absolute path: %w", Quote(p), ErrInvalid)
+	case slices.Contains(strings.Split(p, "/"), ".."):
+		return fmt.Errorf("%s holds \"..\": want the path that it leads to: %w", Quote(p), ErrInvalid)
+	}
+	return nil
+}
+
+// CheckSource says why nothing of the host at p may be shown in a session, in that
+// mode; nil if only the host itself can tell.
+func CheckSource(p string, mode Mode) error {
+	if err := checkPlace(p); err != nil {
+		return err
+	}
+	p = path.Clean(p)
+	if p == "/" {
+		return fmt.Errorf("it is the whole host: want a directory or a file of it: %w", ErrInvalid)
+	}
+	for _, n := range neverExposed {
+		if related(p, n.path) {
+			return fmt.Errorf("%s may not be exposed: %s: %s: want a path apart from it: %w", Quote(p), n.path, n.why, ErrInvalid)
+		}
+	}
+	for _, dir := range systemTrees {
+		if mode == ReadWrite && related(p, dir) {
+			return fmt.Errorf("%s may not be exposed rw: every user of the host runs or reads what is in %s: want mode ro: %w", Quote(p), dir, ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// checkTarget says why nothing may be mounted at p.
+func checkTarget(p string) error {
+	home, ok := strings.CutPrefix(p, "~/")
+	if ok {
+		if err := checkPlace("/" + home); err != nil {
+			return fmt.Errorf("%s: want a path below the home: %w", Quote(p), ErrInvalid)
+		}
+		p = path.Clean("/" + home)
+		for _, dir := range InstanceDirs() {
+			if own := "/" + dir; Within(own, "/"+UserEnv) && Within(own, p) {
+				return fmt.Errorf("%s would cover the chat's own ~%s: want a path beside it: %w", Quote("~"+p), own, ErrInvalid)
+			}
+		}
+		return nil
+	}
+	if err := checkPlace(p); err != nil {
+		return err
+	}
+	p = path.Clean(p)
+	if p == "/" {
+		return fmt.Errorf("it is the whole session: want a path in it: %w", ErrInvalid)
+	}
+	if own := Own(p); own != "" {
+		return fmt.Errorf("%s would cover chatd's own %s, or lie in it: want another target: %w", Quote(p), own, ErrInvalid)
+	}
+	return nil
+}
+
+// check reports the first field that cannot be meant, and which it is.
+func (e Expose) check() (field string, err error) {
+	if e.Mode != ReadOnly && e.Mode != ReadWrite {
+		return ".mode", fmt.Errorf("%s: want ro or rw: %w", Quote(string(e.Mode)), ErrInvalid)
+	}
+	if err := CheckSource(e.Source, e.Mode); err != nil {
+		return ".source", err
+	}
+	if err := checkTarget(e.At()); err != nil {
+		return ".target", err
+	}
+	return "", nil
+}
+
+// clean is e with its target spelled out, without what does not matter in a path.
+func (e Expose) clean() Expose {
+	e.Source, e.Target = path.Clean(e.Source), path.Clean(e.At())
+	return e
+}
+
+// CheckExposePaths reports the first rule that cannot be meant, and its key: the
+// place in the list and the field. One target may have one rule.
+func CheckExposePaths(rules []Expose) (key string, err error) {
+	seen := map[string]int{}
+	for i, e := range rules {
+		if field, err := e.check(); err != nil {
+			return fmt.Sprintf("expose_paths[%d]%s", i, field), err
+		}
+		at := e.clean().Target
+		if first, ok := seen[at]; ok {
+			return fmt.Sprintf("expose_paths[%d]", i), fmt.Errorf("target %s has a rule already, expose_paths[%d]: want one rule for each target: %w", Quote(at), first, ErrInvalid)
+		}
+		seen[at] = i
+	}
+	return "", nil
+}
+
+// OverrideExpose is earlier with later over it: a target of both has later's rule.
+func OverrideExpose(earlier, later []Expose) []Expose {
+	var out []Expose
+	for _, e := range slices.Concat(earlier, later) {
+		e = e.clean()
+		i := slices.IndexFunc(out, func(o Expose) bool { return o.Target == e.Target })
+		if i < 0 {
+			out = append(out, e)
+			continue
+		}
+		out[i] = e
+	}
+	return out
+}
+
+// InstanceDirs are the directories that every home has, relative to it: what the
+// agent keeps, and where the redirected variables of the environment point to.
+// Parents come before what is in them.
+func InstanceDirs() []string {
+	return []string{"skills", "logs", "cache", "state", UserEnv, UserEnv + "/tmp", UserEnv + "/config", UserEnv + "/cache", UserEnv + "/state"}
+}
+
+// UserEnv is the directory of a home that TMPDIR and the XDG_ variables point into.
+const UserEnv = "runtime-user-env"

@@ -1,0 +1,171 @@
+package chat
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+)
+
+// MaxGrantMatches is how many paths one allow_read_paths or allow_write_paths
+// expression may stand for.
+const MaxGrantMatches = 1000
+
+// Grant is one expression of allow_read_paths or allow_write_paths, read. A match
+// must end where a name ends: ^/x/allow is /x/allow and what is below it, not
+// /x/allowed-not. Package files judges names by the same rule.
+type Grant struct {
+	Pattern string
+	Mode    Mode
+	// Dir is the directory that its literal beginning names: nothing outside of it can match.
+	Dir string
+	// Path is the one path that it names, if it names only one.
+	Path string
+	// Own: sessions have a file system of their own there, and nothing is mounted.
+	Own bool
+}
+
+// ParseGrant reads an expression and refuses what could stand for anything, and
+// what no session may see.
+func ParseGrant(pattern string, mode Mode) (Grant, error) {
+	g := Grant{Pattern: pattern, Mode: mode}
+	tree, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return g, fmt.Errorf("%s: %v: want a regular expression: %w", Quote(pattern), err, ErrInvalid)
+	}
+	prefix, whole := literalPrefix(tree)
+	slash := strings.LastIndexByte(prefix, '/')
+	if slash < 0 || prefix[0] != '/' || !whole && slash == 0 {
+		return g, fmt.Errorf("%s has no literal beginning: want ^/DIRECTORY/ in front, or it could stand for any path: %w", Quote(pattern), ErrInvalid)
+	}
+	if err := checkPlace(prefix); err != nil {
+		return g, err
+	}
+	g.Dir = path.Clean(prefix[:slash+1])
+	if whole {
+		g.Path = path.Clean(prefix)
+		g.Dir = path.Dir(g.Path)
+	}
+	return g, g.check()
+}
+
+// literalPrefix is what every match begins with, and whether that is all of it.
+func literalPrefix(tree *syntax.Regexp) (prefix string, whole bool) {
+	parts := []*syntax.Regexp{tree}
+	if tree.Op == syntax.OpConcat {
+		parts = tree.Sub
+	}
+	if len(parts) == 0 || parts[0].Op != syntax.OpBeginText {
+		return "", false
+	}
+	for i, p := range parts[1:] {
+		switch {
+		case p.Op == syntax.OpLiteral && p.Flags&syntax.FoldCase == 0:
+			prefix += string(p.Rune)
+		case p.Op == syntax.OpEndText && i == len(parts)-2:
+			return prefix, true
+		default:
+			return prefix, false
+		}
+	}
+	return prefix, true
+}
+
+// sessionsOwn are file systems that every session has for itself, the first three
+// also to write to, and the host's programs, which it sees.
+var sessionsOwn = []string{"/tmp", "/var/tmp", "/dev", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
+
+func (g *Grant) check() error {
+	at := g.Dir
+	if g.Path != "" {
+		at = g.Path
+	}
+	switch {
+	case Within(at, "/proc") && g.Path == "":
+		return fmt.Errorf("%s: below /proc a grant is one file: want ^/proc/NAME$: %w", Quote(g.Pattern), ErrInvalid)
+	case g.Mode == ReadWrite && (Within(at, "/proc") || Within(at, "/sys")):
+		return fmt.Errorf("%s: /proc and /sys are for reading: want it in allow_read_paths: %w", Quote(g.Pattern), ErrInvalid)
+	case at == "/proc" || at == "/sys" && g.Path != "":
+		return fmt.Errorf("%s: below /proc and /sys a grant is one file: want a file: %w", Quote(g.Pattern), ErrInvalid)
+	case Within(at, "/sys"):
+		return nil
+	}
+	g.Own = Within(at, "/proc") || slices.ContainsFunc(sessionsOwn, func(own string) bool { return Within(at, own) })
+	g.Own = g.Own || g.Path != "" && slices.Contains(ownPlaces, g.Path)
+	switch {
+	case g.Own && g.Mode == ReadWrite && !slices.ContainsFunc(sessionsOwn[:3], func(own string) bool { return Within(at, own) }):
+		return fmt.Errorf("%s: what sessions have at %s is not for writing: want it in allow_read_paths: %w", Quote(g.Pattern), at, ErrInvalid)
+	case g.Own:
+		return nil
+	case g.Path != "":
+		return CheckSource(g.Path, g.Mode)
+	}
+	return g.checkDir()
+}
+
+// checkDir judges the directory that matches lie in: it may hold what may not be
+// seen, for each match is judged again, but not lie in it.
+func (g Grant) checkDir() error {
+	for _, n := range neverExposed {
+		if Within(g.Dir, n.path) {
+			return fmt.Errorf("%s may not be granted: %s: %s: want a path apart from it: %w", Quote(g.Pattern), n.path, n.why, ErrInvalid)
+		}
+	}
+	for _, dir := range systemTrees {
+		if g.Mode == ReadWrite && Within(g.Dir, dir) {
+			return fmt.Errorf("%s may not be granted for writing: every user of the host runs or reads what is in %s: want it in allow_read_paths: %w", Quote(g.Pattern), dir, ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// Bound is the expression that finds a whole name: for what a match itself is.
+func (g Grant) Bound() (*regexp.Regexp, error) { return BoundPattern(g.Pattern) }
+
+// BoundPattern binds a pattern to the end of a name, or of a directory's name.
+func BoundPattern(pattern string) (*regexp.Regexp, error) {
+	re, err := regexp.Compile(pattern) // by itself, or a ")" could close the group around it
+	if err != nil || strings.HasSuffix(pattern, "/") {
+		return re, err
+	}
+	return regexp.Compile("(?:" + pattern + `)(?:/|\z)`)
+}
+
+// Below finds a directory's name with a slash after it, if all below it is meant too.
+func (g Grant) Below() (*regexp.Regexp, error) {
+	if strings.HasSuffix(g.Pattern, "/") {
+		return regexp.Compile(g.Pattern)
+	}
+	return regexp.Compile("(?:" + g.Pattern + ")/")
+}
+
+// Grants reads both lists of the profile, in their order; key names the first that
+// cannot be meant.
+func (p Profile) Grants() (grants []Grant, key string, err error) {
+	for _, list := range []struct {
+		key      string
+		patterns []string
+		mode     Mode
+	}{{"allow_read_paths", p.AllowReadPaths, ReadOnly}, {"allow_write_paths", p.AllowWritePaths, ReadWrite}} {
+		for i, pattern := range list.patterns {
+			g, err := ParseGrant(pattern, list.mode)
+			if err != nil {
+				return nil, fmt.Sprintf("%s[%d]", list.key, i), err
+			}
+			grants = append(grants, g)
+		}
+	}
+	return grants, "", nil
+}
+
+// CheckView reports the first thing in what the profile opens of the host that
+// cannot be meant, and its key below the profile.
+func (p Profile) CheckView() (key string, err error) {
+	if key, err := CheckExposePaths(p.ExposePaths); err != nil {
+		return key, err
+	}
+	_, key, err = p.Grants()
+	return key, err
+}

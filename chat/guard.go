@@ -1,0 +1,96 @@
+package chat
+
+import (
+	"fmt"
+	"slices"
+)
+
+// GuardPreset is a list of rules that a guard begins with.
+type GuardPreset string
+
+const (
+	// GuardDefault blocks what does harm, or cannot work, in a home of one's own.
+	GuardDefault GuardPreset = "default"
+	// GuardPicoClaw is the list of PicoClaw's exec tool (specs/0004-running-commands.md).
+	GuardPicoClaw GuardPreset = "picoclaw"
+	// GuardNone has no rules: only the custom ones count.
+	GuardNone GuardPreset = "none"
+)
+
+// GuardPresets lists them.
+func GuardPresets() []GuardPreset { return []GuardPreset{GuardDefault, GuardPicoClaw, GuardNone} }
+
+// Guard says which commands are refused before they run. It is advice: what a
+// command may do is said by the walls. The zero value refuses nothing.
+type Guard struct {
+	Preset GuardPreset `json:"preset,omitempty" yaml:"preset"`
+	// EnableDenyPatterns false leaves out every pattern, of the preset and custom ones.
+	EnableDenyPatterns bool `json:"enable_deny_patterns" yaml:"enable_deny_patterns"`
+	// CustomDenyPatterns are searched in each simple command.
+	CustomDenyPatterns []Pattern `json:"custom_deny_patterns" yaml:"custom_deny_patterns"`
+	// CustomAllowPatterns free the simple command that one matches from end to end,
+	// and no other, of every pattern.
+	CustomAllowPatterns []Pattern `json:"custom_allow_patterns" yaml:"custom_allow_patterns"`
+	// RestrictToWorkspace refuses commands with paths outside the home.
+	RestrictToWorkspace bool `json:"restrict_to_workspace" yaml:"restrict_to_workspace"`
+	// Place is where these keys stand, file:line; empty for the defaults.
+	Place string `json:"-" yaml:"-"`
+}
+
+// DefaultGuard is the guard of a profile that says nothing.
+func DefaultGuard() Guard { return Guard{Preset: GuardDefault, EnableDenyPatterns: true} }
+
+// On reports whether the guard may refuse anything.
+func (g Guard) On() bool { return g.EnableDenyPatterns || g.RestrictToWorkspace }
+
+// Pattern is a regular expression (RE2) of a config.
+type Pattern struct {
+	Text string
+	// Place is file:line, where it is known.
+	Place string
+}
+
+// MarshalText is the expression.
+func (p Pattern) MarshalText() ([]byte, error) { return []byte(p.Text), nil }
+
+// UnmarshalText takes the expression as it is; package guard compiles it.
+func (p *Pattern) UnmarshalText(b []byte) error {
+	p.Text = string(b)
+	return nil
+}
+
+// The tools that a profile can switch off.
+const (
+	ToolExec       = "exec"
+	ToolTerminal   = "terminal"
+	ToolReadFile   = "read_file"
+	ToolWriteFile  = "write_file"
+	ToolEditFile   = "edit_file"
+	ToolAppendFile = "append_file"
+	ToolListDir    = "list_dir"
+)
+
+// Tools lists them.
+func Tools() []string {
+	return []string{ToolExec, ToolTerminal, ToolReadFile, ToolWriteFile, ToolEditFile, ToolAppendFile, ToolListDir}
+}
+
+// CheckTool is an [ErrDenied] for a tool that the profile has switched off.
+func (p Profile) CheckTool(tool string) error {
+	if slices.Contains(p.ToolsOff, tool) {
+		return fmt.Errorf("cannot use %s: profile %s has it switched off: %w", tool, p.Name, ErrDenied)
+	}
+	return nil
+}
+
+func (p Profile) validateGuard() error {
+	if p.Guard.Preset != "" && !slices.Contains(GuardPresets(), p.Guard.Preset) {
+		return fmt.Errorf("cannot use profile %s: guard preset %s: want one of %v: %w", p.Name, Quote(string(p.Guard.Preset)), GuardPresets(), ErrInvalid)
+	}
+	for _, t := range p.ToolsOff {
+		if !slices.Contains(Tools(), t) {
+			return fmt.Errorf("cannot use profile %s: tools_off %s: want some of %v: %w", p.Name, Quote(t), Tools(), ErrInvalid)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package chat
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of a path, as the kernel's PATH_MAX, and of a command that is asked about.
+const (
+	MaxPath    = 4096
+	MaxCommand = 64 << 10
+)
+
+// Question is whether the file rules of a chat allow something: an operation on a
+// path, or a shell command.
+type Question struct {
+	// Path is absolute, below ~, or below the home.
+	Path string `json:"path,omitempty" maxLength:"4096" doc:"The path, absolute or below the home. Exactly one of path and command."`
+	// Op is read, write, edit or bash; it goes with Path.
+	Op string `json:"op,omitempty" enum:"read,write,edit,bash" doc:"What is done to the path."`
+	// Command is judged by the paths that are found in it.
+	Command string `json:"command,omitempty" maxLength:"65536" doc:"A shell command, judged by the paths in it."`
+}
+
+// Validate reports the first field that cannot be meant, as [ErrInvalid].
+func (q Question) Validate() error {
+	switch {
+	case (q.Path == "") == (q.Command == ""):
+		return fmt.Errorf("cannot answer: want exactly one of path and command: %w", ErrInvalid)
+	case q.Command != "" && q.Op != "":
+		return fmt.Errorf("cannot answer: want no op beside a command: %w", ErrInvalid)
+	case q.Path != "" && !slices.Contains([]string{"read", "write", "edit", "bash"}, q.Op):
+		return fmt.Errorf("cannot answer: op %s: want read, write, edit or bash: %w", Quote(q.Op), ErrInvalid)
+	case len(q.Command) > MaxCommand:
+		return fmt.Errorf("cannot answer: a command of %d bytes, want at most %d: %w", len(q.Command), MaxCommand, ErrInvalid)
+	case !utf8.ValidString(q.Command) || strings.IndexByte(q.Command, 0) >= 0:
+		return fmt.Errorf("cannot answer: the command is not UTF-8 without NUL: %w", ErrInvalid)
+	case q.Command != "":
+		return nil
+	}
+	return checkPath("path", q.Path)
+}
+
+// Explained is the answer to a [Question].
+type Explained struct {
+	// Verdict is allow or deny.
+	Verdict string `json:"verdict" enum:"allow,deny" doc:"The answer."`
+	// Rule decided, as it is written; empty if none is about it. Place is its file and
+	// line, Layer the part of the policy that it stands in.
+	Rule  string `json:"rule" doc:"The rule that decided; empty if none is about it."`
+	Place string `json:"place" doc:"File and line of the rule."`
+	Layer string `json:"layer" doc:"The part of the policy that the rule stands in."`
+	// Name is the path that was decided on: as it was asked about, or what its links lead to.
+	Name string `json:"name" doc:"The path that was decided on, folded or what links lead to."`
+	// Paths are those found in a command.
+	Paths []string `json:"paths" doc:"The paths that were found in a command."`
+	// Guard is what the guard of the profile says of a command; nil for a path. A
+	// command runs if both allow it.
+	Guard *Guarded `json:"guard,omitempty" doc:"What the guard says of a command."`
+}
+
+// Guarded is what a guard says of a command.
+type Guarded struct {
+	Verdict string `json:"verdict" enum:"allow,deny" doc:"The answer."`
+	// Rule is the name of a rule, or a custom pattern, and Place where it stands.
+	Rule  string `json:"rule" doc:"The rule that denies; empty if none does."`
+	Place string `json:"place" doc:"File and line of the rule."`
+	// Message is what an agent is told, Command the simple command or path that is denied.
+	Message string `json:"message" doc:"What the agent is told."`
+	Command string `json:"command" doc:"The simple command, or path, that is denied."`
+	Reason  string `json:"reason" doc:"Why."`
+	Instead string `json:"instead" doc:"What to do instead."`
+}
+
+// Share is one regular file that goes from one chat to another.
+type Share struct {
+	// Path is the file in the chat it comes from, absolute or below its home.
+	Path string `json:"path" minLength:"1" maxLength:"4096" doc:"The file, absolute or below the home."`
+	To   ID     `json:"to" doc:"The chat that gets it: 16 lower-case hex digits."`
+	// ToPath is its name there; empty means the same, which then must be below the home.
+	ToPath string `json:"to_path,omitempty" maxLength:"4096" doc:"Its name there; the same, if empty and not absolute."`
+}
+
+// Validate reports the first field that cannot be meant, as [ErrInvalid].
+func (s Share) Validate() error {
+	if err := checkPath("path", s.Path); err != nil {
+		return err
+	}
+	if _, err := ParseID(string(s.To)); err != nil {
+		return fmt.Errorf("cannot use to: %w", err)
+	}
+	if s.ToPath == "" && strings.HasPrefix(s.Path, "/") {
+		return fmt.Errorf("cannot use to_path: it is empty, and path is absolute: %w", ErrInvalid)
+	}
+	return checkPath("to_path", s.Target())
+}
+
+// Target is the name that the file gets.
+func (s Share) Target() string {
+	if s.ToPath == "" {
+		return s.Path
+	}
+	return s.ToPath
+}
+
+// Shared is a file that went across.
+type Shared struct {
+	// Path and ToPath are the files' physical names, as the chats say.
+	Path   string `json:"path" doc:"What was read, by the name that links lead to."`
+	ToPath string `json:"to_path" doc:"What was written, by the name that links lead to."`
+	Bytes  int64  `json:"bytes" doc:"How much went across."`
+	SHA256 string `json:"sha256" doc:"Of what went across, in hex."`
+}
+
+func checkPath(field, p string) error {
+	switch {
+	case p == "":
+		return fmt.Errorf("cannot use %s: it is empty: %w", field, ErrInvalid)
+	case len(p) > MaxPath:
+		return fmt.Errorf("cannot use %s: %d bytes, want at most %d: %w", field, len(p), MaxPath, ErrInvalid)
+	case strings.IndexByte(p, 0) >= 0 || !utf8.ValidString(p):
+		return fmt.Errorf("cannot use %s %s: want UTF-8 without NUL: %w", field, Quote(p), ErrInvalid)
+	}
+	return nil
+}

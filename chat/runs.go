@@ -1,0 +1,157 @@
+package chat
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of the runs of one chat.
+const (
+	// MaxRuns is how many runs there may be at once, in the background or not.
+	MaxRuns = 64
+	// KeepRun is how long a run of the background is kept once it has ended.
+	KeepRun = 30 * time.Minute
+	// KeptBytes is what the runs of one chat that have ended may keep of their output in all; the
+	// oldest go first.
+	KeptBytes = 16 << 20
+	// MaxReadRun is how much of each stream one read of a run returns.
+	MaxReadRun = 64 << 10
+	// MaxTTY is the most rows or columns of a terminal.
+	MaxTTY = 4096
+)
+
+// RunState is what has become of a run.
+type RunState string
+
+// The states of a run.
+const (
+	RunRunning RunState = "running"
+	RunEnded   RunState = "ended"
+	// RunLost: it has ended, and nobody was there to see how.
+	RunLost RunState = "lost"
+)
+
+// Run is one run of a chat, under way or kept.
+type Run struct {
+	// ID is random and never used again. It means nothing outside its chat.
+	ID         string   `json:"id"`
+	State      RunState `json:"state"`
+	Background bool     `json:"background"`
+	// Command is the command as it was given, quoted and cut: it is the caller's text.
+	Command   string     `json:"command"`
+	StartedAt time.Time  `json:"started_at"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
+	Timeout   Duration   `json:"timeout"`
+	TTY       *TTY       `json:"tty,omitempty"`
+	// OutputMax is how many bytes are kept of each stream; zero where the output goes to the
+	// caller as it comes, and nothing is kept.
+	OutputMax int64 `json:"output_max,omitempty"`
+	// Result is that of a run that has ended. Of one that runs it has what was printed so far.
+	// A list has no output in it, and a run that is not of the background none at all.
+	Result *RunResult `json:"result,omitempty"`
+}
+
+// Runs are the runs of a chat, oldest first.
+type Runs struct {
+	Runs []Run `json:"runs"`
+}
+
+// TTY is the size of a terminal.
+type TTY struct {
+	Rows int `json:"rows" minimum:"1" maximum:"4096"`
+	Cols int `json:"cols" minimum:"1" maximum:"4096"`
+}
+
+func (t TTY) validate() error {
+	if t.Rows < 1 || t.Rows > MaxTTY || t.Cols < 1 || t.Cols > MaxTTY {
+		return fmt.Errorf("cannot run: tty of %d rows and %d cols: want 1 to %d of each: %w", t.Rows, t.Cols, MaxTTY, ErrInvalid)
+	}
+	return nil
+}
+
+// RunSignals are the signals that a run may be sent, without SIG.
+var RunSignals = []string{"INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH", "KILL"}
+
+// RunSignal is a signal for every process of a run.
+type RunSignal struct {
+	// Signal is one of [RunSignals], with or without SIG.
+	Signal string `json:"signal" doc:"INT, TERM, HUP, QUIT, USR1, USR2, KILL, or WINCH with tty."`
+	// TTY is the new size of a run's terminal; with WINCH only, which needs it.
+	TTY *TTY `json:"tty,omitempty" doc:"The new size of the run's terminal, with WINCH."`
+}
+
+// Validate reports a signal that cannot be sent, as [ErrInvalid].
+func (s RunSignal) Validate() error {
+	known := false
+	for _, name := range RunSignals {
+		known = known || name == s.Name()
+	}
+	switch {
+	case !known:
+		return fmt.Errorf("cannot send signal %s: want one of %s: %w", Quote(s.Signal), strings.Join(RunSignals, ", "), ErrInvalid)
+	case (s.Name() == "WINCH") != (s.TTY != nil):
+		return fmt.Errorf("cannot send signal %s: want tty with WINCH, and with no other: %w", Quote(s.Signal), ErrInvalid)
+	case s.TTY != nil:
+		return s.TTY.validate()
+	}
+	return nil
+}
+
+// Name is the signal without SIG.
+func (s RunSignal) Name() string { return strings.TrimPrefix(s.Signal, "SIG") }
+
+// RunCursor is a place in both streams of a run, in bytes. The zero value is the beginning.
+type RunCursor struct{ Stdout, Stderr int64 }
+
+// String is the cursor as it crosses the API, "STDOUT-STDERR".
+func (c RunCursor) String() string { return fmt.Sprintf("%d-%d", c.Stdout, c.Stderr) }
+
+// ParseRunCursor reads what [RunCursor.String] made; "" is the beginning.
+func ParseRunCursor(s string) (RunCursor, error) {
+	if s == "" {
+		return RunCursor{}, nil
+	}
+	a, b, _ := strings.Cut(s, "-")
+	out, err := strconv.ParseUint(a, 10, 63)
+	if err == nil {
+		var errs uint64
+		errs, err = strconv.ParseUint(b, 10, 63)
+		if err == nil {
+			return RunCursor{int64(out), int64(errs)}, nil
+		}
+	}
+	return RunCursor{}, fmt.Errorf("cannot use cursor %s: want what an answer had: %w", Quote(s), ErrInvalid)
+}
+
+// RunOutput is a piece of what a run printed.
+type RunOutput struct {
+	// Frames are at most one of each stream.
+	Frames []Frame `json:"frames"`
+	// Missing is how many bytes between the cursor that was asked for and the frames are not kept.
+	Missing int64 `json:"missing,omitempty"`
+	// Cursor is where the next read goes on.
+	Cursor string   `json:"cursor"`
+	State  RunState `json:"state"`
+}
+
+// CheckRunID reports what cannot be the id of a run as the same [ErrNotFound] that any run
+// has which is not there.
+func CheckRunID(id ID, run string) error {
+	if len(run) > MaxName {
+		return NoRun(id, run)
+	}
+	return nil
+}
+
+// NoChat is the error about a chat that is not there, or is another owner's: whoever asks for either
+// hears the same, to the letter.
+func NoChat(id ID) error {
+	return fmt.Errorf("cannot find chat %s: %w", Quote(string(id)), ErrNotFound)
+}
+
+// NoRun is the error about a run that the chat does not have: it is of another chat, or of none.
+func NoRun(id ID, run string) error {
+	return fmt.Errorf("cannot find run %s of chat %s: %w", Quote(run), id, ErrNotFound)
+}

@@ -1,0 +1,138 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Bounds of schedules.
+const (
+	// MaxSchedules is how many a chat may have.
+	MaxSchedules = 32
+	// DefaultScheduleTimeout is what a [ScheduleSpec] means by no timeout.
+	DefaultScheduleTimeout = Duration(5 * time.Minute)
+	// MinEvery and MaxEvery bound [ScheduleSpec].Every.
+	MinEvery = Duration(time.Minute)
+	MaxEvery = Duration(366 * 24 * time.Hour)
+	// MaxScheduleArgs bounds command, argv, cwd and env together, in bytes: it is kept.
+	MaxScheduleArgs = 16 << 10
+	// MaxTail is how much is kept of what the last run printed, in bytes.
+	MaxTail = 4 << 10
+	// maxWhen bounds cron, at and time_zone, in bytes.
+	maxWhen = 128
+)
+
+// ScheduleSpec is a command and when a chat shall run it. Exactly one of Cron, Every
+// and At is set.
+type ScheduleSpec struct {
+	// Cron are five fields of crontab(5), or @hourly, @daily, @weekly, @monthly, @yearly.
+	Cron string `json:"cron,omitempty" maxLength:"128" doc:"Five fields of crontab(5): minute hour day-of-month month day-of-week; or @hourly, @daily, @weekly, @monthly, @yearly. Exactly one of cron, every and at."`
+	// Every counts from when the schedule was made.
+	Every Duration `json:"every,omitempty" doc:"The time between two runs, at least 1m, as in 30m."`
+	// At is RFC 3339; without an offset it is a time in TimeZone.
+	At string `json:"at,omitempty" maxLength:"128" doc:"Once, at this time: RFC 3339, as in 2026-11-21T09:00:00Z; without an offset a time in time_zone."`
+	// TimeZone is a name of the IANA data base; empty means UTC.
+	TimeZone string `json:"time_zone,omitempty" maxLength:"128" doc:"What cron and at mean, as in Europe/Berlin; UTC if empty."`
+	// Command goes to sh -c; exactly one of Command and Argv is set.
+	Command string            `json:"command,omitempty" doc:"A shell command, run by sh -c. Exactly one of command and argv."`
+	Argv    []string          `json:"argv,omitempty" doc:"A program and its arguments, run as they are."`
+	Cwd     string            `json:"cwd,omitempty" maxLength:"4096" doc:"Working directory in the chat's view; the home if empty."`
+	Env     map[string]string `json:"env,omitempty" doc:"Variables added to the clean environment."`
+	// Timeout ends the whole run; zero means [DefaultScheduleTimeout].
+	Timeout Duration `json:"timeout,omitempty" doc:"After which the whole run is ended; 5m if it is left out."`
+	// Grace is that of a [RunSpec].
+	Grace Duration `json:"grace,omitempty" doc:"Between SIGTERM and SIGKILL when the run is ended; 2s if it is left out."`
+}
+
+// Run is what runs when the schedule comes due. Without a timeout it has none, which the
+// profile's maximum may shorten.
+func (s ScheduleSpec) Run() RunSpec {
+	return RunSpec{Command: s.Command, Argv: s.Argv, Cwd: s.Cwd, Env: s.Env, Timeout: s.Timeout, Grace: s.Grace}
+}
+
+// Validate reports the first field that cannot be meant, as [ErrInvalid]. What the
+// texts of cron, at and time_zone mean is read by package schedule.
+func (s ScheduleSpec) Validate() error {
+	set := 0
+	for _, has := range []bool{s.Cron != "", s.Every != 0, s.At != ""} {
+		if has {
+			set++
+		}
+	}
+	if set != 1 {
+		return fmt.Errorf("cannot schedule: want exactly one of cron, every and at: %w", ErrInvalid)
+	}
+	for _, f := range []struct{ field, text string }{{"cron", s.Cron}, {"at", s.At}, {"time_zone", s.TimeZone}} {
+		if len(f.text) > maxWhen {
+			return fmt.Errorf("cannot schedule: %s has %d bytes, want at most %d: %w", f.field, len(f.text), maxWhen, ErrInvalid)
+		}
+	}
+	if s.Every != 0 && (s.Every < MinEvery || s.Every > MaxEvery || s.Every.D()%time.Second != 0) {
+		return fmt.Errorf("cannot schedule: every %s: want %s to %s, in whole seconds: %w", s.Every, MinEvery, MaxEvery, ErrInvalid)
+	}
+	if s.Every != 0 && s.TimeZone != "" {
+		return fmt.Errorf("cannot schedule: time_zone %s: every has none, only cron and at: %w", Quote(s.TimeZone), ErrInvalid)
+	}
+	if err := s.Run().Validate(); err != nil {
+		return err
+	}
+	size := len(s.Command) + len(s.Cwd) + len(strings.Join(s.Argv, " "))
+	for k, v := range s.Env {
+		size += len(k) + len(v)
+	}
+	if size > MaxScheduleArgs {
+		return fmt.Errorf("cannot schedule: command, argv, cwd and env take %d bytes, want at most %d: %w", size, MaxScheduleArgs, ErrInvalid)
+	}
+	return nil
+}
+
+// Schedule is one command that a chat runs again and again, or once, by the clock.
+type Schedule struct {
+	// ID is unique within the chat.
+	ID string `json:"id"`
+	// Spec is what was asked for.
+	Spec      ScheduleSpec `json:"spec"`
+	CreatedAt time.Time    `json:"created_at"`
+	// CreatedBy is the caller who made it; its runs are audited under this name.
+	CreatedBy string `json:"created_by"`
+	// Next is when it comes due; nil means never again.
+	Next *time.Time `json:"next,omitempty"`
+	// RunningSince is when the run that is under way began; nil if there is none.
+	RunningSince *time.Time `json:"running_since,omitempty"`
+	// Runs counts the runs that began, Skipped the times at which the run before was
+	// still going or waiting, and Missed those that passed while chatd was down, the host
+	// slept or the clock was set forward, beyond the one that is caught up.
+	Runs    uint64 `json:"runs"`
+	Skipped uint64 `json:"skipped"`
+	Missed  uint64 `json:"missed"`
+	// Last is how the last run ended; nil before the first.
+	Last *ScheduleResult `json:"last,omitempty"`
+}
+
+// ScheduleResult is how a scheduled run ended, or why there was none.
+type ScheduleResult struct {
+	// DueAt is the time it was for, StartedAt when it began, with waking the chat.
+	DueAt     time.Time `json:"due_at"`
+	StartedAt time.Time `json:"started_at"`
+	WallMS    int64     `json:"wall_ms"`
+	// Exit is the exit code; -1 when a signal ended the command or it did not run.
+	Exit      int    `json:"exit"`
+	Signal    string `json:"signal,omitempty"`
+	TimedOut  bool   `json:"timed_out"`
+	OOMKilled bool   `json:"oom_killed"`
+	// Output is the end of what it printed on both streams, at most [MaxTail] bytes: a
+	// chat's bytes. Escape it before it meets a terminal.
+	Output string `json:"output"`
+	// OutputBytes is how much it printed.
+	OutputBytes int64 `json:"output_bytes"`
+	// Error says why there was no run; empty if there was one.
+	Error string `json:"error,omitempty"`
+	// DeniedBy is the rule that denied it.
+	DeniedBy string `json:"denied_by,omitempty"`
+}
+
+// Schedules is a list of them, in the order in which they were made.
+type Schedules struct {
+	Schedules []Schedule `json:"schedules"`
+}
