@@ -26,6 +26,8 @@ var mayImport = map[string][]string{
 	".":               {},
 	"chat":            {},
 	"tmux":            {},
+	"display":         {},
+	"ring":            {},
 	"cgroup":          {"chat"},
 	"netpolicy":       {"chat"},
 	"state":           {"chat"},

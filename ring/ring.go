@@ -1,0 +1,193 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+)
+
+// Ring is the end of a stream. It may be used by many goroutines.
+type Ring struct {
+	dir  string
+	half int64 // bytes in one file
+
+	mu      sync.Mutex
+	files   []file // at most two, the older first; the first begins where what is kept begins
+	changed chan struct{}
+	removed bool
+}
+
+type file struct{ from, size int64 }
+
+func (f file) end() int64 { return f.from + f.size }
+
+func (f file) name() string { return fmt.Sprintf("%020d", f.from) }
+
+// Open finds what is kept in dir, which need not be there; it is made when something is
+// appended. size bounds what is kept, in bytes. A file that is not the ring's is removed.
+func Open(dir string, size int64) (*Ring, error) {
+	r := &Ring{dir: dir, half: max(1, size/2), changed: make(chan struct{})}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("cannot open the log %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		fi, err := e.Info()
+		if err != nil {
+			return nil, fmt.Errorf("cannot open the log %s: %w", dir, err)
+		}
+		from, err := strconv.ParseInt(e.Name(), 10, 63)
+		f := file{from, fi.Size()}
+		if err != nil || f.name() != e.Name() || !fi.Mode().IsRegular() || f.size > r.half {
+			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+				return nil, fmt.Errorf("cannot tidy the log %s: %w", dir, err)
+			}
+			continue
+		}
+		r.files = append(r.files, f)
+	}
+	slices.SortFunc(r.files, func(a, b file) int { return int(min(1, max(-1, a.from-b.from))) })
+	for i := len(r.files) - 1; i > 0; i-- {
+		if r.files[i-1].end() != r.files[i].from { // the end of a file was lost
+			return r, r.drop(i)
+		}
+	}
+	return r, r.drop(len(r.files) - 2)
+}
+
+// drop removes the n oldest files.
+func (r *Ring) drop(n int) error {
+	for ; n > 0; n-- {
+		if err := os.Remove(filepath.Join(r.dir, r.files[0].name())); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("cannot shorten the log: %w", err)
+		}
+		r.files = slices.Clone(r.files[1:])
+	}
+	return nil
+}
+
+// ErrRemoved is what is said of a ring after [Ring.Remove].
+var ErrRemoved = errors.New("it was removed")
+
+// Remove removes the directory with all that is kept. Whoever still holds the ring cannot
+// bring it back.
+func (r *Ring) Remove() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.removed, r.files = true, nil
+	r.wake()
+	if err := os.RemoveAll(r.dir); err != nil {
+		return fmt.Errorf("cannot remove the log: %w", err)
+	}
+	return nil
+}
+
+// Append adds p to the end. After an error some of p may be there.
+func (r *Ring) Append(p []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.wake()
+	if r.removed {
+		return fmt.Errorf("cannot write the log: %w", ErrRemoved)
+	}
+	for len(p) > 0 {
+		n, err := r.appendSome(p)
+		if err != nil {
+			return fmt.Errorf("cannot write the log: %w", err)
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+func (r *Ring) appendSome(p []byte) (int, error) {
+	if len(r.files) == 0 || r.files[len(r.files)-1].size >= r.half {
+		if err := os.MkdirAll(r.dir, 0o700); err != nil {
+			return 0, err
+		}
+		r.files = append(r.files, file{from: r.end()})
+		if err := r.drop(len(r.files) - 2); err != nil {
+			return 0, err
+		}
+	}
+	last := &r.files[len(r.files)-1]
+	f, err := os.OpenFile(filepath.Join(r.dir, last.name()), os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	n, err := f.WriteAt(p[:min(int64(len(p)), r.half-last.size)], last.size)
+	last.size += int64(n)
+	return n, errors.Join(err, f.Close())
+}
+
+func (r *Ring) end() int64 {
+	if len(r.files) == 0 {
+		return 0
+	}
+	return r.files[len(r.files)-1].end()
+}
+
+// wake tells everybody who waits that there is more.
+func (r *Ring) wake() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// Bounds are the cursors of the first byte that is kept and of the one that comes next.
+// changed is closed when something is appended.
+func (r *Ring) Bounds() (start, end int64, changed <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.files) > 0 {
+		start = r.files[0].from
+	}
+	return start, r.end(), r.changed
+}
+
+// ReadAt fills p from the cursor on, or from the first byte that is kept if that one is not
+// any more: from says which it was. n is 0 where nothing comes after the cursor.
+func (r *Ring) ReadAt(p []byte, cursor int64) (n int, from int64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.removed {
+		return 0, cursor, fmt.Errorf("cannot read the log: %w", ErrRemoved)
+	}
+	for _, f := range r.files {
+		cursor = max(cursor, f.from)
+		if cursor < f.end() && n == 0 {
+			from = cursor
+		}
+		for n < len(p) && cursor < f.end() {
+			m, err := r.readFile(f, p[n:min(int64(len(p)), int64(n)+f.end()-cursor)], cursor)
+			n, cursor = n+m, cursor+int64(m)
+			if err != nil {
+				return n, from, fmt.Errorf("cannot read the log: %w", err)
+			}
+		}
+		if n == len(p) {
+			break
+		}
+	}
+	if n == 0 {
+		from = cursor
+	}
+	return n, from, nil
+}
+
+// readFile reads all of p; the lock is held, so that the file is not removed meanwhile.
+func (r *Ring) readFile(f file, p []byte, cursor int64) (int, error) {
+	in, err := os.Open(filepath.Join(r.dir, f.name()))
+	if err != nil {
+		return 0, err
+	}
+	n, err := in.ReadAt(p, cursor-f.from)
+	if errors.Is(err, io.EOF) && n < len(p) {
+		err = io.ErrUnexpectedEOF // somebody cut it
+	}
+	return n, errors.Join(err, in.Close())
+}
