@@ -1,0 +1,30 @@
+// Package schedule says when commands of chats come due, and has them begin: cron
+// expressions, intervals and single times ([Parse]), and a [Runner] that waits for the
+// next of all of them.
+//
+// The runner keeps one heap and one timer, whatever the number of chats. Of a schedule
+// it holds its names and its next time and nothing else; what it runs, and how it went,
+// is kept by whoever it calls ([Options]). At most Slots runs are under way over all
+// chats, and one of each chat; what comes due beyond that waits, first come, first
+// served.
+//
+// # What the clock may do
+//
+// Times are those of the wall clock. What was missed, because chatd was down, the host
+// slept or the clock was set forward, is caught up by one run, and the other times are
+// counted. Set back by at most three hours, the clock does not make a cron expression come
+// due again for a time that it had; set back by more, it was wrong before, and counts
+// anew. An interval never waits longer than itself. The wall clock is looked at every 30
+// seconds at the latest, so that a step of it is seen.
+//
+// In a time zone with daylight saving a cron expression with fixed hours comes due once
+// for each of its times: one that is skipped, as much later as the clocks went forward;
+// one that is there twice, the first time. With * as its hour it follows the time that
+// passes: every hour that there is.
+//
+// # What it does not stop
+//
+// It judges, limits and audits nothing: that is done where runs are. It does not know
+// whether a chat is there. A run that never ends holds its slot: who is called bounds
+// it. It is exact to the second, and later where slots are full.
+package schedule

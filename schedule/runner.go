@@ -1,0 +1,267 @@
+package schedule
+
+import (
+	"container/heap"
+	"context"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// look is how long the wall clock may go unwatched: a timer does not see it step, nor
+// the sleep of the host.
+const look = 30 * time.Second
+
+// Clock is where time comes from; [WallClock], or a test's own.
+type Clock struct {
+	Now func() time.Time
+	// After is [time.After].
+	After func(time.Duration) <-chan time.Time
+}
+
+// WallClock is the host's.
+func WallClock() Clock { return Clock{Now: time.Now, After: time.After} }
+
+// Due is a schedule whose time has come.
+type Due struct {
+	Chat chat.ID
+	ID   string
+	// At is the time it is for, and Missed how many more have passed since.
+	At     time.Time
+	Missed uint64
+	// Next is when it comes due again; zero is never.
+	Next time.Time
+}
+
+// Options are what a [Runner] asks, and what it calls.
+type Options struct {
+	Clock Clock
+	// Slots is how many runs there are at once.
+	Slots int
+	// Owner says whose a chat is; one owner's runs take three quarters of the slots at
+	// most, however many of them wait. Nil, a chat is nobody's.
+	Owner func(chat.ID) string
+	// Spread is how much later than its time a schedule that is added with spread may
+	// begin, each by its own amount: not all of a minute shall begin at its first second.
+	Spread time.Duration
+	// After says when a schedule that is due at one time comes due after now, and how
+	// many of its times lie between; ok is false for one that is gone. It and Resume may take
+	// their time: no method of [Runner] waits for them.
+	After func(id chat.ID, schedule string, at, now time.Time) (next time.Time, missed uint64, ok bool)
+	// Resume says when a schedule comes due now that the clock was set back.
+	Resume func(id chat.ID, schedule string, next, now time.Time) time.Time
+	// Run runs it and returns when it has ended. skipped takes how many times came due
+	// meanwhile. The context ends with that of [Runner.Serve].
+	Run func(ctx context.Context, d Due, skipped func() uint64)
+}
+
+// Runner has schedules begin when they come due. Its methods may be called at once from
+// many goroutines.
+type Runner struct {
+	opt  Options
+	stir chan struct{}
+	runs sync.WaitGroup
+
+	mu      sync.Mutex
+	ctx     context.Context // that of Serve; nil before
+	seen    time.Time       // the wall clock at the last look
+	queue   queue
+	chats   map[chat.ID]*turns
+	ready   []*entry // due, and their chat's turn; in order
+	running int
+	owned   map[string]int      // how many of the runs are whose
+	parked  map[string][]*entry // ready, when their owner had as many runs as he may
+}
+
+// entry is one schedule.
+type entry struct {
+	chat    chat.ID
+	id      string
+	at      time.Time // when it comes due; zero is never again
+	begins  time.Time // at, and its own part of the spread
+	index   int       // in the queue; -1 when it is not there
+	spread  bool
+	busy    bool // due, ready or running
+	gone    bool
+	dueAt   time.Time // of the time for which it is busy
+	missed  uint64
+	skipped uint64
+	owner   string
+}
+
+// NewRunner prepares a runner without schedules.
+func NewRunner(opt Options) *Runner {
+	return &Runner{opt: opt, stir: make(chan struct{}, 1), chats: map[chat.ID]*turns{}, owned: map[string]int{}, parked: map[string][]*entry{}}
+}
+
+// Add has a schedule come due at next, in place of any of that name. Zero is never. With
+// spread it begins within [Options].Spread.
+func (r *Runner) Add(id chat.ID, schedule string, next time.Time, spread bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.remove(id, schedule)
+	t := r.chats[id]
+	if t == nil {
+		t = &turns{entries: map[string]*entry{}}
+		r.chats[id] = t
+	}
+	if next.IsZero() {
+		r.leave(id, t)
+		return
+	}
+	e := &entry{chat: id, id: schedule, index: -1, spread: spread}
+	t.entries[schedule] = e
+	r.set(e, next)
+	r.stirUp()
+}
+
+// Remove takes a schedule away. A run of it that is under way goes on.
+func (r *Runner) Remove(id chat.ID, schedule string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.remove(id, schedule)
+}
+
+// RemoveChat takes all schedules of a chat away.
+func (r *Runner) RemoveChat(id chat.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.chats[id]; t != nil {
+		for name := range t.entries {
+			r.remove(id, name)
+		}
+	}
+}
+
+func (r *Runner) remove(id chat.ID, schedule string) {
+	t := r.chats[id]
+	if t == nil || t.entries[schedule] == nil {
+		return
+	}
+	e := t.entries[schedule]
+	e.gone = true
+	r.set(e, time.Time{})
+	delete(t.entries, schedule)
+	r.leave(id, t)
+}
+
+// leave forgets a chat that has no schedules and no run.
+func (r *Runner) leave(id chat.ID, t *turns) {
+	if len(t.entries) == 0 && !t.taken {
+		delete(r.chats, id)
+	}
+}
+
+// Look says when a schedule comes due next, and how many times it skipped that nobody
+// has taken yet; ok is false for one that does not come due any more.
+func (r *Runner) Look(id chat.ID, schedule string) (next time.Time, skipped uint64, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.chats[id]
+	if t == nil || t.entries[schedule] == nil {
+		return time.Time{}, 0, false
+	}
+	e := t.entries[schedule]
+	return e.at, e.skipped, true
+}
+
+// Serve has schedules begin until ctx ends, and then waits for the runs under way.
+func (r *Runner) Serve(ctx context.Context) {
+	r.mu.Lock()
+	r.ctx = ctx
+	r.mu.Unlock()
+	defer r.runs.Wait()
+	for ctx.Err() == nil {
+		var timer <-chan time.Time
+		if wait, any := r.tick(r.opt.Clock.Now()); any {
+			timer = r.opt.Clock.After(wait)
+		}
+		select {
+		case <-ctx.Done():
+		case <-timer:
+		case <-r.stir:
+		}
+	}
+}
+
+func (r *Runner) stirUp() {
+	select {
+	case r.stir <- struct{}{}:
+	default:
+	}
+}
+
+// tick has begin what is due, and says when to look again; any is false where nothing
+// comes due at all.
+func (r *Runner) tick(now time.Time) (wait time.Duration, any bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now = plain(now)
+	if now.Before(r.seen.Add(-time.Second)) {
+		r.resume(now)
+	}
+	r.seen = now
+	for len(r.queue) > 0 && !r.queue[0].begins.After(now) && !r.isEnding() {
+		r.due(r.queue[0], now)
+		r.begin()
+	}
+	r.begin()
+	if len(r.queue) == 0 {
+		return 0, false
+	}
+	return min(look, r.queue[0].begins.Sub(now)), true
+}
+
+// set puts an entry where its time is in the queue; zero takes it out.
+func (r *Runner) set(e *entry, at time.Time) {
+	e.at, e.begins = plain(at), plain(at).Add(r.spread(e))
+	switch {
+	case at.IsZero() && e.index >= 0:
+		heap.Remove(&r.queue, e.index)
+	case at.IsZero():
+	case e.index >= 0:
+		heap.Fix(&r.queue, e.index)
+	default:
+		heap.Push(&r.queue, e)
+	}
+}
+
+// spread is a schedule's own part of the spread, the same each time, in whole seconds.
+func (r *Runner) spread(e *entry) time.Duration {
+	n := uint64(r.opt.Spread / time.Second)
+	if n == 0 || !e.spread {
+		return 0
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(string(e.chat) + " " + e.id)) // a hash takes everything
+	return time.Duration(h.Sum64()%n) * time.Second
+}
+
+// queue is a heap by the time at which entries begin (container/heap).
+type queue []*entry
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].begins.Before(q[j].begins) }
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+// Push is for package heap.
+func (q *queue) Push(x any) {
+	e := x.(*entry)
+	e.index = len(*q)
+	*q = append(*q, e)
+}
+
+// Pop is for package heap.
+func (q *queue) Pop() any {
+	old := *q
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	e.index = -1
+	return e
+}

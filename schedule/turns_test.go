@@ -1,0 +1,134 @@
+package schedule
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestAttackSlots: whose chats are many, and whose runs never end, leaves some slots to the
+// others, whatever came due first; and takes his own up again as his runs end, also where
+// who waits next was removed.
+func TestAttackSlots(t *testing.T) {
+	w := newWorld(t, 4)
+	w.opt.Owner = func(c chat.ID) string { return map[bool]string{true: "greedy", false: "other"}[c >= id(100)] }
+	for n := range 20 {
+		w.Add(id(100+n), "a", noon.Add(time.Duration(n+1)*time.Millisecond), false)
+	}
+	w.pass(time.Second)
+	begins := func(ids ...int) {
+		t.Helper()
+		var names []string
+		for range ids {
+			select {
+			case d := <-w.begun:
+				names = append(names, string(d.Chat))
+			case <-time.After(time.Minute):
+				t.Fatalf("only %v began, want %v", names, ids)
+			}
+		}
+		for _, n := range ids {
+			if !slices.Contains(names, string(id(n))) {
+				t.Errorf("%v began, want %d", names, n)
+			}
+		}
+	}
+	ends := func() { w.end <- struct{}{}; <-w.took }
+	begins(100, 101, 102)
+	w.Add(id(1), "b", noon.Add(2*time.Second), false)
+	w.pass(time.Second)
+	begins(1)
+	w.want()
+	for n := range 15 {
+		w.Remove(id(104+n), "a")
+	}
+	// Of the four that are under way it is not known which ends.
+	for range 4 {
+		ends()
+	}
+	begins(103, 119)
+	w.want()
+	ends()
+	ends()
+	w.runs.Wait()
+	if w.Add(id(300), "c", w.now.Add(time.Second), false); len(w.owned)+len(w.parked)+len(w.ready) > 0 {
+		t.Errorf("left behind: %v, %v, %v", w.owned, w.parked, w.ready)
+	}
+	w.pass(time.Second)
+	begins(300)
+	ends()
+}
+
+// TestAttackMissed: however long it takes to say when a schedule comes due again, nobody
+// who adds one, looks at one or removes one waits for it; and one that is removed, or made
+// anew, meanwhile is not brought back.
+func TestAttackMissed(t *testing.T) {
+	w := newWorld(t, 1)
+	after, asked := w.opt.After, 0
+	w.opt.After = func(c chat.ID, name string, at, now time.Time) (time.Time, uint64, bool) {
+		if asked++; asked > 1 {
+			return after(c, name, at, now)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.Look(c, name)
+			w.Add(id(2), "b", noon.Add(time.Hour), false)
+			w.Remove(c, name)
+			w.Add(c, name, noon.Add(time.Hour), false)
+		}()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Error("others wait for it")
+		}
+		return after(c, name, at, now)
+	}
+	w.Add(id(1), "a", noon.Add(time.Second), false)
+	w.pass(time.Second)
+	w.want()
+	if next, _, ok := w.Look(id(1), "a"); !ok || !next.Equal(noon.Add(time.Hour)) || len(w.queue) != 2 {
+		t.Errorf("next is %s, %t; %d wait for their time", next, ok, len(w.queue))
+	}
+}
+
+// TestNextLooksBack: to look back only where clocks have just changed gives the times that
+// looking back always gives.
+func TestNextLooksBack(t *testing.T) {
+	always := func(w When, after time.Time) time.Time {
+		for n := w.cron.Next(naive(after.In(w.zone)).Add(-setBack)); !n.IsZero(); n = w.cron.Next(n) {
+			if t := firstOf(n, w.zone); t.After(after) {
+				return t
+			}
+		}
+		return time.Time{}
+	}
+	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "America/Sao_Paulo", "Asia/Kathmandu", "UTC"} {
+		for _, expr := range []string{"* 0-23 * * *", "30 2 * * *", "*/20 1,2,3 * * *", "0 0 29 2 *", "59 23 31 12 *", "15 0-3 * * 0"} {
+			w := parsed(t, chat.ScheduleSpec{Cron: expr, TimeZone: zone, Command: "true"}, "2026-11-21T12:00:00Z")
+			r := rand.New(rand.NewPCG(1, 2))
+			begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			var afters []time.Time
+			for range 100 {
+				afters = append(afters, begin.Add(time.Duration(r.Int64N(int64(3*365*24*time.Hour)))))
+			}
+			for at := begin; len(afters) < 400; { // around each change
+				_, at = at.In(w.zone).ZoneBounds()
+				if at.IsZero() || at.Year() > 2028 {
+					break
+				}
+				for m := -5 * 60; m < 5*60; m += 17 {
+					afters = append(afters, at.Add(time.Duration(m)*time.Minute))
+				}
+			}
+			for _, after := range afters {
+				if got, want := w.nextOnce(after), always(w, after); !got.Equal(want) {
+					t.Errorf("%s in %s after %s: %s, want %s", expr, zone, after, got, want)
+				}
+			}
+		}
+	}
+}
