@@ -18,16 +18,28 @@ const (
 	maxFound   = 10_000 // paths
 	maxWords   = 1000   // that one word of a command stands for
 	maxScript  = 1 << 20
+	// maxOpen bounds what may be open within each other, as the parser's stack does not:
+	// 128 KiB of ( took 500 MB of it (v3.14.1, tried).
+	maxOpen = 8192
 )
 
 // shell is what a shell knows while it goes through a script.
 type shell struct {
 	home, cwd string
 	vars      map[string][]word
+	// from are the programs whose output it reads, stdin that output if it is known.
+	from  []string
+	stdin *string
+	// sizes are the bytes of the variables that were set here, and not in a shell around it.
+	sizes map[string]int
+}
+
+func newShell(home, cwd string) *shell {
+	return &shell{home: home, cwd: cwd, vars: map[string][]word{}}
 }
 
 func (sh *shell) sub() *shell {
-	return &shell{home: sh.home, cwd: sh.cwd, vars: maps.Clone(sh.vars)}
+	return &shell{home: sh.home, cwd: sh.cwd, vars: maps.Clone(sh.vars), from: sh.from, stdin: sh.stdin}
 }
 
 // extractor goes through a script in the order in which a shell does, and gathers paths.
@@ -37,6 +49,8 @@ type extractor struct {
 	depth  int
 	read   int   // bytes of scripts
 	tooFar error // why not everything was found
+	spent  spent
+	gathered
 }
 
 // add takes a word for a path.
@@ -49,15 +63,23 @@ func (x *extractor) add(sh *shell, w word) {
 		f = found{text: absolute(escapeGlob(sh.home), escapeGlob(sh.cwd), w.text), glob: true}
 	}
 	if x.seen[f] {
+		if !x.naming {
+			delete(x.programs, f) // it is more than a program's name
+		}
 		return
 	}
 	if len(x.found) == maxFound || len(f.text) > maxPath {
 		x.tooFar = fmt.Errorf("cannot judge the command: want at most %d paths of at most %d bytes: %w", maxFound, maxPath, chat.ErrInvalid)
 		return
 	}
+	if !x.spendBytes(len(f.text)) {
+		return
+	}
 	x.seen[f] = true
 	x.found = append(x.found, f)
 }
+
+func newExtractor() *extractor { return &extractor{seen: map[found]bool{}} }
 
 // script goes through a script; what comes before a mistake in it is gone through too,
 // as a shell would.
@@ -67,6 +89,9 @@ func (x *extractor) script(sh *shell, text string) error {
 	}
 	if len(text) > maxCommand || strings.IndexByte(text, 0) >= 0 {
 		return fmt.Errorf("cannot judge the command: want at most %d bytes and no NUL: %w", maxCommand, chat.ErrInvalid)
+	}
+	if strings.Count(text, "(")+strings.Count(text, "{")+strings.Count(text, "`") > maxOpen {
+		return fmt.Errorf("cannot judge the command: want at most %d of ( { ` in it: %w", maxOpen, chat.ErrInvalid)
 	}
 	if x.read += len(text); x.read > maxScript {
 		return fmt.Errorf("cannot judge the command: want scripts of at most %d bytes in all: %w", maxScript, chat.ErrInvalid)
@@ -98,9 +123,9 @@ func (x *extractor) stmt(sh *shell, s *syntax.Stmt) {
 	if s == nil {
 		return
 	}
-	x.redirects(sh, s.Redirs)
+	defer x.withRedirects(sh, s)()
 	if s.Background || s.Coprocess {
-		sh = sh.sub()
+		sh = x.sub(sh)
 	}
 	switch c := s.Cmd.(type) {
 	case *syntax.CallExpr:
@@ -110,7 +135,7 @@ func (x *extractor) stmt(sh *shell, s *syntax.Stmt) {
 	case *syntax.Block:
 		x.stmts(sh, c.Stmts)
 	case *syntax.Subshell:
-		x.stmts(sh.sub(), c.Stmts)
+		x.stmts(x.sub(sh), c.Stmts)
 	case *syntax.IfClause:
 		for ; c != nil; c = c.Else {
 			x.stmts(sh, c.Cond)
@@ -127,11 +152,11 @@ func (x *extractor) stmt(sh *shell, s *syntax.Stmt) {
 			x.stmts(sh, item.Stmts)
 		}
 	case *syntax.FuncDecl:
-		x.stmt(sh.sub(), c.Body)
+		x.function(sh, c)
 	case *syntax.TimeClause:
 		x.stmt(sh, c.Stmt)
 	case *syntax.CoprocClause:
-		x.stmt(sh.sub(), c.Stmt)
+		x.stmt(x.sub(sh), c.Stmt)
 	case *syntax.DeclClause:
 		for _, a := range c.Args {
 			x.assign(sh, a, true)
@@ -147,8 +172,7 @@ func (x *extractor) stmt(sh *shell, s *syntax.Stmt) {
 // binary goes through a list or a pipeline, whose parts are shells of their own.
 func (x *extractor) binary(sh *shell, c *syntax.BinaryCmd) {
 	if c.Op == syntax.Pipe || c.Op == syntax.PipeAll {
-		x.stmt(sh.sub(), c.X)
-		x.stmt(sh.sub(), c.Y)
+		x.pipe(sh, c)
 		return
 	}
 	x.stmt(sh, c.X)
@@ -164,7 +188,7 @@ func (x *extractor) loop(sh *shell, c *syntax.ForClause) {
 				x.maybe(sh, w)
 			}
 		}
-		sh.vars[iter.Name.Value] = x.atMost(all)
+		x.set(sh, iter.Name.Value, all)
 	} else {
 		x.inner(sh, c.Loop)
 	}
@@ -176,35 +200,14 @@ func (x *extractor) inner(sh *shell, n syntax.Node) {
 	syntax.Walk(n, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.CmdSubst:
-			x.stmts(sh.sub(), n.Stmts)
+			x.stmts(x.sub(sh), n.Stmts)
 			return false
 		case *syntax.ProcSubst:
-			x.stmts(sh.sub(), n.Stmts)
+			x.stmts(x.sub(sh), n.Stmts)
 			return false
 		}
 		return true
 	})
-}
-
-// redirects takes the files; the body of a here-document is data, but for the
-// commands that the shell runs to write it.
-func (x *extractor) redirects(sh *shell, list []*syntax.Redirect) {
-	for _, r := range list {
-		switch r.Op {
-		case syntax.Hdoc, syntax.DashHdoc:
-			if r.Hdoc != nil {
-				x.inner(sh, r.Hdoc)
-			}
-		case syntax.WordHdoc:
-			x.inner(sh, r.Word)
-		default:
-			for _, w := range x.arg(sh, r.Word) {
-				if dup := r.Op == syntax.DplOut || r.Op == syntax.DplIn; !dup || strings.Trim(w.text, "0123456789-") != "" {
-					x.add(sh, w)
-				}
-			}
-		}
-	}
 }
 
 // assign takes the value of an assignment; keep says that the shell knows it from then on.
@@ -231,7 +234,7 @@ func (x *extractor) assign(sh *shell, a *syntax.Assign, keep bool) {
 	if a.Append || a.Index != nil {
 		values = append(values, sh.vars[a.Name.Value]...)
 	}
-	sh.vars[a.Name.Value] = x.atMost(values)
+	x.set(sh, a.Name.Value, values)
 }
 
 func (x *extractor) test(sh *shell, e syntax.TestExpr) {
@@ -260,12 +263,18 @@ func (x *extractor) test(sh *shell, e syntax.TestExpr) {
 }
 
 func (x *extractor) call(sh *shell, c *syntax.CallExpr) {
+	defer x.open()()
+	ran := x.watch()
 	for _, a := range c.Assigns {
 		x.assign(sh, a, len(c.Args) == 0)
 	}
 	var args []word
 	for _, a := range c.Args {
+		if x.tooFar != nil {
+			return
+		}
 		args = append(args, x.arg(sh, a)...)
 	}
+	x.scope.within = ran()
 	x.run(sh, args)
 }

@@ -173,7 +173,7 @@ func TestCommandBounds(t *testing.T) {
 	rs := ruleset(t, "", "/home/u", "/home/u/w")
 	const n = 5000
 	for command, want := range map[string]string{
-		strings.Repeat("(", n): "parse", strings.Repeat("$(", n): "parse", strings.Repeat("{ ", n): "parse", strings.Repeat("((", n): "parse",
+		strings.Repeat("(", n): "parse", strings.Repeat("$(", n): "parse", strings.Repeat("{ ", n): "parse", strings.Repeat("((", n): "of ( { `",
 		strings.Repeat("if a; then ", n): "parse", "[[ " + strings.Repeat("( ", n): "parse", "echo $((" + strings.Repeat("(", n): "parse",
 		"echo ${a" + strings.Repeat(":-${a", n): "parse", "cat " + strings.Repeat("\"$(", n): "parse",
 		"cat " + strings.Repeat("{a,b}", 200): "words that stand for at most", "cat " + strings.Repeat("{a,b}", n): "braces in a word",

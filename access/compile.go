@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -46,7 +47,8 @@ type Matcher struct {
 	// Glob is a pattern of package doublestar for a KindGlob, from the first slash on.
 	// /** at its end stands for nothing, too: see Match.
 	Glob string
-	// Prefix is the longest directory that everything a KindGlob matches is in; / for a regex.
+	// Prefix is the longest directory that everything it matches is in: the Path of a
+	// KindSubtree, / for a KindRegex.
 	Prefix string
 	// Regex is the expression of a KindRegex.
 	Regex *regexp.Regexp
@@ -60,7 +62,7 @@ type Matcher struct {
 func (m *Matcher) Match(p string) bool {
 	switch m.Kind {
 	case KindSubtree:
-		return p == m.Path || m.Path == "/" || len(p) > len(m.Path) && p[len(m.Path)] == '/' && p[:len(m.Path)] == m.Path
+		return chat.Within(p, m.Path)
 	case KindRegex:
 		return m.Regex.MatchString(p)
 	}
@@ -101,15 +103,11 @@ type Ruleset struct {
 
 // For compiles the rules that hold in a scope.
 func (p *Policy) For(s Scope) (*Ruleset, error) {
-	if s.Agent == "" {
-		s.Agent = chat.DefaultAgent
-	}
+	s.Agent = cmp.Or(s.Agent, chat.DefaultAgent)
 	if err := checkDir("home", s.Home); err != nil {
 		return nil, err
 	}
-	if s.Cwd == "" {
-		s.Cwd = s.Home
-	}
+	s.Cwd = cmp.Or(s.Cwd, s.Home)
 	if err := checkDir("cwd", s.Cwd); err != nil {
 		return nil, err
 	}
@@ -145,8 +143,9 @@ func (p *Policy) force(r Rule) int {
 	return 2
 }
 
-// Rules are all rules in the order of [FirstMatch], with what they match.
-func (rs *Ruleset) Rules() []Compiled { return slices.Clone(rs.rules) }
+// Rules are all rules in the order of [FirstMatch], with what they match. They are the
+// ruleset's own: nobody may change them.
+func (rs *Ruleset) Rules() []Compiled { return rs.rules }
 
 // Policy is what the rules are from.
 func (rs *Ruleset) Policy() *Policy { return rs.policy }

@@ -85,22 +85,34 @@ func (m *Matcher) rarest(shared map[trigram]int) (best trigram, n int) {
 }
 
 // winner is the rule of the lowest rank that is about op on the absolute, folded
-// path p; nil if none is.
-func (x *index) winner(p string, op Op) *Compiled {
-	best := first(nil, x.other, p, op)
+// path p; nil if none is. tried is how many matchers were asked.
+func (x *index) winner(p string, op Op) (best *Compiled, tried int) {
+	try := func(list []filed) { best, tried = first(best, list, p, op), tried+len(list) }
+	try(x.other)
 	for i := 1; i <= min(len(p), x.longest); i++ {
 		if i == len(p) || p[i] == '/' {
-			best = first(best, x.below[p[:i]], p, op)
+			try(x.below[p[:i]])
 		}
+	}
+	var asked map[trigram]bool
+	if len(p) > shortPath {
+		asked = map[trigram]bool{}
 	}
 	for i := 0; i+3 <= len(p); i++ {
 		t := trigram{p[i], p[i+1], p[i+2]}
-		if word, mask := t.bit(); x.seen[word]&mask != 0 {
-			best = first(best, x.bytes[t], p, op)
+		if word, mask := t.bit(); x.seen[word]&mask != 0 && !asked[t] {
+			try(x.bytes[t])
+			if asked != nil {
+				asked[t] = true
+			}
 		}
 	}
-	return best
+	return best, tried
 }
+
+// shortPath is how many bytes of a path may say the same three again and again: asking
+// the same matchers each time costs less than to remember whom was asked.
+const shortPath = 256
 
 // first is best, or a rule of the list that comes before it and is about op on p.
 func first(best *Compiled, list []filed, p string, op Op) *Compiled {
@@ -150,7 +162,7 @@ func (m *Matcher) required() []string {
 				s = s[1:]
 				run.WriteByte(s[0])
 			case '[':
-				s = s[strings.IndexByte(classSkip(s), ']'):]
+				s = s[classEnd(s):]
 				cut()
 			case '*', '?':
 				cut()
@@ -163,16 +175,16 @@ func (m *Matcher) required() []string {
 	return all
 }
 
-// classSkip hides what is escaped in a glob, so that the end of a class can be found.
-func classSkip(s string) string {
-	b := []byte(s)
-	for i := 0; i+1 < len(b); i++ {
-		if b[i] == '\\' {
-			b[i], b[i+1] = ' ', ' '
+// classEnd is where the class ends that a canonical glob begins with.
+func classEnd(s string) int {
+	i := 1
+	for i < len(s)-1 && s[i] != ']' {
+		if s[i] == '\\' {
 			i++
 		}
+		i++
 	}
-	return string(b)
+	return min(i, len(s)-1)
 }
 
 // requiredOf are the literals that stand in every text the expression matches.

@@ -28,6 +28,15 @@ type Verdict struct {
 // Denied reports whether the answer is no.
 func (v Verdict) Denied() bool { return v.Effect == Deny }
 
+// Explained is the verdict as an answer has it.
+func (v Verdict) Explained() chat.Explained {
+	e := chat.Explained{Verdict: string(v.Effect), Layer: string(v.Layer), Name: v.Name, Paths: append([]string{}, v.Paths...)}
+	if v.Rule != nil {
+		e.Rule, e.Place = v.Rule.String(), v.Rule.Place
+	}
+	return e
+}
+
 // Fold makes a path absolute as it is judged: below cwd unless it begins with /, ~
 // or ~/ at its head replaced by home, without ., .. and empty segments.
 func Fold(home, cwd, p string) string { return path.Clean(absolute(home, cwd, p)) }
@@ -57,27 +66,40 @@ func (rs *Ruleset) Judge(p string, op Op) (Verdict, error) {
 	case op != Read && op != Write && op != Edit && op != Bash:
 		return Verdict{}, fmt.Errorf("cannot judge op %q: want one of read, write, edit, bash: %w", op, chat.ErrInvalid)
 	}
-	return rs.judge(absolute(rs.scope.Home, rs.scope.Cwd, p), op), nil
+	v, _ := rs.judge(absolute(rs.scope.Home, rs.scope.Cwd, p), op)
+	return v, nil
 }
 
-// judge is Judge for an absolute path that is not folded.
-func (rs *Ruleset) judge(raw string, op Op) Verdict {
+// judge is Judge for an absolute path that is not folded. It also says how many steps
+// that took.
+func (rs *Ruleset) judge(raw string, op Op) (v Verdict, steps int) {
 	folded := path.Clean(raw)
-	v := rs.judgeName(folded, op)
+	v, steps = rs.judgeName(folded, op)
 	if v.Denied() || rs.scope.Resolve == nil {
-		return v
+		return v, steps
 	}
 	if real := rs.scope.Resolve(raw); real != folded {
-		if w := rs.judgeName(real, op); w.Denied() || v.Rule == nil && w.Rule != nil {
-			return w
+		w, more := rs.judgeName(real, op)
+		steps += more
+		if w.Denied() || v.Rule == nil && w.Rule != nil {
+			return w, steps
 		}
 	}
+	return v, steps
+}
+
+// JudgeName judges one absolute, folded name as it stands, for who knows already where
+// links lead: the kernel's walls go by it. It neither checks the name nor op.
+func (rs *Ruleset) JudgeName(name string, op Op) Verdict {
+	v, _ := rs.judgeName(name, op)
 	return v
 }
 
-// judgeName judges one absolute, folded name.
-func (rs *Ruleset) judgeName(name string, op Op) Verdict {
-	return verdict(rs.index.winner(name, op), name)
+// judgeName judges one absolute, folded name. Each matcher that is asked is a step for
+// each byte.
+func (rs *Ruleset) judgeName(name string, op Op) (v Verdict, steps int) {
+	c, tried := rs.index.winner(name, op)
+	return verdict(c, name), (1 + tried) * len(name)
 }
 
 func verdict(c *Compiled, name string) Verdict {

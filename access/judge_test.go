@@ -377,7 +377,7 @@ func TestIndex(t *testing.T) {
 					want = c
 				}
 			}
-			if got := rs.index.winner(name, op); got != want {
+			if got, _ := rs.index.winner(name, op); got != want {
 				t.Fatalf("%s %s: the index finds %+v, asking each rule %+v\n%s", op, name, got, want, text.String())
 			}
 		}

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"path"
 	"slices"
 )
@@ -9,21 +10,28 @@ import (
 // is found in it is allowed for Bash. Verdict.Paths are those. What was found in a
 // command that is not bash to its end is judged; without a deny that is an error.
 func (rs *Ruleset) JudgeCommand(command string) (Verdict, error) {
-	x := extractor{seen: map[found]bool{}}
-	sh := shell{home: rs.scope.Home, cwd: rs.scope.Cwd, vars: map[string][]word{}}
-	err := x.script(&sh, command)
+	x := newExtractor()
+	return rs.judgeFound(x, x.script(newShell(rs.scope.Home, rs.scope.Cwd), command))
+}
+
+// judgeFound judges what was found, up to err.
+func (rs *Ruleset) judgeFound(x *extractor, err error) (Verdict, error) {
 	v := Verdict{Effect: Allow, Layer: LayerNone}
 	for _, f := range x.found {
-		w := Verdict{}
+		w, steps := Verdict{}, 0
 		if f.glob {
-			w = rs.judgeGlob(f.text)
+			w, steps = rs.judgeGlob(f.text, maxSteps-x.spent.steps)
 		} else {
-			w = rs.judge(f.text, Bash)
+			w, steps = rs.judge(f.text, Bash)
 		}
 		v.Paths = append(v.Paths, path.Clean(f.name()))
 		if !v.Denied() && (w.Denied() || v.Rule == nil && w.Rule != nil) {
 			w.Paths = v.Paths
 			v = w
+		}
+		if !x.spend(&x.spent.steps, steps, maxSteps, "steps of comparing paths with rules") {
+			err = cmp.Or(err, x.tooFar)
+			break
 		}
 	}
 	v.Paths = unique(v.Paths)

@@ -28,7 +28,7 @@ func Load(name string, text []byte) (*Policy, error) {
 		}
 		return nil, Faults{f}
 	}
-	l := loader{name: name, policy: &Policy{Mode: DenyWins, UseDefaults: true, agents: map[string]section{}}}
+	l := loader{name: name, policy: &Policy{Mode: DenyWins, UseDefaults: true, agents: map[string]section{}, name: name, text: text}}
 	l.root(root)
 	if len(l.faults) > 0 {
 		slices.SortStableFunc(l.faults, func(a, b Fault) int { return cmp.Compare(a.line, b.line) })
@@ -85,10 +85,11 @@ func (l *loader) root(n node) {
 	l.mapping(n, "", map[string]func(node, string){
 		"access": func(n node, at string) { l.policy.global = l.section(n, at, true) },
 		"agents": l.agents,
+		"guard":  l.guard,
 		"routing": func(n node, at string) {
 			l.mapping(n, at, map[string]func(node, string){"agents": l.agents}, "agents")
 		},
-	}, "access, agents, routing")
+	}, "access, agents, guard, routing")
 }
 
 // agents reads agents, or routing.agents; each agent may be in one of them.
@@ -130,10 +131,7 @@ func (l *loader) section(n node, at string, global bool) section {
 			l.word(n, at, func(w string) { l.policy.Vague = w == "vague" }, "verbose", "vague")
 		}
 		known["useDefaults"] = func(n node, at string) {
-			if n.kind != kindBool {
-				l.fault(n.line, at, "want true or false, got %s", n.is())
-			}
-			l.policy.UseDefaults = n.flag
+			l.policy.UseDefaults = l.flag(n, at)
 		}
 	}
 	known["rules"] = func(n node, at string) { s.rules = l.ruleList(n, at, rules) }

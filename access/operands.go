@@ -2,27 +2,33 @@ package access
 
 import (
 	"path"
-	"slices"
 	"strings"
 )
 
 // run goes through one simple command.
 func (x *extractor) run(sh *shell, args []word) {
-	if len(args) == 0 {
+	if !x.spendWords(args) {
+		return
+	}
+	x.emit(sh, args)
+	if len(args) == 0 || x.tooFar != nil {
 		return
 	}
 	if args[0].plain() != "." {
-		x.maybe(sh, args[0])
+		x.program(sh, args[0])
 	}
 	name, rest := path.Base(args[0].plain()), args[1:]
 	skip, wrapper := wrappers[name]
+	if strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld.so") {
+		wrapper = true
+	}
 	switch {
 	case wrapper:
 		x.wrapped(sh, name, rest, skip)
 	case shells[name]:
 		x.shellArgs(sh, rest)
-	case name == "eval":
-		x.eval(sh, rest)
+	case name == "eval" || name == "alias" || name == "trap":
+		x.later(sh, name, rest)
 	case name == "cd" || name == "pushd" || name == "chdir":
 		x.cd(sh, rest)
 	case name == "find":
@@ -31,6 +37,7 @@ func (x *extractor) run(sh *shell, args []word) {
 		x.testArgs(sh, rest)
 	default:
 		x.operands(sh, name, rest)
+		x.said = output(sh, name, rest)
 	}
 }
 
@@ -140,73 +147,6 @@ func (x *extractor) operand(sh *shell, w word, isFile bool) {
 	x.maybe(sh, w)
 }
 
-// wrapped runs what stands behind the wrapper's own options and operands.
-func (x *extractor) wrapped(sh *shell, name string, args []word, skip int) {
-	for i := 0; i < len(args); i++ {
-		w := args[i]
-		_, isAssigned := assigned(w)
-		switch l := letter(w); {
-		case w.plain() == "--":
-		case isOption(w):
-			x.option(sh, w)
-			if l != 0 && strings.IndexByte(valueOptions[name], l) >= 0 && i+1 < len(args) {
-				i++
-				x.maybe(sh, args[i])
-			}
-		case isAssigned:
-			x.maybe(sh, w)
-		case skip > 0:
-			skip--
-			x.maybe(sh, w)
-		default:
-			x.run(sh, args[i:])
-			return
-		}
-	}
-}
-
-// shellArgs goes through the script of -c, or takes the script's file.
-func (x *extractor) shellArgs(sh *shell, args []word) {
-	script := false
-	for i, w := range args {
-		switch {
-		case isOption(w):
-			script = script || letter(w) != 0 && strings.Contains(w.plain(), "c")
-			x.option(sh, w)
-		case script:
-			x.nested(sh.sub(), w.plain())
-			for _, w := range args[i+1:] {
-				x.maybe(sh, w)
-			}
-			return
-		default:
-			x.add(sh, w)
-			for _, w := range args[i+1:] {
-				x.maybe(sh, w)
-			}
-			return
-		}
-	}
-}
-
-// nested goes through a script within the script, as far as it is known.
-func (x *extractor) nested(sh *shell, text string) {
-	if err := x.script(sh, text); err != nil && x.tooFar == nil {
-		x.tooFar = err
-	}
-}
-
-func (x *extractor) eval(sh *shell, args []word) {
-	var text strings.Builder
-	for i, w := range args {
-		if i > 0 {
-			text.WriteByte(' ')
-		}
-		text.WriteString(w.plain())
-	}
-	x.nested(sh, text.String())
-}
-
 func (x *extractor) cd(sh *shell, args []word) {
 	for _, w := range args {
 		if isOption(w) {
@@ -224,6 +164,7 @@ func (x *extractor) cd(sh *shell, args []word) {
 // find takes the directories, and goes through the commands of -exec.
 func (x *extractor) find(sh *shell, args []word) {
 	expression := false
+	var from []word
 	for i := 0; i < len(args); i++ {
 		w := args[i]
 		s := w.plain()
@@ -233,17 +174,36 @@ func (x *extractor) find(sh *shell, args []word) {
 			for end < len(args) && args[end].plain() != ";" && args[end].plain() != "+" {
 				end++
 			}
-			x.run(sh, slices.DeleteFunc(args[i+1:end], func(w word) bool { return w.plain() == "{}" }))
+			x.run(sh, x.inFound(args[i+1:end], from))
 			i = end
 		case isOption(w) || s == "(" || s == "!":
 			expression = true
 		case s == "{}": // what was found
 		case !expression:
+			from = append(from, w)
 			x.add(sh, w)
 		default:
 			x.maybe(sh, w)
 		}
 	}
+}
+
+// inFound puts what is below the directories that are searched in the place of {}.
+// Which paths that are is not known, so for the file rules {} is none.
+func (x *extractor) inFound(args, from []word) []word {
+	var all []word
+	for _, w := range args {
+		if w.plain() != "{}" {
+			all = append(all, w)
+			continue
+		}
+		for _, f := range from {
+			if x.gather && len(all) < maxWords {
+				all = append(all, f.join(word{"/**", true, true}))
+			}
+		}
+	}
+	return all
 }
 
 func (x *extractor) testArgs(sh *shell, args []word) {

@@ -6,33 +6,75 @@ import (
 	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/chatd/chatd/chat"
 )
 
 // judgeGlob judges a word of a command that has wildcards: it is denied if some
 // deny and the word have a name in common, unless an allow that comes first covers
 // the word as it stands. It may say deny of names that are not there.
-func (rs *Ruleset) judgeGlob(glob string) Verdict {
-	word := wordSegments(glob)
-	name := unescapeGlob(glob)
+// It also says how many steps that took. After more than most it stops, and says nothing:
+// of the rules that were left one may come first.
+func (rs *Ruleset) judgeGlob(glob string, most int) (v Verdict, steps int) {
+	w := newGlobbed(glob)
 	var best *Compiled
 	for i := range rs.rules {
 		c := &rs.rules[i]
 		if c.Inert || c.Ops&Bash == 0 || best != nil && best.rank <= c.rank {
 			continue
 		}
-		if c.Effect == Allow && c.Match(name) || c.Effect == Deny && c.overlaps(word, name) {
+		if c.Effect == Allow && w.isIn(c) || c.Effect == Deny && w.overlaps(c) {
 			best = c
 		}
+		if w.steps > most {
+			return verdict(nil, w.name), w.steps
+		}
 	}
-	return verdict(best, name)
+	return verdict(best, w.name), w.steps
 }
 
-// overlaps reports whether one name can match both the rule and a word's segments.
-func (c *Compiled) overlaps(word []segment, text string) bool {
+// globbed is a word of a command that has wildcards.
+type globbed struct {
+	name   string
+	prefix string // the directory that everything it stands for is in
+	segs   []segment
+	tokens [][]string // of each segment that has wildcards
+	steps  int        // taken so far, each some nanoseconds
+}
+
+func newGlobbed(glob string) *globbed {
+	w := &globbed{name: unescapeGlob(glob), segs: wordSegments(glob)}
+	w.prefix = newMatcher(w.segs).Prefix
+	w.tokens = make([][]string, len(w.segs))
+	for i, seg := range w.segs {
+		if seg.wild {
+			w.tokens[i] = globTokens(seg.glob)
+		}
+	}
+	return w
+}
+
+// isIn reports whether the rule covers the word as it stands.
+func (w *globbed) isIn(c *Compiled) bool {
+	w.steps += len(c.Matchers) * len(w.name)
+	return c.Match(w.name)
+}
+
+// overlaps reports whether one name can match both the rule and the word.
+func (w *globbed) overlaps(c *Compiled) bool {
 	for i := range c.Matchers {
 		m := &c.Matchers[i]
-		if m.Kind == KindRegex && m.Regex.MatchString(text) || m.Kind != KindRegex && overlap(m.segs, word) {
-			return true
+		w.steps++
+		switch {
+		case m.Kind == KindRegex:
+			w.steps += len(w.name)
+			if m.Regex.MatchString(w.name) {
+				return true
+			}
+		case chat.Within(m.Prefix, w.prefix) || chat.Within(w.prefix, m.Prefix):
+			if w.overlap(m.segs) {
+				return true
+			}
 		}
 	}
 	return false
@@ -58,8 +100,10 @@ func wordSegments(glob string) []segment {
 	return segs
 }
 
-// overlap reports whether the segments of a rule and those of a word have a path in common.
-func overlap(rule, word []segment) bool {
+// overlap reports whether the segments of a rule and those of the word have a path in common.
+func (w *globbed) overlap(rule []segment) bool {
+	word := w.segs
+	w.steps += len(rule) * len(word)
 	row := make([]bool, len(word)+1) // row[j]: rule[i:] and word[j:] overlap
 	row[len(word)] = true
 	for i := len(rule) - 1; i >= 0; i-- {
@@ -68,7 +112,7 @@ func overlap(rule, word []segment) bool {
 			if rule[i].deep {
 				next[j] = row[j] || j < len(word) && next[j+1]
 			} else {
-				next[j] = j < len(word) && row[j+1] && sameName(rule[i], word[j])
+				next[j] = j < len(word) && row[j+1] && w.sameName(rule[i], j)
 			}
 		}
 		row = next
@@ -76,10 +120,14 @@ func overlap(rule, word []segment) bool {
 	return row[0]
 }
 
-// sameName reports whether a segment of a rule and one of a word have a name in
+// sameName reports whether a segment of a rule and the word's of that number have a name in
 // common. A word's segment of nothing but * and ? names nothing: else every ls *
 // would be denied wherever anything below it is.
-func sameName(rule, word segment) bool {
+func (w *globbed) sameName(rule segment, number int) bool {
+	word := w.segs[number]
+	if rule.wild || word.wild {
+		w.steps += len(rule.glob) * len(word.glob)
+	}
 	switch {
 	case !word.wild && !rule.wild:
 		return rule.literal == word.literal
@@ -91,7 +139,7 @@ func sameName(rule, word segment) bool {
 		hidden := rule.literal[0] == '.' && (word.glob[0] == '*' || word.glob[0] == '?')
 		return !hidden && doublestar.MatchUnvalidated(word.glob, rule.literal)
 	}
-	return meet(globTokens(rule.glob), globTokens(word.glob))
+	return meet(globTokens(rule.glob), w.tokens[number])
 }
 
 // globTokens splits a canonical segment into characters, wildcards and classes.
@@ -104,7 +152,7 @@ func globTokens(s string) []string {
 			_, n = utf8.DecodeRuneInString(s[1:])
 			n++
 		case '[':
-			n = strings.IndexByte(classSkip(s), ']') + 1
+			n = classEnd(s) + 1
 		}
 		tokens = append(tokens, s[:n])
 		s = s[n:]
@@ -138,8 +186,10 @@ func meet(a, b []string) bool {
 func meetOne(a, b string) bool {
 	wildA, wildB := a == "?" || a[0] == '[', b == "?" || b[0] == '['
 	switch {
-	case wildA && wildB:
+	case wildA && wildB || a == "?" || b == "?":
 		return true
+	case !wildA && !wildB:
+		return a == b
 	case wildA:
 		return doublestar.MatchUnvalidated(a, unescapeGlob(b))
 	}

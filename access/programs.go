@@ -39,15 +39,29 @@ var valueOptions = map[string]string{
 	"split": "bln", "uniq": "fsw", "paste": "d", "join": "t12j", "fold": "w", "fmt": "w", "awk": "Fv", "gawk": "Fv", "mawk": "Fv",
 	"od": "AtNjw", "xxd": "lsc", "hexdump": "ens", "strings": "n", "install": "mog", "mkdir": "m", "truncate": "s", "du": "d",
 	"tree": "LIP", "column": "st", "base64": "w", "less": "x", "nl": "bnw", "iconv": "ft", "mknod": "m", "touch": "dt", "stat": "c",
-	"sudo": "ughpCDRT", "env": "uS", "nice": "n", "timeout": "sk", "xargs": "nIPdLsE", "ionice": "cnp", "stdbuf": "ioe",
-	"exec": "a", "watch": "n", "doas": "uC", "setpriv": "", "strace": "eosp", "chroot": "", "time": "fo", "tr": "", "jq": "",
+	"sudo": "ughpCDRT", "env": "uC", "nice": "n", "timeout": "sk", "xargs": "nIPdLsEa", "ionice": "cnp", "stdbuf": "ioe",
+	"exec": "a", "watch": "n", "doas": "uC", "setpriv": "", "strace": "eosp", "chroot": "", "time": "fo", "runuser": "ug", "flock": "wE", "chrt": "TPD", "setarch": "", "tr": "", "jq": "",
 }
 
 // wrappers run the command that is in their operands, after so many others.
 var wrappers = map[string]int{
 	"sudo": 0, "doas": 0, "env": 0, "nice": 0, "nohup": 0, "time": 0, "timeout": 1, "command": 0, "builtin": 0, "exec": 0, "setsid": 0,
 	"stdbuf": 0, "ionice": 0, "xargs": 0, "busybox": 0, "toybox": 0, "watch": 0, "strace": 0, "ltrace": 0, "unshare": 0, "chroot": 1,
-	"parallel": 0, "unbuffer": 0, "script": 0, "catchsegv": 0, "setpriv": 0,
+	"parallel": 0, "unbuffer": 0, "script": 0, "catchsegv": 0, "setpriv": 0, "taskset": 1, "chrt": 1, "prlimit": 0, "flock": 1,
+	"su": 0, "runuser": 0, "pkexec": 0, "systemd-run": 0, "systemd-inhibit": 0, "nsenter": 0, "fakeroot": 0, "eatmydata": 0,
+	"rlwrap": 0, "valgrind": 0, "setarch": 0, "linux64": 0, "linux32": 0, "dbus-run-session": 0, "bwrap": 0,
+}
+
+// longValues are the long options of wrappers that are followed by a value.
+var longValues = map[string]map[string]bool{
+	"timeout": set("signal kill-after"), "nice": set("adjustment"), "env": set("unset chdir"), "sudo": set("user group host prompt chdir"),
+	"xargs": set("arg-file delimiter max-args max-procs max-lines max-chars"), "stdbuf": set("input output error"),
+	"ionice": set("class classdata pid"), "runuser": set("user group"), "taskset": set("pid"), "flock": set("timeout wait"),
+}
+
+// commandOptions are the options of wrappers that are followed by a script.
+var commandOptions = map[string]string{
+	"env": "-S --split-string", "su": "-c --command", "runuser": "-c --command", "script": "-c --command", "flock": "-c --command",
 }
 
 var shells = set("sh bash dash ash zsh ksh rbash mksh")

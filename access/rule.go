@@ -1,9 +1,11 @@
 package access
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -41,18 +43,23 @@ func ParseOp(s string) (Op, error) {
 	return 0, fmt.Errorf("cannot use op %s: want %s: %w", chat.Quote(s), wantOps, chat.ErrInvalid)
 }
 
-// String is the names of the set, or * for all of them.
-func (o Op) String() string {
-	if o == All {
-		return "*"
-	}
+// Names are the operations of the set, each by its name.
+func (o Op) Names() []string {
 	var names []string
 	for _, n := range opNames {
 		if o&n.op != 0 {
 			names = append(names, n.name)
 		}
 	}
-	return strings.Join(names, ", ")
+	return names
+}
+
+// String is the names of the set, or * for all of them.
+func (o Op) String() string {
+	if o == All {
+		return "*"
+	}
+	return strings.Join(o.Names(), ", ")
 }
 
 // Effect is what a rule does, and what a verdict says.
@@ -116,7 +123,8 @@ const builtIn = "built in"
 // defaults are on unless useDefaults is false.
 var defaults = []string{"~/.ssh/**", "~/.gnupg/**", "**/.env", "**/secrets/**"}
 
-func defaultRules() []Rule {
+// defaultRules are read once: nobody changes them.
+var defaultRules = sync.OnceValue(func() []Rule {
 	var rules []Rule
 	for _, text := range defaults {
 		p, err := parsePattern(text)
@@ -126,7 +134,7 @@ func defaultRules() []Rule {
 		rules = append(rules, Rule{Effect: Deny, Pattern: text, Ops: All, Layer: LayerDefaults, Place: builtIn, pattern: p})
 	}
 	return rules
-}
+})
 
 // section is one access mapping: the global one, or an agent's.
 type section struct {
@@ -142,10 +150,18 @@ type Policy struct {
 	Vague bool
 	// Warnings are things that load and probably are not meant; see [Load].
 	Warnings []string
+	// Guard is the guard section; nil if the file has none.
+	Guard *chat.Guard
 
 	global section
 	agents map[string]section
+	name   string
+	text   []byte
 }
+
+// Source is the file as it was given to [Load]: its name and its text. Who enforces
+// the rules in another process loads it again.
+func (p *Policy) Source() (name string, text []byte) { return p.name, p.text }
 
 // Agents are the names that have a section of their own.
 func (p *Policy) Agents() []string {
@@ -158,9 +174,9 @@ func (p *Policy) Agents() []string {
 }
 
 // Rules are the rules that hold for an agent, in the order in which [FirstMatch]
-// walks them. An agent without a section has the global ones.
+// walks them. An agent without a section has the global ones; empty is [chat.DefaultAgent].
 func (p *Policy) Rules(agent string) []Rule {
-	own := p.agents[agent]
+	own := p.agents[cmp.Or(agent, chat.DefaultAgent)]
 	all := slices.Concat(own.rules, own.deny, p.global.rules, p.global.deny)
 	if p.UseDefaults {
 		all = append(all, defaultRules()...)

@@ -10,7 +10,9 @@ import (
 func (x *extractor) param(sh *shell, p *syntax.ParamExp, split bool) []word {
 	var all []word
 	if p.Param != nil && !p.Excl && !p.Length && p.Slice == nil && p.Repl == nil {
-		all = sh.value(p.Param.Value)
+		if all = sh.value(p.Param.Value); !x.spendJoined(textOf(all)) {
+			return nil
+		}
 	}
 	switch e := p.Exp; {
 	case e != nil && e.Word != nil && isDefault(e.Op):

@@ -10,7 +10,8 @@ import (
 const nobody = "*"
 
 // warn notes what loads but is probably not meant: a rule that a command gets
-// round, a rule without force, and a directory that is read as an expression.
+// round, one by which the kernel stops more than it says, a rule without force, and
+// a directory that is read as an expression.
 func (p *Policy) warn() {
 	p.warnOf(nobody, p.global)
 	for _, name := range p.Agents() {
@@ -30,6 +31,9 @@ func (p *Policy) warnOf(agent string, s section) {
 		if command := r.getsThrough(rs); command != "" {
 			note("ops has no bash, so that this command gets through: %s", command)
 		}
+		if more := r.stopsToo(rs); more != 0 {
+			note("in a session the kernel stops %s too, by files and by commands, though explain says allow: it does not tell them from %s", more, r.Ops)
+		}
 		if p.Mode == DenyWins && r.Effect == Allow && r.Layer == LayerGlobalRules {
 			note("a global allow has no force in mode %s: want it in an agent's section, or mode %s", DenyWins, FirstMatch)
 		}
@@ -39,16 +43,13 @@ func (p *Policy) warnOf(agent string, s section) {
 	}
 }
 
-// getsThrough is a command that does what the rule denies; empty if none does, or
-// if the rule denies bash.
+// getsThrough is a command that reads what the rule denies to read; empty if none does, or
+// if the rule denies bash. What may not be written or edited the kernel keeps read-only.
 func (r Rule) getsThrough(rs *Ruleset) string {
-	if r.Effect != Deny || r.Ops&Bash != 0 {
+	if r.Effect != Deny || r.Ops&Bash != 0 || r.Ops&Read == 0 {
 		return ""
 	}
-	program := "tee "
-	if r.Ops&Read != 0 {
-		program = "cat "
-	}
+	const program = "cat "
 	example := r.pattern.example()
 	if example == "" {
 		return program + "of a path that matches"
@@ -57,6 +58,33 @@ func (r Rule) getsThrough(rs *Ruleset) string {
 		return ""
 	}
 	return program + example
+}
+
+// stopsToo are the operations that the rule does not deny and the kernel refuses with
+// those it does: behind a deny of bash nothing is open, behind one of write or edit
+// nothing may change. What is denied anyway, or what an allow takes back, is not among them.
+func (r Rule) stopsToo(rs *Ruleset) (more Op) {
+	if r.Effect != Deny {
+		return 0
+	}
+	kept, with := r.Ops&(Write|Edit), Write|Edit
+	if r.Ops&Bash != 0 {
+		kept, with = Bash, Read|Write|Edit
+	}
+	if kept == 0 {
+		return 0
+	}
+	example := r.pattern.example()
+	denied := func(op Op) bool {
+		v, err := rs.Judge(example, op)
+		return err == nil && v.Denied()
+	}
+	for _, op := range []Op{Read, Write, Edit} {
+		if with&op != 0 && r.Ops&op == 0 && (example == "" || denied(kept) && !denied(op)) {
+			more |= op
+		}
+	}
+	return more
 }
 
 // example is a path that the pattern is about; empty for an expression.

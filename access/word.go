@@ -78,22 +78,22 @@ func (x *extractor) words(sh *shell, w *syntax.Word, split bool) []word {
 		return nil
 	}
 	var done []word
-	open := []word{{}}
+	open := newRow(word{})
 	empty := true
 	for i, part := range w.Parts {
 		if p, ok := part.(*syntax.ParamExp); ok && split && p.Param != nil && p.Param.Value == "IFS" {
 			if !empty {
-				done, open, empty = append(done, open...), []word{{}}, true
+				done, open, empty = append(done, x.ends(open)...), newRow(word{}), true
 			}
 			continue
 		}
-		open = x.cross(open, x.part(sh, part, i == 0, split))
+		x.goesOn(open, x.part(sh, part, i == 0, split))
 		if empty = false; x.tooFar != nil {
 			return nil
 		}
 	}
 	if !empty {
-		done = append(done, open...)
+		done = append(done, x.ends(open)...)
 	}
 	if !split {
 		return done
@@ -121,29 +121,6 @@ func (w word) fields() []word {
 	return all
 }
 
-// cross puts each tail behind each head.
-func (x *extractor) cross(heads, tails []word) []word {
-	var all []word
-	for _, h := range heads {
-		for _, t := range tails {
-			if len(all) == maxWords {
-				return x.atMost(append(all, h))
-			}
-			all = append(all, h.join(t))
-		}
-	}
-	return all
-}
-
-// atMost cuts a list that is too long; then nothing is known about the command.
-func (x *extractor) atMost(list []word) []word {
-	if len(list) <= maxWords {
-		return list
-	}
-	x.tooFar = fmt.Errorf("cannot judge the command: want words that stand for at most %d: %w", maxWords, chat.ErrInvalid)
-	return list[:maxWords]
-}
-
 func (x *extractor) part(sh *shell, part syntax.WordPart, first, split bool) []word {
 	switch p := part.(type) {
 	case *syntax.Lit:
@@ -151,25 +128,28 @@ func (x *extractor) part(sh *shell, part syntax.WordPart, first, split bool) []w
 	case *syntax.SglQuoted:
 		return []word{known(singleQuoted(p))}
 	case *syntax.DblQuoted:
-		all := []word{{literal: len(p.Parts) == 0}}
+		all := newRow(word{literal: len(p.Parts) == 0})
 		for _, q := range p.Parts {
 			if lit, ok := q.(*syntax.Lit); ok {
-				all = x.cross(all, []word{known(doubleQuoted(lit.Value))})
-				continue
+				x.goesOn(all, []word{known(doubleQuoted(lit.Value))})
+			} else if x.goesOn(all, x.part(sh, q, false, false)); x.tooFar != nil {
+				return nil
 			}
-			all = x.cross(all, x.part(sh, q, false, false))
 		}
-		return all
+		return x.ends(all)
 	case *syntax.ParamExp:
+		if !p.Short {
+			x.scope.uses |= UseBraces
+		}
 		return x.param(sh, p, split)
 	case *syntax.CmdSubst:
-		x.stmts(sh.sub(), p.Stmts)
-		if isCall(p.Stmts, "pwd") {
-			return []word{known(sh.cwd)}
+		x.scope.uses |= UseSubstitution
+		if p.Backquotes {
+			x.scope.uses |= UseBackquotes
 		}
-		return []word{unknown}
+		return []word{x.substituted(sh, p, split)}
 	case *syntax.ProcSubst:
-		x.stmts(sh.sub(), p.Stmts)
+		x.stmts(x.sub(sh), p.Stmts)
 		return []word{unknown}
 	case *syntax.BraceExp:
 		if p.Sequence {

@@ -32,7 +32,7 @@ func parseYAML(name string, text []byte) (n node, err error) {
 	switch len(docs) {
 	case 0:
 		if line := firstContent(text); line > 0 {
-			return node{}, Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "want a mapping with access, agents, routing", line: line}
+			return node{}, Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "want a mapping with access, agents, guard, routing", line: line}
 		}
 		return empty, nil
 	case 1:
