@@ -1,0 +1,261 @@
+package guard
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+)
+
+// The messages of PicoClaw's exec tool, which agents know.
+const (
+	MessagePattern = "Command blocked by safety guard (dangerous pattern detected)"
+	MessagePath    = "Command blocked by safety guard (path outside working dir)"
+)
+
+// RuleWorkspace is the name of the rule that keeps paths inside the workspace.
+const RuleWorkspace = "restrict_to_workspace"
+
+// maxPattern bounds the bytes of a custom pattern.
+const maxPattern = 4096
+
+// Guard is the rules of one profile, compiled. It is safe for concurrent use.
+type Guard struct {
+	allow, deny []pattern
+	rules       []*rule
+	programs    int // bytes of the programs that rules are about
+	restrict    bool
+}
+
+type pattern struct {
+	chat.Pattern
+	re *regexp.Regexp
+}
+
+// Verdict is what a guard says of a command. The zero value lets it run.
+type Verdict struct {
+	Denied bool
+	// Rule is the name of a rule, or the custom pattern, and Place where it stands.
+	Rule, Place string
+	// Message is MessagePattern or MessagePath.
+	Message string
+	// Command is the simple command, or the path, that was denied.
+	Command string
+	// Reason says why, Instead what to do.
+	Reason, Instead string
+	// Vague keeps Rule and Command out of what Err says.
+	Vague bool
+}
+
+// Explained is the verdict as an answer has it.
+func (v Verdict) Explained() *chat.Guarded {
+	g := &chat.Guarded{Verdict: "allow", Rule: v.Rule, Place: v.Place, Message: v.Message, Command: v.Command, Reason: v.Reason, Instead: v.Instead}
+	if v.Denied {
+		g.Verdict = "deny"
+	}
+	return g
+}
+
+// Err is nil for a command that may run, else a [*Denial].
+func (v Verdict) Err() error {
+	if !v.Denied {
+		return nil
+	}
+	return &Denial{v}
+}
+
+// New compiles the keys of a profile.
+func New(cfg chat.Guard) (*Guard, error) {
+	g := &Guard{restrict: cfg.RestrictToWorkspace}
+	if !cfg.EnableDenyPatterns {
+		return g, nil
+	}
+	for _, list := range []struct {
+		name   string
+		from   []chat.Pattern
+		to     *[]pattern
+		anchor bool
+	}{{"custom_allow_patterns", cfg.CustomAllowPatterns, &g.allow, true}, {"custom_deny_patterns", cfg.CustomDenyPatterns, &g.deny, false}} {
+		for i, p := range list.from {
+			re, err := compile(p.Text, list.anchor)
+			if err != nil {
+				return nil, fmt.Errorf("cannot use %s[%d]: %w", list.name, i, err)
+			}
+			*list.to = append(*list.to, pattern{p, re})
+		}
+	}
+	for i := range rules {
+		if slices.Contains(rules[i].presets, cfg.Preset) {
+			g.rules = append(g.rules, &rules[i])
+			for p := range rules[i].programs {
+				g.programs += len(p)
+			}
+		}
+	}
+	return g, nil
+}
+
+// CheckPattern is the error that [New] has for a pattern.
+func CheckPattern(text string) error {
+	_, err := compile(text, false)
+	return err
+}
+
+// compile reads a pattern; an anchored one must match from end to end.
+func compile(text string, anchored bool) (*regexp.Regexp, error) {
+	if text == "" || len(text) > maxPattern {
+		return nil, fmt.Errorf("want a regular expression (RE2) of 1 to %d bytes, got %d: %w", maxPattern, len(text), chat.ErrInvalid)
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %v: want a regular expression (RE2): %w", chat.Quote(text), err, chat.ErrInvalid)
+	}
+	if anchored {
+		re, err = regexp.Compile(`\A(?:` + text + `)\z`)
+	}
+	return re, err
+}
+
+// Place is where somebody is who gives a command; both are absolute.
+type Place struct {
+	// Home is the workspace, and what ~ stands for.
+	Home string
+	// Cwd is where the command starts.
+	Cwd string
+}
+
+// Command judges a shell command. One that cannot be read is a [chat.ErrInvalid].
+func (g *Guard) Command(command string, at Place) (Verdict, error) {
+	if g.idle() {
+		return Verdict{}, nil
+	}
+	w, err := access.Calls(command, at.Home, at.Cwd)
+	return g.walk(w, at, err)
+}
+
+// Argv judges a program with its arguments, and what it starts in its turn.
+func (g *Guard) Argv(argv []string, at Place) (Verdict, error) {
+	if g.idle() {
+		return Verdict{}, nil
+	}
+	w, err := access.CallsOf(argv, at.Home, at.Cwd)
+	return g.walk(w, at, err)
+}
+
+func (g *Guard) idle() bool { return len(g.deny)+len(g.rules) == 0 && !g.restrict }
+
+// maxLooks bounds what is looked at in one command, in bytes times patterns: xargs xargs …
+// is a command for each of its words, each with all the words behind it.
+const maxLooks = 1 << 26
+
+// looks is what the custom patterns look at in a simple command, and what a program's name
+// with wildcards is to those that rules are about.
+func (g *Guard) looks(c *access.Call) (n int) {
+	for _, a := range c.Args {
+		n += len(a.Text) + 1
+	}
+	n *= len(g.allow) + len(g.deny)
+	if len(c.Args) > 0 {
+		n += len(c.Args[0].Pattern) * g.programs
+	}
+	return n
+}
+
+// walk judges what was found before an error too.
+func (g *Guard) walk(w access.Walk, at Place, err error) (Verdict, error) {
+	looks := 0
+	for i := range w.Calls {
+		if looks += g.looks(&w.Calls[i]); looks > maxLooks {
+			return Verdict{}, fmt.Errorf("cannot judge the command: want at most %d bytes, times patterns and programs, in its commands: %w", maxLooks, chat.ErrInvalid)
+		}
+		if v := g.call(&w.Calls[i]); v.Denied {
+			return v, nil
+		}
+	}
+	if g.restrict {
+		for _, p := range w.Paths {
+			if !inside(p, at.Home) && !safePaths[p] {
+				return Verdict{Denied: true, Rule: RuleWorkspace, Place: "built in", Message: MessagePath, Command: p,
+					Reason: "the path is outside the workspace", Instead: "work below your home"}, nil
+			}
+		}
+	}
+	return Verdict{}, err
+}
+
+// Call judges one simple command.
+func (g *Guard) Call(c access.Call) Verdict { return g.call(&c) }
+
+// Allows reports a custom allow pattern for a command line.
+func (g *Guard) Allows(argv []string) bool {
+	args := make([]access.Arg, len(argv))
+	for i, a := range argv {
+		args[i].Text = a
+	}
+	return matches(g.allow, Line(args)) != nil
+}
+
+// call judges one simple command.
+func (g *Guard) call(c *access.Call) Verdict {
+	line := Line(c.Args)
+	if matches(g.allow, line) != nil {
+		return Verdict{}
+	}
+	v := Verdict{Denied: true, Message: MessagePattern, Command: line}
+	if p := matches(g.deny, line); p != nil {
+		v.Rule, v.Place = p.Text, p.Place
+		v.Reason, v.Instead = "the profile denies commands of this form", "ask an operator"
+		return v
+	}
+	k := newCommand(c)
+	for _, r := range g.rules {
+		if r.about(k) && (r.match == nil || r.match(k)) {
+			v.Rule, v.Place, v.Reason, v.Instead = r.name, "built in", r.reason, r.instead
+			if line == "" {
+				v.Command = k.elsewhere()
+			}
+			return v
+		}
+	}
+	return Verdict{}
+}
+
+func matches(list []pattern, line string) *pattern {
+	for i := range list {
+		if line != "" && list[i].re.MatchString(line) {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// Line is a simple command in one line, as patterns see it.
+func Line(args []access.Arg) string {
+	var b strings.Builder
+	for i, a := range args {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		if a.Text == "" || strings.ContainsAny(a.Text, " \t\n\r'\"") {
+			b.WriteString("'" + strings.ReplaceAll(a.Text, "'", `'\''`) + "'")
+			continue
+		}
+		b.WriteString(a.Text)
+	}
+	return b.String()
+}
+
+// safePaths are the devices that every program may use.
+var safePaths = map[string]bool{
+	"/dev/null": true, "/dev/zero": true, "/dev/random": true, "/dev/urandom": true,
+	"/dev/stdin": true, "/dev/stdout": true, "/dev/stderr": true,
+}
+
+// inside reports whether p is dir or below it.
+func inside(p, dir string) bool {
+	return chat.Within(p, path.Clean(dir))
+}
