@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -42,6 +43,10 @@ type Answer struct {
 	Failure *Failure `json:"failure,omitempty"`
 }
 
+// Begin takes the first answer of a tool with content, what is known before the
+// content, and returns where the content goes.
+type Begin func(Answer) io.Writer
+
 // Denial is something that may not be done, with what the audit log wants to
 // know. It is [chat.ErrDenied].
 type Denial struct {
@@ -62,6 +67,8 @@ const (
 	RuleWorkspace = "restrict_to_workspace"
 	RuleHardLink  = "hard link to another owner's file"
 	RuleKernel    = "kernel"
+	// RuleAsked: the other end of the wire denies, and knows why.
+	RuleAsked = "asked"
 )
 
 // Error is the message.

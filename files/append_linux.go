@@ -47,7 +47,11 @@ func (t *Tools) append1(name string, body io.Reader, s *spool) (out Answer, err 
 			p.unmake()
 		}
 	}()
-	if _, _, err := p.writable(); err != nil {
+	_, isNew, err := p.writable()
+	if err == nil {
+		err = p.mayMake(isNew)
+	}
+	if err != nil {
 		return Answer{}, err
 	}
 	if err := p.makeDirs(); err != nil {
@@ -127,7 +131,7 @@ func (p *place) createEmpty() (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, err
+		return false, p.takeBack(p.name, err)
 	}
 	return true, errors.Join(unix.Fchmod(fd, newMode), unix.Close(fd))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Tool is one of the five.
+// Tool is one of the five, or resolve.
 type Tool string
 
 // The tools, by the names they have in a request and in the API.
@@ -18,6 +18,8 @@ const (
 	EditFileTool   Tool = "edit_file"
 	AppendFileTool Tool = "append_file"
 	ListDirTool    Tool = "list_dir"
+	// ResolveTool is chatd's own, for explain: it does nothing but tell of a request's Links.
+	ResolveTool Tool = "resolve"
 )
 
 // Op is what the rules call an operation. list_dir is a read of the directory,
@@ -29,6 +31,9 @@ const (
 	Read  Op = "read"
 	Write Op = "write"
 	Edit  Op = "edit"
+	// Bash is asked about a file that is to be made: the kernel's walls go by it, and
+	// would let it be made and then not be opened.
+	Bash Op = "bash"
 )
 
 // Bounds of a call.
@@ -81,6 +86,12 @@ type ListDir struct {
 	After string `json:"after,omitempty" doc:"Only entries after this one."`
 	Limit int    `json:"limit,omitempty" minimum:"0" maximum:"10000" doc:"At most so many; 1000 if absent."`
 }
+
+// Resolve are the arguments of resolve: none.
+type Resolve struct{}
+
+// Validate is nil.
+func (Resolve) Validate() error { return nil }
 
 // Validate reports the first argument that cannot be meant, as [chat.ErrInvalid].
 func (a ReadFile) Validate() error {

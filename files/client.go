@@ -7,41 +7,91 @@ import (
 	"io"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 )
 
-// Call is the caller's end of [Tools.Serve]: it sends req, and body after it
-// when req streams, to w, and reads the answer from r. Content goes to what
-// begin returns for the first answer, at most limit bytes of it. A failure of
-// the tool is returned as a [*Failure].
+// Exchange is the caller's part in a [Call], beside the request.
+type Exchange struct {
+	// Body is the content of a request that streams. It is not read before the tool
+	// has found that it may have it.
+	Body io.Reader
+	// Begin takes the first answer of a tool with content, and says where it goes.
+	Begin Begin
+	// Limit is how many bytes of content are taken.
+	Limit int64
+	// Judge answers what the tool asks; nil forbids nothing. What it denies is denied,
+	// whatever the tool says then.
+	Judge Judge
+	// Links are absolute names of which Linked wants to know where they lead in the chat.
+	// It is told, before anything is asked, of those that lead elsewhere, if there are any,
+	// and the judge that it returns takes the place of Judge; nil leaves it.
+	Links  []string
+	Linked func(real map[string]string) (Judge, error)
+}
+
+// Call is the caller's end of [Tools.Serve]: it sends req to w, and the content
+// when the tool wants it, and reads the answer from r. A failure of the tool is
+// returned as a [*Failure], what Judge denied as its [*Denial].
 //
-// w is closed once all is sent, or when body fails: then the tool drops what it
+// w is closed in the end, and when the content fails: then the tool drops what it
 // had. Call returns as soon as the answer is there, also when nobody read all of
-// body; a body that may block has to be closed by its owner.
+// the content; a body that may block has to be closed by its owner.
 //
 // The other end is a process of the chat. What it says is bounded, and is
 // nothing but its word.
-func Call(w io.WriteCloser, r io.Reader, req Request, body io.Reader, begin func(Answer) io.Writer, limit int64) (Answer, error) {
-	body = failing(body)
-	sent := make(chan error, 1)
-	go func() { sent <- send(w, req, body) }()
-	a, err := receive(bufio.NewReaderSize(r, 64<<10), begin, limit)
-	if b, ok := body.(*bodyReader); ok {
-		if e := b.failed.Load(); e != nil {
-			return a, errors.Join(fmt.Errorf("cannot read the content to send: %w", *e), err)
-		}
+func Call(w io.WriteCloser, r io.Reader, req Request, x Exchange) (Answer, error) {
+	if err := checkNames(x.Links); err != nil {
+		return Answer{}, errors.Join(err, w.Close())
+	}
+	req.Ask, req.Links = true, x.Links
+	c := &caller{Exchange: x, w: w, r: bufio.NewReaderSize(r, 64<<10), sent: make(chan error, 1)}
+	defer w.Close() // what went wrong with it, a read of the answer finds too
+	first := make(chan error, 1)
+	go func() { first <- writeLine(w, req) }() // longer than a pipe holds, and nobody may read
+	a, err := c.receive()
+	switch {
+	case c.denied != nil:
+		return Answer{}, c.denied
+	case c.bodyError() != nil:
+		return a, errors.Join(&BodyError{c.bodyError()}, err)
 	}
 	var f *Failure
 	if err == nil || errors.As(err, &f) {
 		return a, err // a tool that answers early does not read the rest, and need not
 	}
 	select {
-	case e := <-sent:
+	case e := <-c.sent:
+		err = errors.Join(e, err)
+	case e := <-first:
 		err = errors.Join(e, err)
 	default:
 	}
 	return a, err
+}
+
+// BodyError is content that its owner could not give.
+type BodyError struct{ Err error }
+
+// Error says so, and why.
+func (e *BodyError) Error() string { return "cannot read the content to send: " + e.Err.Error() }
+
+// Unwrap is the owner's error.
+func (e *BodyError) Unwrap() error { return e.Err }
+
+// caller is one call.
+type caller struct {
+	Exchange
+	w         io.WriteCloser
+	r         *bufio.Reader
+	body      *bodyReader
+	sent      chan error // one error, or nil, once the content was sent
+	sending   bool
+	questions int
+	denied    *Denial
+	real      map[string]string
+	settled   bool // no more links
 }
 
 // bodyReader remembers the error of a caller's content, which must not look like
@@ -49,13 +99,6 @@ func Call(w io.WriteCloser, r io.Reader, req Request, body io.Reader, begin func
 type bodyReader struct {
 	r      io.Reader
 	failed atomic.Pointer[error]
-}
-
-func failing(body io.Reader) io.Reader {
-	if body == nil {
-		return nil
-	}
-	return &bodyReader{r: body}
 }
 
 func (b *bodyReader) Read(p []byte) (int, error) {
@@ -66,32 +109,27 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func send(w io.WriteCloser, req Request, body io.Reader) (err error) {
-	defer func() { err = errors.Join(err, w.Close()) }()
-	if err := writeLine(w, req); err != nil {
-		return fmt.Errorf("cannot send the request: %w", err)
-	}
-	if body == nil {
+func (c *caller) bodyError() error {
+	if c.body == nil || c.body.failed.Load() == nil {
 		return nil
 	}
-	c := chunkWriter{w}
-	if _, err := io.CopyBuffer(c, body, make([]byte, bufferSize)); err != nil {
-		return fmt.Errorf("cannot send the content: %w", err)
-	}
-	return c.end()
+	return *c.body.failed.Load()
 }
 
 // errTooMuch: the tool sent more content than was asked for.
 var errTooMuch = errors.New("more content than the limit")
 
-func receive(r *bufio.Reader, begin func(Answer) io.Writer, limit int64) (Answer, error) {
-	first, err := readAnswer(r)
+func (c *caller) receive() (Answer, error) {
+	first, err := c.answer()
 	if err != nil || !first.Content {
 		return first, err
 	}
-	chunks := &chunkReader{r: r}
-	n, err := io.CopyBuffer(onlyWriter{begin(first)}, io.LimitReader(chunks, limit), make([]byte, bufferSize))
-	if err == nil && n == limit {
+	if c.denied != nil || c.Begin == nil {
+		return first, errors.New("cannot use the answer: content that nobody asked for")
+	}
+	chunks := &chunkReader{r: c.r}
+	n, err := io.CopyBuffer(onlyWriter{c.Begin(first)}, io.LimitReader(chunks, c.Limit), make([]byte, bufferSize))
+	if err == nil && n == c.Limit {
 		if extra, e := io.CopyN(io.Discard, chunks, 1); extra > 0 {
 			err = errTooMuch
 		} else if e != io.EOF {
@@ -101,36 +139,132 @@ func receive(r *bufio.Reader, begin func(Answer) io.Writer, limit int64) (Answer
 	if err != nil {
 		return first, fmt.Errorf("cannot receive the content: %w", err)
 	}
-	last, err := readAnswer(r)
+	last, err := c.answer()
 	if err == nil && last.Bytes != n {
 		err = fmt.Errorf("cannot use the answer: %d bytes announced, %d came", last.Bytes, n)
 	}
 	return last, err
 }
 
+// answer reads on until the tool answers, and gives it what it waits for.
+func (c *caller) answer() (Answer, error) {
+	for {
+		s, err := readSaid(c.r)
+		if err == nil && s.Links == nil {
+			err = c.settle()
+		}
+		switch {
+		case err != nil:
+			return Answer{}, err
+		case s.Links != nil:
+			err = c.follow(s.Links)
+		case s.Ask != nil:
+			err = c.judge(*s.Ask)
+		case s.Send:
+			err = c.send()
+		default:
+			return s.Answer, s.check()
+		}
+		if err != nil {
+			return Answer{}, err
+		}
+	}
+}
+
+// maxQuestions is far more than the tools ask in one call; replyTime is how long
+// the end of the content may take to get from one goroutine to the other.
+const (
+	maxQuestions = 1000
+	replyTime    = 10 * time.Second
+)
+
+func (c *caller) judge(q question) error {
+	c.questions++
+	switch {
+	case c.questions > maxQuestions:
+		return fmt.Errorf("cannot answer the tool: more than %d questions", maxQuestions)
+	case len(q.Path) > 2*MaxPath || !strings.HasPrefix(q.Path, "/") || strings.IndexByte(q.Path, 0) >= 0:
+		return fmt.Errorf("cannot answer the tool: it asks about %s", chat.Quote(q.Path))
+	case q.Op != Read && q.Op != Write && q.Op != Edit && q.Op != Bash:
+		return fmt.Errorf("cannot answer the tool: it asks to %s", chat.Quote(string(q.Op)))
+	}
+	if c.sending {
+		// The reply must not come between two chunks.
+		select {
+		case err := <-c.sent:
+			c.sent <- err
+		case <-time.After(replyTime):
+			return errors.New("cannot answer the tool: it asks within the content")
+		}
+	}
+	if c.Judge != nil && c.denied == nil {
+		c.denied = c.Judge(q.Op, q.Path)
+	}
+	if err := writeLine(c.w, reply{Denied: c.denied != nil}); err != nil {
+		return fmt.Errorf("cannot answer the tool: %w", err)
+	}
+	return nil
+}
+
+// send begins to send the content, once.
+func (c *caller) send() error {
+	switch {
+	case c.sending || c.denied != nil:
+		return errors.New("cannot send the content: the tool may not have it")
+	case c.Body == nil:
+		return errors.New("cannot send the content: there is none")
+	}
+	c.sending, c.body = true, &bodyReader{r: c.Body}
+	go func() {
+		chunks := chunkWriter{c.w}
+		_, err := io.CopyBuffer(chunks, onlyReader{c.body}, make([]byte, bufferSize))
+		if err == nil {
+			err = chunks.end()
+		} else {
+			err = errors.Join(fmt.Errorf("cannot send the content: %w", err), c.w.Close())
+		}
+		c.sent <- err
+	}()
+	return nil
+}
+
 // onlyWriter hides ReadFrom, which would choose another buffer.
 type onlyWriter struct{ io.Writer }
 
-func readAnswer(r *bufio.Reader) (Answer, error) {
-	var a Answer
-	line, err := readLine(r)
+// onlyReader hides WriteTo, which would choose another buffer.
+type onlyReader struct{ io.Reader }
+
+func readSaid(r *bufio.Reader) (said, error) {
+	var s said
+	line, err := readLine(r, maxSaid)
 	if err == nil {
-		err = decode(line, &a)
+		err = decode(line, &s)
 	}
 	if err != nil {
-		return Answer{}, fmt.Errorf("cannot read the answer: %w", noEOF(err))
+		return said{}, fmt.Errorf("cannot read the answer: %w", noEOF(err))
+	}
+	return s, nil
+}
+
+// check bounds what an answer says, and returns its failure.
+func (s *said) check() error {
+	a := &s.Answer
+	if len(a.Path) > 2*MaxPath || len(a.Message) > MaxPath+maxMessage || len(a.NextEntry) > MaxPath || len(a.SHA256) > 64 ||
+		len(a.DiffOmitted) > maxMessage || a.Size < 0 || a.Bytes < 0 || a.Offset < 0 {
+		return errors.New("cannot use the answer: a field of it is out of all bounds")
 	}
 	if a.Failure == nil {
-		return a, nil
+		return nil
 	}
 	if d := a.Failure.Denial; d != nil {
 		d.Path, d.Rule, d.Place = cut(d.Path, MaxPath), cut(d.Rule, MaxPath), cut(d.Place, MaxPath)
+		d.Message, d.Layer = strings.ToValidUTF8(cut(d.Message, maxMessage), ""), cut(d.Layer, maxMessage)
 	}
 	a.Failure.Message = strings.ToValidUTF8(cut(a.Failure.Message, maxMessage), "")
 	if a.Failure.Denial != nil && a.Failure.Kind != "denied" {
-		return a, fmt.Errorf("cannot use the answer: a denial of kind %s", chat.Quote(a.Failure.Kind))
+		return fmt.Errorf("cannot use the answer: a denial of kind %s", chat.Quote(a.Failure.Kind))
 	}
-	return a, a.Failure
+	return a.Failure
 }
 
 // noEOF keeps io.EOF from looking like a good end.

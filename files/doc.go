@@ -10,6 +10,10 @@
 // [Call] is the other end of it, for chatd. Content passes as chunks in either
 // direction and is never held whole: a file of any size costs a few buffers.
 //
+// The rules are judged at that other end. The tools ask it about each name before
+// they open or make anything, and are told yes or no: they compile no rules, and a
+// denial is a fact of chatd's own, which knows which rule on which line it was. Content is asked for too, once it may come.
+//
 // A path is folded (made absolute from the workspace, "." and ".." taken out by
 // their letters, as PicoClaw does), and judged under that name before anything
 // is touched. Then it is walked from the root's descriptor, a component at a
@@ -28,9 +32,10 @@
 // mode 0600), sync it, exchange it with the target and sync the directory: after a
 // crash there is the old content or the new. The temporary file is locked while
 // somebody writes it. One without a lock belongs to nobody any more, and the
-// next write in that directory takes it away. append_file is one write(2) with
-// O_APPEND; more than [MaxPiece] goes in several, below a lock (flock(2)) that
-// every append and every edit takes.
+// next write in that directory takes it away. Whether such a name may be there is asked
+// first: the kernel would make the file and then refuse to open it. append_file is one
+// write(2) with O_APPEND; more than [MaxPiece] goes in several, below a lock (flock(2))
+// that every append and every edit takes.
 //
 // Whatever is refused is a [Denial]: operation, path, rule and where the rule
 // stands.
@@ -38,8 +43,10 @@
 // # What it does not stop
 //
 // The chat: whoever may run commands as the chat may do all this without these
-// tools, and may trace the process that runs them. So an answer is the chat's
-// word, and the walls are the kernel's. [Call] bounds what it believes.
+// tools, and may stop or end the process that runs them; to speak in its place it
+// would have to trace it, which Landlock refuses between runs (TestToolsAttacked) and
+// nothing else does. So an answer is the chat's word, also the name that it asks
+// about, and the walls are the kernel's. [Call] bounds what it believes.
 //
 // Of hard links only this is refused: a file that somebody else owns, by a name
 // that the chat could have made. The chat's own files may have many names. A

@@ -111,7 +111,7 @@ func (p *place) diff(r replaced) (diff, omitted string, err error) {
 		return "", "the file may not be read", nil
 	}
 	name := p.folded
-	if home := p.t.roots[0].name; within(name, home) && home != "/" {
+	if home := p.t.roots[0].name; chat.Within(name, home) && home != "/" {
 		name = strings.TrimPrefix(name, home+"/")
 	}
 	return r.diff(path.Clean(name))

@@ -10,6 +10,8 @@ import (
 	"path"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/chat"
 	"unicode/utf8"
 )
 
@@ -39,7 +41,8 @@ func serveFuzz(t *testing.T, tool Tool, parameters, body []byte) (content string
 	if err := w.Serve(io.MultiReader(strings.NewReader(line), bytes.NewReader(body)), &out); err != nil {
 		t.Fatalf("Serve: %v", err)
 	}
-	a, err = receive(bufio.NewReader(&out), func(Answer) io.Writer { return &got }, 1<<20)
+	c := caller{Exchange: Exchange{Begin: func(Answer) io.Writer { return &got }, Limit: 1 << 20}, r: bufio.NewReader(&out)}
+	a, err = c.receive()
 	if err != nil && !isFailure(err) {
 		t.Fatalf("the answer does not come through: %v", err)
 	}
@@ -60,7 +63,7 @@ func serveFuzz(t *testing.T, tool Tool, parameters, body []byte) (content string
 	if target, err := os.Readlink(w.home + "/abs"); err != nil || target != w.home+"/f" {
 		t.Fatalf("replaced a link: %v", err)
 	}
-	if a.Path != "" && !within(a.Path, w.home) && !within(a.Path, w.tmp) {
+	if a.Path != "" && !chat.Within(a.Path, w.home) && !chat.Within(a.Path, w.tmp) {
 		t.Fatalf("opened %s", a.Path)
 	}
 	return got.String(), a
@@ -136,15 +139,26 @@ func FuzzListDir(f *testing.F) {
 	})
 }
 
+// dropped takes everything.
+type dropped struct{}
+
+func (dropped) Write(p []byte) (int, error) { return len(p), nil }
+func (dropped) Close() error                { return nil }
+
 // FuzzAnswer: what the chat's process answers is read within bounds.
 func FuzzAnswer(f *testing.F) {
 	var chunk [4]byte
 	binary.BigEndian.PutUint32(chunk[:], 3)
 	f.Add([]byte(`{"size":3,"bytes":0,"content":true}` + "\n" + string(chunk[:]) + "abc\x00\x00\x00\x00" + `{"size":3,"bytes":3}` + "\n"))
 	f.Add([]byte(`{"size":0,"bytes":0,"failure":{"kind":"denied","message":"no","denial":{"op":"read","path":"/x","rule":"**"}}}` + "\n"))
+	f.Add([]byte(`{"ask":{"op":"write","path":"/x"}}` + "\n" + `{"send":true}` + "\n" + `{"size":4,"bytes":4}` + "\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var got bytes.Buffer
-		a, err := receive(bufio.NewReader(bytes.NewReader(data)), func(Answer) io.Writer { return &got }, 100)
+		req := Request{Tool: WriteFileTool}
+		a, err := Call(dropped{}, bytes.NewReader(data), req, Exchange{
+			Body: strings.NewReader("body"), Begin: func(Answer) io.Writer { return &got }, Limit: 100,
+			Judge: func(Op, string) *Denial { return nil },
+		})
 		if got.Len() > 100 || err == nil && a.Failure != nil {
 			t.Fatalf("%d bytes, %+v, %v", got.Len(), a, err)
 		}

@@ -11,12 +11,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )
-
-// Begin takes the first answer of a tool with content, what is known before the
-// content, and returns where the content goes.
-type Begin func(Answer) io.Writer
 
 // ReadFile is read_file: a page of the file, or all of it as a stream.
 func (t *Tools) ReadFile(a ReadFile, begin Begin) (Answer, error) {
@@ -233,13 +230,5 @@ func wholeRunes(r io.ReaderAt, off, limit int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for i := len(tail) - 1; i > 0; i-- {
-		if utf8.RuneStart(tail[i]) {
-			if !utf8.FullRune(tail[i:]) {
-				return limit - int64(len(tail)-i), nil
-			}
-			break
-		}
-	}
-	return limit, nil
+	return limit - int64(len(tail)-chat.WholeRunes(tail[:])), nil
 }

@@ -2,6 +2,7 @@ package files
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 
@@ -12,9 +13,8 @@ import (
 // [Call] for the other end. A failure of the tool is part of the answer. An error
 // means that the answer did not get through.
 func (t *Tools) Serve(r io.Reader, w io.Writer) error {
-	in := bufio.NewReaderSize(r, 64<<10)
-	s := &served{w: bufio.NewWriterSize(w, 64<<10)}
-	a, err := t.serve1(in, s)
+	s := &served{r: bufio.NewReaderSize(r, 64<<10), w: bufio.NewWriterSize(w, 64<<10)}
+	a, err := t.serve1(s)
 	if s.err != nil {
 		return fmt.Errorf("cannot write the answer: %w", s.err)
 	}
@@ -24,8 +24,8 @@ func (t *Tools) Serve(r io.Reader, w io.Writer) error {
 	return nil
 }
 
-func (t *Tools) serve1(in *bufio.Reader, s *served) (Answer, error) {
-	line, err := readLine(in)
+func (t *Tools) serve1(s *served) (Answer, error) {
+	line, err := readLine(s.r, maxLine)
 	if err != nil {
 		return Answer{}, invalid("cannot read the request: %w", noEOF(err))
 	}
@@ -33,7 +33,16 @@ func (t *Tools) serve1(in *bufio.Reader, s *served) (Answer, error) {
 	if err := decode(line, &req); err != nil {
 		return Answer{}, invalid("cannot use the request: %w", err)
 	}
-	body := &chunkReader{r: in}
+	if s.err = s.tellLinks(req.Links); s.err != nil {
+		return Answer{}, s.err
+	}
+	var body io.Reader = &chunkReader{r: s.r}
+	if req.Ask {
+		body = &wanted{s: s, r: body}
+		asking := *t
+		asking.opt.Judge = s.asks(t.opt.Judge)
+		t = &asking
+	}
 	switch req.Tool {
 	case ReadFileTool:
 		return call(req, func(a ReadFile) (Answer, error) { return t.ReadFile(a, s.begin) })
@@ -45,6 +54,8 @@ func (t *Tools) serve1(in *bufio.Reader, s *served) (Answer, error) {
 		return call(req, func(a WriteFile) (Answer, error) { return t.AppendFile(a, body) })
 	case ListDirTool:
 		return call(req, func(a ListDir) (Answer, error) { return t.ListDir(a, s.begin) })
+	case ResolveTool:
+		return call(req, func(Resolve) (Answer, error) { return Answer{}, nil })
 	}
 	return Answer{}, invalid("cannot use tool %s: want read_file, write_file, edit_file, append_file or list_dir", chat.Quote(string(req.Tool)))
 }
@@ -57,11 +68,66 @@ func call[T any](req Request, do func(T) (Answer, error)) (Answer, error) {
 	return do(a)
 }
 
-// served is the answering side of one request.
+// served is one request and its answer.
 type served struct {
+	r     *bufio.Reader
 	w     *bufio.Writer
 	begun bool
-	err   error // of the first write that failed
+	err   error // of the first write, or question, that failed
+}
+
+// asks is own, and then whatever the other end says. It tells only no: by which
+// rule, the other end knows.
+func (s *served) asks(own Judge) Judge {
+	return func(op Op, path string) *Denial {
+		if own != nil {
+			if d := own(op, path); d != nil {
+				return d
+			}
+		}
+		var r reply
+		if s.err == nil {
+			s.err = s.question(question{op, path}, &r)
+		}
+		if s.err == nil && !r.Denied {
+			return nil
+		}
+		return &Denial{Op: op, Path: path, Rule: RuleAsked, Layer: "files"}
+	}
+}
+
+func (s *served) question(q question, r *reply) error {
+	if err := s.wait(said{Ask: &q}); err != nil {
+		return err
+	}
+	line, err := readLine(s.r, maxLine)
+	if err != nil {
+		return noEOF(err)
+	}
+	return decode(line, r)
+}
+
+// wait tells the other end what is waited for.
+func (s *served) wait(what said) error {
+	return errors.Join(writeLine(s.w, what), s.w.Flush())
+}
+
+// wanted is content that is asked for when it is needed.
+type wanted struct {
+	s     *served
+	r     io.Reader
+	asked bool
+}
+
+func (w *wanted) Read(p []byte) (int, error) {
+	if !w.asked {
+		w.asked = true
+		if err := w.s.wait(said{Send: true}); err != nil {
+			w.s.err = err
+			return 0, err
+		}
+	}
+	return w.r.Read(p)
 }
 
 // begin writes the first answer, after which content follows.

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"regexp"
 	"strconv"
 	"time"
 
-	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,16 +32,44 @@ type temp struct {
 // tempName are the names that belong to the tools: PicoClaw's .tmp-{pid}-{timestamp}.
 var tempName = regexp.MustCompile(`^\.tmp-[0-9]{1,10}-[0-9]{19}$`)
 
+func newTempName() string { return fmt.Sprintf(".tmp-%d-%019d", os.Getpid(), time.Now().UnixNano()) }
+
+// mayMakeTemp asks the rules about a name like that of the file beside the target. It
+// is called before any content is read: nothing may be asked in between.
+func (p *place) mayMakeTemp() error {
+	return p.t.judge(Bash, path.Join(path.Dir(p.real), newTempName()))
+}
+
+// mayMake asks the same about a target that is not there yet.
+func (p *place) mayMake(isNew bool) error {
+	if !isNew {
+		return nil
+	}
+	return p.t.judge(Bash, p.real)
+}
+
+// takeBack removes a file that openat made and then could not open: the kernel's walls
+// are asked after it is there. Then nobody else could open it either.
+func (p *place) takeBack(name string, err error) error {
+	var st unix.Stat_t
+	if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) ||
+		unix.Fstatat(p.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil ||
+		checkRegular(st.Mode) != nil || st.Size != 0 || int(st.Uid) != os.Geteuid() {
+		return err
+	}
+	return errors.Join(err, unix.Unlinkat(p.dir, name, 0))
+}
+
 // createTemp makes the file, with a name that nobody has.
 func (p *place) createTemp() (*temp, error) {
 	for {
-		name := fmt.Sprintf(".tmp-%d-%019d", os.Getpid(), time.Now().UnixNano())
+		name := newTempName()
 		fd, err := openat(p.dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
 		if errors.Is(err, unix.EEXIST) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, p.takeBack(name, err)
 		}
 		failpoint("temp.made")
 		t := &temp{p: p, f: os.NewFile(uintptr(fd), p.dirs+"/"+name), name: name}
@@ -96,124 +124,6 @@ func (t *temp) fill(body io.Reader, limit int64) (int64, error) {
 
 func tooLarge(limit int64) error {
 	return invalid("more than %s bytes", strconv.FormatInt(limit, 10))
-}
-
-// onlyReader hides WriteTo, which would choose another buffer.
-type onlyReader struct{ io.Reader }
-
-// replace puts the file in the place of the target, with mode. The order is what
-// makes it old or new after a power cut: content, then name, then directory.
-func (t *temp) replace(mode uint32) error {
-	failpoint("temp.filled")
-	fd := int(t.f.Fd())
-	if err := unix.Fchmod(fd, mode); err != nil {
-		return err
-	}
-	if err := fsync(t.f); err != nil {
-		return err
-	}
-	failpoint("temp.synced")
-	dir, err := openDir(t.p.dir)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	if err := t.stillThere(fd); err != nil {
-		return err
-	}
-	if err := t.rename(); err != nil {
-		return err
-	}
-	failpoint("renamed")
-	if err := fsync(dir); err != nil {
-		return err
-	}
-	failpoint("dir.synced")
-	sweep(dir)
-	return nil
-}
-
-// stillThere wants the directory to have the name that was judged.
-func (t *temp) stillThere(fd int) error {
-	dir := t.p.dirs
-	if dir != "/" {
-		dir += "/"
-	}
-	return busy(checkName(fd, dir+t.name))
-}
-
-// rename gives the file the target's name. What had it changes places with the
-// file first and is looked at then: only a regular file is replaced. A link, which
-// must have come after the walk, gets its name back.
-func (t *temp) rename() error {
-	dir, name := t.p.dir, t.p.name
-	for range tries {
-		err := unix.Renameat2(dir, t.name, dir, name, unix.RENAME_NOREPLACE)
-		if err == nil {
-			t.name = ""
-			return nil
-		}
-		if errors.Is(err, unix.EEXIST) {
-			err = unix.Renameat2(dir, t.name, dir, name, unix.RENAME_EXCHANGE)
-		}
-		switch {
-		case err == nil:
-			failpoint("exchanged")
-			if err := t.replacedOne(); !errors.Is(err, errMoved) {
-				return err
-			}
-		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
-			return t.renameOver()
-		case !errors.Is(err, unix.ENOENT):
-			return err
-		}
-	}
-	return busy(errMoved)
-}
-
-// replacedOne takes away what the target was, or gives it its name back.
-func (t *temp) replacedOne() error {
-	dir := t.p.dir
-	var st unix.Stat_t
-	err := unix.Fstatat(dir, t.name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	if errors.Is(err, unix.ENOENT) {
-		t.name = "" // a sweep was faster
-		return nil
-	}
-	if err == nil {
-		err = checkRegular(st.Mode)
-	}
-	if err == nil {
-		if err = unix.Unlinkat(dir, t.name, 0); err == nil || errors.Is(err, unix.ENOENT) {
-			t.name = ""
-			return nil
-		}
-	}
-	return errors.Join(err, unix.Renameat2(dir, t.name, dir, t.p.name, unix.RENAME_EXCHANGE))
-}
-
-// renameOver is for file systems that cannot exchange (NFS, some FUSE): a link
-// that comes between the look and the rename is replaced there.
-func (t *temp) renameOver() error {
-	st, err := t.p.stat()
-	if err == nil {
-		err = checkRegular(st.Mode)
-	}
-	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return busy(err)
-	}
-	if err = unix.Renameat(t.p.dir, t.name, t.p.dir, t.p.name); err == nil {
-		t.name = ""
-	}
-	return err
-}
-
-// busy ends a call that cannot begin again, because its content is spent.
-func busy(err error) error {
-	if errors.Is(err, errMoved) {
-		return fmt.Errorf("%w: %w", err, chat.ErrBusy)
-	}
-	return err
 }
 
 // maxSweep bounds the names that a write looks at.

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -140,15 +139,7 @@ func nameOf(fd int) (string, error) {
 func compile(key string, patterns []string) ([]*regexp.Regexp, error) {
 	var out []*regexp.Regexp
 	for _, p := range patterns {
-		bound := p
-		if !strings.HasSuffix(p, "/") {
-			bound = "(?:" + p + `)(?:/|\z)`
-		}
-		_, err := regexp.Compile(p) // by itself, or a ")" could close the group around it
-		if err != nil {
-			return nil, invalid("cannot use %s %s: %w", key, chat.Quote(p), err)
-		}
-		re, err := regexp.Compile(bound)
+		re, err := chat.BoundPattern(p)
 		if err != nil {
 			return nil, invalid("cannot use %s %s: %w", key, chat.Quote(p), err)
 		}
@@ -166,18 +157,13 @@ func (t *Tools) fold(p string) string {
 	return filepath.Clean(p)
 }
 
-// within reports whether a name is dir or below it.
-func within(name, dir string) bool {
-	return name == dir || dir == "/" || strings.HasPrefix(name, dir) && name[len(dir)] == '/'
-}
-
 // reaches reports whether op may leave the workspace for name, or need not.
 func (t *Tools) reaches(op Op, name string) bool {
 	if t.opt.Unrestricted {
 		return true
 	}
 	for _, r := range t.roots {
-		if within(name, r.real) || within(name, r.name) {
+		if chat.Within(name, r.real) || chat.Within(name, r.name) {
 			return true
 		}
 	}

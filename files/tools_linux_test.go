@@ -370,6 +370,8 @@ func childMain(mode string) {
 		confinedChild()
 	case "memory":
 		memoryChild()
+	case "powercut":
+		powerCutChild()
 	case "append":
 		appendChild()
 	}

@@ -13,28 +13,60 @@ import (
 
 // The wire between chatd and the tools:
 //
-//	request = line [ chunks ]              chunks when the parameters say "stream"
-//	answer  = line                         a tool without content, or a failure
-//	        | line chunks line             "content": true in the first; the second counts
+//	request = line                         and more, where the tool says what it waits for
+//	answer  = *waits line                  a tool without content, or a failure
+//	        | *waits line chunks line      "content": true in the first; the second counts
+//	waits   = line                         "links": where the request's names lead, before all else
+//	        | line                         "ask": may this be done? a line "denied" is the reply
+//	        | line                         "send": the content, as chunks
 //	line    = one JSON object and LF
 //	chunks  = *( length bytes ) 00000000   length: four bytes, big-endian, 1 to maxChunk
 //
 // Content that ends without its zero was cut off; nothing is done with it.
+//
+// The rules stay with chatd: the tool learns of them the directories that they name, to
+// say where these lead, and whether it may go on. A request without "ask" waits for
+// nothing: what is judged, the tools judge themselves, and content follows its line.
 
-// maxChunk bounds a chunk; maxLine a line, in which JSON may write a byte as six.
+// maxChunk bounds a chunk; maxLine and maxSaid a line to and from the tool, in
+// which JSON may write a byte as six.
 const (
 	maxChunk = 256 << 10
-	maxLine  = 6*MaxText + (64 << 10)
+	maxLine  = 6*MaxText + 6*maxNames + (64 << 10)
+	maxSaid  = 6*MaxDiff + (256 << 10)
 )
 
 // Request is one call, in the form of the examples of PicoClaw's documentation.
 type Request struct {
 	Tool       Tool            `json:"tool"`
 	Parameters json.RawMessage `json:"parameters"`
+	// Ask: the caller answers what the tool asks; [Call] sets it.
+	Ask bool `json:"ask,omitempty"`
+	// Links are names of which the caller wants to know first where they lead.
+	Links []string `json:"links,omitempty"`
+}
+
+// said is a line of the tool: what it waits for, or an answer.
+type said struct {
+	Links []linked  `json:"links,omitempty"`
+	Ask   *question `json:"ask,omitempty"`
+	Send  bool      `json:"send,omitempty"`
+	Answer
+}
+
+// question is whether op may be done on an absolute path.
+type question struct {
+	Op   Op     `json:"op"`
+	Path string `json:"path"`
+}
+
+// reply is the answer to a question, and says no more than it has to.
+type reply struct {
+	Denied bool `json:"denied"`
 }
 
 // NewRequest is the request of a tool with its arguments, one of [ReadFile],
-// [WriteFile], [EditFile] and [ListDir].
+// [WriteFile], [EditFile], [ListDir] and [Resolve].
 func NewRequest(tool Tool, args interface{ Validate() error }) (Request, error) {
 	if err := args.Validate(); err != nil {
 		return Request{}, err
@@ -46,13 +78,13 @@ func NewRequest(tool Tool, args interface{ Validate() error }) (Request, error) 
 	return Request{Tool: tool, Parameters: p}, nil
 }
 
-// readLine reads one line of at most maxLine bytes, without its end.
-func readLine(r *bufio.Reader) ([]byte, error) {
+// readLine reads one line of at most limit bytes, without its end.
+func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := r.ReadSlice('\n')
-		if len(line)+len(part) > maxLine {
-			return nil, fmt.Errorf("a line of more than %d bytes", maxLine)
+		if len(line)+len(part) > limit {
+			return nil, fmt.Errorf("a line of more than %d bytes", limit)
 		}
 		line = append(line, part...)
 		switch {

@@ -61,6 +61,9 @@ func (t *Tools) beginWrite(op Op, name string) (w *writing, err error) {
 		}
 		w = &writing{temp: &temp{p: p}}
 		if w.mode, w.created, err = p.writable(); err == nil {
+			err = p.mayMakeTemp()
+		}
+		if err == nil {
 			err = p.makeDirs()
 		}
 		if err == nil {

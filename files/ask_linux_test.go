@@ -1,0 +1,212 @@
+package files
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// exchange is a request through both ends of the wire, with what x says.
+func (w world) exchange(t testing.TB, tool Tool, args interface{ Validate() error }, x Exchange) (Answer, error) {
+	t.Helper()
+	req, err := NewRequest(tool, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inR, inW := pipe(t)
+	outR, outW := pipe(t)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = w.Serve(inR, outW)
+		inR.Close()
+		outW.Close()
+	}()
+	a, err := Call(inW, outR, req, x)
+	outR.Close()
+	<-served
+	return a, err
+}
+
+// TestAsk: the caller's judge is asked about both names before anything is opened,
+// made or sent, and what it denies comes back as its own denial.
+func TestAsk(t *testing.T) {
+	w := newWorld(t)
+	put1(t, w.home+"/f", "text")
+	link(t, "f", w.home+"/l")
+	var asked []string
+	judge := func(deny string) Judge {
+		asked = nil
+		return func(op Op, path string) *Denial {
+			asked = append(asked, fmt.Sprint(op, " ", strings.TrimPrefix(path, w.home)))
+			if path == w.home+deny {
+				return &Denial{Op: op, Path: path, Rule: "mine", Place: "rules.yaml:7"}
+			}
+			return nil
+		}
+	}
+	var got bytes.Buffer
+	begin := func(Answer) io.Writer { return &got }
+	a, err := w.exchange(t, ReadFileTool, ReadFile{Path: "l"}, Exchange{Begin: begin, Limit: 100, Judge: judge("-")})
+	if err != nil || got.String() != "text" || a.Path != w.home+"/f" || fmt.Sprint(asked) != "[read /l read /f]" {
+		t.Errorf("read: %+v, %v, asked %q", a, err, asked)
+	}
+	for _, deny := range []string{"/l", "/f"} {
+		got.Reset()
+		_, err := w.exchange(t, ReadFileTool, ReadFile{Path: "l"}, Exchange{Begin: begin, Limit: 100, Judge: judge(deny)})
+		var d *Denial
+		if !errors.As(err, &d) || d.Place != "rules.yaml:7" || !errors.Is(err, chat.ErrDenied) || got.Len() > 0 {
+			t.Errorf("%s denied: %v, %q", deny, err, got.String())
+		}
+	}
+	for _, tool := range []Tool{WriteFileTool, AppendFileTool} {
+		body := &unread{}
+		_, err := w.exchange(t, tool, WriteFile{Path: "new/dir/f", Stream: true}, Exchange{Body: body, Judge: judge("/new/dir/f")})
+		if !errors.Is(err, chat.ErrDenied) || body.reads > 0 || len(ls(t, w.home)) != 2 {
+			t.Errorf("%s: %v after %d reads, left %v", tool, err, body.reads, ls(t, w.home))
+		}
+		a, err := w.exchange(t, tool, WriteFile{Path: "l", Stream: true}, Exchange{Body: strings.NewReader("more"), Judge: judge("-")})
+		if err != nil || a.Path != w.home+"/f" {
+			t.Errorf("%s: %+v, %v", tool, a, err)
+		}
+	}
+}
+
+// TestTempDenied: where the kernel's walls close the name of the file beside the target,
+// or of the target itself, the rules are asked first and nothing is made.
+func TestTempDenied(t *testing.T) {
+	for _, c := range []struct {
+		tool   Tool
+		target string // what the rules close
+		write  bool   // whether the tool gets through
+	}{
+		{WriteFileTool, ".tmp-", false}, {WriteFileTool, "new/dir/f", true}, {AppendFileTool, "new/dir/f", false}, {AppendFileTool, ".tmp-", true},
+	} {
+		w := newWorld(t)
+		judge := func(op Op, path string) *Denial {
+			if op == Bash && strings.HasPrefix(strings.TrimPrefix(path, w.home+"/"), c.target) || op == Bash && strings.Contains(path, "/"+c.target) {
+				return &Denial{Op: op, Path: path, Rule: "mine"}
+			}
+			return nil
+		}
+		body := &unread{}
+		_, err := w.exchange(t, c.tool, WriteFile{Path: "new/dir/f", Stream: true}, Exchange{Body: body, Judge: judge})
+		var d *Denial
+		if c.write && err != nil || !c.write && (!errors.As(err, &d) || d.Op != Bash || body.reads > 0 || len(ls(t, w.home)) > 0) {
+			t.Errorf("%s, %s closed: %v after %d reads, left %v", c.tool, c.target, err, body.reads, ls(t, w.home))
+		}
+	}
+}
+
+type unread struct{ reads int }
+
+func (u *unread) Read([]byte) (int, error) { u.reads++; return 0, io.EOF }
+
+// TestHostileQuestions: a tool that asks what no tool asks gets nothing, and after
+// a denial neither content nor a good end.
+func TestHostileQuestions(t *testing.T) {
+	ask := `{"ask":{"op":"read","path":"/x"}}` + "\n"
+	fine := `{"size":0,"bytes":0}` + "\n"
+	deny := func(Op, string) *Denial { return &Denial{Op: Read, Path: "/x", Rule: "mine"} }
+	for _, c := range []struct {
+		name, said string
+		judge      Judge
+		denied     bool
+	}{
+		{"endless questions", strings.Repeat(ask, maxQuestions+1) + fine, nil, false},
+		{"a relative path", `{"ask":{"op":"read","path":"x"}}` + "\n" + fine, nil, false},
+		{"no path", `{"ask":{"op":"read"}}` + "\n" + fine, nil, false},
+		{"a NUL", `{"ask":{"op":"read","path":"/\u0000"}}` + "\n" + fine, nil, false},
+		{"a long path", `{"ask":{"op":"read","path":"/` + strings.Repeat("x", 2*MaxPath) + `"}}` + "\n" + fine, nil, false},
+		{"another op", `{"ask":{"op":"make","path":"/x"}}` + "\n" + fine, nil, false},
+		{"content twice", `{"send":true}` + "\n" + `{"send":true}` + "\n" + fine, nil, false},
+		{"success after a denial", ask + fine, deny, true},
+		{"content after a denial", ask + `{"size":1,"bytes":0,"content":true}` + "\n\x00\x00\x00\x01a\x00\x00\x00\x00" + `{"size":1,"bytes":1}` + "\n", deny, true},
+		{"send after a denial", ask + `{"send":true}` + "\n" + fine, deny, true},
+		{"another denial after it", ask + `{"size":0,"bytes":0,"failure":{"kind":"denied","message":"x","denial":{"op":"read","path":"/y","rule":"r"}}}` + "\n", deny, true},
+		{"a long message", `{"size":0,"bytes":0,"message":"` + strings.Repeat("x", 3*MaxPath) + `"}` + "\n", nil, false},
+	} {
+		atOnce(t, func() {
+			var got bytes.Buffer
+			var body unread
+			a, err := Call(dropped{}, strings.NewReader(c.said), Request{Tool: ReadFileTool}, Exchange{
+				Body: &body, Begin: func(Answer) io.Writer { return &got }, Limit: 10, Judge: c.judge,
+			})
+			var d *Denial
+			if err == nil || got.Len() > 0 || errors.As(err, &d) != c.denied || c.denied && (d.Rule != "mine" || body.reads > 0) {
+				t.Errorf("%s: %+v, %v, %d bytes", c.name, a, err, got.Len())
+			}
+		})
+	}
+}
+
+// TestResolve: the names that links lead to, of what is there and what is not.
+func TestResolve(t *testing.T) {
+	w := newWorld(t)
+	if err := os.MkdirAll(w.home+"/d/e", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link(t, "d", w.home+"/in")
+	link(t, w.out, w.home+"/out")
+	link(t, "loop", w.home+"/loop")
+	h := w.home
+	names := []string{h + "/in/e/x", h + "/in/../y", h + "/out/secret", h + "/loop/x", "/nowhere", "/"}
+	want := map[string]string{names[0]: h + "/d/e/x", names[2]: w.out + "/secret"}
+	for i := range 20_000 {
+		names = append(names, fmt.Sprintf("%s/in/%d", h, i))
+		want[names[len(names)-1]] = fmt.Sprintf("%s/d/%d", h, i)
+	}
+	var got map[string]string
+	_, err := w.exchange(t, ResolveTool, Resolve{}, Exchange{Links: names, Linked: func(real map[string]string) (Judge, error) {
+		got = real
+		return nil, nil
+	}})
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("%d names, %v, want %d", len(got), err, len(want))
+	}
+	_, err = w.exchange(t, ResolveTool, Resolve{}, Exchange{Links: []string{strings.Repeat("/x", maxNames)}})
+	if !errors.Is(err, chat.ErrUnsupported) {
+		t.Errorf("too many names: %v", err)
+	}
+}
+
+// TestLinked: the judge that knows where the rules' own names lead is the one that is
+// asked, and a tool that tells nonsense of them gets nothing.
+func TestLinked(t *testing.T) {
+	w := newWorld(t)
+	mkdir(t, w.home+"/d")
+	put1(t, w.home+"/d/f", "text")
+	link(t, "d", w.home+"/l")
+	for rule, denied := range map[string]bool{"/l/f": true, "/d/other": false} {
+		x := Exchange{Begin: func(Answer) io.Writer { return io.Discard }, Limit: 100, Links: []string{w.home + rule}}
+		x.Linked = func(real map[string]string) (Judge, error) {
+			return func(op Op, path string) *Denial {
+				if path == real[w.home+rule] {
+					return &Denial{Op: op, Path: path, Rule: "mine"}
+				}
+				return nil
+			}, nil
+		}
+		if _, err := w.exchange(t, ReadFileTool, ReadFile{Path: "d/f"}, x); errors.Is(err, chat.ErrDenied) != denied {
+			t.Errorf("a rule about %s: %v", rule, err)
+		}
+	}
+	ask, fine := `{"ask":{"op":"read","path":"/x"}}`+"\n", `{"size":0,"bytes":0}`+"\n"
+	for _, lie := range []string{
+		`{"links":[{"n":1,"to":"/x"}]}`, `{"links":[{"n":-1,"to":"/x"}]}`, `{"links":[{"n":0,"to":"x"}]}`, `{"links":[{"n":0,"to":""}]}`,
+		`{"links":[{"n":0,"to":"/x"},{"n":0,"to":"/y"}]}`, `{"links":[{"n":0,"to":"/\u0000"}]}`, `{"links":[{"n":0,"to":"/` + strings.Repeat("x", 2*MaxPath) + `"}]}`,
+		ask + `{"links":[{"n":0,"to":"/x"}]}`,
+	} {
+		x := Exchange{Links: []string{"/a"}, Linked: func(map[string]string) (Judge, error) { return nil, nil }}
+		if _, err := Call(dropped{}, strings.NewReader(lie+"\n"+fine), Request{Tool: ReadFileTool}, x); err == nil {
+			t.Errorf("%.60s is believed", lie)
+		}
+	}
+}

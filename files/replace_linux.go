@@ -1,0 +1,134 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// replace puts the file in the place of the target, with mode. The order is what
+// makes it old or new after a power cut: content, then name, then directory.
+func (t *temp) replace(mode uint32) error {
+	failpoint("temp.filled")
+	fd := int(t.f.Fd())
+	if err := unix.Fchmod(fd, mode); err != nil {
+		return err
+	}
+	if err := fsync(t.f); err != nil {
+		return err
+	}
+	failpoint("temp.synced")
+	dir, err := openDir(t.p.dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := t.stillThere(fd); err != nil {
+		return err
+	}
+	if err := t.rename(); err != nil {
+		return err
+	}
+	failpoint("renamed")
+	if err := fsync(dir); err != nil {
+		return err
+	}
+	failpoint("dir.synced")
+	sweep(dir)
+	return nil
+}
+
+// stillThere wants the directory to have the name that was judged.
+func (t *temp) stillThere(fd int) error {
+	dir := t.p.dirs
+	if dir != "/" {
+		dir += "/"
+	}
+	return busy(checkName(fd, dir+t.name))
+}
+
+// rename gives the file the target's name. What had it changes places with the
+// file first and is looked at then: only a regular file is replaced. A link, which
+// must have come after the walk, gets its name back.
+func (t *temp) rename() error {
+	dir, name := t.p.dir, t.p.name
+	for range tries {
+		err := unix.Renameat2(dir, t.name, dir, name, unix.RENAME_NOREPLACE)
+		if err == nil {
+			t.name = ""
+			return nil
+		}
+		if errors.Is(err, unix.EEXIST) {
+			err = unix.Renameat2(dir, t.name, dir, name, unix.RENAME_EXCHANGE)
+		}
+		switch {
+		case err == nil:
+			failpoint("exchanged")
+			if err := t.replacedOne(); !errors.Is(err, errMoved) || !t.holdsName() {
+				return busy(err)
+			}
+		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
+			return t.renameOver()
+		case !errors.Is(err, unix.ENOENT):
+			return err
+		}
+	}
+	return busy(errMoved)
+}
+
+// holdsName reports whether the temporary name is still that of the new file. Where somebody moved
+// both in between, it has become the name of a file that nobody has locked and that a sweep may
+// take away, and so may not change places with the link once more.
+func (t *temp) holdsName() bool {
+	var mine, there unix.Stat_t
+	err := errors.Join(unix.Fstat(int(t.f.Fd()), &mine), unix.Fstatat(t.p.dir, t.name, &there, unix.AT_SYMLINK_NOFOLLOW))
+	return err == nil && mine.Dev == there.Dev && mine.Ino == there.Ino
+}
+
+// replacedOne takes away what the target was, or gives it its name back.
+func (t *temp) replacedOne() error {
+	dir := t.p.dir
+	var st unix.Stat_t
+	err := unix.Fstatat(dir, t.name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) {
+		t.name = "" // a sweep was faster
+		return nil
+	}
+	if err == nil {
+		err = checkRegular(st.Mode)
+	}
+	if err == nil {
+		if err = unix.Unlinkat(dir, t.name, 0); err == nil || errors.Is(err, unix.ENOENT) {
+			t.name = ""
+			return nil
+		}
+	}
+	return errors.Join(err, unix.Renameat2(dir, t.name, dir, t.p.name, unix.RENAME_EXCHANGE))
+}
+
+// renameOver is for file systems that cannot exchange (NFS, some FUSE): a link
+// that comes between the look and the rename is replaced there.
+func (t *temp) renameOver() error {
+	st, err := t.p.stat()
+	if err == nil {
+		err = checkRegular(st.Mode)
+	}
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return busy(err)
+	}
+	if err = unix.Renameat(t.p.dir, t.name, t.p.dir, t.p.name); err == nil {
+		t.name = ""
+	}
+	return err
+}
+
+// busy ends a call that cannot begin again, because its content is spent.
+func busy(err error) error {
+	if errors.Is(err, errMoved) {
+		return fmt.Errorf("%w: %w", err, chat.ErrBusy)
+	}
+	return err
+}

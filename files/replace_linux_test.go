@@ -1,0 +1,53 @@
+package files
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestLinkSwappedTwice: the target changes places with a link before the file gets its name, and
+// once more before the link has its name back. From then on a sweep, of a write beside this one,
+// may take away what has the temporary name: that must never be the link.
+func TestLinkSwappedTwice(t *testing.T) {
+	w := newWorld(t)
+	file, other := w.home+"/file", w.home+"/other"
+	put1(t, file, "old")
+	link(t, w.out+"/secret", other)
+	swapped := func() {
+		if err := unix.Renameat2(unix.AT_FDCWD, file, unix.AT_FDCWD, other, unix.RENAME_EXCHANGE); err != nil {
+			t.Error(err)
+		}
+	}
+	exchanges := 0
+	defer func() { failpoint = func(string) {} }()
+	failpoint = func(at string) {
+		switch at {
+		case "temp.synced":
+			swapped()
+		case "exchanged":
+			if exchanges++; exchanges == 1 {
+				swapped()
+				return
+			}
+			left, _ := filepath.Glob(w.home + "/.tmp-*") // the end of a sweep that began before
+			for _, name := range left {
+				_ = os.Remove(name)
+			}
+		}
+	}
+	if _, err := w.write("file", "new"); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("writing gave %v, want busy", err)
+	}
+	if to, err := os.Readlink(file); err != nil || to != w.out+"/secret" {
+		t.Errorf("the link is %q, %v", to, err)
+	}
+	if got := cat(t, other); got != "new" || len(ls(t, w.home)) != 2 {
+		t.Errorf("beside the link there are %v, with %q", ls(t, w.home), got)
+	}
+}

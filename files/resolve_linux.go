@@ -1,0 +1,31 @@
+package files
+
+import (
+	"path"
+
+	"github.com/chatd/chatd/access"
+)
+
+// tellLinks says which of the names are not where they are written, in the chat's view
+// and with the chat's rights. It reads links and opens nothing.
+func (s *served) tellLinks(names []string) error {
+	var out said
+	size := 0
+	for i, name := range names {
+		to := access.Physical(name)
+		if to == path.Clean(name) {
+			continue
+		}
+		out.Links = append(out.Links, linked{i, to})
+		if size += len(to); size > maxSaid/16 { // in JSON a byte may be six
+			if err := writeLine(s.w, out); err != nil {
+				return err
+			}
+			out.Links, size = nil, 0
+		}
+	}
+	if len(out.Links) == 0 {
+		return nil
+	}
+	return writeLine(s.w, out)
+}
