@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"files":           {"access", "chat"}, // adrs/0023
 	"landlock":        {"chat"},
 	"access":          {"chat"},
+	"keeper":          {"access", "chat"},
 	"guard":           {"access", "chat"},
 	"schedule":        {"chat"},
 	"shims":           {"landlock", "files", "access", "guard", "chat"},

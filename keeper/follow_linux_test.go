@@ -1,0 +1,63 @@
+package keeper
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+)
+
+// TestAttackFollow: where a directory is that was just made is known from its name, in the sessions that see
+// what is around it and in no other, without a look into each; but where the root of a session's tree is
+// is always looked for.
+func TestAttackFollow(t *testing.T) {
+	policy, err := access.Load("rules.yaml", []byte("access: {useDefaults: false, deny: ['**/.env']}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs, err := policy.For(access.Scope{Home: "/home/a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes, err := os.CreateTemp(t.TempDir(), "notes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer notes.Close()
+	w := newWatch(-1, -1)
+	w.again, w.end = func(chat.ID) {}, func(_ *kept, err error) { t.Error(err) }
+	s := &watched{k: &kept{}, walls: []*ruleWall{newRuleWall(rs)}, denied: map[handle]wallClass{}, notes: notes}
+	// Nothing can be looked for here: a tree has no descriptor.
+	s.trees = []watchedTree{{baseMount: &baseMount{tree: -1}, fsid: "12345678", fd: -1}}
+	w.sessions["0123456789abcdef"] = s
+	name := func(id string) handle { return handle("12345678    " + id) }
+	home, inside, deeper, beside, root := name("home"), name("inside"), name("deeper"), name("beside"), name("root")
+	made := func(in handle, what string, child handle, mask uint64) fanEvent {
+		return fanEvent{mask: unix.FAN_CREATE | mask, dir: dirName{in, what}, child: child}
+	}
+	w.roots[root] = 1
+	w.found = map[handle][]placed{home: {{"/home/a", s}}, name("host"): nil}
+	for _, e := range []fanEvent{
+		made(home, "in", inside, unix.FAN_ONDIR), made(inside, "er", deeper, unix.FAN_ONDIR), made(deeper, ".env", name("file"), 0),
+		made(name("host"), "beside", beside, unix.FAN_ONDIR), made(beside, ".env", name("other"), 0),
+		made(name("host"), "root", root, unix.FAN_ONDIR),
+	} {
+		w.named(e)
+		w.follow(e)
+	}
+	if len(s.denied) != 1 || s.denied[name("file")] != wallClosed {
+		t.Errorf("denied: %v", s.denied)
+	}
+	if at, ok := w.found[beside]; !ok || len(at) > 0 {
+		t.Errorf("what is beside is at %v, %t", at, ok)
+	}
+	if _, ok := w.found[root]; ok {
+		t.Error("the root of a tree was taken to be where its name is")
+	}
+	if at := w.found[deeper]; len(at) != 1 || at[0].path != "/home/a/in/er" {
+		t.Errorf("a directory in a directory is at %v", at)
+	}
+}

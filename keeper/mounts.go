@@ -1,0 +1,90 @@
+package keeper
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Mount is one line of mountinfo (proc_pid_mountinfo(5)).
+type Mount struct {
+	ID, Parent int    // Parent is the mount that it is on
+	Dev        string // major:minor
+	// Root is what of its file system is seen at Path.
+	Root, Path string
+	Kind       string // of its file system
+	// Writable: neither the mount nor the file system is read-only.
+	Writable bool
+}
+
+// ParseMounts reads the text of a mountinfo. What it cannot read is an error, for a
+// mount that is not seen is a tree that is not looked at.
+func ParseMounts(text string) ([]Mount, error) {
+	var all []Mount
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		sep := 6
+		for sep < len(f) && f[sep] != "-" {
+			sep++
+		}
+		if sep+3 > len(f) {
+			return nil, fmt.Errorf("cannot read mounts: a line is %s", chat.Quote(line))
+		}
+		id, err := strconv.Atoi(f[0])
+		parent, errParent := strconv.Atoi(f[1])
+		if err != nil || errParent != nil {
+			return nil, fmt.Errorf("cannot read mounts: a line is %s, want two numbers in front", chat.Quote(line))
+		}
+		super := sep+3 < len(f) && hasOption(f[sep+3], "ro")
+		all = append(all, Mount{id, parent, f[2], unescapeMount(f[3]), unescapeMount(f[4]), f[sep+1], !super && !hasOption(f[5], "ro")})
+	}
+	return all, nil
+}
+
+// ComparePaths sorts a directory before what is in it, and all that is in it before
+// other names: a path is compared name by name.
+func ComparePaths(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		switch {
+		case a[i] == b[i]:
+		case a[i] == '/':
+			return -1
+		case b[i] == '/':
+			return 1
+		default:
+			return cmp.Compare(a[i], b[i])
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+func hasOption(list, option string) bool {
+	for o := range strings.SplitSeq(list, ",") {
+		if o == option {
+			return true
+		}
+	}
+	return false
+}
+
+// unescapeMount takes the octal away in which the kernel writes blanks, newlines and \.
+func unescapeMount(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

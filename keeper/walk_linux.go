@@ -1,0 +1,258 @@
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+)
+
+// Bounds of one look through a session's trees. A chat that goes beyond them has no
+// session: what was not looked at is not kept.
+var (
+	maxWalk   = 2_000_000 // names
+	maxDepth  = 1000      // directories in each other
+	maxMounts = 20_000    // places to cover
+)
+
+func inodeOf(st *unix.Statx_t) inode { return inode{st.Dev_major, st.Dev_minor, st.Ino} }
+
+// walker looks through the trees of a session as they are below every mask.
+type walker struct {
+	wall   *ruleWall
+	uid    uint32
+	bases  map[string]*baseMount
+	wants  []want
+	linked map[inode]wallClass // what has a class and more than one name
+	links  []string            // symbolic links of others that are closed
+	looked int
+	order  Order
+	trees  *treeCache
+}
+
+// walk finds what has to be covered, in the order in which it has to be.
+func (k *walker) walk(bases []*baseMount) error {
+	k.linked, k.bases = map[inode]wallClass{}, map[string]*baseMount{}
+	for _, b := range bases {
+		k.bases[b.Path] = b
+	}
+	for _, b := range bases {
+		if err := k.trees.walk(k, b); err != nil {
+			return err
+		}
+	}
+	if err := k.otherNames(bases); err != nil {
+		return err
+	}
+	k.behindLinks()
+	var mounted []want
+	for _, b := range bases {
+		mounted = append(mounted, want{path: b.Path, dir: b.dir, inode: b.inode, base: true})
+	}
+	k.wants = nest(k.wants, mounted)
+	if len(k.wants) > maxMounts {
+		return fmt.Errorf("%d places are denied one by one: want at most %d", len(k.wants), maxMounts)
+	}
+	return nil
+}
+
+func (k *walker) base(b *baseMount) error {
+	if b.Path != "/" && !k.wall.below(b.Path) {
+		return nil
+	}
+	st, err := placeOf(b.tree)
+	if err != nil {
+		return fmt.Errorf("cannot look at %s: %w", b.Path, err)
+	}
+	parent := wallOpen
+	if b.Path != "/" {
+		parent = k.wall.class(path.Dir(b.Path))
+	}
+	class := k.wall.class(b.Path)
+	dir := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	if class != parent {
+		k.wants = append(k.wants, want{path: b.Path, class: class, parent: parent, dir: dir, inode: inodeOf(&st)})
+	}
+	if !dir {
+		return nil
+	}
+	fd, err := openBeneath(b.tree, ".", unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return fmt.Errorf("cannot open %s: %w", b.Path, err)
+	}
+	return k.dir(fd, b.Path, class, 0)
+}
+
+// dir looks through one directory and closes fd.
+func (k *walker) dir(fd int, p string, class wallClass, depth int) error {
+	defer unix.Close(fd)
+	if depth > maxDepth {
+		return fmt.Errorf("directories lie deeper than %d in each other", maxDepth)
+	}
+	var below []dirent
+	err := readDirents(fd, make([]byte, 16<<10), func(e dirent) error {
+		if k.looked++; k.looked > maxWalk {
+			return fmt.Errorf("more than %d files to look through", maxWalk)
+		}
+		enter, err := k.entry(fd, pathIn(p, e.name), e, class)
+		if enter {
+			below = append(below, e)
+		}
+		return err
+	})
+	if err != nil && !gone(err) {
+		return fmt.Errorf("cannot look through %s: %w", chat.Quote(p), err)
+	}
+	for _, e := range below {
+		sub, err := openBeneath(fd, e.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot open %s: %w", chat.Quote(path.Join(p, e.name)), err)
+		}
+		full := path.Join(p, e.name)
+		if err := k.dir(sub, full, k.wall.step(class, full), depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pathIn is path.Join for a folded directory and a name, which need no folding.
+func pathIn(dir, name string) string {
+	if dir == "/" {
+		return dir + name
+	}
+	return dir + "/" + name
+}
+
+// gone is an entry that was taken away, or made something else, meanwhile: what is
+// there now was made later.
+func gone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
+}
+
+// entry judges one name, and says whether it is a directory to look into.
+func (k *walker) entry(dir int, p string, e dirent, parent wallClass) (enter bool, err error) {
+	if k.bases[p] != nil {
+		return false, nil
+	}
+	class := k.wall.step(parent, p)
+	if class == wallOpen && parent == wallOpen && e.kind != unix.DT_UNKNOWN {
+		return e.kind == unix.DT_DIR && k.wall.below(p), nil
+	}
+	var st unix.Statx_t
+	if err := unix.Statx(dir, e.name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil {
+		if gone(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("cannot look at %s: %w", chat.Quote(p), err)
+	}
+	kind := st.Mode & unix.S_IFMT
+	if kind == unix.S_IFLNK {
+		if class == wallClosed && st.Uid != k.uid {
+			k.links = append(k.links, p)
+		}
+		return false, nil // its own name is nothing to cover; what it leads to has its own
+	}
+	if class != parent {
+		k.wants = append(k.wants, want{path: p, class: class, parent: parent, dir: kind == unix.S_IFDIR, inode: inodeOf(&st)})
+	}
+	if kind != unix.S_IFDIR && st.Nlink > 1 && class != wallOpen {
+		k.linked[inodeOf(&st)] = max(class, k.linked[inodeOf(&st)])
+	}
+	return kind == unix.S_IFDIR, nil
+}
+
+// otherNames looks for further names of the files that have a class and more than one.
+func (k *walker) otherNames(bases []*baseMount) error {
+	if len(k.linked) == 0 {
+		return nil
+	}
+	for _, b := range bases {
+		fd, err := openBeneath(b.tree, ".", unix.O_RDONLY|unix.O_DIRECTORY)
+		if err == unix.ENOTDIR {
+			continue
+		}
+		if err == nil {
+			err = k.namesIn(fd, b.Path, 0)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot look for other names below %s: %w", b.Path, err)
+		}
+	}
+	return nil
+}
+
+func (k *walker) namesIn(fd int, p string, depth int) error {
+	defer unix.Close(fd)
+	if depth > maxDepth {
+		return fmt.Errorf("directories lie deeper than %d in each other", maxDepth)
+	}
+	var below []string
+	err := readDirents(fd, make([]byte, 16<<10), func(e dirent) error {
+		if k.looked++; k.looked > 2*maxWalk {
+			return fmt.Errorf("more than %d files to look through", maxWalk)
+		}
+		full := path.Join(p, e.name)
+		if e.kind == unix.DT_DIR {
+			if k.bases[full] == nil {
+				below = append(below, e.name)
+			}
+			return nil
+		}
+		return k.otherName(fd, full, e.name)
+	})
+	for _, name := range below {
+		if err != nil {
+			return err
+		}
+		sub, openErr := openBeneath(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME)
+		if gone(openErr) {
+			continue
+		}
+		if err = openErr; err == nil {
+			err = k.namesIn(sub, path.Join(p, name), depth+1)
+		}
+	}
+	if gone(err) {
+		return nil
+	}
+	return err
+}
+
+func (k *walker) otherName(dir int, p, name string) error {
+	var st unix.Statx_t
+	if err := unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil || st.Nlink < 2 {
+		if gone(err) {
+			return nil
+		}
+		return err
+	}
+	class, ok := k.linked[inodeOf(&st)]
+	if has := k.wall.class(p); ok && class > has {
+		k.wants = append(k.wants, want{path: p, class: class, parent: has, inode: inodeOf(&st)})
+	}
+	return nil
+}
+
+// behindLinks closes what a closed link of somebody else leads to. A link of the
+// chat's own says nothing: it could close what others share, or open nothing.
+func (k *walker) behindLinks() {
+	for _, link := range k.links {
+		p := access.Physical(link)
+		var st unix.Statx_t
+		if err := unix.Statx(unix.AT_FDCWD, p, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil {
+			continue
+		}
+		if has := k.wall.class(p); has != wallClosed && !slices.ContainsFunc(kernelPlaces, func(k string) bool { return under(p, k) || under(k, p) }) {
+			k.wants = append(k.wants, want{path: p, class: wallClosed, parent: has, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, inode: inodeOf(&st)})
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// watch keeps the rules for files that are made later. Two groups of fanotify(7) serve
+// it: perm asks before anything on a session's mounts is opened, and names tells of
+// files that are made and moved anywhere on their file systems.
+//
+// An open is judged by the name that the file has at that moment, by every name that it
+// or a directory around it was moved away from, and by what was made under a denied
+// name. Events about names come first: the kernel queues them while it holds the
+// directory, and judge waits for the directory before it reads them.
+type watch struct {
+	mu       sync.Mutex
+	perm     int
+	names    int
+	byMount  map[uint64]*watched
+	sessions map[chat.ID]*watched
+	marked   map[string]int      // file systems in names, and how many sessions are on them
+	found    map[handle][]placed // where directories are, for the events that are read at once
+	roots    map[handle]int      // the roots of the sessions' trees, and of how many they are
+	again    func(chat.ID)       // asks for a new look at a session
+	end      func(*kept, error)
+	dir      string // of the journals
+	blind    bool   // tests: every open passes
+}
+
+// watched is what is known of one session.
+type watched struct {
+	k      *kept
+	walls  []*ruleWall // the rules that hold; while they change, both
+	trees  []watchedTree
+	denied map[handle]wallClass
+	before map[handle]wallClass // what other rules denied, while they go
+	notes  *os.File             // both maps, for a later worker
+	moved  map[string][]string  // what a directory was called before, by what it was called then
+}
+
+// watchedTree is a mount of the session: where it lies inside, and in its file system.
+type watchedTree struct {
+	*baseMount
+	fsid string
+	fd   int // open for reading, for handles
+	root handle
+}
+
+// Bounds of what is remembered of one session; beyond them it ends.
+const (
+	maxDenied = 100_000
+	maxMoved  = 100_000
+	maxNames  = 64 // names that one file may have had
+)
+
+// permMask is what the kernel asks about, nameMask what it tells of.
+const (
+	permMask = unix.FAN_OPEN_PERM | unix.FAN_ONDIR
+	nameMask = unix.FAN_CREATE | unix.FAN_RENAME | unix.FAN_ONDIR
+)
+
+// initWatch makes the two groups. The second needs Linux 5.17.
+func initWatch() (perm, names int, err error) {
+	perm, err = unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|unix.FAN_UNLIMITED_QUEUE|unix.FAN_UNLIMITED_MARKS,
+		unix.O_RDONLY|unix.O_NONBLOCK|unix.O_LARGEFILE|unix.O_CLOEXEC|unix.O_NOATIME)
+	if err != nil {
+		return -1, -1, fmt.Errorf("cannot watch opens (fanotify_init): %w", err)
+	}
+	names, err = unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_REPORT_DFID_NAME_TARGET|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|
+		unix.FAN_UNLIMITED_QUEUE|unix.FAN_UNLIMITED_MARKS, unix.O_RDONLY|unix.O_CLOEXEC)
+	if err != nil {
+		unix.Close(perm)
+		return -1, -1, fmt.Errorf("cannot watch names (fanotify_init with FAN_REPORT_TARGET_FID, Linux 5.17): %w", err)
+	}
+	return perm, names, nil
+}
+
+func newWatch(perm, names int) *watch {
+	return &watch{perm: perm, names: names, byMount: map[uint64]*watched{}, sessions: map[chat.ID]*watched{}, marked: map[string]int{}, roots: map[handle]int{}}
+}
+
+// begin makes the rules hold beside those that held, before anything is covered.
+func (w *watch) begin(k *kept, wall *ruleWall, changed bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.sessions[k.leader.chat]
+	if s == nil {
+		s = &watched{k: k, denied: map[handle]wallClass{}, moved: map[string][]string{}}
+		err := w.openJournal(s)
+		if err == nil {
+			err = w.markNames(s)
+		}
+		if err != nil {
+			w.letGo(s)
+			return err
+		}
+		w.sessions[k.leader.chat] = s
+	}
+	s.walls = append(s.walls[:min(len(s.walls), 1)], wall)
+	switch {
+	case changed && s.before == nil:
+		s.before, s.denied = s.denied, map[handle]wallClass{}
+	case !changed: // after rules that could not be raised: those before them hold on
+		for h, class := range s.before {
+			s.denied[h] = max(s.denied[h], class)
+		}
+	}
+	return w.markOpens(s, k.bases)
+}
+
+// markNames has the kernel tell of names on the file systems that the session can write to.
+func (w *watch) markNames(s *watched) error {
+	for _, b := range s.k.bases {
+		fd, err := openBeneath(b.tree, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME)
+		if err == unix.ENOTDIR {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot watch %s: %w", b.Path, err)
+		}
+		fsid, err := fsidOf(fd)
+		if err == nil {
+			root, _ := handleOf(fd, fsid) // a file system without handles tells of no names
+			s.trees = append(s.trees, watchedTree{b, fsid, fd, root})
+			w.roots[root]++
+			if !b.Writable {
+				continue
+			}
+			if w.marked[fsid]++; w.marked[fsid] == 1 {
+				err = unix.FanotifyMark(w.names, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, nameMask, fd, "")
+			}
+		} else {
+			unix.Close(fd)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot watch names below %s: %w", b.Path, err)
+		}
+	}
+	return nil
+}
+
+// markOpens has the kernel ask before something is opened on the session's mounts. The
+// mounts are found by path in the session: nobody inside can move what is mounted.
+func (w *watch) markOpens(s *watched, bases []*baseMount) error {
+	for _, b := range bases {
+		if !s.walls[len(s.walls)-1].below(b.Path) {
+			continue
+		}
+		if err := w.markOpen(s, b.Path); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("cannot watch %s: %w", b.Path, err)
+		}
+	}
+	return nil
+}
+
+func (w *watch) markOpen(s *watched, p string) error {
+	fd, err := unix.Open(p, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	st, err := placeOf(fd)
+	if err != nil {
+		return err
+	}
+	// Also one that is known: the kernel gives the ids of mounts again.
+	if err := unix.FanotifyMark(w.perm, unix.FAN_MARK_ADD|unix.FAN_MARK_MOUNT, permMask, unix.AT_FDCWD, p); err != nil {
+		return err
+	}
+	w.byMount[st.Mnt_id] = s
+	return nil
+}
+
+// markCover has the kernel ask before something is opened in a tree that is attached
+// nowhere yet.
+func (w *watch) markCover(id chat.ID, tree, procFD int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.sessions[id]
+	if s == nil {
+		return fmt.Errorf("cannot watch a place of chat %s: its session is not watched", id)
+	}
+	if err := w.markFD(s, tree, procFD); err != nil {
+		return fmt.Errorf("cannot watch a place before it is attached: %w", err)
+	}
+	return nil
+}
+
+// markFD has the kernel ask before something is opened on the mount that fd stands on. It
+// is found in procFD: fanotify_mark(2) takes a name.
+func (w *watch) markFD(s *watched, fd, procFD int) error {
+	st, err := placeOf(fd)
+	if err != nil {
+		return err
+	}
+	w.byMount[st.Mnt_id] = s
+	err = unix.Fchdir(procFD)
+	if err == nil {
+		err = unix.FanotifyMark(w.perm, unix.FAN_MARK_ADD|unix.FAN_MARK_MOUNT, permMask, unix.AT_FDCWD, strconv.Itoa(fd))
+	}
+	return errors.Join(err, unix.Chdir("/"))
+}
+
+// forget has opens by a mount that goes refused: a process that stands in it goes on to
+// see it, but not what covers it, and its paths are not those of the session.
+func (w *watch) forget(id uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.byMount, id)
+}
+
+// settle makes the new rules hold alone, and watches the mounts that covering made.
+func (w *watch) settle(k *kept, wall *ruleWall, root, procFD int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.sessions[k.leader.chat]
+	for _, c := range k.covers {
+		if c.class == wallClosed {
+			continue
+		}
+		fd, err := openBeneath(root, strings.TrimPrefix(c.path, "/"), unix.O_PATH)
+		if err != nil {
+			continue // moved since: what it is on is watched
+		}
+		err = w.markFD(s, fd, procFD)
+		unix.Close(fd)
+		if err != nil {
+			return fmt.Errorf("cannot watch %s: %w", chat.Quote(c.path), err)
+		}
+	}
+	s.walls = []*ruleWall{wall}
+	if s.before != nil {
+		s.before = nil
+		if err := w.rewrite(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drop forgets a session that has ended; its mounts, and their marks, ended with it.
+func (w *watch) drop(id chat.ID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.sessions[id]
+	if s == nil {
+		return
+	}
+	delete(w.sessions, id)
+	for id, other := range w.byMount {
+		if other == s {
+			delete(w.byMount, id)
+		}
+	}
+	w.letGo(s)
+}
+
+// letGo closes what begin opened.
+func (w *watch) letGo(s *watched) {
+	_ = s.notes.Close() // nil if it came to none
+	for _, t := range s.trees {
+		if w.roots[t.root]--; w.roots[t.root] == 0 {
+			delete(w.roots, t.root)
+		}
+		if t.Writable {
+			if w.marked[t.fsid]--; w.marked[t.fsid] == 0 {
+				_ = unix.FanotifyMark(w.names, unix.FAN_MARK_REMOVE|unix.FAN_MARK_FILESYSTEM, nameMask, t.fd, "")
+			}
+		}
+		unix.Close(t.fd)
+	}
+}

@@ -1,0 +1,87 @@
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Socket is the name of the keeper's socket in its directory.
+const Socket = "sock"
+
+// The verbs of a [Order].
+const (
+	// Hold raises the walls of the rules in a session, or brings them to new rules.
+	Hold = "hold"
+	// Drop forgets a session; its walls end with it.
+	Drop = "drop"
+	// Probe says what is kept of a session, or without one that the keeper is there.
+	Probe = "probe"
+)
+
+// Order is what chatd asks of the keeper, one JSON object for a connection.
+type Order struct {
+	Verb string  `json:"verb"`
+	Chat chat.ID `json:"chat,omitempty"`
+	// UID is the chat's; PID and Start name the session's pid 1 (proc(5), field 22).
+	UID   uint32 `json:"uid,omitempty"`
+	PID   int    `json:"pid,omitempty"`
+	Start uint64 `json:"start,omitempty"`
+	// Home and Agent are what the rules are compiled for, File and Text the rules.
+	Home  string `json:"home,omitempty"`
+	Agent string `json:"agent,omitempty"`
+	File  string `json:"file,omitempty"`
+	Text  []byte `json:"text,omitempty"`
+}
+
+// Answer is what came of an order.
+type Answer struct {
+	// Masks, ReadOnly and Islands count the mounts that keep what is there now.
+	Masks    int `json:"masks"`
+	ReadOnly int `json:"read_only"`
+	Islands  int `json:"islands"`
+	// Looked is how many names were looked at.
+	Looked int `json:"looked"`
+	// Later says what keeps files that are made later; empty if nothing does.
+	Later string `json:"later"`
+	Error string `json:"error,omitempty"`
+}
+
+// Bounds of what crosses the keeper's socket, in bytes: the rules may have 1 MiB.
+const (
+	maxOrder  = 4 << 20
+	maxAnswer = 64 << 10
+)
+
+// keepTimeout bounds one order: the longest is a walk of [maxWalk] names.
+const keepTimeout = 2 * time.Minute
+
+// Ask gives the keeper behind a unix socket one order and waits for the answer.
+// A refused order is an error.
+func Ask(ctx context.Context, socket string, order Order) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return Answer{}, fmt.Errorf("cannot ask the keeper of file rules: %w: %w", err, chat.ErrUnsupported)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
+	defer stop()
+	if err := json.NewEncoder(conn).Encode(order); err != nil {
+		return Answer{}, fmt.Errorf("cannot ask the keeper of file rules: %w", err)
+	}
+	var a Answer
+	if err := json.NewDecoder(io.LimitReader(conn, maxAnswer)).Decode(&a); err != nil {
+		return Answer{}, fmt.Errorf("cannot read the answer of the keeper of file rules: %w", err)
+	}
+	if a.Error != "" {
+		return a, fmt.Errorf("cannot keep the file rules of chat %s: %s", order.Chat, a.Error)
+	}
+	return a, nil
+}

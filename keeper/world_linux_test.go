@@ -1,0 +1,195 @@
+package keeper
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// testUID is nobody's: above every range that chatd uses, and without a name.
+const testUID = 2147000001
+
+// insideEnv marks this binary where it runs as the chat, in a session.
+const insideEnv = "KEEPER_TEST_INSIDE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(insideEnv) != "" {
+		beInside()
+	}
+	os.Exit(m.Run())
+}
+
+// tried is what came of one path: which ways of opening it the kernel let through.
+type tried struct{ Read, Write, Truncate bool }
+
+// beInside opens each path that stdin names and says what came of it, or has the
+// file tools do what an object says.
+func beInside() {
+	in := bufio.NewReader(os.Stdin)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err == nil && line[0] == '{' {
+			fmt.Printf("%s\n", useTools(line))
+			continue
+		}
+		var paths []string
+		if err != nil || json.Unmarshal(line, &paths) != nil {
+			os.Exit(0)
+		}
+		out := make([]tried, len(paths))
+		for i, p := range paths {
+			if dir, ok := strings.CutPrefix(p, "cd "); ok {
+				out[i].Read = unix.Chdir(dir) == nil
+				continue
+			}
+			out[i] = tried{opens(p, unix.O_RDONLY), opens(p, unix.O_WRONLY|unix.O_APPEND), unix.Truncate(p, 1) == nil}
+		}
+		b, _ := json.Marshal(out)
+		fmt.Printf("%s\n", b)
+	}
+}
+
+func opens(p string, flags int) bool {
+	fd, err := unix.Open(p, flags|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	unix.Close(fd)
+	return true
+}
+
+// inside is a session of bubblewrap's with a keeper beside it.
+type inside struct {
+	k     *keeper
+	home  string
+	order Order
+	in    io.WriteCloser
+	out   *bufio.Reader
+}
+
+// newInside starts a session with an empty home, and a keeper that may lack a wall.
+func newInside(t testing.TB, bare, blind bool) *inside {
+	t.Helper()
+	needsRoot(t)
+	dir, err := os.MkdirTemp("/var/tmp", "chatd-keeper-")
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	asWithSystemd(t, dir)
+	s := &inside{home: filepath.Join(dir, "home")}
+	self := filepath.Join(dir, "inside")
+	exe, err := os.ReadFile("/proc/self/exe")
+	must(t, errors.Join(err, os.WriteFile(self, exe, 0o755), os.Chmod(dir, 0o755), os.Mkdir(s.home, 0o755), os.Chown(s.home, testUID, testUID)))
+	perm, names, err := initWatch()
+	must(t, err)
+	s.k, err = newKeeper(filepath.Join(dir, "keeper"), perm, names, os.Stderr)
+	must(t, err)
+	s.k.bare, s.k.watch.blind = bare, blind
+	go func() { _ = s.k.watch.run() }()
+	go s.k.lookAgain()
+	s.start(t, self)
+	return s
+}
+
+// asWithSystemd makes dir a shared mount, as all are where systemd runs. What is mounted on a
+// peer of it comes to the host, and to every other peer: at the end nothing may have come.
+func asWithSystemd(t testing.TB, dir string) {
+	t.Helper()
+	must(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
+	t.Cleanup(func() {
+		text, err := os.ReadFile("/proc/self/mountinfo")
+		must(t, err)
+		if n := strings.Count(string(text), " "+dir); n != 1 && n != 2 { // its root in the file system may end so, too
+			t.Errorf("%d times below %s on the host, want the one mount", n, dir)
+		}
+		for unix.Unmount(dir, unix.MNT_DETACH) == nil {
+			continue
+		}
+	})
+	must(t, unix.Mount("", dir, "", unix.MS_SHARED, ""))
+}
+
+// start starts bubblewrap and waits until this binary answers in it.
+func (s *inside) start(t testing.TB, self string) {
+	infoR, infoW, err := os.Pipe()
+	must(t, err)
+	args := []string{"--unshare-user", "--unshare-pid", "--disable-userns", "--info-fd", "3", "--clearenv", "--setenv", insideEnv, "1",
+		"--proc", "/proc", "--dev", "/dev", "--ro-bind", self, "/inside", "--bind", s.home, s.home}
+	// No /usr: it is large, and each set of rules is looked through once. Where the test
+	// was linked with libraries it gets those.
+	libraries, _ := exec.Command("ldd", self).Output()
+	for word := range strings.FieldsSeq(string(libraries)) {
+		if filepath.IsAbs(word) {
+			args = append(args, "--ro-bind", word, word)
+		}
+	}
+	cmd := exec.Command("bwrap", append(args, "--remount-ro", "/", "--chdir", s.home, "/inside")...)
+	cmd.ExtraFiles, cmd.Stderr = []*os.File{infoW}, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: testUID, Gid: testUID}}
+	s.in, err = cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, errors.Join(err, cmd.Start()))
+	s.out = bufio.NewReader(out)
+	t.Cleanup(func() { s.k.drop(s.order.Chat); s.in.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	infoW.Close()
+	var info struct {
+		PID int `json:"child-pid"`
+	}
+	must(t, json.NewDecoder(infoR).Decode(&info))
+	infoR.Close()
+	s.try(t, nil) // it answers, so the tree is whole
+	start, err := startOf(info.PID)
+	must(t, err)
+	s.order = Order{Verb: Hold, Chat: chat.ID("00000000000000aa"), UID: testUID, PID: info.PID, Start: start, Home: s.home, File: "rules.yaml"}
+}
+
+// hold brings the session to rules.
+func (s *inside) hold(rules string) (Answer, error) {
+	o := s.order
+	o.Text = []byte(rules)
+	return s.k.obey(o)
+}
+
+// try opens the paths as the chat.
+func (s *inside) try(t testing.TB, paths []string) []tried {
+	t.Helper()
+	b, err := json.Marshal(append([]string{}, paths...))
+	must(t, err)
+	_, err = s.in.Write(append(b, '\n'))
+	must(t, err)
+	line, err := s.out.ReadBytes('\n')
+	must(t, err)
+	var out []tried
+	must(t, json.Unmarshal(line, &out))
+	return out
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func needsRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if strings.TrimSpace(os.Getenv("CHATD_TEST_REQUIRE")) == "all" {
+		t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
+	}
+	t.Skip("SKIPPED: needs root")
+}
