@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"landlock":        {"chat"},
 	"access":          {"chat"},
 	"keeper":          {"access", "chat"},
+	"minder":          {"chat"},
 	"guard":           {"access", "chat"},
 	"schedule":        {"chat"},
 	"shims":           {"landlock", "files", "access", "guard", "chat"},
