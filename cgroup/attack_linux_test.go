@@ -76,6 +76,10 @@ func TestForkBombIsBounded(t *testing.T) {
 	if pids, err := f.Members(idA); err != nil || len(pids) != 1 {
 		t.Fatalf("after KillRun: %v, %v, want the session alone", pids, err)
 	}
+	must(t, f.RemoveRun(idA, "bomb"))
+	if u, err := f.Usage(idA); err != nil || u.PidsRefused == 0 {
+		t.Errorf("the refusals went away with the run: %v, %v", u.PidsRefused, err)
+	}
 }
 
 func TestNoRoomForAnotherTask(t *testing.T) {

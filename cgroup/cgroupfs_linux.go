@@ -48,6 +48,8 @@ type FS struct {
 	dead  map[string]bool // directories of runs in which cgroup.kill was written
 	// births is the last start of a chat with a CPU quota, under cgroup v2.
 	births map[chat.ID]birth
+	// refusals are those of runs that were removed, which kernels before 6.11 count there.
+	refusals map[chat.ID]uint64
 }
 
 // OpenFS finds the cgroups of the host and makes the base directories. Where this
@@ -64,7 +66,7 @@ func OpenFS(o Options) (*FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &FS{o: o, dead: map[string]bool{}, births: map[chat.ID]birth{}}
+	f := &FS{o: o, dead: map[string]bool{}, births: map[chat.ID]birth{}, refusals: map[chat.ID]uint64{}}
 	if f.mode, err = h.mode(); err != nil {
 		return nil, err
 	}

@@ -88,6 +88,7 @@ func (f *FS) forget(dir string) {
 	}
 	if id, ok := f.idOf(filepath.Base(dir)); ok && filepath.Dir(dir) == f.places.Unified {
 		delete(f.births, id)
+		delete(f.refusals, id)
 	}
 }
 

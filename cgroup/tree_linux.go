@@ -148,10 +148,17 @@ func (f *FS) RemoveRun(id chat.ID, run string) error {
 			return err
 		}
 	}
-	if err := rmdir(dir); err != nil {
+	r := reader{}
+	refused := r.passing(readFlat(dir, "pids.events", "max"))
+	if err := errors.Join(r.err, rmdir(dir)); err != nil {
 		return err
 	}
 	f.forget(dir)
+	if refused > 0 {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.refusals[id] += refused
+	}
 	return nil
 }
 
@@ -162,11 +169,16 @@ func mkdir(dir string) error {
 	return nil
 }
 
+// rmdirPatience is for the last process of a cgroup, which has ended and still leaves it: a
+// host that is very busy lets it wait for its turn.
+const rmdirPatience = 10 * time.Second
+
 // rmdir removes one empty cgroup. The last process leaves a moment after it is
 // seen to be gone, so EBUSY counts only while it stays.
 func rmdir(dir string) error {
 	err := unix.Rmdir(dir)
-	for wait := time.Millisecond; err == unix.EBUSY && wait < 500*time.Millisecond; wait *= 2 {
+	end := time.Now().Add(rmdirPatience)
+	for wait := time.Millisecond; err == unix.EBUSY && time.Now().Before(end); wait = min(2*wait, 100*time.Millisecond) {
 		if full, perr := populated(dir); full || perr != nil && !errors.Is(perr, fs.ErrNotExist) {
 			break
 		}

@@ -12,7 +12,7 @@ import (
 
 func unitsFS(name string) *FS {
 	return &FS{o: Options{Name: name}, mode: modeV2, units: true, places: places{Unified: "/sys/fs/cgroup/x.slice"},
-		dead: map[string]bool{}, births: map[chat.ID]birth{}}
+		dead: map[string]bool{}, births: map[chat.ID]birth{}, refusals: map[chat.ID]uint64{}}
 }
 
 func TestUnitNames(t *testing.T) {
@@ -127,7 +127,7 @@ func TestDoor(t *testing.T) {
 	if _, err := unix.Write(theirs, []byte(doorHere)); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.await(doorHere, time.Second); err != nil {
+	if err := d.await(doorHere, generous); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.Open("/dev/zero")
@@ -157,14 +157,14 @@ func TestDoor(t *testing.T) {
 	if _, err := unix.Write(theirs, []byte("cannot enter: no room")); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.await(doorSettled, time.Second); err == nil || !strings.Contains(err.Error(), "no room") {
+	if err := d.await(doorSettled, generous); err == nil || !strings.Contains(err.Error(), "no room") {
 		t.Errorf("await gave %v, want what was said", err)
 	}
 	if err := d.await(doorSettled, 10*time.Millisecond); err == nil {
 		t.Error("await gave no error in silence")
 	}
 	d.theirs.Close()
-	if err := d.await(doorSettled, time.Second); err == nil {
+	if err := d.await(doorSettled, generous); err == nil {
 		t.Error("await gave no error at the end")
 	}
 }

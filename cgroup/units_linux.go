@@ -81,7 +81,7 @@ func OpenUnits(ctx context.Context, o UnitOptions) (*Units, error) {
 		FS: &FS{
 			o: Options{Name: o.Name, Without: o.Without}, mode: modeV2, units: true,
 			places: places{Mode: modeV2, Unified: filepath.Join(unifiedRoot, slice)},
-			dead:   map[string]bool{}, births: map[chat.ID]birth{},
+			dead:   map[string]bool{}, births: map[chat.ID]birth{}, refusals: map[chat.ID]uint64{},
 		},
 		pam: o.PAM, slice: slice, limits: map[chat.ID]chat.Limits{}, doors: map[chat.ID]*door{},
 	}
@@ -207,6 +207,9 @@ func (u *Units) RemoveBase() error {
 	if full {
 		pids, err := members(u.places.Unified)
 		return fmt.Errorf("cannot stop %s: the processes %v are in it: %w", u.slice, pids, errors.Join(chat.ErrBusy, err))
+	}
+	if err := u.stopMinderUnit(); err != nil {
+		return err
 	}
 	return u.job(context.Background(), "stop "+u.slice, func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
 		_, err := c.StopUnitContext(ctx, u.slice, "replace", done)

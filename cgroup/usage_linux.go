@@ -29,8 +29,14 @@ func (f *FS) usage(id chat.ID) (chat.Usage, error) {
 		return f.legacyUsage(id)
 	}
 	u := r.stat(f.places.Unified, f.group(id))
-	u.PidsRefused = r.refused(f.dir(id))
+	u.PidsRefused = r.refused(f.dir(id)) + f.removedRefusals(id)
 	return u, r.done("chat " + string(id))
+}
+
+func (f *FS) removedRefusals(id chat.ID) uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.refusals[id]
 }
 
 func (f *FS) legacyUsage(id chat.ID) (chat.Usage, error) {

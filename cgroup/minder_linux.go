@@ -1,0 +1,120 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/coreos/go-systemd/v22/dbus"
+	"golang.org/x/sys/unix"
+)
+
+// Runs lists the leaves of runs that the chat has, in no order; none without its tree.
+func (f *FS) Runs(id chat.ID) ([]string, error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(f.dir(id, runsDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot list the runs of chat %s: %w", id, err)
+	}
+	var runs []string
+	for _, e := range entries {
+		if e.IsDir() {
+			runs = append(runs, e.Name())
+		}
+	}
+	return runs, nil
+}
+
+// OpenKill opens the cgroup.kill of a run, for a process of chatd's own that may write to
+// nothing else: who holds it can end the run, and no other.
+func (f *FS) OpenKill(id chat.ID, run string) (*os.File, error) {
+	if err := errors.Join(checkID(id), checkRun(run)); err != nil {
+		return nil, err
+	}
+	w, err := os.OpenFile(filepath.Join(f.dir(id, runsDir, run), "cgroup.kill"), os.O_WRONLY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the cgroup of run %s: %w", run, notFound(err))
+	}
+	return w, nil
+}
+
+// TakeOut moves a process of chatd's own, which was started in a leaf and must not be
+// bounded by it, to where chatd is. pid must be a child that nobody has collected. What it started in the leaf stays.
+func (f *FS) TakeOut(_ context.Context, pid int) error {
+	h, err := readHost()
+	if err != nil {
+		return err
+	}
+	var dirs []string
+	if f.legacy != nil {
+		for _, c := range controllers {
+			dirs = append(dirs, h.legacy[c])
+		}
+	}
+	// The one by which it is found comes last: a chatd that comes after a crash in between moves it again.
+	return moveTo(pid, append(dirs, h.unified)...)
+}
+
+// TakeOut moves it to a unit of its own kind: systemd ends what is in chatd's when chatd
+// ends, and the other units are chats'.
+func (u *Units) TakeOut(ctx context.Context, pid int) error {
+	dir := filepath.Join(unifiedRoot, "system.slice", u.minderUnit())
+	err := moveTo(pid, dir)
+	if !errors.Is(err, chat.ErrNotFound) && !errors.Is(err, unix.ENODEV) {
+		return err
+	}
+	if err := u.startMinderUnit(ctx); err != nil {
+		return err
+	}
+	return moveTo(pid, dir)
+}
+
+func moveTo(pid int, dirs ...string) error {
+	for _, dir := range dirs {
+		if err := write(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("cannot take process %d out of its leaf: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// minderUnit is where the minders of runs are, beside a process that only keeps it there.
+func (u *Units) minderUnit() string { return u.o.Name + "-minders" + unitSuffix }
+
+func (u *Units) startMinderUnit(ctx context.Context) error {
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		return fmt.Errorf("cannot start %s: %w", u.minderUnit(), err)
+	}
+	props := []dbus.Property{
+		dbus.PropDescription("What minds the background runs of chats"), dbus.PropSlice("system.slice"), dbus.PropType("exec"),
+		dbus.PropExecStart([]string{sleep, "infinity"}, false), property("Delegate", true),
+	}
+	err = u.job(ctx, "start "+u.minderUnit(), func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
+		_, err := c.StartTransientUnitContext(ctx, u.minderUnit(), "fail", props, done)
+		return err
+	})
+	if errors.Is(err, chat.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+// stopMinderUnit ends the minders that are left, as uninstalling does.
+func (u *Units) stopMinderUnit() error {
+	if _, err := os.Stat(filepath.Join(unifiedRoot, "system.slice", u.minderUnit())); err != nil {
+		return nil
+	}
+	return u.job(context.Background(), "stop "+u.minderUnit(), func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
+		_, err := c.StopUnitContext(ctx, u.minderUnit(), "replace", done)
+		return err
+	})
+}
