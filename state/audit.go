@@ -121,6 +121,7 @@ type auditLog struct {
 	onDisk  head   // the last head that is in the database
 	pending []line // committed to the outbox, not written yet
 	torn    bool   // bytes of a failed write may lie behind head.Offset
+	room    reserve
 }
 
 // head names the last line of the log.
@@ -138,7 +139,7 @@ type head struct {
 // Audit appends one event. It is in the file when Audit returns and on the disk
 // within about a second; a caller that gets an error must not go on with the act.
 func (s *Store) Audit(e Event) error {
-	if err := e.check(); err != nil {
+	if err := errors.Join(e.check(), s.mayBegin(e)); err != nil {
 		return err
 	}
 	if err := s.log.append(e.line(s.opts.Now(), 0)); err != nil {
@@ -200,6 +201,7 @@ func (a *auditLog) write(l line) error {
 	}
 	a.head.Seq, a.head.Hash = l.Seq, hash
 	a.head.Offset, a.head.Tx = a.head.Offset+int64(len(b)), max(a.head.Tx, l.Tx)
+	a.room.ahead(a.file, a.head.Offset, auditReserve)
 	return nil
 }
 
@@ -207,6 +209,7 @@ func (a *auditLog) mend() error {
 	if !a.torn {
 		return nil
 	}
+	a.room = reserve{} // to cut the file gives back what was set aside
 	if err := a.file.Truncate(a.head.Offset); err != nil {
 		return fmt.Errorf("cannot cut a half-written line off the audit log: %w", err)
 	}

@@ -69,6 +69,7 @@ func (s *Store) transact(change func(*bbolt.Tx) error) error {
 		s.putBack(dirty)
 		return s.commitFailed(id, fmt.Errorf("cannot write state %s: %w", s.db.Path(), err))
 	}
+	s.setAside()
 	return nil
 }
 

@@ -50,6 +50,9 @@
 // followed by a kill are not missed. Whoever needs more sends the log elsewhere.
 // The log must not be rotated by others, and must not be cut.
 //
+// What is set aside for a full disk is so much as its file system keeps to it: one that
+// copies on write, or knows no fallocate(2), may refuse all the same.
+//
 // Nothing here looks at who asks: owners are data, and whether a caller may
 // reach a chat is provision's to say. Nothing looks at the host either: that the
 // uid range is free is checked where /etc/passwd is read.

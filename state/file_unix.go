@@ -7,9 +7,15 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 )
+
+// lockPatience is how long a lock is waited for that another holds. A chatd that is
+// killed while it starts a program leaves its descriptors, and so the lock, to the child
+// until that has executed the program, and a supervisor may be quicker.
+const lockPatience = 3 * time.Second
 
 // lockFile holds an exclusive flock(2) on path until the file is closed. The
 // kernel drops it with the process, however that ends, and a recycled process
@@ -20,6 +26,10 @@ func lockFile(path string) (*os.File, error) {
 		return nil, fmt.Errorf("cannot open lock %s: %w", path, err)
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	for end := time.Now().Add(lockPatience); errors.Is(err, syscall.EWOULDBLOCK) && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, errors.Join(fmt.Errorf("cannot lock %s: another chatd holds it: %w", path, chat.ErrBusy), f.Close())
 	}

@@ -2,6 +2,7 @@ package state
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -18,6 +19,26 @@ func TestSecondOpenIsBusy(t *testing.T) {
 		t.Errorf("error does not name the lock file: %v", err)
 	}
 	again(t, s)
+}
+
+// A chatd that was killed while it started a program has left the lock to the child for a moment.
+func TestOpenAfterAKilledDaemon(t *testing.T) {
+	s := fresh(t)
+	child := exec.Command("/bin/sleep", "0.5")
+	child.ExtraFiles = []*os.File{s.lock}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if held, err := os.Open(s.lock.Name()); err != nil || syscall.Flock(int(held.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+		t.Fatalf("control: the child holds no lock: %v", err)
+	}
+	open(t, s.opts)
+	if err := child.Wait(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A lock file that was removed and made again must not let a second daemon in:

@@ -30,6 +30,12 @@ func TestMain(m *testing.M) {
 	case os.Getenv(rotateDir) != "":
 		fmt.Println("ended:", dieRotating(os.Getenv(rotateDir), os.Getenv(rotateAt)))
 		os.Exit(1)
+	case os.Getenv(reserveDir) != "":
+		if err := reapOnFullDisk(os.Getenv(reserveDir)); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	case os.Getenv(fullDir) != "":
 		if err := fillDisk(os.Getenv(fullDir)); err != nil {
 			fmt.Println(err)
@@ -206,6 +212,7 @@ func fillDisk(dir string) error {
 	if err := syscall.Mount("state", dir, "tmpfs", 0, "size=1m,mode=0700"); err != nil {
 		return err
 	}
+	leastFree = 0 // what if it is full all the same
 	s, err := Open(Options{Dir: dir, AuditMax: 50 << 10})
 	if err != nil {
 		return err

@@ -55,7 +55,7 @@ func (s *Store) Admit(spec chat.Spec, by Event) (rec Record, created bool, err e
 		return rec, false, nil
 	}
 	r, after, err := s.draft(spec)
-	if err != nil {
+	if err = errors.Join(err, s.roomy()); err != nil {
 		return Record{}, false, err
 	}
 	put := func(tx *bbolt.Tx) error { return errors.Join(putRecord(tx, r), putBlock(tx, after)) }
@@ -121,7 +121,7 @@ func (s *Store) Get(id chat.ID) (Record, error) {
 	if r := s.index.byID[id]; r != nil {
 		return r.clone(), nil
 	}
-	return Record{}, fmt.Errorf("cannot find chat %s: %w", chat.Quote(string(id)), chat.ErrNotFound)
+	return Record{}, chat.NoChat(id)
 }
 
 // GetUID returns the record of the chat that has uid, or [chat.ErrNotFound].
@@ -224,8 +224,8 @@ func (s *Store) Touch(id chat.ID, t time.Time) {
 	s.stirUp()
 }
 
-// Forget removes the record of a chat whose every trace is gone, durable on
-// return and in one commit with the event. Its uid is spent from then on. A chat
+// Forget removes the record of a chat whose every trace is gone, and its schedules,
+// durable on return and in one commit with the event. Its uid is spent from then on. A chat
 // that is ready is not forgotten ([chat.ErrWrongPhase]): it would stay on the
 // host with nobody to know.
 func (s *Store) Forget(id chat.ID, by Event) error {
@@ -241,7 +241,7 @@ func (s *Store) Forget(id chat.ID, by Event) error {
 	err := by.check()
 	if err == nil {
 		err = s.commit([]Event{by.about(r)}, func(tx *bbolt.Tx) error {
-			return tx.Bucket(recordBucket).Delete(uidKey(r.UID))
+			return errors.Join(tx.Bucket(recordBucket).Delete(uidKey(r.UID)), forgetSchedules(tx, r.UID))
 		}, func() { s.index.remove(r) })
 	}
 	if err != nil {

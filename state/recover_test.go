@@ -250,7 +250,7 @@ func TestOpenRefusesBrokenRecords(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		db, err := openDB(filepath.Join(s.opts.Dir, dbName))
+		db, _, err := openDB(filepath.Join(s.opts.Dir, dbName))
 		if err != nil {
 			t.Fatal(err)
 		}

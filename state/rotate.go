@@ -76,10 +76,14 @@ func (s *Store) rotate() error {
 	if err != nil {
 		return fmt.Errorf("cannot rotate the audit log: %w", errors.Join(err, next.discard()))
 	}
-	old := a.file
-	a.file, a.head = next.file, next.head
+	old, length := a.file, a.head.Offset
+	a.file, a.head, a.room = next.file, next.head, reserve{}
+	// From here on it is the log, whether or not the disk says so already.
 	rotateStep("swapped")
-	if err := errors.Join(old.Close(), s.keepHead()); err != nil {
+	if err := errors.Join(old.Truncate(length), old.Close(), syncDir(s.opts.Dir)); err != nil { // what was set aside of it is not needed any more
+		return fmt.Errorf("cannot rotate the audit log: %w", err)
+	}
+	if err := s.keepHead(); err != nil {
 		return err
 	}
 	rotateStep("kept")
@@ -186,7 +190,7 @@ func (s *Store) swapLogs(name string) error {
 		return errors.Join(err, os.Rename(full, log))
 	}
 	rotateStep("renamed")
-	return syncDir(dir)
+	return nil
 }
 
 // archive is a full log, and the line that it ends with.

@@ -267,3 +267,36 @@ func killRotating(t *testing.T, dir, step string) (last string) {
 	}
 	return last
 }
+
+// A rotation whose last step fails is a rotation: the log that has the name is the one
+// that is written to.
+func TestRotateIsNotMadeSure(t *testing.T) {
+	s := open(t, Options{Dir: t.TempDir(), AuditMax: 2000})
+	dir, failed := s.opts.Dir, false
+	t.Cleanup(func() { rotateStep = func(string) {} })
+	rotateStep = func(at string) {
+		if at == "renamed" && !failed {
+			failed = os.Rename(dir, dir+"-") == nil // and it cannot be synced by its name
+		}
+	}
+	told := 0
+	for ; !failed && told < 50; told++ {
+		e := event("run", "intent")
+		e.Detail = map[string]string{"n": fmt.Sprint(told)}
+		err := errors.Join(s.Audit(e), s.Flush())
+		if failed != (err != nil) {
+			t.Fatalf("failed %t: %v", failed, err)
+		}
+	}
+	if err := os.Rename(dir+"-", dir); err != nil {
+		t.Fatal(err)
+	}
+	tell(t, s, told, 5)
+	if n := len(auditFiles(t, s)); n != 2 || len(numbers(t, s)) != told+5 {
+		t.Errorf("%d files with %d events of %d", n, len(numbers(t, s)), told+5)
+	}
+	s = again(t, s)
+	if got := numbers(t, s); len(got) != told+5 || strings.Contains(strings.Join(lines(verified(t, s)), ""), "meddl") {
+		t.Errorf("after a start: %v", got)
+	}
+}

@@ -85,6 +85,9 @@ type Store struct {
 	key  []byte
 	db   *bbolt.DB
 	log  *auditLog
+	// dbFile is what db writes to, and dbRoom what is set aside of it; under writer.
+	dbFile *os.File
+	dbRoom reserve
 
 	// writer is held across a commit; mu only while memory is read or changed.
 	// Whoever needs both takes writer first.
@@ -138,9 +141,10 @@ func prepareDir(dir string) error {
 // read opens everything below the lock: database, key, memory, audit log.
 func (s *Store) read() error {
 	var err error
-	if s.db, err = openDB(filepath.Join(s.opts.Dir, dbName)); err != nil {
+	if s.db, s.dbFile, err = openDB(filepath.Join(s.opts.Dir, dbName)); err != nil {
 		return err
 	}
+	s.setAside()
 	if s.key, err = installKey(s.opts.Dir, s.db); err != nil {
 		return err
 	}
@@ -151,29 +155,37 @@ func (s *Store) read() error {
 }
 
 // openDB never uses NoSync: a power cut could then leave pages of two commits.
-func openDB(path string) (*bbolt.DB, error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
+func openDB(path string) (db *bbolt.DB, file *os.File, err error) {
+	db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 		Timeout:         time.Second,
 		FreelistType:    bbolt.FreelistMapType,
 		InitialMmapSize: 16 << 20,
 		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
-			return openPrivate(name, flag)
+			file, err = openPrivate(name, flag)
+			return file, err
 		},
 	})
 	if errors.Is(err, bolterr.ErrTimeout) {
-		return nil, fmt.Errorf("cannot open %s: another process has it open: %w", path, chat.ErrBusy)
+		return nil, nil, fmt.Errorf("cannot open %s: another process has it open: %w", path, chat.ErrBusy)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot open %s: %w", path, err)
+		return nil, nil, fmt.Errorf("cannot open %s: %w", path, err)
 	}
 	if err := db.Update(checkFormat); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot use %s: %w", path, err), db.Close())
+		return nil, nil, errors.Join(fmt.Errorf("cannot use %s: %w", path, err), db.Close())
 	}
-	return db, nil
+	return db, file, nil
+}
+
+// setAside keeps room ahead of the database. The caller holds writer, or nobody else has the store yet.
+func (s *Store) setAside() {
+	used := int64(0)
+	_ = s.db.View(func(tx *bbolt.Tx) error { used = tx.Size(); return nil }) // a closed one says so at its next use
+	s.dbRoom.ahead(s.dbFile, used, dbReserve)
 }
 
 func checkFormat(tx *bbolt.Tx) error {
-	for _, name := range [][]byte{metaBucket, recordBucket, blockBucket, outboxBucket} {
+	for _, name := range [][]byte{metaBucket, recordBucket, blockBucket, outboxBucket, scheduleBucket} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}

@@ -1,0 +1,221 @@
+package state
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"go.etcd.io/bbolt"
+)
+
+// scheduleBucket has the schedules of all chats: uid, 4 bytes big-endian, and the
+// schedule's id → Schedule. They are read from the database when they are asked for, and
+// take no memory.
+var scheduleBucket = []byte("schedules")
+
+// Schedule is what is kept of a schedule: what the API shows, who made it, and the last
+// of its times that was taken.
+type Schedule struct {
+	chat.Schedule
+	By    chat.Caller `json:"by"`
+	Taken time.Time   `json:"taken,omitzero"`
+}
+
+func scheduleKey(uid uint32, id string) []byte { return append(uidKey(uid), id...) }
+
+// AddSchedule keeps a new schedule of a chat, durable on return and in one commit with
+// the event. At most [chat.MaxSchedules] are kept; beyond that the oldest that never
+// comes due again gives way, and without one it is [chat.ErrBusy].
+func (s *Store) AddSchedule(id chat.ID, sched Schedule, by Event) error {
+	s.writer.Lock()
+	defer s.writer.Unlock()
+	r, err := s.readyFor("add a schedule to", id)
+	if err != nil {
+		return err
+	}
+	gives, err := s.givesWay(r.UID)
+	if err = errors.Join(err, s.roomy()); err == nil {
+		err = s.commitAbout(r, by, func(tx *bbolt.Tx) error {
+			return errors.Join(tx.Bucket(scheduleBucket).Delete(gives), putSchedule(tx, r.UID, &sched))
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("cannot add a schedule to chat %s: %w", id, err)
+	}
+	return nil
+}
+
+// givesWay is the key of the schedule that a new one takes the place of; one that is not
+// there where there is room.
+func (s *Store) givesWay(uid uint32) ([]byte, error) {
+	var old []Schedule
+	err := s.db.View(func(tx *bbolt.Tx) (err error) {
+		old, err = schedulesOf(tx, uid)
+		return err
+	})
+	if err != nil || len(old) < chat.MaxSchedules {
+		return scheduleKey(uid, ""), err
+	}
+	i := slices.IndexFunc(old, func(o Schedule) bool { return o.Next == nil && o.RunningSince == nil })
+	if i < 0 {
+		return nil, fmt.Errorf("it has %d, which is the most: remove one: %w", len(old), chat.ErrBusy)
+	}
+	return scheduleKey(uid, old[i].ID), nil
+}
+
+// readyFor is the record of a chat that is not being reaped; the caller holds writer.
+func (s *Store) readyFor(verb string, id chat.ID) (*Record, error) {
+	r := s.index.byID[id]
+	switch {
+	case r == nil:
+		return nil, fmt.Errorf("cannot %s chat %s: %w", verb, chat.Quote(string(id)), chat.ErrNotFound)
+	case r.Phase == chat.Reaping:
+		return nil, fmt.Errorf("cannot %s chat %s: it is reaping: %w", verb, id, chat.ErrWrongPhase)
+	}
+	return r, nil
+}
+
+func (s *Store) commitAbout(r *Record, by Event, put func(*bbolt.Tx) error) error {
+	if err := by.check(); err != nil {
+		return err
+	}
+	return s.commit([]Event{by.about(r)}, put, func() {})
+}
+
+// RemoveSchedule forgets a schedule, durable on return and in one commit with the event;
+// [chat.ErrNotFound] if there is none.
+func (s *Store) RemoveSchedule(id chat.ID, schedule string, by Event) error {
+	s.writer.Lock()
+	defer s.writer.Unlock()
+	r, err := s.readyFor("remove a schedule of", id)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Schedule(id, schedule); err != nil {
+		return err
+	}
+	return s.commitAbout(r, by, func(tx *bbolt.Tx) error {
+		return tx.Bucket(scheduleBucket).Delete(scheduleKey(r.UID, schedule))
+	})
+}
+
+// ChangeSchedule edits a schedule, durable on return. It is not audited: the runs are.
+// [chat.ErrNotFound] means that the chat or the schedule is gone.
+func (s *Store) ChangeSchedule(id chat.ID, schedule string, edit func(*Schedule)) (Schedule, error) {
+	s.writer.Lock()
+	defer s.writer.Unlock()
+	r, err := s.readyFor("change a schedule of", id)
+	if err != nil {
+		return Schedule{}, err
+	}
+	after, err := s.Schedule(id, schedule)
+	if err != nil {
+		return after, err
+	}
+	edit(&after)
+	return after, s.commit(nil, func(tx *bbolt.Tx) error { return putSchedule(tx, r.UID, &after) }, func() {})
+}
+
+// Schedules are those of a chat, in the order in which they were made.
+func (s *Store) Schedules(id chat.ID) (all []Schedule, err error) {
+	r, err := s.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		all, err = schedulesOf(tx, r.UID)
+		return err
+	})
+	return all, err
+}
+
+// Schedule is one of a chat's, or [chat.ErrNotFound].
+func (s *Store) Schedule(id chat.ID, schedule string) (out Schedule, err error) {
+	r, err := s.Get(id)
+	if err != nil {
+		return out, err
+	}
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		out, err = getSchedule(tx, r.UID, schedule)
+		return err
+	})
+	return out, err
+}
+
+// EachSchedule calls visit for every schedule of every chat, in no order that matters. It
+// writes nothing meanwhile: visit must not change the state.
+func (s *Store) EachSchedule(visit func(Record, Schedule)) error {
+	return s.db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket(scheduleBucket).ForEach(func(k, v []byte) error {
+			var sched Schedule
+			if err := json.Unmarshal(v, &sched); err != nil {
+				return fmt.Errorf("cannot read the schedule under key %x: %w", k, err)
+			}
+			// One without a chat is of one that an older chatd reaped.
+			if r, err := s.GetUID(uidOf(k)); err == nil && string(k) == string(scheduleKey(r.UID, sched.ID)) {
+				visit(r, sched)
+			}
+			return nil
+		})
+	})
+}
+
+// uidOf is what uidKey has put in front of a key; 0 of one that is too short.
+func uidOf(key []byte) uint32 {
+	if len(key) < 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(key)
+}
+
+func putSchedule(tx *bbolt.Tx, uid uint32, sched *Schedule) error {
+	v, err := json.Marshal(sched)
+	if err != nil {
+		return err
+	}
+	return tx.Bucket(scheduleBucket).Put(scheduleKey(uid, sched.ID), v)
+}
+
+func getSchedule(tx *bbolt.Tx, uid uint32, id string) (sched Schedule, err error) {
+	v := tx.Bucket(scheduleBucket).Get(scheduleKey(uid, id))
+	if id == "" || v == nil {
+		return sched, fmt.Errorf("cannot find schedule %s: %w", chat.Quote(id), chat.ErrNotFound)
+	}
+	if err := json.Unmarshal(v, &sched); err != nil {
+		return sched, fmt.Errorf("cannot read schedule %s: %w", chat.Quote(id), err)
+	}
+	return sched, nil
+}
+
+func schedulesOf(tx *bbolt.Tx, uid uint32) (all []Schedule, err error) {
+	c := tx.Bucket(scheduleBucket).Cursor()
+	for k, v := c.Seek(uidKey(uid)); k != nil && bytes.HasPrefix(k, uidKey(uid)); k, v = c.Next() {
+		var sched Schedule
+		if err := json.Unmarshal(v, &sched); err != nil {
+			return nil, fmt.Errorf("cannot read the schedule under key %x: %w", k, err)
+		}
+		all = append(all, sched)
+	}
+	slices.SortStableFunc(all, func(a, b Schedule) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	return all, nil
+}
+
+// forgetSchedules removes those of a chat that is being forgotten.
+func forgetSchedules(tx *bbolt.Tx, uid uint32) error {
+	b := tx.Bucket(scheduleBucket)
+	c := b.Cursor()
+	var keys [][]byte
+	for k, _ := c.Seek(uidKey(uid)); k != nil && bytes.HasPrefix(k, uidKey(uid)); k, _ = c.Next() {
+		keys = append(keys, bytes.Clone(k))
+	}
+	var errs []error
+	for _, k := range keys {
+		errs = append(errs, b.Delete(k))
+	}
+	return errors.Join(errs...)
+}
