@@ -10,6 +10,7 @@
 //	files             the five file tools; not wired to a session yet
 //	landlock          file access by Landlock
 //	tmux              the terminal
+//	minder            keeps a run of the background when chatd is not there
 //	shims             the chat's side of the wall: view, confine, refused commands
 //	state             records and the audit log
 //	api               HTTP over a unix socket: server and client

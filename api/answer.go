@@ -95,7 +95,7 @@ func (s *Server) problem(ctx context.Context, err error) *Problem {
 		return newProblem(kindOf(chat.ErrBusy), 0, "cannot finish: the client went away")
 	}
 	if k.Sentinel != nil {
-		return newProblem(k, 0, err.Error())
+		return newProblem(k, 0, err.Error()).denied(err)
 	}
 	var ref [6]byte
 	_, _ = rand.Read(ref[:]) // never fails, see crypto/rand

@@ -19,8 +19,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// maxAnswer bounds what the client reads of one answer: a run's two streams of
-// 1 MiB may take six times that in JSON, a page of chats less.
+// maxAnswer bounds what the client reads of one answer: two streams of a run, of
+// [chat.MostOutputMax] each, may take six times that in JSON, a page of chats less.
 const maxAnswer = 64 << 20
 
 // ClientOptions says where the daemon is.
@@ -48,7 +48,7 @@ func NewClient(opt ClientOptions) *Client {
 	return &Client{
 		socket: opt.Socket,
 		http: &http.Client{
-			Transport:     &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute},
+			Transport:     &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, ExpectContinueTimeout: 5 * time.Second},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -120,9 +120,30 @@ func (c *Client) Input(ctx context.Context, id chat.ID, in chat.Input) error {
 	return c.doID(ctx, "POST", id, "/input", in, nil)
 }
 
+// InputWait is POST /v1/chats/{id}/input with a wait.
+func (c *Client) InputWait(ctx context.Context, id chat.ID, in chat.Input) (out chat.Typed, err error) {
+	if in.Wait == nil {
+		return out, fmt.Errorf("cannot wait: no wait is given: %w", chat.ErrInvalid)
+	}
+	err = c.doID(ctx, "POST", id, "/input", in, &out)
+	return out, err
+}
+
+// StyledScreen is GET /v1/chats/{id}/screen?styles=true.
+func (c *Client) StyledScreen(ctx context.Context, id chat.ID) (out chat.Screen, err error) {
+	err = c.doID(ctx, "GET", id, "/screen?styles=true", nil, &out)
+	return out, err
+}
+
 // Screen is GET /v1/chats/{id}/screen.
 func (c *Client) Screen(ctx context.Context, id chat.ID) (out chat.Screen, err error) {
 	err = c.doID(ctx, "GET", id, "/screen", nil, &out)
+	return out, err
+}
+
+// Plan is GET /v1/chats/{id}/plan.
+func (c *Client) Plan(ctx context.Context, id chat.ID) (out chat.Plan, err error) {
+	err = c.doID(ctx, "GET", id, "/plan", nil, &out)
 	return out, err
 }
 
@@ -142,27 +163,65 @@ func (c *Client) doID(ctx context.Context, method string, id chat.ID, rest strin
 
 // do sends in as JSON, if there is any, and reads the answer into out.
 func (c *Client) do(ctx context.Context, method, path string, in, out any) (status int, err error) {
+	resp, err := c.send(ctx, method, path, "", in)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	return resp.StatusCode, decode(resp, out)
+}
+
+// send sends in as JSON, if there is any; accept is the answer that is wanted, if it is
+// not the usual one. The caller closes the answer's body.
+func (c *Client) send(ctx context.Context, method, path, accept string, in any) (*http.Response, error) {
 	var body io.Reader
 	if in != nil {
 		b, err := json.Marshal(in)
 		if err != nil {
-			return 0, fmt.Errorf("cannot write the request: %w", err)
+			return nil, fmt.Errorf("cannot write the request: %w", err)
 		}
 		body = bytes.NewReader(b)
 	}
+	head := map[string]string{}
+	if in != nil {
+		head["Content-Type"] = jsonType
+	}
+	if accept != "" {
+		head["Accept"] = accept
+	}
+	return c.sendBody(ctx, method, path, head, body)
+}
+
+// sendFor is send for an answer of the type accept and of no other. The caller closes its body.
+func (c *Client) sendFor(ctx context.Context, method, path, accept string, in any) (*http.Response, error) {
+	resp, err := c.send(ctx, method, path, accept, in)
+	if err != nil {
+		return nil, err
+	}
+	if t, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err == nil && t == accept {
+		return resp, nil
+	}
+	err = decode(resp, nil)
+	if err == nil {
+		err = fmt.Errorf("cannot read chatd's answer: it is no %s", accept)
+	}
+	return nil, errors.Join(err, resp.Body.Close())
+}
+
+// sendBody sends body as it is. The caller closes the answer's body.
+func (c *Client) sendBody(ctx context.Context, method, path string, head map[string]string, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://chatd"+path, body)
 	if err != nil {
-		return 0, fmt.Errorf("cannot make the request: %w", err)
+		return nil, fmt.Errorf("cannot make the request: %w", err)
 	}
-	if in != nil {
-		req.Header.Set("Content-Type", jsonType)
+	for name, value := range head {
+		req.Header.Set(name, value)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return 0, c.unreachable(err)
+		return nil, c.unreachable(err)
 	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	return resp.StatusCode, decode(resp, out)
+	return resp, nil
 }
 
 func (c *Client) unreachable(err error) error {

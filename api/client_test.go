@@ -128,6 +128,9 @@ func TestClientSendsNoOddID(t *testing.T) {
 		if err := c.Reap(t.Context(), id); !errors.Is(err, chat.ErrInvalid) {
 			t.Errorf("%q: %v", id, err)
 		}
+		if _, err := c.RunTo(t.Context(), id, chat.RunSpec{Command: "x"}, nil); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("a streamed run of %q: %v", id, err)
+		}
 	}
 }
 
@@ -140,6 +143,10 @@ func TestOpenAPI(t *testing.T) {
 		Paths   map[string]map[string]struct {
 			OperationID string
 			Responses   map[string]any
+			Parameters  []struct {
+				Name     string
+				Required bool
+			}
 		}
 		Components struct {
 			Schemas map[string]struct {
@@ -154,9 +161,19 @@ func TestOpenAPI(t *testing.T) {
 		if r.name == "openapi" {
 			continue
 		}
-		method := map[string]string{"GET": "get", "POST": "post", "DELETE": "delete"}[r.method]
+		method := map[string]string{"GET": "get", "POST": "post", "DELETE": "delete", "PUT": "put"}[r.method]
 		if op := doc.Paths[r.path][method]; op.OperationID != r.name || op.Responses[fmt.Sprint(r.status)] == nil || op.Responses["default"] == nil {
 			t.Errorf("%s: got %+v", r.pattern(), op)
+		}
+	}
+	for _, at := range []string{"get", "put"} {
+		if op := doc.Paths["/v1/chats/{id}/files/content"][at]; len(op.Parameters) < 4 || op.Parameters[1].Name != "path" || !op.Parameters[1].Required {
+			t.Errorf("%s of content: %+v", at, op)
+		}
+	}
+	for _, name := range []string{"FileAnswer", "WriteFile", "ReadFile", "EditFile", "ListDir", "Question", "Explained", "Share", "Shared"} {
+		if len(doc.Components.Schemas[name].Properties) == 0 {
+			t.Errorf("no schema %s", name)
 		}
 	}
 	if got := doc.Components.Schemas["RunSpec"].Properties["timeout"].Type; got != "string" {

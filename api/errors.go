@@ -78,7 +78,7 @@ func ExitCode(err error) int {
 }
 
 // Problem is an error on the wire: RFC 9457 with the extension members kind,
-// field and ref. It unwraps to the error of package chat that its kind names.
+// field, ref, and of a denied file op, path, rule, place and layer. It unwraps to the error of package chat that its kind names.
 type Problem struct {
 	// Type is about:blank: what there is to know stands in Kind.
 	Type string `json:"type" doc:"Always about:blank; see kind."`
@@ -91,6 +91,12 @@ type Problem struct {
 	Kind string `json:"kind" enum:"invalid,denied,not_found,exists,wrong_phase,unsupported,busy,internal" doc:"What a program may branch on."`
 	// Field is where in the request it went wrong, when that is known.
 	Field string `json:"field,omitempty" doc:"Where in the request it went wrong, when that is known."`
+	// Op, Path, Rule, Place and Layer say what the file rules, or the file tools, deny.
+	Op    string `json:"op,omitempty" doc:"Of a file that is denied: the operation."`
+	Path  string `json:"path,omitempty" doc:"Of a file that is denied: the name that was judged."`
+	Rule  string `json:"rule,omitempty" doc:"The rule that denies it."`
+	Place string `json:"place,omitempty" doc:"File and line of the rule."`
+	Layer string `json:"layer,omitempty" doc:"The part of the policy, or the wall, that denies it."`
 	// Ref finds an internal error in the daemon's log.
 	Ref string `json:"ref,omitempty" doc:"Finds an internal error in the daemon's log."`
 }

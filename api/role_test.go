@@ -147,15 +147,23 @@ func TestEachRouteForEachRole(t *testing.T) {
 	want := map[string]string{
 		"create": "bridge operator both", "list": "bridge operator both", "show": "bridge operator both",
 		"reap": "bridge operator both", "wake": "bridge operator both", "sleep": "bridge operator both",
-		"run": "bridge operator both", "send": "bridge operator both", "screen": "bridge operator both",
-		"host": "operator both", "health": "stranger bridge operator both", "openapi": "bridge operator both",
+		"run": "bridge operator both", "send": "bridge operator both", "screen": "bridge operator both", "log": "bridge operator both", "attach": "operator both",
+		"plan": "operator both", "host": "operator both", "health": "stranger bridge operator both", "openapi": "bridge operator both",
+		"read_file": "bridge operator both", "write_file": "bridge operator both", "edit_file": "bridge operator both",
+		"append_file": "bridge operator both", "list_dir": "bridge operator both", "get_content": "bridge operator both",
+		"put_content": "bridge operator both", "explain": "bridge operator both", "share": "bridge operator both", "mcp": "bridge operator both",
+		"runs": "bridge operator both", "run_show": "bridge operator both", "run_end": "bridge operator both", "run_output": "bridge operator both",
+		"run_stdin": "bridge operator both", "run_signal": "bridge operator both",
+		"add_schedule": "bridge operator both", "list_schedules": "bridge operator both", "show_schedule": "bridge operator both", "remove_schedule": "bridge operator both",
 	}
-	bodies := map[string]string{"create": `{"external_id":"a"}`, "run": `{"command":"echo"}`, "send": `{"text":"a"}`}
+	bodies := map[string]string{"create": `{"external_id":"a"}`, "run": `{"command":"echo"}`, "send": `{"text":"a"}`,
+		"read_file": `{"path":"a"}`, "write_file": `{"path":"a","content":"b"}`, "append_file": `{"path":"a","content":"b"}`, "list_dir": `{}`,
+		"edit_file": `{"path":"a","old_text":"b","new_text":"c"}`, "explain": `{"path":"a","op":"read"}`, "mcp": `{}`, "run_signal": `{"signal":"TERM"}`, "add_schedule": `{"cron":"@daily","command":"a"}`, "share": `{"path":"a","to":"` + someID + `"}`}
 	var requests []string
 	for _, r := range routes {
-		path := strings.ReplaceAll(r.path, "{id}", someID)
+		path := strings.NewReplacer("{id}", someID, "{run}", "run-0", "{schedule}", "s1").Replace(r.path)
 		text := r.method + " " + path + " HTTP/1.1\r\nHost: x\r\n\r\n"
-		if r.body {
+		if r.body == jsonBody {
 			text = post(path, bodies[r.name])
 		}
 		requests = append(requests, text)
@@ -203,6 +211,46 @@ func TestOwnersAreKeptApart(t *testing.T) {
 	op := as(t, socket, operatorCred, get("/v1/chats"), get("/v1/chats/"+string(id(first[0]))), post("/v1/chats", `{"external_id":"a","owner":"user64002"}`))
 	if strings.Count(op[0].Body, `"id"`) != 2 || op[1].Status != 200 || op[2].Status != 200 || id(op[2]) != id(second[0]) {
 		t.Errorf("operator: %+v", op)
+	}
+}
+
+// TestFilesOfOthers: no route of the file tools reaches another bridge's chat, in
+// either place of a share.
+func TestFilesOfOthers(t *testing.T) {
+	socket := startForPeers(t)
+	made := map[*syscall.Credential]string{}
+	for _, cred := range []*syscall.Credential{bridgeCred, bridge2Cred} {
+		a := as(t, socket, cred, post("/v1/chats", `{"external_id":"a"}`))[0]
+		var c chat.Chat
+		if err := json.Unmarshal([]byte(a.Body), &c); err != nil {
+			t.Fatal(err)
+		}
+		made[cred] = string(c.ID)
+	}
+	requests := func(id, to string) []string {
+		at := "/v1/chats/" + id
+		return []string{
+			post(at+"/files/write_file", `{"path":"f","content":"x"}`), post(at+"/files/append_file", `{"path":"f","content":"x"}`),
+			post(at+"/files/read_file", `{"path":"f"}`), post(at+"/files/edit_file", `{"path":"f","old_text":"xx","new_text":"y"}`),
+			post(at+"/files/list_dir", `{}`), put(at+"/files/content?path=g", "x"), get(at + "/files/content?path=g"),
+			post(at+"/explain", `{"path":"f","op":"read"}`), post(at+"/share", `{"path":"f","to":"`+to+`"}`),
+		}
+	}
+	own, other := made[bridgeCred], made[bridge2Cred]
+	for i, a := range as(t, socket, bridgeCred, requests(own, own)...) {
+		if a.Status != 200 && a.Status != 201 {
+			t.Errorf("its own, %d: %d %s", i, a.Status, a.Body)
+		}
+	}
+	for i, a := range as(t, socket, bridgeCred, append(requests(other, own), requests(own, other)[8])...) {
+		if a.Status != 404 || a.Problem.Kind != "not_found" {
+			t.Errorf("another's, %d: %d %s", i, a.Status, a.Body)
+		}
+	}
+	for i, a := range as(t, socket, operatorCred, append(requests(other, own)[:3], requests(other, own)[4:]...)...) {
+		if a.Status != 200 && a.Status != 201 {
+			t.Errorf("operator, %d: %d %s", i, a.Status, a.Body)
+		}
 	}
 }
 

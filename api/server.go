@@ -30,15 +30,23 @@ type ServerOptions struct {
 	Log *slog.Logger
 	// Version stands in the OpenAPI description.
 	Version string
-	// MaxBody bounds a request's body in bytes: 2 MiB.
+	// MCP answers the Model Context Protocol for one chat; nil answers unsupported. It
+	// is called for each request, whose context has the caller.
+	MCP func(Chats, chat.ID, Problems) http.Handler
+	// MaxBody bounds a request's JSON body in bytes: 2 MiB.
 	MaxBody int64
-	// MaxRequests bounds how many requests of one role are served at once: 512.
+	// MaxFile bounds a file that comes or goes as a stream, in bytes: 1 GiB.
+	MaxFile int64
+	// MaxStreams bounds how many streams of one uid there are at once: 64.
+	MaxStreams int
+	// MaxRequests bounds how many requests of one uid are served at once, and of all uids
+	// without a role together: 512.
 	MaxRequests int
 	// MaxConns bounds how many connections one uid may hold: 1024.
 	MaxConns int
 	// HeaderTimeout, BodyTimeout and WriteTimeout bound how long a peer may take
 	// to send its headers (10 s), to send its body (30 s) and to read an answer
-	// (30 s). IdleTimeout ends a connection without requests (2 min). How long a
+	// (30 s); of a stream, each piece. IdleTimeout ends a connection without requests (2 min). How long a
 	// request may be worked on has no bound here.
 	HeaderTimeout, BodyTimeout, WriteTimeout, IdleTimeout time.Duration
 }
@@ -50,6 +58,8 @@ func (o ServerOptions) withDefaults() ServerOptions {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.Version = cmp.Or(o.Version, "0")
 	o.MaxBody = cmp.Or(o.MaxBody, 2<<20)
+	o.MaxFile = cmp.Or(o.MaxFile, 1<<30)
+	o.MaxStreams = cmp.Or(o.MaxStreams, 64)
 	o.MaxRequests = cmp.Or(o.MaxRequests, 512)
 	o.MaxConns = cmp.Or(o.MaxConns, 1024)
 	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, 10*time.Second)
@@ -65,17 +75,15 @@ type Server struct {
 	http      *http.Server
 	mux       *http.ServeMux
 	byPattern map[string]route
-	slots     map[chat.Role]chan struct{}
+	requests  *places
+	streams   *places
 	working   atomic.Int64 // requests that are being served
 }
 
 // NewServer prepares a server; it listens to nothing yet.
 func NewServer(opt ServerOptions) *Server {
 	s := &Server{opt: opt.withDefaults()}
-	s.slots = map[chat.Role]chan struct{}{}
-	for _, role := range []chat.Role{chat.RoleOperator, chat.RoleBridge, ""} {
-		s.slots[role] = make(chan struct{}, s.opt.MaxRequests)
-	}
+	s.requests, s.streams = newPlaces(s.opt.MaxRequests), newPlaces(s.opt.MaxStreams)
 	s.registerRoutes()
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.handle),
@@ -139,11 +147,9 @@ func (s *Server) handle(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = r.WithContext(chat.WithCaller(r.Context(), caller))
-	slots := s.slots[caller.Role]
-	select {
-	case slots <- struct{}{}:
-		defer func() { <-slots }()
-	default:
+	leave, ok := s.requests.enter(caller)
+	defer leave()
+	if !ok {
 		s.refuse(w, newProblem(kindOf(chat.ErrBusy), 0, "cannot take the request: too many are being served"))
 		return
 	}
@@ -163,6 +169,9 @@ func (s *Server) dispatch(w *answer, r *http.Request, caller chat.Caller) {
 	}
 	if p := s.checkRequest(w, r, rt); p != nil {
 		s.refuse(w, p)
+		return
+	}
+	if s.streamed(w, r, rt) {
 		return
 	}
 	s.mux.ServeHTTP(w, r)
@@ -190,13 +199,16 @@ func (s *Server) checkRequest(w http.ResponseWriter, r *http.Request, rt route) 
 	if p := checkQuery(r.URL.RawQuery); p != nil {
 		return p
 	}
+	if rt.body == rawBytes {
+		return nil
+	}
 	b, p := s.readBody(w, r)
 	switch {
 	case p != nil:
 		return p
-	case !rt.body && len(b) > 0:
+	case rt.body == nothing && len(b) > 0:
 		return invalid(http.StatusBadRequest, "", "cannot use the body: %s %s takes none", rt.method, rt.path)
-	case !rt.body:
+	case rt.body == nothing:
 		return nil
 	}
 	if p := checkType(r); p != nil {

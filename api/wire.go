@@ -23,6 +23,10 @@ type (
 		ID   string `path:"id" doc:"The chat: 16 lower-case hex digits."`
 		Body chat.Input
 	}
+	screenInput struct {
+		ID     string `path:"id" doc:"The chat: 16 lower-case hex digits."`
+		Styles bool   `query:"styles" doc:"Leave colours and the like (SGR) in the text."`
+	}
 	listInput struct {
 		Owner      string `query:"owner" maxLength:"64" doc:"Only chats of this owner."`
 		ExternalID string `query:"external_id" maxLength:"512" doc:"Only the chat of this external id."`
@@ -35,6 +39,10 @@ type (
 	createOutput struct {
 		Status int
 		Body   chat.Chat
+	}
+	typedOutput struct {
+		Status int
+		Body   *chat.Typed
 	}
 	emptyOutput   struct{}
 	bodyOf[T any] struct{ Body T }
@@ -88,8 +96,15 @@ func (s *Server) sleep(ctx context.Context, in *idInput) (*chatOutput, error) {
 	return byID(ctx, in, s.opt.Chats.Sleep)
 }
 
-func (s *Server) screen(ctx context.Context, in *idInput) (*bodyOf[chat.Screen], error) {
-	return byID(ctx, in, s.opt.Chats.Screen)
+func (s *Server) screen(ctx context.Context, in *screenInput) (*bodyOf[chat.Screen], error) {
+	if in.Styles {
+		return byID(ctx, &idInput{ID: in.ID}, s.opt.Chats.StyledScreen)
+	}
+	return byID(ctx, &idInput{ID: in.ID}, s.opt.Chats.Screen)
+}
+
+func (s *Server) plan(ctx context.Context, in *idInput) (*bodyOf[chat.Plan], error) {
+	return byID(ctx, in, s.opt.Chats.Plan)
 }
 
 // byID is every request that is only a chat's id and gives something back.
@@ -119,7 +134,7 @@ func (s *Server) run(ctx context.Context, in *runInput) (*bodyOf[chat.RunResult]
 	})
 }
 
-func (s *Server) input(ctx context.Context, in *typeInput) (*emptyOutput, error) {
+func (s *Server) input(ctx context.Context, in *typeInput) (*typedOutput, error) {
 	id, err := chat.ParseID(in.ID)
 	if err != nil {
 		return nil, err
@@ -127,7 +142,11 @@ func (s *Server) input(ctx context.Context, in *typeInput) (*emptyOutput, error)
 	if err := in.Body.Validate(); err != nil {
 		return nil, err
 	}
-	return nil, s.opt.Chats.Input(ctx, id, in.Body)
+	if in.Body.Wait == nil {
+		return &typedOutput{Status: http.StatusNoContent}, s.opt.Chats.Input(ctx, id, in.Body)
+	}
+	t, err := s.opt.Chats.InputWait(ctx, id, in.Body)
+	return &typedOutput{Status: http.StatusOK, Body: &t}, err
 }
 
 func (s *Server) host(ctx context.Context, _ *noInput) (*bodyOf[chat.Host], error) {

@@ -13,7 +13,7 @@ import (
 )
 
 func (m *Manager) writeSessionFile(s *session) error {
-	b, err := json.Marshal(sessionFile{s.leader.process, s.report, s.invocation})
+	b, err := json.Marshal(sessionFile{s.leader.process, s.report, s.invocation, s.plan, s.exposed})
 	if err != nil {
 		return fmt.Errorf("cannot note session %s: %w", s.id, err)
 	}
@@ -41,7 +41,7 @@ func (m *Manager) adopt(rec state.Record) error {
 	if err != nil {
 		return err
 	}
-	s := &session{id: rec.ID, uid: rec.UID, leader: l, report: f.Report, invocation: f.Invocation}
+	s := &session{id: rec.ID, uid: rec.UID, leader: l, report: f.Report, invocation: f.Invocation, plan: f.Plan, exposed: f.Exposed}
 	if err := errors.Join(m.checkLeader(s), m.checkInvocation(s)); err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -50,7 +50,16 @@ func (m *Manager) adopt(rec state.Record) error {
 	if err := m.groups.Limit(rec.ID, m.profile(rec).Limits); err != nil {
 		return errors.Join(err, l.Close())
 	}
+	if err := m.keepRules(context.Background(), rec, l); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if err := m.writeShimPolicy(rec); err != nil { // the config may be another by now
+		m.find("shims of chat "+string(rec.ID), err)
+	}
 	m.keepSession(s)
+	if s.log != nil {
+		s.log.atPrompt.Store(true) // nobody knows
+	}
 	return nil
 }
 
@@ -86,7 +95,9 @@ func (m *Manager) checkInvocation(s *session) error {
 // watch waits for the session's end and cleans up after it: when the shell
 // ends, the chat is asleep.
 func (m *Manager) watch(s *session) {
-	if err := s.leader.wait(); err != nil {
+	err := s.leader.wait()
+	s.deafen()
+	if err != nil {
 		return // closed: somebody else is ending or leaving it
 	}
 	ctx := context.Background()

@@ -8,6 +8,7 @@ import (
 )
 
 func (m *Manager) event(ctx context.Context, rec state.Record, action, outcome string, detail map[string]string) state.Event {
+	detail = withSchedule(ctx, detail)
 	return state.Event{Action: action, Outcome: outcome, Chat: rec.ID, UID: rec.UID, Caller: chat.CallerFrom(ctx), Detail: detail}
 }
 

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,12 +19,17 @@ import (
 
 // boundFiles collects the descriptors that a child gets and those that stay.
 type boundFiles struct {
-	child              []*os.File
-	mine               []*os.File
-	info, report       *os.File
-	stderr             *os.File
+	child        []*os.File
+	mine         []*os.File
+	info, report *os.File
+	stderr       *os.File
+	// gate lets chatd-shim confine go on; raise is what must have been done by then.
+	gate               *os.File
+	raise              func(context.Context, *leader) error
 	err                error
 	childEndsAreClosed bool
+	// confine is what the child was given as its plan.
+	confine shims.Plan
 }
 
 // pipe gives the write end to the child and returns the read end.
@@ -63,6 +69,37 @@ func (b *boundFiles) stdio(name string) *os.File {
 	return f
 }
 
+// addGate gives the child the end of the gate that it waits at.
+func (b *boundFiles) addGate() {
+	r, w, err := os.Pipe()
+	if err != nil {
+		b.err = errors.Join(b.err, fmt.Errorf("cannot make a pipe: %w", err))
+		return
+	}
+	b.child, b.mine, b.gate = append(b.child, r), append(b.mine, w), w
+}
+
+// openGate waits until the child waits, does what must be done first, and lets it go on.
+func (b *boundFiles) openGate(ctx context.Context, l *leader, deadline time.Time) error {
+	if b.gate == nil {
+		return nil
+	}
+	var report shims.Report
+	if err := readJSON(b.report, deadline, &report); err != nil {
+		return fmt.Errorf("cannot confine the session: %w", err)
+	}
+	if !report.Waiting {
+		return fmt.Errorf("cannot confine the session: it does not wait: %s", report.Error)
+	}
+	if err := b.raise(ctx, l); err != nil {
+		return err
+	}
+	if _, err := b.gate.Write([]byte{1}); err != nil {
+		return fmt.Errorf("cannot let the session go on: %w", err)
+	}
+	return nil
+}
+
 func (b *boundFiles) plan(p shims.Plan) {
 	j, err := json.Marshal(p)
 	if err != nil {
@@ -70,6 +107,7 @@ func (b *boundFiles) plan(p shims.Plan) {
 		return
 	}
 	b.data("plan", j)
+	b.confine = p
 }
 
 func (b *boundFiles) closeChildEnds() {
@@ -99,7 +137,7 @@ func (b *boundFiles) complaint() string {
 	if len(text) == 0 {
 		return ""
 	}
-	return ": " + chat.Quote(string(text))
+	return ": " + chat.QuoteOutput(string(text))
 }
 
 // memfile is an anonymous file (memfd_create(2)) that holds content.

@@ -41,6 +41,15 @@
 // a run is left, whatever it forked. The terminal is reached in the same way: a
 // tmux client runs inside the session, never as root.
 //
+// A run of the background (background.go) has a minder between chatd and nsenter, which
+// holds its pipes and hears its end while chatd is away; package minder has how. What a
+// later chatd needs is in <run>/runs/<chat>/<run>/run.json, believed as that of a session.
+//
+// The file tools (files.go) are "chatd-shim filetool", in the session like a run; or,
+// in a chat that is asleep, as the one process of a session without a terminal, an
+// errand, of which nothing is left afterwards. chatd judges what is asked for
+// before it starts anything, and again each name that links lead to.
+//
 // A session ends by its cgroup. Order matters on the way back too: nobody is
 // inside any more before the first wall comes down (see asleepSteps).
 //
@@ -56,6 +65,8 @@
 // caches and disks, and one can tell that others are busy. Disk space: a chat
 // may fill the file system of its home (quotas are not here yet). What a chat
 // may do to itself: it owns its home, its shell's startup files and its terminal,
-// and can make its own session useless; reap and create again. And the operator:
+// and can make its own session useless; reap and create again. What an operator
+// exposes: unix sockets in it, and what chats that share it tell each other
+// (specs/0006-the-view.md). And the operator:
 // root is trusted with everything.
 package provision

@@ -1,9 +1,11 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strconv"
 	"syscall"
@@ -28,6 +30,27 @@ type entry struct {
 	env   []string
 	dir   string
 	stdin []byte
+	// openStdin leaves stdin to started, which is called once the command is on its way,
+	// with the number of nsenter and the end to write to, nil unless openStdin is set.
+	openStdin bool
+	started   func(nsenter int, stdin *os.File)
+	// network is the kind that the session has; empty means its profile's.
+	network chat.Network
+	// grace is how long it may take to end after SIGTERM; zero ends it at once.
+	grace time.Duration
+	// out takes the output as it comes; nil for nobody.
+	out chat.Output
+	// outputMax is how much is kept of each stream; zero means the usual.
+	outputMax int64
+}
+
+// kept is how much is kept of each stream. What goes to somebody as it comes is kept as far
+// as an error has words of it.
+func (e entry) kept() int64 {
+	if e.out != nil {
+		return chat.LeastOutputMax
+	}
+	return cmp.Or(e.outputMax, chat.DefaultOutputMax)
 }
 
 // entered is how a command in a session ended.
@@ -44,7 +67,7 @@ type entered struct {
 // chat, behind the same walls, and returns when the leaf is empty: the command
 // ended, or ctx did, and what it left running was ended with it.
 func (m *Manager) enter(ctx context.Context, rec state.Record, s *session, e entry) (entered, error) {
-	if err := m.groups.CreateRun(rec.ID, e.run); err != nil {
+	if err := m.createRun(rec.ID, e.run); err != nil {
 		return entered{}, err
 	}
 	out, err := m.enterLeaf(ctx, rec, s, e)
@@ -59,6 +82,26 @@ func (m *Manager) enter(ctx context.Context, rec state.Record, s *session, e ent
 	return out, errors.Join(err, usageErr, m.groups.RemoveRun(rec.ID, e.run))
 }
 
+// createRun makes the leaf of a run.
+func (m *Manager) createRun(id chat.ID, run string) error {
+	return asEnded(id, m.groups.CreateRun(id, run))
+}
+
+// startInRun starts a command in the leaf of a run. What it does may end the session before
+// this returns.
+func (m *Manager) startInRun(id chat.ID, run string, cmd *exec.Cmd) error {
+	return asEnded(id, m.groups.Start(id, "runs/"+run, cmd))
+}
+
+// asEnded is the error of a session that has ended: it has no place for a run any more, its
+// cgroups were taken away, and the caller's chat is there.
+func asEnded(id chat.ID, err error) error {
+	if errors.Is(err, chat.ErrNotFound) {
+		return fmt.Errorf("cannot enter the session of chat %s: it has ended: %v: %w", id, err, chat.ErrWrongPhase)
+	}
+	return err
+}
+
 func (m *Manager) enterLeaf(ctx context.Context, rec state.Record, s *session, e entry) (out entered, err error) {
 	var b boundFiles
 	defer b.close()
@@ -66,20 +109,28 @@ func (m *Manager) enterLeaf(ctx context.Context, rec state.Record, s *session, e
 	if err != nil {
 		return out, err
 	}
-	stdio, err := newRunStdio(rec.UID, e.stdin)
+	stdio, err := newRunStdio(rec.UID, e.stdin, e.openStdin)
 	if err != nil {
 		return out, err
 	}
 	defer stdio.close()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdio.stdin, stdio.outW, stdio.errW
 	began := time.Now()
-	if err := m.groups.Start(rec.ID, "runs/"+e.run, cmd); err != nil {
+	if err := m.startInRun(rec.ID, e.run, cmd); err != nil {
 		return out, err
 	}
 	b.closeChildEnds()
 	stdio.closeChildEnds()
+	if e.started != nil {
+		e.started(cmd.Process.Pid, stdio.stdinW)
+	}
+	out.stdout, out.stderr = newCapture(e.kept()), newCapture(e.kept())
+	if e.out != nil {
+		out.stdout.out = func(p []byte) { e.out(chat.Stdout, p) }
+		out.stderr.out = func(p []byte) { e.out(chat.Stderr, p) }
+	}
 	reads := stdio.read(&out.stdout, &out.stderr)
-	waitErr, timedOut := m.waitRun(ctx, rec, e.run, cmd)
+	waitErr, timedOut := m.waitRun(ctx, rec, e, cmd)
 	if err := stdio.endReads(); err != nil {
 		return out, errors.Join(err, waitErr)
 	}
@@ -95,19 +146,36 @@ func (m *Manager) enterLeaf(ctx context.Context, rec state.Record, s *session, e
 // waitRun waits for the command or for ctx, and then ends the whole leaf. It
 // does not wait for pipes to close: a child that left the process group may
 // hold them open for as long as it likes.
-func (m *Manager) waitRun(ctx context.Context, rec state.Record, run string, cmd *exec.Cmd) (waitErr error, timedOut bool) {
+func (m *Manager) waitRun(ctx context.Context, rec state.Record, e entry, cmd *exec.Cmd) (waitErr error, timedOut bool) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	select {
 	case waitErr = <-ended:
 		// Out of memory ends nsenter and its command at once: the command is an orphan then.
-		return waitErrAnd(waitErr, errors.Join(m.killRun(ctx, rec, run), collectOrphans(rec.UID))), false
+		return waitErrAnd(waitErr, errors.Join(m.killRun(ctx, rec, e.run), collectOrphans(rec.UID))), false
 	case <-ctx.Done():
-		killErr := m.killRun(ctx, rec, run)
+		killErr := errors.Join(m.termRun(rec, e, cmd.Process.Pid), m.killRun(ctx, rec, e.run))
 		waitErr = <-ended
 		killErr = errors.Join(killErr, collectOrphans(rec.UID))
 		return waitErrAnd(waitErr, killErr), errors.Is(context.Cause(ctx), context.DeadlineExceeded)
 	}
+}
+
+// termRun asks everything in the leaf to end, and waits as long as e allows until
+// nothing but nsenter is left. nsenter is root's, and ends as its command does.
+func (m *Manager) termRun(rec state.Record, e entry, nsenter int) error {
+	if e.grace <= 0 {
+		return nil
+	}
+	left, err := m.groups.SignalRun(rec.ID, e.run, unix.SIGTERM, nsenter)
+	for end := time.Now().Add(e.grace); err == nil && left > 0 && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+		left, err = m.groups.SignalRun(rec.ID, e.run, 0, nsenter)
+	}
+	if errors.Is(err, chat.ErrNotFound) {
+		return nil // the session ended, and took the leaf with it
+	}
+	return err
 }
 
 // killRun ends the leaf whether or not the caller still waits, but not for ever:
@@ -155,7 +223,7 @@ func (m *Manager) confinedOr(b *boundFiles, out entered) error {
 	case out.signal != "" || out.timedOut:
 		return nil // ended on its way in
 	}
-	return fmt.Errorf("cannot run in the session: %s: %w", chat.Quote(out.stderr.text()), errNotConfined)
+	return fmt.Errorf("cannot run in the session: %s: %w", chat.QuoteOutput(out.stderr.text()), errNotConfined)
 }
 
 // nsenterCommand joins the leader's namespaces. Root does that, for nsenter as
@@ -166,7 +234,9 @@ func (m *Manager) nsenterCommand(rec state.Record, s *session, e entry, b *bound
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", err, chat.ErrWrongPhase)
 	}
-	plan := m.plan(m.view(rec), rec, e.dir, e.argv, e.env)
+	v := m.sessionView(rec, s)
+	v.Network = cmp.Or(e.network, v.Network)
+	plan := m.plan(v, rec, e.dir, e.argv, e.env)
 	b.plan(plan)
 	b.report = b.pipe()
 	var args []string
@@ -201,9 +271,9 @@ func (m *Manager) terminal(rec state.Record, s *session) *tmux.Terminal {
 		case out.timedOut:
 			return nil, fmt.Errorf("cannot talk to tmux of chat %s within %s: %w", rec.ID, clientTimeout, chat.ErrBusy)
 		case out.exit != 0 || out.signal != "":
-			return nil, fmt.Errorf("cannot use the terminal of chat %s: tmux says %s: %w", rec.ID, chat.Quote(out.stderr.text()), chat.ErrWrongPhase)
+			return nil, fmt.Errorf("cannot use the terminal of chat %s: tmux says %s: %w", rec.ID, chat.QuoteOutput(out.stderr.text()), chat.ErrWrongPhase)
 		}
-		return out.stdout.kept.Bytes(), nil
+		return out.stdout.bytes(), nil
 	})
 }
 

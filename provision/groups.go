@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
@@ -32,9 +34,13 @@ type groups interface {
 	Remove(chat.ID) error
 	CreateRun(id chat.ID, run string) error
 	KillRun(ctx context.Context, id chat.ID, run string) error
+	SignalRun(id chat.ID, run string, sig syscall.Signal, except int) (left int, err error)
 	RemoveRun(id chat.ID, run string) error
 	Usage(chat.ID) (chat.Usage, error)
 	RunUsage(id chat.ID, run string) (chat.Usage, error)
+	Runs(chat.ID) ([]string, error)
+	OpenKill(id chat.ID, run string) (*os.File, error)
+	TakeOut(ctx context.Context, pid int) error
 	Members(chat.ID) ([]int, error)
 	IDs() ([]chat.ID, error)
 	Quarantine(ctx context.Context, known func(chat.ID) bool) ([]string, error)
@@ -46,10 +52,15 @@ type groups interface {
 // pamService is the file under /etc/pam.d through which sessions are opened.
 const pamService = "chatd"
 
+// usesUnits reports whether a backend is systemd's on this host.
+func usesUnits(backend string) bool {
+	return backend == BackendSystemd || backend != BackendCgroupfs && cgroup.Booted()
+}
+
 // openGroups chooses the backend: where systemd is PID 1 it must own the
 // sessions, or they would end with chatd's own unit.
 func (m *Manager) openGroups(ctx context.Context) (err error) {
-	m.units = m.opt.Backend == BackendSystemd || m.opt.Backend != BackendCgroupfs && cgroup.Booted()
+	m.units = usesUnits(m.opt.Backend)
 	if !m.units {
 		m.groups, err = keepNil(cgroup.OpenFS(cgroup.Options{
 			Name: m.opt.Cgroup, StateFile: filepath.Join(m.opt.Run, "cgroup.json"), Without: m.opt.Without,

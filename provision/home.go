@@ -31,7 +31,10 @@ func (m *Manager) homeMode() os.FileMode {
 // that is half filled. A home that is there is kept.
 func (m *Manager) createHome(_ context.Context, rec state.Record) error {
 	skeleton := m.opt.Profiles[rec.Profile].Skeleton
-	return makeOwned(m.paths.homes, string(rec.ID), rec.UID, m.homeMode(), skeleton)
+	if err := makeOwned(m.paths.homes, string(rec.ID), rec.UID, m.homeMode(), skeleton); err != nil {
+		return err
+	}
+	return m.makeInstanceDirs(rec)
 }
 
 func (m *Manager) driftHome(_ context.Context, rec state.Record) (string, error) {
@@ -188,6 +191,8 @@ func copyFile(path string, root *os.Root, target string) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, in)
+	if _, err = io.Copy(out, in); err == nil {
+		err = out.Sync() // a home that is there is kept: it must not be there before its content
+	}
 	return errors.Join(err, out.Close())
 }

@@ -74,6 +74,9 @@ func (m *Manager) layersOf(rec state.Record, s *session) []chat.Layer {
 		if s != nil {
 			layers[i] = s.correct(layers[i])
 		}
+		if s != nil && l.Name == chat.LayerView {
+			layers[i] = m.rulesIn(layers[i], rec, s)
+		}
 	}
 	return layers
 }

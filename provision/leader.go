@@ -78,6 +78,16 @@ func (l *leader) wait() error {
 	return rc.Read(func(fd uintptr) bool { return pollIn(int(fd)) })
 }
 
+// ended is closed when the process has ended or the leader was closed.
+func (l *leader) ended() <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = l.wait() // an error is a leader that was closed
+	}()
+	return done
+}
+
 // bury waits for the end of a session whose cgroup was killed, and collects what
 // is this daemon's to collect, which may be what the end is waiting for: a pid
 // namespace ends when the last process in it has been collected. One that an

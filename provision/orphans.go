@@ -24,8 +24,10 @@ func becomeSubreaper() error {
 	return nil
 }
 
-// collectOrphans collects the ended children that run as uid. What os/exec
-// waits for itself has root's uid (nsenter) or is waited for without regard to
+// collectOrphans collects the ended children that run as uid, and those in a pid
+// namespace inside: a run that is killed between nsenter's fork and its setuid leaves one
+// of root's, and with it the namespace would never end. What os/exec
+// waits for itself is root's in this namespace (nsenter) or is waited for without regard to
 // its end (bwrap), so nothing is taken from it.
 func collectOrphans(uid uint32) error {
 	lists, err := filepath.Glob("/proc/self/task/*/children")
@@ -43,7 +45,7 @@ func collectOrphans(uid uint32) error {
 			if err != nil {
 				return fmt.Errorf("cannot read %s: %w", list, err)
 			}
-			if u, err := uidOfPid(pid); err != nil || u != uid || !isZombie(pid) {
+			if u, err := uidOfPid(pid); err != nil || !isZombie(pid) || u != uid && !isInside(pid) {
 				continue
 			}
 			if _, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); err != nil && !errors.Is(err, unix.ECHILD) {
@@ -52,4 +54,21 @@ func collectOrphans(uid uint32) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// isInside reports a process in a pid namespace below this one: it has more numbers than
+// this process has (NSpid, proc_pid_status(5)).
+func isInside(pid int) bool {
+	own, other := pidLevels("self"), pidLevels(strconv.Itoa(pid))
+	return own > 0 && other > own
+}
+
+func pidLevels(pid string) int {
+	b, err := os.ReadFile("/proc/" + pid + "/status")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b), "\nNSpid:\t")
+	line, _, _ := strings.Cut(rest, "\n")
+	return len(strings.Fields(line))
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -45,18 +46,9 @@ func (m *Manager) createProbeAccount(ctx context.Context, rec state.Record) erro
 	return m.account.create(ctx, m.accountOf(rec))
 }
 
-// waitProbe waits for the probe's end: as for a child, or where it is systemd's
-// by its pid 1.
-func waitProbe(cmd *exec.Cmd, inner *leader) error {
-	if cmd.Process != nil {
-		return cmd.Wait()
-	}
-	if inner == nil {
-		return nil
-	}
-	return inner.wait()
-}
-
+// runProbe tries the walls twice: as the session's own first command, which PID 1 or
+// chatd started, and in a run, which chatd itself brings in. What holds for one
+// need not hold for the other: a run inherits the filters and limits of chatd.service.
 func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Network) ([]chat.Layer, error) {
 	// An abstract socket outside, for the session to fail to reach.
 	abstract := fmt.Sprintf("chatd-probe-%d-%s", os.Getpid(), kind)
@@ -68,10 +60,11 @@ func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Netw
 	v := m.view(rec)
 	v.Network, v.PromptFIFO = kind, ""
 	argv := []string{shims.InsideShim, "probe", "--network", string(kind), "--home", v.Home,
-		"--hidden", m.paths.shims, "--hidden", "/etc/shadow", "--abstract", abstract, "--pid", fmt.Sprint(os.Getpid())}
+		"--hidden", m.paths.profiles, "--hidden", "/etc/shadow", "--abstract", abstract, "--pid", fmt.Sprint(os.Getpid())}
 	var b boundFiles
 	defer b.close()
-	cmd := m.bwrapCommand(rec, v, argv, nil, &b)
+	hold := append([]string{"/bin/sh", "-c", `"$@" && exec /bin/sleep infinity`, "sh"}, argv...)
+	cmd := m.bwrapCommand(rec, v, hold, nil, &b)
 	out := b.stdio("stdout")
 	if b.err != nil {
 		return nil, b.err
@@ -83,17 +76,82 @@ func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Netw
 	b.closeChildEnds()
 	timer := time.AfterFunc(probeTimeout, func() { _ = m.groups.Kill(context.WithoutCancel(ctx), rec.ID) })
 	defer timer.Stop()
-	inner, innerErr := innerLeader(&b, time.Now().Add(probeTimeout))
-	err = waitProbe(cmd, inner)
-	if inner != nil {
-		err = errors.Join(err, inner.bury(ctx, rec.UID), inner.Close())
+	inner, err := innerLeader(&b, time.Now().Add(probeTimeout))
+	var layers []chat.Layer
+	if err == nil {
+		layers, err = m.probeTwice(ctx, rec, inner, out, entry{argv: argv, network: kind})
 	}
-	if err := errors.Join(innerErr, err); err != nil {
+	if err := errors.Join(err, m.endProbe(ctx, rec, cmd, inner)); err != nil {
 		return nil, fmt.Errorf("cannot probe a session: %w%s", err, b.complaint())
 	}
-	var layers []chat.Layer
-	if err := json.NewDecoder(io.NewSectionReader(out, 0, 64<<10)).Decode(&layers); err != nil {
-		return nil, fmt.Errorf("cannot read what the probe found: %w%s", err, b.complaint())
-	}
 	return layers, nil
+}
+
+// probeTwice reads what the session's own probe found, and then has a run look.
+func (m *Manager) probeTwice(ctx context.Context, rec state.Record, inner *leader, out *os.File, e entry) ([]chat.Layer, error) {
+	layers, err := awaitLayers(out, inner)
+	if err != nil {
+		return nil, err
+	}
+	e.run, e.dir = m.newRun("probe"), m.home(rec.ID)
+	ran, err := m.enter(ctx, rec, &session{id: rec.ID, uid: rec.UID, leader: inner}, e)
+	if err != nil {
+		return nil, fmt.Errorf("cannot probe a run: %w", err)
+	}
+	var inRun []chat.Layer
+	if err := json.Unmarshal(ran.stdout.bytes(), &inRun); err != nil {
+		return nil, fmt.Errorf("cannot read what the probe found in a run: %w: %s", err, chat.QuoteOutput(ran.stderr.text()))
+	}
+	for i, l := range inRun {
+		if l.State != chat.LayerOn {
+			inRun[i].Probe = "in a run: " + l.Probe
+		}
+	}
+	return worst(layers, inRun), nil
+}
+
+// worst is one answer for each layer, the worse where both have one.
+func worst(layers, others []chat.Layer) []chat.Layer {
+	for _, l := range others {
+		i := slices.IndexFunc(layers, func(had chat.Layer) bool { return had.Name == l.Name })
+		if i < 0 {
+			layers = append(layers, l)
+			continue
+		}
+		layers[i] = worse(layers[i], l)
+	}
+	return layers
+}
+
+// awaitLayers reads the answer of a probe that stays, from the file that is its
+// stdout.
+func awaitLayers(out *os.File, inner *leader) (layers []chat.Layer, err error) {
+	for end := time.Now().Add(probeTimeout); ; time.Sleep(2 * time.Millisecond) {
+		there := inner.alive() // asked first: what it wrote before its end counts
+		err = json.NewDecoder(io.NewSectionReader(out, 0, 64<<10)).Decode(&layers)
+		if err == nil {
+			return layers, nil
+		}
+		if !there || time.Now().After(end) {
+			return nil, fmt.Errorf("cannot read what the probe found: %w", err)
+		}
+	}
+}
+
+// endProbe ends the session of a probe and waits for all of it.
+func (m *Manager) endProbe(ctx context.Context, rec state.Record, cmd *exec.Cmd, inner *leader) error {
+	err := m.groups.Kill(context.WithoutCancel(ctx), rec.ID)
+	if cmd.Process != nil {
+		var exit *exec.ExitError
+		if werr := cmd.Wait(); !errors.As(werr, &exit) { // it was killed
+			err = errors.Join(err, werr)
+		}
+	}
+	if inner == nil {
+		return err
+	}
+	if cmd.Process == nil { // systemd's child
+		err = errors.Join(err, inner.wait())
+	}
+	return errors.Join(err, inner.bury(ctx, rec.UID), inner.Close())
 }

@@ -16,14 +16,15 @@ func (m *Manager) binDir(profile string) string {
 	return filepath.Join(m.paths.profiles, profile, "bin")
 }
 
+func (m *Manager) shimDir(profile string) string {
+	return filepath.Join(m.paths.profiles, profile, "shims")
+}
+
 // installPrograms puts chatd-shim and the two directories of the PATH where
 // sessions get them from: root's own directories, which no chat can write to,
 // whatever the directory that chatd itself was started from.
 func (m *Manager) installPrograms() error {
 	if err := installFile(m.opt.Shim, m.paths.shim); err != nil {
-		return err
-	}
-	if err := shims.WriteShims(m.paths.shims, shims.InsideShim); err != nil {
 		return err
 	}
 	for name, p := range m.opt.Profiles {
@@ -32,6 +33,9 @@ func (m *Manager) installPrograms() error {
 		}
 		missing, err := shims.WriteBin(m.binDir(name), p.Commands, commandDirs)
 		if err != nil {
+			return err
+		}
+		if err := shims.WriteShims(m.shimDir(name), shims.InsideShim, m.binDir(name)); err != nil {
 			return err
 		}
 		if len(missing) > 0 {

@@ -16,58 +16,9 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/netpolicy"
+	"github.com/chatd/chatd/schedule"
 	"github.com/chatd/chatd/state"
 )
-
-// Options is everything a [Manager] needs to know; cmd/chatd fills it from
-// flags, environment and config. Directories are absolute.
-type Options struct {
-	// State is chatd's own directory, kept over reboots: records, audit, private /tmp trees.
-	State string
-	// Run is chatd's own directory that a reboot may empty: sessions.
-	Run string
-	// Homes is the root-owned parent of the chats' homes.
-	Homes string
-	// Userdb is where account records go; nss-systemd(8) reads /etc/userdb.
-	Userdb string
-	// Account is auto, userdb or useradd.
-	Account string
-	// Shim is the chatd-shim binary to install into sessions.
-	Shim string
-	// Backend is auto, systemd or cgroupfs; empty is auto.
-	Backend string
-	// Cgroup is the name of the base cgroup below chatd's own, or of the slice and
-	// the units in it; two daemons on one host need two names.
-	Cgroup string
-	// Private is the parent of the private /tmp and /var/tmp trees, State if it is
-	// empty. With systemd it is what /etc/security/namespace.d/chatd.conf names.
-	Private string
-	// UIDs are the uids chats may get; the last one is kept for probes.
-	UIDs state.Range
-	// AuditMax is how many bytes the audit log may have before a new one is begun;
-	// AuditKeep is how many full ones are kept. Zero means any number, and all.
-	AuditMax  int64
-	AuditKeep int
-	// LandlockABI is the least Landlock ABI that a session may start with.
-	LandlockABI int
-	// MaxAwake bounds how many chats are awake at once.
-	MaxAwake int
-	// Profiles are the policies by name; one is named default.
-	Profiles map[string]chat.Profile
-	// AllowMissing excuses layers that the host lacks.
-	AllowMissing []chat.LayerName
-	// Without leaves layers out on purpose. Tests use it to see that each wall is
-	// needed; no flag or config key reaches it.
-	Without []chat.LayerName
-	// Unwatched leaves packet rules that somebody changed to the next Reconcile. Tests
-	// use it to see what holds meanwhile; no flag or config key reaches it.
-	Unwatched bool
-	// Every is how often the host is compared with the records; zero means a minute.
-	Every time.Duration
-	// Version is shown by Host.
-	Version string
-	Log     *slog.Logger
-}
 
 // Manager provisions chats: it owns their records, accounts, homes, walls and
 // sessions. Its exported methods are safe for concurrent use and satisfy
@@ -80,14 +31,23 @@ type Manager struct {
 	units   bool             // groups are those of systemd
 	table   *netpolicy.Table // nil on a host without the programs for it
 	noTable error            // why
+	access  atomic.Pointer[ruleBook]
+	judges  atomic.Pointer[map[string]judged] // by profile
 	userdb  *userdb
 	useradd *useradd
 	account accountBackend // the one that new accounts get
 	paths   paths
 	boot    string
 
-	locks keyedLocks
+	schedules *schedule.Runner
 
+	locks  keyedLocks
+	keeper sync.Mutex // held while the keeper is asked for or started
+	calls  fileCalls
+	logs   logBooks
+	typing keyedLocks // held by who types and waits for the end
+
+	runs     liveRuns
 	mu       sync.Mutex
 	sessions map[chat.ID]*session
 	starting int
@@ -103,11 +63,13 @@ type Manager struct {
 
 	stop context.CancelFunc
 	done sync.WaitGroup
+	// timed is the part of done that wakes chats: it ends before their sessions are let go.
+	timed sync.WaitGroup
 }
 
 // paths are the root-owned directories below which everything of a chat lies.
 type paths struct {
-	homes, tmp, varTmp, sessions, profiles, shims, shim string
+	homes, tmp, varTmp, sessions, runs, profiles, logs, shim string
 }
 
 // Open takes the state directory for itself, raises the walls, probes them,
@@ -117,7 +79,7 @@ type paths struct {
 func Open(ctx context.Context, opt Options) (*Manager, error) {
 	m := newManager(opt)
 	for _, step := range []func(context.Context) error{
-		m.checkOptions, m.openState, m.openGroups, m.prepareHost, m.raiseWalls, m.chooseAccount, m.probe, m.require, m.recoverAll,
+		m.checkOptions, m.compileGuards, m.checkRules, m.openState, m.openGroups, m.prepareHost, m.raiseWalls, m.chooseAccount, m.probe, m.require, m.raiseKeeper, m.recoverAll, m.loadSchedules,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, m.closeState())
@@ -128,6 +90,7 @@ func Open(ctx context.Context, opt Options) (*Manager, error) {
 	m.stop = stop
 	m.done.Go(func() { m.reconcileLoop(bg) })
 	m.done.Go(func() { m.watchWall(bg) })
+	m.timed.Go(func() { m.schedules.Serve(bg) })
 	return m, nil
 }
 
@@ -135,21 +98,36 @@ func newManager(opt Options) *Manager {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
+	if opt.Progress == nil {
+		opt.Progress = func(string) {}
+	}
 	opt.Private = cmp.Or(opt.Private, opt.State)
-	return &Manager{
+	m := &Manager{
 		opt: opt, log: opt.Log, sessions: map[chat.ID]*session{}, findings: map[string]string{},
 		paths: paths{
 			homes: opt.Homes, tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),
-			sessions: filepath.Join(opt.Run, "sessions"), profiles: filepath.Join(opt.State, "profiles"),
-			shims: filepath.Join(opt.State, "shims"), shim: filepath.Join(opt.State, "bin", "chatd-shim"),
+			sessions: filepath.Join(opt.Run, "sessions"), runs: filepath.Join(opt.Run, "runs"), profiles: filepath.Join(opt.State, "profiles"),
+			logs: filepath.Join(opt.State, "logs"),
+			shim: filepath.Join(opt.State, "bin", "chatd-shim"),
 		},
 	}
+	m.runs.ctx, m.runs.stop = context.WithCancel(context.Background())
+	m.SetAccess(opt.Access)
+	m.schedules = m.newRunner()
+	return m
 }
 
 // Close ends the daemon's part. Sessions and walls stay: a session does not
 // depend on chatd, and a wall must not fall because chatd restarts.
 func (m *Manager) Close() error {
 	m.stop()
+	m.timed.Wait()
+	m.leaveRuns()
+	m.mu.Lock()
+	for _, s := range m.sessions {
+		s.deafen()
+	}
+	m.mu.Unlock()
 	m.done.Wait()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -169,28 +147,6 @@ func (m *Manager) closeState() error {
 		errs = append(errs, m.store.Close())
 	}
 	return errors.Join(errs...)
-}
-
-func (m *Manager) checkOptions(context.Context) error {
-	for _, d := range []struct{ key, path string }{
-		{"state", m.opt.State}, {"run", m.opt.Run}, {"homes", m.opt.Homes}, {"userdb", m.opt.Userdb},
-	} {
-		if !filepath.IsAbs(d.path) {
-			return fmt.Errorf("cannot use %s directory %q: want an absolute path: %w", d.key, d.path, chat.ErrInvalid)
-		}
-	}
-	for name, p := range m.opt.Profiles {
-		if err := p.Validate(); err != nil {
-			return err
-		}
-		if name != p.Name {
-			return fmt.Errorf("cannot use profile %q: it calls itself %q: %w", name, p.Name, chat.ErrInvalid)
-		}
-	}
-	if _, ok := m.opt.Profiles[chat.DefaultProfile]; !ok {
-		return fmt.Errorf("cannot serve: no profile named %s: %w", chat.DefaultProfile, chat.ErrInvalid)
-	}
-	return checkUIDRange(m.opt.UIDs)
 }
 
 func (m *Manager) openState(ctx context.Context) (err error) {
@@ -215,8 +171,8 @@ func (m *Manager) prepareHost(context.Context) error {
 		path string
 		mode os.FileMode
 	}{
-		{m.paths.sessions, 0o711}, {m.paths.homes, 0o711}, {m.opt.Private, 0o711}, {m.paths.tmp, m.tmpMode()},
-		{m.paths.varTmp, m.tmpMode()}, {m.paths.profiles, 0o755}, {filepath.Dir(m.paths.shim), 0o755},
+		{m.paths.sessions, 0o711}, {m.paths.runs, 0o700}, {m.paths.homes, 0o711}, {m.opt.Private, 0o711}, {m.paths.tmp, m.tmpMode()},
+		{m.paths.varTmp, m.tmpMode()}, {m.paths.profiles, 0o755}, {m.paths.logs, 0o700}, {filepath.Dir(m.paths.shim), 0o755},
 	} {
 		if err := makeRootDir(d.path, d.mode); err != nil {
 			return err
@@ -227,7 +183,7 @@ func (m *Manager) prepareHost(context.Context) error {
 		return err
 	}
 	m.boot = boot
-	return errors.Join(becomeSubreaper(), m.installPrograms())
+	return errors.Join(becomeSubreaper(), m.installPrograms(), m.checkViews())
 }
 
 // makeRootDir makes dir, owned by root, with exactly mode, and refuses one that

@@ -3,6 +3,8 @@ package provision
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
@@ -15,6 +17,7 @@ func (m *Manager) Reap(ctx context.Context, id chat.ID) error {
 	if _, err := m.reach(ctx, id); err != nil {
 		return err
 	}
+	m.calls.cut(id)
 	unlock, err := m.locks.lock(ctx, id)
 	if err != nil {
 		return err
@@ -46,7 +49,31 @@ func (m *Manager) reapLocked(ctx context.Context, rec state.Record) error {
 	if err := m.backwards(ctx, "reap", asleepSteps(), rec); err != nil {
 		return err
 	}
+	if err := m.syncRemoved(); err != nil {
+		return fmt.Errorf("cannot reap chat %s: %w", rec.ID, err)
+	}
 	failpoint("reap.forget.before")
 	m.unfind("chat " + string(rec.ID))
+	m.schedules.RemoveChat(rec.ID)
 	return m.store.Forget(rec.ID, m.event(ctx, rec, "reap", "done", nil))
+}
+
+// syncRemoved makes durable what was removed of a chat, by the directories that it lay in
+// (fsync(2)): a power cut that brought it back without its record would leave things that
+// nobody can tell whose they are.
+func (m *Manager) syncRemoved() error {
+	var errs []error
+	for _, name := range []string{m.userdb.dir, m.paths.logs, m.paths.homes, m.paths.tmp, m.paths.varTmp} {
+		dir, err := os.Open(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = errors.Join(dir.Sync(), dir.Close())
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("cannot make the removals in %s durable: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
 }

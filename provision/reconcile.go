@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
@@ -17,7 +18,8 @@ import (
 // recoverAll is the first reconcile: what a crash left is finished and sessions
 // that lived on are found again before the first caller is let in.
 func (m *Manager) recoverAll(ctx context.Context) error {
-	m.Reconcile(ctx)
+	m.reconcile(ctx, m.opt.Progress)
+	m.note("runs of the background", m.adoptRuns(ctx))
 	return nil
 }
 
@@ -25,14 +27,18 @@ func (m *Manager) recoverAll(ctx context.Context) error {
 // half-created chats become whole, half-reaped ones go, missing accounts, homes
 // and rules are made again, sessions without a record are ended. It runs at start
 // and every minute. What it cannot put right stands in Host's findings.
-func (m *Manager) Reconcile(ctx context.Context) {
+func (m *Manager) Reconcile(ctx context.Context) { m.reconcile(ctx, func(string) {}) }
+
+func (m *Manager) reconcile(ctx context.Context, progress func(string)) {
 	m.note("the packet rules", m.mendWall(ctx))
 	m.note("the audit log and records", m.store.Behind())
-	for _, rec := range m.store.All() {
+	all := m.store.All()
+	for i, rec := range all {
 		if ctx.Err() != nil {
 			return
 		}
 		m.note("chat "+string(rec.ID), m.reconcileChat(ctx, rec.ID))
+		progress(fmt.Sprintf("looked after %d of %d chats", i+1, len(all)))
 	}
 	m.note("units without a chat", m.quarantine(ctx))
 	m.note("sessions without a chat", m.clearOrphans(ctx))
@@ -49,8 +55,8 @@ func (m *Manager) note(about string, err error) {
 }
 
 func (m *Manager) reconcileChat(ctx context.Context, id chat.ID) error {
-	unlock, err := m.locks.lock(ctx, id)
-	if err != nil {
+	unlock, err := m.lockUnlessOnErrand(ctx, id)
+	if err != nil || unlock == nil {
 		return err
 	}
 	defer unlock()
@@ -76,10 +82,29 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID) error {
 	return errors.Join(err, m.reconcileSession(ctx, rec))
 }
 
+// lockUnlessOnErrand is nil for a chat on an errand, which may take its caller's
+// time: the others must not wait for it.
+func (m *Manager) lockUnlessOnErrand(ctx context.Context, id chat.ID) (unlock func(), err error) {
+	for {
+		if m.calls.isOnErrand(id) {
+			return nil, nil
+		}
+		soon, cancel := context.WithTimeout(ctx, errandLook)
+		unlock, err := m.locks.lock(soon, id)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return unlock, err
+		}
+	}
+}
+
+// errandLook is how often who waits for a lock looks whether it is worth it.
+const errandLook = 5 * time.Second
+
 // reconcileSession adopts a session that lives, and clears one that does not.
 func (m *Manager) reconcileSession(ctx context.Context, rec state.Record) error {
 	if s := m.session(rec.ID); s != nil && s.leader.alive() {
-		return nil
+		return errors.Join(m.makeInstanceDirs(rec), m.checkKept(ctx, rec, s))
 	}
 	if !m.hasSessionTraces(rec.ID) {
 		return nil

@@ -1,14 +1,18 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/display"
+	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/tmux"
 )
@@ -17,27 +21,46 @@ import (
 // walls, and returns when it and everything it started has ended. A chat that is
 // asleep is woken first.
 func (m *Manager) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error) {
-	if err := spec.Validate(); err != nil {
+	spec.OutputMax = cmp.Or(spec.OutputMax, chat.DefaultOutputMax)
+	return m.runTo(ctx, id, spec, nil)
+}
+
+// RunTo is Run with the output as it comes, to out and not into the result. Nothing
+// calls out any more when it has returned; while out does not return, the run may be
+// blocked by its own output. An OutputMax is [chat.ErrInvalid]: nothing is kept.
+func (m *Manager) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
+	if err := spec.CheckStreamed(); err != nil {
 		return chat.RunResult{}, err
 	}
-	rec, s, err := m.use(ctx, id)
+	var until untilOver
+	defer until.end()
+	res, err := m.runTo(ctx, id, spec, until.output(out))
+	res.Stdout, res.Stderr, res.Truncated = "", "", false
+	return res, err
+}
+
+func (m *Manager) runTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
+	rec, s, r, err := m.newRunOf(ctx, id, spec)
 	if err != nil {
 		return chat.RunResult{}, err
 	}
-	run := m.newRun("run")
-	detail := map[string]string{"run": run, "argv": chat.Quote(fmt.Sprint(runArgv(spec)))}
+	defer m.forgetRun(r)
+	detail := r.detail(spec)
 	if err := m.audit(ctx, rec, "run", "intent", detail); err != nil {
 		return chat.RunResult{}, err
 	}
-	timeout := spec.Timeout
-	if timeout == 0 {
-		timeout = chat.DefaultTimeout
-	}
-	runCtx, cancel := context.WithTimeout(ctx, timeout.D())
+	runCtx, cancel := context.WithDeadline(ctx, r.info.StartedAt.Add(r.info.Timeout.D()))
 	defer cancel()
-	out, err := m.enter(runCtx, rec, s, entry{
-		run: run, argv: runArgv(spec), env: runEnv(spec), dir: spec.Dir(m.home(id)), stdin: []byte(spec.Stdin),
-	})
+	defer context.AfterFunc(r.ctx, cancel)()
+	e := m.runEntry(rec, r, spec)
+	e.out, e.stdin, e.openStdin = out, []byte(spec.Stdin), spec.StdinStaysOpen()
+	e.started = func(nsenter int, stdin *os.File) {
+		r.begun(nsenter, stdin)
+		if spec.Started != nil {
+			spec.Started(r.info.ID)
+		}
+	}
+	ended, err := m.enter(runCtx, rec, s, e)
 	if errors.Is(err, errNotConfined) {
 		err = fmt.Errorf("%w: %w", err, chat.ErrInvalid)
 	}
@@ -45,7 +68,41 @@ func (m *Manager) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.
 		err = fmt.Errorf("cannot finish the run: the caller went away: %w", context.Cause(ctx))
 	}
 	m.touch(rec)
-	return runResult(out), errors.Join(err, m.auditOutcome(ctx, rec, "run", detail, err))
+	return runResult(ended), errors.Join(err, m.auditOutcome(ctx, rec, "run", detail, err))
+}
+
+// newRunOf looks at everything that could be said against a run before anything of it is
+// started, wakes the chat, and makes the run known.
+func (m *Manager) newRunOf(ctx context.Context, id chat.ID, spec chat.RunSpec) (rec state.Record, s *session, r *liveRun, err error) {
+	if err := spec.Validate(); err != nil {
+		return rec, nil, nil, err
+	}
+	if rec, err = m.reach(ctx, id); err == nil {
+		err = m.judgeRun(ctx, rec, spec)
+	}
+	if err != nil {
+		return rec, nil, nil, err
+	}
+	timeout, err := m.profile(rec).RunTimeout(spec.Timeout, chat.DefaultTimeout)
+	if err != nil {
+		return rec, nil, nil, err
+	}
+	if rec, s, err = m.use(ctx, id); err != nil {
+		return rec, nil, nil, err
+	}
+	spec.Timeout = chat.Duration(timeout)
+	r, err = m.admitRun(rec, spec)
+	return rec, s, r, err
+}
+
+// runEntry is how the command of a run enters the session.
+func (m *Manager) runEntry(rec state.Record, r *liveRun, spec chat.RunSpec) entry {
+	e := entry{run: r.info.ID, grace: r.grace, argv: runArgv(spec), env: runEnv(spec), dir: spec.Dir(m.home(rec.ID)), outputMax: spec.OutputMax}
+	if spec.TTY != nil {
+		e.argv = shims.PTYArgv(*spec.TTY, e.argv)
+		e.env = append([]string{"TERM=xterm-256color"}, e.env...)
+	}
+	return e
 }
 
 // runArgv is the command line of a run. A shell command goes to sh as one
@@ -69,29 +126,50 @@ func runResult(out entered) chat.RunResult {
 	return chat.RunResult{
 		Exit: out.exit, Signal: out.signal, TimedOut: out.timedOut, OOMKilled: out.usage.OOMKills > 0,
 		Stdout: out.stdout.text(), Stderr: out.stderr.text(),
+		StdoutBytes: out.stdout.total, StderrBytes: out.stderr.total,
 		Truncated: out.stdout.truncated() || out.stderr.truncated(),
 		WallMS:    out.wall.Milliseconds(), CPUMS: out.usage.CPU.D().Milliseconds(), MemoryPeak: out.usage.MemoryPeak,
 	}
 }
 
 // Input types text or presses keys in the chat's terminal, and wakes the chat
-// if it is asleep.
+// if it is asleep. Inputs at the same time are typed one after the other.
 func (m *Manager) Input(ctx context.Context, id chat.ID, in chat.Input) error {
-	if err := in.Validate(); err != nil {
-		return err
-	}
-	for _, k := range in.Keys {
-		if !tmux.KnownKey(k) {
-			return fmt.Errorf("cannot press %s: want names of tmux(1) as in C-c, M-x, Up, Enter, F1: %w", chat.Quote(k), chat.ErrInvalid)
-		}
-	}
-	rec, s, err := m.use(ctx, id)
+	rec, s, err := m.readyToType(ctx, id, in)
 	if err != nil {
 		return err
 	}
+	return m.typeInto(ctx, rec, s, in)
+}
+
+// readyToType judges an input and finds its terminal.
+func (m *Manager) readyToType(ctx context.Context, id chat.ID, in chat.Input) (state.Record, *session, error) {
+	if err := in.Validate(); err != nil {
+		return state.Record{}, nil, err
+	}
+	for _, k := range in.Keys {
+		if _, known := tmux.KeyName(k); !known {
+			return state.Record{}, nil, fmt.Errorf("cannot press %s: want names as in ctrl-c, alt-x, up, enter, f1, or those of tmux(1): %w", chat.Quote(k), chat.ErrInvalid)
+		}
+	}
+	rec, err := m.reach(ctx, id)
+	if err == nil {
+		err = m.switchedOff(ctx, rec, chat.ToolTerminal, "input")
+	}
+	if err != nil {
+		return rec, nil, err
+	}
+	return m.use(ctx, id)
+}
+
+func (m *Manager) typeInto(ctx context.Context, rec state.Record, s *session, in chat.Input) error {
 	detail := map[string]string{"bytes": fmt.Sprint(len(in.Text)), "keys": fmt.Sprint(len(in.Keys))}
-	if err := m.audit(ctx, rec, "input", "intent", detail); err != nil {
+	err := m.audit(ctx, rec, "input", "intent", detail)
+	if err != nil {
 		return err
+	}
+	if s.log != nil && enters(in) {
+		s.log.atPrompt.Store(false)
 	}
 	if len(in.Keys) > 0 {
 		err = s.terminal.Press(ctx, in.Keys)
@@ -105,6 +183,16 @@ func (m *Manager) Input(ctx context.Context, id chat.ID, in chat.Input) error {
 // Screen reads what the terminal shows. It wakes nobody: a chat that is asleep
 // has no screen, which is [chat.ErrWrongPhase].
 func (m *Manager) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
+	return m.screen(ctx, id, false)
+}
+
+// StyledScreen is Screen with the sequences of colours and the like (SGR) in its text, and no
+// others.
+func (m *Manager) StyledScreen(ctx context.Context, id chat.ID) (chat.Screen, error) {
+	return m.screen(ctx, id, true)
+}
+
+func (m *Manager) screen(ctx context.Context, id chat.ID, styles bool) (chat.Screen, error) {
 	rec, err := m.reach(ctx, id)
 	if err != nil {
 		return chat.Screen{}, err
@@ -113,9 +201,12 @@ func (m *Manager) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
 	if s == nil {
 		return chat.Screen{}, fmt.Errorf("cannot read the screen of chat %s: it is asleep: %w", id, chat.ErrWrongPhase)
 	}
-	sc, err := s.terminal.Screen(ctx)
+	sc, err := s.terminal.Screen(ctx, styles)
 	if err != nil {
 		return chat.Screen{}, err
+	}
+	if styles {
+		sc.Text = display.String(sc.Text, display.Styled)
 	}
 	return chat.Screen{Rows: sc.Rows, Cols: sc.Cols, CursorRow: sc.CursorRow, CursorCol: sc.CursorCol, Text: sc.Text}, nil
 }

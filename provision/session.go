@@ -23,8 +23,15 @@ type session struct {
 	leader   *leader
 	report   shims.Report
 	terminal *tmux.Terminal
+	// deafen ends listening to its shims.
+	deafen context.CancelFunc
+	// log is what its terminal prints.
+	log *sessionLog
 	// invocation is systemd's name for this run of the unit; empty without systemd.
 	invocation string
+	// plan is what it was started from, and exposed what it sees of the host.
+	plan    *chat.Plan
+	exposed []shims.Exposed
 }
 
 // sessionFile is what a later chatd needs to find the session again. It lies in
@@ -33,6 +40,9 @@ type sessionFile struct {
 	Leader     process      `json:"leader"`
 	Report     shims.Report `json:"report"`
 	Invocation string       `json:"invocation,omitempty"`
+	Plan       *chat.Plan   `json:"plan,omitempty"`
+	// Exposed is of Plan what later commands confine themselves to.
+	Exposed []shims.Exposed `json:"exposed,omitempty"`
 }
 
 // errNoPrompt is a session that ended before its shell was at a prompt.
@@ -71,6 +81,9 @@ func (m *Manager) createSession(ctx context.Context, rec state.Record) error {
 		return err
 	}
 	defer prompt.Close()
+	if err := m.makeInstanceDirs(rec); err != nil { // the chat may have filled its disk, and can wake to empty it
+		m.log.Warn("a chat wakes without its directories", "chat", rec.ID, "why", err)
+	}
 	s, err := m.startSession(ctx, rec, prompt, nil)
 	if errors.Is(err, errNoPrompt) {
 		m.log.Warn("starting a session without the chat's own ~/.bashrc", "chat", rec.ID, "why", err)
@@ -125,6 +138,8 @@ func (m *Manager) killGroup(ctx context.Context, rec state.Record) error {
 
 // keepSession makes the session known, and watches for its end.
 func (m *Manager) keepSession(s *session) {
+	m.hear(s)
+	m.record(s)
 	m.mu.Lock()
 	m.sessions[s.id] = s
 	m.mu.Unlock()
@@ -148,6 +163,7 @@ func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
 	if s != nil {
 		errs = append(errs, s.leader.bury(ctx, rec.UID), s.leader.Close())
 	}
+	errs = append(errs, m.dropRules(ctx, rec.ID))
 	return errors.Join(append(errs, removeTrees(m.paths.sessions, string(rec.ID)))...)
 }
 
@@ -163,16 +179,28 @@ func (m *Manager) makeSessionDir(rec state.Record) (*os.File, error) {
 		return nil, err
 	}
 	fifo := filepath.Join(dir, "prompt")
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		return nil, fmt.Errorf("cannot make %s: %w", fifo, err)
+	if err := errors.Join(makeFIFO(fifo, rec.UID), makeFIFO(m.denialFIFO(rec.ID), rec.UID), makeFIFO(m.logFIFO(rec.ID), rec.UID), m.makeShimPolicy(rec)); err != nil {
+		return nil, err
 	}
-	if err := os.Lchown(fifo, int(rec.UID), int(rec.UID)); err != nil {
-		return nil, fmt.Errorf("cannot give %s to uid %d: %w", fifo, rec.UID, err)
+	return openFIFO(fifo)
+}
+
+// makeFIFO makes a fifo that belongs to uid.
+func makeFIFO(name string, uid uint32) error {
+	if err := unix.Mkfifo(name, 0o600); err != nil {
+		return fmt.Errorf("cannot make %s: %w", name, err)
 	}
-	// Read-write, so that neither side waits for the other to open it.
-	f, err := os.OpenFile(fifo, os.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err := os.Lchown(name, int(uid), int(uid)); err != nil {
+		return fmt.Errorf("cannot give %s to uid %d: %w", name, uid, err)
+	}
+	return nil
+}
+
+// openFIFO opens it for reading and writing, so that neither side waits for the other.
+func openFIFO(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open %s: %w", fifo, err)
+		return nil, fmt.Errorf("cannot open %s: %w", name, err)
 	}
 	return f, nil
 }

@@ -16,7 +16,7 @@ func (m *Manager) reach(ctx context.Context, id chat.ID) (state.Record, error) {
 		if err := m.audit(ctx, rec, "reach", "denied", nil); err != nil {
 			return state.Record{}, err
 		}
-		return state.Record{}, fmt.Errorf("cannot find chat %s: %w", id, chat.ErrNotFound)
+		return state.Record{}, chat.NoChat(id)
 	}
 	return rec, err
 }
@@ -88,7 +88,15 @@ func (m *Manager) show(_ context.Context, rec state.Record) chat.Chat {
 
 // profile is the chat's policy; one that was taken out of the config leaves the
 // zero policy, which opens nothing.
-func (m *Manager) profile(rec state.Record) chat.Profile { return m.opt.Profiles[rec.Profile] }
+//
+// What it is judged by may have been read again since chatd was started.
+func (m *Manager) profile(rec state.Record) chat.Profile {
+	p := m.opt.Profiles[rec.Profile]
+	if j, ok := m.judgedBy(rec); ok {
+		p.Guard, p.ToolsOff, p.TimeoutMax = j.keys, j.toolsOff, j.timeoutMax
+	}
+	return p
+}
 
 // hasChat reports whether any chat, whoever's, has the id.
 func (m *Manager) hasChat(id chat.ID) bool {

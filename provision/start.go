@@ -17,7 +17,8 @@ import (
 	"github.com/chatd/chatd/tmux"
 )
 
-// view is what the session of the chat sees.
+// view is what everything in the session of the chat sees. What only its beginning
+// needs is in exposedView.
 func (m *Manager) view(rec state.Record) shims.View {
 	p := m.profile(rec)
 	tmp, varTmp := filepath.Join(m.paths.tmp, rec.ID.User()), filepath.Join(m.paths.varTmp, rec.ID.User())
@@ -28,10 +29,10 @@ func (m *Manager) view(rec state.Record) shims.View {
 		User: rec.ID.User(), UID: rec.UID, Home: m.home(rec.ID),
 		Tmp: tmp, VarTmp: varTmp,
 		ShmSize: p.Limits.ShmSize, Network: m.network(p), Resolvers: p.Resolvers,
-		Shim: m.paths.shim, ShimDir: m.paths.shims, BinDir: m.binDir(p.Name),
-		PromptFIFO: filepath.Join(m.sessionDir(rec.ID), "prompt"),
-		TmuxConf:   tmux.Config(shims.ShellArgv()),
-		Without:    m.leftOut(),
+		Shim: m.paths.shim, ShimDir: m.shimDir(p.Name), BinDir: m.binDir(p.Name),
+		PromptFIFO: filepath.Join(m.sessionDir(rec.ID), "prompt"), DenialFIFO: m.denialFIFO(rec.ID),
+		LogFIFO: m.logFIFO(rec.ID), TmuxConf: tmux.Config(shims.ShellArgv(), shims.LogCommand),
+		Without: m.leftOut(),
 	}
 }
 
@@ -55,9 +56,15 @@ const (
 func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os.File, env []string) (*session, error) {
 	var b boundFiles
 	defer b.close()
-	cmd := m.bwrapCommand(rec, m.view(rec), m.sessionArgv(), env, &b)
-	if b.err != nil {
-		return nil, b.err
+	v, notes, err := m.preparedView(rec)
+	if err != nil {
+		return nil, err
+	}
+	m.gateFor(rec, &b)
+	cmd := m.bwrapCommand(rec, v, m.sessionArgv(), env, &b)
+	s := &session{id: rec.ID, uid: rec.UID}
+	if err := errors.Join(b.err, m.keepPlan(rec, s, v, b.confine, notes)); err != nil {
+		return nil, err
 	}
 	began := time.Now()
 	if err := m.startInGroup(rec, cmd, &b); err != nil {
@@ -66,7 +73,6 @@ func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os
 	b.closeChildEnds()
 	go collect(cmd)
 	m.log.Debug("session", "chat", rec.ID, "born", time.Since(began))
-	s := &session{id: rec.ID, uid: rec.UID}
 	if err := m.awaitSession(ctx, s, &b, prompt); err != nil {
 		err = fmt.Errorf("%w%s", err, b.complaint())
 		return nil, errors.Join(err, m.abandon(rec, s.leader))
@@ -83,7 +89,7 @@ func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os
 func (m *Manager) sessionArgv() []string {
 	argv := tmux.StartArgv(shims.Socket, shims.InsideTmux, shims.ShellArgv())
 	if m.without(chat.LayerProc) {
-		argv = append([]string{"/bin/sh", "-c", `"$@" && exec sleep infinity`, "sh"}, argv...)
+		argv = append([]string{"/bin/sh", "-c", `"$@" && exec /bin/sleep infinity`, "sh"}, argv...)
 	}
 	return argv
 }
@@ -92,16 +98,22 @@ func (m *Manager) sessionArgv() []string {
 // stdout and stderr go to a file of fixed size, b.stderr.
 func (m *Manager) bwrapCommand(rec state.Record, v shims.View, argv, env []string, b *boundFiles) *exec.Cmd {
 	v.InfoFD = fdInfo
+	args, files := v.Args(fdData)
 	plan := m.plan(v, rec, v.Home, argv, env)
+	if b.raise != nil {
+		plan.GateFD = fdData + len(files) + 1
+	}
 	b.plan(plan)
 	b.report = b.pipe()
 	b.info = b.pipe()
-	args, files := v.Args(fdData)
 	for _, f := range files {
 		b.data(f.Target, f.Content)
 	}
 	// The arguments go by descriptor too: in the process list they hid everything else.
 	b.data("arguments", []byte(strings.Join(args, "\x00")+"\x00"))
+	if b.raise != nil {
+		b.addGate()
+	}
 	cmd := exec.Command("bwrap", "--args", fmt.Sprint(fdData+len(files)), "--",
 		shims.InsideShim, "confine", "--plan-fd", fmt.Sprint(fdPlan))
 	cmd.Env = []string{}
@@ -153,6 +165,10 @@ func (s *session) awaitStart(ctx context.Context, b *boundFiles, prompt *os.File
 		return err
 	}
 	s.leader = l
+	if err := b.openGate(ctx, l, deadline); err != nil {
+		return err
+	}
+	deadline = time.Now().Add(startTimeout)
 	var report shims.Report
 	if err := readJSON(b.report, deadline, &report); err != nil {
 		return fmt.Errorf("cannot confine the session: %w", err)

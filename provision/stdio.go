@@ -1,30 +1,33 @@
 package provision
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
-
-	"github.com/chatd/chatd/chat"
 )
 
 // runStdio is the three streams of a run. They are pipes, given to the chat's
 // uid so that /dev/stdout can be opened by name; a socket made here would keep
 // root's uid and pass every owner rule.
 type runStdio struct {
-	stdin                  *os.File
+	stdin, stdinW          *os.File
 	outR, outW, errR, errW *os.File
 }
 
-func newRunStdio(uid uint32, stdin []byte) (*runStdio, error) {
-	in, err := memfile("stdin", stdin)
-	if err != nil {
-		return nil, err
+// newRunStdio makes them; stdin is what the run reads or, if open is set, a pipe that
+// stdinW writes to.
+func newRunStdio(uid uint32, stdin []byte, open bool) (*runStdio, error) {
+	r := &runStdio{}
+	var err error
+	if open {
+		r.stdin, r.stdinW, err = os.Pipe()
+	} else {
+		r.stdin, err = memfile("stdin", stdin)
 	}
-	r := &runStdio{stdin: in}
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the streams of a run: %w", err)
+	}
 	r.outR, r.outW, err = os.Pipe()
 	if err == nil {
 		r.errR, r.errW, err = os.Pipe()
@@ -52,7 +55,7 @@ func (r *runStdio) closeChildEnds() {
 
 func (r *runStdio) close() {
 	r.closeChildEnds()
-	for _, f := range []*os.File{r.outR, r.errR} {
+	for _, f := range []*os.File{r.stdinW, r.outR, r.errR} {
 		if f != nil {
 			f.Close()
 		}
@@ -86,29 +89,3 @@ func (r *runStdio) endReads() error {
 	}
 	return nil
 }
-
-// capture keeps the first [chat.MaxOutput] bytes and counts on: a command is
-// never blocked by its own output, and the daemon never holds more than that.
-type capture struct {
-	kept  bytes.Buffer
-	total int64
-}
-
-func (c *capture) take(f *os.File) {
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := f.Read(buf)
-		c.total += int64(n)
-		if room := chat.MaxOutput - c.kept.Len(); room > 0 {
-			c.kept.Write(buf[:min(n, room)])
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-// text is what was kept, as JSON can carry it: bytes that are no UTF-8 become U+FFFD.
-func (c *capture) text() string { return strings.ToValidUTF8(c.kept.String(), "\uFFFD") }
-
-func (c *capture) truncated() bool { return c.total > int64(c.kept.Len()) }

@@ -31,8 +31,10 @@ func asleepSteps() []step {
 		{"egress", (*Manager).createEgress, (*Manager).driftEgress, (*Manager).removeEgress},
 		{"account", (*Manager).createAccount, (*Manager).driftAccount, (*Manager).removeAccount},
 		{"leftovers", (*Manager).createNothing, (*Manager).driftNothing, (*Manager).removeLeftovers},
+		{"log", (*Manager).createNothing, (*Manager).driftNothing, (*Manager).removeLog},
 		{"home", (*Manager).createHome, (*Manager).driftHome, (*Manager).removeHome},
 		{"tmp", (*Manager).createTmp, (*Manager).driftTmp, (*Manager).removeTmp},
+		{"runs", (*Manager).createNothing, (*Manager).driftNothing, (*Manager).removeRuns},
 	}
 }
 

@@ -45,7 +45,8 @@ func (m *Manager) enterCommand(rec state.Record, bwrap *exec.Cmd, b *boundFiles)
 	if err := bwrap.Err; err != nil {
 		return nil, fmt.Errorf("cannot start bubblewrap: %w", err)
 	}
-	entry := shims.Entry{Argv: append([]string{bwrap.Path}, bwrap.Args[1:]...)}
+	stdin, hasStdin := bwrap.Stdin.(*os.File)
+	entry := shims.Entry{Argv: append([]string{bwrap.Path}, bwrap.Args[1:]...), Stdin: hasStdin}
 	if err := m.askForOwn(rec, &entry); err != nil {
 		return nil, err
 	}
@@ -64,7 +65,11 @@ func (m *Manager) enterCommand(rec state.Record, bwrap *exec.Cmd, b *boundFiles)
 		return nil, errors.New("cannot start bubblewrap: its output is no file")
 	}
 	cmd := exec.Command(m.paths.shim, "enter")
-	cmd.ExtraFiles = append(append([]*os.File{note}, bwrap.ExtraFiles...), stdout, stderr)
+	cmd.ExtraFiles = append([]*os.File{note}, bwrap.ExtraFiles...)
+	if entry.Stdin {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, stdin)
+	}
+	cmd.ExtraFiles = append(cmd.ExtraFiles, stdout, stderr)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: bwrap.SysProcAttr.Credential}
 	return cmd, nil
 }

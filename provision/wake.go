@@ -61,10 +61,10 @@ func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Reco
 		return rec, nil, err
 	}
 	err := m.forwards(ctx, "wake", awakeSteps(), rec)
-	if err := errors.Join(err, m.auditOutcome(ctx, rec, "wake", nil, err)); err != nil {
+	s := m.session(rec.ID)
+	if err := errors.Join(err, m.auditOutcome(ctx, rec, "wake", seen(s), err)); err != nil {
 		return rec, nil, err
 	}
-	s := m.session(rec.ID)
 	if s == nil {
 		return rec, nil, fmt.Errorf("cannot wake chat %s: its session ended at once: %w", rec.ID, chat.ErrWrongPhase)
 	}

@@ -15,6 +15,10 @@ func ShellArgv() []string {
 // first prompt one byte goes into the fifo [InsidePrompt], and the hook removes
 // itself. The fifo is opened for reading and writing, so that nothing blocks
 // when nobody listens (fifo(7)); a fifo that is not there is no error.
+//
+// Another hook, which stays, marks prompts and commands with OSC 133 ("semantic prompt"), so that
+// who types can tell that a command has ended, and how. It puts its marks into PS0 and PS1
+// whatever the chat made of them; who unsets the hook has no marks.
 const Bashrc = `# Written by chatd. Your own settings belong in ~/.bashrc, which this file reads.
 PS1='\u:\w\$ '
 HISTFILE=~/.bash_history
@@ -32,5 +36,10 @@ __chatd_prompt() {
 	unset -f __chatd_prompt
 	PROMPT_COMMAND=("${PROMPT_COMMAND[@]:1}")
 }
-PROMPT_COMMAND=(__chatd_prompt "${PROMPT_COMMAND[@]}")
+__chatd_marks() {
+	printf '\e]133;D;%s\a\e]133;A\a' "$?"
+	case $PS1 in *'133;B'*) ;; *) PS1+='\[\e]133;B\a\]' ;; esac
+	case $PS0 in *'133;C'*) ;; *) PS0+='\e]133;C\a' ;; esac
+}
+PROMPT_COMMAND=(__chatd_prompt "${PROMPT_COMMAND[@]}" __chatd_marks)
 `

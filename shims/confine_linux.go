@@ -38,6 +38,7 @@ func confine(p Plan) error {
 		skip bool
 		do   func() error
 	}{
+		{"wait at the gate", p.GateFD == 0, func() error { return waitAtGate(p) }},
 		{"close descriptors", false, closeDescriptors},
 		{"start a session", !p.Setsid, setsid},
 		{"join a new keyring", false, joinKeyring},
@@ -60,6 +61,26 @@ func confine(p Plan) error {
 		}
 	}
 	return tell(p.ReportFD, report)
+}
+
+// waitAtGate returns when whoever holds the other end has let this process pass: the
+// session's file tree is finished from outside by then. A gate that is closed without a
+// word is an error.
+func waitAtGate(p Plan) error {
+	if err := tell(p.ReportFD, Report{Waiting: true}); err != nil {
+		return err
+	}
+	var b [1]byte
+	for {
+		n, err := unix.Read(p.GateFD, b[:])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == nil && n == 0:
+			return errors.New("it was closed")
+		}
+		return err
+	}
 }
 
 // check fills r from the kernel and refuses what is not as it should be.

@@ -9,7 +9,8 @@
 //
 // A [View] gives bubblewrap's arguments (bwrap(1)): own user, pid, ipc, uts and
 // cgroup namespaces, /usr read-only, a made-up /etc, and of the chat's things
-// its home, its /tmp and its /var/tmp. Bubblewrap starts chatd-shim, which reads
+// its home, its /tmp and its /var/tmp, and what its profile exposes of the host.
+// [View.Mounts] is the list that the arguments are made from. Bubblewrap starts chatd-shim, which reads
 // a [Plan] from a pipe, gives up by [Confine] everything that only the process
 // itself can give up, says in a [Report] what came of it, and becomes the
 // command. A later command joins the namespaces by nsenter(1) and goes through
@@ -24,9 +25,14 @@
 // process, behind PAM, moves to the leaf of the unit, looks whether pam_namespace(8)
 // did its part, and hands the unit over to the session when that is up.
 //
+// "chatd-shim filetool" does one request of package files and ends. It is started
+// like any command, through confine, and has two pipes to chatd.
+//
 // [Main] is the program chatd-shim. Under another name, as the target of a link
-// in the first directory of PATH, it says why a command is refused and what to
-// do instead. "chatd-shim probe" tries each wall from inside.
+// in the first directory of PATH, it judges its own arguments by a [ShimPolicy]: what
+// never runs here, the guard of the profile, file rules, egress. It becomes the
+// program, or says in one line why it is refused and what to do instead, and tells
+// chatd of it by a fifo. "chatd-shim probe" tries each wall from inside.
 //
 // Every wall can be left out by its [chat.LayerName], for tests that show that
 // the wall is what stops an attack.

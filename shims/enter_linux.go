@@ -1,7 +1,6 @@
 package shims
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -105,9 +104,11 @@ func receiveFiles() ([]*os.File, error) {
 
 func readEntry(f *os.File) (Entry, error) {
 	var e Entry
-	dec := json.NewDecoder(io.NewSectionReader(f, 0, maxEntry))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&e); err != nil || len(e.Argv) == 0 {
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, maxEntry))
+	if err == nil {
+		err = strict(text, &e)
+	}
+	if err != nil || len(e.Argv) == 0 {
 		return e, fmt.Errorf("cannot read the entry: %w", errors.Join(err, chat.ErrInvalid))
 	}
 	return e, f.Close()
@@ -119,7 +120,12 @@ func (e Entry) start(files []*os.File) (*exec.Cmd, error) {
 	n := len(files) - 2
 	cmd := exec.Command(e.Argv[0], e.Argv[1:]...)
 	cmd.Env, cmd.Dir = []string{}, "/"
-	cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = files[:n], files[n], files[n+1]
+	cmd.Stdout, cmd.Stderr = files[n], files[n+1]
+	if e.Stdin {
+		n--
+		cmd.Stdin = files[n]
+	}
+	cmd.ExtraFiles = files[:n]
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start bubblewrap: %w", err)

@@ -45,7 +45,7 @@ func cgroup2Dir(t *testing.T) string {
 	need(t, err == nil, fmt.Sprintf("root, and a cgroup2 tree: %v", err))
 	t.Cleanup(func() {
 		_ = os.WriteFile(dir+"/cgroup.kill", []byte("1"), 0)
-		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			_ = unix.Rmdir(dir + "/session")
 			if unix.Rmdir(dir) == nil {
 				return

@@ -4,8 +4,10 @@ package shims
 // is handed; see package cgroup for how.
 type Entry struct {
 	// Argv is bubblewrap and its arguments. Its extra descriptors, from 3 on, are
-	// the files after this one; the last two become its stdout and stderr.
-	Argv []string `json:"argv"`
+	// the files after this one; the last two become its stdout and stderr, and the one
+	// before them its stdin if Stdin is set.
+	Argv  []string `json:"argv"`
+	Stdin bool     `json:"stdin,omitempty"`
 	// Own are the directories that must be mounted where the session's /tmp and
 	// /var/tmp come from.
 	Own []OwnMount `json:"own,omitempty"`

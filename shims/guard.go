@@ -1,59 +1,36 @@
 package shims
 
 import (
-	"fmt"
-	"io"
+	"maps"
 	"slices"
+	"strings"
 )
 
 // ExitRefused is the exit code of a refused command: found, but not to be run.
 const ExitRefused = 126
 
-// refusal is why a command does not run, and what to do instead.
-type refusal struct{ reason, instead string }
-
-var (
-	noRoot     = refusal{"a chat gains no privileges", "ask an operator for what needs them"}
-	noAccounts = refusal{"the account belongs to chatd", "ask an operator"}
-	noMounts   = refusal{"what a chat sees is set when it wakes", "work in your home or /tmp"}
-	noPower    = refusal{"the host is not yours to stop", "type exit to end this session"}
-	noServices = refusal{"a chat has no services", "start the program in this terminal"}
-	noLater    = refusal{"nothing of a chat runs while it sleeps", "ask the bridge to come back later"}
-	noKernel   = refusal{"the kernel is shared with others", "ask an operator"}
-	noFirewall = refusal{"where packets may go is set by the profile", "ask an operator to allow the address"}
-	noBoxes    = refusal{"a chat cannot hold containers or namespaces", "run the program itself"}
-)
-
-// refusals is every shim by name.
-var refusals = map[string]refusal{
-	"sudo": noRoot, "su": noRoot, "doas": noRoot, "pkexec": noRoot, "runuser": noRoot,
-	"passwd": noAccounts, "chsh": noAccounts, "chfn": noAccounts, "useradd": noAccounts, "userdel": noAccounts, "usermod": noAccounts,
-	"mount": noMounts, "umount": noMounts, "fusermount": noMounts, "fusermount3": noMounts,
-	"shutdown": noPower, "reboot": noPower, "poweroff": noPower, "halt": noPower,
-	"systemctl": noServices, "service": noServices, "loginctl": noServices,
-	"crontab": noLater, "at": noLater, "batch": noLater, "systemd-run": noLater,
-	"insmod": noKernel, "modprobe": noKernel, "rmmod": noKernel, "sysctl": noKernel,
-	"iptables": noFirewall, "ip6tables": noFirewall, "nft": noFirewall,
-	"docker": noBoxes, "podman": noBoxes, "chroot": noBoxes, "nsenter": noBoxes, "unshare": noBoxes, "bwrap": noBoxes,
+// refusals is what never runs, with the rule of package guard that says why.
+var refusals = map[string]string{
+	"sudo": "privileges", "su": "privileges", "doas": "privileges", "pkexec": "privileges", "runuser": "privileges",
+	"passwd": "accounts", "chsh": "accounts", "chfn": "accounts", "useradd": "accounts", "userdel": "accounts", "usermod": "accounts",
+	"mount": "mounts", "umount": "mounts", "fusermount": "mounts", "fusermount3": "mounts",
+	"shutdown": "power", "reboot": "power", "poweroff": "power", "halt": "power",
+	"systemctl": "services", "service": "services", "loginctl": "services",
+	"crontab": "later", "at": "later", "batch": "later", "systemd-run": "later",
+	"insmod": "kernel", "modprobe": "kernel", "rmmod": "kernel", "sysctl": "kernel",
+	"iptables": "firewall", "ip6tables": "firewall", "nft": "firewall",
+	"docker": "containers", "podman": "containers", "chroot": "containers", "nsenter": "containers", "unshare": "containers", "bwrap": "containers",
 }
 
-// ShimNames lists the commands that a session's first PATH directory refuses,
-// sorted. [WriteShims] makes a link for each.
-func ShimNames() []string {
-	names := make([]string, 0, len(refusals))
-	for n := range refusals {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
-}
+// ShimNames lists the commands that never run in a session, sorted. Each has a shim,
+// so that it says why; see [JudgedNames] for those that may run.
+func ShimNames() []string { return slices.Sorted(maps.Keys(refusals)) }
 
-// refuse says in one line why name does not run, and returns [ExitRefused].
-func refuse(name string, w io.Writer) int {
-	r, ok := refusals[name]
-	if !ok {
-		r = refusal{"chatd knows no command of this name", "ask an operator"}
-	}
-	fmt.Fprintf(w, "chatd: %s refused: %s; %s\n", name, r.reason, r.instead)
-	return ExitRefused
-}
+// judged are the programs that have a shim which lets them run if the profile does.
+// Those of refusals never run, unless the profile has a custom allow pattern for them.
+var judged = strings.Fields(`rm dd chmod chown chgrp kill pkill killall killall5 mkfs mkfs.ext2 mkfs.ext3 mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.vfat
+	mke2fs mkswap fdisk sfdisk cfdisk parted wipefs curl wget ssh scp sftp nc git npm pip pip3
+	apt apt-get aptitude dpkg yum dnf rpm zypper pacman apk snap flatpak`)
+
+// JudgedNames lists the programs that get a shim where the host has them.
+func JudgedNames() []string { return judged }

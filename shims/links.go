@@ -12,11 +12,19 @@ import (
 )
 
 // WriteShims makes dir, with a link to target for every shim: target is the
-// path inside a session, [InsideShim]. See [setLinks] for what is there already.
-func WriteShims(dir, target string) error {
+// path inside a session, [InsideShim]. What never runs has one, and of
+// [JudgedNames] what [WriteBin] linked in bin. See [setLinks] for what is there already.
+func WriteShims(dir, target, bin string) error {
 	links := map[string]string{}
 	for name := range refusals {
 		links[name] = target
+	}
+	for _, name := range judged {
+		if _, err := os.Lstat(filepath.Join(bin, name)); err == nil {
+			links[name] = target
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot make links in %s: %w", dir, err)
+		}
 	}
 	return setLinks(dir, links)
 }

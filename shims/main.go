@@ -13,11 +13,14 @@ import (
 )
 
 // ProgramName is the name under which chatd-shim does its work; under any other
-// name it refuses that command.
+// name it judges that command.
 const ProgramName = "chatd-shim"
 
 const usage = `usage: chatd-shim confine --plan-fd N
        chatd-shim enter
+       chatd-shim filetool
+       chatd-shim pty ROWS COLS -- COMMAND [ARGUMENT…]
+       chatd-shim log
        chatd-shim probe [--network shared|none] [--home DIR] [--hidden PATH] [--abstract NAME] [--pid N]
 `
 
@@ -31,7 +34,7 @@ func Main(args []string) int {
 		name = strings.TrimPrefix(filepath.Base(args[0]), "-")
 	}
 	if name != ProgramName {
-		return refuse(name, os.Stderr)
+		return runShim(name, args, os.Stderr)
 	}
 	if len(args) > 1 {
 		switch args[1] {
@@ -39,6 +42,12 @@ func Main(args []string) int {
 			return runConfine(args[2:], os.Stderr)
 		case "enter":
 			return runEnter(args[2:], os.Stderr)
+		case "filetool":
+			return fileTool(args[2:])
+		case "pty":
+			return runPTY(args[2:], os.Stderr)
+		case "log":
+			return runLog(args[2:], os.Stderr)
 		case "probe":
 			return runProbe(args[2:], os.Stdout, os.Stderr)
 		}

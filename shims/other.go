@@ -24,3 +24,7 @@ func hasFileCapabilities(string) (bool, error) { return false, nil }
 func runConfine([]string, io.Writer) int { return 125 }
 
 func runEnter([]string, io.Writer) int { return 125 }
+
+func fileTool([]string) int { return 125 }
+
+func runShim(string, []string, io.Writer) int { return 125 }

@@ -2,7 +2,6 @@ package shims
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -37,6 +36,9 @@ type Plan struct {
 	Setsid bool `json:"setsid,omitempty"`
 	// ReportFD is where the [Report] goes; 0 means nowhere.
 	ReportFD int `json:"report_fd,omitempty"`
+	// GateFD is waited at before anything else is done: ReportFD is told that this
+	// process waits, and one byte lets it pass. 0 waits for nothing.
+	GateFD int `json:"gate_fd,omitempty"`
 	// Without leaves walls out: landlock (with its scope), network (the scope
 	// alone), seccomp, privileges. For tests and probes.
 	Without []chat.LayerName `json:"without,omitempty"`
@@ -71,14 +73,14 @@ func mergeEnv(base, extra []string) []string {
 // the view. /proc is for reading only, or a chat could lower its own
 // oom_score_adj again. The root directory itself has no rule: "ls /" fails.
 func (v View) Rules() landlock.Rules {
-	return landlock.Rules{
+	return v.exposedRules(landlock.Rules{
 		Read:       []string{"/etc", "/proc", "/dev"},
 		Exec:       []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", InsideDir},
 		Write:      []string{v.Home, "/tmp", "/var/tmp", "/dev/shm", InsideRun},
-		WriteFiles: []string{InsidePrompt},
+		WriteFiles: []string{InsidePrompt, InsideDenials, InsideLog},
 		Devices:    []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom", "/dev/ptmx"},
 		DeviceDirs: []string{"/dev/pts"},
-	}
+	})
 }
 
 // ReadPlan reads one plan, at most [MaxPlan] bytes, to the end of r. Unknown
@@ -92,13 +94,8 @@ func ReadPlan(r io.Reader) (Plan, error) {
 		return Plan{}, fmt.Errorf("cannot read the plan: more than %d bytes: %w", MaxPlan, chat.ErrInvalid)
 	}
 	var p Plan
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&p); err != nil {
+	if err := strict(text, &p); err != nil {
 		return Plan{}, fmt.Errorf("cannot read the plan: %w: %w", err, chat.ErrInvalid)
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return Plan{}, fmt.Errorf("cannot read the plan: text after its end: %w", chat.ErrInvalid)
 	}
 	return p, p.validate()
 }
@@ -111,6 +108,8 @@ func (p Plan) validate() error {
 		return fmt.Errorf("cannot use the plan: directory %s is not absolute: %w", chat.Quote(p.Dir), chat.ErrInvalid)
 	case p.ReportFD < 0 || p.ReportFD > 0 && p.ReportFD < 3:
 		return fmt.Errorf("cannot use the plan: report_fd %d: want 0, or 3 and more: %w", p.ReportFD, chat.ErrInvalid)
+	case p.GateFD < 0 || p.GateFD > 0 && (p.GateFD < 3 || p.ReportFD == 0):
+		return fmt.Errorf("cannot use the plan: gate_fd %d: want 0, or 3 and more with a report_fd: %w", p.GateFD, chat.ErrInvalid)
 	case p.Umask < 0 || p.Umask > 0o777:
 		return fmt.Errorf("cannot use the plan: umask %o: %w", p.Umask, chat.ErrInvalid)
 	}

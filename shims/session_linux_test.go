@@ -82,7 +82,7 @@ func TestBashrc(t *testing.T) {
 		v.PromptFIFO = fifo
 		p := v.Plan(v.Home, 1, []string{"/bin/sh", "-c", "printf 'greet\\nPS1=\\necho count ${#PROMPT_COMMAND[@]}\\n' | " + strings.Join(ShellArgv(), " ")}, nil)
 		out, code, _ := startSession(t, v, p).wait(t)
-		if code != 0 || !strings.Contains(out, "hello from alias") || strings.Count(out, "mine") < 2 || !strings.Contains(out, "count 1") || strings.Contains(out, "prompt:") {
+		if code != 0 || !strings.Contains(out, "hello from alias") || strings.Count(out, "mine") < 2 || !strings.Contains(out, "count 2") || strings.Contains(out, "prompt:") || !strings.Contains(out, "\x1b]133;D;0\a\x1b]133;A\a") || !strings.Contains(out, "\x1b]133;B\a") {
 			t.Errorf("fifo %q: exit %d: %s", fifo, code, out)
 		}
 	}

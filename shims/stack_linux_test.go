@@ -125,7 +125,7 @@ func newView(t *testing.T) View {
 	must(t, os.Chown(v.PromptFIFO, int(uid), int(uid)))
 	copyFile(t, shim, v.Shim)
 	copyFile(t, "/proc/self/exe", v.Home+"/attack")
-	must(t, WriteShims(v.ShimDir, InsideShim))
+	must(t, WriteShims(v.ShimDir, InsideShim, t.TempDir()))
 	_, err = WriteBin(v.BinDir, []string{"*"}, []string{"/usr/bin"})
 	must(t, err)
 	return v

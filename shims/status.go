@@ -38,8 +38,10 @@ type Report struct {
 	Status
 	Landlock landlock.Achieved `json:"landlock"`
 	// OOMScoreAdj is /proc/self/oom_score_adj.
-	OOMScoreAdj int    `json:"oom_score_adj"`
-	Error       string `json:"error,omitempty"`
+	OOMScoreAdj int `json:"oom_score_adj"`
+	// Waiting: nothing was done yet, the process waits at [Plan].GateFD. Another line follows.
+	Waiting bool   `json:"waiting,omitempty"`
+	Error   string `json:"error,omitempty"`
 }
 
 // ParseStatus reads the text of /proc/PID/status. A field that is missing keeps

@@ -1,7 +1,6 @@
 package shims
 
 import (
-	"fmt"
 	"net/netip"
 	"os"
 	"path"
@@ -20,6 +19,7 @@ const (
 	InsideBashrc = InsideDir + "/bashrc"     // content [Bashrc]
 	InsideTmux   = InsideDir + "/tmux.conf"
 	InsidePrompt = InsideDir + "/prompt" // a fifo; one byte per shell that has a prompt
+	InsideLog    = InsideDir + "/log"    // a fifo; what the terminal prints, see [LogCommand]
 	InsideRun    = "/run/chat"           // 1 MiB, 0700
 	Socket       = InsideRun + "/tmux.sock"
 )
@@ -49,6 +49,15 @@ type View struct {
 	TmuxConf []byte
 	// PromptFIFO is the host path of the fifo [InsidePrompt]; empty means none.
 	PromptFIFO string
+	// DenialFIFO is that of [InsideDenials]; without PromptFIFO there is none.
+	DenialFIFO string
+	// LogFIFO is that of [InsideLog]; without PromptFIFO there is none.
+	LogFIFO string
+	// PolicyDir is the host path of a directory of root's with the policy.json of its
+	// shims, [InsidePolicyDir]; empty means none.
+	PolicyDir string
+	// Exposed are further paths of the host, parents before what lies in them.
+	Exposed []Exposed
 	// InfoFD is where bwrap writes {"child-pid": …} and more; 0 means nowhere.
 	InfoFD int
 	// Without leaves walls out, for tests and probes.
@@ -67,100 +76,56 @@ type DataFile struct {
 // The content of files[i] is read from descriptor firstFD+i, which the caller
 // passes; each may be a pipe as long as all of it is written. bwrap runs as the
 // chat, with supplementary groups dropped. It is version 0.8 or later.
-//
-// Every tmpfs has a size or is read-only, or else the chat had half the host's
-// memory to write to outside its home.
 func (v View) Args(firstFD int) (args []string, files []DataFile) {
 	args = v.namespaceArgs()
-	if v.leavesOut(chat.LayerView) {
-		// /opt and /run are covered, because the session's own things are put there.
-		args = append(args, "--bind", "/", "/", "--tmpfs", "/opt", "--tmpfs", "/run")
-	} else {
-		args = append(args, systemArgs()...)
+	if v.InfoFD > 0 {
+		args = append(args, "--info-fd", strconv.Itoa(v.InfoFD))
 	}
-	args = append(args, v.kernelArgs()...)
 	files = v.dataFiles()
-	for i, f := range files {
-		args = append(args, "--perms", fmt.Sprintf("%04o", f.Mode.Perm()), "--file", strconv.Itoa(firstFD+i), f.Target)
+	mounts := v.Mounts()
+	next := firstFD
+	for _, m := range mounts {
+		args = append(args, mountArgs(m, next)...)
+		if m.Type == chat.MountFile {
+			next++
+		}
 	}
-	args = append(args, v.ownArgs()...)
-	if !v.leavesOut(chat.LayerView) {
-		args = append(args, "--remount-ro", "/dev", "--remount-ro", "/")
-	}
-	return append(args, "--chdir", "/"), files
+	return append(append(args, remountArgs(mounts)...), "--chdir", "/"), files
 }
 
 func (v View) leavesOut(l chat.LayerName) bool { return slices.Contains(v.Without, l) }
 
-// namespaceArgs has no --die-with-parent: a session outlives the daemon.
-func (v View) namespaceArgs() []string {
-	args := []string{"--unshare-user", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--new-session", "--clearenv", "--hostname", v.User}
+// Namespaces are those that the session has for itself.
+func (v View) Namespaces() []string {
+	names := []string{"cgroup", "ipc", "mount", "user", "uts"}
 	if !v.leavesOut(chat.LayerProc) {
-		args = append(args, "--disable-userns", "--unshare-pid")
+		names = append(names, "pid")
 	}
 	if v.Network == chat.NetworkNone && !v.leavesOut(chat.LayerNetwork) {
-		args = append(args, "--unshare-net")
+		names = append(names, "net")
+	}
+	slices.Sort(names)
+	return names
+}
+
+// namespaceArgs has no --die-with-parent: a session outlives the daemon.
+func (v View) namespaceArgs() []string {
+	args := []string{"--new-session", "--clearenv", "--hostname", v.User}
+	for _, n := range v.Namespaces() {
+		switch n {
+		case "mount": // bwrap makes one in any case
+		case "cgroup":
+			args = append(args, "--unshare-cgroup-try")
+		case "pid":
+			args = append(args, "--unshare-pid", "--disable-userns")
+		default:
+			args = append(args, "--unshare-"+n)
+		}
 	}
 	if v.leavesOut(chat.LayerPrivileges) {
 		args = append(args, "--cap-add", "ALL")
 	}
-	if v.InfoFD > 0 {
-		args = append(args, "--info-fd", strconv.Itoa(v.InfoFD))
-	}
 	return args
-}
-
-// systemArgs are the host's programs and libraries. On a merged /usr, /bin is a
-// link and is made as one; elsewhere it is a directory and is bound.
-func systemArgs() []string {
-	args := []string{"--ro-bind", "/usr", "/usr"}
-	for _, dir := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
-		info, err := os.Lstat(dir)
-		switch target := "usr" + dir; {
-		case err != nil:
-			continue
-		case info.Mode()&os.ModeSymlink != 0:
-			args = append(args, "--symlink", target, dir)
-		default:
-			args = append(args, "--ro-bind", dir, dir)
-		}
-	}
-	args = append(args, "--perms", "0755", "--dir", "/etc", "--perms", "0755", "--dir", "/etc/ssl")
-	for _, p := range etcBound {
-		args = append(args, "--ro-bind-try", p, p)
-	}
-	return args
-}
-
-// kernelArgs are /proc, /dev and the memory-backed places.
-func (v View) kernelArgs() []string {
-	var args []string
-	if v.leavesOut(chat.LayerProc) {
-		args = append(args, "--ro-bind", "/proc", "/proc")
-	} else {
-		args = append(args, "--proc", "/proc")
-	}
-	size := v.ShmSize
-	if size == 0 {
-		size = 16 << 20
-	}
-	args = append(args, "--dev", "/dev", "--perms", "0700", "--size", strconv.Itoa(runSize), "--tmpfs", InsideRun)
-	if v.leavesOut(chat.LayerTmp) {
-		return append(args, "--bind", "/dev/shm", "/dev/shm", "--bind", "/tmp", "/tmp", "--bind", "/var/tmp", "/var/tmp")
-	}
-	return append(args, "--perms", "1777", "--size", strconv.FormatUint(size, 10), "--tmpfs", "/dev/shm",
-		"--bind", v.Tmp, "/tmp", "--bind", v.VarTmp, "/var/tmp")
-}
-
-// ownArgs are the chat's home and chatd's own files. The fifo is bound
-// read-only: that keeps its mode and owner, and writing into a fifo is not
-// writing to its file system.
-func (v View) ownArgs() []string {
-	args := []string{"--ro-bind", v.Shim, InsideShim, "--ro-bind", v.ShimDir, InsideShims, "--ro-bind", v.BinDir, InsideBin}
-	if v.PromptFIFO != "" {
-		args = append(args, "--ro-bind", v.PromptFIFO, InsidePrompt)
-	}
-	return append(args, "--bind", v.Home, v.Home)
 }
 
 // Env is the whole environment of a session and of a run, made from nothing.
@@ -172,8 +137,8 @@ func (v View) Env() []string {
 	}
 	return []string{
 		"HOME=" + v.Home, "USER=" + v.User, "LOGNAME=" + v.User, "SHELL=/bin/bash", "TERM=tmux-256color",
-		"LANG=C.UTF-8", "TMPDIR=/tmp", "PATH=" + dirs,
-		"XDG_CONFIG_HOME=" + path.Join(v.Home, ".config"), "XDG_CACHE_HOME=" + path.Join(v.Home, ".cache"),
-		"XDG_DATA_HOME=" + path.Join(v.Home, ".local/share"), "XDG_STATE_HOME=" + path.Join(v.Home, ".local/state"),
+		"LANG=C.UTF-8", "PATH=" + dirs, "XDG_DATA_HOME=" + path.Join(v.Home, ".local/share"),
+		"TMPDIR=" + path.Join(v.Home, chat.UserEnv, "tmp"), "XDG_CONFIG_HOME=" + path.Join(v.Home, chat.UserEnv, "config"),
+		"XDG_CACHE_HOME=" + path.Join(v.Home, chat.UserEnv, "cache"), "XDG_STATE_HOME=" + path.Join(v.Home, chat.UserEnv, "state"),
 	}
 }

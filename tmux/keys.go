@@ -12,6 +12,33 @@ var namedKeys = []string{
 	"Left", "NPage", "PageDown", "PgDn", "PageUp", "PgUp", "PPage", "Right", "Space", "Tab", "Up",
 }
 
+// spelled are the names that people write, by those of tmux(1).
+var spelled = map[string]string{
+	"backspace": "BSpace", "del": "DC", "delete": "DC", "down": "Down", "end": "End", "enter": "Enter",
+	"esc": "Escape", "escape": "Escape", "home": "Home", "ins": "IC", "insert": "IC", "left": "Left",
+	"pagedown": "PgDn", "pageup": "PgUp", "pgdn": "PgDn", "pgup": "PgUp", "return": "Enter", "right": "Right",
+	"space": "Space", "tab": "Tab", "up": "Up",
+	"f1": "F1", "f2": "F2", "f3": "F3", "f4": "F4", "f5": "F5", "f6": "F6",
+	"f7": "F7", "f8": "F8", "f9": "F9", "f10": "F10", "f11": "F11", "f12": "F12",
+}
+
+// KeyName is what tmux(1) calls a key: its own names as they are, and ctrl-x, alt-x,
+// shift-tab, esc or f1, in lower case, as people write them. False is for no key.
+func KeyName(name string) (key string, known bool) {
+	for again := true; again; {
+		again = false
+		for long, short := range map[string]string{"ctrl-": "C-", "alt-": "M-", "shift-": "S-", "C-": "C-", "M-": "M-", "S-": "S-"} {
+			if rest, ok := strings.CutPrefix(name, long); ok && rest != "" {
+				key, name, again = key+short, rest, true
+			}
+		}
+	}
+	if s, ok := spelled[name]; ok {
+		name = s
+	}
+	return key + name, KnownKey(key + name)
+}
+
 // KnownKey reports whether name is a key that tmux(1) knows: any of the
 // prefixes C-, M-, S- once each, and then a named key, F1 to F12, or one
 // printable ASCII character.

@@ -24,10 +24,13 @@ const (
 const HistoryLimit = 2000
 
 // Config is the server's configuration file. shell is the command line of every
-// window's shell, made of words that need no quoting.
+// window's shell, made of words that need no quoting. log is a line for sh, without quotes,
+// which gets on its standard input what each pane prints, from its first byte on, for hooks run
+// before the server reads anything; empty means nobody. Not pipe-pane -o: that one closes a pipe
+// that is there.
 //
 // window-size manual is left out: tmux 3.3a dies of it at its first client.
-func Config(shell []string) []byte {
+func Config(shell []string, log string) []byte {
 	lines := []string{
 		"set -g default-command " + strconv.Quote("exec "+strings.Join(shell, " ")),
 		"set -g default-terminal screen-256color",
@@ -38,6 +41,11 @@ func Config(shell []string) []byte {
 		fmt.Sprintf("set -g default-size %dx%d", Cols, Rows),
 		"set -s escape-time 0",
 		"set -s set-clipboard off",
+	}
+	if log != "" {
+		for _, made := range []string{"after-new-window", "after-split-window", "after-new-session"} {
+			lines = append(lines, "set-hook -g "+made+` "pipe-pane '`+log+`'"`)
+		}
 	}
 	return []byte(strings.Join(lines, "\n") + "\n")
 }
@@ -56,4 +64,14 @@ const Program = "/usr/bin/tmux"
 func StartArgv(socket, config string, shell []string) []string {
 	return append([]string{Program, "-f", config, "-S", socket,
 		"new-session", "-d", "-s", Session, "-x", strconv.Itoa(Cols), "-y", strconv.Itoa(Rows), "--"}, shell...)
+}
+
+// AttachArgv is a client that shows the session on the terminal that it is started on. It is
+// the chat's, as every client: see the package. A client that only reads does not set the size.
+func AttachArgv(socket string, readOnly bool) []string {
+	argv := []string{Program, "-u", "-S", socket, "attach-session", "-t", "=" + Session}
+	if readOnly {
+		argv = append(argv, "-f", "read-only,ignore-size")
+	}
+	return argv
 }

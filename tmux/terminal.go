@@ -56,12 +56,14 @@ func (t *Terminal) Type(ctx context.Context, text string, enter bool) error {
 // Press presses keys by name, in order. A name that is not a key is [ErrKey],
 // and then none is pressed.
 func (t *Terminal) Press(ctx context.Context, keys []string) error {
-	for _, k := range keys {
-		if !KnownKey(k) {
-			return fmt.Errorf("cannot press %q: want names of tmux(1) as in C-c, M-x, Up, Enter, F1: %w", k, ErrKey)
+	named := make([]string, len(keys))
+	for i, k := range keys {
+		var known bool
+		if named[i], known = KeyName(k); !known {
+			return fmt.Errorf("cannot press %q: want names as in ctrl-c, alt-x, up, enter, f1, or those of tmux(1): %w", k, ErrKey)
 		}
 	}
-	_, err := t.client(ctx, nil, append([]string{"send-keys", "-t", target, "--"}, escapeKeys(keys)...))
+	_, err := t.client(ctx, nil, append([]string{"send-keys", "-t", target, "--"}, escapeKeys(named)...))
 	return err
 }
 
@@ -87,12 +89,14 @@ type Screen struct {
 
 const screenFormat = "#{pane_height} #{pane_width} #{cursor_y} #{cursor_x}"
 
-// Screen reads what the terminal shows now.
-func (t *Terminal) Screen(ctx context.Context) (Screen, error) {
-	out, err := t.client(ctx, nil, []string{
-		"display-message", "-p", "-t", target, screenFormat, ";",
-		"capture-pane", "-p", "-t", target,
-	})
+// Screen reads what the terminal shows now, with escape sequences for colours and more
+// if styles is set.
+func (t *Terminal) Screen(ctx context.Context, styles bool) (Screen, error) {
+	argv := []string{"display-message", "-p", "-t", target, screenFormat, ";", "capture-pane", "-p", "-t", target}
+	if styles {
+		argv = append(argv, "-e")
+	}
+	out, err := t.client(ctx, nil, argv)
 	if err != nil {
 		return Screen{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -24,13 +25,30 @@ func TestKnownKey(t *testing.T) {
 	}
 }
 
+func TestKeyName(t *testing.T) {
+	for name, want := range map[string]string{
+		"enter": "Enter", "return": "Enter", "tab": "Tab", "esc": "Escape", "backspace": "BSpace", "delete": "DC", "up": "Up",
+		"pgdn": "PgDn", "pageup": "PgUp", "f1": "F1", "f12": "F12", "ctrl-x": "C-x", "alt-x": "M-x", "shift-tab": "S-Tab",
+		"ctrl-alt-left": "C-M-Left", "C-up": "C-Up", "ctrl-;": "C-;", "ctrl--": "C--", "C-c": "C-c", "Up": "Up", "x": "x",
+	} {
+		if got, known := KeyName(name); got != want || !known {
+			t.Errorf("KeyName(%q) = %q, %v, want %q", name, got, known, want)
+		}
+	}
+	for _, name := range []string{"", "ctrl-", "ctrl-C-c", "ctrl-ctrl-c", "f0", "f13", "f01", "Ctrl-c", "kill-server", "up;", "-l", "ctrl-é", "alt-\n"} {
+		if key, known := KeyName(name); known {
+			t.Errorf("KeyName(%q) is %q", name, key)
+		}
+	}
+}
+
 func FuzzKnownKey(f *testing.F) {
-	for _, s := range []string{"C-c", "F1", "Up", "C-;", "M-C-S-a"} {
+	for _, s := range []string{"C-c", "F1", "Up", "C-;", "M-C-S-a", "ctrl-alt-f1"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if KnownKey(s) && (len(s) > 16 || strings.ContainsAny(s, " \n\x00'\"")) {
-			t.Errorf("KnownKey(%q) lets through what is no key name", s)
+		if key, known := KeyName(s); known && (!KnownKey(key) || len(key) > 16 || strings.ContainsAny(key, " \n\x00'\"")) {
+			t.Errorf("KeyName(%q) lets through what is no key name: %q", s, key)
 		}
 	})
 }
@@ -56,7 +74,7 @@ func start(t *testing.T, shell ...string) *Terminal {
 	}
 	dir := t.TempDir()
 	conf, sock := filepath.Join(dir, "conf"), filepath.Join(dir, "s")
-	writeFile(t, conf, Config(shell))
+	writeFile(t, conf, Config(shell, ""))
 	argv := StartArgv(sock, conf, shell)
 	client := exec.Command(argv[0], argv[1:]...)
 	client.Dir = dir
@@ -71,8 +89,8 @@ func start(t *testing.T, shell ...string) *Terminal {
 func waitScreen(t *testing.T, term *Terminal, want string) Screen {
 	t.Helper()
 	var last string
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		s, err := term.Screen(t.Context())
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		s, err := term.Screen(t.Context(), false)
 		if err == nil && strings.Contains(s.Text, want) {
 			return s
 		}
@@ -100,9 +118,10 @@ func TestTerminal(t *testing.T) {
 		waitScreen(t, term, text)
 	}
 	waitScreen(t, term, "42 é 😀")
-	if err := term.Type(ctx, "cat", true); err != nil {
+	if err := term.Type(ctx, "echo r''eady; cat", true); err != nil {
 		t.Fatal(err)
 	}
+	waitScreen(t, term, "\nready") // the shell has given the terminal back its modes
 	if err := term.Press(ctx, []string{"a", ";", "Enter"}); err != nil {
 		t.Fatal(err)
 	}
@@ -125,11 +144,51 @@ func TestTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	var err error
-	for deadline := time.Now().Add(20 * time.Second); err == nil && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		_, err = term.Screen(ctx)
+	for deadline := time.Now().Add(2 * time.Minute); err == nil && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		_, err = term.Screen(ctx, false)
 	}
 	if err == nil {
 		t.Error("the server lives on after its last shell ended")
+	}
+}
+
+// TestHostileText types what tmux, a shell or a terminal could take for something else, to a
+// program that prints the bytes that it gets, with and without bracketed paste.
+func TestHostileText(t *testing.T) {
+	dir := t.TempDir()
+	for _, bracketed := range []bool{false, true} {
+		ask := ""
+		if bracketed {
+			ask = `printf '\033[?2004h'; `
+		}
+		got := filepath.Join(dir, fmt.Sprint(bracketed))
+		term := start(t, "sh", "-c", ask+"stty raw -echo; echo ready; exec cat >"+got)
+		waitScreen(t, term, "ready")
+		var want string
+		for _, text := range []string{
+			"; kill-server", "-t", "-t x", "--", ";", "\\;", "#{pid} #(touch pwned) #[fg=red]", "%1", "$HOME `id` $(id)", "C-c", "Enter", "\x1b", "\x1b[201~", "\x03\x04\x1a\x11\x13",
+			"\t\b\x7f", "é😀\xff\xfe\xc3", "\"'\\", "a\nb\rc", strings.Repeat("y", 300_000),
+		} {
+			if err := term.Type(t.Context(), text, false); err != nil {
+				t.Fatalf("Type(%q): %v", text, err)
+			}
+			text = strings.ReplaceAll(text, "\n", "\r") // as Enter does
+			if bracketed {
+				text = "\x1b[200~" + text + "\x1b[201~"
+			}
+			want += text
+		}
+		var b []byte
+		for deadline := time.Now().Add(2 * time.Minute); len(b) < len(want) && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			b, _ = os.ReadFile(got) // not there yet
+		}
+		if string(b) != want {
+			i := 0
+			for i < min(len(b), len(want)) && b[i] == want[i] {
+				i++
+			}
+			t.Errorf("bracketed %v: %d bytes came, want %d; from byte %d on %.60q, want %.60q", bracketed, len(b), len(want), i, b[i:], want[i:])
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package apitest
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
 )
 
 // firstUID is the lowest uid of chatd's default range.
@@ -21,10 +23,14 @@ type Memory struct {
 	Now func() time.Time
 	// OnRun, if set, answers runs in place of the list in Run.
 	OnRun func(context.Context, chat.RunSpec) (chat.RunResult, error)
+	// OnRunTo, if it is set, is RunTo.
+	OnRunTo func(context.Context, chat.RunSpec, chat.Output) (chat.RunResult, error)
 	// OnCreate, if set, is called before a chat is made and may refuse.
 	OnCreate func(context.Context, chat.Spec) error
 	// OnWake, if set, is called before a chat is woken and may refuse.
 	OnWake func(context.Context) error
+	// Deny, if set, is the file rules of every chat.
+	Deny func(op files.Op, name string) *files.Denial
 	// HostIs is what Host answers, apart from the counts.
 	HostIs chat.Host
 
@@ -32,7 +38,13 @@ type Memory struct {
 	chats   map[chat.ID]*chat.Chat
 	screens map[chat.ID]string
 	stuck   map[chat.ID]error
+	files   map[chat.ID]map[string][]byte
+	onFile  func(context.Context, files.Tool, files.Begin, io.Reader) (files.Answer, error)
+	runs    map[chat.ID][]*memoryRun
 	nextUID uint32
+
+	schedules    map[chat.ID][]chat.Schedule
+	nextSchedule int
 	// Made counts the chats that were made, not found.
 	Made int
 }
@@ -44,7 +56,10 @@ func New() *Memory {
 		chats:   map[chat.ID]*chat.Chat{},
 		screens: map[chat.ID]string{},
 		stuck:   map[chat.ID]error{},
+		files:   map[chat.ID]map[string][]byte{},
 		nextUID: firstUID,
+
+		schedules: map[chat.ID][]chat.Schedule{},
 		HostIs: chat.Host{Kernel: "6.18.0", Backend: "cgroupfs", Version: "test", Missing: []chat.LayerName{},
 			Allowed: []chat.LayerName{}, Findings: []string{}, Layers: []chat.Layer{{Name: chat.LayerAccount, State: chat.LayerOn, By: "userdb", Probe: "getent found the record"}}},
 	}
@@ -137,7 +152,7 @@ func matches(c *chat.Chat, f chat.Filter) bool {
 func (m *Memory) reach(ctx context.Context, id chat.ID) (*chat.Chat, error) {
 	c, ok := m.chats[id]
 	if !ok || !chat.CallerFrom(ctx).MayReach(c.Owner) {
-		return nil, fmt.Errorf("cannot find chat %s: %w", id, chat.ErrNotFound)
+		return nil, chat.NoChat(id)
 	}
 	return c, nil
 }
@@ -164,6 +179,8 @@ func (m *Memory) Reap(ctx context.Context, id chat.ID) error {
 		return fmt.Errorf("cannot reap chat %s: %w", id, err)
 	}
 	delete(m.chats, id)
+	delete(m.files, id)
+	delete(m.schedules, id)
 	return nil
 }
 

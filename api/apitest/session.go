@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
 )
 
 // Run knows a few commands: "echo", "cat" (its stdin), "false", "pwd" (the cwd),
@@ -21,6 +22,11 @@ func (m *Memory) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.R
 	if err != nil {
 		return chat.RunResult{}, err
 	}
+	timeout, err := chat.Profile{Name: c.Profile}.RunTimeout(spec.Timeout, chat.DefaultTimeout)
+	if err != nil {
+		return chat.RunResult{}, err
+	}
+	spec.Timeout = chat.Duration(timeout)
 	if m.OnRun != nil {
 		return m.OnRun(ctx, spec)
 	}
@@ -29,6 +35,24 @@ func (m *Memory) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.R
 		argv = strings.Fields(spec.Command)
 	}
 	return command(argv, spec, c.Home), nil
+}
+
+// RunTo is Run with both streams in one piece each.
+func (m *Memory) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
+	if err := spec.CheckStreamed(); err != nil {
+		return chat.RunResult{}, err
+	}
+	if m.OnRunTo != nil {
+		return m.OnRunTo(ctx, spec, out)
+	}
+	res, err := m.Run(ctx, id, spec)
+	for stream, text := range map[string]string{chat.Stdout: res.Stdout, chat.Stderr: res.Stderr} {
+		if text != "" {
+			out(stream, []byte(text))
+		}
+	}
+	res.Stdout, res.Stderr = "", ""
+	return res, err
 }
 
 func command(argv []string, spec chat.RunSpec, home string) chat.RunResult {
@@ -47,6 +71,8 @@ func command(argv []string, spec chat.RunSpec, home string) chat.RunResult {
 		return chat.RunResult{Exit: -1, Signal: "SIGKILL", OOMKilled: true}
 	case "slow":
 		return chat.RunResult{Exit: -1, Signal: "SIGKILL", TimedOut: true, WallMS: spec.Timeout.D().Milliseconds()}
+	case "max": // how many bytes it may keep
+		return chat.RunResult{Stdout: fmt.Sprintln(spec.OutputMax)}
 	case "dirty":
 		return chat.RunResult{Stdout: "a\x1b[31mb\n"}
 	}
@@ -90,6 +116,29 @@ func (m *Memory) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
 	return chat.Screen{Rows: 24, Cols: 80, Text: m.screens[id]}, nil
 }
 
+// Plan is a small plan of one mount, with a name in it that no terminal should see raw.
+func (m *Memory) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) {
+	c, err := m.Get(ctx, id)
+	if err != nil {
+		return chat.Plan{}, err
+	}
+	p := chat.Plan{
+		ID: c.ID, Profile: c.Profile, User: c.User, UID: c.UID, Network: chat.NetworkNone, LandlockABI: 2,
+		Mounts: []chat.Mount{
+			{Type: chat.MountTmpfs, Target: "/", Mode: chat.ReadOnly},
+			{Type: chat.MountBind, Source: c.Home, Target: c.Home, Mode: chat.ReadWrite},
+			{Type: chat.MountBind, Source: "/data/a\x1b[31mb", Target: "/data/a", Mode: chat.ReadOnly, By: "expose_paths[0]"},
+		},
+		Landlock: []chat.PathRight{{Right: "write", Path: c.Home}}, Env: []string{"HOME", "PATH"}, Namespaces: []string{"mount", "pid"},
+		Seccomp: []string{"mount"}, SeccompJudged: []string{"socket"}, Without: []chat.LayerName{}, Notes: []string{"nothing matches"},
+	}
+	if c.Awake {
+		at := c.CreatedAt
+		p.StartedAt = &at
+	}
+	return p, nil
+}
+
 // Host counts the chats.
 func (m *Memory) Host(context.Context) (chat.Host, error) {
 	m.mu.Lock()
@@ -103,6 +152,13 @@ func (m *Memory) Host(context.Context) (chat.Host, error) {
 		}
 	}
 	return h, nil
+}
+
+// Rule makes deny what is asked before a file is touched; nil denies nothing.
+func (m *Memory) Rule(deny func(op files.Op, name string) *files.Denial) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Deny = deny
 }
 
 // Lack makes the host miss a layer.

@@ -10,7 +10,13 @@ package main
 import (
 	"os"
 
+	"github.com/chatd/chatd/minder"
 	"github.com/chatd/chatd/shims"
 )
 
-func main() { os.Exit(shims.Main(os.Args)) }
+func main() {
+	if len(os.Args) == 2 && os.Args[0] == shims.ProgramName && os.Args[1] == "mind" {
+		os.Exit(minder.Main())
+	}
+	os.Exit(shims.Main(os.Args))
+}

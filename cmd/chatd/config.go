@@ -43,9 +43,14 @@ type Config struct {
 	AllowMissing   []chat.LayerName        `json:"allow_missing"`
 	LandlockMinABI int                     `json:"landlock_min_abi"`
 	MaxAwake       int                     `json:"max_awake"`
+	FileMax        uint64                  `json:"file_max"`
 	AuditMax       uint64                  `json:"audit_max"`
 	AuditKeep      int                     `json:"audit_keep"`
 	Profiles       map[string]chat.Profile `json:"profiles"`
+	// from is where it was read, for errors that only the host can tell.
+	from []source
+	// again reads it once more, from the same flags.
+	again func() (Config, error)
 }
 
 // UIDRange is the uids that chats may get, both ends included.
@@ -94,11 +99,11 @@ func loadConfig(c *cli.Context) (Config, error) {
 
 // readSources reads the embedded defaults and the file.
 func readSources(file string) ([]source, error) {
-	defaults, err := parseSource("defaults.yaml", defaultsYAML)
+	defaults, err := parseSource(defaultsName, defaultsYAML)
 	if err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile(cmp.Or(file, defaultConfig))
+	text, err := readTextFile(cmp.Or(file, defaultConfig))
 	if file == "" && errors.Is(err, fs.ErrNotExist) {
 		return []source{defaults}, nil
 	}
@@ -129,11 +134,14 @@ func merge(sources []source) (Config, error) {
 			return Config{}, err
 		}
 	}
+	if err := exposeEverywhere(&cfg, sources); err != nil {
+		return Config{}, err
+	}
 	cfg.Socket = cmp.Or(cfg.Socket, filepath.Join(cfg.Run, "chatd.sock"))
 	if len(cfg.Socket) > maxSocketPath {
 		return Config{}, fmt.Errorf("cannot use socket %s: %d bytes, want at most %d (unix(7)): %w", chat.Quote(cfg.Socket), len(cfg.Socket), maxSocketPath, chat.ErrInvalid)
 	}
-	cfg.Shim = cmp.Or(cfg.Shim, findShim())
+	cfg.Shim, cfg.from = cmp.Or(cfg.Shim, findShim()), sources
 	return cfg, nil
 }
 
@@ -159,8 +167,9 @@ func (s source) lists(cfg *Config) error {
 		}
 		cfg.AllowMissing = append(cfg.AllowMissing, layer)
 	}
+	base := cfg.Profiles[chat.DefaultProfile] // that of the sources before, whatever this one's is
 	for name, p := range s.file.Profiles {
-		profile, err := s.profile(name, p, cfg.Profiles[chat.DefaultProfile])
+		profile, err := s.profile(name, p, base)
 		if err != nil {
 			return err
 		}

@@ -33,13 +33,13 @@ func TestDefaultsAreTheirOwnDocumentation(t *testing.T) {
 	if p.Limits != chat.DefaultLimits() || p.EffectiveNetwork() != chat.NetworkNone || len(p.Egress)+len(p.Resolvers) > 0 || len(p.Commands) < 50 {
 		t.Errorf("default profile: %+v", p)
 	}
-	if cfg.Socket != defaultSocket || cfg.UIDs != (UIDRange{1879048192, 1895825407}) || cfg.MaxAwake != 500 || cfg.AuditMax != 64<<20 || cfg.AuditKeep != 0 {
+	if cfg.Socket != defaultSocket || cfg.UIDs != (UIDRange{1879048192, 1895825407}) || cfg.MaxAwake != 500 || cfg.FileMax != 1<<30 || cfg.AuditMax != 64<<20 || cfg.AuditKeep != 0 {
 		t.Errorf("%+v", cfg)
 	}
 }
 
 func TestWhatCheckPrintsReadsBackTheSame(t *testing.T) {
-	for _, text := range []string{"", "profiles:\n  web:\n    egress: ['203.0.113.0/24:443', 'udp:[2001:db8::1]:53']\n    resolvers: [2001:db8::1]\n    limits: {memory_max: 1GiB}\nallow_missing: [cpu]\naudit_max: 0\naudit_keep: 9\n"} {
+	for _, text := range []string{"", "profiles:\n  web:\n    egress: ['203.0.113.0/24:443', 'udp:[2001:db8::1]:53']\n    resolvers: [2001:db8::1]\n    limits: {memory_max: 1GiB}\nallow_missing: [cpu]\naudit_max: 0\naudit_keep: 9\nfile_max: 2MiB\n"} {
 		cfg, err := load(t, text)
 		if err != nil {
 			t.Fatal(err)
@@ -92,6 +92,8 @@ func TestConfigErrors(t *testing.T) {
 		"uids: 5-9\n":                            `chatd.yaml:1: uids: "5-9": want LOW-HIGH`,
 		"uids: 100000\n":                         `chatd.yaml:1: uids: "100000": want LOW-HIGH`,
 		"max_awake: 0\n":                         `chatd.yaml:1: max_awake: "0": want 1 to`,
+		"file_max: 1023KiB\n":                    `chatd.yaml:1: file_max: "1023KiB": want 1MiB to 1TiB`,
+		"file_max: 2TiB\n":                       `chatd.yaml:1: file_max: "2TiB": want 1MiB to 1TiB`,
 		"audit_max: 64\n":                        `chatd.yaml:1: audit_max: "64": want 0, for never, or at least 64KiB`,
 		"audit_max: -1\n":                        `chatd.yaml:1: audit_max: "-1": want a number`,
 		"audit_keep: -1\n":                       `chatd.yaml:1: audit_keep: "-1": want 0 to`,
@@ -145,4 +147,80 @@ func FuzzConfig(f *testing.F) {
 			t.Errorf("%q: %v", text, err)
 		}
 	})
+}
+
+// TestGuardKeys: what a profile says of its guard, what it inherits, and each mistake
+// with its line.
+func TestGuardKeys(t *testing.T) {
+	cfg, err := load(t, "profiles:\n  pico:\n    guard: {preset: picoclaw, custom_allow_patterns: ['^a$']}\n    tools_off: [exec]\n  free:\n    guard: {enable_deny_patterns: false, restrict_to_workspace: true}\n  plain: {}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pico, free := cfg.Profiles["pico"], cfg.Profiles["free"].Guard
+	if g := pico.Guard; g.Preset != chat.GuardPicoClaw || !g.EnableDenyPatterns || !g.RestrictToWorkspace || len(g.CustomAllowPatterns) != 1 || !strings.HasSuffix(g.CustomAllowPatterns[0].Place, "chatd.yaml:3") {
+		t.Errorf("%+v", g)
+	}
+	if err := pico.CheckTool("exec"); !errors.Is(err, chat.ErrDenied) || pico.CheckTool("read_file") != nil {
+		t.Error(err)
+	}
+	if free.EnableDenyPatterns || !free.RestrictToWorkspace || free.Preset != chat.GuardDefault {
+		t.Errorf("%+v", free)
+	}
+	for _, name := range []string{"plain", chat.DefaultProfile} {
+		if g := cfg.Profiles[name].Guard; !g.EnableDenyPatterns || g.Preset != chat.GuardDefault || g.RestrictToWorkspace {
+			t.Errorf("%s: %+v", name, g)
+		}
+	}
+	for text, want := range map[string]string{
+		"profiles:\n  x:\n    guard:\n      custom_deny_patterns:\n      - a\n      - '('\n": "chatd.yaml:6: profiles.x.guard.custom_deny_patterns[1]: \"(\": error parsing regexp",
+		"profiles: {x: {guard: {custom_allow_patterns: ['']}}}":                              "chatd.yaml:1: profiles.x.guard.custom_allow_patterns[0]: want a regular expression",
+		"profiles: {x: {guard: {preset: strict}}}":                                           `profiles.x.guard.preset: "strict": want one of default, picoclaw, none`,
+		"profiles: {x: {guard: {restrict_to_workspace: no}}}":                                `profiles.x.guard.restrict_to_workspace: "no": want true or false`,
+		"profiles: {x: {guard: {deny: []}}}":                                                 `unknown key "deny"`,
+		"profiles: {x: {timeout_max: 25h}}":                                                  `profiles.x.timeout_max: 25h0m0s: want 1s to 24h0m0s`,
+		"profiles: {x: {timeout_max: soon}}":                                                 `profiles.x.timeout_max: cannot use "soon" as a duration`,
+		"profiles: {x: {tools_off: [bash]}}":                                                 `profiles.x.tools_off[0]: "bash": want one of exec, terminal, read_file`,
+	} {
+		if _, err := load(t, text); !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestGuardIsNotInherited: a profile that says nothing has the keys of defaults.yaml,
+// whatever the file's own default profile says, and in whatever order they are read.
+func TestGuardIsNotInherited(t *testing.T) {
+	for range 20 {
+		cfg, err := load(t, "profiles:\n  default: {guard: {preset: none}, commands: [a]}\n  x: {}\n  y: {}\n")
+		if err != nil || cfg.Profiles["default"].Guard.Preset != chat.GuardNone {
+			t.Fatalf("%+v, %v", cfg.Profiles["default"].Guard, err)
+		}
+		for _, name := range []string{"x", "y"} {
+			if p := cfg.Profiles[name]; p.Guard.Preset != chat.GuardDefault || !p.Guard.EnableDenyPatterns || len(p.Commands) < 50 {
+				t.Fatalf("%s: %+v, %d commands", name, p.Guard, len(p.Commands))
+			}
+		}
+	}
+}
+
+// TestGuardInRules: the guard of a file of rules is the profile's, unless it has its own.
+func TestGuardInRules(t *testing.T) {
+	rules := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(rules, []byte("guard: {preset: none, custom_deny_patterns: [x]}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := load(t, "profiles: {x: {access_file: "+rules+"}}")
+	if err == nil {
+		_, err = readAccess(cfg)
+	}
+	if g := cfg.Profiles["x"].Guard; err != nil || g.Preset != chat.GuardNone || len(g.CustomDenyPatterns) != 1 || g.CustomDenyPatterns[0].Place != rules+":1" {
+		t.Errorf("%+v, %v", g, err)
+	}
+	cfg, err = load(t, "profiles: {x: {access_file: "+rules+", guard: {preset: default}}}")
+	if err == nil {
+		_, err = readAccess(cfg)
+	}
+	if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "rules.yaml:1: want one") {
+		t.Error(err)
+	}
 }

@@ -2,13 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -41,18 +40,25 @@ type fileConfig struct {
 	AllowMissing   []string               `yaml:"allow_missing"`
 	LandlockMinABI string                 `yaml:"landlock_min_abi"`
 	MaxAwake       string                 `yaml:"max_awake"`
+	FileMax        string                 `yaml:"file_max"`
 	AuditMax       string                 `yaml:"audit_max"`
 	AuditKeep      string                 `yaml:"audit_keep"`
+	ExposePaths    []fileExpose           `yaml:"expose_paths"`
 	Profiles       map[string]fileProfile `yaml:"profiles"`
 }
 
 type fileProfile struct {
-	Limits    fileLimits `yaml:"limits"`
-	Network   string     `yaml:"network"`
-	Egress    []string   `yaml:"egress"`
-	Resolvers []string   `yaml:"resolvers"`
-	Skeleton  string     `yaml:"skeleton"`
-	Commands  *[]string  `yaml:"commands"`
+	Limits     fileLimits `yaml:"limits"`
+	Network    string     `yaml:"network"`
+	Egress     []string   `yaml:"egress"`
+	Resolvers  []string   `yaml:"resolvers"`
+	Skeleton   string     `yaml:"skeleton"`
+	AccessFile string     `yaml:"access_file"`
+	Commands   *[]string  `yaml:"commands"`
+	Guard      *fileGuard `yaml:"guard"`
+	TimeoutMax string     `yaml:"timeout_max"`
+	ToolsOff   []string   `yaml:"tools_off"`
+	View       fileView   `yaml:",inline"`
 }
 
 type fileLimits struct {
@@ -142,87 +148,16 @@ func fields(cfg *Config) []field {
 		{"bridge_group", func(f *fileConfig) string { return f.BridgeGroup }, word("a group name", &cfg.BridgeGroup)},
 		{"landlock_min_abi", func(f *fileConfig) string { return f.LandlockMinABI }, number(&cfg.LandlockMinABI, 1, 64)},
 		{"max_awake", func(f *fileConfig) string { return f.MaxAwake }, number(&cfg.MaxAwake, 1, 1<<20)},
+		{"file_max", func(f *fileConfig) string { return f.FileMax }, fileSize(&cfg.FileMax)},
 		{"audit_max", func(f *fileConfig) string { return f.AuditMax }, auditSize(&cfg.AuditMax)},
 		{"audit_keep", func(f *fileConfig) string { return f.AuditKeep }, number(&cfg.AuditKeep, 0, 1<<20)},
 	}
 }
 
-func dir(dst *string) func(string) error {
-	return func(s string) error {
-		if !filepath.IsAbs(s) || strings.ContainsAny(s, "\x00\n") {
-			return fmt.Errorf("%s: want an absolute path: %w", chat.Quote(s), chat.ErrInvalid)
-		}
-		*dst = filepath.Clean(s)
-		return nil
-	}
-}
-
-func oneOf(dst *string, words ...string) func(string) error {
-	return func(s string) error {
-		if !slices.Contains(words, s) {
-			return fmt.Errorf("%s: want %s: %w", chat.Quote(s), strings.Join(words, ", "), chat.ErrInvalid)
-		}
-		*dst = s
-		return nil
-	}
-}
-
-func word(what string, dst *string) func(string) error {
-	return func(s string) error {
-		*dst = s
-		return chat.CheckName(what, s)
-	}
-}
-
-func number(dst *int, low, high int) func(string) error {
-	return func(s string) error {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < low || n > high {
-			return fmt.Errorf("%s: want %d to %d: %w", chat.Quote(s), low, high, chat.ErrInvalid)
-		}
-		*dst = n
-		return nil
-	}
-}
-
-// auditSize keeps from a log for every few lines, which a slip of the unit makes.
-func auditSize(dst *uint64) func(string) error {
-	return func(s string) error {
-		n, err := parseSize(s)
-		if err == nil && n != 0 && n < 64<<10 {
-			err = fmt.Errorf("%s: want 0, for never, or at least 64KiB: %w", chat.Quote(s), chat.ErrInvalid)
-		}
-		*dst = n
-		return err
-	}
-}
-
-// uidRange keeps off the uids below 65536, which belong to the system, and off
-// those from 2^31 on, which many programs take for negative.
-func uidRange(dst *UIDRange) func(string) error {
-	return func(s string) error {
-		a, b, _ := strings.Cut(s, "-")
-		low, err1 := strconv.ParseUint(a, 10, 31)
-		high, err2 := strconv.ParseUint(b, 10, 31)
-		if err1 != nil || err2 != nil || low > high || low < 1<<16 {
-			return fmt.Errorf("%s: want LOW-HIGH within 65536-2147483647: %w", chat.Quote(s), chat.ErrInvalid)
-		}
-		*dst = UIDRange{uint32(low), uint32(high)}
-		return nil
-	}
-}
-
-func layerName(s string) (chat.LayerName, error) {
-	if names := chat.LayerNames(); !slices.Contains(names, chat.LayerName(s)) {
-		return "", fmt.Errorf("%s: want one of %s: %w", chat.Quote(s), joinLayers(names), chat.ErrInvalid)
-	}
-	return chat.LayerName(s), nil
-}
-
 // profile reads one profile; limits and commands that it leaves out are base's.
 func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Profile, error) {
 	at := "profiles." + name
-	p := chat.Profile{Name: name, Network: chat.Network(f.Network), Commands: base.Commands, Skeleton: f.Skeleton, Limits: chat.DefaultLimits()}
+	p := chat.Profile{Name: name, Network: chat.Network(f.Network), Commands: base.Commands, Skeleton: f.Skeleton, AccessFile: f.AccessFile, Limits: chat.DefaultLimits()}
 	if f.Commands != nil {
 		p.Commands = *f.Commands
 	}
@@ -248,8 +183,23 @@ func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Pro
 		}
 		p.Resolvers = append(p.Resolvers, addr)
 	}
-	if p.Skeleton != "" && !filepath.IsAbs(p.Skeleton) {
-		return p, s.fault(at+".skeleton", fmt.Errorf("%s: want an absolute path: %w", chat.Quote(p.Skeleton), chat.ErrInvalid))
+	for key, path := range map[string]string{"skeleton": p.Skeleton, "access_file": p.AccessFile} {
+		if path != "" && !filepath.IsAbs(path) {
+			return p, s.fault(at+"."+key, fmt.Errorf("%s: want an absolute path: %w", chat.Quote(path), chat.ErrInvalid))
+		}
+	}
+	var err error
+	if p.Guard, err = s.guard(at+".guard", f.Guard, base.Guard); err != nil {
+		return p, err
+	}
+	if err := timeoutMax(&p.TimeoutMax)(cmp.Or(f.TimeoutMax, chat.MaxTimeout.String())); err != nil {
+		return p, s.fault(at+".timeout_max", err)
+	}
+	if p.ToolsOff, err = s.toolsOff(at+".tools_off", f.ToolsOff); err != nil {
+		return p, err
+	}
+	if err := s.view(at, f.View, &p); err != nil {
+		return p, err
 	}
 	if err := p.Validate(); err != nil {
 		return p, s.fault(at, err)
@@ -272,28 +222,6 @@ func limitFields(l *chat.Limits, f fileLimits) []limitField {
 		{"nofile", f.NoFile, sizeInto(&l.NoFile)},
 		{"shm_size", f.ShmSize, sizeInto(&l.ShmSize)},
 	}
-}
-
-func sizeInto(dst *uint64) func(string) error {
-	return func(s string) (err error) {
-		*dst, err = parseSize(s)
-		return err
-	}
-}
-
-// parseSize reads a number, with KiB, MiB, GiB or TiB after it or without.
-func parseSize(s string) (uint64, error) {
-	digits, shift := s, 0
-	for i, unit := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if rest, ok := strings.CutSuffix(s, unit); ok {
-			digits, shift = strings.TrimRight(rest, " "), 10*(i+1)
-		}
-	}
-	n, err := strconv.ParseUint(digits, 10, 64)
-	if err != nil || n > 1<<62>>shift {
-		return 0, fmt.Errorf("%s: want a number, or one with KiB, MiB, GiB or TiB: %w", chat.Quote(s), chat.ErrInvalid)
-	}
-	return n << shift, nil
 }
 
 // encodeYAML writes cfg with the words of its JSON, which are the keys of a file.

@@ -19,11 +19,15 @@ func explainCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "explain",
 		Usage:     "say whether a policy lets a path be used, and which rule decides",
-		ArgsUsage: "[PATH]",
-		Description: "Needs no daemon and no root. Two names are judged: the path as it is written, and what\n" +
-			"symbolic links of this machine make of it. With --json and no PATH it reads one case a\n" +
+		ArgsUsage: "CHAT PATH | --policy FILE [PATH]",
+		Description: "Of a CHAT the daemon is asked: by which rules it lives now, and what links make of the\n" +
+			"path in its view. With --policy no daemon and no root is needed; two names are judged: the\n" +
+			"path as it is written, and what links of this machine make of it. Of a command, the guard's\n" +
+			"word comes too, by the file's guard section or the default one. With --json and no PATH it reads one case a\n" +
 			"line, {agent, home, cwd, path, op} or {agent, home, cwd, command}, and writes one answer\n" +
 			"a line; a line that is no case gets an answer with \"error\", and the exit code is 2.\n\n" +
+			"   chatd explain CHAT .env --op write\n" +
+			"   chatd explain CHAT --command 'cat *.pem'\n" +
 			"   chatd explain --policy rules.yaml --op write '~/.ssh/config'\n" +
 			"   chatd explain --policy rules.yaml --agent helper --command 'cat *.pem > /tmp/x'\n" +
 			"   chatd explain --policy rules.json5 --json < cases",
@@ -49,19 +53,11 @@ type explainCase struct {
 	Command string `json:"command"`
 }
 
-// explained is the answer to one.
-type explained struct {
-	Verdict access.Effect `json:"verdict,omitempty"`
-	Rule    string        `json:"rule"`
-	Place   string        `json:"place"`
-	Layer   access.Layer  `json:"layer"`
-	// Name is the path that was decided on: folded, or what it resolves to.
-	Name string `json:"name"`
-	// Paths are those found in a command.
-	Paths []string `json:"paths"`
-}
-
 func explain(c *cli.Context) error {
+	if c.String("policy") == "" {
+		return explainChat(c)
+	}
+	endAtOnce()
 	policy, err := loadPolicy(c)
 	if err != nil {
 		return err
@@ -80,11 +76,7 @@ func explain(c *cli.Context) error {
 	if q.Cwd, err = filepath.Abs(q.Cwd); err != nil {
 		return fmt.Errorf("cannot use the working directory: %w", err)
 	}
-	rs, err := policy.For(q.scope())
-	if err != nil {
-		return err
-	}
-	a, err := q.ask(rs)
+	a, err := newExplainer(policy).ask(q)
 	if err != nil {
 		return err
 	}
@@ -93,9 +85,6 @@ func explain(c *cli.Context) error {
 
 // loadPolicy reads --policy, and says on standard error what is probably not meant.
 func loadPolicy(c *cli.Context) (*access.Policy, error) {
-	if c.String("policy") == "" {
-		return nil, fmt.Errorf("cannot explain: want --policy FILE: %w", chat.ErrInvalid)
-	}
 	p, err := readPolicy(c.String("policy"))
 	if err != nil {
 		return nil, err
@@ -122,50 +111,63 @@ func (q explainCase) scope() access.Scope {
 }
 
 // ask asks the rules, which are of the case's scope.
-func (q explainCase) ask(rs *access.Ruleset) (explained, error) {
-	var v access.Verdict
+func (q explainCase) ask(rs *access.Ruleset) (chat.Explained, error) {
 	var err error
+	var v access.Verdict
 	switch {
 	case q.Command != "" && (q.Path != "" || q.Op != ""):
-		return explained{}, fmt.Errorf("cannot answer: want path and op, or command, got both: %w", chat.ErrInvalid)
+		return chat.Explained{}, fmt.Errorf("cannot answer: want path and op, or command, got both: %w", chat.ErrInvalid)
 	case q.Command != "":
 		v, err = rs.JudgeCommand(q.Command)
 	default:
 		op, bad := access.ParseOp(q.Op)
 		if bad != nil {
-			return explained{}, bad
+			return chat.Explained{}, bad
 		}
 		v, err = rs.Judge(q.Path, op)
 	}
 	if err != nil {
-		return explained{}, err
+		return chat.Explained{}, err
 	}
-	a := explained{Verdict: v.Effect, Layer: v.Layer, Name: v.Name, Paths: append([]string{}, v.Paths...)}
-	if v.Rule != nil {
-		a.Rule, a.Place = v.Rule.String(), v.Rule.Place
-	}
-	return a, nil
+	return v.Explained(), nil
 }
 
-func writeExplained(w io.Writer, q explainCase, a explained) error {
+func writeExplained(w io.Writer, q explainCase, a chat.Explained) error {
 	name := a.Name
 	if name == "" {
 		name = q.Command
 	}
-	_, err := fmt.Fprintf(w, "%s %s\n", a.Verdict, cell(name))
+	verdict := a.Verdict
+	if a.Guard != nil && a.Guard.Verdict == string(access.Deny) {
+		verdict = a.Guard.Verdict // no run of it begins, whatever the file rules say
+	}
+	_, err := fmt.Fprintf(w, "%s %s\n", verdict, cell(name))
 	if err == nil && a.Rule != "" {
 		_, err = fmt.Fprintf(w, "  rule:  %s\n  place: %s\n  layer: %s\n", cell(a.Rule), cell(a.Place), a.Layer)
 	}
 	if err == nil && a.Rule == "" {
-		_, err = fmt.Fprintln(w, "  no rule is about it")
+		_, err = fmt.Fprintln(w, "  no file rule is about it")
 	}
 	if err == nil && q.Command != "" {
 		_, err = fmt.Fprintf(w, "  paths: %s\n", cell(dash(strings.Join(a.Paths, " "))))
+	}
+	if err == nil && a.Guard != nil {
+		err = writeGuarded(w, *a.Guard)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write the output: %w", err)
 	}
 	return nil
+}
+
+func writeGuarded(w io.Writer, g chat.Guarded) error {
+	line := fmt.Sprintf("  guard: %s\n", cell(g.Verdict))
+	if g.Verdict == string(access.Deny) {
+		line = fmt.Sprintf("  guard: %s\n    rule:    %s, %s\n    command: %s\n    because: %s; %s\n",
+			cell(g.Message), cell(g.Rule), cell(g.Place), cell(g.Command), cell(g.Reason), cell(g.Instead))
+	}
+	_, err := io.WriteString(w, line)
+	return err
 }
 
 // parseCase reads one line.

@@ -2,13 +2,13 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/guard"
 )
 
 const (
@@ -19,12 +19,24 @@ const (
 // explainer answers cases, with the rules of each scope compiled once.
 type explainer struct {
 	policy   *access.Policy
+	guard    *guard.Guard
+	noGuard  error
 	compiled map[explainCase]*access.Ruleset
+}
+
+func newExplainer(policy *access.Policy) *explainer {
+	cfg := chat.DefaultGuard()
+	if policy.Guard != nil {
+		cfg = *policy.Guard
+	}
+	e := &explainer{policy: policy, compiled: map[explainCase]*access.Ruleset{}}
+	e.guard, e.noGuard = guard.New(cfg)
+	return e
 }
 
 // explainLines answers each line of in with a line on out, as soon as it is there.
 func explainLines(in io.Reader, out io.Writer, policy *access.Policy) error {
-	e := explainer{policy: policy, compiled: map[explainCase]*access.Ruleset{}}
+	e := newExplainer(policy)
 	r, w := bufio.NewReaderSize(in, maxCaseLine), bufio.NewWriter(out)
 	asked, bad := 0, 0
 	for {
@@ -35,7 +47,7 @@ func explainLines(in io.Reader, out io.Writer, policy *access.Policy) error {
 		if err != nil && !errors.Is(err, chat.ErrInvalid) {
 			return fmt.Errorf("cannot read the cases: %w", err)
 		}
-		var a explained
+		var a chat.Explained
 		if err == nil {
 			a, err = e.answer(line)
 		}
@@ -61,23 +73,49 @@ func explainLines(in io.Reader, out io.Writer, policy *access.Policy) error {
 	return nil
 }
 
-func (e *explainer) answer(line []byte) (explained, error) {
+func (e *explainer) answer(line []byte) (chat.Explained, error) {
 	q, err := parseCase(line)
 	if err != nil {
-		return explained{}, err
+		return chat.Explained{}, err
 	}
+	return e.ask(q)
+}
+
+// ask asks the rules, and the guard about a command.
+func (e *explainer) ask(q explainCase) (chat.Explained, error) {
+	rs, err := e.ruleset(q)
+	if err != nil {
+		return chat.Explained{}, err
+	}
+	a, err := q.ask(rs)
+	if err != nil || q.Command == "" {
+		return a, err
+	}
+	if e.noGuard != nil {
+		return chat.Explained{}, e.noGuard
+	}
+	v, err := e.guard.Command(q.Command, guard.Place{Home: rs.Scope().Home, Cwd: rs.Scope().Cwd})
+	if err != nil && a.Verdict == string(access.Deny) {
+		return a, nil // by what was read before the mistake
+	}
+	a.Guard = v.Explained()
+	return a, err
+}
+
+func (e *explainer) ruleset(q explainCase) (*access.Ruleset, error) {
 	key := explainCase{Agent: q.Agent, Home: q.Home, Cwd: q.Cwd}
 	rs := e.compiled[key]
 	if rs == nil {
+		var err error
 		if rs, err = e.policy.For(q.scope()); err != nil {
-			return explained{}, err
+			return nil, err
 		}
 		if len(e.compiled) == maxRulesets {
 			clear(e.compiled)
 		}
 		e.compiled[key] = rs
 	}
-	return q.ask(rs)
+	return rs, nil
 }
 
 // readLine reads a line. One that is too long is read to its end and is invalid; any
@@ -96,19 +134,12 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return line, nil
 }
 
-func writeLine(w io.Writer, a explained, failed error) error {
+func writeLine(w io.Writer, a chat.Explained, failed error) error {
 	var v any = a
 	if failed != nil {
 		v = struct {
 			Error string `json:"error"`
 		}{failed.Error()}
 	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("cannot write JSON: %w", err)
-	}
-	if _, err := w.Write(printable(b)); err != nil {
-		return fmt.Errorf("cannot write the output: %w", err)
-	}
-	return nil
+	return writeJSONLine(w, v)
 }

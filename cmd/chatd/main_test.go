@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/api/apitest"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
 )
 
 func TestMain(m *testing.M) {
@@ -74,7 +76,7 @@ func idOf(externalID string) chat.ID {
 }
 
 // fake changes a chat: "fake age ID 48h", "fake stick ID", "fake damage ID",
-// "fake missing LAYER".
+// "fake missing LAYER", "fake deny NAME", "fake due ID TIME".
 func fake(ts *testscript.TestScript, neg bool, args []string) {
 	mem := ts.Value(memoryKey{}).(*apitest.Memory)
 	switch args[0] {
@@ -82,8 +84,20 @@ func fake(ts *testscript.TestScript, neg bool, args []string) {
 		d, err := time.ParseDuration(args[2])
 		ts.Check(err)
 		mem.Age(chat.ID(args[1]), d)
+	case "due": // every schedule of the chat
+		at, err := time.Parse(time.RFC3339, args[2])
+		ts.Check(err)
+		mem.Due(chat.ID(args[1]), at)
 	case "stick":
 		mem.Stick(chat.ID(args[1]), fmt.Errorf("it is held: %w", chat.ErrBusy))
+	case "deny": // everything of that last name
+		denied := args[1]
+		mem.Rule(func(op files.Op, name string) *files.Denial {
+			if path.Base(name) != denied {
+				return nil
+			}
+			return &files.Denial{Op: op, Path: name, Rule: "deny " + denied, Place: "rules.yaml:3", Layer: "global rules", Message: "Access denied: " + name + " blocked by policy"}
+		})
 	case "damage":
 		mem.Damage(chat.ID(args[1]), chat.Reaping, []chat.Layer{
 			{Name: chat.LayerCPU, State: chat.LayerWeaker, By: "cgroup v1"}, {Name: chat.LayerEgress, State: chat.LayerOff}, {Name: chat.LayerHome, State: chat.LayerOn}})

@@ -68,6 +68,16 @@ func writeChatText(w io.Writer, s string) error {
 // the ones that encoding/json leaves (DEL, C1, bidirectional).
 func writeJSON(w io.Writer, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
+	return writeJSONText(w, b, err)
+}
+
+// writeJSONLine is writeJSON in one line.
+func writeJSONLine(w io.Writer, v any) error {
+	b, err := json.Marshal(v)
+	return writeJSONText(w, b, err)
+}
+
+func writeJSONText(w io.Writer, b []byte, err error) error {
 	if err != nil {
 		return fmt.Errorf("cannot write JSON: %w", err)
 	}

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -83,9 +84,30 @@ func writeChecked(w io.Writer, out checked) error {
 }
 
 func readPolicy(file string) (*access.Policy, error) {
-	text, err := os.ReadFile(file)
+	text, err := readTextFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the policy: %w: %w", err, chat.ErrInvalid)
 	}
 	return access.Load(file, text)
+}
+
+// readAccess reads the file of rules of each profile that names one.
+func readAccess(cfg Config) (map[string]*access.Policy, error) {
+	policies := map[string]*access.Policy{}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(cfg.Profiles)) {
+		file := cfg.Profiles[name].AccessFile
+		if file == "" {
+			continue
+		}
+		policy, err := readPolicy(file)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("cannot use the rules of profile %s: %w", name, err))
+		}
+		policies[name] = policy
+		if err := adoptGuard(cfg, name, policy); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return policies, errors.Join(errs...)
 }

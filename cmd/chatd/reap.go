@@ -22,7 +22,7 @@ func reapCommand() *cli.Command {
 			"   chatd reap --idle 24h          (prints what it would take)\n" +
 			"   chatd reap --idle 24h --yes",
 		Flags: []cli.Flag{
-			&cli.DurationFlag{Name: "idle", Usage: "chats not used for this `TIME`"},
+			&cli.DurationFlag{Name: "idle", Usage: "chats not used for this `TIME`", DefaultText: "none"},
 			&cli.BoolFlag{Name: "all", Usage: "every chat you may see"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be taken, and end"},
 			&cli.BoolFlag{Name: "yes", Usage: "take what --idle or --all names"},

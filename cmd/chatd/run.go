@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"io"
 
@@ -18,18 +18,32 @@ func runCommand() *cli.Command {
 		Name:      "run",
 		Usage:     "run one command in a chat, beside its terminal, and wait for it",
 		ArgsUsage: "CHAT -- COMMAND [ARGUMENT…]",
-		Description: "Exits with the command's own exit code, 128 and the signal's number when a signal\n" +
-			"ended it, 124 when the timeout did. With --json it exits 0 once the command has\n" +
-			"ended, however that was.\n\n" +
+		Description: "Like ssh: passes standard input, stdout and stderr on as they come, apart, and the signals INT,\n" +
+			"TERM, HUP, QUIT, USR1 and USR2; a second INT, once the grace is over, ends the run. Exits with the\n" +
+			"command's own exit code, 128 and the signal's number when a signal ended it, 124 when\n" +
+			"the timeout did. With --json it exits 0 once the command has ended, however that was, and\n" +
+			"reads no standard input but with --stdin.\n\n" +
+			"With -t the command has a terminal of its own in the chat. Yours is sent text, colours\n" +
+			"and the moves of the cursor; whatever else a terminal obeys is left out.\n\n" +
+			"With --background it prints the run's id and ends; see chatd runs.\n\n" +
+			"With --json and with --background the first and the last half of --output-max are kept of\n" +
+			"each stream, with a line between them that says how much was left out.\n\n" +
 			"   chatd run CHAT -- ls -l\n" +
 			"   chatd run CHAT -c 'make 2>&1 | tail' --cwd src --timeout 10m\n" +
-			"   chatd run CHAT --stdin - -- python3 - < script.py",
+			"   chatd run CHAT -- python3 - < script.py\n" +
+			"   chatd run CHAT -t -- bash",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "c", Usage: "run `SHELL-TEXT` by sh -c in place of COMMAND"},
 			&cli.StringFlag{Name: "cwd", Usage: "the working `DIRECTORY` (default: the home; relative: below it)"},
 			&cli.StringSliceFlag{Name: "env", Usage: "add `NAME=VALUE` to the clean environment; may be given again"},
-			&cli.StringFlag{Name: "stdin", Usage: "what the command reads: - for what chatd reads, else this `TEXT`"},
-			&cli.DurationFlag{Name: "timeout", Usage: "end the run after this `TIME`, at most 1h", Value: chat.DefaultTimeout.D()},
+			&cli.StringFlag{Name: "stdin", Usage: "what the command reads: this `TEXT`, or - for what chatd reads, all of it first"},
+			&cli.BoolFlag{Name: "n", Usage: "read no standard input, as within a loop that reads its own"},
+			&cli.BoolFlag{Name: "t", Usage: "give the command a terminal of its own"},
+			&cli.BoolFlag{Name: "background", Usage: "print the run's id, and leave it running"},
+			&cli.BoolFlag{Name: "open-stdin", Usage: "with --background: standard input comes later, by chatd runs --stdin"},
+			&cli.DurationFlag{Name: "grace", Usage: "the `TIME` it may take to end after SIGTERM, before SIGKILL; at most 30s", Value: chat.DefaultGrace.D()},
+			&cli.StringFlag{Name: "output-max", Usage: "with --json or --background: keep `SIZE` of each stream, head and tail, as in 64KiB; 1KiB to 4MiB (default: 1MiB)"},
+			&cli.DurationFlag{Name: "timeout", Usage: "end the run after this `TIME`, at most the profile's timeout_max", DefaultText: "60s"},
 		},
 		Action: run,
 	}
@@ -47,16 +61,49 @@ func run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	done := progress(c, "running")
-	res, err := client(c).Run(c.Context, id, spec)
-	done()
+	if c.Bool("background") {
+		return runInBackground(c, id, spec)
+	}
+	if c.Bool("json") {
+		done := progress(c, "running")
+		res, err := client(c).Run(c.Context, id, spec)
+		done()
+		if err != nil {
+			return err
+		}
+		return writeJSON(c.App.Writer, res)
+	}
+	return runAttached(c, id, spec)
+}
+
+// runInBackground prints the id of a run that goes on.
+func runInBackground(c *cli.Context, id chat.ID, spec chat.RunSpec) error {
+	r, err := client(c).StartRun(c.Context, id, spec)
 	if err != nil {
 		return err
 	}
 	if c.Bool("json") {
-		return writeJSON(c.App.Writer, res)
+		return writeJSON(c.App.Writer, r)
 	}
-	return writeRun(c, res)
+	fmt.Fprintln(c.App.Writer, escape(r.ID))
+	return nil
+}
+
+// streams passes a run's output on as it comes; where it cannot, the run is ended.
+type streams struct {
+	to     map[string]io.Writer
+	cancel context.CancelFunc
+	failed error
+}
+
+func (s *streams) write(stream string, p []byte) {
+	w := s.to[stream]
+	if w == nil || s.failed != nil {
+		return
+	}
+	if s.failed = writeChatText(w, string(p)); s.failed != nil {
+		s.cancel()
+	}
 }
 
 func runSpec(c *cli.Context) (chat.RunSpec, error) {
@@ -65,23 +112,42 @@ func runSpec(c *cli.Context) (chat.RunSpec, error) {
 		return chat.RunSpec{}, err
 	}
 	spec := chat.RunSpec{Command: c.String("c"), Argv: c.Args().Tail(), Cwd: c.String("cwd"), Env: env,
-		Stdin: c.String("stdin"), Timeout: chat.Duration(c.Duration("timeout"))}
+		Stdin: c.String("stdin"), Timeout: chat.Duration(c.Duration("timeout")), Grace: chat.Duration(c.Duration("grace"))}
 	if spec.Stdin == "-" {
 		if spec.Stdin, err = readText(c.App.Reader, chat.MaxStdin); err != nil {
 			return chat.RunSpec{}, err
 		}
 	}
+	if spec.OutputMax, err = outputMax(c); err != nil {
+		return chat.RunSpec{}, err
+	}
+	given := c.IsSet("stdin") || c.Bool("n")
+	spec.OpenStdin = c.Bool("open-stdin") || !given && !c.Bool("json") && !c.Bool("background")
+	if c.Bool("t") {
+		spec.TTY = terminalSize()
+	}
 	return spec, spec.Validate()
 }
 
-// writeRun passes the streams and the exit code on.
-func writeRun(c *cli.Context, res chat.RunResult) error {
-	err := errors.Join(writeChatText(c.App.Writer, res.Stdout), writeChatText(c.App.ErrWriter, res.Stderr))
-	if err != nil {
-		return err
+// outputMax is what a run may keep of each stream; 0 is the usual.
+func outputMax(c *cli.Context) (int64, error) {
+	if !c.IsSet("output-max") {
+		return 0, nil
 	}
+	if !c.Bool("json") && !c.Bool("background") {
+		return 0, fmt.Errorf("cannot use --output-max: the output is passed on as it comes, all of it; want --json or --background with it: %w", chat.ErrInvalid)
+	}
+	n, err := parseSize(c.String("output-max"))
+	if err != nil {
+		return 0, fmt.Errorf("cannot use --output-max %w", err)
+	}
+	return int64(n), nil
+}
+
+// writeEnd says how a run ended, and passes its exit code on.
+func writeEnd(c *cli.Context, res chat.RunResult) error {
 	if res.Truncated {
-		fmt.Fprintf(c.App.ErrWriter, "chatd: the output was longer than %s; its end was dropped\n", size(chat.MaxOutput))
+		fmt.Fprintln(c.App.ErrWriter, "chatd: some of the output is missing, for it was not taken in time")
 	}
 	code := res.Exit
 	switch {

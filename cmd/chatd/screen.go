@@ -1,10 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/display"
 )
 
 func screenCommand() *cli.Command {
@@ -12,8 +15,10 @@ func screenCommand() *cli.Command {
 		Name:      "screen",
 		Usage:     "show what a chat's terminal shows",
 		ArgsUsage: "CHAT",
-		Description: "Control bytes are escaped when standard output is a terminal.\n\n" +
-			"   chatd screen CHAT\n   chatd screen CHAT --json | jq .cursor_row",
+		Description: "Control bytes are escaped when standard output is a terminal. --styles leaves colours and\n" +
+			"the like in the text, and nothing else that is no text.\n\n" +
+			"   chatd screen CHAT\n   chatd screen CHAT --styles | less -R\n   chatd screen CHAT --json | jq .cursor_row",
+		Flags:  []cli.Flag{&cli.BoolFlag{Name: "styles", Usage: "with colours, bold and the like"}},
 		Action: screen,
 	}
 }
@@ -23,7 +28,11 @@ func screen(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := client(c).Screen(c.Context, id)
+	show := client(c).Screen
+	if c.Bool("styles") {
+		show = client(c).StyledScreen
+	}
+	s, err := show(c.Context, id)
 	if err != nil {
 		return err
 	}
@@ -32,6 +41,17 @@ func screen(c *cli.Context) error {
 		if text != "" && !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}
+		if c.Bool("styles") {
+			return writeStyled(w, text)
+		}
 		return writeChatText(w, text)
 	})
+}
+
+// writeStyled lets colours through, and puts them back at the end.
+func writeStyled(w io.Writer, text string) error {
+	if _, err := io.WriteString(w, display.String(text, display.Styled)+"\x1b[m"); err != nil {
+		return fmt.Errorf("cannot write the output: %w", err)
+	}
+	return nil
 }

@@ -15,13 +15,20 @@ func sendCommand() *cli.Command {
 		Usage:     "type into a chat's terminal; this wakes a sleeping one",
 		ArgsUsage: "CHAT TEXT…|-",
 		Description: "Types the words with spaces between them and presses Enter. - types what chatd\n" +
-			"reads. --keys presses keys by their tmux(1) names in place of text.\n\n" +
+			"reads. --keys presses keys by their tmux(1) names in place of text. --wait waits for the\n" +
+			"shell's next prompt, or until nothing was printed for a while, and writes what was printed\n" +
+			"meanwhile: as plain text on a terminal, as it is elsewhere. Then the exit code is that of the\n" +
+			"command, as the chat's shell has it, and 124 when --max was over; with --json it is 0.\n\n" +
 			"   chatd send CHAT make test\n" +
+			"   chatd send CHAT --wait prompt --max 5m make test\n" +
 			"   chatd send CHAT -- -rf\n" +
-			"   chatd send CHAT --keys C-c,Up,Enter",
+			"   chatd send CHAT --keys ctrl-c,up,enter",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "no-enter", Usage: "do not press Enter after the text"},
 			&cli.StringSliceFlag{Name: "keys", Usage: "press these `KEYS`, with commas between them"},
+			&cli.StringFlag{Name: "wait", Usage: "wait for prompt or quiet, `UNTIL` then"},
+			&cli.DurationFlag{Name: "quiet", Usage: "for --wait quiet: nothing printed for this `TIME`", DefaultText: "1s"},
+			&cli.DurationFlag{Name: "max", Usage: "wait no longer than this `TIME`, at most 10m", DefaultText: "1m"},
 		},
 		Action: send,
 	}
@@ -46,9 +53,41 @@ func send(c *cli.Context) error {
 	if len(words) == 0 && len(in.Keys) == 0 {
 		return fmt.Errorf("cannot send: want a text, - or --keys: %w", chat.ErrInvalid)
 	}
+	if c.IsSet("wait") || c.IsSet("quiet") || c.IsSet("max") {
+		in.Wait = &chat.Wait{Until: c.String("wait"), Quiet: chat.Duration(c.Duration("quiet")), Max: chat.Duration(c.Duration("max"))}
+	}
 	if err := in.Validate(); err != nil {
 		return err
 	}
+	if in.Wait != nil {
+		return sendAndWait(c, id, in)
+	}
 	defer progress(c, "typing")()
 	return client(c).Input(c.Context, id, in)
+}
+
+// sendAndWait writes what was printed, and passes the exit code on.
+func sendAndWait(c *cli.Context, id chat.ID, in chat.Input) error {
+	done := progress(c, "waiting")
+	got, err := client(c).InputWait(c.Context, id, in)
+	done()
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return writeJSON(c.App.Writer, got)
+	}
+	if err := writeLog(c.App.Writer, got.Log); err != nil {
+		return err
+	}
+	switch {
+	case got.Until == chat.UntilMax:
+		fmt.Fprintln(c.App.ErrWriter, "chatd: the terminal is not done yet; read on with: chatd log -f --since", got.Cursor, id)
+		return &exitError{timeoutExit}
+	case got.Until == chat.UntilEnded:
+		fmt.Fprintln(c.App.ErrWriter, "chatd: the session has ended")
+	case got.Exit != nil && *got.Exit != 0:
+		return &exitError{*got.Exit}
+	}
+	return nil
 }

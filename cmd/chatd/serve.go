@@ -37,7 +37,11 @@ func serveAction(c *cli.Context) error {
 		return err
 	}
 	cfg, err := loadConfig(c)
+	cfg.again = func() (Config, error) { return loadConfig(c) }
 	if err != nil {
+		return err
+	}
+	if err := checkViews(cfg); err != nil {
 		return err
 	}
 	if !c.Bool("check") {

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"os/user"
 	"strconv"
 	"strings"
@@ -18,8 +20,10 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/mcp"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
 )
@@ -42,7 +46,9 @@ func serve(ctx context.Context, cfg Config) (err error) {
 	}
 	// Nothing the daemon makes is for others unless it says so.
 	syscall.Umask(0o077)
-	up := extendStart(opt.Log, startMore/3, startLongest)
+	var start starting
+	opt.Progress = start.did
+	up := start.extend(opt.Log, startMore/3, startPatience)
 	m, err := provision.Open(ctx, opt)
 	up()
 	if err != nil && ctx.Err() != nil { // in the words of whatever was cut short
@@ -60,9 +66,48 @@ func serve(ctx context.Context, cfg Config) (err error) {
 	}
 	srv := api.NewServer(api.ServerOptions{
 		Chats: m, Operators: operators, Bridges: bridges, NameOf: userName, Log: opt.Log, Version: version,
+		MaxFile: opt.FileMax,
+		MCP: func(chats api.Chats, id chat.ID, problem api.Problems) http.Handler {
+			return mcp.HTTP(chats, id, problem, version)
+		},
 	})
+	go reload(ctx, m, cfg, opt.Log)
 	opt.Log.Info("serving", "socket", cfg.Socket, "state", cfg.State, "version", version)
 	return serveOn(ctx, l, srv, opt.Log, selfCheck(cfg.Socket, m.Alive))
+}
+
+// reload reads the config and the files of rules again at each SIGHUP, until ctx ends.
+func reload(ctx context.Context, m *provision.Manager, cfg Config, log *slog.Logger) {
+	ctx = chat.WithCaller(ctx, chat.Caller{Name: "root", Role: chat.RoleOperator})
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGHUP)
+	defer signal.Stop(told)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-told:
+			m.ReloadFrom(ctx, func() (map[string]*access.Policy, map[string]chat.Profile, error) { return readAgain(log, cfg) })
+		}
+	}
+}
+
+// readAgain reads what a running daemon can take over: the file rules of all profiles, and
+// what their runs are judged by.
+func readAgain(log *slog.Logger, was Config) (map[string]*access.Policy, map[string]chat.Profile, error) {
+	cfg, err := was.again()
+	if err != nil {
+		return nil, nil, err
+	}
+	policies, err := readAccess(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	differ, err := restartNeeded(was, cfg)
+	if err == nil && differ {
+		log.Warn("the config has changed in more than guard, tools_off, timeout_max and file rules; the rest waits for a restart")
+	}
+	return policies, cfg.Profiles, err
 }
 
 // serveOn answers on l until ctx ends, and then lets requests finish for a while.
@@ -177,11 +222,15 @@ func bringUp(name string) error {
 }
 
 func provisionOptions(cfg Config) (provision.Options, error) {
+	rules, err := readAccess(cfg)
+	if err != nil {
+		return provision.Options{}, err
+	}
 	return provision.Options{
 		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB, Account: cfg.Account,
 		Shim: cfg.Shim, Cgroup: cfg.Cgroup, UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
-		AuditMax: int64(cfg.AuditMax), AuditKeep: cfg.AuditKeep, LandlockABI: cfg.LandlockMinABI, MaxAwake: cfg.MaxAwake, Profiles: cfg.Profiles,
-		AllowMissing: cfg.AllowMissing, Version: version, Log: newLog(os.Stderr),
+		AuditMax: int64(cfg.AuditMax), AuditKeep: cfg.AuditKeep, LandlockABI: cfg.LandlockMinABI, MaxAwake: cfg.MaxAwake, FileMax: int64(cfg.FileMax), Profiles: cfg.Profiles,
+		Access: rules, AllowMissing: cfg.AllowMissing, Version: version, Log: newLog(os.Stderr),
 	}, nil
 }
 

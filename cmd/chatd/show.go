@@ -14,11 +14,14 @@ import (
 
 func showCommand() *cli.Command {
 	return &cli.Command{
-		Name:        "show",
-		Usage:       "show one chat, its limits and its walls",
-		ArgsUsage:   "CHAT",
-		Description: "   chatd show 0123456789abcdef\n   chatd show chat-0123456789abcdef --json",
-		Action:      show,
+		Name:      "show",
+		Usage:     "show one chat, its limits and its walls",
+		ArgsUsage: "CHAT",
+		Description: "--plan shows what its session is made of, or would be if it is asleep: mounts, Landlock\n" +
+			"rules, names of the environment, network, namespaces, system calls. It is for operators.\n\n" +
+			"   chatd show 0123456789abcdef\n   chatd show chat-0123456789abcdef --json\n   chatd show --plan 0123456789abcdef",
+		Flags:  []cli.Flag{&cli.BoolFlag{Name: "plan", Usage: "show what its session is made of"}},
+		Action: show,
 	}
 }
 
@@ -26,6 +29,9 @@ func show(c *cli.Context) error {
 	id, err := oneChat(c)
 	if err != nil {
 		return err
+	}
+	if c.Bool("plan") {
+		return showPlan(c, id)
 	}
 	ch, err := client(c).Get(c.Context, id)
 	if err != nil {

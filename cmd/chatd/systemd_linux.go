@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -19,23 +20,49 @@ func tell(lines ...string) error {
 }
 
 // A start finishes what a crash left and adopts every session, which at
-// thousands of chats takes longer than a unit's TimeoutStartSec. Until the longest
-// that this may take has passed, systemd is asked for a little more at a time.
+// thousands of chats takes longer than a unit's TimeoutStartSec. While it gets on,
+// systemd is asked for a little more at a time.
 const (
-	startMore    = 30 * time.Second
-	startLongest = 30 * time.Minute
+	startMore     = 30 * time.Second
+	startPatience = 5 * time.Minute
 )
 
-// extendStart asks systemd for more time to start, until stop is called. A start
-// that hangs is given up when longest has passed and the last extension is over.
-func extendStart(log *slog.Logger, every, longest time.Duration) (stop func()) {
-	ctx, cancel := context.WithTimeout(context.Background(), longest)
+// starting is what a start did last, and when.
+type starting struct {
+	mu   sync.Mutex
+	what string
+	at   time.Time
+}
+
+// did is [provision.Options.Progress].
+func (s *starting) did(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.what, s.at = what, time.Now()
+}
+
+func (s *starting) last() (what string, ago time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.what, time.Since(s.at)
+}
+
+// extend asks systemd for more time to start, until stop is called. A start that did
+// nothing for as long as patience is given up when the last extension is over.
+func (s *starting) extend(log *slog.Logger, every, patience time.Duration) (stop func()) {
+	s.did("raising the walls")
+	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ; ctx.Err() == nil; pause(ctx, every) {
+			what, ago := s.last()
+			if ago > patience {
+				log.Error("the start does not get on", "since", ago, "after", what)
+				return
+			}
 			more := fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", (3 * every).Microseconds())
-			if err := tell(more, "STATUS=raising the walls, looking after every chat"); err != nil {
+			if err := tell(more, "STATUS="+what); err != nil {
 				log.Warn("no more time to start", "why", err)
 			}
 		}

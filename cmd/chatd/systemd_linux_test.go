@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/api/apitest"
 	"github.com/chatd/chatd/chat"
@@ -62,21 +64,27 @@ func (s systemd) hear(t *testing.T, word string) string {
 	}
 }
 
-// pending is everything that was said and not heard yet.
+// pending is everything that was said and not heard yet: what is sent is in the socket at once.
 func (s systemd) pending(t *testing.T) string {
 	t.Helper()
-	var all strings.Builder
-	b := make([]byte, 4096)
-	if err := s.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+	rc, err := s.SyscallConn()
+	if err != nil {
 		t.Fatal(err)
 	}
-	for {
-		n, err := s.Read(b)
-		if err != nil {
-			return all.String()
+	var all strings.Builder
+	b := make([]byte, 4096)
+	if err := rc.Control(func(fd uintptr) {
+		for {
+			n, _, err := unix.Recvfrom(int(fd), b, unix.MSG_DONTWAIT)
+			if err != nil && !errors.Is(err, unix.EINTR) {
+				return
+			}
+			fmt.Fprintf(&all, "%s\n", b[:max(0, n)])
 		}
-		fmt.Fprintf(&all, "%s\n", b[:n])
+	}); err != nil {
+		t.Fatal(err)
 	}
+	return all.String()
 }
 
 // lines is a log whose lines can be waited for.
@@ -239,26 +247,33 @@ func TestEndCutsRunsOff(t *testing.T) {
 	}
 }
 
-// A long start asks for more time again and again, but not for ever.
+// A long start asks for more time again and again, and says what it does; one that
+// does not get on does not.
 func TestExtendStart(t *testing.T) {
 	systemd := fakeSystemd(t)
-	log := slog.New(slog.DiscardHandler)
-	up := extendStart(log, 5*time.Millisecond, time.Hour)
+	said := &lines{}
+	log := slog.New(slog.NewTextHandler(said, nil))
+	var start starting
+	up := start.extend(log, 5*time.Millisecond, time.Hour)
 	for range 3 {
 		systemd.hear(t, "EXTEND_TIMEOUT_USEC=15000\n")
 	}
+	start.did("looked after 3 of 4 chats")
+	systemd.hear(t, "STATUS=looked after 3 of 4 chats")
 	up()
 	systemd.pending(t)
 	if said := systemd.pending(t); said != "" {
 		t.Errorf("once it is up it says %q", said)
 	}
-	up = extendStart(log, time.Millisecond, 20*time.Millisecond)
-	time.Sleep(30 * time.Millisecond)
+	up = start.extend(log, time.Millisecond, 20*time.Millisecond)
 	defer up()
-	for range 100 {
-		if systemd.pending(t) == "" {
-			return
-		}
+	for said.count("the start does not get on") == 0 { // who is not heard waits
+		systemd.pending(t)
+		time.Sleep(time.Millisecond)
 	}
-	t.Error("a start that hangs asks for more time for ever")
+	systemd.pending(t)
+	time.Sleep(30 * time.Millisecond)
+	if said := systemd.pending(t); said != "" {
+		t.Errorf("a start that hangs asks for more time for ever: %q", said)
+	}
 }

@@ -99,7 +99,10 @@ uids: %[2]s
 cgroup: chatd-demo
 backend: cgroupfs
 profiles:
+  default:
+    guard: {enable_deny_patterns: false} # what is shown here are the walls
   web:
+    guard: {enable_deny_patterns: false}
     egress: ["%[3]s:8000"]
 `, h.dir, uids, peerAddress), 0o600)
 }

@@ -59,10 +59,7 @@ var callActs = map[string]act{
 	"settimeofday":  raw(unix.SYS_SETTIMEOFDAY, 0, 0),
 	"adjtimex-set":  raw(unix.SYS_CLOCK_ADJTIME, 0, 0),
 	"sethostname":   raw(unix.SYS_SETHOSTNAME, 0, 65),
-	"ioperm":        raw(unix.SYS_IOPERM, 0x80, 1, 1),
-	"modify_ldt":    raw(unix.SYS_MODIFY_LDT, 0, 0, 0),
 	"kcmp":          raw(unix.SYS_KCMP, 1, 1, 0, 0),
-	"x32":           raw(0x40000000|unix.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, math.MaxUint64-3, 1),
 	"fastopen-send": raw(unix.SYS_SENDTO, math.MaxUint64, 0, 0, unix.MSG_FASTOPEN, 0, 0),
 }
 

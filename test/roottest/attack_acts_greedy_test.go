@@ -6,9 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -51,6 +51,7 @@ var greedyActs = map[string]act{
 		}
 	},
 	"bombs":     bombs,
+	"crowd":     crowd,
 	"terminals": terminals,
 	"queue":     queueDatagrams,
 	"mkdirs":    nest,
@@ -72,6 +73,24 @@ func bombs([]string) (string, error) {
 			}
 		}
 	}
+}
+
+// crowd spins until it is killed, in a[0] processes of one task each, all on CPU a[1].
+func crowd(a []string) (string, error) {
+	runtime.LockOSThread() // who is forked here inherits the CPU
+	var cpu unix.CPUSet
+	cpu.Set(number(a[1]))
+	if err := unix.SchedSetaffinity(0, &cpu); err != nil {
+		return "", err
+	}
+	for range number(a[0]) {
+		cmd := exec.Command("/bin/sh", "-c", "while :; do :; done")
+		if err := cmd.Start(); err != nil {
+			return "", err
+		}
+		defer cmd.Wait()
+	}
+	return "", nil
 }
 
 // terminals opens pseudo-terminals in a[0] processes until none is to be had.
@@ -183,13 +202,10 @@ func hostileNames(a []string) (string, error) {
 	return "", os.Symlink(".", at("loop"))
 }
 
-// awaitFile returns once the file is there; a minute is long enough for anybody.
+// awaitFile returns once the file is there.
 func awaitFile(p string) error {
-	for range 6000 {
-		if unix.Access(p, unix.F_OK) == nil {
-			return nil
-		}
-		time.Sleep(10 * time.Millisecond)
+	if !comes(func() bool { return unix.Access(p, unix.F_OK) == nil }) {
+		return unix.ETIMEDOUT
 	}
-	return unix.ETIMEDOUT
+	return nil
 }

@@ -55,7 +55,7 @@ func messageQueue(a []string) (string, error) {
 }
 
 func dialUnix(name string) (string, error) {
-	c, err := net.DialTimeout("unix", name, 3*time.Second)
+	c, err := net.DialTimeout("unix", name, dialTime)
 	if err != nil {
 		return "", err
 	}
@@ -68,7 +68,7 @@ const secretOfServer = "the-secret-of-this-server"
 // hear reads what a server says to whoever connects.
 func hear(c net.Conn) (string, error) {
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(dialTime)); err != nil {
 		return "", err
 	}
 	b := make([]byte, 64)
@@ -99,7 +99,7 @@ func serve(network, addr, ready string) (string, error) {
 		// judged otherwise.
 		go func() {
 			c.Write([]byte(secretOfServer))
-			time.Sleep(10 * time.Second)
+			time.Sleep(15 * time.Second)
 			c.Close()
 		}()
 	}

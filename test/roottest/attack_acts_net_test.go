@@ -15,17 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// dialTime is how long an attacker waits for a connection, and for what is said on it: where
+// packets are dropped nobody answers. Servers stay longer.
+const dialTime = 10 * time.Second
+
 // networkActs are what an attacker does with addresses.
 var networkActs = map[string]act{
 	"dial": func(a []string) (string, error) {
-		c, err := net.DialTimeout("tcp", a[0], 3*time.Second)
+		c, err := net.DialTimeout("tcp", a[0], dialTime)
 		if err != nil {
 			return "", err
 		}
 		return hear(c)
 	},
 	"dial-mptcp": func(a []string) (string, error) {
-		d := net.Dialer{Timeout: 3 * time.Second}
+		d := net.Dialer{Timeout: dialTime}
 		d.SetMultipathTCP(true)
 		c, err := d.DialContext(context.Background(), "tcp", a[0])
 		if err != nil {
@@ -169,7 +173,7 @@ func answerAll(l net.Listener) {
 		if err != nil {
 			return
 		}
-		go func() { c.Write([]byte(secretOfServer)); time.Sleep(5 * time.Second); c.Close() }()
+		go func() { c.Write([]byte(secretOfServer)); time.Sleep(15 * time.Second); c.Close() }()
 	}
 }
 

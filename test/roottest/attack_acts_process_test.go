@@ -96,16 +96,25 @@ func statusField(pid int, name string) (string, error) {
 // ambush waits for commands that chatd sends into the session, and tries to
 // take each one over in the moment when it has joined and is not confined yet:
 // by tracing it and by opening its memory and its descriptors. It goes on until
-// the file a[0] is there, and says how many it met.
+// the file a[0] is there, and says how many it met; a[0].waits is there once it waits, a[0].met
+// once it met one.
 func ambush(a []string) (string, error) {
 	runtime.LockOSThread()
 	met := map[string]bool{}
+	if err := os.WriteFile(a[0]+".waits", nil, 0o600); err != nil {
+		return "", err
+	}
 	for unix.Access(a[0], unix.F_OK) != nil {
 		dirs, _ := filepath.Glob("/proc/[0-9]*")
 		for _, dir := range dirs {
 			b, err := os.ReadFile(dir + "/cmdline")
 			if err != nil || !bytes.Contains(b, []byte("--plan-fd")) || !bytes.Contains(b, []byte("chatd-shim\x00confine")) || dir == "/proc/1" {
 				continue
+			}
+			if len(met) == 0 {
+				if err := os.WriteFile(a[0]+".met", nil, 0o600); err != nil {
+					return "", err
+				}
 			}
 			met[dir] = true
 			if what := takeOver(dir); what != "" {
@@ -198,7 +207,9 @@ func gains(p string) bool {
 }
 
 // startedAs starts a program on a pipe that says nothing and looks at it for a
-// while: its effective uid, gid and capabilities, where they are not our own.
+// while: its effective uid, gid and capabilities, where they are not our own. With
+// hidepid a child that cannot be seen any more is somebody else: it was not waited
+// for, so that it is there.
 func startedAs(p string) string {
 	cmd := exec.Command(p)
 	in, err := cmd.StdinPipe()
@@ -211,7 +222,11 @@ func startedAs(p string) string {
 	for end := time.Now().Add(30 * time.Millisecond); time.Now().Before(end); {
 		for _, f := range []string{"Uid", "Gid", "CapEff"} {
 			own, _ := statusField(os.Getpid(), f)
-			if now, err := statusField(cmd.Process.Pid, f); err == nil && now != "" && now != own {
+			now, err := statusField(cmd.Process.Pid, f)
+			if errors.Is(err, os.ErrNotExist) {
+				return "somebody who is hidden"
+			}
+			if err == nil && now != "" && now != own {
 				return f + " " + now
 			}
 		}

@@ -38,10 +38,12 @@ func init() {
 	addActs(processActs)
 	addActs(ipcActs)
 	addActs(callActs)
+	addActs(x86Acts)
 	addActs(credentialActs)
 	addActs(networkActs)
 	addActs(greedyActs)
 	addActs(terminalActs)
+	addActs(toolActs)
 	fmt.Println(attempt(os.Args[1:]))
 	os.Exit(0)
 }

@@ -6,92 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 )
-
-// TestAttackBombs: while A forks and allocates without end, a run of true in B
-// takes at most three times as long as while A is idle.
-func TestAttackBombs(t *testing.T) {
-	m := open(t, options(t)) // with the default limits
-	a, b := inmateOf(t, m, "bombs a", "default"), inmateOf(t, m, "bombs b", "default")
-	// The machine is shared, so calm and storm take turns, and what others do falls
-	// on both; and a round that fails is taken again.
-	turns := 4
-	if testing.Short() {
-		turns = 1
-	}
-	for range 3 {
-		var idle, under []time.Duration
-		for range turns {
-			idle = append(idle, timesOfTrue(t, b)...)
-			under = append(under, timesUnderBombs(t, a, b)...)
-		}
-		p95, p99 := ratioAt(under, idle, 95), ratioAt(under, idle, 99)
-		t.Logf("true in B under A's bombs takes %.2f times as long at the 95th percentile, %.2f at the 99th", p95, p99)
-		if p95 <= 3 {
-			return
-		}
-	}
-	t.Error("B's runs take more than 3 times as long under A's bombs")
-}
-
-func ratioAt(a, b []time.Duration, percentile int) float64 {
-	slices.Sort(a)
-	slices.Sort(b)
-	return float64(a[len(a)*percentile/100]) / float64(b[len(b)*percentile/100])
-}
-
-func timesUnderBombs(t *testing.T, a, b inmate) []time.Duration {
-	t.Helper()
-	ctx, cancel := context.WithCancel(operator(context.Background()))
-	ended := make(chan error, 1)
-	go func() {
-		_, err := a.m.Run(ctx, a.ID, chat.RunSpec{Argv: []string{a.program, "bombs"}, Timeout: chat.MaxTimeout})
-		ended <- err
-	}()
-	defer func() { cancel(); <-ended }()
-	awaitBombs(t, a.m, a)
-	return timesOfTrue(t, b)
-}
-
-// awaitBombs waits until the kernel refuses A something.
-func awaitBombs(t *testing.T, m *provision.Manager, a inmate) {
-	t.Helper()
-	refused := ^uint64(0)
-	for range 3000 {
-		c, err := m.Get(operator(t.Context()), a.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.Usage != nil {
-			now := c.Usage.OOMKills + c.Usage.PidsRefused
-			if now > refused {
-				return
-			}
-			refused = min(refused, now)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("control: nothing was refused to the bombs")
-}
-
-// timesOfTrue is how long 30 runs of true took.
-func timesOfTrue(t *testing.T, b inmate) []time.Duration {
-	t.Helper()
-	var took []time.Duration
-	for range 30 {
-		began := time.Now()
-		run(t, b.m, b.ID, "true")
-		took = append(took, time.Since(began))
-	}
-	return took
-}
 
 // TestAttackSpace: what lies in memory has a size, and what is full for A is
 // not full for B.
@@ -123,7 +42,7 @@ func TestAttackSpace(t *testing.T) {
 	})
 	t.Run("output", func(t *testing.T) {
 		r := run(t, m, a.ID, "yes | head -c 50000000; yes no | head -c 50000000 >&2")
-		if !r.Truncated || len(r.Stdout) != chat.MaxOutput || len(r.Stderr) != chat.MaxOutput {
+		if !r.Truncated || len(r.Stdout) < chat.DefaultOutputMax-100 || len(r.Stderr) < chat.DefaultOutputMax-100 {
 			t.Errorf("stdout %d, stderr %d bytes, truncated %t", len(r.Stdout), len(r.Stderr), r.Truncated)
 		}
 	})

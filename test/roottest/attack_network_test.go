@@ -121,12 +121,7 @@ func attackByDatagram(t *testing.T, p *peer, chats ...inmate) {
 		t.Errorf("the peer heard %s datagrams of chats", got)
 	}
 	outcomes(t, "control: root", asHost(t, "send-udp", "10.213.0.2:9000"), "ok")
-	for range 3000 {
-		if got := p.do(t, "heard"); got == "ok 1" {
-			return
-		}
-	}
-	t.Errorf("control: the peer heard %s of root's", p.do(t, "heard"))
+	until(t, "control: the peer hears root's datagram", func() bool { return p.do(t, "heard") == "ok 1" })
 }
 
 // outsideIn has the peer connect to a listener of the chat on every address of
@@ -150,11 +145,8 @@ func outsideIn(t *testing.T, p *peer, a inmate) {
 	}
 	for _, own := range []string{"127.0.0.1:" + port4, "[::1]:" + port6} {
 		got := a.try(t, "dial", own)
-		for range 20 { // what A tried before may have cost it loopback for two seconds
-			if strings.HasPrefix(got, "ok") {
-				break
-			}
-			time.Sleep(500 * time.Millisecond)
+		for end := time.Now().Add(longEnough); !strings.HasPrefix(got, "ok") && time.Now().Before(end); {
+			time.Sleep(500 * time.Millisecond) // what A tried before may have cost it loopback for two seconds
 			got = a.try(t, "dial", own)
 		}
 		outcomes(t, "control: A itself", got, "ok")

@@ -18,7 +18,7 @@ import (
 
 // patience is far beyond every bound that chatd sets itself (30 s for a prompt,
 // 20 s for a client of the terminal): what has not come back by then never does.
-const patience = 90 * time.Second
+const patience = longEnough
 
 // within fails the test when f does not return.
 func within(t testing.TB, what string, f func() error) error {

@@ -129,18 +129,15 @@ func (i inmate) background(t testing.TB, ready string, args ...string) {
 		ended <- fmt.Sprint(r, err)
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
-	for range 3000 {
-		if _, err := os.Lstat(filepath.Join(i.Home, ready)); err == nil {
-			return
-		}
+	until(t, fmt.Sprintf("%q is ready", args), func() bool {
 		select {
 		case what := <-ended:
 			ended <- what
 			t.Fatalf("%q ended: %s", args, what)
-		case <-time.After(10 * time.Millisecond):
+		default:
 		}
-	}
-	t.Fatalf("%q is not ready after 30 s", args)
+		return exists(filepath.Join(i.Home, ready))()
+	})
 }
 
 // in is a path in the chat's home.

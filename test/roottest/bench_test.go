@@ -221,7 +221,7 @@ func (r *rivals) terminal(b *testing.B) {
 	rc, conf := filepath.Join(r.home, "bashrc"), filepath.Join(r.home, "tmux.conf")
 	must(b, os.WriteFile(rc, []byte(strings.ReplaceAll(shims.Bashrc, shims.InsidePrompt, fifo)), 0o644))
 	shell := []string{"/bin/bash", "--noprofile", "--rcfile", rc, "-i"}
-	must(b, os.WriteFile(conf, tmux.Config(shell), 0o644))
+	must(b, os.WriteFile(conf, tmux.Config(shell, ""), 0o644))
 	argv := tmux.StartArgv(filepath.Join(r.home, "sock"), conf, shell)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = r.home

@@ -40,8 +40,10 @@ var hostUIDs = state.Range{Low: 1895694336, High: 1895825407}
 
 // notOnHost are the tests that are not run on the machine itself, and why.
 var notOnHost = map[string]string{
-	"TestExcusedAccount": "systemd starts nothing for a user that nobody knows, so that such a host cannot be excused",
-	"TestDemo":           "it makes namespaces for its daemon, and PID 1 would start the sessions outside of them",
+	"TestExcusedAccount":      "systemd starts nothing for a user that nobody knows, so that such a host cannot be excused",
+	"TestPowerCutAfterCreate": "its state is on a disk of its own, and the machine's PAM stack makes /tmp on the machine's",
+	"TestPowerCutAfterReap":   "its state is on a disk of its own, and the machine's PAM stack makes /tmp on the machine's",
+	"TestDemo":                "it makes namespaces for its daemon, and PID 1 would start the sessions outside of them",
 }
 
 func backend() string { return cmp.Or(os.Getenv(backendEnv), provision.BackendCgroupfs) }
@@ -52,6 +54,10 @@ func onHost() bool { return backend() == provision.BackendSystemd }
 func leaveOut() error {
 	if !onHost() {
 		return nil
+	}
+	// Each daemon here starts a keeper of file rules of its own, and waits for no unit.
+	if err := os.Unsetenv("INVOCATION_ID"); err != nil {
+		return fmt.Errorf("cannot change the environment: %w", err)
 	}
 	flag.Parse()
 	names := slices.Sorted(maps.Keys(notOnHost))
@@ -158,6 +164,11 @@ func stopUnits(prefix string) error {
 	for _, dir := range slices {
 		err = errors.Join(err, command("systemctl", "stop", filepath.Base(dir)))
 	}
+	units, uerr := filepath.Glob("/sys/fs/cgroup/system.slice/" + prefix + "*-minders.service")
+	err = errors.Join(err, uerr)
+	for _, dir := range units {
+		err = errors.Join(err, command("systemctl", "stop", filepath.Base(dir)))
+	}
 	if len(slices) > 0 {
 		// There being nothing that failed is no failure.
 		_ = exec.Command("systemctl", "reset-failed", prefix+"*").Run()
@@ -205,6 +216,23 @@ func flushWalls() error {
 		}
 	}
 	return errors.Join(err, command("nft", "add table inet chatd; delete table inet chatd"))
+}
+
+// showProcesses mounts /proc without hidepid until the test ends: on a machine that
+// has it, it is one more wall behind that of the session.
+func showProcesses(t *testing.T) {
+	t.Helper()
+	options, err := exec.Command("findmnt", "-no", "OPTIONS", "/proc").Output()
+	must(t, err)
+	if !strings.Contains(string(options), "hidepid=") {
+		return
+	}
+	must(t, command("mount", "-o", "remount,hidepid=off", "/proc"))
+	t.Cleanup(func() {
+		if err := command("mount", "-o", "remount,"+strings.TrimSpace(string(options)), "/proc"); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // mountState mounts the state directory where pam_namespace looks for it, until

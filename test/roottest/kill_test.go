@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
@@ -44,23 +45,36 @@ func startDaemon(t *testing.T, opt provision.Options, failpoint string) *daemon 
 func (d *daemon) waitUp(t *testing.T) {
 	t.Helper()
 	var err error
-	for range 1200 {
-		if _, err = d.List(t.Context(), chat.Filter{}); err == nil {
-			return
-		}
-		if syscall.Kill(d.cmd.Process.Pid, 0) != nil {
-			break
-		}
-		time.Sleep(25 * time.Millisecond)
+	comes(func() bool {
+		_, err = d.List(t.Context(), chat.Filter{})
+		return err == nil || d.isOver()
+	})
+	if err != nil {
+		b, _ := os.ReadFile(d.log)
+		t.Fatalf("chatd does not answer: %v; its log:\n%s", err, b)
 	}
-	b, _ := os.ReadFile(d.log)
-	t.Fatalf("chatd does not answer: %v; its log:\n%s", err, b)
+}
+
+// isOver reports a daemon that is not there any more, and leaves it to be collected.
+func (d *daemon) isOver() bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, d.cmd.Process.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err != nil || info.Signo != 0
 }
 
 // kill is kill -9, as often as one likes.
 func (d *daemon) kill() {
 	_ = d.cmd.Process.Kill()
 	_ = d.cmd.Wait()
+}
+
+// leaveOrphansToInit is for a test that kills a daemon, whose sessions and runs are then for
+// init to collect, and not for this process, which is a subreaper once it has been a daemon
+// itself. Who is not collected holds the end of its pid namespace up.
+func leaveOrphansToInit(t *testing.T) {
+	t.Helper()
+	must(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0))
+	t.Cleanup(func() { must(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) })
 }
 
 // killed waits until the failpoint has ended the daemon.
@@ -93,7 +107,7 @@ func TestKillAtEveryStep(t *testing.T) {
 	opt := options(t)
 	clean := startDaemon(t, opt, "")
 	clean.kill()
-	asleepSteps := []string{"egress", "account", "leftovers", "home", "tmp"}
+	asleepSteps := []string{"egress", "account", "leftovers", "log", "home", "tmp", "runs"}
 	awakeSteps := []string{"limits", "session"}
 	seen := map[uint32]chat.ID{}
 	for _, c := range []struct {

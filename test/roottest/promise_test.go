@@ -35,6 +35,31 @@ func TestRequiredLayers(t *testing.T) {
 	}
 }
 
+// TestRunsAreProbed: walls that hold for a session and not for what chatd brings into
+// it show, too. Here nsenter(1) fails, or forgets one namespace.
+func TestRunsAreProbed(t *testing.T) {
+	opt := options(t)
+	opt.AllowMissing = []chat.LayerName{chat.LayerNetwork} // before Landlock's ABI 6 it is off, and not weaker
+	opt.Profiles = map[string]chat.Profile{"default": {Name: "default", Limits: chat.DefaultLimits(), Network: chat.NetworkNone}}
+	dir := t.TempDir()
+	nsenter := func(script string) {
+		must(t, os.WriteFile(filepath.Join(dir, "nsenter"), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	nsenter("exit 1")
+	if _, err := provision.Open(t.Context(), opt); !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "cannot probe a run") {
+		t.Errorf("without runs: %v, want ErrUnsupported that says so", err)
+	}
+	nsenter(`for a; do shift; case $a in --net=*) ;; *) set -- "$@" "$a" ;; esac; done; exec /usr/bin/nsenter "$@"`)
+	h, err := open(t, opt).Host(operator(t.Context()))
+	must(t, err)
+	for _, l := range h.Layers {
+		if l.Name == chat.LayerNetwork && (l.State == chat.LayerOn || !strings.Contains(l.Probe, "in a run: ")) {
+			t.Errorf("a run in the host's network: layer network is %s: %s", l.State, l.Probe)
+		}
+	}
+}
+
 // TestExcusedAccount: where config excuses the wall, every answer says so.
 func TestExcusedAccount(t *testing.T) {
 	opt := accountless(t)
@@ -131,13 +156,7 @@ func TestReconcileComesAround(t *testing.T) {
 	c := asleep(t, m, "mended in passing")
 	file := "/etc/userdb/" + c.User + ".user"
 	must(t, os.Remove(file))
-	for range 1000 {
-		if _, err := os.Stat(file); err == nil {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Error("nobody came around to mend the account")
+	until(t, "somebody comes around to mend the account", exists(file))
 }
 
 // TestCreateCallsNoIptables covers the programs that change packet rules: a chat
@@ -272,7 +291,7 @@ func TestDescriptors(t *testing.T) {
 		for range rounds {
 			c := create(t, m, "many lives", "default")
 			run(t, m, c.ID, "echo x")
-			must(t, m.Input(ctx, c.ID, chat.Input{Text: "exit", Enter: true}))
+			leave(t, m, c.ID)
 			must(t, second(m.Sleep(ctx, c.ID)))
 			must(t, second(m.Wake(ctx, c.ID)))
 			must(t, m.Reap(ctx, c.ID))
@@ -286,14 +305,9 @@ func TestDescriptors(t *testing.T) {
 	live(3)
 	before := count()
 	live(15)
-	var after int
-	for range 200 { // the last session's watch may still be closing
-		if after = count(); after <= before {
-			return
-		}
-		time.Sleep(25 * time.Millisecond)
+	if !comes(func() bool { return count() <= before }) { // the last session's watch may still be closing
+		t.Errorf("%d descriptors before, %d after 15 lives", before, count())
 	}
-	t.Errorf("%d descriptors before, %d after 15 lives", before, after)
 }
 
 // TestDefaultLimits reads the limits of a real chat in the kernel's own files.
@@ -352,10 +366,7 @@ func TestWallBeforeAccount(t *testing.T) {
 // TestDemo runs the demonstration, whole and with a wall broken.
 func TestDemo(t *testing.T) {
 	needsRoot(t)
-	// It kills a daemon, whose sessions are then for init to collect, and not for
-	// this process, which is a subreaper once it has been a daemon itself.
-	must(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0))
-	defer func() { must(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) }()
+	leaveOrphansToInit(t)
 	if out, err := exec.Command(programs.demo).CombinedOutput(); err != nil || !strings.Contains(string(out), "everything held") {
 		t.Errorf("the demonstration: %v\n%s", err, out)
 	}

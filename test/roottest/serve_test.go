@@ -159,8 +159,10 @@ func TestEndBeforeUp(t *testing.T) {
 	needsRoot(t)
 	a := activate(t)
 	for after := time.Duration(0); after < 2*time.Second; after = 2*after + 20*time.Millisecond {
+		lock := filepath.Join(a.opt.State, "lock")
+		must(t, ignoreGone(os.Remove(lock))) // the one before it ended
 		d := a.serve(t, "", a.file)
-		waitFile(t, filepath.Join(a.opt.State, "lock"))
+		waitFile(t, lock)
 		time.Sleep(after)
 		must(t, d.cmd.Process.Signal(syscall.SIGTERM))
 		if code := d.ended(t); code != 0 {
@@ -173,13 +175,7 @@ func TestEndBeforeUp(t *testing.T) {
 
 func waitFile(t *testing.T, path string) {
 	t.Helper()
-	for range 3000 {
-		if _, err := os.Stat(path); err == nil {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("%s does not come", path)
+	until(t, path+" comes", exists(path))
 }
 
 // TestAuditLogRotates: a daemon turns its full logs over while chats come and go,

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/chatd/chatd/provision"
 )
@@ -55,11 +54,8 @@ func TestWallCommand(t *testing.T) {
 	for range 2 { // once, and again
 		wallCommand(t)
 		for _, c := range cases {
-			begun := time.Now()
+			// At once: who is only not answered hears of a timeout, which is none of these.
 			outcomes(t, c[0]+" "+c[1], asUser(t, inside, c[0], c[1]), refusals)
-			if took := time.Since(begun); took > 3*time.Second {
-				t.Errorf("%s %s: refused after %s", c[0], c[1], took)
-			}
 			outcomes(t, "control: another user, "+c[0]+" "+c[1], asUser(t, outside, c[0], c[1]), "ok")
 		}
 	}

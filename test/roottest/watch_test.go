@@ -1,6 +1,7 @@
 package roottest
 
 import (
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -19,11 +20,7 @@ func TestFlushIsMendedAtOnce(t *testing.T) {
 		if out, err := exec.Command(flush[0], flush[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v: %s", flush, err, out)
 		}
-		for end := time.Now().Add(30 * time.Second); !walled(t); time.Sleep(50 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%v was not mended", flush)
-			}
-		}
+		until(t, fmt.Sprintf("%v is mended", flush), func() bool { return walled(t) })
 	}
 }
 

@@ -41,18 +41,21 @@ var worlds atomic.Uint64
 func options(t testing.TB) provision.Options {
 	t.Helper()
 	needsRoot(t)
-	dir := fmt.Sprintf("/srv/w%d", worlds.Add(1))
+	// No other process of tests has one of that name: pgrep sees them all.
+	dir := fmt.Sprintf("/srv/w%d-%d", os.Getpid(), worlds.Add(1))
 	name := fmt.Sprintf("chatd-test-%d-%d", os.Getpid(), worlds.Load())
 	t.Cleanup(func() { removeCgroups(t, name); _ = os.RemoveAll(dir) })
 	if onHost() {
 		mountState(t, filepath.Join(dir, "state"))
 	}
-	return provision.Options{
+	opt := provision.Options{
 		State: filepath.Join(dir, "state"), Run: filepath.Join(dir, "run"), Homes: filepath.Join(dir, "homes"),
 		Backend: backend(), Cgroup: name,
-		Userdb: "/etc/userdb", Shim: programs.shim, UIDs: testUIDs, LandlockABI: 2,
+		Userdb: "/etc/userdb", Shim: programs.shim, Keeper: programs.chatd, UIDs: testUIDs, LandlockABI: 2,
 		Profiles: profiles(), Version: "test", Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: logLevel()})),
 	}
+	t.Cleanup(func() { endKeeper(t, opt) }) // of any test with rules
+	return opt
 }
 
 // removeCgroups removes the base cgroups of one daemon, which have no namespace

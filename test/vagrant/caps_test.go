@@ -40,7 +40,10 @@ func TestHostCapabilities(t *testing.T) {
 	if err := lifeWith(t, ""); err != nil {
 		t.Fatalf("with every capability: %v", err)
 	}
-	for _, name := range have {
+	for i, name := range have {
+		if testing.Short() && i%3 > 0 {
+			continue // a restart of chatd for each takes minutes on an emulated machine
+		}
 		name = strings.ToUpper(name)
 		t.Run(name, func(t *testing.T) {
 			err := lifeWith(t, name)
@@ -105,7 +108,7 @@ func reapWithStray(ctx context.Context, c chat.Chat) error {
 	select {
 	case <-ended:
 		return err
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		return errors.Join(err, fmt.Errorf("process %d of the reaped chat lives", stray.Process.Pid), stray.Process.Kill())
 	}
 }

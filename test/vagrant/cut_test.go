@@ -33,8 +33,8 @@ func (l *ledger) write(words ...any) error {
 	return l.f.Sync()
 }
 
-// TestBeforeCut creates and reaps until the machine dies, or for at most ten
-// minutes, which is a failure: nobody cut the power.
+// TestBeforeCut creates, reaps and writes files until the machine dies, or for at most
+// ten minutes, which is a failure: nobody cut the power.
 func TestBeforeCut(t *testing.T) {
 	must(t, os.MkdirAll(notes, 0o700))
 	f, err := os.Create(cutNotes)
@@ -61,6 +61,13 @@ func TestBeforeCut(t *testing.T) {
 					return
 				}
 				mine = mine[1:]
+			}
+		})
+	}
+	for w := 6; w < 8; w++ { // the one asleep, the other awake
+		wg.Go(func() {
+			if err := writeAndNote(l, w, 5*(w-6), end); err != nil {
+				t.Error(err)
 			}
 		})
 	}
@@ -156,6 +163,7 @@ func TestAfterCut(t *testing.T) {
 	if created < 5 || reaped < 5 {
 		t.Error("too few: the power was cut before anything happened")
 	}
+	t.Run("files", func(t *testing.T) { checkWritten(t, now) })
 	t.Run("whole", func(t *testing.T) { checkWhole(t, now) })
 	t.Run("wake", func(t *testing.T) { wakeAndReap(t, now) })
 }

@@ -23,7 +23,7 @@ import (
 func TestHostDaemonReload(t *testing.T) {
 	n := 100
 	if testing.Short() {
-		n = 20
+		n = 10
 	}
 	stop, reloads := make(chan struct{}), make(chan int, 1)
 	go func() {
@@ -134,10 +134,14 @@ func insist(retries *atomic.Int64, do func() error) error {
 	}
 }
 
-// TestHostRestartUnderLoad restarts chatd five times while ten workers create,
-// run in and reap chats. Callers see retryable errors only, two sessions that
+// TestHostRestartUnderLoad restarts chatd five times (twice) while ten (four) workers
+// create, run in and reap chats; -short has the figures in brackets. Callers see retryable errors only, two sessions that
 // are there all the while stay what they are, and no half chat is left.
 func TestHostRestartUnderLoad(t *testing.T) {
+	restarts, workers := 5, 10
+	if testing.Short() {
+		restarts, workers = 2, 4
+	}
 	a, b := create(t, ""), create(t, "")
 	before := map[chat.ID]session{a.ID: sessionOf(t, a.ID), b.ID: sessionOf(t, b.ID)}
 	var stop atomic.Bool
@@ -145,7 +149,7 @@ func TestHostRestartUnderLoad(t *testing.T) {
 	var mu sync.Mutex
 	var made []chat.Chat
 	var wg sync.WaitGroup
-	for range 10 {
+	for range workers {
 		wg.Go(func() {
 			for !stop.Load() {
 				c, err := life(t, &retries)
@@ -160,7 +164,7 @@ func TestHostRestartUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	for range 5 {
+	for range restarts {
 		time.Sleep(3 * time.Second)
 		if err := tryRestart(); err != nil {
 			t.Error(err)
@@ -168,8 +172,8 @@ func TestHostRestartUnderLoad(t *testing.T) {
 	}
 	stop.Store(true)
 	wg.Wait()
-	t.Logf("%d lives during 5 restarts, %d retries", lives.Load(), retries.Load())
-	if lives.Load() < 5 {
+	t.Logf("%d lives during %d restarts, %d retries", lives.Load(), restarts, retries.Load())
+	if lives.Load() < int64(workers)/2 {
 		t.Error("too few lives: nothing was tried")
 	}
 	for id, was := range before {

@@ -4,6 +4,7 @@ package vagrant
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -82,9 +83,10 @@ func screen(t testing.TB, id chat.ID) string {
 func killDaemon(t *testing.T) {
 	old := mainPID(t)
 	must(t, syscall.Kill(old, syscall.SIGKILL))
+	first := strconv.Itoa(old) // which systemd may name until it has heard
 	eventually(t, patience, "another chatd runs", func() bool {
 		p := properties(t, service, "MainPID", "ActiveState")
-		return p["ActiveState"] == "active" && p["MainPID"] != "0" && mainPID(t) != old
+		return p["ActiveState"] == "active" && p["MainPID"] != "0" && p["MainPID"] != first
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -203,12 +202,7 @@ func TestHostProcesses(t *testing.T) {
 			t.Errorf("process %s is still (sd-pam)", pid)
 		}
 	}
-	if others := pidsOf(t, c.UID); len(others) != len(pids) {
-		time.Sleep(time.Second)
-		if a, b := len(members(t, dir)), len(pidsOf(t, c.UID)); a != b {
-			t.Errorf("%d processes in the unit, %d of the uid", a, b)
-		}
-	}
+	eventually(t, patience, "all processes of the uid are in the unit", func() bool { return len(members(t, dir)) == len(pidsOf(t, c.UID)) })
 }
 
 // pidsOf are the processes of a uid, wherever they are.

@@ -108,13 +108,12 @@ func tryLinger(t *testing.T, _ user, name string) (bool, string) {
 	out, err := try(patience, "loginctl", "enable-linger", name)
 	defer func() { _, _ = try(patience, "loginctl", "disable-linger", name) }()
 	unit := "user@" + output(t, "id", "-u", name) + ".service"
-	for range 20 {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
 		if state := property(t, unit, "ActiveState"); state == "active" {
 			return true, unit + " runs"
 		} else if state == "failed" {
 			return false, unit + " failed"
 		}
-		time.Sleep(500 * time.Millisecond)
 	}
 	return false, fmt.Sprint(unit, " does not run: ", out, err)
 }

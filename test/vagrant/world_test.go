@@ -35,6 +35,14 @@ const profiles = `
     egress: ["10.213.0.2:8000", "[fd00:213::2]:8000"]
   stuffed:
     skeleton: /usr/local/share/chatd-e2e
+  ruled:
+    access_file: ` + rulesFile + `
+`
+
+// rulesFile are the file rules of profile ruled.
+const rulesFile = "/etc/chatd/e2e-rules.yaml"
+
+const rules = `access: {useDefaults: true}
 `
 
 var profilesOnce, outsideOnce sync.Once
@@ -68,8 +76,11 @@ func addProfiles() error {
 		if err := errors.Join(writeConfig(string(old)), tryRestart()); err != nil {
 			return err
 		}
-		return os.Remove(notes + "/chatd.yaml")
+		return errors.Join(os.Remove(rulesFile), os.Remove(notes+"/chatd.yaml"))
 	})
+	if err := os.WriteFile(rulesFile, []byte(rules), 0o600); err != nil {
+		return fmt.Errorf("cannot write the rules: %w", err)
+	}
 	if err := writeConfig(withProfiles(string(old))); err != nil {
 		return err
 	}

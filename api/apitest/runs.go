@@ -1,0 +1,196 @@
+package apitest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// memoryRun is a run of the background: it ends at once, but for "wait", which ends when its
+// standard input is closed, or by a signal, and prints what it was sent.
+type memoryRun struct {
+	info  chat.Run
+	stdin bytes.Buffer
+	over  chan struct{}
+}
+
+// StartRun knows the commands of Run, and "wait".
+func (m *Memory) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {
+	spec.Background = true
+	if err := spec.Validate(); err != nil {
+		return chat.Run{}, err
+	}
+	c, err := m.Get(ctx, id)
+	if err != nil {
+		return chat.Run{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.runs == nil {
+		m.runs = map[chat.ID][]*memoryRun{}
+	}
+	r := &memoryRun{over: make(chan struct{}), info: chat.Run{
+		ID: fmt.Sprintf("run-%d", len(m.runs[id])+1), State: chat.RunRunning, Background: true,
+		Command: chat.Quote(spec.Command + strings.Join(spec.Argv, " ")), StartedAt: m.Now().UTC(), Timeout: spec.Timeout, TTY: spec.TTY,
+		OutputMax: cmp.Or(spec.OutputMax, chat.DefaultOutputMax),
+	}}
+	m.runs[id] = append(m.runs[id], r)
+	argv := spec.Argv
+	if spec.Command != "" {
+		argv = strings.Fields(spec.Command)
+	}
+	if argv[0] != "wait" {
+		m.endRun(r, command(argv, spec, c.Home))
+	}
+	return r.info, nil
+}
+
+// endRun ends a run; the lock is held.
+func (m *Memory) endRun(r *memoryRun, res chat.RunResult) {
+	if r.info.State != chat.RunRunning {
+		return
+	}
+	now := m.Now().UTC()
+	res.StdoutBytes, res.StderrBytes = int64(len(res.Stdout)), int64(len(res.Stderr))
+	r.info.State, r.info.EndedAt, r.info.Result = chat.RunEnded, &now, &res
+	close(r.over)
+}
+
+// runOf finds a run for its caller.
+func (m *Memory) runOf(ctx context.Context, id chat.ID, run string) (*memoryRun, error) {
+	if _, err := m.Get(ctx, id); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.runs[id] {
+		if r.info.ID == run {
+			return r, nil
+		}
+	}
+	return nil, chat.NoRun(id, run)
+}
+
+// Runs lists the runs of the background.
+func (m *Memory) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) {
+	out := chat.Runs{Runs: []chat.Run{}}
+	if _, err := m.Get(ctx, id); err != nil {
+		return out, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.runs[id] {
+		out.Runs = append(out.Runs, r.info)
+	}
+	return out, nil
+}
+
+// ShowRun returns one run.
+func (m *Memory) ShowRun(ctx context.Context, id chat.ID, run string) (chat.Run, error) {
+	r, err := m.runOf(ctx, id, run)
+	if err != nil {
+		return chat.Run{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return r.info, nil
+}
+
+// EndRun ends it by SIGTERM.
+func (m *Memory) EndRun(ctx context.Context, id chat.ID, run string) error {
+	return m.SignalRun(ctx, id, run, chat.RunSignal{Signal: "TERM"})
+}
+
+// SignalRun ends it by that signal, if it does not set a size.
+func (m *Memory) SignalRun(ctx context.Context, id chat.ID, run string, s chat.RunSignal) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	r, err := m.runOf(ctx, id, run)
+	if err != nil || s.TTY != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.endRun(r, chat.RunResult{Exit: -1, Signal: "SIG" + s.Name(), Stdout: r.stdin.String()})
+	return nil
+}
+
+// WriteStdin keeps what comes; the end of it ends the run.
+func (m *Memory) WriteStdin(ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool) error {
+	r, err := m.runOf(ctx, id, run)
+	if err != nil {
+		return err
+	}
+	b, err := io.ReadAll(body)
+	if err != nil {
+		return fmt.Errorf("cannot read the input: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.stdin.Write(b)
+	if last {
+		m.endRun(r, chat.RunResult{Stdout: r.stdin.String()})
+	}
+	return nil
+}
+
+// ReadRun reads what a run printed that has ended.
+func (m *Memory) ReadRun(ctx context.Context, id chat.ID, run, cursor string) (chat.RunOutput, error) {
+	at, err := chat.ParseRunCursor(cursor)
+	if err != nil {
+		return chat.RunOutput{}, err
+	}
+	info, err := m.ShowRun(ctx, id, run)
+	if err != nil {
+		return chat.RunOutput{}, err
+	}
+	out := chat.RunOutput{Frames: []chat.Frame{}, State: info.State}
+	res := info.Result
+	if res == nil {
+		res = &chat.RunResult{}
+	}
+	for _, s := range []struct {
+		name, text string
+		at         *int64
+	}{{chat.Stdout, res.Stdout, &at.Stdout}, {chat.Stderr, res.Stderr, &at.Stderr}} {
+		if rest := s.text[min(int64(len(s.text)), *s.at):]; rest != "" {
+			*s.at = int64(len(s.text))
+			out.Frames = append(out.Frames, chat.NewFrame(s.name, m.Now().UTC(), []byte(rest)))
+		}
+	}
+	out.Cursor = at.String()
+	return out, nil
+}
+
+// FollowRun waits for the end and returns what there is then.
+func (m *Memory) FollowRun(ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame)) (chat.RunResult, error) {
+	r, err := m.runOf(ctx, id, run)
+	if err != nil {
+		return chat.RunResult{}, err
+	}
+	select {
+	case <-r.over:
+	case <-ctx.Done():
+		return chat.RunResult{}, fmt.Errorf("cannot follow the run: %w", context.Cause(ctx))
+	}
+	got, err := m.ReadRun(ctx, id, run, cursor)
+	if err != nil {
+		return chat.RunResult{}, err
+	}
+	for _, f := range got.Frames {
+		out(f)
+	}
+	info, err := m.ShowRun(ctx, id, run)
+	if err != nil {
+		return chat.RunResult{}, err
+	}
+	res := *info.Result
+	res.Stdout, res.Stderr = "", ""
+	return res, nil
+}

@@ -1,0 +1,99 @@
+package apitest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// InputWait types, and answers what was typed as what was printed. The exit code is 0, 1 after
+// a text that begins with "false"; one that begins with "sleep" takes as long as it may.
+func (m *Memory) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
+	before, err := m.Log(ctx, id, 0)
+	if err == nil {
+		err = m.Input(ctx, id, in)
+	}
+	if err != nil {
+		return chat.Typed{}, err
+	}
+	l, err := m.Log(ctx, id, before.End)
+	t := chat.Typed{Log: l, Until: in.Wait.Until}
+	switch exit := 0; {
+	case strings.HasPrefix(in.Text, "sleep"):
+		t.Until = chat.UntilMax
+	case in.Wait.Until == chat.UntilPrompt:
+		if strings.HasPrefix(in.Text, "false") {
+			exit = 1
+		}
+		t.Exit = &exit
+	}
+	return t, err
+}
+
+// StyledScreen is Screen in green.
+func (m *Memory) StyledScreen(ctx context.Context, id chat.ID) (chat.Screen, error) {
+	s, err := m.Screen(ctx, id)
+	s.Text = "\x1b[32m" + s.Text + "\x1b]0;title\a"
+	return s, err
+}
+
+// Log is what was typed.
+func (m *Memory) Log(ctx context.Context, id chat.ID, since int64) (chat.Log, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, err := m.reach(ctx, id)
+	if err != nil {
+		return chat.Log{}, err
+	}
+	text := m.screens[id]
+	if since > int64(len(text)) {
+		return chat.Log{}, fmt.Errorf("cannot read the log of chat %s: cursor %d: it ends at %d: %w", id, since, len(text), chat.ErrInvalid)
+	}
+	since = max(0, since)
+	l := chat.Log{From: since, Cursor: int64(len(text)), End: int64(len(text)), Recording: c.Awake}
+	l.SetBytes([]byte(text[since:]))
+	return l, nil
+}
+
+// FollowLog looks for more every few milliseconds.
+func (m *Memory) FollowLog(ctx context.Context, id chat.ID, since int64, out func(chat.Log) error) error {
+	for first := true; ; first = false {
+		l, err := m.Log(ctx, id, since)
+		if err != nil {
+			return err
+		}
+		if since = l.Cursor; first || l.From < l.Cursor {
+			if err := out(l); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// Attach shows what was typed, and a sequence that no terminal should get, until ctx ends, or
+// at once where "exit" was typed.
+func (m *Memory) Attach(ctx context.Context, id chat.ID, a chat.Attach, out chat.Output) (chat.RunResult, error) {
+	if err := a.Validate(); err != nil {
+		return chat.RunResult{}, err
+	}
+	l, err := m.Log(ctx, id, 0)
+	if err != nil {
+		return chat.RunResult{}, err
+	}
+	if a.Started != nil {
+		a.Started("run-attach")
+	}
+	out(chat.Stdout, []byte("\x1b[1m"+l.Text+"\x1b]52;c;aGk=\a\x1b[m"))
+	if !strings.Contains(l.Text, "exit") {
+		<-ctx.Done()
+	}
+	return chat.RunResult{}, nil
+}

@@ -1,0 +1,199 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+)
+
+// FileAnswer is what a file tool says, on the wire.
+type FileAnswer struct {
+	Message  string     `json:"message,omitempty" doc:"What was done, in the tool's words."`
+	Path     string     `json:"path,omitempty" doc:"The physical name of the file, as the chat says."`
+	Size     int64      `json:"size" doc:"The file's size in bytes."`
+	Mode     uint32     `json:"mode,omitempty" doc:"Its permission bits."`
+	Modified *time.Time `json:"modified,omitempty" doc:"When it was last changed."`
+	Created  bool       `json:"created,omitempty" doc:"It was not there before."`
+	Offset   int64      `json:"offset,omitempty" doc:"Where the content begins."`
+	Bytes    int64      `json:"bytes" doc:"How much content there is, or was."`
+
+	Truncated  bool   `json:"truncated,omitempty" doc:"There is more: go on at next_offset, next_line or after next_entry."`
+	NextOffset int64  `json:"next_offset,omitempty"`
+	NextLine   int64  `json:"next_line,omitempty"`
+	NextEntry  string `json:"next_entry,omitempty"`
+	Lines      int64  `json:"lines,omitempty" doc:"How many lines came."`
+	Entries    int    `json:"entries,omitempty" doc:"How many entries came."`
+
+	Diff        string `json:"diff,omitempty" doc:"What edit_file did, as a unified diff."`
+	DiffOmitted string `json:"diff_omitted,omitempty" doc:"Why there is no diff."`
+	SHA256      string `json:"sha256,omitempty" doc:"Of the content, in hex, as the chat says."`
+
+	// Content is what was read. Encoding is base64 when it is no UTF-8.
+	Content  *string `json:"content,omitempty" doc:"What was read."`
+	Encoding string  `json:"encoding,omitempty" enum:"base64" doc:"base64 when the content is no UTF-8."`
+}
+
+// NewFileAnswer is what a tool said, with the content that it read, nil for none.
+func NewFileAnswer(a files.Answer, content []byte) FileAnswer {
+	if content == nil {
+		return fileAnswer(a)
+	}
+	return fileAnswer(a).withContent(content)
+}
+
+func fileAnswer(a files.Answer) FileAnswer {
+	return FileAnswer{
+		Message: a.Message, Path: a.Path, Size: a.Size, Mode: a.Mode, Modified: a.Modified, Created: a.Created,
+		Offset: a.Offset, Bytes: a.Bytes, Truncated: a.Truncated, NextOffset: a.NextOffset, NextLine: a.NextLine,
+		NextEntry: a.NextEntry, Lines: a.Lines, Entries: a.Entries, Diff: a.Diff, DiffOmitted: a.DiffOmitted, SHA256: a.SHA256,
+	}
+}
+
+func (a FileAnswer) answer() files.Answer {
+	return files.Answer{
+		Message: a.Message, Path: a.Path, Size: a.Size, Mode: a.Mode, Modified: a.Modified, Created: a.Created,
+		Offset: a.Offset, Bytes: a.Bytes, Truncated: a.Truncated, NextOffset: a.NextOffset, NextLine: a.NextLine,
+		NextEntry: a.NextEntry, Lines: a.Lines, Entries: a.Entries, Diff: a.Diff, DiffOmitted: a.DiffOmitted, SHA256: a.SHA256,
+	}
+}
+
+// withContent is a with what was read, as JSON can carry it.
+func (a FileAnswer) withContent(b []byte) FileAnswer {
+	text := string(b)
+	if !utf8.Valid(b) {
+		text, a.Encoding = base64.StdEncoding.EncodeToString(b), "base64"
+	}
+	a.Content = &text
+	return a
+}
+
+// content is what was read, as it was.
+func (a FileAnswer) content() ([]byte, error) {
+	switch {
+	case a.Content == nil:
+		return nil, nil
+	case a.Encoding == "":
+		return []byte(*a.Content), nil
+	case a.Encoding != "base64":
+		return nil, fmt.Errorf("cannot read the content: its encoding is %s", chat.Quote(a.Encoding))
+	}
+	b, err := base64.StdEncoding.DecodeString(*a.Content)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the content: %w", err)
+	}
+	return b, nil
+}
+
+type (
+	toolInput[T any] struct {
+		ID   string `path:"id" doc:"The chat: 16 lower-case hex digits."`
+		Body T
+	}
+	fileOutput struct {
+		Status int
+		Body   FileAnswer
+	}
+)
+
+// readFile answers a page; who wants all of a file asks for its bytes.
+func (s *Server) readFile(ctx context.Context, in *toolInput[files.ReadFile]) (*fileOutput, error) {
+	if in.Body.Stream {
+		return nil, noStream("GET")
+	}
+	var b bytes.Buffer
+	return fileTool(in, func(id chat.ID) (files.Answer, error) {
+		return s.opt.Chats.ReadFile(ctx, id, in.Body, func(files.Answer) io.Writer { return &b })
+	}, &b)
+}
+
+func (s *Server) listDir(ctx context.Context, in *toolInput[files.ListDir]) (*fileOutput, error) {
+	var b bytes.Buffer
+	return fileTool(in, func(id chat.ID) (files.Answer, error) {
+		return s.opt.Chats.ListDir(ctx, id, in.Body, func(files.Answer) io.Writer { return &b })
+	}, &b)
+}
+
+func (s *Server) writeFile(ctx context.Context, in *toolInput[files.WriteFile]) (*fileOutput, error) {
+	if in.Body.Stream {
+		return nil, noStream("PUT")
+	}
+	return fileTool(in, func(id chat.ID) (files.Answer, error) { return s.opt.Chats.WriteFile(ctx, id, in.Body, nil) }, nil)
+}
+
+func (s *Server) appendFile(ctx context.Context, in *toolInput[files.WriteFile]) (*fileOutput, error) {
+	if in.Body.Stream {
+		return nil, noStream("PUT")
+	}
+	return fileTool(in, func(id chat.ID) (files.Answer, error) { return s.opt.Chats.AppendFile(ctx, id, in.Body, nil) }, nil)
+}
+
+func (s *Server) editFile(ctx context.Context, in *toolInput[files.EditFile]) (*fileOutput, error) {
+	return fileTool(in, func(id chat.ID) (files.Answer, error) { return s.opt.Chats.EditFile(ctx, id, in.Body) }, nil)
+}
+
+func noStream(method string) *Problem {
+	return invalid(http.StatusBadRequest, "stream", "cannot stream in JSON: want %s of files/content", method)
+}
+
+// fileTool is every tool whose arguments and answer are JSON.
+func fileTool[T interface{ Validate() error }](in *toolInput[T], do func(chat.ID) (files.Answer, error), content *bytes.Buffer) (*fileOutput, error) {
+	id, err := chat.ParseID(in.ID)
+	if err == nil {
+		err = in.Body.Validate()
+	}
+	if err != nil {
+		return nil, err
+	}
+	a, err := do(id)
+	if err != nil {
+		return nil, err
+	}
+	out := &fileOutput{Status: statusOf(a), Body: fileAnswer(a)}
+	if content != nil {
+		out.Body = out.Body.withContent(content.Bytes())
+	}
+	return out, nil
+}
+
+func statusOf(a files.Answer) int {
+	if a.Created {
+		return http.StatusCreated
+	}
+	return http.StatusOK
+}
+
+func (s *Server) explain(ctx context.Context, in *toolInput[chat.Question]) (*bodyOf[chat.Explained], error) {
+	if err := in.Body.Validate(); err != nil {
+		return nil, err
+	}
+	return byID(ctx, &idInput{ID: in.ID}, func(ctx context.Context, id chat.ID) (chat.Explained, error) {
+		return s.opt.Chats.Explain(ctx, id, in.Body)
+	})
+}
+
+func (s *Server) share(ctx context.Context, in *toolInput[chat.Share]) (*bodyOf[chat.Shared], error) {
+	if err := in.Body.Validate(); err != nil {
+		return nil, err
+	}
+	return byID(ctx, &idInput{ID: in.ID}, func(ctx context.Context, id chat.ID) (chat.Shared, error) {
+		return s.opt.Chats.Share(ctx, id, in.Body)
+	})
+}
+
+// denied adds what denies a file, if that is what err says.
+func (p *Problem) denied(err error) *Problem {
+	var d *files.Denial
+	if p.Kind == "denied" && errors.As(err, &d) {
+		p.Op, p.Path, p.Rule, p.Place, p.Layer = string(d.Op), d.Path, d.Rule, d.Place, d.Layer
+	}
+	return p
+}

@@ -1,0 +1,226 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// frameType is what a run is streamed as: one chat.Frame in JSON a line.
+const frameType = "application/x-ndjson"
+
+// frameQueue is how many pieces, of 32 KiB at most, wait for a slow reader.
+const frameQueue = 16
+
+// slowReader is how long, in all, a run is held up by a reader that does not take what
+// it prints; after that its output is dropped, and counted. Tests shorten it.
+var slowReader = 10 * time.Second
+
+// wantsFrames reports a caller that asks for a stream.
+func wantsFrames(r *http.Request) bool {
+	for a := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
+		if t, _, err := mime.ParseMediaType(a); err == nil && t == frameType {
+			return true
+		}
+	}
+	return false
+}
+
+// streamRun is a run whose output is sent as it comes.
+func (s *Server) streamRun(w http.ResponseWriter, r *http.Request) {
+	var spec chat.RunSpec
+	id, err := idAndBody(r, &spec)
+	s.sendFrames(w, r, err, func(ctx context.Context, f *frames) (chat.RunResult, error) {
+		f.queued()
+		spec.Started = f.started
+		res, err := s.opt.Chats.RunTo(ctx, id, spec, f.output)
+		res.Stdout, res.Stderr = "", ""
+		return res, err
+	})
+}
+
+// sendFrames sends the frames that do makes, and last how it ended. What is wrong before the
+// first, err or else what do returns, is an answer like any other.
+func (s *Server) sendFrames(w http.ResponseWriter, r *http.Request, err error, do func(context.Context, *frames) (chat.RunResult, error)) {
+	leave, full := s.enterStream(r)
+	defer leave()
+	if err = errors.Join(err, full); err != nil {
+		s.refuse(w, s.problem(r.Context(), err))
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	f := &frames{stream: stream{w: w, timeout: s.opt.WriteTimeout, kind: frameType}, gone: cancel}
+	res, err := do(ctx, f)
+	last := chat.Frame{Result: &res, DroppedBytes: f.finish()}
+	switch {
+	case err != nil && !f.begun:
+		s.refuse(w, s.problem(r.Context(), err))
+		return
+	case err != nil:
+		last = chat.Frame{Error: s.problem(r.Context(), err)}
+	}
+	f.send(last)
+}
+
+// pathPart is a part of a path that no pattern of the mux was asked about.
+func pathPart(r *http.Request, n int) string { return strings.Split(r.URL.Path, "/")[n] }
+
+// idAndBody reads the chat, and into spec the body, which checkRequest has looked at.
+func idAndBody(r *http.Request, spec interface{ Validate() error }) (chat.ID, error) {
+	id, err := chat.ParseID(pathPart(r, 3))
+	if err != nil {
+		return id, err
+	}
+	dec := json.NewDecoder(r.Body)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(spec); err != nil {
+		return id, invalid(http.StatusUnprocessableEntity, "body", "cannot use the body: %v", err)
+	}
+	return id, spec.Validate()
+}
+
+// frames are an answer of one chat.Frame in JSON a line.
+type frames struct {
+	stream
+	gone   context.CancelFunc // ends the run when its reader is gone
+	queue  chan chat.Frame    // nil until queued
+	sent   chan struct{}
+	failed error
+
+	mu      sync.Mutex
+	patient time.Duration // what is left of slowReader
+	dropped int64
+}
+
+// queued sends pieces of output from a queue, so that a run is not held up by each write.
+func (f *frames) queued() {
+	f.queue, f.sent, f.patient = make(chan chat.Frame, frameQueue), make(chan struct{}), slowReader
+	go func() {
+		defer close(f.sent)
+		for frame := range f.queue {
+			f.send(frame)
+		}
+	}()
+}
+
+// output queues a piece, waits for room as long as the run may be held up, and drops it then.
+func (f *frames) output(stream string, p []byte) {
+	frame := chat.NewFrame(stream, time.Now().UTC(), p)
+	select {
+	case f.queue <- frame:
+		return
+	default:
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	began := time.Now()
+	select {
+	case f.queue <- frame:
+	case <-time.After(f.patient):
+		f.dropped += int64(len(p))
+	}
+	f.patient = max(0, f.patient-time.Since(began))
+}
+
+// started sends the run's id, by which it can be sent input and signals.
+func (f *frames) started(run string) { f.queue <- chat.Frame{Run: run} }
+
+// finish waits until everything that was queued is sent, and returns how many bytes
+// were dropped. Nobody calls output any more.
+func (f *frames) finish() int64 {
+	if f.queue != nil {
+		close(f.queue)
+		<-f.sent
+	}
+	return f.dropped
+}
+
+// send writes one line. A reader that is gone ends the run.
+func (f *frames) send(frame chat.Frame) {
+	if f.failed != nil {
+		return
+	}
+	line, err := json.Marshal(frame)
+	if err == nil {
+		err = f.stream.send(append(line, '\n'))
+	}
+	if err != nil {
+		f.failed = err
+		f.gone()
+	}
+}
+
+// maxFrame bounds a line that the client reads: a piece of 32 KiB in base64, or in JSON
+// with every byte escaped, or a problem.
+const maxFrame = 1 << 20
+
+// RunTo is POST /v1/chats/{id}/runs with the output as it comes; ending ctx ends the run.
+func (c *Client) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
+	return c.runFrames(ctx, id, "/runs", spec, spec.Started, out)
+}
+
+// runFrames is a run that lasts as long as ctx; started, if it is not nil, is told its id.
+func (c *Client) runFrames(ctx context.Context, id chat.ID, rest string, in any, started func(string), out chat.Output) (chat.RunResult, error) {
+	if _, err := chat.ParseID(string(id)); err != nil {
+		return chat.RunResult{}, err
+	}
+	return c.framed(ctx, "POST", "/v1/chats/"+string(id)+rest, in, func(f chat.Frame) {
+		switch {
+		case f.Run == "":
+			out(f.Stream, f.Bytes())
+		case started != nil:
+			started(f.Run)
+		}
+	})
+}
+
+// framed gives the frames of an answer to out, and returns how the run ended.
+func (c *Client) framed(ctx context.Context, method, path string, in any, out func(chat.Frame)) (chat.RunResult, error) {
+	res, err := c.sendFor(ctx, method, path, frameType, in)
+	if err != nil {
+		return chat.RunResult{}, err
+	}
+	defer res.Body.Close()
+	return readFrames(res.Body, out)
+}
+
+// readFrames gives each piece to out, and returns how the run ended.
+func readFrames(r io.Reader, out func(chat.Frame)) (chat.RunResult, error) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 64<<10), maxFrame)
+	for lines.Scan() {
+		var f struct {
+			chat.Frame
+			Error *Problem `json:"error"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &f); err != nil {
+			return chat.RunResult{}, fmt.Errorf("cannot read chatd's answer: %w", err)
+		}
+		switch {
+		case f.Error != nil:
+			return chat.RunResult{}, f.Error
+		case f.Result != nil:
+			if f.DroppedBytes > 0 {
+				f.Result.Truncated = true
+			}
+			return *f.Result, nil
+		}
+		out(f.Frame)
+	}
+	err := lines.Err()
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return chat.RunResult{}, fmt.Errorf("cannot read the run to its end: %w", err)
+}

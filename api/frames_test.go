@@ -1,0 +1,152 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestRunTo: pieces come as they are printed, any bytes, before the run has ended.
+func TestRunTo(t *testing.T) {
+	socket, mem := start(t, ServerOptions{})
+	c := client(t, socket)
+	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan string)
+	mem.OnRunTo = func(_ context.Context, _ chat.RunSpec, out chat.Output) (chat.RunResult, error) {
+		out(chat.Stdout, []byte("first"))
+		if got := <-heard; got != "first" {
+			t.Errorf("heard %q before the end", got)
+		}
+		out(chat.Stderr, []byte{0xff, 0, '\n', '<'})
+		return chat.RunResult{Exit: 7, StdoutBytes: 5, Stdout: "not sent twice"}, nil
+	}
+	var got bytes.Buffer
+	res, err := c.RunTo(t.Context(), made.ID, chat.RunSpec{Command: "x"}, func(stream string, p []byte) {
+		fmt.Fprintf(&got, "%s:%q ", stream, p)
+		if stream == chat.Stdout {
+			heard <- string(p)
+		}
+	})
+	if err != nil || res.Exit != 7 || res.StdoutBytes != 5 || res.Stdout != "" || got.String() != `stdout:"first" stderr:"\xff\x00\n<" ` {
+		t.Errorf("%+v, %v, %s", res, err, got.String())
+	}
+	mem.OnRunTo = func(_ context.Context, _ chat.RunSpec, out chat.Output) (chat.RunResult, error) {
+		return chat.RunResult{}, fmt.Errorf("cannot x: %w", chat.ErrDenied)
+	}
+	if _, err := c.RunTo(t.Context(), made.ID, chat.RunSpec{Command: "x"}, nil); !errors.Is(err, chat.ErrDenied) {
+		t.Errorf("refused before the first piece: %v", err)
+	}
+	mem.OnRunTo = func(_ context.Context, _ chat.RunSpec, out chat.Output) (chat.RunResult, error) {
+		out(chat.Stdout, []byte("x"))
+		return chat.RunResult{}, fmt.Errorf("cannot x: %w", chat.ErrWrongPhase)
+	}
+	if _, err := c.RunTo(t.Context(), made.ID, chat.RunSpec{Command: "x"}, func(string, []byte) {}); !errors.Is(err, chat.ErrWrongPhase) {
+		t.Errorf("failed after the first piece: %v", err)
+	}
+	for _, spec := range []chat.RunSpec{{}, {Command: "x", Argv: []string{"y"}}, {Command: "x", Timeout: -1}} {
+		if _, err := c.RunTo(t.Context(), made.ID, spec, nil); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("%+v: %v", spec, err)
+		}
+	}
+	mem.OnRunTo = nil
+	if _, err := c.RunTo(t.Context(), "0123456789abcdef", chat.RunSpec{Command: "x"}, nil); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("a chat that is not there: %v", err)
+	}
+}
+
+// TestFramesSlowReader: a reader that takes nothing holds a run up for a bounded time,
+// and what is dropped is counted; one that goes away ends the run.
+func TestFramesSlowReader(t *testing.T) {
+	defer func(d time.Duration) { slowReader = d }(slowReader)
+	slowReader = 50 * time.Millisecond
+	socket, mem := start(t, ServerOptions{})
+	c := client(t, socket)
+	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pieces = 1000
+	printed, gone := make(chan bool, 1), make(chan bool, 1)
+	mem.OnRunTo = func(_ context.Context, _ chat.RunSpec, out chat.Output) (chat.RunResult, error) {
+		for range pieces {
+			out(chat.Stdout, bytes.Repeat([]byte("x"), 32<<10))
+		}
+		printed <- true
+		return chat.RunResult{StdoutBytes: pieces * 32 << 10}, nil
+	}
+	conn := ask(t, socket, made.ID)
+	<-printed // nothing was read of it yet
+	got, last := 0, chat.Frame{}
+	r := bufio.NewReader(conn)
+	res, err := http.ReadResponse(r, nil)
+	if err != nil || res.Header.Get("Content-Type") != frameType {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	for dec := json.NewDecoder(res.Body); ; {
+		var f chat.Frame
+		if err := dec.Decode(&f); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		got, last = got+len(f.Bytes()), f
+	}
+	if last.Result == nil || last.DroppedBytes == 0 || int64(got)+last.DroppedBytes != pieces*32<<10 {
+		t.Errorf("got %d bytes, and %+v", got, last)
+	}
+	mem.OnRunTo = func(ctx context.Context, _ chat.RunSpec, out chat.Output) (chat.RunResult, error) {
+		out(chat.Stdout, []byte("x"))
+		<-ctx.Done()
+		gone <- true
+		return chat.RunResult{}, ctx.Err()
+	}
+	conn = ask(t, socket, made.ID)
+	if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	<-gone
+}
+
+// ask sends the request and reads nothing.
+func ask(t *testing.T, socket string, id chat.ID) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	body := `{"command":"x"}`
+	if _, err := fmt.Fprintf(conn, "POST /v1/chats/%s/runs HTTP/1.1\r\nHost: x\r\nAccept: text/html, %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", id, frameType, len(body), body); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// FuzzFrames: whatever a daemon sends, the client ends with a result or an error.
+func FuzzFrames(f *testing.F) {
+	for _, s := range []string{"", "x", `{"stream":"stdout","text":"a"}`, `{"stream":"stderr","base64":"/w=="}` + "\n" + `{"result":{"exit":3}}`, `{"error":{"kind":"denied","detail":"x"}}`, `{"result":null}`, "\n\n", strings.Repeat("[", 100)} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		n := 0
+		_, err := readFrames(strings.NewReader(text), func(f chat.Frame) { n += len(f.Bytes()) })
+		if n > len(text) {
+			t.Errorf("%q: %d bytes out of %d, %v", text, n, len(text), err)
+		}
+	})
+}

@@ -1,0 +1,129 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+func TestLog(t *testing.T) {
+	socket, _ := start(t, ServerOptions{})
+	c, ctx := client(t, socket), t.Context()
+	made, _, err := c.Create(ctx, chat.Spec{ExternalID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait := chat.Input{Text: "false", Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}}
+	if got, err := c.InputWait(ctx, made.ID, wait); err != nil || got.Text != "false\n" || got.Exit == nil || *got.Exit != 1 || got.Until != chat.UntilPrompt {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := c.InputWait(ctx, made.ID, chat.Input{Text: "x"}); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("without a wait: %v", err)
+	}
+	if s, err := c.StyledScreen(ctx, made.ID); err != nil || !strings.HasPrefix(s.Text, "\x1b[32m") {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if l, err := c.Log(ctx, made.ID, 2); err != nil || l.Text != "lse\n" || l.From != 2 || l.Cursor != 6 {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if _, err := c.Log(ctx, made.ID, 7); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("behind the end: %v", err)
+	}
+	for query, want := range map[string]string{
+		"?since=-1": "want a cursor", "?since=x": "want a cursor", "?follow=yes": "want true or false", "?cursor=1": "unknown parameter",
+		"?since=1&since=2": "stands twice", "?since=99999999999999999999": "want a cursor",
+	} {
+		if got := raw(t, socket, "GET /v1/chats/"+string(made.ID)+"/log"+query+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); got.status != 400 || !strings.Contains(got.body, want) {
+			t.Errorf("%s: %+v, want %q", query, got, want)
+		}
+	}
+}
+
+// TestFollowLog: pieces come as they are printed, each with the cursor to go on from; the end
+// of the chat is said, and a reader who goes away ends it.
+func TestFollowLog(t *testing.T) {
+	socket, mem := start(t, ServerOptions{MaxStreams: 1})
+	c, ctx := client(t, socket), t.Context()
+	made, _, err := c.Create(ctx, chat.Spec{ExternalID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	typeIn := func(text string) {
+		if err := c.Input(ctx, made.ID, chat.Input{Text: text}); err != nil {
+			t.Error(err)
+		}
+	}
+	typeIn("one")
+	var got strings.Builder
+	err = c.FollowLog(ctx, made.ID, 1, func(l chat.Log) error {
+		got.WriteString(l.Text)
+		switch got.String() {
+		case "ne":
+			if err := c.FollowLog(ctx, made.ID, 0, nil); !errors.Is(err, chat.ErrBusy) {
+				t.Errorf("a stream too many: %v", err)
+			}
+			typeIn("two")
+		case "netwo":
+			return mem.Reap(chat.WithCaller(ctx, chat.Caller{Role: chat.RoleOperator}), made.ID)
+		}
+		return nil
+	})
+	if !errors.Is(err, chat.ErrNotFound) || got.String() != "netwo" {
+		t.Errorf("%q, then %v", got.String(), err)
+	}
+	made, _, err = c.Create(ctx, chat.Spec{ExternalID: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(generous); ; time.Sleep(10 * time.Millisecond) { // the place of the first is free again
+		gone, cancel := context.WithCancel(ctx)
+		err := c.FollowLog(gone, made.ID, 0, func(chat.Log) error { cancel(); return nil })
+		cancel()
+		if errors.Is(err, context.Canceled) {
+			break // a reader who goes away
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the stream of a chat that is gone is never free again: %v", err)
+		}
+	}
+	last := raw(t, socket, "GET /v1/chats/"+string(made.ID)+"/log HTTP/1.1\r\nHost: x\r\nLast-Event-ID: 5\r\nConnection: close\r\n\r\n")
+	if last.status != 400 || !strings.Contains(last.body, "cursor 5") {
+		t.Errorf("Last-Event-ID: %+v", last)
+	}
+}
+
+func TestReadEvents(t *testing.T) {
+	var got []string
+	keep := func(l chat.Log) error { got = append(got, string(l.Bytes())); return nil }
+	stream := "id: 2\ndata: {\"text\":\"ab\",\"cursor\":2}\n\n: nothing new\n\nid: 4\ndata: {\"base64\":\"/w==\"}\n\n"
+	if err := readEvents(strings.NewReader(stream), keep); !errors.Is(err, io.ErrUnexpectedEOF) || strings.Join(got, "|") != "ab|\xff" {
+		t.Errorf("%q, %v", got, err)
+	}
+	stream = "event: problem\ndata: {\"kind\":\"not_found\",\"detail\":\"gone\"}\n\n"
+	if err := readEvents(strings.NewReader(stream), keep); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("a problem as an event: %v", err)
+	}
+	for _, bad := range []string{"data: {\n\n", "data: " + strings.Repeat("x", maxEvent+1)} {
+		if err := readEvents(strings.NewReader(bad), keep); err == nil {
+			t.Errorf("%.20q is no error", bad)
+		}
+	}
+	stop := errors.New("stop")
+	if err := readEvents(strings.NewReader("data: {}\n"), func(chat.Log) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("the reader's own error: %v", err)
+	}
+}
+
+func FuzzReadEvents(f *testing.F) {
+	f.Add("event: problem\ndata: {}\n\nid: 1\ndata: {\"text\":\"x\"}\n\n")
+	f.Fuzz(func(t *testing.T, s string) {
+		if readEvents(strings.NewReader(s), func(chat.Log) error { return nil }) == nil {
+			t.Error("a stream that ends is no error")
+		}
+	})
+}

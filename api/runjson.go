@@ -1,0 +1,91 @@
+package api
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// jsonFormat is JSON as huma writes it, but for the output of a run: a chat chooses its bytes, of
+// which JSON may make six each, and encoding/json would hold all of that several times.
+var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: huma.DefaultJSONFormat.Unmarshal}
+
+func writeJSON(w io.Writer, v any) error {
+	var stdout, stderr string
+	switch r := v.(type) {
+	case chat.RunResult:
+		stdout, stderr, r.Stdout, r.Stderr = r.Stdout, r.Stderr, "", ""
+		v = r
+	case chat.Run:
+		if r.Result != nil {
+			res := *r.Result
+			stdout, stderr, res.Stdout, res.Stderr = res.Stdout, res.Stderr, "", ""
+			r.Result = &res
+		}
+		v = r
+	}
+	if stdout == "" && stderr == "" {
+		return huma.DefaultJSONFormat.Marshal(w, v)
+	}
+	return writeOutput(w, v, stdout, stderr)
+}
+
+// writeOutput writes v with two texts in the place of its empty ones.
+func writeOutput(w io.Writer, v any, stdout, stderr string) error {
+	var b bytes.Buffer
+	if err := huma.DefaultJSONFormat.Marshal(&b, v); err != nil {
+		return err
+	}
+	// No text can look like this: in a text a quote has a backslash before it.
+	before, after, found := bytes.Cut(b.Bytes(), []byte(`"stdout":"","stderr":""`))
+	if !found {
+		return fmt.Errorf("cannot write the answer of a run: it has no streams")
+	}
+	for _, write := range []func() error{
+		func() error { return writeAll(w, before, `"stdout":`) },
+		func() error { return writeText(w, stdout) },
+		func() error { return writeAll(w, nil, `,"stderr":`) },
+		func() error { return writeText(w, stderr) },
+		func() error { return writeAll(w, after, "") },
+	} {
+		if err := write(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeAll(w io.Writer, b []byte, s string) error {
+	_, err := w.Write(append(b[:len(b):len(b)], s...))
+	return err
+}
+
+// textPiece is how much of a text is written at once, in bytes.
+const textPiece = 32 << 10
+
+// writeText writes a text in JSON, a piece at a time, none of which ends within a character.
+func writeText(w io.Writer, s string) error {
+	if err := writeAll(w, nil, `"`); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	for len(s) > 0 {
+		piece := s[:min(len(s), textPiece)]
+		if len(piece) < len(s) {
+			piece = s[:chat.WholeRunes([]byte(piece))]
+		}
+		b.Reset()
+		if err := huma.DefaultJSONFormat.Marshal(&b, piece); err != nil {
+			return err
+		}
+		if _, err := w.Write(b.Bytes()[1 : b.Len()-2]); err != nil { // without the quotes and the end of the line
+			return err
+		}
+		s = s[len(piece):]
+	}
+	return writeAll(w, nil, `"`)
+}

@@ -1,0 +1,66 @@
+package api
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// pieces notes how much is written at once.
+type pieces struct {
+	bytes.Buffer
+	most int
+}
+
+func (p *pieces) Write(b []byte) (int, error) {
+	p.most = max(p.most, len(b))
+	return p.Buffer.Write(b)
+}
+
+// same holds what is written against what huma writes.
+func same[T any](t *testing.T, v T) *pieces {
+	t.Helper()
+	var p pieces
+	var want bytes.Buffer
+	if err := writeJSON(&p, v); err != nil {
+		t.Fatal(err)
+	}
+	if err := huma.DefaultJSONFormat.Marshal(&want, v); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(p.Bytes(), want.Bytes()) {
+		t.Errorf("%.200q, want %.200q", p.String(), want.String())
+	}
+	return &p
+}
+
+// TestRunJSON: the answer of a run is that of any other, written in pieces that are small whatever was printed.
+func TestRunJSON(t *testing.T) {
+	for _, text := range []string{"", "a", `"stdout":"","stderr":""`, `\`, "\x00\x1b<&>\u2028\"", "\xff\xc3", strings.Repeat("\x01", 3*textPiece), strings.Repeat("€", textPiece), strings.Repeat("x🦀", textPiece), strings.Repeat("\xff", 2*textPiece+1)} {
+		for _, r := range []chat.RunResult{{Stdout: text}, {Stderr: text}, {Stdout: text, Stderr: text, Exit: 7, Signal: `"stdout":"","stderr":""`}} {
+			p := same(t, r)
+			if p.most > 6*textPiece {
+				t.Errorf("%.20q: %d bytes are written at once", text, p.most)
+			}
+			same(t, chat.Run{ID: "run", Command: chat.Quote(text), Result: &r})
+			if kept := r.Stdout + r.Stderr; text != "" && !strings.Contains(kept, text) {
+				t.Errorf("%.20q: the result itself was changed", text)
+			}
+		}
+	}
+	same(t, chat.Run{ID: "run"})
+	same(t, chat.Runs{Runs: []chat.Run{{ID: "run", Result: &chat.RunResult{}}}})
+}
+
+// FuzzRunJSON: whatever a chat prints.
+func FuzzRunJSON(f *testing.F) {
+	f.Add("a", `"stdout":"","stderr":""`)
+	f.Add("\xff\x00", "\u2028€")
+	f.Fuzz(func(t *testing.T, stdout, stderr string) {
+		same(t, chat.Run{Command: stderr, Result: &chat.RunResult{Stdout: stdout, Stderr: stderr}})
+	})
+}

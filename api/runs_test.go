@@ -1,0 +1,97 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestRuns: a run of the background over HTTP: started, listed, written to, followed, read, signalled, ended.
+func TestRuns(t *testing.T) {
+	socket, _ := start(t, ServerOptions{})
+	c := client(t, socket)
+	ctx := t.Context()
+	made, _, err := c.Create(ctx, chat.Spec{ExternalID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.StartRun(ctx, made.ID, chat.RunSpec{Command: "wait", OpenStdin: true})
+	if err != nil || r.State != chat.RunRunning || !r.Background {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if list, err := c.Runs(ctx, made.ID); err != nil || len(list.Runs) != 1 || list.Runs[0].ID != r.ID {
+		t.Errorf("%+v, %v", list, err)
+	}
+	for i, piece := range []string{"one ", "two"} {
+		if err := c.WriteStdin(ctx, made.ID, r.ID, io.NopCloser(strings.NewReader(piece)), i == 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out strings.Builder
+	res, err := c.FollowRun(ctx, made.ID, r.ID, "", func(f chat.Frame) { out.Write(f.Bytes()) })
+	if err != nil || res.Exit != 0 || res.StdoutBytes != 7 || out.String() != "one two" {
+		t.Errorf("%+v, %v, %q", res, err, &out)
+	}
+	got, err := c.ReadRun(ctx, made.ID, r.ID, "4-0")
+	if err != nil || len(got.Frames) != 1 || got.Frames[0].Text != "two" || got.Cursor != "7-0" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	r, err = c.StartRun(ctx, made.ID, chat.RunSpec{Command: "wait"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SignalRun(ctx, made.ID, r.ID, chat.RunSignal{Signal: "INT"}); err != nil {
+		t.Error(err)
+	}
+	if shown, err := c.ShowRun(ctx, made.ID, r.ID); err != nil || shown.Result == nil || shown.Result.Signal != "SIGINT" {
+		t.Errorf("%+v, %v", shown, err)
+	}
+	if err := c.EndRun(ctx, made.ID, r.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRunsRefused: what cannot be meant is named, and a run that is not there is not found.
+func TestRunsRefused(t *testing.T) {
+	socket, _ := start(t, ServerOptions{})
+	c := client(t, socket)
+	ctx := t.Context()
+	made, _, err := c.Create(ctx, chat.Spec{ExternalID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range []string{"run-9", "", "..", "a/b", strings.Repeat("x", 100)} {
+		if _, err := c.ShowRun(ctx, made.ID, run); !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("%q: %v", run, err)
+		}
+	}
+	r, err := c.StartRun(ctx, made.ID, chat.RunSpec{Command: "wait"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "/v1/chats/" + string(made.ID) + "/runs/" + r.ID
+	for _, g := range []struct {
+		request string
+		status  int
+		says    string
+	}{
+		{post(at+"/signal", `{"signal":"STOP"}`), 400, "want one of INT"},
+		{post(at+"/signal", `{"signal":"WINCH"}`), 400, "tty"},
+		{post(at+"/signal", `{"signal":"WINCH","tty":{"rows":0,"cols":5}}`), 400, ""},
+		{get(at + "/output?cursor=x"), 400, "cursor"},
+		{get(at + "/output?from=1"), 400, "from"},
+		{post(at+"/stdin?open=true", ""), 400, "open"},
+		{post(at+"/stdin?close=yes", ""), 400, "close"},
+		{post("/v1/chats/"+string(made.ID)+"/runs", `{"command":"x","background":true,"stdin":"a","open_stdin":true}`), 400, "not both"},
+		{post("/v1/chats/"+string(made.ID)+"/runs", `{"command":"x","background":1}`), 400, "background"},
+		{post("/v1/chats/"+string(made.ID)+"/runs", `{"command":"x","tty":{"rows":24,"cols":9999}}`), 400, ""},
+	} {
+		a := raw(t, socket, g.request)
+		if a.status != g.status || !strings.Contains(a.body, g.says) {
+			t.Errorf("%.80q: %d %s", g.request, a.status, a.body)
+		}
+	}
+}

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"bytes"
+	"maps"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// restartNeeded reports whether two configs differ in anything but what a running
+// daemon takes over from the second.
+func restartNeeded(a, b Config) (bool, error) {
+	one, err := yamlOf(withoutJudged(a))
+	if err != nil {
+		return false, err
+	}
+	other, err := yamlOf(withoutJudged(b))
+	return !bytes.Equal(one, other), err
+}
+
+// withoutJudged is cfg without what runs are judged by.
+func withoutJudged(cfg Config) Config {
+	cfg.Profiles = maps.Clone(cfg.Profiles)
+	for name, p := range cfg.Profiles {
+		p.Guard, p.ToolsOff, p.TimeoutMax, p.AccessFile = chat.Guard{}, nil, 0, ""
+		cfg.Profiles[name] = p
+	}
+	return cfg
+}

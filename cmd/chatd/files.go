@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/api"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+)
+
+func filesCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "files",
+		Usage:     "read, write, edit, append to and list files of a chat, as the chat",
+		ArgsUsage: "read|write|edit|append|ls CHAT [PATH] [TEXT|-]",
+		Description: "The file rules of the chat's profile are kept, and so are its walls. A chat that is asleep\n" +
+			"stays asleep. PATH is absolute or below the home. - takes the content from what chatd\n" +
+			"reads, and read writes bytes as they are: but not to a terminal, where they are escaped.\n\n" +
+			"   chatd files write CHAT notes.txt 'one line'\n" +
+			"   chatd files write CHAT photo.jpg - < photo.jpg\n" +
+			"   chatd files append CHAT log -\n" +
+			"   chatd files read CHAT photo.jpg > photo.jpg\n" +
+			"   chatd files read CHAT log --line 100 --lines 20\n" +
+			"   chatd files edit CHAT notes.txt --old one --new two\n" +
+			"   chatd files ls CHAT src",
+		Flags: []cli.Flag{
+			&cli.Int64Flag{Name: "offset", Usage: "read from this `BYTE`"},
+			&cli.Int64Flag{Name: "length", Usage: "read so many `BYTES`", DefaultText: "all"},
+			&cli.Int64Flag{Name: "line", Usage: "read from this `LINE`, counted from 1", DefaultText: "1"},
+			&cli.Int64Flag{Name: "lines", Usage: "read so many `LINES`", DefaultText: "all"},
+			&cli.StringFlag{Name: "old", Usage: "the `TEXT` to replace, which must be there exactly once"},
+			&cli.StringFlag{Name: "new", Usage: "the `TEXT` to put in its place"},
+			&cli.StringFlag{Name: "after", Usage: "list the entries after this `NAME`"},
+			&cli.IntFlag{Name: "limit", Usage: "list at most `N` entries", DefaultText: "1000"},
+		},
+		Action: filesTool,
+	}
+}
+
+// fileAction is one of the command's actions: which flags it knows, and how many
+// arguments after CHAT it wants.
+type fileAction struct {
+	flags       string
+	least, most int
+	do          func(*cli.Context, chat.ID, []string) error
+}
+
+var fileActions = map[string]fileAction{
+	"read":   {"offset length line lines", 1, 1, readFile},
+	"write":  {"", 2, 2, writeFile},
+	"append": {"", 2, 2, appendFile},
+	"edit":   {"old new", 1, 1, editFile},
+	"ls":     {"after limit", 0, 1, listDir},
+}
+
+func filesTool(c *cli.Context) error {
+	name := c.Args().First()
+	action, ok := fileActions[name]
+	if !ok {
+		return fmt.Errorf("cannot do files %s: want read, write, edit, append or ls: %w", chat.Quote(name), chat.ErrInvalid)
+	}
+	rest := c.Args().Tail()
+	if n := len(rest) - 1; n < action.least || n > action.most {
+		return fmt.Errorf("cannot do files %s: got %d arguments, see chatd files --help: %w", name, len(rest), chat.ErrInvalid)
+	}
+	for _, f := range c.LocalFlagNames() {
+		if !strings.Contains(" "+action.flags+" json socket ", " "+f+" ") {
+			return fmt.Errorf("cannot use --%s: files %s has no such flag: %w", f, name, chat.ErrInvalid)
+		}
+	}
+	id, err := chatArg(rest[0])
+	if err != nil {
+		return err
+	}
+	return action.do(c, id, rest[1:])
+}
+
+// readFile streams; with --json it is one page.
+func readFile(c *cli.Context, id chat.ID, args []string) error {
+	a := files.ReadFile{Path: args[0], Offset: c.Int64("offset"), Length: c.Int64("length"), Line: c.Int64("line"), Lines: c.Int64("lines")}
+	if c.Bool("json") {
+		return pageJSON(c, func(begin files.Begin) (files.Answer, error) { return client(c).ReadFile(c.Context, id, a, begin) })
+	}
+	a.Stream = true
+	out := chatWriter(c.App.Writer)
+	if _, err := client(c).ReadFile(c.Context, id, a, func(files.Answer) io.Writer { return out }); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+func listDir(c *cli.Context, id chat.ID, args []string) error {
+	a := files.ListDir{After: c.String("after"), Limit: c.Int("limit")}
+	if len(args) > 0 {
+		a.Path = args[0]
+	}
+	list := func(begin files.Begin) (files.Answer, error) { return client(c).ListDir(c.Context, id, a, begin) }
+	if c.Bool("json") {
+		return pageJSON(c, list)
+	}
+	var b bytes.Buffer
+	got, err := list(func(files.Answer) io.Writer { return &b })
+	if err != nil {
+		return err
+	}
+	if err := writeChatText(c.App.Writer, b.String()); err != nil {
+		return err
+	}
+	if got.Truncated {
+		fmt.Fprintf(c.App.ErrWriter, "chatd: there are more; go on with --after %s\n", chat.Quote(got.NextEntry))
+	}
+	return nil
+}
+
+// pageJSON writes what was read in the form that the API has.
+func pageJSON(c *cli.Context, read func(files.Begin) (files.Answer, error)) error {
+	b := bytes.NewBuffer([]byte{})
+	a, err := read(func(files.Answer) io.Writer { return b })
+	if err != nil {
+		return err
+	}
+	return writeJSON(c.App.Writer, api.NewFileAnswer(a, b.Bytes()))
+}
+
+func writeFile(c *cli.Context, id chat.ID, args []string) error {
+	return sendFile(c, client(c).WriteFile, id, args)
+}
+
+func appendFile(c *cli.Context, id chat.ID, args []string) error {
+	return sendFile(c, client(c).AppendFile, id, args)
+}
+
+// sendFile streams, whatever the text: it may be no UTF-8.
+func sendFile(c *cli.Context, send sender, id chat.ID, args []string) error {
+	body := io.Reader(strings.NewReader(args[1]))
+	if args[1] == "-" {
+		body = c.App.Reader
+	}
+	a, err := send(c.Context, id, files.WriteFile{Path: args[0], Stream: true, Hash: c.Bool("json")}, body)
+	return fileDone(c, a, err)
+}
+
+func editFile(c *cli.Context, id chat.ID, args []string) error {
+	a, err := client(c).EditFile(c.Context, id, files.EditFile{Path: args[0], OldText: c.String("old"), NewText: c.String("new")})
+	return fileDone(c, a, err)
+}
+
+// fileDone writes what was done: the tool's words, and the diff.
+func fileDone(c *cli.Context, a files.Answer, err error) error {
+	if err != nil {
+		return err
+	}
+	return answer(c, api.NewFileAnswer(a, nil), func(w io.Writer) error {
+		return writeChatText(w, a.Message+"\n"+a.Diff)
+	})
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/chat"
+)
+
+func runsCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "runs",
+		Usage:     "list the runs of a chat, or look after one of them",
+		ArgsUsage: "CHAT [RUN]",
+		Description: "Lists what is under way, and what ran in the background and is kept: 30 minutes from its end, and\n" +
+			"gone when the chat is reaped. With RUN it says what became of it and prints what is kept of its output:\n" +
+			"head and tail, as many bytes as chatd run --output-max said. -f prints everything until it ends, says on\n" +
+			"stderr how much is not kept any more, and exits as chatd run does. To end a run is SIGTERM, its grace,\n" +
+			"then all of it.\n\n" +
+			"   chatd run CHAT --background -c 'make test'\n" +
+			"   chatd runs CHAT\n" +
+			"   chatd runs CHAT RUN -f\n" +
+			"   chatd runs CHAT RUN --end\n" +
+			"   echo yes | chatd runs CHAT RUN --stdin",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "f", Usage: "follow the output until the run ends"},
+			&cli.StringFlag{Name: "cursor", Usage: "with -f: begin at this `PLACE`, as the API names it"},
+			&cli.BoolFlag{Name: "end", Usage: "end the run"},
+			&cli.StringFlag{Name: "signal", Usage: "send `SIGNAL` to every process of the run: INT, TERM, HUP, QUIT, USR1, USR2 or KILL"},
+			&cli.BoolFlag{Name: "stdin", Usage: "send standard input to the run, and close its own then"},
+		},
+		Action: runs,
+	}
+}
+
+func runs(c *cli.Context) error {
+	if c.NArg() < 1 || c.NArg() > 2 {
+		return fmt.Errorf("cannot show runs: want CHAT and perhaps RUN, got %d arguments: %w", c.NArg(), chat.ErrInvalid)
+	}
+	id, err := chatArg(c.Args().First())
+	if err != nil {
+		return err
+	}
+	run, asked := c.Args().Get(1), 0
+	for _, flag := range []string{"f", "end", "signal", "stdin"} {
+		if c.IsSet(flag) {
+			asked++
+		}
+	}
+	switch {
+	case asked > 1 || asked == 1 && run == "":
+		return fmt.Errorf("cannot use the arguments: want RUN and at most one of -f, --end, --signal and --stdin: %w", chat.ErrInvalid)
+	case run == "":
+		return listRuns(c, id)
+	case c.Bool("f"):
+		return followRun(c, id, run)
+	case c.Bool("end"):
+		done := progress(c, "ending")
+		defer done()
+		return client(c).EndRun(c.Context, id, run)
+	case c.IsSet("signal"):
+		return client(c).SignalRun(c.Context, id, run, chat.RunSignal{Signal: c.String("signal")})
+	case c.Bool("stdin"):
+		return client(c).WriteStdin(c.Context, id, run, io.NopCloser(c.App.Reader), true)
+	}
+	return showRun(c, id, run)
+}
+
+func listRuns(c *cli.Context, id chat.ID) error {
+	list, err := client(c).Runs(c.Context, id)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return writeJSON(c.App.Writer, list)
+	}
+	w := tabwriter.NewWriter(c.App.Writer, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "RUN\tSTATE\tSTARTED\tCOMMAND")
+	for _, r := range list.Runs {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell(r.ID), cell(howItIs(r)), r.StartedAt.Local().Format(time.DateTime), cell(r.Command))
+	}
+	return w.Flush()
+}
+
+// howItIs is a run's state in a few words.
+func howItIs(r chat.Run) string {
+	switch {
+	case r.State != chat.RunEnded || r.Result == nil:
+		return string(r.State)
+	case r.Result.TimedOut:
+		return "ended by its timeout"
+	case r.Result.Signal != "":
+		return "ended by " + r.Result.Signal
+	}
+	return fmt.Sprintf("exit code %d", r.Result.Exit)
+}
+
+func showRun(c *cli.Context, id chat.ID, run string) error {
+	r, err := client(c).ShowRun(c.Context, id, run)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return writeJSON(c.App.Writer, r)
+	}
+	fmt.Fprintf(c.App.ErrWriter, "chatd: %s: %s\n", cell(r.ID), cell(howItIs(r)))
+	if r.Result == nil {
+		return nil
+	}
+	if err := writeChatText(c.App.Writer, r.Result.Stdout); err != nil {
+		return err
+	}
+	return writeChatText(c.App.ErrWriter, r.Result.Stderr)
+}
+
+// followRun prints what a run prints; to be interrupted ends only that.
+func followRun(c *cli.Context, id chat.ID, run string) error {
+	out := streams{to: map[string]io.Writer{chat.Stdout: c.App.Writer, chat.Stderr: c.App.ErrWriter}, cancel: func() {}}
+	res, err := client(c).FollowRun(c.Context, id, run, c.String("cursor"), func(f chat.Frame) {
+		if f.Missing > 0 {
+			fmt.Fprintf(c.App.ErrWriter, "chatd: %d bytes of %s are left out here, for they are not kept\n", f.Missing, escape(f.Stream))
+		}
+		out.write(f.Stream, f.Bytes())
+	})
+	if out.failed != nil {
+		return out.failed
+	}
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return writeJSON(c.App.Writer, res)
+	}
+	res.Truncated = false // everything that is kept was printed
+	return writeEnd(c, res)
+}

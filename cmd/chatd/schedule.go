@@ -1,0 +1,207 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/chat"
+)
+
+func scheduleCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "schedule",
+		Usage:     "have a chat run a command by the clock",
+		ArgsUsage: "add|ls|show|rm CHAT [SCHEDULE] [-- COMMAND [ARGUMENT…]]",
+		Description: "A scheduled run wakes the chat and is judged, limited and audited as any other. One runs at\n" +
+			"a time in a chat. What comes due while its own run goes on is skipped; what was missed,\n" +
+			"because chatd was down or the host slept, is run once. show tells how the last run went.\n\n" +
+			"   chatd schedule add CHAT --cron '30 9 * * 1-5' --time-zone Europe/Berlin -- ./report\n" +
+			"   chatd schedule add CHAT --every 30m -c 'git pull -q && make' --cwd src\n" +
+			"   chatd schedule add CHAT --at 2026-12-24T18:00:00Z -- ./greet\n" +
+			"   chatd schedule ls CHAT\n" +
+			"   chatd schedule show CHAT SCHEDULE\n" +
+			"   chatd schedule rm CHAT SCHEDULE",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "cron", Usage: "run at `TIMES`: minute hour day-of-month month day-of-week, or @daily and so on"},
+			&cli.DurationFlag{Name: "every", Usage: "run once in this `TIME`, at least 1m", DefaultText: "none"},
+			&cli.StringFlag{Name: "at", Usage: "run once at this `TIME`: RFC 3339, or without an offset in --time-zone"},
+			&cli.StringFlag{Name: "time-zone", Usage: "the `ZONE` of --cron and --at, as in Europe/Berlin (default: UTC)"},
+			&cli.StringFlag{Name: "c", Usage: "run `SHELL-TEXT` by sh -c in place of COMMAND"},
+			&cli.StringFlag{Name: "cwd", Usage: "the working `DIRECTORY` (default: the home; relative: below it)"},
+			&cli.StringSliceFlag{Name: "env", Usage: "add `NAME=VALUE` to the clean environment; may be given again"},
+			&cli.DurationFlag{Name: "timeout", Usage: "end each run after this `TIME`, at most the profile's timeout_max", DefaultText: "5m"},
+			&cli.DurationFlag{Name: "grace", Usage: "the `TIME` a run may take to end after SIGTERM, before SIGKILL; at most 30s", DefaultText: "2s"},
+		},
+		Action: scheduleAction,
+	}
+}
+
+// scheduleActions are the command's actions, and how many arguments after CHAT each
+// takes; add takes any, and is the only one with flags.
+var scheduleActions = map[string]struct {
+	args int
+	do   func(*cli.Context, chat.ID, []string) error
+}{
+	"add": {-1, addSchedule}, "ls": {0, listSchedules}, "show": {1, showSchedule}, "rm": {1, removeSchedule},
+}
+
+func scheduleAction(c *cli.Context) error {
+	name, rest := c.Args().First(), c.Args().Tail()
+	action, ok := scheduleActions[name]
+	if !ok {
+		return fmt.Errorf("cannot do schedule %s: want add, ls, show or rm: %w", chat.Quote(name), chat.ErrInvalid)
+	}
+	if len(rest) == 0 || action.args >= 0 && len(rest) != action.args+1 {
+		return fmt.Errorf("cannot do schedule %s: got %d arguments, see chatd schedule --help: %w", name, len(rest), chat.ErrInvalid)
+	}
+	for _, f := range c.LocalFlagNames() {
+		if name != "add" && f != "json" && f != "socket" {
+			return fmt.Errorf("cannot use --%s: schedule %s has no such flag: %w", f, name, chat.ErrInvalid)
+		}
+	}
+	id, err := chatArg(rest[0])
+	if err != nil {
+		return err
+	}
+	return action.do(c, id, rest[1:])
+}
+
+func addSchedule(c *cli.Context, id chat.ID, argv []string) error {
+	env, err := pairs("env", c.StringSlice("env"))
+	if err != nil {
+		return err
+	}
+	s, err := client(c).AddSchedule(c.Context, id, chat.ScheduleSpec{
+		Cron: c.String("cron"), Every: chat.Duration(c.Duration("every")), At: c.String("at"), TimeZone: c.String("time-zone"),
+		Command: c.String("c"), Argv: argv, Cwd: c.String("cwd"), Env: env,
+		Timeout: chat.Duration(c.Duration("timeout")), Grace: chat.Duration(c.Duration("grace")),
+	})
+	if err != nil {
+		return err
+	}
+	return answer(c, s, func(w io.Writer) error {
+		return writeLines(w, fmt.Sprintf("%s  next %s", s.ID, nextWord(s)))
+	})
+}
+
+func listSchedules(c *cli.Context, id chat.ID, _ []string) error {
+	all, err := client(c).Schedules(c.Context, id)
+	if err != nil {
+		return err
+	}
+	return answer(c, all, func(w io.Writer) error {
+		rows := [][]string{{"SCHEDULE", "WHEN", "NEXT", "RUNS", "SKIPPED", "MISSED", "LAST", "COMMAND"}}
+		for _, s := range all.Schedules {
+			rows = append(rows, []string{s.ID, whenWords(s.Spec), nextWord(s), fmt.Sprint(s.Runs), fmt.Sprint(s.Skipped), fmt.Sprint(s.Missed),
+				lastWord(s), shortened(commandWords(s.Spec))})
+		}
+		return table(w, rows)
+	})
+}
+
+func showSchedule(c *cli.Context, id chat.ID, args []string) error {
+	s, err := client(c).Schedule(c.Context, id, args[0])
+	if err != nil {
+		return err
+	}
+	return answer(c, s, func(w io.Writer) error {
+		lines := []string{
+			"schedule  " + s.ID, "when      " + whenWords(s.Spec), "command   " + commandWords(s.Spec), "next      " + nextWord(s),
+			fmt.Sprintf("runs      %d, skipped %d, missed %d", s.Runs, s.Skipped, s.Missed),
+			fmt.Sprintf("made      %s by %s", stamp(s.CreatedAt), s.CreatedBy), "last      " + lastWord(s),
+		}
+		if s.Last == nil {
+			return writeLines(w, lines...)
+		}
+		lines = append(lines, fmt.Sprintf("began     %s for %s", stamp(s.Last.StartedAt), stamp(s.Last.DueAt)))
+		if s.Last.Error != "" {
+			lines = append(lines, "error     "+s.Last.Error)
+		}
+		if s.Last.Output != "" {
+			lines = append(lines, fmt.Sprintf("output    %d bytes, the end of them:", s.Last.OutputBytes))
+		}
+		if err := writeLines(w, lines...); err != nil {
+			return err
+		}
+		return writeChatText(w, s.Last.Output)
+	})
+}
+
+func removeSchedule(c *cli.Context, id chat.ID, args []string) error {
+	return client(c).RemoveSchedule(c.Context, id, args[0])
+}
+
+// writeLines writes each as one line of a terminal, whatever is in it.
+func writeLines(w io.Writer, lines ...string) error {
+	for _, l := range lines {
+		if _, err := fmt.Fprintln(w, cell(l)); err != nil {
+			return fmt.Errorf("cannot write the output: %w", err)
+		}
+	}
+	return nil
+}
+
+func whenWords(s chat.ScheduleSpec) string {
+	zone := ""
+	if s.TimeZone != "" {
+		zone = " " + s.TimeZone
+	}
+	switch {
+	case s.Cron != "":
+		return "cron " + s.Cron + zone
+	case s.Every != 0:
+		return "every " + s.Every.String()
+	}
+	return "at " + s.At + zone
+}
+
+func commandWords(s chat.ScheduleSpec) string {
+	if s.Command != "" {
+		return "-c " + s.Command
+	}
+	return strings.Join(s.Argv, " ")
+}
+
+// shortened is text for a column of a table.
+func shortened(s string) string {
+	const most = 40
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func nextWord(s chat.Schedule) string {
+	if s.Next == nil {
+		return "never"
+	}
+	return stamp(*s.Next)
+}
+
+// lastWord is how the last run ended, in a few words.
+func lastWord(s chat.Schedule) string {
+	l := s.Last
+	switch {
+	case s.RunningSince != nil:
+		return "runs since " + stamp(*s.RunningSince)
+	case l == nil:
+		return "-"
+	case l.DeniedBy != "":
+		return "denied by " + l.DeniedBy
+	case l.Error != "":
+		return "did not run"
+	case l.TimedOut:
+		return fmt.Sprintf("timed out after %s", took(l))
+	case l.Signal != "":
+		return fmt.Sprintf("%s after %s", l.Signal, took(l))
+	}
+	return fmt.Sprintf("exit %d after %s", l.Exit, took(l))
+}
+
+func took(l *chat.ScheduleResult) time.Duration { return time.Duration(l.WallMS) * time.Millisecond }

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/display"
+)
+
+func logCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "log",
+		Usage:     "print what a chat's terminal printed",
+		ArgsUsage: "CHAT",
+		Description: "The last 1 to 2 MiB are kept, also of a chat that is asleep. On a terminal it is plain text, in\n" +
+			"which nothing moves the cursor or changes the terminal; elsewhere it is every byte as it\n" +
+			"was printed. -f goes on until it is interrupted; with --json each piece is a line.\n\n" +
+			"   chatd log CHAT | tail\n   chatd log -f CHAT\n   chatd log CHAT --since 81920 --json | jq .cursor",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on as the terminal prints"},
+			&cli.Int64Flag{Name: "since", Usage: "from this `CURSOR` on, which --json and send --wait say", Value: -1, DefaultText: "all that is kept"},
+		},
+		Action: printLog,
+	}
+}
+
+func printLog(c *cli.Context) error {
+	id, err := oneChat(c)
+	if err != nil {
+		return err
+	}
+	since := c.Int64("since")
+	if since < 0 && c.IsSet("since") {
+		return fmt.Errorf("cannot use --since %d: want a cursor, a number from 0: %w", since, chat.ErrInvalid)
+	}
+	p := logPrinter{c: c, text: chatTextWriter(c.App.Writer)}
+	if c.Bool("follow") {
+		err = client(c).FollowLog(c.Context, id, since, p.print)
+	} else {
+		err = pages(c, id, since, p.print)
+	}
+	if err != nil && c.Context.Err() != nil {
+		return nil // interrupted, which is how following ends
+	}
+	return err
+}
+
+// pages reads piece by piece up to what was the end when it began.
+func pages(c *cli.Context, id chat.ID, since int64, out func(chat.Log) error) error {
+	for end := int64(-1); ; {
+		l, err := client(c).Log(c.Context, id, since)
+		if err != nil {
+			return err
+		}
+		if end < 0 {
+			end = l.End
+		}
+		if err := out(l); err != nil {
+			return err
+		}
+		if since = l.Cursor; since >= end || len(l.Bytes()) == 0 {
+			return nil
+		}
+	}
+}
+
+type logPrinter struct {
+	c    *cli.Context
+	text io.Writer
+}
+
+func (p *logPrinter) print(l chat.Log) error {
+	if p.c.Bool("json") {
+		return writeJSONLine(p.c.App.Writer, l)
+	}
+	if l.Lost > 0 {
+		fmt.Fprintf(p.c.App.ErrWriter, "chatd: %d bytes before this are not kept any more\n", l.Lost)
+	}
+	if _, err := p.text.Write(l.Bytes()); err != nil {
+		return errors.Join(errors.New("cannot write the log"), err)
+	}
+	return nil
+}
+
+// chatTextWriter writes what a chat printed: on a terminal plain text, elsewhere every byte.
+func chatTextWriter(w io.Writer) io.Writer {
+	if isTerminal(w) {
+		return display.NewWriter(w, display.Plain)
+	}
+	return w
+}
+
+func writeLog(w io.Writer, l chat.Log) error {
+	if _, err := chatTextWriter(w).Write(l.Bytes()); err != nil {
+		return fmt.Errorf("cannot write the output: %w", err)
+	}
+	return nil
+}

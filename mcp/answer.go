@@ -1,0 +1,175 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/chatd/chatd/api"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/display"
+	"github.com/chatd/chatd/files"
+)
+
+// MaxText is how many bytes of each stream of exec an answer has, and of a file when
+// the agent does not ask for more.
+const MaxText = 64 << 10
+
+// said is an answer of texts.
+func said(parts ...string) *sdk.CallToolResult {
+	r := &sdk.CallToolResult{}
+	for _, p := range parts {
+		r.Content = append(r.Content, &sdk.TextContent{Text: strings.ToValidUTF8(p, "\ufffd")})
+	}
+	return r
+}
+
+// refusal is the answer of a tool that did not do it.
+func refusal(err error) *sdk.CallToolResult {
+	r := said(reason(err))
+	r.IsError = true
+	return r
+}
+
+// reason is err for an agent. What a chat may know is told: what it asked for wrongly,
+// and what it may not. Everything else may be about the host.
+func reason(err error) string {
+	kind, place, ref := api.Kind(err), "", ""
+	var p *api.Problem
+	if errors.As(err, &p) {
+		place, ref = p.Place, p.Ref
+	}
+	var d *files.Denial
+	if errors.As(err, &d) {
+		place = d.Place
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "cancelled"
+	case errors.Is(err, chat.ErrInvalid), errors.Is(err, chat.ErrNotFound), errors.Is(err, chat.ErrExists), errors.Is(err, chat.ErrWrongPhase):
+		return kind + ": " + err.Error()
+	case errors.Is(err, chat.ErrDenied):
+		return kind + ": " + withoutPlace(err.Error(), place)
+	case errors.Is(err, chat.ErrBusy):
+		return kind + ": chatd cannot do it now; try again in a few seconds"
+	case errors.Is(err, chat.ErrUnsupported):
+		return kind + ": this host, or this file system, cannot do it"
+	case ref != "":
+		return kind + ": something is wrong with chatd, not with the call; tell the operator the reference " + ref
+	}
+	return kind + ": something is wrong with chatd, not with the call; tell the operator"
+}
+
+// withoutPlace takes the file and line of a rule out of what is said about it.
+func withoutPlace(text, place string) string {
+	if place == "" {
+		return text
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(text, " ("+place+")", ""), place, "the policy")
+}
+
+// runText is what a run printed, and how it ended.
+func runText(r chat.RunResult) []string {
+	var parts []string
+	if r.Stdout != "" {
+		parts = append(parts, bounded(r.Stdout))
+	}
+	if r.Stderr != "" {
+		parts = append(parts, "stderr:\n"+bounded(r.Stderr))
+	}
+	end := fmt.Sprintf("exit code %d", r.Exit)
+	if r.Signal != "" {
+		end = "ended by " + r.Signal
+	}
+	if r.TimedOut {
+		end += ", for its time was over: give a longer timeout, or less to do"
+	}
+	if r.OOMKilled {
+		end += ", for it took more memory than the chat may have"
+	}
+	end += fmt.Sprintf("; it took %s", time.Duration(r.WallMS)*time.Millisecond)
+	if r.Truncated || len(r.Stdout) > MaxText || len(r.Stderr) > MaxText {
+		end += fmt.Sprintf("; it printed %d bytes, and %d to stderr, too many to show: write them to a file and read that", r.StdoutBytes, r.StderrBytes)
+	}
+	return append(parts, end)
+}
+
+// typedText is what was printed after an input, and why the wait ended.
+func typedText(t chat.Typed) []string {
+	end := map[string]string{
+		chat.UntilPrompt: "the shell is at its prompt", chat.UntilQuiet: "nothing was printed for a while",
+		chat.UntilMax: "the wait was over before; go on with terminal_read", chat.UntilEnded: "the terminal has ended",
+	}[t.Until]
+	if t.Exit != nil {
+		end += fmt.Sprintf("; exit code %d", *t.Exit)
+	}
+	return append(logText(t.Log), end)
+}
+
+// logText is a piece of what a terminal printed, as an agent can read it: text alone.
+func logText(l chat.Log) []string {
+	parts := []string{bounded(display.String(string(l.Bytes()), display.Plain)), fmt.Sprintf("the cursor is %d", l.Cursor)}
+	if l.Cursor < l.End {
+		parts = append(parts, fmt.Sprintf("there is more, up to %d", l.End))
+	}
+	if l.Lost > 0 {
+		parts = append(parts, fmt.Sprintf("%d bytes before this are left out", l.Lost))
+	}
+	if !l.Recording {
+		parts = append(parts, "what the terminal prints is not recorded now")
+	}
+	return parts
+}
+
+// bounded is head and tail of a text that is too long.
+func bounded(s string) string {
+	if len(s) <= MaxText {
+		return s
+	}
+	const half = MaxText / 2
+	return fmt.Sprintf("%s\n[… left out …]\n%s", s[:half], s[len(s)-half:])
+}
+
+// doneText is what a tool that writes did.
+func doneText(a files.Answer) []string {
+	parts := []string{a.Message}
+	if a.Diff != "" {
+		parts = append(parts, a.Diff)
+	}
+	if a.DiffOmitted != "" {
+		parts = append(parts, a.DiffOmitted)
+	}
+	return parts
+}
+
+// pageText is what was read, and where to go on.
+func pageText(a files.Answer, content []byte) []string {
+	parts := []string{string(content)}
+	if !utf8.Valid(content) {
+		parts = []string{base64.StdEncoding.EncodeToString(content), "this is base64: the content is no UTF-8"}
+	}
+	switch {
+	case !a.Truncated:
+	case a.NextEntry != "":
+		parts = append(parts, "there are more entries: go on with after "+chat.Quote(a.NextEntry))
+	case a.NextLine != 0:
+		parts = append(parts, fmt.Sprintf("there is more: go on with line %d", a.NextLine))
+	default:
+		parts = append(parts, fmt.Sprintf("there is more, %d bytes in all: go on with offset %d", a.Size, a.NextOffset))
+	}
+	return parts
+}
+
+// cutRune takes away the beginning of a character whose end is on the next page.
+func cutRune(a *files.Answer, b *bytes.Buffer) {
+	n := chat.WholeRunes(b.Bytes())
+	a.NextOffset -= int64(b.Len() - n)
+	b.Truncate(n)
+}

@@ -1,0 +1,111 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/tmux"
+)
+
+// Attach shows the chat's terminal to an operator, and wakes the chat if it is asleep. A client
+// of the chat's tmux runs as the chat, inside, in a fresh terminal that a process of the chat
+// has made; only bytes cross, in both directions by pipes. It is known as a run, to which input
+// and a new size are sent. It ends with ctx, by the client's own command, or with the session.
+// Any number of operators may be attached, up to the runs that a chat may have.
+//
+// What goes to out is the chat's: package display says what a terminal may be sent of it.
+func (m *Manager) Attach(ctx context.Context, id chat.ID, a chat.Attach, out chat.Output) (chat.RunResult, error) {
+	if err := a.Validate(); err != nil {
+		return chat.RunResult{}, err
+	}
+	rec, err := m.reach(ctx, id)
+	if err == nil {
+		err = m.switchedOff(ctx, rec, chat.ToolTerminal, "attach")
+	}
+	if err != nil {
+		return chat.RunResult{}, err
+	}
+	rec, s, err := m.use(ctx, id)
+	if err != nil {
+		return chat.RunResult{}, err
+	}
+	spec := chat.RunSpec{Argv: tmux.AttachArgv(shims.Socket, a.ReadOnly), TTY: &a.TTY, OpenStdin: true}
+	r, err := m.admitRun(rec, spec)
+	if err != nil {
+		return chat.RunResult{}, err
+	}
+	defer m.forgetRun(r)
+	detail := map[string]string{"run": r.info.ID, "read_only": fmt.Sprint(a.ReadOnly)}
+	if err := m.audit(ctx, rec, "attach", "intent", detail); err != nil {
+		return chat.RunResult{}, err
+	}
+	res, err := m.attach(ctx, rec, s, r, spec, a.Started, out)
+	m.touch(rec)
+	return res, errors.Join(err, m.auditOutcome(ctx, rec, "attach", detail, err))
+}
+
+func (m *Manager) attach(ctx context.Context, rec state.Record, s *session, r *liveRun, spec chat.RunSpec, started func(string), out chat.Output) (chat.RunResult, error) {
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.ctx, cancel)()
+	// The client of a session that ends ends with it, unless the chat has stopped it.
+	defer context.AfterFunc(whenClosed(within, s.leader.ended()), cancel)()
+	var until untilOver
+	defer until.end()
+	e := m.runEntry(rec, r, spec)
+	e.openStdin, e.out = true, until.output(out)
+	e.started = func(nsenter int, stdin *os.File) {
+		r.begun(nsenter, stdin)
+		if started != nil {
+			started(r.info.ID)
+		}
+	}
+	ended, err := m.enter(within, rec, s, e)
+	if err == nil && ctx.Err() != nil {
+		return chat.RunResult{}, nil // detached, which is how it ends
+	}
+	res := runResult(ended)
+	res.Stdout, res.Stderr, res.Truncated = "", "", false
+	return res, err
+}
+
+// whenClosed is a context that ends when closed is.
+func whenClosed(ctx context.Context, closed <-chan struct{}) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		select {
+		case <-closed:
+		case <-ctx.Done():
+		}
+	}()
+	return ctx
+}
+
+// untilOver lets nobody call out any more once its caller has returned.
+type untilOver struct {
+	mu   sync.RWMutex
+	over bool
+}
+
+func (u *untilOver) output(out chat.Output) chat.Output {
+	return func(stream string, p []byte) {
+		u.mu.RLock()
+		defer u.mu.RUnlock()
+		if !u.over {
+			out(stream, p)
+		}
+	}
+}
+
+func (u *untilOver) end() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.over = true
+}

@@ -1,0 +1,209 @@
+package provision
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/minder"
+	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/state"
+)
+
+// StartRun starts a run of the background and returns once its command is confined and on its
+// way. It goes on without its caller, and without chatd: package minder says how. It ends when its
+// command does, with its timeout, by [Manager.EndRun], and when the chat sleeps or is reaped. What
+// ended is kept [chat.KeepRun], also while the chat sleeps.
+func (m *Manager) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {
+	spec.Background, spec.OutputMax = true, cmp.Or(spec.OutputMax, chat.DefaultOutputMax)
+	rec, s, r, err := m.newRunOf(ctx, id, spec)
+	if err != nil {
+		return chat.Run{}, err
+	}
+	detail := r.detail(spec)
+	if err := m.audit(ctx, rec, "run", "intent", detail); err != nil {
+		m.forgetRun(r)
+		return chat.Run{}, err
+	}
+	if err := m.startBackground(context.WithoutCancel(ctx), rec, s, r, spec); err != nil {
+		m.forgetRun(r)
+		return chat.Run{}, errors.Join(err, m.auditOutcome(ctx, rec, "run", detail, err))
+	}
+	m.touch(rec)
+	return r.show(false)
+}
+
+// startBackground starts the minder and, through it, the command. What it made it takes away again if it cannot.
+func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *session, r *liveRun, spec chat.RunSpec) (err error) {
+	r.dir = filepath.Join(m.paths.runs, string(rec.ID), r.info.ID)
+	if err := m.createRun(rec.ID, r.info.ID); err != nil {
+		return err
+	}
+	var l *leader
+	defer func() {
+		if err == nil {
+			return
+		}
+		err = errors.Join(err, m.killRun(ctx, rec, r.info.ID), m.groups.RemoveRun(rec.ID, r.info.ID))
+		if l != nil {
+			err = errors.Join(err, endMinder(l))
+		}
+		err = errors.Join(err, removeTrees(filepath.Dir(r.dir), r.info.ID))
+	}()
+	var b boundFiles
+	defer b.close()
+	e := m.runEntry(rec, r, spec)
+	nsenter, err := m.nsenterCommand(rec, s, e, &b)
+	if err != nil {
+		return err
+	}
+	stdio, err := r.makeFiles(rec.UID, spec)
+	if err != nil {
+		return err
+	}
+	defer stdio.close()
+	var mb boundFiles // the minder's own
+	defer mb.close()
+	cmd, ready, err := m.minderCommand(rec, r, nsenter, stdio, &mb)
+	if err != nil {
+		return err
+	}
+	if err := m.startInRun(rec.ID, r.info.ID, cmd); err != nil {
+		return err
+	}
+	b.closeChildEnds()
+	mb.closeChildEnds()
+	stdio.closeChildEnds()
+	l, err = m.letMind(ctx, r, cmd.Process.Pid, ready)
+	go collect(cmd) // not before: so far its number cannot be another's
+	if err != nil {
+		return err
+	}
+	if err := awaitConfined(&b); err != nil {
+		return err
+	}
+	m.runs.done.Go(func() { m.watchRun(ctx, rec, r, l) })
+	return nil
+}
+
+// minderCommand is the program that starts nsenter and minds it, as package minder has it.
+func (m *Manager) minderCommand(rec state.Record, r *liveRun, nsenter *exec.Cmd, stdio *runStdio, mb *boundFiles) (*exec.Cmd, *os.File, error) {
+	deadline := r.info.StartedAt.Add(r.info.Timeout.D())
+	spec, err := json.Marshal(minder.Spec{
+		Path: nsenter.Path, Argv: nsenter.Args, Files: len(nsenter.ExtraFiles), UID: m.probeUID(), Deadline: deadline, Last: deadline.Add(r.grace + minderPatience),
+		OpenStdin: stdio.stdinW != nil, OutputMax: r.info.OutputMax,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot write what to mind: %w", err)
+	}
+	f := minder.Files{Spec: mb.data("spec", spec), StdoutPipe: stdio.outR, StderrPipe: stdio.errR, Stdin: stdio.stdinW}
+	ready := mb.pipe()
+	if mb.err != nil {
+		return nil, nil, mb.err
+	}
+	f.Ready = mb.child[len(mb.child)-1]
+	open := func(name string, flag int) *os.File {
+		one, err := os.OpenFile(filepath.Join(r.dir, name), flag|unix.O_NOFOLLOW, 0)
+		mb.err = errors.Join(mb.err, err)
+		mb.child = append(mb.child, one)
+		return one
+	}
+	f.Orders = open("orders", os.O_RDWR|unix.O_NONBLOCK)
+	f.StdoutFile, f.StderrFile, f.End = open("stdout", os.O_RDWR), open("stderr", os.O_RDWR), open("end", os.O_WRONLY)
+	kill, err := m.groups.OpenKill(rec.ID, r.info.ID)
+	f.Kill, mb.child = kill, append(mb.child, kill)
+	null, nerr := os.Open(os.DevNull)
+	mb.child = append(mb.child, null)
+	if err := errors.Join(mb.err, err, nerr); err != nil {
+		return nil, nil, fmt.Errorf("cannot mind a run: %w", err)
+	}
+	cmd := exec.Command(m.paths.shim, "mind")
+	cmd.Args[0] = shims.ProgramName
+	// One thread of Go's runs at a time: there is nothing to compute.
+	cmd.Dir, cmd.Env = "/", []string{"GOMAXPROCS=1", "GOMEMLIMIT=16MiB"}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdio.stdin, stdio.outW, stdio.errW
+	cmd.ExtraFiles = append(f.All(null), nsenter.ExtraFiles...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd, ready, nil
+}
+
+// minderPatience is how much later than chatd a minder ends a run: chatd asks it first.
+const minderPatience = 5 * time.Second
+
+// letMind waits until the command is on its way, notes who minds it, takes the minder out of the
+// leaf and lets it go on. It is noted first: who finds no note ends the leaf, and the minder in it.
+func (m *Manager) letMind(ctx context.Context, r *liveRun, pid int, ready *os.File) (*leader, error) {
+	var said minder.Ready
+	if err := readJSON(ready, time.Now().Add(startTimeout), &said); err != nil {
+		return nil, fmt.Errorf("cannot mind run %s: it has ended: %w", r.info.ID, err)
+	}
+	if said.Error != "" {
+		return nil, fmt.Errorf("cannot mind run %s: %s", r.info.ID, said.Error)
+	}
+	l, err := holdLeader(process{PID: pid})
+	if err != nil {
+		return nil, err
+	}
+	l.Boot = m.boot
+	r.begun(said.PID, nil)
+	if err = r.note(noteFile, runNote{Run: r.info, Grace: r.grace, NSEnter: said.PID, Minder: l.process}); err == nil {
+		err = m.freeMinder(ctx, r, l)
+	}
+	if err != nil {
+		return nil, errors.Join(err, endMinder(l))
+	}
+	return l, nil
+}
+
+// freeMinder may be done again, by a chatd that comes after a crash.
+func (m *Manager) freeMinder(ctx context.Context, r *liveRun, l *leader) error {
+	if err := m.groups.TakeOut(ctx, l.PID); err != nil {
+		return err
+	}
+	return r.order(minder.OrderGo)
+}
+
+// endMinder ends a minder that is of no use any more.
+func endMinder(l *leader) error {
+	err := l.signal(unix.SIGKILL)
+	waitSome(l.ended())
+	return errors.Join(err, l.Close())
+}
+
+// signal sends the process that is held a signal; one that has ended gets none.
+func (l *leader) signal(sig unix.Signal) error {
+	rc, err := l.fd.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sent error
+	if err := rc.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), sig, nil, 0) }); err != nil {
+		return err
+	}
+	if sent != nil && !errors.Is(sent, unix.ESRCH) {
+		return fmt.Errorf("cannot signal process %d: %w", l.PID, sent)
+	}
+	return nil
+}
+
+// awaitConfined reads chatd-shim's report: without one, the command does not run.
+func awaitConfined(b *boundFiles) error {
+	var report shims.Report
+	if err := readJSON(b.report, time.Now().Add(startTimeout), &report); err != nil {
+		return fmt.Errorf("cannot run in the session: it ended on its way in: %w", err)
+	}
+	if report.Error != "" {
+		return fmt.Errorf("cannot run in the session: %s: %w: %w", report.Error, errNotConfined, chat.ErrInvalid)
+	}
+	return nil
+}

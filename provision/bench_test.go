@@ -1,0 +1,104 @@
+package provision
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/state"
+)
+
+// ruled is a manager that provisions nothing, with the file rules of a profile; empty
+// rules are none.
+func ruled(tb testing.TB, rules string) (*Manager, state.Record) {
+	tb.Helper()
+	p := chat.Profile{Name: chat.DefaultProfile, Guard: chat.DefaultGuard()}
+	opt := Options{State: "/s", Run: "/r", Homes: "/h", Profiles: map[string]chat.Profile{p.Name: p}}
+	if rules != "" {
+		policy, err := access.Load("rules", []byte(rules))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		opt.Access = map[string]*access.Policy{p.Name: policy}
+	}
+	m := newManager(opt)
+	if err := m.compileGuards(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	return m, state.Record{ID: "00112233445566aa", UID: 70001, Profile: p.Name, Agent: chat.DefaultAgent}
+}
+
+// manyRules is a file with n rules.
+func manyRules(n int) string {
+	var b strings.Builder
+	b.WriteString("access:\n  deny:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "    - '~/secret-%d/**'\n", i)
+	}
+	return b.String()
+}
+
+// BenchmarkEntry is what a run, a screen or a file tool of an awake chat costs here
+// before anything is started: its rules, and what its session sees.
+func BenchmarkEntry(b *testing.B) {
+	for name, rules := range map[string]string{"rules=none": "", "rules=1000": manyRules(1000)} {
+		m, rec := ruled(b, rules)
+		b.Run("view/"+name, func(b *testing.B) {
+			for b.Loop() {
+				m.sessionView(rec, &session{})
+			}
+		})
+		b.Run("rules/"+name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := m.rules(rec); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkRatioRules is what the rules of a chat cost that are kept, beside compiling
+// them for each run, in turn.
+func BenchmarkRatioRules(b *testing.B) {
+	for _, n := range []int{10, 1000} {
+		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
+			m, rec := ruled(b, manyRules(n))
+			w := whose{policy: m.policy(rec), agent: rec.Agent, home: m.home(rec.ID)}
+			if _, err := m.rules(rec); err != nil {
+				b.Fatal(err)
+			}
+			var kept, compiled time.Duration
+			for b.Loop() {
+				begun := time.Now()
+				_, err := m.rules(rec)
+				between := time.Now()
+				_, err2 := compileRules(w)
+				kept, compiled = kept+between.Sub(begun), compiled+time.Since(between)
+				if err := errors.Join(err, err2); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(kept.Nanoseconds())/float64(b.N), "ns/kept")
+			b.ReportMetric(float64(compiled.Nanoseconds())/float64(b.N), "ns/compiled")
+			b.ReportMetric(float64(compiled)/float64(kept), "compiled/kept")
+		})
+	}
+}
+
+// TestShimPolicyAtTheBeginning: what begins a session has what its shims judge by; what
+// enters one does not write it again.
+func TestShimPolicyAtTheBeginning(t *testing.T) {
+	m, rec := ruled(t, manyRules(3))
+	v, _, err := m.exposedView(rec)
+	if err != nil || v.PolicyDir != m.shimPolicyDir(rec.ID) || !strings.Contains(string(m.shimPolicy(rec)), "secret-2") {
+		t.Errorf("a session begins with the policy in %q: %q, %v", v.PolicyDir, m.shimPolicy(rec), err)
+	}
+	if v := m.sessionView(rec, &session{}); v.PolicyDir != "" {
+		t.Errorf("an entry has %q", v.PolicyDir)
+	}
+}

@@ -1,0 +1,113 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/state"
+)
+
+// errand does a call for a chat that is asleep: in a session without a terminal, whose
+// one process is the tool. It has the chat's limits and walls, no code of the chat
+// runs in it, and when it is over the chat is as asleep as it was.
+//
+// The chat's lock is held meanwhile: who wants to wake it, or to use another tool,
+// waits. The time of a call is bounded, reap cuts it short, and reconcile passes
+// the chat by. It counts as awake for max_awake.
+func (m *Manager) errand(ctx context.Context, rec state.Record, c fileCall) (files.Answer, error) {
+	unlock, err := m.locks.lock(ctx, rec.ID)
+	if err != nil {
+		return files.Answer{}, err
+	}
+	defer unlock()
+	rec, s, err := m.asleepOr(rec.ID)
+	if err != nil {
+		return files.Answer{}, err
+	}
+	if s != nil { // woken while the lock was waited for
+		return m.enterTool(ctx, rec, s, c)
+	}
+	if err := m.admitSession(); err != nil {
+		return files.Answer{}, err
+	}
+	defer m.sessionAdmitted()
+	m.calls.onErrand(rec.ID, true)
+	defer m.calls.onErrand(rec.ID, false)
+	return m.errandLocked(ctx, rec, c)
+}
+
+// asleepOr is the chat's session, or nil for a chat that could have one.
+func (m *Manager) asleepOr(id chat.ID) (state.Record, *session, error) {
+	rec, err := m.store.Get(id)
+	if err != nil {
+		return rec, nil, err
+	}
+	if rec.Phase != chat.Ready {
+		return rec, nil, fmt.Errorf("cannot use the files of chat %s: it is %s: %w", id, rec.Phase, chat.ErrWrongPhase)
+	}
+	if s := m.session(id); s != nil && s.leader.alive() {
+		return rec, s, nil
+	}
+	if _, ok := m.opt.Profiles[rec.Profile]; !ok {
+		return rec, nil, fmt.Errorf("cannot use the files of chat %s: its profile %s is not configured any more: %w", id, rec.Profile, chat.ErrWrongPhase)
+	}
+	return rec, nil, nil
+}
+
+func (m *Manager) errandLocked(ctx context.Context, rec state.Record, c fileCall) (a files.Answer, err error) {
+	// As for a wake: a cgroup that was killed is never started into again.
+	if err := m.clearSession(ctx, rec); err != nil {
+		return a, err
+	}
+	defer func() {
+		ctx := context.WithoutCancel(ctx)
+		err = errors.Join(err, m.removeLimits(ctx, rec), m.dropRules(ctx, rec.ID))
+	}()
+	if err := m.createLimits(ctx, rec); err != nil {
+		return a, err
+	}
+	var b boundFiles
+	defer b.close()
+	v, _, err := m.preparedView(rec)
+	if err != nil {
+		return a, err
+	}
+	v.PromptFIFO, v.PolicyDir = "", "" // it has no shell
+	m.gateFor(rec, &b)
+	cmd := m.bwrapCommand(rec, v, shims.FileToolArgv(), nil, &b)
+	ended, stdio, err := m.startTool(cmd, &b, func(cmd *exec.Cmd) error { return m.startInGroup(rec, cmd, &b) })
+	if err != nil {
+		return a, errors.Join(fmt.Errorf("%w%s", err, b.complaint()), m.abandon(rec, nil))
+	}
+	defer stdio.close()
+	inner, err := innerLeader(&b, time.Now().Add(startTimeout))
+	if err == nil {
+		err = b.openGate(ctx, inner, time.Now().Add(startTimeout))
+	}
+	if err == nil {
+		err = m.groups.LimitCPU(rec.ID, m.profile(rec).Limits)
+	}
+	if err == nil {
+		if a, err = stdio.talk(ctx, m.toolPlan(rec), c); !answered(err) {
+			waitSome(inner.ended())
+		}
+	}
+	err = errors.Join(m.toolError(ctx, &b, err), m.abandon(rec, inner))
+	<-ended
+	return a, err
+}
+
+// clearSession takes away what a session that ended left behind, if there was one.
+func (m *Manager) clearSession(ctx context.Context, rec state.Record) error {
+	if _, err := os.Lstat(m.sessionDir(rec.ID)); errors.Is(err, os.ErrNotExist) {
+		return m.removeLimits(ctx, rec)
+	}
+	return m.backwards(ctx, "clear", awakeSteps(), rec)
+}

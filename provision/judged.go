@@ -1,0 +1,133 @@
+package provision
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/guard"
+	"github.com/chatd/chatd/state"
+)
+
+// judged is what runs of a profile are judged by. It is replaced as a whole, so that no
+// run is judged by half of each of two configs.
+type judged struct {
+	guard      *guard.Guard
+	keys       chat.Guard
+	toolsOff   []string
+	timeoutMax chat.Duration
+}
+
+// compileGuards makes what the profiles are judged by at the start.
+func (m *Manager) compileGuards(context.Context) error {
+	all, err := compileJudged(m.opt.Profiles)
+	m.judges.Store(&all)
+	return err
+}
+
+func compileJudged(profiles map[string]chat.Profile) (map[string]judged, error) {
+	all := map[string]judged{}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(profiles)) {
+		p := profiles[name]
+		g, err := guard.New(p.Guard)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("cannot use the guard of profile %s: %w", name, err))
+		}
+		all[name] = judged{g, p.Guard, p.ToolsOff, p.TimeoutMax}
+	}
+	return all, errors.Join(errs...)
+}
+
+// judgedAnew is what the profiles are judged by after a reload. Whatever else of a profile
+// has changed waits for a restart; a profile that is gone is refused: its chats would
+// lose what they are judged by.
+func (m *Manager) judgedAnew(profiles map[string]chat.Profile) (map[string]judged, error) {
+	errs := []error{}
+	for _, name := range slices.Sorted(maps.Keys(m.opt.Profiles)) {
+		p, ok := profiles[name]
+		if !ok {
+			errs = append(errs, fmt.Errorf("cannot do without profile %s: the new config has none of that name; restart chatd: %w", name, chat.ErrInvalid))
+			continue
+		}
+		errs = append(errs, p.Validate())
+	}
+	all, err := compileJudged(profiles)
+	return all, errors.Join(append(errs, err)...)
+}
+
+// judgedBy is what a chat's runs are judged by now.
+func (m *Manager) judgedBy(rec state.Record) (judged, bool) {
+	all := m.judges.Load()
+	if all == nil {
+		return judged{}, false
+	}
+	j, ok := (*all)[rec.Profile]
+	return j, ok
+}
+
+// sumOfJudged names the keys of each profile for the audit log.
+func sumOfJudged(all map[string]judged) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		j := all[name]
+		b, err := json.Marshal([]any{j.keys, j.toolsOff, j.timeoutMax})
+		if err != nil {
+			return err.Error()
+		}
+		out = append(out, fmt.Sprintf("%s sha256:%x", name, sha256.Sum256(b)))
+	}
+	return strings.Join(out, ", ")
+}
+
+// shimPolicyDir is what the shims of a session read their policy from: a directory of
+// its own, for a bind mount of a file would not see another take its place.
+func (m *Manager) shimPolicyDir(id chat.ID) string { return filepath.Join(m.sessionDir(id), "policy") }
+
+// makeShimPolicy makes the directory, and the policy in it. Both are root's; the chat may
+// read them by its group, and no other chat.
+func (m *Manager) makeShimPolicy(rec state.Record) error {
+	dir := m.shimPolicyDir(rec.ID)
+	if err := makeRootDir(dir, 0o750); err != nil {
+		return err
+	}
+	if err := os.Lchown(dir, 0, int(rec.UID)); err != nil {
+		return fmt.Errorf("cannot give %s to group %d: %w", dir, rec.UID, err)
+	}
+	return m.writeShimPolicy(rec)
+}
+
+// writeShimPolicy puts the policy that holds now in the place of the one before, in one
+// step. Without one, shims refuse what never runs and nothing else.
+func (m *Manager) writeShimPolicy(rec state.Record) error {
+	dir := m.shimPolicyDir(rec.ID)
+	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil // the session is of an older chatd, and keeps the policy it began with
+	}
+	name := filepath.Join(dir, "policy.json")
+	text := m.shimPolicy(rec)
+	if text == nil {
+		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("cannot take away the policy of the shims: %w", err)
+		}
+		return nil
+	}
+	err := replace(name, func(aside string) error {
+		if err := writeNew(aside, text, 0o640); err != nil {
+			return err
+		}
+		return os.Lchown(aside, 0, int(rec.UID))
+	})
+	if err != nil {
+		return fmt.Errorf("cannot write the policy of the shims of chat %s: %w", rec.ID, err)
+	}
+	return nil
+}

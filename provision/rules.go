@@ -1,0 +1,208 @@
+package provision
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/state"
+)
+
+// checkRules refuses file rules that no enforcer of this host could keep.
+func (m *Manager) checkRules(context.Context) error { return checkPolicies(m.opt.Access) }
+
+func checkPolicies(policies map[string]*access.Policy) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(policies)) {
+		if err := keeper.Check(policies[name]); err != nil {
+			errs = append(errs, fmt.Errorf("cannot use the file rules of profile %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// gateFor has a session that is started wait until the kernel keeps the chat's rules,
+// if it has any that the kernel keeps.
+func (m *Manager) gateFor(rec state.Record, b *boundFiles) {
+	if keeper.Needed(m.policy(rec), rec.Agent) {
+		b.raise = func(ctx context.Context, l *leader) error { return m.holdRules(ctx, rec, l) }
+	}
+}
+
+// keepRules brings a session to the rules that hold now: it may have others, or none.
+func (m *Manager) keepRules(ctx context.Context, rec state.Record, l *leader) error {
+	if !keeper.Needed(m.policy(rec), rec.Agent) && !m.keeps(ctx, rec, l) {
+		return nil
+	}
+	return m.holdRules(ctx, rec, l)
+}
+
+// keeps asks whether the keeper holds rules in this session.
+func (m *Manager) keeps(ctx context.Context, rec state.Record, l *leader) bool {
+	order := keeper.Order{Verb: keeper.Probe, Chat: rec.ID, PID: l.PID, Start: l.Start}
+	_, err := keeper.Ask(ctx, filepath.Join(m.keeperDir(), keeper.Socket), order)
+	return err == nil
+}
+
+// holdRules has the keeper raise the walls of the chat's rules in its session.
+func (m *Manager) holdRules(ctx context.Context, rec state.Record, l *leader) error {
+	file, text := m.policy(rec).Source()
+	order := keeper.Order{
+		Verb: keeper.Hold, Chat: rec.ID, UID: rec.UID, PID: l.PID, Start: l.Start,
+		Home: m.home(rec.ID), Agent: rec.Agent, File: file, Text: text,
+	}
+	if err := m.startKeeper(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	a, err := keeper.Ask(ctx, filepath.Join(m.keeperDir(), keeper.Socket), order)
+	if err == nil {
+		m.log.Debug("file rules", "chat", rec.ID, "masks", a.Masks, "read_only", a.ReadOnly, "islands", a.Islands, "looked", a.Looked, "took", time.Since(began))
+	}
+	return err
+}
+
+// dropRules tells the keeper that the session has ended. One that does not answer
+// finds out by itself.
+func (m *Manager) dropRules(ctx context.Context, id chat.ID) error {
+	if _, err := os.Lstat(m.keeperDir()); err != nil {
+		return nil
+	}
+	_, err := keeper.Ask(ctx, filepath.Join(m.keeperDir(), keeper.Socket), keeper.Order{Verb: keeper.Drop, Chat: id})
+	if errors.Is(err, chat.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
+
+// Reload makes these the file rules of the profiles, also in the sessions that are
+// awake. Rules that cannot be kept are refused and the old ones stay. A session to which
+// the new rules cannot be brought ends; the error says so.
+func (m *Manager) Reload(ctx context.Context, policies map[string]*access.Policy) error {
+	return m.reload(ctx, policies, *m.judges.Load())
+}
+
+// ReloadProfiles is [Manager.Reload], and of the profiles that chatd was started with it
+// takes guard, tools_off and timeout_max from these, for new runs at once and for the
+// shims of sessions that are awake. Where anything is refused nothing changes.
+func (m *Manager) ReloadProfiles(ctx context.Context, policies map[string]*access.Policy, profiles map[string]chat.Profile) error {
+	judges, err := m.judgedAnew(profiles)
+	if err != nil {
+		return err
+	}
+	return m.reload(ctx, policies, judges)
+}
+
+func (m *Manager) reload(ctx context.Context, policies map[string]*access.Policy, judges map[string]judged) error {
+	if err := errors.Join(checkPolicies(policies), m.keeperFor(ctx, policies)); err != nil {
+		return err
+	}
+	detail := map[string]string{"rules": sumOf(policies), "guards": sumOfJudged(judges)}
+	event := state.Event{Action: "rules", Outcome: "intent", Caller: chat.CallerFrom(ctx), Detail: detail}
+	if err := m.store.Audit(event); err != nil {
+		return err
+	}
+	m.SetAccess(policies)
+	m.judges.Store(&judges)
+	var errs []error
+	for _, rec := range m.store.All() {
+		errs = append(errs, m.reloadChat(ctx, rec.ID))
+	}
+	err := errors.Join(errs...)
+	event.Outcome = "done"
+	if err != nil {
+		event.Outcome = "failed"
+		event.Detail["error"] = err.Error()
+	}
+	return errors.Join(err, m.store.Audit(event))
+}
+
+// sumOf names the rules of each profile for the audit log: by what their files hold.
+func sumOf(policies map[string]*access.Policy) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(policies)) {
+		_, text := policies[name].Source()
+		all = append(all, fmt.Sprintf("%s sha256:%x", name, sha256.Sum256(text)))
+	}
+	return strings.Join(all, ", ")
+}
+
+func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
+	unlock, err := m.locks.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	rec, err := m.store.Get(id)
+	s := m.session(id)
+	if err != nil || s == nil || !s.leader.alive() {
+		return nil
+	}
+	// The shims' policy first: it holds no matter what the keeper says.
+	return errors.Join(m.writeShimPolicy(rec), m.renewRules(ctx, rec, s))
+}
+
+// renewRules brings an awake chat to the rules that hold now, or ends its session. The
+// caller holds the chat's lock.
+func (m *Manager) renewRules(ctx context.Context, rec state.Record, s *session) error {
+	err := m.keepRules(ctx, rec, s.leader)
+	if err == nil {
+		return nil
+	}
+	m.log.Error("ending a session whose file rules cannot be kept", "chat", rec.ID, "why", err)
+	ctx = context.WithoutCancel(ctx)
+	why := map[string]string{"why": "its file rules cannot be kept"}
+	return errors.Join(err, m.auditOutcome(ctx, rec, "sleep", why, m.backwards(ctx, "sleep", awakeSteps(), rec)))
+}
+
+// checkKept looks whether the keeper still keeps a session that has rules, and has it
+// taken up again where it does not: then files made later could be read meanwhile.
+func (m *Manager) checkKept(ctx context.Context, rec state.Record, s *session) error {
+	if !keeper.Needed(m.policy(rec), rec.Agent) || m.keeps(ctx, rec, s.leader) {
+		return nil
+	}
+	m.log.Error("the keeper did not keep a session; files made later could be read until now", "chat", rec.ID)
+	return m.renewRules(ctx, rec, s)
+}
+
+// ReloadFrom is [Manager.ReloadProfiles] of what read gives. What fails stays a finding
+// until a later call succeeds.
+func (m *Manager) ReloadFrom(ctx context.Context, read func() (map[string]*access.Policy, map[string]chat.Profile, error)) {
+	policies, profiles, err := read()
+	if err == nil {
+		err = m.ReloadProfiles(ctx, policies, profiles)
+	}
+	if err != nil {
+		err = fmt.Errorf("cannot take new file rules over, nor a new guard: %w", err)
+	} else {
+		m.log.Info("the file rules were read again, and the guards")
+	}
+	m.note("the file rules", err)
+}
+
+// rulesIn adds to the layer view what keeps the chat's file rules in its session now.
+func (m *Manager) rulesIn(l chat.Layer, rec state.Record, s *session) chat.Layer {
+	if !keeper.Needed(m.policy(rec), rec.Agent) {
+		return l
+	}
+	order := keeper.Order{Verb: keeper.Probe, Chat: rec.ID, PID: s.leader.PID, Start: s.leader.Start}
+	a, err := keeper.Ask(context.Background(), filepath.Join(m.keeperDir(), keeper.Socket), order)
+	if err != nil {
+		l.State, l.Fix = chat.LayerWeaker, "start the keeper of file rules: systemctl start chatd-keeper"
+		l.Probe += "; file rules: nobody judges files made later: " + err.Error()
+		return l
+	}
+	l.By += ", chatd keep"
+	l.Probe += fmt.Sprintf("; file rules: %d closed, %d read-only, %d open inside, files made later by %s", a.Masks, a.ReadOnly, a.Islands, a.Later)
+	return l
+}

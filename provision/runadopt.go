@@ -1,0 +1,141 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/minder"
+	"github.com/chatd/chatd/state"
+)
+
+// adoptRuns finds the runs of an earlier chatd: those of the background go on, or have ended
+// meanwhile, and what else is in a leaf of a run nobody waits for.
+func (m *Manager) adoptRuns(ctx context.Context) error {
+	chats, err := os.ReadDir(m.paths.runs)
+	if err != nil {
+		return fmt.Errorf("cannot list %s: %w", m.paths.runs, err)
+	}
+	var errs []error
+	for _, c := range chats {
+		rec, err := m.store.Get(chat.ID(c.Name()))
+		if errors.Is(err, chat.ErrNotFound) {
+			errs = append(errs, removeTrees(m.paths.runs, c.Name()))
+			continue
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, m.adoptRunsOf(ctx, rec))
+	}
+	for _, rec := range m.store.All() {
+		errs = append(errs, m.endStrayRuns(ctx, rec))
+	}
+	return errors.Join(errs...)
+}
+
+func (m *Manager) adoptRunsOf(ctx context.Context, rec state.Record) error {
+	parent := filepath.Join(m.paths.runs, string(rec.ID))
+	runs, err := os.ReadDir(parent)
+	if err != nil {
+		return fmt.Errorf("cannot list %s: %w", parent, err)
+	}
+	var errs []error
+	for _, run := range runs {
+		if m.adoptRun(ctx, rec, filepath.Join(parent, run.Name())) {
+			continue
+		}
+		// Its minder, if there was one, is in its leaf, which is ended next.
+		errs = append(errs, removeTrees(parent, run.Name()))
+	}
+	return errors.Join(errs...)
+}
+
+// adoptRun takes over one run; false is one that was never under way, or is of another boot, or too old.
+func (m *Manager) adoptRun(ctx context.Context, rec state.Record, dir string) bool {
+	var n runNote
+	if err := readNote(dir, noteFile, &n); err != nil || n.Run.ID != filepath.Base(dir) || n.Minder.Boot != m.boot || n.Minder.Start == 0 {
+		return false
+	}
+	if chat.CheckOutputMax(n.Run.OutputMax) != nil {
+		return false // no chatd wrote that
+	}
+	r := newLiveRun(rec.ID, n.Run, n.Grace)
+	r.dir, r.nsenter = dir, n.NSEnter
+	var e endedRun
+	if readNote(dir, resultFile, &e) == nil {
+		if time.Since(e.At) > chat.KeepRun {
+			return false
+		}
+		r.finish(&e)
+		m.forgetLater(r, e.At)
+	}
+	m.runs.mu.Lock()
+	m.runs.keep(r)
+	m.runs.mu.Unlock()
+	if r.isOver() {
+		return true
+	}
+	l, err := m.holdMinder(n.Minder)
+	if err != nil { // it has ended, and wrote down how
+		m.endBackground(ctx, rec, r, false)
+		return true
+	}
+	if err := m.freeAdopted(ctx, rec, r, l); err != nil && !errors.Is(err, chat.ErrWrongPhase) {
+		m.log.Error("cannot take what minds a run out of its leaf", "chat", rec.ID, "run", r.info.ID, "err", err)
+	}
+	m.log.Info("adopted a run", "chat", rec.ID, "run", r.info.ID)
+	ctx = context.WithoutCancel(ctx)
+	m.runs.done.Go(func() { m.watchRun(ctx, rec, r, l) })
+	return true
+}
+
+// freeAdopted takes a minder out of the leaf where a crash left it there. It is init's child: only while
+// it is in the chat's cgroup and alive may its number be used.
+func (m *Manager) freeAdopted(ctx context.Context, rec state.Record, r *liveRun, l *leader) error {
+	inside, err := m.groups.Members(rec.ID)
+	if err != nil && !errors.Is(err, chat.ErrNotFound) {
+		return err
+	}
+	if slices.Contains(inside, l.PID) && l.alive() {
+		return m.freeMinder(ctx, r, l)
+	}
+	return r.order(minder.OrderGo)
+}
+
+// holdMinder holds a minder by pidfd, start time and uid: of root's until it has started the command.
+func (m *Manager) holdMinder(p process) (*leader, error) {
+	l, err := holdLeader(p)
+	if err != nil {
+		return nil, err
+	}
+	if uid, err := uidOfPid(p.PID); err != nil || uid != m.probeUID() {
+		return nil, errors.Join(fmt.Errorf("cannot adopt process %d: it is of uid %d: %w", p.PID, uid, chat.ErrWrongPhase), err, l.Close())
+	}
+	return l, nil
+}
+
+// endStrayRuns ends what runs in a leaf that no run of the background has: nobody waits for it.
+func (m *Manager) endStrayRuns(ctx context.Context, rec state.Record) error {
+	leaves, err := m.groups.Runs(rec.ID)
+	if err != nil {
+		return err
+	}
+	var known []string
+	for _, r := range m.runsOf(rec.ID) {
+		known = append(known, r.info.ID)
+	}
+	var errs []error
+	for _, leaf := range leaves {
+		if !slices.Contains(known, leaf) {
+			errs = append(errs, m.killRun(ctx, rec, leaf), m.groups.RemoveRun(rec.ID, leaf))
+		}
+	}
+	return errors.Join(errs...)
+}

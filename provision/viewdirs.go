@@ -1,0 +1,168 @@
+package provision
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/netpolicy"
+	"github.com/chatd/chatd/state"
+)
+
+// beneath is how everything in a home is opened: a chat owns every name in it.
+const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
+
+// makeInstanceDirs makes the directories that every home has, as far as nothing is
+// there by their names. It acts as the chat, so that they are the chat's from the
+// start, and what the chat put in their place stays: it can mislead only itself.
+func (m *Manager) makeInstanceDirs(rec state.Record) error {
+	return m.inHome(rec, func(home int) error {
+		for _, rel := range chat.InstanceDirs() {
+			if err := makeDirBeneath(home, rel); err != nil {
+				return fmt.Errorf("cannot make ~/%s of chat %s: %w", rel, rec.ID, err)
+			}
+		}
+		return nil
+	})
+}
+
+// inHome opens the chat's home and calls act as the chat.
+func (m *Manager) inHome(rec state.Record, act func(home int) error) error {
+	homes, err := unix.Open(m.paths.homes, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("cannot open %s: %w", m.paths.homes, err)
+	}
+	defer unix.Close(homes)
+	home, err := openDir(homes, string(rec.ID))
+	if err != nil {
+		return fmt.Errorf("cannot use the home of chat %s: %w", rec.ID, err)
+	}
+	defer unix.Close(home)
+	return netpolicy.AsUID(rec.UID, func() error { return act(home) })
+}
+
+// makeDirBeneath makes one directory whose parent is there. A parent that is
+// something else by now, or a name that is taken, is left as it is.
+func makeDirBeneath(home int, rel string) error {
+	parent, err := unix.Openat2(home, path.Dir(rel), &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: beneath})
+	if anyErrno(err, unix.ENOENT, unix.ELOOP, unix.ENOTDIR, unix.EXDEV, unix.EACCES) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent)
+	if err := unix.Mkdirat(parent, path.Base(rel), 0o700); err != nil && !anyErrno(err, unix.EEXIST, unix.EACCES) {
+		return err
+	}
+	return nil
+}
+
+func anyErrno(err error, any ...unix.Errno) bool {
+	for _, e := range any {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// makeMountPoint makes sure, as the chat, that the home has a directory at rel, or
+// with file an empty file, to mount on, reached through no link. What is there and
+// is not that, the chat put there: it moves aside, to a name that was free, for a
+// chat that cannot wake cannot take it away either. moved names what did.
+func makeMountPoint(home int, rel string, file bool) (moved []string, err error) {
+	at, err := unix.FcntlInt(uintptr(home), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, unix.Close(at)) }()
+	names := strings.Split(rel, "/")
+	for i, name := range names {
+		last := i == len(names)-1
+		next, aside, err := stepInto(at, name, last && file)
+		if aside != "" {
+			moved = append(moved, filepath.Join(filepath.Join(names[:i]...), aside))
+		}
+		if err != nil {
+			return moved, err
+		}
+		if err := unix.Close(at); err != nil {
+			return moved, err
+		}
+		at = next
+	}
+	return moved, nil
+}
+
+// stepInto opens what is to be mounted on, or passed on the way there.
+func stepInto(at int, name string, file bool) (fd int, aside string, err error) {
+	for range 2 {
+		if fd, err = openPoint(at, name, file); err == nil {
+			return fd, aside, nil
+		}
+		if !errors.Is(err, unix.ENOENT) {
+			if aside, err = moveAside(at, name); err != nil {
+				return -1, "", err
+			}
+		}
+		if err = makePoint(at, name, file); err != nil {
+			return -1, aside, err
+		}
+	}
+	return -1, aside, fmt.Errorf("cannot open %s: %w", chat.Quote(name), err)
+}
+
+// openPoint opens a directory that the chat may use, or a regular file.
+func openPoint(at int, name string, file bool) (int, error) {
+	flags := uint64(unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC)
+	if !file {
+		flags |= unix.O_DIRECTORY
+	}
+	fd, err := unix.Openat2(at, name, &unix.OpenHow{Flags: flags, Resolve: beneath})
+	if err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(fd, &st)
+	switch kind := st.Mode & unix.S_IFMT; {
+	case err == nil && file && kind != unix.S_IFREG:
+		err = unix.ENOTDIR
+	case err == nil && !file:
+		err = unix.Faccessat(fd, ".", unix.R_OK|unix.W_OK|unix.X_OK, 0)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func makePoint(at int, name string, file bool) error {
+	if !file {
+		return unix.Mkdirat(at, name, 0o700)
+	}
+	fd, err := unix.Openat(at, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// moveAside gives a name that is in the way another one.
+func moveAside(at int, name string) (string, error) {
+	for i := 1; i <= 1000; i++ {
+		aside := name + ".chatd-" + strconv.Itoa(i)
+		err := unix.Renameat2(at, name, at, aside, unix.RENAME_NOREPLACE)
+		if !errors.Is(err, unix.EEXIST) {
+			return aside, err
+		}
+	}
+	return "", fmt.Errorf("cannot move %s aside: a thousand of that name are there: %w", chat.Quote(name), chat.ErrWrongPhase)
+}

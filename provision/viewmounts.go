@@ -1,0 +1,64 @@
+package provision
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/keeper"
+)
+
+func readMounts(file string) ([]keeper.Mount, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the host's mounts: %w", err)
+	}
+	return keeper.ParseMounts(string(text))
+}
+
+// shownKinds are file systems that show the host's kernel, devices or processes.
+var shownKinds = map[string]bool{
+	"proc": true, "sysfs": true, "cgroup": true, "cgroup2": true, "devtmpfs": true, "devpts": true, "debugfs": true, "tracefs": true,
+	"securityfs": true, "bpf": true, "mqueue": true, "efivarfs": true, "binfmt_misc": true, "autofs": true, "fusectl": true, "configfs": true, "pstore": true,
+}
+
+// origin is what p is of: a device, and the path there, whatever name it has here.
+func (h *hostTree) origin(p string) keeper.Mount {
+	var at keeper.Mount
+	for _, m := range h.mounts { // a later mount covers an earlier one
+		if chat.Within(p, m.Path) && len(m.Path) >= len(at.Path) {
+			at = m
+		}
+	}
+	at.Root = path.Join(at.Root, strings.TrimPrefix(p, at.Path))
+	at.Path = p
+	return at
+}
+
+// mayExpose refuses what holds chatd's own directories, or is in them, by whatever
+// name, and what has a file system of the kernel in it: a mount below a source
+// comes with it.
+func (h *hostTree) mayExpose(p string) error {
+	seen := []keeper.Mount{h.origin(p)}
+	for _, m := range h.mounts {
+		if m.Path != p && chat.Within(m.Path, p) {
+			seen = append(seen, m)
+		}
+	}
+	for _, own := range h.own {
+		o := h.origin(own)
+		for _, s := range seen {
+			if s.Dev == o.Dev && (chat.Within(s.Root, o.Root) || chat.Within(o.Root, s.Root)) {
+				return fmt.Errorf("cannot use %s: chatd's own %s is in it, or holds it (as %s): %w", chat.Quote(p), chat.Quote(own), chat.Quote(s.Path), chat.ErrInvalid)
+			}
+		}
+	}
+	for _, s := range seen[1:] {
+		if shownKinds[s.Kind] {
+			return fmt.Errorf("cannot use %s: a %s is mounted in it at %s, which shows the host's kernel: %w", chat.Quote(p), s.Kind, chat.Quote(s.Path), chat.ErrInvalid)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package shims
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+	"golang.org/x/sys/unix"
+)
+
+// runFileTool serves one request of the file tools and ends. It is started through
+// chatd-shim confine, and has the walls of every command of the chat, and no other
+// way to chatd than the two pipes.
+func runFileTool(args []string, in io.Reader, out, errs io.Writer) int {
+	if len(args) > 0 {
+		return fail(errs, fmt.Errorf("cannot use argument %s: %w", chat.Quote(args[0]), chat.ErrInvalid))
+	}
+	if err := serveFileTool(in, out); err != nil {
+		return fail(errs, err)
+	}
+	return 0
+}
+
+func serveFileTool(in io.Reader, out io.Writer) (err error) {
+	r := bufio.NewReaderSize(in, maxFileTool)
+	may, err := readFileTool(r)
+	if err != nil {
+		return err
+	}
+	tools, err := files.Open(files.Options{
+		Workspace: may.Workspace, Roots: may.Roots, Unrestricted: may.Unrestricted, ReadOutside: may.ReadOutside,
+		AllowRead: may.AllowRead, AllowWrite: may.AllowWrite, MaxBytes: may.MaxBytes,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, tools.Close()) }()
+	return tools.Serve(r, out)
+}
+
+// fileTool is the tool on the standard streams. A reader that went away ends it
+// with an error: Go's SIGPIPE would end it without one, and before it could take
+// back what it began.
+func fileTool(args []string) int {
+	signal.Ignore(unix.SIGPIPE)
+	return runFileTool(args, os.Stdin, os.Stdout, os.Stderr)
+}

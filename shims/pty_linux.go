@@ -1,0 +1,164 @@
+package shims
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// PTYArgv gives argv a terminal of its own: of the session's devpts, made by a process of
+// the chat inside every wall. Its standard input is frames, see [InputFrames].
+func PTYArgv(size chat.TTY, argv []string) []string {
+	return append([]string{InsideShim, "pty", strconv.Itoa(size.Rows), strconv.Itoa(size.Cols), "--"}, argv...)
+}
+
+// runPTY is "chatd-shim pty ROWS COLS -- COMMAND…". It exits as the command does: with its
+// code, or by its signal.
+func runPTY(args []string, errs io.Writer) int {
+	if len(args) < 4 || args[2] != "--" {
+		return fail(errs, fmt.Errorf("cannot make a terminal: want ROWS COLS -- COMMAND: %w", chat.ErrInvalid))
+	}
+	rows, err := strconv.ParseUint(args[0], 10, 16)
+	cols, cerr := strconv.ParseUint(args[1], 10, 16)
+	if err := errors.Join(err, cerr); err != nil {
+		return fail(errs, fmt.Errorf("cannot make a terminal: %w: %w", err, chat.ErrInvalid))
+	}
+	name, err := lookPath(args[3], os.Environ())
+	if err != nil {
+		return fail(errs, err)
+	}
+	cmd := exec.Command(name)
+	cmd.Args = args[3:]
+	// The signals of a run go to every process of it; the command ends by them, this one waits for it.
+	caught := make(chan os.Signal, 1) // ignored signals would stay ignored in the command
+	signal.Notify(caught, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
+	go func() {
+		for range caught {
+		}
+	}()
+	master, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: uint16(rows), Cols: uint16(cols)})
+	if err != nil {
+		return fail(errs, &execError{args[3], err})
+	}
+	return relay(cmd, master)
+}
+
+// lookPath is where a command is found, as [execute] does it.
+func lookPath(name string, env []string) (string, error) {
+	for _, c := range inPath(name, env) {
+		if unix.Access(c, unix.X_OK) == nil {
+			return c, nil
+		}
+	}
+	if unix.Access(name, unix.X_OK) == nil && len(name) > 0 && name[0] == '/' {
+		return name, nil
+	}
+	return "", &execError{name, unix.ENOENT}
+}
+
+// relay passes bytes on until the command has ended and everything that it printed is out. Somebody whom it left
+// behind may hold the terminal on; he is not waited for.
+func relay(cmd *exec.Cmd, master *os.File) int {
+	go func() { _ = input(os.Stdin, master) }()
+	var printed sync.WaitGroup
+	printed.Go(func() { _, _ = io.Copy(os.Stdout, master) }) // ends with EIO when nobody has the terminal open
+	err := cmd.Wait()
+	out := make(chan struct{})
+	go func() { defer close(out); printed.Wait() }()
+	drain(master, out)
+	return exitAs(err)
+}
+
+// input reads frames until they end or make no sense.
+func input(from io.Reader, master *os.File) error {
+	r := bufio.NewReaderSize(from, frameMax+3)
+	var head [3]byte
+	for {
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			return err
+		}
+		body := make([]byte, binary.BigEndian.Uint16(head[1:]))
+		if _, err := io.ReadFull(r, body); err != nil {
+			return err
+		}
+		if err := take(head[0], body, master); err != nil {
+			return err
+		}
+	}
+}
+
+// endOfText is what Ctrl-D types, VEOF of a terminal that is as the kernel makes it.
+const endOfText = 4
+
+func take(kind byte, body []byte, master *os.File) error {
+	switch {
+	case kind == frameText:
+		_, err := master.Write(body)
+		return err
+	case kind == frameEnd:
+		_, err := master.Write([]byte{endOfText})
+		return err
+	case kind == frameSize && len(body) == 4:
+		return pty.Setsize(master, &pty.Winsize{Rows: binary.BigEndian.Uint16(body), Cols: binary.BigEndian.Uint16(body[2:])})
+	}
+	return fmt.Errorf("cannot use a frame of kind %q and %d bytes: %w", kind, len(body), chat.ErrInvalid)
+}
+
+// exitAs ends as the command did.
+func exitAs(err error) int {
+	var exit *exec.ExitError
+	if err == nil {
+		return 0
+	}
+	if !errors.As(err, &exit) {
+		return 125
+	}
+	ws, ok := exit.Sys().(syscall.WaitStatus)
+	if !ok || !ws.Signaled() {
+		return exit.ExitCode()
+	}
+	signal.Reset(ws.Signal())
+	_ = unix.Kill(os.Getpid(), ws.Signal())
+	time.Sleep(time.Second) // the signal ends this process
+	return 128 + int(ws.Signal())
+}
+
+// unread is how many bytes wait in the terminal.
+func unread(master *os.File) (n int) {
+	rc, err := master.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	if err := rc.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }); err != nil {
+		return 0
+	}
+	return n
+}
+
+// drain waits until the output is out, or nothing more of it comes for a moment.
+func drain(master *os.File, out <-chan struct{}) {
+	for {
+		select {
+		case <-out:
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+		if unread(master) == 0 {
+			return
+		}
+	}
+}

@@ -1,0 +1,17 @@
+//go:build !linux
+
+package shims
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/chatd/chatd/chat"
+)
+
+func runPTY(_ []string, errs io.Writer) int {
+	return fail(errs, fmt.Errorf("cannot make a terminal: this is not Linux: %w", chat.ErrUnsupported))
+}
+
+// PTYArgv is for Linux.
+func PTYArgv(_ chat.TTY, argv []string) []string { return argv }

@@ -1,0 +1,162 @@
+package shims
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/guard"
+)
+
+func allow(t testing.TB, list ...string) []chat.Allow {
+	t.Helper()
+	var all []chat.Allow
+	for _, s := range list {
+		a, err := chat.ParseAllow(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// TestShimJudges: what each kind of shim denies, by which rule, and what it lets run.
+func TestShimJudges(t *testing.T) {
+	p := ShimPolicy{
+		Home: "/home/u", Guard: chat.DefaultGuard(), Network: chat.NetworkShared, Egress: allow(t, "203.0.113.0/24:443", "[2001:db8::1]:22"),
+		Rules: `{"access": {"useDefaults": false, "rules": [{"deny": "~/keys/**"}]}}`,
+	}
+	p.Guard.CustomAllowPatterns = []chat.Pattern{{Text: "docker ps"}}
+	p.Guard.CustomDenyPatterns = []chat.Pattern{{Text: "^git push"}}
+	none := p
+	none.Network, none.Egress = chat.NetworkNone, nil
+	named := p
+	named.Resolvers = true
+	for _, c := range []struct {
+		policy ShimPolicy
+		line   string
+		rule   string
+	}{
+		{p, "rm -rf /", "rm-recursive-whole"}, {p, "rm -rf build", ""}, {p, "rm -rf /home/u", "rm-recursive-whole"}, {p, "rm x", ""},
+		{p, "dd if=/dev/zero of=x", ""}, {p, "dd of=/dev/sda", "write-to-device"}, {p, "mkfs.ext4 x", "format"},
+		{p, "chmod 4755 x", "chmod-set-id"}, {p, "chmod 755 x", ""}, {p, "kill -9 -1", "kill-everything"}, {p, "kill 77", ""},
+		{p, "sudo ls", "privileges"}, {p, "docker run x", "containers"}, {p, "docker ps", ""}, {p, "mount", "never"}, {p, "apt install x", "packages"}, {p, "apt list", ""},
+		{p, "git push", "^git push"}, {p, "git pull", ""}, {p, "rm keys/a", "deny ~/keys/**"}, {p, "rm keyring", ""}, {p, "dd if=keys/a of=b", "deny ~/keys/**"},
+		{p, "curl https://203.0.113.9/x", ""}, {p, "curl https://203.0.113.9:8443/x", "egress"}, {p, "curl -o f -H a:b http://198.51.100.1", "egress"}, {p, "curl http://127.0.0.1:8000", ""},
+		{p, "wget http://example.com", "egress"}, {named, "wget http://example.com", ""}, {p, "curl localhost:80", ""}, {p, "curl --version", ""}, {p, "curl file:///home/u/x", ""},
+		{p, "ssh u@2001:db8::1", ""}, {p, "ssh -p 2222 2001:db8::1", "egress"}, {p, "ssh 198.51.100.1 ls", "egress"}, {p, "scp a 198.51.100.1:b", "egress"}, {p, "scp a b", ""}, {p, "sftp 198.51.100.1", "egress"},
+		{p, "nc 203.0.113.1 443", ""}, {p, "nc 203.0.113.1 80", "egress"}, {p, "nc -l 80", ""}, {p, "git clone https://198.51.100.1/x", "egress"}, {p, "git clone ./x", ""},
+		{none, "curl https://203.0.113.9", "egress"}, {none, "curl http://[::1]:8000", ""}, {none, "git log", ""},
+		{ShimPolicy{}, "rm -rf /", ""}, {ShimPolicy{}, "sudo ls", "never"}, {ShimPolicy{}, "curl http://1.2.3.4", ""},
+	} {
+		argv := strings.Fields(c.line)
+		s, err := newShim(c.policy, argv, "/home/u")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := s.judge()
+		if d.rule != c.rule || err != nil || (c.rule == "") != (d.reason == "") || (c.rule == "") != (d.instead == "") {
+			t.Errorf("%s: %+v, %v, want rule %q", c.line, d, err, c.rule)
+		}
+	}
+}
+
+// TestRefusalsSayWhy: each names a rule that there is.
+func TestRefusalsSayWhy(t *testing.T) {
+	for name, rule := range refusals {
+		if reason, instead := guard.Why(rule); reason == "" || instead == "" {
+			t.Errorf("%s: there is no rule %s", name, rule)
+		}
+	}
+}
+
+// TestShimPolicy: what chatd writes the shims read, and nothing else.
+func TestShimPolicy(t *testing.T) {
+	p := ShimPolicy{Home: "/h", Agent: "a", Guard: chat.DefaultGuard(), Network: chat.NetworkShared, Egress: allow(t, "203.0.113.0/24:443"), Resolvers: true, Rules: "{}"}
+	p.Guard.CustomAllowPatterns = []chat.Pattern{{Text: "a|b"}}
+	text, err := p.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "policy.json")
+	if got, err := readShimPolicy(name); err != nil || got.Home != "" {
+		t.Errorf("no policy: %+v, %v", got, err)
+	}
+	for content, ok := range map[string]bool{string(text): true, "{}": true, "": false, "{\"x\":1}": false, "[]": false} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := readShimPolicy(name)
+		if (err == nil) != ok || ok && content == string(text) && (got.Guard.CustomAllowPatterns[0].Text != "a|b" || got.Egress[0] != p.Egress[0] || got.Home != "/h") {
+			t.Errorf("%s: %+v, %v", content, got, err)
+		}
+	}
+}
+
+func TestReadShimDenial(t *testing.T) {
+	for line, ok := range map[string]bool{
+		`{"program":"rm","argv":"rm x","rule":"y"}`: true, `{"program":"rm","rule":"y"}`: true, "": false, "x": false, `{"program":"rm"}`: false,
+		`{"program":"rm","rule":"y","uid":0}`: false, `{"program":"` + strings.Repeat("x", MaxShimDenial) + `","rule":"y"}`: false,
+	} {
+		if d, err := ReadShimDenial([]byte(line)); (err == nil) != ok || ok && d.Rule != "y" {
+			t.Errorf("%.60s: %+v, %v", line, d, err)
+		}
+	}
+}
+
+// TestRunShim is the program under a command's name: one line and 126, or the real
+// program, which is never itself.
+func TestRunShim(t *testing.T) {
+	dir := t.TempDir()
+	exe := filepath.Join(dir, ProgramName)
+	_, noGo := exec.LookPath("go")
+	need(t, noGo == nil, "go: to build chatd-shim")
+	if out, err := exec.Command("go", "build", "-o", exe, "../cmd/chatd-shim").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, name := range []string{"sudo", "rm", "npm"} {
+		if err := os.Symlink(exe, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call := func(args ...string) (string, int) {
+		cmd := exec.Command(filepath.Join(dir, args[0]), args[1:]...)
+		cmd.Env = []string{"PATH=" + dir + ":/usr/bin:/bin", "A=b"}
+		cmd.Dir = dir
+		out, _ := cmd.CombinedOutput()
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	if out, code := call("sudo", "-n", "true"); code != ExitRefused || !strings.HasPrefix(out, "chatd: sudo refused: ") || strings.Count(out, "\n") != 1 || !strings.Contains(out, "(rule never)") {
+		t.Errorf("sudo: %d, %q", code, out)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "f"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := call("rm", "f"); code != 0 || out != "" {
+		t.Errorf("rm: %d, %q", code, out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "f")); err == nil {
+		t.Error("rm did not run")
+	}
+	if out, code := call("rm", "f"); code != 1 || !strings.Contains(out, "cannot remove 'f'") {
+		t.Errorf("rm of nothing: %d, %q", code, out)
+	}
+	if _, err := exec.LookPath("/usr/bin/npm"); err != nil {
+		if out, code := call("npm"); code != 127 || strings.Count(out, "\n") != 1 {
+			t.Errorf("what is not there: %d, %q", code, out)
+		}
+	}
+}
+
+func TestJudgedNames(t *testing.T) {
+	for _, name := range JudgedNames() {
+		if slices.Contains(ShimNames(), name) {
+			t.Errorf("%s is among those that never run", name)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package shims
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// host is one place that a command line names.
+type host struct {
+	name string
+	port uint16 // 0 if it is not known
+}
+
+// ports are the schemes that are known.
+var ports = map[string]uint16{"http": 80, "https": 443, "ftp": 21, "ssh": 22, "git": 9418, "sftp": 22}
+
+// hosts holds the hosts of the command line against the profile's egress. A name is
+// let through where there is a resolver: what it stands for is not known here.
+func (s shim) hosts() denial {
+	if s.policy.Home == "" {
+		return denial{} // no policy
+	}
+	for _, h := range hostsOf(s.name, s.argv[1:]) {
+		if why := s.policy.unreachable(h); why != "" {
+			return denial{"egress", why, "allowed: " + s.policy.reachable()}
+		}
+	}
+	return denial{}
+}
+
+// unreachable says why a host cannot be reached; empty if it may be.
+func (p ShimPolicy) unreachable(h host) string {
+	addr, err := netip.ParseAddr(h.name)
+	switch {
+	case h.name == "localhost" || err == nil && addr.IsLoopback():
+		return ""
+	case p.Network == chat.NetworkNone:
+		return "this profile has no network"
+	case err != nil && !p.Resolvers:
+		return "this profile has no resolver, so that " + chat.Quote(h.name) + " cannot be looked up"
+	case err != nil:
+		return ""
+	}
+	if slices.ContainsFunc(p.Egress, func(a chat.Allow) bool {
+		return !a.UDP && a.Prefix.Contains(addr.Unmap()) && (h.port == 0 || a.Low <= h.port && h.port <= a.High)
+	}) {
+		return ""
+	}
+	to := h.name
+	if h.port != 0 {
+		to = net.JoinHostPort(h.name, strconv.Itoa(int(h.port)))
+	}
+	return to + " is not in the profile's egress"
+}
+
+// maxListed is how many destinations a line names.
+const maxListed = 5
+
+func (p ShimPolicy) reachable() string {
+	if p.Network == chat.NetworkNone || len(p.Egress) == 0 {
+		return "your own servers on localhost"
+	}
+	var list []string
+	for _, a := range p.Egress[:min(len(p.Egress), maxListed)] {
+		list = append(list, a.String())
+	}
+	if more := len(p.Egress) - maxListed; more > 0 {
+		list = append(list, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(list, ", ")
+}
+
+// hostsOf finds the hosts that a program of the network is told to talk to.
+func hostsOf(name string, args []string) []host {
+	switch name {
+	case "curl", "wget":
+		return urls(args, true)
+	case "git", "pip", "pip3", "npm":
+		return urls(args, false)
+	case "ssh", "scp", "sftp":
+		return sshHosts(name, args)
+	case "nc":
+		return ncHosts(args)
+	}
+	return nil
+}
+
+// valued are the options of curl, wget and ssh that are followed by a value, by letters.
+const (
+	fetchValued = "HdXoAebcFuUTmxrwOPQtEKYyCDz"
+	sshValued   = "BbcDEeFIiJLlmOoPpQRSWw"
+)
+
+// operandsOf are the words that are no options and no values of options.
+func operandsOf(args []string, valued string) (operands []string, values map[byte]string) {
+	values = map[byte]string{}
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		switch {
+		case a == "--":
+			return append(operands, args[i+1:]...), values
+		case len(a) > 1 && a[0] == '-' && a[1] != '-':
+			if l := a[len(a)-1]; strings.IndexByte(valued, l) >= 0 && i+1 < len(args) {
+				i++
+				values[l] = args[i]
+			}
+		case strings.HasPrefix(a, "-"):
+		default:
+			operands = append(operands, a)
+		}
+	}
+	return operands, values
+}
+
+// urls are the hosts of URLs; bare says that a word without scheme is one too.
+func urls(args []string, bare bool) []host {
+	operands, _ := operandsOf(args, map[bool]string{true: fetchValued}[bare])
+	var all []host
+	for _, o := range operands {
+		if !strings.Contains(o, "://") {
+			if !bare || strings.HasPrefix(o, "/") || strings.HasPrefix(o, ".") || !strings.ContainsAny(o, ".:") {
+				continue
+			}
+			o = "http://" + o
+		}
+		if u, err := url.Parse(o); err == nil && u.Hostname() != "" {
+			port := ports[u.Scheme]
+			if n, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
+				port = uint16(n)
+			}
+			all = append(all, host{u.Hostname(), port})
+		}
+	}
+	return all
+}
+
+func sshHosts(name string, args []string) []host {
+	operands, values := operandsOf(args, sshValued)
+	port := uint16(22)
+	letter := map[bool]byte{true: 'p', false: 'P'}[name == "ssh"]
+	if n, err := strconv.ParseUint(values[letter], 10, 16); err == nil {
+		port = uint16(n)
+	}
+	if name == "ssh" && len(operands) > 1 {
+		operands = operands[:1]
+	}
+	var all []host
+	for _, o := range operands {
+		if name == "scp" {
+			at, _, remote := strings.Cut(o, ":")
+			if !remote || strings.Contains(at, "/") {
+				continue
+			}
+			o = at
+		}
+		_, h, user := strings.Cut(strings.TrimPrefix(o, "ssh://"), "@")
+		if !user {
+			h = strings.TrimPrefix(o, "ssh://")
+		}
+		all = append(all, host{strings.Trim(h, "[]"), port})
+	}
+	return all
+}
+
+func ncHosts(args []string) []host {
+	operands, _ := operandsOf(args, "eiIOPpqsTVwWXx")
+	listens := slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "-") && strings.Contains(a, "l") })
+	if len(operands) != 2 || listens {
+		return nil
+	}
+	n, err := strconv.ParseUint(operands[1], 10, 16)
+	if err != nil {
+		return nil
+	}
+	return []host{{operands[0], uint16(n)}}
+}

@@ -1,0 +1,31 @@
+package shims
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+	"golang.org/x/sys/unix"
+)
+
+// maxTold bounds the command line in a denial, in bytes.
+const maxTold = 1 << 10
+
+// tellDenial writes one line into the fifo. Nobody listening, or a full fifo, changes
+// nothing about the denial, so trouble here is not reported.
+func tellDenial(s shim, rule string) {
+	argv := strings.Join(s.argv, " ")
+	d := ShimDenial{Program: s.name, Argv: argv[:min(len(argv), maxTold)], Rule: rule[:min(len(rule), maxTold)]}
+	line, err := json.Marshal(d)
+	if err != nil || len(line)+1 > MaxShimDenial {
+		line, _ = json.Marshal(ShimDenial{Program: s.name, Rule: chat.Quote(rule)})
+	}
+	fd, err := unix.Open(InsideDenials, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return
+	}
+	f := os.NewFile(uintptr(fd), InsideDenials)
+	_, _ = f.Write(append(line, '\n'))
+	_ = f.Close()
+}

@@ -1,0 +1,22 @@
+package shims
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+)
+
+// strict reads one JSON value into v. An unknown field is an error, for it may be a wall
+// that this program does not know; so is anything after the value.
+func strict(text []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return errors.New("text after its end")
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package shims
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/landlock"
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/net/bpf"
+)
+
+// Describe says what a session of this view is started from: the entries that
+// bwrap's arguments are made of, and of p, which its first process confines itself
+// to, the rules and the environment's names. Who asks fills in the rest.
+func (v View) Describe(p Plan) (chat.Plan, error) {
+	refused, judged, err := filtered(p)
+	if err != nil {
+		return chat.Plan{}, err
+	}
+	var env []string
+	for _, e := range p.Env {
+		name, _, _ := strings.Cut(e, "=")
+		env = append(env, name)
+	}
+	slices.Sort(env)
+	return chat.Plan{
+		User: v.User, UID: v.UID, Mounts: v.Mounts(), Landlock: pathRights(p), LandlockABI: p.MinABI, Env: env,
+		Network: v.Network, Namespaces: v.Namespaces(), Seccomp: refused, SeccompJudged: judged,
+		Without: append([]chat.LayerName{}, p.Without...), Notes: []string{},
+	}, nil
+}
+
+// pathRights are the rules that p enforces.
+func pathRights(p Plan) []chat.PathRight {
+	out := []chat.PathRight{}
+	if p.leavesOut(chat.LayerLandlock) {
+		return out
+	}
+	return append(out, rightsOf(p.Landlock)...)
+}
+
+func rightsOf(r landlock.Rules) (out []chat.PathRight) {
+	for _, l := range []struct {
+		right string
+		paths []string
+	}{
+		{"read", r.Read}, {"exec", r.Exec}, {"write", r.Write}, {"read_files", r.ReadFiles}, {"exec_files", r.ExecFiles},
+		{"write_files", r.WriteFiles}, {"devices", r.Devices}, {"device_dirs", r.DeviceDirs},
+	} {
+		for _, path := range l.paths {
+			out = append(out, chat.PathRight{Right: l.right, Path: path})
+		}
+	}
+	return out
+}
+
+// filtered names the system calls that the filter of p refuses, always and with
+// some arguments, as the filter has them for this architecture.
+func filtered(p Plan) (refusedCalls, judged []string, err error) {
+	refusedCalls, judged = []string{}, []string{}
+	if p.leavesOut(chat.LayerSeccomp) {
+		return refusedCalls, judged, nil
+	}
+	info, err := arch.GetInfo("")
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot name the system calls: %w", err)
+	}
+	names := map[uint32]string{}
+	for name, nr := range info.SyscallNames {
+		names[uint32(nr)] = name
+	}
+	rules := argumentRules(info.SyscallNames)
+	for i, ins := range rules[:len(rules)-1] { // see rule
+		jump, ok := rules[i+1].(bpf.JumpIf)
+		if load, isLoad := ins.(bpf.LoadAbsolute); isLoad && load.Off == nrOffset && ok {
+			judged = append(judged, names[jump.Val])
+		}
+	}
+	refusedCalls = known(refused, info)
+	slices.Sort(refusedCalls)
+	slices.Sort(judged)
+	return refusedCalls, slices.Compact(judged), nil
+}

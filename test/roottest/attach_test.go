@@ -1,0 +1,102 @@
+package roottest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/display"
+	"github.com/chatd/chatd/provision"
+)
+
+// attachment is somebody who looks at a chat's terminal.
+type attachment struct {
+	mu   sync.Mutex
+	seen strings.Builder
+	run  chan string
+	end  context.CancelFunc
+	over chan error
+}
+
+func attachTo(t *testing.T, m *provision.Manager, id chat.ID, readOnly bool) *attachment {
+	t.Helper()
+	ctx, end := context.WithCancel(operator(t.Context()))
+	a := &attachment{run: make(chan string, 1), over: make(chan error, 1), end: end}
+	spec := chat.Attach{TTY: chat.TTY{Rows: 30, Cols: 100}, ReadOnly: readOnly, Started: func(run string) { a.run <- run }}
+	go func() {
+		_, err := m.Attach(ctx, id, spec, func(_ string, p []byte) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.seen.Write(p)
+		})
+		a.over <- err
+	}()
+	t.Cleanup(end)
+	return a
+}
+
+func (a *attachment) sees(t *testing.T, want string) string {
+	t.Helper()
+	var seen string
+	if !comes(func() bool {
+		a.mu.Lock()
+		seen = a.seen.String()
+		a.mu.Unlock()
+		return strings.Contains(display.String(seen, display.Plain), want)
+	}) {
+		t.Fatalf("never saw %q in %q", want, seen)
+	}
+	return seen
+}
+
+// TestAttach: two operators at one terminal, one of whom may only look; a size, a hostile
+// program, letting go, and the end of the session.
+func TestAttach(t *testing.T) {
+	m := open(t, attackOptions(t))
+	ctx := operator(t.Context())
+	c := create(t, m, "attach", "default")
+	a, looks := attachTo(t, m, c.ID, false), attachTo(t, m, c.ID, true)
+	run, lookRun := <-a.run, <-looks.run
+	typeIn := func(run, text string) {
+		t.Helper()
+		must(t, m.WriteStdin(ctx, c.ID, run, io.NopCloser(strings.NewReader(text)), false))
+	}
+	a.sees(t, "$")
+	looks.sees(t, "$")
+	typeIn(lookRun, "echo not for me\r")
+	typeIn(run, "echo $((6*7)) is; tput cols; tty\r")
+	a.sees(t, "42 is")
+	looks.sees(t, "42 is")
+	a.sees(t, "100")
+	if seen := looks.sees(t, "100"); strings.Contains(seen, "not for me") {
+		t.Error("who may only look has typed")
+	}
+	must(t, m.SignalRun(ctx, c.ID, run, chat.RunSignal{Signal: "WINCH", TTY: &chat.TTY{Rows: 20, Cols: 77}}))
+	typeIn(run, "until [ $(tput cols) = 77 ]; do sleep 0.1; done; echo n''arrow\r")
+	a.sees(t, "narrow")
+	// What a program prints is filtered by whoever has a terminal, see package display.
+	since := endOfLog(t, m, c.ID)
+	typeIn(run, `printf '\033]52;c;aGk=\a\033]0;t\a'; echo har''mless`+"\r")
+	if seen := display.String(a.sees(t, "harmless"), display.Full); strings.Contains(seen, "\x1b]") || strings.Contains(seen, "\x1b[c") || strings.Contains(seen, "\x1b[>") {
+		t.Errorf("came through: %q", seen)
+	}
+	a.end()
+	if err := <-a.over; err != nil {
+		t.Errorf("letting go: %v", err)
+	}
+	promptAfter(t, m, c.ID, since, "harmless")
+	if got := typed(t, m, c.ID, "echo still $((6*7))"); !strings.Contains(got.Text, "still 42") {
+		t.Errorf("after letting go: %+v", got)
+	}
+	leave(t, m, c.ID)
+	if err := <-looks.over; err != nil {
+		t.Errorf("the end of the session: %v", err)
+	}
+	if _, err := m.Attach(ctx, c.ID, chat.Attach{}, nil); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("without a size: %v", err)
+	}
+}

@@ -1,0 +1,112 @@
+package roottest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// TestAttackMinderFiles: whatever a minder is given, what it starts gets the three streams and
+// what nsenter asks for. The file that says how the run ended and cgroup.kill are root's
+// open files: nobody in the session, and nobody on the way there, may hold them.
+func TestAttackMinderFiles(t *testing.T) {
+	m := open(t, attackOptions(t))
+	c := create(t, m, "files", "default")
+	r := startRun(t, m, c.ID, chat.RunSpec{Command: "echo on; ls -l /proc/self/fd; exec sleep 1000", OpenStdin: true})
+	awaitOutput(t, m, c.ID, r.ID, "on")
+	all := minders(t)
+	if len(all) != 1 {
+		t.Fatalf("minders: %v", all)
+	}
+	for _, nsenter := range childrenOf(t, all[0]) {
+		dir := fmt.Sprintf("/proc/%d/fd", nsenter)
+		files, err := os.ReadDir(dir)
+		must(t, err)
+		kinds := map[string]int{}
+		for _, f := range files {
+			to, err := os.Readlink(filepath.Join(dir, f.Name()))
+			must(t, err)
+			kind, _, _ := strings.Cut(to, ":")
+			if kinds[kind]++; strings.HasPrefix(to, "/") && kind != "/memfd" && !strings.HasSuffix(to, "/"+r.ID+"/stdin") {
+				t.Errorf("nsenter holds %s", to)
+			}
+			if n, err := strconv.Atoi(f.Name()); err != nil || n > 10 {
+				t.Errorf("nsenter holds descriptor %s, %s, which it was not told of", f.Name(), to)
+			}
+		}
+		// Its output, its errors, and what chatd-shim reports to.
+		if kinds["pipe"] != 3 {
+			t.Errorf("nsenter holds %v", kinds)
+		}
+	}
+}
+
+// childrenOf are the children of a process.
+func childrenOf(t testing.TB, pid int) (all []int) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	must(t, err)
+	for _, f := range strings.Fields(string(text)) {
+		var n int
+		_, err := fmt.Sscan(f, &n)
+		must(t, err)
+		all = append(all, n)
+	}
+	return all
+}
+
+// TestAttackBombsInTheBackground: while the chat forks without end, and then while it is out of memory
+// again and again, runs of the background are begun: what minds them is in its limits for a moment. Each says within its time
+// that it began or why not; what began is not lost by what happens then; of what did not, nothing is left.
+func TestAttackBombsInTheBackground(t *testing.T) {
+	opt := attackOptions(t)
+	m := open(t, opt)
+	a := inmateOf(t, m, "background bombs", "default")
+	bombs := startRun(t, m, a.ID, chat.RunSpec{Argv: []string{a.program, "bombs"}, Timeout: chat.MaxTimeout})
+	awaitBombs(t, a)
+	beginMany(t, m, a.ID)
+	must(t, within(t, "the end of the bombs", func() error { return m.EndRun(operator(t.Context()), a.ID, bombs.ID) }))
+	a.typeLine(t, "until test -e ~/enough; do head -c 400M /dev/zero | tail >/dev/null; done")
+	awaitBombs(t, a)
+	began := beginMany(t, m, a.ID)
+	must(t, os.WriteFile(a.in("enough"), nil, 0o644))
+	for _, r := range began {
+		if got := awaitRun(t, m, a.ID, r.ID); got.State == chat.RunLost {
+			t.Errorf("%+v", got)
+		}
+	}
+	if left := runLeaves(t, opt); len(left) > 0 || len(minders(t)) > 0 {
+		t.Errorf("left: %v, %v", left, minders(t))
+	}
+	r := startRun(t, m, a.ID, chat.RunSpec{Command: "exit 7"})
+	if got := awaitRun(t, m, a.ID, r.ID); got.Result.Exit != 7 {
+		t.Errorf("afterwards: %+v", got.Result)
+	}
+}
+
+// beginMany begins short runs, and returns those that began.
+func beginMany(t *testing.T, m *provision.Manager, id chat.ID) (began []chat.Run) {
+	t.Helper()
+	refused := map[string]int{}
+	for range 24 {
+		err := within(t, "a start", func() error {
+			r, err := m.StartRun(operator(t.Context()), id, chat.RunSpec{Command: "exit 7", Timeout: chat.Duration(10 * time.Second)})
+			if err == nil {
+				began = append(began, r)
+			}
+			return err
+		})
+		if err != nil {
+			refused[err.Error()[:min(len(err.Error()), 40)]]++
+		}
+	}
+	t.Logf("%d began; refused: %v", len(began), refused)
+	return began
+}

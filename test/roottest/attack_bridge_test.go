@@ -1,0 +1,112 @@
+package roottest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/api"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/provision"
+)
+
+// asBridge is a bridge of that name.
+func asBridge(ctx context.Context, name string) context.Context {
+	return chat.WithCaller(ctx, chat.Caller{UID: 4711, Name: name, Role: chat.RoleBridge})
+}
+
+// sleepingOf is a chat of a bridge's own, asleep.
+func sleepingOf(t testing.TB, m *provision.Manager, bridge, external string) chat.Chat {
+	t.Helper()
+	no := false
+	c, _, err := m.Create(asBridge(t.Context(), bridge), chat.Spec{ExternalID: external, Awake: &no})
+	must(t, err)
+	return c
+}
+
+// TestAttackScheduleSlots: a bridge whose schedules come due first, and whose runs do not end,
+// does not keep those of another bridge waiting.
+func TestAttackScheduleSlots(t *testing.T) {
+	clock, opt := nine(), attackOptions(t)
+	opt.Clock, opt.Scheduled = clock.clock(), 2
+	m := open(t, opt)
+	for _, name := range []string{"one", "two", "three"} {
+		c := sleepingOf(t, m, "greedy", name)
+		_, err := m.AddSchedule(asBridge(t.Context(), "greedy"), c.ID, chat.ScheduleSpec{At: "2026-11-21T09:00", Command: "sleep 1000"})
+		must(t, err)
+	}
+	c := sleepingOf(t, m, "honest", "four")
+	s, err := m.AddSchedule(asBridge(t.Context(), "honest"), c.ID, chat.ScheduleSpec{At: "2026-11-21T09:00:05", Command: "echo done"})
+	must(t, err)
+	clock.move(31 * time.Second)
+	clock.move(9 * time.Second)
+	if got := waitScheduled(t, m, c.ID, s.ID, 1); got.Last.Output != "done\n" {
+		t.Errorf("%+v", got.Last)
+	}
+}
+
+// TestAttackNotFound: whatever a bridge asks of a chat, another bridge's and one that never was are answered by
+// the same words, so that nobody learns who is there.
+func TestAttackNotFound(t *testing.T) {
+	m := open(t, options(t))
+	own, foreign := sleepingOf(t, m, "own", "a"), sleepingOf(t, m, "foreign", "a")
+	ctx := asBridge(t.Context(), "own")
+	const never = "0123456789abcdef"
+	given := map[reflect.Type]any{}
+	for _, v := range []any{
+		"", int64(-1), true, chat.RunSpec{Command: "true"}, chat.RunSignal{Signal: "TERM"}, chat.Input{Text: "x", Wait: &chat.Wait{Until: chat.UntilQuiet}},
+		chat.ScheduleSpec{Cron: "@daily", Command: "true"}, chat.Attach{TTY: chat.TTY{Rows: 24, Cols: 80}}, chat.Question{Path: "f", Op: "read"}, chat.Share{Path: "f", To: own.ID},
+		files.ReadFile{Path: "f"}, files.WriteFile{Path: "f", Stream: true}, files.EditFile{Path: "f", OldText: "xx"}, files.ListDir{},
+	} {
+		given[reflect.TypeOf(v)] = v
+	}
+	asked := 0
+	calls := reflect.TypeFor[api.Chats]()
+	for i := range calls.NumMethod() {
+		call := calls.Method(i)
+		if call.Type.NumIn() < 2 || call.Type.In(1) != reflect.TypeFor[chat.ID]() {
+			continue
+		}
+		asked++
+		answer := func(id chat.ID) string {
+			args := []reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(id)}
+			for n := 2; n < call.Type.NumIn(); n++ {
+				in := call.Type.In(n)
+				switch v, ok := given[in]; {
+				case ok:
+					args = append(args, reflect.ValueOf(v))
+				case in.Kind() == reflect.Interface:
+					args = append(args, reflect.ValueOf(io.NopCloser(strings.NewReader("x"))))
+				case in.Kind() == reflect.Func:
+					args = append(args, reflect.Zero(in))
+				default:
+					t.Fatalf("%s takes a %s: write one down", call.Name, in)
+				}
+			}
+			out := reflect.ValueOf(m).MethodByName(call.Name).Call(args)
+			err, _ := out[len(out)-1].Interface().(error)
+			if !errors.Is(err, chat.ErrNotFound) {
+				t.Errorf("%s: %v, want not found", call.Name, err)
+			}
+			return strings.ReplaceAll(fmt.Sprint(err), string(id), never)
+		}
+		if a, b := answer(foreign.ID), answer(never); a != b {
+			t.Errorf("%s: %q of another's, %q of none", call.Name, a, b)
+		}
+	}
+	if asked < 30 {
+		t.Errorf("only %d calls were asked", asked)
+	}
+	for _, to := range []chat.ID{foreign.ID, never} {
+		_, err := m.Share(ctx, own.ID, chat.Share{Path: "f", To: to})
+		if want := chat.NoChat(to).Error(); err == nil || err.Error() != want {
+			t.Errorf("share to %s: %v, want %q", to, err, want)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package roottest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// TestAttackKilledStarts: chatd is killed again and again while runs of the background begin and end. What
+// was answered is there afterwards, whatever the moment; what was not leaves no process, no leaf and no file.
+func TestAttackKilledStarts(t *testing.T) {
+	opt := attackOptions(t)
+	leaveOrphansToInit(t)
+	d := startDaemon(t, opt, "")
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "killed"})
+	must(t, err)
+	defer func() {
+		if err := d.Reap(context.Background(), c.ID); err != nil {
+			t.Error(err)
+		}
+	}()
+	rounds := 6
+	if testing.Short() {
+		rounds = 2
+	}
+	for round := range rounds {
+		began := startsUntilKilled(t, d, c.ID, time.Duration(20+rand.IntN(150))*time.Millisecond)
+		d = startDaemon(t, opt, "")
+		list, err := d.Runs(t.Context(), c.ID)
+		must(t, err)
+		known := map[string]chat.Run{}
+		for _, r := range list.Runs {
+			known[r.ID] = r
+		}
+		for _, id := range began {
+			if _, ok := known[id]; !ok {
+				t.Errorf("round %d: run %s, which was answered, is not there", round, id)
+			}
+		}
+		for _, r := range list.Runs {
+			if r.State == chat.RunRunning {
+				must(t, d.EndRun(t.Context(), c.ID, r.ID))
+			}
+			got, err := d.ShowRun(t.Context(), c.ID, r.ID)
+			must(t, err)
+			if got.State == chat.RunLost && slices.Contains(began, r.ID) {
+				t.Errorf("round %d: how run %s ended is lost", round, r.ID)
+			}
+		}
+		nothingRuns(t, opt, c.ID, known)
+	}
+}
+
+// startsUntilKilled starts runs from many sides until the daemon is killed, and returns those that it answered.
+func startsUntilKilled(t *testing.T, d *daemon, id chat.ID, after time.Duration) (began []string) {
+	t.Helper()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for n := range 4 {
+		all.Go(func() {
+			for i := n; ; i++ {
+				spec := chat.RunSpec{Command: []string{"true", "echo on; exec sleep 1000", "exit 7"}[i%3], OpenStdin: i%2 == 0, Timeout: chat.Duration(time.Minute)}
+				r, err := d.StartRun(t.Context(), id, spec)
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				began = append(began, r.ID)
+				mu.Unlock()
+			}
+		})
+	}
+	time.Sleep(after)
+	d.kill()
+	all.Wait()
+	return began
+}
+
+// nothingRuns wants neither a minder nor a leaf, and the files of the known runs only.
+func nothingRuns(t *testing.T, opt provision.Options, id chat.ID, known map[string]chat.Run) {
+	t.Helper()
+	left := func() string { return fmt.Sprint(minders(t), runLeaves(t, opt)) }
+	if !comes(func() bool { return left() == "[] []" }) {
+		t.Fatalf("minders and leaves are left: %s", left())
+	}
+	dirs, err := os.ReadDir(filepath.Join(opt.Run, "runs", string(id)))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for _, dir := range dirs {
+		if _, ok := known[dir.Name()]; !ok {
+			t.Errorf("the files of run %s are left, which is not known", dir.Name())
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package roottest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/provision"
+)
+
+// everyTool calls each tool on a path and returns what came of it.
+func everyTool(ctx context.Context, m *provision.Manager, id chat.ID, name string) map[files.Tool]error {
+	text := "new"
+	content := &strings.Builder{}
+	begin := func(files.Answer) io.Writer { return content }
+	out := map[files.Tool]error{
+		files.ReadFileTool:   second(m.ReadFile(ctx, id, files.ReadFile{Path: name}, begin)),
+		files.ListDirTool:    second(m.ListDir(ctx, id, files.ListDir{Path: name}, begin)),
+		files.EditFileTool:   second(m.EditFile(ctx, id, files.EditFile{Path: name, OldText: "secret", NewText: text})),
+		files.AppendFileTool: second(m.AppendFile(ctx, id, files.WriteFile{Path: name, Content: &text}, nil)),
+		files.WriteFileTool:  second(m.WriteFile(ctx, id, files.WriteFile{Path: name, Content: &text}, nil)),
+	}
+	if content.Len() > 0 {
+		out["content"] = errors.New(content.String())
+	}
+	return out
+}
+
+// TestToolsKeepApart: A's tools reach nothing of B, of the host and of the daemon,
+// by whatever name.
+func TestToolsKeepApart(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	b := create(t, m, "victim", "default")
+	put(t, m, b.ID, "note", "secret of b")
+	put(t, m, b.ID, "/tmp/note", "secret of b")
+	bTmp, _ := privateTrees(opt, b)
+	inBothPhases(t, m, func(t *testing.T, a chat.Chat) {
+		link := func(name, target string) string {
+			must(t, os.Symlink(target, filepath.Join(a.Home, name)))
+			return name
+		}
+		up := strings.Repeat("../", 20)
+		for _, name := range []string{
+			b.Home + "/note", b.Home, up + b.Home + "/note", "../" + string(b.ID) + "/note", "x/../../" + string(b.ID) + "/note",
+			link("abs", b.Home+"/note"), link("rel", "../"+string(b.ID)+"/note"), link("dir", b.Home) + "/note", link("homes", opt.Homes) + "/" + string(b.ID) + "/note",
+			link("root", "/") + b.Home + "/note", link("proc", "/proc/self/root") + b.Home + "/note", "/proc/1/root" + b.Home + "/note",
+			bTmp + "/note", "/tmp/../" + bTmp + "/note", filepath.Join(opt.State, "audit.jsonl"), filepath.Join(opt.State, "state.db"), "/etc/shadow", "/dev/null",
+			filepath.Join(opt.Run, "chatd.sock"), "/opt/chatd/chatd-shim",
+		} {
+			for tool, err := range everyTool(operator(t.Context()), m, a.ID, name) {
+				if !errors.Is(err, chat.ErrDenied) {
+					t.Errorf("%s %s: %v", tool, name, err)
+				}
+			}
+		}
+		if text, err := get(t, m, a.ID, "/tmp/note"); err == nil {
+			t.Errorf("A's /tmp has %q of B's", text)
+		}
+	})
+	if text, err := get(t, m, b.ID, "note"); err != nil || text != "secret of b" {
+		t.Errorf("B's file is %q, %v", text, err)
+	}
+}
+
+// TestToolsOddFiles: what is no regular file is refused at once, and by no hard link
+// is somebody else's reached.
+func TestToolsOddFiles(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	c := create(t, m, "odd", "default")
+	run(t, m, c.ID, "mkfifo fifo; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"sock\")'; ln -s fifo link; ln -s /dev/zero zero")
+	roots := filepath.Join(filepath.Dir(opt.Homes), "roots")
+	must(t, os.WriteFile(roots, []byte("secret"), 0o644))
+	must(t, os.Link(roots, filepath.Join(c.Home, "roots")))
+	try := func(t *testing.T) {
+		for _, name := range []string{"fifo", "sock", "link"} {
+			must(t, within(t, name, func() error {
+				for tool, err := range everyTool(operator(t.Context()), m, c.ID, name) {
+					if !errors.Is(err, chat.ErrInvalid) {
+						t.Errorf("%s %s: %v", tool, name, err)
+					}
+				}
+				return nil
+			}))
+		}
+		for tool, err := range everyTool(operator(t.Context()), m, c.ID, "zero") {
+			if !errors.Is(err, chat.ErrDenied) {
+				t.Errorf("%s zero: %v", tool, err)
+			}
+		}
+		for tool, err := range everyTool(operator(t.Context()), m, c.ID, "roots") {
+			if !errors.Is(err, chat.ErrDenied) && tool != files.ListDirTool {
+				t.Errorf("%s of another's file by a hard link: %v", tool, err)
+			}
+		}
+	}
+	t.Run("awake", try)
+	must(t, second(m.Sleep(operator(t.Context()), c.ID)))
+	t.Run("asleep", try)
+	isAsleep(t, m, c)
+}
+
+// lies are what a chat says in the place of its tool.
+var lies = []string{
+	"endless", "questions", "junk",
+	`{"size":4,"bytes":0,"message":"File written: f"}`,
+	`{"size":0,"bytes":0,"failure":{"kind":"denied","message":"x","denial":{"op":"read","path":"/x","rule":"deny **","place":"/etc/chatd/rules.yaml:1"}}}`,
+}
+
+// TestToolsAttacked: the chat stops the tool, ends it, or wants to speak in its place,
+// for which it would have to trace it: Landlock gives each run a domain of its own. The
+// call ends, the daemon goes on, and what the rules deny is denied.
+func TestToolsAttacked(t *testing.T) {
+	opt := withRules(t, attackOptions(t))
+	m := open(t, opt)
+	attackTool(t, opt, m, "stopped", false, "stop", "ready")
+	attackTool(t, opt, m, "ended", false, "end", "ready")
+	attackTool(t, opt, m, "spoken for", false, "speak", "ready", "junk")
+}
+
+// yama reports a kernel that lets a process trace only its descendants (Yama's
+// ptrace_scope, Documentation/admin-guide/LSM/Yama.rst): a wall of the host's, beside Landlock.
+func yama(t *testing.T) bool {
+	scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
+	if !errors.Is(err, os.ErrNotExist) {
+		must(t, err)
+	}
+	return err == nil && string(scope) != "0\n"
+}
+
+// TestToolsLie: where Landlock is left out, and no Yama is, the chat speaks for its tool, without end,
+// or lies. It is the same: the call ends, and a rule that is made up is no denial.
+func TestToolsLie(t *testing.T) {
+	opt := withRules(t, attackOptions(t))
+	opt.Without, opt.AllowMissing = []chat.LayerName{chat.LayerLandlock}, []chat.LayerName{chat.LayerNetwork}
+	m := open(t, opt)
+	for i, lie := range lies {
+		attackTool(t, opt, m, fmt.Sprintf("lie %d", i), !yama(t), "speak", "ready", lie)
+	}
+}
+
+func attackTool(t *testing.T, opt provision.Options, m *provision.Manager, name string, speaks bool, act ...string) {
+	t.Run(name, func(t *testing.T) {
+		a := inmateOf(t, m, "attacked "+name, "default")
+		a.background(t, "ready", act...)
+		must(t, within(t, name, func() error { return useAttacked(t, m, a) }))
+		for end := time.Now().Add(longEnough); speaks && !exists(a.in("ready.spoke"))() && time.Now().Before(end); {
+			must(t, useAttacked(t, m, a)) // a tool is soon gone, and the chat did not see it
+		}
+		if _, err := get(t, m, a.ID, ".env"); !errors.Is(err, chat.ErrDenied) {
+			t.Errorf("what the rules deny: %v", err)
+		}
+		if _, err := os.Stat(a.in("ready.spoke")); (err == nil) != speaks {
+			t.Errorf("the chat spoke for its tool: %v, want %v", err == nil, speaks)
+		}
+		must(t, m.Reap(operator(t.Context()), a.ID))
+		gone(t, opt, a.Chat)
+	})
+}
+
+// useAttacked uses the tools for a while; that they fail is the chat's own loss.
+func useAttacked(t *testing.T, m *provision.Manager, a inmate) error {
+	for i := range 3 {
+		ctx, cancel := context.WithTimeout(operator(t.Context()), 2*time.Second)
+		var got counter
+		_, rerr := m.ReadFile(ctx, a.ID, files.ReadFile{Path: "f", Stream: true}, func(files.Answer) io.Writer { return &got })
+		text := "text"
+		_, werr := m.WriteFile(ctx, a.ID, files.WriteFile{Path: "f", Content: &text}, nil)
+		cancel()
+		if got > 64<<20 {
+			return fmt.Errorf("%d bytes came of a file of 4", got)
+		}
+		if i == 0 {
+			t.Logf("read: %.200v; write: %.200v", rerr, werr)
+		}
+		var d *files.Denial
+		if errors.As(errors.Join(rerr, werr), &d) && d.Place != "" {
+			return fmt.Errorf("the chat made up a rule: %+v", d)
+		}
+	}
+	return nil
+}
+
+// counter counts what is written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
+
+// TestToolsSwapped: a name that changes between an own file and a link to a denied
+// one is read as the one, or denied; never is the denied one read.
+func TestToolsSwapped(t *testing.T) {
+	m := open(t, withRules(t, attackOptions(t)))
+	a := inmateOf(t, m, "swap", "default")
+	a.sh(t, "echo mine > a && mkdir wo && echo secret > wo/f && ln -s wo/f b")
+	a.background(t, "ready", "swap", "ready", "a", "b")
+	var read, denied int
+	for end := time.Now().Add(longEnough); read+denied < 200 || (read == 0 || denied == 0) && time.Now().Before(end); {
+		text, err := get(t, m, a.ID, "a")
+		switch {
+		case strings.Contains(text, "secret"):
+			t.Fatal("the denied file was read")
+		case err == nil && text == "mine\n":
+			read++
+		case errors.Is(err, chat.ErrDenied):
+			denied++
+		case !errors.Is(err, chat.ErrBusy):
+			t.Fatalf("%q, %v", text, err)
+		}
+	}
+	if read == 0 || denied == 0 {
+		t.Errorf("read %d times, denied %d times: nothing was swapped", read, denied)
+	}
+}

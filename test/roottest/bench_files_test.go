@@ -1,0 +1,95 @@
+package roottest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/api"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/provision"
+)
+
+// BenchmarkFiles measures the file tools over the API, in a chat that is awake and in
+// one that is asleep, beside a plain read and a plain synced write by root, in turn
+// in one run: read the ratios. A call costs a process behind its walls, whatever it
+// moves; beside that a byte costs two pipes and a socket.
+//
+//	go test ./test/roottest -run - -bench BenchmarkFiles -benchtime 1x
+func BenchmarkFiles(b *testing.B) {
+	needsRoot(b)
+	opt := options(b)
+	for name, p := range opt.Profiles {
+		p.Limits.CPUQuota = 2 * p.Limits.CPUPeriod // else the large ones measure the quota
+		opt.Profiles[name] = p
+	}
+	m := open(b, opt)
+	d := serveOver(b, m, opt)
+	awake, sleeper := create(b, m, "bench awake", "default"), asleep(b, m, "bench asleep")
+	rounds := envInt("CHATD_BENCH_ROUNDS", 25)
+	for _, size := range []int{4 << 10, 16 << 20} {
+		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
+			content := bytes.Repeat([]byte("x"), size)
+			plain := filepath.Join(filepath.Dir(opt.Homes), "plain")
+			t := table{}
+			for range rounds {
+				t.time("plain write", func() { must(b, plainWrite(plain, content)) })
+				t.time("plain read", func() { must(b, second(os.ReadFile(plain))) })
+				for phase, c := range map[string]chat.Chat{"awake": awake, "asleep": sleeper} {
+					t.time("write "+phase, func() {
+						must(b, second(d.WriteFile(b.Context(), c.ID, files.WriteFile{Path: "f", Stream: true}, bytes.NewReader(content))))
+					})
+					t.time("read "+phase, func() {
+						must(b, second(d.ReadFile(b.Context(), c.ID, files.ReadFile{Path: "f", Stream: true}, func(files.Answer) io.Writer { return io.Discard })))
+					})
+				}
+				t.time("run of cat", func() { run(b, m, awake.ID, "cat f >/dev/null") })
+			}
+			for _, what := range []string{"write awake", "write asleep", "read awake", "read asleep", "run of cat"} {
+				rival := "plain read"
+				if strings.HasPrefix(what, "write") {
+					rival = "plain write"
+				}
+				ratio := t.median(what) / t.median(rival)
+				fmt.Fprintf(os.Stderr, "%-28s %-14s %8.2f ms = %6.2f x %s (%.3f ms)\n", b.Name(), what, t.median(what), ratio, rival, t.median(rival))
+				b.ReportMetric(ratio, strings.ReplaceAll(what+"/"+rival, " ", "-"))
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// plainWrite is a write that is as durable as the tool's.
+func plainWrite(name string, content []byte) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Write(content); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// serveOver serves m on a socket of its own, and asks there.
+func serveOver(t testing.TB, m *provision.Manager, opt provision.Options) *api.Client {
+	t.Helper()
+	socket := filepath.Join(opt.Run, "bench.sock")
+	l, err := api.Listen(socket)
+	must(t, err)
+	s := api.NewServer(api.ServerOptions{Chats: m})
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() {
+		must(t, s.Shutdown(context.Background()))
+		must(t, <-done)
+	})
+	return api.NewClient(api.ClientOptions{Socket: socket})
+}

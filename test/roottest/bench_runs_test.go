@@ -1,0 +1,181 @@
+package roottest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// BenchmarkRuns is a run of true, beside fork and exec of true, nsenter of it into the namespaces of
+// a session, and crun exec of it in a container, in turn in one run: read the ratios.
+//
+//	go test ./test/roottest -run - -bench BenchmarkRuns -benchtime 1x
+func BenchmarkRuns(b *testing.B) {
+	needsRoot(b)
+	opt := options(b)
+	for name, p := range opt.Profiles {
+		p.Limits.CPUQuota = 2 * p.Limits.CPUPeriod // else the last ones measure the quota
+		opt.Profiles[name] = p
+	}
+	m := open(b, opt)
+	d := serveOver(b, m, opt)
+	c := create(b, m, "bench", "default")
+	leader := sessionLeader(b, c)
+	rounds := envInt("CHATD_BENCH_ROUNDS", 25)
+	crun, err := newCrun(b)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: crun is not measured: %v\n", b.Name(), err)
+	}
+	ctx := operator(b.Context())
+	t := table{}
+	for range rounds {
+		t.time("fork and exec", func() { must(b, exec.Command("/bin/true").Run()) })
+		t.time("nsenter", func() {
+			must(b, exec.Command("nsenter", "-t", leader, "-m", "-p", "-i", "-u", "/bin/true").Run())
+		})
+		if crun != nil {
+			t.time("crun exec", func() { must(b, crun.exec()) })
+		}
+		t.time("run", func() { must(b, second(m.Run(ctx, c.ID, chat.RunSpec{Argv: []string{"/usr/bin/true"}}))) })
+		t.time("run over HTTP", func() { must(b, second(d.Run(b.Context(), c.ID, chat.RunSpec{Argv: []string{"/usr/bin/true"}}))) })
+		t.time("background, to its end", func() {
+			r := startRun(b, m, c.ID, chat.RunSpec{Argv: []string{"/usr/bin/true"}})
+			must(b, second(m.FollowRun(ctx, c.ID, r.ID, "", func(chat.Frame) {})))
+		})
+	}
+	for _, rival := range []string{"fork and exec", "nsenter", "crun exec"} {
+		if len(t[rival]) == 0 {
+			continue
+		}
+		for _, what := range []string{"run", "run over HTTP", "background, to its end"} {
+			ratio := t.median(what) / t.median(rival)
+			fmt.Fprintf(os.Stderr, "%-16s %-24s %8.2f ms = %6.2f x %s (%.3f ms)\n", b.Name(), what, t.median(what), ratio, rival, t.median(rival))
+			b.ReportMetric(ratio, strings.ReplaceAll(strings.ReplaceAll(what+"/"+rival, ",", ""), " ", "-"))
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// sessionLeader is the pid of bubblewrap's pid 1 in the chat's session.
+func sessionLeader(t testing.TB, c chat.Chat) string {
+	t.Helper()
+	for _, pid := range pidsOf(c.UID) {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(text), "\nNSpid:\t")
+		line, _, _ := strings.Cut(rest, "\n")
+		if f := strings.Fields(line); len(f) > 1 && f[len(f)-1] == "1" {
+			return fmt.Sprint(pid)
+		}
+	}
+	t.Fatal("the session has no pid 1")
+	return ""
+}
+
+// crunContainer is a container of crun's, behind a shell in a mount namespace of its own: crun refuses a
+// host that shows it both cgroup versions.
+type crunContainer struct {
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+const crunScript = `set -e
+mount --make-rprivate /
+[ "$2" = /sys/fs/cgroup ] || mount --bind "$2" /sys/fs/cgroup
+c="crun --root $1/state --cgroup-manager=disabled"
+$c run -d --bundle "$1" chatdbench </dev/null >&2
+trap '$c delete -f chatdbench' EXIT
+echo ready
+while read -r line; do $c exec chatdbench /bin/true </dev/null && echo done; done
+`
+
+func newCrun(b *testing.B) (*crunContainer, error) {
+	if _, err := exec.LookPath("crun"); err != nil {
+		return nil, err
+	}
+	dir, err := crunBundle(b)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	unified := ""
+	for line := range strings.Lines(string(info)) {
+		if f := strings.Fields(line); strings.Contains(line, " - cgroup2 ") && unified == "" {
+			unified = f[4]
+		}
+	}
+	cmd := exec.Command("unshare", "-m", "sh", "-c", crunScript, "sh", dir, unified)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
+	c := &crunContainer{in, bufio.NewReader(out)}
+	return c, c.hear("ready")
+}
+
+// crunBundle is a small container: the host's programs, and namespaces as a session has them.
+func crunBundle(b *testing.B) (string, error) {
+	dir := b.TempDir()
+	for _, d := range []string{"usr", "proc", "dev"} {
+		if err := os.MkdirAll(filepath.Join(dir, "rootfs", d), 0o755); err != nil {
+			return "", err
+		}
+	}
+	for _, l := range []string{"bin", "lib", "lib64", "sbin"} {
+		if err := os.Symlink("usr/"+l, filepath.Join(dir, "rootfs", l)); err != nil {
+			return "", err
+		}
+	}
+	namespaces := []map[string]string{}
+	for _, n := range []string{"pid", "ipc", "uts", "mount"} {
+		namespaces = append(namespaces, map[string]string{"type": n})
+	}
+	config, err := json.Marshal(map[string]any{
+		"ociVersion": "1.0.0", "root": map[string]any{"path": "rootfs", "readonly": true},
+		"process": map[string]any{"args": []string{"/bin/sleep", "1000"}, "cwd": "/", "user": map[string]int{"uid": 0, "gid": 0}, "env": []string{"PATH=/bin"}},
+		"mounts": []map[string]any{{"destination": "/proc", "type": "proc", "source": "proc"}, {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
+			{"destination": "/usr", "type": "bind", "source": "/usr", "options": []string{"rbind", "ro"}}},
+		"linux": map[string]any{"namespaces": namespaces},
+	})
+	if err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o600)
+}
+
+func (c *crunContainer) hear(want string) error {
+	line, err := c.out.ReadString('\n')
+	if err != nil || strings.TrimSpace(line) != want {
+		return fmt.Errorf("crun: heard %q, want %s: %w", line, want, err)
+	}
+	return nil
+}
+
+func (c *crunContainer) exec() error {
+	if _, err := io.WriteString(c.in, "go\n"); err != nil {
+		return err
+	}
+	return c.hear("done")
+}

@@ -1,0 +1,322 @@
+package roottest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+)
+
+// content reads a file over the API.
+func (d *daemon) content(t testing.TB, id chat.ID, name string) string {
+	t.Helper()
+	var b strings.Builder
+	if _, err := d.ReadFile(t.Context(), id, files.ReadFile{Path: name, Stream: true}, func(files.Answer) io.Writer { return &b }); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// chatsOf are a chat that is awake and one that is asleep.
+func (d *daemon) chatsOf(t testing.TB, name string) map[string]chat.Chat {
+	t.Helper()
+	out := map[string]chat.Chat{}
+	for _, phase := range []string{"awake", "asleep"} {
+		awake := phase == "awake"
+		c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: name + " " + phase, Awake: &awake})
+		must(t, err)
+		out[phase] = c
+	}
+	return out
+}
+
+// TestAppendsOverTheAPI: 100 callers append at the same time, and nothing is lost.
+func TestAppendsOverTheAPI(t *testing.T) {
+	needsRoot(t)
+	d := startDaemon(t, options(t), "")
+	for phase, c := range d.chatsOf(t, "append") {
+		t.Run(phase, func(t *testing.T) {
+			var all errgroup
+			var want []string
+			for i := range 100 {
+				line := fmt.Sprintf("caller %03d %s\n", i, strings.Repeat("x", i))
+				want = append(want, line)
+				all.Go(func() error {
+					if i%2 == 0 {
+						return second(d.AppendFile(t.Context(), c.ID, files.WriteFile{Path: "log", Stream: true}, strings.NewReader(line)))
+					}
+					return second(d.AppendFile(t.Context(), c.ID, files.WriteFile{Path: "log", Content: &line}, nil))
+				})
+			}
+			must(t, all.Wait())
+			got := slices.Sorted(strings.Lines(d.content(t, c.ID, "log")))
+			if !slices.Equal(got, want) {
+				t.Errorf("%d lines came of %d", len(got), len(want))
+			}
+			if now, err := d.Get(t.Context(), c.ID); err != nil || now.Awake != (phase == "awake") {
+				t.Errorf("awake is %v, %v", now.Awake, err)
+			}
+			must(t, d.Reap(t.Context(), c.ID))
+		})
+	}
+}
+
+// TestBytesOverTheAPI: 1 GiB of any bytes, as much as file_max allows, through the daemon's
+// process and the chat's limits, out again as a stream and by read_file's last page, and
+// the daemon has not grown by them. Asleep it is less, for the time's sake.
+func TestBytesOverTheAPI(t *testing.T) {
+	needsRoot(t)
+	sizes := map[string]int64{"awake": 1 << 30, "asleep": 64 << 20}
+	needsRoom(t, "/srv", 2<<30)
+	d := startDaemon(t, options(t), "")
+	for phase, c := range d.chatsOf(t, "bytes") {
+		t.Run(phase, func(t *testing.T) {
+			defer func() { must(t, d.Reap(t.Context(), c.ID)) }()
+			size := sizes[phase]
+			in, err := d.WriteFile(t.Context(), c.ID, files.WriteFile{Path: "big", Stream: true, Hash: true}, io.LimitReader(rand.NewChaCha8([32]byte{1}), size))
+			must(t, err)
+			var n counter
+			out, err := d.ReadFile(t.Context(), c.ID, files.ReadFile{Path: "big", Stream: true, Hash: true}, func(files.Answer) io.Writer { return &n })
+			if err != nil || int64(n) != size || out.SHA256 != in.SHA256 || in.Size != size {
+				t.Errorf("in %+v, out %+v, %d bytes, %v", in, out, n, err)
+			}
+			n = 0
+			page, err := d.ReadFile(t.Context(), c.ID, files.ReadFile{Path: "big", Offset: size - 10}, func(files.Answer) io.Writer { return &n })
+			if err != nil || page.Size != size || page.Truncated {
+				t.Errorf("the last page is %+v of %d bytes, %v", page, n, err)
+			}
+		})
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+	must(t, err)
+	var kB int
+	_, after, _ := strings.Cut(string(b), "VmHWM:")
+	if _, err := fmt.Sscan(after, &kB); err != nil || kB > 128<<10 {
+		t.Errorf("the daemon had %d kB at most, %v", kB, err)
+	}
+}
+
+// halfSent is a body of which a part was sent when it returns; finish ends it.
+func halfSent(t testing.TB, d *daemon, c chat.Chat, name string) (finish func() error) {
+	t.Helper()
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		_, err := d.WriteFile(context.Background(), c.ID, files.WriteFile{Path: name, Stream: true}, r)
+		_ = r.CloseWithError(errors.New("the call is over"))
+		done <- err
+	}()
+	if _, err := w.Write([]byte(strings.Repeat("new", 100_000))); err != nil {
+		t.Fatalf("%v: %v", err, <-done)
+	}
+	until(t, "the write begins", func() bool { found, _ := filepath.Glob(filepath.Join(c.Home, ".tmp-*")); return len(found) > 0 })
+	return func() error { _ = w.Close(); return <-done }
+}
+
+// TestKillAmidWrite: kill -9 of chatd while a file is written leaves the old content
+// or the new, no process of a chat that is asleep, and nothing that the next write
+// does not take away.
+func TestKillAmidWrite(t *testing.T) {
+	needsRoot(t)
+	opt := options(t)
+	d := startDaemon(t, opt, "")
+	chats := d.chatsOf(t, "killed")
+	collectAfterKill(t, chats)
+	write := func(id chat.ID, text string) error {
+		return second(d.WriteFile(t.Context(), id, files.WriteFile{Path: "f", Content: &text}, nil))
+	}
+	for phase, c := range chats {
+		must(t, write(c.ID, "old"))
+		finish := halfSent(t, d, c, "f")
+		d.kill()
+		if err := finish(); err == nil {
+			t.Errorf("%s: the caller was told that all is well", phase)
+		}
+		d = startDaemon(t, opt, "")
+		if text := d.content(t, c.ID, "f"); text != "old" {
+			t.Errorf("%s: %.20q", phase, text)
+		}
+	}
+	for i := range 6 {
+		for phase, c := range chats {
+			must(t, write(c.ID, "old"))
+			done := make(chan struct{})
+			go func() { defer close(done); _ = write(c.ID, strings.Repeat("new", 100_000)) }()
+			time.Sleep(time.Duration(rand.IntN(25)) * time.Millisecond)
+			d.kill()
+			<-done
+			d = startDaemon(t, opt, "")
+			if text := d.content(t, c.ID, "f"); text != "old" && text != strings.Repeat("new", 100_000) {
+				t.Errorf("%s, round %d: %d bytes, %.20q", phase, i, len(text), text)
+			}
+		}
+	}
+	for phase, c := range chats {
+		must(t, write(c.ID, "last"))
+		if left, _ := filepath.Glob(filepath.Join(c.Home, ".tmp-*")); len(left) > 0 {
+			t.Errorf("%s: left %v", phase, left)
+		}
+		now, err := d.Get(t.Context(), c.ID)
+		must(t, err)
+		if now.Awake != (phase == "awake") || phase == "asleep" && len(pidsOf(c.UID)) > 0 {
+			t.Errorf("%s: awake is %v, processes %v", phase, now.Awake, pidsOf(c.UID))
+		}
+		must(t, d.Reap(t.Context(), c.ID))
+		gone(t, opt, c)
+	}
+}
+
+// collectAfterKill collects what a daemon that was killed could not any more, as init
+// would: this process is the next subreaper, once it has been a daemon itself.
+func collectAfterKill(t testing.TB, chats map[string]chat.Chat) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			for _, c := range chats {
+				pidsOf(c.UID)
+			}
+			select {
+			case <-stop:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop); <-stopped })
+}
+
+// TestReapAmidWrite: reap does not wait for a caller who sends nothing, and the old
+// content goes with the rest. So does a caller who goes away end the write.
+func TestReapAmidWrite(t *testing.T) {
+	needsRoot(t)
+	opt := options(t)
+	d := startDaemon(t, opt, "")
+	for phase, c := range d.chatsOf(t, "reaped") {
+		finish := halfSent(t, d, c, "f")
+		must(t, within(t, phase, func() error { return d.Reap(t.Context(), c.ID) }))
+		if err := finish(); err == nil {
+			t.Errorf("%s: the caller was told that all is well", phase)
+		}
+		gone(t, opt, c)
+	}
+	for phase, c := range d.chatsOf(t, "left") {
+		r, w := io.Pipe()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- second(d.WriteFile(ctx, c.ID, files.WriteFile{Path: "f", Stream: true}, r)) }()
+		_, err := w.Write(make([]byte, 100_000))
+		must(t, err)
+		cancel()
+		_ = w.CloseWithError(context.Canceled)
+		if err := <-done; err == nil {
+			t.Errorf("%s: a caller who left was told that all is well", phase)
+		}
+		must(t, within(t, phase, func() error { return second(d.Wake(t.Context(), c.ID)) }))
+		var left []string
+		comes(func() bool { // the daemon sees a moment later that the caller left
+			left, _ = filepath.Glob(filepath.Join(c.Home, ".tmp-*"))
+			return len(left) == 0
+		})
+		if _, err := os.Stat(filepath.Join(c.Home, "f")); err == nil || len(left) > 0 {
+			t.Errorf("%s: left %v, the file: %v", phase, left, err)
+		}
+		must(t, d.Reap(t.Context(), c.ID))
+		gone(t, opt, c)
+	}
+}
+
+// TestReapCutsErrands: a caller who never ends his file does not keep a chat from
+// being reaped, and is told why.
+func TestReapCutsErrands(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	c := asleep(t, m, "errand without end")
+	r, w := io.Pipe()
+	defer w.Close()
+	done := make(chan error, 1)
+	go func() { done <- second(m.WriteFile(ctx, c.ID, files.WriteFile{Path: "f", Stream: true}, r)) }()
+	_, err := w.Write([]byte("half"))
+	must(t, err)
+	must(t, within(t, "reap", func() error { return m.Reap(ctx, c.ID) }))
+	if err := <-done; !errors.Is(err, chat.ErrWrongPhase) || !strings.Contains(err.Error(), "reaped") {
+		t.Errorf("the caller is told: %v", err)
+	}
+	gone(t, opt, c)
+}
+
+// TestErrandsAreBounded: an errand counts for max_awake, a wake waits for its end, and
+// reconcile does not wait for it.
+func TestErrandsAreBounded(t *testing.T) {
+	opt := options(t)
+	opt.MaxAwake = 1
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	a, b := asleep(t, m, "errand a"), asleep(t, m, "errand b")
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- second(m.WriteFile(ctx, a.ID, files.WriteFile{Path: "f", Stream: true}, r)) }()
+	_, err := w.Write([]byte("half"))
+	must(t, err)
+	if _, err := get(t, m, b.ID, "f"); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("a second errand: %v", err)
+	}
+	if _, err := m.Wake(ctx, b.ID); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("a wake beside an errand: %v", err)
+	}
+	must(t, within(t, "reconcile", func() error { m.Reconcile(ctx); return nil }))
+	woken := make(chan error, 1)
+	go func() { woken <- second(m.Wake(ctx, a.ID)) }()
+	must(t, w.Close())
+	must(t, <-done)
+	must(t, <-woken)
+	if text, err := get(t, m, a.ID, "f"); err != nil || text != "half" {
+		t.Errorf("%q, %v", text, err)
+	}
+	must(t, second(m.Sleep(ctx, a.ID)))
+	if _, err := get(t, m, b.ID, "f"); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// TestFileMaxInAChat: what is too large is refused, in and out, and nothing is left.
+func TestFileMaxInAChat(t *testing.T) {
+	opt := options(t)
+	opt.FileMax = 1 << 20
+	m := open(t, opt)
+	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
+		ctx := operator(t.Context())
+		write := func(n int64) error {
+			return second(m.WriteFile(ctx, c.ID, files.WriteFile{Path: "f", Stream: true}, io.LimitReader(rand.NewChaCha8([32]byte{}), n)))
+		}
+		if err := write(1<<20 + 1); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("too much: %v", err)
+		}
+		if left, _ := os.ReadDir(c.Home); slices.ContainsFunc(left, func(e os.DirEntry) bool { return e.Name() == "f" || strings.HasPrefix(e.Name(), ".tmp-") }) {
+			t.Errorf("left %v", left)
+		}
+		must(t, write(1<<20))
+		must(t, os.WriteFile(filepath.Join(c.Home, "g"), make([]byte, 1<<20+1), 0o644))
+		var n counter
+		read := func(a files.ReadFile) error {
+			return second(m.ReadFile(ctx, c.ID, a, func(files.Answer) io.Writer { return &n }))
+		}
+		if err := read(files.ReadFile{Path: "g", Stream: true}); !errors.Is(err, chat.ErrInvalid) || n > 0 {
+			t.Errorf("all of what is too large: %d bytes, %v", n, err)
+		}
+		if err := read(files.ReadFile{Path: "g", Stream: true, Offset: 1}); err != nil || n != 1<<20 {
+			t.Errorf("a part of it: %d bytes, %v", n, err)
+		}
+	})
+}

@@ -1,0 +1,60 @@
+package roottest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+)
+
+// TestPatternsBehindLinks: a rule about a name that is a link is about what it leads to, to
+// explain and to each tool, awake and asleep, with a thousand other rules beside it.
+func TestPatternsBehindLinks(t *testing.T) {
+	rules := "access:\n  useDefaults: false\n  rules:\n    - {deny: ~/l/x, ops: [read, write, edit]}\n"
+	for i := range 1000 {
+		rules += fmt.Sprintf("    - {deny: ~/other/%d, ops: [read]}\n", i)
+	}
+	m := open(t, ruledOptions(t, rules))
+	c := sleeper(t, m, "behind")
+	for _, name := range []string{"d/x", "d/y", "away/x"} {
+		file := place(t, c, name, "text")
+		must(t, os.Chown(file, int(c.UID), int(c.UID)))
+	}
+	must(t, os.Symlink("d", filepath.Join(c.Home, "l")))
+	text := "more"
+	begin := func(files.Answer) io.Writer { return io.Discard }
+	for _, awake := range []bool{false, true} {
+		if awake {
+			wake(t, m, c.ID)
+		}
+		for path, denied := range map[string]bool{"d/x": true, "l/x": true, "d/../l/x": true, "d/y": false, "l/y": false, "away/x": false} {
+			acts := map[string]error{
+				"read":   errorOf(m.ReadFile(operator(t.Context()), c.ID, files.ReadFile{Path: path}, begin)),
+				"append": errorOf(m.AppendFile(operator(t.Context()), c.ID, files.WriteFile{Path: path, Content: &text}, nil)),
+				"write":  errorOf(m.WriteFile(operator(t.Context()), c.ID, files.WriteFile{Path: path, Content: &text}, nil)),
+				"edit":   errorOf(m.EditFile(operator(t.Context()), c.ID, files.EditFile{Path: path, OldText: "more", NewText: "more"})),
+			}
+			for act, err := range acts {
+				var d *files.Denial
+				if denied != errors.As(err, &d) || denied && d.Place != "rules.yaml:4" {
+					t.Errorf("awake %t: %s of %s: %v", awake, act, path, err)
+				}
+			}
+			got, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Path: path, Op: "read"})
+			if err != nil || (got.Verdict == "deny") != denied {
+				t.Errorf("awake %t: explain says of %s: %+v, %v", awake, path, got, err)
+			}
+		}
+		command := "cat " + strings.Repeat("y ", 300) + "d/x"
+		got, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Command: command})
+		if err != nil || got.Verdict != "allow" || len(got.Paths) == 0 {
+			t.Errorf("awake %t: explain of a long command: %+v, %v", awake, got.Verdict, err)
+		}
+	}
+}

@@ -1,0 +1,365 @@
+package roottest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/provision"
+)
+
+// fileRules are the rules of the profile default in the tests of the file tools.
+const fileRules = `access:
+  useDefaults: false
+  rules:
+    - {deny: "**/.env"}
+    - {deny: "~/ro/**", ops: [write, edit]}
+    - {deny: "~/wo/**", ops: [read]}
+`
+
+// withRules gives the profile default file rules.
+func withRules(t testing.TB, opt provision.Options) provision.Options {
+	t.Helper()
+	p, err := access.Load("rules.yaml", []byte(fileRules))
+	must(t, err)
+	opt.Access = map[string]*access.Policy{chat.DefaultProfile: p}
+	return opt
+}
+
+// put writes a file by its tool.
+func put(t testing.TB, m *provision.Manager, id chat.ID, name, text string) files.Answer {
+	t.Helper()
+	a, err := m.WriteFile(operator(t.Context()), id, files.WriteFile{Path: name, Content: &text}, nil)
+	if err != nil {
+		t.Fatalf("write %s: %v", name, err)
+	}
+	return a
+}
+
+// get reads a file by its tool.
+func get(t testing.TB, m *provision.Manager, id chat.ID, name string) (string, error) {
+	t.Helper()
+	var b bytes.Buffer
+	_, err := m.ReadFile(operator(t.Context()), id, files.ReadFile{Path: name}, func(files.Answer) io.Writer { return &b })
+	return b.String(), err
+}
+
+// inBothPhases runs f for a chat that is awake and one that is asleep, and wants
+// them to be so afterwards, without a process or a cgroup of the second.
+func inBothPhases(t *testing.T, m *provision.Manager, f func(t *testing.T, c chat.Chat)) {
+	t.Run("awake", func(t *testing.T) {
+		c := create(t, m, "awake "+t.Name(), "default")
+		f(t, c)
+		if got, err := m.Get(operator(t.Context()), c.ID); err != nil || !got.Awake {
+			t.Errorf("afterwards: awake is %v, %v", got.Awake, err)
+		}
+	})
+	t.Run("asleep", func(t *testing.T) {
+		c := asleep(t, m, "asleep "+t.Name())
+		f(t, c)
+		isAsleep(t, m, c)
+	})
+}
+
+// isAsleep: no session, and no process of its uid.
+func isAsleep(t testing.TB, m *provision.Manager, c chat.Chat) {
+	t.Helper()
+	if got, err := m.Get(operator(t.Context()), c.ID); err != nil || got.Awake {
+		t.Errorf("afterwards: awake is %v, %v", got.Awake, err)
+	}
+	if pids := pidsOf(c.UID); len(pids) > 0 {
+		t.Errorf("processes of a chat that is asleep: %v", pids)
+	}
+}
+
+// TestFileTools: the five tools do what they say, awake or asleep, and the files
+// are the chat's.
+func TestFileTools(t *testing.T) {
+	m := open(t, withRules(t, options(t)))
+	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
+		ctx := operator(t.Context())
+		if a := put(t, m, c.ID, "d/f.txt", "one\ntwo\n"); !a.Created || a.Message != "File written: d/f.txt" || a.Path != c.Home+"/d/f.txt" || a.Mode != 0o600 {
+			t.Errorf("write: %+v", a)
+		}
+		if text, err := get(t, m, c.ID, c.Home+"/d/f.txt"); err != nil || text != "one\ntwo\n" {
+			t.Errorf("read: %q, %v", text, err)
+		}
+		a, err := m.EditFile(ctx, c.ID, files.EditFile{Path: "d/f.txt", OldText: "two", NewText: "2"})
+		if err != nil || !strings.Contains(a.Diff, "-two\n+2\n") {
+			t.Errorf("edit: %+v, %v", a, err)
+		}
+		more := "three\n"
+		if _, err := m.AppendFile(ctx, c.ID, files.WriteFile{Path: "d/f.txt", Content: &more}, nil); err != nil {
+			t.Errorf("append: %v", err)
+		}
+		var list bytes.Buffer
+		if _, err := m.ListDir(ctx, c.ID, files.ListDir{}, func(files.Answer) io.Writer { return &list }); err != nil || !strings.Contains(list.String(), "DIR:  d\n") {
+			t.Errorf("list: %q, %v", list.String(), err)
+		}
+		got, err := os.ReadFile(filepath.Join(c.Home, "d/f.txt"))
+		if err != nil || string(got) != "one\n2\nthree\n" {
+			t.Errorf("on the host: %q, %v", got, err)
+		}
+		if fi, err := os.Stat(filepath.Join(c.Home, "d/f.txt")); err != nil || fi.Sys().(*syscall.Stat_t).Uid != c.UID {
+			t.Errorf("the file is not the chat's: %+v, %v", fi, err)
+		}
+		put(t, m, c.ID, "/tmp/x", "tmp")
+		if text, err := get(t, m, c.ID, "/tmp/x"); err != nil || text != "tmp" {
+			t.Errorf("/tmp: %q, %v", text, err)
+		}
+		if _, err := get(t, m, c.ID, "nothing"); !errors.Is(err, chat.ErrNotFound) || !strings.Contains(fmt.Sprint(err), "failed to read file: file not found") {
+			t.Errorf("what is not there: %v", err)
+		}
+	})
+}
+
+// auditLines are the lines of the audit log that hold all the words.
+func auditLines(t testing.TB, opt provision.Options, words ...string) (found []string) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
+	must(t, err)
+	for line := range strings.Lines(string(b)) {
+		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// TestToolsKeepRules: what the rules deny is denied by either name, before anything
+// is made, and audited with rule, place and path; writes are audited before and after.
+func TestToolsKeepRules(t *testing.T) {
+	opt := withRules(t, options(t))
+	m := open(t, opt)
+	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
+		ctx := operator(t.Context())
+		must(t, os.Symlink(".env", filepath.Join(c.Home, "plain")))
+		for _, name := range []string{".env", "plain", "./x/../.env", c.Home + "/.env", "new/.env", "/tmp/.env"} {
+			for tool, err := range everyTool(ctx, m, c.ID, name) {
+				var d *files.Denial
+				if !errors.As(err, &d) || d.Rule != "deny **/.env" || d.Place != "rules.yaml:4" || d.Layer != "global rules" || d.Message != "Access denied: "+d.Path+" blocked by policy" {
+					t.Errorf("%s %s: %#v", tool, name, err)
+				}
+				if got := auditLines(t, opt, `"`+string(tool)+`"`, `"denied"`, string(c.ID), "deny **/.env", "rules.yaml:4", d.Path, `"by":"rules"`); len(got) == 0 {
+					t.Errorf("%s %s is not audited", tool, name)
+				}
+			}
+		}
+		if _, err := os.Stat(filepath.Join(c.Home, "new")); err == nil {
+			t.Error("a write that is denied made a directory")
+		}
+		put(t, m, c.ID, "wo/f", "x")
+		if _, err := get(t, m, c.ID, "wo/f"); !errors.Is(err, chat.ErrDenied) {
+			t.Errorf("read of what may be written only: %v", err)
+		}
+		must(t, os.Mkdir(filepath.Join(c.Home, "ro"), 0o755))
+		must(t, os.WriteFile(filepath.Join(c.Home, "ro/f"), []byte("r"), 0o644))
+		must(t, os.Lchown(filepath.Join(c.Home, "ro/f"), int(c.UID), int(c.UID)))
+		text := "x"
+		if _, err := m.WriteFile(ctx, c.ID, files.WriteFile{Path: "ro/f", Content: &text}, nil); !errors.Is(err, chat.ErrDenied) {
+			t.Errorf("write of what may be read only: %v", err)
+		}
+		if text, err := get(t, m, c.ID, "ro/f"); err != nil || text != "r" {
+			t.Errorf("read of what may be read: %q, %v", text, err)
+		}
+		for _, outcome := range []string{"intent", "done"} {
+			if got := auditLines(t, opt, "write_file", outcome, string(c.ID), "wo/f"); len(got) != 1 {
+				t.Errorf("a write is audited %d times as %s", len(got), outcome)
+			}
+		}
+		got, err := m.Get(ctx, c.ID)
+		must(t, err)
+		if !got.UsedAt.After(c.UsedAt) {
+			t.Error("used_at was not moved")
+		}
+	})
+}
+
+// TestToolsByTheKernel: what the kernel denies is denied and audited too, and said to
+// be the chat's side's word.
+func TestToolsByTheKernel(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	c := create(t, m, "shut", "default")
+	run(t, m, c.ID, "mkdir shut; echo x >shut/f; chmod 0 shut")
+	var d *files.Denial
+	if _, err := get(t, m, c.ID, "shut/f"); !errors.As(err, &d) || d.Rule != files.RuleKernel || d.Place != "EACCES" {
+		t.Errorf("%#v", err)
+	}
+	if len(auditLines(t, opt, "read_file", "denied", "kernel", "shut/f", "the chat's side")) != 1 {
+		t.Error("it is not audited")
+	}
+}
+
+// TestToolGrants: what the profile grants beyond the workspace, and no more.
+func TestToolGrants(t *testing.T) {
+	opt := options(t)
+	p := opt.Profiles["default"]
+	p.Name, p.AllowReadOutsideWorkspace = "reader", true
+	opt.Profiles["reader"] = p
+	p.Name, p.AllowReadOutsideWorkspace, p.ToolsOff = "off", false, []string{chat.ToolWriteFile}
+	opt.Profiles["off"] = p
+	m := open(t, opt)
+	reader, plain, off := create(t, m, "reader", "reader"), create(t, m, "plain", "default"), create(t, m, "off", "off")
+	if text, err := get(t, m, reader.ID, "/etc/passwd"); err != nil || !strings.HasPrefix(text, reader.User+":") {
+		t.Errorf("what the view shows: %q, %v", text, err)
+	}
+	if _, err := get(t, m, plain.ID, "/etc/passwd"); !errors.Is(err, chat.ErrDenied) {
+		t.Errorf("without the grant: %v", err)
+	}
+	text := "x"
+	if _, err := m.WriteFile(operator(t.Context()), reader.ID, files.WriteFile{Path: "/dev/shm/f", Content: &text}, nil); !errors.Is(err, chat.ErrDenied) {
+		t.Errorf("a read grant let write: %v", err)
+	}
+	if _, err := m.WriteFile(operator(t.Context()), off.ID, files.WriteFile{Path: "f", Content: &text}, nil); !errors.Is(err, chat.ErrDenied) {
+		t.Errorf("a tool that is off: %v", err)
+	}
+	if len(auditLines(t, opt, "write_file", "denied", "tools_off")) != 1 {
+		t.Error("that is not audited")
+	}
+}
+
+// TestExplainInAChat: by the rules of the chat, with the links that it has.
+func TestExplainInAChat(t *testing.T) {
+	m := open(t, withRules(t, options(t)))
+	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
+		must(t, os.Symlink(".env", filepath.Join(c.Home, "plain")))
+		must(t, os.Symlink("/", filepath.Join(c.Home, "slash")))
+		for _, q := range []struct {
+			chat.Question
+			verdict, name string
+		}{
+			{chat.Question{Path: ".env", Op: "read"}, "deny", c.Home + "/.env"},
+			{chat.Question{Path: "plain", Op: "bash"}, "deny", c.Home + "/.env"},
+			{chat.Question{Path: "~/ro/x", Op: "write"}, "deny", c.Home + "/ro/x"},
+			{chat.Question{Path: "slash" + c.Home + "/plain", Op: "edit"}, "deny", c.Home + "/.env"},
+			{chat.Question{Path: "ro/x", Op: "read"}, "allow", c.Home + "/ro/x"},
+			{chat.Question{Command: "cat plain >x"}, "deny", c.Home + "/.env"},
+			{chat.Question{Command: "cat x"}, "allow", ""},
+		} {
+			got, err := m.Explain(operator(t.Context()), c.ID, q.Question)
+			if err != nil || got.Verdict != q.verdict || got.Name != q.name || (got.Verdict == "deny") != strings.HasPrefix(got.Place, "rules.yaml:") {
+				t.Errorf("%+v: %+v, %v", q.Question, got, err)
+			}
+		}
+		if _, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Command: "cat (("}); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("no command: %v", err)
+		}
+	})
+}
+
+// TestShare: a file goes both ways, by the rules of both, whether they are awake or
+// not, and nothing is left of one that may not.
+func TestShare(t *testing.T) {
+	opt := withRules(t, options(t))
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	chats := []chat.Chat{create(t, m, "share awake", "default"), asleep(t, m, "share asleep"), create(t, m, "share awake too", "default"), asleep(t, m, "share asleep too")}
+	big := strings.Repeat("0123456789abcdef", 1<<16)
+	sum := sha256.Sum256([]byte(big))
+	for i, from := range chats {
+		put(t, m, from.ID, "d/f", big)
+		for j, to := range chats {
+			if i == j {
+				continue
+			}
+			name := fmt.Sprintf("in/%d", i)
+			got, err := m.Share(ctx, from.ID, chat.Share{Path: "d/f", To: to.ID, ToPath: name})
+			if err != nil || got.SHA256 != hex.EncodeToString(sum[:]) || got.Bytes != int64(len(big)) || got.ToPath != to.Home+"/"+name {
+				t.Errorf("%d to %d: %+v, %v", i, j, got, err)
+			}
+			if b, err := os.ReadFile(filepath.Join(to.Home, name)); err != nil || string(b) != big {
+				t.Errorf("%d to %d: %d bytes, %v", i, j, len(b), err)
+			}
+			if len(auditLines(t, opt, `"share"`, `"done"`, got.SHA256, string(from.ID), string(to.ID), name, `"root"`)) != 2 {
+				t.Errorf("%d to %d is not audited for both", i, j)
+			}
+		}
+	}
+	isAsleep(t, m, chats[1])
+	for i, from := range chats {
+		to := chats[(i+1)%len(chats)]
+		for _, s := range []chat.Share{
+			{Path: ".env", To: to.ID, ToPath: "new/x"}, {Path: "d/f", To: to.ID, ToPath: "new/.env"}, {Path: "d/f", To: to.ID, ToPath: "ro/x"},
+			{Path: "d/f", To: to.ID, ToPath: from.Home + "/x"}, {Path: to.Home + "/d/f", To: to.ID, ToPath: "new/x"},
+		} {
+			if _, err := m.Share(ctx, from.ID, s); !errors.Is(err, chat.ErrDenied) {
+				t.Errorf("%+v: %v", s, err)
+			}
+		}
+		for _, s := range []chat.Share{{Path: "d", To: to.ID}, {Path: "d/f", To: from.ID}, {Path: "d/f", To: to.ID, ToPath: "d"}} {
+			if _, err := m.Share(ctx, from.ID, s); !errors.Is(err, chat.ErrInvalid) {
+				t.Errorf("%+v: %v", s, err)
+			}
+		}
+		if _, err := m.Share(ctx, from.ID, chat.Share{Path: "missing", To: to.ID, ToPath: "new/x"}); !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("what is not there: %v", err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(to.Home, "new*")); len(left) > 0 {
+			t.Errorf("left %v", left)
+		}
+		if left, _ := filepath.Glob(filepath.Join(to.Home, "*/.tmp-*")); len(left) > 0 {
+			t.Errorf("left %v", left)
+		}
+	}
+	bridge := chat.WithCaller(t.Context(), chat.Caller{Name: "other", Role: chat.RoleBridge})
+	if _, err := m.Share(bridge, chats[0].ID, chat.Share{Path: "d/f", To: chats[1].ID}); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("by somebody else: %v", err)
+	}
+}
+
+// TestShareCrosswise: two chats that are asleep share with each other at the same
+// time, often, and nobody waits for ever.
+func TestShareCrosswise(t *testing.T) {
+	m := open(t, options(t))
+	a, b := asleep(t, m, "cross a"), asleep(t, m, "cross b")
+	put(t, m, a.ID, "f", "a")
+	put(t, m, b.ID, "g", "b")
+	must(t, within(t, "shares", func() error {
+		var all errgroup
+		for range 4 {
+			all.Go(func() error {
+				return second(m.Share(operator(t.Context()), a.ID, chat.Share{Path: "f", To: b.ID}))
+			})
+			all.Go(func() error {
+				return second(m.Share(operator(t.Context()), b.ID, chat.Share{Path: "g", To: a.ID}))
+			})
+		}
+		return all.Wait()
+	}))
+	isAsleep(t, m, a)
+	isAsleep(t, m, b)
+}
+
+// errgroup joins the errors of what is done at the same time.
+type errgroup struct {
+	sync.WaitGroup
+	mu   sync.Mutex
+	errs error
+}
+
+// Go does f at the same time as the others.
+func (g *errgroup) Go(f func() error) {
+	g.WaitGroup.Go(func() {
+		err := f()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.errs = errors.Join(g.errs, err)
+	})
+}
+
+// Wait waits for all.
+func (g *errgroup) Wait() error { g.WaitGroup.Wait(); return g.errs }

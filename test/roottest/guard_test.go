@@ -1,0 +1,128 @@
+package roottest
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/guard"
+	"github.com/chatd/chatd/provision"
+)
+
+// guardedOptions have profiles with a guard beside those without: guarded has the
+// default one, strict PicoClaw's, and off no exec and no terminal.
+func guardedOptions(t testing.TB) provision.Options {
+	opt := attackOptions(t)
+	for name, g := range map[string]chat.Guard{
+		"guarded": chat.DefaultGuard(),
+		"strict":  {Preset: chat.GuardPicoClaw, EnableDenyPatterns: true, RestrictToWorkspace: true, CustomAllowPatterns: []chat.Pattern{{Text: "rm -rf build"}}},
+		"off":     {},
+	} {
+		p := opt.Profiles["default"]
+		p.Name, p.Guard = name, g
+		if name == "off" {
+			p.ToolsOff = []string{chat.ToolExec, chat.ToolTerminal}
+		}
+		opt.Profiles[name] = p
+	}
+	return opt
+}
+
+// TestGuardRuns: a run that the guard refuses is denied and audited, and nothing of it
+// happens; the same run in a profile without a guard does.
+func TestGuardRuns(t *testing.T) {
+	opt := guardedOptions(t)
+	m := open(t, opt)
+	strict, free, off := create(t, m, "strict", "strict"), create(t, m, "free", "default"), create(t, m, "off", "off")
+	ctx := operator(t.Context())
+	for _, c := range []struct {
+		spec          chat.RunSpec
+		rule, message string
+	}{
+		{chat.RunSpec{Command: "touch ran; env r''m -rf victim"}, "rm-rf", guard.MessagePattern},
+		{chat.RunSpec{Argv: []string{"sh", "-c", "touch ran; rm -rf victim"}}, "rm-rf", guard.MessagePattern},
+		{chat.RunSpec{Command: "touch ran; cat ../../../etc/passwd"}, "restrict_to_workspace", guard.MessagePath},
+		{chat.RunSpec{Command: "touch ran; cat ../x", Cwd: "/"}, "restrict_to_workspace", guard.MessagePath},
+	} {
+		_, err := m.Run(ctx, strict.ID, c.spec)
+		if !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), c.message) || !strings.Contains(err.Error(), c.rule) {
+			t.Errorf("%+v: %v", c.spec, err)
+		}
+		if _, err := os.Stat(filepath.Join(strict.Home, "ran")); err == nil {
+			t.Errorf("%+v: it ran", c.spec)
+		}
+		if last := lastAudit(t, opt); !strings.Contains(last, `"outcome":"denied"`) || !strings.Contains(last, c.rule) || !strings.Contains(last, "touch ran") {
+			t.Errorf("%+v: the audit log ends with %s", c.spec, last)
+		}
+		if r, err := m.Run(ctx, free.ID, c.spec); err != nil || r.Signal != "" {
+			t.Errorf("without a guard: %+v: %+v, %v", c.spec, r, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(free.Home, "ran")); err != nil {
+		t.Errorf("control: %v", err)
+	}
+	if r := run(t, m, strict.ID, "mkdir build && rm -rf build && ls"); r.Exit != 0 {
+		t.Errorf("allowed: %+v", r)
+	}
+	if _, err := m.Run(ctx, strict.ID, chat.RunSpec{Command: "ls (("}); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("no command: %v", err)
+	}
+	if _, err := m.Run(ctx, off.ID, chat.RunSpec{Argv: []string{"true"}}); !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "exec") {
+		t.Errorf("exec is off: %v", err)
+	}
+	if err := m.Input(ctx, off.ID, chat.Input{Text: "x"}); !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "terminal") {
+		t.Errorf("terminal is off: %v", err)
+	}
+	if err := m.Input(ctx, strict.ID, chat.Input{Text: "rm -rf victim"}); err != nil {
+		t.Errorf("what is typed is not judged: %v", err)
+	}
+}
+
+// TestGuardFileRules: under a guard a command is denied by the file rules of bash too,
+// with rule and place; explain says both.
+func TestGuardFileRules(t *testing.T) {
+	opt := guardedOptions(t)
+	rules, err := access.Load("rules.yaml", []byte("access:\n  useDefaults: false\n  rules:\n  - {deny: 'keys/**', ops: [bash]}\n"))
+	must(t, err)
+	opt.Access = map[string]*access.Policy{"guarded": rules, "default": rules}
+	m := open(t, opt)
+	c, free := create(t, m, "ruled", "guarded"), create(t, m, "ruled free", "default")
+	ctx := operator(t.Context())
+	for _, spec := range []chat.RunSpec{{Command: "touch ran; cat ~/keys/a"}, {Argv: []string{"cat", "keys/a"}}} {
+		if _, err := m.Run(ctx, c.ID, spec); !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "deny keys/**") {
+			t.Errorf("%+v: %v", spec, err)
+		}
+		if last := lastAudit(t, opt); !strings.Contains(last, "rules.yaml:4") || !strings.Contains(last, `"denied"`) {
+			t.Errorf("%+v: the audit log ends with %s", spec, last)
+		}
+		if _, err := m.Run(ctx, free.ID, spec); err != nil {
+			t.Errorf("without a guard: %+v: %v", spec, err)
+		}
+	}
+	if r := run(t, m, c.ID, "echo x >keyring; cat keyring"); r.Stdout != "x\n" {
+		t.Errorf("%+v", r)
+	}
+	e, err := m.Explain(ctx, c.ID, chat.Question{Command: "sudo cat keys/a"})
+	if err != nil || e.Verdict != "deny" || e.Guard == nil || e.Guard.Verdict != "deny" || e.Guard.Rule != "privileges" || e.Guard.Message != guard.MessagePattern {
+		t.Errorf("%+v, %+v, %v", e, e.Guard, err)
+	}
+	e, err = m.Explain(ctx, c.ID, chat.Question{Command: "ls"})
+	if err != nil || e.Verdict != "allow" || e.Guard == nil || e.Guard.Verdict != "allow" {
+		t.Errorf("%+v, %+v, %v", e, e.Guard, err)
+	}
+}
+
+// lastAudit is the last line of the daemon's audit log.
+func lastAudit(t testing.TB, opt provision.Options) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return lines[len(lines)-1]
+}

@@ -1,0 +1,295 @@
+package roottest
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// numbers is what "seq N" prints, at least size bytes of it.
+func numbers(size int) (text string, n int) {
+	var b strings.Builder
+	for b.Len() < size {
+		n++
+		b.WriteString(strconv.Itoa(n) + "\n")
+	}
+	return b.String(), n
+}
+
+// keptOf compares what is kept of one stream with what was printed: the first half of most, the line that
+// counts what is left out, the tail.
+func keptOf(t *testing.T, what, printed, kept string, total int64, most int) {
+	t.Helper()
+	if total != int64(len(printed)) {
+		t.Errorf("%s: %d bytes are counted, want %d", what, total, len(printed))
+	}
+	head, rest, marked := strings.Cut(kept, "\n[chatd left ")
+	left, tail, ended := strings.Cut(rest, " bytes out]\n")
+	if !marked || !ended || head != printed[:most/2] || !strings.HasSuffix(printed, tail) {
+		t.Errorf("%s: %d bytes: head of %d, left %q, tail of %d: %.30q … %.30q", what, len(kept), len(head), left, len(tail), kept, kept[max(0, len(kept)-30):])
+	}
+	if len(kept) > most || len(tail) < most/2-50 || left != fmt.Sprint(len(printed)-len(head)-len(tail)) {
+		t.Errorf("%s: %d bytes are kept, of which %d are tail, left %s: want %d", what, len(kept), len(tail), left, most)
+	}
+}
+
+// keptOfBoth looks at a result of a run that printed the same on both streams.
+func keptOfBoth(t *testing.T, what, printed string, r *chat.RunResult, most int) {
+	t.Helper()
+	if r == nil || r.Exit != 0 || !r.Truncated {
+		t.Errorf("%s: %+v", what, r)
+		return
+	}
+	keptOf(t, what+", stdout", printed, r.Stdout, r.StdoutBytes, most)
+	keptOf(t, what+", stderr", printed, r.Stderr, r.StderrBytes, most)
+}
+
+// TestOutputMax: of a run that prints three times what it may keep on both streams, head and tail of the size that it
+// asked for are there and the total is told: waited for, in the background, after kill -9 of chatd before and
+// behind what it printed, and when it is followed.
+func TestOutputMax(t *testing.T) {
+	for _, size := range []int{4 << 10, chat.MostOutputMax} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) { outputMax(t, size) })
+	}
+}
+
+func outputMax(t *testing.T, size int) {
+	opt := attackOptions(t)
+	leaveOrphansToInit(t)
+	d := startDaemon(t, opt, "")
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "output max"})
+	must(t, err)
+	printed, n := numbers(3 * size)
+	prints := fmt.Sprintf("seq %d; seq %d >&2", n, n)
+	spec := chat.RunSpec{Command: prints, OutputMax: int64(size)}
+
+	r, err := d.Run(t.Context(), c.ID, spec)
+	must(t, err)
+	keptOfBoth(t, "waited for", printed, &r, size)
+
+	cli := newCLIRun(opt, nil, "run", string(c.ID), "--json", "--output-max", fmt.Sprintf("%dKiB", size>>10), "-c", prints)
+	must(t, cli.Run())
+	out, _ := cli.text()
+	must(t, json.Unmarshal([]byte(out), &r))
+	keptOfBoth(t, "chatd run --json", printed, &r, size)
+
+	before, err := d.StartRun(t.Context(), c.ID, spec)
+	must(t, err)
+	shown := shownRun(t, d, c.ID, before.ID)
+	keptOfBoth(t, "background", printed, shown.Result, size)
+	if shown.OutputMax != int64(size) {
+		t.Errorf("it is shown to keep %d", shown.OutputMax)
+	}
+	spec.Command = "sleep 1; " + prints
+	after, err := d.StartRun(t.Context(), c.ID, spec)
+	must(t, err)
+	d.kill()
+	until(t, "the runs end without chatd", func() bool { return len(minders(t)) == 0 })
+	d = startDaemon(t, opt, "")
+	keptOfBoth(t, "ended before the kill", printed, shownRun(t, d, c.ID, before.ID).Result, size)
+	keptOfBoth(t, "printed after the kill", printed, shownRun(t, d, c.ID, after.ID).Result, size)
+	followed(t, d, opt, c.ID, after.ID, printed, size)
+	must(t, d.Reap(t.Context(), c.ID))
+}
+
+// shownRun is a run once it has ended.
+func shownRun(t *testing.T, d *daemon, id chat.ID, run string) chat.Run {
+	t.Helper()
+	var r chat.Run
+	until(t, "run "+run+" ends", func() bool {
+		var err error
+		r, err = d.ShowRun(t.Context(), id, run)
+		must(t, err)
+		return r.State == chat.RunEnded
+	})
+	return r
+}
+
+// followed reads a run that has ended from its beginning: the two halves, byte by byte, and how much lies between them.
+func followed(t *testing.T, d *daemon, opt provision.Options, id chat.ID, run, printed string, size int) {
+	t.Helper()
+	want := printed[:size/2] + printed[len(printed)-size/2:]
+	got, missing := map[string]string{}, map[string]int64{}
+	res, err := d.FollowRun(t.Context(), id, run, "", func(f chat.Frame) {
+		got[f.Stream] += string(f.Bytes())
+		missing[f.Stream] += f.Missing
+	})
+	if err != nil || !res.Truncated || res.StdoutBytes != int64(len(printed)) {
+		t.Errorf("followed: %+v, %v", res, err)
+	}
+	for _, stream := range []string{chat.Stdout, chat.Stderr} {
+		if got[stream] != want || missing[stream] != int64(len(printed)-size) {
+			t.Errorf("followed, %s: %d bytes, %d missing, want %d and %d", stream, len(got[stream]), missing[stream], size, len(printed)-size)
+		}
+	}
+	cli := newCLIRun(opt, nil, "runs", string(id), run, "-f")
+	must(t, cli.Run())
+	out, errs := cli.text()
+	if said := fmt.Sprintf("chatd: %d bytes of stdout are left out here", len(printed)-size); out != want || !strings.Contains(errs, said) {
+		t.Errorf("chatd runs -f: %d bytes, want %d and %q", len(out), len(want), said)
+	}
+}
+
+// TestOutputMaxOfAllRuns: what the runs of a chat that are under way may keep is bounded whatever each asks for; who
+// keeps nothing is let in.
+func TestOutputMaxOfAllRuns(t *testing.T) {
+	m := open(t, attackOptions(t))
+	c, other := create(t, m, "much", "default"), create(t, m, "other", "default")
+	ctx := operator(t.Context())
+	much := chat.RunSpec{Argv: []string{"sleep", "1000"}, OutputMax: chat.MostOutputMax}
+	var last chat.Run
+	for range chat.MaxRunsOutput / (2 * chat.MostOutputMax) {
+		last = startRun(t, m, c.ID, much)
+	}
+	for _, more := range []chat.RunSpec{{Command: "true"}, {Command: "true", OutputMax: chat.LeastOutputMax}} {
+		_, err := m.StartRun(ctx, c.ID, more)
+		if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "want at most 134217728") {
+			t.Errorf("one more in the background: %v", err)
+		}
+		if _, err = m.Run(ctx, c.ID, more); !errors.Is(err, chat.ErrBusy) {
+			t.Errorf("one more that is waited for: %v", err)
+		}
+	}
+	if r, err := m.RunTo(ctx, c.ID, chat.RunSpec{Command: "echo streamed"}, func(string, []byte) {}); err != nil || r.StdoutBytes != 9 {
+		t.Errorf("one that keeps nothing: %+v, %v", r, err)
+	}
+	run(t, m, other.ID, "true")
+	must(t, m.EndRun(ctx, c.ID, last.ID))
+	run(t, m, c.ID, "true")
+	if _, err := m.RunTo(ctx, c.ID, chat.RunSpec{Command: "true", OutputMax: chat.MostOutputMax}, func(string, []byte) {}); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("streamed, with output_max: %v", err)
+	}
+}
+
+// TestOutputMaxKept: of runs that have ended counts what they keep, not what they printed.
+func TestOutputMaxKept(t *testing.T) {
+	m := open(t, attackOptions(t))
+	c := create(t, m, "kept", "default")
+	const fullByDefault = chat.KeptBytes/chat.DefaultOutputMax + 1 // runs, with one stream of each
+	prints := func(bytes int, keeps int64) string {
+		r := startRun(t, m, c.ID, chat.RunSpec{Command: fmt.Sprintf("head -c %d /dev/zero | tee /dev/stderr", bytes), OutputMax: keeps})
+		awaitRun(t, m, c.ID, r.ID)
+		return r.ID
+	}
+	gone := func(run string) bool {
+		_, err := m.ShowRun(operator(t.Context()), c.ID, run)
+		return errors.Is(err, chat.ErrNotFound)
+	}
+	var small []string
+	for range fullByDefault {
+		small = append(small, prints(chat.DefaultOutputMax+1, chat.LeastOutputMax))
+	}
+	for _, run := range small {
+		if gone(run) {
+			t.Errorf("run %s, which keeps 2 KiB, is gone", run)
+		}
+	}
+	var large []string
+	for range chat.KeptBytes/(2*chat.MostOutputMax) + 1 {
+		large = append(large, prints(chat.MostOutputMax+1, chat.MostOutputMax))
+	}
+	comes(func() bool { return gone(large[0]) }) // the oldest go once the last one's end is known
+	if !gone(large[0]) || !gone(small[0]) || gone(large[1]) || gone(large[2]) {
+		t.Error("of more than a chat may keep an older run is kept, or a newer one is gone")
+	}
+}
+
+// TestOutputMaxMemory: to answer with what JSON makes six times as long costs the daemon what it keeps, and its text.
+func TestOutputMaxMemory(t *testing.T) {
+	opt := attackOptions(t)
+	d := startDaemon(t, opt, "")
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "memory"})
+	must(t, err)
+	defer func() { must(t, d.Reap(context.Background(), c.ID)) }()
+	spec := chat.RunSpec{Command: fmt.Sprintf("head -c %d /dev/zero | tee /dev/stderr", chat.MostOutputMax), OutputMax: chat.MostOutputMax}
+	before := highWater(t, d.cmd.Process.Pid)
+	r, err := d.Run(t.Context(), c.ID, spec)
+	if err != nil || r.Truncated || len(r.Stdout)+len(r.Stderr) != 2*chat.MostOutputMax {
+		t.Fatalf("%d and %d bytes, %v", len(r.Stdout), len(r.Stderr), err)
+	}
+	more := highWater(t, d.cmd.Process.Pid) - before
+	t.Logf("the daemon had %d MiB more", more>>20)
+	if more > 8*chat.MostOutputMax+16<<20 {
+		t.Errorf("the daemon had %d MiB more", more>>20)
+	}
+}
+
+// olderStream is a stream as the minder of an older chatd wrote it: 512 KiB of head, a ring of 512 KiB.
+func olderStream(text string) []byte {
+	const half = 512 << 10
+	data := make([]byte, min(len(text), 2*half))
+	for i := range len(text) {
+		at := i
+		if i >= half {
+			at = half + (i-half)%half
+		}
+		data[at] = text[i]
+	}
+	counts := binary.LittleEndian.AppendUint64(nil, uint64(len(text)))
+	return append(binary.LittleEndian.AppendUint64(counts, 0), data...)
+}
+
+// TestOutputMaxOfAnOlderChatd: a run whose note has no size is read as it was written then, and one with a size
+// that no chatd wrote is none.
+func TestOutputMaxOfAnOlderChatd(t *testing.T) {
+	opt := attackOptions(t)
+	m, err := provision.Open(t.Context(), opt)
+	must(t, err)
+	c := create(t, m, "older", "default")
+	ended := func() (run, dir string) {
+		r := startRun(t, m, c.ID, chat.RunSpec{Command: "true", OutputMax: 4 << 10})
+		awaitRun(t, m, c.ID, r.ID)
+		return r.ID, filepath.Join(opt.Run, "runs", string(c.ID), r.ID)
+	}
+	older, olderDir := ended()
+	odd, oddDir := ended()
+	negative, negativeDir := ended()
+	must(t, m.Close())
+	text, _ := numbers(3*chat.DefaultOutputMax + 12345)
+	must(t, os.WriteFile(filepath.Join(olderDir, "stdout"), olderStream(text), 0o600))
+	noteMax(t, olderDir, nil)
+	noteMax(t, oddDir, int64(1)<<50)
+	noteMax(t, negativeDir, int64(-1))
+	m = open(t, opt)
+	r := awaitRun(t, m, c.ID, older)
+	const spare = 32 << 10 // of the tail, which the older format has no room beside
+	if r.OutputMax != chat.DefaultOutputMax || r.Result.StdoutBytes != int64(len(text)) || !strings.HasPrefix(r.Result.Stdout, text[:chat.DefaultOutputMax/2]+"\n[chatd left ") ||
+		!strings.HasSuffix(r.Result.Stdout, text[len(text)-chat.DefaultOutputMax/2+spare+100:]) {
+		t.Errorf("keeps %d, %d bytes, text of %d", r.OutputMax, r.Result.StdoutBytes, len(r.Result.Stdout))
+	}
+	for _, run := range []string{odd, negative} {
+		if _, err := m.ShowRun(operator(t.Context()), c.ID, run); !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("a run with a note that no chatd wrote: %v", err)
+		}
+	}
+}
+
+// noteMax writes another output_max into the note of a run; nil takes it out.
+func noteMax(t *testing.T, dir string, max any) {
+	t.Helper()
+	name := filepath.Join(dir, "run.json")
+	text, err := os.ReadFile(name)
+	must(t, err)
+	var note map[string]any
+	must(t, json.Unmarshal(text, &note))
+	info := note["run"].(map[string]any)
+	if info["output_max"] == nil {
+		t.Fatalf("the note has no output_max: %s", text)
+	}
+	if info["output_max"] = max; max == nil {
+		delete(info, "output_max")
+	}
+	text, err = json.Marshal(note)
+	must(t, err)
+	must(t, os.WriteFile(name, text, 0o600))
+}

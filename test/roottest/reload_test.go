@@ -1,0 +1,158 @@
+package roottest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// withGuard is the profiles with another guard of one of them.
+func withGuard(opt provision.Options, name string, edit func(*chat.Profile)) map[string]chat.Profile {
+	all := maps.Clone(opt.Profiles)
+	p := all[name]
+	edit(&p)
+	all[name] = p
+	return all
+}
+
+// TestReloadGuard: after a reload new runs are judged by the new guard, and so are the
+// shims of the session that is awake; a bad guard changes neither. The chat cannot
+// change what its shims read, and another chat cannot read it.
+func TestReloadGuard(t *testing.T) {
+	opt := guardedOptions(t)
+	m := open(t, opt)
+	c, other := create(t, m, "reloaded", "guarded"), create(t, m, "beside it", "guarded")
+	ctx := operator(t.Context())
+	place(t, c, "try.sh", "rm keep; echo code $?")
+	shim := func() string {
+		place(t, c, "keep", "x")
+		return run(t, m, c.ID, "sh try.sh 2>&1").Stdout
+	}
+	run1 := func() error {
+		_, err := m.Run(ctx, c.ID, chat.RunSpec{Command: "rm -f keep"})
+		return err
+	}
+	session := func() string { return run(t, m, c.ID, "cat /proc/1/stat | cut -d' ' -f22").Stdout }
+	began := session()
+	if out, err := shim(), run1(); out != "code 0\n" || err != nil {
+		t.Errorf("before: %q, %v", out, err)
+	}
+	deny := withGuard(opt, "guarded", func(p *chat.Profile) {
+		p.Guard.CustomDenyPatterns = []chat.Pattern{{Text: "^rm .*keep", Place: "chatd.yaml:9"}}
+		p.TimeoutMax = chat.Duration(time.Second)
+	})
+	must(t, m.ReloadProfiles(ctx, nil, deny))
+	denied := func(when string) {
+		t.Helper()
+		if out, err := shim(), run1(); !strings.Contains(out, "code 126") || !strings.Contains(out, "rule ^rm .*keep") || !errors.Is(err, chat.ErrDenied) {
+			t.Errorf("%s: %q, %v", when, out, err)
+		}
+		if _, err := m.Run(ctx, c.ID, chat.RunSpec{Command: "true", Timeout: chat.Duration(2 * time.Second)}); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("%s: timeout_max: %v", when, err)
+		}
+	}
+	denied("after a reload")
+	for what, bad := range map[string]map[string]chat.Profile{
+		"a pattern": withGuard(opt, "guarded", func(p *chat.Profile) { p.Guard.CustomAllowPatterns = []chat.Pattern{{Text: "("}} }),
+		"a preset":  withGuard(opt, "guarded", func(p *chat.Profile) { p.Guard.Preset = "none such" }),
+		"a profile": {"default": opt.Profiles["default"]},
+	} {
+		if err := m.ReloadProfiles(ctx, nil, bad); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("%s that cannot be meant: %v", what, err)
+		}
+		denied("after " + what + " that cannot be meant")
+	}
+	if out := run(t, m, c.ID, "cd /opt/chatd/policy && (echo x >policy.json; echo x >new; mv policy.json y; unlink policy.json; chmod 777 .; ln -s /tmp z) 2>&1; ls -A").Stdout; !strings.HasSuffix(out, "\npolicy.json\n") {
+		t.Errorf("in the directory of the policy: %s", out)
+	}
+	denied("after the chat has tried to change it")
+	policy := filepath.Join(opt.Run, "sessions", string(c.ID), "policy/policy.json")
+	if out := asHostUser(t, other.UID, "cat "+policy+" && ls "+filepath.Dir(policy)); !strings.Contains(out, "Permission denied") || strings.Contains(out, c.Home) {
+		t.Errorf("another chat's user reads %q", out)
+	}
+	if out := asHostUser(t, c.UID, "cat "+policy); !strings.Contains(out, c.Home) {
+		t.Errorf("control: its own user reads %q", out)
+	}
+	must(t, m.ReloadProfiles(ctx, nil, opt.Profiles))
+	if out, err := shim(), run1(); out != "code 0\n" || err != nil || session() != began {
+		t.Errorf("with the old guard again, in the session of %s and %s: %q, %v", began, session(), out, err)
+	}
+}
+
+// TestReloadAdopted: a chatd that is started with another guard brings it to the shims
+// of sessions that lived on.
+func TestReloadAdopted(t *testing.T) {
+	opt := guardedOptions(t)
+	m, err := provision.Open(t.Context(), opt)
+	must(t, err)
+	c := create(t, m, "adopted guard", "guarded")
+	place(t, c, "try.sh", "rm keep; echo code $?")
+	must(t, m.Close())
+	opt.Profiles = withGuard(opt, "guarded", func(p *chat.Profile) { p.Guard.CustomDenyPatterns = []chat.Pattern{{Text: "^rm keep"}} })
+	m = open(t, opt)
+	place(t, c, "keep", "x")
+	if out := run(t, m, c.ID, "sh try.sh 2>&1").Stdout; !strings.Contains(out, "code 126") {
+		t.Errorf("%q", out)
+	}
+}
+
+// TestReloadDaemon: SIGHUP reads the config again. What is wrong in it is named with its
+// line, and changes nothing.
+func TestReloadDaemon(t *testing.T) {
+	opt := options(t)
+	config := configFile(t, opt)
+	text, err := os.ReadFile(config)
+	must(t, err)
+	write := func(guard string) {
+		must(t, os.WriteFile(config, fmt.Appendf(nil, "%sprofiles:\n  own:\n    commands: ['*']\n    guard:\n      %s\n", text, guard), 0o600))
+	}
+	write("preset: default")
+	d := startDaemonOn(t, config)
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "own"})
+	must(t, err)
+	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
+	verdict := func() string {
+		_, err := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo word"})
+		if errors.Is(err, chat.ErrDenied) {
+			return "denied"
+		}
+		must(t, err)
+		return "ran"
+	}
+	hup := func(want string) {
+		t.Helper()
+		must(t, d.cmd.Process.Signal(syscall.SIGHUP))
+		until(t, fmt.Sprintf("after SIGHUP somebody says %q", want), func() bool {
+			h, err := d.Host(t.Context())
+			must(t, err)
+			b, _ := os.ReadFile(d.log)
+			return strings.Contains(string(b)+strings.Join(h.Findings, "\n"), want)
+		})
+	}
+	if v := verdict(); v != "ran" {
+		t.Error(v)
+	}
+	write("custom_deny_patterns: ['^echo w']")
+	hup("the file rules were read again, and the guards")
+	if v := verdict(); v != "denied" {
+		t.Errorf("after a reload it %s", v)
+	}
+	write("custom_deny_patterns: ['(']")
+	hup("chatd.yaml:12: profiles.own.guard.custom_deny_patterns[0]")
+	if v := verdict(); v != "denied" {
+		t.Errorf("after a bad config it %s", v)
+	}
+	write("preset: default\n    network: none\n    limits: {pids_max: 99}")
+	hup("waits for a restart")
+	until(t, "with the first guard again it runs", func() bool { return verdict() == "ran" })
+}

@@ -1,0 +1,119 @@
+package roottest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestRulesDaemon: a chatd that is killed while a chat tries leaves its rules up; the next
+// one reads the file again at SIGHUP, keeps the old rules where the new are bad, and says so.
+func TestRulesDaemon(t *testing.T) {
+	leaveOrphansToInit(t)
+	opt := ruledOptions(t, "access: {useDefaults: false}")
+	config, rules := configFile(t, opt), filepath.Join(filepath.Dir(opt.State), "rules.yaml")
+	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	_, err = fmt.Fprintf(f, "profiles:\n  ruled:\n    access_file: %s\n    commands: ['*']\n", rules)
+	must(t, errors.Join(err, f.Close(), os.WriteFile(rules, []byte("access: {useDefaults: false, deny: ['**/.env']}"), 0o600)))
+	d := startDaemonOn(t, config)
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "ruled"})
+	must(t, err)
+	putDir(t, c, "loop")
+	must(t, d.Input(t.Context(), c.ID, chat.Input{Text: `while sleep 0.02; do cat loop/.env >> loop/out 2>> loop/err; date >> loop/ticks; done &`, Enter: true}))
+	ticks(t, c, 3)
+	d.kill()
+	place(t, c, "loop/.env", secret)
+	ticks(t, c, 10)
+	d = startDaemonOn(t, config)
+	ticks(t, c, 10)
+	out, err := os.ReadFile(filepath.Join(c.Home, "loop/out"))
+	if err != nil || strings.Contains(string(out), secret) {
+		t.Errorf("with chatd killed the chat read %q, %v", out, err)
+	}
+	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
+	cat := func(name string) string { // by a script: the guard reads commands
+		place(t, c, "try.sh", "cat "+name)
+		r, err := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "sh try.sh"})
+		must(t, err)
+		return r.Stdout + r.Stderr
+	}
+	reload := func(text, want string) chat.Host {
+		must(t, os.WriteFile(rules, []byte(text), 0o600))
+		must(t, d.cmd.Process.Signal(syscall.SIGHUP))
+		var h chat.Host
+		until(t, fmt.Sprintf("after SIGHUP somebody says %q", want), func() bool {
+			h, err = d.Host(t.Context())
+			must(t, err)
+			b, _ := os.ReadFile(d.log)
+			return strings.Contains(string(b)+strings.Join(h.Findings, "\n"), want)
+		})
+		return h
+	}
+	place(t, c, "plain", secret)
+	reload("access: {deny: 7}", "cannot take new file rules over")
+	if got := cat("loop/.env plain"); !strings.Contains(got, "ermission") && !strings.Contains(got, "not permitted") {
+		t.Errorf("after a bad file: %s", got)
+	}
+	reload("access: {useDefaults: false, deny: [plain]}", "the file rules were read again")
+	if b, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl")); err != nil || strings.Count(string(b), `"rules"`) == 0 {
+		t.Errorf("the new rules are not in the audit log: %v", err)
+	}
+	if got := cat("plain"); strings.Contains(got, secret) {
+		t.Errorf("the new rule does not hold: %s", got)
+	}
+	if got := cat("loop/.env"); !strings.Contains(got, secret) {
+		t.Errorf("the old rule holds still: %s", got)
+	}
+	if h, err := d.Host(t.Context()); err != nil || strings.Contains(strings.Join(h.Findings, "\n"), "file rules") {
+		t.Errorf("findings after good rules: %q, %v", h.Findings, err)
+	}
+}
+
+// TestRulesKeeperGone: with both processes of the keeper ended what has a mount stays
+// closed, the chat's layers say what does not hold, and chatd brings the keeper back.
+func TestRulesKeeperGone(t *testing.T) {
+	opt := ruledOptions(t, laterRules)
+	m := open(t, opt)
+	c := sleeper(t, m, "gone")
+	place(t, c, ".env", secret)
+	wake(t, m, c.ID)
+	view := func() chat.Layer {
+		got, err := m.Get(operator(t.Context()), c.ID)
+		must(t, err)
+		for _, l := range got.Layers {
+			if l.Name == chat.LayerView {
+				return l
+			}
+		}
+		t.Fatal("no layer view")
+		return chat.Layer{}
+	}
+	if l := view(); l.State != chat.LayerOn || !strings.Contains(l.Probe, " closed, ") || !strings.Contains(l.Probe, "fanotify") {
+		t.Errorf("with a keeper the view is %+v", l)
+	}
+	endKeeper(t, opt)
+	until(t, "the keeper is gone", func() bool {
+		_, err := exec.Command("pgrep", "-f", "^[^ ]+ keep --dir "+opt.Run+"/keeper").Output()
+		return err != nil
+	})
+	refused(t, m, c, "cat .env")
+	if l := view(); l.State != chat.LayerWeaker || !strings.Contains(l.Probe, "nobody judges files made later") {
+		t.Errorf("without a keeper the view is %+v", l)
+	}
+	m.Reconcile(operator(t.Context()))
+	place(t, c, "x/.env", secret)
+	refused(t, m, c, "cat x/.env")
+	refused(t, m, c, "cat .env")
+	if l := view(); l.State != chat.LayerOn {
+		t.Errorf("with a keeper again the view is %+v", l)
+	}
+}

@@ -1,0 +1,95 @@
+package roottest
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/provision"
+)
+
+// TestRulesNoEnforcer: on a host where nothing can keep the rules they do not load, at the
+// start and at a reload, and the error says why.
+func TestRulesNoEnforcer(t *testing.T) {
+	opt := ruledOptions(t, `access: {useDefaults: false, rules: [{deny: "**/*.conf", ops: [write]}]}`)
+	opt.Keeper = "/bin/false"
+	m, err := provision.Open(t.Context(), opt)
+	if err == nil {
+		_ = m.Close()
+	}
+	if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "cannot use the file rules of profile ruled: cannot start the keeper") {
+		t.Errorf("rules that nobody keeps: %v", err)
+	}
+	rules := opt.Access
+	opt.Access = map[string]*access.Policy{"ruled": policy(t, "access: {useDefaults: false, rules: [{deny: x, ops: [read]}]}")}
+	m = open(t, opt) // a deny that only the tools keep needs no keeper
+	if err := m.Reload(operator(t.Context()), rules); !errors.Is(err, chat.ErrUnsupported) {
+		t.Errorf("a reload of rules that nobody keeps: %v", err)
+	}
+}
+
+// TestRulesSample: the seed's first sample, as it is pasted, in a session.
+func TestRulesSample(t *testing.T) {
+	text, err := os.ReadFile("../../access/testdata/sample1.json5")
+	must(t, err)
+	opt := ruledOptions(t, "access: {}")
+	p, err := access.Load("sample1.json5", text)
+	must(t, err)
+	opt.Access["ruled"] = p
+	m := open(t, opt)
+	c := sleeper(t, m, "sample")
+	for _, name := range []string{".env", "deep/er/.env", ".ssh/id", "secrets/k", "work/client/f", "plain"} {
+		place(t, c, name, secret)
+	}
+	wake(t, m, c.ID)
+	// .env too: the seed denies it for three operations, its defaults for all.
+	for _, name := range []string{".env", "deep/er/.env", ".ssh/id", "secrets/k", "work/client/f"} {
+		refused(t, m, c, "cat %s", name)
+		refused(t, m, c, "echo over > %s", name)
+		if _, err := m.ReadFile(operator(t.Context()), c.ID, files.ReadFile{Path: name}, nil); !errors.Is(err, chat.ErrDenied) {
+			t.Errorf("read_file of %s: %v", name, err)
+		}
+	}
+	if got := tells(t, m, c, "cat plain && echo over > plain && cat plain"); got != secret+"over\n" {
+		t.Errorf("what no rule is about: %q", got)
+	}
+}
+
+// TestRulesOfAnAgent: the agent that a chat is created with selects its section, for the
+// kernel, the tools and explain; without one it is main's.
+func TestRulesOfAnAgent(t *testing.T) {
+	m := open(t, ruledOptions(t, `
+access: {useDefaults: false, deny: ["~/work"]}
+routing:
+  agents:
+    helper: {access: {rules: [{allow: "~/work"}]}}
+    main: {access: {deny: ["~/mine"]}}
+`))
+	no := false
+	for agent, open := range map[string]string{"": "", "main": "", "helper": "work mine", "other": "mine"} {
+		c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "agent " + agent, Profile: "ruled", Agent: agent, Awake: &no})
+		must(t, err)
+		for _, name := range []string{"work", "mine"} {
+			place(t, c, name+"/f", secret)
+		}
+		wake(t, m, c.ID)
+		for _, name := range []string{"work", "mine"} {
+			want := strings.Contains(open, name)
+			if got := tells(t, m, c, "cat %s/f", name); strings.Contains(got, secret) != want {
+				t.Errorf("agent %q: cat %s/f says %q", agent, name, got)
+			}
+			begin := func(files.Answer) io.Writer { return io.Discard }
+			_, err := m.ReadFile(operator(t.Context()), c.ID, files.ReadFile{Path: name + "/f"}, begin)
+			e, err2 := m.Explain(operator(t.Context()), c.ID, chat.Question{Path: name + "/f", Op: "read"})
+			if (err == nil) != want || err2 != nil || (e.Verdict == "allow") != want {
+				t.Errorf("agent %q: read_file of %s/f: %v; explain: %+v, %v", agent, name, err, e, err2)
+			}
+		}
+		must(t, m.Reap(operator(t.Context()), c.ID))
+	}
+}

@@ -1,0 +1,105 @@
+package roottest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/provision"
+)
+
+// everyWayIn does what the rules deny, on every way in, as the caller of ctx, and
+// returns all that it is told.
+func everyWayIn(ctx context.Context, t *testing.T, m *provision.Manager, c, other chat.Chat) map[string]string {
+	t.Helper()
+	told := map[string]string{}
+	tell := func(way string, err error) {
+		if !errors.Is(err, chat.ErrDenied) {
+			t.Errorf("%s: not denied: %v", way, err)
+			return
+		}
+		var d *files.Denial
+		_ = errors.As(err, &d)
+		fields, _ := json.Marshal(d)
+		told[way] = err.Error() + " " + string(fields)
+	}
+	begin := func(files.Answer) io.Writer { return io.Discard }
+	tell("run", second(m.Run(ctx, c.ID, chat.RunSpec{Command: "cat vault/key"})))
+	tell("run argv", second(m.Run(ctx, c.ID, chat.RunSpec{Argv: []string{"cat", "vault/key"}})))
+	tell("read_file", second(m.ReadFile(ctx, c.ID, files.ReadFile{Path: "vault/key"}, begin)))
+	tell("read_file by a link", second(m.ReadFile(ctx, c.ID, files.ReadFile{Path: "link/key"}, begin)))
+	tell("list_dir", second(m.ListDir(ctx, c.ID, files.ListDir{Path: "vault"}, begin)))
+	text := "x"
+	tell("write_file", second(m.WriteFile(ctx, c.ID, files.WriteFile{Path: "vault/new", Content: &text}, nil)))
+	tell("append_file", second(m.AppendFile(ctx, c.ID, files.WriteFile{Path: "vault/new", Content: &text}, nil)))
+	tell("share from", second(m.Share(ctx, c.ID, chat.Share{Path: "vault/key", To: other.ID, ToPath: "key"})))
+	tell("share by a link", second(m.Share(ctx, c.ID, chat.Share{Path: "link/key", To: other.ID, ToPath: "key"})))
+	tell("share to", second(m.Share(ctx, other.ID, chat.Share{Path: "open", To: c.ID, ToPath: "vault/new"})))
+	for _, q := range []chat.Question{{Path: "vault/key", Op: "read"}, {Path: "link/key", Op: "read"}, {Command: "cat vault/key"}} {
+		e, err := m.Explain(ctx, c.ID, q)
+		if err != nil || e.Verdict != "deny" {
+			t.Errorf("explain %+v: %+v, %v", q, e, err)
+		}
+		told["explain "+q.Path+q.Command] = e.Rule + e.Place + e.Layer
+	}
+	return told
+}
+
+// TestVagueOnEveryWay: with messages: vague nobody but an operator is told the rule that
+// denies, its place or the path, whatever way is taken; the audit log has them.
+func TestVagueOnEveryWay(t *testing.T) {
+	needsRoot(t)
+	const rules = "access: {useDefaults: false, messages: %s, deny: ['~/vaul?/**']}\n"
+	opt := ruledOptions(t, fmt.Sprintf(rules, "vague"))
+	p := opt.Profiles["ruled"]
+	p.Guard = chat.DefaultGuard()
+	opt.Profiles["ruled"] = p
+	m := open(t, opt)
+	t.Cleanup(func() { endKeeper(t, opt) })
+	bridge := chat.WithCaller(t.Context(), chat.Caller{Name: "bridge", Role: chat.RoleBridge})
+	var chats [2]chat.Chat
+	for i := range chats {
+		no := false
+		c, _, err := m.Create(bridge, chat.Spec{ExternalID: fmt.Sprint(i), Profile: "ruled", Awake: &no})
+		must(t, err)
+		chats[i] = c
+		place(t, c, "vault/key", "k")
+		place(t, c, "open", "o")
+		must(t, os.Symlink("vault", filepath.Join(c.Home, "link")))
+	}
+	knows := func(s string) bool {
+		return strings.Contains(s, "vaul?") || strings.Contains(s, "rules.yaml") || strings.Contains(s, "global")
+	}
+	for way, told := range everyWayIn(bridge, t, m, chats[0], chats[1]) {
+		if knows(told) || strings.Contains(told, "vault") {
+			t.Errorf("vague: %s tells a bridge %s", way, told)
+		}
+		if strings.HasPrefix(way, "run") && !strings.Contains(told, "Access denied by policy") {
+			t.Errorf("vague: %s tells %s", way, told)
+		}
+	}
+	if last := lastAudit(t, opt); !strings.Contains(last, "vaul?") || !strings.Contains(last, "rules.yaml") {
+		t.Errorf("the audit log has not which rule it was: %s", last)
+	}
+	for way, told := range everyWayIn(operator(t.Context()), t, m, chats[0], chats[1]) {
+		if strings.HasPrefix(way, "explain") && !knows(told) {
+			t.Errorf("vague: %s tells an operator %q", way, told)
+		}
+	}
+	m.SetAccess(map[string]*access.Policy{"ruled": policy(t, fmt.Sprintf(rules, "verbose"))})
+	for way, told := range everyWayIn(bridge, t, m, chats[0], chats[1]) {
+		// By a link it is the kernel that denies: the keeper's mount is in the way.
+		if !knows(told) && !strings.HasSuffix(way, "by a link") {
+			t.Errorf("verbose: %s tells a bridge %s", way, told)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package roottest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// secret is what no process of a session with rules may read.
+const secret = "the-secret-of-somebody-else"
+
+// ruledOptions are options whose profile ruled has these file rules.
+func ruledOptions(t testing.TB, rules string) provision.Options {
+	t.Helper()
+	opt := options(t)
+	p := opt.Profiles["default"]
+	p.Name = "ruled"
+	p.Limits.CPUQuota = 2 * p.Limits.CPUPeriod
+	opt.Profiles["ruled"] = p
+	opt.Access = map[string]*access.Policy{"ruled": policy(t, rules)}
+	return opt
+}
+
+func policy(t testing.TB, rules string) *access.Policy {
+	t.Helper()
+	p, err := access.Load("rules.yaml", []byte(rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// endKeeper ends the keeper that a test's daemon started: it would outlive the test.
+func endKeeper(t testing.TB, opt provision.Options) {
+	t.Helper()
+	if b, err := os.ReadFile(filepath.Join(opt.Run, "keeper", "log")); err == nil && len(b) > 0 {
+		t.Logf("the keeper says:\n%s", b)
+	}
+	for range 3 { // the holder first, then a worker that it started meanwhile
+		out, _ := exec.Command("pgrep", "-f", "^[^ ]+ keep --dir "+opt.Run+"/keeper").Output()
+		for _, pid := range strings.Fields(string(out)) {
+			_ = exec.Command("kill", "-9", pid).Run()
+		}
+	}
+}
+
+// sleeper is a chat with rules that is asleep, so that its home can be filled.
+func sleeper(t testing.TB, m *provision.Manager, external string) chat.Chat {
+	t.Helper()
+	no := false
+	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Profile: "ruled", Awake: &no})
+	must(t, err)
+	return c
+}
+
+func wake(t testing.TB, m *provision.Manager, id chat.ID) chat.Chat {
+	t.Helper()
+	c, err := m.Wake(operator(t.Context()), id)
+	must(t, err)
+	return c
+}
+
+// place makes a file of root's that the chat may read and write as far as modes go, and
+// the directories to it, which are the chat's.
+func place(t testing.TB, c chat.Chat, name, content string) string {
+	t.Helper()
+	file := filepath.Join(c.Home, name)
+	putDir(t, c, filepath.Dir(name))
+	must(t, errors.Join(os.WriteFile(file, []byte(content), 0o666), os.Chmod(file, 0o666)))
+	return file
+}
+
+// putDir makes directories of the chat's.
+func putDir(t testing.TB, c chat.Chat, name string) {
+	t.Helper()
+	at := c.Home
+	for part := range strings.SplitSeq(name, "/") {
+		at = filepath.Join(at, part)
+		if err := os.Mkdir(at, 0o755); err == nil {
+			must(t, os.Chown(at, int(c.UID), int(c.UID)))
+		}
+	}
+}
+
+// tells runs a shell command in the chat and returns what it printed, both ways.
+func tells(t testing.TB, m *provision.Manager, c chat.Chat, command string, args ...any) string {
+	t.Helper()
+	r := run(t, m, c.ID, fmt.Sprintf(command, args...))
+	return r.Stdout + r.Stderr
+}
+
+// refused fails unless the command fails and prints nothing of the secret.
+func refused(t testing.TB, m *provision.Manager, c chat.Chat, command string, args ...any) {
+	t.Helper()
+	r := run(t, m, c.ID, fmt.Sprintf(command, args...))
+	if strings.Contains(r.Stdout+r.Stderr, secret) || r.Exit == 0 {
+		t.Errorf("%s: exit %d, %s%s", fmt.Sprintf(command, args...), r.Exit, r.Stdout, r.Stderr)
+	}
+}

@@ -1,0 +1,257 @@
+package roottest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// cliRun is chatd run in front of a daemon.
+type cliRun struct {
+	*exec.Cmd
+	mu        sync.Mutex
+	out, errs bytes.Buffer
+}
+
+func (c *cliRun) text() (out, errs string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.out.String(), c.errs.String()
+}
+
+type locked struct {
+	mu *sync.Mutex
+	b  *bytes.Buffer
+}
+
+func (l locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func newCLIRun(opt provision.Options, stdin io.Reader, args ...string) *cliRun {
+	c := &cliRun{Cmd: exec.Command(programs.chatd, append([]string{"--socket", filepath.Join(opt.Run, "chatd.sock")}, args...)...)}
+	c.Stdin, c.Stdout, c.Stderr = stdin, locked{&c.mu, &c.out}, locked{&c.mu, &c.errs}
+	return c
+}
+
+// await waits until the command has printed text.
+func (c *cliRun) await(t *testing.T, text string) {
+	t.Helper()
+	if !comes(func() bool { out, _ := c.text(); return strings.Contains(out, text) }) {
+		out, errs := c.text()
+		t.Fatalf("never printed %q: %q, %q", text, out, errs)
+	}
+}
+
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	if err != nil {
+		return -1
+	}
+	return 0
+}
+
+// highWater is the most memory that a process had, in bytes.
+func highWater(t *testing.T, pid int) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	must(t, err)
+	_, rest, _ := strings.Cut(string(text), "VmHWM:")
+	kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	must(t, err)
+	return kb << 10
+}
+
+// highWaterOf looks at a process until it ends. Not ru_maxrss: that of a child begins with what
+// its parent had (exec_mmap of fs/exec.c), which is this process.
+func highWaterOf(pid int) (most int64) {
+	for {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		_, rest, found := strings.Cut(string(text), "VmHWM:")
+		if err != nil || !found { // it has ended
+			return most
+		}
+		if kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64); err == nil {
+			most = kb << 10
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// TestRunLikeSSH: chatd run has standard input of any size and the memory of none, streams apart, the exit
+// code, and the signals.
+func TestRunLikeSSH(t *testing.T) {
+	opt := attackOptions(t)
+	d := startDaemon(t, opt, "")
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "ssh"})
+	must(t, err)
+	defer func() { must(t, d.Reap(context.Background(), c.ID)) }()
+	id := string(c.ID)
+
+	before := highWater(t, d.cmd.Process.Pid)
+	const size = 300 << 20
+	r := newCLIRun(opt, io.LimitReader(endless{}, size), "run", id, "-c", "wc -c; echo apart >&2; exit 9")
+	must(t, r.Start())
+	most := make(chan int64)
+	go func() { most <- highWaterOf(r.Process.Pid) }()
+	err = r.Wait()
+	if out, errs := r.text(); exitCode(err) != 9 || strings.TrimSpace(out) != strconv.Itoa(size) || errs != "apart\n" {
+		t.Errorf("%v: %q, %q", err, out, errs)
+	}
+	if now := highWater(t, d.cmd.Process.Pid); now-before > 48<<20 {
+		t.Errorf("the daemon had %d MiB more", (now-before)>>20)
+	}
+	if most := <-most; most == 0 || most > 96<<20 {
+		t.Errorf("chatd run had %d MiB", most>>20)
+	}
+
+	r = newCLIRun(opt, endless{}, "run", id, "-c", "sleep 0.2; echo never read; exit 4")
+	must(t, r.Start())
+	err = r.Process.Signal(syscall.Signal(0))
+	must(t, err)
+	waitEnd(t, r, 4)
+
+	r = newCLIRun(opt, endless{}, "run", id, "-c", "head -c 5 >/dev/null; exec <&-; sleep 0.2; exit 6")
+	must(t, r.Start())
+	waitEnd(t, r, 6)
+
+	for _, s := range []struct {
+		sig  syscall.Signal
+		want int
+	}{{unix.SIGTERM, 143}, {unix.SIGINT, 130}, {unix.SIGHUP, 129}, {unix.SIGQUIT, 131}, {unix.SIGUSR1, 138}, {unix.SIGUSR2, 140}} {
+		r = newCLIRun(opt, nil, "run", id, "-c", "echo ready; exec sleep 1000")
+		must(t, r.Start())
+		r.await(t, "ready")
+		must(t, r.Process.Signal(s.sig))
+		waitEnd(t, r, s.want)
+	}
+	r = newCLIRun(opt, nil, "run", id, "--grace", "300ms", "-c", "trap 'echo int' INT; trap '' TERM; echo ready; while :; do sleep 0.05; done")
+	must(t, r.Start())
+	r.await(t, "ready")
+	must(t, r.Process.Signal(unix.SIGINT))
+	r.await(t, "int")
+	time.Sleep(400 * time.Millisecond)
+	must(t, r.Process.Signal(unix.SIGINT))
+	waitEnd(t, r, 130)
+}
+
+// waitEnd waits for the end of chatd run.
+func waitEnd(t *testing.T, r *cliRun, want int) {
+	t.Helper()
+	// What copies an endless standard input into the pipe ends with the pipe.
+	err := r.Wait()
+	if code := r.ProcessState.ExitCode(); code != want {
+		out, errs := r.text()
+		t.Errorf("exit code %d, want %d: %v, %q, %q", code, want, err, out, errs)
+	}
+}
+
+// endless is a reader of zeros.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// TestRunTTY: -t is a terminal of the chat's own, with a size that changes; what it prints comes to an operator's
+// terminal without what that would obey.
+func TestRunTTY(t *testing.T) {
+	opt := attackOptions(t)
+	d := startDaemon(t, opt, "")
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "tty"})
+	must(t, err)
+	defer func() { must(t, d.Reap(context.Background(), c.ID)) }()
+	ctx := t.Context()
+
+	r, err := d.StartRun(ctx, c.ID, chat.RunSpec{TTY: &chat.TTY{Rows: 33, Cols: 101},
+		Command: "tty; stty size; trap 'stty size; exit 5' WINCH; read line; echo read $line; echo ready; while :; do sleep 0.05; done"})
+	must(t, err)
+	must(t, d.WriteStdin(ctx, c.ID, r.ID, io.NopCloser(strings.NewReader("hello\n")), false))
+	shows := func(text string) {
+		t.Helper()
+		var got chat.Run
+		comes(func() bool {
+			var err error
+			got, err = d.ShowRun(ctx, c.ID, r.ID)
+			must(t, err)
+			return strings.Contains(got.Result.Stdout, text) || got.State != chat.RunRunning
+		})
+		if !strings.Contains(got.Result.Stdout, text) {
+			t.Fatalf("want %q, got %+v", text, got.Result)
+		}
+	}
+	for _, want := range []string{"/dev/pts/", "33 101\r\n", "read hello", "ready"} {
+		shows(want)
+	}
+	must(t, d.SignalRun(ctx, c.ID, r.ID, chat.RunSignal{Signal: "WINCH", TTY: &chat.TTY{Rows: 40, Cols: 90}}))
+	var got chat.Run
+	until(t, "the run ends after its size has changed", func() bool {
+		got, err = d.ShowRun(ctx, c.ID, r.ID)
+		must(t, err)
+		return got.State != chat.RunRunning
+	})
+	if got.Result.Exit != 5 || !strings.Contains(got.Result.Stdout, "40 90") {
+		t.Errorf("%+v", got.Result)
+	}
+	if _, err := exec.LookPath("script"); err != nil {
+		missing(t, "script(1)")
+	}
+	// script(1) gives chatd run a terminal, and has what reached it.
+	inside := `printf 'plain \033[31mred\033[0m \033]52;c;aGk=\007 \033]0;title\007 \033[6n end\n'; exit 3`
+	script := exec.Command("script", "-qec", fmt.Sprintf("%s --socket %s run -t %s -c '%s'", programs.chatd, filepath.Join(opt.Run, "chatd.sock"), c.ID, strings.ReplaceAll(inside, "'", `'\''`)), "/dev/null")
+	out, err := script.Output()
+	if exitCode(err) != 3 || !strings.Contains(string(out), "plain \x1b[31mred\x1b[") || !strings.Contains(string(out), "end\r\n") {
+		t.Errorf("%v: %q", err, out)
+	}
+	for _, bad := range []string{"\x1b]", "title", "aGk=", "\x1b[6n"} {
+		if strings.Contains(string(out), bad) {
+			t.Errorf("%q reached the terminal: %q", bad, out)
+		}
+	}
+}
+
+// TestBackgroundKilledDaemon: kill -9 of chatd loses neither output nor exit code.
+func TestBackgroundKilledDaemon(t *testing.T) {
+	opt := attackOptions(t)
+	leaveOrphansToInit(t)
+	d := startDaemon(t, opt, "")
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "kill"})
+	must(t, err)
+	r, err := d.StartRun(t.Context(), c.ID, chat.RunSpec{Command: "echo before; sleep 1; yes 0123456 | head -c 3000000; exit 11"})
+	must(t, err)
+	foreground := newCLIRun(opt, nil, "run", string(c.ID), "-c", "echo ready; exec sleep 4321")
+	must(t, foreground.Start())
+	foreground.await(t, "ready")
+	d.kill()
+	_ = foreground.Wait()
+	until(t, "the runs end without chatd", func() bool { return len(minders(t)) == 0 })
+	d = startDaemon(t, opt, "")
+	got, err := d.ShowRun(t.Context(), c.ID, r.ID)
+	must(t, err)
+	if got.State != chat.RunEnded || got.Result.Exit != 11 || got.Result.StdoutBytes != 3000007 || !strings.HasPrefix(got.Result.Stdout, "before\n") {
+		t.Errorf("%s, exit %d, %d bytes", got.State, got.Result.Exit, got.Result.StdoutBytes)
+	}
+	if leaves := runLeaves(t, opt); len(leaves) != 0 {
+		t.Errorf("the run of a caller who was cut off is left: %v", leaves)
+	}
+	must(t, d.Reap(t.Context(), c.ID))
+}

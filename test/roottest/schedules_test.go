@@ -1,0 +1,328 @@
+package roottest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/schedule"
+)
+
+// testClock stands still until a test moves it.
+type testClock struct {
+	mu    sync.Mutex
+	now   time.Time
+	moved bool
+	wait  []chan time.Time
+}
+
+func (c *testClock) clock() schedule.Clock {
+	return schedule.Clock{Now: c.Now, After: func(time.Duration) <-chan time.Time {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		ch := make(chan time.Time, 1)
+		if c.moved { // perhaps since the time was read
+			c.moved = false
+			ch <- c.now
+		} else {
+			c.wait = append(c.wait, ch)
+		}
+		return ch
+	}}
+}
+
+func (c *testClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *testClock) move(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now, c.moved = c.now.Add(d), true
+	for _, ch := range c.wait {
+		ch <- c.now
+	}
+	c.wait = nil
+}
+
+// nine is right before nine o'clock.
+func nine() *testClock {
+	return &testClock{now: time.Date(2026, 11, 21, 8, 59, 30, 0, time.UTC)}
+}
+
+func scheduled(t testing.TB, m *provision.Manager, id chat.ID, s chat.ScheduleSpec) chat.Schedule {
+	t.Helper()
+	out, err := m.AddSchedule(operator(t.Context()), id, s)
+	if err != nil {
+		t.Fatalf("%+v: %v", s, err)
+	}
+	return out
+}
+
+// waitScheduled waits until a schedule has had so many runs and none is under way.
+func waitScheduled(t testing.TB, m *provision.Manager, id chat.ID, name string, runs uint64) chat.Schedule {
+	t.Helper()
+	var s chat.Schedule
+	var err error
+	if !comes(func() bool {
+		s, err = m.Schedule(operator(t.Context()), id, name)
+		must(t, err)
+		return s.Runs >= runs && s.RunningSince == nil
+	}) {
+		t.Fatalf("after %d runs, want %d: %+v", s.Runs, runs, s)
+	}
+	return s
+}
+
+// TestSchedules: a schedule wakes its chat, runs as any run does, keeps how it went, and
+// is audited under the one who made it.
+func TestSchedules(t *testing.T) {
+	clock, opt := nine(), attackOptions(t)
+	opt.Clock = clock.clock()
+	m := open(t, opt)
+	c := asleep(t, m, "scheduled")
+	mine := chat.WithCaller(t.Context(), chat.Caller{Name: "root", UID: 4711, Role: chat.RoleBridge})
+	s, err := m.AddSchedule(mine, c.ID, chat.ScheduleSpec{Cron: "0 9 * * *", Command: "pwd; echo $A; cat; head -c 9000 /dev/zero | tr '\\0' x; echo; sleep 0.5; echo end >&2; exit 7", Cwd: "/tmp", Env: map[string]string{"A": "from env"}})
+	must(t, err)
+	killed := scheduled(t, m, c.ID, chat.ScheduleSpec{At: "2026-11-21T09:00", Argv: []string{"sleep", "5301"}, Timeout: chat.Duration(300 * time.Millisecond)})
+	if s.Next == nil || s.Next.Format(time.RFC3339) != "2026-11-21T09:00:00Z" {
+		t.Errorf("next is %v", s.Next)
+	}
+	clock.move(29 * time.Second)
+	if got, err := m.Get(mine, c.ID); err != nil || got.Awake {
+		t.Errorf("before its time the chat is awake: %v, %v", got.Awake, err)
+	}
+	clock.move(15 * time.Second)
+	s = waitScheduled(t, m, c.ID, s.ID, 1)
+	l := s.Last
+	if l == nil || l.Exit != 7 || l.Error != "" || l.TimedOut || len(l.Output) > chat.MaxTail || !strings.HasSuffix(l.Output, "xx\nend\n") || l.OutputBytes != int64(len("/tmp\nfrom env\n")+9001+4) || l.DueAt.Minute() != 0 {
+		t.Errorf("%+v", l)
+	}
+	if s.Next == nil || s.Next.Format(time.RFC3339) != "2026-11-22T09:00:00Z" || s.Runs != 1 || s.Missed+s.Skipped != 0 {
+		t.Errorf("%+v", s)
+	}
+	k := waitScheduled(t, m, c.ID, killed.ID, 1)
+	if !k.Last.TimedOut || k.Next != nil {
+		t.Errorf("%+v, %+v", k, k.Last)
+	}
+	if got, err := m.Get(mine, c.ID); err != nil || !got.Awake {
+		t.Errorf("the chat is awake: %v, %v", got.Awake, err)
+	}
+	audit := auditText(t, opt)
+	for _, want := range []string{`"action":"schedule","outcome":"done"`, `"action":"wake","outcome":"done"`, `"action":"run","outcome":"intent"`, `"action":"run","outcome":"done"`} {
+		found := false
+		for _, line := range strings.Split(audit, "\n") {
+			from := strings.Contains(line, `"schedule":"`+s.ID+`"`) && strings.Contains(line, `"uid":4711`)
+			if strings.Contains(want, "wake") { // which of the two woke it is not said
+				from = strings.Contains(line, `"schedule":"`)
+			}
+			found = found || strings.Contains(line, want) && from
+		}
+		if !found {
+			t.Errorf("no audit line with %s, the schedule and its caller", want)
+		}
+	}
+}
+
+func auditText(t testing.TB, opt provision.Options) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
+	must(t, err)
+	return string(b)
+}
+
+// TestSchedulesOneAtATime: the schedules of one chat never overlap; what comes due while
+// its own run goes on is skipped and counted. Another chat does not wait.
+func TestSchedulesOneAtATime(t *testing.T) {
+	clock, opt := nine(), attackOptions(t)
+	opt.Clock = clock.clock()
+	m := open(t, opt)
+	a, b := create(t, m, "one a", "default"), create(t, m, "one b", "default")
+	var ids []string
+	for range 4 {
+		ids = append(ids, scheduled(t, m, a.ID, chat.ScheduleSpec{At: "2026-11-21T09:00", Command: "mkdir lock || echo overlap; sleep 0.3; rmdir lock"}).ID)
+	}
+	long := scheduled(t, m, b.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "touch began; until test -e go; do sleep 0.1; done"})
+	clock.move(70 * time.Second)
+	for _, id := range ids {
+		if s := waitScheduled(t, m, a.ID, id, 1); s.Last.Exit != 0 || strings.Contains(s.Last.Output, "overlap") {
+			t.Errorf("%+v", s.Last)
+		}
+	}
+	until(t, "the long run begins", exists(filepath.Join(b.Home, "began")))
+	if all, err := m.Runs(operator(t.Context()), b.ID); err != nil || len(all.Runs) != 1 || all.Runs[0].Timeout.D() != 5*time.Minute {
+		t.Errorf("the run of a schedule that says no timeout: %+v, %v", all, err)
+	}
+	clock.move(time.Minute)
+	clock.move(2 * time.Minute)
+	comes(func() bool {
+		s, err := m.Schedule(operator(t.Context()), b.ID, long.ID)
+		return err != nil || s.Skipped == 3
+	})
+	must(t, os.WriteFile(filepath.Join(b.Home, "go"), nil, 0o666))
+	if s := waitScheduled(t, m, b.ID, long.ID, 1); s.Skipped != 3 || s.Runs != 1 || s.Missed != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestSchedulesDenied: what is denied is not kept; what is denied by the time it is due
+// does not run, is audited, and is kept as the last result. A chat that cannot be woken
+// says so.
+func TestSchedulesDenied(t *testing.T) {
+	clock, opt := nine(), guardedOptions(t)
+	opt.Clock, opt.MaxAwake = clock.clock(), 1
+	m := open(t, opt)
+	c := create(t, m, "denied", "guarded")
+	ctx := operator(t.Context())
+	_, err := m.Sleep(ctx, c.ID)
+	must(t, err)
+	_, err = m.AddSchedule(ctx, c.ID, chat.ScheduleSpec{Cron: "@daily", Command: "touch ran; sudo id"})
+	if !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "rule privileges") {
+		t.Errorf("%v", err)
+	}
+	s := scheduled(t, m, c.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "touch ran; cat keys/a"})
+	rules, err := access.Load("rules.yaml", []byte("access:\n  useDefaults: false\n  rules:\n  - {deny: 'keys/**', ops: [bash]}\n"))
+	must(t, err)
+	must(t, m.Reload(ctx, map[string]*access.Policy{"guarded": rules}))
+	clock.move(2 * time.Minute)
+	s = waitScheduled(t, m, c.ID, s.ID, 1)
+	if s.Last.DeniedBy != "deny keys/** [bash]" && !strings.Contains(s.Last.DeniedBy, "keys/**") || s.Last.Exit != -1 || !strings.Contains(s.Last.Error, "denied") || s.Next == nil {
+		t.Errorf("%+v", s.Last)
+	}
+	if _, err := os.Stat(filepath.Join(c.Home, "ran")); err == nil {
+		t.Error("it ran")
+	}
+	if audit := auditText(t, opt); !strings.Contains(audit, `"action":"run","outcome":"denied"`) || !strings.Contains(audit, "rules.yaml:4") {
+		t.Error("the denial is not in the audit log")
+	}
+	must(t, m.Reload(ctx, nil))
+	awake := create(t, m, "the one that may be awake", "default")
+	clock.move(time.Minute)
+	s = waitScheduled(t, m, c.ID, s.ID, 2)
+	if s.Last.Exit != -1 || !strings.Contains(s.Last.Error, "busy") || s.Last.DeniedBy != "" {
+		t.Errorf("a chat that cannot be woken: %+v", s.Last)
+	}
+	must(t, m.Reap(ctx, awake.ID))
+	clock.move(time.Minute)
+	if s = waitScheduled(t, m, c.ID, s.ID, 3); s.Last.Error != "" {
+		t.Errorf("and when it can again: %+v", s.Last)
+	}
+}
+
+// TestSchedulesAreTheirOwners: another bridge finds none of them.
+func TestSchedulesAreTheirOwners(t *testing.T) {
+	m := open(t, options(t))
+	c := asleep(t, m, "owned")
+	s := scheduled(t, m, c.ID, chat.ScheduleSpec{Cron: "@daily", Command: "true"})
+	other := chat.WithCaller(t.Context(), chat.Caller{Name: "other", Role: chat.RoleBridge})
+	_, err := m.Schedules(other, c.ID)
+	_, err1 := m.Schedule(other, c.ID, s.ID)
+	_, err2 := m.AddSchedule(other, c.ID, chat.ScheduleSpec{Cron: "@daily", Command: "true"})
+	for i, err := range []error{err, err1, err2, m.RemoveSchedule(other, c.ID, s.ID)} {
+		if !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	d := asleep(t, m, "another")
+	if _, err := m.Schedule(operator(t.Context()), d.ID, s.ID); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("under another chat: %v", err)
+	}
+}
+
+// TestSchedulesRestart: they are there after a restart. What was missed meanwhile is
+// caught up by one run and the rest counted; a run that was cut off says so; a clock
+// that was set back stops nothing. At reap they are gone, and stay gone.
+func TestSchedulesRestart(t *testing.T) {
+	clock, opt := nine(), attackOptions(t)
+	opt.Clock = clock.clock()
+	m, err := provision.Open(t.Context(), opt)
+	must(t, err)
+	c := asleep(t, m, "restarted")
+	ctx := operator(t.Context())
+	minutely := scheduled(t, m, c.ID, chat.ScheduleSpec{Cron: "* * * * *", Command: "echo x >>count; sleep 0.1"})
+	once := scheduled(t, m, c.ID, chat.ScheduleSpec{At: "2026-11-21T12:00", Command: "true"})
+	cut := scheduled(t, m, c.ID, chat.ScheduleSpec{At: "2026-11-21T08:59:45", Command: "sleep 5302"})
+	clock.move(16 * time.Second)
+	until(t, "the run that is cut off begins", func() bool {
+		s, err := m.Schedule(ctx, c.ID, cut.ID)
+		return err != nil || s.RunningSince != nil
+	})
+	must(t, m.Close())
+	clock.move(24 * time.Hour)
+	m = open(t, opt)
+	s := waitScheduled(t, m, c.ID, minutely.ID, 1)
+	if s.Runs != 1 || s.Missed != 1000 || s.Last.Error != "" || !s.Next.After(clock.Now()) || s.Next.Sub(clock.Now()) > time.Minute {
+		t.Errorf("%+v", s)
+	}
+	if s := waitScheduled(t, m, c.ID, once.ID, 1); s.Last.Error != "" || s.Next != nil || s.Last.DueAt.Hour() != 12 {
+		t.Errorf("%+v, %+v", s, s.Last)
+	}
+	if s := waitScheduled(t, m, c.ID, cut.ID, 1); s.Last.Error != "chatd ended while it ran" || s.Runs != 1 {
+		t.Errorf("%+v, %+v", s, s.Last)
+	}
+	clock.move(-48 * time.Hour)
+	until(t, "it is seen", func() bool {
+		s, err = m.Schedule(ctx, c.ID, minutely.ID)
+		return err != nil || s.Next.Before(clock.Now().Add(time.Hour))
+	})
+	clock.move(time.Minute)
+	clock.move(10 * time.Second) // the most that a cron time is spread
+	if s := waitScheduled(t, m, c.ID, minutely.ID, 2); s.Last.Error != "" {
+		t.Errorf("after the clock was set back: %+v", s.Last)
+	}
+	must(t, m.Reap(ctx, c.ID))
+	again := asleep(t, m, "restarted")
+	if all, err := m.Schedules(ctx, again.ID); err != nil || len(all.Schedules) != 0 || again.ID != c.ID {
+		t.Errorf("the chat that comes after it has %+v, %v", all, err)
+	}
+}
+
+// TestSchedulesKilled: a chatd that is killed before the time, and started after it, runs
+// what came due, once.
+func TestSchedulesKilled(t *testing.T) {
+	opt := options(t)
+	d := startDaemon(t, opt, "")
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "killed"})
+	must(t, err)
+	var s chat.Schedule
+	var due time.Time
+	for wait := 2 * time.Second; ; wait *= 2 { // until it is killed before the time
+		due = time.Now().Add(wait).Truncate(time.Second)
+		s, err = d.AddSchedule(t.Context(), c.ID, chat.ScheduleSpec{At: due.UTC().Format(time.RFC3339), Command: "echo x >>count"})
+		if wait < longEnough && errors.Is(err, chat.ErrInvalid) {
+			continue // the time is over already
+		}
+		must(t, err)
+		if d.kill(); time.Now().Before(due) {
+			break
+		}
+		d = startDaemon(t, opt, "")
+		until(t, "what came due too early ends", func() bool {
+			s, err = d.Schedule(t.Context(), c.ID, s.ID)
+			must(t, err)
+			return s.Runs > 0 && s.RunningSince == nil
+		})
+		must(t, ignoreGone(os.Remove(filepath.Join(c.Home, "count"))))
+	}
+	time.Sleep(time.Until(due))
+	d = startDaemon(t, opt, "")
+	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
+	until(t, "what came due runs", func() bool {
+		s, err = d.Schedule(t.Context(), c.ID, s.ID)
+		must(t, err)
+		return s.Runs > 0 && s.RunningSince == nil
+	})
+	if b, err := os.ReadFile(filepath.Join(c.Home, "count")); err != nil || string(b) != "x\n" || s.Runs != 1 || s.Last == nil || s.Last.Exit != 0 {
+		t.Errorf("%q, %v, %+v", b, err, s)
+	}
+}

@@ -1,0 +1,47 @@
+package roottest
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestStyledScreen: the screen is text; with styles it has SGR sequences, and none that a chat
+// could do more with.
+func TestStyledScreen(t *testing.T) {
+	m := open(t, attackOptions(t))
+	ctx := operator(t.Context())
+	c := create(t, m, "styled", "default")
+	typed(t, m, c.ID, `printf '\e]0;title\a\e]8;;http://192.0.2.1/\aa link\e]8;;\a \e[1;31mred\e[0m %s\n' end`)
+	for deadline := time.Now().Add(longEnough); ; time.Sleep(20 * time.Millisecond) {
+		plain, err := m.Screen(ctx, c.ID)
+		must(t, err)
+		styled, err := m.StyledScreen(ctx, c.ID)
+		must(t, err)
+		if !strings.Contains(plain.Text, "a link red end") {
+			if time.Now().After(deadline) {
+				t.Fatalf("the screen is %q", plain.Text)
+			}
+			continue
+		}
+		if strings.Contains(plain.Text, "\x1b") {
+			t.Errorf("the plain screen has sequences: %q", plain.Text)
+		}
+		sgr := regexp.MustCompile(`\x1b\[[0-9;:]*m`)
+		rest := sgr.ReplaceAllString(styled.Text, "")
+		if !regexp.MustCompile(`\x1b\[[0-9;]*31[0-9;]*mred\x1b\[`).MatchString(styled.Text) || strings.Contains(rest, "\x1b") || !strings.Contains(rest, "a link red end") {
+			t.Errorf("the styled screen is %q", styled.Text)
+		}
+		break
+	}
+	if _, err := m.Sleep(ctx, c.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.StyledScreen(ctx, c.ID); !errors.Is(err, chat.ErrWrongPhase) {
+		t.Errorf("asleep: %v", err)
+	}
+}

@@ -1,0 +1,259 @@
+package roottest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/provision"
+)
+
+// TestGrants: what an expression stands for is there, by the name it has on the
+// host, and nothing that only looks like it; to read is not to write.
+func TestGrants(t *testing.T) {
+	opt, s := withShop(t)
+	must(t, os.Symlink("/etc/shadow", s.at("x/dir/link.txt")))
+	m := open(t, opt)
+	c := create(t, m, "grants", "shop")
+	tryAll(t, m, c, []want{
+		{"cat " + s.at("x/allow"), "yes"}, {"cat " + s.at("x/allowed-not"), "No such file"},
+		{"echo x >" + s.at("x/allow"), readOnly}, {"rm -f " + s.at("x/allow"), readOnly},
+		{"cat " + s.at("x/dir/a.txt") + " " + s.at("x/dir/deep/b.txt"), "a\nb\n"},
+		{"cat " + s.at("x/dir/deep/c.log"), "No such file"}, {"cat " + s.at("x/dir/link.txt"), "No such file"},
+		{"echo more >>" + s.at("x/out.log") + "; cat " + s.at("x/out.log"), "out\nmore\n"},
+		{"mv " + s.at("x/out.log") + " " + s.at("x/moved.log"), readOnly},
+		{"cat /sys/class/net/lo/address", "00:00:00:00:00:00"}, {"echo x >/sys/class/net/lo/address", readOnly}, {"ls /sys/class/net/lo/mtu", "No such file"},
+		{"head -c 9 /proc/cpuinfo", "processor"}, {"grep -c localhost /etc/hosts", "2"}, {"echo x >/tmp/picoclaw-1.txt", ""},
+	})
+	if b, err := os.ReadFile(s.at("x/out.log")); string(b) != "out\nmore\n" {
+		t.Errorf("on the host there is %q, %v", b, err)
+	}
+	grantedToTools(t, m, c, s)
+}
+
+// grantedToTools: the file tools have the same grants, awake and asleep.
+func grantedToTools(t *testing.T, m *provision.Manager, c chat.Chat, s shop) {
+	t.Helper()
+	text := "by the tool\n"
+	for _, how := range []string{"awake", "asleep"} {
+		for _, w := range []struct {
+			path          string
+			reads, writes bool
+		}{
+			{s.at("x/allow"), true, false}, {s.at("x/allowed-not"), false, false}, {"/opt/tools/hello", true, false},
+			{s.at("x/out.log"), false, true}, {s.at("shared/kept2"), true, true}, {"shared/kept2", true, true},
+			{"work/assets/logo", true, false}, {"/usr/bin/env", false, false},
+		} {
+			_, err := m.AppendFile(operator(t.Context()), c.ID, files.WriteFile{Path: w.path, Content: &text}, nil)
+			if (err == nil) != w.writes {
+				t.Errorf("%s: append to %s: %v", how, w.path, err)
+			}
+			_, err = m.ReadFile(operator(t.Context()), c.ID, files.ReadFile{Path: w.path}, func(files.Answer) io.Writer { return io.Discard })
+			if (err == nil) != w.reads {
+				t.Errorf("%s: read %s: %v", how, w.path, err)
+			}
+		}
+		must(t, second(m.Sleep(operator(t.Context()), c.ID)))
+	}
+}
+
+// TestReadOutsideWorkspace: it opens to the file tools what the view shows, and
+// nothing else.
+func TestReadOutsideWorkspace(t *testing.T) {
+	opt := options(t)
+	p := opt.Profiles["default"]
+	p.Name, p.AllowReadOutsideWorkspace = "outside", true
+	opt.Profiles["outside"] = p
+	m := open(t, opt)
+	for profile, may := range map[string]bool{"default": false, "outside": true} {
+		c := create(t, m, profile, profile)
+		for path, there := range map[string]bool{"/usr/bin/env": true, "/etc/hosts": true, "/etc/shadow": false, "/root": false} {
+			_, err := m.ReadFile(operator(t.Context()), c.ID, files.ReadFile{Path: path}, func(files.Answer) io.Writer { return io.Discard })
+			if (err == nil) != (may && there) {
+				t.Errorf("%s: read %s: %v", profile, path, err)
+			}
+		}
+		text := "x"
+		if _, err := m.WriteFile(operator(t.Context()), c.ID, files.WriteFile{Path: "/usr/x", Content: &text}, nil); err == nil {
+			t.Errorf("%s: wrote to /usr", profile)
+		}
+	}
+}
+
+// TestTooManyMatches: a thousand paths are mounted; one more stops the load, and a
+// chat from waking where it came later.
+func TestTooManyMatches(t *testing.T) {
+	opt := options(t)
+	s := newShop(t, opt)
+	for i := range chat.MaxGrantMatches {
+		s.write(t, fmt.Sprintf("many/%04d.txt", i), "x\n")
+	}
+	p := opt.Profiles["default"]
+	p.Name, p.AllowReadPaths = "many", []string{"^" + s.at("many") + `/[0-9]+\.txt$`}
+	opt.Profiles["many"] = p
+	m := open(t, opt)
+	c := create(t, m, "a thousand", "many")
+	tryAll(t, m, c, []want{{"cat " + s.at("many") + "/*.txt 2>&1 | sort | uniq -c; cat " + s.at("many/0999.txt"), "x"},
+		{"grep -c " + s.at("many") + " /proc/self/mountinfo", fmt.Sprint(chat.MaxGrantMatches)}})
+	must(t, second(m.Sleep(operator(t.Context()), c.ID)))
+	s.write(t, "many/1000.txt", "x\n")
+	const why = "allow_read_paths[0]: cannot use"
+	if _, err := m.Wake(operator(t.Context()), c.ID); err == nil || errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "more than 1000 paths") {
+		t.Errorf("wake with 1,001 matches: %v", err)
+	}
+	must(t, m.Reap(operator(t.Context()), c.ID))
+	if _, err := provision.Open(t.Context(), opt); err == nil {
+		t.Error("a second chatd came up")
+	}
+	later := options(t)
+	later.Profiles = opt.Profiles
+	if _, err := provision.Open(t.Context(), later); !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), why) {
+		t.Errorf("start with 1,001 matches: %v", err)
+	}
+	manyByDaemon(t, later, p.AllowReadPaths[0])
+}
+
+// manyByDaemon: the error of the program has the file and the line.
+func manyByDaemon(t *testing.T, opt provision.Options, pattern string) {
+	t.Helper()
+	config := configFile(t, opt)
+	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	fmt.Fprintf(f, "profiles:\n  many:\n    allow_read_paths:\n      - '^/etc/hosts$'\n      - '%s'\n", pattern)
+	must(t, f.Close())
+	const line = 12
+	for _, check := range []string{"--check", "--json"} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // one that serves would never end
+		defer cancel()
+		cmd := exec.CommandContext(ctx, programs.chatd, "serve", check, "--config", config)
+		out, _ := cmd.CombinedOutput()
+		want := fmt.Sprintf("%s:%d: profiles.many.allow_read_paths[1]: cannot use", config, line)
+		if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(string(out), want) {
+			t.Errorf("serve %s ends with %d: %s\nwant %s", check, code, out, want)
+		}
+	}
+}
+
+// TestRefusedSources: what would break a wall does not load, and the error says why.
+func TestRefusedSources(t *testing.T) {
+	opt := options(t)
+	s := newShop(t, opt)
+	dir := filepath.Dir(opt.State)
+	prepareRefused(t, opt, s)
+	for source, why := range map[string]string{
+		"/": "the whole host", "/proc": "everybody's processes", "/proc/1/root": "everybody's processes", "/etc": "holds passwords", "/root/.ssh": "root's own",
+		"/run/docker.sock": "sockets of the host's services", "/dev": "devices", "/sys": "devices",
+		"/srv": "chatd's own", dir: "chatd's own", opt.Homes: "chatd's own", opt.Homes + "/0123456789abcdef": "chatd's own", opt.State + "/tmp": "chatd's own",
+		opt.Run: "chatd's own", s.at("alias"): "chatd's own", s.at("parent"): "chatd's own", s.at("kernel"): "proc is mounted in it",
+		s.at("link"): "is a link to", s.at("way/hello"): "is a link to", s.at("sock"): "is a socket", s.at("fifo"): "a fifo or a device",
+		s.at("open/in"): "everybody may write", s.at("theirs/in"): "which owns it", s.at("grouped/in"): "a group",
+		s.at("closed/in"): "may not pass", s.at("none"): "not there", s.at("motd/x"): "is a file",
+	} {
+		t.Run(source, func(t *testing.T) {
+			for _, mode := range []chat.Mode{chat.ReadOnly, chat.ReadWrite} {
+				p := opt.Profiles["default"]
+				p.ExposePaths = []chat.Expose{{Source: source, Target: "/opt/x", Mode: mode}}
+				o := opt
+				o.Profiles = map[string]chat.Profile{"default": p}
+				if m, err := provision.Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), why) {
+					if err == nil {
+						must(t, m.Close())
+					}
+					t.Errorf("%s: %v\nwant %s", mode, err, why)
+				}
+			}
+		})
+	}
+}
+
+func prepareRefused(t *testing.T, opt provision.Options, s shop) {
+	t.Helper()
+	for _, d := range []string{"alias", "parent", "kernel/proc", "open/in", "theirs/in", "grouped/in", "closed/in"} {
+		must(t, os.MkdirAll(s.at(d), 0o755))
+	}
+	must(t, os.MkdirAll(opt.Homes, 0o711))
+	for path, on := range map[string]string{opt.Homes: s.at("alias"), filepath.Dir(opt.Homes): s.at("parent")} {
+		must(t, unix.Mount(path, on, "", unix.MS_BIND, ""))
+		t.Cleanup(func() { must(t, unix.Unmount(on, unix.MNT_DETACH)) })
+	}
+	must(t, unix.Mount("proc", s.at("kernel/proc"), "proc", 0, ""))
+	t.Cleanup(func() { must(t, unix.Unmount(s.at("kernel/proc"), unix.MNT_DETACH)) })
+	must(t, errors.Join(os.Symlink(s.at("tools"), s.at("link")), os.Symlink("tools", s.at("way")), unix.Mkfifo(s.at("fifo"), 0o666),
+		os.Chmod(s.at("open"), os.ModeSticky|0o777), os.Chown(s.at("theirs"), 12345, 0), os.Chmod(s.at("grouped"), 0o775), os.Chmod(s.at("closed"), 0o700)))
+	l, err := net.Listen("unix", s.at("sock"))
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+}
+
+// TestRefusedTargets: a place inside another's, or in the homes, that no mount
+// point may be made at.
+func TestRefusedTargets(t *testing.T) {
+	opt := options(t)
+	s := newShop(t, opt)
+	must(t, errors.Join(os.MkdirAll(s.at("shared/made"), 0o777), os.Symlink("inner", s.at("tools/linked"))))
+	in := func(source, target string, mode chat.Mode) chat.Expose {
+		return chat.Expose{Source: s.at(source), Target: target, Mode: mode}
+	}
+	for name, c := range map[string]struct {
+		rules []chat.Expose
+		why   string
+	}{
+		"no mount point":         {[]chat.Expose{in("tools", "/opt/tools", chat.ReadOnly), in("assets", "/opt/tools/none", chat.ReadOnly)}, "expose_paths[1].target: \"/opt/tools/none\" lies in the target of expose_paths[0]"},
+		"in what chats write to": {[]chat.Expose{in("assets", "/opt/s/made", chat.ReadOnly), in("shared", "/opt/s", chat.ReadWrite)}, "everybody may write"},
+		"through a link":         {[]chat.Expose{in("tools", "/opt/tools", chat.ReadOnly), in("assets", "/opt/tools/linked", chat.ReadOnly)}, "is a link to"},
+		"a file on a directory":  {[]chat.Expose{in("tools", "/opt/tools", chat.ReadOnly), in("motd", "/opt/tools/inner", chat.ReadOnly)}, "is a directory and no file"},
+		"in the homes":           {[]chat.Expose{in("assets", opt.Homes+"/0123456789abcdef/x", chat.ReadOnly)}, "where the homes are"},
+		"over the homes":         {[]chat.Expose{in("assets", filepath.Dir(opt.Homes), chat.ReadOnly)}, "where the homes are"},
+		"in a home, nested":      {[]chat.Expose{in("shared", "~/s", chat.ReadWrite), in("assets", "~/s/made", chat.ReadOnly)}, "everybody may write"},
+	} {
+		p := opt.Profiles["default"]
+		p.ExposePaths = c.rules
+		o := opt
+		o.Profiles = map[string]chat.Profile{"default": p}
+		if m, err := provision.Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), c.why) {
+			if err == nil {
+				must(t, m.Close())
+			}
+			t.Errorf("%s: %v\nwant %s", name, err, c.why)
+		}
+	}
+}
+
+// TestSourceSwappedLater: what was right when chatd began is looked at again.
+func TestSourceSwappedLater(t *testing.T) {
+	opt, s := withShop(t)
+	m := open(t, opt)
+	c := create(t, m, "swap", "shop")
+	must(t, second(m.Sleep(operator(t.Context()), c.ID)))
+	must(t, errors.Join(os.Rename(s.at("assets"), s.at("assets.was")), os.Symlink("/etc", s.at("assets"))))
+	refusedWake(t, m, c, "is a link to")
+	must(t, os.Remove(s.at("assets")))
+	refusedWake(t, m, c, "not there")
+	must(t, errors.Join(os.Rename(s.at("assets.was"), s.at("assets")), os.Chmod(s.dir, 0o777)))
+	refusedWake(t, m, c, "everybody may write")
+	must(t, os.Chmod(s.dir, 0o755))
+	must(t, second(m.Wake(operator(t.Context()), c.ID)))
+	tryAll(t, m, c, []want{{"cat ~/work/assets/logo", "logo"}})
+}
+
+func refusedWake(t *testing.T, m *provision.Manager, c chat.Chat, why string) {
+	t.Helper()
+	if _, err := m.Wake(operator(t.Context()), c.ID); err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("wake: %v, want %s", err, why)
+	}
+	if left := pidsOf(c.UID); len(left) > 0 {
+		t.Errorf("a chat that may not wake has processes %v", left)
+	}
+}

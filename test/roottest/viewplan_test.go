@@ -1,0 +1,297 @@
+package roottest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// TestPlanIsWhatRuns: what is told of a session is what the kernel says of it,
+// entry by entry and in both directions.
+func TestPlanIsWhatRuns(t *testing.T) {
+	opt, _ := withShop(t)
+	m := open(t, opt)
+	for _, profile := range []string{"shop", "default", "web"} {
+		c := create(t, m, "plan of "+profile, profile)
+		p, err := m.Plan(operator(t.Context()), c.ID)
+		must(t, err)
+		pid := innerPID(t, c.UID)
+		if p.StartedAt == nil || p.ID != c.ID || p.UID != c.UID || p.Profile != profile {
+			t.Errorf("%+v", p)
+		}
+		sameMounts(t, opt, c, p, pid)
+		sameNamespaces(t, p, pid)
+		sameEnv(t, p, c.UID)
+	}
+	if onHost() {
+		t.Log("the private /tmp of a unit is PAM's, and is compared with its directory")
+	}
+}
+
+// innerPID is the host's number of the session's process 1.
+func innerPID(t testing.TB, uid uint32) int {
+	t.Helper()
+	for _, pid := range pidsOf(uid) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(b), "\nNSpid:\t")
+		line, _, _ := strings.Cut(rest, "\n")
+		if f := strings.Fields(line); len(f) > 1 && f[len(f)-1] == "1" {
+			return pid
+		}
+	}
+	t.Fatalf("uid %d has no session", uid)
+	return 0
+}
+
+// mounted is one line of mountinfo.
+type mounted struct{ options, kind, super string }
+
+func mountsOf(t testing.TB, pid int) map[string]mounted {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	must(t, err)
+	all := map[string]mounted{}
+	for line := range strings.Lines(string(b)) {
+		before, after, _ := strings.Cut(line, " - ")
+		f, g := strings.Fields(before), strings.Fields(after)
+		all[f[4]] = mounted{f[5], g[0], g[2]}
+	}
+	return all
+}
+
+func sameMounts(t *testing.T, opt provision.Options, c chat.Chat, p chat.Plan, pid int) {
+	t.Helper()
+	have := mountsOf(t, pid)
+	told := map[string]chat.Mount{}
+	for _, m := range p.Mounts {
+		if m.Type != chat.MountLink && m.Type != chat.MountDir && m.Type != chat.MountFile {
+			told[m.Target] = m // the last of a target covers the others
+		}
+	}
+	for target, m := range told {
+		got, ok := have[target]
+		if _, err := os.Lstat(m.Source); m.Optional && err != nil && !ok {
+			continue
+		}
+		if !ok {
+			t.Errorf("%s: %s is told and not mounted", p.Profile, target)
+			continue
+		}
+		if mode, _, _ := strings.Cut(got.options, ","); mode != string(m.Mode) {
+			t.Errorf("%s: %s is %s, told %s", p.Profile, target, got.options, m.Mode)
+		}
+		kind := map[string]string{chat.MountTmpfs: "tmpfs", chat.MountDev: "tmpfs", chat.MountProc: "proc"}[m.Type]
+		if kind != "" && kind != got.kind || m.Size != 0 && !strings.Contains(got.super, fmt.Sprintf("size=%dk", m.Size>>10)) {
+			t.Errorf("%s: %s is %+v, told %+v", p.Profile, target, got, m)
+		}
+		if m.Type == chat.MountBind && !sameFile(t, hostSource(opt, c, m), fmt.Sprintf("/proc/%d/root%s", pid, target)) {
+			t.Errorf("%s: %s is not %s", p.Profile, target, m.Source)
+		}
+	}
+	for target := range have {
+		if _, ok := told[target]; !ok && !strings.HasPrefix(target, "/dev/") {
+			t.Errorf("%s: %s is mounted and not told", p.Profile, target)
+		}
+	}
+}
+
+// hostSource is the source of a mount as this process finds it.
+func hostSource(opt provision.Options, c chat.Chat, m chat.Mount) string {
+	tmp, varTmp := privateTrees(opt, c)
+	switch m.Source {
+	case "/tmp":
+		return tmp
+	case "/var/tmp":
+		return varTmp
+	}
+	return m.Source
+}
+
+func sameFile(t testing.TB, a, b string) bool {
+	t.Helper()
+	var x, y unix.Stat_t
+	if err := errors.Join(unix.Stat(a, &x), unix.Stat(b, &y)); err != nil {
+		t.Error(err)
+		return false
+	}
+	return x.Dev == y.Dev && x.Ino == y.Ino
+}
+
+func sameNamespaces(t *testing.T, p chat.Plan, pid int) {
+	t.Helper()
+	for file, name := range map[string]string{"cgroup": "cgroup", "ipc": "ipc", "mnt": "mount", "net": "net", "pid": "pid", "user": "user", "uts": "uts"} {
+		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, file))
+		must(t, err)
+		ours, err := os.Readlink("/proc/self/ns/" + file)
+		must(t, err)
+		if told := slices.Contains(p.Namespaces, name); told != (theirs != ours) {
+			t.Errorf("%s: namespace %s of its own: %t, told %t", p.Profile, name, theirs != ours, told)
+		}
+	}
+}
+
+// sameEnv looks at the terminal's server, the first program of the chat.
+func sameEnv(t *testing.T, p chat.Plan, uid uint32) {
+	t.Helper()
+	for _, pid := range pidsOf(uid) {
+		if commOf(pid) != "tmux: server" {
+			continue
+		}
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		must(t, err)
+		var names []string
+		for e := range strings.SplitSeq(strings.TrimRight(string(b), "\x00"), "\x00") {
+			name, _, _ := strings.Cut(e, "=")
+			names = append(names, name)
+		}
+		if slices.Sort(names); !slices.Equal(names, p.Env) {
+			t.Errorf("%s: the environment has %q, told %q", p.Profile, names, p.Env)
+		}
+		return
+	}
+	t.Errorf("uid %d has no terminal", uid)
+}
+
+// TestPlanOutlivesChatd: a session keeps what it began with when chatd is started
+// again with another config, and so does what is told of it; the next session has
+// the new.
+func TestPlanOutlivesChatd(t *testing.T) {
+	opt, s := withShop(t)
+	m, err := provision.Open(t.Context(), opt)
+	must(t, err)
+	c := create(t, m, "outlives", "shop")
+	before, err := m.Plan(operator(t.Context()), c.ID)
+	must(t, errors.Join(err, m.Close()))
+	p := opt.Profiles["shop"]
+	p.ExposePaths, p.AllowWritePaths = []chat.Expose{{Source: s.at("assets"), Target: "/opt/tools", Mode: chat.ReadOnly}}, nil
+	opt.Profiles["shop"] = p
+	m = open(t, opt)
+	after, err := m.Plan(operator(t.Context()), c.ID)
+	if err != nil || !reflect.DeepEqual(before, after) {
+		t.Errorf("the plan is %+v, %v\nwas %+v", after, err, before)
+	}
+	tryAll(t, m, c, []want{{"/opt/tools/hello && echo x >" + s.at("shared/later") + " && cat ~/motd", "hello from the tools\ngood day\n"}})
+	must(t, second(m.Sleep(operator(t.Context()), c.ID)))
+	after, err = m.Plan(operator(t.Context()), c.ID)
+	if err != nil || after.StartedAt != nil || !hasMount(after, s.at("assets"), "/opt/tools") || hasMount(after, s.at("shared"), c.Home+"/shared") {
+		t.Errorf("asleep the plan is %+v, %v", after, err)
+	}
+	must(t, second(m.Wake(operator(t.Context()), c.ID)))
+	tryAll(t, m, c, []want{{"cat /opt/tools/logo", "logo"}, {"cat ~/shared/kept", "No such file"}})
+}
+
+func hasMount(p chat.Plan, source, target string) bool {
+	return slices.ContainsFunc(p.Mounts, func(m chat.Mount) bool { return m.Source == source && m.Target == target })
+}
+
+// TestPlanIsForOperators, and a session's is logged, once, with everything in one record.
+func TestPlanIsForOperators(t *testing.T) {
+	opt, s := withShop(t)
+	var log lockedBuffer
+	opt.Log = slog.New(slog.NewJSONHandler(&log, nil))
+	m := open(t, opt)
+	bridge := chat.WithCaller(context.Background(), chat.Caller{Name: "one", UID: 1000, Role: chat.RoleBridge})
+	c, _, err := m.Create(bridge, chat.Spec{ExternalID: "mine", Profile: "shop"})
+	must(t, err)
+	if _, err := m.Plan(bridge, c.ID); !errors.Is(err, chat.ErrDenied) {
+		t.Errorf("a bridge's own chat: %v, want ErrDenied", err)
+	}
+	other := chat.WithCaller(context.Background(), chat.Caller{Name: "two", UID: 1001, Role: chat.RoleBridge})
+	if _, err := m.Plan(other, c.ID); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("another's chat: %v, want ErrNotFound", err)
+	}
+	var found int
+	for line := range strings.Lines(log.String()) {
+		var r struct {
+			Msg, Chat, Profile, Network    string
+			Mounts, Env, Namespaces, Notes []string
+			Landlock                       []chat.PathRight
+		}
+		if json.Unmarshal([]byte(line), &r) != nil || r.Msg != "linux isolation mount plan" {
+			continue
+		}
+		found++
+		if r.Chat != string(c.ID) || r.Profile != "shop" || r.Network != "none" || !slices.Contains(r.Mounts, "bind "+s.at("tools")+"->/opt/tools ro") ||
+			!slices.Contains(r.Env, "TMPDIR") || !slices.Contains(r.Namespaces, "pid") || !slices.Contains(r.Landlock, chat.PathRight{Right: "exec", Path: "/opt/tools"}) || len(r.Notes) == 0 {
+			t.Errorf("the record is %s", line)
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d records of the plan, want 1", found)
+	}
+	audit, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
+	if exposed := s.at("tools") + `\" at \"/opt/tools\" ro`; err != nil || !strings.Contains(string(audit), exposed) {
+		t.Errorf("the audit log has no %s: %v", exposed, err)
+	}
+}
+
+// lockedBuffer is a log that many may write to.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// TestExposeForAll: what is said for all profiles holds in each, and what a profile
+// says of the same target overrides it, in the program as it is started.
+func TestExposeForAll(t *testing.T) {
+	opt := options(t)
+	s := newShop(t, opt)
+	config := configFile(t, opt)
+	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	fmt.Fprintf(f, "expose_paths:\n  - {source: %s, target: /opt/a, mode: rw}\n  - {source: %s, target: /opt/b, mode: ro}\n", s.at("shared"), s.at("tools"))
+	fmt.Fprintf(f, "profiles:\n  own:\n    expose_paths:\n      - {source: %s, target: /opt/a, mode: ro}\n", s.at("assets"))
+	must(t, f.Close())
+	d := startDaemonOn(t, config)
+	for profile, w := range map[string]string{"default": "kept\nhello\ninner\n", "own": "logo\nhello\ninner\n"} {
+		c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: profile, Profile: profile})
+		must(t, err)
+		r, err := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "ls /opt/a /opt/b | grep -v -e : -e '^$'"})
+		if err != nil || r.Stdout != w {
+			t.Errorf("%s: %q, %v; want %q", profile, r.Stdout, err, w)
+		}
+		p, err := d.Plan(t.Context(), c.ID)
+		if err != nil || !hasMount(p, s.at("tools"), "/opt/b") {
+			t.Errorf("%s: %v, %+v", profile, err, p.Mounts)
+		}
+		must(t, d.Reap(t.Context(), c.ID))
+	}
+}
+
+func startDaemonOn(t *testing.T, config string) *daemon {
+	t.Helper()
+	a := activated{config: config, socket: filepath.Join(filepath.Dir(config), "run", "chatd.sock")}
+	d := a.serve(t, "")
+	d.waitUp(t)
+	return d
+}

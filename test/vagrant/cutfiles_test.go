@@ -1,0 +1,89 @@
+//go:build e2e
+
+package vagrant
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+)
+
+// cutFile is what write_file replaces until the power goes.
+const cutFile = "cut"
+
+// cutContent is the n-th content: 300 kB in which each line says n.
+func cutContent(n int) string { return strings.Repeat(fmt.Sprintf("%09d\n", n), 30_000) }
+
+// writeAndNote replaces a file of a chat of its own, over and over, and notes each write
+// that was acknowledged.
+func writeAndNote(l *ledger, worker, i int, end time.Time) error {
+	c, err := bornAndNoted(l, worker, i)
+	if err != nil {
+		return err
+	}
+	for n := 1; time.Now().Before(end); n++ {
+		ctx, cancel := bounded(2 * patience)
+		text := cutContent(n)
+		_, err := asker.WriteFile(ctx, c.ID, files.WriteFile{Path: cutFile, Content: &text}, nil)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("write_file: %w", err)
+		}
+		if err := l.write("wrote", c.ID, cutFile, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writtenNoted is the last write of each chat that was acknowledged.
+func writtenNoted(t *testing.T) map[chat.ID]int {
+	t.Helper()
+	f, err := os.Open(cutNotes)
+	must(t, err)
+	defer f.Close()
+	last := map[chat.ID]int{}
+	for in := bufio.NewScanner(f); in.Scan(); {
+		w := strings.Fields(in.Text())
+		if len(w) != 4 || w[0] != "wrote" {
+			continue
+		}
+		n, err := strconv.Atoi(w[3])
+		must(t, err)
+		last[chat.ID(w[1])] = n
+	}
+	return last
+}
+
+// checkWritten: each file is the last content that was acknowledged or the next one, whole;
+// and the next write leaves nothing of what the cut broke off.
+func checkWritten(t *testing.T, now map[chat.ID]chat.Chat) {
+	last := writtenNoted(t)
+	if len(last) < 2 {
+		t.Errorf("%d chats wrote files, want 2: the power was cut before anything happened", len(last))
+	}
+	for id, n := range last {
+		home := now[id].Home
+		b, err := os.ReadFile(filepath.Join(home, cutFile))
+		if err != nil || string(b) != cutContent(n) && string(b) != cutContent(n+1) {
+			t.Errorf("chat %s: write %d was acknowledged, and there are %d bytes, %.12q … %.12q, %v", id, n, len(b), b, b[max(0, len(b)-10):], err)
+		}
+		left, _ := filepath.Glob(filepath.Join(home, ".tmp-*"))
+		t.Logf("chat %s: %d writes were acknowledged; the cut left %d temporary files", id, n, len(left))
+		ctx, cancel := bounded(2 * patience)
+		text := "after the cut"
+		_, err = asker.WriteFile(ctx, id, files.WriteFile{Path: cutFile, Content: &text}, nil)
+		cancel()
+		if left, _ := filepath.Glob(filepath.Join(home, ".tmp-*")); err != nil || len(left) > 0 {
+			t.Errorf("chat %s: after the next write %v is left, %v", id, left, err)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+//go:build e2e
+
+package vagrant
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// secret stands in the files that the rules of profile ruled deny.
+const secret = "the-content-of-the-file"
+
+// TestHostRules: the keeper's unit keeps file rules, for what was there and for what
+// somebody else makes later, through restarts of both services; and new rules reach a
+// session that is awake.
+func TestHostRules(t *testing.T) {
+	useProfiles(t)
+	c := create(t, "ruled")
+	place(t, c, "plain")
+	place(t, c, ".env")
+	reads(t, c, "plain", true)
+	reads(t, c, ".env", false)
+	if !slices.ContainsFunc(get(t, c.ID).Layers, func(l chat.Layer) bool { return l.Name == chat.LayerView && strings.Contains(l.By, "chatd keep") }) {
+		t.Errorf("no layer says who keeps the rules: %+v", get(t, c.ID).Layers)
+	}
+	before := sessionOf(t, c.ID)
+	restart(t)
+	place(t, c, "a/.env")
+	reads(t, c, "a/.env", false)
+	output(t, "systemctl", "restart", "chatd-keeper.service")
+	reads(t, c, ".env", false)
+	eventually(t, patience, "the keeper takes the session up again", func() bool {
+		return slices.ContainsFunc(get(t, c.ID).Layers, func(l chat.Layer) bool { return l.Name == chat.LayerView && l.State == chat.LayerOn })
+	})
+	place(t, c, "b/.env")
+	reads(t, c, "b/.env", false)
+	if after := sessionOf(t, c.ID); after != before {
+		t.Errorf("the session was %+v and is %+v", before, after)
+	}
+	t.Cleanup(func() { reload(t, rules) })
+	reload(t, "access: {useDefaults: false}\n")
+	eventually(t, patience, "the control: without the rule the file can be read", func() bool {
+		return strings.Contains(run(t, c.ID, reader(".env")).Stdout, secret)
+	})
+	reload(t, rules)
+	eventually(t, patience, "the rule is back", func() bool {
+		return !strings.Contains(run(t, c.ID, reader(".env")).Stdout, secret)
+	})
+}
+
+// place writes a file into the home, as an operator would.
+func place(t *testing.T, c chat.Chat, name string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(filepath.Join(c.Home, name)), 0o755))
+	must(t, os.WriteFile(filepath.Join(c.Home, name), []byte(secret), 0o644))
+}
+
+// reader is a command in which nobody finds the name by reading it.
+func reader(name string) string {
+	return "python3 -c 'print(open(\"" + strings.ReplaceAll(name, "e", "\"+chr(101)+\"") + "\").read())'"
+}
+
+func reads(t *testing.T, c chat.Chat, name string, want bool) {
+	t.Helper()
+	r := run(t, c.ID, reader(name))
+	if got := strings.Contains(r.Stdout, secret); got != want {
+		t.Errorf("%s can be read: %t, want %t: %+v", name, got, want, r)
+	}
+}
+
+// reload gives chatd other rules as an operator does.
+func reload(t *testing.T, text string) {
+	t.Helper()
+	must(t, os.WriteFile(rulesFile, []byte(text), 0o600))
+	output(t, "systemctl", "reload", "chatd.service")
+}

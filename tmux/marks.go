@@ -1,0 +1,82 @@
+package tmux
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// Mark is one of a shell's marks in what it prints (OSC 133, "semantic prompt"): 'A' before a
+// prompt, 'B' after it, 'C' before the output of a command, 'D' after it.
+type Mark struct {
+	Kind byte
+	// Exit is the exit code beside 'D'; HasExit is false where there is none from 0 to 255.
+	Exit    int
+	HasExit bool
+}
+
+// Marks finds marks in a stream that comes in pieces. Whoever prints can forge them. It holds
+// a few bytes, whatever comes. The zero value is ready.
+type Marks struct {
+	held []byte // what may be the beginning of one
+}
+
+var markIntro = []byte("\x1b]133;")
+
+// longestMark is the longest one that is read, with its introduction and without its end;
+// shells may add more after the code, which nobody here needs.
+const longestMark = 128
+
+// Read returns the marks that end in p.
+func (m *Marks) Read(p []byte) (marks []Mark) {
+	for len(p) > 0 {
+		if len(m.held) == 0 {
+			i := bytes.IndexByte(p, markIntro[0])
+			if i < 0 {
+				return marks
+			}
+			m.held, p = append(m.held, markIntro[0]), p[i+1:]
+			continue
+		}
+		b := p[0]
+		if n := len(m.held); n < len(markIntro) {
+			if b != markIntro[n] {
+				m.held = m.held[:0]
+				if b == markIntro[0] {
+					m.held = append(m.held, b)
+				}
+			} else {
+				m.held = append(m.held, b)
+			}
+			p = p[1:]
+			continue
+		}
+		// Both ways to end a string begin with one of these; the \ after ESC is text to us.
+		if b == '\a' || b == 0x1b {
+			marks = appendMark(marks, m.held[len(markIntro):])
+			m.held = m.held[:0]
+			if b == 0x1b {
+				m.held = append(m.held, b)
+			}
+		} else if len(m.held) == longestMark || b < ' ' {
+			m.held = m.held[:0]
+		} else {
+			m.held = append(m.held, b)
+		}
+		p = p[1:]
+	}
+	return marks
+}
+
+// appendMark reads what stands between the introduction and the end: "D;0;aid=1".
+func appendMark(marks []Mark, text []byte) []Mark {
+	fields := bytes.Split(text, []byte(";"))
+	if len(fields[0]) != 1 || fields[0][0] < 'A' || fields[0][0] > 'D' {
+		return marks
+	}
+	mark := Mark{Kind: fields[0][0]}
+	if mark.Kind == 'D' && len(fields) > 1 {
+		code, err := strconv.ParseUint(string(fields[1]), 10, 8)
+		mark.Exit, mark.HasExit = int(code), err == nil
+	}
+	return append(marks, mark)
+}

@@ -1,0 +1,58 @@
+package tmux
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestMarks(t *testing.T) {
+	for in, want := range map[string]string{
+		"\x1b]133;A\a$ \x1b]133;B\a":                                "A B",
+		"x\x1b]133;C\x1b\\out\x1b]133;D;3\x1b\\":                    "C D3",
+		"\x1b]133;D;0;aid=1\a\x1b]133;D\a":                          "D0 D",
+		"\x1b]133;D;256\a\x1b]133;D;-1\a":                           "D D",
+		"\x1b\x1b]133;A\a":                                          "A",
+		"\x1b]133;A\x1b]133;B\a":                                    "A B",
+		"\x1b]13\x1b]133;B\a":                                       "B",
+		"\x1b]133;\a\x1b]133;Z\a\x1b]133;AA\a":                      "",
+		"\x1b]133;D;1\n\a\x1b]2;133;D;0\a]133;A\a":                  "",
+		"\x1b]133;A" + strings.Repeat("x", 1<<16):                   "",
+		"\x1b]133;A;" + strings.Repeat("x", 200) + "\a\x1b]133;B\a": "B",
+	} {
+		if got := spell((&Marks{}).Read([]byte(in))); got != want {
+			t.Errorf("%.60q has the marks %q, want %q", in, got, want)
+		}
+	}
+}
+
+func spell(marks []Mark) string {
+	var all []string
+	for _, m := range marks {
+		s := string(m.Kind)
+		if m.HasExit {
+			s += fmt.Sprint(m.Exit)
+		}
+		all = append(all, s)
+	}
+	return strings.Join(all, " ")
+}
+
+// FuzzMarks: what is found does not depend on where the pieces are cut, and little is held.
+func FuzzMarks(f *testing.F) {
+	f.Add("\x1b]133;A\a$ \x1b]133;B\a\x1b]133;D;7\x1b\\", uint8(3))
+	f.Fuzz(func(t *testing.T, in string, step uint8) {
+		whole := spell((&Marks{}).Read([]byte(in)))
+		var m Marks
+		var got []Mark
+		for n := int(step%7) + 1; len(in) > 0; in = in[min(n, len(in)):] {
+			got = append(got, m.Read([]byte(in[:min(n, len(in))]))...)
+			if len(m.held) > longestMark {
+				t.Fatalf("%d bytes are held", len(m.held))
+			}
+		}
+		if spell(got) != whole {
+			t.Fatalf("in pieces %q, in one %q", spell(got), whole)
+		}
+	})
+}
