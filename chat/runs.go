@@ -48,6 +48,8 @@ type Run struct {
 	// OutputMax is how many bytes are kept of each stream; zero where the output goes to the
 	// caller as it comes, and nothing is kept.
 	OutputMax int64 `json:"output_max,omitempty"`
+	// Schedule is the one that began it; empty is none.
+	Schedule string `json:"schedule,omitempty"`
 	// Result is that of a run that has ended. Of one that runs it has what was printed so far.
 	// A list has no output in it, and a run that is not of the background none at all.
 	Result *RunResult `json:"result,omitempty"`

@@ -36,7 +36,7 @@ func (m *Manager) Attach(ctx context.Context, id chat.ID, a chat.Attach, out cha
 		return chat.RunResult{}, err
 	}
 	spec := chat.RunSpec{Argv: tmux.AttachArgv(shims.Socket, a.ReadOnly), TTY: &a.TTY, OpenStdin: true}
-	r, err := m.admitRun(rec, spec)
+	r, err := m.admitRun(ctx, rec, spec)
 	if err != nil {
 		return chat.RunResult{}, err
 	}

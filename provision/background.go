@@ -25,22 +25,30 @@ import (
 // command does, with its timeout, by [Manager.EndRun], and when the chat sleeps or is reaped. What
 // ended is kept [chat.KeepRun], also while the chat sleeps.
 func (m *Manager) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {
+	r, err := m.startRun(ctx, id, spec)
+	if err != nil {
+		return chat.Run{}, err
+	}
+	return r.show(false)
+}
+
+func (m *Manager) startRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (*liveRun, error) {
 	spec.Background, spec.OutputMax = true, cmp.Or(spec.OutputMax, chat.DefaultOutputMax)
 	rec, s, r, err := m.newRunOf(ctx, id, spec)
 	if err != nil {
-		return chat.Run{}, err
+		return nil, err
 	}
 	detail := r.detail(spec)
 	if err := m.audit(ctx, rec, "run", "intent", detail); err != nil {
 		m.forgetRun(r)
-		return chat.Run{}, err
+		return nil, err
 	}
 	if err := m.startBackground(context.WithoutCancel(ctx), rec, s, r, spec); err != nil {
 		m.forgetRun(r)
-		return chat.Run{}, errors.Join(err, m.auditOutcome(ctx, rec, "run", detail, err))
+		return nil, errors.Join(err, m.auditOutcome(ctx, rec, "run", detail, err))
 	}
 	m.touch(rec)
-	return r.show(false)
+	return r, nil
 }
 
 // startBackground starts the minder and, through it, the command. What it made it takes away again if it cannot.
@@ -156,7 +164,7 @@ func (m *Manager) letMind(ctx context.Context, r *liveRun, pid int, ready *os.Fi
 	}
 	l.Boot = m.boot
 	r.begun(said.PID, nil)
-	if err = r.note(noteFile, runNote{Run: r.info, Grace: r.grace, NSEnter: said.PID, Minder: l.process}); err == nil {
+	if err = r.note(noteFile, runNote{Run: r.info, Taken: r.by.taken, Grace: r.grace, NSEnter: said.PID, Minder: l.process}); err == nil {
 		err = m.freeMinder(ctx, r, l)
 	}
 	if err != nil {

@@ -91,7 +91,7 @@ func (m *Manager) newRunOf(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 		return rec, nil, nil, err
 	}
 	spec.Timeout = chat.Duration(timeout)
-	r, err = m.admitRun(rec, spec)
+	r, err = m.admitRun(ctx, rec, spec)
 	return rec, s, r, err
 }
 

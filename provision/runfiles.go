@@ -24,7 +24,9 @@ const (
 
 // runNote is what a later chatd needs to find a run again.
 type runNote struct {
-	Run     chat.Run      `json:"run"`
+	Run chat.Run `json:"run"`
+	// Taken is the time of the schedule that the run is for.
+	Taken   time.Time     `json:"taken,omitzero"`
 	Grace   time.Duration `json:"grace"`
 	NSEnter int           `json:"nsenter"`
 	Minder  process       `json:"minder"`
@@ -47,8 +49,8 @@ func (r *liveRun) makeFiles(uid uint32, spec chat.RunSpec) (*runStdio, error) {
 		return nil, fmt.Errorf("cannot look at %s: %w", r.dir, err)
 	}
 	defer room.Close()
-	if !minder.Roomy(room, 4) {
-		return nil, fmt.Errorf("cannot run in the background: three quarters of the file system of %s are full: %w", r.dir, chat.ErrBusy)
+	if !minder.Roomy(room, r.parts()) {
+		return nil, fmt.Errorf("cannot run in the background: less than 1/%d of the file system of %s is free: %w", r.parts(), r.dir, chat.ErrBusy)
 	}
 	for _, name := range []string{"stdout", "stderr", "end"} {
 		if err := writeNew(filepath.Join(r.dir, name), nil, 0o600); err != nil {
@@ -59,6 +61,9 @@ func (r *liveRun) makeFiles(uid uint32, spec chat.RunSpec) (*runStdio, error) {
 		return nil, err
 	}
 	stdio, err := newRunStdio(uid, []byte(spec.Stdin), false)
+	if err == nil && r.info.Schedule != "" {
+		err = stdio.join()
+	}
 	if err != nil || !spec.StdinStaysOpen() {
 		return stdio, err
 	}
@@ -67,6 +72,15 @@ func (r *liveRun) makeFiles(uid uint32, spec chat.RunSpec) (*runStdio, error) {
 		return nil, err
 	}
 	return stdio, nil
+}
+
+// parts says how much of the run directory's file system must be free for a run to begin. What
+// minders leave free for others is there for schedules, whose callers cannot try again.
+func (r *liveRun) parts() uint64 {
+	if r.info.Schedule != "" {
+		return 16
+	}
+	return 4
 }
 
 // fromFIFO makes a fifo standard input, so that a later chatd can write to it too. It is

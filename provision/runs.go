@@ -37,6 +37,8 @@ type liveRun struct {
 	over chan struct{}
 	// dir is where a run of the background has its files.
 	dir string
+	// by is the time of a schedule that it is for.
+	by byClock
 
 	mu      sync.Mutex
 	nsenter int
@@ -62,15 +64,18 @@ func (r *liveRun) outputMax() int64 {
 }
 
 // admitRun makes a run known under an id of its own, or is [chat.ErrBusy].
-func (m *Manager) admitRun(rec state.Record, spec chat.RunSpec) (*liveRun, error) {
+func (m *Manager) admitRun(ctx context.Context, rec state.Record, spec chat.RunSpec) (*liveRun, error) {
+	by := scheduleFrom(ctx)
 	info := chat.Run{
 		ID: m.newRun("run"), State: chat.RunRunning, Background: spec.Background, Command: chat.Quote(strings.Join(runArgv(spec), " ")),
 		StartedAt: time.Now().UTC(), Timeout: spec.Timeout, TTY: spec.TTY, OutputMax: spec.OutputMax,
+		Schedule: by.schedule,
 	}
 	if spec.Command != "" {
 		info.Command = chat.Quote(spec.Command)
 	}
 	r := newLiveRun(rec.ID, info, cmp.Or(spec.Grace, chat.DefaultGrace).D())
+	r.by = by
 	m.runs.mu.Lock()
 	defer m.runs.mu.Unlock()
 	n, kept := 0, 2*r.outputMax()

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -72,34 +72,63 @@ func (m *Manager) resumeDue(id chat.ID, name string, next, now time.Time) time.T
 	return when.Resume(next, s.Taken, now)
 }
 
-// runDue runs a schedule that is due. That it was taken is durable before it begins: a
-// crash costs a run, and never makes two of one.
+// runDue runs a schedule that is due, or waits for the run of it that an earlier chatd began.
+// That it was taken is durable before it begins: a crash costs a run, and never makes two of one.
 func (m *Manager) runDue(ctx context.Context, d schedule.Due, skipped func() uint64) {
-	began := m.opt.Clock.Now().Round(0).UTC()
-	s, err := m.store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {
-		s.Runs, s.Missed, s.Skipped = s.Runs+1, s.Missed+d.Missed, s.Skipped+skipped()
-		s.Taken, s.RunningSince, s.Next = began, &began, nil
-		if !d.Next.IsZero() {
-			s.Next = &d.Next
+	s, err := m.takeDue(d, skipped)
+	if err != nil {
+		m.notScheduled(d, err)
+		return
+	}
+	last := chat.ScheduleResult{Exit: -1, DueAt: d.At, StartedAt: *s.RunningSince}
+	r := m.runTaken(d.Chat, s)
+	if !d.UnderWay {
+		r, err = m.startScheduled(ctx, d.Chat, s)
+	}
+	switch {
+	case err != nil:
+		last.Error, last.DeniedBy = m.whyNot(ctx, d, err), deniedBy(err)
+	case r == nil: // removed in between
+		last.Error = cutOff
+	default:
+		select {
+		case <-r.over:
+		case <-ctx.Done():
+			return // it goes on, and the next chatd waits for it
 		}
+		m.addEnd(r, &last)
+	}
+	var before string
+	_, err = m.store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {
+		if s.Last != nil {
+			before = s.Last.Run
+		}
+		s.RunningSince, s.Last, s.Skipped = nil, &last, s.Skipped+skipped()
 	})
 	if err != nil {
 		m.notScheduled(d, err)
 		return
 	}
-	var out tail
-	res, err := m.runScheduled(ctx, d.Chat, s, &out)
-	last := out.result(res)
-	last.DueAt, last.StartedAt = d.At, began
-	if err != nil {
-		last.Exit, last.Error, last.DeniedBy = -1, m.whyNot(ctx, d, err), deniedBy(err)
+	m.dropLast(d.Chat, before)
+}
+
+// takeDue notes that a time is taken.
+func (m *Manager) takeDue(d schedule.Due, skipped func() uint64) (state.Schedule, error) {
+	if d.UnderWay {
+		s, err := m.store.Schedule(d.Chat, d.ID)
+		if err == nil && s.RunningSince == nil {
+			err = fmt.Errorf("cannot wait for schedule %s of chat %s: it does not run: %w", d.ID, d.Chat, chat.ErrWrongPhase)
+		}
+		return s, err
 	}
-	_, err = m.store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {
-		s.RunningSince, s.Last, s.Skipped = nil, &last, s.Skipped+skipped()
+	began := m.opt.Clock.Now().Round(0).UTC()
+	return m.store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {
+		s.Runs, s.Missed, s.Skipped = s.Runs+1, s.Missed+d.Missed, s.Skipped+skipped()
+		s.Taken, s.RunningSince, s.Due, s.Next = began, &began, d.At, nil
+		if !d.Next.IsZero() {
+			s.Next = &d.Next
+		}
 	})
-	if err != nil {
-		m.notScheduled(d, err)
-	}
 }
 
 // notScheduled is what could not be written down of a schedule. That it, or its chat, is
@@ -111,27 +140,65 @@ func (m *Manager) notScheduled(d schedule.Due, err error) {
 	m.log.Error("cannot write down a scheduled run", "chat", d.Chat, "schedule", d.ID, "error", err)
 }
 
-// runScheduled runs it as whoever made the schedule, on the way that every run takes.
-func (m *Manager) runScheduled(ctx context.Context, id chat.ID, s state.Schedule, out *tail) (chat.RunResult, error) {
-	ctx = chat.WithCaller(asSchedule(ctx, s.ID), s.By)
+// cutOff is what is said of a run that nobody knows anything of any more.
+const cutOff = "chatd or the host ended while it ran"
+
+// startScheduled starts it as whoever made the schedule, on the way that every run of the
+// background takes: it goes on over a restart of chatd.
+func (m *Manager) startScheduled(ctx context.Context, id chat.ID, s state.Schedule) (*liveRun, error) {
+	ctx = chat.WithCaller(asSchedule(ctx, byClock{s.ID, *s.RunningSince}), s.By)
 	rec, err := m.reach(ctx, id)
 	if err != nil {
-		return chat.RunResult{}, err
+		return nil, err
 	}
 	timeout, err := m.profile(rec).RunTimeout(s.Spec.Timeout, chat.DefaultScheduleTimeout)
 	if err != nil {
-		return chat.RunResult{}, err
+		return nil, err
 	}
 	run := s.Spec.Run()
 	run.Timeout = chat.Duration(timeout)
-	return m.RunTo(ctx, id, run, out.write)
+	return m.startRun(ctx, id, run)
+}
+
+// runTaken is the run of the time that a schedule has taken, or nil.
+func (m *Manager) runTaken(id chat.ID, s state.Schedule) *liveRun {
+	for _, r := range m.runsOf(id) {
+		if s.RunningSince != nil && r.by.schedule == s.ID && r.by.taken.Equal(*s.RunningSince) {
+			return r
+		}
+	}
+	return nil
+}
+
+// dropLast forgets the run before the last of a schedule: one of each is kept.
+func (m *Manager) dropLast(id chat.ID, run string) {
+	for _, r := range m.runsOf(id) {
+		if r.info.ID == run && r.isOver() {
+			m.note("the run "+run, m.dropRun(r))
+		}
+	}
+}
+
+// addEnd says how a run ended, and the end of what it printed.
+func (m *Manager) addEnd(r *liveRun, last *chat.ScheduleResult) {
+	last.Run = r.info.ID
+	res, err := r.resultAlone()
+	if err == nil {
+		last.WallMS, last.Exit, last.Signal = res.WallMS, res.Exit, res.Signal
+		last.TimedOut, last.OOMKilled, last.OutputBytes = res.TimedOut, res.OOMKilled, res.StdoutBytes
+		last.Output, err = r.tail()
+	}
+	if err != nil { // it was dropped, or nobody saw how it ended
+		m.log.Error("cannot say how a scheduled run ended", "chat", r.chat, "run", r.info.ID, "error", err)
+		last.Error = cutOff
+	}
 }
 
 // whyNot is err as a bridge may read it later: of what went wrong on the host only that
 // it did, as in the API's answers.
 func (m *Manager) whyNot(ctx context.Context, d schedule.Due, err error) string {
 	if ctx.Err() != nil {
-		return "chatd ended while it ran"
+		return "chatd ended before it began"
 	}
 	for _, kind := range []error{chat.ErrInvalid, chat.ErrDenied, chat.ErrNotFound, chat.ErrExists, chat.ErrWrongPhase, chat.ErrUnsupported, chat.ErrBusy} {
 		if errors.Is(err, kind) {
@@ -156,33 +223,32 @@ func deniedBy(err error) string {
 	return ""
 }
 
-// tail keeps the end of what a run prints, of both streams in the order in which it comes.
-type tail struct {
-	mu    sync.Mutex
-	kept  []byte
-	total int64
-}
-
-func (t *tail) write(_ string, p []byte) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.total += int64(len(p))
-	t.kept = append(t.kept, p[max(0, len(p)-chat.MaxTail):]...)
-	if over := len(t.kept) - chat.MaxTail; over > 0 {
-		t.kept = append(t.kept[:0], t.kept[over:]...)
+// tail is the end of what a run printed, in whole characters, at most [chat.MaxTail] bytes.
+func (r *liveRun) tail() (string, error) {
+	ring, done, err := r.openStream(chat.Stdout)
+	if err != nil {
+		return "", err
 	}
-}
-
-// result is how a run ended, with the tail from the first whole character on.
-func (t *tail) result(r chat.RunResult) chat.ScheduleResult {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	text := t.kept
-	for i := 0; i < utf8.UTFMax && t.total > int64(len(t.kept)) && len(text) > 0 && !utf8.RuneStart(text[0]); i++ {
+	defer done()
+	total, _, err := ring.Counts()
+	if err != nil {
+		return "", err
+	}
+	from := max(0, total-chat.MaxTail)
+	buf := make([]byte, chat.MaxTail)
+	var text []byte
+	for pos := from; pos < total; {
+		n, at, err := ring.ReadAt(buf[:total-pos], pos)
+		if err != nil {
+			return "", err
+		}
+		if n == 0 {
+			break
+		}
+		text, pos = append(text, buf[:n]...), at+int64(n)
+	}
+	for i := 0; i < utf8.UTFMax && from > 0 && len(text) > 0 && !utf8.RuneStart(text[0]); i++ {
 		text = text[1:]
 	}
-	return chat.ScheduleResult{
-		WallMS: r.WallMS, Exit: r.Exit, Signal: r.Signal, TimedOut: r.TimedOut, OOMKilled: r.OOMKilled,
-		Output: strings.ToValidUTF8(string(text), "\ufffd"), OutputBytes: t.total,
-	}
+	return strings.ToValidUTF8(string(text), "\ufffd"), nil
 }

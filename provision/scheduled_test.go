@@ -5,37 +5,39 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/guard"
+	"github.com/chatd/chatd/minder"
 	"github.com/chatd/chatd/schedule"
 )
 
-// The end of what was printed, in whole characters, whatever the pieces; no more is held.
+// The end of what was printed, in whole characters, however much was.
 func TestTail(t *testing.T) {
-	for _, c := range []struct {
-		pieces []string
-		want   string
-	}{
-		{nil, ""},
-		{[]string{"a", "b"}, "ab"},
-		{[]string{strings.Repeat("x", 100000), "end"}, strings.Repeat("x", chat.MaxTail-3) + "end"},
-		{[]string{strings.Repeat("é", chat.MaxTail) + "x"}, strings.Repeat("é", (chat.MaxTail-1)/2) + "x"},
-		{[]string{"\xff\x80a"}, "\ufffda"},
+	for _, c := range []struct{ printed, want string }{
+		{"", ""},
+		{"ab", "ab"},
+		{strings.Repeat("x", 100000) + "end", strings.Repeat("x", chat.MaxTail-3) + "end"},
+		{strings.Repeat("x", 3<<20) + "end", strings.Repeat("x", chat.MaxTail-3) + "end"},
+		{strings.Repeat("é", chat.MaxTail) + "x", strings.Repeat("é", (chat.MaxTail-1)/2) + "x"},
+		{"\xff\x80a", "\ufffda"},
 	} {
-		var out tail
-		n := 0
-		for _, p := range c.pieces {
-			out.write("stdout", []byte(p))
-			n += len(p)
-			if cap(out.kept) > 4*chat.MaxTail {
-				t.Errorf("%d bytes are held", cap(out.kept))
-			}
+		r := newLiveRun("0123456789abcdef", chat.Run{OutputMax: chat.DefaultOutputMax}, 0)
+		r.dir = t.TempDir()
+		f, err := os.Create(filepath.Join(r.dir, chat.Stdout))
+		if err != nil {
+			t.Fatal(err)
 		}
-		if r := out.result(chat.RunResult{Exit: 3}); r.Output != c.want || r.OutputBytes != int64(n) || r.Exit != 3 {
-			t.Errorf("%.20q: %.40q of %d, %+v", c.pieces, r.Output, len(r.Output), r.OutputBytes)
+		_, err = minder.NewRing(f, chat.DefaultOutputMax).Write([]byte(c.printed))
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := r.tail(); got != c.want || err != nil {
+			t.Errorf("%.20q: %.40q of %d, %v", c.printed, got, len(got), err)
 		}
 	}
 }

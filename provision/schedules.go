@@ -131,8 +131,8 @@ func (m *Manager) RemoveSchedule(ctx context.Context, id chat.ID, name string) e
 	return nil
 }
 
-// loadSchedules has every schedule that is kept come due again, and ends on paper the
-// runs that a crash of chatd cut off.
+// loadSchedules has every schedule that is kept come due again, waits for the runs of an
+// earlier chatd that go on, and ends on paper those that a crash cut off.
 func (m *Manager) loadSchedules(context.Context) error {
 	type cut struct {
 		chat chat.ID
@@ -141,23 +141,14 @@ func (m *Manager) loadSchedules(context.Context) error {
 	var cuts []cut
 	now := m.opt.Clock.Now()
 	err := m.store.EachSchedule(func(rec state.Record, s state.Schedule) {
-		if s.RunningSince != nil {
+		if !m.loadSchedule(rec, s, now) && s.RunningSince != nil {
 			cuts = append(cuts, cut{rec.ID, s.ID})
 		}
-		if s.Next == nil || rec.Phase == chat.Reaping {
-			return
-		}
-		when, err := schedule.Parse(s.Spec, s.CreatedAt)
-		if err != nil {
-			m.find("schedule "+s.ID+" of chat "+string(rec.ID), err)
-			return
-		}
-		m.schedules.Add(rec.ID, s.ID, when.Resume(*s.Next, s.Taken, now), s.Spec.Cron != "")
 	})
 	errs := []error{err}
 	for _, c := range cuts {
 		_, err := m.store.ChangeSchedule(c.chat, c.name, func(s *state.Schedule) {
-			s.Last = &chat.ScheduleResult{DueAt: *s.RunningSince, StartedAt: *s.RunningSince, Exit: -1, Error: "chatd ended while it ran"}
+			s.Last = &chat.ScheduleResult{DueAt: s.Due, StartedAt: *s.RunningSince, Exit: -1, Error: cutOff}
 			s.RunningSince = nil
 		})
 		if !errors.Is(err, chat.ErrWrongPhase) {
@@ -167,19 +158,53 @@ func (m *Manager) loadSchedules(context.Context) error {
 	return errors.Join(errs...)
 }
 
+// loadSchedule has one come due again; goesOn says that its run is still there, or how it ended.
+func (m *Manager) loadSchedule(rec state.Record, s state.Schedule, now time.Time) (goesOn bool) {
+	if rec.Phase == chat.Reaping {
+		return false
+	}
+	when, err := schedule.Parse(s.Spec, s.CreatedAt)
+	if err != nil {
+		m.find("schedule "+s.ID+" of chat "+string(rec.ID), err)
+		return false
+	}
+	var next time.Time
+	if s.Next != nil {
+		next = when.Resume(*s.Next, s.Taken, now)
+	}
+	if m.runTaken(rec.ID, s) != nil {
+		m.schedules.GoOn(rec.ID, s.ID, s.Due, next, s.Spec.Cron != "")
+		return true
+	}
+	m.schedules.Add(rec.ID, s.ID, next, s.Spec.Cron != "")
+	return false
+}
+
 type scheduleKey struct{}
 
-// asSchedule is a context whose audit lines name the schedule they come from.
-func asSchedule(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, scheduleKey{}, name)
+// byClock is which time of which schedule a run is for.
+type byClock struct {
+	schedule string
+	taken    time.Time
+}
+
+// asSchedule is a context whose runs, and lines of the audit log, name the schedule they come from.
+func asSchedule(ctx context.Context, by byClock) context.Context {
+	return context.WithValue(ctx, scheduleKey{}, by)
+}
+
+// scheduleFrom is zero for what no schedule began.
+func scheduleFrom(ctx context.Context) byClock {
+	by, _ := ctx.Value(scheduleKey{}).(byClock)
+	return by
 }
 
 func withSchedule(ctx context.Context, detail map[string]string) map[string]string {
-	name, ok := ctx.Value(scheduleKey{}).(string)
-	if !ok {
+	by := scheduleFrom(ctx)
+	if by.schedule == "" {
 		return detail
 	}
-	d := map[string]string{"schedule": name}
+	d := map[string]string{"schedule": by.schedule}
 	maps.Copy(d, detail)
 	return d
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // runStdio is the three streams of a run. They are pipes, given to the chat's
@@ -42,6 +44,17 @@ func newRunStdio(uid uint32, stdin []byte, open bool) (*runStdio, error) {
 		return nil, fmt.Errorf("cannot make the streams of a run: %w", err)
 	}
 	return r, nil
+}
+
+// join has stderr come with stdout, in the order in which both are printed.
+func (r *runStdio) join() error {
+	fd, err := unix.FcntlInt(r.outW.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("cannot join the streams of a run: %w", err)
+	}
+	r.errW.Close()
+	r.errW = os.NewFile(uintptr(fd), r.outW.Name())
+	return nil
 }
 
 func (r *runStdio) closeChildEnds() {

@@ -33,6 +33,8 @@ type Due struct {
 	Missed uint64
 	// Next is when it comes due again; zero is never.
 	Next time.Time
+	// UnderWay: the run has begun already, in an earlier process; see [Runner.GoOn].
+	UnderWay bool
 }
 
 // Options are what a [Runner] asks, and what it calls.
@@ -84,6 +86,7 @@ type entry struct {
 	index   int       // in the queue; -1 when it is not there
 	spread  bool
 	busy    bool // due, ready or running
+	resumed bool // an earlier process began the run for which it is busy
 	gone    bool
 	dueAt   time.Time // of the time for which it is busy
 	missed  uint64
@@ -102,19 +105,40 @@ func (r *Runner) Add(id chat.ID, schedule string, next time.Time, spread bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.remove(id, schedule)
+	if !next.IsZero() {
+		r.enter(id, schedule, next, spread)
+	}
+}
+
+// GoOn is Add for a schedule whose run an earlier process began at due and that still goes
+// on: it has a slot and its chat's turn, and [Options].Run waits for its end. It is for a
+// runner that does not serve yet.
+func (r *Runner) GoOn(id chat.ID, schedule string, due, next time.Time, spread bool) {
+	var owner string
+	if r.opt.Owner != nil {
+		owner = r.opt.Owner(id)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.remove(id, schedule)
+	t, e := r.enter(id, schedule, next, spread)
+	e.busy, e.resumed, e.dueAt, e.owner = true, true, due, owner
+	t.taken = true
+	r.ready = append(r.ready, e)
+}
+
+// enter adds a schedule that is not there; a next of zero is never.
+func (r *Runner) enter(id chat.ID, schedule string, next time.Time, spread bool) (*turns, *entry) {
 	t := r.chats[id]
 	if t == nil {
 		t = &turns{entries: map[string]*entry{}}
 		r.chats[id] = t
 	}
-	if next.IsZero() {
-		r.leave(id, t)
-		return
-	}
 	e := &entry{chat: id, id: schedule, index: -1, spread: spread}
 	t.entries[schedule] = e
 	r.set(e, next)
 	r.stirUp()
+	return t, e
 }
 
 // Remove takes a schedule away. A run of it that is under way goes on.

@@ -83,7 +83,7 @@ func (r *Runner) begin() {
 		default:
 			r.running++
 			r.owned[e.owner]++
-			d := Due{Chat: e.chat, ID: e.id, At: e.dueAt, Missed: e.missed, Next: e.at}
+			d := Due{Chat: e.chat, ID: e.id, At: e.dueAt, Missed: e.missed, Next: e.at, UnderWay: e.resumed}
 			r.runs.Go(func() { r.run(e, d) })
 		}
 	}
@@ -122,7 +122,7 @@ func (r *Runner) run(e *entry, d Due) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.running--
-	e.busy = false
+	e.busy, e.resumed = false, false
 	if t := r.chats[e.chat]; e.at.IsZero() && t != nil && t.entries[e.id] == e {
 		delete(t.entries, e.id) // it was its last time
 	}

@@ -62,6 +62,51 @@ func TestAttackSlots(t *testing.T) {
 	ends()
 }
 
+// TestGoOn: the run that an earlier process began has its chat's turn and a slot of its owner's;
+// what comes due meanwhile is skipped or waits; and it ends as any other.
+func TestGoOn(t *testing.T) {
+	w := newWorld(t, 2)
+	w.opt.Owner = func(chat.ID) string { return "bridge" }
+	before := noon.Add(-time.Hour)
+	w.GoOn(id(1), "a", before, noon.Add(time.Second), false)
+	w.GoOn(id(2), "once", before, time.Time{}, false)
+	w.Add(id(1), "b", noon.Add(time.Second), false)
+	w.pass(0)
+	if d := <-w.begun; d.ID != "a" || !d.UnderWay || !d.At.Equal(before) || !d.Next.Equal(noon.Add(time.Second)) {
+		t.Errorf("%+v", d)
+	}
+	w.want() // one slot is the most of one owner
+	w.pass(time.Second)
+	w.want()
+	w.end <- struct{}{}
+	if skipped := <-w.took; skipped != 1 {
+		t.Errorf("a skipped %d, want 1", skipped)
+	}
+	if d := <-w.begun; d.ID != "once" || !d.UnderWay {
+		t.Errorf("%+v", d)
+	}
+	w.end <- struct{}{}
+	<-w.took
+	if d := <-w.begun; d.ID != "b" || d.UnderWay {
+		t.Errorf("%+v", d)
+	}
+	if skipped := w.ended(); skipped != 0 {
+		t.Errorf("b skipped %d", skipped)
+	}
+	w.pass(every)
+	for range 2 {
+		if d := <-w.begun; d.Chat != id(1) || d.UnderWay {
+			t.Errorf("later: %+v", d)
+		}
+		w.end <- struct{}{}
+		<-w.took
+	}
+	w.runs.Wait()
+	if _, _, ok := w.Look(id(2), "once"); ok || len(w.owned)+len(w.parked)+len(w.ready) > 0 {
+		t.Errorf("left behind: %v, %v, %v, %v", ok, w.owned, w.parked, w.ready)
+	}
+}
+
 // TestAttackMissed: however long it takes to say when a schedule comes due again, nobody
 // who adds one, looks at one or removes one waits for it; and one that is removed, or made
 // anew, meanwhile is not brought back.

@@ -24,6 +24,8 @@ type Schedule struct {
 	chat.Schedule
 	By    chat.Caller `json:"by"`
 	Taken time.Time   `json:"taken,omitzero"`
+	// Due is the time that the run of Taken was for.
+	Due time.Time `json:"due,omitzero"`
 }
 
 func scheduleKey(uid uint32, id string) []byte { return append(uidKey(uid), id...) }

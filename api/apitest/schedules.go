@@ -93,7 +93,7 @@ func (m *Memory) Due(id chat.ID, at time.Time) {
 		}
 		r := command(argv, s.Spec.Run(), m.chats[id].Home)
 		s.Runs++
-		s.Last = &chat.ScheduleResult{DueAt: at, StartedAt: at, WallMS: 1500, Exit: r.Exit, Signal: r.Signal, TimedOut: r.TimedOut,
+		s.Last = &chat.ScheduleResult{Run: "run-of-" + s.ID, DueAt: at, StartedAt: at, WallMS: 1500, Exit: r.Exit, Signal: r.Signal, TimedOut: r.TimedOut,
 			OOMKilled: r.OOMKilled, Output: r.Stdout + r.Stderr, OutputBytes: int64(len(r.Stdout + r.Stderr))}
 		if argv[0] == "refused" {
 			s.Skipped, s.Missed = 2, 3

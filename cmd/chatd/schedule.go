@@ -18,7 +18,8 @@ func scheduleCommand() *cli.Command {
 		ArgsUsage: "add|ls|show|rm CHAT [SCHEDULE] [-- COMMAND [ARGUMENT…]]",
 		Description: "A scheduled run wakes the chat and is judged, limited and audited as any other. One runs at\n" +
 			"a time in a chat. What comes due while its own run goes on is skipped; what was missed,\n" +
-			"because chatd was down or the host slept, is run once. show tells how the last run went.\n\n" +
+			"because chatd was down or the host slept, is run once. It goes on over a restart of chatd. show\n" +
+			"tells how the last run went, and its id: chatd runs CHAT RUN prints all that is kept of it.\n\n" +
 			"   chatd schedule add CHAT --cron '30 9 * * 1-5' --time-zone Europe/Berlin -- ./report\n" +
 			"   chatd schedule add CHAT --every 30m -c 'git pull -q && make' --cwd src\n" +
 			"   chatd schedule add CHAT --at 2026-12-24T18:00:00Z -- ./greet\n" +
@@ -118,6 +119,9 @@ func showSchedule(c *cli.Context, id chat.ID, args []string) error {
 			return writeLines(w, lines...)
 		}
 		lines = append(lines, fmt.Sprintf("began     %s for %s", stamp(s.Last.StartedAt), stamp(s.Last.DueAt)))
+		if s.Last.Run != "" {
+			lines = append(lines, "run       "+s.Last.Run)
+		}
 		if s.Last.Error != "" {
 			lines = append(lines, "error     "+s.Last.Error)
 		}

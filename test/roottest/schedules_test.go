@@ -3,6 +3,7 @@ package roottest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -258,6 +259,8 @@ func TestSchedulesRestart(t *testing.T) {
 		return err != nil || s.RunningSince != nil
 	})
 	must(t, m.Close())
+	// As a reboot does: nothing is there that says how it went.
+	must(t, os.RemoveAll(filepath.Join(opt.Run, "runs", string(c.ID))))
 	clock.move(24 * time.Hour)
 	m = open(t, opt)
 	s := waitScheduled(t, m, c.ID, minutely.ID, 1)
@@ -267,7 +270,7 @@ func TestSchedulesRestart(t *testing.T) {
 	if s := waitScheduled(t, m, c.ID, once.ID, 1); s.Last.Error != "" || s.Next != nil || s.Last.DueAt.Hour() != 12 {
 		t.Errorf("%+v, %+v", s, s.Last)
 	}
-	if s := waitScheduled(t, m, c.ID, cut.ID, 1); s.Last.Error != "chatd ended while it ran" || s.Runs != 1 {
+	if s := waitScheduled(t, m, c.ID, cut.ID, 1); s.Last.Error != "chatd or the host ended while it ran" || s.Runs != 1 || s.Last.DueAt.Second() != 45 {
 		t.Errorf("%+v, %+v", s, s.Last)
 	}
 	clock.move(-48 * time.Hour)
@@ -284,6 +287,101 @@ func TestSchedulesRestart(t *testing.T) {
 	again := asleep(t, m, "restarted")
 	if all, err := m.Schedules(ctx, again.ID); err != nil || len(all.Schedules) != 0 || again.ID != c.ID {
 		t.Errorf("the chat that comes after it has %+v, %v", all, err)
+	}
+}
+
+// TestSchedulesGoOn: a run that is under way when chatd is killed goes on, is waited for by the
+// next chatd, and is no second run of its time; so is one that ends while there is no chatd. What
+// it printed is kept until the schedule has run again.
+func TestSchedulesGoOn(t *testing.T) {
+	opt := options(t)
+	d := startDaemon(t, opt, "")
+	const command = "echo x >>count; until test -e go; do sleep 0.1; done; echo out; echo err >&2; echo end; touch over; exit 3"
+	var chats [2]chat.Chat
+	var all [2]chat.Schedule
+	for i := range chats {
+		var err error
+		chats[i], _, err = d.Create(t.Context(), chat.Spec{ExternalID: fmt.Sprint("goes on ", i)})
+		must(t, err)
+		for wait := 2 * time.Second; ; wait *= 2 {
+			due := time.Now().Add(wait).Truncate(time.Second)
+			all[i], err = d.AddSchedule(t.Context(), chats[i].ID, chat.ScheduleSpec{At: due.UTC().Format(time.RFC3339), Command: command})
+			if wait > longEnough || !errors.Is(err, chat.ErrInvalid) {
+				break // else the time was over already
+			}
+		}
+		must(t, err)
+		until(t, "it begins", exists(filepath.Join(chats[i].Home, "count")))
+	}
+	d.kill()
+	must(t, os.WriteFile(filepath.Join(chats[0].Home, "go"), nil, 0o666))
+	until(t, "one ends without chatd", exists(filepath.Join(chats[0].Home, "over")))
+	d = startDaemon(t, opt, "")
+	t.Cleanup(func() {
+		for _, c := range chats {
+			_ = d.Reap(operator(context.Background()), c.ID)
+		}
+	})
+	s, err := d.Schedule(t.Context(), chats[1].ID, all[1].ID)
+	must(t, err)
+	runs, err := d.Runs(t.Context(), chats[1].ID)
+	must(t, err)
+	if s.RunningSince == nil || s.Last != nil || len(runs.Runs) != 1 || runs.Runs[0].Schedule != s.ID || runs.Runs[0].State != chat.RunRunning {
+		t.Errorf("the one that goes on: %+v, its runs %+v", s, runs)
+	}
+	must(t, os.WriteFile(filepath.Join(chats[1].Home, "go"), nil, 0o666))
+	for i, c := range chats {
+		until(t, "its end is known", func() bool {
+			s, err = d.Schedule(t.Context(), c.ID, all[i].ID)
+			must(t, err)
+			return s.Last != nil
+		})
+		l := s.Last
+		if s.Runs != 1 || s.RunningSince != nil || l.Exit != 3 || l.Error != "" || l.Output != "out\nerr\nend\n" || l.OutputBytes != int64(len(l.Output)) || !l.DueAt.Equal(*all[i].Next) {
+			t.Errorf("%d: %+v, %+v", i, s, l)
+		}
+		if count, err := os.ReadFile(filepath.Join(c.Home, "count")); string(count) != "x\n" || err != nil {
+			t.Errorf("%d: it ran %q, %v", i, count, err)
+		}
+		r, err := d.ShowRun(t.Context(), c.ID, l.Run)
+		if err != nil || r.Schedule != s.ID || r.Result.Stdout != l.Output {
+			t.Errorf("%d: its run is %+v, %v", i, r, err)
+		}
+	}
+}
+
+// TestSchedulesKeepOneRun: the last run of each schedule is kept, and no other.
+func TestSchedulesKeepOneRun(t *testing.T) {
+	clock, opt := nine(), attackOptions(t)
+	opt.Clock = clock.clock()
+	m := open(t, opt)
+	c := create(t, m, "keeps one", "default")
+	ids := []string{}
+	for range 2 {
+		ids = append(ids, scheduled(t, m, c.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "true"}).ID)
+	}
+	mine, err := m.StartRun(operator(t.Context()), c.ID, chat.RunSpec{Command: "true"})
+	must(t, err)
+	want := map[string]bool{}
+	for n := range uint64(3) {
+		clock.move(time.Minute)
+		want = map[string]bool{mine.ID: true}
+		for _, name := range ids {
+			want[waitScheduled(t, m, c.ID, name, n+1).Last.Run] = true
+		}
+	}
+	var got chat.Runs
+	if !comes(func() bool {
+		got, err = m.Runs(operator(t.Context()), c.ID)
+		must(t, err)
+		return len(got.Runs) == len(want)
+	}) {
+		t.Errorf("kept are %+v", got)
+	}
+	for _, r := range got.Runs {
+		if !want[r.ID] {
+			t.Errorf("kept is %+v", r)
+		}
 	}
 }
 
