@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/guard"
 	"github.com/chatd/chatd/minder"
 	"github.com/chatd/chatd/schedule"
+	"github.com/chatd/chatd/state"
 )
 
 // The end of what was printed, in whole characters, however much was.
@@ -38,6 +40,30 @@ func TestTail(t *testing.T) {
 		}
 		if got, err := r.tail(); got != c.want || err != nil {
 			t.Errorf("%.20q: %.40q of %d, %v", c.printed, got, len(got), err)
+		}
+	}
+}
+
+// The run of the time before, which is kept, is not that of the time that was taken.
+func TestRunTaken(t *testing.T) {
+	const id = chat.ID("0123456789abcdef")
+	m, now := &Manager{}, time.Now()
+	for i, by := range []byClock{{"a", now}, {"a", now.Add(time.Minute)}, {"b", now.Add(time.Minute)}, {}} {
+		r := newLiveRun(id, chat.Run{ID: fmt.Sprint(i)}, 0)
+		r.by = by
+		m.runs.keep(r)
+	}
+	for _, c := range []struct {
+		schedule string
+		taken    *time.Time
+		want     string
+	}{{"a", new(now.Add(time.Minute)), "1"}, {"b", new(now.Add(time.Minute)), "2"}, {"a", new(now.Add(time.Hour)), ""}, {"b", new(now), ""}, {"a", nil, ""}} {
+		got := ""
+		if r := m.runTaken(id, state.Schedule{Schedule: chat.Schedule{ID: c.schedule, RunningSince: c.taken}}); r != nil {
+			got = r.info.ID
+		}
+		if got != c.want {
+			t.Errorf("%s at %v: %q, want %q", c.schedule, c.taken, got, c.want)
 		}
 	}
 }

@@ -107,6 +107,21 @@ func TestGoOn(t *testing.T) {
 	}
 }
 
+// TestGoOnHasTheTurn: of its chat, whatever slots there are.
+func TestGoOnHasTheTurn(t *testing.T) {
+	w := newWorld(t, 10)
+	w.GoOn(id(1), "a", noon, time.Time{}, false)
+	w.Add(id(1), "b", noon.Add(time.Second), false)
+	w.Add(id(2), "c", noon.Add(time.Second), false)
+	w.pass(0)
+	w.want(string(id(1)) + "/a")
+	w.pass(time.Second)
+	w.want(string(id(2)) + "/c")
+	w.end <- struct{}{}
+	w.end <- struct{}{}
+	w.want(string(id(1)) + "/b")
+}
+
 // TestAttackMissed: however long it takes to say when a schedule comes due again, nobody
 // who adds one, looks at one or removes one waits for it; and one that is removed, or made
 // anew, meanwhile is not brought back.
