@@ -116,6 +116,11 @@ func TestGoOnHasTheTurn(t *testing.T) {
 	w.pass(0)
 	w.want(string(id(1)) + "/a")
 	w.pass(time.Second)
+	w.mu.Lock()
+	if w.running != 2 {
+		t.Errorf("%d are under way, want a and c", w.running)
+	}
+	w.mu.Unlock()
 	w.want(string(id(2)) + "/c")
 	w.end <- struct{}{}
 	w.end <- struct{}{}
