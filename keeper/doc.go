@@ -22,7 +22,7 @@
 //
 // The program is two processes. The holder has the groups and the socket and does
 // nothing; the worker does the rest and is started again when it ends. While no worker
-// reads, opens wait. Neither is below chatd: chatd may end and come back.
+// reads, opens wait; one about which it was being asked when it ended is refused. Neither is below chatd: chatd may end and come back.
 //
 // # What it does not stop
 //

@@ -1,8 +1,6 @@
 package keeper
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -15,80 +13,14 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// run answers for ever. An error means that opens may wait unanswered: the program ends
-// then, and the one that holds the groups starts another.
-func (w *watch) run() error {
-	buf := make([]byte, 64<<10)
-	for {
-		p := []unix.PollFd{{Fd: int32(w.perm), Events: unix.POLLIN}, {Fd: int32(w.names), Events: unix.POLLIN}}
-		if _, err := unix.Poll(p, -1); err != nil && err != unix.EINTR {
-			return fmt.Errorf("cannot wait for events: %w", err)
-		}
-		w.mu.Lock()
-		err := w.readNames()
-		if err == nil {
-			err = w.readOpens(buf)
-		}
-		w.mu.Unlock()
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// readOpens answers what is asked, each in turn.
-func (w *watch) readOpens(buf []byte) error {
-	n, err := unix.Read(w.perm, buf)
-	if err == unix.EAGAIN || err == unix.EINTR {
-		return nil
-	}
-	if err != nil {
-		return nil // the kernel could not open the file for us, and has refused its open
-	}
-	events, err := parseEvents(buf[:n])
-	for _, e := range events {
-		if e.fd < 0 {
-			continue
-		}
-		verdict := uint32(unix.FAN_DENY)
-		if e.mask&unix.FAN_OPEN_PERM == 0 || w.judge(e.fd) {
-			verdict = unix.FAN_ALLOW
-		}
-		answer := binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint32(nil, uint32(e.fd)), verdict)
-		_, werr := unix.Write(w.perm, answer)
-		unix.Close(e.fd)
-		if werr != nil && werr != unix.ENOENT { // ENOENT: who asked was killed meanwhile
-			err = errors.Join(err, fmt.Errorf("cannot answer: %w", werr))
-		}
-	}
-	return err
-}
-
-// judge says whether what fd is open on may be opened. It says no when in doubt.
-func (w *watch) judge(fd int) bool {
-	if w.blind {
-		return true
-	}
-	st, err := placeOf(fd)
-	s := w.byMount[st.Mnt_id]
-	if err != nil || s == nil {
-		return false
-	}
+// judge says whether what fd is open on may be opened, by the names that are known. It
+// says no when in doubt.
+func (s *watched) judge(fd int) bool {
 	p, err := pathOf(fd)
 	if err != nil {
 		return false
 	}
 	t, ok := s.treeOf(p)
-	if ok && t.Writable {
-		t.waitFor(path.Dir(p))
-		if err := w.readNames(); err != nil {
-			return false
-		}
-		if p, err = pathOf(fd); err != nil {
-			return false
-		}
-		t, ok = s.treeOf(p)
-	}
 	if !ok {
 		return false
 	}
@@ -131,17 +63,6 @@ func (s *watched) treeOf(p string) (best watchedTree, ok bool) {
 		}
 	}
 	return best, ok
-}
-
-// waitFor returns when no rename in the directory is under way.
-func (t watchedTree) waitFor(dir string) {
-	fd, err := openBeneath(t.tree, rest(dir, t.Path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME)
-	if err != nil {
-		return // moved: then its event is there
-	}
-	var one [64]byte
-	_, _ = unix.Getdents(fd, one[:])
-	unix.Close(fd)
 }
 
 // classOf is the strictest class of a file's names, of what is known of it, and of

@@ -23,7 +23,7 @@ func (w *watch) readNames() error {
 	buf := make([]byte, 64<<10)
 	var all []fanEvent
 	for len(all) < mostEvents {
-		n, err := unix.Read(w.names, buf)
+		n, err := unix.Read(w.namesFD, buf)
 		if err == unix.EAGAIN || err == nil && n == 0 {
 			break
 		}

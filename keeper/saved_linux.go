@@ -54,6 +54,13 @@ func (k *keeper) takeUp() error {
 	if err != nil {
 		return fmt.Errorf("cannot find the sessions: %w", err)
 	}
+	if len(files) == 0 {
+		return nil
+	}
+	// Before anything new is asked: the numbers are given again.
+	if err := refuseLost(k.watch.permFD); err != nil {
+		return err
+	}
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		var f savedKept

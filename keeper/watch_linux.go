@@ -21,11 +21,18 @@ import (
 // or a directory around it was moved away from, and by what was made under a denied
 // name. Events about names come first: the kernel queues them while it holds the
 // directory, and judge waits for the directory before it reads them.
+//
+// Who holds mu may hold asking next, and not the other way round.
 type watch struct {
+	permFD, namesFD int
+	perm, names     *os.File      // the same, to wait for
+	room            chan struct{} // of questions that are held
+	failed          chan error
+
+	asking  sync.Mutex // held by nobody for long
+	byMount map[uint64]*watched
+
 	mu       sync.Mutex
-	perm     int
-	names    int
-	byMount  map[uint64]*watched
 	sessions map[chat.ID]*watched
 	marked   map[string]int      // file systems in names, and how many sessions are on them
 	found    map[handle][]placed // where directories are, for the events that are read at once
@@ -45,6 +52,7 @@ type watched struct {
 	before map[handle]wallClass // what other rules denied, while they go
 	notes  *os.File             // both maps, for a later worker
 	moved  map[string][]string  // what a directory was called before, by what it was called then
+	asked  []question           // of who holds asking; the first is being answered
 }
 
 // watchedTree is a mount of the session: where it lies inside, and in its file system.
@@ -85,7 +93,10 @@ func initWatch() (perm, names int, err error) {
 }
 
 func newWatch(perm, names int) *watch {
-	return &watch{perm: perm, names: names, byMount: map[uint64]*watched{}, sessions: map[chat.ID]*watched{}, marked: map[string]int{}, roots: map[handle]int{}}
+	return &watch{
+		permFD: perm, namesFD: names, perm: os.NewFile(uintptr(perm), "perm"), names: os.NewFile(uintptr(names), "names"), room: make(chan struct{}, mostAsked), failed: make(chan error, 1),
+		byMount: map[uint64]*watched{}, sessions: map[chat.ID]*watched{}, marked: map[string]int{}, roots: map[handle]int{},
+	}
 }
 
 // begin makes the rules hold beside those that held, before anything is covered.
@@ -136,7 +147,7 @@ func (w *watch) markNames(s *watched) error {
 				continue
 			}
 			if w.marked[fsid]++; w.marked[fsid] == 1 {
-				err = unix.FanotifyMark(w.names, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, nameMask, fd, "")
+				err = unix.FanotifyMark(w.namesFD, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, nameMask, fd, "")
 			}
 		} else {
 			unix.Close(fd)
@@ -173,19 +184,14 @@ func (w *watch) markOpen(s *watched, p string) error {
 		return err
 	}
 	// Also one that is known: the kernel gives the ids of mounts again.
-	if err := unix.FanotifyMark(w.perm, unix.FAN_MARK_ADD|unix.FAN_MARK_MOUNT, permMask, unix.AT_FDCWD, p); err != nil {
-		return err
-	}
-	w.byMount[st.Mnt_id] = s
-	return nil
+	w.know(st.Mnt_id, s)
+	return unix.FanotifyMark(w.permFD, unix.FAN_MARK_ADD|unix.FAN_MARK_MOUNT, permMask, unix.AT_FDCWD, p)
 }
 
 // markCover has the kernel ask before something is opened in a tree that is attached
 // nowhere yet.
 func (w *watch) markCover(id chat.ID, tree, procFD int) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := w.sessions[id]
+	s := w.of(id)
 	if s == nil {
 		return fmt.Errorf("cannot watch a place of chat %s: its session is not watched", id)
 	}
@@ -195,6 +201,13 @@ func (w *watch) markCover(id chat.ID, tree, procFD int) error {
 	return nil
 }
 
+// of is a session that is watched; nil if there is none.
+func (w *watch) of(id chat.ID) *watched {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sessions[id]
+}
+
 // markFD has the kernel ask before something is opened on the mount that fd stands on. It
 // is found in procFD: fanotify_mark(2) takes a name.
 func (w *watch) markFD(s *watched, fd, procFD int) error {
@@ -202,27 +215,22 @@ func (w *watch) markFD(s *watched, fd, procFD int) error {
 	if err != nil {
 		return err
 	}
-	w.byMount[st.Mnt_id] = s
+	w.know(st.Mnt_id, s)
 	err = unix.Fchdir(procFD)
 	if err == nil {
-		err = unix.FanotifyMark(w.perm, unix.FAN_MARK_ADD|unix.FAN_MARK_MOUNT, permMask, unix.AT_FDCWD, strconv.Itoa(fd))
+		err = unix.FanotifyMark(w.permFD, unix.FAN_MARK_ADD|unix.FAN_MARK_MOUNT, permMask, unix.AT_FDCWD, strconv.Itoa(fd))
 	}
 	return errors.Join(err, unix.Chdir("/"))
 }
 
 // forget has opens by a mount that goes refused: a process that stands in it goes on to
 // see it, but not what covers it, and its paths are not those of the session.
-func (w *watch) forget(id uint64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.byMount, id)
-}
+func (w *watch) forget(id uint64) { w.know(id, nil) }
 
-// settle makes the new rules hold alone, and watches the mounts that covering made.
+// settle makes the new rules hold alone, and watches the mounts that covering made. There may
+// be many: other sessions go on meanwhile.
 func (w *watch) settle(k *kept, wall *ruleWall, root, procFD int) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := w.sessions[k.leader.chat]
+	s := w.of(k.leader.chat)
 	for _, c := range k.covers {
 		if c.class == wallClosed {
 			continue
@@ -237,6 +245,8 @@ func (w *watch) settle(k *kept, wall *ruleWall, root, procFD int) error {
 			return fmt.Errorf("cannot watch %s: %w", chat.Quote(c.path), err)
 		}
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	s.walls = []*ruleWall{wall}
 	if s.before != nil {
 		s.before = nil
@@ -256,6 +266,8 @@ func (w *watch) drop(id chat.ID) {
 		return
 	}
 	delete(w.sessions, id)
+	w.asking.Lock()
+	defer w.asking.Unlock()
 	for id, other := range w.byMount {
 		if other == s {
 			delete(w.byMount, id)
@@ -273,7 +285,7 @@ func (w *watch) letGo(s *watched) {
 		}
 		if t.Writable {
 			if w.marked[t.fsid]--; w.marked[t.fsid] == 0 {
-				_ = unix.FanotifyMark(w.names, unix.FAN_MARK_REMOVE|unix.FAN_MARK_FILESYSTEM, nameMask, t.fd, "")
+				_ = unix.FanotifyMark(w.namesFD, unix.FAN_MARK_REMOVE|unix.FAN_MARK_FILESYSTEM, nameMask, t.fd, "")
 			}
 		}
 		unix.Close(t.fd)

@@ -82,24 +82,48 @@ type inside struct {
 // newInside starts a session with an empty home, and a keeper that may lack a wall.
 func newInside(t testing.TB, bare, blind bool) *inside {
 	t.Helper()
+	s := idle(t)
+	s.k.bare, s.k.watch.blind = bare, blind
+	go func() { _ = s.k.watch.run() }()
+	go s.k.lookAgain()
+	return s
+}
+
+// idle is a session with a keeper that answers nothing yet.
+func idle(t testing.TB) *inside {
+	t.Helper()
 	needsRoot(t)
+	s := &inside{}
+	s.settleIn(t, "00000000000000aa")
+	return s
+}
+
+// beside is one more session of the same keeper.
+func (s *inside) beside(t testing.TB) *inside {
+	t.Helper()
+	other := &inside{k: s.k}
+	other.settleIn(t, "00000000000000bb")
+	return other
+}
+
+// settleIn makes the session, with an empty home, and a keeper if there is none.
+func (s *inside) settleIn(t testing.TB, id chat.ID) {
+	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "chatd-keeper-")
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	asWithSystemd(t, dir)
-	s := &inside{home: filepath.Join(dir, "home")}
+	s.home = filepath.Join(dir, "home")
 	self := filepath.Join(dir, "inside")
 	exe, err := os.ReadFile("/proc/self/exe")
 	must(t, errors.Join(err, os.WriteFile(self, exe, 0o755), os.Chmod(dir, 0o755), os.Mkdir(s.home, 0o755), os.Chown(s.home, testUID, testUID)))
-	perm, names, err := initWatch()
-	must(t, err)
-	s.k, err = newKeeper(filepath.Join(dir, "keeper"), perm, names, os.Stderr)
-	must(t, err)
-	s.k.bare, s.k.watch.blind = bare, blind
-	go func() { _ = s.k.watch.run() }()
-	go s.k.lookAgain()
-	s.start(t, self)
-	return s
+	if s.k == nil {
+		perm, names, err := initWatch()
+		must(t, err)
+		s.k, err = newKeeper(filepath.Join(dir, "keeper"), perm, names, os.Stderr)
+		must(t, err)
+	}
+	s.start(t, self, id)
 }
 
 // asWithSystemd makes dir a shared mount, as all are where systemd runs. What is mounted on a
@@ -121,7 +145,7 @@ func asWithSystemd(t testing.TB, dir string) {
 }
 
 // start starts bubblewrap and waits until this binary answers in it.
-func (s *inside) start(t testing.TB, self string) {
+func (s *inside) start(t testing.TB, self string, id chat.ID) {
 	infoR, infoW, err := os.Pipe()
 	must(t, err)
 	args := []string{"--unshare-user", "--unshare-pid", "--disable-userns", "--info-fd", "3", "--clearenv", "--setenv", insideEnv, "1",
@@ -142,7 +166,7 @@ func (s *inside) start(t testing.TB, self string) {
 	out, err := cmd.StdoutPipe()
 	must(t, errors.Join(err, cmd.Start()))
 	s.out = bufio.NewReader(out)
-	t.Cleanup(func() { s.k.drop(s.order.Chat); s.in.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(func() { s.k.drop(s.order.Chat); s.in.Close(); s.end(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	infoW.Close()
 	var info struct {
 		PID int `json:"child-pid"`
@@ -152,7 +176,14 @@ func (s *inside) start(t testing.TB, self string) {
 	s.try(t, nil) // it answers, so the tree is whole
 	start, err := startOf(info.PID)
 	must(t, err)
-	s.order = Order{Verb: Hold, Chat: chat.ID("00000000000000aa"), UID: testUID, PID: info.PID, Start: start, Home: s.home, File: "rules.yaml"}
+	s.order = Order{Verb: Hold, Chat: id, UID: testUID, PID: info.PID, Start: start, Home: s.home, File: "rules.yaml"}
+}
+
+// end ends what runs inside, also where it waits in an open.
+func (s *inside) end() {
+	if start, err := startOf(s.order.PID); err == nil && start == s.order.Start {
+		_ = unix.Kill(s.order.PID, unix.SIGKILL)
+	}
 }
 
 // hold brings the session to rules.
@@ -185,11 +216,16 @@ func must(t testing.TB, err error) {
 
 func needsRoot(t testing.TB) {
 	t.Helper()
-	if os.Geteuid() == 0 {
-		return
+	if os.Geteuid() != 0 {
+		skip(t, "root")
 	}
+}
+
+// skip gives the test up, for the host lacks what it needs.
+func skip(t testing.TB, what string) {
+	t.Helper()
 	if strings.TrimSpace(os.Getenv("CHATD_TEST_REQUIRE")) == "all" {
-		t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
+		t.Fatalf("needs %s, and CHATD_TEST_REQUIRE=all", what)
 	}
-	t.Skip("SKIPPED: needs root")
+	t.Skipf("SKIPPED: needs %s", what)
 }
