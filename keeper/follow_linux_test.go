@@ -38,7 +38,7 @@ func TestAttackFollow(t *testing.T) {
 	made := func(in handle, what string, child handle, mask uint64) fanEvent {
 		return fanEvent{mask: unix.FAN_CREATE | mask, dir: dirName{in, what}, child: child}
 	}
-	w.roots[root] = 1
+	w.roots[root] = []rooted{{s.trees[0], s}}
 	w.found = map[handle][]placed{home: {{"/home/a", s}}, name("host"): nil}
 	for _, e := range []fanEvent{
 		made(home, "in", inside, unix.FAN_ONDIR), made(inside, "er", deeper, unix.FAN_ONDIR), made(deeper, ".env", name("file"), 0),

@@ -13,8 +13,12 @@ import (
 	"github.com/chatd/chatd/access"
 )
 
-// mostEvents bounds how many events about names are taken in at once.
-const mostEvents = 100_000
+// mostEvents bounds how many events about names are taken in at once, and mostFound of how
+// many directories it is known where they are.
+const (
+	mostEvents = 100_000
+	mostFound  = 50_000
+)
 
 // readNames takes in what the kernel tells of names, all that is there. Moves of
 // directories come first: an event names a directory that may have been moved since.
@@ -22,7 +26,7 @@ const mostEvents = 100_000
 func (w *watch) readNames() error {
 	buf := make([]byte, 64<<10)
 	var all []fanEvent
-	for len(all) < mostEvents {
+	for queued := w.queued(); len(all) < queued; {
 		n, err := unix.Read(w.namesFD, buf)
 		if err == unix.EAGAIN || err == nil && n == 0 {
 			break
@@ -39,12 +43,12 @@ func (w *watch) readNames() error {
 		}
 		all = append(all, events...)
 	}
-	w.found = map[handle][]placed{}
-	defer func() { w.found = nil }()
-	moved := false
+	moved := slices.ContainsFunc(all, isMove)
+	if moved || len(w.found) > mostFound {
+		clear(w.found)
+	}
 	for _, e := range all {
-		if e.mask&unix.FAN_RENAME != 0 && e.mask&unix.FAN_ONDIR != 0 {
-			moved = true
+		if isMove(e) {
 			w.moved(e)
 		}
 	}
@@ -57,11 +61,24 @@ func (w *watch) readNames() error {
 	return nil
 }
 
+// isMove reports that a directory was moved: where it, and what lies in it, was found is old.
+func isMove(e fanEvent) bool { return e.mask&unix.FAN_RENAME != 0 && e.mask&unix.FAN_ONDIR != 0 }
+
+// queued is how many events there are now: who reads does not wait for those that a chat
+// adds meanwhile.
+func (w *watch) queued() int {
+	bytes, err := unix.IoctlGetInt(w.namesFD, unix.TIOCINQ) // FIONREAD, see fanotify(7)
+	if err != nil {
+		return mostEvents
+	}
+	return min(bytes/fanHeader, mostEvents)
+}
+
 // follow knows where a directory is that was made right now: where its name is, or nowhere. Who makes
 // directories without end, in a session or beside all of them, would else have each of them looked for in
 // every session, and every open wait for that. The root of a tree is looked for: it lies where its name does not say.
 func (w *watch) follow(e fanEvent) {
-	if e.mask&unix.FAN_CREATE == 0 || e.mask&unix.FAN_ONDIR == 0 || e.child == "" || w.roots[e.child] > 0 {
+	if e.mask&unix.FAN_CREATE == 0 || e.mask&unix.FAN_ONDIR == 0 || e.child == "" || len(w.roots[e.child]) > 0 {
 		return
 	}
 	if _, ok := w.found[e.child]; !ok {
@@ -170,6 +187,12 @@ func (w *ruleWall) dependsOn(dir string) bool {
 	return false
 }
 
+// rooted is a tree of a session's.
+type rooted struct {
+	watchedTree
+	s *watched
+}
+
 // placed is a path in a session.
 type placed struct {
 	path string
@@ -194,23 +217,26 @@ func (w *watch) places(n dirName) []placed {
 }
 
 // findAll is where a directory is now, in the sessions that can see it. Events about one
-// directory come in thousands, also from what no session sees: it is looked for once.
+// directory come in thousands, also from what no session sees: it is looked for once, until a
+// directory is moved; and once in a tree that many sessions have, as /usr.
 func (w *watch) findAll(dir handle) []placed {
 	var all []placed
-	for _, s := range w.sessions {
-		for _, t := range s.trees {
-			if t.fsid != dir.fsid() {
-				continue
-			}
-			if p, ok := t.find(dir); ok {
-				all = append(all, placed{p, s})
-			}
+	for root, trees := range w.roots {
+		if root.fsid() != dir.fsid() {
+			continue
+		}
+		rel, ok := trees[0].find(dir)
+		if !ok {
+			continue
+		}
+		for _, t := range trees {
+			all = append(all, placed{path.Join(t.Path, rel), t.s})
 		}
 	}
 	return all
 }
 
-// find is where a directory lies in the session, if it lies in this mount.
+// find is where a directory lies in this mount, if it does.
 func (t watchedTree) find(dir handle) (string, bool) {
 	fd, err := dir.open(t.fd)
 	if err != nil {
@@ -233,5 +259,5 @@ func (t watchedTree) find(dir handle) (string, bool) {
 	if errors.Join(errA, errB) != nil || inodeOf(&a) != inodeOf(&b) {
 		return "", false
 	}
-	return path.Join(t.Path, p), true
+	return p, true
 }

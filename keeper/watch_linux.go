@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,8 +36,8 @@ type watch struct {
 	mu       sync.Mutex
 	sessions map[chat.ID]*watched
 	marked   map[string]int      // file systems in names, and how many sessions are on them
-	found    map[handle][]placed // where directories are, for the events that are read at once
-	roots    map[handle]int      // the roots of the sessions' trees, and of how many they are
+	found    map[handle][]placed // where directories are, until one is moved
+	roots    map[handle][]rooted // the trees of the sessions, by their roots
 	again    func(chat.ID)       // asks for a new look at a session
 	end      func(*kept, error)
 	dir      string // of the journals
@@ -95,7 +96,7 @@ func initWatch() (perm, names int, err error) {
 func newWatch(perm, names int) *watch {
 	return &watch{
 		permFD: perm, namesFD: names, perm: os.NewFile(uintptr(perm), "perm"), names: os.NewFile(uintptr(names), "names"), room: make(chan struct{}, mostAsked), failed: make(chan error, 1),
-		byMount: map[uint64]*watched{}, sessions: map[chat.ID]*watched{}, marked: map[string]int{}, roots: map[handle]int{},
+		byMount: map[uint64]*watched{}, sessions: map[chat.ID]*watched{}, marked: map[string]int{}, found: map[handle][]placed{}, roots: map[handle][]rooted{},
 	}
 }
 
@@ -141,8 +142,10 @@ func (w *watch) markNames(s *watched) error {
 		fsid, err := fsidOf(fd)
 		if err == nil {
 			root, _ := handleOf(fd, fsid) // a file system without handles tells of no names
-			s.trees = append(s.trees, watchedTree{b, fsid, fd, root})
-			w.roots[root]++
+			t := watchedTree{b, fsid, fd, root}
+			s.trees = append(s.trees, t)
+			w.roots[root] = append(w.roots[root], rooted{t, s})
+			clear(w.found) // it may lie in this one, too
 			if !b.Writable {
 				continue
 			}
@@ -279,8 +282,10 @@ func (w *watch) drop(id chat.ID) {
 // letGo closes what begin opened.
 func (w *watch) letGo(s *watched) {
 	_ = s.notes.Close() // nil if it came to none
+	clear(w.found)      // it names the session
 	for _, t := range s.trees {
-		if w.roots[t.root]--; w.roots[t.root] == 0 {
+		w.roots[t.root] = slices.DeleteFunc(w.roots[t.root], func(r rooted) bool { return r.s == s })
+		if len(w.roots[t.root]) == 0 {
 			delete(w.roots, t.root)
 		}
 		if t.Writable {
