@@ -1,7 +1,9 @@
 package keeper
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -60,4 +62,33 @@ func TestAttackFollow(t *testing.T) {
 	if at := w.found[deeper]; len(at) != 1 || at[0].path != "/home/a/in/er" {
 		t.Errorf("a directory in a directory is at %v", at)
 	}
+}
+
+// TestFollowMoved: where a directory was found is old once it is moved: what is made in it then has
+// a denied name, and stays denied under every other.
+func TestFollowMoved(t *testing.T) {
+	s := newInside(t, false, false)
+	_, err := s.hold("access: {useDefaults: false, deny: ['~/secrets/**']}")
+	must(t, err)
+	at := func(name string) string { return filepath.Join(s.home, name) }
+	put := func(name string) {
+		t.Helper()
+		must(t, errors.Join(os.WriteFile(at(name), nil, 0o666), os.Chmod(at(name), 0o666)))
+	}
+	opens := func(name string, want bool) {
+		t.Helper()
+		if got := s.try(t, []string{at(name)})[0].Read; got != want {
+			t.Errorf("%s is opened: %t", name, got)
+		}
+	}
+	must(t, os.Mkdir(at("x"), 0o777))
+	put("x/before")
+	opens("x/before", true) // the keeper has read of x, and knows where it is
+	must(t, os.Rename(at("x"), at("secrets")))
+	put("later")
+	opens("later", true) // it has read of the move
+	put("secrets/f")
+	opens("secrets/f", false)
+	must(t, os.Rename(at("secrets/f"), at("g")))
+	opens("g", false)
 }
