@@ -93,6 +93,41 @@ func TestLostQuestion(t *testing.T) {
 	}
 }
 
+// TestAttackNoise: however many names a chat makes, no open is answered before the names that
+// came before it are known; and when there are more than can be held, the session ends that made them.
+func TestAttackNoise(t *testing.T) {
+	a := idle(t)
+	b := a.beside(t)
+	const many = 3000
+	w := a.k.watch
+	w.most = many / 3
+	for _, s := range []*inside{a, b} {
+		must(t, os.Mkdir(filepath.Join(s.home, "d"), 0o777))
+		_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden']}")
+		must(t, err)
+	}
+	for i := range many { // nobody listens: only who opens takes them in
+		must(t, os.WriteFile(filepath.Join(a.home, fmt.Sprint(i)), nil, 0o666))
+	}
+	hidden, f := filepath.Join(b.home, "d", "hidden"), filepath.Join(b.home, "d", "f")
+	must(t, os.WriteFile(hidden, nil, 0o666))
+	must(t, os.Chmod(hidden, 0o666))
+	must(t, os.Rename(hidden, f))
+	go func() { _ = w.readOpens() }()
+	if got := <-trying(t, b); got.Read || got.Write {
+		t.Errorf("what had a denied name is opened behind %d others: %+v", many, got)
+	}
+	noisy, quiet := a.k.named(a.order.Chat), a.k.named(b.order.Chat)
+	for until := time.Now().Add(longEnough); !noisy.ended(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("the session that made %d names goes on", many)
+		}
+	}
+	if quiet.ended() {
+		t.Error("the other session was ended, too")
+	}
+}
+
 // trying has the session open its d/f, and says what came of it.
 func trying(t *testing.T, s *inside) <-chan tried {
 	got := make(chan tried, 1)

@@ -13,67 +13,6 @@ import (
 	"github.com/chatd/chatd/access"
 )
 
-// mostEvents bounds how many events about names are taken in at once, and mostFound of how
-// many directories it is known where they are.
-const (
-	mostEvents = 100_000
-	mostFound  = 50_000
-)
-
-// readNames takes in what the kernel tells of names, all that is there. Moves of
-// directories come first: an event names a directory that may have been moved since.
-// The caller holds the lock.
-func (w *watch) readNames() error {
-	buf := make([]byte, 64<<10)
-	var all []fanEvent
-	for queued := w.queued(); len(all) < queued; {
-		n, err := unix.Read(w.namesFD, buf)
-		if err == unix.EAGAIN || err == nil && n == 0 {
-			break
-		}
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("cannot read events about names: %w", err)
-		}
-		events, err := parseEvents(buf[:n])
-		if err != nil {
-			return err
-		}
-		all = append(all, events...)
-	}
-	moved := slices.ContainsFunc(all, isMove)
-	if moved || len(w.found) > mostFound {
-		clear(w.found)
-	}
-	for _, e := range all {
-		if isMove(e) {
-			w.moved(e)
-		}
-	}
-	for _, e := range all {
-		w.named(e)
-		if !moved {
-			w.follow(e)
-		}
-	}
-	return nil
-}
-
-// isMove reports that a directory was moved: where it, and what lies in it, was found is old.
-func isMove(e fanEvent) bool { return e.mask&unix.FAN_RENAME != 0 && e.mask&unix.FAN_ONDIR != 0 }
-
-// queued is how many events there are now: who reads does not wait for those that a chat
-// adds meanwhile.
-func (w *watch) queued() int {
-	bytes, err := unix.IoctlGetInt(w.namesFD, unix.TIOCINQ) // FIONREAD, see fanotify(7)
-	if err != nil {
-		return mostEvents
-	}
-	return min(bytes/fanHeader, mostEvents)
-}
-
 // follow knows where a directory is that was made right now: where its name is, or nowhere. Who makes
 // directories without end, in a session or beside all of them, would else have each of them looked for in
 // every session, and every open wait for that. The root of a tree is looked for: it lies where its name does not say.

@@ -42,6 +42,7 @@ type watch struct {
 	end      func(*kept, error)
 	dir      string // of the journals
 	blind    bool   // tests: every open passes
+	most     int    // events about names at once; tests: fewer
 }
 
 // watched is what is known of one session.
@@ -95,7 +96,7 @@ func initWatch() (perm, names int, err error) {
 
 func newWatch(perm, names int) *watch {
 	return &watch{
-		permFD: perm, namesFD: names, perm: os.NewFile(uintptr(perm), "perm"), names: os.NewFile(uintptr(names), "names"), room: make(chan struct{}, mostAsked), failed: make(chan error, 1),
+		permFD: perm, namesFD: names, perm: os.NewFile(uintptr(perm), "perm"), names: os.NewFile(uintptr(names), "names"), room: make(chan struct{}, mostAsked), most: mostEvents, failed: make(chan error, 1),
 		byMount: map[uint64]*watched{}, sessions: map[chat.ID]*watched{}, marked: map[string]int{}, found: map[handle][]placed{}, roots: map[handle][]rooted{},
 	}
 }
