@@ -20,11 +20,13 @@ func (w *watch) readNames() error {
 	queued, err := w.queued()
 	for left := queued; err == nil && left > 0; {
 		var some []fanEvent
-		if some, err = w.takeNames(min(left, w.most)); len(some) == 0 {
-			break
-		}
+		n := min(left, w.most)
+		some, err = w.takeNames(n)
 		w.takeIn(some)
-		if left -= len(some); left > 0 {
+		if left -= len(some); len(some) < n {
+			break // there are no more, whatever was counted
+		}
+		if left > 0 {
 			w.endNoisy(some)
 		}
 	}
@@ -97,8 +99,8 @@ func (w *watch) endNoisy(all []fanEvent) {
 // isMove reports that a directory was moved: where it, and what lies in it, was found is old.
 func isMove(e fanEvent) bool { return e.mask&unix.FAN_RENAME != 0 && e.mask&unix.FAN_ONDIR != 0 }
 
-// queued is how many events there are now: who reads does not wait for those that a chat
-// adds meanwhile.
+// queued is how many events there are now, at most: who reads does not wait for those that a
+// chat adds meanwhile. Linux 6.1 was seen to count more than there are.
 func (w *watch) queued() (int, error) {
 	bytes, err := unix.IoctlGetInt(w.namesFD, unix.TIOCINQ) // FIONREAD, see fanotify(7)
 	if err != nil {
