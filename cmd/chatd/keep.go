@@ -23,6 +23,7 @@ func keepCommand() *cli.Command {
 			if err := noArgs(c); err != nil {
 				return err
 			}
+			endAtOnce() // there is nothing to tidy up, and systemd would wait for it
 			return keeper.Run(c.String("dir"), c.Bool("worker"), os.Stderr)
 		},
 	}

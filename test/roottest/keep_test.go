@@ -1,0 +1,34 @@
+package roottest
+
+import (
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/keeper"
+)
+
+// TestKeepEnds: chatd keep ends by SIGTERM, which is how systemd stops it, and does not wait to
+// be killed.
+func TestKeepEnds(t *testing.T) {
+	opt := options(t)
+	defer endKeeper(t, opt)
+	dir := filepath.Join(opt.Run, "keeper")
+	keep := exec.Command(programs.chatd, "keep", "--dir", dir)
+	must(t, keep.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- keep.Wait() }()
+	until(t, "the keeper answers", func() bool {
+		_, err := keeper.Ask(t.Context(), filepath.Join(dir, keeper.Socket), keeper.Order{Verb: keeper.Probe})
+		return err == nil
+	})
+	must(t, keep.Process.Signal(syscall.SIGTERM))
+	select {
+	case <-ended:
+	case <-time.After(longEnough):
+		_ = keep.Process.Kill()
+		t.Error("the keeper goes on after SIGTERM")
+	}
+}
