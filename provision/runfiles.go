@@ -61,13 +61,16 @@ func (r *liveRun) makeFiles(uid uint32, spec chat.RunSpec) (*runStdio, error) {
 		return nil, err
 	}
 	stdio, err := newRunStdio(uid, []byte(spec.Stdin), false)
-	if err == nil && r.info.Schedule != "" {
+	if err != nil {
+		return nil, err
+	}
+	if r.info.Schedule != "" {
 		err = stdio.join()
 	}
-	if err != nil || !spec.StdinStaysOpen() {
-		return stdio, err
+	if err == nil && spec.StdinStaysOpen() {
+		err = stdio.fromFIFO(filepath.Join(r.dir, "stdin"), uid)
 	}
-	if err := stdio.fromFIFO(filepath.Join(r.dir, "stdin"), uid); err != nil {
+	if err != nil {
 		stdio.close()
 		return nil, err
 	}
