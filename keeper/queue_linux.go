@@ -17,8 +17,8 @@ const (
 // readNames takes in what the kernel tells of names, all that is there: what is opened next
 // is judged by it. The caller holds the lock.
 func (w *watch) readNames() error {
-	queued, err := w.queued()
-	for left := queued; err == nil && left > 0; {
+	left, err := w.queued()
+	for err == nil && left > 0 {
 		var some []fanEvent
 		n := min(left, w.most)
 		some, err = w.takeNames(n)

@@ -67,8 +67,8 @@ func (m *Manager) adoptRun(ctx context.Context, rec state.Record, dir string) bo
 		return false // no chatd wrote that
 	}
 	r := newLiveRun(rec.ID, n.Run, n.Grace)
-	r.dir, r.nsenter, r.by = dir, n.NSEnter, byClock{n.Run.Schedule, n.Taken}
-	ctx = asSchedule(ctx, r.by)
+	r.dir, r.nsenter, r.taken = dir, n.NSEnter, n.Taken
+	ctx = asSchedule(ctx, byClock{n.Run.Schedule, n.Taken})
 	var e endedRun
 	if readNote(dir, resultFile, &e) == nil {
 		if time.Since(e.At) > chat.KeepRun {

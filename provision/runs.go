@@ -37,8 +37,8 @@ type liveRun struct {
 	over chan struct{}
 	// dir is where a run of the background has its files.
 	dir string
-	// by is the time of a schedule that it is for.
-	by byClock
+	// taken is the time of its schedule that it is for; zero if it has none.
+	taken time.Time
 
 	mu      sync.Mutex
 	nsenter int
@@ -75,7 +75,7 @@ func (m *Manager) admitRun(ctx context.Context, rec state.Record, spec chat.RunS
 		info.Command = chat.Quote(spec.Command)
 	}
 	r := newLiveRun(rec.ID, info, cmp.Or(spec.Grace, chat.DefaultGrace).D())
-	r.by = by
+	r.taken = by.taken
 	m.runs.mu.Lock()
 	defer m.runs.mu.Unlock()
 	n, kept := 0, 2*r.outputMax()

@@ -163,7 +163,7 @@ func (m *Manager) startScheduled(ctx context.Context, id chat.ID, s state.Schedu
 // runTaken is the run of the time that a schedule has taken, or nil.
 func (m *Manager) runTaken(id chat.ID, s state.Schedule) *liveRun {
 	for _, r := range m.runsOf(id) {
-		if s.RunningSince != nil && r.by.schedule == s.ID && r.by.taken.Equal(*s.RunningSince) {
+		if s.RunningSince != nil && r.info.Schedule == s.ID && r.taken.Equal(*s.RunningSince) {
 			return r
 		}
 	}

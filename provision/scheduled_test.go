@@ -49,8 +49,8 @@ func TestRunTaken(t *testing.T) {
 	const id = chat.ID("0123456789abcdef")
 	m, now := &Manager{}, time.Now()
 	for i, by := range []byClock{{"a", now}, {"a", now.Add(time.Minute)}, {"b", now.Add(time.Minute)}, {}} {
-		r := newLiveRun(id, chat.Run{ID: fmt.Sprint(i)}, 0)
-		r.by = by
+		r := newLiveRun(id, chat.Run{ID: fmt.Sprint(i), Schedule: by.schedule}, 0)
+		r.taken = by.taken
 		m.runs.keep(r)
 	}
 	for _, c := range []struct {
