@@ -21,6 +21,9 @@ const (
 type Profile struct {
 	Name   string `json:"name" yaml:"-"`
 	Limits Limits `json:"limits" yaml:"limits"`
+	// Bridges are the owners who may create chats in the profile; nil is the answer of
+	// [Profile.AdmittedBridges]. A chat that is there keeps its profile.
+	Bridges []string `json:"bridges" yaml:"bridges"`
 	// Network is shared or none; empty means none when Egress is empty, else shared.
 	Network Network `json:"network" yaml:"network"`
 	// Egress lists where the chat may connect. Empty means nowhere.
@@ -81,6 +84,9 @@ func (p Profile) Validate() error {
 		if err := CheckTimeoutMax(p.TimeoutMax); err != nil {
 			return fmt.Errorf("cannot use profile %s: timeout_max %w", p.Name, err)
 		}
+	}
+	if _, err := CheckBridges(p.Bridges); err != nil {
+		return fmt.Errorf("cannot use profile %s: bridges: %w", p.Name, err)
 	}
 	if err := p.validateGuard(); err != nil {
 		return err

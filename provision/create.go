@@ -19,10 +19,7 @@ func (m *Manager) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, 
 	if err := m.checkSpec(caller, spec); err != nil {
 		return chat.Chat{}, false, err
 	}
-	if err := m.ensureBlock(ctx, spec.Profile); err != nil {
-		return chat.Chat{}, false, err
-	}
-	rec, created, err := m.store.Admit(spec, state.Event{Action: "create", Outcome: "intent", Caller: caller})
+	rec, created, err := m.admit(ctx, caller, spec)
 	if err != nil {
 		return chat.Chat{}, false, err
 	}
@@ -48,6 +45,37 @@ func (m *Manager) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, 
 	}
 	m.touch(rec)
 	return m.show(ctx, rec), created, nil
+}
+
+// admit finds the chat's record, or makes one where the caller may have a new chat. Being
+// found asks for no leave: a chat keeps its profile, whatever the config says later.
+func (m *Manager) admit(ctx context.Context, caller chat.Caller, spec chat.Spec) (state.Record, bool, error) {
+	rec, err := m.store.Find(spec.Owner, spec.ExternalID)
+	if err == nil {
+		return rec, false, nil
+	}
+	if err := m.mayUse(caller, spec.Profile); err != nil {
+		return rec, false, err
+	}
+	if err := m.ensureBlock(ctx, spec.Profile); err != nil {
+		return rec, false, err
+	}
+	return m.store.Admit(spec, state.Event{Action: "create", Outcome: "intent", Caller: caller})
+}
+
+// mayUse refuses, and audits, a caller who may make no chats in the profile.
+func (m *Manager) mayUse(caller chat.Caller, profile string) error {
+	if m.opt.Profiles[profile].MayUse(caller) {
+		return nil
+	}
+	err := fmt.Errorf("cannot create a chat in profile %s: owner %s is not among its bridges: an operator can add the name to the profile's key bridges in chatd's config: %w",
+		chat.Quote(profile), chat.Quote(caller.Name), chat.ErrDenied)
+	return errors.Join(m.auditRefusal(caller, map[string]string{"profile": profile, "rule": "bridges"}), err)
+}
+
+// auditRefusal writes down that a create was refused at the door.
+func (m *Manager) auditRefusal(caller chat.Caller, detail map[string]string) error {
+	return m.store.Audit(state.Event{Action: "create", Outcome: "denied", Caller: caller, Detail: detail})
 }
 
 // createLocked takes the steps that a chat still lacks. The caller holds the
@@ -89,11 +117,8 @@ func (m *Manager) checkSpec(caller chat.Caller, spec chat.Spec) error {
 		return err
 	}
 	if !caller.MayReach(spec.Owner) {
-		denied := state.Event{Action: "create", Outcome: "denied", Caller: caller, Detail: map[string]string{"owner": spec.Owner}}
-		if err := m.store.Audit(denied); err != nil {
-			return err
-		}
-		return fmt.Errorf("cannot create a chat of owner %s: only an operator may name another: %w", chat.Quote(spec.Owner), chat.ErrDenied)
+		err := fmt.Errorf("cannot create a chat of owner %s: only an operator may name another: %w", chat.Quote(spec.Owner), chat.ErrDenied)
+		return errors.Join(m.auditRefusal(caller, map[string]string{"owner": spec.Owner}), err)
 	}
 	if _, ok := m.opt.Profiles[spec.Profile]; !ok {
 		return fmt.Errorf("cannot use profile %s: there is none of that name: %w", chat.Quote(spec.Profile), chat.ErrInvalid)

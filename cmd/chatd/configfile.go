@@ -48,6 +48,7 @@ type fileConfig struct {
 }
 
 type fileProfile struct {
+	Bridges    *[]string  `yaml:"bridges"`
 	Limits     fileLimits `yaml:"limits"`
 	Network    string     `yaml:"network"`
 	Egress     []string   `yaml:"egress"`
@@ -199,6 +200,9 @@ func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Pro
 		return p, err
 	}
 	if err := s.view(at, f.View, &p); err != nil {
+		return p, err
+	}
+	if err := s.bridges(at+".bridges", f.Bridges, &p); err != nil {
 		return p, err
 	}
 	if err := p.Validate(); err != nil {

@@ -71,6 +71,9 @@ func serve(ctx context.Context, cfg Config) (err error) {
 			return mcp.HTTP(chats, id, problem, version)
 		},
 	})
+	if names := operatorsOnly(cfg); len(names) > 0 {
+		opt.Log.Warn("only operators can create chats in these profiles; their key bridges can name owners", "profiles", names)
+	}
 	go reload(ctx, m, cfg, opt.Log)
 	opt.Log.Info("serving", "socket", cfg.Socket, "state", cfg.State, "version", version)
 	return serveOn(ctx, l, srv, opt.Log, selfCheck(cfg.Socket, m.Alive))

@@ -207,6 +207,9 @@ func TestPlanIsForOperators(t *testing.T) {
 	opt, s := withShop(t)
 	var log lockedBuffer
 	opt.Log = slog.New(slog.NewJSONHandler(&log, nil))
+	shop := opt.Profiles["shop"]
+	shop.Bridges = []string{"one"}
+	opt.Profiles["shop"] = shop
 	m := open(t, opt)
 	bridge := chat.WithCaller(context.Background(), chat.Caller{Name: "one", UID: 1000, Role: chat.RoleBridge})
 	c, _, err := m.Create(bridge, chat.Spec{ExternalID: "mine", Profile: "shop"})

@@ -1,0 +1,69 @@
+package chat
+
+import (
+	"fmt"
+	"slices"
+)
+
+// EveryBridge in a profile's Bridges stands for every owner.
+const EveryBridge = "*"
+
+// AdmittedBridges are the owners whose bridges may create chats in the profile. Without
+// a list that is everybody where the profile opens nothing, and nobody where it does:
+// what was opened for one bridge's chats is not for another's.
+func (p Profile) AdmittedBridges() []string {
+	switch {
+	case p.Bridges != nil:
+		return p.Bridges
+	case len(p.Opens()) == 0:
+		return []string{EveryBridge}
+	}
+	return []string{}
+}
+
+// MayUse reports whether the caller may create chats in the profile. Operators may.
+func (p Profile) MayUse(c Caller) bool {
+	if c.Role == RoleOperator {
+		return true
+	}
+	bridges := p.AdmittedBridges()
+	return c.Role == RoleBridge && c.Name != "" && (slices.Contains(bridges, EveryBridge) || slices.Contains(bridges, c.Name))
+}
+
+// Opens names the keys by which the profile shows its chats more of the host or of the
+// network than a profile that says nothing.
+func (p Profile) Opens() []string {
+	keys := []string{}
+	for _, k := range []struct {
+		name string
+		set  bool
+	}{
+		{"network", p.Network == NetworkShared},
+		{"egress", len(p.Egress) > 0},
+		{"resolvers", len(p.Resolvers) > 0},
+		{"skeleton", p.Skeleton != ""},
+		{"expose_paths", len(p.ExposePaths) > 0},
+		{"allow_read_paths", len(p.AllowReadPaths) > 0},
+		{"allow_write_paths", len(p.AllowWritePaths) > 0},
+		{"allow_read_outside_workspace", p.AllowReadOutsideWorkspace},
+	} {
+		if k.set {
+			keys = append(keys, k.name)
+		}
+	}
+	return keys
+}
+
+// CheckBridges accepts names of owners, and "*" for all. On an error, at is the index of
+// the name that cannot be used.
+func CheckBridges(names []string) (at int, err error) {
+	for i, name := range names {
+		if name == EveryBridge {
+			continue
+		}
+		if err := CheckName("owner", name); err != nil {
+			return i, fmt.Errorf("%w: want the user name of a bridge, or *", err)
+		}
+	}
+	return 0, nil
+}

@@ -1,0 +1,60 @@
+package chat
+
+import (
+	"net/netip"
+	"reflect"
+	"testing"
+)
+
+// Each key that shows a chat more than a home closes the profile to bridges it does not
+// name. A key that is added to Profile has to be judged here.
+func TestBridgesOfWhatAProfileOpens(t *testing.T) {
+	allow, err := ParseAllow("203.0.113.5:443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ada, bob := Caller{Name: "ada", Role: RoleBridge}, Caller{Name: "bob", Role: RoleBridge}
+	opening := map[string]Profile{
+		"Network":                   {Network: NetworkShared},
+		"Egress":                    {Egress: []Allow{allow}},
+		"Resolvers":                 {Resolvers: []netip.Addr{netip.MustParseAddr("192.0.2.1")}},
+		"Skeleton":                  {Skeleton: "/etc/skel"},
+		"ExposePaths":               {ExposePaths: []Expose{{Source: "/data", Mode: ReadOnly}}},
+		"AllowReadPaths":            {AllowReadPaths: []string{"^/data/x$"}},
+		"AllowWritePaths":           {AllowWritePaths: []string{"^/data/x$"}},
+		"AllowReadOutsideWorkspace": {AllowReadOutsideWorkspace: true},
+	}
+	// What takes away, or is bounded by what the host gives a chat anyway.
+	harmless := map[string]bool{"Name": true, "Limits": true, "Bridges": true, "Commands": true, "AccessFile": true,
+		"Guard": true, "TimeoutMax": true, "ToolsOff": true}
+	for i := range reflect.TypeFor[Profile]().NumField() {
+		key := reflect.TypeFor[Profile]().Field(i).Name
+		p, opens := opening[key]
+		if opens == harmless[key] {
+			t.Errorf("%s: say whether it opens anything", key)
+		}
+		if !opens {
+			continue
+		}
+		if p.MayUse(ada) || len(p.AdmittedBridges()) != 0 || len(p.Opens()) != 1 {
+			t.Errorf("%s: every bridge may use it", key)
+		}
+		p.Bridges = []string{"ada"}
+		if !p.MayUse(ada) || p.MayUse(bob) {
+			t.Errorf("%s: want ada alone", key)
+		}
+		p.Bridges = []string{EveryBridge}
+		if !p.MayUse(bob) {
+			t.Errorf("%s: want everybody", key)
+		}
+	}
+	closed := Profile{Bridges: []string{}}
+	for _, c := range []Caller{ada, {}, {Name: "root"}, {Role: RoleBridge}} {
+		if closed.MayUse(c) {
+			t.Errorf("%+v may use a profile of operators", c)
+		}
+	}
+	if !(Profile{}).MayUse(ada) || (Profile{}).MayUse(Caller{Role: RoleBridge}) || !closed.MayUse(Caller{Role: RoleOperator}) {
+		t.Error("a profile that opens nothing is for every bridge with a name, each profile for operators")
+	}
+}
