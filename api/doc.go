@@ -16,15 +16,16 @@
 // from the types of package chat, and the Validate method of the type.
 //
 // Every answer with a status of 400 or more is problem+json (RFC 9457) with a
-// stable kind, also those that net/http writes by itself. errors.go holds the one
-// table of kinds, statuses and exit codes, and the client turns a kind back into
-// the error of package chat, so that errors.Is works across the socket.
+// stable kind, also where net/http cannot read a request and no handler runs
+// (malformed.go). errors.go holds the one table of kinds, statuses and exit codes,
+// and the client turns a kind back into the error of package chat, so that errors.Is
+// works across the socket.
 //
 // # What it does not stop
 //
 // A member of the bridges group may use up its own bounds: [ServerOptions] has a
-// number of requests for each role, so that operators still get in, but two
-// bridges share theirs. A process that inherits an open connection has the rights
+// number of requests for each uid, so that operators and other bridges still get in.
+// A process that inherits an open connection has the rights
 // of the process that connected. Leaving a group does not end connections that
 // were made before. Text that came from a chat (a screen, the output of a run)
 // is safe JSON here and may still hold control bytes once decoded: whoever shows

@@ -1,14 +1,11 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 
 	"github.com/chatd/chatd/chat"
@@ -29,38 +26,16 @@ type conn struct {
 
 	mu   sync.Mutex
 	name string
+
+	// answering is true from the start of a handler until net/http has sent all of its
+	// answer. net/http uses both from the one goroutine that serves the connection.
+	answering, refused bool
 }
 
 // Close also gives the peer's place back.
 func (c *conn) Close() error {
 	c.once.Do(c.leave)
 	return c.Conn.Close()
-}
-
-// netHTTPError is how net/http ends the head of the answers it writes by itself,
-// past every handler: bad requests, headers too large, odd transfer encodings.
-// No answer of a handler looks like that: JSON holds no bare CR LF.
-var netHTTPError = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
-
-// Write passes b on, but makes an error of net/http's own a problem.
-func (c *conn) Write(b []byte) (int, error) {
-	head, text, found := bytes.Cut(b, netHTTPError)
-	if !found || len(head) < 12 || !bytes.HasPrefix(head, []byte("HTTP/1.1 ")) {
-		return c.Conn.Write(b)
-	}
-	status, err := strconv.Atoi(string(head[9:12]))
-	if err != nil {
-		return c.Conn.Write(b)
-	}
-	// Status 501 is for a transfer encoding that HTTP/1.1 does not know.
-	p := newProblem(kindByWord("invalid"), status, "cannot read the request: "+string(text))
-	body, err := json.Marshal(p)
-	if err != nil {
-		return 0, fmt.Errorf("cannot write a problem: %w", err)
-	}
-	_, err = fmt.Fprintf(c.Conn, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
-		status, http.StatusText(status), problemType, len(body), body)
-	return len(b), err
 }
 
 // guard accepts connections whose peer the kernel names, so many for each uid.

@@ -91,6 +91,7 @@ func NewServer(opt ServerOptions) *Server {
 		IdleTimeout:       s.opt.IdleTimeout,
 		MaxHeaderBytes:    16 << 10,
 		ConnContext:       withPeer,
+		ConnState:         turn,
 		// OPTIONS * meets the route table like everything else.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(s.opt.Log.Handler(), slog.LevelDebug),
@@ -133,6 +134,9 @@ const cutOffPatience = 5 * time.Second
 func (s *Server) handle(rw http.ResponseWriter, r *http.Request) {
 	s.working.Add(1)
 	defer s.working.Add(-1)
+	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+		c.answering = true
+	}
 	w := &answer{ResponseWriter: rw, timeout: s.opt.WriteTimeout}
 	caller := chat.Caller{}
 	defer func() { s.recovered(w, r, caller, recover()) }()
