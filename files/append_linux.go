@@ -65,9 +65,13 @@ func (t *Tools) append1(name string, body io.Reader, s *spool) (out Answer, err 
 
 // appendAll adds the spool's content to the file, which it makes if need be.
 func (p *place) appendAll(s *spool) (out Answer, err error) {
-	created, err := p.createEmpty()
+	dir, err := p.createEmpty()
 	if err != nil {
 		return Answer{}, err
+	}
+	created := dir != nil
+	if created {
+		defer dir.Close()
 	}
 	f, st, err := p.openLocked(unix.O_WRONLY | unix.O_APPEND)
 	if errors.Is(err, unix.ENOENT) {
@@ -87,7 +91,7 @@ func (p *place) appendAll(s *spool) (out Answer, err error) {
 		return Answer{}, err
 	}
 	if created {
-		if err := syncDir(p.dir); err != nil {
+		if err := fsync(dir); err != nil {
 			return Answer{}, err
 		}
 	}
@@ -124,16 +128,24 @@ func (p *place) removeEmpty(f *os.File) {
 	}
 }
 
-// createEmpty makes the file if nothing is there.
-func (p *place) createEmpty() (bool, error) {
+// createEmpty makes the file if nothing is there, and returns its directory then, to be
+// synced. The directory is opened first: the kernel may refuse that, and a call that is
+// refused must have done nothing.
+func (p *place) createEmpty() (dir *os.File, err error) {
+	if _, err := p.stat(); !errors.Is(err, unix.ENOENT) {
+		return nil, err
+	}
+	if dir, err = openDir(p.dir); err != nil {
+		return nil, err
+	}
 	fd, err := openat(p.dir, p.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NONBLOCK, newMode)
 	if errors.Is(err, unix.EEXIST) {
-		return false, nil
+		return nil, dir.Close()
 	}
 	if err != nil {
-		return false, p.takeBack(p.name, err)
+		return nil, errors.Join(p.takeBack(p.name, err), dir.Close())
 	}
-	return true, errors.Join(unix.Fchmod(fd, newMode), unix.Close(fd))
+	return dir, errors.Join(unix.Fchmod(fd, newMode), unix.Close(fd))
 }
 
 // spool holds content until all of it is there, so that nobody waits below the

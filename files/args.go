@@ -36,6 +36,15 @@ const (
 	Bash Op = "bash"
 )
 
+// Needs are the operations that have to be allowed for op. An edit needs a read: whether
+// a text is in a file, and how often, is what the file says.
+func (op Op) Needs() []Op {
+	if op == Edit {
+		return []Op{Read, Edit}
+	}
+	return []Op{op}
+}
+
 // Bounds of a call.
 const (
 	MaxPath        = 4096      // bytes of a path, as the kernel's PATH_MAX

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -77,6 +81,70 @@ func TestAsk(t *testing.T) {
 			t.Errorf("%s: %+v, %v", tool, a, err)
 		}
 	}
+}
+
+// TestDeniedBeforeTheAct: whichever of its questions a tool is told no to, the call is
+// denied and nothing is made, changed or removed.
+func TestDeniedBeforeTheAct(t *testing.T) {
+	calls := map[Tool]func(name string) interface{ Validate() error }{
+		ReadFileTool: func(name string) interface{ Validate() error } { return ReadFile{Path: name} },
+		ListDirTool:  func(name string) interface{ Validate() error } { return ListDir{Path: name} },
+		EditFileTool: func(name string) interface{ Validate() error } {
+			return EditFile{Path: name, OldText: "text", NewText: "x"}
+		},
+		AppendFileTool: func(name string) interface{ Validate() error } { return WriteFile{Path: name, Stream: true} },
+		WriteFileTool:  func(name string) interface{ Validate() error } { return WriteFile{Path: name, Stream: true} },
+	}
+	for tool, args := range calls {
+		for _, name := range []string{"f", "l", "d", "new", "new/dir/f"} {
+			for no := 1; ; no++ {
+				w := newWorld(t)
+				put1(t, w.home+"/f", "text")
+				mkdir(t, w.home+"/d")
+				link(t, "f", w.home+"/l")
+				asked, before := 0, treeOf(t, w.home)
+				judge := func(op Op, path string) *Denial {
+					if asked++; asked == no {
+						return &Denial{Op: op, Path: path, Rule: "mine"}
+					}
+					return nil
+				}
+				_, err := w.exchange(t, tool, args(name), Exchange{Body: strings.NewReader("more"), Begin: func(Answer) io.Writer { return io.Discard }, Limit: 100, Judge: judge})
+				if asked < no {
+					break
+				}
+				if after := treeOf(t, w.home); !errors.Is(err, chat.ErrDenied) || after != before {
+					t.Errorf("%s %s, no to question %d: %v, and now\n%swas\n%s", tool, name, no, err, after, before)
+				}
+			}
+		}
+	}
+}
+
+// treeOf is all below dir: names, inodes, times and content.
+func treeOf(t testing.TB, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(p, &st); err != nil {
+			return err
+		}
+		content := ""
+		if e.Type().IsRegular() {
+			content = cat(t, p)
+			fmt.Fprintf(&b, "%d.%09d ", st.Mtim.Sec, st.Mtim.Nsec)
+		}
+		fmt.Fprintf(&b, "%s %d %o %q\n", p, st.Ino, st.Mode, content)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
 }
 
 // TestTempDenied: where the kernel's walls close the name of the file beside the target,

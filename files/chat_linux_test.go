@@ -1,6 +1,7 @@
 package files
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )
 
@@ -75,6 +77,7 @@ func asChat(t *testing.T) {
 		_, _, err := w.list(ListDir{Path: "d"})
 		wantDenied(t, err, RuleKernel, "failed to read directory: access denied")
 	})
+	t.Run("unlistable", func(t *testing.T) { unlistable(t, newWorld(t)) })
 	t.Run("hard link", func(t *testing.T) {
 		home := os.Getenv("CHATD_FILES_HOME")
 		need(t, home != "", "root: to leave files of another owner")
@@ -139,5 +142,25 @@ func hardLinks(t *testing.T, home string) {
 		if err := tools.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// unlistable: in a directory that may not be read a file that is there can be appended
+// to, and one that is not there is not made: its name could not be synced.
+func unlistable(t *testing.T, w world) {
+	mkdir(t, w.home+"/d")
+	put1(t, w.home+"/d/f", "text")
+	if err := os.Chmod(w.home+"/d", 0o300); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(w.home+"/d", 0o700)
+	if _, err := w.append("d/f", "more"); err != nil || cat(t, w.home+"/d/f") != "textmore" {
+		t.Errorf("append to what is there: %v", err)
+	}
+	if _, err := w.append("d/new", "more"); !errors.Is(err, chat.ErrDenied) {
+		t.Errorf("append to what is not there: %v", err)
+	}
+	if _, err := os.Lstat(w.home + "/d/new"); err == nil {
+		t.Error("a call that was refused made the file")
 	}
 }

@@ -213,8 +213,9 @@ func TestDiffBounds(t *testing.T) {
 	}
 }
 
-// TestDiffOfUnreadable: who may edit but not read is not shown the lines around.
-func TestDiffOfUnreadable(t *testing.T) {
+// TestEditOfUnreadable: who may not read may not edit. Whether a text is in the file, and
+// how often, would tell what is in it.
+func TestEditOfUnreadable(t *testing.T) {
 	w := newWorld(t, func(o *Options) {
 		o.Judge = func(op Op, name string) *Denial {
 			if op == Read {
@@ -224,8 +225,11 @@ func TestDiffOfUnreadable(t *testing.T) {
 		}
 	})
 	put1(t, w.home+"/f", "password\nmark\n")
-	if a, err := w.edit("f", "mark", "x"); err != nil || a.Diff != "" || a.DiffOmitted == "" {
-		t.Errorf("%+v, %v", a, err)
+	for _, old := range []string{"mark", "not there", "s"} {
+		a, err := w.edit("f", old, "x")
+		if !errors.Is(err, chat.ErrDenied) || a.Diff != "" || cat(t, w.home+"/f") != "password\nmark\n" {
+			t.Errorf("%q: %v, %+v, now %q", old, err, a, cat(t, w.home+"/f"))
+		}
 	}
 }
 

@@ -185,8 +185,18 @@ func (t *Tools) reaches(op Op, name string) bool {
 	return granted(t.write)
 }
 
-// judge asks the rules about one name.
+// judge asks the rules about all that op needs, for one name. Whatever a call asks, it
+// asks before it changes anything: the caller takes a denial for the end of the call.
 func (t *Tools) judge(op Op, name string) error {
+	for _, need := range op.Needs() {
+		if err := t.judgeOne(need, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tools) judgeOne(op Op, name string) error {
 	if t.opt.Judge == nil {
 		return nil
 	}

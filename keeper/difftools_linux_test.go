@@ -206,14 +206,17 @@ func (d *toolDiffer) tool(t *testing.T, root string, tool files.Tool, op string,
 	explained := make([]access.Verdict, len(paths))
 	rs := d.explain(t)
 	for i, p := range paths {
-		want[i], explained[i] = d.rules.denies(d.fold(p), op), d.verdict(t, rs, d.fold(p), op)
+		want[i], explained[i] = d.stops(d.fold(p), op), d.verdict(t, rs, d.fold(p), op)
+		if read := d.verdict(t, rs, d.fold(p), "read"); op == "edit" && read.Denied() {
+			explained[i] = read
+		}
 	}
 	before := contents(t, root)
 	for i, did := range d.use(t, toolRun{Home: d.home, Rules: d.text, Judged: d.judged, Tool: tool, Paths: paths}) {
 		d.calls++
 		// What the run made may give a later path another meaning.
 		rule := want[i]
-		if now := d.rules.denies(d.fold(paths[i]), op); (now == nil) != (rule == nil) {
+		if now := d.stops(d.fold(paths[i]), op); (now == nil) != (rule == nil) {
 			continue
 		}
 		switch {
@@ -236,6 +239,14 @@ func (d *toolDiffer) tool(t *testing.T, root string, tool files.Tool, op string,
 		}
 	}
 	d.changed(t, before, contents(t, root), tool, op)
+}
+
+// stops is the rule that keeps a tool from op: an edit is a read, too.
+func (d *toolDiffer) stops(p, op string) *oracleRule {
+	if rule := d.rules.denies(p, op); rule != nil || op != "edit" {
+		return rule
+	}
+	return d.rules.denies(p, "read")
 }
 
 // changed goes by what is in the tree, not by what a tool says of itself.

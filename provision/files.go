@@ -138,9 +138,11 @@ func (m *Manager) allowFirst(ctx context.Context, rec state.Record, c *fileCall)
 		return err
 	}
 	c.Judge = judgeOf(c.tool, rules.Ruleset)
-	if d := c.Judge(c.op, m.folded(rec.ID, c.path)); d != nil {
-		auditErr := m.auditDenial(ctx, rec, d)
-		return errors.Join(m.told(ctx, rec, d), auditErr)
+	for _, op := range c.op.Needs() {
+		if d := c.Judge(op, m.folded(rec.ID, c.path)); d != nil {
+			auditErr := m.auditDenial(ctx, rec, d)
+			return errors.Join(m.told(ctx, rec, d), auditErr)
+		}
 	}
 	return followLinks(c, rules)
 }

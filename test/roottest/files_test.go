@@ -188,6 +188,37 @@ func TestToolsKeepRules(t *testing.T) {
 	})
 }
 
+// TestDeniedIsNotDone: who may not read a file may not edit it. The answer, the audit log and
+// the file say the same.
+func TestDeniedIsNotDone(t *testing.T) {
+	opt := options(t)
+	opt.Access = map[string]*access.Policy{"default": policy(t, `access: {useDefaults: false, rules: [{deny: "~/ledger.txt", ops: [read]}]}`)}
+	m := open(t, opt)
+	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
+		name := place(t, c, "ledger.txt", "paid: 1\n")
+		for _, by := range []string{"ledger.txt", "link"} {
+			if by == "link" {
+				must(t, os.Symlink("ledger.txt", filepath.Join(c.Home, by)))
+			}
+			_, err := m.EditFile(operator(t.Context()), c.ID, files.EditFile{Path: by, OldText: "1", NewText: "2"})
+			var d *files.Denial
+			if !errors.As(err, &d) || d.Op != files.Read || d.Rule != "deny ~/ledger.txt for read" {
+				t.Errorf("edit of %s: %#v", by, err)
+			}
+			if text, err := os.ReadFile(name); err != nil || string(text) != "paid: 1\n" {
+				t.Errorf("edit of %s is denied, and the file says %q, %v", by, text, err)
+			}
+			if len(auditLines(t, opt, `"edit_file"`, `"denied"`, string(c.ID), "deny ~/ledger.txt for read")) == 0 {
+				t.Errorf("the denied edit of %s is not audited", by)
+			}
+		}
+		e, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Path: "~/ledger.txt", Op: "edit"})
+		if err != nil || e.Verdict != "deny" || e.Rule != "deny ~/ledger.txt for read" {
+			t.Errorf("explain of an edit: %+v, %v", e, err)
+		}
+	})
+}
+
 // TestToolsByTheKernel: what the kernel denies is denied and audited too, and said to
 // be the chat's side's word.
 func TestToolsByTheKernel(t *testing.T) {
