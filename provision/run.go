@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/display"
@@ -227,5 +226,3 @@ func (m *Manager) use(ctx context.Context, id chat.ID) (state.Record, *session, 
 	defer unlock()
 	return m.wakeLocked(ctx, id)
 }
-
-func (m *Manager) touch(rec state.Record) { m.store.Touch(rec.ID, time.Now()) }

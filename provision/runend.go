@@ -57,6 +57,7 @@ func (m *Manager) endBackground(ctx context.Context, rec state.Record, r *liveRu
 		err = errors.Join(err, nerr)
 	}
 	detail := map[string]string{"run": r.info.ID, "state": string(e.State), "exit": fmt.Sprint(e.Result.Exit), "signal": e.Result.Signal}
+	m.store.Touch(rec.ID, e.At)
 	r.finish(&e)
 	if err := m.auditOutcome(ctx, rec, "run", detail, err); err != nil {
 		m.log.Error("cannot audit the end of a run", "chat", rec.ID, "run", r.info.ID, "err", err)

@@ -176,6 +176,13 @@ func (m *Memory) Stick(id chat.ID, err error) {
 	m.stuck[id] = err
 }
 
+// UseAfter has somebody use a chat as soon as the chat reaped is.
+func (m *Memory) UseAfter(reaped, used chat.ID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.usedAfter[reaped] = used
+}
+
 // Age makes the chat as if created and last used d ago.
 func (m *Memory) Age(id chat.ID, d time.Duration) {
 	m.mu.Lock()
