@@ -205,6 +205,11 @@ func (m *Manager) enterTool(ctx context.Context, rec state.Record, s *session, c
 		return a, err
 	}
 	a, err = m.enterToolLeaf(ctx, rec, s, run, c)
+	if !answered(err) {
+		if u, uerr := m.groups.RunUsage(rec.ID, run); uerr == nil {
+			err = fmt.Errorf("%w%s", err, m.outOfMemory(rec, u.OOMKills))
+		}
+	}
 	return a, errors.Join(err, m.groups.RemoveRun(rec.ID, run))
 }
 

@@ -466,6 +466,7 @@ func TestEveryProcessIsInItsCgroup(t *testing.T) {
 // for `reap --idle` goes by it.
 func TestAtWorkIsNotIdle(t *testing.T) {
 	opt := options(t)
+	opt.Every = time.Hour // the minute's look moves it too
 	m := open(t, opt)
 	ctx := operator(t.Context())
 	c := create(t, m, "at work", "default")
