@@ -31,7 +31,8 @@ func (m *Manager) callTool(ctx context.Context, rec state.Record, c fileCall) (f
 	}
 	defer done()
 	if s := m.session(rec.ID); s != nil && s.leader.alive() {
-		return m.enterTool(ctx, rec, s, c)
+		a, err := m.enterTool(ctx, rec, s, c)
+		return a, m.overtaken(ctx, s, err)
 	}
 	return m.errand(ctx, rec, c)
 }
