@@ -7,20 +7,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/chatd/chatd/chat"
 )
-
-// retryAfter is what a busy answer asks for, in seconds.
-const retryAfter = 1
 
 // answer notes whether anything was written, and gives a peer that does not read
 // its answer a bound.
@@ -52,9 +49,6 @@ func (w *answer) begin(status int) {
 	w.wrote = true
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
-	if status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
-	}
 	// Without a deadline the answer is still right, only a slow reader holds its
 	// connection for longer.
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))
@@ -66,6 +60,7 @@ func (s *Server) refuse(w http.ResponseWriter, p *Problem) {
 	if err != nil {
 		s.opt.Log.Error("cannot write a problem", "err", err)
 	}
+	maps.Copy(w.Header(), p.GetHeaders())
 	w.Header().Set("Content-Type", problemType)
 	w.WriteHeader(p.Status)
 	// A client that stopped reading gets no further answer.
@@ -90,13 +85,12 @@ func (s *Server) problem(ctx context.Context, err error) *Problem {
 		return p
 	}
 	k := kindOf(err)
-	if errors.Is(ctx.Err(), context.Canceled) && (k.Sentinel == nil || errors.Is(err, context.Canceled)) {
-		// Nobody reads this, and what a request leaves undone that is cut off is no fault of chatd's.
-		s.opt.Log.Info("the client went away", "uid", chat.CallerFrom(ctx).UID, "err", err)
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		// Nobody reads this.
 		return newProblem(kindOf(chat.ErrBusy), 0, "cannot finish: the client went away")
 	}
 	if k.Sentinel != nil {
-		return newProblem(k, 0, err.Error()).denied(err)
+		return newProblem(k, 0, err.Error()).denied(err).spent(err)
 	}
 	var ref [6]byte
 	_, _ = rand.Read(ref[:]) // never fails, see crypto/rand

@@ -97,8 +97,13 @@ type Problem struct {
 	Rule  string `json:"rule,omitempty" doc:"The rule that denies it."`
 	Place string `json:"place,omitempty" doc:"File and line of the rule."`
 	Layer string `json:"layer,omitempty" doc:"The part of the policy, or the wall, that denies it."`
+	// Share is what the caller's owner has used up of what owners share.
+	Share string `json:"share,omitempty" doc:"Of a share that is used up: its key in chatd's config."`
 	// Ref finds an internal error in the daemon's log.
 	Ref string `json:"ref,omitempty" doc:"Finds an internal error in the daemon's log."`
+	// noRetry is set where time alone changes nothing; retry is in seconds, if more than one.
+	noRetry bool
+	retry   int
 }
 
 // Error is the detail.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
 )
 
 // ServerOptions says what to serve and to whom. Zero numbers and times take the
@@ -37,7 +38,7 @@ type ServerOptions struct {
 	MaxBody int64
 	// MaxFile bounds a file that comes or goes as a stream, in bytes: 1 GiB.
 	MaxFile int64
-	// MaxStreams bounds how many streams of one uid there are at once: 64.
+	// MaxStreams bounds how many streams of one owner there are at once: 256.
 	MaxStreams int
 	// MaxRequests bounds how many requests of one uid are served at once, and of all uids
 	// without a role together: 512.
@@ -59,7 +60,7 @@ func (o ServerOptions) withDefaults() ServerOptions {
 	o.Version = cmp.Or(o.Version, "0")
 	o.MaxBody = cmp.Or(o.MaxBody, 2<<20)
 	o.MaxFile = cmp.Or(o.MaxFile, 1<<30)
-	o.MaxStreams = cmp.Or(o.MaxStreams, 64)
+	o.MaxStreams = cmp.Or(o.MaxStreams, 256)
 	o.MaxRequests = cmp.Or(o.MaxRequests, 512)
 	o.MaxConns = cmp.Or(o.MaxConns, 1024)
 	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, 10*time.Second)
@@ -75,15 +76,15 @@ type Server struct {
 	http      *http.Server
 	mux       *http.ServeMux
 	byPattern map[string]route
-	requests  *places
-	streams   *places
+	requests  *quota.Counter // by holder
+	streams   *quota.Counter
 	working   atomic.Int64 // requests that are being served
 }
 
 // NewServer prepares a server; it listens to nothing yet.
 func NewServer(opt ServerOptions) *Server {
 	s := &Server{opt: opt.withDefaults()}
-	s.requests, s.streams = newPlaces(s.opt.MaxRequests), newPlaces(s.opt.MaxStreams)
+	s.requests, s.streams = quota.NewCounter(s.opt.MaxRequests), quota.NewCounter(s.opt.MaxStreams)
 	s.registerRoutes()
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.handle),
@@ -151,10 +152,10 @@ func (s *Server) handle(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = r.WithContext(chat.WithCaller(r.Context(), caller))
-	leave, ok := s.requests.enter(caller)
+	leave, ok := s.requests.Take(holder(caller))
 	defer leave()
 	if !ok {
-		s.refuse(w, newProblem(kindOf(chat.ErrBusy), 0, "cannot take the request: too many are being served"))
+		s.refuse(w, newProblem(kindOf(chat.ErrBusy), 0, fmt.Sprintf("cannot take the request: %d requests of this user are being served, which is the most at once: try again when one has ended", s.opt.MaxRequests)))
 		return
 	}
 	s.dispatch(w, r, caller)

@@ -1,20 +1,42 @@
 package api
 
 import (
-	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
 )
+
+// holder is who has a caller's requests and streams: its owner's name. Callers without a
+// role share one, which is nobody's name: nobody chose how many they are.
+func holder(c chat.Caller) string {
+	if c.Role == "" {
+		return ""
+	}
+	return c.Name
+}
 
 // enterStream bounds how many streams there are of the caller.
 func (s *Server) enterStream(r *http.Request) (leave func(), err error) {
-	leave, ok := s.streams.enter(chat.CallerFrom(r.Context()))
+	owner := holder(chat.CallerFrom(r.Context()))
+	leave, ok := s.streams.Take(owner)
 	if !ok {
-		err = fmt.Errorf("cannot take the request: too many streams are being served: %w", chat.ErrBusy)
+		most := uint64(s.opt.MaxStreams)
+		err = &quota.Spent{Share: quota.Streams, Owner: owner, Used: most, Limit: most}
 	}
 	return leave, err
+}
+
+// addStreams adds what only the API counts to what the owners have.
+func (s *Server) addStreams(h *chat.Host) {
+	limits := quota.Limits{quota.Streams: uint64(s.opt.MaxStreams)}
+	for _, u := range limits.Uses(map[quota.Share]map[string]uint64{quota.Streams: s.streams.Held()}) {
+		h.Shares = append(h.Shares, u)
+		if u.HalfSpent() {
+			h.Findings = append(h.Findings, quota.Warning(u))
+		}
+	}
 }
 
 // stream is an answer that is sent piece by piece, each with its own time to be taken.

@@ -151,6 +151,7 @@ func (s *Server) input(ctx context.Context, in *typeInput) (*typedOutput, error)
 
 func (s *Server) host(ctx context.Context, _ *noInput) (*bodyOf[chat.Host], error) {
 	h, err := s.opt.Chats.Host(ctx)
+	s.addStreams(&h)
 	return &bodyOf[chat.Host]{h}, err
 }
 

@@ -70,4 +70,18 @@ type Host struct {
 	Awake   int         `json:"awake"`
 	// Findings are things reconcile could not put right, one sentence each.
 	Findings []string `json:"findings"`
+	// Shares are how much each owner has of what all share, of each share that he has any of.
+	Shares []ShareUse `json:"shares"`
 }
+
+// ShareUse is how much an owner has of a share, and how much of it one owner may have; a
+// Limit of 0 is none.
+type ShareUse struct {
+	Owner string `json:"owner"`
+	Share string `json:"share"`
+	Used  uint64 `json:"used"`
+	Limit uint64 `json:"limit"`
+}
+
+// HalfSpent reports whether half of the share is used, or more.
+func (u ShareUse) HalfSpent() bool { return u.Limit > 0 && u.Used >= (u.Limit+1)/2 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
@@ -42,7 +41,7 @@ func (m *Manager) adopt(rec state.Record) error {
 	if err != nil {
 		return err
 	}
-	s := &session{id: rec.ID, uid: rec.UID, leader: l, report: f.Report, invocation: f.Invocation, plan: f.Plan, exposed: f.Exposed}
+	s := &session{id: rec.ID, owner: rec.Owner, uid: rec.UID, leader: l, report: f.Report, invocation: f.Invocation, plan: f.Plan, exposed: f.Exposed}
 	if err := errors.Join(m.checkLeader(s), m.checkInvocation(s)); err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -56,9 +55,6 @@ func (m *Manager) adopt(rec state.Record) error {
 	}
 	if err := m.writeShimPolicy(rec); err != nil { // the config may be another by now
 		m.find("shims of chat "+string(rec.ID), err)
-	}
-	if s.met.seen, err = m.hits(rec.ID); err != nil {
-		return errors.Join(err, l.Close())
 	}
 	m.keepSession(s)
 	if s.log != nil {
@@ -117,10 +113,7 @@ func (m *Manager) watch(s *session) {
 	if !mine || err != nil {
 		return
 	}
-	why := strings.Join(append(m.lookAtLimits(s), "the session ended by itself"), "; ")
-	m.sayInLog(s.id, "the session ended by itself")
-	m.log.Info("a session ended", "chat", s.id, "why", why)
-	m.audit(ctx, rec, "sleep", "done", map[string]string{"why": why})
+	m.audit(ctx, rec, "sleep", "done", map[string]string{"why": "the session ended by itself"})
 	if err := m.backwards(ctx, "sleep", awakeSteps(), rec); err != nil {
 		m.find("session "+string(s.id), err)
 	}

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,10 +58,14 @@ func (m *Manager) admit(ctx context.Context, caller chat.Caller, spec chat.Spec)
 	if err := m.mayUse(caller, spec.Profile); err != nil {
 		return rec, false, err
 	}
+	if err := cmp.Or(m.mayCreate(ctx, spec.Owner)(m.store.HeldBy(spec.Owner)), m.paced(ctx, spec.Owner)); err != nil {
+		return rec, false, m.auditSpent(ctx, "create", err)
+	}
 	if err := m.ensureBlock(ctx, spec.Profile); err != nil {
 		return rec, false, err
 	}
-	return m.store.Admit(spec, state.Event{Action: "create", Outcome: "intent", Caller: caller})
+	rec, created, err := m.store.Admit(spec, state.Event{Action: "create", Outcome: "intent", Caller: caller}, m.mayCreate(ctx, spec.Owner))
+	return rec, created, m.auditSpent(ctx, "create", err)
 }
 
 // mayUse refuses, and audits, a caller who may make no chats in the profile.
@@ -92,11 +97,7 @@ func (m *Manager) createLocked(ctx context.Context, id chat.ID) (state.Record, e
 		return rec, fmt.Errorf("cannot create chat %s: it is being reaped: %w", id, chat.ErrWrongPhase)
 	}
 	if err := m.forwards(ctx, "create", asleepSteps(), rec); err != nil {
-		undone := m.giveUp(ctx, rec, err)
-		if undone != nil { // also where nobody is there any more to be told
-			m.log.Error("cannot take back a chat that could not be created", "chat", rec.ID, "err", undone)
-		}
-		return rec, errors.Join(err, undone)
+		return rec, errors.Join(err, m.giveUp(ctx, rec, err))
 	}
 	if err := m.store.SetPhase(id, chat.Ready, m.event(ctx, rec, "create", "done", nil)); err != nil {
 		return rec, err

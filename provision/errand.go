@@ -32,17 +32,15 @@ func (m *Manager) errand(ctx context.Context, rec state.Record, c fileCall) (fil
 		return files.Answer{}, err
 	}
 	if s != nil { // woken while the lock was waited for
-		a, err := m.enterTool(ctx, rec, s, c)
-		return a, m.overtaken(ctx, s, err)
+		return m.enterTool(ctx, rec, s, c)
 	}
-	if err := m.admitSession(); err != nil {
-		return files.Answer{}, err
+	if err := m.admitSession(ctx, rec); err != nil {
+		return files.Answer{}, m.auditSpent(ctx, "wake", err)
 	}
-	defer m.sessionAdmitted()
+	defer m.sessionAdmitted(rec)
 	m.calls.onErrand(rec.ID, true)
 	defer m.calls.onErrand(rec.ID, false)
-	a, err := m.errandLocked(ctx, rec, c)
-	return a, m.overtaken(ctx, nil, err)
+	return m.errandLocked(ctx, rec, c)
 }
 
 // asleepOr is the chat's session, or nil for a chat that could have one.

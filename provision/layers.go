@@ -108,6 +108,7 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 		return chat.Host{}, err
 	}
 	h := m.describe()
+	h.Shares = m.shareUses()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.Chats, h.Awake = m.store.Len(), len(m.sessions)
@@ -115,6 +116,7 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 		h.Findings = append(h.Findings, about+": "+what)
 	}
 	h.Findings = append(h.Findings, terminalFinding()...)
+	h.Findings = append(h.Findings, m.shareFindings(h.Shares)...)
 	slices.Sort(h.Findings)
 	return h, nil
 }
@@ -122,7 +124,7 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 func (m *Manager) describe() chat.Host {
 	h := chat.Host{
 		Kernel: kernelRelease(), Backend: m.backend(), Version: m.opt.Version,
-		Layers: m.hostLayers(), Missing: m.missing(), Allowed: m.opt.AllowMissing, Findings: []string{},
+		Layers: m.hostLayers(), Missing: m.missing(), Allowed: m.opt.AllowMissing, Findings: []string{}, Shares: []chat.ShareUse{},
 	}
 	if h.Allowed == nil {
 		h.Allowed = []chat.LayerName{}

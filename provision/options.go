@@ -9,6 +9,7 @@ import (
 
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
 	"github.com/chatd/chatd/schedule"
 	"github.com/chatd/chatd/state"
 )
@@ -46,6 +47,8 @@ type Options struct {
 	LandlockABI int
 	// MaxAwake bounds how many chats are awake at once.
 	MaxAwake int
+	// Shares bound what one owner may have of what all share. Streams are the API's to count.
+	Shares quota.Limits
 	// FileMax bounds a file that the file tools write, and what one stream reads, in
 	// bytes; 0 is 1 GiB.
 	FileMax int64

@@ -16,6 +16,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/netpolicy"
+	"github.com/chatd/chatd/quota"
 	"github.com/chatd/chatd/schedule"
 	"github.com/chatd/chatd/state"
 )
@@ -50,7 +51,9 @@ type Manager struct {
 	runs     liveRuns
 	mu       sync.Mutex
 	sessions map[chat.ID]*session
-	starting int
+	starting map[string]int // chats that are waking, by owner
+	creates  *quota.Rate    // new chats, by owner
+	spent    *quota.Rate    // refusals that are written down, by owner and share
 	layers   probed
 	excused  []chat.LayerName // lacking here, and allowed to
 	settled  bool             // set once when Open is done: nothing more is excused
@@ -90,7 +93,6 @@ func Open(ctx context.Context, opt Options) (*Manager, error) {
 	m.stop = stop
 	m.done.Go(func() { m.reconcileLoop(bg) })
 	m.done.Go(func() { m.watchWall(bg) })
-	m.done.Go(func() { m.watchLimits(bg) })
 	m.timed.Go(func() { m.schedules.Serve(bg) })
 	return m, nil
 }
@@ -104,7 +106,8 @@ func newManager(opt Options) *Manager {
 	}
 	opt.Private = cmp.Or(opt.Private, opt.State)
 	m := &Manager{
-		opt: opt, log: opt.Log, sessions: map[chat.ID]*session{}, findings: map[string]string{},
+		opt: opt, log: opt.Log, sessions: map[chat.ID]*session{}, findings: map[string]string{}, starting: map[string]int{},
+		creates: quota.NewRate(opt.Shares[quota.Creates], time.Now), spent: quota.NewRate(1, time.Now),
 		paths: paths{
 			homes: opt.Homes, tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),
 			sessions: filepath.Join(opt.Run, "sessions"), runs: filepath.Join(opt.Run, "runs"), profiles: filepath.Join(opt.State, "profiles"),

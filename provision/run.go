@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/display"
@@ -67,11 +68,7 @@ func (m *Manager) runTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out 
 		err = fmt.Errorf("cannot finish the run: the caller went away: %w", context.Cause(ctx))
 	}
 	m.touch(rec)
-	res := m.runResult(rec, r, ended)
-	if res.EndedBy != "" {
-		detail["ended_by"] = string(res.EndedBy)
-	}
-	return res, errors.Join(err, m.auditOutcome(ctx, rec, "run", detail, err))
+	return runResult(ended), errors.Join(err, m.auditOutcome(ctx, rec, "run", detail, err))
 }
 
 // newRunOf looks at everything that could be said against a run before anything of it is
@@ -95,7 +92,7 @@ func (m *Manager) newRunOf(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 	}
 	spec.Timeout = chat.Duration(timeout)
 	r, err = m.admitRun(ctx, rec, spec)
-	return rec, s, r, err
+	return rec, s, r, m.auditSpent(ctx, "run", err)
 }
 
 // runEntry is how the command of a run enters the session.
@@ -125,16 +122,14 @@ func runEnv(spec chat.RunSpec) []string {
 	return env
 }
 
-func (m *Manager) runResult(rec state.Record, r *liveRun, out entered) chat.RunResult {
-	res := chat.RunResult{
-		Exit: out.exit, Signal: out.signal, TimedOut: out.timedOut,
+func runResult(out entered) chat.RunResult {
+	return chat.RunResult{
+		Exit: out.exit, Signal: out.signal, TimedOut: out.timedOut, OOMKilled: out.usage.OOMKills > 0,
 		Stdout: out.stdout.text(), Stderr: out.stderr.text(),
 		StdoutBytes: out.stdout.total, StderrBytes: out.stderr.total,
 		Truncated: out.stdout.truncated() || out.stderr.truncated(),
 		WallMS:    out.wall.Milliseconds(), CPUMS: out.usage.CPU.D().Milliseconds(), MemoryPeak: out.usage.MemoryPeak,
 	}
-	m.explain(rec, r, &res, out.usage.OOMKills)
-	return res
 }
 
 // Input types text or presses keys in the chat's terminal, and wakes the chat
@@ -232,3 +227,5 @@ func (m *Manager) use(ctx context.Context, id chat.ID) (state.Record, *session, 
 	defer unlock()
 	return m.wakeLocked(ctx, id)
 }
+
+func (m *Manager) touch(rec state.Record) { m.store.Touch(rec.ID, time.Now()) }

@@ -57,10 +57,6 @@ func (m *Manager) endBackground(ctx context.Context, rec state.Record, r *liveRu
 		err = errors.Join(err, nerr)
 	}
 	detail := map[string]string{"run": r.info.ID, "state": string(e.State), "exit": fmt.Sprint(e.Result.Exit), "signal": e.Result.Signal}
-	if e.Result.EndedBy != "" {
-		detail["ended_by"] = string(e.Result.EndedBy)
-	}
-	m.store.Touch(rec.ID, e.At)
 	r.finish(&e)
 	if err := m.auditOutcome(ctx, rec, "run", detail, err); err != nil {
 		m.log.Error("cannot audit the end of a run", "chat", rec.ID, "run", r.info.ID, "err", err)
@@ -88,8 +84,7 @@ func (m *Manager) endOf(ctx context.Context, rec state.Record, r *liveRun, timed
 	e.Result.WallMS = e.At.Sub(r.info.StartedAt).Milliseconds()
 	err := errors.Join(m.killRun(ctx, rec, r.info.ID), collectOrphans(rec.UID))
 	usage, uerr := m.groups.RunUsage(rec.ID, r.info.ID)
-	e.Result.CPUMS, e.Result.MemoryPeak = usage.CPU.D().Milliseconds(), usage.MemoryPeak
-	m.explain(rec, r, &e.Result, usage.OOMKills)
+	e.Result.CPUMS, e.Result.MemoryPeak, e.Result.OOMKilled = usage.CPU.D().Milliseconds(), usage.MemoryPeak, usage.OOMKills > 0
 	if errors.Is(uerr, chat.ErrNotFound) {
 		uerr = nil // the session ended with it, and took the leaf
 	}
@@ -148,11 +143,7 @@ func (m *Manager) keepSome(id chat.ID) {
 		if !r.info.Background || !r.isOver() {
 			continue
 		}
-		r.mu.Lock()
-		if r.ended != nil {
-			kept += min(r.ended.Result.StdoutBytes, r.outputMax()) + min(r.ended.Result.StderrBytes, r.outputMax())
-		}
-		r.mu.Unlock()
+		kept += int64(r.kept())
 		if n++; n > 1 && (kept > chat.KeptBytes || n > chat.MaxRuns) {
 			m.note("the run "+r.info.ID, m.dropRun(r))
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
 	"github.com/chatd/chatd/state"
 )
 
@@ -27,7 +28,8 @@ type liveRuns struct {
 
 // liveRun is one run. info.ID names its leaf too.
 type liveRun struct {
-	chat chat.ID
+	chat  chat.ID
+	owner string
 	// info is that of the beginning; what changes is below.
 	info  chat.Run
 	grace time.Duration
@@ -39,14 +41,11 @@ type liveRun struct {
 	dir string
 	// taken is the time of its schedule that it is for; zero if it has none.
 	taken time.Time
-	// refused is how many forks the chat had been refused when the run began.
-	refused uint64
 
 	mu      sync.Mutex
 	nsenter int
 	stdin   *os.File
 	ended   *endedRun
-	by      chat.EndedBy // what ends it; empty is its command
 	// writing is held by who writes to stdin.
 	writing sync.Mutex
 }
@@ -78,12 +77,7 @@ func (m *Manager) admitRun(ctx context.Context, rec state.Record, spec chat.RunS
 		info.Command = chat.Quote(spec.Command)
 	}
 	r := newLiveRun(rec.ID, info, cmp.Or(spec.Grace, chat.DefaultGrace).D())
-	r.taken = by.taken
-	met, err := m.hits(rec.ID)
-	if err != nil {
-		return nil, err
-	}
-	r.refused = met.PidsRefused
+	r.taken, r.owner = by.taken, rec.Owner
 	m.runs.mu.Lock()
 	defer m.runs.mu.Unlock()
 	n, kept := 0, 2*r.outputMax()
@@ -98,6 +92,11 @@ func (m *Manager) admitRun(ctx context.Context, rec state.Record, spec chat.RunS
 	if kept > chat.MaxRunsOutput {
 		return nil, fmt.Errorf("cannot run: output_max %d: with the %d runs of chat %s that are under way %d bytes of output could be kept, want at most %d: %w",
 			r.outputMax(), n, rec.ID, kept, chat.MaxRunsOutput, chat.ErrBusy)
+	}
+	if want := r.kept(); want > 0 {
+		if err := m.bounded(ctx, quota.RunBytes, rec.Owner, m.runs.keptByOwner()[rec.Owner], want); err != nil {
+			return nil, err
+		}
 	}
 	m.runs.keep(r)
 	return r, nil
@@ -231,7 +230,6 @@ func (m *Manager) EndRun(ctx context.Context, id chat.ID, run string) error {
 	if err := m.audit(ctx, rec, "end", "intent", detail); err != nil {
 		return err
 	}
-	r.because(chat.EndedByRequest)
 	r.end()
 	select {
 	case <-r.over:

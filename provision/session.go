@@ -19,6 +19,7 @@ import (
 // session is one awake chat: bubblewrap's pid 1, and what is below it.
 type session struct {
 	id       chat.ID
+	owner    string
 	uid      uint32
 	leader   *leader
 	report   shims.Report
@@ -27,8 +28,6 @@ type session struct {
 	deafen context.CancelFunc
 	// log is what its terminal prints.
 	log *sessionLog
-	// met is which limits it met.
-	met limitsMet
 	// invocation is systemd's name for this run of the unit; empty without systemd.
 	invocation string
 	// plan is what it was started from, and exposed what it sees of the host.

@@ -62,7 +62,7 @@ func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os
 	}
 	m.gateFor(rec, &b)
 	cmd := m.bwrapCommand(rec, v, m.sessionArgv(), env, &b)
-	s := &session{id: rec.ID, uid: rec.UID}
+	s := &session{id: rec.ID, owner: rec.Owner, uid: rec.UID}
 	if err := errors.Join(b.err, m.keepPlan(rec, s, v, b.confine, notes)); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
 	"github.com/chatd/chatd/state"
 )
 
@@ -44,10 +45,10 @@ func (m *Manager) wakeLocked(ctx context.Context, id chat.ID) (state.Record, *se
 	if _, ok := m.opt.Profiles[rec.Profile]; !ok {
 		return rec, nil, fmt.Errorf("cannot wake chat %s: its profile %s is not configured any more: %w", id, rec.Profile, chat.ErrWrongPhase)
 	}
-	if err := m.admitSession(); err != nil {
-		return rec, nil, err
+	if err := m.admitSession(ctx, rec); err != nil {
+		return rec, nil, m.auditSpent(ctx, "wake", err)
 	}
-	defer m.sessionAdmitted()
+	defer m.sessionAdmitted(rec)
 	return m.startLocked(ctx, rec)
 }
 
@@ -71,21 +72,30 @@ func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Reco
 	return rec, s, nil
 }
 
-// admitSession bounds how many chats are awake or waking.
-func (m *Manager) admitSession() error {
+// admitSession bounds how many chats are awake or waking, in all and of one owner.
+func (m *Manager) admitSession(ctx context.Context, rec state.Record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.opt.MaxAwake > 0 && len(m.sessions)+m.starting >= m.opt.MaxAwake {
-		return fmt.Errorf("cannot wake another chat: %d are awake, which is max_awake: %w", len(m.sessions)+m.starting, chat.ErrBusy)
+	n := len(m.sessions)
+	for _, waking := range m.starting {
+		n += waking
 	}
-	m.starting++
+	if m.opt.MaxAwake > 0 && n >= m.opt.MaxAwake {
+		return fmt.Errorf("cannot wake another chat: %d chats are awake, of all owners, which is max_awake: put one to sleep: %w", n, chat.ErrBusy)
+	}
+	if err := m.bounded(ctx, quota.Awake, rec.Owner, m.awakeOf(rec.Owner), 1); err != nil {
+		return err
+	}
+	m.starting[rec.Owner]++
 	return nil
 }
 
-func (m *Manager) sessionAdmitted() {
+func (m *Manager) sessionAdmitted(rec state.Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.starting--
+	if m.starting[rec.Owner]--; m.starting[rec.Owner] == 0 {
+		delete(m.starting, rec.Owner)
+	}
 }
 
 // Sleep ends the chat's session and everything in it; home and account stay.
@@ -111,8 +121,6 @@ func (m *Manager) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	if err := m.audit(ctx, rec, "sleep", "intent", nil); err != nil {
 		return chat.Chat{}, err
 	}
-	m.endRunsBecause(id, chat.EndedBySleep)
-	m.sayInLog(id, "the chat was put to sleep")
 	err = m.backwards(context.WithoutCancel(ctx), "sleep", awakeSteps(), rec)
 	if err := errors.Join(err, m.auditOutcome(ctx, rec, "sleep", nil, err)); err != nil {
 		return chat.Chat{}, err

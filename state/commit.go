@@ -97,6 +97,10 @@ func (s *Store) reload() error {
 	if err != nil {
 		return fmt.Errorf("cannot read %s again: %w", s.db.Path(), err)
 	}
+	owners, err := loadOwners(s.db, x)
+	if err != nil {
+		return fmt.Errorf("cannot read %s again: %w", s.db.Path(), err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for uid := range s.dirty {
@@ -109,7 +113,7 @@ func (s *Store) reload() error {
 			is.Phase = was.Phase
 		}
 	}
-	s.index, s.blocks = x, blocks
+	s.index, s.blocks, s.owners = x, blocks, owners
 	return nil
 }
 

@@ -15,6 +15,7 @@ var (
 	metaBucket   = []byte("meta")
 	recordBucket = []byte("records") // uid, 4 bytes big-endian → Record
 	blockBucket  = []byte("blocks")  // first uid → block
+	ownerBucket  = []byte("owners")  // owner → uids ever given, 8 bytes big-endian
 	outboxBucket = []byte("outbox")  // tx, 8 bytes big-endian → audit line without seq and prev
 
 	formatKey   = []byte("format")
@@ -40,8 +41,9 @@ func putRecord(tx *bbolt.Tx, r *Record) error {
 // An existing record is returned as it is, whatever the spec says beside owner
 // and external id, also while it is being reaped. An empty owner means the
 // caller of by. Errors: [chat.ErrInvalid] for the spec, [chat.ErrBusy] when the
-// profile has no uid left (see [Store.EnsureBlock]).
-func (s *Store) Admit(spec chat.Spec, by Event) (rec Record, created bool, err error) {
+// profile has no uid left (see [Store.EnsureBlock]), and whatever a condition says: each is
+// asked, before a record is made, with what the owner has by then.
+func (s *Store) Admit(spec chat.Spec, by Event, conditions ...func(Held) error) (rec Record, created bool, err error) {
 	spec = spec.WithDefaults(by.Caller.Name)
 	if err := errors.Join(spec.Validate(), chat.CheckName("owner", spec.Owner), by.check()); err != nil {
 		return Record{}, false, err
@@ -54,14 +56,23 @@ func (s *Store) Admit(spec chat.Spec, by Event) (rec Record, created bool, err e
 	if rec, ok := s.lookup(name{spec.Owner, spec.ExternalID}); ok {
 		return rec, false, nil
 	}
+	held := s.HeldBy(spec.Owner)
+	for _, allows := range conditions {
+		if err := allows(held); err != nil {
+			return Record{}, false, err
+		}
+	}
 	r, after, err := s.draft(spec)
 	if err = errors.Join(err, s.roomy()); err != nil {
 		return Record{}, false, err
 	}
-	put := func(tx *bbolt.Tx) error { return errors.Join(putRecord(tx, r), putBlock(tx, after)) }
+	put := func(tx *bbolt.Tx) error {
+		return errors.Join(putRecord(tx, r), putBlock(tx, after), putOwner(tx, r.Owner, held.UIDs+1))
+	}
 	err = s.commit([]Event{by.about(r)}, put, func() {
 		s.index.add(r)
 		s.take(after)
+		s.addOwned(r.Owner)
 	})
 	if err != nil {
 		return Record{}, false, fmt.Errorf("cannot create a chat for %s: %w", chat.Quote(spec.ExternalID), err)
@@ -242,7 +253,10 @@ func (s *Store) Forget(id chat.ID, by Event) error {
 	if err == nil {
 		err = s.commit([]Event{by.about(r)}, func(tx *bbolt.Tx) error {
 			return errors.Join(tx.Bucket(recordBucket).Delete(uidKey(r.UID)), forgetSchedules(tx, r.UID))
-		}, func() { s.index.remove(r) })
+		}, func() {
+			s.index.remove(r)
+			s.removeOwned(r.Owner)
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("cannot forget chat %s: %w", id, err)

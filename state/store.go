@@ -98,6 +98,7 @@ type Store struct {
 	mu     sync.RWMutex
 	index  *index
 	blocks []*block
+	owners map[string]Held
 	dirty  map[uint32]bool // uids whose record in memory is newer than on disk
 	closed bool
 	behind error // what the last background flush said
@@ -151,6 +152,9 @@ func (s *Store) read() error {
 	if s.index, s.blocks, err = load(s.db); err != nil {
 		return fmt.Errorf("cannot read %s: %w", s.db.Path(), err)
 	}
+	if s.owners, err = loadOwners(s.db, s.index); err != nil {
+		return fmt.Errorf("cannot read %s: %w", s.db.Path(), err)
+	}
 	return s.openAudit()
 }
 
@@ -185,7 +189,7 @@ func (s *Store) setAside() {
 }
 
 func checkFormat(tx *bbolt.Tx) error {
-	for _, name := range [][]byte{metaBucket, recordBucket, blockBucket, outboxBucket, scheduleBucket} {
+	for _, name := range [][]byte{metaBucket, recordBucket, blockBucket, outboxBucket, scheduleBucket, ownerBucket} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}

@@ -190,11 +190,22 @@ func (s *Store) Spent(uid uint32) bool {
 func (s *Store) Tombstones() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	return s.given() - len(s.index.byUID)
+}
+
+// Given counts the uids that were ever given.
+func (s *Store) Given() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.given()
+}
+
+func (s *Store) given() int {
 	given := 0
 	for _, b := range s.blocks {
 		given += int(b.Next - b.Low)
 	}
-	return given - len(s.index.byUID)
+	return given
 }
 
 // Profiles lists the profiles that own blocks, sorted: rules must stand for

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
 )
 
 //go:embed defaults.yaml
@@ -43,6 +44,7 @@ type Config struct {
 	AllowMissing   []chat.LayerName        `json:"allow_missing"`
 	LandlockMinABI int                     `json:"landlock_min_abi"`
 	MaxAwake       int                     `json:"max_awake"`
+	OwnerShares    quota.Limits            `json:"owner_shares"`
 	FileMax        uint64                  `json:"file_max"`
 	AuditMax       uint64                  `json:"audit_max"`
 	AuditKeep      int                     `json:"audit_keep"`
@@ -116,7 +118,7 @@ func readSources(file string) ([]source, error) {
 
 // merge takes each key from the last source that has it and checks it there.
 func merge(sources []source) (Config, error) {
-	var cfg Config
+	cfg := Config{OwnerShares: quota.Limits{}}
 	for _, f := range fields(&cfg) {
 		for i := len(sources) - 1; i >= 0; i-- {
 			value := f.of(&sources[i].file)

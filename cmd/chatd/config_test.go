@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
 )
 
 func load(t *testing.T, text string) (Config, error) {
@@ -33,13 +34,13 @@ func TestDefaultsAreTheirOwnDocumentation(t *testing.T) {
 	if p.Limits != chat.DefaultLimits() || p.EffectiveNetwork() != chat.NetworkNone || len(p.Egress)+len(p.Resolvers) > 0 || len(p.Commands) < 50 {
 		t.Errorf("default profile: %+v", p)
 	}
-	if cfg.Socket != defaultSocket || cfg.UIDs != (UIDRange{1879048192, 1895825407}) || cfg.MaxAwake != 500 || cfg.FileMax != 1<<30 || cfg.AuditMax != 64<<20 || cfg.AuditKeep != 0 {
+	if cfg.Socket != defaultSocket || cfg.UIDs != (UIDRange{1879048192, 1895825407}) || cfg.MaxAwake != 500 || cfg.FileMax != 1<<30 || len(cfg.OwnerShares) != len(quota.All()) || cfg.OwnerShares[quota.Awake] != 200 || cfg.OwnerShares[quota.RunBytes] != 256<<20 || cfg.AuditMax != 64<<20 || cfg.AuditKeep != 0 {
 		t.Errorf("%+v", cfg)
 	}
 }
 
 func TestWhatCheckPrintsReadsBackTheSame(t *testing.T) {
-	for _, text := range []string{"", "profiles:\n  web:\n    egress: ['203.0.113.0/24:443', 'udp:[2001:db8::1]:53']\n    resolvers: [2001:db8::1]\n    limits: {memory_max: 1GiB}\nallow_missing: [cpu]\naudit_max: 0\naudit_keep: 9\nfile_max: 2MiB\n"} {
+	for _, text := range []string{"", "profiles:\n  web:\n    egress: ['203.0.113.0/24:443', 'udp:[2001:db8::1]:53']\n    resolvers: [2001:db8::1]\n    limits: {memory_max: 1GiB}\nallow_missing: [cpu]\naudit_max: 0\naudit_keep: 9\nfile_max: 2MiB\nowner_shares: {awake: 0, run_bytes: 1GiB}\n"} {
 		cfg, err := load(t, text)
 		if err != nil {
 			t.Fatal(err)
@@ -97,6 +98,9 @@ func TestConfigErrors(t *testing.T) {
 		"audit_max: 64\n":                        `chatd.yaml:1: audit_max: "64": want 0, for never, or at least 64KiB`,
 		"audit_max: -1\n":                        `chatd.yaml:1: audit_max: "-1": want a number`,
 		"audit_keep: -1\n":                       `chatd.yaml:1: audit_keep: "-1": want 0 to`,
+		"owner_shares:\n  awake: x\n":            `chatd.yaml:2: owner_shares.awake: "x": want a number`,
+		"owner_shares:\n  uids: 9TiB\n":          `chatd.yaml:2: owner_shares.uids: "9TiB": want 0, for no bound`,
+		"owner_shares: {awakes: 1}\n":            `chatd.yaml:1: unknown key "awakes"`,
 		"max_awake: [1]\n":                       `chatd.yaml:1: cannot unmarshal`,
 		"bridge_group: -rf\n":                    `chatd.yaml:1: bridge_group: cannot use a group name "-rf"`,
 		"allow_missing:\n  - cpu\n  - moat\n":    `chatd.yaml:3: allow_missing[1]: "moat": want one of account, home`,

@@ -40,6 +40,7 @@ type fileConfig struct {
 	AllowMissing   []string               `yaml:"allow_missing"`
 	LandlockMinABI string                 `yaml:"landlock_min_abi"`
 	MaxAwake       string                 `yaml:"max_awake"`
+	OwnerShares    fileShares             `yaml:"owner_shares"`
 	FileMax        string                 `yaml:"file_max"`
 	AuditMax       string                 `yaml:"audit_max"`
 	AuditKeep      string                 `yaml:"audit_keep"`
@@ -134,7 +135,7 @@ type field struct {
 
 // fields is the table of scalar keys.
 func fields(cfg *Config) []field {
-	return []field{
+	return append(shareFields(cfg), []field{
 		{"state", func(f *fileConfig) string { return f.State }, dir(&cfg.State)},
 		{"run", func(f *fileConfig) string { return f.Run }, dir(&cfg.Run)},
 		{"homes", func(f *fileConfig) string { return f.Homes }, dir(&cfg.Homes)},
@@ -152,7 +153,7 @@ func fields(cfg *Config) []field {
 		{"file_max", func(f *fileConfig) string { return f.FileMax }, fileSize(&cfg.FileMax)},
 		{"audit_max", func(f *fileConfig) string { return f.AuditMax }, auditSize(&cfg.AuditMax)},
 		{"audit_keep", func(f *fileConfig) string { return f.AuditKeep }, number(&cfg.AuditKeep, 0, 1<<20)},
-	}
+	}...)
 }
 
 // profile reads one profile; limits and commands that it leaves out are base's.

@@ -66,7 +66,7 @@ func serve(ctx context.Context, cfg Config) (err error) {
 	}
 	srv := api.NewServer(api.ServerOptions{
 		Chats: m, Operators: operators, Bridges: bridges, NameOf: userName, Log: opt.Log, Version: version,
-		MaxFile: opt.FileMax,
+		MaxFile: opt.FileMax, MaxStreams: maxStreams(opt.Shares),
 		MCP: func(chats api.Chats, id chat.ID, problem api.Problems) http.Handler {
 			return mcp.HTTP(chats, id, problem, version)
 		},
@@ -232,7 +232,7 @@ func provisionOptions(cfg Config) (provision.Options, error) {
 	return provision.Options{
 		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB, Account: cfg.Account,
 		Shim: cfg.Shim, Cgroup: cfg.Cgroup, UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
-		AuditMax: int64(cfg.AuditMax), AuditKeep: cfg.AuditKeep, LandlockABI: cfg.LandlockMinABI, MaxAwake: cfg.MaxAwake, FileMax: int64(cfg.FileMax), Profiles: cfg.Profiles,
+		AuditMax: int64(cfg.AuditMax), AuditKeep: cfg.AuditKeep, LandlockABI: cfg.LandlockMinABI, MaxAwake: cfg.MaxAwake, Shares: cfg.OwnerShares, FileMax: int64(cfg.FileMax), Profiles: cfg.Profiles,
 		Access: rules, AllowMissing: cfg.AllowMissing, Version: version, Log: newLog(os.Stderr),
 	}, nil
 }

@@ -14,34 +14,22 @@ import (
 	"github.com/chatd/chatd/files"
 )
 
-// TestPlaces: each caller has his own, also under two roles; who has none shares with all others.
-func TestPlaces(t *testing.T) {
-	p := newPlaces(1)
-	one, other := chat.Caller{Name: "a", UID: 1, Role: chat.RoleBridge}, chat.Caller{Name: "b", UID: 2, Role: chat.RoleBridge}
-	leave, ok := p.enter(one)
-	if _, again := p.enter(one); !ok || again {
-		t.Errorf("the first %t, the second %t", ok, again)
-	}
-	for _, c := range []chat.Caller{other, {UID: 1, Role: chat.RoleOperator}, {UID: 3}} {
-		if _, ok := p.enter(c); !ok {
-			t.Errorf("%+v has no place", c)
+// TestHolders: each caller with a role has his own share; those without one share theirs.
+func TestHolders(t *testing.T) {
+	one := chat.Caller{Name: "a", UID: 1, Role: chat.RoleBridge}
+	for _, c := range []chat.Caller{{Name: "b", UID: 2, Role: chat.RoleBridge}, {UID: 3}} {
+		if holder(one) == holder(c) {
+			t.Errorf("%+v has the share of %+v", c, one)
 		}
 	}
-	if _, ok := p.enter(chat.Caller{UID: 4}); ok {
-		t.Error("strangers have a place each")
-	}
-	leave()
-	if leave, ok = p.enter(one); !ok {
-		t.Error("the place is not given back")
-	}
-	if leave(); len(p.taken) != 3 {
-		t.Errorf("who has none any more is remembered: %v", p.taken)
+	if holder(chat.Caller{UID: 3}) != holder(chat.Caller{UID: 4}) {
+		t.Error("strangers have a share each")
 	}
 }
 
-// TestAttackPlaces: a bridge that takes every place there is, for requests and for streams, and
+// TestAttackShares: a bridge that takes every place there is, for requests and for streams, and
 // never lets one go, has another bridge and the operators miss none.
-func TestAttackPlaces(t *testing.T) {
+func TestAttackShares(t *testing.T) {
 	needRoot(t)
 	opt := peerServerOpt
 	opt.MaxRequests, opt.MaxStreams = 2, 1

@@ -1,0 +1,28 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/chatd/chatd/quota"
+)
+
+// spent says which share is used up, and when time has freed some.
+func (p *Problem) spent(err error) *Problem {
+	var e *quota.Spent
+	if errors.As(err, &e) {
+		p.Share, p.retry, p.noRetry = e.Share.Key(), e.Seconds(), e.After == 0
+	}
+	return p
+}
+
+// GetHeaders makes a Problem a huma.HeadersError: who is told that chatd is busy is told
+// when to ask again, unless something else has to happen first.
+func (p *Problem) GetHeaders() http.Header {
+	h := http.Header{}
+	if p.Status == http.StatusServiceUnavailable && !p.noRetry {
+		h.Set("Retry-After", strconv.Itoa(max(1, p.retry)))
+	}
+	return h
+}

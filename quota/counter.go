@@ -1,0 +1,44 @@
+package quota
+
+import (
+	"maps"
+	"sync"
+)
+
+// Counter bounds how much each holder has at once.
+type Counter struct {
+	limit uint64
+	mu    sync.Mutex
+	held  map[string]uint64
+}
+
+// NewCounter returns a counter with the limit for each holder; 0 is no limit.
+func NewCounter(limit int) *Counter {
+	return &Counter{limit: uint64(limit), held: map[string]uint64{}}
+}
+
+// Take takes one for the holder until it is given back; ok is false where none is free.
+func (c *Counter) Take(holder string) (giveBack func(), ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.limit > 0 && c.held[holder] >= c.limit {
+		return func() {}, false
+	}
+	c.held[holder]++
+	return sync.OnceFunc(func() { c.giveBack(holder) }), true
+}
+
+func (c *Counter) giveBack(holder string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held[holder]--; c.held[holder] == 0 {
+		delete(c.held, holder)
+	}
+}
+
+// Held is how much each holder has who has any.
+func (c *Counter) Held() map[string]uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.held)
+}

@@ -1,0 +1,93 @@
+package quota
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Every share says what is refused, to whom, by which key, and what frees it.
+func TestSpent(t *testing.T) {
+	l := Limits{}
+	for _, s := range All() {
+		if err := l.Check(s, "ada", 1<<40, 1); err != nil {
+			t.Errorf("%s without a limit: %v", s, err)
+		}
+		l[s] = 10
+		if err := l.Check(s, "ada", 8, 2); err != nil {
+			t.Errorf("%s: the last two are refused: %v", s, err)
+		}
+		err := l.Check(s, "ada", 9, 2)
+		var spent *Spent
+		if !errors.Is(err, chat.ErrBusy) || !errors.As(err, &spent) {
+			t.Fatalf("%s: %v", s, err)
+		}
+		w := words[s]
+		for _, part := range []string{"cannot " + w.refused, `owner "ada" has 9 of at most 10`, w.counted, "owner_shares." + string(s), w.frees} {
+			if w.refused == "" || !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q does not say %q", s, err, part)
+			}
+		}
+	}
+	if text := (&Spent{Share: Creates, Owner: "ada", After: 1100 * time.Millisecond}).Error(); !strings.HasSuffix(text, "try again in 2 s") {
+		t.Error(text)
+	}
+}
+
+// What one holder takes, another does not miss, and what is given back, once or twice, is
+// there once.
+func TestCounter(t *testing.T) {
+	c := NewCounter(1)
+	back, ok := c.Take("ada")
+	if _, again := c.Take("ada"); !ok || again {
+		t.Errorf("the first %t, the second %t", ok, again)
+	}
+	if _, ok := c.Take("bob"); !ok {
+		t.Error("bob has none")
+	}
+	back()
+	back()
+	if held := c.Held(); len(held) != 1 || held["bob"] != 1 {
+		t.Errorf("held: %v", held)
+	}
+	if _, ok := c.Take("ada"); !ok {
+		t.Error("it is not given back")
+	}
+}
+
+// A bucket is spent at once, fills evenly, and is one holder's own. A clock that is set
+// back is no way to fill it, nor to lock anybody out.
+func TestRate(t *testing.T) {
+	now := time.Unix(1000, 0)
+	r := NewRate(60, func() time.Time { return now })
+	for i := range 60 {
+		if _, ok := r.Take("ada"); !ok {
+			t.Fatalf("%d of 60 is refused", i)
+		}
+	}
+	after, ok := r.Take("ada")
+	if ok || after != time.Second {
+		t.Errorf("the 61st: %t, after %s", ok, after)
+	}
+	if _, ok := r.Take("bob"); !ok {
+		t.Error("bob is refused")
+	}
+	now = now.Add(-time.Hour)
+	if after, ok := r.Take("ada"); ok || after != time.Second {
+		t.Errorf("after the clock was set back: %t, after %s", ok, after)
+	}
+	now = now.Add(after)
+	if _, ok := r.Take("ada"); !ok {
+		t.Error("refused after the time that was named")
+	}
+	if used := r.Used(); used["ada"] != 60 || used["bob"] != 1 {
+		t.Errorf("used: %v", used)
+	}
+	now = now.Add(2 * time.Hour)
+	if _, ok := r.Take("bob"); !ok || len(r.buckets) != 1 {
+		t.Errorf("who used none lately is remembered: %v", r.buckets)
+	}
+}

@@ -1,0 +1,71 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+
+	"github.com/chatd/chatd/chat"
+	"go.etcd.io/bbolt"
+)
+
+// Held is what an owner has of what all owners share, and a restart must not forget.
+type Held struct {
+	// Chats are the records there are, those that are being reaped too.
+	Chats uint64
+	// UIDs are those that the owner's chats were ever given: none is given back.
+	UIDs uint64
+}
+
+// Owners returns what each owner has, who ever had a chat.
+func (s *Store) Owners() map[string]Held {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return maps.Clone(s.owners)
+}
+
+// HeldBy returns what one owner has.
+func (s *Store) HeldBy(owner string) Held {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.owners[owner]
+}
+
+// addOwned counts a new chat; mu is held.
+func (s *Store) addOwned(owner string) {
+	h := s.owners[owner]
+	s.owners[owner] = Held{h.Chats + 1, h.UIDs + 1}
+}
+
+// removeOwned counts the end of a chat, whose uid stays spent; mu is held.
+func (s *Store) removeOwned(owner string) {
+	h := s.owners[owner]
+	s.owners[owner] = Held{h.Chats - 1, h.UIDs}
+}
+
+// putOwner writes how many uids the owner has had.
+func putOwner(tx *bbolt.Tx, owner string, uids uint64) error {
+	return tx.Bucket(ownerBucket).Put([]byte(owner), binary.BigEndian.AppendUint64(nil, uids))
+}
+
+// loadOwners counts chats by the records, and reads the uids. Of those that a chatd gave
+// which did not count by owner, it knows the ones whose chats are there.
+func loadOwners(db *bbolt.DB, x *index) (map[string]Held, error) {
+	owners := map[string]Held{}
+	for _, r := range x.order {
+		h := owners[r.Owner]
+		owners[r.Owner] = Held{h.Chats + 1, h.UIDs + 1}
+	}
+	err := db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket(ownerBucket).ForEach(func(k, v []byte) error {
+			if len(v) != 8 {
+				return fmt.Errorf("cannot read the uids of owner %s: %d bytes, want 8: %w", chat.Quote(string(k)), len(v), chat.ErrInvalid)
+			}
+			h := owners[string(k)]
+			h.UIDs = max(h.UIDs, binary.BigEndian.Uint64(v))
+			owners[string(k)] = h
+			return nil
+		})
+	})
+	return owners, err
+}

@@ -1,0 +1,73 @@
+package state
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"go.etcd.io/bbolt"
+)
+
+// What an owner has is counted for each, is asked before a record is made, and outlives
+// chats and restarts: a uid that was spent stays spent.
+func TestOwnersCount(t *testing.T) {
+	s := fresh(t)
+	full := errors.New("full")
+	most := func(n uint64) func(Held) error {
+		return func(h Held) error {
+			if h.UIDs >= n {
+				return full
+			}
+			return nil
+		}
+	}
+	rec := admitFor(t, s, "ada", "1")
+	admitFor(t, s, "ada", "2")
+	admitFor(t, s, "bob", "1")
+	reap(t, s, rec.ID)
+	want := map[string]Held{"ada": {Chats: 1, UIDs: 2}, "bob": {Chats: 1, UIDs: 1}}
+	check := func(when string) {
+		t.Helper()
+		for owner, h := range want {
+			if got := s.HeldBy(owner); got != h || s.Owners()[owner] != h {
+				t.Errorf("%s: %s has %+v, want %+v", when, owner, got, h)
+			}
+		}
+	}
+	check("before a restart")
+	s = again(t, s)
+	check("after it")
+	if _, _, err := s.Admit(chat.Spec{ExternalID: "3", Owner: "ada"}, event("create", "intent"), most(2)); !errors.Is(err, full) {
+		t.Errorf("over the condition: %v", err)
+	}
+	if r, created, err := s.Admit(chat.Spec{ExternalID: "2", Owner: "ada"}, event("create", "intent"), most(2)); err != nil || created || r.Owner != "ada" {
+		t.Errorf("one that is there: %v, %v", created, err)
+	}
+	if _, created, err := s.Admit(chat.Spec{ExternalID: "2", Owner: "bob"}, event("create", "intent"), most(2)); err != nil || !created {
+		t.Errorf("another owner: %v, %v", created, err)
+	}
+	want["bob"] = Held{Chats: 2, UIDs: 2}
+	check("after the refusal")
+}
+
+func admitFor(t testing.TB, s *Store, owner, externalID string) Record {
+	t.Helper()
+	r, _, err := s.Admit(chat.Spec{ExternalID: externalID, Owner: owner}, event("create", "intent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A database of a chatd that counted no owners has the uids of the chats that are there.
+func TestOwnersOfAnOlderDatabase(t *testing.T) {
+	s := fresh(t)
+	admitFor(t, s, "ada", "1")
+	if err := s.db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket(ownerBucket) }); err != nil {
+		t.Fatal(err)
+	}
+	s = again(t, s)
+	if got := s.HeldBy("ada"); got != (Held{Chats: 1, UIDs: 1}) {
+		t.Errorf("%+v", got)
+	}
+}

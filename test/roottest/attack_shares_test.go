@@ -1,0 +1,154 @@
+package roottest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/quota"
+)
+
+// wantSpent fails unless err says that the greedy owner's share is used up.
+func wantSpent(t testing.TB, what string, err error, share quota.Share) {
+	t.Helper()
+	var spent *quota.Spent
+	if !errors.Is(err, chat.ErrBusy) || !errors.As(err, &spent) || spent.Share != share || spent.Owner != "greedy" {
+		t.Errorf("%s: %v, want %s spent", what, err, share.Key())
+	}
+}
+
+// tryCreate creates a chat of the bridge, asleep.
+func tryCreate(t testing.TB, m *provision.Manager, bridge, external string) (chat.Chat, error) {
+	no := false
+	c, _, err := m.Create(asBridge(t.Context(), bridge), chat.Spec{ExternalID: external, Awake: &no})
+	return c, err
+}
+
+// TestAttackShareOfUIDs: a bridge that creates and deletes for ever uses up its own uids, also
+// over a restart, and another bridge and an operator get theirs.
+func TestAttackShareOfUIDs(t *testing.T) {
+	opt := attackOptions(t)
+	opt.Shares = quota.Limits{quota.UIDs: 3, quota.Chats: 2}
+	m, err := provision.Open(t.Context(), opt)
+	must(t, err)
+	for i := range 2 {
+		c, err := tryCreate(t, m, "greedy", fmt.Sprint(i))
+		must(t, err)
+		must(t, m.Reap(asBridge(t.Context(), "greedy"), c.ID))
+	}
+	must(t, m.Close())
+	m = open(t, opt)
+	if _, err := tryCreate(t, m, "greedy", "third"); err != nil {
+		t.Errorf("the third of three uids: %v", err)
+	}
+	_, err = tryCreate(t, m, "greedy", "fourth")
+	wantSpent(t, "the fourth", err, quota.UIDs)
+	for range 3 {
+		_, err := tryCreate(t, m, "greedy", "again")
+		wantSpent(t, "once more", err, quota.UIDs)
+	}
+	if _, err := tryCreate(t, m, "honest", "x"); err != nil {
+		t.Errorf("another bridge: %v", err)
+	}
+	no := false
+	if _, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "x", Owner: "greedy", Awake: &no}); err != nil {
+		t.Errorf("an operator, for the greedy one: %v", err)
+	}
+	host, err := m.Host(operator(t.Context()))
+	must(t, err)
+	if !slices.Contains(host.Shares, chat.ShareUse{Owner: "greedy", Share: "uids", Used: 4, Limit: 3}) {
+		t.Errorf("shares: %+v", host.Shares)
+	}
+	if !slices.ContainsFunc(host.Findings, func(f string) bool { return strings.Contains(f, `owner_shares.uids: owner "greedy"`) }) {
+		t.Errorf("findings: %q", host.Findings)
+	}
+	log, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
+	must(t, err)
+	if n := strings.Count(string(log), `"rule":"owner_shares.uids"`); n != 1 {
+		t.Errorf("%d lines of audit for four refusals in a minute, want 1", n)
+	}
+}
+
+// TestAttackShareOfChats: chats that are there.
+func TestAttackShareOfChats(t *testing.T) {
+	opt := attackOptions(t)
+	opt.Shares = quota.Limits{quota.Chats: 1}
+	m := open(t, opt)
+	first, err := tryCreate(t, m, "greedy", "1")
+	must(t, err)
+	_, err = tryCreate(t, m, "greedy", "2")
+	wantSpent(t, "a second chat", err, quota.Chats)
+	if again, err := tryCreate(t, m, "greedy", "1"); err != nil || again.ID != first.ID {
+		t.Errorf("the one that is there: %v", err)
+	}
+	must(t, m.Reap(asBridge(t.Context(), "greedy"), first.ID))
+	if _, err = tryCreate(t, m, "greedy", "2"); err != nil {
+		t.Errorf("after a reap: %v", err)
+	}
+}
+
+// TestAttackShareOfCreates: new chats in a minute.
+func TestAttackShareOfCreates(t *testing.T) {
+	opt := attackOptions(t)
+	opt.Shares = quota.Limits{quota.Creates: 1}
+	m := open(t, opt)
+	must(t, second(tryCreate(t, m, "greedy", "1")))
+	_, err := tryCreate(t, m, "greedy", "2")
+	wantSpent(t, "a second in a minute", err, quota.Creates)
+	if _, err := tryCreate(t, m, "honest", "1"); err != nil {
+		t.Errorf("another bridge: %v", err)
+	}
+}
+
+// TestAttackShareOfAwake: sessions, those that a restart adopted too, and those that a file
+// tool needs for a chat that is asleep; and what background runs may keep.
+func TestAttackShareOfAwake(t *testing.T) {
+	opt := attackOptions(t)
+	opt.Shares = quota.Limits{quota.Awake: 1, quota.RunBytes: 3 << 20}
+	m, err := provision.Open(t.Context(), opt)
+	must(t, err)
+	greedy := asBridge(t.Context(), "greedy")
+	one, two, other := sleepingOf(t, m, "greedy", "1"), sleepingOf(t, m, "greedy", "2"), sleepingOf(t, m, "honest", "1")
+	must(t, second(m.Wake(greedy, one.ID)))
+	must(t, m.Close())
+	m = open(t, opt)
+	_, err = m.Wake(greedy, two.ID)
+	wantSpent(t, "a second session", err, quota.Awake)
+	_, err = m.Run(greedy, two.ID, chat.RunSpec{Command: "true"})
+	wantSpent(t, "a run that wakes", err, quota.Awake)
+	if _, err := m.Wake(asBridge(t.Context(), "honest"), other.ID); err != nil {
+		t.Errorf("another bridge: %v", err)
+	}
+	must(t, second(m.StartRun(greedy, one.ID, chat.RunSpec{Command: "sleep 100"})))
+	_, err = m.StartRun(greedy, one.ID, chat.RunSpec{Command: "true"})
+	wantSpent(t, "a second background run of 2 MiB", err, quota.RunBytes)
+	if _, err := m.Run(greedy, one.ID, chat.RunSpec{Command: "true"}); err != nil {
+		t.Errorf("a run that keeps nothing: %v", err)
+	}
+	must(t, second(m.Sleep(greedy, one.ID)))
+	if _, err := m.Wake(greedy, two.ID); err != nil {
+		t.Errorf("after one was put to sleep: %v", err)
+	}
+}
+
+// TestAttackSharesWithout: without shares one bridge takes every place there is, and another
+// gets none.
+func TestAttackSharesWithout(t *testing.T) {
+	opt := attackOptions(t)
+	opt.MaxAwake = 2
+	m := open(t, opt)
+	for i := range 2 {
+		_, _, err := m.Create(asBridge(t.Context(), "greedy"), chat.Spec{ExternalID: fmt.Sprint(i)})
+		must(t, err)
+	}
+	other := sleepingOf(t, m, "honest", "x")
+	if _, err := m.Wake(asBridge(t.Context(), "honest"), other.ID); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("another bridge: %v, want busy", err)
+	}
+}
