@@ -11,7 +11,7 @@ E2E_12 ?= full
 E2E_13 ?= small
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: all build demo test race check bench install packages clean help e2e e2e-breaks
+.PHONY: all build demo test test-long test-agents race check bench install packages clean help e2e e2e-breaks
 
 all: build
 
@@ -31,6 +31,12 @@ demo: packages build ## do the main job on real input, in namespaces of its own
 test: packages ## run all tests; root's need root
 	test/all
 
+test-long: packages ## what is random or repeated, with many more rounds
+	test/all long
+
+test-agents: packages ## with programs of npm's registry: agents in a terminal, generated clients
+	test/all agents
+
 e2e: packages ## make chatd hosts of a Debian 12 and a 13 machine and test those; E2E_13=full
 	test/vagrant/e2e bookworm $(E2E_12)
 	test/vagrant/e2e trixie $(E2E_13)
@@ -41,7 +47,7 @@ e2e-breaks: packages ## show that the tests of e2e fail when a wall is broken
 race: packages ## the tests in which callers race, under the race detector
 	CGO_ENABLED=1 go test -race -short ./files
 	CGO_ENABLED=1 go test -race -skip 'Memory|MostOutput|PowerCut|KilledAtAnyMoment|^TestCommands$$' ./chat ./state ./api ./provision ./schedule ./ring ./cmd/chatd
-	CGO_ENABLED=1 go test -race -timeout 20m -run 'CreateReapRace|CreateAtOnce' ./test/roottest
+	CGO_ENABLED=1 go test -race -short -timeout 20m -run 'CreateReapRace|CreateAtOnce' ./test/roottest
 
 check: packages ## formatting, vet, staticcheck, and the types on other systems
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt-clean:"; gofmt -l $$(git ls-files '*.go'); exit 1; }

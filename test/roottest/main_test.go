@@ -1,14 +1,15 @@
 package roottest
 
 import (
+	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +26,11 @@ func TestMain(m *testing.M) {
 	if os.Geteuid() != 0 {
 		os.Exit(m.Run()) // every test skips, or fails, for itself
 	}
+	flag.Parse()
 	if os.Getenv(insideEnv) != "" {
+		if flagSet("test.list") {
+			os.Exit(m.Run()) // needs nothing
+		}
 		if err := errors.Join(enterWorld(), leaveOut()); err != nil {
 			fmt.Fprintln(os.Stderr, "cannot set up what the tests act in:", err)
 			os.Exit(1)
@@ -52,29 +57,21 @@ func runInside() (code int, err error) {
 		return 1, err
 	}
 	var m machine
-	namespaces := uintptr(unix.CLONE_NEWNET | unix.CLONE_NEWNS)
 	if onHost() {
 		if m, err = takeMachine(); err != nil {
 			return 1, err
 		}
 		defer func() { err = errors.Join(err, m.giveBack(dir)) }()
-		namespaces = 0
 	}
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), insideEnv+"="+dir)
+	// What the tests made is removed also when somebody ends them.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM, unix.SIGHUP)
+	defer stop()
+	if n := workers(); n > 1 {
+		return runBeside(ctx, dir, n)
+	}
+	cmd := inside(ctx, dir, os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		return 1, err
-	}
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, os.Interrupt, unix.SIGTERM, unix.SIGHUP)
-	go func() { // what the tests made is removed also when somebody ends them
-		for range told {
-			_ = cmd.Process.Kill()
-		}
-	}()
-	err = cmd.Wait()
+	err = cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return max(1, exit.ExitCode()), nil
@@ -102,6 +99,9 @@ func enterWorld() error {
 	dir := os.Getenv(insideEnv)
 	programs.chatd, programs.shim = filepath.Join(dir, "chatd"), filepath.Join(dir, "chatd-shim")
 	programs.demo = filepath.Join(dir, "demo")
+	if err := lockAlone(dir); err != nil {
+		return fmt.Errorf("cannot lock %s: %w", aloneFile, err)
+	}
 	if onHost() {
 		return nil
 	}
@@ -109,8 +109,11 @@ func enterWorld() error {
 		return fmt.Errorf("cannot make mounts private: %w", err)
 	}
 	// A directory of a disk, not a tmpfs: what is synced shall cost what it costs.
-	srv := filepath.Join(os.Getenv(insideEnv), "srv")
-	if err := os.MkdirAll(srv, 0o755); err != nil {
+	srv, err := os.MkdirTemp(dir, "srv")
+	if err == nil {
+		err = os.Chmod(srv, 0o755)
+	}
+	if err != nil {
 		return err
 	}
 	if err := unix.Mount(srv, "/srv", "", unix.MS_BIND, ""); err != nil {
@@ -137,7 +140,7 @@ func coverEtc() error {
 		return fmt.Errorf("cannot cover /etc: %w", err)
 	}
 	// The records themselves are on the disk below, as on a host.
-	userdb := filepath.Join(os.Getenv(insideEnv), "userdb")
+	userdb := "/srv/.etc/userdb"
 	for _, d := range []string{"/etc/userdb", userdb} {
 		if err := os.MkdirAll(d, 0o711); err != nil {
 			return err

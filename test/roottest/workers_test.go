@@ -1,0 +1,165 @@
+package roottest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// workersEnv is how many tests run beside each other, each in a process and in
+// namespaces of its own. Without it one process runs them all, in their order.
+const workersEnv = "CHATD_TEST_WORKERS"
+
+// aloneFile is locked by each process that runs a test: shared, or exclusively by
+// one whose test measures the machine (see alone).
+const aloneFile = "alone"
+
+// workers says how many tests run at once. Benchmarks, and tests that have the
+// machine itself, want it for themselves.
+func workers() int {
+	n, err := strconv.Atoi(cmp.Or(os.Getenv(workersEnv), "1"))
+	if err != nil || flagSet("test.bench") || flagSet("test.list") || onHost() {
+		return 1
+	}
+	return n
+}
+
+func flagSet(name string) bool { return flag.Lookup(name).Value.String() != "" }
+
+// aloneLock is held as long as this process lives.
+var aloneLock *os.File
+
+// lockAlone waits until no test that wants to be alone runs.
+func lockAlone(dir string) (err error) {
+	if aloneLock, err = os.OpenFile(filepath.Join(dir, aloneFile), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return err
+	}
+	return unix.Flock(int(aloneLock.Fd()), unix.LOCK_SH)
+}
+
+// alone waits until no other root test runs, and keeps them from starting until
+// this one ends: it measures what others would change.
+func alone(t testing.TB) {
+	t.Helper()
+	must(t, errors.Join(unix.Flock(int(aloneLock.Fd()), unix.LOCK_UN), unix.Flock(int(aloneLock.Fd()), unix.LOCK_EX)))
+	t.Cleanup(func() { must(t, unix.Flock(int(aloneLock.Fd()), unix.LOCK_SH)) })
+}
+
+// runBeside runs each test that the flags name in a process of its own, n at once,
+// and prints what each said when it ends. The first failure is its exit code.
+func runBeside(ctx context.Context, dir string, n int) (code int, err error) {
+	names, err := testNames(ctx, dir)
+	if err != nil {
+		return 1, err
+	}
+	var (
+		mu   sync.Mutex
+		wg   sync.WaitGroup
+		next = make(chan string)
+	)
+	for range n {
+		wg.Go(func() {
+			for name := range next {
+				said, failed := runOne(ctx, dir, name)
+				mu.Lock()
+				if failed != nil {
+					code = 1
+				}
+				_, _ = os.Stdout.Write(said)
+				mu.Unlock()
+			}
+		})
+	}
+	for _, name := range names {
+		next <- name
+	}
+	close(next)
+	wg.Wait()
+	return code, nil
+}
+
+// testNames asks the binary which tests -test.run and -test.skip leave.
+func testNames(ctx context.Context, dir string) ([]string, error) {
+	run, _, _ := strings.Cut(flag.Lookup("test.run").Value.String(), "/")
+	out, err := inside(ctx, dir, "-test.list="+cmp.Or(run, ".")).Output()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the tests: %w", err)
+	}
+	var skip *regexp.Regexp
+	if s := flag.Lookup("test.skip").Value.String(); s != "" && !strings.Contains(s, "/") {
+		if skip, err = regexp.Compile(s); err != nil {
+			return nil, err
+		}
+	}
+	var names []string
+	for _, name := range strings.Fields(string(out)) {
+		if strings.HasPrefix(name, "Test") && (skip == nil || !skip.MatchString(name)) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// runOne runs one test, or those of its subtests that -test.run names.
+func runOne(ctx context.Context, dir, name string) (said []byte, err error) {
+	pattern := "^" + name + "$"
+	if _, sub, ok := strings.Cut(flag.Lookup("test.run").Value.String(), "/"); ok {
+		pattern += "/" + sub
+	}
+	said, err = inside(ctx, dir, append(os.Args[1:], "-test.run="+pattern)...).CombinedOutput()
+	if err != nil {
+		said = fmt.Appendf(said, "%s: %v\n", name, err)
+	}
+	return verdicts.ReplaceAll(said, nil), err
+}
+
+// verdicts are the lines with which each process ends, which would be taken for
+// those of the whole.
+var verdicts = regexp.MustCompile(`(?m)^\x16?(PASS|FAIL|ok)\n`)
+
+// inside is this binary once more, in namespaces of its own, which end with ctx.
+func inside(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), insideEnv+"="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if !onHost() {
+		cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWNET | unix.CLONE_NEWNS
+	}
+	return cmd
+}
+
+// TestWorkers runs two tests beside each other, of which one fails.
+func TestWorkers(t *testing.T) {
+	needsRoot(t)
+	if os.Getenv("CHATD_TEST_FAIL") != "" {
+		t.Fatal("as asked for")
+	}
+	if onHost() {
+		return // there they run one after another
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run=^Test(Workers|RequiredLayers)$")
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, insideEnv+"=") {
+			cmd.Env = append(cmd.Env, e)
+		}
+	}
+	cmd.Env = append(cmd.Env, workersEnv+"=2", "CHATD_TEST_FAIL=1")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !bytes.Contains(out, []byte("--- FAIL: TestWorkers")) {
+		t.Errorf("a test that fails beside others is not told: %v: %s", err, out)
+	}
+}
