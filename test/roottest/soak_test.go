@@ -18,12 +18,16 @@ import (
 	"github.com/chatd/chatd/provision"
 )
 
-// soakRuns is how many runs TestSoak makes; CHATD_TEST_SOAK is another number.
+// soakRuns is how many runs TestSoak makes: 400, or 40 with -short. CHATD_TEST_SOAK is
+// another number.
 func soakRuns(t *testing.T) int {
 	t.Helper()
 	s := os.Getenv("CHATD_TEST_SOAK")
-	if s == "" {
-		return 200
+	switch {
+	case s == "" && testing.Short():
+		return 40
+	case s == "":
+		return 400
 	}
 	n, err := strconv.Atoi(s)
 	must(t, err)

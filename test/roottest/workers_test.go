@@ -24,6 +24,10 @@ import (
 // namespaces of its own. Without it one process runs them all, in their order.
 const workersEnv = "CHATD_TEST_WORKERS"
 
+// workerEnv numbers the worker whose process this is, below maxWorkers: each has uids
+// of its own.
+const workerEnv, maxWorkers = "CHATD_ROOTTEST_WORKER", 8
+
 // aloneFile is locked by each process that runs a test: shared, or exclusively by
 // one whose test measures the machine (see alone).
 const aloneFile = "alone"
@@ -35,7 +39,7 @@ func workers() int {
 	if err != nil || flagSet("test.bench") || flagSet("test.list") || onHost() {
 		return 1
 	}
-	return n
+	return min(n, maxWorkers)
 }
 
 func flagSet(name string) bool { return flag.Lookup(name).Value.String() != "" }
@@ -71,10 +75,10 @@ func runBeside(ctx context.Context, dir string, n int) (code int, err error) {
 		wg   sync.WaitGroup
 		next = make(chan string)
 	)
-	for range n {
+	for worker := range n {
 		wg.Go(func() {
 			for name := range next {
-				said, failed := runOne(ctx, dir, name)
+				said, failed := runOne(ctx, dir, name, worker)
 				mu.Lock()
 				if failed != nil {
 					code = 1
@@ -115,12 +119,14 @@ func testNames(ctx context.Context, dir string) ([]string, error) {
 }
 
 // runOne runs one test, or those of its subtests that -test.run names.
-func runOne(ctx context.Context, dir, name string) (said []byte, err error) {
+func runOne(ctx context.Context, dir, name string, worker int) (said []byte, err error) {
 	pattern := "^" + name + "$"
 	if _, sub, ok := strings.Cut(flag.Lookup("test.run").Value.String(), "/"); ok {
 		pattern += "/" + sub
 	}
-	said, err = inside(ctx, dir, append(os.Args[1:], "-test.run="+pattern)...).CombinedOutput()
+	cmd := inside(ctx, dir, append(os.Args[1:], "-test.run="+pattern)...)
+	cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", workerEnv, worker))
+	said, err = cmd.CombinedOutput()
 	if err != nil {
 		said = fmt.Appendf(said, "%s: %v\n", name, err)
 	}

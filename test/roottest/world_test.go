@@ -21,14 +21,16 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// testUIDs lie above chatd's default range and depend on the process, so that a
-// production chatd on this machine, and two runs of the tests, never meet:
-// chatd ends every process of a uid that it reaps.
+// testUIDs lie above chatd's default range and depend on the process that started this
+// one and on which of its workers this is, so that a production chatd on this machine,
+// and two runs of the tests, never meet: chatd ends every process of a uid that it reaps.
 var testUIDs = func() state.Range {
 	if onHost() {
 		return hostUIDs
 	}
-	low := 2013265920 + uint32(os.Getpid()%1000)*131072
+	worker, _ := strconv.Atoi(os.Getenv(workerEnv)) // 0 without workers
+	slot := uint32((os.Getppid()*maxWorkers + worker) % 1000)
+	low := 2013265920 + slot*131072
 	return state.Range{Low: low, High: low + 131071}
 }()
 
