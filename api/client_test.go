@@ -30,7 +30,7 @@ func TestErrorsCrossTheWire(t *testing.T) {
 			}
 		}
 	}
-	if len(kinds) != 7 {
+	if len(kinds) != 8 {
 		t.Errorf("%d kinds: compare with package chat and this test", len(kinds))
 	}
 	if ExitCode(nil) != 0 || ExitCode(errors.New("x")) != 1 {

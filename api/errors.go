@@ -30,6 +30,7 @@ var kinds = []kind{
 	{"not_found", chat.ErrNotFound, http.StatusNotFound, 4},
 	{"exists", chat.ErrExists, http.StatusConflict, 5},
 	{"wrong_phase", chat.ErrWrongPhase, http.StatusConflict, 6},
+	{"conflict", chat.ErrConflict, http.StatusConflict, 7},
 	{"unsupported", chat.ErrUnsupported, http.StatusNotImplemented, 69},
 	{"busy", chat.ErrBusy, http.StatusServiceUnavailable, 75},
 }
@@ -66,7 +67,7 @@ func kindByStatus(status int) kind {
 }
 
 // Kind is the stable word for err: invalid, denied, not_found, exists,
-// wrong_phase, unsupported, busy or internal.
+// wrong_phase, conflict, unsupported, busy or internal.
 func Kind(err error) string { return kindOf(err).Word }
 
 // ExitCode is what a command that failed with err exits with; 0 for nil.
@@ -88,7 +89,7 @@ type Problem struct {
 	// Detail is one sentence for people.
 	Detail string `json:"detail" doc:"What could not be done and why."`
 	// Kind is what a program may branch on.
-	Kind string `json:"kind" enum:"invalid,denied,not_found,exists,wrong_phase,unsupported,busy,internal" doc:"What a program may branch on."`
+	Kind string `json:"kind" enum:"invalid,denied,not_found,exists,wrong_phase,conflict,unsupported,busy,internal" doc:"What a program may branch on."`
 	// Field is where in the request it went wrong, when that is known.
 	Field string `json:"field,omitempty" doc:"Where in the request it went wrong, when that is known."`
 	// Op, Path, Rule, Place and Layer say what the file rules, or the file tools, deny.

@@ -188,14 +188,16 @@ func TestRunSpec(t *testing.T) {
 }
 
 func TestInput(t *testing.T) {
-	for _, ok := range []Input{{Text: "x"}, {Enter: true}, {Keys: []string{"C-c"}}, {Text: "x", Wait: &Wait{Until: UntilPrompt, Max: MaxWait}}, {Text: "x", Wait: &Wait{Until: UntilQuiet, Quiet: 1}}} {
+	for _, ok := range []Input{{Text: "x"}, {Enter: true}, {Keys: []string{"C-c"}}, {Text: "x", Wait: &Wait{Until: UntilPrompt, Max: MaxWait}}, {Text: "x", Wait: &Wait{Until: UntilQuiet, Quiet: 1}},
+		{Text: strings.Repeat("é", MaxKeyByKey), KeyByKey: true}, {Enter: true, OnlyIf: &OnlyIf{Prompt: PromptAbsent}}, {Keys: []string{"Up"}, OnlyIf: &OnlyIf{Program: "pi"}}} {
 		if err := ok.Validate(); err != nil {
 			t.Errorf("%+v: %v", ok, err)
 		}
 	}
 	for _, bad := range []Input{{}, {Text: "x", Wait: &Wait{}}, {Text: "x", Wait: &Wait{Until: "always"}}, {Text: "x", Wait: &Wait{Until: UntilMax}},
 		{Text: "x", Wait: &Wait{Until: UntilPrompt, Quiet: 1}}, {Text: "x", Wait: &Wait{Until: UntilQuiet, Max: MaxWait + 1}}, {Text: "x", Wait: &Wait{Until: UntilQuiet, Quiet: -1}},
-		{Text: "x", Keys: []string{"Up"}}, {Enter: true, Keys: []string{"Up"}}, {Text: "\x00"}, {Text: strings.Repeat("x", MaxInput+1)}} {
+		{Text: "x", Keys: []string{"Up"}}, {Enter: true, Keys: []string{"Up"}}, {Text: "\x00"}, {Text: strings.Repeat("x", MaxInput+1)},
+		{Text: strings.Repeat("x", MaxKeyByKey+1), KeyByKey: true}, {Enter: true, KeyByKey: true}, {Text: "x", OnlyIf: &OnlyIf{}}, {Text: "x", OnlyIf: &OnlyIf{Prompt: "there"}}} {
 		if err := bad.Validate(); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%.40q: %v, want ErrInvalid", bad.Text, err)
 		}

@@ -20,6 +20,8 @@ var (
 	ErrExists = errors.New("exists")
 	// ErrWrongPhase: the chat is there, but not in a state that allows this.
 	ErrWrongPhase = errors.New("wrong phase")
+	// ErrConflict: a condition of the request's own does not hold; see [OnlyIf].
+	ErrConflict = errors.New("conflict")
 	// ErrUnsupported: this host or this platform cannot do it.
 	ErrUnsupported = errors.New("unsupported")
 	// ErrBusy: a bound was reached or somebody else holds it; asking again later may help.

@@ -53,7 +53,7 @@ func reason(err error) string {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return "cancelled"
-	case errors.Is(err, chat.ErrInvalid), errors.Is(err, chat.ErrNotFound), errors.Is(err, chat.ErrExists), errors.Is(err, chat.ErrWrongPhase):
+	case errors.Is(err, chat.ErrInvalid), errors.Is(err, chat.ErrNotFound), errors.Is(err, chat.ErrExists), errors.Is(err, chat.ErrWrongPhase), errors.Is(err, chat.ErrConflict):
 		return kind + ": " + err.Error()
 	case errors.Is(err, chat.ErrDenied):
 		return kind + ": " + withoutPlace(err.Error(), place)

@@ -47,7 +47,7 @@ func addTools(s *sdk.Server, t tools) error {
 		add(s, t, tool{name: "edit_file", about: "Replace a text in a file; it must be there exactly once. The answer has a diff."}, t.editFile),
 		add(s, t, tool{name: "append_file", about: "Add to the end of a file.", without: unused, with: content}, t.appendFile),
 		add(s, t, tool{name: "list_dir", about: "List a directory, the home if path is empty.", reads: true}, t.listDir),
-		add(s, t, tool{name: "terminal_send", about: "Type into the chat's terminal: text, with enter if wanted, or keys by name as in ctrl-c, up, enter. It wakes a chat that is asleep. With wait the answer has what was printed until the shell's next prompt, or until nothing was printed for a while, and the exit code; else see terminal_read."}, t.send),
+		add(s, t, tool{name: "terminal_send", about: "Type into the chat's terminal: text, with enter if wanted, or keys by name as in ctrl-c, up, enter. It wakes a chat that is asleep. With only_if nothing is typed where the prompt, or the program in front, is another. With wait the answer has what was printed until the shell's next prompt, or until nothing was printed for a while, and the exit code; else see terminal_read."}, t.send),
 		add(s, t, tool{name: "terminal_read", about: "Show what the chat's terminal shows now, and where its cursor is; with since, what it printed from that cursor on, which an answer of terminal_send or terminal_read has named.", reads: true}, t.screen),
 		add(s, t, tool{name: "explain", about: "Say whether something would be allowed, without doing it: op on path, or a command.", reads: true}, t.explain),
 	} {
@@ -149,7 +149,7 @@ func (t tools) send(ctx context.Context, a chat.Input) ([]string, error) {
 		return nil, err
 	}
 	if a.Wait == nil {
-		return []string{"typed"}, t.chats.Input(ctx, t.id, a)
+		return []string{"typed; whether the program took it is not known, terminal_read shows"}, t.chats.Input(ctx, t.id, a)
 	}
 	got, err := t.chats.InputWait(ctx, t.id, a)
 	if err != nil {

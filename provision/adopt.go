@@ -41,7 +41,7 @@ func (m *Manager) adopt(rec state.Record) error {
 	if err != nil {
 		return err
 	}
-	s := &session{id: rec.ID, owner: rec.Owner, uid: rec.UID, leader: l, report: f.Report, invocation: f.Invocation, plan: f.Plan, exposed: f.Exposed}
+	s := &session{id: rec.ID, owner: rec.Owner, uid: rec.UID, leader: l, report: f.Report, invocation: f.Invocation, plan: f.Plan, exposed: f.Exposed, adopted: true}
 	if err := errors.Join(m.checkLeader(s), m.checkInvocation(s)); err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -57,9 +57,6 @@ func (m *Manager) adopt(rec state.Record) error {
 		m.find("shims of chat "+string(rec.ID), err)
 	}
 	m.keepSession(s)
-	if s.log != nil {
-		s.log.atPrompt.Store(true) // nobody knows
-	}
 	return nil
 }
 

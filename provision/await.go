@@ -55,7 +55,7 @@ func (m *Manager) typeAndWait(ctx, within context.Context, rec state.Record, s *
 		s.log.awaitPrompt(within, r)
 	}
 	_, from, _ := r.Bounds()
-	if err := m.typeInto(ctx, rec, s, in); err != nil {
+	if _, err := m.typeInto(ctx, rec, s, r, in, func() {}); err != nil {
 		return chat.Typed{}, err
 	}
 	w := outputWait{ring: r, cursor: from, ended: s.leader.ended(), kept: s.log.over, prompt: in.Wait.Until == chat.UntilPrompt, quiet: in.Wait.Quiet.D()}
@@ -83,6 +83,9 @@ const promptPast = 500 * time.Millisecond
 
 // awaitPrompt returns when the shell is at a prompt, as its marks say, or soon.
 func (l *sessionLog) awaitPrompt(ctx context.Context, r *ring.Ring) {
+	if l == nil {
+		return
+	}
 	for late := time.After(promptPast); ; {
 		_, _, changed := r.Bounds()
 		if l.atPrompt.Load() {

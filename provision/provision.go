@@ -47,6 +47,7 @@ type Manager struct {
 	calls  fileCalls
 	logs   logBooks
 	typing keyedLocks // held by who types and waits for the end
+	keys   keyedLocks // held while something is typed, so that nothing comes between
 
 	runs     liveRuns
 	mu       sync.Mutex

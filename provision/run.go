@@ -8,13 +8,13 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/display"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/tmux"
 )
 
 // Run runs one command in the chat, beside its terminal and behind the same
@@ -132,54 +132,6 @@ func runResult(out entered) chat.RunResult {
 	}
 }
 
-// Input types text or presses keys in the chat's terminal, and wakes the chat
-// if it is asleep. Inputs at the same time are typed one after the other.
-func (m *Manager) Input(ctx context.Context, id chat.ID, in chat.Input) error {
-	rec, s, err := m.readyToType(ctx, id, in)
-	if err != nil {
-		return err
-	}
-	return m.typeInto(ctx, rec, s, in)
-}
-
-// readyToType judges an input and finds its terminal.
-func (m *Manager) readyToType(ctx context.Context, id chat.ID, in chat.Input) (state.Record, *session, error) {
-	if err := in.Validate(); err != nil {
-		return state.Record{}, nil, err
-	}
-	for _, k := range in.Keys {
-		if _, known := tmux.KeyName(k); !known {
-			return state.Record{}, nil, fmt.Errorf("cannot press %s: want names as in ctrl-c, alt-x, up, enter, f1, or those of tmux(1): %w", chat.Quote(k), chat.ErrInvalid)
-		}
-	}
-	rec, err := m.reach(ctx, id)
-	if err == nil {
-		err = m.switchedOff(ctx, rec, chat.ToolTerminal, "input")
-	}
-	if err != nil {
-		return rec, nil, err
-	}
-	return m.use(ctx, id)
-}
-
-func (m *Manager) typeInto(ctx context.Context, rec state.Record, s *session, in chat.Input) error {
-	detail := map[string]string{"bytes": fmt.Sprint(len(in.Text)), "keys": fmt.Sprint(len(in.Keys))}
-	err := m.audit(ctx, rec, "input", "intent", detail)
-	if err != nil {
-		return err
-	}
-	if s.log != nil && enters(in) {
-		s.log.atPrompt.Store(false)
-	}
-	if len(in.Keys) > 0 {
-		err = s.terminal.Press(ctx, in.Keys)
-	} else {
-		err = s.terminal.Type(ctx, in.Text, in.Enter)
-	}
-	m.touch(rec)
-	return errors.Join(err, m.auditOutcome(ctx, rec, "input", detail, err))
-}
-
 // Screen reads what the terminal shows. It wakes nobody: a chat that is asleep
 // has no screen, which is [chat.ErrWrongPhase].
 func (m *Manager) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
@@ -208,7 +160,7 @@ func (m *Manager) screen(ctx context.Context, id chat.ID, styles bool) (chat.Scr
 	if styles {
 		sc.Text = display.String(sc.Text, display.Styled)
 	}
-	return chat.Screen{Rows: sc.Rows, Cols: sc.Cols, CursorRow: sc.CursorRow, CursorCol: sc.CursorCol, Text: sc.Text}, nil
+	return chat.Screen{Rows: sc.Rows, Cols: sc.Cols, CursorRow: sc.CursorRow, CursorCol: sc.CursorCol, Program: strings.ToValidUTF8(sc.Program, "\uFFFD"), Text: sc.Text}, nil
 }
 
 // use finds a chat for its caller and makes sure that it is awake.

@@ -28,6 +28,8 @@ type session struct {
 	deafen context.CancelFunc
 	// log is what its terminal prints.
 	log *sessionLog
+	// adopted: it was started by a chatd before this one.
+	adopted bool
 	// invocation is systemd's name for this run of the unit; empty without systemd.
 	invocation string
 	// plan is what it was started from, and exposed what it sees of the host.

@@ -94,6 +94,8 @@ type sessionLog struct {
 	fifo *os.File
 	// atPrompt: the last mark was the end of a prompt, and nothing was entered since.
 	atPrompt atomic.Bool
+	last     atomic.Int32 // what the shell said last; see look
+	more     bool         // the prompt that has begun is for the rest of a line
 	// over is closed when all that the session printed is kept.
 	over chan struct{}
 }
@@ -131,6 +133,11 @@ func (m *Manager) record(s *session) {
 		return
 	}
 	s.log = &sessionLog{fifo: f, over: make(chan struct{})}
+	if s.adopted {
+		if err := s.log.recall(r); err != nil {
+			m.log.Warn("cannot tell what the shell of an adopted session said last", "chat", s.id, "error", err)
+		}
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(past) })
 	deafen := s.deafen
@@ -233,11 +240,4 @@ func (k *logKeeper) pause(n int, l *sessionLog, took time.Duration) time.Duratio
 	}
 	k.missing++
 	return 500 * time.Millisecond
-}
-
-// look keeps atPrompt.
-func (l *sessionLog) look(marks []tmux.Mark) {
-	for _, mark := range marks {
-		l.atPrompt.Store(mark.Kind == 'B')
-	}
 }

@@ -2,6 +2,7 @@ package tmux
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 )
 
@@ -12,6 +13,8 @@ type Mark struct {
 	// Exit is the exit code beside 'D'; HasExit is false where there is none from 0 to 255.
 	Exit    int
 	HasExit bool
+	// More is an 'A' before the prompt for the rest of a line (k=s).
+	More bool
 }
 
 // Marks finds marks in a stream that comes in pieces. Whoever prints can forge them. It holds
@@ -78,5 +81,6 @@ func appendMark(marks []Mark, text []byte) []Mark {
 		code, err := strconv.ParseUint(string(fields[1]), 10, 8)
 		mark.Exit, mark.HasExit = int(code), err == nil
 	}
+	mark.More = mark.Kind == 'A' && slices.ContainsFunc(fields[1:], func(f []byte) bool { return string(f) == "k=s" })
 	return append(marks, mark)
 }

@@ -12,6 +12,7 @@ func TestMarks(t *testing.T) {
 		"x\x1b]133;C\x1b\\out\x1b]133;D;3\x1b\\":                    "C D3",
 		"\x1b]133;D;0;aid=1\a\x1b]133;D\a":                          "D0 D",
 		"\x1b]133;D;256\a\x1b]133;D;-1\a":                           "D D",
+		"\x1b]133;A;k=s\a> \x1b]133;B\a\x1b]133;D;k=s\a":            "A+ B D",
 		"\x1b\x1b]133;A\a":                                          "A",
 		"\x1b]133;A\x1b]133;B\a":                                    "A B",
 		"\x1b]13\x1b]133;B\a":                                       "B",
@@ -32,6 +33,9 @@ func spell(marks []Mark) string {
 		s := string(m.Kind)
 		if m.HasExit {
 			s += fmt.Sprint(m.Exit)
+		}
+		if m.More {
+			s += "+"
 		}
 		all = append(all, s)
 	}

@@ -112,35 +112,35 @@ func TestTerminal(t *testing.T) {
 		"-t =other: hi",
 		"echo $((40+2)) é 😀",
 	} {
-		if err := term.Type(ctx, text, true); err != nil {
+		if _, err := term.Type(ctx, text, true, If{}); err != nil {
 			t.Fatalf("Type(%q): %v", text, err)
 		}
 		waitScreen(t, term, text)
 	}
 	waitScreen(t, term, "42 é 😀")
-	if err := term.Type(ctx, "echo r''eady; cat", true); err != nil {
+	if _, err := term.Type(ctx, "echo r''eady; cat", true, If{}); err != nil {
 		t.Fatal(err)
 	}
 	waitScreen(t, term, "\nready") // the shell has given the terminal back its modes
-	if err := term.Press(ctx, []string{"a", ";", "Enter"}); err != nil {
+	if _, err := term.Press(ctx, "", []string{"a", ";", "Enter"}, If{}); err != nil {
 		t.Fatal(err)
 	}
 	waitScreen(t, term, "a;\na;")
-	if err := term.Press(ctx, []string{"C-c"}); err != nil {
+	if _, err := term.Press(ctx, "", []string{"C-c"}, If{}); err != nil {
 		t.Fatal(err)
 	}
 	// Not ^C alone: until the shell reads again, the terminal keeps no more than
 	// 4095 bytes of a line (termios(3), canonical mode).
 	waitScreen(t, term, "^C\n$")
-	if err := term.Press(ctx, []string{"a", "kill-server"}); !errors.Is(err, ErrKey) {
+	if _, err := term.Press(ctx, "", []string{"a", "kill-server"}, If{}); !errors.Is(err, ErrKey) {
 		t.Errorf("an unknown key gave %v, want ErrKey", err)
 	}
 	big := strings.Repeat("x", 200_000)
-	if err := term.Type(ctx, "echo "+big+" | wc -c", true); err != nil {
+	if _, err := term.Type(ctx, "echo "+big+" | wc -c", true, If{}); err != nil {
 		t.Fatal(err)
 	}
 	waitScreen(t, term, "200001")
-	if err := term.Type(ctx, "exit", true); err != nil {
+	if _, err := term.Type(ctx, "exit", true, If{}); err != nil {
 		t.Fatal(err)
 	}
 	var err error
@@ -169,7 +169,7 @@ func TestHostileText(t *testing.T) {
 			"; kill-server", "-t", "-t x", "--", ";", "\\;", "#{pid} #(touch pwned) #[fg=red]", "%1", "$HOME `id` $(id)", "C-c", "Enter", "\x1b", "\x1b[201~", "\x03\x04\x1a\x11\x13",
 			"\t\b\x7f", "é😀\xff\xfe\xc3", "\"'\\", "a\nb\rc", strings.Repeat("y", 300_000),
 		} {
-			if err := term.Type(t.Context(), text, false); err != nil {
+			if _, err := term.Type(t.Context(), text, false, If{}); err != nil {
 				t.Fatalf("Type(%q): %v", text, err)
 			}
 			text = strings.ReplaceAll(text, "\n", "\r") // as Enter does

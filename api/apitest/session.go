@@ -79,7 +79,7 @@ func command(argv []string, spec chat.RunSpec, home string) chat.RunResult {
 	return chat.RunResult{Exit: 127, Stderr: argv[0] + ": not found\n"}
 }
 
-// Input puts what was typed on the screen, and wakes the chat.
+// Input puts what was typed on the screen, and wakes the chat. A shell is in front, at its prompt.
 func (m *Memory) Input(ctx context.Context, id chat.ID, in chat.Input) error {
 	if err := in.Validate(); err != nil {
 		return err
@@ -89,6 +89,9 @@ func (m *Memory) Input(ctx context.Context, id chat.ID, in chat.Input) error {
 	c, err := m.reach(ctx, id)
 	if err != nil {
 		return err
+	}
+	if o := in.OnlyIf; o != nil && (o.Prompt == chat.PromptAbsent || o.Program != "" && o.Program != "bash") {
+		return fmt.Errorf("cannot type into the terminal of chat %s: want that %s, but \"bash\" is in front; nothing was typed: %w", id, o, chat.ErrConflict)
 	}
 	setAwake(c, true)
 	c.UsedAt = m.Now().UTC()
@@ -113,7 +116,7 @@ func (m *Memory) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
 	if !c.Awake {
 		return chat.Screen{}, fmt.Errorf("cannot show the screen of chat %s: it is asleep: %w", id, chat.ErrWrongPhase)
 	}
-	return chat.Screen{Rows: 24, Cols: 80, Text: m.screens[id]}, nil
+	return chat.Screen{Rows: 24, Cols: 80, Program: "bash", Text: m.screens[id]}, nil
 }
 
 // Plan is a small plan of one mount, with a name in it that no terminal should see raw.

@@ -19,13 +19,20 @@ func sendCommand() *cli.Command {
 			"shell's next prompt, or until nothing was printed for a while, and writes what was printed\n" +
 			"meanwhile: as plain text on a terminal, as it is elsewhere. Then the exit code is that of the\n" +
 			"command, as the chat's shell has it, and 124 when --max was over; with --json it is 0.\n\n" +
+			"A program other than the shell gets Enter for itself, a moment after the text. That it took\n" +
+			"the text is not known: see chatd screen. --only-if types nothing where it does not hold, and\n" +
+			"the exit code is 7: prompt, no-prompt (a program reads), or the name of the program in front,\n" +
+			"as chatd screen --json has it. It is what the chat's own tmux and shell say.\n\n" +
 			"   chatd send CHAT make test\n" +
+			"   chatd send CHAT --only-if no-prompt,claude and now the tests\n" +
 			"   chatd send CHAT --wait prompt --max 5m make test\n" +
 			"   chatd send CHAT -- -rf\n" +
 			"   chatd send CHAT --keys ctrl-c,up,enter",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "no-enter", Usage: "do not press Enter after the text"},
 			&cli.StringSliceFlag{Name: "keys", Usage: "press these `KEYS`, with commas between them"},
+			&cli.BoolFlag{Name: "key-by-key", Usage: "type the text a character at a time, never as a paste; at most 1000"},
+			&cli.StringSliceFlag{Name: "only-if", Usage: "type only on this `CONDITION`: prompt, no-prompt or a program's name"},
 			&cli.StringFlag{Name: "wait", Usage: "wait for prompt or quiet, `UNTIL` then"},
 			&cli.DurationFlag{Name: "quiet", Usage: "for --wait quiet: nothing printed for this `TIME`", DefaultText: "1s"},
 			&cli.DurationFlag{Name: "max", Usage: "wait no longer than this `TIME`, at most 10m", DefaultText: "1m"},
@@ -43,7 +50,10 @@ func send(c *cli.Context) error {
 		return err
 	}
 	words := c.Args().Tail()
-	in := chat.Input{Text: strings.Join(words, " "), Keys: c.StringSlice("keys")}
+	in := chat.Input{Text: strings.Join(words, " "), Keys: c.StringSlice("keys"), KeyByKey: c.Bool("key-by-key")}
+	if in.OnlyIf, err = onlyIf(c.StringSlice("only-if")); err != nil {
+		return err
+	}
 	if len(words) == 1 && words[0] == "-" {
 		if in.Text, err = readText(c.App.Reader, chat.MaxInput); err != nil {
 			return err
@@ -64,6 +74,26 @@ func send(c *cli.Context) error {
 	}
 	defer progress(c, "typing")()
 	return client(c).Input(c.Context, id, in)
+}
+
+// onlyIf reads --only-if.
+func onlyIf(words []string) (*chat.OnlyIf, error) {
+	if len(words) == 0 {
+		return nil, nil
+	}
+	var o chat.OnlyIf
+	for _, w := range words {
+		prompt := map[string]string{"prompt": chat.PromptPresent, "no-prompt": chat.PromptAbsent}[w]
+		switch {
+		case prompt != "" && o.Prompt == "":
+			o.Prompt = prompt
+		case prompt == "" && w != "" && o.Program == "":
+			o.Program = w
+		default:
+			return nil, fmt.Errorf("cannot use --only-if %s: want prompt or no-prompt once, and one program's name: %w", chat.Quote(strings.Join(words, ",")), chat.ErrInvalid)
+		}
+	}
+	return &o, nil
 }
 
 // sendAndWait writes what was printed, and passes the exit code on.

@@ -1,0 +1,102 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxKeyByKey bounds a text that is typed key by key, in characters: each takes its time.
+const MaxKeyByKey = 1000
+
+// Input is what is typed into the terminal: text, or named keys, not both.
+type Input struct {
+	// Text is typed as it is, any bytes that JSON can carry.
+	Text string `json:"text,omitempty" doc:"Typed as it is."`
+	// Enter presses Enter after the text, for itself and after a pause where a program other
+	// than the shell reads: many take what comes at once for a paste, and its end for a line end.
+	Enter bool `json:"enter,omitempty" doc:"Press Enter after the text, and apart from it: a program that reads may take what comes at once for a paste."`
+	// KeyByKey types the text a character at a time, and never as a paste.
+	KeyByKey bool `json:"key_by_key,omitempty" doc:"Type the text a character at a time, at most 1000, and never as a paste."`
+	// Keys are names as in "ctrl-c", "up", "f1", or those of tmux(1): "C-c", "Up", "F1".
+	Keys []string `json:"keys,omitempty" maxItems:"64" doc:"Keys by name, as in ctrl-c, up, f1, or those of tmux(1)."`
+	// OnlyIf, if it is set, must hold, or nothing is typed.
+	OnlyIf *OnlyIf `json:"only_if,omitempty" doc:"Type only if this holds; else the answer is conflict, and nothing is typed."`
+	// Wait, if it is set, makes the answer a [Typed].
+	Wait *Wait `json:"wait,omitempty" doc:"Wait for the prompt, or for quiet, and answer with what was printed."`
+}
+
+// OnlyIf is a condition on what is in front in the terminal. It is held against what the chat's
+// own tmux and shell say, in the same step as the typing; what does not hold is [ErrConflict].
+type OnlyIf struct {
+	// Prompt is [PromptPresent], [PromptAbsent], or empty for either.
+	Prompt string `json:"prompt,omitempty" enum:"present,absent" doc:"present: only while the shell is at its prompt; absent: only while it is not, so that a program reads."`
+	// Program is the name of the program in front, as [Screen].Program has it.
+	Program string `json:"program,omitempty" maxLength:"64" doc:"Only while this program is in front, by the name that screen has for it."`
+}
+
+// What [OnlyIf].Prompt wants: the shell at its prompt, or not, so that a program reads.
+const (
+	PromptPresent = "present"
+	PromptAbsent  = "absent"
+)
+
+// NeedsSession reports a condition that a chat cannot meet that is asleep: its terminal begins
+// at a prompt.
+func (o *OnlyIf) NeedsSession() bool {
+	return o != nil && (o.Program != "" || o.Prompt == PromptAbsent)
+}
+
+// String is the condition in words, as in "the prompt is there".
+func (o *OnlyIf) String() string {
+	var all []string
+	if o.Prompt == PromptPresent {
+		all = append(all, "the shell's prompt is there")
+	} else if o.Prompt == PromptAbsent {
+		all = append(all, "the shell's prompt is not there")
+	}
+	if o.Program != "" {
+		all = append(all, Quote(o.Program)+" is in front")
+	}
+	return strings.Join(all, " and ")
+}
+
+// Validate reports what cannot be typed, as [ErrInvalid]. The names of keys and programs are
+// checked by package tmux, which knows them.
+func (in Input) Validate() error {
+	switch {
+	case len(in.Keys) > 0 && (in.Text != "" || in.Enter):
+		return fmt.Errorf("cannot type: want text or keys, not both: %w", ErrInvalid)
+	case len(in.Keys) == 0 && in.Text == "" && !in.Enter:
+		return fmt.Errorf("cannot type: no text, no enter, no keys: %w", ErrInvalid)
+	case len(in.Text) > MaxInput:
+		return fmt.Errorf("cannot type: %d bytes, want at most %d: %w", len(in.Text), MaxInput, ErrInvalid)
+	case in.KeyByKey && utf8.RuneCountInString(in.Text) > MaxKeyByKey:
+		return fmt.Errorf("cannot type key by key: %d characters, want at most %d: %w", utf8.RuneCountInString(in.Text), MaxKeyByKey, ErrInvalid)
+	case in.KeyByKey && in.Text == "":
+		return fmt.Errorf("cannot type key by key: want a text: %w", ErrInvalid)
+	case strings.IndexByte(in.Text, 0) >= 0:
+		return fmt.Errorf("cannot type: text holds a NUL: %w", ErrInvalid)
+	case in.OnlyIf != nil && *in.OnlyIf == (OnlyIf{}):
+		return fmt.Errorf("cannot type: only_if is empty: want prompt or program: %w", ErrInvalid)
+	case in.OnlyIf != nil && in.OnlyIf.Prompt != "" && in.OnlyIf.Prompt != PromptPresent && in.OnlyIf.Prompt != PromptAbsent:
+		return fmt.Errorf("cannot type: only_if.prompt %s: want %s or %s: %w", Quote(in.OnlyIf.Prompt), PromptPresent, PromptAbsent, ErrInvalid)
+	case in.Wait != nil:
+		return in.Wait.Validate()
+	}
+	return nil
+}
+
+// Screen is what the terminal shows now.
+type Screen struct {
+	Rows int `json:"rows"`
+	Cols int `json:"cols"`
+	// Text is the visible lines, without trailing blank ones. It is what a chat
+	// printed: escape it before it meets a terminal.
+	Text string `json:"text"`
+	// Program is the name of the program in front, in the word of the chat's own tmux.
+	Program string `json:"program"`
+	// CursorRow and CursorCol count from 0.
+	CursorRow int `json:"cursor_row"`
+	CursorCol int `json:"cursor_col"`
+}

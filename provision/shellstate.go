@@ -1,0 +1,111 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/chatd/chatd/ring"
+	"github.com/chatd/chatd/tmux"
+)
+
+// What the shell said last by its marks: the chat's word.
+const (
+	markNone    int32 = iota // nothing that is known
+	markPrompt               // it is at a prompt
+	markMore                 // it wants the rest of a line
+	markCommand              // a command runs
+	markBetween              // a command has ended, and the prompt is not there yet
+)
+
+// look keeps what the marks say.
+func (l *sessionLog) look(marks []tmux.Mark) {
+	for _, mark := range marks {
+		now := markBetween
+		switch {
+		case mark.Kind == 'A':
+			l.more = mark.More
+		case mark.Kind == 'B' && l.more:
+			now = markMore
+		case mark.Kind == 'B':
+			now = markPrompt
+		case mark.Kind == 'C':
+			now = markCommand
+		}
+		l.last.Store(now)
+		l.atPrompt.Store(now == markPrompt)
+	}
+}
+
+// recalled is how much of what a session printed is read again when chatd was restarted, to
+// know what its shell said last.
+const recalled = 64 << 10
+
+// recall takes up what the marks said to the chatd before. A line that was entered meanwhile is
+// not known: who waits for a prompt does not wait for this one.
+func (l *sessionLog) recall(r *ring.Ring) error {
+	_, end, _ := r.Bounds()
+	buf := make([]byte, recalled)
+	n, _, err := r.ReadAt(buf, max(0, end-recalled))
+	if err != nil {
+		return err
+	}
+	l.look((&tmux.Marks{}).Read(buf[:n]))
+	l.atPrompt.Store(true)
+	return nil
+}
+
+// lastMark is what the shell said last.
+func (l *sessionLog) lastMark() int32 {
+	if l == nil {
+		return markNone
+	}
+	return l.last.Load()
+}
+
+// runs reports whether the shell says that a command runs, and goes on to say so for a while.
+func (l *sessionLog) runs(ctx context.Context, while time.Duration) bool {
+	for late := time.After(while); l.lastMark() == markCommand; {
+		select {
+		case <-late:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return false
+}
+
+// Between a text and its Enter a program has echoPatience to print something, and then
+// enterPause: what reads both at once takes them for one paste (Claude Code, gemini).
+const (
+	echoPatience = 2 * time.Second
+	enterPause   = 200 * time.Millisecond
+)
+
+// pauseAfter returns when Enter may be pressed after a text that was typed when the log ended
+// at before.
+func (l *sessionLog) pauseAfter(ctx context.Context, r *ring.Ring, before int64) error {
+	late := time.NewTimer(echoPatience)
+	defer late.Stop()
+	for waiting := l.recording(); waiting; {
+		_, end, changed := r.Bounds()
+		if end > before {
+			break
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			waiting = false
+		case <-ctx.Done():
+			return fmt.Errorf("the text was typed, but not Enter: %w", context.Cause(ctx))
+		}
+	}
+	select {
+	case <-time.After(enterPause):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the text was typed, but not Enter: %w", context.Cause(ctx))
+	}
+}

@@ -1,0 +1,118 @@
+package tmux
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// gets waits until the file has want, or a while.
+func gets(t *testing.T, file, want string) {
+	t.Helper()
+	var b []byte
+	for deadline := time.Now().Add(2 * time.Minute); len(b) < len(want) && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		b, _ = os.ReadFile(file) // not there yet
+	}
+	if string(b) != want {
+		t.Errorf("%q came, want %q", b, want)
+	}
+}
+
+// TestEveryKey presses each character, and types some as keys: no one is read by tmux.
+func TestEveryKey(t *testing.T) {
+	got := filepath.Join(t.TempDir(), "got")
+	term := start(t, "sh", "-c", "stty raw -echo; echo ready; exec cat >"+got)
+	waitScreen(t, term, "ready")
+	var keys []string
+	var want strings.Builder
+	for b := byte('!'); b <= '~'; b++ {
+		keys = append(keys, string(b))
+		want.WriteByte(b)
+	}
+	for _, part := range [][]string{keys[:50], keys[50:]} {
+		if f, err := term.Press(t.Context(), "", part, If{}); err != nil || f.Done != len(part) {
+			t.Fatalf("%+v, %v", f, err)
+		}
+	}
+	text := "é😀 '#{pid}'\n"
+	if _, err := term.TypeKeys(t.Context(), text, If{}); err != nil {
+		t.Fatal(err)
+	}
+	gets(t, got, want.String()+strings.ReplaceAll(text, "\n", "\r"))
+}
+
+// TestIf: where the condition does not hold, nothing at all arrives.
+func TestIf(t *testing.T) {
+	got := filepath.Join(t.TempDir(), "got")
+	term := start(t, "sh", "-c", "stty raw -echo; echo ready; exec cat >"+got)
+	waitScreen(t, term, "ready")
+	yes, no := true, false
+	all := ""
+	for _, c := range []struct {
+		cond If
+		met  bool
+	}{
+		{If{}, true}, {If{Program: "cat"}, true}, {If{Shell: &no}, true}, {If{Program: "cat", Shell: &no}, true},
+		{If{Program: "ca"}, false}, {If{Program: "bash"}, false}, {If{Shell: &yes}, false}, {If{Program: "cat", Shell: &yes}, false},
+	} {
+		for how, do := range map[string]func() (Front, error){
+			"text": func() (Front, error) { return term.Type(t.Context(), "t", true, c.cond) },
+			"keys": func() (Front, error) { return term.Press(t.Context(), "", []string{"k", "enter"}, c.cond) },
+			"each": func() (Front, error) { return term.TypeKeys(t.Context(), "e", c.cond) },
+		} {
+			f, err := do()
+			if c.met != (err == nil) || !c.met && !errors.Is(err, ErrUnmet) || f.Program != "cat" || !validPane(f.Pane) || c.met != (f.Done > 0) {
+				t.Errorf("%s, %+v: %+v, %v", how, c.cond, f, err)
+			}
+			if c.met {
+				all += map[string]string{"text": "t\r", "keys": "k\r", "each": "e"}[how]
+			}
+			gets(t, got, all)
+		}
+	}
+	out, err := term.client(t.Context(), nil, []string{"list-buffers"})
+	if err != nil || len(out) > 0 {
+		t.Errorf("the buffers %q are left, %v", out, err)
+	}
+}
+
+// TestIfShell: the shell is told from what runs in it, and keys stop where the condition does.
+func TestIfShell(t *testing.T) {
+	term := start(t, "bash", "--norc", "--noprofile", "-i")
+	waitScreen(t, term, "$")
+	yes, no := true, false
+	if f, err := term.Type(t.Context(), "echo $((40+1))", true, If{Shell: &yes}); err != nil || !f.Shell() {
+		t.Errorf("at the prompt: %+v, %v", f, err)
+	}
+	waitScreen(t, term, "\n41")
+	if f, err := term.Type(t.Context(), "echo $((40+3))", true, If{Shell: &no}); !errors.Is(err, ErrUnmet) || f.Program != "bash" {
+		t.Errorf("while no shell is in front: %+v, %v", f, err)
+	}
+	if _, err := term.Type(t.Context(), "exec cat", true, If{}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := term.Type(t.Context(), "here", true, If{Program: "cat"}); err == nil || time.Now().After(deadline) {
+			break
+		}
+	}
+	s := waitScreen(t, term, "here\nhere")
+	if strings.Contains(s.Text, "43") {
+		t.Errorf("it was typed: %s", s.Text)
+	}
+}
+
+func TestValidProgram(t *testing.T) {
+	for name, want := range map[string]bool{
+		"claude": true, "pi": true, "python3.11": true, "x86_64-linux-gnu-g++": true,
+		"": false, "a b": false, "#{pid}": false, "a,b": false, "a}": false, "é": false, "\n": false, "a:b": false, "@": false, "[": false,
+		strings.Repeat("x", MaxProgram+1): false,
+	} {
+		if ValidProgram(name) != want {
+			t.Errorf("ValidProgram(%q) = %v", name, !want)
+		}
+	}
+}
