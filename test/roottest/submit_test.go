@@ -157,8 +157,14 @@ func TestOnlyIf(t *testing.T) {
 	submits("under a script", chat.PromptAbsent, "")
 	must(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"ctrl-c"}, OnlyIf: &chat.OnlyIf{Program: "sleep"}}))
 	promptAfter(t, m, c.ID, since, "^C")
+}
 
-	_, err = m.Sleep(ctx, c.ID)
+// TestOnlyIfAsleep: a condition for a program wakes nobody.
+func TestOnlyIfAsleep(t *testing.T) {
+	m := open(t, attackOptions(t))
+	ctx := operator(t.Context())
+	c := create(t, m, "asleep", "default")
+	_, err := m.Sleep(ctx, c.ID)
 	must(t, err)
 	for _, o := range []chat.OnlyIf{{Prompt: chat.PromptAbsent}, {Program: "agent"}} {
 		if err := m.Input(ctx, c.ID, chat.Input{Enter: true, OnlyIf: &o}); !errors.Is(err, chat.ErrConflict) || !strings.Contains(err.Error(), "asleep") {
@@ -168,7 +174,9 @@ func TestOnlyIf(t *testing.T) {
 	if got, err := m.Get(ctx, c.ID); err != nil || got.Awake {
 		t.Errorf("a condition woke the chat: %v, %v", got.Awake, err)
 	}
-	runs("asleep", chat.PromptPresent, "")
+	in, ran := onlyIf(c, chat.PromptPresent, "")
+	must(t, m.Input(ctx, c.ID, in))
+	until(t, "what was typed when it woke", ran)
 }
 
 // TestOnlyIfWhileItEnds: a message that meets an agent's end is never run.
