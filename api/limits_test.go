@@ -151,6 +151,27 @@ func TestRunIsCancelledWhenTheClientGoes(t *testing.T) {
 	}
 }
 
+// What a create says whose client went away is no internal error, whatever it is.
+func TestCreateWhoseClientLeaves(t *testing.T) {
+	var log syncBuffer
+	socket, mem := start(t, ServerOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	began := make(chan struct{})
+	mem.OnCreate = func(ctx context.Context, _ chat.Spec) error {
+		close(began)
+		<-ctx.Done()
+		return errors.New("cannot find passwd: signal: killed")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-began; cancel() }()
+	if _, _, err := client(t, socket).Create(ctx, chat.Spec{ExternalID: "a"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	eventually(t, "a line in the log", func() bool { return strings.Contains(log.String(), "signal: killed") })
+	if text := log.String(); strings.Contains(text, "internal error") || !strings.Contains(text, "the client went away") {
+		t.Errorf("the log says %s", text)
+	}
+}
+
 func TestTooManyAtOnceIsBusy(t *testing.T) {
 	socket, mem := start(t, ServerOptions{MaxRequests: 1})
 	began, finish := make(chan struct{}), make(chan struct{})

@@ -75,6 +75,25 @@ func (f *FS) runUsage(id chat.ID, run string) (chat.Usage, error) {
 	return u, r.done("run " + run)
 }
 
+// Hits counts what the chat's limits did: OOM kills in its session, not in its runs, and
+// forks refused to the whole chat. It is cheap enough to be asked every few seconds.
+// [chat.ErrNotFound] without the chat's tree.
+func (f *FS) Hits(id chat.ID) (chat.LimitHits, error) {
+	if err := checkID(id); err != nil {
+		return chat.LimitHits{}, err
+	}
+	r := reader{}
+	h := chat.LimitHits{}
+	if f.legacy != nil {
+		h.OOMKills = r.flat(f.legacy.dir("memory", id, ""), "memory.oom_control", "oom_kill")
+		h.PidsRefused = r.flat(f.legacy.dir("pids", id, ""), "pids.events", "max")
+	} else {
+		h.OOMKills = r.flat(f.dir(id, sessionLeaf), "memory.events", "oom_kill")
+		h.PidsRefused = r.refused(f.dir(id)) + f.removedRefusals(id)
+	}
+	return h, r.done("chat " + string(id))
+}
+
 // reader reads many files and keeps the first error.
 type reader struct{ err error }
 

@@ -139,7 +139,9 @@ type Chat struct {
 	Home       string            `json:"home"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	CreatedAt  time.Time         `json:"created_at"`
-	// UsedAt is when the chat was last created, typed into or run in; looking at it does not move it.
+	// UsedAt is when the chat was last used: now while a run, an attached client or a file tool is at
+	// work in it, and else when it was created, woken or typed into, or its terminal last printed.
+	// Looking at it does not move it.
 	UsedAt time.Time `json:"used_at"`
 	Limits Limits    `json:"limits"`
 	// Usage is nil while the chat is asleep.

@@ -122,8 +122,14 @@ type RunResult struct {
 	Signal    string `json:"signal,omitempty"`
 	TimedOut  bool   `json:"timed_out"`
 	OOMKilled bool   `json:"oom_killed"`
-	Stdout    string `json:"stdout"`
-	Stderr    string `json:"stderr"`
+	// EndedBy is what ended the run before its command did by itself; empty is nothing did.
+	EndedBy EndedBy `json:"ended_by,omitempty" enum:"memory,timeout,request,sleep,reap,session,stop" doc:"What ended the run before its command did by itself."`
+	// Why says for people what ended the run and which limits it met.
+	Why []string `json:"why,omitempty" doc:"Sentences that say what ended the run and which limits it met."`
+	// PidsRefused is how many new processes the chat was refused for pids_max meanwhile.
+	PidsRefused uint64 `json:"pids_refused,omitempty" doc:"New processes that the chat was refused for pids_max meanwhile."`
+	Stdout      string `json:"stdout"`
+	Stderr      string `json:"stderr"`
 	// StdoutBytes and StderrBytes are how many bytes the command printed.
 	StdoutBytes int64 `json:"stdout_bytes"`
 	StderrBytes int64 `json:"stderr_bytes"`

@@ -121,6 +121,8 @@ type ScheduleResult struct {
 	Signal    string `json:"signal,omitempty"`
 	TimedOut  bool   `json:"timed_out"`
 	OOMKilled bool   `json:"oom_killed"`
+	// EndedBy is what ended the run before its command did by itself; empty is nothing did.
+	EndedBy EndedBy `json:"ended_by,omitempty" enum:"memory,timeout,request,sleep,reap,session,stop"`
 	// Run is the id of the run, which is kept as any of the background is; empty if there was none.
 	Run string `json:"run,omitempty"`
 	// Output is the end of what it printed on both streams, at most [MaxTail] bytes: a

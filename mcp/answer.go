@@ -88,11 +88,11 @@ func runText(r chat.RunResult) []string {
 	if r.Signal != "" {
 		end = "ended by " + r.Signal
 	}
-	if r.TimedOut {
-		end += ", for its time was over: give a longer timeout, or less to do"
+	for _, why := range r.Why {
+		end += "; " + why
 	}
-	if r.OOMKilled {
-		end += ", for it took more memory than the chat may have"
+	if r.TimedOut {
+		end += ": give a longer timeout, or less to do"
 	}
 	end += fmt.Sprintf("; it took %s", time.Duration(r.WallMS)*time.Millisecond)
 	if r.Truncated || len(r.Stdout) > MaxText || len(r.Stderr) > MaxText {

@@ -253,8 +253,8 @@ func useTools(t *testing.T, mem *apitest.Memory, s *sdk.ClientSession) {
 		{"exec", `{"command": "echo hello"}`, "hello\n\nexit code 0; it took 0s", false},
 		{"exec", `{"argv": ["cat"], "stdin": "a", "timeout": "1m30s"}`, "a\nexit code 0", false},
 		{"exec", `{"command": "false"}`, "stderr:\nno\n\nexit code 1", false},
-		{"exec", `{"command": "killed"}`, "ended by SIGKILL, for it took more memory", false},
-		{"exec", `{"command": "slow", "timeout": "2s"}`, "for its time was over", false},
+		{"exec", `{"command": "killed"}`, "ended by SIGKILL; out of memory: the kernel ended 1 process of the run", false},
+		{"exec", `{"command": "slow", "timeout": "2s"}`, "ended by its timeout, 2s: give a longer timeout", false},
 		{"exec", `{"command": "env", "env": {"A": "b"}}`, "map[A:b]", false},
 		{"exec", `{"command": "max"}`, "65536\n", false}, // no more is shown
 		{"exec", `{"command": "max", "output_max": 0}`, "65536\n", false},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
@@ -55,6 +56,9 @@ func (m *Manager) adopt(rec state.Record) error {
 	}
 	if err := m.writeShimPolicy(rec); err != nil { // the config may be another by now
 		m.find("shims of chat "+string(rec.ID), err)
+	}
+	if s.met.seen, err = m.hits(rec.ID); err != nil {
+		return errors.Join(err, l.Close())
 	}
 	m.keepSession(s)
 	return nil
@@ -110,7 +114,10 @@ func (m *Manager) watch(s *session) {
 	if !mine || err != nil {
 		return
 	}
-	m.audit(ctx, rec, "sleep", "done", map[string]string{"why": "the session ended by itself"})
+	why := strings.Join(append(m.lookAtLimits(s), "the session ended by itself"), "; ")
+	m.sayInLog(s.id, "the session ended by itself")
+	m.log.Info("a session ended", "chat", s.id, "why", why)
+	m.audit(ctx, rec, "sleep", "done", map[string]string{"why": why})
 	if err := m.backwards(ctx, "sleep", awakeSteps(), rec); err != nil {
 		m.find("session "+string(s.id), err)
 	}

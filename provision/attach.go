@@ -70,7 +70,7 @@ func (m *Manager) attach(ctx context.Context, rec state.Record, s *session, r *l
 	if err == nil && ctx.Err() != nil {
 		return chat.RunResult{}, nil // detached, which is how it ends
 	}
-	res := runResult(ended)
+	res := m.runResult(rec, r, ended)
 	res.Stdout, res.Stderr, res.Truncated = "", "", false
 	return res, err
 }

@@ -164,7 +164,7 @@ func (m *Manager) letMind(ctx context.Context, r *liveRun, pid int, ready *os.Fi
 	}
 	l.Boot = m.boot
 	r.begun(said.PID, nil)
-	if err = r.note(noteFile, runNote{Run: r.info, Taken: r.taken, Grace: r.grace, NSEnter: said.PID, Minder: l.process}); err == nil {
+	if err = r.note(noteFile, runNote{Run: r.info, Taken: r.taken, Grace: r.grace, NSEnter: said.PID, Minder: l.process, Refused: r.refused}); err == nil {
 		err = m.freeMinder(ctx, r, l)
 	}
 	if err != nil {

@@ -97,7 +97,11 @@ func (m *Manager) createLocked(ctx context.Context, id chat.ID) (state.Record, e
 		return rec, fmt.Errorf("cannot create chat %s: it is being reaped: %w", id, chat.ErrWrongPhase)
 	}
 	if err := m.forwards(ctx, "create", asleepSteps(), rec); err != nil {
-		return rec, errors.Join(err, m.giveUp(ctx, rec, err))
+		undone := m.giveUp(ctx, rec, err)
+		if undone != nil { // also where nobody is there any more to be told
+			m.log.Error("cannot take back a chat that could not be created", "chat", rec.ID, "err", undone)
+		}
+		return rec, errors.Join(err, undone)
 	}
 	if err := m.store.SetPhase(id, chat.Ready, m.event(ctx, rec, "create", "done", nil)); err != nil {
 		return rec, err

@@ -271,7 +271,7 @@ func (m *Manager) terminal(rec state.Record, s *session) *tmux.Terminal {
 		case out.timedOut:
 			return nil, fmt.Errorf("cannot talk to tmux of chat %s within %s: %w", rec.ID, clientTimeout, chat.ErrBusy)
 		case out.exit != 0 || out.signal != "":
-			return nil, fmt.Errorf("cannot use the terminal of chat %s: tmux says %s: %w", rec.ID, chat.QuoteOutput(out.stderr.text()), chat.ErrWrongPhase)
+			return nil, fmt.Errorf("cannot use the terminal of chat %s: tmux says %s%s: %w", rec.ID, chat.QuoteOutput(out.stderr.text()), m.outOfMemory(rec, out.usage.OOMKills), chat.ErrWrongPhase)
 		}
 		return out.stdout.bytes(), nil
 	})

@@ -32,7 +32,8 @@ func (m *Manager) errand(ctx context.Context, rec state.Record, c fileCall) (fil
 		return files.Answer{}, err
 	}
 	if s != nil { // woken while the lock was waited for
-		return m.enterTool(ctx, rec, s, c)
+		a, err := m.enterTool(ctx, rec, s, c)
+		return a, m.overtaken(ctx, s, err)
 	}
 	if err := m.admitSession(ctx, rec); err != nil {
 		return files.Answer{}, m.auditSpent(ctx, "wake", err)
@@ -40,7 +41,8 @@ func (m *Manager) errand(ctx context.Context, rec state.Record, c fileCall) (fil
 	defer m.sessionAdmitted(rec)
 	m.calls.onErrand(rec.ID, true)
 	defer m.calls.onErrand(rec.ID, false)
-	return m.errandLocked(ctx, rec, c)
+	a, err := m.errandLocked(ctx, rec, c)
+	return a, m.overtaken(ctx, nil, err)
 }
 
 // asleepOr is the chat's session, or nil for a chat that could have one.

@@ -31,7 +31,8 @@ func (m *Manager) callTool(ctx context.Context, rec state.Record, c fileCall) (f
 	}
 	defer done()
 	if s := m.session(rec.ID); s != nil && s.leader.alive() {
-		return m.enterTool(ctx, rec, s, c)
+		a, err := m.enterTool(ctx, rec, s, c)
+		return a, m.overtaken(ctx, s, err)
 	}
 	return m.errand(ctx, rec, c)
 }
@@ -205,6 +206,11 @@ func (m *Manager) enterTool(ctx context.Context, rec state.Record, s *session, c
 		return a, err
 	}
 	a, err = m.enterToolLeaf(ctx, rec, s, run, c)
+	if !answered(err) {
+		if u, uerr := m.groups.RunUsage(rec.ID, run); uerr == nil {
+			err = fmt.Errorf("%w%s", err, m.outOfMemory(rec, u.OOMKills))
+		}
+	}
 	return a, errors.Join(err, m.groups.RemoveRun(rec.ID, run))
 }
 

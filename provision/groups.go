@@ -38,6 +38,7 @@ type groups interface {
 	RemoveRun(id chat.ID, run string) error
 	Usage(chat.ID) (chat.Usage, error)
 	RunUsage(id chat.ID, run string) (chat.Usage, error)
+	Hits(id chat.ID) (chat.LimitHits, error)
 	Runs(chat.ID) ([]string, error)
 	OpenKill(id chat.ID, run string) (*os.File, error)
 	TakeOut(ctx context.Context, pid int) error

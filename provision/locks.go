@@ -42,6 +42,13 @@ func (k *keyedLocks) lock(ctx context.Context, id chat.ID) (unlock func(), err e
 	}
 }
 
+// used reports whether somebody has the chat's lock, or waits for it.
+func (k *keyedLocks) used(id chat.ID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.locks[id] != nil
+}
+
 func (k *keyedLocks) leave(id chat.ID, l *keyedLock) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

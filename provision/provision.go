@@ -94,6 +94,7 @@ func Open(ctx context.Context, opt Options) (*Manager, error) {
 	m.stop = stop
 	m.done.Go(func() { m.reconcileLoop(bg) })
 	m.done.Go(func() { m.watchWall(bg) })
+	m.done.Go(func() { m.watchLimits(bg) })
 	m.timed.Go(func() { m.schedules.Serve(bg) })
 	return m, nil
 }

@@ -43,6 +43,7 @@ func (m *Manager) Reap(ctx context.Context, id chat.ID) error {
 // reapLocked goes back through the steps and then forgets the record: what is
 // done last is what a crash would need to finish from.
 func (m *Manager) reapLocked(ctx context.Context, rec state.Record) error {
+	m.endRunsBecause(rec.ID, chat.EndedByReap)
 	if err := m.backwards(ctx, "reap", awakeSteps(), rec); err != nil {
 		return err
 	}

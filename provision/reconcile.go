@@ -37,6 +37,9 @@ func (m *Manager) reconcile(ctx context.Context, progress func(string)) {
 		if ctx.Err() != nil {
 			return
 		}
+		if m.atWork(rec.ID) {
+			m.touch(rec) // so that a crash loses a minute of it at most
+		}
 		m.note("chat "+string(rec.ID), m.reconcileChat(ctx, rec.ID))
 		progress(fmt.Sprintf("looked after %d of %d chats", i+1, len(all)))
 	}

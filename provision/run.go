@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/display"
@@ -68,7 +67,11 @@ func (m *Manager) runTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out 
 		err = fmt.Errorf("cannot finish the run: the caller went away: %w", context.Cause(ctx))
 	}
 	m.touch(rec)
-	return runResult(ended), errors.Join(err, m.auditOutcome(ctx, rec, "run", detail, err))
+	res := m.runResult(rec, r, ended)
+	if res.EndedBy != "" {
+		detail["ended_by"] = string(res.EndedBy)
+	}
+	return res, errors.Join(err, m.auditOutcome(ctx, rec, "run", detail, err))
 }
 
 // newRunOf looks at everything that could be said against a run before anything of it is
@@ -122,14 +125,16 @@ func runEnv(spec chat.RunSpec) []string {
 	return env
 }
 
-func runResult(out entered) chat.RunResult {
-	return chat.RunResult{
-		Exit: out.exit, Signal: out.signal, TimedOut: out.timedOut, OOMKilled: out.usage.OOMKills > 0,
+func (m *Manager) runResult(rec state.Record, r *liveRun, out entered) chat.RunResult {
+	res := chat.RunResult{
+		Exit: out.exit, Signal: out.signal, TimedOut: out.timedOut,
 		Stdout: out.stdout.text(), Stderr: out.stderr.text(),
 		StdoutBytes: out.stdout.total, StderrBytes: out.stderr.total,
 		Truncated: out.stdout.truncated() || out.stderr.truncated(),
 		WallMS:    out.wall.Milliseconds(), CPUMS: out.usage.CPU.D().Milliseconds(), MemoryPeak: out.usage.MemoryPeak,
 	}
+	m.explain(rec, r, &res, out.usage.OOMKills)
+	return res
 }
 
 // Screen reads what the terminal shows. It wakes nobody: a chat that is asleep
@@ -179,5 +184,3 @@ func (m *Manager) use(ctx context.Context, id chat.ID) (state.Record, *session, 
 	defer unlock()
 	return m.wakeLocked(ctx, id)
 }
-
-func (m *Manager) touch(rec state.Record) { m.store.Touch(rec.ID, time.Now()) }

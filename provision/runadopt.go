@@ -67,7 +67,7 @@ func (m *Manager) adoptRun(ctx context.Context, rec state.Record, dir string) bo
 		return false // no chatd wrote that
 	}
 	r := newLiveRun(rec.ID, n.Run, n.Grace)
-	r.owner, r.dir, r.nsenter, r.taken = rec.Owner, dir, n.NSEnter, n.Taken
+	r.owner, r.dir, r.nsenter, r.taken, r.refused = rec.Owner, dir, n.NSEnter, n.Taken, n.Refused
 	ctx = asSchedule(ctx, byClock{n.Run.Schedule, n.Taken})
 	var e endedRun
 	if readNote(dir, resultFile, &e) == nil {

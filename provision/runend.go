@@ -57,6 +57,10 @@ func (m *Manager) endBackground(ctx context.Context, rec state.Record, r *liveRu
 		err = errors.Join(err, nerr)
 	}
 	detail := map[string]string{"run": r.info.ID, "state": string(e.State), "exit": fmt.Sprint(e.Result.Exit), "signal": e.Result.Signal}
+	if e.Result.EndedBy != "" {
+		detail["ended_by"] = string(e.Result.EndedBy)
+	}
+	m.store.Touch(rec.ID, e.At)
 	r.finish(&e)
 	if err := m.auditOutcome(ctx, rec, "run", detail, err); err != nil {
 		m.log.Error("cannot audit the end of a run", "chat", rec.ID, "run", r.info.ID, "err", err)
@@ -84,7 +88,8 @@ func (m *Manager) endOf(ctx context.Context, rec state.Record, r *liveRun, timed
 	e.Result.WallMS = e.At.Sub(r.info.StartedAt).Milliseconds()
 	err := errors.Join(m.killRun(ctx, rec, r.info.ID), collectOrphans(rec.UID))
 	usage, uerr := m.groups.RunUsage(rec.ID, r.info.ID)
-	e.Result.CPUMS, e.Result.MemoryPeak, e.Result.OOMKilled = usage.CPU.D().Milliseconds(), usage.MemoryPeak, usage.OOMKills > 0
+	e.Result.CPUMS, e.Result.MemoryPeak = usage.CPU.D().Milliseconds(), usage.MemoryPeak
+	m.explain(rec, r, &e.Result, usage.OOMKills)
 	if errors.Is(uerr, chat.ErrNotFound) {
 		uerr = nil // the session ended with it, and took the leaf
 	}

@@ -30,6 +30,8 @@ type runNote struct {
 	Grace   time.Duration `json:"grace"`
 	NSEnter int           `json:"nsenter"`
 	Minder  process       `json:"minder"`
+	// Refused is how many forks the chat had been refused when the run began.
+	Refused uint64 `json:"refused,omitempty"`
 }
 
 // endedRun is how a run of the background ended; its output stays in its files.

@@ -41,11 +41,14 @@ type liveRun struct {
 	dir string
 	// taken is the time of its schedule that it is for; zero if it has none.
 	taken time.Time
+	// refused is how many forks the chat had been refused when the run began.
+	refused uint64
 
 	mu      sync.Mutex
 	nsenter int
 	stdin   *os.File
 	ended   *endedRun
+	by      chat.EndedBy // what ends it; empty is its command
 	// writing is held by who writes to stdin.
 	writing sync.Mutex
 }
@@ -78,6 +81,11 @@ func (m *Manager) admitRun(ctx context.Context, rec state.Record, spec chat.RunS
 	}
 	r := newLiveRun(rec.ID, info, cmp.Or(spec.Grace, chat.DefaultGrace).D())
 	r.taken, r.owner = by.taken, rec.Owner
+	met, err := m.hits(rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	r.refused = met.PidsRefused
 	m.runs.mu.Lock()
 	defer m.runs.mu.Unlock()
 	n, kept := 0, 2*r.outputMax()
@@ -230,6 +238,7 @@ func (m *Manager) EndRun(ctx context.Context, id chat.ID, run string) error {
 	if err := m.audit(ctx, rec, "end", "intent", detail); err != nil {
 		return err
 	}
+	r.because(chat.EndedByRequest)
 	r.end()
 	select {
 	case <-r.over:

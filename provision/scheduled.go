@@ -185,7 +185,7 @@ func (m *Manager) addEnd(r *liveRun, last *chat.ScheduleResult) {
 	res, err := r.resultAlone()
 	if err == nil {
 		last.WallMS, last.Exit, last.Signal = res.WallMS, res.Exit, res.Signal
-		last.TimedOut, last.OOMKilled, last.OutputBytes = res.TimedOut, res.OOMKilled, res.StdoutBytes
+		last.TimedOut, last.OOMKilled, last.EndedBy, last.OutputBytes = res.TimedOut, res.OOMKilled, res.EndedBy, res.StdoutBytes
 		last.Output, err = r.tail()
 	}
 	if err != nil { // it was dropped, or nobody saw how it ended

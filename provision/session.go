@@ -30,6 +30,8 @@ type session struct {
 	log *sessionLog
 	// adopted: it was started by a chatd before this one.
 	adopted bool
+	// met is which limits it met.
+	met limitsMet
 	// invocation is systemd's name for this run of the unit; empty without systemd.
 	invocation string
 	// plan is what it was started from, and exposed what it sees of the host.

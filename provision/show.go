@@ -73,7 +73,7 @@ func (m *Manager) show(_ context.Context, rec state.Record) chat.Chat {
 	c := chat.Chat{
 		ID: rec.ID, User: rec.ID.User(), UID: rec.UID, ExternalID: rec.ExternalID, Owner: rec.Owner,
 		Agent: rec.Agent, Profile: rec.Profile, Phase: rec.Phase, Home: m.home(rec.ID), Labels: rec.Labels,
-		CreatedAt: rec.CreatedAt, UsedAt: rec.UsedAt, Limits: m.profile(rec).Limits,
+		CreatedAt: rec.CreatedAt, UsedAt: m.usedAt(rec), Limits: m.profile(rec).Limits,
 	}
 	s := m.session(rec.ID)
 	if s != nil && s.leader.alive() {

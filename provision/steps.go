@@ -53,6 +53,9 @@ func (m *Manager) forwards(ctx context.Context, verb string, steps []step, rec s
 		failpoint(verb + "." + s.name + ".before")
 		began := time.Now()
 		if err := s.create(m, ctx, rec); err != nil {
+			if why := context.Cause(ctx); why != nil && !errors.Is(err, why) {
+				err = fmt.Errorf("%w: %w", why, err) // a program that ctx ended only says that it was killed
+			}
 			undo := m.backwards(context.WithoutCancel(ctx), "undo", steps[:i+1], rec)
 			return errors.Join(fmt.Errorf("cannot %s chat %s at step %s: %w", verb, rec.ID, s.name, err), undo)
 		}

@@ -159,11 +159,12 @@ const writerGone = "\r\n[chatd: the writer of this log has ended; what is printe
 func (m *Manager) keepLog(ctx context.Context, s *session, r *ring.Ring) {
 	defer close(s.log.over)
 	buf := make([]byte, 64<<10)
-	var k logKeeper
+	k := logKeeper{used: time.Now()}
 	for {
 		began := time.Now()
 		n, err := s.log.fifo.Read(buf)
 		if n > 0 {
+			m.printed(s.id, &k)
 			s.log.look(k.marks.Read(buf[:n]))
 			if err := r.Append(buf[:n]); errors.Is(err, ring.ErrRemoved) {
 				return
@@ -218,6 +219,7 @@ type logKeeper struct {
 	marks   tmux.Marks
 	missing int // how often in a row there was no writer
 	told    bool
+	used    time.Time // when what was printed last counted as use
 }
 
 func (m *Manager) once(k *logKeeper, what string, id chat.ID, err error) {

@@ -121,6 +121,8 @@ func (m *Manager) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	if err := m.audit(ctx, rec, "sleep", "intent", nil); err != nil {
 		return chat.Chat{}, err
 	}
+	m.endRunsBecause(id, chat.EndedBySleep)
+	m.sayInLog(id, "the chat was put to sleep")
 	err = m.backwards(context.WithoutCancel(ctx), "sleep", awakeSteps(), rec)
 	if err := errors.Join(err, m.auditOutcome(ctx, rec, "sleep", nil, err)); err != nil {
 		return chat.Chat{}, err

@@ -38,10 +38,12 @@ type Memory struct {
 	chats   map[chat.ID]*chat.Chat
 	screens map[chat.ID]string
 	stuck   map[chat.ID]error
-	files   map[chat.ID]map[string][]byte
-	onFile  func(context.Context, files.Tool, files.Begin, io.Reader) (files.Answer, error)
-	runs    map[chat.ID][]*memoryRun
-	nextUID uint32
+	// usedAfter is the chat that is used when another was reaped.
+	usedAfter map[chat.ID]chat.ID
+	files     map[chat.ID]map[string][]byte
+	onFile    func(context.Context, files.Tool, files.Begin, io.Reader) (files.Answer, error)
+	runs      map[chat.ID][]*memoryRun
+	nextUID   uint32
 
 	schedules    map[chat.ID][]chat.Schedule
 	nextSchedule int
@@ -55,7 +57,7 @@ func New() *Memory {
 		Now:     time.Now,
 		chats:   map[chat.ID]*chat.Chat{},
 		screens: map[chat.ID]string{},
-		stuck:   map[chat.ID]error{},
+		stuck:   map[chat.ID]error{}, usedAfter: map[chat.ID]chat.ID{},
 		files:   map[chat.ID]map[string][]byte{},
 		nextUID: firstUID,
 
@@ -177,6 +179,9 @@ func (m *Memory) Reap(ctx context.Context, id chat.ID) error {
 	}
 	if err := m.stuck[id]; err != nil {
 		return fmt.Errorf("cannot reap chat %s: %w", id, err)
+	}
+	if c := m.chats[m.usedAfter[id]]; c != nil {
+		c.UsedAt = m.Now().UTC()
 	}
 	delete(m.chats, id)
 	delete(m.files, id)

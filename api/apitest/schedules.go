@@ -94,7 +94,7 @@ func (m *Memory) Due(id chat.ID, at time.Time) {
 		r := command(argv, s.Spec.Run(), m.chats[id].Home)
 		s.Runs++
 		s.Last = &chat.ScheduleResult{Run: "run-of-" + s.ID, DueAt: at, StartedAt: at, WallMS: 1500, Exit: r.Exit, Signal: r.Signal, TimedOut: r.TimedOut,
-			OOMKilled: r.OOMKilled, Output: r.Stdout + r.Stderr, OutputBytes: int64(len(r.Stdout + r.Stderr))}
+			OOMKilled: r.OOMKilled, EndedBy: r.EndedBy, Output: r.Stdout + r.Stderr, OutputBytes: int64(len(r.Stdout + r.Stderr))}
 		if argv[0] == "refused" {
 			s.Skipped, s.Missed = 2, 3
 			s.Last = &chat.ScheduleResult{DueAt: at, StartedAt: at, Exit: -1, Error: "cannot run: it is refused: denied", DeniedBy: "rm-rf"}

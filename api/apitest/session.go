@@ -55,6 +55,11 @@ func (m *Memory) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out c
 	return res, err
 }
 
+func explained(r chat.RunResult, spec chat.RunSpec, h chat.LimitHits) chat.RunResult {
+	r.Explain("", spec.Timeout, h, chat.DefaultLimits())
+	return r
+}
+
 func command(argv []string, spec chat.RunSpec, home string) chat.RunResult {
 	switch argv[0] {
 	case "echo":
@@ -68,9 +73,11 @@ func command(argv []string, spec chat.RunSpec, home string) chat.RunResult {
 	case "env":
 		return chat.RunResult{Stdout: fmt.Sprintln(spec.Env)}
 	case "killed":
-		return chat.RunResult{Exit: -1, Signal: "SIGKILL", OOMKilled: true}
+		return explained(chat.RunResult{Exit: -1, Signal: "SIGKILL"}, spec, chat.LimitHits{OOMKills: 1})
+	case "starved": // a child of it was ended, and another not born
+		return explained(chat.RunResult{Exit: 1}, spec, chat.LimitHits{OOMKills: 1, PidsRefused: 3})
 	case "slow":
-		return chat.RunResult{Exit: -1, Signal: "SIGKILL", TimedOut: true, WallMS: spec.Timeout.D().Milliseconds()}
+		return explained(chat.RunResult{Exit: -1, Signal: "SIGKILL", TimedOut: true, WallMS: spec.Timeout.D().Milliseconds()}, spec, chat.LimitHits{})
 	case "max": // how many bytes it may keep
 		return chat.RunResult{Stdout: fmt.Sprintln(spec.OutputMax)}
 	case "dirty":
@@ -177,6 +184,13 @@ func (m *Memory) Stick(id chat.ID, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stuck[id] = err
+}
+
+// UseAfter has somebody use a chat as soon as the chat reaped is.
+func (m *Memory) UseAfter(reaped, used chat.ID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.usedAfter[reaped] = used
 }
 
 // Age makes the chat as if created and last used d ago.

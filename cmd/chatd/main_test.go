@@ -90,6 +90,8 @@ func fake(ts *testscript.TestScript, neg bool, args []string) {
 		mem.Due(chat.ID(args[1]), at)
 	case "stick":
 		mem.Stick(chat.ID(args[1]), fmt.Errorf("it is held: %w", chat.ErrBusy))
+	case "use-after":
+		mem.UseAfter(chat.ID(args[1]), chat.ID(args[2]))
 	case "deny": // everything of that last name
 		denied := args[1]
 		mem.Rule(func(op files.Op, name string) *files.Denial {

@@ -16,7 +16,8 @@ func reapCommand() *cli.Command {
 		Name:      "reap",
 		Usage:     "end chats and remove every trace of them, homes included",
 		ArgsUsage: "CHAT… | --idle TIME | --all",
-		Description: "--idle and --all print what they would take, and take it only with --yes. Each\n" +
+		Description: "--idle and --all print what they would take, and take it only with --yes. A chat at work,\n" +
+			"with a run, an attached client or a terminal that prints, is not idle. Each\n" +
 			"chat is reported; the exit code is that of the first that could not be reaped.\n\n" +
 			"   chatd reap CHAT\n" +
 			"   chatd reap --idle 24h          (prints what it would take)\n" +
@@ -51,7 +52,7 @@ func reap(c *cli.Context) error {
 		r := reaped{ID: id}
 		if !dry {
 			done := progress(c, fmt.Sprintf("reaping %d of %d", i+1, len(ids)))
-			err := client(c).Reap(c.Context, id)
+			err := reapOne(c, id)
 			done()
 			if r.Reaped = err == nil; err != nil {
 				r.Kind, r.Error = api.Kind(err), err.Error()
@@ -70,6 +71,20 @@ func reap(c *cli.Context) error {
 		return fmt.Errorf("cannot reap %d chats without --yes: %w", len(ids), chat.ErrInvalid)
 	}
 	return nil
+}
+
+// reapOne looks at a chat of --idle again: reaping those before it took time.
+func reapOne(c *cli.Context, id chat.ID) error {
+	if c.IsSet("idle") {
+		ch, err := client(c).Get(c.Context, id)
+		if err != nil {
+			return err
+		}
+		if time.Since(ch.UsedAt) < c.Duration("idle") {
+			return fmt.Errorf("cannot reap chat %s as idle: it is in use again: %w", id, chat.ErrBusy)
+		}
+	}
+	return client(c).Reap(c.Context, id)
 }
 
 func firstError(first, next error) error {

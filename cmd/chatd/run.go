@@ -149,17 +149,17 @@ func writeEnd(c *cli.Context, res chat.RunResult) error {
 	if res.Truncated {
 		fmt.Fprintln(c.App.ErrWriter, "chatd: some of the output is missing, for it was not taken in time")
 	}
+	for _, why := range res.Why {
+		fmt.Fprintln(c.App.ErrWriter, "chatd: "+escape(why))
+	}
 	code := res.Exit
 	switch {
 	case res.TimedOut:
-		fmt.Fprintln(c.App.ErrWriter, "chatd: the run was ended by its timeout")
 		code = timeoutExit
 	case res.Signal != "":
-		why := ""
-		if res.OOMKilled {
-			why = ": the chat was out of memory"
+		if res.EndedBy == "" {
+			fmt.Fprintf(c.App.ErrWriter, "chatd: the run was ended by %s\n", escape(res.Signal))
 		}
-		fmt.Fprintf(c.App.ErrWriter, "chatd: the run was ended by %s%s\n", escape(res.Signal), why)
 		code = 128 + signals[res.Signal]
 	}
 	if code != 0 {

@@ -91,12 +91,20 @@ func howItIs(r chat.Run) string {
 	switch {
 	case r.State != chat.RunEnded || r.Result == nil:
 		return string(r.State)
-	case r.Result.TimedOut:
-		return "ended by its timeout"
+	case r.Result.EndedBy != "":
+		return endedWord(r.Result.EndedBy)
 	case r.Result.Signal != "":
 		return "ended by " + r.Result.Signal
 	}
 	return fmt.Sprintf("exit code %d", r.Result.Exit)
+}
+
+// endedWord is what ended a run, in a few words.
+func endedWord(by chat.EndedBy) string {
+	if by == chat.EndedByMemory {
+		return "ended: out of memory"
+	}
+	return "ended by " + string(by)
 }
 
 func showRun(c *cli.Context, id chat.ID, run string) error {
@@ -110,6 +118,9 @@ func showRun(c *cli.Context, id chat.ID, run string) error {
 	fmt.Fprintf(c.App.ErrWriter, "chatd: %s: %s\n", cell(r.ID), cell(howItIs(r)))
 	if r.Result == nil {
 		return nil
+	}
+	for _, why := range r.Result.Why {
+		fmt.Fprintln(c.App.ErrWriter, "chatd: "+escape(why))
 	}
 	if err := writeChatText(c.App.Writer, r.Result.Stdout); err != nil {
 		return err

@@ -202,6 +202,8 @@ func lastWord(s chat.Schedule) string {
 		return "did not run"
 	case l.TimedOut:
 		return fmt.Sprintf("timed out after %s", took(l))
+	case l.EndedBy != "":
+		return fmt.Sprintf("%s after %s", endedWord(l.EndedBy), took(l))
 	case l.Signal != "":
 		return fmt.Sprintf("%s after %s", l.Signal, took(l))
 	}

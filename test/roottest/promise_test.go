@@ -1,6 +1,7 @@
 package roottest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -459,4 +460,56 @@ func TestEveryProcessIsInItsCgroup(t *testing.T) {
 	if left := pidsOf(c.UID); len(left) > 0 {
 		t.Errorf("processes %v outlived the chat", left)
 	}
+}
+
+// TestAtWorkIsNotIdle: used_at moves as long as a chat is at work, however the work was begun,
+// for `reap --idle` goes by it.
+func TestAtWorkIsNotIdle(t *testing.T) {
+	opt := options(t)
+	opt.Every = time.Hour // the minute's look moves it too
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	c := create(t, m, "at work", "default")
+	moves := func(what string) {
+		t.Helper()
+		before, err := m.Get(ctx, c.ID)
+		must(t, err)
+		until(t, what+" moves used_at", func() bool {
+			now, err := m.Get(ctx, c.ID)
+			must(t, err)
+			return now.UsedAt.After(before.UsedAt)
+		})
+	}
+	foreground := func(what string, work func(ctx context.Context, started func(string)) error) {
+		t.Helper()
+		within, cancel := context.WithCancel(ctx)
+		begun, ended := make(chan struct{}), make(chan error, 1)
+		go func() { ended <- work(within, func(string) { close(begun) }) }()
+		<-begun
+		moves(what)
+		cancel()
+		<-ended
+	}
+	spec := chat.RunSpec{Argv: []string{"sleep", "600"}, Timeout: chat.Duration(10 * time.Minute)}
+	foreground("a run", func(ctx context.Context, started func(string)) error {
+		spec := spec
+		spec.Started = started
+		return second(m.Run(ctx, c.ID, spec))
+	})
+	foreground("an attached client", func(ctx context.Context, started func(string)) error {
+		a := chat.Attach{TTY: chat.TTY{Rows: 24, Cols: 80}, ReadOnly: true, Started: started}
+		return second(m.Attach(ctx, c.ID, a, func(string, []byte) {}))
+	})
+	r := startRun(t, m, c.ID, spec)
+	moves("a background run")
+	before, err := m.Get(ctx, c.ID)
+	must(t, err)
+	must(t, m.EndRun(ctx, c.ID, r.ID))
+	after, err := m.Get(ctx, c.ID)
+	must(t, err)
+	if !after.UsedAt.After(before.UsedAt) {
+		t.Error("the end of a background run did not move used_at")
+	}
+	must(t, m.Input(ctx, c.ID, chat.Input{Text: "(while sleep 1; do echo working; done) &", Enter: true}))
+	moves("the terminal's output")
 }

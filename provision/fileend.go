@@ -1,0 +1,40 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+)
+
+// overtaken says why a call without an answer has none, where it was not the tool's own
+// doing: its caller or its time came to an end, or the session that it was in did. A pipe
+// that breaks, a cgroup that is not there any more and a process that cannot be joined are
+// all the same to the caller then. s is nil for an errand.
+func (m *Manager) overtaken(ctx context.Context, s *session, err error) error {
+	var d *files.Denial
+	var body *files.BodyError
+	why := context.Cause(ctx)
+	switch {
+	case answered(err), errors.As(err, &d), errors.As(err, &body):
+		return err
+	case why != nil && errors.Is(err, why):
+		return err
+	case why != nil:
+	case s != nil && s.endsSoon():
+		why = fmt.Errorf("the session of chat %s ended meanwhile (sleep, reap, or its last process): ask again: %w", s.id, chat.ErrWrongPhase)
+	default:
+		return err
+	}
+	m.log.Debug("a file tool was overtaken", "err", err, "by", why)
+	return fmt.Errorf("cannot finish the file tool: %w", why)
+}
+
+// endsSoon reports whether the session has ended, or does at once: the kernel ends the
+// other processes of a pid namespace before its first.
+func (s *session) endsSoon() bool {
+	waitSome(s.leader.ended())
+	return !s.leader.alive()
+}

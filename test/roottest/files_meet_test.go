@@ -1,0 +1,104 @@
+package roottest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/api"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/provision"
+)
+
+// toolsInTurn calls each file tool once, and gives report what it says.
+func toolsInTurn(ctx context.Context, m *provision.Manager, id chat.ID, report func(tool string, err error)) {
+	text := "one line\n"
+	all := bytes.Repeat([]byte("many lines\n"), 20_000)
+	nowhere := func(files.Answer) io.Writer { return io.Discard }
+	report("write_file", second(m.WriteFile(ctx, id, files.WriteFile{Path: "f", Content: &text}, nil)))
+	report("a stream in", second(m.WriteFile(ctx, id, files.WriteFile{Path: "g", Stream: true}, bytes.NewReader(all))))
+	report("append_file", second(m.AppendFile(ctx, id, files.WriteFile{Path: "h", Content: &text}, nil)))
+	report("edit_file", second(m.EditFile(ctx, id, files.EditFile{Path: "f", OldText: "one line", NewText: "one line more"})))
+	report("read_file", second(m.ReadFile(ctx, id, files.ReadFile{Path: "f"}, nowhere)))
+	report("a stream out", second(m.ReadFile(ctx, id, files.ReadFile{Path: "g", Stream: true}, nowhere)))
+	report("list_dir", second(m.ListDir(ctx, id, files.ListDir{}, nowhere)))
+}
+
+// TestFilesMeetSleepAndReap: a file tool that meets the end of a session, a wake or a reap does
+// what it was asked, or says that the chat was in the way of it; it has no internal error.
+func TestFilesMeetSleepAndReap(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	for round := range 4 {
+		c := create(t, m, fmt.Sprint("meets ", round), "default")
+		reaped := make(chan struct{})
+		var callers sync.WaitGroup
+		for range 3 {
+			callers.Go(func() {
+				for {
+					select {
+					case <-reaped:
+						return
+					default:
+					}
+					toolsInTurn(ctx, m, c.ID, func(tool string, err error) {
+						switch kind := api.Kind(err); {
+						case err == nil, kind == "wrong_phase", kind == "not_found", tool == "edit_file" && kind == "invalid":
+						default:
+							t.Errorf("%s: %s: %v", tool, kind, err)
+						}
+					})
+				}
+			})
+		}
+		for range 4 {
+			time.Sleep(time.Duration(50+round*70) * time.Millisecond)
+			must(t, second(m.Sleep(ctx, c.ID)))
+			time.Sleep(time.Duration(round*40) * time.Millisecond)
+			must(t, second(m.Wake(ctx, c.ID)))
+		}
+		must(t, m.Reap(ctx, c.ID))
+		close(reaped)
+		callers.Wait()
+		gone(t, opt, c)
+	}
+}
+
+// TestCreateWhoseCallerLeaves: whatever step the caller leaves at, it is that which is said, and
+// nothing is left of the chat.
+func TestCreateWhoseCallerLeaves(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	began := time.Now()
+	m2, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "how long it takes"})
+	must(t, err)
+	took := time.Since(began)
+	must(t, m.Reap(operator(t.Context()), m2.ID))
+	const steps = 24
+	cut := 0
+	for i := range steps {
+		ctx, cancel := context.WithCancel(operator(t.Context()))
+		stop := time.AfterFunc(took*time.Duration(i)/steps, cancel)
+		c, _, err := m.Create(ctx, chat.Spec{ExternalID: fmt.Sprint("left ", i)})
+		stop.Stop()
+		cancel()
+		switch {
+		case err == nil:
+			must(t, m.Reap(operator(t.Context()), c.ID))
+		case !errors.Is(err, context.Canceled):
+			t.Errorf("left at %d of %d: %v", i, steps, err)
+		default:
+			cut++
+		}
+	}
+	if cut == 0 {
+		t.Error("no create was cut short")
+	}
+}
