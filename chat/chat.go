@@ -23,10 +23,12 @@ const (
 	Reaping Phase = "reaping"
 )
 
-// DefaultAgent and DefaultProfile are what a [Spec] means by saying nothing.
+// DefaultAgent and DefaultProfile are what a [Spec] means by saying nothing. ShellProfile
+// is another name of DefaultProfile where no profile of that name is configured.
 const (
 	DefaultAgent   = "main"
 	DefaultProfile = "default"
+	ShellProfile   = "shell"
 )
 
 // Bounds on what a caller may send, in bytes and counts.
@@ -48,6 +50,8 @@ type Spec struct {
 	Profile string `json:"profile,omitempty" maxLength:"64" doc:"The named policy; default if empty."`
 	// Agent selects the per-agent section of the rules; empty means [DefaultAgent].
 	Agent string `json:"agent,omitempty" maxLength:"64" doc:"The agent name; main if empty."`
+	// Env are variables of its sessions and runs, over those of the profile; see [CheckEnv].
+	Env map[string]string `json:"env,omitempty" doc:"Variables of its terminal and runs, over those of the profile. Not for secrets: every answer shows them."`
 	// Labels are the caller's own notes, at most 32, shown and filtered on, never interpreted.
 	Labels map[string]string `json:"labels,omitempty" doc:"The caller's own notes, at most 32."`
 	// Awake says whether the chat gets a session at once; nil means true.
@@ -81,7 +85,18 @@ func (s Spec) Validate() error {
 			return err
 		}
 	}
+	if name, err := CheckEnv(s.Env); err != nil {
+		return fmt.Errorf("cannot use env%s: %w", dotted(name), err)
+	}
 	return checkLabels(s.Labels)
+}
+
+// dotted is the name in a field, as it is written in errors.
+func dotted(name string) string {
+	if name == "" {
+		return ""
+	}
+	return "." + Quote(name)
 }
 
 func checkLabels(labels map[string]string) error {
@@ -137,6 +152,7 @@ type Chat struct {
 	Phase      Phase             `json:"phase"`
 	Awake      bool              `json:"awake"`
 	Home       string            `json:"home"`
+	Env        map[string]string `json:"env,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	CreatedAt  time.Time         `json:"created_at"`
 	// UsedAt is when the chat was last used: now while a run, an attached client or a file tool is at

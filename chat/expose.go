@@ -32,7 +32,7 @@ func (e Expose) At() string {
 	if e.Target == "" {
 		return e.Source
 	}
-	return e.Target
+	return throughLinks(e.Target)
 }
 
 // ownPlaces are what chatd itself puts into every session. Nothing else may be
@@ -127,8 +127,8 @@ func checkTarget(p string) error {
 			return fmt.Errorf("%s: want a path below the home: %w", Quote(p), ErrInvalid)
 		}
 		p = path.Clean("/" + home)
-		for _, dir := range InstanceDirs() {
-			if own := "/" + dir; Within(own, "/"+UserEnv) && Within(own, p) {
+		for _, dir := range []string{"tmp", "config", "cache", "state"} {
+			if own := "/" + UserEnv + "/" + dir; Within(own, p) {
 				return fmt.Errorf("%s would cover the chat's own ~%s: want a path beside it: %w", Quote("~"+p), own, ErrInvalid)
 			}
 		}
@@ -198,13 +198,3 @@ func OverrideExpose(earlier, later []Expose) []Expose {
 	}
 	return out
 }
-
-// InstanceDirs are the directories that every home has, relative to it: what the
-// agent keeps, and where the redirected variables of the environment point to.
-// Parents come before what is in them.
-func InstanceDirs() []string {
-	return []string{"skills", "logs", "cache", "state", UserEnv, UserEnv + "/tmp", UserEnv + "/config", UserEnv + "/cache", UserEnv + "/state"}
-}
-
-// UserEnv is the directory of a home that TMPDIR and the XDG_ variables point into.
-const UserEnv = "runtime-user-env"

@@ -34,6 +34,8 @@ type Profile struct {
 	// Commands are the program names the PATH leads to after the shims; "*" means
 	// every program of the host's /usr/bin that gains no privilege by being run.
 	Commands []string `json:"commands" yaml:"commands"`
+	// Env are variables of every session and run; see [CheckEnv].
+	Env map[string]string `json:"env" yaml:"env"`
 	// Skeleton is a directory whose content a new home starts with; empty means none.
 	Skeleton string `json:"skeleton,omitempty" yaml:"skeleton"`
 	// AccessFile holds the file rules (specs/0003-file-rules.md); empty means those
@@ -95,6 +97,9 @@ func (p Profile) Validate() error {
 		if c != "*" && (c == "" || strings.ContainsAny(c, "/\x00") || c == "." || c == "..") {
 			return fmt.Errorf("cannot use profile %s: command %s: want a program name without a slash, or *: %w", p.Name, Quote(c), ErrInvalid)
 		}
+	}
+	if name, err := CheckEnv(p.Env); err != nil {
+		return fmt.Errorf("cannot use profile %s: env%s: %w", p.Name, dotted(name), err)
 	}
 	if key, err := p.CheckView(); err != nil {
 		return fmt.Errorf("cannot use profile %s: %s: %w", p.Name, key, err)

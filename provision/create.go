@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
@@ -15,6 +16,7 @@ import (
 // gets created. The record is on the disk before the first step is taken.
 func (m *Manager) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, error) {
 	caller := chat.CallerFrom(ctx)
+	spec.Profile = m.profileName(spec.Profile)
 	asked := spec
 	spec = spec.WithDefaults(caller.Name)
 	if err := m.checkSpec(caller, spec); err != nil {
@@ -135,6 +137,14 @@ func (m *Manager) checkSpec(caller chat.Caller, spec chat.Spec) error {
 	return nil
 }
 
+// profileName is the profile that a name means: shell is default, unless it is configured.
+func (m *Manager) profileName(name string) string {
+	if _, own := m.opt.Profiles[name]; name == chat.ShellProfile && !own {
+		return chat.DefaultProfile
+	}
+	return name
+}
+
 // sameSpec refuses to answer a call for one policy with a chat of another.
 func sameSpec(rec state.Record, asked chat.Spec) error {
 	if asked.Profile != "" && asked.Profile != rec.Profile {
@@ -144,6 +154,9 @@ func sameSpec(rec state.Record, asked chat.Spec) error {
 	if asked.Agent != "" && asked.Agent != rec.Agent {
 		return fmt.Errorf("cannot create this chat with agent %s: it is there as chat %s with agent %s: %w",
 			chat.Quote(asked.Agent), rec.ID, rec.Agent, chat.ErrExists)
+	}
+	if asked.Env != nil && !maps.Equal(asked.Env, rec.Env) {
+		return fmt.Errorf("cannot create this chat with this env: it is there as chat %s with another: %w", rec.ID, chat.ErrExists)
 	}
 	return nil
 }

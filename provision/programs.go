@@ -5,7 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
+	"time"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/shims"
 )
 
@@ -27,22 +31,69 @@ func (m *Manager) installPrograms() error {
 	if err := installFile(m.opt.Shim, m.paths.shim); err != nil {
 		return err
 	}
+	return m.linkPrograms()
+}
+
+// linkedPrograms says what the directories of the PATH were made from.
+type linkedPrograms struct {
+	mu sync.Mutex
+	// seen is when each directory of the host's programs had changed last.
+	seen []time.Time
+}
+
+// linkPrograms brings the PATH of every profile up to what the host has, if that changed:
+// what is installed after chatd was started is there for the next wake or run.
+func (m *Manager) linkPrograms() error {
+	m.linked.mu.Lock()
+	defer m.linked.mu.Unlock()
+	now := changedAt(append(commandDirs, "/etc/alternatives"))
+	if m.linked.seen != nil && slices.EqualFunc(now, m.linked.seen, time.Time.Equal) {
+		return nil
+	}
 	for name, p := range m.opt.Profiles {
-		if err := makeRootDir(filepath.Dir(m.binDir(name)), 0o755); err != nil {
+		if err := m.linkProfile(name, p); err != nil {
 			return err
-		}
-		missing, err := shims.WriteBin(m.binDir(name), p.Commands, commandDirs)
-		if err != nil {
-			return err
-		}
-		if err := shims.WriteShims(m.shimDir(name), shims.InsideShim, m.binDir(name)); err != nil {
-			return err
-		}
-		if len(missing) > 0 {
-			m.log.Info("commands of the profile are not on this host", "profile", name, "missing", missing)
 		}
 	}
+	m.linked.seen = now
 	return nil
+}
+
+// linkProfile makes the PATH of one profile.
+func (m *Manager) linkProfile(name string, p chat.Profile) error {
+	if err := makeRootDir(filepath.Dir(m.binDir(name)), 0o755); err != nil {
+		return err
+	}
+	missing, err := shims.WriteBin(m.binDir(name), p.Commands, commandDirs)
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		m.log.Info("commands of the profile are not on this host", "profile", name, "missing", missing)
+	}
+	return shims.WriteShims(m.shimDir(name), shims.InsideShim, m.binDir(name))
+}
+
+// freshPrograms is linkPrograms for a wake or a run, which go on with what there was.
+func (m *Manager) freshPrograms() { m.note("the commands in PATH", m.linkPrograms()) }
+
+// forgetPrograms has the next linkPrograms look at every program again: a change within the
+// same tick of the file system's clock, or of a mode, moves no directory's time.
+func (m *Manager) forgetPrograms() {
+	m.linked.mu.Lock()
+	defer m.linked.mu.Unlock()
+	m.linked.seen = nil
+}
+
+// changedAt is when each directory was changed last; zero for one that is not there.
+func changedAt(dirs []string) []time.Time {
+	times := make([]time.Time, len(dirs))
+	for i, dir := range dirs {
+		if fi, err := os.Stat(dir); err == nil {
+			times[i] = fi.ModTime()
+		}
+	}
+	return times
 }
 
 // installFile puts a copy in place in one step. Sessions that live keep the file

@@ -38,6 +38,7 @@ type Manager struct {
 	useradd *useradd
 	account accountBackend // the one that new accounts get
 	paths   paths
+	linked  linkedPrograms
 	boot    string
 
 	schedules *schedule.Runner

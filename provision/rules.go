@@ -178,6 +178,8 @@ func (m *Manager) checkKept(ctx context.Context, rec state.Record, s *session) e
 // ReloadFrom is [Manager.ReloadProfiles] of what read gives. What fails stays a finding
 // until a later call succeeds.
 func (m *Manager) ReloadFrom(ctx context.Context, read func() (map[string]*access.Policy, map[string]chat.Profile, error)) {
+	m.forgetPrograms()
+	m.freshPrograms()
 	policies, profiles, err := read()
 	if err == nil {
 		err = m.ReloadProfiles(ctx, policies, profiles)

@@ -93,6 +93,7 @@ func (m *Manager) newRunOf(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 	if rec, s, err = m.use(ctx, id); err != nil {
 		return rec, nil, nil, err
 	}
+	m.freshPrograms()
 	spec.Timeout = chat.Duration(timeout)
 	r, err = m.admitRun(ctx, rec, spec)
 	return rec, s, r, m.auditSpent(ctx, "run", err)

@@ -72,7 +72,7 @@ func (m *Manager) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
 func (m *Manager) show(_ context.Context, rec state.Record) chat.Chat {
 	c := chat.Chat{
 		ID: rec.ID, User: rec.ID.User(), UID: rec.UID, ExternalID: rec.ExternalID, Owner: rec.Owner,
-		Agent: rec.Agent, Profile: rec.Profile, Phase: rec.Phase, Home: m.home(rec.ID), Labels: rec.Labels,
+		Agent: rec.Agent, Profile: rec.Profile, Phase: rec.Phase, Home: m.home(rec.ID), Labels: rec.Labels, Env: rec.Env,
 		CreatedAt: rec.CreatedAt, UsedAt: m.usedAt(rec), Limits: m.profile(rec).Limits,
 	}
 	s := m.session(rec.ID)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -32,7 +33,7 @@ func (m *Manager) view(rec state.Record) shims.View {
 		Shim: m.paths.shim, ShimDir: m.shimDir(p.Name), BinDir: m.binDir(p.Name),
 		PromptFIFO: filepath.Join(m.sessionDir(rec.ID), "prompt"), DenialFIFO: m.denialFIFO(rec.ID),
 		LogFIFO: m.logFIFO(rec.ID), TmuxConf: tmux.Config(shims.ShellArgv(), shims.LogCommand),
-		Without: m.leftOut(),
+		Vars: slices.Concat(chat.EnvLines(p.Env), chat.EnvLines(rec.Env)), Without: m.leftOut(),
 	}
 }
 

@@ -28,6 +28,11 @@ func (m *Manager) makeInstanceDirs(rec state.Record) error {
 				return fmt.Errorf("cannot make ~/%s of chat %s: %w", rel, rec.ID, err)
 			}
 		}
+		for _, l := range chat.InstanceLinks() {
+			if err := makeLinkBeneath(home, l); err != nil {
+				return fmt.Errorf("cannot make ~/%s of chat %s: %w", l.Name, rec.ID, err)
+			}
+		}
 		return nil
 	})
 }
@@ -51,11 +56,8 @@ func (m *Manager) inHome(rec state.Record, act func(home int) error) error {
 // something else by now, or a name that is taken, is left as it is.
 func makeDirBeneath(home int, rel string) error {
 	parent, err := unix.Openat2(home, path.Dir(rel), &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: beneath})
-	if anyErrno(err, unix.ENOENT, unix.ELOOP, unix.ENOTDIR, unix.EXDEV, unix.EACCES) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return unlessItsOwn(err)
 	}
 	defer unix.Close(parent)
 	if err := unix.Mkdirat(parent, path.Base(rel), 0o700); err != nil && !anyErrno(err, unix.EEXIST, unix.EACCES) {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -47,6 +48,8 @@ type View struct {
 	Shim, ShimDir, BinDir string
 	// TmuxConf is the content of [InsideTmux].
 	TmuxConf []byte
+	// Vars are further variables, "NAME=value", over those that [View.Env] has by itself.
+	Vars []string
 	// PromptFIFO is the host path of the fifo [InsidePrompt]; empty means none.
 	PromptFIFO string
 	// DenialFIFO is that of [InsideDenials]; without PromptFIFO there is none.
@@ -130,15 +133,31 @@ func (v View) namespaceArgs() []string {
 
 // Env is the whole environment of a session and of a run, made from nothing.
 // It fits [Plan].Env.
+//
+// The chat's own programs come last in PATH, and npm and pip install there: /usr is not
+// theirs to write to. pip needs no leave of Debian's to install beside the system's packages.
 func (v View) Env() []string {
+	local := path.Join(v.Home, ".local")
 	dirs := InsideShims + ":" + InsideBin
 	if v.leavesOut(chat.LayerPath) {
 		dirs = "/usr/local/bin:/usr/bin:/bin"
 	}
-	return []string{
+	return mergeEnv([]string{
 		"HOME=" + v.Home, "USER=" + v.User, "LOGNAME=" + v.User, "SHELL=/bin/bash", "TERM=tmux-256color",
-		"LANG=C.UTF-8", "PATH=" + dirs, "XDG_DATA_HOME=" + path.Join(v.Home, ".local/share"),
+		"LANG=C.UTF-8", "PATH=" + dirs + ":" + local + "/bin", "XDG_DATA_HOME=" + local + "/share",
 		"TMPDIR=" + path.Join(v.Home, chat.UserEnv, "tmp"), "XDG_CONFIG_HOME=" + path.Join(v.Home, chat.UserEnv, "config"),
 		"XDG_CACHE_HOME=" + path.Join(v.Home, chat.UserEnv, "cache"), "XDG_STATE_HOME=" + path.Join(v.Home, chat.UserEnv, "state"),
+		"PAGER=" + v.firstOf("cat", "less", "more"), "EDITOR=" + v.firstOf("vi", "nano", "vim", "vi", "ed"),
+		"NPM_CONFIG_PREFIX=" + local, "PIP_BREAK_SYSTEM_PACKAGES=1",
+	}, v.Vars)
+}
+
+// firstOf is the first of the programs that the chat has in its PATH, or the usual one.
+func (v View) firstOf(usual string, names ...string) string {
+	for _, name := range names {
+		if _, err := os.Lstat(filepath.Join(v.BinDir, name)); err == nil {
+			return name
+		}
 	}
+	return usual
 }

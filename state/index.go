@@ -22,6 +22,7 @@ type Record struct {
 	Owner      string            `json:"owner"`
 	Agent      string            `json:"agent"`
 	Profile    string            `json:"profile"`
+	Env        map[string]string `json:"env,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	Phase      chat.Phase        `json:"phase"`
 	// Account is the backend that made the account: userdb or useradd; empty
@@ -34,7 +35,7 @@ type Record struct {
 // clone is a Record that the receiver may change.
 func (r *Record) clone() Record {
 	c := *r
-	c.Labels = maps.Clone(r.Labels)
+	c.Labels, c.Env = maps.Clone(r.Labels), maps.Clone(r.Env)
 	return c
 }
 

@@ -92,7 +92,7 @@ func (s *Store) draft(spec chat.Spec) (*Record, block, error) {
 	}
 	now := s.opts.Now().UTC().Round(0)
 	r := &Record{ID: id, UID: uid, ExternalID: spec.ExternalID, Owner: spec.Owner, Agent: spec.Agent,
-		Profile: spec.Profile, Labels: spec.Labels, Phase: chat.Creating, CreatedAt: now, UsedAt: now}
+		Profile: spec.Profile, Env: spec.Env, Labels: spec.Labels, Phase: chat.Creating, CreatedAt: now, UsedAt: now}
 	c := r.clone()
 	return &c, after, nil
 }

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -169,18 +171,46 @@ func (s source) lists(cfg *Config) error {
 		}
 		cfg.AllowMissing = append(cfg.AllowMissing, layer)
 	}
-	base := cfg.Profiles[chat.DefaultProfile] // that of the sources before, whatever this one's is
-	for name, p := range s.file.Profiles {
-		profile, err := s.profile(name, p, base)
+	before := maps.Clone(cfg.Profiles) // those of the sources before, whatever this one's are
+	if cfg.Profiles == nil {
+		cfg.Profiles = map[string]chat.Profile{}
+	}
+	for _, name := range defaultFirst(s.file.Profiles) {
+		profile, err := s.profile(name, s.file.Profiles[name], baseOf(before, cfg.Profiles, name))
 		if err != nil {
 			return err
-		}
-		if cfg.Profiles == nil {
-			cfg.Profiles = map[string]chat.Profile{}
 		}
 		cfg.Profiles[name] = profile
 	}
 	return nil
+}
+
+// baseOf is what a profile has of what it leaves out: the shipped profile of its name, or
+// limits, commands and guard of the default.
+func baseOf(before, now map[string]chat.Profile, name string) chat.Profile {
+	if base, shipped := before[name]; shipped {
+		return base
+	}
+	base, ok := before[chat.DefaultProfile]
+	if !ok {
+		base = now[chat.DefaultProfile]
+	}
+	return chat.Profile{Limits: chat.DefaultLimits(), Commands: base.Commands, Guard: base.Guard}
+}
+
+// defaultFirst are the names of profiles: the others may be made from default.
+func defaultFirst(profiles map[string]fileProfile) []string {
+	names := slices.Sorted(maps.Keys(profiles))
+	slices.SortStableFunc(names, func(a, b string) int {
+		switch chat.DefaultProfile {
+		case a:
+			return -1
+		case b:
+			return 1
+		}
+		return 0
+	})
+	return names
 }
 
 // yamlOf writes cfg as a file that chatd reads back to the same.

@@ -74,11 +74,11 @@ func TestProfilesAreAdded(t *testing.T) {
 	if web.Name != "web" || web.Limits != want || web.EffectiveNetwork() != chat.NetworkShared || !reflect.DeepEqual(web.Commands, base.Commands) {
 		t.Errorf("web: %+v", web)
 	}
-	if len(cfg.Profiles["bare"].Commands) != 0 || len(cfg.Profiles) != 3 || cfg.MaxAwake != 7 {
+	if len(cfg.Profiles["bare"].Commands) != 0 || len(cfg.Profiles) != 5 || cfg.MaxAwake != 7 {
 		t.Errorf("%+v", cfg)
 	}
 	cfg, err = load(t, "profiles:\n  default:\n    commands: [sh]\n    egress: ['203.0.113.5:443']\n")
-	if p := cfg.Profiles["default"]; err != nil || len(cfg.Profiles) != 1 || len(p.Commands) != 1 || p.Network != "" || len(p.Egress) != 1 {
+	if p := cfg.Profiles["default"]; err != nil || len(cfg.Profiles) != 3 || len(p.Commands) != 1 || p.Network != "" || len(p.Egress) != 1 {
 		t.Errorf("a default of one's own: %v %+v", err, p)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -49,18 +50,20 @@ type fileConfig struct {
 }
 
 type fileProfile struct {
-	Bridges    *[]string  `yaml:"bridges"`
-	Limits     fileLimits `yaml:"limits"`
-	Network    string     `yaml:"network"`
-	Egress     []string   `yaml:"egress"`
-	Resolvers  []string   `yaml:"resolvers"`
-	Skeleton   string     `yaml:"skeleton"`
-	AccessFile string     `yaml:"access_file"`
-	Commands   *[]string  `yaml:"commands"`
-	Guard      *fileGuard `yaml:"guard"`
-	TimeoutMax string     `yaml:"timeout_max"`
-	ToolsOff   []string   `yaml:"tools_off"`
-	View       fileView   `yaml:",inline"`
+	Bridges     *[]string         `yaml:"bridges"`
+	Limits      fileLimits        `yaml:"limits"`
+	Network     string            `yaml:"network"`
+	Egress      []string          `yaml:"egress"`
+	Resolvers   []string          `yaml:"resolvers"`
+	Skeleton    string            `yaml:"skeleton"`
+	AccessFile  string            `yaml:"access_file"`
+	Commands    *[]string         `yaml:"commands"`
+	CommandsAdd []string          `yaml:"commands_add"`
+	Env         map[string]string `yaml:"env"`
+	Guard       *fileGuard        `yaml:"guard"`
+	TimeoutMax  string            `yaml:"timeout_max"`
+	ToolsOff    []string          `yaml:"tools_off"`
+	View        fileView          `yaml:",inline"`
 }
 
 type fileLimits struct {
@@ -159,9 +162,16 @@ func fields(cfg *Config) []field {
 // profile reads one profile; limits and commands that it leaves out are base's.
 func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Profile, error) {
 	at := "profiles." + name
-	p := chat.Profile{Name: name, Network: chat.Network(f.Network), Commands: base.Commands, Skeleton: f.Skeleton, AccessFile: f.AccessFile, Limits: chat.DefaultLimits()}
+	p := chat.Profile{Name: name, Network: chat.Network(f.Network), Commands: base.Commands, Skeleton: f.Skeleton, AccessFile: f.AccessFile, Limits: base.Limits, Env: base.Env}
 	if f.Commands != nil {
 		p.Commands = *f.Commands
+	}
+	p.Commands = slices.Concat(p.Commands, f.CommandsAdd)
+	if f.Env != nil {
+		p.Env = f.Env
+	}
+	if variable, err := chat.CheckEnv(p.Env); err != nil {
+		return p, s.fault(strings.TrimSuffix(at+".env."+variable, "."), err)
 	}
 	for _, l := range limitFields(&p.Limits, f.Limits) {
 		if l.value == "" {

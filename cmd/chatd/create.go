@@ -21,9 +21,10 @@ func createCommand() *cli.Command {
 			"   chatd create 'telegram:-100123' --profile web --label team=ops\n" +
 			"   chatd create --asleep -- '-rf'",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "profile", Usage: "the `NAME` of the policy (default: default)"},
+			&cli.StringFlag{Name: "profile", Usage: "the `NAME` of the policy (default: default, also called shell)"},
 			&cli.StringFlag{Name: "agent", Usage: "the `NAME` of the agent (default: main)"},
 			&cli.StringFlag{Name: "owner", Usage: "whose chat it is; for operators (default: who asks)"},
+			&cli.StringSliceFlag{Name: "env", Usage: "a variable `NAME=VALUE` of its terminal and runs, no secret; may be given again"},
 			&cli.StringSliceFlag{Name: "label", Usage: "a note `KEY=VALUE`; may be given again"},
 			&cli.BoolFlag{Name: "asleep", Usage: "no session yet"},
 		},
@@ -39,9 +40,16 @@ func create(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	env, err := pairs("env", c.StringSlice("env"))
+	if err != nil {
+		return err
+	}
+	if len(env) == 0 {
+		env = nil
+	}
 	awake := !c.Bool("asleep")
 	spec := chat.Spec{ExternalID: c.Args().First(), Owner: c.String("owner"), Profile: c.String("profile"),
-		Agent: c.String("agent"), Labels: labels, Awake: &awake}
+		Agent: c.String("agent"), Env: env, Labels: labels, Awake: &awake}
 	if err := spec.Validate(); err != nil {
 		return err
 	}

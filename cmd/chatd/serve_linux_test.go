@@ -16,7 +16,7 @@ func TestProvisionOptions(t *testing.T) {
 		"backend": opt.Backend == "cgroupfs", "audit_max": opt.AuditMax == 1<<20, "audit_keep": opt.AuditKeep == 5,
 		"max_awake": opt.MaxAwake == 9, "file_max": opt.FileMax == 8<<20, "cgroup": opt.Cgroup == "mine", "account": opt.Account == "useradd",
 		"uids": opt.UIDs.Low == 3000000 && opt.UIDs.High == 4000000, "landlock_min_abi": opt.LandlockABI == 3,
-		"allow_missing": len(opt.AllowMissing) == 1, "profiles": len(opt.Profiles) == 1, "userdb": opt.Userdb == "/etc/userdb",
+		"allow_missing": len(opt.AllowMissing) == 1, "profiles": len(opt.Profiles) == 3, "userdb": opt.Userdb == "/etc/userdb",
 		"state": opt.State == "/var/lib/chatd", "run": opt.Run == "/run/chatd", "homes": opt.Homes == "/srv/chatd/homes",
 	} {
 		if !same {

@@ -1,0 +1,74 @@
+package chat
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Bounds of the variables of a profile, and of those of a chat.
+const (
+	MaxEnv      = 32
+	MaxEnvName  = 64
+	MaxEnvBytes = 4 << 10 // names and values together
+)
+
+// ownEnv are the names that chatd sets by itself, or that would change what runs before
+// the chat's own first command: its shell, its terminal, the loader and the shims.
+var ownEnv = []string{
+	"HOME", "USER", "LOGNAME", "SHELL", "TERM", "PATH", "PWD", "TMPDIR", "IFS", "ENV", "SHELLOPTS", "BASHOPTS",
+	"POSIXLY_CORRECT", "PROMPT_COMMAND", "PS0", "PS1", "HISTFILE", "GODEBUG", "GOTRACEBACK", "GOCOVERDIR",
+	"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",
+}
+
+// ownEnvPrefixes are the beginnings of such names.
+var ownEnvPrefixes = []string{"LD_", "BASH_", "TMUX", "CHATD_", "GLIBC_", "MALLOC_"}
+
+// CheckEnv accepts variables for every session and run of a chat. They are no place for
+// secrets: records, answers and every program of the chat have them. On an error, name is
+// the variable that cannot be used, if it is one.
+func CheckEnv(env map[string]string) (name string, err error) {
+	if len(env) > MaxEnv {
+		return "", fmt.Errorf("%d variables, want at most %d: %w", len(env), MaxEnv, ErrInvalid)
+	}
+	size := 0
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if err := checkEnvName(name); err != nil {
+			return name, err
+		}
+		if err := checkText("its value", env[name], MaxEnvBytes); err != nil {
+			return name, err
+		}
+		size += len(name) + len(env[name])
+	}
+	if size > MaxEnvBytes {
+		return "", fmt.Errorf("names and values have %d bytes, want at most %d: %w", size, MaxEnvBytes, ErrInvalid)
+	}
+	return "", nil
+}
+
+func checkEnvName(name string) error {
+	ok := name != "" && len(name) <= MaxEnvName && (name[0] < '0' || name[0] > '9')
+	for i := 0; ok && i < len(name); i++ {
+		c := name[i]
+		ok = c == '_' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+	}
+	if !ok {
+		return fmt.Errorf("want a name of 1 to %d letters, digits and underscores: %w", MaxEnvName, ErrInvalid)
+	}
+	own := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+	if slices.Contains(ownEnv, name) || slices.ContainsFunc(ownEnvPrefixes, own) {
+		return fmt.Errorf("it is chatd's own, or changes what runs before the chat's commands: set it in ~/.bashrc, or for one run: %w", ErrInvalid)
+	}
+	return nil
+}
+
+// EnvLines are the variables as a process has them, sorted.
+func EnvLines(env map[string]string) []string {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		lines = append(lines, name+"="+env[name])
+	}
+	return lines
+}
