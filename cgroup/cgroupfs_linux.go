@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
@@ -43,11 +44,13 @@ type FS struct {
 	// units is set where the directory of a chat is that of its unit.
 	units bool
 
-	locks [64]sync.Mutex // by chat
+	locks chatLocks
 	mu    sync.Mutex
 	dead  map[string]bool // directories of runs in which cgroup.kill was written
 	// births is the last start of a chat with a CPU quota, under cgroup v2.
 	births map[chat.ID]birth
+	// lent is when the quota of a chat was last lifted for a run that dies slowly.
+	lent map[chat.ID]time.Time
 	// refusals are those of runs that were removed, which kernels before 6.11 count there.
 	refusals map[chat.ID]uint64
 }
@@ -66,7 +69,7 @@ func OpenFS(o Options) (*FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &FS{o: o, dead: map[string]bool{}, births: map[chat.ID]birth{}, refusals: map[chat.ID]uint64{}}
+	f := &FS{o: o, dead: map[string]bool{}, births: map[chat.ID]birth{}, lent: map[chat.ID]time.Time{}, refusals: map[chat.ID]uint64{}}
 	if f.mode, err = h.mode(); err != nil {
 		return nil, err
 	}
@@ -111,16 +114,9 @@ func (f *FS) IDs() ([]chat.ID, error) {
 
 func (f *FS) without(l chat.LayerName) bool { return slices.Contains(f.o.Without, l) }
 
-// lock makes callers wait that change the same chat; the lock is one of 64.
-func (f *FS) lock(id chat.ID) *sync.Mutex {
-	var sum byte
-	for i := range len(id) {
-		sum = sum*31 + id[i]
-	}
-	m := &f.locks[sum%64]
-	m.Lock()
-	return m
-}
+// lock makes callers wait that change the same chat, and no others. It is not held while
+// somebody waits for a process of the chat.
+func (f *FS) lock(id chat.ID) *chatLock { return f.locks.lock(id) }
 
 // checkID stands between a string and a path: an id that is not of the one form
 // could be one.

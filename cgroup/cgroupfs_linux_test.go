@@ -58,7 +58,7 @@ func clean(t testing.TB, f *FS) {
 			t.Error(err)
 		}
 	}
-	if err := killTree(ctx, f.places.Unified, nil); err != nil {
+	if err := killTree(ctx, f.places.Unified, nil, nil); err != nil {
 		t.Error(err)
 	}
 	for _, dir := range append(f.legacyBases(), f.places.Unified) {

@@ -26,11 +26,30 @@ func (f *FS) Kill(ctx context.Context, id chat.ID) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	defer f.lock(id).Unlock()
 	return f.kill(ctx, id)
 }
 
 func (f *FS) kill(ctx context.Context, id chat.ID) error {
+	if err := f.doom(id); err != nil {
+		return err
+	}
+	lift := func() error {
+		defer f.lock(id).Unlock()
+		f.mu.Lock()
+		delete(f.lent, id) // for good
+		f.mu.Unlock()
+		return f.liftCPU(id)
+	}
+	if err := killTree(ctx, f.dir(id), lift, nil); err != nil {
+		return err
+	}
+	defer f.lock(id).Unlock()
+	return rmdir(f.dir(id, sessionLeaf))
+}
+
+// doom remembers the chat's runs as killed.
+func (f *FS) doom(id chat.ID) error {
+	defer f.lock(id).Unlock()
 	runs, err := os.ReadDir(f.dir(id, runsDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot list the runs of chat %s: %w", id, err)
@@ -40,21 +59,19 @@ func (f *FS) kill(ctx context.Context, id chat.ID) error {
 			f.bury(f.dir(id, runsDir, r.Name()))
 		}
 	}
-	if err := killTree(ctx, f.dir(id), func() error { return f.liftCPU(id) }); err != nil {
-		return err
-	}
-	return rmdir(f.dir(id, sessionLeaf))
+	return nil
 }
 
 // KillRun ends every process of one run as [FS.Kill] does. The leaf stays for
-// [FS.RunUsage], until [FS.RemoveRun].
+// [FS.RunUsage], until [FS.RemoveRun]. A leaf that takes long to die has the chat's CPU
+// quota lifted for a second, and again after ten: the dying need CPU time to die.
 func (f *FS) KillRun(ctx context.Context, id chat.ID, run string) error {
 	if err := errors.Join(checkID(id), checkRun(run)); err != nil {
 		return err
 	}
 	dir := f.dir(id, runsDir, run)
 	f.bury(dir)
-	err := killTree(ctx, dir, nil)
+	err := killTree(ctx, dir, nil, func() error { return f.lendCPU(id) })
 	if _, serr := os.Stat(dir); errors.Is(serr, fs.ErrNotExist) {
 		f.forget(dir)
 	}
@@ -88,6 +105,7 @@ func (f *FS) forget(dir string) {
 	}
 	if id, ok := f.idOf(filepath.Base(dir)); ok && filepath.Dir(dir) == f.places.Unified {
 		delete(f.births, id)
+		delete(f.lent, id)
 		delete(f.refusals, id)
 	}
 }
@@ -99,8 +117,9 @@ func (f *FS) isDead(dir string) bool {
 }
 
 // killTree kills again every 100 ms until the tree is empty: somebody may have
-// been moved in after the kill. after, if any, is called once all are doomed.
-func killTree(ctx context.Context, dir string, after func() error) error {
+// been moved in after the kill. after, if any, is called once all are doomed, and slow
+// each time that some are left after 100 ms.
+func killTree(ctx context.Context, dir string, after, slow func() error) error {
 	events, err := os.Open(filepath.Join(dir, "cgroup.events"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -129,6 +148,11 @@ func killTree(ctx context.Context, dir string, after func() error) error {
 		}
 		if empty {
 			return nil
+		}
+		if slow != nil {
+			if err := slow(); err != nil && !errors.Is(err, chat.ErrNotFound) {
+				return err
+			}
 		}
 	}
 }

@@ -71,10 +71,26 @@ func (f *FS) openLeaf(id chat.ID, run string) (*os.File, error) {
 		}
 	}
 	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err == nil {
+		err = checkThawed(dir)
+	}
 	if err != nil {
+		if d != nil {
+			_ = d.Close() // a directory
+		}
 		return nil, fmt.Errorf("cannot open the cgroup to start in: %w", notFound(err))
 	}
 	return d, nil
+}
+
+// checkThawed refuses a leaf that somebody froze, by itself or by a cgroup above it: who is
+// born there stops before its exec, and Go's fork holds up every other one of chatd so long.
+func checkThawed(dir string) error {
+	frozen, err := readFlat(dir, "cgroup.events", "frozen")
+	if err == nil && frozen != 0 {
+		err = fmt.Errorf("the chat is frozen (cgroup.freeze); thaw it or reap the chat: %w", chat.ErrBusy)
+	}
+	return err
 }
 
 func (f *FS) start(id chat.ID, run string, dir *os.File, cmd *exec.Cmd) error {
@@ -122,7 +138,7 @@ func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd) error {
 	}
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
-	err = errors.Join(err, killTree(ctx, dir, nil))
+	err = errors.Join(err, killTree(ctx, dir, nil, nil))
 	f.bury(dir)
 	var exit *exec.ExitError
 	if werr := cmd.Wait(); !errors.As(werr, &exit) {

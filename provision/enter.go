@@ -61,6 +61,8 @@ type entered struct {
 	usage          chat.Usage
 	timedOut       bool
 	wall           time.Duration
+	// late: some of it still lives, killed, and is waited for behind the caller.
+	late bool
 }
 
 // enter runs a command inside the session, in a leaf cgroup of its own, as the
@@ -71,14 +73,16 @@ func (m *Manager) enter(ctx context.Context, rec state.Record, s *session, e ent
 		return entered{}, err
 	}
 	out, err := m.enterLeaf(ctx, rec, s, e)
-	if err != nil { // perhaps before it could be waited for, and then nobody ended it
+	if err != nil && !out.late { // perhaps before it could be waited for, and then nobody ended it
 		err = errors.Join(err, m.killRun(ctx, rec, e.run))
 	}
 	usage, usageErr := m.groups.RunUsage(rec.ID, e.run)
 	if errors.Is(usageErr, chat.ErrNotFound) {
 		usageErr = nil // the session ended with the command, and took the leaf with it
 	}
-	out.usage = usage
+	if out.usage = usage; out.late {
+		return out, errors.Join(err, usageErr)
+	}
 	return out, errors.Join(err, usageErr, m.groups.RemoveRun(rec.ID, e.run))
 }
 
@@ -130,68 +134,20 @@ func (m *Manager) enterLeaf(ctx context.Context, rec state.Record, s *session, e
 		out.stderr.out = func(p []byte) { e.out(chat.Stderr, p) }
 	}
 	reads := stdio.read(&out.stdout, &out.stderr)
-	waitErr, timedOut := m.waitRun(ctx, rec, e, cmd)
-	if err := stdio.endReads(); err != nil {
-		return out, errors.Join(err, waitErr)
+	w := m.waitRun(ctx, rec, e, cmd)
+	out.late = w.late
+	if err := stdio.endReads(w.over); err != nil {
+		return out, errors.Join(err, w.err)
 	}
 	<-reads
-	out.wall, out.timedOut = time.Since(began), timedOut
-	out.exit, out.signal, err = exitOf(waitErr)
+	out.wall, out.timedOut = time.Since(began), w.timedOut
+	if out.exit, out.signal, err = exitOf(w.err); err == nil && !w.over {
+		out.exit, out.signal = -1, signalName(unix.SIGKILL) // as it will be
+	}
 	if err != nil {
 		return out, err
 	}
 	return out, m.confinedOr(&b, out)
-}
-
-// waitRun waits for the command or for ctx, and then ends the whole leaf. It
-// does not wait for pipes to close: a child that left the process group may
-// hold them open for as long as it likes.
-func (m *Manager) waitRun(ctx context.Context, rec state.Record, e entry, cmd *exec.Cmd) (waitErr error, timedOut bool) {
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case waitErr = <-ended:
-		// Out of memory ends nsenter and its command at once: the command is an orphan then.
-		return waitErrAnd(waitErr, errors.Join(m.killRun(ctx, rec, e.run), collectOrphans(rec.UID))), false
-	case <-ctx.Done():
-		killErr := errors.Join(m.termRun(rec, e, cmd.Process.Pid), m.killRun(ctx, rec, e.run))
-		waitErr = <-ended
-		killErr = errors.Join(killErr, collectOrphans(rec.UID))
-		return waitErrAnd(waitErr, killErr), errors.Is(context.Cause(ctx), context.DeadlineExceeded)
-	}
-}
-
-// termRun asks everything in the leaf to end, and waits as long as e allows until
-// nothing but nsenter is left. nsenter is root's, and ends as its command does.
-func (m *Manager) termRun(rec state.Record, e entry, nsenter int) error {
-	if e.grace <= 0 {
-		return nil
-	}
-	left, err := m.groups.SignalRun(rec.ID, e.run, unix.SIGTERM, nsenter)
-	for end := time.Now().Add(e.grace); err == nil && left > 0 && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-		left, err = m.groups.SignalRun(rec.ID, e.run, 0, nsenter)
-	}
-	if errors.Is(err, chat.ErrNotFound) {
-		return nil // the session ended, and took the leaf with it
-	}
-	return err
-}
-
-// killRun ends the leaf whether or not the caller still waits, but not for ever:
-// a process in uninterruptible sleep ends when its device lets it.
-func (m *Manager) killRun(ctx context.Context, rec state.Record, run string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
-	defer cancel()
-	return m.groups.KillRun(ctx, rec.ID, run)
-}
-
-// waitErrAnd keeps a command's own end apart from trouble in cleaning up.
-func waitErrAnd(waitErr, killErr error) error {
-	if killErr != nil {
-		return errors.Join(killErr, waitErr)
-	}
-	return waitErr
 }
 
 // exitOf reads how a command ended; anything but an exit is an error of ours.

@@ -39,8 +39,6 @@ func (m *Manager) errand(ctx context.Context, rec state.Record, c fileCall) (fil
 		return files.Answer{}, m.auditSpent(ctx, "wake", err)
 	}
 	defer m.sessionAdmitted(rec)
-	m.calls.onErrand(rec.ID, true)
-	defer m.calls.onErrand(rec.ID, false)
 	a, err := m.errandLocked(ctx, rec, c)
 	return a, m.overtaken(ctx, nil, err)
 }

@@ -37,12 +37,11 @@ func (m *Manager) callTool(ctx context.Context, rec state.Record, c fileCall) (f
 	return m.errand(ctx, rec, c)
 }
 
-// fileCalls are the calls under way, by chat, and the chats that are on an errand.
+// fileCalls are the calls under way, by chat.
 // The zero value is ready.
 type fileCalls struct {
-	mu      sync.Mutex
-	chats   map[chat.ID]*chatCalls
-	errands map[chat.ID]bool
+	mu    sync.Mutex
+	chats map[chat.ID]*chatCalls
 }
 
 // chatCalls are the calls of one chat: so many at once, and the others wait. Each is
@@ -76,7 +75,7 @@ func (f *fileCalls) join(id chat.ID, cancel *context.CancelCauseFunc) *chatCalls
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.chats == nil {
-		f.chats, f.errands = map[chat.ID]*chatCalls{}, map[chat.ID]bool{}
+		f.chats = map[chat.ID]*chatCalls{}
 	}
 	c := f.chats[id]
 	if c == nil {
@@ -105,21 +104,6 @@ func (f *fileCalls) cut(id chat.ID) {
 			(*cancel)(errCut)
 		}
 	}
-}
-
-// onErrand notes that the chat is on an errand, or not any more.
-func (f *fileCalls) onErrand(id chat.ID, on bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if delete(f.errands, id); on {
-		f.errands[id] = true
-	}
-}
-
-func (f *fileCalls) isOnErrand(id chat.ID) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.errands[id]
 }
 
 // toolStdio is the tool's streams. stderr is a file of fixed size, for when the
@@ -205,34 +189,36 @@ func (m *Manager) enterTool(ctx context.Context, rec state.Record, s *session, c
 	if err := m.createRun(rec.ID, run); err != nil {
 		return a, err
 	}
-	a, err = m.enterToolLeaf(ctx, rec, s, run, c)
+	a, late, err := m.enterToolLeaf(ctx, rec, s, run, c)
 	if !answered(err) {
 		if u, uerr := m.groups.RunUsage(rec.ID, run); uerr == nil {
 			err = fmt.Errorf("%w%s", err, m.outOfMemory(rec, u.OOMKills))
 		}
 	}
+	if late {
+		return a, err
+	}
 	return a, errors.Join(err, m.groups.RemoveRun(rec.ID, run))
 }
 
-func (m *Manager) enterToolLeaf(ctx context.Context, rec state.Record, s *session, run string, c fileCall) (a files.Answer, err error) {
+func (m *Manager) enterToolLeaf(ctx context.Context, rec state.Record, s *session, run string, c fileCall) (a files.Answer, late bool, err error) {
 	var b boundFiles
 	defer b.close()
 	cmd, err := m.nsenterCommand(rec, s, entry{argv: shims.FileToolArgv(), dir: "/"}, &b)
 	if err != nil {
-		return a, err
+		return a, false, err
 	}
 	ended, stdio, err := m.startTool(cmd, &b, func(cmd *exec.Cmd) error { return m.startInRun(rec.ID, run, cmd) })
 	if err != nil {
-		return a, errors.Join(err, m.killRun(ctx, rec, run))
+		return a, false, errors.Join(err, m.killRun(ctx, rec, run))
 	}
 	defer stdio.close()
 	a, err = stdio.talk(ctx, m.toolPlan(rec), c)
 	if !answered(err) {
 		waitSome(ended)
 	}
-	killErr := m.killRun(ctx, rec, run)
-	<-ended
-	return a, errors.Join(m.toolError(ctx, &b, err), killErr, collectOrphans(rec.UID))
+	late, killErr := m.endLeaf(rec, run, ended)
+	return a, late, errors.Join(m.toolError(ctx, &b, err), killErr)
 }
 
 // tidyTime is how long a tool that was cut short may take to take back what it began:

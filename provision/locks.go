@@ -42,6 +42,22 @@ func (k *keyedLocks) lock(ctx context.Context, id chat.ID) (unlock func(), err e
 	}
 }
 
+// tryLock takes the chat's lock if nobody has it.
+func (k *keyedLocks) tryLock(id chat.ID) (unlock func(), free bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.locks[id] != nil {
+		return nil, false
+	}
+	if k.locks == nil {
+		k.locks = map[chat.ID]*keyedLock{}
+	}
+	l := &keyedLock{held: make(chan struct{}, 1), users: 1}
+	l.held <- struct{}{}
+	k.locks[id] = l
+	return func() { <-l.held; k.leave(id, l) }, true
+}
+
 // used reports whether somebody has the chat's lock, or waits for it.
 func (k *keyedLocks) used(id chat.ID) bool {
 	k.mu.Lock()

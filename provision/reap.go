@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
@@ -58,6 +59,34 @@ func (m *Manager) reapLocked(ctx context.Context, rec state.Record) error {
 	m.schedules.RemoveChat(rec.ID)
 	return m.store.Forget(rec.ID, m.event(ctx, rec, "reap", "done", nil))
 }
+
+// reapBehind goes on with a reap that another daemon or caller began. One that takes long holds up
+// neither the start nor the look at the other chats; its lock is held until it is done.
+func (m *Manager) reapBehind(rec state.Record, until time.Time, unlock func()) error {
+	late, err := m.behind("reap of chat "+string(rec.ID), time.Until(until), func(ctx context.Context) error {
+		defer unlock()
+		select { // a few at a time: the host's own disk is what they share
+		case m.reaps <- struct{}{}:
+			defer func() { <-m.reaps }()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		err := m.reapLocked(ctx, rec)
+		m.note("chat "+string(rec.ID), err)
+		return err
+	}, nil)
+	if late {
+		m.log.Info("a reap goes on behind", "chat", rec.ID)
+	}
+	return err
+}
+
+const (
+	// reapPatience is how long a look at all chats waits for their reaps, all together.
+	reapPatience = 10 * time.Second
+	// reapsAtOnce bounds the reaps that nobody waits for.
+	reapsAtOnce = 4
+)
 
 // syncRemoved makes durable what was removed of a chat, by the directories that it lay in
 // (fsync(2)): a power cut that brought it back without its record would leave things that

@@ -32,7 +32,7 @@ func (m *Manager) Reconcile(ctx context.Context) { m.reconcile(ctx, func(string)
 func (m *Manager) reconcile(ctx context.Context, progress func(string)) {
 	m.note("the packet rules", m.mendWall(ctx))
 	m.note("the audit log and records", m.store.Behind())
-	all := m.store.All()
+	all, until := m.store.All(), time.Now().Add(reapPatience)
 	for i, rec := range all {
 		if ctx.Err() != nil {
 			return
@@ -40,7 +40,7 @@ func (m *Manager) reconcile(ctx context.Context, progress func(string)) {
 		if m.atWork(rec.ID) {
 			m.touch(rec) // so that a crash loses a minute of it at most
 		}
-		m.note("chat "+string(rec.ID), m.reconcileChat(ctx, rec.ID))
+		m.note("chat "+string(rec.ID), m.reconcileChat(ctx, rec.ID, until))
 		progress(fmt.Sprintf("looked after %d of %d chats", i+1, len(all)))
 	}
 	m.note("units without a chat", m.quarantine(ctx))
@@ -57,12 +57,12 @@ func (m *Manager) note(about string, err error) {
 	m.find(about, err)
 }
 
-func (m *Manager) reconcileChat(ctx context.Context, id chat.ID) error {
-	unlock, err := m.lockUnlessOnErrand(ctx, id)
-	if err != nil || unlock == nil {
-		return err
+func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time) error {
+	unlock, free := m.locks.tryLock(id)
+	if !free {
+		return nil // whoever holds it changes the chat now; the next look comes
 	}
-	defer unlock()
+	defer func() { unlock() }()
 	rec, err := m.store.Get(id)
 	if errors.Is(err, chat.ErrNotFound) {
 		return nil
@@ -75,7 +75,9 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID) error {
 		_, err := m.createLocked(ctx, id)
 		return err
 	case chat.Reaping:
-		return m.reapLocked(ctx, rec)
+		give := unlock
+		unlock = func() {} // the reap gives it back
+		return m.reapBehind(rec, until, give)
 	}
 	mended, err := m.mend(ctx, asleepSteps(), rec)
 	if len(mended) > 0 {
@@ -84,25 +86,6 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID) error {
 	}
 	return errors.Join(err, m.reconcileSession(ctx, rec))
 }
-
-// lockUnlessOnErrand is nil for a chat on an errand, which may take its caller's
-// time: the others must not wait for it.
-func (m *Manager) lockUnlessOnErrand(ctx context.Context, id chat.ID) (unlock func(), err error) {
-	for {
-		if m.calls.isOnErrand(id) {
-			return nil, nil
-		}
-		soon, cancel := context.WithTimeout(ctx, errandLook)
-		unlock, err := m.locks.lock(soon, id)
-		cancel()
-		if err == nil || ctx.Err() != nil {
-			return unlock, err
-		}
-	}
-}
-
-// errandLook is how often who waits for a lock looks whether it is worth it.
-const errandLook = 5 * time.Second
 
 // reconcileSession adopts a session that lives, and clears one that does not.
 func (m *Manager) reconcileSession(ctx context.Context, rec state.Record) error {

@@ -95,8 +95,13 @@ const drainTime = 2 * time.Second
 // endReads bounds what is left to read. The write ends may outlive the run: a
 // descriptor that was sent over a unix socket (SCM_RIGHTS, unix(7)) lives in
 // whoever received it, and in the queue of a tmux server that was stopped.
-func (r *runStdio) endReads() error {
+//
+// Where the run is not over, what lies in the pipes by now is all that its caller gets.
+func (r *runStdio) endReads(over bool) error {
 	end := time.Now().Add(drainTime)
+	if !over {
+		end = time.Now().Add(drainTime / 20)
+	}
 	if err := errors.Join(r.outR.SetReadDeadline(end), r.errR.SetReadDeadline(end)); err != nil {
 		return fmt.Errorf("cannot bound the output of a run: %w", err)
 	}

@@ -24,7 +24,7 @@ func TestHeldStreams(t *testing.T) {
 	stdio.closeChildEnds()
 	stdout, stderr := newCapture(chat.DefaultOutputMax), newCapture(chat.DefaultOutputMax)
 	reads := stdio.read(&stdout, &stderr)
-	if err := stdio.endReads(); err != nil {
+	if err := stdio.endReads(true); err != nil {
 		t.Fatal(err)
 	}
 	select {
