@@ -193,6 +193,7 @@ func (m *Manager) nsenterCommand(rec state.Record, s *session, e entry, b *bound
 	v := m.sessionView(rec, s)
 	v.Network = cmp.Or(e.network, v.Network)
 	plan := m.plan(v, rec, e.dir, e.argv, e.env)
+	plan.Setsid = true // nsenter's session is outside, where the chat cannot name it
 	b.plan(plan)
 	b.report = b.pipe()
 	var args []string

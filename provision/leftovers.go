@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/state"
 )
@@ -49,24 +50,12 @@ func killUID(ctx context.Context, uid uint32) error {
 	}
 }
 
-// killPid kills by pidfd after a second look at the owner, so that a recycled
-// pid is never hit.
+// killPid kills after a second look at the owner, so that a recycled pid is never hit.
 func killPid(pid int, uid uint32) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("cannot hold process %d: %w", pid, err)
-	}
-	defer unix.Close(fd)
-	if u, err := uidOfPid(pid); err != nil || u != uid {
-		return nil
-	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("cannot end process %d of uid %d: %w", pid, uid, err)
-	}
-	return nil
+	return cgroup.Signal(pid, unix.SIGKILL, func() bool {
+		u, err := uidOfPid(pid)
+		return err == nil && u == uid
+	})
 }
 
 func pidsOf(uid uint32) ([]int, error) {

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"os"
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -34,5 +35,28 @@ func TestRemoveKeys(t *testing.T) {
 	}
 	if has, err := hasKeys(uid); err != nil || has {
 		t.Errorf("keys are left: %v, %v", has, err)
+	}
+}
+
+// TestKillPidThatEnded: a process that ends while it is looked for has, for a moment, a number of
+// which the kernel says what it says of a thread's; reap goes on.
+func TestKillPidThatEnded(t *testing.T) {
+	runtime.LockOSThread()
+	tid := unix.Gettid()
+	if tid == os.Getpid() { // of two threads one does not lead the process
+		tids, over := make(chan int), make(chan struct{})
+		defer close(over)
+		go func() {
+			runtime.LockOSThread()
+			tids <- unix.Gettid()
+			<-over
+		}()
+		tid = <-tids
+	}
+	if _, err := unix.PidfdOpen(tid, 0); err == nil {
+		t.Fatal("the kernel opens a thread: this test would show nothing")
+	}
+	if err := killPid(tid, uint32(os.Getuid())+1); err != nil {
+		t.Error(err)
 	}
 }
