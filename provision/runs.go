@@ -248,6 +248,23 @@ func (m *Manager) EndRun(ctx context.Context, id chat.ID, run string) error {
 	return errors.Join(err, m.auditOutcome(ctx, rec, "end", detail, err))
 }
 
+// EndForeground ends every run whose caller waits for it, because chatd ends, and returns how
+// many there were. Their callers have their results; background runs go on.
+func (m *Manager) EndForeground() (ended int) {
+	m.runs.mu.Lock()
+	defer m.runs.mu.Unlock()
+	for _, runs := range m.runs.all {
+		for _, r := range runs {
+			if !r.info.Background && !r.isOver() {
+				r.because(chat.EndedByStop)
+				r.end()
+				ended++
+			}
+		}
+	}
+	return ended
+}
+
 // leaveRuns stops watching the runs of the background, which go on.
 func (m *Manager) leaveRuns() {
 	m.runs.stop()

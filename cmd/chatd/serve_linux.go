@@ -34,6 +34,10 @@ func init() { probeHost, raiseWall = doctorHost, wallHost }
 // ends; tests shorten it.
 var shutdownGrace = 10 * time.Second
 
+// runsGrace is how long after that the runs of waiting callers may take to end, and the
+// callers to be told by what; tests shorten it.
+var runsGrace = 5 * time.Second
+
 // serve runs the daemon until ctx ends. Sessions and packet rules outlive it. To be
 // told to end is no failure, also before it is up.
 func serve(ctx context.Context, cfg Config) (err error) {
@@ -76,7 +80,7 @@ func serve(ctx context.Context, cfg Config) (err error) {
 	}
 	go reload(ctx, m, cfg, opt.Log)
 	opt.Log.Info("serving", "socket", cfg.Socket, "state", cfg.State, "version", version)
-	return serveOn(ctx, l, srv, opt.Log, selfCheck(cfg.Socket, m.Alive))
+	return serveOn(ctx, l, srv, opt.Log, selfCheck(cfg.Socket, m.Alive), m.EndForeground)
 }
 
 // reload reads the config and the files of rules again at each SIGHUP, until ctx ends.
@@ -114,9 +118,9 @@ func readAgain(log *slog.Logger, was Config) (map[string]*access.Policy, map[str
 }
 
 // serveOn answers on l until ctx ends, and then lets requests finish for a while.
-// A run that takes longer is cut off, and its caller told; so a restart of chatd
-// never waits for a chat.
-func serveOn(ctx context.Context, l net.Listener, srv *api.Server, log *slog.Logger, answers func(context.Context) (string, error)) error {
+// A run that takes longer is ended by endRuns, and its caller has its result; what is left
+// then is cut off. So a restart of chatd never waits for a chat.
+func serveOn(ctx context.Context, l net.Listener, srv *api.Server, log *slog.Logger, answers func(context.Context) (string, error), endRuns func() int) error {
 	every, guarded, err := watchInterval()
 	if err == nil {
 		err = tell(daemon.SdNotifyReady)
@@ -138,11 +142,16 @@ func serveOn(ctx context.Context, l net.Listener, srv *api.Server, log *slog.Log
 	if err := tell(daemon.SdNotifyStopping, "STATUS=waiting for requests to finish"); err != nil {
 		log.Warn("systemd does not hear chatd", "why", err)
 	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace+runsGrace)
 	defer cancel()
+	defer time.AfterFunc(shutdownGrace, func() {
+		if n := endRuns(); n > 0 {
+			log.Warn("ended runs whose callers wait, because chatd ends; background runs go on", "runs", n, "after", shutdownGrace)
+		}
+	}).Stop()
 	err = srv.Shutdown(end)
 	if errors.Is(err, context.DeadlineExceeded) {
-		log.Warn("requests were cut off", "after", shutdownGrace)
+		log.Warn("requests were cut off", "after", shutdownGrace+runsGrace)
 		err = nil
 	}
 	return errors.Join(err, <-ended)

@@ -156,7 +156,7 @@ func daemonOf(t *testing.T, h *hanging, alive func(context.Context) (int, int, e
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- serveOn(ctx, l, srv, slog.New(slog.NewTextHandler(log, nil)), selfCheck(socket, alive))
+		ended <- serveOn(ctx, l, srv, slog.New(slog.NewTextHandler(log, nil)), selfCheck(socket, alive), func() int { return 0 })
 	}()
 	end = sync.OnceValue(func() error { cancel(); return errors.Join(<-ended, os.RemoveAll(dir)) })
 	t.Cleanup(func() { _ = end() })
@@ -222,8 +222,9 @@ func TestNoWatchdog(t *testing.T) {
 // grace; the run is told, and its cleaning up waited for.
 func TestEndCutsRunsOff(t *testing.T) {
 	old := shutdownGrace
-	shutdownGrace = 100 * time.Millisecond
-	t.Cleanup(func() { shutdownGrace = old })
+	oldRuns := runsGrace
+	shutdownGrace, runsGrace = 100*time.Millisecond, 100*time.Millisecond
+	t.Cleanup(func() { shutdownGrace, runsGrace = old, oldRuns })
 	h, log := &hanging{Memory: apitest.New(), began: make(chan struct{}, 1)}, &lines{}
 	socket, end := daemonOf(t, h, three, log)
 	c := api.NewClient(api.ClientOptions{Socket: socket})
