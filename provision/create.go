@@ -98,6 +98,11 @@ func (m *Manager) createLocked(ctx context.Context, id chat.ID) (state.Record, e
 	case chat.Reaping:
 		return rec, fmt.Errorf("cannot create chat %s: it is being reaped: %w", id, chat.ErrWrongPhase)
 	}
+	leave, err := m.startPlace(ctx, rec, "create")
+	if err != nil {
+		return rec, err
+	}
+	defer leave()
 	if err := m.forwards(ctx, "create", asleepSteps(), rec); err != nil {
 		undone := m.giveUp(ctx, rec, err)
 		if undone != nil { // also where nobody is there any more to be told

@@ -49,6 +49,9 @@ type Options struct {
 	MaxAwake int
 	// Shares bound what one owner may have of what all share. Streams are the API's to count.
 	Shares quota.Limits
+	// Starts bounds how many chats are created or woken at once; 0 is one for each CPU, and two
+	// at least. No flag or config key reaches it.
+	Starts int
 	// FileMax bounds a file that the file tools write, and what one stream reads, in
 	// bytes; 0 is 1 GiB.
 	FileMax int64

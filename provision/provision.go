@@ -46,6 +46,7 @@ type Manager struct {
 	locks  keyedLocks
 	keeper sync.Mutex // held while the keeper is asked for or started
 	calls  fileCalls
+	starts *startGate
 	reaps  chan struct{} // one for each reap that nobody waits for
 	logs   logBooks
 	typing keyedLocks // held by who types and waits for the end
@@ -110,8 +111,8 @@ func newManager(opt Options) *Manager {
 	}
 	opt.Private = cmp.Or(opt.Private, opt.State)
 	m := &Manager{
-		reaps: make(chan struct{}, reapsAtOnce),
-		opt:   opt, log: opt.Log, sessions: map[chat.ID]*session{}, findings: map[string]string{}, starting: map[string]int{},
+		reaps: make(chan struct{}, reapsAtOnce), starts: newStartGate(opt.Starts),
+		opt: opt, log: opt.Log, sessions: map[chat.ID]*session{}, findings: map[string]string{}, starting: map[string]int{},
 		creates: quota.NewRate(opt.Shares[quota.Creates], time.Now), spent: quota.NewRate(1, time.Now),
 		paths: paths{
 			homes: opt.Homes, tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),

@@ -53,6 +53,11 @@ func (m *Manager) wakeLocked(ctx context.Context, id chat.ID) (state.Record, *se
 }
 
 func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Record, *session, error) {
+	leave, err := m.startPlace(ctx, rec, "wake")
+	if err != nil {
+		return rec, nil, err
+	}
+	defer leave()
 	// What a session that ended left behind goes first: a cgroup that was killed
 	// is never started into again.
 	if err := m.backwards(ctx, "clear", awakeSteps(), rec); err != nil {
@@ -62,7 +67,7 @@ func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Reco
 		return rec, nil, err
 	}
 	m.freshPrograms()
-	err := m.forwards(ctx, "wake", awakeSteps(), rec)
+	err = m.forwards(ctx, "wake", awakeSteps(), rec)
 	s := m.session(rec.ID)
 	if err := errors.Join(err, m.auditOutcome(ctx, rec, "wake", seen(s), err)); err != nil {
 		return rec, nil, err
