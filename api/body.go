@@ -74,7 +74,7 @@ func checkType(r *http.Request) *Problem {
 	got := r.Header.Get("Content-Type")
 	t, params, err := mime.ParseMediaType(got)
 	charset := params["charset"]
-	if err != nil || t != jsonType || (charset != "" && charset != "utf-8" && charset != "UTF-8") || r.Header.Get("Content-Encoding") != "" {
+	if err != nil || t != jsonType && !(t == patchType && r.Method == "PATCH") || (charset != "" && charset != "utf-8" && charset != "UTF-8") || r.Header.Get("Content-Encoding") != "" {
 		return invalid(http.StatusUnsupportedMediaType, "", "cannot use the body: Content-Type %s: want %s, in UTF-8, without Content-Encoding", chat.Quote(got), jsonType)
 	}
 	return nil

@@ -13,12 +13,14 @@ import (
 // caller may not reach is [chat.ErrNotFound], as one that does not exist.
 type Chats interface {
 	// Create makes the chat of spec's owner and external id, or finds it; created
-	// says which. Any number of callers may create the same one at once.
+	// says which, and c.Ignored what of spec is not so of one that was found. Any number of callers may create the same one at once.
 	Create(ctx context.Context, spec chat.Spec) (c chat.Chat, created bool, err error)
 	// List returns one page; Page.Next is the cursor for the following one.
 	List(ctx context.Context, filter chat.Filter) (chat.Page, error)
 	// Get returns one chat as it is now.
 	Get(ctx context.Context, id chat.ID) (chat.Chat, error)
+	// Patch changes what may change of a chat that is there: its labels.
+	Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat, error)
 	// Reap ends the chat and removes every trace of it.
 	Reap(ctx context.Context, id chat.ID) error
 	// Wake gives the chat a session; one that has a session keeps it.

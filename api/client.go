@@ -91,6 +91,15 @@ func (c *Client) Get(ctx context.Context, id chat.ID) (out chat.Chat, err error)
 	return out, err
 }
 
+// Patch is PATCH /v1/chats/{id}.
+func (c *Client) Patch(ctx context.Context, id chat.ID, p chat.Patch) (out chat.Chat, err error) {
+	if err := p.Validate(); err != nil {
+		return out, err
+	}
+	err = c.doID(ctx, "PATCH", id, "", p, &out)
+	return out, err
+}
+
 // Reap is DELETE /v1/chats/{id}.
 func (c *Client) Reap(ctx context.Context, id chat.ID) error {
 	return c.doID(ctx, "DELETE", id, "", nil, nil)

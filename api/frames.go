@@ -85,7 +85,7 @@ func idAndBody(r *http.Request, spec interface{ Validate() error }) (chat.ID, er
 	dec := json.NewDecoder(r.Body)
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(spec); err != nil {
-		return id, invalid(http.StatusUnprocessableEntity, "body", "cannot use the body: %v", err)
+		return id, invalid(http.StatusBadRequest, "body", "cannot use the body: %v", err)
 	}
 	return id, spec.Validate()
 }

@@ -147,7 +147,7 @@ func TestEachRouteForEachRole(t *testing.T) {
 	want := map[string]string{
 		"create": "bridge operator both", "list": "bridge operator both", "show": "bridge operator both",
 		"reap": "bridge operator both", "wake": "bridge operator both", "sleep": "bridge operator both",
-		"run": "bridge operator both", "send": "bridge operator both", "screen": "bridge operator both", "log": "bridge operator both", "attach": "operator both",
+		"patch": "bridge operator both", "run": "bridge operator both", "send": "bridge operator both", "screen": "bridge operator both", "log": "bridge operator both", "attach": "operator both",
 		"plan": "operator both", "host": "operator both", "health": "stranger bridge operator both", "openapi": "bridge operator both",
 		"read_file": "bridge operator both", "write_file": "bridge operator both", "edit_file": "bridge operator both",
 		"append_file": "bridge operator both", "list_dir": "bridge operator both", "get_content": "bridge operator both",
@@ -156,7 +156,7 @@ func TestEachRouteForEachRole(t *testing.T) {
 		"run_stdin": "bridge operator both", "run_signal": "bridge operator both",
 		"add_schedule": "bridge operator both", "list_schedules": "bridge operator both", "show_schedule": "bridge operator both", "remove_schedule": "bridge operator both",
 	}
-	bodies := map[string]string{"create": `{"external_id":"a"}`, "run": `{"command":"echo"}`, "send": `{"text":"a"}`,
+	bodies := map[string]string{"patch": `{"labels":null}`, "create": `{"external_id":"a"}`, "run": `{"command":"echo"}`, "send": `{"text":"a"}`,
 		"read_file": `{"path":"a"}`, "write_file": `{"path":"a","content":"b"}`, "append_file": `{"path":"a","content":"b"}`, "list_dir": `{}`,
 		"edit_file": `{"path":"a","old_text":"b","new_text":"c"}`, "explain": `{"path":"a","op":"read"}`, "mcp": `{}`, "run_signal": `{"signal":"TERM"}`, "add_schedule": `{"cron":"@daily","command":"a"}`, "share": `{"path":"a","to":"` + someID + `"}`}
 	var requests []string

@@ -57,6 +57,7 @@ var routes = []route{
 	{"POST", "/v1/chats", bridges, jsonBody, "create", 201, "Create a chat, or find the one of this external id (200).", serve((*Server).create)},
 	{"GET", "/v1/chats", bridges, nothing, "list", 200, "List the caller's chats; an operator's are all.", serve((*Server).list)},
 	{"GET", "/v1/chats/{id}", bridges, nothing, "show", 200, "Show one chat.", serve((*Server).show)},
+	{"PATCH", "/v1/chats/{id}", bridges, jsonBody, "patch", 200, "Change a chat's labels by a JSON merge patch (RFC 7396); null takes a label away, or all of them.", servePatch},
 	{"DELETE", "/v1/chats/{id}", bridges, nothing, "reap", 204, "End a chat and remove every trace of it.", serve((*Server).reap)},
 	{"POST", "/v1/chats/{id}/wake", bridges, nothing, "wake", 200, "Give a chat a session.", serve((*Server).wake)},
 	{"POST", "/v1/chats/{id}/sleep", bridges, nothing, "sleep", 200, "End a chat's processes and keep its home.", serve((*Server).sleep)},

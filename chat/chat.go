@@ -164,6 +164,8 @@ type Chat struct {
 	Usage *Usage `json:"usage,omitempty"`
 	// Layers says for each wall what enforces it now on this host; see [Layer].
 	Layers []Layer `json:"layers,omitempty"`
+	// Ignored is what a create that found the chat asked for and did not change; see [Spec.Unlike].
+	Ignored []string `json:"ignored,omitempty" doc:"Of a create that found the chat: what was asked for, is not so, and was not changed, as in labels.team. PATCH changes labels."`
 }
 
 // Filter narrows a list. Zero fields do not narrow.

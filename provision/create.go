@@ -47,7 +47,11 @@ func (m *Manager) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, 
 		}
 	}
 	m.touch(rec)
-	return m.show(ctx, rec), created, nil
+	shown := m.show(ctx, rec)
+	if !created {
+		shown.Ignored = asked.Unlike(rec.Labels)
+	}
+	return shown, created, nil
 }
 
 // admit finds the chat's record, or makes one where the caller may have a new chat. Being

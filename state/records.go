@@ -180,6 +180,21 @@ func (s *Store) SetAccount(id chat.ID, backend string, by Event) error {
 	})
 }
 
+// Patch changes the labels of a chat that is not being reaped, durable on return and in one
+// commit with the event. Two at once are one after the other.
+func (s *Store) Patch(id chat.ID, p chat.Patch, by Event) error {
+	if err := s.roomy(); err != nil {
+		return fmt.Errorf("cannot change chat %s: %w", id, err)
+	}
+	return s.change("change", id, by, true, func(r *Record) (err error) {
+		if r.Phase == chat.Reaping {
+			return fmt.Errorf("it is being reaped: %w", chat.ErrWrongPhase)
+		}
+		r.Labels, err = p.Apply(r.Labels)
+		return err
+	})
+}
+
 // change edits one record and writes the event: in one commit when durable,
 // else the event to the log and the record to memory.
 func (s *Store) change(verb string, id chat.ID, by Event, durable bool, edit func(*Record) error) error {
@@ -201,11 +216,11 @@ func (s *Store) change(verb string, id chat.ID, by Event, durable bool, edit fun
 }
 
 func (s *Store) keep(r, after *Record, by Event, durable bool) error {
-	assign := func() { r.Phase, r.Account = after.Phase, after.Account }
+	assign := func() { r.Phase, r.Account, r.Labels = after.Phase, after.Account, after.Labels }
 	if durable {
 		put := func(tx *bbolt.Tx) error {
 			now := s.current(r) // a Touch since then must not be undone
-			now.Phase, now.Account = after.Phase, after.Account
+			now.Phase, now.Account, now.Labels = after.Phase, after.Account, after.Labels
 			return putRecord(tx, &now)
 		}
 		return s.commit([]Event{by}, put, assign)

@@ -89,7 +89,9 @@ func (m *Memory) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, e
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c, ok := m.chats[id]; ok {
-		return *c, false, nil
+		found := *c
+		found.Ignored = spec.Unlike(c.Labels)
+		return found, false, nil
 	}
 	c := m.fresh(id, spec)
 	m.chats[id] = c
@@ -167,6 +169,25 @@ func (m *Memory) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	if err != nil {
 		return chat.Chat{}, err
 	}
+	return *c, nil
+}
+
+// Patch changes the labels.
+func (m *Memory) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat, error) {
+	if err := p.Validate(); err != nil {
+		return chat.Chat{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, err := m.reach(ctx, id)
+	if err != nil {
+		return chat.Chat{}, err
+	}
+	labels, err := p.Apply(c.Labels)
+	if err != nil {
+		return chat.Chat{}, err
+	}
+	c.Labels = labels
 	return *c, nil
 }
 

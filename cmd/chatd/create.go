@@ -59,6 +59,9 @@ func create(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if len(made.Ignored) > 0 {
+		fmt.Fprintf(c.App.ErrWriter, "chatd: the chat is there, and its labels stay as they are: %s not changed; see chatd label --help\n", strings.Join(made.Ignored, ", "))
+	}
 	return answer(c, made, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, made.ID)
 		return err

@@ -76,7 +76,7 @@ func newApp() *cli.App {
 			&cli.BoolFlag{Name: "json", Usage: "write one JSON value, for programs"},
 		},
 		Commands: []*cli.Command{
-			serveCommand(), createCommand(), lsCommand(), showCommand(), runCommand(), runsCommand(), scheduleCommand(), sendCommand(),
+			serveCommand(), createCommand(), lsCommand(), showCommand(), labelCommand(), runCommand(), runsCommand(), scheduleCommand(), sendCommand(),
 			screenCommand(), logCommand(), attachCommand(), wakeCommand(), sleepCommand(), reapCommand(), filesCommand(), shareCommand(), explainCommand(), policyCommand(), mcpCommand(), doctorCommand(), wallCommand(), keepCommand(),
 		},
 		ExitErrHandler: func(*cli.Context, error) {},
