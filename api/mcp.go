@@ -1,9 +1,14 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"maps"
+	"mime"
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -18,16 +23,57 @@ func serveMCP(s *Server, a huma.API, op huma.Operation) {
 	message := map[string]*huma.MediaType{jsonType: {Schema: &huma.Schema{Type: "object"}}}
 	op.RequestBody = &huma.RequestBody{Required: true, Description: "A message of JSON-RPC.", Content: message}
 	op.Responses = problemResponse()
-	op.Responses["200"] = &huma.Response{Description: "The answer.", Content: message}
+	answer := maps.Clone(message)
+	maps.Copy(answer, textContent(eventType))
+	op.Responses["200"] = &huma.Response{Description: "The answer, or where progress was asked for a stream of events with the answer last.", Content: answer}
+	op.Responses["202"] = &huma.Response{Description: "A notification was taken."}
+	op.Responses["400"] = &huma.Response{Description: "An error of JSON-RPC, or a problem.", Content: message}
 	s.serveBeside(a, op, func(w http.ResponseWriter, r *http.Request) {
 		id, err := s.mcpChat(r)
 		if err != nil {
 			s.refuse(w, s.problem(r.Context(), err))
 			return
 		}
-		s.opt.MCP(s.opt.Chats, id, s.problem).ServeHTTP(w, r)
+		out := &mcpAnswer{ResponseWriter: w, timeout: s.opt.WriteTimeout}
+		s.opt.MCP(s.opt.Chats, id, s.problem).ServeHTTP(out, r)
+		if out.refused != 0 {
+			s.refuse(w, invalid(out.refused, "", "cannot use the message: %s", strings.TrimSpace(out.text.String())))
+		}
 	})
 }
+
+// mcpAnswer gives each piece of an answer its own time to be taken, for a stream of events
+// may be long, and keeps back an error in plain text, which becomes a problem.
+type mcpAnswer struct {
+	http.ResponseWriter
+	timeout time.Duration
+	refused int
+	text    bytes.Buffer
+}
+
+// WriteHeader starts the answer, but for an error that is no JSON.
+func (w *mcpAnswer) WriteHeader(status int) {
+	t, _, err := mime.ParseMediaType(w.Header().Get("Content-Type"))
+	if status >= http.StatusBadRequest && (err != nil || t != jsonType) {
+		w.refused = status
+		return
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write sends a piece.
+func (w *mcpAnswer) Write(b []byte) (int, error) {
+	if w.refused != 0 {
+		return w.text.Write(b)
+	}
+	if err := http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout)); err != nil {
+		return 0, err
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController through.
+func (w *mcpAnswer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Problems makes an error an answer of the API; an internal one is logged, under the
 // reference that the answer has.

@@ -26,15 +26,8 @@ const MaxText = 64 << 10
 func said(parts ...string) *sdk.CallToolResult {
 	r := &sdk.CallToolResult{}
 	for _, p := range parts {
-		r.Content = append(r.Content, &sdk.TextContent{Text: strings.ToValidUTF8(p, "\ufffd")})
+		r.Content = append(r.Content, &sdk.TextContent{Text: valid(p)})
 	}
-	return r
-}
-
-// refusal is the answer of a tool that did not do it.
-func refusal(err error) *sdk.CallToolResult {
-	r := said(reason(err))
-	r.IsError = true
 	return r
 }
 
@@ -51,7 +44,7 @@ func reason(err error) string {
 		place = d.Place
 	}
 	switch {
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled): // by the agent, who does not wait for this
 		return "cancelled"
 	case errors.Is(err, chat.ErrInvalid), errors.Is(err, chat.ErrNotFound), errors.Is(err, chat.ErrExists), errors.Is(err, chat.ErrWrongPhase), errors.Is(err, chat.ErrConflict):
 		return kind + ": " + err.Error()
@@ -135,6 +128,19 @@ func bounded(s string) string {
 	}
 	const half = MaxText / 2
 	return fmt.Sprintf("%s\n[… left out …]\n%s", s[:half], s[len(s)-half:])
+}
+
+// wrote is the answer of a tool that writes.
+func wrote(a files.Answer) answered[api.FileAnswer] {
+	return answered[api.FileAnswer]{doneText(a), api.NewFileAnswer(a, nil)}
+}
+
+// page is the answer of a tool that reads. Nothing read is an empty text, and no content.
+func page(a files.Answer, content []byte) answered[api.FileAnswer] {
+	if content == nil {
+		content = []byte{}
+	}
+	return answered[api.FileAnswer]{pageText(a, content), api.NewFileAnswer(a, content)}
 }
 
 // doneText is what a tool that writes did.

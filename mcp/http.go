@@ -1,7 +1,11 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/json"
+	"io"
 	"net/http"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -10,18 +14,81 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// HTTP answers streamable HTTP for chat id, one request and one answer in JSON at a
-// time: there are no sessions, so nothing is kept between two requests, and each call is
-// made as the caller of its own request and ends with it. problem may be nil; version is what it says of itself.
-func HTTP(chats api.Chats, id chat.ID, problem api.Problems, version string) http.Handler {
+// Web answers streamable HTTP for any number of chats. Between two requests it keeps
+// nothing; while calls are under way it knows which notification cancels which.
+type Web struct {
+	version string
+	calls   underWay
+}
+
+// NewWeb prepares one; version is what it says of itself.
+func NewWeb(version string) *Web { return &Web{version: version} }
+
+// sessionHeader names an agent's session. It is only a name, made at initialize, under
+// which the numbers of an agent's requests are its own.
+const sessionHeader = "Mcp-Session-Id"
+
+// Handler answers for chat id, one message and its answer at a time. Each call is made as
+// the caller of its own request, and ends with it, or when the same caller cancels it in
+// the same session. Its answer is JSON, or, where the agent asks for progress, a stream of
+// events with the answer last. problem may be nil.
+func (web *Web) Handler(chats api.Chats, id chat.ID, problem api.Problems) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s, err := newServer(tools{chats, id, r.Context(), problem}, version)
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, "cannot read the message", http.StatusBadRequest)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		messages := readMessages(body)
+		caller := chat.CallerFrom(r.Context())
+		key := func(request json.RawMessage) callKey {
+			return callKey{caller.UID, caller.Role, id, r.Header.Get(sessionHeader), string(request)}
+		}
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		progress := false
+		for _, m := range messages {
+			switch {
+			case m.Method == "initialize":
+				w.Header().Set(sessionHeader, rand.Text())
+			case m.Method == "notifications/cancelled":
+				web.calls.cancel(key(m.Params.RequestID))
+			case m.ID != nil:
+				progress = progress || m.Params.Meta.ProgressToken != nil
+				defer web.calls.enter(key(m.ID), cancel)()
+			}
+		}
+		s, err := newServer(tools{chats, id, ctx, problem}, web.version)
 		if err != nil {
 			panic(err) // a schema that cannot be made, of no request's making; package api recovers
 		}
 		sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s },
-			&sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true}).ServeHTTP(w, r)
+			&sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: !progress}).ServeHTTP(w, r)
 	})
+}
+
+// message is what has to be known of a message before the SDK reads it.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		RequestID json.RawMessage `json:"requestId"`
+		Meta      struct {
+			ProgressToken json.RawMessage `json:"progressToken"`
+		} `json:"_meta"`
+	} `json:"params"`
+}
+
+// readMessages reads one message or a batch of them. What is none the SDK refuses.
+func readMessages(body []byte) []message {
+	var one message
+	if json.Unmarshal(body, &one) == nil {
+		return []message{one}
+	}
+	var batch []message
+	_ = json.Unmarshal(body, &batch)
+	return batch
 }
 
 // within is ctx with the caller of request, and ends when request does: the SDK hands on

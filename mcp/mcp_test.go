@@ -49,7 +49,7 @@ func daemonOn(t *testing.T) (*api.Client, *apitest.Memory, chat.ID, string) {
 		t.Fatal(err)
 	}
 	s := api.NewServer(api.ServerOptions{Chats: mem, Operators: []uint32{uint32(os.Getgid())},
-		MCP: func(c api.Chats, id chat.ID, p api.Problems) http.Handler { return HTTP(c, id, p, "test") }})
+		MCP: NewWeb("test").Handler})
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	c := api.NewClient(api.ClientOptions{Socket: socket})
@@ -71,6 +71,11 @@ func daemonOn(t *testing.T) (*api.Client, *apitest.Memory, chat.ID, string) {
 // agent is the SDK's client at the other end of Serve.
 func agent(t *testing.T, c *api.Client, id chat.ID) *sdk.ClientSession {
 	t.Helper()
+	return agentWith(t, c, id, nil)
+}
+
+func agentWith(t *testing.T, c *api.Client, id chat.ID, opt *sdk.ClientOptions) *sdk.ClientSession {
+	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	done := make(chan error, 1)
@@ -79,7 +84,7 @@ func agent(t *testing.T, c *api.Client, id chat.ID) *sdk.ClientSession {
 		err := Serve(context.Background(), c, id, "test", inR, outW)
 		done <- errors.Join(err, outW.Close())
 	}()
-	s, err := sdk.NewClient(&sdk.Implementation{Name: "agent"}, nil).Connect(t.Context(), &sdk.IOTransport{Reader: outR, Writer: inW}, nil)
+	s, err := sdk.NewClient(&sdk.Implementation{Name: "agent"}, opt).Connect(t.Context(), &sdk.IOTransport{Reader: outR, Writer: inW}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,11 +116,16 @@ func call(t *testing.T, s *sdk.ClientSession, name, args string) (string, bool) 
 // web is the SDK's client over streamable HTTP, on the daemon's socket.
 func web(t *testing.T, socket string, id chat.ID) (*sdk.ClientSession, error) {
 	t.Helper()
+	return webWith(t, socket, id, nil)
+}
+
+func webWith(t *testing.T, socket string, id chat.ID, opt *sdk.ClientOptions) (*sdk.ClientSession, error) {
+	t.Helper()
 	over := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}}
 	t.Cleanup(over.CloseIdleConnections)
-	s, err := sdk.NewClient(&sdk.Implementation{Name: "agent"}, nil).Connect(t.Context(),
+	s, err := sdk.NewClient(&sdk.Implementation{Name: "agent"}, opt).Connect(t.Context(),
 		&sdk.StreamableClientTransport{Endpoint: "http://chatd/v1/chats/" + string(id) + "/mcp", HTTPClient: over, MaxRetries: -1}, nil)
 	if err == nil {
 		t.Cleanup(func() { _ = s.Close() })
@@ -225,7 +235,7 @@ func TestHTTPOwnChats(t *testing.T) {
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Accept", "application/json, text/event-stream")
 		w := httptest.NewRecorder()
-		HTTP(mem, made.ID, nil, "").ServeHTTP(w, r)
+		NewWeb("").Handler(mem, made.ID, nil).ServeHTTP(w, r)
 		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
@@ -331,7 +341,7 @@ func TestSchemas(t *testing.T) {
 			t.Errorf("%s: %q %s", tool.Name, tool.Description, text)
 		}
 	}
-	want := []string{"terminal_send", "terminal_read", "explain"}
+	want := []string{"terminal_send", "terminal_read", "explain", "run_start", "run_poll", "run_stdin", "run_end"}
 	for _, name := range chat.Tools() {
 		if name != chat.ToolTerminal {
 			want = append(want, name)
@@ -345,7 +355,7 @@ func TestSchemas(t *testing.T) {
 		"read_file":     {`"minimum":0`, `"required":["path"]`},
 		"write_file":    {`"required":["path","content"]`},
 		"list_dir":      {`"maximum":10000`},
-		"terminal_send": {`"maxItems":64`},
+		"terminal_send": {`"maxItems":64`, `"enum":["prompt","quiet"`, `nothing is printed`},
 		"explain":       {`"enum":["read","write","edit","bash"]`},
 	} {
 		for _, p := range pieces {

@@ -12,41 +12,75 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
+// durations are the text that chat.Duration reads and writes.
+var durations = map[reflect.Type]*jsonschema.Schema{
+	reflect.TypeFor[chat.Duration](): {Type: "string", Pattern: `^([0-9.]+(ns|us|µs|ms|s|m|h))+$`}}
+
 // schemaOf describes the arguments T by the tags that the API's description is made
 // from. without are the fields that a tool has no use for, with those that it must have
 // beside the ones that T names.
 func schemaOf[T any](without, with []string) (*jsonschema.Schema, error) {
-	duration := &jsonschema.Schema{Type: "string", Pattern: `^([0-9.]+(ns|us|ms|s|m|h))+$`}
-	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[chat.Duration](): duration}})
+	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: durations})
+	if err == nil {
+		err = describeFields(s, reflect.TypeFor[T](), describeArgument)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot describe the arguments: %w", err)
 	}
-	t := reflect.TypeFor[T]()
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "-" {
-			continue
-		}
-		if slices.Contains(without, name) {
-			delete(s.Properties, name)
-			continue
-		}
-		if err := describe(s.Properties[name], f.Tag); err != nil {
-			return nil, fmt.Errorf("cannot describe the argument %s: %w", name, err)
-		}
+	for _, name := range without {
+		delete(s.Properties, name)
 	}
 	s.PropertyOrder = slices.DeleteFunc(s.PropertyOrder, func(n string) bool { return slices.Contains(without, n) })
 	s.Required = append(s.Required, with...)
 	return s, nil
 }
 
-// describe takes over the tags that huma reads.
-func describe(p *jsonschema.Schema, tag reflect.StructTag) error {
-	if p == nil {
-		return fmt.Errorf("it has no schema")
+// resultSchemaOf describes the structured answer T.
+func resultSchemaOf[T any]() (*jsonschema.Schema, error) {
+	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: durations})
+	if err == nil {
+		err = describeFields(s, reflect.TypeFor[T](), describeResult)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot describe the answer: %w", err)
+	}
+	return s, nil
+}
+
+// describeFields gives the schema of each field of t, and of what lies in it, to describe.
+func describeFields(s *jsonschema.Schema, t reflect.Type, describe func(*jsonschema.Schema, reflect.StructTag) error) error {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		p := s.Properties[name]
+		if name == "-" || p == nil {
+			continue
+		}
+		if err := describe(p, f.Tag); err != nil {
+			return fmt.Errorf("cannot describe %s: %w", name, err)
+		}
+		inner := f.Type
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		if inner.Kind() != reflect.Struct || p.Properties == nil {
+			continue
+		}
+		if err := describeFields(p, inner, describe); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// describeResult takes over what a field of an answer means.
+func describeResult(p *jsonschema.Schema, tag reflect.StructTag) error {
+	p.Description = tag.Get("doc")
+	return nil
+}
+
+// describeArgument takes over the tags that huma reads.
+func describeArgument(p *jsonschema.Schema, tag reflect.StructTag) error {
 	p.Description = tag.Get("doc")
 	if p.Types != nil { // a pointer or a list, which Go could leave nil: here it is there or left out
 		p.Type, p.Types = p.Types[len(p.Types)-1], nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -71,9 +70,7 @@ func serve(ctx context.Context, cfg Config) (err error) {
 	srv := api.NewServer(api.ServerOptions{
 		Chats: m, Operators: operators, Bridges: bridges, NameOf: userName, Log: opt.Log, Version: version,
 		MaxFile: opt.FileMax, MaxStreams: maxStreams(opt.Shares),
-		MCP: func(chats api.Chats, id chat.ID, problem api.Problems) http.Handler {
-			return mcp.HTTP(chats, id, problem, version)
-		},
+		MCP: mcp.NewWeb(version).Handler,
 	})
 	if names := operatorsOnly(cfg); len(names) > 0 {
 		opt.Log.Warn("only operators can create chats in these profiles; their key bridges can name owners", "profiles", names)

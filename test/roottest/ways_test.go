@@ -47,9 +47,9 @@ func said(t testing.TB, err error) string {
 // overMCP calls exec as an agent does.
 func overMCP(t testing.TB, m *provision.Manager, id chat.ID, command string) string {
 	t.Helper()
-	h := mcp.HTTP(m, id, func(_ context.Context, err error) *api.Problem {
+	h := mcp.NewWeb("test").Handler(m, id, func(_ context.Context, err error) *api.Problem {
 		return &api.Problem{Kind: api.Kind(err), Detail: err.Error()}
-	}, "test")
+	})
 	arguments, err := json.Marshal(map[string]string{"command": command})
 	must(t, err)
 	r := httptest.NewRequest("POST", "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"exec","arguments":`+string(arguments)+`}}`))

@@ -1,0 +1,42 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// progressEvery is how often an agent that asked for it hears that its call goes on: well
+// within the minute after which agents give up. Tests shorten it.
+var progressEvery = 5 * time.Second
+
+// reportProgress tells the agent that the call goes on, until stop returns.
+func reportProgress(ctx context.Context, req *sdk.CallToolRequest) (stop func()) {
+	token := req.Params.GetProgressToken()
+	if token == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		began, tick := time.Now(), time.NewTicker(progressEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			took := time.Since(began)
+			p := &sdk.ProgressNotificationParams{ProgressToken: token, Progress: took.Seconds(),
+				Message: fmt.Sprintf("%s: %s", req.Params.Name, took.Round(time.Second))}
+			if req.Session.NotifyProgress(ctx, p) != nil {
+				return // the agent is gone, and its call ends by that
+			}
+		}
+	}()
+	return func() { cancel(); <-ended }
+}

@@ -1,0 +1,70 @@
+package mcp
+
+import (
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/display"
+)
+
+// answered is what a tool says: texts for whoever reads, and the same as a value that
+// its output schema describes.
+type answered[T any] struct {
+	texts []string
+	value T
+}
+
+// terminal is the structured answer of terminal_send and terminal_read: what was printed from a
+// cursor on, or the screen.
+type terminal struct {
+	Text      string `json:"text" doc:"What was printed, or what the screen shows, as plain text."`
+	Cursor    *int64 `json:"cursor,omitempty" doc:"Where what is printed next begins: since of terminal_read."`
+	End       *int64 `json:"end,omitempty" doc:"Where what has been printed so far ends."`
+	Lost      int64  `json:"lost,omitempty" doc:"How many bytes before the text are left out."`
+	Recording *bool  `json:"recording,omitempty" doc:"Whether what the terminal prints now is kept."`
+	Until     string `json:"until,omitempty" doc:"What ended the wait."`
+	Exit      *int   `json:"exit,omitempty" doc:"The exit code of the command that ended last before the prompt."`
+	Rows      int    `json:"rows,omitempty"`
+	Cols      int    `json:"cols,omitempty"`
+	CursorRow *int   `json:"cursor_row,omitempty" doc:"Counted from 0."`
+	CursorCol *int   `json:"cursor_col,omitempty" doc:"Counted from 0."`
+}
+
+// logValue is a piece of what a terminal printed.
+func logValue(l chat.Log) terminal {
+	return terminal{Text: bounded(display.String(string(l.Bytes()), display.Plain)), Cursor: &l.Cursor, End: &l.End, Lost: l.Lost, Recording: &l.Recording}
+}
+
+func typedValue(t chat.Typed) terminal {
+	v := logValue(t.Log)
+	v.Until, v.Exit = t.Until, t.Exit
+	return v
+}
+
+func screenValue(s chat.Screen) terminal {
+	return terminal{Text: s.Text, Rows: s.Rows, Cols: s.Cols, CursorRow: &s.CursorRow, CursorCol: &s.CursorCol}
+}
+
+// runValue is how a run ended, with no more of its output than an answer has.
+func runValue(r chat.RunResult) chat.RunResult {
+	r.Stdout, r.Stderr = bounded(valid(r.Stdout)), bounded(valid(r.Stderr))
+	return r
+}
+
+// polled is a piece of what a background run printed, and how it ended.
+type polled struct {
+	Run     string          `json:"run"`
+	State   chat.RunState   `json:"state" doc:"running, ended, or lost: it has ended, and nobody saw how."`
+	Stdout  string          `json:"stdout" doc:"What it printed from the cursor on."`
+	Stderr  string          `json:"stderr" doc:"The same of its standard error."`
+	Cursor  string          `json:"cursor" doc:"Where to go on."`
+	Missing int64           `json:"missing,omitempty" doc:"Bytes before this that are not kept."`
+	Result  *chat.RunResult `json:"result,omitempty" doc:"How it ended; its output is left out."`
+}
+
+// done is the answer of a tool that only does something.
+type done struct {
+	Done bool `json:"done"`
+}
+
+func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }

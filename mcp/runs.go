@@ -1,0 +1,140 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// oneRun is what run_end takes.
+type oneRun struct {
+	Run string `json:"run" maxLength:"64" doc:"The run, as run_start named it."`
+}
+
+// pollRun is what run_poll takes.
+type pollRun struct {
+	Run    string        `json:"run" maxLength:"64" doc:"The run, as run_start named it."`
+	Cursor string        `json:"cursor,omitempty" maxLength:"64" doc:"Where to begin, as an answer before said; the beginning if it is left out."`
+	Wait   chat.Duration `json:"wait,omitempty" doc:"How long to wait for something new or for the end, as in 30s; 1m at most, not at all if it is left out."`
+}
+
+// stdinRun is what run_stdin takes.
+type stdinRun struct {
+	Run   string `json:"run" maxLength:"64" doc:"The run, as run_start named it; it must have been started with open_stdin."`
+	Text  string `json:"text,omitempty" doc:"What to write, as it is: mind the newline."`
+	Close bool   `json:"close,omitempty" doc:"Close standard input afterwards."`
+}
+
+// maxPollWait bounds wait of run_poll; pollEvery is how often it looks meanwhile.
+const (
+	maxPollWait = chat.Duration(time.Minute)
+	pollEvery   = 200 * time.Millisecond
+)
+
+func (t tools) startRun(ctx context.Context, a chat.RunSpec) (out answered[chat.Run], err error) {
+	a.Background = true
+	if err := a.Validate(); err != nil {
+		return out, err
+	}
+	r, err := t.chats.StartRun(ctx, t.id, a)
+	if err != nil {
+		return out, err
+	}
+	return answered[chat.Run]{[]string{fmt.Sprintf("run %s has begun; its timeout is %s; see what it prints and how it ends by run_poll", r.ID, r.Timeout)}, r}, nil
+}
+
+// pollRun reads on, and waits as long as it may for something to read.
+func (t tools) pollRun(ctx context.Context, a pollRun) (out answered[polled], err error) {
+	if a.Wait < 0 || a.Wait > maxPollWait {
+		return out, fmt.Errorf("cannot wait %s: want 0s to %s: %w", a.Wait, maxPollWait, chat.ErrInvalid)
+	}
+	until := time.Now().Add(a.Wait.D())
+	for {
+		o, err := t.chats.ReadRun(ctx, t.id, a.Run, a.Cursor)
+		if err != nil {
+			return out, err
+		}
+		if len(o.Frames) > 0 || o.State != chat.RunRunning || !time.Now().Before(until) {
+			return t.polled(ctx, a.Run, o)
+		}
+		select {
+		case <-ctx.Done():
+			return out, ctx.Err()
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+func (t tools) polled(ctx context.Context, run string, o chat.RunOutput) (out answered[polled], err error) {
+	v := polled{Run: run, State: o.State, Cursor: o.Cursor, Missing: o.Missing}
+	for _, f := range o.Frames {
+		text := valid(string(f.Bytes()))
+		if f.Stream == chat.Stderr {
+			v.Stderr += text
+		} else {
+			v.Stdout += text
+		}
+	}
+	if v.State != chat.RunRunning {
+		r, err := t.chats.ShowRun(ctx, t.id, run)
+		if err != nil {
+			return out, err
+		}
+		if v.Result = r.Result; v.Result != nil {
+			v.Result.Stdout, v.Result.Stderr = "", ""
+		}
+	}
+	return answered[polled]{polledText(v, len(o.Frames) > 0), v}, nil
+}
+
+func polledText(v polled, more bool) []string {
+	var parts []string
+	if v.Missing > 0 {
+		parts = append(parts, fmt.Sprintf("%d bytes before this are not kept", v.Missing))
+	}
+	if v.Stdout != "" {
+		parts = append(parts, v.Stdout)
+	}
+	if v.Stderr != "" {
+		parts = append(parts, "stderr:\n"+v.Stderr)
+	}
+	switch {
+	case v.State == chat.RunRunning:
+		parts = append(parts, fmt.Sprintf("the run goes on; poll again with cursor %s", v.Cursor))
+	case more: // of a run that has ended there may be another page
+		parts = append(parts, fmt.Sprintf("the run is %s; what is left of its output is behind cursor %s", v.State, v.Cursor))
+	case v.Result != nil:
+		parts = append(parts, runText(*v.Result)...)
+	default:
+		parts = append(parts, "the run is "+string(v.State)+": nobody saw how it ended")
+	}
+	return parts
+}
+
+func (t tools) stdinRun(ctx context.Context, a stdinRun) (out answered[done], err error) {
+	if a.Text == "" && !a.Close {
+		return out, fmt.Errorf("cannot write nothing: want text or close: %w", chat.ErrInvalid)
+	}
+	if len(a.Text) > chat.MaxStdin {
+		return out, fmt.Errorf("cannot write text: %d bytes, want at most %d: %w", len(a.Text), chat.MaxStdin, chat.ErrInvalid)
+	}
+	if err := t.chats.WriteStdin(ctx, t.id, a.Run, io.NopCloser(strings.NewReader(a.Text)), a.Close); err != nil {
+		return out, err
+	}
+	text := fmt.Sprintf("%d bytes written", len(a.Text))
+	if a.Close {
+		text += "; standard input is closed"
+	}
+	return answered[done]{[]string{text}, done{true}}, nil
+}
+
+func (t tools) endRun(ctx context.Context, a oneRun) (out answered[done], err error) {
+	if err := t.chats.EndRun(ctx, t.id, a.Run); err != nil {
+		return out, err
+	}
+	return answered[done]{[]string{"the run has ended; run_poll says how"}, done{true}}, nil
+}

@@ -1,0 +1,94 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// tool is one row: what it is called, what it does, and what an agent's user may want to
+// be asked about first.
+type tool struct {
+	name, title, about string
+	hints              hints
+	// without are fields of the arguments that it has no use for, with those that it must have.
+	without, with []string
+	// narrow is for what the tool takes less of than the API does; nil for nothing.
+	narrow func(*jsonschema.Schema)
+}
+
+// hints are what a tool does to the chat. What reads changes nothing; what loses may
+// take away what was there; what is asked again does no more; and what goes out may
+// reach the network, as far as the chat does.
+type hints struct{ reads, loses, again, out bool }
+
+func (h hints) annotations(title string) *sdk.ToolAnnotations {
+	return &sdk.ToolAnnotations{Title: title, ReadOnlyHint: h.reads, DestructiveHint: &h.loses, IdempotentHint: h.again || h.reads, OpenWorldHint: &h.out}
+}
+
+// addTools is the table of the tools.
+func addTools(s *sdk.Server, t tools) error {
+	unused, content := []string{"stream", "hash"}, []string{"content"}
+	command := hints{loses: true, out: true}
+	return errors.Join(
+		add(s, t, tool{name: "exec", title: "Run a command", about: "Run one command in the chat, beside its terminal, and wait for its end. Exactly one of command and argv. The answer has what it printed and how it ended. For what takes longer than you can wait, see run_start.",
+			hints: command, without: []string{"background", "open_stdin", "tty"}, narrow: narrowExec}, t.exec),
+		add(s, t, tool{name: "run_start", title: "Start a background run", about: "Start one command that goes on in the background, also when you are gone, and answer with its id at once. Exactly one of command and argv.",
+			hints: command, without: []string{"background", "tty"}}, t.startRun),
+		add(s, t, tool{name: "run_poll", title: "Look at a background run", about: "Say what a background run printed from a cursor on, and how it ended if it has; with wait, when there is something to say.", hints: hints{reads: true}}, t.pollRun),
+		add(s, t, tool{name: "run_stdin", title: "Write to a background run", about: "Write to the standard input of a background run that was started with open_stdin.", hints: command}, t.stdinRun),
+		add(s, t, tool{name: "run_end", title: "End a background run", about: "End a background run, with all of its processes: SIGTERM, its grace, SIGKILL.", hints: hints{loses: true}}, t.endRun),
+		add(s, t, tool{name: "read_file", title: "Read a file", about: "Read a file, or a page of it: by offset and length in bytes, or by line and lines. The answer says where to go on.", hints: hints{reads: true}, without: unused}, t.readFile),
+		add(s, t, tool{name: "write_file", title: "Write a file", about: "Write a file, in one step: afterwards it has this content and no other.", hints: hints{loses: true, again: true}, without: unused, with: content}, t.writeFile),
+		add(s, t, tool{name: "edit_file", title: "Edit a file", about: "Replace a text in a file; it must be there exactly once. The answer has a diff.", hints: hints{loses: true}}, t.editFile),
+		add(s, t, tool{name: "append_file", title: "Append to a file", about: "Add to the end of a file.", without: unused, with: content}, t.appendFile),
+		add(s, t, tool{name: "list_dir", title: "List a directory", about: "List a directory, the home if path is empty.", hints: hints{reads: true}}, t.listDir),
+		add(s, t, tool{name: "terminal_send", title: "Type into the terminal", about: "Type into the chat's terminal: text, with enter if wanted, or keys by name as in ctrl-c, up, enter. It wakes a chat that is asleep. With only_if nothing is typed where the prompt, or the program in front, is another. With wait the answer has what was printed until the shell's next prompt, or until nothing was printed for a while, and the exit code; else see terminal_read.", hints: command}, t.send),
+		add(s, t, tool{name: "terminal_read", title: "Read the terminal", about: "Show what the chat's terminal shows now, and where its cursor is; with since, what it printed from that cursor on, which an answer of terminal_send or terminal_read has named.", hints: hints{reads: true}}, t.screen),
+		add(s, t, tool{name: "explain", title: "Ask what is allowed", about: "Say whether something would be allowed, without doing it: op on path, or a command.", hints: hints{reads: true}}, t.explain),
+	)
+}
+
+// add makes do a tool. Its arguments are T, checked against their schema; an
+// argument that T does not have is an error. Its answer is texts, and an O that its
+// output schema describes.
+func add[T, O any](s *sdk.Server, t tools, row tool, do func(context.Context, T) (answered[O], error)) error {
+	in, err := schemaOf[T](row.without, row.with)
+	if err != nil {
+		return fmt.Errorf("cannot offer %s: %w", row.name, err)
+	}
+	out, err := resultSchemaOf[O]()
+	if err != nil {
+		return fmt.Errorf("cannot offer %s: %w", row.name, err)
+	}
+	if row.narrow != nil {
+		row.narrow(in)
+	}
+	about := &sdk.Tool{Name: row.name, Title: row.title, Description: row.about, InputSchema: in, OutputSchema: out, Annotations: row.hints.annotations(row.title)}
+	sdk.AddTool(s, about, func(ctx context.Context, req *sdk.CallToolRequest, in T) (*sdk.CallToolResult, O, error) {
+		ctx, cancel := within(ctx, t.request)
+		defer cancel()
+		defer reportProgress(ctx, req)()
+		got, err := do(ctx, in)
+		if err != nil && t.problem != nil && ctx.Err() == nil {
+			err = t.problem(ctx, err)
+		}
+		if err != nil {
+			return nil, got.value, errors.New(valid(reason(err))) // an answer with isError, and nothing structured
+		}
+		return said(got.texts...), got.value, nil
+	})
+	return nil
+}
+
+// narrowExec: what is kept of a run is what its answer has.
+func narrowExec(s *jsonschema.Schema) {
+	p, most := s.Properties["output_max"], float64(MaxText)
+	p.Maximum = &most
+	p.Description = fmt.Sprintf("Bytes shown of each stream, head and tail: %d to %d; 0 means %d.", chat.LeastOutputMax, MaxText, MaxText)
+}
