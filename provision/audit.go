@@ -17,6 +17,13 @@ func (m *Manager) audit(ctx context.Context, rec state.Record, action, outcome s
 	return m.store.Audit(m.event(ctx, rec, action, outcome, detail))
 }
 
+// auditArgv is audit for an act that a command line is about.
+func (m *Manager) auditArgv(ctx context.Context, rec state.Record, action, outcome string, argv []string, detail map[string]string) error {
+	e := m.event(ctx, rec, action, outcome, detail)
+	e.Argv = argv
+	return m.store.Audit(e)
+}
+
 // auditOutcome writes how an act went.
 func (m *Manager) auditOutcome(ctx context.Context, rec state.Record, action string, detail map[string]string, err error) error {
 	outcome, d := "done", map[string]string{}

@@ -39,7 +39,7 @@ func (m *Manager) startRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 		return nil, err
 	}
 	detail := r.detail(spec)
-	if err := m.audit(ctx, rec, "run", "intent", detail); err != nil {
+	if err := m.auditArgv(ctx, rec, "run", "intent", runArgv(spec), detail); err != nil {
 		m.forgetRun(r)
 		return nil, err
 	}

@@ -36,8 +36,8 @@ func (m *Manager) judgeRun(ctx context.Context, rec state.Record, spec chat.RunS
 	if err != nil || !v.Denied {
 		return err
 	}
-	return errors.Join(v.Err(), m.audit(ctx, rec, "run", "denied", map[string]string{
-		"argv": auditText(fmt.Sprint(runArgv(spec))), "rule": auditText(v.Rule), "place": v.Place, "command": auditText(v.Command), "message": v.Message,
+	return errors.Join(v.Err(), m.auditArgv(ctx, rec, "run", "denied", runArgv(spec), map[string]string{
+		"rule": auditText(v.Rule), "place": v.Place, "command": auditText(v.Command), "message": v.Message,
 	}))
 }
 

@@ -45,7 +45,7 @@ func (m *Manager) runTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out 
 	}
 	defer m.forgetRun(r)
 	detail := r.detail(spec)
-	if err := m.audit(ctx, rec, "run", "intent", detail); err != nil {
+	if err := m.auditArgv(ctx, rec, "run", "intent", runArgv(spec), detail); err != nil {
 		return chat.RunResult{}, err
 	}
 	runCtx, cancel := context.WithDeadline(ctx, r.info.StartedAt.Add(r.info.Timeout.D()))

@@ -167,7 +167,7 @@ func (r *liveRun) pid() int {
 
 // detail is what the audit log has of a run.
 func (r *liveRun) detail(spec chat.RunSpec) map[string]string {
-	d := map[string]string{"run": r.info.ID, "argv": chat.Quote(fmt.Sprint(runArgv(spec)))}
+	d := map[string]string{"run": r.info.ID}
 	if spec.Background {
 		d["background"] = "true"
 	}

@@ -44,7 +44,9 @@ func (m *Manager) AddSchedule(ctx context.Context, id chat.ID, spec chat.Schedul
 	}
 	by := chat.CallerFrom(ctx)
 	s := state.Schedule{By: by, Schedule: chat.Schedule{ID: name, Spec: spec, CreatedAt: now, CreatedBy: by.Name, Next: &next}}
-	if err := m.store.AddSchedule(id, s, m.event(ctx, rec, "schedule", "done", scheduleDetail(s))); err != nil {
+	event := m.event(ctx, rec, "schedule", "done", scheduleDetail(s))
+	event.Argv = runArgv(spec.Run())
+	if err := m.store.AddSchedule(id, s, event); err != nil {
 		return chat.Schedule{}, err
 	}
 	m.schedules.Add(id, name, next, spec.Cron != "")
@@ -53,7 +55,7 @@ func (m *Manager) AddSchedule(ctx context.Context, id chat.ID, spec chat.Schedul
 
 // scheduleDetail is a schedule as the audit log has it.
 func scheduleDetail(s state.Schedule) map[string]string {
-	d := map[string]string{"schedule": s.ID, "argv": auditText(fmt.Sprint(runArgv(s.Spec.Run())))}
+	d := map[string]string{"schedule": s.ID}
 	for key, text := range map[string]string{"cron": s.Spec.Cron, "at": s.Spec.At, "time_zone": s.Spec.TimeZone} {
 		if text != "" {
 			d[key] = auditText(text)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -20,6 +21,8 @@ const (
 	maxWord   = 64   // bytes of an action, an outcome, a detail's key
 	maxValue  = 1024 // bytes of any other string
 	maxDetail = 32   // entries
+	maxArgv   = 8192 // bytes of a command line
+	maxArgs   = 256  // of its arguments
 )
 
 // Event is one act worth keeping: who, what, to which chat, and how it went.
@@ -31,6 +34,9 @@ type Event struct {
 	Chat    chat.ID
 	UID     uint32
 	Caller  chat.Caller
+	// Argv is the command line that the act is about, if it is about one. It is cut to 256
+	// arguments and 8 KiB.
+	Argv []string
 	// Detail is cut to 32 entries of 1 KiB each. Never what a chat typed or printed.
 	Detail map[string]string
 }
@@ -58,6 +64,8 @@ type line struct {
 	Chat    string            `json:"chat,omitempty"`
 	UID     uint32            `json:"uid,omitempty"`
 	Caller  chat.Caller       `json:"caller"`
+	Argv    []string          `json:"argv,omitempty"`
+	ArgvCut int               `json:"argv_cut,omitempty"` // bytes of the command line that are left out
 	Detail  map[string]string `json:"detail,omitempty"`
 	Prev    string            `json:"prev"` // hex sha256 of the line before, without its newline
 }
@@ -69,6 +77,7 @@ func (e Event) line(now time.Time, tx uint64) line {
 		Chat: cut(string(e.Chat), maxWord), UID: e.UID,
 		Caller: chat.Caller{Name: cut(e.Caller.Name, maxValue), UID: e.Caller.UID, Role: chat.Role(cut(string(e.Caller.Role), maxWord))},
 	}
+	l.Argv, l.ArgvCut = cutArgv(e.Argv)
 	for i, k := range slices.Sorted(maps.Keys(e.Detail)) {
 		if l.Detail == nil {
 			l.Detail = make(map[string]string, len(e.Detail))
@@ -90,6 +99,27 @@ func cut(s string, limit int) string {
 		limit--
 	}
 	return s[:limit] + "…"
+}
+
+// cutArgv is as much of a command line as is kept, and how many bytes are left out.
+func cutArgv(argv []string) (kept []string, left int) {
+	room := maxArgv
+	for i, arg := range argv {
+		if i >= maxArgs || room == 0 {
+			left += len(arg)
+			continue
+		}
+		whole := arg
+		if len(arg) > room {
+			arg = cut(arg, room)
+			left += len(whole) - len(strings.TrimSuffix(arg, "…"))
+			room = 0
+		} else {
+			room -= len(arg)
+		}
+		kept = append(kept, arg)
+	}
+	return kept, left
 }
 
 // encode is the line as bytes without a newline: ASCII only, so that no control

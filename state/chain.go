@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// maxLine bounds a line of the log in bytes: 32 details of 1088 bytes that are
-// escaped to six each are about 210 kB.
-const maxLine = 256 << 10
+// maxLine bounds a line of the log in bytes: 32 details of 1088 bytes, and a command line
+// of 8 KiB, that are escaped to six each are about 260 kB.
+const maxLine = 320 << 10
 
 // noHash is what the first line has before it.
 var noHash = strings.Repeat("0", 2*sha256.Size)
@@ -82,14 +82,22 @@ func (c *chain) next(raw rawLine) (line, error) {
 }
 
 func parseLine(raw rawLine) (l line, err error) {
-	switch {
-	case !raw.whole:
-		return line{}, errors.New("it has no end")
-	case raw.size > maxLine:
-		return line{}, fmt.Errorf("it has %d bytes, want at most %d", raw.size, maxLine)
-	}
-	if err := json.Unmarshal(raw.text, &l); err != nil {
-		return line{}, fmt.Errorf("it is no event: %w", err)
+	if err := strictLine(raw, &l); err != nil {
+		return line{}, err
 	}
 	return l, nil
+}
+
+// strictLine reads one whole line into v.
+func strictLine(raw rawLine, v any) error {
+	switch {
+	case !raw.whole:
+		return errors.New("it has no end")
+	case raw.size > maxLine:
+		return fmt.Errorf("it has %d bytes, want at most %d", raw.size, maxLine)
+	}
+	if err := json.Unmarshal(raw.text, v); err != nil {
+		return fmt.Errorf("it is no event: %w", err)
+	}
+	return nil
 }

@@ -20,6 +20,9 @@ type reading struct {
 	// removed says whether a line said that they were removed.
 	gone    chain
 	removed bool
+	// found says whether the line that want names is among them.
+	want  head
+	found bool
 }
 
 func newReading() *reading { return &reading{chain: chain{hash: noHash}} }
@@ -59,6 +62,7 @@ func (v *reading) file(r io.Reader) error {
 			return fmt.Errorf("line %d: %w: %w", v.lines+1, err, chat.ErrInvalid)
 		}
 		v.removed = v.removed || v.says(l)
+		v.found = v.found || v.seq == v.want.Seq && v.hash == v.want.Hash
 	}
 }
 

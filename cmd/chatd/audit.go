@@ -1,0 +1,212 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/state"
+)
+
+func auditCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "audit",
+		Usage:     "show the audit log, or verify that nobody changed it",
+		ArgsUsage: "[show]",
+		Description: "Reads the log in the state directory, all of its files, the oldest first. It needs\n" +
+			"root, and no daemon. Each line has the SHA-256 of the one before; --verify exits 1\n" +
+			"with the first line that was changed, added, dropped or moved. Lines that were cut\n" +
+			"off the end it sees where no daemon holds the database beside the log.\n\n" +
+			"   chatd audit --since 1h\n" +
+			"   chatd audit --chat CHAT --json | jq 'select(.outcome == \"denied\")'\n" +
+			"   chatd audit -f\n" +
+			"   chatd audit --verify",
+		Flags: []cli.Flag{
+			configFlag(),
+			&cli.StringFlag{Name: "state", EnvVars: []string{"CHATD_STATE"}, TakesFile: true, Usage: "`DIRECTORY` of the log (default: the config's)"},
+			&cli.StringFlag{Name: "chat", Usage: "only what is about this `CHAT`"},
+			&cli.StringFlag{Name: "since", Usage: "only what is younger than this `TIME`: 90m, 7d, or 2026-11-22T09:00:00Z"},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what is written"},
+			&cli.BoolFlag{Name: "verify", Usage: "check the whole log instead"},
+		},
+		Action: audit,
+	}
+}
+
+func audit(c *cli.Context) error {
+	if c.NArg() > 1 || c.NArg() == 1 && c.Args().First() != "show" {
+		return fmt.Errorf("cannot audit: unexpected argument %s: want only show, or nothing: %w", chat.Quote(c.Args().Get(c.NArg()-1)), chat.ErrInvalid)
+	}
+	dir, err := auditDir(c)
+	if err != nil {
+		return err
+	}
+	if c.Bool("verify") {
+		return verifyAudit(c, dir)
+	}
+	wanted, err := auditFilter(c)
+	if err != nil {
+		return err
+	}
+	err = state.ReadAudit(c.Context, dir, c.Bool("follow"), func(l state.AuditLine) error {
+		if !wanted(l) {
+			return nil
+		}
+		return writeAuditLine(c, l)
+	})
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		err = fmt.Errorf("%w: want root: %w", err, chat.ErrDenied)
+	case errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("%w: want the state directory of a chatd: %w", err, chat.ErrNotFound)
+	case errors.Is(err, chat.ErrInvalid):
+		err = fmt.Errorf("%w: chatd audit --verify names the line", err)
+	}
+	return err
+}
+
+// auditDir is where the log lies.
+func auditDir(c *cli.Context) (string, error) {
+	if c.IsSet("state") {
+		return c.String("state"), nil
+	}
+	src, err := readSources(c.String("config"))
+	if err != nil {
+		return "", err
+	}
+	cfg, err := merge(src)
+	return cfg.State, err
+}
+
+// auditFilter is which lines are asked for.
+func auditFilter(c *cli.Context) (func(state.AuditLine) bool, error) {
+	var id chat.ID
+	var since time.Time
+	var err error
+	if c.IsSet("chat") {
+		if id, err = chatArg(c.String("chat")); err != nil {
+			return nil, err
+		}
+	}
+	if c.IsSet("since") {
+		if since, err = parseSince(c.String("since"), time.Now()); err != nil {
+			return nil, err
+		}
+	}
+	return func(l state.AuditLine) bool { return (id == "" || l.Chat == id) && !l.Time.Before(since) }, nil
+}
+
+// parseSince reads a time, or how long ago it was.
+func parseSince(s string, now time.Time) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, s); err == nil {
+		return at, nil
+	}
+	d, err := parseAge(s)
+	if err != nil {
+		return now, fmt.Errorf("cannot use --since %s: want a duration, as in 90m or 7d, or a time as in 2026-11-22T09:00:00Z: %w", chat.Quote(s), chat.ErrInvalid)
+	}
+	return now.Add(-d), nil
+}
+
+// parseAge reads Go's durations, and days and weeks in front of them: 30d, 2w, 1d12h.
+func parseAge(s string) (time.Duration, error) {
+	var sum time.Duration
+	rest := s
+	for _, unit := range []struct {
+		letter string
+		length time.Duration
+	}{{"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}} {
+		digits, after, ok := strings.Cut(rest, unit.letter)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseUint(digits, 10, 16)
+		if err != nil {
+			return 0, fmt.Errorf("cannot use %s as a time: want 30d, 2w, 24h, 1d12h or 90m: %w", chat.Quote(s), chat.ErrInvalid)
+		}
+		sum, rest = sum+time.Duration(n)*unit.length, after
+	}
+	if rest == "" && sum > 0 {
+		return sum, nil
+	}
+	d, err := time.ParseDuration(rest)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("cannot use %s as a time: want 30d, 2w, 24h, 1d12h or 90m: %w", chat.Quote(s), chat.ErrInvalid)
+	}
+	return sum + d, nil
+}
+
+// writeAuditLine writes one line: with --json as it lies in the log.
+func writeAuditLine(c *cli.Context, l state.AuditLine) error {
+	if c.Bool("json") {
+		_, err := c.App.Writer.Write(append(l.Text, '\n'))
+		return err
+	}
+	who := l.Caller.Name
+	if who == "" {
+		who = fmt.Sprintf("uid %d", l.Caller.UID)
+	}
+	_, err := fmt.Fprintf(c.App.Writer, "%s %d %s %s %s by %s%s\n", l.Time.UTC().Format(time.RFC3339), l.Seq, dash(cell(string(l.Chat))),
+		cell(l.Action), cell(l.Outcome), cell(who), auditDetail(l))
+	return err
+}
+
+// auditDetail is the command line and the rest of what a line says.
+func auditDetail(l state.AuditLine) string {
+	var b strings.Builder
+	if l.Argv != nil {
+		quoted := make([]string, len(l.Argv))
+		for i, arg := range l.Argv {
+			quoted[i] = chat.Quote(arg)
+		}
+		fmt.Fprintf(&b, " argv=[%s]", strings.Join(quoted, " "))
+	}
+	if l.ArgvCut > 0 {
+		fmt.Fprintf(&b, " (%d bytes of it left out)", l.ArgvCut)
+	}
+	for _, key := range slices.Sorted(maps.Keys(l.Detail)) {
+		fmt.Fprintf(&b, " %s=%s", cell(key), cell(l.Detail[key]))
+	}
+	return b.String()
+}
+
+// auditVerdict is what --verify finds.
+type auditVerdict struct {
+	Lines    int    `json:"lines"`
+	Compared bool   `json:"compared"`
+	Holds    bool   `json:"holds"`
+	Error    string `json:"error,omitempty"`
+}
+
+func verifyAudit(c *cli.Context, dir string) error {
+	lines, compared, broken := state.CheckAudit(dir)
+	v := auditVerdict{Lines: lines, Compared: compared, Holds: broken == nil}
+	if broken != nil {
+		v.Error = broken.Error()
+	}
+	err := answer(c, v, func(w io.Writer) error {
+		if broken != nil {
+			_, err := fmt.Fprintf(c.App.ErrWriter, "chatd: %s\n", escape(broken.Error()))
+			return err
+		}
+		end := "its end is as the database has it"
+		if !compared {
+			end = "a daemon holds the database, so lines cut off the end cannot be seen"
+		}
+		_, err := fmt.Fprintf(w, "%d lines hold; %s\n", lines, end)
+		return err
+	})
+	if err == nil && broken != nil {
+		err = &exitError{1}
+	}
+	return err
+}

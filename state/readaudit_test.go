@@ -1,0 +1,165 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// readAll is the log as it is read without the store.
+func readAll(t testing.TB, dir string) []AuditLine {
+	t.Helper()
+	var all []AuditLine
+	err := ReadAudit(t.Context(), dir, false, func(l AuditLine) error {
+		all = append(all, l)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// A log in several files is read as one, while the store has it; a command line comes back
+// whole, as a list.
+func TestReadAudit(t *testing.T) {
+	s := open(t, Options{Dir: t.TempDir(), AuditMax: 4 << 10})
+	argv := []string{"sh", "-c", "printf 'a b'\n\x1b[31m", "\u202e"}
+	for i := range 100 {
+		e := event("run", "intent")
+		e.Argv, e.Detail = argv, map[string]string{"run": fmt.Sprint(i)}
+		if err := s.Audit(e); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files := auditFiles(t, s); len(files) < 3 {
+		t.Fatalf("%d files", len(files))
+	}
+	runs := 0
+	for i, l := range readAll(t, s.opts.Dir) {
+		if l.Seq != uint64(i+1) {
+			t.Fatalf("line %d has seq %d", i+1, l.Seq)
+		}
+		if l.Action == "run" {
+			if strings.Join(l.Argv, "|") != strings.Join(argv, "|") || l.ArgvCut != 0 || l.Detail["run"] != fmt.Sprint(runs) {
+				t.Errorf("%+v", l)
+			}
+			runs++
+		}
+	}
+	if runs != 100 {
+		t.Errorf("%d of 100 lines", runs)
+	}
+}
+
+// A log that is followed is read on over rotations, until the reader has enough.
+func TestFollowAudit(t *testing.T) {
+	s := open(t, Options{Dir: t.TempDir(), AuditMax: 4 << 10})
+	ctx, enough := context.WithCancel(t.Context())
+	got, ended := make(chan AuditLine, 1000), make(chan error, 1)
+	go func() {
+		ended <- ReadAudit(ctx, s.opts.Dir, true, func(l AuditLine) error { got <- l; return nil })
+	}()
+	for range 50 {
+		if err := errors.Join(s.Audit(event("run", "intent")), s.Flush()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for seq, runs := uint64(0), 0; runs < 50; {
+		l := <-got
+		if seq++; l.Seq != seq {
+			t.Fatalf("seq %d after %d", l.Seq, seq-1)
+		}
+		if l.Action == "run" {
+			runs++
+		}
+	}
+	enough()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// What is too long is cut, and how much is said.
+func TestArgvIsBounded(t *testing.T) {
+	long := strings.Repeat("ä", 3000)
+	many := make([]string, 300)
+	for _, c := range []struct {
+		argv []string
+		kept int
+		left int
+	}{{[]string{"ls", "-l"}, 2, 0}, {[]string{long, long, long}, 2, 18000 - 8192}, {many, 256, 0}, {nil, 0, 0}} {
+		kept, left := cutArgv(c.argv)
+		if len(kept) != c.kept || left != c.left {
+			t.Errorf("%d arguments: %d kept, %d bytes left out, want %d and %d", len(c.argv), len(kept), left, c.kept, c.left)
+		}
+	}
+	s := fresh(t)
+	e := event("run", "denied")
+	e.Argv, e.Detail = []string{strings.Repeat("\x01", 1<<20)}, map[string]string{}
+	for i := range 40 {
+		e.Detail[fmt.Sprint(i, strings.Repeat("\x01", 100))] = strings.Repeat("\x01", 4000)
+	}
+	if err := s.Audit(e); err != nil {
+		t.Fatal(err)
+	}
+	if verified(t, s); len(readAll(t, s.opts.Dir)) == 0 {
+		t.Error("the longest line there is cannot be read")
+	}
+}
+
+// CheckAudit finds a line that was changed, and lines that were cut off the end when it may
+// look into the database.
+func TestCheckAudit(t *testing.T) {
+	s := fresh(t)
+	for range 5 {
+		if err := s.Audit(event("run", "intent")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if lines, compared, err := CheckAudit(s.opts.Dir); err != nil || compared || lines != 6 {
+		t.Errorf("beside the store: %d, %v, %v", lines, compared, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if lines, compared, err := CheckAudit(s.opts.Dir); err != nil || !compared || lines != 6 {
+		t.Errorf("alone: %d, %v, %v", lines, compared, err)
+	}
+	log := filepath.Join(s.opts.Dir, auditName)
+	whole, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(whole), "\n")
+	for what, c := range map[string]struct {
+		text string
+		want string
+	}{
+		"cut":     {strings.Join(lines[:4], ""), "line 6, which the database knows"},
+		"changed": {strings.Replace(string(whole), `"seq":3`, `"seq": 3`, 1), "line 4: its prev"},
+		"dropped": {strings.Join(append(lines[:2:2], lines[3:]...), ""), "line 3: its seq is 4, want 3"},
+	} {
+		if err := os.WriteFile(log, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := CheckAudit(s.opts.Dir); !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", what, err, c.want)
+		}
+	}
+	if err := os.WriteFile(log, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
