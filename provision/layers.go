@@ -126,6 +126,7 @@ func (m *Manager) describe() chat.Host {
 		Kernel: kernelRelease(), Backend: m.backend(), Version: m.opt.Version,
 		Layers: m.hostLayers(), Missing: m.missing(), Allowed: m.opt.AllowMissing, Findings: []string{}, Shares: []chat.ShareUse{},
 	}
+	h.Findings = append(h.Findings, oomLogFinding(oomDumpTasks)...)
 	if h.Allowed == nil {
 		h.Allowed = []chat.LayerName{}
 	}

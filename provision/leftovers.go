@@ -22,12 +22,14 @@ import (
 // chat's own trees. A chat has no way to put most of it there; an operator who
 // ran something as the chat has.
 func (m *Manager) removeLeftovers(ctx context.Context, rec state.Record) error {
-	return errors.Join(
+	err := errors.Join(
 		killUID(ctx, rec.UID),
 		removeSysVIPC(rec.UID),
 		removeKeys(ctx, rec.UID),
 		removeSpool(rec.ID.User(), rec.UID),
 	)
+	m.reportForeign(ctx, rec)
+	return err
 }
 
 // killUID ends every process of the uid, wherever it hides, until none is left.

@@ -148,3 +148,27 @@ func TestUIDRangeTaken(t *testing.T) {
 		})
 	}
 }
+
+// TestReapNamesWhatItLeaves: files of the uid in what was exposed for writing, and in the host's /tmp, outlive
+// the chat, and the audit log says where they are.
+func TestReapNamesWhatItLeaves(t *testing.T) {
+	opt, s := withShop(t)
+	m := open(t, opt)
+	c := create(t, m, "leaves files", "shop")
+	run(t, m, c.ID, "echo mine >~/shared/mine")
+	loose := fmt.Sprintf("/tmp/chatd-test-%d", c.UID)
+	must(t, os.WriteFile(loose, nil, 0o600))
+	t.Cleanup(func() { must(t, os.Remove(loose)) })
+	must(t, os.Chown(loose, int(c.UID), int(c.UID)))
+	must(t, m.Reap(operator(t.Context()), c.ID))
+	log, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
+	must(t, err)
+	for _, name := range []string{loose, s.at("shared/mine")} {
+		if !exists(name)() {
+			t.Errorf("%s is gone", name)
+		}
+		if !strings.Contains(string(log), `"outcome":"left"`) || !strings.Contains(string(log), name) {
+			t.Errorf("the audit log does not name %s", name)
+		}
+	}
+}
