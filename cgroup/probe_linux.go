@@ -214,7 +214,7 @@ func (p probe) cpu(ctx context.Context, id chat.ID) (string, error) {
 	if err == nil && throttled == 0 {
 		err = errors.New("cannot bound CPU time: a child spun with a quota of 2ms in 10ms and was not throttled")
 	}
-	return "a child that spun with a quota of 2ms in 10ms was throttled", err
+	return "a child that spun with a quota of 2ms in 10ms was throttled; what a chat uses over its quota within one system call it pays back later", err
 }
 
 // awaitThrottled returns 0 when a tenth of the time allowed went by in vain.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/chatd/chatd/chat"
@@ -31,6 +32,9 @@ func TestProbe(t *testing.T) {
 	for name, l := range probeState(t, f) {
 		if l.State != chat.LayerOn || l.By != f.Mode() || l.Probe == "" || l.Fix != "" || l.At.IsZero() {
 			t.Errorf("%s: %+v, want on", name, l)
+		}
+		if name == chat.LayerCPU && !strings.Contains(l.Probe, "pays back") {
+			t.Errorf("%s promises more than an average: %q", name, l.Probe)
 		}
 	}
 }
