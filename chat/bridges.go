@@ -30,8 +30,8 @@ func (p Profile) MayUse(c Caller) bool {
 	return c.Role == RoleBridge && c.Name != "" && (slices.Contains(bridges, EveryBridge) || slices.Contains(bridges, c.Name))
 }
 
-// Opens names the keys by which the profile shows its chats more of the host or of the
-// network than a profile that says nothing.
+// Opens names the keys by which the profile shows its chats more of the host, its
+// kernel or the network than a profile that says nothing.
 func (p Profile) Opens() []string {
 	keys := []string{}
 	for _, k := range []struct {
@@ -46,6 +46,8 @@ func (p Profile) Opens() []string {
 		{"allow_read_paths", len(p.AllowReadPaths) > 0},
 		{"allow_write_paths", len(p.AllowWritePaths) > 0},
 		{"allow_read_outside_workspace", p.AllowReadOutsideWorkspace},
+		{"allow_netlink", p.AllowNetlink},
+		{"allow_seccomp", p.AllowSeccomp},
 	} {
 		if k.set {
 			keys = append(keys, k.name)

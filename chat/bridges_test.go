@@ -23,6 +23,8 @@ func TestBridgesOfWhatAProfileOpens(t *testing.T) {
 		"AllowReadPaths":            {AllowReadPaths: []string{"^/data/x$"}},
 		"AllowWritePaths":           {AllowWritePaths: []string{"^/data/x$"}},
 		"AllowReadOutsideWorkspace": {AllowReadOutsideWorkspace: true},
+		"AllowNetlink":              {AllowNetlink: true},
+		"AllowSeccomp":              {AllowSeccomp: true},
 	}
 	// What takes away, or is bounded by what the host gives a chat anyway.
 	harmless := map[string]bool{"Name": true, "Limits": true, "Bridges": true, "Commands": true, "AccessFile": true,

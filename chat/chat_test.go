@@ -251,7 +251,7 @@ func TestLayerNamesAreWhole(t *testing.T) {
 		}
 		seen[l] = true
 	}
-	if len(seen) != 14 {
-		t.Errorf("%d layers, want 14", len(seen))
+	if len(seen) != 15 {
+		t.Errorf("%d layers, want 15", len(seen))
 	}
 }

@@ -13,6 +13,7 @@ const (
 	LayerTmp        LayerName = "tmp"        // /tmp, /var/tmp and /dev/shm of its own
 	LayerMemory     LayerName = "memory"     // memory and swap limits
 	LayerPids       LayerName = "pids"       // number of tasks
+	LayerSockets    LayerName = "sockets"    // kernel memory of sockets and locks
 	LayerCPU        LayerName = "cpu"        // share of the CPUs
 	LayerEgress     LayerName = "egress"     // owner rules for packets that leave
 	LayerNetwork    LayerName = "network"    // loopback and abstract sockets
@@ -26,7 +27,7 @@ const (
 
 // LayerNames lists every wall, outermost first.
 func LayerNames() []LayerName {
-	return []LayerName{LayerAccount, LayerHome, LayerTmp, LayerMemory, LayerPids, LayerCPU, LayerEgress,
+	return []LayerName{LayerAccount, LayerHome, LayerTmp, LayerMemory, LayerSockets, LayerPids, LayerCPU, LayerEgress,
 		LayerNetwork, LayerProc, LayerView, LayerLandlock, LayerSeccomp, LayerPrivileges, LayerPath}
 }
 

@@ -49,6 +49,10 @@ type Profile struct {
 	AllowWritePaths []string `json:"allow_write_paths" yaml:"allow_write_paths"`
 	// AllowReadOutsideWorkspace lets the file tools read whatever the view shows.
 	AllowReadOutsideWorkspace bool `json:"allow_read_outside_workspace" yaml:"allow_read_outside_workspace"`
+	// AllowNetlink lets programs make sockets of NETLINK_ROUTE, which ip(8) needs.
+	AllowNetlink bool `json:"allow_netlink" yaml:"allow_netlink"`
+	// AllowSeccomp lets programs load filters of system calls of their own.
+	AllowSeccomp bool `json:"allow_seccomp" yaml:"allow_seccomp"`
 	// Guard says which commands are refused before they run.
 	Guard Guard `json:"guard" yaml:"guard"`
 	// TimeoutMax is the longest timeout that a run may have; zero means [MaxTimeout].

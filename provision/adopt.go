@@ -114,8 +114,12 @@ func (m *Manager) watch(s *session) {
 	if !mine || err != nil {
 		return
 	}
-	why := strings.Join(append(m.lookAtLimits(s), "the session ended by itself"), "; ")
-	m.sayInLog(s.id, "the session ended by itself")
+	why := "the session ended by itself"
+	if ended := s.endedFor.Load(); ended != nil {
+		why = *ended
+	}
+	m.sayInLog(s.id, why)
+	why = strings.Join(append(m.lookAtLimits(s), why), "; ")
 	m.log.Info("a session ended", "chat", s.id, "why", why)
 	m.audit(ctx, rec, "sleep", "done", map[string]string{"why": why})
 	if err := m.backwards(ctx, "sleep", awakeSteps(), rec); err != nil {

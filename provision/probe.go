@@ -224,7 +224,7 @@ func (m *Manager) sessionLayers(ctx context.Context, kind chat.Network) []chat.L
 	}
 	layers = nil
 	for _, name := range []chat.LayerName{chat.LayerTmp, chat.LayerProc, chat.LayerView, chat.LayerLandlock,
-		chat.LayerSeccomp, chat.LayerPrivileges, chat.LayerPath, chat.LayerNetwork} {
+		chat.LayerSeccomp, chat.LayerPrivileges, chat.LayerPath, chat.LayerNetwork, chat.LayerSockets} {
 		layers = append(layers, chat.Layer{Name: name, State: chat.LayerOff, At: time.Now(),
 			Probe: "no session came up: " + err.Error(), Fix: fixSession()})
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/sockets"
 	"github.com/chatd/chatd/state"
 )
 
@@ -80,11 +81,34 @@ func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Netw
 	var layers []chat.Layer
 	if err == nil {
 		layers, err = m.probeTwice(ctx, rec, inner, out, entry{argv: argv, network: kind})
+		layers = append(layers, m.socketsLayer(inner, rec.UID))
 	}
 	if err := errors.Join(err, m.endProbe(ctx, rec, cmd, inner)); err != nil {
 		return nil, fmt.Errorf("cannot probe a session: %w%s", err, b.complaint())
 	}
 	return layers, nil
+}
+
+// socketsLayer puts something into sockets of the session and sees whether the look that
+// ends sessions finds it.
+func (m *Manager) socketsLayer(inner *leader, uid uint32) chat.Layer {
+	l := chat.Layer{Name: chat.LayerSockets, State: chat.LayerOn, By: "sock_diag, /proc/locks", At: time.Now()}
+	room, err := sockets.Open(inner.PID)
+	if err == nil {
+		l.Probe, err = room.Try(uid)
+		err = errors.Join(err, room.Close())
+	}
+	if err == nil {
+		_, err = sockets.Locks()
+	}
+	if m.without(chat.LayerSockets) {
+		err = errors.New("left out for a test")
+	}
+	if err != nil {
+		l.State, l.By, l.Probe = chat.LayerOff, "", err.Error()
+		l.Fix = "use a kernel with CONFIG_INET_DIAG, CONFIG_INET_UDP_DIAG and CONFIG_UNIX_DIAG, whose modules may be loaded"
+	}
+	return l
 }
 
 // probeTwice reads what the session's own probe found, and then has a run look.

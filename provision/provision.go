@@ -98,6 +98,9 @@ func Open(ctx context.Context, opt Options) (*Manager, error) {
 	m.done.Go(func() { m.reconcileLoop(bg) })
 	m.done.Go(func() { m.watchWall(bg) })
 	m.done.Go(func() { m.watchLimits(bg) })
+	if !m.without(chat.LayerSockets) {
+		m.done.Go(func() { m.watchSockets(bg) })
+	}
 	m.timed.Go(func() { m.schedules.Serve(bg) })
 	return m, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,8 @@ type session struct {
 	leader   *leader
 	report   shims.Report
 	terminal *tmux.Terminal
+	// endedFor is why the daemon ended it of its own accord, nil if it did not.
+	endedFor atomic.Pointer[string]
 	// deafen ends listening to its shims.
 	deafen context.CancelFunc
 	// log is what its terminal prints.

@@ -33,8 +33,17 @@ func (m *Manager) view(rec state.Record) shims.View {
 		Shim: m.paths.shim, ShimDir: m.shimDir(p.Name), BinDir: m.binDir(p.Name),
 		PromptFIFO: filepath.Join(m.sessionDir(rec.ID), "prompt"), DenialFIFO: m.denialFIFO(rec.ID),
 		LogFIFO: m.logFIFO(rec.ID), TmuxConf: tmux.Config(shims.ShellArgv(), shims.LogCommand),
-		Vars: slices.Concat(chat.EnvLines(p.Env), chat.EnvLines(rec.Env)), Without: m.leftOut(),
+		Vars: slices.Concat(chat.EnvLines(p.Env), chat.EnvLines(rec.Env)), Opened: openedFor(rec, p), Without: m.leftOut(),
 	}
+}
+
+// openedFor is what the profile opens of what system calls do. The probe's session has
+// nothing open: it says what the wall of all others does.
+func openedFor(rec state.Record, p chat.Profile) shims.Opened {
+	if rec.ID == probeID {
+		return shims.Opened{}
+	}
+	return shims.Opened{Netlink: p.AllowNetlink, Filters: p.AllowSeccomp}
 }
 
 // plan is what chatd-shim confine does in view v before it execs argv.

@@ -21,22 +21,17 @@ const (
 const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// netProtocols are the protocols of AF_INET and AF_INET6 that a socket may
-// have. Raw sockets, SCTP, DCCP, SMC and others are kernel surface that owner
-// rules were never tried with.
-var netProtocols = []uint32{0, unix.IPPROTO_ICMP, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMPV6, unix.IPPROTO_MPTCP}
-
 // argumentRules judge calls by their arguments. They compare the low 32 bits
 // only: each of these arguments is an int or unsigned int, of which the kernel
 // drops the rest. numbers are those of this architecture, some of which have no
-// mknod(2) and no constant for it.
-func argumentRules(numbers map[string]int) []bpf.Instruction {
+// mknod(2) and no constant for it. may is what the profile opens of what others refuse.
+func argumentRules(numbers map[string]int, may Opened) []bpf.Instruction {
 	rules := [][]bpf.Instruction{
 		// Typing into a terminal that somebody else reads, and line disciplines.
 		rule(unix.SYS_IOCTL, anyOf(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD)),
-		rule(unix.SYS_SOCKET, socketRule()),
+		rule(unix.SYS_SOCKET, socketRule(may.Netlink)),
 		rule(unix.SYS_SOCKETPAIR, oneOf(0, unix.EPERM, unix.AF_UNIX)),
-		rule(unix.SYS_CLONE, anyBit(0, unix.EPERM, newNamespaces)),
+		rule(unix.SYS_CLONE, append(anyBit(0, unix.EPERM, newNamespaces), sharedFilesRule()...)),
 		rule(unix.SYS_UNSHARE, anyBit(0, unix.EPERM, newNamespaces|unix.CLONE_NEWTIME)),
 		// Its flags are behind a pointer, where no filter sees them; on ENOSYS a C
 		// library falls back to clone.
@@ -46,7 +41,9 @@ func argumentRules(numbers map[string]int) []bpf.Instruction {
 		rule(unix.SYS_SENDTO, anyBit(3, unix.EOPNOTSUPP, unix.MSG_FASTOPEN)),
 		rule(unix.SYS_SENDMSG, anyBit(2, unix.EOPNOTSUPP, unix.MSG_FASTOPEN)),
 		rule(unix.SYS_SENDMMSG, anyBit(3, unix.EOPNOTSUPP, unix.MSG_FASTOPEN)),
-		rule(unix.SYS_SETSOCKOPT, fastOpenRule()),
+		rule(unix.SYS_SETSOCKOPT, optionRule(may.Netlink)),
+		filterRules(may.Filters),
+		rule(unix.SYS_FCNTL, anyOf(1, unix.EINVAL, unix.F_OFD_SETLK, unix.F_OFD_SETLKW)),
 		rule(unix.SYS_MKNODAT, deviceRule(2)),
 		// It leaves a whiteout where the file was. EINVAL is what a file system
 		// without whiteouts says.
@@ -56,6 +53,18 @@ func argumentRules(numbers map[string]int) []bpf.Instruction {
 		rules = append(rules, rule(uint32(mknod), deviceRule(1)))
 	}
 	return slices.Concat(rules...)
+}
+
+// sharedFilesRule refuses clone(2) of a process that shares its descriptors and is no
+// thread. The locks of both would be counted for the first, which may end before the
+// other; so are those of an open file description, which F_OFD_SETLK sets.
+func sharedFilesRule() []bpf.Instruction {
+	return []bpf.Instruction{
+		argument(0),
+		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: unix.CLONE_FILES | unix.CLONE_THREAD},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.CLONE_FILES, SkipTrue: 1},
+		refuseWith(unix.EPERM),
+	}
 }
 
 // deviceRule refuses device nodes and leaves regular files, FIFOs and sockets
@@ -118,32 +127,4 @@ func anyBit(arg uint32, errno unix.Errno, bits uint32) []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: bits, SkipTrue: 1},
 		refuseWith(errno),
 	}
-}
-
-// socketRule lets AF_UNIX, AF_INET, AF_INET6 and NETLINK_ROUTE pass. AF_VSOCK
-// never meets a packet filter, and NETLINK_CONNECTOR tells of every process on
-// the host.
-func socketRule() []bpf.Instruction {
-	netlink := oneOf(2, unix.EPERM, unix.NETLINK_ROUTE)
-	inet := oneOf(2, unix.EPERM, netProtocols...)
-	out := []bpf.Instruction{
-		argument(0),
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: uint8(5 + len(netlink) + len(inet))},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_NETLINK, SkipTrue: 3},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipTrue: uint8(3 + len(netlink))},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET6, SkipTrue: uint8(2 + len(netlink))},
-		refuseWith(unix.EPERM),
-	}
-	out = append(out, netlink...)
-	out = append(out, bpf.Jump{Skip: uint32(len(inet))})
-	return append(out, inet...)
-}
-
-// fastOpenRule refuses the socket option that makes connect(2) wait for data.
-func fastOpenRule() []bpf.Instruction {
-	name := anyOf(2, unix.EOPNOTSUPP, unix.TCP_FASTOPEN_CONNECT)
-	return append([]bpf.Instruction{
-		argument(1),
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.IPPROTO_TCP, SkipTrue: uint8(len(name))},
-	}, name...)
 }

@@ -50,7 +50,7 @@ func confine(p Plan) error {
 			report.Landlock, err = landlock.Enforce(p.Landlock, p.MinABI, p.Scope && !p.leavesOut(chat.LayerNetwork))
 			return err
 		}},
-		{"filter system calls", p.leavesOut(chat.LayerSeccomp), loadFilter},
+		{"filter system calls", p.leavesOut(chat.LayerSeccomp), func() error { return loadFilter(p.Opened) }},
 		{"check the outcome", false, func() error { return report.check(p) }},
 	} {
 		if step.skip {

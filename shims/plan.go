@@ -30,6 +30,8 @@ type Plan struct {
 	Scope    bool           `json:"scope"`
 	// NoFile is RLIMIT_NOFILE, soft and hard; 0 means 1024.
 	NoFile uint64 `json:"nofile,omitempty"`
+	// Opened is what the filter of system calls lets pass for this profile.
+	Opened Opened `json:"opened,omitzero"`
 	// Umask 0 means 077.
 	Umask int `json:"umask,omitempty"`
 	// Setsid starts a new session without a terminal (setsid(2)).
@@ -44,12 +46,20 @@ type Plan struct {
 	Without []chat.LayerName `json:"without,omitempty"`
 }
 
+// Opened is what the filter of system calls refuses, but where a profile opens it.
+type Opened struct {
+	// Netlink lets sockets of NETLINK_ROUTE pass, which ip(8) and ss(8) need.
+	Netlink bool `json:"netlink,omitempty"`
+	// Filters lets a program load filters of its own (seccomp(2)).
+	Filters bool `json:"filters,omitempty"`
+}
+
 // Plan is a command in this view: its environment, rules and directory. extra
 // is added to the environment, "NAME=value", and wins over what is there.
 func (v View) Plan(dir string, minABI int, argv, extra []string) Plan {
 	return Plan{
 		Dir: dir, Argv: argv, Env: mergeEnv(v.Env(), extra), Landlock: v.Rules(), MinABI: minABI,
-		Scope: v.Network != chat.NetworkNone, Without: v.Without,
+		Scope: v.Network != chat.NetworkNone, Opened: v.Opened, Without: v.Without,
 	}
 }
 

@@ -91,6 +91,11 @@ func probeSeccomp(s Status) *finding {
 		{"ioctl TIOCSTI with a high bit set", unix.EPERM, unix.SYS_IOCTL, [3]uintptr{^uintptr(0), 1<<32 | unix.TIOCSTI, 0}},
 		{"socket AF_VSOCK", unix.EPERM, unix.SYS_SOCKET, [3]uintptr{unix.AF_VSOCK, unix.SOCK_STREAM, 0}},
 		{"socket AF_NETLINK, process connector", unix.EPERM, unix.SYS_SOCKET, [3]uintptr{unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_CONNECTOR}},
+		{"socket AF_NETLINK, routes", unix.EAFNOSUPPORT, unix.SYS_SOCKET, [3]uintptr{unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_ROUTE}},
+		// No descriptor, no filter: EBADF and EFAULT without ours.
+		{"setsockopt SO_ATTACH_FILTER", unix.ENOPROTOOPT, unix.SYS_SETSOCKOPT, [3]uintptr{^uintptr(0), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER}},
+		{"setsockopt SO_TIMESTAMPING", unix.ENOPROTOOPT, unix.SYS_SETSOCKOPT, [3]uintptr{^uintptr(0), unix.SOL_SOCKET, unix.SO_TIMESTAMPING}},
+		{"seccomp of a further filter", unix.EINVAL, unix.SYS_SECCOMP, [3]uintptr{unix.SECCOMP_SET_MODE_FILTER, 0, 0}},
 		{"io_uring_setup", unix.EPERM, unix.SYS_IO_URING_SETUP, [3]uintptr{}},
 		{"keyctl", unix.EPERM, unix.SYS_KEYCTL, [3]uintptr{unix.KEYCTL_GET_KEYRING_ID, ^uintptr(2), 0}},
 		{"clone3", unix.ENOSYS, unix.SYS_CLONE3, [3]uintptr{}},

@@ -61,6 +61,8 @@ type View struct {
 	PolicyDir string
 	// Exposed are further paths of the host, parents before what lies in them.
 	Exposed []Exposed
+	// Opened is what its filter of system calls lets pass.
+	Opened Opened
 	// InfoFD is where bwrap writes {"child-pid": …} and more; 0 means nowhere.
 	InfoFD int
 	// Without leaves walls out, for tests and probes.

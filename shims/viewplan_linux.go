@@ -71,7 +71,7 @@ func filtered(p Plan) (refusedCalls, judged []string, err error) {
 	for name, nr := range info.SyscallNames {
 		names[uint32(nr)] = name
 	}
-	rules := argumentRules(info.SyscallNames)
+	rules := argumentRules(info.SyscallNames, p.Opened)
 	for i, ins := range rules[:len(rules)-1] { // see rule
 		jump, ok := rules[i+1].(bpf.JumpIf)
 		if load, isLoad := ins.(bpf.LoadAbsolute); isLoad && load.Off == nrOffset && ok {

@@ -31,7 +31,7 @@ func TestWallsStopAttacks(t *testing.T) {
 	must(t, err)
 	defer l.Close()
 	self := strconv.Itoa(os.Getpid())
-	for _, c := range append(append(callAttacks(), deviceAttacks()...), []wallAttack{
+	for _, c := range append(slices.Concat(callAttacks(), optionAttacks(), deviceAttacks()), []wallAttack{
 		{"host file", chat.LayerView, []string{"stat", outside}, "ENOENT", "ok"},
 		{"host /sys", chat.LayerView, []string{"stat", "/sys/kernel"}, "ENOENT", "ok"},
 		{"host tmp", chat.LayerTmp, []string{"read", hostTmp.Name()}, "ENOENT", "ok"},
@@ -89,9 +89,13 @@ func callAttacks() []wallAttack {
 		{"vsock", chat.LayerSeccomp, call(unix.SYS_SOCKET, high|unix.AF_VSOCK, unix.SOCK_STREAM, 0), "EPERM", vsock()},
 		{"netlink connector", chat.LayerSeccomp, call(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_DGRAM, high|unix.NETLINK_CONNECTOR), "EPERM", netlink(unix.NETLINK_CONNECTOR)},
 		{"netlink audit", chat.LayerSeccomp, call(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_USERSOCK), "EPERM", "ok"},
-		{"netlink route", "", call(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, 0), "ok", ""},
+		{"netlink route", chat.LayerSeccomp, call(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, high), "EAFNOSUPPORT", "ok"},
 		{"tcp", "", call(unix.SYS_SOCKET, unix.AF_INET6, unix.SOCK_STREAM, 0), "ok", ""},
-		{"mptcp is judged like tcp", "", call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP), mptcp(), ""},
+		{"mptcp", chat.LayerSeccomp, call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP), "EPROTONOSUPPORT", socketSays(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP)},
+		{"ping", chat.LayerSeccomp, call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP), "EPERM", "EACCES"},
+		{"sctp by its type", chat.LayerSeccomp, call(unix.SYS_SOCKET, unix.AF_INET, high|unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0), "EPERM", socketSays(unix.AF_INET, unix.SOCK_SEQPACKET, 0)},
+		{"dccp by its type", chat.LayerSeccomp, call(unix.SYS_SOCKET, unix.AF_INET6, unix.SOCK_DCCP|unix.SOCK_NONBLOCK, 0), "EPERM", socketSays(unix.AF_INET6, unix.SOCK_DCCP, 0)},
+		{"seqpacket of AF_UNIX", "", call(unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0), "ok", ""},
 		{"odd protocol", chat.LayerSeccomp, call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM, 136), "EPERM", udplite()},
 		{"socketpair of another family", chat.LayerSeccomp, call(unix.SYS_SOCKETPAIR, unix.AF_INET, unix.SOCK_STREAM, 0, 0), "EPERM", "EFAULT"},
 		{"io_uring", chat.LayerSeccomp, call(unix.SYS_IO_URING_SETUP, 0, 0), "EPERM", "EFAULT"},
@@ -102,8 +106,60 @@ func callAttacks() []wallAttack {
 		{"clone a user namespace", chat.LayerSeccomp, call(unix.SYS_CLONE, unix.CLONE_NEWUSER|uint64(unix.SIGCHLD)), "EPERM", "ENOSPC"},
 		{"fast open", chat.LayerSeccomp, call(unix.SYS_SENDTO, 99, 0, 0, unix.MSG_FASTOPEN), "ENOTSUP", "EBADF"},
 		{"fast open by option", chat.LayerSeccomp, call(unix.SYS_SETSOCKOPT, 99, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT), "ENOTSUP", "EBADF"},
+		{"a further filter", chat.LayerSeccomp, call(unix.SYS_SECCOMP, high|unix.SECCOMP_SET_MODE_FILTER, 0, 0), "EINVAL", "EFAULT"},
+		{"a further filter by prctl", chat.LayerSeccomp, call(unix.SYS_PRCTL, high|unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, 0), "EINVAL", "EFAULT"},
+		{"which actions filters have", "", call(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, 0), "EFAULT", ""},
+		{"lock of an open file", chat.LayerSeccomp, call(unix.SYS_FCNTL, 99, high|unix.F_OFD_SETLK, 0), "EINVAL", "EBADF"},
+		{"waiting lock of an open file", chat.LayerSeccomp, call(unix.SYS_FCNTL, 99, unix.F_OFD_SETLKW, 0), "EINVAL", "EBADF"},
+		{"lock of a process", "", call(unix.SYS_FCNTL, 99, unix.F_SETLK, 0), "EBADF", ""},
+		// The kernel refuses CLONE_SIGHAND without CLONE_VM.
+		{"share descriptors", chat.LayerSeccomp, call(unix.SYS_CLONE, unix.CLONE_FILES|unix.CLONE_SIGHAND, 0), "EPERM", "EINVAL"},
 		{"x32", chat.LayerSeccomp, call(0x40000000|unix.SYS_GETPID, 0), "ENOSYS", "ENOSYS"},
 	}
+}
+
+// optionAttacks set options on a descriptor that is not there: EBADF is a filter that
+// lets them pass, "ok" one that leaves them undone.
+func optionAttacks() []wallAttack {
+	const high = 1 << 32
+	var out []wallAttack
+	for _, c := range []struct {
+		name          string
+		level, option uint64
+		want          string
+	}{
+		{"time stamps", unix.SOL_SOCKET, unix.SO_TIMESTAMPING, "ENOPROTOOPT"},
+		{"time stamps, high bits", high | unix.SOL_SOCKET, high | unix.SO_TIMESTAMPING, "ENOPROTOOPT"},
+		{"new time stamps", unix.SOL_SOCKET, unix.SO_TIMESTAMPING_NEW, "ENOPROTOOPT"},
+		{"zero copy", unix.SOL_SOCKET, unix.SO_ZEROCOPY, "ENOPROTOOPT"},
+		{"transmit times", unix.SOL_SOCKET, unix.SO_TXTIME, "ENOPROTOOPT"},
+		{"a filter", unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, "ENOPROTOOPT"},
+		{"a loaded filter", unix.SOL_SOCKET, unix.SO_ATTACH_BPF, "ENOPROTOOPT"},
+		{"a filter of a group", unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF, "ENOPROTOOPT"},
+		{"a loaded filter of a group", unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_EBPF, "ENOPROTOOPT"},
+		{"reserved memory", unix.SOL_SOCKET, unix.SO_RESERVE_MEM, "ENOPROTOOPT"},
+		{"size of what is sent", unix.SOL_SOCKET, unix.SO_SNDBUF, "ok"},
+		{"size of what is received", unix.SOL_SOCKET, unix.SO_RCVBUF, "ok"},
+		{"errors", unix.IPPROTO_IP, unix.IP_RECVERR, "ok"},
+		{"errors, IPv6", unix.IPPROTO_IPV6, unix.IPV6_RECVERR, "ok"},
+		{"a multicast group", unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, "ENOPROTOOPT"},
+		{"a multicast group, IPv6", unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP, "ENOPROTOOPT"},
+		{"a multicast group of either", unix.IPPROTO_IPV6, unix.MCAST_JOIN_GROUP, "ENOPROTOOPT"},
+		{"flow labels", unix.IPPROTO_IPV6, 32, "ENOPROTOOPT"},
+		{"packet filter tables", unix.IPPROTO_IP, 64, "ENOPROTOOPT"},
+		{"keys of TCP", unix.IPPROTO_TCP, unix.TCP_MD5SIG, "ENOPROTOOPT"},
+		{"another protocol over TCP", unix.IPPROTO_TCP, unix.TCP_ULP, "ENOPROTOOPT"},
+		{"a corked datagram", unix.IPPROTO_UDP, unix.UDP_CORK, "ENOPROTOOPT"},
+		{"another level", unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, "ENOPROTOOPT"},
+		{"reuse of an address", unix.SOL_SOCKET, unix.SO_REUSEADDR, "EBADF"},
+		{"no delay", unix.IPPROTO_TCP, unix.TCP_NODELAY, "EBADF"},
+		{"IPv6 alone", unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, "EBADF"},
+		{"type of service", unix.IPPROTO_IP, unix.IP_TOS, "EBADF"},
+		{"segments of a datagram", unix.IPPROTO_UDP, unix.UDP_SEGMENT, "EBADF"},
+	} {
+		out = append(out, wallAttack{"option: " + c.name, chat.LayerSeccomp, call(unix.SYS_SETSOCKOPT, 99, c.level, c.option), c.want, "EBADF"})
+	}
+	return out
 }
 
 // deviceAttacks make nodes without a path, so that only the filter refuses them.
@@ -143,13 +199,33 @@ func socketSays(family, kind, protocol int) string {
 func vsock() string        { return socketSays(unix.AF_VSOCK, unix.SOCK_STREAM, 0) }
 func netlink(p int) string { return socketSays(unix.AF_NETLINK, unix.SOCK_DGRAM, p) }
 func udplite() string      { return socketSays(unix.AF_INET, unix.SOCK_DGRAM, 136) }
-func mptcp() string        { return socketSays(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP) }
 func layerOf(ls []chat.Layer, n chat.LayerName) chat.Layer {
 	i := slices.IndexFunc(ls, func(l chat.Layer) bool { return l.Name == n })
 	if i < 0 {
 		return chat.Layer{Name: n, State: "absent"}
 	}
 	return ls[i]
+}
+
+// What a profile opens passes, and nothing else with it.
+func TestOpened(t *testing.T) {
+	v := newView(t)
+	v.Opened = Opened{Netlink: true, Filters: true}
+	for _, c := range []struct {
+		attack []string
+		want   string
+	}{
+		{call(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE), "ok"},
+		{call(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT), "EPERM"},
+		{call(unix.SYS_SETSOCKOPT, 99, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK), "EBADF"},
+		{call(unix.SYS_SETSOCKOPT, 99, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER), "ENOPROTOOPT"},
+		{call(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, 0), "EFAULT"},
+		{call(unix.SYS_BPF, 99, 0, 0), "EPERM"},
+	} {
+		if got, _, _ := runIn(t, v, append([]string{v.Home + "/attack"}, c.attack...)...); got != c.want {
+			t.Errorf("%v: %s, want %s", c.attack, got, c.want)
+		}
+	}
 }
 
 func TestForeignArchitectureIsKilled(t *testing.T) {

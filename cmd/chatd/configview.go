@@ -18,12 +18,14 @@ type fileExpose struct {
 	Mode   string `yaml:"mode"`
 }
 
-// fileView is what a profile opens of the host, as it is written.
+// fileView is what a profile opens of the host and its kernel, as it is written.
 type fileView struct {
 	ExposePaths     []fileExpose `yaml:"expose_paths"`
 	AllowReadPaths  []string     `yaml:"allow_read_paths"`
 	AllowWritePaths []string     `yaml:"allow_write_paths"`
 	AllowReadAll    string       `yaml:"allow_read_outside_workspace"`
+	AllowNetlink    string       `yaml:"allow_netlink"`
+	AllowSeccomp    string       `yaml:"allow_seccomp"`
 }
 
 // expose reads the rules at the key; nothing of the host is looked at.
@@ -47,11 +49,20 @@ func (s source) view(at string, f fileView, p *chat.Profile) (err error) {
 	if _, key, err := p.Grants(); err != nil {
 		return s.fault(at+key, err)
 	}
-	if f.AllowReadAll == "" {
-		return nil
-	}
-	if err := boolean(&p.AllowReadOutsideWorkspace)(f.AllowReadAll); err != nil {
-		return s.fault(at+"allow_read_outside_workspace", err)
+	for _, b := range []struct {
+		key, value string
+		into       *bool
+	}{
+		{"allow_read_outside_workspace", f.AllowReadAll, &p.AllowReadOutsideWorkspace},
+		{"allow_netlink", f.AllowNetlink, &p.AllowNetlink},
+		{"allow_seccomp", f.AllowSeccomp, &p.AllowSeccomp},
+	} {
+		if b.value == "" {
+			continue
+		}
+		if err := boolean(b.into)(b.value); err != nil {
+			return s.fault(at+b.key, err)
+		}
 	}
 	return nil
 }

@@ -44,6 +44,7 @@ func init() {
 	addActs(greedyActs)
 	addActs(terminalActs)
 	addActs(toolActs)
+	addActs(socketActs)
 	fmt.Println(attempt(os.Args[1:]))
 	os.Exit(0)
 }

@@ -97,7 +97,7 @@ func TestAttackOutside(t *testing.T) {
 	})
 	t.Run("datagrams", func(t *testing.T) { attackByDatagram(t, p, none, web) })
 	t.Run("a mark", func(t *testing.T) {
-		outcomes(t, "A", web.try(t, "dial-marked", "0x1"), "EPERM")
+		outcomes(t, "A", web.try(t, "dial-marked", "0x1"), "ENOPROTOOPT")
 		outcomes(t, "control: root", asHost(t, "dial-marked", "0x1"), "ok")
 	})
 	t.Run("devices", func(t *testing.T) {

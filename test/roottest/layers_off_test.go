@@ -35,6 +35,7 @@ func offCases() []offCase {
 		{chat.LayerMemory, nil, func(t *testing.T, m *provision.Manager) string {
 			return inmateOf(t, m, "memory", "small").try(t, "memory", "200")
 		}},
+		{chat.LayerSockets, nil, takeWaiting},
 		{chat.LayerPids, nil, func(t *testing.T, m *provision.Manager) string {
 			return inmateOf(t, m, "pids", "small").try(t, "children", "100")
 		}},

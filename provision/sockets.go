@@ -1,0 +1,283 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sockets"
+)
+
+const (
+	// socketsEvery is how often the sockets of sessions are counted. It bounds what a
+	// chat fills between two looks; counting costs microseconds for each session.
+	socketsEvery = 250 * time.Millisecond
+	// unchanged is how many rounds a session waits where nothing says that it holds more.
+	unchanged = 20
+	// grownPages of TCP and UDP on the whole host have every session with many sockets listed.
+	grownPages = 16 << 20 / 4096
+	// locksRounds is how many rounds lie between two counts of record locks.
+	locksRounds = 4
+	// fewSockets cannot hold a share, whatever they are, and so are not listed.
+	fewSockets = 16
+	// maxLocks is how many record locks a chat may have: they are 200 bytes each,
+	// charged to nobody, and no program of a chat needs hundreds.
+	maxLocks = 10_000
+	// leastShare is for chats with the smallest memory_max.
+	leastShare = 16 << 20
+)
+
+// socketShare is how much the kernel may hold for a chat's sockets, in bytes. Part of it
+// is charged to memory_max as well, on some kernels all.
+func socketShare(l chat.Limits) uint64 { return max(l.MemoryMax/2, leastShare) }
+
+// socketWatch ends the sessions that hold more than their share. It belongs to one goroutine.
+type socketWatch struct {
+	m      *Manager
+	round  int
+	own    *sockets.Room // the daemon's, which chats with a shared network are in
+	rooms  map[*session]*socketRoom
+	shared socketRoom
+	// unlisted is what a socket that no list shows counts for, in bytes.
+	unlisted uint64
+}
+
+// socketRoom is one network namespace and what the last look found there.
+type socketRoom struct {
+	*sockets.Room               // nil: the session is in the daemon's
+	listed        sockets.Count // when it was listed last; Pages is the least since then
+	near          bool          // somebody holds a quarter of a share
+	complained    error         // the last error, told once
+}
+
+// watchSockets looks at all sessions until ctx ends.
+func (m *Manager) watchSockets(ctx context.Context) {
+	w := &socketWatch{m: m, rooms: map[*session]*socketRoom{}}
+	defer w.close()
+	if err := w.open(); err != nil {
+		m.find("what sockets hold", err)
+		return
+	}
+	tick := time.NewTicker(socketsEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			w.look(ctx)
+		}
+	}
+}
+
+func (w *socketWatch) open() (err error) {
+	if w.unlisted, err = sockets.UnlistedMax(); err != nil {
+		return err
+	}
+	w.own, err = sockets.Open(os.Getpid())
+	w.shared.Room = w.own
+	return err
+}
+
+func (w *socketWatch) close() {
+	for s, room := range w.rooms {
+		w.forget(s, room)
+	}
+	if w.own != nil {
+		_ = w.own.Close() // it was opened for reading
+	}
+}
+
+func (w *socketWatch) forget(s *session, room *socketRoom) {
+	if room.Room != nil {
+		_ = room.Close() // it was opened for reading
+	}
+	delete(w.rooms, s)
+}
+
+// look is one round.
+func (w *socketWatch) look(ctx context.Context) {
+	w.round++
+	awake := w.m.awake()
+	for s, room := range w.rooms {
+		if !awake[s] {
+			w.forget(s, room)
+		}
+	}
+	var shared []*session
+	for s := range awake {
+		room, err := w.room(s)
+		switch {
+		case err != nil: // it is ending
+		case room.Room == nil:
+			shared = append(shared, s)
+		default:
+			w.complain(room, s.id, w.lookAlone(ctx, s, room))
+		}
+	}
+	if len(shared) > 0 {
+		w.complain(&w.shared, "", w.lookShared(ctx, shared))
+	}
+	if w.round%locksRounds == 0 {
+		w.m.note("record locks", w.lookAtLocks(ctx, awake))
+	}
+}
+
+// complain logs an error once, and forgets it when it is over.
+func (w *socketWatch) complain(room *socketRoom, id chat.ID, err error) {
+	if err != nil && room.complained == nil {
+		w.m.log.Error("cannot tell what sockets hold", "chat", id, "error", err)
+	}
+	room.complained = err
+}
+
+// awake are the sessions that are there now.
+func (m *Manager) awake() map[*session]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make(map[*session]bool, len(m.sessions))
+	for _, s := range m.sessions {
+		all[s] = true
+	}
+	return all
+}
+
+// room opens the session's network namespace the first time.
+func (w *socketWatch) room(s *session) (*socketRoom, error) {
+	if room, ok := w.rooms[s]; ok {
+		return room, nil
+	}
+	same, err := sameNamespace(fmt.Sprintf("/proc/%d/ns/net", s.leader.PID), "/proc/self/ns/net")
+	if err != nil {
+		return nil, err
+	}
+	room := &socketRoom{}
+	if !same {
+		if room.Room, err = sockets.Open(s.leader.PID); err != nil {
+			return nil, err
+		}
+	}
+	if !s.leader.alive() { // it may have been another process that was opened
+		w.forget(s, room)
+		return nil, errors.New("the session has ended")
+	}
+	w.rooms[s] = room
+	return room, nil
+}
+
+// due reports whether the room is to be listed now: it has many sockets, and holds more
+// than when it was listed last, or may, or that was some rounds ago.
+func (w *socketWatch) due(room *socketRoom) (bool, error) {
+	now, err := room.Count()
+	if err != nil || now.Sockets <= fewSockets {
+		return false, err
+	}
+	grown := now.Sockets > room.listed.Sockets+fewSockets/2 || now.Pages > room.listed.Pages+grownPages
+	room.listed.Pages = min(room.listed.Pages, now.Pages)
+	if !grown && !room.near && w.round%unchanged != 0 {
+		return false, nil
+	}
+	room.listed = now
+	return true, nil
+}
+
+// lookAlone judges a session with a network of its own by all that is in it.
+func (w *socketWatch) lookAlone(ctx context.Context, s *session, room *socketRoom) error {
+	due, err := w.due(room)
+	if err != nil || !due {
+		return err
+	}
+	found, err := room.Look()
+	if !s.leader.alive() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	room.near = w.judge(ctx, s, found.All, found.Unlisted)
+	return nil
+}
+
+// lookShared judges the sessions of the shared network, each by what its uid made.
+func (w *socketWatch) lookShared(ctx context.Context, all []*session) error {
+	due, err := w.due(&w.shared)
+	if err != nil || !due {
+		return err
+	}
+	found, err := w.shared.Look()
+	if err != nil {
+		return err
+	}
+	w.shared.near = false
+	for _, s := range all {
+		unlisted := 0
+		if share := w.share(s); uint64(found.Unlisted)*w.unlisted > share {
+			pids, err := w.m.groups.Members(s.id)
+			if err != nil {
+				continue // it is ending
+			}
+			unlisted = sockets.UnlistedOf(pids, found.Inodes, int(share/w.unlisted)+1)
+		}
+		if w.judge(ctx, s, found.ByUID[s.uid], unlisted) {
+			w.shared.near = true
+		}
+	}
+	return nil
+}
+
+// judge ends a session that holds more than its share, and reports whether it is near it.
+func (w *socketWatch) judge(ctx context.Context, s *session, h sockets.Held, unlisted int) (near bool) {
+	holds, share := h.Bytes+uint64(unlisted)*w.unlisted, w.share(s)
+	if holds > share {
+		w.m.endFor(ctx, s, fmt.Sprintf("the kernel held up to %d MiB for its sockets, of which there were %d: more than its share of %d MiB, half of memory_max",
+			holds>>20, h.Sockets+unlisted, share>>20))
+	}
+	return holds > share/4
+}
+
+func (w *socketWatch) share(s *session) uint64 {
+	rec, err := w.m.store.Get(s.id)
+	if err != nil {
+		return leastShare // it is being reaped
+	}
+	return socketShare(w.m.profile(rec).Limits)
+}
+
+// lookAtLocks ends sessions with too many record locks.
+func (w *socketWatch) lookAtLocks(ctx context.Context, awake map[*session]bool) error {
+	byPid, err := sockets.Locks()
+	if err != nil {
+		return err
+	}
+	byUID := map[uint32]int{}
+	for pid, n := range byPid {
+		if uid, err := uidOfPid(pid); err == nil { // else it has ended, and so have its locks
+			byUID[uid] += n
+		}
+	}
+	for s := range awake {
+		if n := byUID[s.uid]; n > maxLocks {
+			w.m.endFor(ctx, s, fmt.Sprintf("it held more than %d record locks, which are kernel memory that no limit counts", maxLocks))
+		}
+	}
+	return nil
+}
+
+// endFor ends a session from outside for a reason, which its end is audited with. Who
+// calls does not wait for it.
+func (m *Manager) endFor(ctx context.Context, s *session, why string) {
+	if !s.endedFor.CompareAndSwap(nil, &why) {
+		return
+	}
+	m.log.Warn("ending a session", "chat", s.id, "why", why)
+	m.done.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
+		defer cancel()
+		if err := m.groups.Kill(ctx, s.id); err != nil {
+			m.find("session "+string(s.id), err)
+		}
+	})
+}

@@ -1,0 +1,200 @@
+package sockets
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func needsRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
+			t.Fatal("needs root")
+		}
+		t.Skip("needs root")
+	}
+}
+
+func ownRoom(t testing.TB) *Room {
+	t.Helper()
+	r, err := Open(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// What waits in sockets of a uid is found under that uid, and nobody else's is.
+func TestTry(t *testing.T) {
+	needsRoot(t)
+	const uid = 1879113728
+	said, err := ownRoom(t).Try(uid)
+	if err != nil || !strings.HasPrefix(said, "65536 bytes") {
+		t.Fatal(said, err)
+	}
+	found, err := ownRoom(t).Look()
+	if err != nil || found.ByUID[uid].Sockets != 0 {
+		t.Errorf("after the probe: %+v, %v", found.ByUID[uid], err)
+	}
+}
+
+// A socket that was unbound again stands in no list, but is counted, and found by the
+// process that has it open.
+func TestUnlisted(t *testing.T) {
+	needsRoot(t)
+	r := ownRoom(t)
+	before, err := r.Look()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const many = 50
+	for range many {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+	}
+	after, err := r.Look()
+	if got := after.Unlisted - before.Unlisted; err != nil || got < many/2 { // others in this namespace come and go
+		t.Errorf("%d sockets more are unlisted, want %d: %v", got, many, err)
+	}
+	if got := UnlistedOf([]int{os.Getpid()}, after.Inodes, 1000); got < many {
+		t.Errorf("this process has %d, want %d", got, many)
+	}
+	if got := UnlistedOf([]int{os.Getpid()}, nil, 10); got < 10 {
+		t.Errorf("counted %d, want at least 10", got)
+	}
+	if most, err := UnlistedMax(); err != nil || most < 1<<12 {
+		t.Errorf("each may hold %d: %v", most, err)
+	}
+}
+
+// A connection that nobody accepted is of whoever listens.
+func TestSum(t *testing.T) {
+	found := sum([]entry{
+		{uid: 7, inode: 11, port: 80, listen: true, counted: true},
+		{inode: 0, port: 80, memory: 100, counted: true},
+		{inode: 0, port: 81, memory: 10, counted: true},
+		{uid: 8, inode: 12, port: 80, memory: 1, counted: true},
+		{uid: 9, port: 80}, // TIME_WAIT
+	}, 7)
+	for uid, want := range map[uint32]uint64{7: 100 + 2*socketCost, 0: 10 + socketCost, 8: 1 + socketCost, 9: 0} {
+		if got := found.ByUID[uid].Bytes; got != want {
+			t.Errorf("uid %d holds %d, want %d", uid, got, want)
+		}
+	}
+	if found.All.Sockets != 4 || found.Unlisted != 3 || !found.Inodes[12] {
+		t.Errorf("%+v", found)
+	}
+	if sum(nil, -1).Unlisted != 0 {
+		t.Error("fewer sockets than none are unlisted")
+	}
+}
+
+// Messages of netlink are read to their end, and none past it.
+func TestMessages(t *testing.T) {
+	for _, k := range kinds {
+		for _, b := range [][]byte{nil, make([]byte, 3), make([]byte, 64), {255, 0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}} {
+			if done, _ := k.messages(b, func(entry) {}); done {
+				t.Errorf("%v ended by %v", k, b)
+			}
+		}
+	}
+}
+
+func FuzzEntry(f *testing.F) {
+	f.Add(byte(0), make([]byte, 120))
+	f.Fuzz(func(t *testing.T, which byte, b []byte) {
+		k := kinds[int(which)%len(kinds)]
+		if len(b) >= k.size {
+			k.entry(b)
+		}
+		_, _ = k.messages(b, func(entry) {})
+	})
+}
+
+func TestParseCount(t *testing.T) {
+	const text = "sockets: used 42\nTCP: inuse 1 orphan 0 tw 9 alloc 2 mem 300\nUDP: inuse 3 mem 7\nFRAG: inuse 0 memory 5\n"
+	if c, err := parseCount([]byte(text)); c != (Count{42, 307}) || err != nil {
+		t.Error(c, err)
+	}
+	for _, bad := range []string{"", "sockets: used\n", "sockets: used -1\n", "TCP: inuse 1\n", "sockets: used x\n"} {
+		if c, err := parseCount([]byte(bad)); err == nil {
+			t.Errorf("%q is %+v", bad, c)
+		}
+	}
+}
+
+func TestParseLocks(t *testing.T) {
+	const text = "1: POSIX  ADVISORY  WRITE 3568 fd:00:2531452 0 EOF\n" +
+		"1: -> POSIX  ADVISORY  WRITE 3569 fd:00:2531452 0 EOF\n" +
+		"2: FLOCK  ADVISORY  WRITE 3568 fd:00:2531448 0 EOF\n" +
+		"3: OFDLCK ADVISORY  READ -1 fd:00:2531448 0 EOF\n" +
+		"4: POSIX  ADVISORY  READ 3568 fd:00:2548663 128 128\n" +
+		"5: POSIX  ADVISORY  RE"
+	got, err := parseLocks(strings.NewReader(text))
+	if err != nil || len(got) != 2 || got[3568] != 2 || got[3569] != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestLocks finds a lock of this process.
+func TestLocks(t *testing.T) {
+	f, err := os.Create(t.TempDir() + "/lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: 1, Len: 1}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_SETLK, &lock); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Locks()
+	if err != nil || got[os.Getpid()] == 0 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// BenchmarkCount is what an idle session costs in each round.
+func BenchmarkCount(b *testing.B) {
+	r := ownRoom(b)
+	for b.Loop() {
+		if _, err := r.Count(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkLook is what a session with 50 sockets costs when it is listed.
+func BenchmarkLook(b *testing.B) {
+	needsRoot(b)
+	r := ownRoom(b)
+	for range 50 {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer unix.Close(fd)
+		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if _, err := r.Look(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkLocks(b *testing.B) {
+	for b.Loop() {
+		if _, err := Locks(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package sockets
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// probeBytes is what a probe leaves in its sockets.
+const probeBytes = 32 << 10
+
+// Try puts bytes into two sockets of the room as uid, and a lock on a file, and sees that
+// the looks find them. It says what was found.
+func (r *Room) Try(uid uint32) (string, error) {
+	before, err := r.Look()
+	if err != nil {
+		return "", err
+	}
+	var after Found
+	err = onThread(func() (same bool, err error) {
+		_, err = r.within(func() error { return hold(uid, func() (err error) { after, err = r.Look(); return err }) })
+		return false, err // it has another uid now
+	})
+	if err != nil {
+		return "", err
+	}
+	found := after.ByUID[uid].Bytes - before.ByUID[uid].Bytes
+	if after.ByUID[uid].Bytes < before.ByUID[uid].Bytes+2*probeBytes {
+		return "", fmt.Errorf("cannot see what sockets hold: %d bytes waited in two of uid %d, the kernel told of %d", 2*probeBytes, uid, found)
+	}
+	return fmt.Sprintf("%d bytes waited in two sockets, and the kernel told of %d with their buffers", 2*probeBytes, found), nil
+}
+
+// hold calls look while two sockets that uid made hold probeBytes each.
+func hold(uid uint32, look func() error) error {
+	if _, err := unix.SetfsuidRetUid(int(uid)); err != nil {
+		return fmt.Errorf("cannot make sockets as uid %d: %w", uid, err)
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("cannot make a pair of sockets: %w", err)
+	}
+	defer unix.Close(pair[0])
+	defer unix.Close(pair[1])
+	udp, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("cannot make a socket: %w", err)
+	}
+	defer unix.Close(udp)
+	if err := unix.Bind(udp, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return fmt.Errorf("cannot bind a socket: %w", err)
+	}
+	own, err := unix.Getsockname(udp)
+	if err != nil {
+		return fmt.Errorf("cannot name a socket: %w", err)
+	}
+	data := make([]byte, probeBytes)
+	// MSG_MORE keeps the datagram: no packet rule sees it.
+	if err := errors.Join(unix.Sendto(pair[0], data, 0, nil), unix.Sendto(udp, data, unix.MSG_MORE, own)); err != nil {
+		return fmt.Errorf("cannot put bytes into a socket: %w", err)
+	}
+	return look()
+}

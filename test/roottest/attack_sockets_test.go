@@ -1,0 +1,96 @@
+package roottest
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// TestSocketsAreBounded has a chat take all the kernel memory that sockets and locks
+// give, in ten processes: more of them meet the memory limit. Its session ends, with the reason in the
+// audit log, and the host has lost no more than twice the chat's memory meanwhile.
+func TestSocketsAreBounded(t *testing.T) {
+	needsRoot(t)
+	opt := options(t)
+	m := open(t, opt)
+	const held, locks = "its sockets", "record locks"
+	for profile, takes := range map[string]map[string]string{
+		"default": {"waiting connections": held, "unfinished datagrams": held, "hidden datagrams": held,
+			"queued datagrams": held, "copies of datagrams": held, "locks": locks},
+		// No packet rule lets the datagrams of the others out.
+		"web": {"unfinished datagrams": held, "hidden datagrams": held, "locks": locks},
+	} {
+		for what, reason := range takes {
+			t.Run(profile+"/"+what, func(t *testing.T) {
+				a := inmateOf(t, m, what+" "+profile, profile)
+				before, worst := kernelMemory(t), int64(0)
+				a.start(t, "take", what, "10")
+				for awake(t, a) {
+					worst = max(worst, kernelMemory(t)-before)
+					time.Sleep(20 * time.Millisecond)
+				}
+				t.Logf("the kernel's memory grew by %d MiB", worst>>20)
+				if limit := 2 * int64(a.Limits.MemoryMax); worst > limit {
+					t.Errorf("the kernel's memory grew by %d MiB, want at most %d", worst>>20, limit>>20)
+				}
+				until(t, "the reason is audited", func() bool {
+					return len(auditLines(t, opt, string(a.ID), `"sleep"`, reason)) == 1
+				})
+			})
+		}
+	}
+}
+
+// start begins an act in a background run.
+func (i inmate) start(t testing.TB, args ...string) {
+	t.Helper()
+	if _, err := i.m.StartRun(operator(t.Context()), i.ID, chat.RunSpec{Argv: append([]string{i.program}, args...), Timeout: chat.MaxTimeout}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func awake(t testing.TB, i inmate) bool {
+	t.Helper()
+	c, err := i.m.Get(operator(t.Context()), i.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Awake
+}
+
+// kernelMemory is what no program and no file has: slab, pages of sockets, page tables.
+func kernelMemory(t testing.TB) int64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kib := map[string]int64{}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 {
+			kib[f[0]], _ = strconv.ParseInt(f[1], 10, 64)
+		}
+	}
+	return (kib["MemTotal:"] - kib["MemFree:"] - kib["Buffers:"] - kib["Cached:"] - kib["AnonPages:"]) << 10
+}
+
+// takeWaiting takes memory by connections that nobody accepts, and goes through if the
+// chat is left to hold more than all of its limit.
+func takeWaiting(t *testing.T, m *provision.Manager) string {
+	a := inmateOf(t, m, "sockets", "small")
+	before := kernelMemory(t)
+	a.start(t, "take", "waiting connections", "2")
+	for awake(t, a) {
+		if grown := kernelMemory(t) - before; grown > 3*int64(a.Limits.MemoryMax) {
+			return fmt.Sprintf("ok %d MiB", grown>>20)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return "ended"
+}
