@@ -115,7 +115,7 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 	for about, what := range m.findings {
 		h.Findings = append(h.Findings, about+": "+what)
 	}
-	h.Findings = append(h.Findings, terminalFinding()...)
+	h.Findings = append(append(h.Findings, terminalFinding()...), sysctlFindings("/proc/sys")...)
 	h.Findings = append(h.Findings, m.shareFindings(h.Shares)...)
 	slices.Sort(h.Findings)
 	return h, nil
@@ -184,7 +184,7 @@ func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 		}
 	}
 	host = m.describe()
-	host.Findings = append(host.Findings, "no daemon answers: the walls were tried without one, and the packet rules in a network namespace of their own")
+	host.Findings = append(sysctlFindings("/proc/sys"), "no daemon answers: the walls were tried without one, and the packet rules in a network namespace of their own")
 	return host, errors.Join(m.groups.RemoveBase(), m.groups.Close())
 }
 

@@ -4,11 +4,11 @@
 // # Why
 //
 // What waits in a socket is kernel memory. The memory controller is charged for some of
-// it: for AF_UNIX always, for TCP and UDP under cgroup v2. Nobody is charged for the rest
-// (tried on 6.18): TCP and UDP under cgroup v1; a connection that waits to be accepted,
-// with all that was sent to it; a datagram that is not finished (MSG_MORE); a copy on an
-// error queue, which the chat can also ask for message by message, where no filter of
-// system calls sees it; netlink; and record locks (fcntl(2)).
+// it: AF_UNIX, and what waits to be read in TCP and UDP. Nobody is charged for the rest
+// (tried on 6.18): a connection that waits to be accepted, with all that was sent to it;
+// a datagram that is not finished (MSG_MORE); a copy on an error queue, which the chat
+// can also ask for message by message, where no filter of system calls sees it;
+// netlink; and record locks (fcntl(2)).
 //
 // # How
 //

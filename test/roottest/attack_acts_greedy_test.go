@@ -53,7 +53,6 @@ var greedyActs = map[string]act{
 	"bombs":     bombs,
 	"crowd":     crowd,
 	"terminals": terminals,
-	"queue":     queueDatagrams,
 	"mkdirs":    nest,
 	"names":     hostileNames,
 }
@@ -100,29 +99,6 @@ func terminals(a []string) (string, error) {
 			if _, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0); err != nil {
 				return opened
 			}
-		}
-	})
-}
-
-// queueDatagrams fills the receive queues of UDP sockets that nobody reads, as
-// many as it may have open, in a[0] processes, and stays until a[2] is there.
-func queueDatagrams(a []string) (string, error) {
-	return inProcesses("queue", a, func() int {
-		full := 0
-		for {
-			to, err1 := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-			from, err2 := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-			if err1 != nil || err2 != nil {
-				unix.Close(to)
-				return full
-			}
-			unix.Bind(to, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
-			name, _ := unix.Getsockname(to)
-			for range 12 {
-				unix.Sendto(from, make([]byte, 20_000), 0, name)
-			}
-			unix.Close(from)
-			full++
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -113,32 +114,40 @@ func disconnect(fd int) {
 
 // takeQueues sends datagrams that nobody reads.
 func takeQueues() {
-	for {
-		fd, ok := newSocket(unix.SOCK_DGRAM)
-		if !ok || unix.Bind(fd, anyPort) != nil {
-			return
+	sendAll(func(fd int, sink unix.Sockaddr) {
+		if sink, err := unix.Getsockname(fd); err == nil {
+			_ = unix.Sendto(fd, bytes64K[:30_000], 0, sink)
 		}
-		name, _ := unix.Getsockname(fd)
-		for range 10 {
-			_ = unix.Sendto(fd, bytes64K[:30_000], 0, name)
-		}
-	}
+	})
 }
 
 // takeCopies asks for a time stamp with each datagram, by a control message, where no
 // option has to be set: a copy of each waits on the error queue.
 func takeCopies() {
-	sink, _ := newSocket(unix.SOCK_DGRAM)
-	_ = unix.Bind(sink, anyPort)
-	name, _ := unix.Getsockname(sink)
 	stamp := controlMessage(unix.SOL_SOCKET, unix.SO_TIMESTAMPING, unix.SOF_TIMESTAMPING_TX_SOFTWARE)
+	sendAll(func(fd int, sink unix.Sockaddr) { _ = unix.Sendmsg(fd, bytes64K[:60_000], stamp, sink, 0) })
+}
+
+// sendAll sends ten times by as many sockets as there are to be had, and then again by all:
+// on a busy host datagrams are lost.
+func sendAll(send func(fd int, sink unix.Sockaddr)) {
+	first, _ := newSocket(unix.SOCK_DGRAM)
+	_ = unix.Bind(first, anyPort)
+	sink, _ := unix.Getsockname(first)
+	var all []int
 	for {
 		fd, ok := newSocket(unix.SOCK_DGRAM)
-		if !ok {
-			return
+		if !ok || unix.Bind(fd, anyPort) != nil {
+			break
 		}
+		all = append(all, fd)
 		for range 10 {
-			_ = unix.Sendmsg(fd, bytes64K[:60_000], stamp, name, 0)
+			send(fd, sink)
+		}
+	}
+	for ; ; time.Sleep(10 * time.Millisecond) {
+		for _, fd := range all {
+			send(fd, sink)
 		}
 	}
 }
