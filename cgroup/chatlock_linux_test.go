@@ -2,7 +2,9 @@ package cgroup
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -19,5 +21,38 @@ func TestChatLocks(t *testing.T) {
 	}
 	if len(f.locks.all) > 0 {
 		t.Errorf("%d locks are kept", len(f.locks.all))
+	}
+}
+
+// TestLendCPU: a run that dies slowly gets its chat one CPU for a moment, never more, and not again soon;
+// the quota comes back, but not over limits that were set meanwhile.
+func TestLendCPU(t *testing.T) {
+	f := open(t)
+	must(t, f.Create(idA, limits()))
+	must(t, f.LimitCPU(idA, limits()))
+	quota := func() string {
+		b, err := readFile(f.quotaFile(idA))
+		must(t, err)
+		return strings.TrimSpace(string(b))
+	}
+	own, whole, err := f.quotas(idA)
+	must(t, err)
+	if own == "" || own == whole || quota() != own {
+		t.Fatalf("the quota is %q, one CPU is %q", own, whole)
+	}
+	must(t, f.lendCPU(idA))
+	if quota() != whole {
+		t.Errorf("lent is %q, want %q", quota(), whole)
+	}
+	for quota() != own { // lendTime later
+		time.Sleep(10 * time.Millisecond)
+	}
+	must(t, f.lendCPU(idA))
+	if quota() != own {
+		t.Errorf("lent again at once: %q", quota())
+	}
+	f.endLoan(idA, "1000 1000", "something else")
+	if quota() != own {
+		t.Errorf("a loan that is over changed limits: %q", quota())
 	}
 }

@@ -63,8 +63,8 @@ func (f *FS) doom(id chat.ID) error {
 }
 
 // KillRun ends every process of one run as [FS.Kill] does. The leaf stays for
-// [FS.RunUsage], until [FS.RemoveRun]. A leaf that takes long to die has the chat's CPU
-// quota lifted for a second, and again after ten: the dying need CPU time to die.
+// [FS.RunUsage], until [FS.RemoveRun]. For a leaf that takes long to die the chat has
+// a whole CPU for a second, and again after ten: the dying need CPU time to die.
 func (f *FS) KillRun(ctx context.Context, id chat.ID, run string) error {
 	if err := errors.Join(checkID(id), checkRun(run)); err != nil {
 		return err

@@ -82,14 +82,15 @@ func (f *FS) mayLift(id chat.ID, quota string) (wait time.Duration, err error) {
 	return wait, nil
 }
 
-// How long a chat's quota is lifted for a run that dies slowly, and how often at most.
-// What else the chat runs has the CPU time too meanwhile, so a chat may gain a tenth.
+// How long a chat may use one whole CPU for a run that dies slowly, and how often at most. What else
+// the chat runs has that time too, so a chat may gain a tenth of a CPU.
 const (
 	lendTime  = time.Second
 	lendEvery = 10 * time.Second
 )
 
-// lendCPU lifts the quota of a chat for a moment, unless that was done lately.
+// lendCPU raises a chat's quota to one CPU for a moment, unless that was done lately. To set a quota
+// also ends the throttling that there is.
 func (f *FS) lendCPU(id chat.ID) error {
 	defer f.lock(id).Unlock()
 	f.mu.Lock()
@@ -101,28 +102,30 @@ func (f *FS) lendCPU(id chat.ID) error {
 	if lately {
 		return nil
 	}
-	quota, err := f.quota(id)
-	if err != nil || quota == "" {
+	dir, file := f.quotaFile(id)
+	own, whole, err := f.quotas(id)
+	if err != nil || own == "" {
 		return err
 	}
-	if err := f.liftCPU(id); err != nil {
+	if err := write(dir, file, whole); err != nil {
 		return err
 	}
-	time.AfterFunc(lendTime, func() { f.endLoan(id, quota) })
+	time.AfterFunc(lendTime, func() { f.endLoan(id, own, whole) })
 	return nil
 }
 
-// endLoan sets the quota again, unless somebody has set one or the chat is being ended.
-func (f *FS) endLoan(id chat.ID, quota string) {
+// endLoan sets the chat's own quota again, unless somebody has set another or the chat is being ended.
+func (f *FS) endLoan(id chat.ID, own, whole string) {
 	defer f.lock(id).Unlock()
 	f.mu.Lock()
 	_, lent := f.lent[id]
 	f.mu.Unlock()
-	if now, err := f.quota(id); err != nil || now != "" || !lent {
+	dir, file := f.quotaFile(id)
+	now, err := readFile(dir, file)
+	if err != nil || strings.TrimSpace(string(now)) != whole || !lent {
 		return // the chat's tree is gone, or has its limits
 	}
-	dir, file := f.quotaFile(id)
-	_ = write(dir, file, quota) // it fails where the tree is gone by now
+	_ = write(dir, file, own) // it fails where the tree is gone by now
 }
 
 // quotaFile is the file of the chat's CPU quota.
@@ -133,12 +136,33 @@ func (f *FS) quotaFile(id chat.ID) (dir, file string) {
 	return f.dir(id), "cpu.max"
 }
 
-// quota is the text of the chat's CPU quota, or empty when it has none now.
-func (f *FS) quota(id chat.ID) (string, error) {
-	b, err := readFile(f.quotaFile(id))
-	text := strings.TrimSpace(string(b))
-	if err != nil || text == "-1" || strings.HasPrefix(text, "max") {
-		return "", err
+// quotas are the chat's own quota as its file has it, and one of a whole CPU; empty where the chat has
+// none, or as much already.
+func (f *FS) quotas(id chat.ID) (own, whole string, err error) {
+	dir, file := f.quotaFile(id)
+	b, err := readFile(dir, file)
+	if err != nil {
+		return "", "", err
 	}
-	return text, nil
+	own = strings.TrimSpace(string(b))
+	quota, period, _ := strings.Cut(own, " ")
+	whole = period + " " + period
+	if f.legacy != nil {
+		if b, err = readFile(dir, "cpu.cfs_period_us"); err != nil {
+			return "", "", err
+		}
+		period = strings.TrimSpace(string(b))
+		whole = period
+	}
+	if quota == "-1" || quota == "max" {
+		return "", "", nil
+	}
+	has, err := number(quota)
+	if err == nil {
+		var all uint64
+		if all, err = number(period); has >= all {
+			return "", "", err
+		}
+	}
+	return own, whole, err
 }

@@ -60,6 +60,8 @@ func killPid(pid int, uid uint32) error {
 	})
 }
 
+// pidsOf reads stat and status of each process and nothing else: cmdline, environ and maps wait for
+// the process's memory, which a chat can keep busy for as long as it likes.
 func pidsOf(uid uint32) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
