@@ -21,8 +21,8 @@ func runCommand() *cli.Command {
 		Description: "Like ssh: passes standard input, stdout and stderr on as they come, apart, and the signals INT,\n" +
 			"TERM, HUP, QUIT, USR1 and USR2; a second INT, once the grace is over, ends the run. Exits with the\n" +
 			"command's own exit code, 128 and the signal's number when a signal ended it, 124 when\n" +
-			"the timeout did; standard error says which limit or act ended it. With --json it exits 0 once the command has ended, however that was, and\n" +
-			"reads no standard input but with --stdin.\n\n" +
+			"the timeout did; standard error says which limit or act ended it. With --json it exits 0\n" +
+			"once the command has ended, however that was, and reads no standard input but with --stdin.\n\n" +
 			"With -t the command has a terminal of its own in the chat. Yours is sent text, colours\n" +
 			"and the moves of the cursor; whatever else a terminal obeys is left out.\n\n" +
 			"With --background it prints the run's id and ends; see chatd runs.\n\n" +
