@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -23,6 +24,8 @@ const (
 // uid.
 type door struct {
 	ours, theirs *os.File
+	// first is the process that said the last word, as the kernel names it.
+	first int
 }
 
 func newDoor() (*door, error) {
@@ -33,6 +36,9 @@ func newDoor() (*door, error) {
 	// Theirs waits when it reads: it has nothing else to do.
 	if err := unix.SetNonblock(fds[1], false); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot make a socket for a unit: %w", err), unix.Close(fds[0]), unix.Close(fds[1]))
+	}
+	if err := unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot learn who is at a unit's socket: %w", err), unix.Close(fds[0]), unix.Close(fds[1]))
 	}
 	return &door{ours: os.NewFile(uintptr(fds[0]), "door"), theirs: os.NewFile(uintptr(fds[1]), "door")}, nil
 }
@@ -62,17 +68,44 @@ func (d *door) complaint() error {
 
 func wentWrong(said string) error { return fmt.Errorf("its first process says %.400q", said) }
 
-// hear reads one message.
+// hear reads one message, and who sent it (SCM_CREDENTIALS, unix(7)).
 func (d *door) hear(patience time.Duration) (string, error) {
 	if err := d.ours.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return "", fmt.Errorf("cannot wait for the first process: %w", err)
 	}
-	buf := make([]byte, 4096)
-	n, err := d.ours.Read(buf)
+	raw, err := d.ours.SyscallConn()
 	if err != nil {
 		return "", fmt.Errorf("cannot hear from the first process: %w", err)
 	}
+	buf, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
+	var n, oobn int
+	var got error
+	err = raw.Read(func(fd uintptr) bool {
+		n, oobn, _, _, got = unix.Recvmsg(int(fd), buf, oob, unix.MSG_CMSG_CLOEXEC)
+		return !errors.Is(got, unix.EAGAIN)
+	})
+	if err := errors.Join(err, got); err != nil {
+		return "", fmt.Errorf("cannot hear from the first process: %w", err)
+	}
+	if n == 0 {
+		return "", fmt.Errorf("cannot hear from the first process: %w", io.EOF)
+	}
+	d.first = senderOf(oob[:oobn])
 	return string(buf[:n]), nil
+}
+
+// senderOf is the process that the kernel names as the sender; 0 if it names none.
+func senderOf(oob []byte) int {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return 0
+	}
+	for _, m := range messages {
+		if c, err := unix.ParseUnixCredentials(&m); err == nil {
+			return int(c.Pid)
+		}
+	}
+	return 0
 }
 
 func (d *door) say(word string) error {

@@ -240,7 +240,7 @@ func (p probe) start(id chat.ID, cmd *exec.Cmd) error {
 		return err
 	}
 	defer dir.Close()
-	return p.f.start(id, probeRun, dir, cmd)
+	return p.f.start(id, probeRun, dir, cmd, nil)
 }
 
 // waitAny waits for a child that may end in any way.

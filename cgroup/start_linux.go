@@ -27,6 +27,16 @@ import (
 // In a chat that keeps using up its CPU quota this call may wait for the rest of a
 // period (cgroup v2).
 func (f *FS) Start(id chat.ID, leaf string, cmd *exec.Cmd) error {
+	return f.StartPrepared(id, leaf, cmd, nil)
+}
+
+// Prepare makes things ready for a child. With first 0 it is called on the thread that
+// starts the child, which dies afterwards: what it does to the thread's namespaces, the
+// child inherits. Else first is the unit's first process, which waits.
+type Prepare func(first int) error
+
+// StartPrepared is [FS.Start] after prepare, which may be nil.
+func (f *FS) StartPrepared(id chat.ID, leaf string, cmd *exec.Cmd, prepare Prepare) error {
 	run, err := checkLeaf(leaf)
 	if err := errors.Join(checkID(id), err); err != nil {
 		return err
@@ -39,7 +49,7 @@ func (f *FS) Start(id chat.ID, leaf string, cmd *exec.Cmd) error {
 		return err
 	}
 	defer dir.Close()
-	return f.start(id, run, dir, cmd)
+	return f.start(id, run, dir, cmd, prepare)
 }
 
 // checkLeaf returns the run of "runs/<run>", or "" for "session".
@@ -93,7 +103,7 @@ func checkThawed(dir string) error {
 	return err
 }
 
-func (f *FS) start(id chat.ID, run string, dir *os.File, cmd *exec.Cmd) error {
+func (f *FS) start(id chat.ID, run string, dir *os.File, cmd *exec.Cmd, prepare Prepare) error {
 	attr := syscall.SysProcAttr{}
 	if cmd.SysProcAttr != nil {
 		attr = *cmd.SysProcAttr
@@ -101,9 +111,12 @@ func (f *FS) start(id chat.ID, run string, dir *os.File, cmd *exec.Cmd) error {
 	attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
 	cmd.SysProcAttr = &attr
 	var err error
-	if f.legacy != nil {
-		err = f.legacyStart(id, run, dir.Name(), cmd)
-	} else {
+	switch {
+	case f.legacy != nil:
+		err = f.legacyStart(id, run, dir.Name(), cmd, prepare)
+	case prepare != nil:
+		err = prepared(prepare, func() error { return f.startLifted(id, cmd) })
+	default:
 		err = f.startLifted(id, cmd)
 	}
 	// The descriptor is closed now; its number may be somebody else's next.
@@ -121,7 +134,7 @@ func (f *FS) start(id chat.ID, run string, dir *os.File, cmd *exec.Cmd) error {
 // the chat has no CPU quota, as when its session starts, that is so for all three
 // controllers; else the child joins the cpu cgroup once it has exec'd. A child
 // that cannot be bounded is killed.
-func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd) error {
+func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd, prepare Prepare) error {
 	bounded, err := f.legacy.hasQuota(id)
 	if err != nil {
 		return err
@@ -130,7 +143,7 @@ func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd) error {
 	if bounded {
 		controllers = controllers[:2]
 	}
-	if err := f.startOnThread(id, run, controllers, cmd); err != nil || !bounded {
+	if err := f.startOnThread(id, run, controllers, cmd, prepare); err != nil || !bounded {
 		return err
 	}
 	if err = f.legacy.joinCPU(id, dir); err == nil {
@@ -149,12 +162,25 @@ func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd) error {
 
 // startOnThread lends one thread to the chat. It never comes back: the goroutine
 // ends with the thread locked, and the runtime ends the thread.
-func (f *FS) startOnThread(id chat.ID, run string, controllers []string, cmd *exec.Cmd) error {
+func (f *FS) startOnThread(id chat.ID, run string, controllers []string, cmd *exec.Cmd, prepare Prepare) error {
+	return prepared(prepare, func() error {
+		if err := f.legacy.lendThread(id, run, controllers); err != nil {
+			return err
+		}
+		return cmd.Start()
+	})
+}
+
+// prepared calls prepare, if there is one, and then start, both on one spare thread.
+func prepared(prepare Prepare, start func() error) error {
 	done := make(chan error)
 	go lockSpareThread(func() {
-		err := f.legacy.lendThread(id, run, controllers)
+		var err error
+		if prepare != nil {
+			err = prepare(0)
+		}
 		if err == nil {
-			err = cmd.Start()
+			err = start()
 		}
 		done <- err
 	})

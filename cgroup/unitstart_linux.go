@@ -25,8 +25,13 @@ const startTime = 30 * time.Second
 // It returns when the unit is up: PAM let it in, its first process has the files
 // and is in the leaf "session". [Units.Create] comes first.
 func (u *Units) Start(id chat.ID, leaf string, cmd *exec.Cmd) error {
+	return u.StartPrepared(id, leaf, cmd, nil)
+}
+
+// StartPrepared is [Units.Start] with prepare called before the first process has the files.
+func (u *Units) StartPrepared(id chat.ID, leaf string, cmd *exec.Cmd, prepare Prepare) error {
 	if leaf != sessionLeaf {
-		return u.FS.Start(id, leaf, cmd)
+		return u.FS.StartPrepared(id, leaf, cmd, prepare)
 	}
 	if err := checkID(id); err != nil {
 		return err
@@ -37,13 +42,13 @@ func (u *Units) Start(id chat.ID, leaf string, cmd *exec.Cmd) error {
 	if !ok {
 		return fmt.Errorf("cannot start a session of chat %s: its limits are not set: %w", id, chat.ErrNotFound)
 	}
-	if err := u.startSession(id, limits, cmd); err != nil {
+	if err := u.startSession(id, limits, cmd, prepare); err != nil {
 		return fmt.Errorf("cannot start unit %s: %w", u.group(id), err)
 	}
 	return nil
 }
 
-func (u *Units) startSession(id chat.ID, limits chat.Limits, cmd *exec.Cmd) error {
+func (u *Units) startSession(id chat.ID, limits chat.Limits, cmd *exec.Cmd, prepare Prepare) error {
 	if cmd.SysProcAttr == nil || cmd.SysProcAttr.Credential == nil {
 		return fmt.Errorf("no user is named: %w", chat.ErrInvalid)
 	}
@@ -59,7 +64,7 @@ func (u *Units) startSession(id chat.ID, limits chat.Limits, cmd *exec.Cmd) erro
 	defer stop()
 	ended, err := u.startUnit(ctx, s)
 	if err == nil {
-		err = errors.Join(d.theirs.Close(), u.letIn(ctx, d, cmd, ended))
+		err = errors.Join(d.theirs.Close(), u.letIn(ctx, d, cmd, ended, prepare))
 	}
 	if err == nil {
 		err = u.furnish(id)
@@ -96,9 +101,9 @@ func (u *Units) startUnit(ctx context.Context, s sessionUnit) (<-chan string, er
 	}
 }
 
-// letIn waits for the first process, gives it the files, and waits until systemd
-// says that the unit is up.
-func (u *Units) letIn(ctx context.Context, d *door, cmd *exec.Cmd, ended <-chan string) error {
+// letIn waits for the first process, prepares it, gives it the files, and waits until
+// systemd says that the unit is up.
+func (u *Units) letIn(ctx context.Context, d *door, cmd *exec.Cmd, ended <-chan string, prepare Prepare) error {
 	here := make(chan error, 1)
 	go func() { here <- d.await(doorHere, startTime) }()
 	select {
@@ -108,6 +113,11 @@ func (u *Units) letIn(ctx context.Context, d *door, cmd *exec.Cmd, ended <-chan 
 		}
 	case result := <-ended:
 		return u.refused(cmd.Path, result)
+	}
+	if prepare != nil {
+		if err := prepare(d.first); err != nil {
+			return err
+		}
 	}
 	if err := d.hand(cmd.ExtraFiles); err != nil {
 		return err

@@ -16,6 +16,7 @@ type Mount struct {
 	// Root is what of its file system is seen at Path.
 	Root, Path string
 	Kind       string // of its file system
+	Source     string // what was mounted, as whoever mounted it said
 	// Writable: neither the mount nor the file system is read-only.
 	Writable bool
 }
@@ -39,7 +40,11 @@ func ParseMounts(text string) ([]Mount, error) {
 			return nil, fmt.Errorf("cannot read mounts: a line is %s, want two numbers in front", chat.Quote(line))
 		}
 		super := sep+3 < len(f) && hasOption(f[sep+3], "ro")
-		all = append(all, Mount{id, parent, f[2], unescapeMount(f[3]), unescapeMount(f[4]), f[sep+1], !super && !hasOption(f[5], "ro")})
+		source := ""
+		if sep+2 < len(f) {
+			source = unescapeMount(f[sep+2])
+		}
+		all = append(all, Mount{id, parent, f[2], unescapeMount(f[3]), unescapeMount(f[4]), f[sep+1], source, !super && !hasOption(f[5], "ro")})
 	}
 	return all, nil
 }

@@ -29,6 +29,7 @@ type walker struct {
 	bases  map[string]*baseMount
 	wants  []want
 	linked map[inode]wallClass // what has a class and more than one name
+	linkAt []string            // where those were found
 	links  []string            // symbolic links of others that are closed
 	looked int
 	order  Order
@@ -166,6 +167,7 @@ func (k *walker) entry(dir int, p string, e dirent, parent wallClass) (enter boo
 	}
 	if kind != unix.S_IFDIR && st.Nlink > 1 && class != wallOpen {
 		k.linked[inodeOf(&st)] = max(class, k.linked[inodeOf(&st)])
+		k.linkAt = append(k.linkAt, p)
 	}
 	return kind == unix.S_IFDIR, nil
 }

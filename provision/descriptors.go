@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/shims"
 )
@@ -26,6 +27,7 @@ type boundFiles struct {
 	// gate lets chatd-shim confine go on; raise is what must have been done by then.
 	gate               *os.File
 	raise              func(context.Context, *leader) error
+	prepare            cgroup.Prepare // what must have been done before the child is started
 	err                error
 	childEndsAreClosed bool
 	// confine is what the child was given as its plan.

@@ -190,6 +190,7 @@ func (m *Manager) nsenterCommand(rec state.Record, s *session, e entry, b *bound
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", err, chat.ErrWrongPhase)
 	}
+	m.refresh(s)
 	v := m.sessionView(rec, s)
 	v.Network = cmp.Or(e.network, v.Network)
 	plan := m.plan(v, rec, e.dir, e.argv, e.env)

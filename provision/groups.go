@@ -26,6 +26,7 @@ type groups interface {
 	Mode() string
 	Create(chat.ID, chat.Limits) error
 	Start(id chat.ID, leaf string, cmd *exec.Cmd) error
+	StartPrepared(id chat.ID, leaf string, cmd *exec.Cmd, prepare cgroup.Prepare) error
 	Settle(id chat.ID, pid int) error
 	Invocation(chat.ID) (string, error)
 	Limit(chat.ID, chat.Limits) error

@@ -48,6 +48,7 @@ func (m *Manager) probe(ctx context.Context) error {
 	for _, l := range m.tableLayers(ctx) {
 		p.keep(l)
 	}
+	m.tryApart()
 	outside := p.layers[chat.LayerNetwork]
 	delete(p.layers, chat.LayerNetwork)
 	for _, kind := range []chat.Network{chat.NetworkNone, chat.NetworkShared} {

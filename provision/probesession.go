@@ -58,10 +58,18 @@ func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Netw
 		return nil, fmt.Errorf("cannot listen on an abstract socket: %w", err)
 	}
 	defer outside.Close()
+	locked, unlock, err := m.lockShared()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	v := m.view(rec)
 	v.Network, v.PromptFIFO = kind, ""
 	argv := []string{shims.InsideShim, "probe", "--network", string(kind), "--home", v.Home,
 		"--hidden", m.paths.profiles, "--hidden", "/etc/shadow", "--abstract", abstract, "--pid", fmt.Sprint(os.Getpid())}
+	for _, l := range locked {
+		argv = append(argv, "--locked", l)
+	}
 	var b boundFiles
 	defer b.close()
 	hold := append([]string{"/bin/sh", "-c", `"$@" && exec /bin/sleep infinity`, "sh"}, argv...)
@@ -78,6 +86,9 @@ func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Netw
 	timer := time.AfterFunc(probeTimeout, func() { _ = m.groups.Kill(context.WithoutCancel(ctx), rec.ID) })
 	defer timer.Stop()
 	inner, err := innerLeader(&b, time.Now().Add(probeTimeout))
+	if err == nil {
+		err = b.openGate(ctx, inner, time.Now().Add(probeTimeout))
+	}
 	var layers []chat.Layer
 	if err == nil {
 		layers, err = m.probeTwice(ctx, rec, inner, out, entry{argv: argv, network: kind})

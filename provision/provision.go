@@ -30,6 +30,7 @@ type Manager struct {
 	store   *state.Store
 	groups  groups
 	units   bool             // groups are those of systemd
+	sharing error            // why sessions cannot have inodes of their own here; nil where they have
 	table   *netpolicy.Table // nil on a host without the programs for it
 	noTable error            // why
 	access  atomic.Pointer[ruleBook]
@@ -76,7 +77,7 @@ type Manager struct {
 
 // paths are the root-owned directories below which everything of a chat lies.
 type paths struct {
-	homes, tmp, varTmp, sessions, runs, profiles, logs, shim string
+	homes, tmp, varTmp, sessions, runs, profiles, logs, shim, stage, empty string
 }
 
 // Open takes the state directory for itself, raises the walls, probes them,
@@ -121,7 +122,7 @@ func newManager(opt Options) *Manager {
 			homes: opt.Homes, tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),
 			sessions: filepath.Join(opt.Run, "sessions"), runs: filepath.Join(opt.Run, "runs"), profiles: filepath.Join(opt.State, "profiles"),
 			logs: filepath.Join(opt.State, "logs"),
-			shim: filepath.Join(opt.State, "bin", "chatd-shim"),
+			shim: filepath.Join(opt.State, "bin", "chatd-shim"), stage: filepath.Join(opt.Run, "stage"), empty: filepath.Join(opt.State, "empty"),
 		},
 	}
 	m.runs.ctx, m.runs.stop = context.WithCancel(context.Background())
@@ -186,6 +187,7 @@ func (m *Manager) prepareHost(context.Context) error {
 	}{
 		{m.paths.sessions, 0o711}, {m.paths.runs, 0o700}, {m.paths.homes, 0o711}, {m.opt.Private, 0o711}, {m.paths.tmp, m.tmpMode()},
 		{m.paths.varTmp, m.tmpMode()}, {m.paths.profiles, 0o755}, {m.paths.logs, 0o700}, {filepath.Dir(m.paths.shim), 0o755},
+		{m.paths.stage, 0o700}, {filepath.Join(m.paths.stage, "empty"), 0o755}, {m.paths.empty, 0o755},
 	} {
 		if err := makeRootDir(d.path, d.mode); err != nil {
 			return err

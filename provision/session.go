@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +41,10 @@ type session struct {
 	// plan is what it was started from, and exposed what it sees of the host.
 	plan    *chat.Plan
 	exposed []shims.Exposed
+
+	refreshing sync.Mutex
+	refreshed  time.Time
+	overlays   []string // where chatd's overlays are mounted in it; nil until looked for
 }
 
 // sessionFile is what a later chatd needs to find the session again. It lies in

@@ -110,9 +110,8 @@ func (m *Manager) bwrapCommand(rec state.Record, v shims.View, argv, env []strin
 	v.InfoFD = fdInfo
 	args, files := v.Args(fdData)
 	plan := m.plan(v, rec, v.Home, argv, env)
-	if b.raise != nil {
-		plan.GateFD = fdData + len(files) + 1
-	}
+	b.raise, b.prepare = m.furnish(b.raise), m.keepApart(rec, v)
+	plan.GateFD = fdData + len(files) + 1
 	b.plan(plan)
 	b.report = b.pipe()
 	b.info = b.pipe()
@@ -121,9 +120,7 @@ func (m *Manager) bwrapCommand(rec state.Record, v shims.View, argv, env []strin
 	}
 	// The arguments go by descriptor too: in the process list they hid everything else.
 	b.data("arguments", []byte(strings.Join(args, "\x00")+"\x00"))
-	if b.raise != nil {
-		b.addGate()
-	}
+	b.addGate()
 	cmd := exec.Command("bwrap", "--args", fmt.Sprint(fdData+len(files)), "--",
 		shims.InsideShim, "confine", "--plan-fd", fmt.Sprint(fdPlan))
 	cmd.Env = []string{}

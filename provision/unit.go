@@ -30,13 +30,13 @@ func (m *Manager) tmpMode() os.FileMode {
 // owns the sessions, behind chatd-shim enter.
 func (m *Manager) startInGroup(rec state.Record, bwrap *exec.Cmd, b *boundFiles) error {
 	if !m.units {
-		return m.groups.Start(rec.ID, "session", bwrap)
+		return m.groups.StartPrepared(rec.ID, "session", bwrap, b.prepare)
 	}
 	cmd, err := m.enterCommand(rec, bwrap, b)
 	if err != nil {
 		return err
 	}
-	return m.groups.Start(rec.ID, "session", cmd)
+	return m.groups.StartPrepared(rec.ID, "session", cmd, b.prepare)
 }
 
 // enterCommand wraps bubblewrap for systemd, which passes no descriptors: they

@@ -95,7 +95,7 @@ func fail(w io.Writer, err error) int {
 
 // runProbe prints what [Probe] found as one JSON array.
 func runProbe(args []string, out, errs io.Writer) int {
-	got, err := options(args, "network", "home", "hidden", "abstract", "pid")
+	got, err := options(args, "network", "home", "hidden", "abstract", "pid", "locked")
 	if err != nil {
 		return fail(errs, err)
 	}
@@ -106,7 +106,7 @@ func runProbe(args []string, out, errs io.Writer) int {
 	layers := Probe(ProbeSpec{
 		Network: chat.Network(last(got["network"], string(chat.NetworkShared))),
 		Home:    last(got["home"], os.Getenv("HOME")), Hidden: got["hidden"],
-		Abstract: last(got["abstract"], ""), PID: pid,
+		Abstract: last(got["abstract"], ""), PID: pid, Locked: got["locked"],
 	})
 	if err := json.NewEncoder(out).Encode(layers); err != nil {
 		return fail(errs, fmt.Errorf("cannot print the layers: %w", err))

@@ -16,4 +16,6 @@ type ProbeSpec struct {
 	Abstract string
 	// PID is a process outside, that must not be there; 0 means none is known.
 	PID int
+	// Locked are paths inside on whose originals somebody outside holds a lock.
+	Locked []string
 }

@@ -87,6 +87,7 @@ func probeProc(outside int) *finding {
 		err := unix.Kill(outside, 0)
 		f.expect(err == unix.ESRCH, "signal 0 to process %d outside: %s", outside, outcome(err))
 	}
+	probeCounters(f)
 	return f
 }
 
@@ -96,9 +97,9 @@ var neverSeen = []string{"/etc/shadow", "/root", "/sys/kernel", "/var/lib"}
 // probeView tries to see what the view leaves out, and to make a directory where
 // the file system must be read-only: EROFS comes before the modes are asked, and
 // any other refusal would be somebody else's.
-func probeView(hidden []string) *finding {
-	f := &finding{by: "bubblewrap"}
-	for _, p := range append(append([]string{}, neverSeen...), hidden...) {
+func probeView(s ProbeSpec) *finding {
+	f := &finding{by: "bubblewrap, overlays"}
+	for _, p := range append(append([]string{}, neverSeen...), s.Hidden...) {
 		var st unix.Stat_t
 		err := unix.Lstat(p, &st)
 		f.expect(err == unix.ENOENT || err == unix.ENOTDIR, "stat %s: %s", p, outcome(err))
@@ -112,7 +113,50 @@ func probeView(hidden []string) *finding {
 			f.expect(err == nil, "rmdir %s: %s", p, outcome(err))
 		}
 	}
+	for _, p := range s.Locked {
+		err := lockHere(p)
+		f.expect(err == nil, "lock %s, which is locked outside: %s", p, outcome(err))
+	}
+	probeTerminals(f)
 	return f
+}
+
+// lockHere takes a lock and lets it go. It belongs to the inode (flock(2)): where the
+// session has one of its own, nobody outside can hold it.
+func lockHere(p string) error {
+	fd, err := unix.Open(p, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+}
+
+// probeTerminals opens terminals until there are no more.
+func probeTerminals(f *finding) {
+	const most = 256
+	var open []int
+	var err error
+	for len(open) < most && err == nil {
+		var fd int
+		if fd, err = unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0); err == nil {
+			open = append(open, fd)
+		}
+	}
+	for _, fd := range open {
+		unix.Close(fd)
+	}
+	f.expect(len(open) > 0 && err == unix.ENOSPC, "open %d terminals: %s", len(open), outcome(err))
+}
+
+// hostCounters count for the whole host, and no program needs them.
+var hostCounters = []string{"/proc/vmstat", "/proc/interrupts", "/proc/sys/fs/file-nr", "/proc/sys/kernel/pty/nr"}
+
+func probeCounters(f *finding) {
+	for _, p := range hostCounters {
+		b, err := os.ReadFile(p)
+		f.expect(err != nil || len(b) == 0, "read %s: %d bytes", p, len(b))
+	}
 }
 
 // probeLandlock does two things that nothing else stops: listing the root

@@ -45,6 +45,7 @@ func init() {
 	addActs(terminalActs)
 	addActs(toolActs)
 	addActs(socketActs)
+	addActs(sharedActs)
 	fmt.Println(attempt(os.Args[1:]))
 	os.Exit(0)
 }

@@ -51,6 +51,26 @@ func offCases() []offCase {
 			a, b := inmateOf(t, m, "view a", "default"), inmateOf(t, m, "view b", "default")
 			return a.try(t, "read", "/etc/userdb/"+b.User+".user")
 		}},
+		{chat.LayerView, nil, func(t *testing.T, m *provision.Manager) string {
+			a, b := inmateOf(t, m, "opens a", "default"), inmateOf(t, m, "opens b", "default")
+			return overheard(talkByOpens(t, a, b, "/usr/bin"))
+		}},
+		{chat.LayerView, nil, func(t *testing.T, m *provision.Manager) string {
+			a, b := inmateOf(t, m, "locks a", "default"), inmateOf(t, m, "locks b", "default")
+			return overheard(talkByLocks(t, a, b, "ofd", "/usr/bin/env"))
+		}},
+		{chat.LayerView, nil, func(t *testing.T, m *provision.Manager) string {
+			a, b := inmateOf(t, m, "flock a", "default"), inmateOf(t, m, "flock b", "default")
+			return map[bool]string{true: "ok", false: "free"}[lockOut(t, a, b, "/dev/null") == "ok held" && lockOutHost(t, a, "/usr/bin/env") == "ok held"]
+		}},
+		{chat.LayerView, nil, func(t *testing.T, m *provision.Manager) string {
+			got := inmateOf(t, m, "terminals", "default").try(t, "count-terminals", "200")
+			return map[bool]string{true: "ok", false: "only " + got}[got == "ok 200"]
+		}},
+		{chat.LayerProc, nil, func(t *testing.T, m *provision.Manager) string {
+			a := inmateOf(t, m, "counters", "default")
+			return map[bool]string{true: "ok", false: "empty"}[a.sh(t, "cat /proc/vmstat | wc -l") != "0"]
+		}},
 		{chat.LayerLandlock, nil, func(t *testing.T, m *provision.Manager) string {
 			return inmateOf(t, m, "root directory", "default").try(t, "list", "/")
 		}},
@@ -331,4 +351,12 @@ func TestLayersBehindItsBack(t *testing.T) {
 			outcomes(t, "after", a.try(t, c.attack...), refusals)
 		})
 	}
+}
+
+// overheard is "ok" where what one chat said was heard by the other.
+func overheard(heard string) string {
+	if strings.Contains(heard, spoken) {
+		return "ok"
+	}
+	return "heard " + strconv.Quote(heard)
 }

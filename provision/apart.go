@@ -1,0 +1,161 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/cgroup"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/unshare"
+)
+
+// trees are what a session of view v has to have inodes of its own for.
+func (m *Manager) trees(v shims.View) (unshare.Trees, error) {
+	t := unshare.Trees{Dir: m.paths.stage, Empty: []string{m.paths.empty, filepath.Join(m.paths.stage, "empty")}, Lowers: []string{m.opt.State}}
+	t.Shared, t.Through = v.Shared()
+	from := "/proc/self/mountinfo"
+	if m.units {
+		from = "/proc/1/mountinfo"
+	}
+	mounts, err := readMounts(from)
+	for _, mount := range mounts {
+		t.Mounts = append(t.Mounts, mount.Path)
+	}
+	return t, err
+}
+
+// keepApart gives a session of view v inodes of its own for what sessions share, before
+// bubblewrap binds it. It is nil where that is left out, or the host cannot do it.
+func (m *Manager) keepApart(rec state.Record, v shims.View) cgroup.Prepare {
+	if m.without(chat.LayerView) || m.sharing != nil {
+		return nil
+	}
+	return func(first int) error {
+		t, err := m.trees(v)
+		if err != nil {
+			return err
+		}
+		stage := func() error {
+			asTheyAre, err := unshare.Stage(t)
+			if len(asTheyAre) > 0 {
+				m.log.Warn("a session shares files with others as they are", "chat", rec.ID, "files", asTheyAre)
+			}
+			return err
+		}
+		if first == 0 {
+			return unshare.InOwn(stage)
+		}
+		l, err := holdLeader(process{PID: first})
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		return unshare.In(l.held(), stage)
+	}
+}
+
+// held names the process to package unshare.
+func (l *leader) held() unshare.Process { return unshare.Process{PID: l.PID, Alive: l.alive} }
+
+// tryApart looks whether this host can keep sessions apart by inode. What it finds when
+// chatd starts holds until chatd ends.
+func (m *Manager) tryApart() {
+	if m.settled || m.without(chat.LayerView) {
+		return
+	}
+	t, err := m.trees(m.view(state.Record{ID: probeID, UID: m.probeUID()}))
+	if err == nil {
+		err = unshare.Try(t)
+	}
+	if m.sharing = err; err != nil {
+		m.log.Warn("sessions share inodes with each other and with the host", "why", err)
+	}
+}
+
+// furnish does, in a session that has not begun, what only root can: it masks counters of
+// the host and bounds its terminals. Then comes what is to be done after that, if anything.
+func (m *Manager) furnish(then func(context.Context, *leader) error) func(context.Context, *leader) error {
+	return func(ctx context.Context, l *leader) error {
+		var err error
+		if !m.without(chat.LayerProc) {
+			err = unshare.Mask(l.held())
+		}
+		if err == nil && !m.without(chat.LayerView) {
+			err = unshare.BoundTerminals(l.held())
+		}
+		if err == nil && then != nil {
+			err = then(ctx, l)
+		}
+		return err
+	}
+}
+
+// refreshEvery is how long what a session knows of the host's trees may be old when
+// something enters it.
+const refreshEvery = time.Second
+
+// refresh lets a session see what the host changed in what it shows: an overlay keeps
+// the names that were looked up. A session that goes on without is not worth an error.
+func (m *Manager) refresh(s *session) {
+	s.refreshing.Lock()
+	defer s.refreshing.Unlock()
+	if time.Since(s.refreshed) < refreshEvery {
+		return
+	}
+	if err := s.refreshTrees(); err != nil && s.leader.alive() {
+		m.log.Warn("a session may not see what the host changed", "chat", s.id, "why", err)
+	}
+	s.refreshed = time.Now()
+}
+
+func (s *session) refreshTrees() error {
+	if s.overlays == nil {
+		mounts, err := readMounts(fmt.Sprintf("/proc/%d/mountinfo", s.leader.PID))
+		if err != nil {
+			return err
+		}
+		s.overlays = overlaysIn(mounts)
+	}
+	return unshare.Refresh(s.leader.held(), s.overlays)
+}
+
+// overlaysIn are the paths of chatd's overlays, one of each.
+func overlaysIn(mounts []keeper.Mount) []string {
+	paths, seen := []string{}, map[string]bool{}
+	for _, mount := range mounts {
+		if strings.HasPrefix(mount.Source, unshare.SourcePrefix) && !seen[mount.Dev] {
+			seen[mount.Dev] = true
+			paths = append(paths, mount.Path)
+		}
+	}
+	return paths
+}
+
+// lockShared holds locks on what sessions share, for a session to try to take: at a path
+// of the host, by the path that it has inside.
+func (m *Manager) lockShared() (inside []string, unlock func(), err error) {
+	var held []*os.File
+	unlock = func() { closeFiles(held...) }
+	for _, p := range [][2]string{{"/usr", "/usr"}, {"/dev/null", "/dev/null"}, {m.paths.shim, shims.InsideShim}} {
+		f, err := os.Open(p[0])
+		if err == nil {
+			held = append(held, f)
+			err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+		}
+		if err != nil {
+			unlock()
+			return nil, nil, fmt.Errorf("cannot hold a lock on %s: %w", p[0], err)
+		}
+		inside = append(inside, p[1])
+	}
+	return inside, unlock, nil
+}

@@ -1,0 +1,28 @@
+package shims
+
+import (
+	"slices"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// devices are the host's device files that bubblewrap binds into each /dev.
+var devices = []string{"/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero"}
+
+// Shared are the paths of the host that other sessions see too and nobody may write to:
+// each session should have inodes of its own for them. through are those that are the
+// chat's, or writable to all who see them.
+func (v View) Shared() (shared, through []string) {
+	own := []string{v.PromptFIFO, v.DenialFIFO, v.LogFIFO, v.PolicyDir}
+	shared = slices.Clone(devices)
+	for _, m := range v.Mounts() {
+		switch {
+		case m.Type != chat.MountBind:
+		case m.Mode == chat.ReadOnly && !slices.Contains(own, m.Source):
+			shared = append(shared, m.Source)
+		default:
+			through = append(through, m.Source)
+		}
+	}
+	return shared, through
+}

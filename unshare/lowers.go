@@ -1,0 +1,118 @@
+package unshare
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Trees says what [Stage] keeps apart. All paths are absolute and clean.
+type Trees struct {
+	// Dir is a directory of root's where the overlays are attached meanwhile.
+	Dir string
+	// Empty are empty directories, to be the second layer. One on the file system of the
+	// first keeps device and inode numbers as they are there.
+	Empty []string
+	// Shared are the files and directories that get inodes of their own.
+	Shared []string
+	// Through stay as they are, also where they lie in one that is shared.
+	Through []string
+	// Mounts are the mount points of the host.
+	Mounts []string
+	// Lowers are directories that are one layer for all that lies in them; elsewhere it
+	// is the first directory below the mount point.
+	Lowers []string
+}
+
+// place is one path with the layer that it is seen through. Without a layer it is bound
+// as it is.
+type place struct {
+	path, lower string
+}
+
+// source is one path of Shared as it is on this host.
+type source struct {
+	path string
+	dir  bool
+}
+
+// plan is what has to be bound, a directory before what is in it, with the layers. A
+// mount below a shared directory gets a layer of its own: an overlay does not see it.
+func (t Trees) plan(sources []source) []place {
+	var all []place
+	for _, s := range sources {
+		all = append(all, place{s.path, t.lowerOf(s)})
+	}
+	for _, p := range t.Through {
+		if slices.ContainsFunc(sources, func(s source) bool { return s.dir && chat.Within(p, s.path) }) {
+			all = append(all, place{path: p})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b place) int { return strings.Compare(a.path+"/", b.path+"/") })
+	return slices.CompactFunc(all, func(a, b place) bool { return a.path == b.path })
+}
+
+// lowerOf is the layer for a source: as far out as can be, so that few overlays do for
+// all, and never around an empty directory, which layers must not lie in each other.
+func (t Trees) lowerOf(s source) string {
+	innermost := s.path
+	if !s.dir {
+		innermost = path.Dir(s.path)
+	}
+	mount := t.mountOf(s.path)
+	if mount == s.path && !s.dir {
+		return "" // a file that is a mount: there is no directory around it
+	}
+	for _, l := range t.Lowers {
+		if chat.Within(innermost, l) && chat.Within(l, mount) {
+			return l
+		}
+	}
+	lower := mount
+	rest := strings.Trim(strings.TrimPrefix(innermost, mount), "/")
+	for rest != "" && (lower == "/" || t.emptyFor(lower) == "") {
+		var name string
+		name, rest, _ = strings.Cut(rest, "/")
+		lower = path.Join(lower, name)
+	}
+	return lower
+}
+
+// emptyFor is the last empty directory that does not lie in lower.
+func (t Trees) emptyFor(lower string) string {
+	for _, e := range slices.Backward(t.Empty) {
+		if !chat.Within(e, lower) {
+			return e
+		}
+	}
+	return ""
+}
+
+// mountOf is the mount point that p lies in, or is.
+func (t Trees) mountOf(p string) string {
+	at := "/"
+	for _, m := range t.Mounts {
+		if chat.Within(p, m) && len(m) > len(at) {
+			at = m
+		}
+	}
+	return at
+}
+
+// below are the mount points in a directory that have to be kept apart too.
+func (t Trees) below(dir string) []string {
+	var all []string
+	for _, m := range t.Mounts {
+		if m != dir && chat.Within(m, dir) && !t.goesThrough(m) {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// goesThrough reports that p is, or lies in, what stays as it is.
+func (t Trees) goesThrough(p string) bool {
+	return slices.ContainsFunc(t.Through, func(dir string) bool { return chat.Within(p, dir) })
+}
