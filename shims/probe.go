@@ -16,6 +16,7 @@ type ProbeSpec struct {
 	Abstract string
 	// PID is a process outside, that must not be there; 0 means none is known.
 	PID int
-	// Locked are paths inside on whose originals somebody outside holds a lock.
+	// Locked are paths inside on whose originals somebody outside holds a lock. Without
+	// them nothing is tried that root does to a session that bubblewrap has made.
 	Locked []string
 }

@@ -54,6 +54,29 @@ func (t Trees) plan(sources []source) []place {
 	return slices.CompactFunc(all, func(a, b place) bool { return a.path == b.path })
 }
 
+// maxOfLayer is how many sources of one layer are bound one by one. bubblewrap reads all
+// mounts again for each of its own.
+const maxOfLayer = 32
+
+// gather has a layer itself in the place of many sources of it.
+func (t Trees) gather(sources []source) []source {
+	count := map[string]int{}
+	for _, s := range sources {
+		count[t.lowerOf(s)]++
+	}
+	var all []source
+	for _, s := range sources {
+		lower := t.lowerOf(s)
+		switch {
+		case lower == "" || count[lower] <= maxOfLayer:
+			all = append(all, s)
+		case !slices.Contains(all, source{lower, true}):
+			all = append(all, source{lower, true})
+		}
+	}
+	return all
+}
+
 // lowerOf is the layer for a source: as far out as can be, so that few overlays do for
 // all, and never around an empty directory, which layers must not lie in each other.
 func (t Trees) lowerOf(s source) string {

@@ -3,6 +3,7 @@ package unshare
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,42 +19,66 @@ var (
 		"/proc/sys/fs/aio-nr", "/proc/sys/fs/dentry-state", "/proc/sys/fs/file-nr", "/proc/sys/fs/inode-nr",
 		"/proc/sys/fs/inode-state", "/proc/sys/kernel/pty/nr", "/proc/sys/kernel/random/entropy_avail", "/proc/sys/net/netfilter/nf_conntrack_count",
 	}
-	maskedDirs = []string{"/proc/acpi", "/proc/bus", "/proc/driver", "/proc/fs", "/proc/irq", "/proc/pressure", "/proc/scsi", "/proc/sys/fs/quota"}
+	maskedDirs = []string{"/proc/acpi", "/proc/bus", "/proc/driver", "/proc/irq", "/proc/pressure", "/proc/scsi", "/proc/sys/fs/quota"}
 )
 
 // Mask covers, in the session of p, counters of the whole host: a file reads as empty,
 // a directory has nothing in it. /proc/sys is read-only.
 func Mask(p Process) error { return In(p, mask) }
 
+// maskFlags are those of every mount over /proc.
+const maskFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+
 func mask() error {
-	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	err := unix.Mount("/proc/sys", "/proc/sys", "", unix.MS_BIND|unix.MS_REC, "")
 	if err == nil {
-		err = unix.Mount("", "/proc/sys", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|flags, "")
+		err = unix.Mount("", "/proc/sys", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|maskFlags, "")
 	}
 	if err != nil {
 		return fmt.Errorf("cannot make /proc/sys read-only: %w", err)
 	}
+	if err := makeEmpty(); err != nil {
+		return fmt.Errorf("cannot make a file to mask others with: %w", err)
+	}
 	for _, file := range maskedFiles {
-		if err := unix.Mount("/dev/null", file, "", unix.MS_BIND, ""); err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("cannot mask %s: %w", file, err)
+		if err := cover(emptyFile, file); err != nil {
+			return err
 		}
 	}
-	empty := ""
-	for _, dir := range maskedDirs {
-		err := error(nil)
-		if empty == "" {
-			err = unix.Mount("chatd", dir, "tmpfs", unix.MS_RDONLY|flags, "size=4k,nr_inodes=2,mode=555")
-		} else {
-			err = unix.Mount(empty, dir, "", unix.MS_BIND, "")
+	for _, dir := range slices.Concat(maskedDirs, []string{emptyAt}) { // last what the others are copies of
+		if err := cover(emptyDir, dir); err != nil {
+			return err
 		}
-		if errors.Is(err, unix.ENOENT) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("cannot mask %s: %w", dir, err)
-		}
-		empty = dir
+	}
+	return nil
+}
+
+// Where the empty file and directory are made that cover the others. Every kernel has
+// that directory, and it is one of those that are covered.
+const (
+	emptyAt   = "/proc/fs"
+	emptyFile = emptyAt + "/file"
+	emptyDir  = emptyAt + "/dir"
+)
+
+func makeEmpty() error {
+	err := unix.Mount("chatd", emptyAt, "tmpfs", maskFlags, "size=4k,nr_inodes=4,mode=555")
+	if err == nil {
+		err = unix.Mkdir(emptyDir, 0o555)
+	}
+	if err == nil {
+		err = unix.Mknod(emptyFile, unix.S_IFREG|0o444, 0)
+	}
+	if err != nil {
+		return err
+	}
+	return unix.Mount("", emptyAt, "", unix.MS_REMOUNT|unix.MS_RDONLY|maskFlags, "")
+}
+
+// cover mounts an empty thing over a path, where that is there.
+func cover(empty, path string) error {
+	if err := unix.Mount(empty, path, "", unix.MS_BIND, ""); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("cannot mask %s: %w", path, err)
 	}
 	return nil
 }

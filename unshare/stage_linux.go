@@ -77,6 +77,7 @@ func (t Trees) sources() ([]source, error) {
 			return nil, err
 		}
 	}
+	all = t.gather(all)
 	for _, s := range all[:len(all):len(all)] {
 		if !s.dir {
 			continue
