@@ -145,8 +145,12 @@ func overlaysIn(mounts []keeper.Mount) []string {
 func (m *Manager) lockShared() (inside []string, unlock func(), err error) {
 	var held []*os.File
 	unlock = func() { closeFiles(held...) }
+	root := "/"
+	if m.units { // chatd's own /dev may be another than that of sessions
+		root = "/proc/1/root"
+	}
 	for _, p := range [][2]string{{"/usr", "/usr"}, {"/dev/null", "/dev/null"}, {m.paths.shim, shims.InsideShim}} {
-		f, err := os.Open(p[0])
+		f, err := os.Open(filepath.Join(root, p[0]))
 		if err == nil {
 			held = append(held, f)
 			err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)

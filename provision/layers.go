@@ -16,6 +16,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/unshare"
 )
 
 // require refuses to serve on a host that lacks a wall, unless it was excused.
@@ -109,13 +110,14 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 	}
 	h := m.describe()
 	h.Shares = m.shareUses()
+	terminals := m.terminalFinding()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.Chats, h.Awake = m.store.Len(), len(m.sessions)
 	for about, what := range m.findings {
 		h.Findings = append(h.Findings, about+": "+what)
 	}
-	h.Findings = append(append(h.Findings, terminalFinding()...), sysctlFindings("/proc/sys")...)
+	h.Findings = append(append(h.Findings, terminals...), sysctlFindings("/proc/sys")...)
 	h.Findings = append(h.Findings, m.shareFindings(h.Shares)...)
 	slices.Sort(h.Findings)
 	return h, nil
@@ -133,22 +135,27 @@ func (m *Manager) describe() chat.Host {
 	return h
 }
 
-// enoughTerminals is more than the memory of a few chats can hold: a terminal costs
-// a chat about 6 KiB of its limit.
-const enoughTerminals = 1 << 17
-
-// terminalFinding: pseudoterminals are counted for the whole host, and no
-// controller bounds them for one chat.
-func terminalFinding() []string {
-	b, err := os.ReadFile("/proc/sys/kernel/pty/max")
-	var n int
-	if err == nil {
-		_, err = fmt.Sscan(string(b), &n)
+// terminalFinding: a session may open [unshare.MaxTerminals], and the host counts those of
+// all together. Less is set aside for its own mount namespace (kernel.pty.reserve).
+func (m *Manager) terminalFinding() []string {
+	var most, reserved int
+	for name, n := range map[string]*int{"max": &most, "reserve": &reserved} {
+		b, err := os.ReadFile("/proc/sys/kernel/pty/" + name)
+		if err == nil {
+			_, err = fmt.Sscan(string(b), n)
+		}
+		if err != nil {
+			return nil
+		}
 	}
-	if err != nil || n >= enoughTerminals {
-		return nil
+	m.mu.Lock()
+	awake := max(len(m.sessions)+m.starting, m.opt.MaxAwake)
+	m.mu.Unlock()
+	if want := awake * unshare.MaxTerminals; want > most-reserved {
+		return []string{fmt.Sprintf("%d awake chats may open %d terminals each, and this host has %d for all: sysctl -w kernel.pty.max=%d",
+			awake, unshare.MaxTerminals, most-reserved, max(want+reserved, 1<<17))}
 	}
-	return []string{fmt.Sprintf("one chat could take all %d terminals of this host, and no other chat would wake: sysctl -w kernel.pty.max=1048576", n)}
+	return nil
 }
 
 func kernelRelease() string {

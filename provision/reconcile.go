@@ -90,6 +90,7 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time
 // reconcileSession adopts a session that lives, and clears one that does not.
 func (m *Manager) reconcileSession(ctx context.Context, rec state.Record) error {
 	if s := m.session(rec.ID); s != nil && s.leader.alive() {
+		m.refresh(s)
 		return errors.Join(m.makeInstanceDirs(rec), m.checkKept(ctx, rec, s))
 	}
 	if !m.hasSessionTraces(rec.ID) {
