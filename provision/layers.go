@@ -149,7 +149,7 @@ func (m *Manager) terminalFinding() []string {
 		}
 	}
 	m.mu.Lock()
-	awake := max(len(m.sessions)+m.starting, m.opt.MaxAwake)
+	awake := max(len(m.sessions), m.opt.MaxAwake)
 	m.mu.Unlock()
 	if want := awake * unshare.MaxTerminals; want > most-reserved {
 		return []string{fmt.Sprintf("%d awake chats may open %d terminals each, and this host has %d for all: sysctl -w kernel.pty.max=%d",

@@ -75,6 +75,12 @@ func (m *Manager) describePlan(rec state.Record, v shims.View, p shims.Plan, not
 	}
 	out.ID, out.Profile = rec.ID, rec.Profile
 	out.Notes = append(out.Notes, notes...)
+	if m.keepApart(rec, v) != nil {
+		out.Notes = append(out.Notes, "what is read-only and shared with other sessions is seen through overlays of this one's own")
+	}
+	if !m.without(chat.LayerProc) {
+		out.Notes = append(out.Notes, "what /proc counts for the whole host is covered where ordinary programs do not need it")
+	}
 	if policy := m.policy(rec); keeper.Needed(policy, rec.Agent) {
 		file, _ := policy.Source()
 		out.Notes = append(out.Notes, fmt.Sprintf("the file rules of %s are kept beside this: what they deny is mounted over, as it comes and goes", file))

@@ -46,7 +46,7 @@ mount -t overlay one -o lowerdir=/usr:empty one; mount -t overlay two -o lowerdi
 // TestRulesOverOverlays: a rule about a large tree that sessions share holds in each of
 // them, though each has inodes of its own there and the tree is looked through once.
 func TestRulesOverOverlays(t *testing.T) {
-	opt := ruledOptions(t, `access: {useDefaults: false, deny: ["**/*.key"]}`)
+	opt := ruledOptions(t, `access: {useDefaults: false, deny: ["/srv/**/*.key"]}`)
 	dir := exposedTree(t, &opt)
 	for i := range 60 {
 		sub := filepath.Join(dir, "sub", strings.Repeat("x", i%20+1))
@@ -58,12 +58,12 @@ func TestRulesOverOverlays(t *testing.T) {
 	key, other := filepath.Join(dir, "sub", "x", "host.key"), filepath.Join(dir, "sub", "xx", "innocent")
 	must(t, os.WriteFile(key, []byte("secret"), 0o644))
 	must(t, os.Link(key, other))
-	p := opt.Profiles["default"]
+	p := opt.Profiles["ruled"]
 	p.ExposePaths = opt.Profiles["reader"].ExposePaths
-	opt.Profiles["default"] = p
+	opt.Profiles["ruled"] = p
 	m := open(t, opt)
 	for _, name := range []string{"first", "second", "third"} {
-		c := create(t, m, "overlay rules "+name, "default")
+		c := create(t, m, "overlay rules "+name, "ruled")
 		for _, f := range []string{key, other} {
 			if r := run(t, m, c.ID, "cat "+f); r.Exit == 0 || r.Stdout != "" {
 				t.Errorf("the %s chat reads %s: %+v", name, f, r)
