@@ -142,7 +142,10 @@ func (w *watch) markNames(s *watched) error {
 		}
 		fsid, err := fsidOf(fd)
 		if err == nil {
-			root, _ := handleOf(fd, fsid) // a file system without handles tells of no names
+			root, unnamed := handleOf(fd, fsid) // a file system without handles tells of no names
+			if unnamed != nil && !b.Writable {
+				fsid = "" // nor is anything made or moved there: names alone tell, as in an overlay
+			}
 			t := watchedTree{b, fsid, fd, root}
 			s.trees = append(s.trees, t)
 			w.roots[root] = append(w.roots[root], rooted{t, s})

@@ -43,7 +43,9 @@ type source struct {
 func (t Trees) plan(sources []source) []place {
 	var all []place
 	for _, s := range sources {
-		all = append(all, place{s.path, t.lowerOf(s)})
+		if !t.seenIn(sources, s) {
+			all = append(all, place{s.path, t.lowerOf(s)})
+		}
 	}
 	for _, p := range t.Through {
 		if slices.ContainsFunc(sources, func(s source) bool { return s.dir && chat.Within(p, s.path) }) {
@@ -52,6 +54,14 @@ func (t Trees) plan(sources []source) []place {
 	}
 	slices.SortStableFunc(all, func(a, b place) int { return strings.Compare(a.path+"/", b.path+"/") })
 	return slices.CompactFunc(all, func(a, b place) bool { return a.path == b.path })
+}
+
+// seenIn reports that s is seen through the overlay over another source around it: then a
+// mount of its own would only keep that one from being bound alone.
+func (t Trees) seenIn(sources []source, s source) bool {
+	return slices.ContainsFunc(sources, func(o source) bool {
+		return o.dir && o.path != s.path && chat.Within(s.path, o.path) && t.mountOf(s.path) == t.mountOf(o.path)
+	})
 }
 
 // maxOfLayer is how many sources of one layer are bound one by one. bubblewrap reads all

@@ -19,7 +19,7 @@ func TestPlan(t *testing.T) {
 		want    []string
 	}{
 		{[]source{{"/usr", true}}, []string{"/usr < /usr"}},
-		{[]source{{"/usr", true}, {"/usr/local", true}}, []string{"/usr < /usr", "/usr/local < /usr"}},
+		{[]source{{"/usr", true}, {"/usr/local", true}}, []string{"/usr < /usr"}},
 		{[]source{{"/etc/ssl/certs", true}, {"/etc/ld.so.cache", false}}, []string{"/etc/ld.so.cache < /etc", "/etc/ssl/certs < /etc"}},
 		{[]source{{"/dev/null", false}}, []string{"/dev/null < /dev"}},
 		{[]source{{"/var/lib/chatd/profiles/p/bin", true}}, []string{"/var/lib/chatd/profiles/p/bin < /var/lib/chatd"}},
