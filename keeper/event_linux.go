@@ -130,3 +130,14 @@ func fsidOf(fd int) (string, error) {
 	b := binary.NativeEndian.AppendUint32(nil, uint32(st.Fsid.Val[0]))
 	return string(binary.NativeEndian.AppendUint32(b, uint32(st.Fsid.Val[1]))), nil
 }
+
+// newWatchedTree is the tree of b, which fd is open on. A file system without handles tells
+// of no names. Where nothing can be made or moved either, as in an overlay of the session's
+// own, the names that there are tell all.
+func newWatchedTree(b *baseMount, fsid string, fd int) watchedTree {
+	root, err := handleOf(fd, fsid)
+	if err != nil && !b.Writable {
+		fsid = ""
+	}
+	return watchedTree{b, fsid, fd, root}
+}

@@ -142,13 +142,9 @@ func (w *watch) markNames(s *watched) error {
 		}
 		fsid, err := fsidOf(fd)
 		if err == nil {
-			root, unnamed := handleOf(fd, fsid) // a file system without handles tells of no names
-			if unnamed != nil && !b.Writable {
-				fsid = "" // nor is anything made or moved there: names alone tell, as in an overlay
-			}
-			t := watchedTree{b, fsid, fd, root}
+			t := newWatchedTree(b, fsid, fd)
 			s.trees = append(s.trees, t)
-			w.roots[root] = append(w.roots[root], rooted{t, s})
+			w.roots[t.root] = append(w.roots[t.root], rooted{t, s})
 			clear(w.found) // it may lie in this one, too
 			if !b.Writable {
 				continue
