@@ -30,11 +30,7 @@ func (m *Memory) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.R
 	if m.OnRun != nil {
 		return m.OnRun(ctx, spec)
 	}
-	argv := spec.Argv
-	if spec.Command != "" {
-		argv = strings.Fields(spec.Command)
-	}
-	return command(argv, spec, c.Home), nil
+	return Command(spec, c.Home), nil
 }
 
 // RunTo is Run with both streams in one piece each.
@@ -58,6 +54,15 @@ func (m *Memory) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out c
 func explained(r chat.RunResult, spec chat.RunSpec, h chat.LimitHits) chat.RunResult {
 	r.Explain("", spec.Timeout, h, chat.DefaultLimits())
 	return r
+}
+
+// Command is how a Memory answers a run by itself.
+func Command(spec chat.RunSpec, home string) chat.RunResult {
+	argv := spec.Argv
+	if spec.Command != "" {
+		argv = strings.Fields(spec.Command)
+	}
+	return command(argv, spec, home)
 }
 
 func command(argv []string, spec chat.RunSpec, home string) chat.RunResult {
