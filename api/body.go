@@ -25,7 +25,7 @@ const (
 // readBody returns the whole body of r, or why it is refused. Reading it all
 // before anything else looks at it also lets net/http watch for a client that
 // goes away.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *Problem) {
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, held *bodyMemory) ([]byte, *Problem) {
 	if r.ContentLength > s.opt.MaxBody {
 		s.drain(w, r)
 		return nil, s.tooLarge()
@@ -34,8 +34,11 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *Prob
 	if err := deadline.SetReadDeadline(time.Now().Add(s.opt.BodyTimeout)); err != nil {
 		return nil, s.problem(r.Context(), err)
 	}
-	b, err := io.ReadAll(io.LimitReader(r.Body, s.opt.MaxBody+1))
+	b, err := held.readAll(io.LimitReader(r.Body, s.opt.MaxBody+1))
 	switch {
+	case errors.Is(err, chat.ErrBusy):
+		s.drain(w, r)
+		return nil, s.problem(r.Context(), err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
 		return nil, invalid(http.StatusRequestTimeout, "", "cannot read the body: not all of it came within %s", s.opt.BodyTimeout)

@@ -36,6 +36,9 @@ type ServerOptions struct {
 	MCP func(Chats, chat.ID, Problems) http.Handler
 	// MaxBody bounds a request's JSON body in bytes: 2 MiB.
 	MaxBody int64
+	// MaxBodies bounds what the bodies of one owner's requests may hold at once beyond the first
+	// 64 KiB of each, in bytes: 32 MiB.
+	MaxBodies int64
 	// MaxFile bounds a file that comes or goes as a stream, in bytes: 1 GiB.
 	MaxFile int64
 	// MaxStreams bounds how many streams of one owner there are at once: 256.
@@ -59,6 +62,7 @@ func (o ServerOptions) withDefaults() ServerOptions {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.Version = cmp.Or(o.Version, "0")
 	o.MaxBody = cmp.Or(o.MaxBody, 2<<20)
+	o.MaxBodies = cmp.Or(o.MaxBodies, 32<<20)
 	o.MaxFile = cmp.Or(o.MaxFile, 1<<30)
 	o.MaxStreams = cmp.Or(o.MaxStreams, 256)
 	o.MaxRequests = cmp.Or(o.MaxRequests, 512)
@@ -78,13 +82,15 @@ type Server struct {
 	byPattern map[string]route
 	requests  *quota.Counter // by holder
 	streams   *quota.Counter
-	working   atomic.Int64 // requests that are being served
+	bodies    *quota.Counter // in pieces
+	working   atomic.Int64   // requests that are being served
 }
 
 // NewServer prepares a server; it listens to nothing yet.
 func NewServer(opt ServerOptions) *Server {
 	s := &Server{opt: opt.withDefaults()}
 	s.requests, s.streams = quota.NewCounter(s.opt.MaxRequests), quota.NewCounter(s.opt.MaxStreams)
+	s.bodies = quota.NewCounter(int(s.opt.MaxBodies / bodyPiece))
 	s.registerRoutes()
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.handle),
@@ -172,7 +178,9 @@ func (s *Server) dispatch(w *answer, r *http.Request, caller chat.Caller) {
 		s.refuse(w, missing)
 		return
 	}
-	if p := s.checkRequest(w, r, rt); p != nil {
+	held := &bodyMemory{bodies: s.bodies, owner: holder(caller)}
+	defer held.giveBack()
+	if p := s.checkRequest(w, r, rt, held); p != nil {
 		s.refuse(w, p)
 		return
 	}
@@ -200,14 +208,14 @@ func (s *Server) recovered(w *answer, r *http.Request, caller chat.Caller, cause
 
 // checkRequest reads the body, puts the checked bytes in its place, and checks
 // the query's encoding.
-func (s *Server) checkRequest(w http.ResponseWriter, r *http.Request, rt route) *Problem {
+func (s *Server) checkRequest(w http.ResponseWriter, r *http.Request, rt route, held *bodyMemory) *Problem {
 	if p := checkQuery(r.URL.RawQuery); p != nil {
 		return p
 	}
 	if rt.body == rawBytes {
 		return nil
 	}
-	b, p := s.readBody(w, r)
+	b, p := s.readBody(w, r, held)
 	switch {
 	case p != nil:
 		return p
