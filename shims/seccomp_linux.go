@@ -21,6 +21,8 @@ var refused = []string{
 	// The host has one pool of requests (fs.aio-max-nr), and one chat could take it
 	// whole, as root's own databases would then see.
 	"io_setup",
+	// Each policy for a page of shared memory is kernel memory that no limit counts.
+	"mbind", "set_mempolicy", "set_mempolicy_home_node",
 	// One call for all that sockets do, whose arguments no filter sees.
 	"socketcall",
 	// The view is final.

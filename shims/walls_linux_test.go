@@ -99,6 +99,7 @@ func callAttacks() []wallAttack {
 		{"odd protocol", chat.LayerSeccomp, call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM, 136), "EPERM", udplite()},
 		{"socketpair of another family", chat.LayerSeccomp, call(unix.SYS_SOCKETPAIR, unix.AF_INET, unix.SOCK_STREAM, 0, 0), "EPERM", "EFAULT"},
 		{"io_uring", chat.LayerSeccomp, call(unix.SYS_IO_URING_SETUP, 0, 0), "EPERM", "EFAULT"},
+		{"policy of memory", chat.LayerSeccomp, call(unix.SYS_MBIND, 1, 0, 0, 0, 0, 0), "EPERM", "EINVAL"},
 		{"keyctl", chat.LayerSeccomp, call(unix.SYS_KEYCTL, 99), "EPERM", "ENOTSUP"},
 		{"bpf", chat.LayerSeccomp, call(unix.SYS_BPF, 99, 0, 0), "EPERM", "EINVAL"},
 		{"unshare", chat.LayerSeccomp, call(unix.SYS_UNSHARE, unix.CLONE_NEWUSER), "EPERM", "EINVAL"}, // it has threads
