@@ -6,17 +6,28 @@
 //	provision         the life of a chat: one table of steps
 //	cgroup            memory, pids and CPU; starts and ends processes
 //	netpolicy         where a chat's packets may go
-//	access            file rules: read, judged and explained; nothing enforces them yet
-//	files             the five file tools; not wired to a session yet
 //	landlock          file access by Landlock
+//	unshare           overlays and masks for what sessions share
+//	sockets           what the kernel holds for a chat's sockets
 //	tmux              the terminal
-//	minder            keeps a run of the background when chatd is not there
 //	shims             the chat's side of the wall: view, confine, refused commands
-//	state             records and the audit log
+//	access            file rules: loads, matches and explains them
+//	keeper            keeps file rules in sessions: mounts and fanotify
+//	files             the five file tools
+//	guard             commands that are refused before they run: advice
+//	minder            keeps a background run while chatd is not there
+//	schedule          when scheduled runs come due
+//	quota             how much one owner may have of what all owners share
+//	display           what an operator's terminal may be sent
+//	ring              the end of what a run or a terminal printed
+//	state             records, uids and the audit log
 //	api               HTTP over a unix socket: server and client
+//	mcp               a chat as tools of an agent
 //	examples/bridge   the demonstration
 //	specs, adrs       what is promised, and why it is as it is
-//	deploy, test      installing, and testing as root and in a machine
+//	deploy            installing on a host
+//	test/roottest     chat A against chat B, as root, in namespaces
+//	test/vagrant      the same on Debian machines with systemd
 //
 // Which package may import which is a table in layout_test.go. Mechanisms never
 // import each other: only provision and shims put them together.

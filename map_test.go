@@ -1,0 +1,109 @@
+package chatd
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func page(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestEveryFolderIsOnTheMap: a reader finds each package on the three pages that list them.
+func TestEveryFolderIsOnTheMap(t *testing.T) {
+	for dir := range mayImport {
+		if dir == "." || dir == "api/apitest" {
+			continue
+		}
+		word := regexp.MustCompile(`\b` + regexp.QuoteMeta(strings.TrimPrefix(strings.TrimPrefix(dir, "examples/"), "test/")) + `\b`)
+		for _, name := range []string{"doc.go", "README.md", "HACKING.md"} {
+			if !word.MatchString(page(t, name)) {
+				t.Errorf("%s does not name %s", name, dir)
+			}
+		}
+	}
+}
+
+// TestDecisionsAreListed: adrs/README.md has each decision once, with the title of its page.
+func TestDecisionsAreListed(t *testing.T) {
+	files, err := filepath.Glob("adrs/[0-9]*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := page(t, "adrs/README.md")
+	for _, name := range files {
+		if strings.Count(list, "]("+filepath.Base(name)+")") != 1 {
+			t.Errorf("adrs/README.md does not list %s once", name)
+		}
+	}
+	for _, link := range regexp.MustCompile(`\]\((\d{4}-[^)]*)\)`).FindAllStringSubmatch(list, -1) {
+		if !slices.Contains(files, "adrs/"+link[1]) {
+			t.Errorf("adrs/README.md lists %s, which is not there", link[1])
+		}
+	}
+}
+
+// readingRow is a row of SECURITY.md's reading list: files and how many lines they have.
+var readingRow = regexp.MustCompile("(?m)^(\\| *\\d* *\\| )(`[^|]*`)( \\| )([\\d,]+)( \\|)")
+
+// TestReadingList: the files that an auditor is to read are there, and have about as many
+// lines as SECURITY.md says. CHATD_TEST_WRITE=1 writes the figures.
+func TestReadingList(t *testing.T) {
+	text, total := page(t, "SECURITY.md"), 0
+	rows := 0
+	text = readingRow.ReplaceAllStringFunc(text, func(row string) string {
+		m := readingRow.FindStringSubmatch(row)
+		lines := readingLines(t, m[2])
+		said, _ := strconv.Atoi(strings.ReplaceAll(m[4], ",", ""))
+		if math.Abs(float64(lines-said)) > 0.1*float64(lines) && os.Getenv("CHATD_TEST_WRITE") == "" {
+			t.Errorf("SECURITY.md: %s has %d lines, not %d: run CHATD_TEST_WRITE=1 go test -run TestReadingList .", m[2], lines, said)
+		}
+		rows, total = rows+1, total+lines
+		return m[1] + m[2] + m[3] + thousands((lines+5)/10*10) + m[5]
+	})
+	if rows < 9 {
+		t.Errorf("SECURITY.md has %d rows of files to read, want at least 9", rows)
+	}
+	t.Logf("%d lines in all", total)
+	if os.Getenv("CHATD_TEST_WRITE") != "" {
+		if err := os.WriteFile("SECURITY.md", []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// readingLines counts the lines of files as `a/{b,c}.go`, `d.go` names them.
+func readingLines(t *testing.T, names string) (lines int) {
+	t.Helper()
+	for _, name := range regexp.MustCompile("`[^`]+`").FindAllString(names, -1) {
+		before, rest, braces := strings.Cut(strings.Trim(name, "`"), "{")
+		inner, after, _ := strings.Cut(rest, "}")
+		for _, word := range strings.Split(inner, ",") {
+			file := before
+			if braces {
+				file = before + word + after
+			}
+			lines += strings.Count(page(t, file), "\n")
+		}
+	}
+	return lines
+}
+
+func thousands(n int) string {
+	if n < 1000 {
+		return strconv.Itoa(n)
+	}
+	return fmt.Sprintf("%d,%03d", n/1000, n%1000)
+}
