@@ -41,6 +41,7 @@ type socketWatch struct {
 	own    *sockets.Room // the daemon's, which chats with a shared network are in
 	rooms  map[*session]*socketRoom
 	shared socketRoom
+	locks  socketRoom // of it only what was complained about
 	// unlisted is what a socket that no list shows counts for, in bytes.
 	unlisted uint64
 }
@@ -122,14 +123,14 @@ func (w *socketWatch) look(ctx context.Context) {
 		w.complain(&w.shared, "", w.lookShared(ctx, shared))
 	}
 	if w.round%locksRounds == 0 {
-		w.m.note("record locks", w.lookAtLocks(ctx, awake))
+		w.complain(&w.locks, "", w.lookAtLocks(ctx, awake))
 	}
 }
 
 // complain logs an error once, and forgets it when it is over.
 func (w *socketWatch) complain(room *socketRoom, id chat.ID, err error) {
 	if err != nil && room.complained == nil {
-		w.m.log.Error("cannot tell what sockets hold", "chat", id, "error", err)
+		w.m.log.Error("cannot tell what sockets and locks hold", "chat", id, "error", err)
 	}
 	room.complained = err
 }
@@ -276,7 +277,11 @@ func (m *Manager) endFor(ctx context.Context, s *session, why string) {
 	m.done.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 		defer cancel()
-		if err := m.groups.Kill(ctx, s.id); err != nil {
+		rec, err := m.store.Get(s.id)
+		if err == nil {
+			err = m.killGroup(ctx, rec)
+		}
+		if err != nil && !errors.Is(err, chat.ErrNotFound) { // reaped meanwhile
 			m.find("session "+string(s.id), err)
 		}
 	})
