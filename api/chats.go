@@ -64,9 +64,8 @@ type Chats interface {
 	InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error)
 	// Screen returns what the chat's terminal shows.
 	Screen(ctx context.Context, id chat.ID) (chat.Screen, error)
-	// StyledScreen is Screen with the sequences of colours and the like (SGR) in its text,
-	// and no others.
-	StyledScreen(ctx context.Context, id chat.ID) (chat.Screen, error)
+	// ScreenWith is Screen with what spec says: colours, and lines that were scrolled away.
+	ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error)
 	// Attach shows the chat's terminal, whose bytes go to out, until ctx ends or the terminal
 	// lets go. Input and new sizes go to it as to the run that a.Started is told. It is for
 	// operators.

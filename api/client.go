@@ -138,9 +138,12 @@ func (c *Client) InputWait(ctx context.Context, id chat.ID, in chat.Input) (out 
 	return out, err
 }
 
-// StyledScreen is GET /v1/chats/{id}/screen?styles=true.
-func (c *Client) StyledScreen(ctx context.Context, id chat.ID) (out chat.Screen, err error) {
-	err = c.doID(ctx, "GET", id, "/screen?styles=true", nil, &out)
+// ScreenWith is GET /v1/chats/{id}/screen?styles=…&history=….
+func (c *Client) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (out chat.Screen, err error) {
+	if err := spec.Validate(); err != nil {
+		return out, err
+	}
+	err = c.doID(ctx, "GET", id, fmt.Sprintf("/screen?styles=%t&history=%d", spec.Styles, spec.History), nil, &out)
 	return out, err
 }
 

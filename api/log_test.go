@@ -25,7 +25,7 @@ func TestLog(t *testing.T) {
 	if _, err := c.InputWait(ctx, made.ID, chat.Input{Text: "x"}); !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("without a wait: %v", err)
 	}
-	if s, err := c.StyledScreen(ctx, made.ID); err != nil || !strings.HasPrefix(s.Text, "\x1b[32m") {
+	if s, err := c.ScreenWith(ctx, made.ID, chat.ScreenSpec{Styles: true}); err != nil || !strings.HasPrefix(s.Text, "\x1b[32m") {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if l, err := c.Log(ctx, made.ID, 2); err != nil || l.Text != "lse\n" || l.From != 2 || l.Cursor != 6 {

@@ -24,8 +24,9 @@ type (
 		Body chat.Input
 	}
 	screenInput struct {
-		ID     string `path:"id" doc:"The chat: 16 lower-case hex digits."`
-		Styles bool   `query:"styles" doc:"Leave colours and the like (SGR) in the text."`
+		ID      string `path:"id" doc:"The chat: 16 lower-case hex digits."`
+		Styles  bool   `query:"styles" doc:"Leave colours and the like (SGR) in the text."`
+		History int    `query:"history" minimum:"0" maximum:"2000" doc:"Show so many lines too that were scrolled away."`
 	}
 	listInput struct {
 		Owner      string `query:"owner" maxLength:"64" doc:"Only chats of this owner."`
@@ -97,10 +98,10 @@ func (s *Server) sleep(ctx context.Context, in *idInput) (*chatOutput, error) {
 }
 
 func (s *Server) screen(ctx context.Context, in *screenInput) (*bodyOf[chat.Screen], error) {
-	if in.Styles {
-		return byID(ctx, &idInput{ID: in.ID}, s.opt.Chats.StyledScreen)
-	}
-	return byID(ctx, &idInput{ID: in.ID}, s.opt.Chats.Screen)
+	spec := chat.ScreenSpec{Styles: in.Styles, History: in.History}
+	return byID(ctx, &idInput{ID: in.ID}, func(ctx context.Context, id chat.ID) (chat.Screen, error) {
+		return s.opt.Chats.ScreenWith(ctx, id, spec)
+	})
 }
 
 func (s *Server) plan(ctx context.Context, in *idInput) (*bodyOf[chat.Plan], error) {

@@ -23,7 +23,7 @@ type Input struct {
 	// OnlyIf, if it is set, must hold, or nothing is typed.
 	OnlyIf *OnlyIf `json:"only_if,omitempty" doc:"Type only if this holds; else the answer is conflict, and nothing is typed."`
 	// Wait, if it is set, makes the answer a [Typed].
-	Wait *Wait `json:"wait,omitempty" doc:"Wait for the prompt, or for quiet, and answer with what was printed."`
+	Wait *Wait `json:"wait,omitempty" doc:"Wait for the prompt, output, quiet or a pattern on the screen, and answer with what was printed."`
 }
 
 // OnlyIf is a condition on what is in front in the terminal. It is held against what the chat's
@@ -87,6 +87,23 @@ func (in Input) Validate() error {
 	return nil
 }
 
+// MaxHistory bounds the lines above the screen that are shown with it: what tmux keeps of them.
+const MaxHistory = 2000
+
+// ScreenSpec says what of the terminal is shown.
+type ScreenSpec struct {
+	Styles  bool // with the sequences of colours and the like (SGR), and no others
+	History int  // so many lines that were scrolled away, if they are there
+}
+
+// Validate reports a number of lines that cannot be meant, as [ErrInvalid].
+func (s ScreenSpec) Validate() error {
+	if s.History < 0 || s.History > MaxHistory {
+		return fmt.Errorf("cannot show the screen: history %d: want 0 to %d lines: %w", s.History, MaxHistory, ErrInvalid)
+	}
+	return nil
+}
+
 // Screen is what the terminal shows now.
 type Screen struct {
 	Rows int `json:"rows"`
@@ -94,6 +111,8 @@ type Screen struct {
 	// Text is the visible lines, without trailing blank ones. It is what a chat
 	// printed: escape it before it meets a terminal.
 	Text string `json:"text"`
+	// History is how many lines of Text, its first ones, were scrolled away.
+	History int `json:"history"`
 	// Program is the name of the program in front, in the word of the chat's own tmux.
 	Program string `json:"program"`
 	// CursorRow and CursorCol count from 0.

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"fmt"
 	"time"
 	"unicode/utf8"
 )
@@ -18,6 +17,10 @@ const (
 	DefaultQuiet = Duration(time.Second)
 	DefaultWait  = Duration(time.Minute)
 	MaxWait      = Duration(10 * time.Minute)
+	// MaxPattern bounds a pattern for the screen in bytes, and maxProgram what it is compiled to:
+	// matching takes their product with the size of a screen.
+	MaxPattern = 256
+	maxProgram = 1000
 	// MaxTyped bounds the output that comes with the answer; of more, the end does.
 	MaxTyped = 1 << 20
 )
@@ -25,9 +28,12 @@ const (
 // What a wait is for, and what ended it.
 const (
 	UntilPrompt = "prompt"
+	UntilOutput = "output" // something was printed
 	UntilQuiet  = "quiet"
-	UntilMax    = "max"   // its time was over
-	UntilEnded  = "ended" // the session was
+	UntilScreen = "screen" // the screen shows a pattern
+	UntilMore   = "more"   // the shell wants the rest of a line
+	UntilMax    = "max"    // its time was over
+	UntilEnded  = "ended"  // the session was
 )
 
 // Log is a piece of what a chat's terminal printed. Cursors count the bytes that were ever
@@ -65,42 +71,6 @@ func (l *Log) SetBytes(p []byte) {
 	} else {
 		l.Base64 = append([]byte{}, p...)
 	}
-}
-
-// Wait says how long [Input] waits after it has typed.
-type Wait struct {
-	// Until is [UntilPrompt] or [UntilQuiet].
-	Until string `json:"until" enum:"prompt,quiet" doc:"prompt: the shell's next prompt; quiet: nothing printed for a while."`
-	// Quiet is how long nothing must be printed; zero means [DefaultQuiet].
-	Quiet Duration `json:"quiet,omitempty" doc:"For until quiet: how long nothing is printed; 1s if it is left out."`
-	// Max is how long is waited at most; zero means [DefaultWait].
-	Max Duration `json:"max,omitempty" doc:"How long to wait at most; 60s if it is left out, 10m at most."`
-}
-
-// Validate reports a wait that cannot be meant, as [ErrInvalid].
-func (w Wait) Validate() error {
-	switch {
-	case w.Until != UntilPrompt && w.Until != UntilQuiet:
-		return fmt.Errorf("cannot wait: until %s: want %s or %s: %w", Quote(w.Until), UntilPrompt, UntilQuiet, ErrInvalid)
-	case w.Until == UntilPrompt && w.Quiet != 0:
-		return fmt.Errorf("cannot wait: quiet belongs to until %s: %w", UntilQuiet, ErrInvalid)
-	case w.Max < 0 || w.Max > MaxWait:
-		return fmt.Errorf("cannot wait: max %s: want 0s to %s: %w", w.Max, MaxWait, ErrInvalid)
-	case w.Quiet < 0 || w.Quiet > MaxWait:
-		return fmt.Errorf("cannot wait: quiet %s: want 0s to %s: %w", w.Quiet, MaxWait, ErrInvalid)
-	}
-	return nil
-}
-
-// Typed is what came after an input with a wait: the output in Log, from the input on, at
-// most [MaxTyped] bytes of it, with what was left out counted in Lost.
-type Typed struct {
-	Log
-	// Until is what ended the wait: [UntilPrompt], [UntilQuiet], [UntilMax] or [UntilEnded].
-	Until string `json:"until"`
-	// Exit is the exit code of the command that ended last before the prompt, in the chat's
-	// own word (OSC 133); absent where there was no prompt with a code.
-	Exit *int `json:"exit,omitempty"`
 }
 
 // Attach says how somebody is attached to a terminal.

@@ -97,18 +97,25 @@ func runText(r chat.RunResult) []string {
 // typedText is what was printed after an input, and why the wait ended.
 func typedText(t chat.Typed) []string {
 	end := map[string]string{
+		chat.UntilOutput: "something was printed", chat.UntilScreen: "the screen matches the pattern",
+		chat.UntilMore:   "the shell waits for the rest of the line, as after an open quote; ctrl-c gives it up",
 		chat.UntilPrompt: "the shell is at its prompt", chat.UntilQuiet: "nothing was printed for a while",
 		chat.UntilMax: "the wait was over before; go on with terminal_read", chat.UntilEnded: "the terminal has ended",
 	}[t.Until]
 	if t.Exit != nil {
 		end += fmt.Sprintf("; exit code %d", *t.Exit)
 	}
-	return append(logText(t.Log), end)
+	return append([]string{bounded(t.Plain)}, append(logNotes(t.Log), end)...)
 }
 
 // logText is a piece of what a terminal printed, as an agent can read it: text alone.
 func logText(l chat.Log) []string {
-	parts := []string{bounded(display.String(string(l.Bytes()), display.Plain)), fmt.Sprintf("the cursor is %d", l.Cursor)}
+	return append([]string{bounded(display.Render(l.Bytes(), 40, 120))}, logNotes(l)...)
+}
+
+// logNotes is where a piece ends, and what is not in it.
+func logNotes(l chat.Log) []string {
+	parts := []string{fmt.Sprintf("the cursor is %d", l.Cursor)}
 	if l.Cursor < l.End {
 		parts = append(parts, fmt.Sprintf("there is more, up to %d", l.End))
 	}

@@ -24,6 +24,7 @@ type terminal struct {
 	Recording *bool  `json:"recording,omitempty" doc:"Whether what the terminal prints now is kept."`
 	Until     string `json:"until,omitempty" doc:"What ended the wait."`
 	Exit      *int   `json:"exit,omitempty" doc:"The exit code of the command that ended last before the prompt."`
+	Program   string `json:"program,omitempty" doc:"The program in front, by the word of the chat's own tmux."`
 	Rows      int    `json:"rows,omitempty"`
 	Cols      int    `json:"cols,omitempty"`
 	CursorRow *int   `json:"cursor_row,omitempty" doc:"Counted from 0."`
@@ -32,17 +33,17 @@ type terminal struct {
 
 // logValue is a piece of what a terminal printed.
 func logValue(l chat.Log) terminal {
-	return terminal{Text: bounded(display.String(string(l.Bytes()), display.Plain)), Cursor: &l.Cursor, End: &l.End, Lost: l.Lost, Recording: &l.Recording}
+	return terminal{Text: bounded(display.Render(l.Bytes(), 40, 120)), Cursor: &l.Cursor, End: &l.End, Lost: l.Lost, Recording: &l.Recording}
 }
 
 func typedValue(t chat.Typed) terminal {
 	v := logValue(t.Log)
-	v.Until, v.Exit = t.Until, t.Exit
+	v.Text, v.Program, v.Until, v.Exit = bounded(t.Plain), t.Program, t.Until, t.Exit
 	return v
 }
 
 func screenValue(s chat.Screen) terminal {
-	return terminal{Text: s.Text, Rows: s.Rows, Cols: s.Cols, CursorRow: &s.CursorRow, CursorCol: &s.CursorCol}
+	return terminal{Text: bounded(s.Text), Program: s.Program, Rows: s.Rows, Cols: s.Cols, CursorRow: &s.CursorRow, CursorCol: &s.CursorCol}
 }
 
 // runValue is how a run ended, with no more of its output than an answer has.

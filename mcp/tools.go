@@ -93,7 +93,8 @@ func (t tools) send(ctx context.Context, a chat.Input) (out answered[terminal], 
 
 // terminalRead is what terminal_read takes.
 type terminalRead struct {
-	Since *int64 `json:"since,omitempty" minimum:"0" doc:"A cursor: answer with what was printed from there on."`
+	Since   *int64 `json:"since,omitempty" minimum:"0" doc:"A cursor: answer with what was printed from there on."`
+	History int    `json:"history,omitempty" minimum:"0" maximum:"2000" doc:"Show so many lines too that were scrolled away."`
 }
 
 func (t tools) screen(ctx context.Context, a terminalRead) (out answered[terminal], err error) {
@@ -104,12 +105,12 @@ func (t tools) screen(ctx context.Context, a terminalRead) (out answered[termina
 		}
 		return answered[terminal]{logText(l), logValue(l)}, nil
 	}
-	s, err := t.chats.Screen(ctx, t.id)
+	s, err := t.chats.ScreenWith(ctx, t.id, chat.ScreenSpec{History: a.History})
 	if err != nil {
 		return out, err
 	}
 	at := fmt.Sprintf("cursor: row %d, column %d of %d by %d, counted from 0", s.CursorRow, s.CursorCol, s.Rows, s.Cols)
-	return answered[terminal]{[]string{s.Text, at}, screenValue(s)}, nil
+	return answered[terminal]{[]string{bounded(s.Text), at}, screenValue(s)}, nil
 }
 
 // explain leaves out the rules of the operator and their places: a denial does not

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/display"
 	"github.com/chatd/chatd/ring"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/tmux"
@@ -54,13 +55,25 @@ func (m *Manager) typeAndWait(ctx, within context.Context, rec state.Record, s *
 	if in.Wait.Until == chat.UntilPrompt {
 		s.log.awaitPrompt(within, r)
 	}
-	_, from, _ := r.Bounds()
-	if _, err := m.typeInto(ctx, rec, s, r, in, func() {}); err != nil {
+	pattern, err := in.Wait.Regexp()
+	if err != nil {
 		return chat.Typed{}, err
 	}
-	w := outputWait{ring: r, cursor: from, ended: s.leader.ended(), kept: s.log.over, prompt: in.Wait.Until == chat.UntilPrompt, quiet: in.Wait.Quiet.D()}
-	if w.quiet == 0 {
+	_, from, _ := r.Bounds()
+	w := outputWait{ring: r, cursor: from, ended: s.leader.ended(), kept: s.log.over, until: in.Wait.Until, quiet: in.Wait.Quiet.D()}
+	if w.quiet == 0 && w.until == chat.UntilQuiet {
 		w.quiet = chat.DefaultQuiet.D()
+	}
+	front, err := m.typeInto(ctx, rec, s, r, in, func(command bool) {
+		w.command = command
+		_, w.entered, _ = r.Bounds()
+	})
+	if err != nil {
+		return chat.Typed{}, err
+	}
+	w.shows = func() bool {
+		sc, err := s.terminal.Screen(within, false, 0)
+		return err == nil && pattern.MatchString(sc.Text[max(0, len(sc.Text)-maxMatched):])
 	}
 	until, err := w.wait(within)
 	if err == nil && ctx.Err() != nil {
@@ -69,13 +82,43 @@ func (m *Manager) typeAndWait(ctx, within context.Context, rec state.Record, s *
 	if err != nil {
 		return chat.Typed{}, err
 	}
-	t := chat.Typed{Until: until}
+	t := chat.Typed{Until: until, Program: strings.ToValidUTF8(front.Program, "\uFFFD")}
 	if until == chat.UntilPrompt && w.exit.HasExit {
 		t.Exit = &w.exit.Exit
 	}
-	t.Log, err = m.typedLog(rec.ID, r, from, w.cursor)
-	return t, err
+	if t.Log, err = m.typedLog(rec.ID, r, from, w.cursor); err != nil {
+		return chat.Typed{}, err
+	}
+	t.Plain = plainOf(ctx, s, &w, t, front)
+	return t, nil
 }
+
+// maxMatched bounds what of a screen a pattern is held against, in bytes.
+const maxMatched = 16 << 10
+
+// plainOf is the output of the command, or else what the terminal shows and what was scrolled
+// away since.
+func plainOf(ctx context.Context, s *session, w *outputWait, t chat.Typed, front tmux.Front) string {
+	if w.command && w.began > 0 {
+		from, to := max(0, w.began-t.From), w.cursor-t.From
+		if w.over > 0 {
+			to = w.over - t.From
+		}
+		out := t.Bytes()
+		return display.Render(out[min(from, int64(len(out))):min(max(from, to), int64(len(out)))], tmux.Rows, tmux.Cols)
+	}
+	now, err := s.terminal.Screen(ctx, false, 0)
+	if err == nil && now.HistorySize > front.History {
+		now, err = s.terminal.Screen(ctx, false, min(chat.MaxHistory, now.HistorySize-front.History))
+	}
+	if err != nil { // the session has ended
+		return display.Render(t.Bytes(), tmux.Rows, tmux.Cols)
+	}
+	return strings.ToValidUTF8(now.Text[max(0, len(now.Text)-maxPlain):], "\uFFFD")
+}
+
+// maxPlain bounds the text of an answer; see [chat.Typed].
+const maxPlain = 256 << 10
 
 // promptPast is how long a prompt is waited for that is on its way: what was printed before
 // the input must not be taken for what comes after it.
@@ -126,112 +169,4 @@ func (m *Manager) typedLog(id chat.ID, r *ring.Ring, from, to int64) (chat.Log, 
 	l := chat.Log{From: got, Cursor: to, End: max(end, to), Lost: got - from, Recording: m.recording(id)}
 	l.SetBytes(piece)
 	return l, nil
-}
-
-// outputWait reads what is printed until it is time to answer. It holds one piece at a time.
-type outputWait struct {
-	ring   *ring.Ring
-	cursor int64
-	ended  <-chan struct{}
-	kept   <-chan struct{} // closed when what was printed before the end is in ring
-	prompt bool
-	quiet  time.Duration
-
-	marks tmux.Marks
-	exit  tmux.Mark // the last end of a command
-	shown bool      // a command has ended, and its prompt has begun
-}
-
-// promptRest is how long is waited for the end of a prompt that has begun: a shell without
-// the mark for it has one too.
-const promptRest = 300 * time.Millisecond
-
-func (w *outputWait) wait(ctx context.Context) (until string, err error) {
-	buf := make([]byte, 32<<10)
-	for printed := time.Now(); ; {
-		_, _, changed := w.ring.Bounds()
-		n, at, err := w.ring.ReadAt(buf, w.cursor)
-		if err != nil {
-			return "", err
-		}
-		if n > 0 {
-			if at != w.cursor {
-				w.marks = tmux.Marks{}
-			}
-			printed = time.Now()
-			if done := w.read(buf[:n], at); done {
-				return chat.UntilPrompt, nil
-			}
-			if ctx.Err() != nil {
-				return chat.UntilMax, nil
-			}
-			continue
-		}
-		if until := w.pause(ctx, changed, printed); until != "" {
-			return until, nil
-		}
-	}
-}
-
-// read looks for the end of a prompt. The cursor stays behind it: what comes later is for the
-// next one to read.
-func (w *outputWait) read(p []byte, at int64) (done bool) {
-	for len(p) > 0 && !done {
-		n := 1 + indexEnd(p)
-		for _, mark := range w.marks.Read(p[:n]) {
-			switch mark.Kind {
-			case 'D':
-				w.exit, w.shown = mark, true
-			case 'B':
-				done = w.prompt && w.shown
-			}
-		}
-		at, p = at+int64(n), p[n:]
-	}
-	w.cursor = at
-	return done
-}
-
-// indexEnd is where the next mark may end, or the last byte.
-func indexEnd(p []byte) int {
-	for i, b := range p {
-		if b == '\a' || b == '\\' {
-			return i
-		}
-	}
-	return len(p) - 1
-}
-
-// pause waits for more to be printed, and says if it is over before.
-func (w *outputWait) pause(ctx context.Context, changed <-chan struct{}, printed time.Time) (until string) {
-	why, patience := chat.UntilQuiet, w.quiet
-	if w.prompt {
-		why, patience = chat.UntilPrompt, promptRest
-	}
-	timer := time.NewTimer(max(0, patience-time.Since(printed)))
-	defer timer.Stop()
-	quiet := timer.C
-	if w.prompt && !w.shown {
-		quiet = nil
-	}
-	select {
-	case <-changed:
-		return ""
-	case <-quiet:
-		return why
-	case <-ctx.Done():
-		return chat.UntilMax
-	case <-w.ended:
-		select {
-		case <-w.kept:
-		case <-ctx.Done():
-			return chat.UntilMax
-		}
-		select {
-		case <-changed: // what it printed last
-			return ""
-		default:
-			return chat.UntilEnded
-		}
-	}
 }

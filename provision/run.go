@@ -141,16 +141,14 @@ func (m *Manager) runResult(rec state.Record, r *liveRun, out entered) chat.RunR
 // Screen reads what the terminal shows. It wakes nobody: a chat that is asleep
 // has no screen, which is [chat.ErrWrongPhase].
 func (m *Manager) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
-	return m.screen(ctx, id, false)
+	return m.ScreenWith(ctx, id, chat.ScreenSpec{})
 }
 
-// StyledScreen is Screen with the sequences of colours and the like (SGR) in its text, and no
-// others.
-func (m *Manager) StyledScreen(ctx context.Context, id chat.ID) (chat.Screen, error) {
-	return m.screen(ctx, id, true)
-}
-
-func (m *Manager) screen(ctx context.Context, id chat.ID, styles bool) (chat.Screen, error) {
+// ScreenWith is Screen as spec has it.
+func (m *Manager) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error) {
+	if err := spec.Validate(); err != nil {
+		return chat.Screen{}, err
+	}
 	rec, err := m.reach(ctx, id)
 	if err != nil {
 		return chat.Screen{}, err
@@ -159,14 +157,14 @@ func (m *Manager) screen(ctx context.Context, id chat.ID, styles bool) (chat.Scr
 	if s == nil {
 		return chat.Screen{}, fmt.Errorf("cannot read the screen of chat %s: it is asleep: %w", id, chat.ErrWrongPhase)
 	}
-	sc, err := s.terminal.Screen(ctx, styles)
+	sc, err := s.terminal.Screen(ctx, spec.Styles, spec.History)
 	if err != nil {
 		return chat.Screen{}, err
 	}
-	if styles {
+	if spec.Styles {
 		sc.Text = display.String(sc.Text, display.Styled)
 	}
-	return chat.Screen{Rows: sc.Rows, Cols: sc.Cols, CursorRow: sc.CursorRow, CursorCol: sc.CursorCol, Program: strings.ToValidUTF8(sc.Program, "\uFFFD"), Text: sc.Text}, nil
+	return chat.Screen{Rows: sc.Rows, Cols: sc.Cols, CursorRow: sc.CursorRow, CursorCol: sc.CursorCol, History: sc.History, Program: strings.ToValidUTF8(sc.Program, "\uFFFD"), Text: sc.Text}, nil
 }
 
 // use finds a chat for its caller and makes sure that it is awake.

@@ -24,7 +24,7 @@ func (m *Manager) Input(ctx context.Context, id chat.ID, in chat.Input) error {
 		return err
 	}
 	defer done()
-	_, err = m.typeInto(ctx, rec, s, r, in, func() {})
+	_, err = m.typeInto(ctx, rec, s, r, in, func(bool) {})
 	return err
 }
 
@@ -54,9 +54,10 @@ func (m *Manager) readyToType(ctx context.Context, id chat.ID, in chat.Input) (s
 	return m.use(ctx, id)
 }
 
-// typeInto types what in says, whole before anybody else's; entering is called just before what
-// a program may answer. r is the log of the terminal.
-func (m *Manager) typeInto(ctx context.Context, rec state.Record, s *session, r *ring.Ring, in chat.Input, entering func()) (tmux.Front, error) {
+// typeInto types what in says, whole before anybody else's. entering is called just before what
+// a program may answer, and says whether that is a command for a shell at its prompt. r is the
+// log of the terminal.
+func (m *Manager) typeInto(ctx context.Context, rec state.Record, s *session, r *ring.Ring, in chat.Input, entering func(command bool)) (tmux.Front, error) {
 	detail := map[string]string{"bytes": fmt.Sprint(len(in.Text)), "keys": fmt.Sprint(len(in.Keys))}
 	if in.OnlyIf != nil {
 		detail["only_if"] = in.OnlyIf.String()
@@ -84,7 +85,7 @@ type typist struct {
 	log      *sessionLog
 	ring     *ring.Ring
 	in       chat.Input
-	entering func()
+	entering func(command bool)
 }
 
 // settleTime is how long a mark may take from the shell to here. Where a shell is in front that
@@ -144,15 +145,18 @@ func (t typist) once(ctx context.Context, cond tmux.If) (tmux.Front, error) {
 	in, whole := t.in, cond
 	switch {
 	case len(in.Keys) > 0:
-		t.enter()
+		t.enter(false)
 		return t.terminal.Press(ctx, "", in.Keys, cond)
 	case in.Text == "" || !in.Enter:
-		t.enter()
+		t.enter(false)
 		return t.text(ctx, in.Enter, cond)
+	}
+	if last := t.log.lastMark(); last == markNone || last == markBetween {
+		t.log.awaitPrompt(ctx, t.ring)
 	}
 	if yes := true; !in.KeyByKey && t.log.lastMark() == markPrompt && (cond.Shell == nil || *cond.Shell) {
 		whole.Shell = &yes
-		t.enter()
+		t.enter(true)
 		front, err := t.terminal.Type(ctx, in.Text, true, whole)
 		if !errors.Is(err, tmux.ErrUnmet) {
 			return front, err
@@ -166,18 +170,18 @@ func (t typist) once(ctx context.Context, cond tmux.If) (tmux.Front, error) {
 	if err := t.log.pauseAfter(ctx, t.ring, before); err != nil {
 		return front, err
 	}
-	t.enter()
+	t.enter(false)
 	after, err := t.terminal.Press(ctx, front.Pane, []string{"Enter"}, cond)
 	after.Done += front.Done
 	return after, err
 }
 
 // enter notes that the shell may print a prompt anew.
-func (t typist) enter() {
+func (t typist) enter(command bool) {
 	if t.log != nil && enters(t.in) {
 		t.log.atPrompt.Store(false)
 	}
-	t.entering()
+	t.entering(command)
 }
 
 func (t typist) text(ctx context.Context, enter bool, cond tmux.If) (tmux.Front, error) {

@@ -18,14 +18,18 @@ func ShellArgv() []string {
 //
 // Another hook, which stays, marks prompts and commands with OSC 133 ("semantic prompt"), so that
 // who types can tell that a command has ended, and how. It puts its marks into PS0 and PS1
-// whatever the chat made of them; who unsets the hook has no marks.
+// whatever the chat made of them; who unsets the hook has no marks. PS2 has marks of its own, for
+// a line that is not whole. An exclamation mark is text (set +H): bash drops a line with one that
+// it cannot expand, and prints its prompt again without running the hook.
 const Bashrc = `# Written by chatd. Your own settings belong in ~/.bashrc, which this file reads.
 PS1='\u:\w\$ '
 HISTFILE=~/.bash_history
 HISTSIZE=1000
 HISTFILESIZE=2000
 HISTCONTROL=ignoredups
+PS2='\[\e]133;A;k=s\a\]> \[\e]133;B\a\]'
 shopt -s checkwinsize
+set +H
 if [ -n "${` + PlainShell + `-}" ]; then
 	echo "chatd: left ~/.bashrc out, with which this shell ended before its prompt"
 elif [ -r ~/.bashrc ]; then

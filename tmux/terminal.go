@@ -30,37 +30,44 @@ func New(socket string, exec Exec) *Terminal {
 }
 
 // Screen is what the active pane shows: Rows × Cols cells, the visible lines
-// without trailing blank ones, and the cursor counted from 0.
+// without trailing blank ones, and the cursor counted from 0. The first History lines of Text
+// were scrolled away.
 type Screen struct {
+	History, HistorySize int // those in Text, and all that there are
 	Rows, Cols           int
 	CursorRow, CursorCol int
 	Program              string // the name of the program in front
 	Text                 string
 }
 
-const screenFormat = "#{pane_height} #{pane_width} #{cursor_y} #{cursor_x} #{pane_current_command}"
+const screenFormat = "#{pane_height} #{pane_width} #{cursor_y} #{cursor_x} #{history_size} #{pane_current_command}"
 
-// Screen reads what the terminal shows now, with escape sequences for colours and more
-// if styles is set.
-func (t *Terminal) Screen(ctx context.Context, styles bool) (Screen, error) {
+// Screen reads what the terminal shows now, and so many lines before it, with escape sequences
+// for colours and more if styles is set.
+func (t *Terminal) Screen(ctx context.Context, styles bool, history int) (Screen, error) {
 	argv := []string{"display-message", "-p", "-t", target, screenFormat, ";", "capture-pane", "-p", "-t", target}
 	if styles {
 		argv = append(argv, "-e")
+	}
+	if history > 0 {
+		argv = append(argv, "-S", strconv.Itoa(-history))
 	}
 	out, err := t.client(ctx, nil, argv)
 	if err != nil {
 		return Screen{}, err
 	}
-	return parseScreen(out)
+	s, err := parseScreen(out)
+	s.History = max(0, min(history, s.HistorySize))
+	return s, err
 }
 
 func parseScreen(out []byte) (Screen, error) {
 	head, text, _ := bytes.Cut(out, []byte("\n"))
 	var s Screen
-	words := strings.SplitN(string(head), " ", 5)
-	for i, n := range []*int{&s.Rows, &s.Cols, &s.CursorRow, &s.CursorCol} {
+	words := strings.SplitN(string(head), " ", 6)
+	for i, n := range []*int{&s.Rows, &s.Cols, &s.CursorRow, &s.CursorCol, &s.HistorySize} {
 		var err error
-		if len(words) != 5 {
+		if len(words) != 6 {
 			err = errors.New("too few words")
 		} else {
 			*n, err = strconv.Atoi(words[i])
@@ -69,7 +76,7 @@ func parseScreen(out []byte) (Screen, error) {
 			return Screen{}, fmt.Errorf("cannot read the screen: tmux answered %.80q", head)
 		}
 	}
-	s.Program = words[4]
+	s.Program = words[5]
 	s.Text = strings.TrimRight(string(text), "\n")
 	return s, nil
 }

@@ -90,7 +90,7 @@ func waitScreen(t *testing.T, term *Terminal, want string) Screen {
 	t.Helper()
 	var last string
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		s, err := term.Screen(t.Context(), false)
+		s, err := term.Screen(t.Context(), false, 0)
 		if err == nil && strings.Contains(s.Text, want) {
 			return s
 		}
@@ -145,7 +145,7 @@ func TestTerminal(t *testing.T) {
 	}
 	var err error
 	for deadline := time.Now().Add(2 * time.Minute); err == nil && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		_, err = term.Screen(ctx, false)
+		_, err = term.Screen(ctx, false, 0)
 	}
 	if err == nil {
 		t.Error("the server lives on after its last shell ended")

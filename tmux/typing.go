@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -63,6 +64,7 @@ type Front struct {
 	Pane    string // "%0"
 	Program string // the name of the program in front
 	Done    int    // how many of the keys, or of the texts, were typed
+	History int    // how many lines were scrolled away before
 }
 
 // Shell reports whether the program in front is a shell.
@@ -159,7 +161,7 @@ const typedMark, unmetMark = "chatd typed", "chatd did not type"
 
 // showFront has the server say which pane is meant, and what is in front there.
 func showFront(to string) []string {
-	return []string{"display-message", "-p", "-t", to, "#{pane_id} #{pane_current_command}"}
+	return []string{"display-message", "-p", "-t", to, "#{pane_id} #{history_size} #{pane_current_command}"}
 }
 
 // typeIf is the command that does one thing or, where cond does not hold, the other, and says
@@ -178,7 +180,13 @@ func (t *Terminal) typeIf(ctx context.Context, stdin []byte, argv []string) (Fro
 	}
 	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 	var f Front
-	f.Pane, f.Program, _ = strings.Cut(lines[0], " ")
+	var history string
+	f.Pane, history, _ = strings.Cut(lines[0], " ")
+	history, f.Program, _ = strings.Cut(history, " ")
+	f.History, err = strconv.Atoi(history)
+	if err != nil {
+		return Front{}, fmt.Errorf("cannot type: tmux answered %.80q", out)
+	}
 	for _, line := range lines[1:] {
 		if line == typedMark {
 			f.Done++

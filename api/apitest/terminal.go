@@ -20,7 +20,7 @@ func (m *Memory) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat
 		return chat.Typed{}, err
 	}
 	l, err := m.Log(ctx, id, before.End)
-	t := chat.Typed{Log: l, Until: in.Wait.Until}
+	t := chat.Typed{Log: l, Plain: strings.ReplaceAll(string(l.Bytes()), "\x1b[31m", ""), Program: "bash", Until: in.Wait.Until}
 	switch exit := 0; {
 	case strings.HasPrefix(in.Text, "sleep"):
 		t.Until = chat.UntilMax
@@ -33,10 +33,16 @@ func (m *Memory) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat
 	return t, err
 }
 
-// StyledScreen is Screen in green.
-func (m *Memory) StyledScreen(ctx context.Context, id chat.ID) (chat.Screen, error) {
+// ScreenWith is Screen in green with styles, and below its history.
+func (m *Memory) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error) {
 	s, err := m.Screen(ctx, id)
-	s.Text = "\x1b[32m" + s.Text + "\x1b]0;title\a"
+	for range spec.History {
+		s.Text = "before\n" + s.Text
+	}
+	s.History = spec.History
+	if spec.Styles {
+		s.Text = "\x1b[32m" + s.Text + "\x1b]0;title\a"
+	}
 	return s, err
 }
 

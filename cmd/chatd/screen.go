@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/display"
 )
 
@@ -17,8 +18,11 @@ func screenCommand() *cli.Command {
 		ArgsUsage: "CHAT",
 		Description: "Control bytes are escaped when standard output is a terminal. --styles leaves colours and\n" +
 			"the like in the text, and nothing else that is no text.\n\n" +
-			"   chatd screen CHAT\n   chatd screen CHAT --styles | less -R\n   chatd screen CHAT --json | jq .cursor_row",
-		Flags:  []cli.Flag{&cli.BoolFlag{Name: "styles", Usage: "with colours, bold and the like"}},
+			"   chatd screen CHAT\n   chatd screen CHAT --history 500\n   chatd screen CHAT --styles | less -R\n   chatd screen CHAT --json | jq .cursor_row",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "styles", Usage: "with colours, bold and the like"},
+			&cli.IntFlag{Name: "history", Usage: "and this `NUMBER` of lines that were scrolled away, at most 2000"},
+		},
 		Action: screen,
 	}
 }
@@ -28,11 +32,7 @@ func screen(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	show := client(c).Screen
-	if c.Bool("styles") {
-		show = client(c).StyledScreen
-	}
-	s, err := show(c.Context, id)
+	s, err := client(c).ScreenWith(c.Context, id, chat.ScreenSpec{Styles: c.Bool("styles"), History: c.Int("history")})
 	if err != nil {
 		return err
 	}

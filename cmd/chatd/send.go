@@ -16,14 +16,17 @@ func sendCommand() *cli.Command {
 		ArgsUsage: "CHAT TEXT…|-",
 		Description: "Types the words with spaces between them and presses Enter. - types what chatd\n" +
 			"reads. --keys presses keys by their tmux(1) names in place of text. --wait waits for the\n" +
-			"shell's next prompt, or until nothing was printed for a while, and writes what was printed\n" +
-			"meanwhile: as plain text on a terminal, as it is elsewhere. Then the exit code is that of the\n" +
-			"command, as the chat's shell has it, and 124 when --max was over; with --json it is 0.\n\n" +
+			"shell's next prompt, for output, for quiet after it, or for --pattern on the screen, and writes\n" +
+			"as text what the command printed or, under another program, what the terminal shows; with\n" +
+			"--raw every byte that was printed. Then the exit code is that of the command, as the chat's\n" +
+			"shell has it, 124 when --max was over, and 2 when the shell wants the rest of the line; with\n" +
+			"--json it is 0.\n\n" +
 			"A program other than the shell gets Enter for itself, a moment after the text. That it took\n" +
 			"the text is not known: see chatd screen. --only-if types nothing where it does not hold, and\n" +
 			"the exit code is 7: prompt, no-prompt (a program reads), or the name of the program in front,\n" +
 			"as chatd screen --json has it. It is what the chat's own tmux and shell say.\n\n" +
 			"   chatd send CHAT make test\n" +
+			"   chatd send CHAT --wait screen --pattern '^> *$' --quiet 2s --max 10m and now the tests\n" +
 			"   chatd send CHAT --only-if no-prompt,claude and now the tests\n" +
 			"   chatd send CHAT --wait prompt --max 5m make test\n" +
 			"   chatd send CHAT -- -rf\n" +
@@ -33,8 +36,10 @@ func sendCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "keys", Usage: "press these `KEYS`, with commas between them"},
 			&cli.BoolFlag{Name: "key-by-key", Usage: "type the text a character at a time, never as a paste; at most 1000"},
 			&cli.StringSliceFlag{Name: "only-if", Usage: "type only on this `CONDITION`: prompt, no-prompt or a program's name"},
-			&cli.StringFlag{Name: "wait", Usage: "wait for prompt or quiet, `UNTIL` then"},
-			&cli.DurationFlag{Name: "quiet", Usage: "for --wait quiet: nothing printed for this `TIME`", DefaultText: "1s"},
+			&cli.StringFlag{Name: "wait", Aliases: []string{"until"}, Usage: "wait for prompt, output, quiet or screen, `UNTIL` then"},
+			&cli.StringFlag{Name: "pattern", Usage: "for --wait screen: a regular `EXPRESSION` (RE2); ^ and $ are those of a line"},
+			&cli.DurationFlag{Name: "quiet", Usage: "for --wait quiet or screen: nothing printed for this `TIME`", DefaultText: "1s, and 0s for screen"},
+			&cli.BoolFlag{Name: "raw", Usage: "with --wait: every byte that was printed"},
 			&cli.DurationFlag{Name: "max", Usage: "wait no longer than this `TIME`, at most 10m", DefaultText: "1m"},
 		},
 		Action: send,
@@ -63,8 +68,8 @@ func send(c *cli.Context) error {
 	if len(words) == 0 && len(in.Keys) == 0 {
 		return fmt.Errorf("cannot send: want a text, - or --keys: %w", chat.ErrInvalid)
 	}
-	if c.IsSet("wait") || c.IsSet("quiet") || c.IsSet("max") {
-		in.Wait = &chat.Wait{Until: c.String("wait"), Quiet: chat.Duration(c.Duration("quiet")), Max: chat.Duration(c.Duration("max"))}
+	if c.IsSet("wait") || c.IsSet("quiet") || c.IsSet("max") || c.IsSet("pattern") {
+		in.Wait = &chat.Wait{Until: c.String("wait"), Pattern: c.String("pattern"), Quiet: chat.Duration(c.Duration("quiet")), Max: chat.Duration(c.Duration("max"))}
 	}
 	if err := in.Validate(); err != nil {
 		return err
@@ -96,6 +101,17 @@ func onlyIf(words []string) (*chat.OnlyIf, error) {
 	return &o, nil
 }
 
+// writeTyped writes what came after an input.
+func writeTyped(c *cli.Context, got chat.Typed) error {
+	if c.Bool("raw") {
+		return writeLog(c.App.Writer, got.Log)
+	}
+	if got.Plain != "" {
+		return writeChatText(c.App.Writer, strings.TrimSuffix(got.Plain, "\n")+"\n")
+	}
+	return nil
+}
+
 // sendAndWait writes what was printed, and passes the exit code on.
 func sendAndWait(c *cli.Context, id chat.ID, in chat.Input) error {
 	done := progress(c, "waiting")
@@ -107,10 +123,13 @@ func sendAndWait(c *cli.Context, id chat.ID, in chat.Input) error {
 	if c.Bool("json") {
 		return writeJSON(c.App.Writer, got)
 	}
-	if err := writeLog(c.App.Writer, got.Log); err != nil {
+	if err := writeTyped(c, got); err != nil {
 		return err
 	}
 	switch {
+	case got.Until == chat.UntilMore:
+		fmt.Fprintln(c.App.ErrWriter, "chatd: the shell waits for the rest of the line, as after an open quote; give it up with: chatd send --keys ctrl-c", id)
+		return &exitError{2}
 	case got.Until == chat.UntilMax:
 		fmt.Fprintln(c.App.ErrWriter, "chatd: the terminal is not done yet; read on with: chatd log -f --since", got.Cursor, id)
 		return &exitError{timeoutExit}

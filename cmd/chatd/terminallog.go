@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -16,12 +17,14 @@ func logCommand() *cli.Command {
 		Name:      "log",
 		Usage:     "print what a chat's terminal printed",
 		ArgsUsage: "CHAT",
-		Description: "The last 1 to 2 MiB are kept, also of a chat that is asleep. On a terminal it is plain text, in\n" +
-			"which nothing moves the cursor or changes the terminal; elsewhere it is every byte as it\n" +
-			"was printed. -f goes on until it is interrupted; with --json each piece is a line.\n\n" +
-			"   chatd log CHAT | tail\n   chatd log -f CHAT\n   chatd log CHAT --since 81920 --json | jq .cursor",
+		Description: "The last 1 to 2 MiB are kept, also of a chat that is asleep. On a terminal, and with --text, it is\n" +
+			"the text that a terminal would show, its last 256 KiB: what was drawn over is there once. Elsewhere\n" +
+			"it is every byte as it was printed. -f goes on until it is interrupted, on a terminal with the\n" +
+			"text as it comes; with --json each piece is a line.\n\n" +
+			"   chatd log CHAT --text | tail\n   chatd log -f CHAT\n   chatd log CHAT --since 81920 --json | jq .cursor",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on as the terminal prints"},
+			&cli.BoolFlag{Name: "text", Usage: "the text that a terminal would show"},
 			&cli.Int64Flag{Name: "since", Usage: "from this `CURSOR` on, which --json and send --wait say", Value: -1, DefaultText: "all that is kept"},
 		},
 		Action: printLog,
@@ -38,6 +41,12 @@ func printLog(c *cli.Context) error {
 		return fmt.Errorf("cannot use --since %d: want a cursor, a number from 0: %w", since, chat.ErrInvalid)
 	}
 	p := logPrinter{c: c, text: chatTextWriter(c.App.Writer)}
+	if c.Bool("text") && (c.Bool("follow") || c.Bool("json")) {
+		return fmt.Errorf("cannot use --text with --follow or --json: %w", chat.ErrInvalid)
+	}
+	if !c.Bool("follow") && !c.Bool("json") && (c.Bool("text") || isTerminal(c.App.Writer)) {
+		return p.render(id, since)
+	}
 	if c.Bool("follow") {
 		err = client(c).FollowLog(c.Context, id, since, p.print)
 	} else {
@@ -85,6 +94,27 @@ func (p *logPrinter) print(l chat.Log) error {
 	}
 	return nil
 }
+
+// render prints all at once: what comes later may draw over what came before.
+func (p *logPrinter) render(id chat.ID, since int64) error {
+	var all bytes.Buffer
+	to := p.text
+	p.text = &all
+	if err := pages(p.c, id, since, p.print); err != nil {
+		return err
+	}
+	text := display.Render(all.Bytes(), tmuxRows, tmuxCols)
+	if text != "" {
+		text += "\n"
+	}
+	if _, err := io.WriteString(to, text); err != nil {
+		return fmt.Errorf("cannot write the log: %w", err)
+	}
+	return nil
+}
+
+// The size of a chat's terminal, if nobody changed it.
+const tmuxRows, tmuxCols = 40, 120
 
 // chatTextWriter writes what a chat printed: on a terminal plain text, elsewhere every byte.
 func chatTextWriter(w io.Writer) io.Writer {

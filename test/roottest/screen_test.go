@@ -20,7 +20,7 @@ func TestStyledScreen(t *testing.T) {
 	for deadline := time.Now().Add(longEnough); ; time.Sleep(20 * time.Millisecond) {
 		plain, err := m.Screen(ctx, c.ID)
 		must(t, err)
-		styled, err := m.StyledScreen(ctx, c.ID)
+		styled, err := m.ScreenWith(ctx, c.ID, chat.ScreenSpec{Styles: true})
 		must(t, err)
 		if !strings.Contains(plain.Text, "a link red end") {
 			if time.Now().After(deadline) {
@@ -41,7 +41,7 @@ func TestStyledScreen(t *testing.T) {
 	if _, err := m.Sleep(ctx, c.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.StyledScreen(ctx, c.ID); !errors.Is(err, chat.ErrWrongPhase) {
+	if _, err := m.ScreenWith(ctx, c.ID, chat.ScreenSpec{Styles: true}); !errors.Is(err, chat.ErrWrongPhase) {
 		t.Errorf("asleep: %v", err)
 	}
 }

@@ -1,0 +1,77 @@
+package chat
+
+import (
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+)
+
+// Wait says how long [Input] waits after it has typed. What is typed and comes back is no output:
+// output begins with that of the command or, where another program reads, after Enter.
+type Wait struct {
+	// Until is [UntilPrompt], [UntilOutput], [UntilQuiet] or [UntilScreen].
+	Until string `json:"until" enum:"prompt,output,quiet,screen" doc:"prompt: the shell's next prompt; output: something printed; quiet: after it nothing printed for a while; screen: after it the screen shows pattern."`
+	// Pattern is a regular expression (RE2) for [UntilScreen], matched against the text of the
+	// screen, in which ^ and $ are those of a line.
+	Pattern string `json:"pattern,omitempty" maxLength:"256" doc:"For until screen: a regular expression (RE2) that the screen's text must match; ^ and $ are those of a line."`
+	// Quiet is how long nothing must be printed; zero means [DefaultQuiet], or none for
+	// [UntilScreen].
+	Quiet Duration `json:"quiet,omitempty" doc:"For until quiet: how long nothing is printed, 1s if it is left out; for until screen: how long the screen must stand still too."`
+	// Max is how long is waited at most; zero means [DefaultWait].
+	Max Duration `json:"max,omitempty" doc:"How long to wait at most; 60s if it is left out, 10m at most."`
+}
+
+// Validate reports a wait that cannot be meant, as [ErrInvalid].
+func (w Wait) Validate() error {
+	switch {
+	case w.Until != UntilPrompt && w.Until != UntilOutput && w.Until != UntilQuiet && w.Until != UntilScreen:
+		return fmt.Errorf("cannot wait: until %s: want %s, %s, %s or %s: %w", Quote(w.Until), UntilPrompt, UntilOutput, UntilQuiet, UntilScreen, ErrInvalid)
+	case (w.Until == UntilPrompt || w.Until == UntilOutput) && w.Quiet != 0:
+		return fmt.Errorf("cannot wait: quiet belongs to until %s and %s: %w", UntilQuiet, UntilScreen, ErrInvalid)
+	case (w.Until == UntilScreen) != (w.Pattern != ""):
+		return fmt.Errorf("cannot wait: pattern belongs to until %s, which wants one: %w", UntilScreen, ErrInvalid)
+	case w.Max < 0 || w.Max > MaxWait:
+		return fmt.Errorf("cannot wait: max %s: want 0s to %s: %w", w.Max, MaxWait, ErrInvalid)
+	case w.Quiet < 0 || w.Quiet > MaxWait:
+		return fmt.Errorf("cannot wait: quiet %s: want 0s to %s: %w", w.Quiet, MaxWait, ErrInvalid)
+	}
+	_, err := w.Regexp()
+	return err
+}
+
+// Regexp is the pattern, compiled; nil where there is none.
+func (w Wait) Regexp() (*regexp.Regexp, error) {
+	if w.Pattern == "" {
+		return nil, nil
+	}
+	if len(w.Pattern) > MaxPattern {
+		return nil, fmt.Errorf("cannot use pattern: %d bytes, want at most %d: %w", len(w.Pattern), MaxPattern, ErrInvalid)
+	}
+	tree, err := syntax.Parse("(?m)"+w.Pattern, syntax.Perl)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use pattern %s: %v: %w", Quote(w.Pattern), err, ErrInvalid)
+	}
+	prog, err := syntax.Compile(tree.Simplify())
+	if err != nil || len(prog.Inst) > maxProgram {
+		return nil, fmt.Errorf("cannot use pattern %s: it is too large once its repetitions are written out: %w", Quote(w.Pattern), ErrInvalid)
+	}
+	return regexp.MustCompile("(?m)" + w.Pattern), nil
+}
+
+// Typed is what came after an input with a wait: the output in Log, from the input on, at
+// most [MaxTyped] bytes of it, with what was left out counted in Lost.
+type Typed struct {
+	Log
+	// Plain is the same for people: of a command that was typed at the shell's prompt what it
+	// printed, up to the next one; under another program what the terminal shows, and what was
+	// scrolled away since the input. At most 256 KiB; the end of what is more.
+	Plain string `json:"plain" doc:"As text: what the command printed, between its line and the next prompt; under another program, what the terminal shows, with what was scrolled away meanwhile."`
+	// Program is what was in front when it was typed, as [Screen].Program.
+	Program string `json:"program" doc:"The program in front when it was typed, by the word of the chat's own tmux."`
+	// Until is what ended the wait: that of the [Wait], [UntilPrompt], [UntilMore], [UntilMax] or
+	// [UntilEnded].
+	Until string `json:"until" enum:"prompt,output,quiet,screen,more,max,ended" doc:"What ended the wait; more: the shell wants the rest of the line; max: its time was over; ended: the session has."`
+	// Exit is the exit code of the command that ended last before the prompt, in the chat's
+	// own word (OSC 133); absent where there was no prompt with a code.
+	Exit *int `json:"exit,omitempty"`
+}

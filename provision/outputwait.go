@@ -1,0 +1,219 @@
+package provision
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/display"
+	"github.com/chatd/chatd/ring"
+	"github.com/chatd/chatd/tmux"
+)
+
+// outputWait reads what is printed until it is time to answer. It holds one piece at a time.
+type outputWait struct {
+	ring    *ring.Ring
+	cursor  int64
+	entered int64 // what comes before is what was typed, as the terminal prints it
+	ended   <-chan struct{}
+	kept    <-chan struct{} // closed when what was printed before the end is in ring
+	until   string
+	quiet   time.Duration
+	command bool        // a shell at its prompt was given a command: its output has marks
+	shows   func() bool // the screen matches the pattern
+
+	text *display.Writer // what is printed, as text into seen
+	seen bytes.Buffer
+
+	marks   tmux.Marks
+	exit    tmux.Mark // the last end of a command
+	shown   bool      // a command has ended, and its prompt has begun
+	whole   bool      // and the prompt is there
+	again   bool      // a prompt was shown and no command was run: the line was dropped
+	more    bool      // a prompt for the rest of a line was shown
+	rest    bool      // the prompt that begins is one
+	began   int64     // where the output of the command begins; 0 if it has not
+	over    int64     // where it ends; 0 if it has not
+	output  bool      // something was printed that is no echo
+	printed time.Time // last
+	looked  time.Time // when the screen may be looked at again
+	stale   bool      // it was looked at, and nothing was printed since
+}
+
+// A prompt that has begun is waited for so long: a shell without the mark for its end has one
+// too. One that comes without a command, or for the rest of a line, may be followed by another.
+const (
+	promptRest  = 300 * time.Millisecond
+	promptAgain = time.Second
+)
+
+// screenGap is how long a screen is not looked at again, at least; and not in four times as long
+// as it took to look at it.
+const screenGap = 200 * time.Millisecond
+
+func (w *outputWait) wait(ctx context.Context) (until string, err error) {
+	buf := make([]byte, 32<<10)
+	for w.printed = time.Now(); ; {
+		_, _, changed := w.ring.Bounds()
+		n, at, err := w.ring.ReadAt(buf, w.cursor)
+		if err != nil {
+			return "", err
+		}
+		if n > 0 {
+			if at != w.cursor {
+				w.marks = tmux.Marks{}
+			}
+			w.printed, w.stale = time.Now(), false
+			if until := w.read(buf[:n], at); until != "" {
+				return until, nil
+			}
+			if ctx.Err() != nil {
+				return chat.UntilMax, nil
+			}
+			continue
+		}
+		if until := w.pause(ctx, changed); until != "" {
+			return until, nil
+		}
+	}
+}
+
+// read looks for marks and for output, and says what is over. After a prompt the cursor stays
+// behind it: what comes later is for the next one to read.
+func (w *outputWait) read(p []byte, at int64) (until string) {
+	w.cursor = at
+	for len(p) > 0 {
+		n := 1 + indexEnd(p)
+		if echo := w.entered - w.cursor; echo > 0 {
+			n = int(min(int64(n), echo))
+		}
+		counts := w.cursor >= w.entered && (!w.command || w.began > 0 && w.over == 0)
+		if w.visible(p[:n]) && counts {
+			w.output = true
+		}
+		for _, mark := range w.marks.Read(p[:n]) {
+			w.mark(mark, w.cursor+int64(n))
+		}
+		w.cursor, p = w.cursor+int64(n), p[n:]
+		if w.whole && w.until == chat.UntilPrompt {
+			return chat.UntilPrompt
+		}
+	}
+	if w.output && w.until == chat.UntilOutput {
+		return chat.UntilOutput
+	}
+	return ""
+}
+
+// visible reports text in what was printed, and not line ends and movements alone.
+func (w *outputWait) visible(p []byte) bool {
+	if w.text == nil {
+		w.text = display.NewWriter(&w.seen, display.Plain)
+	}
+	w.seen.Reset()
+	_, _ = w.text.Write(p) // a buffer takes everything
+	return len(bytes.TrimSpace(w.seen.Bytes())) > 0
+}
+
+// mark takes up one, which ends at a cursor.
+func (w *outputWait) mark(mark tmux.Mark, end int64) {
+	switch mark.Kind {
+	case 'A':
+		w.rest = mark.More
+	case 'B':
+		w.whole, w.more = w.shown, w.rest
+		w.again = !w.shown && !w.rest
+	case 'C':
+		w.again, w.more, w.shown, w.whole = false, false, false, false
+		if w.began == 0 {
+			w.began = end
+		}
+	case 'D':
+		w.exit, w.shown, w.more = mark, true, false
+		if w.began > 0 {
+			w.over, w.output = end, true
+		}
+	}
+}
+
+// indexEnd is where the next mark may end, or the last byte.
+func indexEnd(p []byte) int {
+	for i, b := range p {
+		if b == '\a' || b == '\\' {
+			return i
+		}
+	}
+	return len(p) - 1
+}
+
+// due is what comes next if nothing is printed, and how long after the last that was; it is
+// empty where nothing does.
+func (w *outputWait) due() (until string, after time.Duration) {
+	switch {
+	case w.until == chat.UntilPrompt && w.shown:
+		return chat.UntilPrompt, promptRest
+	case w.more:
+		return chat.UntilMore, promptRest
+	case w.until == chat.UntilPrompt && w.again:
+		return chat.UntilPrompt, promptAgain
+	case w.until == chat.UntilQuiet && w.output:
+		return chat.UntilQuiet, w.quiet
+	case w.until == chat.UntilScreen && w.output && !w.stale:
+		return chat.UntilScreen, max(w.quiet, w.looked.Sub(w.printed))
+	}
+	return "", 0
+}
+
+// pause waits for more to be printed, and says if it is over before.
+func (w *outputWait) pause(ctx context.Context, changed <-chan struct{}) (until string) {
+	why, after := w.due()
+	var still <-chan time.Time
+	if why != "" {
+		timer := time.NewTimer(max(0, after-time.Since(w.printed)))
+		defer timer.Stop()
+		still = timer.C
+	}
+	select {
+	case <-changed:
+		return ""
+	case <-still:
+		if why == chat.UntilScreen {
+			return w.look()
+		}
+		return why
+	case <-ctx.Done():
+		return chat.UntilMax
+	case <-w.ended:
+		return w.end(ctx, changed)
+	}
+}
+
+// look holds the screen against the pattern. A command that has ended will not change it.
+func (w *outputWait) look() (until string) {
+	began := time.Now()
+	found := w.shows()
+	w.looked, w.stale = time.Now().Add(max(screenGap, 4*time.Since(began))), true
+	switch {
+	case found:
+		return chat.UntilScreen
+	case w.whole:
+		return chat.UntilPrompt
+	}
+	return ""
+}
+
+// end waits for what the session printed last.
+func (w *outputWait) end(ctx context.Context, changed <-chan struct{}) (until string) {
+	select {
+	case <-w.kept:
+	case <-ctx.Done():
+		return chat.UntilMax
+	}
+	select {
+	case <-changed:
+		return ""
+	default:
+		return chat.UntilEnded
+	}
+}
