@@ -194,7 +194,8 @@ func TestInput(t *testing.T) {
 			t.Errorf("%+v: %v", ok, err)
 		}
 	}
-	for _, bad := range []Input{{}, {Text: "x", Wait: &Wait{}}, {Text: "x", Wait: &Wait{Until: "always"}}, {Text: "x", Wait: &Wait{Until: UntilMax}},
+	for _, bad := range []Input{{}, {Text: "x", Wait: &Wait{}}, {Text: "x", Wait: &Wait{Until: UntilScreen}}, {Text: "x", Wait: &Wait{Until: UntilQuiet, Pattern: "x"}}, {Text: "x", Wait: &Wait{Until: UntilScreen, Pattern: "("}},
+		{Text: "x", Wait: &Wait{Until: UntilScreen, Pattern: "(a{30}b{30}){30}"}}, {Text: "x", Wait: &Wait{Until: UntilScreen, Pattern: strings.Repeat("x", MaxPattern+1)}}, {Text: "x", Wait: &Wait{Until: UntilOutput, Quiet: 1}}, {Text: "x", Wait: &Wait{Until: "always"}}, {Text: "x", Wait: &Wait{Until: UntilMax}},
 		{Text: "x", Wait: &Wait{Until: UntilPrompt, Quiet: 1}}, {Text: "x", Wait: &Wait{Until: UntilQuiet, Max: MaxWait + 1}}, {Text: "x", Wait: &Wait{Until: UntilQuiet, Quiet: -1}},
 		{Text: "x", Keys: []string{"Up"}}, {Enter: true, Keys: []string{"Up"}}, {Text: "\x00"}, {Text: strings.Repeat("x", MaxInput+1)},
 		{Text: strings.Repeat("x", MaxKeyByKey+1), KeyByKey: true}, {Enter: true, KeyByKey: true}, {Text: "x", OnlyIf: &OnlyIf{}}, {Text: "x", OnlyIf: &OnlyIf{Prompt: "there"}}} {

@@ -274,7 +274,7 @@ func useTools(t *testing.T, mem *apitest.Memory, s *sdk.ClientSession) {
 		{"terminal_read", `{}`, "ls\n", false},
 		{"terminal_send", `{"text": "false", "enter": true, "wait": {"until": "prompt"}}`, "false\n\nthe cursor is 14\nthe shell is at its prompt; exit code 1", false},
 		{"terminal_send", `{"text": "sleep", "wait": {"until": "quiet", "quiet": "2s", "max": "3s"}}`, "the wait was over before; go on with terminal_read", false},
-		{"terminal_read", `{"since": 8}`, "false\nsleep\nthe cursor is 19", false},
+		{"terminal_read", `{"since": 8}`, "false\n     sleep\nthe cursor is 19", false},
 		{"explain", `{"path": "x", "op": "read"}`, `"verdict":"allow"`, false},
 		{"explain", `{"path": ".env", "op": "write"}`, `"verdict":"deny"`, false},
 		// What is refused, and why.
@@ -355,7 +355,7 @@ func TestSchemas(t *testing.T) {
 		"read_file":     {`"minimum":0`, `"required":["path"]`},
 		"write_file":    {`"required":["path","content"]`},
 		"list_dir":      {`"maximum":10000`},
-		"terminal_send": {`"maxItems":64`, `"enum":["prompt","quiet"`, `nothing is printed`},
+		"terminal_send": {`"maxItems":64`, `"enum":["prompt","output","quiet","screen"`, `nothing is printed`},
 		"explain":       {`"enum":["read","write","edit","bash"]`},
 	} {
 		for _, p := range pieces {

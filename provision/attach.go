@@ -60,6 +60,7 @@ func (m *Manager) attach(ctx context.Context, rec state.Record, s *session, r *l
 	defer until.end()
 	e := m.runEntry(rec, r, spec)
 	e.openStdin, e.out = true, until.output(out)
+	e.env = append(e.env, "TERM=xterm-256color") // what is in front of the operator, or near enough
 	e.started = func(nsenter int, stdin *os.File) {
 		r.begun(nsenter, stdin)
 		if started != nil {

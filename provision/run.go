@@ -104,7 +104,6 @@ func (m *Manager) runEntry(rec state.Record, r *liveRun, spec chat.RunSpec) entr
 	e := entry{run: r.info.ID, grace: r.grace, argv: runArgv(spec), env: runEnv(spec), dir: spec.Dir(m.home(rec.ID)), outputMax: spec.OutputMax}
 	if spec.TTY != nil {
 		e.argv = shims.PTYArgv(*spec.TTY, e.argv)
-		e.env = append([]string{"TERM=xterm-256color"}, e.env...)
 	}
 	return e
 }

@@ -145,7 +145,7 @@ func (v View) Env() []string {
 		dirs = "/usr/local/bin:/usr/bin:/bin"
 	}
 	return mergeEnv([]string{
-		"HOME=" + v.Home, "USER=" + v.User, "LOGNAME=" + v.User, "SHELL=/bin/bash", "TERM=tmux-256color",
+		"HOME=" + v.Home, "USER=" + v.User, "LOGNAME=" + v.User, "SHELL=/bin/bash", "TERM=tmux-256color", "COLORTERM=truecolor",
 		"LANG=C.UTF-8", "PATH=" + dirs + ":" + local + "/bin", "XDG_DATA_HOME=" + local + "/share",
 		"TMPDIR=" + path.Join(v.Home, chat.UserEnv, "tmp"), "XDG_CONFIG_HOME=" + path.Join(v.Home, chat.UserEnv, "config"),
 		"XDG_CACHE_HOME=" + path.Join(v.Home, chat.UserEnv, "cache"), "XDG_STATE_HOME=" + path.Join(v.Home, chat.UserEnv, "state"),

@@ -19,6 +19,10 @@ const (
 	Rows = 40
 )
 
+// Term is what a terminal is called to the programs in it; see terminfo(5). Debian has it
+// wherever it has a shell (ncurses-base).
+const Term = "tmux-256color"
+
 // HistoryLimit is how many lines of scrollback a pane keeps; each costs the
 // chat's own memory limit, at most a few hundred bytes.
 const HistoryLimit = 2000
@@ -33,7 +37,7 @@ const HistoryLimit = 2000
 func Config(shell []string, log string) []byte {
 	lines := []string{
 		"set -g default-command " + strconv.Quote("exec "+strings.Join(shell, " ")),
-		"set -g default-terminal screen-256color",
+		"set -g default-terminal " + Term,
 		fmt.Sprintf("set -g history-limit %d", HistoryLimit),
 		"set -g status off",
 		"set -g update-environment ''",
@@ -41,6 +45,10 @@ func Config(shell []string, log string) []byte {
 		fmt.Sprintf("set -g default-size %dx%d", Cols, Rows),
 		"set -s escape-time 0",
 		"set -s set-clipboard off",
+		"set -as terminal-features ',*:RGB'",
+		"set -s extended-keys on",
+		"set -sq extended-keys-format csi-u", // not in 3.3a, which has this one alone
+		"set -s focus-events on",
 	}
 	if log != "" {
 		for _, made := range []string{"after-new-window", "after-split-window", "after-new-session"} {

@@ -116,3 +116,19 @@ func TestValidProgram(t *testing.T) {
 		}
 	}
 }
+
+// TestConfig: the server has understood every line, also where its version lacks an option.
+func TestConfig(t *testing.T) {
+	term := start(t, "sh", "-c", "echo TERM=$TERM; exec cat")
+	waitScreen(t, term, "TERM="+Term)
+	for _, o := range []string{"extended-keys on", "focus-events on", "escape-time 0"} {
+		out, err := term.client(t.Context(), nil, []string{"show-options", "-s", strings.Fields(o)[0]})
+		if err != nil || strings.TrimSpace(string(out)) != o {
+			t.Errorf("%q, %v, want %s", out, err, o)
+		}
+	}
+	out, err := term.client(t.Context(), nil, []string{"show-options", "-s", "terminal-features"})
+	if err != nil || !strings.Contains(string(out), "*:RGB") {
+		t.Errorf("%q, %v", out, err)
+	}
+}

@@ -111,3 +111,15 @@ func TestHistory(t *testing.T) {
 		}
 	}
 }
+
+// TestTerm: a program meets the same terminal in the chat's and in a run's.
+func TestTerm(t *testing.T) {
+	m := open(t, attackOptions(t))
+	c := create(t, m, "term", "default")
+	const show = "echo $TERM $COLORTERM; infocmp >/dev/null && echo known"
+	want := typed(t, m, c.ID, show).Plain
+	r, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: show, TTY: &chat.TTY{Rows: 24, Cols: 80}})
+	if got := strings.TrimSpace(strings.ReplaceAll(r.Stdout, "\r", "")); err != nil || got != want || want != "tmux-256color truecolor\nknown" {
+		t.Errorf("in a run %q, in the terminal %q: %v", got, want, err)
+	}
+}
