@@ -49,6 +49,9 @@ func (w *answer) begin(status int) {
 	w.wrote = true
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
+	if status == http.StatusNoContent {
+		w.Header().Del("Content-Type") // huma names one before it knows that there is nothing
+	}
 	// Without a deadline the answer is still right, only a slow reader holds its
 	// connection for longer.
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))

@@ -107,8 +107,11 @@ func serve[I, O any](f func(*Server, context.Context, *I) (*O, error)) func(*Ser
 	}
 }
 
-// serveOpenAPI answers with the description of the routes registered before it.
+// serveOpenAPI answers with the description; it is the last of the table, and describes them all.
 func serveOpenAPI(s *Server, a huma.API, op huma.Operation) {
+	op.Responses = problemResponse()
+	a.OpenAPI().AddOperation(&op)
+	s.completeDescription(a)
 	text, err := json.MarshalIndent(a.OpenAPI(), "", "  ")
 	s.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, r *http.Request) {
 		if err != nil {

@@ -59,6 +59,7 @@ func start(t *testing.T, opt ServerOptions) (socket string, mem *apitest.Memory)
 		t.Fatal(err)
 	}
 	s := NewServer(opt)
+	s.http.Handler = held(t, s)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {

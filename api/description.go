@@ -1,0 +1,108 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// answers are what a route answers beside what its registration says: a status, a media type
+// and a value in it, nil for text. An empty media type is no content.
+var answers = []struct {
+	route  string
+	status int
+	kind   string
+	value  any
+	doc    string
+}{
+	{"create", http.StatusOK, jsonType, chat.Chat{}, "The chat that is there."},
+	{"write_file", http.StatusCreated, jsonType, FileAnswer{}, "The file is new."},
+	{"append_file", http.StatusCreated, jsonType, FileAnswer{}, "The file is new."},
+	{"send", http.StatusOK, jsonType, chat.Typed{}, "What was printed, where wait asked for it."},
+	{"send", http.StatusNoContent, "", nil, "It was typed."},
+	{"run", http.StatusOK, frameType, nil, "How it ended; as a stream, a frame of JSON a line, the last with the result."},
+	{"run_output", http.StatusOK, frameType, nil, "A piece; as a stream, a frame of JSON a line until the run ends."},
+	{"openapi", http.StatusOK, jsonType, map[string]any{}, "This description."},
+}
+
+// refusals are the statuses of problems that any route may answer, and those of a route with a
+// body. A status that no route has (405, 417, 431, 505) comes before there is a route.
+var (
+	refusals     = []int{400, 403, 404, 409, 500, 501, 503}
+	bodyRefusals = []int{408, 413, 415}
+)
+
+// completeDescription adds to the description what huma cannot know.
+func (s *Server) completeDescription(a huma.API) {
+	doc := a.OpenAPI()
+	doc.Servers = []*huma.Server{{URL: "http://chatd", Description: "Over chatd's unix socket, /run/chatd/chatd.sock by default. The name of the host is not looked at."}}
+	doc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"peer": {Type: "mutualTLS",
+		Description: "There is no TLS and nothing to send: the kernel says who connected to the socket (SO_PEERCRED, SO_PEERGROUPS). The type is the nearest that OpenAPI has, for it too is a property of the connection."}}
+	doc.Security = []map[string][]string{{"peer": {}}}
+	doc.Components.Responses = map[string]*huma.Response{"Problem": problemResponse()["default"]}
+	for _, r := range s.byPattern {
+		op := operationOf(doc, r)
+		for _, add := range answers {
+			if add.route == r.name {
+				addAnswer(a, op, add.status, add.kind, add.value, add.doc)
+			}
+		}
+		addRefusals(op, r)
+		if r.access == anyone {
+			op.Security = []map[string][]string{{}}
+		}
+	}
+}
+
+// operationOf is the row's operation in the description.
+func operationOf(doc *huma.OpenAPI, r route) *huma.Operation {
+	item := doc.Paths[r.path]
+	if op := map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete}[r.method]; op != nil {
+		return op
+	}
+	panic(fmt.Sprintf("the description lacks %s", r.pattern())) // a method that the table above does not know
+}
+
+// addAnswer adds a status, or a media type to one that is there.
+func addAnswer(a huma.API, op *huma.Operation, status int, kind string, value any, doc string) {
+	key := strconv.Itoa(status)
+	res := op.Responses[key]
+	if res == nil {
+		res = &huma.Response{}
+		op.Responses[key] = res
+	}
+	res.Description = doc
+	switch {
+	case kind == "":
+		res.Content = nil
+	case res.Content == nil:
+		res.Content = map[string]*huma.MediaType{}
+		fallthrough
+	case value == nil:
+		res.Content[kind] = textContent(kind)[kind]
+	}
+	if value != nil {
+		res.Content[kind] = jsonContent(a, value)[kind]
+	}
+}
+
+// addRefusals names the problems of a route. What it says of one itself stays.
+func addRefusals(op *huma.Operation, r route) {
+	statuses := refusals
+	if r.body != nothing {
+		statuses = append(slices.Clone(refusals), bodyRefusals...)
+	}
+	for _, s := range statuses {
+		key := strconv.Itoa(s)
+		if res := op.Responses[key]; res == nil {
+			op.Responses[key] = &huma.Response{Ref: "#/components/responses/Problem"}
+		} else if res.Content[problemType] == nil && res.Ref == "" {
+			res.Content[problemType] = problemResponse()["default"].Content[problemType]
+		}
+	}
+}
