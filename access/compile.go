@@ -99,7 +99,12 @@ type Ruleset struct {
 	scope  Scope
 	rules  []Compiled
 	index  index
+	// holds: some deny is of what the kernel keeps; writes: of write or edit.
+	holds, writes bool
 }
+
+// Kernel are the operations that the kernel tells apart from others.
+const Kernel = Bash | Write | Edit
 
 // For compiles the rules that hold in a scope.
 func (p *Policy) For(s Scope) (*Ruleset, error) {
@@ -119,6 +124,10 @@ func (p *Policy) For(s Scope) (*Ruleset, error) {
 			c.rank += p.force(r) * maxRules
 		}
 		rs.rules = append(rs.rules, c)
+		if c.Effect == Deny {
+			rs.holds = rs.holds || c.Ops&Kernel != 0
+			rs.writes = rs.writes || c.Ops&(Write|Edit) != 0
+		}
 	}
 	rs.index = buildIndex(rs.rules)
 	return rs, nil

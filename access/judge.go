@@ -21,6 +21,9 @@ type Verdict struct {
 	// Name is the absolute path that was decided on: the folded one, or what it
 	// resolves to; of a command, the path that is denied.
 	Name string
+	// ByKernel: the rule is not about this operation, or not about this name, and the kernel
+	// refuses it all the same: it keeps a path closed, or read-only, for every program.
+	ByKernel bool
 	// Paths are what was found in a command: absolute and folded, globs as they are.
 	Paths []string
 }
@@ -30,7 +33,7 @@ func (v Verdict) Denied() bool { return v.Effect == Deny }
 
 // Explained is the verdict as an answer has it.
 func (v Verdict) Explained() chat.Explained {
-	e := chat.Explained{Verdict: string(v.Effect), Layer: string(v.Layer), Name: v.Name, Paths: append([]string{}, v.Paths...)}
+	e := chat.Explained{Verdict: string(v.Effect), Layer: string(v.Layer), Name: v.Name, Paths: append([]string{}, v.Paths...), ByKernel: v.ByKernel}
 	if v.Rule != nil {
 		e.Rule, e.Place = v.Rule.String(), v.Rule.Place
 	}

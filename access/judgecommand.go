@@ -24,6 +24,12 @@ func (rs *Ruleset) judgeFound(x *extractor, err error) (Verdict, error) {
 		} else {
 			w, steps = rs.judge(f.text, Bash)
 		}
+		if !w.Denied() {
+			held, more := rs.heldBack(f.literal(), Bash, maxSteps-x.spent.steps-steps)
+			if steps += more; held.Denied() {
+				w = held
+			}
+		}
 		v.Paths = append(v.Paths, path.Clean(f.name()))
 		if !v.Denied() && (w.Denied() || v.Rule == nil && w.Rule != nil) {
 			w.Paths = v.Paths
@@ -55,6 +61,14 @@ func unique(list []string) []string {
 type found struct {
 	text string
 	glob bool
+}
+
+// literal is the path, or the directory that all a glob stands for is in.
+func (f found) literal() string {
+	if f.glob {
+		return newMatcher(wordSegments(f.text)).Prefix
+	}
+	return f.text
 }
 
 func (f found) name() string {

@@ -2,7 +2,9 @@ package access
 
 import (
 	"fmt"
+	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -24,6 +26,7 @@ func (p *Policy) warnOf(agent string, s section) {
 	if err != nil {
 		return // a constant of this file
 	}
+	inVain := rs.inVain()
 	for _, r := range append(s.rules[:len(s.rules):len(s.rules)], s.deny...) {
 		note := func(format string, args ...any) {
 			p.Warnings = append(p.Warnings, r.Place+": "+r.String()+": "+fmt.Sprintf(format, args...))
@@ -32,7 +35,13 @@ func (p *Policy) warnOf(agent string, s section) {
 			note("ops has no bash, so that this command gets through: %s", command)
 		}
 		if more := r.stopsToo(rs); more != 0 {
-			note("in a session the kernel stops %s too, by files and by commands, though explain says allow: it does not tell them from %s", more, r.Ops)
+			note("in a session the kernel stops %s too, by files and by commands: it does not tell them from %s", more, r.Ops)
+		}
+		if v, ok := inVain[r.key()]; ok {
+			note("the kernel refuses %s all the same, because of %s (%s): it knows no tool from a command, and keeps a path closed without an allow of bash, and read-only without one of write and edit", v.ops, v.by.Rule, v.by.Rule.Place)
+		}
+		if r.needsToBeThere(rs) {
+			note("the directory around it is closed: what is there when a session starts, or comes from outside, is open; the chat cannot make it")
 		}
 		if p.Mode == DenyWins && r.Effect == Allow && r.Layer == LayerGlobalRules {
 			note("a global allow has no force in mode %s: want it in an agent's section, or mode %s", DenyWins, FirstMatch)
@@ -85,6 +94,53 @@ func (r Rule) stopsToo(rs *Ruleset) (more Op) {
 		}
 	}
 	return more
+}
+
+// key tells the rules of a policy apart.
+func (r Rule) key() string { return r.Place + " " + r.String() }
+
+// vain is what an allow says and the kernel refuses, and because of which deny.
+type vain struct {
+	ops Op
+	by  Verdict
+}
+
+// inVain are the allows, by key, of which the kernel cannot keep all: a deny closes what they
+// are about, or makes it read-only, and they take back too little of it. It is tried with an
+// example of each rule.
+func (rs *Ruleset) inVain() map[string]vain {
+	found := map[string]vain{}
+	if !slices.ContainsFunc(rs.rules, func(c Compiled) bool { return c.Effect == Allow && !c.Inert }) {
+		return found
+	}
+	for _, c := range rs.rules {
+		example := c.pattern.example()
+		if example == "" {
+			continue
+		}
+		for _, op := range []Op{Read, Write, Edit, Bash} {
+			said, err := rs.Judge(example, op)
+			if err != nil || said.Rule == nil || said.Rule.Effect != Allow {
+				continue
+			}
+			if held, err := rs.Verdict(example, op); err == nil && held.Denied() && held.ByKernel {
+				v := found[said.Rule.key()]
+				found[said.Rule.key()] = vain{v.ops | op, held}
+			}
+		}
+	}
+	return found
+}
+
+// needsToBeThere reports an allow that opens something in a closed directory: nobody inside
+// can make names there.
+func (r Rule) needsToBeThere(rs *Ruleset) bool {
+	example := r.pattern.example()
+	if r.Effect != Allow || example == "" {
+		return false
+	}
+	p := Fold(rs.scope.Home, rs.scope.Cwd, example)
+	return rs.Hold(path.Dir(p)).Class == Closed && rs.Hold(p).Class != Closed
 }
 
 // example is a path that the pattern is about; empty for an expression.

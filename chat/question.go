@@ -52,6 +52,9 @@ type Explained struct {
 	Rule  string `json:"rule" doc:"The rule that decided; empty if none is about it."`
 	Place string `json:"place" doc:"File and line of the rule."`
 	Layer string `json:"layer" doc:"The part of the policy that the rule stands in."`
+	// ByKernel: the rule is not about this operation or name itself. The kernel keeps what
+	// it is about closed, or read-only, for every program, and so refuses this too.
+	ByKernel bool `json:"by_kernel,omitempty" doc:"The kernel refuses it because of the rule, which is not about this operation or name itself."`
 	// Name is the path that was decided on: as it was asked about, or what its links lead to.
 	Name string `json:"name" doc:"The path that was decided on, folded or what links lead to."`
 	// Paths are those found in a command.

@@ -54,6 +54,9 @@ func (t *Tools) append1(name string, body io.Reader, s *spool) (out Answer, err 
 	if err != nil {
 		return Answer{}, err
 	}
+	if _, err := p.stageAt(); err != nil { // it asks, and nothing may be asked within the content
+		return Answer{}, err
+	}
 	if err := p.makeDirs(); err != nil {
 		return Answer{}, err
 	}
@@ -178,7 +181,7 @@ func (s *spool) fill(p *place, body io.Reader) error {
 }
 
 func (s *spool) overflow(p *place, body io.Reader) error {
-	t, err := p.createTemp()
+	t, err := p.stage()
 	if err != nil {
 		return err
 	}

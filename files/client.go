@@ -197,10 +197,14 @@ func (c *caller) judge(q question) error {
 			return errors.New("cannot answer the tool: it asks within the content")
 		}
 	}
-	if c.Judge != nil && c.denied == nil {
-		c.denied = c.Judge(q.Op, q.Path)
+	denied := c.denied
+	if c.Judge != nil && denied == nil {
+		denied = c.Judge(q.Op, q.Path)
 	}
-	if err := writeLine(c.w, reply{Denied: c.denied != nil}); err != nil {
+	if !q.Else {
+		c.denied = denied
+	}
+	if err := writeLine(c.w, reply{Denied: denied != nil}); err != nil {
 		return fmt.Errorf("cannot answer the tool: %w", err)
 	}
 	return nil

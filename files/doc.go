@@ -59,6 +59,7 @@
 // target's place just before the rename is replaced. Content of more than
 // [MaxPiece] may be cut short by a crash while append_file adds it. A new file belongs to the chat and has the old
 // one's permission bits, not its owner, its set-id bits, its ACL or its extended
-// attributes. A file that is a mount point of its own cannot be replaced, and so
-// not written, only appended to.
+// attributes. A file that is a mount point, as one that a rule opens within a closed
+// directory, cannot be replaced: it is written over, and a crash amid that leaves a mixture
+// of old and new.
 package files

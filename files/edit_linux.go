@@ -80,10 +80,11 @@ func (p *place) replaceText(f *os.File, st unix.Stat_t, r replaced) (out Answer,
 	if err != nil {
 		return Answer{}, err
 	}
-	tmp, err := p.createTemp()
+	tmp, err := p.stage()
 	if err != nil {
 		return Answer{}, err
 	}
+	tmp.locked = f
 	w := writing{temp: tmp, mode: st.Mode & 0o777}
 	defer tmp.drop()
 	rest := r.off + int64(len(r.old))

@@ -13,6 +13,9 @@ import (
 // makes it old or new after a power cut: content, then name, then directory.
 func (t *temp) replace(mode uint32) error {
 	failpoint("temp.filled")
+	if t.over != nil {
+		return t.overwrite()
+	}
 	fd := int(t.f.Fd())
 	if err := unix.Fchmod(fd, mode); err != nil {
 		return err

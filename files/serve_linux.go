@@ -40,7 +40,7 @@ func (t *Tools) serve1(s *served) (Answer, error) {
 	if req.Ask {
 		body = &wanted{s: s, r: body}
 		asking := *t
-		asking.opt.Judge = s.asks(t.opt.Judge)
+		asking.opt.Judge, asking.opt.may = s.asks(t.opt.Judge, false), s.asks(t.opt.Judge, true)
 		t = &asking
 	}
 	switch req.Tool {
@@ -77,8 +77,8 @@ type served struct {
 }
 
 // asks is own, and then whatever the other end says. It tells only no: by which
-// rule, the other end knows.
-func (s *served) asks(own Judge) Judge {
+// rule, the other end knows. orElse asks where the tool has another way.
+func (s *served) asks(own Judge, orElse bool) Judge {
 	return func(op Op, path string) *Denial {
 		if own != nil {
 			if d := own(op, path); d != nil {
@@ -87,7 +87,7 @@ func (s *served) asks(own Judge) Judge {
 		}
 		var r reply
 		if s.err == nil {
-			s.err = s.question(question{op, path}, &r)
+			s.err = s.question(question{op, path, orElse}, &r)
 		}
 		if s.err == nil && !r.Denied {
 			return nil

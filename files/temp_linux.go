@@ -27,6 +27,10 @@ type temp struct {
 	p    *place
 	f    *os.File
 	name string
+	// over is the target where that cannot be replaced by a name beside it; locked is its
+	// file, if the caller holds its lock.
+	over   *place
+	locked *os.File
 }
 
 // tempName are the names that belong to the tools: PicoClaw's .tmp-{pid}-{timestamp}.
@@ -37,8 +41,11 @@ func newTempName() string { return fmt.Sprintf(".tmp-%d-%019d", os.Getpid(), tim
 // mayMakeTemp asks the rules about a name like that of the file beside the target. It
 // is called before any content is read: nothing may be asked in between.
 func (p *place) mayMakeTemp() error {
-	return p.t.judge(Bash, path.Join(path.Dir(p.real), newTempName()))
+	return p.t.judge(Bash, p.tempBeside())
 }
+
+// tempBeside is a name like that of the file beside the target.
+func (p *place) tempBeside() string { return path.Join(path.Dir(p.real), newTempName()) }
 
 // mayMake asks the same about a target that is not there yet.
 func (p *place) mayMake(isNew bool) error {

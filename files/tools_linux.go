@@ -31,6 +31,8 @@ type Options struct {
 	AllowRead, AllowWrite []string
 	// Judge holds the file rules; nil forbids nothing.
 	Judge Judge
+	// may is Judge where a no does not end the call; nil is Judge.
+	may Judge
 	// MaxBytes bounds a file that is written, and what one stream reads; 0 is [DefaultMaxBytes].
 	MaxBytes int64
 	// LockWait is how long append_file and edit_file wait for somebody's lock; 0 is [DefaultLockWait].

@@ -28,6 +28,7 @@ type place struct {
 	missing []string
 	held    []int
 	made    []made
+	staged  *place // where new content is gathered, once that was asked
 }
 
 // made is a directory that this call made.

@@ -58,6 +58,8 @@ type said struct {
 type question struct {
 	Op   Op     `json:"op"`
 	Path string `json:"path"`
+	// Else: the tool has another way, and a no is no denial of the call.
+	Else bool `json:"else,omitempty"`
 }
 
 // reply is the answer to a question, and says no more than it has to.

@@ -60,14 +60,18 @@ func (t *Tools) beginWrite(op Op, name string) (w *writing, err error) {
 			return err
 		}
 		w = &writing{temp: &temp{p: p}}
+		at := p
 		if w.mode, w.created, err = p.writable(); err == nil {
-			err = p.mayMakeTemp()
+			at, err = p.stageAt()
+		}
+		if err == nil {
+			err = at.mayMakeTemp()
 		}
 		if err == nil {
 			err = p.makeDirs()
 		}
 		if err == nil {
-			w.temp, err = p.createTemp()
+			w.temp, err = p.stage()
 		}
 		if err != nil {
 			p.unmake()
@@ -82,18 +86,18 @@ func (t *Tools) beginWrite(op Op, name string) (w *writing, err error) {
 func (w *writing) end(err *error) {
 	w.drop()
 	if *err != nil {
-		w.p.unmake()
+		w.target().unmake()
 	}
-	w.p.close()
+	w.target().close()
 }
 
 func (w *writing) answer(n int64, in *sum) (Answer, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(w.f.Fd()), &st); err != nil {
+	st, err := w.stat()
+	if err != nil {
 		return Answer{}, err
 	}
 	out := stated(st)
-	out.Path, out.Bytes, out.Created, out.SHA256 = w.p.real, n, w.created, in.String()
+	out.Path, out.Bytes, out.Created, out.SHA256 = w.target().real, n, w.created, in.String()
 	return out, nil
 }
 

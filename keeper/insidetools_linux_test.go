@@ -70,7 +70,7 @@ func (run toolRun) all(out []toolDid) error {
 		out[i] = toolDid{Done: err == nil, Error: fmt.Sprint(err)}
 		if errors.As(err, &d) {
 			// What is asked as bash is what the kernel would refuse.
-			out[i].ByKernel = d.Rule == files.RuleKernel || d.Op == files.Bash
+			out[i].ByKernel = d.Rule == files.RuleKernel || d.Op == files.Bash || d.Message == byKernel(access.Verdict{ByKernel: true})
 			out[i].ByRule = !out[i].ByKernel && (strings.HasPrefix(d.Place, "rules.yaml:") || d.Place == "built in")
 			out[i].Error += fmt.Sprintf(" (%s, %s: %s of %s)", d.Rule, d.Place, d.Op, d.Path)
 		}
@@ -82,20 +82,28 @@ func (run toolRun) all(out []toolDid) error {
 func judgeBy(rules *access.Ruleset) files.Judge {
 	ops := map[files.Op][]access.Op{
 		files.Read: {access.Read}, files.Write: {access.Write}, files.Edit: {access.Edit},
-		files.Bash: {access.Bash, access.Write, access.Edit},
+		files.Bash: {access.Bash, access.Write},
 	}
 	return func(op files.Op, name string) *files.Denial {
 		for _, o := range ops[op] {
-			v, err := rules.Judge(name, o)
+			v, err := rules.Verdict(name, o)
 			if err != nil {
 				return &files.Denial{Op: op, Path: name, Rule: "cannot be judged"}
 			}
 			if v.Denied() {
-				return &files.Denial{Op: op, Path: name, Rule: v.Rule.String(), Place: v.Rule.Place, Layer: string(v.Layer)}
+				return &files.Denial{Op: op, Path: name, Rule: v.Rule.String(), Place: v.Rule.Place, Layer: string(v.Layer), Message: byKernel(v)}
 			}
 		}
 		return nil
 	}
+}
+
+// byKernel marks a denial that the rules do not say of this operation or name itself.
+func byKernel(v access.Verdict) string {
+	if v.ByKernel {
+		return "by the kernel"
+	}
+	return ""
 }
 
 // one lets one tool do one path. Whatever is written holds one x, which edit_file

@@ -54,6 +54,9 @@ func (w *watch) moved(e fanEvent) {
 func (w *watch) note(s *watched, p string, e fanEvent) {
 	class := s.classOfNames(p)
 	if class == wallOpen {
+		if s.hasIslands() && s.classOfNames(path.Dir(p)) != wallOpen {
+			w.again(s.k.leader.chat) // an exception came to be: its directory has a cover, it has none
+		}
 		return
 	}
 	if e.child == "" {
@@ -71,6 +74,11 @@ func (w *watch) note(s *watched, p string, e fanEvent) {
 		w.end(s.k, fmt.Errorf("more than %d files were made under denied names", maxDenied))
 	}
 	w.again(s.k.leader.chat)
+}
+
+// hasIslands reports whether some rule opens what is in a closed directory.
+func (s *watched) hasIslands() bool {
+	return slices.ContainsFunc(s.walls, func(w *ruleWall) bool { return w.islands })
 }
 
 // forgetGone drops what is known of files that are no more.

@@ -47,7 +47,7 @@ func compile(o Order) (*ruleWall, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := Check(policy); err != nil {
+	if err := Check(policy, o.Home); err != nil {
 		return nil, err
 	}
 	rs, err := policy.For(access.Scope{Agent: o.Agent, Home: o.Home, Resolve: access.Physical})
@@ -95,7 +95,7 @@ func (k *kept) openBases(root int) error {
 		}
 	}
 	for _, l := range lines {
-		inKernel := slices.ContainsFunc(kernelPlaces, func(p string) bool { return under(l.Path, p) })
+		inKernel := !access.Kept(l.Path)
 		if last[l.Path] != l.ID || inKernel || slices.Contains(kernelTypes, l.Kind) {
 			continue
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -253,7 +252,7 @@ func (k *walker) behindLinks() {
 		if err := unix.Statx(unix.AT_FDCWD, p, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil {
 			continue
 		}
-		if has := k.wall.class(p); has != wallClosed && !slices.ContainsFunc(kernelPlaces, func(k string) bool { return under(p, k) || under(k, p) }) {
+		if has := k.wall.class(p); has != wallClosed && !inKernelPlace(p) {
 			k.wants = append(k.wants, want{path: p, class: wallClosed, parent: has, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, inode: inodeOf(&st)})
 		}
 	}

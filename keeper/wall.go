@@ -1,9 +1,6 @@
 package keeper
 
 import (
-	"errors"
-	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -12,23 +9,20 @@ import (
 )
 
 // wallClass is what the kernel does with a file for every process of a session.
-type wallClass uint8
+type wallClass = access.Class
 
 const (
-	wallOpen     wallClass = iota // as its mode says
-	wallReadOnly                  // EROFS for who would change it
-	wallClosed                    // EACCES or EPERM for who would read or change it
+	wallOpen     = access.Open
+	wallReadOnly = access.ReadOnly
+	wallClosed   = access.Closed
 )
-
-func (c wallClass) String() string { return [...]string{"open", "read-only", "closed"}[c] }
 
 // ruleWall tells the class of each path by the rules of one chat. A path has the
 // class of its directory until a rule says otherwise; see specs/0003, "The walls".
 type ruleWall struct {
 	rules *access.Ruleset
-	// any: some deny has force. writes: some deny is of write or edit. islands: some
-	// allow may open what a deny around it closes.
-	any, writes, islands bool
+	// any: some deny has force. islands: some allow may open what a deny around it closes.
+	any, islands bool
 	// roots are directories that everything a deny is about lies in; floating says
 	// that there is none for some deny.
 	roots    []string
@@ -44,7 +38,6 @@ func newRuleWall(rs *access.Ruleset) *ruleWall {
 			w.islands = true
 		case c.Ops&keptOps != 0:
 			w.any = true
-			w.writes = w.writes || c.Ops&(access.Write|access.Edit) != 0
 			w.reach(c.Matchers)
 		}
 	}
@@ -61,33 +54,11 @@ func (w *ruleWall) reach(matchers []access.Matcher) {
 
 // step is the class of p, whose directory has the class parent.
 func (w *ruleWall) step(parent wallClass, p string) wallClass {
-	bash := w.rules.JudgeName(p, access.Bash)
-	if bash.Denied() || parent == wallClosed && bash.Rule == nil {
-		return wallClosed
-	}
-	if !w.writes {
-		return wallOpen
-	}
-	write, edit := w.rules.JudgeName(p, access.Write), w.rules.JudgeName(p, access.Edit)
-	if write.Denied() || edit.Denied() || parent == wallReadOnly && (write.Rule == nil || edit.Rule == nil) {
-		return wallReadOnly
-	}
-	return wallOpen
+	return w.rules.Step(access.Held{Class: parent}, p).Class
 }
 
 // class is the class of an absolute, folded path.
-func (w *ruleWall) class(p string) wallClass {
-	c := w.step(wallOpen, "/")
-	for i := 1; i < len(p); i++ {
-		if p[i] == '/' {
-			c = w.step(c, p[:i])
-		}
-	}
-	if p != "/" {
-		c = w.step(c, p)
-	}
-	return c
-}
+func (w *ruleWall) class(p string) wallClass { return w.rules.Hold(p).Class }
 
 // below reports whether a deny may be about dir or something under it.
 func (w *ruleWall) below(dir string) bool {
@@ -110,47 +81,8 @@ func under(p, dir string) bool {
 // rest is the way from dir to p, which is at or under it; empty for dir itself.
 func rest(p, dir string) string { return strings.TrimPrefix(strings.TrimPrefix(p, dir), "/") }
 
-// kernelPlaces hold no files that a rule could keep: what is there is the kernel's or
-// chatd's own (shims.InsideDir, shims.InsideRun), and a session does not start without it.
-var kernelPlaces = []string{"/proc", "/sys", "/dev", "/opt/chatd", "/run/chat"}
-
-// Check refuses a policy with a rule that no kernel wall of this host could
-// keep, for one of its agents or without, and names the rule.
-func Check(p *access.Policy) error {
-	var errs []error
-	seen := map[string]bool{}
-	for _, agent := range append(p.Agents(), "*") {
-		rs, err := p.For(access.Scope{Agent: agent, Home: "/home/user"})
-		if err != nil {
-			return err
-		}
-		for _, c := range rs.Rules() {
-			if why := unkeepable(c); why != "" && !seen[c.Place] {
-				seen[c.Place] = true
-				errs = append(errs, fmt.Errorf("cannot keep rule %s (%s): %s: %w", chat.Quote(c.Rule.String()), c.Place, why, chat.ErrUnsupported))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// unkeepable says why the kernel cannot keep a rule; empty if it can.
-func unkeepable(c access.Compiled) string {
-	if c.Effect != access.Deny || c.Inert {
-		return ""
-	}
-	for _, m := range c.Matchers {
-		for _, place := range kernelPlaces {
-			if m.Kind == access.KindSubtree && c.Ops&keptOps != 0 && (under(m.Path, place) || under(place, m.Path)) {
-				return "a session does not start without " + path.Clean(place)
-			}
-		}
-	}
-	return ""
-}
-
 // keptOps are those that the kernel tells apart from others.
-const keptOps = access.Bash | access.Write | access.Edit
+const keptOps = access.Kernel
 
 // Needed reports whether the rules of an agent have a deny that the kernel keeps. It
 // does not hang on the home, so nothing is compiled for it.

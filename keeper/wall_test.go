@@ -93,10 +93,31 @@ func TestCheck(t *testing.T) {
 		`{deny: /run}`:                               "does not start without /run/chat",
 		`{deny: /}`:                                  "does not start without",
 		`{allow: "**/*.pem", ops: [write]}`:          "",
+		`{deny: dev}`:                                "does not start without /dev",
+		`{deny: "/pro*"}`:                            "does not start without /proc",
+		`{deny: "*"}`:                                "does not start without",
+		`{deny: "*", ops: [edit]}`:                   "does not start without",
+		`{deny: usr}`:                                "does not start without /usr",
+		`{deny: "/u*"}`:                              "does not start without /usr",
+		`{deny: "**/lib/**"}`:                        "does not start without /",
+		`{deny: "~"}`:                                "does not start without /srv/chatd/homes/x",
+		`{deny: "/srv/*"}`:                           "does not start without /srv/chatd/homes/x",
+		`{deny: "/srv/chatd/homes/*"}`:               "does not start without /srv/chatd/homes/x",
+		`{deny: "/\\/(bash|tmux)$/"}`:                "does not start without /usr/bin/bash",
+		`{deny: "libc.so.*"}`:                        "does not start without /usr/lib",
+		`{deny: "/dev/nul?"}`:                        "does not start without /dev",
+		`{deny: "/{proc,srv/x}/y"}`:                  "does not start without /proc",
+		`{deny: "/opt/*"}`:                           "does not start without /opt/chatd",
+		`{deny: "*", ops: [read]}`:                   "",
+		`{deny: "~/**", ops: [write]}`:               "",
+		`{deny: "/dev/shm/keys"}`:                    "",
+		`{deny: "/usr/share/doc/**"}`:                "",
+		`{deny: "*.log"}`:                            "",
+		`{deny: proc, ops: [read]}`:                  "",
 		`{deny: /opt/chatd/chatd-shim, ops: [read]}`: "",
 	} {
 		for _, text := range []string{"access: {useDefaults: false, rules: [" + rule + "]}", "agents: {bot: {access: {rules: [" + rule + "]}}}"} {
-			err := Check(policy(t, text))
+			err := Check(policy(t, text), "/srv/chatd/homes/x")
 			if why == "" && err != nil || why != "" && (err == nil || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "rules.yaml:1")) {
 				t.Errorf("%s: %v, want %q", text, err, why)
 			}
@@ -115,7 +136,7 @@ func TestSeedSamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := Check(p); err != nil || !NeededBy(p) {
+		if err := Check(p, "/srv/chatd/homes/x"); err != nil || !NeededBy(p) {
 			t.Errorf("%s: %v, needed %t", name, err, NeededBy(p))
 		}
 	}

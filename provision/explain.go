@@ -110,12 +110,7 @@ func askRules(ctx context.Context, rules *access.Ruleset, q chat.Question, resol
 	if err != nil {
 		return access.Verdict{}, err
 	}
-	if op == access.Edit { // see files.Op.Needs
-		if v, err := rs.Judge(q.Path, access.Read); err != nil || v.Denied() {
-			return v, err
-		}
-	}
-	return rs.Judge(q.Path, op)
+	return rs.Verdict(q.Path, op)
 }
 
 // resolve asks the chat's side which of the names links lead elsewhere, and where.

@@ -161,7 +161,7 @@ func (m *Manager) folded(id chat.ID, p string) string {
 // or edited is closed until it is read-only.
 var accessOps = map[files.Op][]access.Op{
 	files.Read: {access.Read}, files.Write: {access.Write}, files.Edit: {access.Edit},
-	files.Bash: {access.Bash, access.Write, access.Edit},
+	files.Bash: {access.Bash, access.Write},
 }
 
 // judgeOf asks the rules. What cannot be judged is denied.
@@ -169,7 +169,7 @@ func judgeOf(tool files.Tool, rules *access.Ruleset) files.Judge {
 	return func(op files.Op, name string) *files.Denial {
 		d := &files.Denial{Tool: tool, Op: op, Path: name, Rule: "cannot be judged"}
 		for _, o := range accessOps[op] {
-			v, err := rules.Judge(name, o)
+			v, err := rules.Verdict(name, o)
 			if err != nil {
 				d.Message = err.Error()
 				return d

@@ -19,12 +19,31 @@ import (
 )
 
 // checkRules refuses file rules that no enforcer of this host could keep.
-func (m *Manager) checkRules(context.Context) error { return checkPolicies(m.opt.Access) }
+func (m *Manager) checkRules(context.Context) error {
+	err := m.checkPolicies(m.opt.Access)
+	if err == nil {
+		m.warnOfRules(m.opt.Access)
+	}
+	return err
+}
 
-func checkPolicies(policies map[string]*access.Policy) error {
+// warnOfRules logs what loads and is probably not meant, once for each file.
+func (m *Manager) warnOfRules(policies map[string]*access.Policy) {
+	said := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(policies)) {
+		for _, w := range policies[name].Warnings {
+			if !said[w] {
+				said[w] = true
+				m.log.Warn("file rules", "profile", name, "warning", w)
+			}
+		}
+	}
+}
+
+func (m *Manager) checkPolicies(policies map[string]*access.Policy) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
-		if err := keeper.Check(policies[name]); err != nil {
+		if err := keeper.Check(policies[name], m.home("0000000000000000")); err != nil {
 			errs = append(errs, fmt.Errorf("cannot use the file rules of profile %s: %w", name, err))
 		}
 	}
@@ -104,7 +123,7 @@ func (m *Manager) ReloadProfiles(ctx context.Context, policies map[string]*acces
 }
 
 func (m *Manager) reload(ctx context.Context, policies map[string]*access.Policy, judges map[string]judged) error {
-	if err := errors.Join(checkPolicies(policies), m.keeperFor(ctx, policies)); err != nil {
+	if err := errors.Join(m.checkPolicies(policies), m.keeperFor(ctx, policies)); err != nil {
 		return err
 	}
 	detail := map[string]string{"rules": sumOf(policies), "guards": sumOfJudged(judges)}
@@ -112,6 +131,7 @@ func (m *Manager) reload(ctx context.Context, policies map[string]*access.Policy
 	if err := m.store.Audit(event); err != nil {
 		return err
 	}
+	m.warnOfRules(policies)
 	m.SetAccess(policies)
 	m.judges.Store(&judges)
 	var errs []error
@@ -119,6 +139,9 @@ func (m *Manager) reload(ctx context.Context, policies map[string]*access.Policy
 		errs = append(errs, m.reloadChat(ctx, rec.ID))
 	}
 	err := errors.Join(errs...)
+	if err != nil {
+		err = &inForceError{err}
+	}
 	event.Outcome = "done"
 	if err != nil {
 		event.Outcome = "failed"
@@ -126,6 +149,12 @@ func (m *Manager) reload(ctx context.Context, policies map[string]*access.Policy
 	}
 	return errors.Join(err, m.store.Audit(event))
 }
+
+// inForceError is what went wrong after new rules and guards came into force.
+type inForceError struct{ err error }
+
+func (e *inForceError) Error() string { return e.err.Error() }
+func (e *inForceError) Unwrap() error { return e.err }
 
 // sumOf names the rules of each profile for the audit log: by what their files hold.
 func sumOf(policies map[string]*access.Policy) string {
@@ -184,9 +213,13 @@ func (m *Manager) ReloadFrom(ctx context.Context, read func() (map[string]*acces
 	if err == nil {
 		err = m.ReloadProfiles(ctx, policies, profiles)
 	}
-	if err != nil {
-		err = fmt.Errorf("cannot take new file rules over, nor a new guard: %w", err)
-	} else {
+	var inForce *inForceError
+	switch {
+	case errors.As(err, &inForce):
+		err = fmt.Errorf("the new rules and guard are in force; sessions that could not be brought to them were ended: %w", err)
+	case err != nil:
+		err = fmt.Errorf("reload failed; rules and guard unchanged: %w", err)
+	default:
 		m.log.Info("the file rules were read again, and the guards")
 	}
 	m.note("the file rules", err)

@@ -124,7 +124,7 @@ func (q explainCase) ask(rs *access.Ruleset) (chat.Explained, error) {
 		if bad != nil {
 			return chat.Explained{}, bad
 		}
-		v, err = rs.Judge(q.Path, op)
+		v, err = rs.Verdict(q.Path, op)
 	}
 	if err != nil {
 		return chat.Explained{}, err
@@ -144,6 +144,9 @@ func writeExplained(w io.Writer, q explainCase, a chat.Explained) error {
 	_, err := fmt.Fprintf(w, "%s %s\n", verdict, cell(name))
 	if err == nil && a.Rule != "" {
 		_, err = fmt.Fprintf(w, "  rule:  %s\n  place: %s\n  layer: %s\n", cell(a.Rule), cell(a.Place), a.Layer)
+	}
+	if err == nil && a.ByKernel {
+		_, err = fmt.Fprintln(w, "  by:    the kernel, which keeps it closed or read-only for every program")
 	}
 	if err == nil && a.Rule == "" {
 		_, err = fmt.Fprintln(w, "  no file rule is about it")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/keeper"
 )
 
 func policyCommand() *cli.Command {
@@ -19,8 +21,8 @@ func policyCommand() *cli.Command {
 		Name:      "policy",
 		Usage:     "check a file of rules",
 		ArgsUsage: "check FILE",
-		Description: "Prints every error of the file at once, with its line and what was expected, and exits 2;\n" +
-			"of a file without errors, what loads but is probably not meant. Needs no daemon and no root.\n\n" +
+		Description: "Prints every error of the file at once, with its line and what was expected, and exits 2: also\n" +
+			"rules that no session could start with. Of a file without errors, what loads but is probably not meant. Needs no daemon and no root.\n\n" +
 			"   chatd policy check /etc/chatd/access.yaml\n" +
 			"   chatd policy check rules.json5 --json",
 		Action: policyCheck,
@@ -49,6 +51,9 @@ func policyCheck(c *cli.Context) error {
 	}
 	file := c.Args().Get(1)
 	p, err := readPolicy(file)
+	if err == nil {
+		err = keepable(p)
+	}
 	var faults access.Faults
 	if err != nil && (!errors.As(err, &faults) || !c.Bool("json")) {
 		return err
@@ -69,6 +74,24 @@ func policyCheck(c *cli.Context) error {
 		return &exitError{2}
 	}
 	return nil
+}
+
+// keepable refuses rules that no session could start with, as the daemon does when it
+// reads them: in a home where those of the default config are.
+func keepable(p *access.Policy) error {
+	defaults, err := parseSource(defaultsName, defaultsYAML)
+	if err != nil {
+		return err
+	}
+	cfg, err := merge([]source{defaults})
+	if err != nil {
+		return err
+	}
+	var bad keeper.Unkeepable
+	if err := keeper.Check(p, filepath.Join(cfg.Homes, "0000000000000000")); !errors.As(err, &bad) {
+		return err
+	}
+	return access.Faults(bad)
 }
 
 func writeChecked(w io.Writer, out checked) error {

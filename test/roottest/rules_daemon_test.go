@@ -59,7 +59,7 @@ func TestRulesDaemon(t *testing.T) {
 		return h
 	}
 	place(t, c, "plain", secret)
-	reload("access: {deny: 7}", "cannot take new file rules over")
+	reload("access: {deny: 7}", "reload failed; rules and guard unchanged")
 	if got := cat("loop/.env plain"); !strings.Contains(got, "ermission") && !strings.Contains(got, "not permitted") {
 		t.Errorf("after a bad file: %s", got)
 	}

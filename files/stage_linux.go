@@ -1,0 +1,121 @@
+package files
+
+import (
+	"errors"
+	"io"
+	"path"
+
+	"golang.org/x/sys/unix"
+)
+
+// New content is gathered beside the target, whose name it takes when it is whole. That
+// cannot be where the target is a mount point (a rename over it is EBUSY), nor where rules
+// close the name beside it. So is every file that a rule opens within a closed directory, or
+// makes writable within a read-only one. There it is gathered in the workspace, and then
+// written over the old.
+
+// stageAt is the place beside which new content is gathered: the target, or the workspace.
+func (p *place) stageAt() (*place, error) {
+	if p.staged != nil {
+		return p.staged, nil
+	}
+	beside, err := p.mayReplace()
+	if p.staged = p; err == nil && !beside {
+		home := p.t.roots[0]
+		p.staged = &place{t: p.t, op: p.op, folded: home.real, real: path.Join(home.real, p.name), dir: home.fd, dirs: home.real, name: p.name}
+	}
+	return p.staged, err
+}
+
+// mayReplace reports whether the target can be replaced by a file beside it. Of one that is
+// not there, the rules are asked by [place.mayMakeTemp].
+func (p *place) mayReplace() (bool, error) {
+	there, err := p.mounted()
+	if err != nil || there {
+		return false, err
+	}
+	may := p.t.opt.may
+	if may == nil {
+		may = p.t.opt.Judge
+	}
+	if _, err := p.stat(); err != nil || may == nil {
+		return true, nil
+	}
+	return may(Bash, p.tempBeside()) == nil, nil
+}
+
+// stage makes the file in which new content is gathered.
+func (p *place) stage() (*temp, error) {
+	at, err := p.stageAt()
+	if err != nil {
+		return nil, err
+	}
+	t, err := at.createTemp()
+	if err == nil && at != p {
+		t.over = p
+	}
+	return t, err
+}
+
+// mounted reports whether another mount than its directory's is at the place.
+func (p *place) mounted() (bool, error) {
+	if len(p.missing) > 0 {
+		return false, nil
+	}
+	there, err := mountOf(p.dir, p.name)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	around, errAround := mountOf(p.dir, "")
+	return there != around, errors.Join(err, errAround)
+}
+
+func mountOf(dir int, name string) (uint64, error) {
+	var st unix.Statx_t
+	err := unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
+	return st.Mnt_id, err
+}
+
+// target is the place that the content is for.
+func (t *temp) target() *place {
+	if t.over != nil {
+		return t.over
+	}
+	return t.p
+}
+
+// overwrite puts the content into the file that is there. Room for it is taken first: a full
+// disk changes nothing. A crash amid the copy leaves a mixture.
+func (t *temp) overwrite() error {
+	f := t.locked
+	if f == nil {
+		var err error
+		if f, _, err = t.over.openLocked(unix.O_WRONLY); err != nil {
+			return busy(err)
+		}
+		defer f.Close()
+	}
+	st, err := t.f.Stat()
+	if err != nil {
+		return err
+	}
+	err = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, max(st.Size(), 1))
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		return err
+	}
+	failpoint("overwrite.begun")
+	in := io.NewSectionReader(t.f, 0, st.Size())
+	if _, err := io.CopyBuffer(onlyWriter{io.NewOffsetWriter(f, 0)}, onlyReader{in}, make([]byte, bufferSize)); err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(st.Size()), fsync(f))
+}
+
+// stat is the content's file, where it is now.
+func (t *temp) stat() (st unix.Stat_t, err error) {
+	if t.over != nil {
+		return t.over.stat()
+	}
+	err = unix.Fstat(int(t.f.Fd()), &st)
+	return st, err
+}
