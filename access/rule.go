@@ -136,6 +136,26 @@ var defaultRules = sync.OnceValue(func() []Rule {
 	return rules
 })
 
+// Defaults are the default rules alone, as of a file that says nothing.
+var Defaults = sync.OnceValue(func() *Policy {
+	p, err := Load(builtIn, []byte("access: {useDefaults: true}\n"))
+	if err != nil {
+		panic(err) // a constant of this file
+	}
+	return p
+})
+
+// Said says in one line where the rules stand: their file, or what the defaults deny.
+func (p *Policy) Said() string {
+	switch {
+	case p.name != builtIn:
+		return p.name
+	case p.UseDefaults:
+		return "built-in defaults: deny " + strings.Join(defaults, " ")
+	}
+	return "none"
+}
+
 // section is one access mapping: the global one, or an agent's.
 type section struct {
 	rules, deny []Rule

@@ -160,6 +160,9 @@ type Chat struct {
 	// Looking at it does not move it.
 	UsedAt time.Time `json:"used_at"`
 	Limits Limits    `json:"limits"`
+	// FileRules says where the chat's file rules stand: a file, "built-in defaults" with what
+	// they deny, or "none". It is empty where the rules are kept from the caller.
+	FileRules string `json:"file_rules,omitempty"`
 	// Usage is nil while the chat is asleep.
 	Usage *Usage `json:"usage,omitempty"`
 	// Layers says for each wall what enforces it now on this host; see [Layer].

@@ -39,8 +39,11 @@ type Profile struct {
 	// Skeleton is a directory whose content a new home starts with; empty means none.
 	Skeleton string `json:"skeleton,omitempty" yaml:"skeleton"`
 	// AccessFile holds the file rules (specs/0003-file-rules.md); empty means those
-	// built in, which deny nothing.
+	// built in, which deny nothing without Defaults.
 	AccessFile string `json:"access_file,omitempty" yaml:"access_file"`
+	// Defaults denies what rules deny by default, without a file: ~/.ssh, ~/.gnupg, .env
+	// and secrets. A file says so itself, by useDefaults.
+	Defaults bool `json:"defaults,omitempty" yaml:"defaults"`
 	// ExposePaths are paths of the host that sessions see (specs/0006-the-view.md).
 	ExposePaths []Expose `json:"expose_paths" yaml:"expose_paths"`
 	// AllowReadPaths and AllowWritePaths are regular expressions for further paths,
@@ -85,6 +88,9 @@ func (p Profile) Validate() error {
 	}
 	if err := p.Limits.Validate(); err != nil {
 		return fmt.Errorf("cannot use profile %s: %w", p.Name, err)
+	}
+	if p.Defaults && p.AccessFile != "" {
+		return fmt.Errorf("cannot use profile %s: defaults beside access_file: want useDefaults in the file: %w", p.Name, ErrInvalid)
 	}
 	if p.TimeoutMax != 0 {
 		if err := CheckTimeoutMax(p.TimeoutMax); err != nil {

@@ -69,7 +69,7 @@ func (m *Manager) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
 }
 
 // show is the record as the API shows it, with what is true now.
-func (m *Manager) show(_ context.Context, rec state.Record) chat.Chat {
+func (m *Manager) show(ctx context.Context, rec state.Record) chat.Chat {
 	c := chat.Chat{
 		ID: rec.ID, User: rec.ID.User(), UID: rec.UID, ExternalID: rec.ExternalID, Owner: rec.Owner,
 		Agent: rec.Agent, Profile: rec.Profile, Phase: rec.Phase, Home: m.home(rec.ID), Labels: rec.Labels, Env: rec.Env,
@@ -81,6 +81,9 @@ func (m *Manager) show(_ context.Context, rec state.Record) chat.Chat {
 		if u, err := m.groups.Usage(rec.ID); err == nil {
 			c.Usage = &u
 		}
+	}
+	if !m.vague(ctx, rec) {
+		c.FileRules = m.policy(rec).Said()
 	}
 	c.Layers = m.layersOf(rec, s)
 	return c

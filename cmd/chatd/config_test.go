@@ -228,3 +228,19 @@ func TestGuardInRules(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestDefaultRules: defaults: true gives a profile the default rules without a file, and
+// beside a file it is an error.
+func TestDefaultRules(t *testing.T) {
+	cfg, err := load(t, "profiles: {p: {defaults: true}, q: {}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies, err := readAccess(cfg)
+	if err != nil || policies["p"] == nil || len(policies["p"].Rules("")) != 4 || policies["q"] != nil {
+		t.Errorf("%+v, %v", policies, err)
+	}
+	if _, err := load(t, "profiles: {p: {defaults: true, access_file: /x}}"); !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "want useDefaults in the file") {
+		t.Errorf("with a file: %v", err)
+	}
+}

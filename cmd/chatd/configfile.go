@@ -57,6 +57,7 @@ type fileProfile struct {
 	Resolvers   []string          `yaml:"resolvers"`
 	Skeleton    string            `yaml:"skeleton"`
 	AccessFile  string            `yaml:"access_file"`
+	Defaults    bool              `yaml:"defaults"`
 	Commands    *[]string         `yaml:"commands"`
 	CommandsAdd []string          `yaml:"commands_add"`
 	Env         map[string]string `yaml:"env"`
@@ -162,7 +163,7 @@ func fields(cfg *Config) []field {
 // profile reads one profile; limits and commands that it leaves out are base's.
 func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Profile, error) {
 	at := "profiles." + name
-	p := chat.Profile{Name: name, Network: chat.Network(f.Network), Commands: base.Commands, Skeleton: f.Skeleton, AccessFile: f.AccessFile, Limits: base.Limits, Env: base.Env}
+	p := chat.Profile{Name: name, Network: chat.Network(f.Network), Commands: base.Commands, Skeleton: f.Skeleton, AccessFile: f.AccessFile, Defaults: f.Defaults, Limits: base.Limits, Env: base.Env}
 	if f.Commands != nil {
 		p.Commands = *f.Commands
 	}

@@ -22,7 +22,7 @@ func restartNeeded(a, b Config) (bool, error) {
 func withoutJudged(cfg Config) Config {
 	cfg.Profiles = maps.Clone(cfg.Profiles)
 	for name, p := range cfg.Profiles {
-		p.Guard, p.ToolsOff, p.TimeoutMax, p.AccessFile = chat.Guard{}, nil, 0, ""
+		p.Guard, p.ToolsOff, p.TimeoutMax, p.AccessFile, p.Defaults = chat.Guard{}, nil, 0, "", false
 		cfg.Profiles[name] = p
 	}
 	return cfg

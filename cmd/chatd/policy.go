@@ -114,13 +114,17 @@ func readPolicy(file string) (*access.Policy, error) {
 	return access.Load(file, text)
 }
 
-// readAccess reads the file of rules of each profile that names one.
+// readAccess reads the file of rules of each profile that names one; one that wants the
+// default rules alone has those.
 func readAccess(cfg Config) (map[string]*access.Policy, error) {
 	policies := map[string]*access.Policy{}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(cfg.Profiles)) {
 		file := cfg.Profiles[name].AccessFile
 		if file == "" {
+			if cfg.Profiles[name].Defaults {
+				policies[name] = access.Defaults()
+			}
 			continue
 		}
 		policy, err := readPolicy(file)

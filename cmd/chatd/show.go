@@ -49,6 +49,7 @@ func writeChat(w io.Writer, ch chat.Chat, now time.Time) error {
 		{"owner", ch.Owner},
 		{"agent", ch.Agent},
 		{"profile", ch.Profile},
+		{"file rules", dash(ch.FileRules)},
 		{"phase", string(ch.Phase)},
 		{"awake", awakeWord(ch)},
 		{"home", ch.Home},

@@ -93,3 +93,34 @@ routing:
 		must(t, m.Reap(operator(t.Context()), c.ID))
 	}
 }
+
+// TestRulesByDefault: a profile with defaults and no file denies what rules deny by default,
+// to tools and programs, and show says so; one without denies nothing.
+func TestRulesByDefault(t *testing.T) {
+	opt := ruledOptions(t, "access: {}")
+	opt.Access["ruled"] = access.Defaults()
+	m := open(t, opt)
+	defer endKeeper(t, opt)
+	c := sleeper(t, m, "defaults")
+	plain := create(t, m, "no defaults", "default")
+	names := []string{".ssh/id", ".gnupg/ring", "a/.env", "b/secrets/k"}
+	for _, name := range append(names, "plain") {
+		place(t, c, name, secret)
+		place(t, plain, name, secret)
+	}
+	wake(t, m, c.ID)
+	for _, name := range names {
+		refused(t, m, c, "cat %s", name)
+		if got := tells(t, m, plain, "cat %s", name); got != secret {
+			t.Errorf("without defaults %s says %q", name, got)
+		}
+	}
+	if denied := oneVerdict(t, m, c, append(names, "plain")); denied != 4*len(names) {
+		t.Errorf("%d verdicts are denials, want %d", denied, 4*len(names))
+	}
+	for id, want := range map[chat.ID]string{c.ID: "built-in defaults: deny ~/.ssh/** ~/.gnupg/** **/.env **/secrets/**", plain.ID: "none"} {
+		if got, err := m.Get(operator(t.Context()), id); err != nil || got.FileRules != want {
+			t.Errorf("show says %q, %v, want %q", got.FileRules, err, want)
+		}
+	}
+}
