@@ -137,7 +137,7 @@ func (w word) arg() Arg {
 	if w.glob {
 		return Arg{Text: unescapeGlob(w.text), Pattern: w.text, Unknown: !w.literal}
 	}
-	return Arg{Text: w.plain()}
+	return Arg{Text: w.name()}
 }
 
 // program takes down which program runs, and its file if it is named by one.

@@ -30,6 +30,8 @@ type shell struct {
 	// from are the programs whose output it reads, stdin that output if it is known.
 	from  []string
 	stdin *string
+	// toFile: what it prints goes to a file.
+	toFile bool
 	// sizes are the bytes of the variables that were set here, and not in a shell around it.
 	sizes map[string]int
 }
@@ -39,7 +41,7 @@ func newShell(home, cwd string) *shell {
 }
 
 func (sh *shell) sub() *shell {
-	return &shell{home: sh.home, cwd: sh.cwd, vars: maps.Clone(sh.vars), from: sh.from, stdin: sh.stdin}
+	return &shell{home: sh.home, cwd: sh.cwd, vars: maps.Clone(sh.vars), from: sh.from, stdin: sh.stdin, toFile: sh.toFile}
 }
 
 // extractor goes through a script in the order in which a shell does, and gathers paths.
@@ -58,7 +60,7 @@ func (x *extractor) add(sh *shell, w word) {
 	if !w.literal || w.plain() == "" {
 		return
 	}
-	f := found{text: absolute(sh.home, sh.cwd, w.plain())}
+	f := found{text: absolute(sh.home, sh.cwd, w.name())}
 	if w.glob {
 		f = found{text: absolute(escapeGlob(sh.home), escapeGlob(sh.cwd), w.text), glob: true}
 	}

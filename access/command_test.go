@@ -49,10 +49,10 @@ var commands = []struct{ says, command, paths string }{
 	{"blanks of a variable split it", "C='cat /a b'; $C", "/a /home/u/w/b"},
 	{"blanks in quotes do not", "F='a b'; cat \"$F\" 'c d' e\\ f", "/home/u/w/a b /home/u/w/c d /home/u/w/e f"},
 	{"IFS", "cat$IFS/a; cat${IFS}b", "/a /home/u/w/b"},
-	{"quotes", `cat "a" 'b' c"d"'e'f $'\x67' "~/h" \i`, "/home/u/w/a /home/u/w/b /home/u/w/cdef /home/u/w/g /home/u/h /home/u/w/i"},
+	{"quotes", `cat "a" 'b' c"d"'e'f $'\x67' "~/h" \i`, "/home/u/w/a /home/u/w/b /home/u/w/cdef /home/u/w/g /home/u/w/~/h /home/u/w/i"},
 	{"quotes", `"c"at 'a'; c\at b; $'cat' c`, "/home/u/w/a /home/u/w/b /home/u/w/c"},
 	{"quotes", `cat $'%s\x67' "x"~/y`, "/home/u/w/%sg /home/u/w/x~/y"},
-	{"~ and $HOME", `cat ~ ~/a $HOME/b "${HOME}/c" '$HOME/d' $PWD/e ~+/f ~v/g`, "/home/u /home/u/a /home/u/b /home/u/c /home/u/w/$HOME/d /home/u/w/e /home/u/w/f /home/u/w/~v/g"},
+	{"~ and $HOME", `cat ~ ~/a $HOME/b "${HOME}/c" '$HOME/d' $PWD/e ~+/f ~v/g`, "/home/u /home/u/a /home/u/b /home/u/c /home/u/w/$HOME/d /home/u/w/e /home/u/w/f /*/g"},
 	{"a home of its own", "HOME=/x; cat $HOME/a", "/x /x/a"},
 	{"pipelines", "cat a | sort b | tee c", "/home/u/w/a /home/u/w/b /home/u/w/c"},
 	{"each part of a pipeline is a shell", "cd /x | cat a; cat b", "/x /home/u/w/a /home/u/w/b"},
@@ -94,6 +94,31 @@ func TestCommands(t *testing.T) {
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %s\n got %q, %v\nwant %q", c.says, c.command, got, err, want)
 		}
+	}
+}
+
+// TestNames: which words of a command are files, and which only look so.
+func TestNames(t *testing.T) {
+	text, err := os.ReadFile("testdata/names.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs, lines := ruleset(t, "", "/home/u", "/home/u/w"), 0
+	for line := range strings.Lines(string(text)) {
+		command, paths, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if !ok {
+			continue
+		}
+		lines++
+		v, err := rs.JudgeCommand(command)
+		got, want := slices.Sorted(slices.Values(v.Paths)), strings.Fields(paths)
+		slices.Sort(want)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s\n got %q, %v\nwant %q", command, got, err, want)
+		}
+	}
+	if lines < 100 {
+		t.Errorf("only %d lines", lines)
 	}
 }
 
@@ -164,6 +189,21 @@ func TestJudgeCommand(t *testing.T) {
 		if got != want {
 			t.Errorf("%q: %s, %v, want %s", command, got, err, want)
 		}
+	}
+}
+
+// TestStartedIn: a command's directory is judged, and is where its paths begin.
+func TestStartedIn(t *testing.T) {
+	rs := ruleset(t, "access: {useDefaults: false, deny: ['~/keys/**', w/x]}", "/home/u", "/home/u")
+	for dir, want := range map[string]string{"/home/u": "", "/home/u/keys": "/home/u/keys", "/home/u/keys/d": "/home/u/keys/d", "/home/u/w": "/home/u/w/x", "/srv": ""} {
+		v, err := rs.JudgeCommandIn(dir, "cat x")
+		w, errArgv := rs.JudgeArgvIn(dir, []string{"cat", "x"})
+		if err != nil || errArgv != nil || v.Denied() != (want != "") || w.Denied() != v.Denied() || want != "" && (v.Name != want || w.Name != want) {
+			t.Errorf("%s: %+v, %+v, %v, %v, want %q", dir, v, w, err, errArgv, want)
+		}
+	}
+	if v, err := rs.JudgeArgv([]string{"cat", "~/keys/k"}); err != nil || v.Denied() {
+		t.Errorf("a ~ that nobody expands: %+v, %v", v, err)
 	}
 }
 

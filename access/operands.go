@@ -35,9 +35,22 @@ func (x *extractor) run(sh *shell, args []word) {
 		x.find(sh, rest)
 	case name == "test" || name == "[":
 		x.testArgs(sh, rest)
+	case textPrograms[name]:
+		x.texts(sh, rest)
+		x.said = output(sh, name, rest)
 	default:
 		x.operands(sh, name, rest)
 		x.said = output(sh, name, rest)
+	}
+}
+
+// texts goes through arguments that are a text: only what the shell makes names of is one,
+// unless the text goes to a file, which may be a script.
+func (x *extractor) texts(sh *shell, args []word) {
+	for _, w := range args {
+		if w.glob || sh.toFile {
+			x.maybe(sh, w)
+		}
 	}
 }
 
@@ -51,6 +64,7 @@ func (x *extractor) maybe(sh *shell, w word) {
 		w.text, s = s[1:], s[1:]
 	}
 	if value, ok := assigned(w); ok {
+		value.text = strings.TrimPrefix(value.text, "@") // curl -F name=@file
 		w, s = value, value.text
 	}
 	if looksLikePath(s) {
@@ -68,7 +82,13 @@ func looksLikePath(s string) bool {
 	if len(s) > 1 && s[0] == '.' && (s[1]|0x20 >= 'a' && s[1]|0x20 <= 'z') {
 		return true // .env
 	}
-	return s == "." || s == ".." || s == "~" || strings.Contains(s, "/") && !strings.Contains(s, "://")
+	return s == "." || s == ".." || s == "~" || strings.Contains(s, "/") && !strings.Contains(s, "://") && !strings.HasPrefix(s, "+%") && !elsewhere(s)
+}
+
+// elsewhere reports host:/path, as scp has it, and rev:path, as git has it.
+func elsewhere(s string) bool {
+	head, _, there := strings.Cut(s, ":")
+	return there && head != "" && !strings.Contains(head, "/")
 }
 
 // assigned is the value of a word like if=/x, as dd has it.
@@ -86,6 +106,18 @@ func (x *extractor) option(sh *shell, w word) {
 		x.maybe(sh, value)
 		return
 	}
+	if list, ok := strings.CutPrefix(w.text, "-Wl,"); ok {
+		for part := range strings.SplitSeq(list, ",") {
+			x.maybe(sh, word{part, w.glob, true})
+		}
+		return
+	}
+	for _, o := range gluedOptions {
+		if value, ok := strings.CutPrefix(w.text, o); ok {
+			x.maybe(sh, word{value, w.glob, true})
+			return
+		}
+	}
 	if len(w.text) > 2 && w.text[1] != '-' {
 		x.maybe(sh, word{w.text[2:], w.glob, true})
 	}
@@ -102,51 +134,6 @@ func letter(w word) byte {
 	return s[len(s)-1]
 }
 
-// operands goes through the arguments of a program.
-func (x *extractor) operands(sh *shell, name string, args []word) {
-	isFile, text := filePrograms[name], firstIsText[name]
-	for i := 0; i < len(args); i++ {
-		w := args[i]
-		switch l := letter(w); {
-		case w.plain() == "--":
-			for _, w := range args[i+1:] {
-				if !text {
-					x.operand(sh, w, isFile)
-				}
-				text = false
-			}
-			return
-		case !isOption(w):
-			if text || name == "tar" && i == 0 && !strings.Contains(w.text, "/") {
-				text = false
-				continue
-			}
-			x.operand(sh, w, isFile)
-		case l != 0 && strings.IndexByte(scriptOptions[name], l) >= 0:
-			text = false
-			i++
-		case l != 0 && strings.IndexByte(valueOptions[name], l) >= 0:
-			i++
-		case l == 'f' && firstIsText[name]:
-			text = false
-		default:
-			x.option(sh, w)
-		}
-	}
-}
-
-func (x *extractor) operand(sh *shell, w word, isFile bool) {
-	if value, ok := assigned(w); ok && isFile {
-		x.add(sh, value)
-		return
-	}
-	if isFile && !strings.Contains(w.text, "://") && !strings.HasPrefix(w.text, "@") {
-		x.add(sh, w)
-		return
-	}
-	x.maybe(sh, w)
-}
-
 func (x *extractor) cd(sh *shell, args []word) {
 	for _, w := range args {
 		if isOption(w) {
@@ -154,7 +141,7 @@ func (x *extractor) cd(sh *shell, args []word) {
 		}
 		x.add(sh, w)
 		if !w.glob {
-			sh.cwd = path.Clean(absolute(sh.home, sh.cwd, w.plain()))
+			sh.cwd = path.Clean(absolute(sh.home, sh.cwd, w.name()))
 		}
 		return
 	}
@@ -176,6 +163,9 @@ func (x *extractor) find(sh *shell, args []word) {
 			}
 			x.run(sh, x.inFound(args[i+1:end], from))
 			i = end
+		case findPatterns[s]:
+			expression = true
+			i++
 		case isOption(w) || s == "(" || s == "!":
 			expression = true
 		case s == "{}": // what was found

@@ -19,7 +19,7 @@ var filePrograms = set(`cat tac nl less more most head tail wc sort uniq cut pas
 	dd readlink realpath namei diff diff3 sdiff cmp patch od xxd hexdump hd strings base64 base32 basenc iconv column fold fmt
 	md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum gzip gunzip zcat bzip2 bunzip2 bzcat xz unxz xzcat
 	zstd unzstd zstdcat zip unzip tar cpio ar rsync scp vi vim nvim view nano ed emacs bat sed awk gawk mawk nawk grep egrep
-	fgrep zgrep rg ag jq yq perl python python2 python3 ruby node php lua source . mkfifo mknod setfacl getfacl setfattr
+	fgrep zgrep rg ag jq yq cc gcc g++ c++ clang clang++ tcc perl python python2 python3 ruby node php lua source . mkfifo mknod setfacl getfacl setfattr
 	getfattr mapfile expand unexpand rev shuf tsort pr look xmllint sqlite3 cd pushd chdir mktemp rename gpg age openssl`)
 
 // firstIsText are programs whose first operand is an expression or a mode and no
@@ -39,9 +39,35 @@ var valueOptions = map[string]string{
 	"split": "bln", "uniq": "fsw", "paste": "d", "join": "t12j", "fold": "w", "fmt": "w", "awk": "Fv", "gawk": "Fv", "mawk": "Fv",
 	"od": "AtNjw", "xxd": "lsc", "hexdump": "ens", "strings": "n", "install": "mog", "mkdir": "m", "truncate": "s", "du": "d",
 	"tree": "LIP", "column": "st", "base64": "w", "less": "x", "nl": "bnw", "iconv": "ft", "mknod": "m", "touch": "dt", "stat": "c",
-	"sudo": "ughpCDRT", "env": "uC", "nice": "n", "timeout": "sk", "xargs": "nIPdLsEa", "ionice": "cnp", "stdbuf": "ioe",
+	"cc": "xDU", "gcc": "xDU", "g++": "xDU", "c++": "xDU", "clang": "xDU", "clang++": "xDU", "tcc": "xDU", "curl": "HXuAe", "kubectl": "nl", "docker": "e",
+	"sudo": "ughpCDRT", "env": "u", "nice": "n", "timeout": "sk", "xargs": "nIPdLsE", "ionice": "cnp", "stdbuf": "ioe",
 	"exec": "a", "watch": "n", "doas": "uC", "setpriv": "", "strace": "eosp", "chroot": "", "time": "fo", "runuser": "ug", "flock": "wE", "chrt": "TPD", "setarch": "", "tr": "", "jq": "",
 }
+
+// baseOptions are the options by which a program works in another directory.
+var baseOptions = map[string]string{
+	"tar": "C directory", "make": "C directory", "gmake": "C directory", "git": "C work-tree", "ninja": "C", "bsdtar": "C directory", "env": "C chdir",
+}
+
+// fileOptions are those whose value is a file, also without a slash in it.
+var fileOptions = map[string]string{
+	"tar": "f file", "bsdtar": "f file", "curl": "d F data data-binary data-urlencode data-ascii form json", "kubectl": "f filename", "xargs": "a arg-file", "wget": "i input-file",
+}
+
+// gluedOptions are options of more than one letter to which a path is glued.
+var gluedOptions = []string{"-isystem", "-iquote", "-idirafter", "-isysroot", "-include", "-imacros"}
+
+// objectPrograms name things that look like relative paths and are none, as deploy/api.
+var objectPrograms = set("kubectl oc gh docker podman helm brew")
+
+// remotePrograms take host:path.
+var remotePrograms = set("scp rsync sftp")
+
+// textPrograms print their arguments.
+var textPrograms = set("echo printf")
+
+// findPatterns are the tests of find(1) whose value is a pattern of paths.
+var findPatterns = set("-path -ipath -wholename -iwholename -regex -iregex -lname -ilname")
 
 // wrappers run the command that is in their operands, after so many others.
 var wrappers = map[string]int{
@@ -54,8 +80,8 @@ var wrappers = map[string]int{
 
 // longValues are the long options of wrappers that are followed by a value.
 var longValues = map[string]map[string]bool{
-	"timeout": set("signal kill-after"), "nice": set("adjustment"), "env": set("unset chdir"), "sudo": set("user group host prompt chdir"),
-	"xargs": set("arg-file delimiter max-args max-procs max-lines max-chars"), "stdbuf": set("input output error"),
+	"timeout": set("signal kill-after"), "nice": set("adjustment"), "env": set("unset"), "sudo": set("user group host prompt chdir"),
+	"xargs": set("delimiter max-args max-procs max-lines max-chars"), "stdbuf": set("input output error"),
 	"ionice": set("class classdata pid"), "runuser": set("user group"), "taskset": set("pid"), "flock": set("timeout wait"),
 }
 

@@ -11,13 +11,13 @@ import (
 
 // withRedirects opens the files of a statement for its command; undo closes them.
 func (x *extractor) withRedirects(sh *shell, s *syntax.Stmt) (undo func()) {
-	stdin, from, writes := sh.stdin, sh.from, x.scope.writes
+	stdin, from, toFile, writes := sh.stdin, sh.from, sh.toFile, x.scope.writes
 	x.scope.writes = nil
 	x.redirects(sh, s.Redirs)
 	if _, call := s.Cmd.(*syntax.CallExpr); !call && len(x.scope.writes) > 0 {
 		x.emit(sh, nil)
 	}
-	return func() { sh.stdin, sh.from, x.scope.writes = stdin, from, writes }
+	return func() { sh.stdin, sh.from, sh.toFile, x.scope.writes = stdin, from, toFile, writes }
 }
 
 // reads makes a text what the command reads.
@@ -209,6 +209,7 @@ func (x *extractor) redirects(sh *shell, list []*syntax.Redirect) {
 				if dup := r.Op == syntax.DplOut || r.Op == syntax.DplIn; !dup || strings.Trim(w.text, "0123456789-") != "" {
 					x.add(sh, w)
 					if r.Op != syntax.RdrIn {
+						sh.toFile = true
 						x.writeTo(sh, w)
 					}
 				}

@@ -2,6 +2,7 @@ package access
 
 import (
 	"fmt"
+	"path"
 	"strings"
 
 	"mvdan.cc/sh/v3/expand"
@@ -24,6 +25,24 @@ type word struct {
 func (w word) plain() string { return unescapeGlob(w.text) }
 
 func known(s string) word { return word{text: escapeGlob(s), literal: s != ""} }
+
+// quoted is known text in which a ~ at the head is a name and no home. It is escaped, so
+// that what reads the word's text tells the two apart.
+func quoted(s string) word {
+	w := known(s)
+	if strings.HasPrefix(w.text, "~") {
+		w.text = `\` + w.text
+	}
+	return w
+}
+
+// name is the text as a path: a ~ that was quoted is one in the working directory.
+func (w word) name() string {
+	if strings.HasPrefix(w.text, `\~`) {
+		return "./" + w.plain()
+	}
+	return w.plain()
+}
 
 var unknown = word{text: "*", glob: true}
 
@@ -126,12 +145,12 @@ func (x *extractor) part(sh *shell, part syntax.WordPart, first, split bool) []w
 	case *syntax.Lit:
 		return []word{unquoted(sh, p.Value, first)}
 	case *syntax.SglQuoted:
-		return []word{known(singleQuoted(p))}
+		return []word{quoted(singleQuoted(p))}
 	case *syntax.DblQuoted:
 		all := newRow(word{literal: len(p.Parts) == 0})
 		for _, q := range p.Parts {
 			if lit, ok := q.(*syntax.Lit); ok {
-				x.goesOn(all, []word{known(doubleQuoted(lit.Value))})
+				x.goesOn(all, []word{quoted(doubleQuoted(lit.Value))})
 			} else if x.goesOn(all, x.part(sh, q, false, false)); x.tooFar != nil {
 				return nil
 			}
@@ -180,12 +199,8 @@ func isCall(list []*syntax.Stmt, name string) bool {
 // unquoted reads a literal outside quotes, whose wildcards are wildcards.
 func unquoted(sh *shell, s string, first bool) word {
 	var w word
-	if head, rest, _ := strings.Cut(s, "/"); first && (head == "~" || head == "~+") {
-		dir := sh.home
-		if head == "~+" {
-			dir = sh.cwd
-		}
-		w = known(dir)
+	if head, rest, _ := strings.Cut(s, "/"); first && strings.HasPrefix(head, "~") && !strings.ContainsAny(head, `\*?[`) {
+		w = homeOf(sh, head)
 		if s = s[len(head):]; rest == "" && s == "" {
 			return w
 		}
@@ -195,7 +210,7 @@ func unquoted(sh *shell, s string, first bool) word {
 		switch c := s[i]; {
 		case c == '\\' && i+1 < len(s):
 			i++
-			b.WriteString(escapeGlob(s[i : i+1]))
+			b.WriteString(quoted(s[i : i+1]).text)
 		case c == '*' || c == '?' || c == '[':
 			w.glob = true
 			b.WriteByte(c)
@@ -208,6 +223,18 @@ func unquoted(sh *shell, s string, first bool) word {
 	w.text += b.String()
 	w.literal = w.literal || s != ""
 	return w
+}
+
+// homeOf is what a tilde-prefix stands for. The home of somebody else is not known: it is an
+// absolute directory, and none of this user's.
+func homeOf(sh *shell, prefix string) word {
+	switch prefix {
+	case "~", "~" + path.Base(sh.home):
+		return known(sh.home)
+	case "~+":
+		return known(sh.cwd)
+	}
+	return word{text: "/*", glob: true, literal: true}
 }
 
 func doubleQuoted(s string) string {

@@ -38,6 +38,7 @@ func (x *extractor) wrapped(sh *shell, name string, args []word, skip int) {
 			if !strings.Contains(w.text, "=") {
 				i++
 			}
+		case isOption(w) && baseOptions[name]+fileOptions[name] != "" && x.wrapperOption(&sh, name, args, &i):
 		case isOption(w):
 			x.option(sh, w)
 			if name == "command" && (l == 'v' || l == 'V') {
@@ -63,6 +64,27 @@ func (x *extractor) wrapped(sh *shell, name string, args []word, skip int) {
 			return
 		}
 	}
+}
+
+// wrapperOption goes through an option of a wrapper that has a directory to work in, or a
+// file, and steps over its value.
+func (x *extractor) wrapperOption(sh **shell, name string, args []word, i *int) bool {
+	var next word
+	if *i+1 < len(args) {
+		next = args[*i+1]
+	}
+	a := arguments{x: x, begun: *sh, sh: *sh, name: name}
+	value, took, ok := valueOf(args[*i], next, baseOptions[name])
+	if ok {
+		a.base(value)
+		*sh = a.sh
+	} else if value, took, ok = valueOf(args[*i], next, fileOptions[name]); ok {
+		a.file(value)
+	}
+	if took {
+		*i++
+	}
+	return ok
 }
 
 // takesValue reports an option of a wrapper that is followed by its value.

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -177,7 +178,7 @@ func (g *Guard) walk(w access.Walk, at Place, err error) (Verdict, error) {
 		}
 	}
 	if g.restrict {
-		for _, p := range w.Paths {
+		for _, p := range append([]string{path.Clean(cmp.Or(at.Cwd, at.Home))}, w.Paths...) {
 			if !inside(p, at.Home) && !safePaths[p] {
 				return Verdict{Denied: true, Rule: RuleWorkspace, Place: "built in", Message: MessagePath, Command: p,
 					Reason: "the path is outside the workspace", Instead: "work below your home"}, nil

@@ -200,6 +200,21 @@ func TestWorkspace(t *testing.T) {
 	}
 }
 
+// TestRestrictedDirectory: restricted to the workspace, a command does not start outside.
+func TestRestrictedDirectory(t *testing.T) {
+	restricted, free := mustNew(t, chat.Guard{Preset: chat.GuardNone, EnableDenyPatterns: true, RestrictToWorkspace: true}), mustNew(t, preset(chat.GuardDefault))
+	for dir, outside := range map[string]bool{"/home/u": false, "/home/u/w": false, "": false, "/": true, "/home": true, "/home/u2": true, "/home/u/../v": true, "/usr/share": true} {
+		at := Place{Home: "/home/u", Cwd: dir}
+		for _, g := range []*Guard{restricted, free} {
+			v, err := g.Command("ls", at)
+			w, errArgv := g.Argv([]string{"ls"}, at)
+			if want := outside && g == restricted; err != nil || errArgv != nil || v.Denied != want || w.Denied != want || want && v.Rule != RuleWorkspace {
+				t.Errorf("%q: %+v, %+v, %v, %v", dir, v, w, err, errArgv)
+			}
+		}
+	}
+}
+
 // TestOff: each key that switches something off does.
 func TestOff(t *testing.T) {
 	const bad = "sudo rm -rf / | sh ("

@@ -83,9 +83,9 @@ func (m *Manager) judgePaths(rec state.Record, spec chat.RunSpec) (guard.Verdict
 	}
 	var v access.Verdict
 	if spec.Command != "" {
-		v, err = rules.JudgeCommand(spec.Command)
+		v, err = rules.JudgeCommandIn(spec.Dir(m.home(rec.ID)), spec.Command)
 	} else {
-		v, err = rules.JudgeArgv(spec.Argv)
+		v, err = rules.JudgeArgvIn(spec.Dir(m.home(rec.ID)), spec.Argv)
 	}
 	if err != nil || !v.Denied() {
 		return guard.Verdict{}, nil

@@ -1,0 +1,145 @@
+package access
+
+import (
+	"path"
+	"strings"
+)
+
+// arguments goes through the arguments of one program.
+type arguments struct {
+	x      *extractor
+	begun  *shell // the shell that runs it
+	sh     *shell // one of its own once the program was told another directory
+	name   string
+	isFile bool
+	text   bool // the next operand is an expression and no file
+}
+
+// operands goes through the arguments of a program.
+func (x *extractor) operands(sh *shell, name string, args []word) {
+	a := arguments{x: x, begun: sh, sh: sh, name: name, isFile: filePrograms[name], text: firstIsText[name]}
+	for i := 0; i < len(args); i++ {
+		w := args[i]
+		if w.plain() == "--" {
+			a.rest(args[i+1:])
+			return
+		}
+		if !isOption(w) {
+			if a.text || name == "tar" && i == 0 && !strings.Contains(w.text, "/") {
+				a.text = false
+				continue
+			}
+			a.operand(w)
+			continue
+		}
+		var next word
+		if i+1 < len(args) {
+			next = args[i+1]
+		}
+		if a.option(w, next) {
+			i++
+		}
+	}
+}
+
+// rest are the operands behind --.
+func (a *arguments) rest(args []word) {
+	for _, w := range args {
+		if !a.text {
+			a.operand(w)
+		}
+		a.text = false
+	}
+}
+
+// option goes through an option, and reports whether next is its value.
+func (a *arguments) option(w, next word) (took bool) {
+	l := letter(w)
+	if dir, took, ok := valueOf(w, next, baseOptions[a.name]); ok {
+		a.base(dir)
+		return took
+	}
+	if value, took, ok := valueOf(w, next, fileOptions[a.name]); ok {
+		a.file(value)
+		return took
+	}
+	switch {
+	case l != 0 && strings.IndexByte(scriptOptions[a.name], l) >= 0:
+		a.text = false
+		return true
+	case l != 0 && strings.IndexByte(valueOptions[a.name], l) >= 0:
+		return true
+	case l == 'f' && firstIsText[a.name]:
+		a.text = false
+	default:
+		a.x.option(a.sh, w)
+	}
+	return false
+}
+
+// base has what follows lie below dir.
+func (a *arguments) base(dir word) {
+	a.x.add(a.sh, dir)
+	a.sh = a.x.sub(a.sh)
+	if !dir.glob {
+		a.sh.cwd = path.Clean(absolute(a.sh.home, a.sh.cwd, dir.name()))
+	}
+}
+
+// file takes the value of an option for a file: f, or of curl @f and name=@f;type=…. It is
+// opened from where the program was started.
+func (a *arguments) file(w word) {
+	if a.name != "curl" {
+		if w.plain() != "-" {
+			a.x.add(a.begun, w)
+		}
+		return
+	}
+	text, _, _ := strings.Cut(w.text, ";")
+	at := strings.IndexAny(text, "@<")
+	if at < 0 {
+		return // data
+	}
+	if name := text[at+1:]; name != "-" {
+		a.x.add(a.begun, word{name, w.glob, w.literal})
+	}
+}
+
+func (a *arguments) operand(w word) {
+	if value, ok := assigned(w); ok && a.isFile {
+		a.x.add(a.sh, value)
+		return
+	}
+	if objectPrograms[a.name] && !explicit(w.text) || remotePrograms[a.name] && elsewhere(w.text) || a.name == "git" && !explicit(w.text) && strings.Contains(w.text, ":") {
+		return
+	}
+	if a.isFile && !strings.Contains(w.text, "://") && !strings.HasPrefix(w.text, "@") {
+		a.x.add(a.sh, w)
+		return
+	}
+	a.x.maybe(a.sh, w)
+}
+
+// explicit reports a path that says so itself.
+func explicit(s string) bool {
+	return strings.HasPrefix(s, "/") || strings.HasPrefix(s, "~/") || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "../")
+}
+
+// valueOf is the value of an option that is one of some words, as "C directory": glued to its
+// letter, behind =, or the next word.
+func valueOf(w, next word, options string) (value word, took, ok bool) {
+	s := w.plain()
+	for o := range strings.FieldsSeq(options) {
+		switch long := "--" + o; {
+		case len(o) > 1 && s == long:
+			return next, true, true
+		case len(o) > 1 && strings.HasPrefix(s, long+"="):
+			return word{strings.TrimPrefix(w.text, long+"="), w.glob, true}, false, true
+		case len(o) == 1 && letter(w) == o[0]:
+			return next, true, true
+		case len(o) == 1 && strings.HasPrefix(s, "-"+o) && !strings.HasPrefix(s, "--"):
+			return word{strings.TrimPrefix(w.text, "-"+o), w.glob, true}, false, true
+		}
+	}
+	return word{}, false, false
+}
