@@ -20,6 +20,7 @@ const (
 	Closed                // EACCES or EPERM for who would read or change it
 )
 
+// String is the class in a word.
 func (c Class) String() string { return [...]string{"open", "read-only", "closed"}[c] }
 
 // refuses reports whether the kernel refuses op on a path of the class.
