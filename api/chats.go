@@ -97,6 +97,8 @@ type Chats interface {
 	Plan(ctx context.Context, id chat.ID) (chat.Plan, error)
 	// Host describes the machine and its walls.
 	Host(ctx context.Context) (chat.Host, error)
+	// Status is the daemon at a glance. It tries nothing, and answers while walls are tried.
+	Status(ctx context.Context) (chat.Status, error)
 }
 
 var _ Chats = (*Client)(nil)

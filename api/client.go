@@ -165,6 +165,12 @@ func (c *Client) Host(ctx context.Context) (out chat.Host, err error) {
 	return out, err
 }
 
+// Status is GET /v1/status.
+func (c *Client) Status(ctx context.Context) (out chat.Status, err error) {
+	_, err = c.do(ctx, "GET", "/v1/status", nil, &out)
+	return out, err
+}
+
 func (c *Client) doID(ctx context.Context, method string, id chat.ID, rest string, in, out any) error {
 	if _, err := chat.ParseID(string(id)); err != nil {
 		return err

@@ -73,6 +73,9 @@ func TestClientOfEveryRoute(t *testing.T) {
 	if h, err := c.Host(ctx); err != nil || h.Chats != 1 {
 		t.Errorf("host: %+v %v", h, err)
 	}
+	if st, err := c.Status(ctx); err != nil || st.Chats != 1 || st.Since.IsZero() {
+		t.Errorf("status: %+v %v", st, err)
+	}
 	if err := c.Reap(ctx, made.ID); err != nil {
 		t.Error(err)
 	}

@@ -88,6 +88,7 @@ var routes = []route{
 	{"POST", "/v1/chats/{id}/share", bridges, jsonBody, "share", 200, "Copy one regular file to another chat.", serve((*Server).share)},
 	{"GET", "/v1/chats/{id}/plan", operators, nothing, "plan", 200, "Show what a chat's session is made of: mounts, rules, names of the environment.", serve((*Server).plan)},
 	{"GET", "/v1/host", operators, nothing, "host", 200, "Describe the host and its walls.", serve((*Server).host)},
+	{"GET", "/v1/status", operators, nothing, "status", 200, "Show the daemon at a glance: since when, its chats, the walls that do not stand, what is nearly spent, what failed lately.", serve((*Server).status)},
 	{"GET", "/healthz", anyone, nothing, "health", 200, "Say that the daemon answers.", serve((*Server).health)},
 	{"GET", "/openapi.json", bridges, nothing, "openapi", 200, "This description (OpenAPI 3.1).", serveOpenAPI},
 }

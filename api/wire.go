@@ -156,6 +156,11 @@ func (s *Server) host(ctx context.Context, _ *noInput) (*bodyOf[chat.Host], erro
 	return &bodyOf[chat.Host]{h}, err
 }
 
+func (s *Server) status(ctx context.Context, _ *noInput) (*bodyOf[chat.Status], error) {
+	st, err := s.opt.Chats.Status(ctx)
+	return &bodyOf[chat.Status]{st}, err
+}
+
 // health says that the daemon answers, and nothing about its chats.
 func (s *Server) health(context.Context, *noInput) (*bodyOf[healthAnswer], error) {
 	return &bodyOf[healthAnswer]{healthAnswer{"ok"}}, nil

@@ -41,6 +41,8 @@ const (
 	LayerWeaker LayerState = "weaker"
 	// LayerOff: nothing is enforced.
 	LayerOff LayerState = "off"
+	// LayerUnknown: it was not tried yet, or could not be: there was no room or no time to.
+	LayerUnknown LayerState = "unknown"
 )
 
 // Layer is what was found when a wall was tried, never what a config says.
@@ -69,6 +71,8 @@ type Host struct {
 	Allowed []LayerName `json:"allowed_missing"`
 	Chats   int         `json:"chats"`
 	Awake   int         `json:"awake"`
+	// Broken says what else is not as chatd needs it, one sentence each: doctor fails over it.
+	Broken []string `json:"broken"`
 	// Findings are things reconcile could not put right, one sentence each.
 	Findings []string `json:"findings"`
 	// Shares are how much each owner has of what all share, of each share that he has any of.

@@ -3,7 +3,6 @@ package keeper
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -22,31 +21,51 @@ const (
 	fdNames    = 5
 )
 
+// processName is what top and ps -e show of both processes: they are started through a link.
+const processName = "chatd-keep"
+
 // Run is the program chatd keep: the holder, or the worker that it starts. It returns
-// only when it cannot go on.
-func Run(dir string, worker bool, errs io.Writer) error {
-	if !filepath.IsAbs(dir) {
-		return fmt.Errorf("cannot keep file rules: --dir is %s, want an absolute path: %w", chat.Quote(dir), chat.ErrInvalid)
+// when it cannot go on or, with IdleEnd, when nobody needs it any more.
+func Run(o Options) error {
+	if !filepath.IsAbs(o.Dir) {
+		return fmt.Errorf("cannot keep file rules: --dir is %s, want an absolute path: %w", chat.Quote(o.Dir), chat.ErrInvalid)
 	}
-	if worker {
-		return work(dir, errs)
+	// Best effort: a name says what it is, and nothing goes by it.
+	_ = os.WriteFile("/proc/self/comm", []byte(processName), 0)
+	if o.Worker {
+		return work(o)
 	}
-	return hold(dir, errs)
+	return hold(o)
+}
+
+// lockDir waits a little: a keeper that ends holds the lock until it is gone.
+func lockDir(dir string) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock the keeper's directory: %w", err)
+	}
+	for end := time.Now().Add(time.Second); ; time.Sleep(10 * time.Millisecond) {
+		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return lock, nil
+		}
+		if time.Now().After(end) {
+			return nil, errors.Join(fmt.Errorf("cannot keep file rules: another keeper does: %w", chat.ErrBusy), lock.Close())
+		}
+	}
 }
 
 // hold is the holder.
-func hold(dir string, errs io.Writer) error {
+func hold(o Options) error {
+	dir := o.Dir
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("cannot make the keeper's directory: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := lockDir(dir)
 	if err != nil {
-		return fmt.Errorf("cannot lock the keeper's directory: %w", err)
+		return err
 	}
 	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return fmt.Errorf("cannot keep file rules: another keeper does: %w", chat.ErrBusy)
-	}
 	// Best effort: without CAP_SYS_RESOURCE the score stays as the unit set it.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
 	socket := filepath.Join(dir, Socket)
@@ -68,16 +87,23 @@ func hold(dir string, errs io.Writer) error {
 	}
 	files := []*os.File{listener, os.NewFile(uintptr(perm), "perm"), os.NewFile(uintptr(names), "names")}
 	for {
-		cmd := exec.Command("/proc/self/exe", "keep", "--dir", dir, "--worker")
+		args := []string{"keep", "--dir", dir, "--worker"}
+		if o.IdleEnd {
+			args = append(args, "--idle-end")
+		}
+		cmd := exec.Command("/proc/self/exe", args...)
 		cmd.Args[0], cmd.ExtraFiles, cmd.Stderr, cmd.Env = "chatd", files, os.Stderr, []string{}
 		err := cmd.Run()
-		fmt.Fprintf(errs, "chatd keep: the worker of the keeper ended (%v), and is started again\n", err)
+		if err == nil && o.IdleEnd {
+			return errors.Join(os.Remove(socket), l.Close())
+		}
+		fmt.Fprintf(o.Errs, "chatd keep: the worker of the keeper ended (%v), and is started again\n", err)
 		time.Sleep(100 * time.Millisecond)
 	}
 }
 
 // work is the worker: it takes up what an earlier one did, and serves.
-func work(dir string, errs io.Writer) error {
+func work(o Options) error {
 	listener, err := net.FileListener(os.NewFile(fdListener, "listener"))
 	if err != nil {
 		return fmt.Errorf("cannot take the keeper's socket over: %w", err)
@@ -85,14 +111,17 @@ func work(dir string, errs io.Writer) error {
 	for _, fd := range []int{fdListener, fdPerm, fdNames} {
 		unix.CloseOnExec(fd)
 	}
-	k, err := newKeeper(dir, fdPerm, fdNames, errs)
+	k, err := newKeeper(o.Dir, fdPerm, fdNames, o.Errs)
 	if err != nil {
 		return err
 	}
 	if err := k.takeUp(); err != nil {
 		return err
 	}
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
+	if o.IdleEnd {
+		go func() { k.awaitIdle(); failed <- nil }()
+	}
 	go func() { failed <- k.watch.run() }()
 	go func() { failed <- k.serve(listener) }()
 	go k.lookAgain()

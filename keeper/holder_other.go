@@ -4,12 +4,11 @@ package keeper
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/chatd/chatd/chat"
 )
 
 // Run is [chat.ErrUnsupported] outside Linux.
-func Run(string, bool, io.Writer) error {
+func Run(Options) error {
 	return fmt.Errorf("cannot keep file rules: not Linux: %w", chat.ErrUnsupported)
 }

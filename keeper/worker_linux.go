@@ -33,6 +33,7 @@ type keeper struct {
 	noSwap   bool // tests: as a kernel before 6.5
 	sessions map[chat.ID]*kept
 	asked    map[chat.ID]bool
+	ordered  time.Time // when the last order came
 }
 
 func newKeeper(dir string, perm, names int, errs io.Writer) (*keeper, error) {
@@ -73,6 +74,7 @@ func (k *keeper) answer(conn net.Conn) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(keepTimeout))
 	var a Answer
+	k.noteOrder()
 	o, err := readOrder(conn)
 	if err == nil {
 		a, err = k.obey(o)
@@ -85,6 +87,27 @@ func (k *keeper) answer(conn net.Conn) {
 	}
 	if err := json.NewEncoder(conn).Encode(a); err != nil {
 		fmt.Fprintf(k.errs, "chatd keep: cannot answer: %v\n", err)
+	}
+}
+
+func (k *keeper) noteOrder() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ordered = time.Now()
+}
+
+// idleTime is how long nothing is kept and nobody asks before a keeper that chatd started ends.
+const idleTime = 10 * time.Second
+
+// awaitIdle returns when nobody needs this keeper any more. chatd starts another when a session
+// with rules comes: it asks whether one is there just before, which counts as an order.
+func (k *keeper) awaitIdle() {
+	k.noteOrder()
+	for idle := false; !idle; {
+		time.Sleep(idleTime / 4)
+		k.mu.Lock()
+		idle = len(k.sessions) == 0 && time.Since(k.ordered) > idleTime
+		k.mu.Unlock()
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/coreos/go-iptables/iptables"
 )
 
 // snapshot is what the kernel held, in its own words, right after Apply.
@@ -17,12 +19,10 @@ type snapshot struct {
 
 func (t *Table) look(ctx context.Context) (*snapshot, error) {
 	s := &snapshot{}
-	for i, side := range t.sides {
-		chains, err := side.look(ctx)
-		if err != nil {
-			return nil, err
-		}
-		s.chains[i] = chains
+	var errs [2]error
+	t.each(func(i int, side half) { s.chains[i], errs[i] = side.look() })
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
 	}
 	nft, err := t.listLoopback(ctx)
 	if err != nil {
@@ -32,33 +32,38 @@ func (t *Table) look(ctx context.Context) (*snapshot, error) {
 	return s, nil
 }
 
-// look lists OUTPUT and chatd's chains, as iptables -S prints them.
-func (s half) look(ctx context.Context) (map[string][]string, error) {
-	out, err := command(ctx, "", s.tables, "-w", s.wait, "-t", "filter", "-S")
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the %s rules: %w", s.name, err)
+// look lists OUTPUT and chatd's chains with their rules, as iptables -S prints them. A chain
+// without rules is there with an empty list.
+func (s half) look() (map[string][]string, error) {
+	names, err := s.ipt.ListChains("filter")
+	if err != nil && !isNotExist(err) {
+		return nil, fmt.Errorf("cannot list the %s chains: %w", s.name, err)
 	}
-	return parseRules(out), nil
-}
-
-// parseRules reads the output of iptables -S and keeps OUTPUT and chatd's
-// chains. A chain without rules is there with an empty list.
-func parseRules(listing string) map[string][]string {
 	chains := map[string][]string{}
-	for line := range strings.Lines(listing) {
-		line = strings.TrimSpace(line)
-		words := strings.Fields(line)
-		if len(words) < 2 || words[1] != "OUTPUT" && !isOurs(words[1]) {
+	for _, name := range names {
+		if name != "OUTPUT" && !isOurs(name) {
 			continue
 		}
-		switch words[0] {
-		case "-N", "-P":
-			chains[words[1]] = append(chains[words[1]], []string{}...)
-		case "-A":
-			chains[words[1]] = append(chains[words[1]], line)
+		if chains[name], err = s.rules(name); err != nil {
+			return nil, err
 		}
 	}
-	return chains
+	return chains, nil
+}
+
+// rules lists the rules of one chain. One that is gone, as after "nft flush ruleset", has none.
+func (s half) rules(chain string) ([]string, error) {
+	list, err := s.ipt.List("filter", chain)
+	if err != nil && !isNotExist(err) {
+		return nil, fmt.Errorf("cannot list the %s chain %s: %w", s.name, chain, err)
+	}
+	return slices.DeleteFunc(list, func(line string) bool { return !strings.HasPrefix(line, "-A ") }), nil
+}
+
+// isNotExist reports that a table or chain is not there, by the words of both backends.
+func isNotExist(err error) bool {
+	var e *iptables.Error
+	return errors.As(err, &e) && e.IsNotExist()
 }
 
 // Drift says what differs from what the last successful Apply left, one sentence
@@ -74,14 +79,16 @@ func (t *Table) drift(ctx context.Context) ([]string, error) {
 	if t.saved == nil {
 		return []string{"The network policy has not been applied since chatd started."}, nil
 	}
+	var now [2]map[string][]string
+	var errs [2]error
+	t.each(func(i int, s half) { now[i], errs[i] = s.look() })
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
 	var found []string
 	for i, s := range t.sides {
-		now, err := s.look(ctx)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, jumpDrift(s.name, now["OUTPUT"], t.opts.Range)...)
-		found = append(found, chainDrift(s.name, t.saved.chains[i], now)...)
+		found = append(found, jumpDrift(s.name, now[i]["OUTPUT"], t.opts.Range)...)
+		found = append(found, chainDrift(s.name, t.saved.chains[i], now[i])...)
 	}
 	nft, err := t.listLoopback(ctx)
 	switch {

@@ -41,11 +41,10 @@ func (t *Table) Raise(ctx context.Context) error {
 func (s half) raiseChains(ctx context.Context) error {
 	var errs []error
 	for range 2 {
-		there, err := s.look(ctx)
+		known, err := s.ipt.ChainExists("filter", whoChain)
 		if err != nil {
-			return err
+			return fmt.Errorf("cannot look for the %s chain %s: %w", s.name, whoChain, err)
 		}
-		_, known := there[whoChain]
 		if _, err = command(ctx, raiseText(s.family, !known), s.restore, "-w", s.wait, "--noflush"); err == nil {
 			return nil
 		}
@@ -67,11 +66,11 @@ func raiseText(f family, newWho bool) string {
 // raiseJump puts this range's jump at the head of OUTPUT. A jump of another range
 // stays, behind it: the chats of that range have no other wall.
 func (s half) raiseJump(ctx context.Context, r Range) error {
-	there, err := s.look(ctx)
+	output, err := s.rules("OUTPUT")
 	if err != nil {
 		return err
 	}
-	output, wanted := there["OUTPUT"], "-A OUTPUT "+strings.Join(jumpSpec(r), " ")
+	wanted := "-A OUTPUT " + strings.Join(jumpSpec(r), " ")
 	if len(output) > 0 && output[0] == wanted {
 		return nil
 	}

@@ -26,7 +26,6 @@ var hostTools = tools{"iptables", "ip6tables", "iptables-restore", "ip6tables-re
 type half struct {
 	family
 	ipt     *iptables.IPTables
-	tables  string
 	restore string
 	wait    string // seconds that each call waits for the xtables lock
 }
@@ -67,7 +66,7 @@ func open(o Options, t tools) (*Table, error) {
 		return nil, fmt.Errorf("cannot use %s and %s: %w: %w", t.iptables, t.ip6tables, chat.ErrUnsupported, err)
 	}
 	return &Table{opts: o, nft: t.nft, sides: [2]half{
-		{ipv4, v4, t.iptables, t.restore4, strconv.Itoa(seconds)}, {ipv6, v6, t.ip6tables, t.restore6, strconv.Itoa(seconds)}}}, nil
+		{ipv4, v4, t.restore4, strconv.Itoa(seconds)}, {ipv6, v6, t.restore6, strconv.Itoa(seconds)}}}, nil
 }
 
 // Apply makes the kernel hold exactly these policies. It may be repeated. Both
@@ -111,15 +110,14 @@ func (t *Table) write(ctx context.Context, policies []Policy) error {
 		return err
 	}
 	segments := flatten(t.opts, policies)
-	for _, s := range t.sides {
-		if err := s.writeChains(ctx, policies, segments); err != nil {
-			return err
-		}
+	var errs [2]error
+	t.each(func(i int, s half) { errs[i] = s.writeChains(ctx, policies, segments) })
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
 	}
-	for _, s := range t.sides {
-		if err := s.writeJump(ctx, t.opts.Range); err != nil {
-			return err
-		}
+	t.each(func(i int, s half) { errs[i] = s.writeJump(ctx, t.opts.Range) })
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
 	}
 	saved, err := t.look(ctx)
 	if err != nil {
@@ -131,7 +129,7 @@ func (t *Table) write(ctx context.Context, policies []Policy) error {
 
 // writeChains replaces the content of every chain of chatd in one transaction.
 func (s half) writeChains(ctx context.Context, policies []Policy, segments []segment) error {
-	there, err := s.look(ctx)
+	there, err := s.look()
 	if err != nil {
 		return err
 	}
@@ -169,11 +167,10 @@ func jumpStands(output []string, r Range) bool {
 // writeJump puts the jump at the head of OUTPUT. One that stands elsewhere is
 // taken out and put in by one transaction, so that the wall is never without it.
 func (s half) writeJump(ctx context.Context, r Range) error {
-	there, err := s.look(ctx)
+	output, err := s.rules("OUTPUT")
 	if err != nil {
 		return err
 	}
-	output := there["OUTPUT"]
 	if jumpStands(output, r) {
 		return nil
 	}
@@ -190,11 +187,7 @@ func (s half) writeJump(ctx context.Context, r Range) error {
 // replaceJumps takes rules of OUTPUT out and puts the jump at its head, in one
 // transaction.
 func (s half) replaceJumps(ctx context.Context, r Range, out []string) error {
-	text := "*filter\n"
-	for _, rule := range out {
-		text += strings.Replace(rule, "-A ", "-D ", 1) + "\n"
-	}
-	text += "-I OUTPUT 1 " + strings.Join(jumpSpec(r), " ") + "\nCOMMIT\n"
+	text := "*filter\n" + jumpText(r, out) + "COMMIT\n"
 	if _, err := command(ctx, text, s.restore, "-w", s.wait, "--noflush"); err != nil {
 		return fmt.Errorf("cannot put the %s jump at the head of OUTPUT: %w", s.name, err)
 	}
@@ -203,11 +196,11 @@ func (s half) replaceJumps(ctx context.Context, r Range, out []string) error {
 
 // removeJump takes every jump to CHATD out of OUTPUT.
 func (s half) removeJump(ctx context.Context) error {
-	there, err := s.look(ctx)
+	output, err := s.rules("OUTPUT")
 	if err != nil {
 		return err
 	}
-	for _, rule := range jumps(there["OUTPUT"]) {
+	for _, rule := range jumps(output) {
 		if err := s.ipt.Delete("filter", "OUTPUT", strings.Fields(rule)[2:]...); err != nil {
 			return fmt.Errorf("cannot take the %s jump out of OUTPUT: %w", s.name, err)
 		}
@@ -217,7 +210,7 @@ func (s half) removeJump(ctx context.Context) error {
 
 // removeChains empties and deletes every chain of chatd in one transaction.
 func (s half) removeChains(ctx context.Context) error {
-	there, err := s.look(ctx)
+	there, err := s.look()
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,10 @@ func (*Table) Raise(context.Context) error { return errLinux }
 func (*Table) Drift(context.Context) ([]string, error) { return nil, errLinux }
 
 // Watch fails with [chat.ErrUnsupported].
-func Watch(context.Context, func(context.Context)) error { return errLinux }
+func Watch(context.Context, func(), func(context.Context)) error { return errLinux }
+
+// Mend fails with [chat.ErrUnsupported].
+func (*Table) Mend(context.Context) ([]string, error) { return nil, errLinux }
 
 // Remove fails with [chat.ErrUnsupported].
 func (*Table) Remove(context.Context) error { return errLinux }

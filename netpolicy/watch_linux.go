@@ -14,18 +14,19 @@ import (
 // change of a rule set that goes through nf_tables, as that of iptables-nft does.
 const nfnlgrpNftables = 7
 
-// quiet is how long changes must have stopped before they are reported: a
-// restore is many messages. pause is the least time between two reports, so that
-// a host whose rules change all day does not keep chatd reading them.
+// quiet is how long changes must have stopped before they are looked at, for a
+// restore is many messages, and hurry how long that may take in all. pause is the least time
+// between two looks, so that a host whose rules change all day does not keep chatd at it.
 const (
-	quiet = 50 * time.Millisecond
-	pause = time.Second
+	quiet = 5 * time.Millisecond
+	hurry = 50 * time.Millisecond
+	pause = 200 * time.Millisecond
 )
 
 // Watch calls changed at once, and after the packet rules of this network namespace were
-// changed, by whomever, until ctx ends. It sees nothing of iptables-legacy, whose
-// tables tell nobody.
-func Watch(ctx context.Context, changed func(context.Context)) error {
+// changed, by whomever, until ctx ends; and touched as soon as it hears of a change, before
+// it waits for more. It sees nothing of iptables-legacy, whose tables tell nobody.
+func Watch(ctx context.Context, touched func(), changed func(context.Context)) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return fmt.Errorf("cannot watch the packet rules: %w", err)
@@ -37,40 +38,50 @@ func Watch(ctx context.Context, changed func(context.Context)) error {
 	stop := context.AfterFunc(ctx, func() { events.Close() })
 	defer stop()
 	defer events.Close()
-	changed(ctx) // between the caller's last look and now nobody listened
-	for {
-		err := awaitChange(events, time.Time{})
-		for latest := time.Now().Add(pause); err == nil; {
-			err = awaitChange(events, earlier(time.Now().Add(quiet), latest))
-		}
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return watchEnd(ctx, err)
+	heard, ended := make(chan struct{}, 1), make(chan error, 1)
+	go func() { ended <- hear(events, touched, heard) }()
+	for wait := time.Duration(0); ; wait = pause { // between the caller's last look and now nobody listened
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return watchEnd(ctx, <-ended)
 		}
 		changed(ctx)
 		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
+		case <-heard:
+			calmDown(heard)
+		case err := <-ended:
+			return watchEnd(ctx, err)
 		}
 	}
 }
 
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
+// hear tells of each message as soon as it comes, also while the last change is looked at.
+// That some were lost (ENOBUFS) is a change, too.
+func hear(events *os.File, touched func(), heard chan<- struct{}) error {
+	for b := make([]byte, 64<<10); ; {
+		if _, err := events.Read(b); err != nil && !errors.Is(err, unix.ENOBUFS) {
+			return err
+		}
+		touched()
+		select {
+		case heard <- struct{}{}:
+		default:
+		}
 	}
-	return b
 }
 
-// awaitChange reads one message. That some were lost (ENOBUFS) is a change, too.
-func awaitChange(events *os.File, deadline time.Time) error {
-	if err := events.SetReadDeadline(deadline); err != nil {
-		return err
+// calmDown returns when nothing was heard for a moment, or when that takes too long.
+func calmDown(heard <-chan struct{}) {
+	for latest := time.After(hurry); ; {
+		select {
+		case <-heard:
+		case <-time.After(quiet):
+			return
+		case <-latest:
+			return
+		}
 	}
-	_, err := events.Read(make([]byte, 64<<10))
-	if errors.Is(err, unix.ENOBUFS) {
-		return nil
-	}
-	return err
 }
 
 func watchEnd(ctx context.Context, err error) error {

@@ -13,12 +13,12 @@ import (
 func TestWatch(t *testing.T) {
 	needsRoot(t)
 	ctx, stop := context.WithCancel(t.Context())
-	var seen atomic.Int32
+	var seen, heard atomic.Int32
 	ended := make(chan error, 1)
 	ready := make(chan struct{})
 	go func() {
 		close(ready)
-		ended <- Watch(ctx, func(context.Context) { seen.Add(1) })
+		ended <- Watch(ctx, func() { heard.Add(1) }, func(context.Context) { seen.Add(1) })
 	}()
 	<-ready
 	tables := 0
@@ -49,5 +49,8 @@ func TestWatch(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Errorf("Watch ended with %v", err)
+	}
+	if heard.Load() < 2 {
+		t.Errorf("heard of %d changes, and looked %d times", heard.Load(), seen.Load())
 	}
 }

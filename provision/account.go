@@ -151,7 +151,6 @@ func unknownToNSS(ctx context.Context, a account) bool {
 // chooseAccount picks the backend: the configured one, or userdb where a record
 // written now is resolved now, else useradd.
 func (m *Manager) chooseAccount(ctx context.Context) error {
-	m.userdb, m.useradd = &userdb{dir: m.opt.Userdb}, &useradd{}
 	switch m.opt.Account {
 	case backendUseradd:
 		m.account = m.useradd
@@ -160,13 +159,12 @@ func (m *Manager) chooseAccount(ctx context.Context) error {
 	default:
 		return fmt.Errorf("cannot use account backend %q: want auto, userdb or useradd: %w", m.opt.Account, chat.ErrInvalid)
 	}
-	if err := m.userdb.prepare(); err != nil {
+	if err := m.userdb.prepare(); err != nil && !cannotTell(err) {
 		return err
 	}
-	m.account = m.userdb
 	err := m.probeAccount(ctx)
-	if err == nil || m.opt.Account == backendUserdb {
-		return nil
+	if err == nil || m.opt.Account == backendUserdb || cannotTell(err) {
+		return nil // of what cannot be told, the probe of the layer says so
 	}
 	m.log.Warn("userdb records are not resolved here, using useradd", "why", err)
 	m.account = m.useradd

@@ -69,7 +69,7 @@ func (l *leader) held() unshare.Process { return unshare.Process{PID: l.PID, Ali
 // tryApart looks whether this host can keep sessions apart by inode. What it finds when
 // chatd starts holds until chatd ends.
 func (m *Manager) tryApart() {
-	if m.settled || m.without(chat.LayerView) {
+	if m.settled.Load() || m.without(chat.LayerView) {
 		return
 	}
 	t, err := m.trees(m.view(state.Record{ID: probeID, UID: m.probeUID()}))

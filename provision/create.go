@@ -64,6 +64,9 @@ func (m *Manager) admit(ctx context.Context, caller chat.Caller, spec chat.Spec)
 	if err := m.mayUse(caller, spec.Profile); err != nil {
 		return rec, false, err
 	}
+	if err := m.mayBegin(ctx); err != nil {
+		return rec, false, err
+	}
 	if err := cmp.Or(m.mayCreate(ctx, spec.Owner)(m.store.HeldBy(spec.Owner)), m.paced(ctx, spec.Owner)); err != nil {
 		return rec, false, m.auditSpent(ctx, "create", err)
 	}
@@ -101,6 +104,9 @@ func (m *Manager) createLocked(ctx context.Context, id chat.ID) (state.Record, e
 		return rec, nil
 	case chat.Reaping:
 		return rec, fmt.Errorf("cannot create chat %s: it is being reaped: %w", id, chat.ErrWrongPhase)
+	}
+	if err := m.mayBegin(ctx); err != nil {
+		return rec, err
 	}
 	leave, err := m.startPlace(ctx, rec, "create")
 	if err != nil {

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -23,8 +24,8 @@ func (m *Manager) raiseWalls(ctx context.Context) error {
 		return nil
 	}
 	for name := range m.opt.Profiles {
-		if _, _, err := m.store.EnsureBlock(name); err != nil {
-			return err
+		if _, _, err := m.store.EnsureBlock(name); err != nil && !noRoom(err) && !errors.Is(err, chat.ErrBusy) {
+			return err // without a block there is no uid of it: its chats wait, and all others stand
 		}
 	}
 	return m.applyWall(ctx)
@@ -102,45 +103,6 @@ func (m *Manager) driftEgress(_ context.Context, rec state.Record) (string, erro
 // removeEgress has nothing to take away: rules belong to blocks of uids, and the
 // spent uid stays walled for ever.
 func (m *Manager) removeEgress(context.Context, state.Record) error { return nil }
-
-// mendWall puts the rules back when somebody else changed them.
-func (m *Manager) mendWall(ctx context.Context) error {
-	if m.without(chat.LayerEgress) {
-		return nil
-	}
-	m.wall.Lock()
-	drift, err := m.table.Drift(ctx)
-	m.wall.Unlock()
-	if err != nil || len(drift) == 0 {
-		return err
-	}
-	m.log.Warn("the packet rules were changed behind chatd's back; mending", "drift", drift)
-	detail := map[string]string{"layer": string(chat.LayerEgress), "drift": fmt.Sprint(drift)}
-	if err := m.audit(ctx, state.Record{}, "mend", "intent", detail); err != nil {
-		return err
-	}
-	err = m.applyWall(ctx)
-	if auditErr := m.auditOutcome(ctx, state.Record{}, "mend", detail, err); err == nil {
-		err = auditErr
-	}
-	return err
-}
-
-// watchWall looks at the rules as soon as somebody changes them: between a flush
-// and the next reconcile a chat with the host's network would be without a wall.
-func (m *Manager) watchWall(ctx context.Context) {
-	if m.table == nil || m.opt.Unwatched || m.without(chat.LayerEgress) {
-		return
-	}
-	err := netpolicy.Watch(ctx, func(ctx context.Context) {
-		if err := m.mendWall(ctx); ctx.Err() == nil {
-			m.note("the packet rules", err)
-		}
-	})
-	if err != nil {
-		m.log.Warn("changes of the packet rules are seen only once a minute", "why", err)
-	}
-}
 
 // network is the kind of network a session of the profile gets.
 func (m *Manager) network(p chat.Profile) chat.Network {

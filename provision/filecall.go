@@ -25,7 +25,7 @@ func (m *Manager) callTool(ctx context.Context, rec state.Record, c fileCall) (f
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %s: %w", limit, chat.ErrBusy))
 	defer cancel()
-	ctx, done, err := m.calls.begin(ctx, rec.ID)
+	ctx, done, err := m.beginCall(ctx, rec.ID)
 	if err != nil {
 		return files.Answer{}, err
 	}

@@ -87,7 +87,10 @@ func keepNil[G groups](g G, err error) (groups, error) {
 
 // backend is how the host's sessions are bounded, in words.
 func (m *Manager) backend() string {
-	if m.units {
+	switch {
+	case m.groups == nil: // nothing could be tried
+		return "unknown"
+	case m.units:
 		return m.groups.Mode()
 	}
 	return "cgroupfs, " + m.groups.Mode()

@@ -16,7 +16,23 @@ import (
 )
 
 // home is the chat's home, the same path on the host and in the session.
-func (m *Manager) home(id chat.ID) string { return filepath.Join(m.paths.homes, string(id)) }
+//
+// That of probes is elsewhere: a chat can take all the room that there is for homes.
+func (m *Manager) home(id chat.ID) string {
+	if id == probeID {
+		return filepath.Join(m.paths.probe, string(id))
+	}
+	return filepath.Join(m.paths.homes, string(id))
+}
+
+// tmpParents are where the chat's /tmp and /var/tmp lie. Those of probes lie with their home;
+// with systemd PAM knows one place alone.
+func (m *Manager) tmpParents(id chat.ID) (tmp, varTmp string) {
+	if id == probeID && !m.units {
+		return filepath.Join(m.paths.probe, "tmp"), filepath.Join(m.paths.probe, "vartmp")
+	}
+	return m.paths.tmp, m.paths.varTmp
+}
 
 // homeMode is 0700: nobody but the chat and root passes.
 func (m *Manager) homeMode() os.FileMode {
@@ -31,7 +47,7 @@ func (m *Manager) homeMode() os.FileMode {
 // that is half filled. A home that is there is kept.
 func (m *Manager) createHome(_ context.Context, rec state.Record) error {
 	skeleton := m.opt.Profiles[rec.Profile].Skeleton
-	if err := makeOwned(m.paths.homes, string(rec.ID), rec.UID, m.homeMode(), skeleton); err != nil {
+	if err := makeOwned(filepath.Dir(m.home(rec.ID)), string(rec.ID), rec.UID, m.homeMode(), skeleton); err != nil {
 		return err
 	}
 	return m.makeInstanceDirs(rec)
@@ -42,14 +58,15 @@ func (m *Manager) driftHome(_ context.Context, rec state.Record) (string, error)
 }
 
 func (m *Manager) removeHome(_ context.Context, rec state.Record) error {
-	return removeTrees(m.paths.homes, string(rec.ID), asideName(string(rec.ID)))
+	return removeTrees(filepath.Dir(m.home(rec.ID)), string(rec.ID), asideName(string(rec.ID)))
 }
 
 // createTmp makes the directories that the session sees as /tmp and /var/tmp. They
 // are called as pam_namespace(8) calls a user's instance.
 func (m *Manager) createTmp(_ context.Context, rec state.Record) error {
-	err := makeOwned(m.paths.tmp, rec.ID.User(), rec.UID, 0o700, "")
-	return errors.Join(err, makeOwned(m.paths.varTmp, rec.ID.User(), rec.UID, 0o700, ""))
+	tmp, varTmp := m.tmpParents(rec.ID)
+	err := makeOwned(tmp, rec.ID.User(), rec.UID, 0o700, "")
+	return errors.Join(err, makeOwned(varTmp, rec.ID.User(), rec.UID, 0o700, ""))
 }
 
 func (m *Manager) driftTmp(_ context.Context, rec state.Record) (string, error) {
@@ -61,8 +78,9 @@ func (m *Manager) driftTmp(_ context.Context, rec state.Record) (string, error) 
 }
 
 func (m *Manager) removeTmp(_ context.Context, rec state.Record) error {
-	err := removeTrees(m.paths.tmp, rec.ID.User(), asideName(rec.ID.User()))
-	return errors.Join(err, removeTrees(m.paths.varTmp, rec.ID.User(), asideName(rec.ID.User())))
+	tmp, varTmp := m.tmpParents(rec.ID)
+	err := removeTrees(tmp, rec.ID.User(), asideName(rec.ID.User()))
+	return errors.Join(err, removeTrees(varTmp, rec.ID.User(), asideName(rec.ID.User())))
 }
 
 // makeOwned makes the directory name below the root-owned parent, owned by uid,

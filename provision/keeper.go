@@ -65,7 +65,8 @@ func (m *Manager) startKeeper(ctx context.Context) error {
 	if program == "" {
 		program = "/proc/self/exe"
 	}
-	cmd := exec.Command(program, "keep", "--dir", m.keeperDir())
+	cmd := exec.Command(program, "keep", "--dir", m.keeperDir(), "--idle-end")
+	cmd.Args[0] = "chatd"
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "/", []string{}, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

@@ -35,13 +35,11 @@ func (m *Manager) require(context.Context) error {
 		len(missing), strings.Join(lines, ""), chat.ErrUnsupported)
 }
 
-// missing are the layers that are off and not excused.
+// missing are the layers that are off and not excused. One that is unknown is not missing.
 func (m *Manager) missing() []chat.LayerName {
 	missing := []chat.LayerName{}
-	for _, l := range m.hostLayers() {
-		if l.State == chat.LayerOff && !slices.Contains(m.opt.AllowMissing, l.Name) && !m.without(l.Name) {
-			missing = append(missing, l.Name)
-		}
+	for _, l := range m.required(chat.LayerOff) {
+		missing = append(missing, l.Name)
 	}
 	return missing
 }
@@ -103,14 +101,16 @@ func (s *session) correct(l chat.Layer) chat.Layer {
 }
 
 // Host says what is enforced on this host: it tries every wall again, which
-// takes about a second.
+// takes about a second. While chatd starts they are being tried already.
 func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
-	if err := m.probe(ctx); err != nil {
-		return chat.Host{}, err
+	if m.settled.Load() {
+		if err := m.probe(ctx); err != nil {
+			return chat.Host{}, err
+		}
 	}
 	h := m.describe()
-	h.Shares = m.shareUses()
-	terminals := m.terminalFinding()
+	h.Shares, h.Broken = m.shareUses(), m.broken(ctx)
+	terminals, open := m.terminalFinding(), m.openings()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.Chats, h.Awake = m.store.Len(), len(m.sessions)
@@ -118,6 +118,7 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 		h.Findings = append(h.Findings, about+": "+what)
 	}
 	h.Findings = append(append(h.Findings, terminals...), sysctlFindings("/proc/sys")...)
+	h.Findings = append(h.Findings, open...)
 	h.Findings = append(h.Findings, m.shareFindings(h.Shares)...)
 	slices.Sort(h.Findings)
 	return h, nil
@@ -126,7 +127,7 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 func (m *Manager) describe() chat.Host {
 	h := chat.Host{
 		Kernel: kernelRelease(), Backend: m.backend(), Version: m.opt.Version,
-		Layers: m.hostLayers(), Missing: m.missing(), Allowed: m.opt.AllowMissing, Findings: []string{}, Shares: []chat.ShareUse{},
+		Layers: m.hostLayers(), Missing: m.missing(), Allowed: m.opt.AllowMissing, Broken: []string{}, Findings: []string{}, Shares: []chat.ShareUse{},
 	}
 	h.Findings = append(h.Findings, oomLogFinding(oomDumpTasks)...)
 	if h.Allowed == nil {
@@ -170,11 +171,15 @@ func kernelRelease() string {
 // behind. It raises packet rules to try them, and so its caller must have put it
 // into a network namespace of its own.
 func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
+	younger := peekYounger(opt)
 	if private := cmp.Or(opt.Private, opt.State); isDir(private) {
 		opt.Private = private // what pam_namespace mounts does not move with the state
 	}
 	for _, place := range []*string{&opt.State, &opt.Run, &opt.Homes} {
 		dir, derr := makeProbeDir(*place)
+		if noRoom(derr) {
+			return withoutRoom(opt, derr), nil
+		}
 		if derr != nil {
 			return host, derr
 		}
@@ -191,8 +196,21 @@ func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 		}
 	}
 	host = m.describe()
-	host.Findings = append(sysctlFindings("/proc/sys"), "no daemon answers: the walls were tried without one, and the packet rules in a network namespace of their own")
+	host.Findings = append(sysctlFindings("/proc/sys"), m.openings()...)
+	if younger != nil {
+		host.Broken = append(host.Broken, younger.Error())
+	}
+	host.Findings = append(host.Findings, "no daemon answers: the walls were tried without one, and the packet rules in a network namespace of their own")
 	return host, errors.Join(m.groups.RemoveBase(), m.groups.Close())
+}
+
+// withoutRoom describes a host on which nothing could be tried.
+func withoutRoom(opt Options, err error) chat.Host {
+	m := newManager(opt)
+	for name, l := range m.layers.layers {
+		m.layers.layers[name] = failed(l, err, "")
+	}
+	return m.describe()
 }
 
 func isDir(path string) bool {

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/netpolicy"
+	"github.com/chatd/chatd/state"
 )
 
 // probeID is the chat that probes act as. It has no record, its uid is given to
@@ -66,9 +65,13 @@ func (m *Manager) probe(ctx context.Context) error {
 	p.keep(m.hostNetwork(p.network))
 	p.layers[chat.LayerProc] = m.withHostProc(p.layers[chat.LayerProc])
 	p.layers[chat.LayerTmp] = m.withPAM(p.layers[chat.LayerTmp])
+	if ctx.Err() != nil { // what was cut short says nothing
+		return fmt.Errorf("cannot try the walls: %w", context.Cause(ctx))
+	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.layers = p
+	m.mu.Unlock()
+	m.judgeFit()
 	return nil
 }
 
@@ -83,7 +86,7 @@ func (p probed) keep(l chat.Layer) {
 // worse is the weaker of two findings about one layer; of equals the first, with
 // both mechanisms named.
 func worse(a, b chat.Layer) chat.Layer {
-	rank := map[chat.LayerState]int{chat.LayerOff: 0, chat.LayerWeaker: 1, chat.LayerOn: 2}
+	rank := map[chat.LayerState]int{chat.LayerOff: 0, chat.LayerUnknown: 1, chat.LayerWeaker: 2, chat.LayerOn: 3}
 	if rank[b.State] < rank[a.State] {
 		a, b = b, a
 	}
@@ -98,7 +101,7 @@ func worse(a, b chat.Layer) chat.Layer {
 // mounted with hidepid=invisible (proc(5)), a uid without a session sees no other's
 // processes either. Layers are about sessions, so it is told, not judged.
 func (m *Manager) withHostProc(l chat.Layer) chat.Layer {
-	if l.State == chat.LayerOff {
+	if !stands(l) {
 		return l
 	}
 	err := m.seesInit()
@@ -131,11 +134,14 @@ func (m *Manager) seesInit() error {
 // withPAM names who mounted the directories: chatd-shim enter saw them before the
 // session began, and starts none without them.
 func (m *Manager) withPAM(l chat.Layer) chat.Layer {
-	if m.units && l.State != chat.LayerOff {
+	if m.units && stands(l) {
 		l.By = "pam_namespace, " + l.By
 	}
 	return l
 }
+
+// stands reports a layer that enforces something.
+func stands(l chat.Layer) bool { return l.State == chat.LayerOn || l.State == chat.LayerWeaker }
 
 // hostNetwork is the worst of the kinds that the configured profiles use.
 func (m *Manager) hostNetwork(kinds map[chat.Network]chat.Layer) chat.Layer {
@@ -165,14 +171,34 @@ func (m *Manager) accountLayer(ctx context.Context) chat.Layer {
 	l := chat.Layer{Name: chat.LayerAccount, State: chat.LayerOn, By: m.account.name(), At: time.Now(),
 		Probe: "an account was made, found by name and number through NSS, and removed"}
 	err := m.probeAccount(ctx)
+	if noRoom(err) && m.tryOn(func(rec state.Record) error { return verifyNSS(ctx, m.accountOf(rec)) }) {
+		l.Probe = "there is no room for another account; one that is there was found by name and number through NSS"
+		err = nil
+	}
 	if m.without(chat.LayerAccount) {
 		err = errors.New("left out for a test")
 	}
 	if err != nil {
-		l.State, l.Probe = chat.LayerOff, err.Error()
-		l.Fix = "apt-get install libnss-systemd, and see that passwd and group in /etc/nsswitch.conf name systemd"
+		return failed(l, err, "apt-get install libnss-systemd, and see that passwd and group in /etc/nsswitch.conf name systemd")
 	}
 	return l
+}
+
+// tryOn has try look at what a chat has, where there is no room to make something to look at.
+// A few are asked: one may be half made.
+func (m *Manager) tryOn(try func(state.Record) error) bool {
+	if m.store == nil {
+		return false
+	}
+	for i, rec := range m.store.All() {
+		if i == 8 {
+			break
+		}
+		if rec.Phase == chat.Ready && try(rec) == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // homeLayer makes a home for one uid and tries to get into it, and to see its
@@ -180,30 +206,45 @@ func (m *Manager) accountLayer(ctx context.Context) chat.Layer {
 func (m *Manager) homeLayer() chat.Layer {
 	l := chat.Layer{Name: chat.LayerHome, State: chat.LayerOn, By: "mode 0700 below a root-owned 0711 directory", At: time.Now(),
 		Probe: "another uid could neither list a home, nor enter it, nor list the homes"}
-	if err := m.tryHome(); err != nil {
-		l.State, l.Probe, l.Fix = chat.LayerOff, err.Error(), "homes must lie on a file system with owners and modes"
+	err := m.tryHome()
+	if noRoom(err) && m.tryOn(func(rec state.Record) error { return m.keepsOut(m.home(rec.ID)) }) {
+		l.Probe = "there is no room for another home; another uid could neither list one that is there, nor enter it, nor list the homes"
+		return l
+	}
+	if err != nil {
+		return failed(l, err, "homes must lie on a file system with owners and modes")
 	}
 	return l
 }
 
+// probeHome is the name of the home that tryHome makes.
+const probeHome = "probe-home"
+
 func (m *Manager) tryHome() error {
-	const name = "probe-home"
-	err := makeOwned(m.paths.homes, name, m.probeUID()-1, m.homeMode(), "")
+	err := makeOwned(m.paths.homes, probeHome, m.probeUID()-1, m.homeMode(), "")
 	if err == nil {
-		home := filepath.Join(m.paths.homes, name)
-		err = netpolicy.AsUID(m.probeUID(), func() error {
-			for _, dir := range []string{home, home + "/.", m.paths.homes} {
-				if fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
-					return errors.Join(fmt.Errorf("cannot keep uid %d out: it opened %s", m.probeUID(), dir), unix.Close(fd))
-				}
-			}
-			if err := unix.Mkdir(m.paths.homes+"/probe-made", 0o700); err == nil {
-				return errors.Join(fmt.Errorf("cannot keep uid %d out: it made a directory in %s", m.probeUID(), m.paths.homes), os.Remove(m.paths.homes+"/probe-made"))
-			}
-			return nil
-		})
+		err = m.keepsOut(filepath.Join(m.paths.homes, probeHome))
 	}
-	return errors.Join(err, removeTrees(m.paths.homes, name))
+	return errors.Join(err, removeTrees(m.paths.homes, probeHome))
+}
+
+// keepsOut tries to get into a home of another uid, and among the homes. A home that is
+// not there keeps nobody out.
+func (m *Manager) keepsOut(home string) error {
+	if fi, err := os.Lstat(home); err != nil || !fi.IsDir() {
+		return fmt.Errorf("cannot try to enter %s: want a directory: %w", home, errors.Join(err, chat.ErrNotFound))
+	}
+	return netpolicy.AsUID(m.probeUID(), func() error {
+		for _, dir := range []string{home, home + "/.", m.paths.homes} {
+			if fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+				return errors.Join(fmt.Errorf("cannot keep uid %d out: it opened %s", m.probeUID(), dir), unix.Close(fd))
+			}
+		}
+		if err := unix.Mkdir(m.paths.homes+"/probe-made", 0o700); err == nil {
+			return errors.Join(fmt.Errorf("cannot keep uid %d out: it made a directory in %s", m.probeUID(), m.paths.homes), os.Remove(m.paths.homes+"/probe-made"))
+		}
+		return nil
+	})
 }
 
 // sessionLayers starts a session of one kind of network that does nothing but
@@ -211,7 +252,7 @@ func (m *Manager) tryHome() error {
 func (m *Manager) sessionLayers(ctx context.Context, kind chat.Network) []chat.Layer {
 	layers, err := m.tryProbeSession(ctx, kind)
 	for _, lacking := range m.excusable() {
-		if err == nil {
+		if err == nil || cannotTell(err) {
 			break
 		}
 		// Perhaps only this one is lacking, and config excuses it.
@@ -226,34 +267,7 @@ func (m *Manager) sessionLayers(ctx context.Context, kind chat.Network) []chat.L
 	layers = nil
 	for _, name := range []chat.LayerName{chat.LayerTmp, chat.LayerProc, chat.LayerView, chat.LayerLandlock,
 		chat.LayerSeccomp, chat.LayerPrivileges, chat.LayerPath, chat.LayerNetwork, chat.LayerSockets} {
-		layers = append(layers, chat.Layer{Name: name, State: chat.LayerOff, At: time.Now(),
-			Probe: "no session came up: " + err.Error(), Fix: fixSession()})
+		layers = append(layers, failed(chat.Layer{Name: name, At: time.Now()}, fmt.Errorf("no session came up: %w", err), fixSession()))
 	}
 	return layers
-}
-
-// excusable are the layers of a session that config excuses and that chatd, when
-// it starts, may find lacking. Later nothing is excused any more: a session that
-// does not come up then is a failure, not a property of the host.
-func (m *Manager) excusable() []chat.LayerName {
-	if m.settled {
-		return nil
-	}
-	var may []chat.LayerName
-	for _, l := range []chat.LayerName{chat.LayerLandlock, chat.LayerSeccomp, chat.LayerProc, chat.LayerNetwork, chat.LayerPrivileges} {
-		if slices.Contains(m.opt.AllowMissing, l) && !m.without(l) {
-			may = append(may, l)
-		}
-	}
-	return may
-}
-
-// fixSession guesses at why no session comes up, by what is there.
-func fixSession() string {
-	for _, tool := range []string{"bwrap", "tmux", "nsenter"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return "apt-get install bubblewrap tmux util-linux"
-		}
-	}
-	return "bubblewrap must be able to make user namespaces: see user.max_user_namespaces, kernel.unprivileged_userns_clone and, on Ubuntu, kernel.apparmor_restrict_unprivileged_userns"
 }

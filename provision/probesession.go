@@ -167,7 +167,10 @@ func awaitLayers(out *os.File, inner *leader) (layers []chat.Layer, err error) {
 		if err == nil {
 			return layers, nil
 		}
-		if !there || time.Now().After(end) {
+		if there && time.Now().After(end) {
+			return nil, fmt.Errorf("cannot read what the probe found: %w after %s", errSlow, probeTimeout)
+		}
+		if !there {
 			return nil, fmt.Errorf("cannot read what the probe found: %w", err)
 		}
 	}

@@ -61,14 +61,23 @@ type Manager struct {
 	spent    *quota.Rate    // refusals that are written down, by owner and share
 	layers   probed
 	excused  []chat.LayerName // lacking here, and allowed to
-	settled  bool             // set once when Open is done: nothing more is excused
 	findings map[string]string
+	failures []chat.Failure // the last ones
+	since    time.Time
 
 	// wall is held while the rules change, which may wait for the lock of iptables;
 	// walled is what they hold for, and is read without it.
 	wall   sync.Mutex
 	walled atomic.Pointer[[]netpolicy.Policy]
+	doubt  wallDoubt
 
+	settled    atomic.Bool   // the first probe is done: nothing more is excused
+	tried      chan struct{} // closed then
+	fit        atomic.Bool   // every required layer was found standing
+	unprepared atomic.Bool   // there was no room for chatd's own directories
+	again      chan struct{} // asks for another probe
+
+	bg   context.Context // ends with the Manager
 	stop context.CancelFunc
 	done sync.WaitGroup
 	// timed is the part of done that wakes chats: it ends before their sessions are let go.
@@ -78,31 +87,21 @@ type Manager struct {
 // paths are the root-owned directories below which everything of a chat lies.
 type paths struct {
 	homes, tmp, varTmp, sessions, runs, profiles, logs, shim, stage, empty string
+	// probe is where the chat of probes has its home: not where chats can take all the room.
+	probe string
 }
 
-// Open takes the state directory for itself, raises the walls, probes them,
-// finishes what a crash left, and adopts the sessions that lived on. It refuses
+// Open is [Start] and [Manager.Settle], for who needs no answer in between. It refuses
 // with [chat.ErrUnsupported] when a required layer is missing, and with
 // [chat.ErrBusy] when another daemon holds the state.
 func Open(ctx context.Context, opt Options) (*Manager, error) {
-	m := newManager(opt)
-	for _, step := range []func(context.Context) error{
-		m.checkOptions, m.compileGuards, m.checkRules, m.openState, m.openGroups, m.prepareHost, m.raiseWalls, m.chooseAccount, m.probe, m.require, m.raiseKeeper, m.recoverAll, m.loadSchedules,
-	} {
-		if err := step(ctx); err != nil {
-			return nil, errors.Join(err, m.closeState())
-		}
+	m, err := Start(ctx, opt)
+	if err != nil {
+		return nil, err
 	}
-	m.settled = true
-	bg, stop := context.WithCancel(context.WithoutCancel(ctx))
-	m.stop = stop
-	m.done.Go(func() { m.reconcileLoop(bg) })
-	m.done.Go(func() { m.watchWall(bg) })
-	m.done.Go(func() { m.watchLimits(bg) })
-	if !m.without(chat.LayerSockets) {
-		m.done.Go(func() { m.watchSockets(bg) })
+	if err := m.Settle(ctx); err != nil {
+		return nil, errors.Join(err, m.Close())
 	}
-	m.timed.Go(func() { m.schedules.Serve(bg) })
 	return m, nil
 }
 
@@ -118,13 +117,17 @@ func newManager(opt Options) *Manager {
 		reaps: make(chan struct{}, reapsAtOnce), starts: newStartGate(opt.Starts),
 		opt: opt, log: opt.Log, sessions: map[chat.ID]*session{}, findings: map[string]string{}, starting: map[string]int{},
 		creates: quota.NewRate(opt.Shares[quota.Creates], time.Now), spent: quota.NewRate(1, time.Now),
+		layers: untried(), since: time.Now().UTC(), tried: make(chan struct{}), again: make(chan struct{}, 1),
+		userdb: &userdb{dir: opt.Userdb}, useradd: &useradd{},
 		paths: paths{
 			homes: opt.Homes, tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),
 			sessions: filepath.Join(opt.Run, "sessions"), runs: filepath.Join(opt.Run, "runs"), profiles: filepath.Join(opt.State, "profiles"),
 			logs: filepath.Join(opt.State, "logs"),
 			shim: filepath.Join(opt.State, "bin", "chatd-shim"), stage: filepath.Join(opt.Run, "stage"), empty: filepath.Join(opt.State, "empty"),
+			probe: filepath.Join(opt.Run, "probe"),
 		},
 	}
+	m.account = m.userdb
 	m.runs.ctx, m.runs.stop = context.WithCancel(context.Background())
 	m.SetAccess(opt.Access)
 	m.schedules = m.newRunner()
@@ -149,7 +152,23 @@ func (m *Manager) Close() error {
 	for _, s := range m.sessions {
 		errs = append(errs, s.leader.Close())
 	}
-	return errors.Join(append(errs, m.closeState())...)
+	return errors.Join(append(errs, m.leaveNothing(), m.closeState())...)
+}
+
+// leaveNothing takes the empty cgroups away where no session is left to need them. With systemd
+// the slice is its own.
+func (m *Manager) leaveNothing() error {
+	if m.units || len(m.sessions) > 0 {
+		return nil
+	}
+	ids, err := m.groups.IDs()
+	if err != nil || len(ids) > 0 {
+		return err
+	}
+	if err := m.groups.RemoveBase(); !errors.Is(err, chat.ErrBusy) {
+		return err
+	}
+	return nil
 }
 
 func (m *Manager) closeState() error {
@@ -185,7 +204,8 @@ func (m *Manager) prepareHost(context.Context) error {
 		path string
 		mode os.FileMode
 	}{
-		{m.paths.sessions, 0o711}, {m.paths.runs, 0o700}, {m.paths.homes, 0o711}, {m.opt.Private, 0o711}, {m.paths.tmp, m.tmpMode()},
+		{m.paths.sessions, 0o711}, {m.paths.probe, 0o711}, {filepath.Join(m.paths.probe, "tmp"), m.tmpMode()}, {filepath.Join(m.paths.probe, "vartmp"), m.tmpMode()},
+		{m.paths.runs, 0o700}, {m.paths.homes, 0o711}, {m.opt.Private, 0o711}, {m.paths.tmp, m.tmpMode()},
 		{m.paths.varTmp, m.tmpMode()}, {m.paths.profiles, 0o755}, {m.paths.logs, 0o700}, {filepath.Dir(m.paths.shim), 0o755},
 		{m.paths.stage, 0o700}, {filepath.Join(m.paths.stage, "empty"), 0o755}, {m.paths.empty, 0o755},
 	} {
@@ -269,6 +289,8 @@ func (m *Manager) reconcileLoop(ctx context.Context) {
 			return
 		case <-tick.C:
 			m.Reconcile(ctx)
+		case <-m.again:
+			m.note(aboutWalls, m.probeUntold(ctx))
 		}
 	}
 }

@@ -38,6 +38,9 @@ func (m *Manager) Reap(ctx context.Context, id chat.ID) error {
 	if err := m.reapLocked(ctx, rec); err != nil {
 		return errors.Join(err, m.auditOutcome(ctx, rec, "reap", nil, err))
 	}
+	if !m.fit.Load() {
+		m.lookAgain() // there is more room now
+	}
 	return nil
 }
 

@@ -15,13 +15,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// recoverAll is the first reconcile: what a crash left is finished and sessions
-// that lived on are found again before the first caller is let in.
-func (m *Manager) recoverAll(ctx context.Context) error {
-	m.reconcile(ctx, m.opt.Progress)
-	m.note("runs of the background", m.adoptRuns(ctx))
-	return nil
-}
+// aboutWalls is the finding about walls that could not be tried.
+const aboutWalls = "the walls"
 
 // Reconcile compares the host with the records and puts right what differs:
 // half-created chats become whole, half-reaped ones go, missing accounts, homes
@@ -31,6 +26,7 @@ func (m *Manager) Reconcile(ctx context.Context) { m.reconcile(ctx, func(string)
 
 func (m *Manager) reconcile(ctx context.Context, progress func(string)) {
 	m.note("the packet rules", m.mendWall(ctx))
+	m.note(aboutWalls, m.probeUntold(ctx))
 	m.note("the audit log and records", m.store.Behind())
 	all, until := m.store.All(), time.Now().Add(reapPatience)
 	for i, rec := range all {
@@ -122,15 +118,13 @@ func (m *Manager) clearOrphans(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	names, err := os.ReadDir(m.paths.sessions)
+	dirs, err := m.sessionDirs()
 	if err != nil {
-		return fmt.Errorf("cannot list %s: %w", m.paths.sessions, err)
+		return err
 	}
-	for _, n := range names {
-		if id, err := chat.ParseID(n.Name()); err == nil && !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
-	}
+	ids = append(ids, dirs...)
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
 	var errs []error
 	for _, id := range ids {
 		if m.hasChat(id) {
@@ -140,6 +134,21 @@ func (m *Manager) clearOrphans(ctx context.Context) error {
 		errs = append(errs, m.clearOrphan(ctx, id))
 	}
 	return errors.Join(errs...)
+}
+
+// sessionDirs are the chats that have, or had, a session.
+func (m *Manager) sessionDirs() ([]chat.ID, error) {
+	names, err := os.ReadDir(m.paths.sessions)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list %s: %w", m.paths.sessions, err)
+	}
+	var ids []chat.ID
+	for _, n := range names {
+		if id, err := chat.ParseID(n.Name()); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
 }
 
 // orphanGroups are the cgroups that may be cleared: all, or where the units are

@@ -221,6 +221,7 @@ func (m *Manager) ReloadFrom(ctx context.Context, read func() (map[string]*acces
 		err = fmt.Errorf("reload failed; rules and guard unchanged: %w", err)
 	default:
 		m.log.Info("the file rules were read again, and the guards")
+		m.sayOpenings()
 	}
 	m.note("the file rules", err)
 }

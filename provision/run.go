@@ -90,6 +90,9 @@ func (m *Manager) newRunOf(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 	if err != nil {
 		return rec, nil, nil, err
 	}
+	if err := m.mayBegin(ctx); err != nil {
+		return rec, nil, nil, err
+	}
 	if rec, s, err = m.use(ctx, id); err != nil {
 		return rec, nil, nil, err
 	}

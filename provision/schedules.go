@@ -147,7 +147,7 @@ func (m *Manager) loadSchedules(context.Context) error {
 			cuts = append(cuts, cut{rec.ID, s.ID})
 		}
 	})
-	errs := []error{err}
+	var errs []error
 	for _, c := range cuts {
 		_, err := m.store.ChangeSchedule(c.chat, c.name, func(s *state.Schedule) {
 			s.Last = &chat.ScheduleResult{DueAt: s.Due, StartedAt: *s.RunningSince, Exit: -1, Error: cutOff}
@@ -157,7 +157,9 @@ func (m *Manager) loadSchedules(context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	// A full disk is no reason not to start: it is written down by the next.
+	m.note("schedules that were cut off", errors.Join(errs...))
+	return err
 }
 
 // loadSchedule has one come due again; goesOn says that its run is still there, or how it ended.

@@ -22,7 +22,8 @@ import (
 // needs is in exposedView.
 func (m *Manager) view(rec state.Record) shims.View {
 	p := m.profile(rec)
-	tmp, varTmp := filepath.Join(m.paths.tmp, rec.ID.User()), filepath.Join(m.paths.varTmp, rec.ID.User())
+	tmp, varTmp := m.tmpParents(rec.ID)
+	tmp, varTmp = filepath.Join(tmp, rec.ID.User()), filepath.Join(varTmp, rec.ID.User())
 	if m.units {
 		tmp, varTmp = "/tmp", "/var/tmp" // as pam_namespace mounted them
 	}

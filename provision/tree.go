@@ -46,6 +46,13 @@ func removeTree(parent int, name string) error {
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
 	}
+	if errors.Is(err, unix.EROFS) { // said before the name is looked for
+		var st unix.Stat_t
+		if serr := unix.Fstatat(parent, name, &st, unix.AT_SYMLINK_NOFOLLOW); errors.Is(serr, unix.ENOENT) {
+			return nil
+		}
+		return err
+	}
 	top, err := openDir(parent, name)
 	if err != nil {
 		return err

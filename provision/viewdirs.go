@@ -39,9 +39,10 @@ func (m *Manager) makeInstanceDirs(rec state.Record) error {
 
 // inHome opens the chat's home and calls act as the chat.
 func (m *Manager) inHome(rec state.Record, act func(home int) error) error {
-	homes, err := unix.Open(m.paths.homes, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	parent := filepath.Dir(m.home(rec.ID))
+	homes, err := unix.Open(parent, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("cannot open %s: %w", m.paths.homes, err)
+		return fmt.Errorf("cannot open %s: %w", parent, err)
 	}
 	defer unix.Close(homes)
 	home, err := openDir(homes, string(rec.ID))

@@ -75,7 +75,7 @@ func (m *Manager) lookAtView(p chat.Profile) (notes []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	_, notes, err = h.exposed(p, m.home(probeID), m.paths.homes)
+	_, notes, err = h.exposed(p, m.paths.homes+"/"+string(probeID), m.paths.homes)
 	return notes, errors.Join(err, h.Close())
 }
 

@@ -45,6 +45,9 @@ func (m *Manager) wakeLocked(ctx context.Context, id chat.ID) (state.Record, *se
 	if _, ok := m.opt.Profiles[rec.Profile]; !ok {
 		return rec, nil, fmt.Errorf("cannot wake chat %s: its profile %s is not configured any more: %w", id, rec.Profile, chat.ErrWrongPhase)
 	}
+	if err := m.mayBegin(ctx); err != nil {
+		return rec, nil, err
+	}
 	if err := m.admitSession(ctx, rec); err != nil {
 		return rec, nil, m.auditSpent(ctx, "wake", err)
 	}

@@ -152,6 +152,7 @@ type auditLog struct {
 	pending []line // committed to the outbox, not written yet
 	torn    bool   // bytes of a failed write may lie behind head.Offset
 	room    reserve
+	refuses error // why nothing is written, if nothing is
 }
 
 // head names the last line of the log.
@@ -215,6 +216,9 @@ func (a *auditLog) drainLocked() error {
 
 // write appends one line by one write(2), and takes back what a failed one left.
 func (a *auditLog) write(l line) error {
+	if a.refuses != nil {
+		return a.refuses
+	}
 	if err := a.mend(); err != nil {
 		return err
 	}

@@ -53,6 +53,9 @@
 // What is set aside for a full disk is so much as its file system keeps to it: one that
 // copies on write, or knows no fallocate(2), may refuse all the same.
 //
+// On a file system that is read-only nothing is written: what is there is shown, and every
+// change is refused with [ErrReadOnly], until chatd is started again where it can write.
+//
 // Nothing here looks at who asks: owners are data, and whether a caller may
 // reach a chat is provision's to say. Nothing looks at the host either: that the
 // uid range is free is checked where /etc/passwd is read.

@@ -21,7 +21,7 @@ const lockPatience = 3 * time.Second
 // kernel drops it with the process, however that ends, and a recycled process
 // number means nothing to it.
 func lockFile(path string) (*os.File, error) {
-	f, err := openPrivate(path, os.O_RDWR|os.O_CREATE)
+	f, err := openLock(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open lock %s: %w", path, err)
 	}

@@ -18,6 +18,8 @@ var (
 	ownerBucket  = []byte("owners")  // owner → uids ever given, 8 bytes big-endian
 	outboxBucket = []byte("outbox")  // tx, 8 bytes big-endian → audit line without seq and prev
 
+	buckets = [][]byte{metaBucket, recordBucket, blockBucket, outboxBucket, scheduleBucket, ownerBucket}
+
 	formatKey   = []byte("format")
 	keyPrintKey = []byte("install_key_sha256")
 	headKey     = []byte("audit_head")

@@ -29,6 +29,12 @@ func (s *Store) openAudit() error {
 	if err != nil {
 		return fmt.Errorf("cannot read %s: %w", s.db.Path(), err)
 	}
+	if err := s.checkLogged(kept); err != nil {
+		return err
+	}
+	if s.readOnly {
+		return s.readAudit(kept)
+	}
 	from, err := s.resumeRotation(kept)
 	if err != nil {
 		return fmt.Errorf("cannot finish a rotation of the audit log: %w", err)

@@ -250,7 +250,7 @@ func TestOpenRefusesBrokenRecords(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		db, _, err := openDB(filepath.Join(s.opts.Dir, dbName))
+		db, _, err := openDB(filepath.Join(s.opts.Dir, dbName), false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -88,6 +88,8 @@ type Store struct {
 	// dbFile is what db writes to, and dbRoom what is set aside of it; under writer.
 	dbFile *os.File
 	dbRoom reserve
+	// readOnly says that nothing can be written, from Open to Close.
+	readOnly bool
 
 	// writer is held across a commit; mu only while memory is read or changed.
 	// Whoever needs both takes writer first.
@@ -142,7 +144,8 @@ func prepareDir(dir string) error {
 // read opens everything below the lock: database, key, memory, audit log.
 func (s *Store) read() error {
 	var err error
-	if s.db, s.dbFile, err = openDB(filepath.Join(s.opts.Dir, dbName)); err != nil {
+	s.readOnly = isReadOnly(s.opts.Dir)
+	if s.db, s.dbFile, err = openDB(filepath.Join(s.opts.Dir, dbName), s.readOnly); err != nil {
 		return err
 	}
 	s.setAside()
@@ -159,9 +162,10 @@ func (s *Store) read() error {
 }
 
 // openDB never uses NoSync: a power cut could then leave pages of two commits.
-func openDB(path string) (db *bbolt.DB, file *os.File, err error) {
+func openDB(path string, readOnly bool) (db *bbolt.DB, file *os.File, err error) {
 	db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 		Timeout:         time.Second,
+		ReadOnly:        readOnly,
 		FreelistType:    bbolt.FreelistMapType,
 		InitialMmapSize: 16 << 20,
 		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
@@ -175,7 +179,11 @@ func openDB(path string) (db *bbolt.DB, file *os.File, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot open %s: %w", path, err)
 	}
-	if err := db.Update(checkFormat); err != nil {
+	check := func() error { return db.Update(checkFormat) }
+	if readOnly {
+		check = func() error { return db.View(knowsFormat) }
+	}
+	if err := check(); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("cannot use %s: %w", path, err), db.Close())
 	}
 	return db, file, nil
@@ -183,13 +191,16 @@ func openDB(path string) (db *bbolt.DB, file *os.File, err error) {
 
 // setAside keeps room ahead of the database. The caller holds writer, or nobody else has the store yet.
 func (s *Store) setAside() {
+	if s.readOnly {
+		return
+	}
 	used := int64(0)
 	_ = s.db.View(func(tx *bbolt.Tx) error { used = tx.Size(); return nil }) // a closed one says so at its next use
 	s.dbRoom.ahead(s.dbFile, used, dbReserve)
 }
 
 func checkFormat(tx *bbolt.Tx) error {
-	for _, name := range [][]byte{metaBucket, recordBucket, blockBucket, outboxBucket, scheduleBucket, ownerBucket} {
+	for _, name := range buckets {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}
@@ -218,7 +229,10 @@ func (s *Store) Close() error {
 	<-s.done
 	s.writer.Lock()
 	defer s.writer.Unlock()
-	err := s.flush()
+	var err error
+	if !s.readOnly {
+		err = s.flush()
+	}
 	s.broken = errors.Join(errClosed, s.broken)
 	return errors.Join(err, s.release())
 }

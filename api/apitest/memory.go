@@ -33,6 +33,8 @@ type Memory struct {
 	Deny func(op files.Op, name string) *files.Denial
 	// HostIs is what Host answers, apart from the counts.
 	HostIs chat.Host
+	// StatusIs is what Status answers, apart from the counts.
+	StatusIs chat.Status
 
 	mu      sync.Mutex
 	chats   map[chat.ID]*chat.Chat
@@ -62,6 +64,7 @@ func New() *Memory {
 		nextUID: firstUID,
 
 		schedules: map[chat.ID][]chat.Schedule{},
+		StatusIs:  chat.Status{Ready: true, Since: time.Now()},
 		HostIs: chat.Host{Kernel: "6.18.0", Backend: "cgroupfs", Version: "test", Missing: []chat.LayerName{},
 			Allowed: []chat.LayerName{}, Findings: []string{}, Layers: []chat.Layer{{Name: chat.LayerAccount, State: chat.LayerOn, By: "userdb", Probe: "getent found the record"}}},
 	}

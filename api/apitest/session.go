@@ -169,11 +169,35 @@ func (m *Memory) Host(context.Context) (chat.Host, error) {
 	return h, nil
 }
 
+// Status counts the chats.
+func (m *Memory) Status(ctx context.Context) (chat.Status, error) {
+	h, err := m.Host(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	st := m.StatusIs
+	st.Version, st.Chats, st.Awake, st.Asleep = h.Version, h.Chats, h.Awake, h.Chats-h.Awake
+	return st, err
+}
+
 // Rule makes deny what is asked before a file is touched; nil denies nothing.
 func (m *Memory) Rule(deny func(op files.Op, name string) *files.Denial) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.Deny = deny
+}
+
+// Trouble is what Status answers from now on, apart from the counts.
+func (m *Memory) Trouble(st chat.Status) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.StatusIs = st
+}
+
+// Layer gives the host one more layer.
+func (m *Memory) Layer(l chat.Layer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.HostIs.Layers = append(m.HostIs.Layers, l)
 }
 
 // Lack makes the host miss a layer.

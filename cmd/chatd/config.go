@@ -50,6 +50,7 @@ type Config struct {
 	FileMax        uint64                  `json:"file_max"`
 	AuditMax       uint64                  `json:"audit_max"`
 	AuditKeep      int                     `json:"audit_keep"`
+	LogLevel       string                  `json:"log_level"`
 	Profiles       map[string]chat.Profile `json:"profiles"`
 	// from is where it was read, for errors that only the host can tell.
 	from []source

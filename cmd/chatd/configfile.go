@@ -45,6 +45,7 @@ type fileConfig struct {
 	FileMax        string                 `yaml:"file_max"`
 	AuditMax       string                 `yaml:"audit_max"`
 	AuditKeep      string                 `yaml:"audit_keep"`
+	LogLevel       string                 `yaml:"log_level"`
 	ExposePaths    []fileExpose           `yaml:"expose_paths"`
 	Profiles       map[string]fileProfile `yaml:"profiles"`
 }
@@ -148,6 +149,7 @@ func fields(cfg *Config) []field {
 		{"shim", func(f *fileConfig) string { return f.Shim }, dir(&cfg.Shim)},
 		{"backend", func(f *fileConfig) string { return f.Backend }, oneOf(&cfg.Backend, "auto", "systemd", "cgroupfs")},
 		{"cgroup", func(f *fileConfig) string { return f.Cgroup }, word("a cgroup name", &cfg.Cgroup)},
+		{"log_level", func(f *fileConfig) string { return f.LogLevel }, oneOf(&cfg.LogLevel, logLevels()...)},
 		{"account", func(f *fileConfig) string { return f.Account }, oneOf(&cfg.Account, "auto", "userdb", "useradd")},
 		{"uids", func(f *fileConfig) string { return f.UIDs }, uidRange(&cfg.UIDs)},
 		{"operators_group", func(f *fileConfig) string { return f.OperatorsGroup }, word("a group name", &cfg.OperatorsGroup)},

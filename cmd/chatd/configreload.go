@@ -18,8 +18,10 @@ func restartNeeded(a, b Config) (bool, error) {
 	return !bytes.Equal(one, other), err
 }
 
-// withoutJudged is cfg without what runs are judged by.
+// withoutJudged is cfg without what a reload takes over: the log level, and what runs are
+// judged by.
 func withoutJudged(cfg Config) Config {
+	cfg.LogLevel = ""
 	cfg.Profiles = maps.Clone(cfg.Profiles)
 	for name, p := range cfg.Profiles {
 		p.Guard, p.ToolsOff, p.TimeoutMax, p.AccessFile, p.Defaults = chat.Guard{}, nil, 0, "", false

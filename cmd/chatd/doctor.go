@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -25,7 +26,8 @@ func doctorCommand() *cli.Command {
 		Name:  "doctor",
 		Usage: "try every wall of this host, and say what to install or change",
 		Description: "Asks the daemon; when none answers, it tries the walls itself, which needs root.\n" +
-			"Exits 69 when a layer that is required is missing.\n\n" +
+			"Exits 69 when a layer that is required is missing or something is broken, and 75 when one could not be tried:\n" +
+			"chatd has just started, or there is no room or no time to try it.\n\n" +
 			"   chatd doctor\n" +
 			"   chatd doctor --json | jq '.layers[] | select(.state != \"on\")'",
 		Flags:  []cli.Flag{configFlag()},
@@ -51,7 +53,23 @@ func doctor(c *cli.Context) error {
 	if len(h.Missing) > 0 {
 		return fmt.Errorf("cannot serve here: required layers are missing: %s: %w", joinLayers(h.Missing), chat.ErrUnsupported)
 	}
+	if len(h.Broken) > 0 {
+		return fmt.Errorf("cannot serve here as configured: see above: %w", chat.ErrUnsupported)
+	}
+	if unknown := untold(h); len(unknown) > 0 {
+		return fmt.Errorf("cannot tell whether required layers hold: %s: %w", joinLayers(unknown), chat.ErrBusy)
+	}
 	return nil
+}
+
+// untold are the required layers that could not be tried.
+func untold(h chat.Host) (names []chat.LayerName) {
+	for _, l := range h.Layers {
+		if l.State == chat.LayerUnknown && !slices.Contains(h.Allowed, l.Name) {
+			names = append(names, l.Name)
+		}
+	}
+	return names
 }
 
 func doctorAlone(c *cli.Context) (chat.Host, error) {
@@ -77,6 +95,9 @@ func writeHost(w io.Writer, h chat.Host) error {
 	}
 	if len(h.Allowed) > 0 {
 		fmt.Fprintf(w, "\nallowed to be missing: %s\n", joinLayers(h.Allowed))
+	}
+	for _, b := range h.Broken {
+		fmt.Fprintf(w, "broken: %s\n", cell(b))
 	}
 	for _, f := range h.Findings {
 		fmt.Fprintf(w, "finding: %s\n", cell(f))

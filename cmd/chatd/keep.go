@@ -17,6 +17,7 @@ func keepCommand() *cli.Command {
 			"   chatd keep --dir /run/chatd/keeper",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dir", Value: "/run/chatd/keeper", Usage: "`DIRECTORY` of its socket and of what it notes"},
+			&cli.BoolFlag{Name: "idle-end", Hidden: true},
 			&cli.BoolFlag{Name: "worker", Hidden: true},
 		},
 		Action: func(c *cli.Context) error {
@@ -24,7 +25,7 @@ func keepCommand() *cli.Command {
 				return err
 			}
 			endAtOnce() // there is nothing to tidy up, and systemd would wait for it
-			return keeper.Run(c.String("dir"), c.Bool("worker"), os.Stderr)
+			return keeper.Run(keeper.Options{Dir: c.String("dir"), Worker: c.Bool("worker"), IdleEnd: c.Bool("idle-end"), Errs: os.Stderr})
 		},
 	}
 }

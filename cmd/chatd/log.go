@@ -15,6 +15,23 @@ var levels = []struct {
 	{slog.LevelError, "<3>"}, {slog.LevelWarn, "<4>"}, {slog.LevelInfo, "<6>"}, {slog.LevelDebug, "<7>"},
 }
 
+// logLevel is the least that is logged: log_level of the config, also of one that SIGHUP has
+// read again.
+var logLevel slog.LevelVar
+
+// logLevels are the words of log_level.
+func logLevels() []string { return []string{"debug", "info", "warn", "error"} }
+
+// setLogLevel takes one of logLevels, which was checked when the config was read.
+func setLogLevel(word string) error {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(word)); err != nil {
+		return err
+	}
+	logLevel.Set(l)
+	return nil
+}
+
 // priority is what goes in front of a line that says why chatd ended.
 var priority = func(io.Writer) string { return "" }
 
@@ -37,7 +54,7 @@ type journalHandler []slog.Handler
 func newJournalHandler(w io.Writer) journalHandler {
 	var h journalHandler
 	for _, l := range levels {
-		h = append(h, slog.NewTextHandler(prefixed{w, l.prefix}, &slog.HandlerOptions{ReplaceAttr: withoutClock}))
+		h = append(h, slog.NewTextHandler(prefixed{w, l.prefix}, &slog.HandlerOptions{Level: &logLevel, ReplaceAttr: withoutClock}))
 	}
 	return h
 }

@@ -23,7 +23,7 @@ func newLog(f *os.File) *slog.Logger {
 	if isJournal(f) {
 		return slog.New(newJournalHandler(f))
 	}
-	return slog.New(slog.NewTextHandler(f, nil))
+	return slog.New(slog.NewTextHandler(f, &slog.HandlerOptions{Level: &logLevel}))
 }
 
 // isJournal reports whether f leads to the journal: JOURNAL_STREAM has the device

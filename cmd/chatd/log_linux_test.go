@@ -64,3 +64,31 @@ func TestIsJournal(t *testing.T) {
 		t.Errorf("written: %s, %v", b, err)
 	}
 }
+
+// TestLogLevel: log_level says the least that is logged, a config that is read again changes it,
+// and a word that is none changes nothing.
+func TestLogLevel(t *testing.T) {
+	t.Cleanup(func() { logLevel.Set(slog.LevelInfo) })
+	var b bytes.Buffer
+	log := slog.New(newJournalHandler(&b))
+	was, err := load(t, "log_level: warn\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := provisionOptions(was); err != nil {
+		t.Fatal(err)
+	}
+	log.Info("too little")
+	log.Warn("enough")
+	was.again = func() (Config, error) { return load(t, "log_level: debug\n") }
+	if _, _, err := readAgain(log, was); err != nil {
+		t.Fatal(err)
+	}
+	log.Debug("now shown")
+	if got, want := b.String(), "<4>msg=enough\n<7>msg=\"now shown\"\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if _, err := load(t, "log_level: loud\n"); err == nil || !bytes.Contains([]byte(err.Error()), []byte("want debug, info, warn, error")) {
+		t.Errorf("log_level loud: %v", err)
+	}
+}

@@ -105,6 +105,17 @@ func fake(ts *testscript.TestScript, neg bool, args []string) {
 			{Name: chat.LayerCPU, State: chat.LayerWeaker, By: "cgroup v1"}, {Name: chat.LayerEgress, State: chat.LayerOff}, {Name: chat.LayerHome, State: chat.LayerOn}})
 	case "missing":
 		mem.Lack(chat.Layer{Name: chat.LayerName(args[1]), State: chat.LayerOff, Probe: "tried\x1b[2J it", Fix: "apt-get install iptables"})
+	case "trouble":
+		mem.Trouble(chat.Status{
+			Layers:   []chat.Layer{{Name: chat.LayerEgress, State: chat.LayerOff, Probe: "tried\x1b[2J it"}},
+			Bounds:   []chat.Bound{{Name: "max_awake", Used: 400, Max: 500}},
+			Shares:   []chat.ShareUse{{Owner: "bridge", Share: "chats", Used: 15000, Limit: 20000}},
+			Disks:    []chat.Disk{{For: "state", Path: "/var/lib/chatd", Size: 10 << 30, Inodes: 100, FreeInodes: 50, ReadOnly: true}},
+			Findings: []string{"profile default: the guard is off: no command is refused before it runs"},
+			Failures: []chat.Failure{{At: time.Now(), Action: "wake", Chat: "3bd701762fd7e5ab", By: "bridge", Error: "cannot\x1b[2J wake"}},
+		})
+	case "untold":
+		mem.Layer(chat.Layer{Name: chat.LayerName(args[1]), State: chat.LayerUnknown, Probe: "no space left on device", Fix: "make room"})
 	default:
 		ts.Fatalf("fake: no %s", args[0])
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,7 +16,6 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
-	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/api"
@@ -52,14 +50,10 @@ func serve(ctx context.Context, cfg Config) (err error) {
 	var start starting
 	opt.Progress = start.did
 	up := start.extend(opt.Log, startMore/3, startPatience)
-	m, err := provision.Open(ctx, opt)
-	up()
-	if err != nil && ctx.Err() != nil { // in the words of whatever was cut short
-		opt.Log.Info("ending before chatd was up", "at", err)
-		return nil
-	}
+	defer up()
+	m, err := provision.Start(ctx, opt)
 	if err != nil {
-		return err
+		return endedEarly(ctx, opt.Log, err)
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	operators, bridges := groupIDs(opt.Log, cfg.OperatorsGroup), groupIDs(opt.Log, cfg.BridgeGroup)
@@ -76,8 +70,24 @@ func serve(ctx context.Context, cfg Config) (err error) {
 		opt.Log.Warn("only operators can create chats in these profiles; their key bridges can name owners", "profiles", names)
 	}
 	go reload(ctx, m, cfg, opt.Log)
-	opt.Log.Info("serving", "socket", cfg.Socket, "state", cfg.State, "version", version)
-	return serveOn(ctx, l, srv, opt.Log, selfCheck(cfg.Socket, m.Alive), m.EndForeground)
+	opt.Log.Info("serving, and trying the walls", "socket", cfg.Socket, "state", cfg.State, "version", version)
+	d := daemonOn{
+		srv: srv, log: opt.Log, answers: selfCheck(cfg.Socket, m.Alive), endRuns: m.EndForeground,
+		settle: func(ctx context.Context) error {
+			defer up()
+			return endedEarly(ctx, opt.Log, m.Settle(ctx))
+		},
+	}
+	return d.serve(ctx, l)
+}
+
+// endedEarly makes no failure of a start that was told to end, whatever was cut short.
+func endedEarly(ctx context.Context, log *slog.Logger, err error) error {
+	if err != nil && ctx.Err() != nil {
+		log.Info("ending before chatd was up", "at", err)
+		return nil
+	}
+	return err
 }
 
 // reload reads the config and the files of rules again at each SIGHUP, until ctx ends.
@@ -103,52 +113,77 @@ func readAgain(log *slog.Logger, was Config) (map[string]*access.Policy, map[str
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := setLogLevel(cfg.LogLevel); err != nil {
+		return nil, nil, err
+	}
 	policies, err := readAccess(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
 	differ, err := restartNeeded(was, cfg)
 	if err == nil && differ {
-		log.Warn("the config has changed in more than guard, tools_off, timeout_max and file rules; the rest waits for a restart")
+		log.Warn("the config has changed in more than log_level, guard, tools_off, timeout_max and file rules; the rest waits for a restart")
 	}
 	return policies, cfg.Profiles, err
 }
 
-// serveOn answers on l until ctx ends, and then lets requests finish for a while.
+// daemonOn is what answers, and what it still has to do before it is ready.
+type daemonOn struct {
+	srv     *api.Server
+	log     *slog.Logger
+	answers func(context.Context) (string, error)
+	// settle returns when everything may begin, with nil also when ctx ended before.
+	settle func(context.Context) error
+	// endRuns ends the runs whose callers wait, and counts them.
+	endRuns func() int
+}
+
+// serve answers on l from now until ctx ends, and then lets requests finish for a while.
 // A run that takes longer is ended by endRuns, and its caller has its result; what is left
-// then is cut off. So a restart of chatd never waits for a chat.
-func serveOn(ctx context.Context, l net.Listener, srv *api.Server, log *slog.Logger, answers func(context.Context) (string, error), endRuns func() int) error {
+// then is cut off. So a restart of chatd never waits for a chat. systemd hears that chatd is ready when settle has returned: what
+// is ordered after chatd.service may create chats then, and not only ask for them.
+func (d daemonOn) serve(ctx context.Context, l net.Listener) error {
 	every, guarded, err := watchInterval()
-	if err == nil {
-		err = tell(daemon.SdNotifyReady)
-	}
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(l) }()
+	go func() { ended <- d.srv.Serve(l) }()
+	err = d.settle(ctx)
+	if err == nil && ctx.Err() == nil {
+		d.log.Info("ready")
+		err = tell(daemon.SdNotifyReady)
+	}
+	if err != nil || ctx.Err() != nil {
+		return errors.Join(err, d.shutdown(ended))
+	}
 	watching, unwatch := context.WithCancel(ctx)
 	defer unwatch()
-	go watch(watching, log, every, guarded, answers)
+	go watch(watching, d.log, every, guarded, d.answers)
 	select {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
 	}
-	log.Info("ending; sessions live on")
+	return d.shutdown(ended)
+}
+
+// shutdown waits for what is under way, for a while.
+func (d daemonOn) shutdown(ended chan error) error {
+	d.log.Info("ending; sessions live on")
 	if err := tell(daemon.SdNotifyStopping, "STATUS=waiting for requests to finish"); err != nil {
-		log.Warn("systemd does not hear chatd", "why", err)
+		d.log.Warn("systemd does not hear chatd", "why", err)
 	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace+runsGrace)
+	end, cancel := context.WithTimeout(context.Background(), shutdownGrace+runsGrace)
 	defer cancel()
 	defer time.AfterFunc(shutdownGrace, func() {
-		if n := endRuns(); n > 0 {
-			log.Warn("ended runs whose callers wait, because chatd ends; background runs go on", "runs", n, "after", shutdownGrace)
+		if n := d.endRuns(); n > 0 {
+			d.log.Warn("ended runs whose callers wait, because chatd ends; background runs go on", "runs", n, "after", shutdownGrace)
 		}
 	}).Stop()
-	err = srv.Shutdown(end)
+	err := d.srv.Shutdown(end)
 	if errors.Is(err, context.DeadlineExceeded) {
-		log.Warn("requests were cut off", "after", shutdownGrace+runsGrace)
+		d.log.Warn("requests were cut off", "after", shutdownGrace+runsGrace)
 		err = nil
 	}
 	return errors.Join(err, <-ended)
@@ -177,62 +212,9 @@ func needRoot(what string) error {
 	return nil
 }
 
-// insideEnv marks the second run of doctor, in a network namespace of its own.
-const insideEnv = "CHATD_DOCTOR_INSIDE"
-
-// doctorHost is doctor where no daemon answers: it runs this program again where
-// packet rules can be raised and tried without touching the host's.
-func doctorHost(ctx context.Context, cfg Config) (host chat.Host, err error) {
-	if err := needRoot("probe the layers"); err != nil {
-		return host, err
-	}
-	if os.Getenv(insideEnv) != "" {
-		return doctorInside(ctx, cfg)
-	}
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"--json"}, os.Args[1:]...)...)
-	cmd.Env = append(os.Environ(), insideEnv+"=1")
-	var said strings.Builder
-	cmd.Stderr = &said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	out, runErr := cmd.Output()
-	if err := json.Unmarshal(out, &host); err != nil {
-		return host, fmt.Errorf("cannot probe the layers: %w: %s", errors.Join(runErr, err), said.String())
-	}
-	return host, nil
-}
-
-func doctorInside(ctx context.Context, cfg Config) (chat.Host, error) {
-	if err := bringUp("lo"); err != nil {
-		return chat.Host{}, err
-	}
-	opt, err := provisionOptions(cfg)
-	if err != nil {
-		return chat.Host{}, err
-	}
-	return provision.Doctor(ctx, opt)
-}
-
-// bringUp is "ip link set NAME up" (netdevice(7)).
-func bringUp(name string) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("cannot bring %s up: %w", name, err)
-	}
-	defer unix.Close(fd)
-	req, err := unix.NewIfreq(name)
-	if err == nil {
-		req.SetUint16(unix.IFF_UP)
-		err = unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot bring %s up: %w", name, err)
-	}
-	return nil
-}
-
 func provisionOptions(cfg Config) (provision.Options, error) {
 	rules, err := readAccess(cfg)
-	if err != nil {
+	if err = errors.Join(err, setLogLevel(cfg.LogLevel)); err != nil {
 		return provision.Options{}, err
 	}
 	return provision.Options{

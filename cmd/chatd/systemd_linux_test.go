@@ -156,7 +156,9 @@ func daemonOf(t *testing.T, h *hanging, alive func(context.Context) (int, int, e
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- serveOn(ctx, l, srv, slog.New(slog.NewTextHandler(log, nil)), selfCheck(socket, alive), func() int { return 0 })
+		d := daemonOn{srv: srv, log: slog.New(slog.NewTextHandler(log, nil)), answers: selfCheck(socket, alive),
+			settle: func(context.Context) error { return nil }, endRuns: func() int { return 0 }}
+		ended <- d.serve(ctx, l)
 	}()
 	end = sync.OnceValue(func() error { cancel(); return errors.Join(<-ended, os.RemoveAll(dir)) })
 	t.Cleanup(func() { _ = end() })

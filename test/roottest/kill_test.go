@@ -3,6 +3,7 @@ package roottest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,7 +47,10 @@ func (d *daemon) waitUp(t *testing.T) {
 	t.Helper()
 	var err error
 	comes(func() bool {
-		_, err = d.List(t.Context(), chat.Filter{})
+		var st chat.Status
+		if st, err = d.Status(t.Context()); err == nil && !st.Ready {
+			err = fmt.Errorf("not ready: %+v", st)
+		}
 		return err == nil || d.isOver()
 	})
 	if err != nil {

@@ -46,7 +46,7 @@ func options(t testing.TB) provision.Options {
 	// No other process of tests has one of that name: pgrep sees them all.
 	dir := fmt.Sprintf("/srv/w%d-%d", os.Getpid(), worlds.Add(1))
 	name := fmt.Sprintf("chatd-test-%d-%d", os.Getpid(), worlds.Load())
-	t.Cleanup(func() { removeCgroups(t, name); _ = os.RemoveAll(dir) })
+	t.Cleanup(func() { removeCgroups(t, name); dropAccounts(t); _ = os.RemoveAll(dir) })
 	if onHost() {
 		mountState(t, filepath.Join(dir, "state"))
 	}
@@ -58,6 +58,19 @@ func options(t testing.TB) provision.Options {
 	}
 	t.Cleanup(func() { endKeeper(t, opt) }) // of any test with rules
 	return opt
+}
+
+// dropAccounts removes the records that a test left of its uids: the next daemon, which begins
+// with the same uids, would refuse to start beside them.
+func dropAccounts(t testing.TB) {
+	if onHost() {
+		return
+	}
+	entries, err := os.ReadDir("/etc/userdb")
+	must(t, err)
+	for _, e := range entries {
+		must(t, os.Remove(filepath.Join("/etc/userdb", e.Name())))
+	}
 }
 
 // removeCgroups removes the base cgroups of one daemon, which have no namespace

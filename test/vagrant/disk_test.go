@@ -121,3 +121,63 @@ func places(t testing.TB) string {
 	}
 	return b.String()
 }
+
+// TestHostFullRestart: one chat fills the machine's own disk; chatd restarted comes up, shows,
+// sleeps and reaps, and the reap gives the room back.
+func TestHostFullRestart(t *testing.T) {
+	full, other := create(t, "default"), create(t, "default")
+	if err := takeBlocks(full.Home); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	output(t, "systemctl", "restart", service)
+	if c := get(t, other.ID); !c.Awake {
+		t.Errorf("after the restart %+v sleeps", c)
+	}
+	worksOnFullDisk(t, full.ID, other.ID)
+}
+
+// worksOnFullDisk wants a chatd that was started on a disk that the chat full has filled to
+// show, sleep and reap, and the other chat to wake when there is room.
+func worksOnFullDisk(t *testing.T, full, other chat.ID) {
+	t.Helper()
+	ctx, cancel := bounded(patience)
+	defer cancel()
+	h, err := asker.Host(ctx)
+	if err != nil || len(h.Missing) > 0 {
+		t.Errorf("missing %v: %v", h.Missing, err)
+	}
+	if c, err := asker.Sleep(ctx, other); err != nil || c.Awake {
+		t.Errorf("%+v, %v", c, err)
+	}
+	must(t, reap(full))
+	eventually(t, patience, "the other wakes", func() bool { _, err := asker.Wake(ctx, other); return err == nil })
+	must(t, reap(other))
+}
+
+// TestBeforeFullReboot leaves a chat that has filled the disk, and another.
+func TestBeforeFullReboot(t *testing.T) {
+	var ids []chat.ID
+	for _, name := range fullReboot {
+		c, err := ask(chat.Spec{ExternalID: name})
+		must(t, err)
+		ids = append(ids, c.ID)
+	}
+	output(t, "sync")
+	if err := takeBlocks(filepath.Join(homesDir, string(ids[0]))); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	output(t, "sync")
+}
+
+// TestAfterFullReboot: the machine came up with a full disk, and chatd with it.
+func TestAfterFullReboot(t *testing.T) {
+	var ids []chat.ID
+	for _, name := range fullReboot { // to ask again finds it, also where nothing begins
+		c, err := ask(chat.Spec{ExternalID: name, Awake: new(bool)})
+		must(t, err)
+		ids = append(ids, c.ID)
+	}
+	worksOnFullDisk(t, ids[0], ids[1])
+}
+
+var fullReboot = []string{"e2e:full reboot:full", "e2e:full reboot:other"}

@@ -1,0 +1,42 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/chatd/chatd/state"
+)
+
+// openings says what the config leaves open that a reader might take for closed, one sentence
+// each: a profile whose guard refuses nothing, and one whose chats have every program in PATH.
+func (m *Manager) openings() []string {
+	var open []string
+	for _, name := range slices.Sorted(maps.Keys(m.opt.Profiles)) {
+		p := m.profile(state.Record{Profile: name})
+		if !p.Guard.On() {
+			open = append(open, fmt.Sprintf("profile %s: the guard is off: no command is refused before it runs", name))
+		}
+		if slices.Contains(p.Commands, "*") {
+			open = append(open, fmt.Sprintf(`profile %s: commands is "*": every program of the host is in the PATH of its chats`, name))
+		}
+	}
+	return open
+}
+
+// sayOpenings writes them to the log, once at each start and reload.
+func (m *Manager) sayOpenings() {
+	for _, what := range m.openings() {
+		m.log.Warn("the config leaves something open", "what", what)
+	}
+}
+
+// broken is what keeps the config from holding although every layer stands: file rules that
+// nobody keeps.
+func (m *Manager) broken(ctx context.Context) []string {
+	if err := m.keeperFor(ctx, m.access.Load().policies); err != nil {
+		return []string{err.Error()}
+	}
+	return []string{}
+}

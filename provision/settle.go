@@ -1,0 +1,196 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// triedPatience is how long a caller waits for the first probe, which takes about a second
+// on an idle host, before it is told to come again.
+const triedPatience = 2 * time.Second
+
+// Start takes the state directory, raises the packet wall and finds again what lived on. It
+// tries no wall: that takes seconds, and on a busy host minutes. The Manager answers, shows,
+// sleeps and reaps; nothing new begins before [Manager.Settle] has tried the walls.
+func Start(ctx context.Context, opt Options) (*Manager, error) {
+	m := newManager(opt)
+	for _, step := range []func(context.Context) error{
+		m.checkOptions, m.compileGuards, m.checkRules, m.openState, m.checkYounger, m.openGroups, m.prepareOrNote, m.raiseWalls,
+		m.adoptSessions, m.adoptOldRuns, m.loadSchedules,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, m.closeState())
+		}
+	}
+	m.sayOpenings()
+	m.bg, m.stop = context.WithCancel(context.WithoutCancel(ctx))
+	m.done.Go(func() { m.watchWall(m.bg) })
+	m.done.Go(func() { m.watchLimits(m.bg) })
+	if !m.without(chat.LayerSockets) {
+		m.done.Go(func() { m.watchSockets(m.bg) })
+	}
+	return m, nil
+}
+
+// Settle tries every wall, refuses with [chat.ErrUnsupported] when a required one is missing,
+// finishes what a crash left, and then keeps the host as the records say. It is called once;
+// the caller closes the Manager also when it fails, and not before it has returned.
+func (m *Manager) Settle(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{m.chooseAccount, m.probe, m.require, m.raiseKeeper} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	m.settled.Store(true)
+	close(m.tried)
+	m.reconcile(ctx, m.opt.Progress)
+	m.done.Go(func() { m.reconcileLoop(m.bg) })
+	m.timed.Go(func() { m.schedules.Serve(m.bg) })
+	return nil
+}
+
+// mayBegin refuses to begin anything on a wall that config requires and that was never found
+// standing since chatd was started. Once all were, a later probe changes nothing: what lives
+// on a host whose disk is full now was begun behind walls that stood.
+func (m *Manager) mayBegin(ctx context.Context) error {
+	if m.fit.Load() {
+		return m.awaitWall(ctx)
+	}
+	select {
+	case <-m.tried:
+	case <-time.After(triedPatience):
+		return fmt.Errorf("cannot begin anything yet: chatd has just started and is still trying its walls; ask again in a moment: %w", chat.ErrBusy)
+	case <-ctx.Done():
+		return fmt.Errorf("cannot wait until the walls are tried: %w: %w", context.Cause(ctx), chat.ErrBusy)
+	}
+	if m.fit.Load() {
+		return m.awaitWall(ctx)
+	}
+	m.lookAgain()
+	if missing := m.missing(); len(missing) > 0 {
+		return fmt.Errorf("cannot begin anything: required layers are missing: %s: see chatd doctor: %w", joinNames(missing), chat.ErrUnsupported)
+	}
+	return fmt.Errorf("cannot begin anything: chatd cannot tell whether these hold: %s: %w", m.whyUntold(), chat.ErrBusy)
+}
+
+// beginCall is the begin of a file tool.
+func (m *Manager) beginCall(ctx context.Context, id chat.ID) (_ context.Context, done func(), err error) {
+	if err := m.mayBegin(ctx); err != nil {
+		return ctx, nil, err
+	}
+	return m.calls.begin(ctx, id)
+}
+
+// required are the layers in one of the states that config does not excuse.
+func (m *Manager) required(state chat.LayerState) []chat.Layer {
+	return slices.DeleteFunc(m.hostLayers(), func(l chat.Layer) bool {
+		return l.State != state || slices.Contains(m.opt.AllowMissing, l.Name) || m.without(l.Name)
+	})
+}
+
+// judgeFit notes that every required layer was found standing, if it was.
+func (m *Manager) judgeFit() {
+	if len(m.required(chat.LayerUnknown)) == 0 && len(m.missing()) == 0 && !m.unprepared.Load() {
+		m.fit.Store(true)
+	}
+}
+
+func (m *Manager) whyUntold() string {
+	var why []string
+	for _, l := range m.required(chat.LayerUnknown) {
+		why = append(why, fmt.Sprintf("%s (%s; %s)", l.Name, l.Probe, l.Fix))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if what, ok := m.findings[aboutOwn]; ok {
+		why = append(why, fmt.Sprintf("%s (%s)", aboutOwn, what))
+	}
+	return strings.Join(why, ", ")
+}
+
+// lookAgain asks for another probe soon, where the last could not tell.
+func (m *Manager) lookAgain() {
+	select {
+	case m.again <- struct{}{}:
+	default:
+	}
+}
+
+// probeUntold tries again what the last probe could not tell.
+func (m *Manager) probeUntold(ctx context.Context) error {
+	if m.fit.Load() {
+		return nil
+	}
+	if m.unprepared.Load() {
+		if err := m.prepareOrNote(ctx); err != nil {
+			return err
+		}
+	}
+	if err := m.probe(ctx); err != nil || m.fit.Load() {
+		return err
+	}
+	if missing := m.missing(); len(missing) > 0 {
+		return fmt.Errorf("nothing new begins: required layers are missing: %s", joinNames(missing))
+	}
+	return fmt.Errorf("nothing new begins: chatd cannot tell whether these hold: %s", m.whyUntold())
+}
+
+// aboutOwn is the finding about directories that there was no room for.
+const aboutOwn = "chatd's own directories"
+
+// prepareOrNote is prepareHost; what there is no room for is done later.
+func (m *Manager) prepareOrNote(ctx context.Context) error {
+	err := m.prepareHost(ctx)
+	m.unprepared.Store(err != nil)
+	if cannotTell(err) {
+		m.find(aboutOwn, err)
+		return nil
+	}
+	m.unfind(aboutOwn)
+	return err
+}
+
+// adoptSessions finds the sessions that lived on, for nobody may be told that they sleep. What
+// cannot be adopted is left to reconcile, which ends it.
+func (m *Manager) adoptSessions(ctx context.Context) error {
+	ids, err := m.sessionDirs()
+	if err != nil {
+		return err
+	}
+	for i, id := range ids {
+		rec, err := m.store.Get(id)
+		if err != nil || rec.Phase != chat.Ready {
+			continue
+		}
+		if err := m.adopt(rec); err != nil {
+			m.log.Debug("not adopted", "chat", id, "why", err)
+		} else {
+			m.log.Info("adopted a session", "chat", id)
+		}
+		m.opt.Progress(fmt.Sprintf("looked for %d of %d sessions", i+1, len(ids)))
+		if ctx.Err() != nil {
+			return fmt.Errorf("cannot look for sessions: %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// adoptOldRuns is adoptRuns; what it could not put right is a finding.
+func (m *Manager) adoptOldRuns(ctx context.Context) error {
+	m.note("runs of the background", m.adoptRuns(ctx))
+	return nil
+}
+
+func joinNames(names []chat.LayerName) string {
+	var s []string
+	for _, n := range names {
+		s = append(s, string(n))
+	}
+	return strings.Join(s, ", ")
+}

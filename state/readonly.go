@@ -1,0 +1,58 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/chatd/chatd/chat"
+	"go.etcd.io/bbolt"
+)
+
+// ErrReadOnly is the error of every write while the state lies on a file system that was
+// read-only when it was opened: ext4 becomes so by itself after an error of the disk. What is
+// there can still be read, so that an operator sees which chats there are.
+var ErrReadOnly = fmt.Errorf("cannot write state: its file system is read-only: mount it read-write and start chatd again: %w: %w", syscall.EROFS, chat.ErrBusy)
+
+// openLock opens the lock file, to write where that is possible: flock(2) needs no more than
+// a descriptor.
+func openLock(path string) (*os.File, error) {
+	f, err := openPrivate(path, os.O_RDWR|os.O_CREATE)
+	if errors.Is(err, syscall.EROFS) {
+		return openPrivate(path, os.O_RDONLY)
+	}
+	return f, err
+}
+
+// isReadOnly reports a directory in which nothing can be made because of its file system.
+func isReadOnly(dir string) bool {
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
+	if err == nil {
+		err = f.Close()
+	}
+	return errors.Is(err, syscall.EROFS)
+}
+
+// knowsFormat refuses a database that this chatd would have to change before it can read it.
+func knowsFormat(tx *bbolt.Tx) error {
+	known := !slices.ContainsFunc(buckets, func(name []byte) bool { return tx.Bucket(name) == nil })
+	if !known || string(tx.Bucket(metaBucket).Get(formatKey)) != format {
+		return fmt.Errorf("another chatd made it, and it cannot be changed: %w", ErrReadOnly)
+	}
+	return nil
+}
+
+// readAudit opens the log as the database last knew it. What lies in the outbox is written by
+// the next chatd that can.
+func (s *Store) readAudit(kept head) error {
+	f, err := openPrivate(filepath.Join(s.opts.Dir, auditName), os.O_RDONLY)
+	if err != nil {
+		return fmt.Errorf("cannot open audit log: %w", err)
+	}
+	s.log = &auditLog{file: f, head: kept, onDisk: kept, refuses: ErrReadOnly}
+	s.broken, s.behind = ErrReadOnly, ErrReadOnly
+	return nil
+}

@@ -1,0 +1,117 @@
+package state
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Restore says what to do about a database that does not know uids that are in use.
+const Restore = "restore " + dbName + " and " + keyName + " of the same day from a backup; or, if there is none, move what is left of those chats and the audit logs elsewhere; or set uids to a range that was never used"
+
+// WasGiven reports whether uid was ever given to a chat.
+func (s *Store) WasGiven(uid uint32) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return isGiven(s.blocks, uid)
+}
+
+func isGiven(blocks []*block, uid uint32) bool {
+	b := blockOf(blocks, uid)
+	return b != nil && uid < b.Next
+}
+
+// Peek is [Store.WasGiven] of a state that nobody holds, which it leaves as it is. Where there is
+// no database no uid was given. [chat.ErrBusy] means that a chatd holds it.
+func Peek(dir string) (func(uid uint32) bool, error) {
+	path := filepath.Join(dir, dbName)
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return func(uint32) bool { return false }, nil
+	}
+	db, _, err := openDB(path, true)
+	if err != nil {
+		return nil, err
+	}
+	_, blocks, err := load(db)
+	return func(uid uint32) bool { return isGiven(blocks, uid) }, errors.Join(err, db.Close())
+}
+
+// checkLogged refuses a database that is younger than the audit log beside it: one that was
+// lost, or replaced by an older copy, would give uids again that files on the host still have.
+// A record is written before its first line, so that no crash leaves such a line.
+func (s *Store) checkLogged(kept head) error {
+	files := []string{filepath.Join(s.opts.Dir, auditName)}
+	if kept.Seq == 0 { // it never wrote a line: whatever log is there is another's
+		names, err := archives(s.opts.Dir)
+		if err != nil {
+			return fmt.Errorf("cannot list the audit logs in %s: %w", s.opts.Dir, err)
+		}
+		for _, name := range names {
+			files = append(files, filepath.Join(s.opts.Dir, name))
+		}
+	}
+	for _, file := range files {
+		uid, err := s.firstUnknown(file, kept.Offset)
+		if err != nil {
+			return fmt.Errorf("cannot read audit log %s: %w", file, err)
+		}
+		if uid != 0 {
+			return fmt.Errorf("cannot use %s: it never gave uid %d, which audit log %s names, and would give it again: %s: %w", s.db.Path(), uid, file, Restore, chat.ErrExists)
+		}
+	}
+	return nil
+}
+
+// firstUnknown is the first uid of the range that a line behind offset names and that was never
+// given, or 0. A log that is shorter is read whole.
+func (s *Store) firstUnknown(file string, offset int64) (uint32, error) {
+	f, err := openPrivate(file, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	if fi, err := f.Stat(); err != nil || fi.Size() < offset {
+		offset = 0
+	}
+	in := bufio.NewReaderSize(io.NewSectionReader(f, offset, 1<<62), 64<<10)
+	for {
+		raw, err := readLine(in)
+		if errors.Is(err, io.EOF) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		var l line
+		if json.Unmarshal(raw.text, &l) != nil {
+			continue // replay reports it
+		}
+		if s.opts.UIDs.Contains(l.UID) && l.UID != s.opts.UIDs.High && !isGiven(s.blocks, l.UID) {
+			return l.UID, nil
+		}
+	}
+}
+
+// NeverGiven are those of uids that lie in the range, are not that of probes, and were never
+// given, sorted.
+func NeverGiven(given func(uint32) bool, all Range, uids []uint32) []uint32 {
+	var never []uint32
+	for _, uid := range uids {
+		if all.Contains(uid) && uid != all.High && !given(uid) {
+			never = append(never, uid)
+		}
+	}
+	slices.Sort(never)
+	return slices.Compact(never)
+}

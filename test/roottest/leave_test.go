@@ -1,0 +1,89 @@
+package roottest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// TestServeLeavesNothing: a chatd without systemd that is ended leaves its keeper and its cgroups
+// to a session that lives on, and nothing when there is none; when that session ends, the keeper does.
+func TestServeLeavesNothing(t *testing.T) {
+	if onHost() {
+		t.Skip("the keeper and the slice are units of systemd's")
+	}
+	leaveOrphansToInit(t)
+	opt := ruledOptions(t, "access: {useDefaults: false}")
+	config, rules := configFile(t, opt), filepath.Join(filepath.Dir(opt.State), "rules.yaml")
+	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	_, err = fmt.Fprintf(f, "profiles:\n  ruled:\n    access_file: %s\n    commands: ['*']\n", rules)
+	must(t, errors.Join(err, f.Close(), os.WriteFile(rules, []byte("access: {useDefaults: false, deny: ['**/.env']}"), 0o600)))
+	keepers := func() string {
+		out, _ := exec.Command("pgrep", "-f", "^[^ ]+ keep --dir "+opt.Run+"/keeper").Output()
+		return strings.TrimSpace(string(out))
+	}
+	d := startDaemonOn(t, config)
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "leaves", Profile: "ruled"})
+	must(t, err)
+	for _, pid := range strings.Fields(keepers()) {
+		if comm, err := os.ReadFile("/proc/" + pid + "/comm"); err != nil || string(comm) != "chatd-keep\n" {
+			t.Errorf("top shows the keeper as %q, %v", comm, err)
+		}
+	}
+	end := func() {
+		must(t, d.cmd.Process.Signal(syscall.SIGTERM))
+		if code := d.ended(t); code != 0 {
+			t.Errorf("chatd ended with %d", code)
+		}
+	}
+	end()
+	if keepers() == "" || len(baseCgroups(t, opt.Cgroup)) == 0 {
+		t.Error("with a session that lives on its keeper or its cgroups are gone")
+	}
+	must(t, syscall.Kill(leaderOf(t, opt, c.ID), syscall.SIGKILL)) // bubblewrap, pid 1 inside
+	until(t, "the keeper of a session that ended ends", func() bool { return keepers() == "" })
+	d = startDaemonOn(t, config)
+	must(t, d.Reap(t.Context(), c.ID))
+	end()
+	until(t, "the keeper without a session ends", func() bool { return keepers() == "" })
+	if left := baseCgroups(t, opt.Cgroup); len(left) > 0 {
+		t.Errorf("left are the cgroups %v", left)
+	}
+}
+
+// baseCgroups are the cgroups of a daemon of that name, but for that of the process itself.
+func baseCgroups(t *testing.T, name string) (dirs []string) {
+	t.Helper()
+	must(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == name {
+			dirs = append(dirs, path)
+		}
+		return nil
+	}))
+	return dirs
+}
+
+// leaderOf is the pid of the session's first process, as chatd noted it.
+func leaderOf(t *testing.T, opt provision.Options, id chat.ID) int {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(opt.Run, "sessions", string(id), "session.json"))
+	must(t, err)
+	var note struct {
+		Leader struct {
+			PID int `json:"pid"`
+		} `json:"leader"`
+	}
+	must(t, json.Unmarshal(b, &note))
+	return note.Leader.PID
+}

@@ -1,0 +1,160 @@
+package roottest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/provision"
+)
+
+// TestStartBeforeProbes: before a wall was tried the Manager answers for what is there, and
+// nothing new begins.
+func TestStartBeforeProbes(t *testing.T) {
+	opt := options(t)
+	m, err := provision.Open(t.Context(), opt)
+	must(t, err)
+	awake, sleeps, reaped := create(t, m, "awake", "default"), create(t, m, "sleeps", "default"), asleep(t, m, "reaped")
+	r := startRun(t, m, awake.ID, chat.RunSpec{Command: "echo on; exec sleep 1000"})
+	awaitOutput(t, m, awake.ID, r.ID, "on")
+	must(t, m.Close())
+
+	m, err = provision.Start(t.Context(), opt)
+	must(t, err)
+	defer func() { must(t, m.Close()) }()
+	ctx := operator(t.Context())
+	page, err := m.List(ctx, chat.Filter{})
+	if err != nil || len(page.Chats) != 3 {
+		t.Errorf("%d chats are listed: %v", len(page.Chats), err)
+	}
+	got, err := m.Get(ctx, awake.ID)
+	if err != nil || !got.Awake || len(got.Layers) != len(chat.LayerNames()) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, l := range got.Layers {
+		if l.State != chat.LayerUnknown || l.Probe != "not tried yet" {
+			t.Errorf("before any probe layer %s is %+v", l.Name, l)
+		}
+	}
+	if got, err := m.ShowRun(ctx, awake.ID, r.ID); err != nil || got.State != chat.RunRunning {
+		t.Errorf("the run is %+v, %v", got, err)
+	}
+	if got, err := m.Sleep(ctx, sleeps.ID); err != nil || got.Awake {
+		t.Errorf("sleep: %+v, %v", got, err)
+	}
+	must(t, m.Reap(ctx, reaped.ID))
+	if h, err := m.Host(ctx); err != nil || len(h.Missing) != 0 {
+		t.Errorf("host: %+v, %v", h, err)
+	}
+	for what, begin := range beginnings(m, awake.ID, sleeps.ID) {
+		if err := begin(t); !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "still trying its walls") {
+			t.Errorf("%s before the walls were tried: %v", what, err)
+		}
+	}
+	must(t, m.Settle(t.Context()))
+	for what, begin := range beginnings(m, awake.ID, sleeps.ID) {
+		if err := begin(t); err != nil {
+			t.Errorf("%s after that: %v", what, err)
+		}
+	}
+	page, err = m.List(ctx, chat.Filter{})
+	must(t, err)
+	for _, c := range page.Chats {
+		must(t, m.Reap(ctx, c.ID))
+	}
+}
+
+// beginnings is everything that begins something behind the walls.
+func beginnings(m *provision.Manager, awake, sleeps chat.ID) map[string]func(*testing.T) error {
+	return map[string]func(*testing.T) error{
+		"create": func(t *testing.T) error {
+			_, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "another"})
+			return err
+		},
+		"wake": func(t *testing.T) error { _, err := m.Wake(operator(t.Context()), sleeps); return err },
+		"run": func(t *testing.T) error {
+			_, err := m.Run(operator(t.Context()), awake, chat.RunSpec{Command: "true"})
+			return err
+		},
+		"background run": func(t *testing.T) error {
+			_, err := m.StartRun(operator(t.Context()), awake, chat.RunSpec{Command: "true"})
+			return err
+		},
+		"file tool": func(t *testing.T) error {
+			content := "f"
+			_, err := m.WriteFile(operator(t.Context()), awake, files.WriteFile{Path: "f", Content: &content}, nil)
+			return err
+		},
+	}
+}
+
+// TestSocketBeforeProbes: while the probe of a session is held the socket answers and the wall
+// for packets stands, systemd is not told that chatd is ready, and a create is told to come again.
+func TestSocketBeforeProbes(t *testing.T) {
+	needsRoot(t)
+	a := activate(t)
+	dir := filepath.Dir(a.config)
+	gate := filepath.Join(dir, "gate")
+	must(t, os.MkdirAll(dir+"/bin", 0o755))
+	must(t, unix.Mkfifo(gate, 0o600))
+	real, err := exec.LookPath("bwrap")
+	must(t, err)
+	// As the chat, which may not open the gate: chatd's own end of it is in no child.
+	held := fmt.Sprintf("#!/bin/sh\nwhile [ -e %s ]; do sleep 0.05; done\nexec %s \"$@\"\n", gate, real)
+	must(t, os.WriteFile(dir+"/bin/bwrap", []byte(held), 0o755))
+	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: a.socket + ".notify", Net: "unixgram"})
+	must(t, err)
+	defer notify.Close()
+	d := a.serve(t, "PATH="+dir+"/bin:$PATH NOTIFY_SOCKET="+a.socket+".notify", a.file)
+	within, cancel := context.WithTimeout(t.Context(), time.Minute) // "systemd" holds the socket: nobody may answer
+	defer cancel()
+	st, err := d.Status(within)
+	if err != nil || st.Ready || len(st.Layers) != len(chat.LayerNames()) {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if out, err := exec.Command("iptables", "-S", "OUTPUT").CombinedOutput(); err != nil || !strings.Contains(string(out), "-j CHATD") {
+		t.Errorf("OUTPUT is %s, %v", out, err)
+	}
+	if _, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "early"}); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("create: %v", err)
+	}
+	if said := pendingOf(t, notify); strings.Contains(said, "READY=1") {
+		t.Errorf("systemd heard %q", said)
+	}
+	must(t, os.Remove(gate))
+	heard(t, notify, "READY=1")
+	if _, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "early"}); err != nil {
+		b, _ := os.ReadFile(d.log)
+		t.Errorf("create: %v\n%s", err, b)
+	}
+	page, err := d.List(t.Context(), chat.Filter{})
+	must(t, err)
+	for _, c := range page.Chats {
+		must(t, d.Reap(t.Context(), c.ID))
+	}
+}
+
+// pendingOf is what was said so far.
+func pendingOf(t *testing.T, c *net.UnixConn) string {
+	t.Helper()
+	must(t, c.SetReadDeadline(time.Now()))
+	var said strings.Builder
+	for b := make([]byte, 4096); ; {
+		n, err := c.Read(b)
+		if err != nil {
+			return said.String()
+		}
+		said.Write(b[:n])
+	}
+}
