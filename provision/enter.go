@@ -200,7 +200,7 @@ func (m *Manager) nsenterCommand(rec state.Record, s *session, e entry, b *bound
 	var args []string
 	for _, t := range namespaceTypes {
 		f := namespaces[t]
-		if f == nil || t == "cgroup" {
+		if f == nil {
 			continue
 		}
 		args = append(args, fmt.Sprintf("--%s=/proc/self/fd/%d", nsenterFlags[t], 3+len(b.child)))

@@ -3,6 +3,7 @@ package shims
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/chatd/chatd/chat"
@@ -11,11 +12,34 @@ import (
 // etcBound and etcCopied are what a session sees of the host's /etc: nothing that
 // names a person, a key or a neighbour. Every bind mount costs a session 0.2 ms
 // until its prompt, a small file almost nothing; so what is small is copied, and
-// stays as it was when the session began.
+// stays as it was when the session began. etcSettings are what programs of /usr find
+// nothing without, or start without: as their packages made them, patterns as of path.Match.
 var (
-	etcBound  = []string{"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs"}
-	etcCopied = []string{"/etc/localtime", "/etc/os-release", "/etc/services", "/etc/protocols", "/etc/ssl/openssl.cnf"}
+	etcBound    = []string{"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs"}
+	etcSettings = []string{
+		"/etc/ImageMagick-*", "/etc/OpenCL", "/etc/R", "/etc/chromium", "/etc/chromium.d", "/etc/fonts", "/etc/ghostscript", "/etc/glvnd",
+		"/etc/gnutls", "/etc/java-*", "/etc/maven", "/etc/texmf", "/etc/vulkan", "/etc/xml",
+	}
+	etcCopied = []string{
+		"/etc/localtime", "/etc/os-release", "/etc/services", "/etc/protocols", "/etc/ssl/openssl.cnf", "/etc/debian_version", "/etc/gai.conf",
+		"/etc/host.conf", "/etc/inputrc", "/etc/magic", "/etc/magic.mime", "/etc/mime.types", "/etc/papersize", "/etc/timezone",
+	}
 )
+
+// settingsIn are the directories below root that etcSettings stand for, by the names that
+// they have there. A link is none: it may lead anywhere.
+func settingsIn(root string) []string {
+	var all []string
+	for _, pattern := range etcSettings {
+		found, _ := filepath.Glob(filepath.Join(root, pattern)) // the patterns are well-formed: TestSettings
+		for _, f := range found {
+			if fi, err := os.Lstat(f); err == nil && fi.IsDir() {
+				all = append(all, strings.TrimPrefix(f, strings.TrimSuffix(root, "/")))
+			}
+		}
+	}
+	return all
+}
 
 // maxCopied bounds a copied file: its pages are charged to the chat.
 const maxCopied = 64 << 10

@@ -3,6 +3,7 @@ package shims
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/chatd/chatd/chat"
@@ -55,7 +56,7 @@ func systemMounts() []chat.Mount {
 	for _, dir := range []string{"/etc", "/etc/ssl"} {
 		all = append(all, chat.Mount{Type: chat.MountDir, Target: dir, Mode: chat.ReadOnly, Perm: 0o755})
 	}
-	for _, p := range etcBound {
+	for _, p := range append(slices.Clip(etcBound), settingsIn("/")...) {
 		m := bind(p, p, chat.ReadOnly)
 		m.Optional = true
 		all = append(all, m)
