@@ -15,14 +15,14 @@ import (
 // stays as it was when the session began. etcSettings are what programs of /usr find
 // nothing without, or start without: as their packages made them, patterns as of path.Match.
 var (
-	etcBound    = []string{"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs"}
+	etcBound    = []string{"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/mime.types"}
 	etcSettings = []string{
 		"/etc/ImageMagick-*", "/etc/OpenCL", "/etc/R", "/etc/chromium", "/etc/chromium.d", "/etc/fonts", "/etc/ghostscript", "/etc/glvnd",
 		"/etc/gnutls", "/etc/java-*", "/etc/maven", "/etc/texmf", "/etc/vulkan", "/etc/xml",
 	}
 	etcCopied = []string{
 		"/etc/localtime", "/etc/os-release", "/etc/services", "/etc/protocols", "/etc/ssl/openssl.cnf", "/etc/debian_version", "/etc/gai.conf",
-		"/etc/host.conf", "/etc/inputrc", "/etc/magic", "/etc/magic.mime", "/etc/mime.types", "/etc/papersize", "/etc/timezone",
+		"/etc/host.conf", "/etc/inputrc", "/etc/magic", "/etc/magic.mime", "/etc/papersize", "/etc/timezone",
 	}
 )
 
