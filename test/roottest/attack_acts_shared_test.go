@@ -100,43 +100,41 @@ func hearOpens(a []string) (string, error) {
 	return said.String(), nil
 }
 
-// lockKinds are the commands that set and ask for locks of ranges.
-var lockKinds = map[string][2]int{"posix": {unix.F_SETLK, unix.F_GETLK}, "ofd": {unix.F_OFD_SETLK, unix.F_OFD_GETLK}}
-
-// sayByLocks holds locks of kind a[0] on the file a[1], one byte of it for each bit of
-// a[2], from when a[3] is made until a[4] is there.
+// sayByLocks holds locks on the file a[0] (fcntl(2)), one byte of it for each bit of a[1],
+// from when a[2] is made until a[3] is there. Seccomp refuses locks of open file
+// descriptions.
 func sayByLocks(a []string) (string, error) {
-	f, err := os.Open(a[1])
+	f, err := os.Open(a[0])
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	for i := range 8 * len(a[2]) {
-		if a[2][i/8]>>(i%8)&1 == 0 {
+	for i := range 8 * len(a[1]) {
+		if a[1][i/8]>>(i%8)&1 == 0 {
 			continue
 		}
 		l := unix.Flock_t{Type: unix.F_RDLCK, Start: int64(i), Len: 1}
-		if err := unix.FcntlFlock(f.Fd(), lockKinds[a[0]][0], &l); err != nil {
+		if err := unix.FcntlFlock(f.Fd(), unix.F_SETLK, &l); err != nil {
 			return "", err
 		}
 	}
-	if err := os.WriteFile(a[3], nil, 0o600); err != nil {
+	if err := os.WriteFile(a[2], nil, 0o600); err != nil {
 		return "", err
 	}
-	return "", awaitFile(a[4])
+	return "", awaitFile(a[3])
 }
 
-// hearLocks asks who would be in the way of each bit of a[2] bytes.
+// hearLocks asks who would be in the way of each bit of a[1] bytes.
 func hearLocks(a []string) (string, error) {
-	f, err := os.Open(a[1])
+	f, err := os.Open(a[0])
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	said := make([]byte, number(a[2]))
+	said := make([]byte, number(a[1]))
 	for i := range 8 * len(said) {
 		l := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(i), Len: 1}
-		if err := unix.FcntlFlock(f.Fd(), lockKinds[a[0]][1], &l); err != nil {
+		if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &l); err != nil {
 			return "", err
 		}
 		if l.Type != unix.F_UNLCK {

@@ -57,7 +57,7 @@ func offCases() []offCase {
 		}},
 		{chat.LayerView, nil, func(t *testing.T, m *provision.Manager) string {
 			a, b := inmateOf(t, m, "locks a", "default"), inmateOf(t, m, "locks b", "default")
-			return overheard(talkByLocks(t, a, b, "ofd", "/usr/bin/env"))
+			return overheard(talkByLocks(t, a, b, "/usr/bin/env"))
 		}},
 		{chat.LayerView, nil, func(t *testing.T, m *provision.Manager) string {
 			a, b := inmateOf(t, m, "flock a", "default"), inmateOf(t, m, "flock b", "default")
