@@ -94,11 +94,11 @@ func (s *Server) problem(ctx context.Context, err error) *Problem {
 		return newProblem(kindOf(chat.ErrBusy), 0, "cannot finish: the client went away")
 	}
 	if k.Sentinel != nil {
-		return newProblem(k, 0, err.Error()).denied(err).spent(err)
+		return newProblem(k, 0, chat.ErrorText(err)).denied(err).spent(err)
 	}
 	var ref [6]byte
 	_, _ = rand.Read(ref[:]) // never fails, see crypto/rand
-	p = newProblem(k, 0, err.Error())
+	p = newProblem(k, 0, chat.ErrorText(err))
 	p.Ref = hex.EncodeToString(ref[:])
 	caller := chat.CallerFrom(ctx)
 	s.opt.Log.Error("internal error", "ref", p.Ref, "uid", caller.UID, "err", err)

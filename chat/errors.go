@@ -3,6 +3,7 @@ package chat
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -51,4 +52,33 @@ func quote(s string, most int) string {
 		cut--
 	}
 	return strconv.QuoteToASCII(s[:cut]) + "…"
+}
+
+// kindWords are what the errors of this package say of themselves.
+var kindWords = []error{ErrInvalid, ErrDenied, ErrNotFound, ErrExists, ErrWrongPhase, ErrUnsupported, ErrConflict, ErrBusy}
+
+// ErrorText is err in words, each line with its kind at its end at most once: an error of
+// a kind that wraps another of that kind says it twice.
+func ErrorText(err error) string {
+	lines := strings.Split(err.Error(), "\n")
+	for i, line := range lines {
+		for short := withoutKind(line); withoutKind(short) != short; short = withoutKind(short) {
+			line = short
+		}
+		lines[i] = line
+	}
+	return strings.Join(lines, "\n")
+}
+
+// ErrorReason is err in words without its kind, for whoever says the kind first.
+func ErrorReason(err error) string { return withoutKind(ErrorText(err)) }
+
+// withoutKind is a line without the kind at its end.
+func withoutKind(line string) string {
+	for _, kind := range kindWords {
+		if short, ok := strings.CutSuffix(line, ": "+kind.Error()); ok {
+			return short
+		}
+	}
+	return line
 }

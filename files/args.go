@@ -125,10 +125,12 @@ func (a WriteFile) Validate() error {
 	if err := checkPath(a.Path); err != nil {
 		return err
 	}
-	if (a.Content == nil) != a.Stream {
-		return invalid("cannot write: want exactly one of content and stream")
-	}
-	if a.Content == nil {
+	switch {
+	case a.Content == nil && !a.Stream:
+		return invalid("cannot write %s: content is missing: want the text to write; \"\" makes an empty file", chat.Quote(a.Path))
+	case a.Content != nil && a.Stream:
+		return invalid("cannot write %s: it has content, and a stream follows: want one of them", chat.Quote(a.Path))
+	case a.Stream:
 		return nil
 	}
 	return checkTexts("content", *a.Content)

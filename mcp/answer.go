@@ -47,9 +47,9 @@ func reason(err error) string {
 	case errors.Is(err, context.Canceled): // by the agent, who does not wait for this
 		return "cancelled"
 	case errors.Is(err, chat.ErrInvalid), errors.Is(err, chat.ErrNotFound), errors.Is(err, chat.ErrExists), errors.Is(err, chat.ErrWrongPhase), errors.Is(err, chat.ErrConflict):
-		return kind + ": " + err.Error()
+		return kind + ": " + chat.ErrorReason(err)
 	case errors.Is(err, chat.ErrDenied):
-		return kind + ": " + withoutPlace(err.Error(), place)
+		return kind + ": " + withoutPlace(chat.ErrorReason(err), place)
 	case errors.Is(err, chat.ErrBusy):
 		return kind + ": chatd cannot do it now; try again in a few seconds"
 	case errors.Is(err, chat.ErrUnsupported):

@@ -211,7 +211,7 @@ func awaitConfined(b *boundFiles) error {
 		return fmt.Errorf("cannot run in the session: it ended on its way in: %w", err)
 	}
 	if report.Error != "" {
-		return fmt.Errorf("cannot run in the session: %s: %w: %w", report.Error, errNotConfined, chat.ErrInvalid)
+		return fmt.Errorf("%w: %w", &notConfined{report.Error}, chat.ErrInvalid)
 	}
 	return nil
 }

@@ -23,6 +23,12 @@ import (
 // walls, or could not start the program. It is our failure, not the command's.
 var errNotConfined = errors.New("not confined")
 
+// notConfined is errNotConfined in the words of chatd-shim, which say what could not be done.
+type notConfined struct{ said string }
+
+func (e *notConfined) Error() string { return e.said }
+func (e *notConfined) Unwrap() error { return errNotConfined }
+
 // entry is one command on its way into a session.
 type entry struct {
 	run   string
@@ -175,7 +181,7 @@ func (m *Manager) confinedOr(b *boundFiles, out entered) error {
 	case err == nil && report.Error == "":
 		return nil
 	case report.Error != "":
-		return fmt.Errorf("cannot run in the session: %s: %w", report.Error, errNotConfined)
+		return &notConfined{report.Error}
 	case out.signal != "" || out.timedOut:
 		return nil // ended on its way in
 	}

@@ -72,12 +72,9 @@ func (r *liveRun) outputMax() int64 {
 func (m *Manager) admitRun(ctx context.Context, rec state.Record, spec chat.RunSpec) (*liveRun, error) {
 	by := scheduleFrom(ctx)
 	info := chat.Run{
-		ID: m.newRun("run"), State: chat.RunRunning, Background: spec.Background, Command: chat.Quote(strings.Join(runArgv(spec), " ")),
+		ID: m.newRun("run"), State: chat.RunRunning, Background: spec.Background, Command: shownCommand(spec),
 		StartedAt: time.Now().UTC(), Timeout: spec.Timeout, TTY: spec.TTY, OutputMax: spec.OutputMax,
 		Schedule: by.schedule,
-	}
-	if spec.Command != "" {
-		info.Command = chat.Quote(spec.Command)
 	}
 	r := newLiveRun(rec.ID, info, cmp.Or(spec.Grace, chat.DefaultGrace).D())
 	r.taken, r.owner = by.taken, rec.Owner
@@ -109,6 +106,20 @@ func (m *Manager) admitRun(ctx context.Context, rec state.Record, spec chat.RunS
 	m.runs.keep(r)
 	return r, nil
 }
+
+// shownCommand is what is run, for whoever lists runs: cut, and as it was given. Whoever
+// shows it on a terminal escapes it.
+func shownCommand(spec chat.RunSpec) string {
+	text := cmp.Or(spec.Command, strings.Join(spec.Argv, " "))
+	if len(text) <= maxShownCommand {
+		return text
+	}
+	cut := text[:maxShownCommand]
+	return cut[:chat.WholeRunes([]byte(cut))] + "…"
+}
+
+// maxShownCommand is in bytes.
+const maxShownCommand = 256
 
 // keep adds a run; the lock is held.
 func (l *liveRuns) keep(r *liveRun) {

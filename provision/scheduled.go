@@ -203,7 +203,7 @@ func (m *Manager) whyNot(ctx context.Context, d schedule.Due, err error) string 
 	for _, kind := range []error{chat.ErrInvalid, chat.ErrDenied, chat.ErrNotFound, chat.ErrExists, chat.ErrWrongPhase, chat.ErrUnsupported, chat.ErrBusy} {
 		if errors.Is(err, kind) {
 			const most = 1 << 10
-			text := strings.ToValidUTF8(err.Error(), "\ufffd")
+			text := strings.ToValidUTF8(chat.ErrorText(err), "\ufffd")
 			return text[:min(len(text), most)]
 		}
 	}

@@ -45,7 +45,7 @@ func confine(p Plan) error {
 		{"reset signals", false, resetSignals},
 		{"set limits", false, func() error { return setLimits(p) }},
 		{"drop privileges", p.leavesOut(chat.LayerPrivileges), dropPrivileges},
-		{"enter " + chat.Quote(p.Dir), false, func() error { return unix.Chdir(p.Dir) }},
+		{"enter the working directory", false, func() error { return enterDir(p.Dir) }},
 		{"enforce Landlock", p.leavesOut(chat.LayerLandlock), func() (err error) {
 			report.Landlock, err = landlock.Enforce(p.Landlock, p.MinABI, p.Scope && !p.leavesOut(chat.LayerNetwork))
 			return err
@@ -56,11 +56,35 @@ func confine(p Plan) error {
 		if step.skip {
 			continue
 		}
-		if err := step.do(); err != nil {
+		err := step.do()
+		var dir *dirError
+		if errors.As(err, &dir) {
+			return err // whoever asked named it; the walls are well
+		}
+		if err != nil {
 			return fmt.Errorf("cannot confine: cannot %s: %w", step.name, err)
 		}
 	}
 	return tell(p.ReportFD, report)
+}
+
+// dirError is a working directory that cannot be entered.
+type dirError struct {
+	dir string
+	err error
+}
+
+func (e *dirError) Error() string {
+	return fmt.Sprintf("cannot enter %s: %v: want a directory that the chat sees and may enter", chat.Quote(e.dir), e.err)
+}
+
+func (e *dirError) Unwrap() error { return e.err }
+
+func enterDir(dir string) error {
+	if err := unix.Chdir(dir); err != nil {
+		return &dirError{dir, err}
+	}
+	return nil
 }
 
 // waitAtGate returns when whoever holds the other end has let this process pass: the

@@ -111,6 +111,9 @@ func TestConfineExitCodes(t *testing.T) {
 			if code != c.code || !strings.Contains(out, c.want) {
 				t.Errorf("exit %d, want %d, said %q, want %q", code, c.code, out, c.want)
 			}
+			if c.name == "no directory" && strings.Contains(out, "confine: ") {
+				t.Errorf("a wrong directory sounds like a broken wall: %q", out)
+			}
 			if c.code != 127 && c.code != 125 && c.name != "not executable" {
 				return
 			}

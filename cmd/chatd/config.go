@@ -119,9 +119,10 @@ func readSources(file string) ([]source, error) {
 	return []source{defaults, own}, err
 }
 
-// merge takes each key from the last source that has it and checks it there.
+// merge takes each key from the last source that has it and checks it there. The error is
+// of every key that is wrong, and of the first thing that is wrong in each profile.
 func merge(sources []source) (Config, error) {
-	cfg := Config{OwnerShares: quota.Limits{}}
+	cfg, errs := Config{OwnerShares: quota.Limits{}}, []error{}
 	for _, f := range fields(&cfg) {
 		for i := len(sources) - 1; i >= 0; i-- {
 			value := f.of(&sources[i].file)
@@ -129,15 +130,16 @@ func merge(sources []source) (Config, error) {
 				continue
 			}
 			if err := f.set(value); err != nil {
-				return Config{}, sources[i].fault(f.key, err)
+				errs = append(errs, sources[i].fault(f.key, err))
 			}
 			break
 		}
 	}
 	for _, s := range sources {
-		if err := s.lists(&cfg); err != nil {
-			return Config{}, err
-		}
+		errs = append(errs, s.lists(&cfg))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Config{}, err
 	}
 	if err := exposeEverywhere(&cfg, sources); err != nil {
 		return Config{}, err
@@ -165,10 +167,12 @@ func findShim() string {
 
 // lists takes the lists and the profiles of s into cfg.
 func (s source) lists(cfg *Config) error {
+	errs := []error{}
 	for i, name := range s.file.AllowMissing {
 		layer, err := layerName(name)
 		if err != nil {
-			return s.fault(fmt.Sprintf("allow_missing[%d]", i), err)
+			errs = append(errs, s.fault(fmt.Sprintf("allow_missing[%d]", i), err))
+			continue
 		}
 		cfg.AllowMissing = append(cfg.AllowMissing, layer)
 	}
@@ -179,11 +183,12 @@ func (s source) lists(cfg *Config) error {
 	for _, name := range defaultFirst(s.file.Profiles) {
 		profile, err := s.profile(name, s.file.Profiles[name], baseOf(before, cfg.Profiles, name))
 		if err != nil {
-			return err
+			errs = append(errs, err)
+			continue
 		}
 		cfg.Profiles[name] = profile
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // baseOf is what a profile has of what it leaves out: the shipped profile of its name, or

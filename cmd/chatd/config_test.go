@@ -126,6 +126,16 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
+// TestConfigErrorsAllAtOnce: whoever mends a config hears of everything in it at once.
+func TestConfigErrorsAllAtOnce(t *testing.T) {
+	_, err := load(t, "backend: docker\nmax_awake: 0\nallow_missing: [moat]\nprofiles:\n  x: {skeleton: etc}\n  y: {egress: [a]}\n")
+	for _, want := range []string{"1: backend:", "2: max_awake:", "3: allow_missing[0]:", "5: profiles.x.skeleton:", "6: profiles.y.egress[0]:"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\ndoes not say %s", err, want)
+		}
+	}
+}
+
 func TestParseSize(t *testing.T) {
 	for s, want := range map[string]uint64{"0": 0, "1024": 1024, "1KiB": 1024, "256MiB": 256 << 20, "2 GiB": 2 << 30, "1TiB": 1 << 40} {
 		if got, err := parseSize(s); err != nil || got != want {

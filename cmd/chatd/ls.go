@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +19,8 @@ func lsCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "ls",
 		Usage: "list the chats you may see",
-		Description: "LAYERS names the walls of a chat that are not fully on; - means all are.\n\n" +
+		Description: "LAYERS names the walls of a chat that are not fully on; - means all are. DISK, with\n" +
+			"--disk, is what the home takes up; it is counted here, which needs root on the host.\n\n" +
 			"   chatd ls --awake --label team=ops\n" +
 			"   chatd ls --json | jq -r '.[].id'",
 		Flags: []cli.Flag{
@@ -25,6 +28,7 @@ func lsCommand() *cli.Command {
 			&cli.StringFlag{Name: "profile", Usage: "only chats of this `NAME`d policy"},
 			&cli.StringFlag{Name: "owner", Usage: "only chats of this owner"},
 			&cli.StringFlag{Name: "external-id", Usage: "only the chats of this external id"},
+			&cli.BoolFlag{Name: "disk", Usage: "count what each home takes up, file by file"},
 			&cli.BoolFlag{Name: "awake", Usage: "only chats with a session; --awake=false only without"},
 		},
 		Action: ls,
@@ -46,7 +50,13 @@ func ls(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, chats, func(w io.Writer) error { return table(w, chatRows(chats, time.Now())) })
+	disk := map[chat.ID]string{}
+	if c.Bool("disk") {
+		if disk, err = countHomes(c, chats); err != nil {
+			return err
+		}
+	}
+	return answer(c, chats, func(w io.Writer) error { return table(w, chatRows(chats, disk, time.Now())) })
 }
 
 // listAll reads every page and keeps what the daemon cannot filter on.
@@ -69,17 +79,38 @@ func listAll(ctx context.Context, api *api.Client, f chat.Filter, keep func(chat
 	}
 }
 
-func chatRows(chats []chat.Chat, now time.Time) [][]string {
-	rows := [][]string{{"ID", "USER", "UID", "PROFILE", "AWAKE", "AGE", "IDLE", "MEMORY", "PIDS", "LAYERS"}}
+// wordWidth is how much of an external id or of the labels a table shows; --json has all.
+const wordWidth = 32
+
+// chatRows has a column for disk if any was counted.
+func chatRows(chats []chat.Chat, disk map[chat.ID]string, now time.Time) [][]string {
+	head := []string{"ID", "USER", "UID", "PROFILE", "AWAKE", "AGE", "IDLE", "MEMORY", "PIDS", "LAYERS", "OWNER", "EXTERNAL-ID", "LABELS"}
+	if len(disk) > 0 {
+		head = append(head, "DISK")
+	}
+	rows := [][]string{head}
 	for _, ch := range chats {
 		memory, pids := "-", "-"
 		if ch.Usage != nil {
 			memory, pids = size(ch.Usage.MemoryBytes), fmt.Sprint(ch.Usage.Pids)
 		}
-		rows = append(rows, []string{string(ch.ID), ch.User, fmt.Sprint(ch.UID), ch.Profile, awakeWord(ch),
-			age(now.Sub(ch.CreatedAt)), age(now.Sub(ch.UsedAt)), memory, pids, weakLayers(ch.Layers)})
+		row := []string{string(ch.ID), ch.User, fmt.Sprint(ch.UID), ch.Profile, awakeWord(ch), age(now.Sub(ch.CreatedAt)), age(now.Sub(ch.UsedAt)),
+			memory, pids, weakLayers(ch.Layers), ch.Owner, cut(ch.ExternalID, wordWidth), dash(cut(labelWords(ch.Labels), wordWidth))}
+		if len(disk) > 0 {
+			row = append(row, disk[ch.ID])
+		}
+		rows = append(rows, row)
 	}
 	return rows
+}
+
+// labelWords are labels as --label takes them.
+func labelWords(labels map[string]string) string {
+	var words []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		words = append(words, key+"="+labels[key])
+	}
+	return strings.Join(words, ",")
 }
 
 // awakeWord is yes or no, or the phase of a chat that is not ready.

@@ -51,7 +51,7 @@ func mainWith(args []string, in io.Reader, out, errOut io.Writer) int {
 		return interruptedExit
 	}
 	if err != nil {
-		fmt.Fprintf(errOut, "%schatd: %s\n", priority(errOut), escape(err.Error()))
+		fmt.Fprintf(errOut, "%schatd: %s\n", priority(errOut), escape(chat.ErrorText(err)))
 	}
 	return api.ExitCode(err)
 }
@@ -156,7 +156,7 @@ func flagsFirst(app *cli.App, args []string) []string {
 		}
 		to := &own
 		takes, known := takesValue(app.Flags, a)
-		if cmd == nil || known && !hasFlag(cmd.Flags, a) {
+		if cmd == nil || known && !hasFlag(cmd.Flags, a) && !asksForHelp(a) {
 			to = &global
 		} else {
 			takes, _ = takesValue(cmd.Flags, a)
@@ -172,7 +172,15 @@ func flagsFirst(app *cli.App, args []string) []string {
 		return append(out, rest...)
 	}
 	out = append(append(out, cmd.Name), own...)
+	if slices.ContainsFunc(own, asksForHelp) {
+		return out // help takes no argument for the name of one of its own commands
+	}
 	return append(append(out, "--"), rest...)
+}
+
+// asksForHelp: behind a command, and what that does, help is about the command.
+func asksForHelp(arg string) bool {
+	return slices.Contains([]string{"-h", "--h", "-help", "--help"}, arg)
 }
 
 func hasFlag(flags []cli.Flag, arg string) bool {

@@ -20,10 +20,10 @@ func reapCommand() *cli.Command {
 			"with a run, an attached client or a terminal that prints, is not idle. Each\n" +
 			"chat is reported; the exit code is that of the first that could not be reaped.\n\n" +
 			"   chatd reap CHAT\n" +
-			"   chatd reap --idle 24h          (prints what it would take)\n" +
-			"   chatd reap --idle 24h --yes",
+			"   chatd reap --idle 30d          (prints what it would take)\n" +
+			"   chatd reap --idle 30d --yes",
 		Flags: []cli.Flag{
-			&cli.DurationFlag{Name: "idle", Usage: "chats not used for this `TIME`", DefaultText: "none"},
+			&cli.StringFlag{Name: "idle", Usage: "chats not used for this `TIME`: 30d, 2w, 24h or 90m", DefaultText: "none"},
 			&cli.BoolFlag{Name: "all", Usage: "every chat you may see"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be taken, and end"},
 			&cli.BoolFlag{Name: "yes", Usage: "take what --idle or --all names"},
@@ -80,11 +80,27 @@ func reapOne(c *cli.Context, id chat.ID) error {
 		if err != nil {
 			return err
 		}
-		if time.Since(ch.UsedAt) < c.Duration("idle") {
+		idle, err := idleFlag(c)
+		if err != nil {
+			return err
+		}
+		if time.Since(ch.UsedAt) < idle {
 			return fmt.Errorf("cannot reap chat %s as idle: it is in use again: %w", id, chat.ErrBusy)
 		}
 	}
 	return client(c).Reap(c.Context, id)
+}
+
+// idleFlag is the time of --idle; 0 without it.
+func idleFlag(c *cli.Context) (time.Duration, error) {
+	if !c.IsSet("idle") {
+		return 0, nil
+	}
+	idle, err := parseAge(c.String("idle"))
+	if err != nil || idle <= 0 {
+		return 0, fmt.Errorf("cannot reap --idle %s: want a time above 0, as in 30d, 24h or 90m: %w", chat.Quote(c.String("idle")), chat.ErrInvalid)
+	}
+	return idle, nil
 }
 
 func firstError(first, next error) error {
@@ -125,9 +141,9 @@ func reapWhich(c *cli.Context) ([]chat.ID, error) {
 	if c.NArg() > 0 {
 		return reapNamed(c.Args().Slice())
 	}
-	idle := c.Duration("idle")
-	if c.IsSet("idle") && idle <= 0 {
-		return nil, fmt.Errorf("cannot reap --idle %s: want a time above 0, as in 24h: %w", idle, chat.ErrInvalid)
+	idle, err := idleFlag(c)
+	if err != nil {
+		return nil, err
 	}
 	now := time.Now()
 	chats, err := listAll(c.Context, client(c), chat.Filter{}, func(ch chat.Chat) bool {
