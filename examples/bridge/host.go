@@ -185,8 +185,9 @@ func (h *host) startDaemon() error {
 	}
 	client := api.NewClient(api.ClientOptions{Socket: h.socket})
 	defer client.Close()
-	for range 600 {
-		if _, err = client.List(context.Background(), chat.Filter{Limit: 1}); err == nil {
+	for range 1200 {
+		var st chat.Status // it answers before it has tried its walls, and begins nothing until then
+		if st, err = client.Status(context.Background()); err == nil && st.Ready {
 			return nil
 		}
 		time.Sleep(50 * time.Millisecond)
