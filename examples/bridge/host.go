@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -66,7 +65,6 @@ type host struct {
 	dir, socket string
 	daemon      *exec.Cmd
 	peer        *exec.Cmd
-	covered     []string // programs of this host, for as long as this runs
 }
 
 func newHost() (*host, error) {
@@ -196,52 +194,18 @@ func (h *host) startDaemon() error {
 	return fmt.Errorf("cannot reach chatd: %w; it says:\n%s", err, b)
 }
 
-// breakWalls is what an unknowing administrator might type. chatd would mend it at
-// once, so the programs that it mends with are covered first, in this mount
-// namespace only; copies of them take the rules away.
-func (h *host) breakWalls() error {
-	say("taking the packet rules away behind chatd's back, and what it mends them with")
-	lines := [][]string{{"iptables", "-F"}, {"ip6tables", "-F"}, {"nft", "delete", "table", "inet", "chatd"}}
-	for _, line := range lines {
-		if err := h.copyAndCover(line[0]); err != nil {
-			return err
+// breakWalls is what an unknowing administrator might type. chatd mends it within a minute, and
+// packet rules immediately, so it is typed again and again until the demonstration ends.
+func (h *host) breakWalls(chats ...chat.Chat) {
+	say("opening the chats' homes behind chatd's back")
+	go func() {
+		for ; ; time.Sleep(20 * time.Millisecond) {
+			for _, c := range chats {
+				_ = os.Chmod(c.Home, 0o755)
+				_ = os.Chmod(c.Home+"/secret", 0o644) // not before the chat has made it
+			}
 		}
-	}
-	for _, line := range lines {
-		cmd := exec.Command(h.copyOf(line[0]), line[1:]...)
-		cmd.Args[0] = line[0] // one program that goes by many names
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("cannot run %s: %w: %s", strings.Join(line, " "), err, out)
-		}
-	}
-	return nil
-}
-
-func (h *host) copyOf(program string) string { return filepath.Join(h.dir, "copy-of-"+program) }
-
-func (h *host) copyAndCover(program string) error {
-	path, err := exec.LookPath(program)
-	if err == nil {
-		path, err = filepath.EvalSymlinks(path)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot find %s: %w", program, err)
-	}
-	h.covered = append(h.covered, path)
-	if slices.Contains(h.covered[:len(h.covered)-1], path) { // under another name
-		return os.Link(h.copyOf("iptables"), h.copyOf(program))
-	}
-	content, err := os.ReadFile(path)
-	if err == nil {
-		err = os.WriteFile(h.copyOf(program), content, 0o700)
-	}
-	if err == nil {
-		err = unix.Mount("/bin/false", path, "", unix.MS_BIND, "")
-	}
-	if err != nil {
-		return fmt.Errorf("cannot cover %s: %w", path, err)
-	}
-	return nil
+	}()
 }
 
 func (h *host) killDaemon() {

@@ -374,7 +374,7 @@ func TestDemo(t *testing.T) {
 	out, err := exec.Command(programs.demo, "--break").CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "BROKEN") {
-		t.Errorf("the demonstration without packet rules: %v, want 1\n%s", err, out)
+		t.Errorf("the demonstration with open homes: %v, want 1\n%s", err, out)
 	}
 }
 
