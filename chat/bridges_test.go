@@ -28,7 +28,7 @@ func TestBridgesOfWhatAProfileOpens(t *testing.T) {
 	}
 	// What takes away, or is bounded by what the host gives a chat anyway.
 	harmless := map[string]bool{"Name": true, "Limits": true, "Bridges": true, "Commands": true, "AccessFile": true,
-		"Guard": true, "Env": true, "TimeoutMax": true, "ToolsOff": true}
+		"Defaults": true, "Guard": true, "Env": true, "TimeoutMax": true, "ToolsOff": true}
 	for i := range reflect.TypeFor[Profile]().NumField() {
 		key := reflect.TypeFor[Profile]().Field(i).Name
 		p, opens := opening[key]
