@@ -37,7 +37,7 @@ func TestAttackMinderFiles(t *testing.T) {
 			if kinds[kind]++; strings.HasPrefix(to, "/") && kind != "/memfd" && !strings.HasSuffix(to, "/"+r.ID+"/stdin") {
 				t.Errorf("nsenter holds %s", to)
 			}
-			if n, err := strconv.Atoi(f.Name()); err != nil || n > 10 {
+			if n, err := strconv.Atoi(f.Name()); err != nil || n > 11 {
 				t.Errorf("nsenter holds descriptor %s, %s, which it was not told of", f.Name(), to)
 			}
 		}
