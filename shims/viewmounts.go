@@ -22,7 +22,7 @@ func (v View) Mounts() []chat.Mount {
 		all := []chat.Mount{bind("/", "/", chat.ReadWrite), tmpfs("/opt", 0, 0), tmpfs("/run", 0, 0)}
 		return append(append(append(all, v.kernelMounts()...), v.fileMounts()...), v.ownMounts()...)
 	}
-	all := append([]chat.Mount{{Type: chat.MountTmpfs, Target: "/", Mode: chat.ReadOnly}}, systemMounts()...)
+	all := append([]chat.Mount{{Type: chat.MountTmpfs, Target: "/", Mode: chat.ReadOnly}}, v.systemMounts()...)
 	all = append(append(append(all, v.kernelMounts()...), v.fileMounts()...), v.ownMounts()...)
 	for _, e := range v.Exposed {
 		all = append(all, chat.Mount{Type: chat.MountBind, Source: e.Source, Target: e.Target, Mode: e.Mode, By: e.By})
@@ -39,8 +39,9 @@ func tmpfs(target string, perm uint32, size uint64) chat.Mount {
 }
 
 // systemMounts are the host's programs and libraries. On a merged /usr, /bin is a
-// link and is made as one; elsewhere it is a directory and is bound.
-func systemMounts() []chat.Mount {
+// link and is made as one; elsewhere it is a directory and is bound. Settings of the
+// host give way to what is exposed at or below them.
+func (v View) systemMounts() []chat.Mount {
 	all := []chat.Mount{bind("/usr", "/usr", chat.ReadOnly)}
 	for _, dir := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
 		info, err := os.Lstat(dir)
@@ -57,6 +58,9 @@ func systemMounts() []chat.Mount {
 		all = append(all, chat.Mount{Type: chat.MountDir, Target: dir, Mode: chat.ReadOnly, Perm: 0o755})
 	}
 	for _, p := range append(slices.Clip(etcBound), settingsIn("/")...) {
+		if slices.ContainsFunc(v.Exposed, func(e Exposed) bool { return chat.Within(e.Target, p) }) {
+			continue
+		}
 		m := bind(p, p, chat.ReadOnly)
 		m.Optional = true
 		all = append(all, m)

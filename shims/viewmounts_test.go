@@ -86,16 +86,35 @@ func TestExposed(t *testing.T) {
 	}
 }
 
-// Nothing that chatd puts into a session may be covered by what an operator exposes.
+// Nothing that chatd puts into a session may be covered by what an operator exposes, but
+// for settings of programs.
 func TestOwnPlacesAreKept(t *testing.T) {
 	v := someView
 	v.Exposed = nil
+	settings := slices.Concat(settingsIn("/"), etcCopied, []string{"/etc/mime.types"})
 	for _, m := range v.Mounts() {
 		if m.Target == "/" || m.Target == v.Home || m.Type == chat.MountDir && m.Target == "/etc/ssl" {
 			continue
 		}
+		if slices.Contains(settings, m.Target) {
+			continue
+		}
 		if chat.Own(m.Target) == "" {
 			t.Errorf("%s may be covered", m.Target)
+		}
+	}
+}
+
+// What an operator exposes at or below a directory of settings is there in its place:
+// nothing can be mounted below what is read-only.
+func TestSettingsGiveWay(t *testing.T) {
+	for _, dir := range settingsIn("/") {
+		for _, target := range []string{dir, dir + "/own"} {
+			v := someView
+			v.Exposed = []Exposed{{Source: "/data", Target: target, Mode: chat.ReadOnly}}
+			if slices.ContainsFunc(v.Mounts(), func(m chat.Mount) bool { return m.Target == dir && m.Source == dir }) {
+				t.Errorf("%s is there, below %s", dir, target)
+			}
 		}
 	}
 }
