@@ -65,8 +65,18 @@ var errNoPrompt = errors.New("it ended before its prompt")
 // takes longer has a session all the same.
 const promptPatience = 10 * time.Second
 
-// startTimeout bounds each wait for a session that does not come up.
-const startTimeout = 30 * time.Second
+// startTimeout bounds each wait for a session that does not come up, and grows by
+// mountTimeout with each path that is exposed to it: bubblewrap reads all mounts again for
+// each one it makes.
+const (
+	startTimeout = 30 * time.Second
+	mountTimeout = 50 * time.Millisecond
+)
+
+// timeout bounds each wait for the start of this session.
+func (s *session) timeout() time.Duration {
+	return startTimeout + time.Duration(len(s.exposed))*mountTimeout
+}
 
 func (m *Manager) sessionDir(id chat.ID) string { return filepath.Join(m.paths.sessions, string(id)) }
 

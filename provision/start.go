@@ -167,7 +167,7 @@ func (m *Manager) awaitSession(ctx context.Context, s *session, b *boundFiles, p
 // awaitStart reads, in the order in which they come: bubblewrap's pid 1, the
 // report of what was enforced, and the prompt.
 func (s *session) awaitStart(ctx context.Context, b *boundFiles, prompt *os.File) error {
-	deadline := time.Now().Add(startTimeout)
+	deadline := time.Now().Add(s.timeout())
 	l, err := innerLeader(b, deadline)
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (s *session) awaitStart(ctx context.Context, b *boundFiles, prompt *os.File
 	if err := b.openGate(ctx, l, deadline); err != nil {
 		return err
 	}
-	deadline = time.Now().Add(startTimeout)
+	deadline = time.Now().Add(s.timeout())
 	var report shims.Report
 	if err := readJSON(b.report, deadline, &report); err != nil {
 		return fmt.Errorf("cannot confine the session: %w", err)
