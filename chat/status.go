@@ -8,7 +8,7 @@ type Status struct {
 	Version string    `json:"version"`
 	Since   time.Time `json:"since"`
 	// Ready says that every required layer was found standing since then, so that chats may be
-	// created and woken.
+	// created and woken, and that what the last chatd left half done is finished.
 	Ready  bool `json:"ready"`
 	Chats  int  `json:"chats"`
 	Awake  int  `json:"awake"`

@@ -100,7 +100,7 @@ func (m *Manager) furnish(then func(context.Context, *leader) error) func(contex
 }
 
 // refreshEvery is how long what a session knows of the host's trees may be old when
-// something enters it.
+// something enters it, unless the commands in PATH have changed.
 const refreshEvery = time.Second
 
 // refresh lets a session see what the host changed in what it shows: an overlay keeps
@@ -108,13 +108,14 @@ const refreshEvery = time.Second
 func (m *Manager) refresh(s *session) {
 	s.refreshing.Lock()
 	defer s.refreshing.Unlock()
-	if time.Since(s.refreshed) < refreshEvery {
+	links := m.linked.times.Load()
+	if time.Since(s.refreshed) < refreshEvery && s.links == links {
 		return
 	}
 	if err := s.refreshTrees(); err != nil && s.leader.alive() {
 		m.log.Warn("a session may not see what the host changed", "chat", s.id, "why", err)
 	}
-	s.refreshed = time.Now()
+	s.refreshed, s.links = time.Now(), links
 }
 
 func (s *session) refreshTrees() error {

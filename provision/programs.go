@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -39,6 +40,8 @@ type linkedPrograms struct {
 	mu sync.Mutex
 	// seen is when each directory of the host's programs had changed last.
 	seen []time.Time
+	// times counts how often they were made.
+	times atomic.Int64
 }
 
 // linkPrograms brings the PATH of every profile up to what the host has, if that changed:
@@ -56,6 +59,7 @@ func (m *Manager) linkPrograms() error {
 		}
 	}
 	m.linked.seen = now
+	m.linked.times.Add(1)
 	return nil
 }
 

@@ -72,6 +72,7 @@ type Manager struct {
 	doubt  wallDoubt
 
 	settled    atomic.Bool   // the first probe is done: nothing more is excused
+	reconciled atomic.Bool   // what the last chatd left is finished
 	tried      chan struct{} // closed then
 	fit        atomic.Bool   // every required layer was found standing
 	unprepared atomic.Bool   // there was no room for chatd's own directories

@@ -44,6 +44,7 @@ type session struct {
 
 	refreshing sync.Mutex
 	refreshed  time.Time
+	links      int64    // of [linkedPrograms.times], as of then
 	overlays   []string // where chatd's overlays are mounted in it; nil until looked for
 }
 

@@ -50,6 +50,7 @@ func (m *Manager) Settle(ctx context.Context) error {
 	m.settled.Store(true)
 	close(m.tried)
 	m.reconcile(ctx, m.opt.Progress)
+	m.reconciled.Store(true)
 	m.done.Go(func() { m.reconcileLoop(m.bg) })
 	m.timed.Go(func() { m.schedules.Serve(m.bg) })
 	return nil

@@ -17,7 +17,7 @@ const maxFailures = 10
 // Status is the daemon at a glance. It answers from memory, also while walls are tried.
 func (m *Manager) Status(context.Context) (chat.Status, error) {
 	st := chat.Status{
-		Version: m.opt.Version, Since: m.since, Ready: m.fit.Load(), Chats: m.store.Len(), AtWork: m.working(),
+		Version: m.opt.Version, Since: m.since, Ready: m.fit.Load() && m.reconciled.Load(), Chats: m.store.Len(), AtWork: m.working(),
 		Layers: []chat.Layer{}, Bounds: []chat.Bound{}, Disks: m.disks(), Findings: []string{},
 	}
 	for _, l := range m.hostLayers() {
