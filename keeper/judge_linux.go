@@ -72,15 +72,14 @@ func (s *watched) classOf(t watchedTree, p string, fd int) wallClass {
 	if class == wallClosed || len(s.denied)+len(s.before) == 0 || t.fsid == "" {
 		return class
 	}
-	known := func(h handle) wallClass { return max(s.denied[h], s.before[h]) }
 	h, err := handleOf(fd, t.fsid)
 	if err != nil {
 		return wallClosed
 	}
-	class = max(class, known(h))
+	class = max(class, s.known(h))
 	st, err := placeOf(fd)
 	if err == nil {
-		err = t.eachDirectory(p, inodeOf(&st), func(h handle) { class = max(class, known(h)) })
+		err = t.eachDirectory(p, inodeOf(&st), func(h handle) { class = max(class, s.known(h)) })
 	}
 	if err != nil {
 		return wallClosed
@@ -89,7 +88,10 @@ func (s *watched) classOf(t watchedTree, p string, fd int) wallClass {
 }
 
 // classOfNames judges p and what it would be called had no directory been moved.
-func (s *watched) classOfNames(p string) wallClass {
+func (s *watched) classOfNames(p string) wallClass { return classBy(s.walls, s.namesOf(p)) }
+
+// namesOf are these names; nil if they are too many.
+func (s *watched) namesOf(p string) []string {
 	names := []string{p}
 	for i := 0; i < len(names) && len(s.moved) > 0; i++ {
 		for end, at := len(names[i]), names[i]; end > 0; end = strings.LastIndexByte(at[:end], '/') {
@@ -100,12 +102,20 @@ func (s *watched) classOfNames(p string) wallClass {
 			}
 		}
 		if len(names) > maxNames {
-			return wallClosed
+			return nil
 		}
+	}
+	return names
+}
+
+// classBy is the strictest class of names.
+func classBy(walls []*ruleWall, names []string) wallClass {
+	if names == nil {
+		return wallClosed
 	}
 	class := wallOpen
 	for _, name := range names {
-		for _, wall := range s.walls {
+		for _, wall := range walls {
 			class = max(class, wall.class(name))
 		}
 	}

@@ -50,9 +50,11 @@ func (w *watch) moved(e fanEvent) {
 	}
 }
 
-// note remembers a file that has, or had, a denied name.
+// note remembers a file that has, or had, a denied name. While rules change it is told apart which
+// of them deny it: what only those before do goes with them, however late this was read.
 func (w *watch) note(s *watched, p string, e fanEvent) {
-	class := s.classOfNames(p)
+	names := s.namesOf(p)
+	class := classBy(s.walls, names)
 	if class == wallOpen {
 		if s.hasIslands() && s.classOfNames(path.Dir(p)) != wallOpen {
 			w.again(s.k.leader.chat) // an exception came to be: its directory has a cover, it has none
@@ -63,18 +65,34 @@ func (w *watch) note(s *watched, p string, e fanEvent) {
 		w.end(s.k, errors.New("the file system names no files: the rules cannot be kept there"))
 		return
 	}
-	if s.denied[e.child] < class {
-		s.denied[e.child] = class
+	if s.known(e.child) < class {
 		w.write(s, journalLine{Child: []byte(e.child), Class: class})
 	}
-	if len(s.denied) > maxDenied {
+	walls := s.walls
+	if s.before != nil {
+		remember(s.before, e.child, classBy(walls[:1], names))
+		walls = walls[1:]
+	}
+	remember(s.denied, e.child, classBy(walls, names))
+	if s.tooMany() {
 		s.forgetGone()
 	}
-	if len(s.denied) > maxDenied {
+	if s.tooMany() {
 		w.end(s.k, fmt.Errorf("more than %d files were made under denied names", maxDenied))
 	}
 	w.again(s.k.leader.chat)
 }
+
+func remember(all map[handle]wallClass, h handle, class wallClass) {
+	if all[h] < class {
+		all[h] = class
+	}
+}
+
+// known is what is remembered of a file.
+func (s *watched) known(h handle) wallClass { return max(s.denied[h], s.before[h]) }
+
+func (s *watched) tooMany() bool { return max(len(s.denied), len(s.before)) > maxDenied }
 
 // hasIslands reports whether some rule opens what is in a closed directory.
 func (s *watched) hasIslands() bool {
@@ -83,7 +101,7 @@ func (s *watched) hasIslands() bool {
 
 // forgetGone drops what is known of files that are no more.
 func (s *watched) forgetGone() {
-	maps.DeleteFunc(s.denied, func(h handle, _ wallClass) bool {
+	isGone := func(h handle, _ wallClass) bool {
 		for _, t := range s.trees {
 			if t.fsid == h.fsid() {
 				fd, err := h.open(t.fd)
@@ -94,7 +112,9 @@ func (s *watched) forgetGone() {
 			}
 		}
 		return true
-	})
+	}
+	maps.DeleteFunc(s.denied, isGone)
+	maps.DeleteFunc(s.before, isGone)
 }
 
 // rememberMove notes what a directory was called, where that can matter.

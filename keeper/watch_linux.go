@@ -3,6 +3,7 @@ package keeper
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -51,7 +52,7 @@ type watched struct {
 	walls  []*ruleWall // the rules that hold; while they change, both
 	trees  []watchedTree
 	denied map[handle]wallClass
-	before map[handle]wallClass // what other rules denied, while they go
+	before map[handle]wallClass // what the first of two walls denied, while it goes
 	notes  *os.File             // both maps, for a later worker
 	moved  map[string][]string  // what a directory was called before, by what it was called then
 	asked  []question           // of who holds asking; the first is being answered
@@ -122,10 +123,10 @@ func (w *watch) begin(k *kept, wall *ruleWall, changed bool) error {
 	switch {
 	case changed && s.before == nil:
 		s.before, s.denied = s.denied, map[handle]wallClass{}
-	case !changed: // after rules that could not be raised: those before them hold on
-		for h, class := range s.before {
-			s.denied[h] = max(s.denied[h], class)
-		}
+	case changed: // after rules that could not be raised: what they denied goes
+		s.denied = map[handle]wallClass{}
+	case s.before != nil: // likewise, and those before them hold on
+		s.denied = maps.Clone(s.before)
 	}
 	return w.markOpens(s, k.bases)
 }

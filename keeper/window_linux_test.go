@@ -105,6 +105,78 @@ func TestNoWindow(t *testing.T) {
 	}
 }
 
+// TestMadeBeforeOtherRules: a file was made under a denied name, and the keeper reads of that only
+// when other rules come already. It is denied as long as rules hold that deny that name, and no
+// longer, also where others could not be raised meanwhile.
+func TestMadeBeforeOtherRules(t *testing.T) {
+	const closed, free = "access: {useDefaults: false, deny: ['*.pem']}", "access: {useDefaults: false, deny: ['*.key']}"
+	const none = "access: {useDefaults: false}"
+	for name, tt := range map[string]struct {
+		during, after string // which rules are begun with, and which hold then; "" are those before
+		opens         bool
+	}{
+		"others come":                        {free, free, true},
+		"others come after some that failed": {"access: {useDefaults: false, deny: ['*.txt']}", free, true},
+		"those that failed denied it":        {closed, free, true},
+		"those before go on":                 {free, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := idle(t)
+			go func() { _ = s.k.watch.readOpens() }() // nobody reads of names but who is asked
+			before := closed
+			if tt.during == closed {
+				before = none
+			}
+			if tt.after == "" {
+				tt.after = before
+			}
+			_, err := s.hold(before)
+			must(t, err)
+			made, moved := filepath.Join(s.home, "k.pem"), filepath.Join(s.home, "k.txt")
+			makeFree(t, made)
+			must(t, os.Rename(made, moved))
+			s.begun(t, tt.during)
+			if got := s.try(t, []string{moved})[0]; got.Read {
+				t.Errorf("while they change: %+v", got)
+			}
+			if tt.after == tt.during {
+				s.settled(t, tt.after)
+			} else {
+				_, err = s.hold(tt.after)
+				must(t, err)
+			}
+			if got := s.try(t, []string{moved})[0]; got.Read != tt.opens {
+				t.Errorf("then: %+v", got)
+			}
+		})
+	}
+}
+
+// begun leaves the session where other rules were begun with, and nothing is covered for them yet.
+func (s *inside) begun(t *testing.T, rules string) {
+	t.Helper()
+	s.within(t, rules, func(k *kept, wall *ruleWall) error { return s.k.watch.begin(k, wall, true) })
+}
+
+// settled goes on from there, for rules that nothing has to be covered for.
+func (s *inside) settled(t *testing.T, rules string) {
+	t.Helper()
+	s.within(t, rules, func(k *kept, wall *ruleWall) error { return s.k.watch.settle(k, wall, -1, s.k.procFD) })
+}
+
+func (s *inside) within(t *testing.T, rules string, do func(*kept, *ruleWall) error) {
+	t.Helper()
+	o, k := s.order, s.k.named(s.order.Chat)
+	o.Text = []byte(rules)
+	must(t, inMountNamespace(k.ns, func() error {
+		wall, err := compile(o)
+		if err != nil {
+			return err
+		}
+		return do(k, wall)
+	}))
+}
+
 // TestStanding: who stands in a directory while other rules come gets no further by
 // names from there than by whole paths.
 func TestStanding(t *testing.T) {
