@@ -36,12 +36,12 @@ func (m *Manager) startRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 	spec.Background, spec.OutputMax = true, cmp.Or(spec.OutputMax, chat.DefaultOutputMax)
 	rec, s, r, err := m.newRunOf(ctx, id, spec)
 	if err != nil {
-		return nil, err
+		return nil, &notBegun{err}
 	}
 	detail := r.detail(spec)
 	if err := m.auditArgv(ctx, rec, "run", "intent", runArgv(spec), detail); err != nil {
 		m.forgetRun(r)
-		return nil, err
+		return nil, &notBegun{err}
 	}
 	if err := m.startBackground(context.WithoutCancel(ctx), rec, s, r, spec); err != nil {
 		m.forgetRun(r)
@@ -50,6 +50,12 @@ func (m *Manager) startRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 	m.touch(rec)
 	return r, nil
 }
+
+// notBegun says that nothing of a run was started: it may be tried again.
+type notBegun struct{ error }
+
+// Unwrap is for package errors.
+func (e *notBegun) Unwrap() error { return e.error }
 
 // startBackground starts the minder and, through it, the command. What it made it takes away again if it cannot.
 func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *session, r *liveRun, spec chat.RunSpec) (err error) {

@@ -75,7 +75,7 @@ func (m *Manager) resumeDue(id chat.ID, name string, next, now time.Time) time.T
 // runDue runs a schedule that is due, or waits for the run of it that an earlier chatd began.
 // That it was taken is durable before it begins: a crash costs a run, and never makes two of one.
 func (m *Manager) runDue(ctx context.Context, d schedule.Due, skipped func() uint64) {
-	s, err := m.takeDue(d, skipped)
+	s, before, err := m.takeDue(d, skipped)
 	if err != nil {
 		m.notScheduled(d, err)
 		return
@@ -86,8 +86,11 @@ func (m *Manager) runDue(ctx context.Context, d schedule.Due, skipped func() uin
 		r, err = m.startScheduled(ctx, d.Chat, s)
 	}
 	switch {
+	case ctx.Err() != nil && errors.As(err, new(*notBegun)):
+		m.giveBack(d, before, skipped)
+		return
 	case err != nil:
-		last.Error, last.DeniedBy = m.whyNot(ctx, d, err), deniedBy(err)
+		last.Error, last.DeniedBy = m.whyNot(d, err), deniedBy(err)
 	case r == nil: // removed in between
 		last.Error = cutOff
 	default:
@@ -98,10 +101,10 @@ func (m *Manager) runDue(ctx context.Context, d schedule.Due, skipped func() uin
 		}
 		m.addEnd(r, &last)
 	}
-	var before string
+	var old string
 	_, err = m.store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {
 		if s.Last != nil {
-			before = s.Last.Run
+			old = s.Last.Run
 		}
 		s.RunningSince, s.Last, s.Skipped = nil, &last, s.Skipped+skipped()
 	})
@@ -109,26 +112,40 @@ func (m *Manager) runDue(ctx context.Context, d schedule.Due, skipped func() uin
 		m.notScheduled(d, err)
 		return
 	}
-	m.dropLast(d.Chat, before)
+	m.dropLast(d.Chat, old)
 }
 
-// takeDue notes that a time is taken.
-func (m *Manager) takeDue(d schedule.Due, skipped func() uint64) (state.Schedule, error) {
+// takeDue notes that a time is taken; before is the schedule without that.
+func (m *Manager) takeDue(d schedule.Due, skipped func() uint64) (s, before state.Schedule, err error) {
 	if d.UnderWay {
 		s, err := m.store.Schedule(d.Chat, d.ID)
 		if err == nil && s.RunningSince == nil {
 			err = fmt.Errorf("cannot wait for schedule %s of chat %s: it does not run: %w", d.ID, d.Chat, chat.ErrWrongPhase)
 		}
-		return s, err
+		return s, s, err
 	}
 	began := m.opt.Clock.Now().Round(0).UTC()
-	return m.store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {
+	s, err = m.store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {
+		before = *s
 		s.Runs, s.Missed, s.Skipped = s.Runs+1, s.Missed+d.Missed, s.Skipped+skipped()
 		s.Taken, s.RunningSince, s.Due, s.Next = began, &began, d.At, nil
 		if !d.Next.IsZero() {
 			s.Next = &d.Next
 		}
 	})
+	return s, before, err
+}
+
+// giveBack has the next chatd run what this one took and had not begun when it was told to
+// stop: for it the time is one that passed while there was no chatd.
+func (m *Manager) giveBack(d schedule.Due, before state.Schedule, skipped func() uint64) {
+	_, err := m.store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {
+		s.Runs, s.Missed, s.Skipped = before.Runs, before.Missed, s.Skipped+skipped()
+		s.Taken, s.RunningSince, s.Due, s.Next = before.Taken, nil, before.Due, &d.At
+	})
+	if err != nil {
+		m.notScheduled(d, err)
+	}
 }
 
 // notScheduled is what could not be written down of a schedule. That it, or its chat, is
@@ -149,7 +166,7 @@ func (m *Manager) startScheduled(ctx context.Context, id chat.ID, s state.Schedu
 	ctx = chat.WithCaller(asSchedule(ctx, byClock{s.ID, *s.RunningSince}), s.By)
 	rec, err := m.reach(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, &notBegun{err}
 	}
 	timeout, err := m.profile(rec).RunTimeout(s.Spec.Timeout, chat.DefaultScheduleTimeout)
 	if err != nil {
@@ -196,10 +213,7 @@ func (m *Manager) addEnd(r *liveRun, last *chat.ScheduleResult) {
 
 // whyNot is err as a bridge may read it later: of what went wrong on the host only that
 // it did, as in the API's answers.
-func (m *Manager) whyNot(ctx context.Context, d schedule.Due, err error) string {
-	if ctx.Err() != nil {
-		return "chatd ended before it began"
-	}
+func (m *Manager) whyNot(d schedule.Due, err error) string {
 	for _, kind := range []error{chat.ErrInvalid, chat.ErrDenied, chat.ErrNotFound, chat.ErrExists, chat.ErrWrongPhase, chat.ErrUnsupported, chat.ErrBusy} {
 		if errors.Is(err, kind) {
 			const most = 1 << 10

@@ -72,10 +72,10 @@ func TestRunTaken(t *testing.T) {
 // has its rule, unless the rules are vague.
 func TestWhyNot(t *testing.T) {
 	m := &Manager{log: slog.New(slog.NewTextHandler(io.Discard, nil))}
-	if got := m.whyNot(t.Context(), schedule.Due{}, errors.New("cannot open /var/lib/chatd/secret")); strings.Contains(got, "/var") || !strings.HasPrefix(got, "internal") {
+	if got := m.whyNot(schedule.Due{}, errors.New("cannot open /var/lib/chatd/secret")); strings.Contains(got, "/var") || !strings.HasPrefix(got, "internal") {
 		t.Errorf("%q", got)
 	}
-	if got := m.whyNot(t.Context(), schedule.Due{}, fmt.Errorf("cannot run: %s: %w", strings.Repeat("x", 5000), chat.ErrBusy)); len(got) != 1<<10 {
+	if got := m.whyNot(schedule.Due{}, fmt.Errorf("cannot run: %s: %w", strings.Repeat("x", 5000), chat.ErrBusy)); len(got) != 1<<10 {
 		t.Errorf("%d bytes", len(got))
 	}
 	v := guard.Verdict{Denied: true, Rule: "rm-rf"}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -254,9 +255,9 @@ func TestSchedulesRestart(t *testing.T) {
 	once := scheduled(t, m, c.ID, chat.ScheduleSpec{At: "2026-11-21T12:00", Command: "true"})
 	cut := scheduled(t, m, c.ID, chat.ScheduleSpec{At: "2026-11-21T08:59:45", Command: "sleep 5302"})
 	clock.move(16 * time.Second)
-	until(t, "the run that is cut off begins", func() bool {
-		s, err := m.Schedule(ctx, c.ID, cut.ID)
-		return err != nil || s.RunningSince != nil
+	until(t, "the run that is cut off begins", func() bool { // its time is taken before
+		all, err := m.Runs(ctx, c.ID)
+		return err != nil || slices.ContainsFunc(all.Runs, func(r chat.Run) bool { return r.Schedule == cut.ID })
 	})
 	must(t, m.Close())
 	// As a reboot does: nothing is there that says how it went.
@@ -287,6 +288,31 @@ func TestSchedulesRestart(t *testing.T) {
 	again := asleep(t, m, "restarted")
 	if all, err := m.Schedules(ctx, again.ID); err != nil || len(all.Schedules) != 0 || again.ID != c.ID {
 		t.Errorf("the chat that comes after it has %+v, %v", all, err)
+	}
+}
+
+// TestSchedulesStopped: what a chatd that is told to stop took and had not begun, for the chat
+// was still waking, the next one runs: once, for the same time.
+func TestSchedulesStopped(t *testing.T) {
+	clock, opt := nine(), attackOptions(t)
+	opt.Clock = clock.clock()
+	m, err := provision.Open(t.Context(), opt)
+	must(t, err)
+	c := asleep(t, m, "stopped")
+	must(t, os.WriteFile(filepath.Join(c.Home, ".bashrc"), []byte("touch waits; until test -e go; do sleep 0.1; done\n"), 0o644))
+	s := scheduled(t, m, c.ID, chat.ScheduleSpec{At: "2026-11-21T08:59:45", Command: "echo x >>count"})
+	clock.move(16 * time.Second)
+	until(t, "the shell is on its way to its prompt", exists(filepath.Join(c.Home, "waits")))
+	must(t, m.Close())
+	must(t, os.WriteFile(filepath.Join(c.Home, "go"), nil, 0o666))
+	clock.move(time.Hour)
+	m = open(t, opt)
+	s = waitScheduled(t, m, c.ID, s.ID, 1)
+	if l := s.Last; l == nil || l.Error != "" || l.Exit != 0 || l.DueAt.Second() != 45 || s.Runs != 1 || s.Missed+s.Skipped != 0 || s.Next != nil {
+		t.Errorf("%+v, %+v", s, l)
+	}
+	if count, err := os.ReadFile(filepath.Join(c.Home, "count")); string(count) != "x\n" || err != nil {
+		t.Errorf("it ran %q, %v", count, err)
 	}
 }
 
