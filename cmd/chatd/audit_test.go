@@ -47,7 +47,7 @@ func madeAudit(t *testing.T) (dir string, a chat.ID) {
 func auditAs(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	code = mainWith(append([]string{"chatd", "audit"}, args...), nil, &o, &e)
+	code = mainWith(t.Context(), append([]string{"chatd", "audit"}, args...), nil, &o, &e)
 	return code, o.String(), e.String()
 }
 

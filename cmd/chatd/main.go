@@ -32,13 +32,13 @@ const exitCodes = `EXIT CODES:
 `
 
 func main() {
-	os.Exit(mainWith(os.Args, os.Stdin, os.Stdout, os.Stderr))
+	// For good: a second signal on the way out, as timeout(1) sends one, changes no exit code.
+	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	os.Exit(mainWith(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr))
 }
 
 // mainWith is main with its surroundings; it returns the exit code.
-func mainWith(args []string, in io.Reader, out, errOut io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+func mainWith(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	app := newApp()
 	app.Reader, app.Writer, app.ErrWriter = in, out, errOut
 	err := app.RunContext(ctx, flagsFirst(app, args))

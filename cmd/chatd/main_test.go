@@ -180,7 +180,7 @@ func TestDoctorAlone(t *testing.T) {
 	t.Setenv("CHATD_STATE", "/some/state")
 	var out, errOut strings.Builder
 	socket := filepath.Join(t.TempDir(), "none")
-	code := mainWith([]string{"chatd", "doctor", "--socket", socket, "--config", "testdata/empty.yaml"}, strings.NewReader(""), &out, &errOut)
+	code := mainWith(t.Context(), []string{"chatd", "doctor", "--socket", socket, "--config", "testdata/empty.yaml"}, strings.NewReader(""), &out, &errOut)
 	if code != 69 || !strings.Contains(out.String(), "kernel 9.9") || !strings.Contains(errOut.String(), "missing: cpu") {
 		t.Errorf("code %d\n%s\n%s", code, out.String(), errOut.String())
 	}

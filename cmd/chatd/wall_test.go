@@ -29,7 +29,7 @@ func TestWall(t *testing.T) {
 			raiseWall = func(_ context.Context, cfg Config) error { asked = cfg.UIDs; return c.err }
 			var out strings.Builder
 			args := append([]string{"chatd", "wall", "--config", "testdata/empty.yaml"}, strings.Fields(c.args)...)
-			if code := mainWith(args, strings.NewReader(""), &out, &out); code != c.code || !strings.Contains(out.String(), c.out) {
+			if code := mainWith(t.Context(), args, strings.NewReader(""), &out, &out); code != c.code || !strings.Contains(out.String(), c.out) {
 				t.Errorf("code %d, want %d: %s", code, c.code, out.String())
 			}
 			if asked != (UIDRange{1879048192, 1895825407}) {
