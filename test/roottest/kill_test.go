@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -22,6 +26,8 @@ type daemon struct {
 	*api.Client
 	cmd *exec.Cmd
 	log string
+	// ready is closed when systemd would hear that it is: what an earlier one left is finished.
+	ready chan struct{}
 }
 
 // startDaemon starts chatd serve; failpoint names where it shall be killed, or
@@ -33,14 +39,57 @@ func startDaemon(t *testing.T, opt provision.Options, failpoint string) *daemon 
 	log, err := os.OpenFile(filepath.Join(dir, "chatd.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	must(t, err)
 	defer log.Close()
-	d := &daemon{cmd: exec.Command(programs.chatd, "serve", "--config", config), log: log.Name()}
-	d.cmd.Env = append(os.Environ(), "CHATD_FAILPOINT="+failpoint)
+	d := &daemon{cmd: exec.Command(programs.chatd, "serve", "--config", config), log: log.Name(), ready: make(chan struct{})}
+	d.cmd.Env = append(os.Environ(), "CHATD_FAILPOINT="+failpoint, "NOTIFY_SOCKET="+d.listen(t, dir))
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	must(t, d.cmd.Start())
 	t.Cleanup(d.kill)
 	d.Client = api.NewClient(api.ClientOptions{Socket: filepath.Join(opt.Run, "chatd.sock")})
 	d.waitUp(t)
+	d.waitReady(t)
 	return d
+}
+
+// listen is systemd's side of sd_notify(3).
+func (d *daemon) listen(t *testing.T, dir string) string {
+	t.Helper()
+	name := filepath.Join(dir, fmt.Sprintf("notify-%d", daemons.Add(1)))
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		said := make([]byte, 4096)
+		for ready := false; ; { // until it is closed: nobody may wait for room to say more
+			n, err := l.Read(said)
+			if err != nil {
+				return
+			}
+			if !ready && slices.Contains(strings.Split(string(said[:n]), "\n"), "READY=1") {
+				ready = true
+				close(d.ready)
+			}
+		}
+	}()
+	return name
+}
+
+var daemons atomic.Int64
+
+// waitReady waits until what an earlier daemon left is finished: that comes after the walls are
+// tried, and so after waitUp.
+func (d *daemon) waitReady(t *testing.T) {
+	t.Helper()
+	if !comes(func() bool {
+		select {
+		case <-d.ready:
+			return true
+		default:
+			return d.isOver()
+		}
+	}) {
+		b, _ := os.ReadFile(d.log)
+		t.Fatalf("chatd does not say READY=1; its log:\n%s", b)
+	}
 }
 
 func (d *daemon) waitUp(t *testing.T) {
