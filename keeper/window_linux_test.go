@@ -177,6 +177,29 @@ func (s *inside) within(t *testing.T, rules string, do func(*kept, *ruleWall) er
 	}))
 }
 
+// TestCompileOpensNothing: rules are compiled again by a worker that takes a session up, and
+// nobody answers opens there yet: one of its own would wait for ever.
+func TestCompileOpensNothing(t *testing.T) {
+	s := idle(t)
+	const rules = "access: {useDefaults: false, deny: ['*.pem']}"
+	_, err := s.hold(rules)
+	must(t, err)
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		s.within(t, rules, func(*kept, *ruleWall) error { return nil })
+	}()
+	asked := make(chan error, 1)
+	go func() { asked <- await(s.k.watch.perm) }()
+	select {
+	case <-done:
+	case err := <-asked:
+		t.Errorf("it asks before it opens something: %v", err)
+		go func() { _ = s.k.watch.readOpens() }()
+		<-done
+	}
+}
+
 // TestStanding: who stands in a directory while other rules come gets no further by
 // names from there than by whole paths.
 func TestStanding(t *testing.T) {

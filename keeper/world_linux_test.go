@@ -149,7 +149,7 @@ func (s *inside) start(t testing.TB, self string, id chat.ID) {
 	infoR, infoW, err := os.Pipe()
 	must(t, err)
 	args := []string{"--unshare-user", "--unshare-pid", "--disable-userns", "--info-fd", "3", "--clearenv", "--setenv", insideEnv, "1",
-		"--proc", "/proc", "--dev", "/dev", "--ro-bind", self, "/inside", "--bind", s.home, s.home}
+		"--proc", "/proc", "--dev", "/dev", "--dir", "/usr/lib/any", "--ro-bind", self, "/inside", "--bind", s.home, s.home}
 	// No /usr: it is large, and each set of rules is looked through once. Where the test
 	// was linked with libraries it gets those.
 	libraries, _ := exec.Command("ldd", self).Output()
