@@ -43,7 +43,7 @@ func (m *Manager) warnOfRules(policies map[string]*access.Policy) {
 func (m *Manager) checkPolicies(policies map[string]*access.Policy) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
-		if err := keeper.Check(policies[name], m.home("0000000000000000")); err != nil {
+		if err := keeper.Check(policies[name], filepath.Join(m.paths.homes, string(probeID))); err != nil {
 			errs = append(errs, fmt.Errorf("cannot use the file rules of profile %s: %w", name, err))
 		}
 	}

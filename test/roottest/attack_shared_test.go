@@ -129,6 +129,7 @@ func talkByLocks(t *testing.T, a, b inmate, file string) (heard string) {
 // lockOut is what B meets where A holds a lock (flock(2)).
 func lockOut(t *testing.T, a, b inmate, file string) (met string) {
 	t.Helper()
+	alone(t) // daemons of other tests lock the same files when they try their walls
 	meanwhile(t, a, []string{"hold-flock", file}, func() { met = b.try(t, "flock", file) })
 	return met
 }
@@ -136,6 +137,7 @@ func lockOut(t *testing.T, a, b inmate, file string) (met string) {
 // lockOutHost is what root on the host meets.
 func lockOutHost(t *testing.T, a inmate, file string) (met string) {
 	t.Helper()
+	alone(t) // daemons of other tests lock the same files when they try their walls
 	meanwhile(t, a, []string{"hold-flock", file}, func() { met = asHost(t, "flock", file) })
 	return met
 }

@@ -205,7 +205,9 @@ func TestOnlyIfWhileItEnds(t *testing.T) {
 		if ran() {
 			t.Fatalf("round %d: the message was run as a command; typing it gave %v", i, err)
 		}
+		since = endOfLog(t, m, c.ID)
 		must(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"ctrl-c"}})) // what the agent did not read
+		promptAfter(t, m, c.ID, since, "^C")
 	}
 	t.Logf("%d of 12 were typed", met)
 }

@@ -115,8 +115,12 @@ func TestSameJudgement(t *testing.T) {
 			continue
 		}
 		for _, w := range ways {
-			if got := w.try(command); got != err.Error() {
-				t.Errorf("%s, %s: %q, want %q", w.name, command, got, err)
+			want := err.Error()
+			if w.name == "MCP" { // says the words alone
+				want = strings.TrimSuffix(want, ": denied")
+			}
+			if got := w.try(command); got != want {
+				t.Errorf("%s, %s: %q, want %q", w.name, command, got, want)
 			}
 		}
 		if got := dues[command].DeniedBy; got != d.Rule() {
