@@ -14,7 +14,7 @@ import (
 func TestHostSettings(t *testing.T) {
 	for name, least := range map[string]int{
 		"fs/protected_hardlinks": 1, "fs/protected_symlinks": 1, "fs/protected_fifos": 2, "fs/protected_regular": 2,
-		"kernel/yama/ptrace_scope": 1, "kernel/dmesg_restrict": 1, "kernel/pty/max": 1 << 17,
+		"kernel/yama/ptrace_scope": 1, "kernel/dmesg_restrict": 1, "kernel/kptr_restrict": 1, "kernel/pty/max": 1 << 17,
 	} {
 		n, err := strconv.Atoi(content(t, "/proc/sys", name))
 		if err != nil || n < least {
