@@ -140,8 +140,7 @@ func reapWithin(t testing.TB, m *provision.Manager, c chat.Chat) {
 	if _, err := os.Lstat(c.Home); !os.IsNotExist(err) {
 		t.Errorf("%s is left: %v", c.Home, err)
 	}
-	// One that is dead and waits to be collected runs nothing.
-	if out, err := exec.Command("pgrep", "-r", "D,R,S,T,t", "-U", fmt.Sprint(c.UID)).Output(); err == nil {
+	if out, err := exec.Command("pgrep", "-U", fmt.Sprint(c.UID)).Output(); err == nil {
 		t.Errorf("processes are left of uid %d: %s", c.UID, out)
 	}
 }
