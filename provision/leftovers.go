@@ -32,21 +32,25 @@ func (m *Manager) removeLeftovers(ctx context.Context, rec state.Record) error {
 	return err
 }
 
-// killUID ends every process of the uid, wherever it hides, until none is left.
+// killUID ends every process of the uid, wherever it hides, until none is left. What has ended
+// and is this daemon's to collect is collected; for another's zombie it waits a while only.
 func killUID(ctx context.Context, uid uint32) error {
-	for {
-		pids, err := pidsOf(uid)
-		if err != nil || len(pids) == 0 {
+	for end := time.Now().Add(answerPatience); ; {
+		living, dead, err := pidsOf(uid)
+		if err != nil || len(living)+len(dead) == 0 || len(living) == 0 && time.Now().After(end) {
 			return err
 		}
-		for _, pid := range pids {
+		for _, pid := range living {
 			if err := killPid(pid, uid); err != nil {
 				return err
 			}
 		}
+		if err := collectOrphans(uid); err != nil {
+			return err
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("cannot end the processes %v of uid %d: %w", pids, uid, ctx.Err())
+			return fmt.Errorf("cannot end the processes %v of uid %d: %w", living, uid, ctx.Err())
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -60,24 +64,29 @@ func killPid(pid int, uid uint32) error {
 	})
 }
 
-// pidsOf reads stat and status of each process and nothing else: cmdline, environ and maps wait for
-// the process's memory, which a chat can keep busy for as long as it likes.
-func pidsOf(uid uint32) ([]int, error) {
+// pidsOf lists the processes of the uid, and those that have ended and that nobody has collected.
+// It reads stat and status of each process and nothing else: cmdline, environ and maps wait for the
+// process's memory, which a chat can keep busy for as long as it likes.
+func pidsOf(uid uint32) (living, dead []int, err error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil, fmt.Errorf("cannot list processes: %w", err)
+		return nil, nil, fmt.Errorf("cannot list processes: %w", err)
 	}
-	var pids []int
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		if u, err := uidOfPid(pid); err == nil && u == uid && !isZombie(pid) {
-			pids = append(pids, pid)
+		if u, err := uidOfPid(pid); err != nil || u != uid {
+			continue
+		}
+		if isZombie(pid) {
+			dead = append(dead, pid)
+		} else {
+			living = append(living, pid)
 		}
 	}
-	return pids, nil
+	return living, dead, nil
 }
 
 // uidOfPid reads the real uid; the owner of /proc/PID is the effective one, and

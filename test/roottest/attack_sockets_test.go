@@ -16,8 +16,8 @@ import (
 // give, in ten processes: more of them meet the memory limit. Its session ends, with the reason in the
 // audit log, and the host has lost no more than twice the chat's memory meanwhile.
 func TestSocketsAreBounded(t *testing.T) {
-	alone(t) // it measures the memory of the kernel
 	needsRoot(t)
+	alone(t) // it measures the memory of the kernel
 	opt := options(t)
 	m := open(t, opt)
 	const held, locks = "its sockets", "record locks"
