@@ -99,9 +99,6 @@ func enterWorld() error {
 	dir := os.Getenv(insideEnv)
 	programs.chatd, programs.shim = filepath.Join(dir, "chatd"), filepath.Join(dir, "chatd-shim")
 	programs.demo = filepath.Join(dir, "demo")
-	if err := lockAlone(dir); err != nil {
-		return fmt.Errorf("cannot lock %s: %w", aloneFile, err)
-	}
 	if onHost() {
 		return nil
 	}

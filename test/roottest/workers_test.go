@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -28,9 +27,9 @@ const workersEnv = "CHATD_TEST_WORKERS"
 // of its own.
 const workerEnv, maxWorkers = "CHATD_ROOTTEST_WORKER", 8
 
-// aloneFile is locked by each process that runs a test: shared, or exclusively by
-// one whose test measures the machine (see alone).
-const aloneFile = "alone"
+// aloneEnv is set where no other root test runs, which a test asks for by ending its
+// process with exitAlone (see alone).
+const aloneEnv, exitAlone = "CHATD_ROOTTEST_ALONE", 75
 
 // workers says how many tests run at once. Benchmarks, and tests that have the
 // machine itself, want it for themselves.
@@ -44,47 +43,46 @@ func workers() int {
 
 func flagSet(name string) bool { return flag.Lookup(name).Value.String() != "" }
 
-// aloneLock is held as long as this process lives.
-var aloneLock *os.File
-
-// lockAlone waits until no test that wants to be alone runs.
-func lockAlone(dir string) (err error) {
-	if aloneLock, err = os.OpenFile(filepath.Join(dir, aloneFile), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
-		return err
+// alone is the first call of a test that measures what others would change: among others
+// its process ends here, and it runs when they have ended.
+func alone(testing.TB) {
+	if os.Getenv(workerEnv) != "" && os.Getenv(aloneEnv) == "" {
+		os.Exit(exitAlone)
 	}
-	return unix.Flock(int(aloneLock.Fd()), unix.LOCK_SH)
 }
 
-// alone waits until no other root test runs, and keeps them from starting until
-// this one ends: it measures what others would change.
-func alone(t testing.TB) {
-	t.Helper()
-	must(t, errors.Join(unix.Flock(int(aloneLock.Fd()), unix.LOCK_UN), unix.Flock(int(aloneLock.Fd()), unix.LOCK_EX)))
-	t.Cleanup(func() { must(t, unix.Flock(int(aloneLock.Fd()), unix.LOCK_SH)) })
-}
-
-// runBeside runs each test that the flags name in a process of its own, n at once,
-// and prints what each said when it ends. The first failure is its exit code.
+// runBeside runs each test that the flags name in a process of its own, n at once, and then
+// those that want to be alone. It prints what each said when it ends. Its exit code is 1 if
+// one failed.
 func runBeside(ctx context.Context, dir string, n int) (code int, err error) {
 	names, err := testNames(ctx, dir)
 	if err != nil {
 		return 1, err
 	}
 	var (
-		mu   sync.Mutex
-		wg   sync.WaitGroup
-		next = make(chan string)
+		mu    sync.Mutex
+		wg    sync.WaitGroup
+		next  = make(chan string)
+		later []string
 	)
+	ended := func(name string, said []byte, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.ExitCode() == exitAlone {
+			later = append(later, name)
+			return
+		}
+		if err != nil {
+			code = 1
+		}
+		_, _ = os.Stdout.Write(said)
+	}
 	for worker := range n {
 		wg.Go(func() {
 			for name := range next {
-				said, failed := runOne(ctx, dir, name, worker)
-				mu.Lock()
-				if failed != nil {
-					code = 1
-				}
-				_, _ = os.Stdout.Write(said)
-				mu.Unlock()
+				said, err := runOne(ctx, dir, name, fmt.Sprintf("%s=%d", workerEnv, worker))
+				ended(name, said, err)
 			}
 		})
 	}
@@ -93,6 +91,10 @@ func runBeside(ctx context.Context, dir string, n int) (code int, err error) {
 	}
 	close(next)
 	wg.Wait()
+	for _, name := range later {
+		said, err := runOne(ctx, dir, name, workerEnv+"=0", aloneEnv+"=1")
+		ended(name, said, err)
+	}
 	return code, nil
 }
 
@@ -119,13 +121,13 @@ func testNames(ctx context.Context, dir string) ([]string, error) {
 }
 
 // runOne runs one test, or those of its subtests that -test.run names.
-func runOne(ctx context.Context, dir, name string, worker int) (said []byte, err error) {
+func runOne(ctx context.Context, dir, name string, env ...string) (said []byte, err error) {
 	pattern := "^" + name + "$"
 	if _, sub, ok := strings.Cut(flag.Lookup("test.run").Value.String(), "/"); ok {
 		pattern += "/" + sub
 	}
 	cmd := inside(ctx, dir, append(os.Args[1:], "-test.run="+pattern)...)
-	cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", workerEnv, worker))
+	cmd.Env = append(cmd.Env, env...)
 	said, err = cmd.CombinedOutput()
 	if err != nil {
 		said = fmt.Appendf(said, "%s: %v\n", name, err)
@@ -157,7 +159,7 @@ func TestWorkers(t *testing.T) {
 	if onHost() {
 		return // there they run one after another
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run=^Test(Workers|RequiredLayers)$")
+	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run=^Test(Workers|RequiredLayers|Alone)$")
 	for _, e := range os.Environ() {
 		if !strings.HasPrefix(e, insideEnv+"=") {
 			cmd.Env = append(cmd.Env, e)
@@ -168,4 +170,14 @@ func TestWorkers(t *testing.T) {
 	if err == nil || !bytes.Contains(out, []byte("--- FAIL: TestWorkers")) {
 		t.Errorf("a test that fails beside others is not told: %v: %s", err, out)
 	}
+	said := out[bytes.LastIndex(out, []byte("=== RUN")):]
+	if !bytes.Contains(said, []byte("--- PASS: TestAlone")) {
+		t.Errorf("a test that wants to be alone is not the last: %s", out)
+	}
+}
+
+// TestAlone wants to be alone; see TestWorkers.
+func TestAlone(t *testing.T) {
+	needsRoot(t)
+	alone(t)
 }
