@@ -68,6 +68,13 @@ func (l *leader) alive() bool {
 	return !ended
 }
 
+// ending reports whether the process has ended or is about to: what it takes along ends first.
+func (l *leader) ending() bool {
+	st, err := readProcStat(l.PID)
+	// In this order: while it is held alive no other process has its pid.
+	return !l.alive() || err == nil && st.flags&pfExiting != 0
+}
+
 // wait returns when the process has ended or the leader was closed. It waits in
 // the runtime's poller: an awake chat costs no thread of the daemon.
 func (l *leader) wait() error {
@@ -170,8 +177,12 @@ func closeAll(files map[string]*os.File) error {
 // procStat is what chatd reads of /proc/PID/stat.
 type procStat struct {
 	state byte
+	flags uint64 // PF_ of the kernel's include/linux/sched.h
 	start uint64
 }
+
+// pfExiting is set before a process that is pid 1 of its namespace ends the others there.
+const pfExiting = 0x4
 
 // readProcStat parses from the last ")" on: the name before it is the process's
 // own choice and may hold anything.
@@ -189,11 +200,12 @@ func parseProcStat(s string) (procStat, error) {
 	if i < 0 || len(f) < 20 || len(f[0]) != 1 {
 		return procStat{}, fmt.Errorf("cannot read process stat %.80q", s)
 	}
+	flags, ferr := strconv.ParseUint(f[6], 10, 64)
 	start, err := strconv.ParseUint(f[19], 10, 64)
-	if err != nil {
+	if err = errors.Join(ferr, err); err != nil {
 		return procStat{}, fmt.Errorf("cannot read process stat %.80q: %w", s, err)
 	}
-	return procStat{state: f[0][0], start: start}, nil
+	return procStat{state: f[0][0], flags: flags, start: start}, nil
 }
 
 // bootID is the kernel's name for this boot (random(4)).
