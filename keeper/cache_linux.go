@@ -96,7 +96,7 @@ const (
 
 // walk is [walker.base], or what it found before.
 func (c *treeCache) walk(k *walker, b *baseMount) error {
-	if b.Writable || under(k.order.Home, b.Path) {
+	if b.Writable || k.found != nil || under(k.order.Home, b.Path) {
 		return k.base(b)
 	}
 	key := keyOf(k, b)

@@ -1,13 +1,13 @@
 package keeper
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
 )
 
@@ -33,6 +33,46 @@ type walker struct {
 	looked int
 	order  Order
 	trees  *treeCache
+	// found, if it is there, is told each place instead of wants.
+	found func(p string)
+	// partial passes over what it may not read.
+	partial bool
+	// ctx ends it early; nil never does.
+	ctx context.Context
+}
+
+func (k *walker) want(w want) {
+	if k.found != nil {
+		k.found(w.path)
+	} else {
+		k.wants = append(k.wants, w)
+	}
+}
+
+// look counts one more name.
+func (k *walker) look(most int) error {
+	k.looked++
+	switch {
+	case k.looked > most:
+		return fmt.Errorf("more than %d files to look through", maxWalk)
+	case k.ctx != nil && k.looked%1024 == 0:
+		return context.Cause(k.ctx)
+	}
+	return nil
+}
+
+// open opens a directory to be looked through. Only its owner and root leave its time alone.
+func (k *walker) open(dir int, name string) (int, error) {
+	flags := uint64(unix.O_RDONLY | unix.O_DIRECTORY)
+	if !k.partial {
+		flags |= unix.O_NOATIME
+	}
+	return openBeneath(dir, name, flags)
+}
+
+// passes reports an error for which an entry is passed over.
+func (k *walker) passes(err error) bool {
+	return gone(err) || k.partial && errors.Is(err, unix.EACCES)
 }
 
 // walk finds what has to be covered, in the order in which it has to be.
@@ -76,12 +116,15 @@ func (k *walker) base(b *baseMount) error {
 	class := k.wall.class(b.Path)
 	dir := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	if class != parent {
-		k.wants = append(k.wants, want{path: b.Path, class: class, parent: parent, dir: dir, inode: inodeOf(&st)})
+		k.want(want{path: b.Path, class: class, parent: parent, dir: dir, inode: inodeOf(&st)})
 	}
 	if !dir {
 		return nil
 	}
 	fd, err := openBeneath(b.tree, ".", unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil && k.passes(err) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("cannot open %s: %w", b.Path, err)
 	}
@@ -96,8 +139,8 @@ func (k *walker) dir(fd int, p string, class wallClass, depth int) error {
 	}
 	var below []dirent
 	err := readDirents(fd, make([]byte, 16<<10), func(e dirent) error {
-		if k.looked++; k.looked > maxWalk {
-			return fmt.Errorf("more than %d files to look through", maxWalk)
+		if err := k.look(maxWalk); err != nil {
+			return err
 		}
 		enter, err := k.entry(fd, pathIn(p, e.name), e, class)
 		if enter {
@@ -109,8 +152,8 @@ func (k *walker) dir(fd int, p string, class wallClass, depth int) error {
 		return fmt.Errorf("cannot look through %s: %w", chat.Quote(p), err)
 	}
 	for _, e := range below {
-		sub, err := openBeneath(fd, e.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME)
-		if gone(err) {
+		sub, err := k.open(fd, e.name)
+		if k.passes(err) {
 			continue
 		}
 		if err != nil {
@@ -149,7 +192,7 @@ func (k *walker) entry(dir int, p string, e dirent, parent wallClass) (enter boo
 	}
 	var st unix.Statx_t
 	if err := unix.Statx(dir, e.name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil {
-		if gone(err) {
+		if k.passes(err) {
 			return false, nil
 		}
 		return false, fmt.Errorf("cannot look at %s: %w", chat.Quote(p), err)
@@ -162,98 +205,11 @@ func (k *walker) entry(dir int, p string, e dirent, parent wallClass) (enter boo
 		return false, nil // its own name is nothing to cover; what it leads to has its own
 	}
 	if class != parent {
-		k.wants = append(k.wants, want{path: p, class: class, parent: parent, dir: kind == unix.S_IFDIR, inode: inodeOf(&st)})
+		k.want(want{path: p, class: class, parent: parent, dir: kind == unix.S_IFDIR, inode: inodeOf(&st)})
 	}
 	if kind != unix.S_IFDIR && st.Nlink > 1 && class != wallOpen {
 		k.linked[inodeOf(&st)] = max(class, k.linked[inodeOf(&st)])
 		k.linkAt = append(k.linkAt, p)
 	}
 	return kind == unix.S_IFDIR, nil
-}
-
-// otherNames looks for further names of the files that have a class and more than one.
-func (k *walker) otherNames(bases []*baseMount) error {
-	if len(k.linked) == 0 {
-		return nil
-	}
-	for _, b := range bases {
-		fd, err := openBeneath(b.tree, ".", unix.O_RDONLY|unix.O_DIRECTORY)
-		if err == unix.ENOTDIR {
-			continue
-		}
-		if err == nil {
-			err = k.namesIn(fd, b.Path, 0)
-		}
-		if err != nil {
-			return fmt.Errorf("cannot look for other names below %s: %w", b.Path, err)
-		}
-	}
-	return nil
-}
-
-func (k *walker) namesIn(fd int, p string, depth int) error {
-	defer unix.Close(fd)
-	if depth > maxDepth {
-		return fmt.Errorf("directories lie deeper than %d in each other", maxDepth)
-	}
-	var below []string
-	err := readDirents(fd, make([]byte, 16<<10), func(e dirent) error {
-		if k.looked++; k.looked > 2*maxWalk {
-			return fmt.Errorf("more than %d files to look through", maxWalk)
-		}
-		full := path.Join(p, e.name)
-		if e.kind == unix.DT_DIR {
-			if k.bases[full] == nil {
-				below = append(below, e.name)
-			}
-			return nil
-		}
-		return k.otherName(fd, full, e.name)
-	})
-	for _, name := range below {
-		if err != nil {
-			return err
-		}
-		sub, openErr := openBeneath(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME)
-		if gone(openErr) {
-			continue
-		}
-		if err = openErr; err == nil {
-			err = k.namesIn(sub, path.Join(p, name), depth+1)
-		}
-	}
-	if gone(err) {
-		return nil
-	}
-	return err
-}
-
-func (k *walker) otherName(dir int, p, name string) error {
-	var st unix.Statx_t
-	if err := unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil || st.Nlink < 2 {
-		if gone(err) {
-			return nil
-		}
-		return err
-	}
-	class, ok := k.linked[inodeOf(&st)]
-	if has := k.wall.class(p); ok && class > has {
-		k.wants = append(k.wants, want{path: p, class: class, parent: has, inode: inodeOf(&st)})
-	}
-	return nil
-}
-
-// behindLinks closes what a closed link of somebody else leads to. A link of the
-// chat's own says nothing: it could close what others share, or open nothing.
-func (k *walker) behindLinks() {
-	for _, link := range k.links {
-		p := access.Physical(link)
-		var st unix.Statx_t
-		if err := unix.Statx(unix.AT_FDCWD, p, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil {
-			continue
-		}
-		if has := k.wall.class(p); has != wallClosed && !inKernelPlace(p) {
-			k.wants = append(k.wants, want{path: p, class: wallClosed, parent: has, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, inode: inodeOf(&st)})
-		}
-	}
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// checkRules refuses file rules that no enforcer of this host could keep.
+// checkRules refuses file rules that no enforcer of this host could keep, but for those that
+// match too much: see countRules.
 func (m *Manager) checkRules(context.Context) error {
 	err := m.checkPolicies(m.opt.Access)
 	if err == nil {
@@ -123,7 +124,11 @@ func (m *Manager) ReloadProfiles(ctx context.Context, policies map[string]*acces
 }
 
 func (m *Manager) reload(ctx context.Context, policies map[string]*access.Policy, judges map[string]judged) error {
-	if err := errors.Join(m.checkPolicies(policies), m.keeperFor(ctx, policies)); err != nil {
+	err := m.checkPolicies(policies)
+	if err == nil {
+		err = errors.Join(m.countPlaces(ctx, policies), m.keeperFor(ctx, policies))
+	}
+	if err != nil {
 		return err
 	}
 	detail := map[string]string{"rules": sumOf(policies), "guards": sumOfJudged(judges)}
@@ -138,7 +143,7 @@ func (m *Manager) reload(ctx context.Context, policies map[string]*access.Policy
 	for _, rec := range m.store.All() {
 		errs = append(errs, m.reloadChat(ctx, rec.ID))
 	}
-	err := errors.Join(errs...)
+	err = errors.Join(errs...)
 	if err != nil {
 		err = &inForceError{err}
 	}

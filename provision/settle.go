@@ -42,7 +42,7 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 // finishes what a crash left, and then keeps the host as the records say. It is called once;
 // the caller closes the Manager also when it fails, and not before it has returned.
 func (m *Manager) Settle(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{m.chooseAccount, m.probe, m.require, m.raiseKeeper} {
+	for _, step := range []func(context.Context) error{m.chooseAccount, m.probe, m.require, m.countRules, m.raiseKeeper} {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ func (e *KeyError) Unwrap() error { return e.Err }
 func CheckView(opt Options, p chat.Profile) error {
 	m := newManager(opt)
 	m.units = usesUnits(opt.Backend)
-	_, err := m.lookAtView(p)
+	_, _, err := m.lookAtView(p)
 	if os.Geteuid() != 0 && errors.Is(err, fs.ErrPermission) {
 		return nil // only root can tell
 	}
@@ -52,7 +52,7 @@ func (m *Manager) openHost(uid uint32) (*hostTree, error) {
 // checkViews looks at every profile before the first session is started.
 func (m *Manager) checkViews() error {
 	for name, p := range m.opt.Profiles {
-		notes, err := m.lookAtView(p)
+		_, notes, err := m.lookAtView(p)
 		if err != nil {
 			return fmt.Errorf("cannot use profile %s: %w", name, err)
 		}
@@ -63,9 +63,9 @@ func (m *Manager) checkViews() error {
 	return nil
 }
 
-func (m *Manager) lookAtView(p chat.Profile) (notes []string, err error) {
+func (m *Manager) lookAtView(p chat.Profile) (all []shims.Exposed, notes []string, err error) {
 	if !opensHost(p) || m.without(chat.LayerView) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	uid := m.probeUID()
 	if os.Geteuid() != 0 {
@@ -73,10 +73,10 @@ func (m *Manager) lookAtView(p chat.Profile) (notes []string, err error) {
 	}
 	h, err := m.openHost(uid)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	_, notes, err = h.exposed(p, m.paths.homes+"/"+string(probeID), m.paths.homes)
-	return notes, errors.Join(err, h.Close())
+	all, notes, err = h.exposed(p, m.paths.homes+"/"+string(probeID), m.paths.homes)
+	return all, notes, errors.Join(err, h.Close())
 }
 
 // opensHost reports whether sessions of the profile see anything that others do not.

@@ -9,6 +9,16 @@ import (
 // devices are the host's device files that bubblewrap binds into each /dev.
 var devices = []string{"/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero"}
 
+// SystemTrees are the directories and files of this host that every session sees.
+func SystemTrees() (all []string) {
+	for _, m := range (View{}).systemMounts() {
+		if m.Type == chat.MountBind {
+			all = append(all, m.Source)
+		}
+	}
+	return all
+}
+
 // Shared are the paths of the host that other sessions see too and nobody may write to:
 // each session should have inodes of its own for them. through are those that are the
 // chat's, or writable to all who see them.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/shims"
 )
 
 func policyCommand() *cli.Command {
@@ -22,7 +24,7 @@ func policyCommand() *cli.Command {
 		Usage:     "check a file of rules",
 		ArgsUsage: "check FILE",
 		Description: "Prints every error of the file at once, with its line and what was expected, and exits 2: also\n" +
-			"rules that no session could start with. Of a file without errors, what loads but is probably not meant. Needs no daemon and no root.\n\n" +
+			"rules that no session could start with, and those that match too many places in this host's /usr. Of a file without errors, what loads but is probably not meant. Needs no daemon and no root.\n\n" +
 			"   chatd policy check /etc/chatd/access.yaml\n" +
 			"   chatd policy check rules.json5 --json",
 		Action: policyCheck,
@@ -52,7 +54,7 @@ func policyCheck(c *cli.Context) error {
 	file := c.Args().Get(1)
 	p, err := readPolicy(file)
 	if err == nil {
-		err = keepable(p)
+		err = keepable(c.Context, p)
 	}
 	var faults access.Faults
 	if err != nil && (!errors.As(err, &faults) || !c.Bool("json")) {
@@ -78,7 +80,7 @@ func policyCheck(c *cli.Context) error {
 
 // keepable refuses rules that no session could start with, as the daemon does when it
 // reads them: in a home where those of the default config are.
-func keepable(p *access.Policy) error {
+func keepable(ctx context.Context, p *access.Policy) error {
 	defaults, err := parseSource(defaultsName, defaultsYAML)
 	if err != nil {
 		return err
@@ -87,8 +89,16 @@ func keepable(p *access.Policy) error {
 	if err != nil {
 		return err
 	}
+	var trees []keeper.Tree
+	for _, dir := range shims.SystemTrees() {
+		trees = append(trees, keeper.Tree{Source: dir, At: dir})
+	}
+	home := filepath.Join(cfg.Homes, "0000000000000000")
+	if err = keeper.Check(p, home); err == nil {
+		err = keeper.CheckTrees(ctx, p, home, trees)
+	}
 	var bad keeper.Unkeepable
-	if err := keeper.Check(p, filepath.Join(cfg.Homes, "0000000000000000")); !errors.As(err, &bad) {
+	if !errors.As(err, &bad) {
 		return err
 	}
 	return access.Faults(bad)

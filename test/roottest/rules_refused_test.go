@@ -2,11 +2,15 @@ package roottest
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
 )
 
 // TestRulesUnkeepable: what no session could start with is refused when it is read, and
@@ -43,5 +47,47 @@ func TestRulesUnkeepable(t *testing.T) {
 		if got := tells(t, m, c, "echo up"); got != "up\n" {
 			t.Errorf("%s: a run says %q", pattern, got)
 		}
+	}
+}
+
+// TestRulesMatchTooMuch: rules that match more of what sessions share than one can have
+// covered are refused when they are read, with line and count: at a reload whoever is awake
+// stays awake, by the old rules, and chatd does not begin with them.
+func TestRulesMatchTooMuch(t *testing.T) {
+	opt := ruledOptions(t, `access: {useDefaults: false, deny: ["~/keys/**"]}`)
+	shared := filepath.Join("/srv", fmt.Sprintf("headers-%d-%d", os.Getpid(), worlds.Load()))
+	must(t, os.MkdirAll(shared, 0o755))
+	t.Cleanup(func() { os.RemoveAll(shared) })
+	for i := range 20_001 {
+		must(t, os.WriteFile(filepath.Join(shared, fmt.Sprintf("%d.hdr", i)), nil, 0o644))
+	}
+	p := opt.Profiles["ruled"]
+	p.ExposePaths = []chat.Expose{{Source: shared, Target: "/srv/headers", Mode: chat.ReadOnly}}
+	opt.Profiles["ruled"] = p
+	m, err := provision.Open(t.Context(), opt)
+	must(t, err)
+	defer endKeeper(t, opt)
+	c := sleeper(t, m, "too-much")
+	place(t, c, "keys/k", secret)
+	wake(t, m, c.ID)
+	many := map[string]*access.Policy{"ruled": policy(t, "access:\n  useDefaults: false\n  deny: [\"*.hdr\"]\n")}
+	err = m.Reload(operator(t.Context()), many)
+	if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "rules.yaml:3") || !strings.Contains(err.Error(), "it matches 20001 places") {
+		t.Errorf("a reload with rules that match too much: %v", err)
+	}
+	if got, err := m.Get(operator(t.Context()), c.ID); err != nil || !got.Awake {
+		t.Fatalf("they ended a session: awake is %v, %v", got.Awake, err)
+	}
+	refused(t, m, c, "cat keys/k")
+	must(t, m.Close())
+	fewer := opt.Access
+	opt.Access = many
+	if _, err := provision.Open(t.Context(), opt); err == nil || !strings.Contains(err.Error(), "it matches 20001 places") {
+		t.Errorf("a start with rules that match too much: %v", err)
+	}
+	opt.Access = fewer
+	m = open(t, opt)
+	if got, err := m.Get(operator(t.Context()), c.ID); err != nil || !got.Awake {
+		t.Errorf("the start that failed ended a session: awake is %v, %v", got.Awake, err)
 	}
 }

@@ -1,0 +1,76 @@
+package provision
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/shims"
+)
+
+// countRules refuses file rules that match more places in what sessions share than one of
+// them can have covered. It reads all of /usr, so that nobody who starts chatd waits for it.
+func (m *Manager) countRules(ctx context.Context) error { return m.countPlaces(ctx, m.opt.Access) }
+
+func (m *Manager) countPlaces(ctx context.Context, policies map[string]*access.Policy) error {
+	var errs []error
+	done := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(policies)) {
+		trees := m.sharedTrees(m.opt.Profiles[name])
+		_, text := policies[name].Source()
+		key := fmt.Sprintf("%x %q", sha256.Sum256(text), trees)
+		if done[key] || !keeper.NeededBy(policies[name]) {
+			continue
+		}
+		done[key] = true
+		if err := keeper.CheckTrees(ctx, policies[name], filepath.Join(m.paths.homes, string(probeID)), trees); err != nil {
+			errs = append(errs, fmt.Errorf("cannot use the file rules of profile %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sharedTrees are what every session of a profile sees and no chat can write to: one that
+// could would keep an operator's rules from loading.
+func (m *Manager) sharedTrees(p chat.Profile) (trees []keeper.Tree) {
+	if m.without(chat.LayerView) {
+		return nil
+	}
+	for _, dir := range shims.SystemTrees() {
+		trees = append(trees, keeper.Tree{Source: dir, At: dir})
+	}
+	all, _, err := m.lookAtView(p)
+	if err != nil {
+		m.log.Warn("what a profile exposes cannot be looked at; its file rules are not counted there", "profile", p.Name, "why", err)
+	}
+	for _, e := range all {
+		if e.Mode == chat.ReadOnly && !m.writable(e.Source) {
+			trees = append(trees, keeper.Tree{Source: e.Source, At: e.Target})
+		}
+	}
+	return trees
+}
+
+// writable reports whether some profile lets its chats write at or below a path of the
+// host, or around it.
+func (m *Manager) writable(p string) bool {
+	for _, profile := range m.opt.Profiles {
+		if len(profile.AllowWritePaths) > 0 { // expressions: they may stand for anything
+			return true
+		}
+		for _, e := range profile.ExposePaths {
+			if e.Mode == chat.ReadWrite && (chat.Within(p, path.Clean(e.Source)) || chat.Within(path.Clean(e.Source), p)) {
+				return true
+			}
+		}
+	}
+	return false
+}
