@@ -18,6 +18,9 @@ import (
 // takes longer to look through the same trees comes near [keepTimeout].
 const censusTime = time.Minute
 
+// Tree is a directory of the host, or a file, that all sessions of a profile see at At.
+type Tree struct{ Source, At string }
+
 // CheckTrees refuses, as [Check] does, rules that match more places in these trees than a
 // session can have covered, for one agent of the policy or without, and names them with
 // the count. It looks through the host's own trees, in this process: no session notices.

@@ -70,9 +70,6 @@ func Check(p *access.Policy, home string) error {
 	return nil
 }
 
-// Tree is a directory of the host, or a file, that all sessions of a profile see at At.
-type Tree struct{ Source, At string }
-
 // neededPaths are the essentials as this host has them.
 func neededPaths(home string) []string {
 	all := []string{home}

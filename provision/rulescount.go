@@ -38,15 +38,26 @@ func (m *Manager) countPlaces(ctx context.Context, policies map[string]*access.P
 	return errors.Join(errs...)
 }
 
+// CheckPlaces refuses rules that match too much of what every session on this host sees, as
+// far as this user may look. home is one like those that the rules are for.
+func CheckPlaces(ctx context.Context, p *access.Policy, home string) error {
+	return keeper.CheckTrees(ctx, p, home, systemTrees())
+}
+
+func systemTrees() (trees []keeper.Tree) {
+	for _, dir := range shims.SystemTrees() {
+		trees = append(trees, keeper.Tree{Source: dir, At: dir})
+	}
+	return trees
+}
+
 // sharedTrees are what every session of a profile sees and no chat can write to: one that
 // could would keep an operator's rules from loading.
 func (m *Manager) sharedTrees(p chat.Profile) (trees []keeper.Tree) {
 	if m.without(chat.LayerView) {
 		return nil
 	}
-	for _, dir := range shims.SystemTrees() {
-		trees = append(trees, keeper.Tree{Source: dir, At: dir})
-	}
+	trees = systemTrees()
 	all, _, err := m.lookAtView(p)
 	if err != nil {
 		m.log.Warn("what a profile exposes cannot be looked at; its file rules are not counted there", "profile", p.Name, "why", err)

@@ -8,7 +8,7 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-func init() { checkView = checkViewHere }
+func init() { checkView, checkPlaces = checkViewHere, provision.CheckPlaces }
 
 // checkViewHere looks at this host, as far as this user may.
 func checkViewHere(cfg Config, p chat.Profile) (key string, err error) {
