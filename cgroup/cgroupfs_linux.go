@@ -55,6 +55,19 @@ type FS struct {
 	refusals map[chat.ID]uint64
 }
 
+// newFS knows of no chat yet.
+func newFS(o Options) *FS {
+	return &FS{o: o, dead: map[string]bool{}, births: map[chat.ID]birth{}, lent: map[chat.ID]time.Time{}, refusals: map[chat.ID]uint64{}}
+}
+
+// newUnitsFS is one whose chats are units below the slice at dir, under cgroup v2.
+func newUnitsFS(o Options, dir string) *FS {
+	f := newFS(o)
+	f.mode, f.units = modeV2, true
+	f.places = places{Mode: modeV2, Unified: dir}
+	return f
+}
+
 // OpenFS finds the cgroups of the host and makes the base directories. Where this
 // process's own cgroup is in the way of giving controllers to children, the
 // process moves to the leaf <own>/<Name>.daemon; anybody else's is left alone.
@@ -69,7 +82,7 @@ func OpenFS(o Options) (*FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &FS{o: o, dead: map[string]bool{}, births: map[chat.ID]birth{}, lent: map[chat.ID]time.Time{}, refusals: map[chat.ID]uint64{}}
+	f := newFS(o)
 	if f.mode, err = h.mode(); err != nil {
 		return nil, err
 	}

@@ -10,9 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func unitsFS(name string) *FS {
-	return &FS{o: Options{Name: name}, mode: modeV2, units: true, places: places{Unified: "/sys/fs/cgroup/x.slice"},
-		dead: map[string]bool{}, births: map[chat.ID]birth{}, refusals: map[chat.ID]uint64{}}
+func unitsFS(name string) *FS { return newUnitsFS(Options{Name: name}, "/sys/fs/cgroup/x.slice") }
+
+// TestLendCPUToAUnit: a chat whose quota cannot be looked at is told of, and noted as one.
+func TestLendCPUToAUnit(t *testing.T) {
+	const id = chat.ID("0123456789abcdef")
+	f := unitsFS("chatd-none")
+	if err := f.lendCPU(id); err == nil {
+		t.Error("a CPU was lent to a chat that is not there")
+	}
+	if f.lent[id].IsZero() {
+		t.Error("it was not noted")
+	}
 }
 
 func TestUnitNames(t *testing.T) {

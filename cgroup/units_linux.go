@@ -78,11 +78,7 @@ func OpenUnits(ctx context.Context, o UnitOptions) (*Units, error) {
 	}
 	slice := strings.ReplaceAll(o.Name, "-", "_") + ".slice"
 	u := &Units{
-		FS: &FS{
-			o: Options{Name: o.Name, Without: o.Without}, mode: modeV2, units: true,
-			places: places{Mode: modeV2, Unified: filepath.Join(unifiedRoot, slice)},
-			dead:   map[string]bool{}, births: map[chat.ID]birth{}, refusals: map[chat.ID]uint64{},
-		},
+		FS:  newUnitsFS(Options{Name: o.Name, Without: o.Without}, filepath.Join(unifiedRoot, slice)),
 		pam: o.PAM, slice: slice, limits: map[chat.ID]chat.Limits{}, doors: map[chat.ID]*door{},
 	}
 	if err := u.open(ctx); err != nil {
