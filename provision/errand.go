@@ -50,7 +50,7 @@ func (m *Manager) asleepOr(id chat.ID) (state.Record, *session, error) {
 		return rec, nil, err
 	}
 	if rec.Phase != chat.Ready {
-		return rec, nil, fmt.Errorf("cannot use the files of chat %s: it is %s: %w", id, rec.Phase, chat.ErrWrongPhase)
+		return rec, nil, notReady(rec, "use the files of")
 	}
 	if s := m.session(id); s != nil && s.leader.alive() {
 		return rec, s, nil

@@ -37,7 +37,7 @@ func (m *Manager) wakeLocked(ctx context.Context, id chat.ID) (state.Record, *se
 		return rec, nil, err
 	}
 	if rec.Phase != chat.Ready {
-		return rec, nil, fmt.Errorf("cannot wake chat %s: it is %s: %w", id, rec.Phase, chat.ErrWrongPhase)
+		return rec, nil, notReady(rec, "wake")
 	}
 	if s := m.session(id); s != nil && s.leader.alive() {
 		return rec, s, nil
@@ -53,6 +53,15 @@ func (m *Manager) wakeLocked(ctx context.Context, id chat.ID) (state.Record, *se
 	}
 	defer m.sessionAdmitted(rec)
 	return m.startLocked(ctx, rec)
+}
+
+// notReady refuses to act on a chat that is not ready. One that is half made becomes ready
+// without the caller: whoever creates it, or reconcile, goes on with it.
+func notReady(rec state.Record, act string) error {
+	if rec.Phase == chat.Creating {
+		return fmt.Errorf("cannot %s chat %s: it is still being created; ask again in a moment: %w", act, rec.ID, chat.ErrBusy)
+	}
+	return fmt.Errorf("cannot %s chat %s: it is %s: %w", act, rec.ID, rec.Phase, chat.ErrWrongPhase)
 }
 
 func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Record, *session, error) {
@@ -122,7 +131,7 @@ func (m *Manager) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
 		return chat.Chat{}, err
 	}
 	if rec.Phase != chat.Ready {
-		return chat.Chat{}, fmt.Errorf("cannot put chat %s to sleep: it is %s: %w", id, rec.Phase, chat.ErrWrongPhase)
+		return chat.Chat{}, notReady(rec, "put to sleep")
 	}
 	if m.session(id) == nil {
 		return m.show(ctx, rec), nil

@@ -17,6 +17,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/state"
 )
 
 // TestStartBeforeProbes: before a wall was tried the Manager answers for what is there, and
@@ -157,4 +158,34 @@ func pendingOf(t *testing.T, c *net.UnixConn) string {
 		}
 		said.Write(b[:n])
 	}
+}
+
+// TestWakeOfAHalfMadeChat: a chat that a crash left half made is busy until reconcile has made
+// it whole, and wakes then. Nobody is told that it never will.
+func TestWakeOfAHalfMadeChat(t *testing.T) {
+	opt := options(t)
+	m, err := provision.Open(t.Context(), opt)
+	must(t, err)
+	must(t, m.Close())
+	store, err := state.Open(state.Options{Dir: opt.State, UIDs: opt.UIDs, BlockSize: min(1<<16, max(16, (opt.UIDs.High-opt.UIDs.Low+1)/16))})
+	must(t, err)
+	ctx := operator(t.Context())
+	rec, _, err := store.Admit(chat.Spec{ExternalID: "half"}, state.Event{Action: "create", Outcome: "intent", Caller: chat.CallerFrom(ctx)})
+	must(t, errors.Join(err, store.Close()))
+
+	m, err = provision.Start(t.Context(), opt)
+	must(t, err)
+	defer func() { must(t, m.Close()) }()
+	_, wakeErr := m.Wake(ctx, rec.ID)
+	_, sleepErr := m.Sleep(ctx, rec.ID)
+	for what, err := range map[string]error{"wake": wakeErr, "sleep": sleepErr} {
+		if !errors.Is(err, chat.ErrBusy) || errors.Is(err, chat.ErrWrongPhase) {
+			t.Errorf("%s of a half-made chat: %v", what, err)
+		}
+	}
+	must(t, m.Settle(t.Context()))
+	if c, err := m.Wake(ctx, rec.ID); err != nil || !c.Awake {
+		t.Errorf("after reconcile: %+v, %v", c, err)
+	}
+	must(t, m.Reap(ctx, rec.ID))
 }
