@@ -60,6 +60,8 @@ type Denial struct {
 	Layer string `json:"layer,omitempty"`
 	// Message is what the caller is told; empty tells rule and place.
 	Message string `json:"message,omitempty"`
+	// Errno is what the kernel said, where Place names a rule that the kernel keeps.
+	Errno string `json:"-"`
 }
 
 // The rules of this package itself, and the one word for what the kernel refused.

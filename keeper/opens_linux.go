@@ -156,6 +156,9 @@ func (w *watch) decide(s *watched, q question) error {
 	if !allow && w.sessions[s.k.leader.chat] == s && w.readNames() == nil {
 		allow = s.judge(q.fd)
 	}
+	if !allow {
+		w.noteRefused(s, q.fd)
+	}
 	return w.answer(q, allow)
 }
 

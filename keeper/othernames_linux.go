@@ -77,6 +77,7 @@ func (k *walker) otherName(dir int, p, name string) error {
 	class, ok := k.linked[inodeOf(&st)]
 	if has := k.wall.class(p); ok && class > has {
 		k.want(want{path: p, class: class, parent: has, inode: inodeOf(&st)})
+		k.noteBecause(p, k.nameOf[inodeOf(&st)])
 	}
 	return nil
 }
@@ -97,6 +98,7 @@ func (k *walker) behindLinks() {
 		}
 		if has := k.wall.class(p); has != wallClosed && !inKernelPlace(p) {
 			k.want(want{path: p, class: wallClosed, parent: has, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, inode: inodeOf(&st)})
+			k.noteBecause(p, link)
 		}
 	}
 }

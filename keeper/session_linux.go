@@ -25,8 +25,10 @@ type kept struct {
 	ns     *os.File               // its mount namespace
 	answer atomic.Pointer[Answer] // what holds; nil until its rules do
 	trees  *treeCache
-	bare   bool // tests: nothing is covered
-	noSwap bool // tests: as a kernel before 6.5
+	// because has the denied names of what has another at which it is closed too.
+	because atomic.Pointer[map[string]string]
+	bare    bool // tests: nothing is covered
+	noSwap  bool // tests: as a kernel before 6.5
 
 	mu     sync.Mutex
 	closed bool
@@ -194,6 +196,7 @@ func (k *kept) cover(o Order, wall *ruleWall, root int, masks maskPair, procFD i
 			return 0, err
 		}
 	}
+	k.because.Store(&w.because)
 	lines, err := k.mounts()
 	if err != nil {
 		return 0, err

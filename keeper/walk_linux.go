@@ -23,16 +23,18 @@ func inodeOf(st *unix.Statx_t) inode { return inode{st.Dev_major, st.Dev_minor, 
 
 // walker looks through the trees of a session as they are below every mask.
 type walker struct {
-	wall   *ruleWall
-	uid    uint32
-	bases  map[string]*baseMount
-	wants  []want
-	linked map[inode]wallClass // what has a class and more than one name
-	linkAt []string            // where those were found
-	links  []string            // symbolic links of others that are closed
-	looked int
-	order  Order
-	trees  *treeCache
+	wall    *ruleWall
+	uid     uint32
+	bases   map[string]*baseMount
+	wants   []want
+	linked  map[inode]wallClass // what has a class and more than one name
+	linkAt  []string            // where those were found
+	nameOf  map[inode]string    // the first of those, but for trees that are remembered
+	because map[string]string   // the denied name of what is closed under another
+	links   []string            // symbolic links of others that are closed
+	looked  int
+	order   Order
+	trees   *treeCache
 	// found, if it is there, is told each place instead of wants.
 	found func(p string)
 	// partial passes over what it may not read.
@@ -78,6 +80,7 @@ func (k *walker) passes(err error) bool {
 // walk finds what has to be covered, in the order in which it has to be.
 func (k *walker) walk(bases []*baseMount) error {
 	k.linked, k.bases = map[inode]wallClass{}, map[string]*baseMount{}
+	k.nameOf, k.because = map[inode]string{}, map[string]string{}
 	for _, b := range bases {
 		k.bases[b.Path] = b
 	}
@@ -210,6 +213,9 @@ func (k *walker) entry(dir int, p string, e dirent, parent wallClass) (enter boo
 	if kind != unix.S_IFDIR && st.Nlink > 1 && class != wallOpen {
 		k.linked[inodeOf(&st)] = max(class, k.linked[inodeOf(&st)])
 		k.linkAt = append(k.linkAt, p)
+		if k.nameOf != nil {
+			k.nameOf[inodeOf(&st)] = p
+		}
 	}
 	return kind == unix.S_IFDIR, nil
 }

@@ -44,6 +44,7 @@ type watch struct {
 	dir      string // of the journals
 	blind    bool   // tests: every open passes
 	most     int    // events about names at once; tests: fewer
+	refused  refusals
 }
 
 // watched is what is known of one session.

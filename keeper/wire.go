@@ -22,6 +22,10 @@ const (
 	Drop = "drop"
 	// Probe says what is kept of a session, or without one that the keeper is there.
 	Probe = "probe"
+	// Refused hands out, once, which opens were refused since it was asked last.
+	Refused = "refused"
+	// Why names what closes a path of a session.
+	Why = "why"
 )
 
 // Order is what chatd asks of the keeper, one JSON object for a connection.
@@ -37,6 +41,8 @@ type Order struct {
 	Agent string `json:"agent,omitempty"`
 	File  string `json:"file,omitempty"`
 	Text  []byte `json:"text,omitempty"`
+	// Path is what Why asks about.
+	Path []byte `json:"path,omitempty"`
 }
 
 // Answer is what came of an order.
@@ -49,7 +55,29 @@ type Answer struct {
 	Looked int `json:"looked"`
 	// Later says what keeps files that are made later; empty if nothing does.
 	Later string `json:"later"`
+	// Refused are the refused opens of some chats; MoreRefused: there are others, ask again.
+	Refused     []Refusals `json:"refused,omitempty"`
+	MoreRefused bool       `json:"more_refused,omitempty"`
+	// By is the name that rules deny, of what Why asked about.
+	By    []byte `json:"by,omitempty"`
 	Error string `json:"error,omitempty"`
+}
+
+// Refusals are the opens of one chat that were refused: some files, and how many opens of
+// others there were.
+type Refusals struct {
+	Chat  chat.ID       `json:"chat"`
+	Files []RefusedFile `json:"files"`
+	More  uint64        `json:"more,omitempty"`
+}
+
+// RefusedFile is a file that was not opened, where it was, how often, and the name that rules
+// deny: its own, or one that it or a directory around it had. By is empty where it is not
+// known any more which that was.
+type RefusedFile struct {
+	Path  []byte `json:"path"`
+	By    []byte `json:"by,omitempty"`
+	Times uint64 `json:"times"`
 }
 
 // Bounds of what crosses the keeper's socket, in bytes: the rules may have 1 MiB.

@@ -49,8 +49,7 @@ func newKeeper(dir string, perm, names int, errs io.Writer) (*keeper, error) {
 		return nil, fmt.Errorf("cannot open /proc/self/fd: %w", err)
 	}
 	k.watch = newWatch(perm, names)
-	k.watch.dir = filepath.Join(dir, "sessions")
-	k.watch.again, k.watch.end = k.askAgain, k.end
+	k.watch.dir, k.watch.again, k.watch.end = filepath.Join(dir, "sessions"), k.askAgain, k.end
 	return k, nil
 }
 
@@ -81,9 +80,7 @@ func (k *keeper) answer(conn net.Conn) {
 	}
 	if err != nil {
 		a.Error = err.Error()
-		if len(a.Error) > maxAnswer/4 {
-			a.Error = a.Error[:maxAnswer/4]
-		}
+		a.Error = a.Error[:min(len(a.Error), maxAnswer/4)]
 	}
 	if err := json.NewEncoder(conn).Encode(a); err != nil {
 		fmt.Fprintf(k.errs, "chatd keep: cannot answer: %v\n", err)
@@ -132,8 +129,12 @@ func (k *keeper) obey(o Order) (Answer, error) {
 	case Drop:
 		k.drop(o.Chat)
 		return Answer{}, nil
+	case Why:
+		return k.why(o)
+	case Refused:
+		return k.watch.refused.take(), nil
 	}
-	return Answer{}, fmt.Errorf("cannot obey %s: want hold, drop or probe: %w", chat.Quote(o.Verb), chat.ErrInvalid)
+	return Answer{}, fmt.Errorf("cannot obey %s: want hold, drop, probe, refused or why: %w", chat.Quote(o.Verb), chat.ErrInvalid)
 }
 
 // probe says whether the session of an order is kept, or without one that this is here.

@@ -45,6 +45,7 @@ func (m *Manager) startRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 	}
 	if err := m.startBackground(context.WithoutCancel(ctx), rec, s, r, spec); err != nil {
 		m.forgetRun(r)
+		err = m.notEntered(ctx, rec, spec, detail, err)
 		return nil, errors.Join(err, m.auditOutcome(ctx, rec, "run", detail, err))
 	}
 	m.touch(rec)
@@ -217,7 +218,7 @@ func awaitConfined(b *boundFiles) error {
 		return fmt.Errorf("cannot run in the session: it ended on its way in: %w", err)
 	}
 	if report.Error != "" {
-		return fmt.Errorf("%w: %w", &notConfined{report.Error}, chat.ErrInvalid)
+		return &notConfined{report.Error}
 	}
 	return nil
 }

@@ -76,11 +76,7 @@ type allowance struct {
 // wait takes one from the allowance as soon as there is one; false when ctx ended first.
 func (a *allowance) wait(ctx context.Context) bool {
 	for {
-		if more := int(time.Since(a.at) / heardEvery); more > 0 {
-			a.left, a.at = min(heardBurst, a.left+more), a.at.Add(time.Duration(more)*heardEvery)
-		}
-		if a.left > 0 {
-			a.left--
+		if a.take(heardBurst, heardEvery) {
 			return ctx.Err() == nil
 		}
 		select {
@@ -88,6 +84,22 @@ func (a *allowance) wait(ctx context.Context) bool {
 			return false
 		case <-time.After(heardEvery - time.Since(a.at)):
 		}
+	}
+}
+
+// take takes one from the allowance if there is one.
+func (a *allowance) take(burst int, every time.Duration) bool {
+	if a.refill(burst, every); a.left == 0 {
+		return false
+	}
+	a.left--
+	return true
+}
+
+// refill adds what time has brought: one line each every, up to a burst.
+func (a *allowance) refill(burst int, every time.Duration) {
+	if more := int(time.Since(a.at) / every); more > 0 {
+		a.left, a.at = min(burst, a.left+more), a.at.Add(time.Duration(more)*every)
 	}
 }
 

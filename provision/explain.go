@@ -27,15 +27,17 @@ func (m *Manager) Explain(ctx context.Context, id chat.ID, q chat.Question) (cha
 	// Asked once to learn the names, and once more with what they lead to.
 	var names nameList
 	v, err := askRules(ctx, rules.Ruleset, q, names.add)
-	if err != nil || v.Denied() || len(names.all) == 0 {
-		return m.withGuard(ctx, rec, q, m.explained(ctx, rec, v), err)
+	var real map[string]string
+	if err == nil && !v.Denied() && len(names.all) > 0 {
+		if real, err = m.resolve(ctx, rec, names.all); err != nil {
+			return chat.Explained{}, err
+		}
+		if len(real) > 0 {
+			v, err = askRules(ctx, rules.Ruleset, q, ledBy(real))
+		}
 	}
-	real, err := m.resolve(ctx, rec, names.all)
-	if err != nil {
-		return chat.Explained{}, err
-	}
-	if len(real) > 0 {
-		v, err = askRules(ctx, rules.Ruleset, q, ledBy(real))
+	if err == nil {
+		v = m.explainKept(ctx, rec, q, v, real)
 	}
 	return m.withGuard(ctx, rec, q, m.explained(ctx, rec, v), err)
 }

@@ -122,6 +122,7 @@ func (m *Manager) fileTool(ctx context.Context, id chat.ID, c fileCall) (files.A
 		}
 	}
 	a, err := m.callTool(ctx, rec, c)
+	m.nameRule(ctx, rec, c, err)
 	m.touch(rec)
 	auditErr := m.auditTool(ctx, rec, c, a, err)
 	return a, errors.Join(m.told(ctx, rec, err), auditErr)
@@ -212,9 +213,13 @@ func (m *Manager) auditDenial(ctx context.Context, rec state.Record, err error) 
 	if errors.As(err, &f) {
 		by = "the chat's side"
 	}
-	return m.audit(ctx, rec, string(d.Tool), "denied", map[string]string{
+	detail := map[string]string{
 		"op": string(d.Op), "path": auditText(d.Path), "rule": auditText(d.Rule), "place": auditText(d.Place), "layer": d.Layer, "by": by,
-	})
+	}
+	if d.Errno != "" {
+		detail["errno"] = d.Errno
+	}
+	return m.audit(ctx, rec, string(d.Tool), "denied", detail)
 }
 
 // auditText is a caller's or a chat's text for the audit log: quoted, in ASCII, and

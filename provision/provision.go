@@ -71,6 +71,8 @@ type Manager struct {
 	walled atomic.Pointer[[]netpolicy.Policy]
 	doubt  wallDoubt
 
+	refused refusedOpens
+
 	settled    atomic.Bool   // the first probe is done: nothing more is excused
 	reconciled atomic.Bool   // what the last chatd left is finished
 	tried      chan struct{} // closed then

@@ -102,6 +102,7 @@ func (m *Manager) dropRules(ctx context.Context, id chat.ID) error {
 	if errors.Is(err, chat.ErrUnsupported) {
 		return nil
 	}
+	m.takeRefused(ctx) // also what the chat was refused last
 	return err
 }
 

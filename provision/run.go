@@ -60,9 +60,7 @@ func (m *Manager) runTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out 
 		}
 	}
 	ended, err := m.enter(runCtx, rec, s, e)
-	if errors.Is(err, errNotConfined) {
-		err = fmt.Errorf("%w: %w", err, chat.ErrInvalid)
-	}
+	err = m.notEntered(ctx, rec, spec, detail, err)
 	if err == nil && ctx.Err() != nil {
 		err = fmt.Errorf("cannot finish the run: the caller went away: %w", context.Cause(ctx))
 	}

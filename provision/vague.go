@@ -20,7 +20,7 @@ func (m *Manager) vague(ctx context.Context, rec state.Record) bool {
 // told is err as the caller may know it. It comes after the audit log, which has all.
 func (m *Manager) told(ctx context.Context, rec state.Record, err error) error {
 	var d *files.Denial
-	if errors.As(err, &d) && byRules(d) && m.vague(ctx, rec) {
+	if errors.As(err, &d) && (byRules(d) || d.Errno != "") && m.vague(ctx, rec) {
 		d.Path, d.Rule, d.Place, d.Layer = "", "", "", ""
 	}
 	return err

@@ -1,0 +1,108 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/state"
+)
+
+// The kernel says EACCES, EPERM or EROFS and names no rule, and mostly there is none: a mode,
+// an owner, a mount. Here is found whether it was one that it keeps.
+
+// keptRule is the denial by which the kernel refuses an operation on an absolute name in the
+// chat, with its rule; none if no rule does. What is refused because of another name of the
+// file the keeper knows, while the session lives.
+func (m *Manager) keptRule(ctx context.Context, rec state.Record, name string, changes bool) access.Verdict {
+	rules, err := m.rules(rec)
+	if err != nil || !keeper.Needed(rules.Policy(), rec.Agent) {
+		return access.Verdict{}
+	}
+	s := m.session(rec.ID)
+	if v := refusedBy(rules.Ruleset, name, changes); v.Denied() || s == nil {
+		return v
+	}
+	ctx, cancel := context.WithTimeout(ctx, refusedTimeout)
+	defer cancel()
+	order := keeper.Order{Verb: keeper.Why, Chat: rec.ID, PID: s.leader.PID, Start: s.leader.Start, Path: []byte(name)}
+	a, err := keeper.Ask(ctx, filepath.Join(m.keeperDir(), keeper.Socket), order)
+	if err != nil || len(a.By) == 0 {
+		return access.Verdict{}
+	}
+	return refusedBy(rules.Ruleset, string(a.By), changes)
+}
+
+// refusedBy is the denial that closes a name, or keeps it from being changed.
+func refusedBy(rules *access.Ruleset, name string, changes bool) access.Verdict {
+	h := rules.Hold(name)
+	if !access.Kept(name) || h.Class == access.Open || h.Class == access.ReadOnly && !changes {
+		return access.Verdict{}
+	}
+	h.Why.ByKernel, h.Why.Name = true, name
+	return h.Why
+}
+
+// explainKept is what holds for a path that the rules allow by its name: the kernel may refuse
+// it all the same, because of another name.
+func (m *Manager) explainKept(ctx context.Context, rec state.Record, q chat.Question, v access.Verdict, real map[string]string) access.Verdict {
+	if q.Path == "" || v.Denied() {
+		return v
+	}
+	home := m.home(rec.ID)
+	name := ledBy(real)(access.Fold(home, home, q.Path))
+	if kept := m.keptRule(ctx, rec, name, q.Op == "write" || q.Op == "edit"); kept.Denied() {
+		return kept
+	}
+	return v
+}
+
+// nameRule puts the rule into a denial of a file tool by the kernel, where it is a rule that
+// the kernel kept. It goes by the name that the caller used, not by the chat's word.
+func (m *Manager) nameRule(ctx context.Context, rec state.Record, c fileCall, err error) {
+	var d *files.Denial
+	if !errors.As(err, &d) || d.Rule != files.RuleKernel {
+		return
+	}
+	name := m.folded(rec.ID, c.path)
+	if v := m.keptRule(ctx, rec, name, c.writes()); v.Denied() {
+		d.Rule, d.Place, d.Errno = v.Rule.String(), v.Rule.Place, d.Place
+		d.Message = m.policy(rec).Message(name)
+	}
+}
+
+// notEntered is err for a run that did not come to be. Where a rule closes its directory the
+// audit log and operators are told which; others hear no more than of a path that is judged.
+func (m *Manager) notEntered(ctx context.Context, rec state.Record, spec chat.RunSpec, detail map[string]string, err error) error {
+	if !errors.Is(err, errNotConfined) {
+		return err
+	}
+	dir := spec.Dir(m.home(rec.ID))
+	if r := m.ruleBehind(ctx, rec, dir); r != nil {
+		detail["rule"], detail["place"] = auditText(r.String()), auditText(r.Place)
+		said := m.policy(rec).Message(dir)
+		if chat.CallerFrom(ctx).Role == chat.RoleOperator {
+			said = fmt.Sprintf("the file rules close it: %s (%s)", r, r.Place)
+		}
+		err = fmt.Errorf("%w: %s", err, said)
+	}
+	return fmt.Errorf("%w: %w", err, chat.ErrInvalid)
+}
+
+// ruleBehind is the rule that closes a name, or what links of the chat lead it to.
+func (m *Manager) ruleBehind(ctx context.Context, rec state.Record, name string) *access.Rule {
+	if v := m.keptRule(ctx, rec, path.Clean(name), false); v.Denied() || !keeper.Needed(m.policy(rec), rec.Agent) {
+		return v.Rule
+	}
+	real, err := m.resolve(ctx, rec, []string{name})
+	if err != nil || real[name] == "" {
+		return nil
+	}
+	return m.keptRule(ctx, rec, real[name], false).Rule
+}

@@ -1,0 +1,160 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/state"
+)
+
+// The kernel refuses an open by file rules in two ways. Of a file that has a mount over it
+// nobody is told. One that came later the kernel asks the keeper about, which counts what it
+// refuses; what it counted becomes lines of the audit log here.
+
+const (
+	// refusedLook is how often the keeper is asked, and refusedTimeout how long it may take.
+	refusedLook, refusedTimeout = 2 * time.Second, 5 * time.Second
+	// Of one chat refusedBurst lines are written at once, and one more each refusedEvery. What
+	// is beyond is counted, and becomes one line each refusedEvery. So none fills the log, and
+	// none takes another's lines.
+	refusedBurst = 20
+	refusedEvery = time.Minute
+)
+
+// refusedOpens is what is known of the chats that had opens refused of late. The zero value is ready.
+type refusedOpens struct {
+	mu    sync.Mutex
+	chats map[chat.ID]*refusedOf
+}
+
+// refusedOf is how many lines a chat may have, and what was counted without one.
+type refusedOf struct {
+	lines  allowance
+	unsaid uint64
+	summed time.Time // when the last line of a sum was written
+}
+
+// watchRefused asks the keeper until ctx ends.
+func (m *Manager) watchRefused(ctx context.Context) {
+	tick := time.NewTicker(refusedLook)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+		if m.anyKept() {
+			m.takeRefused(context.WithoutCancel(ctx))
+		}
+		m.sumRefused(ctx.Err() != nil)
+	}
+}
+
+// anyKept reports whether some session has rules that the keeper keeps. Where none has it is
+// not asked, for it ends when nobody does.
+func (m *Manager) anyKept() bool {
+	for _, s := range m.allSessions() {
+		if rec, err := m.store.Get(s.id); err == nil && keeper.Needed(m.policy(rec), rec.Agent) {
+			return true
+		}
+	}
+	return false
+}
+
+// takeRefused writes what the keeper counted since it was asked last.
+func (m *Manager) takeRefused(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, refusedTimeout)
+	defer cancel()
+	m.refused.mu.Lock()
+	defer m.refused.mu.Unlock()
+	for more := true; more; {
+		a, err := keeper.Ask(ctx, filepath.Join(m.keeperDir(), keeper.Socket), keeper.Order{Verb: keeper.Refused})
+		if err != nil { // it is gone, which reconcile sees, or is of an older chatd
+			m.log.Debug("cannot ask which opens were refused", "error", err)
+			return
+		}
+		for _, r := range a.Refused {
+			m.auditRefused(ctx, r)
+		}
+		more = a.MoreRefused
+	}
+}
+
+// auditRefused writes what was counted of one chat, as far as it has lines.
+func (m *Manager) auditRefused(ctx context.Context, r keeper.Refusals) {
+	rec, err := m.store.Get(r.Chat)
+	if err != nil {
+		return // reaped meanwhile
+	}
+	c := m.refused.of(r.Chat)
+	c.unsaid += r.More
+	for _, f := range r.Files {
+		if !c.lines.take(refusedBurst, refusedEvery) {
+			c.unsaid += f.Times
+			continue
+		}
+		m.auditKernel(ctx, rec, m.refusedFile(rec, f))
+	}
+}
+
+// of is what is known of a chat. The caller holds the lock.
+func (o *refusedOpens) of(id chat.ID) *refusedOf {
+	if o.chats == nil {
+		o.chats = map[chat.ID]*refusedOf{}
+	}
+	if o.chats[id] == nil {
+		o.chats[id] = &refusedOf{lines: allowance{refusedBurst, time.Now()}}
+	}
+	return o.chats[id]
+}
+
+// refusedFile is one refused file as the audit log has it, with the rule that closes it now.
+func (m *Manager) refusedFile(rec state.Record, f keeper.RefusedFile) map[string]string {
+	detail := map[string]string{"path": auditText(string(f.Path)), "times": fmt.Sprint(f.Times), "by": "the kernel"}
+	if string(f.By) != string(f.Path) && len(f.By) > 0 {
+		detail["name"] = auditText(string(f.By)) // which it had, or which it would have
+	}
+	rules, err := m.rules(rec)
+	if err != nil {
+		detail["error"] = err.Error()
+		return detail
+	}
+	if h := rules.Hold(string(f.By)); len(f.By) > 0 && h.Class != access.Open {
+		detail["rule"], detail["place"], detail["layer"] = auditText(h.Why.Rule.String()), auditText(h.Why.Rule.Place), string(h.Why.Layer)
+	} else {
+		detail["rule"] = "one about a name that it had"
+	}
+	return detail
+}
+
+// auditKernel writes a line about opens that the kernel refused. Nothing waits for it.
+func (m *Manager) auditKernel(ctx context.Context, rec state.Record, detail map[string]string) {
+	if err := m.audit(ctx, rec, "open", "denied", detail); err != nil {
+		m.log.Error("cannot audit which opens the kernel refused", "chat", rec.ID, "error", err)
+	}
+}
+
+// sumRefused writes how many opens had no line of their own, for each chat at most once each
+// refusedEvery, or for all when this is the last.
+func (m *Manager) sumRefused(last bool) {
+	m.refused.mu.Lock()
+	defer m.refused.mu.Unlock()
+	for id, c := range m.refused.chats {
+		rec, err := m.store.Get(id)
+		c.lines.refill(refusedBurst, refusedEvery)
+		switch {
+		case err != nil, c.unsaid == 0 && c.lines.left == refusedBurst:
+			delete(m.refused.chats, id)
+		case c.unsaid > 0 && (last || time.Since(c.summed) >= refusedEvery):
+			detail := map[string]string{"more": fmt.Sprint(c.unsaid), "by": "the kernel"}
+			c.unsaid, c.summed = 0, time.Now()
+			m.auditKernel(context.Background(), rec, detail)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package roottest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/provision"
+)
+
+// TestKernelDenialsNameTheRule: where the kernel refuses by a rule whose name the caller did not
+// use, the answer, the audit log and explain name the rule and its line; with messages: vague
+// none but operators hear of it. A mode that refuses is no rule.
+func TestKernelDenialsNameTheRule(t *testing.T) {
+	for _, messages := range []string{"verbose", "vague"} {
+		t.Run(messages, func(t *testing.T) {
+			opt := ruledOptions(t, fmt.Sprintf("access:\n  messages: %s\n  deny: ['**/vaul?/**', '**/*.pem']\n", messages))
+			m := open(t, opt)
+			t.Cleanup(func() { endKeeper(t, opt) })
+			bridge := asBridge(t.Context(), "bridge")
+			c := asleepFor(bridge, t, m)
+			must(t, os.Link(place(t, c, "a.pem", secret), filepath.Join(c.Home, "linked")))
+			putDir(t, c, "vault")
+			putDir(t, c, "shut")
+			must(t, os.Symlink("vault", filepath.Join(c.Home, "way")))
+			must(t, os.Chmod(filepath.Join(c.Home, "shut"), 0))
+			wake(t, m, c.ID)
+			for _, ctx := range []context.Context{operator(t.Context()), bridge} {
+				kernelDenials(ctx, t, opt, m, c, messages == "vague" && chat.CallerFrom(ctx).Role != chat.RoleOperator)
+			}
+		})
+	}
+}
+
+// asleepFor is a chat of a caller's with rules.
+func asleepFor(ctx context.Context, t *testing.T, m *provision.Manager) chat.Chat {
+	t.Helper()
+	no := false
+	c, _, err := m.Create(ctx, chat.Spec{ExternalID: "why", Profile: "ruled", Awake: &no})
+	must(t, err)
+	return c
+}
+
+func kernelDenials(ctx context.Context, t *testing.T, opt provision.Options, m *provision.Manager, c chat.Chat, vague bool) {
+	t.Helper()
+	op := chat.CallerFrom(ctx).Role == chat.RoleOperator
+	_, err := m.ReadFile(ctx, c.ID, files.ReadFile{Path: "linked"}, func(files.Answer) io.Writer { return io.Discard })
+	var d *files.Denial
+	switch {
+	case !errors.As(err, &d):
+		t.Errorf("the other name of a denied file: %v", err)
+	case vague && (d.Rule+d.Place+d.Layer+d.Path != "" || strings.Contains(err.Error(), "pem")):
+		t.Errorf("vague: %#v", d)
+	case !vague && (d.Rule != "deny **/*.pem" || d.Place != "rules.yaml:3" || d.Layer != files.RuleKernel):
+		t.Errorf("%#v", d)
+	}
+	if len(auditLines(t, opt, "read_file", "denied", "deny **/*.pem", "rules.yaml:3", "linked", `"errno":"E`)) == 0 {
+		t.Error("no line of the audit log names the rule")
+	}
+	e, err := m.Explain(ctx, c.ID, chat.Question{Path: "linked", Op: "read"})
+	if err != nil || e.Verdict != "deny" || !e.ByKernel || vague == (e.Place == "rules.yaml:3") {
+		t.Errorf("explain: %+v, %v", e, err)
+	}
+	for _, dir := range []string{"vault", "way"} {
+		_, err = m.Run(ctx, c.ID, chat.RunSpec{Command: "true", Cwd: dir})
+		if !errors.Is(err, chat.ErrInvalid) || op != strings.Contains(fmt.Sprint(err), "deny **/vaul?/** (rules.yaml:3)") || vague && strings.Contains(err.Error(), "vaul?") {
+			t.Errorf("a run in %s: %v", dir, err)
+		}
+		if len(auditLines(t, opt, `"run"`, "failed", strconv.Quote(chat.CallerFrom(ctx).Name), "deny **/vaul?/**", "rules.yaml:3")) == 0 {
+			t.Errorf("no line of the audit log names the rule that closes %s", dir)
+		}
+	}
+	if _, err = m.Run(ctx, c.ID, chat.RunSpec{Command: "true", Cwd: "shut"}); err == nil || strings.Contains(err.Error(), "rule") {
+		t.Errorf("a directory without a mode: %v", err)
+	}
+}
