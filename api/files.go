@@ -17,14 +17,16 @@ import (
 
 // FileAnswer is what a file tool says, on the wire.
 type FileAnswer struct {
-	Message  string     `json:"message,omitempty" doc:"What was done, in the tool's words."`
-	Path     string     `json:"path,omitempty" doc:"The physical name of the file, as the chat says."`
-	Size     int64      `json:"size" doc:"The file's size in bytes."`
-	Mode     uint32     `json:"mode,omitempty" doc:"Its permission bits."`
-	Modified *time.Time `json:"modified,omitempty" doc:"When it was last changed."`
-	Created  bool       `json:"created,omitempty" doc:"It was not there before."`
-	Offset   int64      `json:"offset,omitempty" doc:"Where the content begins."`
-	Bytes    int64      `json:"bytes" doc:"How much content there is, or was."`
+	Message string `json:"message,omitempty" doc:"What was done, in the tool's words."`
+	Path    string `json:"path,omitempty" doc:"The physical name of the file, as the chat says."`
+	Size    int64  `json:"size" doc:"The file's size in bytes."`
+	Mode    uint32 `json:"mode,omitempty" doc:"Its permission bits as a number; permissions has them in octal."`
+	// Permissions is Mode as people write it.
+	Permissions string     `json:"permissions,omitempty" pattern:"^0[0-7]{3}$" doc:"Its permission bits in octal, as in 0644."`
+	Modified    *time.Time `json:"modified,omitempty" doc:"When it was last changed."`
+	Created     bool       `json:"created,omitempty" doc:"It was not there before."`
+	Offset      int64      `json:"offset,omitempty" doc:"Where the content begins."`
+	Bytes       int64      `json:"bytes" doc:"How much content there is, or was."`
 
 	Truncated  bool   `json:"truncated,omitempty" doc:"There is more: go on at next_offset, next_line or after next_entry."`
 	NextOffset int64  `json:"next_offset,omitempty"`
@@ -52,10 +54,19 @@ func NewFileAnswer(a files.Answer, content []byte) FileAnswer {
 
 func fileAnswer(a files.Answer) FileAnswer {
 	return FileAnswer{
-		Message: a.Message, Path: a.Path, Size: a.Size, Mode: a.Mode, Modified: a.Modified, Created: a.Created,
+		Permissions: octal(a.Mode),
+		Message:     a.Message, Path: a.Path, Size: a.Size, Mode: a.Mode, Modified: a.Modified, Created: a.Created,
 		Offset: a.Offset, Bytes: a.Bytes, Truncated: a.Truncated, NextOffset: a.NextOffset, NextLine: a.NextLine,
 		NextEntry: a.NextEntry, Lines: a.Lines, Entries: a.Entries, Diff: a.Diff, DiffOmitted: a.DiffOmitted, SHA256: a.SHA256,
 	}
+}
+
+// octal is permission bits as chmod(1) takes them; empty for an answer about no file.
+func octal(mode uint32) string {
+	if mode == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%04o", mode)
 }
 
 func (a FileAnswer) answer() files.Answer {

@@ -202,7 +202,7 @@ func TestStructured(t *testing.T) {
 	if r := structured[chat.RunResult](t, s, "exec", `{"command": "x"}`); len(r.Stdout) > MaxText+100 {
 		t.Errorf("%d bytes", len(r.Stdout))
 	}
-	if a := structured[map[string]any](t, s, "write_file", `{"path": "a", "content": "é"}`); a["created"] != true || a["size"] != 2.0 {
+	if a := structured[map[string]any](t, s, "write_file", `{"path": "a", "content": "é"}`); a["created"] != true || a["size"] != 2.0 || a["permissions"] != "0600" || a["mode"] != 384.0 {
 		t.Errorf("%v", a)
 	}
 	if a := structured[map[string]any](t, s, "read_file", `{"path": "a"}`); a["content"] != "é" {
