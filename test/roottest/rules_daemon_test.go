@@ -117,3 +117,35 @@ func TestRulesKeeperGone(t *testing.T) {
 		t.Errorf("with a keeper again the view is %+v", l)
 	}
 }
+
+// TestDoctorWithoutKeeper: doctor exits 69, and says why, while rules that are configured have
+// no keeper and none can be started.
+func TestDoctorWithoutKeeper(t *testing.T) {
+	leaveOrphansToInit(t)
+	opt := ruledOptions(t, "access: {useDefaults: false}")
+	config, rules := configFile(t, opt), filepath.Join(filepath.Dir(opt.State), "rules.yaml")
+	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	_, err = fmt.Fprintf(f, "profiles:\n  ruled:\n    access_file: %s\n    commands: ['*']\n", rules)
+	must(t, errors.Join(err, f.Close(), os.WriteFile(rules, []byte("access: {useDefaults: false, deny: ['**/.env']}"), 0o600)))
+	startDaemonOn(t, config)
+	doctor := func() (string, int) {
+		cmd := exec.Command(programs.chatd, "--socket", filepath.Join(opt.Run, "chatd.sock"), "doctor")
+		out, err := cmd.CombinedOutput()
+		if exit := (&exec.ExitError{}); err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	if out, code := doctor(); code != 0 || strings.Contains(out, "broken:") {
+		t.Errorf("with a keeper: exit %d\n%s", code, out)
+	}
+	endKeeper(t, opt)
+	dir := filepath.Join(opt.Run, "keeper")
+	must(t, errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600))) // no other can begin
+	defer os.Remove(dir)
+	out, code := doctor()
+	if code != 69 || !strings.Contains(out, "broken: ") || !strings.Contains(out, "cannot use the file rules of profile ruled") {
+		t.Errorf("without a keeper: exit %d\n%s", code, out)
+	}
+}
