@@ -59,6 +59,14 @@ const (
 // Packets without an owner (an ACK before accept(2), a RST, a FIN after close(2))
 // pass if they carry no SYN; a SYN-ACK without an owner is a SYN cookie.
 //
+// The first packet of a flow to the outside is marked where its uid has lines left in
+// the kernel's log: the filter rules, which see the packet next and may refuse it, cannot
+// count by uid.
+//
+// A uid stays in ids and same for five days after its last flow, also when its chat is
+// reaped: so long conntrack keeps a flow that nobody closed, with the number as its mark,
+// and so long nobody else may have the number.
+//
 // offset is the first number to give; existing pairs stay valid.
 func loopbackText(o Options, opened []string, offset uint32) string {
 	r := strings.NewReplacer(
@@ -66,6 +74,7 @@ func loopbackText(o Options, opened []string, offset uint32) string {
 		"OFFSET", strconv.FormatUint(uint64(offset), 10), "SPAN", strconv.Itoa(1<<windowBits),
 		"REFUSED", fmt.Sprintf("%#x", lastNumber), "OPENED", strings.Join(opened, "\n\t\t"),
 		"FLOWS", strconv.Itoa(maxFlows), "RATE", strconv.Itoa(newFlows), "BURST", strconv.Itoa(burstFlows),
+		"LINES", strconv.Itoa(uidLines), "HEARD", strconv.Itoa(uidBurst), "LOGGED", fmt.Sprintf("%#x", uint32(heardMark)),
 		"OFTEN", strconv.Itoa(refusals), "PATIENCE", strconv.Itoa(burstRefusals), "BANNED", fmt.Sprintf("%ds", int(banned.Seconds())))
 	return r.Replace(loopbackForm)
 }
@@ -77,6 +86,7 @@ table inet chatd {
 	set same { type uid . mark; size 1048576; flags dynamic,timeout; timeout 5d; }
 	set conns { type uid; size 1048576; flags dynamic; }
 	set rates { type uid; size 1048576; flags dynamic,timeout; timeout 1m; }
+	set heard { type uid; size 1048576; flags dynamic,timeout; timeout 10m; }
 	set refusals { type mark; size 1048576; flags dynamic,timeout; timeout 1m; }
 	set banned { type mark; size 1048576; flags dynamic,timeout; timeout BANNED; }
 	chain output {
@@ -101,6 +111,7 @@ table inet chatd {
 	chain bound {
 		add @conns { meta skuid ct count over FLOWS } reject with icmpx admin-prohibited
 		update @rates { meta skuid limit rate over RATE/second burst BURST packets } drop
+		oifname != "lo" update @heard { meta skuid limit rate LINES/minute burst HEARD packets } meta mark set LOGGED
 	}
 	chain opened {
 		OPENED

@@ -44,6 +44,20 @@ const whoChain = "CHATD-WHO"
 // CAP_NET_RAW (socket(7), SO_MARK); a chat has neither.
 const packetMark = 0xc4a7d001
 
+// heardMark is what the nft table puts on the first packet of a flow of a uid that has
+// lines left in the kernel's log. It allows nothing.
+const heardMark = 0xc4a7d002
+
+// Lines of the kernel's log about refused packets: of one uid a burst, and then so many a
+// minute, counted by new flows, of which each costs one, refused or not. So no uid takes
+// another's. All together have allLines a minute; and for uids that have none left there are
+// restLines, which they share.
+const (
+	uidLines, uidBurst   = 5, 20
+	allLines, allBurst   = 100, 200
+	restLines, restBurst = 5, 20
+)
+
 // family is what differs between iptables and ip6tables.
 type family struct {
 	name     string
@@ -105,9 +119,11 @@ func baseRules(f family) []string {
 // refusal is the end of every refused packet. An INVALID one is dropped in
 // silence: a reset would kill a good connection for one late packet.
 func refusal(f family) []string {
+	const log = `-A CHATD-NO -m mark %s--mark %#x -m limit --limit %d/min --limit-burst %d -j LOG --log-prefix "chatd refused " --log-uid`
 	return []string{
 		"-A CHATD-NO -m conntrack --ctstate INVALID -j DROP",
-		`-A CHATD-NO -m limit --limit 5/min --limit-burst 20 -j LOG --log-prefix "chatd refused " --log-uid`,
+		fmt.Sprintf(log, "", uint32(heardMark), allLines, allBurst),
+		fmt.Sprintf(log, "! ", uint32(heardMark), restLines, restBurst),
 		"-A CHATD-NO -p tcp -j REJECT --reject-with tcp-reset",
 		"-A CHATD-NO -j REJECT --reject-with " + f.prohibit,
 	}
