@@ -35,9 +35,9 @@ func (t *Table) look(ctx context.Context) (*snapshot, error) {
 // look lists OUTPUT and chatd's chains with their rules, as iptables -S prints them. A chain
 // without rules is there with an empty list.
 func (s half) look() (map[string][]string, error) {
-	names, err := s.ipt.ListChains("filter")
-	if err != nil && !isNotExist(err) {
-		return nil, fmt.Errorf("cannot list the %s chains: %w", s.name, err)
+	names, err := s.names()
+	if err != nil {
+		return nil, err
 	}
 	chains := map[string][]string{}
 	for _, name := range names {
@@ -49,6 +49,15 @@ func (s half) look() (map[string][]string, error) {
 		}
 	}
 	return chains, nil
+}
+
+// names lists the chains of the filter table, by one program.
+func (s half) names() ([]string, error) {
+	names, err := s.ipt.ListChains("filter")
+	if err != nil && !isNotExist(err) {
+		return nil, fmt.Errorf("cannot list the %s chains: %w", s.name, err)
+	}
+	return names, nil
 }
 
 // rules lists the rules of one chain. One that is gone, as after "nft flush ruleset", has none.

@@ -129,13 +129,13 @@ func (t *Table) write(ctx context.Context, policies []Policy) error {
 
 // writeChains replaces the content of every chain of chatd in one transaction.
 func (s half) writeChains(ctx context.Context, policies []Policy, segments []segment) error {
-	there, err := s.look()
+	there, err := s.names()
 	if err != nil {
 		return err
 	}
 	wanted := restoreText(s.family, policies, segments, nil)
 	var stale []string
-	for chain := range there {
+	for _, chain := range there {
 		if isOurs(chain) && !strings.Contains(wanted, "\n:"+chain+" ") {
 			stale = append(stale, chain)
 		}
@@ -210,12 +210,12 @@ func (s half) removeJump(ctx context.Context) error {
 
 // removeChains empties and deletes every chain of chatd in one transaction.
 func (s half) removeChains(ctx context.Context) error {
-	there, err := s.look()
+	there, err := s.names()
 	if err != nil {
 		return err
 	}
 	var chains []string
-	for chain := range there {
+	for _, chain := range there {
 		if isOurs(chain) {
 			chains = append(chains, chain)
 		}

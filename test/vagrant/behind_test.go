@@ -33,7 +33,7 @@ func TestHostBehindItsBack(t *testing.T) {
 	for _, flush := range []string{"iptables -F; ip6tables -F", "nft delete table inet chatd"} {
 		shell(t, flush)
 		wantDial(t, "loopback after "+flush, c.UID, "tcp", server.Addr().String(), false)
-		eventually(t, 30*time.Second, "mended after "+flush, mended)
+		eventually(t, patience, "mended after "+flush, mended)
 	}
 	records, _ := filepath.Glob(filepath.Join(userdb, "*"+string(c.ID)+"*"))
 	if len(records) == 0 {

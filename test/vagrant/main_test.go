@@ -145,8 +145,20 @@ func create(t testing.TB, profile string) chat.Chat {
 func ask(spec chat.Spec) (chat.Chat, error) {
 	ctx, cancel := bounded(patience)
 	defer cancel()
-	c, _, err := asker.Create(ctx, spec)
+	c, _, err := whenNotBusy(ctx, func() (c chat.Chat, created bool, err error) { return asker.Create(ctx, spec) })
 	return c, err
+}
+
+// whenNotBusy asks again while chatd is busy, as a bridge does: it begins nothing while packet rules
+// that somebody changed are being put right, which takes an emulated machine a while.
+func whenNotBusy[A, B any](ctx context.Context, ask func() (A, B, error)) (A, B, error) {
+	for {
+		a, b, err := ask()
+		if !errors.Is(err, chat.ErrBusy) || ctx.Err() != nil {
+			return a, b, err
+		}
+		time.Sleep(time.Second)
+	}
 }
 
 // reap ends a chat; one that is gone already is no error.
@@ -174,7 +186,11 @@ func run(t testing.TB, id chat.ID, command string) chat.RunResult {
 	t.Helper()
 	ctx, cancel := bounded(5 * time.Minute)
 	defer cancel()
-	r, err := asker.Run(ctx, id, chat.RunSpec{Command: command, Timeout: chat.Duration(4 * time.Minute)})
+	spec := chat.RunSpec{Command: command, Timeout: chat.Duration(4 * time.Minute)}
+	r, _, err := whenNotBusy(ctx, func() (r chat.RunResult, _ any, err error) {
+		r, err = asker.Run(ctx, id, spec)
+		return r, nil, err
+	})
 	if err != nil {
 		t.Fatalf("run %q in %s: %v", command, id, err)
 	}

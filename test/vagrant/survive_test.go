@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -110,7 +109,7 @@ func TestHostStop(t *testing.T) {
 	c := create(t, "")
 	before := sessionOf(t, c.ID)
 	output(t, "systemctl", "stop", "--", unitOf(c.ID))
-	eventually(t, 30*time.Second, "the chat is asleep", func() bool { return !get(t, c.ID).Awake })
+	eventually(t, patience, "the chat is asleep", func() bool { return !get(t, c.ID).Awake })
 	if left := pidsOf(t, c.UID); len(left) > 0 {
 		t.Errorf("processes are left: %v", left)
 	}
