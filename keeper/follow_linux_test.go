@@ -41,25 +41,30 @@ func TestAttackFollow(t *testing.T) {
 		return fanEvent{mask: unix.FAN_CREATE | mask, dir: dirName{in, what}, child: child}
 	}
 	w.roots[root] = []rooted{{s.trees[0], s}}
-	w.found = map[handle][]placed{home: {{"/home/a", s}}, name("host"): nil}
+	w.owners = map[handle][]*watched{home: {s}, name("host"): nil}
+	s.where.note(home, "/home", "a")
 	for _, e := range []fanEvent{
 		made(home, "in", inside, unix.FAN_ONDIR), made(inside, "er", deeper, unix.FAN_ONDIR), made(deeper, ".env", name("file"), 0),
 		made(name("host"), "beside", beside, unix.FAN_ONDIR), made(beside, ".env", name("other"), 0),
 		made(name("host"), "root", root, unix.FAN_ONDIR),
 	} {
-		w.named(e)
-		w.follow(e)
+		w.route(e)
+	}
+	for _, seen := range s.late.take(10) {
+		for _, p := range s.places(seen.at) {
+			w.note(s, p, seen.child)
+		}
 	}
 	if len(s.denied) != 1 || s.denied[name("file")] != wallClosed {
 		t.Errorf("denied: %v", s.denied)
 	}
-	if at, ok := w.found[beside]; !ok || len(at) > 0 {
-		t.Errorf("what is beside is at %v, %t", at, ok)
+	if by, ok := w.owners[beside]; !ok || len(by) > 0 {
+		t.Errorf("what is beside is seen by %v, %t", by, ok)
 	}
-	if _, ok := w.found[root]; ok {
+	if _, ok := w.owners[root]; ok {
 		t.Error("the root of a tree was taken to be where its name is")
 	}
-	if at := w.found[deeper]; len(at) != 1 || at[0].path != "/home/a/in/er" {
+	if at := s.places(dirName{deeper, "x"}); len(at) != 1 || at[0] != "/home/a/in/er/x" {
 		t.Errorf("a directory in a directory is at %v", at)
 	}
 }

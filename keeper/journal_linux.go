@@ -3,6 +3,7 @@ package keeper
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,11 +22,34 @@ type journalLine struct {
 
 func (w *watch) journal(id chat.ID) string { return filepath.Join(w.dir, string(id)+".known") }
 
+// lateFile is there while something waits that a session has made and nobody has looked at: a
+// worker that takes the session up would not know of it.
+func (w *watch) lateFile(id chat.ID) string { return w.journal(id) + ".late" }
+
+// noteLate makes that file, or removes it.
+func (w *watch) noteLate(s *watched, late bool) {
+	if late == s.late.noted {
+		return
+	}
+	var err error
+	if file := w.lateFile(s.k.leader.chat); late {
+		err = os.WriteFile(file, nil, 0o600)
+	} else {
+		err = os.Remove(file)
+	}
+	if s.late.noted = late; err != nil {
+		w.end(s.k, fmt.Errorf("cannot note what waits to be looked at: %w", err))
+	}
+}
+
 // openJournal opens the journal of a session, which is not in its mount namespace, and
 // takes in what it holds.
 func (w *watch) openJournal(s *watched) error {
 	var f *os.File
+	late := false
 	err := elsewhere(func() (err error) {
+		_, missing := os.Lstat(w.lateFile(s.k.leader.chat))
+		late = missing == nil
 		f, err = os.OpenFile(w.journal(s.k.leader.chat), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 		return err
 	})
@@ -33,6 +57,9 @@ func (w *watch) openJournal(s *watched) error {
 		return fmt.Errorf("cannot open the journal of a session: %w", err)
 	}
 	s.notes = f
+	if late {
+		return errors.New("a worker ended that had not looked at all that the session made")
+	}
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		var l journalLine

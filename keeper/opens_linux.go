@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,6 +25,7 @@ const mostAsked = 16 << 10
 // then, and the one that holds the groups starts another.
 func (w *watch) run() error {
 	go func() { w.fail(w.listen()) }()
+	go func() { w.fail(w.keepUp()) }()
 	go func() { w.fail(w.readOpens()) }()
 	return <-w.failed
 }
@@ -32,21 +34,6 @@ func (w *watch) fail(err error) {
 	select {
 	case w.failed <- err:
 	default: // the first is enough
-	}
-}
-
-// listen takes in events about names as they come, also where nobody opens anything.
-func (w *watch) listen() error {
-	for {
-		if err := await(w.names); err != nil {
-			return err
-		}
-		w.mu.Lock()
-		err := w.readNames()
-		w.mu.Unlock()
-		if err != nil {
-			return err
-		}
 	}
 }
 
@@ -123,6 +110,7 @@ func (w *watch) ask(q question) error {
 // answerAll answers what a session asks, until it asks nothing.
 func (w *watch) answerAll(s *watched) {
 	for {
+		time.Sleep(s.opens.wait(time.Now()))
 		w.asking.Lock()
 		q := s.asked[0]
 		w.asking.Unlock()
@@ -153,8 +141,10 @@ func (w *watch) decide(s *watched, q question) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	allow := !q.open || w.blind
-	if !allow && w.sessions[s.k.leader.chat] == s && w.readNames() == nil {
+	if !allow && w.sessions[s.k.leader.chat] == s && w.readNames() == nil && w.lookAtAll(s) == nil && !s.late.over {
+		began := time.Now()
 		allow = s.judge(q.fd)
+		s.opens.spend(time.Now(), time.Since(began))
 	}
 	if !allow {
 		w.noteRefused(s, q.fd)

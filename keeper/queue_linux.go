@@ -1,99 +1,119 @@
 package keeper
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// mostEvents bounds how many events about names are held at once, and mostFound of how many
-// directories it is known where they are.
+// mostEvents bounds how many names of one session wait to be looked at, and mostFound of how
+// many directories it is known where they are.
 const (
 	mostEvents = 300_000
 	mostFound  = 50_000
 )
 
-// readNames takes in what the kernel tells of names, all that is there: what is opened next
-// is judged by it. The caller holds the lock.
+// gatherTime is how long names gather before they are read, where nobody asks anything: a
+// chat that renames in a loop costs one read for many.
+const gatherTime = time.Millisecond
+
+// listen takes in events about names as they come, also where nobody opens anything.
+func (w *watch) listen() error {
+	for {
+		if err := w.awaitNames(); err != nil {
+			return err
+		}
+		w.mu.Lock()
+		err := w.readNames()
+		w.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		time.Sleep(gatherTime)
+	}
+}
+
+// awaitNames returns when there is something to read. It holds a thread: the runtime's poller
+// would wake for each event, also while names gather.
+func (w *watch) awaitNames() error {
+	for {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(w.namesFD), Events: unix.POLLIN}}, -1)
+		if err == nil {
+			return nil
+		}
+		if err != unix.EINTR {
+			return fmt.Errorf("cannot wait for events about names: %w", err)
+		}
+	}
+}
+
+// readNames hands what the kernel tells of names to the sessions that see them, all that is
+// there. Looking at them is left to [watch.lookAt]: what one session makes is no other's
+// work. The caller holds the lock.
 func (w *watch) readNames() error {
 	left, err := w.queued()
 	for err == nil && left > 0 {
 		var some []fanEvent
-		n := min(left, w.most)
-		some, err = w.takeNames(n)
-		w.takeIn(some)
-		if left -= len(some); len(some) < n {
+		if some, err = w.takeNames(); len(some) == 0 {
 			break // there are no more, whatever was counted
 		}
-		if left > 0 {
-			w.endNoisy(some)
+		for _, e := range some {
+			w.route(e)
 		}
+		left -= len(some)
 	}
 	return err
 }
 
-// takeNames reads n events at least, if there are so many.
-func (w *watch) takeNames(n int) (all []fanEvent, err error) {
-	buf := make([]byte, 64<<10)
-	for len(all) < n {
-		read, err := unix.Read(w.namesFD, buf)
-		if err == unix.EAGAIN || err == nil && read == 0 {
-			break
-		}
-		if err == unix.EINTR {
+// takeNames reads some events, if there are any.
+func (w *watch) takeNames() ([]fanEvent, error) {
+	for {
+		read, err := unix.Read(w.namesFD, w.buf)
+		switch {
+		case err == unix.EAGAIN || err == nil && read == 0:
+			return nil, nil
+		case err == unix.EINTR:
 			continue
+		case err != nil:
+			return nil, fmt.Errorf("cannot read events about names: %w", err)
 		}
-		if err != nil {
-			return all, fmt.Errorf("cannot read events about names: %w", err)
-		}
-		events, err := parseEvents(buf[:read])
-		if err != nil {
-			return all, err
-		}
-		all = append(all, events...)
-	}
-	return all, nil
-}
-
-// takeIn takes events in. Moves of directories come first: an event names a directory that
-// may have been moved since.
-func (w *watch) takeIn(all []fanEvent) {
-	moved := slices.ContainsFunc(all, isMove)
-	if moved || len(w.found) > mostFound {
-		clear(w.found)
-	}
-	for _, e := range all {
-		if isMove(e) {
-			w.moved(e)
-		}
-	}
-	for _, e := range all {
-		w.named(e)
-		if !moved {
-			w.follow(e)
-		}
+		return parseEvents(w.buf[:read])
 	}
 }
 
-// endNoisy ends the session that made more of these names than any other did, where no
-// other sees them, when there are more than can be held. So they do not grow without end,
-// and nobody waits for them for ever.
-func (w *watch) endNoisy(all []fanEvent) {
-	made := map[*watched]int{}
-	var most *watched
-	for _, e := range all {
-		at := w.places(e.dir)
-		if len(at) == 0 || slices.ContainsFunc(at, func(p placed) bool { return p.s != at[0].s }) {
-			continue
+// route hands one event to each session that sees one of its names.
+func (w *watch) route(e fanEvent) {
+	if e.mask&unix.FAN_Q_OVERFLOW != 0 {
+		for _, s := range w.sessions {
+			w.end(s.k, errors.New("the kernel lost events about its files"))
 		}
-		if made[at[0].s]++; most == nil || made[at[0].s] > made[most] {
-			most = at[0].s
+		return
+	}
+	now, old := w.ownersOf(e.dir.dir), w.ownersOf(e.old.dir)
+	if isMove(e) {
+		for _, s := range now {
+			if slices.Contains(old, s) {
+				w.enqueue(s, func(b *backlog) { b.move(e.old, e.dir) })
+			}
+		}
+		if !slices.Equal(now, old) {
+			clear(w.owners) // what lies in it is seen by others than before
+		}
+		for _, s := range slices.Concat(now, old) {
+			s.where.age++
 		}
 	}
-	if most != nil {
-		w.end(most.k, fmt.Errorf("%d names were made or changed before they could be looked at", made[most]))
+	for _, s := range now {
+		w.enqueue(s, func(b *backlog) { b.see(sighting{e.dir, e.child}) })
 	}
+	for _, s := range old {
+		w.enqueue(s, func(b *backlog) { b.see(sighting{e.old, e.child}) })
+	}
+	w.follow(e, now)
 }
 
 // isMove reports that a directory was moved: where it, and what lies in it, was found is old.
@@ -107,4 +127,53 @@ func (w *watch) queued() (int, error) {
 		return 0, fmt.Errorf("cannot count events about names: %w", err)
 	}
 	return bytes / fanHeader, nil
+}
+
+// follow knows where a directory is that was made right now: where its name is, or nowhere. Who makes
+// directories without end, in a session or beside all of them, would else have each of them looked for in
+// every session, and every open wait for that. The root of a tree is looked for: it lies where its name does not say.
+func (w *watch) follow(e fanEvent, owners []*watched) {
+	if e.mask&unix.FAN_CREATE == 0 || e.mask&unix.FAN_ONDIR == 0 || e.child == "" || len(w.roots[e.child]) > 0 {
+		return
+	}
+	if _, ok := w.owners[e.child]; ok {
+		return
+	}
+	w.owners[e.child] = owners
+	for _, s := range owners {
+		s.where.follow(e.dir, e.child)
+	}
+}
+
+// ownersOf are the sessions that see a directory: it is looked for once, and once in a tree
+// that many sessions have, as /usr. Events come in thousands, also from what no session sees.
+func (w *watch) ownersOf(dir handle) []*watched {
+	if dir == "" {
+		return nil
+	}
+	all, ok := w.owners[dir]
+	if ok {
+		return all
+	}
+	for root, trees := range w.roots {
+		if root.fsid() != dir.fsid() {
+			continue
+		}
+		rel, ok := trees[0].find(dir)
+		if !ok {
+			continue
+		}
+		for _, t := range trees {
+			t.s.where.note(dir, t.Path, rel)
+			if !slices.Contains(all, t.s) {
+				all = append(all, t.s)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *watched) int { return cmp.Compare(a.k.leader.chat, b.k.leader.chat) })
+	if len(w.owners) > mostFound {
+		clear(w.owners)
+	}
+	w.owners[dir] = all
+	return all
 }

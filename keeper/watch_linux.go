@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,7 +26,7 @@ import (
 // Who holds mu may hold asking next, and not the other way round.
 type watch struct {
 	permFD, namesFD int
-	perm, names     *os.File      // the same, to wait for
+	perm            *os.File      // the same, to wait for
 	room            chan struct{} // of questions that are held
 	failed          chan error
 
@@ -36,14 +35,17 @@ type watch struct {
 
 	mu       sync.Mutex
 	sessions map[chat.ID]*watched
-	marked   map[string]int      // file systems in names, and how many sessions are on them
-	found    map[handle][]placed // where directories are, until one is moved
-	roots    map[handle][]rooted // the trees of the sessions, by their roots
-	again    func(chat.ID)       // asks for a new look at a session
+	marked   map[string]int        // file systems in names, and how many sessions are on them
+	owners   map[handle][]*watched // who sees a directory
+	roots    map[handle][]rooted   // the trees of the sessions, by their roots
+	turns    []*watched            // who has made something that nobody has looked at
+	behind   chan struct{}         // tells of the first of them
+	buf      []byte                // for events about names
+	again    func(chat.ID)         // asks for a new look at a session
 	end      func(*kept, error)
 	dir      string // of the journals
 	blind    bool   // tests: every open passes
-	most     int    // events about names at once; tests: fewer
+	most     int    // names of a session that wait; tests: fewer
 	refused  refusals
 }
 
@@ -57,6 +59,10 @@ type watched struct {
 	notes  *os.File             // both maps, for a later worker
 	moved  map[string][]string  // what a directory was called before, by what it was called then
 	asked  []question           // of who holds asking; the first is being answered
+	late   backlog
+	where  foundDirs
+	names  share
+	opens  share
 }
 
 // watchedTree is a mount of the session: where it lies inside, and in its file system.
@@ -98,8 +104,8 @@ func initWatch() (perm, names int, err error) {
 
 func newWatch(perm, names int) *watch {
 	return &watch{
-		permFD: perm, namesFD: names, perm: os.NewFile(uintptr(perm), "perm"), names: os.NewFile(uintptr(names), "names"), room: make(chan struct{}, mostAsked), most: mostEvents, failed: make(chan error, 1),
-		byMount: map[uint64]*watched{}, sessions: map[chat.ID]*watched{}, marked: map[string]int{}, found: map[handle][]placed{}, roots: map[handle][]rooted{},
+		permFD: perm, namesFD: names, perm: os.NewFile(uintptr(perm), "perm"), room: make(chan struct{}, mostAsked), most: mostEvents, failed: make(chan error, 1),
+		byMount: map[uint64]*watched{}, sessions: map[chat.ID]*watched{}, marked: map[string]int{}, owners: map[handle][]*watched{}, behind: make(chan struct{}, 1), buf: make([]byte, 64<<10), roots: map[handle][]rooted{},
 	}
 }
 
@@ -109,7 +115,7 @@ func (w *watch) begin(k *kept, wall *ruleWall, changed bool) error {
 	defer w.mu.Unlock()
 	s := w.sessions[k.leader.chat]
 	if s == nil {
-		s = &watched{k: k, denied: map[handle]wallClass{}, moved: map[string][]string{}}
+		s = &watched{k: k, denied: map[handle]wallClass{}, moved: map[string][]string{}, names: share{of: namesShare}, opens: share{of: opensShare}}
 		err := w.openJournal(s)
 		if err == nil {
 			err = w.markNames(s)
@@ -147,7 +153,7 @@ func (w *watch) markNames(s *watched) error {
 			t := newWatchedTree(b, fsid, fd)
 			s.trees = append(s.trees, t)
 			w.roots[t.root] = append(w.roots[t.root], rooted{t, s})
-			clear(w.found) // it may lie in this one, too
+			clear(w.owners) // what they see may lie in this one, too
 			if !b.Writable {
 				continue
 			}
@@ -260,41 +266,4 @@ func (w *watch) settle(k *kept, wall *ruleWall, root, procFD int) error {
 		}
 	}
 	return nil
-}
-
-// drop forgets a session that has ended; its mounts, and their marks, ended with it.
-func (w *watch) drop(id chat.ID) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := w.sessions[id]
-	if s == nil {
-		return
-	}
-	delete(w.sessions, id)
-	w.asking.Lock()
-	defer w.asking.Unlock()
-	for id, other := range w.byMount {
-		if other == s {
-			delete(w.byMount, id)
-		}
-	}
-	w.letGo(s)
-}
-
-// letGo closes what begin opened.
-func (w *watch) letGo(s *watched) {
-	_ = s.notes.Close() // nil if it came to none
-	clear(w.found)      // it names the session
-	for _, t := range s.trees {
-		w.roots[t.root] = slices.DeleteFunc(w.roots[t.root], func(r rooted) bool { return r.s == s })
-		if len(w.roots[t.root]) == 0 {
-			delete(w.roots, t.root)
-		}
-		if t.Writable {
-			if w.marked[t.fsid]--; w.marked[t.fsid] == 0 {
-				_ = unix.FanotifyMark(w.namesFD, unix.FAN_MARK_REMOVE|unix.FAN_MARK_FILESYSTEM, nameMask, t.fd, "")
-			}
-		}
-		unix.Close(t.fd)
-	}
 }

@@ -232,7 +232,7 @@ func (k *keeper) forget(s *kept) {
 	id := s.leader.chat
 	k.watch.drop(id)
 	s.close()
-	for _, file := range []string{k.file(id), k.watch.journal(id)} {
+	for _, file := range []string{k.file(id), k.watch.journal(id), k.watch.lateFile(id)} {
 		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			fmt.Fprintf(k.errs, "chatd keep: cannot forget a session: %v\n", err)
 		}

@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(insideEnv) != "" {
 		beInside()
 	}
+	if dir := os.Getenv(noiseEnv); dir != "" {
+		makeNoise(dir)
+	}
 	os.Exit(m.Run())
 }
 

@@ -1,0 +1,202 @@
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// sighting is a file, and a name that it has or had.
+type sighting struct {
+	at    dirName
+	child handle
+}
+
+// backlog is what one session has made and moved and nobody has looked at yet. What is made
+// over and over again waits once.
+type backlog struct {
+	moves   [][2]dirName // of directories: from, to
+	seen    []sighting
+	waiting map[sighting]bool
+	moving  map[[2]dirName]bool
+	// taken and done count what came and what was looked at, since the session began.
+	taken, done int
+	queued      bool // for its turn
+	noted       bool // for a later worker, that it waits
+	over        bool // there was more than can be held
+}
+
+func (b *backlog) len() int { return len(b.moves) + len(b.seen) }
+
+func (b *backlog) move(from, to dirName) {
+	m := [2]dirName{from, to}
+	if b.moving == nil {
+		b.moving = map[[2]dirName]bool{}
+	}
+	if !b.moving[m] {
+		b.moving[m] = true
+		b.moves = append(b.moves, m)
+	}
+}
+
+func (b *backlog) see(s sighting) {
+	if b.waiting == nil {
+		b.waiting = map[sighting]bool{}
+	}
+	if !b.waiting[s] {
+		b.waiting[s] = true
+		b.seen = append(b.seen, s)
+		b.taken++
+	}
+}
+
+// take takes the next n sightings at most.
+func (b *backlog) take(n int) []sighting {
+	some := b.seen[:min(n, len(b.seen))]
+	b.seen = b.seen[len(some):]
+	for _, s := range some {
+		delete(b.waiting, s)
+	}
+	if len(b.seen) == 0 {
+		b.seen = nil // the array grew with the largest backlog
+	}
+	return some
+}
+
+func (b *backlog) takeMoves() [][2]dirName {
+	moves := b.moves
+	b.moves, b.moving = nil, nil
+	return moves
+}
+
+// enqueue adds to a session's backlog and has it looked at when its turn comes. A session
+// with more than can be held ends: so they do not grow without end, and nobody waits for
+// them for ever. Until it has, nothing is opened in it.
+func (w *watch) enqueue(s *watched, add func(*backlog)) {
+	if s.late.over {
+		return
+	}
+	add(&s.late)
+	if s.late.len() > w.most {
+		s.late.over = true
+		w.end(s.k, fmt.Errorf("%d names were made or changed before they could be looked at", s.late.len()))
+		return
+	}
+	if !s.late.queued {
+		s.late.queued = true
+		w.turns = append(w.turns, s)
+		select {
+		case w.behind <- struct{}{}:
+		default: // it is known already
+		}
+	}
+}
+
+// turnSize is how many names of one session are looked at before it is another's turn.
+const turnSize = 64
+
+// lookAt looks at some of what a session has made, and says whether more waits. Moves of
+// directories come first, for an event names a directory that may have been moved since:
+// also those that came while the directories were found. The caller holds the lock.
+func (w *watch) lookAt(s *watched) (more bool, err error) {
+	began := time.Now()
+	defer func() { s.names.spend(time.Now(), time.Since(began)) }()
+	w.applyMoves(s)
+	some := s.late.take(turnSize)
+	names := make([][]string, len(some))
+	for i, at := range some {
+		names[i] = s.places(at.at)
+	}
+	if err := w.readNames(); err != nil {
+		return false, err
+	}
+	w.applyMoves(s)
+	for i, at := range some {
+		for _, p := range names[i] {
+			w.note(s, p, at.child)
+		}
+	}
+	s.late.done += len(some)
+	return s.late.len() > 0, nil
+}
+
+// applyMoves notes what directories were called before, as they are in each other now.
+func (w *watch) applyMoves(s *watched) {
+	for _, m := range s.late.takeMoves() {
+		for _, old := range s.places(m[0]) {
+			for _, now := range s.places(m[1]) {
+				w.rememberMove(s, now, old)
+			}
+		}
+	}
+}
+
+// lookAtAll looks at all that a session had made when it is called: what comes before an
+// open of its own. It lets go of the lock between, and where there is more than its share
+// covers it waits: others' opens come first.
+func (w *watch) lookAtAll(s *watched) error {
+	upTo := s.late.taken
+	for s.late.done < upTo || len(s.late.moves) > 0 {
+		if _, err := w.lookAt(s); err != nil {
+			return err
+		}
+		if s.late.done < upTo {
+			w.mu.Unlock()
+			time.Sleep(s.names.wait(time.Now()))
+			w.mu.Lock()
+		}
+		if w.sessions[s.k.leader.chat] != s || s.late.over {
+			return errors.New("the session has ended")
+		}
+	}
+	return nil
+}
+
+// keepUp looks at what sessions have made, in turn, for ever.
+func (w *watch) keepUp() error {
+	for range w.behind {
+		for {
+			pause, err := w.turn()
+			if err != nil {
+				return err
+			}
+			if pause < 0 {
+				break
+			}
+			time.Sleep(pause)
+		}
+	}
+	return nil
+}
+
+// turn looks at a part of what one session has made, whose turn it is, and says when there
+// may be another turn: below 0 when nobody waits. A session that has used its share is
+// passed over, unless it has made so much that it would soon be more than can be held.
+func (w *watch) turn() (pause time.Duration, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	pause = -1
+	for range w.turns {
+		s := w.turns[0]
+		w.turns = w.turns[1:]
+		if w.sessions[s.k.leader.chat] != s {
+			continue
+		}
+		wait := s.names.wait(time.Now())
+		if wait > 0 && s.late.len() < w.most/2 {
+			w.turns = append(w.turns, s)
+			if pause < 0 || wait < pause {
+				pause = wait
+			}
+			continue
+		}
+		more, err := w.lookAt(s)
+		if more {
+			w.turns = append(w.turns, s)
+		}
+		s.late.queued = more
+		w.noteLate(s, more)
+		return 0, err
+	}
+	return pause, nil
+}
