@@ -20,11 +20,12 @@ type shim struct {
 	name   string
 	argv   []string
 	cwd    string
+	env    func(string) string // nil for no environment
 }
 
 func newShim(policy ShimPolicy, argv []string, cwd string) (shim, error) {
 	g, err := guard.New(policy.Guard)
-	return shim{policy, g, argv[0], argv, cwd}, err
+	return shim{policy: policy, guard: g, name: argv[0], argv: argv, cwd: cwd}, err
 }
 
 // denial says why a program does not run; the zero value lets it.
@@ -45,6 +46,7 @@ func runShim(name string, argv []string, errs io.Writer) int {
 	if err != nil {
 		return fail(errs, err)
 	}
+	s.env = os.Getenv
 	r, err := s.judge()
 	if err != nil {
 		return fail(errs, err)

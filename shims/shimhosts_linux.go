@@ -16,6 +16,8 @@ import (
 type host struct {
 	name string
 	port uint16 // 0 if it is not known
+	// scheme is that of the URL; empty for what is no URL.
+	scheme string
 }
 
 // ports are the schemes that are known.
@@ -27,8 +29,15 @@ func (s shim) hosts() denial {
 	if s.policy.Home == "" {
 		return denial{} // no policy
 	}
-	for _, h := range hostsOf(s.name, s.argv[1:]) {
-		if why := s.policy.unreachable(h); why != "" {
+	for _, h := range append(hostsOf(s.name, s.argv[1:]), s.registries()...) {
+		to, isProxy, ok := s.via(h)
+		if !ok {
+			continue // the wall for packets knows
+		}
+		if why := s.policy.unreachable(to); why != "" {
+			if isProxy {
+				why = "it goes by the proxy " + to.name + ": " + why
+			}
 			return denial{"egress", why, "allowed: " + s.policy.reachable()}
 		}
 	}
@@ -111,6 +120,8 @@ func operandsOf(args []string, valued string) (operands []string, values map[byt
 				i++
 				values[l] = args[i]
 			}
+		case slices.Contains(longValued, a):
+			i++
 		case strings.HasPrefix(a, "-"):
 		default:
 			operands = append(operands, a)
@@ -135,7 +146,7 @@ func urls(args []string, bare bool) []host {
 			if n, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
 				port = uint16(n)
 			}
-			all = append(all, host{u.Hostname(), port})
+			all = append(all, host{u.Hostname(), port, u.Scheme})
 		}
 	}
 	return all
@@ -164,7 +175,7 @@ func sshHosts(name string, args []string) []host {
 		if !user {
 			h = strings.TrimPrefix(o, "ssh://")
 		}
-		all = append(all, host{strings.Trim(h, "[]"), port})
+		all = append(all, host{name: strings.Trim(h, "[]"), port: port})
 	}
 	return all
 }
@@ -179,5 +190,5 @@ func ncHosts(args []string) []host {
 	if err != nil {
 		return nil
 	}
-	return []host{{operands[0], uint16(n)}}
+	return []host{{name: operands[0], port: uint16(n)}}
 }
