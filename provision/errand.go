@@ -98,6 +98,7 @@ func (m *Manager) errandLocked(ctx context.Context, rec state.Record, c fileCall
 		if a, err = stdio.talk(ctx, m.toolPlan(rec), c); !answered(err) {
 			waitSome(inner.ended())
 		}
+		m.nameRule(ctx, rec, c, inner, err)
 	}
 	err = errors.Join(m.toolError(ctx, &b, err), m.abandon(rec, inner))
 	<-ended

@@ -214,6 +214,7 @@ func (m *Manager) enterToolLeaf(ctx context.Context, rec state.Record, s *sessio
 	}
 	defer stdio.close()
 	a, err = stdio.talk(ctx, m.toolPlan(rec), c)
+	m.nameRule(ctx, rec, c, s.leader, err)
 	if !answered(err) {
 		waitSome(ended)
 	}

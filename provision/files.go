@@ -122,7 +122,6 @@ func (m *Manager) fileTool(ctx context.Context, id chat.ID, c fileCall) (files.A
 		}
 	}
 	a, err := m.callTool(ctx, rec, c)
-	m.nameRule(ctx, rec, c, err)
 	m.touch(rec)
 	auditErr := m.auditTool(ctx, rec, c, a, err)
 	return a, errors.Join(m.told(ctx, rec, err), auditErr)

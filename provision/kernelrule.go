@@ -19,24 +19,31 @@ import (
 
 // keptRule is the denial by which the kernel refuses an operation on an absolute name in the
 // chat, with its rule; none if no rule does. What is refused because of another name of the
-// file the keeper knows, while the session lives.
-func (m *Manager) keptRule(ctx context.Context, rec state.Record, name string, changes bool) access.Verdict {
+// file the keeper knows, while the session of l lives; nil is none.
+func (m *Manager) keptRule(ctx context.Context, rec state.Record, l *leader, name string, changes bool) access.Verdict {
 	rules, err := m.rules(rec)
 	if err != nil || !keeper.Needed(rules.Policy(), rec.Agent) {
 		return access.Verdict{}
 	}
-	s := m.session(rec.ID)
-	if v := refusedBy(rules.Ruleset, name, changes); v.Denied() || s == nil {
+	if v := refusedBy(rules.Ruleset, name, changes); v.Denied() || l == nil {
 		return v
 	}
 	ctx, cancel := context.WithTimeout(ctx, refusedTimeout)
 	defer cancel()
-	order := keeper.Order{Verb: keeper.Why, Chat: rec.ID, PID: s.leader.PID, Start: s.leader.Start, Path: []byte(name)}
+	order := keeper.Order{Verb: keeper.Why, Chat: rec.ID, PID: l.PID, Start: l.Start, Path: []byte(name)}
 	a, err := keeper.Ask(ctx, filepath.Join(m.keeperDir(), keeper.Socket), order)
 	if err != nil || len(a.By) == 0 {
 		return access.Verdict{}
 	}
 	return refusedBy(rules.Ruleset, string(a.By), changes)
+}
+
+// leaderOf is the leader of a chat's session; nil while it is asleep.
+func (m *Manager) leaderOf(id chat.ID) *leader {
+	if s := m.session(id); s != nil {
+		return s.leader
+	}
+	return nil
 }
 
 // refusedBy is the denial that closes a name, or keeps it from being changed.
@@ -57,7 +64,7 @@ func (m *Manager) explainKept(ctx context.Context, rec state.Record, q chat.Ques
 	}
 	home := m.home(rec.ID)
 	name := ledBy(real)(access.Fold(home, home, q.Path))
-	if kept := m.keptRule(ctx, rec, name, q.Op == "write" || q.Op == "edit"); kept.Denied() {
+	if kept := m.keptRule(ctx, rec, m.leaderOf(rec.ID), name, q.Op == "write" || q.Op == "edit"); kept.Denied() {
 		return kept
 	}
 	return v
@@ -65,13 +72,13 @@ func (m *Manager) explainKept(ctx context.Context, rec state.Record, q chat.Ques
 
 // nameRule puts the rule into a denial of a file tool by the kernel, where it is a rule that
 // the kernel kept. It goes by the name that the caller used, not by the chat's word.
-func (m *Manager) nameRule(ctx context.Context, rec state.Record, c fileCall, err error) {
+func (m *Manager) nameRule(ctx context.Context, rec state.Record, c fileCall, l *leader, err error) {
 	var d *files.Denial
 	if !errors.As(err, &d) || d.Rule != files.RuleKernel {
 		return
 	}
 	name := m.folded(rec.ID, c.path)
-	if v := m.keptRule(ctx, rec, name, c.writes()); v.Denied() {
+	if v := m.keptRule(ctx, rec, l, name, c.writes()); v.Denied() {
 		d.Rule, d.Place, d.Errno = v.Rule.String(), v.Rule.Place, d.Place
 		d.Message = m.policy(rec).Message(name)
 	}
@@ -97,12 +104,12 @@ func (m *Manager) notEntered(ctx context.Context, rec state.Record, spec chat.Ru
 
 // ruleBehind is the rule that closes a name, or what links of the chat lead it to.
 func (m *Manager) ruleBehind(ctx context.Context, rec state.Record, name string) *access.Rule {
-	if v := m.keptRule(ctx, rec, path.Clean(name), false); v.Denied() || !keeper.Needed(m.policy(rec), rec.Agent) {
+	if v := m.keptRule(ctx, rec, m.leaderOf(rec.ID), path.Clean(name), false); v.Denied() || !keeper.Needed(m.policy(rec), rec.Agent) {
 		return v.Rule
 	}
 	real, err := m.resolve(ctx, rec, []string{name})
 	if err != nil || real[name] == "" {
 		return nil
 	}
-	return m.keptRule(ctx, rec, real[name], false).Rule
+	return m.keptRule(ctx, rec, m.leaderOf(rec.ID), real[name], false).Rule
 }

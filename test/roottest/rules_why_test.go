@@ -36,6 +36,12 @@ func TestKernelDenialsNameTheRule(t *testing.T) {
 			for _, ctx := range []context.Context{operator(t.Context()), bridge} {
 				kernelDenials(ctx, t, opt, m, c, messages == "vague" && chat.CallerFrom(ctx).Role != chat.RoleOperator)
 			}
+			_, err := m.Sleep(operator(t.Context()), c.ID)
+			must(t, err)
+			var d *files.Denial
+			if _, err := get(t, m, c.ID, "linked"); !errors.As(err, &d) || d.Rule != "deny **/*.pem" || d.Errno == "" {
+				t.Errorf("asleep: %v, %#v", err, d)
+			}
 		})
 	}
 }

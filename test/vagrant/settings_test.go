@@ -37,6 +37,7 @@ func TestHostFiles(t *testing.T) {
 		stateDir: "711 root root", homesDir: "711 root root", userdb: "711 root root",
 		stateDir + "/tmp": "0 root root", stateDir + "/vartmp": "0 root root",
 		stateDir + "/audit.jsonl": "600 root root",
+		"/etc/chatd/access":       "750 root chatd-operators", "/etc/chatd/access/rules.yaml": "640 root chatd-operators",
 	} {
 		if got := output(t, "stat", "-c", "%a %U %G", path); got != want {
 			t.Errorf("%s is %s, want %s", path, got, want)
