@@ -7,11 +7,12 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Bounds of what is held of one chat's refused opens until chatd asks: that many files, and
-// the first bytes of their names. Of one answer, so that it fits on the wire.
+// Bounds of what is held of refused opens until chatd asks: so many files of a chat, the first
+// bytes of their names, and so many chats; and of one answer, so that it fits on the wire.
 const (
 	maxRefused       = 8
 	maxRefusedName   = 1024
+	maxRefusedChats  = 4096
 	maxRefusedAnswer = 12 << 10 // bytes of names of further chats' files; one chat's come whole
 )
 
@@ -23,28 +24,38 @@ type refusals struct {
 	chats map[chat.ID]*Refusals
 }
 
-// add counts one refused open of the file at path. by is the name that is denied: its own, or
-// one that it or a directory around it had.
-func (r *refusals) add(id chat.ID, path, by string) {
-	path, by = path[:min(len(path), maxRefusedName)], by[:min(len(by), maxRefusedName)]
+// add counts one refused open of the file at path. by finds the name that is denied: its own,
+// or one that it or a directory around it had. It is asked once for a file, so that who is
+// refused without end costs no more than who is not.
+func (r *refusals) add(id chat.ID, path string, by func() string) {
+	path = path[:min(len(path), maxRefusedName)]
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	c := r.of(id)
+	if c == nil {
+		return
+	}
+	i := slices.IndexFunc(c.Files, func(f RefusedFile) bool { return string(f.Path) == path })
+	switch {
+	case i >= 0:
+		c.Files[i].Times++
+	case len(c.Files) < maxRefused:
+		name := by()
+		c.Files = append(c.Files, RefusedFile{[]byte(path), []byte(name[:min(len(name), maxRefusedName)]), 1})
+	default:
+		c.More++
+	}
+}
+
+// of is what was counted of a chat; nil where nobody asked for so long that there is no room.
+func (r *refusals) of(id chat.ID) *Refusals {
 	if r.chats == nil {
 		r.chats = map[chat.ID]*Refusals{}
 	}
-	c := r.chats[id]
-	if c == nil {
-		c = &Refusals{Chat: id}
-		r.chats[id] = c
+	if r.chats[id] == nil && len(r.chats) < maxRefusedChats {
+		r.chats[id] = &Refusals{Chat: id}
 	}
-	same := func(f RefusedFile) bool { return string(f.Path) == path && string(f.By) == by }
-	if i := slices.IndexFunc(c.Files, same); i >= 0 {
-		c.Files[i].Times++
-	} else if len(c.Files) < maxRefused {
-		c.Files = append(c.Files, RefusedFile{[]byte(path), []byte(by), 1})
-	} else {
-		c.More++
-	}
+	return r.chats[id]
 }
 
 // take hands out what was counted, as much as fits into one answer. Which chats come first is left to chance, so that none can hold up another's.
@@ -73,5 +84,5 @@ func (w *watch) noteRefused(s *watched, fd int) {
 	if err != nil {
 		p = "" // it is counted all the same
 	}
-	w.refused.add(s.k.leader.chat, p, s.deniedName(p))
+	w.refused.add(s.k.leader.chat, p, func() string { return s.deniedName(p) })
 }
