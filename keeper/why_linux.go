@@ -9,10 +9,11 @@ import (
 
 // why names what closes, or makes read-only, the file that an order names: the path itself
 // where a rule is about it, or a name that it or a directory around it had, or another link
-// to it. The name is empty where nothing is known.
+// to it. The name is empty where nothing is known. A session that has just ended is told of, too:
+// that of a file tool in a chat that is asleep ends with its answer.
 func (k *keeper) why(o Order) (Answer, error) {
 	s := k.named(o.Chat)
-	if s == nil || s.leader != o.leader() || s.ended() {
+	if s == nil || s.leader != o.leader() {
 		return Answer{}, fmt.Errorf("nobody keeps process %d of the chat: %w", o.PID, chat.ErrNotFound)
 	}
 	p := path.Clean("/" + string(o.Path))
