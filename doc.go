@@ -27,6 +27,7 @@
 //	specs, adrs       what is promised, and why it is as it is
 //	deploy            installing on a host
 //	test/roottest     chat A against chat B, as root, in namespaces
+//	test/npmtest      programs of npm's registry, for tests
 //	test/vagrant      the same on Debian machines with systemd
 //
 // Which package may import which is a table in layout_test.go. Mechanisms never

@@ -49,6 +49,7 @@ var mayImport = map[string][]string{
 	"cmd/chatd":       {"display", "keeper", "mcp", "api", "provision", "state", "access", "guard", "files", "quota", "chat"},
 	"cmd/chatd-shim":  {"shims", "minder"},
 	"examples/bridge": {"api", "chat"},
+	"test/npmtest":    {},
 	"test/roottest":   {},
 	"test/vagrant":    {"api", "chat"},
 }

@@ -3,21 +3,21 @@
 package api
 
 import (
-	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/api/apitest"
+	"github.com/chatd/chatd/test/npmtest"
 )
 
 // TestLongGeneratedClient: a stock linter has no error in openapi.json, and the client of a stock
 // generator, compiled by strict tsc, lives the life of a chat.
 func TestLongGeneratedClient(t *testing.T) {
 	dir := t.TempDir()
-	inNode(t, dir, true, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "@redocly/cli@2.77.0",
+	npmtest.Install(t, dir, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "@redocly/cli@2.77.0",
 		"openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9.3", "@types/node@20.19.43")
 	socket, _ := start(t, ServerOptions{})
 	for name, text := range map[string]string{"openapi.json": raw(t, socket, get("/openapi.json")).body, "package.json": `{"type": "module"}`,
@@ -26,10 +26,10 @@ func TestLongGeneratedClient(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	inNode(t, dir, false, "node_modules/.bin/redocly", "lint", "openapi.json")
-	inNode(t, dir, false, "node_modules/.bin/openapi-typescript", "openapi.json", "-o", "schema.d.ts")
-	inNode(t, dir, false, "node_modules/.bin/tsc", "-p", ".")
-	out := inNode(t, dir, false, "node", "out/client.js", overTCP(t, socket))
+	inNode(t, dir, "node_modules/.bin/redocly", "lint", "openapi.json")
+	inNode(t, dir, "node_modules/.bin/openapi-typescript", "openapi.json", "-o", "schema.d.ts")
+	inNode(t, dir, "node_modules/.bin/tsc", "-p", ".")
+	out := inNode(t, dir, "node", "out/client.js", apitest.OverTCP(t, socket))
 	if !strings.Contains(out, "create, run, files, reap") {
 		t.Errorf("the client says %s", out)
 	}
@@ -44,46 +44,14 @@ func fromTestdata(t *testing.T, name string) string {
 	return string(b)
 }
 
-// inNode runs a program in dir. Where npm, or its registry, is not there the test skips, and says
-// so; as root, where nothing may be missing, it fails.
-func inNode(t *testing.T, dir string, needed bool, argv ...string) string {
+// inNode runs a program in dir.
+func inNode(t *testing.T, dir string, argv ...string) string {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "REDOCLY_TELEMETRY=off")
 	out, err := cmd.CombinedOutput()
-	why := fmt.Sprintf("%v: %v: %s", argv, err, out)
-	switch {
-	case err == nil:
-	case needed && os.Getenv("CHATD_TEST_REQUIRE") != "all":
-		t.Skip("NOT TRIED, no client from npm: " + why)
-	default:
-		t.Fatal(why)
+	if err != nil {
+		t.Fatalf("%v: %v: %s", argv, err, out)
 	}
 	return string(out)
-}
-
-// overTCP serves the socket on a port of loopback, for clients that know no unix sockets.
-func overTCP(t *testing.T, socket string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("unix", socket)
-			if err != nil {
-				_ = in.Close()
-				continue
-			}
-			go func() { _, _ = io.Copy(out, in); _ = out.Close() }()
-			go func() { _, _ = io.Copy(in, out); _ = in.Close() }()
-		}
-	}()
-	return "http://" + l.Addr().String()
 }
