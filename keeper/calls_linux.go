@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -12,12 +13,26 @@ import (
 // openTree is a copy of the mount that fd stands on, from fd down, attached nowhere
 // (open_tree(2)). It is private: with systemd the host's mounts are shared, a copy would be
 // their peer, and what is mounted on it would come to the host and to every other copy.
-func openTree(fd int) (int, error) {
-	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
+func openTree(fd int) (int, error) { return copyTree(fd, 0) }
+
+// openBase is openTree of a mount of bubblewrap's. A mount of the host below it, which came along, is
+// locked to it: the kernel copies neither without the other (EINVAL, mount_namespaces(7)). Then
+// the copy has both, and nobody looks past the second there: that is a base of its own.
+func openBase(fd int) (int, error) {
+	tree, err := copyTree(fd, 0)
+	if errors.Is(err, unix.EINVAL) {
+		return copyTree(fd, unix.AT_RECURSIVE)
+	}
+	return tree, err
+}
+
+// copyTree copies one mount, or with AT_RECURSIVE those below it too.
+func copyTree(fd int, recursive uint) (int, error) {
+	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|recursive)
 	if err != nil {
 		return -1, fmt.Errorf("open_tree: %w", err)
 	}
-	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Propagation: unix.MS_PRIVATE}); err != nil {
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|recursive, &unix.MountAttr{Propagation: unix.MS_PRIVATE}); err != nil {
 		unix.Close(tree)
 		return -1, fmt.Errorf("mount_setattr: %w", err)
 	}

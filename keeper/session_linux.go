@@ -116,7 +116,7 @@ func (k *kept) openBases(root int) error {
 		}
 		b := &baseMount{Mount: l, tree: -1, top: fd, handles: -1, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, inode: inodeOf(&st)}
 		if err == nil {
-			b.tree, err = openTree(fd)
+			b.tree, err = openBase(fd)
 		}
 		if err == nil && b.dir && !k.taken { // else it is watched already, and nobody answers yet
 			b.handles = orNone(openBeneath(fd, "", unix.O_RDONLY|unix.O_DIRECTORY))
