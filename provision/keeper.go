@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,21 +21,57 @@ import (
 // directory: a reboot ends it with the sessions.
 func (m *Manager) keeperDir() string { return filepath.Join(m.opt.Run, "keeper") }
 
-// raiseKeeper has the keeper of file rules there before the first session wants it: a
-// host that cannot keep them says so at load, and not when a chat is woken.
-func (m *Manager) raiseKeeper(ctx context.Context) error { return m.keeperFor(ctx, m.opt.Access) }
+// raiseKeeper starts the keeper of file rules for the chats that are there: a host that cannot
+// keep their rules says so at start, and not when one is woken. A profile without chats needs
+// no keeper: profiles with rules ship, and not every host can keep rules.
+func (m *Manager) raiseKeeper(ctx context.Context) error {
+	return m.keeperForChats(ctx, m.access.Load().policies)
+}
 
-func (m *Manager) keeperFor(ctx context.Context, policies map[string]*access.Policy) error {
-	for _, name := range slices.Sorted(maps.Keys(policies)) {
-		if !keeper.NeededBy(policies[name]) {
-			continue
+// keeperForChats starts the keeper if these policies have rules for it to keep in a chat that is there.
+func (m *Manager) keeperForChats(ctx context.Context, policies map[string]*access.Policy) error {
+	book := newRuleBook(policies)
+	for _, rec := range m.store.All() {
+		if keeper.Needed(book.policy(rec.Profile), rec.Agent) {
+			return m.keeperOf(ctx, rec.Profile)
 		}
-		if err := m.startKeeper(ctx); err != nil {
-			return fmt.Errorf("cannot use the file rules of profile %s: %w", name, err)
-		}
-		return nil
 	}
 	return nil
+}
+
+// keeperForNew starts the keeper before a chat is made whose rules need it, so that no chat is
+// made that could not be woken.
+func (m *Manager) keeperForNew(ctx context.Context, spec chat.Spec) error {
+	if !keeper.Needed(m.access.Load().policy(spec.Profile), spec.Agent) {
+		return nil
+	}
+	return m.keeperOf(ctx, spec.Profile)
+}
+
+func (m *Manager) keeperOf(ctx context.Context, profile string) error {
+	if err := m.startKeeper(ctx); err != nil {
+		return fmt.Errorf("cannot use the file rules of profile %s: %w", profile, err)
+	}
+	return nil
+}
+
+// keeperFindings tries the keeper for the profiles that have rules for it, also where no chat
+// needs it yet, and says in which ones this host can make no chats.
+func (m *Manager) keeperFindings(ctx context.Context) []string {
+	names := m.keptProfiles()
+	if len(names) == 0 {
+		return nil
+	}
+	if err := m.startKeeper(ctx); err != nil {
+		return []string{fmt.Sprintf("no chat with file rules can be made, in profiles %s: %v", strings.Join(names, ", "), err)}
+	}
+	return nil
+}
+
+// keptProfiles are those with rules that the kernel keeps.
+func (m *Manager) keptProfiles() []string {
+	policies := m.access.Load().policies
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(policies)), func(name string) bool { return !keeper.NeededBy(policies[name]) })
 }
 
 func (m *Manager) keeperAnswers(ctx context.Context) bool {

@@ -110,7 +110,7 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 	}
 	h := m.describe()
 	h.Shares, h.Broken = m.shareUses(), m.broken(ctx)
-	terminals, open := m.terminalFinding(), m.openings()
+	terminals, open := m.terminalFinding(), append(m.openings(), m.keeperFindings(ctx)...)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.Chats, h.Awake = m.store.Len(), len(m.sessions)
@@ -199,6 +199,9 @@ func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 	host.Findings = append(sysctlFindings("/proc/sys"), m.openings()...)
 	if younger != nil {
 		host.Broken = append(host.Broken, younger.Error())
+	}
+	if names := m.keptProfiles(); len(names) > 0 {
+		host.Findings = append(host.Findings, "no daemon answers: whether the file rules of "+strings.Join(names, ", ")+" can be kept was not tried")
 	}
 	host.Findings = append(host.Findings, "no daemon answers: the walls were tried without one, and the packet rules in a network namespace of their own")
 	return host, errors.Join(m.groups.RemoveBase(), m.groups.Close())

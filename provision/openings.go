@@ -32,10 +32,10 @@ func (m *Manager) sayOpenings() {
 	}
 }
 
-// broken is what keeps the config from holding although every layer stands: file rules that
-// nobody keeps.
+// broken is what keeps the config from holding although every layer stands: file rules of a
+// chat that nobody keeps.
 func (m *Manager) broken(ctx context.Context) []string {
-	if err := m.keeperFor(ctx, m.access.Load().policies); err != nil {
+	if err := m.raiseKeeper(ctx); err != nil {
 		return []string{err.Error()}
 	}
 	return []string{}

@@ -127,7 +127,7 @@ func (m *Manager) ReloadProfiles(ctx context.Context, policies map[string]*acces
 func (m *Manager) reload(ctx context.Context, policies map[string]*access.Policy, judges map[string]judged) error {
 	err := m.checkPolicies(policies)
 	if err == nil {
-		err = errors.Join(m.countPlaces(ctx, policies), m.keeperFor(ctx, policies))
+		err = errors.Join(m.countPlaces(ctx, policies), m.keeperForChats(ctx, policies))
 	}
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ type fileProfile struct {
 	Resolvers   []string          `yaml:"resolvers"`
 	Skeleton    string            `yaml:"skeleton"`
 	AccessFile  string            `yaml:"access_file"`
-	Defaults    bool              `yaml:"defaults"`
+	Defaults    *bool             `yaml:"defaults"`
 	Commands    *[]string         `yaml:"commands"`
 	CommandsAdd []string          `yaml:"commands_add"`
 	Env         map[string]string `yaml:"env"`
@@ -162,10 +162,14 @@ func fields(cfg *Config) []field {
 	}...)
 }
 
-// profile reads one profile; limits and commands that it leaves out are base's.
+// profile reads one profile; limits, commands, guard, env and defaults that it leaves out are base's.
 func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Profile, error) {
 	at := "profiles." + name
-	p := chat.Profile{Name: name, Network: chat.Network(f.Network), Commands: base.Commands, Skeleton: f.Skeleton, AccessFile: f.AccessFile, Defaults: f.Defaults, Limits: base.Limits, Env: base.Env}
+	p := chat.Profile{Name: name, Network: chat.Network(f.Network), Commands: base.Commands, Skeleton: f.Skeleton, AccessFile: f.AccessFile, Limits: base.Limits, Env: base.Env}
+	p.Defaults = base.Defaults && f.AccessFile == "" // a file says so itself
+	if f.Defaults != nil {
+		p.Defaults = *f.Defaults
+	}
 	if f.Commands != nil {
 		p.Commands = *f.Commands
 	}

@@ -24,6 +24,9 @@ func TestShippedProfiles(t *testing.T) {
 		"agent-large": {MemoryMax: 2 << 30, PidsMax: 1024, CPUQuota: second / 5, CPUPeriod: second / 10, NoFile: 8192, ShmSize: 256 << 20},
 	} {
 		p := cfg.Profiles[name]
+		if p.Defaults != (name != "default") {
+			t.Errorf("%s: defaults %t", name, p.Defaults)
+		}
 		if p.Limits != want || len(p.Opens()) > 0 || !slices.Contains(p.Commands, "git") || !p.Guard.EnableDenyPatterns {
 			t.Errorf("%s: %+v", name, p)
 		}
@@ -66,6 +69,34 @@ func TestProfileOfAShippedName(t *testing.T) {
 	}
 	if d := cfg.Profiles["default"]; d.Limits.PidsMax != 64 || len(d.Commands) != 1 || d.Env["A"] != "b" || cfg.Profiles["shell"].Limits.PidsMax != 99 {
 		t.Errorf("default: %+v", d)
+	}
+}
+
+// TestDefaultsOfAShippedName: who adds to a shipped profile keeps its default rules, unless the
+// file says otherwise or has rules of its own; a config that is printed means the same again.
+func TestDefaultsOfAShippedName(t *testing.T) {
+	for text, want := range map[string]bool{
+		"profiles: {agent: {}}":                                          true,
+		`profiles: {agent: {egress: ["203.0.113.5:443"]}}`:               true,
+		"profiles: {agent: {defaults: false}}":                           false,
+		"profiles: {agent: {access_file: /etc/chatd/rules.yaml}}":        false,
+		"profiles: {agent: {commands: [sh]}, default: {defaults: true}}": true,
+	} {
+		cfg, err := load(t, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		printed, err := yamlOf(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := load(t, string(printed))
+		if err != nil || cfg.Profiles["agent"].Defaults != want || again.Profiles["agent"].Defaults != want {
+			t.Errorf("%s: defaults %t, and printed %t, want %t: %v", text, cfg.Profiles["agent"].Defaults, again.Profiles["agent"].Defaults, want, err)
+		}
+	}
+	if cfg, err := load(t, "profiles: {default: {defaults: true}, other: {}}"); err != nil || cfg.Profiles["other"].Defaults {
+		t.Errorf("another name has defaults of default: %v", err)
 	}
 }
 

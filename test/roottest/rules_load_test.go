@@ -13,24 +13,53 @@ import (
 	"github.com/chatd/chatd/provision"
 )
 
-// TestRulesNoEnforcer: on a host where nothing can keep the rules they do not load, at the
-// start and at a reload, and the error says why.
+// TestRulesNoEnforcer: on a host where nothing can keep the rules a profile that has them is of
+// no use, and keeps nothing else from working: no chat is made in it, no session starts, and
+// neither a reload nor a start gives such rules to a chat that is there.
 func TestRulesNoEnforcer(t *testing.T) {
 	opt := ruledOptions(t, `access: {useDefaults: false, rules: [{deny: "**/*.conf", ops: [write]}]}`)
 	opt.Keeper = "/bin/false"
+	rules := opt.Access
 	m, err := provision.Open(t.Context(), opt)
+	must(t, err) // nobody needs them yet
+	cannot := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "cannot use the file rules of profile ruled: cannot start the keeper") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	no := false
+	for _, awake := range []*bool{nil, &no} {
+		_, _, err = m.Create(operator(t.Context()), chat.Spec{ExternalID: "nobody keeps it", Profile: "ruled", Awake: awake})
+		cannot("a chat with rules that nobody keeps", err)
+	}
+	h, err := m.Host(operator(t.Context()))
+	if must(t, err); h.Chats != 0 || len(h.Broken) > 0 || !strings.Contains(strings.Join(h.Findings, "\n"), "no chat with file rules can be made, in profiles ruled: cannot start the keeper") {
+		t.Errorf("doctor, of a host that can make no such chat: %d chats, broken %q, findings %q", h.Chats, h.Broken, h.Findings)
+	}
+	m.SetAccess(map[string]*access.Policy{"ruled": policy(t, "access: {useDefaults: false, rules: [{deny: x, ops: [read]}]}")})
+	c := create(t, m, "ruled", "ruled") // a deny that only the tools keep needs no keeper
+	cannot("a reload of rules that nobody keeps", m.Reload(operator(t.Context()), rules))
+	if got := tells(t, m, c, "echo awake"); got != "awake\n" {
+		t.Errorf("after a reload that was refused: %q", got)
+	}
+	m.SetAccess(rules)
+	if h, err := m.Host(operator(t.Context())); err != nil || !strings.Contains(strings.Join(h.Broken, "\n"), "cannot start the keeper") {
+		t.Errorf("doctor, of a chat whose rules nobody keeps: %q, %v", h.Broken, err)
+	}
+	_, err = m.Sleep(operator(t.Context()), c.ID)
+	must(t, err)
+	if _, err := m.Wake(operator(t.Context()), c.ID); !errors.Is(err, chat.ErrUnsupported) {
+		t.Errorf("a session with rules that nobody keeps: %v", err)
+	}
+	must(t, m.Close())
+	m, err = provision.Open(t.Context(), opt)
 	if err == nil {
 		_ = m.Close()
 	}
-	if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "cannot use the file rules of profile ruled: cannot start the keeper") {
-		t.Errorf("rules that nobody keeps: %v", err)
-	}
-	rules := opt.Access
-	opt.Access = map[string]*access.Policy{"ruled": policy(t, "access: {useDefaults: false, rules: [{deny: x, ops: [read]}]}")}
-	m = open(t, opt) // a deny that only the tools keep needs no keeper
-	if err := m.Reload(operator(t.Context()), rules); !errors.Is(err, chat.ErrUnsupported) {
-		t.Errorf("a reload of rules that nobody keeps: %v", err)
-	}
+	cannot("a start with such a chat", err)
+	opt.Access = nil
+	open(t, opt) // reaps it
 }
 
 // TestRulesSample: the seed's first sample, as it is pasted, in a session.
