@@ -2,7 +2,6 @@ package provision
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/chatd/chatd/ring"
@@ -75,37 +74,4 @@ func (l *sessionLog) runs(ctx context.Context, while time.Duration) bool {
 		}
 	}
 	return false
-}
-
-// Between a text and its Enter a program has echoPatience to print something, and then
-// enterPause: what reads both at once takes them for one paste (Claude Code, gemini).
-const (
-	echoPatience = 2 * time.Second
-	enterPause   = 200 * time.Millisecond
-)
-
-// pauseAfter returns when Enter may be pressed after a text that was typed when the log ended
-// at before.
-func (l *sessionLog) pauseAfter(ctx context.Context, r *ring.Ring, before int64) error {
-	late := time.NewTimer(echoPatience)
-	defer late.Stop()
-	for waiting := l.recording(); waiting; {
-		_, end, changed := r.Bounds()
-		if end > before {
-			break
-		}
-		select {
-		case <-changed:
-		case <-late.C:
-			waiting = false
-		case <-ctx.Done():
-			return fmt.Errorf("the text was typed, but not Enter: %w", context.Cause(ctx))
-		}
-	}
-	select {
-	case <-time.After(enterPause):
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the text was typed, but not Enter: %w", context.Cause(ctx))
-	}
 }

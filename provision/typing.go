@@ -167,7 +167,7 @@ func (t typist) once(ctx context.Context, cond tmux.If) (tmux.Front, error) {
 	if err != nil {
 		return front, err
 	}
-	if err := t.log.pauseAfter(ctx, t.ring, before); err != nil {
+	if err := t.log.pauseAfter(ctx, t.ring, before, in.Text); err != nil {
 		return front, err
 	}
 	t.enter(false)

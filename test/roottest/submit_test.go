@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/chatd/chatd/chat"
@@ -14,18 +15,24 @@ import (
 )
 
 // agent is a program on the whole terminal as coding agents are: what it reads in one piece and
-// is more than one key it takes for a paste, in which Enter is a line end.
+// is more than one key it takes for a paste, in which Enter is a line end, as it is right after
+// one. Where a paste says "slowly" it is at work on it for a while, and draws something else first.
 const agent = `
+use Time::HiRes "sleep", "time";
 $| = 1; system "stty raw -echo";
 sub show { print "\r\n$_[0]\r\n> " }
-print "\e[?2004h"; show("agent is up"); my $draft = "";
+print "\e[?2004h"; show("agent is up"); my ($draft, $pasted) = ("", 0);
 while (sysread(STDIN, my $b, 1 << 20)) {
-	if ($b eq "\r") {
+	if ($b eq "\r" && time - $pasted > .04) {
 		last if $draft eq "quit";
 		if ($draft =~ /^zones/) { print "\e]133;A\a$draft\e]133;B\a" }
 		show("SUBMITTED<$draft>"); $draft = "";
 	} elsif ($b eq "\e[B") { show("DOWN") }
-	else { $b =~ s/\e\[20[01]~//g; $b =~ s/\r/+/g; $draft .= $b; print $b; }
+	else {
+		if ($b =~ /slowly/) { print "\r\nat work\r\n"; sleep .8 }
+		$pasted = time if length $b > 1;
+		$b =~ s/\e\[20[01]~//g; $b =~ s/\r/+/g; $draft .= $b; print $b;
+	}
 }
 print "\e[?2004l"; system "stty sane";
 `
@@ -58,6 +65,9 @@ func TestSubmit(t *testing.T) {
 		says(t, m, c.ID, since, fmt.Sprintf("SUBMITTED<hello %d+world>", i))
 	}
 	since := endOfLog(t, m, c.ID)
+	must(t, m.Input(ctx, c.ID, chat.Input{Text: "hello\nslowly", Enter: true}))
+	says(t, m, c.ID, since, "SUBMITTED<hello+slowly>")
+	since = endOfLog(t, m, c.ID)
 	must(t, m.Input(ctx, c.ID, chat.Input{Text: "é 'k'", KeyByKey: true, Enter: true}))
 	says(t, m, c.ID, since, "SUBMITTED<é 'k'>")
 	must(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"down", "y", "enter"}}))
@@ -67,13 +77,15 @@ func TestSubmit(t *testing.T) {
 	}
 	// Many at once: each is submitted whole.
 	since = endOfLog(t, m, c.ID)
+	var all sync.WaitGroup
 	for i := range 4 {
-		go func() {
+		all.Go(func() {
 			if err := m.Input(ctx, c.ID, chat.Input{Text: fmt.Sprintf("at once %d", i), Enter: true}); err != nil {
 				t.Error(err)
 			}
-		}()
+		})
 	}
+	all.Wait()
 	for i := range 4 {
 		says(t, m, c.ID, since, fmt.Sprintf("SUBMITTED<at once %d>", i))
 	}
