@@ -34,8 +34,13 @@ type daemon struct {
 // is empty.
 func startDaemon(t *testing.T, opt provision.Options, failpoint string) *daemon {
 	t.Helper()
+	return startDaemonOf(t, opt, configFile(t, opt), failpoint)
+}
+
+// startDaemonOf starts chatd serve with a config file for these options.
+func startDaemonOf(t *testing.T, opt provision.Options, config, failpoint string) *daemon {
+	t.Helper()
 	dir := filepath.Dir(opt.State)
-	config := configFile(t, opt)
 	log, err := os.OpenFile(filepath.Join(dir, "chatd.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	must(t, err)
 	defer log.Close()

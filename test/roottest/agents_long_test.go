@@ -1,0 +1,291 @@
+//go:build long
+
+package roottest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/npmtest"
+)
+
+// realAgent is an agent of npm's registry, and how it is driven.
+type realAgent struct {
+	pkg     string
+	profile string
+	start   string            // the command line
+	program string            // what tmux calls it
+	ready   string            // what the screen shows when its prompt is there
+	kill    string            // ends it as a crash would
+	files   map[string]string // its settings, in the home; @model@ is the server's URL
+}
+
+// realAgents are started with what an operator would give them: no dialogs, no updates, no
+// telemetry, no sandbox of their own, and the server as their model.
+var realAgents = map[string]realAgent{
+	"claude": {pkg: "@anthropic-ai/claude-code", profile: "agent", start: "claude", program: "claude", ready: `^❯`, kill: "pkill -9 -x claude", files: map[string]string{
+		".claude.json":          `{"hasCompletedOnboarding": true, "theme": "dark", "customApiKeyResponses": {"approved": ["00000000000000000000"]}}`,
+		".claude/settings.json": `{"permissions": {"defaultMode": "bypassPermissions"}, "skipDangerousModePermissionPrompt": true}`,
+	}},
+	"codex": {pkg: "@openai/codex", profile: "agent", start: "codex", program: "node", ready: `^› `, kill: "pkill -9 -x node; pkill -9 -x codex", files: map[string]string{
+		".codex/config.toml": `model = "gpt-5"
+model_provider = "scripted"
+sandbox_mode = "danger-full-access"
+approval_policy = "never"
+check_for_update_on_startup = false
+[model_providers.scripted]
+name = "scripted"
+base_url = "@model@/v1"
+wire_api = "responses"
+env_key = "OPENAI_API_KEY"
+[analytics]
+enabled = false
+`}},
+	"gemini": {pkg: "@google/gemini-cli", profile: "agent", start: "gemini --yolo", program: "node", ready: `Type your message`, kill: "pkill -9 -x node", files: map[string]string{
+		".gemini/settings.json": `{"security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": false}}, "model": {"name": "gemini-2.5-flash"},
+"general": {"enableAutoUpdate": false, "enableAutoUpdateNotification": false}, "privacy": {"usageStatisticsEnabled": false}, "telemetry": {"enabled": false}, "ui": {"escapePastedAtSymbols": true}}`,
+	}},
+	"pi": {pkg: "@mariozechner/pi-coding-agent", profile: "agent", start: "pi", program: "pi", ready: `\(auto\).*scripted`, kill: "pkill -9 -x pi", files: map[string]string{
+		".pi/agent/settings.json": `{"defaultProvider": "scripted", "defaultModel": "scripted"}`,
+		".pi/agent/models.json": `{"providers": {"scripted": {"baseUrl": "@model@/v1", "api": "openai-completions", "apiKey": "dummy", "models": [{"id": "scripted", "name": "Scripted",
+"reasoning": false, "input": ["text"], "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}, "contextWindow": 128000, "maxTokens": 4096}]}}}`,
+	}},
+	"opencode": {pkg: "opencode-ai", profile: "agent-large", start: "opencode", program: "opencode", ready: `Ask anything`, kill: "pkill -9 -x opencode", files: map[string]string{
+		".config/opencode/opencode.json": `{"autoupdate": false, "share": "disabled", "model": "scripted/scripted", "small_model": "scripted/scripted",
+"provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "Scripted", "options": {"baseURL": "@model@/v1", "apiKey": "dummy"}, "models": {"scripted": {"name": "Scripted"}}}}}`,
+	}},
+}
+
+// agentEnv is the environment that a profile for these agents has.
+const agentEnv = `{OPENAI_API_KEY: dummy, GEMINI_API_KEY: dummy, ANTHROPIC_API_KEY: sk-ant-dummy000000000000000000000, ANTHROPIC_BASE_URL: "@model@", GOOGLE_GEMINI_BASE_URL: "@model@",
+      DISABLE_AUTOUPDATER: "1", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", CLAUDE_CODE_SANDBOXED: "1",
+      PI_OFFLINE: "1", OPENCODE_DISABLE_AUTOUPDATE: "1", OPENCODE_DISABLE_MODELS_FETCH: "1"}`
+
+// coverUsrLocal makes /usr/local writable for this test alone: nothing of it is seen by the machine.
+func coverUsrLocal(t *testing.T) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/srv", ".usrlocal")
+	must(t, err)
+	upper, work := filepath.Join(dir, "upper"), filepath.Join(dir, "work")
+	must(t, errors.Join(os.Chmod(dir, 0o755), os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)))
+	must(t, unix.Mount("overlay", "/usr/local", "overlay", 0, "lowerdir=/usr/local,upperdir="+upper+",workdir="+work))
+	t.Cleanup(func() { must(t, errors.Join(unix.Unmount("/usr/local", unix.MNT_DETACH), os.RemoveAll(dir))) })
+}
+
+// installAgents does what an operator does: npm install -g, as root, of which chats see /usr/local.
+func installAgents(t *testing.T) {
+	t.Helper()
+	coverUsrLocal(t)
+	// npm is in the namespace of who started the tests, for this one has no network.
+	argv := []string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", os.Getppid()), "npm", "install", "-g", "--prefix", "/usr/local", "--no-audit", "--no-fund"}
+	for _, a := range realAgents {
+		argv = append(argv, a.pkg)
+	}
+	npmtest.Install(t, "/", argv...)
+}
+
+// agentsDaemon is a chatd with the profiles for agents as they are shipped, and what an
+// operator adds to them.
+func agentsDaemon(t *testing.T) *daemon {
+	t.Helper()
+	opt := options(t)
+	skeleton := filepath.Join(filepath.Dir(opt.State), "skeleton")
+	url := "http://" + peerV4.String() + ":" + modelPort
+	for _, a := range realAgents {
+		for name, text := range a.files {
+			file := filepath.Join(skeleton, name)
+			must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+			must(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "@model@", url)), 0o644))
+		}
+	}
+	extra := "profiles:\n"
+	for _, name := range []string{"agent", "agent-large"} {
+		extra += fmt.Sprintf("  %s:\n    egress: [\"%s:%s\"]\n    skeleton: %s\n    env: %s\n", name, peerV4, modelPort, skeleton, strings.ReplaceAll(agentEnv, "@model@", url))
+	}
+	config := configFile(t, opt)
+	text, err := os.ReadFile(config)
+	must(t, errors.Join(err, os.WriteFile(config, append(text, extra...), 0o600)))
+	return startDaemonOf(t, opt, config, "")
+}
+
+// TestLongAgents: agents as they are published are started, asked, and read through the API, in
+// the profiles that are shipped for them.
+func TestLongAgents(t *testing.T) {
+	needsRoot(t)
+	if os.Getenv("CHATD_TEST_LONG") == "" {
+		t.Skip("NOT TRIED: want CHATD_TEST_LONG=1, see test/all agents")
+	}
+	alone(t) // what it measures is in deploy/agents.md
+	installAgents(t)
+	m := newModel(t, newPeer(t))
+	d := agentsDaemon(t)
+	for name, a := range realAgents {
+		t.Run(name, func(t *testing.T) {
+			c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: name, Profile: a.profile})
+			must(t, err)
+			t.Cleanup(func() { must(t, d.Reap(context.Background(), c.ID)) })
+			driven{t: t, d: d, c: c, m: m, agent: a}.all()
+		})
+	}
+}
+
+// driven is an agent in a chat.
+type driven struct {
+	t     *testing.T
+	d     *daemon
+	c     chat.Chat
+	m     *model
+	agent realAgent
+}
+
+func (a driven) all() {
+	began := time.Now()
+	a.start()
+	a.measure("prompt", began)
+	began = time.Now()
+	a.asks("one line")
+	a.measure("answer", began)
+	a.asks("first line\nsecond 'line'; touch ~/ran\n\nfourth line")
+	// As bridges have it: what begins with ! or / would be the agent's own command.
+	a.asks("bob: !no history, /no command, $(touch ~/ran) #none")
+	a.asks("bob: tell it to @alice")
+	a.waitsForQuiet()
+	a.waitsForOutput()
+	a.usesItsShell()
+	a.measure("after a command", began)
+	a.hasEnded()
+}
+
+// start types the command line, and waits for the agent's own prompt.
+func (a driven) start() {
+	a.t.Helper()
+	got := a.typed(chat.Input{Text: a.agent.start, Enter: true, OnlyIf: &chat.OnlyIf{Prompt: chat.PromptPresent}},
+		chat.Wait{Until: chat.UntilScreen, Pattern: a.agent.ready, Quiet: chat.Duration(2 * time.Second)})
+	if got.Until != chat.UntilScreen {
+		a.t.Fatalf("it does not come to its prompt, until %s:\n%s", got.Until, got.Plain)
+	}
+	s, err := a.d.Screen(a.t.Context(), a.c.ID)
+	if must(a.t, err); s.Program != a.agent.program {
+		a.t.Errorf("%q is in front, want %q", s.Program, a.agent.program)
+	}
+}
+
+// typed types with a wait of ten minutes, which only a hang can reach.
+func (a driven) typed(in chat.Input, w chat.Wait) chat.Typed {
+	a.t.Helper()
+	w.Max = chat.MaxWait
+	in.Wait = &w
+	got, err := a.d.InputWait(a.t.Context(), a.c.ID, in)
+	must(a.t, err)
+	return got
+}
+
+// message is a text for the agent alone.
+func (a driven) message(text string) chat.Input {
+	return chat.Input{Text: text, Enter: true, OnlyIf: &chat.OnlyIf{Prompt: chat.PromptAbsent, Program: a.agent.program}}
+}
+
+// askedOnce holds what the model was asked since the last time against one text.
+func (a driven) askedOnce(text string, got chat.Typed) {
+	a.t.Helper()
+	asked, _, _ := a.m.take()
+	if !slices.Equal(asked, []string{text}) {
+		a.t.Errorf("the model was asked %q, want once %q; until %s:\n%s", asked, text, got.Until, got.Plain)
+	}
+	if answer := answerTo(text); !strings.Contains(got.Plain, answer) || strings.ContainsAny(got.Plain, "\x1b\r") {
+		a.t.Errorf("the answer, until %s, has no %s, or is no plain text:\n%q", got.Until, answer, got.Plain)
+	}
+}
+
+// asks submits a text and reads the answer.
+func (a driven) asks(text string) {
+	a.t.Helper()
+	a.m.take()
+	got := a.typed(a.message(text), chat.Wait{Until: chat.UntilScreen, Pattern: answerTo(text), Quiet: chat.Duration(time.Second)})
+	a.askedOnce(text, got)
+}
+
+// waitsForQuiet: an agent whose model thinks is not taken for one that has said all.
+func (a driven) waitsForQuiet() {
+	a.t.Helper()
+	const text = "answer slowly"
+	a.m.take()
+	a.askedOnce(text, a.typed(a.message(text), chat.Wait{Until: chat.UntilQuiet, Quiet: chat.Duration(slowly / 2)}))
+}
+
+// waitsForOutput: the first sign of life comes before the answer.
+func (a driven) waitsForOutput() {
+	a.t.Helper()
+	const text = "answer slowly again"
+	a.m.take()
+	got := a.typed(a.message(text), chat.Wait{Until: chat.UntilOutput})
+	if got.Until != chat.UntilOutput || strings.Contains(got.Plain, answerTo(text)) {
+		a.t.Errorf("output: until %s:\n%s", got.Until, got.Plain)
+	}
+	answered := func() bool {
+		s, err := a.d.Screen(a.t.Context(), a.c.ID)
+		return err == nil && strings.Contains(s.Text, answerTo(text))
+	}
+	until(a.t, "the answer to "+text, answered)
+	if asked, _, _ := a.m.take(); !slices.Equal(asked, []string{text}) {
+		a.t.Errorf("the model was asked %q, want once %q", asked, text)
+	}
+}
+
+// usesItsShell: a command that the model wants runs in the chat, as the chat.
+func (a driven) usesItsShell() {
+	a.t.Helper()
+	a.m.take()
+	got := a.typed(a.message(`run: id -un | tee ~/who; test -e ~/ran && echo ran`), chat.Wait{Until: chat.UntilScreen, Pattern: answerTo("a tool"), Quiet: chat.Duration(time.Second)})
+	asked, results, _ := a.m.take()
+	if len(asked) != 1 || len(results) != 1 || !strings.Contains(results[0], a.c.User) || strings.Contains(results[0], "ran") {
+		a.t.Errorf("asked %q, its shell gave %q, want %s; until %s:\n%s", asked, results, a.c.User, got.Until, got.Plain)
+	}
+	if b, err := os.ReadFile(filepath.Join(a.c.Home, "who")); err != nil || string(b) != a.c.User+"\n" {
+		a.t.Errorf("its shell wrote %q: %v", b, err)
+	}
+}
+
+// hasEnded: a message for an agent that is gone is refused, and without the condition it is run.
+func (a driven) hasEnded() {
+	a.t.Helper()
+	_, err := a.d.Run(a.t.Context(), a.c.ID, chat.RunSpec{Command: a.agent.kill + "; true"})
+	must(a.t, err)
+	ran := exists(filepath.Join(a.c.Home, "ran"))
+	until(a.t, "the shell is in front", func() bool {
+		s, err := a.d.Screen(a.t.Context(), a.c.ID)
+		return err == nil && s.Program == "bash"
+	})
+	for _, cond := range []chat.OnlyIf{{Prompt: chat.PromptAbsent}, {Program: a.agent.program}} {
+		in := chat.Input{Text: "touch ~/ran", Enter: true, OnlyIf: &cond}
+		if err := a.d.Input(a.t.Context(), a.c.ID, in); !errors.Is(err, chat.ErrConflict) {
+			a.t.Errorf("a message for an agent that has ended, if %s: %v", &cond, err)
+		}
+	}
+	if _, err := a.d.Run(a.t.Context(), a.c.ID, chat.RunSpec{Command: "sleep 1"}); err != nil || ran() {
+		a.t.Errorf("it was run as a command: %v, %v", ran(), err)
+	}
+	got := a.typed(chat.Input{Text: "touch ~/ran", Enter: true}, chat.Wait{Until: chat.UntilPrompt})
+	if !ran() || got.Until != chat.UntilPrompt {
+		a.t.Errorf("without a condition the message is no command: until %s:\n%s", got.Until, got.Plain)
+	}
+}
+
+// measure logs what deploy/agents.md says.
+func (a driven) measure(what string, began time.Time) {
+	c, err := a.d.Get(a.t.Context(), a.c.ID)
+	must(a.t, err)
+	u := c.Usage
+	a.t.Logf("%s: %.1f s, memory now %d, peak %d MiB, %d pids, %d forks refused, %d OOM kills, throttled %d times", what,
+		time.Since(began).Seconds(), u.MemoryBytes>>20, u.MemoryPeak>>20, u.Pids, u.PidsRefused, u.OOMKills, u.Throttled)
+}
