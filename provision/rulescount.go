@@ -27,7 +27,7 @@ func (m *Manager) countPlaces(ctx context.Context, policies map[string]*access.P
 		trees := m.sharedTrees(m.opt.Profiles[name])
 		_, text := policies[name].Source()
 		key := fmt.Sprintf("%x %q", sha256.Sum256(text), trees)
-		if done[key] || !keeper.NeededBy(policies[name]) {
+		if done[key] || !keeper.NeededBy(policies[name]) || policies[name] == access.Defaults() { // those ship, and are about few names
 			continue
 		}
 		done[key] = true

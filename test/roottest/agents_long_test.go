@@ -53,7 +53,7 @@ enabled = false
 `}},
 	"gemini": {pkg: "@google/gemini-cli", profile: "agent", start: "gemini --yolo", program: "node", ready: `Type your message`, kill: "pkill -9 -x node", files: map[string]string{
 		".gemini/settings.json": `{"security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": false}}, "model": {"name": "gemini-2.5-flash"},
-"general": {"enableAutoUpdate": false, "enableAutoUpdateNotification": false}, "privacy": {"usageStatisticsEnabled": false}, "telemetry": {"enabled": false}, "ui": {"escapePastedAtSymbols": true}}`,
+"general": {"enableAutoUpdate": false, "enableAutoUpdateNotification": false}, "privacy": {"usageStatisticsEnabled": false}, "telemetry": {"enabled": false}}`,
 	}},
 	"pi": {pkg: "@mariozechner/pi-coding-agent", profile: "agent", start: "pi", program: "pi", ready: `\(auto\).*scripted`, kill: "pkill -9 -x pi", files: map[string]string{
 		".pi/agent/settings.json": `{"defaultProvider": "scripted", "defaultModel": "scripted"}`,
@@ -158,7 +158,6 @@ func (a driven) all() {
 	a.asks("first line\nsecond 'line'; touch ~/ran\n\nfourth line")
 	// As bridges have it: what begins with ! or / would be the agent's own command.
 	a.asks("bob: !no history, /no command, $(touch ~/ran) #none")
-	a.asks("bob: tell it to @alice")
 	a.waitsForQuiet()
 	a.waitsForOutput()
 	a.usesItsShell()
