@@ -24,6 +24,9 @@ type Scope struct {
 	// Resolve gives the name that symbolic links lead to, as [Physical] does. It is
 	// given paths that are not folded. Nil judges the folded name alone.
 	Resolve func(path string) string
+	// Before gives the names that the directory of a deny led to before, by Resolve: the deny
+	// is about what lies there, too. Nil is none.
+	Before func(dir string) []string
 }
 
 // Kind is what a matcher is, for those who enforce it.
@@ -188,12 +191,23 @@ func (p pattern) matchers(s Scope, e Effect) []Matcher {
 			add(alt.matcher(real))
 		}
 		if e == Deny && m.Prefix != "/" {
-			if real := s.Resolve(m.Prefix); real != m.Prefix {
+			for _, real := range s.leads(m.Prefix) {
 				add(newMatcher(slices.Concat(literals(real), m.segs[len(literals(m.Prefix)):])))
 			}
 		}
 	}
 	return all
+}
+
+// leads are where links lead, or led, from the directory of a deny.
+func (s Scope) leads(dir string) (names []string) {
+	if real := s.Resolve(dir); real != dir {
+		names = append(names, real)
+	}
+	if s.Before != nil {
+		names = append(names, s.Before(dir)...)
+	}
+	return names
 }
 
 func literals(dir string) []segment {

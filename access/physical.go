@@ -13,7 +13,10 @@ const maxLinks = 40
 // what is not there, may not be looked at or goes in a circle stays as it is
 // written. It only reads links, it opens nothing; by the time somebody opens the
 // name it may lead elsewhere.
-func Physical(p string) string {
+func Physical(p string) string { return Follow(p, func(string) {}) }
+
+// Follow is [Physical], and tells each link on the way.
+func Follow(p string, link func(name string)) string {
 	todo := strings.Split(p, "/")
 	done := "/"
 	for links := 0; len(todo) > 0; {
@@ -33,6 +36,7 @@ func Physical(p string) string {
 			continue
 		}
 		links++
+		link(next)
 		if path.IsAbs(target) {
 			done = "/"
 		}

@@ -30,9 +30,9 @@
 // directory then cannot open there what the rule denies, but can remove, move or truncate
 // it by name. Names, sizes, modes and times are not hidden: stat(2) and listing the
 // directory around it show them. A
-// pattern through a link of the chat's is about what that led to when the session began,
-// when other rules came, or when the worker was started again: in between the chat changes
-// nothing by it, but its next session begins with the link as it made it. A
+// pattern through a link of the chat's is about all that the link led to since the session
+// began, of which up to 64 directories may come while it is up; what comes then is denied
+// milliseconds later, and more from the next session on. A
 // file that was made later is asked about when it is opened: it can be removed, moved
 // or truncated by path (truncate(2)) as far as its modes allow, until a mount covers it,
 // which takes milliseconds. If root ends both processes of the keeper at once, opens of

@@ -16,6 +16,10 @@ import (
 // note remembers a file that has, or had, a denied name. While rules change it is told apart which
 // of them deny it: what only those before do goes with them, however late this was read.
 func (w *watch) note(s *watched, p string, child handle) {
+	if s.onWay(p) {
+		s.k.relink.Store(true)
+		w.again(s.k.leader.chat)
+	}
 	names := s.namesOf(p)
 	class := classBy(s.walls, names)
 	if class == wallOpen {
@@ -44,6 +48,11 @@ func (w *watch) note(s *watched, p string, child handle) {
 		w.end(s.k, fmt.Errorf("more than %d files were made under denied names", maxDenied))
 	}
 	w.again(s.k.leader.chat)
+}
+
+// onWay reports whether a link of that name could lead what a deny is about elsewhere.
+func (s *watched) onWay(p string) bool {
+	return slices.ContainsFunc(s.walls, func(w *ruleWall) bool { return w.ways[p] })
 }
 
 func remember(all map[handle]wallClass, h handle, class wallClass) {

@@ -15,6 +15,7 @@ type savedKept struct {
 	Order  Order        `json:"order"`
 	Mounts []int        `json:"mounts"` // bubblewrap's
 	Covers []savedCover `json:"covers"`
+	Led    led          `json:"led"`
 }
 
 type savedCover struct {
@@ -30,7 +31,7 @@ func (k *keeper) file(id chat.ID) string { return filepath.Join(k.dir, "sessions
 
 // save notes a session for a later worker. The caller holds the session's lock.
 func (k *keeper) save(s *kept) error {
-	f := savedKept{Order: s.order, Mounts: s.known}
+	f := savedKept{Order: s.order, Mounts: s.known, Led: s.led}
 	for _, c := range slices.Concat(s.covers, s.buried) {
 		f.Covers = append(f.Covers, savedCover{c.path, c.class, c.parent, c.dir, c.base, c.inode.major, c.inode.minor, c.inode.ino, c.id})
 	}
@@ -81,7 +82,7 @@ func (k *keeper) takeUpOne(f savedKept) {
 		_ = os.Remove(k.file(f.Order.Chat)) // it has ended
 		return
 	}
-	s.known, s.taken = f.Mounts, true
+	s.known, s.taken, s.led = f.Mounts, true, f.Led
 	for _, c := range f.Covers {
 		s.covers = append(s.covers, cover{want{c.Path, c.Class, c.Parent, c.Dir, inode{c.Major, c.Minor, c.Ino}, c.Base}, c.ID})
 	}

@@ -27,8 +27,9 @@ type kept struct {
 	trees  *treeCache
 	// because has the denied names of what has another at which it is closed too.
 	because atomic.Pointer[map[string]string]
-	bare    bool // tests: nothing is covered
-	noSwap  bool // tests: as a kernel before 6.5
+	relink  atomic.Bool // something was made or moved that links of denies may lead through
+	bare    bool        // tests: nothing is covered
+	noSwap  bool        // tests: as a kernel before 6.5
 
 	mu     sync.Mutex
 	closed bool
@@ -39,12 +40,13 @@ type kept struct {
 	covers []cover
 	buried []cover // others, below them: nobody gets there
 	wall   *ruleWall
+	led    led
 }
 
 // compile makes the rules of an order a wall. It is called where the session's links
 // lead as the session sees them: they are read by name, and nothing is opened by what
-// they say. A chat that makes them lead elsewhere later opens nothing by that.
-func compile(o Order) (*ruleWall, error) {
+// they say. What they led to before is in it, too.
+func compile(o Order, l *led) (*ruleWall, error) {
 	policy, err := access.Load(o.File, o.Text)
 	if err != nil {
 		return nil, err
@@ -54,11 +56,22 @@ func compile(o Order) (*ruleWall, error) {
 	if err := elsewhere(func() error { return Check(policy, o.Home) }); err != nil {
 		return nil, err
 	}
-	rs, err := policy.For(access.Scope{Agent: o.Agent, Home: o.Home, Resolve: access.Physical})
+	return compileLinks(policy, o, l)
+}
+
+// compileLinks is compile for rules that hold already.
+func compileLinks(policy *access.Policy, o Order, l *led) (*ruleWall, error) {
+	f := newFollower(l, o.Home)
+	rs, err := policy.For(access.Scope{Agent: o.Agent, Home: o.Home, Resolve: f.resolve, Before: f.before})
 	if err != nil {
 		return nil, err
 	}
-	return newRuleWall(rs), nil
+	w := newRuleWall(rs)
+	w.asked = f.asked
+	for link := range f.ways {
+		w.passes(link)
+	}
+	return w, nil
 }
 
 // mounts are the session's mounts by /proc: those of bubblewrap at the first call.
@@ -147,8 +160,12 @@ const rewalks = 20
 func (k *kept) hold(o Order, masks maskPair, procFD int, watch *watch) error {
 	changed := k.wall != nil && (!bytes.Equal(o.Text, k.order.Text) || o.Agent != k.order.Agent || o.Home != k.order.Home)
 	wall, err := k.wall, error(nil)
-	if wall == nil || changed { // once: where links in patterns lead then counts
-		wall, err = compile(o)
+	switch {
+	case wall == nil || changed:
+		wall, err = compile(o, &k.led)
+		k.led.Added = 0
+	case k.relink.Swap(false) && k.leadsElsewhere():
+		wall, err = compileLinks(wall.rules.Policy(), o, &k.led)
 	}
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -27,10 +28,14 @@ type ruleWall struct {
 	// that there is none for some deny.
 	roots    []string
 	floating bool
+	// asked are the directories of denies that may be links. ways are those, all around them,
+	// and the links that they led through: one that is made there leads a deny elsewhere.
+	asked []string
+	ways  map[string]bool
 }
 
 func newRuleWall(rs *access.Ruleset) *ruleWall {
-	w := &ruleWall{rules: rs}
+	w := &ruleWall{rules: rs, ways: map[string]bool{}}
 	for _, c := range rs.Rules() {
 		switch {
 		case c.Inert:
@@ -48,7 +53,15 @@ func newRuleWall(rs *access.Ruleset) *ruleWall {
 func (w *ruleWall) reach(matchers []access.Matcher) {
 	for _, m := range matchers {
 		w.roots = append(w.roots, m.Prefix)
+		w.passes(m.Prefix)
 		w.floating = w.floating || m.Prefix == "/"
+	}
+}
+
+// passes notes a directory that a deny is about, or a link to one, and those around it.
+func (w *ruleWall) passes(p string) {
+	for at := p; at != "/" && !w.ways[at]; at = path.Dir(at) {
+		w.ways[at] = true
 	}
 }
 

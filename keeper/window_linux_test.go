@@ -169,7 +169,7 @@ func (s *inside) within(t *testing.T, rules string, do func(*kept, *ruleWall) er
 	o, k := s.order, s.k.named(s.order.Chat)
 	o.Text = []byte(rules)
 	must(t, inMountNamespace(k.ns, func() error {
-		wall, err := compile(o)
+		wall, err := compile(o, &led{})
 		if err != nil {
 			return err
 		}
