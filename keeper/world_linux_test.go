@@ -119,7 +119,7 @@ func (s *inside) settleIn(t testing.TB, id chat.ID) {
 	s.home = filepath.Join(dir, "home")
 	self := filepath.Join(dir, "inside")
 	exe, err := os.ReadFile("/proc/self/exe")
-	must(t, errors.Join(err, os.WriteFile(self, exe, 0o755), os.Chmod(dir, 0o755), os.Mkdir(s.home, 0o755), os.Chown(s.home, testUID, testUID)))
+	must(t, errors.Join(err, os.WriteFile(self, exe, 0o755), os.Chmod(dir, 0o755), os.Mkdir(s.home, 0o755), os.Chown(s.home, testUID, testUID), os.Mkdir(s.home+"-shm", 0o755), os.Chown(s.home+"-shm", testUID, testUID)))
 	if s.k == nil {
 		perm, names, err := initWatch()
 		must(t, err)
@@ -152,7 +152,7 @@ func (s *inside) start(t testing.TB, self string, id chat.ID) {
 	infoR, infoW, err := os.Pipe()
 	must(t, err)
 	args := []string{"--unshare-user", "--unshare-pid", "--disable-userns", "--info-fd", "3", "--clearenv", "--setenv", insideEnv, "1",
-		"--proc", "/proc", "--dev", "/dev", "--dir", "/usr/lib/any", "--ro-bind", self, "/inside", "--bind", s.home, s.home}
+		"--proc", "/proc", "--dev", "/dev", "--bind", s.home + "-shm", "/dev/shm", "--dir", "/usr/lib/any", "--ro-bind", self, "/inside", "--bind", s.home, s.home}
 	// No /usr: it is large, and each set of rules is looked through once. Where the test
 	// was linked with libraries it gets those.
 	libraries, _ := exec.Command("ldd", self).Output()
