@@ -62,9 +62,7 @@ func (d *differ) round(t *testing.T) {
 		must(t, os.RemoveAll(d.outside(root)))
 		d.tree(t, d.outside(root), 0)
 	}
-	if k := d.k.named(d.order.Chat); k != nil {
-		k.led = led{} // where links led in another tree
-	}
+	d.forget(t)
 	rules := d.rules()
 	if _, err := d.hold(rules); err != nil {
 		if !strings.Contains(err.Error(), "cannot keep rule") || !strings.Contains(err.Error(), "(rules.yaml:") {
@@ -88,6 +86,25 @@ func (d *differ) round(t *testing.T) {
 	}
 	// What was made later can be truncated by path until a mount covers it (package doc).
 	d.settles(t, rules)
+}
+
+// forget has the keeper forget what directories of the trees before were called, and where
+// their links led: it goes by paths, and these trees have the same.
+func (d *differ) forget(t *testing.T) {
+	w := d.k.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.sessions[d.order.Chat]
+	if s == nil {
+		return
+	}
+	must(t, w.readNames())
+	for s.late.len() > 0 {
+		_, err := w.lookAt(s)
+		must(t, err)
+	}
+	clear(s.moved)
+	s.k.led = led{}
 }
 
 // roots are where the session's trees are: in its home, and in /dev/shm.
