@@ -76,9 +76,7 @@ func (d *differ) round(t *testing.T) {
 	}
 	d.sets++
 	d.last = rules
-	if got := d.try(t, []string{"/dev/null", "/proc/self/status", d.home}); !got[0].Write || !got[1].Read {
-		t.Fatalf("a session cannot go on: %+v by rules\n%s", got, rules)
-	}
+	d.goesOn(t, rules)
 	d.compare(t, rules, true)
 	for _, root := range d.roots() {
 		d.comers(t, root)
@@ -86,6 +84,22 @@ func (d *differ) round(t *testing.T) {
 	}
 	// What was made later can be truncated by path until a mount covers it (package doc).
 	d.settles(t, rules)
+}
+
+// goesOn fails if rules were taken with which a session cannot go on, or another not start.
+func (d *differ) goesOn(t *testing.T, rules string) {
+	if got := d.try(t, []string{"/dev/null", "/proc/self/status"}); !got[0].Write || !got[1].Read {
+		t.Fatalf("the session cannot go on: %+v by rules\n%s", got, rules)
+	}
+	policy, err := access.Load("rules.yaml", []byte(rules))
+	must(t, err)
+	rs, err := policy.For(access.Scope{Home: d.home})
+	must(t, err)
+	for _, p := range []string{"/", "/proc", "/sys", "/dev", "/opt/chatd", "/run/chat", d.home, "/etc", "/tmp", "/usr/bin/bash"} {
+		if v := rs.JudgeName(p, access.Bash); v.Denied() && d.strict {
+			t.Errorf("no session starts without %s, which %s denies by rules\n%s", p, v.Rule, rules)
+		}
+	}
 }
 
 // forget has the keeper forget what directories of the trees before were called, and where
