@@ -95,9 +95,13 @@ func (d *differ) goesOn(t *testing.T, rules string) {
 	must(t, err)
 	rs, err := policy.For(access.Scope{Home: d.home})
 	must(t, err)
-	for _, p := range []string{"/", "/proc", "/sys", "/dev", "/opt/chatd", "/run/chat", d.home, "/etc", "/tmp", "/usr/bin/bash"} {
-		if v := rs.JudgeName(p, access.Bash); v.Denied() && d.strict {
-			t.Errorf("no session starts without %s, which %s denies by rules\n%s", p, v.Rule, rules)
+	for _, p := range []string{"/", "/proc", "/sys", "/dev", "/dev/null", "/opt/chatd", "/run/chat", d.home, "/etc", "/tmp", "/usr/bin/bash"} {
+		closed := rs.Hold(p).Class == access.Closed
+		for _, op := range []access.Op{access.Write, access.Edit} {
+			closed = closed || !access.Kept(p) && rs.JudgeName(p, op).Denied()
+		}
+		if closed && d.strict {
+			t.Errorf("no session starts without %s, which is denied by rules\n%s", p, rules)
 		}
 	}
 }
