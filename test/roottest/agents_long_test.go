@@ -27,6 +27,7 @@ type realAgent struct {
 	program string            // what tmux calls it
 	ready   string            // what the screen shows when its prompt is there
 	kill    string            // ends it as a crash would
+	adds    string            // what it adds itself to a text of several lines
 	files   map[string]string // its settings, in the home; @model@ is the server's URL
 }
 
@@ -37,7 +38,7 @@ var realAgents = map[string]realAgent{
 		".claude.json":          `{"hasCompletedOnboarding": true, "theme": "dark", "customApiKeyResponses": {"approved": ["00000000000000000000"]}}`,
 		".claude/settings.json": `{"permissions": {"defaultMode": "bypassPermissions"}, "skipDangerousModePermissionPrompt": true}`,
 	}},
-	"codex": {pkg: "@openai/codex", profile: "agent", start: "codex", program: "node", ready: `^› `, kill: "pkill -9 -x node; pkill -9 -x codex", files: map[string]string{
+	"codex": {pkg: "@openai/codex", profile: "agent-large", start: "codex", program: "node", ready: `^› `, kill: "pkill -9 -x node; pkill -9 -x codex", files: map[string]string{
 		".codex/config.toml": `model = "gpt-5"
 model_provider = "scripted"
 sandbox_mode = "danger-full-access"
@@ -60,7 +61,7 @@ enabled = false
 		".pi/agent/models.json": `{"providers": {"scripted": {"baseUrl": "@model@/v1", "api": "openai-completions", "apiKey": "dummy", "models": [{"id": "scripted", "name": "Scripted",
 "reasoning": false, "input": ["text"], "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}, "contextWindow": 128000, "maxTokens": 4096}]}}}`,
 	}},
-	"opencode": {pkg: "opencode-ai", profile: "agent-large", start: "opencode", program: "opencode", ready: `Ask anything`, kill: "pkill -9 -x opencode", files: map[string]string{
+	"opencode": {pkg: "opencode-ai", profile: "agent-large", start: "opencode", program: "opencode", ready: `Ask anything`, kill: "pkill -9 -x opencode", adds: " ", files: map[string]string{
 		".config/opencode/opencode.json": `{"autoupdate": false, "share": "disabled", "model": "scripted/scripted", "small_model": "scripted/scripted",
 "provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "Scripted", "options": {"baseURL": "@model@/v1", "apiKey": "dummy"}, "models": {"scripted": {"name": "Scripted"}}}}}`,
 	}},
@@ -209,9 +210,13 @@ func (a driven) askedOnce(text string, got chat.Typed) {
 // asks submits a text and reads the answer.
 func (a driven) asks(text string) {
 	a.t.Helper()
+	want := text
+	if strings.Contains(text, "\n") {
+		want += a.agent.adds
+	}
 	a.m.take()
-	got := a.typed(a.message(text), chat.Wait{Until: chat.UntilScreen, Pattern: answerTo(text), Quiet: chat.Duration(time.Second)})
-	a.askedOnce(text, got)
+	got := a.typed(a.message(text), chat.Wait{Until: chat.UntilScreen, Pattern: answerTo(want), Quiet: chat.Duration(time.Second)})
+	a.askedOnce(want, got)
 }
 
 // waitsForQuiet: an agent whose model thinks is not taken for one that has said all.
