@@ -198,7 +198,7 @@ func (a driven) message(text string) chat.Input {
 // askedOnce holds what the model was asked since the last time against one text.
 func (a driven) askedOnce(text string, got chat.Typed) {
 	a.t.Helper()
-	asked, _, _ := a.m.take()
+	asked, _ := a.m.take()
 	if !slices.Equal(asked, []string{text}) {
 		a.t.Errorf("the model was asked %q, want once %q; until %s:\n%s", asked, text, got.Until, got.Plain)
 	}
@@ -241,7 +241,7 @@ func (a driven) waitsForOutput() {
 		return err == nil && strings.Contains(s.Text, answerTo(text))
 	}
 	until(a.t, "the answer to "+text, answered)
-	if asked, _, _ := a.m.take(); !slices.Equal(asked, []string{text}) {
+	if asked, _ := a.m.take(); !slices.Equal(asked, []string{text}) {
 		a.t.Errorf("the model was asked %q, want once %q", asked, text)
 	}
 }
@@ -251,7 +251,7 @@ func (a driven) usesItsShell() {
 	a.t.Helper()
 	a.m.take()
 	got := a.typed(a.message(`run: id -un | tee ~/who; test -e ~/ran && echo ran`), chat.Wait{Until: chat.UntilScreen, Pattern: answerTo("a tool"), Quiet: chat.Duration(time.Second)})
-	asked, results, _ := a.m.take()
+	asked, results := a.m.take()
 	if len(asked) != 1 || len(results) != 1 || !strings.Contains(results[0], a.c.User) || strings.Contains(results[0], "ran") {
 		a.t.Errorf("asked %q, its shell gave %q, want %s; until %s:\n%s", asked, results, a.c.User, got.Until, got.Plain)
 	}

@@ -29,7 +29,6 @@ type model struct {
 	mu      sync.Mutex
 	asked   []string // texts of the conversation, as the agent's requests ended with them
 	results []string // what the agent's tool gave back
-	other   []string // requests that are none of these
 }
 
 // slowly is how long an answer takes whose question wants it so.
@@ -76,12 +75,12 @@ func listenBeside(pid int, addr string) (net.Listener, error) {
 }
 
 // take returns what was asked and what tools gave back since the last call.
-func (m *model) take() (asked, results, other []string) {
+func (m *model) take() (asked, results []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	asked, results, other = m.asked, m.results, m.other
-	m.asked, m.results, m.other = nil, nil, nil
-	return asked, results, other
+	asked, results = m.asked, m.results
+	m.asked, m.results = nil, nil
+	return asked, results
 }
 
 // answerTo is what the model says to a text of the conversation: a word that neither the question
@@ -107,7 +106,7 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil || json.Unmarshal(body, &req) != nil {
 		req = object{}
 	}
-	say := m.reply(r, req)
+	say := m.reply(req)
 	switch path := r.URL.Path; {
 	case strings.HasSuffix(path, "/messages"):
 		sayAnthropic(w, say)
@@ -123,14 +122,13 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // reply notes what was asked. A request without tools is for a title and the like.
-func (m *model) reply(r *http.Request, req object) reply {
+func (m *model) reply(req object) reply {
 	text, result := lastSaid(req)
 	tools := toolsOf(req)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
 	case len(tools) == 0:
-		m.other = append(m.other, r.Method+" "+r.URL.Path)
 		return reply{text: "A title"}
 	case result:
 		m.results = append(m.results, text)
