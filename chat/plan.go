@@ -33,7 +33,7 @@ type Mount struct {
 // PathRight is one Landlock rule: what may be done at Path and, for a directory,
 // below it. Everything that no rule names is refused.
 type PathRight struct {
-	// Right is read, exec or write; with _files for a single file; devices or device_dirs.
+	// Right is list, read, exec or write; with _files for a single file; devices or device_dirs.
 	Right string `json:"right"`
 	Path  string `json:"path"`
 }

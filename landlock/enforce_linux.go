@@ -13,6 +13,7 @@ import (
 
 const (
 	readFile  = llsys.AccessFSReadFile
+	listDir   = llsys.AccessFSReadDir
 	readDir   = readFile | llsys.AccessFSReadDir
 	execFile  = readFile | llsys.AccessFSExecute
 	execDir   = readDir | llsys.AccessFSExecute
@@ -86,7 +87,7 @@ func compile(r Rules, handled ll.AccessFSSet) (rules []ll.Rule, missing []string
 		paths  []string
 		access ll.AccessFSSet
 	}{
-		{r.Read, readDir}, {r.Exec, execDir}, {r.Write, writeDir},
+		{r.List, listDir}, {r.Read, readDir}, {r.Exec, execDir}, {r.Write, writeDir},
 		{r.ReadFiles, readFile}, {r.ExecFiles, execFile}, {r.WriteFiles, writeFile},
 		{r.Devices, device}, {r.DeviceDirs, deviceDir},
 	} {

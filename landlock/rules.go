@@ -8,6 +8,8 @@ package landlock
 //
 // The zero Rules allow nothing.
 type Rules struct {
+	// List are directories that may be listed, as all that lies beneath; nothing else.
+	List []string `json:"list,omitempty"`
 	// Read are directories whose files may be read and listed, not executed.
 	Read []string `json:"read,omitempty"`
 	// Exec are directories whose files may be read, listed and executed.

@@ -76,6 +76,9 @@ func (m *Manager) layersOf(rec state.Record, s *session) []chat.Layer {
 		if s != nil && l.Name == chat.LayerView {
 			layers[i] = m.rulesIn(layers[i], rec, s)
 		}
+		if s != nil && l.Name == chat.LayerLandlock && layers[i].State != chat.LayerOff {
+			layers[i] = m.rulesInLandlock(layers[i], rec)
+		}
 	}
 	return layers
 }

@@ -81,16 +81,22 @@ func mergeEnv(base, extra []string) []string {
 
 // Rules are the Landlock rules of a session: a second, independent wall behind
 // the view. /proc is for reading only, or a chat could lower its own
-// oom_score_adj again. The root directory itself has no rule: "ls /" fails.
+// oom_score_adj again. The root directory itself has no rule: "ls /" fails. What file
+// rules close as a whole is left out.
 func (v View) Rules() landlock.Rules {
-	return v.exposedRules(landlock.Rules{
+	r, _ := v.leaveOut(v.exposedRules(v.baseRules()))
+	return r
+}
+
+func (v View) baseRules() landlock.Rules {
+	return landlock.Rules{
 		Read:       []string{"/etc", "/proc", "/dev"},
 		Exec:       []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", InsideDir},
 		Write:      []string{v.Home, "/tmp", "/var/tmp", "/dev/shm", InsideRun},
 		WriteFiles: []string{InsidePrompt, InsideDenials, InsideLog},
 		Devices:    []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom", "/dev/ptmx"},
 		DeviceDirs: []string{"/dev/pts"},
-	})
+	}
 }
 
 // ReadPlan reads one plan, at most [MaxPlan] bytes, to the end of r. Unknown

@@ -61,6 +61,9 @@ type View struct {
 	PolicyDir string
 	// Exposed are further paths of the host, parents before what lies in them.
 	Exposed []Exposed
+	// Denied are directories and files outside the home that file rules close as a whole:
+	// Landlock grants nothing there. Who fills it has looked that no exception lies in them.
+	Denied []string
 	// Opened is what its filter of system calls lets pass.
 	Opened Opened
 	// InfoFD is where bwrap writes {"child-pid": …} and more; 0 means nowhere.

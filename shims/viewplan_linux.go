@@ -46,7 +46,7 @@ func rightsOf(r landlock.Rules) (out []chat.PathRight) {
 		right string
 		paths []string
 	}{
-		{"read", r.Read}, {"exec", r.Exec}, {"write", r.Write}, {"read_files", r.ReadFiles}, {"exec_files", r.ExecFiles},
+		{"list", r.List}, {"read", r.Read}, {"exec", r.Exec}, {"write", r.Write}, {"read_files", r.ReadFiles}, {"exec_files", r.ExecFiles},
 		{"write_files", r.WriteFiles}, {"devices", r.Devices}, {"device_dirs", r.DeviceDirs},
 	} {
 		for _, path := range l.paths {

@@ -148,6 +148,9 @@ func writeExplained(w io.Writer, q explainCase, a chat.Explained) error {
 	if err == nil && a.ByKernel {
 		_, err = fmt.Fprintln(w, "  by:    the kernel, which keeps it closed or read-only for every program")
 	}
+	if err == nil && len(a.KeptBy) > 0 {
+		_, err = fmt.Fprintf(w, "  kept:  %s\n", strings.Join(a.KeptBy, ", "))
+	}
 	if err == nil && a.Rule == "" {
 		_, err = fmt.Fprintln(w, "  no file rule is about it")
 	}

@@ -1,0 +1,95 @@
+package provision
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/state"
+)
+
+// mostLeftOut bounds for how many denied paths Landlock's grants are split.
+const mostLeftOut = 64
+
+// closedOutside are the paths outside the home that rules close as a whole: those of a
+// pattern without wildcards, in which no exception can lie. Landlock grants nothing there.
+func closedOutside(rs *access.Ruleset) (all []string) {
+	if !slices.ContainsFunc(rs.Rules(), denies) {
+		return nil
+	}
+	home := rs.Scope().Home
+	for _, c := range rs.Rules() {
+		if !denies(c) || c.Ops&access.Bash == 0 {
+			continue
+		}
+		for _, m := range c.Matchers {
+			p := m.Path
+			if m.Kind != access.KindSubtree || chat.Within(p, home) || chat.Within(home, p) || slices.Contains(all, p) {
+				continue
+			}
+			if rs.Hold(p).Class == access.Closed && !mayOpenIn(rs, p) && len(all) < mostLeftOut {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+// mayOpenIn reports whether some rule may allow something in dir.
+func mayOpenIn(rs *access.Ruleset, dir string) bool {
+	return slices.ContainsFunc(rs.Rules(), func(c access.Compiled) bool {
+		return c.Effect == access.Allow && !c.Inert && slices.ContainsFunc(c.Matchers, func(m access.Matcher) bool {
+			return chat.Within(m.Prefix, dir) || chat.Within(dir, m.Prefix)
+		})
+	})
+}
+
+// deniedTo is closedOutside for a chat. Rules that do not compile for it keep its session from
+// starting, and the enforcer says why.
+func (m *Manager) deniedTo(rec state.Record) []string {
+	rules, err := m.rules(rec)
+	if err != nil {
+		return nil
+	}
+	return rules.closed()
+}
+
+// keptBy names what keeps a denial in the chat's sessions: the enforcer what the kernel tells
+// apart, Landlock also what is outside the home and closed as a whole.
+func (m *Manager) keptBy(rec state.Record, v access.Verdict) (by []string) {
+	rules, err := m.rules(rec)
+	if err != nil || !v.Denied() || v.Name == "" || !access.Kept(v.Name) {
+		return nil
+	}
+	switch h := rules.Hold(v.Name); {
+	case h.Class == access.Closed, h.Class == access.ReadOnly && v.Rule != nil && v.Rule.Ops&access.Read == 0:
+		by = append(by, "chatd keep")
+	}
+	if slices.ContainsFunc(m.leftOutTo(rec), func(d string) bool { return chat.Within(v.Name, d) }) {
+		by = append(by, string(chat.LayerLandlock))
+	}
+	return by
+}
+
+// leftOutTo are the denied paths to which Landlock grants nothing in what starts now.
+func (m *Manager) leftOutTo(rec state.Record) []string {
+	if m.without(chat.LayerLandlock) || len(m.deniedTo(rec)) == 0 {
+		return nil
+	}
+	v := m.view(rec)
+	if s := m.session(rec.ID); s != nil {
+		v.Exposed = s.exposed
+	} else if all, _, err := m.exposed(rec); err == nil { // what is wrong there a wake says
+		v.Exposed = all
+	}
+	return v.LeftOut()
+}
+
+// rulesInLandlock adds to the layer landlock what of the chat's file rules it keeps.
+func (m *Manager) rulesInLandlock(l chat.Layer, rec state.Record) chat.Layer {
+	if n := len(m.leftOutTo(rec)); n > 0 {
+		l.Probe += fmt.Sprintf("; file rules: nothing is granted at %d denied paths outside the home", n)
+	}
+	return l
+}

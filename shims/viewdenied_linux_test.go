@@ -1,0 +1,64 @@
+package shims
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestDeniedIsLeftOut: where file rules close what a session is shown, Landlock grants
+// nothing there, whether the enforcer keeps them or not, by no link either; what lies beside
+// is as it was. Without Landlock it is read.
+func TestDeniedIsLeftOut(t *testing.T) {
+	v := newView(t)
+	shared := filepath.Dir(v.Home) + "/shared"
+	for _, f := range []string{"open/f", "secret/f", "in/deep/secret/f", "in/deep/f"} {
+		must(t, os.MkdirAll(filepath.Join(shared, filepath.Dir(f)), 0o755))
+		must(t, os.WriteFile(filepath.Join(shared, f), []byte("x"), 0o644))
+	}
+	must(t, os.Symlink("secret/f", shared+"/link"))
+	must(t, os.Symlink("secret", shared+"/way"))
+	v.Exposed = []Exposed{{Source: shared, Target: "/data", Mode: chat.ReadOnly}, {Source: shared + "/secret", Target: "/whole", Mode: chat.ReadWrite}}
+	const doc = "/usr/share/doc"
+	granted := v
+	v.Denied = []string{"/data/secret", "/data/in/deep/secret", "/whole", doc, v.Home + "/x", "/tmp/x"}
+	if got, want := v.LeftOut(), []string{"/data/secret", "/data/in/deep/secret", "/whole", doc}; !slices.Equal(got, want) {
+		t.Errorf("left out are %q, want %q", got, want)
+	}
+	open := v
+	open.Without = []chat.LayerName{chat.LayerLandlock}
+	for _, c := range []struct{ do, path, want string }{
+		{"read", "/data/secret/f", "EACCES"}, {"read", "/data/in/deep/secret/f", "EACCES"}, {"read", "/data/link", "EACCES"},
+		{"read", "/data/way/f", "EACCES"}, {"read", "/whole/f", "EACCES"},
+		{"read", "/data/open/f", "ok"}, {"read", "/data/in/deep/f", "ok"}, {"list", "/data", "ok"}, {"list", "/data/in/deep", "ok"},
+		{"list", "/usr/share", "ok"}, {"read", "/usr/bin/env", "ok"}, {"read", "/bin/sh", "ok"},
+	} {
+		for name, tt := range map[string]struct {
+			v    View
+			want string
+		}{"denied": {v, c.want}, "not denied": {granted, "ok"}, "without Landlock": {open, "ok"}} {
+			if got, _, _ := runIn(t, tt.v, v.Home+"/attack", c.do, c.path); got != tt.want {
+				t.Errorf("%s: %s %s: %s, want %s", name, c.do, c.path, got, tt.want)
+			}
+		}
+	}
+}
+
+// TestDeniedBesideMuch: a directory with more in it than can be granted one by one is granted
+// whole, and said not to be left out.
+func TestDeniedBesideMuch(t *testing.T) {
+	dir := t.TempDir()
+	for i := range maxBeside + 1 {
+		must(t, os.WriteFile(filepath.Join(dir, string(rune('a'+i%26))+filepath.Base(t.Name())+string(rune(0x4e00+i))), nil, 0o644))
+	}
+	v := View{Home: "/srv/x", Exposed: []Exposed{{Source: dir, Target: "/data", Mode: chat.ReadOnly}}, Denied: []string{"/data/secret"}}
+	if got := v.LeftOut(); len(got) > 0 {
+		t.Errorf("left out are %q", got)
+	}
+	if !slices.Contains(v.Rules().Read, "/data") {
+		t.Error("nothing is granted instead")
+	}
+}

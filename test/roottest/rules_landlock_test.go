@@ -1,0 +1,105 @@
+package roottest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// unmountIn takes a mount away in the mount namespace of a process.
+func unmountIn(pid, place string) error {
+	ns, err := os.Open("/proc/" + pid + "/ns/mnt")
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with it
+		if unix.Gettid() == unix.Getpid() {
+			defer runtime.UnlockOSThread() // the first thread would not end: another one, while this is held
+			done <- unmountIn(pid, place)
+			return
+		}
+		err := unix.Unshare(unix.CLONE_FS)
+		if err == nil {
+			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS)
+		}
+		if err == nil {
+			err = unix.Unmount(place, unix.MNT_DETACH)
+		}
+		if err != nil {
+			err = fmt.Errorf("cannot unmount %s: %w", place, err)
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// TestRulesWithoutEnforcer: what file rules close outside the home stays closed in a session
+// whose enforcer is stopped and whose mounts are gone: Landlock grants nothing there. Without
+// Landlock it is read. An exposure that is closed as a whole does not keep a session from
+// starting, and explain and layers say who keeps what.
+func TestRulesWithoutEnforcer(t *testing.T) {
+	for name, without := range map[string][]chat.LayerName{"Landlock": nil, "no Landlock": {chat.LayerLandlock}} {
+		t.Run(name, func(t *testing.T) {
+			shared := filepath.Join("/srv", fmt.Sprintf("denied-%d-%d", os.Getpid(), worlds.Load()))
+			whole := shared + "-whole" // not below it: a grant is for a directory, whatever it is called
+			t.Cleanup(func() { os.RemoveAll(shared); os.RemoveAll(whole) })
+			for _, f := range []string{"secret/f", "open/f", "../" + filepath.Base(whole) + "/f"} {
+				must(t, os.MkdirAll(filepath.Join(shared, filepath.Dir(f)), 0o755))
+				must(t, os.WriteFile(filepath.Join(shared, f), []byte(secret), 0o644))
+			}
+			opt := ruledOptions(t, `access: {useDefaults: false, deny: [/data/secret, /whole, "~/keys"]}`)
+			opt.Without = append(opt.Without, without...)
+			opt.AllowMissing = append(append(opt.AllowMissing, without...), chat.LayerNetwork)
+			p := opt.Profiles["ruled"]
+			p.ExposePaths = []chat.Expose{{Source: shared, Target: "/data", Mode: chat.ReadOnly}, {Source: whole, Target: "/whole", Mode: chat.ReadOnly}}
+			opt.Profiles["ruled"] = p
+			m := open(t, opt)
+			defer endKeeper(t, opt)
+			c := wake(t, m, sleeper(t, m, "left-out").ID)
+			denied := []string{"/data/secret/f", "/whole/f"}
+			for _, f := range denied {
+				refused(t, m, c, "cat %s", f)
+			}
+			if got := tells(t, m, c, "ls /data; cat /data/open/f"); !strings.Contains(got, "secret\n") || !strings.HasSuffix(got, secret) {
+				t.Errorf("beside: %q", got)
+			}
+			e, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Op: "read", Path: denied[0]})
+			if err != nil || slices.Contains(e.KeptBy, "landlock") != (without == nil) || !slices.Contains(e.KeptBy, "chatd keep") {
+				t.Errorf("explain: kept by %q, %v", e.KeptBy, err)
+			}
+			if e, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Op: "read", Path: "~/keys/k"}); err != nil || !slices.Equal(e.KeptBy, []string{"chatd keep"}) {
+				t.Errorf("explain in the home: kept by %q, %v", e.KeptBy, err)
+			}
+			got, err := m.Get(operator(t.Context()), c.ID)
+			must(t, err)
+			told := slices.ContainsFunc(got.Layers, func(l chat.Layer) bool {
+				return l.Name == chat.LayerLandlock && strings.Contains(l.Probe, "at 2 denied paths")
+			})
+			if told != (without == nil) {
+				t.Errorf("layers tell of it: %t", told)
+			}
+			leader := sessionLeader(t, c)
+			endKeeper(t, opt)
+			for _, place := range []string{"/data/secret", "/whole"} {
+				must(t, unmountIn(leader, place))
+			}
+			for _, f := range denied {
+				r := run(t, m, c.ID, "cat "+f)
+				if read := strings.Contains(r.Stdout, secret); read != (without != nil) {
+					t.Errorf("%s with nobody but %s: %+v", f, name, r)
+				}
+			}
+		})
+	}
+}
