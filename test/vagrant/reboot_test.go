@@ -87,7 +87,7 @@ type outcome struct {
 }
 
 // actBoot is the probe: for a minute it tries, as the chat and as nobody, a
-// listener of this host and a datagram to the network's gateway.
+// listener of this host and a datagram to an address beyond the network.
 func actBoot() int {
 	uid, err := strconv.ParseUint(os.Getenv("CHATD_E2E_UID"), 10, 32)
 	if err != nil {
