@@ -49,6 +49,7 @@ func unmountIn(pid, place string) error {
 // Landlock it is read. An exposure that is closed as a whole does not keep a session from
 // starting, and explain and layers say who keeps what.
 func TestRulesWithoutEnforcer(t *testing.T) {
+	needsRoot(t)
 	for name, without := range map[string][]chat.LayerName{"Landlock": nil, "no Landlock": {chat.LayerLandlock}} {
 		t.Run(name, func(t *testing.T) {
 			shared := filepath.Join("/srv", fmt.Sprintf("denied-%d-%d", os.Getpid(), worlds.Load()))
