@@ -66,6 +66,7 @@ var toolOps = []struct {
 func (d *toolDiffer) round(t *testing.T) {
 	root := filepath.Join(d.home, "t")
 	must(t, os.RemoveAll(root))
+	d.forget(t)
 	d.tree(t, root, 0)
 	d.text, d.rules = randomRules(d.rand, d.home)
 	d.explains(t, d.names(t, root))
