@@ -101,16 +101,17 @@ const turnSize = 64
 func (w *watch) lookAt(s *watched) (more bool, err error) {
 	began := time.Now()
 	defer func() { s.names.spend(time.Now(), time.Since(began)) }()
-	w.applyMoves(s)
+	if err := w.applyMoves(s); err != nil {
+		return false, err
+	}
 	some := s.late.take(turnSize)
 	names := make([][]string, len(some))
 	for i, at := range some {
 		names[i] = s.places(at.at)
 	}
-	if err := w.readNames(); err != nil {
+	if err := errors.Join(w.readNames(), w.applyMoves(s)); err != nil {
 		return false, err
 	}
-	w.applyMoves(s)
 	for i, at := range some {
 		for _, p := range names[i] {
 			w.note(s, p, at.child)
@@ -120,15 +121,32 @@ func (w *watch) lookAt(s *watched) (more bool, err error) {
 	return s.late.len() > 0, nil
 }
 
-// applyMoves notes what directories were called before, as they are in each other now.
-func (w *watch) applyMoves(s *watched) {
-	for _, m := range s.late.takeMoves() {
-		for _, old := range s.places(m[0]) {
-			for _, now := range s.places(m[1]) {
-				w.rememberMove(s, now, old)
+// mostRounds bounds how often more moves are taken in before they are noted.
+const mostRounds = 8
+
+// applyMoves notes what directories were called before. Where they are is found as they are in
+// each other now: what was moved around one meanwhile is in the queue by then, and is taken in
+// before any of it is put together. Of a chat that moves on and on all is noted.
+func (w *watch) applyMoves(s *watched) error {
+	var pairs [][2]string
+	for range mostRounds {
+		moves := s.late.takeMoves()
+		if len(moves) == 0 {
+			break
+		}
+		for _, m := range moves {
+			for _, old := range s.places(m[0]) {
+				for _, now := range s.places(m[1]) {
+					pairs = append(pairs, [2]string{now, old})
+				}
 			}
 		}
+		if err := w.readNames(); err != nil {
+			return err
+		}
 	}
+	w.rememberMoves(s, pairs, len(s.late.moves) > 0)
+	return nil
 }
 
 // lookAtAll looks at all that a session had made when it is called: what comes before an

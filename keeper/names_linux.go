@@ -89,20 +89,41 @@ func (s *watched) forgetGone() {
 	maps.DeleteFunc(s.before, isGone)
 }
 
-// rememberMove notes what a directory was called, where that can matter.
-func (w *watch) rememberMove(s *watched, now, old string) {
-	relevant := false
-	for _, wall := range s.walls {
-		relevant = relevant || wall.dependsOn(old)
+// rememberMoves notes what directories, now at the first name of a pair, were called, where that
+// can matter: because of that name, or of one that it had by other moves.
+func (w *watch) rememberMoves(s *watched, pairs [][2]string, all bool) {
+	pairs = slices.DeleteFunc(pairs, func(p [2]string) bool {
+		known := slices.Contains(s.moved[p[0]], p[1])
+		if !known {
+			s.moved[p[0]] = append(s.moved[p[0]], p[1])
+		}
+		return known
+	})
+	vain := slices.DeleteFunc(slices.Clone(pairs), func(p [2]string) bool { return all || s.mayMatter(p[1]) })
+	for _, p := range vain {
+		s.moved[p[0]] = slices.DeleteFunc(s.moved[p[0]], func(old string) bool { return old == p[1] })
+		if len(s.moved[p[0]]) == 0 {
+			delete(s.moved, p[0])
+		}
 	}
-	if !relevant || slices.Contains(s.moved[now], old) {
-		return
+	for _, p := range pairs {
+		if slices.Contains(vain, p) {
+			continue
+		}
+		w.write(s, journalLine{Now: p[0], Old: p[1]})
+		if len(s.moved) > maxMoved || len(s.moved[p[0]]) > maxNames {
+			w.end(s.k, errors.New("too many directories were moved to be kept in mind"))
+		}
 	}
-	s.moved[now] = append(s.moved[now], old)
-	w.write(s, journalLine{Now: now, Old: old})
-	if len(s.moved) > maxMoved || len(s.moved[now]) > maxNames {
-		w.end(s.k, errors.New("too many directories were moved to be kept in mind"))
-	}
+}
+
+// mayMatter reports whether a deny can be about something below a directory because of one of
+// its names.
+func (s *watched) mayMatter(dir string) bool {
+	names := s.namesOf(dir)
+	return names == nil || slices.ContainsFunc(names, func(name string) bool {
+		return slices.ContainsFunc(s.walls, func(wall *ruleWall) bool { return wall.dependsOn(name) })
+	})
 }
 
 // dependsOn reports whether a deny can be about something below dir because of what

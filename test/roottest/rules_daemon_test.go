@@ -118,8 +118,8 @@ func TestRulesKeeperGone(t *testing.T) {
 	}
 }
 
-// TestDoctorWithoutKeeper: doctor exits 69, and says why, while rules that are configured have
-// no keeper and none can be started.
+// TestDoctorWithoutKeeper: doctor exits 69, and says why, while a chat has rules that have no
+// keeper, and none can be started.
 func TestDoctorWithoutKeeper(t *testing.T) {
 	leaveOrphansToInit(t)
 	opt := ruledOptions(t, "access: {useDefaults: false}")
@@ -128,7 +128,9 @@ func TestDoctorWithoutKeeper(t *testing.T) {
 	must(t, err)
 	_, err = fmt.Fprintf(f, "profiles:\n  ruled:\n    access_file: %s\n    commands: ['*']\n", rules)
 	must(t, errors.Join(err, f.Close(), os.WriteFile(rules, []byte("access: {useDefaults: false, deny: ['**/.env']}"), 0o600)))
-	startDaemonOn(t, config)
+	c := startDaemonOn(t, config)
+	_, _, err = c.Create(operator(t.Context()), chat.Spec{ExternalID: "ruled", Profile: "ruled", Awake: new(bool)})
+	must(t, err)
 	doctor := func() (string, int) {
 		cmd := exec.Command(programs.chatd, "--socket", filepath.Join(opt.Run, "chatd.sock"), "doctor")
 		out, err := cmd.CombinedOutput()
