@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -55,6 +56,42 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, held *bodyMemo
 	}
 	return b, nil
 }
+
+// cutBody is a body that somebody may take his time to send. Close ends a Read that waits.
+type cutBody struct {
+	r     io.Reader
+	c     *http.ResponseController
+	state atomic.Int32
+}
+
+// The states of a cutBody.
+const (
+	bodyOpen  = iota
+	bodyEnded // all of it was read
+	bodyCut   // closed before
+)
+
+func (b *cutBody) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.state.CompareAndSwap(bodyOpen, bodyEnded)
+	}
+	return n, err
+}
+
+// Close makes whoever reads stop, by a deadline that has passed. Where all of the body was
+// read nobody waits but net/http, which reads on to see the client go: it would take the
+// deadline for that, and end the context of this and every later request of the connection.
+func (b *cutBody) Close() error {
+	if !b.state.CompareAndSwap(bodyOpen, bodyCut) {
+		return nil
+	}
+	return b.c.SetReadDeadline(time.Unix(1, 0))
+}
+
+// cut reports whether Close came before the end of the body. The connection can serve no
+// further request then.
+func (b *cutBody) cut() bool { return b.state.Load() == bodyCut }
 
 func (s *Server) tooLarge() *Problem {
 	return invalid(http.StatusRequestEntityTooLarge, "", "cannot use the body: more than %d bytes", s.opt.MaxBody)

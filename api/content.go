@@ -144,7 +144,7 @@ func (s *Server) putContent(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, s.problem(r.Context(), err))
 		return
 	}
-	up := &upload{s: s, r: r.Body, deadline: http.NewResponseController(w)}
+	up := &upload{s: s, body: cutBody{r: r.Body, c: http.NewResponseController(w)}}
 	write := s.opt.Chats.WriteFile
 	if q.flag["append"] {
 		write = s.opt.Chats.AppendFile
@@ -191,13 +191,11 @@ func (s *Server) fileTooLarge() *Problem {
 // upload is a body as it comes: each piece within its time, and no more than a
 // file may have.
 type upload struct {
-	s        *Server
-	r        io.Reader
-	deadline *http.ResponseController
+	s    *Server
+	body cutBody
 
 	mu    sync.Mutex
 	total int64
-	ended bool // all of it came
 	over  bool // nobody may read any more
 }
 
@@ -208,31 +206,32 @@ func (u *upload) Read(p []byte) (int, error) {
 	if u.over {
 		return 0, os.ErrClosed
 	}
-	if err := u.deadline.SetReadDeadline(time.Now().Add(u.s.opt.BodyTimeout)); err != nil {
+	if err := u.body.c.SetReadDeadline(time.Now().Add(u.s.opt.BodyTimeout)); err != nil {
 		return 0, fmt.Errorf("cannot read the body: %w", err)
 	}
-	n, err := u.r.Read(p)
+	n, err := u.body.Read(p)
 	u.total += int64(n)
 	switch {
 	case u.total > u.s.opt.MaxFile:
 		return 0, u.s.fileTooLarge()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return 0, invalid(http.StatusRequestTimeout, "", "cannot read the body: nothing came for %s", u.s.opt.BodyTimeout)
-	case errors.Is(err, io.EOF):
-		u.ended = true
-	case err != nil:
+	case err != nil && !errors.Is(err, io.EOF):
 		return 0, invalid(http.StatusBadRequest, "", "cannot read the body: %v", err)
 	}
 	return n, err
 }
 
 // stop ends a Read that waits and refuses all later ones. It reports whether all of the
-// body came. The deadline must not stay: see readBody.
+// body came.
 func (u *upload) stop() bool {
-	_ = u.deadline.SetReadDeadline(time.Unix(1, 0)) // else the Read ends by its own
+	_ = u.body.Close() // else the Read ends by its own
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.over = true
-	_ = u.deadline.SetReadDeadline(time.Time{}) // as long as a stream is read, none is set
-	return u.ended
+	if !u.body.cut() {
+		return true
+	}
+	_ = u.body.c.SetReadDeadline(time.Time{}) // as long as a stream is read, none is set
+	return false
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -149,24 +148,14 @@ func (s *Server) writeStdin(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, s.problem(r.Context(), err))
 		return
 	}
-	body := &stdinBody{r: r.Body, c: http.NewResponseController(w)}
+	body := &cutBody{r: r.Body, c: http.NewResponseController(w)}
 	err = s.opt.Chats.WriteStdin(r.Context(), id, r.PathValue("run"), body, r.URL.Query().Get("close") == "true")
-	if err != nil {
+	if err != nil || body.cut() {
 		w.Header().Set("Connection", "close") // what is left of the body is not read
+	}
+	if err != nil {
 		s.refuse(w, s.problem(r.Context(), err))
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
-
-// stdinBody is a body that somebody may take his time to send. Close ends a Read that waits, and with it
-// the connection after the answer.
-type stdinBody struct {
-	r io.Reader
-	c *http.ResponseController
-}
-
-func (b *stdinBody) Read(p []byte) (int, error) { return b.r.Read(p) }
-
-// Close makes whoever reads stop.
-func (b *stdinBody) Close() error { return b.c.SetReadDeadline(time.Unix(1, 0)) }
