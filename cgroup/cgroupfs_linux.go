@@ -57,7 +57,10 @@ type FS struct {
 
 // newFS knows of no chat yet.
 func newFS(o Options) *FS {
-	return &FS{o: o, dead: map[string]bool{}, births: map[chat.ID]birth{}, lent: map[chat.ID]time.Time{}, refusals: map[chat.ID]uint64{}}
+	return &FS{
+		o: o, dead: map[string]bool{}, births: map[chat.ID]birth{},
+		lent: map[chat.ID]time.Time{}, refusals: map[chat.ID]uint64{},
+	}
 }
 
 // newUnitsFS is one whose chats are units below the slice at dir, under cgroup v2.

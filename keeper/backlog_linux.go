@@ -12,8 +12,8 @@ type sighting struct {
 	child handle
 }
 
-// backlog is what one session has made and moved and nobody has looked at yet. What is made
-// over and over again waits once.
+// backlog holds the names that one session made or moved, until they are looked at. A name that
+// is made again and again waits once.
 type backlog struct {
 	moves   [][2]dirName // of directories: from, to
 	seen    []sighting
@@ -69,9 +69,9 @@ func (b *backlog) takeMoves() [][2]dirName {
 	return moves
 }
 
-// enqueue adds to a session's backlog and has it looked at when its turn comes. A session
-// with more than can be held ends: so they do not grow without end, and nobody waits for
-// them for ever. Until it has, nothing is opened in it.
+// enqueue adds to a session's backlog and queues the session for its turn. A session whose
+// backlog is full is ended, so that the backlog is bounded and nobody waits for it for ever.
+// Until the session has ended nothing is opened in it.
 func (w *watch) enqueue(s *watched, add func(*backlog)) {
 	if s.late.over {
 		return

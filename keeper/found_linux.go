@@ -1,11 +1,11 @@
 package keeper
 
 import (
+	"errors"
 	"path"
 	"slices"
 	"strings"
 
-	"errors"
 	"golang.org/x/sys/unix"
 )
 

@@ -22,8 +22,8 @@ type journalLine struct {
 
 func (w *watch) journal(id chat.ID) string { return filepath.Join(w.dir, string(id)+".known") }
 
-// lateFile is there while something waits that a session has made and nobody has looked at: a
-// worker that takes the session up would not know of it.
+// lateFile exists while the session has a backlog, which is in memory alone: a worker that takes
+// the session up later would not know of it.
 func (w *watch) lateFile(id chat.ID) string { return w.journal(id) + ".late" }
 
 // noteLate makes that file, or removes it.

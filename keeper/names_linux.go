@@ -99,17 +99,21 @@ func (w *watch) rememberMoves(s *watched, pairs [][2]string, all bool) {
 		}
 		return known
 	})
-	vain := slices.DeleteFunc(slices.Clone(pairs), func(p [2]string) bool { return all || s.mayMatter(p[1]) })
+	var matter, vain [][2]string
+	for _, p := range pairs { // with all of them in mind
+		if all || s.mayMatter(p[1]) {
+			matter = append(matter, p)
+		} else {
+			vain = append(vain, p)
+		}
+	}
 	for _, p := range vain {
 		s.moved[p[0]] = slices.DeleteFunc(s.moved[p[0]], func(old string) bool { return old == p[1] })
 		if len(s.moved[p[0]]) == 0 {
 			delete(s.moved, p[0])
 		}
 	}
-	for _, p := range pairs {
-		if slices.Contains(vain, p) {
-			continue
-		}
+	for _, p := range matter {
 		w.write(s, journalLine{Now: p[0], Old: p[1]})
 		if len(s.moved) > maxMoved || len(s.moved[p[0]]) > maxNames {
 			w.end(s.k, errors.New("too many directories were moved to be kept in mind"))

@@ -89,8 +89,8 @@ func cpuTime(from, to unix.Rusage) time.Duration {
 	return time.Duration(to.Utime.Nano() + to.Stime.Nano() - from.Utime.Nano() - from.Stime.Nano())
 }
 
-// TestTurns: of what several sessions have made each is looked at in turn, a part at a time:
-// one that makes much holds up itself alone.
+// TestTurns: the backlogs of several sessions are looked at in turn, a part at a time, so that a
+// session with a long one holds up itself alone.
 func TestTurns(t *testing.T) {
 	a := idle(t)
 	b := a.beside(t)

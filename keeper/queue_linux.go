@@ -129,9 +129,9 @@ func (w *watch) queued() (int, error) {
 	return bytes / fanHeader, nil
 }
 
-// follow knows where a directory is that was made right now: where its name is, or nowhere. Who makes
-// directories without end, in a session or beside all of them, would else have each of them looked for in
-// every session, and every open wait for that. The root of a tree is looked for: it lies where its name does not say.
+// follow notes where a new directory is, from its name, or that no session sees it. Looking for
+// each new directory in every session would let whoever makes many hold up every open. The root
+// of a tree is looked for all the same: its name does not say where it lies.
 func (w *watch) follow(e fanEvent, owners []*watched) {
 	if e.mask&unix.FAN_CREATE == 0 || e.mask&unix.FAN_ONDIR == 0 || e.child == "" || len(w.roots[e.child]) > 0 {
 		return

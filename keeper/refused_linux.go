@@ -58,7 +58,8 @@ func (r *refusals) of(id chat.ID) *Refusals {
 	return r.chats[id]
 }
 
-// take hands out what was counted, as much as fits into one answer. Which chats come first is left to chance, so that none can hold up another's.
+// take hands out what was counted, as much as fits into one answer. Which chats come first is
+// left to chance, so that none can hold up another's.
 func (r *refusals) take() (a Answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,18 +12,26 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
 )
+
+// ruledConfig is a config for a daemon with the profile ruled, whose file of rules denies .env.
+func ruledConfig(t *testing.T) (opt provision.Options, config, rules string) {
+	t.Helper()
+	opt = ruledOptions(t, "access: {useDefaults: false}")
+	config, rules = configFile(t, opt), filepath.Join(filepath.Dir(opt.State), "rules.yaml")
+	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	_, err = fmt.Fprintf(f, "profiles:\n  ruled:\n    access_file: %s\n    commands: ['*']\n", rules)
+	must(t, errors.Join(err, f.Close(), os.WriteFile(rules, []byte("access: {useDefaults: false, deny: ['**/.env']}"), 0o600)))
+	return opt, config, rules
+}
 
 // TestRulesDaemon: a chatd that is killed while a chat tries leaves its rules up; the next
 // one reads the file again at SIGHUP, keeps the old rules where the new are bad, and says so.
 func TestRulesDaemon(t *testing.T) {
 	leaveOrphansToInit(t)
-	opt := ruledOptions(t, "access: {useDefaults: false}")
-	config, rules := configFile(t, opt), filepath.Join(filepath.Dir(opt.State), "rules.yaml")
-	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
-	must(t, err)
-	_, err = fmt.Fprintf(f, "profiles:\n  ruled:\n    access_file: %s\n    commands: ['*']\n", rules)
-	must(t, errors.Join(err, f.Close(), os.WriteFile(rules, []byte("access: {useDefaults: false, deny: ['**/.env']}"), 0o600)))
+	opt, config, rules := ruledConfig(t)
 	d := startDaemonOn(t, config)
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "ruled"})
 	must(t, err)
@@ -122,14 +130,9 @@ func TestRulesKeeperGone(t *testing.T) {
 // keeper, and none can be started.
 func TestDoctorWithoutKeeper(t *testing.T) {
 	leaveOrphansToInit(t)
-	opt := ruledOptions(t, "access: {useDefaults: false}")
-	config, rules := configFile(t, opt), filepath.Join(filepath.Dir(opt.State), "rules.yaml")
-	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
-	must(t, err)
-	_, err = fmt.Fprintf(f, "profiles:\n  ruled:\n    access_file: %s\n    commands: ['*']\n", rules)
-	must(t, errors.Join(err, f.Close(), os.WriteFile(rules, []byte("access: {useDefaults: false, deny: ['**/.env']}"), 0o600)))
+	opt, config, _ := ruledConfig(t)
 	c := startDaemonOn(t, config)
-	_, _, err = c.Create(operator(t.Context()), chat.Spec{ExternalID: "ruled", Profile: "ruled", Awake: new(bool)})
+	_, _, err := c.Create(operator(t.Context()), chat.Spec{ExternalID: "ruled", Profile: "ruled", Awake: new(bool)})
 	must(t, err)
 	doctor := func() (string, int) {
 		cmd := exec.Command(programs.chatd, "--socket", filepath.Join(opt.Run, "chatd.sock"), "doctor")

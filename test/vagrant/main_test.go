@@ -145,17 +145,17 @@ func create(t testing.TB, profile string) chat.Chat {
 func ask(spec chat.Spec) (chat.Chat, error) {
 	ctx, cancel := bounded(patience)
 	defer cancel()
-	c, _, err := whenNotBusy(ctx, func() (c chat.Chat, created bool, err error) { return asker.Create(ctx, spec) })
+	var c chat.Chat
+	err := whenNotBusy(ctx, func() (err error) { c, _, err = asker.Create(ctx, spec); return err })
 	return c, err
 }
 
 // whenNotBusy asks again while chatd is busy, as a bridge does: it begins nothing while packet rules
 // that somebody changed are being put right, which takes an emulated machine a while.
-func whenNotBusy[A, B any](ctx context.Context, ask func() (A, B, error)) (A, B, error) {
+func whenNotBusy(ctx context.Context, ask func() error) error {
 	for {
-		a, b, err := ask()
-		if !errors.Is(err, chat.ErrBusy) || ctx.Err() != nil {
-			return a, b, err
+		if err := ask(); !errors.Is(err, chat.ErrBusy) || ctx.Err() != nil {
+			return err
 		}
 		time.Sleep(time.Second)
 	}
@@ -187,10 +187,8 @@ func run(t testing.TB, id chat.ID, command string) chat.RunResult {
 	ctx, cancel := bounded(5 * time.Minute)
 	defer cancel()
 	spec := chat.RunSpec{Command: command, Timeout: chat.Duration(4 * time.Minute)}
-	r, _, err := whenNotBusy(ctx, func() (r chat.RunResult, _ any, err error) {
-		r, err = asker.Run(ctx, id, spec)
-		return r, nil, err
-	})
+	var r chat.RunResult
+	err := whenNotBusy(ctx, func() (err error) { r, err = asker.Run(ctx, id, spec); return err })
 	if err != nil {
 		t.Fatalf("run %q in %s: %v", command, id, err)
 	}
