@@ -30,12 +30,15 @@ type kept struct {
 	relink  atomic.Bool // something was made or moved that links of denies may lead through
 	bare    bool        // tests: nothing is covered
 	noSwap  bool        // tests: as a kernel before 6.5
+	// startMasks are what bubblewrap's masks are mounts of.
+	startMasks []inode
 
 	mu     sync.Mutex
 	closed bool
 	order  Order
 	bases  []*baseMount
-	known  []int // the ids of bubblewrap's mounts, also those without files
+	known  []int // the ids of bubblewrap's mounts, also those without files, but for its masks
+	masked []int // the ids of its masks
 	taken  bool  // an earlier worker found them
 	covers []cover
 	buried []cover // others, below them: nobody gets there
@@ -102,7 +105,11 @@ func (k *kept) openBases(root int) error {
 	}
 	if !k.taken {
 		for _, l := range lines {
-			k.known = append(k.known, l.ID)
+			if k.isStartMask(root, l) {
+				k.masked = append(k.masked, l.ID)
+			} else {
+				k.known = append(k.known, l.ID)
+			}
 		}
 	}
 	last := map[string]int{}
@@ -225,10 +232,8 @@ func (k *kept) cover(o Order, wall *ruleWall, root int, masks maskPair, procFD i
 	}
 	for _, l := range lines {
 		now[uint64(l.ID)] = l
-		// A mount of ours that could not be taken away, or that an earlier worker did not
-		// come to note: it is nothing that is wanted, and goes.
 		if !noted[uint64(l.ID)] && !slices.Contains(k.known, l.ID) {
-			all = append(all, cover{want{path: l.Path}, uint64(l.ID)})
+			all = append(all, k.adopted(l, w.wants, wall.islands))
 		}
 	}
 	if k.bare {

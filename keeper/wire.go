@@ -14,6 +14,16 @@ import (
 // Socket is the name of the keeper's socket in its directory.
 const Socket = "sock"
 
+// StartMasks is the directory beside the keeper's with the two files that bubblewrap mounts over
+// denied names before a session begins. The keeper takes those mounts over as its own.
+const StartMasks = "masks"
+
+// What masks are copies of: an empty directory and an empty file, root's, without a mode.
+const (
+	ClosedDirectory = "closed-directory"
+	ClosedFile      = "closed-file"
+)
+
 // The verbs of a [Order].
 const (
 	// Hold raises the walls of the rules in a session, or brings them to new rules.

@@ -193,7 +193,7 @@ func (k *keeper) session(o Order) (s *kept, known bool, err error) {
 	if s, err = openKept(o); err != nil {
 		return nil, false, err
 	}
-	s.bare, s.noSwap, s.trees = k.bare, k.noSwap, &k.trees
+	s.bare, s.noSwap, s.trees, s.startMasks = k.bare, k.noSwap, &k.trees, startMasks(k.dir)
 	for {
 		k.drop(o.Chat)
 		k.mu.Lock()

@@ -80,6 +80,8 @@ type inside struct {
 	order Order
 	in    io.WriteCloser
 	out   *bufio.Reader
+	// masks are names in the home, directories with a slash, that bubblewrap masks. They are made first.
+	masks []string
 }
 
 // newInside starts a session with an empty home, and a keeper that may lack a wall.
@@ -126,6 +128,14 @@ func (s *inside) settleIn(t testing.TB, id chat.ID) {
 		s.k, err = newKeeper(filepath.Join(dir, "keeper"), perm, names, os.Stderr)
 		must(t, err)
 	}
+	for _, name := range s.masks {
+		at := filepath.Join(s.home, name)
+		if strings.HasSuffix(name, "/") {
+			must(t, os.Mkdir(at, 0o755))
+			at += "/in"
+		}
+		must(t, os.WriteFile(at, []byte("x"), 0o644))
+	}
 	s.start(t, self, id)
 }
 
@@ -160,6 +170,15 @@ func (s *inside) start(t testing.TB, self string, id chat.ID) {
 		if filepath.IsAbs(word) {
 			args = append(args, "--ro-bind", word, word)
 		}
+	}
+	for _, name := range s.masks {
+		mask := ClosedFile
+		if strings.HasSuffix(name, "/") {
+			mask = ClosedDirectory
+		}
+		dir := filepath.Join(filepath.Dir(s.home), StartMasks)
+		must(t, errors.Join(os.MkdirAll(dir, 0o711), MakeMasks(dir)))
+		args = append(args, "--ro-bind", filepath.Join(dir, mask), filepath.Join(s.home, name))
 	}
 	cmd := exec.Command("bwrap", append(args, "--remount-ro", "/", "--chdir", s.home, "/inside")...)
 	cmd.ExtraFiles, cmd.Stderr = []*os.File{infoW}, os.Stderr

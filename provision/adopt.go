@@ -14,7 +14,7 @@ import (
 )
 
 func (m *Manager) writeSessionFile(s *session) error {
-	b, err := json.Marshal(sessionFile{s.leader.process, s.report, s.invocation, s.plan, s.exposed})
+	b, err := json.Marshal(sessionFile{s.leader.process, s.report, s.invocation, s.plan, s.exposed, s.masked.Load()})
 	if err != nil {
 		return fmt.Errorf("cannot note session %s: %w", s.id, err)
 	}
@@ -47,11 +47,15 @@ func (m *Manager) adopt(rec state.Record) error {
 		return errors.Join(err, l.Close())
 	}
 	s.terminal = m.terminal(rec, s)
+	s.masked.Store(f.Masked)
 	// A crash may have come between a start that lifted the quota and its return.
 	if err := m.groups.Limit(rec.ID, m.profile(rec).Limits); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	if err := m.keepRules(context.Background(), rec, l); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if err := m.forgetMasks(rec, s); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	if err := m.writeShimPolicy(rec); err != nil { // the config may be another by now

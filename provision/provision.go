@@ -221,7 +221,7 @@ func (m *Manager) prepareHost(context.Context) error {
 		return err
 	}
 	m.boot = boot
-	return errors.Join(becomeSubreaper(), m.installPrograms(), m.checkViews())
+	return errors.Join(m.makeMasks(), becomeSubreaper(), m.installPrograms(), m.checkViews())
 }
 
 // makeRootDir makes dir, owned by root, with exactly mode, and refuses one that

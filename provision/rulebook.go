@@ -37,8 +37,8 @@ type chatRules struct {
 	*access.Ruleset
 	// links are the names whose links the rules want to know; none if they deny nothing.
 	links func() ([]string, error)
-	// closed is closedOutside, once.
-	closed func() []string
+	// closed is closedWhole, once.
+	closed func() closedPaths
 
 	whose whose
 	size  int // bytes
@@ -108,7 +108,7 @@ func compileRules(w whose) (*chatRules, error) {
 		return nil, err
 	}
 	r := &chatRules{Ruleset: rs, links: sync.OnceValues(func() ([]string, error) { return linksOf(rs) }), whose: w}
-	r.closed = sync.OnceValue(func() []string { return closedOutside(rs) })
+	r.closed = sync.OnceValue(func() closedPaths { return closedWhole(rs) })
 	r.size = rs.Size() + keptSize
 	for _, c := range rs.Rules() {
 		if denies(c) {

@@ -192,7 +192,7 @@ func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
 func (m *Manager) renewRules(ctx context.Context, rec state.Record, s *session) error {
 	err := m.keepRules(ctx, rec, s.leader)
 	if err == nil {
-		return nil
+		return m.forgetMasks(rec, s)
 	}
 	m.log.Error("ending a session whose file rules cannot be kept", "chat", rec.ID, "why", err)
 	ctx = context.WithoutCancel(ctx)
@@ -236,6 +236,9 @@ func (m *Manager) ReloadFrom(ctx context.Context, read func() (map[string]*acces
 func (m *Manager) rulesIn(l chat.Layer, rec state.Record, s *session) chat.Layer {
 	if !keeper.Needed(m.policy(rec), rec.Agent) {
 		return l
+	}
+	if n := len(m.maskedIn(rec)); n > 0 {
+		l.Probe += fmt.Sprintf("; file rules: bubblewrap masks %d denied paths", n)
 	}
 	order := keeper.Order{Verb: keeper.Probe, Chat: rec.ID, PID: s.leader.PID, Start: s.leader.Start}
 	a, err := keeper.Ask(context.Background(), filepath.Join(m.keeperDir(), keeper.Socket), order)

@@ -9,27 +9,31 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// mostLeftOut bounds for how many denied paths Landlock's grants are split.
-const mostLeftOut = 64
+// mostClosed bounds how many denied paths bubblewrap masks, and for how many Landlock's
+// grants are split.
+const mostClosed = 64
 
-// closedOutside are the paths outside the home that rules close as a whole: those of a
-// pattern without wildcards, in which no exception can lie. Landlock grants nothing there.
-func closedOutside(rs *access.Ruleset) (all []string) {
-	if !slices.ContainsFunc(rs.Rules(), denies) {
-		return nil
-	}
+// closedPaths are the paths that rules close as a whole: those of a pattern without
+// wildcards, in which no exception can lie. Landlock grants nothing at those outside the home,
+// and bubblewrap masks what is there when a session begins.
+type closedPaths struct{ outside, home []string }
+
+func closedWhole(rs *access.Ruleset) (all closedPaths) {
 	home := rs.Scope().Home
 	for _, c := range rs.Rules() {
 		if !denies(c) || c.Ops&access.Bash == 0 {
 			continue
 		}
 		for _, m := range c.Matchers {
-			p := m.Path
-			if m.Kind != access.KindSubtree || chat.Within(p, home) || chat.Within(home, p) || slices.Contains(all, p) {
+			list := &all.outside
+			if chat.Within(m.Path, home) {
+				list = &all.home
+			}
+			if m.Kind != access.KindSubtree || chat.Within(home, m.Path) || len(*list) == mostClosed || slices.Contains(*list, m.Path) {
 				continue
 			}
-			if rs.Hold(p).Class == access.Closed && !mayOpenIn(rs, p) && len(all) < mostLeftOut {
-				all = append(all, p)
+			if rs.Hold(m.Path).Class == access.Closed && !mayOpenIn(rs, m.Path) {
+				*list = append(*list, m.Path)
 			}
 		}
 	}
@@ -45,18 +49,19 @@ func mayOpenIn(rs *access.Ruleset, dir string) bool {
 	})
 }
 
-// deniedTo is closedOutside for a chat. Rules that do not compile for it keep its session from
+// closedTo are the closed paths of a chat. Rules that do not compile for it keep its session from
 // starting, and the enforcer says why.
-func (m *Manager) deniedTo(rec state.Record) []string {
+func (m *Manager) closedTo(rec state.Record) closedPaths {
 	rules, err := m.rules(rec)
 	if err != nil {
-		return nil
+		return closedPaths{}
 	}
 	return rules.closed()
 }
 
 // keptBy names what keeps a denial in the chat's sessions: the enforcer what the kernel tells
-// apart, Landlock also what is outside the home and closed as a whole.
+// apart; of what is closed as a whole bubblewrap what was there when the session began, and
+// Landlock what is outside the home.
 func (m *Manager) keptBy(rec state.Record, v access.Verdict) (by []string) {
 	rules, err := m.rules(rec)
 	if err != nil || !v.Denied() || v.Name == "" || !access.Kept(v.Name) {
@@ -66,7 +71,11 @@ func (m *Manager) keptBy(rec state.Record, v access.Verdict) (by []string) {
 	case h.Class == access.Closed, h.Class == access.ReadOnly && v.Rule != nil && v.Rule.Ops&access.Read == 0:
 		by = append(by, "chatd keep")
 	}
-	if slices.ContainsFunc(m.leftOutTo(rec), func(d string) bool { return chat.Within(v.Name, d) }) {
+	around := func(d string) bool { return chat.Within(v.Name, d) }
+	if slices.ContainsFunc(m.maskedIn(rec), around) {
+		by = append(by, "bubblewrap")
+	}
+	if slices.ContainsFunc(m.leftOutTo(rec), around) {
 		by = append(by, string(chat.LayerLandlock))
 	}
 	return by
@@ -74,7 +83,7 @@ func (m *Manager) keptBy(rec state.Record, v access.Verdict) (by []string) {
 
 // leftOutTo are the denied paths to which Landlock grants nothing in what starts now.
 func (m *Manager) leftOutTo(rec state.Record) []string {
-	if m.without(chat.LayerLandlock) || len(m.deniedTo(rec)) == 0 {
+	if m.without(chat.LayerLandlock) || len(m.closedTo(rec).outside) == 0 {
 		return nil
 	}
 	v := m.view(rec)

@@ -41,6 +41,9 @@ type session struct {
 	// plan is what it was started from, and exposed what it sees of the host.
 	plan    *chat.Plan
 	exposed []shims.Exposed
+	// masked are the denied paths over which bubblewrap put masks, as far as the rules of now
+	// close them; nil: it was begun by a chatd that made none.
+	masked atomic.Pointer[[]string]
 
 	refreshing sync.Mutex
 	refreshed  time.Time
@@ -57,6 +60,7 @@ type sessionFile struct {
 	Plan       *chat.Plan   `json:"plan,omitempty"`
 	// Exposed is of Plan what later commands confine themselves to.
 	Exposed []shims.Exposed `json:"exposed,omitempty"`
+	Masked  *[]string       `json:"masked,omitempty"`
 }
 
 // errNoPrompt is a session that ended before its shell was at a prompt.

@@ -23,6 +23,7 @@ func (m *Manager) exposedView(rec state.Record) (shims.View, []string, error) {
 	var notes []string
 	var err error
 	v.Exposed, notes, err = m.exposed(rec)
+	v.Masked = m.masks(rec, v)
 	return v, notes, err
 }
 
@@ -96,7 +97,9 @@ func (m *Manager) keepPlan(rec state.Record, s *session, v shims.View, p shims.P
 	}
 	now := time.Now().UTC()
 	plan.StartedAt = &now
+	masked := targets(v.Masked)
 	s.plan, s.exposed = &plan, v.Exposed
+	s.masked.Store(&masked)
 	log := m.log.Debug
 	if len(v.Exposed)+len(notes) > 0 {
 		log = m.log.Info

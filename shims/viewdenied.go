@@ -22,7 +22,7 @@ func (v View) leaveOut(r landlock.Rules) (_ landlock.Rules, out []string) {
 	if len(v.Denied) == 0 {
 		return r, nil
 	}
-	b := beside{denied: v.Denied, source: v.hostPath}
+	b := beside{denied: v.Denied, source: v.HostPath}
 	r.Read, r.ReadFiles = b.split(r.Read, r.ReadFiles)
 	r.Exec, r.ExecFiles = b.split(r.Exec, r.ExecFiles)
 	for _, list := range []*[]string{&r.Write, &r.WriteFiles} {
@@ -44,9 +44,9 @@ func (v View) LeftOut() []string {
 	return out
 }
 
-// hostPath is where a path of the session that it cannot change is on the host; empty for
-// one that it can.
-func (v View) hostPath(p string) string {
+// HostPath is where a path of the session that it cannot change is on the host; empty for
+// one that it can, and for what lies elsewhere than in /usr and what is exposed.
+func (v View) HostPath(p string) string {
 	for _, e := range slices.Backward(v.Exposed) { // what lies in others comes later
 		if chat.Within(p, e.Target) {
 			if e.Mode != chat.ReadOnly {

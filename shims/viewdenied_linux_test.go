@@ -1,6 +1,7 @@
 package shims
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,5 +61,27 @@ func TestDeniedBesideMuch(t *testing.T) {
 	}
 	if !slices.Contains(v.Rules().Read, "/data") {
 		t.Error("nothing is granted instead")
+	}
+}
+
+// TestMasked: what is masked cannot be opened, with nobody else who keeps it; without the mask it can.
+func TestMasked(t *testing.T) {
+	v := newView(t)
+	masks := filepath.Dir(v.Home) + "/masks"
+	must(t, errors.Join(os.Mkdir(masks, 0o711), os.Mkdir(masks+"/directory", 0), os.WriteFile(masks+"/file", nil, 0)))
+	for _, f := range []string{"/keys/k", "/note", "/open"} {
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(v.Home+f), 0o755), os.WriteFile(v.Home+f, []byte("x"), 0o644)))
+	}
+	masked := v
+	masked.Masked = []Exposed{{Source: masks + "/directory", Target: v.Home + "/keys", Mode: chat.ReadOnly}, {Source: masks + "/file", Target: v.Home + "/note", Mode: chat.ReadOnly, File: true}}
+	for _, c := range []struct{ do, path, want string }{
+		{"read", "/keys/k", "EACCES"}, {"list", "/keys", "EACCES"}, {"read", "/note", "EACCES"}, {"read", "/open", "ok"},
+	} {
+		if got, _, _ := runIn(t, masked, v.Home+"/attack", c.do, v.Home+c.path); got != c.want {
+			t.Errorf("%s %s: %s, want %s", c.do, c.path, got, c.want)
+		}
+		if got, _, _ := runIn(t, v, v.Home+"/attack", c.do, v.Home+c.path); got != "ok" {
+			t.Errorf("without masks: %s %s: %s", c.do, c.path, got)
+		}
 	}
 }

@@ -20,11 +20,15 @@ func (v View) Mounts() []chat.Mount {
 		// /opt and /run are covered, because the session's own things are put there.
 		// What the profile exposes is there already, where the host has it.
 		all := []chat.Mount{bind("/", "/", chat.ReadWrite), tmpfs("/opt", 0, 0), tmpfs("/run", 0, 0)}
-		return append(append(append(all, v.kernelMounts()...), v.fileMounts()...), v.ownMounts()...)
+		return append(append(append(append(all, v.kernelMounts()...), v.fileMounts()...), v.ownMounts()...), binds(v.Masked)...)
 	}
 	all := append([]chat.Mount{{Type: chat.MountTmpfs, Target: "/", Mode: chat.ReadOnly}}, v.systemMounts()...)
 	all = append(append(append(all, v.kernelMounts()...), v.fileMounts()...), v.ownMounts()...)
-	for _, e := range v.Exposed {
+	return append(append(all, binds(v.Exposed)...), binds(v.Masked)...)
+}
+
+func binds(list []Exposed) (all []chat.Mount) {
+	for _, e := range list {
 		all = append(all, chat.Mount{Type: chat.MountBind, Source: e.Source, Target: e.Target, Mode: e.Mode, By: e.By})
 	}
 	return all

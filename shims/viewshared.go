@@ -21,13 +21,16 @@ func SystemTrees() (all []string) {
 
 // Shared are the paths of the host that other sessions see too and nobody may write to:
 // each session should have inodes of its own for them. through are those that are the
-// chat's, or writable to all who see them.
+// chat's, or writable to all who see them, or masks, which nobody can open.
 func (v View) Shared() (shared, through []string) {
 	own := []string{v.PromptFIFO, v.DenialFIFO, v.LogFIFO, v.PolicyDir}
+	for _, m := range v.Masked {
+		own = append(own, m.Source)
+	}
 	shared = slices.Clone(devices)
 	for _, m := range v.Mounts() {
 		switch {
-		case m.Type != chat.MountBind:
+		case m.Type != chat.MountBind || slices.Contains(through, m.Source):
 		case m.Mode == chat.ReadOnly && !slices.Contains(own, m.Source):
 			shared = append(shared, m.Source)
 		default:

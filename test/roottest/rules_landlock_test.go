@@ -1,6 +1,7 @@
 package roottest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
 )
 
 // unmountIn takes a mount away in the mount namespace of a process.
@@ -67,7 +70,9 @@ func TestRulesWithoutEnforcer(t *testing.T) {
 			opt.Profiles["ruled"] = p
 			m := open(t, opt)
 			defer endKeeper(t, opt)
-			c := wake(t, m, sleeper(t, m, "left-out").ID)
+			c := sleeper(t, m, "left-out")
+			must(t, errors.Join(os.Mkdir(c.Home+"/keys", 0o755), os.WriteFile(c.Home+"/keys/k", []byte(secret), 0o644)))
+			c = wake(t, m, c.ID)
 			denied := []string{"/data/secret/f", "/whole/f"}
 			for _, f := range denied {
 				refused(t, m, c, "cat %s", f)
@@ -79,7 +84,7 @@ func TestRulesWithoutEnforcer(t *testing.T) {
 			if err != nil || slices.Contains(e.KeptBy, "landlock") != (without == nil) || !slices.Contains(e.KeptBy, "chatd keep") {
 				t.Errorf("explain: kept by %q, %v", e.KeptBy, err)
 			}
-			if e, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Op: "read", Path: "~/keys/k"}); err != nil || !slices.Equal(e.KeptBy, []string{"chatd keep"}) {
+			if e, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Op: "read", Path: "~/keys/k"}); err != nil || !slices.Equal(e.KeptBy, []string{"chatd keep", "bubblewrap"}) {
 				t.Errorf("explain in the home: kept by %q, %v", e.KeptBy, err)
 			}
 			got, err := m.Get(operator(t.Context()), c.ID)
@@ -102,5 +107,78 @@ func TestRulesWithoutEnforcer(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRulesMaskedByBubblewrap: what file rules close and is there when a session begins is masked by bubblewrap:
+// the plan has the masks, explain and layers tell of them, and a reload opens what lies under
+// one and closes it again, after which the enforcer alone keeps it. A link gets no mask.
+func TestRulesMaskedByBubblewrap(t *testing.T) {
+	needsRoot(t)
+	const deny = `access: {useDefaults: false, deny: ["~/keys", "~/note", "~/link", "~/later"]}`
+	opt := ruledOptions(t, deny)
+	m, err := provision.Open(t.Context(), opt)
+	must(t, err)
+	defer endKeeper(t, opt)
+	c := sleeper(t, m, "masks")
+	must(t, errors.Join(os.Mkdir(c.Home+"/keys", 0o755), os.WriteFile(c.Home+"/keys/k", []byte(secret), 0o644),
+		os.WriteFile(c.Home+"/note", []byte(secret), 0o644), os.Symlink("other", c.Home+"/link")))
+	c = wake(t, m, c.ID)
+	ctx := operator(t.Context())
+	masks := func() (all []string) {
+		plan, err := m.Plan(ctx, c.ID)
+		must(t, err)
+		for _, mount := range plan.Mounts {
+			if mount.By == "file rules" {
+				all = append(all, strings.TrimPrefix(mount.Target, c.Home))
+			}
+		}
+		return all
+	}
+	if got := masks(); !slices.Equal(got, []string{"/keys", "/note"}) {
+		t.Errorf("the plan masks %q", got)
+	}
+	keptBy := func(want ...string) {
+		t.Helper()
+		e, err := m.Explain(ctx, c.ID, chat.Question{Op: "read", Path: "~/keys/k"})
+		if err != nil || !slices.Equal(e.KeptBy, want) {
+			t.Errorf("kept by %q, %v, want %q", e.KeptBy, err, want)
+		}
+	}
+	tellsOf := func(n int) {
+		t.Helper()
+		got, err := m.Get(ctx, c.ID)
+		must(t, err)
+		if !slices.ContainsFunc(got.Layers, func(l chat.Layer) bool {
+			return l.Name == chat.LayerView && strings.Contains(l.Probe, fmt.Sprintf("masks %d denied paths", n))
+		}) {
+			t.Errorf("layers do not tell of %d masks: %+v", n, got.Layers)
+		}
+	}
+	refused(t, m, c, "cat ~/keys/k")
+	refused(t, m, c, "cat ~/note")
+	keptBy("chatd keep", "bubblewrap")
+	tellsOf(2)
+	reload := func(rules string) {
+		t.Helper()
+		must(t, m.Reload(ctx, map[string]*access.Policy{"ruled": policy(t, rules)}))
+	}
+	reload(`access: {useDefaults: false, deny: ["~/note"]}`)
+	if got := tells(t, m, c, "cat ~/keys/k"); got != secret {
+		t.Errorf("what a reload opened says %q", got)
+	}
+	refused(t, m, c, "cat ~/note")
+	tellsOf(1)
+	reload(deny)
+	refused(t, m, c, "cat ~/keys/k")
+	keptBy("chatd keep")
+	must(t, m.Close())
+	m = open(t, opt)
+	refused(t, m, c, "cat ~/note")
+	tellsOf(1)
+	must(t, second(m.Sleep(ctx, c.ID)))
+	keptBy("chatd keep", "bubblewrap")
+	if got := masks(); !slices.Equal(got, []string{"/keys", "/note"}) {
+		t.Errorf("the next plan masks %q", got)
 	}
 }

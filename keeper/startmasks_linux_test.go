@@ -1,0 +1,102 @@
+package keeper
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// begunMasked is a session in which bubblewrap masks names of the home.
+func begunMasked(t *testing.T, names ...string) *inside {
+	t.Helper()
+	needsRoot(t)
+	s := &inside{masks: names}
+	s.settleIn(t, "00000000000000aa")
+	go func() { _ = s.k.watch.run() }()
+	go s.k.lookAgain()
+	return s
+}
+
+// mountsAt are the ids of what is mounted below the session's home.
+func (s *inside) mountsAt(t *testing.T) (all []int) {
+	t.Helper()
+	lines, err := s.k.named(s.order.Chat).mounts()
+	must(t, err)
+	for _, l := range lines {
+		if strings.HasPrefix(l.Path, s.home+"/") {
+			all = append(all, l.ID)
+		}
+	}
+	return all
+}
+
+func (s *inside) reads(t *testing.T, names ...string) (all []bool) {
+	t.Helper()
+	for i, name := range names {
+		names[i] = filepath.Join(s.home, name)
+	}
+	for _, got := range s.try(t, names) {
+		all = append(all, got.Read)
+	}
+	return all
+}
+
+// TestStartMasks: bubblewrap's masks hold before the keeper comes, become its covers as they
+// are, and go when rules open what they lie over; a later worker knows them.
+func TestStartMasks(t *testing.T) {
+	s := begunMasked(t, "note", "keys/", "other")
+	names := func() []string { return []string{"note", "keys/in", "other"} }
+	if got := s.reads(t, names()...); slices.Contains(got, true) {
+		t.Fatalf("before the keeper: %v", got)
+	}
+	deny := "access: {useDefaults: false, deny: [~/note, ~/keys]}"
+	a, err := s.hold(deny)
+	must(t, err)
+	if got := s.reads(t, names()...); !slices.Equal(got, []bool{false, false, true}) {
+		t.Errorf("by rules about two of three: %v", got)
+	}
+	first := s.mountsAt(t)
+	if a.Masks != 2 || len(first) != 2 {
+		t.Errorf("%d masks are told, %d mounts are there, want the two of bubblewrap's", a.Masks, len(first))
+	}
+	for _, c := range []struct {
+		rules string
+		want  []bool
+	}{
+		{"access: {useDefaults: false, deny: [~/keys]}", []bool{true, false, true}},
+		{"access: {useDefaults: false, mode: first-match, rules: [{allow: ~/keys/in}, {deny: ~/keys}]}", []bool{true, true, true}},
+		{deny, []bool{false, false, true}},
+		{"access: {useDefaults: false, deny: [~/nothing]}", []bool{true, true, true}},
+		{deny, []bool{false, false, true}},
+	} {
+		if _, err := s.hold(c.rules); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.reads(t, names()...); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.rules, got, c.want)
+		}
+	}
+}
+
+// TestStartMasksStay: while rules close the same, bubblewrap's own mounts stay.
+func TestStartMasksStay(t *testing.T) {
+	s := begunMasked(t, "note", "keys/")
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", s.order.PID))
+	must(t, err)
+	before := strings.Count(string(text), " "+s.home+"/")
+	first := []int(nil)
+	for range 2 {
+		_, err := s.hold("access: {useDefaults: false, deny: [~/note, ~/keys]}")
+		must(t, err)
+		now := s.mountsAt(t)
+		if first == nil {
+			first = now
+		}
+		if len(now) != before || !slices.Equal(now, first) || !strings.Contains(string(text), fmt.Sprintf("%d ", now[0])) {
+			t.Errorf("the mounts are %v, were %v, and bubblewrap made\n%s", now, first, text)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package provision
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/state"
+)
+
+// masksDir has the two files that bubblewrap's masks are mounts of. Chats may pass through it:
+// bubblewrap runs as the chat.
+func (m *Manager) masksDir() string { return filepath.Join(m.opt.Run, keeper.StartMasks) }
+
+// makeMasks makes them.
+func (m *Manager) makeMasks() error {
+	if err := makeRootDir(m.masksDir(), 0o711); err != nil {
+		return err
+	}
+	return keeper.MakeMasks(m.masksDir())
+}
+
+// masks are what bubblewrap mounts over the paths that the chat's file rules close as a whole,
+// where they are there now. The enforcer takes them over before any code of the chat runs: it
+// needs nothing of them, and they need nothing of it.
+//
+// A mask never lies over another mount, which the enforcer would have to look into. It lies only
+// where nobody can swap a name before bubblewrap gets there: in the home of a chat that is asleep,
+// and in what no session can write to.
+func (m *Manager) masks(rec state.Record, v shims.View) (all []shims.Exposed) {
+	rules, err := m.rules(rec)
+	if err != nil || m.without(chat.LayerView) || !keeper.Needed(m.policy(rec), rec.Agent) {
+		return nil // of rules that do not compile the enforcer says what is wrong
+	}
+	mounts, closed := v.Mounts(), rules.closed()
+	for _, p := range slices.Concat(closed.home, closed.outside) {
+		if slices.ContainsFunc(mounts, func(mount chat.Mount) bool { return chat.Within(mount.Target, p) }) {
+			continue
+		}
+		base, rel := "/", strings.TrimPrefix(v.HostPath(p), "/")
+		if chat.Within(p, v.Home) {
+			base, rel = v.Home, strings.TrimPrefix(p, v.Home+"/")
+		}
+		if dir, ok := maskable(base, rel); ok {
+			source := keeper.ClosedFile
+			if dir {
+				source = keeper.ClosedDirectory
+			}
+			all = append(all, shims.Exposed{Source: filepath.Join(m.masksDir(), source), Target: p, Mode: chat.ReadOnly, File: !dir, By: "file rules"})
+		}
+	}
+	return all
+}
+
+// maskable reports whether a directory or a regular file is at rel below base, through no link.
+func maskable(base, rel string) (dir, ok bool) {
+	if rel == "" {
+		return false, false
+	}
+	at, err := unix.Open(base, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, false
+	}
+	defer unix.Close(at)
+	fd, err := keeper.Openat2(at, rel, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return false, false
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return false, false
+	}
+	kind := st.Mode & unix.S_IFMT
+	return kind == unix.S_IFDIR, kind == unix.S_IFDIR || kind == unix.S_IFREG
+}
+
+// maskedIn are the denied paths that bubblewrap masks in the chat's session, or would in its next.
+func (m *Manager) maskedIn(rec state.Record) []string {
+	if s := m.session(rec.ID); s != nil {
+		if masked := s.masked.Load(); masked != nil {
+			return *masked
+		}
+		return nil
+	}
+	v := m.view(rec)
+	all, _, err := m.exposed(rec)
+	if err != nil {
+		return nil // a wake says what is wrong there
+	}
+	v.Exposed = all
+	return targets(m.masks(rec, v))
+}
+
+func targets(list []shims.Exposed) (all []string) {
+	for _, e := range list {
+		all = append(all, e.Target)
+	}
+	return all
+}
+
+// forgetMasks forgets those of a session's masks that new rules took away: the enforcer has
+// removed their mounts, and puts its own there when rules close the path again.
+func (m *Manager) forgetMasks(rec state.Record, s *session) error {
+	masked, closed := s.masked.Load(), m.closedTo(rec)
+	if masked == nil {
+		return nil
+	}
+	left := slices.DeleteFunc(slices.Clone(*masked), func(p string) bool {
+		return !slices.Contains(closed.home, p) && !slices.Contains(closed.outside, p)
+	})
+	if len(left) == len(*masked) {
+		return nil
+	}
+	s.masked.Store(&left)
+	return m.writeSessionFile(s)
+}
