@@ -143,7 +143,8 @@ func FuzzCalls(f *testing.F) {
 	for _, c := range commands {
 		f.Add(c.command)
 	}
-	for _, s := range []string{"echo 'rm x' | sh", "sh <<E\nrm x\nE", "xargs rm <<< 'a b'", "f(){ f|f& };f", "env -S 'a b' c", "sh -c 'a $1' b c", "printf %s\\\\n a | base64 -d", "find / -exec a {} +"} {
+	for _, s := range []string{"echo 'rm x' | sh", "sh <<E\nrm x\nE", "xargs rm <<< 'a b'", "f(){ f|f& };f", "env -S 'a b' c", "sh -c 'a $1' b c", "printf %s\\\\n a | base64 -d", "find / -exec a {} +",
+		"0(", "!(0)(", "<<''\n0", "A=(0 0 0&", "sh &{\"*\"", "a \x80"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, command string) {

@@ -216,6 +216,13 @@ func FuzzMatch(f *testing.F) {
 			f.Add(s.pattern, p)
 		}
 	}
+	// doublestar lets these match the root, or a folder for what is below it.
+	f.Add("/*", "/")
+	f.Add("/*/**", "/")
+	f.Add("/d*/**", "/d")
+	for _, p := range []string{"[/- ", "/[]/", "/00()/", "\x7f\x00", "\v\xa4", "{,,,}0", "*???", "/$*/"} {
+		f.Add(p, "0")
+	}
 	f.Fuzz(func(t *testing.T, pattern, name string) {
 		if len(pattern) > 40 || len(name) > 60 || name == "" || strings.IndexByte(name, 0) >= 0 {
 			return

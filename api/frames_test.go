@@ -139,7 +139,7 @@ func ask(t *testing.T, socket string, id chat.ID) net.Conn {
 
 // FuzzFrames: whatever a daemon sends, the client ends with a result or an error.
 func FuzzFrames(f *testing.F) {
-	for _, s := range []string{"", "x", `{"stream":"stdout","text":"a"}`, `{"stream":"stderr","base64":"/w=="}` + "\n" + `{"result":{"exit":3}}`, `{"error":{"kind":"denied","detail":"x"}}`, `{"result":null}`, "\n\n", strings.Repeat("[", 100)} {
+	for _, s := range []string{"", "x", `{"stream":"stdout","text":"a"}`, `{"stream":"stderr","base64":"/w=="}` + "\n" + `{"result":{"exit":3}}`, `{"error":{"kind":"denied","detail":"x"}}`, `{"result":null}`, "\n\n", strings.Repeat("[", 100), "\"\xd2\xe7\"", `{"streAm":""}` + "\n" + `{""0`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

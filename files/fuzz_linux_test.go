@@ -85,6 +85,9 @@ func FuzzReadFile(f *testing.F) {
 	}
 	f.Add([]byte(`{"path":"f","offset":9223372036854775807,"length":1}`))
 	f.Add([]byte(`{"path":"f","stream":true,"line":9223372036854775807}`))
+	for _, s := range []string{"0e0", "\xfa", `""}`, `{"path":"..ooutside/secret","offset":2,"length":888888883}`} {
+		f.Add([]byte(s))
+	}
 	f.Fuzz(func(t *testing.T, parameters []byte) {
 		got, a := serveFuzz(t, ReadFileTool, parameters, nil)
 		if a.Failure == nil && (int64(len(got)) != a.Bytes || a.Truncated != (a.NextOffset > 0) || !strings.Contains("one\ntwo\nthree\none two two", got)) {
@@ -103,6 +106,12 @@ func fuzzWrite(f *testing.F, tool Tool) {
 	}
 	f.Add([]byte(`{"path":"f","stream":true}`), []byte("\x00\x00\x00\x02a"))
 	f.Add([]byte(`{"path":"f","stream":true}`), []byte("\xff\xff\xff\xff"))
+	f.Add([]byte(`{"pAth":"in/g","streAm":true}`), []byte("\x00\x00\x00\x02000000"))
+	f.Add([]byte(`{"path":"Obs","content":"x"}`), []byte("{"))
+	f.Add([]byte(`{"path":"d/e/../(((s","content":"x"}`), []byte{})
+	f.Add([]byte(`{"path":"new/x","stream":true,"hash":true}`), []byte("\x00\x00\x00\x02======"))
+	f.Add([]byte(`{";h":"out/secret"}`), []byte{})
+	f.Add([]byte("\u0081Z\xad"), []byte{})
 	f.Fuzz(func(t *testing.T, parameters, body []byte) {
 		_, a := serveFuzz(t, tool, parameters, body)
 		if a.Failure == nil && a.Message == "" {
@@ -117,6 +126,9 @@ func FuzzEditFile(f *testing.F) {
 	}
 	f.Add([]byte(`{"path":"d/g","old_text":"two","new_text":"2"}`))
 	f.Add([]byte(`{"path":"f","old_text":"\n","new_text":""}`))
+	f.Add([]byte(`{"path":"f","old_text":"exte\tw","new_text":"\ud83d\ude00\u0000"}`))
+	f.Add([]byte("1"))
+	f.Add([]byte("\xd4\xd4"))
 	f.Add([]byte(`{"path":"f","old_text":"e\ntwo\nt","new_text":"\ud83d\ude00\u0000"}`))
 	f.Fuzz(func(t *testing.T, parameters []byte) {
 		_, a := serveFuzz(t, EditFileTool, parameters, nil)
@@ -131,6 +143,8 @@ func FuzzListDir(f *testing.F) {
 		f.Add([]byte(`{"path":"` + p + `","limit":2,"after":"d"}`))
 	}
 	f.Add([]byte(`{"after":"\"\\n\""}`))
+	f.Add([]byte(`{"er":"\"\"af\n*"}`))
+	f.Add([]byte("\x8d"))
 	f.Fuzz(func(t *testing.T, parameters []byte) {
 		got, a := serveFuzz(t, ListDirTool, parameters, nil)
 		if a.Failure == nil && (strings.Count(got, "\n") != a.Entries || strings.Contains(got, "secret")) {
@@ -152,6 +166,9 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"size":3,"bytes":0,"content":true}` + "\n" + string(chunk[:]) + "abc\x00\x00\x00\x00" + `{"size":3,"bytes":3}` + "\n"))
 	f.Add([]byte(`{"size":0,"bytes":0,"failure":{"kind":"denied","message":"no","denial":{"op":"read","path":"/x","rule":"**"}}}` + "\n"))
 	f.Add([]byte(`{"ask":{"op":"write","path":"/x"}}` + "\n" + `{"send":true}` + "\n" + `{"size":4,"bytes":4}` + "\n"))
+	for _, s := range []string{"", "\xea\n", "uReo\\u7o777777oo\\uooouo}\n", "[\x10\\\\\n", `{"BYtes":0,"Content":true}` + "\n\x00\x00\x00\x030000000"} {
+		f.Add([]byte(s))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var got bytes.Buffer
 		req := Request{Tool: WriteFileTool}
@@ -168,7 +185,7 @@ func FuzzAnswer(f *testing.F) {
 // FuzzDecode: text that gets through is the text that was sent. encoding/json
 // puts U+FFFD in the place of what it cannot read.
 func FuzzDecode(f *testing.F) {
-	for _, s := range []string{`"\ud83d\ude00"`, `"\ud800"`, `"\ud800\ud800\udc00"`, `"\\ud800"`, `"\ufffd"`, `"\uD83D\uDE00"`, `"\udc00\ud800"`, "\"\xff\"", `"\ud800\n"`} {
+	for _, s := range []string{`"\ud83d\ude00"`, `"\ud800"`, `"\ud800\ud800\udc00"`, `"\\ud800"`, `"\ufffd"`, `"\uD83D\uDE00"`, `"\udc00\ud800"`, "\"\xff\"", `"\ud800\n"`, "", `""00`, `"\\CCudCCCCuRR"`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -187,6 +204,8 @@ func FuzzDecode(f *testing.F) {
 func FuzzSearch(f *testing.F) {
 	f.Add("aaa", "aa")
 	f.Add("ababcabab", "abab")
+	f.Add("0", "\x88\x88\x88\x880") // longer than the text
+	f.Add("0000000001111111111", "01")
 	f.Fuzz(func(t *testing.T, text, old string) {
 		if old != "" {
 			checkSearch(t, text, old)

@@ -300,6 +300,9 @@ func FuzzGuard(f *testing.F) {
 			f.Add(s)
 		}
 	}
+	for _, s := range []string{"echo 0 000|xargs 000000", "<<\x1e", "{ /&}>/", ".A", "\x00", "A= 0", "find -0 {}0 0 {} 0", "rm*0 0", "****r aA", "c$0$0 20000", "cd /;find 0"} {
+		f.Add(s)
+	}
 	all := chat.Guard{Preset: chat.GuardDefault, EnableDenyPatterns: true, RestrictToWorkspace: true,
 		CustomAllowPatterns: patterns(`rm -rf build`, `git .*`), CustomDenyPatterns: patterns(`(?i)secret`)}
 	pico := all

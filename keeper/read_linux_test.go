@@ -2,6 +2,8 @@ package keeper
 
 import (
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +34,9 @@ func TestParseMounts(t *testing.T) {
 
 func FuzzParseMounts(f *testing.F) {
 	f.Add("36 35 98:0 /mnt1 /a\\040b ro - ext4 /dev/root rw\n")
+	for _, s := range []string{"    ", "\x00\n", "0 \xff 0 0 ", "A A 0 0 0 0 - 0 0", "0 0000 000\xcd0 00000000 00 0 0000000000 00 ", strings.Repeat("0", 47) + "\xd2" + strings.Repeat("0", 17)} {
+		f.Add(s)
+	}
 	f.Fuzz(func(_ *testing.T, text string) { _, _ = ParseMounts(text) })
 }
 
@@ -68,6 +73,16 @@ func TestParseEvents(t *testing.T) {
 }
 
 func FuzzParseEvents(f *testing.F) {
-	f.Add(event(0, record(fanOldName, "old"), record(fanFID, "")))
+	whole := event(0, record(fanNewName, "new"), record(fanOldName, "old"), record(fanFID, ""))
+	f.Add(whole)
+	f.Add(whole[:len(whole)-1])
+	f.Add(slices.Concat(whole, []byte{0}))
+	f.Add(event(0, []byte{fanFID, 0, 8, 0, 1, 2, 3, 4})) // a record without a handle
+	// The version, a record's kind and size, and the size of its handle.
+	for _, at := range []int{4, fanHeader, fanHeader + 2, fanHeader + 12} {
+		bad := slices.Clone(whole)
+		bad[at] = 99
+		f.Add(bad)
+	}
 	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = parseEvents(b) })
 }

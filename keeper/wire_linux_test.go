@@ -13,7 +13,8 @@ import (
 // same when it is written again, and one that is nobody's does nothing.
 func FuzzOrder(f *testing.F) {
 	for _, text := range []string{`{"verb":"probe"}`, `{"verb":"hold","chat":"00000000000000aa","uid":1,"pid":2,"start":3,"home":"/h","text":"YWNjZXNzOiB7fQ=="}`,
-		`{"verb":"drop","chat":"../../etc"}`, `{"verb":"x","more":1}`, `[]`, `{"pid":1e99}`, `{"text":"?"}`, strings.Repeat("[", 10000)} {
+		`{"verb":"drop","chat":"../../etc"}`, `{"verb":"x","more":1}`, `[]`, `{"pid":1e99}`, `{"text":"?"}`, "{\"\":\"\",\"\"\x80", "\x14",
+		`{"verB":"000","ChAt":"0000000000000000","uid":0,"pid":1,"stArt":1,"home":"00","teXt":"0000"}`, strings.Repeat("[", 10000)} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

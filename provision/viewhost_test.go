@@ -22,6 +22,9 @@ func FuzzReaches(f *testing.F) {
 	for _, p := range []string{"^/x/[^/]+/y$", "^/x/.*\\.txt$", "^/x/(a|bc)+/d", "^/x/a{2,5}\\b/z", "^/x/$", "^/x/(?:a$|b)", "^/x/\\d+\\B"} {
 		f.Add(p, "/x/ab/y")
 	}
+	f.Add("^/", "\xe8\xe80") // a prefix may end within a character, a name need not be UTF-8
+	f.Add("^/x/(a|KA)+", "/x/a080")
+	f.Add("^()0", "0")
 	f.Fuzz(func(t *testing.T, pattern, text string) {
 		re, err := regexp.Compile(pattern)
 		if err != nil || !strings.HasPrefix(pattern, "^/") || !utf8.ValidString(text) || len(pattern)+len(text) > 60 || strings.Contains(pattern, "{") {
