@@ -21,8 +21,8 @@ help: ## say what each command does
 packages: ## install the Debian packages that building and testing need
 	@deploy/packages build
 
-build: ## build chatd and chatd-shim into bin/
-	go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/chatd ./cmd/chatd-shim
+build: ## build chatd, chatd-shim and chatd-enforce into bin/
+	go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/chatd ./cmd/chatd-shim ./cmd/chatd-enforce
 
 demo: packages build ## do the main job on real input, in namespaces of its own
 	go build -trimpath -ldflags "$(LDFLAGS)" -o bin/demo ./examples/bridge
@@ -67,7 +67,7 @@ bench: packages ## measure the life of a chat beside its rivals at 0, 1,000 and 
 
 install: build ## install the programs under /usr/local
 	install -D -m 0755 bin/chatd /usr/local/sbin/chatd
-	install -D -m 0755 bin/chatd-shim /usr/local/lib/chatd/chatd-shim
+	install -D -m 0755 -t /usr/local/lib/chatd bin/chatd-shim bin/chatd-enforce
 
 clean: ## remove what was built
 	rm -rf bin

@@ -2,6 +2,7 @@
 //
 //	cmd/chatd         the daemon and its command line; one file a command
 //	cmd/chatd-shim    runs as the chat: confines, refuses, probes
+//	cmd/chatd-enforce keeps file rules beside the daemon, as root
 //	chat              the words; every other package speaks in them
 //	provision         the life of a chat: one table of steps
 //	cgroup            memory, pids and CPU; starts and ends processes

@@ -23,35 +23,36 @@ const module = "github.com/chatd/chatd"
 // mayImport is the import table: which folder may use which others. What is not
 // here may not be. Tests may use more.
 var mayImport = map[string][]string{
-	".":               {},
-	"chat":            {},
-	"tmux":            {},
-	"display":         {},
-	"ring":            {},
-	"cgroup":          {"chat"},
-	"netpolicy":       {"chat"},
-	"state":           {"chat"},
-	"files":           {"access", "chat"}, // adrs/0023
-	"landlock":        {"chat"},
-	"access":          {"chat"},
-	"keeper":          {"access", "chat"},
-	"minder":          {"chat"},
-	"unshare":         {"chat"},
-	"guard":           {"access", "chat"},
-	"schedule":        {"chat"},
-	"quota":           {"chat"},
-	"sockets":         {},
-	"shims":           {"landlock", "files", "access", "guard", "chat"},
-	"provision":       {"keeper", "minder", "cgroup", "unshare", "netpolicy", "tmux", "display", "ring", "shims", "state", "access", "guard", "files", "schedule", "sockets", "quota", "chat"},
-	"api":             {"chat", "files", "quota"},
-	"api/apitest":     {"chat", "files", "schedule"},
-	"mcp":             {"api", "chat", "files", "display"},
-	"cmd/chatd":       {"display", "keeper", "mcp", "api", "provision", "state", "access", "guard", "files", "quota", "chat"},
-	"cmd/chatd-shim":  {"shims", "minder"},
-	"examples/bridge": {"api", "chat"},
-	"test/npmtest":    {},
-	"test/roottest":   {},
-	"test/vagrant":    {"api", "chat"},
+	".":                 {},
+	"chat":              {},
+	"tmux":              {},
+	"display":           {},
+	"ring":              {},
+	"cgroup":            {"chat"},
+	"netpolicy":         {"chat"},
+	"state":             {"chat"},
+	"files":             {"access", "chat"}, // adrs/0023
+	"landlock":          {"chat"},
+	"access":            {"chat"},
+	"keeper":            {"access", "chat"},
+	"minder":            {"chat"},
+	"unshare":           {"chat"},
+	"guard":             {"access", "chat"},
+	"schedule":          {"chat"},
+	"quota":             {"chat"},
+	"sockets":           {},
+	"shims":             {"landlock", "files", "access", "guard", "chat"},
+	"provision":         {"keeper", "minder", "cgroup", "unshare", "netpolicy", "tmux", "display", "ring", "shims", "state", "access", "guard", "files", "schedule", "sockets", "quota", "chat"},
+	"api":               {"chat", "files", "quota"},
+	"api/apitest":       {"chat", "files", "schedule"},
+	"mcp":               {"api", "chat", "files", "display"},
+	"cmd/chatd":         {"display", "keeper", "mcp", "api", "provision", "state", "access", "guard", "files", "quota", "chat"},
+	"cmd/chatd-shim":    {"shims", "minder"},
+	"cmd/chatd-enforce": {"keeper", "chat"},
+	"examples/bridge":   {"api", "chat"},
+	"test/npmtest":      {},
+	"test/roottest":     {},
+	"test/vagrant":      {"api", "chat"},
 }
 
 // owners are the third-party modules and the one folder that may use each; two where
@@ -82,6 +83,7 @@ var owners = map[string]string{
 	"github.com/google/jsonschema-go":             "mcp", // adrs/0021
 	"github.com/charmbracelet/x":                  "display",
 	"github.com/robfig/cron/v3":                   "schedule", // adrs/0027
+	"golang.org/x/tools":                          ".",        // the tests of this folder alone: adrs/0037
 	"golang.org/x/sys":                            "",
 }
 

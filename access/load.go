@@ -18,7 +18,7 @@ const (
 
 // Load reads a file of rules in YAML or JSON5; name is what errors call it. It is
 // strict: whatever it does not know is an error, and all of them are reported at
-// once, as [Faults]. What loads but is probably not meant is in Policy.Warnings.
+// once, as [Faults]. What loads but is probably not meant is said by [Policy.Warnings].
 func Load(name string, text []byte) (*Policy, error) {
 	root, err := parseTree(name, text)
 	if err != nil {
@@ -34,7 +34,6 @@ func Load(name string, text []byte) (*Policy, error) {
 		slices.SortStableFunc(l.faults, func(a, b Fault) int { return cmp.Compare(a.line, b.line) })
 		return nil, l.faults
 	}
-	l.policy.warn()
 	return l.policy, nil
 }
 

@@ -279,9 +279,10 @@ func TestWarnings(t *testing.T) {
 		"agents: {m: {access: {rules: [{allow: '~/keys/pub'}]}}}\naccess: {useDefaults: false, deny: ['~/keys']}":              "p.yaml:1: allow ~/keys/pub: the directory around it is closed",
 	} {
 		p := mustLoad(t, text)
-		got := strings.Join(p.Warnings, "\n")
+		said := p.Warnings()
+		got := strings.Join(said, "\n")
 		wants := strings.Split(want, "\n")
-		if len(p.Warnings) > len(wants) || (want == "") != (got == "") || slices.ContainsFunc(wants, func(w string) bool { return !strings.Contains(got, w) }) {
+		if len(said) > len(wants) || (want == "") != (got == "") || slices.ContainsFunc(wants, func(w string) bool { return !strings.Contains(got, w) }) {
 			t.Errorf("%s\n got %s\nwant %s", text, got, want)
 		}
 	}

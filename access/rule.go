@@ -168,8 +168,6 @@ type Policy struct {
 	UseDefaults bool
 	// Vague makes [Policy.Message] say less.
 	Vague bool
-	// Warnings are things that load and probably are not meant; see [Load].
-	Warnings []string
 	// Guard is the guard section; nil if the file has none.
 	Guard *chat.Guard
 

@@ -11,25 +11,27 @@ import (
 // nobody is an agent that has no section: no agent can be called so.
 const nobody = "*"
 
-// warn notes what loads but is probably not meant: a rule that a command gets
+// Warnings are what loads but is probably not meant: a rule that a command gets
 // round, one by which the kernel stops more than it says, a rule without force, and
-// a directory that is read as an expression.
-func (p *Policy) warn() {
-	p.warnOf(nobody, p.global)
+// a directory that is read as an expression. Load does not ask for them, so that who only
+// loads, the enforcer, reaches no parser of commands.
+func (p *Policy) Warnings() (all []string) {
+	all = p.warnOf(nobody, p.global)
 	for _, name := range p.Agents() {
-		p.warnOf(name, p.agents[name])
+		all = append(all, p.warnOf(name, p.agents[name])...)
 	}
+	return all
 }
 
-func (p *Policy) warnOf(agent string, s section) {
+func (p *Policy) warnOf(agent string, s section) (all []string) {
 	rs, err := p.For(Scope{Agent: agent, Home: "/home/user"})
 	if err != nil {
-		return // a constant of this file
+		return nil // a constant of this file
 	}
 	inVain := rs.inVain()
 	for _, r := range append(s.rules[:len(s.rules):len(s.rules)], s.deny...) {
 		note := func(format string, args ...any) {
-			p.Warnings = append(p.Warnings, r.Place+": "+r.String()+": "+fmt.Sprintf(format, args...))
+			all = append(all, r.Place+": "+r.String()+": "+fmt.Sprintf(format, args...))
 		}
 		if command := r.getsThrough(rs); command != "" {
 			note("ops has no bash, so that this command gets through: %s", command)
@@ -50,6 +52,7 @@ func (p *Policy) warnOf(agent string, s section) {
 			note("what is between slashes is a regular expression: for a directory, want /%s", inner)
 		}
 	}
+	return all
 }
 
 // getsThrough is a command that reads what the rule denies to read; empty if none does, or

@@ -57,7 +57,7 @@ type Explained struct {
 	ByKernel bool `json:"by_kernel,omitempty" doc:"The kernel refuses it because of the rule, which is not about this operation or name itself."`
 	// KeptBy are the walls that keep the denial in the chat's sessions, whoever asks; empty
 	// for one that the file tools and the guard alone keep.
-	KeptBy []string `json:"kept_by,omitempty" doc:"What keeps the denial for every program of the chat: chatd keep, bubblewrap, landlock."`
+	KeptBy []string `json:"kept_by,omitempty" doc:"What keeps the denial for every program of the chat: chatd-enforce, bubblewrap, landlock."`
 	// Name is the path that was decided on: as it was asked about, or what its links lead to.
 	Name string `json:"name" doc:"The path that was decided on, folded or what links lead to."`
 	// Paths are those found in a command.

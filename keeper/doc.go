@@ -1,5 +1,5 @@
 // Package keeper makes the kernel keep the file rules of a session: it is the program
-// "chatd keep", one for a host, and the client that asks it.
+// chatd-enforce, one for a host, and the client that asks it.
 //
 // # Theory of operation
 //

@@ -21,10 +21,10 @@ const (
 	fdNames    = 5
 )
 
-// processName is what top and ps -e show of both processes: they are started through a link.
-const processName = "chatd-keep"
+// processName is what top and ps -e show of both processes: the worker is started through a link.
+const processName = "chatd-enforce"
 
-// Run is the program chatd keep: the holder, or the worker that it starts. It returns
+// Run is the program chatd-enforce: the holder, or the worker that it starts. It returns
 // when it cannot go on or, with IdleEnd, when nobody needs it any more.
 func Run(o Options) error {
 	if !filepath.IsAbs(o.Dir) {
@@ -87,17 +87,17 @@ func hold(o Options) error {
 	}
 	files := []*os.File{listener, os.NewFile(uintptr(perm), "perm"), os.NewFile(uintptr(names), "names")}
 	for {
-		args := []string{"keep", "--dir", dir, "--worker"}
+		args := []string{"--dir", dir, "--worker"}
 		if o.IdleEnd {
 			args = append(args, "--idle-end")
 		}
 		cmd := exec.Command("/proc/self/exe", args...)
-		cmd.Args[0], cmd.ExtraFiles, cmd.Stderr, cmd.Env = "chatd", files, os.Stderr, []string{}
+		cmd.Args[0], cmd.ExtraFiles, cmd.Stderr, cmd.Env = processName, files, os.Stderr, []string{}
 		err := cmd.Run()
 		if err == nil && o.IdleEnd {
 			return errors.Join(os.Remove(socket), l.Close())
 		}
-		fmt.Fprintf(o.Errs, "chatd keep: the worker of the keeper ended (%v), and is started again\n", err)
+		fmt.Fprintf(o.Errs, "%s: the worker ended (%v), and is started again\n", processName, err)
 		time.Sleep(100 * time.Millisecond)
 	}
 }

@@ -2,7 +2,7 @@ package keeper
 
 import "io"
 
-// Options are the flags of chatd keep.
+// Options are the flags of chatd-enforce.
 type Options struct {
 	// Dir is where its socket is, and what it notes.
 	Dir string

@@ -83,7 +83,7 @@ func (k *keeper) answer(conn net.Conn) {
 		a.Error = a.Error[:min(len(a.Error), maxAnswer/4)]
 	}
 	if err := json.NewEncoder(conn).Encode(a); err != nil {
-		fmt.Fprintf(k.errs, "chatd keep: cannot answer: %v\n", err)
+		fmt.Fprintf(k.errs, "chatd-enforce: cannot answer: %v\n", err)
 	}
 }
 
@@ -234,7 +234,7 @@ func (k *keeper) forget(s *kept) {
 	s.close()
 	for _, file := range []string{k.file(id), k.watch.journal(id), k.watch.lateFile(id)} {
 		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
-			fmt.Fprintf(k.errs, "chatd keep: cannot forget a session: %v\n", err)
+			fmt.Fprintf(k.errs, "chatd-enforce: cannot forget a session: %v\n", err)
 		}
 	}
 	k.mu.Lock()
@@ -293,8 +293,8 @@ func (k *keeper) end(s *kept, why error) {
 	if s.ended() {
 		return
 	}
-	fmt.Fprintf(k.errs, "chatd keep: ending the session of chat %s: its file rules cannot be kept: %v\n", s.leader.chat, why)
+	fmt.Fprintf(k.errs, "chatd-enforce: ending the session of chat %s: its file rules cannot be kept: %v\n", s.leader.chat, why)
 	if err := s.kill(); err != nil {
-		fmt.Fprintf(k.errs, "chatd keep: cannot end the session of chat %s: %v\n", s.leader.chat, err)
+		fmt.Fprintf(k.errs, "chatd-enforce: cannot end the session of chat %s: %v\n", s.leader.chat, err)
 	}
 }

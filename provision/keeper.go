@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/keeper"
@@ -90,6 +92,9 @@ func (m *Manager) startKeeper(ctx context.Context) error {
 	if m.units && os.Getenv("INVOCATION_ID") != "" {
 		return m.awaitKeeper(ctx)
 	}
+	if err := checkProgram(m.opt.Enforce); err != nil {
+		return fmt.Errorf("cannot start the keeper of file rules: %w", err)
+	}
 	if err := makeRootDir(m.keeperDir(), 0o700); err != nil {
 		return err
 	}
@@ -98,12 +103,8 @@ func (m *Manager) startKeeper(ctx context.Context) error {
 		return fmt.Errorf("cannot start the keeper of file rules: %w", err)
 	}
 	defer log.Close()
-	program := m.opt.Keeper
-	if program == "" {
-		program = "/proc/self/exe"
-	}
-	cmd := exec.Command(program, "keep", "--dir", m.keeperDir(), "--idle-end")
-	cmd.Args[0] = "chatd"
+	cmd := exec.Command(m.opt.Enforce, "--dir", m.keeperDir(), "--idle-end")
+	cmd.Args[0] = "chatd-enforce"
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "/", []string{}, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -126,6 +127,21 @@ func (m *Manager) startKeeper(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// checkProgram refuses a program to be started as root that anybody else could have written.
+func checkProgram(file string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(file, &st); err != nil {
+		return fmt.Errorf("cannot use the program %s: %w: %w", chat.Quote(file), err, chat.ErrUnsupported)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o111 == 0 {
+		return fmt.Errorf("cannot use the program %s: want a file that may be executed: %w", chat.Quote(file), chat.ErrUnsupported)
+	}
+	if who := writersOf(st); who != "" {
+		return fmt.Errorf("cannot use the program %s: %s may write to it; want a file that only root may write to: %w", chat.Quote(file), who, chat.ErrUnsupported)
+	}
+	return nil
 }
 
 // awaitKeeper waits for the keeper that is a unit of its own: what this service starts

@@ -60,9 +60,8 @@ type Options struct {
 	// Access are the file rules of the profiles, by profile; one that is not here has
 	// none. [Manager.SetAccess] replaces them.
 	Access map[string]*access.Policy
-	// Keeper is the chatd program that is started as the keeper of file rules where none
-	// answers; empty is this program.
-	Keeper string
+	// Enforce is the chatd-enforce binary, which is started where none answers.
+	Enforce string
 	// AllowMissing excuses layers that the host lacks.
 	AllowMissing []chat.LayerName
 	// Without leaves layers out on purpose. Tests use it to see that each wall is

@@ -32,7 +32,7 @@ func (m *Manager) checkRules(context.Context) error {
 func (m *Manager) warnOfRules(policies map[string]*access.Policy) {
 	said := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
-		for _, w := range policies[name].Warnings {
+		for _, w := range policies[name].Warnings() {
 			if !said[w] {
 				said[w] = true
 				m.log.Warn("file rules", "profile", name, "warning", w)
@@ -247,7 +247,7 @@ func (m *Manager) rulesIn(l chat.Layer, rec state.Record, s *session) chat.Layer
 		l.Probe += "; file rules: nobody judges files made later: " + err.Error()
 		return l
 	}
-	l.By += ", chatd keep"
+	l.By += ", chatd-enforce"
 	l.Probe += fmt.Sprintf("; file rules: %d closed, %d read-only, %d open inside, files made later by %s", a.Masks, a.ReadOnly, a.Islands, a.Later)
 	return l
 }

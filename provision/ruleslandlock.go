@@ -69,7 +69,7 @@ func (m *Manager) keptBy(rec state.Record, v access.Verdict) (by []string) {
 	}
 	switch h := rules.Hold(v.Name); {
 	case h.Class == access.Closed, h.Class == access.ReadOnly && v.Rule != nil && v.Rule.Ops&access.Read == 0:
-		by = append(by, "chatd keep")
+		by = append(by, "chatd-enforce")
 	}
 	around := func(d string) bool { return chat.Within(v.Name, d) }
 	if slices.ContainsFunc(m.maskedIn(rec), around) {

@@ -25,8 +25,8 @@ var defaultsYAML []byte
 // defaultConfig is read when it is there; a --config must be there.
 const defaultConfig = "/etc/chatd/chatd.yaml"
 
-// defaultShim is where chatd-shim lies when it is not beside chatd.
-const defaultShim = "/usr/local/lib/chatd/chatd-shim"
+// programsDir is where chatd-shim and chatd-enforce lie when they are not beside chatd.
+const programsDir = "/usr/local/lib/chatd"
 
 // Config is what serve runs with; defaults.yaml says what each key means. Paths
 // are absolute, and every value was checked.
@@ -40,6 +40,7 @@ type Config struct {
 	Account        string                  `json:"account"`
 	UserDB         string                  `json:"userdb"`
 	Shim           string                  `json:"shim"`
+	Enforce        string                  `json:"enforce"`
 	UIDs           UIDRange                `json:"uids"`
 	OperatorsGroup string                  `json:"operators_group"`
 	BridgeGroup    string                  `json:"bridge_group"`
@@ -148,21 +149,28 @@ func merge(sources []source) (Config, error) {
 	if len(cfg.Socket) > maxSocketPath {
 		return Config{}, fmt.Errorf("cannot use socket %s: %d bytes, want at most %d (unix(7)): %w", chat.Quote(cfg.Socket), len(cfg.Socket), maxSocketPath, chat.ErrInvalid)
 	}
-	cfg.Shim, cfg.from = cmp.Or(cfg.Shim, findShim()), sources
+	cfg.Shim, cfg.Enforce = cmp.Or(cfg.Shim, findProgram("chatd-shim")), cmp.Or(cfg.Enforce, findProgram("chatd-enforce"))
+	cfg.from = sources
 	return cfg, nil
 }
 
 // maxSocketPath leaves room in sun_path's 108 bytes for the name it is bound by aside.
 const maxSocketPath = 90
 
-func findShim() string {
+// findProgram is where one of chatd's own programs lies, for a config that does not say.
+func findProgram(name string) string {
 	if exe, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(exe), "chatd-shim")
-		if _, err := os.Stat(beside); err == nil {
-			return beside
-		}
+		return programBeside(exe, name)
 	}
-	return defaultShim
+	return filepath.Join(programsDir, name)
+}
+
+func programBeside(exe, name string) string {
+	beside := filepath.Join(filepath.Dir(exe), name)
+	if _, err := os.Stat(beside); err == nil {
+		return beside
+	}
+	return filepath.Join(programsDir, name)
 }
 
 // lists takes the lists and the profiles of s into cfg.

@@ -39,6 +39,27 @@ func TestDefaultsAreTheirOwnDocumentation(t *testing.T) {
 	}
 }
 
+// TestProgramsAreFound: chatd's other programs are those beside it, else the installed ones.
+func TestProgramsAreFound(t *testing.T) {
+	dir := t.TempDir()
+	if got, want := programBeside(filepath.Join(dir, "chatd"), "chatd-enforce"), "/usr/local/lib/chatd/chatd-enforce"; got != want {
+		t.Errorf("with nothing beside chatd: %s, want %s", got, want)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "chatd-enforce"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := programBeside(filepath.Join(dir, "chatd"), "chatd-enforce"), filepath.Join(dir, "chatd-enforce"); got != want {
+		t.Errorf("beside chatd: %s, want %s", got, want)
+	}
+	cfg, err := load(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if filepath.Base(cfg.Enforce) != "chatd-enforce" || filepath.Base(cfg.Shim) != "chatd-shim" {
+		t.Errorf("without keys: enforce %q and shim %q", cfg.Enforce, cfg.Shim)
+	}
+}
+
 func TestWhatCheckPrintsReadsBackTheSame(t *testing.T) {
 	for _, text := range []string{"", "profiles:\n  web:\n    egress: ['203.0.113.0/24:443', 'udp:[2001:db8::1]:53']\n    resolvers: [2001:db8::1]\n    limits: {memory_max: 1GiB}\nallow_missing: [cpu]\naudit_max: 0\naudit_keep: 9\nfile_max: 2MiB\nowner_shares: {awake: 0, run_bytes: 1GiB}\n"} {
 		cfg, err := load(t, text)

@@ -35,6 +35,7 @@ type fileConfig struct {
 	Account        string                 `yaml:"account"`
 	UserDB         string                 `yaml:"userdb"`
 	Shim           string                 `yaml:"shim"`
+	Enforce        string                 `yaml:"enforce"`
 	UIDs           string                 `yaml:"uids"`
 	OperatorsGroup string                 `yaml:"operators_group"`
 	BridgeGroup    string                 `yaml:"bridge_group"`
@@ -147,6 +148,7 @@ func fields(cfg *Config) []field {
 		{"socket", func(f *fileConfig) string { return f.Socket }, dir(&cfg.Socket)},
 		{"userdb", func(f *fileConfig) string { return f.UserDB }, dir(&cfg.UserDB)},
 		{"shim", func(f *fileConfig) string { return f.Shim }, dir(&cfg.Shim)},
+		{"enforce", func(f *fileConfig) string { return f.Enforce }, dir(&cfg.Enforce)},
 		{"backend", func(f *fileConfig) string { return f.Backend }, oneOf(&cfg.Backend, "auto", "systemd", "cgroupfs")},
 		{"cgroup", func(f *fileConfig) string { return f.Cgroup }, word("a cgroup name", &cfg.Cgroup)},
 		{"log_level", func(f *fileConfig) string { return f.LogLevel }, oneOf(&cfg.LogLevel, logLevels()...)},

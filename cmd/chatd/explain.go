@@ -89,7 +89,7 @@ func loadPolicy(c *cli.Context) (*access.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, w := range p.Warnings {
+	for _, w := range p.Warnings() {
 		fmt.Fprintf(c.App.ErrWriter, "chatd: warning: %s\n", escape(w))
 	}
 	return p, nil

@@ -77,7 +77,7 @@ func newApp() *cli.App {
 		},
 		Commands: []*cli.Command{
 			serveCommand(), createCommand(), lsCommand(), showCommand(), labelCommand(), runCommand(), runsCommand(), scheduleCommand(), sendCommand(),
-			screenCommand(), logCommand(), attachCommand(), wakeCommand(), sleepCommand(), reapCommand(), filesCommand(), shareCommand(), explainCommand(), policyCommand(), mcpCommand(), doctorCommand(), statusCommand(), auditCommand(), wallCommand(), keepCommand(),
+			screenCommand(), logCommand(), attachCommand(), wakeCommand(), sleepCommand(), reapCommand(), filesCommand(), shareCommand(), explainCommand(), policyCommand(), mcpCommand(), doctorCommand(), statusCommand(), auditCommand(), wallCommand(),
 		},
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   usageError,

@@ -65,7 +65,7 @@ func policyCheck(c *cli.Context) error {
 	}
 	if p != nil {
 		out.Mode = p.Mode
-		out.Warnings = append(out.Warnings, p.Warnings...)
+		out.Warnings = append(out.Warnings, p.Warnings()...)
 		out.Agents = append(out.Agents, p.Agents()...)
 	}
 	if err := answer(c, out, func(w io.Writer) error { return writeChecked(w, out) }); err != nil {

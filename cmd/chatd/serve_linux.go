@@ -219,7 +219,7 @@ func provisionOptions(cfg Config) (provision.Options, error) {
 	}
 	return provision.Options{
 		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB, Account: cfg.Account,
-		Shim: cfg.Shim, Cgroup: cfg.Cgroup, UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
+		Shim: cfg.Shim, Enforce: cfg.Enforce, Cgroup: cfg.Cgroup, UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
 		AuditMax: int64(cfg.AuditMax), AuditKeep: cfg.AuditKeep, LandlockABI: cfg.LandlockMinABI, MaxAwake: cfg.MaxAwake, Shares: cfg.OwnerShares, FileMax: int64(cfg.FileMax), Profiles: cfg.Profiles,
 		Access: rules, AllowMissing: cfg.AllowMissing, Version: version, Log: newLog(os.Stderr),
 	}, nil

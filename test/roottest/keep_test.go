@@ -10,13 +10,13 @@ import (
 	"github.com/chatd/chatd/keeper"
 )
 
-// TestKeepEnds: chatd keep ends by SIGTERM, which is how systemd stops it, and does not wait to
+// TestKeepEnds: chatd-enforce ends by SIGTERM, which is how systemd stops it, and does not wait to
 // be killed.
 func TestKeepEnds(t *testing.T) {
 	opt := options(t)
 	defer endKeeper(t, opt)
 	dir := filepath.Join(opt.Run, "keeper")
-	keep := exec.Command(programs.chatd, "keep", "--dir", dir)
+	keep := exec.Command(programs.enforce, "--dir", dir)
 	must(t, keep.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- keep.Wait() }()

@@ -30,14 +30,14 @@ func TestServeLeavesNothing(t *testing.T) {
 	_, err = fmt.Fprintf(f, "profiles:\n  ruled:\n    access_file: %s\n    commands: ['*']\n", rules)
 	must(t, errors.Join(err, f.Close(), os.WriteFile(rules, []byte("access: {useDefaults: false, deny: ['**/.env']}"), 0o600)))
 	keepers := func() string {
-		out, _ := exec.Command("pgrep", "-f", "^[^ ]+ keep --dir "+opt.Run+"/keeper").Output()
+		out, _ := exec.Command("pgrep", "-f", "^[^ ]*chatd-enforce --dir "+opt.Run+"/keeper").Output()
 		return strings.TrimSpace(string(out))
 	}
 	d := startDaemonOn(t, config)
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "leaves", Profile: "ruled"})
 	must(t, err)
 	for _, pid := range strings.Fields(keepers()) {
-		if comm, err := os.ReadFile("/proc/" + pid + "/comm"); err != nil || string(comm) != "chatd-keep\n" {
+		if comm, err := os.ReadFile("/proc/" + pid + "/comm"); err != nil || string(comm) != "chatd-enforce\n" {
 			t.Errorf("top shows the keeper as %q, %v", comm, err)
 		}
 	}

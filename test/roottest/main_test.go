@@ -18,9 +18,9 @@ import (
 // insideEnv marks the second run of the test binary, inside its namespaces.
 const insideEnv = "CHATD_ROOTTEST_INSIDE"
 
-// programs are the built binaries: chatd with failpoints, chatd-shim, and the
+// programs are the built binaries: chatd with failpoints, chatd-shim, chatd-enforce, and the
 // demonstration beside them.
-var programs struct{ chatd, shim, demo string }
+var programs struct{ chatd, shim, enforce, demo string }
 
 func TestMain(m *testing.M) {
 	if os.Geteuid() != 0 {
@@ -81,7 +81,7 @@ func runInside() (code int, err error) {
 
 func build(dir string) error {
 	for _, p := range []struct{ out, pkg, tags string }{
-		{"chatd-shim", "../../cmd/chatd-shim", ""}, {"chatd", "../../cmd/chatd", "failpoints"},
+		{"chatd-shim", "../../cmd/chatd-shim", ""}, {"chatd-enforce", "../../cmd/chatd-enforce", ""}, {"chatd", "../../cmd/chatd", "failpoints"},
 		{"demo", "../../examples/bridge", ""},
 	} {
 		cmd := exec.Command("go", "build", "-tags", p.tags, "-ldflags", "-s -w", "-o", filepath.Join(dir, p.out), p.pkg)
@@ -98,7 +98,7 @@ func build(dir string) error {
 func enterWorld() error {
 	dir := os.Getenv(insideEnv)
 	programs.chatd, programs.shim = filepath.Join(dir, "chatd"), filepath.Join(dir, "chatd-shim")
-	programs.demo = filepath.Join(dir, "demo")
+	programs.enforce, programs.demo = filepath.Join(dir, "chatd-enforce"), filepath.Join(dir, "demo")
 	if onHost() {
 		return nil
 	}

@@ -110,7 +110,7 @@ func TestRulesKeeperGone(t *testing.T) {
 	}
 	endKeeper(t, opt)
 	until(t, "the keeper is gone", func() bool {
-		_, err := exec.Command("pgrep", "-f", "^[^ ]+ keep --dir "+opt.Run+"/keeper").Output()
+		_, err := exec.Command("pgrep", "-f", "^[^ ]*chatd-enforce --dir "+opt.Run+"/keeper").Output()
 		return err != nil
 	})
 	refused(t, m, c, "cat .env")

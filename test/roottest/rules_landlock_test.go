@@ -81,10 +81,10 @@ func TestRulesWithoutEnforcer(t *testing.T) {
 				t.Errorf("beside: %q", got)
 			}
 			e, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Op: "read", Path: denied[0]})
-			if err != nil || slices.Contains(e.KeptBy, "landlock") != (without == nil) || !slices.Contains(e.KeptBy, "chatd keep") {
+			if err != nil || slices.Contains(e.KeptBy, "landlock") != (without == nil) || !slices.Contains(e.KeptBy, "chatd-enforce") {
 				t.Errorf("explain: kept by %q, %v", e.KeptBy, err)
 			}
-			if e, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Op: "read", Path: "~/keys/k"}); err != nil || !slices.Equal(e.KeptBy, []string{"chatd keep", "bubblewrap"}) {
+			if e, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Op: "read", Path: "~/keys/k"}); err != nil || !slices.Equal(e.KeptBy, []string{"chatd-enforce", "bubblewrap"}) {
 				t.Errorf("explain in the home: kept by %q, %v", e.KeptBy, err)
 			}
 			got, err := m.Get(operator(t.Context()), c.ID)
@@ -157,7 +157,7 @@ func TestRulesMaskedByBubblewrap(t *testing.T) {
 	}
 	refused(t, m, c, "cat ~/keys/k")
 	refused(t, m, c, "cat ~/note")
-	keptBy("chatd keep", "bubblewrap")
+	keptBy("chatd-enforce", "bubblewrap")
 	tellsOf(2)
 	reload := func(rules string) {
 		t.Helper()
@@ -171,13 +171,13 @@ func TestRulesMaskedByBubblewrap(t *testing.T) {
 	tellsOf(1)
 	reload(deny)
 	refused(t, m, c, "cat ~/keys/k")
-	keptBy("chatd keep")
+	keptBy("chatd-enforce")
 	must(t, m.Close())
 	m = open(t, opt)
 	refused(t, m, c, "cat ~/note")
 	tellsOf(1)
 	must(t, second(m.Sleep(ctx, c.ID)))
-	keptBy("chatd keep", "bubblewrap")
+	keptBy("chatd-enforce", "bubblewrap")
 	if got := masks(); !slices.Equal(got, []string{"/keys", "/note"}) {
 		t.Errorf("the next plan masks %q", got)
 	}

@@ -194,7 +194,7 @@ func TestRulesWithoutChatd(t *testing.T) {
 	place(t, c, "loop/x/.env", secret)
 	must(t, os.Rename(filepath.Join(c.Home, "loop/x/.env"), filepath.Join(c.Home, "loop/plain")))
 	ticks(t, c, 3)
-	out, err := exec.Command("pkill", "-9", "-f", "^[^ ]+ keep --dir "+opt.Run+"/keeper --worker").CombinedOutput()
+	out, err := exec.Command("pkill", "-9", "-f", "^[^ ]*chatd-enforce --dir "+opt.Run+"/keeper --worker").CombinedOutput()
 	if err != nil {
 		t.Fatalf("no worker to kill: %v %s", err, out)
 	}

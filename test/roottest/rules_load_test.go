@@ -18,7 +18,7 @@ import (
 // neither a reload nor a start gives such rules to a chat that is there.
 func TestRulesNoEnforcer(t *testing.T) {
 	opt := ruledOptions(t, `access: {useDefaults: false, rules: [{deny: "**/*.conf", ops: [write]}]}`)
-	opt.Keeper = "/bin/false"
+	opt.Enforce = "/bin/false"
 	rules := opt.Access
 	m, err := provision.Open(t.Context(), opt)
 	must(t, err) // nobody needs them yet

@@ -45,7 +45,7 @@ func endKeeper(t testing.TB, opt provision.Options) {
 		t.Logf("the keeper says:\n%s", b)
 	}
 	for range 3 { // the holder first, then a worker that it started meanwhile
-		out, _ := exec.Command("pgrep", "-f", "^[^ ]+ keep --dir "+opt.Run+"/keeper").Output()
+		out, _ := exec.Command("pgrep", "-f", "^[^ ]*chatd-enforce --dir "+opt.Run+"/keeper").Output()
 		for _, pid := range strings.Fields(string(out)) {
 			_ = exec.Command("kill", "-9", pid).Run()
 		}

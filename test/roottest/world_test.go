@@ -53,7 +53,7 @@ func options(t testing.TB) provision.Options {
 	opt := provision.Options{
 		State: filepath.Join(dir, "state"), Run: filepath.Join(dir, "run"), Homes: filepath.Join(dir, "homes"),
 		Backend: backend(), Cgroup: name,
-		Userdb: "/etc/userdb", Shim: programs.shim, Keeper: programs.chatd, UIDs: testUIDs, LandlockABI: 2,
+		Userdb: "/etc/userdb", Shim: programs.shim, Enforce: programs.enforce, UIDs: testUIDs, LandlockABI: 2,
 		Profiles: profiles(), Version: "test", Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: logLevel()})),
 	}
 	t.Cleanup(func() { endKeeper(t, opt) }) // of any test with rules

@@ -25,7 +25,7 @@ func TestHostRules(t *testing.T) {
 	place(t, c, ".env")
 	reads(t, c, "plain", true)
 	reads(t, c, ".env", false)
-	if !slices.ContainsFunc(get(t, c.ID).Layers, func(l chat.Layer) bool { return l.Name == chat.LayerView && strings.Contains(l.By, "chatd keep") }) {
+	if !slices.ContainsFunc(get(t, c.ID).Layers, func(l chat.Layer) bool { return l.Name == chat.LayerView && strings.Contains(l.By, "chatd-enforce") }) {
 		t.Errorf("no layer says who keeps the rules: %+v", get(t, c.ID).Layers)
 	}
 	before := sessionOf(t, c.ID)

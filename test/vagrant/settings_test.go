@@ -33,7 +33,7 @@ func TestHostSettings(t *testing.T) {
 // is a matter of groups.
 func TestHostFiles(t *testing.T) {
 	for path, want := range map[string]string{
-		program: "755 root root", "/usr/local/lib/chatd/chatd-shim": "755 root root",
+		program: "755 root root", "/usr/local/lib/chatd/chatd-shim": "755 root root", "/usr/local/lib/chatd/chatd-enforce": "755 root root",
 		stateDir: "711 root root", homesDir: "711 root root", userdb: "711 root root",
 		stateDir + "/tmp": "0 root root", stateDir + "/vartmp": "0 root root",
 		stateDir + "/audit.jsonl": "600 root root",

@@ -1,0 +1,100 @@
+// Command chatd-enforce makes the kernel keep the file rules of sessions, beside chatd and
+// also while chatd is down: it mounts over what the rules close and answers for each open of
+// what comes later. See package keeper.
+//
+// # Runs as
+//
+// root, with seven capabilities where systemd runs it (chatd-keeper.service); without systemd
+// chatd starts it. One holder, which has the socket and the kernel's queues, and one worker,
+// which does the work and is started again when it ends. It takes orders only over a socket in
+// a directory of root's, and reads names in the chats' trees, never what a file holds.
+//
+// # What it does not stop
+//
+// See package keeper.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/keeper"
+)
+
+// version is set by the linker: -ldflags "-X main.version=…".
+var version = "dev"
+
+const usage = `usage: chatd-enforce [--dir DIRECTORY] [--idle-end]
+       chatd-enforce --help | --version
+
+Keeps the file rules of chatd's sessions. With systemd it is chatd-keeper.service; elsewhere
+chatd serve starts it when none answers. It goes on while chatd is down, and needs root.
+
+   --dir DIRECTORY  of its socket and of what it notes (default /run/chatd/keeper)
+   --idle-end       end when no session has rules and nobody has asked for a while
+   --worker         for its own use: be the process that the holder starts
+
+   chatd-enforce --dir /run/chatd/keeper
+
+exit codes: 0 done · 1 internal · 2 invalid · 69 unsupported here · 75 another one runs
+`
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is main with its surroundings; it returns the exit code.
+func run(args []string, out, errs io.Writer) int {
+	err := start(args, out, errs)
+	if err != nil {
+		fmt.Fprintf(errs, "chatd-enforce: %s\n", chat.ErrorText(err))
+	}
+	return exitCode(err)
+}
+
+func start(args []string, out, errs io.Writer) error {
+	o := keeper.Options{Errs: errs}
+	flags := flag.NewFlagSet("chatd-enforce", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // run says it
+	flags.StringVar(&o.Dir, "dir", "/run/chatd/keeper", "")
+	flags.BoolVar(&o.IdleEnd, "idle-end", false, "")
+	flags.BoolVar(&o.Worker, "worker", false, "")
+	asked := flags.Bool("version", false, "")
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return show(out, usage)
+	case err != nil:
+		return fmt.Errorf("cannot use the arguments: %w, see chatd-enforce --help: %w", err, chat.ErrInvalid)
+	case flags.NArg() > 0:
+		return fmt.Errorf("cannot keep file rules: unexpected argument %s, see chatd-enforce --help: %w", chat.Quote(flags.Arg(0)), chat.ErrInvalid)
+	case *asked:
+		return show(out, "chatd-enforce version "+version+"\n")
+	}
+	return keeper.Run(o)
+}
+
+func show(out io.Writer, text string) error {
+	if _, err := io.WriteString(out, text); err != nil {
+		return fmt.Errorf("cannot write the output: %w", err)
+	}
+	return nil
+}
+
+// exitCode is what chatd exits with for the same kind of error; package api, which has the
+// table, brings net/http.
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, chat.ErrInvalid):
+		return 2
+	case errors.Is(err, chat.ErrUnsupported):
+		return 69
+	case errors.Is(err, chat.ErrBusy):
+		return 75
+	}
+	return 1
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/api"
+	"github.com/chatd/chatd/chat"
+)
+
+// TestArguments: what cannot be used is said with its name and ends with chatd's exit code,
+// before anything is made.
+func TestArguments(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "keeper")
+	for _, c := range []struct {
+		args     string
+		code     int
+		out, err string
+	}{
+		{"--help", 0, "usage: chatd-enforce [--dir DIRECTORY]", ""},
+		{"-h", 0, "/run/chatd/keeper", ""},
+		{"--version", 0, "chatd-enforce version dev\n", ""},
+		{"--nonsense", 2, "", "chatd-enforce: cannot use the arguments: flag provided but not defined: -nonsense, see chatd-enforce --help"},
+		{"--dir", 2, "", "cannot use the arguments: flag needs an argument: -dir"},
+		{"--idle-end=perhaps", 2, "", "cannot use the arguments: invalid boolean value"},
+		{"keep --dir " + dir, 2, "", `cannot keep file rules: unexpected argument "keep"`},
+		{"--dir " + dir + " now", 2, "", `unexpected argument "now"`},
+		{"--dir run/keeper", 2, "", `cannot keep file rules: --dir is "run/keeper", want an absolute path`},
+	} {
+		var out, errs bytes.Buffer
+		if code := run(strings.Fields(c.args), &out, &errs); code != c.code {
+			t.Errorf("%s: exit %d, want %d", c.args, code, c.code)
+		}
+		if !strings.Contains(out.String(), c.out) || !strings.Contains(errs.String(), c.err) || c.err == "" && errs.Len() > 0 {
+			t.Errorf("%s: prints %q and says %q, want %q and %q", c.args, &out, &errs, c.out, c.err)
+		}
+	}
+}
+
+// TestUnwritableOutput: help that nobody gets is an error.
+func TestUnwritableOutput(t *testing.T) {
+	if code := run([]string{"--help"}, broken{}, &bytes.Buffer{}); code != 1 {
+		t.Errorf("exit %d, want 1", code)
+	}
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errors.New("no room") }
+
+// TestExitCodes: each error that the enforcer ends with has the code that chatd has for it.
+func TestExitCodes(t *testing.T) {
+	for _, kind := range []error{nil, chat.ErrInvalid, chat.ErrUnsupported, chat.ErrBusy, errors.New("other")} {
+		err := kind
+		if kind != nil {
+			err = fmt.Errorf("cannot keep file rules: %w", kind)
+		}
+		if got, want := exitCode(err), api.ExitCode(err); got != want {
+			t.Errorf("%v: exit %d, and chatd's is %d", err, got, want)
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package provision
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestOnlyRootsProgramIsStarted: chatd starts no enforcer that anybody but root could have
+// written, says what it wants, and makes nothing before.
+func TestOnlyRootsProgramIsStarted(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "chatd-enforce")
+	for _, c := range []struct {
+		mode fs.FileMode
+		uid  int
+		want string
+	}{
+		{0o755, 7, "uid 7, which owns it, may write to it"},
+		{0o775, 0, "may write to it"},
+		{0o757, 0, "everybody may write to it"},
+		{0o644, 0, "want a file that may be executed"},
+		{0o755, 0, ""},
+	} {
+		if os.Geteuid() != 0 {
+			break // the rest of this test needs no root
+		}
+		if err := errors.Join(os.WriteFile(file, []byte("#!/bin/sh\n"), 0o600), os.Chown(file, c.uid, 0), os.Chmod(file, c.mode)); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkProgram(file); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("mode %v of uid %d: %v, want %q", c.mode, c.uid, err, c.want)
+		}
+	}
+	if err := checkProgram("/bin/sh"); err != nil {
+		t.Error(err)
+	}
+	for program, want := range map[string]string{
+		filepath.Dir(file): "want a file that may be executed", file + "-none": "no such file", "": "no such file",
+	} {
+		m := &Manager{opt: Options{Run: filepath.Join(t.TempDir(), "run"), Enforce: program}}
+		err := m.startKeeper(t.Context())
+		if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is started: %v, want %q", program, err, want)
+		}
+		if _, err := os.Stat(m.opt.Run); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%q: the run directory: %v, want none", program, err)
+		}
+	}
+}

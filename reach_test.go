@@ -1,0 +1,153 @@
+package chatd
+
+import (
+	"bytes"
+	"go/scanner"
+	"go/token"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/go/callgraph/rta"
+	load "golang.org/x/tools/go/packages"
+	"golang.org/x/tools/go/ssa"
+	"golang.org/x/tools/go/ssa/ssautil"
+)
+
+// mostEnforced bounds the own code lines that chatd-enforce can reach from main. The plan is
+// 3,000, and adrs/0037 says what stands in the way. The bound may only fall.
+const mostEnforced = 4_620
+
+// shellParser is what the enforcer links, by package access, and must not reach.
+const shellParser = "(*mvdan.cc/sh/v3/syntax.Parser)."
+
+// TestEnforceStaysSmall measures what is reachable from chatd-enforce's main, by rapid type
+// analysis: an upper bound, for every method of a type that becomes an interface counts.
+func TestEnforceStaysSmall(t *testing.T) {
+	lines := reachable(t, "./cmd/chatd-enforce")
+	total := 0
+	for _, dir := range slices.Sorted(maps.Keys(lines)) {
+		t.Logf("%6d lines of %s", lines[dir], dir)
+		total += lines[dir]
+	}
+	if lines["keeper"] < 1000 {
+		t.Errorf("%d lines of keeper are reachable: the measure is broken", lines["keeper"])
+	}
+	if total > mostEnforced {
+		t.Errorf("%d own lines are reachable from chatd-enforce, want at most %d", total, mostEnforced)
+	}
+	t.Logf("%6d lines in all", total)
+}
+
+// enforceMayNot are what no root process that reads little needs. The enforcer links
+// mvdan.cc/sh, because access, which it needs, also reads commands.
+var enforceMayNot = []string{
+	"net/http", "crypto/tls", "github.com/danielgtaylor/huma", "github.com/modelcontextprotocol", "github.com/urfave/cli",
+	"github.com/robfig/cron", "github.com/charmbracelet/x", "go.etcd.io/bbolt", "github.com/godbus", "github.com/containerd", "database/sql",
+}
+
+// TestEnforceLinksLittle keeps what reads callers' and chats' text out of chatd-enforce.
+func TestEnforceLinksLittle(t *testing.T) {
+	cmd := exec.Command("go", "list", "-deps", "./cmd/chatd-enforce")
+	cmd.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deps := strings.Fields(string(out))
+	if !slices.Contains(deps, module+"/keeper") {
+		t.Errorf("chatd-enforce does not link keeper: %s", out)
+	}
+	for _, dep := range deps {
+		if strings.HasPrefix(dep, module) && !slices.Contains([]string{"chat", "access", "keeper", "cmd/chatd-enforce"}, folder(dep)) {
+			t.Errorf("chatd-enforce links %s", dep)
+		}
+		for _, not := range enforceMayNot {
+			if dep == not || strings.HasPrefix(dep, not+"/") {
+				t.Errorf("chatd-enforce links %s", dep)
+			}
+		}
+	}
+}
+
+// reachable counts the code lines, by folder, of this module's functions that main of a
+// program can reach.
+func reachable(t *testing.T, program string) map[string]int {
+	t.Helper()
+	cfg := &load.Config{
+		Mode: load.LoadAllSyntax,
+		Env:  append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false"),
+	}
+	loaded, err := load.Load(cfg, program)
+	if err != nil || load.PrintErrors(loaded) > 0 {
+		t.Fatalf("cannot load %s: %v", program, err)
+	}
+	prog, mains := ssautil.AllPackages(loaded, ssa.InstantiateGenerics)
+	prog.Build()
+	roots := []*ssa.Function{mains[0].Func("main"), mains[0].Func("init")}
+	code := map[string][]bool{} // of a file: which lines have code
+	counted := map[string]map[int]bool{}
+	var parser *ssa.Function
+	for fn := range rta.Analyze(roots, false).Reachable {
+		if strings.HasPrefix(fn.String(), shellParser) {
+			parser = fn
+		}
+		if fn.Origin() != nil {
+			fn = fn.Origin()
+		}
+		if fn.Pkg == nil || fn.Syntax() == nil || !strings.HasPrefix(fn.Pkg.Pkg.Path(), module) {
+			continue
+		}
+		begin, end := prog.Fset.Position(fn.Syntax().Pos()), prog.Fset.Position(fn.Syntax().End())
+		if code[begin.Filename] == nil {
+			code[begin.Filename] = codeLines(t, begin.Filename)
+			counted[begin.Filename] = map[int]bool{}
+		}
+		for line := begin.Line; line <= end.Line; line++ {
+			if code[begin.Filename][line] {
+				counted[begin.Filename][line] = true
+			}
+		}
+	}
+	if parser != nil {
+		t.Errorf("%s reaches %s", program, parser)
+	}
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := map[string]int{}
+	for file, set := range counted {
+		dir := strings.TrimPrefix(file, wd+"/")
+		lines[dir[:max(0, strings.LastIndex(dir, "/"))]] += len(set)
+	}
+	return lines
+}
+
+// codeLines are the lines of a file on which there is more than a comment.
+func codeLines(t *testing.T, file string) []bool {
+	t.Helper()
+	src, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := make([]bool, bytes.Count(src, []byte("\n"))+2)
+	fset := token.NewFileSet()
+	f := fset.AddFile(file, -1, len(src))
+	var s scanner.Scanner
+	for s.Init(f, src, nil, 0); ; {
+		pos, tok, lit := s.Scan()
+		if tok == token.EOF {
+			return has
+		}
+		if tok == token.SEMICOLON && lit == "\n" {
+			continue // the end of a line that has had its token
+		}
+		for line := f.Line(pos); line <= f.Line(pos)+strings.Count(lit, "\n"); line++ {
+			has[line] = true
+		}
+	}
+}
