@@ -10,6 +10,9 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 E2E_12 ?= full
 E2E_13 ?= small
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+ERRCHECK := github.com/kisielk/errcheck@v1.20.0
+DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 .PHONY: all build demo test test-long test-agents race check bench install packages clean help e2e e2e-breaks
 
@@ -49,11 +52,14 @@ race: packages ## the tests in which callers race, under the race detector
 	CGO_ENABLED=1 go test -race -skip 'Memory|MostOutput|PowerCut|KilledAtAnyMoment|^TestCommands$$' ./chat ./state ./api ./provision ./schedule ./ring ./cmd/chatd
 	CGO_ENABLED=1 go test -race -short -timeout 20m -run 'CreateReapRace|CreateAtOnce' ./test/roottest
 
-check: packages ## formatting, vet, staticcheck, and the types on other systems
+check: packages ## formatting, vet, lost errors, dead code, vulnerabilities, types on other systems
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt-clean:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
 	go vet -tags failpoints ./provision ./cmd/chatd
 	go run $(STATICCHECK) ./...
+	go run $(ERRCHECK) -ignoretests -exclude test/errcheck.txt ./...
+	test/deadcode $(DEADCODE)
+	test/vulnerabilities $(GOVULNCHECK)
 	go vet -tags e2e ./test/vagrant
 	test/types darwin/arm64 ./chat ./api ./state ./netpolicy ./access ./files ./cmd/chatd
 	test/types windows/amd64 ./chat ./api ./access ./files ./cmd/chatd

@@ -138,15 +138,6 @@ type RunOutput struct {
 	State  RunState `json:"state"`
 }
 
-// CheckRunID reports what cannot be the id of a run as the same [ErrNotFound] that any run
-// has which is not there.
-func CheckRunID(id ID, run string) error {
-	if len(run) > MaxName {
-		return NoRun(id, run)
-	}
-	return nil
-}
-
 // NoChat is the error about a chat that is not there, or is another owner's: whoever asks for either
 // hears the same, to the letter.
 func NoChat(id ID) error {

@@ -125,7 +125,9 @@ func (m *Manager) watch(s *session) {
 	m.sayInLog(s.id, why)
 	why = strings.Join(append(m.lookAtLimits(s), why), "; ")
 	m.log.Info("a session ended", "chat", s.id, "why", why)
-	m.audit(ctx, rec, "sleep", "done", map[string]string{"why": why})
+	if err := m.audit(ctx, rec, "sleep", "done", map[string]string{"why": why}); err != nil {
+		m.log.Error("cannot audit the end of a session", "chat", s.id, "error", err)
+	}
 	if err := m.backwards(ctx, "sleep", awakeSteps(), rec); err != nil {
 		m.find("session "+string(s.id), err)
 	}
