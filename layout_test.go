@@ -8,7 +8,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -206,28 +205,15 @@ const maxLines = 300
 // identifiers and files to the project's words.
 func TestStyle(t *testing.T) {
 	fset := token.NewFileSet()
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() && (d.Name() == "bin" || strings.HasPrefix(d.Name(), ".") && path != ".") {
-			if d != nil && d.IsDir() && err == nil {
-				return filepath.SkipDir
-			}
-			return err
-		}
-		if filepath.Ext(path) != ".go" {
-			return nil
-		}
-		if forbidden.MatchString(strings.TrimSuffix(d.Name(), ".go")) {
+	for _, path := range goFiles(t) {
+		if forbidden.MatchString(strings.TrimSuffix(filepath.Base(path), ".go")) {
 			t.Errorf("%s: a file of that name holds anything", path)
 		}
 		f, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		checkFile(t, fset, path, f)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

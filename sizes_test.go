@@ -1,0 +1,204 @@
+package chatd
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/scanner"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// These bounds are a ratchet: they may only be lowered. The aim is 34,000 lines of code without
+// tests, no package over 3,000 lines, provision at most 2,700, comments at least 18 % of the
+// lines, and no line over 100 columns. At the end of November 2026 the code has 49,400 lines,
+// provision has 11,700, comments are 12.9 %, the median function has 10 lines, and 5,040 lines
+// are over 100 columns. TestStyle bounds a function to 80 lines and a file to 300.
+//
+// A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
+// write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
+const (
+	maxCode         = 50_800 // lines of code, without tests
+	maxPackage      = 3_000  // of one package that largePackages does not name
+	maxMedian       = 11     // lines of the median function
+	minCommentShare = 12.5   // percent of the lines that are not blank
+	maxColumns      = 100    // of a line; a tab counts as 4
+)
+
+// largePackages are the packages over maxPackage, and the most lines of code each may have.
+var largePackages = map[string]int{
+	"access":    3_790,
+	"api":       3_400,
+	"cgroup":    3_100,
+	"cmd/chatd": 4_830,
+	"keeper":    4_200,
+	"provision": 12_070,
+	"shims":     3_740,
+}
+
+// longLines is how many lines over maxColumns the files of each folder, with tests, may have.
+var longLines = map[string]int{
+	".":                 21,
+	"access":            326,
+	"api":               446,
+	"api/apitest":       64,
+	"cgroup":            142,
+	"chat":              234,
+	"cmd/chatd":         456,
+	"cmd/chatd-enforce": 8,
+	"display":           13,
+	"examples/bridge":   33,
+	"files":             247,
+	"guard":             157,
+	"keeper":            244,
+	"landlock":          9,
+	"mcp":               157,
+	"minder":            30,
+	"netpolicy":         154,
+	"provision":         603,
+	"quota":             8,
+	"ring":              7,
+	"schedule":          67,
+	"shims":             373,
+	"sockets":           18,
+	"state":             178,
+	"test/npmtest":      3,
+	"test/roottest":     1064,
+	"test/vagrant":      100,
+	"tmux":              42,
+	"unshare":           30,
+}
+
+// sizes are the figures of some Go files.
+type sizes struct {
+	code, comments, long int
+}
+
+func TestSizes(t *testing.T) {
+	var all sizes
+	packages, folders := map[string]int{}, map[string]int{}
+	var functions []int
+	for _, path := range goFiles(t) {
+		s, dir := measure(t, path), filepath.Dir(path)
+		folders[dir] += s.long
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		all.code += s.code
+		all.comments += s.comments
+		packages[dir] += s.code
+		functions = append(functions, functionLengths(t, path)...)
+	}
+	atMost(t, "the code without tests", all.code, maxCode)
+	for _, dir := range slices.Sorted(maps.Keys(packages)) {
+		bound, large := largePackages[dir]
+		if !large {
+			bound = maxPackage
+		}
+		atMost(t, "package "+dir, packages[dir], bound)
+	}
+	slices.Sort(functions)
+	atMost(t, "the median function", functions[len(functions)/2], maxMedian)
+	share := 100 * float64(all.comments) / float64(all.comments+all.code)
+	if share < minCommentShare {
+		t.Errorf("comments are %.1f %% of the lines, want at least %.1f %%", share, minCommentShare)
+	}
+	for _, dir := range slices.Sorted(maps.Keys(folders)) {
+		if n := folders[dir]; n > longLines[dir] {
+			t.Errorf("folder %s has %d lines over %d columns, want at most %d: wrap the new ones, or, "+
+				"if they moved here, write %[2]d in longLines and lower the folder they left",
+				dir, n, maxColumns, longLines[dir])
+		}
+	}
+}
+
+// atMost fails the test if lines are more than the bound, and logs a bound that is loose.
+func atMost(t *testing.T, what string, lines, bound int) {
+	t.Helper()
+	switch {
+	case lines > bound:
+		t.Errorf("%s: %d lines, want at most %d", what, lines, bound)
+	case bound > maxPackage && lines < bound*9/10:
+		t.Logf("%s: %d lines; lower its bound of %d", what, lines, bound)
+	}
+}
+
+// goFiles are the repository's Go files, without what was built.
+func goFiles(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "bin" || strings.HasPrefix(d.Name(), ".") && path != "."):
+			return filepath.SkipDir
+		case filepath.Ext(path) == ".go":
+			files = append(files, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// measure counts a file's lines that hold code, those that hold only a comment, and those
+// that are over maxColumns.
+func measure(t *testing.T, path string) sizes {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s sizes
+	for line := range strings.Lines(string(text)) {
+		columns := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) + 3*strings.Count(line, "\t")
+		if columns > maxColumns {
+			s.long++
+		}
+	}
+	file := token.NewFileSet().AddFile(path, -1, len(text))
+	var scan scanner.Scanner
+	scan.Init(file, text, nil, scanner.ScanComments)
+	for last := 0; ; {
+		pos, tok, literal := scan.Scan()
+		if tok == token.EOF {
+			return s
+		}
+		if tok == token.SEMICOLON && literal == "\n" {
+			continue // the scanner put it there
+		}
+		first := max(file.Line(pos), last+1)
+		last = max(last, file.Line(pos)+strings.Count(literal, "\n"))
+		if tok == token.COMMENT {
+			s.comments += last - first + 1
+		} else {
+			s.code += last - first + 1
+		}
+	}
+}
+
+// functionLengths are the lines of each function of a file.
+func functionLengths(t *testing.T, path string) []int {
+	t.Helper()
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lengths []int
+	for _, d := range f.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok {
+			lengths = append(lengths, fset.Position(fn.End()).Line-fset.Position(fn.Pos()).Line+1)
+		}
+	}
+	return lengths
+}
