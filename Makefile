@@ -58,6 +58,7 @@ check: packages ## formatting, vet, lost errors, dead code, vulnerabilities, typ
 	go vet -tags failpoints ./provision ./cmd/chatd
 	go run $(STATICCHECK) ./...
 	go run $(ERRCHECK) -ignoretests -exclude test/errcheck.txt ./...
+	go run $(ERRCHECK) -ignoretests -exclude test/errcheck.txt -tags failpoints ./provision ./cmd/chatd
 	test/deadcode $(DEADCODE)
 	test/vulnerabilities $(GOVULNCHECK)
 	go vet -tags e2e ./test/vagrant
