@@ -27,7 +27,7 @@ func TestArguments(t *testing.T) {
 		{"--nonsense", 2, "", "chatd-enforce: cannot use the arguments: flag provided but not defined: -nonsense, see chatd-enforce --help"},
 		{"--dir", 2, "", "cannot use the arguments: flag needs an argument: -dir"},
 		{"--idle-end=perhaps", 2, "", "cannot use the arguments: invalid boolean value"},
-		{"keep --dir " + dir, 2, "", `cannot keep file rules: unexpected argument "keep"`},
+		{"--dir " + dir + " keep", 2, "", `cannot keep file rules: unexpected argument "keep"`},
 		{"--dir " + dir + " now", 2, "", `unexpected argument "now"`},
 		{"--dir run/keeper", 2, "", `cannot keep file rules: --dir is "run/keeper", want an absolute path`},
 	} {
