@@ -276,7 +276,7 @@ func TestWarnings(t *testing.T) {
 		"agents: {m: {access: {rules: [{allow: '/y'}]}}}\naccess: {deny: ['/y', '/secrets']}":                                  "",
 		"agents: {m: {access: {rules: [{allow: '~/keys/pub', ops: [read]}]}}}\naccess: {useDefaults: false, deny: ['~/keys']}": "p.yaml:1: allow ~/keys/pub for read: the kernel refuses read all the same, because of deny ~/keys (p.yaml:2)",
 		"agents: {m: {access: {rules: [{allow: '~/**', ops: [read]}]}}}\naccess: {useDefaults: false, deny: ['~/keys']}":       "p.yaml:1: allow ~/** for read: the kernel refuses read all the same, because of deny ~/keys (p.yaml:2)",
-		"agents: {m: {access: {rules: [{allow: '~/keys/pub'}]}}}\naccess: {useDefaults: false, deny: ['~/keys']}":              "p.yaml:1: allow ~/keys/pub: the directory around it is closed",
+		"agents: {m: {access: {rules: [{allow: '~/keys/pub'}]}}}\naccess: {useDefaults: false, deny: ['~/keys']}":              "p.yaml:1: allow ~/keys/pub: the directory around it is closed: what is there when a session starts is open, and what comes from outside into a directory that was there; the chat cannot make it",
 	} {
 		p := mustLoad(t, text)
 		said := p.Warnings()

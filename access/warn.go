@@ -43,7 +43,7 @@ func (p *Policy) warnOf(agent string, s section) (all []string) {
 			note("the kernel refuses %s all the same, because of %s (%s): it knows no tool from a command, and keeps a path closed without an allow of bash, and read-only without one of write and edit", v.ops, v.by.Rule, v.by.Rule.Place)
 		}
 		if r.needsToBeThere(rs) {
-			note("the directory around it is closed: what is there when a session starts, or comes from outside, is open; the chat cannot make it")
+			note("the directory around it is closed: what is there when a session starts is open, and what comes from outside into a directory that was there; the chat cannot make it")
 		}
 		if p.Mode == DenyWins && r.Effect == Allow && r.Layer == LayerGlobalRules {
 			note("a global allow has no force in mode %s: want it in an agent's section, or mode %s", DenyWins, FirstMatch)
