@@ -3,9 +3,11 @@ package keeper
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -99,8 +101,11 @@ const (
 // keepTimeout bounds one order: the longest is a walk of [maxWalk] names.
 const keepTimeout = 2 * time.Minute
 
+// ErrEnded is a keeper that ended before it answered. What it noted a later worker takes up.
+var ErrEnded = errors.New("it ended before it answered")
+
 // Ask gives the keeper behind a unix socket one order and waits for the answer.
-// A refused order is an error.
+// A refused order is an error, and so is a keeper that ends meanwhile ([ErrEnded]).
 func Ask(ctx context.Context, socket string, order Order) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
@@ -112,14 +117,22 @@ func Ask(ctx context.Context, socket string, order Order) (Answer, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 	defer stop()
 	if err := json.NewEncoder(conn).Encode(order); err != nil {
-		return Answer{}, fmt.Errorf("cannot ask the keeper of file rules: %w", err)
+		return Answer{}, fmt.Errorf("cannot ask the keeper of file rules: %w", orEnded(err))
 	}
 	var a Answer
 	if err := json.NewDecoder(io.LimitReader(conn, maxAnswer)).Decode(&a); err != nil {
-		return Answer{}, fmt.Errorf("cannot read the answer of the keeper of file rules: %w", err)
+		return Answer{}, fmt.Errorf("cannot read the answer of the keeper of file rules: %w", orEnded(err))
 	}
 	if a.Error != "" {
 		return a, fmt.Errorf("cannot keep the file rules of chat %s: %s", order.Chat, a.Error)
 	}
 	return a, nil
+}
+
+// orEnded adds [ErrEnded] to what a connection says whose other end is gone.
+func orEnded(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		return fmt.Errorf("%w: %w", ErrEnded, err)
+	}
+	return err
 }

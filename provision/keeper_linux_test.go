@@ -3,12 +3,14 @@ package provision
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/keeper"
 )
 
 // TestOnlyRootsProgramIsStarted: chatd starts no enforcer that anybody but root could have
@@ -50,5 +52,36 @@ func TestOnlyRootsProgramIsStarted(t *testing.T) {
 		if _, err := os.Stat(m.opt.Run); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%q: the run directory: %v, want none", program, err)
 		}
+	}
+}
+
+// TestDropMeetsTheEnd: a keeper that ends while it is told of a session's end does not keep the
+// session from ending: what it noted a later worker looks at.
+func TestDropMeetsTheEnd(t *testing.T) {
+	m := &Manager{opt: Options{Run: t.TempDir()}}
+	if err := os.Mkdir(m.keeperDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", filepath.Join(m.keeperDir(), keeper.Socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close() // what was sent is not read: the other end hears ECONNRESET, EPIPE or the end
+		}
+	}()
+	for range 100 {
+		if err := m.dropRules(t.Context(), "00000000000000aa"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := keeper.Ask(t.Context(), filepath.Join(m.keeperDir(), keeper.Socket), keeper.Order{Verb: keeper.Hold}); !errors.Is(err, keeper.ErrEnded) {
+		t.Errorf("another order: %v", err)
 	}
 }

@@ -99,7 +99,7 @@ func (m *Manager) dropRules(ctx context.Context, id chat.ID) error {
 		return nil
 	}
 	_, err := keeper.Ask(ctx, filepath.Join(m.keeperDir(), keeper.Socket), keeper.Order{Verb: keeper.Drop, Chat: id})
-	if errors.Is(err, chat.ErrUnsupported) {
+	if errors.Is(err, chat.ErrUnsupported) || errors.Is(err, keeper.ErrEnded) {
 		return nil
 	}
 	m.takeRefused(ctx) // also what the chat was refused last
