@@ -73,6 +73,24 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
+// TestScreenMeetsTheEnd: who looks at a screen while its shell ends hears that the chat is
+// asleep, and never what went missing below.
+func TestScreenMeetsTheEnd(t *testing.T) {
+	m := open(t, options(t))
+	ctx := operator(t.Context())
+	c := create(t, m, "screen meets the end", "default")
+	for range 5 {
+		must(t, second(m.Wake(ctx, c.ID)))
+		leave(t, m, c.ID)
+		err := error(nil)
+		until(t, "the screen is gone", func() bool { err = second(m.Screen(ctx, c.ID)); return err != nil })
+		if !errors.Is(err, chat.ErrWrongPhase) {
+			t.Errorf("%v, want ErrWrongPhase", err)
+		}
+		waitAwake(t, m, c.ID, false)
+	}
+}
+
 func waitScreen(t *testing.T, m *provision.Manager, id chat.ID, want string) {
 	t.Helper()
 	var last string
