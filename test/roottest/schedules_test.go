@@ -338,6 +338,12 @@ func TestSchedulesGoOn(t *testing.T) {
 		}
 		must(t, err)
 		until(t, "it begins", exists(filepath.Join(chats[i].Home, "count")))
+		// The command may be there a moment before chatd has noted its run.
+		until(t, "its run is noted", func() bool {
+			runs, err := d.Runs(t.Context(), chats[i].ID)
+			must(t, err)
+			return len(runs.Runs) == 1 && runs.Runs[0].Schedule == all[i].ID
+		})
 	}
 	d.kill()
 	must(t, os.WriteFile(filepath.Join(chats[0].Home, "go"), nil, 0o666))
