@@ -1,9 +1,6 @@
 package chatd
 
 import (
-	"bytes"
-	"go/scanner"
-	"go/token"
 	"maps"
 	"os"
 	"os/exec"
@@ -103,7 +100,7 @@ func reachable(t *testing.T, program string) map[string]int {
 		}
 		begin, end := prog.Fset.Position(fn.Syntax().Pos()), prog.Fset.Position(fn.Syntax().End())
 		if code[begin.Filename] == nil {
-			code[begin.Filename] = codeLines(t, begin.Filename)
+			code[begin.Filename], _ = lineKinds(read(t, begin.Filename))
 			counted[begin.Filename] = map[int]bool{}
 		}
 		for line := begin.Line; line <= end.Line; line++ {
@@ -125,29 +122,4 @@ func reachable(t *testing.T, program string) map[string]int {
 		lines[dir[:max(0, strings.LastIndex(dir, "/"))]] += len(set)
 	}
 	return lines
-}
-
-// codeLines are the lines of a file on which there is more than a comment.
-func codeLines(t *testing.T, file string) []bool {
-	t.Helper()
-	src, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	has := make([]bool, bytes.Count(src, []byte("\n"))+2)
-	fset := token.NewFileSet()
-	f := fset.AddFile(file, -1, len(src))
-	var s scanner.Scanner
-	for s.Init(f, src, nil, 0); ; {
-		pos, tok, lit := s.Scan()
-		if tok == token.EOF {
-			return has
-		}
-		if tok == token.SEMICOLON && lit == "\n" {
-			continue // the end of a line that has had its token
-		}
-		for line := f.Line(pos); line <= f.Line(pos)+strings.Count(lit, "\n"); line++ {
-			has[line] = true
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package chatd
 
 import (
+	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/scanner"
@@ -152,36 +153,55 @@ func goFiles(t *testing.T) []string {
 
 // measure counts a file's lines that hold code, those that hold only a comment, and those
 // that are over maxColumns.
-func measure(t *testing.T, path string) sizes {
+func measure(t *testing.T, path string) (s sizes) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var s sizes
+	text := read(t, path)
 	for line := range strings.Lines(string(text)) {
 		columns := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) + 3*strings.Count(line, "\t")
 		if columns > maxColumns {
 			s.long++
 		}
 	}
-	file := token.NewFileSet().AddFile(path, -1, len(text))
+	code, comment := lineKinds(text)
+	for line := range code {
+		switch {
+		case code[line]:
+			s.code++
+		case comment[line]:
+			s.comments++
+		}
+	}
+	return s
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// lineKinds says of each line of Go, from 1 on, whether code is on it, and whether a comment.
+func lineKinds(text []byte) (code, comment []bool) {
+	code = make([]bool, bytes.Count(text, []byte("\n"))+2)
+	comment = make([]bool, len(code))
+	file := token.NewFileSet().AddFile("", -1, len(text))
 	var scan scanner.Scanner
-	scan.Init(file, text, nil, scanner.ScanComments)
-	for last := 0; ; {
+	for scan.Init(file, text, nil, scanner.ScanComments); ; {
 		pos, tok, literal := scan.Scan()
-		if tok == token.EOF {
-			return s
-		}
-		if tok == token.SEMICOLON && literal == "\n" {
+		kind := code
+		switch {
+		case tok == token.EOF:
+			return code, comment
+		case tok == token.SEMICOLON && literal == "\n":
 			continue // the scanner put it there
+		case tok == token.COMMENT:
+			kind = comment
 		}
-		first := max(file.Line(pos), last+1)
-		last = max(last, file.Line(pos)+strings.Count(literal, "\n"))
-		if tok == token.COMMENT {
-			s.comments += last - first + 1
-		} else {
-			s.code += last - first + 1
+		for line := file.Line(pos); line <= file.Line(pos)+strings.Count(literal, "\n"); line++ {
+			kind[line] = true
 		}
 	}
 }

@@ -247,7 +247,9 @@ func FuzzCommand(f *testing.F) {
 		f.Add(c.command)
 	}
 	f.Add("000000000&0\xa0") // text behind an error: the parser's iterator must not be left early
-	for _, s := range []string{`/[[0`, `sh -c 0 ""`, `sh -"0"`, `A=.*0;bat $A "$A"0`, `>&A>&A>&>&`, `A=(0 ${A[0]a`} {
+	for _, s := range []string{
+		`/[[0`, `sh -c 0 ""`, `sh -"0"`, `A=.*0;bat $A "$A"0`, `>&A>&A>&>&`, `A=(0 ${A[0]a`,
+	} {
 		f.Add(s)
 	}
 	rs := ruleset(f, "access: {deny: ['*.pem', '/\\.key$/', /b]}", "/home/u", "/home/u/w")

@@ -301,7 +301,10 @@ func FuzzLoad(f *testing.F) {
 		}
 		f.Add("p.json5", text)
 	}
-	for _, s := range []string{"", "0: *0", `{"\1`, `{access:{deny:["\x8000"]}}`, "0: 0\n - 00 0\n 0 00000", "0{{:[{:\"\":[\"\"\n{:\"\"" + strings.Repeat("\n0*0", 100)} {
+	for _, s := range []string{
+		"", "0: *0", `{"\1`, `{access:{deny:["\x8000"]}}`, "0: 0\n - 00 0\n 0 00000",
+		"0{{:[{:\"\":[\"\"\n{:\"\"" + strings.Repeat("\n0*0", 100),
+	} {
 		f.Add("p", []byte(s))
 	}
 	f.Fuzz(func(t *testing.T, name string, text []byte) {

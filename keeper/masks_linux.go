@@ -85,11 +85,11 @@ func (k *kept) isStartMask(root int, l Mount) bool {
 // its place if it is as the cover would be: then it stays. Any other goes: what could not be
 // taken away, what an earlier worker did not come to note, and a mask of what is open now.
 func (k *kept) adopted(l Mount, wants []want, islands bool) cover {
-	c := cover{want{path: l.Path, dir: path.Base(l.Root) == ClosedDirectory}, uint64(l.ID)}
+	c := cover{want{path: l.Path}, uint64(l.ID)}
 	if !slices.Contains(k.masked, l.ID) {
-		c.dir = false
 		return c
 	}
+	c.dir = path.Base(l.Root) == ClosedDirectory
 	i := slices.IndexFunc(wants, func(w want) bool { return w.path == l.Path })
 	roomy := c.dir && (islands || slices.ContainsFunc(wants, func(w want) bool { return w.path != l.Path && under(w.path, l.Path) }))
 	if i >= 0 && wants[i].class == wallClosed && wants[i].dir == c.dir && !roomy {

@@ -89,9 +89,14 @@ func newInside(t testing.TB, bare, blind bool) *inside {
 	t.Helper()
 	s := idle(t)
 	s.k.bare, s.k.watch.blind = bare, blind
+	s.answer()
+	return s
+}
+
+// answer has the keeper answer opens and look again at what was made.
+func (s *inside) answer() {
 	go func() { _ = s.k.watch.run() }()
 	go s.k.lookAgain()
-	return s
 }
 
 // idle is a session with a keeper that answers nothing yet.

@@ -230,7 +230,7 @@ func (m *Manager) terminal(rec state.Record, s *session) *tmux.Terminal {
 		defer cancel()
 		out, err := m.enter(ctx, rec, s, entry{run: m.newRun("tty"), argv: argv, dir: m.home(rec.ID), stdin: stdin})
 		switch {
-		case err != nil && !answered(err) && s.endsSoon(): // a cgroup that is gone, a process that cannot be joined
+		case err != nil && s.endsSoon(): // a cgroup that is gone, a process that cannot be joined
 			m.log.Debug("a terminal's client met the end of its session", "chat", rec.ID, "err", err)
 			return nil, fmt.Errorf("cannot use the terminal of chat %s: its session ended meanwhile: %w", rec.ID, chat.ErrWrongPhase)
 		case err != nil:

@@ -33,12 +33,13 @@ func (m *Manager) makeMasks() error {
 // where nobody can swap a name before bubblewrap gets there: in the home of a chat that is asleep,
 // and in what no session can write to.
 func (m *Manager) masks(rec state.Record, v shims.View) (all []shims.Exposed) {
-	rules, err := m.rules(rec)
-	if err != nil || m.without(chat.LayerView) || !keeper.Needed(m.policy(rec), rec.Agent) {
-		return nil // of rules that do not compile the enforcer says what is wrong
+	closed := m.closedTo(rec)
+	paths := slices.Concat(closed.home, closed.outside)
+	if len(paths) == 0 || m.without(chat.LayerView) || !keeper.Needed(m.policy(rec), rec.Agent) {
+		return nil
 	}
-	mounts, closed := v.Mounts(), rules.closed()
-	for _, p := range slices.Concat(closed.home, closed.outside) {
+	mounts := v.Mounts()
+	for _, p := range paths {
 		if slices.ContainsFunc(mounts, func(mount chat.Mount) bool { return chat.Within(mount.Target, p) }) {
 			continue
 		}
@@ -90,13 +91,11 @@ func (m *Manager) maskedIn(rec state.Record) []string {
 		}
 		return nil
 	}
-	v := m.view(rec)
-	all, _, err := m.exposed(rec)
+	v, _, err := m.exposedView(rec)
 	if err != nil {
 		return nil // a wake says what is wrong there
 	}
-	v.Exposed = all
-	return targets(m.masks(rec, v))
+	return targets(v.Masked)
 }
 
 func targets(list []shims.Exposed) (all []string) {
