@@ -32,32 +32,33 @@ func (t *Table) look(ctx context.Context) (*snapshot, error) {
 	return s, nil
 }
 
-// look lists OUTPUT and chatd's chains with their rules, as iptables -S prints them. A chain
-// without rules is there with an empty list.
+// look lists OUTPUT and chatd's chains with their rules, as iptables -S prints them, by one
+// program. A chain without rules is there with an empty list.
 func (s half) look() (map[string][]string, error) {
-	names, err := s.names()
-	if err != nil {
-		return nil, err
-	}
-	chains := map[string][]string{}
-	for _, name := range names {
-		if name != "OUTPUT" && !isOurs(name) {
-			continue
-		}
-		if chains[name], err = s.rules(name); err != nil {
-			return nil, err
-		}
-	}
-	return chains, nil
-}
-
-// names lists the chains of the filter table, by one program.
-func (s half) names() ([]string, error) {
-	names, err := s.ipt.ListChains("filter")
+	lines, err := s.ipt.List("filter", s.whole)
 	if err != nil && !isNotExist(err) {
 		return nil, fmt.Errorf("cannot list the %s chains: %w", s.name, err)
 	}
-	return names, nil
+	return chainsIn(lines), nil
+}
+
+// chainsIn sorts the lines of iptables -S by chain: "-P CHAIN policy" and "-N CHAIN" name one,
+// "-A CHAIN rule" is a rule of it.
+func chainsIn(lines []string) map[string][]string {
+	chains := map[string][]string{}
+	for _, line := range lines {
+		words := strings.Fields(line)
+		if len(words) < 2 || words[1] != "OUTPUT" && !isOurs(words[1]) {
+			continue
+		}
+		switch words[0] {
+		case "-P", "-N":
+			chains[words[1]] = nil // its rules follow
+		case "-A":
+			chains[words[1]] = append(chains[words[1]], line)
+		}
+	}
+	return chains
 }
 
 // rules lists the rules of one chain. One that is gone, as after "nft flush ruleset", has none.

@@ -1,6 +1,11 @@
 package netpolicy
 
-import "testing"
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
 
 func TestChainDrift(t *testing.T) {
 	was := map[string][]string{"OUTPUT": {"x"}, "CHATD": {"a", "b"}, "CHATD-P0": {}}
@@ -19,4 +24,46 @@ func TestChainDrift(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
+}
+
+// TestLooksOnce: however many chains there are, one program of each family lists them, and
+// says of each what iptables -S CHAIN says.
+func TestLooksOnce(t *testing.T) {
+	needsRoot(t)
+	for name, set := range backends() {
+		t.Run(name, func(t *testing.T) {
+			logged, started := logStarts(t, set)
+			table := newTable(t, logged)
+			apply(t, table, manyPolicies(t, 40))
+			want := []map[string][]string{chainByChain(t, set.iptables), chainByChain(t, set.ip6tables)}
+			before := len(started())
+			s, err := table.look(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lines := started()[before:]; len(lines) != 3 { // iptables, ip6tables, nft
+				t.Errorf("one look started %d programs, want 3:\n%s", len(lines), strings.Join(lines, ""))
+			}
+			for i, chains := range s.chains {
+				if !maps.EqualFunc(chains, want[i], slices.Equal) || len(chains) < 40 {
+					t.Errorf("%s: %d chains:\n%q\nwant %d:\n%q", table.sides[i].name, len(chains), chains, len(want[i]), want[i])
+				}
+			}
+		})
+	}
+}
+
+// chainByChain are the rules of OUTPUT and of chatd's chains, each listed by itself.
+func chainByChain(t *testing.T, program string) map[string][]string {
+	t.Helper()
+	chains := map[string][]string{}
+	for line := range strings.Lines(run(t, program+" -S 2>/dev/null")) {
+		words := strings.Fields(line)
+		if words[0] == "-A" || words[1] != "OUTPUT" && !isOurs(words[1]) {
+			continue
+		}
+		rules := strings.Split(strings.TrimSpace(run(t, program+" -S "+words[1]+" 2>/dev/null")), "\n")
+		chains[words[1]] = rules[1:] // after the chain's own line
+	}
+	return chains
 }

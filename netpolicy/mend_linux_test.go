@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -15,23 +16,7 @@ import (
 // a chat meets, after one look at OUTPUT and nothing else. What was started is written down.
 func TestMendJumpFirst(t *testing.T) {
 	needsRoot(t)
-	dir := t.TempDir()
-	started := filepath.Join(dir, "started")
-	var logged tools
-	for _, p := range []struct {
-		to   *string
-		name string
-	}{{&logged.iptables, hostTools.iptables}, {&logged.ip6tables, hostTools.ip6tables}, {&logged.restore4, hostTools.restore4}, {&logged.restore6, hostTools.restore6}, {&logged.nft, hostTools.nft}} {
-		real, err := exec.LookPath(p.name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		*p.to = filepath.Join(dir, p.name)
-		text := fmt.Sprintf("#!/bin/sh\necho %s \"$@\" >>%s\nexec %s \"$@\"\n", p.name, started, real)
-		if err := os.WriteFile(*p.to, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	logged, started := logStarts(t, hostTools)
 	table, err := open(Options{Range: Range{Low: 70000, High: 70999}, ProbeUID: 70999}, logged)
 	if err != nil {
 		t.Fatal(err)
@@ -53,18 +38,12 @@ func TestMendJumpFirst(t *testing.T) {
 		if out, err := exec.Command("sh", "-c", act).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v: %s", act, err, out)
 		}
-		if err := os.WriteFile(started, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		earlier := len(started())
 		found, err := table.Mend(t.Context())
 		if err != nil || len(found) == 0 {
 			t.Errorf("%s: found %q: %v", act, found, err)
 		}
-		b, err := os.ReadFile(started)
-		if err != nil {
-			t.Fatal(err)
-		}
-		before, _, restored := strings.Cut(string(b), "-restore")
+		before, _, restored := strings.Cut(strings.Join(started()[earlier:], ""), "-restore")
 		if n := strings.Count(before, "\n"); strings.Contains(act, "OUTPUT") && (!restored || n > 2 || strings.Contains(before, "nft")) {
 			t.Errorf("%s: before anything was put back these were started:\n%s", act, before)
 		}
@@ -74,5 +53,37 @@ func TestMendJumpFirst(t *testing.T) {
 		if found, err := table.Mend(t.Context()); err != nil || len(found) > 0 {
 			t.Errorf("%s: a second Mend found %q, %v", act, found, err)
 		}
+	}
+}
+
+// logStarts is a set of programs each of which writes its arguments down before it runs, and
+// the lines that were written so far.
+func logStarts(t *testing.T, set tools) (logged tools, started func() []string) {
+	t.Helper()
+	dir := t.TempDir()
+	log := filepath.Join(dir, "started")
+	for _, p := range []struct {
+		to   *string
+		name string
+	}{
+		{&logged.iptables, set.iptables}, {&logged.ip6tables, set.ip6tables},
+		{&logged.restore4, set.restore4}, {&logged.restore6, set.restore6}, {&logged.nft, set.nft},
+	} {
+		real, err := exec.LookPath(p.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*p.to = filepath.Join(dir, p.name)
+		text := fmt.Sprintf("#!/bin/sh\necho %s \"$@\" >>%s\nexec %s \"$@\"\n", p.name, log, real)
+		if err := os.WriteFile(*p.to, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return logged, func() []string {
+		b, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.Collect(strings.Lines(string(b)))
 	}
 }

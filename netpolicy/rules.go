@@ -60,7 +60,10 @@ const (
 
 // family is what differs between iptables and ip6tables.
 type family struct {
-	name     string
+	name string
+	// whole stands in go-iptables where List wants a chain: an option without effect
+	// (iptables(8)), so that -S prints every chain. The library has no call for that.
+	whole    string
 	prohibit string
 	metadata []string
 	denied   []string
@@ -71,13 +74,13 @@ type family struct {
 // GCP, Azure, Oracle, Alibaba and their like hand out credentials there.
 var (
 	ipv4 = family{
-		name: "IPv4", prohibit: "icmp-admin-prohibited",
+		name: "IPv4", whole: "--ipv4", prohibit: "icmp-admin-prohibited",
 		metadata: []string{"169.254.169.254/32", "169.254.170.2/32", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32"},
 		denied: []string{"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
 			"192.0.0.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4"},
 	}
 	ipv6 = family{
-		name: "IPv6", prohibit: "icmp6-adm-prohibited",
+		name: "IPv6", whole: "--ipv6", prohibit: "icmp6-adm-prohibited",
 		metadata: []string{"fd00:ec2::254/128", "fd20:ce::254/128"},
 		denied: []string{"::/96", "::ffff:0.0.0.0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32",
 			"fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8"},

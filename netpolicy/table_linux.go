@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -110,12 +111,17 @@ func (t *Table) write(ctx context.Context, policies []Policy) error {
 		return err
 	}
 	segments := flatten(t.opts, policies)
+	var there [2]map[string][]string
 	var errs [2]error
-	t.each(func(i int, s half) { errs[i] = s.writeChains(ctx, policies, segments) })
+	t.each(func(i int, s half) {
+		if there[i], errs[i] = s.look(); errs[i] == nil {
+			errs[i] = s.writeChains(ctx, policies, segments, there[i])
+		}
+	})
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
-	t.each(func(i int, s half) { errs[i] = s.writeJump(ctx, t.opts.Range) })
+	t.each(func(i int, s half) { errs[i] = s.writeJump(ctx, t.opts.Range, there[i]["OUTPUT"]) })
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
@@ -127,15 +133,12 @@ func (t *Table) write(ctx context.Context, policies []Policy) error {
 	return nil
 }
 
-// writeChains replaces the content of every chain of chatd in one transaction.
-func (s half) writeChains(ctx context.Context, policies []Policy, segments []segment) error {
-	there, err := s.names()
-	if err != nil {
-		return err
-	}
+// writeChains replaces the content of every chain of chatd in one transaction, and deletes those
+// that are there and not wanted.
+func (s half) writeChains(ctx context.Context, policies []Policy, segments []segment, there map[string][]string) error {
 	wanted := restoreText(s.family, policies, segments, nil)
 	var stale []string
-	for _, chain := range there {
+	for chain := range there {
 		if isOurs(chain) && !strings.Contains(wanted, "\n:"+chain+" ") {
 			stale = append(stale, chain)
 		}
@@ -164,13 +167,9 @@ func jumpStands(output []string, r Range) bool {
 	return len(output) > 0 && output[0] == wanted && len(jumps(output)) == 1
 }
 
-// writeJump puts the jump at the head of OUTPUT. One that stands elsewhere is
-// taken out and put in by one transaction, so that the wall is never without it.
-func (s half) writeJump(ctx context.Context, r Range) error {
-	output, err := s.rules("OUTPUT")
-	if err != nil {
-		return err
-	}
+// writeJump puts the jump at the head of OUTPUT, whose rules these are. One that stands elsewhere
+// is taken out and put in by one transaction, so that the wall is never without it.
+func (s half) writeJump(ctx context.Context, r Range, output []string) error {
 	if jumpStands(output, r) {
 		return nil
 	}
@@ -210,16 +209,12 @@ func (s half) removeJump(ctx context.Context) error {
 
 // removeChains empties and deletes every chain of chatd in one transaction.
 func (s half) removeChains(ctx context.Context) error {
-	there, err := s.names()
+	there, err := s.look()
 	if err != nil {
 		return err
 	}
-	var chains []string
-	for _, chain := range there {
-		if isOurs(chain) {
-			chains = append(chains, chain)
-		}
-	}
+	delete(there, "OUTPUT")
+	chains := slices.Sorted(maps.Keys(there))
 	if len(chains) == 0 {
 		return nil
 	}

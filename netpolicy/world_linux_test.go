@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -355,16 +356,30 @@ func run(t testing.TB, line string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// backends are the iptables of this host that can be tried.
+// backends are the iptables of this host that can be tried, each program once: the host's own
+// is one of the others where the distribution lets one choose.
 func backends() map[string]tools {
 	all := map[string]tools{"host": hostTools}
+	own := programOf(hostTools.iptables)
 	for _, kind := range []string{"nft", "legacy"} {
 		set := tools{"iptables-" + kind, "ip6tables-" + kind, "iptables-" + kind + "-restore", "ip6tables-" + kind + "-restore", "nft"}
-		if _, err := exec.LookPath(set.iptables); err == nil {
+		if program := programOf(set.iptables); program != "" && program != own {
 			all[kind] = set
 		}
 	}
 	return all
+}
+
+// programOf is the file that is run by that name; "" where there is none.
+func programOf(name string) string {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		return ""
+	}
+	return path
 }
 
 // newTable opens a wall that is taken away again when the test ends.
