@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/landlock"
 	"github.com/chatd/chatd/provision"
@@ -49,6 +51,8 @@ func options(t testing.TB) provision.Options {
 	t.Cleanup(func() { removeCgroups(t, name); dropAccounts(t); _ = os.RemoveAll(dir) })
 	if onHost() {
 		mountState(t, filepath.Join(dir, "state"))
+	} else {
+		mountProfiles(t, filepath.Join(dir, "state", "profiles"))
 	}
 	opt := provision.Options{
 		State: filepath.Join(dir, "state"), Run: filepath.Join(dir, "run"), Homes: filepath.Join(dir, "homes"),
@@ -58,6 +62,17 @@ func options(t testing.TB) provision.Options {
 	}
 	t.Cleanup(func() { endKeeper(t, opt) }) // of any test with rules
 	return opt
+}
+
+// mountProfiles puts the links of the profiles' PATHs into memory. There are thousands, which
+// are gone with each test, and ext4 gives the inode of a deleted file out again only seconds
+// later: it looks at all of them for each link that it makes (recently_deleted, fs/ext4/ialloc.c).
+func mountProfiles(t testing.TB, dir string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(dir), 0o711))
+	must(t, os.Mkdir(dir, 0o755))
+	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
+	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
 // dropAccounts removes the records that a test left of its uids: the next daemon, which begins
