@@ -136,13 +136,13 @@ func groupLine(f []string) string {
 	return f[0] + ":" + f[2]
 }
 
-// unknownToNSS reports whether neither the name nor the number resolves any more.
+// unknownToNSS reports whether neither the name nor the number resolves any more. getent(1)
+// prints those of its keys that do, and fails when one does not.
 func unknownToNSS(ctx context.Context, a account) bool {
-	for _, key := range []string{a.Name, fmt.Sprint(a.ID)} {
-		for _, database := range []string{"passwd", "group"} {
-			if exec.CommandContext(ctx, "getent", database, key).Run() == nil {
-				return false
-			}
+	for _, database := range []string{"passwd", "group"} {
+		out, err := exec.CommandContext(ctx, "getent", database, a.Name, fmt.Sprint(a.ID)).Output()
+		if err == nil || len(out) > 0 {
+			return false
 		}
 	}
 	return true

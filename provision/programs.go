@@ -53,8 +53,9 @@ func (m *Manager) linkPrograms() error {
 	if m.linked.seen != nil && slices.EqualFunc(now, m.linked.seen, time.Time.Equal) {
 		return nil
 	}
+	programs := shims.NewPrograms(commandDirs)
 	for name, p := range m.opt.Profiles {
-		if err := m.linkProfile(name, p); err != nil {
+		if err := m.linkProfile(name, p, programs); err != nil {
 			return err
 		}
 	}
@@ -64,11 +65,11 @@ func (m *Manager) linkPrograms() error {
 }
 
 // linkProfile makes the PATH of one profile.
-func (m *Manager) linkProfile(name string, p chat.Profile) error {
+func (m *Manager) linkProfile(name string, p chat.Profile, programs *shims.Programs) error {
 	if err := makeRootDir(filepath.Dir(m.binDir(name)), 0o755); err != nil {
 		return err
 	}
-	missing, err := shims.WriteBin(m.binDir(name), p.Commands, commandDirs)
+	missing, err := programs.WriteBin(m.binDir(name), p.Commands)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +14,7 @@ import (
 
 // WriteShims makes dir, with a link to target for every shim: target is the
 // path inside a session, [InsideShim]. What never runs has one, and of
-// [JudgedNames] what [WriteBin] linked in bin. See [setLinks] for what is there already.
+// [JudgedNames] what [Programs.WriteBin] linked in bin. See [setLinks] for what is there already.
 func WriteShims(dir, target, bin string) error {
 	links := map[string]string{}
 	for name := range refusals {
@@ -46,8 +47,10 @@ func setLinks(dir string, links map[string]string) error {
 	if err != nil {
 		return fmt.Errorf("cannot make links in %s: %w", dir, err)
 	}
+	there := map[string]bool{}
 	for _, e := range entries {
 		if _, wanted := links[e.Name()]; wanted {
+			there[e.Name()] = true
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -55,14 +58,19 @@ func setLinks(dir string, links map[string]string) error {
 		}
 	}
 	for name, target := range links {
-		if err := setLink(filepath.Join(dir, name), target); err != nil {
+		set := os.Symlink // one call of the kernel instead of four, of which a first start makes thousands
+		if there[name] {
+			set = setLink
+		}
+		if err := set(target, filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("cannot make a link: %w", err)
 		}
 	}
 	return nil
 }
 
-func setLink(path, target string) error {
+// setLink makes what is there a link to target, where it is not.
+func setLink(target, path string) error {
 	if now, err := os.Readlink(path); err == nil && now == target {
 		return nil
 	}
@@ -78,24 +86,33 @@ func setLink(path, target string) error {
 	return os.Rename(fresh, path)
 }
 
-// WriteBin makes dir hold a link to each of the commands, found in the search
-// directories, first one first; "*" means all of them. The search directories
-// are host paths that mean the same inside, as /usr/bin.
+// Programs are those of the host that a PATH may name, in the search directories, first one
+// first. All are looked at once, however many PATHs have all of them.
+type Programs struct {
+	search []string
+	all    map[string]string // name to path; nil until somebody wants them all
+}
+
+// NewPrograms looks in search directories: host paths that mean the same inside, as /usr/bin.
+func NewPrograms(search []string) *Programs { return &Programs{search: search} }
+
+// WriteBin makes dir hold a link to each of the commands; "*" means all programs.
 //
 // A program that is setuid, setgid or has file capabilities gets no link, nor
 // one that resolves to a place a session does not see; named explicitly it is in
 // missing, like one that does not exist, in the order of commands. A shim of the
 // same name comes before it in PATH anyway.
-func WriteBin(dir string, commands, search []string) (missing []string, err error) {
+func (ps *Programs) WriteBin(dir string, commands []string) (missing []string, err error) {
 	links := map[string]string{}
 	for _, c := range commands {
 		if c == "*" {
-			if err := allPrograms(links, search); err != nil {
+			if err := ps.findAll(); err != nil {
 				return nil, err
 			}
+			maps.Copy(links, ps.all)
 			continue
 		}
-		p, err := findProgram(c, search)
+		p, err := findProgram(c, ps.search)
 		if err != nil {
 			return nil, err
 		}
@@ -108,8 +125,12 @@ func WriteBin(dir string, commands, search []string) (missing []string, err erro
 	return missing, setLinks(dir, links)
 }
 
-func allPrograms(links map[string]string, search []string) error {
-	for _, dir := range search {
+func (ps *Programs) findAll() error {
+	if ps.all != nil {
+		return nil
+	}
+	all := map[string]string{}
+	for _, dir := range ps.search {
 		entries, err := os.ReadDir(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -118,7 +139,7 @@ func allPrograms(links map[string]string, search []string) error {
 			return fmt.Errorf("cannot list programs: %w", err)
 		}
 		for _, e := range entries {
-			if _, have := links[e.Name()]; have || strings.HasPrefix(e.Name(), ".") {
+			if _, have := all[e.Name()]; have || strings.HasPrefix(e.Name(), ".") {
 				continue
 			}
 			p := filepath.Join(dir, e.Name())
@@ -127,10 +148,11 @@ func allPrograms(links map[string]string, search []string) error {
 				return err
 			}
 			if ok {
-				links[e.Name()] = p
+				all[e.Name()] = p
 			}
 		}
 	}
+	ps.all = all
 	return nil
 }
 

@@ -65,17 +65,23 @@ func TestWriteBin(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "bin")
 	search := []string{"/usr/bin"}
-	missing, err := WriteBin(dir, []string{"env", "no-such", "su", "cat"}, search)
+	missing, err := NewPrograms(search).WriteBin(dir, []string{"env", "no-such", "su", "cat"})
 	if err != nil || !slices.Equal(missing, []string{"no-such", "su"}) {
 		t.Fatalf("missing %q, %v", missing, err)
 	}
 	if got := names(t, dir); !slices.Equal(got, []string{"cat", "env"}) {
 		t.Errorf("got %q", got)
 	}
-	if _, err := WriteBin(dir, []string{"*"}, search); err != nil {
-		t.Fatal(err)
+	programs, second := NewPrograms(search), filepath.Join(t.TempDir(), "second")
+	for _, d := range []string{dir, second, dir} {
+		if missing, err := programs.WriteBin(d, []string{"*", "no-such"}); err != nil || !slices.Equal(missing, []string{"no-such"}) {
+			t.Fatalf("missing %q, %v", missing, err)
+		}
 	}
 	all := names(t, dir)
+	if got := names(t, second); !slices.Equal(got, all) {
+		t.Errorf("the second PATH has %d programs, the first %d", len(got), len(all))
+	}
 	for _, n := range all {
 		info, err := os.Stat(filepath.Join(dir, n))
 		if err != nil || info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
@@ -86,7 +92,7 @@ func TestWriteBin(t *testing.T) {
 		t.Errorf("* gave %d programs: %q", len(all), all)
 	}
 	for _, bad := range []string{"", "a/b", "..", ".hidden", "a\x00"} {
-		if _, err := WriteBin(dir, []string{bad}, search); !errors.Is(err, chat.ErrInvalid) {
+		if _, err := NewPrograms(search).WriteBin(dir, []string{bad}); !errors.Is(err, chat.ErrInvalid) {
 			t.Errorf("command %q: %v, want ErrInvalid", bad, err)
 		}
 	}

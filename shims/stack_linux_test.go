@@ -126,7 +126,7 @@ func newView(t *testing.T) View {
 	copyFile(t, shim, v.Shim)
 	copyFile(t, "/proc/self/exe", v.Home+"/attack")
 	must(t, WriteShims(v.ShimDir, InsideShim, t.TempDir()))
-	_, err = WriteBin(v.BinDir, []string{"*"}, []string{"/usr/bin"})
+	_, err = NewPrograms([]string{"/usr/bin"}).WriteBin(v.BinDir, []string{"*"})
 	must(t, err)
 	return v
 }

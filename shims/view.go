@@ -44,7 +44,7 @@ type View struct {
 	// Resolvers become /etc/resolv.conf.
 	Resolvers []netip.Addr
 	// Shim is the host path of chatd-shim; ShimDir and BinDir are what
-	// [WriteShims] and [WriteBin] made.
+	// [WriteShims] and [Programs.WriteBin] made.
 	Shim, ShimDir, BinDir string
 	// TmuxConf is the content of [InsideTmux].
 	TmuxConf []byte

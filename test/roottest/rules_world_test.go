@@ -3,6 +3,7 @@ package roottest
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,6 +42,9 @@ func policy(t testing.TB, rules string) *access.Policy {
 // endKeeper ends the keeper that a test's daemon started: it would outlive the test.
 func endKeeper(t testing.TB, opt provision.Options) {
 	t.Helper()
+	if _, err := os.Lstat(filepath.Join(opt.Run, "keeper")); errors.Is(err, fs.ErrNotExist) {
+		return // none was started
+	}
 	if b, err := os.ReadFile(filepath.Join(opt.Run, "keeper", "log")); err == nil && len(b) > 0 {
 		t.Logf("the keeper says:\n%s", b)
 	}
