@@ -128,9 +128,10 @@ func (m *Manager) resolve(ctx context.Context, rec state.Record, names []string)
 // explained is the verdict as the caller may know it.
 func (m *Manager) explained(ctx context.Context, rec state.Record, v access.Verdict) chat.Explained {
 	e := v.Explained()
-	e.KeptBy = m.keptBy(rec, v)
 	if m.vague(ctx, rec) {
-		e.Rule, e.Place, e.Layer, e.KeptBy = "", "", "", nil
+		e.Rule, e.Place, e.Layer = "", "", ""
+		return e
 	}
+	e.KeptBy = m.keptBy(rec, v)
 	return e
 }

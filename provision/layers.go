@@ -77,7 +77,7 @@ func (m *Manager) layersOf(rec state.Record, s *session) []chat.Layer {
 			layers[i] = m.rulesIn(layers[i], rec, s)
 		}
 		if s != nil && l.Name == chat.LayerLandlock && layers[i].State != chat.LayerOff {
-			layers[i] = m.rulesInLandlock(layers[i], rec)
+			layers[i] = m.rulesInLandlock(layers[i], rec, s)
 		}
 	}
 	return layers

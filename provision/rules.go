@@ -237,7 +237,7 @@ func (m *Manager) rulesIn(l chat.Layer, rec state.Record, s *session) chat.Layer
 	if !keeper.Needed(m.policy(rec), rec.Agent) {
 		return l
 	}
-	if n := len(m.maskedIn(rec)); n > 0 {
+	if n := len(s.maskedPaths()); n > 0 {
 		l.Probe += fmt.Sprintf("; file rules: bubblewrap masks %d denied paths", n)
 	}
 	order := keeper.Order{Verb: keeper.Probe, Chat: rec.ID, PID: s.leader.PID, Start: s.leader.Start}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 )
 
@@ -71,33 +72,45 @@ func (m *Manager) keptBy(rec state.Record, v access.Verdict) (by []string) {
 	case h.Class == access.Closed, h.Class == access.ReadOnly && v.Rule != nil && v.Rule.Ops&access.Read == 0:
 		by = append(by, "chatd-enforce")
 	}
+	masked, leftOut := m.closedBy(rec)
 	around := func(d string) bool { return chat.Within(v.Name, d) }
-	if slices.ContainsFunc(m.maskedIn(rec), around) {
+	if slices.ContainsFunc(masked, around) {
 		by = append(by, "bubblewrap")
 	}
-	if slices.ContainsFunc(m.leftOutTo(rec), around) {
+	if slices.ContainsFunc(leftOut, around) {
 		by = append(by, string(chat.LayerLandlock))
 	}
 	return by
 }
 
-// leftOutTo are the denied paths to which Landlock grants nothing in what starts now.
-func (m *Manager) leftOutTo(rec state.Record) []string {
-	if m.without(chat.LayerLandlock) || len(m.closedTo(rec).outside) == 0 {
-		return nil
-	}
-	v := m.view(rec)
+// closedBy are the denied paths that bubblewrap masks in the chat's session, and those to which
+// Landlock grants nothing there. A chat that is asleep has those of its next session, for both of
+// which the host is looked at once.
+func (m *Manager) closedBy(rec state.Record) (masked, leftOut []string) {
 	if s := m.session(rec.ID); s != nil {
-		v.Exposed = s.exposed
-	} else if all, _, err := m.exposed(rec); err == nil { // what is wrong there a wake says
-		v.Exposed = all
+		return s.maskedPaths(), m.leftOutIn(m.sessionView(rec, s))
+	}
+	if closed := m.closedTo(rec); len(closed.home)+len(closed.outside) == 0 {
+		return nil, nil
+	}
+	v, _, err := m.exposedView(rec)
+	if err != nil {
+		v.Masked = nil // a wake says what is wrong there
+	}
+	return targets(v.Masked), m.leftOutIn(v)
+}
+
+// leftOutIn are the denied paths to which Landlock grants nothing in what starts with the view v.
+func (m *Manager) leftOutIn(v shims.View) []string {
+	if m.without(chat.LayerLandlock) || len(v.Denied) == 0 {
+		return nil
 	}
 	return v.LeftOut()
 }
 
 // rulesInLandlock adds to the layer landlock what of the chat's file rules it keeps.
-func (m *Manager) rulesInLandlock(l chat.Layer, rec state.Record) chat.Layer {
-	if n := len(m.leftOutTo(rec)); n > 0 {
+func (m *Manager) rulesInLandlock(l chat.Layer, rec state.Record, s *session) chat.Layer {
+	if n := len(m.leftOutIn(m.sessionView(rec, s))); n > 0 {
 		l.Probe += fmt.Sprintf("; file rules: nothing is granted at %d denied paths outside the home", n)
 	}
 	return l

@@ -83,19 +83,12 @@ func maskable(base, rel string) (dir, ok bool) {
 	return kind == unix.S_IFDIR, kind == unix.S_IFDIR || kind == unix.S_IFREG
 }
 
-// maskedIn are the denied paths that bubblewrap masks in the chat's session, or would in its next.
-func (m *Manager) maskedIn(rec state.Record) []string {
-	if s := m.session(rec.ID); s != nil {
-		if masked := s.masked.Load(); masked != nil {
-			return *masked
-		}
-		return nil
+// maskedPaths are the denied paths that bubblewrap masks in the session.
+func (s *session) maskedPaths() []string {
+	if masked := s.masked.Load(); masked != nil {
+		return *masked
 	}
-	v, _, err := m.exposedView(rec)
-	if err != nil {
-		return nil // a wake says what is wrong there
-	}
-	return targets(v.Masked)
+	return nil
 }
 
 func targets(list []shims.Exposed) (all []string) {
@@ -108,14 +101,11 @@ func targets(list []shims.Exposed) (all []string) {
 // forgetMasks forgets those of a session's masks that new rules took away: the enforcer has
 // removed their mounts, and puts its own there when rules close the path again.
 func (m *Manager) forgetMasks(rec state.Record, s *session) error {
-	masked, closed := s.masked.Load(), m.closedTo(rec)
-	if masked == nil {
-		return nil
-	}
-	left := slices.DeleteFunc(slices.Clone(*masked), func(p string) bool {
+	masked, closed := s.maskedPaths(), m.closedTo(rec)
+	left := slices.DeleteFunc(slices.Clone(masked), func(p string) bool {
 		return !slices.Contains(closed.home, p) && !slices.Contains(closed.outside, p)
 	})
-	if len(left) == len(*masked) {
+	if len(left) == len(masked) {
 		return nil
 	}
 	s.masked.Store(&left)
