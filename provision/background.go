@@ -113,6 +113,9 @@ func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *sess
 
 // minderCommand is the program that starts nsenter and minds it, as package minder has it.
 func (m *Manager) minderCommand(rec state.Record, r *liveRun, nsenter *exec.Cmd, stdio *runStdio, mb *boundFiles) (*exec.Cmd, *os.File, error) {
+	if err := checkProgram(m.paths.shim); err != nil {
+		return nil, nil, fmt.Errorf("cannot mind a run: %w", err)
+	}
 	deadline := r.info.StartedAt.Add(r.info.Timeout.D())
 	spec, err := json.Marshal(minder.Spec{
 		Path: nsenter.Path, Argv: nsenter.Args, Files: len(nsenter.ExtraFiles), UID: m.probeUID(), Deadline: deadline, Last: deadline.Add(r.grace + minderPatience),

@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/keeper"
@@ -127,21 +125,6 @@ func (m *Manager) startKeeper(ctx context.Context) error {
 			return nil
 		}
 	}
-}
-
-// checkProgram refuses a program to be started as root that anybody else could have written.
-func checkProgram(file string) error {
-	var st unix.Stat_t
-	if err := unix.Stat(file, &st); err != nil {
-		return fmt.Errorf("cannot use the program %s: %w: %w", chat.Quote(file), err, chat.ErrUnsupported)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o111 == 0 {
-		return fmt.Errorf("cannot use the program %s: want a file that may be executed: %w", chat.Quote(file), chat.ErrUnsupported)
-	}
-	if who := writersOf(st); who != "" {
-		return fmt.Errorf("cannot use the program %s: %s may write to it; want a file that only root may write to: %w", chat.Quote(file), who, chat.ErrUnsupported)
-	}
-	return nil
 }
 
 // awaitKeeper waits for the keeper that is a unit of its own: what this service starts

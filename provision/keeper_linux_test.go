@@ -5,18 +5,20 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/state"
 )
 
-// TestOnlyRootsProgramIsStarted: chatd starts no enforcer that anybody but root could have
-// written, says what it wants, and makes nothing before.
+// TestOnlyRootsProgramIsStarted: chatd starts no enforcer and no minder that anybody but root could
+// have written, nor takes a chatd-shim over, says what it wants, and makes nothing before.
 func TestOnlyRootsProgramIsStarted(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "chatd-enforce")
+	file := filepath.Join(t.TempDir(), "program")
 	for _, c := range []struct {
 		mode fs.FileMode
 		uid  int
@@ -34,8 +36,21 @@ func TestOnlyRootsProgramIsStarted(t *testing.T) {
 		if err := errors.Join(os.WriteFile(file, []byte("#!/bin/sh\n"), 0o600), os.Chown(file, c.uid, 0), os.Chmod(file, c.mode)); err != nil {
 			t.Fatal(err)
 		}
-		if err := checkProgram(file); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("mode %v of uid %d: %v, want %q", c.mode, c.uid, err, c.want)
+		copied := filepath.Join(t.TempDir(), "copy")
+		for what, err := range map[string]error{"checked": checkProgram(file), "installed": installProgram(file, copied)} {
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: mode %v of uid %d: %v, want %q", what, c.mode, c.uid, err, c.want)
+			}
+		}
+		if _, err := os.Stat(copied); (err == nil) != (c.want == "") {
+			t.Errorf("mode %v of uid %d: the copy: %v", c.mode, c.uid, err)
+		}
+		if c.want == "" {
+			continue
+		}
+		m := &Manager{paths: paths{shim: file}}
+		if _, _, err := m.minderCommand(state.Record{}, &liveRun{}, &exec.Cmd{}, &runStdio{}, &boundFiles{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("a minder: mode %v of uid %d: %v, want %q", c.mode, c.uid, err, c.want)
 		}
 	}
 	if err := checkProgram("/bin/sh"); err != nil {
@@ -52,6 +67,46 @@ func TestOnlyRootsProgramIsStarted(t *testing.T) {
 		if _, err := os.Stat(m.opt.Run); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%q: the run directory: %v, want none", program, err)
 		}
+	}
+}
+
+// TestInstallAgain: a copy that is as the program stays; one that another could write to, or with
+// other content, is made anew.
+func TestInstallAgain(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
+			t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
+		}
+		t.Skip("SKIPPED: needs root: the program must be root's")
+	}
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+	install := func() (kept bool) {
+		fi, err := os.Stat(to)
+		err = errors.Join(err, installProgram(from, to))
+		now, nerr := os.Stat(to)
+		if err := errors.Join(err, nerr); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(to); err != nil || string(b) != "program" || now.Mode() != 0o755 {
+			t.Errorf("the copy is %q with mode %v, %v", b, now.Mode(), err)
+		}
+		return os.SameFile(fi, now)
+	}
+	if err := errors.Join(os.WriteFile(from, []byte("program"), 0o755), os.WriteFile(to, []byte("older"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if install() {
+		t.Error("the file of sessions that live was written to")
+	}
+	if !install() {
+		t.Error("a copy that is good was made anew")
+	}
+	if err := os.Chmod(to, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if install() {
+		t.Error("a copy that anybody may write to was kept")
 	}
 }
 

@@ -3,12 +3,15 @@ package provision
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/shims"
@@ -29,7 +32,7 @@ func (m *Manager) shimDir(profile string) string {
 // sessions get them from: root's own directories, which no chat can write to,
 // whatever the directory that chatd itself was started from.
 func (m *Manager) installPrograms() error {
-	if err := installFile(m.opt.Shim, m.paths.shim); err != nil {
+	if err := installProgram(m.opt.Shim, m.paths.shim); err != nil {
 		return err
 	}
 	return m.linkPrograms()
@@ -101,18 +104,50 @@ func changedAt(dirs []string) []time.Time {
 	return times
 }
 
-// installFile puts a copy in place in one step. Sessions that live keep the file
-// they were started with.
-func installFile(from, to string) error {
-	content, err := os.ReadFile(from)
+// installProgram puts a copy of a program in place in one step, if nobody but root could have
+// written the program. Sessions that live keep the file they were started with.
+func installProgram(from, to string) error {
+	f, err := os.Open(from)
 	if err != nil {
 		return fmt.Errorf("cannot install %s: %w", from, err)
 	}
-	if have, err := os.ReadFile(to); err == nil && bytes.Equal(have, content) {
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fmt.Errorf("cannot install %s: %w", from, err)
+	}
+	if err := checkRoots(from, st); err != nil {
+		return err
+	}
+	content, err := io.ReadAll(f)
+	if err != nil {
+		return fmt.Errorf("cannot install %s: %w", from, err)
+	}
+	if have, err := os.ReadFile(to); err == nil && bytes.Equal(have, content) && checkProgram(to) == nil {
 		return nil
 	}
 	if err := replaceFile(to, content, 0o755); err != nil {
 		return fmt.Errorf("cannot install %s: %w", to, err)
+	}
+	return nil
+}
+
+// checkProgram refuses a program to be started as root that anybody else could have written.
+func checkProgram(file string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(file, &st); err != nil {
+		return fmt.Errorf("cannot use the program %s: %w: %w", chat.Quote(file), err, chat.ErrUnsupported)
+	}
+	return checkRoots(file, st)
+}
+
+// checkRoots is checkProgram for a file whose status is known.
+func checkRoots(file string, st unix.Stat_t) error {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o111 == 0 {
+		return fmt.Errorf("cannot use the program %s: want a file that may be executed: %w", chat.Quote(file), chat.ErrUnsupported)
+	}
+	if who := writersOf(st); who != "" {
+		return fmt.Errorf("cannot use the program %s: %s may write to it; want a file that only root may write to: %w", chat.Quote(file), who, chat.ErrUnsupported)
 	}
 	return nil
 }
