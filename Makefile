@@ -24,8 +24,8 @@ help: ## say what each command does
 packages: ## install the Debian packages that building and testing need
 	@deploy/packages build
 
-build: ## build chatd, chatd-shim and chatd-enforce into bin/
-	go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/chatd ./cmd/chatd-shim ./cmd/chatd-enforce
+build: ## build chatd, chatd-root, chatd-enforce and chatd-shim into bin/
+	go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/chatd ./cmd/chatd-root ./cmd/chatd-enforce ./cmd/chatd-shim
 
 demo: packages build ## do the main job on real input, in namespaces of its own
 	go build -trimpath -ldflags "$(LDFLAGS)" -o bin/demo ./examples/bridge
@@ -49,16 +49,16 @@ e2e-breaks: packages ## show that the tests of e2e fail when a wall is broken
 
 race: packages ## the tests in which callers race, under the race detector
 	CGO_ENABLED=1 go test -race -short ./files
-	CGO_ENABLED=1 go test -race -skip 'Memory|MostOutput|PowerCut|KilledAtAnyMoment|^TestCommands$$' ./chat ./state ./api ./provision ./schedule ./ring ./cmd/chatd
+	CGO_ENABLED=1 go test -race -skip 'Memory|MostOutput|PowerCut|KilledAtAnyMoment|^TestCommands$$' ./chat ./state ./api ./provision ./schedule ./ring ./broker ./cmd/chatd ./cmd/chatd-root
 	CGO_ENABLED=1 go test -race -short -timeout 20m -run 'CreateReapRace|CreateAtOnce' ./test/roottest
 
 check: packages ## formatting, vet, lost errors, dead code, vulnerabilities, types on other systems
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt-clean:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
-	go vet -tags failpoints ./provision ./cmd/chatd
+	go vet -tags failpoints ./provision ./cmd/chatd-root
 	go run $(STATICCHECK) ./...
 	go run $(ERRCHECK) -ignoretests -exclude test/errcheck.txt ./...
-	go run $(ERRCHECK) -ignoretests -exclude test/errcheck.txt -tags failpoints ./provision ./cmd/chatd
+	go run $(ERRCHECK) -ignoretests -exclude test/errcheck.txt -tags failpoints ./provision ./cmd/chatd-root
 	test/deadcode $(DEADCODE)
 	test/vulnerabilities $(GOVULNCHECK)
 	go vet -tags e2e ./test/vagrant
@@ -74,7 +74,7 @@ bench: packages ## measure the life of a chat beside its rivals at 0, 1,000 and 
 
 install: build ## install the programs under /usr/local
 	install -D -m 0755 bin/chatd /usr/local/sbin/chatd
-	install -D -m 0755 -t /usr/local/lib/chatd bin/chatd-shim bin/chatd-enforce
+	install -D -m 0755 -t /usr/local/lib/chatd bin/chatd-root bin/chatd-enforce bin/chatd-shim
 
 clean: ## remove what was built
 	rm -rf bin

@@ -1,6 +1,7 @@
 // Package chatd is the map of the repository; the code is in the folders.
 //
-//	cmd/chatd         the daemon and its command line; one file a command
+//	cmd/chatd         the command line, one file a command, and the front of the daemon
+//	cmd/chatd-root    the part of the daemon that has the privilege
 //	cmd/chatd-shim    runs as the chat: confines, refuses, probes
 //	cmd/chatd-enforce keeps file rules beside the daemon, as root
 //	chat              the words; every other package speaks in them
@@ -22,6 +23,11 @@
 //	display           what an operator's terminal may be sent
 //	ring              the end of what a run or a terminal printed
 //	state             records, uids and the audit log
+//	config            reads chatd's config
+//	broker            carries calls from the front to chatd-root
+//	confine           takes from the front what it does not need
+//	listen            makes the API's socket
+//	journal           the form of a log's lines
 //	api               HTTP over a unix socket: server and client
 //	mcp               a chat as tools of an agent
 //	examples/bridge   the demonstration

@@ -78,6 +78,16 @@ func ExitCode(err error) int {
 	return kindOf(err).Exit
 }
 
+// ErrorOf is the error of a program of chatd's that exited with code and said words.
+func ErrorOf(code int, words string) error {
+	for _, k := range kinds {
+		if k.Exit == code {
+			return newProblem(k, 0, words)
+		}
+	}
+	return newProblem(internal, 0, words)
+}
+
 // Problem is an error on the wire: RFC 9457 with the extension members kind,
 // field, ref, and of a denied file op, path, rule, place and layer. It unwraps to the error of package chat that its kind names.
 type Problem struct {

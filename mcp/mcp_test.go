@@ -22,6 +22,7 @@ import (
 	"github.com/chatd/chatd/api/apitest"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/listen"
 )
 
 // daemon is a real server on a socket, with chats in memory; it returns a client and
@@ -44,7 +45,7 @@ func daemonOn(t *testing.T) (*api.Client, *apitest.Memory, chat.ID, string) {
 		}
 	})
 	mem, socket := apitest.New(), filepath.Join(dir, "s")
-	l, err := api.Listen(socket)
+	l, err := listen.Unix(socket)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/config"
 	"github.com/chatd/chatd/state"
 )
 
@@ -79,11 +80,7 @@ func auditDir(c *cli.Context) (string, error) {
 	if c.IsSet("state") {
 		return c.String("state"), nil
 	}
-	src, err := readSources(c.String("config"))
-	if err != nil {
-		return "", err
-	}
-	cfg, err := merge(src)
+	cfg, err := config.Load(config.Flags{File: c.String("config")})
 	return cfg.State, err
 }
 

@@ -14,10 +14,11 @@ import (
 
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/config"
 )
 
 // probeHost tries every layer without a daemon; serve sets it where it can.
-var probeHost = func(context.Context, Config) (chat.Host, error) {
+var probeHost = func(context.Context, config.Flags) (chat.Host, error) {
 	return chat.Host{}, fmt.Errorf("cannot probe the layers: chatd's walls are made by the Linux kernel: %w", chat.ErrUnsupported)
 }
 
@@ -74,12 +75,12 @@ func untold(h chat.Host) (names []chat.LayerName) {
 
 func doctorAlone(c *cli.Context) (chat.Host, error) {
 	fmt.Fprintf(c.App.ErrWriter, "chatd: no daemon answers at %s: trying the walls without one\n", c.String("socket"))
-	cfg, err := loadConfig(c)
+	flags, err := configFlags(c)
 	if err != nil {
 		return chat.Host{}, err
 	}
 	defer progress(c, "trying the walls")()
-	return probeHost(c.Context, cfg)
+	return probeHost(c.Context, flags)
 }
 
 // noDaemon tells a socket without a daemon from a daemon that said no.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/config"
 )
 
 func explainCommand() *cli.Command {
@@ -85,7 +86,7 @@ func explain(c *cli.Context) error {
 
 // loadPolicy reads --policy, and says on standard error what is probably not meant.
 func loadPolicy(c *cli.Context) (*access.Policy, error) {
-	p, err := readPolicy(c.String("policy"))
+	p, err := config.ReadRules(c.String("policy"))
 	if err != nil {
 		return nil, err
 	}

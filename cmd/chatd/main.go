@@ -15,6 +15,7 @@ import (
 
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/journal"
 )
 
 // version is set by the linker: -ldflags "-X main.version=…".
@@ -51,7 +52,7 @@ func mainWith(ctx context.Context, args []string, in io.Reader, out, errOut io.W
 		return interruptedExit
 	}
 	if err != nil {
-		fmt.Fprintf(errOut, "%schatd: %s\n", priority(errOut), escape(chat.ErrorText(err)))
+		fmt.Fprintf(errOut, "%schatd: %s\n", journal.Priority(errOut), escape(chat.ErrorText(err)))
 	}
 	return api.ExitCode(err)
 }
@@ -77,7 +78,7 @@ func newApp() *cli.App {
 		},
 		Commands: []*cli.Command{
 			serveCommand(), createCommand(), lsCommand(), showCommand(), labelCommand(), runCommand(), runsCommand(), scheduleCommand(), sendCommand(),
-			screenCommand(), logCommand(), attachCommand(), wakeCommand(), sleepCommand(), reapCommand(), filesCommand(), shareCommand(), explainCommand(), policyCommand(), mcpCommand(), doctorCommand(), statusCommand(), auditCommand(), wallCommand(),
+			screenCommand(), logCommand(), attachCommand(), wakeCommand(), sleepCommand(), reapCommand(), filesCommand(), shareCommand(), explainCommand(), policyCommand(), mcpCommand(), doctorCommand(), statusCommand(), auditCommand(), wallCommand(), frontCommand(),
 		},
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   usageError,

@@ -15,7 +15,9 @@ import (
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/api/apitest"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/config"
 	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/listen"
 )
 
 func TestMain(m *testing.M) {
@@ -41,7 +43,7 @@ func serveMemory(env *testscript.Env) error {
 		return err
 	}
 	mem := apitest.New()
-	l, err := api.Listen(filepath.Join(dir, "s"))
+	l, err := listen.Unix(filepath.Join(dir, "s"))
 	if err != nil {
 		return err
 	}
@@ -172,9 +174,9 @@ func FuzzChatArg(f *testing.F) {
 func TestDoctorAlone(t *testing.T) {
 	old := probeHost
 	t.Cleanup(func() { probeHost = old })
-	var cfg Config
-	probeHost = func(_ context.Context, c Config) (chat.Host, error) {
-		cfg = c
+	var asked config.Flags
+	probeHost = func(_ context.Context, f config.Flags) (chat.Host, error) {
+		asked = f
 		return chat.Host{Kernel: "9.9", Missing: []chat.LayerName{chat.LayerCPU}}, nil
 	}
 	t.Setenv("CHATD_STATE", "/some/state")
@@ -184,8 +186,8 @@ func TestDoctorAlone(t *testing.T) {
 	if code != 69 || !strings.Contains(out.String(), "kernel 9.9") || !strings.Contains(errOut.String(), "missing: cpu") {
 		t.Errorf("code %d\n%s\n%s", code, out.String(), errOut.String())
 	}
-	if cfg.Homes != "/srv/chatd/homes" {
-		t.Errorf("probed with %+v", cfg)
+	if asked.File != "testdata/empty.yaml" {
+		t.Errorf("probed with %+v", asked)
 	}
 }
 

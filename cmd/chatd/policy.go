@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/config"
 	"github.com/chatd/chatd/keeper"
 )
 
@@ -51,7 +50,7 @@ func policyCheck(c *cli.Context) error {
 		return fmt.Errorf("cannot do policy %s: want policy check FILE: %w", chat.Quote(strings.Join(c.Args().Slice(), " ")), chat.ErrInvalid)
 	}
 	file := c.Args().Get(1)
-	p, err := readPolicy(file)
+	p, err := config.ReadRules(file)
 	if err == nil {
 		err = keepable(c.Context, p)
 	}
@@ -84,11 +83,7 @@ var checkPlaces = func(context.Context, *access.Policy, string) error { return n
 // keepable refuses rules that no session could start with, as the daemon does when it
 // reads them: in a home where those of the default config are.
 func keepable(ctx context.Context, p *access.Policy) error {
-	defaults, err := parseSource(defaultsName, defaultsYAML)
-	if err != nil {
-		return err
-	}
-	cfg, err := merge([]source{defaults})
+	cfg, err := config.Defaults()
 	if err != nil {
 		return err
 	}
@@ -113,37 +108,4 @@ func writeChecked(w io.Writer, out checked) error {
 		return fmt.Errorf("cannot write the output: %w", err)
 	}
 	return nil
-}
-
-func readPolicy(file string) (*access.Policy, error) {
-	text, err := readTextFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the policy: %w: %w", err, chat.ErrInvalid)
-	}
-	return access.Load(file, text)
-}
-
-// readAccess reads the file of rules of each profile that names one; one that wants the
-// default rules alone has those.
-func readAccess(cfg Config) (map[string]*access.Policy, error) {
-	policies := map[string]*access.Policy{}
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(cfg.Profiles)) {
-		file := cfg.Profiles[name].AccessFile
-		if file == "" {
-			if cfg.Profiles[name].Defaults {
-				policies[name] = access.Defaults()
-			}
-			continue
-		}
-		policy, err := readPolicy(file)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("cannot use the rules of profile %s: %w", name, err))
-		}
-		policies[name] = policy
-		if err := adoptGuard(cfg, name, policy); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return policies, errors.Join(errs...)
 }

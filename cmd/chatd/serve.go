@@ -3,9 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/config"
 )
 
 func serveCommand() *cli.Command {
@@ -36,19 +40,22 @@ func serveAction(c *cli.Context) error {
 	if err := noArgs(c); err != nil {
 		return err
 	}
-	cfg, err := loadConfig(c)
-	cfg.again = func() (Config, error) { return loadConfig(c) }
+	flags, err := configFlags(c)
 	if err != nil {
 		return err
 	}
-	if err := checkViews(cfg); err != nil {
+	cfg, err := config.Load(flags)
+	if err != nil {
+		return err
+	}
+	if err := cfg.CheckViews(checkView); err != nil {
 		return err
 	}
 	if !c.Bool("check") {
-		return serve(c.Context, cfg)
+		return becomeRoot(flags)
 	}
 	return answer(c, cfg, func(w io.Writer) error {
-		b, err := yamlOf(cfg)
+		b, err := cfg.YAML()
 		if err != nil {
 			return err
 		}
@@ -56,3 +63,44 @@ func serveAction(c *cli.Context) error {
 		return err
 	})
 }
+
+func configFlag() cli.Flag {
+	return &cli.StringFlag{Name: "config", EnvVars: []string{"CHATD_CONFIG"}, TakesFile: true,
+		Usage: "the `FILE` to read (default: " + config.File + ", if it is there)"}
+}
+
+// settings are the keys that are flags of serve and variables too.
+var settings = []struct{ name, usage string }{
+	{"state", "`DIRECTORY` of records, key and audit log"},
+	{"run", "`DIRECTORY` of sockets"},
+	{"homes", "`DIRECTORY` of the chats' homes"},
+	{"backend", "auto, systemd or cgroupfs"},
+}
+
+// configFlags are what the flags and variables of c say of the config.
+func configFlags(c *cli.Context) (config.Flags, error) {
+	f := config.Flags{File: c.String("config"), AllowMissing: c.StringSlice("allow-missing")}
+	for dst, name := range map[*string]string{&f.State: "state", &f.Run: "run", &f.Homes: "homes", &f.Backend: "backend", &f.Socket: "socket"} {
+		if !c.IsSet(name) {
+			continue
+		}
+		*dst = c.String(name)
+		// A variable that is set to nothing says nothing.
+		if _, env := os.LookupEnv("CHATD_" + strings.ToUpper(name)); *dst == "" && !env {
+			return f, fmt.Errorf("cannot use --%s: it is empty: %w", name, chat.ErrInvalid)
+		}
+	}
+	return f, nil
+}
+
+// loadConfig merges the flags and variables of c over the file over the defaults.
+func loadConfig(c *cli.Context) (config.Config, error) {
+	f, err := configFlags(c)
+	if err != nil {
+		return config.Config{}, err
+	}
+	return config.Load(f)
+}
+
+// checkView looks at the host for what a profile opens of it; the Linux side sets it.
+var checkView = func(config.Config, chat.Profile) (key string, err error) { return "", nil }

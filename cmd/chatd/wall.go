@@ -8,10 +8,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/config"
 )
 
 // raiseWall makes the packet rules stand; the Linux side sets it.
-var raiseWall = func(context.Context, Config) error {
+var raiseWall = func(context.Context, config.Flags) error {
 	return fmt.Errorf("cannot raise the wall: chatd's walls are made by the Linux kernel: %w", chat.ErrUnsupported)
 }
 
@@ -32,18 +33,22 @@ func wallCommand() *cli.Command {
 
 // walled is the answer of wall --json.
 type walled struct {
-	UIDs UIDRange `json:"uids"`
+	UIDs config.UIDRange `json:"uids"`
 }
 
 func wall(c *cli.Context) error {
 	if err := noArgs(c); err != nil {
 		return err
 	}
-	cfg, err := loadConfig(c)
+	flags, err := configFlags(c)
 	if err != nil {
 		return err
 	}
-	if err := raiseWall(c.Context, cfg); err != nil {
+	cfg, err := config.Load(flags)
+	if err != nil {
+		return err
+	}
+	if err := raiseWall(c.Context, flags); err != nil {
 		return err
 	}
 	return answer(c, walled{cfg.UIDs}, func(w io.Writer) error {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/config"
 )
 
 // wall raises what the config names and says so; what fails is the exit code.
@@ -25,14 +26,14 @@ func TestWall(t *testing.T) {
 		{"no root", "", fmt.Errorf("cannot raise the wall: %w", chat.ErrDenied), 3, "cannot raise the wall"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var asked UIDRange
-			raiseWall = func(_ context.Context, cfg Config) error { asked = cfg.UIDs; return c.err }
+			var asked config.Flags
+			raiseWall = func(_ context.Context, f config.Flags) error { asked = f; return c.err }
 			var out strings.Builder
 			args := append([]string{"chatd", "wall", "--config", "testdata/empty.yaml"}, strings.Fields(c.args)...)
 			if code := mainWith(t.Context(), args, strings.NewReader(""), &out, &out); code != c.code || !strings.Contains(out.String(), c.out) {
 				t.Errorf("code %d, want %d: %s", code, c.code, out.String())
 			}
-			if asked != (UIDRange{1879048192, 1895825407}) {
+			if asked.File != "testdata/empty.yaml" {
 				t.Errorf("raised for %+v", asked)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/listen"
 	"github.com/chatd/chatd/provision"
 )
 
@@ -82,7 +83,7 @@ func plainWrite(name string, content []byte) error {
 func serveOver(t testing.TB, m *provision.Manager, opt provision.Options) *api.Client {
 	t.Helper()
 	socket := filepath.Join(opt.Run, "bench.sock")
-	l, err := api.Listen(socket)
+	l, err := listen.Unix(socket)
 	must(t, err)
 	s := api.NewServer(api.ServerOptions{Chats: m})
 	done := make(chan error, 1)

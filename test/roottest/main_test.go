@@ -18,7 +18,7 @@ import (
 // insideEnv marks the second run of the test binary, inside its namespaces.
 const insideEnv = "CHATD_ROOTTEST_INSIDE"
 
-// programs are the built binaries: chatd with failpoints, chatd-shim, chatd-enforce, and the
+// programs are the built binaries: chatd, beside it chatd-root with failpoints, chatd-shim, chatd-enforce, and the
 // demonstration beside them.
 var programs struct{ chatd, shim, enforce, demo string }
 
@@ -81,7 +81,7 @@ func runInside() (code int, err error) {
 
 func build(dir string) error {
 	for _, p := range []struct{ out, pkg, tags string }{
-		{"chatd-shim", "../../cmd/chatd-shim", ""}, {"chatd-enforce", "../../cmd/chatd-enforce", ""}, {"chatd", "../../cmd/chatd", "failpoints"},
+		{"chatd-shim", "../../cmd/chatd-shim", ""}, {"chatd-enforce", "../../cmd/chatd-enforce", ""}, {"chatd-root", "../../cmd/chatd-root", "failpoints"}, {"chatd", "../../cmd/chatd", ""},
 		{"demo", "../../examples/bridge", ""},
 	} {
 		cmd := exec.Command("go", "build", "-tags", p.tags, "-ldflags", "-s -w", "-o", filepath.Join(dir, p.out), p.pkg)

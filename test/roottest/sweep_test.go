@@ -142,8 +142,8 @@ func TestUIDRangeTaken(t *testing.T) {
 			if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "taken") || !strings.Contains(err.Error(), "set uids to a free range") {
 				t.Errorf("%v", err)
 			}
-			if exists(opt.State)() {
-				t.Errorf("%s was made", opt.State)
+			if exists(filepath.Join(opt.State, "install.key"))() || exists(opt.Run)() || exists(opt.Homes)() {
+				t.Errorf("something was made in %s, %s or %s", opt.State, opt.Run, opt.Homes)
 			}
 		})
 	}

@@ -1,0 +1,23 @@
+package api
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+)
+
+// The socket's mode and access list let the two groups connect and nobody else.
+func TestListenLetsGroupsIn(t *testing.T) {
+	needRoot(t)
+	opt := peerServerOpt
+	opt.Bridges = []uint32{bridgeGID, operatorGID} // start passes these to Listen
+	socket, _ := start(t, opt)
+	for _, cred := range []*syscall.Credential{bridgeCred, bridge2Cred, operatorCred, bothCred} {
+		if a := as(t, socket, cred, get("/healthz"))[0]; a.Status != 200 {
+			t.Errorf("uid %d: %d %s", cred.Uid, a.Status, a.Body)
+		}
+	}
+	if a := tryConnect(t, socket, strangerCred); a == nil || !errors.Is(a, errConnect) {
+		t.Errorf("a stranger connects: %v", a)
+	}
+}

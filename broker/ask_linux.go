@@ -1,0 +1,289 @@
+package broker
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+)
+
+// Create is [Chats].
+func (c *Client) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, error) {
+	r, err := ask[created](ctx, c, "create", "", spec, hooks{})
+	return r.Chat, r.Made, err
+}
+
+// List is [Chats].
+func (c *Client) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
+	return ask[chat.Page](ctx, c, "list", "", f, hooks{})
+}
+
+// Get is [Chats].
+func (c *Client) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return ask[chat.Chat](ctx, c, "get", id, nothing{}, hooks{})
+}
+
+// Patch is [Chats].
+func (c *Client) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat, error) {
+	return ask[chat.Chat](ctx, c, "patch", id, p, hooks{})
+}
+
+// Reap is [Chats].
+func (c *Client) Reap(ctx context.Context, id chat.ID) error {
+	return c.do(ctx, "reap", id, nothing{})
+}
+
+// do is a call without a result.
+func (c *Client) do(ctx context.Context, verb string, id chat.ID, args any) error {
+	_, err := ask[nothing](ctx, c, verb, id, args, hooks{})
+	return err
+}
+
+// Wake is [Chats].
+func (c *Client) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return ask[chat.Chat](ctx, c, "wake", id, nothing{}, hooks{})
+}
+
+// Sleep is [Chats].
+func (c *Client) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return ask[chat.Chat](ctx, c, "sleep", id, nothing{}, hooks{})
+}
+
+// Run is [Chats].
+func (c *Client) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error) {
+	var out printed
+	r, err := ask[chat.RunResult](ctx, c, "run", id, spec, hooks{on: outputs(spec.Started, out.add)})
+	r.Stdout, r.Stderr = out.stdout.String(), out.stderr.String()
+	return r, err
+}
+
+// printed is what a run printed, whose result came without it.
+type printed struct{ stdout, stderr strings.Builder }
+
+func (o *printed) add(stream string, p []byte) {
+	to := &o.stdout
+	if stream == chat.Stderr {
+		to = &o.stderr
+	}
+	if to.Len()+len(p) <= maxAnswer {
+		to.Write(p)
+	}
+}
+
+// RunTo is [Chats].
+func (c *Client) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
+	return ask[chat.RunResult](ctx, c, "run_to", id, spec, hooks{on: outputs(spec.Started, out)})
+}
+
+// outputs gives what a run prints to out, and its id to begun.
+func outputs(begun func(string), out chat.Output) func(kind, []byte) error {
+	return func(k kind, p []byte) error {
+		switch {
+		case k == started && begun != nil:
+			begun(string(p))
+		case k == stdout && out != nil:
+			out(chat.Stdout, p)
+		case k == stderr && out != nil:
+			out(chat.Stderr, p)
+		}
+		return nil
+	}
+}
+
+// StartRun is [Chats].
+func (c *Client) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {
+	return ask[chat.Run](ctx, c, "start_run", id, spec, hooks{})
+}
+
+// Runs is [Chats].
+func (c *Client) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) {
+	return ask[chat.Runs](ctx, c, "runs", id, nothing{}, hooks{})
+}
+
+// ShowRun is [Chats].
+func (c *Client) ShowRun(ctx context.Context, id chat.ID, run string) (chat.Run, error) {
+	var out printed
+	r, err := ask[chat.Run](ctx, c, "show_run", id, inRun{Run: run}, hooks{on: outputs(nil, out.add)})
+	if r.Result != nil {
+		r.Result.Stdout, r.Result.Stderr = out.stdout.String(), out.stderr.String()
+	}
+	return r, err
+}
+
+// EndRun is [Chats].
+func (c *Client) EndRun(ctx context.Context, id chat.ID, run string) error {
+	return c.do(ctx, "end_run", id, inRun{Run: run})
+}
+
+// SignalRun is [Chats].
+func (c *Client) SignalRun(ctx context.Context, id chat.ID, run string, s chat.RunSignal) error {
+	return c.do(ctx, "signal_run", id, inRun{Run: run, Signal: &s})
+}
+
+// WriteStdin is [Chats].
+func (c *Client) WriteStdin(ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool) error {
+	_, err := ask[nothing](ctx, c, "write_stdin", id, inRun{Run: run, Last: last}, hooks{content: body})
+	if err != nil {
+		_ = body.Close() // its reader may wait for what nobody wants any more
+	}
+	return err
+}
+
+// ReadRun is [Chats].
+func (c *Client) ReadRun(ctx context.Context, id chat.ID, run, cursor string) (chat.RunOutput, error) {
+	return ask[chat.RunOutput](ctx, c, "read_run", id, inRun{Run: run, Cursor: cursor}, hooks{})
+}
+
+// FollowRun is [Chats].
+func (c *Client) FollowRun(ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame)) (chat.RunResult, error) {
+	return ask[chat.RunResult](ctx, c, "follow_run", id, inRun{Run: run, Cursor: cursor},
+		hooks{on: values(func(f chat.Frame) error { out(f); return nil })})
+}
+
+// values reads each frame of a stream.
+func values[T any](out func(T) error) func(kind, []byte) error {
+	var all []byte
+	return func(k kind, p []byte) error {
+		if all = append(all, p...); k != frame && len(all) < maxAnswer {
+			return nil
+		}
+		var v T
+		if err := decode(all, &v); err != nil {
+			return err
+		}
+		all = all[:0]
+		return out(v)
+	}
+}
+
+// AddSchedule is [Chats].
+func (c *Client) AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleSpec) (chat.Schedule, error) {
+	return ask[chat.Schedule](ctx, c, "add_schedule", id, spec, hooks{})
+}
+
+// Schedules is [Chats].
+func (c *Client) Schedules(ctx context.Context, id chat.ID) (chat.Schedules, error) {
+	return ask[chat.Schedules](ctx, c, "schedules", id, nothing{}, hooks{})
+}
+
+// Schedule is [Chats].
+func (c *Client) Schedule(ctx context.Context, id chat.ID, name string) (chat.Schedule, error) {
+	return ask[chat.Schedule](ctx, c, "schedule", id, name, hooks{})
+}
+
+// RemoveSchedule is [Chats].
+func (c *Client) RemoveSchedule(ctx context.Context, id chat.ID, name string) error {
+	return c.do(ctx, "remove_schedule", id, name)
+}
+
+// Input is [Chats].
+func (c *Client) Input(ctx context.Context, id chat.ID, in chat.Input) error {
+	return c.do(ctx, "input", id, in)
+}
+
+// InputWait is [Chats].
+func (c *Client) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
+	return ask[chat.Typed](ctx, c, "input_wait", id, in, hooks{})
+}
+
+// Screen is [Chats].
+func (c *Client) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
+	return c.ScreenWith(ctx, id, chat.ScreenSpec{})
+}
+
+// ScreenWith is [Chats].
+func (c *Client) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error) {
+	return ask[chat.Screen](ctx, c, "screen", id, spec, hooks{})
+}
+
+// Attach is [Chats].
+func (c *Client) Attach(ctx context.Context, id chat.ID, a chat.Attach, out chat.Output) (chat.RunResult, error) {
+	return ask[chat.RunResult](ctx, c, "attach", id, a, hooks{on: outputs(a.Started, out)})
+}
+
+// Log is [Chats].
+func (c *Client) Log(ctx context.Context, id chat.ID, from int64) (chat.Log, error) {
+	return ask[chat.Log](ctx, c, "log", id, since{from}, hooks{})
+}
+
+// FollowLog is [Chats].
+func (c *Client) FollowLog(ctx context.Context, id chat.ID, from int64, out func(chat.Log) error) error {
+	_, err := ask[nothing](ctx, c, "follow_log", id, since{from}, hooks{on: values(out)})
+	return err
+}
+
+// ReadFile is [Chats].
+func (c *Client) ReadFile(ctx context.Context, id chat.ID, a files.ReadFile, b files.Begin) (files.Answer, error) {
+	return ask[files.Answer](ctx, c, "read_file", id, a, hooks{on: contents(b)})
+}
+
+// ListDir is [Chats].
+func (c *Client) ListDir(ctx context.Context, id chat.ID, a files.ListDir, b files.Begin) (files.Answer, error) {
+	return ask[files.Answer](ctx, c, "list_dir", id, a, hooks{on: contents(b)})
+}
+
+// contents gives what a file tool read to what first returns.
+func contents(first files.Begin) func(kind, []byte) error {
+	var to io.Writer = io.Discard
+	return func(k kind, p []byte) error {
+		switch k {
+		case begin:
+			var a files.Answer
+			if err := decode(p, &a); err != nil {
+				return err
+			}
+			to = first(a)
+		case data:
+			_, err := to.Write(p)
+			return err
+		}
+		return nil
+	}
+}
+
+// WriteFile is [Chats].
+func (c *Client) WriteFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error) {
+	return ask[files.Answer](ctx, c, "write_file", id, withContent[files.WriteFile]{a, body != nil}, hooks{content: body})
+}
+
+// AppendFile is [Chats].
+func (c *Client) AppendFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error) {
+	return ask[files.Answer](ctx, c, "append_file", id, withContent[files.WriteFile]{a, body != nil}, hooks{content: body})
+}
+
+// EditFile is [Chats].
+func (c *Client) EditFile(ctx context.Context, id chat.ID, a files.EditFile) (files.Answer, error) {
+	return ask[files.Answer](ctx, c, "edit_file", id, a, hooks{})
+}
+
+// Explain is [Chats].
+func (c *Client) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
+	return ask[chat.Explained](ctx, c, "explain", id, q, hooks{})
+}
+
+// Share is [Chats].
+func (c *Client) Share(ctx context.Context, id chat.ID, s chat.Share) (chat.Shared, error) {
+	return ask[chat.Shared](ctx, c, "share", id, s, hooks{})
+}
+
+// Plan is [Chats].
+func (c *Client) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) {
+	return ask[chat.Plan](ctx, c, "plan", id, nothing{}, hooks{})
+}
+
+// Host is [Chats].
+func (c *Client) Host(ctx context.Context) (chat.Host, error) {
+	return ask[chat.Host](ctx, c, "host", "", nothing{}, hooks{})
+}
+
+// Status is [Chats].
+func (c *Client) Status(ctx context.Context) (chat.Status, error) {
+	return ask[chat.Status](ctx, c, "status", "", nothing{}, hooks{})
+}
+
+// NameOf is the name of a user of the host; [Chats] has no such method.
+func (c *Client) NameOf(uid uint32) (string, error) {
+	return ask[string](context.Background(), c, "name_of", "", uid, hooks{})
+}

@@ -1,0 +1,196 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+)
+
+// Client is the front's end. It satisfies [Chats].
+type Client struct{ control *link }
+
+var _ Chats = (*Client)(nil)
+
+// NewClient takes the front's end of a control socket.
+func NewClient(f *os.File) (*Client, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("cannot use the control socket: %w", err)
+	}
+	l, err := newLink(fd)
+	return &Client{l}, err
+}
+
+// Settings gives what chatd-root sends to took, at once and at each change, until the
+// control socket ends, as it does with chatd-root.
+func (c *Client) Settings(took func(Settings) error) error {
+	for {
+		err := c.control.recv(func(k kind, p []byte) error {
+			var s Settings
+			if k != settings {
+				return fmt.Errorf("cannot use a packet %q on the control socket", k)
+			}
+			if err := decode(p, &s); err != nil {
+				return err
+			}
+			return took(s)
+		})
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// hooks are what a call has beside its request and its answer.
+type hooks struct {
+	// content is sent beside the request; nil is none.
+	content io.Reader
+	// on takes what comes before the answer. An error of it gives the call up, and is the
+	// call's.
+	on func(k kind, p []byte) error
+}
+
+// ask makes one call.
+func ask[R any](ctx context.Context, c *Client, verb string, id chat.ID, args any, h hooks) (R, error) {
+	var result R
+	l, err := c.open()
+	if err != nil {
+		return result, err
+	}
+	defer l.close() //nolint:errcheck // nobody hears what it says
+	raw, err := encode(args)
+	if err != nil {
+		return result, err
+	}
+	m, err := encode(message{Verb: verb, Caller: chat.CallerFrom(ctx), Chat: id, Args: json.RawMessage(raw)})
+	if err != nil {
+		return result, err
+	}
+	if err := l.sendAll(request, requestEnd, m); err != nil {
+		return result, gone(err)
+	}
+	// Hung up and not closed: what the call did about it is still heard.
+	defer context.AfterFunc(ctx, func() { _ = l.hangUp() })()
+	content := contentSender{from: h.content, failed: make(chan error, 1)}
+	result, err = hear[R](l, func(k kind, p []byte) error {
+		switch {
+		case k == want && content.from != nil:
+			content.send(l)
+			return nil
+		case h.on != nil:
+			return h.on(k, p)
+		}
+		return fmt.Errorf("cannot use a packet %q: it was not asked for", k)
+	})
+	err = content.explain(err)
+	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+		err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	}
+	return result, err
+}
+
+// open begins a call: chatd-root has the other end.
+func (c *Client) open() (*link, error) {
+	ours, theirs, err := pair()
+	if err != nil {
+		return nil, err
+	}
+	err = c.control.sendFDs(newCall, nil, theirs)
+	if err = errors.Join(err, unix.Close(theirs)); err != nil {
+		return nil, errors.Join(gone(err), unix.Close(ours))
+	}
+	return newLink(ours)
+}
+
+// gone is what a caller reads when chatd-root does not answer any more.
+func gone(err error) error {
+	return fmt.Errorf("cannot reach chatd-root: %w: %w", err, chat.ErrBusy)
+}
+
+// hear reads until the answer.
+func hear[R any](l *link, on func(kind, []byte) error) (result R, err error) {
+	var all []byte
+	for {
+		var last kind
+		err := l.recv(func(k kind, p []byte) error {
+			switch last = k; k {
+			case answer, answerEnd, failed:
+				if len(all)+len(p) > maxAnswer {
+					return fmt.Errorf("cannot use an answer of more than %d bytes", maxAnswer)
+				}
+				all = append(all, p...)
+				return nil
+			}
+			return on(k, p)
+		})
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
+			return result, gone(errors.New("the call was cut off"))
+		case err != nil:
+			return result, err
+		case last == failed:
+			var f failure
+			if err := decode(all, &f); err != nil {
+				return result, err
+			}
+			return result, f.err()
+		case last == answerEnd:
+			return result, decode(all, &result)
+		}
+	}
+}
+
+// contentSender sends a caller's content while the answer is waited for. Of what is not wanted
+// it reads nothing.
+type contentSender struct {
+	from   io.Reader
+	failed chan error
+}
+
+// send begins; it goes on beside the call until the content or the call ends.
+func (c *contentSender) send(l *link) {
+	from := c.from
+	c.from = nil
+	go func() {
+		buf := make([]byte, packetSize-1)
+		for {
+			n, err := from.Read(buf)
+			if n > 0 && l.send(data, buf[:n]) != nil {
+				return // the call has ended
+			}
+			if errors.Is(err, io.EOF) {
+				_ = l.send(end, nil)
+				return
+			}
+			if err != nil {
+				c.failed <- err
+				_ = l.send(broken, nil)
+				return
+			}
+		}
+	}()
+}
+
+// explain puts the error of the content, where there was one, in front of what chatd-root
+// made of it.
+func (c *contentSender) explain(err error) error {
+	select {
+	case own := <-c.failed:
+		if err != nil {
+			return errors.Join(&files.BodyError{Err: own}, err)
+		}
+	default:
+	}
+	return err
+}

@@ -1,0 +1,25 @@
+// Package broker carries calls from the front, which has no privilege, to chatd-root, which has.
+//
+// The front holds one end of a control socket. For each call it makes a socket pair, passes
+// one end over the control socket (SCM_RIGHTS of unix(7)), and sends the request on the other.
+// So a call has a queue of its own, which a slow reader fills alone, and ends when either side
+// closes it: a request is given up by shutdown(2), and everything is when the front ends.
+// All sockets are SOCK_SEQPACKET. The first byte of a packet is its [kind].
+//
+//	front → root   request…  requestEnd           then, once it is wanted: data… (end | broken)
+//	root → front   want, started, output, begin, data, frame …   then  answer… (answerEnd | failed)
+//
+// A request is JSON with no unknown member: the verb, the caller, the chat and the arguments
+// of one method of [Chats]. [Client] satisfies [Chats] in the front; [Serve] calls another in
+// chatd-root. Errors keep their kind, their words, and what the API shows of a denial.
+//
+// # Runs as
+//
+// [Client]: the front, as user chatd. [Serve]: root, in chatd-root.
+//
+// # What it does not stop
+//
+// The front names the caller: chatd-root does not see who connected. A front that is taken over
+// may therefore do what an operator may do to chats, and audit it under another's name. It
+// cannot name anything but chats, and a request is checked here again as if nobody had.
+package broker

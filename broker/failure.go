@@ -1,0 +1,70 @@
+package broker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/quota"
+)
+
+// kinds are the errors of package chat that cross, by their own words.
+var kinds = []error{
+	chat.ErrInvalid, chat.ErrDenied, chat.ErrNotFound, chat.ErrExists, chat.ErrWrongPhase, chat.ErrConflict,
+	chat.ErrUnsupported, chat.ErrBusy, context.Canceled,
+}
+
+// maxWords bounds an error's text, in bytes.
+const maxWords = 64 << 10
+
+// failure is an error on its way.
+type failure struct {
+	Words  string        `json:"words"`
+	Kinds  []string      `json:"kinds,omitempty"`
+	Denial *files.Denial `json:"denial,omitempty"`
+	Spent  *quota.Spent  `json:"spent,omitempty"`
+}
+
+func failureOf(err error) failure {
+	f := failure{Words: err.Error()}
+	f.Words = f.Words[:min(len(f.Words), maxWords)]
+	for _, k := range kinds {
+		if errors.Is(err, k) {
+			f.Kinds = append(f.Kinds, k.Error())
+		}
+	}
+	errors.As(err, &f.Denial)
+	errors.As(err, &f.Spent)
+	return f
+}
+
+// remote is an error of chatd-root, in the front.
+type remote struct {
+	words string
+	are   []error
+}
+
+// Error is what chatd-root said.
+func (r *remote) Error() string { return r.words }
+
+// Unwrap are the errors of package chat that it was, a denial and a share that is used up.
+func (r *remote) Unwrap() []error { return r.are }
+
+func (f failure) err() error {
+	r := &remote{words: f.Words}
+	if f.Denial != nil {
+		r.are = append(r.are, f.Denial)
+	}
+	if f.Spent != nil {
+		r.are = append(r.are, f.Spent)
+	}
+	for _, k := range kinds {
+		for _, word := range f.Kinds {
+			if k.Error() == word {
+				r.are = append(r.are, k)
+			}
+		}
+	}
+	return r
+}

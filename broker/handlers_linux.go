@@ -1,0 +1,203 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+)
+
+// handler does one call, and returns its answer.
+type handler func(ctx context.Context, m Chats, c *call) (any, error)
+
+// taking is a handler that reads its arguments first.
+func taking[A any](do func(ctx context.Context, m Chats, c *call, a A) (any, error)) handler {
+	return func(ctx context.Context, m Chats, c *call) (any, error) {
+		var a A
+		if err := decode(c.Args, &a); err != nil {
+			return nil, err
+		}
+		return do(ctx, m, c, a)
+	}
+}
+
+// of is the handler of a method that takes a chat and one argument.
+func of[A, R any](method func(m Chats, ctx context.Context, id chat.ID, a A) (R, error)) handler {
+	return taking(func(ctx context.Context, m Chats, c *call, a A) (any, error) { return method(m, ctx, c.Chat, a) })
+}
+
+// plain is the handler of a method that takes a chat alone.
+func plain[R any](method func(m Chats, ctx context.Context, id chat.ID) (R, error)) handler {
+	return taking(func(ctx context.Context, m Chats, c *call, _ nothing) (any, error) { return method(m, ctx, c.Chat) })
+}
+
+// whole is the handler of a method about no chat.
+func whole[R any](method func(m Chats, ctx context.Context) (R, error)) handler {
+	return taking(func(ctx context.Context, m Chats, _ *call, _ nothing) (any, error) { return method(m, ctx) })
+}
+
+// doing is the handler of a method without a result.
+func doing[A any](method func(m Chats, ctx context.Context, id chat.ID, a A) error) handler {
+	return taking(func(ctx context.Context, m Chats, c *call, a A) (any, error) {
+		return nothing{}, method(m, ctx, c.Chat, a)
+	})
+}
+
+// handlers are the verbs.
+var handlers = map[string]handler{
+	"create": taking(func(ctx context.Context, m Chats, _ *call, a chat.Spec) (any, error) {
+		made, is, err := m.Create(ctx, a)
+		return created{made, is}, err
+	}),
+	"list":  taking(func(ctx context.Context, m Chats, _ *call, f chat.Filter) (any, error) { return m.List(ctx, f) }),
+	"get":   plain(Chats.Get),
+	"patch": of(Chats.Patch),
+	"reap": taking(func(ctx context.Context, m Chats, c *call, _ nothing) (any, error) {
+		return nothing{}, m.Reap(ctx, c.Chat)
+	}),
+	"wake":  plain(Chats.Wake),
+	"sleep": plain(Chats.Sleep),
+	"run": taking(func(ctx context.Context, m Chats, c *call, s chat.RunSpec) (any, error) {
+		s.Started = c.started
+		r, err := m.Run(ctx, c.Chat, s)
+		c.printed(&r)
+		return r, err
+	}),
+	"run_to": taking(func(ctx context.Context, m Chats, c *call, s chat.RunSpec) (any, error) {
+		s.Started = c.started
+		return m.RunTo(ctx, c.Chat, s, c.output)
+	}),
+	"start_run": of(Chats.StartRun),
+	"runs":      plain(Chats.Runs),
+	"show_run": taking(func(ctx context.Context, m Chats, c *call, a inRun) (any, error) {
+		r, err := m.ShowRun(ctx, c.Chat, a.Run)
+		if r.Result != nil {
+			result := *r.Result // the kept one stays as it is
+			c.printed(&result)
+			r.Result = &result
+		}
+		return r, err
+	}),
+	"end_run": taking(func(ctx context.Context, m Chats, c *call, a inRun) (any, error) {
+		return nothing{}, m.EndRun(ctx, c.Chat, a.Run)
+	}),
+	"signal_run": taking(signalRun),
+	"write_stdin": taking(func(ctx context.Context, m Chats, c *call, a inRun) (any, error) {
+		return nothing{}, m.WriteStdin(ctx, c.Chat, a.Run, c.content, a.Last)
+	}),
+	"read_run": taking(func(ctx context.Context, m Chats, c *call, a inRun) (any, error) {
+		return m.ReadRun(ctx, c.Chat, a.Run, a.Cursor)
+	}),
+	"follow_run": taking(func(ctx context.Context, m Chats, c *call, a inRun) (any, error) {
+		return m.FollowRun(ctx, c.Chat, a.Run, a.Cursor, func(f chat.Frame) { _ = c.frame(f) }) // who is gone is seen by watch
+	}),
+	"add_schedule":    of(Chats.AddSchedule),
+	"schedules":       plain(Chats.Schedules),
+	"schedule":        of(Chats.Schedule),
+	"remove_schedule": doing(Chats.RemoveSchedule),
+	"input":           doing(Chats.Input),
+	"input_wait":      of(Chats.InputWait),
+	"screen":          of(Chats.ScreenWith),
+	"attach": taking(func(ctx context.Context, m Chats, c *call, a chat.Attach) (any, error) {
+		a.Started = c.started
+		return m.Attach(ctx, c.Chat, a, c.output)
+	}),
+	"log": taking(func(ctx context.Context, m Chats, c *call, a since) (any, error) { return m.Log(ctx, c.Chat, a.Since) }),
+	"follow_log": taking(func(ctx context.Context, m Chats, c *call, a since) (any, error) {
+		return nothing{}, m.FollowLog(ctx, c.Chat, a.Since, func(l chat.Log) error { return c.frame(l) })
+	}),
+	"read_file": taking(func(ctx context.Context, m Chats, c *call, a files.ReadFile) (any, error) {
+		return m.ReadFile(ctx, c.Chat, a, c.begin)
+	}),
+	"list_dir": taking(func(ctx context.Context, m Chats, c *call, a files.ListDir) (any, error) {
+		return m.ListDir(ctx, c.Chat, a, c.begin)
+	}),
+	"write_file":  writing(Chats.WriteFile),
+	"append_file": writing(Chats.AppendFile),
+	"edit_file":   of(Chats.EditFile),
+	"explain":     of(Chats.Explain),
+	"share":       of(Chats.Share),
+	"plan":        plain(Chats.Plan),
+	"host":        whole(Chats.Host),
+	"status":      whole(Chats.Status),
+}
+
+func signalRun(ctx context.Context, m Chats, c *call, a inRun) (any, error) {
+	if a.Signal == nil {
+		return nil, fmt.Errorf("cannot send no signal: %w", chat.ErrInvalid)
+	}
+	return nothing{}, m.SignalRun(ctx, c.Chat, a.Run, *a.Signal)
+}
+
+// writing is the handler of a method that takes content.
+func writing(method func(m Chats, ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error)) handler {
+	return taking(func(ctx context.Context, m Chats, c *call, a withContent[files.WriteFile]) (any, error) {
+		if !a.Content {
+			return method(m, ctx, c.Chat, a.Args, nil)
+		}
+		return method(m, ctx, c.Chat, a.Args, c.content)
+	})
+}
+
+// The streams of a call. A front that is gone is seen by watch, which cancels the call.
+
+func (c *call) started(run string) { _ = c.tell(started, []byte(run)) }
+
+func (c *call) output(stream string, p []byte) {
+	k := stdout
+	if stream == chat.Stderr {
+		k = stderr
+	}
+	_, _ = c.pieces(k, p)
+}
+
+// printed sends what a run printed in packets of its own, and leaves it out of its result: JSON
+// makes up to six bytes of each.
+func (c *call) printed(r *chat.RunResult) {
+	for _, stream := range []struct {
+		k    kind
+		text *string
+	}{{stdout, &r.Stdout}, {stderr, &r.Stderr}} {
+		for rest := *stream.text; rest != ""; {
+			n := min(len(rest), packetSize-1)
+			if c.tell(stream.k, []byte(rest[:n])) != nil {
+				break // who is gone is seen by watch
+			}
+			rest = rest[n:]
+		}
+		*stream.text = ""
+	}
+}
+
+// pieces sends p in packets.
+func (c *call) pieces(k kind, p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		part := p[n:min(len(p), n+packetSize-1)]
+		err = c.tell(k, part)
+		n += len(part)
+	}
+	return n, err
+}
+
+// frame sends one value of a stream: a page of a log, or a piece that a run printed.
+func (c *call) frame(v any) error {
+	p, err := encode(v)
+	if err == nil {
+		err = c.tellAll(framePart, frame, p)
+	}
+	return err
+}
+
+func (c *call) begin(a files.Answer) io.Writer {
+	if p, err := encode(a); err == nil {
+		_ = c.tell(begin, p)
+	}
+	return contentWriter{c}
+}
+
+type contentWriter struct{ c *call }
+
+// Write sends what a file tool read.
+func (w contentWriter) Write(p []byte) (int, error) { return w.c.pieces(data, p) }

@@ -1,0 +1,215 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// link is one end of a SOCK_SEQPACKET pair.
+type link struct {
+	f   *os.File
+	raw syscall.RawConn
+}
+
+// newLink takes fd.
+func newLink(fd int) (*link, error) {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot use a socket: %w", err), unix.Close(fd))
+	}
+	f := os.NewFile(uintptr(fd), "call")
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot use a socket: %w", err), f.Close())
+	}
+	return &link{f, raw}, nil
+}
+
+// pair are the two ends of a new socket.
+func pair() (ours, theirs int, err error) {
+	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, -1, fmt.Errorf("cannot make a socket pair: %w", err)
+	}
+	return p[0], p[1], nil
+}
+
+// Pair is a new control socket: one end for [Serve], one for the front.
+func Pair() (root, front *os.File, err error) {
+	a, b, err := pair()
+	if err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(a), "broker"), os.NewFile(uintptr(b), "front"), nil
+}
+
+// packets are buffers for one packet with its kind, and a byte more, by which one that is too
+// long is seen. Nobody holds one while nothing comes.
+var packets = sync.Pool{New: func() any { return new([packetSize + 1]byte) }}
+
+// send sends one packet, of at most packetSize bytes with its kind.
+func (l *link) send(k kind, p []byte) error {
+	b := packets.Get().(*[packetSize + 1]byte)
+	defer packets.Put(b)
+	b[0] = byte(k)
+	n := 1 + copy(b[1:], p)
+	var sendErr error
+	err := l.raw.Write(func(fd uintptr) bool {
+		sendErr = unix.Sendto(int(fd), b[:n], unix.MSG_NOSIGNAL, nil)
+		return sendErr != unix.EAGAIN
+	})
+	return sent(err, sendErr)
+}
+
+// sendFDs passes descriptors; the caller still has to close them.
+func (l *link) sendFDs(k kind, p []byte, fds ...int) error {
+	var sendErr error
+	err := l.raw.Write(func(fd uintptr) bool {
+		sendErr = unix.Sendmsg(int(fd), append([]byte{byte(k)}, p...), unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+		return sendErr != unix.EAGAIN
+	})
+	return sent(err, sendErr)
+}
+
+func sent(errs ...error) error {
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("cannot send to the other process: %w", err)
+	}
+	return nil
+}
+
+// sendAll sends p as packets of kind part and a last one of kind last.
+func (l *link) sendAll(part, last kind, p []byte) error {
+	for len(p) > packetSize-1 {
+		if err := l.send(part, p[:packetSize-1]); err != nil {
+			return err
+		}
+		p = p[packetSize-1:]
+	}
+	return l.send(last, p)
+}
+
+// recv gives the next packet to use, whose bytes are its own until it returns. At the end it is
+// [io.EOF]. The kernel closes descriptors that come along, for read(2) has no place for them.
+func (l *link) recv(use func(k kind, p []byte) error) error {
+	var b *[packetSize + 1]byte
+	var n int
+	var recvErr error
+	err := l.raw.Read(func(fd uintptr) bool {
+		b = packets.Get().(*[packetSize + 1]byte)
+		if n, recvErr = unix.Read(int(fd), b[:]); recvErr == unix.EAGAIN {
+			packets.Put(b)
+			return false
+		}
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("cannot hear the other process: %w", err)
+	}
+	defer packets.Put(b)
+	switch {
+	case recvErr != nil:
+		return fmt.Errorf("cannot hear the other process: %w", recvErr)
+	case n == 0:
+		return io.EOF
+	case n > packetSize:
+		return fmt.Errorf("cannot use a packet: it has more than %d bytes", packetSize)
+	}
+	return use(kind(b[0]), b[1:n])
+}
+
+// maxOOB has room for a few descriptors of one packet (cmsg(3)); the kernel closes the rest.
+const maxOOB = 32
+
+// recvFDs is recv for packets with descriptors, which then are use's to close. They have few
+// bytes.
+func (l *link) recvFDs(use func(k kind, p []byte, fds []int) error) error {
+	var buf [16]byte
+	var oob [maxOOB]byte
+	var n, oobn, flags int
+	var recvErr error
+	err := l.raw.Read(func(fd uintptr) bool {
+		n, oobn, flags, _, recvErr = unix.Recvmsg(int(fd), buf[:], oob[:], unix.MSG_CMSG_CLOEXEC)
+		return recvErr != unix.EAGAIN
+	})
+	if err = errors.Join(err, recvErr); err != nil {
+		return fmt.Errorf("cannot hear the other process: %w", err)
+	}
+	fds, err := rightsIn(oob[:oobn])
+	switch {
+	case err != nil || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+		return errors.Join(errors.New("cannot use a packet: it is too large, or brings too much"), err, closeAll(fds))
+	case n == 0:
+		return errors.Join(io.EOF, closeAll(fds))
+	}
+	return use(kind(buf[0]), buf[1:n], fds)
+}
+
+// recvAll joins packets of kind part and the one behind them, which must be one of lasts.
+func (l *link) recvAll(most int, part kind, lasts ...kind) (last kind, all []byte, err error) {
+	for {
+		err := l.recv(func(k kind, p []byte) error {
+			if len(all)+len(p) > most {
+				return fmt.Errorf("cannot use a message: it has more than %d bytes", most)
+			}
+			all, last = append(all, p...), k
+			return nil
+		})
+		if err != nil {
+			return 0, nil, err
+		}
+		if last == part {
+			continue
+		}
+		for _, k := range lasts {
+			if last == k {
+				return last, all, nil
+			}
+		}
+		return 0, nil, fmt.Errorf("cannot use a packet %q here", last)
+	}
+}
+
+// rightsIn are the descriptors that came with a packet.
+func rightsIn(oob []byte) (fds []int, err error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	list, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read what came with a packet: %w", err)
+	}
+	for _, m := range list {
+		more, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			return fds, fmt.Errorf("cannot read what came with a packet: %w", err)
+		}
+		fds = append(fds, more...)
+	}
+	return fds, nil
+}
+
+func closeAll(fds []int) (err error) {
+	for _, fd := range fds {
+		err = errors.Join(err, unix.Close(fd))
+	}
+	return err
+}
+
+// hangUp lets the other side read the end, and still hears it.
+func (l *link) hangUp() error {
+	var shutErr error
+	err := l.raw.Control(func(fd uintptr) { shutErr = unix.Shutdown(int(fd), unix.SHUT_WR) })
+	return errors.Join(err, shutErr)
+}
+
+// hearBy bounds how long recv waits; the zero time takes the bound away.
+func (l *link) hearBy(t time.Time) error { return l.f.SetReadDeadline(t) }
+
+func (l *link) close() error { return l.f.Close() }

@@ -1,0 +1,116 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// kind is the first byte of a packet.
+type kind byte
+
+const (
+	// Front to root.
+	newCall    kind = 'c' // on the control socket, with the root's end of a call
+	request    kind = 'q' // a part of a request
+	requestEnd kind = 'Q' // its last part
+	broken     kind = 'x' // the content could not be read to its end
+	// Both ways.
+	data kind = 'd' // of the content, or what a file tool read
+	end  kind = 'e' // of the content
+	// Root to front.
+	settings  kind = 'h' // on the control socket
+	want      kind = 'w' // the content may come
+	started   kind = 's' // the id of a run
+	stdout    kind = 'o'
+	stderr    kind = 'r'
+	begin     kind = 'b' // a file tool's answer, before its content
+	framePart kind = 'F' // a part of one value of a stream
+	frame     kind = 'f' // its last part
+	answer    kind = 'a' // a part of an answer
+	answerEnd kind = 'A' // its last part
+	failed    kind = 'E' // the last part of a failure, in its place
+)
+
+// Bounds, in bytes and counts. A request is at most what the API takes, with each byte
+// escaped; an answer is at most a run's two streams, each byte escaped.
+const (
+	packetSize = 64 << 10
+	maxRequest = 16 << 20
+	maxAnswer  = 64 << 20
+	maxCalls   = 4096
+	// maxLarge is how many requests of more than one packet are read at once.
+	maxLarge = 8
+)
+
+// message is a request.
+type message struct {
+	Verb   string          `json:"verb"`
+	Caller chat.Caller     `json:"caller"`
+	Chat   chat.ID         `json:"chat,omitempty"`
+	Args   json.RawMessage `json:"args,omitempty"`
+}
+
+// Settings is what chatd-root tells the front: at its start, and when they change.
+type Settings struct {
+	Version string `json:"version"`
+	// Operators and Bridges are group ids.
+	Operators  []uint32 `json:"operators"`
+	Bridges    []uint32 `json:"bridges"`
+	MaxFile    int64    `json:"max_file"`
+	MaxStreams int      `json:"max_streams"`
+	LogLevel   string   `json:"log_level"`
+	// Grace is how long requests may take to finish when the front is told to end.
+	Grace time.Duration `json:"grace_ns"`
+}
+
+// The arguments of methods that take more than one type of package chat.
+type (
+	inRun struct {
+		Run    string          `json:"run"`
+		Signal *chat.RunSignal `json:"signal,omitempty"`
+		Cursor string          `json:"cursor,omitempty"`
+		Last   bool            `json:"last,omitempty"`
+	}
+	since struct {
+		Since int64 `json:"since"`
+	}
+	withContent[T any] struct {
+		Args    T    `json:"args"`
+		Content bool `json:"content"` // it comes in packets
+	}
+	created struct {
+		Chat chat.Chat `json:"chat"`
+		Made bool      `json:"made"`
+	}
+	nothing struct{}
+)
+
+// encode is v as JSON, no longer than it has to be.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("cannot write a message: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// decode reads one JSON value and nothing else.
+func decode(b []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("cannot read a message: %w: %w", err, chat.ErrInvalid)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("cannot read a message: something stands behind it: %w", chat.ErrInvalid)
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package broker
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Bounds on how long a front may take to send a request, and to take a packet.
+const (
+	requestTime = 30 * time.Second
+	packetTime  = 2 * time.Minute
+)
+
+// read reads and checks the request.
+func (s *Server) read(c *call) (handler, error) {
+	if err := c.hearBy(time.Now().Add(requestTime)); err != nil {
+		return nil, err
+	}
+	last, all, err := kind(0), []byte(nil), error(nil)
+	err = c.recv(func(k kind, p []byte) error {
+		last, all = k, append(all, p...)
+		return nil
+	})
+	if err == nil && last == request {
+		s.large <- struct{}{}
+		defer func() { <-s.large }()
+		var rest []byte
+		_, rest, err = c.recvAll(maxRequest-len(all), request, requestEnd)
+		all = append(all, rest...)
+	} else if err == nil && last != requestEnd {
+		err = fmt.Errorf("cannot use a packet %q for a request", last)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, chat.ErrInvalid)
+	}
+	if err := decode(all, &c.message); err != nil {
+		return nil, err
+	}
+	return c.check()
+}
+
+// check refuses what no sound front sends, before anything of it is used.
+func (c *call) check() (handler, error) {
+	do, known := handlers[c.Verb]
+	if !known && c.Verb != nameOf {
+		return nil, fmt.Errorf("cannot do %s: no such verb: %w", chat.Quote(c.Verb), chat.ErrInvalid)
+	}
+	if c.Chat != "" {
+		if _, err := chat.ParseID(string(c.Chat)); err != nil {
+			return nil, err
+		}
+	}
+	switch c.Caller.Role {
+	case "", chat.RoleOperator, chat.RoleBridge:
+	default:
+		return nil, fmt.Errorf("cannot use role %s: %w", chat.Quote(string(c.Caller.Role)), chat.ErrInvalid)
+	}
+	if len(c.Caller.Name) > maxCallerName {
+		return nil, fmt.Errorf("cannot use a caller's name of %d bytes: want at most %d: %w", len(c.Caller.Name), maxCallerName, chat.ErrInvalid)
+	}
+	return do, c.hearBy(time.Time{})
+}
+
+// maxCallerName is more than useradd(8) takes.
+const maxCallerName = 256

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/chatd/chatd/broker"
+	"github.com/chatd/chatd/chat"
+)
+
+// front is the process that reads what callers write. It is started again when it ends.
+type front struct {
+	log      *slog.Logger
+	opt      broker.ServerOptions
+	program  *os.File // kept open, so that what runs is what this daemon was started with
+	listener net.Listener
+	socket   *os.File // a copy of the listener's, for the front
+	user     identity
+
+	mu       sync.Mutex
+	settings broker.Settings
+	now      *broker.Server // of the front that runs; nil between two
+}
+
+// identity is whom the front runs as.
+type identity struct{ uid, gid uint32 }
+
+// newFront takes l.
+func newFront(program string, l net.Listener, log *slog.Logger, opt broker.ServerOptions, user, state string) (*front, error) {
+	u, ok := l.(interface{ File() (*os.File, error) })
+	if !ok {
+		return nil, fmt.Errorf("cannot hand over a listener that is %T", l)
+	}
+	p, err := os.Open(program)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the program of the front: %w: %w", err, chat.ErrUnsupported)
+	}
+	socket, err := u.File()
+	if err != nil {
+		return nil, fmt.Errorf("cannot hand over the socket: %w", errors.Join(err, p.Close()))
+	}
+	return &front{log: log, opt: opt, program: p, listener: l, socket: socket, user: identityOf(log, user, state)}, nil
+}
+
+// identityOf is the user of that name, or a uid and gid of nobody's. Those are among systemd's
+// for services without a user (DynamicUser in systemd.exec(5)), and depend on the state
+// directory: two daemons have two.
+func identityOf(log *slog.Logger, user, state string) identity {
+	uid, err := numberOf("passwd", user)
+	gid, gerr := primaryGroup(user)
+	if err = errors.Join(err, gerr); err == nil && uid != 0 {
+		return identity{uid, gid}
+	}
+	const low, high = 61184, 65519
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(state)) // never fails
+	for id := low + h.Sum32()%(high-low); ; id = low + (id-low+1)%(high-low) {
+		if _, err := userName(id); err != nil {
+			log.Info("the front has no user of its own and runs as a uid of nobody's", "user", user, "uid", id)
+			return identity{id, id}
+		}
+	}
+}
+
+// tell sets what the front is told at its start, and tells it.
+func (f *front) tell(s broker.Settings) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.settings = s
+	if f.now == nil {
+		return
+	}
+	if err := f.now.Tell(s); err != nil {
+		f.log.Warn("the front does not hear its settings", "why", err)
+	}
+}
+
+// level is tell for the one setting that a reload changes.
+func (f *front) level(word string) {
+	f.mu.Lock()
+	s := f.settings
+	f.mu.Unlock()
+	s.LogLevel = word
+	f.tell(s)
+}
+
+// A front that ends at once is started again a few times, later and later, and then given up.
+const (
+	frontTries  = 6
+	frontPause  = 100 * time.Millisecond
+	frontSettle = 10 * time.Second // a front that lived so long was well
+)
+
+// run keeps a front until ctx ends, and then lets it finish what it answers. It returns nil
+// when that was told to end.
+func (f *front) run(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, f.close()) }()
+	for tries, pause := 1, frontPause; ; tries, pause = tries+1, 2*pause {
+		began := time.Now()
+		err := f.once(ctx)
+		switch {
+		case ctx.Err() != nil:
+			if err != nil {
+				f.log.Warn("the front did not end well", "why", err)
+			}
+			return nil
+		case time.Since(began) > frontSettle:
+			tries, pause = 1, frontPause
+		case tries == frontTries:
+			return fmt.Errorf("cannot keep a front: it ended %d times, the last time: %w", tries, err)
+		}
+		f.log.Error("the front ended and is started again; what it answered is cut off", "why", err, "after", time.Since(began).Round(time.Millisecond))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (f *front) close() error {
+	return errors.Join(f.listener.Close(), f.socket.Close(), f.program.Close())
+}
+
+// once starts a front and returns when it and every call of it have ended.
+func (f *front) once(ctx context.Context) error {
+	ours, theirs, err := broker.Pair()
+	if err != nil {
+		return err
+	}
+	s, err := broker.NewServer(ours, f.opt)
+	if err != nil {
+		return errors.Join(err, theirs.Close())
+	}
+	exited, err := f.start(ctx, theirs)
+	if err = errors.Join(err, theirs.Close()); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	if err := f.introduce(s); err != nil {
+		return errors.Join(err, s.Close(), <-exited)
+	}
+	served := make(chan error, 1)
+	go func() {
+		err := s.Serve(context.WithoutCancel(ctx))
+		// A front that breaks the order hears nothing any more, and ends.
+		served <- errors.Join(err, s.Close())
+	}()
+	err = errors.Join(<-exited, <-served)
+	f.introduced(nil)
+	if ctx.Err() != nil {
+		err = errors.Join(err, s.Wait(frontPatience))
+	}
+	return err
+}
+
+// introduce tells a new front its settings.
+func (f *front) introduce(s *broker.Server) error {
+	f.introduced(s)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return s.Tell(f.settings)
+}
+
+func (f *front) introduced(s *broker.Server) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now = s
+}
+
+// start starts the process. It dies with this one (PR_SET_PDEATHSIG of prctl(2)), which the
+// kernel takes for the end of the thread that started it: that waits here.
+func (f *front) start(ctx context.Context, control *os.File) (exited chan error, err error) {
+	// By descriptor: the directory of the program may be root's alone.
+	cmd := exec.Command("/proc/self/fd/5")
+	cmd.Args = []string{"chatd-front", "front"}
+	cmd.ExtraFiles = []*os.File{f.socket, control, f.program}
+	cmd.Env, cmd.Dir, cmd.Stderr = frontEnv(), "/", os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: f.user.uid, Gid: f.user.gid},
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC,
+		Setpgid:    true, // an interrupt at a terminal is for chatd-root, which tells the front
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	started, exited := make(chan error), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		stop := context.AfterFunc(ctx, func() { f.end(cmd) })
+		exited <- cmd.Wait()
+		stop()
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("cannot start the front: %w", err)
+	}
+	return exited, nil
+}
+
+// frontEnv is what a front may know of this process's environment.
+func frontEnv() (env []string) {
+	for _, name := range []string{"JOURNAL_STREAM", "TZ", "GOTRACEBACK"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return append(env, "GOMAXPROCS="+fmt.Sprint(runtime.GOMAXPROCS(0)))
+}
+
+// end asks a front to finish, and kills one that takes too long. New connections wait for
+// nobody: the socket goes now.
+func (f *front) end(cmd *exec.Cmd) {
+	if err := f.listener.Close(); err != nil {
+		f.log.Warn("cannot close the socket", "why", err)
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM) // one that has ended is waited for already
+	grace := shutdownGrace + runsGrace + frontPatience
+	time.AfterFunc(grace, func() {
+		if cmd.Process.Kill() == nil {
+			f.log.Warn("the front was killed: it did not end", "after", grace)
+		}
+	})
+}
+
+// frontPatience is how long a front may clean up after its grace.
+const frontPatience = 7 * time.Second
+
+// primaryGroup is the gid of a user.
+func primaryGroup(user string) (uint32, error) {
+	out, err := exec.Command("getent", "--", "passwd", user).Output()
+	f := strings.Split(strings.TrimSpace(string(out)), ":")
+	if err != nil || len(f) < 4 {
+		return 0, fmt.Errorf("cannot find passwd %s: %w", user, chat.ErrNotFound)
+	}
+	return number(f[3])
+}

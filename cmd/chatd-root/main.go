@@ -1,0 +1,180 @@
+// Command chatd-root is the part of chatd that has the privilege: accounts, homes, limits, walls,
+// sessions, records and the audit log. "chatd serve" becomes it.
+//
+// It links no HTTP, no TLS and no MCP. Who talks to chatd talks to the front, which chatd-root
+// starts as a user of its own (chatd front), and which asks for each act over a socket; see
+// package broker. A front that ends is started again.
+//
+// # Runs as
+//
+// root, with the ten capabilities of chatd.service where systemd runs it.
+//
+// # What it does not stop
+//
+// See packages broker and provision. It still reads commands, schedules and what terminals
+// show; specs/0009 says what is to leave it.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/journal"
+	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/state"
+)
+
+// version is set by the linker: -ldflags "-X main.version=…".
+var version = "dev"
+
+const usage = `usage: chatd-root [serve | doctor | wall] [FLAGS]
+       chatd-root --help | --version
+
+The part of chatd that has the privilege. chatd starts it: chatd serve becomes it, and chatd
+doctor and chatd wall, without a daemon, ask it. It needs root.
+
+   --config FILE         the config (default ` + config.File + `, if it is there)
+   --state, --run, --homes, --backend, --socket, --allow-missing LAYER,LAYER
+                         as those of chatd serve
+   --inherit FD          the socket that systemd made
+   --front FILE          the program of the front (default: chatd beside this one)
+
+   chatd-root serve --config /etc/chatd/chatd.yaml
+
+exit codes: 0 done · 1 internal · 2 invalid · 3 denied · 69 unsupported here · 75 another one runs
+`
+
+func main() {
+	// For good: a second signal on the way out changes no exit code.
+	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is main with its surroundings; it returns the exit code.
+func run(ctx context.Context, args []string, out, errs io.Writer) int {
+	err := start(ctx, args, out)
+	if err != nil {
+		fmt.Fprintf(errs, "%schatd: %s\n", journal.Priority(errs), chat.ErrorText(err))
+	}
+	return exitCode(err)
+}
+
+// arguments are what was asked for.
+type arguments struct {
+	verb    string
+	front   string
+	inherit int // a descriptor; 0 is none
+	config.Flags
+}
+
+func parse(args []string) (a arguments, show string, err error) {
+	a.verb = "serve"
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		a.verb, args = args[0], args[1:]
+	}
+	flags := flag.NewFlagSet("chatd-root", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // run says it
+	for name, to := range map[string]*string{"config": &a.File, "state": &a.State, "run": &a.Run, "homes": &a.Homes,
+		"backend": &a.Backend, "socket": &a.Socket, "front": &a.front} {
+		flags.StringVar(to, name, "", "")
+	}
+	flags.Func("allow-missing", "", func(s string) error {
+		a.AllowMissing = append(a.AllowMissing, strings.Split(s, ",")...)
+		return nil
+	})
+	flags.IntVar(&a.inherit, "inherit", 0, "")
+	asked := flags.Bool("version", false, "")
+	err = flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return a, usage, nil
+	case err != nil:
+		return a, "", fmt.Errorf("cannot use the arguments: %w, see chatd-root --help: %w", err, chat.ErrInvalid)
+	case flags.NArg() > 0:
+		return a, "", fmt.Errorf("cannot %s: unexpected argument %s, see chatd-root --help: %w", a.verb, chat.Quote(flags.Arg(0)), chat.ErrInvalid)
+	case *asked:
+		return a, "chatd-root version " + version + "\n", nil
+	}
+	return a, "", nil
+}
+
+func start(ctx context.Context, args []string, out io.Writer) error {
+	a, show, err := parse(args)
+	if err != nil || show != "" {
+		return errors.Join(err, write(out, show))
+	}
+	do, known := map[string]func(context.Context, config.Config, arguments, io.Writer) error{
+		"serve": serve, "doctor": doctor, "wall": wall,
+	}[a.verb]
+	if !known {
+		return fmt.Errorf("cannot do %s: want serve, doctor or wall, see chatd-root --help: %w", chat.Quote(a.verb), chat.ErrInvalid)
+	}
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("cannot %s: want root, this is uid %d: %w", a.verb, os.Geteuid(), chat.ErrDenied)
+	}
+	cfg, err := config.Load(a.Flags)
+	if err != nil {
+		return err
+	}
+	return do(ctx, cfg, a, out)
+}
+
+// doctor tries every layer and writes a chat.Host. It is for a network namespace of its own,
+// where packet rules can be raised and tried without touching the host's.
+func doctor(ctx context.Context, cfg config.Config, _ arguments, out io.Writer) error {
+	if err := bringUp("lo"); err != nil {
+		return err
+	}
+	opt, err := provisionOptions(cfg)
+	if err != nil {
+		return err
+	}
+	h, err := provision.Doctor(ctx, opt)
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(h)
+	if err != nil {
+		return fmt.Errorf("cannot write what was found: %w", err)
+	}
+	return write(out, string(b)+"\n")
+}
+
+// wall reads nothing of the config but the uids: at boot the rest may not be there yet.
+func wall(ctx context.Context, cfg config.Config, _ arguments, _ io.Writer) error {
+	return provision.Wall(ctx, provision.Options{UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High}})
+}
+
+func write(out io.Writer, text string) error {
+	if _, err := io.WriteString(out, text); err != nil {
+		return fmt.Errorf("cannot write the output: %w", err)
+	}
+	return nil
+}
+
+// exitCode is what chatd exits with for the same kind of error; package api, which has the
+// table, brings net/http.
+func exitCode(err error) int {
+	for _, k := range []struct {
+		is   error
+		exit int
+	}{
+		{chat.ErrInvalid, 2}, {chat.ErrDenied, 3}, {chat.ErrNotFound, 4}, {chat.ErrExists, 5}, {chat.ErrWrongPhase, 6},
+		{chat.ErrConflict, 7}, {chat.ErrUnsupported, 69}, {chat.ErrBusy, 75}, {err, 1},
+	} {
+		if err != nil && errors.Is(err, k.is) {
+			return k.exit
+		}
+	}
+	return 0
+}

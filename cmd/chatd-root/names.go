@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// groupIDs is the gid of a group, or none: without the group, only root has its role.
+func groupIDs(log *slog.Logger, name string) []uint32 {
+	id, err := numberOf("group", name)
+	if err != nil {
+		log.Warn("nobody but root has the role of this group", "group", name, "why", err)
+		return nil
+	}
+	return []uint32{id}
+}
+
+// numberOf asks getent(1): os/user without cgo reads /etc/group alone, and
+// groups may come from elsewhere.
+func numberOf(database, name string) (uint32, error) {
+	out, err := exec.Command("getent", "--", database, name).Output()
+	if err != nil {
+		return 0, fmt.Errorf("cannot find %s %s: %w", database, name, chat.ErrNotFound)
+	}
+	f := strings.Split(strings.TrimSpace(string(out)), ":")
+	if len(f) < 3 || f[0] != name {
+		return 0, fmt.Errorf("cannot read what getent says of %s %s", database, name)
+	}
+	return number(f[2])
+}
+
+func number(s string) (uint32, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	return uint32(n), err
+}
+
+// userName resolves a peer. The files come first: getent costs a fork.
+func userName(uid uint32) (string, error) {
+	n := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(n); err == nil {
+		return u.Username, nil
+	}
+	out, err := exec.Command("getent", "passwd", n).Output()
+	if err != nil {
+		return "", fmt.Errorf("cannot find the name of uid %d: %w", uid, chat.ErrDenied)
+	}
+	name, _, _ := strings.Cut(string(out), ":")
+	return name, nil
+}
+
+// bringUp is "ip link set NAME up" (netdevice(7)).
+func bringUp(name string) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("cannot bring %s up: %w", name, err)
+	}
+	defer unix.Close(fd)
+	req, err := unix.NewIfreq(name)
+	if err == nil {
+		req.SetUint16(unix.IFF_UP)
+		err = unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot bring %s up: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/journal"
+)
+
+func load(t *testing.T, text string) (config.Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "chatd.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return config.Load(config.Flags{File: file})
+}
+
+// What the config says is what the daemon runs with.
+func TestProvisionOptions(t *testing.T) {
+	cfg, err := load(t, "backend: cgroupfs\naudit_max: 1MiB\naudit_keep: 5\nmax_awake: 9\nfile_max: 8MiB\ncgroup: mine\naccount: useradd\nuids: 3000000-4000000\nlandlock_min_abi: 3\nshim: /p/shim\nenforce: /p/enforce\nallow_missing: [cpu]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt, err := provisionOptions(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, same := range map[string]bool{
+		"backend": opt.Backend == "cgroupfs", "audit_max": opt.AuditMax == 1<<20, "audit_keep": opt.AuditKeep == 5,
+		"max_awake": opt.MaxAwake == 9, "file_max": opt.FileMax == 8<<20, "cgroup": opt.Cgroup == "mine", "account": opt.Account == "useradd",
+		"uids": opt.UIDs.Low == 3000000 && opt.UIDs.High == 4000000, "landlock_min_abi": opt.LandlockABI == 3,
+		"shim": opt.Shim == "/p/shim", "enforce": opt.Enforce == "/p/enforce",
+		"allow_missing": len(opt.AllowMissing) == 1, "profiles": len(opt.Profiles) == 3, "userdb": opt.Userdb == "/etc/userdb",
+		"state": opt.State == "/var/lib/chatd", "run": opt.Run == "/run/chatd", "homes": opt.Homes == "/srv/chatd/homes",
+	} {
+		if !same {
+			t.Errorf("%s does not arrive: %+v", what, opt)
+		}
+	}
+}
+
+// TestLogLevel: log_level says the least that is logged, a config that is read again changes it,
+// here and in the front, and a word that is none changes nothing.
+func TestLogLevel(t *testing.T) {
+	t.Cleanup(func() {
+		if err := journal.SetLevel("info"); err != nil {
+			t.Error(err)
+		}
+	})
+	file := filepath.Join(t.TempDir(), "stderr")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	log := journal.New(f)
+	cfg := filepath.Join(t.TempDir(), "chatd.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(cfg, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("log_level: warn\n")
+	was, err := config.Load(config.Flags{File: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := provisionOptions(was); err != nil {
+		t.Fatal(err)
+	}
+	log.Info("too little")
+	log.Warn("enough")
+	write("log_level: debug\n")
+	told := ""
+	if _, _, err := readAgain(log, was, func(word string) { told = word }); err != nil {
+		t.Fatal(err)
+	}
+	log.Debug("now shown")
+	b, err := os.ReadFile(file)
+	if err != nil || bytes.Contains(b, []byte("too little")) || !bytes.Contains(b, []byte("enough")) || !bytes.Contains(b, []byte("now shown")) || told != "debug" {
+		t.Errorf("the front was told %q, and the log is %s, %v", told, b, err)
+	}
+	if _, err := load(t, "log_level: loud\n"); err == nil || !bytes.Contains([]byte(err.Error()), []byte("want debug, info, warn, error")) {
+		t.Errorf("log_level loud: %v", err)
+	}
+}

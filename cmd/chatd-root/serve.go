@@ -1,0 +1,241 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/broker"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/journal"
+	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/state"
+)
+
+// shutdownGrace is how long requests that are under way may take when the daemon
+// ends; tests shorten it.
+var shutdownGrace = 10 * time.Second
+
+// runsGrace is how long after that the runs of waiting callers may take to end, and the
+// callers to be told by what; tests shorten it.
+var runsGrace = 5 * time.Second
+
+// serve runs the daemon until ctx ends. Sessions and packet rules outlive it. To be
+// told to end is no failure, also before it is up.
+func serve(ctx context.Context, cfg config.Config, a arguments, _ io.Writer) (err error) {
+	if a.front == "" {
+		a.front = config.FindProgram("chatd")
+	}
+	opt, err := provisionOptions(cfg)
+	if err != nil {
+		return err
+	}
+	// Nothing the daemon makes is for others unless it says so.
+	syscall.Umask(0o077)
+	var start starting
+	opt.Progress = start.did
+	up := start.extend(opt.Log, startMore/3, startPatience)
+	defer up()
+	m, err := provision.Start(ctx, opt)
+	if err != nil {
+		return endedEarly(ctx, opt.Log, err)
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	operators, bridges := groupIDs(opt.Log, cfg.OperatorsGroup), groupIDs(opt.Log, cfg.BridgeGroup)
+	l, err := listenOn(a.inherit, cfg.Socket, append(bridges, operators...)...)
+	if err != nil {
+		return err
+	}
+	f, err := newFront(a.front, l, opt.Log, broker.ServerOptions{Chats: m, NameOf: userName, Log: opt.Log}, cfg.User, cfg.State)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	f.tell(broker.Settings{
+		Version: version, Operators: operators, Bridges: bridges, MaxFile: opt.FileMax, MaxStreams: cfg.MaxStreams(),
+		LogLevel: cfg.LogLevel, Grace: shutdownGrace + runsGrace,
+	})
+	if names := cfg.OperatorsOnly(); len(names) > 0 {
+		opt.Log.Warn("only operators can create chats in these profiles; their key bridges can name owners", "profiles", names)
+	}
+	go reload(ctx, m, f, cfg, opt.Log)
+	opt.Log.Info("serving, and trying the walls", "socket", cfg.Socket, "state", cfg.State, "version", version)
+	d := daemonOn{
+		front: f.run, log: opt.Log, answers: selfCheck(cfg.Socket, m.Alive), endRuns: m.EndForeground,
+		settle: func(ctx context.Context) error {
+			defer up()
+			return endedEarly(ctx, opt.Log, m.Settle(ctx))
+		},
+	}
+	return d.serve(ctx)
+}
+
+// endedEarly makes no failure of a start that was told to end, whatever was cut short.
+func endedEarly(ctx context.Context, log *slog.Logger, err error) error {
+	if err != nil && ctx.Err() != nil {
+		log.Info("ending before chatd was up", "at", err)
+		return nil
+	}
+	return err
+}
+
+// reload reads the config and the files of rules again at each SIGHUP, until ctx ends.
+func reload(ctx context.Context, m *provision.Manager, f *front, cfg config.Config, log *slog.Logger) {
+	ctx = chat.WithCaller(ctx, chat.Caller{Name: "root", Role: chat.RoleOperator})
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGHUP)
+	defer signal.Stop(told)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-told:
+			m.ReloadFrom(ctx, func() (map[string]*access.Policy, map[string]chat.Profile, error) {
+				return readAgain(log, cfg, f.level)
+			})
+		}
+	}
+}
+
+// readAgain reads what a running daemon can take over: the file rules of all profiles, and
+// what their runs are judged by.
+func readAgain(log *slog.Logger, was config.Config, level func(string)) (map[string]*access.Policy, map[string]chat.Profile, error) {
+	cfg, err := was.Again()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := journal.SetLevel(cfg.LogLevel); err != nil {
+		return nil, nil, err
+	}
+	level(cfg.LogLevel)
+	policies, err := cfg.Rules()
+	if err != nil {
+		return nil, nil, err
+	}
+	differ, err := config.RestartNeeded(was, cfg)
+	if err == nil && differ {
+		log.Warn("the config has changed in more than log_level, guard, tools_off, timeout_max and file rules; the rest waits for a restart")
+	}
+	return policies, cfg.Profiles, err
+}
+
+// daemonOn is what answers, and what it still has to do before it is ready.
+type daemonOn struct {
+	// front answers until its context ends, and lets requests finish for a while then.
+	front   func(context.Context) error
+	log     *slog.Logger
+	answers func(context.Context) (string, error)
+	// settle returns when everything may begin, with nil also when ctx ended before.
+	settle func(context.Context) error
+	// endRuns ends the runs whose callers wait, and counts them.
+	endRuns func() int
+}
+
+// serve has the front answer from now until ctx ends, and then lets requests finish for a
+// while. A run that takes longer is ended by endRuns, and its caller has its result; what is
+// left then is cut off. So a restart of chatd never waits for a chat. systemd hears that chatd
+// is ready when settle has returned: what is ordered after chatd.service may create chats then,
+// and not only ask for them.
+func (d daemonOn) serve(ctx context.Context) error {
+	every, guarded, err := watchInterval()
+	if err != nil {
+		return err
+	}
+	serving, end := context.WithCancel(context.Background())
+	defer end()
+	ended := make(chan error, 1)
+	go func() { ended <- d.front(serving) }()
+	err = d.settle(ctx)
+	if err == nil && ctx.Err() == nil {
+		d.log.Info("ready")
+		err = tell(daemon.SdNotifyReady)
+	}
+	if err != nil || ctx.Err() != nil {
+		return errors.Join(err, d.shutdown(end, ended))
+	}
+	watching, unwatch := context.WithCancel(ctx)
+	defer unwatch()
+	go watch(watching, d.log, every, guarded, d.answers)
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	return d.shutdown(end, ended)
+}
+
+// shutdown waits for what is under way, for a while.
+func (d daemonOn) shutdown(end func(), ended chan error) error {
+	d.log.Info("ending; sessions live on")
+	if err := tell(daemon.SdNotifyStopping, "STATUS=waiting for requests to finish"); err != nil {
+		d.log.Warn("systemd does not hear chatd", "why", err)
+	}
+	defer time.AfterFunc(shutdownGrace, func() {
+		if n := d.endRuns(); n > 0 {
+			d.log.Warn("ended runs whose callers wait, because chatd ends; background runs go on", "runs", n, "after", shutdownGrace)
+		}
+	}).Stop()
+	end()
+	return <-ended
+}
+
+// selfCheck asks the daemon as any caller does, over its socket, and counts the chats behind
+// it. A daemon too busy to take one more request has answered.
+func selfCheck(socket string, alive func(context.Context) (chats, awake int, err error)) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		status, err := askSelf(ctx, socket)
+		if err == nil && !strings.HasPrefix(status, "HTTP/1.1 200 ") && !strings.HasPrefix(status, "HTTP/1.1 503 ") {
+			err = fmt.Errorf("it says %s", chat.Quote(status))
+		}
+		if err != nil {
+			return "", fmt.Errorf("cannot ask %s: %w", socket, err)
+		}
+		chats, awake, err := alive(ctx)
+		return fmt.Sprintf("%d chats, %d awake", chats, awake), err
+	}
+}
+
+// askSelf lists one chat, and returns the first line of the answer.
+func askSelf(ctx context.Context, socket string) (status string, err error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if end, ok := ctx.Deadline(); ok {
+		if err := c.SetDeadline(end); err != nil {
+			return "", err
+		}
+	}
+	if _, err := io.WriteString(c, "GET /v1/chats?limit=1 HTTP/1.1\r\nHost: chatd\r\nConnection: close\r\n\r\n"); err != nil {
+		return "", err
+	}
+	status, err = bufio.NewReader(io.LimitReader(c, 4096)).ReadString('\n')
+	return strings.TrimSpace(status), err
+}
+
+func provisionOptions(cfg config.Config) (provision.Options, error) {
+	rules, err := cfg.Rules()
+	if err = errors.Join(err, journal.SetLevel(cfg.LogLevel)); err != nil {
+		return provision.Options{}, err
+	}
+	return provision.Options{
+		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB, Account: cfg.Account,
+		Shim: cfg.Shim, Enforce: cfg.Enforce, Cgroup: cfg.Cgroup, UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
+		AuditMax: int64(cfg.AuditMax), AuditKeep: cfg.AuditKeep, LandlockABI: cfg.LandlockMinABI, MaxAwake: cfg.MaxAwake, Shares: cfg.OwnerShares, FileMax: int64(cfg.FileMax), Profiles: cfg.Profiles,
+		Access: rules, AllowMissing: cfg.AllowMissing, Version: version, Log: journal.New(os.Stderr),
+	}, nil
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/api"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/state"
+)
+
+func init() {
+	checkView, checkPlaces = checkViewHere, provision.CheckPlaces
+	probeHost, raiseWall = doctorHost, wallHost
+}
+
+// rootProgram is chatd-root, for what needs the privilege.
+func rootProgram(verb string, f config.Flags) (program string, args []string, err error) {
+	if err := needRoot(map[string]string{"serve": "serve", "doctor": "probe the layers", "wall": "raise the wall"}[verb]); err != nil {
+		return "", nil, err
+	}
+	args = []string{"chatd-root", verb}
+	for _, a := range []struct{ flag, value string }{
+		{"config", f.File}, {"state", f.State}, {"run", f.Run}, {"homes", f.Homes}, {"backend", f.Backend}, {"socket", f.Socket},
+		{"allow-missing", strings.Join(f.AllowMissing, ",")},
+	} {
+		if a.value != "" {
+			args = append(args, "--"+a.flag+"="+a.value)
+		}
+	}
+	return config.FindProgram("chatd-root"), args, nil
+}
+
+// becomeRoot is chatd serve from here on: one process, one unit, one command.
+func becomeRoot(f config.Flags) error {
+	program, args, err := rootProgram("serve", f)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("cannot serve: %w", err)
+	}
+	inherit, err := inherited()
+	if err != nil {
+		return err
+	}
+	err = unix.Exec(program, append(append(args, "--front="+self), inherit...), os.Environ())
+	return fmt.Errorf("cannot serve: %s: %w: install it beside chatd or in /usr/local/lib/chatd: %w", chat.Quote(program), err, chat.ErrUnsupported)
+}
+
+// inherited is the socket that systemd made for chatd.socket, for chatd-root to take over. The
+// variables are taken away, so that no program chatd starts believes that they are meant for it.
+func inherited() ([]string, error) {
+	files := activation.Files(true)
+	if len(files) == 0 {
+		return nil, nil
+	}
+	if len(files) > 1 {
+		return nil, fmt.Errorf("cannot use the sockets that were handed over: got %d, want only the one of ListenStream=: %w", len(files), chat.ErrInvalid)
+	}
+	fd, err := unix.Dup(int(files[0].Fd())) // which goes through execve(2), and the other does not
+	if err != nil {
+		return nil, fmt.Errorf("cannot hand the socket on: %w", err)
+	}
+	return []string{fmt.Sprintf("--inherit=%d", fd)}, nil
+}
+
+// doctorHost is doctor where no daemon answers, in a network namespace where packet rules can
+// be raised and tried without touching the host's.
+func doctorHost(ctx context.Context, f config.Flags) (host chat.Host, err error) {
+	out, err := askRoot(ctx, "doctor", f, syscall.CLONE_NEWNET)
+	if err != nil {
+		return host, err
+	}
+	if err := json.Unmarshal(out, &host); err != nil {
+		return host, fmt.Errorf("cannot read what chatd-root found: %w", err)
+	}
+	return host, nil
+}
+
+func wallHost(ctx context.Context, f config.Flags) error {
+	_, err := askRoot(ctx, "wall", f, 0)
+	return err
+}
+
+// askRoot runs chatd-root for one act, and returns what it printed.
+func askRoot(ctx context.Context, verb string, f config.Flags, flags uintptr) ([]byte, error) {
+	program, args, err := rootProgram(verb, f)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, program, args[1:]...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return nil, api.ErrorOf(exit.ExitCode(), strings.TrimPrefix(strings.TrimSpace(said.String()), "chatd: "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot %s: %s: %w: %w", verb, chat.Quote(program), err, chat.ErrUnsupported)
+	}
+	return out, nil
+}
+
+// checkViewHere looks at this host, as far as this user may.
+func checkViewHere(cfg config.Config, p chat.Profile) (key string, err error) {
+	err = provision.CheckView(provision.Options{
+		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB,
+		UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
+	}, p)
+	var at *provision.KeyError
+	if errors.As(err, &at) {
+		return at.Key, at.Err
+	}
+	return "expose_paths", err
+}
+
+// needRoot fails early and clearly: the first thing that needs root would
+// otherwise be a directory.
+func needRoot(what string) error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("cannot %s: want root, this is uid %d: %w", what, os.Geteuid(), chat.ErrDenied)
+	}
+	return nil
+}

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package main
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/config"
+)
+
+// becomeRoot cannot: the walls are the Linux kernel's.
+func becomeRoot(config.Flags) error {
+	return fmt.Errorf("cannot serve on %s: chatd's walls are made by the Linux kernel: %w", runtime.GOOS, chat.ErrUnsupported)
+}

@@ -1,0 +1,33 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// bridges reads who may create chats in a profile. It is resolved before the paths that
+// are exposed to every profile are added: those are meant for every bridge.
+func (s source) bridges(at string, list *[]string, p *chat.Profile) error {
+	if list != nil {
+		p.Bridges = append([]string{}, *list...)
+		if i, err := chat.CheckBridges(p.Bridges); err != nil {
+			return s.fault(fmt.Sprintf("%s[%d]", at, i), err)
+		}
+	}
+	p.Bridges = p.AdmittedBridges()
+	return nil
+}
+
+// OperatorsOnly are the profiles in which no bridge may create a chat.
+func (cfg Config) OperatorsOnly() []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(cfg.Profiles)) {
+		if len(cfg.Profiles[name].AdmittedBridges()) == 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}

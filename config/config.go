@@ -1,0 +1,235 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
+)
+
+//go:embed defaults.yaml
+var defaultsYAML []byte
+
+// File is read when it is there; a file that is named must be there.
+const File = "/etc/chatd/chatd.yaml"
+
+// programsDir is where chatd-shim and chatd-enforce lie when they are not beside chatd.
+const programsDir = "/usr/local/lib/chatd"
+
+// Config is what serve runs with; defaults.yaml says what each key means. Paths
+// are absolute, and every value was checked.
+type Config struct {
+	State          string                  `json:"state"`
+	Run            string                  `json:"run"`
+	Homes          string                  `json:"homes"`
+	Socket         string                  `json:"socket"`
+	Backend        string                  `json:"backend"`
+	Cgroup         string                  `json:"cgroup"`
+	Account        string                  `json:"account"`
+	UserDB         string                  `json:"userdb"`
+	User           string                  `json:"user"`
+	Shim           string                  `json:"shim"`
+	Enforce        string                  `json:"enforce"`
+	UIDs           UIDRange                `json:"uids"`
+	OperatorsGroup string                  `json:"operators_group"`
+	BridgeGroup    string                  `json:"bridge_group"`
+	AllowMissing   []chat.LayerName        `json:"allow_missing"`
+	LandlockMinABI int                     `json:"landlock_min_abi"`
+	MaxAwake       int                     `json:"max_awake"`
+	OwnerShares    quota.Limits            `json:"owner_shares"`
+	FileMax        uint64                  `json:"file_max"`
+	AuditMax       uint64                  `json:"audit_max"`
+	AuditKeep      int                     `json:"audit_keep"`
+	LogLevel       string                  `json:"log_level"`
+	Profiles       map[string]chat.Profile `json:"profiles"`
+	// from is where it was read, for errors that only the host can tell.
+	from  []source
+	flags Flags
+}
+
+// UIDRange is the uids that chats may get, both ends included.
+type UIDRange struct{ Low, High uint32 }
+
+// MarshalText writes LOW-HIGH.
+func (r UIDRange) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%d-%d", r.Low, r.High), nil
+}
+
+// Flags are what was said beside the file, over which it goes. Empty says nothing.
+type Flags struct {
+	// File is the config file; empty is /etc/chatd/chatd.yaml, if that is there.
+	File                               string
+	State, Run, Homes, Backend, Socket string
+	AllowMissing                       []string
+}
+
+// Load merges flags over the file over the defaults.
+func Load(f Flags) (Config, error) {
+	src, err := readSources(f.File)
+	if err != nil {
+		return Config{}, err
+	}
+	flags := source{name: "the flags and CHATD_ variables", file: fileConfig{
+		State: f.State, Run: f.Run, Homes: f.Homes, Backend: f.Backend, Socket: f.Socket}}
+	for _, layer := range f.AllowMissing {
+		flags.file.AllowMissing = append(flags.file.AllowMissing, strings.TrimSpace(layer))
+	}
+	cfg, err := merge(append(src, flags))
+	cfg.flags = f
+	return cfg, err
+}
+
+// Again reads the config once more, with the same flags.
+func (cfg Config) Again() (Config, error) { return Load(cfg.flags) }
+
+// Defaults is the config of a host without a file.
+func Defaults() (Config, error) {
+	defaults, err := parseSource(defaultsName, defaultsYAML)
+	if err != nil {
+		return Config{}, err
+	}
+	return merge([]source{defaults})
+}
+
+// readSources reads the embedded defaults and the file.
+func readSources(file string) ([]source, error) {
+	defaults, err := parseSource(defaultsName, defaultsYAML)
+	if err != nil {
+		return nil, err
+	}
+	text, err := readText(cmp.Or(file, File))
+	if file == "" && errors.Is(err, fs.ErrNotExist) {
+		return []source{defaults}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the config: %w: %w", err, chat.ErrInvalid)
+	}
+	own, err := parseSource(cmp.Or(file, File), text)
+	return []source{defaults, own}, err
+}
+
+// merge takes each key from the last source that has it and checks it there. The error is
+// of every key that is wrong, and of the first thing that is wrong in each profile.
+func merge(sources []source) (Config, error) {
+	cfg, errs := Config{OwnerShares: quota.Limits{}}, []error{}
+	for _, f := range fields(&cfg) {
+		for i := len(sources) - 1; i >= 0; i-- {
+			value := f.of(&sources[i].file)
+			if value == "" {
+				continue
+			}
+			if err := f.set(value); err != nil {
+				errs = append(errs, sources[i].fault(f.key, err))
+			}
+			break
+		}
+	}
+	for _, s := range sources {
+		errs = append(errs, s.lists(&cfg))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Config{}, err
+	}
+	if err := exposeEverywhere(&cfg, sources); err != nil {
+		return Config{}, err
+	}
+	cfg.Socket = cmp.Or(cfg.Socket, filepath.Join(cfg.Run, "chatd.sock"))
+	if len(cfg.Socket) > maxSocketPath {
+		return Config{}, fmt.Errorf("cannot use socket %s: %d bytes, want at most %d (unix(7)): %w", chat.Quote(cfg.Socket), len(cfg.Socket), maxSocketPath, chat.ErrInvalid)
+	}
+	cfg.Shim, cfg.Enforce = cmp.Or(cfg.Shim, FindProgram("chatd-shim")), cmp.Or(cfg.Enforce, FindProgram("chatd-enforce"))
+	cfg.from = sources
+	return cfg, nil
+}
+
+// maxSocketPath leaves room in sun_path's 108 bytes for the name it is bound by aside.
+const maxSocketPath = 90
+
+// FindProgram is where one of chatd's own programs lies, for a config that does not say.
+func FindProgram(name string) string {
+	if exe, err := os.Executable(); err == nil {
+		return programBeside(exe, name)
+	}
+	return filepath.Join(programsDir, name)
+}
+
+func programBeside(exe, name string) string {
+	beside := filepath.Join(filepath.Dir(exe), name)
+	if _, err := os.Stat(beside); err == nil {
+		return beside
+	}
+	return filepath.Join(programsDir, name)
+}
+
+// lists takes the lists and the profiles of s into cfg.
+func (s source) lists(cfg *Config) error {
+	errs := []error{}
+	for i, name := range s.file.AllowMissing {
+		layer, err := layerName(name)
+		if err != nil {
+			errs = append(errs, s.fault(fmt.Sprintf("allow_missing[%d]", i), err))
+			continue
+		}
+		cfg.AllowMissing = append(cfg.AllowMissing, layer)
+	}
+	before := maps.Clone(cfg.Profiles) // those of the sources before, whatever this one's are
+	if cfg.Profiles == nil {
+		cfg.Profiles = map[string]chat.Profile{}
+	}
+	for _, name := range defaultFirst(s.file.Profiles) {
+		profile, err := s.profile(name, s.file.Profiles[name], baseOf(before, cfg.Profiles, name))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		cfg.Profiles[name] = profile
+	}
+	return errors.Join(errs...)
+}
+
+// baseOf is what a profile has of what it leaves out: the shipped profile of its name, or
+// limits, commands and guard of the default.
+func baseOf(before, now map[string]chat.Profile, name string) chat.Profile {
+	if base, shipped := before[name]; shipped {
+		return base
+	}
+	base, ok := before[chat.DefaultProfile]
+	if !ok {
+		base = now[chat.DefaultProfile]
+	}
+	return chat.Profile{Limits: chat.DefaultLimits(), Commands: base.Commands, Guard: base.Guard}
+}
+
+// defaultFirst are the names of profiles: the others may be made from default.
+func defaultFirst(profiles map[string]fileProfile) []string {
+	names := slices.Sorted(maps.Keys(profiles))
+	slices.SortStableFunc(names, func(a, b string) int {
+		switch chat.DefaultProfile {
+		case a:
+			return -1
+		case b:
+			return 1
+		}
+		return 0
+	})
+	return names
+}
+
+// YAML writes cfg as a file that chatd reads back to the same.
+func (cfg Config) YAML() ([]byte, error) {
+	var b bytes.Buffer
+	if err := encodeYAML(&b, cfg); err != nil {
+		return nil, fmt.Errorf("cannot write the config: %w", err)
+	}
+	return b.Bytes(), nil
+}

@@ -1,0 +1,277 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
+)
+
+func load(t *testing.T, text string) (Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "chatd.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	src, err := readSources(file)
+	if err != nil {
+		return Config{}, err
+	}
+	return merge(src)
+}
+
+func TestDefaultsAreTheirOwnDocumentation(t *testing.T) {
+	cfg, err := load(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := cfg.Profiles[chat.DefaultProfile]
+	if p.Limits != chat.DefaultLimits() || p.EffectiveNetwork() != chat.NetworkNone || len(p.Egress)+len(p.Resolvers) > 0 || len(p.Commands) < 50 {
+		t.Errorf("default profile: %+v", p)
+	}
+	if cfg.Socket != "/run/chatd/chatd.sock" || cfg.UIDs != (UIDRange{1879048192, 1895825407}) || cfg.MaxAwake != 500 || cfg.FileMax != 1<<30 || len(cfg.OwnerShares) != len(quota.All()) || cfg.OwnerShares[quota.Awake] != 200 || cfg.OwnerShares[quota.RunBytes] != 256<<20 || cfg.AuditMax != 64<<20 || cfg.AuditKeep != 0 {
+		t.Errorf("%+v", cfg)
+	}
+}
+
+// TestProgramsAreFound: chatd's other programs are those beside it, else the installed ones.
+func TestProgramsAreFound(t *testing.T) {
+	dir := t.TempDir()
+	if got, want := programBeside(filepath.Join(dir, "chatd"), "chatd-enforce"), "/usr/local/lib/chatd/chatd-enforce"; got != want {
+		t.Errorf("with nothing beside chatd: %s, want %s", got, want)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "chatd-enforce"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := programBeside(filepath.Join(dir, "chatd"), "chatd-enforce"), filepath.Join(dir, "chatd-enforce"); got != want {
+		t.Errorf("beside chatd: %s, want %s", got, want)
+	}
+	cfg, err := load(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if filepath.Base(cfg.Enforce) != "chatd-enforce" || filepath.Base(cfg.Shim) != "chatd-shim" {
+		t.Errorf("without keys: enforce %q and shim %q", cfg.Enforce, cfg.Shim)
+	}
+}
+
+func TestWhatCheckPrintsReadsBackTheSame(t *testing.T) {
+	for _, text := range []string{"", "profiles:\n  web:\n    egress: ['203.0.113.0/24:443', 'udp:[2001:db8::1]:53']\n    resolvers: [2001:db8::1]\n    limits: {memory_max: 1GiB}\nallow_missing: [cpu]\naudit_max: 0\naudit_keep: 9\nfile_max: 2MiB\nowner_shares: {awake: 0, run_bytes: 1GiB}\n"} {
+		cfg, err := load(t, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cfg.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := load(t, string(out))
+		if err != nil || !sameConfig(cfg, again) {
+			t.Errorf("%v\n%+v\n%+v\n%s", err, cfg, again, out)
+		}
+	}
+}
+
+// sameConfig takes a list that is nil for one that is empty.
+func sameConfig(a, b Config) bool {
+	x, errX := a.YAML()
+	y, errY := b.YAML()
+	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
+}
+
+func TestProfilesAreAdded(t *testing.T) {
+	cfg, err := load(t, "max_awake: 7\nprofiles:\n  web:\n    limits:\n      memory_max: 1GiB\n      pids_max: 64\n    egress: ['203.0.113.5:443']\n  bare:\n    commands: []\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	web, base := cfg.Profiles["web"], cfg.Profiles["default"]
+	want := chat.DefaultLimits()
+	want.MemoryMax, want.PidsMax = 1<<30, 64
+	if web.Name != "web" || web.Limits != want || web.EffectiveNetwork() != chat.NetworkShared || !reflect.DeepEqual(web.Commands, base.Commands) {
+		t.Errorf("web: %+v", web)
+	}
+	if len(cfg.Profiles["bare"].Commands) != 0 || len(cfg.Profiles) != 5 || cfg.MaxAwake != 7 {
+		t.Errorf("%+v", cfg)
+	}
+	cfg, err = load(t, "profiles:\n  default:\n    commands: [sh]\n    egress: ['203.0.113.5:443']\n")
+	if p := cfg.Profiles["default"]; err != nil || len(cfg.Profiles) != 3 || len(p.Commands) != 1 || p.Network != "" || len(p.Egress) != 1 {
+		t.Errorf("a default of one's own: %v %+v", err, p)
+	}
+}
+
+// Every error names the file, the line, what stands there and what was expected.
+func TestConfigErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"stat: /x\n":                             `chatd.yaml:1: unknown key "stat"`,
+		"state: /x\nstate: /y\n":                 `chatd.yaml:2: mapping key "state" already defined`,
+		"\n\nstate: x\n":                         `chatd.yaml:3: state: "x": want an absolute path`,
+		"backend: docker\n":                      `chatd.yaml:1: backend: "docker": want auto, systemd, cgroupfs`,
+		"uids: 5-9\n":                            `chatd.yaml:1: uids: "5-9": want LOW-HIGH`,
+		"uids: 100000\n":                         `chatd.yaml:1: uids: "100000": want LOW-HIGH`,
+		"max_awake: 0\n":                         `chatd.yaml:1: max_awake: "0": want 1 to`,
+		"file_max: 1023KiB\n":                    `chatd.yaml:1: file_max: "1023KiB": want 1MiB to 1TiB`,
+		"file_max: 2TiB\n":                       `chatd.yaml:1: file_max: "2TiB": want 1MiB to 1TiB`,
+		"audit_max: 64\n":                        `chatd.yaml:1: audit_max: "64": want 0, for never, or at least 64KiB`,
+		"audit_max: -1\n":                        `chatd.yaml:1: audit_max: "-1": want a number`,
+		"audit_keep: -1\n":                       `chatd.yaml:1: audit_keep: "-1": want 0 to`,
+		"owner_shares:\n  awake: x\n":            `chatd.yaml:2: owner_shares.awake: "x": want a number`,
+		"owner_shares:\n  uids: 9TiB\n":          `chatd.yaml:2: owner_shares.uids: "9TiB": want 0, for no bound`,
+		"owner_shares: {awakes: 1}\n":            `chatd.yaml:1: unknown key "awakes"`,
+		"max_awake: [1]\n":                       `chatd.yaml:1: cannot unmarshal`,
+		"bridge_group: -rf\n":                    `chatd.yaml:1: bridge_group: cannot use a group name "-rf"`,
+		"allow_missing:\n  - cpu\n  - moat\n":    `chatd.yaml:3: allow_missing[1]: "moat": want one of account, home`,
+		"profiles:\n  x:\n    egres: []\n":       `chatd.yaml:3: unknown key "egres"`,
+		"profiles:\n  x:\n    egress:\n     - a": `chatd.yaml:4: profiles.x.egress[0]: cannot use egress "a"`,
+		"profiles:\n  x:\n    resolvers: [ns]":   `chatd.yaml:3: profiles.x.resolvers[0]: "ns": want an IP address`,
+		"profiles:\n  x:\n    limits:\n      memory_max: 1 potato\n":                      `chatd.yaml:4: profiles.x.limits.memory_max: "1 potato": want a number`,
+		"profiles:\n  x:\n    limits:\n      cpu_quota: 250\n":                            `chatd.yaml:4: profiles.x.limits.cpu_quota: cannot use "250" as a duration`,
+		"profiles:\n  x:\n    limits: {memory_max: 1}\n":                                  `profiles.x: cannot use profile x: cannot use limits.memory_max: want at least 16 MiB`,
+		"profiles:\n  -rf: {}\n":                                                          `cannot use profile "-rf"`,
+		"profiles:\n  x:\n    network: none\n    egress: ['1.2.3.4:5']\n":                 `network none with egress`,
+		"profiles:\n  x:\n    commands: [/bin/sh]\n":                                      `command "/bin/sh"`,
+		"profiles:\n  x:\n    skeleton: etc\n":                                            `chatd.yaml:3: profiles.x.skeleton: "etc": want an absolute path`,
+		"a: [\n":                                                                          `chatd.yaml:1:`,
+		"state: /x\n---\nstate: /y\n":                                                     `want one YAML document`,
+		"socket: /" + strings.Repeat("x", 200):                                            `want at most 90`,
+		"state: /x\nprofiles:\n  x:\n    limits: {memory_max: 18446744073709551615TiB}\n": `chatd.yaml:4: profiles.x.limits.memory_max`,
+	} {
+		_, err := load(t, text)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "cannot ") || !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("%q\n got %v\nwant %s", text, err, want)
+		}
+	}
+}
+
+// TestConfigErrorsAllAtOnce: whoever mends a config hears of everything in it at once.
+func TestConfigErrorsAllAtOnce(t *testing.T) {
+	_, err := load(t, "backend: docker\nmax_awake: 0\nallow_missing: [moat]\nprofiles:\n  x: {skeleton: etc}\n  y: {egress: [a]}\n")
+	for _, want := range []string{"1: backend:", "2: max_awake:", "3: allow_missing[0]:", "5: profiles.x.skeleton:", "6: profiles.y.egress[0]:"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\ndoes not say %s", err, want)
+		}
+	}
+}
+
+func TestParseSize(t *testing.T) {
+	for s, want := range map[string]uint64{"0": 0, "1024": 1024, "1KiB": 1024, "256MiB": 256 << 20, "2 GiB": 2 << 30, "1TiB": 1 << 40} {
+		if got, err := ParseSize(s); err != nil || got != want {
+			t.Errorf("ParseSize(%q) = %d, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "-1", "1MB", "MiB", "1.5GiB", "0x10", "9999999999TiB"} {
+		if n, err := ParseSize(s); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("ParseSize(%q) = %d, %v", s, n, err)
+		}
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add(defaultsYAML)
+	f.Add([]byte("profiles:\n  x:\n    egress: ['1.2.3.4:5']\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := parseSource("fuzz", text)
+		if err != nil {
+			return
+		}
+		if _, err := merge([]source{s}); err != nil && !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("%q: %v", text, err)
+		}
+	})
+}
+
+// TestGuardKeys: what a profile says of its guard, what it inherits, and each mistake
+// with its line.
+func TestGuardKeys(t *testing.T) {
+	cfg, err := load(t, "profiles:\n  pico:\n    guard: {preset: picoclaw, custom_allow_patterns: ['^a$']}\n    tools_off: [exec]\n  free:\n    guard: {enable_deny_patterns: false, restrict_to_workspace: true}\n  plain: {}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pico, free := cfg.Profiles["pico"], cfg.Profiles["free"].Guard
+	if g := pico.Guard; g.Preset != chat.GuardPicoClaw || !g.EnableDenyPatterns || !g.RestrictToWorkspace || len(g.CustomAllowPatterns) != 1 || !strings.HasSuffix(g.CustomAllowPatterns[0].Place, "chatd.yaml:3") {
+		t.Errorf("%+v", g)
+	}
+	if err := pico.CheckTool("exec"); !errors.Is(err, chat.ErrDenied) || pico.CheckTool("read_file") != nil {
+		t.Error(err)
+	}
+	if free.EnableDenyPatterns || !free.RestrictToWorkspace || free.Preset != chat.GuardDefault {
+		t.Errorf("%+v", free)
+	}
+	for _, name := range []string{"plain", chat.DefaultProfile} {
+		if g := cfg.Profiles[name].Guard; !g.EnableDenyPatterns || g.Preset != chat.GuardDefault || g.RestrictToWorkspace {
+			t.Errorf("%s: %+v", name, g)
+		}
+	}
+	for text, want := range map[string]string{
+		"profiles:\n  x:\n    guard:\n      custom_deny_patterns:\n      - a\n      - '('\n": "chatd.yaml:6: profiles.x.guard.custom_deny_patterns[1]: \"(\": error parsing regexp",
+		"profiles: {x: {guard: {custom_allow_patterns: ['']}}}":                              "chatd.yaml:1: profiles.x.guard.custom_allow_patterns[0]: want a regular expression",
+		"profiles: {x: {guard: {preset: strict}}}":                                           `profiles.x.guard.preset: "strict": want one of default, picoclaw, none`,
+		"profiles: {x: {guard: {restrict_to_workspace: no}}}":                                `profiles.x.guard.restrict_to_workspace: "no": want true or false`,
+		"profiles: {x: {guard: {deny: []}}}":                                                 `unknown key "deny"`,
+		"profiles: {x: {timeout_max: 25h}}":                                                  `profiles.x.timeout_max: 25h0m0s: want 1s to 24h0m0s`,
+		"profiles: {x: {timeout_max: soon}}":                                                 `profiles.x.timeout_max: cannot use "soon" as a duration`,
+		"profiles: {x: {tools_off: [bash]}}":                                                 `profiles.x.tools_off[0]: "bash": want one of exec, terminal, read_file`,
+	} {
+		if _, err := load(t, text); !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestGuardIsNotInherited: a profile that says nothing has the keys of defaults.yaml,
+// whatever the file's own default profile says, and in whatever order they are read.
+func TestGuardIsNotInherited(t *testing.T) {
+	for range 20 {
+		cfg, err := load(t, "profiles:\n  default: {guard: {preset: none}, commands: [a]}\n  x: {}\n  y: {}\n")
+		if err != nil || cfg.Profiles["default"].Guard.Preset != chat.GuardNone {
+			t.Fatalf("%+v, %v", cfg.Profiles["default"].Guard, err)
+		}
+		for _, name := range []string{"x", "y"} {
+			if p := cfg.Profiles[name]; p.Guard.Preset != chat.GuardDefault || !p.Guard.EnableDenyPatterns || len(p.Commands) < 50 {
+				t.Fatalf("%s: %+v, %d commands", name, p.Guard, len(p.Commands))
+			}
+		}
+	}
+}
+
+// TestGuardInRules: the guard of a file of rules is the profile's, unless it has its own.
+func TestGuardInRules(t *testing.T) {
+	rules := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(rules, []byte("guard: {preset: none, custom_deny_patterns: [x]}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := load(t, "profiles: {x: {access_file: "+rules+"}}")
+	if err == nil {
+		_, err = cfg.Rules()
+	}
+	if g := cfg.Profiles["x"].Guard; err != nil || g.Preset != chat.GuardNone || len(g.CustomDenyPatterns) != 1 || g.CustomDenyPatterns[0].Place != rules+":1" {
+		t.Errorf("%+v, %v", g, err)
+	}
+	cfg, err = load(t, "profiles: {x: {access_file: "+rules+", guard: {preset: default}}}")
+	if err == nil {
+		_, err = cfg.Rules()
+	}
+	if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "rules.yaml:1: want one") {
+		t.Error(err)
+	}
+}
+
+// TestDefaultRules: defaults: true gives a profile the default rules without a file, and
+// beside a file it is an error.
+func TestDefaultRules(t *testing.T) {
+	cfg, err := load(t, "profiles: {p: {defaults: true}, q: {}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies, err := cfg.Rules()
+	if err != nil || policies["p"] == nil || len(policies["p"].Rules("")) != 4 || policies["q"] != nil {
+		t.Errorf("%+v, %v", policies, err)
+	}
+	if _, err := load(t, "profiles: {p: {defaults: true, access_file: /x}}"); !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "want useDefaults in the file") {
+		t.Errorf("with a file: %v", err)
+	}
+}

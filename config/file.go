@@ -1,0 +1,257 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/journal"
+)
+
+// source is one place a config comes from. text is nil for flags.
+type source struct {
+	name string
+	text []byte
+	file fileConfig
+}
+
+// fileConfig is a config as it is written: every scalar as text, so that
+// an absent key differs from a zero and an error can name its line.
+type fileConfig struct {
+	State          string                 `yaml:"state"`
+	Run            string                 `yaml:"run"`
+	Homes          string                 `yaml:"homes"`
+	Socket         string                 `yaml:"socket"`
+	Backend        string                 `yaml:"backend"`
+	Cgroup         string                 `yaml:"cgroup"`
+	Account        string                 `yaml:"account"`
+	UserDB         string                 `yaml:"userdb"`
+	User           string                 `yaml:"user"`
+	Shim           string                 `yaml:"shim"`
+	Enforce        string                 `yaml:"enforce"`
+	UIDs           string                 `yaml:"uids"`
+	OperatorsGroup string                 `yaml:"operators_group"`
+	BridgeGroup    string                 `yaml:"bridge_group"`
+	AllowMissing   []string               `yaml:"allow_missing"`
+	LandlockMinABI string                 `yaml:"landlock_min_abi"`
+	MaxAwake       string                 `yaml:"max_awake"`
+	OwnerShares    fileShares             `yaml:"owner_shares"`
+	FileMax        string                 `yaml:"file_max"`
+	AuditMax       string                 `yaml:"audit_max"`
+	AuditKeep      string                 `yaml:"audit_keep"`
+	LogLevel       string                 `yaml:"log_level"`
+	ExposePaths    []fileExpose           `yaml:"expose_paths"`
+	Profiles       map[string]fileProfile `yaml:"profiles"`
+}
+
+type fileProfile struct {
+	Bridges     *[]string         `yaml:"bridges"`
+	Limits      fileLimits        `yaml:"limits"`
+	Network     string            `yaml:"network"`
+	Egress      []string          `yaml:"egress"`
+	Resolvers   []string          `yaml:"resolvers"`
+	Skeleton    string            `yaml:"skeleton"`
+	AccessFile  string            `yaml:"access_file"`
+	Defaults    *bool             `yaml:"defaults"`
+	Commands    *[]string         `yaml:"commands"`
+	CommandsAdd []string          `yaml:"commands_add"`
+	Env         map[string]string `yaml:"env"`
+	Guard       *fileGuard        `yaml:"guard"`
+	TimeoutMax  string            `yaml:"timeout_max"`
+	ToolsOff    []string          `yaml:"tools_off"`
+	View        fileView          `yaml:",inline"`
+}
+
+type fileLimits struct {
+	MemoryMax string `yaml:"memory_max"`
+	SwapMax   string `yaml:"swap_max"`
+	PidsMax   string `yaml:"pids_max"`
+	CPUQuota  string `yaml:"cpu_quota"`
+	CPUPeriod string `yaml:"cpu_period"`
+	NoFile    string `yaml:"nofile"`
+	ShmSize   string `yaml:"shm_size"`
+}
+
+// parseSource reads YAML strictly: an unknown key and a key given twice are errors.
+func parseSource(name string, text []byte) (source, error) {
+	s := source{name: name, text: text}
+	dec := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict())
+	err := dec.Decode(&s.file)
+	if err == nil {
+		err = dec.Decode(&fileConfig{})
+		if err == nil {
+			return s, fmt.Errorf("cannot use %s: want one YAML document, got more: %w", name, chat.ErrInvalid)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return s, nil // nothing in it, or nothing after the first document
+	}
+	return s, yamlFault(name, err)
+}
+
+func yamlFault(name string, err error) error {
+	where, why := name, err.Error()
+	var y yaml.Error
+	if errors.As(err, &y) && y.GetToken() != nil {
+		where, why = fmt.Sprintf("%s:%d", name, y.GetToken().Position.Line), y.GetMessage()
+	}
+	if rest, ok := strings.CutPrefix(why, "unknown field "); ok {
+		why = "unknown key " + rest + ": want the keys of defaults.yaml, see chatd serve --check"
+	}
+	return fmt.Errorf("cannot use %s: %s: %w", where, why, chat.ErrInvalid)
+}
+
+// fault makes err an error of the key, with the line it stands on.
+func (s source) fault(key string, err error) error {
+	where := s.name
+	if line := s.line(key); line > 0 {
+		where = fmt.Sprintf("%s:%d", s.name, line)
+	}
+	return fmt.Errorf("cannot use %s: %s: %w", where, key, err)
+}
+
+// line finds key, or the nearest thing around it that is there; 0 if nothing is.
+func (s source) line(key string) int {
+	for key != "" && s.text != nil {
+		path, err := yaml.PathString("$." + key)
+		if err == nil {
+			node, err := path.ReadNode(bytes.NewReader(s.text))
+			if err == nil && node.GetToken() != nil {
+				return node.GetToken().Position.Line
+			}
+		}
+		key = key[:max(0, strings.LastIndexAny(key, ".["))]
+	}
+	return 0
+}
+
+// field is one scalar key: where a file has it, and how it is read into a Config.
+type field struct {
+	key string
+	of  func(*fileConfig) string
+	set func(string) error
+}
+
+// fields is the table of scalar keys.
+func fields(cfg *Config) []field {
+	return append(shareFields(cfg), []field{
+		{"state", func(f *fileConfig) string { return f.State }, dir(&cfg.State)},
+		{"run", func(f *fileConfig) string { return f.Run }, dir(&cfg.Run)},
+		{"homes", func(f *fileConfig) string { return f.Homes }, dir(&cfg.Homes)},
+		{"socket", func(f *fileConfig) string { return f.Socket }, dir(&cfg.Socket)},
+		{"userdb", func(f *fileConfig) string { return f.UserDB }, dir(&cfg.UserDB)},
+		{"user", func(f *fileConfig) string { return f.User }, word("a user name", &cfg.User)},
+		{"shim", func(f *fileConfig) string { return f.Shim }, dir(&cfg.Shim)},
+		{"enforce", func(f *fileConfig) string { return f.Enforce }, dir(&cfg.Enforce)},
+		{"backend", func(f *fileConfig) string { return f.Backend }, oneOf(&cfg.Backend, "auto", "systemd", "cgroupfs")},
+		{"cgroup", func(f *fileConfig) string { return f.Cgroup }, word("a cgroup name", &cfg.Cgroup)},
+		{"log_level", func(f *fileConfig) string { return f.LogLevel }, oneOf(&cfg.LogLevel, journal.Levels()...)},
+		{"account", func(f *fileConfig) string { return f.Account }, oneOf(&cfg.Account, "auto", "userdb", "useradd")},
+		{"uids", func(f *fileConfig) string { return f.UIDs }, uidRange(&cfg.UIDs)},
+		{"operators_group", func(f *fileConfig) string { return f.OperatorsGroup }, word("a group name", &cfg.OperatorsGroup)},
+		{"bridge_group", func(f *fileConfig) string { return f.BridgeGroup }, word("a group name", &cfg.BridgeGroup)},
+		{"landlock_min_abi", func(f *fileConfig) string { return f.LandlockMinABI }, number(&cfg.LandlockMinABI, 1, 64)},
+		{"max_awake", func(f *fileConfig) string { return f.MaxAwake }, number(&cfg.MaxAwake, 1, 1<<20)},
+		{"file_max", func(f *fileConfig) string { return f.FileMax }, fileSize(&cfg.FileMax)},
+		{"audit_max", func(f *fileConfig) string { return f.AuditMax }, auditSize(&cfg.AuditMax)},
+		{"audit_keep", func(f *fileConfig) string { return f.AuditKeep }, number(&cfg.AuditKeep, 0, 1<<20)},
+	}...)
+}
+
+// profile reads one profile; limits, commands, guard, env and defaults that it leaves out are base's.
+func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Profile, error) {
+	at := "profiles." + name
+	p := chat.Profile{Name: name, Network: chat.Network(f.Network), Commands: base.Commands, Skeleton: f.Skeleton, AccessFile: f.AccessFile, Limits: base.Limits, Env: base.Env}
+	p.Defaults = base.Defaults && f.AccessFile == "" // a file says so itself
+	if f.Defaults != nil {
+		p.Defaults = *f.Defaults
+	}
+	if f.Commands != nil {
+		p.Commands = *f.Commands
+	}
+	p.Commands = slices.Concat(p.Commands, f.CommandsAdd)
+	if f.Env != nil {
+		p.Env = f.Env
+	}
+	if variable, err := chat.CheckEnv(p.Env); err != nil {
+		return p, s.fault(strings.TrimSuffix(at+".env."+variable, "."), err)
+	}
+	for _, l := range limitFields(&p.Limits, f.Limits) {
+		if l.value == "" {
+			continue
+		}
+		if err := l.set(l.value); err != nil {
+			return p, s.fault(at+".limits."+l.key, err)
+		}
+	}
+	for i, text := range f.Egress {
+		allow, err := chat.ParseAllow(text)
+		if err != nil {
+			return p, s.fault(fmt.Sprintf("%s.egress[%d]", at, i), err)
+		}
+		p.Egress = append(p.Egress, allow)
+	}
+	for i, text := range f.Resolvers {
+		addr, err := netip.ParseAddr(text)
+		if err != nil || addr.Zone() != "" {
+			return p, s.fault(fmt.Sprintf("%s.resolvers[%d]", at, i), fmt.Errorf("%s: want an IP address: %w", chat.Quote(text), chat.ErrInvalid))
+		}
+		p.Resolvers = append(p.Resolvers, addr)
+	}
+	for key, path := range map[string]string{"skeleton": p.Skeleton, "access_file": p.AccessFile} {
+		if path != "" && !filepath.IsAbs(path) {
+			return p, s.fault(at+"."+key, fmt.Errorf("%s: want an absolute path: %w", chat.Quote(path), chat.ErrInvalid))
+		}
+	}
+	var err error
+	if p.Guard, err = s.guard(at+".guard", f.Guard, base.Guard); err != nil {
+		return p, err
+	}
+	if err := timeoutMax(&p.TimeoutMax)(cmp.Or(f.TimeoutMax, chat.MaxTimeout.String())); err != nil {
+		return p, s.fault(at+".timeout_max", err)
+	}
+	if p.ToolsOff, err = s.toolsOff(at+".tools_off", f.ToolsOff); err != nil {
+		return p, err
+	}
+	if err := s.view(at, f.View, &p); err != nil {
+		return p, err
+	}
+	if err := s.bridges(at+".bridges", f.Bridges, &p); err != nil {
+		return p, err
+	}
+	if err := p.Validate(); err != nil {
+		return p, s.fault(at, err)
+	}
+	return p, nil
+}
+
+type limitField struct {
+	key, value string
+	set        func(string) error
+}
+
+func limitFields(l *chat.Limits, f fileLimits) []limitField {
+	return []limitField{
+		{"memory_max", f.MemoryMax, sizeInto(&l.MemoryMax)},
+		{"swap_max", f.SwapMax, sizeInto(&l.SwapMax)},
+		{"pids_max", f.PidsMax, sizeInto(&l.PidsMax)},
+		{"cpu_quota", f.CPUQuota, func(s string) error { return l.CPUQuota.UnmarshalText([]byte(s)) }},
+		{"cpu_period", f.CPUPeriod, func(s string) error { return l.CPUPeriod.UnmarshalText([]byte(s)) }},
+		{"nofile", f.NoFile, sizeInto(&l.NoFile)},
+		{"shm_size", f.ShmSize, sizeInto(&l.ShmSize)},
+	}
+}
+
+// encodeYAML writes cfg with the words of its JSON, which are the keys of a file.
+func encodeYAML(w io.Writer, cfg Config) error {
+	return errors.Join(yaml.NewEncoder(w, yaml.UseJSONMarshaler(), yaml.IndentSequence(true)).Encode(cfg))
+}

@@ -1,0 +1,106 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/guard"
+)
+
+// defaultsName is what the embedded file is called in errors.
+const defaultsName = "defaults.yaml"
+
+// fileGuard is a profile's guard as it is written.
+type fileGuard struct {
+	Preset              string   `yaml:"preset"`
+	EnableDenyPatterns  string   `yaml:"enable_deny_patterns"`
+	CustomDenyPatterns  []string `yaml:"custom_deny_patterns"`
+	CustomAllowPatterns []string `yaml:"custom_allow_patterns"`
+	RestrictToWorkspace string   `yaml:"restrict_to_workspace"`
+}
+
+// guard reads the keys of a guard. A profile without any has base's; in one that has
+// some, what is left out is as in PicoClaw: patterns are on, and the workspace binds
+// under PicoClaw's preset.
+func (s source) guard(at string, f *fileGuard, base chat.Guard) (chat.Guard, error) {
+	if f == nil {
+		base.Place = ""
+		return base, nil
+	}
+	g := chat.DefaultGuard()
+	if s.name != defaultsName {
+		g.Place = fmt.Sprintf("%s:%d", s.name, s.line(at))
+	}
+	if f.Preset != "" {
+		g.Preset = chat.GuardPreset(f.Preset)
+	}
+	if !slices.Contains(chat.GuardPresets(), g.Preset) {
+		return g, s.fault(at+".preset", fmt.Errorf("%s: want one of %s: %w", chat.Quote(f.Preset), join(chat.GuardPresets()), chat.ErrInvalid))
+	}
+	g.RestrictToWorkspace = g.Preset == chat.GuardPicoClaw
+	for _, b := range []struct {
+		key, text string
+		to        *bool
+	}{{"enable_deny_patterns", f.EnableDenyPatterns, &g.EnableDenyPatterns}, {"restrict_to_workspace", f.RestrictToWorkspace, &g.RestrictToWorkspace}} {
+		if b.text == "" {
+			continue
+		}
+		if err := boolean(b.to)(b.text); err != nil {
+			return g, s.fault(at+"."+b.key, err)
+		}
+	}
+	var err error
+	if g.CustomDenyPatterns, err = s.patterns(at+".custom_deny_patterns", f.CustomDenyPatterns); err != nil {
+		return g, err
+	}
+	g.CustomAllowPatterns, err = s.patterns(at+".custom_allow_patterns", f.CustomAllowPatterns)
+	return g, err
+}
+
+// patterns reads a list of regular expressions, each with its line.
+func (s source) patterns(at string, list []string) ([]chat.Pattern, error) {
+	var all []chat.Pattern
+	for i, text := range list {
+		key := fmt.Sprintf("%s[%d]", at, i)
+		if err := guard.CheckPattern(text); err != nil {
+			return nil, s.fault(key, err)
+		}
+		all = append(all, chat.Pattern{Text: text, Place: fmt.Sprintf("%s:%d", s.name, s.line(key))})
+	}
+	return all, nil
+}
+
+func (s source) toolsOff(at string, list []string) ([]string, error) {
+	for i, t := range list {
+		if !slices.Contains(chat.Tools(), t) {
+			return nil, s.fault(fmt.Sprintf("%s[%d]", at, i), fmt.Errorf("%s: want one of %s: %w", chat.Quote(t), join(chat.Tools()), chat.ErrInvalid))
+		}
+	}
+	return list, nil
+}
+
+// adoptGuard gives a profile the guard of its file of rules. The keys stand in one place.
+func adoptGuard(cfg Config, name string, policy *access.Policy) error {
+	p := cfg.Profiles[name]
+	if policy == nil || policy.Guard == nil {
+		return nil
+	}
+	if p.Guard.Place != "" {
+		return fmt.Errorf("cannot use the guard of profile %s: it stands at %s and at %s: want one: %w", name, p.Guard.Place, policy.Guard.Place, chat.ErrInvalid)
+	}
+	p.Guard = *policy.Guard
+	cfg.Profiles[name] = p
+	return nil
+}
+
+// join writes a list of words for a message.
+func join[S ~string](list []S) string {
+	var words []string
+	for _, w := range list {
+		words = append(words, string(w))
+	}
+	return strings.Join(words, ", ")
+}

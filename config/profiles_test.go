@@ -1,0 +1,118 @@
+package config
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestShippedProfiles: what a create without a profile gets has the seed's limits; the two
+// for agents have more, and open nothing.
+func TestShippedProfiles(t *testing.T) {
+	cfg, err := load(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := chat.Duration(time.Second)
+	for name, want := range map[string]chat.Limits{
+		"default":     {MemoryMax: 256 << 20, PidsMax: 200, CPUQuota: second / 4, CPUPeriod: second, NoFile: 1024, ShmSize: 16 << 20},
+		"agent":       {MemoryMax: 1 << 30, PidsMax: 512, CPUQuota: second / 10, CPUPeriod: second / 10, NoFile: 4096, ShmSize: 64 << 20},
+		"agent-large": {MemoryMax: 2 << 30, PidsMax: 1024, CPUQuota: second / 5, CPUPeriod: second / 10, NoFile: 8192, ShmSize: 256 << 20},
+	} {
+		p := cfg.Profiles[name]
+		if p.Defaults != (name != "default") {
+			t.Errorf("%s: defaults %t", name, p.Defaults)
+		}
+		if p.Limits != want || len(p.Opens()) > 0 || !slices.Contains(p.Commands, "git") || !p.Guard.EnableDenyPatterns {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+	if agent := cfg.Profiles["agent"]; !slices.Contains(agent.Commands, "claude") || slices.Contains(cfg.Profiles["default"].Commands, "claude") {
+		t.Errorf("agent's commands: %q", agent.Commands)
+	}
+}
+
+// TestProfileOfAShippedName has what it leaves out from the shipped one, but for who may
+// use it: that hangs on what it opens itself.
+func TestProfileOfAShippedName(t *testing.T) {
+	cfg, err := load(t, `profiles:
+  agent:
+    egress: ["203.0.113.5:443"]
+    limits: {memory_max: 1536MiB}
+    commands_add: [mytool]
+    env: {MODEL: large}
+  default:
+    limits: {pids_max: 64}
+    commands: [sh]
+    env: {A: b}
+  other: {commands_add: [ls]}
+  shell: {limits: {pids_max: 99}}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, other := cfg.Profiles["agent"], cfg.Profiles["other"]
+	if l := agent.Limits; l.MemoryMax != 1536<<20 || l.PidsMax != 512 || l.NoFile != 4096 || len(agent.Bridges) != 0 || agent.Env["MODEL"] != "large" {
+		t.Errorf("agent: %+v", agent)
+	}
+	for _, command := range []string{"git", "claude", "mytool"} {
+		if !slices.Contains(agent.Commands, command) {
+			t.Errorf("agent has no %s", command)
+		}
+	}
+	if other.Limits != chat.DefaultLimits() || !slices.Contains(other.Commands, "git") || !slices.Contains(other.Commands, "ls") || len(other.Env) > 0 {
+		t.Errorf("other: %+v", other)
+	}
+	if d := cfg.Profiles["default"]; d.Limits.PidsMax != 64 || len(d.Commands) != 1 || d.Env["A"] != "b" || cfg.Profiles["shell"].Limits.PidsMax != 99 {
+		t.Errorf("default: %+v", d)
+	}
+}
+
+// TestDefaultsOfAShippedName: who adds to a shipped profile keeps its default rules, unless the
+// file says otherwise or has rules of its own; a config that is printed means the same again.
+func TestDefaultsOfAShippedName(t *testing.T) {
+	for text, want := range map[string]bool{
+		"profiles: {agent: {}}":                                          true,
+		`profiles: {agent: {egress: ["203.0.113.5:443"]}}`:               true,
+		"profiles: {agent: {defaults: false}}":                           false,
+		"profiles: {agent: {access_file: /etc/chatd/rules.yaml}}":        false,
+		"profiles: {agent: {commands: [sh]}, default: {defaults: true}}": true,
+	} {
+		cfg, err := load(t, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		printed, err := cfg.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := load(t, string(printed))
+		if err != nil || cfg.Profiles["agent"].Defaults != want || again.Profiles["agent"].Defaults != want {
+			t.Errorf("%s: defaults %t, and printed %t, want %t: %v", text, cfg.Profiles["agent"].Defaults, again.Profiles["agent"].Defaults, want, err)
+		}
+	}
+	if cfg, err := load(t, "profiles: {default: {defaults: true}, other: {}}"); err != nil || cfg.Profiles["other"].Defaults {
+		t.Errorf("another name has defaults of default: %v", err)
+	}
+}
+
+// TestProfileEnv: names that chatd sets, or that change what runs before the chat's own
+// commands, are refused with their line; so is what is too much.
+func TestProfileEnv(t *testing.T) {
+	const text = "profiles:\n  x:\n    env:\n      FINE: y\n      "
+	for _, name := range []string{"PATH", "HOME", "LD_PRELOAD", "LD_AUDIT", "BASH_ENV", "ENV", "SHELLOPTS", "CHATD_PLAIN", "GODEBUG", "TMUX", "TMPDIR", "XDG_CONFIG_HOME", "A-B", "1A"} {
+		_, err := load(t, text+name+": x\n")
+		if want := "chatd.yaml:5: profiles.x.env." + name; !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+	for _, value := range []string{strings.Repeat("x", chat.MaxEnvBytes), `"a\0b"`} {
+		if _, err := load(t, text+"A: "+value+"\n"); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("%.20q: %v", value, err)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
+)
+
+// fileShares is what one owner may have of what all share, as it is written.
+type fileShares struct {
+	Chats    string `yaml:"chats"`
+	Creates  string `yaml:"creates"`
+	Awake    string `yaml:"awake"`
+	Streams  string `yaml:"streams"`
+	RunBytes string `yaml:"run_bytes"`
+	UIDs     string `yaml:"uids"`
+}
+
+// shareFields are the keys of owner_shares.
+func shareFields(cfg *Config) []field {
+	of := map[quota.Share]func(*fileShares) string{
+		quota.Chats:    func(f *fileShares) string { return f.Chats },
+		quota.Creates:  func(f *fileShares) string { return f.Creates },
+		quota.Awake:    func(f *fileShares) string { return f.Awake },
+		quota.Streams:  func(f *fileShares) string { return f.Streams },
+		quota.RunBytes: func(f *fileShares) string { return f.RunBytes },
+		quota.UIDs:     func(f *fileShares) string { return f.UIDs },
+	}
+	var all []field
+	for _, s := range quota.All() {
+		all = append(all, field{s.Key(), func(f *fileConfig) string { return of[s](&f.OwnerShares) }, ownerShare(cfg, s)})
+	}
+	return all
+}
+
+// ownerShare reads one of them: a size for what is counted in bytes, and else a number.
+func ownerShare(cfg *Config, s quota.Share) func(string) error {
+	return func(text string) error {
+		n, err := ParseSize(text)
+		if err == nil && s != quota.RunBytes && n > 1<<31 {
+			err = fmt.Errorf("%s: want 0, for no bound, to %d: %w", chat.Quote(text), 1<<31, chat.ErrInvalid)
+		}
+		cfg.OwnerShares[s] = n
+		return err
+	}
+}
+
+// MaxStreams is the share of streams as the API has it, where 0 is its default.
+func (cfg Config) MaxStreams() int {
+	if n := cfg.OwnerShares[quota.Streams]; n > 0 {
+		return int(n)
+	}
+	return 1 << 31
+}

@@ -1,0 +1,141 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// fileExpose is one rule of expose_paths, as it is written.
+type fileExpose struct {
+	Source string `yaml:"source"`
+	Target string `yaml:"target"`
+	Mode   string `yaml:"mode"`
+}
+
+// fileView is what a profile opens of the host and its kernel, as it is written.
+type fileView struct {
+	ExposePaths     []fileExpose `yaml:"expose_paths"`
+	AllowReadPaths  []string     `yaml:"allow_read_paths"`
+	AllowWritePaths []string     `yaml:"allow_write_paths"`
+	AllowReadAll    string       `yaml:"allow_read_outside_workspace"`
+	AllowNetlink    string       `yaml:"allow_netlink"`
+	AllowSeccomp    string       `yaml:"allow_seccomp"`
+}
+
+// expose reads the rules at the key; nothing of the host is looked at.
+func (s source) expose(at string, rules []fileExpose) (out []chat.Expose, err error) {
+	for _, r := range rules {
+		out = append(out, chat.Expose{Source: r.Source, Target: r.Target, Mode: chat.Mode(r.Mode)})
+	}
+	if key, err := chat.CheckExposePaths(out); err != nil {
+		return nil, s.fault(at+key, err)
+	}
+	return out, nil
+}
+
+// view reads what a profile opens of the host into p.
+func (s source) view(at string, f fileView, p *chat.Profile) (err error) {
+	at += "."
+	if p.ExposePaths, err = s.expose(at, f.ExposePaths); err != nil {
+		return err
+	}
+	p.AllowReadPaths, p.AllowWritePaths = f.AllowReadPaths, f.AllowWritePaths
+	if _, key, err := p.Grants(); err != nil {
+		return s.fault(at+key, err)
+	}
+	for _, b := range []struct {
+		key, value string
+		into       *bool
+	}{
+		{"allow_read_outside_workspace", f.AllowReadAll, &p.AllowReadOutsideWorkspace},
+		{"allow_netlink", f.AllowNetlink, &p.AllowNetlink},
+		{"allow_seccomp", f.AllowSeccomp, &p.AllowSeccomp},
+	} {
+		if b.value == "" {
+			continue
+		}
+		if err := boolean(b.into)(b.value); err != nil {
+			return s.fault(at+b.key, err)
+		}
+	}
+	return nil
+}
+
+// exposeEverywhere puts the rules for all profiles under those of each: what a
+// profile says of a target overrides what is said for all.
+func exposeEverywhere(cfg *Config, sources []source) error {
+	var all []chat.Expose
+	for _, s := range sources {
+		rules, err := s.expose("", s.file.ExposePaths)
+		if err != nil {
+			return err
+		}
+		all = chat.OverrideExpose(all, rules)
+	}
+	for name, p := range cfg.Profiles {
+		p.ExposePaths = chat.OverrideExpose(all, p.ExposePaths)
+		cfg.Profiles[name] = p
+	}
+	return nil
+}
+
+// CheckViews has check look at the host for what each profile opens of it, and says of what is
+// wrong where it is written.
+func (cfg Config) CheckViews(check func(Config, chat.Profile) (key string, err error)) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(cfg.Profiles)) {
+		p := cfg.Profiles[name]
+		if key, err := check(cfg, p); err != nil {
+			s, at := placeOf(cfg.from, p, key)
+			err = s.fault(at, err)
+			// What is said for all profiles is wrong for each.
+			if !slices.ContainsFunc(errs, func(e error) bool { return e.Error() == err.Error() }) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// placeOf finds where a key of a profile, as it was merged, is written: in the last
+// source that has the profile or, for a rule of all profiles, the rule.
+func placeOf(sources []source, p chat.Profile, key string) (source, string) {
+	var i int
+	isRule := strings.HasPrefix(key, "expose_paths[")
+	_, field, _ := strings.Cut(key, "]")
+	if _, err := fmt.Sscanf(key, "expose_paths[%d]", &i); isRule && err == nil && i < len(p.ExposePaths) {
+		target := p.ExposePaths[i].At()
+		for _, s := range slices.Backward(sources) {
+			if f, ok := s.file.Profiles[p.Name]; ok {
+				if n := indexOfTarget(f.View.ExposePaths, target); n >= 0 {
+					return s, fmt.Sprintf("profiles.%s.expose_paths[%d]%s", p.Name, n, field)
+				}
+				break
+			}
+		}
+		for _, s := range slices.Backward(sources) {
+			if n := indexOfTarget(s.file.ExposePaths, target); n >= 0 {
+				return s, fmt.Sprintf("expose_paths[%d]%s", n, field)
+			}
+		}
+	}
+	for _, s := range slices.Backward(sources) {
+		if _, ok := s.file.Profiles[p.Name]; ok {
+			return s, "profiles." + p.Name + "." + key
+		}
+	}
+	return source{name: "the config"}, "profiles." + p.Name + "." + key
+}
+
+func indexOfTarget(rules []fileExpose, target string) int {
+	return slices.IndexFunc(rules, func(r fileExpose) bool {
+		one := chat.OverrideExpose(nil, []chat.Expose{{Source: r.Source, Target: cmp.Or(r.Target, r.Source)}})
+		return one[0].Target == target
+	})
+}

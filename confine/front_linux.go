@@ -1,0 +1,71 @@
+package confine
+
+import (
+	"fmt"
+
+	seccomp "github.com/elastic/go-seccomp-bpf"
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/landlock"
+)
+
+// passed are the system calls of the front: memory, threads and time of the Go runtime, and
+// reading and writing of what is open. Names that an architecture lacks are left out.
+var passed = []string{
+	"mmap", "munmap", "mprotect", "madvise", "mremap", "brk", "mincore", "membarrier",
+	"clone", "clone3", "set_robust_list", "rseq", "futex", "exit", "exit_group", "gettid", "getpid", "tgkill", "sched_yield", "sched_getaffinity",
+	"rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "restart_syscall",
+	"nanosleep", "clock_nanosleep", "clock_gettime", "clock_getres", "gettimeofday", "timer_create", "timer_settime", "timer_delete", "setitimer",
+	"getrandom", "prctl", "uname", "getrlimit", "prlimit64",
+	"epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2", "eventfd2", "pipe2", "fcntl", "ioctl",
+	"read", "readv", "write", "writev", "pread64", "close", "fstat", "dup", "dup3",
+	"accept4", "socketpair", "shutdown", "getsockname", "getpeername", "getsockopt", "setsockopt",
+	"recvmsg", "recvfrom", "sendmsg", "sendto",
+}
+
+// Done is what was taken.
+type Done struct {
+	// Missing are walls that this kernel does not have.
+	Missing []string
+}
+
+// Front confines this process. After an error it must not go on.
+func Front() (Done, error) {
+	var done Done
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return done, fmt.Errorf("cannot keep others of this user out: %w", err)
+	}
+	if landlock.ABI() == 0 {
+		done.Missing = append(done.Missing, "landlock")
+	} else if _, err := landlock.Enforce(landlock.Rules{}, 1, true); err != nil {
+		return done, err
+	}
+	return done, filter()
+}
+
+// filter loads the list for every thread.
+func filter() error {
+	info, err := arch.GetInfo("")
+	if err != nil {
+		return fmt.Errorf("cannot make a system call filter: %w", err)
+	}
+	var names []string
+	for _, n := range passed {
+		if _, ok := info.SyscallNames[n]; ok {
+			names = append(names, n)
+		}
+	}
+	err = seccomp.LoadFilter(seccomp.Filter{
+		NoNewPrivs: true,
+		Flag:       seccomp.FilterFlagTSync,
+		Policy: seccomp.Policy{
+			DefaultAction: seccomp.ActionErrno, // the library adds EPERM
+			Syscalls:      []seccomp.SyscallGroup{{Action: seccomp.ActionAllow, Names: names}},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("cannot load a system call filter: %w", err)
+	}
+	return nil
+}
