@@ -68,7 +68,7 @@ func ask[R any](ctx context.Context, c *Client, verb string, id chat.ID, args an
 	if err != nil {
 		return result, err
 	}
-	defer l.close() //nolint:errcheck // nobody hears what it says
+	defer func() { _ = l.close() }() // nobody hears what it says
 	raw, err := encode(args)
 	if err != nil {
 		return result, err

@@ -125,7 +125,7 @@ func (s *Server) accept(ctx context.Context, fd int) error {
 	}
 	s.calls.Go(func() {
 		defer func() { <-s.places }()
-		defer l.close() //nolint:errcheck // nothing is left to be sent
+		defer func() { _ = l.close() }() // nothing is left to be sent
 		s.serve(ctx, &call{link: l})
 	})
 	return nil

@@ -93,14 +93,5 @@ func configFlags(c *cli.Context) (config.Flags, error) {
 	return f, nil
 }
 
-// loadConfig merges the flags and variables of c over the file over the defaults.
-func loadConfig(c *cli.Context) (config.Config, error) {
-	f, err := configFlags(c)
-	if err != nil {
-		return config.Config{}, err
-	}
-	return config.Load(f)
-}
-
 // checkView looks at the host for what a profile opens of it; the Linux side sets it.
 var checkView = func(config.Config, chat.Profile) (key string, err error) { return "", nil }
