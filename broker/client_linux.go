@@ -52,6 +52,9 @@ func (c *Client) Settings(took func(Settings) error) error {
 	}
 }
 
+// Ready tells chatd-root that the front answers callers from now on.
+func (c *Client) Ready() error { return c.control.send(ready, nil) }
+
 // hooks are what a call has beside its request and its answer.
 type hooks struct {
 	// content is sent beside the request; nil is none.

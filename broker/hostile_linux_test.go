@@ -142,7 +142,7 @@ func TestHostileControl(t *testing.T) {
 		"two descriptors": {newCall, "", []int{packet, packet}}, "a hundred": {newCall, "", slices.Repeat([]int{packet}, 100)},
 		"a file": {newCall, "", []int{int(file.Fd())}}, "a pipe": {newCall, "", []int{int(pipe.Fd())}}, "a stream": {newCall, "", []int{stream}},
 		"a datagram socket": {newCall, "", []int{datagram}}, "a listener": {newCall, "", []int{int(listener.Fd())}},
-		"settings": {settings, `{"version":"1"}`, nil}, "too long": {newCall, strings.Repeat("x", packetSize+1), nil},
+		"ready with text": {ready, "x", nil}, "ready with a descriptor": {ready, "", []int{packet}}, "settings": {settings, `{"version":"1"}`, nil}, "too long": {newCall, strings.Repeat("x", packetSize+1), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fds, routines := held(t)

@@ -20,6 +20,7 @@ const (
 	request    kind = 'q' // a part of a request
 	requestEnd kind = 'Q' // its last part
 	broken     kind = 'x' // the content could not be read to its end
+	ready      kind = 'y' // on the control socket: the front answers callers
 	// Both ways.
 	data kind = 'd' // of the content, or what a file tool read
 	end  kind = 'e' // of the content

@@ -34,6 +34,7 @@ type Server struct {
 	large   chan struct{} // one for each request of more than one packet
 	calls   sync.WaitGroup
 	closing atomic.Bool
+	answers atomic.Bool
 }
 
 // NewServer takes chatd-root's end of a control socket.
@@ -58,6 +59,9 @@ func (s *Server) Tell(now Settings) error {
 	return s.control.send(settings, p)
 }
 
+// Answers reports whether the front has said that it answers callers.
+func (s *Server) Answers() bool { return s.answers.Load() }
+
 // Close ends Serve and every call.
 func (s *Server) Close() error {
 	s.closing.Store(true)
@@ -74,6 +78,10 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer cancel()
 	for {
 		err := s.control.recvFDs(func(k kind, p []byte, fds []int) error {
+			if k == ready && len(p) == 0 && len(fds) == 0 {
+				s.answers.Store(true)
+				return nil
+			}
 			if k != newCall || len(p) > 0 || len(fds) != 1 {
 				return errors.Join(fmt.Errorf("cannot use a packet %q of %d bytes and %d descriptors on the control socket", k, len(p), len(fds)), closeAll(fds))
 			}

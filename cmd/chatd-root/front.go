@@ -95,20 +95,23 @@ func (f *front) level(word string) {
 	f.tell(s)
 }
 
-// A front that ends at once is started again a few times, later and later, and then given up.
+// A front that ends is started again, later and later when it ends soon. One that never answered a
+// caller is given up after some tries: what keeps it from that is not a caller's doing, and an
+// operator has to know.
 const (
 	frontTries  = 6
 	frontPause  = 100 * time.Millisecond
-	frontSettle = 10 * time.Second // a front that lived so long was well
+	mostPause   = 5 * time.Second
+	frontSettle = time.Second // a front that lived so long was well
 )
 
 // run keeps a front until ctx ends, and then lets it finish what it answers. It returns nil
 // when that was told to end.
 func (f *front) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, f.close()) }()
-	for tries, pause := 1, frontPause; ; tries, pause = tries+1, 2*pause {
+	for tries, pause := 1, frontPause; ; tries, pause = tries+1, min(2*pause, mostPause) {
 		began := time.Now()
-		err := f.once(ctx)
+		answered, err := f.once(ctx)
 		switch {
 		case ctx.Err() != nil:
 			if err != nil {
@@ -117,6 +120,8 @@ func (f *front) run(ctx context.Context) (err error) {
 			return nil
 		case time.Since(began) > frontSettle:
 			tries, pause = 1, frontPause
+		case answered:
+			tries = 1
 		case tries == frontTries:
 			return fmt.Errorf("cannot keep a front: it ended %d times, the last time: %w", tries, err)
 		}
@@ -133,22 +138,22 @@ func (f *front) close() error {
 	return errors.Join(f.listener.Close(), f.socket.Close(), f.program.Close())
 }
 
-// once starts a front and returns when it and every call of it have ended.
-func (f *front) once(ctx context.Context) error {
+// once starts a front and returns when it has ended, and whether it answered callers until then.
+func (f *front) once(ctx context.Context) (answered bool, err error) {
 	ours, theirs, err := broker.Pair()
 	if err != nil {
-		return err
+		return false, err
 	}
 	s, err := broker.NewServer(ours, f.opt)
 	if err != nil {
-		return errors.Join(err, theirs.Close())
+		return false, errors.Join(err, theirs.Close())
 	}
 	exited, err := f.start(ctx, theirs)
 	if err = errors.Join(err, theirs.Close()); err != nil {
-		return errors.Join(err, s.Close())
+		return false, errors.Join(err, s.Close())
 	}
 	if err := f.introduce(s); err != nil {
-		return errors.Join(err, s.Close(), <-exited)
+		return false, errors.Join(err, s.Close(), <-exited)
 	}
 	served := make(chan error, 1)
 	go func() {
@@ -161,7 +166,7 @@ func (f *front) once(ctx context.Context) error {
 	if ctx.Err() != nil {
 		err = errors.Join(err, s.Wait(frontPatience))
 	}
-	return err
+	return s.Answers(), err
 }
 
 // introduce tells a new front its settings.

@@ -61,6 +61,9 @@ func runFront(ctx context.Context) error {
 	if len(done.Missing) > 0 {
 		log.Warn("the front lacks a wall that this kernel does not have", "missing", done.Missing)
 	}
+	if err := c.Ready(); err != nil {
+		return err
+	}
 	err = serveFront(ctx, l, c, c.NameOf, s, log)
 	if cause := context.Cause(ctx); errors.Is(cause, errRootEnded) {
 		err = errors.Join(err, cause)

@@ -1,6 +1,7 @@
 package roottest
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -124,3 +125,70 @@ func TestFrontDiesWithRoot(t *testing.T) {
 		t.Error("it lives")
 	}
 }
+
+// TestFrontKilledAtEveryStep kills the front at each step of create, wake, sleep and reap. What
+// was begun is done, or undone, by chatd-root alone: asked again, it is as it should be.
+func TestFrontKilledAtEveryStep(t *testing.T) {
+	opt := options(t)
+	order := filepath.Join(filepath.Dir(opt.State), "failpoint")
+	d := startDaemon(t, opt, order)
+	ctx := t.Context()
+	asleepSteps := []string{"egress", "account", "home", "runs"}
+	awakeSteps := []string{"limits", "session"}
+	no := false
+	for _, c := range []struct {
+		points []string
+		do     func(chat.Spec, chat.ID) error
+		// there is whether the chat is there afterwards, and awake whether it has a session.
+		there, awake bool
+	}{
+		{append(failpoints("create", asleepSteps...), "create.record.after"), func(s chat.Spec, _ chat.ID) error { return second2(d.Create(ctx, s)) }, true, false},
+		{failpoints("wake", awakeSteps...), func(_ chat.Spec, id chat.ID) error { return second(d.Wake(ctx, id)) }, true, true},
+		{failpoints("sleep", awakeSteps...), func(_ chat.Spec, id chat.ID) error { return second(d.Sleep(ctx, id)) }, true, false},
+		{append(failpoints("reap", append(asleepSteps, awakeSteps...)...), "reap.record.after", "reap.forget.before"), func(_ chat.Spec, id chat.ID) error { return d.Reap(ctx, id) }, false, false},
+	} {
+		for _, point := range c.points {
+			t.Run(point, func(t *testing.T) {
+				spec := chat.Spec{ExternalID: point, Awake: &no}
+				made := chat.Chat{}
+				if !strings.HasPrefix(point, "create.") {
+					var err error
+					made, _, err = d.Create(ctx, spec)
+					must(t, err)
+				}
+				if strings.HasPrefix(point, "sleep.") || strings.HasPrefix(point, "reap.") {
+					must(t, second(d.Wake(ctx, made.ID)))
+				}
+				front := frontOf(t, d.cmd.Process.Pid)
+				must(t, os.WriteFile(order, []byte(point+" pkill -KILL -P $PPID -x chatd-front"), 0o600))
+				if err := c.do(spec, made.ID); err == nil {
+					t.Errorf("the caller is told that it is done, by a front that was killed")
+				}
+				if !comes(func() bool { return frontOf(t, d.cmd.Process.Pid) != front }) {
+					t.Fatal("no other front comes")
+				}
+				if err := c.do(spec, made.ID); err != nil && (c.there || !errors.Is(err, chat.ErrNotFound)) {
+					t.Errorf("asked again: %v", err)
+				}
+				page, err := d.List(ctx, chat.Filter{ExternalID: point})
+				must(t, err)
+				if c.there != (len(page.Chats) == 1) {
+					t.Fatalf("there are %d chats", len(page.Chats))
+				}
+				if !c.there {
+					gone(t, opt, made)
+					return
+				}
+				made = page.Chats[0]
+				if made.Phase != chat.Ready || made.Awake != c.awake {
+					t.Errorf("it is %s, awake %v", made.Phase, made.Awake)
+				}
+				whole(t, opt, made)
+				must(t, d.Reap(ctx, made.ID))
+				gone(t, opt, made)
+			})
+		}
+	}
+}
+
+func second2[A, B any](_ A, _ B, err error) error { return err }
