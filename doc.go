@@ -11,6 +11,7 @@
 //	landlock          file access by Landlock
 //	unshare           overlays and masks for what sessions share
 //	sockets           what the kernel holds for a chat's sockets
+//	sys               what several packages ask of the kernel
 //	tmux              the terminal
 //	shims             the chat's side of the wall: view, confine, refused commands
 //	access            file rules: loads, matches and explains them

@@ -16,7 +16,7 @@ import (
 
 // mostEnforced bounds the own code lines that chatd-enforce can reach from main. The plan is
 // 3,000, and adrs/0037 says what stands in the way. The bound may only fall.
-const mostEnforced = 4_620
+const mostEnforced = 4_618
 
 // shellParser is what the enforcer links, by package access, and must not reach.
 const shellParser = "(*mvdan.cc/sh/v3/syntax.Parser)."
@@ -107,7 +107,7 @@ func TestEnforceLinksLittle(t *testing.T) {
 		t.Errorf("chatd-enforce does not link keeper: %s", deps)
 	}
 	for _, dep := range deps {
-		if strings.HasPrefix(dep, module) && !slices.Contains([]string{"chat", "access", "keeper", "cmd/chatd-enforce"}, folder(dep)) {
+		if strings.HasPrefix(dep, module) && !slices.Contains([]string{"chat", "access", "keeper", "sys", "cmd/chatd-enforce"}, folder(dep)) {
 			t.Errorf("chatd-enforce links %s", dep)
 		}
 		for _, not := range enforceMayNot {

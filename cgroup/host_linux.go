@@ -50,20 +50,20 @@ func readHost() (host, error) {
 func findHost(mounts []mount, own map[string]string) (host, error) {
 	h := host{legacy: map[string]string{}, points: map[string]string{}}
 	for _, m := range mounts {
-		if m.kind == "cgroup2" && h.unified == "" {
+		if m.Kind == "cgroup2" && h.unified == "" {
 			if dir, err := m.below(own[""]); err == nil && own[""] != "" {
 				h.unified = dir
 			}
 		}
 		for _, c := range controllers {
-			if m.kind != "cgroup" || !slices.Contains(m.super, c) || h.points[c] != "" {
+			if m.Kind != "cgroup" || !m.controls(c) || h.points[c] != "" {
 				continue
 			}
 			dir, err := m.below(own[c])
 			if err != nil {
 				return host{}, err
 			}
-			h.legacy[c], h.points[c] = dir, m.point
+			h.legacy[c], h.points[c] = dir, m.Path
 		}
 	}
 	if h.unified == "" {

@@ -3,14 +3,13 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/chatd/chatd/chat"
 	"github.com/containerd/cgroups/v3/cgroup1"
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // joinTries bounds joinCPU: each pass moves all it sees, and who is moved has
@@ -66,19 +65,8 @@ func (g *legacy) joinOnce(cg cgroup1.Cgroup, id chat.ID, leaf string) (moved int
 	return moved, nil
 }
 
-// exiting tells that a process has begun to end. The kernel moves such a one no
-// more, though it is listed until it is dead, and it forks no more either.
-// PF_EXITING is bit 2 of the ninth field of proc_pid_stat(5).
+// exiting tells that a process has begun to end: it is listed until it is dead.
 func exiting(pid int) bool {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return true
-	}
-	// The name is in parentheses and may hold any byte but NUL.
-	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-	if len(f) < 7 {
-		return false
-	}
-	flags, err := strconv.ParseUint(f[6], 10, 64)
-	return err == nil && flags&4 != 0
+	st, err := sys.ReadStat(pid)
+	return err != nil || st.Flags&sys.Exiting != 0
 }

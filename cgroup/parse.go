@@ -3,52 +3,28 @@ package cgroup
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/chatd/chatd/sys"
 )
 
-// mount is one line of /proc/self/mountinfo, as proc_pid_mountinfo(5) has it.
-type mount struct {
-	root  string // of the mount within its file system
-	point string // relative to the process's root
-	kind  string // "cgroup", "cgroup2", …
-	super []string
-}
+// mount is a mount of a cgroup file system.
+type mount struct{ sys.Mount }
+
+// controls reports whether a mount of cgroup v1 has the controller.
+func (m mount) controls(name string) bool { return slices.Contains(strings.Split(m.Super, ","), name) }
 
 // parseMounts reads /proc/self/mountinfo and keeps the cgroup file systems.
-func parseMounts(text string) ([]mount, error) {
-	var mounts []mount
-	for line := range strings.Lines(text) {
-		left, right, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
-		f, g := strings.Fields(left), strings.Fields(right)
-		if !ok || len(f) < 6 || len(g) < 3 {
-			return nil, fmt.Errorf("cannot read mountinfo: bad line %q", line)
+func parseMounts(text string) (mounts []mount, err error) {
+	all, err := sys.ParseMounts(text)
+	for _, m := range all {
+		if m.Kind == "cgroup" || m.Kind == "cgroup2" {
+			mounts = append(mounts, mount{m})
 		}
-		if g[0] != "cgroup" && g[0] != "cgroup2" {
-			continue
-		}
-		mounts = append(mounts, mount{unescape(f[3]), unescape(f[4]), g[0], strings.Split(g[2], ",")})
 	}
-	return mounts, nil
-}
-
-// unescape undoes the octal escapes of mountinfo: \040 is a blank.
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if v, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(v))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
+	return mounts, err
 }
 
 // parseOwn reads /proc/PID/cgroup of cgroups(7): the path by controller, and that
@@ -71,11 +47,11 @@ func parseOwn(text string) (map[string]string, error) {
 // mount does not show it: a mount of another part of the tree, or a path above
 // the root of the cgroup namespace.
 func (m mount) below(path string) (string, error) {
-	rel, err := filepath.Rel(m.root, path)
+	rel, err := filepath.Rel(m.Root, path)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") || strings.HasPrefix(path, "/..") {
-		return "", fmt.Errorf("cannot find the cgroup %s under the mount %s: it shows %s", path, m.point, m.root)
+		return "", fmt.Errorf("cannot find the cgroup %s under the mount %s: it shows %s", path, m.Path, m.Root)
 	}
-	return filepath.Join(m.point, rel), nil
+	return filepath.Join(m.Path, rel), nil
 }
 
 // flat finds one "key value" of files such as cpu.stat and memory.events; a key

@@ -3,6 +3,8 @@ package cgroup
 import (
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/sys"
 )
 
 const hybrid = `31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
@@ -16,7 +18,7 @@ func TestParseMounts(t *testing.T) {
 	if err != nil || len(m) != 3 {
 		t.Fatalf("got %+v, %v", m, err)
 	}
-	if m[1].point != "/sys/fs/cgroup/mem ory" || m[1].root != "/docker/x" || m[0].super[2] != "cpuacct" || m[2].kind != "cgroup2" {
+	if m[1].Path != "/sys/fs/cgroup/mem ory" || m[1].Root != "/docker/x" || !m[0].controls("cpuacct") || m[0].controls("memory") || m[2].Kind != "cgroup2" {
 		t.Errorf("got %+v", m)
 	}
 	for _, bad := range []string{"x\n", "1 2 3 4 5\n", "1 2 3 / /x rw - cgroup\n"} {
@@ -36,7 +38,7 @@ func TestBelow(t *testing.T) {
 		{"/docker/x", "/", ""},
 		{"/", "/../other", ""},
 	} {
-		got, err := mount{root: c.root, point: "/m"}.below(c.path)
+		got, err := mount{sys.Mount{Root: c.root, Path: "/m"}}.below(c.path)
 		if got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("%s under %s: %q, %v, want %q", c.path, c.root, got, err, c.want)
 		}
@@ -73,7 +75,7 @@ func FuzzParseMounts(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		mounts, err := parseMounts(text)
 		for _, m := range mounts {
-			if err != nil || m.kind != "cgroup" && m.kind != "cgroup2" {
+			if err != nil || m.Kind != "cgroup" && m.Kind != "cgroup2" {
 				t.Errorf("%+v, %v", m, err)
 			}
 		}
@@ -96,7 +98,7 @@ func FuzzParseOwn(f *testing.F) {
 func FuzzBelow(f *testing.F) {
 	f.Add("/docker/x", "/docker/x/../../y")
 	f.Fuzz(func(t *testing.T, root, path string) {
-		dir, err := mount{root: root, point: "/m"}.below(path)
+		dir, err := mount{sys.Mount{Root: root, Path: "/m"}}.below(path)
 		if err == nil && dir != "/m" && !strings.HasPrefix(dir, "/m/") {
 			t.Errorf("%q", dir)
 		}

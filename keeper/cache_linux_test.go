@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // TestTreeCacheOverOverlays: sessions have overlays of their own over one tree, with device
@@ -11,7 +12,7 @@ import (
 func TestTreeCacheOverOverlays(t *testing.T) {
 	k := &walker{order: Order{Chat: chat.ID("0000000000000001"), Text: []byte("rules")}}
 	overlay := func(dev, source string) treeKey {
-		return keyOf(k, &baseMount{Mount: Mount{Dev: dev, Root: "/", Path: "/usr", Kind: "overlay", Source: source}})
+		return keyOf(k, &baseMount{Mount: sys.Mount{Dev: dev, Root: "/", Path: "/usr", Kind: "overlay", Source: source}})
 	}
 	if overlay("0:50", "chatd-fe00-2") != overlay("0:51", "chatd-fe00-2") {
 		t.Error("two overlays over one tree are two trees")

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // openTree is a copy of the mount that fd stands on, from fd down, attached nowhere
@@ -99,21 +101,9 @@ func openBeneath(dir int, name string, flags uint64) (int, error) {
 	if name == "" {
 		name = "."
 	}
-	return Openat2(dir, name, &unix.OpenHow{
+	return sys.Openat2(dir, name, &unix.OpenHow{
 		Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
-}
-
-// Openat2 is openat2(2), asked again while a rename or a mount anywhere on the host makes the kernel
-// unsure of a ".." (EAGAIN): a chat can rename for ever.
-func Openat2(dir int, name string, how *unix.OpenHow) (fd int, err error) {
-	for range 10_000 {
-		fd, err = unix.Openat2(dir, name, how)
-		if err != unix.EAGAIN && err != unix.EINTR {
-			return fd, err
-		}
-	}
-	return fd, err
 }
 
 // inMountNamespace runs do on a thread of its own that has joined the mount namespace

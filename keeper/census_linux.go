@@ -12,6 +12,7 @@ import (
 
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // censusTime bounds how long the places of one agent's rules are counted. A session that
@@ -106,7 +107,7 @@ func openTrees(trees []Tree) (bases []*baseMount, err error) {
 		if err != nil {
 			return bases, fmt.Errorf("cannot open %s: %w", chat.Quote(t.Source), err)
 		}
-		b := &baseMount{Mount: Mount{Path: t.At, Root: t.Source}, tree: fd, top: -1, handles: -1}
+		b := &baseMount{Mount: sys.Mount{Path: t.At, Root: t.Source}, tree: fd, top: -1, handles: -1}
 		bases = append(bases, b)
 		st, err := placeOf(fd)
 		if err != nil {
@@ -114,7 +115,7 @@ func openTrees(trees []Tree) (bases []*baseMount, err error) {
 		}
 		b.dir, b.inode = st.Mode&unix.S_IFMT == unix.S_IFDIR, inodeOf(&st)
 	}
-	slices.SortFunc(bases, func(a, b *baseMount) int { return ComparePaths(a.Path, b.Path) })
+	slices.SortFunc(bases, func(a, b *baseMount) int { return sys.ComparePaths(a.Path, b.Path) })
 	return bases, nil
 }
 
@@ -152,6 +153,6 @@ func (c *census) refused() (faults []access.Fault) {
 			faults = append(faults, access.Fault{Place: r.Place, Key: r.String(), Why: why})
 		}
 	}
-	slices.SortFunc(faults, func(a, b access.Fault) int { return ComparePaths(a.Place+a.Key, b.Place+b.Key) })
+	slices.SortFunc(faults, func(a, b access.Fault) int { return sys.ComparePaths(a.Place+a.Key, b.Place+b.Key) })
 	return faults
 }

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // leader tells one session from all others: its pid 1, and when that started.
@@ -32,9 +32,9 @@ func openKept(o Order) (*kept, error) {
 		k.close()
 		return nil, fmt.Errorf("cannot open the mount namespace of process %d: %w", o.PID, err)
 	}
-	start, err := startOf(o.PID)
-	if err == nil && o.Start != 0 && start != o.Start {
-		err = fmt.Errorf("process %d started at tick %d, want %d", o.PID, start, o.Start)
+	st, err := sys.ReadStat(o.PID)
+	if err == nil && o.Start != 0 && st.Start != o.Start {
+		err = fmt.Errorf("process %d started at tick %d, want %d", o.PID, st.Start, o.Start)
 	}
 	if err == nil && k.ended() {
 		err = fmt.Errorf("process %d has ended", o.PID)
@@ -60,23 +60,6 @@ func (k *kept) refuseOwn() error {
 		return fmt.Errorf("process %d has no mount namespace of its own: %w", k.leader.pid, chat.ErrInvalid)
 	}
 	return nil
-}
-
-// startOf is field 22 of /proc/PID/stat (proc(5)); the name before it may hold anything.
-func startOf(pid int) (uint64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, fmt.Errorf("cannot look at process %d: %w", pid, err)
-	}
-	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-	var start uint64
-	if len(f) < 20 {
-		return 0, fmt.Errorf("cannot read the start of process %d", pid)
-	}
-	if _, err := fmt.Sscan(f[19], &start); err != nil {
-		return 0, fmt.Errorf("cannot read the start of process %d: %w", pid, err)
-	}
-	return start, nil
 }
 
 // ended reports that the leader has ended, or that the session was let go of: its

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // maskPair are an empty directory and an empty file, root's, with no mode at all, in
@@ -68,7 +70,7 @@ func startMasks(dir string) (all []inode) {
 
 // isStartMask reports whether a mount of a session that begins is a mask of bubblewrap's. Nobody
 // else mounts those files: they are root's, and a chat has no capability.
-func (k *kept) isStartMask(root int, l Mount) bool {
+func (k *kept) isStartMask(root int, l sys.Mount) bool {
 	if name := path.Base(l.Root); name != ClosedDirectory && name != ClosedFile {
 		return false
 	}
@@ -84,7 +86,7 @@ func (k *kept) isStartMask(root int, l Mount) bool {
 // adopted is a mount that nobody has noted as a cover. A mask of bubblewrap's is the cover of
 // its place if it is as the cover would be: then it stays. Any other goes: what could not be
 // taken away, what an earlier worker did not come to note, and a mask of what is open now.
-func (k *kept) adopted(l Mount, wants []want, islands bool) cover {
+func (k *kept) adopted(l sys.Mount, wants []want, islands bool) cover {
 	c := cover{want{path: l.Path}, uint64(l.ID)}
 	if !slices.Contains(k.masked, l.ID) {
 		return c

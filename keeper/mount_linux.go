@@ -11,12 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // baseMount is a mount of bubblewrap's; tree is it alone, attached nowhere, so that
 // nothing that covers it or is mounted in it is seen there.
 type baseMount struct {
-	Mount
+	sys.Mount
 	tree    int
 	top     int // its root, in the session (O_PATH)
 	handles int // the same, for open_by_handle_at(2); -1 if there is none
@@ -57,7 +58,7 @@ type mounter struct {
 	dropped map[uint64]cover  // what is not wanted and still there, by its id; then what is left of it
 	stays   map[string]uint64 // the covers that stay, by path
 	ours    map[uint64]bool   // both, by their ids
-	now     map[uint64]Mount
+	now     map[uint64]sys.Mount
 	owner   map[string]string // what a want lies in
 	copies  map[string]int    // islands, copied before what is around them is covered
 	later   []want            // what has to wait until old covers are gone
@@ -66,7 +67,7 @@ type mounter struct {
 // apply brings the session's covers to wants, which fit in each other; now is what is
 // mounted in the session, by id. What is there and wanted stays. What is new comes before
 // what is old goes, so that nothing is without a cover between.
-func (m *mounter) apply(wants []want, now map[uint64]Mount) error {
+func (m *mounter) apply(wants []want, now map[uint64]sys.Mount) error {
 	m.copies, m.later = map[string]int{}, nil
 	defer func() {
 		for _, fd := range m.copies {
@@ -99,7 +100,7 @@ func (m *mounter) apply(wants []want, now map[uint64]Mount) error {
 // divide tells the covers that stay from those that go. A cover that is not mounted any
 // more, where the file was replaced, is neither. One that was moved with what it is on
 // is one of its new place. What lies in one that goes, goes.
-func (m *mounter) divide(wants []want, now map[uint64]Mount) {
+func (m *mounter) divide(wants []want, now map[uint64]sys.Mount) {
 	m.now, m.owner, m.stays, m.ours = now, owners(wants), map[string]uint64{}, map[uint64]bool{}
 	wanted := make(map[string]want, len(wants))
 	for _, w := range wants {
@@ -111,7 +112,7 @@ func (m *mounter) divide(wants []want, now map[uint64]Mount) {
 		all[i].path = now[c.id].Path
 		m.dropped[c.id], m.ours[c.id] = all[i], true
 	}
-	slices.SortStableFunc(all, func(a, b cover) int { return ComparePaths(a.path, b.path) })
+	slices.SortStableFunc(all, func(a, b cover) int { return sys.ComparePaths(a.path, b.path) })
 	for _, c := range all {
 		w, ok := wanted[c.path]
 		_, twice := m.stays[c.path]
@@ -176,7 +177,7 @@ func (m *mounter) openCover(c cover) int {
 // lies in them goes with them, and is never there without them. What another cover lies
 // over stays: who stands below that one must not get further than before.
 func (m *mounter) uncover() error {
-	all := slices.SortedFunc(maps.Values(m.dropped), func(a, b cover) int { return ComparePaths(a.path, b.path) })
+	all := slices.SortedFunc(maps.Values(m.dropped), func(a, b cover) int { return sys.ComparePaths(a.path, b.path) })
 	for again := true; again; { // what comes to light may be one of them
 		again = false
 		for i, c := range all {

@@ -1,6 +1,10 @@
 package keeper
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/chatd/chatd/sys"
+)
 
 // inode is a file whatever its name.
 type inode struct {
@@ -28,7 +32,7 @@ func (w want) inPlace() bool { return w.base || w.island() && w.parent == wallCl
 
 // byPath sorts a directory before what is in it, and of one path the strictest first.
 func byPath(a, b want) int {
-	if c := ComparePaths(a.path, b.path); c != 0 {
+	if c := sys.ComparePaths(a.path, b.path); c != 0 {
 		return c
 	}
 	return int(b.class) - int(a.class)

@@ -1,44 +1,11 @@
 package keeper
 
 import (
-	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
-
-func TestParseMounts(t *testing.T) {
-	got, err := ParseMounts("36 35 98:0 /mnt1 /a\\040b\\011\\134 ro,noatime master:1 shared:2 - ext4 /dev/root rw,errors=continue\n" +
-		"37 35 0:5 / /c rw - tmpfs none ro\n")
-	if err != nil || len(got) != 2 || got[0].Path != "/a b\t\\" || got[0].Writable || got[0].ID != 36 || got[0].Root != "/mnt1" || got[1].Writable || got[1].Kind != "tmpfs" {
-		t.Errorf("%+v, %v", got, err)
-	}
-	for _, bad := range []string{"36 35 98:0 /mnt1 /a\n", "1 2 3\n", "a b c d e - f\n", "\n", "x 1 98:0 / /a rw - ext4 /dev/root rw\n", "1 x 98:0 / /a rw - ext4 /dev/root rw\n"} {
-		if _, err := ParseMounts(bad); err == nil {
-			t.Errorf("took %q", bad)
-		}
-	}
-	if got := unescapeMount(`a\040b\134c\\d\9`); got != `a b\c\\d\9` {
-		t.Errorf("got %q", got)
-	}
-	own, err := os.ReadFile("/proc/self/mountinfo")
-	if err == nil {
-		_, err = ParseMounts(string(own))
-	}
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-func FuzzParseMounts(f *testing.F) {
-	f.Add("36 35 98:0 /mnt1 /a\\040b ro - ext4 /dev/root rw\n")
-	for _, s := range []string{"    ", "\x00\n", "0 \xff 0 0 ", "A A 0 0 0 0 - 0 0", "0 0000 000\xcd0 00000000 00 0 0000000000 00 ", strings.Repeat("0", 47) + "\xd2" + strings.Repeat("0", 17)} {
-		f.Add(s)
-	}
-	f.Fuzz(func(_ *testing.T, text string) { _, _ = ParseMounts(text) })
-}
 
 // event is one event as fanotify(7) writes it.
 func event(mask byte, records ...[]byte) []byte {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/sys"
 )
 
 // kept is one session whose rules are kept. What stands before mu never changes, and
@@ -78,7 +79,7 @@ func compileLinks(policy *access.Policy, o Order, l *led) (*ruleWall, error) {
 }
 
 // mounts are the session's mounts by /proc: those of bubblewrap at the first call.
-func (k *kept) mounts() ([]Mount, error) {
+func (k *kept) mounts() ([]sys.Mount, error) {
 	var text []byte
 	err := elsewhere(func() (err error) { // the session has a /proc of its own
 		text, err = os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", k.leader.pid))
@@ -90,7 +91,7 @@ func (k *kept) mounts() ([]Mount, error) {
 	if k.ended() {
 		return nil, errors.New("the session has ended")
 	}
-	return ParseMounts(string(text))
+	return sys.ParseMounts(string(text))
 }
 
 // kernelTypes are file systems without files that anybody put there.
@@ -147,7 +148,7 @@ func (k *kept) openBases(root int) error {
 		}
 		k.bases = append(k.bases, b)
 	}
-	slices.SortFunc(k.bases, func(a, b *baseMount) int { return ComparePaths(a.Path, b.Path) })
+	slices.SortFunc(k.bases, func(a, b *baseMount) int { return sys.ComparePaths(a.Path, b.Path) })
 	return nil
 }
 
@@ -225,7 +226,7 @@ func (k *kept) cover(o Order, wall *ruleWall, root int, masks maskPair, procFD i
 	if err != nil {
 		return 0, err
 	}
-	now, noted := map[uint64]Mount{}, map[uint64]bool{}
+	now, noted := map[uint64]sys.Mount{}, map[uint64]bool{}
 	all := slices.Concat(k.covers, k.buried)
 	for _, c := range all {
 		noted[c.id] = true

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // begunMasked is a session in which bubblewrap masks names of the home.
@@ -24,7 +26,7 @@ func (s *inside) mountsAt(t *testing.T) (all []int) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", s.order.PID))
 	must(t, err)
-	lines, err := ParseMounts(string(text))
+	lines, err := sys.ParseMounts(string(text))
 	must(t, err)
 	for _, l := range lines {
 		if strings.HasPrefix(l.Path, s.home+"/") {

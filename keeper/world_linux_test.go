@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // testUID is nobody's: above every range that chatd uses, and without a name.
@@ -201,14 +202,14 @@ func (s *inside) start(t testing.TB, self string, id chat.ID) {
 	must(t, json.NewDecoder(infoR).Decode(&info))
 	infoR.Close()
 	s.try(t, nil) // it answers, so the tree is whole
-	start, err := startOf(info.PID)
+	st, err := sys.ReadStat(info.PID)
 	must(t, err)
-	s.order = Order{Verb: Hold, Chat: id, UID: testUID, PID: info.PID, Start: start, Home: s.home, File: "rules.yaml"}
+	s.order = Order{Verb: Hold, Chat: id, UID: testUID, PID: info.PID, Start: st.Start, Home: s.home, File: "rules.yaml"}
 }
 
 // end ends what runs inside, also where it waits in an open.
 func (s *inside) end() {
-	if start, err := startOf(s.order.PID); err == nil && start == s.order.Start {
+	if st, err := sys.ReadStat(s.order.PID); err == nil && st.Start == s.order.Start {
 		_ = unix.Kill(s.order.PID, unix.SIGKILL)
 	}
 }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/keeper"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/unshare"
 )
 
@@ -130,7 +130,7 @@ func (s *session) refreshTrees() error {
 }
 
 // overlaysIn are the paths of chatd's overlays, one of each.
-func overlaysIn(mounts []keeper.Mount) []string {
+func overlaysIn(mounts []sys.Mount) []string {
 	paths, seen := []string{}, map[string]bool{}
 	for _, mount := range mounts {
 		if strings.HasPrefix(mount.Source, unshare.SourcePrefix) && !seen[mount.Dev] {

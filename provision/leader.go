@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // process names a process beyond its pid, which the kernel gives again: by its
@@ -36,18 +37,18 @@ func holdLeader(p process) (*leader, error) {
 		return nil, fmt.Errorf("cannot hold process %d: %w", p.PID, err)
 	}
 	l := &leader{process: p, fd: os.NewFile(uintptr(fd), "pidfd")}
-	st, err := readProcStat(p.PID)
+	st, err := sys.ReadStat(p.PID)
 	switch {
 	case err != nil:
-	case p.Start != 0 && p.Start != st.start:
-		err = fmt.Errorf("cannot hold process %d: it started at tick %d, want %d", p.PID, st.start, p.Start)
+	case p.Start != 0 && p.Start != st.Start:
+		err = fmt.Errorf("cannot hold process %d: it started at tick %d, want %d", p.PID, st.Start, p.Start)
 	case p.Start != 0 && !l.alive():
 		err = fmt.Errorf("cannot hold process %d: it has ended", p.PID)
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	l.Start = st.start
+	l.Start = st.Start
 	return l, nil
 }
 
@@ -70,9 +71,9 @@ func (l *leader) alive() bool {
 
 // ending reports whether the process has ended or is about to: what it takes along ends first.
 func (l *leader) ending() bool {
-	st, err := readProcStat(l.PID)
+	st, err := sys.ReadStat(l.PID)
 	// In this order: while it is held alive no other process has its pid.
-	return !l.alive() || err == nil && st.flags&pfExiting != 0
+	return !l.alive() || err == nil && st.Flags&sys.Exiting != 0
 }
 
 // wait returns when the process has ended or the leader was closed. It waits in
@@ -172,40 +173,6 @@ func closeAll(files map[string]*os.File) error {
 		errs = append(errs, f.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// procStat is what chatd reads of /proc/PID/stat.
-type procStat struct {
-	state byte
-	flags uint64 // PF_ of the kernel's include/linux/sched.h
-	start uint64
-}
-
-// pfExiting is set before a process that is pid 1 of its namespace ends the others there.
-const pfExiting = 0x4
-
-// readProcStat parses from the last ")" on: the name before it is the process's
-// own choice and may hold anything.
-func readProcStat(pid int) (procStat, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return procStat{}, fmt.Errorf("cannot look at process %d: %w", pid, err)
-	}
-	return parseProcStat(string(b))
-}
-
-func parseProcStat(s string) (procStat, error) {
-	i := strings.LastIndexByte(s, ')')
-	f := strings.Fields(s[i+1:])
-	if i < 0 || len(f) < 20 || len(f[0]) != 1 {
-		return procStat{}, fmt.Errorf("cannot read process stat %.80q", s)
-	}
-	flags, ferr := strconv.ParseUint(f[6], 10, 64)
-	start, err := strconv.ParseUint(f[19], 10, 64)
-	if err = errors.Join(ferr, err); err != nil {
-		return procStat{}, fmt.Errorf("cannot read process stat %.80q: %w", s, err)
-	}
-	return procStat{state: f[0][0], flags: flags, start: start}, nil
 }
 
 // bootID is the kernel's name for this boot (random(4)).

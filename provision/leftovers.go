@@ -16,6 +16,7 @@ import (
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 )
 
 // removeLeftovers takes away what may lie about under the uid outside the
@@ -103,8 +104,8 @@ func uidOfPid(pid int) (uint32, error) {
 }
 
 func isZombie(pid int) bool {
-	s, err := readProcStat(pid)
-	return err == nil && s.state == 'Z'
+	s, err := sys.ReadStat(pid)
+	return err == nil && s.State == 'Z'
 }
 
 // removeSysVIPC removes the uid's System V objects from the host's IPC

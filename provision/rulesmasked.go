@@ -11,6 +11,7 @@ import (
 	"github.com/chatd/chatd/keeper"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 )
 
 // masksDir has the two files that bubblewrap's masks are mounts of. Chats may pass through it:
@@ -68,7 +69,7 @@ func maskable(base, rel string) (dir, ok bool) {
 		return false, false
 	}
 	defer unix.Close(at)
-	fd, err := keeper.Openat2(at, rel, &unix.OpenHow{
+	fd, err := sys.Openat2(at, rel, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 	})
 	if err != nil {

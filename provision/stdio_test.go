@@ -38,27 +38,6 @@ func TestHeldStreams(t *testing.T) {
 	}
 }
 
-func TestParseProcStat(t *testing.T) {
-	for in, want := range map[string]procStat{
-		"7 (sh) S 1 7 7 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 4242 0":        {'S', 4194304, 4242},
-		"7 (a) Z 1 (b) S 1 7 7 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 4243 0": {'S', 4194304, 4243},
-	} {
-		if got, err := parseProcStat(in); err != nil || got != want {
-			t.Errorf("parseProcStat(%q) = %+v, %v", in, got, err)
-		}
-	}
-	for _, in := range []string{"", "7", "7 (sh)", "7 (sh) S", "7 (sh) S 1 7 7 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 x 0", "7 (sh) S 1 7 7 0 -1 x 1 0 0 0 0 0 0 0 20 0 1 0 7 0"} {
-		if _, err := parseProcStat(in); err == nil {
-			t.Errorf("parseProcStat(%q) gave no error", in)
-		}
-	}
-}
-
-func FuzzParseProcStat(f *testing.F) {
-	f.Add("7 (sh) S 1 7 7 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 4242 0")
-	f.Fuzz(func(_ *testing.T, s string) { _, _ = parseProcStat(s) })
-}
-
 func TestLocks(t *testing.T) {
 	var k keyedLocks
 	unlock, err := k.lock(t.Context(), "a")

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/keeper"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 )
 
 // KeyError is an error about one key of a profile, as expose_paths[1] or
@@ -143,7 +143,7 @@ func (h *hostTree) exposed(p chat.Profile, home, homes string) (all []shims.Expo
 		return nil, nil, err
 	}
 	all = slices.Concat(rules, granted)
-	slices.SortStableFunc(all, func(a, b shims.Exposed) int { return keeper.ComparePaths(a.Target, b.Target) })
+	slices.SortStableFunc(all, func(a, b shims.Exposed) int { return sys.ComparePaths(a.Target, b.Target) })
 	return h.settle(all, notes)
 }
 

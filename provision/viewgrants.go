@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/sys"
 )
 
 // mostLooked bounds how many names one grant may have root look at.
@@ -53,7 +53,7 @@ func (h *hostTree) expand(g chat.Grant) (*expansion, error) {
 	if len(e.matches) == 0 {
 		e.note("%s: nothing on this host matches", g.Pattern)
 	}
-	slices.SortFunc(e.matches, func(a, b found) int { return keeper.ComparePaths(a.path, b.path) })
+	slices.SortFunc(e.matches, func(a, b found) int { return sys.ComparePaths(a.path, b.path) })
 	return e, nil
 }
 
@@ -175,7 +175,7 @@ func (e *expansion) keep(f found) error {
 
 // openKernelName follows links beneath root, which have ".." in them.
 func openKernelName(root int, name string) (fd int, err error) {
-	return keeper.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
+	return sys.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
 }
 
 // kernelName judges a name of /sys, where the names of devices are links that the

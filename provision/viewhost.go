@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/keeper"
 	"github.com/chatd/chatd/netpolicy"
+	"github.com/chatd/chatd/sys"
 )
 
 // hostTree is the host's file tree as sources of sessions are looked up in it: from
@@ -20,7 +20,7 @@ import (
 // goes by the same name as the chat, will find.
 type hostTree struct {
 	root   *os.File
-	mounts []keeper.Mount
+	mounts []sys.Mount
 	// own are chatd's directories, of which nothing may be exposed.
 	own []string
 	// uid is who must be able to pass; 0 asks for nobody.

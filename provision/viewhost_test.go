@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/keeper"
 	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/sys"
 )
 
 // FuzzReaches: root never passes by a directory in which something matches.
@@ -73,7 +73,7 @@ const someMounts = `21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 
 // A source is known by what it is, not by its name.
 func TestMayExpose(t *testing.T) {
-	mounts, err := keeper.ParseMounts(someMounts)
+	mounts, err := sys.ParseMounts(someMounts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestSettle(t *testing.T) {
 		}
 	}
 	targets := []string{"/d/x/y", "/d-x", "/d", "/d/x", "/c"}
-	slices.SortFunc(targets, keeper.ComparePaths)
+	slices.SortFunc(targets, sys.ComparePaths)
 	if got := strings.Join(targets, " "); got != "/c /d /d/x /d/x/y /d-x" {
 		t.Errorf("order: %s", got)
 	}

@@ -7,15 +7,15 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/sys"
 )
 
-func readMounts(file string) ([]keeper.Mount, error) {
+func readMounts(file string) ([]sys.Mount, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the host's mounts: %w", err)
 	}
-	return keeper.ParseMounts(string(text))
+	return sys.ParseMounts(string(text))
 }
 
 // shownKinds are file systems that show the host's kernel, devices or processes.
@@ -25,8 +25,8 @@ var shownKinds = map[string]bool{
 }
 
 // origin is what p is of: a device, and the path there, whatever name it has here.
-func (h *hostTree) origin(p string) keeper.Mount {
-	var at keeper.Mount
+func (h *hostTree) origin(p string) sys.Mount {
+	var at sys.Mount
 	for _, m := range h.mounts { // a later mount covers an earlier one
 		if chat.Within(p, m.Path) && len(m.Path) >= len(at.Path) {
 			at = m
@@ -41,7 +41,7 @@ func (h *hostTree) origin(p string) keeper.Mount {
 // name, and what has a file system of the kernel in it: a mount below a source
 // comes with it.
 func (h *hostTree) mayExpose(p string) error {
-	seen := []keeper.Mount{h.origin(p)}
+	seen := []sys.Mount{h.origin(p)}
 	for _, m := range h.mounts {
 		if m.Path != p && chat.Within(m.Path, p) {
 			seen = append(seen, m)

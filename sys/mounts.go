@@ -1,12 +1,11 @@
-package keeper
+package sys
 
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/chatd/chatd/chat"
 )
 
 // Mount is one line of mountinfo (proc_pid_mountinfo(5)).
@@ -19,6 +18,8 @@ type Mount struct {
 	Source     string // what was mounted, as whoever mounted it said
 	// Writable: neither the mount nor the file system is read-only.
 	Writable bool
+	// Super are the options of the file system, with commas between.
+	Super string
 }
 
 // ParseMounts reads the text of a mountinfo. What it cannot read is an error, for a
@@ -32,19 +33,20 @@ func ParseMounts(text string) ([]Mount, error) {
 			sep++
 		}
 		if sep+3 > len(f) {
-			return nil, fmt.Errorf("cannot read mounts: a line is %s", chat.Quote(line))
+			return nil, fmt.Errorf("cannot read mounts: a line is %.200q", line)
 		}
 		id, err := strconv.Atoi(f[0])
 		parent, errParent := strconv.Atoi(f[1])
 		if err != nil || errParent != nil {
-			return nil, fmt.Errorf("cannot read mounts: a line is %s, want two numbers in front", chat.Quote(line))
+			return nil, fmt.Errorf("cannot read mounts: want two numbers in front of %.200q", line)
 		}
-		super := sep+3 < len(f) && hasOption(f[sep+3], "ro")
-		source := ""
-		if sep+2 < len(f) {
-			source = unescapeMount(f[sep+2])
+		m := Mount{ID: id, Parent: parent, Dev: f[2], Kind: f[sep+1]}
+		m.Root, m.Path, m.Source = unescape(f[3]), unescape(f[4]), unescape(f[sep+2])
+		if sep+3 < len(f) {
+			m.Super = f[sep+3]
 		}
-		all = append(all, Mount{id, parent, f[2], unescapeMount(f[3]), unescapeMount(f[4]), f[sep+1], source, !super && !hasOption(f[5], "ro")})
+		m.Writable = !slices.Contains(strings.Split(m.Super+","+f[5], ","), "ro")
+		all = append(all, m)
 	}
 	return all, nil
 }
@@ -66,17 +68,8 @@ func ComparePaths(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-func hasOption(list, option string) bool {
-	for o := range strings.SplitSeq(list, ",") {
-		if o == option {
-			return true
-		}
-	}
-	return false
-}
-
-// unescapeMount takes the octal away in which the kernel writes blanks, newlines and \.
-func unescapeMount(s string) string {
+// unescape takes the octal away in which the kernel writes blanks, newlines and \.
+func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
 	}
