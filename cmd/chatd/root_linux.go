@@ -44,7 +44,7 @@ func rootProgram(verb string, f config.Flags) (program string, args []string, er
 }
 
 // becomeRoot is chatd serve from here on: one process, one unit, one command.
-func becomeRoot(f config.Flags) error {
+func becomeRoot(f config.Flags, socket string) error {
 	program, args, err := rootProgram("serve", f)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func becomeRoot(f config.Flags) error {
 	if err != nil {
 		return fmt.Errorf("cannot serve: %w", err)
 	}
-	inherit, err := inherited()
+	inherit, err := inherited(socket)
 	if err != nil {
 		return err
 	}
@@ -63,13 +63,13 @@ func becomeRoot(f config.Flags) error {
 
 // inherited is the socket that systemd made for chatd.socket, for chatd-root to take over. The
 // variables are taken away, so that no program chatd starts believes that they are meant for it.
-func inherited() ([]string, error) {
+func inherited(socket string) ([]string, error) {
 	files := activation.Files(true)
 	if len(files) == 0 {
 		return nil, nil
 	}
 	if len(files) > 1 {
-		return nil, fmt.Errorf("cannot use the sockets that were handed over: got %d, want only the one of ListenStream=: %w", len(files), chat.ErrInvalid)
+		return nil, fmt.Errorf("cannot use the sockets that were handed over: got %d, want only the one of ListenStream=%s: %w", len(files), socket, chat.ErrInvalid)
 	}
 	fd, err := unix.Dup(int(files[0].Fd())) // which goes through execve(2), and the other does not
 	if err != nil {

@@ -11,6 +11,6 @@ import (
 )
 
 // becomeRoot cannot: the walls are the Linux kernel's.
-func becomeRoot(config.Flags) error {
+func becomeRoot(config.Flags, string) error {
 	return fmt.Errorf("cannot serve on %s: chatd's walls are made by the Linux kernel: %w", runtime.GOOS, chat.ErrUnsupported)
 }

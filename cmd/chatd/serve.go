@@ -52,7 +52,7 @@ func serveAction(c *cli.Context) error {
 		return err
 	}
 	if !c.Bool("check") {
-		return becomeRoot(flags)
+		return becomeRoot(flags, cfg.Socket)
 	}
 	return answer(c, cfg, func(w io.Writer) error {
 		b, err := cfg.YAML()

@@ -20,9 +20,12 @@ const insideEnv = "CHATD_ROOTTEST_INSIDE"
 
 // programs are the built binaries: chatd, beside it chatd-root with failpoints, chatd-shim, chatd-enforce, and the
 // demonstration beside them.
-var programs struct{ chatd, shim, enforce, demo string }
+var programs struct{ chatd, root, shim, enforce, demo string }
 
 func TestMain(m *testing.M) {
+	if os.Args[0] == hostileName {
+		os.Exit(hostileFront())
+	}
 	if os.Geteuid() != 0 {
 		os.Exit(m.Run()) // every test skips, or fails, for itself
 	}
@@ -98,6 +101,7 @@ func build(dir string) error {
 func enterWorld() error {
 	dir := os.Getenv(insideEnv)
 	programs.chatd, programs.shim = filepath.Join(dir, "chatd"), filepath.Join(dir, "chatd-shim")
+	programs.root = filepath.Join(dir, "chatd-root")
 	programs.enforce, programs.demo = filepath.Join(dir, "chatd-enforce"), filepath.Join(dir, "demo")
 	if onHost() {
 		return nil
