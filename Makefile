@@ -70,7 +70,7 @@ check: packages ## formatting, vet, lost errors, dead code, vulnerabilities, typ
 bench: packages ## measure the life of a chat beside its rivals at 0, 1,000 and 10,000 chats, and file rules and tools
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/roottest
 	go test -run '^$$' -bench Packet -timeout 20m ./netpolicy
-	go test -run '^$$' -bench 'Explain|Ratio' -timeout 20m ./access ./files ./provision
+	go test -run '^$$' -bench 'Explain|Ratio|JudgeCommand' -timeout 20m ./access ./shell ./files ./provision
 
 install: build ## install the programs under /usr/local
 	install -D -m 0755 bin/chatd /usr/local/sbin/chatd

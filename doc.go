@@ -15,6 +15,7 @@
 //	tmux              the terminal
 //	shims             the chat's side of the wall: view, confine, refused commands
 //	access            file rules: loads, matches and explains them
+//	shell             reads commands: their paths, and the programs they start
 //	keeper            keeps file rules in sessions: mounts and fanotify
 //	files             the five file tools
 //	guard             commands that are refused before they run: advice

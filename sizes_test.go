@@ -34,7 +34,6 @@ const (
 
 // largePackages are the packages over maxPackage, and the most lines of code each may have.
 var largePackages = map[string]int{
-	"access":    3_790,
 	"api":       3_130,
 	"cgroup":    3_100,
 	"cmd/chatd": 3_670,
@@ -46,7 +45,7 @@ var largePackages = map[string]int{
 // longLines is how many lines over maxColumns the files of each folder, with tests, may have.
 var longLines = map[string]int{
 	".":                 21,
-	"access":            326,
+	"access":            212,
 	"api":               446,
 	"api/apitest":       64,
 	"cgroup":            142,
@@ -72,6 +71,7 @@ var longLines = map[string]int{
 	"quota":             8,
 	"ring":              7,
 	"schedule":          67,
+	"shell":             116,
 	"shims":             373,
 	"sockets":           18,
 	"state":             178,

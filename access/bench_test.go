@@ -44,13 +44,6 @@ func BenchmarkExplain(b *testing.B) {
 			}
 		}
 	})
-	b.Run("command", func(b *testing.B) {
-		for b.Loop() {
-			if v, err := rs.JudgeCommand("grep -rn TODO src | sort > /tmp/todo"); err != nil || v.Denied() {
-				b.Fatal(v, err)
-			}
-		}
-	})
 	real, err := mustLoad(b, rulesOf("mixed", 1000)).For(Scope{Home: "/home/u", Resolve: Physical})
 	if err != nil {
 		b.Fatal(err)

@@ -17,8 +17,8 @@
 // [Load] reads such a file, in YAML or JSON5, and reports every fault in it at
 // once. A [Policy] names homes by ~; [Policy.For] makes it a [Ruleset] of one
 // agent, home and working directory, in which patterns are compiled and absolute.
-// [Ruleset.Judge] is asked for a path, [Ruleset.JudgeCommand] for a command, and
-// [Ruleset.Rules] lists everything for whoever enforces it in another way.
+// [Ruleset.Judge] is asked for a path, [Ruleset.JudgeFound] for one that package shell found
+// in a command, and [Ruleset.Rules] lists everything for whoever enforces it in another way.
 //
 // Two names of a path are judged: the folded one (absolute, without . and ..), and
 // the one that symbolic links lead to. A deny of either denies.
@@ -43,6 +43,5 @@
 // keep to them. What a name resolves to is looked up before it is used, so a chat
 // that swaps a link in between gets another file judged than opened: only an
 // enforcer that judges what is already open is a wall. A hard link has a name of
-// its own. Which paths a shell command touches is guessed from its text: a path
-// that is computed, read from a file, or made by another program is not seen.
+// its own. Which paths a command touches is for package shell to guess.
 package access

@@ -128,11 +128,11 @@ func (rs *Ruleset) Verdict(p string, op Op) (Verdict, error) {
 			return v, err
 		}
 	}
-	held, steps := rs.heldBack(absolute(rs.scope.Home, rs.scope.Cwd, p), op, maxSteps)
+	held, steps := rs.heldBack(Absolute(rs.scope.Home, rs.scope.Cwd, p), op, MaxSteps)
 	switch {
 	case held.Denied():
 		return held, nil
-	case steps > maxSteps:
+	case steps > MaxSteps:
 		return Verdict{}, fmt.Errorf("cannot judge path %s: it has too many directories to compare with the rules: %w", chat.Quote(p), chat.ErrInvalid)
 	}
 	return v, nil

@@ -8,8 +8,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// maxPath bounds a path that is judged; the kernel takes 4096 bytes.
-const maxPath = 1 << 16
+// MaxPath bounds a path that is judged; the kernel takes 4096 bytes.
+const MaxPath = 1 << 16
 
 // Verdict is the answer to one question.
 type Verdict struct {
@@ -42,10 +42,10 @@ func (v Verdict) Explained() chat.Explained {
 
 // Fold makes a path absolute as it is judged: below cwd unless it begins with /, ~
 // or ~/ at its head replaced by home, without ., .. and empty segments.
-func Fold(home, cwd, p string) string { return path.Clean(absolute(home, cwd, p)) }
+func Fold(home, cwd, p string) string { return path.Clean(Absolute(home, cwd, p)) }
 
-// absolute is Fold without folding, so that .. can be followed through links.
-func absolute(home, cwd, p string) string {
+// Absolute is [Fold] without folding, so that .. can be followed through links.
+func Absolute(home, cwd, p string) string {
 	switch {
 	case p == "~":
 		return home
@@ -62,14 +62,14 @@ func (rs *Ruleset) Judge(p string, op Op) (Verdict, error) {
 	switch {
 	case p == "":
 		return Verdict{}, fmt.Errorf("cannot judge an empty path: %w", chat.ErrInvalid)
-	case len(p) > maxPath:
-		return Verdict{}, fmt.Errorf("cannot judge a path of %d bytes: want at most %d: %w", len(p), maxPath, chat.ErrInvalid)
+	case len(p) > MaxPath:
+		return Verdict{}, fmt.Errorf("cannot judge a path of %d bytes: want at most %d: %w", len(p), MaxPath, chat.ErrInvalid)
 	case strings.IndexByte(p, 0) >= 0:
 		return Verdict{}, fmt.Errorf("cannot judge path %s: it holds a NUL: %w", chat.Quote(p), chat.ErrInvalid)
 	case op != Read && op != Write && op != Edit && op != Bash:
 		return Verdict{}, fmt.Errorf("cannot judge op %q: want one of read, write, edit, bash: %w", op, chat.ErrInvalid)
 	}
-	v, _ := rs.judge(absolute(rs.scope.Home, rs.scope.Cwd, p), op)
+	v, _ := rs.judge(Absolute(rs.scope.Home, rs.scope.Cwd, p), op)
 	return v, nil
 }
 

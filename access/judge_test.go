@@ -232,8 +232,9 @@ func TestTwoNames(t *testing.T) {
 		if got := fmt.Sprint(v.Effect, " ", v.Name); err != nil || got != want {
 			t.Errorf("%s: %s, %v, want %s", question, got, err, want)
 		}
-		if w, err := rs.JudgeCommand("cat " + f[1]); err != nil || w.Effect != v.Effect {
-			t.Errorf("cat %s: %+v, %v", f[1], w, err)
+		found := Found{Text: Absolute("/home/u", "/home/u", f[1])}
+		if w, _ := rs.JudgeFound(found, MaxSteps); w.Effect != v.Effect || w.Name != v.Name {
+			t.Errorf("%s in a command: %+v", f[1], w)
 		}
 	}
 }
@@ -272,7 +273,7 @@ func TestJudgeRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, op := range map[string]Op{"": Read, "a\x00b": Read, strings.Repeat("x", maxPath+1): Read, "/x": 0, "/y": All, "/z": Read | Write} {
+	for path, op := range map[string]Op{"": Read, "a\x00b": Read, strings.Repeat("x", MaxPath+1): Read, "/x": 0, "/y": All, "/z": Read | Write} {
 		if v, err := rs.Judge(path, op); !errors.Is(err, chat.ErrInvalid) || !strings.HasPrefix(err.Error(), "cannot ") {
 			t.Errorf("%.20q %v: %+v, %v", path, op, v, err)
 		}

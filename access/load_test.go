@@ -20,6 +20,15 @@ func mustLoad(t testing.TB, text string) *Policy {
 	return p
 }
 
+func ruleset(t testing.TB, text, home, cwd string) *Ruleset {
+	t.Helper()
+	rs, err := mustLoad(t, text).For(Scope{Home: home, Cwd: cwd})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rs
+}
+
 func list(rules []Rule) string {
 	var lines []string
 	for _, r := range rules {
@@ -265,6 +274,7 @@ func TestWarnings(t *testing.T) {
 		"access: {rules: [{deny: '*.lock', ops: [write, edit]}]}":                                                              "",
 		"access: {rules: [{deny: '/x$/', ops: [read]}]}":                                                                       "gets through: cat of a path that matches",
 		"access: {rules: [{deny: '/x', ops: [read]}, {deny: '/x', ops: [bash]}]}":                                              "deny /x for bash: in a session the kernel stops write, edit too, by files",
+		"access: {rules: [{deny: '~/x', ops: [read]}, {deny: '~/x', ops: [bash]}]}":                                            "deny ~/x for bash: in a session the kernel stops write, edit too, by files",
 		"access: {rules: [{deny: '/x', ops: [read, bash]}]}":                                                                   "it does not tell them from read, bash",
 		"access: {rules: [{deny: '/x', ops: [bash]}]}":                                                                         "p.yaml:1: deny /x for bash: in a session the kernel stops read, write, edit too, by files",
 		"access: {rules: [{deny: '/x$/', ops: [bash]}]}":                                                                       "in a session the kernel stops read, write, edit too",

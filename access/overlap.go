@@ -43,7 +43,7 @@ type globbed struct {
 }
 
 func newGlobbed(glob string) *globbed {
-	w := &globbed{name: unescapeGlob(glob), segs: wordSegments(glob)}
+	w := &globbed{name: UnescapeGlob(glob), segs: wordSegments(glob)}
 	w.prefix = newMatcher(w.segs).Prefix
 	w.tokens = make([][]string, len(w.segs))
 	for i, seg := range w.segs {
@@ -90,7 +90,7 @@ func wordSegments(glob string) []segment {
 		}
 		seg, err := parseSegment(part)
 		if err != nil {
-			seg = literalSegment(unescapeGlob(part))
+			seg = literalSegment(UnescapeGlob(part))
 		}
 		if seg.deep {
 			seg = segment{glob: "*", wild: true}
@@ -191,13 +191,13 @@ func meetOne(a, b string) bool {
 	case !wildA && !wildB:
 		return a == b
 	case wildA:
-		return doublestar.MatchUnvalidated(a, unescapeGlob(b))
+		return doublestar.MatchUnvalidated(a, UnescapeGlob(b))
 	}
-	return doublestar.MatchUnvalidated(b, unescapeGlob(a))
+	return doublestar.MatchUnvalidated(b, UnescapeGlob(a))
 }
 
-// unescapeGlob takes the backslashes away that make wildcards literal.
-func unescapeGlob(s string) string {
+// UnescapeGlob takes the backslashes away that make wildcards literal.
+func UnescapeGlob(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
 	}

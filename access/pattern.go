@@ -132,7 +132,7 @@ func push(segs []segment, seg segment) []segment {
 }
 
 func literalSegment(name string) segment {
-	return segment{literal: name, glob: escapeGlob(name)}
+	return segment{literal: name, glob: EscapeGlob(name)}
 }
 
 // parseSegment reads one segment into its canonical form.
@@ -166,7 +166,7 @@ func parseSegment(s string) (segment, error) {
 			fallthrough
 		default:
 			_, n := utf8.DecodeRuneInString(rest)
-			glob.WriteString(escapeGlob(rest[:n]))
+			glob.WriteString(EscapeGlob(rest[:n]))
 			literal.WriteString(rest[:n])
 			rest = rest[n:]
 		}
@@ -182,7 +182,8 @@ func parseSegment(s string) (segment, error) {
 
 const globSpecial = `*?[]{}\`
 
-func escapeGlob(s string) string {
+// EscapeGlob puts a backslash before what is not literal in a glob.
+func EscapeGlob(s string) string {
 	if !strings.ContainsAny(s, globSpecial) {
 		return s
 	}

@@ -13,8 +13,8 @@ const nobody = "*"
 
 // Warnings are what loads but is probably not meant: a rule that a command gets
 // round, one by which the kernel stops more than it says, a rule without force, and
-// a directory that is read as an expression. Load does not ask for them, so that who only
-// loads, the enforcer, reaches no parser of commands.
+// a directory that is read as an expression. Load does not ask for them: they try
+// each rule with an example.
 func (p *Policy) Warnings() (all []string) {
 	all = p.warnOf(nobody, p.global)
 	for _, name := range p.Agents() {
@@ -66,7 +66,7 @@ func (r Rule) getsThrough(rs *Ruleset) string {
 	if example == "" {
 		return program + "of a path that matches"
 	}
-	if v, err := rs.JudgeCommand(program + "'" + example + "'"); err != nil || v.Denied() {
+	if v, err := rs.Verdict(example, Bash); err != nil || v.Denied() {
 		return ""
 	}
 	return program + example
@@ -179,9 +179,9 @@ func (s segment) example() string {
 		case strings.HasPrefix(t, `[!`):
 			b.WriteByte('x')
 		case t[0] == '[':
-			b.WriteString(unescapeGlob(t[1 : len(t)-1])[:1])
+			b.WriteString(UnescapeGlob(t[1 : len(t)-1])[:1])
 		default:
-			b.WriteString(unescapeGlob(t))
+			b.WriteString(UnescapeGlob(t))
 		}
 	}
 	return b.String()

@@ -7,23 +7,24 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/shell"
 )
 
 // command is a simple command as the rules look at it.
 type command struct {
-	*access.Call
+	*shell.Call
 	// name is the program without its directory; pattern is set when it has wildcards.
 	name, pattern string
 	// args are the words behind the program.
-	args []access.Arg
+	args []shell.Arg
 	// short are the letters of its short options, long its long options without a value.
 	short string
 	long  []string
 	// operands are the words that are no options.
-	operands []access.Arg
+	operands []shell.Arg
 }
 
-func newCommand(c *access.Call) *command {
+func newCommand(c *shell.Call) *command {
 	k := &command{Call: c}
 	if len(c.Args) == 0 {
 		return k
@@ -77,7 +78,7 @@ func (k *command) has(letters string, long ...string) bool {
 
 // verb reports one of some words among the operands.
 func (k *command) verb(words ...string) bool {
-	return slices.ContainsFunc(k.operands, func(a access.Arg) bool { return slices.Contains(words, a.Text) })
+	return slices.ContainsFunc(k.operands, func(a shell.Arg) bool { return slices.Contains(words, a.Text) })
 }
 
 // first is the first operand that a program with verbs has, as install of apt -y install.
@@ -132,7 +133,7 @@ func (k *command) outside(p string) bool {
 }
 
 // whole reports an operand that is the home, everything in it, or outside.
-func (k *command) whole(a access.Arg) bool {
+func (k *command) whole(a shell.Arg) bool {
 	if a.Unknown {
 		return false
 	}
@@ -158,7 +159,7 @@ func device(p string) bool {
 
 // writesDevice reports a command that writes to a device.
 func writesDevice(k *command) bool {
-	if slices.ContainsFunc(k.Writes, func(a access.Arg) bool { return device(a.Text) }) {
+	if slices.ContainsFunc(k.Writes, func(a shell.Arg) bool { return device(a.Text) }) {
 		return true
 	}
 	if to, ok := k.value("of"); ok && k.name == "dd" {
@@ -171,7 +172,7 @@ func writesDevice(k *command) bool {
 	case !k.is(writers):
 		return false
 	}
-	return slices.ContainsFunc(targets, func(a access.Arg) bool { return device(k.path(a.Text)) })
+	return slices.ContainsFunc(targets, func(a shell.Arg) bool { return device(k.path(a.Text)) })
 }
 
 var (
@@ -192,7 +193,7 @@ func (k *command) code(from map[string]bool) bool {
 	any := func(list []string) bool { return slices.ContainsFunc(list, func(s string) bool { return from[s] }) }
 	switch {
 	case k.name == "eval":
-		return any(k.Within) && slices.ContainsFunc(k.args, func(a access.Arg) bool { return a.Pattern != "" })
+		return any(k.Within) && slices.ContainsFunc(k.args, func(a shell.Arg) bool { return a.Pattern != "" })
 	case k.name == "source" || k.name == ".":
 		return len(k.args) > 0 && (any(k.Within) && k.args[0].Pattern != "" || any(k.From) && stdin(k.args[0].Text))
 	case !isShell && !isLanguage:

@@ -2,7 +2,7 @@
 // command that a run has, and the argument list of a program that has a shim.
 //
 // [New] makes a [Guard] of a profile's keys. [Guard.Command] reads a command as a
-// shell does (access.Calls) and judges each simple command of it, after quotes are
+// shell does (shell.Calls) and judges each simple command of it, after quotes are
 // taken away and constants are put in: those of pipelines and substitutions, of
 // sh -c, eval, here-documents to shells, and behind env, timeout, xargs, find -exec
 // and their like. [Guard.Argv] judges a program that no shell starts.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shell"
 )
 
 // The messages of PicoClaw's exec tool, which agents know.
@@ -134,7 +134,7 @@ func (g *Guard) Command(command string, at Place) (Verdict, error) {
 	if g.idle() {
 		return Verdict{}, nil
 	}
-	w, err := access.Calls(command, at.Home, at.Cwd)
+	w, err := shell.Calls(command, at.Home, at.Cwd)
 	return g.walk(w, at, err)
 }
 
@@ -143,7 +143,7 @@ func (g *Guard) Argv(argv []string, at Place) (Verdict, error) {
 	if g.idle() {
 		return Verdict{}, nil
 	}
-	w, err := access.CallsOf(argv, at.Home, at.Cwd)
+	w, err := shell.CallsOf(argv, at.Home, at.Cwd)
 	return g.walk(w, at, err)
 }
 
@@ -155,7 +155,7 @@ const maxLooks = 1 << 26
 
 // looks is what the custom patterns look at in a simple command, and what a program's name
 // with wildcards is to those that rules are about.
-func (g *Guard) looks(c *access.Call) (n int) {
+func (g *Guard) looks(c *shell.Call) (n int) {
 	for _, a := range c.Args {
 		n += len(a.Text) + 1
 	}
@@ -167,7 +167,7 @@ func (g *Guard) looks(c *access.Call) (n int) {
 }
 
 // walk judges what was found before an error too.
-func (g *Guard) walk(w access.Walk, at Place, err error) (Verdict, error) {
+func (g *Guard) walk(w shell.Walk, at Place, err error) (Verdict, error) {
 	looks := 0
 	for i := range w.Calls {
 		if looks += g.looks(&w.Calls[i]); looks > maxLooks {
@@ -189,11 +189,11 @@ func (g *Guard) walk(w access.Walk, at Place, err error) (Verdict, error) {
 }
 
 // Call judges one simple command.
-func (g *Guard) Call(c access.Call) Verdict { return g.call(&c) }
+func (g *Guard) Call(c shell.Call) Verdict { return g.call(&c) }
 
 // Allows reports a custom allow pattern for a command line.
 func (g *Guard) Allows(argv []string) bool {
-	args := make([]access.Arg, len(argv))
+	args := make([]shell.Arg, len(argv))
 	for i, a := range argv {
 		args[i].Text = a
 	}
@@ -201,7 +201,7 @@ func (g *Guard) Allows(argv []string) bool {
 }
 
 // call judges one simple command.
-func (g *Guard) call(c *access.Call) Verdict {
+func (g *Guard) call(c *shell.Call) Verdict {
 	line := Line(c.Args)
 	if matches(g.allow, line) != nil {
 		return Verdict{}
@@ -235,7 +235,7 @@ func matches(list []pattern, line string) *pattern {
 }
 
 // Line is a simple command in one line, as patterns see it.
-func Line(args []access.Arg) string {
+func Line(args []shell.Arg) string {
 	var b strings.Builder
 	for i, a := range args {
 		if i > 0 {

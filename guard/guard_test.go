@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shell"
 )
 
 var home = Place{Home: "/home/u", Cwd: "/home/u"}
@@ -273,7 +273,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestLine(t *testing.T) {
-	args := []access.Arg{{Text: "a"}, {Text: ""}, {Text: "b c"}, {Text: "it's"}, {Text: "x\ny"}, {Text: "*"}}
+	args := []shell.Arg{{Text: "a"}, {Text: ""}, {Text: "b c"}, {Text: "it's"}, {Text: "x\ny"}, {Text: "*"}}
 	if got := Line(args); got != `a '' 'b c' 'it'\''s' 'x`+"\n"+`y' *` {
 		t.Error(got)
 	}

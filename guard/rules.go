@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shell"
 )
 
 // rule is one thing that a preset refuses.
@@ -52,14 +52,14 @@ const (
 var rules = slices.Concat(ownRules, picoclawRules)
 
 var ownRules = []rule{
-	{"fork-bomb", both, noBomb, orLoop, nil, func(k *command) bool { return k.Uses&access.UseForkBomb != 0 }},
+	{"fork-bomb", both, noBomb, orLoop, nil, func(k *command) bool { return k.Uses&shell.UseForkBomb != 0 }},
 	{"write-to-device", byDefault, noDisks, orFiles, nil, writesDevice},
 	{"rm-recursive-whole", byDefault, noWhole, orName, set("rm rmdir unlink srm wipe"), func(k *command) bool {
 		return k.has("", "no-preserve-root") || k.has("rR", "recursive") && slices.ContainsFunc(k.operands, k.whole)
 	}},
 	{"find-delete-outside", byDefault, noWhole, orName, set("find"), findDeletes},
 	{"chmod-whole", byDefault, noWhole, orName, set("chmod chown chgrp setfacl chattr"), func(k *command) bool {
-		return k.has("R", "recursive") && len(k.operands) > 1 && slices.ContainsFunc(k.operands[1:], func(a access.Arg) bool { return !a.Unknown && k.outside(k.path(a.Text)) })
+		return k.has("R", "recursive") && len(k.operands) > 1 && slices.ContainsFunc(k.operands[1:], func(a shell.Arg) bool { return !a.Unknown && k.outside(k.path(a.Text)) })
 	}},
 	{"chmod-set-id", byDefault, noMode, orOther, set("chmod"), func(k *command) bool {
 		return len(k.operands) > 0 && setModes.MatchString(k.operands[0].Text)
@@ -86,7 +86,7 @@ var ownRules = []rule{
 	}},
 	{"kill-everything", byDefault, noKillAll, orPid, set("kill"), func(k *command) bool {
 		n := len(k.args)
-		return n > 0 && (k.args[n-1].Text == "-1" && n > 1 || slices.ContainsFunc(k.operands, func(a access.Arg) bool { return a.Text == "1" || a.Text == "-1" }))
+		return n > 0 && (k.args[n-1].Text == "-1" && n > 1 || slices.ContainsFunc(k.operands, func(a shell.Arg) bool { return a.Text == "1" || a.Text == "-1" }))
 	}},
 	{"kill-everything", byDefault, noKillAll, orPid, set("pkill killall killall5"), func(k *command) bool {
 		return k.name == "killall5" || k.has("uU", "user", "euid", "uid") || k.verb(".", ".*", "", "^", "tmux", "bwrap")
@@ -97,17 +97,17 @@ var ownRules = []rule{
 
 // findDeletes reports find with -delete that starts outside.
 func findDeletes(k *command) bool {
-	if !slices.ContainsFunc(k.args, func(a access.Arg) bool { return a.Text == "-delete" }) {
+	if !slices.ContainsFunc(k.args, func(a shell.Arg) bool { return a.Text == "-delete" }) {
 		return false
 	}
 	from := k.args
-	if i := slices.IndexFunc(from, func(a access.Arg) bool { return strings.HasPrefix(a.Text, "-") }); i >= 0 {
+	if i := slices.IndexFunc(from, func(a shell.Arg) bool { return strings.HasPrefix(a.Text, "-") }); i >= 0 {
 		from = from[:i]
 	}
 	if len(from) == 0 {
 		return k.outside(k.path("."))
 	}
-	return slices.ContainsFunc(from, func(a access.Arg) bool { return !a.Unknown && k.outside(k.path(a.Text)) })
+	return slices.ContainsFunc(from, func(a shell.Arg) bool { return !a.Unknown && k.outside(k.path(a.Text)) })
 }
 
 func changesPackages(k *command) bool {
@@ -116,7 +116,7 @@ func changesPackages(k *command) bool {
 }
 
 func anyAssigned(k *command) bool {
-	return slices.ContainsFunc(k.operands, func(a access.Arg) bool { return strings.Contains(a.Text, "=") })
+	return slices.ContainsFunc(k.operands, func(a shell.Arg) bool { return strings.Contains(a.Text, "=") })
 }
 
 // picoclawRules are the deny patterns of PicoClaw's exec tool, in its order, as rules
@@ -128,26 +128,26 @@ var picoclawRules = []rule{
 	{"format", picoclaw, listed, orAskListed, set("format mkfs diskpart"), func(k *command) bool { return len(k.args) > 0 }},
 	{"dd-if", picoclaw, listed, orAskListed, set("dd"), func(k *command) bool { _, ok := k.value("if"); return ok }},
 	{"write-to-disk", picoclaw, listed, orAskListed, nil, writesDevice},
-	{"command-substitution", picoclaw, listed, orAskListed, nil, func(k *command) bool { return k.Uses&access.UseSubstitution != 0 && k.Uses&access.UseBackquotes == 0 }},
-	{"variable-expansion", picoclaw, listed, orAskListed, nil, func(k *command) bool { return k.Uses&access.UseBraces != 0 }},
-	{"backticks", picoclaw, listed, orAskListed, nil, func(k *command) bool { return k.Uses&access.UseBackquotes != 0 }},
+	{"command-substitution", picoclaw, listed, orAskListed, nil, func(k *command) bool { return k.Uses&shell.UseSubstitution != 0 && k.Uses&shell.UseBackquotes == 0 }},
+	{"variable-expansion", picoclaw, listed, orAskListed, nil, func(k *command) bool { return k.Uses&shell.UseBraces != 0 }},
+	{"backticks", picoclaw, listed, orAskListed, nil, func(k *command) bool { return k.Uses&shell.UseBackquotes != 0 }},
 	{"curl-sh", picoclaw, listed, orAskListed, shells, func(k *command) bool { return slices.Contains(k.From, "curl") }},
 	{"wget-sh", picoclaw, listed, orAskListed, shells, func(k *command) bool { return slices.Contains(k.From, "wget") }},
 	{"pipe-to-shell", picoclaw, listed, orAskListed, shells, func(k *command) bool { return len(k.From) > 0 }},
 	{"sudo", picoclaw, listed, orAskListed, set("sudo"), nil},
 	{"chmod-octal", picoclaw, listed, orAskListed, set("chmod"), func(k *command) bool {
-		return slices.ContainsFunc(k.operands, func(a access.Arg) bool { return octalModes.MatchString(a.Text) })
+		return slices.ContainsFunc(k.operands, func(a shell.Arg) bool { return octalModes.MatchString(a.Text) })
 	}},
 	{"chown", picoclaw, listed, orAskListed, set("chown"), nil},
 	{"pkill", picoclaw, listed, orAskListed, set("pkill"), nil},
 	{"killall", picoclaw, listed, orAskListed, set("killall"), nil},
 	{"kill-9", picoclaw, listed, orAskListed, set("kill"), func(k *command) bool {
-		return slices.ContainsFunc(k.args, func(a access.Arg) bool {
+		return slices.ContainsFunc(k.args, func(a shell.Arg) bool {
 			return slices.Contains([]string{"-9", "-KILL", "-SIGKILL", "9", "KILL", "SIGKILL", "-s9", "-sKILL", "-n9"}, a.Text)
 		})
 	}},
 	{"ssh", picoclaw, listed, orAskListed, set("ssh"), func(k *command) bool {
-		return slices.ContainsFunc(k.operands, func(a access.Arg) bool { return strings.Contains(a.Text, "@") }) || k.has("l")
+		return slices.ContainsFunc(k.operands, func(a shell.Arg) bool { return strings.Contains(a.Text, "@") }) || k.has("l")
 	}},
 	{"apt", picoclaw, listed, orAskListed, set("apt apt-get"), func(k *command) bool { return k.first("install", "remove", "purge") }},
 	{"yum", picoclaw, listed, orAskListed, set("yum"), func(k *command) bool { return k.first("install", "remove") }},
@@ -174,5 +174,5 @@ func Why(name string) (reason, instead string) {
 }
 
 func slashOption(k *command, options ...string) bool {
-	return slices.ContainsFunc(k.args, func(a access.Arg) bool { return slices.Contains(options, strings.ToLower(a.Text)) })
+	return slices.ContainsFunc(k.args, func(a shell.Arg) bool { return slices.Contains(options, strings.ToLower(a.Text)) })
 }

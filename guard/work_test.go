@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shell"
 )
 
 // made is how many bytes f makes.
@@ -25,16 +25,16 @@ func made(f func()) int {
 func TestWorkIsLinear(t *testing.T) {
 	g := mustNew(t, chat.DefaultGuard())
 	for _, piece := range []string{"-a", "-abc", "--aa", "a", "a=b"} {
-		var args [2][]access.Arg
+		var args [2][]shell.Arg
 		for i, n := range []int{50_000, 100_000} {
-			args[i] = make([]access.Arg, n)
+			args[i] = make([]shell.Arg, n)
 			for j := range args[i] {
 				args[i][j].Text = piece
 			}
 			args[i][0].Text = "kill"
 		}
-		once := made(func() { g.Call(access.Call{Args: args[0], Home: "/h", Cwd: "/h"}) })
-		twice := made(func() { g.Call(access.Call{Args: args[1], Home: "/h", Cwd: "/h"}) })
+		once := made(func() { g.Call(shell.Call{Args: args[0], Home: "/h", Cwd: "/h"}) })
+		twice := made(func() { g.Call(shell.Call{Args: args[1], Home: "/h", Cwd: "/h"}) })
 		if twice > 3*once {
 			t.Errorf("50,000 words %s make %d bytes, 100,000 make %d", piece, once, twice)
 		}

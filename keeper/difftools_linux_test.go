@@ -12,6 +12,7 @@ import (
 
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/shell"
 )
 
 // TestDifferentialTools asks the same random rules and trees of everybody: an oracle
@@ -160,7 +161,7 @@ func (d *toolDiffer) explains(t *testing.T, names []string) {
 				d.fail(t, p, "explain names %s for %s of %s", v.Rule, op, v.Name)
 			}
 		}
-		command, err := rs.JudgeCommand("cat '" + p + "'")
+		command, err := shell.JudgeCommand(rs, "cat '"+p+"'")
 		must(t, err)
 		if held := d.held(t, rs, p, "bash"); command.Denied() != held.Denied() {
 			d.fail(t, p, "explain says %s for bash, %s for a command", held.Effect, command.Effect)

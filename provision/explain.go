@@ -7,6 +7,7 @@ import (
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/shell"
 	"github.com/chatd/chatd/state"
 )
 
@@ -106,7 +107,7 @@ func askRules(ctx context.Context, rules *access.Ruleset, q chat.Question, resol
 			return access.Verdict{}, err
 		}
 		defer leave()
-		return rs.JudgeCommand(q.Command)
+		return shell.JudgeCommand(rs, q.Command)
 	}
 	op, err := access.ParseOp(q.Op)
 	if err != nil {

@@ -8,11 +8,12 @@ import (
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/guard"
+	"github.com/chatd/chatd/shell"
 	"github.com/chatd/chatd/state"
 )
 
 // judging bounds how many commands are judged at once: reading one takes up to 70 MB
-// for a moment (access.Calls).
+// for a moment (shell.Calls).
 var judging = make(chan struct{}, 4)
 
 // judgeTurn waits until a command may be judged; leave lets the next one.
@@ -83,9 +84,9 @@ func (m *Manager) judgePaths(rec state.Record, spec chat.RunSpec) (guard.Verdict
 	}
 	var v access.Verdict
 	if spec.Command != "" {
-		v, err = rules.JudgeCommandIn(spec.Dir(m.home(rec.ID)), spec.Command)
+		v, err = shell.JudgeCommandIn(rules.Ruleset, spec.Dir(m.home(rec.ID)), spec.Command)
 	} else {
-		v, err = rules.JudgeArgvIn(spec.Dir(m.home(rec.ID)), spec.Argv)
+		v, err = shell.JudgeArgvIn(rules.Ruleset, spec.Dir(m.home(rec.ID)), spec.Argv)
 	}
 	if err != nil || !v.Denied() {
 		return guard.Verdict{}, nil

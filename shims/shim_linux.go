@@ -11,6 +11,7 @@ import (
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/guard"
+	"github.com/chatd/chatd/shell"
 )
 
 // shim is one call of a program that has a shim.
@@ -95,7 +96,7 @@ func (s shim) paths() (denial, error) {
 	if err != nil {
 		return denial{}, err
 	}
-	v, err := rs.JudgeArgv(s.argv)
+	v, err := shell.JudgeArgv(rs, s.argv)
 	if err != nil || !v.Denied() {
 		return denial{}, nil // too long to be gone through; the kernel keeps to the rules
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/shell"
 )
 
 // readerPatience is how long a shell may take to become what reads the pipe.
@@ -27,14 +27,14 @@ func (s shim) reader() denial {
 	if s.guard.Allows(s.argv) {
 		return denial{}
 	}
-	shell := cmdline(os.Getppid())
+	parent := cmdline(os.Getppid())
 	for end := time.Now().Add(readerPatience); ; time.Sleep(2 * time.Millisecond) {
 		argv := readerOf(pipe)
 		// A shell that is about to become something else still looks like its parent.
-		if argv != nil && !slices.Equal(argv, shell) {
-			c := access.Call{Home: s.policy.Home, Cwd: s.cwd, From: []string{s.name}}
+		if argv != nil && !slices.Equal(argv, parent) {
+			c := shell.Call{Home: s.policy.Home, Cwd: s.cwd, From: []string{s.name}}
 			for _, a := range argv {
-				c.Args = append(c.Args, access.Arg{Text: a})
+				c.Args = append(c.Args, shell.Arg{Text: a})
 			}
 			if v := s.guard.Call(c); v.Denied {
 				return denial{v.Rule, v.Reason, v.Instead}

@@ -14,6 +14,7 @@ import (
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/shell"
 )
 
 func explainCommand() *cli.Command {
@@ -119,7 +120,7 @@ func (q explainCase) ask(rs *access.Ruleset) (chat.Explained, error) {
 	case q.Command != "" && (q.Path != "" || q.Op != ""):
 		return chat.Explained{}, fmt.Errorf("cannot answer: want path and op, or command, got both: %w", chat.ErrInvalid)
 	case q.Command != "":
-		v, err = rs.JudgeCommand(q.Command)
+		v, err = shell.JudgeCommand(rs, q.Command)
 	default:
 		op, bad := access.ParseOp(q.Op)
 		if bad != nil {

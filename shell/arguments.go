@@ -1,8 +1,10 @@
-package access
+package shell
 
 import (
 	"path"
 	"strings"
+
+	"github.com/chatd/chatd/access"
 )
 
 // arguments goes through the arguments of one program.
@@ -82,7 +84,7 @@ func (a *arguments) base(dir word) {
 	a.x.add(a.sh, dir)
 	a.sh = a.x.sub(a.sh)
 	if !dir.glob {
-		a.sh.cwd = path.Clean(absolute(a.sh.home, a.sh.cwd, dir.name()))
+		a.sh.cwd = path.Clean(access.Absolute(a.sh.home, a.sh.cwd, dir.name()))
 	}
 }
 

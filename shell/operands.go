@@ -1,8 +1,10 @@
-package access
+package shell
 
 import (
 	"path"
 	"strings"
+
+	"github.com/chatd/chatd/access"
 )
 
 // run goes through one simple command.
@@ -141,7 +143,7 @@ func (x *extractor) cd(sh *shell, args []word) {
 		}
 		x.add(sh, w)
 		if !w.glob {
-			sh.cwd = path.Clean(absolute(sh.home, sh.cwd, w.name()))
+			sh.cwd = path.Clean(access.Absolute(sh.home, sh.cwd, w.name()))
 		}
 		return
 	}

@@ -1,6 +1,7 @@
-package access
+package shell
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
 )
 
@@ -84,7 +86,7 @@ var commands = []struct{ says, command, paths string }{
 func TestCommands(t *testing.T) {
 	rs := ruleset(t, "", "/home/u", "/home/u/w")
 	for _, c := range commands {
-		v, err := rs.JudgeCommand(c.command)
+		v, err := JudgeCommand(rs, c.command)
 		want := strings.Fields(c.paths)
 		if strings.Contains(c.says, "blanks in quotes") {
 			want = []string{"/home/u/w/a b", "/home/u/w/c d", "/home/u/w/e f"}
@@ -110,7 +112,7 @@ func TestNames(t *testing.T) {
 			continue
 		}
 		lines++
-		v, err := rs.JudgeCommand(command)
+		v, err := JudgeCommand(rs, command)
 		got, want := slices.Sorted(slices.Values(v.Paths)), strings.Fields(paths)
 		slices.Sort(want)
 		if err != nil || !slices.Equal(got, want) {
@@ -122,9 +124,13 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func ruleset(t testing.TB, text, home, cwd string) *Ruleset {
+func ruleset(t testing.TB, text, home, cwd string) *access.Ruleset {
 	t.Helper()
-	rs, err := mustLoad(t, text).For(Scope{Home: home, Cwd: cwd})
+	p, err := access.Load("p.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs, err := p.For(access.Scope{Home: home, Cwd: cwd})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +181,7 @@ func TestJudgeCommand(t *testing.T) {
 		"sh -c 'cat (('":                   "error",
 		"cat \x00":                         "error",
 	} {
-		v, err := rs.JudgeCommand(command)
+		v, err := JudgeCommand(rs, command)
 		got := fmt.Sprint(v.Effect)
 		if v.Denied() {
 			got += " " + v.Name
@@ -196,14 +202,37 @@ func TestJudgeCommand(t *testing.T) {
 func TestStartedIn(t *testing.T) {
 	rs := ruleset(t, "access: {useDefaults: false, deny: ['~/keys/**', w/x]}", "/home/u", "/home/u")
 	for dir, want := range map[string]string{"/home/u": "", "/home/u/keys": "/home/u/keys", "/home/u/keys/d": "/home/u/keys/d", "/home/u/w": "/home/u/w/x", "/srv": ""} {
-		v, err := rs.JudgeCommandIn(dir, "cat x")
-		w, errArgv := rs.JudgeArgvIn(dir, []string{"cat", "x"})
+		v, err := JudgeCommandIn(rs, dir, "cat x")
+		w, errArgv := JudgeArgvIn(rs, dir, []string{"cat", "x"})
 		if err != nil || errArgv != nil || v.Denied() != (want != "") || w.Denied() != v.Denied() || want != "" && (v.Name != want || w.Name != want) {
 			t.Errorf("%s: %+v, %+v, %v, %v, want %q", dir, v, w, err, errArgv, want)
 		}
 	}
-	if v, err := rs.JudgeArgv([]string{"cat", "~/keys/k"}); err != nil || v.Denied() {
+	if v, err := JudgeArgv(rs, []string{"cat", "~/keys/k"}); err != nil || v.Denied() {
 		t.Errorf("a ~ that nobody expands: %+v, %v", v, err)
+	}
+}
+
+// TestLinks: a path of a command is judged by both of its names, and .. is followed through
+// links before it is folded away.
+func TestLinks(t *testing.T) {
+	p, err := access.Load("p.yaml", []byte("access: {useDefaults: false, deny: [/real]}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	leads := map[string]string{"/home/u/link": "/real/x", "/home/u/a/../b": "/real/b"}
+	resolve := func(p string) string { return cmp.Or(leads[p], filepath.Clean(p)) }
+	rs, err := p.For(access.Scope{Home: "/home/u", Resolve: resolve})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for command, want := range map[string]string{
+		"cat link": "/real/x", "cat a/../b": "/real/b", "cat ~/link": "/real/x", "cat b": "",
+	} {
+		v, err := JudgeCommand(rs, command)
+		if err != nil || v.Denied() != (want != "") || v.Denied() && v.Name != want {
+			t.Errorf("%s: %+v, %v, want a denial of %q", command, v, err, want)
+		}
 	}
 }
 
@@ -222,10 +251,10 @@ func TestCommandBounds(t *testing.T) {
 		"for i in " + strings.Repeat("a ", n) + "; do :; done": "words that stand for at most",
 		"cat " + strings.Repeat("a ", n):                       "", strings.Repeat("a | ", n) + "a": "", strings.Repeat("a && ", n) + "a": "", strings.Repeat("x=$(cat a);", n): "",
 		"cat $(seq 9) " + paths(maxFound+1): "want at most 10000 paths", "eval " + strings.Repeat("eval ", n) + "a": "scripts within each other",
-		strings.Repeat("x", maxCommand+1): "want at most 131072 bytes", "cat '" + strings.Repeat("x", maxPath+1) + "'": "of at most 65536 bytes",
+		strings.Repeat("x", maxCommand+1): "want at most 131072 bytes", "cat '" + strings.Repeat("x", access.MaxPath+1) + "'": "of at most 65536 bytes",
 		"a='" + strings.Repeat("x", 60_000) + "'; " + strings.Repeat(`eval "$a";`, 100): "scripts of at most 1048576 bytes",
 	} {
-		v, err := rs.JudgeCommand(command)
+		v, err := JudgeCommand(rs, command)
 		if want == "" && (err != nil || v.Denied()) || want != "" && (!errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), want) || v.Effect != "") {
 			t.Errorf("%.20q: %s, %v, want %s", command, v.Effect, err, want)
 		}
@@ -254,7 +283,7 @@ func FuzzCommand(f *testing.F) {
 	}
 	rs := ruleset(f, "access: {deny: ['*.pem', '/\\.key$/', /b]}", "/home/u", "/home/u/w")
 	f.Fuzz(func(t *testing.T, command string) {
-		v, err := rs.JudgeCommand(command)
+		v, err := JudgeCommand(rs, command)
 		if err != nil && (!errors.Is(err, chat.ErrInvalid) || v.Denied()) {
 			t.Fatalf("%q: %+v, %v", command, v, err)
 		}
@@ -263,43 +292,12 @@ func FuzzCommand(f *testing.F) {
 			if p != filepath.Clean(p) || !filepath.IsAbs(p) {
 				t.Errorf("%q: path %q is not folded", command, p)
 			}
-			if w, err := rs.Judge(p, Bash); err != nil && len(p) <= maxPath || err == nil && w.Denied() && !denied && !strings.ContainsAny(p, "*?[") {
+			if w, err := rs.Judge(p, access.Bash); err != nil && len(p) <= access.MaxPath || err == nil && w.Denied() && !denied && !strings.ContainsAny(p, "*?[") {
 				t.Errorf("%q is allowed and has %q, which is denied: %v", command, p, err)
 			}
 		}
-		if again, err2 := rs.JudgeCommand(command); again.Effect != v.Effect || !slices.Equal(again.Paths, v.Paths) || (err == nil) != (err2 == nil) {
+		if again, err2 := JudgeCommand(rs, command); again.Effect != v.Effect || !slices.Equal(again.Paths, v.Paths) || (err == nil) != (err2 == nil) {
 			t.Errorf("%q: %+v, then %+v", command, v, again)
 		}
 	})
-}
-
-func TestPhysical(t *testing.T) {
-	dir := Physical(t.TempDir())
-	for _, d := range []string{"a/b", "c"} {
-		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for link, to := range map[string]string{"l": "a/b", "abs": dir + "/c", "up": "../x", "a/b/out": "../../c/l2", "c/l2": "../a", "loop": "loop", "self": ".", "dead": "nowhere/x"} {
-		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for in, want := range map[string]string{
-		"/a/b": "/a/b", "/l": "/a/b", "/l/new": "/a/b/new", "/l/..": "/a", "/l/../b": "/a/b", "/abs/f": "/c/f", "/l/out/z": "/a/z", "/self/self/l": "/a/b",
-		"/dead": "/nowhere/x", "/no/l/x": "/no/l/x", "//a/./b/": "/a/b", "/loop/x": "/loop/x",
-	} {
-		if got := Physical(dir + in); got != dir+want {
-			t.Errorf("%s: %s, want %s", in, strings.TrimPrefix(got, dir), want)
-		}
-		if real, err := filepath.EvalSymlinks(dir + in); err == nil && real != dir+want {
-			t.Errorf("%s: the system says %s, the test wants %s", in, real, want)
-		}
-	}
-	if got := Physical(dir + "/up/f"); got != filepath.Dir(dir)+"/x/f" {
-		t.Errorf("up: %s", got)
-	}
-	if got := Physical("/../.."); got != "/" {
-		t.Error(got)
-	}
 }

@@ -1,4 +1,4 @@
-package access
+package shell
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
 )
 
@@ -46,8 +47,8 @@ func (sh *shell) sub() *shell {
 
 // extractor goes through a script in the order in which a shell does, and gathers paths.
 type extractor struct {
-	found  []found
-	seen   map[found]bool
+	found  []access.Found
+	seen   map[access.Found]bool
 	depth  int
 	read   int   // bytes of scripts
 	tooFar error // why not everything was found
@@ -60,9 +61,9 @@ func (x *extractor) add(sh *shell, w word) {
 	if !w.literal || w.plain() == "" {
 		return
 	}
-	f := found{text: absolute(sh.home, sh.cwd, w.name())}
+	f := access.Found{Text: access.Absolute(sh.home, sh.cwd, w.name())}
 	if w.glob {
-		f = found{text: absolute(escapeGlob(sh.home), escapeGlob(sh.cwd), w.text), glob: true}
+		f = access.Found{Text: access.Absolute(access.EscapeGlob(sh.home), access.EscapeGlob(sh.cwd), w.text), Glob: true}
 	}
 	if x.seen[f] {
 		if !x.naming {
@@ -70,18 +71,18 @@ func (x *extractor) add(sh *shell, w word) {
 		}
 		return
 	}
-	if len(x.found) == maxFound || len(f.text) > maxPath {
-		x.tooFar = fmt.Errorf("cannot judge the command: want at most %d paths of at most %d bytes: %w", maxFound, maxPath, chat.ErrInvalid)
+	if len(x.found) == maxFound || len(f.Text) > access.MaxPath {
+		x.tooFar = fmt.Errorf("cannot judge the command: want at most %d paths of at most %d bytes: %w", maxFound, access.MaxPath, chat.ErrInvalid)
 		return
 	}
-	if !x.spendBytes(len(f.text)) {
+	if !x.spendBytes(len(f.Text)) {
 		return
 	}
 	x.seen[f] = true
 	x.found = append(x.found, f)
 }
 
-func newExtractor() *extractor { return &extractor{seen: map[found]bool{}} }
+func newExtractor() *extractor { return &extractor{seen: map[access.Found]bool{}} }
 
 // script goes through a script; what comes before a mistake in it is gone through too,
 // as a shell would.

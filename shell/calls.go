@@ -1,4 +1,4 @@
-package access
+package shell
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
 )
 
@@ -81,7 +82,7 @@ func (x *extractor) walked() Walk {
 	w := Walk{Calls: x.calls}
 	for _, f := range x.found {
 		if !x.programs[f] {
-			w.Paths = append(w.Paths, path.Clean(f.name()))
+			w.Paths = append(w.Paths, f.Name())
 		}
 	}
 	w.Paths = unique(w.Paths)
@@ -99,9 +100,9 @@ type scope struct {
 type gathered struct {
 	gather   bool
 	calls    []Call
-	programs map[found]bool // found as names of programs alone
-	naming   bool           // what is added now is one
-	ran      []string       // programs since the last watch, each once; maxNames of them
+	programs map[access.Found]bool // found as names of programs alone
+	naming   bool                  // what is added now is one
+	ran      []string              // programs since the last watch, each once; maxNames of them
 	scope    scope
 	said     *string // what the last program prints, if that is known
 }
@@ -135,7 +136,7 @@ func (x *extractor) emit(sh *shell, args []word) {
 
 func (w word) arg() Arg {
 	if w.glob {
-		return Arg{Text: unescapeGlob(w.text), Pattern: w.text, Unknown: !w.literal}
+		return Arg{Text: access.UnescapeGlob(w.text), Pattern: w.text, Unknown: !w.literal}
 	}
 	return Arg{Text: w.name()}
 }
@@ -153,7 +154,7 @@ func (x *extractor) program(sh *shell, w word) {
 	x.naming = false
 	if len(x.found) > before {
 		if x.programs == nil {
-			x.programs = map[found]bool{}
+			x.programs = map[access.Found]bool{}
 		}
 		x.programs[x.found[before]] = true
 	}
@@ -187,9 +188,9 @@ func names(list, more []string) []string {
 func (x *extractor) writeTo(sh *shell, w word) {
 	if x.gather && w.literal {
 		a := w.arg()
-		a.Text = Fold(sh.home, sh.cwd, a.Text)
+		a.Text = access.Fold(sh.home, sh.cwd, a.Text)
 		if w.glob {
-			a.Pattern = path.Clean(absolute(escapeGlob(sh.home), escapeGlob(sh.cwd), w.text))
+			a.Pattern = path.Clean(access.Absolute(access.EscapeGlob(sh.home), access.EscapeGlob(sh.cwd), w.text))
 		}
 		x.scope.writes = append(x.scope.writes, a)
 	}

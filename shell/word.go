@@ -1,4 +1,4 @@
-package access
+package shell
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
 )
 
@@ -22,9 +23,9 @@ type word struct {
 }
 
 // plain is the text of a word that is no glob.
-func (w word) plain() string { return unescapeGlob(w.text) }
+func (w word) plain() string { return access.UnescapeGlob(w.text) }
 
-func known(s string) word { return word{text: escapeGlob(s), literal: s != ""} }
+func known(s string) word { return word{text: access.EscapeGlob(s), literal: s != ""} }
 
 // quoted is known text in which a ~ at the head is a name and no home. It is escaped, so
 // that what reads the word's text tells the two apart.
@@ -217,7 +218,7 @@ func unquoted(sh *shell, s string, first bool) word {
 		case w.glob && strings.IndexByte("]!^-", c) >= 0:
 			b.WriteByte(c)
 		default:
-			b.WriteString(escapeGlob(s[i : i+1]))
+			b.WriteString(access.EscapeGlob(s[i : i+1]))
 		}
 	}
 	w.text += b.String()

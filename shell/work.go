@@ -1,4 +1,4 @@
-package access
+package shell
 
 import (
 	"fmt"
@@ -16,7 +16,6 @@ const (
 	maxBytes  = 16 << 20 // of all words, values and paths together
 	maxLooks  = 1 << 20  // into functions, for one that starts itself
 	maxJoined = 1 << 29  // of values and parts of words, as they are put together
-	maxSteps  = 1 << 26  // of comparing what was found with the rules
 )
 
 // spent is what was made of the text so far.

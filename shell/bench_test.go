@@ -1,0 +1,23 @@
+package shell
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// BenchmarkJudgeCommand is one command, judged by 1,000 rules that are not about it.
+func BenchmarkJudgeCommand(b *testing.B) {
+	var rules strings.Builder
+	rules.WriteString("access:\n  mode: first-match\n  rules:\n")
+	forms := []string{"/srv/data/%d/**", "~/projects/p%d/key", "**/private-%d/**", "*.ext%d", `/\.secret%d$/`, "~/work/*/x%d", "{a,b}%d/*.k"}
+	for i := range 1000 {
+		fmt.Fprintf(&rules, "    - {deny: '%s', ops: [read, bash]}\n", fmt.Sprintf(forms[i%len(forms)], i))
+	}
+	rs := ruleset(b, rules.String(), "/home/u", "/home/u/w")
+	for b.Loop() {
+		if v, err := JudgeCommand(rs, "grep -rn TODO src | sort > /tmp/todo"); err != nil || v.Denied() {
+			b.Fatal(v, err)
+		}
+	}
+}

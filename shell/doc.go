@@ -1,0 +1,19 @@
+// Package shell reads commands as bash does, without running them: which paths a command
+// names, and which simple commands it is made of. It is the one owner of a shell parser, and
+// what links it reads text of chats and callers.
+//
+// [JudgeCommand] and [JudgeArgv] check the paths of a command with the file rules of package
+// access. [Calls] and [CallsOf] list its simple commands, for the presets of package guard.
+// Both make the same walk, in the order in which a shell comes to things: quotes, constants
+// that the command sets itself, cd, pipelines, substitutions, functions, here-documents,
+// scripts within scripts, and programs that start another, as env, timeout, xargs, find -exec.
+//
+// A text has no verdict but [chat.ErrInvalid] when it goes past a bound, of bytes, of nesting,
+// of words or of steps. work.go has the bounds and what they cost.
+//
+// # What it does not stop
+//
+// Nothing by itself, and it is no wall: a name that is computed, read from a file or made by
+// another program is not seen, and a program may take a word for something else than its table
+// says. The kernel keeps the rules, whatever is found here.
+package shell
