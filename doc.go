@@ -13,7 +13,8 @@
 //	sockets           what the kernel holds for a chat's sockets
 //	sys               what several packages ask of the kernel
 //	tmux              the terminal
-//	shims             the chat's side of the wall: view, confine, refused commands
+//	shims             the chat's side of the wall: view, confine, probe
+//	wrapper           the chat's side of rm, curl, sudo: checks their arguments
 //	access            file rules: loads, matches and explains them
 //	shell             reads commands: their paths, and the programs they start
 //	keeper            keeps file rules in sessions: mounts and fanotify

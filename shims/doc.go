@@ -29,10 +29,8 @@
 // like any command, through confine, and has two pipes to chatd.
 //
 // [Main] is the program chatd-shim. Under another name, as the target of a link
-// in the first directory of PATH, it judges its own arguments by a [ShimPolicy]: what
-// never runs here, the guard of the profile, file rules, egress. It becomes the
-// program, or says in one line why it is refused and what to do instead, and tells
-// chatd of it by a fifo. "chatd-shim probe" tries each wall from inside.
+// in the first directory of PATH, it is package wrapper, which checks that program's
+// arguments by a [ShimPolicy]. "chatd-shim probe" tries each wall from inside.
 //
 // Every wall can be left out by its [chat.LayerName], for tests that show that
 // the wall is what stops an attack.

@@ -42,7 +42,7 @@ func execute(p Plan) error {
 	name := p.Argv[0]
 	candidates := []string{name}
 	if !strings.Contains(name, "/") {
-		candidates = inPath(name, p.Env)
+		candidates = InPath(name, p.Env)
 	}
 	failure := error(unix.ENOENT)
 	for _, c := range candidates {
@@ -57,9 +57,9 @@ func execute(p Plan) error {
 	return &execError{name, failure}
 }
 
-// inPath lists where a name may be. An empty or relative directory in PATH
+// InPath lists where a name may be. An empty or relative directory in PATH
 // would mean the chat's own working directory and is passed over.
-func inPath(name string, env []string) []string {
+func InPath(name string, env []string) []string {
 	var out []string
 	for _, e := range env {
 		dirs, ok := strings.CutPrefix(e, "PATH=")

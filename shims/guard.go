@@ -32,5 +32,12 @@ var judged = strings.Fields(`rm dd chmod chown chgrp kill pkill killall killall5
 	mke2fs mkswap fdisk sfdisk cfdisk parted wipefs curl wget ssh scp sftp nc git npm pip pip3
 	apt apt-get aptitude dpkg yum dnf rpm zypper pacman apk snap flatpak`)
 
+// Never is the rule of package guard that says why a command never runs in a session; ok is
+// false for one that may run.
+func Never(name string) (rule string, ok bool) {
+	rule, ok = refusals[name]
+	return rule, ok
+}
+
 // JudgedNames lists the programs that get a shim where the host has them.
 func JudgedNames() []string { return judged }

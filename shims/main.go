@@ -13,7 +13,7 @@ import (
 )
 
 // ProgramName is the name under which chatd-shim does its work; under any other
-// name it judges that command.
+// name it is that command's wrapper (package wrapper).
 const ProgramName = "chatd-shim"
 
 const usage = `usage: chatd-shim confine --plan-fd N
@@ -24,18 +24,11 @@ const usage = `usage: chatd-shim confine --plan-fd N
        chatd-shim probe [--network shared|none] [--home DIR] [--hidden PATH] [--abstract NAME] [--pid N]
 `
 
-// Main is the program chatd-shim; args begin with the name it was called by. It
+// Main is the program chatd-shim under its own name; args begin with that. It
 // returns the exit code: of confine 125, 126 or 127 as env(1) has them (it does
-// not return when all is well), of probe 0 once the answer is printed, of a
-// refused command [ExitRefused], and 125 for a call that cannot be meant.
+// not return when all is well), of probe 0 once the answer is printed, and 125 for
+// a call that cannot be meant.
 func Main(args []string) int {
-	name := ProgramName
-	if len(args) > 0 {
-		name = strings.TrimPrefix(filepath.Base(args[0]), "-")
-	}
-	if name != ProgramName {
-		return runShim(name, args, os.Stderr)
-	}
 	if len(args) > 1 {
 		switch args[1] {
 		case "confine":
@@ -54,6 +47,14 @@ func Main(args []string) int {
 	}
 	fmt.Fprint(os.Stderr, usage)
 	return 125
+}
+
+// Called is the name by which chatd-shim was called: [ProgramName], or that of a program.
+func Called(args []string) string {
+	if len(args) == 0 {
+		return ProgramName
+	}
+	return strings.TrimPrefix(filepath.Base(args[0]), "-")
 }
 
 // options reads "--name value" and "--name=value"; each may come more than once.

@@ -26,5 +26,3 @@ func runConfine([]string, io.Writer) int { return 125 }
 func runEnter([]string, io.Writer) int { return 125 }
 
 func fileTool([]string) int { return 125 }
-
-func runShim(string, []string, io.Writer) int { return 125 }

@@ -59,7 +59,7 @@ func runPTY(args []string, errs io.Writer) int {
 
 // lookPath is where a command is found, as [execute] does it.
 func lookPath(name string, env []string) (string, error) {
-	for _, c := range inPath(name, env) {
+	for _, c := range InPath(name, env) {
 		if unix.Access(c, unix.X_OK) == nil {
 			return c, nil
 		}

@@ -52,8 +52,8 @@ func (p ShimPolicy) JSON() ([]byte, error) {
 	return b, nil
 }
 
-// readShimPolicy reads a policy; a session without one has the zero policy.
-func readShimPolicy(name string) (ShimPolicy, error) {
+// ReadShimPolicy reads a policy; a session without one has the zero policy.
+func ReadShimPolicy(name string) (ShimPolicy, error) {
 	var p ShimPolicy
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

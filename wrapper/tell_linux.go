@@ -1,4 +1,4 @@
-package shims
+package wrapper
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,16 +17,16 @@ const maxTold = 1 << 10
 // nothing about the denial, so trouble here is not reported.
 func tellDenial(s shim, rule string) {
 	argv := strings.Join(s.argv, " ")
-	d := ShimDenial{Program: s.name, Argv: argv[:min(len(argv), maxTold)], Rule: rule[:min(len(rule), maxTold)]}
+	d := shims.ShimDenial{Program: s.name, Argv: argv[:min(len(argv), maxTold)], Rule: rule[:min(len(rule), maxTold)]}
 	line, err := json.Marshal(d)
-	if err != nil || len(line)+1 > MaxShimDenial {
-		line, _ = json.Marshal(ShimDenial{Program: s.name, Rule: chat.Quote(rule)})
+	if err != nil || len(line)+1 > shims.MaxShimDenial {
+		line, _ = json.Marshal(shims.ShimDenial{Program: s.name, Rule: chat.Quote(rule)})
 	}
-	fd, err := unix.Open(InsideDenials, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	fd, err := unix.Open(shims.InsideDenials, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return
 	}
-	f := os.NewFile(uintptr(fd), InsideDenials)
+	f := os.NewFile(uintptr(fd), shims.InsideDenials)
 	_, _ = f.Write(append(line, '\n'))
 	_ = f.Close()
 }

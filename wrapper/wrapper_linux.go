@@ -1,4 +1,4 @@
-package shims
+package wrapper
 
 import (
 	"errors"
@@ -12,11 +12,12 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/guard"
 	"github.com/chatd/chatd/shell"
+	"github.com/chatd/chatd/shims"
 )
 
 // shim is one call of a program that has a shim.
 type shim struct {
-	policy ShimPolicy
+	policy shims.ShimPolicy
 	guard  *guard.Guard
 	name   string
 	argv   []string
@@ -24,18 +25,26 @@ type shim struct {
 	env    func(string) string // nil for no environment
 }
 
-func newShim(policy ShimPolicy, argv []string, cwd string) (shim, error) {
+func newShim(policy shims.ShimPolicy, argv []string, cwd string) (shim, error) {
 	g, err := guard.New(policy.Guard)
 	return shim{policy: policy, guard: g, name: argv[0], argv: argv, cwd: cwd}, err
+}
+
+// fail says what went wrong before anything was judged.
+func fail(errs io.Writer, err error) int {
+	fmt.Fprintf(errs, "%s: %v\n", shims.ProgramName, err)
+	return 125
 }
 
 // denial says why a program does not run; the zero value lets it.
 type denial struct{ rule, reason, instead string }
 
-// runShim judges argv and becomes the program, or says why not and returns [ExitRefused].
-// A program that is not there is 127, as in a shell.
+// Main judges argv and becomes the program of that name, or says why not and returns
+// [shims.ExitRefused]. A program that is not there is 127, as in a shell.
+func Main(name string, argv []string) int { return runShim(name, argv, os.Stderr) }
+
 func runShim(name string, argv []string, errs io.Writer) int {
-	policy, err := readShimPolicy(InsidePolicy)
+	policy, err := shims.ReadShimPolicy(shims.InsidePolicy)
 	if err != nil {
 		return fail(errs, err)
 	}
@@ -58,7 +67,7 @@ func runShim(name string, argv []string, errs io.Writer) int {
 	if r.rule != "" {
 		tellDenial(s, r.rule)
 		fmt.Fprintf(errs, "chatd: %s refused: %s; %s (rule %s)\n", name, r.reason, r.instead, r.rule)
-		return ExitRefused
+		return shims.ExitRefused
 	}
 	return s.exec(errs)
 }
@@ -73,7 +82,7 @@ func (s shim) judge() (denial, error) {
 	case v.Denied:
 		return denial{v.Rule, v.Reason, v.Instead}, nil
 	}
-	if rule, never := refusals[s.name]; never && !s.guard.Allows(s.argv) {
+	if rule, never := shims.Never(s.name); never && !s.guard.Allows(s.argv) {
 		reason, instead := guard.Why(rule)
 		return denial{"never", reason, instead}, nil
 	}
@@ -88,7 +97,7 @@ func (s shim) paths() (denial, error) {
 	if s.policy.Rules == "" {
 		return denial{}, nil
 	}
-	p, err := access.Load(InsidePolicy, []byte(s.policy.Rules))
+	p, err := access.Load(shims.InsidePolicy, []byte(s.policy.Rules))
 	if err != nil {
 		return denial{}, err
 	}
@@ -110,13 +119,17 @@ func (s shim) exec(errs io.Writer) int {
 		return fail(errs, fmt.Errorf("cannot tell shims from programs: %w", err))
 	}
 	env := os.Environ()
-	for _, p := range append(inPath(s.name, env), filepath.Join(InsideBin, s.name)) {
+	for _, p := range append(shims.InPath(s.name, env), filepath.Join(shims.InsideBin, s.name)) {
 		info, err := os.Stat(p)
 		if err != nil || os.SameFile(own, info) {
 			continue
 		}
 		if err := syscall.Exec(p, s.argv, env); !errors.Is(err, syscall.EACCES) {
-			return fail(errs, &execError{s.name, err})
+			fail(errs, fmt.Errorf("cannot run %s: %w", chat.Quote(s.name), err))
+			if errors.Is(err, syscall.ENOENT) {
+				return 127
+			}
+			return 126
 		}
 	}
 	fmt.Fprintf(errs, "chatd: %s is not among the commands of this profile; ask an operator\n", s.name)

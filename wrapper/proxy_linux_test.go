@@ -1,4 +1,4 @@
-package shims
+package wrapper
 
 import (
 	"os"
@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims"
 )
 
 // TestShimsGoByProxies: what is judged is where the program opens a connection to, which is
 // the proxy of its options or its environment, where it has one.
 func TestShimsGoByProxies(t *testing.T) {
 	const listed, other = "http://203.0.113.5:3128", "http://198.51.100.1:3128"
-	p := ShimPolicy{Home: t.TempDir(), Guard: chat.Guard{}, Network: chat.NetworkShared, Egress: allow(t, "203.0.113.5:3128", "192.0.2.7:443")}
+	p := shims.ShimPolicy{Home: t.TempDir(), Guard: chat.Guard{}, Network: chat.NetworkShared, Egress: allow(t, "203.0.113.5:3128", "192.0.2.7:443")}
 	for _, c := range []struct {
 		env, line string
 		refused   string // what the reason names; empty for what runs
@@ -49,7 +50,7 @@ func TestShimsGoByProxies(t *testing.T) {
 // a registry that cannot be reached, their own or another; what they need not fetch they do.
 func TestShimsJudgeRegistries(t *testing.T) {
 	home := t.TempDir()
-	p := ShimPolicy{Home: home, Guard: chat.Guard{}, Network: chat.NetworkShared, Egress: allow(t, "203.0.113.5:443")}
+	p := shims.ShimPolicy{Home: home, Guard: chat.Guard{}, Network: chat.NetworkShared, Egress: allow(t, "203.0.113.5:443")}
 	writeSetting(t, filepath.Join(home, "need.txt"), "# a\nrequests>=2\n")
 	writeSetting(t, filepath.Join(home, ".local/lib/python3.11/site-packages/Py_Has-1.0.dist-info/METADATA"), "")
 	writeSetting(t, filepath.Join(home, "project/package.json"), `{"dependencies": {"lodash": "^4"}}`)
@@ -82,7 +83,7 @@ func TestShimsJudgeRegistries(t *testing.T) {
 
 // checkShim judges a line in an environment; PWD is where, below the home. Two spaces are an
 // empty argument.
-func checkShim(t *testing.T, p ShimPolicy, env, line, refused string) {
+func checkShim(t *testing.T, p shims.ShimPolicy, env, line, refused string) {
 	t.Helper()
 	vars := map[string]string{}
 	for _, v := range strings.Fields(env) {

@@ -1,4 +1,4 @@
-package shims
+package wrapper
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims"
 )
 
 // host is one place that a command line names.
@@ -34,18 +35,18 @@ func (s shim) hosts() denial {
 		if !ok {
 			continue // the wall for packets knows
 		}
-		if why := s.policy.unreachable(to); why != "" {
+		if why := unreachable(s.policy, to); why != "" {
 			if isProxy {
 				why = "it goes by the proxy " + to.name + ": " + why
 			}
-			return denial{"egress", why, "allowed: " + s.policy.reachable()}
+			return denial{"egress", why, "allowed: " + reachable(s.policy)}
 		}
 	}
 	return denial{}
 }
 
 // unreachable says why a host cannot be reached; empty if it may be.
-func (p ShimPolicy) unreachable(h host) string {
+func unreachable(p shims.ShimPolicy, h host) string {
 	addr, err := netip.ParseAddr(h.name)
 	switch {
 	case h.name == "localhost" || err == nil && addr.IsLoopback():
@@ -72,7 +73,7 @@ func (p ShimPolicy) unreachable(h host) string {
 // maxListed is how many destinations a line names.
 const maxListed = 5
 
-func (p ShimPolicy) reachable() string {
+func reachable(p shims.ShimPolicy) string {
 	if p.Network == chat.NetworkNone || len(p.Egress) == 0 {
 		return "your own servers on localhost"
 	}
