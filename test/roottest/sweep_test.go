@@ -129,6 +129,7 @@ func TestUIDRangeTaken(t *testing.T) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			opt := options(t)
 			opt.UIDs = state.Range{Low: low, High: low + 999}
+			opt.State = filepath.Join(filepath.Dir(opt.State), "unmade") // options made the other
 			was, err := os.ReadFile(name)
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				t.Fatal(err)
