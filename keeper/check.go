@@ -2,8 +2,10 @@ package keeper
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,12 +14,11 @@ import (
 )
 
 // essentials are paths of the host without which no session starts, beside the home and
-// what is the kernel's and chatd's own. Libraries are those of bash and tmux.
-var essentials = []string{
-	"/usr/bin/bash", "/usr/bin/sh", "/usr/bin/tmux", "/bin", "/lib", "/lib64", "/etc", "/tmp", "/var/tmp",
-	"/usr/lib/*/ld-linux*.so*", "/usr/lib64/ld-linux*.so*", "/usr/lib/*/libc.so.6", "/usr/lib/*/libm.so.6", "/usr/lib/*/libresolv.so.2",
-	"/usr/lib/*/libtinfo.so.*", "/usr/lib/*/libevent_core-*.so.*", "/usr/lib/*/libutempter.so.*",
-}
+// what is the kernel's and chatd's own; libraries are those of bash and tmux.
+var (
+	essentials = []string{"/usr/bin/bash", "/usr/bin/sh", "/usr/bin/tmux", "/bin", "/lib", "/lib64", "/etc", "/tmp", "/var/tmp"}
+	libraries  = regexp.MustCompile(`/(ld-linux.*\.so.*|libc\.so\.6|libm\.so\.6|libresolv\.so\.2|(libtinfo|libevent_core-.*|libutempter)\.so\..*)$`)
+)
 
 // Unkeepable are the rules of a policy that no session could start with: where each
 // stands, the rule as its key, and why. It is a [chat.ErrUnsupported].
@@ -70,17 +71,14 @@ func Check(p *access.Policy, home string) error {
 	return nil
 }
 
-// neededPaths are the essentials as this host has them.
+// neededPaths are the essentials as this host has them. It lists each directory of libraries
+// once: there are dozens, with thousands of names.
 func neededPaths(home string) []string {
-	all := []string{home}
-	for _, pattern := range essentials {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			panic(err) // a constant of this file
-		}
-		all = append(all, found...)
-	}
-	return all
+	there := slices.DeleteFunc(slices.Clone(essentials), func(p string) bool { _, err := os.Lstat(p); return err != nil })
+	libs, _ := filepath.Glob("/usr/lib/*/l*.so*") // it fails for a bad pattern alone
+	older, _ := filepath.Glob("/usr/lib64/ld-linux*.so*")
+	libs = slices.DeleteFunc(append(libs, older...), func(p string) bool { return !libraries.MatchString(p) })
+	return slices.Concat([]string{home}, there, libs)
 }
 
 // kernelPlaceOf is the place of the kernel's, or of chatd's, that all a deny is about lies in.

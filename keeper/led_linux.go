@@ -24,17 +24,22 @@ type led struct {
 type follower struct {
 	led    *led
 	home   string
-	needed []string
+	needed []string // nil until a link leads somewhere
 	now    map[string]string
 	ways   map[string]bool // the links that were followed
 	asked  []string        // the directories of denies
 }
 
 func newFollower(l *led, home string) *follower {
-	f := &follower{led: l, home: home, now: map[string]string{}, ways: map[string]bool{}}
-	// It looks into directories of the host, see [compile].
-	_ = elsewhere(func() error { f.needed = neededPaths(home); return nil })
-	return f
+	return &follower{led: l, home: home, now: map[string]string{}, ways: map[string]bool{}}
+}
+
+// isNeeded reports whether something that no session starts without lies there.
+func (f *follower) isNeeded(p string) bool {
+	if f.needed == nil { // It looks into directories of the host, see [compile].
+		_ = elsewhere(func() error { f.needed = neededPaths(f.home); return nil })
+	}
+	return slices.ContainsFunc(f.needed, func(n string) bool { return under(n, p) })
 }
 
 // resolve is an access.Scope's Resolve. What no session starts without is not what a link
@@ -44,7 +49,7 @@ func (f *follower) resolve(p string) string {
 		return real
 	}
 	real := access.Follow(p, func(link string) { f.ways[link] = true })
-	if clean := path.Clean(p); p != f.home && (inKernelPlace(real) || slices.ContainsFunc(f.needed, func(n string) bool { return under(n, real) })) {
+	if clean := path.Clean(p); p != f.home && real != clean && (inKernelPlace(real) || f.isNeeded(real)) {
 		real = clean
 	}
 	f.now[p] = real
