@@ -23,9 +23,9 @@ import (
 type front struct {
 	log      *slog.Logger
 	opt      broker.ServerOptions
-	program  *os.File // kept open, so that what runs is what this daemon was started with
-	listener net.Listener
-	socket   *os.File // a copy of the listener's, for the front
+	program  *os.File     // kept open, so that what runs is what this daemon was started with
+	unlisten func() error // once
+	socket   *os.File     // a copy, for the front
 	user     identity
 
 	mu       sync.Mutex
@@ -50,7 +50,7 @@ func newFront(program string, l net.Listener, log *slog.Logger, opt broker.Serve
 	if err != nil {
 		return nil, fmt.Errorf("cannot hand over the socket: %w", errors.Join(err, p.Close()))
 	}
-	return &front{log: log, opt: opt, program: p, listener: l, socket: socket, user: identityOf(log, user, state)}, nil
+	return &front{log: log, opt: opt, program: p, unlisten: sync.OnceValue(l.Close), socket: socket, user: identityOf(log, user, state)}, nil
 }
 
 // identityOf is the user of that name, or a uid and gid of nobody's. Those are among systemd's
@@ -135,7 +135,7 @@ func (f *front) run(ctx context.Context) (err error) {
 }
 
 func (f *front) close() error {
-	return errors.Join(f.listener.Close(), f.socket.Close(), f.program.Close())
+	return errors.Join(f.unlisten(), f.socket.Close(), f.program.Close())
 }
 
 // once starts a front and returns when it has ended, and whether it answered callers until then.
@@ -228,7 +228,7 @@ func frontEnv() (env []string) {
 // end asks a front to finish, and kills one that takes too long. New connections wait for
 // nobody: the socket goes now.
 func (f *front) end(cmd *exec.Cmd) {
-	if err := f.listener.Close(); err != nil {
+	if err := f.unlisten(); err != nil {
 		f.log.Warn("cannot close the socket", "why", err)
 	}
 	_ = cmd.Process.Signal(syscall.SIGTERM) // one that has ended is waited for already
