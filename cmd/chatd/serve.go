@@ -25,6 +25,8 @@ func serveCommand() *cli.Command {
 			"that, and the flags over those. The socket is --socket, by default chatd.sock in\n" +
 			"--run. A layer that this host lacks stops it, unless --allow-missing names it; what is\n" +
 			"missing then shows in every answer. chatd doctor says what to install.\n\n" +
+			"It becomes chatd-root, which keeps the privilege, and which starts a front that has none\n" +
+			"and reads what callers write: as the user of the key user, or without one as a uid of nobody's.\n\n" +
 			"   chatd serve\n" +
 			"   chatd serve --check                       (prints the config it would run with)\n" +
 			"   chatd serve --allow-missing=cpu,memory --state /tmp/chatd",
