@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"guard":             {"access", "shell", "chat"},
 	"schedule":          {"chat"},
 	"quota":             {"chat"},
-	"config":            {"access", "chat", "files", "guard", "journal", "quota"},
+	"config":            {"access", "chat", "files", "journal", "quota"},
 	"journal":           {},
 	"listen":            {"chat"},
 	"confine":           {"landlock"},

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 )
 
@@ -52,6 +53,21 @@ type Pattern struct {
 
 // MarshalText is the expression.
 func (p Pattern) MarshalText() ([]byte, error) { return []byte(p.Text), nil }
+
+// maxPattern bounds the bytes of a pattern.
+const maxPattern = 4096
+
+// Compile reads the expression; one that is none is an [ErrInvalid].
+func (p Pattern) Compile() (*regexp.Regexp, error) {
+	if p.Text == "" || len(p.Text) > maxPattern {
+		return nil, fmt.Errorf("want a regular expression (RE2) of 1 to %d bytes, got %d: %w", maxPattern, len(p.Text), ErrInvalid)
+	}
+	re, err := regexp.Compile(p.Text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %v: want a regular expression (RE2): %w", Quote(p.Text), err, ErrInvalid)
+	}
+	return re, nil
+}
 
 // UnmarshalText takes the expression as it is; package guard compiles it.
 func (p *Pattern) UnmarshalText(b []byte) error {

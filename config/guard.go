@@ -7,7 +7,6 @@ import (
 
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/guard"
 )
 
 // defaultsName is what the embedded file is called in errors.
@@ -65,7 +64,7 @@ func (s source) patterns(at string, list []string) ([]chat.Pattern, error) {
 	var all []chat.Pattern
 	for i, text := range list {
 		key := fmt.Sprintf("%s[%d]", at, i)
-		if err := guard.CheckPattern(text); err != nil {
+		if _, err := (chat.Pattern{Text: text}).Compile(); err != nil {
 			return nil, s.fault(key, err)
 		}
 		all = append(all, chat.Pattern{Text: text, Place: fmt.Sprintf("%s:%d", s.name, s.line(key))})

@@ -21,9 +21,6 @@ const (
 // RuleWorkspace is the name of the rule that keeps paths inside the workspace.
 const RuleWorkspace = "restrict_to_workspace"
 
-// maxPattern bounds the bytes of a custom pattern.
-const maxPattern = 4096
-
 // Guard is the rules of one profile, compiled. It is safe for concurrent use.
 type Guard struct {
 	allow, deny []pattern
@@ -100,22 +97,10 @@ func New(cfg chat.Guard) (*Guard, error) {
 	return g, nil
 }
 
-// CheckPattern is the error that [New] has for a pattern.
-func CheckPattern(text string) error {
-	_, err := compile(text, false)
-	return err
-}
-
 // compile reads a pattern; an anchored one must match from end to end.
 func compile(text string, anchored bool) (*regexp.Regexp, error) {
-	if text == "" || len(text) > maxPattern {
-		return nil, fmt.Errorf("want a regular expression (RE2) of 1 to %d bytes, got %d: %w", maxPattern, len(text), chat.ErrInvalid)
-	}
-	re, err := regexp.Compile(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %v: want a regular expression (RE2): %w", chat.Quote(text), err, chat.ErrInvalid)
-	}
-	if anchored {
+	re, err := chat.Pattern{Text: text}.Compile()
+	if err == nil && anchored {
 		re, err = regexp.Compile(`\A(?:` + text + `)\z`)
 	}
 	return re, err

@@ -260,13 +260,13 @@ func TestErrors(t *testing.T) {
 	if err := (Verdict{}).Err(); err != nil {
 		t.Error(err)
 	}
-	for _, bad := range []string{"", "(", "a)|(b", "[", `\1`, "(?=x)", strings.Repeat("x", maxPattern+1)} {
+	for _, bad := range []string{"", "(", "a)|(b", "[", `\1`, "(?=x)", strings.Repeat("x", 4097)} {
 		for _, cfg := range []chat.Guard{{EnableDenyPatterns: true, CustomDenyPatterns: patterns(bad)}, {EnableDenyPatterns: true, CustomAllowPatterns: patterns(bad)}} {
 			if _, err := New(cfg); !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "[0]") {
 				t.Errorf("%.20q: %v", bad, err)
 			}
 		}
-		if err := CheckPattern(bad); !errors.Is(err, chat.ErrInvalid) {
+		if _, err := (chat.Pattern{Text: bad}).Compile(); !errors.Is(err, chat.ErrInvalid) {
 			t.Errorf("%.20q: %v", bad, err)
 		}
 	}
