@@ -5,7 +5,8 @@
 // good: no new privileges (PR_SET_NO_NEW_PRIVS), Landlock that opens no path (landlock(7)), and
 // a system call filter (seccomp(2)) that lets pass what a Go server on descriptors that it
 // already has needs, and fails everything else with EPERM: no open, no exec, no socket, no
-// connect, no ptrace, no kill of another process.
+// connect, no ptrace, no kill of another process. Its memory has a bound (RLIMIT_DATA of
+// setrlimit(2)), and it leaves no core.
 //
 // # Runs as
 //

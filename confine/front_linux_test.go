@@ -103,6 +103,11 @@ func confined() error {
 	if without != (len(done.Missing) > 0) {
 		return fmt.Errorf("it says that %v is missing", done.Missing)
 	}
+	_, err = unix.Mmap(-1, 0, mostData, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if !errors.Is(err, unix.ENOMEM) {
+		return fmt.Errorf("%d bytes of memory: %v, want ENOMEM", mostData, err)
+	}
+	err = nil
 	var wg sync.WaitGroup
 	errs := make(chan error, 1000)
 	for range 8 { // on several threads
