@@ -103,7 +103,8 @@ func confined() error {
 	if without != (len(done.Missing) > 0) {
 		return fmt.Errorf("it says that %v is missing", done.Missing)
 	}
-	_, err = unix.Mmap(-1, 0, mostData, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	const kind, may = unix.MAP_PRIVATE | unix.MAP_ANON, unix.PROT_READ | unix.PROT_WRITE
+	_, err = unix.Mmap(-1, 0, mostData, may, kind)
 	if !errors.Is(err, unix.ENOMEM) {
 		return fmt.Errorf("%d bytes of memory: %v, want ENOMEM", mostData, err)
 	}
