@@ -188,9 +188,14 @@ func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
 }
 
 // renewRules brings an awake chat to the rules that hold now, or ends its session. The
-// caller holds the chat's lock.
+// caller holds the chat's lock. An enforcer's worker that ends meanwhile is no reason to end it:
+// the next one has taken the session up before it answers. It is asked once, for the order may be
+// what ended the first.
 func (m *Manager) renewRules(ctx context.Context, rec state.Record, s *session) error {
 	err := m.keepRules(ctx, rec, s.leader)
+	if errors.Is(err, keeper.ErrEnded) {
+		err = m.keepRules(ctx, rec, s.leader)
+	}
 	if err == nil {
 		return m.forgetMasks(rec, s)
 	}

@@ -1,0 +1,148 @@
+package roottest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// workerOf is the enforcer's worker, once there is another than was.
+func workerOf(t *testing.T, opt provision.Options, was int) (pid int) {
+	t.Helper()
+	until(t, "a worker", func() bool {
+		args := "^[^ ]*chatd-enforce --dir " + opt.Run + "/keeper --worker"
+		out, _ := exec.Command("pgrep", "-f", args).Output()
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(out)))
+		return pid != 0 && pid != was
+	})
+	return pid
+}
+
+// masksAt are the mounts of bubblewrap's masks in the chat's session, as its mountinfo has them.
+func masksAt(t *testing.T, leader string) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/" + leader + "/mountinfo")
+	must(t, err)
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "/masks/closed-") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// killAtMount kills the worker when the first mount of a session comes or goes (poll of
+// mountinfo, proc_pid_mounts(5)).
+func killAtMount(leader string, worker int) error {
+	f, err := os.Open("/proc/" + leader + "/mountinfo")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	p := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLPRI}}
+	for {
+		n, err := unix.Poll(p, int(longEnough.Milliseconds()))
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return err
+		case n == 0:
+			return errors.New("no mount came or went")
+		default:
+			return unix.Kill(worker, unix.SIGKILL)
+		}
+	}
+}
+
+// TestRulesWorkerKilled: in a session that began with bubblewrap's masks every denied path stays
+// denied while the enforcer's worker is killed and another takes the session up, also when that
+// happens in the midst of a reload. The masks stay the same mounts, and reloads open and close
+// what they lie over as before.
+func TestRulesWorkerKilled(t *testing.T) {
+	needsRoot(t)
+	shared := filepath.Join("/srv", fmt.Sprintf("worker-%d-%d", os.Getpid(), worlds.Load()))
+	t.Cleanup(func() { os.RemoveAll(shared) })
+	must(t, errors.Join(os.MkdirAll(shared+"/secret", 0o755),
+		os.WriteFile(shared+"/secret/f", []byte(secret), 0o644)))
+	const most = 50 // directories that a reload opens or closes, one mount after the other
+	opened := `access: {useDefaults: false, deny: ["~/note", /data/secret, "**/.env"]}`
+	closed := strings.Replace(opened, "[", `["~/keys", `, 1)
+	for i := range most {
+		closed = strings.Replace(closed, "[", fmt.Sprintf(`["~/many/%d", `, i), 1)
+	}
+	opt := ruledOptions(t, closed)
+	p := opt.Profiles["ruled"]
+	p.ExposePaths = []chat.Expose{{Source: shared, Target: "/data", Mode: chat.ReadOnly}}
+	opt.Profiles["ruled"] = p
+	m := open(t, opt)
+	defer endKeeper(t, opt)
+	c := sleeper(t, m, "worker")
+	for _, name := range []string{"keys/k", "note", "w/.env", "loop/later/.env"} {
+		place(t, c, name, secret)
+	}
+	for i := range most {
+		place(t, c, fmt.Sprintf("many/%d/k", i), secret)
+	}
+	wake(t, m, c.ID)
+	denied := []string{"note", "/data/secret/f", "w/.env", "loop/later/.env"}
+	loop := "while sleep 0.02; do cat " + strings.Join(denied, " ") + " loop/n*/.env >> loop/out" +
+		" 2>> loop/err; cat keys/k >> loop/keys 2>> loop/err; date >> loop/ticks; done &"
+	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Enter: true, Text: loop}))
+	read := func(name string) string {
+		b, err := os.ReadFile(filepath.Join(c.Home, "loop", name))
+		must(t, ignoreGone(err))
+		return string(b)
+	}
+	leader := sessionLeader(t, c)
+	masks := masksAt(t, leader)
+	if want := most + 3; len(masks) != want {
+		t.Fatalf("bubblewrap masks %d paths, want %d: %q", len(masks), want, masks)
+	}
+	worker := workerOf(t, opt, 0)
+	for i := range 4 {
+		must(t, unix.Kill(worker, unix.SIGKILL))
+		place(t, c, fmt.Sprintf("loop/n%d/.env", i), secret)
+		worker = workerOf(t, opt, worker)
+		ticks(t, c, 3)
+		refused(t, m, c, "cat %s keys/k loop/n*/.env", strings.Join(denied, " "))
+		if got := masksAt(t, leader); !slices.Equal(got, masks) {
+			t.Errorf("after kill %d the masks are %q, were %q", i, got, masks)
+		}
+	}
+	if got := read("out") + read("keys"); got != "" {
+		t.Errorf("while workers were killed the chat read %q", got)
+	}
+	reload := func(rules string) error {
+		return m.Reload(operator(t.Context()), map[string]*access.Policy{"ruled": policy(t, rules)})
+	}
+	for i := range 6 {
+		ended := make(chan error, 1)
+		go func() { ended <- killAtMount(leader, worker) }()
+		must(t, reload([]string{opened, closed}[i%2]))
+		must(t, <-ended)
+		worker = workerOf(t, opt, worker)
+		refused(t, m, c, "cat %s", strings.Join(denied, " "))
+		want := strings.Repeat(secret, []int{most + 1, 0}[i%2])
+		if got := tells(t, m, c, "cat keys/k many/*/k 2>/dev/null"); got != want {
+			t.Errorf("after reload %d: %q", i, got)
+		}
+	}
+	if leader != sessionLeader(t, c) {
+		t.Error("the session is another")
+	}
+	if got := read("out"); got != "" {
+		t.Errorf("the chat read %q", got)
+	}
+}
