@@ -106,8 +106,9 @@ func (w *watch) lookAt(s *watched) (more bool, err error) {
 	}
 	some := s.late.take(turnSize)
 	names := make([][]string, len(some))
+	known := make([]bool, len(some))
 	for i, at := range some {
-		names[i] = s.places(at.at)
+		names[i], known[i] = s.places(at.at)
 	}
 	if err := errors.Join(w.readNames(), w.applyMoves(s)); err != nil {
 		return false, err
@@ -115,6 +116,9 @@ func (w *watch) lookAt(s *watched) (more bool, err error) {
 	for i, at := range some {
 		for _, p := range names[i] {
 			w.note(s, p, at.child)
+		}
+		if !known[i] {
+			w.noteAs(s, nil, at.child)
 		}
 	}
 	s.late.done += len(some)
@@ -135,8 +139,10 @@ func (w *watch) applyMoves(s *watched) error {
 			break
 		}
 		for _, m := range moves {
-			for _, old := range s.places(m[0]) {
-				for _, now := range s.places(m[1]) {
+			before, _ := s.places(m[0]) // where that is unknown, so is it to lookAt: the directory is closed
+			after, _ := s.places(m[1])
+			for _, old := range before {
+				for _, now := range after {
 					pairs = append(pairs, [2]string{now, old})
 				}
 			}

@@ -13,33 +13,38 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// judge says whether what fd is open on may be opened, by the names that are known. It
-// says no when in doubt.
-func (s *watched) judge(fd int) bool {
-	p, err := pathOf(fd)
-	if err != nil {
-		return false
-	}
-	t, ok := s.treeOf(p)
+// judge says whether what fd is open on, which was found at a spot, may be opened, by the names
+// that are known. It says no when in doubt. It goes by that spot: only what it and the directories
+// there were called before is known by now.
+func (s *watched) judge(fd int, at spot) bool {
+	t, ok := s.treeOf(at.path)
 	if !ok {
 		return false
 	}
-	class := s.classOf(t, p, fd)
+	class := s.classOf(t, at, fd)
 	return class == wallOpen || class == wallReadOnly && onReadOnly(fd)
 }
+
+// deletedMark is what the kernel puts behind a name that was taken away.
+const deletedMark = " (deleted)"
 
 // pathOf is where fd's file is: in the session, for nothing of its mounts can be
 // reached from here otherwise. A name that was taken away counts as it was.
 func pathOf(fd int) (string, error) {
+	p, err := rawPathOf(fd)
+	return path.Clean(strings.TrimSuffix(p, deletedMark)), err
+}
+
+// rawPathOf is the same with that mark, which a name can end in, too.
+func rawPathOf(fd int) (string, error) {
 	p, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {
 		return "", err
 	}
-	p = strings.TrimSuffix(p, " (deleted)")
 	if !path.IsAbs(p) {
 		return "", fmt.Errorf("cannot tell where %s is", chat.Quote(p))
 	}
-	return path.Clean(p), nil
+	return p, nil
 }
 
 func onReadOnly(fd int) bool {
@@ -67,8 +72,8 @@ func (s *watched) treeOf(p string) (best watchedTree, ok bool) {
 
 // classOf is the strictest class of a file's names, of what is known of it, and of
 // the directories around it.
-func (s *watched) classOf(t watchedTree, p string, fd int) wallClass {
-	class := s.classOfNames(p)
+func (s *watched) classOf(t watchedTree, at spot, fd int) wallClass {
+	class := s.classOfNames(at.path)
 	if class == wallClosed || len(s.denied)+len(s.before) == 0 || t.fsid == "" {
 		return class
 	}
@@ -77,11 +82,22 @@ func (s *watched) classOf(t watchedTree, p string, fd int) wallClass {
 		return wallClosed
 	}
 	class = max(class, s.known(h))
+	for _, dir := range at.dirs {
+		class = max(class, s.known(dir))
+	}
+	if t.Writable {
+		return closedIf(at.gone, class)
+	}
 	st, err := placeOf(fd)
 	if err == nil {
-		err = t.eachDirectory(p, inodeOf(&st), func(h handle) { class = max(class, s.known(h)) })
+		err = t.eachDirectory(at.path, inodeOf(&st), func(h handle) { class = max(class, s.known(h)) })
 	}
-	if err != nil {
+	return closedIf(err != nil, class)
+}
+
+// closedIf is class, or closed where something is in doubt.
+func closedIf(doubt bool, class wallClass) wallClass {
+	if doubt {
 		return wallClosed
 	}
 	return class
@@ -123,46 +139,22 @@ func classBy(walls []*ruleWall, names []string) wallClass {
 }
 
 // eachDirectory calls do for every directory from the root of the mount to the one
-// that p is in, as they are in each other now. Unless is is empty, it is an error if
-// p is another file.
+// that p is in, as they are in each other now. It is an error if p is another file.
 func (t watchedTree) eachDirectory(p string, is inode, do func(handle)) error {
 	if t.fd < 0 || p == t.Path { // what is mounted lies in no directory of the mount
 		return nil
 	}
-	rel := rest(path.Dir(p), t.Path)
-	at := t.fd
-	defer func() {
-		if at != t.fd {
-			unix.Close(at)
-		}
-	}()
-	for name := range strings.SplitSeq(rel, "/") {
-		if name == "" {
-			continue
-		}
-		next, err := openBeneath(at, name, unix.O_PATH|unix.O_DIRECTORY)
-		if err != nil {
-			return err
-		}
-		if at != t.fd {
-			unix.Close(at)
-		}
-		at = next
-		h, err := handleOf(at, t.fsid)
+	dirs, err := t.open(rest(path.Dir(p), t.Path))
+	defer closeAll(dirs)
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs[1:] {
+		h, err := handleOf(dir, t.fsid)
 		if err != nil {
 			return err
 		}
 		do(h)
 	}
-	if is == (inode{}) {
-		return nil
-	}
-	var st unix.Statx_t
-	if err := unix.Statx(at, path.Base(p), unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil {
-		return err
-	}
-	if inodeOf(&st) != is {
-		return errMoved
-	}
-	return nil
+	return isAt(dirs[len(dirs)-1], path.Base(p), is)
 }

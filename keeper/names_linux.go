@@ -28,6 +28,12 @@ func (w *watch) note(s *watched, p string, child handle) {
 		}
 		return
 	}
+	w.noteAs(s, names, child)
+}
+
+// noteAs remembers a file by names that are denied; nil are names that nobody can tell.
+func (w *watch) noteAs(s *watched, names []string, child handle) {
+	class := classBy(s.walls, names)
 	if child == "" {
 		w.end(s.k, errors.New("the file system names no files: the rules cannot be kept there"))
 		return

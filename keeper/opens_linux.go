@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -135,15 +134,16 @@ func (w *watch) answerAll(s *watched) {
 // decide answers one question: first come the names. The kernel queues an event about a
 // name while it holds the directory.
 func (w *watch) decide(s *watched, q question) error {
+	at, known := spot{}, false
 	if q.open && !w.blind {
-		w.waitFor(s, q.fd)
+		at, known = w.locate(s, q.fd)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	allow := !q.open || w.blind
-	if !allow && w.sessions[s.k.leader.chat] == s && w.readNames() == nil && w.lookAtAll(s) == nil && !s.late.over {
+	if known && w.sessions[s.k.leader.chat] == s && w.readNames() == nil && w.lookAtAll(s) == nil && !s.late.over {
 		began := time.Now()
-		allow = s.judge(q.fd)
+		allow = s.judge(q.fd, at)
 		s.opens.spend(time.Now(), time.Since(began))
 	}
 	if !allow {
@@ -171,42 +171,20 @@ func response(fd int, verdict uint32) []byte {
 	return binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint32(nil, uint32(fd)), verdict)
 }
 
-// waitFor returns when no rename is under way in the directory that fd's file is in. It
-// holds no lock meanwhile: who is in that directory may be kept from running.
-func (w *watch) waitFor(s *watched, fd int) {
-	p, err := pathOf(fd)
-	if err != nil {
-		return
-	}
-	dir := path.Dir(p)
-	tree, below, ok := w.treeFor(s, p)
-	if !ok {
-		return
-	}
-	defer unix.Close(tree)
-	at, err := openBeneath(tree, rest(dir, below), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME)
-	if err != nil {
-		return // moved: then its event is there
-	}
-	defer unix.Close(at)
-	var one [64]byte
-	_, _ = unix.Getdents(at, one[:])
-}
-
-// treeFor is a descriptor, of the caller's own, of the writable tree that p lies in: the
-// session may be let go of meanwhile.
-func (w *watch) treeFor(s *watched, p string) (tree int, below string, ok bool) {
+// treeFor is the tree that p lies in, with descriptors of the caller's own: the session may be
+// let go of meanwhile.
+func (w *watch) treeFor(s *watched, p string) (t watchedTree, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.sessions[s.k.leader.chat] != s {
-		return -1, "", false
+		return t, false
 	}
-	t, ok := s.treeOf(p)
-	if !ok || !t.Writable {
-		return -1, "", false
+	if t, ok = s.treeOf(p); !ok {
+		return t, false
 	}
-	tree, err := unix.FcntlInt(uintptr(t.tree), unix.F_DUPFD_CLOEXEC, 0)
-	return tree, t.Path, err == nil
+	fd, err := unix.FcntlInt(uintptr(t.tree), unix.F_DUPFD_CLOEXEC, 0)
+	t.fd = fd
+	return t, err == nil
 }
 
 // refuseLost refuses the opens about which a worker was asked that has ended: the kernel

@@ -159,12 +159,14 @@ func (w *watch) ownersOf(dir handle) []*watched {
 		if root.fsid() != dir.fsid() {
 			continue
 		}
-		rel, ok := trees[0].find(dir)
-		if !ok {
+		rel, err := trees[0].find(dir)
+		if errors.Is(err, errElsewhere) {
 			continue
 		}
-		for _, t := range trees {
-			t.s.where.note(dir, t.Path, rel)
+		for _, t := range trees { // also where nobody can tell: [watch.lookAt] closes what is there
+			if err == nil {
+				t.s.where.note(dir, t.Path, rel)
+			}
 			if !slices.Contains(all, t.s) {
 				all = append(all, t.s)
 			}

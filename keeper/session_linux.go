@@ -193,7 +193,7 @@ func (k *kept) hold(o Order, masks maskPair, procFD int, watch *watch) error {
 	}
 	looked := 0
 	for try := 0; ; try++ {
-		looked, err = k.cover(o, wall, root, masks, procFD, watch)
+		looked, err = k.cover(o, wall, !changed, root, masks, procFD, watch)
 		if errors.Is(err, errMoved) && try == rewalks/2 {
 			k.trees.forget() // perhaps it is in one of those
 		}
@@ -213,11 +213,11 @@ func (k *kept) hold(o Order, masks maskPair, procFD int, watch *watch) error {
 }
 
 // cover looks through the trees and brings the covers to what it finds. It says at how
-// many names it looked.
-func (k *kept) cover(o Order, wall *ruleWall, root int, masks maskPair, procFD int, watch *watch) (looked int, err error) {
+// many names it looked. same: the rules are those by which the covers were laid.
+func (k *kept) cover(o Order, wall *ruleWall, same bool, root int, masks maskPair, procFD int, watch *watch) (looked int, err error) {
 	w := walker{wall: wall, uid: o.UID, order: o, trees: k.trees}
 	if wall.any {
-		if err := w.walk(k.bases); err != nil {
+		if err := w.find(k.bases); err != nil {
 			return 0, err
 		}
 	}
@@ -226,17 +226,20 @@ func (k *kept) cover(o Order, wall *ruleWall, root int, masks maskPair, procFD i
 	if err != nil {
 		return 0, err
 	}
-	now, noted := map[uint64]sys.Mount{}, map[uint64]bool{}
-	all := slices.Concat(k.covers, k.buried)
-	for _, c := range all {
-		noted[c.id] = true
-	}
+	now := map[uint64]sys.Mount{}
 	for _, l := range lines {
 		now[uint64(l.ID)] = l
-		if !noted[uint64(l.ID)] && !slices.Contains(k.known, l.ID) {
-			all = append(all, k.adopted(l, w.wants, wall.islands))
+	}
+	if wall.any {
+		var stay []want
+		if same {
+			stay = k.covered(now)
+		}
+		if err := w.fit(k.bases, stay); err != nil {
+			return 0, err
 		}
 	}
+	all := slices.Concat(k.covers, k.buried, k.unnoted(lines, w.wants, wall.islands))
 	if k.bare {
 		w.wants = nil
 	}
@@ -244,6 +247,11 @@ func (k *kept) cover(o Order, wall *ruleWall, root int, masks maskPair, procFD i
 		mark: func(tree int) error { return watch.markCover(o.Chat, tree, procFD) }, forget: watch.forget}
 	err = m.apply(w.wants, now)
 	k.covers, k.buried = m.covers, slices.Collect(maps.Values(m.dropped))
+	if err == nil && !same {
+		for i := range k.buried {
+			k.buried[i].class = wallOpen // it goes by the new rules, when it can be reached
+		}
+	}
 	return w.looked, err
 }
 

@@ -79,6 +79,14 @@ func (k *walker) passes(err error) bool {
 
 // walk finds what has to be covered, in the order in which it has to be.
 func (k *walker) walk(bases []*baseMount) error {
+	if err := k.find(bases); err != nil {
+		return err
+	}
+	return k.fit(bases, nil)
+}
+
+// find finds it in no order.
+func (k *walker) find(bases []*baseMount) error {
 	k.linked, k.bases = map[inode]wallClass{}, map[string]*baseMount{}
 	k.nameOf, k.because = map[inode]string{}, map[string]string{}
 	for _, b := range bases {
@@ -93,6 +101,12 @@ func (k *walker) walk(bases []*baseMount) error {
 		return err
 	}
 	k.behindLinks()
+	return nil
+}
+
+// fit makes what was found, and what is covered already and stays so, fit in each other.
+func (k *walker) fit(bases []*baseMount, stay []want) error {
+	k.wants = append(k.wants, stay...)
 	var mounted []want
 	for _, b := range bases {
 		mounted = append(mounted, want{path: b.Path, dir: b.dir, inode: b.inode, base: true})
