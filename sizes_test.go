@@ -25,7 +25,7 @@ import (
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 51_300 // lines of code, without tests
+	maxCode         = 51_400 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	maxMedian       = 11     // lines of the median function
 	minCommentShare = 12.5   // percent of the lines that are not blank
