@@ -44,7 +44,7 @@ assert.equal((await call("read_file", { path: "a" })).content, "one 2");
 assert.match((await call("list_dir", {})).content, /FILE: a/);
 assert.equal((await call("terminal_send", { text: "ls", enter: true, wait: { until: "prompt" } })).until, "prompt");
 assert.equal((await call("terminal_read", {})).rows, 24);
-assert.equal((await call("terminal_read", { since: 0 })).text, "ls\n");
+assert.equal((await call("terminal_read", { since: 0 })).text, "ls");
 assert.equal((await call("explain", { path: "x", op: "read" })).verdict, "allow");
 await refused("read_file", { path: "nothing" }, "not_found: ");
 await refused("exec", {}, "invalid: ");
