@@ -61,7 +61,8 @@ func (l *link) send(k kind, p []byte) error {
 	n := 1 + copy(b[1:], p)
 	var sendErr error
 	err := l.raw.Write(func(fd uintptr) bool {
-		sendErr = unix.Sendto(int(fd), b[:n], unix.MSG_NOSIGNAL, nil)
+		// An end that is gone is EPIPE: the Go runtime ignores SIGPIPE of such a descriptor.
+		_, sendErr = unix.Write(int(fd), b[:n])
 		return sendErr != unix.EAGAIN
 	})
 	return sent(err, sendErr)

@@ -67,7 +67,7 @@ func acts() map[string]func() error {
 			}
 			return err
 		},
-		"end a process":    func() error { return unix.Kill(os.Getppid(), 0) },
+		"end a process":    func() error { return unix.Kill(os.Getpid(), 0) },
 		"trace a process":  func() error { return unix.PtraceAttach(1 << 22) }, // of nobody: ESRCH where it may
 		"make a namespace": func() error { return unix.Unshare(0) },
 		"make a directory": func() error { return unix.Mkdir("/proc/x", 0o700) },
