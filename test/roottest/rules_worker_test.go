@@ -43,15 +43,11 @@ func masksAt(t *testing.T, leader string) (lines []string) {
 	return lines
 }
 
-// killAtMount kills the worker when the first mount of a session comes or goes (poll of
-// mountinfo, proc_pid_mounts(5)).
-func killAtMount(leader string, worker int) error {
-	f, err := os.Open("/proc/" + leader + "/mountinfo")
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	p := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLPRI}}
+// killAtMount kills the worker when the first mount of a session comes or goes since mountinfo
+// was opened (poll of it, proc_pid_mounts(5)).
+func killAtMount(mountinfo *os.File, worker int) error {
+	defer mountinfo.Close()
+	p := []unix.PollFd{{Fd: int32(mountinfo.Fd()), Events: unix.POLLPRI}}
 	for {
 		n, err := unix.Poll(p, int(longEnough.Milliseconds()))
 		switch {
@@ -129,7 +125,9 @@ func TestRulesWorkerKilled(t *testing.T) {
 	}
 	for i := range 6 {
 		ended := make(chan error, 1)
-		go func() { ended <- killAtMount(leader, worker) }()
+		mountinfo, err := os.Open("/proc/" + leader + "/mountinfo") // before the reload, which may be done at once
+		must(t, err)
+		go func() { ended <- killAtMount(mountinfo, worker) }()
 		must(t, reload([]string{opened, closed}[i%2]))
 		must(t, <-ended)
 		worker = workerOf(t, opt, worker)
