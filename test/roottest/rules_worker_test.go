@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,23 +44,16 @@ func masksAt(t *testing.T, leader string) (lines []string) {
 	return lines
 }
 
-// killAtMount kills the worker when the first mount of a session comes or goes since mountinfo
-// was opened (poll of it, proc_pid_mounts(5)).
-func killAtMount(mountinfo *os.File, worker int) error {
-	defer mountinfo.Close()
-	p := []unix.PollFd{{Fd: int32(mountinfo.Fd()), Events: unix.POLLPRI}}
-	for {
-		n, err := unix.Poll(p, int(longEnough.Milliseconds()))
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return err
-		case n == 0:
-			return errors.New("no mount came or went")
-		default:
-			return unix.Kill(worker, unix.SIGKILL)
+// killAtMount kills the worker when the first mount of a session comes or goes. It reads them
+// again and again: poll(2) of mountinfo tells of no umount on some kernels.
+func killAtMount(leader, before string, worker int) error {
+	for end := time.Now().Add(longEnough); time.Now().Before(end); { // at once: a reload is soon done
+		now, err := os.ReadFile("/proc/" + leader + "/mountinfo")
+		if err != nil || string(now) != before {
+			return errors.Join(err, unix.Kill(worker, unix.SIGKILL))
 		}
 	}
+	return errors.New("no mount came or went")
 }
 
 // TestRulesWorkerKilled: in a session that began with bubblewrap's masks every denied path stays
@@ -125,9 +119,9 @@ func TestRulesWorkerKilled(t *testing.T) {
 	}
 	for i := range 6 {
 		ended := make(chan error, 1)
-		mountinfo, err := os.Open("/proc/" + leader + "/mountinfo") // before the reload, which may be done at once
+		before, err := os.ReadFile("/proc/" + leader + "/mountinfo")
 		must(t, err)
-		go func() { ended <- killAtMount(mountinfo, worker) }()
+		go func() { ended <- killAtMount(leader, string(before), worker) }()
 		must(t, reload([]string{opened, closed}[i%2]))
 		must(t, <-ended)
 		worker = workerOf(t, opt, worker)
