@@ -93,7 +93,8 @@ func agentWith(t *testing.T, c *api.Client, id chat.ID, opt *sdk.ClientOptions) 
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := <-done; err != nil {
+		// An answer to what was cancelled may be on its way to an agent that has gone.
+		if err := <-done; err != nil && !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("Serve: %v", err)
 		}
 	})
