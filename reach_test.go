@@ -22,19 +22,7 @@ const mostEnforced = 4_738
 // TestEnforceStaysSmall measures what is reachable from chatd-enforce's main, by rapid type
 // analysis: an upper bound, for every method of a type that becomes an interface counts.
 func TestEnforceStaysSmall(t *testing.T) {
-	lines := reachable(t, "./cmd/chatd-enforce")
-	total := 0
-	for _, dir := range slices.Sorted(maps.Keys(lines)) {
-		t.Logf("%6d lines of %s", lines[dir], dir)
-		total += lines[dir]
-	}
-	if lines["keeper"] < 1000 {
-		t.Errorf("%d lines of keeper are reachable: the measure is broken", lines["keeper"])
-	}
-	if total > mostEnforced {
-		t.Errorf("%d own lines are reachable from chatd-enforce, want at most %d", total, mostEnforced)
-	}
-	t.Logf("%6d lines in all", total)
+	staysSmall(t, "chatd-enforce", mostEnforced, "keeper", 1000)
 }
 
 // mostRooted bounds the own code lines that chatd-root can reach from main. The plan is 9,000:
@@ -43,17 +31,24 @@ const mostRooted = 26_640
 
 // TestRootStaysSmall measures chatd-root as TestEnforceStaysSmall does the enforcer.
 func TestRootStaysSmall(t *testing.T) {
-	lines := reachable(t, "./cmd/chatd-root")
+	staysSmall(t, "chatd-root", mostRooted, "provision", 2000)
+}
+
+// staysSmall bounds the own lines that a program reaches. Fewer than least of its main folder
+// show that the measure is broken.
+func staysSmall(t *testing.T, program string, most int, folder string, least int) {
+	t.Helper()
+	lines := reachable(t, "./cmd/"+program)
 	total := 0
 	for _, dir := range slices.Sorted(maps.Keys(lines)) {
 		t.Logf("%6d lines of %s", lines[dir], dir)
 		total += lines[dir]
 	}
-	if lines["provision"] < 2000 {
-		t.Errorf("%d lines of provision are reachable: the measure is broken", lines["provision"])
+	if lines[folder] < least {
+		t.Errorf("%d lines of %s are reachable: the measure is broken", lines[folder], folder)
 	}
-	if total > mostRooted {
-		t.Errorf("%d own lines are reachable from chatd-root, want at most %d", total, mostRooted)
+	if total > most {
+		t.Errorf("%d own lines are reachable from %s, want at most %d", total, program, most)
 	}
 	t.Logf("%6d lines in all", total)
 }

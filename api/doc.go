@@ -1,5 +1,5 @@
 // Package api is chatd's HTTP API over a unix socket: the route table, the
-// server that root runs, and the client that bridges and the command line use.
+// server that the front runs, and the client that bridges and the command line use.
 //
 // A peer is known by what the kernel says of its socket (SO_PEERCRED and
 // SO_PEERGROUPS of unix(7), socket(7)), never by what it writes. That gives a

@@ -8,9 +8,9 @@ import (
 	"github.com/chatd/chatd/files"
 )
 
-// Chats is what can be done to chats. provision.Manager does it, [Client] asks chatd-root to,
-// and the client of package api asks a daemon to. Who asks is in the context, see [chat.CallerFrom]: a chat that the
-// caller may not reach is [chat.ErrNotFound], as one that does not exist.
+// Chats is what can be done to chats. provision.Manager does it. [Client] passes it to chatd-root,
+// and the client of package api to a daemon. The context has the caller, see [chat.CallerFrom].
+// A chat that the caller may not reach is [chat.ErrNotFound], as one that does not exist.
 type Chats interface {
 	// Create makes the chat of spec's owner and external id, or finds it; created
 	// says which, and c.Ignored what of spec is not so of one that was found. Any number of callers may create the same one at once.
@@ -34,7 +34,7 @@ type Chats interface {
 	RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error)
 	// StartRun starts a run that goes on without its caller, and returns once it is on its way.
 	StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error)
-	// Runs lists the runs that are under way, and those of the background that are kept.
+	// Runs lists the runs in progress and the background runs that are kept.
 	Runs(ctx context.Context, id chat.ID) (chat.Runs, error)
 	// ShowRun returns one run, with what it printed so far. A run of another chat is
 	// [chat.ErrNotFound], here and below, as one that does not exist.
@@ -46,9 +46,9 @@ type Chats interface {
 	// WriteStdin sends body to a run's standard input, and closes it then if last is set. When the
 	// run ends first it closes body.
 	WriteStdin(ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool) error
-	// ReadRun returns what a run of the background printed from the cursor on.
+	// ReadRun returns the output of a background run from the cursor on.
 	ReadRun(ctx context.Context, id chat.ID, run, cursor string) (chat.RunOutput, error)
-	// FollowRun gives what a run of the background prints from the cursor on to out, until it ends.
+	// FollowRun passes the output of a background run to out, from the cursor to the end of the run.
 	FollowRun(ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame)) (chat.RunResult, error)
 	// AddSchedule has the chat run a command by the clock.
 	AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleSpec) (chat.Schedule, error)

@@ -9,11 +9,8 @@ import (
 	"github.com/chatd/chatd/quota"
 )
 
-// kinds are the errors of package chat that cross, by their own words.
-var kinds = []error{
-	chat.ErrInvalid, chat.ErrDenied, chat.ErrNotFound, chat.ErrExists, chat.ErrWrongPhase, chat.ErrConflict,
-	chat.ErrUnsupported, chat.ErrBusy, context.Canceled,
-}
+// kinds are the errors that cross, by their own words.
+var kinds = append(chat.Kinds(), context.Canceled)
 
 // maxWords bounds an error's text, in bytes.
 const maxWords = 64 << 10

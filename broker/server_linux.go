@@ -160,7 +160,7 @@ func (c content) Read(p []byte) (int, error) {
 
 // serve reads the request, does it, and answers.
 func (s *Server) serve(ctx context.Context, c *call) {
-	// Who is still sending a request when the front ends is not waited for.
+	// A request that is still arriving when the front ends is dropped.
 	defer context.AfterFunc(ctx, func() { _ = c.hearBy(time.Unix(1, 0)) })()
 	result, err := s.work(ctx, c)
 	last, p := answerEnd, []byte(nil)

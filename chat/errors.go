@@ -54,8 +54,10 @@ func quote(s string, most int) string {
 	return strconv.QuoteToASCII(s[:cut]) + "…"
 }
 
-// kindWords are what the errors of this package say of themselves.
-var kindWords = []error{ErrInvalid, ErrDenied, ErrNotFound, ErrExists, ErrWrongPhase, ErrUnsupported, ErrConflict, ErrBusy}
+// Kinds are the kinds of failure above; what each says of itself is a stable word.
+func Kinds() []error {
+	return []error{ErrInvalid, ErrDenied, ErrNotFound, ErrExists, ErrWrongPhase, ErrUnsupported, ErrConflict, ErrBusy}
+}
 
 // ErrorText is err in words, each line with its kind at its end at most once: an error of
 // a kind that wraps another of that kind says it twice.
@@ -75,7 +77,7 @@ func ErrorReason(err error) string { return withoutKind(ErrorText(err)) }
 
 // withoutKind is a line without the kind at its end.
 func withoutKind(line string) string {
-	for _, kind := range kindWords {
+	for _, kind := range Kinds() {
 		if short, ok := strings.CutSuffix(line, ": "+kind.Error()); ok {
 			return short
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// Options is everything a [Manager] needs to know; cmd/chatd fills it from
+// Options is everything a [Manager] needs to know; cmd/chatd-root fills it from
 // flags, environment and config. Directories are absolute.
 type Options struct {
 	// State is chatd's own directory, kept over reboots: records, audit, private /tmp trees.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -57,10 +56,12 @@ func newFront(program string, l net.Listener, log *slog.Logger, opt broker.Serve
 // for services without a user (DynamicUser in systemd.exec(5)), and depend on the state
 // directory: two daemons have two.
 func identityOf(log *slog.Logger, user, state string) identity {
-	uid, err := numberOf("passwd", user)
-	gid, gerr := primaryGroup(user)
-	if err = errors.Join(err, gerr); err == nil && uid != 0 {
-		return identity{uid, gid}
+	if f, err := entryOf("passwd", user, 4); err == nil {
+		uid, uerr := number(f[2])
+		gid, gerr := number(f[3])
+		if errors.Join(uerr, gerr) == nil && uid != 0 {
+			return identity{uid, gid}
+		}
 	}
 	const low, high = 61184, 65519
 	h := fnv.New32a()
@@ -242,13 +243,3 @@ func (f *front) end(cmd *exec.Cmd) {
 
 // frontPatience is how long a front may clean up after its grace.
 const frontPatience = 7 * time.Second
-
-// primaryGroup is the gid of a user.
-func primaryGroup(user string) (uint32, error) {
-	out, err := exec.Command("getent", "--", "passwd", user).Output()
-	f := strings.Split(strings.TrimSpace(string(out)), ":")
-	if err != nil || len(f) < 4 {
-		return 0, fmt.Errorf("cannot find passwd %s: %w", user, chat.ErrNotFound)
-	}
-	return number(f[3])
-}

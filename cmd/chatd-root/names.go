@@ -15,7 +15,11 @@ import (
 
 // groupIDs is the gid of a group, or none: without the group, only root has its role.
 func groupIDs(log *slog.Logger, name string) []uint32 {
-	id, err := numberOf("group", name)
+	f, err := entryOf("group", name, 3)
+	id := uint32(0)
+	if err == nil {
+		id, err = number(f[2])
+	}
 	if err != nil {
 		log.Warn("nobody but root has the role of this group", "group", name, "why", err)
 		return nil
@@ -23,18 +27,18 @@ func groupIDs(log *slog.Logger, name string) []uint32 {
 	return []uint32{id}
 }
 
-// numberOf asks getent(1): os/user without cgo reads /etc/group alone, and
-// groups may come from elsewhere.
-func numberOf(database, name string) (uint32, error) {
+// entryOf asks getent(1) for at least so many fields: os/user without cgo reads the files in /etc
+// alone, and entries may come from elsewhere.
+func entryOf(database, name string, fields int) ([]string, error) {
 	out, err := exec.Command("getent", "--", database, name).Output()
 	if err != nil {
-		return 0, fmt.Errorf("cannot find %s %s: %w", database, name, chat.ErrNotFound)
+		return nil, fmt.Errorf("cannot find %s %s: %w", database, name, chat.ErrNotFound)
 	}
 	f := strings.Split(strings.TrimSpace(string(out)), ":")
-	if len(f) < 3 || f[0] != name {
-		return 0, fmt.Errorf("cannot read what getent says of %s %s", database, name)
+	if len(f) < fields || f[0] != name {
+		return nil, fmt.Errorf("cannot read what getent says of %s %s", database, name)
 	}
-	return number(f[2])
+	return f, nil
 }
 
 func number(s string) (uint32, error) {
