@@ -47,3 +47,5 @@
 //
 // See SECURITY.md, and the heading of this name in each package.
 package chatd
+
+//go:generate go test . -count=1 -run TestSecurityTables|TestReadingList -update

@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,6 +96,47 @@ var owners = map[string]string{
 	"golang.org/x/sys":                            "",
 }
 
+// sides says on which side of the privilege each package is that a binary links. Pure packages
+// hold words, checks and formats, and belong to every side.
+var sides = map[string]string{
+	"root": "provision cgroup netpolicy sockets unshare tmux ring state listen minder " +
+		"cmd/chatd-root",
+	"enforce": "keeper cmd/chatd-enforce",
+	"front":   "api mcp confine guard shell schedule display cmd/chatd",
+	"chat":    "shims landlock files wrapper cmd/chatd-shim",
+	"pure":    "chat access quota config journal broker sys",
+}
+
+// sideOf is the side of each binary. It links that side and pure packages.
+var sideOf = map[string]string{
+	"chatd-root": "root", "chatd-enforce": "enforce", "chatd-shim": "chat", "chatd": "front",
+}
+
+// crossings are the packages that a binary links from another side, and why. A crossing that
+// is no longer needed fails the test: take it out here.
+var crossings = map[string]map[string]string{
+	"chatd-root": {
+		"guard shell":    "provision checks the commands of runs",
+		"schedule":       "provision keeps the clock of schedules",
+		"display":        "provision renders the output of a terminal as text",
+		"shims landlock": "provision plans the session that chatd-shim builds",
+		"files":          "provision passes calls of file tools on; config has their bounds",
+		"keeper":         "provision asks chatd-enforce, and checks that it can keep the rules",
+	},
+	"chatd-shim": {
+		"guard shell": "wrapper checks the arguments of rm, curl, sudo as a run is checked",
+		"minder":      "chatd-shim mind supervises a background run",
+	},
+	"chatd": {
+		"provision cgroup netpolicy sockets unshare tmux ring minder shims": "serve --check and " +
+			"policy check look at paths of this host (provision.CheckView, CheckPlaces)",
+		"state":    "audit reads the log without a daemon",
+		"keeper":   "policy check says which rules chatd-enforce cannot keep",
+		"files":    "api and mcp have the arguments and answers of the file tools",
+		"landlock": "confine takes from the front what it does not need",
+	},
+}
+
 type listed struct {
 	ImportPath string
 	Doc        string
@@ -163,6 +205,53 @@ func checkOwner(t *testing.T, dir, path string) {
 		}
 	}
 	t.Errorf("%s imports %s, which has no owner", dir, path)
+}
+
+// sideByFolder is the table of sides by folder.
+func sideByFolder(t *testing.T) map[string]string {
+	t.Helper()
+	of := map[string]string{}
+	for side, dirs := range sides {
+		for _, dir := range strings.Fields(dirs) {
+			if _, twice := of[dir]; twice {
+				t.Errorf("folder %s has two sides", dir)
+			}
+			if _, known := mayImport[dir]; !known {
+				t.Errorf("folder %s has a side, and is not in the import table", dir)
+			}
+			of[dir] = side
+		}
+	}
+	return of
+}
+
+// TestSides: a binary links packages of its own side, pure ones, and what crossings names.
+func TestSides(t *testing.T) {
+	of := sideByFolder(t)
+	for _, program := range binaries {
+		crossing := map[string]bool{}
+		for dirs, reason := range crossings[program] {
+			for _, dir := range strings.Fields(dirs) {
+				crossing[dir] = reason != ""
+			}
+		}
+		for _, dep := range depsOf(t, "./cmd/"+program) {
+			dir := folder(dep)
+			switch side := of[dir]; {
+			case !strings.HasPrefix(dep, module):
+			case side == "":
+				t.Errorf("%s links %s, which has no side: put it into the table", program, dir)
+			case side == sideOf[program] || side == "pure":
+			case crossing[dir]:
+				delete(crossing, dir)
+			default:
+				t.Errorf("%s may not link %s: its side is %s", program, dir, side)
+			}
+		}
+		for _, dir := range slices.Sorted(maps.Keys(crossing)) {
+			t.Errorf("%s does not cross to %s: take it out of crossings", program, dir)
+		}
+	}
 }
 
 // TestShimStaysSmall keeps the root side out of the program that runs as a chat.
