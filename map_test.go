@@ -1,6 +1,7 @@
 package chatd
 
 import (
+	"encoding/xml"
 	"fmt"
 	"math"
 	"os"
@@ -21,18 +22,59 @@ func page(t *testing.T, name string) string {
 	return string(b)
 }
 
-// TestEveryFolderIsOnTheMap: a reader finds each package on the three pages that list them.
+// TestEveryFolderIsOnTheMap: a reader finds each package on the two pages that list them.
 func TestEveryFolderIsOnTheMap(t *testing.T) {
 	for dir := range mayImport {
 		if dir == "." || dir == "api/apitest" {
 			continue
 		}
 		word := regexp.MustCompile(`\b` + regexp.QuoteMeta(strings.TrimPrefix(strings.TrimPrefix(dir, "examples/"), "test/")) + `\b`)
-		for _, name := range []string{"doc.go", "README.md", "HACKING.md"} {
+		for _, name := range []string{"doc.go", "HACKING.md"} {
 			if !word.MatchString(page(t, name)) {
 				t.Errorf("%s does not name %s", name, dir)
 			}
 		}
+	}
+}
+
+// TestReadme: the first page is short, and has the one picture.
+func TestReadme(t *testing.T) {
+	text := page(t, "README.md")
+	if n := strings.Count(text, "\n"); n > 80 {
+		t.Errorf("README.md has %d lines, want at most 80: what is for few goes to HACKING.md", n)
+	}
+	if n := strings.Count(text, "](processes.svg)"); n != 1 {
+		t.Errorf("README.md shows processes.svg %d times, want 1", n)
+	}
+	if err := xml.Unmarshal(read(t, "processes.svg"), new(struct{})); err != nil {
+		t.Errorf("processes.svg is no XML: %v", err)
+	}
+}
+
+// pageLink is a link to a file of the repository; what follows # is not looked at.
+var pageLink = regexp.MustCompile(`\]\(([^)#:\s]+)(#[^)\s]*)?\)`)
+
+// TestLinks: each link of a page to a file of the repository leads to one.
+func TestLinks(t *testing.T) {
+	var pages []string
+	for _, pattern := range []string{"*.md", "*/*.md", "*/*/*.md", "*/*/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	links := 0
+	for _, name := range pages {
+		for _, link := range pageLink.FindAllStringSubmatch(page(t, name), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(name), link[1])); err != nil {
+				t.Errorf("%s links %s: %v", name, link[1], err)
+			}
+			links++
+		}
+	}
+	if links < 100 {
+		t.Errorf("%d links were found, want at least 100: the test looks in the wrong place", links)
 	}
 }
 
