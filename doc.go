@@ -27,6 +27,7 @@
 //	ring              the end of what a run or a terminal printed
 //	state             records, uids and the audit log
 //	config            reads chatd's config
+//	terminal          makes what terminals show into text
 //	broker            carries calls from the front to chatd-root
 //	confine           takes from the front what it does not need
 //	listen            makes the API's socket

@@ -49,12 +49,13 @@ var mayImport = map[string][]string{
 	"sockets":           {},
 	"shims":             {"landlock", "files", "chat"},
 	"wrapper":           {"shims", "access", "shell", "guard", "chat"}, // adrs/0040
-	"provision":         {"sys", "keeper", "minder", "cgroup", "unshare", "netpolicy", "tmux", "display", "ring", "shims", "state", "access", "shell", "guard", "files", "schedule", "sockets", "quota", "chat"},
+	"provision":         {"sys", "keeper", "minder", "cgroup", "unshare", "netpolicy", "tmux", "ring", "shims", "state", "access", "shell", "guard", "files", "schedule", "sockets", "quota", "chat"},
 	"broker":            {"chat", "files", "quota"},
+	"terminal":          {"broker", "chat", "display", "tmux"}, // adrs/0042
 	"api":               {"broker", "chat", "files", "quota"},
 	"api/apitest":       {"chat", "files", "schedule"},
 	"mcp":               {"api", "chat", "files", "display"},
-	"cmd/chatd":         {"display", "keeper", "mcp", "api", "broker", "config", "confine", "journal", "provision", "state", "access", "shell", "guard", "files", "quota", "chat"},
+	"cmd/chatd":         {"display", "keeper", "mcp", "api", "broker", "config", "confine", "journal", "provision", "terminal", "state", "access", "shell", "guard", "files", "quota", "chat"},
 	"cmd/chatd-root":    {"broker", "config", "journal", "listen", "provision", "state", "access", "chat"},
 	"cmd/chatd-shim":    {"shims", "wrapper", "minder"},
 	"cmd/chatd-enforce": {"keeper", "chat"},
@@ -102,7 +103,7 @@ var sides = map[string]string{
 	"root": "provision cgroup netpolicy sockets unshare tmux ring state listen minder " +
 		"cmd/chatd-root",
 	"enforce": "keeper cmd/chatd-enforce",
-	"front":   "api mcp confine guard shell schedule display cmd/chatd",
+	"front":   "api mcp confine guard shell schedule terminal display cmd/chatd",
 	"chat":    "shims landlock files wrapper cmd/chatd-shim",
 	"pure":    "chat access quota config journal broker sys",
 }
@@ -118,7 +119,6 @@ var crossings = map[string]map[string]string{
 	"chatd-root": {
 		"guard shell":    "provision checks the commands of runs",
 		"schedule":       "provision keeps the clock of schedules",
-		"display":        "provision renders the output of a terminal as text",
 		"shims landlock": "provision plans the session that chatd-shim builds",
 		"files":          "provision passes calls of file tools on; config has their bounds",
 		"keeper":         "provision asks chatd-enforce, and checks that it can keep the rules",
@@ -128,8 +128,9 @@ var crossings = map[string]map[string]string{
 		"minder":      "chatd-shim mind supervises a background run",
 	},
 	"chatd": {
-		"provision cgroup netpolicy sockets unshare tmux ring minder shims": "serve --check and " +
+		"provision cgroup netpolicy sockets unshare ring minder shims": "serve --check and " +
 			"policy check look at paths of this host (provision.CheckView, CheckPlaces)",
+		"tmux":     "terminal renders output for the size of a chat's terminal",
 		"state":    "audit reads the log without a daemon",
 		"keeper":   "policy check says which rules chatd-enforce cannot keep",
 		"files":    "api and mcp have the arguments and answers of the file tools",

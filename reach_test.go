@@ -28,7 +28,7 @@ func TestEnforceStaysSmall(t *testing.T) {
 
 // mostRooted bounds the own code lines that chatd-root can reach from main. The plan is 9,000:
 // specs/0009 says what is to leave it. The bound may only fall.
-const mostRooted = 26_640
+const mostRooted = 26_240
 
 // TestRootStaysSmall measures chatd-root as TestEnforceStaysSmall does the enforcer.
 func TestRootStaysSmall(t *testing.T) {
@@ -61,12 +61,12 @@ func TestRootLinksLittle(t *testing.T) {
 		t.Errorf("chatd-root does not link provision: %s", deps)
 	}
 	for _, dep := range deps {
-		if slices.Contains([]string{"api", "mcp", "confine", "cmd/chatd"}, folder(dep)) {
+		if slices.Contains([]string{"api", "mcp", "confine", "display", "terminal", "cmd/chatd"}, folder(dep)) {
 			t.Errorf("chatd-root links %s", dep)
 		}
 		for _, not := range []string{
 			"net/http", "crypto/tls", "github.com/danielgtaylor/huma", "github.com/modelcontextprotocol", "github.com/google/jsonschema-go",
-			"github.com/urfave/cli", "database/sql",
+			"github.com/urfave/cli", "github.com/charmbracelet/x", "database/sql",
 		} {
 			if dep == not || strings.HasPrefix(dep, not+"/") {
 				t.Errorf("chatd-root links %s", dep)

@@ -60,7 +60,7 @@ var described = map[string]binary{
 			"calls it as the command line.",
 		reads: "as the front: HTTP, JSON and MCP of callers, and what chats print; as the " +
 			"command line: its arguments and the answers of the front.",
-		order: "confine api broker mcp display cmd/chatd config quota files access guard shell " +
+		order: "confine api broker mcp terminal display cmd/chatd config quota files access guard shell " +
 			"chat journal",
 	},
 }

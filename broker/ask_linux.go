@@ -185,7 +185,9 @@ func (c *Client) Input(ctx context.Context, id chat.ID, in chat.Input) error {
 
 // InputWait is [Chats].
 func (c *Client) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
-	return ask[chat.Typed](ctx, c, "input_wait", id, in, hooks{})
+	t, err := ask[typed](ctx, c, "input_wait", id, in, hooks{})
+	t.Typed.Output = t.Output
+	return t.Typed, err
 }
 
 // Screen is [Chats].

@@ -98,7 +98,7 @@ var handlers = map[string]handler{
 	"schedule":        of(Chats.Schedule),
 	"remove_schedule": doing(Chats.RemoveSchedule),
 	"input":           doing(Chats.Input),
-	"input_wait":      of(Chats.InputWait),
+	"input_wait":      taking(inputWait),
 	"screen":          of(Chats.ScreenWith),
 	"attach": taking(func(ctx context.Context, m Chats, c *call, a chat.Attach) (any, error) {
 		a.Started = c.started
@@ -122,6 +122,11 @@ var handlers = map[string]handler{
 	"plan":        plain(Chats.Plan),
 	"host":        whole(Chats.Host),
 	"status":      whole(Chats.Status),
+}
+
+func inputWait(ctx context.Context, m Chats, c *call, in chat.Input) (any, error) {
+	t, err := m.InputWait(ctx, c.Chat, in)
+	return typed{t, t.Output}, err
 }
 
 func signalRun(ctx context.Context, m Chats, c *call, a inRun) (any, error) {

@@ -35,12 +35,20 @@ type served struct {
 
 func serve(t testing.TB) *served {
 	t.Helper()
+	mem := apitest.New()
+	d := serveChats(t, mem)
+	d.mem = mem
+	return d
+}
+
+func serveChats(t testing.TB, chats Chats) *served {
+	t.Helper()
 	root, front, err := Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &served{mem: apitest.New(), ended: make(chan error, 1)}
-	d.server, err = NewServer(root, ServerOptions{Chats: d.mem, NameOf: func(uint32) (string, error) { return "ada", nil }, Log: slog.New(slog.DiscardHandler)})
+	d := &served{ended: make(chan error, 1)}
+	d.server, err = NewServer(root, ServerOptions{Chats: chats, NameOf: func(uint32) (string, error) { return "ada", nil }, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ type Settings struct {
 	Grace time.Duration `json:"grace_ns"`
 }
 
-// The arguments of methods that take more than one type of package chat.
+// The arguments of methods that take more than one type of package chat, and what they return.
 type (
 	inRun struct {
 		Run    string          `json:"run"`
@@ -88,6 +88,10 @@ type (
 	created struct {
 		Chat chat.Chat `json:"chat"`
 		Made bool      `json:"made"`
+	}
+	typed struct {
+		chat.Typed
+		Output *chat.Span `json:"output,omitempty"` // which the API does not show
 	}
 	nothing struct{}
 )

@@ -74,4 +74,13 @@ type Typed struct {
 	// Exit is the exit code of the command that ended last before the prompt, in the chat's
 	// own word (OSC 133); absent where there was no prompt with a code.
 	Exit *int `json:"exit,omitempty"`
+	// Output is the part of Log that Plain is to be rendered from, where chatd-root left that to
+	// the front, and nil where Plain is there. No caller of the API sees it.
+	Output *Span `json:"-"`
+}
+
+// Span is what lies between two cursors of a [Log].
+type Span struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
 }

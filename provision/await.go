@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/display"
 	"github.com/chatd/chatd/ring"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/tmux"
 )
 
-// InputWait is Input that waits, as in.Wait says, and returns what was printed meanwhile. One
+// InputWait is Input that waits, as in.Wait says, and returns what was printed meanwhile, with
+// Output in the place of Plain where that is to be rendered, as package terminal does. One
 // caller at a time waits in a chat: another's text is typed when the first has its answer, or
 // refused as busy when its own time is over before. Input goes in between: it may be C-c.
 func (m *Manager) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
@@ -89,35 +89,35 @@ func (m *Manager) typeAndWait(ctx, within context.Context, rec state.Record, s *
 	if t.Log, err = m.typedLog(rec.ID, r, from, w.cursor); err != nil {
 		return chat.Typed{}, err
 	}
-	t.Plain = plainOf(ctx, s, &w, t, front)
+	setPlain(ctx, s, &w, front, &t)
 	return t, nil
 }
 
 // maxMatched bounds what of a screen a pattern is held against, in bytes.
 const maxMatched = 16 << 10
 
-// plainOf is the output of the command, or else what the terminal shows and what was scrolled
-// away since.
-func plainOf(ctx context.Context, s *session, w *outputWait, t chat.Typed, front tmux.Front) string {
+// setPlain says where the output of the command lies in the log, or else has what the terminal
+// shows and what was scrolled away since.
+func setPlain(ctx context.Context, s *session, w *outputWait, front tmux.Front, t *chat.Typed) {
 	if w.command && w.began > 0 {
-		from, to := max(0, w.began-t.From), w.cursor-t.From
+		t.Output = &chat.Span{From: w.began, To: w.cursor}
 		if w.over > 0 {
-			to = w.over - t.From
+			t.Output.To = w.over
 		}
-		out := t.Bytes()
-		return display.Render(out[min(from, int64(len(out))):min(max(from, to), int64(len(out)))], tmux.Rows, tmux.Cols)
+		return
 	}
 	now, err := s.terminal.Screen(ctx, false, 0)
 	if err == nil && now.HistorySize > front.History {
 		now, err = s.terminal.Screen(ctx, false, min(chat.MaxHistory, now.HistorySize-front.History))
 	}
 	if err != nil { // the session has ended
-		return display.Render(t.Bytes(), tmux.Rows, tmux.Cols)
+		t.Output = &chat.Span{From: t.From, To: t.Cursor}
+		return
 	}
-	return strings.ToValidUTF8(now.Text[max(0, len(now.Text)-maxPlain):], "\uFFFD")
+	t.Plain = strings.ToValidUTF8(now.Text[max(0, len(now.Text)-maxPlain):], "\uFFFD")
 }
 
-// maxPlain bounds the text of an answer; see [chat.Typed].
+// maxPlain bounds the text of an answer that is read from the screen; see [chat.Typed].
 const maxPlain = 256 << 10
 
 // promptPast is how long a prompt is waited for that is on its way: what was printed before

@@ -23,3 +23,27 @@ func TestEnters(t *testing.T) {
 		}
 	}
 }
+
+// TestVisible: what moves the cursor or sets a title is no output, in whichever pieces it comes.
+func TestVisible(t *testing.T) {
+	for _, c := range []struct {
+		pieces []string
+		want   bool
+	}{
+		{[]string{"x"}, true},
+		{[]string{"\x1b[31", "mred"}, true},
+		{[]string{"gr\xc3", "\xbc"}, true},
+		{[]string{" \r\n\t\x1b[2;5H\x1b[K\x1b[?25l\a\b"}, false},
+		{[]string{"\x1b]0;\u2733 ti", "tle\a", "\x1bPq#1~", "~\x1b\\"}, false},
+		{[]string{"\x1b[1", ";31m", "\u00a0\u200b"}, false},
+	} {
+		var w outputWait
+		got := false
+		for _, piece := range c.pieces {
+			got = w.visible([]byte(piece)) || got
+		}
+		if got != c.want {
+			t.Errorf("%q is visible: %t, want %t", c.pieces, got, c.want)
+		}
+	}
+}

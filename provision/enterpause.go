@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chatd/chatd/display"
 	"github.com/chatd/chatd/ring"
+	"github.com/chatd/chatd/tmux"
 )
 
 // Between a text and its Enter a program needs time to take the text in. What it reads in one
@@ -52,8 +52,8 @@ type echo struct {
 	shown   bool
 	since   time.Time // when it was shown
 
-	text *display.Writer // what is printed, as text into seen
-	seen bytes.Buffer
+	text tmux.Text
+	seen []byte // the end of the text that was printed
 }
 
 // echoWord bounds the word that is looked for, in bytes: a longer one may be wrapped.
@@ -65,7 +65,6 @@ func newEcho(cursor int64, text string) *echo {
 		last := []byte(words[len(words)-1])
 		e.word = last[max(0, len(last)-echoWord):]
 	}
-	e.text = display.NewWriter(&e.seen, display.Plain)
 	return e
 }
 
@@ -74,17 +73,15 @@ func (e *echo) read(r *ring.Ring) bool {
 	buf := make([]byte, 4<<10)
 	for {
 		n, from, err := r.ReadAt(buf, e.cursor)
-		if err == nil && n > 0 {
-			e.cursor, e.printed = from+int64(n), time.Now()
-			_, err = e.text.Write(buf[:n])
-		}
 		if err != nil || n == 0 {
 			return err == nil
 		}
-		if !e.shown && bytes.Contains(e.seen.Bytes(), e.word) {
+		e.cursor, e.printed = from+int64(n), time.Now()
+		e.seen = e.text.Append(e.seen, buf[:n])
+		if !e.shown && bytes.Contains(e.seen, e.word) {
 			e.shown, e.since = true, e.printed
 		}
-		e.seen.Next(max(0, e.seen.Len()-echoWord))
+		e.seen = append(e.seen[:0], e.seen[max(0, len(e.seen)-echoWord):]...)
 	}
 }
 

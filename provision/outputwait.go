@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/display"
 	"github.com/chatd/chatd/ring"
 	"github.com/chatd/chatd/tmux"
 )
@@ -23,8 +22,8 @@ type outputWait struct {
 	command bool        // a shell at its prompt was given a command: its output has marks
 	shows   func() bool // the screen matches the pattern
 
-	text *display.Writer // what is printed, as text into seen
-	seen bytes.Buffer
+	text tmux.Text
+	seen []byte // the text of the piece
 
 	marks   tmux.Marks
 	exit    tmux.Mark // the last end of a command
@@ -108,12 +107,8 @@ func (w *outputWait) read(p []byte, at int64) (until string) {
 
 // visible reports text in what was printed, and not line ends and movements alone.
 func (w *outputWait) visible(p []byte) bool {
-	if w.text == nil {
-		w.text = display.NewWriter(&w.seen, display.Plain)
-	}
-	w.seen.Reset()
-	_, _ = w.text.Write(p) // a buffer takes everything
-	return len(bytes.TrimSpace(w.seen.Bytes())) > 0
+	w.seen = w.text.Append(w.seen[:0], p)
+	return len(bytes.TrimSpace(w.seen)) > 0
 }
 
 // mark takes up one, which ends at a cursor.

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/display"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 )
@@ -144,7 +143,8 @@ func (m *Manager) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
 	return m.ScreenWith(ctx, id, chat.ScreenSpec{})
 }
 
-// ScreenWith is Screen as spec has it.
+// ScreenWith is Screen as spec has it. With styles the text has whatever sequences the chat's tmux
+// answers with: package terminal makes it safe.
 func (m *Manager) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error) {
 	if err := spec.Validate(); err != nil {
 		return chat.Screen{}, err
@@ -160,9 +160,6 @@ func (m *Manager) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSp
 	sc, err := s.terminal.Screen(ctx, spec.Styles, spec.History)
 	if err != nil {
 		return chat.Screen{}, err
-	}
-	if spec.Styles {
-		sc.Text = display.String(sc.Text, display.Styled)
 	}
 	return chat.Screen{Rows: sc.Rows, Cols: sc.Cols, CursorRow: sc.CursorRow, CursorCol: sc.CursorCol, History: sc.History, Program: strings.ToValidUTF8(sc.Program, "\uFFFD"), Text: sc.Text}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/confine"
 	"github.com/chatd/chatd/journal"
+	"github.com/chatd/chatd/terminal"
 )
 
 // What chatd-root hands over: the listener, the control socket, and this program.
@@ -64,7 +65,7 @@ func runFront(ctx context.Context) error {
 	if err := c.Ready(); err != nil {
 		return err
 	}
-	err = serveFront(ctx, l, c, c.NameOf, s, log)
+	err = serveFront(ctx, l, terminal.New(c), c.NameOf, s, log)
 	if cause := context.Cause(ctx); errors.Is(cause, errRootEnded) {
 		err = errors.Join(err, cause)
 	}

@@ -116,6 +116,28 @@ func TestFrontComesBack(t *testing.T) {
 	must(t, d.Reap(t.Context(), c.ID))
 }
 
+// TestFrontRendersTerminals: the front makes text of what chatd-root passes on as it came. A frame
+// of DEC's line drawing is what tmux answers with control characters for.
+func TestFrontRendersTerminals(t *testing.T) {
+	d := startDaemon(t, options(t), "")
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "terminal"})
+	must(t, err)
+	got, err := d.InputWait(t.Context(), c.ID, chat.Input{
+		Text: `printf '10%%\r\e[31m100%%\e[m\e]0;title\a \e(0lqk\e(B\n'`, Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt},
+	})
+	if err != nil || got.Plain != "100% lqk" || got.Exit == nil || !strings.Contains(got.Text, "\x1b[31m100%") {
+		t.Errorf("the answer is %+v, %v", got, err)
+	}
+	var s chat.Screen
+	if !comes(func() bool {
+		s, err = d.ScreenWith(t.Context(), c.ID, chat.ScreenSpec{Styles: true})
+		return err != nil || strings.Contains(s.Text, "m100%")
+	}) || err != nil || !strings.Contains(s.Text, "lqk") || strings.ContainsAny(s.Text, "\x0e\x0f") {
+		t.Errorf("the screen is %q, %v", s.Text, err)
+	}
+	must(t, d.Reap(t.Context(), c.ID))
+}
+
 // TestFrontDiesWithRoot: no front outlives the chatd-root that started it, however that ends.
 func TestFrontDiesWithRoot(t *testing.T) {
 	d := startDaemon(t, options(t), "")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/terminal"
 )
 
 // TestStyledScreen: the screen is text; with styles it has SGR sequences, and none that a chat
@@ -20,7 +21,7 @@ func TestStyledScreen(t *testing.T) {
 	for deadline := time.Now().Add(longEnough); ; time.Sleep(20 * time.Millisecond) {
 		plain, err := m.Screen(ctx, c.ID)
 		must(t, err)
-		styled, err := m.ScreenWith(ctx, c.ID, chat.ScreenSpec{Styles: true})
+		styled, err := terminal.New(m).ScreenWith(ctx, c.ID, chat.ScreenSpec{Styles: true})
 		must(t, err)
 		if !strings.Contains(plain.Text, "a link red end") {
 			if time.Now().After(deadline) {

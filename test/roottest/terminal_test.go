@@ -17,11 +17,7 @@ import (
 // typed types a line and waits for the prompt after it.
 func typed(t *testing.T, m *provision.Manager, id chat.ID, line string) chat.Typed {
 	t.Helper()
-	got, err := m.InputWait(operator(t.Context()), id, chat.Input{Text: line, Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}})
-	if err != nil {
-		t.Fatalf("typing %q: %v", line, err)
-	}
-	return got
+	return answered(t, m, id, line, chat.Wait{Until: chat.UntilPrompt})
 }
 
 // printed is what the terminal printed since a cursor.

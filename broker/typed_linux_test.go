@@ -1,0 +1,38 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// unrendered leaves the answer to an input for the front to render.
+type unrendered struct{ Chats }
+
+func (unrendered) InputWait(context.Context, chat.ID, chat.Input) (chat.Typed, error) {
+	t := chat.Typed{Until: chat.UntilPrompt, Output: &chat.Span{From: 7, To: 9}}
+	t.From = 5
+	t.SetBytes([]byte("\xff"))
+	return t, nil
+}
+
+// TestOutputCrosses: the front hears where a command's output lies, and its callers do not.
+func TestOutputCrosses(t *testing.T) {
+	d := serveChats(t, unrendered{})
+	in := chat.Input{Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}}
+	got, err := d.InputWait(operator(t), "0123456789abcdef", in)
+	if err != nil || got.Output == nil || *got.Output != (chat.Span{From: 7, To: 9}) ||
+		got.From != 5 || string(got.Bytes()) != "\xff" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	b, err := json.Marshal(got)
+	if err != nil || strings.Contains(strings.ToLower(string(b)), "output") {
+		t.Errorf("a caller gets %s, %v", b, err)
+	}
+	if err := d.end(t); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,44 @@
+package terminal
+
+import (
+	"context"
+
+	"github.com/chatd/chatd/broker"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/display"
+	"github.com/chatd/chatd/tmux"
+)
+
+// Chats are the chats behind it, with what their terminals show as text.
+type Chats struct{ broker.Chats }
+
+// New renders what the terminals of chats show.
+func New(chats broker.Chats) Chats { return Chats{chats} }
+
+// InputWait is [broker.Chats], with Plain rendered.
+func (c Chats) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
+	t, err := c.Chats.InputWait(ctx, id, in)
+	if err == nil && t.Output != nil {
+		t.Plain, t.Output = display.Render(between(t.Log, *t.Output), tmux.Rows, tmux.Cols), nil
+	}
+	return t, err
+}
+
+// between is what of the piece lies between two cursors.
+func between(l chat.Log, s chat.Span) []byte {
+	p := l.Bytes()
+	from := min(max(0, s.From-l.From), int64(len(p)))
+	return p[from:min(max(from, s.To-l.From), int64(len(p)))]
+}
+
+// ScreenWith is [broker.Chats]. With styles the text has colours and the like, and no other
+// sequence.
+func (c Chats) ScreenWith(
+	ctx context.Context, id chat.ID, spec chat.ScreenSpec,
+) (chat.Screen, error) {
+	s, err := c.Chats.ScreenWith(ctx, id, spec)
+	if spec.Styles {
+		s.Text = display.String(s.Text, display.Styled)
+	}
+	return s, err
+}

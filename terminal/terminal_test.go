@@ -1,0 +1,74 @@
+package terminal
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/chatd/chatd/broker"
+	"github.com/chatd/chatd/chat"
+)
+
+// fixed are chats whose answers are given.
+type fixed struct {
+	broker.Chats
+	typed  chat.Typed
+	screen string
+	err    error
+}
+
+func (f fixed) InputWait(context.Context, chat.ID, chat.Input) (chat.Typed, error) {
+	return f.typed, f.err
+}
+
+func (f fixed) ScreenWith(context.Context, chat.ID, chat.ScreenSpec) (chat.Screen, error) {
+	return chat.Screen{Text: f.screen}, f.err
+}
+
+func TestInputWait(t *testing.T) {
+	const log = "$ x\r\n10%\r\x1b[31m100%\x1b[m\xff\r\n$ "
+	piece := chat.Log{From: 1000, Cursor: 1000 + int64(len(log))}
+	piece.SetBytes([]byte(log))
+	for _, c := range []struct {
+		what   string
+		output *chat.Span
+		want   string
+	}{
+		{"a command's output", &chat.Span{From: 1005, To: piece.Cursor - 2}, "100%\ufffd"},
+		{"the whole", &chat.Span{From: piece.From, To: piece.Cursor}, "$ x\n100%\ufffd\n$"},
+		{"output whose beginning is lost", &chat.Span{From: 7, To: 1003}, "$ x"},
+		{"output that is all lost", &chat.Span{From: 7, To: 9}, ""},
+		{"what is not there yet", &chat.Span{From: 1 << 40, To: 1 << 41}, ""},
+		{"an end before its beginning", &chat.Span{From: 1010, To: 1005}, ""},
+		{"what the terminal shows", nil, "the screen"},
+	} {
+		behind := chat.Typed{Log: piece, Plain: "the screen", Output: c.output}
+		got, err := New(fixed{typed: behind}).InputWait(t.Context(), "a", chat.Input{})
+		if err != nil || got.Plain != c.want || got.Output != nil || string(got.Bytes()) != log {
+			t.Errorf("%s is %+v, %v, want %q", c.what, got, err, c.want)
+		}
+	}
+}
+
+func TestScreen(t *testing.T) {
+	const raw = "a\x1b]52;c;aGk=\a\x1b[31mred\x1b[m\x1b[2J"
+	c := New(fixed{screen: raw})
+	for styles, want := range map[bool]string{true: "a\x1b[31mred\x1b[m", false: raw} {
+		s, err := c.ScreenWith(t.Context(), "a", chat.ScreenSpec{Styles: styles})
+		if err != nil || s.Text != want {
+			t.Errorf("with styles %t: %q, %v, want %q", styles, s.Text, err, want)
+		}
+	}
+}
+
+// TestErrors: what the chats behind refuse is refused.
+func TestErrors(t *testing.T) {
+	c := New(fixed{err: chat.ErrBusy})
+	if _, err := c.InputWait(t.Context(), "a", chat.Input{}); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("input: %v", err)
+	}
+	_, err := c.ScreenWith(t.Context(), "a", chat.ScreenSpec{Styles: true})
+	if !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("screen: %v", err)
+	}
+}
