@@ -46,6 +46,14 @@ func TestReadme(t *testing.T) {
 	if n := strings.Count(text, "](processes.svg)"); n != 1 {
 		t.Errorf("README.md shows processes.svg %d times, want 1", n)
 	}
+	for _, commissioned := range []string{
+		"coreos/go-systemd", "containerd/cgroups", "coreos/go-iptables", "moby/sys/user",
+		"landlock-lsm/go-landlock", "urfave/cli",
+	} {
+		if !strings.Contains(text, commissioned) {
+			t.Errorf("README.md does not say what %s is for", commissioned)
+		}
+	}
 	if err := xml.Unmarshal(read(t, "processes.svg"), new(struct{})); err != nil {
 		t.Errorf("processes.svg is no XML: %v", err)
 	}
