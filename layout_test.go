@@ -49,13 +49,14 @@ var mayImport = map[string][]string{
 	"sockets":           {},
 	"shims":             {"landlock", "files", "chat"},
 	"wrapper":           {"shims", "access", "shell", "guard", "chat"}, // adrs/0040
-	"provision":         {"sys", "keeper", "minder", "cgroup", "unshare", "netpolicy", "tmux", "ring", "shims", "state", "access", "shell", "guard", "files", "schedule", "sockets", "quota", "chat"},
+	"provision":         {"sys", "keeper", "minder", "cgroup", "unshare", "netpolicy", "tmux", "ring", "shims", "state", "access", "files", "sockets", "quota", "chat"},
+	"runs":              {"broker", "schedule", "guard", "shell", "chat"}, // adrs/0041
 	"broker":            {"chat", "files", "quota"},
 	"terminal":          {"broker", "chat", "display", "tmux"}, // adrs/0042
 	"api":               {"broker", "chat", "files", "quota"},
 	"api/apitest":       {"chat", "files", "schedule"},
 	"mcp":               {"api", "chat", "files", "display"},
-	"cmd/chatd":         {"display", "keeper", "mcp", "api", "broker", "config", "confine", "journal", "provision", "terminal", "state", "access", "shell", "guard", "files", "quota", "chat"},
+	"cmd/chatd":         {"display", "keeper", "mcp", "api", "broker", "config", "confine", "journal", "provision", "runs", "terminal", "state", "access", "shell", "guard", "files", "quota", "chat"},
 	"cmd/chatd-root":    {"broker", "config", "journal", "listen", "provision", "state", "access", "chat"},
 	"cmd/chatd-shim":    {"shims", "wrapper", "minder"},
 	"cmd/chatd-enforce": {"keeper", "chat"},
@@ -103,7 +104,7 @@ var sides = map[string]string{
 	"root": "provision cgroup netpolicy sockets unshare tmux ring state listen minder " +
 		"cmd/chatd-root",
 	"enforce": "keeper cmd/chatd-enforce",
-	"front":   "api mcp confine guard shell schedule terminal display cmd/chatd",
+	"front":   "api mcp confine guard shell schedule runs terminal display cmd/chatd",
 	"chat":    "shims landlock files wrapper cmd/chatd-shim",
 	"pure":    "chat access quota config journal broker sys",
 }
@@ -117,8 +118,6 @@ var sideOf = map[string]string{
 // is no longer needed fails the test: take it out here.
 var crossings = map[string]map[string]string{
 	"chatd-root": {
-		"guard shell":    "provision checks the commands of runs",
-		"schedule":       "provision keeps the clock of schedules",
 		"shims landlock": "provision plans the session that chatd-shim builds",
 		"files":          "provision passes calls of file tools on; config has their bounds",
 		"keeper":         "provision asks chatd-enforce, and checks that it can keep the rules",

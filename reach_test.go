@@ -61,12 +61,12 @@ func TestRootLinksLittle(t *testing.T) {
 		t.Errorf("chatd-root does not link provision: %s", deps)
 	}
 	for _, dep := range deps {
-		if slices.Contains([]string{"api", "mcp", "confine", "display", "terminal", "cmd/chatd"}, folder(dep)) {
+		if slices.Contains([]string{"api", "mcp", "confine", "display", "terminal", "runs", "guard", "shell", "schedule", "cmd/chatd"}, folder(dep)) {
 			t.Errorf("chatd-root links %s", dep)
 		}
 		for _, not := range []string{
 			"net/http", "crypto/tls", "github.com/danielgtaylor/huma", "github.com/modelcontextprotocol", "github.com/google/jsonschema-go",
-			"github.com/urfave/cli", "github.com/charmbracelet/x", "database/sql",
+			"github.com/urfave/cli", "github.com/charmbracelet/x", "mvdan.cc/sh", "github.com/robfig/cron", "time/tzdata", "database/sql",
 		} {
 			if dep == not || strings.HasPrefix(dep, not+"/") {
 				t.Errorf("chatd-root links %s", dep)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/chat"
 )
 
 // TestFoundIsBounded: a name that repeats what rules look for, and a word with many wildcards,
@@ -34,12 +36,12 @@ func TestFoundIsBounded(t *testing.T) {
 // keeps its directory closed, also what a glob stands for.
 func TestFoundBehindAClosedDirectory(t *testing.T) {
 	rs := ruleset(t, "access: {useDefaults: false, deny: ['/keys$/']}", "/home/u", "/home/u")
-	for _, f := range []Found{{Text: "/a/keys/f"}, {Text: "/a/keys/f*", Glob: true}} {
-		if v, _ := rs.JudgeFound(f, MaxSteps); !v.Denied() || !v.ByKernel {
+	for _, f := range []chat.NamedPath{{Text: "/a/keys/f"}, {Text: "/a/keys/f*", Glob: true}} {
+		if v, _ := rs.JudgeNamed([]chat.NamedPath{f}); !v.Denied() || !v.ByKernel {
 			t.Errorf("%s: %+v, want a denial by the kernel", f.Text, v)
 		}
 	}
-	if v, _ := rs.JudgeFound(Found{Text: "/a/key/f"}, MaxSteps); v.Denied() {
+	if v, _ := rs.JudgeNamed([]chat.NamedPath{{Text: "/a/key/f"}}); v.Denied() {
 		t.Errorf("beside it: %+v", v)
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // MaxPath bounds a path that is judged; the kernel takes 4096 bytes.
-const MaxPath = 1 << 16
+const MaxPath = chat.MaxNamedPath
 
 // Verdict is the answer to one question.
 type Verdict struct {

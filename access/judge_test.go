@@ -232,8 +232,8 @@ func TestTwoNames(t *testing.T) {
 		if got := fmt.Sprint(v.Effect, " ", v.Name); err != nil || got != want {
 			t.Errorf("%s: %s, %v, want %s", question, got, err, want)
 		}
-		found := Found{Text: Absolute("/home/u", "/home/u", f[1])}
-		if w, _ := rs.JudgeFound(found, MaxSteps); w.Effect != v.Effect || w.Name != v.Name {
+		named := []chat.NamedPath{{Text: Absolute("/home/u", "/home/u", f[1])}}
+		if w, _ := rs.JudgeNamed(named); w.Effect != v.Effect || w.Rule != nil && w.Name != v.Name {
 			t.Errorf("%s in a command: %+v", f[1], w)
 		}
 	}

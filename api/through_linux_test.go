@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/broker"
+	"github.com/chatd/chatd/chat"
 )
 
 // The server is tested as it runs: what it asks for goes through the broker.
@@ -15,7 +16,7 @@ func init() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := broker.NewServer(root, broker.ServerOptions{Chats: c, NameOf: nameOf, Log: slog.New(slog.DiscardHandler)})
+		s, err := broker.NewServer(root, broker.ServerOptions{Root: c.(broker.Root), NameOf: nameOf, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,6 +34,14 @@ func init() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return client
+		return clockless{client}
 	}
+}
+
+// clockless is the front without package runs.
+type clockless struct{ *broker.Client }
+
+// AddSchedule leaves the next time to the Memory.
+func (c clockless) AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleSpec) (chat.Schedule, error) {
+	return c.PutSchedule(ctx, id, chat.NewSchedule{Spec: spec})
 }

@@ -9,28 +9,28 @@ import (
 	"github.com/chatd/chatd/files"
 )
 
-// Create is [Chats].
+// Create is [Root].
 func (c *Client) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, error) {
 	r, err := ask[created](ctx, c, "create", "", spec, hooks{})
 	return r.Chat, r.Made, err
 }
 
-// List is [Chats].
+// List is [Root].
 func (c *Client) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
 	return ask[chat.Page](ctx, c, "list", "", f, hooks{})
 }
 
-// Get is [Chats].
+// Get is [Root].
 func (c *Client) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	return ask[chat.Chat](ctx, c, "get", id, nothing{}, hooks{})
 }
 
-// Patch is [Chats].
+// Patch is [Root].
 func (c *Client) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat, error) {
 	return ask[chat.Chat](ctx, c, "patch", id, p, hooks{})
 }
 
-// Reap is [Chats].
+// Reap is [Root].
 func (c *Client) Reap(ctx context.Context, id chat.ID) error {
 	return c.do(ctx, "reap", id, nothing{})
 }
@@ -41,20 +41,20 @@ func (c *Client) do(ctx context.Context, verb string, id chat.ID, args any) erro
 	return err
 }
 
-// Wake is [Chats].
+// Wake is [Root].
 func (c *Client) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	return ask[chat.Chat](ctx, c, "wake", id, nothing{}, hooks{})
 }
 
-// Sleep is [Chats].
+// Sleep is [Root].
 func (c *Client) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	return ask[chat.Chat](ctx, c, "sleep", id, nothing{}, hooks{})
 }
 
-// Run is [Chats].
+// Run is [Root].
 func (c *Client) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error) {
 	var out printed
-	r, err := ask[chat.RunResult](ctx, c, "run", id, spec, hooks{on: outputs(spec.Started, out.add)})
+	r, err := ask[chat.RunResult](ctx, c, "run", id, namedRun{spec, spec.Named}, hooks{on: outputs(spec.Started, out.add)})
 	r.Stdout, r.Stderr = out.stdout.String(), out.stderr.String()
 	return r, err
 }
@@ -72,9 +72,9 @@ func (o *printed) add(stream string, p []byte) {
 	}
 }
 
-// RunTo is [Chats].
+// RunTo is [Root].
 func (c *Client) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
-	return ask[chat.RunResult](ctx, c, "run_to", id, spec, hooks{on: outputs(spec.Started, out)})
+	return ask[chat.RunResult](ctx, c, "run_to", id, namedRun{spec, spec.Named}, hooks{on: outputs(spec.Started, out)})
 }
 
 // outputs gives what a run prints to out, and its id to begun.
@@ -92,17 +92,27 @@ func outputs(begun func(string), out chat.Output) func(kind, []byte) error {
 	}
 }
 
-// StartRun is [Chats].
+// StartRun is [Root].
 func (c *Client) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {
-	return ask[chat.Run](ctx, c, "start_run", id, spec, hooks{})
+	return ask[chat.Run](ctx, c, "start_run", id, namedRun{spec, spec.Named}, hooks{})
 }
 
-// Runs is [Chats].
+// Terms is [Root].
+func (c *Client) Terms(ctx context.Context, id chat.ID) (chat.Terms, error) {
+	return ask[chat.Terms](ctx, c, "terms", id, nothing{}, hooks{})
+}
+
+// RefuseRun is [Root].
+func (c *Client) RefuseRun(ctx context.Context, id chat.ID, r chat.RefusedRun) error {
+	return c.do(ctx, "refuse_run", id, r)
+}
+
+// Runs is [Root].
 func (c *Client) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) {
 	return ask[chat.Runs](ctx, c, "runs", id, nothing{}, hooks{})
 }
 
-// ShowRun is [Chats].
+// ShowRun is [Root].
 func (c *Client) ShowRun(ctx context.Context, id chat.ID, run string) (chat.Run, error) {
 	var out printed
 	r, err := ask[chat.Run](ctx, c, "show_run", id, inRun{Run: run}, hooks{on: outputs(nil, out.add)})
@@ -112,17 +122,17 @@ func (c *Client) ShowRun(ctx context.Context, id chat.ID, run string) (chat.Run,
 	return r, err
 }
 
-// EndRun is [Chats].
+// EndRun is [Root].
 func (c *Client) EndRun(ctx context.Context, id chat.ID, run string) error {
 	return c.do(ctx, "end_run", id, inRun{Run: run})
 }
 
-// SignalRun is [Chats].
+// SignalRun is [Root].
 func (c *Client) SignalRun(ctx context.Context, id chat.ID, run string, s chat.RunSignal) error {
 	return c.do(ctx, "signal_run", id, inRun{Run: run, Signal: &s})
 }
 
-// WriteStdin is [Chats].
+// WriteStdin is [Root].
 func (c *Client) WriteStdin(ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool) error {
 	_, err := ask[nothing](ctx, c, "write_stdin", id, inRun{Run: run, Last: last}, hooks{content: body})
 	if err != nil {
@@ -131,12 +141,12 @@ func (c *Client) WriteStdin(ctx context.Context, id chat.ID, run string, body io
 	return err
 }
 
-// ReadRun is [Chats].
+// ReadRun is [Root].
 func (c *Client) ReadRun(ctx context.Context, id chat.ID, run, cursor string) (chat.RunOutput, error) {
 	return ask[chat.RunOutput](ctx, c, "read_run", id, inRun{Run: run, Cursor: cursor}, hooks{})
 }
 
-// FollowRun is [Chats].
+// FollowRun is [Root].
 func (c *Client) FollowRun(ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame)) (chat.RunResult, error) {
 	return ask[chat.RunResult](ctx, c, "follow_run", id, inRun{Run: run, Cursor: cursor},
 		hooks{on: values(func(f chat.Frame) error { out(f); return nil })})
@@ -158,70 +168,96 @@ func values[T any](out func(T) error) func(kind, []byte) error {
 	}
 }
 
-// AddSchedule is [Chats].
-func (c *Client) AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleSpec) (chat.Schedule, error) {
-	return ask[chat.Schedule](ctx, c, "add_schedule", id, spec, hooks{})
+// PutSchedule is [Root].
+func (c *Client) PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedule) (chat.Schedule, error) {
+	return ask[chat.Schedule](ctx, c, "put_schedule", id, n, hooks{})
 }
 
-// Schedules is [Chats].
+// KeptSchedules is [Root].
+func (c *Client) KeptSchedules(ctx context.Context, out func(chat.KeptSchedule) error) error {
+	_, err := ask[nothing](ctx, c, "kept_schedules", "", nothing{}, hooks{on: values(out)})
+	return err
+}
+
+// KeptSchedule is [Root].
+func (c *Client) KeptSchedule(ctx context.Context, id chat.ID, name string) (chat.KeptSchedule, error) {
+	return ask[chat.KeptSchedule](ctx, c, "kept_schedule", id, name, hooks{})
+}
+
+// BeginDue is [Root].
+func (c *Client) BeginDue(ctx context.Context, d chat.DueSchedule) (bool, error) {
+	return ask[bool](ctx, c, "begin_due", "", d, hooks{})
+}
+
+// AwaitDue is [Root].
+func (c *Client) AwaitDue(ctx context.Context, d chat.DueSchedule) error {
+	return c.do(ctx, "await_due", "", d)
+}
+
+// AddSkipped is [Root].
+func (c *Client) AddSkipped(ctx context.Context, d chat.DueSchedule) error {
+	return c.do(ctx, "add_skipped", "", d)
+}
+
+// Schedules is [Root].
 func (c *Client) Schedules(ctx context.Context, id chat.ID) (chat.Schedules, error) {
 	return ask[chat.Schedules](ctx, c, "schedules", id, nothing{}, hooks{})
 }
 
-// Schedule is [Chats].
+// Schedule is [Root].
 func (c *Client) Schedule(ctx context.Context, id chat.ID, name string) (chat.Schedule, error) {
 	return ask[chat.Schedule](ctx, c, "schedule", id, name, hooks{})
 }
 
-// RemoveSchedule is [Chats].
+// RemoveSchedule is [Root].
 func (c *Client) RemoveSchedule(ctx context.Context, id chat.ID, name string) error {
 	return c.do(ctx, "remove_schedule", id, name)
 }
 
-// Input is [Chats].
+// Input is [Root].
 func (c *Client) Input(ctx context.Context, id chat.ID, in chat.Input) error {
 	return c.do(ctx, "input", id, in)
 }
 
-// InputWait is [Chats].
+// InputWait is [Root].
 func (c *Client) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
 	t, err := ask[typed](ctx, c, "input_wait", id, in, hooks{})
 	t.Typed.Output = t.Output
 	return t.Typed, err
 }
 
-// Screen is [Chats].
+// Screen is [Root].
 func (c *Client) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
 	return c.ScreenWith(ctx, id, chat.ScreenSpec{})
 }
 
-// ScreenWith is [Chats].
+// ScreenWith is [Root].
 func (c *Client) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error) {
 	return ask[chat.Screen](ctx, c, "screen", id, spec, hooks{})
 }
 
-// Attach is [Chats].
+// Attach is [Root].
 func (c *Client) Attach(ctx context.Context, id chat.ID, a chat.Attach, out chat.Output) (chat.RunResult, error) {
 	return ask[chat.RunResult](ctx, c, "attach", id, a, hooks{on: outputs(a.Started, out)})
 }
 
-// Log is [Chats].
+// Log is [Root].
 func (c *Client) Log(ctx context.Context, id chat.ID, from int64) (chat.Log, error) {
 	return ask[chat.Log](ctx, c, "log", id, since{from}, hooks{})
 }
 
-// FollowLog is [Chats].
+// FollowLog is [Root].
 func (c *Client) FollowLog(ctx context.Context, id chat.ID, from int64, out func(chat.Log) error) error {
 	_, err := ask[nothing](ctx, c, "follow_log", id, since{from}, hooks{on: values(out)})
 	return err
 }
 
-// ReadFile is [Chats].
+// ReadFile is [Root].
 func (c *Client) ReadFile(ctx context.Context, id chat.ID, a files.ReadFile, b files.Begin) (files.Answer, error) {
 	return ask[files.Answer](ctx, c, "read_file", id, a, hooks{on: contents(b)})
 }
 
-// ListDir is [Chats].
+// ListDir is [Root].
 func (c *Client) ListDir(ctx context.Context, id chat.ID, a files.ListDir, b files.Begin) (files.Answer, error) {
 	return ask[files.Answer](ctx, c, "list_dir", id, a, hooks{on: contents(b)})
 }
@@ -245,47 +281,47 @@ func contents(first files.Begin) func(kind, []byte) error {
 	}
 }
 
-// WriteFile is [Chats].
+// WriteFile is [Root].
 func (c *Client) WriteFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error) {
 	return ask[files.Answer](ctx, c, "write_file", id, withContent[files.WriteFile]{a, body != nil}, hooks{content: body})
 }
 
-// AppendFile is [Chats].
+// AppendFile is [Root].
 func (c *Client) AppendFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error) {
 	return ask[files.Answer](ctx, c, "append_file", id, withContent[files.WriteFile]{a, body != nil}, hooks{content: body})
 }
 
-// EditFile is [Chats].
+// EditFile is [Root].
 func (c *Client) EditFile(ctx context.Context, id chat.ID, a files.EditFile) (files.Answer, error) {
 	return ask[files.Answer](ctx, c, "edit_file", id, a, hooks{})
 }
 
-// Explain is [Chats].
+// Explain is [Root].
 func (c *Client) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
-	return ask[chat.Explained](ctx, c, "explain", id, q, hooks{})
+	return ask[chat.Explained](ctx, c, "explain", id, namedQuestion{q, q.Named}, hooks{})
 }
 
-// Share is [Chats].
+// Share is [Root].
 func (c *Client) Share(ctx context.Context, id chat.ID, s chat.Share) (chat.Shared, error) {
 	return ask[chat.Shared](ctx, c, "share", id, s, hooks{})
 }
 
-// Plan is [Chats].
+// Plan is [Root].
 func (c *Client) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) {
 	return ask[chat.Plan](ctx, c, "plan", id, nothing{}, hooks{})
 }
 
-// Host is [Chats].
+// Host is [Root].
 func (c *Client) Host(ctx context.Context) (chat.Host, error) {
 	return ask[chat.Host](ctx, c, "host", "", nothing{}, hooks{})
 }
 
-// Status is [Chats].
+// Status is [Root].
 func (c *Client) Status(ctx context.Context) (chat.Status, error) {
 	return ask[chat.Status](ctx, c, "status", "", nothing{}, hooks{})
 }
 
-// NameOf is the name of a user of the host; [Chats] has no such method.
+// NameOf is the name of a user of the host; [Root] has no such method.
 func (c *Client) NameOf(uid uint32) (string, error) {
 	return ask[string](context.Background(), c, "name_of", "", uid, hooks{})
 }

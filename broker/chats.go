@@ -8,10 +8,17 @@ import (
 	"github.com/chatd/chatd/files"
 )
 
-// Chats is what can be done to chats. provision.Manager does it. [Client] passes it to chatd-root,
-// and the client of package api to a daemon. The context has the caller, see [chat.CallerFrom].
+// Chats is what can be done to chats. Package runs does it in the front, over a [Root], and the
+// client of package api asks a daemon. The context has the caller, see [chat.CallerFrom].
 // A chat that the caller may not reach is [chat.ErrNotFound], as one that does not exist.
 type Chats interface {
+	Base
+	// AddSchedule has the chat run a command by the clock.
+	AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleSpec) (chat.Schedule, error)
+}
+
+// Base is what [Chats] and [Root] have in common.
+type Base interface {
 	// Create makes the chat of spec's owner and external id, or finds it; created
 	// says which, and c.Ignored what of spec is not so of one that was found. Any number of callers may create the same one at once.
 	Create(ctx context.Context, spec chat.Spec) (c chat.Chat, created bool, err error)
@@ -50,8 +57,6 @@ type Chats interface {
 	ReadRun(ctx context.Context, id chat.ID, run, cursor string) (chat.RunOutput, error)
 	// FollowRun passes the output of a background run to out, from the cursor to the end of the run.
 	FollowRun(ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame)) (chat.RunResult, error)
-	// AddSchedule has the chat run a command by the clock.
-	AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleSpec) (chat.Schedule, error)
 	// Schedules lists a chat's schedules, with how the last run of each went.
 	Schedules(ctx context.Context, id chat.ID) (chat.Schedules, error)
 	// Schedule returns one of them.

@@ -14,10 +14,10 @@ import (
 	"github.com/chatd/chatd/files"
 )
 
-// Client is the front's end. It satisfies [Chats].
+// Client is the front's end. It satisfies [Root].
 type Client struct{ control *link }
 
-var _ Chats = (*Client)(nil)
+var _ Root = (*Client)(nil)
 
 // NewClient takes the front's end of a control socket.
 func NewClient(f *os.File) (*Client, error) {

@@ -10,11 +10,11 @@ import (
 )
 
 // handler does one call, and returns its answer.
-type handler func(ctx context.Context, m Chats, c *call) (any, error)
+type handler func(ctx context.Context, m Root, c *call) (any, error)
 
 // taking is a handler that reads its arguments first.
-func taking[A any](do func(ctx context.Context, m Chats, c *call, a A) (any, error)) handler {
-	return func(ctx context.Context, m Chats, c *call) (any, error) {
+func taking[A any](do func(ctx context.Context, m Root, c *call, a A) (any, error)) handler {
+	return func(ctx context.Context, m Root, c *call) (any, error) {
 		var a A
 		if err := decode(c.Args, &a); err != nil {
 			return nil, err
@@ -24,54 +24,56 @@ func taking[A any](do func(ctx context.Context, m Chats, c *call, a A) (any, err
 }
 
 // of is the handler of a method that takes a chat and one argument.
-func of[A, R any](method func(m Chats, ctx context.Context, id chat.ID, a A) (R, error)) handler {
-	return taking(func(ctx context.Context, m Chats, c *call, a A) (any, error) { return method(m, ctx, c.Chat, a) })
+func of[A, R any](method func(m Root, ctx context.Context, id chat.ID, a A) (R, error)) handler {
+	return taking(func(ctx context.Context, m Root, c *call, a A) (any, error) { return method(m, ctx, c.Chat, a) })
 }
 
 // plain is the handler of a method that takes a chat alone.
-func plain[R any](method func(m Chats, ctx context.Context, id chat.ID) (R, error)) handler {
-	return taking(func(ctx context.Context, m Chats, c *call, _ nothing) (any, error) { return method(m, ctx, c.Chat) })
+func plain[R any](method func(m Root, ctx context.Context, id chat.ID) (R, error)) handler {
+	return taking(func(ctx context.Context, m Root, c *call, _ nothing) (any, error) { return method(m, ctx, c.Chat) })
 }
 
 // whole is the handler of a method about no chat.
-func whole[R any](method func(m Chats, ctx context.Context) (R, error)) handler {
-	return taking(func(ctx context.Context, m Chats, _ *call, _ nothing) (any, error) { return method(m, ctx) })
+func whole[R any](method func(m Root, ctx context.Context) (R, error)) handler {
+	return taking(func(ctx context.Context, m Root, _ *call, _ nothing) (any, error) { return method(m, ctx) })
 }
 
 // doing is the handler of a method without a result.
-func doing[A any](method func(m Chats, ctx context.Context, id chat.ID, a A) error) handler {
-	return taking(func(ctx context.Context, m Chats, c *call, a A) (any, error) {
+func doing[A any](method func(m Root, ctx context.Context, id chat.ID, a A) error) handler {
+	return taking(func(ctx context.Context, m Root, c *call, a A) (any, error) {
 		return nothing{}, method(m, ctx, c.Chat, a)
 	})
 }
 
 // handlers are the verbs.
 var handlers = map[string]handler{
-	"create": taking(func(ctx context.Context, m Chats, _ *call, a chat.Spec) (any, error) {
+	"create": taking(func(ctx context.Context, m Root, _ *call, a chat.Spec) (any, error) {
 		made, is, err := m.Create(ctx, a)
 		return created{made, is}, err
 	}),
-	"list":  taking(func(ctx context.Context, m Chats, _ *call, f chat.Filter) (any, error) { return m.List(ctx, f) }),
-	"get":   plain(Chats.Get),
-	"patch": of(Chats.Patch),
-	"reap": taking(func(ctx context.Context, m Chats, c *call, _ nothing) (any, error) {
+	"list":  taking(func(ctx context.Context, m Root, _ *call, f chat.Filter) (any, error) { return m.List(ctx, f) }),
+	"get":   plain(Root.Get),
+	"patch": of(Root.Patch),
+	"reap": taking(func(ctx context.Context, m Root, c *call, _ nothing) (any, error) {
 		return nothing{}, m.Reap(ctx, c.Chat)
 	}),
-	"wake":  plain(Chats.Wake),
-	"sleep": plain(Chats.Sleep),
-	"run": taking(func(ctx context.Context, m Chats, c *call, s chat.RunSpec) (any, error) {
-		s.Started = c.started
-		r, err := m.Run(ctx, c.Chat, s)
+	"wake":  plain(Root.Wake),
+	"sleep": plain(Root.Sleep),
+	"run": taking(func(ctx context.Context, m Root, c *call, a namedRun) (any, error) {
+		r, err := m.Run(ctx, c.Chat, a.spec(c.started))
 		c.printed(&r)
 		return r, err
 	}),
-	"run_to": taking(func(ctx context.Context, m Chats, c *call, s chat.RunSpec) (any, error) {
-		s.Started = c.started
-		return m.RunTo(ctx, c.Chat, s, c.output)
+	"run_to": taking(func(ctx context.Context, m Root, c *call, a namedRun) (any, error) {
+		return m.RunTo(ctx, c.Chat, a.spec(c.started), c.output)
 	}),
-	"start_run": of(Chats.StartRun),
-	"runs":      plain(Chats.Runs),
-	"show_run": taking(func(ctx context.Context, m Chats, c *call, a inRun) (any, error) {
+	"start_run": taking(func(ctx context.Context, m Root, c *call, a namedRun) (any, error) {
+		return m.StartRun(ctx, c.Chat, a.spec(nil))
+	}),
+	"terms":      plain(Root.Terms),
+	"refuse_run": doing(Root.RefuseRun),
+	"runs":       plain(Root.Runs),
+	"show_run": taking(func(ctx context.Context, m Root, c *call, a inRun) (any, error) {
 		r, err := m.ShowRun(ctx, c.Chat, a.Run)
 		if r.Result != nil {
 			result := *r.Result // the kept one stays as it is
@@ -80,56 +82,84 @@ var handlers = map[string]handler{
 		}
 		return r, err
 	}),
-	"end_run": taking(func(ctx context.Context, m Chats, c *call, a inRun) (any, error) {
+	"end_run": taking(func(ctx context.Context, m Root, c *call, a inRun) (any, error) {
 		return nothing{}, m.EndRun(ctx, c.Chat, a.Run)
 	}),
 	"signal_run": taking(signalRun),
-	"write_stdin": taking(func(ctx context.Context, m Chats, c *call, a inRun) (any, error) {
+	"write_stdin": taking(func(ctx context.Context, m Root, c *call, a inRun) (any, error) {
 		return nothing{}, m.WriteStdin(ctx, c.Chat, a.Run, c.content, a.Last)
 	}),
-	"read_run": taking(func(ctx context.Context, m Chats, c *call, a inRun) (any, error) {
+	"read_run": taking(func(ctx context.Context, m Root, c *call, a inRun) (any, error) {
 		return m.ReadRun(ctx, c.Chat, a.Run, a.Cursor)
 	}),
-	"follow_run": taking(func(ctx context.Context, m Chats, c *call, a inRun) (any, error) {
+	"follow_run": taking(func(ctx context.Context, m Root, c *call, a inRun) (any, error) {
 		return m.FollowRun(ctx, c.Chat, a.Run, a.Cursor, func(f chat.Frame) { _ = c.frame(f) }) // who is gone is seen by watch
 	}),
-	"add_schedule":    of(Chats.AddSchedule),
-	"schedules":       plain(Chats.Schedules),
-	"schedule":        of(Chats.Schedule),
-	"remove_schedule": doing(Chats.RemoveSchedule),
-	"input":           doing(Chats.Input),
+	"put_schedule":    of(Root.PutSchedule),
+	"kept_schedules":  taking(keptSchedules),
+	"kept_schedule":   of(Root.KeptSchedule),
+	"begin_due":       due(Root.BeginDue),
+	"await_due":       due(nothingFrom(Root.AwaitDue)),
+	"add_skipped":     due(nothingFrom(Root.AddSkipped)),
+	"schedules":       plain(Root.Schedules),
+	"schedule":        of(Root.Schedule),
+	"remove_schedule": doing(Root.RemoveSchedule),
+	"input":           doing(Root.Input),
 	"input_wait":      taking(inputWait),
-	"screen":          of(Chats.ScreenWith),
-	"attach": taking(func(ctx context.Context, m Chats, c *call, a chat.Attach) (any, error) {
+	"screen":          of(Root.ScreenWith),
+	"attach": taking(func(ctx context.Context, m Root, c *call, a chat.Attach) (any, error) {
 		a.Started = c.started
 		return m.Attach(ctx, c.Chat, a, c.output)
 	}),
-	"log": taking(func(ctx context.Context, m Chats, c *call, a since) (any, error) { return m.Log(ctx, c.Chat, a.Since) }),
-	"follow_log": taking(func(ctx context.Context, m Chats, c *call, a since) (any, error) {
+	"log": taking(func(ctx context.Context, m Root, c *call, a since) (any, error) { return m.Log(ctx, c.Chat, a.Since) }),
+	"follow_log": taking(func(ctx context.Context, m Root, c *call, a since) (any, error) {
 		return nothing{}, m.FollowLog(ctx, c.Chat, a.Since, func(l chat.Log) error { return c.frame(l) })
 	}),
-	"read_file": taking(func(ctx context.Context, m Chats, c *call, a files.ReadFile) (any, error) {
+	"read_file": taking(func(ctx context.Context, m Root, c *call, a files.ReadFile) (any, error) {
 		return m.ReadFile(ctx, c.Chat, a, c.begin)
 	}),
-	"list_dir": taking(func(ctx context.Context, m Chats, c *call, a files.ListDir) (any, error) {
+	"list_dir": taking(func(ctx context.Context, m Root, c *call, a files.ListDir) (any, error) {
 		return m.ListDir(ctx, c.Chat, a, c.begin)
 	}),
-	"write_file":  writing(Chats.WriteFile),
-	"append_file": writing(Chats.AppendFile),
-	"edit_file":   of(Chats.EditFile),
-	"explain":     of(Chats.Explain),
-	"share":       of(Chats.Share),
-	"plan":        plain(Chats.Plan),
-	"host":        whole(Chats.Host),
-	"status":      whole(Chats.Status),
+	"write_file":  writing(Root.WriteFile),
+	"append_file": writing(Root.AppendFile),
+	"edit_file":   of(Root.EditFile),
+	"explain": taking(func(ctx context.Context, m Root, c *call, a namedQuestion) (any, error) {
+		return m.Explain(ctx, c.Chat, a.question())
+	}),
+	"share":  of(Root.Share),
+	"plan":   plain(Root.Plan),
+	"host":   whole(Root.Host),
+	"status": whole(Root.Status),
 }
 
-func inputWait(ctx context.Context, m Chats, c *call, in chat.Input) (any, error) {
+func inputWait(ctx context.Context, m Root, c *call, in chat.Input) (any, error) {
 	t, err := m.InputWait(ctx, c.Chat, in)
 	return typed{t, t.Output}, err
 }
 
-func signalRun(ctx context.Context, m Chats, c *call, a inRun) (any, error) {
+// due is the handler of a method about a time that has come; its argument names the chat.
+func due[R any](method func(m Root, ctx context.Context, d chat.DueSchedule) (R, error)) handler {
+	return taking(func(ctx context.Context, m Root, _ *call, d chat.DueSchedule) (any, error) {
+		if _, err := chat.ParseID(string(d.Chat)); err != nil {
+			return nil, err
+		}
+		return method(m, ctx, d)
+	})
+}
+
+// nothingFrom gives a method without a result an empty one.
+func nothingFrom(method func(m Root, ctx context.Context, d chat.DueSchedule) error) func(Root, context.Context, chat.DueSchedule) (nothing, error) {
+	return func(m Root, ctx context.Context, d chat.DueSchedule) (nothing, error) {
+		return nothing{}, method(m, ctx, d)
+	}
+}
+
+func keptSchedules(ctx context.Context, m Root, c *call, _ nothing) (any, error) {
+	return nothing{}, m.KeptSchedules(ctx, func(k chat.KeptSchedule) error { return c.frame(k) })
+}
+
+func signalRun(ctx context.Context, m Root, c *call, a inRun) (any, error) {
 	if a.Signal == nil {
 		return nil, fmt.Errorf("cannot send no signal: %w", chat.ErrInvalid)
 	}
@@ -137,8 +167,8 @@ func signalRun(ctx context.Context, m Chats, c *call, a inRun) (any, error) {
 }
 
 // writing is the handler of a method that takes content.
-func writing(method func(m Chats, ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error)) handler {
-	return taking(func(ctx context.Context, m Chats, c *call, a withContent[files.WriteFile]) (any, error) {
+func writing(method func(m Root, ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error)) handler {
+	return taking(func(ctx context.Context, m Root, c *call, a withContent[files.WriteFile]) (any, error) {
 		if !a.Content {
 			return method(m, ctx, c.Chat, a.Args, nil)
 		}

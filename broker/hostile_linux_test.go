@@ -36,19 +36,19 @@ type served struct {
 func serve(t testing.TB) *served {
 	t.Helper()
 	mem := apitest.New()
-	d := serveChats(t, mem)
+	d := serveRoot(t, mem)
 	d.mem = mem
 	return d
 }
 
-func serveChats(t testing.TB, chats Chats) *served {
+func serveRoot(t testing.TB, chats Root) *served {
 	t.Helper()
 	root, front, err := Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := &served{ended: make(chan error, 1)}
-	d.server, err = NewServer(root, ServerOptions{Chats: chats, NameOf: func(uint32) (string, error) { return "ada", nil }, Log: slog.New(slog.DiscardHandler)})
+	d.server, err = NewServer(root, ServerOptions{Root: chats, NameOf: func(uint32) (string, error) { return "ada", nil }, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

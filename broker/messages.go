@@ -66,6 +66,8 @@ type Settings struct {
 	MaxFile    int64    `json:"max_file"`
 	MaxStreams int      `json:"max_streams"`
 	LogLevel   string   `json:"log_level"`
+	// Settled: chatd-root has tried its walls, and schedules may begin.
+	Settled bool `json:"settled"`
 	// Grace is how long requests may take to finish when the front is told to end.
 	Grace time.Duration `json:"grace_ns"`
 }
@@ -93,8 +95,29 @@ type (
 		chat.Typed
 		Output *chat.Span `json:"output,omitempty"` // which the API does not show
 	}
+	// Paths that the front found in a command have no name in the API's JSON.
+	namedRun struct {
+		chat.RunSpec
+		Named []chat.NamedPath `json:"named,omitempty"`
+	}
+	namedQuestion struct {
+		chat.Question
+		Named []chat.NamedPath `json:"named,omitempty"`
+	}
 	nothing struct{}
 )
+
+func (n namedRun) spec(started func(string)) chat.RunSpec {
+	s := n.RunSpec
+	s.Named, s.Started = n.Named, started
+	return s
+}
+
+func (n namedQuestion) question() chat.Question {
+	q := n.Question
+	q.Named = n.Named
+	return q
+}
 
 // encode is v as JSON, no longer than it has to be.
 func encode(v any) ([]byte, error) {

@@ -19,7 +19,7 @@ import (
 
 // ServerOptions say what a front may ask of. All of them are needed.
 type ServerOptions struct {
-	Chats Chats
+	Root Root
 	// NameOf resolves a uid of the host.
 	NameOf func(uid uint32) (string, error)
 	// Log takes what a front did that no sound one does.
@@ -211,7 +211,7 @@ func (s *Server) work(ctx context.Context, c *call) (result any, err error) {
 		}
 		return s.opt.NameOf(uid)
 	}
-	return do(ctx, s.opt.Chats, c)
+	return do(ctx, s.opt.Root, c)
 }
 
 // nameOf is the one verb that is about no chat.

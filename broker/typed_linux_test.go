@@ -10,7 +10,7 @@ import (
 )
 
 // unrendered leaves the answer to an input for the front to render.
-type unrendered struct{ Chats }
+type unrendered struct{ Root }
 
 func (unrendered) InputWait(context.Context, chat.ID, chat.Input) (chat.Typed, error) {
 	t := chat.Typed{Until: chat.UntilPrompt, Output: &chat.Span{From: 7, To: 9}}
@@ -21,7 +21,7 @@ func (unrendered) InputWait(context.Context, chat.ID, chat.Input) (chat.Typed, e
 
 // TestOutputCrosses: the front hears where a command's output lies, and its callers do not.
 func TestOutputCrosses(t *testing.T) {
-	d := serveChats(t, unrendered{})
+	d := serveRoot(t, unrendered{})
 	in := chat.Input{Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}}
 	got, err := d.InputWait(operator(t), "0123456789abcdef", in)
 	if err != nil || got.Output == nil || *got.Output != (chat.Span{From: 7, To: 9}) ||

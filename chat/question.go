@@ -22,6 +22,9 @@ type Question struct {
 	Op string `json:"op,omitempty" enum:"read,write,edit,bash" doc:"What is done to the path."`
 	// Command is judged by the paths that are found in it.
 	Command string `json:"command,omitempty" maxLength:"65536" doc:"A shell command, judged by the paths in it."`
+	// Named are the paths in Command, as the front found them. They cross the broker and no
+	// other boundary.
+	Named []NamedPath `json:"-"`
 }
 
 // Validate reports the first field that cannot be meant, as [ErrInvalid].
@@ -38,7 +41,7 @@ func (q Question) Validate() error {
 	case !utf8.ValidString(q.Command) || strings.IndexByte(q.Command, 0) >= 0:
 		return fmt.Errorf("cannot answer: the command is not UTF-8 without NUL: %w", ErrInvalid)
 	case q.Command != "":
-		return nil
+		return CheckNamed(q.Named)
 	}
 	return checkPath("path", q.Path)
 }

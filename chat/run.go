@@ -50,6 +50,9 @@ type RunSpec struct {
 	OutputMax int64 `json:"output_max,omitempty" minimum:"0" maximum:"4194304" doc:"Bytes kept of each stream, head and tail: 1024 to 4194304; 0 means 1048576. Not where the answer is a stream, which has all of it."`
 	// Started, if it is set, is called with the run's id once the command is on its way.
 	Started func(run string) `json:"-"`
+	// Named are the paths that the command names, as the front found them. They cross the broker
+	// and no other boundary.
+	Named []NamedPath `json:"-"`
 }
 
 // Validate reports the first field that cannot be meant, as [ErrInvalid].
@@ -100,7 +103,18 @@ func (r RunSpec) validateSizes(size int) error {
 	case r.Grace < 0 || r.Grace > MaxGrace:
 		return fmt.Errorf("cannot run: grace %s: want 0s to %s: %w", r.Grace, MaxGrace, ErrInvalid)
 	}
+	if err := CheckNamed(r.Named); err != nil {
+		return err
+	}
 	return CheckOutputMax(r.OutputMax)
+}
+
+// CommandLine is what the kernel is given to execute. A shell command goes to sh as one argument.
+func (r RunSpec) CommandLine() []string {
+	if r.Command != "" {
+		return []string{"/bin/sh", "-c", r.Command}
+	}
+	return r.Argv
 }
 
 // StdinStaysOpen: standard input is written to later. A terminal's always is, for its size.

@@ -37,16 +37,8 @@ type pattern struct {
 // Verdict is what a guard says of a command. The zero value lets it run.
 type Verdict struct {
 	Denied bool
-	// Rule is the name of a rule, or the custom pattern, and Place where it stands.
-	Rule, Place string
-	// Message is MessagePattern or MessagePath.
-	Message string
-	// Command is the simple command, or the path, that was denied.
-	Command string
-	// Reason says why, Instead what to do.
-	Reason, Instead string
-	// Vague keeps Rule and Command out of what Err says.
-	Vague bool
+	// RunDenial says why; its Message is [MessagePattern] or [MessagePath].
+	chat.RunDenial
 }
 
 // Explained is the verdict as an answer has it.
@@ -58,12 +50,12 @@ func (v Verdict) Explained() *chat.Guarded {
 	return g
 }
 
-// Err is nil for a command that may run, else a [*Denial].
+// Err is nil for a command that may run, else a [*chat.RunDenial].
 func (v Verdict) Err() error {
 	if !v.Denied {
 		return nil
 	}
-	return &Denial{v}
+	return &v.RunDenial
 }
 
 // New compiles the keys of a profile.
@@ -165,8 +157,8 @@ func (g *Guard) walk(w shell.Walk, at Place, err error) (Verdict, error) {
 	if g.restrict {
 		for _, p := range append([]string{path.Clean(cmp.Or(at.Cwd, at.Home))}, w.Paths...) {
 			if !inside(p, at.Home) && !safePaths[p] {
-				return Verdict{Denied: true, Rule: RuleWorkspace, Place: "built in", Message: MessagePath, Command: p,
-					Reason: "the path is outside the workspace", Instead: "work below your home"}, nil
+				return Verdict{true, chat.RunDenial{Rule: RuleWorkspace, Place: "built in", Message: MessagePath, Command: p,
+					Reason: "the path is outside the workspace", Instead: "work below your home"}}, nil
 			}
 		}
 	}
@@ -191,7 +183,7 @@ func (g *Guard) call(c *shell.Call) Verdict {
 	if matches(g.allow, line) != nil {
 		return Verdict{}
 	}
-	v := Verdict{Denied: true, Message: MessagePattern, Command: line}
+	v := Verdict{true, chat.RunDenial{Message: MessagePattern, Command: line}}
 	if p := matches(g.deny, line); p != nil {
 		v.Rule, v.Place = p.Text, p.Place
 		v.Reason, v.Instead = "the profile denies commands of this form", "ask an operator"

@@ -39,7 +39,7 @@ func (m *Manager) startRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 		return nil, &notBegun{err}
 	}
 	detail := r.detail(spec)
-	if err := m.auditArgv(ctx, rec, "run", "intent", runArgv(spec), detail); err != nil {
+	if err := m.auditArgv(ctx, rec, "run", "intent", spec.CommandLine(), detail); err != nil {
 		m.forgetRun(r)
 		return nil, &notBegun{err}
 	}

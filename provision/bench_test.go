@@ -26,7 +26,7 @@ func ruled(tb testing.TB, rules string) (*Manager, state.Record) {
 		opt.Access = map[string]*access.Policy{p.Name: policy}
 	}
 	m := newManager(opt)
-	if err := m.compileGuards(tb.Context()); err != nil {
+	if err := m.takeJudged(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
 	return m, state.Record{ID: "00112233445566aa", UID: 70001, Profile: p.Name, Agent: chat.DefaultAgent}

@@ -7,12 +7,11 @@ import (
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/shell"
 	"github.com/chatd/chatd/state"
 )
 
 // Explain says whether the chat's file rules allow something, and which rule says
-// so. Where links lead is looked up in the chat, as the chat: root follows none.
+// so; of a command, whether they allow the paths that the front found in it. Where links lead is looked up in the chat, as the chat: root follows none.
 func (m *Manager) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
 	if err := q.Validate(); err != nil {
 		return chat.Explained{}, err
@@ -40,7 +39,7 @@ func (m *Manager) Explain(ctx context.Context, id chat.ID, q chat.Question) (cha
 	if err == nil {
 		v = m.explainKept(ctx, rec, q, v, real)
 	}
-	return m.withGuard(ctx, rec, q, m.explained(ctx, rec, v), err)
+	return m.explained(ctx, rec, v), err
 }
 
 // nameList collects the names that rules want to know the links of.
@@ -107,7 +106,7 @@ func askRules(ctx context.Context, rules *access.Ruleset, q chat.Question, resol
 			return access.Verdict{}, err
 		}
 		defer leave()
-		return shell.JudgeCommand(rs, q.Command)
+		return rs.JudgeNamed(q.Named)
 	}
 	op, err := access.ParseOp(q.Op)
 	if err != nil {

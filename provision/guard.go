@@ -7,16 +7,43 @@ import (
 
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/guard"
-	"github.com/chatd/chatd/shell"
 	"github.com/chatd/chatd/state"
 )
 
-// judging bounds how many commands are judged at once: reading one takes up to 70 MB
-// for a moment (shell.Calls).
+// The front reads commands: it holds them against the guard of the profile, whose terms it asks
+// for, and finds the paths that they name. Here those paths are held against the file rules, and
+// what is refused is audited. Nothing of a chat was started then. What is typed into a terminal
+// is not judged.
+
+// Terms are what the front judges the commands of a chat by.
+func (m *Manager) Terms(ctx context.Context, id chat.ID) (chat.Terms, error) {
+	rec, err := m.reach(ctx, id)
+	if err != nil {
+		return chat.Terms{}, err
+	}
+	p := m.profile(rec)
+	return chat.NewTerms(m.home(id), p.CheckTool(chat.ToolExec) != nil, p.Guard), nil
+}
+
+// RefuseRun audits that the front refused a run of the caller's.
+func (m *Manager) RefuseRun(ctx context.Context, id chat.ID, r chat.RefusedRun) error {
+	rec, err := m.reach(ctx, id)
+	if err != nil {
+		return err
+	}
+	return m.auditDenied(ctx, rec, r.Argv, &r.Denial)
+}
+
+func (m *Manager) auditDenied(ctx context.Context, rec state.Record, argv []string, d *chat.RunDenial) error {
+	return m.auditArgv(ctx, rec, "run", "denied", argv, map[string]string{
+		"rule": auditText(d.Rule), "place": auditText(d.Place), "command": auditText(d.Command), "message": auditText(d.Message),
+	})
+}
+
+// judging bounds how many commands are held against rules at once.
 var judging = make(chan struct{}, 4)
 
-// judgeTurn waits until a command may be judged; leave lets the next one.
+// judgeTurn waits until paths may be held against rules; leave lets the next one.
 func judgeTurn(ctx context.Context) (leave func(), err error) {
 	select {
 	case judging <- struct{}{}:
@@ -26,20 +53,17 @@ func judgeTurn(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// judgeRun is a [chat.ErrDenied] for a run that the profile has switched off or that
-// its guard refuses. Every way in comes through here: nothing of a chat was started
-// yet, and the denial is audited. What is typed into a terminal is not judged.
+// judgeRun is a [chat.ErrDenied], audited, for a run that the profile has switched off or whose
+// paths the file rules deny.
 func (m *Manager) judgeRun(ctx context.Context, rec state.Record, spec chat.RunSpec) error {
 	if err := m.switchedOff(ctx, rec, chat.ToolExec, "run"); err != nil {
 		return err
 	}
-	v, err := m.judge(ctx, rec, spec)
-	if err != nil || !v.Denied {
+	denial, err := m.judgePaths(ctx, rec, spec)
+	if err != nil || denial == nil {
 		return err
 	}
-	return errors.Join(v.Err(), m.auditArgv(ctx, rec, "run", "denied", runArgv(spec), map[string]string{
-		"rule": auditText(v.Rule), "place": v.Place, "command": auditText(v.Command), "message": v.Message,
-	}))
+	return errors.Join(denial, m.auditDenied(ctx, rec, spec.CommandLine(), denial))
 }
 
 // switchedOff is a [chat.ErrDenied], audited, for a tool that the profile has off.
@@ -51,65 +75,31 @@ func (m *Manager) switchedOff(ctx context.Context, rec state.Record, tool, actio
 	return errors.Join(err, m.audit(ctx, rec, action, "denied", map[string]string{"tool": tool, "rule": "tools_off"}))
 }
 
-func (m *Manager) judge(ctx context.Context, rec state.Record, spec chat.RunSpec) (guard.Verdict, error) {
-	leave, err := judgeTurn(ctx)
-	if err != nil {
-		return guard.Verdict{}, err
+// judgePaths holds the directory of a command, and the paths that it names, against the file
+// rules for bash. Links are not followed here, and what cannot be judged runs: the kernel keeps
+// to the rules.
+func (m *Manager) judgePaths(ctx context.Context, rec state.Record, spec chat.RunSpec) (*chat.RunDenial, error) {
+	if !m.profile(rec).Guard.On() {
+		return nil, nil
 	}
-	defer leave()
-	home := m.home(rec.ID)
-	at := guard.Place{Home: home, Cwd: spec.Dir(home)}
-	j, ok := m.judgedBy(rec)
-	if !ok {
-		return guard.Verdict{}, nil
-	}
-	var v guard.Verdict
-	if spec.Command != "" {
-		v, err = j.guard.Command(spec.Command, at)
-	} else {
-		v, err = j.guard.Argv(spec.Argv, at)
-	}
-	if err != nil || v.Denied || !j.keys.On() {
-		return v, err
-	}
-	return m.judgePaths(rec, spec)
-}
-
-// judgePaths holds the paths of a command against the file rules for bash. Links are
-// not followed here, and what cannot be judged runs: the kernel keeps to the rules.
-func (m *Manager) judgePaths(rec state.Record, spec chat.RunSpec) (guard.Verdict, error) {
 	rules, err := m.rules(rec)
 	if err != nil || len(rules.Rules()) == 0 {
-		return guard.Verdict{}, err
-	}
-	var v access.Verdict
-	if spec.Command != "" {
-		v, err = shell.JudgeCommandIn(rules.Ruleset, spec.Dir(m.home(rec.ID)), spec.Command)
-	} else {
-		v, err = shell.JudgeArgvIn(rules.Ruleset, spec.Dir(m.home(rec.ID)), spec.Argv)
-	}
-	if err != nil || !v.Denied() {
-		return guard.Verdict{}, nil
-	}
-	return guard.Verdict{Denied: true, Rule: v.Rule.String(), Place: v.Rule.Place, Message: rules.Policy().Message(v.Name), Command: v.Name,
-		Reason: "the file rules deny it", Instead: "use another path, or ask an operator", Vague: rules.Policy().Vague}, nil
-}
-
-// withGuard adds what the guard says of a command to what the file rules say.
-func (m *Manager) withGuard(ctx context.Context, rec state.Record, q chat.Question, e chat.Explained, err error) (chat.Explained, error) {
-	home := m.home(rec.ID)
-	j, ok := m.judgedBy(rec)
-	if q.Command == "" || !ok || err != nil {
-		return e, err
+		return nil, err
 	}
 	leave, err := judgeTurn(ctx)
 	if err != nil {
-		return e, err
+		return nil, err
 	}
 	defer leave()
-	v, err := j.guard.Command(q.Command, guard.Place{Home: home, Cwd: home})
-	if err == nil {
-		e.Guard = v.Explained()
+	dir := chat.NamedPath{Text: spec.Dir(m.home(rec.ID))}
+	v, err := rules.JudgeNamed(append([]chat.NamedPath{dir}, spec.Named...))
+	if err != nil || !v.Denied() {
+		return nil, nil
 	}
-	return e, err
+	return m.denialOf(rules.Policy(), v), nil
+}
+
+func (m *Manager) denialOf(p *access.Policy, v access.Verdict) *chat.RunDenial {
+	return &chat.RunDenial{Rule: v.Rule.String(), Place: v.Rule.Place, Message: p.Message(v.Name), Command: v.Name,
+		Reason: "the file rules deny it", Instead: "use another path, or ask an operator", Vague: p.Vague}
 }

@@ -12,6 +12,10 @@ import (
 // that would read one more waits, and goes when its caller does.
 func TestJudgingIsBounded(t *testing.T) {
 	m, rec := ruled(t, "")
+	m.opt.Profiles = map[string]chat.Profile{rec.Profile: {Guard: chat.DefaultGuard()}}
+	if err := m.takeJudged(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	rules, err := m.rules(rec)
 	if err != nil {
 		t.Fatal(err)
@@ -27,10 +31,9 @@ func TestJudgingIsBounded(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	q := chat.Question{Command: "ls"}
-	_, runErr := m.judge(gone, rec, chat.RunSpec{Command: "ls"})
+	_, runErr := m.judgePaths(gone, rec, chat.RunSpec{Command: "ls"})
 	_, rulesErr := askRules(gone, rules.Ruleset, q, func(p string) string { return p })
-	_, guardErr := m.withGuard(gone, rec, q, chat.Explained{}, nil)
-	for what, err := range map[string]error{"a run": runErr, "explain of the rules": rulesErr, "explain of the guard": guardErr} {
+	for what, err := range map[string]error{"a run": runErr, "explain": rulesErr} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s was judged beyond the bound: %v", what, err)
 		}

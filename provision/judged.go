@@ -13,36 +13,33 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/guard"
 	"github.com/chatd/chatd/state"
 )
 
 // judged is what runs of a profile are judged by. It is replaced as a whole, so that no
 // run is judged by half of each of two configs.
 type judged struct {
-	guard      *guard.Guard
 	keys       chat.Guard
 	toolsOff   []string
 	timeoutMax chat.Duration
 }
 
-// compileGuards makes what the profiles are judged by at the start.
-func (m *Manager) compileGuards(context.Context) error {
-	all, err := compileJudged(m.opt.Profiles)
+// takeJudged makes what the profiles are judged by at the start.
+func (m *Manager) takeJudged(context.Context) error {
+	all, err := judgedOf(m.opt.Profiles)
 	m.judges.Store(&all)
 	return err
 }
 
-func compileJudged(profiles map[string]chat.Profile) (map[string]judged, error) {
+func judgedOf(profiles map[string]chat.Profile) (map[string]judged, error) {
 	all := map[string]judged{}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(profiles)) {
 		p := profiles[name]
-		g, err := guard.New(p.Guard)
-		if err != nil {
+		if err := p.Guard.CheckPatterns(); err != nil {
 			errs = append(errs, fmt.Errorf("cannot use the guard of profile %s: %w", name, err))
 		}
-		all[name] = judged{g, p.Guard, p.ToolsOff, p.TimeoutMax}
+		all[name] = judged{p.Guard, p.ToolsOff, p.TimeoutMax}
 	}
 	return all, errors.Join(errs...)
 }
@@ -60,7 +57,7 @@ func (m *Manager) judgedAnew(profiles map[string]chat.Profile) (map[string]judge
 		}
 		errs = append(errs, p.Validate())
 	}
-	all, err := compileJudged(profiles)
+	all, err := judgedOf(profiles)
 	return all, errors.Join(append(errs, err)...)
 }
 

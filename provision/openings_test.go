@@ -19,7 +19,7 @@ func TestOpeningsAreSaid(t *testing.T) {
 	}
 	var log bytes.Buffer
 	m := newManager(Options{Profiles: profiles, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err := m.compileGuards(t.Context()); err != nil {
+	if err := m.takeJudged(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	m.sayOpenings()
@@ -32,7 +32,7 @@ func TestOpeningsAreSaid(t *testing.T) {
 		t.Errorf("the log has:\n%s", log.String())
 	}
 	profiles["open"] = chat.Profile{Name: "open", Guard: on, Commands: []string{"*"}}
-	all, err := compileJudged(profiles)
+	all, err := judgedOf(profiles)
 	if err != nil {
 		t.Fatal(err)
 	}

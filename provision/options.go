@@ -10,7 +10,6 @@ import (
 	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/quota"
-	"github.com/chatd/chatd/schedule"
 	"github.com/chatd/chatd/state"
 )
 
@@ -72,11 +71,6 @@ type Options struct {
 	Unwatched bool
 	// Every is how often the host is compared with the records; zero means a minute.
 	Every time.Duration
-	// Clock is what schedules go by; the zero value is the host's. Tests drive it; no flag
-	// or config key reaches it.
-	Clock schedule.Clock
-	// Scheduled bounds how many scheduled runs there are at once; 0 is 16.
-	Scheduled int
 	// Progress hears what Open did last, for whoever waits for it; nil hears nothing.
 	Progress func(what string)
 	// Version is shown by Host.

@@ -17,13 +17,12 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/quota"
-	"github.com/chatd/chatd/schedule"
 	"github.com/chatd/chatd/state"
 )
 
 // Manager provisions chats: it owns their records, accounts, homes, walls and
 // sessions. Its exported methods are safe for concurrent use and satisfy
-// api.Chats; the caller is in the context ([chat.WithCaller]).
+// runs.Root; the caller is in the context ([chat.WithCaller]).
 type Manager struct {
 	opt     Options
 	log     *slog.Logger
@@ -41,8 +40,6 @@ type Manager struct {
 	paths   paths
 	linked  linkedPrograms
 	boot    string
-
-	schedules *schedule.Runner
 
 	locks  keyedLocks
 	keeper sync.Mutex // held while the keeper is asked for or started
@@ -83,8 +80,6 @@ type Manager struct {
 	bg   context.Context // ends with the Manager
 	stop context.CancelFunc
 	done sync.WaitGroup
-	// timed is the part of done that wakes chats: it ends before their sessions are let go.
-	timed sync.WaitGroup
 }
 
 // paths are the root-owned directories below which everything of a chat lies.
@@ -133,7 +128,6 @@ func newManager(opt Options) *Manager {
 	m.account = m.userdb
 	m.runs.ctx, m.runs.stop = context.WithCancel(context.Background())
 	m.SetAccess(opt.Access)
-	m.schedules = m.newRunner()
 	return m
 }
 
@@ -141,7 +135,6 @@ func newManager(opt Options) *Manager {
 // depend on chatd, and a wall must not fall because chatd restarts.
 func (m *Manager) Close() error {
 	m.stop()
-	m.timed.Wait()
 	m.leaveRuns()
 	m.mu.Lock()
 	for _, s := range m.sessions {

@@ -59,7 +59,6 @@ func (m *Manager) reapLocked(ctx context.Context, rec state.Record) error {
 	}
 	failpoint("reap.forget.before")
 	m.unfind("chat " + string(rec.ID))
-	m.schedules.RemoveChat(rec.ID)
 	return m.store.Forget(rec.ID, m.event(ctx, rec, "reap", "done", nil))
 }
 

@@ -44,7 +44,7 @@ func (m *Manager) runTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out 
 	}
 	defer m.forgetRun(r)
 	detail := r.detail(spec)
-	if err := m.auditArgv(ctx, rec, "run", "intent", runArgv(spec), detail); err != nil {
+	if err := m.auditArgv(ctx, rec, "run", "intent", spec.CommandLine(), detail); err != nil {
 		return chat.RunResult{}, err
 	}
 	runCtx, cancel := context.WithDeadline(ctx, r.info.StartedAt.Add(r.info.Timeout.D()))
@@ -101,20 +101,11 @@ func (m *Manager) newRunOf(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 
 // runEntry is how the command of a run enters the session.
 func (m *Manager) runEntry(rec state.Record, r *liveRun, spec chat.RunSpec) entry {
-	e := entry{run: r.info.ID, grace: r.grace, argv: runArgv(spec), env: runEnv(spec), dir: spec.Dir(m.home(rec.ID)), outputMax: spec.OutputMax}
+	e := entry{run: r.info.ID, grace: r.grace, argv: spec.CommandLine(), env: runEnv(spec), dir: spec.Dir(m.home(rec.ID)), outputMax: spec.OutputMax}
 	if spec.TTY != nil {
 		e.argv = shims.PTYArgv(*spec.TTY, e.argv)
 	}
 	return e
-}
-
-// runArgv is the command line of a run. A shell command goes to sh as one
-// argument; nothing of it is ever parsed here.
-func runArgv(spec chat.RunSpec) []string {
-	if spec.Command != "" {
-		return []string{"/bin/sh", "-c", spec.Command}
-	}
-	return spec.Argv
 }
 
 func runEnv(spec chat.RunSpec) []string {

@@ -1,7 +1,6 @@
 package provision
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,124 +9,131 @@ import (
 	"unicode/utf8"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/guard"
-	"github.com/chatd/chatd/schedule"
 	"github.com/chatd/chatd/state"
 )
 
-// scheduledSlots is how many scheduled runs there are at once over all chats, and
-// scheduledSpread how much later than its time one may begin.
-const (
-	scheduledSlots  = 16
-	scheduledSpread = 10 * time.Second
-)
-
-// newRunner is what waits for the schedules of all chats.
-func (m *Manager) newRunner() *schedule.Runner {
-	if m.opt.Clock.Now == nil {
-		m.opt.Clock = schedule.WallClock()
-	}
-	return schedule.NewRunner(schedule.Options{
-		Clock: m.opt.Clock, Slots: cmp.Or(m.opt.Scheduled, scheduledSlots), Spread: scheduledSpread,
-		Owner: m.ownerOf, After: m.afterDue, Resume: m.resumeDue, Run: m.runDue,
-	})
-}
-
-// ownerOf is whose slots the runs of a chat take; those of one that is gone are nobody's.
-func (m *Manager) ownerOf(id chat.ID) string {
-	rec, err := m.store.Get(id)
+// BeginDue begins the run of a time that has come; running is false for one that came to
+// nothing, which is written down then. That the time was taken is durable before it begins: a
+// crash costs a run, and never makes two of one.
+func (m *Manager) BeginDue(ctx context.Context, d chat.DueSchedule) (running bool, err error) {
+	s, before, err := m.takeDue(d)
 	if err != nil {
-		return ""
+		return false, err
 	}
-	return rec.Owner
-}
-
-// afterDue reads a schedule to say when it comes due again.
-func (m *Manager) afterDue(id chat.ID, name string, at, now time.Time) (next time.Time, missed uint64, ok bool) {
-	s, err := m.store.Schedule(id, name)
-	if err != nil {
-		if !errors.Is(err, chat.ErrNotFound) {
-			m.log.Error("cannot read a schedule that is due", "chat", id, "schedule", name, "error", err)
-		}
-		return time.Time{}, 0, false
-	}
-	when, err := schedule.Parse(s.Spec, s.CreatedAt)
-	if err != nil {
-		m.find("schedule "+name+" of chat "+string(id), err)
-		return time.Time{}, 0, false
-	}
-	return when.Next(now), when.Between(at, now), true
-}
-
-// resumeDue is afterDue for a clock that was set back.
-func (m *Manager) resumeDue(id chat.ID, name string, next, now time.Time) time.Time {
-	s, err := m.store.Schedule(id, name)
-	if err != nil {
-		return next // afterDue says why
-	}
-	when, err := schedule.Parse(s.Spec, s.CreatedAt)
-	if err != nil {
-		return next
-	}
-	return when.Resume(next, s.Taken, now)
-}
-
-// runDue runs a schedule that is due, or waits for the run of it that an earlier chatd began.
-// That it was taken is durable before it begins: a crash costs a run, and never makes two of one.
-func (m *Manager) runDue(ctx context.Context, d schedule.Due, skipped func() uint64) {
-	s, before, err := m.takeDue(d, skipped)
-	if err != nil {
-		m.notScheduled(d, err)
-		return
-	}
-	last := chat.ScheduleResult{Exit: -1, DueAt: d.At, StartedAt: *s.RunningSince}
 	r := m.runTaken(d.Chat, s)
-	if !d.UnderWay {
-		r, err = m.startScheduled(ctx, d.Chat, s)
+	if !d.GoesOn {
+		r, err = m.startScheduled(ctx, d, s)
 	}
 	switch {
 	case ctx.Err() != nil && errors.As(err, new(*notBegun)):
-		m.giveBack(d, before, skipped)
-		return
+		return false, m.giveBack(d, before)
 	case err != nil:
-		last.Error, last.DeniedBy = m.whyNot(d, err), deniedBy(err)
+		return false, m.endDue(d.Chat, d.ID, *s.RunningSince, chat.ScheduleResult{Exit: -1, Error: m.whyNot(d, err), DeniedBy: deniedBy(err)})
 	case r == nil: // removed in between
-		last.Error = cutOff
-	default:
-		select {
-		case <-r.over:
-		case <-ctx.Done():
-			return // it goes on, and the next chatd waits for it
-		}
-		m.addEnd(r, &last)
+		return false, m.endDue(d.Chat, d.ID, *s.RunningSince, chat.ScheduleResult{Exit: -1, Error: cutOff})
 	}
+	if !d.GoesOn {
+		m.done.Go(func() { m.watchDue(r) })
+	}
+	return true, nil
+}
+
+// watchDue writes down how the run of a schedule ended, whether the front lives or not. What
+// ends after the Manager is for the next one.
+func (m *Manager) watchDue(r *liveRun) {
+	select {
+	case <-r.over:
+		m.note("the result of schedule "+r.info.Schedule, m.endRunOfDue(r))
+	case <-m.bg.Done():
+	}
+}
+
+// watchDues is watchDue for the runs of an earlier chatd.
+func (m *Manager) watchDues() {
+	err := m.store.EachSchedule(func(rec state.Record, s state.Schedule) {
+		if r := m.runTaken(rec.ID, s); r != nil {
+			m.done.Go(func() { m.watchDue(r) })
+		}
+	})
+	m.note("runs of schedules that go on", err)
+}
+
+// AwaitDue returns when the run that BeginDue began has ended and its result is written down, or
+// with ctx: the run goes on.
+func (m *Manager) AwaitDue(ctx context.Context, d chat.DueSchedule) error {
+	s, err := m.store.Schedule(d.Chat, d.ID)
+	if err != nil {
+		return err
+	}
+	r := m.runTaken(d.Chat, s)
+	if r == nil {
+		return nil
+	}
+	select {
+	case <-r.over:
+		return m.endRunOfDue(r)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// AddSkipped writes down how many times a schedule skipped while its run went on.
+func (m *Manager) AddSkipped(_ context.Context, d chat.DueSchedule) error {
+	_, err := m.store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) { s.Skipped += d.Skipped })
+	return err
+}
+
+// endRunOfDue writes down how a run that is over ended. To do it again changes nothing.
+func (m *Manager) endRunOfDue(r *liveRun) error {
+	var last chat.ScheduleResult
+	last.Exit = -1
+	m.addEnd(r, &last)
+	err := m.endDue(r.chat, r.info.Schedule, r.taken, last)
+	if errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrWrongPhase) {
+		return nil // the schedule, or its chat, is gone by now
+	}
+	return err
+}
+
+// endDue writes down the result of a time, if it is the one that was taken last, and forgets the
+// run of the one before.
+func (m *Manager) endDue(id chat.ID, name string, taken time.Time, last chat.ScheduleResult) error {
 	var old string
-	_, err = m.store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {
+	_, err := m.store.ChangeSchedule(id, name, func(s *state.Schedule) {
+		if s.RunningSince == nil || !s.RunningSince.Equal(taken) {
+			return
+		}
 		if s.Last != nil {
 			old = s.Last.Run
 		}
-		s.RunningSince, s.Last, s.Skipped = nil, &last, s.Skipped+skipped()
+		last.DueAt, last.StartedAt = s.Due, *s.RunningSince
+		s.RunningSince, s.Last = nil, &last
 	})
-	if err != nil {
-		m.notScheduled(d, err)
-		return
+	if err == nil {
+		m.dropLast(id, old)
 	}
-	m.dropLast(d.Chat, old)
+	return err
 }
 
 // takeDue notes that a time is taken; before is the schedule without that.
-func (m *Manager) takeDue(d schedule.Due, skipped func() uint64) (s, before state.Schedule, err error) {
-	if d.UnderWay {
+func (m *Manager) takeDue(d chat.DueSchedule) (s, before state.Schedule, err error) {
+	if d.GoesOn {
 		s, err := m.store.Schedule(d.Chat, d.ID)
 		if err == nil && s.RunningSince == nil {
 			err = fmt.Errorf("cannot wait for schedule %s of chat %s: it does not run: %w", d.ID, d.Chat, chat.ErrWrongPhase)
 		}
 		return s, s, err
 	}
-	began := m.opt.Clock.Now().Round(0).UTC()
+	if s, err = m.store.Schedule(d.Chat, d.ID); err != nil {
+		return s, s, err
+	}
+	if r := m.runTaken(d.Chat, s); r != nil && !r.isOver() {
+		return s, s, fmt.Errorf("cannot take a time of schedule %s of chat %s: its run goes on: %w", d.ID, d.Chat, chat.ErrWrongPhase)
+	}
+	began := d.Now.Round(0).UTC()
 	s, err = m.store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {
 		before = *s
-		s.Runs, s.Missed, s.Skipped = s.Runs+1, s.Missed+d.Missed, s.Skipped+skipped()
+		s.Runs, s.Missed, s.Skipped = s.Runs+1, s.Missed+d.Missed, s.Skipped+d.Skipped
 		s.Taken, s.RunningSince, s.Due, s.Next = began, &began, d.At, nil
 		if !d.Next.IsZero() {
 			s.Next = &d.Next
@@ -138,23 +144,12 @@ func (m *Manager) takeDue(d schedule.Due, skipped func() uint64) (s, before stat
 
 // giveBack has the next chatd run what this one took and had not begun when it was told to
 // stop: for it the time is one that passed while there was no chatd.
-func (m *Manager) giveBack(d schedule.Due, before state.Schedule, skipped func() uint64) {
+func (m *Manager) giveBack(d chat.DueSchedule, before state.Schedule) error {
 	_, err := m.store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {
-		s.Runs, s.Missed, s.Skipped = before.Runs, before.Missed, s.Skipped+skipped()
+		s.Runs, s.Missed = before.Runs, before.Missed
 		s.Taken, s.RunningSince, s.Due, s.Next = before.Taken, nil, before.Due, &d.At
 	})
-	if err != nil {
-		m.notScheduled(d, err)
-	}
-}
-
-// notScheduled is what could not be written down of a schedule. That it, or its chat, is
-// gone by now is no trouble.
-func (m *Manager) notScheduled(d schedule.Due, err error) {
-	if errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrWrongPhase) {
-		return
-	}
-	m.log.Error("cannot write down a scheduled run", "chat", d.Chat, "schedule", d.ID, "error", err)
+	return err
 }
 
 // cutOff is what is said of a run that nobody knows anything of any more.
@@ -162,20 +157,36 @@ const cutOff = "chatd or the host ended while it ran"
 
 // startScheduled starts it as whoever made the schedule, on the way that every run of the
 // background takes: it goes on over a restart of chatd.
-func (m *Manager) startScheduled(ctx context.Context, id chat.ID, s state.Schedule) (*liveRun, error) {
+func (m *Manager) startScheduled(ctx context.Context, d chat.DueSchedule, s state.Schedule) (*liveRun, error) {
 	ctx = chat.WithCaller(asSchedule(ctx, byClock{s.ID, *s.RunningSince}), s.By)
-	rec, err := m.reach(ctx, id)
+	rec, err := m.reach(ctx, d.Chat)
 	if err != nil {
 		return nil, &notBegun{err}
+	}
+	if d.Refused != nil {
+		return nil, m.refusedDue(ctx, rec, s, d.Refused)
 	}
 	timeout, err := m.profile(rec).RunTimeout(s.Spec.Timeout, chat.DefaultScheduleTimeout)
 	if err != nil {
 		return nil, err
 	}
 	run := s.Spec.Run()
-	run.Timeout = chat.Duration(timeout)
-	return m.startRun(ctx, id, run)
+	run.Timeout, run.Named = chat.Duration(timeout), d.Named
+	return m.startRun(ctx, d.Chat, run)
 }
+
+// refusedDue is why the front does not let a command run this time; a denial is audited.
+func (m *Manager) refusedDue(ctx context.Context, rec state.Record, s state.Schedule, r *chat.RefusedDue) error {
+	if r.Denial == nil {
+		return &notJudged{r.Said}
+	}
+	return errors.Join(r.Denial, m.auditDenied(ctx, rec, s.Spec.Run().CommandLine(), r.Denial))
+}
+
+// notJudged is what the front says of a command that it cannot judge.
+type notJudged struct{ said string }
+
+func (e *notJudged) Error() string { return e.said }
 
 // runTaken is the run of the time that a schedule has taken, or nil.
 func (m *Manager) runTaken(id chat.ID, s state.Schedule) *liveRun {
@@ -213,24 +224,29 @@ func (m *Manager) addEnd(r *liveRun, last *chat.ScheduleResult) {
 
 // whyNot is err as a bridge may read it later: of what went wrong on the host only that
 // it did, as in the API's answers.
-func (m *Manager) whyNot(d schedule.Due, err error) string {
-	for _, kind := range []error{chat.ErrInvalid, chat.ErrDenied, chat.ErrNotFound, chat.ErrExists, chat.ErrWrongPhase, chat.ErrUnsupported, chat.ErrBusy} {
-		if errors.Is(err, kind) {
-			const most = 1 << 10
-			text := strings.ToValidUTF8(chat.ErrorText(err), "\ufffd")
-			return text[:min(len(text), most)]
+func (m *Manager) whyNot(d chat.DueSchedule, err error) string {
+	for _, kind := range chat.Kinds() {
+		if errors.As(err, new(*notJudged)) || errors.Is(err, kind) {
+			return cutText(chat.ErrorText(err))
 		}
 	}
 	m.log.Error("a scheduled run failed", "chat", d.Chat, "schedule", d.ID, "error", err)
 	return "internal: the audit log and chatd's log have more"
 }
 
+// cutText bounds a reason that is kept.
+func cutText(text string) string {
+	const most = 1 << 10
+	text = strings.ToValidUTF8(text, "\ufffd")
+	return text[:min(len(text), most)]
+}
+
 // deniedBy is the rule that denied a run.
 func deniedBy(err error) string {
-	var d *guard.Denial
+	var d *chat.RunDenial
 	switch {
 	case errors.As(err, &d):
-		return d.Rule()
+		return d.Told()
 	case errors.Is(err, chat.ErrDenied):
 		return "tools_off"
 	}

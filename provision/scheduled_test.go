@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/guard"
 	"github.com/chatd/chatd/minder"
-	"github.com/chatd/chatd/schedule"
 	"github.com/chatd/chatd/state"
 )
 
@@ -72,18 +70,18 @@ func TestRunTaken(t *testing.T) {
 // has its rule, unless the rules are vague.
 func TestWhyNot(t *testing.T) {
 	m := &Manager{log: slog.New(slog.NewTextHandler(io.Discard, nil))}
-	if got := m.whyNot(schedule.Due{}, errors.New("cannot open /var/lib/chatd/secret")); strings.Contains(got, "/var") || !strings.HasPrefix(got, "internal") {
+	if got := m.whyNot(chat.DueSchedule{}, errors.New("cannot open /var/lib/chatd/secret")); strings.Contains(got, "/var") || !strings.HasPrefix(got, "internal") {
 		t.Errorf("%q", got)
 	}
-	if got := m.whyNot(schedule.Due{}, fmt.Errorf("cannot run: %s: %w", strings.Repeat("x", 5000), chat.ErrBusy)); len(got) != 1<<10 {
+	if got := m.whyNot(chat.DueSchedule{}, fmt.Errorf("cannot run: %s: %w", strings.Repeat("x", 5000), chat.ErrBusy)); len(got) != 1<<10 {
 		t.Errorf("%d bytes", len(got))
 	}
-	v := guard.Verdict{Denied: true, Rule: "rm-rf"}
-	if got := deniedBy(errors.Join(v.Err(), nil)); got != "rm-rf" {
+	d := &chat.RunDenial{Rule: "rm-rf"}
+	if got := deniedBy(errors.Join(d, nil)); got != "rm-rf" {
 		t.Errorf("%q", got)
 	}
-	v.Vague = true
-	if got := deniedBy(v.Err()); got != "" {
+	d.Vague = true
+	if got := deniedBy(d); got != "" {
 		t.Errorf("%q", got)
 	}
 }

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -11,31 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/schedule"
 	"github.com/chatd/chatd/state"
 )
 
-// AddSchedule has the chat run a command by the clock, as the caller. The command is
-// judged now, so that who asks hears at once what is wrong with it, and again each time
-// it runs.
-func (m *Manager) AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleSpec) (chat.Schedule, error) {
-	now := m.opt.Clock.Now().Round(0).UTC()
-	when, err := schedule.Parse(spec, now)
-	if err != nil {
+// PutSchedule keeps a schedule of the caller's. What it runs is judged now, so that who asks
+// hears immediately what is wrong with it, and again each time it runs. When it comes due is
+// for package runs to say.
+func (m *Manager) PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedule) (chat.Schedule, error) {
+	run := n.Spec.Run()
+	run.Named = n.Named
+	if err := cmp.Or(n.Spec.Validate(), chat.CheckNamed(n.Named)); err != nil {
 		return chat.Schedule{}, err
-	}
-	next := when.Next(now)
-	if next.IsZero() {
-		return chat.Schedule{}, fmt.Errorf("cannot schedule: at %s: want a time to come, it is %s: %w", chat.Quote(spec.At), now.Format(time.RFC3339), chat.ErrInvalid)
 	}
 	rec, err := m.reach(ctx, id)
 	if err != nil {
 		return chat.Schedule{}, err
 	}
-	if _, err := m.profile(rec).RunTimeout(spec.Timeout, chat.DefaultScheduleTimeout); err != nil {
+	if _, err := m.profile(rec).RunTimeout(n.Spec.Timeout, chat.DefaultScheduleTimeout); err != nil {
 		return chat.Schedule{}, err
 	}
-	if err := m.judgeRun(ctx, rec, spec.Run()); err != nil {
+	if err := m.judgeRun(ctx, rec, run); err != nil {
 		return chat.Schedule{}, err
 	}
 	name, err := newScheduleID()
@@ -43,14 +39,10 @@ func (m *Manager) AddSchedule(ctx context.Context, id chat.ID, spec chat.Schedul
 		return chat.Schedule{}, err
 	}
 	by := chat.CallerFrom(ctx)
-	s := state.Schedule{By: by, Schedule: chat.Schedule{ID: name, Spec: spec, CreatedAt: now, CreatedBy: by.Name, Next: &next}}
+	s := state.Schedule{By: by, Schedule: chat.Schedule{ID: name, Spec: n.Spec, CreatedAt: n.Made, CreatedBy: by.Name, Next: &n.Next}}
 	event := m.event(ctx, rec, "schedule", "done", scheduleDetail(s))
-	event.Argv = runArgv(spec.Run())
-	if err := m.store.AddSchedule(id, s, event); err != nil {
-		return chat.Schedule{}, err
-	}
-	m.schedules.Add(id, name, next, spec.Cron != "")
-	return m.showSchedule(id, s), nil
+	event.Argv = run.CommandLine()
+	return s.Schedule, m.store.AddSchedule(id, s, event)
 }
 
 // scheduleDetail is a schedule as the audit log has it.
@@ -83,7 +75,7 @@ func (m *Manager) Schedules(ctx context.Context, id chat.ID) (chat.Schedules, er
 	}
 	all, err := m.store.Schedules(id)
 	for _, s := range all {
-		out.Schedules = append(out.Schedules, m.showSchedule(id, s))
+		out.Schedules = append(out.Schedules, s.Schedule)
 	}
 	return out, err
 }
@@ -94,26 +86,7 @@ func (m *Manager) Schedule(ctx context.Context, id chat.ID, name string) (chat.S
 		return chat.Schedule{}, err
 	}
 	s, err := m.store.Schedule(id, name)
-	if err != nil {
-		return chat.Schedule{}, err
-	}
-	return m.showSchedule(id, s), nil
-}
-
-// showSchedule adds what only the runner knows: it writes down what came due when a run
-// begins and when it ends.
-func (m *Manager) showSchedule(id chat.ID, s state.Schedule) chat.Schedule {
-	out := s.Schedule
-	next, skipped, ok := m.schedules.Look(id, s.ID)
-	out.Skipped += skipped
-	switch {
-	case !ok:
-	case next.IsZero():
-		out.Next = nil
-	default:
-		out.Next = &next
-	}
-	return out
+	return s.Schedule, err
 }
 
 // RemoveSchedule forgets a schedule. A run of it that is under way goes on.
@@ -126,33 +99,58 @@ func (m *Manager) RemoveSchedule(ctx context.Context, id chat.ID, name string) e
 	if err != nil {
 		return err
 	}
-	if err := m.store.RemoveSchedule(id, name, m.event(ctx, rec, "unschedule", "done", scheduleDetail(s))); err != nil {
-		return err
-	}
-	m.schedules.Remove(id, name)
-	return nil
+	return m.store.RemoveSchedule(id, name, m.event(ctx, rec, "unschedule", "done", scheduleDetail(s)))
 }
 
-// loadSchedules has every schedule that is kept come due again, waits for the runs of an
-// earlier chatd that go on, and ends on paper those that a crash cut off.
-func (m *Manager) loadSchedules(context.Context) error {
+// KeptSchedules gives the schedules of all chats to out, for the clock.
+func (m *Manager) KeptSchedules(_ context.Context, out func(chat.KeptSchedule) error) error {
+	var all []chat.KeptSchedule // not out at once: whoever takes them may be slow
+	err := m.store.EachSchedule(func(rec state.Record, s state.Schedule) {
+		if rec.Phase != chat.Reaping {
+			all = append(all, m.kept(rec, s))
+		}
+	})
+	for _, k := range all {
+		if err == nil {
+			err = out(k)
+		}
+	}
+	return err
+}
+
+// KeptSchedule is one of them.
+func (m *Manager) KeptSchedule(_ context.Context, id chat.ID, name string) (chat.KeptSchedule, error) {
+	rec, err := m.store.Get(id)
+	if err != nil {
+		return chat.KeptSchedule{}, err
+	}
+	s, err := m.store.Schedule(id, name)
+	if err != nil {
+		return chat.KeptSchedule{}, err
+	}
+	return m.kept(rec, s), nil
+}
+
+func (m *Manager) kept(rec state.Record, s state.Schedule) chat.KeptSchedule {
+	return chat.KeptSchedule{Schedule: s.Schedule, Chat: rec.ID, Owner: rec.Owner, By: s.By, Taken: s.Taken, Due: s.Due, GoesOn: m.runTaken(rec.ID, s) != nil}
+}
+
+// endCutOff ends on paper the scheduled runs that a crash of the host cut off.
+func (m *Manager) endCutOff(context.Context) error {
 	type cut struct {
-		chat chat.ID
-		name string
+		chat  chat.ID
+		name  string
+		taken time.Time
 	}
 	var cuts []cut
-	now := m.opt.Clock.Now()
 	err := m.store.EachSchedule(func(rec state.Record, s state.Schedule) {
-		if !m.loadSchedule(rec, s, now) && s.RunningSince != nil {
-			cuts = append(cuts, cut{rec.ID, s.ID})
+		if s.RunningSince != nil && m.runTaken(rec.ID, s) == nil {
+			cuts = append(cuts, cut{rec.ID, s.ID, *s.RunningSince})
 		}
 	})
 	var errs []error
 	for _, c := range cuts {
-		_, err := m.store.ChangeSchedule(c.chat, c.name, func(s *state.Schedule) {
-			s.Last = &chat.ScheduleResult{DueAt: s.Due, StartedAt: *s.RunningSince, Exit: -1, Error: cutOff}
-			s.RunningSince = nil
-		})
+		err := m.endDue(c.chat, c.name, c.taken, chat.ScheduleResult{Exit: -1, Error: cutOff})
 		if !errors.Is(err, chat.ErrWrongPhase) {
 			errs = append(errs, err)
 		}
@@ -160,28 +158,6 @@ func (m *Manager) loadSchedules(context.Context) error {
 	// A full disk is no reason not to start: it is written down by the next.
 	m.note("schedules that were cut off", errors.Join(errs...))
 	return err
-}
-
-// loadSchedule has one come due again; goesOn says that its run is still there, or how it ended.
-func (m *Manager) loadSchedule(rec state.Record, s state.Schedule, now time.Time) (goesOn bool) {
-	if rec.Phase == chat.Reaping {
-		return false
-	}
-	when, err := schedule.Parse(s.Spec, s.CreatedAt)
-	if err != nil {
-		m.find("schedule "+s.ID+" of chat "+string(rec.ID), err)
-		return false
-	}
-	var next time.Time
-	if s.Next != nil {
-		next = when.Resume(*s.Next, s.Taken, now)
-	}
-	if m.runTaken(rec.ID, s) != nil {
-		m.schedules.GoOn(rec.ID, s.ID, s.Due, next, s.Spec.Cron != "")
-		return true
-	}
-	m.schedules.Add(rec.ID, s.ID, next, s.Spec.Cron != "")
-	return false
 }
 
 type scheduleKey struct{}

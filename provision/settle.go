@@ -21,8 +21,8 @@ const triedPatience = 2 * time.Second
 func Start(ctx context.Context, opt Options) (*Manager, error) {
 	m := newManager(opt)
 	for _, step := range []func(context.Context) error{
-		m.checkOptions, m.compileGuards, m.checkRules, m.openState, m.checkYounger, m.openGroups, m.prepareOrNote, m.raiseWalls,
-		m.adoptSessions, m.adoptOldRuns, m.loadSchedules,
+		m.checkOptions, m.takeJudged, m.checkRules, m.openState, m.checkYounger, m.openGroups, m.prepareOrNote, m.raiseWalls,
+		m.adoptSessions, m.adoptOldRuns, m.endCutOff,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, m.closeState())
@@ -30,6 +30,7 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 	}
 	m.sayOpenings()
 	m.bg, m.stop = context.WithCancel(context.WithoutCancel(ctx))
+	m.watchDues()
 	m.done.Go(func() { m.watchWall(m.bg) })
 	m.done.Go(func() { m.watchLimits(m.bg) })
 	m.done.Go(func() { m.watchRefused(m.bg) })
@@ -53,7 +54,6 @@ func (m *Manager) Settle(ctx context.Context) error {
 	m.reconcile(ctx, m.opt.Progress)
 	m.reconciled.Store(true)
 	m.done.Go(func() { m.reconcileLoop(m.bg) })
-	m.timed.Go(func() { m.schedules.Serve(m.bg) })
 	return nil
 }
 

@@ -42,9 +42,9 @@ type Options struct {
 	Clock Clock
 	// Slots is how many runs there are at once.
 	Slots int
-	// Owner says whose a chat is; one owner's runs take three quarters of the slots at
+	// Owner says whose a schedule's chat is; one owner's runs take three quarters of the slots at
 	// most, however many of them wait. Nil, a chat is nobody's.
-	Owner func(chat.ID) string
+	Owner func(id chat.ID, schedule string) string
 	// Spread is how much later than its time a schedule that is added with spread may
 	// begin, each by its own amount: not all of a minute shall begin at its first second.
 	Spread time.Duration
@@ -116,7 +116,7 @@ func (r *Runner) Add(id chat.ID, schedule string, next time.Time, spread bool) {
 func (r *Runner) GoOn(id chat.ID, schedule string, due, next time.Time, spread bool) {
 	var owner string
 	if r.opt.Owner != nil {
-		owner = r.opt.Owner(id)
+		owner = r.opt.Owner(id, schedule)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

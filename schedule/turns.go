@@ -44,7 +44,7 @@ func (r *Runner) due(e *entry, now time.Time) {
 	r.unlocked(func() {
 		next, missed, ok = r.opt.After(e.chat, e.id, at, now)
 		if r.opt.Owner != nil {
-			owner = r.opt.Owner(e.chat)
+			owner = r.opt.Owner(e.chat, e.id)
 		}
 	})
 	if !e.awaits(at) {

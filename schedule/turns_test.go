@@ -14,7 +14,7 @@ import (
 // who waits next was removed.
 func TestAttackSlots(t *testing.T) {
 	w := newWorld(t, 4)
-	w.opt.Owner = func(c chat.ID) string { return map[bool]string{true: "greedy", false: "other"}[c >= id(100)] }
+	w.opt.Owner = func(c chat.ID, _ string) string { return map[bool]string{true: "greedy", false: "other"}[c >= id(100)] }
 	for n := range 20 {
 		w.Add(id(100+n), "a", noon.Add(time.Duration(n+1)*time.Millisecond), false)
 	}
@@ -66,7 +66,7 @@ func TestAttackSlots(t *testing.T) {
 // what comes due meanwhile is skipped or waits; and it ends as any other.
 func TestGoOn(t *testing.T) {
 	w := newWorld(t, 2)
-	w.opt.Owner = func(chat.ID) string { return "bridge" }
+	w.opt.Owner = func(chat.ID, string) string { return "bridge" }
 	before := noon.Add(-time.Hour)
 	w.GoOn(id(1), "a", before, noon.Add(time.Second), false)
 	w.GoOn(id(2), "once", before, time.Time{}, false)

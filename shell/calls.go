@@ -79,13 +79,13 @@ func CallsOf(argv []string, home, cwd string) (Walk, error) {
 }
 
 func (x *extractor) walked() Walk {
-	w := Walk{Calls: x.calls}
+	w, seen := Walk{Calls: x.calls}, map[string]bool{}
 	for _, f := range x.found {
-		if !x.programs[f] {
-			w.Paths = append(w.Paths, f.Name())
+		if name := access.NameOf(f); !x.programs[f] && !seen[name] {
+			seen[name] = true
+			w.Paths = append(w.Paths, name)
 		}
 	}
-	w.Paths = unique(w.Paths)
 	return w
 }
 
@@ -100,9 +100,9 @@ type scope struct {
 type gathered struct {
 	gather   bool
 	calls    []Call
-	programs map[access.Found]bool // found as names of programs alone
-	naming   bool                  // what is added now is one
-	ran      []string              // programs since the last watch, each once; maxNames of them
+	programs map[chat.NamedPath]bool // found as names of programs alone
+	naming   bool                    // what is added now is one
+	ran      []string                // programs since the last watch, each once; maxNames of them
 	scope    scope
 	said     *string // what the last program prints, if that is known
 }
@@ -154,7 +154,7 @@ func (x *extractor) program(sh *shell, w word) {
 	x.naming = false
 	if len(x.found) > before {
 		if x.programs == nil {
-			x.programs = map[access.Found]bool{}
+			x.programs = map[chat.NamedPath]bool{}
 		}
 		x.programs[x.found[before]] = true
 	}

@@ -15,9 +15,9 @@ import (
 // Bounds on a command that is judged. The parser is recursive.
 const (
 	maxCommand = 128 << 10
-	maxScripts = 8      // scripts within scripts: bash -c "bash -c …"
-	maxFound   = 10_000 // paths
-	maxWords   = 1000   // that one word of a command stands for
+	maxFound   = chat.MaxNamed
+	maxScripts = 8    // scripts within scripts: bash -c "bash -c …"
+	maxWords   = 1000 // that one word of a command stands for
 	maxScript  = 1 << 20
 	// maxOpen bounds what may be open within each other, as the parser's stack does not:
 	// 128 KiB of ( took 500 MB of it (v3.14.1, tried).
@@ -47,8 +47,8 @@ func (sh *shell) sub() *shell {
 
 // extractor goes through a script in the order in which a shell does, and gathers paths.
 type extractor struct {
-	found  []access.Found
-	seen   map[access.Found]bool
+	found  []chat.NamedPath
+	seen   map[chat.NamedPath]bool
 	depth  int
 	read   int   // bytes of scripts
 	tooFar error // why not everything was found
@@ -61,9 +61,9 @@ func (x *extractor) add(sh *shell, w word) {
 	if !w.literal || w.plain() == "" {
 		return
 	}
-	f := access.Found{Text: access.Absolute(sh.home, sh.cwd, w.name())}
+	f := chat.NamedPath{Text: access.Absolute(sh.home, sh.cwd, w.name())}
 	if w.glob {
-		f = access.Found{Text: access.Absolute(access.EscapeGlob(sh.home), access.EscapeGlob(sh.cwd), w.text), Glob: true}
+		f = chat.NamedPath{Text: access.Absolute(access.EscapeGlob(sh.home), access.EscapeGlob(sh.cwd), w.text), Glob: true}
 	}
 	if x.seen[f] {
 		if !x.naming {
@@ -71,18 +71,18 @@ func (x *extractor) add(sh *shell, w word) {
 		}
 		return
 	}
-	if len(x.found) == maxFound || len(f.Text) > access.MaxPath {
-		x.tooFar = fmt.Errorf("cannot judge the command: want at most %d paths of at most %d bytes: %w", maxFound, access.MaxPath, chat.ErrInvalid)
+	if len(x.found) == maxFound || len(f.Text) > chat.MaxNamedPath {
+		x.tooFar = fmt.Errorf("cannot judge the command: want at most %d paths of at most %d bytes: %w", maxFound, chat.MaxNamedPath, chat.ErrInvalid)
 		return
 	}
-	if !x.spendBytes(len(f.Text)) {
+	if !x.spendBytes(len(f.Text)) || !x.spend(&x.spent.found, len(f.Text), chat.MaxNamedBytes, "bytes of paths") {
 		return
 	}
 	x.seen[f] = true
 	x.found = append(x.found, f)
 }
 
-func newExtractor() *extractor { return &extractor{seen: map[access.Found]bool{}} }
+func newExtractor() *extractor { return &extractor{seen: map[chat.NamedPath]bool{}} }
 
 // script goes through a script; what comes before a mistake in it is gone through too,
 // as a shell would.

@@ -202,8 +202,10 @@ func TestJudgeCommand(t *testing.T) {
 func TestStartedIn(t *testing.T) {
 	rs := ruleset(t, "access: {useDefaults: false, deny: ['~/keys/**', w/x]}", "/home/u", "/home/u")
 	for dir, want := range map[string]string{"/home/u": "", "/home/u/keys": "/home/u/keys", "/home/u/keys/d": "/home/u/keys/d", "/home/u/w": "/home/u/w/x", "/srv": ""} {
-		v, err := JudgeCommandIn(rs, dir, "cat x")
-		w, errArgv := JudgeArgvIn(rs, dir, []string{"cat", "x"})
+		named, err := Named("/home/u", dir, "cat x")
+		v, _ := rs.JudgeNamed(append([]chat.NamedPath{{Text: dir}}, named...))
+		named, errArgv := NamedByArgv("/home/u", dir, []string{"cat", "x"})
+		w, _ := rs.JudgeNamed(append([]chat.NamedPath{{Text: dir}}, named...))
 		if err != nil || errArgv != nil || v.Denied() != (want != "") || w.Denied() != v.Denied() || want != "" && (v.Name != want || w.Name != want) {
 			t.Errorf("%s: %+v, %+v, %v, %v, want %q", dir, v, w, err, errArgv, want)
 		}

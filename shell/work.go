@@ -19,7 +19,7 @@ const (
 )
 
 // spent is what was made of the text so far.
-type spent struct{ args, copies, bytes, joined, looks, steps int }
+type spent struct{ args, copies, bytes, joined, looks, found int }
 
 // spend adds to what was made, and says in tooFar when it is too much.
 func (x *extractor) spend(on *int, n, most int, what string) bool {

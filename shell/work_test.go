@@ -32,7 +32,7 @@ func TestWorkIsBounded(t *testing.T) {
 		{variables(3000, "") + strings.Repeat("a=&", 3000), "variables of subshells"},
 		{long + strings.Repeat("echo $a$a$a$a|cat;", 1000), "bytes of words"},
 		{long + variables(2000, "$a$a"), "bytes of words"},
-		{strings.Repeat("cd aaaaaaaaaa;cat x;", 4000), "bytes of words"},
+		{strings.Repeat("cd aaaaaaaaaa;cat x;", 4000), "bytes of paths"},
 		{strings.Repeat("f(){ ", 2000) + ":" + strings.Repeat("; }", 2000), "functions within"},
 		{"timeout 1 env xargs rm " + strings.Repeat("a ", 20_000), ""},
 		{variables(100, "x") + strings.Repeat("a|b;", 2000), ""},

@@ -74,26 +74,17 @@ func identityOf(log *slog.Logger, user, state string) identity {
 	}
 }
 
-// tell sets what the front is told at its start, and tells it.
-func (f *front) tell(s broker.Settings) {
+// change edits what each front is told at its start, and tells the one that runs.
+func (f *front) change(edit func(*broker.Settings)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.settings = s
+	edit(&f.settings)
 	if f.now == nil {
 		return
 	}
-	if err := f.now.Tell(s); err != nil {
+	if err := f.now.Tell(f.settings); err != nil {
 		f.log.Warn("the front does not hear its settings", "why", err)
 	}
-}
-
-// level is tell for the one setting that a reload changes.
-func (f *front) level(word string) {
-	f.mu.Lock()
-	s := f.settings
-	f.mu.Unlock()
-	s.LogLevel = word
-	f.tell(s)
 }
 
 // A front that ends is started again, later and later when it ends soon. One that never answered a

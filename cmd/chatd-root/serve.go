@@ -59,14 +59,15 @@ func serve(ctx context.Context, cfg config.Config, a arguments, _ io.Writer) (er
 	if err != nil {
 		return err
 	}
-	f, err := newFront(a.front, l, opt.Log, broker.ServerOptions{Chats: m, NameOf: userName, Log: opt.Log}, cfg.User, cfg.State)
+	f, err := newFront(a.front, l, opt.Log, broker.ServerOptions{Root: m, NameOf: userName, Log: opt.Log}, cfg.User, cfg.State)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	f.tell(broker.Settings{
+	settings := broker.Settings{
 		Version: version, Operators: operators, Bridges: bridges, MaxFile: opt.FileMax, MaxStreams: cfg.MaxStreams(),
 		LogLevel: cfg.LogLevel, Grace: shutdownGrace + runsGrace,
-	})
+	}
+	f.change(func(s *broker.Settings) { *s = settings })
 	if names := cfg.OperatorsOnly(); len(names) > 0 {
 		opt.Log.Warn("only operators can create chats in these profiles; their key bridges can name owners", "profiles", names)
 	}
@@ -76,7 +77,11 @@ func serve(ctx context.Context, cfg config.Config, a arguments, _ io.Writer) (er
 		front: f.run, log: opt.Log, answers: selfCheck(cfg.Socket, m.Alive), endRuns: m.EndForeground,
 		settle: func(ctx context.Context) error {
 			defer up()
-			return endedEarly(ctx, opt.Log, m.Settle(ctx))
+			err := m.Settle(ctx)
+			if err == nil {
+				f.change(func(s *broker.Settings) { s.Settled = true })
+			}
+			return endedEarly(ctx, opt.Log, err)
 		},
 	}
 	return d.serve(ctx)
@@ -103,7 +108,7 @@ func reload(ctx context.Context, m *provision.Manager, f *front, cfg config.Conf
 			return
 		case <-told:
 			m.ReloadFrom(ctx, func() (map[string]*access.Policy, map[string]chat.Profile, error) {
-				return readAgain(log, cfg, f.level)
+				return readAgain(log, cfg, func(word string) { f.change(func(s *broker.Settings) { s.LogLevel = word }) })
 			})
 		}
 	}

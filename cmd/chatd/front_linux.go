@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +15,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/confine"
 	"github.com/chatd/chatd/journal"
+	"github.com/chatd/chatd/runs"
 	"github.com/chatd/chatd/terminal"
 )
 
@@ -33,12 +35,16 @@ func runFront(ctx context.Context) error {
 	_ = os.WriteFile("/proc/self/comm", []byte("chatd-front"), 0) // only what ps shows
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	first := make(chan broker.Settings, 1)
+	first, settled := make(chan broker.Settings, 1), make(chan struct{})
+	settle := sync.OnceFunc(func() { close(settled) })
 	go func() {
 		err := c.Settings(func(s broker.Settings) error {
 			select {
 			case first <- s:
-			default: // serving already: what a reload changes
+			default: // serving already: what has changed
+			}
+			if s.Settled {
+				settle()
 			}
 			return journal.SetLevel(s.LogLevel)
 		})
@@ -62,10 +68,22 @@ func runFront(ctx context.Context) error {
 	if len(done.Missing) > 0 {
 		log.Warn("the front lacks a wall that this kernel does not have", "missing", done.Missing)
 	}
+	chats, err := runs.Open(ctx, c, runs.Options{Log: log})
+	if err != nil {
+		return err
+	}
+	defer chats.Close()
 	if err := c.Ready(); err != nil {
 		return err
 	}
-	err = serveFront(ctx, l, terminal.New(c), c.NameOf, s, log)
+	go func() {
+		select {
+		case <-settled:
+			chats.Begin()
+		case <-ctx.Done():
+		}
+	}()
+	err = serveFront(ctx, l, terminal.New(chats), c.NameOf, s, log)
 	if cause := context.Cause(ctx); errors.Is(cause, errRootEnded) {
 		err = errors.Join(err, cause)
 	}

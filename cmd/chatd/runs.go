@@ -33,11 +33,11 @@ func runsCommand() *cli.Command {
 			&cli.StringFlag{Name: "signal", Usage: "send `SIGNAL` to every process of the run: INT, TERM, HUP, QUIT, USR1, USR2 or KILL"},
 			&cli.BoolFlag{Name: "stdin", Usage: "send standard input to the run, and close its own then"},
 		},
-		Action: runs,
+		Action: showRuns,
 	}
 }
 
-func runs(c *cli.Context) error {
+func showRuns(c *cli.Context) error {
 	if c.NArg() < 1 || c.NArg() > 2 {
 		return fmt.Errorf("cannot show runs: want CHAT and perhaps RUN, got %d arguments: %w", c.NArg(), chat.ErrInvalid)
 	}

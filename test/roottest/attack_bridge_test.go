@@ -14,6 +14,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/runs"
 )
 
 // asBridge is a bridge of that name.
@@ -34,19 +35,19 @@ func sleepingOf(t testing.TB, m *provision.Manager, bridge, external string) cha
 // does not keep those of another bridge waiting.
 func TestAttackScheduleSlots(t *testing.T) {
 	clock, opt := nine(), attackOptions(t)
-	opt.Clock, opt.Scheduled = clock.clock(), 2
 	m := open(t, opt)
+	k := clocked(t, m, runs.Options{Clock: clock.clock(), Slots: 2})
 	for _, name := range []string{"one", "two", "three"} {
 		c := sleepingOf(t, m, "greedy", name)
-		_, err := m.AddSchedule(asBridge(t.Context(), "greedy"), c.ID, chat.ScheduleSpec{At: "2026-11-21T09:00", Command: "sleep 1000"})
+		_, err := k.AddSchedule(asBridge(t.Context(), "greedy"), c.ID, chat.ScheduleSpec{At: "2026-11-21T09:00", Command: "sleep 1000"})
 		must(t, err)
 	}
 	c := sleepingOf(t, m, "honest", "four")
-	s, err := m.AddSchedule(asBridge(t.Context(), "honest"), c.ID, chat.ScheduleSpec{At: "2026-11-21T09:00:05", Command: "echo done"})
+	s, err := k.AddSchedule(asBridge(t.Context(), "honest"), c.ID, chat.ScheduleSpec{At: "2026-11-21T09:00:05", Command: "echo done"})
 	must(t, err)
 	clock.move(31 * time.Second)
 	clock.move(9 * time.Second)
-	if got := waitScheduled(t, m, c.ID, s.ID, 1); got.Last.Output != "done\n" {
+	if got := waitScheduled(t, k, c.ID, s.ID, 1); got.Last.Output != "done\n" {
 		t.Errorf("%+v", got.Last)
 	}
 }
@@ -67,7 +68,7 @@ func TestAttackNotFound(t *testing.T) {
 		given[reflect.TypeOf(v)] = v
 	}
 	asked := 0
-	calls := reflect.TypeFor[api.Chats]()
+	k, calls := front(t, m), reflect.TypeFor[api.Chats]()
 	for i := range calls.NumMethod() {
 		call := calls.Method(i)
 		if call.Type.NumIn() < 2 || call.Type.In(1) != reflect.TypeFor[chat.ID]() {
@@ -89,7 +90,7 @@ func TestAttackNotFound(t *testing.T) {
 					t.Fatalf("%s takes a %s: write one down", call.Name, in)
 				}
 			}
-			out := reflect.ValueOf(m).MethodByName(call.Name).Call(args)
+			out := reflect.ValueOf(k).MethodByName(call.Name).Call(args)
 			err, _ := out[len(out)-1].Interface().(error)
 			if !errors.Is(err, chat.ErrNotFound) {
 				t.Errorf("%s: %v, want not found", call.Name, err)

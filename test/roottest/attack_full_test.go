@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/runs"
 )
 
 // TestAttackFullDisk: A fills the file system that chatd's own state is on, by its /tmp (no quota, SECURITY.md).
@@ -25,10 +26,10 @@ func TestAttackFullDisk(t *testing.T) {
 		t.Cleanup(func() { must(t, unix.Unmount(opt.State, unix.MNT_DETACH)) })
 	}
 	clock := nine()
-	opt.Clock = clock.clock()
 	m := open(t, opt)
+	k := clocked(t, m, runs.Options{Clock: clock.clock()})
 	a, b := create(t, m, "full a", "default"), create(t, m, "full b", "default")
-	s := scheduled(t, m, b.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "echo on"})
+	s := scheduled(t, k, b.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "echo on"})
 	r := startRun(t, m, a.ID, chat.RunSpec{Command: "echo on; exec sleep 1000"})
 	awaitOutput(t, m, a.ID, r.ID, "on")
 	ctx := operator(t.Context())
@@ -37,7 +38,7 @@ func TestAttackFullDisk(t *testing.T) {
 		_, start := m.StartRun(ctx, b.ID, chat.RunSpec{Command: "echo begun >began"})
 		_, run := m.Run(ctx, b.ID, chat.RunSpec{Command: "echo begun >began"})
 		_, wait := m.InputWait(ctx, b.ID, chat.Input{Text: "echo begun >began\n", Wait: &chat.Wait{Until: chat.UntilPrompt}})
-		_, schedule := m.AddSchedule(ctx, b.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "echo begun >began"})
+		_, schedule := k.AddSchedule(ctx, b.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "echo begun >began"})
 		for what, err := range map[string]error{"a run of the background": start, "a run": run, "input": wait, "a schedule": schedule} {
 			if err == nil || !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "reap a chat, or make room") {
 				t.Errorf("%s on a full disk: %v", what, err)
@@ -52,7 +53,7 @@ func TestAttackFullDisk(t *testing.T) {
 	}
 	must(t, m.Reap(ctx, a.ID))
 	clock.move(70 * time.Second)
-	if got := waitScheduled(t, m, b.ID, s.ID, 1); got.Last.Output != "on\n" {
+	if got := waitScheduled(t, k, b.ID, s.ID, 1); got.Last.Output != "on\n" {
 		t.Errorf("%+v", got.Last)
 	}
 	if got := run(t, m, b.ID, "echo on"); got.Stdout != "on\n" {

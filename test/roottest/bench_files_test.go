@@ -15,6 +15,7 @@ import (
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/listen"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/runs"
 )
 
 // BenchmarkFiles measures the file tools over the API, in a chat that is awake and in
@@ -85,7 +86,7 @@ func serveOver(t testing.TB, m *provision.Manager, opt provision.Options) *api.C
 	socket := filepath.Join(opt.Run, "bench.sock")
 	l, err := listen.Unix(socket)
 	must(t, err)
-	s := api.NewServer(api.ServerOptions{Chats: m})
+	s := api.NewServer(api.ServerOptions{Chats: clocked(t, m, runs.Options{})})
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {

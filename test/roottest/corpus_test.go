@@ -129,6 +129,7 @@ func asHostUser(t testing.TB, uid uint32, command string) string {
 func TestBypasses(t *testing.T) {
 	opt := guardedOptions(t)
 	m := open(t, opt)
+	k := front(t, m)
 	b := newBait(t)
 	free, strict, other := create(t, m, "free", "default"), create(t, m, "strict", "strict"), create(t, m, "other", "default")
 	run(t, m, other.ID, "umask 0; echo "+baitSecret+" >note")
@@ -150,7 +151,7 @@ func TestBypasses(t *testing.T) {
 		for _, c := range []chat.Chat{free, strict} {
 			b.lay(t)
 			before, calls = b.state(), b.calls.Load()
-			r, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: command})
+			r, err := k.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: command})
 			if b.had(effect, before, r.Stdout+r.Stderr, calls) {
 				t.Errorf("%s in a chat of profile %s: %s: %+v", effect, c.Profile, command, r)
 			}
@@ -174,6 +175,7 @@ func TestBypasses(t *testing.T) {
 func TestHarmless(t *testing.T) {
 	opt := guardedOptions(t)
 	m := open(t, opt)
+	k := front(t, m)
 	tried := map[string]int{}
 	for _, profile := range []string{"default", "guarded"} {
 		c := create(t, m, "harmless "+profile, profile)
@@ -181,7 +183,7 @@ func TestHarmless(t *testing.T) {
 			if _, err := os.Stat("/usr/bin/" + l[0]); l[0] != "-" && err != nil {
 				continue
 			}
-			r, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: l[1]})
+			r, err := k.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: l[1]})
 			if err != nil || r.Exit != 0 || r.Signal != "" {
 				t.Errorf("profile %s: %s: %+v, %v", profile, l[1], r, err)
 			}

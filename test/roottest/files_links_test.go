@@ -52,7 +52,7 @@ func TestPatternsBehindLinks(t *testing.T) {
 			}
 		}
 		command := "cat " + strings.Repeat("y ", 300) + "d/x"
-		got, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Command: command})
+		got, err := front(t, m).Explain(operator(t.Context()), c.ID, chat.Question{Command: command})
 		if err != nil || got.Verdict != "allow" || len(got.Paths) == 0 {
 			t.Errorf("awake %t: explain of a long command: %+v, %v", awake, got.Verdict, err)
 		}

@@ -283,12 +283,12 @@ func TestExplainInAChat(t *testing.T) {
 			{chat.Question{Command: "cat plain >x"}, "deny", c.Home + "/.env"},
 			{chat.Question{Command: "cat x"}, "allow", ""},
 		} {
-			got, err := m.Explain(operator(t.Context()), c.ID, q.Question)
+			got, err := front(t, m).Explain(operator(t.Context()), c.ID, q.Question)
 			if err != nil || got.Verdict != q.verdict || got.Name != q.name || (got.Verdict == "deny") != strings.HasPrefix(got.Place, "rules.yaml:") {
 				t.Errorf("%+v: %+v, %v", q.Question, got, err)
 			}
 		}
-		if _, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Command: "cat (("}); !errors.Is(err, chat.ErrInvalid) {
+		if _, err := front(t, m).Explain(operator(t.Context()), c.ID, chat.Question{Command: "cat (("}); !errors.Is(err, chat.ErrInvalid) {
 			t.Errorf("no command: %v", err)
 		}
 	})

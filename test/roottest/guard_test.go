@@ -37,6 +37,7 @@ func guardedOptions(t testing.TB) provision.Options {
 func TestGuardRuns(t *testing.T) {
 	opt := guardedOptions(t)
 	m := open(t, opt)
+	k := front(t, m)
 	strict, free, off := create(t, m, "strict", "strict"), create(t, m, "free", "default"), create(t, m, "off", "off")
 	ctx := operator(t.Context())
 	for _, c := range []struct {
@@ -48,7 +49,7 @@ func TestGuardRuns(t *testing.T) {
 		{chat.RunSpec{Command: "touch ran; cat ../../../etc/passwd"}, "restrict_to_workspace", guard.MessagePath},
 		{chat.RunSpec{Command: "touch ran; cat ../x", Cwd: "/"}, "restrict_to_workspace", guard.MessagePath},
 	} {
-		_, err := m.Run(ctx, strict.ID, c.spec)
+		_, err := k.Run(ctx, strict.ID, c.spec)
 		if !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), c.message) || !strings.Contains(err.Error(), c.rule) {
 			t.Errorf("%+v: %v", c.spec, err)
 		}
@@ -58,7 +59,7 @@ func TestGuardRuns(t *testing.T) {
 		if last := lastAudit(t, opt); !strings.Contains(last, `"outcome":"denied"`) || !strings.Contains(last, c.rule) || !strings.Contains(last, "touch ran") {
 			t.Errorf("%+v: the audit log ends with %s", c.spec, last)
 		}
-		if r, err := m.Run(ctx, free.ID, c.spec); err != nil || r.Signal != "" {
+		if r, err := k.Run(ctx, free.ID, c.spec); err != nil || r.Signal != "" {
 			t.Errorf("without a guard: %+v: %+v, %v", c.spec, r, err)
 		}
 	}
@@ -68,10 +69,10 @@ func TestGuardRuns(t *testing.T) {
 	if r := run(t, m, strict.ID, "mkdir build && rm -rf build && ls"); r.Exit != 0 {
 		t.Errorf("allowed: %+v", r)
 	}
-	if _, err := m.Run(ctx, strict.ID, chat.RunSpec{Command: "ls (("}); !errors.Is(err, chat.ErrInvalid) {
+	if _, err := k.Run(ctx, strict.ID, chat.RunSpec{Command: "ls (("}); !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("no command: %v", err)
 	}
-	if _, err := m.Run(ctx, off.ID, chat.RunSpec{Argv: []string{"true"}}); !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "exec") {
+	if _, err := k.Run(ctx, off.ID, chat.RunSpec{Argv: []string{"true"}}); !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "exec") {
 		t.Errorf("exec is off: %v", err)
 	}
 	if err := m.Input(ctx, off.ID, chat.Input{Text: "x"}); !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "terminal") {
@@ -90,27 +91,28 @@ func TestGuardFileRules(t *testing.T) {
 	must(t, err)
 	opt.Access = map[string]*access.Policy{"guarded": rules, "default": rules}
 	m := open(t, opt)
+	k := front(t, m)
 	c, free := create(t, m, "ruled", "guarded"), create(t, m, "ruled free", "default")
 	ctx := operator(t.Context())
 	for _, spec := range []chat.RunSpec{{Command: "touch ran; cat ~/keys/a"}, {Argv: []string{"cat", "keys/a"}}} {
-		if _, err := m.Run(ctx, c.ID, spec); !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "deny keys/**") {
+		if _, err := k.Run(ctx, c.ID, spec); !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "deny keys/**") {
 			t.Errorf("%+v: %v", spec, err)
 		}
 		if last := lastAudit(t, opt); !strings.Contains(last, "rules.yaml:4") || !strings.Contains(last, `"denied"`) {
 			t.Errorf("%+v: the audit log ends with %s", spec, last)
 		}
-		if _, err := m.Run(ctx, free.ID, spec); err != nil {
+		if _, err := k.Run(ctx, free.ID, spec); err != nil {
 			t.Errorf("without a guard: %+v: %v", spec, err)
 		}
 	}
 	if r := run(t, m, c.ID, "echo x >keyring; cat keyring"); r.Stdout != "x\n" {
 		t.Errorf("%+v", r)
 	}
-	e, err := m.Explain(ctx, c.ID, chat.Question{Command: "sudo cat keys/a"})
+	e, err := k.Explain(ctx, c.ID, chat.Question{Command: "sudo cat keys/a"})
 	if err != nil || e.Verdict != "deny" || e.Guard == nil || e.Guard.Verdict != "deny" || e.Guard.Rule != "privileges" || e.Guard.Message != guard.MessagePattern {
 		t.Errorf("%+v, %+v, %v", e, e.Guard, err)
 	}
-	e, err = m.Explain(ctx, c.ID, chat.Question{Command: "ls"})
+	e, err = k.Explain(ctx, c.ID, chat.Question{Command: "ls"})
 	if err != nil || e.Verdict != "allow" || e.Guard == nil || e.Guard.Verdict != "allow" {
 		t.Errorf("%+v, %+v, %v", e, e.Guard, err)
 	}

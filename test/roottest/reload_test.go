@@ -31,6 +31,7 @@ func withGuard(opt provision.Options, name string, edit func(*chat.Profile)) map
 func TestReloadGuard(t *testing.T) {
 	opt := guardedOptions(t)
 	m := open(t, opt)
+	k := front(t, m)
 	c, other := create(t, m, "reloaded", "guarded"), create(t, m, "beside it", "guarded")
 	ctx := operator(t.Context())
 	place(t, c, "try.sh", "rm keep; echo code $?")
@@ -39,7 +40,7 @@ func TestReloadGuard(t *testing.T) {
 		return run(t, m, c.ID, "sh try.sh 2>&1").Stdout
 	}
 	run1 := func() error {
-		_, err := m.Run(ctx, c.ID, chat.RunSpec{Command: "rm -f keep"})
+		_, err := k.Run(ctx, c.ID, chat.RunSpec{Command: "rm -f keep"})
 		return err
 	}
 	session := func() string { return run(t, m, c.ID, "cat /proc/1/stat | cut -d' ' -f22").Stdout }
@@ -57,7 +58,7 @@ func TestReloadGuard(t *testing.T) {
 		if out, err := shim(), run1(); !strings.Contains(out, "code 126") || !strings.Contains(out, "rule ^rm .*keep") || !errors.Is(err, chat.ErrDenied) {
 			t.Errorf("%s: %q, %v", when, out, err)
 		}
-		if _, err := m.Run(ctx, c.ID, chat.RunSpec{Command: "true", Timeout: chat.Duration(2 * time.Second)}); !errors.Is(err, chat.ErrInvalid) {
+		if _, err := k.Run(ctx, c.ID, chat.RunSpec{Command: "true", Timeout: chat.Duration(2 * time.Second)}); !errors.Is(err, chat.ErrInvalid) {
 			t.Errorf("%s: timeout_max: %v", when, err)
 		}
 	}

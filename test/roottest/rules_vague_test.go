@@ -45,7 +45,7 @@ func everyWayIn(ctx context.Context, t *testing.T, m *provision.Manager, c, othe
 	tell("share by a link", second(m.Share(ctx, c.ID, chat.Share{Path: "link/key", To: other.ID, ToPath: "key"})))
 	tell("share to", second(m.Share(ctx, other.ID, chat.Share{Path: "open", To: c.ID, ToPath: "vault/new"})))
 	for _, q := range []chat.Question{{Path: "vault/key", Op: "read"}, {Path: "link/key", Op: "read"}, {Command: "cat vault/key"}} {
-		e, err := m.Explain(ctx, c.ID, q)
+		e, err := front(t, m).Explain(ctx, c.ID, q)
 		if err != nil || e.Verdict != "deny" {
 			t.Errorf("explain %+v: %+v, %v", q, e, err)
 		}

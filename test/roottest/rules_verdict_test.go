@@ -143,7 +143,7 @@ agents: {main: {access: {rules: [{allow: "~/keys/pub.txt"}, {allow: "~/keys/pub/
 	place(t, c, "keys/later.txt", secret)
 	until(t, "an exception that comes later is open", func() bool { return tells(t, m, c, "cat keys/later.txt") == secret })
 	oneVerdict(t, m, c, []string{"keys/later.txt", "keys/k"})
-	e, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Command: "cat ~/photos/a/b/c"})
+	e, err := front(t, m).Explain(operator(t.Context()), c.ID, chat.Question{Command: "cat ~/photos/a/b/c"})
 	if err != nil || e.Verdict != "deny" || e.Rule != "deny ~/photos/*" || !e.ByKernel {
 		t.Errorf("a command below what a pattern closes: %+v, %v", e, err)
 	}

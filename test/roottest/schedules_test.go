@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/runs"
 	"github.com/chatd/chatd/schedule"
 )
 
@@ -62,7 +64,20 @@ func nine() *testClock {
 	return &testClock{now: time.Date(2026, 11, 21, 8, 59, 30, 0, time.UTC)}
 }
 
-func scheduled(t testing.TB, m *provision.Manager, id chat.ID, s chat.ScheduleSpec) chat.Schedule {
+// clocked is m with a clock for its schedules, which ends before m does.
+func clocked(t testing.TB, m *provision.Manager, opt runs.Options) *runs.Chats {
+	t.Helper()
+	k, err := runs.Open(t.Context(), m, opt)
+	must(t, err)
+	k.Begin()
+	t.Cleanup(k.Close)
+	return k
+}
+
+// front is m as callers meet it: with commands that are read.
+func front(t testing.TB, m *provision.Manager) *runs.Chats { return clocked(t, m, runs.Options{}) }
+
+func scheduled(t testing.TB, m api.Chats, id chat.ID, s chat.ScheduleSpec) chat.Schedule {
 	t.Helper()
 	out, err := m.AddSchedule(operator(t.Context()), id, s)
 	if err != nil {
@@ -72,7 +87,7 @@ func scheduled(t testing.TB, m *provision.Manager, id chat.ID, s chat.ScheduleSp
 }
 
 // waitScheduled waits until a schedule has had so many runs and none is under way.
-func waitScheduled(t testing.TB, m *provision.Manager, id chat.ID, name string, runs uint64) chat.Schedule {
+func waitScheduled(t testing.TB, m api.Chats, id chat.ID, name string, runs uint64) chat.Schedule {
 	t.Helper()
 	var s chat.Schedule
 	var err error
@@ -90,13 +105,13 @@ func waitScheduled(t testing.TB, m *provision.Manager, id chat.ID, name string, 
 // is audited under the one who made it.
 func TestSchedules(t *testing.T) {
 	clock, opt := nine(), attackOptions(t)
-	opt.Clock = clock.clock()
 	m := open(t, opt)
+	k := clocked(t, m, runs.Options{Clock: clock.clock()})
 	c := asleep(t, m, "scheduled")
 	mine := chat.WithCaller(t.Context(), chat.Caller{Name: "root", UID: 4711, Role: chat.RoleBridge})
-	s, err := m.AddSchedule(mine, c.ID, chat.ScheduleSpec{Cron: "0 9 * * *", Command: "pwd; echo $A; cat; head -c 9000 /dev/zero | tr '\\0' x; echo; sleep 0.5; echo end >&2; exit 7", Cwd: "/tmp", Env: map[string]string{"A": "from env"}})
+	s, err := k.AddSchedule(mine, c.ID, chat.ScheduleSpec{Cron: "0 9 * * *", Command: "pwd; echo $A; cat; head -c 9000 /dev/zero | tr '\\0' x; echo; sleep 0.5; echo end >&2; exit 7", Cwd: "/tmp", Env: map[string]string{"A": "from env"}})
 	must(t, err)
-	killed := scheduled(t, m, c.ID, chat.ScheduleSpec{At: "2026-11-21T09:00", Argv: []string{"sleep", "5301"}, Timeout: chat.Duration(300 * time.Millisecond)})
+	killed := scheduled(t, k, c.ID, chat.ScheduleSpec{At: "2026-11-21T09:00", Argv: []string{"sleep", "5301"}, Timeout: chat.Duration(300 * time.Millisecond)})
 	if s.Next == nil || s.Next.Format(time.RFC3339) != "2026-11-21T09:00:00Z" {
 		t.Errorf("next is %v", s.Next)
 	}
@@ -105,7 +120,7 @@ func TestSchedules(t *testing.T) {
 		t.Errorf("before its time the chat is awake: %v, %v", got.Awake, err)
 	}
 	clock.move(15 * time.Second)
-	s = waitScheduled(t, m, c.ID, s.ID, 1)
+	s = waitScheduled(t, k, c.ID, s.ID, 1)
 	l := s.Last
 	if l == nil || l.Exit != 7 || l.Error != "" || l.TimedOut || len(l.Output) > chat.MaxTail || !strings.HasSuffix(l.Output, "xx\nend\n") || l.OutputBytes != int64(len("/tmp\nfrom env\n")+9001+4) || l.DueAt.Minute() != 0 {
 		t.Errorf("%+v", l)
@@ -113,9 +128,9 @@ func TestSchedules(t *testing.T) {
 	if s.Next == nil || s.Next.Format(time.RFC3339) != "2026-11-22T09:00:00Z" || s.Runs != 1 || s.Missed+s.Skipped != 0 {
 		t.Errorf("%+v", s)
 	}
-	k := waitScheduled(t, m, c.ID, killed.ID, 1)
-	if !k.Last.TimedOut || k.Next != nil {
-		t.Errorf("%+v, %+v", k, k.Last)
+	cut := waitScheduled(t, k, c.ID, killed.ID, 1)
+	if !cut.Last.TimedOut || cut.Next != nil {
+		t.Errorf("%+v, %+v", cut, cut.Last)
 	}
 	if got, err := m.Get(mine, c.ID); err != nil || !got.Awake {
 		t.Errorf("the chat is awake: %v, %v", got.Awake, err)
@@ -147,17 +162,17 @@ func auditText(t testing.TB, opt provision.Options) string {
 // its own run goes on is skipped and counted. Another chat does not wait.
 func TestSchedulesOneAtATime(t *testing.T) {
 	clock, opt := nine(), attackOptions(t)
-	opt.Clock = clock.clock()
 	m := open(t, opt)
+	k := clocked(t, m, runs.Options{Clock: clock.clock()})
 	a, b := create(t, m, "one a", "default"), create(t, m, "one b", "default")
 	var ids []string
 	for range 4 {
-		ids = append(ids, scheduled(t, m, a.ID, chat.ScheduleSpec{At: "2026-11-21T09:00", Command: "mkdir lock || echo overlap; sleep 0.3; rmdir lock"}).ID)
+		ids = append(ids, scheduled(t, k, a.ID, chat.ScheduleSpec{At: "2026-11-21T09:00", Command: "mkdir lock || echo overlap; sleep 0.3; rmdir lock"}).ID)
 	}
-	long := scheduled(t, m, b.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "touch began; until test -e go; do sleep 0.1; done"})
+	long := scheduled(t, k, b.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "touch began; until test -e go; do sleep 0.1; done"})
 	clock.move(70 * time.Second)
 	for _, id := range ids {
-		if s := waitScheduled(t, m, a.ID, id, 1); s.Last.Exit != 0 || strings.Contains(s.Last.Output, "overlap") {
+		if s := waitScheduled(t, k, a.ID, id, 1); s.Last.Exit != 0 || strings.Contains(s.Last.Output, "overlap") {
 			t.Errorf("%+v", s.Last)
 		}
 	}
@@ -168,11 +183,21 @@ func TestSchedulesOneAtATime(t *testing.T) {
 	clock.move(time.Minute)
 	clock.move(2 * time.Minute)
 	comes(func() bool {
-		s, err := m.Schedule(operator(t.Context()), b.ID, long.ID)
+		s, err := k.Schedule(operator(t.Context()), b.ID, long.ID)
 		return err != nil || s.Skipped == 3
 	})
+	// Whatever clock there is: a schedule has one run, and ends with it.
+	early := chat.DueSchedule{Chat: b.ID, ID: long.ID, At: clock.Now(), Now: clock.Now()}
+	if _, err := m.BeginDue(t.Context(), early); !errors.Is(err, chat.ErrWrongPhase) {
+		t.Errorf("a run beside it: %v", err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := m.AwaitDue(gone, early); !errors.Is(err, context.Canceled) {
+		t.Errorf("its end: %v", err)
+	}
 	must(t, os.WriteFile(filepath.Join(b.Home, "go"), nil, 0o666))
-	if s := waitScheduled(t, m, b.ID, long.ID, 1); s.Skipped != 3 || s.Runs != 1 || s.Missed != 0 {
+	if s := waitScheduled(t, k, b.ID, long.ID, 1); s.Skipped != 3 || s.Runs != 1 || s.Missed != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -182,22 +207,23 @@ func TestSchedulesOneAtATime(t *testing.T) {
 // says so.
 func TestSchedulesDenied(t *testing.T) {
 	clock, opt := nine(), guardedOptions(t)
-	opt.Clock, opt.MaxAwake = clock.clock(), 1
+	opt.MaxAwake = 1
 	m := open(t, opt)
+	k := clocked(t, m, runs.Options{Clock: clock.clock()})
 	c := create(t, m, "denied", "guarded")
 	ctx := operator(t.Context())
 	_, err := m.Sleep(ctx, c.ID)
 	must(t, err)
-	_, err = m.AddSchedule(ctx, c.ID, chat.ScheduleSpec{Cron: "@daily", Command: "touch ran; sudo id"})
+	_, err = k.AddSchedule(ctx, c.ID, chat.ScheduleSpec{Cron: "@daily", Command: "touch ran; sudo id"})
 	if !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "rule privileges") {
 		t.Errorf("%v", err)
 	}
-	s := scheduled(t, m, c.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "touch ran; cat keys/a"})
+	s := scheduled(t, k, c.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "touch ran; cat keys/a"})
 	rules, err := access.Load("rules.yaml", []byte("access:\n  useDefaults: false\n  rules:\n  - {deny: 'keys/**', ops: [bash]}\n"))
 	must(t, err)
 	must(t, m.Reload(ctx, map[string]*access.Policy{"guarded": rules}))
 	clock.move(2 * time.Minute)
-	s = waitScheduled(t, m, c.ID, s.ID, 1)
+	s = waitScheduled(t, k, c.ID, s.ID, 1)
 	if s.Last.DeniedBy != "deny keys/** [bash]" && !strings.Contains(s.Last.DeniedBy, "keys/**") || s.Last.Exit != -1 || !strings.Contains(s.Last.Error, "denied") || s.Next == nil {
 		t.Errorf("%+v", s.Last)
 	}
@@ -210,13 +236,13 @@ func TestSchedulesDenied(t *testing.T) {
 	must(t, m.Reload(ctx, nil))
 	awake := create(t, m, "the one that may be awake", "default")
 	clock.move(time.Minute)
-	s = waitScheduled(t, m, c.ID, s.ID, 2)
+	s = waitScheduled(t, k, c.ID, s.ID, 2)
 	if s.Last.Exit != -1 || !strings.Contains(s.Last.Error, "busy") || s.Last.DeniedBy != "" {
 		t.Errorf("a chat that cannot be woken: %+v", s.Last)
 	}
-	must(t, m.Reap(ctx, awake.ID))
+	must(t, k.Reap(ctx, awake.ID))
 	clock.move(time.Minute)
-	if s = waitScheduled(t, m, c.ID, s.ID, 3); s.Last.Error != "" {
+	if s = waitScheduled(t, k, c.ID, s.ID, 3); s.Last.Error != "" {
 		t.Errorf("and when it can again: %+v", s.Last)
 	}
 }
@@ -224,19 +250,20 @@ func TestSchedulesDenied(t *testing.T) {
 // TestSchedulesAreTheirOwners: another bridge finds none of them.
 func TestSchedulesAreTheirOwners(t *testing.T) {
 	m := open(t, options(t))
+	k := clocked(t, m, runs.Options{})
 	c := asleep(t, m, "owned")
-	s := scheduled(t, m, c.ID, chat.ScheduleSpec{Cron: "@daily", Command: "true"})
+	s := scheduled(t, k, c.ID, chat.ScheduleSpec{Cron: "@daily", Command: "true"})
 	other := chat.WithCaller(t.Context(), chat.Caller{Name: "other", Role: chat.RoleBridge})
-	_, err := m.Schedules(other, c.ID)
-	_, err1 := m.Schedule(other, c.ID, s.ID)
-	_, err2 := m.AddSchedule(other, c.ID, chat.ScheduleSpec{Cron: "@daily", Command: "true"})
-	for i, err := range []error{err, err1, err2, m.RemoveSchedule(other, c.ID, s.ID)} {
+	_, err := k.Schedules(other, c.ID)
+	_, err1 := k.Schedule(other, c.ID, s.ID)
+	_, err2 := k.AddSchedule(other, c.ID, chat.ScheduleSpec{Cron: "@daily", Command: "true"})
+	for i, err := range []error{err, err1, err2, k.RemoveSchedule(other, c.ID, s.ID)} {
 		if !errors.Is(err, chat.ErrNotFound) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
 	d := asleep(t, m, "another")
-	if _, err := m.Schedule(operator(t.Context()), d.ID, s.ID); !errors.Is(err, chat.ErrNotFound) {
+	if _, err := k.Schedule(operator(t.Context()), d.ID, s.ID); !errors.Is(err, chat.ErrNotFound) {
 		t.Errorf("under another chat: %v", err)
 	}
 }
@@ -246,47 +273,49 @@ func TestSchedulesAreTheirOwners(t *testing.T) {
 // that was set back stops nothing. At reap they are gone, and stay gone.
 func TestSchedulesRestart(t *testing.T) {
 	clock, opt := nine(), attackOptions(t)
-	opt.Clock = clock.clock()
 	m, err := provision.Open(t.Context(), opt)
 	must(t, err)
+	k := clocked(t, m, runs.Options{Clock: clock.clock()})
 	c := asleep(t, m, "restarted")
 	ctx := operator(t.Context())
-	minutely := scheduled(t, m, c.ID, chat.ScheduleSpec{Cron: "* * * * *", Command: "echo x >>count; sleep 0.1"})
-	once := scheduled(t, m, c.ID, chat.ScheduleSpec{At: "2026-11-21T12:00", Command: "true"})
-	cut := scheduled(t, m, c.ID, chat.ScheduleSpec{At: "2026-11-21T08:59:45", Command: "sleep 5302"})
+	minutely := scheduled(t, k, c.ID, chat.ScheduleSpec{Cron: "* * * * *", Command: "echo x >>count; sleep 0.1"})
+	once := scheduled(t, k, c.ID, chat.ScheduleSpec{At: "2026-11-21T12:00", Command: "true"})
+	cut := scheduled(t, k, c.ID, chat.ScheduleSpec{At: "2026-11-21T08:59:45", Command: "sleep 5302"})
 	clock.move(16 * time.Second)
 	until(t, "the run that is cut off begins", func() bool { // its time is taken before
 		all, err := m.Runs(ctx, c.ID)
 		return err != nil || slices.ContainsFunc(all.Runs, func(r chat.Run) bool { return r.Schedule == cut.ID })
 	})
+	k.Close()
 	must(t, m.Close())
 	// As a reboot does: nothing is there that says how it went.
 	must(t, os.RemoveAll(filepath.Join(opt.Run, "runs", string(c.ID))))
 	clock.move(24 * time.Hour)
 	m = open(t, opt)
-	s := waitScheduled(t, m, c.ID, minutely.ID, 1)
+	k = clocked(t, m, runs.Options{Clock: clock.clock()})
+	s := waitScheduled(t, k, c.ID, minutely.ID, 1)
 	if s.Runs != 1 || s.Missed != 1000 || s.Last.Error != "" || !s.Next.After(clock.Now()) || s.Next.Sub(clock.Now()) > time.Minute {
 		t.Errorf("%+v", s)
 	}
-	if s := waitScheduled(t, m, c.ID, once.ID, 1); s.Last.Error != "" || s.Next != nil || s.Last.DueAt.Hour() != 12 {
+	if s := waitScheduled(t, k, c.ID, once.ID, 1); s.Last.Error != "" || s.Next != nil || s.Last.DueAt.Hour() != 12 {
 		t.Errorf("%+v, %+v", s, s.Last)
 	}
-	if s := waitScheduled(t, m, c.ID, cut.ID, 1); s.Last.Error != "chatd or the host ended while it ran" || s.Runs != 1 || s.Last.DueAt.Second() != 45 {
+	if s := waitScheduled(t, k, c.ID, cut.ID, 1); s.Last.Error != "chatd or the host ended while it ran" || s.Runs != 1 || s.Last.DueAt.Second() != 45 {
 		t.Errorf("%+v, %+v", s, s.Last)
 	}
 	clock.move(-48 * time.Hour)
 	until(t, "it is seen", func() bool {
-		s, err = m.Schedule(ctx, c.ID, minutely.ID)
+		s, err = k.Schedule(ctx, c.ID, minutely.ID)
 		return err != nil || s.Next.Before(clock.Now().Add(time.Hour))
 	})
 	clock.move(time.Minute)
 	clock.move(10 * time.Second) // the most that a cron time is spread
-	if s := waitScheduled(t, m, c.ID, minutely.ID, 2); s.Last.Error != "" {
+	if s := waitScheduled(t, k, c.ID, minutely.ID, 2); s.Last.Error != "" {
 		t.Errorf("after the clock was set back: %+v", s.Last)
 	}
-	must(t, m.Reap(ctx, c.ID))
+	must(t, k.Reap(ctx, c.ID))
 	again := asleep(t, m, "restarted")
-	if all, err := m.Schedules(ctx, again.ID); err != nil || len(all.Schedules) != 0 || again.ID != c.ID {
+	if all, err := k.Schedules(ctx, again.ID); err != nil || len(all.Schedules) != 0 || again.ID != c.ID {
 		t.Errorf("the chat that comes after it has %+v, %v", all, err)
 	}
 }
@@ -295,19 +324,21 @@ func TestSchedulesRestart(t *testing.T) {
 // was still waking, the next one runs: once, for the same time.
 func TestSchedulesStopped(t *testing.T) {
 	clock, opt := nine(), attackOptions(t)
-	opt.Clock = clock.clock()
 	m, err := provision.Open(t.Context(), opt)
 	must(t, err)
+	k := clocked(t, m, runs.Options{Clock: clock.clock()})
 	c := asleep(t, m, "stopped")
 	must(t, os.WriteFile(filepath.Join(c.Home, ".bashrc"), []byte("touch waits; until test -e go; do sleep 0.1; done\n"), 0o644))
-	s := scheduled(t, m, c.ID, chat.ScheduleSpec{At: "2026-11-21T08:59:45", Command: "echo x >>count"})
+	s := scheduled(t, k, c.ID, chat.ScheduleSpec{At: "2026-11-21T08:59:45", Command: "echo x >>count"})
 	clock.move(16 * time.Second)
 	until(t, "the shell is on its way to its prompt", exists(filepath.Join(c.Home, "waits")))
+	k.Close()
 	must(t, m.Close())
 	must(t, os.WriteFile(filepath.Join(c.Home, "go"), nil, 0o666))
 	clock.move(time.Hour)
 	m = open(t, opt)
-	s = waitScheduled(t, m, c.ID, s.ID, 1)
+	k = clocked(t, m, runs.Options{Clock: clock.clock()})
+	s = waitScheduled(t, k, c.ID, s.ID, 1)
 	if l := s.Last; l == nil || l.Error != "" || l.Exit != 0 || l.DueAt.Second() != 45 || s.Runs != 1 || s.Missed+s.Skipped != 0 || s.Next != nil {
 		t.Errorf("%+v, %+v", s, l)
 	}
@@ -385,12 +416,12 @@ func TestSchedulesGoOn(t *testing.T) {
 // TestSchedulesKeepOneRun: the last run of each schedule is kept, and no other.
 func TestSchedulesKeepOneRun(t *testing.T) {
 	clock, opt := nine(), attackOptions(t)
-	opt.Clock = clock.clock()
 	m := open(t, opt)
+	k := clocked(t, m, runs.Options{Clock: clock.clock()})
 	c := create(t, m, "keeps one", "default")
 	ids := []string{}
 	for range 2 {
-		ids = append(ids, scheduled(t, m, c.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "true"}).ID)
+		ids = append(ids, scheduled(t, k, c.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "true"}).ID)
 	}
 	mine, err := m.StartRun(operator(t.Context()), c.ID, chat.RunSpec{Command: "true"})
 	must(t, err)
@@ -399,7 +430,7 @@ func TestSchedulesKeepOneRun(t *testing.T) {
 		clock.move(time.Minute)
 		for _, name := range ids {
 			until(t, "it ran once more", func() bool {
-				s, err := m.Schedule(operator(t.Context()), c.ID, name)
+				s, err := k.Schedule(operator(t.Context()), c.ID, name)
 				must(t, err)
 				// A run's end is told a moment before its schedule may begin again; with this clock
 				// the next time can fall in between, and is skipped.
@@ -416,7 +447,7 @@ func TestSchedulesKeepOneRun(t *testing.T) {
 	if !comes(func() bool {
 		want = map[string]bool{mine.ID: true}
 		for _, name := range ids {
-			want[waitScheduled(t, m, c.ID, name, 3).Last.Run] = true
+			want[waitScheduled(t, k, c.ID, name, 3).Last.Run] = true
 		}
 		got, err = m.Runs(operator(t.Context()), c.ID)
 		must(t, err)

@@ -15,13 +15,14 @@ import (
 // could do more with.
 func TestStyledScreen(t *testing.T) {
 	m := open(t, attackOptions(t))
+	k := terminal.New(front(t, m))
 	ctx := operator(t.Context())
 	c := create(t, m, "styled", "default")
 	typed(t, m, c.ID, `printf '\e]0;title\a\e]8;;http://192.0.2.1/\aa link\e]8;;\a \e[1;31mred\e[0m %s\n' end`)
 	for deadline := time.Now().Add(longEnough); ; time.Sleep(20 * time.Millisecond) {
 		plain, err := m.Screen(ctx, c.ID)
 		must(t, err)
-		styled, err := terminal.New(m).ScreenWith(ctx, c.ID, chat.ScreenSpec{Styles: true})
+		styled, err := k.ScreenWith(ctx, c.ID, chat.ScreenSpec{Styles: true})
 		must(t, err)
 		if !strings.Contains(plain.Text, "a link red end") {
 			if time.Now().After(deadline) {

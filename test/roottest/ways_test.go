@@ -11,9 +11,9 @@ import (
 
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/guard"
 	"github.com/chatd/chatd/mcp"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/runs"
 )
 
 // The same commands for every way in: refused by PicoClaw's guard in a workspace, and not.
@@ -45,7 +45,7 @@ func said(t testing.TB, err error) string {
 }
 
 // overMCP calls exec as an agent does.
-func overMCP(t testing.TB, m *provision.Manager, id chat.ID, command string) string {
+func overMCP(t testing.TB, m api.Chats, id chat.ID, command string) string {
 	t.Helper()
 	h := mcp.NewWeb("test").Handler(m, id, func(_ context.Context, err error) *api.Problem {
 		return &api.Problem{Kind: api.Kind(err), Detail: err.Error()}
@@ -76,41 +76,41 @@ func overMCP(t testing.TB, m *provision.Manager, id chat.ID, command string) str
 // same rule, in the same words.
 func TestSameJudgement(t *testing.T) {
 	clock, opt := nine(), guardedOptions(t)
-	opt.Clock = clock.clock()
 	m := open(t, opt)
+	k := clocked(t, m, runs.Options{Clock: clock.clock()})
 	c := create(t, m, "every way", "strict")
 	ctx := operator(t.Context())
-	dues := dueUnderTheGuard(t, m, opt, clock, c.ID)
+	dues := dueUnderTheGuard(t, m, k, opt, clock, c.ID)
 	ways := []way{
 		{"a run", func(s string) string {
-			_, err := m.Run(ctx, c.ID, chat.RunSpec{Command: s})
+			_, err := k.Run(ctx, c.ID, chat.RunSpec{Command: s})
 			return said(t, err)
 		}},
 		{"a streamed run", func(s string) string {
-			_, err := m.RunTo(ctx, c.ID, chat.RunSpec{Command: s}, func(string, []byte) {})
+			_, err := k.RunTo(ctx, c.ID, chat.RunSpec{Command: s}, func(string, []byte) {})
 			return said(t, err)
 		}},
 		{"a background run", func(s string) string {
-			r, err := m.StartRun(ctx, c.ID, chat.RunSpec{Command: s})
+			r, err := k.StartRun(ctx, c.ID, chat.RunSpec{Command: s})
 			if err == nil {
 				must(t, m.EndRun(ctx, c.ID, r.ID))
 			}
 			return said(t, err)
 		}},
-		{"MCP", func(s string) string { return overMCP(t, m, c.ID, s) }},
+		{"MCP", func(s string) string { return overMCP(t, k, c.ID, s) }},
 		{"a schedule that is made", func(s string) string {
-			sched, err := m.AddSchedule(ctx, c.ID, chat.ScheduleSpec{Cron: "@yearly", Command: s})
+			sched, err := k.AddSchedule(ctx, c.ID, chat.ScheduleSpec{Cron: "@yearly", Command: s})
 			if err == nil {
-				must(t, m.RemoveSchedule(ctx, c.ID, sched.ID))
+				must(t, k.RemoveSchedule(ctx, c.ID, sched.ID))
 			}
 			return said(t, err)
 		}},
 		{"a scheduled run", func(s string) string { return dues[s].Error }},
 	}
 	for _, command := range refusedEverywhere {
-		var d *guard.Denial
-		_, err := m.Run(ctx, c.ID, chat.RunSpec{Command: command})
-		if !errors.As(err, &d) || d.Rule() == "" {
+		var d *chat.RunDenial
+		_, err := k.Run(ctx, c.ID, chat.RunSpec{Command: command})
+		if !errors.As(err, &d) || d.Told() == "" {
 			t.Errorf("%s: %v", command, err)
 			continue
 		}
@@ -123,8 +123,8 @@ func TestSameJudgement(t *testing.T) {
 				t.Errorf("%s, %s: %q, want %q", w.name, command, got, want)
 			}
 		}
-		if got := dues[command].DeniedBy; got != d.Rule() {
-			t.Errorf("a scheduled run, %s: denied by %q, want %q", command, got, d.Rule())
+		if got := dues[command].DeniedBy; got != d.Told() {
+			t.Errorf("a scheduled run, %s: denied by %q, want %q", command, got, d.Told())
 		}
 	}
 	for _, command := range allowedEverywhere {
@@ -138,22 +138,22 @@ func TestSameJudgement(t *testing.T) {
 
 // dueUnderTheGuard has all commands come due under the guard, which was off when their
 // schedules were made.
-func dueUnderTheGuard(t testing.TB, m *provision.Manager, opt provision.Options, clock *testClock, id chat.ID) map[string]chat.ScheduleResult {
+func dueUnderTheGuard(t testing.TB, m *provision.Manager, k *runs.Chats, opt provision.Options, clock *testClock, id chat.ID) map[string]chat.ScheduleResult {
 	t.Helper()
 	ctx := operator(t.Context())
 	off := withGuard(opt, "strict", func(p *chat.Profile) { p.Guard = chat.Guard{} })
 	must(t, m.ReloadProfiles(ctx, nil, off))
 	names := map[string]string{}
 	for _, command := range append(append([]string{}, refusedEverywhere...), allowedEverywhere...) {
-		names[command] = scheduled(t, m, id, chat.ScheduleSpec{At: "2026-11-21T09:00", Command: command}).ID
+		names[command] = scheduled(t, k, id, chat.ScheduleSpec{At: "2026-11-21T09:00", Command: command}).ID
 	}
 	must(t, m.ReloadProfiles(ctx, nil, opt.Profiles))
 	clock.move(time.Minute)
 	out := map[string]chat.ScheduleResult{}
 	for command, name := range names {
-		s := waitScheduled(t, m, id, name, 1)
+		s := waitScheduled(t, k, id, name, 1)
 		out[command] = *s.Last
-		must(t, m.RemoveSchedule(ctx, id, name))
+		must(t, k.RemoveSchedule(ctx, id, name))
 	}
 	return out
 }

@@ -1,0 +1,178 @@
+package runs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/guard"
+	"github.com/chatd/chatd/shell"
+)
+
+// judging bounds how many commands are read at once: one takes up to 70 MB for a moment
+// (shell.Calls).
+var judging = make(chan struct{}, 4)
+
+// judgeTurn waits until a command may be read; leave lets the next one.
+func judgeTurn(ctx context.Context) (leave func(), err error) {
+	select {
+	case judging <- struct{}{}:
+		return func() { <-judging }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("cannot judge the command: %w", context.Cause(ctx))
+	}
+}
+
+// Run is [broker.Chats].
+func (c *Chats) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error) {
+	spec, err := c.judge(ctx, id, spec)
+	if err != nil {
+		return chat.RunResult{}, err
+	}
+	return c.root.Run(ctx, id, spec)
+}
+
+// RunTo is [broker.Chats].
+func (c *Chats) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
+	if err := spec.CheckStreamed(); err != nil {
+		return chat.RunResult{}, err
+	}
+	spec, err := c.judge(ctx, id, spec)
+	if err != nil {
+		return chat.RunResult{}, err
+	}
+	return c.root.RunTo(ctx, id, spec, out)
+}
+
+// StartRun is [broker.Chats].
+func (c *Chats) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {
+	spec, err := c.judge(ctx, id, spec)
+	if err != nil {
+		return chat.Run{}, err
+	}
+	return c.root.StartRun(ctx, id, spec)
+}
+
+// Explain is [broker.Chats]: of a command, what the file rules say of its paths and what the
+// guard says of it.
+func (c *Chats) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
+	if q.Command == "" || q.Validate() != nil {
+		return c.root.Explain(ctx, id, q)
+	}
+	t, err := c.root.Terms(ctx, id)
+	if err != nil {
+		return chat.Explained{}, err
+	}
+	leave, err := judgeTurn(ctx)
+	if err != nil {
+		return chat.Explained{}, err
+	}
+	defer leave()
+	named, wrong := shell.Named(t.Home, t.Home, q.Command)
+	q.Named = named
+	e, err := c.root.Explain(ctx, id, q)
+	if err == nil && e.Verdict != "deny" {
+		err = wrong
+	}
+	if err != nil {
+		return chat.Explained{}, err
+	}
+	g, err := c.guards.of(t)
+	if err != nil {
+		return chat.Explained{}, err
+	}
+	v, err := g.Command(q.Command, guard.Place{Home: t.Home, Cwd: t.Home})
+	if err == nil {
+		e.Guard = v.Explained()
+	}
+	return e, err
+}
+
+// judge is the way of every command that a caller gives: it is a [chat.ErrDenied], audited, for
+// one that the guard of the profile refuses, and finds the paths that the others name.
+func (c *Chats) judge(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunSpec, error) {
+	if err := spec.Validate(); err != nil {
+		return spec, err
+	}
+	spec, err := c.hold(ctx, id, spec)
+	var d *chat.RunDenial
+	if errors.As(err, &d) {
+		err = errors.Join(err, c.root.RefuseRun(ctx, id, chat.RefusedRun{Argv: spec.CommandLine(), Denial: *d}))
+	}
+	return spec, err
+}
+
+// hold holds a command against the guard, and finds the paths that it names. Of one that is no
+// bash to its end, those that come before: what cannot be judged runs, and the kernel keeps to
+// the rules.
+func (c *Chats) hold(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunSpec, error) {
+	t, err := c.root.Terms(ctx, id)
+	if err != nil || t.ExecOff || !t.Guard.On() {
+		return spec, err
+	}
+	g, err := c.guards.of(t)
+	if err != nil {
+		return spec, err
+	}
+	leave, err := judgeTurn(ctx)
+	if err != nil {
+		return spec, err
+	}
+	defer leave()
+	at := guard.Place{Home: t.Home, Cwd: spec.Dir(t.Home)}
+	var v guard.Verdict
+	if spec.Command != "" {
+		v, err = g.Command(spec.Command, at)
+	} else {
+		v, err = g.Argv(spec.Argv, at)
+	}
+	if err = cmp.Or(err, v.Err()); err != nil {
+		return spec, err
+	}
+	if spec.Command != "" {
+		spec.Named, _ = shell.Named(t.Home, at.Cwd, spec.Command)
+	} else {
+		spec.Named, _ = shell.NamedByArgv(t.Home, at.Cwd, spec.Argv)
+	}
+	return spec, nil
+}
+
+// guards are those of the profiles, compiled. A host has a handful; after a reload there are
+// others, and the oldest is forgotten.
+type guards struct {
+	mu   sync.Mutex
+	last []compiled
+}
+
+type compiled struct {
+	keys  chat.Guard
+	guard *guard.Guard
+}
+
+// mostGuards is how many are kept.
+const mostGuards = 32
+
+// of is the guard of terms.
+func (g *guards) of(t chat.Terms) (*guard.Guard, error) {
+	keys := t.Placed()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, one := range g.last {
+		if one.keys.Equal(keys) {
+			return one.guard, nil
+		}
+	}
+	made, err := guard.New(keys)
+	if err != nil {
+		return nil, err
+	}
+	if len(g.last) == mostGuards {
+		g.last = slices.Delete(g.last, 0, 1)
+	}
+	g.last = append(g.last, compiled{keys, made})
+	return made, nil
+}

@@ -1,0 +1,189 @@
+package runs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/chatd/chatd/broker"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/schedule"
+)
+
+// Options are those of [Open]; the zero value is of use.
+type Options struct {
+	// Clock is what schedules go by; the zero value is the host's.
+	Clock schedule.Clock
+	// Slots bounds how many scheduled runs there are at once; 0 is 16.
+	Slots int
+	// Log hears what could not be written down; nil hears nothing.
+	Log *slog.Logger
+}
+
+// slots is how many scheduled runs there are at once over all chats, and spread how much later
+// than its time one may begin.
+const (
+	slots  = 16
+	spread = 10 * time.Second
+)
+
+// Chats is a [broker.Root] whose commands are judged and whose schedules have a clock: a
+// [broker.Chats].
+type Chats struct {
+	root
+	guards guards
+	clock  schedule.Clock
+	log    *slog.Logger
+	runner *schedule.Runner
+
+	begin func()
+
+	ctx  context.Context
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+type root = broker.Root
+
+var _ broker.Chats = (*Chats)(nil)
+
+// Open has the schedules that are kept come due once [Chats.Begin] is called.
+func Open(ctx context.Context, below broker.Root, opt Options) (*Chats, error) {
+	c := &Chats{root: below, clock: opt.Clock, log: cmp.Or(opt.Log, slog.New(slog.DiscardHandler))}
+	if c.clock.Now == nil {
+		c.clock = schedule.WallClock()
+	}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.runner = schedule.NewRunner(schedule.Options{
+		Clock: c.clock, Slots: cmp.Or(opt.Slots, slots), Spread: spread,
+		Owner: c.ownerOf, After: c.after, Resume: c.resume, Run: c.run,
+	})
+	err := below.KeptSchedules(ctx, func(k chat.KeptSchedule) error { c.load(k); return nil })
+	if err != nil {
+		return nil, fmt.Errorf("cannot load the schedules: %w", err)
+	}
+	begun := make(chan struct{})
+	c.begin = sync.OnceFunc(func() { close(begun) })
+	c.done.Go(func() { c.serve(begun) })
+	return c, nil
+}
+
+// load has one come due again.
+func (c *Chats) load(k chat.KeptSchedule) {
+	when, err := schedule.Parse(k.Spec, k.CreatedAt)
+	if err != nil {
+		c.log.Error("cannot read a schedule", "chat", k.Chat, "schedule", k.ID, "error", err)
+		return
+	}
+	var next time.Time
+	if k.Next != nil {
+		next = when.Resume(*k.Next, k.Taken, c.clock.Now())
+	}
+	if k.GoesOn {
+		c.runner.GoOn(k.Chat, k.ID, k.Due, next, k.Spec.Cron != "")
+	} else {
+		c.runner.Add(k.Chat, k.ID, next, k.Spec.Cron != "")
+	}
+}
+
+// Begin has schedules begin when they come due, until [Chats.Close]. To call it again changes
+// nothing.
+func (c *Chats) Begin() { c.begin() }
+
+// serve is the clock.
+func (c *Chats) serve(begun <-chan struct{}) {
+	select {
+	case <-begun:
+		c.runner.Serve(c.ctx)
+	case <-c.ctx.Done():
+	}
+}
+
+// Close has no more begin, and returns when nothing waits for a run. Runs that are under way
+// go on.
+func (c *Chats) Close() {
+	c.stop()
+	c.done.Wait()
+}
+
+// AddSchedule is [broker.Chats].
+func (c *Chats) AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleSpec) (chat.Schedule, error) {
+	now := c.clock.Now().Round(0).UTC()
+	when, err := schedule.Parse(spec, now)
+	if err != nil {
+		return chat.Schedule{}, err
+	}
+	next := when.Next(now)
+	if next.IsZero() {
+		return chat.Schedule{}, fmt.Errorf("cannot schedule: at %s: want a time to come, it is %s: %w", chat.Quote(spec.At), now.Format(time.RFC3339), chat.ErrInvalid)
+	}
+	run, err := c.judge(ctx, id, spec.Run())
+	if err != nil {
+		return chat.Schedule{}, err
+	}
+	s, err := c.root.PutSchedule(ctx, id, chat.NewSchedule{Spec: spec, Made: now, Next: next, Named: run.Named})
+	if err != nil {
+		return chat.Schedule{}, err
+	}
+	c.runner.Add(id, s.ID, next, spec.Cron != "")
+	return c.show(id, s), nil
+}
+
+// Schedules is [broker.Chats].
+func (c *Chats) Schedules(ctx context.Context, id chat.ID) (chat.Schedules, error) {
+	all, err := c.root.Schedules(ctx, id)
+	for i, s := range all.Schedules {
+		all.Schedules[i] = c.show(id, s)
+	}
+	return all, err
+}
+
+// Schedule is [broker.Chats].
+func (c *Chats) Schedule(ctx context.Context, id chat.ID, name string) (chat.Schedule, error) {
+	s, err := c.root.Schedule(ctx, id, name)
+	if err != nil {
+		return s, err
+	}
+	return c.show(id, s), nil
+}
+
+// RemoveSchedule is [broker.Chats].
+func (c *Chats) RemoveSchedule(ctx context.Context, id chat.ID, name string) error {
+	err := c.root.RemoveSchedule(ctx, id, name)
+	if err == nil {
+		c.runner.Remove(id, name)
+	}
+	return err
+}
+
+// Reap is [broker.Chats].
+func (c *Chats) Reap(ctx context.Context, id chat.ID) error {
+	err := c.root.Reap(ctx, id)
+	if err == nil {
+		c.runner.RemoveChat(id)
+	}
+	return err
+}
+
+// show adds what only the clock knows: the record has what came due when a run began or ended.
+func (c *Chats) show(id chat.ID, s chat.Schedule) chat.Schedule {
+	next, skipped, ok := c.runner.Look(id, s.ID)
+	s.Skipped += skipped
+	switch {
+	case !ok:
+	case next.IsZero():
+		s.Next = nil
+	default:
+		s.Next = &next
+	}
+	return s
+}
+
+// gone reports an error that says that the schedule, or its chat, is there no more.
+func gone(err error) bool {
+	return errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrWrongPhase)
+}
