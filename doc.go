@@ -21,7 +21,7 @@
 //	files             the five file tools
 //	guard             commands that are refused before they run: advice
 //	minder            keeps a background run while chatd is not there
-//	runs              in front of the chats: the clock of their schedules
+//	runs              in the front: reads commands, has the clock of schedules
 //	schedule          when scheduled runs come due
 //	quota             how much one owner may have of what all owners share
 //	display           what an operator's terminal may be sent

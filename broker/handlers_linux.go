@@ -99,8 +99,8 @@ var handlers = map[string]handler{
 	"kept_schedules":  taking(keptSchedules),
 	"kept_schedule":   of(Root.KeptSchedule),
 	"begin_due":       due(Root.BeginDue),
-	"await_due":       due(nothingFrom(Root.AwaitDue)),
-	"add_skipped":     due(nothingFrom(Root.AddSkipped)),
+	"await_due":       due(awaitDue),
+	"add_skipped":     due(addSkipped),
 	"schedules":       plain(Root.Schedules),
 	"schedule":        of(Root.Schedule),
 	"remove_schedule": doing(Root.RemoveSchedule),
@@ -111,7 +111,9 @@ var handlers = map[string]handler{
 		a.Started = c.started
 		return m.Attach(ctx, c.Chat, a, c.output)
 	}),
-	"log": taking(func(ctx context.Context, m Root, c *call, a since) (any, error) { return m.Log(ctx, c.Chat, a.Since) }),
+	"log": taking(func(ctx context.Context, m Root, c *call, a since) (any, error) {
+		return m.Log(ctx, c.Chat, a.Since)
+	}),
 	"follow_log": taking(func(ctx context.Context, m Root, c *call, a since) (any, error) {
 		return nothing{}, m.FollowLog(ctx, c.Chat, a.Since, func(l chat.Log) error { return c.frame(l) })
 	}),
@@ -148,11 +150,12 @@ func due[R any](method func(m Root, ctx context.Context, d chat.DueSchedule) (R,
 	})
 }
 
-// nothingFrom gives a method without a result an empty one.
-func nothingFrom(method func(m Root, ctx context.Context, d chat.DueSchedule) error) func(Root, context.Context, chat.DueSchedule) (nothing, error) {
-	return func(m Root, ctx context.Context, d chat.DueSchedule) (nothing, error) {
-		return nothing{}, method(m, ctx, d)
-	}
+func awaitDue(m Root, ctx context.Context, d chat.DueSchedule) (nothing, error) {
+	return nothing{}, m.AwaitDue(ctx, d)
+}
+
+func addSkipped(m Root, ctx context.Context, d chat.DueSchedule) (nothing, error) {
+	return nothing{}, m.AddSkipped(ctx, d)
 }
 
 func keptSchedules(ctx context.Context, m Root, c *call, _ nothing) (any, error) {

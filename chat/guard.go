@@ -46,8 +46,10 @@ func (g Guard) On() bool { return g.EnableDenyPatterns || g.RestrictToWorkspace 
 
 // Equal reports whether both refuse the same, by rules of the same places.
 func (g Guard) Equal(o Guard) bool {
-	return g.Preset == o.Preset && g.EnableDenyPatterns == o.EnableDenyPatterns && g.RestrictToWorkspace == o.RestrictToWorkspace &&
-		slices.Equal(g.CustomDenyPatterns, o.CustomDenyPatterns) && slices.Equal(g.CustomAllowPatterns, o.CustomAllowPatterns)
+	return g.Preset == o.Preset && g.EnableDenyPatterns == o.EnableDenyPatterns &&
+		g.RestrictToWorkspace == o.RestrictToWorkspace &&
+		slices.Equal(g.CustomDenyPatterns, o.CustomDenyPatterns) &&
+		slices.Equal(g.CustomAllowPatterns, o.CustomAllowPatterns)
 }
 
 // CheckPatterns reports the first custom pattern that is no regular expression, as [ErrInvalid].
@@ -59,7 +61,9 @@ func (g Guard) CheckPatterns() error {
 	for _, list := range []struct {
 		name     string
 		patterns []Pattern
-	}{{"custom_allow_patterns", g.CustomAllowPatterns}, {"custom_deny_patterns", g.CustomDenyPatterns}} {
+	}{
+		{"custom_allow_patterns", g.CustomAllowPatterns}, {"custom_deny_patterns", g.CustomDenyPatterns},
+	} {
 		for i, p := range list.patterns {
 			if _, err := p.Compile(); err != nil {
 				return fmt.Errorf("cannot use %s[%d]: %w", list.name, i, err)

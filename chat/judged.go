@@ -24,17 +24,20 @@ type NamedPath struct {
 // CheckNamed refuses paths that no command names, as [ErrInvalid].
 func CheckNamed(named []NamedPath) error {
 	if len(named) > MaxNamed {
-		return fmt.Errorf("cannot judge the command: want at most %d paths, got %d: %w", MaxNamed, len(named), ErrInvalid)
+		return fmt.Errorf("cannot judge the command: want at most %d paths, got %d: %w",
+			MaxNamed, len(named), ErrInvalid)
 	}
 	size := 0
 	for _, n := range named {
 		if len(n.Text) > MaxNamedPath || strings.IndexByte(n.Text, 0) >= 0 || !path.IsAbs(n.Text) {
-			return fmt.Errorf("cannot judge the command: path %s: want an absolute path of at most %d bytes without NUL: %w", Quote(n.Text), MaxNamedPath, ErrInvalid)
+			return fmt.Errorf("cannot judge the command: path %s: "+
+				"want an absolute path of at most %d bytes without NUL: %w", Quote(n.Text), MaxNamedPath, ErrInvalid)
 		}
 		size += len(n.Text)
 	}
 	if size > MaxNamedBytes {
-		return fmt.Errorf("cannot judge the command: want paths of at most %d bytes in all, got %d: %w", MaxNamedBytes, size, ErrInvalid)
+		return fmt.Errorf("cannot judge the command: want paths of at most %d bytes in all, got %d: %w",
+			MaxNamedBytes, size, ErrInvalid)
 	}
 	return nil
 }
@@ -53,7 +56,10 @@ type Terms struct {
 
 // NewTerms are terms with a guard, whose patterns keep their places on the way.
 func NewTerms(home string, execOff bool, g Guard) Terms {
-	return Terms{Home: home, ExecOff: execOff, Guard: g, DenyPlaces: places(g.CustomDenyPatterns), AllowPlaces: places(g.CustomAllowPatterns)}
+	return Terms{
+		Home: home, ExecOff: execOff, Guard: g,
+		DenyPlaces: places(g.CustomDenyPatterns), AllowPlaces: places(g.CustomAllowPatterns),
+	}
 }
 
 func places(patterns []Pattern) []string {
@@ -67,7 +73,8 @@ func places(patterns []Pattern) []string {
 // Placed is the guard with the places of its patterns.
 func (t Terms) Placed() Guard {
 	g := t.Guard
-	g.CustomDenyPatterns, g.CustomAllowPatterns = placed(g.CustomDenyPatterns, t.DenyPlaces), placed(g.CustomAllowPatterns, t.AllowPlaces)
+	g.CustomDenyPatterns = placed(g.CustomDenyPatterns, t.DenyPlaces)
+	g.CustomAllowPatterns = placed(g.CustomAllowPatterns, t.AllowPlaces)
 	return g
 }
 
@@ -103,7 +110,8 @@ func (d *RunDenial) Error() string {
 	if d.Vague {
 		return fmt.Sprintf("cannot run: %s; %s: %v", d.Message, d.Instead, ErrDenied)
 	}
-	return fmt.Sprintf("cannot run: %s: rule %s in %s: %s; %s: %v", d.Message, d.Rule, Quote(d.Command), d.Reason, d.Instead, ErrDenied)
+	return fmt.Sprintf("cannot run: %s: rule %s in %s: %s; %s: %v",
+		d.Message, d.Rule, Quote(d.Command), d.Reason, d.Instead, ErrDenied)
 }
 
 // Unwrap is [ErrDenied].

@@ -11,7 +11,8 @@ import (
 )
 
 // Explain says whether the chat's file rules allow something, and which rule says
-// so; of a command, whether they allow the paths that the front found in it. Where links lead is looked up in the chat, as the chat: root follows none.
+// so; of a command, whether they allow the paths that the front found in it. Where links lead is
+// looked up in the chat, as the chat: root follows none.
 func (m *Manager) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
 	if err := q.Validate(); err != nil {
 		return chat.Explained{}, err

@@ -11,11 +11,7 @@ import (
 // TestJudgingIsBounded: while as many commands are judged as may be at once, everything
 // that would read one more waits, and goes when its caller does.
 func TestJudgingIsBounded(t *testing.T) {
-	m, rec := ruled(t, "")
-	m.opt.Profiles = map[string]chat.Profile{rec.Profile: {Guard: chat.DefaultGuard()}}
-	if err := m.takeJudged(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	m, rec := ruled(t, manyRules(1))
 	rules, err := m.rules(rec)
 	if err != nil {
 		t.Fatal(err)

@@ -28,9 +28,11 @@ func (m *Manager) BeginDue(ctx context.Context, d chat.DueSchedule) (running boo
 	case ctx.Err() != nil && errors.As(err, new(*notBegun)):
 		return false, m.giveBack(d, before)
 	case err != nil:
-		return false, m.endDue(d.Chat, d.ID, *s.RunningSince, chat.ScheduleResult{Exit: -1, Error: m.whyNot(d, err), DeniedBy: deniedBy(err)})
+		none := chat.ScheduleResult{Exit: -1, Error: m.whyNot(d, err), DeniedBy: deniedBy(err)}
+		return false, m.endDue(d.Chat, d.ID, *s.RunningSince, none)
 	case r == nil: // removed in between
-		return false, m.endDue(d.Chat, d.ID, *s.RunningSince, chat.ScheduleResult{Exit: -1, Error: cutOff})
+		none := chat.ScheduleResult{Exit: -1, Error: cutOff}
+		return false, m.endDue(d.Chat, d.ID, *s.RunningSince, none)
 	}
 	if !d.GoesOn {
 		m.done.Go(func() { m.watchDue(r) })

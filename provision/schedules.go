@@ -132,7 +132,10 @@ func (m *Manager) KeptSchedule(_ context.Context, id chat.ID, name string) (chat
 }
 
 func (m *Manager) kept(rec state.Record, s state.Schedule) chat.KeptSchedule {
-	return chat.KeptSchedule{Schedule: s.Schedule, Chat: rec.ID, Owner: rec.Owner, By: s.By, Taken: s.Taken, Due: s.Due, GoesOn: m.runTaken(rec.ID, s) != nil}
+	return chat.KeptSchedule{
+		Schedule: s.Schedule, Chat: rec.ID, Owner: rec.Owner, By: s.By,
+		Taken: s.Taken, Due: s.Due, GoesOn: m.runTaken(rec.ID, s) != nil,
+	}
 }
 
 // endCutOff ends on paper the scheduled runs that a crash of the host cut off.

@@ -51,7 +51,8 @@ func (m *Memory) KeptSchedule(_ context.Context, id chat.ID, name string) (chat.
 			return chat.KeptSchedule{Schedule: s, Chat: id, Owner: m.chats[id].Owner}, nil
 		}
 	}
-	return chat.KeptSchedule{}, fmt.Errorf("cannot find schedule %s: %w", chat.Quote(name), chat.ErrNotFound)
+	return chat.KeptSchedule{}, fmt.Errorf("cannot find schedule %s: %w",
+		chat.Quote(name), chat.ErrNotFound)
 }
 
 // BeginDue runs the schedule as [Memory.Due] does.

@@ -108,7 +108,9 @@ func reload(ctx context.Context, m *provision.Manager, f *front, cfg config.Conf
 			return
 		case <-told:
 			m.ReloadFrom(ctx, func() (map[string]*access.Policy, map[string]chat.Profile, error) {
-				return readAgain(log, cfg, func(word string) { f.change(func(s *broker.Settings) { s.LogLevel = word }) })
+				return readAgain(log, cfg, func(word string) {
+					f.change(func(s *broker.Settings) { s.LogLevel = word })
+				})
 			})
 		}
 	}

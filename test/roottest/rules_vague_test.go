@@ -33,8 +33,9 @@ func everyWayIn(ctx context.Context, t *testing.T, m *provision.Manager, c, othe
 		told[way] = err.Error() + " " + string(fields)
 	}
 	begin := func(files.Answer) io.Writer { return io.Discard }
-	tell("run", second(m.Run(ctx, c.ID, chat.RunSpec{Command: "cat vault/key"})))
-	tell("run argv", second(m.Run(ctx, c.ID, chat.RunSpec{Argv: []string{"cat", "vault/key"}})))
+	k := front(t, m)
+	tell("run", second(k.Run(ctx, c.ID, chat.RunSpec{Command: "cat vault/key"})))
+	tell("run argv", second(k.Run(ctx, c.ID, chat.RunSpec{Argv: []string{"cat", "vault/key"}})))
 	tell("read_file", second(m.ReadFile(ctx, c.ID, files.ReadFile{Path: "vault/key"}, begin)))
 	tell("read_file by a link", second(m.ReadFile(ctx, c.ID, files.ReadFile{Path: "link/key"}, begin)))
 	tell("list_dir", second(m.ListDir(ctx, c.ID, files.ListDir{Path: "vault"}, begin)))
@@ -45,7 +46,7 @@ func everyWayIn(ctx context.Context, t *testing.T, m *provision.Manager, c, othe
 	tell("share by a link", second(m.Share(ctx, c.ID, chat.Share{Path: "link/key", To: other.ID, ToPath: "key"})))
 	tell("share to", second(m.Share(ctx, other.ID, chat.Share{Path: "open", To: c.ID, ToPath: "vault/new"})))
 	for _, q := range []chat.Question{{Path: "vault/key", Op: "read"}, {Path: "link/key", Op: "read"}, {Command: "cat vault/key"}} {
-		e, err := front(t, m).Explain(ctx, c.ID, q)
+		e, err := k.Explain(ctx, c.ID, q)
 		if err != nil || e.Verdict != "deny" {
 			t.Errorf("explain %+v: %+v, %v", q, e, err)
 		}
