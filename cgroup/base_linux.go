@@ -105,7 +105,8 @@ func (p places) save(file string) error {
 // world-readable and would tell one chat of another's processes.
 func (f *FS) createBase() error {
 	if f.mode == modeV2 {
-		if err := f.delegate(filepath.Dir(f.places.Unified)); err != nil {
+		own := f.places.own()
+		if err := f.delegate(own, optionalIO(own)); err != nil {
 			return err
 		}
 	}
@@ -127,8 +128,11 @@ func (f *FS) createBase() error {
 }
 
 // RemoveBase takes away the empty base directories and the state file, as
-// uninstalling does. It is [chat.ErrBusy] while a chat has a tree.
+// uninstalling does. It is [chat.ErrBusy] while a chat has a tree, or there is a front.
 func (f *FS) RemoveBase() error {
+	if err := f.removeFront(); err != nil {
+		return err
+	}
 	for _, dir := range append(f.legacyBases(), f.places.Unified) {
 		if err := unix.Rmdir(dir); err != nil && err != unix.ENOENT {
 			return fmt.Errorf("cannot remove the base cgroup %s: %w", dir, errors.Join(chat.ErrBusy, err))
@@ -155,8 +159,7 @@ func (f *FS) legacyBases() []string {
 
 // delegate gives the children of own the controllers. A cgroup that has
 // processes cannot do so, except the root: then chatd steps aside once.
-func (f *FS) delegate(own string) error {
-	want := optionalIO(own)
+func (f *FS) delegate(own string, want []string) error {
 	err := enable(own, want)
 	if !errors.Is(err, unix.EBUSY) {
 		return err

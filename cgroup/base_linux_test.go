@@ -177,7 +177,7 @@ func TestStepAside(t *testing.T) {
 	if err := enable(own, []string{"memory"}); !errors.Is(err, unix.EBUSY) {
 		t.Fatalf("enable with a process inside: %v, want EBUSY", err)
 	}
-	err = f.delegate(own)
+	err = f.delegate(own, controllers)
 	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), fmt.Sprint(start.Process.Pid)) {
 		t.Fatalf("delegate with somebody else inside: %v, want ErrBusy and pid %d", err, start.Process.Pid)
 	}

@@ -41,6 +41,9 @@ type FS struct {
 	places places
 	legacy *legacy  // nil under cgroup v2
 	base   *os.File // holds the lock
+	// beside is the cgroup2 directory that the front's is in; empty, crowded says why there is none.
+	beside  string
+	crowded error
 	// units is set where the directory of a chat is that of its unit.
 	units bool
 
@@ -94,6 +97,7 @@ func OpenFS(o Options) (*FS, error) {
 		return nil, err
 	}
 	f.places = h.places(o.Name, f.mode).reuse(old, o.Name)
+	f.beside = f.places.own()
 	if err := f.createBase(); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@
 // ([OpenUnits]): each session is a transient service that PID 1 owns. The tree of
 // a chat is the same below its first line:
 //
+//	<own>/chatd.front               the front, with a bound on memory and tasks; with systemd in
+//	                                chatd.service, if it has Delegate=yes
 //	<own>/chatd                     the base, mode 0700: its names and counters are nobody else's
 //	<own>/chatd/<id>                all limits of the chat, and the sums of its usage
 //	chatd.slice                     the same two with systemd; the slice is 0711, for the

@@ -84,6 +84,7 @@ func OpenUnits(ctx context.Context, o UnitOptions) (*Units, error) {
 	if err := u.open(ctx); err != nil {
 		return nil, errors.Join(err, u.Close())
 	}
+	u.crowded = u.besideOwn()
 	return u, nil
 }
 

@@ -46,6 +46,7 @@ type groups interface {
 	Members(chat.ID) ([]int, error)
 	IDs() ([]chat.ID, error)
 	Quarantine(ctx context.Context, known func(chat.ID) bool) ([]string, error)
+	BoundFront(pid int) error
 	Probe(context.Context) []chat.Layer
 	RemoveBase() error
 	Close() error
@@ -76,6 +77,10 @@ func (m *Manager) openGroups(ctx context.Context) (err error) {
 	m.groups, err = keepNil(cgroup.OpenUnits(ctx, o))
 	return err
 }
+
+// BoundFront moves the front, a child of this process, to a cgroup of its own with a bound on
+// memory and tasks.
+func (m *Manager) BoundFront(pid int) error { return m.groups.BoundFront(pid) }
 
 // keepNil keeps a nil pointer from becoming an interface that is not nil.
 func keepNil[G groups](g G, err error) (groups, error) {

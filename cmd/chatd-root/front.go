@@ -26,6 +26,7 @@ type front struct {
 	unlisten func() error // once
 	socket   *os.File     // a copy, for the front
 	user     identity
+	bound    func(pid int) error // gives the process a cgroup of its own
 
 	mu       sync.Mutex
 	settings broker.Settings
@@ -36,7 +37,7 @@ type front struct {
 type identity struct{ uid, gid uint32 }
 
 // newFront takes l.
-func newFront(program string, l net.Listener, log *slog.Logger, opt broker.ServerOptions, user, state string) (*front, error) {
+func newFront(program string, l net.Listener, log *slog.Logger, opt broker.ServerOptions, user, state string, bound func(pid int) error) (*front, error) {
 	u, ok := l.(interface{ File() (*os.File, error) })
 	if !ok {
 		return nil, fmt.Errorf("cannot hand over a listener that is %T", l)
@@ -49,7 +50,7 @@ func newFront(program string, l net.Listener, log *slog.Logger, opt broker.Serve
 	if err != nil {
 		return nil, fmt.Errorf("cannot hand over the socket: %w", errors.Join(err, p.Close()))
 	}
-	return &front{log: log, opt: opt, program: p, unlisten: sync.OnceValue(l.Close), socket: socket, user: identityOf(log, user, state)}, nil
+	return &front{log: log, opt: opt, program: p, unlisten: sync.OnceValue(l.Close), socket: socket, user: identityOf(log, user, state), bound: bound}, nil
 }
 
 // identityOf is the user of that name, or a uid and gid of nobody's. Those are among systemd's
@@ -193,6 +194,9 @@ func (f *front) start(ctx context.Context, control *os.File) (exited chan error,
 	go func() {
 		runtime.LockOSThread()
 		err := cmd.Start()
+		if err == nil { // not later: once it is waited for its pid may be another's
+			f.bind(cmd.Process.Pid)
+		}
 		started <- err
 		if err != nil {
 			return
@@ -205,6 +209,13 @@ func (f *front) start(ctx context.Context, control *os.File) (exited chan error,
 		return nil, fmt.Errorf("cannot start the front: %w", err)
 	}
 	return exited, nil
+}
+
+// bind gives a front its cgroup. RLIMIT_DATA holds one that cannot have it.
+func (f *front) bind(pid int) {
+	if err := f.bound(pid); err != nil {
+		f.log.Warn("the front has no cgroup of its own", "why", err)
+	}
 }
 
 // frontEnv is what a front may know of this process's environment.

@@ -21,7 +21,7 @@ func frontOfProgram(t *testing.T, program string, log *lines) *front {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := newFront(program, l, slog.New(slog.NewTextHandler(log, nil)), broker.ServerOptions{Log: slog.New(slog.DiscardHandler)}, "chatd-test-nobody", t.TempDir())
+	f, err := newFront(program, l, slog.New(slog.NewTextHandler(log, nil)), broker.ServerOptions{Log: slog.New(slog.DiscardHandler)}, "chatd-test-nobody", t.TempDir(), func(int) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestFrontWithoutProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if _, err := newFront("/none/chatd", l, slog.New(slog.DiscardHandler), broker.ServerOptions{}, "chatd", ""); !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "/none/chatd") {
+	if _, err := newFront("/none/chatd", l, slog.New(slog.DiscardHandler), broker.ServerOptions{}, "chatd", "", nil); !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "/none/chatd") {
 		t.Errorf("%v", err)
 	}
 }

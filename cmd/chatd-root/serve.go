@@ -59,7 +59,7 @@ func serve(ctx context.Context, cfg config.Config, a arguments, _ io.Writer) (er
 	if err != nil {
 		return err
 	}
-	f, err := newFront(a.front, l, opt.Log, broker.ServerOptions{Root: m, NameOf: userName, Log: opt.Log}, cfg.User, cfg.State)
+	f, err := newFront(a.front, l, opt.Log, broker.ServerOptions{Root: m, NameOf: userName, Log: opt.Log}, cfg.User, cfg.State, m.BoundFront)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}

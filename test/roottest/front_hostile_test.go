@@ -86,6 +86,9 @@ func descriptorsOf(t *testing.T, pid int) int {
 
 // hostileFront is the program in the front's place. It says what it finds on standard error.
 func hostileFront() int {
+	if self, err := os.Readlink("/proc/self/exe"); err == nil && filepath.Base(self) == greedyName {
+		return greedyFront()
+	}
 	c, err := broker.NewClient(os.NewFile(4, "control"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "HOSTILE FAIL", err)

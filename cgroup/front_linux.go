@@ -1,0 +1,106 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// The front reads what callers write, and must not take the host's memory by it. With two chats it
+// has 25 MB; four commands that are read at once take 280 MB for a moment (package shell).
+const (
+	frontMemory = 1 << 30 // bytes; no swap
+	frontTasks  = 512     // threads
+	frontSuffix = ".front"
+)
+
+// BoundFront moves the front to a cgroup of its own beside the base, with a bound on memory and
+// tasks. What takes more is ended by the kernel, alone. pid must be a child that nobody has
+// collected, and that waits for what it is told.
+func (f *FS) BoundFront(pid int) error {
+	if f.beside == "" {
+		return fmt.Errorf("cannot bound the front: %w", f.crowded)
+	}
+	for _, set := range f.frontLimits() {
+		if err := mkdir(set.dir); err != nil {
+			return err
+		}
+		for file, value := range set.files {
+			err := write(set.dir, file, value)
+			if errors.Is(err, chat.ErrNotFound) && file == "memory.swap.max" {
+				continue // the host counts no swap
+			}
+			if err != nil {
+				return fmt.Errorf("cannot bound the front: %s: %w", file, err)
+			}
+		}
+		if err := write(set.dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("cannot move the front to its cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+// frontLimit is one directory of the front's, and what is written there.
+type frontLimit struct {
+	dir   string
+	files map[string]string
+}
+
+func (f *FS) frontLimits() []frontLimit {
+	memory, tasks := strconv.Itoa(frontMemory), strconv.Itoa(frontTasks)
+	unified := filepath.Join(f.beside, f.o.Name+frontSuffix)
+	if f.legacy == nil {
+		return []frontLimit{{unified, map[string]string{
+			"memory.max": memory, "memory.swap.max": "0", "memory.oom.group": "1", "pids.max": tasks,
+		}}}
+	}
+	legacy := func(controller string) string {
+		return filepath.Join(filepath.Dir(f.places.Legacy[controller]), f.o.Name+frontSuffix)
+	}
+	// With a swappiness of 0 it is not swapped out where memory and swap are not counted together.
+	return []frontLimit{
+		{legacy("memory"), map[string]string{"memory.limit_in_bytes": memory, "memory.swappiness": "0"}},
+		{legacy("pids"), map[string]string{"pids.max": tasks}},
+		{unified, nil},
+	}
+}
+
+// removeFront takes the front's cgroups away. It is [chat.ErrBusy] while there is a front.
+func (f *FS) removeFront() error {
+	for _, set := range f.frontLimits() {
+		if err := unix.Rmdir(set.dir); err != nil && err != unix.ENOENT {
+			return fmt.Errorf("cannot remove the cgroup of the front %s: %w", set.dir, errors.Join(chat.ErrBusy, err))
+		}
+	}
+	return nil
+}
+
+// besideOwn makes room for the front's cgroup in the cgroup that systemd started this process in:
+// the process steps aside to a leaf of it, as [OpenFS] does. It is [chat.ErrUnsupported] where the
+// cgroup is not this process's to divide (Delegate= of systemd.resource-control(5)).
+func (u *Units) besideOwn() error {
+	h, err := readHost()
+	if err != nil {
+		return err
+	}
+	own := h.places(u.o.Name, modeV2).own()
+	mark := make([]byte, 8)
+	n, err := unix.Getxattr(own, "trusted.delegate", mark)
+	if err != nil || string(mark[:n]) != "1" {
+		return fmt.Errorf("its unit has no Delegate=yes: %s is not chatd's to divide: %w", own, chat.ErrUnsupported)
+	}
+	if err := u.delegate(own, []string{"memory", "pids"}); err != nil {
+		return err
+	}
+	u.beside = own
+	return nil
+}
+
+// own is the cgroup that the base is in.
+func (p places) own() string { return filepath.Dir(p.Unified) }
