@@ -159,75 +159,97 @@ func failpoints(verb string, steps ...string) []string {
 
 // TestKillAtEveryStep kills the real daemon at each step of create, wake, sleep
 // and reap, starts a fresh one, and looks from the host's side: every chat is
-// whole or gone, and no uid comes back.
+// whole or gone, and no uid comes back. The fresh one is the next to be killed.
 func TestKillAtEveryStep(t *testing.T) {
 	needsRoot(t)
-	opt := options(t)
-	clean := startDaemon(t, opt, "")
-	clean.kill()
+	k := killing{opt: options(t), seen: map[uint32]chat.ID{}}
+	k.order = filepath.Join(filepath.Dir(k.opt.State), "failpoint")
+	k.daemon = startDaemon(t, k.opt, k.order)
 	asleepSteps := []string{"egress", "account", "leftovers", "log", "home", "tmp", "runs"}
 	awakeSteps := []string{"limits", "session"}
-	seen := map[uint32]chat.ID{}
 	for _, c := range []struct {
 		points []string
 		do     func(*daemon, context.Context, chat.ID) error
-		// wholeAfter: the chat must be there afterwards; goneAfter: it must not.
-		wholeAfter, goneAfter bool
+		// there: the chat must be there and whole afterwards, or gone.
+		there bool
 	}{
-		{points: append(failpoints("create", asleepSteps...), "create.record.after"), do: nil, wholeAfter: true},
-		{points: failpoints("wake", awakeSteps...), do: func(d *daemon, ctx context.Context, id chat.ID) error { return second(d.Wake(ctx, id)) }, wholeAfter: true},
+		{points: append(failpoints("create", asleepSteps...), "create.record.after"), there: true},
+		{points: failpoints("wake", awakeSteps...), do: func(d *daemon, ctx context.Context, id chat.ID) error {
+			return second(d.Wake(ctx, id))
+		}, there: true},
 		{points: failpoints("sleep", awakeSteps...), do: func(d *daemon, ctx context.Context, id chat.ID) error {
 			return errors.Join(second(d.Wake(ctx, id)), second(d.Sleep(ctx, id)))
-		}, wholeAfter: true},
+		}, there: true},
 		{points: append(failpoints("reap", append(asleepSteps, awakeSteps...)...), "reap.record.after", "reap.forget.before"), do: func(d *daemon, ctx context.Context, id chat.ID) error {
 			return errors.Join(second(d.Wake(ctx, id)), d.Reap(ctx, id))
-		}, goneAfter: true},
+		}},
 	} {
 		for _, point := range c.points {
-			t.Run(point, func(t *testing.T) { killAt(t, opt, point, c.do, c.wholeAfter, c.goneAfter, seen) })
+			t.Run(point, func(sub *testing.T) {
+				made := k.at(sub, point, c.do)
+				k.daemon = startDaemon(t, k.opt, k.order)
+				k.afterwards(sub, point, made, c.there)
+			})
 		}
 	}
 }
 
-func killAt(t *testing.T, opt provision.Options, point string, do func(*daemon, context.Context, chat.ID) error, wholeAfter, goneAfter bool, seen map[uint32]chat.ID) {
-	ctx := t.Context()
+// killing is a daemon that is killed again and again, at the points that the file order names.
+type killing struct {
+	*daemon
+	opt   provision.Options
+	order string
+	seen  map[uint32]chat.ID
+}
+
+// at kills the daemon at the point and returns what it knows of the chat by then.
+func (k *killing) at(
+	t *testing.T, point string, do func(*daemon, context.Context, chat.ID) error,
+) chat.Chat {
+	t.Helper()
 	no := false
-	spec := chat.Spec{ExternalID: "killed at " + point, Awake: &no}
-	d := startDaemon(t, opt, point)
-	c, _, err := d.Create(ctx, spec)
+	order := func() { must(t, os.WriteFile(k.order, []byte(point+" kill -KILL $PPID"), 0o600)) }
+	if do == nil {
+		order()
+	}
+	c, _, err := k.Create(t.Context(), chat.Spec{ExternalID: point, Awake: &no})
 	if do != nil {
 		must(t, err)
-		err = do(d, ctx, c.ID)
+		order()
+		err = do(k.daemon, t.Context(), c.ID)
 	}
 	if err == nil {
 		t.Fatalf("the failpoint %s was never reached", point)
 	}
-	d.killed(t)
+	k.killed(t)
+	return c
+}
 
-	d = startDaemon(t, opt, "")
-	page, err := d.List(ctx, chat.Filter{ExternalID: spec.ExternalID})
+// afterwards looks at the chat that a daemon was killed over, and reaps it.
+func (k *killing) afterwards(t *testing.T, point string, c chat.Chat, there bool) {
+	t.Helper()
+	page, err := k.List(t.Context(), chat.Filter{ExternalID: point})
 	must(t, err)
 	switch {
-	case goneAfter && len(page.Chats) > 0:
+	case !there && len(page.Chats) > 0:
 		t.Errorf("the chat is still there: %+v", page.Chats[0])
-	case wholeAfter && len(page.Chats) != 1:
+	case there && len(page.Chats) != 1:
 		t.Fatalf("%d chats, want 1", len(page.Chats))
-	case wholeAfter:
+	case there:
 		c = page.Chats[0]
 		if c.Phase != chat.Ready {
 			t.Errorf("phase %s, want ready", c.Phase)
 		}
-		whole(t, opt, c)
-		r, err := d.Run(ctx, c.ID, chat.RunSpec{Command: "echo $HOME"})
+		whole(t, k.opt, c)
+		r, err := k.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo $HOME"})
 		if err != nil || r.Stdout != c.Home+"\n" {
 			t.Errorf("a run afterwards: %+v, %v", r, err)
 		}
-		must(t, d.Reap(ctx, c.ID))
+		must(t, k.Reap(t.Context(), c.ID))
 	}
-	gone(t, opt, c)
-	if other, ok := seen[c.UID]; ok {
+	gone(t, k.opt, c)
+	if other, ok := k.seen[c.UID]; ok {
 		t.Errorf("uid %d was chat %s before", c.UID, other)
 	}
-	seen[c.UID] = c.ID
-	d.kill()
+	k.seen[c.UID] = c.ID
 }
