@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -158,6 +159,7 @@ func TestFrontKilledAtEveryStep(t *testing.T) {
 	asleepSteps := []string{"egress", "account", "home", "runs"}
 	awakeSteps := []string{"limits", "session"}
 	no := false
+	came := time.Now() // before this the front that is there was started
 	for _, c := range []struct {
 		points []string
 		do     func(chat.Spec, chat.ID) error
@@ -182,6 +184,7 @@ func TestFrontKilledAtEveryStep(t *testing.T) {
 					must(t, second(d.Wake(ctx, made.ID)))
 				}
 				front := frontOf(t, d.cmd.Process.Pid)
+				time.Sleep(time.Until(came.Add(frontSettles)))
 				must(t, os.WriteFile(order, []byte(point+" pkill -KILL -P $PPID -x chatd-front"), 0o600))
 				if err := c.do(spec, made.ID); err == nil {
 					t.Errorf("the caller is told that it is done, by a front that was killed")
@@ -189,6 +192,7 @@ func TestFrontKilledAtEveryStep(t *testing.T) {
 				if !comes(func() bool { return frontOf(t, d.cmd.Process.Pid) != front }) {
 					t.Fatal("no other front comes")
 				}
+				came = time.Now()
 				if err := c.do(spec, made.ID); err != nil && (c.there || !errors.Is(err, chat.ErrNotFound)) {
 					t.Errorf("asked again: %v", err)
 				}
@@ -212,5 +216,9 @@ func TestFrontKilledAtEveryStep(t *testing.T) {
 		}
 	}
 }
+
+// frontSettles is a little more than the life after which chatd-root starts another front at once.
+// After a shorter one it waits longer each time: five seconds in the end.
+const frontSettles = 1100 * time.Millisecond
 
 func second2[A, B any](_ A, _ B, err error) error { return err }
