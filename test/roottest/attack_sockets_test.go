@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -104,7 +105,14 @@ func takeWaiting(t *testing.T, m *provision.Manager) string {
 		}
 		// A session that ends meanwhile has nobody left to stop.
 		_ = exec.Command("pkill", "-STOP", "-U", fmt.Sprint(a.UID), "-f", "waiting connections").Run()
-		for range 60 { // four looks a second
+		looks := 60 // four a second
+		isOff := func(l chat.Layer) bool {
+			return l.Name == chat.LayerSockets && l.State == chat.LayerOff
+		}
+		if slices.ContainsFunc(a.Layers, isOff) {
+			looks = 12 // nobody looks: that is seen sooner than a look that comes late
+		}
+		for range looks {
 			if time.Sleep(250 * time.Millisecond); !awake(t, a) {
 				return "ended"
 			}

@@ -118,43 +118,64 @@ func TestLayersOff(t *testing.T) {
 			}
 		}
 	})
-	for i, c := range cases {
-		if len(c.also) > 0 {
-			t.Run(fmt.Sprintf("on alone/%s %d", c.layer, i), func(t *testing.T) {
-				m := openWithout(t, c.also...)
-				c.holds(t, m, layersNow(t, m))
-			})
-		}
-		if i > 0 && c.sameWalls(cases[i-1]) {
-			continue // one daemon for both
-		}
-		if testing.Short() && onHost() && !slices.Contains(otherOnHost, c.layer) {
-			continue
-		}
-		t.Run(fmt.Sprintf("off/%s %d", c.layer, i), func(t *testing.T) {
-			if c.layer == chat.LayerProc {
+	for _, without := range wallsLeftOut(cases) {
+		t.Run("without "+fmt.Sprint(without), func(t *testing.T) {
+			if slices.Contains(without, chat.LayerProc) {
 				showProcesses(t)
 			}
-			m := openWithout(t, append([]chat.LayerName{c.layer}, c.also...)...)
-			if l := layersNow(t, m)[c.layer]; l.State != chat.LayerWeaker && l.State != chat.LayerOff {
-				t.Errorf("its probe says %s: %s", l.State, l.Probe)
-			}
-			for j := i; j < len(cases) && cases[j].sameWalls(c); j++ {
-				if got := cases[j].attack(t, m); !strings.HasPrefix(got, "ok") {
-					t.Errorf("attack %d does not go through: %s", j, got)
+			m := openWithout(t, without...) // one daemon for all that leave out the same
+			layers := layersNow(t, m)
+			for i, c := range cases {
+				if len(c.also) > 0 && sameWalls(without, c.also) {
+					t.Run(fmt.Sprintf("on alone/%s %d", c.layer, i), func(t *testing.T) { c.holds(t, m, layers) })
+				}
+				if c.tried() && sameWalls(without, c.out()) {
+					t.Run(fmt.Sprintf("off/%s %d", c.layer, i), func(t *testing.T) { c.falls(t, m, layers) })
 				}
 			}
 		})
 	}
 }
 
+// wallsLeftOut are the sets of walls that one of the cases wants to be left out, each once.
+func wallsLeftOut(cases []offCase) (sets [][]chat.LayerName) {
+	for _, c := range cases {
+		for _, set := range [][]chat.LayerName{c.also, c.out()} {
+			wanted := len(set) > 0 && (c.tried() || len(set) == len(c.also))
+			there := func(had []chat.LayerName) bool { return sameWalls(had, set) }
+			if wanted && !slices.ContainsFunc(sets, there) {
+				sets = append(sets, set)
+			}
+		}
+	}
+	return sets
+}
+
 // otherOnHost are the layers that somebody else raises where PID 1 is systemd. With
 // test.short only these are left out there; the others are the same code everywhere.
 var otherOnHost = []chat.LayerName{chat.LayerAccount, chat.LayerTmp, chat.LayerMemory, chat.LayerPids, chat.LayerCPU, chat.LayerProc}
 
-// sameWalls reports whether two cases leave out the same.
-func (c offCase) sameWalls(d offCase) bool {
-	return c.layer == d.layer && slices.Equal(c.also, d.also)
+// tried reports whether the attack is tried without the wall.
+func (c offCase) tried() bool {
+	return !testing.Short() || !onHost() || slices.Contains(otherOnHost, c.layer)
+}
+
+// out is what is left out for the attack to go through.
+func (c offCase) out() []chat.LayerName { return append([]chat.LayerName{c.layer}, c.also...) }
+
+// sameWalls reports whether two sets of walls are the same, in whatever order.
+func sameWalls(a, b []chat.LayerName) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
+// falls sees the probe turn from on, and the attack go through.
+func (c offCase) falls(t *testing.T, m *provision.Manager, layers map[chat.LayerName]chat.Layer) {
+	if l := layers[c.layer]; l.State != chat.LayerWeaker && l.State != chat.LayerOff {
+		t.Errorf("its probe says %s: %s", l.State, l.Probe)
+	}
+	if got := c.attack(t, m); !strings.HasPrefix(got, "ok") {
+		t.Errorf("the attack does not go through: %s", got)
+	}
 }
 
 // holds sees the wall stand and the attack fail at it.
