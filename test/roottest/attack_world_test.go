@@ -64,23 +64,25 @@ func inmateOf(t testing.TB, m *provision.Manager, external, profile string) inma
 func attacker(t testing.TB) string {
 	t.Helper()
 	const name = "/srv/" + attackName
-	if _, err := os.Stat(name); err == nil {
-		return name
+	if _, err := os.Stat(name); err != nil { // on the machine itself: enterWorld links it
+		must(t, copyAttacker(name))
 	}
+	return name
+}
+
+// copyAttacker copies this test's binary: once for all processes of a run, for it is big.
+func copyAttacker(name string) error {
 	from, err := os.Open("/proc/self/exe")
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer from.Close()
 	to, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	_, err = io.Copy(to, from)
-	if err := errors.Join(err, to.Chmod(0o755), to.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return name
+	return errors.Join(err, to.Chmod(0o755), to.Close())
 }
 
 // tryTimeout is for slow machines; no attack needs more than seconds on another.

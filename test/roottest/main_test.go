@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,6 +18,10 @@ import (
 
 // insideEnv marks the second run of the test binary, inside its namespaces.
 const insideEnv = "CHATD_ROOTTEST_INSIDE"
+
+// worldsPrefix begins the name of the directory, below /tmp, in which each process of a run has
+// its /srv. Only root enters it.
+const worldsPrefix = "chatd-roottest-"
 
 // programs are the built binaries: chatd, beside it chatd-root with failpoints, chatd-shim, chatd-enforce, and the
 // demonstration beside them.
@@ -51,12 +56,12 @@ func TestMain(m *testing.M) {
 // runInside builds the programs and runs this binary again, in new namespaces or
 // on a machine that is for it alone.
 func runInside() (code int, err error) {
-	dir, err := os.MkdirTemp("", "chatd-roottest-")
+	dir, err := os.MkdirTemp("", worldsPrefix)
 	if err != nil {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := build(dir); err != nil {
+	if err := errors.Join(build(dir), copyAttacker(filepath.Join(dir, attackName))); err != nil {
 		return 1, err
 	}
 	var m machine
@@ -110,10 +115,9 @@ func enterWorld() error {
 		return fmt.Errorf("cannot make mounts private: %w", err)
 	}
 	// A directory of a disk, not a tmpfs: what is synced shall cost what it costs.
-	srv, err := os.MkdirTemp(dir, "srv")
-	if err == nil {
-		err = os.Chmod(srv, 0o755)
-	}
+	srv := srvOf(dir, os.Getpid())
+	err := errors.Join(os.Mkdir(srv, 0o755), os.Chmod(srv, 0o755),
+		os.Link(filepath.Join(dir, attackName), filepath.Join(srv, attackName)))
 	if err != nil {
 		return err
 	}
@@ -128,6 +132,9 @@ func enterWorld() error {
 	}
 	return nil
 }
+
+// srvOf is what the test process of that pid has as its /srv.
+func srvOf(dir string, pid int) string { return filepath.Join(dir, "srv"+strconv.Itoa(pid)) }
 
 // coverEtc lays an overlay over /etc, so that accounts written there end with
 // this namespace.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -72,6 +73,9 @@ func filesOf(dir string, c chat.Chat) []string {
 		var fs unix.Statfs_t
 		if d.IsDir() && unix.Statfs(path, &fs) == nil && fs.Type == unix.PROC_SUPER_MAGIC {
 			return filepath.SkipDir // some chroot's: its files belong to whoever runs
+		}
+		if d.IsDir() && filepath.Dir(path) == "/tmp" && strings.HasPrefix(d.Name(), worldsPrefix) {
+			return filepath.SkipDir // worlds of tests: another may have the same uids; ours is /srv
 		}
 		fi, err := d.Info()
 		if err != nil {
@@ -144,6 +148,23 @@ func whole(t testing.TB, opt provision.Options, c chat.Chat) {
 		}
 		if st := fi.Sys().(*syscall.Stat_t); !fi.IsDir() || fi.Mode().Perm() != 0o700 || st.Uid != c.UID || st.Gid != c.UID {
 			t.Errorf("%s is %s of %d:%d", dir, fi.Mode(), st.Uid, st.Gid)
+		}
+	}
+}
+
+// TestTracesOfOtherWorlds: what another test has below its own /srv is no trace of this one's
+// chat, also where its uids are the same; what lies beside that is.
+func TestTracesOfOtherWorlds(t *testing.T) {
+	needsRoot(t)
+	c := chat.Chat{UID: testUIDs.High - 1, ID: "no-chat-has-this-name"}
+	for prefix, found := range map[string]bool{worldsPrefix: false, "chatd-elsewhere-": true} {
+		dir, err := os.MkdirTemp("/tmp", prefix)
+		must(t, err)
+		defer os.RemoveAll(dir)
+		file := filepath.Join(dir, fmt.Sprintf("%d.user", c.UID))
+		must(t, os.WriteFile(file, nil, 0o600))
+		if slices.Contains(filesOf("/tmp", c), file) != found {
+			t.Errorf("that %s is found is not %v", file, found)
 		}
 	}
 }

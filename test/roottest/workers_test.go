@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -129,10 +130,23 @@ func runOne(ctx context.Context, dir, name string, env ...string) (said []byte, 
 	cmd := inside(ctx, dir, append(os.Args[1:], "-test.run="+pattern)...)
 	cmd.Env = append(cmd.Env, env...)
 	said, err = cmd.CombinedOutput()
+	if cmd.Process != nil && !onHost() {
+		err = errors.Join(err, endWorld(srvOf(dir, cmd.Process.Pid)))
+	}
 	if err != nil {
 		said = fmt.Appendf(said, "%s: %v\n", name, err)
 	}
 	return verdicts.ReplaceAll(said, nil), err
+}
+
+// endWorld removes what a test process had as its /srv. No account may be left there: the next
+// test of this worker has the same uids.
+func endWorld(srv string) error {
+	left, err := filepath.Glob(srv + "/.etc/userdb/*")
+	if len(left) > 0 {
+		err = fmt.Errorf("accounts are left: %q", left)
+	}
+	return errors.Join(err, os.RemoveAll(srv))
 }
 
 // verdicts are the lines with which each process ends, which would be taken for
