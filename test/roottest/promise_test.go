@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -106,7 +107,9 @@ func TestRollback(t *testing.T) {
 	m := open(t, opt)
 	no := false
 	must(t, unix.Mount("/etc/userdb", "/etc/userdb", "", unix.MS_BIND, ""))
-	defer func() { _ = unix.Unmount("/etc/userdb", unix.MNT_DETACH) }()
+	// Once: below it is the mount that keeps this test's accounts out of other tests.
+	writable := sync.OnceFunc(func() { must(t, unix.Unmount("/etc/userdb", unix.MNT_DETACH)) })
+	defer writable()
 	must(t, unix.Mount("", "/etc/userdb", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
 	_, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "failing", Awake: &no})
 	if err == nil || !strings.Contains(err.Error(), "at step account") {
@@ -117,7 +120,7 @@ func TestRollback(t *testing.T) {
 	if len(page.Chats) != 1 || page.Chats[0].Phase != chat.Reaping {
 		t.Errorf("what cannot be removed either must stay to be finished: %+v", page.Chats)
 	}
-	must(t, unix.Unmount("/etc/userdb", unix.MNT_DETACH))
+	writable()
 	m.Reconcile(t.Context())
 	for _, c := range page.Chats {
 		gone(t, opt, c)
