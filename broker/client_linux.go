@@ -107,7 +107,7 @@ func ask[R any](ctx context.Context, c *Client, verb string, id chat.ID, args an
 func (c *Client) open() (*link, error) {
 	ours, theirs, err := pair()
 	if err != nil {
-		return nil, err
+		return nil, gone(err)
 	}
 	err = c.control.sendFDs(newCall, nil, theirs)
 	if err = errors.Join(err, unix.Close(theirs)); err != nil {
@@ -117,9 +117,7 @@ func (c *Client) open() (*link, error) {
 }
 
 // gone is what a caller reads when chatd-root does not answer any more.
-func gone(err error) error {
-	return fmt.Errorf("cannot reach chatd-root: %w: %w", err, chat.ErrBusy)
-}
+func gone(err error) error { return fmt.Errorf("%w: %w: %w", ErrUnreached, err, chat.ErrBusy) }
 
 // hear reads until the answer.
 func hear[R any](l *link, on func(kind, []byte) error) (result R, err error) {

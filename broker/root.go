@@ -2,9 +2,13 @@ package broker
 
 import (
 	"context"
+	"errors"
 
 	"github.com/chatd/chatd/chat"
 )
+
+// ErrUnreached is a call that chatd-root did not take, or did not answer to its end.
+var ErrUnreached = errors.New("cannot reach chatd-root")
 
 // Root is what the front asks for. provision.Manager does it, and [Client] passes it to
 // chatd-root. The front reads commands and schedules, so Root has runs whose paths are found

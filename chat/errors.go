@@ -59,6 +59,16 @@ func Kinds() []error {
 	return []error{ErrInvalid, ErrDenied, ErrNotFound, ErrExists, ErrWrongPhase, ErrUnsupported, ErrConflict, ErrBusy}
 }
 
+// KindOf is the kind of an error; nil for one of none, which is not for callers to read.
+func KindOf(err error) error {
+	for _, kind := range Kinds() {
+		if errors.Is(err, kind) {
+			return kind
+		}
+	}
+	return nil
+}
+
 // ErrorText is err in words, each line with its kind at its end at most once: an error of
 // a kind that wraps another of that kind says it twice.
 func ErrorText(err error) string {

@@ -129,6 +129,10 @@ func (m *Manager) takeDue(d chat.DueSchedule) (s, before state.Schedule, err err
 	if s, err = m.store.Schedule(d.Chat, d.ID); err != nil {
 		return s, s, err
 	}
+	if s.Runs > 0 && s.Due.Equal(d.At) {
+		return s, s, fmt.Errorf("cannot take a time of schedule %s of chat %s: it was taken: %w",
+			d.ID, d.Chat, chat.ErrWrongPhase)
+	}
 	if r := m.runTaken(d.Chat, s); r != nil && !r.isOver() {
 		return s, s, fmt.Errorf("cannot take a time of schedule %s of chat %s: its run goes on: %w", d.ID, d.Chat, chat.ErrWrongPhase)
 	}
@@ -227,10 +231,8 @@ func (m *Manager) addEnd(r *liveRun, last *chat.ScheduleResult) {
 // whyNot is err as a bridge may read it later: of what went wrong on the host only that
 // it did, as in the API's answers.
 func (m *Manager) whyNot(d chat.DueSchedule, err error) string {
-	for _, kind := range chat.Kinds() {
-		if errors.As(err, new(*notJudged)) || errors.Is(err, kind) {
-			return cutText(chat.ErrorText(err))
-		}
+	if errors.As(err, new(*notJudged)) || chat.KindOf(err) != nil {
+		return cutText(chat.ErrorText(err))
 	}
 	m.log.Error("a scheduled run failed", "chat", d.Chat, "schedule", d.ID, "error", err)
 	return "internal: the audit log and chatd's log have more"

@@ -5,13 +5,17 @@ import (
 	"errors"
 	"time"
 
+	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/schedule"
 )
 
 // kept reads a schedule and when it comes due; ok is false for one that is gone.
 func (c *Chats) kept(id chat.ID, name string) (k chat.KeptSchedule, when schedule.When, ok bool) {
-	k, err := c.root.KeptSchedule(c.ctx, id, name)
+	err := c.insist(c.ctx, func() (err error) {
+		k, err = c.root.KeptSchedule(c.ctx, id, name)
+		return err
+	})
 	if err == nil {
 		when, err = schedule.Parse(k.Spec, k.CreatedAt)
 	}
@@ -23,10 +27,7 @@ func (c *Chats) kept(id chat.ID, name string) (k chat.KeptSchedule, when schedul
 
 // ownerOf is whose slots the runs of a chat take; those of one that is gone are nobody's.
 func (c *Chats) ownerOf(id chat.ID, name string) string {
-	k, err := c.root.KeptSchedule(c.ctx, id, name)
-	if err != nil {
-		return "" // after says why
-	}
+	k, _, _ := c.kept(id, name)
 	return k.Owner
 }
 
@@ -55,16 +56,13 @@ func (c *Chats) run(ctx context.Context, due schedule.Due, skipped func() uint64
 	}
 	if !d.GoesOn {
 		d.Skipped = skipped()
-		if d.Named, d.Refused = c.judgeDue(ctx, d); ctx.Err() != nil {
-			return // its time is not taken, and the next clock takes it
-		}
 	}
-	running, err := c.root.BeginDue(ctx, d)
+	running, err := c.takeDue(ctx, d)
 	if err == nil && running {
 		err = c.root.AwaitDue(ctx, d)
 	}
-	if running && ctx.Err() != nil {
-		return // it goes on, and the next clock waits for it
+	if ctx.Err() != nil {
+		return // the next clock takes the time, or waits for the run, which goes on
 	}
 	if err == nil {
 		if d.Skipped = skipped(); d.Skipped > 0 {
@@ -76,17 +74,52 @@ func (c *Chats) run(ctx context.Context, due schedule.Due, skipped func() uint64
 	}
 }
 
+// takeDue judges the command of a time that has come, and has its run begin. When ctx ends before,
+// the time is not taken, and the next clock takes it.
+func (c *Chats) takeDue(ctx context.Context, d chat.DueSchedule) (running bool, err error) {
+	err = c.insist(ctx, func() (err error) {
+		if !d.GoesOn {
+			if d.Named, d.Refused, err = c.judgeDue(ctx, d); err != nil {
+				return err
+			}
+		}
+		running, err = c.root.BeginDue(ctx, d)
+		return err
+	})
+	return running, err
+}
+
 // judgeDue judges the command of a time that has come, as the caller who made the schedule.
-func (c *Chats) judgeDue(ctx context.Context, d chat.DueSchedule) ([]chat.NamedPath, *chat.RefusedDue) {
+func (c *Chats) judgeDue(ctx context.Context, d chat.DueSchedule) ([]chat.NamedPath, *chat.RefusedDue, error) {
 	k, err := c.root.KeptSchedule(ctx, d.Chat, d.ID)
-	var run chat.RunSpec
-	if err == nil {
-		run, err = c.hold(chat.WithCaller(ctx, k.By), d.Chat, k.Spec.Run())
+	if err != nil {
+		return nil, nil, err
 	}
-	if err == nil {
-		return run.Named, nil
+	run, err := c.hold(chat.WithCaller(ctx, k.By), d.Chat, k.Spec.Run())
+	if err == nil || ctx.Err() != nil || errors.Is(err, broker.ErrUnreached) {
+		return run.Named, nil, err
 	}
-	refused := &chat.RefusedDue{Said: chat.ErrorText(err)}
-	errors.As(err, &refused.Denial)
-	return nil, refused
+	refused := &chat.RefusedDue{Said: "internal: chatd's log has more"}
+	if errors.As(err, &refused.Denial); chat.KindOf(err) != nil {
+		refused.Said = chat.ErrorText(err)
+	} else {
+		c.log.Error("cannot judge a scheduled run", "chat", d.Chat, "schedule", d.ID, "error", err)
+	}
+	return nil, refused, nil
+}
+
+// insist makes a call again that did not reach chatd-root, as when callers take all places there:
+// a time that has come must not be lost by that. To take a time twice is refused there.
+func (c *Chats) insist(ctx context.Context, call func() error) error {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		err := call()
+		if !errors.Is(err, broker.ErrUnreached) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/api/apitest"
+	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/schedule"
 )
@@ -21,6 +22,7 @@ type fake struct {
 	kept   []chat.KeptSchedule
 	begun  []chat.DueSchedule
 	ended  []chat.DueSchedule
+	losing int
 	finish chan struct{}
 	told   chan string // what was called, as it is called
 
@@ -54,6 +56,9 @@ func (r *fake) KeptSchedules(_ context.Context, out func(chat.KeptSchedule) erro
 func (r *fake) KeptSchedule(_ context.Context, id chat.ID, name string) (chat.KeptSchedule, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.lost() {
+		return chat.KeptSchedule{}, broker.ErrUnreached
+	}
 	for _, k := range r.kept {
 		if k.Chat == id && k.ID == name {
 			return k, nil
@@ -67,8 +72,20 @@ func (r *fake) Schedule(ctx context.Context, id chat.ID, name string) (chat.Sche
 	return k.Schedule, err
 }
 
+// lost reports that a call does not arrive: one of two, while some are to be lost.
+func (r *fake) lost() bool {
+	if r.losing > 0 {
+		r.losing--
+	}
+	return r.losing%2 == 1
+}
+
 func (r *fake) BeginDue(_ context.Context, d chat.DueSchedule) (bool, error) {
 	r.mu.Lock()
+	if r.lost() {
+		r.mu.Unlock()
+		return false, broker.ErrUnreached
+	}
 	r.begun = append(r.begun, d)
 	r.mu.Unlock()
 	r.told <- "begin"
@@ -185,6 +202,26 @@ func TestDue(t *testing.T) {
 	if d := r.ended[0]; d.Skipped != 1 || !d.At.Equal(*s.Next) {
 		t.Errorf("ended %+v", d)
 	}
+}
+
+// TestDueIsNotLost: a time that comes while chatd-root takes no call begins when it takes one again.
+func TestDueIsNotLost(t *testing.T) {
+	r, h := &fake{}, noon()
+	c := opened(t, r, h)
+	s, err := c.AddSchedule(t.Context(), "a", chat.ScheduleSpec{Every: chat.MinEvery, Command: "true"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.losing = 12
+	c.Begin()
+	defer c.Close()
+	h.move(time.Minute)
+	r.await(t, "begin")
+	if d := r.begun[0]; !d.At.Equal(*s.Next) || d.Refused != nil {
+		t.Errorf("begun %+v", d)
+	}
+	close(r.finish)
+	r.await(t, "end")
 }
 
 // TestCloseLeavesARun: a run that is under way when the clock ends is not written down as ended,

@@ -199,6 +199,11 @@ func TestSchedulesOneAtATime(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(b.Home, "go"), nil, 0o666))
 	if s := waitScheduled(t, k, b.ID, long.ID, 1); s.Skipped != 3 || s.Runs != 1 || s.Missed != 0 {
 		t.Errorf("%+v", s)
+	} else {
+		early.At = s.Last.DueAt
+		if _, err := m.BeginDue(t.Context(), early); !errors.Is(err, chat.ErrWrongPhase) {
+			t.Errorf("the same time again: %v", err)
+		}
 	}
 }
 
