@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -96,7 +97,7 @@ func ask[R any](ctx context.Context, c *Client, verb string, id chat.ID, args an
 		}
 		return fmt.Errorf("cannot use a packet %q: it was not asked for", k)
 	})
-	err = content.explain(err)
+	err = content.explain(ctx, err)
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
 		err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
@@ -155,15 +156,17 @@ func hear[R any](l *link, on func(kind, []byte) error) (result R, err error) {
 // contentSender sends a caller's content while the answer is waited for. Of what is not wanted
 // it reads nothing.
 type contentSender struct {
-	from   io.Reader
-	failed chan error
+	from    io.Reader
+	sending bool
+	failed  chan error // closed when nothing more is sent
 }
 
 // send begins; it goes on beside the call until the content or the call ends.
 func (c *contentSender) send(l *link) {
 	from := c.from
-	c.from = nil
+	c.from, c.sending = nil, true
 	go func() {
+		defer close(c.failed)
 		buf := make([]byte, packetSize-1)
 		for {
 			n, err := from.Read(buf)
@@ -184,14 +187,36 @@ func (c *contentSender) send(l *link) {
 }
 
 // explain puts the error of the content, where there was one, in front of what chatd-root
-// made of it.
-func (c *contentSender) explain(err error) error {
+// made of it. A body that cannot be read ends the caller's context too, and that may be heard of
+// first: the error is then on its way.
+func (c *contentSender) explain(ctx context.Context, err error) error {
+	if err == nil || !c.sending {
+		return err
+	}
+	var late time.Duration
+	if ctx.Err() != nil {
+		late = contentPatience
+	}
 	select {
 	case own := <-c.failed:
-		if err != nil {
-			return errors.Join(&files.BodyError{Err: own}, err)
-		}
+		return c.with(own, err)
 	default:
 	}
-	return err
+	select {
+	case own := <-c.failed:
+		return c.with(own, err)
+	case <-time.After(late):
+		return err
+	}
 }
+
+// with is err behind the error of the content, where there was one.
+func (c *contentSender) with(own, err error) error {
+	if own == nil {
+		return err
+	}
+	return errors.Join(&files.BodyError{Err: own}, err)
+}
+
+// contentPatience bounds the wait for the error of a body whose caller is gone.
+const contentPatience = time.Second

@@ -47,8 +47,9 @@ type waitedRun struct {
 	late     bool // some of its leaf still lives, and is ended behind the caller
 }
 
-// termRun asks everything in the leaf to end, and waits as long as e allows until
-// nothing but nsenter is left. nsenter is root's, and ends as its command does.
+// termRun asks everything in the leaf to end, and waits as long as e allows until nothing is
+// left. nsenter is root's, is not asked, and ends as its command does: killed before, it could not
+// say how that was.
 func (m *Manager) termRun(rec state.Record, e entry, nsenter int) error {
 	if e.grace <= 0 {
 		return nil
@@ -56,7 +57,7 @@ func (m *Manager) termRun(rec state.Record, e entry, nsenter int) error {
 	left, err := m.groups.SignalRun(rec.ID, e.run, unix.SIGTERM, nsenter)
 	for end := time.Now().Add(e.grace); err == nil && left > 0 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
-		left, err = m.groups.SignalRun(rec.ID, e.run, 0, nsenter)
+		left, err = m.groups.SignalRun(rec.ID, e.run, 0, 0)
 	}
 	if errors.Is(err, chat.ErrNotFound) {
 		return nil // the session ended, and took the leaf with it

@@ -7,10 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -105,6 +108,51 @@ func TestGrace(t *testing.T) {
 	if _, err := os.Stat(tidied); err != nil {
 		t.Errorf("the caller is gone: %v", err)
 	}
+}
+
+// TestGraceKeepsTheExit: a command that tidies up and ends in its grace has its own exit code,
+// however late nsenter(1), which reports it, gets a CPU.
+func TestGraceKeepsTheExit(t *testing.T) {
+	m := open(t, attackOptions(t))
+	c := create(t, m, "late", "default")
+	ready, tidied := filepath.Join(c.Home, "ready"), filepath.Join(c.Home, "tidied")
+	go func() {
+		if !comes(exists(ready)) {
+			return
+		}
+		nsenter := childNamed(t, "nsenter")
+		_ = unix.Kill(nsenter, unix.SIGSTOP)
+		comes(exists(tidied))
+		time.Sleep(300 * time.Millisecond)
+		_ = unix.Kill(nsenter, unix.SIGCONT)
+	}()
+	const tidy = "trap 'touch tidied; exit 7' TERM; touch ready; while :; do sleep 0.1; done"
+	r, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{
+		Command: tidy, Timeout: chat.Duration(4 * time.Second), Grace: chat.MaxGrace,
+	})
+	if err != nil || !r.TimedOut || r.Exit != 7 || r.Signal != "" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// childNamed is a child of this process by its name.
+func childNamed(t *testing.T, name string) int {
+	t.Helper()
+	lists, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Error(err)
+	}
+	for _, list := range lists {
+		text, _ := os.ReadFile(list) // a thread may have ended
+		for _, child := range strings.Fields(string(text)) {
+			comm, _ := os.ReadFile("/proc/" + child + "/comm")
+			if pid, err := strconv.Atoi(child); err == nil && strings.TrimSpace(string(comm)) == name {
+				return pid
+			}
+		}
+	}
+	t.Errorf("there is no child %s", name)
+	return 1 << 30
 }
 
 // TestOutputCaps: of a stream that is too long the head and the tail are kept, and how
