@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	"api":               {"broker", "chat", "files", "quota"},
 	"api/apitest":       {"chat", "files", "schedule"},
 	"mcp":               {"api", "chat", "files", "display"},
-	"cmd/chatd":         {"display", "keeper", "mcp", "api", "broker", "config", "confine", "journal", "provision", "runs", "terminal", "state", "access", "shell", "guard", "files", "quota", "chat"},
+	"cmd/chatd":         {"display", "keeper", "mcp", "api", "broker", "config", "confine", "journal", "runs", "terminal", "state", "access", "shell", "guard", "files", "quota", "chat"},
 	"cmd/chatd-root":    {"broker", "config", "journal", "listen", "provision", "state", "access", "chat"},
 	"cmd/chatd-shim":    {"shims", "wrapper", "minder"},
 	"cmd/chatd-enforce": {"keeper", "chat"},
@@ -127,8 +127,6 @@ var crossings = map[string]map[string]string{
 		"minder":      "chatd-shim mind supervises a background run",
 	},
 	"chatd": {
-		"provision cgroup netpolicy sockets unshare ring minder shims": "serve --check and " +
-			"policy check look at paths of this host (provision.CheckView, CheckPlaces)",
 		"tmux":     "terminal renders output for the size of a chat's terminal",
 		"state":    "audit reads the log without a daemon",
 		"keeper":   "policy check says which rules chatd-enforce cannot keep",

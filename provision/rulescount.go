@@ -39,9 +39,15 @@ func (m *Manager) countPlaces(ctx context.Context, policies map[string]*access.P
 }
 
 // CheckPlaces refuses rules that match too much of what every session on this host sees, as
-// far as this user may look. home is one like those that the rules are for.
+// far as this user may look, with an error that is [access.Faults]. home is one like those that
+// the rules are for.
 func CheckPlaces(ctx context.Context, p *access.Policy, home string) error {
-	return keeper.CheckTrees(ctx, p, home, systemTrees())
+	err := keeper.CheckTrees(ctx, p, home, systemTrees())
+	var refused keeper.Unkeepable
+	if errors.As(err, &refused) {
+		return access.Faults(refused)
+	}
+	return err
 }
 
 func systemTrees() (trees []keeper.Tree) {

@@ -37,17 +37,19 @@ import (
 // version is set by the linker: -ldflags "-X main.version=…".
 var version = "dev"
 
-const usage = `usage: chatd-root [serve | doctor | wall] [FLAGS]
+const usage = `usage: chatd-root [serve | doctor | wall | check] [FLAGS]
        chatd-root --help | --version
 
 The part of chatd that has the privilege. chatd starts it: chatd serve becomes it, and chatd
-doctor and chatd wall, without a daemon, ask it. It needs root.
+doctor and chatd wall, without a daemon, ask it. So do chatd serve --check and chatd policy
+check. It needs root, but for check.
 
    --config FILE         the config (default ` + config.File + `, if it is there)
    --state, --run, --homes, --backend, --socket, --allow-missing LAYER,LAYER
                          as those of chatd serve
    --inherit FD          the socket that systemd made
    --front FILE          the program of the front (default: chatd beside this one)
+   --policy FILE         check: look at this file of rules, and read no config
 
    chatd-root serve --config /etc/chatd/chatd.yaml
 
@@ -73,6 +75,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 type arguments struct {
 	verb    string
 	front   string
+	policy  string
 	inherit int // a descriptor; 0 is none
 	config.Flags
 }
@@ -85,7 +88,7 @@ func parse(args []string) (a arguments, show string, err error) {
 	flags := flag.NewFlagSet("chatd-root", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // run says it
 	for name, to := range map[string]*string{"config": &a.File, "state": &a.State, "run": &a.Run, "homes": &a.Homes,
-		"backend": &a.Backend, "socket": &a.Socket, "front": &a.front} {
+		"backend": &a.Backend, "socket": &a.Socket, "front": &a.front, "policy": &a.policy} {
 		flags.StringVar(to, name, "", "")
 	}
 	flags.Func("allow-missing", "", func(s string) error {
@@ -113,11 +116,14 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil || show != "" {
 		return errors.Join(err, write(out, show))
 	}
+	if a.verb == "check" {
+		return check(ctx, a, out)
+	}
 	do, known := map[string]func(context.Context, config.Config, arguments, io.Writer) error{
 		"serve": serve, "doctor": doctor, "wall": wall,
 	}[a.verb]
 	if !known {
-		return fmt.Errorf("cannot do %s: want serve, doctor or wall, see chatd-root --help: %w", chat.Quote(a.verb), chat.ErrInvalid)
+		return fmt.Errorf("cannot do %s: want serve, doctor, wall or check, see chatd-root --help: %w", chat.Quote(a.verb), chat.ErrInvalid)
 	}
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("cannot %s: want root, this is uid %d: %w", a.verb, os.Geteuid(), chat.ErrDenied)

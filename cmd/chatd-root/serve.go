@@ -39,6 +39,9 @@ func serve(ctx context.Context, cfg config.Config, a arguments, _ io.Writer) (er
 	if a.front == "" {
 		a.front = config.FindProgram("chatd")
 	}
+	if err := cfg.CheckViews(checkView); err != nil {
+		return err
+	}
 	opt, err := provisionOptions(cfg)
 	if err != nil {
 		return err

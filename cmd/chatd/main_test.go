@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"strings"
@@ -21,17 +22,40 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"chatd": main})
+	testscript.Main(m, map[string]func(){"chatd": func() {
+		if f := os.Getenv(rootEnv); f != "" {
+			findProgram = func(string) string { return f }
+		}
+		main()
+	}})
+}
+
+// rootEnv names the chatd-root that the scripts' chatd asks: it is not beside the tests.
+const rootEnv = "CHATD_TEST_ROOT"
+
+func buildRoot(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "chatd-root")
+	cmd := exec.Command("go", "build", "-o", file, "../chatd-root")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build chatd-root: %v: %s", err, out)
+	}
+	return file
 }
 
 // TestCommands runs the commands as they are typed, against a server with chats
 // in memory. The scripts' own command fake changes those behind the API.
 func TestCommands(t *testing.T) {
+	root := buildRoot(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
-		Setup:               serveMemory,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"fake": fake},
+		Setup: func(env *testscript.Env) error {
+			env.Setenv(rootEnv, root)
+			return serveMemory(env)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fake": fake},
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -22,7 +23,8 @@ func policyCommand() *cli.Command {
 		Usage:     "check a file of rules",
 		ArgsUsage: "check FILE",
 		Description: "Prints every error of the file at once, with its line and what was expected, and exits 2: also\n" +
-			"rules that no session could start with, and those that match too many places in this host's /usr. Of a file without errors, what loads but is probably not meant. Needs no daemon and no root.\n\n" +
+			"rules that no session could start with, and those that match too many places in this host's /usr. Of a file without errors, what loads but is probably not meant. Needs no daemon and no root;\n" +
+			"chatd-root, beside chatd, looks through /usr.\n\n" +
 			"   chatd policy check /etc/chatd/access.yaml\n" +
 			"   chatd policy check rules.json5 --json",
 		Action: policyCheck,
@@ -52,13 +54,17 @@ func policyCheck(c *cli.Context) error {
 	file := c.Args().Get(1)
 	p, err := config.ReadRules(file)
 	if err == nil {
-		err = keepable(c.Context, p)
+		err = keepable(p)
+	}
+	warnings := []string{}
+	if err == nil {
+		warnings, err = countPlaces(c.Context, file)
 	}
 	var faults access.Faults
 	if err != nil && (!errors.As(err, &faults) || !c.Bool("json")) {
 		return err
 	}
-	out := checked{File: file, Valid: err == nil, Errors: []checkedFault{}, Warnings: []string{}, Agents: []string{}}
+	out := checked{File: file, Valid: err == nil, Errors: []checkedFault{}, Warnings: warnings, Agents: []string{}}
 	for _, f := range faults {
 		out.Errors = append(out.Errors, checkedFault{f.Place, f.Key, f.Why})
 	}
@@ -76,21 +82,31 @@ func policyCheck(c *cli.Context) error {
 	return nil
 }
 
-// checkPlaces refuses rules that match too much of what sessions on this host share. The host
+// checkPlaces names the rules of a file that match too much of what sessions on this host
+// share. Its error is fs.ErrNotExist where chatd-root, which looks, is not installed. The host
 // of another system has no sessions.
-var checkPlaces = func(context.Context, *access.Policy, string) error { return nil }
+var checkPlaces = func(context.Context, string) (access.Faults, error) { return nil, nil }
+
+// countPlaces refuses what checkPlaces names, and warns if nobody could look.
+func countPlaces(ctx context.Context, file string) (warnings []string, err error) {
+	refused, err := checkPlaces(ctx, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return []string{unchecked("how much of this host's /usr the rules match")}, nil
+	}
+	if err == nil && len(refused) > 0 {
+		err = refused
+	}
+	return []string{}, err
+}
 
 // keepable refuses rules that no session could start with, as the daemon does when it
 // reads them: in a home where those of the default config are.
-func keepable(ctx context.Context, p *access.Policy) error {
+func keepable(p *access.Policy) error {
 	cfg, err := config.Defaults()
 	if err != nil {
 		return err
 	}
-	home := filepath.Join(cfg.Homes, "0000000000000000")
-	if err = keeper.Check(p, home); err == nil {
-		err = checkPlaces(ctx, p, home)
-	}
+	err = keeper.Check(p, filepath.Join(cfg.Homes, "0000000000000000"))
 	var bad keeper.Unkeepable
 	if !errors.As(err, &bad) {
 		return err

@@ -14,21 +14,23 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/config"
-	"github.com/chatd/chatd/provision"
-	"github.com/chatd/chatd/state"
 )
 
 func init() {
-	checkView, checkPlaces = checkViewHere, provision.CheckPlaces
+	checkHost, checkPlaces = checkHostByRoot, checkPlacesByRoot
 	probeHost, raiseWall = doctorHost, wallHost
 }
 
 // rootProgram is chatd-root, for what needs the privilege.
 func rootProgram(verb string, f config.Flags) (program string, args []string, err error) {
-	if err := needRoot(map[string]string{"serve": "serve", "doctor": "probe the layers", "wall": "raise the wall"}[verb]); err != nil {
+	if verb != "check" {
+		err = needRoot(map[string]string{"serve": "serve", "doctor": "probe the layers", "wall": "raise the wall"}[verb])
+	}
+	if err != nil {
 		return "", nil, err
 	}
 	args = []string{"chatd-root", verb}
@@ -40,7 +42,7 @@ func rootProgram(verb string, f config.Flags) (program string, args []string, er
 			args = append(args, "--"+a.flag+"="+a.value)
 		}
 	}
-	return config.FindProgram("chatd-root"), args, nil
+	return findProgram("chatd-root"), args, nil
 }
 
 // becomeRoot is chatd serve from here on: one process, one unit, one command.
@@ -96,17 +98,21 @@ func wallHost(ctx context.Context, f config.Flags) error {
 	return err
 }
 
-// askRoot runs chatd-root for one act, and returns what it printed.
-func askRoot(ctx context.Context, verb string, f config.Flags, flags uintptr) ([]byte, error) {
+// askRoot runs chatd-root for one act, and returns what it printed. Where that is not installed,
+// the error is fs.ErrNotExist.
+func askRoot(ctx context.Context, verb string, f config.Flags, flags uintptr, more ...string) ([]byte, error) {
 	program, args, err := rootProgram(verb, f)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, program, args[1:]...)
+	cmd := exec.CommandContext(ctx, program, append(args[1:], more...)...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return nil, api.ErrorOf(exit.ExitCode(), strings.TrimPrefix(strings.TrimSpace(said.String()), "chatd: "))
@@ -117,17 +123,22 @@ func askRoot(ctx context.Context, verb string, f config.Flags, flags uintptr) ([
 	return out, nil
 }
 
-// checkViewHere looks at this host, as far as this user may.
-func checkViewHere(cfg config.Config, p chat.Profile) (key string, err error) {
-	err = provision.CheckView(provision.Options{
-		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB,
-		UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
-	}, p)
-	var at *provision.KeyError
-	if errors.As(err, &at) {
-		return at.Key, at.Err
+// checkHostByRoot has chatd-root look for what the config's profiles open of this host.
+func checkHostByRoot(ctx context.Context, f config.Flags) error {
+	_, err := askRoot(ctx, "check", f, 0)
+	return err
+}
+
+// checkPlacesByRoot has chatd-root count what the rules of a file match on this host.
+func checkPlacesByRoot(ctx context.Context, file string) (refused access.Faults, err error) {
+	out, err := askRoot(ctx, "check", config.Flags{}, 0, "--policy="+file)
+	if err != nil {
+		return nil, err
 	}
-	return "expose_paths", err
+	if err := json.Unmarshal(out, &refused); err != nil {
+		return nil, fmt.Errorf("cannot read what chatd-root found: %w", err)
+	}
+	return refused, nil
 }
 
 // needRoot fails early and clearly: the first thing that needs root would

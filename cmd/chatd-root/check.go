@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/state"
+)
+
+// check looks at this host for what a config names, or a file of rules, as far as this user may:
+// it needs no root. chatd prints the config and all else that can be said without the host.
+func check(ctx context.Context, a arguments, out io.Writer) error {
+	if a.policy != "" {
+		return checkPolicy(ctx, a.policy, out)
+	}
+	cfg, err := config.Load(a.Flags)
+	if err != nil {
+		return err
+	}
+	return cfg.CheckViews(checkView)
+}
+
+// checkPolicy writes the rules that match too many places, as JSON: in a home where those of
+// the default config are.
+func checkPolicy(ctx context.Context, file string, out io.Writer) error {
+	p, err := config.ReadRules(file)
+	if err != nil {
+		return err
+	}
+	cfg, err := config.Defaults()
+	if err != nil {
+		return err
+	}
+	refused := access.Faults{}
+	err = provision.CheckPlaces(ctx, p, filepath.Join(cfg.Homes, "0000000000000000"))
+	if err != nil && !errors.As(err, &refused) {
+		return err
+	}
+	b, err := json.Marshal(refused)
+	if err != nil {
+		return fmt.Errorf("cannot write what was found: %w", err)
+	}
+	return write(out, string(b)+"\n")
+}
+
+// checkView looks at this host, as far as this user may.
+func checkView(cfg config.Config, p chat.Profile) (key string, err error) {
+	err = provision.CheckView(provision.Options{
+		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB,
+		UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
+	}, p)
+	var at *provision.KeyError
+	if errors.As(err, &at) {
+		return at.Key, at.Err
+	}
+	return "expose_paths", err
+}
