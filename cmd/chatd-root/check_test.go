@@ -40,7 +40,8 @@ func TestCheck(t *testing.T) {
 // TestServeChecks: a daemon does not start with a config that check refuses, and says the line.
 func TestServeChecks(t *testing.T) {
 	// Without the check it would fail at its state directory, before it makes anything.
-	cfg, err := load(t, "expose_paths:\n  - {source: /none/such, mode: ro}\nstate: /proc/none/state\nrun: /proc/none/run\n")
+	cfg, err := load(t, "expose_paths:\n  - {source: /none/such, mode: ro}\n"+
+		"state: /proc/none/state\nrun: /proc/none/run\n")
 	if err != nil {
 		t.Fatal(err)
 	}
