@@ -9,6 +9,9 @@ import (
 // of it is there once that much was printed.
 const LogSize = 2 << 20
 
+// Size of a chat's terminal in cells, if nobody changed it.
+const TerminalRows, TerminalCols = 40, 120
+
 // MaxLogPage bounds one piece of it that is answered.
 const MaxLogPage = 256 << 10
 

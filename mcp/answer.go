@@ -110,7 +110,7 @@ func typedText(t chat.Typed) []string {
 
 // logText is a piece of what a terminal printed, as an agent can read it: text alone.
 func logText(l chat.Log) []string {
-	return append([]string{bounded(display.Render(l.Bytes(), 40, 120))}, logNotes(l)...)
+	return append([]string{bounded(display.Render(l.Bytes(), chat.TerminalRows, chat.TerminalCols))}, logNotes(l)...)
 }
 
 // logNotes is where a piece ends, and what is not in it.

@@ -33,7 +33,7 @@ type terminal struct {
 
 // logValue is a piece of what a terminal printed.
 func logValue(l chat.Log) terminal {
-	return terminal{Text: bounded(display.Render(l.Bytes(), 40, 120)), Cursor: &l.Cursor, End: &l.End, Lost: l.Lost, Recording: &l.Recording}
+	return terminal{Text: bounded(display.Render(l.Bytes(), chat.TerminalRows, chat.TerminalCols)), Cursor: &l.Cursor, End: &l.End, Lost: l.Lost, Recording: &l.Recording}
 }
 
 func typedValue(t chat.Typed) terminal {

@@ -7,7 +7,16 @@ import (
 
 	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/tmux"
 )
+
+// TestSize: tmux may not import chat, and the command line and mcp not tmux.
+func TestSize(t *testing.T) {
+	if chat.TerminalRows != tmux.Rows || chat.TerminalCols != tmux.Cols {
+		t.Errorf("chat has terminals of %d by %d, tmux makes them %d by %d",
+			chat.TerminalRows, chat.TerminalCols, tmux.Rows, tmux.Cols)
+	}
+}
 
 // fixed are chats whose answers are given.
 type fixed struct {

@@ -103,7 +103,7 @@ func (p *logPrinter) render(id chat.ID, since int64) error {
 	if err := pages(p.c, id, since, p.print); err != nil {
 		return err
 	}
-	text := display.Render(all.Bytes(), tmuxRows, tmuxCols)
+	text := display.Render(all.Bytes(), chat.TerminalRows, chat.TerminalCols)
 	if text != "" {
 		text += "\n"
 	}
@@ -112,9 +112,6 @@ func (p *logPrinter) render(id chat.ID, since int64) error {
 	}
 	return nil
 }
-
-// The size of a chat's terminal, if nobody changed it.
-const tmuxRows, tmuxCols = 40, 120
 
 // chatTextWriter writes what a chat printed: on a terminal plain text, elsewhere every byte.
 func chatTextWriter(w io.Writer) io.Writer {
