@@ -57,6 +57,21 @@ func TestFull(t *testing.T) {
 		"a\x1b[" + strings.Repeat("1;", 1000) + "mb":       "ab",
 		"a\x1b]0;x\x1b[31mb":                               "a\x1b[31mb", // ESC ends a string
 		"a\x1b]0;x\x18b":                                   "ab",
+		// In a string bytes from 0x80 on are of the string, whole characters or not.
+		"a\x1b]0;\u2733 title\ab":                       "ab", // ✳ has the byte 0x9c
+		"a\x1bPq\u2733 x\x1b\\b":                        "ab",
+		"a\x1b_\u2733 x\x1b\\b":                         "ab",
+		"a\x1b^\u2733 x\x1b\\b\x1bX\x9cx\x18c":          "abc",
+		"a\x1b]0;\x9cx\ab\x1b]0;\u009cx\ac":             "abc", // ST in 8 bits and as a character
+		"a\x1bPq\x9cx\x1b\\b\x1bP\u009cq\x1b\\c":        "abc",
+		"a\x1b]0;\xe2\x9c\ab":                           "ab", // broken off by the end
+		"a\x1b]0;\xe2\x1b\\b":                           "ab",
+		"a\x1b]0;\xf0\x9f\x1b[31mb":                     "a\x1b[31mb",
+		"a\x1b]0;\xc0\x9c\xe0\x80\x9cx\ab":              "ab", // overlong
+		"a\xc0\x87\xe0\x80\x9cb":                        "a\ufffd\ufffd\ufffd\ufffd\ufffdb",
+		"a\xe2\x1b[31mb":                                "a\ufffd\x1b[31mb",
+		"a\x1b]0;\x9b31m\x9d0;\x90q\x18b":               "ab",
+		"a\x1b]52;c;" + strings.Repeat("\u2733", 1<<16): "a", // never ended
 	} {
 		if got := String(in, Full); got != want {
 			t.Errorf("%.60q came through as %.60q, want %q", in, got, want)
@@ -75,7 +90,7 @@ func TestLevels(t *testing.T) {
 
 // TestPieces cuts in every place: a sequence in two writes is the same sequence.
 func TestPieces(t *testing.T) {
-	in := "é🦀\x1b[1;31mx\x1b]52;c;aGk=\x1b\\y\x1b[?1049h\xe2\x82z\x1bPq\x1b\\"
+	in := "\x1b]0;\u2733 t\aé🦀\x1b[1;31mx\x1b]52;c;aGk=\x1b\\y\x1b[?1049h\xe2\x82z\x1bPq\x1b\\"
 	want := String(in, Full)
 	for i := range len(in) {
 		var out bytes.Buffer
@@ -118,7 +133,8 @@ var harmless = regexp.MustCompile(`^(?:[^\x00-\x1f\x7f-\x{9f}]|[\n\t\x08\v\f\r\x
 	`|\x1b\[[0-9;:]*m|\x1b\[[0-9;]*[A-IZadef` + "`" + `JKX@PLMSTbgrsu]|\x1b\[\?[0-9;]+[hl]|\x1b\[4[hl]|\x1b\[[0-9]? q)*$`)
 
 func FuzzWriter(f *testing.F) {
-	for _, s := range []string{"é\x1b[1;31mx", "\x1b]52;c;x\a", "\x1bP\x1b\\", "\x9b1m\xc2\x9b", "\x1b[?1049;25h", "\xe2\x82", "\x1b[ q\x1b[4 q", "\x1b\x1b[m", "\x1b[\x90m"} {
+	for _, s := range []string{"é\x1b[1;31mx", "\x1b]52;c;x\a", "\x1bP\x1b\\", "\x9b1m\xc2\x9b", "\x1b[?1049;25h", "\xe2\x82", "\x1b[ q\x1b[4 q", "\x1b\x1b[m", "\x1b[\x90m",
+		"\x1b]0;\u2733 t\ax", "\x1bPq\xe2\x9c\x1b\\x", "\x1b]\u009c\xc0\x9cx\x1b[1m"} {
 		f.Add([]byte(s), 1)
 	}
 	f.Fuzz(func(t *testing.T, in []byte, cut int) {

@@ -76,8 +76,9 @@ func String(text string, level Level) string {
 	return string(d.out)
 }
 
-// read takes one byte. Text is UTF-8: the one-byte controls from 0x80 on are not, and
-// are a broken character.
+// read takes one byte. Text is UTF-8: the one-byte controls from 0x80 on are not, and are a
+// broken character. The parser's table sees no byte from 0x80 on: it ends a string at 0x9c,
+// also inside a character.
 func (d *Writer) read(b byte) {
 	if d.have > 0 && d.goOn(b) {
 		return
@@ -87,11 +88,11 @@ func (d *Writer) read(b byte) {
 		d.whole()
 		return
 	}
-	state, action := parser.Table.Transition(d.state, b)
-	if b >= utf8.RuneSelf && d.state != parser.OscStringState && d.state != parser.DcsStringState {
-		state, action = d.state, parser.IgnoreAction // no 8-bit control ends or begins anything
-		d.seq.bad = true
+	if b >= utf8.RuneSelf {
+		d.seq.bad = true // nothing ends or begins
+		return
 	}
+	state, action := parser.Table.Transition(d.state, b)
 	if d.state != state && state == parser.EscapeState || action == parser.ClearAction {
 		d.seq = sequence{params: d.seq.params[:0]}
 	}
