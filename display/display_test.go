@@ -43,6 +43,7 @@ func TestFull(t *testing.T) {
 		"a\x1b[3Jb\x1b[2;3J":                               "ab",
 		"a\x1b[999999999bb\x1b[99999L":                     "ab",
 		"a\x1b[1;2;3;4;5Tb":                                "ab", // mouse
+		"a\x1b[; qb":                                       "ab", // the shape of the cursor has one parameter
 		"a\x1b[1;2sb\x1b[0$yc\x1b[1*x":                     "abc",
 		"a\x1b[1\"qb\x1b[?1$pc":                            "abc",
 		"a\x1b%Gb\x1b Fc\x1b(Ad":                           "abcd", // other encodings

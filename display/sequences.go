@@ -49,7 +49,7 @@ func (s *sequence) listed(level Level, final byte) bool {
 	case s.prefix != 0:
 		return false
 	case s.intermediate == ' ':
-		return final == 'q' && len(s.params) <= 1
+		return final == 'q' && len(s.params) <= 1 && s.count() <= 1
 	case s.intermediate != 0:
 		return false
 	case final == 'h' || final == 'l':
