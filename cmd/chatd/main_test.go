@@ -35,6 +35,9 @@ const rootEnv = "CHATD_TEST_ROOT"
 
 func buildRoot(t *testing.T) string {
 	t.Helper()
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("SKIPPED: needs go, to build chatd-root")
+	}
 	file := filepath.Join(t.TempDir(), "chatd-root")
 	cmd := exec.Command("go", "build", "-o", file, "../chatd-root")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -46,10 +49,14 @@ func buildRoot(t *testing.T) string {
 
 // TestCommands runs the commands as they are typed, against a server with chats
 // in memory. The scripts' own command fake changes those behind the API.
-func TestCommands(t *testing.T) {
-	root := buildRoot(t)
+func TestCommands(t *testing.T) { script(t, "testdata", "") }
+
+// TestCommandsAskRoot runs those that ask chatd-root what only the host can tell.
+func TestCommandsAskRoot(t *testing.T) { script(t, "testdata/askroot", buildRoot(t)) }
+
+func script(t *testing.T, dir, root string) {
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata",
+		Dir:                 dir,
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv(rootEnv, root)

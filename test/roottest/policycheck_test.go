@@ -12,6 +12,7 @@ import (
 // TestPolicyCheckCounts: chatd policy check refuses a rule that matches too much of this host's
 // /usr, by its line, and loads one that does not.
 func TestPolicyCheckCounts(t *testing.T) {
+	needsRoot(t)
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
 	const text = "access:\n  deny:\n  - \"*.none\"\n  - \"*.counted\"\n"
 	must(t, os.WriteFile(rules, []byte(text), 0o600))

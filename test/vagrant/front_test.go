@@ -21,8 +21,8 @@ func TestHostFront(t *testing.T) {
 	if !strings.HasSuffix(group, "/chatd.service/chatd.front") {
 		t.Errorf("it is in %s", group)
 	}
-	for file, want := range map[string]string{"memory.max": "1073741824\n", "pids.max": "512\n"} {
-		if got := content(t, "/sys/fs/cgroup"+group+"/"+file); got != want {
+	for file, want := range map[string]string{"memory.max": "1073741824", "pids.max": "512"} {
+		if got := strings.TrimSpace(content(t, "/sys/fs/cgroup"+group+"/"+file)); got != want {
 			t.Errorf("its %s is %q, want %q", file, got, want)
 		}
 	}
