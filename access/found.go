@@ -46,7 +46,8 @@ func (rs *Ruleset) JudgeNamed(named []chat.NamedPath) (Verdict, error) {
 			if v.Denied() {
 				break
 			}
-			return Verdict{Paths: paths}, fmt.Errorf("cannot judge the command: want at most %d steps of comparing paths with rules in it: %w", MaxSteps, chat.ErrInvalid)
+			return Verdict{Paths: paths}, fmt.Errorf("cannot judge the command: "+
+				"want at most %d steps of comparing paths with rules in it: %w", MaxSteps, chat.ErrInvalid)
 		}
 	}
 	v.Paths = paths

@@ -190,33 +190,18 @@ func (c *contentSender) send(l *link) {
 // made of it. A body that cannot be read ends the caller's context too, and that may be heard of
 // first: the error is then on its way.
 func (c *contentSender) explain(ctx context.Context, err error) error {
-	if err == nil || !c.sending {
+	if err == nil || !c.sending || ctx.Err() == nil && len(c.failed) == 0 {
 		return err
-	}
-	var late time.Duration
-	if ctx.Err() != nil {
-		late = contentPatience
 	}
 	select {
 	case own := <-c.failed:
-		return c.with(own, err)
-	default:
+		if own != nil {
+			err = errors.Join(&files.BodyError{Err: own}, err)
+		}
+	case <-time.After(contentTimeout):
 	}
-	select {
-	case own := <-c.failed:
-		return c.with(own, err)
-	case <-time.After(late):
-		return err
-	}
+	return err
 }
 
-// with is err behind the error of the content, where there was one.
-func (c *contentSender) with(own, err error) error {
-	if own == nil {
-		return err
-	}
-	return errors.Join(&files.BodyError{Err: own}, err)
-}
-
-// contentPatience bounds the wait for the error of a body whose caller is gone.
-const contentPatience = time.Second
+// contentTimeout bounds the wait for the error of a body after its caller's context has ended.
+const contentTimeout = time.Second

@@ -10,12 +10,12 @@
 //	root → front   want, started, output, begin, data, frame …   then  answer… (answerEnd | failed)
 //
 // A request is JSON with no unknown member: the verb, the caller, the chat and the arguments
-// of one method of [Chats]. [Client] satisfies [Chats] in the front; [Serve] calls another in
+// of one method of [Root]. [Client] satisfies [Root] in the front; [Server] calls another in
 // chatd-root. Errors keep their kind, their words, and what the API shows of a denial.
 //
 // # Runs as
 //
-// [Client]: the front, as user chatd. [Serve]: root, in chatd-root.
+// [Client]: the front, as user chatd. [Server]: root, in chatd-root.
 //
 // # What it does not stop
 //

@@ -214,7 +214,7 @@ func (s *Server) work(ctx context.Context, c *call) (result any, err error) {
 	return do(ctx, s.opt.Root, c)
 }
 
-// nameOf is the one verb that is about no chat.
+// nameOf is the one verb that is no method of [Root].
 const nameOf = "name_of"
 
 var errOver = errors.New("the call is over")

@@ -12,7 +12,7 @@ import (
 
 // The front reads commands: it holds them against the guard of the profile, whose terms it asks
 // for, and finds the paths that they name. Here those paths are held against the file rules, and
-// what is refused is audited. Nothing of a chat was started then. What is typed into a terminal
+// a refusal is audited, before anything of the run is started. Text that is typed into a terminal
 // is not judged.
 
 // Terms are what the front judges the commands of a chat by.

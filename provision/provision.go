@@ -22,7 +22,7 @@ import (
 
 // Manager provisions chats: it owns their records, accounts, homes, walls and
 // sessions. Its exported methods are safe for concurrent use and satisfy
-// runs.Root; the caller is in the context ([chat.WithCaller]).
+// broker.Root; the caller is in the context ([chat.WithCaller]).
 type Manager struct {
 	opt     Options
 	log     *slog.Logger

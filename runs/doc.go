@@ -15,5 +15,5 @@
 //
 // It is advice for well-meaning agents, as package guard has it, and limits nothing: chatd-root
 // cannot know whether a command was read, or whether a time has come. A front that is taken over
-// lets both pass. What is typed into a terminal is not read.
+// lets both pass. Text that is typed into a terminal is not read.
 package runs

@@ -8,7 +8,7 @@ import (
 )
 
 // Named are the paths that a shell command names, which starts in cwd; both directories are
-// absolute. What is found before an error is there too.
+// absolute. With an error come the paths that were found before it.
 func Named(home, cwd, command string) ([]chat.NamedPath, error) {
 	x := newExtractor()
 	err := x.script(newShell(home, cwd), command)
