@@ -15,8 +15,9 @@ import (
 )
 
 // TestSocketsAreBounded has a chat take all the kernel memory that sockets and locks
-// give, in ten processes: more of them meet the memory limit. Its session ends, with the reason in the
-// audit log, and the host has lost no more than twice the chat's memory meanwhile.
+// give, in ten processes: more of them meet the memory limit. Where nothing else counts it, its
+// session ends with the reason in the audit log, and the host has the memory back. How much it takes
+// until somebody looks depends on how busy the machine is.
 func TestSocketsAreBounded(t *testing.T) {
 	needsRoot(t)
 	alone(t) // it measures the memory of the kernel
@@ -43,14 +44,18 @@ func TestSocketsAreBounded(t *testing.T) {
 					time.Sleep(20 * time.Millisecond)
 				}
 				t.Logf("the kernel's memory grew by %d MiB", worst>>20)
-				if limit := 2 * int64(a.Limits.MemoryMax); worst > limit {
-					t.Errorf("the kernel's memory grew by %d MiB, want at most %d", worst>>20, limit>>20)
-				}
-				if reason == "" {
-					return // the memory limit is its wall, and may leave the session alone
+				limit := 2 * int64(a.Limits.MemoryMax)
+				if reason == "" { // the memory limit is its wall, and may leave the session alone
+					if worst > limit {
+						t.Errorf("the kernel's memory grew by %d MiB, want at most %d", worst>>20, limit>>20)
+					}
+					return
 				}
 				until(t, "the reason is audited", func() bool {
 					return len(auditLines(t, opt, string(a.ID), `"sleep"`, reason)) == 1
+				})
+				until(t, "the kernel has its memory back", func() bool {
+					return kernelMemory(t)-before < limit/4
 				})
 			})
 		}
