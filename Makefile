@@ -62,15 +62,15 @@ check: packages ## formatting, vet, lost errors, dead code, vulnerabilities, typ
 	test/deadcode $(DEADCODE)
 	test/vulnerabilities $(GOVULNCHECK)
 	go vet -tags e2e ./test/vagrant
-	test/types darwin/arm64 ./chat ./api ./state ./netpolicy ./access ./files ./cmd/chatd
-	test/types windows/amd64 ./chat ./api ./access ./files ./cmd/chatd
+	test/types darwin/arm64 ./chat ./api ./state ./netpolicy ./filerules ./files ./cmd/chatd
+	test/types windows/amd64 ./chat ./api ./filerules ./files ./cmd/chatd
 	test/types linux/arm64 ./...
 	go mod verify >/dev/null && go mod tidy -diff
 
 bench: packages ## measure the life of a chat beside its rivals at 0, 1,000 and 10,000 chats, and file rules and tools
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/roottest
 	go test -run '^$$' -bench Packet -timeout 20m ./netpolicy
-	go test -run '^$$' -bench 'Explain|Ratio|JudgeCommand' -timeout 20m ./access ./shell ./files ./provision
+	go test -run '^$$' -bench 'Explain|Ratio|JudgeCommand' -timeout 20m ./filerules ./shell ./files ./provision
 
 install: build ## install the programs under /usr/local
 	install -D -m 0755 bin/chatd /usr/local/sbin/chatd

@@ -15,16 +15,16 @@
 //	tmux              the terminal
 //	shims             the chat's side of the wall: view, confine, probe
 //	wrapper           the chat's side of rm, curl, sudo: checks their arguments
-//	access            file rules: loads, matches and explains them
+//	filerules         file rules: loads, matches and explains them
 //	shell             reads commands: their paths, and the programs they start
-//	keeper            keeps file rules in sessions: mounts and fanotify
+//	enforce           keeps file rules in sessions: mounts and fanotify
 //	files             the five file tools
 //	guard             commands that are refused before they run: advice
-//	minder            keeps a background run while chatd is not there
+//	supervise         keeps a background run while chatd is not there
 //	runs              in the front: reads commands, has the clock of schedules
 //	schedule          when scheduled runs come due
 //	quota             how much one owner may have of what all owners share
-//	display           what an operator's terminal may be sent
+//	termsafe          what an operator's terminal may be sent
 //	ring              the end of what a run or a terminal printed
 //	state             records, uids and the audit log
 //	config            reads chatd's config

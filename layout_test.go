@@ -26,40 +26,40 @@ var mayImport = map[string][]string{
 	".":                 {},
 	"chat":              {},
 	"tmux":              {},
-	"display":           {},
+	"termsafe":           {},
 	"ring":              {},
 	"sys":               {},
 	"cgroup":            {"sys", "chat"},
 	"netpolicy":         {"chat"},
 	"state":             {"chat"},
-	"files":             {"access", "chat"}, // adrs/0023
+	"files":             {"filerules", "chat"}, // adrs/0023
 	"landlock":          {"chat"},
-	"access":            {"chat"},
-	"keeper":            {"sys", "access", "chat"},
-	"minder":            {"chat"},
+	"filerules":            {"chat"},
+	"enforce":            {"sys", "filerules", "chat"},
+	"supervise":            {"chat"},
 	"unshare":           {"chat"},
-	"shell":             {"access", "chat"}, // adrs/0040
-	"guard":             {"access", "shell", "chat"},
+	"shell":             {"filerules", "chat"}, // adrs/0040
+	"guard":             {"filerules", "shell", "chat"},
 	"schedule":          {"chat"},
 	"quota":             {"chat"},
-	"config":            {"access", "chat", "files", "journal", "quota"},
+	"config":            {"filerules", "chat", "files", "journal", "quota"},
 	"journal":           {},
 	"listen":            {"chat"},
 	"confine":           {"landlock"},
 	"sockets":           {},
 	"shims":             {"landlock", "files", "chat"},
-	"wrapper":           {"shims", "access", "shell", "guard", "chat"}, // adrs/0040
-	"provision":         {"sys", "keeper", "minder", "cgroup", "unshare", "netpolicy", "tmux", "ring", "shims", "state", "access", "files", "sockets", "quota", "chat"},
+	"wrapper":           {"shims", "filerules", "shell", "guard", "chat"}, // adrs/0040
+	"provision":         {"sys", "enforce", "supervise", "cgroup", "unshare", "netpolicy", "tmux", "ring", "shims", "state", "filerules", "files", "sockets", "quota", "chat"},
 	"runs":              {"broker", "schedule", "guard", "shell", "chat"}, // adrs/0041
 	"broker":            {"chat", "files", "quota"},
-	"terminal":          {"broker", "chat", "display", "tmux"}, // adrs/0042
+	"terminal":          {"broker", "chat", "termsafe", "tmux"}, // adrs/0042
 	"api":               {"broker", "chat", "files", "quota"},
 	"api/apitest":       {"chat", "files", "schedule"},
-	"mcp":               {"api", "chat", "files", "display"},
-	"cmd/chatd":         {"display", "keeper", "mcp", "api", "broker", "config", "confine", "journal", "runs", "terminal", "state", "access", "shell", "guard", "files", "quota", "chat"},
-	"cmd/chatd-root":    {"broker", "config", "journal", "listen", "provision", "state", "access", "chat"},
-	"cmd/chatd-shim":    {"shims", "wrapper", "minder"},
-	"cmd/chatd-enforce": {"keeper", "chat"},
+	"mcp":               {"api", "chat", "files", "termsafe"},
+	"cmd/chatd":         {"termsafe", "enforce", "mcp", "api", "broker", "config", "confine", "journal", "runs", "terminal", "state", "filerules", "shell", "guard", "files", "quota", "chat"},
+	"cmd/chatd-root":    {"broker", "config", "journal", "listen", "provision", "state", "filerules", "chat"},
+	"cmd/chatd-shim":    {"shims", "wrapper", "supervise"},
+	"cmd/chatd-enforce": {"enforce", "chat"},
 	"examples/bridge":   {"api", "chat"},
 	"test/npmtest":      {},
 	"test/roottest":     {},
@@ -71,9 +71,9 @@ var mayImport = map[string][]string{
 var owners = map[string]string{
 	"go.etcd.io/bbolt":                            "state",
 	"github.com/danielgtaylor/huma/v2":            "api",
-	"github.com/goccy/go-yaml":                    "config access", // adrs/0016
-	"github.com/titanous/json5":                   "access",
-	"github.com/bmatcuk/doublestar/v4":            "access",
+	"github.com/goccy/go-yaml":                    "config filerules", // adrs/0016
+	"github.com/titanous/json5":                   "filerules",
+	"github.com/bmatcuk/doublestar/v4":            "filerules",
 	"mvdan.cc/sh/v3":                              "shell", // adrs/0040
 	"github.com/urfave/cli/v2":                    "cmd/chatd",
 	"github.com/coreos/go-systemd/v22/daemon":     "cmd/chatd-root",
@@ -92,7 +92,7 @@ var owners = map[string]string{
 	"github.com/rogpeppe/go-internal":             "cmd/chatd",
 	"github.com/modelcontextprotocol/go-sdk":      "mcp",
 	"github.com/google/jsonschema-go":             "mcp", // adrs/0021
-	"github.com/charmbracelet/x":                  "display",
+	"github.com/charmbracelet/x":                  "termsafe",
 	"github.com/robfig/cron/v3":                   "schedule", // adrs/0027
 	"golang.org/x/tools":                          ".",        // the tests of this folder alone: adrs/0037
 	"golang.org/x/sys":                            "",
@@ -101,12 +101,12 @@ var owners = map[string]string{
 // sides says on which side of the privilege each package is that a binary links. Pure packages
 // hold words, checks and formats, and belong to every side.
 var sides = map[string]string{
-	"root": "provision cgroup netpolicy sockets unshare tmux ring state listen minder " +
+	"root": "provision cgroup netpolicy sockets unshare tmux ring state listen supervise " +
 		"cmd/chatd-root",
-	"enforce": "keeper cmd/chatd-enforce",
-	"front":   "api mcp confine guard shell schedule runs terminal display cmd/chatd",
+	"enforce": "enforce cmd/chatd-enforce",
+	"front":   "api mcp confine guard shell schedule runs terminal termsafe cmd/chatd",
 	"chat":    "shims landlock files wrapper cmd/chatd-shim",
-	"pure":    "chat access quota config journal broker sys",
+	"pure":    "chat filerules quota config journal broker sys",
 }
 
 // sideOf is the side of each binary. It links that side and pure packages.
@@ -120,16 +120,16 @@ var crossings = map[string]map[string]string{
 	"chatd-root": {
 		"shims landlock": "provision plans the session that chatd-shim builds",
 		"files":          "provision passes calls of file tools on; config has their bounds",
-		"keeper":         "provision asks chatd-enforce, and checks that it can keep the rules",
+		"enforce":         "provision asks chatd-enforce, and checks that it can keep the rules",
 	},
 	"chatd-shim": {
 		"guard shell": "wrapper checks the arguments of rm, curl, sudo as a run is checked",
-		"minder":      "chatd-shim mind supervises a background run",
+		"supervise":      "chatd-shim mind supervises a background run",
 	},
 	"chatd": {
 		"tmux":     "terminal renders output for the size of a chat's terminal",
 		"state":    "audit reads the log without a daemon",
-		"keeper":   "policy check says which rules chatd-enforce cannot keep",
+		"enforce":   "policy check says which rules chatd-enforce cannot keep",
 		"files":    "api and mcp have the arguments and answers of the file tools",
 		"landlock": "confine takes from the front what it does not need",
 	},
@@ -261,7 +261,7 @@ func TestShimStaysSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dep := range strings.Fields(string(out)) {
-		if strings.HasPrefix(dep, module) && !slices.Contains([]string{"chat", "access", "shell", "guard", "landlock", "files", "shims", "wrapper", "minder", "cmd/chatd-shim"}, folder(dep)) || dep == "net/http" {
+		if strings.HasPrefix(dep, module) && !slices.Contains([]string{"chat", "filerules", "shell", "guard", "landlock", "files", "shims", "wrapper", "supervise", "cmd/chatd-shim"}, folder(dep)) || dep == "net/http" {
 			t.Errorf("chatd-shim depends on %s", dep)
 		}
 	}

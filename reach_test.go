@@ -23,7 +23,7 @@ const mostEnforced = 4_738
 // TestEnforceStaysSmall measures what is reachable from chatd-enforce's main, by rapid type
 // analysis: an upper bound, for every method of a type that becomes an interface counts.
 func TestEnforceStaysSmall(t *testing.T) {
-	staysSmall(t, "chatd-enforce", mostEnforced, "keeper", 1000)
+	staysSmall(t, "chatd-enforce", mostEnforced, "enforce", 1000)
 }
 
 // mostRooted bounds the own code lines that chatd-root can reach from main. The plan is 9,000:
@@ -62,7 +62,7 @@ func TestRootLinksLittle(t *testing.T) {
 		t.Errorf("chatd-root does not link provision: %s", deps)
 	}
 	for _, dep := range deps {
-		if slices.Contains([]string{"api", "mcp", "confine", "display", "terminal", "runs", "guard", "shell", "schedule", "cmd/chatd"}, folder(dep)) {
+		if slices.Contains([]string{"api", "mcp", "confine", "termsafe", "terminal", "runs", "guard", "shell", "schedule", "cmd/chatd"}, folder(dep)) {
 			t.Errorf("chatd-root links %s", dep)
 		}
 		for _, not := range []string{
@@ -97,11 +97,11 @@ var enforceMayNot = []string{
 // TestEnforceLinksLittle keeps what reads callers' and chats' text out of chatd-enforce.
 func TestEnforceLinksLittle(t *testing.T) {
 	deps := depsOf(t, "./cmd/chatd-enforce")
-	if !slices.Contains(deps, module+"/keeper") {
-		t.Errorf("chatd-enforce does not link keeper: %s", deps)
+	if !slices.Contains(deps, module+"/enforce") {
+		t.Errorf("chatd-enforce does not link enforce: %s", deps)
 	}
 	for _, dep := range deps {
-		if strings.HasPrefix(dep, module) && !slices.Contains([]string{"chat", "access", "keeper", "sys", "cmd/chatd-enforce"}, folder(dep)) {
+		if strings.HasPrefix(dep, module) && !slices.Contains([]string{"chat", "filerules", "enforce", "sys", "cmd/chatd-enforce"}, folder(dep)) {
 			t.Errorf("chatd-enforce links %s", dep)
 		}
 		for _, not := range enforceMayNot {

@@ -37,7 +37,7 @@ var described = map[string]binary{
 			"front (JSON, 16 MiB at most); reports of `chatd-shim` (JSON, 64 KiB at most); " +
 			"bytes of a chat, as listed above.",
 		order: "provision cgroup netpolicy unshare sockets shims landlock tmux broker " +
-			"cmd/chatd-root listen state config access keeper minder sys files quota chat " +
+			"cmd/chatd-root listen state config filerules enforce supervise sys files quota chat " +
 			"ring journal",
 	},
 	"chatd-enforce": {
@@ -45,7 +45,7 @@ var described = map[string]binary{
 		reads: "orders of chatd-root (JSON, on a socket in a directory of root's); the " +
 			"kernel's fanotify events and mount tables; names in the chats' trees, never " +
 			"what a file holds.",
-		order: "keeper access sys chat cmd/chatd-enforce",
+		order: "enforce filerules sys chat cmd/chatd-enforce",
 	},
 	"chatd-shim": {
 		runsAs: "the chat. `chatd-shim mind` is root until its `nsenter` runs, then a uid that " +
@@ -53,14 +53,14 @@ var described = map[string]binary{
 		reads: "the plan of the session and calls of file tools, both from chatd-root; the " +
 			"chat's files and the arguments of the programs it stands for. A supervisor " +
 			"copies bytes and parses none.",
-		order: "shims landlock minder files access wrapper guard shell chat cmd/chatd-shim",
+		order: "shims landlock supervise files filerules wrapper guard shell chat cmd/chatd-shim",
 	},
 	"chatd": {
 		runsAs: "user `chatd` without a capability as the front (`chatd front`); the user who " +
 			"calls it as the command line.",
 		reads: "as the front: HTTP, JSON and MCP of callers, and what chats print; as the " +
 			"command line: its arguments and the answers of the front.",
-		order: "confine api broker mcp terminal display cmd/chatd config quota files access guard shell " +
+		order: "confine api broker mcp terminal termsafe cmd/chatd config quota files filerules guard shell " +
 			"chat journal",
 	},
 }

@@ -235,7 +235,7 @@ func TestTraceFinds(t *testing.T) {
 		"| a | provision/nothing.go | TestLife |":                                               1,
 		"| a | provision/steps.go noFunctionOfThat" + "Name | TestLife |":                       1,
 		"| a | test/nowhere/run | TestLife, Test" + "Nowhere, TestNo" + "where… |":              3,
-		"| a | quota | access.TestLife, FuzzNo" + "where, nowhere.txtar |":                      3,
+		"| a | quota | filerules.TestLife, FuzzNo" + "where, nowhere.txtar |":                   3,
 		"| a | | TestLife |": 1,
 		"| a | – | – |":      1,
 	} {

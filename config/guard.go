@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 )
 
 // defaultsName is what the embedded file is called in errors.
@@ -82,7 +82,7 @@ func (s source) toolsOff(at string, list []string) ([]string, error) {
 }
 
 // adoptGuard gives a profile the guard of its file of rules. The keys stand in one place.
-func adoptGuard(cfg Config, name string, policy *access.Policy) error {
+func adoptGuard(cfg Config, name string, policy *filerules.Policy) error {
 	p := cfg.Profiles[name]
 	if policy == nil || policy.Guard == nil {
 		return nil

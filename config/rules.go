@@ -9,29 +9,29 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 )
 
 // ReadRules reads a file of rules.
-func ReadRules(file string) (*access.Policy, error) {
+func ReadRules(file string) (*filerules.Policy, error) {
 	text, err := readText(file)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the policy: %w: %w", err, chat.ErrInvalid)
 	}
-	return access.Load(file, text)
+	return filerules.Load(file, text)
 }
 
 // Rules reads the file of rules of each profile that names one; one that wants the
 // default rules alone has those.
-func (cfg Config) Rules() (map[string]*access.Policy, error) {
-	policies := map[string]*access.Policy{}
+func (cfg Config) Rules() (map[string]*filerules.Policy, error) {
+	policies := map[string]*filerules.Policy{}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(cfg.Profiles)) {
 		file := cfg.Profiles[name].AccessFile
 		if file == "" {
 			if cfg.Profiles[name].Defaults {
-				policies[name] = access.Defaults()
+				policies[name] = filerules.Defaults()
 			}
 			continue
 		}

@@ -3,7 +3,7 @@ package files
 import (
 	"path"
 
-	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/filerules"
 )
 
 // tellLinks says which of the names are not where they are written, in the chat's view
@@ -12,7 +12,7 @@ func (s *served) tellLinks(names []string) error {
 	var out said
 	size := 0
 	for i, name := range names {
-		to := access.Physical(name)
+		to := filerules.Physical(name)
 		if to == path.Clean(name) {
 			continue
 		}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/shell"
 )
 
@@ -114,7 +114,7 @@ func (k *command) value(name string) (string, bool) {
 	return "", false
 }
 
-func (k *command) path(s string) string { return access.Fold(k.Home, k.Cwd, s) }
+func (k *command) path(s string) string { return filerules.Fold(k.Home, k.Cwd, s) }
 
 // elsewhere says what a command without a program does.
 func (k *command) elsewhere() string {

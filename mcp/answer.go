@@ -14,8 +14,8 @@ import (
 
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/display"
 	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/termsafe"
 )
 
 // MaxText is how many bytes of each stream of exec an answer has, and of a file when
@@ -110,7 +110,7 @@ func typedText(t chat.Typed) []string {
 
 // logText is a piece of what a terminal printed, as an agent can read it: text alone.
 func logText(l chat.Log) []string {
-	return append([]string{bounded(display.Render(l.Bytes(), chat.TerminalRows, chat.TerminalCols))}, logNotes(l)...)
+	return append([]string{bounded(termsafe.Render(l.Bytes(), chat.TerminalRows, chat.TerminalCols))}, logNotes(l)...)
 }
 
 // logNotes is where a piece ends, and what is not in it.

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/display"
+	"github.com/chatd/chatd/termsafe"
 )
 
 // answered is what a tool says: texts for whoever reads, and the same as a value that
@@ -33,7 +33,7 @@ type terminal struct {
 
 // logValue is a piece of what a terminal printed.
 func logValue(l chat.Log) terminal {
-	return terminal{Text: bounded(display.Render(l.Bytes(), chat.TerminalRows, chat.TerminalCols)), Cursor: &l.Cursor, End: &l.End, Lost: l.Lost, Recording: &l.Recording}
+	return terminal{Text: bounded(termsafe.Render(l.Bytes(), chat.TerminalRows, chat.TerminalCols)), Cursor: &l.Cursor, End: &l.End, Lost: l.Lost, Recording: &l.Recording}
 }
 
 func typedValue(t chat.Typed) terminal {

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/state"
 )
 
@@ -13,8 +13,8 @@ import (
 const builtInRules = "access: {useDefaults: false}\n"
 
 // builtIn are those rules, read once.
-var builtIn = sync.OnceValue(func() *access.Policy {
-	p, err := access.Load("built in", []byte(builtInRules))
+var builtIn = sync.OnceValue(func() *filerules.Policy {
+	p, err := filerules.Load("built in", []byte(builtInRules))
 	if err != nil {
 		panic(err) // a constant of this file
 	}
@@ -23,12 +23,12 @@ var builtIn = sync.OnceValue(func() *access.Policy {
 
 // SetAccess makes these the file rules of the profiles, by profile; one that is not
 // there has none.
-func (m *Manager) SetAccess(policies map[string]*access.Policy) {
+func (m *Manager) SetAccess(policies map[string]*filerules.Policy) {
 	m.access.Store(newRuleBook(maps.Clone(policies)))
 }
 
 // policy is the file of rules of a chat's profile, or what is built in.
-func (m *Manager) policy(rec state.Record) *access.Policy {
+func (m *Manager) policy(rec state.Record) *filerules.Policy {
 	return m.access.Load().policy(rec.Profile)
 }
 

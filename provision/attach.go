@@ -19,7 +19,7 @@ import (
 // and a new size are sent. It ends with ctx, by the client's own command, or with the session.
 // Any number of operators may be attached, up to the runs that a chat may have.
 //
-// What goes to out is the chat's: package display says what a terminal may be sent of it.
+// What goes to out is the chat's: package termsafe says what a terminal may be sent of it.
 func (m *Manager) Attach(ctx context.Context, id chat.ID, a chat.Attach, out chat.Output) (chat.RunResult, error) {
 	if err := a.Validate(); err != nil {
 		return chat.RunResult{}, err

@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/minder"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/supervise"
 )
 
-// StartRun starts a run of the background and returns once its command is confined and on its
-// way. It goes on without its caller, and without chatd: package minder says how. It ends when its
-// command does, with its timeout, by [Manager.EndRun], and when the chat sleeps or is reaped. What
-// ended is kept [chat.KeepRun], also while the chat sleeps.
+// StartRun starts a background run and returns once its command is confined. The run goes on
+// without its caller and without chatd: package supervise says how. It ends when its command
+// does, with its timeout, by [Manager.EndRun], and when the chat sleeps or is reaped. An ended
+// run is kept for [chat.KeepRun], also while the chat sleeps.
 func (m *Manager) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {
 	r, err := m.startRun(ctx, id, spec)
 	if err != nil {
@@ -111,20 +111,20 @@ func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *sess
 	return nil
 }
 
-// minderCommand is the program that starts nsenter and minds it, as package minder has it.
+// minderCommand is the program that starts nsenter and minds it, as package supervise has it.
 func (m *Manager) minderCommand(rec state.Record, r *liveRun, nsenter *exec.Cmd, stdio *runStdio, mb *boundFiles) (*exec.Cmd, *os.File, error) {
 	if err := checkProgram(m.paths.shim); err != nil {
 		return nil, nil, fmt.Errorf("cannot mind a run: %w", err)
 	}
 	deadline := r.info.StartedAt.Add(r.info.Timeout.D())
-	spec, err := json.Marshal(minder.Spec{
+	spec, err := json.Marshal(supervise.Spec{
 		Path: nsenter.Path, Argv: nsenter.Args, Files: len(nsenter.ExtraFiles), UID: m.probeUID(), Deadline: deadline, Last: deadline.Add(r.grace + minderPatience),
 		OpenStdin: stdio.stdinW != nil, OutputMax: r.info.OutputMax,
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot write what to mind: %w", err)
 	}
-	f := minder.Files{Spec: mb.data("spec", spec), StdoutPipe: stdio.outR, StderrPipe: stdio.errR, Stdin: stdio.stdinW}
+	f := supervise.Files{Spec: mb.data("spec", spec), StdoutPipe: stdio.outR, StderrPipe: stdio.errR, Stdin: stdio.stdinW}
 	ready := mb.pipe()
 	if mb.err != nil {
 		return nil, nil, mb.err
@@ -161,7 +161,7 @@ const minderPatience = 5 * time.Second
 // letMind waits until the command is on its way, notes who minds it, takes the minder out of the
 // leaf and lets it go on. It is noted first: who finds no note ends the leaf, and the minder in it.
 func (m *Manager) letMind(ctx context.Context, r *liveRun, pid int, ready *os.File) (*leader, error) {
-	var said minder.Ready
+	var said supervise.Ready
 	if err := readJSON(ready, time.Now().Add(startTimeout), &said); err != nil {
 		return nil, fmt.Errorf("cannot mind run %s: it has ended: %w", r.info.ID, err)
 	}
@@ -188,7 +188,7 @@ func (m *Manager) freeMinder(ctx context.Context, r *liveRun, l *leader) error {
 	if err := m.groups.TakeOut(ctx, l.PID); err != nil {
 		return err
 	}
-	return r.order(minder.OrderGo)
+	return r.order(supervise.OrderGo)
 }
 
 // endMinder ends a minder that is of no use any more.

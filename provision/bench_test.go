@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/state"
 )
 
@@ -19,11 +19,11 @@ func ruled(tb testing.TB, rules string) (*Manager, state.Record) {
 	p := chat.Profile{Name: chat.DefaultProfile, Guard: chat.DefaultGuard()}
 	opt := Options{State: "/s", Run: "/r", Homes: "/h", Profiles: map[string]chat.Profile{p.Name: p}}
 	if rules != "" {
-		policy, err := access.Load("rules", []byte(rules))
+		policy, err := filerules.Load("rules", []byte(rules))
 		if err != nil {
 			tb.Fatal(err)
 		}
-		opt.Access = map[string]*access.Policy{p.Name: policy}
+		opt.Access = map[string]*filerules.Policy{p.Name: policy}
 	}
 	m := newManager(opt)
 	if err := m.takeJudged(tb.Context()); err != nil {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/minder"
+	"github.com/chatd/chatd/supervise"
 )
 
 // TestCapture: head and tail are kept, the middle is counted, whatever the pieces in
@@ -110,12 +110,12 @@ func TestCaptureOfARing(t *testing.T) {
 			for i := range all {
 				all[i] = 'a' + byte(i%23)
 			}
-			if _, err := minder.NewRing(f, max).Write(all); err != nil {
+			if _, err := supervise.NewRing(f, max).Write(all); err != nil {
 				t.Fatal(err)
 			}
 			direct, read := newCapture(max), newCapture(max)
 			direct.add(all)
-			if missed, err := read.read(minder.NewRing(f, max)); err != nil || missed != 0 || read.total != total || read.text() != direct.text() {
+			if missed, err := read.read(supervise.NewRing(f, max)); err != nil || missed != 0 || read.total != total || read.text() != direct.text() {
 				t.Errorf("max %d, %d bytes: missed %d, %v, total %d, text of %d, want %d", max, total, missed, err, read.total, len(read.text()), len(direct.text()))
 			}
 		}

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 )
@@ -148,7 +148,7 @@ func (m *Manager) shimRules(rec state.Record) (string, error) {
 	type rule map[string]any
 	sections := map[bool][]rule{true: {}, false: {}}
 	for _, r := range policy.Rules(rec.Agent) {
-		own := r.Layer == access.LayerAgentRules || r.Layer == access.LayerAgentDeny
+		own := r.Layer == filerules.LayerAgentRules || r.Layer == filerules.LayerAgentDeny
 		sections[own] = append(sections[own], rule{string(r.Effect): r.Pattern, "ops": r.Ops.Names()})
 	}
 	if len(sections[true])+len(sections[false]) == 0 {

@@ -42,7 +42,7 @@
 // tmux client runs inside the session, never as root.
 //
 // A run of the background (background.go) has a minder between chatd and nsenter, which
-// holds its pipes and hears its end while chatd is away; package minder has how. What a
+// holds its pipes and hears its end while chatd is away; package supervise has how. What a
 // later chatd needs is in <run>/runs/<chat>/<run>/run.json, believed as that of a session.
 //
 // The file tools (files.go) are "chatd-shim filetool", in the session like a run; or,

@@ -4,8 +4,8 @@ import (
 	"context"
 	"path"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/state"
 )
@@ -49,7 +49,7 @@ type nameList struct {
 	seen map[string]bool
 }
 
-// add notes a name, and follows no link: an access.Scope's Resolve.
+// add notes a name, and follows no link: an filerules.Scope's Resolve.
 func (l *nameList) add(p string) string {
 	clean := path.Clean(p)
 	if l.seen == nil {
@@ -62,7 +62,7 @@ func (l *nameList) add(p string) string {
 	return clean
 }
 
-// ledBy is an access.Scope's Resolve by what the chat's side told.
+// ledBy is an filerules.Scope's Resolve by what the chat's side told.
 func ledBy(real map[string]string) func(string) string {
 	return func(p string) string {
 		if r := real[p]; r != "" {
@@ -94,24 +94,24 @@ func followLinks(c *fileCall, rules *chatRules) error {
 
 // askRules asks the same rules with another way to follow links; not many commands
 // at once, as for runs.
-func askRules(ctx context.Context, rules *access.Ruleset, q chat.Question, resolve func(string) string) (access.Verdict, error) {
+func askRules(ctx context.Context, rules *filerules.Ruleset, q chat.Question, resolve func(string) string) (filerules.Verdict, error) {
 	scope := rules.Scope()
 	scope.Resolve = resolve
 	rs, err := rules.Policy().For(scope)
 	if err != nil {
-		return access.Verdict{}, err
+		return filerules.Verdict{}, err
 	}
 	if q.Command != "" {
 		leave, err := judgeTurn(ctx)
 		if err != nil {
-			return access.Verdict{}, err
+			return filerules.Verdict{}, err
 		}
 		defer leave()
 		return rs.JudgeNamed(q.Named)
 	}
-	op, err := access.ParseOp(q.Op)
+	op, err := filerules.ParseOp(q.Op)
 	if err != nil {
-		return access.Verdict{}, err
+		return filerules.Verdict{}, err
 	}
 	return rs.Verdict(q.Path, op)
 }
@@ -127,7 +127,7 @@ func (m *Manager) resolve(ctx context.Context, rec state.Record, names []string)
 }
 
 // explained is the verdict as the caller may know it.
-func (m *Manager) explained(ctx context.Context, rec state.Record, v access.Verdict) chat.Explained {
+func (m *Manager) explained(ctx context.Context, rec state.Record, v filerules.Verdict) chat.Explained {
 	e := v.Explained()
 	if m.vague(ctx, rec) {
 		e.Rule, e.Place, e.Layer = "", "", ""

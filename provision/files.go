@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
@@ -156,16 +156,16 @@ func (m *Manager) folded(id chat.ID, p string) string {
 	return path.Clean(p)
 }
 
-// accessOps are the names that package access has for the operations. What is asked as
+// accessOps are the names that package filerules has for the operations. What is asked as
 // bash is whether the kernel's walls leave a new file open: one that may not be written
 // or edited is closed until it is read-only.
-var accessOps = map[files.Op][]access.Op{
-	files.Read: {access.Read}, files.Write: {access.Write}, files.Edit: {access.Edit},
-	files.Bash: {access.Bash, access.Write},
+var accessOps = map[files.Op][]filerules.Op{
+	files.Read: {filerules.Read}, files.Write: {filerules.Write}, files.Edit: {filerules.Edit},
+	files.Bash: {filerules.Bash, filerules.Write},
 }
 
 // judgeOf asks the rules. What cannot be judged is denied.
-func judgeOf(tool files.Tool, rules *access.Ruleset) files.Judge {
+func judgeOf(tool files.Tool, rules *filerules.Ruleset) files.Judge {
 	return func(op files.Op, name string) *files.Denial {
 		d := &files.Denial{Tool: tool, Op: op, Path: name, Rule: "cannot be judged"}
 		for _, o := range accessOps[op] {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/state"
 )
 
@@ -99,7 +99,7 @@ func (m *Manager) judgePaths(ctx context.Context, rec state.Record, spec chat.Ru
 	return m.denialOf(rules.Policy(), v), nil
 }
 
-func (m *Manager) denialOf(p *access.Policy, v access.Verdict) *chat.RunDenial {
+func (m *Manager) denialOf(p *filerules.Policy, v filerules.Verdict) *chat.RunDenial {
 	return &chat.RunDenial{Rule: v.Rule.String(), Place: v.Rule.Place, Message: p.Message(v.Name), Command: v.Name,
 		Reason: "the file rules deny it", Instead: "use another path, or ask an operator", Vague: p.Vague}
 }

@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/enforce"
+	"github.com/chatd/chatd/filerules"
 )
 
 // keeperDir is where the keeper has its socket and what it notes, below the run
@@ -29,10 +29,10 @@ func (m *Manager) raiseKeeper(ctx context.Context) error {
 }
 
 // keeperForChats starts the keeper if these policies have rules for it to keep in a chat that is there.
-func (m *Manager) keeperForChats(ctx context.Context, policies map[string]*access.Policy) error {
+func (m *Manager) keeperForChats(ctx context.Context, policies map[string]*filerules.Policy) error {
 	book := newRuleBook(policies)
 	for _, rec := range m.store.All() {
-		if keeper.Needed(book.policy(rec.Profile), rec.Agent) {
+		if enforce.Needed(book.policy(rec.Profile), rec.Agent) {
 			return m.keeperOf(ctx, rec.Profile)
 		}
 	}
@@ -42,7 +42,7 @@ func (m *Manager) keeperForChats(ctx context.Context, policies map[string]*acces
 // keeperForNew starts the keeper before a chat is made whose rules need it, so that no chat is
 // made that could not be woken.
 func (m *Manager) keeperForNew(ctx context.Context, spec chat.Spec) error {
-	if !keeper.Needed(m.access.Load().policy(spec.Profile), spec.Agent) {
+	if !enforce.Needed(m.access.Load().policy(spec.Profile), spec.Agent) {
 		return nil
 	}
 	return m.keeperOf(ctx, spec.Profile)
@@ -71,11 +71,11 @@ func (m *Manager) keeperFindings(ctx context.Context) []string {
 // keptProfiles are those with rules that the kernel keeps.
 func (m *Manager) keptProfiles() []string {
 	policies := m.access.Load().policies
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(policies)), func(name string) bool { return !keeper.NeededBy(policies[name]) })
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(policies)), func(name string) bool { return !enforce.NeededBy(policies[name]) })
 }
 
 func (m *Manager) keeperAnswers(ctx context.Context) bool {
-	_, err := keeper.Ask(ctx, filepath.Join(m.keeperDir(), keeper.Socket), keeper.Order{Verb: keeper.Probe})
+	_, err := enforce.Ask(ctx, filepath.Join(m.keeperDir(), enforce.Socket), enforce.Order{Verb: enforce.Probe})
 	return err == nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/enforce"
 	"github.com/chatd/chatd/state"
 )
 
@@ -117,7 +117,7 @@ func TestDropMeetsTheEnd(t *testing.T) {
 	if err := os.Mkdir(m.keeperDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", filepath.Join(m.keeperDir(), keeper.Socket))
+	l, err := net.Listen("unix", filepath.Join(m.keeperDir(), enforce.Socket))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestDropMeetsTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := keeper.Ask(t.Context(), filepath.Join(m.keeperDir(), keeper.Socket), keeper.Order{Verb: keeper.Hold}); !errors.Is(err, keeper.ErrEnded) {
+	if _, err := enforce.Ask(t.Context(), filepath.Join(m.keeperDir(), enforce.Socket), enforce.Order{Verb: enforce.Hold}); !errors.Is(err, enforce.ErrEnded) {
 		t.Errorf("another order: %v", err)
 	}
 }

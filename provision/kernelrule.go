@@ -7,10 +7,10 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/enforce"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/keeper"
 	"github.com/chatd/chatd/state"
 )
 
@@ -20,20 +20,20 @@ import (
 // keptRule is the denial by which the kernel refuses an operation on an absolute name in the
 // chat, with its rule; none if no rule does. What is refused because of another name of the
 // file the keeper knows, while the session of l lives; nil is none.
-func (m *Manager) keptRule(ctx context.Context, rec state.Record, l *leader, name string, changes bool) access.Verdict {
+func (m *Manager) keptRule(ctx context.Context, rec state.Record, l *leader, name string, changes bool) filerules.Verdict {
 	rules, err := m.rules(rec)
-	if err != nil || !keeper.Needed(rules.Policy(), rec.Agent) {
-		return access.Verdict{}
+	if err != nil || !enforce.Needed(rules.Policy(), rec.Agent) {
+		return filerules.Verdict{}
 	}
 	if v := refusedBy(rules.Ruleset, name, changes); v.Denied() || l == nil {
 		return v
 	}
 	ctx, cancel := context.WithTimeout(ctx, refusedTimeout)
 	defer cancel()
-	order := keeper.Order{Verb: keeper.Why, Chat: rec.ID, PID: l.PID, Start: l.Start, Path: []byte(name)}
-	a, err := keeper.Ask(ctx, filepath.Join(m.keeperDir(), keeper.Socket), order)
+	order := enforce.Order{Verb: enforce.Why, Chat: rec.ID, PID: l.PID, Start: l.Start, Path: []byte(name)}
+	a, err := enforce.Ask(ctx, filepath.Join(m.keeperDir(), enforce.Socket), order)
 	if err != nil || len(a.By) == 0 {
-		return access.Verdict{}
+		return filerules.Verdict{}
 	}
 	return refusedBy(rules.Ruleset, string(a.By), changes)
 }
@@ -47,10 +47,11 @@ func (m *Manager) leaderOf(id chat.ID) *leader {
 }
 
 // refusedBy is the denial that closes a name, or keeps it from being changed.
-func refusedBy(rules *access.Ruleset, name string, changes bool) access.Verdict {
+func refusedBy(rules *filerules.Ruleset, name string, changes bool) filerules.Verdict {
 	h := rules.Hold(name)
-	if !access.Kept(name) || h.Class == access.Open || h.Class == access.ReadOnly && !changes {
-		return access.Verdict{}
+	open := h.Class == filerules.Open || h.Class == filerules.ReadOnly && !changes
+	if open || !filerules.Kept(name) {
+		return filerules.Verdict{}
 	}
 	h.Why.ByKernel, h.Why.Name = true, name
 	return h.Why
@@ -58,12 +59,12 @@ func refusedBy(rules *access.Ruleset, name string, changes bool) access.Verdict 
 
 // explainKept is what holds for a path that the rules allow by its name: the kernel may refuse
 // it all the same, because of another name.
-func (m *Manager) explainKept(ctx context.Context, rec state.Record, q chat.Question, v access.Verdict, real map[string]string) access.Verdict {
+func (m *Manager) explainKept(ctx context.Context, rec state.Record, q chat.Question, v filerules.Verdict, real map[string]string) filerules.Verdict {
 	if q.Path == "" || v.Denied() {
 		return v
 	}
 	home := m.home(rec.ID)
-	name := ledBy(real)(access.Fold(home, home, q.Path))
+	name := ledBy(real)(filerules.Fold(home, home, q.Path))
 	if kept := m.keptRule(ctx, rec, m.leaderOf(rec.ID), name, q.Op == "write" || q.Op == "edit"); kept.Denied() {
 		return kept
 	}
@@ -103,8 +104,8 @@ func (m *Manager) notEntered(ctx context.Context, rec state.Record, spec chat.Ru
 }
 
 // ruleBehind is the rule that closes a name, or what links of the chat lead it to.
-func (m *Manager) ruleBehind(ctx context.Context, rec state.Record, name string) *access.Rule {
-	if v := m.keptRule(ctx, rec, m.leaderOf(rec.ID), path.Clean(name), false); v.Denied() || !keeper.Needed(m.policy(rec), rec.Agent) {
+func (m *Manager) ruleBehind(ctx context.Context, rec state.Record, name string) *filerules.Rule {
+	if v := m.keptRule(ctx, rec, m.leaderOf(rec.ID), path.Clean(name), false); v.Denied() || !enforce.Needed(m.policy(rec), rec.Agent) {
 		return v.Rule
 	}
 	real, err := m.resolve(ctx, rec, []string{name})

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/quota"
 	"github.com/chatd/chatd/state"
 )
@@ -58,7 +58,7 @@ type Options struct {
 	Profiles map[string]chat.Profile
 	// Access are the file rules of the profiles, by profile; one that is not here has
 	// none. [Manager.SetAccess] replaces them.
-	Access map[string]*access.Policy
+	Access map[string]*filerules.Policy
 	// Enforce is the chatd-enforce binary, which is started where none answers.
 	Enforce string
 	// AllowMissing excuses layers that the host lacks.

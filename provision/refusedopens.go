@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/enforce"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/state"
 )
 
@@ -60,7 +60,7 @@ func (m *Manager) watchRefused(ctx context.Context) {
 // not asked, for it ends when nobody does.
 func (m *Manager) anyKept() bool {
 	for _, s := range m.allSessions() {
-		if rec, err := m.store.Get(s.id); err == nil && keeper.Needed(m.policy(rec), rec.Agent) {
+		if rec, err := m.store.Get(s.id); err == nil && enforce.Needed(m.policy(rec), rec.Agent) {
 			return true
 		}
 	}
@@ -74,7 +74,7 @@ func (m *Manager) takeRefused(ctx context.Context) {
 	m.refused.mu.Lock()
 	defer m.refused.mu.Unlock()
 	for more := true; more; {
-		a, err := keeper.Ask(ctx, filepath.Join(m.keeperDir(), keeper.Socket), keeper.Order{Verb: keeper.Refused})
+		a, err := enforce.Ask(ctx, filepath.Join(m.keeperDir(), enforce.Socket), enforce.Order{Verb: enforce.Refused})
 		if err != nil { // it is gone, which reconcile sees, or is of an older chatd
 			m.log.Debug("cannot ask which opens were refused", "error", err)
 			return
@@ -87,7 +87,7 @@ func (m *Manager) takeRefused(ctx context.Context) {
 }
 
 // auditRefused writes what was counted of one chat, as far as it has lines.
-func (m *Manager) auditRefused(ctx context.Context, r keeper.Refusals) {
+func (m *Manager) auditRefused(ctx context.Context, r enforce.Refusals) {
 	rec, err := m.store.Get(r.Chat)
 	if err != nil {
 		return // reaped meanwhile
@@ -115,7 +115,7 @@ func (o *refusedOpens) of(id chat.ID) *refusedOf {
 }
 
 // refusedFile is one refused file as the audit log has it, with the rule that closes it now.
-func (m *Manager) refusedFile(rec state.Record, f keeper.RefusedFile) map[string]string {
+func (m *Manager) refusedFile(rec state.Record, f enforce.RefusedFile) map[string]string {
 	detail := map[string]string{"path": auditText(string(f.Path)), "times": fmt.Sprint(f.Times), "by": "the kernel"}
 	if string(f.By) != string(f.Path) && len(f.By) > 0 {
 		detail["name"] = auditText(string(f.By)) // which it had, or which it would have
@@ -125,7 +125,7 @@ func (m *Manager) refusedFile(rec state.Record, f keeper.RefusedFile) map[string
 		detail["error"] = err.Error()
 		return detail
 	}
-	if h := rules.Hold(string(f.By)); len(f.By) > 0 && h.Class != access.Open {
+	if h := rules.Hold(string(f.By)); len(f.By) > 0 && h.Class != filerules.Open {
 		detail["rule"], detail["place"], detail["layer"] = auditText(h.Why.Rule.String()), auditText(h.Why.Rule.Place), string(h.Why.Layer)
 	} else {
 		detail["rule"] = "one about a name that it had"

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/filerules"
 )
 
 // maxCompiled bounds, in bytes, the compiled rules that are kept: those of a hundred chats
@@ -16,7 +16,7 @@ const maxCompiled = 64 << 20
 // chats. Whoever sets rules sets another book: nothing that is compiled outlives what it
 // was compiled of, nor does who begins to compile before a reload leave it behind after.
 type ruleBook struct {
-	policies map[string]*access.Policy
+	policies map[string]*filerules.Policy
 	max      int // bytes
 
 	mu   sync.Mutex
@@ -28,13 +28,13 @@ type ruleBook struct {
 // whose is all that compiled rules hang on. The working directory is the home, and where
 // links lead they are told when they judge.
 type whose struct {
-	policy      *access.Policy
+	policy      *filerules.Policy
 	agent, home string
 }
 
 // chatRules are the compiled rules of a chat. They are shared: nobody changes them.
 type chatRules struct {
-	*access.Ruleset
+	*filerules.Ruleset
 	// links are the names whose links the rules want to know; none if they deny nothing.
 	links func() ([]string, error)
 	// closed is closedWhole, once.
@@ -44,11 +44,11 @@ type chatRules struct {
 	size  int // bytes
 }
 
-func newRuleBook(policies map[string]*access.Policy) *ruleBook {
+func newRuleBook(policies map[string]*filerules.Policy) *ruleBook {
 	return &ruleBook{policies: policies, max: maxCompiled, kept: map[whose]*list.Element{}}
 }
 
-func (b *ruleBook) policy(profile string) *access.Policy {
+func (b *ruleBook) policy(profile string) *filerules.Policy {
 	if p := b.policies[profile]; p != nil {
 		return p
 	}
@@ -103,7 +103,7 @@ func (b *ruleBook) forget(e *list.Element) {
 const keptSize = 512
 
 func compileRules(w whose) (*chatRules, error) {
-	rs, err := w.policy.For(access.Scope{Agent: w.agent, Home: w.home})
+	rs, err := w.policy.For(filerules.Scope{Agent: w.agent, Home: w.home})
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func compileRules(w whose) (*chatRules, error) {
 }
 
 // linksSize is what links holds for one rule, in bytes.
-func linksSize(c access.Compiled) (n int) {
+func linksSize(c filerules.Compiled) (n int) {
 	const header = 16
 	for _, m := range c.Matchers {
 		n += header + len(m.Prefix)
@@ -129,7 +129,7 @@ func linksSize(c access.Compiled) (n int) {
 
 // linksOf has the rules compiled once more by somebody who follows no link and notes what
 // is asked.
-func linksOf(rs *access.Ruleset) ([]string, error) {
+func linksOf(rs *filerules.Ruleset) ([]string, error) {
 	if !slices.ContainsFunc(rs.Rules(), denies) {
 		return nil, nil
 	}
@@ -141,4 +141,4 @@ func linksOf(rs *access.Ruleset) ([]string, error) {
 }
 
 // denies reports a rule for whose directories links matter.
-func denies(c access.Compiled) bool { return c.Effect == access.Deny && !c.Inert }
+func denies(c filerules.Compiled) bool { return c.Effect == filerules.Deny && !c.Inert }

@@ -5,14 +5,14 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/state"
 )
 
-func loaded(tb testing.TB, text string) *access.Policy {
+func loaded(tb testing.TB, text string) *filerules.Policy {
 	tb.Helper()
-	p, err := access.Load("rules", []byte(text))
+	p, err := filerules.Load("rules", []byte(text))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func denied(tb testing.TB, m *Manager, rec state.Record, p string) bool {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	v, err := rules.Judge(p, access.Bash)
+	v, err := rules.Judge(p, filerules.Bash)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestRulesAfterReload(t *testing.T) {
 	if !denied(t, m, rec, "old") || denied(t, m, rec, "new") {
 		t.Fatal("the first rules do not hold")
 	}
-	m.SetAccess(map[string]*access.Policy{rec.Profile: loaded(t, "access: {useDefaults: false, deny: ['~/new']}\n")})
+	m.SetAccess(map[string]*filerules.Policy{rec.Profile: loaded(t, "access: {useDefaults: false, deny: ['~/new']}\n")})
 	if now := m.access.Load(); len(now.kept)+now.used.Len()+now.size != 0 {
 		t.Errorf("%d bytes of the old rules are kept", now.size)
 	}
@@ -86,7 +86,7 @@ func TestRulesOfOthers(t *testing.T) {
 	denies := []string{"aa/key", "bb/key", "", "aa/lock", ""}
 	for turn := range chats {
 		m, _ := ruled(t, ofAgents)
-		m.SetAccess(map[string]*access.Policy{chat.DefaultProfile: loaded(t, ofAgents), "other": loaded(t, "access: {useDefaults: false, deny: ['~/lock']}\n")})
+		m.SetAccess(map[string]*filerules.Policy{chat.DefaultProfile: loaded(t, ofAgents), "other": loaded(t, "access: {useDefaults: false, deny: ['~/lock']}\n")})
 		for i := range chats {
 			i = (i + turn) % len(chats)
 			for _, p := range []string{"aa/key", "bb/key", "aa/lock"} {
@@ -162,7 +162,7 @@ func TestRulesAtOnce(t *testing.T) {
 					t.Errorf("chat %s is judged by the rules of another", rec.ID)
 				}
 				if n == 25 && i == 0 {
-					m.SetAccess(map[string]*access.Policy{rec.Profile: loaded(t, manyRules(30))})
+					m.SetAccess(map[string]*filerules.Policy{rec.Profile: loaded(t, manyRules(30))})
 				}
 			}
 		})

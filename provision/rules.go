@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/enforce"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/state"
 )
 
@@ -29,7 +29,7 @@ func (m *Manager) checkRules(context.Context) error {
 }
 
 // warnOfRules logs what loads and is probably not meant, once for each file.
-func (m *Manager) warnOfRules(policies map[string]*access.Policy) {
+func (m *Manager) warnOfRules(policies map[string]*filerules.Policy) {
 	said := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
 		for _, w := range policies[name].Warnings() {
@@ -41,10 +41,10 @@ func (m *Manager) warnOfRules(policies map[string]*access.Policy) {
 	}
 }
 
-func (m *Manager) checkPolicies(policies map[string]*access.Policy) error {
+func (m *Manager) checkPolicies(policies map[string]*filerules.Policy) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
-		if err := keeper.Check(policies[name], filepath.Join(m.paths.homes, string(probeID))); err != nil {
+		if err := enforce.Check(policies[name], filepath.Join(m.paths.homes, string(probeID))); err != nil {
 			errs = append(errs, fmt.Errorf("cannot use the file rules of profile %s: %w", name, err))
 		}
 	}
@@ -54,14 +54,14 @@ func (m *Manager) checkPolicies(policies map[string]*access.Policy) error {
 // gateFor has a session that is started wait until the kernel keeps the chat's rules,
 // if it has any that the kernel keeps.
 func (m *Manager) gateFor(rec state.Record, b *boundFiles) {
-	if keeper.Needed(m.policy(rec), rec.Agent) {
+	if enforce.Needed(m.policy(rec), rec.Agent) {
 		b.raise = func(ctx context.Context, l *leader) error { return m.holdRules(ctx, rec, l) }
 	}
 }
 
 // keepRules brings a session to the rules that hold now: it may have others, or none.
 func (m *Manager) keepRules(ctx context.Context, rec state.Record, l *leader) error {
-	if !keeper.Needed(m.policy(rec), rec.Agent) && !m.keeps(ctx, rec, l) {
+	if !enforce.Needed(m.policy(rec), rec.Agent) && !m.keeps(ctx, rec, l) {
 		return nil
 	}
 	return m.holdRules(ctx, rec, l)
@@ -69,23 +69,23 @@ func (m *Manager) keepRules(ctx context.Context, rec state.Record, l *leader) er
 
 // keeps asks whether the keeper holds rules in this session.
 func (m *Manager) keeps(ctx context.Context, rec state.Record, l *leader) bool {
-	order := keeper.Order{Verb: keeper.Probe, Chat: rec.ID, PID: l.PID, Start: l.Start}
-	_, err := keeper.Ask(ctx, filepath.Join(m.keeperDir(), keeper.Socket), order)
+	order := enforce.Order{Verb: enforce.Probe, Chat: rec.ID, PID: l.PID, Start: l.Start}
+	_, err := enforce.Ask(ctx, filepath.Join(m.keeperDir(), enforce.Socket), order)
 	return err == nil
 }
 
 // holdRules has the keeper raise the walls of the chat's rules in its session.
 func (m *Manager) holdRules(ctx context.Context, rec state.Record, l *leader) error {
 	file, text := m.policy(rec).Source()
-	order := keeper.Order{
-		Verb: keeper.Hold, Chat: rec.ID, UID: rec.UID, PID: l.PID, Start: l.Start,
+	order := enforce.Order{
+		Verb: enforce.Hold, Chat: rec.ID, UID: rec.UID, PID: l.PID, Start: l.Start,
 		Home: m.home(rec.ID), Agent: rec.Agent, File: file, Text: text,
 	}
 	if err := m.startKeeper(ctx); err != nil {
 		return err
 	}
 	began := time.Now()
-	a, err := keeper.Ask(ctx, filepath.Join(m.keeperDir(), keeper.Socket), order)
+	a, err := enforce.Ask(ctx, filepath.Join(m.keeperDir(), enforce.Socket), order)
 	if err == nil {
 		m.log.Debug("file rules", "chat", rec.ID, "masks", a.Masks, "read_only", a.ReadOnly, "islands", a.Islands, "looked", a.Looked, "took", time.Since(began))
 	}
@@ -98,8 +98,8 @@ func (m *Manager) dropRules(ctx context.Context, id chat.ID) error {
 	if _, err := os.Lstat(m.keeperDir()); err != nil {
 		return nil
 	}
-	_, err := keeper.Ask(ctx, filepath.Join(m.keeperDir(), keeper.Socket), keeper.Order{Verb: keeper.Drop, Chat: id})
-	if errors.Is(err, chat.ErrUnsupported) || errors.Is(err, keeper.ErrEnded) {
+	_, err := enforce.Ask(ctx, filepath.Join(m.keeperDir(), enforce.Socket), enforce.Order{Verb: enforce.Drop, Chat: id})
+	if errors.Is(err, chat.ErrUnsupported) || errors.Is(err, enforce.ErrEnded) {
 		return nil
 	}
 	m.takeRefused(ctx) // also what the chat was refused last
@@ -109,14 +109,14 @@ func (m *Manager) dropRules(ctx context.Context, id chat.ID) error {
 // Reload makes these the file rules of the profiles, also in the sessions that are
 // awake. Rules that cannot be kept are refused and the old ones stay. A session to which
 // the new rules cannot be brought ends; the error says so.
-func (m *Manager) Reload(ctx context.Context, policies map[string]*access.Policy) error {
+func (m *Manager) Reload(ctx context.Context, policies map[string]*filerules.Policy) error {
 	return m.reload(ctx, policies, *m.judges.Load())
 }
 
 // ReloadProfiles is [Manager.Reload], and of the profiles that chatd was started with it
 // takes guard, tools_off and timeout_max from these, for new runs at once and for the
 // shims of sessions that are awake. Where anything is refused nothing changes.
-func (m *Manager) ReloadProfiles(ctx context.Context, policies map[string]*access.Policy, profiles map[string]chat.Profile) error {
+func (m *Manager) ReloadProfiles(ctx context.Context, policies map[string]*filerules.Policy, profiles map[string]chat.Profile) error {
 	judges, err := m.judgedAnew(profiles)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (m *Manager) ReloadProfiles(ctx context.Context, policies map[string]*acces
 	return m.reload(ctx, policies, judges)
 }
 
-func (m *Manager) reload(ctx context.Context, policies map[string]*access.Policy, judges map[string]judged) error {
+func (m *Manager) reload(ctx context.Context, policies map[string]*filerules.Policy, judges map[string]judged) error {
 	err := m.checkPolicies(policies)
 	if err == nil {
 		err = errors.Join(m.countPlaces(ctx, policies), m.keeperForChats(ctx, policies))
@@ -163,7 +163,7 @@ func (e *inForceError) Error() string { return e.err.Error() }
 func (e *inForceError) Unwrap() error { return e.err }
 
 // sumOf names the rules of each profile for the audit log: by what their files hold.
-func sumOf(policies map[string]*access.Policy) string {
+func sumOf(policies map[string]*filerules.Policy) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
 		_, text := policies[name].Source()
@@ -193,7 +193,7 @@ func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
 // what ended the first.
 func (m *Manager) renewRules(ctx context.Context, rec state.Record, s *session) error {
 	err := m.keepRules(ctx, rec, s.leader)
-	if errors.Is(err, keeper.ErrEnded) {
+	if errors.Is(err, enforce.ErrEnded) {
 		err = m.keepRules(ctx, rec, s.leader)
 	}
 	if err == nil {
@@ -208,7 +208,7 @@ func (m *Manager) renewRules(ctx context.Context, rec state.Record, s *session) 
 // checkKept looks whether the keeper still keeps a session that has rules, and has it
 // taken up again where it does not: then files made later could be read meanwhile.
 func (m *Manager) checkKept(ctx context.Context, rec state.Record, s *session) error {
-	if !keeper.Needed(m.policy(rec), rec.Agent) || m.keeps(ctx, rec, s.leader) {
+	if !enforce.Needed(m.policy(rec), rec.Agent) || m.keeps(ctx, rec, s.leader) {
 		return nil
 	}
 	m.log.Error("the keeper did not keep a session; files made later could be read until now", "chat", rec.ID)
@@ -217,7 +217,7 @@ func (m *Manager) checkKept(ctx context.Context, rec state.Record, s *session) e
 
 // ReloadFrom is [Manager.ReloadProfiles] of what read gives. What fails stays a finding
 // until a later call succeeds.
-func (m *Manager) ReloadFrom(ctx context.Context, read func() (map[string]*access.Policy, map[string]chat.Profile, error)) {
+func (m *Manager) ReloadFrom(ctx context.Context, read func() (map[string]*filerules.Policy, map[string]chat.Profile, error)) {
 	m.forgetPrograms()
 	m.freshPrograms()
 	policies, profiles, err := read()
@@ -239,14 +239,14 @@ func (m *Manager) ReloadFrom(ctx context.Context, read func() (map[string]*acces
 
 // rulesIn adds to the layer view what keeps the chat's file rules in its session now.
 func (m *Manager) rulesIn(l chat.Layer, rec state.Record, s *session) chat.Layer {
-	if !keeper.Needed(m.policy(rec), rec.Agent) {
+	if !enforce.Needed(m.policy(rec), rec.Agent) {
 		return l
 	}
 	if n := len(s.maskedPaths()); n > 0 {
 		l.Probe += fmt.Sprintf("; file rules: bubblewrap masks %d denied paths", n)
 	}
-	order := keeper.Order{Verb: keeper.Probe, Chat: rec.ID, PID: s.leader.PID, Start: s.leader.Start}
-	a, err := keeper.Ask(context.Background(), filepath.Join(m.keeperDir(), keeper.Socket), order)
+	order := enforce.Order{Verb: enforce.Probe, Chat: rec.ID, PID: s.leader.PID, Start: s.leader.Start}
+	a, err := enforce.Ask(context.Background(), filepath.Join(m.keeperDir(), enforce.Socket), order)
 	if err != nil {
 		l.State, l.Fix = chat.LayerWeaker, "start the keeper of file rules: systemctl start chatd-keeper"
 		l.Probe += "; file rules: nobody judges files made later: " + err.Error()

@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/enforce"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/shims"
 )
 
@@ -20,18 +20,18 @@ import (
 // them can have covered. It reads all of /usr, so that nobody who starts chatd waits for it.
 func (m *Manager) countRules(ctx context.Context) error { return m.countPlaces(ctx, m.opt.Access) }
 
-func (m *Manager) countPlaces(ctx context.Context, policies map[string]*access.Policy) error {
+func (m *Manager) countPlaces(ctx context.Context, policies map[string]*filerules.Policy) error {
 	var errs []error
 	done := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
 		trees := m.sharedTrees(m.opt.Profiles[name])
 		_, text := policies[name].Source()
 		key := fmt.Sprintf("%x %q", sha256.Sum256(text), trees)
-		if done[key] || !keeper.NeededBy(policies[name]) || policies[name] == access.Defaults() { // those ship, and are about few names
+		if done[key] || !enforce.NeededBy(policies[name]) || policies[name] == filerules.Defaults() { // those ship, and are about few names
 			continue
 		}
 		done[key] = true
-		if err := keeper.CheckTrees(ctx, policies[name], filepath.Join(m.paths.homes, string(probeID)), trees); err != nil {
+		if err := enforce.CheckTrees(ctx, policies[name], filepath.Join(m.paths.homes, string(probeID)), trees); err != nil {
 			errs = append(errs, fmt.Errorf("cannot use the file rules of profile %s: %w", name, err))
 		}
 	}
@@ -39,27 +39,27 @@ func (m *Manager) countPlaces(ctx context.Context, policies map[string]*access.P
 }
 
 // CheckPlaces refuses rules that match too much of what every session on this host sees, as
-// far as this user may look, with an error that is [access.Faults]. home is one like those that
+// far as this user may look, with an error that is [filerules.Faults]. home is one like those that
 // the rules are for.
-func CheckPlaces(ctx context.Context, p *access.Policy, home string) error {
-	err := keeper.CheckTrees(ctx, p, home, systemTrees())
-	var refused keeper.Unkeepable
+func CheckPlaces(ctx context.Context, p *filerules.Policy, home string) error {
+	err := enforce.CheckTrees(ctx, p, home, systemTrees())
+	var refused enforce.Unkeepable
 	if errors.As(err, &refused) {
-		return access.Faults(refused)
+		return filerules.Faults(refused)
 	}
 	return err
 }
 
-func systemTrees() (trees []keeper.Tree) {
+func systemTrees() (trees []enforce.Tree) {
 	for _, dir := range shims.SystemTrees() {
-		trees = append(trees, keeper.Tree{Source: dir, At: dir})
+		trees = append(trees, enforce.Tree{Source: dir, At: dir})
 	}
 	return trees
 }
 
 // sharedTrees are what every session of a profile sees and no chat can write to: one that
 // could would keep an operator's rules from loading.
-func (m *Manager) sharedTrees(p chat.Profile) (trees []keeper.Tree) {
+func (m *Manager) sharedTrees(p chat.Profile) (trees []enforce.Tree) {
 	if m.without(chat.LayerView) {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (m *Manager) sharedTrees(p chat.Profile) (trees []keeper.Tree) {
 	}
 	for _, e := range all {
 		if e.Mode == chat.ReadOnly && !m.writable(e.Source) {
-			trees = append(trees, keeper.Tree{Source: e.Source, At: e.Target})
+			trees = append(trees, enforce.Tree{Source: e.Source, At: e.Target})
 		}
 	}
 	return trees

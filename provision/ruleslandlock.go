@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 )
@@ -19,10 +19,10 @@ const mostClosed = 64
 // and bubblewrap masks what is there when a session begins.
 type closedPaths struct{ outside, home []string }
 
-func closedWhole(rs *access.Ruleset) (all closedPaths) {
+func closedWhole(rs *filerules.Ruleset) (all closedPaths) {
 	home := rs.Scope().Home
 	for _, c := range rs.Rules() {
-		if !denies(c) || c.Ops&access.Bash == 0 {
+		if !denies(c) || c.Ops&filerules.Bash == 0 {
 			continue
 		}
 		for _, m := range c.Matchers {
@@ -30,10 +30,10 @@ func closedWhole(rs *access.Ruleset) (all closedPaths) {
 			if chat.Within(m.Path, home) {
 				list = &all.home
 			}
-			if m.Kind != access.KindSubtree || chat.Within(home, m.Path) || len(*list) == mostClosed || slices.Contains(*list, m.Path) {
+			if m.Kind != filerules.KindSubtree || chat.Within(home, m.Path) || len(*list) == mostClosed || slices.Contains(*list, m.Path) {
 				continue
 			}
-			if rs.Hold(m.Path).Class == access.Closed && !mayOpenIn(rs, m.Path) {
+			if rs.Hold(m.Path).Class == filerules.Closed && !mayOpenIn(rs, m.Path) {
 				*list = append(*list, m.Path)
 			}
 		}
@@ -42,9 +42,9 @@ func closedWhole(rs *access.Ruleset) (all closedPaths) {
 }
 
 // mayOpenIn reports whether some rule may allow something in dir.
-func mayOpenIn(rs *access.Ruleset, dir string) bool {
-	return slices.ContainsFunc(rs.Rules(), func(c access.Compiled) bool {
-		return c.Effect == access.Allow && !c.Inert && slices.ContainsFunc(c.Matchers, func(m access.Matcher) bool {
+func mayOpenIn(rs *filerules.Ruleset, dir string) bool {
+	return slices.ContainsFunc(rs.Rules(), func(c filerules.Compiled) bool {
+		return c.Effect == filerules.Allow && !c.Inert && slices.ContainsFunc(c.Matchers, func(m filerules.Matcher) bool {
 			return chat.Within(m.Prefix, dir) || chat.Within(dir, m.Prefix)
 		})
 	})
@@ -63,13 +63,13 @@ func (m *Manager) closedTo(rec state.Record) closedPaths {
 // keptBy names what keeps a denial in the chat's sessions: the enforcer what the kernel tells
 // apart; of what is closed as a whole bubblewrap what was there when the session began, and
 // Landlock what is outside the home.
-func (m *Manager) keptBy(rec state.Record, v access.Verdict) (by []string) {
+func (m *Manager) keptBy(rec state.Record, v filerules.Verdict) (by []string) {
 	rules, err := m.rules(rec)
-	if err != nil || !v.Denied() || v.Name == "" || !access.Kept(v.Name) {
+	if err != nil || !v.Denied() || v.Name == "" || !filerules.Kept(v.Name) {
 		return nil
 	}
 	switch h := rules.Hold(v.Name); {
-	case h.Class == access.Closed, h.Class == access.ReadOnly && v.Rule != nil && v.Rule.Ops&access.Read == 0:
+	case h.Class == filerules.Closed, h.Class == filerules.ReadOnly && v.Rule != nil && v.Rule.Ops&filerules.Read == 0:
 		by = append(by, "chatd-enforce")
 	}
 	masked, leftOut := m.closedBy(rec)

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 )
 
 // TestExplainLooksAtTheHostOnce: what keeps a denial in the next session of a chat that is asleep
@@ -47,7 +47,7 @@ func TestExplainLooksAtTheHostOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := rules.Verdict("/data/secret", access.Read)
+	v, err := rules.Verdict("/data/secret", filerules.Read)
 	if err != nil || !v.Denied() {
 		t.Fatalf("the verdict is %+v, %v", v, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/enforce"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/sys"
@@ -16,14 +16,14 @@ import (
 
 // masksDir has the two files that bubblewrap's masks are mounts of. Chats may pass through it:
 // bubblewrap runs as the chat.
-func (m *Manager) masksDir() string { return filepath.Join(m.opt.Run, keeper.StartMasks) }
+func (m *Manager) masksDir() string { return filepath.Join(m.opt.Run, enforce.StartMasks) }
 
 // makeMasks makes them.
 func (m *Manager) makeMasks() error {
 	if err := makeRootDir(m.masksDir(), 0o711); err != nil {
 		return err
 	}
-	return keeper.MakeMasks(m.masksDir())
+	return enforce.MakeMasks(m.masksDir())
 }
 
 // masks are what bubblewrap mounts over the paths that the chat's file rules close as a whole,
@@ -36,7 +36,7 @@ func (m *Manager) makeMasks() error {
 func (m *Manager) masks(rec state.Record, v shims.View) (all []shims.Exposed) {
 	closed := m.closedTo(rec)
 	paths := slices.Concat(closed.home, closed.outside)
-	if len(paths) == 0 || m.without(chat.LayerView) || !keeper.Needed(m.policy(rec), rec.Agent) {
+	if len(paths) == 0 || m.without(chat.LayerView) || !enforce.Needed(m.policy(rec), rec.Agent) {
 		return nil
 	}
 	mounts := v.Mounts()
@@ -49,9 +49,9 @@ func (m *Manager) masks(rec state.Record, v shims.View) (all []shims.Exposed) {
 			base, rel = v.Home, strings.TrimPrefix(p, v.Home+"/")
 		}
 		if dir, ok := maskable(base, rel); ok {
-			source := keeper.ClosedFile
+			source := enforce.ClosedFile
 			if dir {
-				source = keeper.ClosedDirectory
+				source = enforce.ClosedDirectory
 			}
 			all = append(all, shims.Exposed{Source: filepath.Join(m.masksDir(), source), Target: p, Mode: chat.ReadOnly, File: !dir, By: "file rules"})
 		}

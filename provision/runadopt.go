@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/minder"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/supervise"
 )
 
 // adoptRuns finds the runs of an earlier chatd: those of the background go on, or have ended
@@ -107,7 +107,7 @@ func (m *Manager) freeAdopted(ctx context.Context, rec state.Record, r *liveRun,
 	if slices.Contains(inside, l.PID) && l.alive() {
 		return m.freeMinder(ctx, r, l)
 	}
-	return r.order(minder.OrderGo)
+	return r.order(supervise.OrderGo)
 }
 
 // holdMinder holds a minder by pidfd, start time and uid: of root's until it has started the command.

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/minder"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/supervise"
 )
 
 // watchRun waits for the end of a run of the background, or ends it when its time is over or
@@ -73,7 +73,7 @@ func (m *Manager) endBackground(ctx context.Context, rec state.Record, r *liveRu
 func (m *Manager) endOf(ctx context.Context, rec state.Record, r *liveRun, timedOut bool) (endedRun, error) {
 	e := endedRun{State: chat.RunLost, At: time.Now().UTC(), Result: chat.RunResult{Exit: -1, TimedOut: timedOut}}
 	if f, err := os.Open(filepath.Join(r.dir, "end")); err == nil {
-		if said, ok := minder.ReadEnd(f); ok {
+		if said, ok := supervise.ReadEnd(f); ok {
 			status := unix.WaitStatus(said.Status)
 			e.State, e.At = chat.RunEnded, said.At
 			e.Result.TimedOut = timedOut || said.TimedOut

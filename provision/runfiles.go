@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/minder"
+	"github.com/chatd/chatd/supervise"
 )
 
 // A run of the background has a directory of root's below the run directory, so that a
@@ -51,7 +51,7 @@ func (r *liveRun) makeFiles(uid uint32, spec chat.RunSpec) (*runStdio, error) {
 		return nil, fmt.Errorf("cannot look at %s: %w", r.dir, err)
 	}
 	defer room.Close()
-	if !minder.Roomy(room, r.parts()) {
+	if !supervise.Roomy(room, r.parts()) {
 		return nil, fmt.Errorf("cannot run in the background: less than 1/%d of the file system of %s is free: %w", r.parts(), r.dir, chat.ErrBusy)
 	}
 	for _, name := range []string{"stdout", "stderr", "end"} {
@@ -150,7 +150,7 @@ func (r *liveRun) order(what byte) error {
 }
 
 // openStream opens a stream's file.
-func (r *liveRun) openStream(name string) (*minder.Ring, func(), error) {
+func (r *liveRun) openStream(name string) (*supervise.Ring, func(), error) {
 	f, err := os.Open(filepath.Join(r.dir, name))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil, chat.NoRun(r.chat, r.info.ID) // reaped, or its time is over
@@ -158,7 +158,7 @@ func (r *liveRun) openStream(name string) (*minder.Ring, func(), error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read what run %s printed: %w", r.info.ID, err)
 	}
-	return minder.NewRing(f, r.info.OutputMax), func() { f.Close() }, nil
+	return supervise.NewRing(f, r.info.OutputMax), func() { f.Close() }, nil
 }
 
 // show is the run as it is now, with its output if that is asked for.
@@ -211,7 +211,7 @@ func (r *liveRun) addOutput(res *chat.RunResult) error {
 }
 
 // read takes what is kept of a stream; missed is what found no room.
-func (c *capture) read(ring *minder.Ring) (missed int64, err error) {
+func (c *capture) read(ring *supervise.Ring) (missed int64, err error) {
 	total, missed, err := ring.Counts()
 	if err != nil {
 		return 0, err

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/minder"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/supervise"
 )
 
 // SignalRun sends a signal to every process of the run, and SIGCONT after it; WINCH sets
@@ -182,7 +182,7 @@ func (r *liveRun) closeStdin(w *os.File) error {
 		_, err := w.Write(shims.EndFrame())
 		return r.inputError(err)
 	case r.info.Background:
-		return errors.Join(r.order(minder.OrderClose), removeFile(filepath.Join(r.dir, "stdin")))
+		return errors.Join(r.order(supervise.OrderClose), removeFile(filepath.Join(r.dir, "stdin")))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

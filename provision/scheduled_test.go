@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/minder"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/supervise"
 )
 
 // The end of what was printed, in whole characters, however much was.
@@ -32,7 +32,7 @@ func TestTail(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = minder.NewRing(f, chat.DefaultOutputMax).Write([]byte(c.printed))
+		_, err = supervise.NewRing(f, chat.DefaultOutputMax).Write([]byte(c.printed))
 		if err := errors.Join(err, f.Close()); err != nil {
 			t.Fatal(err)
 		}

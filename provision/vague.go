@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/state"
 )
@@ -28,8 +28,8 @@ func (m *Manager) told(ctx context.Context, rec state.Record, err error) error {
 
 // byRules reports a denial that [judgeOf] made of a rule.
 func byRules(d *files.Denial) bool {
-	switch access.Layer(d.Layer) {
-	case access.LayerAgentRules, access.LayerAgentDeny, access.LayerGlobalRules, access.LayerGlobalDeny, access.LayerDefaults:
+	switch filerules.Layer(d.Layer) {
+	case filerules.LayerAgentRules, filerules.LayerAgentDeny, filerules.LayerGlobalRules, filerules.LayerGlobalDeny, filerules.LayerDefaults:
 		return true
 	}
 	return false

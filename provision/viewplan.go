@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/enforce"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 )
@@ -82,7 +82,7 @@ func (m *Manager) describePlan(rec state.Record, v shims.View, p shims.Plan, not
 	if !m.without(chat.LayerProc) {
 		out.Notes = append(out.Notes, "what /proc counts for the whole host is covered where ordinary programs do not need it")
 	}
-	if policy := m.policy(rec); keeper.Needed(policy, rec.Agent) {
+	if policy := m.policy(rec); enforce.Needed(policy, rec.Agent) {
 		file, _ := policy.Source()
 		out.Notes = append(out.Notes, fmt.Sprintf("the file rules of %s are kept beside this: what they deny is mounted over, as it comes and goes", file))
 	}

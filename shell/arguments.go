@@ -4,7 +4,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/filerules"
 )
 
 // arguments goes through the arguments of one program.
@@ -84,7 +84,7 @@ func (a *arguments) base(dir word) {
 	a.x.add(a.sh, dir)
 	a.sh = a.x.sub(a.sh)
 	if !dir.glob {
-		a.sh.cwd = path.Clean(access.Absolute(a.sh.home, a.sh.cwd, dir.name()))
+		a.sh.cwd = path.Clean(filerules.Absolute(a.sh.home, a.sh.cwd, dir.name()))
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 )
 
 // Use is a set of things that a command has the shell do.
@@ -81,7 +81,7 @@ func CallsOf(argv []string, home, cwd string) (Walk, error) {
 func (x *extractor) walked() Walk {
 	w, seen := Walk{Calls: x.calls}, map[string]bool{}
 	for _, f := range x.found {
-		if name := access.NameOf(f); !x.programs[f] && !seen[name] {
+		if name := filerules.NameOf(f); !x.programs[f] && !seen[name] {
 			seen[name] = true
 			w.Paths = append(w.Paths, name)
 		}
@@ -136,7 +136,7 @@ func (x *extractor) emit(sh *shell, args []word) {
 
 func (w word) arg() Arg {
 	if w.glob {
-		return Arg{Text: access.UnescapeGlob(w.text), Pattern: w.text, Unknown: !w.literal}
+		return Arg{Text: filerules.UnescapeGlob(w.text), Pattern: w.text, Unknown: !w.literal}
 	}
 	return Arg{Text: w.name()}
 }
@@ -188,9 +188,9 @@ func names(list, more []string) []string {
 func (x *extractor) writeTo(sh *shell, w word) {
 	if x.gather && w.literal {
 		a := w.arg()
-		a.Text = access.Fold(sh.home, sh.cwd, a.Text)
+		a.Text = filerules.Fold(sh.home, sh.cwd, a.Text)
 		if w.glob {
-			a.Pattern = path.Clean(access.Absolute(access.EscapeGlob(sh.home), access.EscapeGlob(sh.cwd), w.text))
+			a.Pattern = path.Clean(filerules.Absolute(filerules.EscapeGlob(sh.home), filerules.EscapeGlob(sh.cwd), w.text))
 		}
 		x.scope.writes = append(x.scope.writes, a)
 	}

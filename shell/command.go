@@ -8,8 +8,8 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 )
 
 // Bounds on a command that is judged. The parser is recursive.
@@ -61,9 +61,9 @@ func (x *extractor) add(sh *shell, w word) {
 	if !w.literal || w.plain() == "" {
 		return
 	}
-	f := chat.NamedPath{Text: access.Absolute(sh.home, sh.cwd, w.name())}
+	f := chat.NamedPath{Text: filerules.Absolute(sh.home, sh.cwd, w.name())}
 	if w.glob {
-		f = chat.NamedPath{Text: access.Absolute(access.EscapeGlob(sh.home), access.EscapeGlob(sh.cwd), w.text), Glob: true}
+		f = chat.NamedPath{Text: filerules.Absolute(filerules.EscapeGlob(sh.home), filerules.EscapeGlob(sh.cwd), w.text), Glob: true}
 	}
 	if x.seen[f] {
 		if !x.naming {

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 )
 
 // commands are the paths that are found in each command, for somebody with home
@@ -124,13 +124,13 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func ruleset(t testing.TB, text, home, cwd string) *access.Ruleset {
+func ruleset(t testing.TB, text, home, cwd string) *filerules.Ruleset {
 	t.Helper()
-	p, err := access.Load("p.yaml", []byte(text))
+	p, err := filerules.Load("p.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rs, err := p.For(access.Scope{Home: home, Cwd: cwd})
+	rs, err := p.For(filerules.Scope{Home: home, Cwd: cwd})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,13 +218,13 @@ func TestStartedIn(t *testing.T) {
 // TestLinks: a path of a command is judged by both of its names, and .. is followed through
 // links before it is folded away.
 func TestLinks(t *testing.T) {
-	p, err := access.Load("p.yaml", []byte("access: {useDefaults: false, deny: [/real]}"))
+	p, err := filerules.Load("p.yaml", []byte("access: {useDefaults: false, deny: [/real]}"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	leads := map[string]string{"/home/u/link": "/real/x", "/home/u/a/../b": "/real/b"}
 	resolve := func(p string) string { return cmp.Or(leads[p], filepath.Clean(p)) }
-	rs, err := p.For(access.Scope{Home: "/home/u", Resolve: resolve})
+	rs, err := p.For(filerules.Scope{Home: "/home/u", Resolve: resolve})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestCommandBounds(t *testing.T) {
 		"for i in " + strings.Repeat("a ", n) + "; do :; done": "words that stand for at most",
 		"cat " + strings.Repeat("a ", n):                       "", strings.Repeat("a | ", n) + "a": "", strings.Repeat("a && ", n) + "a": "", strings.Repeat("x=$(cat a);", n): "",
 		"cat $(seq 9) " + paths(maxFound+1): "want at most 10000 paths", "eval " + strings.Repeat("eval ", n) + "a": "scripts within each other",
-		strings.Repeat("x", maxCommand+1): "want at most 131072 bytes", "cat '" + strings.Repeat("x", access.MaxPath+1) + "'": "of at most 65536 bytes",
+		strings.Repeat("x", maxCommand+1): "want at most 131072 bytes", "cat '" + strings.Repeat("x", filerules.MaxPath+1) + "'": "of at most 65536 bytes",
 		"a='" + strings.Repeat("x", 60_000) + "'; " + strings.Repeat(`eval "$a";`, 100): "scripts of at most 1048576 bytes",
 	} {
 		v, err := JudgeCommand(rs, command)
@@ -294,7 +294,7 @@ func FuzzCommand(f *testing.F) {
 			if p != filepath.Clean(p) || !filepath.IsAbs(p) {
 				t.Errorf("%q: path %q is not folded", command, p)
 			}
-			if w, err := rs.Judge(p, access.Bash); err != nil && len(p) <= access.MaxPath || err == nil && w.Denied() && !denied && !strings.ContainsAny(p, "*?[") {
+			if w, err := rs.Judge(p, filerules.Bash); err != nil && len(p) <= filerules.MaxPath || err == nil && w.Denied() && !denied && !strings.ContainsAny(p, "*?[") {
 				t.Errorf("%q is allowed and has %q, which is denied: %v", command, p, err)
 			}
 		}

@@ -3,7 +3,7 @@
 // what links it reads text of chats and callers.
 //
 // [Named] and [NamedByArgv] list the paths of a command; [JudgeCommand] and [JudgeArgv] also
-// check them with the file rules of package access. [Calls] and [CallsOf] list its simple commands, for the presets of package guard.
+// check them with the file rules of package filerules. [Calls] and [CallsOf] list its simple commands, for the presets of package guard.
 // Both make the same walk, in the order in which a shell comes to things: quotes, constants
 // that the command sets itself, cd, pipelines, substitutions, functions, here-documents,
 // scripts within scripts, and programs that start another, as env, timeout, xargs, find -exec.

@@ -4,7 +4,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/filerules"
 )
 
 // run goes through one simple command.
@@ -143,7 +143,7 @@ func (x *extractor) cd(sh *shell, args []word) {
 		}
 		x.add(sh, w)
 		if !w.glob {
-			sh.cwd = path.Clean(access.Absolute(sh.home, sh.cwd, w.name()))
+			sh.cwd = path.Clean(filerules.Absolute(sh.home, sh.cwd, w.name()))
 		}
 		return
 	}

@@ -8,8 +8,8 @@ import (
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 )
 
 // word is what a word of a command may stand for. Text is escaped as package
@@ -23,9 +23,9 @@ type word struct {
 }
 
 // plain is the text of a word that is no glob.
-func (w word) plain() string { return access.UnescapeGlob(w.text) }
+func (w word) plain() string { return filerules.UnescapeGlob(w.text) }
 
-func known(s string) word { return word{text: access.EscapeGlob(s), literal: s != ""} }
+func known(s string) word { return word{text: filerules.EscapeGlob(s), literal: s != ""} }
 
 // quoted is known text in which a ~ at the head is a name and no home. It is escaped, so
 // that what reads the word's text tells the two apart.
@@ -218,7 +218,7 @@ func unquoted(sh *shell, s string, first bool) word {
 		case w.glob && strings.IndexByte("]!^-", c) >= 0:
 			b.WriteByte(c)
 		default:
-			b.WriteString(access.EscapeGlob(s[i : i+1]))
+			b.WriteString(filerules.EscapeGlob(s[i : i+1]))
 		}
 	}
 	w.text += b.String()

@@ -28,7 +28,7 @@ type ShimPolicy struct {
 	Agent string `json:"agent"`
 	// Guard are the keys of the profile.
 	Guard chat.Guard `json:"guard"`
-	// Rules is a file of file rules (package access); empty if there are none, or none
+	// Rules is a file of file rules (package filerules); empty if there are none, or none
 	// that the chat may see.
 	Rules string `json:"rules,omitempty"`
 	// Network, Egress and Resolvers are the profile's.

@@ -2,7 +2,7 @@
 //
 // chatd-root passes on what a terminal printed and does not read it: where a command's output lies
 // in the log is all that it says ([chat.Typed].Output), and a screen with styles is as the chat's
-// tmux gave it. [Chats] stands before such chats and renders both by package display, so that a
+// tmux gave it. [Chats] stands before such chats and renders both by package termsafe, so that a
 // terminal's sequences are parsed without a privilege (adrs/0042).
 //
 // # Runs as
@@ -11,6 +11,6 @@
 //
 // # What it does not stop
 //
-// The text is what the chat wants it to be, see package display. A screen without styles and the
+// The text is what the chat wants it to be, see package termsafe. A screen without styles and the
 // log are passed on as they come: the command line makes them safe for an operator's terminal.
 package terminal

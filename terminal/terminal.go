@@ -5,7 +5,7 @@ import (
 
 	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/display"
+	"github.com/chatd/chatd/termsafe"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -19,7 +19,7 @@ func New(chats broker.Chats) Chats { return Chats{chats} }
 func (c Chats) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
 	t, err := c.Chats.InputWait(ctx, id, in)
 	if err == nil && t.Output != nil {
-		t.Plain, t.Output = display.Render(between(t.Log, *t.Output), tmux.Rows, tmux.Cols), nil
+		t.Plain, t.Output = termsafe.Render(between(t.Log, *t.Output), tmux.Rows, tmux.Cols), nil
 	}
 	return t, err
 }
@@ -38,7 +38,7 @@ func (c Chats) ScreenWith(
 ) (chat.Screen, error) {
 	s, err := c.Chats.ScreenWith(ctx, id, spec)
 	if spec.Styles {
-		s.Text = display.String(s.Text, display.Styled)
+		s.Text = termsafe.String(s.Text, termsafe.Styled)
 	}
 	return s, err
 }

@@ -10,7 +10,7 @@ import (
 // with U+FFFD in the place of what is no UTF-8. No byte from 0x80 on is a control. It holds the
 // beginning of one character, whatever comes. The zero value is ready.
 //
-// Nothing of it is safe to show where it was printed: package display is for that.
+// Nothing of it is safe to show where it was printed: package termsafe is for that.
 type Text struct {
 	state state
 	held  []byte // a character whose end has not come

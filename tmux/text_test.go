@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/chatd/chatd/display"
+	"github.com/chatd/chatd/termsafe"
 )
 
 func TestText(t *testing.T) {
@@ -41,7 +41,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// In two places package display follows the table of charmbracelet/x/ansi, and Text the VT500
+// In two places package termsafe follows the table of charmbracelet/x/ansi, and Text the VT500
 // and tmux.
 var differ = map[string]struct{ text, display string }{
 	// At once after ESC P, display takes ESC for a part of the string.
@@ -58,7 +58,7 @@ func TestTextDiffers(t *testing.T) {
 		if got := string((&Text{}).Append(nil, []byte(in))); got != want.text {
 			t.Errorf("the text of %q is %q, want %q", in, got, want.text)
 		}
-		if got := display.String(in, display.Plain); got != want.display {
+		if got := termsafe.String(in, termsafe.Plain); got != want.display {
 			t.Errorf("display has %q for %q, want %q; take the row out if it agrees with Text",
 				got, in, want.display)
 		}
@@ -72,7 +72,7 @@ func TestTextDiffers(t *testing.T) {
 // one for each byte.
 var replaced = regexp.MustCompile("\ufffd+")
 
-// FuzzText: in pieces or in one, it is the text that package display has for a plain terminal, it
+// FuzzText: in pieces or in one, it is the text that package termsafe has for a plain terminal, it
 // is text, and little is held.
 func FuzzText(f *testing.F) {
 	for _, in := range []string{
@@ -90,7 +90,7 @@ func FuzzText(f *testing.F) {
 		var text Text
 		var got []byte
 		var want bytes.Buffer
-		w := display.NewWriter(&want, display.Plain)
+		w := termsafe.NewWriter(&want, termsafe.Plain)
 		whole := string((&Text{}).Append(nil, in))
 		for n := int(step%7) + 1; len(in) > 0; in = in[min(n, len(in)):] {
 			piece := bytes.Clone(in[:min(n, len(in))])

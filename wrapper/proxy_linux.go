@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/filerules"
 )
 
 // longValued are options of curl, wget, npm and pip that a value follows and that no host
@@ -232,7 +232,7 @@ var settings = map[string][]string{
 func (s shim) mentions(words ...string) bool {
 	files := settings[strings.TrimSuffix(s.name, "3")]
 	return slices.ContainsFunc(files, func(f string) bool {
-		for line := range strings.Lines(readSettings(access.Fold(s.policy.Home, s.cwd, f))) {
+		for line := range strings.Lines(readSettings(filerules.Fold(s.policy.Home, s.cwd, f))) {
 			line = strings.ToLower(strings.TrimSpace(line))
 			comment := strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";")
 			if !comment && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(line, w) }) {

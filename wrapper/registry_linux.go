@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chatd/chatd/access"
+	"github.com/chatd/chatd/filerules"
 )
 
 // Where npm and pip fetch from unless they are told otherwise.
@@ -150,7 +150,7 @@ func (s shim) pipFetches() bool {
 // required are the packages that files of requirements name (pip install -r).
 func (s shim) required() (names []string) {
 	for _, f := range s.options(s.argv[1:], []string{"r", "--requirement"}) {
-		for line := range strings.Lines(readSettings(access.Fold(s.policy.Home, s.cwd, f))) {
+		for line := range strings.Lines(readSettings(filerules.Fold(s.policy.Home, s.cwd, f))) {
 			line, _, _ = strings.Cut(strings.TrimSpace(line), " ")
 			if line != "" && line[0] != '#' && line[0] != '-' {
 				names = append(names, line)

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/guard"
 	"github.com/chatd/chatd/shell"
 	"github.com/chatd/chatd/shims"
@@ -97,11 +97,11 @@ func (s shim) paths() (denial, error) {
 	if s.policy.Rules == "" {
 		return denial{}, nil
 	}
-	p, err := access.Load(shims.InsidePolicy, []byte(s.policy.Rules))
+	p, err := filerules.Load(shims.InsidePolicy, []byte(s.policy.Rules))
 	if err != nil {
 		return denial{}, err
 	}
-	rs, err := p.For(access.Scope{Agent: s.policy.Agent, Home: s.policy.Home, Cwd: s.cwd, Resolve: access.Physical})
+	rs, err := p.For(filerules.Scope{Agent: s.policy.Agent, Home: s.policy.Home, Cwd: s.cwd, Resolve: filerules.Physical})
 	if err != nil {
 		return denial{}, err
 	}

@@ -1,6 +1,6 @@
 // Command chatd-enforce makes the kernel keep the file rules of sessions, beside chatd and
 // also while chatd is down: it mounts over what the rules close and answers for each open of
-// what comes later. See package keeper.
+// what comes later. See package enforce.
 //
 // # Runs as
 //
@@ -11,7 +11,7 @@
 //
 // # What it does not stop
 //
-// See package keeper.
+// See package enforce.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"os"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/enforce"
 )
 
 // version is set by the linker: -ldflags "-X main.version=…".
@@ -55,7 +55,7 @@ func run(args []string, out, errs io.Writer) int {
 }
 
 func start(args []string, out, errs io.Writer) error {
-	o := keeper.Options{Errs: errs}
+	o := enforce.Options{Errs: errs}
 	flags := flag.NewFlagSet("chatd-enforce", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // run says it
 	flags.StringVar(&o.Dir, "dir", "/run/chatd/keeper", "")
@@ -73,7 +73,7 @@ func start(args []string, out, errs io.Writer) error {
 	case *asked:
 		return show(out, "chatd-enforce version "+version+"\n")
 	}
-	return keeper.Run(o)
+	return enforce.Run(o)
 }
 
 func show(out io.Writer, text string) error {

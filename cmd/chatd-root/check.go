@@ -8,9 +8,9 @@ import (
 	"io"
 	"path/filepath"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
 )
@@ -39,7 +39,7 @@ func checkPolicy(ctx context.Context, file string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	refused := access.Faults{}
+	refused := filerules.Faults{}
 	err = provision.CheckPlaces(ctx, p, filepath.Join(cfg.Homes, "0000000000000000"))
 	if err != nil && !errors.As(err, &refused) {
 		return err

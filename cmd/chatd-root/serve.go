@@ -16,10 +16,10 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/journal"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
@@ -110,18 +110,19 @@ func reload(ctx context.Context, m *provision.Manager, f *front, cfg config.Conf
 		case <-ctx.Done():
 			return
 		case <-told:
-			m.ReloadFrom(ctx, func() (map[string]*access.Policy, map[string]chat.Profile, error) {
+			again := func() (map[string]*filerules.Policy, map[string]chat.Profile, error) {
 				return readAgain(log, cfg, func(word string) {
 					f.change(func(s *broker.Settings) { s.LogLevel = word })
 				})
-			})
+			}
+			m.ReloadFrom(ctx, again)
 		}
 	}
 }
 
 // readAgain reads what a running daemon can take over: the file rules of all profiles, and
 // what their runs are judged by.
-func readAgain(log *slog.Logger, was config.Config, level func(string)) (map[string]*access.Policy, map[string]chat.Profile, error) {
+func readAgain(log *slog.Logger, was config.Config, level func(string)) (map[string]*filerules.Policy, map[string]chat.Profile, error) {
 	cfg, err := was.Again()
 	if err != nil {
 		return nil, nil, err

@@ -10,14 +10,14 @@ package main
 import (
 	"os"
 
-	"github.com/chatd/chatd/minder"
 	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/supervise"
 	"github.com/chatd/chatd/wrapper"
 )
 
 func main() {
 	if len(os.Args) == 2 && os.Args[0] == shims.ProgramName && os.Args[1] == "mind" {
-		os.Exit(minder.Main())
+		os.Exit(supervise.Main())
 	}
 	if name := shims.Called(os.Args); name != shims.ProgramName {
 		os.Exit(wrapper.Main(name, os.Args))

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/display"
+	"github.com/chatd/chatd/termsafe"
 )
 
 // detachKey is Ctrl-\, which few programs want.
@@ -60,11 +60,11 @@ func attach(c *cli.Context) error {
 	signal.Notify(told, forwarded(true)...)
 	defer signal.Stop(told)
 	go a.serve(ctx, told)
-	screen := display.NewWriter(c.App.Writer, display.Full)
+	screen := termsafe.NewWriter(c.App.Writer, termsafe.Full)
 	out := streams{to: map[string]io.Writer{chat.Stdout: screen, chat.Stderr: screen}, cancel: end}
 	_, err = a.c.Attach(ctx, id, spec, out.writeRaw)
 	close(a.over)
-	fmt.Fprint(c.App.Writer, display.Reset)
+	fmt.Fprint(c.App.Writer, termsafe.Reset)
 	return errors.Join(restore(), out.failed, a.farewell(c, keys.left.Load(), err))
 }
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/shell"
 )
 
@@ -86,7 +86,7 @@ func explain(c *cli.Context) error {
 }
 
 // loadPolicy reads --policy, and says on standard error what is probably not meant.
-func loadPolicy(c *cli.Context) (*access.Policy, error) {
+func loadPolicy(c *cli.Context) (*filerules.Policy, error) {
 	p, err := config.ReadRules(c.String("policy"))
 	if err != nil {
 		return nil, err
@@ -108,21 +108,21 @@ func caseOfFlags(c *cli.Context) (explainCase, error) {
 	return q, nil
 }
 
-func (q explainCase) scope() access.Scope {
-	return access.Scope{Agent: q.Agent, Home: q.Home, Cwd: q.Cwd, Resolve: access.Physical}
+func (q explainCase) scope() filerules.Scope {
+	return filerules.Scope{Agent: q.Agent, Home: q.Home, Cwd: q.Cwd, Resolve: filerules.Physical}
 }
 
 // ask asks the rules, which are of the case's scope.
-func (q explainCase) ask(rs *access.Ruleset) (chat.Explained, error) {
+func (q explainCase) ask(rs *filerules.Ruleset) (chat.Explained, error) {
 	var err error
-	var v access.Verdict
+	var v filerules.Verdict
 	switch {
 	case q.Command != "" && (q.Path != "" || q.Op != ""):
 		return chat.Explained{}, fmt.Errorf("cannot answer: want path and op, or command, got both: %w", chat.ErrInvalid)
 	case q.Command != "":
 		v, err = shell.JudgeCommand(rs, q.Command)
 	default:
-		op, bad := access.ParseOp(q.Op)
+		op, bad := filerules.ParseOp(q.Op)
 		if bad != nil {
 			return chat.Explained{}, bad
 		}
@@ -140,7 +140,7 @@ func writeExplained(w io.Writer, q explainCase, a chat.Explained) error {
 		name = q.Command
 	}
 	verdict := a.Verdict
-	if a.Guard != nil && a.Guard.Verdict == string(access.Deny) {
+	if a.Guard != nil && a.Guard.Verdict == string(filerules.Deny) {
 		verdict = a.Guard.Verdict // no run of it begins, whatever the file rules say
 	}
 	_, err := fmt.Fprintf(w, "%s %s\n", verdict, cell(name))
@@ -170,7 +170,7 @@ func writeExplained(w io.Writer, q explainCase, a chat.Explained) error {
 
 func writeGuarded(w io.Writer, g chat.Guarded) error {
 	line := fmt.Sprintf("  guard: %s\n", cell(g.Verdict))
-	if g.Verdict == string(access.Deny) {
+	if g.Verdict == string(filerules.Deny) {
 		line = fmt.Sprintf("  guard: %s\n    rule:    %s, %s\n    command: %s\n    because: %s; %s\n",
 			cell(g.Message), cell(g.Rule), cell(g.Place), cell(g.Command), cell(g.Reason), cell(g.Instead))
 	}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/guard"
 )
 
@@ -18,24 +18,24 @@ const (
 
 // explainer answers cases, with the rules of each scope compiled once.
 type explainer struct {
-	policy   *access.Policy
+	policy   *filerules.Policy
 	guard    *guard.Guard
 	noGuard  error
-	compiled map[explainCase]*access.Ruleset
+	compiled map[explainCase]*filerules.Ruleset
 }
 
-func newExplainer(policy *access.Policy) *explainer {
+func newExplainer(policy *filerules.Policy) *explainer {
 	cfg := chat.DefaultGuard()
 	if policy.Guard != nil {
 		cfg = *policy.Guard
 	}
-	e := &explainer{policy: policy, compiled: map[explainCase]*access.Ruleset{}}
+	e := &explainer{policy: policy, compiled: map[explainCase]*filerules.Ruleset{}}
 	e.guard, e.noGuard = guard.New(cfg)
 	return e
 }
 
 // explainLines answers each line of in with a line on out, as soon as it is there.
-func explainLines(in io.Reader, out io.Writer, policy *access.Policy) error {
+func explainLines(in io.Reader, out io.Writer, policy *filerules.Policy) error {
 	e := newExplainer(policy)
 	r, w := bufio.NewReaderSize(in, maxCaseLine), bufio.NewWriter(out)
 	asked, bad := 0, 0
@@ -95,14 +95,14 @@ func (e *explainer) ask(q explainCase) (chat.Explained, error) {
 		return chat.Explained{}, e.noGuard
 	}
 	v, err := e.guard.Command(q.Command, guard.Place{Home: rs.Scope().Home, Cwd: rs.Scope().Cwd})
-	if err != nil && a.Verdict == string(access.Deny) {
+	if err != nil && a.Verdict == string(filerules.Deny) {
 		return a, nil // by what was read before the mistake
 	}
 	a.Guard = v.Explained()
 	return a, err
 }
 
-func (e *explainer) ruleset(q explainCase) (*access.Ruleset, error) {
+func (e *explainer) ruleset(q explainCase) (*filerules.Ruleset, error) {
 	key := explainCase{Agent: q.Agent, Home: q.Home, Cwd: q.Cwd}
 	rs := e.compiled[key]
 	if rs == nil {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/config"
-	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/enforce"
+	"github.com/chatd/chatd/filerules"
 )
 
 func policyCommand() *cli.Command {
@@ -37,7 +37,7 @@ type checked struct {
 	Valid    bool           `json:"valid"`
 	Errors   []checkedFault `json:"errors"`
 	Warnings []string       `json:"warnings"`
-	Mode     access.Mode    `json:"mode,omitempty"`
+	Mode     filerules.Mode `json:"mode,omitempty"`
 	Agents   []string       `json:"agents"`
 }
 
@@ -60,7 +60,7 @@ func policyCheck(c *cli.Context) error {
 	if err == nil {
 		warnings, err = countPlaces(c.Context, file)
 	}
-	var faults access.Faults
+	var faults filerules.Faults
 	if err != nil && (!errors.As(err, &faults) || !c.Bool("json")) {
 		return err
 	}
@@ -85,7 +85,7 @@ func policyCheck(c *cli.Context) error {
 // checkPlaces names the rules of a file that match too much of what sessions on this host
 // share. Its error is fs.ErrNotExist where chatd-root, which looks, is not installed. The host
 // of another system has no sessions.
-var checkPlaces = func(context.Context, string) (access.Faults, error) { return nil, nil }
+var checkPlaces = func(context.Context, string) (filerules.Faults, error) { return nil, nil }
 
 // countPlaces refuses what checkPlaces names, and warns if nobody could look.
 func countPlaces(ctx context.Context, file string) (warnings []string, err error) {
@@ -101,17 +101,17 @@ func countPlaces(ctx context.Context, file string) (warnings []string, err error
 
 // keepable refuses rules that no session could start with, as the daemon does when it
 // reads them: in a home where those of the default config are.
-func keepable(p *access.Policy) error {
+func keepable(p *filerules.Policy) error {
 	cfg, err := config.Defaults()
 	if err != nil {
 		return err
 	}
-	err = keeper.Check(p, filepath.Join(cfg.Homes, "0000000000000000"))
-	var bad keeper.Unkeepable
+	err = enforce.Check(p, filepath.Join(cfg.Homes, "0000000000000000"))
+	var bad enforce.Unkeepable
 	if !errors.As(err, &bad) {
 		return err
 	}
-	return access.Faults(bad)
+	return filerules.Faults(bad)
 }
 
 func writeChecked(w io.Writer, out checked) error {

@@ -14,10 +14,10 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/filerules"
 )
 
 func init() {
@@ -130,7 +130,7 @@ func checkHostByRoot(ctx context.Context, f config.Flags) error {
 }
 
 // checkPlacesByRoot has chatd-root count what the rules of a file match on this host.
-func checkPlacesByRoot(ctx context.Context, file string) (refused access.Faults, err error) {
+func checkPlacesByRoot(ctx context.Context, file string) (refused filerules.Faults, err error) {
 	out, err := askRoot(ctx, "check", config.Flags{}, 0, "--policy="+file)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/display"
+	"github.com/chatd/chatd/termsafe"
 )
 
 // attached is a run whose streams and signals are this program's.
@@ -55,7 +55,7 @@ func runAttached(c *cli.Context, id chat.ID, spec chat.RunSpec) error {
 	res, err := a.c.RunTo(ctx, id, spec, out.write)
 	close(a.over)
 	if spec.TTY != nil && isTerminal(c.App.Writer) {
-		fmt.Fprint(c.App.Writer, display.Reset)
+		fmt.Fprint(c.App.Writer, termsafe.Reset)
 	}
 	if err := restore(); err != nil {
 		return err
@@ -156,13 +156,13 @@ func (a *attached) raw() (restore func() error, err error) {
 	}, nil
 }
 
-// screen is where the output of a run with a terminal goes: to a terminal through package display,
+// screen is where the output of a run with a terminal goes: to a terminal through package termsafe,
 // which lets text, colours and moves of the cursor pass, and nothing else that a terminal obeys.
 func (a *attached) screen(w io.Writer) io.Writer {
 	if a.spec.TTY == nil || !isTerminal(w) {
 		return w
 	}
-	return display.NewWriter(w, display.Full)
+	return termsafe.NewWriter(w, termsafe.Full)
 }
 
 // terminalSize is the size of the terminal in front of this program; 24 by 80 where there is none.

@@ -8,7 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/display"
+	"github.com/chatd/chatd/termsafe"
 )
 
 func screenCommand() *cli.Command {
@@ -50,7 +50,7 @@ func screen(c *cli.Context) error {
 
 // writeStyled lets colours through, and puts them back at the end.
 func writeStyled(w io.Writer, text string) error {
-	if _, err := io.WriteString(w, display.String(text, display.Styled)+"\x1b[m"); err != nil {
+	if _, err := io.WriteString(w, termsafe.String(text, termsafe.Styled)+"\x1b[m"); err != nil {
 		return fmt.Errorf("cannot write the output: %w", err)
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/display"
+	"github.com/chatd/chatd/termsafe"
 )
 
 func logCommand() *cli.Command {
@@ -103,7 +103,7 @@ func (p *logPrinter) render(id chat.ID, since int64) error {
 	if err := pages(p.c, id, since, p.print); err != nil {
 		return err
 	}
-	text := display.Render(all.Bytes(), chat.TerminalRows, chat.TerminalCols)
+	text := termsafe.Render(all.Bytes(), chat.TerminalRows, chat.TerminalCols)
 	if text != "" {
 		text += "\n"
 	}
@@ -116,7 +116,7 @@ func (p *logPrinter) render(id chat.ID, since int64) error {
 // chatTextWriter writes what a chat printed: on a terminal plain text, elsewhere every byte.
 func chatTextWriter(w io.Writer) io.Writer {
 	if isTerminal(w) {
-		return display.NewWriter(w, display.Plain)
+		return termsafe.NewWriter(w, termsafe.Plain)
 	}
 	return w
 }

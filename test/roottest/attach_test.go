@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/display"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/termsafe"
 )
 
 // attachment is somebody who looks at a chat's terminal.
@@ -46,7 +46,7 @@ func (a *attachment) sees(t *testing.T, want string) string {
 		a.mu.Lock()
 		seen = a.seen.String()
 		a.mu.Unlock()
-		return strings.Contains(display.String(seen, display.Plain), want)
+		return strings.Contains(termsafe.String(seen, termsafe.Plain), want)
 	}) {
 		t.Fatalf("never saw %q in %q", want, seen)
 	}
@@ -78,10 +78,10 @@ func TestAttach(t *testing.T) {
 	must(t, m.SignalRun(ctx, c.ID, run, chat.RunSignal{Signal: "WINCH", TTY: &chat.TTY{Rows: 20, Cols: 77}}))
 	typeIn(run, "until [ $(tput cols) = 77 ]; do sleep 0.1; done; echo n''arrow\r")
 	a.sees(t, "narrow")
-	// What a program prints is filtered by whoever has a terminal, see package display.
+	// What a program prints is filtered by whoever has a terminal, see package termsafe.
 	since := endOfLog(t, m, c.ID)
 	typeIn(run, `printf '\033]52;c;aGk=\a\033]0;t\a'; echo har''mless`+"\r")
-	if seen := display.String(a.sees(t, "harmless"), display.Full); strings.Contains(seen, "\x1b]") || strings.Contains(seen, "\x1b[c") || strings.Contains(seen, "\x1b[>") {
+	if seen := termsafe.String(a.sees(t, "harmless"), termsafe.Full); strings.Contains(seen, "\x1b]") || strings.Contains(seen, "\x1b[c") || strings.Contains(seen, "\x1b[>") {
 		t.Errorf("came through: %q", seen)
 	}
 	a.end()

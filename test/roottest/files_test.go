@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/provision"
 )
@@ -33,9 +33,9 @@ const fileRules = `access:
 // withRules gives the profile default file rules.
 func withRules(t testing.TB, opt provision.Options) provision.Options {
 	t.Helper()
-	p, err := access.Load("rules.yaml", []byte(fileRules))
+	p, err := filerules.Load("rules.yaml", []byte(fileRules))
 	must(t, err)
-	opt.Access = map[string]*access.Policy{chat.DefaultProfile: p}
+	opt.Access = map[string]*filerules.Policy{chat.DefaultProfile: p}
 	return opt
 }
 
@@ -194,7 +194,7 @@ func TestToolsKeepRules(t *testing.T) {
 // the file say the same.
 func TestDeniedIsNotDone(t *testing.T) {
 	opt := options(t)
-	opt.Access = map[string]*access.Policy{"default": policy(t, `access: {useDefaults: false, rules: [{deny: "~/ledger.txt", ops: [read]}]}`)}
+	opt.Access = map[string]*filerules.Policy{"default": policy(t, `access: {useDefaults: false, rules: [{deny: "~/ledger.txt", ops: [read]}]}`)}
 	m := open(t, opt)
 	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
 		name := place(t, c, "ledger.txt", "paid: 1\n")

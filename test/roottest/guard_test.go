@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/guard"
 	"github.com/chatd/chatd/provision"
 )
@@ -87,9 +87,9 @@ func TestGuardRuns(t *testing.T) {
 // with rule and place; explain says both.
 func TestGuardFileRules(t *testing.T) {
 	opt := guardedOptions(t)
-	rules, err := access.Load("rules.yaml", []byte("access:\n  useDefaults: false\n  rules:\n  - {deny: 'keys/**', ops: [bash]}\n"))
+	rules, err := filerules.Load("rules.yaml", []byte("access:\n  useDefaults: false\n  rules:\n  - {deny: 'keys/**', ops: [bash]}\n"))
 	must(t, err)
-	opt.Access = map[string]*access.Policy{"guarded": rules, "default": rules}
+	opt.Access = map[string]*filerules.Policy{"guarded": rules, "default": rules}
 	m := open(t, opt)
 	k := front(t, m)
 	c, free := create(t, m, "ruled", "guarded"), create(t, m, "ruled free", "default")

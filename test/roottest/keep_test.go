@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/keeper"
+	"github.com/chatd/chatd/enforce"
 )
 
 // TestKeepEnds: chatd-enforce ends by SIGTERM, which is how systemd stops it, and does not wait to
@@ -21,7 +21,7 @@ func TestKeepEnds(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- keep.Wait() }()
 	until(t, "the keeper answers", func() bool {
-		_, err := keeper.Ask(t.Context(), filepath.Join(dir, keeper.Socket), keeper.Order{Verb: keeper.Probe})
+		_, err := enforce.Ask(t.Context(), filepath.Join(dir, enforce.Socket), enforce.Order{Verb: enforce.Probe})
 		return err == nil
 	})
 	must(t, keep.Process.Signal(syscall.SIGTERM))

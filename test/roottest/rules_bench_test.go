@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/provision"
 )
 
@@ -40,7 +40,7 @@ func BenchmarkRules(b *testing.B) {
 		{"anywhere=0", `access: {useDefaults: false, deny: ["**/.nothing"]}`},
 		{"anywhere=1000", `access: {useDefaults: false, deny: ["**/.found"]}`},
 	} {
-		must(b, m.Reload(operator(b.Context()), map[string]*access.Policy{"ruled": policy(b, bb.rules)}))
+		must(b, m.Reload(operator(b.Context()), map[string]*filerules.Policy{"ruled": policy(b, bb.rules)}))
 		b.Run(bb.name, func(b *testing.B) {
 			benchWake(b, m, c.ID)
 			each := b.Elapsed().Seconds() / float64(b.N)

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/provision"
 )
 
@@ -161,7 +161,7 @@ func TestRulesMaskedByBubblewrap(t *testing.T) {
 	tellsOf(2)
 	reload := func(rules string) {
 		t.Helper()
-		must(t, m.Reload(ctx, map[string]*access.Policy{"ruled": policy(t, rules)}))
+		must(t, m.Reload(ctx, map[string]*filerules.Policy{"ruled": policy(t, rules)}))
 	}
 	reload(`access: {useDefaults: false, deny: ["~/note"]}`)
 	if got := tells(t, m, c, "cat ~/keys/k"); got != secret {

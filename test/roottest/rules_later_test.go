@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/provision"
 )
@@ -243,7 +243,8 @@ func TestRulesReload(t *testing.T) {
 	}
 	wake(t, m, c.ID)
 	reload := func(rules string) error {
-		return m.Reload(operator(t.Context()), map[string]*access.Policy{"ruled": policy(t, rules)})
+		policies := map[string]*filerules.Policy{"ruled": policy(t, rules)}
+		return m.Reload(operator(t.Context()), policies)
 	}
 	for _, tt := range []struct{ rules, open, closed string }{
 		{"access: {useDefaults: false}", "a/x a/b/y a/b/z c", ""},

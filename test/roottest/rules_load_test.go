@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/provision"
 )
@@ -37,7 +37,7 @@ func TestRulesNoEnforcer(t *testing.T) {
 	if must(t, err); h.Chats != 0 || len(h.Broken) > 0 || !strings.Contains(strings.Join(h.Findings, "\n"), "no chat with file rules can be made, in profiles ruled: cannot start the keeper") {
 		t.Errorf("doctor, of a host that can make no such chat: %d chats, broken %q, findings %q", h.Chats, h.Broken, h.Findings)
 	}
-	m.SetAccess(map[string]*access.Policy{"ruled": policy(t, "access: {useDefaults: false, rules: [{deny: x, ops: [read]}]}")})
+	m.SetAccess(map[string]*filerules.Policy{"ruled": policy(t, "access: {useDefaults: false, rules: [{deny: x, ops: [read]}]}")})
 	c := create(t, m, "ruled", "ruled") // a deny that only the tools keep needs no keeper
 	cannot("a reload of rules that nobody keeps", m.Reload(operator(t.Context()), rules))
 	if got := tells(t, m, c, "echo awake"); got != "awake\n" {
@@ -67,7 +67,7 @@ func TestRulesSample(t *testing.T) {
 	text, err := os.ReadFile("../../access/testdata/sample1.json5")
 	must(t, err)
 	opt := ruledOptions(t, "access: {}")
-	p, err := access.Load("sample1.json5", text)
+	p, err := filerules.Load("sample1.json5", text)
 	must(t, err)
 	opt.Access["ruled"] = p
 	m := open(t, opt)
@@ -127,7 +127,7 @@ routing:
 // to tools and programs, and show says so; one without denies nothing.
 func TestRulesByDefault(t *testing.T) {
 	opt := ruledOptions(t, "access: {}")
-	opt.Access["ruled"] = access.Defaults()
+	opt.Access["ruled"] = filerules.Defaults()
 	m := open(t, opt)
 	defer endKeeper(t, opt)
 	c := sleeper(t, m, "defaults")

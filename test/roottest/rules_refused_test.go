@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/provision"
 )
 
@@ -26,7 +26,7 @@ func TestRulesUnkeepable(t *testing.T) {
 	place(t, c, "keys/k", secret)
 	wake(t, m, c.ID)
 	for _, pattern := range []string{"dev", "/pro*", "*", "usr", "~", "/srv/**/homes/*", "bash", "libc.so*", "/{bin,x}", "/dev/nul?", "/var", "/t*", "/opt", "etc"} {
-		err := m.Reload(ctx, map[string]*access.Policy{"ruled": policy(t, `access: {useDefaults: false, deny: ["`+pattern+`"]}`)})
+		err := m.Reload(ctx, map[string]*filerules.Policy{"ruled": policy(t, `access: {useDefaults: false, deny: ["`+pattern+`"]}`)})
 		if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "rules.yaml:1") || !strings.Contains(err.Error(), "does not start without") {
 			t.Errorf("%s: %v", pattern, err)
 		}
@@ -36,7 +36,7 @@ func TestRulesUnkeepable(t *testing.T) {
 		refused(t, m, c, "cat keys/k")
 	}
 	for _, pattern := range []string{"/usr/share/doc", "/usr/sbin", "*.log", "/home", "/mnt", "/etc/ssl"} {
-		err := m.Reload(ctx, map[string]*access.Policy{"ruled": policy(t, `access: {useDefaults: false, deny: ["~/keys/**", "`+pattern+`"]}`)})
+		err := m.Reload(ctx, map[string]*filerules.Policy{"ruled": policy(t, `access: {useDefaults: false, deny: ["~/keys/**", "`+pattern+`"]}`)})
 		if err != nil {
 			t.Errorf("%s: %v", pattern, err)
 		}
@@ -70,7 +70,7 @@ func TestRulesMatchTooMuch(t *testing.T) {
 	c := sleeper(t, m, "too-much")
 	place(t, c, "keys/k", secret)
 	wake(t, m, c.ID)
-	many := map[string]*access.Policy{"ruled": policy(t, "access:\n  useDefaults: false\n  deny: [\"*.hdr\"]\n")}
+	many := map[string]*filerules.Policy{"ruled": policy(t, "access:\n  useDefaults: false\n  deny: [\"*.hdr\"]\n")}
 	err = m.Reload(operator(t.Context()), many)
 	if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "rules.yaml:3") || !strings.Contains(err.Error(), "it matches 20001 places") {
 		t.Errorf("a reload with rules that match too much: %v", err)

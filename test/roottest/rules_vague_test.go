@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/provision"
 )
@@ -96,7 +96,7 @@ func TestVagueOnEveryWay(t *testing.T) {
 			t.Errorf("vague: %s tells an operator %q", way, told)
 		}
 	}
-	m.SetAccess(map[string]*access.Policy{"ruled": policy(t, fmt.Sprintf(rules, "verbose"))})
+	m.SetAccess(map[string]*filerules.Policy{"ruled": policy(t, fmt.Sprintf(rules, "verbose"))})
 	for way, told := range everyWayIn(bridge, t, m, chats[0], chats[1]) {
 		// By a link it is the kernel that denies: the keeper's mount is in the way.
 		if !knows(told) && !strings.HasSuffix(way, "by a link") {

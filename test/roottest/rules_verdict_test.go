@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/provision"
 )
@@ -20,7 +20,7 @@ func TestSeedSamplesHold(t *testing.T) {
 	for _, file := range []string{"sample1.json5", "sample2.json5"} {
 		text, err := os.ReadFile("../../access/testdata/" + file)
 		must(t, err)
-		p, err := access.Load(file, text)
+		p, err := filerules.Load(file, text)
 		must(t, err)
 		profile := opt.Profiles["ruled"]
 		profile.Name = strings.TrimSuffix(file, ".json5")

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/provision"
 )
 
@@ -115,7 +115,8 @@ func TestRulesWorkerKilled(t *testing.T) {
 		t.Errorf("while workers were killed the chat read %q", got)
 	}
 	reload := func(rules string) error {
-		return m.Reload(operator(t.Context()), map[string]*access.Policy{"ruled": policy(t, rules)})
+		policies := map[string]*filerules.Policy{"ruled": policy(t, rules)}
+		return m.Reload(operator(t.Context()), policies)
 	}
 	for i := range 6 {
 		ended := make(chan error, 1)

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/provision"
 )
 
@@ -26,13 +26,13 @@ func ruledOptions(t testing.TB, rules string) provision.Options {
 	p.Name = "ruled"
 	p.Limits.CPUQuota = 2 * p.Limits.CPUPeriod
 	opt.Profiles["ruled"] = p
-	opt.Access = map[string]*access.Policy{"ruled": policy(t, rules)}
+	opt.Access = map[string]*filerules.Policy{"ruled": policy(t, rules)}
 	return opt
 }
 
-func policy(t testing.TB, rules string) *access.Policy {
+func policy(t testing.TB, rules string) *filerules.Policy {
 	t.Helper()
-	p, err := access.Load("rules.yaml", []byte(rules))
+	p, err := filerules.Load("rules.yaml", []byte(rules))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/access"
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/runs"
 	"github.com/chatd/chatd/schedule"
@@ -224,9 +224,9 @@ func TestSchedulesDenied(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	s := scheduled(t, k, c.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "touch ran; cat keys/a"})
-	rules, err := access.Load("rules.yaml", []byte("access:\n  useDefaults: false\n  rules:\n  - {deny: 'keys/**', ops: [bash]}\n"))
+	rules, err := filerules.Load("rules.yaml", []byte("access:\n  useDefaults: false\n  rules:\n  - {deny: 'keys/**', ops: [bash]}\n"))
 	must(t, err)
-	must(t, m.Reload(ctx, map[string]*access.Policy{"guarded": rules}))
+	must(t, m.Reload(ctx, map[string]*filerules.Policy{"guarded": rules}))
 	clock.move(2 * time.Minute)
 	s = waitScheduled(t, k, c.ID, s.ID, 1)
 	if s.Last.DeniedBy != "deny keys/** [bash]" && !strings.Contains(s.Last.DeniedBy, "keys/**") || s.Last.Exit != -1 || !strings.Contains(s.Last.Error, "denied") || s.Next == nil {

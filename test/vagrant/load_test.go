@@ -36,7 +36,8 @@ func TestHostDaemonReload(t *testing.T) {
 			default:
 				// As long a pause as the reload took, or a slow machine does nothing else.
 				begin := time.Now()
-				if _, err := try(patience, "systemctl", "daemon-reload"); err == nil && reloads.Add(1) == 3 {
+				_, err := try(patience, "systemctl", "daemon-reload")
+				if err == nil && reloads.Add(1) == 3 {
 					close(enough)
 				}
 				time.Sleep(time.Since(begin))

@@ -1,0 +1,150 @@
+package enforce
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
+)
+
+// openTree is a copy of the mount that fd stands on, from fd down, attached nowhere
+// (open_tree(2)). It is private: with systemd the host's mounts are shared, a copy would be
+// their peer, and what is mounted on it would come to the host and to every other copy.
+func openTree(fd int) (int, error) { return copyTree(fd, 0) }
+
+// openBase is openTree of a mount of bubblewrap's. A mount of the host below it, which came along, is
+// locked to it: the kernel copies neither without the other (EINVAL, mount_namespaces(7)). Then
+// the copy has both, and nobody looks past the second there: that is a base of its own.
+func openBase(fd int) (int, error) {
+	tree, err := copyTree(fd, 0)
+	if errors.Is(err, unix.EINVAL) {
+		return copyTree(fd, unix.AT_RECURSIVE)
+	}
+	return tree, err
+}
+
+// copyTree copies one mount, or with AT_RECURSIVE those below it too.
+func copyTree(fd int, recursive uint) (int, error) {
+	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|recursive)
+	if err != nil {
+		return -1, fmt.Errorf("open_tree: %w", err)
+	}
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|recursive, &unix.MountAttr{Propagation: unix.MS_PRIVATE}); err != nil {
+		unix.Close(tree)
+		return -1, fmt.Errorf("mount_setattr: %w", err)
+	}
+	return tree, nil
+}
+
+// moveBeneath is MOVE_MOUNT_BENEATH of Linux 6.5: below the mount that target is the root of.
+const moveBeneath = 0x200
+
+// moveMount attaches the tree over what target stands on (move_mount(2)).
+func moveMount(tree, target, flags int) error {
+	err := unix.MoveMount(tree, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH|flags)
+	if err != nil {
+		return fmt.Errorf("move_mount: %w", err)
+	}
+	return nil
+}
+
+// setReadOnly makes one mount read-only, or takes that back. The kernel says EBUSY while
+// somebody writes through it, which nobody can for long before it is attached: what was
+// written when it was furnished may not have been let go of yet.
+func setReadOnly(tree int, readOnly bool) error {
+	attr := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
+	if readOnly {
+		attr = unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	}
+	for try := 0; ; try++ {
+		err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr)
+		if err == nil {
+			return nil
+		}
+		if err != unix.EBUSY || try == 50 {
+			return fmt.Errorf("mount_setattr: %w", err)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// newTmpfs is a tmpfs of 1 MiB, attached nowhere, whose root has the given mode.
+func newTmpfs(mode string) (int, error) {
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("fsopen: %w", err)
+	}
+	defer unix.Close(fs)
+	for _, o := range [][2]string{{"size", "1m"}, {"mode", mode}} {
+		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
+			return -1, fmt.Errorf("fsconfig %s: %w", o[0], err)
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, fmt.Errorf("fsconfig: %w", err)
+	}
+	tree, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("fsmount: %w", err)
+	}
+	return tree, nil
+}
+
+// openBeneath opens name below dir as a place (O_PATH): no link is followed, and
+// nothing leads above dir.
+func openBeneath(dir int, name string, flags uint64) (int, error) {
+	if name == "" {
+		name = "."
+	}
+	return sys.Openat2(dir, name, &unix.OpenHow{
+		Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+}
+
+// inMountNamespace runs do on a thread of its own that has joined the mount namespace
+// and stands at its root. The thread ends with it, so that no other code of this
+// program ever runs there.
+func inMountNamespace(ns *os.File, do func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the runtime ends the thread
+		if unix.Gettid() == unix.Getpid() {
+			// The runtime cannot end the first thread: it would stay in the namespace for
+			// ever. While this holds it, the next attempt is on another.
+			defer runtime.UnlockOSThread()
+			done <- inMountNamespace(ns, do)
+			return
+		}
+		err := unix.Unshare(unix.CLONE_FS)
+		if err == nil {
+			err = onDescriptor(ns, func(fd int) error { return unix.Setns(fd, unix.CLONE_NEWNS) })
+		}
+		if err != nil {
+			err = fmt.Errorf("cannot join a mount namespace: %w", err)
+		} else {
+			err = do()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// elsewhere runs do on a thread in the program's own mount namespace, for one that is not.
+func elsewhere(do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	return <-done
+}
+
+// placeOf is the mount, device and inode that fd stands on. It asks no server of a file
+// system for news.
+func placeOf(fd int) (unix.Statx_t, error) {
+	var st unix.Statx_t
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW|unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS|unix.STATX_MNT_ID, &st)
+	return st, err
+}

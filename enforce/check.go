@@ -1,0 +1,122 @@
+package enforce
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
+)
+
+// essentials are paths of the host without which no session starts, beside the home and
+// what is the kernel's and chatd's own; libraries are those of bash and tmux.
+var (
+	essentials = []string{"/usr/bin/bash", "/usr/bin/sh", "/usr/bin/tmux", "/bin", "/lib", "/lib64", "/etc", "/tmp", "/var/tmp"}
+	libraries  = regexp.MustCompile(`/(ld-linux.*\.so.*|libc\.so\.6|libm\.so\.6|libresolv\.so\.2|(libtinfo|libevent_core-.*|libutempter)\.so\..*)$`)
+)
+
+// Unkeepable are the rules of a policy that no session could start with: where each
+// stands, the rule as its key, and why. It is a [chat.ErrUnsupported].
+type Unkeepable []filerules.Fault
+
+// Error has one line for each rule.
+func (u Unkeepable) Error() string {
+	lines := make([]string, len(u))
+	for i, f := range u {
+		lines[i] = fmt.Sprintf("cannot keep rule %s (%s): %s", chat.Quote(f.Key), f.Place, f.Why)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap makes it what this host cannot do.
+func (u Unkeepable) Unwrap() error { return chat.ErrUnsupported }
+
+// Check refuses a policy with a rule that no kernel wall of this host could keep without
+// ending every session, for one of its agents or without, and names the rule. home is a
+// home like those that the rules are for.
+func Check(p *filerules.Policy, home string) error {
+	var bad Unkeepable
+	refuse := func(r filerules.Rule, why string) {
+		f := filerules.Fault{Place: r.Place, Key: r.String(), Why: why}
+		if !slices.ContainsFunc(bad, func(o filerules.Fault) bool { return o.Place == f.Place && o.Key == f.Key }) {
+			bad = append(bad, f)
+		}
+	}
+	needed := neededPaths(home)
+	for _, agent := range append(p.Agents(), "*") {
+		rs, err := p.For(filerules.Scope{Agent: agent, Home: home})
+		if err != nil {
+			return err
+		}
+		for _, c := range rs.Rules() {
+			if place := kernelPlaceOf(c); place != "" {
+				refuse(c.Rule, "a session does not start without "+place)
+			}
+		}
+		checkKernelPlaces(rs, refuse)
+		for _, p := range needed {
+			if h := rs.Hold(p); h.Class == filerules.Closed {
+				refuse(*h.Why.Rule, "a session does not start without "+p)
+			}
+		}
+	}
+	if len(bad) > 0 {
+		return bad
+	}
+	return nil
+}
+
+// neededPaths are the essentials as this host has them. It lists each directory of libraries
+// once: there are dozens, with thousands of names.
+func neededPaths(home string) []string {
+	there := slices.DeleteFunc(slices.Clone(essentials), func(p string) bool { _, err := os.Lstat(p); return err != nil })
+	libs, _ := filepath.Glob("/usr/lib/*/l*.so*") // it fails for a bad pattern alone
+	older, _ := filepath.Glob("/usr/lib64/ld-linux*.so*")
+	libs = slices.DeleteFunc(append(libs, older...), func(p string) bool { return !libraries.MatchString(p) })
+	return slices.Concat([]string{home}, there, libs)
+}
+
+// kernelPlaceOf is the place of the kernel's, or of chatd's, that all a deny is about lies in.
+func kernelPlaceOf(c filerules.Compiled) string {
+	if c.Effect != filerules.Deny || c.Ops&keptOps == 0 {
+		return ""
+	}
+	for _, m := range c.Matchers {
+		if filerules.Kept(m.Prefix) {
+			continue
+		}
+		for _, place := range filerules.KernelPlaces() {
+			if under(m.Prefix, place) {
+				return place
+			}
+		}
+	}
+	return ""
+}
+
+// checkKernelPlaces refuses what denies anything of a place of the kernel's or chatd's own,
+// or of a directory around it, whatever an exception allows inside.
+func checkKernelPlaces(rs *filerules.Ruleset, refuse func(filerules.Rule, string)) {
+	for _, place := range filerules.KernelPlaces() {
+		for at := place; ; at = path.Dir(at) {
+			for _, op := range []filerules.Op{filerules.Bash, filerules.Write, filerules.Edit} {
+				if v := rs.JudgeName(at, op); v.Denied() {
+					refuse(*v.Rule, "a session does not start without "+place)
+				}
+			}
+			if at == "/" {
+				break
+			}
+		}
+	}
+}
+
+// inKernelPlace reports whether a path is one of those places, or in it or around it.
+func inKernelPlace(p string) bool {
+	return slices.ContainsFunc(filerules.KernelPlaces(), func(place string) bool { return under(p, place) || under(place, p) })
+}

@@ -1,0 +1,100 @@
+package enforce
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
+)
+
+// TestAttackFollow: where a directory is that was just made is known from its name, in the sessions that see
+// what is around it and in no other, without a look into each; but where the root of a session's tree is
+// is always looked for.
+func TestAttackFollow(t *testing.T) {
+	policy, err := filerules.Load("rules.yaml", []byte("access: {useDefaults: false, deny: ['**/.env']}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs, err := policy.For(filerules.Scope{Home: "/home/a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes, err := os.CreateTemp(t.TempDir(), "notes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer notes.Close()
+	w := newWatch(-1, -1)
+	w.again, w.end = func(chat.ID) {}, func(_ *kept, err error) { t.Error(err) }
+	s := &watched{k: &kept{}, walls: []*ruleWall{newRuleWall(rs)}, denied: map[handle]wallClass{}, notes: notes}
+	// Nothing can be looked for here: a tree has no descriptor.
+	s.trees = []watchedTree{{baseMount: &baseMount{tree: -1}, fsid: "12345678", fd: -1}}
+	w.sessions["0123456789abcdef"] = s
+	name := func(id string) handle { return handle("12345678    " + id) }
+	home, inside, deeper, beside, root := name("home"), name("inside"), name("deeper"), name("beside"), name("root")
+	made := func(in handle, what string, child handle, mask uint64) fanEvent {
+		return fanEvent{mask: unix.FAN_CREATE | mask, dir: dirName{in, what}, child: child}
+	}
+	w.roots[root] = []rooted{{s.trees[0], s}}
+	w.owners = map[handle][]*watched{home: {s}, name("host"): nil}
+	s.where.note(home, "/home", "a")
+	for _, e := range []fanEvent{
+		made(home, "in", inside, unix.FAN_ONDIR), made(inside, "er", deeper, unix.FAN_ONDIR), made(deeper, ".env", name("file"), 0),
+		made(name("host"), "beside", beside, unix.FAN_ONDIR), made(beside, ".env", name("other"), 0),
+		made(name("host"), "root", root, unix.FAN_ONDIR),
+	} {
+		w.route(e)
+	}
+	for _, seen := range s.late.take(10) {
+		all, _ := s.places(seen.at)
+		for _, p := range all {
+			w.note(s, p, seen.child)
+		}
+	}
+	if len(s.denied) != 1 || s.denied[name("file")] != wallClosed {
+		t.Errorf("denied: %v", s.denied)
+	}
+	if by, ok := w.owners[beside]; !ok || len(by) > 0 {
+		t.Errorf("what is beside is seen by %v, %t", by, ok)
+	}
+	if _, ok := w.owners[root]; ok {
+		t.Error("the root of a tree was taken to be where its name is")
+	}
+	if at, _ := s.places(dirName{deeper, "x"}); len(at) != 1 || at[0] != "/home/a/in/er/x" {
+		t.Errorf("a directory in a directory is at %v", at)
+	}
+}
+
+// TestFollowMoved: where a directory was found is old once it is moved: what is made in it then has
+// a denied name, and stays denied under every other.
+func TestFollowMoved(t *testing.T) {
+	s := newInside(t, false, false)
+	_, err := s.hold("access: {useDefaults: false, deny: ['~/secrets/**']}")
+	must(t, err)
+	at := func(name string) string { return filepath.Join(s.home, name) }
+	put := func(name string) {
+		t.Helper()
+		must(t, errors.Join(os.WriteFile(at(name), nil, 0o666), os.Chmod(at(name), 0o666)))
+	}
+	opens := func(name string, want bool) {
+		t.Helper()
+		if got := s.try(t, []string{at(name)})[0].Read; got != want {
+			t.Errorf("%s is opened: %t", name, got)
+		}
+	}
+	must(t, os.Mkdir(at("x"), 0o777))
+	put("x/before")
+	opens("x/before", true) // the keeper has read of x, and knows where it is
+	must(t, os.Rename(at("x"), at("secrets")))
+	put("later")
+	opens("later", true) // it has read of the move
+	put("secrets/f")
+	opens("secrets/f", false)
+	must(t, os.Rename(at("secrets/f"), at("g")))
+	opens("g", false)
+}

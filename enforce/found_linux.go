@@ -1,0 +1,136 @@
+package enforce
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// foundDirs is where directories are in one session. What was found before one was moved is
+// old: it counts only of a directory that is gone.
+type foundDirs struct {
+	dirs map[handle]foundDir
+	age  int
+}
+
+type foundDir struct {
+	paths []string
+	age   int
+}
+
+// note notes that a directory was found now, at rel in a tree at root.
+func (f *foundDirs) note(dir handle, root, rel string) {
+	if f.dirs == nil || len(f.dirs) > mostFound {
+		f.dirs = map[handle]foundDir{}
+	}
+	d := f.dirs[dir]
+	if d.age != f.age {
+		d = foundDir{age: f.age}
+	}
+	if p := path.Join(root, rel); !slices.Contains(d.paths, p) {
+		d.paths = append(slices.Clip(d.paths), p)
+	}
+	f.dirs[dir] = d
+}
+
+// follow notes where a directory is that was made in another.
+func (f *foundDirs) follow(at dirName, child handle) {
+	d, ok := f.dirs[at.dir]
+	if !ok {
+		return
+	}
+	var paths []string
+	for _, p := range d.paths {
+		paths = append(paths, path.Join(p, at.name))
+	}
+	f.dirs[child] = foundDir{paths, d.age}
+}
+
+// places are where a name is in the session. known is false where nobody can tell.
+func (s *watched) places(n dirName) (all []string, known bool) {
+	known = true
+	d, ok := s.where.dirs[n.dir]
+	if !ok || d.age != s.where.age {
+		for _, t := range s.trees {
+			if t.fsid != n.dir.fsid() {
+				continue
+			}
+			rel, err := t.find(n.dir)
+			if err == nil {
+				s.where.note(n.dir, t.Path, rel)
+			}
+			known = known && (err == nil || errors.Is(err, errElsewhere))
+		}
+		d = s.where.dirs[n.dir] // what was known of one that is gone
+	}
+	for _, p := range d.paths {
+		all = append(all, path.Join(p, n.name))
+	}
+	return all, known
+}
+
+// errElsewhere is a directory that does not lie in a mount, or is gone.
+var errElsewhere = errors.New("it is not in this mount")
+
+// findTries is how often a directory that is moved meanwhile is looked for by its name.
+const findTries = 100
+
+// find is where a directory lies in this mount; errElsewhere if it does not. A directory that is
+// moved while it is looked for is still here: whoever took it to be elsewhere would miss all
+// that is named in it. So only the kernel says that it is not, by what is around it.
+func (t watchedTree) find(dir handle) (string, error) {
+	fd, err := dir.open(t.fd)
+	if errors.Is(err, unix.ESTALE) {
+		return "", errElsewhere
+	}
+	if err != nil {
+		return "", fmt.Errorf("open_by_handle_at: %w", err)
+	}
+	defer unix.Close(fd)
+	p := ""
+	for range findTries {
+		if p, err = rawPathOf(fd); err != nil {
+			return "", err
+		}
+		if t.has(p, fd) {
+			return p, nil
+		}
+		if err := t.holds(fd); err != nil {
+			return "", err
+		}
+		if st, err := placeOf(fd); err == nil && st.Nlink == 0 {
+			return strings.TrimSuffix(p, deletedMark), nil // it was removed: so it was called
+		}
+	}
+	return p, nil // it is moved on and on
+}
+
+// has reports whether what fd is open on lies at p in the mount. Of a directory outside the
+// mount p is a path from the root of the file system, so what lies there may be another.
+func (t watchedTree) has(p string, fd int) bool {
+	again, err := openBeneath(t.tree, strings.TrimPrefix(p, "/"), unix.O_PATH)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(again)
+	a, errA := placeOf(fd)
+	b, errB := placeOf(again)
+	return errors.Join(errA, errB) == nil && inodeOf(&a) == inodeOf(&b)
+}
+
+// holds is errElsewhere if the directory fd is not in the mount that it was opened by: the kernel
+// does not go up from there (path_connected in fs/namei.c). Nobody can move it amid the answer.
+func (t watchedTree) holds(fd int) error {
+	up, err := unix.Openat(fd, "..", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return errElsewhere
+	}
+	if err != nil {
+		return fmt.Errorf("cannot look around a directory: %w", err)
+	}
+	return unix.Close(up)
+}

@@ -1,0 +1,107 @@
+package enforce
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// journalLine is one thing that is in mind of a session: a file that had a denied name,
+// or what a directory was called. A later worker reads them all.
+type journalLine struct {
+	Child []byte    `json:"child,omitempty"`
+	Class wallClass `json:"class,omitempty"`
+	Now   string    `json:"now,omitempty"`
+	Old   string    `json:"old,omitempty"`
+}
+
+func (w *watch) journal(id chat.ID) string { return filepath.Join(w.dir, string(id)+".known") }
+
+// lateFile exists while the session has a backlog, which is in memory alone: a worker that takes
+// the session up later would not know of it.
+func (w *watch) lateFile(id chat.ID) string { return w.journal(id) + ".late" }
+
+// noteLate makes that file, or removes it.
+func (w *watch) noteLate(s *watched, late bool) {
+	if late == s.late.noted {
+		return
+	}
+	var err error
+	if file := w.lateFile(s.k.leader.chat); late {
+		err = os.WriteFile(file, nil, 0o600)
+	} else {
+		err = os.Remove(file)
+	}
+	if s.late.noted = late; err != nil {
+		w.end(s.k, fmt.Errorf("cannot note what waits to be looked at: %w", err))
+	}
+}
+
+// openJournal opens the journal of a session, which is not in its mount namespace, and
+// takes in what it holds.
+func (w *watch) openJournal(s *watched) error {
+	var f *os.File
+	late := false
+	err := elsewhere(func() (err error) {
+		_, missing := os.Lstat(w.lateFile(s.k.leader.chat))
+		late = missing == nil
+		f, err = os.OpenFile(w.journal(s.k.leader.chat), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot open the journal of a session: %w", err)
+	}
+	s.notes = f
+	if late {
+		return errors.New("a worker ended that had not looked at all that the session made")
+	}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var l journalLine
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+			continue // the worker was killed while it wrote it: nobody was answered after that
+		}
+		if l.Child != nil {
+			s.denied[handle(l.Child)] = max(l.Class, s.denied[handle(l.Child)])
+		} else {
+			s.moved[l.Now] = append(s.moved[l.Now], l.Old)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("cannot read the journal of a session: %w", err)
+	}
+	return nil
+}
+
+// write notes a line before anything is answered by it. It survives this process, and
+// ends with the boot, as the session does.
+func (w *watch) write(s *watched, l journalLine) {
+	b, err := json.Marshal(l)
+	if err == nil {
+		_, err = s.notes.Write(fmt.Appendf(nil, "\n%s\n", b))
+	}
+	if err != nil {
+		w.end(s.k, fmt.Errorf("cannot note what it moved: %w", err))
+	}
+}
+
+// rewrite makes the journal what is in mind now, where other rules have begun to hold.
+func (w *watch) rewrite(s *watched) error {
+	if err := s.notes.Truncate(0); err != nil {
+		return fmt.Errorf("cannot begin the journal of a session again: %w", err)
+	}
+	for h, class := range s.denied {
+		w.write(s, journalLine{Child: []byte(h), Class: class})
+	}
+	for now, all := range s.moved {
+		for _, old := range all {
+			w.write(s, journalLine{Now: now, Old: old})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package enforce
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// judge says whether what fd is open on, which was found at a spot, may be opened, by the names
+// that are known. It says no when in doubt. It goes by that spot: only what it and the directories
+// there were called before is known by now.
+func (s *watched) judge(fd int, at spot) bool {
+	t, ok := s.treeOf(at.path)
+	if !ok {
+		return false
+	}
+	class := s.classOf(t, at, fd)
+	return class == wallOpen || class == wallReadOnly && onReadOnly(fd)
+}
+
+// deletedMark is what the kernel puts behind a name that was taken away.
+const deletedMark = " (deleted)"
+
+// pathOf is where fd's file is: in the session, for nothing of its mounts can be
+// reached from here otherwise. A name that was taken away counts as it was.
+func pathOf(fd int) (string, error) {
+	p, err := rawPathOf(fd)
+	return path.Clean(strings.TrimSuffix(p, deletedMark)), err
+}
+
+// rawPathOf is the same with that mark, which a name can end in, too.
+func rawPathOf(fd int) (string, error) {
+	p, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil {
+		return "", err
+	}
+	if !path.IsAbs(p) {
+		return "", fmt.Errorf("cannot tell where %s is", chat.Quote(p))
+	}
+	return p, nil
+}
+
+func onReadOnly(fd int) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(fd, &st) == nil && st.Flags&unix.ST_RDONLY != 0
+}
+
+// treeOf is the mount of bubblewrap's that p lies in.
+func (s *watched) treeOf(p string) (best watchedTree, ok bool) {
+	for _, t := range s.trees {
+		if under(p, t.Path) && (!ok || len(t.Path) > len(best.Path)) {
+			best, ok = t, true
+		}
+	}
+	if !ok || len(s.k.bases) == len(s.trees) {
+		return best, ok
+	}
+	for _, b := range s.k.bases {
+		if b.Path == p && len(b.Path) > len(best.Path) {
+			return watchedTree{baseMount: b, fd: -1}, true // a file that is mounted
+		}
+	}
+	return best, ok
+}
+
+// classOf is the strictest class of a file's names, of what is known of it, and of
+// the directories around it.
+func (s *watched) classOf(t watchedTree, at spot, fd int) wallClass {
+	class := s.classOfNames(at.path)
+	if class == wallClosed || len(s.denied)+len(s.before) == 0 || t.fsid == "" {
+		return class
+	}
+	h, err := handleOf(fd, t.fsid)
+	if err != nil {
+		return wallClosed
+	}
+	class = max(class, s.known(h))
+	for _, dir := range at.dirs {
+		class = max(class, s.known(dir))
+	}
+	if t.Writable {
+		return closedIf(at.gone, class)
+	}
+	st, err := placeOf(fd)
+	if err == nil {
+		err = t.eachDirectory(at.path, inodeOf(&st), func(h handle) { class = max(class, s.known(h)) })
+	}
+	return closedIf(err != nil, class)
+}
+
+// closedIf is class, or closed where something is in doubt.
+func closedIf(doubt bool, class wallClass) wallClass {
+	if doubt {
+		return wallClosed
+	}
+	return class
+}
+
+// classOfNames judges p and what it would be called had no directory been moved.
+func (s *watched) classOfNames(p string) wallClass { return classBy(s.walls, s.namesOf(p)) }
+
+// namesOf are these names; nil if they are too many.
+func (s *watched) namesOf(p string) []string {
+	names := []string{p}
+	for i := 0; i < len(names) && len(s.moved) > 0; i++ {
+		for end, at := len(names[i]), names[i]; end > 0; end = strings.LastIndexByte(at[:end], '/') {
+			for _, old := range s.moved[at[:end]] {
+				if name := path.Join(old, at[end:]); !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+		}
+		if len(names) > maxNames {
+			return nil
+		}
+	}
+	return names
+}
+
+// classBy is the strictest class of names.
+func classBy(walls []*ruleWall, names []string) wallClass {
+	if names == nil {
+		return wallClosed
+	}
+	class := wallOpen
+	for _, name := range names {
+		for _, wall := range walls {
+			class = max(class, wall.class(name))
+		}
+	}
+	return class
+}
+
+// eachDirectory calls do for every directory from the root of the mount to the one
+// that p is in, as they are in each other now. It is an error if p is another file.
+func (t watchedTree) eachDirectory(p string, is inode, do func(handle)) error {
+	if t.fd < 0 || p == t.Path { // what is mounted lies in no directory of the mount
+		return nil
+	}
+	dirs, err := t.open(rest(path.Dir(p), t.Path))
+	defer closeAll(dirs)
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs[1:] {
+		h, err := handleOf(dir, t.fsid)
+		if err != nil {
+			return err
+		}
+		do(h)
+	}
+	return isAt(dirs[len(dirs)-1], path.Base(p), is)
+}

@@ -1,0 +1,110 @@
+package enforce
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestAskedWhileLetGo: a session is let go of and taken again while others ask about
+// it, bring it to other rules and look at it again. Nobody waits for ever, nothing is
+// ended by mistake, and what is kept at the end is kept.
+func TestAskedWhileLetGo(t *testing.T) {
+	s := newInside(t, false, false)
+	file := filepath.Join(s.home, ".env")
+	must(t, os.WriteFile(file, nil, 0o666))
+	must(t, os.Chmod(file, 0o666))
+	stop := make(chan bool)
+	var all sync.WaitGroup
+	again := func(do func()) {
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					do()
+				}
+			}
+		})
+	}
+	again(func() {
+		if _, err := s.k.obey(Order{Verb: Probe, Chat: s.order.Chat, PID: s.order.PID, Start: s.order.Start}); err != nil && !errors.Is(err, chat.ErrNotFound) {
+			t.Error(err)
+		}
+	})
+	for _, rules := range []string{"access: {deny: [.env]}", "access: {deny: [.env, '**/secrets/**']}"} {
+		again(func() {
+			if _, err := s.hold(rules); err != nil && !errors.Is(err, chat.ErrNotFound) {
+				t.Error(err)
+			}
+		})
+	}
+	again(s.k.sweep)
+	again(func() { s.k.askAgain(s.order.Chat); time.Sleep(time.Millisecond) })
+	again(func() {
+		if k := s.k.named(s.order.Chat); k != nil && k.ended() && !isClosed(k) {
+			t.Error("a session that is kept is said to have ended")
+		}
+	})
+	for range 30 {
+		time.Sleep(10 * time.Millisecond)
+		_, _ = s.k.obey(Order{Verb: Drop, Chat: s.order.Chat})
+	}
+	close(stop)
+	all.Wait()
+	_, err := s.hold("access: {deny: [.env]}")
+	must(t, err)
+	if got := s.try(t, []string{file}); got[0] != (tried{}) {
+		t.Errorf("after all that: %+v", got[0])
+	}
+}
+
+func isClosed(k *kept) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.closed
+}
+
+// TestLetGo: what still has a session in hand when it is let go of harms nobody, also
+// not who has got the numbers of its descriptors.
+func TestLetGo(t *testing.T) {
+	s := newInside(t, false, false)
+	_, err := s.hold("access: {deny: [.env]}")
+	must(t, err)
+	old := s.k.named(s.order.Chat)
+	s.k.drop(s.order.Chat)
+	other := exec.Command("sleep", "60")
+	must(t, other.Start())
+	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
+	for range 8 { // also those that old had
+		fd, err := unix.PidfdOpen(other.Process.Pid, 0)
+		must(t, err)
+		defer unix.Close(fd)
+	}
+	if !old.ended() {
+		t.Error("a session that was let go of goes on")
+	}
+	s.k.end(old, errors.New("a test"))
+	must(t, old.kill())
+	if err := s.k.raise(old, nil); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("rules are raised in a session that was let go of: %v", err)
+	}
+	old.close()
+	s.k.forget(old)
+	s.try(t, nil) // neither it nor another was ended
+	if err := other.Process.Signal(unix.Signal(0)); err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.k.dir, "sessions", "*")); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}

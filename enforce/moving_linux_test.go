@@ -1,0 +1,184 @@
+package enforce
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestAttackMoving: a directory that is moved on and on is found whenever it is looked for, in the
+// mount where it is, and is not taken to be elsewhere; one that lies outside, or is gone, is.
+func TestAttackMoving(t *testing.T) {
+	s := idle(t)
+	a, b, f := filepath.Join(s.home, "a"), filepath.Join(s.home, "b"), "a/d/f"
+	makeFree(t, filepath.Join(s.home, f))
+	_, err := s.hold("access: {useDefaults: false, deny: ['**/.env']}")
+	must(t, err)
+	watched := s.k.watch.of(s.order.Chat)
+	home, ok := watched.treeOf(s.home)
+	if !ok || home.Path != s.home {
+		t.Fatalf("the home is in %s", home.Path)
+	}
+	dir, err := handleAt(filepath.Join(a, "d"), home.fsid)
+	must(t, err)
+	fd, err := openBeneath(home.tree, f, unix.O_RDONLY)
+	must(t, err)
+	defer unix.Close(fd)
+	for range moving(t, a, b) {
+		if at, err := home.find(dir); err != nil || at != "/a/d" && at != "/b/d" {
+			t.Fatalf("the directory is at %q: %v", at, err)
+		}
+	}
+	for _, elsewhere := range []string{filepath.Dir(s.home), s.home + "-shm"} {
+		h, err := handleAt(elsewhere, home.fsid)
+		must(t, err)
+		if at, err := home.find(h); !errors.Is(err, errElsewhere) {
+			t.Errorf("%s is at %q: %v", elsewhere, at, err)
+		}
+	}
+	must(t, errors.Join(os.RemoveAll(a), os.RemoveAll(b)))
+	if at, err := home.find(dir); !errors.Is(err, errElsewhere) && at == "" {
+		t.Errorf("what is gone is at %q: %v", at, err)
+	}
+}
+
+// TestAttackWay: the way to a file that is asked about leads to that file, however it is moved
+// meanwhile: every directory on it has been waited for.
+func TestAttackWay(t *testing.T) {
+	s := idle(t)
+	a, b := filepath.Join(s.home, "a"), filepath.Join(s.home, "b")
+	makeFree(t, filepath.Join(a, "d/f"))
+	_, err := s.hold("access: {useDefaults: false, deny: ['**/.env']}")
+	must(t, err)
+	w := s.k.watch
+	watched := w.of(s.order.Chat)
+	home, _ := watched.treeOf(s.home)
+	var around []handle
+	for _, dir := range []string{a, filepath.Join(a, "d")} {
+		h, err := handleAt(dir, home.fsid)
+		must(t, err)
+		around = append(around, h)
+	}
+	fd := s.openAsInside(t, filepath.Join(a, "d/f"))
+	found := 0
+	for range moving(t, a, b) {
+		at, known := w.locate(watched, fd)
+		if !known {
+			continue // it is refused
+		}
+		found++
+		if !slices.Equal(at.dirs, around) {
+			t.Fatalf("the way to %s is %q, want %q", at.path, at.dirs, around)
+		}
+	}
+	if found == 0 {
+		t.Error("control: it was never found")
+	}
+}
+
+// TestNamedDeleted: a directory whose name ends as the kernel marks what was removed is found all the
+// same: what had a denied name in it stays denied under every other.
+func TestNamedDeleted(t *testing.T) {
+	s := newInside(t, true, false)
+	dir := filepath.Join(s.home, "d (deleted)")
+	must(t, os.Mkdir(dir, 0o777))
+	_, err := s.hold("access: {useDefaults: false, deny: ['**/.env']}")
+	must(t, err)
+	makeFree(t, filepath.Join(dir, ".env"))
+	must(t, os.Rename(filepath.Join(dir, ".env"), filepath.Join(dir, "open")))
+	makeFree(t, filepath.Join(dir, "other"))
+	if got := s.reads(t, "d (deleted)/open", "d (deleted)/other"); !slices.Equal(got, []bool{false, true}) {
+		t.Errorf("what was .env and another file are read: %v", got)
+	}
+}
+
+// TestCoversStay: by the same rules nothing is uncovered because a directory around it has another
+// name now, or because a look missed it: neither the file nor what is another name of it.
+func TestCoversStay(t *testing.T) {
+	s := newInside(t, false, false)
+	at := func(name string) string { return filepath.Join(s.home, name) }
+	must(t, errors.Join(os.MkdirAll(at("d/inner"), 0o777), os.MkdirAll(at("d/kept"), 0o777)))
+	for _, name := range []string{"d/inner/f", "d/kept/f", "d/inner/linked"} {
+		makeFree(t, at(name))
+	}
+	must(t, os.Link(at("d/inner/linked"), at("link")))
+	const rules = `access: {useDefaults: false, rules: [{deny: ~/d/inner},
+  {deny: ~/d/kept, ops: [write, edit]}]}`
+	first, err := s.hold(rules)
+	must(t, err)
+	made := s.mountsAt(t)
+	must(t, os.Rename(at("d"), at("e")))
+	again, err := s.hold(rules)
+	must(t, err)
+	if now := s.mountsAt(t); !slices.Equal(now, made) || again.Masks != first.Masks || again.ReadOnly != first.ReadOnly {
+		t.Errorf("the mounts are %v (%+v), were %v (%+v)", now, again, made, first)
+	}
+	got := s.try(t, []string{at("e/inner/f"), at("e/kept/f"), at("link")})
+	for i, want := range []tried{{}, {Read: got[1].Read}, {}} {
+		if got[i] != want {
+			t.Errorf("%d: %+v, want %+v", i, got[i], want)
+		}
+	}
+	if _, err := s.hold("access: {useDefaults: false, deny: [~/nothing]}"); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.reads(t, "e/inner/f", "link"); slices.Contains(got, false) {
+		t.Errorf("by rules about nothing: %v", got)
+	}
+}
+
+// moving yields for some time while a directory is renamed to and fro.
+func moving(t *testing.T, a, b string) func(func(int) bool) {
+	t.Helper()
+	done, stop := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = os.Rename(a, b)
+			_ = os.Rename(b, a)
+		}
+	}()
+	end := sync.OnceFunc(func() { close(stop); <-done })
+	t.Cleanup(end)
+	return func(yield func(int) bool) {
+		defer end()
+		for i, until := 0, time.Now().Add(2*time.Second); time.Now().Before(until); i++ {
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+// handleAt is the handle of what is at a path of the host.
+func handleAt(p, fsid string) (handle, error) {
+	fd, err := unix.Open(p, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	return handleOf(fd, fsid)
+}
+
+// openAsInside opens a file of the session as a place, as the kernel's question has it open.
+func (s *inside) openAsInside(t *testing.T, p string) (fd int) {
+	t.Helper()
+	k := s.k.named(s.order.Chat)
+	must(t, inMountNamespace(k.ns, func() (err error) {
+		fd, err = unix.Open(p, unix.O_PATH|unix.O_CLOEXEC, 0)
+		return err
+	}))
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}

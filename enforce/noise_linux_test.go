@@ -1,0 +1,219 @@
+package enforce
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// noiseEnv marks this binary where it renames without end what the directory holds that is
+// its value.
+const noiseEnv = "KEEPER_TEST_NOISE"
+
+// makeNoise renames each of the directory's entries to a new name and back, until it is killed.
+func makeNoise(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil || unix.Chdir(dir) != nil {
+		os.Exit(1)
+	}
+	for {
+		for _, e := range entries {
+			if os.Rename(e.Name(), e.Name()+"x") != nil || os.Rename(e.Name()+"x", e.Name()) != nil {
+				os.Exit(1)
+			}
+		}
+	}
+}
+
+// noise has somebody rename in a directory of the session.
+func (s *inside) noise(t testing.TB, dir string) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env, cmd.Stderr = []string{noiseEnv + "=" + filepath.Join(s.home, dir)}, os.Stderr
+	must(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+}
+
+// BenchmarkNoise is what one chat's opens take while another renames without end: files, or
+// directories.
+func BenchmarkNoise(b *testing.B) {
+	for _, what := range []string{"idle", "file", "dir", "dirs"} {
+		b.Run(what, func(b *testing.B) {
+			noisy := newInside(b, false, false)
+			quiet := noisy.beside(b)
+			for _, s := range []*inside{noisy, quiet} {
+				makeFree(b, filepath.Join(s.home, "d/f"))
+				must(b, os.MkdirAll(filepath.Join(s.home, "n"), 0o755))
+				_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden', '~/n/no/*']}")
+				must(b, err)
+			}
+			switch what {
+			case "file":
+				makeFree(b, filepath.Join(noisy.home, "n/a"))
+			case "dir":
+				must(b, os.MkdirAll(filepath.Join(noisy.home, "n/a"), 0o755))
+			case "dirs":
+				for i := range 100 {
+					must(b, os.MkdirAll(filepath.Join(noisy.home, "n", fmt.Sprint(i), "in"), 0o755))
+				}
+			}
+			if what != "idle" {
+				noisy.noise(b, "n")
+			}
+			var from, to unix.Rusage
+			must(b, unix.Getrusage(unix.RUSAGE_SELF, &from))
+			for b.Loop() {
+				if got := quiet.try(b, []string{filepath.Join(quiet.home, "d/f")}); !got[0].Read {
+					b.Fatalf("%+v", got[0])
+				}
+			}
+			must(b, unix.Getrusage(unix.RUSAGE_SELF, &to))
+			b.ReportMetric(100*cpuTime(from, to).Seconds()/b.Elapsed().Seconds(), "%cpu")
+			if b.N > 1 { // what it takes when nobody opens anything
+				const alone = 2 * time.Second
+				time.Sleep(alone)
+				must(b, unix.Getrusage(unix.RUSAGE_SELF, &from))
+				b.ReportMetric(100*cpuTime(to, from).Seconds()/alone.Seconds(), "%cpu-alone")
+			}
+		})
+	}
+}
+
+func cpuTime(from, to unix.Rusage) time.Duration {
+	return time.Duration(to.Utime.Nano() + to.Stime.Nano() - from.Utime.Nano() - from.Stime.Nano())
+}
+
+// TestTurns: the backlogs of several sessions are looked at in turn, a part at a time, so that a
+// session with a long one holds up itself alone.
+func TestTurns(t *testing.T) {
+	a := idle(t)
+	b := a.beside(t)
+	w := a.k.watch
+	for _, s := range []*inside{a, b} {
+		_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden']}")
+		must(t, err)
+	}
+	const many = 10 * turnSize
+	for i := range many {
+		must(t, os.WriteFile(filepath.Join(a.home, fmt.Sprint(i)), nil, 0o666))
+	}
+	makeFree(t, filepath.Join(b.home, "hidden"))
+	w.mu.Lock()
+	must(t, w.readNames())
+	noisy, quiet := w.sessions[a.order.Chat], w.sessions[b.order.Chat]
+	w.mu.Unlock()
+	if noisy.late.len() < many || quiet.late.len() == 0 {
+		t.Fatalf("control: %d and %d names wait", noisy.late.len(), quiet.late.len())
+	}
+	for range 2 {
+		pause, err := w.turn()
+		must(t, err)
+		if pause < 0 {
+			t.Error("nobody waits any more")
+		}
+	}
+	if n := quiet.late.len(); n > 0 {
+		t.Errorf("%d names of B wait after a turn of each", n)
+	}
+	if n := noisy.late.len(); n < many-2*turnSize {
+		t.Errorf("%d of A's %d names wait after a turn of each", n, many)
+	}
+	// One that has used its share is passed over, and says when its turn is.
+	noisy.names.spend(time.Now(), time.Hour)
+	before := noisy.late.len()
+	if pause, err := w.turn(); err != nil || pause < time.Minute || noisy.late.len() != before {
+		t.Errorf("its share is used: a pause of %v, %d of %d names wait: %v", pause, noisy.late.len(), before, err)
+	}
+	w.most = before // half of what can be held is there: it has to go on
+	if pause, err := w.turn(); err != nil || pause != 0 || noisy.late.len() == before {
+		t.Errorf("more would be too much: a pause of %v, %d of %d names wait: %v", pause, noisy.late.len(), before, err)
+	}
+}
+
+// TestSameNamesWaitOnce: who renames in a loop leaves no more behind than one who does it once.
+func TestSameNamesWaitOnce(t *testing.T) {
+	s := idle(t)
+	_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden']}")
+	must(t, err)
+	makeFree(t, filepath.Join(s.home, "a"))
+	must(t, os.Mkdir(filepath.Join(s.home, "d"), 0o755))
+	for range 500 {
+		for _, name := range []string{"a", "d"} {
+			p := filepath.Join(s.home, name)
+			must(t, errors.Join(os.Rename(p, p+"x"), os.Rename(p+"x", p)))
+		}
+	}
+	w := s.k.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	must(t, w.readNames())
+	if n := w.sessions[s.order.Chat].late.len(); n > 10 {
+		t.Errorf("%d names wait", n)
+	}
+}
+
+// TestAttackBehindNoise: a chat makes many names, and nobody looks at them yet: a file that
+// had a denied name meanwhile is opened under no other, and not by a directory that had one.
+func TestAttackBehindNoise(t *testing.T) {
+	s := idle(t)
+	for _, dir := range []string{"d", "e", "secrets"} {
+		must(t, os.Mkdir(filepath.Join(s.home, dir), 0o777))
+	}
+	_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden', '~/gone/**', '~/dir/**']}")
+	must(t, err)
+	at := func(name string) string { return filepath.Join(s.home, name) }
+	noise := func() {
+		for i := range 5 * turnSize {
+			must(t, errors.Join(os.WriteFile(at("n"), nil, 0o666), os.Rename(at("n"), at(fmt.Sprint("n", i)))))
+		}
+	}
+	noise()
+	makeFree(t, at("hidden"))
+	must(t, os.Rename(at("hidden"), at("d/f")))
+	noise()
+	makeFree(t, at("gone/f")) // its directory is gone when it is looked at
+	must(t, errors.Join(os.Rename(at("gone/f"), at("e/f")), os.Remove(at("gone"))))
+	makeFree(t, at("dir/f"))
+	must(t, errors.Join(os.Rename(at("dir"), at("was")), os.Rename(at("was/f"), at("g"))))
+	makeFree(t, at("free"))
+	noise()
+	go func() { _ = s.k.watch.readOpens() }()
+	for i, got := range s.try(t, []string{at("d/f"), at("e/f"), at("g"), at("free")}) {
+		if got.Read != (i == 3) {
+			t.Errorf("file %d: %+v", i, got)
+		}
+	}
+}
+
+// TestWorkerEndsBehind: a worker that takes up a session, of which something waited to be
+// looked at when the one before ended, does not go on with less than that one knew.
+func TestWorkerEndsBehind(t *testing.T) {
+	s := idle(t)
+	_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden']}")
+	must(t, err)
+	for i := range 3 * turnSize {
+		must(t, os.WriteFile(filepath.Join(s.home, fmt.Sprint(i)), nil, 0o666))
+	}
+	w := s.k.watch
+	w.mu.Lock()
+	must(t, w.readNames())
+	w.mu.Unlock()
+	for waits := true; waits; {
+		_, err := w.turn()
+		must(t, err)
+		waits = w.sessions[s.order.Chat].late.len() > 0
+		if told := exists(w.lateFile(s.order.Chat)); told != waits {
+			t.Fatalf("something waits: %t; a later worker is told: %t", waits, told)
+		}
+	}
+	must(t, os.WriteFile(w.lateFile(s.order.Chat), nil, 0o600))
+	if err := w.openJournal(&watched{k: s.k.named(s.order.Chat)}); err == nil {
+		t.Error("a session goes on of which a worker had not looked at everything")
+	}
+}

@@ -1,0 +1,227 @@
+package enforce
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// errHidden is a place that an old cover lies over, so that it cannot be reached before
+// that one is gone.
+var errHidden = errors.New("an old cover is over it")
+
+// target is what the cover of w goes over. It is in what was laid around it in this round,
+// or found from the session's root. old is the old cover of the same place, in its stead.
+func (m *mounter) target(w want, in *laid) (fd int, old *cover, err error) {
+	start, rel := m.root, strings.TrimPrefix(w.path, "/")
+	if in != nil {
+		start, rel = in.tree, in.rel(w.path)
+	}
+	if w.inPlace() && in == nil {
+		if err := m.makeRoom(w); err != nil {
+			return -1, nil, err
+		}
+	}
+	fd, err = openBeneath(start, rel, unix.O_PATH)
+	if err != nil && !gone(err) {
+		return -1, nil, err
+	}
+	var st unix.Statx_t
+	if err == nil {
+		if st, err = placeOf(fd); err != nil {
+			unix.Close(fd)
+			return -1, nil, err
+		}
+		dropped, is := m.dropped[st.Mnt_id]
+		switch {
+		case is && dropped.path == w.path && dropped.dir == w.dir && m.inPlaceOf(dropped):
+			return fd, &dropped, nil
+		case !is && (w.inPlace() || inodeOf(&st) == w.inode):
+			return fd, nil, nil
+		}
+		unix.Close(fd)
+	}
+	if in != nil || len(m.dropped) == 0 {
+		return -1, nil, errMoved
+	}
+	if w.inPlace() || m.owner[w.path] != "" {
+		return -1, nil, errHidden // it is in a cover that stays, below one that goes
+	}
+	fd, err = m.source(w)
+	return fd, nil, err
+}
+
+// source opens the file itself that w is about, on the mount of bubblewrap's that it is
+// in, whatever lies over it. Where the file system cannot do that (open_by_handle_at(2)),
+// and something does, it is errHidden.
+func (m *mounter) source(w want) (int, error) {
+	b := m.baseOf(w.path)
+	if b == nil {
+		return -1, errMoved
+	}
+	rel := rest(w.path, b.Path)
+	if rel == "" {
+		return unix.FcntlInt(uintptr(b.top), unix.F_DUPFD_CLOEXEC, 0)
+	}
+	fd, err := openBeneath(m.root, strings.TrimPrefix(w.path, "/"), unix.O_PATH)
+	if err == nil {
+		st, err := placeOf(fd)
+		if err == nil && st.Mnt_id == uint64(b.ID) && inodeOf(&st) == w.inode {
+			return fd, nil
+		}
+		unix.Close(fd)
+	}
+	below, err := openBeneath(b.tree, rel, unix.O_PATH) // where nothing lies over anything
+	if gone(err) {
+		return -1, errMoved
+	}
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(below)
+	if st, err := placeOf(below); err != nil || inodeOf(&st) != w.inode {
+		return -1, errors.Join(errMoved, err)
+	}
+	return m.sameOn(b, below, w.path)
+}
+
+// sameOn opens the file that fd stands on by the mount b of the session, and refuses it
+// if that gives it another name: files may have several.
+func (m *mounter) sameOn(b *baseMount, fd int, p string) (int, error) {
+	if b.handles < 0 {
+		return -1, errHidden
+	}
+	h, _, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH)
+	if err != nil {
+		return -1, errHidden
+	}
+	same, err := unix.OpenByHandleAt(b.handles, h, unix.O_PATH|unix.O_CLOEXEC)
+	if err != nil {
+		return -1, errHidden
+	}
+	buf := make([]byte, len(p)+1)
+	n, err := unix.Readlinkat(m.procFD, strconv.Itoa(same), buf)
+	if err != nil || string(buf[:n]) != p {
+		unix.Close(same)
+		return -1, errHidden
+	}
+	return same, nil
+}
+
+// baseOf is the mount of bubblewrap's that p lies in.
+func (m *mounter) baseOf(p string) *baseMount {
+	for at := p; ; at = path.Dir(at) {
+		if b := m.bases[at]; b != nil || at == "/" {
+			return b
+		}
+	}
+}
+
+// makeRoom makes an empty place for w in the cover around it that stays, if there is
+// none: by a copy of that cover which can be written to, and nobody else has.
+func (m *mounter) makeRoom(w want) error {
+	was := ""
+	fd, err := openBeneath(m.root, strings.TrimPrefix(w.path, "/"), unix.O_PATH)
+	if err == nil {
+		st, err := placeOf(fd)
+		unix.Close(fd)
+		if _, old := m.dropped[st.Mnt_id]; err != nil || old || (st.Mode&unix.S_IFMT == unix.S_IFDIR) == w.dir {
+			return err
+		}
+		was = fmt.Sprintf(".was-%d", st.Ino) // it had a place of the other kind
+	} else if !gone(err) {
+		return err
+	}
+	around := m.owner[w.path]
+	if around == "" || w.parent != wallClosed {
+		return errMoved
+	}
+	fd, err = openBeneath(m.root, strings.TrimPrefix(around, "/"), unix.O_PATH)
+	if err != nil {
+		return errHidden
+	}
+	defer unix.Close(fd)
+	room, err := openTree(fd)
+	if err != nil {
+		return errHidden
+	}
+	defer unix.Close(room)
+	if err := setReadOnly(room, false); err != nil {
+		return err
+	}
+	if was != "" {
+		err = unix.Renameat(room, rest(w.path, around), room, was)
+	}
+	if err == nil {
+		err = furnish(room, around, []want{w})
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errHidden, err)
+	}
+	return nil
+}
+
+// furnish makes, in the cover of a closed directory, empty places for islands in it.
+func furnish(tree int, around string, islands []want) error {
+	for _, i := range islands {
+		rel := rest(i.path, around)
+		if err := makePlace(tree, rel, i.dir); err != nil {
+			return fmt.Errorf("cannot make a place for %s: %w", chat.Quote(i.path), err)
+		}
+	}
+	if err := openBits(tree); err != nil {
+		return fmt.Errorf("cannot let islands be reached in %s: %w", chat.Quote(around), err)
+	}
+	return nil
+}
+
+// openBits lets the root of a cover be passed through, not listed.
+func openBits(tree int) error {
+	fd, err := openBeneath(tree, "", unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Fchmod(fd, 0o111)
+}
+
+// makePlace makes an empty directory or file below dir, and the directories to it.
+func makePlace(dir int, rel string, isDir bool) error {
+	names := strings.Split(rel, "/")
+	at, err := unix.Dup(dir)
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		last := i == len(names)-1
+		if last && !isDir {
+			f, err := unix.Openat(at, name, unix.O_CREAT|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+			unix.Close(at)
+			if err == nil {
+				unix.Close(f)
+			}
+			return err
+		}
+		err := unix.Mkdirat(at, name, 0)
+		if err == nil {
+			err = unix.Fchmodat(at, name, 0o111, 0) // whatever the umask
+		}
+		if err != nil && err != unix.EEXIST {
+			unix.Close(at)
+			return err
+		}
+		next, err := unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		unix.Close(at)
+		if err != nil {
+			return err
+		}
+		at = next
+	}
+	return unix.Close(at)
+}

@@ -1,0 +1,152 @@
+package enforce
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestSwappedPrefix: a pattern goes through a link of the chat's, and the chat makes that
+// link lead elsewhere and back for 10 s while its session is looked at again and again.
+// What the link led to when the rules came stays denied, under each of its names; what
+// it leads to now and then is denied once that was seen, and for good; what no rule is
+// about, and what a path that is read in between would name, stay as they are.
+func TestSwappedPrefix(t *testing.T) {
+	s := newInside(t, false, false)
+	at := func(name string) string { return filepath.Join(s.home, name) }
+	for _, name := range []string{"a/in/secret", "b/in/free", "b/in/secret", "c/in/secret"} {
+		makeFree(t, at(name))
+	}
+	must(t, os.Symlink("a", at("link")))
+	must(t, os.Symlink("b", at("other")))
+	for _, name := range []string{"link", "other"} {
+		must(t, os.Lchown(at(name), testUID, testUID))
+	}
+	_, err := s.hold("access: {useDefaults: false, deny: [~/link/in/secret, '**/again/**']}")
+	must(t, err)
+	stop, swapped := make(chan bool), make(chan int)
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				swapped <- n
+				return
+			default:
+				_ = unix.Renameat2(unix.AT_FDCWD, at("link"), unix.AT_FDCWD, at("other"), unix.RENAME_EXCHANGE)
+			}
+		}
+	}()
+	looks, followed := 0, false
+	for began := time.Now(); time.Since(began) < 10*time.Second; looks++ {
+		makeFree(t, at(fmt.Sprintf("again/%d", looks))) // the keeper looks by itself, too
+		must(t, s.k.raise(s.k.named(s.order.Chat), nil))
+		got := s.try(t, []string{at("a/in/secret"), at("b/in/free"), at("b/in/secret"), at("c/in/secret")})
+		if got[0] != (tried{}) {
+			t.Fatalf("look %d: what was denied is open: %+v", looks, got[0])
+		}
+		free := tried{true, true, true}
+		if got[1] != free || got[3] != free {
+			t.Fatalf("look %d: what no rule is about is denied: %+v", looks, got[1:])
+		}
+		if followed && got[2].Read {
+			t.Fatalf("look %d: what the link was seen to lead to is open again: %+v", looks, got[2])
+		}
+		followed = followed || got[2] == tried{}
+	}
+	close(stop)
+	if n := <-swapped; n < looks || looks == 0 {
+		t.Errorf("%d swaps, %d looks", n, looks)
+	}
+	if !followed {
+		t.Error("where the link led meanwhile was never seen")
+	}
+}
+
+// linkTo makes a link of the chat's in its home, in the place of one that is there.
+func (s *inside) linkTo(t *testing.T, target, name string) {
+	t.Helper()
+	at := filepath.Join(s.home, name)
+	must(t, os.Symlink(target, at+".new"))
+	must(t, os.Lchown(at+".new", testUID, testUID))
+	must(t, os.Rename(at+".new", at))
+}
+
+// comesToBe waits until a file of the home is open, or closed.
+func (s *inside) comesToBe(t *testing.T, name string, open bool) {
+	t.Helper()
+	for until := time.Now().Add(longEnough); s.try(t, []string{filepath.Join(s.home, name)})[0].Read != open; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("%s does not come to be open: %t", name, open)
+		}
+	}
+}
+
+// TestLinkMadeLater: a chat makes a link under a denied name while its session is up: what it
+// leads to is denied soon after, as it would be from the next session on; by a link behind the
+// link as well. What was denied before stays so, and the chat cannot lock itself out.
+func TestLinkMadeLater(t *testing.T) {
+	s := newInside(t, false, false)
+	for _, name := range []string{"first", "second", "third", "free"} {
+		makeFree(t, filepath.Join(s.home, name, "k"))
+	}
+	_, err := s.hold("access: {useDefaults: false, deny: [~/keys/**]}")
+	must(t, err)
+	s.comesToBe(t, "first/k", true)
+	s.linkTo(t, "first", "keys")
+	s.comesToBe(t, "first/k", false)
+	s.linkTo(t, "second", "mid")
+	s.linkTo(t, "mid", "keys")
+	s.comesToBe(t, "second/k", false)
+	s.linkTo(t, "third", "mid")
+	s.comesToBe(t, "third/k", false)
+	for _, everything := range []string{"/", s.home, "/proc", "/usr", ".."} {
+		s.linkTo(t, everything, "keys")
+		must(t, s.k.raise(s.k.named(s.order.Chat), nil))
+	}
+	s.comesToBe(t, "free/k", true)
+	for _, name := range []string{"first/k", "second/k", "third/k"} {
+		s.comesToBe(t, name, false)
+	}
+	// A later worker knows it, too.
+	old := s.k.named(s.order.Chat)
+	if saved := (led{To: old.led.To}); len(saved.To[filepath.Join(s.home, "keys")]) != 3 {
+		t.Errorf("it is known to have led to %v", saved.To)
+	}
+}
+
+// TestManyLinks: where a chat's links lead is followed so often and no further, and nothing
+// that was denied is opened by more of them.
+func TestManyLinks(t *testing.T) {
+	s := newInside(t, false, false)
+	const more = maxLed + 10
+	for i := range more {
+		makeFree(t, filepath.Join(s.home, fmt.Sprint(i), "k"))
+	}
+	_, err := s.hold("access: {useDefaults: false, deny: [~/keys/**]}")
+	must(t, err)
+	k := s.k.named(s.order.Chat)
+	for i := range more {
+		s.linkTo(t, fmt.Sprint(i), "keys")
+		k.relink.Store(true)
+		must(t, s.k.raise(k, nil))
+	}
+	var paths []string
+	for i := range more {
+		paths = append(paths, filepath.Join(s.home, fmt.Sprint(i), "k"))
+	}
+	closed := 0
+	for i, got := range s.try(t, paths) {
+		if !got.Read {
+			closed++
+		} else if i < maxLed {
+			t.Errorf("%s is open", paths[i])
+		}
+	}
+	if closed != maxLed {
+		t.Errorf("%d are closed, want %d", closed, maxLed)
+	}
+}

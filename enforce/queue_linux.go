@@ -1,0 +1,181 @@
+package enforce
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// mostEvents bounds how many names of one session wait to be looked at, and mostFound of how
+// many directories it is known where they are.
+const (
+	mostEvents = 300_000
+	mostFound  = 50_000
+)
+
+// gatherTime is how long names gather before they are read, where nobody asks anything: a
+// chat that renames in a loop costs one read for many.
+const gatherTime = time.Millisecond
+
+// listen takes in events about names as they come, also where nobody opens anything.
+func (w *watch) listen() error {
+	for {
+		if err := w.awaitNames(); err != nil {
+			return err
+		}
+		w.mu.Lock()
+		err := w.readNames()
+		w.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		time.Sleep(gatherTime)
+	}
+}
+
+// awaitNames returns when there is something to read. It holds a thread: the runtime's poller
+// would wake for each event, also while names gather.
+func (w *watch) awaitNames() error {
+	for {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(w.namesFD), Events: unix.POLLIN}}, -1)
+		if err == nil {
+			return nil
+		}
+		if err != unix.EINTR {
+			return fmt.Errorf("cannot wait for events about names: %w", err)
+		}
+	}
+}
+
+// readNames hands what the kernel tells of names to the sessions that see them, all that is
+// there. Looking at them is left to [watch.lookAt]: what one session makes is no other's
+// work. The caller holds the lock.
+func (w *watch) readNames() error {
+	left, err := w.queued()
+	for err == nil && left > 0 {
+		var some []fanEvent
+		if some, err = w.takeNames(); len(some) == 0 {
+			break // there are no more, whatever was counted
+		}
+		for _, e := range some {
+			w.route(e)
+		}
+		left -= len(some)
+	}
+	return err
+}
+
+// takeNames reads some events, if there are any.
+func (w *watch) takeNames() ([]fanEvent, error) {
+	for {
+		read, err := unix.Read(w.namesFD, w.buf)
+		switch {
+		case err == unix.EAGAIN || err == nil && read == 0:
+			return nil, nil
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("cannot read events about names: %w", err)
+		}
+		return parseEvents(w.buf[:read])
+	}
+}
+
+// route hands one event to each session that sees one of its names.
+func (w *watch) route(e fanEvent) {
+	if e.mask&unix.FAN_Q_OVERFLOW != 0 {
+		for _, s := range w.sessions {
+			w.end(s.k, errors.New("the kernel lost events about its files"))
+		}
+		return
+	}
+	now, old := w.ownersOf(e.dir.dir), w.ownersOf(e.old.dir)
+	if isMove(e) {
+		for _, s := range now {
+			if slices.Contains(old, s) {
+				w.enqueue(s, func(b *backlog) { b.move(e.old, e.dir) })
+			}
+		}
+		if !slices.Equal(now, old) {
+			clear(w.owners) // what lies in it is seen by others than before
+		}
+		for _, s := range slices.Concat(now, old) {
+			s.where.age++
+		}
+	}
+	for _, s := range now {
+		w.enqueue(s, func(b *backlog) { b.see(sighting{e.dir, e.child}) })
+	}
+	for _, s := range old {
+		w.enqueue(s, func(b *backlog) { b.see(sighting{e.old, e.child}) })
+	}
+	w.follow(e, now)
+}
+
+// isMove reports that a directory was moved: where it, and what lies in it, was found is old.
+func isMove(e fanEvent) bool { return e.mask&unix.FAN_RENAME != 0 && e.mask&unix.FAN_ONDIR != 0 }
+
+// queued is how many events there are now, at most: who reads does not wait for those that a
+// chat adds meanwhile. Linux 6.1 was seen to count more than there are.
+func (w *watch) queued() (int, error) {
+	bytes, err := unix.IoctlGetInt(w.namesFD, unix.TIOCINQ) // FIONREAD, see fanotify(7)
+	if err != nil {
+		return 0, fmt.Errorf("cannot count events about names: %w", err)
+	}
+	return bytes / fanHeader, nil
+}
+
+// follow notes where a new directory is, from its name, or that no session sees it. Looking for
+// each new directory in every session would let whoever makes many hold up every open. The root
+// of a tree is looked for all the same: its name does not say where it lies.
+func (w *watch) follow(e fanEvent, owners []*watched) {
+	if e.mask&unix.FAN_CREATE == 0 || e.mask&unix.FAN_ONDIR == 0 || e.child == "" || len(w.roots[e.child]) > 0 {
+		return
+	}
+	if _, ok := w.owners[e.child]; ok {
+		return
+	}
+	w.owners[e.child] = owners
+	for _, s := range owners {
+		s.where.follow(e.dir, e.child)
+	}
+}
+
+// ownersOf are the sessions that see a directory: it is looked for once, and once in a tree
+// that many sessions have, as /usr. Events come in thousands, also from what no session sees.
+func (w *watch) ownersOf(dir handle) []*watched {
+	if dir == "" {
+		return nil
+	}
+	all, ok := w.owners[dir]
+	if ok {
+		return all
+	}
+	for root, trees := range w.roots {
+		if root.fsid() != dir.fsid() {
+			continue
+		}
+		rel, err := trees[0].find(dir)
+		if errors.Is(err, errElsewhere) {
+			continue
+		}
+		for _, t := range trees { // also where nobody can tell: [watch.lookAt] closes what is there
+			if err == nil {
+				t.s.where.note(dir, t.Path, rel)
+			}
+			if !slices.Contains(all, t.s) {
+				all = append(all, t.s)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *watched) int { return cmp.Compare(a.k.leader.chat, b.k.leader.chat) })
+	if len(w.owners) > mostFound {
+		clear(w.owners)
+	}
+	w.owners[dir] = all
+	return all
+}

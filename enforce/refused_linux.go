@@ -1,0 +1,89 @@
+package enforce
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Bounds of what is held of refused opens until chatd asks: so many files of a chat, the first
+// bytes of their names, and so many chats; and of one answer, so that it fits on the wire.
+const (
+	maxRefused       = 8
+	maxRefusedName   = 1024
+	maxRefusedChats  = 4096
+	maxRefusedAnswer = 12 << 10 // bytes of names of further chats' files; one chat's come whole
+)
+
+// refusals counts, for each chat, the opens that were refused. It is kept by chat and not by
+// session: a chat that ends its session after an open takes nothing away with it.
+// The zero value is ready.
+type refusals struct {
+	mu    sync.Mutex
+	chats map[chat.ID]*Refusals
+}
+
+// add counts one refused open of the file at path. by finds the name that is denied: its own,
+// or one that it or a directory around it had. It is asked once for a file, so that who is
+// refused without end costs no more than who is not.
+func (r *refusals) add(id chat.ID, path string, by func() string) {
+	path = path[:min(len(path), maxRefusedName)]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.of(id)
+	if c == nil {
+		return
+	}
+	i := slices.IndexFunc(c.Files, func(f RefusedFile) bool { return string(f.Path) == path })
+	switch {
+	case i >= 0:
+		c.Files[i].Times++
+	case len(c.Files) < maxRefused:
+		name := by()
+		c.Files = append(c.Files, RefusedFile{[]byte(path), []byte(name[:min(len(name), maxRefusedName)]), 1})
+	default:
+		c.More++
+	}
+}
+
+// of is what was counted of a chat; nil where nobody asked for so long that there is no room.
+func (r *refusals) of(id chat.ID) *Refusals {
+	if r.chats == nil {
+		r.chats = map[chat.ID]*Refusals{}
+	}
+	if r.chats[id] == nil && len(r.chats) < maxRefusedChats {
+		r.chats[id] = &Refusals{Chat: id}
+	}
+	return r.chats[id]
+}
+
+// take hands out what was counted, as much as fits into one answer. Which chats come first is
+// left to chance, so that none can hold up another's.
+func (r *refusals) take() (a Answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	size := 0
+	for id, c := range r.chats {
+		if size > maxRefusedAnswer {
+			a.MoreRefused = true
+			break
+		}
+		for _, f := range c.Files {
+			size += len(f.Path) + len(f.By)
+		}
+		a.Refused = append(a.Refused, *c)
+		size += len(id)
+		delete(r.chats, id)
+	}
+	return a
+}
+
+// noteRefused counts an open of what fd is open on. The caller holds the watch's lock.
+func (w *watch) noteRefused(s *watched, fd int) {
+	p, err := pathOf(fd)
+	if err != nil {
+		p = "" // it is counted all the same
+	}
+	w.refused.add(s.k.leader.chat, p, func() string { return s.deniedName(p) })
+}

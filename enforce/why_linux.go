@@ -1,0 +1,67 @@
+package enforce
+
+import (
+	"fmt"
+	"path"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// why names what closes, or makes read-only, the file that an order names: the path itself
+// where a rule is about it, or a name that it or a directory around it had, or another link
+// to it. The name is empty where nothing is known. A session that has just ended is told of, too:
+// that of a file tool in a chat that is asleep ends with its answer.
+func (k *keeper) why(o Order) (Answer, error) {
+	s := k.named(o.Chat)
+	if s == nil || s.leader != o.leader() {
+		return Answer{}, fmt.Errorf("nobody keeps process %d of the chat: %w", o.PID, chat.ErrNotFound)
+	}
+	p := path.Clean("/" + string(o.Path))
+	by := k.watch.nameOf(o.Chat, p)
+	if by == "" {
+		by = s.otherNameOf(p)
+	}
+	return Answer{By: []byte(by)}, nil
+}
+
+// nameOf is the name by which the rules deny a path: its own, or one that it had.
+func (w *watch) nameOf(id chat.ID, p string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s := w.sessions[id]; s != nil {
+		return s.deniedName(p)
+	}
+	return ""
+}
+
+// deniedName is the first of a path's names that rules deny; empty if they deny none.
+func (s *watched) deniedName(p string) string {
+	for _, name := range s.namesOf(p) {
+		if classBy(s.walls, []string{name}) != wallOpen {
+			return name
+		}
+	}
+	return ""
+}
+
+// otherNameOf is the denied name of what has a mount at p, or at a directory around it,
+// because of another name.
+func (k *kept) otherNameOf(p string) string {
+	names := k.because.Load()
+	if names == nil {
+		return ""
+	}
+	for ; p != "/"; p = path.Dir(p) {
+		if by := (*names)[p]; by != "" {
+			return by
+		}
+	}
+	return ""
+}
+
+// noteBecause remembers the denied name of what is closed under another.
+func (k *walker) noteBecause(p, name string) {
+	if k.because != nil {
+		k.because[p] = name
+	}
+}

@@ -1,0 +1,284 @@
+package enforce
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+)
+
+// keys are denied by every one of these rules, each time by other mounts.
+var keys = []string{"x/key", "x/pub/key", "x/pub/d/key"}
+
+var keyRules = []string{
+	"", "{deny: ~/x/**}", "{allow: ~/x/pub/**}, {deny: ~/x/**}", "{deny: ~/x/**, ops: [write]}", "{allow: ~/x/pub}, {deny: ~/x, ops: [write]}",
+	"{allow: ~/x/pub/d}, {deny: ~/x/pub}", "{deny: ~/x/pub}", "{allow: ~/x/pub/d}, {deny: ~/x/pub}, {deny: ~/x, ops: [write]}",
+	"{allow: ~/x/pub/d/free}, {deny: ~/x/pub/d}", "{deny: ~/x/pub, ops: [write]}",
+}
+
+func rulesOfKeys(i int) string {
+	return "access: {useDefaults: false, mode: first-match, rules: [{deny: '**/key'}, " + keyRules[i] + "]}"
+}
+
+// makeFree makes a file for everybody.
+func makeFree(t testing.TB, file string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must(t, os.WriteFile(file, []byte("free"), 0o666))
+	must(t, os.Chmod(file, 0o666))
+}
+
+// TestNoWindow: while rules are replaced by others that deny the same files, and while
+// islands come and go, nobody gets at those files for a moment. Nor do they where the
+// kernel cannot put one mount in another's place.
+func TestNoWindow(t *testing.T) {
+	for name, noSwap := range map[string]bool{"swapped": false, "on top": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newInside(t, false, false)
+			s.k.noSwap = noSwap
+			var tries []string
+			for _, key := range keys {
+				makeFree(t, filepath.Join(s.home, key))
+				tries = append(tries, filepath.Join(s.home, key))
+			}
+			makeFree(t, filepath.Join(s.home, "x/pub/d/free"))
+			r := rand.New(rand.NewPCG(3, 5))
+			_, err := s.hold(rulesOfKeys(0))
+			must(t, err)
+			var now atomic.Value // which rules are replaced
+			now.Store("")
+			stop, done := make(chan bool), make(chan int)
+			go func() {
+				n, many := 0, slices.Repeat(tries, 200)
+				defer func() { done <- n }()
+				for {
+					for i, got := range s.try(t, many) {
+						if n++; got != (tried{}) {
+							t.Errorf("%s: %+v between rules %s", many[i], got, now.Load())
+							return
+						}
+					}
+					select {
+					case <-stop:
+						return
+					default:
+					}
+				}
+			}()
+			last := 0
+			for n := range 200 {
+				next := r.IntN(len(keyRules))
+				now.Store(fmt.Sprintf("%d: %q and %q", n, keyRules[last], keyRules[next]))
+				last = next
+				if _, err := s.hold(rulesOfKeys(next)); err != nil {
+					t.Error(err)
+				}
+				if n%10 == 0 {
+					makeFree(t, filepath.Join(s.home, "x/pub", fmt.Sprint(n), "free"))
+				}
+			}
+			close(stop)
+			t.Logf("%d tries", <-done)
+			for i, rule := range keyRules {
+				if _, err := s.hold(rulesOfKeys(i)); err != nil {
+					t.Error(err)
+				}
+				for j, got := range s.try(t, tries) {
+					if got != (tried{}) {
+						t.Errorf("%s by %s: %+v", tries[j], rule, got)
+					}
+				}
+			}
+			_, err = s.hold("access: {useDefaults: false}")
+			must(t, err)
+			must(t, s.k.raise(s.k.named(s.order.Chat), nil)) // what ended with others is forgotten
+			if k := s.k.named(s.order.Chat); len(k.covers)+len(k.buried) > 0 {
+				t.Errorf("covers are left: %v, %v", k.covers, k.buried)
+			}
+			if got := s.try(t, tries); !got[0].Read || !got[1].Read || !got[2].Read {
+				t.Errorf("without rules: %+v", got)
+			}
+		})
+	}
+}
+
+// TestMadeBeforeOtherRules: a file was made under a denied name, and the keeper reads of that only
+// when other rules come already. It is denied as long as rules hold that deny that name, and no
+// longer, also where others could not be raised meanwhile.
+func TestMadeBeforeOtherRules(t *testing.T) {
+	const closed, free = "access: {useDefaults: false, deny: ['*.pem']}", "access: {useDefaults: false, deny: ['*.key']}"
+	const none = "access: {useDefaults: false}"
+	for name, tt := range map[string]struct {
+		during, after string // which rules are begun with, and which hold then; "" are those before
+		opens         bool
+	}{
+		"others come":                        {free, free, true},
+		"others come after some that failed": {"access: {useDefaults: false, deny: ['*.txt']}", free, true},
+		"those that failed denied it":        {closed, free, true},
+		"those before go on":                 {free, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := idle(t)
+			go func() { _ = s.k.watch.readOpens() }() // nobody reads of names but who is asked
+			before := closed
+			if tt.during == closed {
+				before = none
+			}
+			if tt.after == "" {
+				tt.after = before
+			}
+			_, err := s.hold(before)
+			must(t, err)
+			made, moved := filepath.Join(s.home, "k.pem"), filepath.Join(s.home, "k.txt")
+			makeFree(t, made)
+			must(t, os.Rename(made, moved))
+			s.begun(t, tt.during)
+			if got := s.try(t, []string{moved})[0]; got.Read {
+				t.Errorf("while they change: %+v", got)
+			}
+			if tt.after == tt.during {
+				s.settled(t, tt.after)
+			} else {
+				_, err = s.hold(tt.after)
+				must(t, err)
+			}
+			if got := s.try(t, []string{moved})[0]; got.Read != tt.opens {
+				t.Errorf("then: %+v", got)
+			}
+		})
+	}
+}
+
+// begun leaves the session where other rules were begun with, and nothing is covered for them yet.
+func (s *inside) begun(t *testing.T, rules string) {
+	t.Helper()
+	s.within(t, rules, func(k *kept, wall *ruleWall) error { return s.k.watch.begin(k, wall, true) })
+}
+
+// settled goes on from there, for rules that nothing has to be covered for.
+func (s *inside) settled(t *testing.T, rules string) {
+	t.Helper()
+	s.within(t, rules, func(k *kept, wall *ruleWall) error { return s.k.watch.settle(k, wall, -1, s.k.procFD) })
+}
+
+func (s *inside) within(t *testing.T, rules string, do func(*kept, *ruleWall) error) {
+	t.Helper()
+	o, k := s.order, s.k.named(s.order.Chat)
+	o.Text = []byte(rules)
+	must(t, inMountNamespace(k.ns, func() error {
+		wall, err := compile(o, &led{})
+		if err != nil {
+			return err
+		}
+		return do(k, wall)
+	}))
+}
+
+// TestCompileOpensNothing: rules are compiled again by a worker that takes a session up, and
+// nobody answers opens there yet: one of its own would wait for ever.
+func TestCompileOpensNothing(t *testing.T) {
+	s := idle(t)
+	const rules = "access: {useDefaults: false, deny: ['*.pem']}"
+	_, err := s.hold(rules)
+	must(t, err)
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		s.within(t, rules, func(*kept, *ruleWall) error { return nil })
+	}()
+	asked := make(chan error, 1)
+	go func() { asked <- await(s.k.watch.perm) }()
+	select {
+	case <-done:
+	case err := <-asked:
+		t.Errorf("it asks before it opens something: %v", err)
+		go func() { _ = s.k.watch.readOpens() }()
+		<-done
+	}
+}
+
+// TestStanding: who stands in a directory while other rules come gets no further by
+// names from there than by whole paths.
+func TestStanding(t *testing.T) {
+	for name, noSwap := range map[string]bool{"swapped": false, "on top": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newInside(t, false, false)
+			s.k.noSwap = noSwap
+			for _, key := range keys {
+				makeFree(t, filepath.Join(s.home, key))
+			}
+			makeFree(t, filepath.Join(s.home, "x/pub/d/free"))
+			stood := 0
+			for i, from := range keyRules {
+				for j, to := range keyRules {
+					for dir, names := range map[string][]string{"x": {"key", "pub/key", "pub/d/key"}, "x/pub": {"key", "d/key"}, "x/pub/d": {"key"}} {
+						_, err := s.hold(rulesOfKeys(i))
+						must(t, err)
+						if !s.try(t, []string{"cd " + filepath.Join(s.home, dir)})[0].Read {
+							continue // it is closed
+						}
+						stood++
+						_, err = s.hold(rulesOfKeys(j))
+						must(t, err)
+						for n, got := range s.try(t, names) {
+							if got != (tried{}) {
+								t.Errorf("from %s, %s: %+v after %q and %q", dir, names[n], got, from, to)
+							}
+						}
+						s.try(t, []string{"cd /"})
+					}
+				}
+			}
+			if stood == 0 {
+				t.Error("nobody stood anywhere")
+			}
+		})
+	}
+}
+
+// TestIslandsStay: a look that finds nothing new changes no mount, and one that finds a
+// new island changes no other.
+func TestIslandsStay(t *testing.T) {
+	s := newInside(t, false, false)
+	island := func(name string) string { return filepath.Join(s.home, "x", name, "pub") }
+	key := filepath.Join(s.home, "x/key")
+	makeFree(t, key)
+	makeFree(t, island("a"))
+	makeFree(t, filepath.Join(s.home, "x/b/key"))
+	must(t, os.MkdirAll(filepath.Join(s.home, "empty"), 0o755))
+	_, err := s.hold("access: {useDefaults: false, mode: first-match, rules: [{allow: '**/pub'}, {deny: ~/x/**}, {deny: ~/empty/**}]}")
+	must(t, err)
+	k := s.k.named(s.order.Chat)
+	look := func() map[string]uint64 {
+		t.Helper()
+		must(t, s.k.raise(k, nil))
+		ids := map[string]uint64{}
+		for _, c := range k.covers {
+			ids[c.path] = c.id
+		}
+		return ids
+	}
+	before := look()
+	makeFree(t, island("b"))
+	makeFree(t, filepath.Join(s.home, "empty/pub"))
+	after := look()
+	for p, id := range before {
+		if after[p] != id {
+			t.Errorf("%s is another mount: %d, was %d", p, after[p], id)
+		}
+	}
+	got := s.try(t, []string{key, island("a"), island("b"), filepath.Join(s.home, "empty/pub")})
+	free := tried{true, true, true}
+	if got[0] != (tried{}) || got[1] != free || got[2] != free || got[3] != free {
+		t.Errorf("got %+v", got)
+	}
+	must(t, os.Remove(island("a")))
+	makeFree(t, filepath.Join(island("a"), "pub")) // what was a file is a directory
+	look()
+	if got := s.try(t, []string{key, filepath.Join(island("a"), "pub"), island("b")}); got[0] != (tried{}) || got[1] != free || got[2] != free {
+		t.Errorf("after it was replaced: %+v", got)
+	}
+}

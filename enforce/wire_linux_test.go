@@ -1,0 +1,44 @@
+package enforce
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// FuzzOrder: whatever comes over the socket is an order or an error, an order says the
+// same when it is written again, and one that is nobody's does nothing.
+func FuzzOrder(f *testing.F) {
+	for _, text := range []string{`{"verb":"probe"}`, `{"verb":"hold","chat":"00000000000000aa","uid":1,"pid":2,"start":3,"home":"/h","text":"YWNjZXNzOiB7fQ=="}`,
+		`{"verb":"drop","chat":"../../etc"}`, `{"verb":"x","more":1}`, `[]`, `{"pid":1e99}`, `{"text":"?"}`, "{\"\":\"\",\"\"\x80", "\x14",
+		`{"verB":"000","ChAt":"0000000000000000","uid":0,"pid":1,"stArt":1,"home":"00","teXt":"0000"}`, strings.Repeat("[", 10000)} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o, err := readOrder(strings.NewReader(string(b)))
+		if err != nil {
+			if !reflect.DeepEqual(o, Order{}) {
+				t.Errorf("an error and %+v", o)
+			}
+			return
+		}
+		again, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same, err := readOrder(strings.NewReader(string(again)))
+		if err != nil || string(same.Text) != string(o.Text) || same.leader() != o.leader() || same.Verb != o.Verb || same.Home != o.Home {
+			t.Errorf("%+v becomes %+v, %v", o, same, err)
+		}
+		if o.Verb == Hold {
+			return // it would look for the process
+		}
+		k := &keeper{sessions: map[chat.ID]*kept{}}
+		if _, err := k.obey(o); err == nil && o.Verb != Drop && (o.Verb != Probe || o.Chat != "") {
+			t.Errorf("%+v is obeyed", o)
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package filerules
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// rulesOf is a policy with n rules of one kind, of which the last is about the path.
+func rulesOf(kind string, n int) string {
+	var b strings.Builder
+	b.WriteString("access:\n  mode: first-match\n  rules:\n")
+	forms := map[string][]string{
+		"subtrees": {"/srv/data/%d/**"}, "literals": {"~/projects/p%d/key"}, "names": {"**/private-%d/**"}, "suffixes": {"*.ext%d"},
+		"regexes": {`/\.secret%d$/`},
+		"mixed":   {"/srv/data/%d/**", "~/projects/p%d/key", "**/private-%d/**", "*.ext%d", `/\.secret%d$/`, "~/work/*/x%d", "{a,b}%d/*.k"},
+		"same":    {"/home/u/projects/**/x%d"},
+	}[kind]
+	for i := range n {
+		fmt.Fprintf(&b, "    - {deny: %s, ops: [read, bash]}\n", quote(fmt.Sprintf(forms[i%len(forms)], i)))
+	}
+	return b.String()
+}
+
+// BenchmarkExplain is one question to 1,000 rules, of a path that none is about.
+func BenchmarkExplain(b *testing.B) {
+	for _, kind := range []string{"mixed", "subtrees", "literals", "names", "suffixes", "regexes", "same"} {
+		for _, n := range []int{10, 1000} {
+			rs := ruleset(b, rulesOf(kind, n), "/home/u", "/home/u/w")
+			b.Run(fmt.Sprintf("%s/%d", kind, n), func(b *testing.B) {
+				for b.Loop() {
+					if v, err := rs.Judge("/home/u/projects/p3/src/main/handler.go", Read); err != nil || v.Denied() {
+						b.Fatal(v, err)
+					}
+				}
+			})
+		}
+	}
+	rs := ruleset(b, rulesOf("mixed", 1000), "/home/u", "/home/u/w")
+	b.Run("denied", func(b *testing.B) {
+		for b.Loop() {
+			if v, err := rs.Judge("/srv/data/700/x", Read); err != nil || !v.Denied() {
+				b.Fatal(v, err)
+			}
+		}
+	})
+	real, err := mustLoad(b, rulesOf("mixed", 1000)).For(Scope{Home: "/home/u", Resolve: Physical})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("resolved", func(b *testing.B) {
+		for b.Loop() {
+			if v, err := real.Judge("/usr/lib/os-release", Read); err != nil || v.Denied() {
+				b.Fatal(v, err)
+			}
+		}
+	})
+}
+
+// BenchmarkLoad is a file of 1,000 rules, read and compiled.
+func BenchmarkLoad(b *testing.B) {
+	text := []byte(rulesOf("mixed", 1000))
+	b.Run("load", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := Load("p.yaml", text); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	p := mustLoad(b, string(text))
+	b.Run("compile", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := p.For(Scope{Home: "/home/u"}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

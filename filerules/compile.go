@@ -1,0 +1,259 @@
+package filerules
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Scope is whom and where a policy is asked about.
+type Scope struct {
+	// Agent selects the agent's section; empty means [chat.DefaultAgent].
+	Agent string
+	// Home is what ~ stands for.
+	Home string
+	// Cwd is what relative patterns and paths stand below; empty means Home.
+	Cwd string
+	// Resolve gives the name that symbolic links lead to, as [Physical] does. It is
+	// given paths that are not folded. Nil judges the folded name alone.
+	Resolve func(path string) string
+	// Before gives the names that the directory of a deny led to before, by Resolve: the deny
+	// is about what lies there, too. Nil is none.
+	Before func(dir string) []string
+}
+
+// Kind is what a matcher is, for those who enforce it.
+type Kind string
+
+const (
+	// KindSubtree is a path and everything under it.
+	KindSubtree Kind = "subtree"
+	// KindGlob is a doublestar pattern of the whole path.
+	KindGlob Kind = "glob"
+	// KindRegex is a regular expression searched in the path.
+	KindRegex Kind = "regex"
+)
+
+// Matcher says which absolute, folded paths a rule is about. A rule has one for
+// each alternative of its braces, and for each name that its home has.
+type Matcher struct {
+	Kind Kind
+	// Path is the root of a KindSubtree.
+	Path string
+	// Glob is a pattern of package doublestar for a KindGlob, from the first slash on.
+	// /** at its end stands for nothing, too: see Match.
+	Glob string
+	// Prefix is the longest directory that everything it matches is in: the Path of a
+	// KindSubtree, / for a KindRegex.
+	Prefix string
+	// Regex is the expression of a KindRegex.
+	Regex *regexp.Regexp
+
+	// self is Glob without a /** at its end: doublestar lets /a*/** match /ab, not /a.
+	self string
+	segs []segment
+}
+
+// Match reports whether the matcher is about the absolute, folded path p.
+func (m *Matcher) Match(p string) bool {
+	switch m.Kind {
+	case KindSubtree:
+		return chat.Within(p, m.Path)
+	case KindRegex:
+		return m.Regex.MatchString(p)
+	}
+	if p == "/" {
+		return false // it has no segment; doublestar lets /* match it
+	}
+	return doublestar.MatchUnvalidated(m.Glob, p) || m.self != "" && doublestar.MatchUnvalidated(m.self, p)
+}
+
+// Compiled is a rule with its matchers.
+type Compiled struct {
+	Rule
+	Matchers []Matcher
+	// Inert says that the mode gives the rule no force: a global allow under [DenyWins].
+	Inert bool
+
+	rank int
+}
+
+// Match reports whether the rule is about the absolute, folded path p.
+func (c *Compiled) Match(p string) bool {
+	for i := range c.Matchers {
+		if c.Matchers[i].Match(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// Ruleset is a policy for one agent, home and working directory. It is safe for
+// concurrent use.
+type Ruleset struct {
+	policy *Policy
+	scope  Scope
+	rules  []Compiled
+	index  index
+	// holds: some deny is of what the kernel keeps; writes: of write or edit.
+	holds, writes bool
+}
+
+// Kernel are the operations that the kernel tells apart from others.
+const Kernel = Bash | Write | Edit
+
+// For compiles the rules that hold in a scope.
+func (p *Policy) For(s Scope) (*Ruleset, error) {
+	s.Agent = cmp.Or(s.Agent, chat.DefaultAgent)
+	if err := checkDir("home", s.Home); err != nil {
+		return nil, err
+	}
+	s.Cwd = cmp.Or(s.Cwd, s.Home)
+	if err := checkDir("cwd", s.Cwd); err != nil {
+		return nil, err
+	}
+	rs := &Ruleset{policy: p, scope: s}
+	for i, r := range p.Rules(s.Agent) {
+		c := Compiled{Rule: r, rank: i, Inert: p.Mode == DenyWins && r.Effect == Allow && r.Layer == LayerGlobalRules}
+		c.Matchers = r.pattern.matchers(s, r.Effect)
+		if p.Mode == DenyWins {
+			c.rank += p.force(r) * maxRules
+		}
+		rs.rules = append(rs.rules, c)
+		if c.Effect == Deny {
+			rs.holds = rs.holds || c.Ops&Kernel != 0
+			rs.writes = rs.writes || c.Ops&(Write|Edit) != 0
+		}
+	}
+	rs.index = buildIndex(rs.rules)
+	return rs, nil
+}
+
+func checkDir(what, dir string) error {
+	if !path.IsAbs(dir) || strings.IndexByte(dir, 0) >= 0 || len(dir) > MaxPath {
+		return fmt.Errorf("cannot use %s %s: want an absolute path: %w", what, chat.Quote(dir), chat.ErrInvalid)
+	}
+	return nil
+}
+
+// force is the place of a rule's kind in the order of [DenyWins].
+func (p *Policy) force(r Rule) int {
+	agent := r.Layer == LayerAgentRules || r.Layer == LayerAgentDeny
+	switch {
+	case agent && r.Effect == Allow:
+		return 0
+	case agent:
+		return 1
+	}
+	return 2
+}
+
+// Rules are all rules in the order of [FirstMatch], with what they match. They are the
+// ruleset's own: nobody may change them.
+func (rs *Ruleset) Rules() []Compiled { return rs.rules }
+
+// Policy is what the rules are from.
+func (rs *Ruleset) Policy() *Policy { return rs.policy }
+
+// Scope is what the rules were compiled for.
+func (rs *Ruleset) Scope() Scope { return rs.scope }
+
+// matchers makes a pattern absolute. What stands below the home or the working
+// directory is matched below the names that these resolve to as well; so is a deny
+// below a directory that is really elsewhere. An allow is not: a chat could make
+// such a directory and lead the allow to anything.
+func (p pattern) matchers(s Scope, e Effect) []Matcher {
+	if p.regex != nil {
+		return []Matcher{{Kind: KindRegex, Regex: p.regex, Prefix: "/"}}
+	}
+	var all []Matcher
+	add := func(m Matcher) {
+		same := func(o Matcher) bool { return o.Kind == m.Kind && o.Path == m.Path && o.Glob == m.Glob }
+		if !slices.ContainsFunc(all, same) {
+			all = append(all, m)
+		}
+	}
+	for _, alt := range p.alts {
+		base := map[anchor]string{anchorRoot: "/", anchorHome: s.Home, anchorCwd: s.Cwd, anchorName: "/"}[alt.anchor]
+		m := alt.matcher(base)
+		add(m)
+		if s.Resolve == nil {
+			continue
+		}
+		if real := s.Resolve(base); real != base {
+			add(alt.matcher(real))
+		}
+		if e == Deny && m.Prefix != "/" {
+			for _, real := range s.leads(m.Prefix) {
+				add(newMatcher(slices.Concat(literals(real), m.segs[len(literals(m.Prefix)):])))
+			}
+		}
+	}
+	return all
+}
+
+// leads are where links lead, or led, from the directory of a deny.
+func (s Scope) leads(dir string) (names []string) {
+	if real := s.Resolve(dir); real != dir {
+		names = append(names, real)
+	}
+	if s.Before != nil {
+		names = append(names, s.Before(dir)...)
+	}
+	return names
+}
+
+func literals(dir string) []segment {
+	var segs []segment
+	for name := range strings.SplitSeq(path.Clean(dir), "/") {
+		if name != "" {
+			segs = append(segs, literalSegment(name))
+		}
+	}
+	return segs
+}
+
+// matcher puts an alternative below base.
+func (a alternative) matcher(base string) Matcher {
+	segs := literals(base)
+	if a.anchor == anchorName {
+		segs = []segment{{glob: "**", wild: true, deep: true}}
+	}
+	for _, seg := range a.segs {
+		if seg.literal == ".." && len(segs) == 0 {
+			continue
+		}
+		segs = push(segs, seg)
+	}
+	return newMatcher(segs)
+}
+
+func newMatcher(segs []segment) Matcher {
+	m := Matcher{Kind: KindGlob, segs: segs}
+	var glob, prefix strings.Builder
+	literal := 0
+	for i, seg := range segs {
+		glob.WriteString("/" + seg.glob)
+		if literal == i && !seg.wild {
+			prefix.WriteString("/" + seg.literal)
+			literal++
+		}
+	}
+	m.Prefix = max(prefix.String(), "/")
+	if literal == len(segs)-1 && segs[literal].deep {
+		m.Kind, m.Path = KindSubtree, m.Prefix
+		return m
+	}
+	m.Glob = glob.String()
+	if self, deep := strings.CutSuffix(m.Glob, "/**"); deep {
+		m.self = self
+	}
+	return m
+}

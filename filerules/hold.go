@@ -1,0 +1,168 @@
+package filerules
+
+import (
+	"fmt"
+	"math"
+	"path"
+	"slices"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Class is what the kernel does with a path for every process of a session. It does not
+// know a tool from a command.
+type Class uint8
+
+// The classes, from the laxest to the strictest.
+const (
+	Open     Class = iota // as its mode says
+	ReadOnly              // EROFS for who would change it
+	Closed                // EACCES or EPERM for who would read or change it
+)
+
+// String is the class in a word.
+func (c Class) String() string { return [...]string{"open", "read-only", "closed"}[c] }
+
+// refuses reports whether the kernel refuses op on a path of the class.
+func (c Class) refuses(op Op) bool {
+	return c == Closed || c == ReadOnly && op&(Write|Edit) != 0
+}
+
+// kernelPlaces hold no files that a rule could keep: what is there is the kernel's or
+// chatd's own (shims.InsideDir, shims.InsideRun), and a session does not start without it.
+var kernelPlaces = []string{"/proc", "/sys", "/dev", "/opt/chatd", "/run/chat"}
+
+// KernelPlaces are those directories.
+func KernelPlaces() []string { return slices.Clone(kernelPlaces) }
+
+// sharedMemory is the one directory below a kernel place that holds files of the chat's.
+const sharedMemory = "/dev/shm"
+
+// Kept reports whether the kernel can keep rules about what is at or below an absolute
+// path: not in /proc, /sys, /dev and chatd's own directories, but in /dev/shm.
+func Kept(p string) bool {
+	if chat.Within(p, sharedMemory) {
+		return true
+	}
+	for _, place := range kernelPlaces {
+		if chat.Within(p, place) {
+			return false
+		}
+	}
+	return true
+}
+
+// Held is the class of a path, and the verdict that made it so.
+type Held struct {
+	Class Class
+	Why   Verdict
+}
+
+// Step is what holds for p, whose directory has parent: a path has the class of its
+// directory until a rule is about it.
+func (rs *Ruleset) Step(parent Held, p string) Held {
+	h, _ := rs.step(parent, p)
+	return h
+}
+
+// step is Step, and how many steps that took.
+func (rs *Ruleset) step(parent Held, p string) (Held, int) {
+	bash, steps := rs.judgeName(p, Bash)
+	switch {
+	case bash.Denied():
+		return Held{Closed, bash}, steps
+	case parent.Class == Closed && bash.Rule == nil:
+		return parent, steps
+	case !rs.writes:
+		return Held{}, steps
+	}
+	write, more := rs.judgeName(p, Write)
+	edit, most := rs.judgeName(p, Edit)
+	steps += more + most
+	switch {
+	case write.Denied():
+		return Held{ReadOnly, write}, steps
+	case edit.Denied():
+		return Held{ReadOnly, edit}, steps
+	case parent.Class == ReadOnly && (write.Rule == nil || edit.Rule == nil):
+		return parent, steps
+	}
+	return Held{}, steps
+}
+
+// Hold is what the kernel holds for an absolute, folded name.
+func (rs *Ruleset) Hold(name string) Held {
+	h, _ := rs.hold(name, math.MaxInt)
+	return h
+}
+
+// hold is Hold, and how many steps that took. After more than most it stops.
+func (rs *Ruleset) hold(name string, most int) (h Held, steps int) {
+	h, steps = rs.step(Held{}, "/")
+	for i := 1; i <= len(name) && name != "/" && steps <= most; i++ {
+		if i == len(name) || name[i] == '/' {
+			var more int
+			h, more = rs.step(h, name[:i])
+			steps += more
+		}
+	}
+	return h, steps
+}
+
+// needs are the operations that have to be allowed for op: an edit reads.
+func (op Op) needs() []Op {
+	if op == Edit {
+		return []Op{Read, Edit}
+	}
+	return []Op{op}
+}
+
+// Verdict says whether one operation can be done on a path in a session: whether the rules
+// allow it, with all that it needs, and the kernel, which keeps the same rules for every
+// program, does not refuse it. It is the answer of explain and of the file tools.
+func (rs *Ruleset) Verdict(p string, op Op) (Verdict, error) {
+	var v Verdict
+	for _, need := range op.needs() {
+		var err error
+		if v, err = rs.Judge(p, need); err != nil || v.Denied() {
+			return v, err
+		}
+	}
+	held, steps := rs.heldBack(Absolute(rs.scope.Home, rs.scope.Cwd, p), op, MaxSteps)
+	switch {
+	case held.Denied():
+		return held, nil
+	case steps > MaxSteps:
+		return Verdict{}, fmt.Errorf("cannot judge path %s: it has too many directories to compare with the rules: %w", chat.Quote(p), chat.ErrInvalid)
+	}
+	return v, nil
+}
+
+// pathMax is the longest path that the kernel takes.
+const pathMax = 4096
+
+// heldBack is the denial by which the kernel refuses op on a path that is not folded, by
+// either of its names; no denial if it does not. It also says how many steps that took.
+// After more than most it stops.
+func (rs *Ruleset) heldBack(raw string, op Op, most int) (v Verdict, steps int) {
+	names := []string{path.Clean(raw)}
+	if rs.scope.Resolve != nil {
+		if real := rs.scope.Resolve(raw); real != names[0] {
+			names = append(names, real)
+		}
+	}
+	for _, name := range names {
+		if !rs.holds || !Kept(name) || len(name) >= pathMax {
+			continue
+		}
+		h, more := rs.hold(name, most-steps)
+		if steps += more; steps > most {
+			break
+		}
+		if h.Class.refuses(op) {
+			h.Why.ByKernel, h.Why.Name = true, name
+			return h.Why, steps
+		}
+	}
+	return Verdict{}, steps
+}

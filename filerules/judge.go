@@ -1,0 +1,113 @@
+package filerules
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// MaxPath bounds a path that is judged; the kernel takes 4096 bytes.
+const MaxPath = chat.MaxNamedPath
+
+// Verdict is the answer to one question.
+type Verdict struct {
+	Effect Effect
+	// Rule is the one that decided; nil if none did.
+	Rule *Rule
+	// Layer is the rule's, or [LayerNone].
+	Layer Layer
+	// Name is the absolute path that was decided on: the folded one, or what it
+	// resolves to; of a command, the path that is denied.
+	Name string
+	// ByKernel: the rule is not about this operation, or not about this name, and the kernel
+	// refuses it all the same: it keeps a path closed, or read-only, for every program.
+	ByKernel bool
+	// Paths are what was found in a command: absolute and folded, globs as they are.
+	Paths []string
+}
+
+// Denied reports whether the answer is no.
+func (v Verdict) Denied() bool { return v.Effect == Deny }
+
+// Explained is the verdict as an answer has it.
+func (v Verdict) Explained() chat.Explained {
+	e := chat.Explained{Verdict: string(v.Effect), Layer: string(v.Layer), Name: v.Name, Paths: append([]string{}, v.Paths...), ByKernel: v.ByKernel}
+	if v.Rule != nil {
+		e.Rule, e.Place = v.Rule.String(), v.Rule.Place
+	}
+	return e
+}
+
+// Fold makes a path absolute as it is judged: below cwd unless it begins with /, ~
+// or ~/ at its head replaced by home, without ., .. and empty segments.
+func Fold(home, cwd, p string) string { return path.Clean(Absolute(home, cwd, p)) }
+
+// Absolute is [Fold] without folding, so that .. can be followed through links.
+func Absolute(home, cwd, p string) string {
+	switch {
+	case p == "~":
+		return home
+	case strings.HasPrefix(p, "~/"):
+		return home + p[1:]
+	case strings.HasPrefix(p, "/"):
+		return p
+	}
+	return cwd + "/" + p
+}
+
+// Judge says whether one operation may be done on a path.
+func (rs *Ruleset) Judge(p string, op Op) (Verdict, error) {
+	switch {
+	case p == "":
+		return Verdict{}, fmt.Errorf("cannot judge an empty path: %w", chat.ErrInvalid)
+	case len(p) > MaxPath:
+		return Verdict{}, fmt.Errorf("cannot judge a path of %d bytes: want at most %d: %w", len(p), MaxPath, chat.ErrInvalid)
+	case strings.IndexByte(p, 0) >= 0:
+		return Verdict{}, fmt.Errorf("cannot judge path %s: it holds a NUL: %w", chat.Quote(p), chat.ErrInvalid)
+	case op != Read && op != Write && op != Edit && op != Bash:
+		return Verdict{}, fmt.Errorf("cannot judge op %q: want one of read, write, edit, bash: %w", op, chat.ErrInvalid)
+	}
+	v, _ := rs.judge(Absolute(rs.scope.Home, rs.scope.Cwd, p), op)
+	return v, nil
+}
+
+// judge is Judge for an absolute path that is not folded. It also says how many steps
+// that took.
+func (rs *Ruleset) judge(raw string, op Op) (v Verdict, steps int) {
+	folded := path.Clean(raw)
+	v, steps = rs.judgeName(folded, op)
+	if v.Denied() || rs.scope.Resolve == nil {
+		return v, steps
+	}
+	if real := rs.scope.Resolve(raw); real != folded {
+		w, more := rs.judgeName(real, op)
+		steps += more
+		if w.Denied() || v.Rule == nil && w.Rule != nil {
+			return w, steps
+		}
+	}
+	return v, steps
+}
+
+// JudgeName judges one absolute, folded name as it stands, for who knows already where
+// links lead: the kernel's walls go by it. It neither checks the name nor op.
+func (rs *Ruleset) JudgeName(name string, op Op) Verdict {
+	v, _ := rs.judgeName(name, op)
+	return v
+}
+
+// judgeName judges one absolute, folded name. Each matcher that is asked is a step for
+// each byte.
+func (rs *Ruleset) judgeName(name string, op Op) (v Verdict, steps int) {
+	c, tried := rs.index.winner(name, op)
+	return verdict(c, name), (1 + tried) * len(name)
+}
+
+func verdict(c *Compiled, name string) Verdict {
+	if c == nil {
+		return Verdict{Effect: Allow, Layer: LayerNone, Name: name}
+	}
+	return Verdict{Effect: c.Effect, Rule: &c.Rule, Layer: c.Layer, Name: name}
+}

@@ -1,0 +1,39 @@
+package filerules
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestPhysical(t *testing.T) {
+	dir := Physical(t.TempDir())
+	for _, d := range []string{"a/b", "c"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"l": "a/b", "abs": dir + "/c", "up": "../x", "a/b/out": "../../c/l2", "c/l2": "../a", "loop": "loop", "self": ".", "dead": "nowhere/x"} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for in, want := range map[string]string{
+		"/a/b": "/a/b", "/l": "/a/b", "/l/new": "/a/b/new", "/l/..": "/a", "/l/../b": "/a/b", "/abs/f": "/c/f", "/l/out/z": "/a/z", "/self/self/l": "/a/b",
+		"/dead": "/nowhere/x", "/no/l/x": "/no/l/x", "//a/./b/": "/a/b", "/loop/x": "/loop/x",
+	} {
+		if got := Physical(dir + in); got != dir+want {
+			t.Errorf("%s: %s, want %s", in, strings.TrimPrefix(got, dir), want)
+		}
+		if real, err := filepath.EvalSymlinks(dir + in); err == nil && real != dir+want {
+			t.Errorf("%s: the system says %s, the test wants %s", in, real, want)
+		}
+	}
+	if got := Physical(dir + "/up/f"); got != filepath.Dir(dir)+"/x/f" {
+		t.Errorf("up: %s", got)
+	}
+	if got := Physical("/../.."); got != "/" {
+		t.Error(got)
+	}
+}

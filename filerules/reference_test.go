@@ -1,0 +1,257 @@
+package filerules
+
+import (
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// refMatch is what a pattern means, written down slowly and with nothing of the
+// package: it tries everything.
+func refMatch(pattern, home, cwd, name string) bool {
+	if len(pattern) > 2 && pattern[0] == '/' && pattern[len(pattern)-1] == '/' {
+		return regexp.MustCompile(pattern[1 : len(pattern)-1]).MatchString(name)
+	}
+	for _, glob := range refBraces(pattern) {
+		if refGlob(glob, home, cwd, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func refGlob(glob, home, cwd, name string) bool {
+	segs := []string{}
+	for _, s := range strings.Split(name, "/") {
+		if s != "" {
+			segs = append(segs, s)
+		}
+	}
+	wild := refWild(glob)
+	if !strings.Contains(glob, "/") && glob != "~" && glob != "." && glob != ".." {
+		if glob == "**" {
+			return true
+		}
+		for i, s := range segs {
+			if (i == len(segs)-1 || !wild) && refSegment([]rune(glob), []rune(s)) {
+				return true
+			}
+		}
+		return false
+	}
+	var want []string
+	base, rest := cwd, glob
+	if glob == "~" || strings.HasPrefix(glob, "~/") {
+		base, rest = home, glob[1:]
+	} else if strings.HasPrefix(glob, "/") || strings.HasPrefix(glob, "**/") {
+		base = "/"
+	}
+	for _, s := range strings.Split(base, "/") {
+		want = refPush(want, refQuote(s))
+	}
+	for _, s := range strings.Split(rest, "/") {
+		want = refPush(want, s)
+	}
+	if !wild {
+		want = append(want, "**")
+	}
+	return refSegments(want, segs)
+}
+
+func refQuote(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		b.WriteString(`\` + string(r))
+	}
+	if s == "" || s == "." || s == ".." {
+		return s
+	}
+	return b.String()
+}
+
+func refPush(list []string, s string) []string {
+	switch {
+	case s == "" || s == ".":
+		return list
+	case s == ".." && len(list) > 0:
+		return list[: len(list)-1 : len(list)-1]
+	case s == "..":
+		return list
+	}
+	return append(list, s)
+}
+
+func refSegments(want, have []string) bool {
+	if len(want) == 0 {
+		return len(have) == 0
+	}
+	if want[0] == "**" {
+		for i := 0; i <= len(have); i++ {
+			if refSegments(want[1:], have[i:]) {
+				return true
+			}
+		}
+		return false
+	}
+	return len(have) > 0 && refSegment([]rune(want[0]), []rune(have[0])) && refSegments(want[1:], have[1:])
+}
+
+func refSegment(want, have []rune) bool {
+	if len(want) == 0 {
+		return len(have) == 0
+	}
+	switch want[0] {
+	case '*':
+		for i := 0; i <= len(have); i++ {
+			if refSegment(want[1:], have[i:]) {
+				return true
+			}
+		}
+		return false
+	case '?':
+		return len(have) > 0 && refSegment(want[1:], have[1:])
+	case '[':
+		end, in := refClass(want, have)
+		return len(have) > 0 && in && refSegment(want[end:], have[1:])
+	case '\\':
+		want = want[1:]
+	}
+	return len(have) > 0 && want[0] == have[0] && refSegment(want[1:], have[1:])
+}
+
+// refClass reads the class at the head of want: where it ends, and whether the head
+// of have is in it.
+func refClass(want, have []rune) (end int, in bool) {
+	i, not := 1, false
+	if want[i] == '!' || want[i] == '^' {
+		i, not = 2, true
+	}
+	char := func() rune {
+		if want[i] == '\\' {
+			i++
+		}
+		i++
+		return want[i-1]
+	}
+	for first := true; first || want[i] != ']'; first = false {
+		low := char()
+		high := low
+		if want[i] == '-' && want[i+1] != ']' {
+			i++
+			high = char()
+		}
+		if len(have) > 0 && low <= have[0] && have[0] <= high {
+			in = true
+		}
+	}
+	return i + 1, in != not
+}
+
+func refWild(glob string) bool {
+	for i := 0; i < len(glob); i++ {
+		switch glob[i] {
+		case '\\':
+			i++
+		case '*', '?', '[':
+			return true
+		}
+	}
+	return false
+}
+
+// refBraces writes out the first brace that closes, and what comes of it.
+func refBraces(s string) []string {
+	depth, begin, parts := 0, 0, []string(nil)
+	from := 0
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '\\':
+			i++
+		case s[i] == '[':
+			if end := refClassEnd(s[i:]); end > 0 {
+				i += end - 1
+			}
+		case s[i] == '{':
+			if depth++; depth == 1 {
+				from, begin = i, i+1
+			}
+		case s[i] == ',' && depth == 1:
+			parts = append(parts, s[begin:i])
+			begin = i + 1
+		case s[i] == '}' && depth > 0:
+			if depth--; depth == 0 {
+				var all []string
+				for _, p := range append(parts, s[begin:i]) {
+					all = append(all, refBraces(s[:from]+p+s[i+1:])...)
+				}
+				return all
+			}
+		}
+	}
+	return []string{s}
+}
+
+func refClassEnd(s string) int {
+	i := 1
+	if i < len(s) && (s[i] == '!' || s[i] == '^') {
+		i++
+	}
+	for first := true; i < len(s); first = false {
+		if s[i] == ']' && !first {
+			return i + 1
+		}
+		if s[i] == '\\' {
+			i++
+		}
+		i++
+	}
+	return 0
+}
+
+// FuzzMatch compares the matcher, and the index in front of it, with the reference.
+func FuzzMatch(f *testing.F) {
+	for _, s := range sentences {
+		for p := range strings.FieldsSeq(s.covers + " " + s.not) {
+			f.Add(s.pattern, p)
+		}
+	}
+	// doublestar lets these match the root, or a folder for what is below it.
+	f.Add("/*", "/")
+	f.Add("/*/**", "/")
+	f.Add("/d*/**", "/d")
+	for _, p := range []string{"[/- ", "/[]/", "/00()/", "\x7f\x00", "\v\xa4", "{,,,}0", "*???", "/$*/"} {
+		f.Add(p, "0")
+	}
+	f.Fuzz(func(t *testing.T, pattern, name string) {
+		if len(pattern) > 40 || len(name) > 60 || name == "" || strings.IndexByte(name, 0) >= 0 {
+			return
+		}
+		parsed, err := parsePattern(pattern)
+		if err != nil {
+			return
+		}
+		s := Scope{Home: "/home/u", Cwd: "/home/u/w"}
+		name = Fold(s.Home, s.Cwd, name)
+		rules := []Compiled{{Rule: Rule{Effect: Deny, Ops: All}, Matchers: parsed.matchers(s, Deny)}}
+		want := refMatch(pattern, s.Home, s.Cwd, name)
+		if got := rules[0].Match(name); got != want {
+			t.Fatalf("%q on %q: %v, the reference says %v; %+v", pattern, name, got, want, rules[0].Matchers)
+		}
+		x := buildIndex(rules)
+		if w, _ := x.winner(name, Read); (w != nil) != want {
+			t.Fatalf("%q on %q: the index says %v, the reference %v", pattern, name, w != nil, want)
+		}
+		for i := range rules[0].Matchers {
+			m := &rules[0].Matchers[i]
+			for _, piece := range m.required() {
+				if m.Match(name) && !strings.Contains(name, piece) {
+					t.Fatalf("%q matches %q, which lacks %q", pattern, name, piece)
+				}
+			}
+		}
+		if path.Clean(name) != name {
+			t.Fatalf("%q is not folded", name)
+		}
+	})
+}

@@ -1,0 +1,211 @@
+package filerules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Op is a set of operations.
+type Op uint8
+
+// The operations of a rule.
+const (
+	Read Op = 1 << iota
+	Write
+	Edit
+	Bash
+	// All is what a rule without ops means, and "*".
+	All = Read | Write | Edit | Bash
+)
+
+var opNames = []struct {
+	op   Op
+	name string
+}{{Read, "read"}, {Write, "write"}, {Edit, "edit"}, {Bash, "bash"}}
+
+const wantOps = "read, write, edit, bash or *"
+
+// ParseOp reads one operation, or * for all of them.
+func ParseOp(s string) (Op, error) {
+	for _, n := range opNames {
+		if n.name == s {
+			return n.op, nil
+		}
+	}
+	if s == "*" {
+		return All, nil
+	}
+	return 0, fmt.Errorf("cannot use op %s: want %s: %w", chat.Quote(s), wantOps, chat.ErrInvalid)
+}
+
+// Names are the operations of the set, each by its name.
+func (o Op) Names() []string {
+	var names []string
+	for _, n := range opNames {
+		if o&n.op != 0 {
+			names = append(names, n.name)
+		}
+	}
+	return names
+}
+
+// String is the names of the set, or * for all of them.
+func (o Op) String() string {
+	if o == All {
+		return "*"
+	}
+	return strings.Join(o.Names(), ", ")
+}
+
+// Effect is what a rule does, and what a verdict says.
+type Effect string
+
+// The two effects.
+const (
+	Allow Effect = "allow"
+	Deny  Effect = "deny"
+)
+
+// Mode is how rules that contradict each other are settled.
+type Mode string
+
+const (
+	// DenyWins: an allow of the agent, else a deny of the agent, else a global deny
+	// decides; else it is allowed. A global allow has no force.
+	DenyWins Mode = "deny-wins"
+	// FirstMatch: the first rule that matches decides, in the order of [Layer].
+	FirstMatch Mode = "first-match"
+)
+
+// Layer is the part of a policy that a rule stands in.
+type Layer string
+
+// The layers, in the order in which [FirstMatch] walks them.
+const (
+	LayerAgentRules  Layer = "agent rules"
+	LayerAgentDeny   Layer = "agent deny"
+	LayerGlobalRules Layer = "global rules"
+	LayerGlobalDeny  Layer = "global deny"
+	LayerDefaults    Layer = "defaults"
+	// LayerNone is the layer of a verdict that no rule gave.
+	LayerNone Layer = "none"
+)
+
+// Rule is one rule as it is written.
+type Rule struct {
+	Effect  Effect
+	Pattern string
+	Ops     Op
+	Layer   Layer
+	// Place is file:line, or "built in" for a default.
+	Place string
+
+	pattern pattern
+}
+
+// String is the rule in one line: effect, pattern, and the operations unless they are all.
+func (r Rule) String() string {
+	s := string(r.Effect) + " " + r.Pattern
+	if r.Ops != All {
+		s += " for " + r.Ops.String()
+	}
+	return s
+}
+
+// builtIn is the place of a default rule.
+const builtIn = "built in"
+
+// defaults are on unless useDefaults is false.
+var defaults = []string{"~/.ssh/**", "~/.gnupg/**", "**/.env", "**/secrets/**"}
+
+// defaultRules are read once: nobody changes them.
+var defaultRules = sync.OnceValue(func() []Rule {
+	var rules []Rule
+	for _, text := range defaults {
+		p, err := parsePattern(text)
+		if err != nil {
+			panic(err) // a constant of this file, TestDefaults
+		}
+		rules = append(rules, Rule{Effect: Deny, Pattern: text, Ops: All, Layer: LayerDefaults, Place: builtIn, pattern: p})
+	}
+	return rules
+})
+
+// Defaults are the default rules alone, as of a file that says nothing.
+var Defaults = sync.OnceValue(func() *Policy {
+	p, err := Load(builtIn, []byte("access: {useDefaults: true}\n"))
+	if err != nil {
+		panic(err) // a constant of this file
+	}
+	return p
+})
+
+// Said says in one line where the rules stand: their file, or what the defaults deny.
+func (p *Policy) Said() string {
+	switch {
+	case p.name != builtIn:
+		return p.name
+	case p.UseDefaults:
+		return "built-in defaults: deny " + strings.Join(defaults, " ")
+	}
+	return "none"
+}
+
+// section is one access mapping: the global one, or an agent's.
+type section struct {
+	rules, deny []Rule
+	place       string
+}
+
+// Policy is one file of rules.
+type Policy struct {
+	Mode        Mode
+	UseDefaults bool
+	// Vague makes [Policy.Message] say less.
+	Vague bool
+	// Guard is the guard section; nil if the file has none.
+	Guard *chat.Guard
+
+	global section
+	agents map[string]section
+	name   string
+	text   []byte
+}
+
+// Source is the file as it was given to [Load]: its name and its text. Who enforces
+// the rules in another process loads it again.
+func (p *Policy) Source() (name string, text []byte) { return p.name, p.text }
+
+// Agents are the names that have a section of their own.
+func (p *Policy) Agents() []string {
+	var names []string
+	for name := range p.agents {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Rules are the rules that hold for an agent, in the order in which [FirstMatch]
+// walks them. An agent without a section has the global ones; empty is [chat.DefaultAgent].
+func (p *Policy) Rules(agent string) []Rule {
+	own := p.agents[cmp.Or(agent, chat.DefaultAgent)]
+	all := slices.Concat(own.rules, own.deny, p.global.rules, p.global.deny)
+	if p.UseDefaults {
+		all = append(all, defaultRules()...)
+	}
+	return all
+}
+
+// Message is what a chat is told of a denied path.
+func (p *Policy) Message(path string) string {
+	if p.Vague {
+		return "Access denied by policy"
+	}
+	return "Access denied: " + path + " blocked by policy"
+}

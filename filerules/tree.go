@@ -1,0 +1,141 @@
+package filerules
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Bounds on a file of rules. Both readers are recursive, so nesting has a bound
+// before they start.
+const (
+	maxFile    = 1 << 20
+	maxOpeners = 50_000
+	maxNested  = 1000 // brackets, to a reader that knows no strings
+	maxDashes  = 100  // at the head of one line
+	maxDepth   = 12   // one more than the schema needs
+)
+
+// kind is what a node of a file is.
+type kind int
+
+const (
+	kindText kind = iota
+	kindBool
+	kindNull
+	kindNumber
+	kindList
+	kindMapping
+	kindOther // something that no schema wants; text says what
+)
+
+func (k kind) String() string {
+	return [...]string{"a string", "true or false", "null", "a number", "a list", "a mapping", "something else"}[k]
+}
+
+// node is a value of a file of rules with its line, from whichever language.
+type node struct {
+	kind  kind
+	text  string
+	flag  bool
+	line  int
+	items []node
+	keys  []entry
+}
+
+// entry is one key of a mapping, in the order of the file; a key may be there twice.
+type entry struct {
+	name  string
+	line  int
+	value node
+}
+
+// is says what the node is, for an error.
+func (n node) is() string {
+	switch n.kind {
+	case kindText:
+		return "the string " + chat.Quote(n.text)
+	case kindOther:
+		return n.text
+	}
+	return n.kind.String()
+}
+
+// parseTree reads YAML or JSON5. JSON5 is what begins with a brace or a comment of
+// its kind, whatever the file is called: Clawdbot's files are, and no YAML of rules
+// does but for a flow mapping, which is tried second.
+func parseTree(name string, text []byte) (node, error) {
+	if len(text) > maxFile {
+		return node{}, Fault{Place: name, Why: fmt.Sprintf("it has %d bytes, want at most %d", len(text), maxFile)}
+	}
+	if line := tooDeep(text); line > 0 {
+		return node{}, Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "it is nested too deep, or in too many pieces", line: line}
+	}
+	if at := invalidByte(text); at >= 0 {
+		return node{}, Fault{Place: fmt.Sprintf("%s:%d", name, lineAt(text, at)), Why: "want text in UTF-8 without NUL"}
+	}
+	first := strings.TrimLeft(string(text), " \t\r\n")
+	isJSON := strings.HasPrefix(path.Ext(name), ".json")
+	if !isJSON && !strings.HasPrefix(first, "{") && !strings.HasPrefix(first, "//") && !strings.HasPrefix(first, "/*") {
+		return parseYAML(name, text)
+	}
+	n, err := parseJSON5(name, text)
+	if err == nil || isJSON || !strings.HasPrefix(first, "{") {
+		return n, err
+	}
+	if flow, err := parseYAML(name, text); err == nil {
+		return flow, nil
+	}
+	return n, err
+}
+
+// tooDeep is the line where brackets, or dashes at the head of a line, are nested so
+// deep that no rules are meant; 0 if nowhere. It does not know strings, so it counts
+// brackets in all as well: the readers' stack has to hold.
+func tooDeep(text []byte) int {
+	line, depth, openers, dashes, head := 1, 0, 0, 0, true
+	for _, c := range text {
+		switch c {
+		case '\n':
+			line, dashes, head = line+1, 0, true
+		case '[', '{', '(':
+			depth++
+			openers++
+			head = false
+		case ']', '}', ')':
+			depth = max(depth-1, 0)
+			head = false
+		case '-', '?':
+			if head {
+				dashes++
+			}
+		case ' ', '\t', '\r':
+		default:
+			head = false
+		}
+		if depth > maxNested || dashes > maxDashes || openers > maxOpeners {
+			return line
+		}
+	}
+	return 0
+}
+
+// invalidByte is where text stops to be UTF-8, or has a NUL; -1 if it is fine.
+func invalidByte(text []byte) int {
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRune(text[i:])
+		if r == 0 || r == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+	return -1
+}
+
+func lineAt(text []byte, offset int) int {
+	return 1 + bytes.Count(text[:min(max(offset, 0), len(text))], []byte("\n"))
+}

@@ -1,0 +1,188 @@
+package filerules
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// nobody is an agent that has no section: no agent can be called so.
+const nobody = "*"
+
+// Warnings are what loads but is probably not meant: a rule that a command gets
+// round, one by which the kernel stops more than it says, a rule without force, and
+// a directory that is read as an expression. Load does not ask for them: they try
+// each rule with an example.
+func (p *Policy) Warnings() (all []string) {
+	all = p.warnOf(nobody, p.global)
+	for _, name := range p.Agents() {
+		all = append(all, p.warnOf(name, p.agents[name])...)
+	}
+	return all
+}
+
+func (p *Policy) warnOf(agent string, s section) (all []string) {
+	rs, err := p.For(Scope{Agent: agent, Home: "/home/user"})
+	if err != nil {
+		return nil // a constant of this file
+	}
+	inVain := rs.inVain()
+	for _, r := range append(s.rules[:len(s.rules):len(s.rules)], s.deny...) {
+		note := func(format string, args ...any) {
+			all = append(all, r.Place+": "+r.String()+": "+fmt.Sprintf(format, args...))
+		}
+		if command := r.getsThrough(rs); command != "" {
+			note("ops has no bash, so that this command gets through: %s", command)
+		}
+		if more := r.stopsToo(rs); more != 0 {
+			note("in a session the kernel stops %s too, by files and by commands: it does not tell them from %s", more, r.Ops)
+		}
+		if v, ok := inVain[r.key()]; ok {
+			note("the kernel refuses %s all the same, because of %s (%s): it knows no tool from a command, and keeps a path closed without an allow of bash, and read-only without one of write and edit", v.ops, v.by.Rule, v.by.Rule.Place)
+		}
+		if r.needsToBeThere(rs) {
+			note("the directory around it is closed: what is there when a session starts is open, and what comes from outside into a directory that was there; the chat cannot make it")
+		}
+		if p.Mode == DenyWins && r.Effect == Allow && r.Layer == LayerGlobalRules {
+			note("a global allow has no force in mode %s: want it in an agent's section, or mode %s", DenyWins, FirstMatch)
+		}
+		if inner := strings.Trim(r.Pattern, "/"); r.pattern.regex != nil && regexp.QuoteMeta(inner) == inner {
+			note("what is between slashes is a regular expression: for a directory, want /%s", inner)
+		}
+	}
+	return all
+}
+
+// getsThrough is a command that reads what the rule denies to read; empty if none does, or
+// if the rule denies bash. What may not be written or edited the kernel keeps read-only.
+func (r Rule) getsThrough(rs *Ruleset) string {
+	if r.Effect != Deny || r.Ops&Bash != 0 || r.Ops&Read == 0 {
+		return ""
+	}
+	const program = "cat "
+	example := r.pattern.example()
+	if example == "" {
+		return program + "of a path that matches"
+	}
+	if v, err := rs.Verdict(example, Bash); err != nil || v.Denied() {
+		return ""
+	}
+	return program + example
+}
+
+// stopsToo are the operations that the rule does not deny and the kernel refuses with
+// those it does: behind a deny of bash nothing is open, behind one of write or edit
+// nothing may change. What is denied anyway, or what an allow takes back, is not among them.
+func (r Rule) stopsToo(rs *Ruleset) (more Op) {
+	if r.Effect != Deny {
+		return 0
+	}
+	kept, with := r.Ops&(Write|Edit), Write|Edit
+	if r.Ops&Bash != 0 {
+		kept, with = Bash, Read|Write|Edit
+	}
+	if kept == 0 {
+		return 0
+	}
+	example := r.pattern.example()
+	denied := func(op Op) bool {
+		v, err := rs.Judge(example, op)
+		return err == nil && v.Denied()
+	}
+	for _, op := range []Op{Read, Write, Edit} {
+		if with&op != 0 && r.Ops&op == 0 && (example == "" || denied(kept) && !denied(op)) {
+			more |= op
+		}
+	}
+	return more
+}
+
+// key tells the rules of a policy apart.
+func (r Rule) key() string { return r.Place + " " + r.String() }
+
+// vain is what an allow says and the kernel refuses, and because of which deny.
+type vain struct {
+	ops Op
+	by  Verdict
+}
+
+// inVain are the allows, by key, of which the kernel cannot keep all: a deny closes what they
+// are about, or makes it read-only, and they take back too little of it. It is tried with an
+// example of each rule.
+func (rs *Ruleset) inVain() map[string]vain {
+	found := map[string]vain{}
+	if !slices.ContainsFunc(rs.rules, func(c Compiled) bool { return c.Effect == Allow && !c.Inert }) {
+		return found
+	}
+	for _, c := range rs.rules {
+		example := c.pattern.example()
+		if example == "" {
+			continue
+		}
+		for _, op := range []Op{Read, Write, Edit, Bash} {
+			said, err := rs.Judge(example, op)
+			if err != nil || said.Rule == nil || said.Rule.Effect != Allow {
+				continue
+			}
+			if held, err := rs.Verdict(example, op); err == nil && held.Denied() && held.ByKernel {
+				v := found[said.Rule.key()]
+				found[said.Rule.key()] = vain{v.ops | op, held}
+			}
+		}
+	}
+	return found
+}
+
+// needsToBeThere reports an allow that opens something in a closed directory: nobody inside
+// can make names there.
+func (r Rule) needsToBeThere(rs *Ruleset) bool {
+	example := r.pattern.example()
+	if r.Effect != Allow || example == "" {
+		return false
+	}
+	p := Fold(rs.scope.Home, rs.scope.Cwd, example)
+	return rs.Hold(path.Dir(p)).Class == Closed && rs.Hold(p).Class != Closed
+}
+
+// example is a path that the pattern is about; empty for an expression.
+func (p pattern) example() string {
+	if p.regex != nil {
+		return ""
+	}
+	alt := p.alts[0]
+	names := []string{map[anchor]string{anchorRoot: "", anchorHome: "~", anchorCwd: ".", anchorName: "."}[alt.anchor]}
+	if alt.segs[0].deep {
+		names[0] = "."
+	}
+	for i, seg := range alt.segs {
+		switch {
+		case !seg.wild:
+			names = append(names, seg.literal)
+		case seg.deep && i == len(alt.segs)-1 && i > 0 && alt.segs[i-1].wild:
+			names = append(names, "x")
+		case !seg.deep:
+			names = append(names, seg.example())
+		}
+	}
+	return strings.Join(names, "/")
+}
+
+// example is a name that the segment matches.
+func (s segment) example() string {
+	var b strings.Builder
+	for _, t := range globTokens(s.glob) {
+		switch {
+		case t == "*" || t == "?":
+			b.WriteByte('x')
+		case strings.HasPrefix(t, `[!`):
+			b.WriteByte('x')
+		case t[0] == '[':
+			b.WriteString(UnescapeGlob(t[1 : len(t)-1])[:1])
+		default:
+			b.WriteString(UnescapeGlob(t))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,127 @@
+package filerules
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// parseYAML reads one YAML document with positions. Anchors, aliases, tags and
+// merge keys are refused: in rules, * begins a pattern that somebody forgot to quote.
+func parseYAML(name string, text []byte) (n node, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = Fault{Place: name, Why: "want YAML"}
+		}
+	}()
+	file, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		return node{}, yamlFault(name, err)
+	}
+	empty := node{kind: kindMapping, line: 1}
+	var docs []ast.Node
+	for _, d := range file.Docs {
+		if d.Body != nil && d.Body.Type() != ast.CommentType {
+			docs = append(docs, d.Body)
+		}
+	}
+	switch len(docs) {
+	case 0:
+		if line := firstContent(text); line > 0 {
+			return node{}, Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "want a mapping with access, agents, guard, routing", line: line}
+		}
+		return empty, nil
+	case 1:
+		return yamlNode(docs[0], 0), nil
+	}
+	line := docs[1].GetToken().Position.Line
+	return node{}, Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "want one YAML document, got more", line: line}
+}
+
+// firstContent is the first line that is not blank, a comment or the head of a
+// document: the parser takes some of them, as a lone tag, for nothing.
+func firstContent(text []byte) int {
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		if s := strings.TrimSpace(line); s != "" && s[0] != '#' && s != "---" && s != "..." {
+			return n
+		}
+	}
+	return 0
+}
+
+func yamlFault(name string, err error) error {
+	var y yaml.Error
+	if !errors.As(err, &y) || y.GetToken() == nil {
+		return Fault{Place: name, Why: strings.ReplaceAll(err.Error(), "\n", " ") + ": want YAML"}
+	}
+	line := y.GetToken().Position.Line
+	return Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: y.GetMessage() + ": want YAML", line: line}
+}
+
+func yamlNode(n ast.Node, depth int) node {
+	out := node{kind: kindOther, text: "something that is no string, list or mapping", line: yamlLine(n)}
+	if depth > maxDepth {
+		out.text = "something nested too deep"
+		return out
+	}
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		out.kind = kindMapping
+		for _, v := range n.Values {
+			out.keys = append(out.keys, yamlEntry(v, depth))
+		}
+		if len(out.keys) > 0 {
+			out.line = out.keys[0].line
+		}
+	case *ast.MappingValueNode:
+		out.kind = kindMapping
+		out.keys = []entry{yamlEntry(n, depth)}
+		out.line = out.keys[0].line
+	case *ast.SequenceNode:
+		out.kind = kindList
+		for _, v := range n.Values {
+			out.items = append(out.items, yamlNode(v, depth+1))
+		}
+	case *ast.StringNode:
+		out.kind, out.text = kindText, n.Value
+	case *ast.LiteralNode:
+		out.kind, out.text = kindText, n.Value.Value
+	case *ast.BoolNode:
+		out.kind, out.flag = kindBool, n.Value
+	case *ast.NullNode:
+		out.kind = kindNull
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		out.kind = kindNumber
+	case *ast.AliasNode:
+		out.text = "a YAML alias: put quotes around a pattern that begins with *"
+	case *ast.AnchorNode:
+		out.text = "a YAML anchor: put quotes around a pattern that begins with &"
+	case *ast.TagNode:
+		out.text = "a YAML tag: put quotes around a pattern that begins with !"
+	}
+	return out
+}
+
+func yamlEntry(v *ast.MappingValueNode, depth int) entry {
+	e := entry{line: yamlLine(v.Key), value: yamlNode(v.Value, depth+1)}
+	switch key := v.Key.(type) {
+	case *ast.StringNode:
+		e.name = key.Value
+	default:
+		e.name = key.String()
+	}
+	return e
+}
+
+func yamlLine(n ast.Node) int {
+	if n == nil || n.GetToken() == nil || n.GetToken().Position == nil {
+		return 1
+	}
+	return n.GetToken().Position.Line
+}

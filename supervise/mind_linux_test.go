@@ -1,0 +1,41 @@
+package supervise
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestTimedOutWhoeverEndsIt: chatd may go away between its SIGKILL at the end of a run's time and
+// writing down why. Who minds the run knows it too.
+func TestTimedOutWhoeverEndsIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		deadline time.Time
+		want     bool
+	}{"before its time is over": {time.Now().Add(time.Hour), false}, "after": {time.Now().Add(-time.Second), true}} {
+		t.Run(name, func(t *testing.T) {
+			kill, err := os.Create(filepath.Join(t.TempDir(), "kill"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer kill.Close()
+			command, err := os.StartProcess("/bin/sleep", []string{"sleep", "1000"}, &os.ProcAttr{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := &mind{
+				spec: Spec{Deadline: c.deadline, Last: time.Now().Add(2 * time.Hour)}, pid: command.Pid, kill: kill,
+				moved: make(chan struct{}), exited: make(chan struct{}), reaped: make(chan struct{}),
+			}
+			close(m.moved)
+			go m.collect()
+			if err := command.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if got := m.await(); got != c.want || !m.status.Signaled() {
+				t.Errorf("timed out: %v, status %v", got, m.status)
+			}
+		})
+	}
+}
