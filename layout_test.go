@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	".":                 {},
 	"chat":              {},
 	"tmux":              {},
-	"termsafe":           {},
+	"termsafe":          {},
 	"ring":              {},
 	"sys":               {},
 	"cgroup":            {"sys", "chat"},
@@ -34,9 +34,9 @@ var mayImport = map[string][]string{
 	"state":             {"chat"},
 	"files":             {"filerules", "chat"}, // adrs/0023
 	"landlock":          {"chat"},
-	"filerules":            {"chat"},
-	"enforce":            {"sys", "filerules", "chat"},
-	"supervise":            {"chat"},
+	"filerules":         {"chat"},
+	"enforce":           {"sys", "filerules", "chat"},
+	"supervise":         {"chat"},
 	"unshare":           {"chat"},
 	"shell":             {"filerules", "chat"}, // adrs/0040
 	"guard":             {"filerules", "shell", "chat"},
@@ -120,16 +120,16 @@ var crossings = map[string]map[string]string{
 	"chatd-root": {
 		"shims landlock": "provision plans the session that chatd-shim builds",
 		"files":          "provision passes calls of file tools on; config has their bounds",
-		"enforce":         "provision asks chatd-enforce, and checks that it can keep the rules",
+		"enforce":        "provision asks chatd-enforce, and checks that it can keep the rules",
 	},
 	"chatd-shim": {
 		"guard shell": "wrapper checks the arguments of rm, curl, sudo as a run is checked",
-		"supervise":      "chatd-shim mind supervises a background run",
+		"supervise":   "chatd-shim mind supervises a background run",
 	},
 	"chatd": {
 		"tmux":     "terminal renders output for the size of a chat's terminal",
 		"state":    "audit reads the log without a daemon",
-		"enforce":   "policy check says which rules chatd-enforce cannot keep",
+		"enforce":  "policy check says which rules chatd-enforce cannot keep",
 		"files":    "api and mcp have the arguments and answers of the file tools",
 		"landlock": "confine takes from the front what it does not need",
 	},
