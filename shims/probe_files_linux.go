@@ -31,6 +31,17 @@ func probeHome(home string) *finding {
 	return f
 }
 
+// homeFix says what mends a home. The parents of one below /tmp are made again in the session's
+// own /tmp, and there they are the chat's.
+func homeFix(home string) string {
+	for _, dir := range []string{"/tmp/", "/var/tmp/"} {
+		if strings.HasPrefix(home, dir) {
+			return "move run and homes out of " + dir + ": each session has a directory of its own there"
+		}
+	}
+	return "chown the home to the chat and chmod it 0700"
+}
+
 // refusesMkdir tries to make a directory and takes it away if it could.
 func refusesMkdir(f *finding, dir string) {
 	p := filepath.Join(dir, probeName)

@@ -54,7 +54,7 @@ func Probe(s ProbeSpec) []chat.Layer {
 		status = Status{}
 	}
 	return []chat.Layer{
-		probeHome(s.Home).layer(chat.LayerHome, "chown the home to the chat and chmod it 0700"),
+		probeHome(s.Home).layer(chat.LayerHome, homeFix(s.Home)),
 		probeTmp().layer(chat.LayerTmp, "start the session with /tmp, /var/tmp and /dev/shm of its own"),
 		probeNetwork(s).layer(chat.LayerNetwork, "use a kernel with Landlock ABI 6 (Linux 6.12), or network: none"),
 		probeProc(s.PID, len(s.Locked) > 0).layer(chat.LayerProc, "let bwrap make a pid namespace"),
