@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"math"
 	"syscall"
 
 	"github.com/chatd/chatd/chat"
@@ -71,31 +70,3 @@ func groupProperties(l chat.Limits, without func(chat.LayerName) bool) []dbus.Pr
 
 // exitStatusSet is the type (aiai) of SuccessExitStatus.
 type exitStatusSet struct{ Codes, Signals []int32 }
-
-// boundProperties are the limits that stand from the first instruction.
-func boundProperties(l chat.Limits, without func(chat.LayerName) bool) []dbus.Property {
-	var props []dbus.Property
-	if !without(chat.LayerMemory) {
-		props = append(props, property("MemoryMax", l.MemoryMax), property("MemorySwapMax", l.SwapMax))
-	}
-	if !without(chat.LayerPids) {
-		props = append(props, property("TasksMax", l.PidsMax))
-	}
-	return props
-}
-
-// cpuProperties are the quota. systemd counts it in microseconds a second.
-//
-// The order is that of the names of the drop-ins that systemd writes for these
-// and then for boundProperties: in any other it says ever after that the unit
-// changed on disk (unit_need_daemon_reload compares lists).
-func cpuProperties(l chat.Limits, without func(chat.LayerName) bool) []dbus.Property {
-	if without(chat.LayerCPU) {
-		return nil
-	}
-	share := l.CPUQuota.D().Seconds() / l.CPUPeriod.D().Seconds()
-	return []dbus.Property{
-		property("CPUQuotaPerSecUSec", uint64(math.Round(share*1e6))),
-		property("CPUQuotaPeriodUSec", uint64(l.CPUPeriod.D().Microseconds())),
-	}
-}

@@ -275,3 +275,39 @@ func TestDefaultRules(t *testing.T) {
 		t.Errorf("with a file: %v", err)
 	}
 }
+
+// TestEveryLimit sets each limit by its key, and wants defaults.yaml to have it.
+func TestEveryLimit(t *testing.T) {
+	base, err := parseSource("defaults.yaml", defaultsYAML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[chat.Limits]()) {
+		key, value := f.Tag.Get("yaml"), "17"
+		if f.Type == reflect.TypeFor[chat.Duration]() {
+			value = "17s"
+		}
+		var got chat.Limits
+		err := setLimit(&got, key, value)
+		if err != nil || reflect.ValueOf(got).FieldByIndex(f.Index).IsZero() {
+			t.Errorf("limits.%s: %s is not set, %v", key, value, err)
+		}
+		if _, ok := base.file.Profiles["default"].Limits[key]; !ok {
+			t.Errorf("limits.%s is not in defaults.yaml", key)
+		}
+	}
+}
+
+// TestLimitFaults names the key and the line of a limit that cannot be read.
+func TestLimitFaults(t *testing.T) {
+	for text, want := range map[string]string{
+		"profiles: {x: {limits: {pids: 64}}}":    `1: profiles.x.limits.pids: unknown key "pids"`,
+		"profiles: {x: {limits: [64]}}":          "chatd.yaml:1:",
+		"profiles: {x: {limits: {nofile: [1]}}}": "chatd.yaml:1:",
+		"profiles:\n  x: {limits: {a: 1, a: 2}}": "chatd.yaml:2:",
+	} {
+		if _, err := load(t, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -55,7 +56,7 @@ type fileConfig struct {
 
 type fileProfile struct {
 	Bridges     *[]string         `yaml:"bridges"`
-	Limits      fileLimits        `yaml:"limits"`
+	Limits      map[string]string `yaml:"limits"`
 	Network     string            `yaml:"network"`
 	Egress      []string          `yaml:"egress"`
 	Resolvers   []string          `yaml:"resolvers"`
@@ -69,16 +70,6 @@ type fileProfile struct {
 	TimeoutMax  string            `yaml:"timeout_max"`
 	ToolsOff    []string          `yaml:"tools_off"`
 	View        fileView          `yaml:",inline"`
-}
-
-type fileLimits struct {
-	MemoryMax string `yaml:"memory_max"`
-	SwapMax   string `yaml:"swap_max"`
-	PidsMax   string `yaml:"pids_max"`
-	CPUQuota  string `yaml:"cpu_quota"`
-	CPUPeriod string `yaml:"cpu_period"`
-	NoFile    string `yaml:"nofile"`
-	ShmSize   string `yaml:"shm_size"`
 }
 
 // parseSource reads YAML strictly: an unknown key and a key given twice are errors.
@@ -185,12 +176,9 @@ func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Pro
 	if variable, err := chat.CheckEnv(p.Env); err != nil {
 		return p, s.fault(strings.TrimSuffix(at+".env."+variable, "."), err)
 	}
-	for _, l := range limitFields(&p.Limits, f.Limits) {
-		if l.value == "" {
-			continue
-		}
-		if err := l.set(l.value); err != nil {
-			return p, s.fault(at+".limits."+l.key, err)
+	for _, key := range slices.Sorted(maps.Keys(f.Limits)) {
+		if err := setLimit(&p.Limits, key, f.Limits[key]); err != nil {
+			return p, s.fault(at+".limits."+key, err)
 		}
 	}
 	for i, text := range f.Egress {
@@ -232,23 +220,6 @@ func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Pro
 		return p, s.fault(at, err)
 	}
 	return p, nil
-}
-
-type limitField struct {
-	key, value string
-	set        func(string) error
-}
-
-func limitFields(l *chat.Limits, f fileLimits) []limitField {
-	return []limitField{
-		{"memory_max", f.MemoryMax, sizeInto(&l.MemoryMax)},
-		{"swap_max", f.SwapMax, sizeInto(&l.SwapMax)},
-		{"pids_max", f.PidsMax, sizeInto(&l.PidsMax)},
-		{"cpu_quota", f.CPUQuota, func(s string) error { return l.CPUQuota.UnmarshalText([]byte(s)) }},
-		{"cpu_period", f.CPUPeriod, func(s string) error { return l.CPUPeriod.UnmarshalText([]byte(s)) }},
-		{"nofile", f.NoFile, sizeInto(&l.NoFile)},
-		{"shm_size", f.ShmSize, sizeInto(&l.ShmSize)},
-	}
 }
 
 // encodeYAML writes cfg with the words of its JSON, which are the keys of a file.

@@ -1,0 +1,31 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// setLimit reads the value of a key of limits. [chat.Limits] alone lists the keys, in the
+// yaml tags of its fields. An empty value keeps the limit as it is.
+func setLimit(l *chat.Limits, key, value string) error {
+	fields := reflect.VisibleFields(reflect.TypeFor[chat.Limits]())
+	i := slices.IndexFunc(fields, func(f reflect.StructField) bool { return f.Tag.Get("yaml") == key })
+	if i < 0 {
+		return fmt.Errorf("unknown key %s: want the keys of defaults.yaml, see chatd serve --check: %w",
+			chat.Quote(key), chat.ErrInvalid)
+	}
+	if value == "" {
+		return nil
+	}
+	switch limit := reflect.ValueOf(l).Elem().Field(i).Addr().Interface().(type) {
+	case *uint64:
+		return sizeInto(limit)(value)
+	case *chat.Duration:
+		return limit.UnmarshalText([]byte(value))
+	default:
+		panic(fmt.Sprintf("chat.Limits has a field of type %T, which no value is read into", limit))
+	}
+}
