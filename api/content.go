@@ -53,9 +53,6 @@ func (s *Server) getContent(w http.ResponseWriter, r *http.Request) {
 	id, q, err := contentOf(r, func(q contentQuery) bool { return q.get })
 	a := files.ReadFile{Path: q.text["path"], Offset: q.number["offset"], Length: q.number["length"],
 		Line: q.number["line"], Lines: q.number["lines"], Hash: q.flag["hash"], Stream: true}
-	if err == nil {
-		err = a.Validate()
-	}
 	leave, full := s.enterStream(r)
 	defer leave()
 	if err = errors.Join(err, full); err != nil {
@@ -135,7 +132,7 @@ func (s *Server) putContent(w http.ResponseWriter, r *http.Request) {
 	id, q, err := contentOf(r, func(q contentQuery) bool { return q.put })
 	a := files.WriteFile{Path: q.text["path"], Hash: q.flag["hash"], Stream: true}
 	if err == nil {
-		err = errors.Join(a.Validate(), s.checkUpload(r))
+		err = s.checkUpload(r)
 	}
 	leave, full := s.enterStream(r)
 	defer leave()

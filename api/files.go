@@ -156,11 +156,8 @@ func noStream(method string) *Problem {
 }
 
 // fileTool is every tool whose arguments and answer are JSON.
-func fileTool[T interface{ Validate() error }](in *toolInput[T], do func(chat.ID) (files.Answer, error), content *bytes.Buffer) (*fileOutput, error) {
+func fileTool[T any](in *toolInput[T], do func(chat.ID) (files.Answer, error), content *bytes.Buffer) (*fileOutput, error) {
 	id, err := chat.ParseID(in.ID)
-	if err == nil {
-		err = in.Body.Validate()
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -183,18 +180,12 @@ func statusOf(a files.Answer) int {
 }
 
 func (s *Server) explain(ctx context.Context, in *toolInput[chat.Question]) (*bodyOf[chat.Explained], error) {
-	if err := in.Body.Validate(); err != nil {
-		return nil, err
-	}
 	return byID(ctx, &idInput{ID: in.ID}, func(ctx context.Context, id chat.ID) (chat.Explained, error) {
 		return s.opt.Chats.Explain(ctx, id, in.Body)
 	})
 }
 
 func (s *Server) share(ctx context.Context, in *toolInput[chat.Share]) (*bodyOf[chat.Shared], error) {
-	if err := in.Body.Validate(); err != nil {
-		return nil, err
-	}
 	return byID(ctx, &idInput{ID: in.ID}, func(ctx context.Context, id chat.ID) (chat.Shared, error) {
 		return s.opt.Chats.Share(ctx, id, in.Body)
 	})

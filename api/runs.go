@@ -50,9 +50,6 @@ func (s *Server) endRun(ctx context.Context, in *oneRunInput) (*emptyOutput, err
 
 func (s *Server) signalRun(ctx context.Context, in *signalInput) (*emptyOutput, error) {
 	id, err := chat.ParseID(in.ID)
-	if err == nil {
-		err = in.Body.Validate()
-	}
 	if err != nil {
 		return nil, err
 	}

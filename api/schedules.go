@@ -18,9 +18,6 @@ type (
 )
 
 func (s *Server) addSchedule(ctx context.Context, in *addScheduleInput) (*bodyOf[chat.Schedule], error) {
-	if err := in.Body.Validate(); err != nil {
-		return nil, err
-	}
 	return byID(ctx, &idInput{ID: in.ID}, func(ctx context.Context, id chat.ID) (chat.Schedule, error) {
 		return s.opt.Chats.AddSchedule(ctx, id, in.Body)
 	})

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/chatd/chatd/chat"
@@ -54,13 +53,6 @@ type (
 )
 
 func (s *Server) create(ctx context.Context, in *createInput) (*createOutput, error) {
-	caller := chat.CallerFrom(ctx)
-	if o := in.Body.Owner; o != "" && o != caller.Name && caller.Role != chat.RoleOperator {
-		return nil, fmt.Errorf("cannot create a chat for owner %s: only an operator may name another: %w", chat.Quote(o), chat.ErrDenied)
-	}
-	if err := in.Body.Validate(); err != nil {
-		return nil, err
-	}
 	c, created, err := s.opt.Chats.Create(ctx, in.Body)
 	if err != nil {
 		return nil, err
@@ -127,9 +119,6 @@ func (s *Server) reap(ctx context.Context, in *idInput) (*emptyOutput, error) {
 }
 
 func (s *Server) run(ctx context.Context, in *runInput) (*bodyOf[chat.RunResult], error) {
-	if err := in.Body.Validate(); err != nil {
-		return nil, err
-	}
 	return byID(ctx, &idInput{ID: in.ID}, func(ctx context.Context, id chat.ID) (chat.RunResult, error) {
 		return s.opt.Chats.Run(ctx, id, in.Body)
 	})
@@ -138,9 +127,6 @@ func (s *Server) run(ctx context.Context, in *runInput) (*bodyOf[chat.RunResult]
 func (s *Server) input(ctx context.Context, in *typeInput) (*typedOutput, error) {
 	id, err := chat.ParseID(in.ID)
 	if err != nil {
-		return nil, err
-	}
-	if err := in.Body.Validate(); err != nil {
 		return nil, err
 	}
 	if in.Body.Wait == nil {

@@ -37,9 +37,6 @@ const (
 
 func (t tools) startRun(ctx context.Context, a chat.RunSpec) (out answered[chat.Run], err error) {
 	a.Background = true
-	if err := a.Validate(); err != nil {
-		return out, err
-	}
 	r, err := t.chats.StartRun(ctx, t.id, a)
 	if err != nil {
 		return out, err

@@ -25,9 +25,6 @@ type tools struct {
 }
 
 func (t tools) exec(ctx context.Context, a chat.RunSpec) (out answered[chat.RunResult], err error) {
-	if err := a.Validate(); err != nil {
-		return out, err
-	}
 	a.OutputMax = cmp.Or(a.OutputMax, MaxText)
 	r, err := t.chats.Run(ctx, t.id, a)
 	if err != nil {
@@ -78,9 +75,6 @@ func (t tools) listDir(ctx context.Context, a files.ListDir) (out answered[api.F
 }
 
 func (t tools) send(ctx context.Context, a chat.Input) (out answered[terminal], err error) {
-	if err := a.Validate(); err != nil {
-		return out, err
-	}
 	if a.Wait == nil {
 		return answered[terminal]{texts: []string{"typed; whether the program took it is not known, terminal_read shows"}}, t.chats.Input(ctx, t.id, a)
 	}
@@ -116,9 +110,6 @@ func (t tools) screen(ctx context.Context, a terminalRead) (out answered[termina
 // explain leaves out the rules of the operator and their places: a denial does not
 // tell a chat either, and a policy may want that (messages: vague).
 func (t tools) explain(ctx context.Context, q chat.Question) (out answered[chat.Explained], err error) {
-	if err := q.Validate(); err != nil {
-		return out, err
-	}
 	e, err := t.chats.Explain(ctx, t.id, q)
 	if err != nil {
 		return out, err

@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -35,7 +36,7 @@ func (m *Memory) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.R
 
 // RunTo is Run with both streams in one piece each.
 func (m *Memory) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
-	if err := spec.CheckStreamed(); err != nil {
+	if err := cmp.Or(spec.CheckStreamed(), spec.Validate()); err != nil {
 		return chat.RunResult{}, err
 	}
 	if m.OnRunTo != nil {

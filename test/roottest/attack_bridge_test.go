@@ -52,6 +52,28 @@ func TestAttackScheduleSlots(t *testing.T) {
 	}
 }
 
+// TestAttackForeignOwner: a bridge that names another owner makes nothing, and stands in the
+// audit log.
+func TestAttackForeignOwner(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	spec := chat.Spec{ExternalID: "a", Owner: "foreign"}
+	if _, _, err := m.Create(asBridge(t.Context(), "own"), spec); !errors.Is(err, chat.ErrDenied) {
+		t.Errorf("a bridge created a chat of another owner: %v", err)
+	}
+	last := lastAudit(t, opt)
+	for _, want := range []string{`"action":"create","outcome":"denied"`, `"own"`, `"owner":"foreign"`} {
+		if !strings.Contains(last, want) {
+			t.Errorf("the audit log ends with %s, want %s", last, want)
+		}
+	}
+	page, err := m.List(operator(t.Context()), chat.Filter{})
+	must(t, err)
+	if len(page.Chats) > 0 {
+		t.Errorf("there are %+v", page.Chats)
+	}
+}
+
 // TestAttackNotFound: whatever a bridge asks of a chat, another bridge's and one that never was are answered by
 // the same words, so that nobody learns who is there.
 func TestAttackNotFound(t *testing.T) {

@@ -1,0 +1,33 @@
+//go:build linux
+
+package api
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestOneDoor: what may be asked and what is valid is decided behind the API, once, where a
+// refusal is audited. The API itself refuses what it cannot read, and routes by their role.
+func TestOneDoor(t *testing.T) {
+	needRoot(t)
+	socket, mem := start(t, peerServerOpt)
+	if err := os.Chmod(socket, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var asked []chat.Spec
+	mem.OnCreate = func(_ context.Context, s chat.Spec) error {
+		asked = append(asked, s)
+		return nil
+	}
+	foreign := post("/v1/chats", `{"external_id":"a","owner":"user64002"}`)
+	if a := as(t, socket, bridgeCred, foreign)[0]; a.Status != 403 || a.Problem.Kind != "denied" {
+		t.Errorf("a bridge names another owner: %+v", a)
+	}
+	if len(asked) != 1 || asked[0].Owner != "user64002" {
+		t.Errorf("behind the API arrived %+v, want the foreign owner's create", asked)
+	}
+}
