@@ -84,14 +84,14 @@ func statBelow(b *baseMount, p string) (unix.Statx_t, error) {
 		return unix.Statx_t{}, err
 	}
 	defer unix.Close(fd)
-	return placeOf(fd)
+	return statFD(fd)
 }
 
 // Trees with fewer names are looked through each time, and what was found holds so long.
 const (
-	largeTree  = 1000
-	treeHolds  = 10 * time.Minute
-	mostCached = 1000
+	largeTree = 1000
+	treeHolds = 10 * time.Minute
+	maxCached = 1000
 )
 
 // walk is [walker.base], or what it found before.
@@ -110,7 +110,7 @@ func (c *treeCache) walk(k *walker, b *baseMount) error {
 		}
 		found = foundTree{time.Now(), own.wants, own.linked, own.linkAt, own.links, own.looked - k.looked}
 		if found.looked >= largeTree {
-			c.keep(key, found)
+			c.put(key, found)
 		}
 	} else if b.overlaid() {
 		var err error
@@ -125,10 +125,10 @@ func (c *treeCache) walk(k *walker, b *baseMount) error {
 	return nil
 }
 
-func (c *treeCache) keep(key treeKey, found foundTree) {
+func (c *treeCache) put(key treeKey, found foundTree) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.trees) >= mostCached || c.trees == nil {
+	if len(c.trees) >= maxCached || c.trees == nil {
 		c.trees = map[treeKey]foundTree{}
 	}
 	c.trees[key] = found

@@ -12,14 +12,14 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// openTree is a copy of the mount that fd stands on, from fd down, attached nowhere
-// (open_tree(2)). It is private: with systemd the host's mounts are shared, a copy would be
-// their peer, and what is mounted on it would come to the host and to every other copy.
+// openTree returns a detached copy of fd's mount, from fd down (open_tree(2)). The copy is private.
+// Under systemd the host's mounts are shared: a shared copy would be their peer, and mounts on it
+// would propagate to the host and to every other copy.
 func openTree(fd int) (int, error) { return copyTree(fd, 0) }
 
-// openBase is openTree of a mount of bubblewrap's. A mount of the host below it, which came along, is
-// locked to it: the kernel copies neither without the other (EINVAL, mount_namespaces(7)). Then
-// the copy has both, and nobody looks past the second there: that is a base of its own.
+// openBase is openTree of one of bubblewrap's mounts. A submount of the host inside that mount is
+// locked to it: the kernel does not copy one without the other (EINVAL, mount_namespaces(7)). The
+// copy then has both, and the walk stops at the submount, which is a base of its own.
 func openBase(fd int) (int, error) {
 	tree, err := copyTree(fd, 0)
 	if errors.Is(err, unix.EINVAL) {
@@ -28,7 +28,7 @@ func openBase(fd int) (int, error) {
 	return tree, err
 }
 
-// copyTree copies one mount, or with AT_RECURSIVE those below it too.
+// copyTree copies one mount, or with AT_RECURSIVE also the mounts below it.
 func copyTree(fd int, recursive uint) (int, error) {
 	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|recursive)
 	if err != nil {
@@ -41,10 +41,10 @@ func copyTree(fd int, recursive uint) (int, error) {
 	return tree, nil
 }
 
-// moveBeneath is MOVE_MOUNT_BENEATH of Linux 6.5: below the mount that target is the root of.
+// moveBeneath is MOVE_MOUNT_BENEATH of Linux 6.5: it attaches below the mount whose root is target.
 const moveBeneath = 0x200
 
-// moveMount attaches the tree over what target stands on (move_mount(2)).
+// moveMount attaches the detached tree over target (move_mount(2)).
 func moveMount(tree, target, flags int) error {
 	err := unix.MoveMount(tree, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH|flags)
 	if err != nil {
@@ -53,9 +53,9 @@ func moveMount(tree, target, flags int) error {
 	return nil
 }
 
-// setReadOnly makes one mount read-only, or takes that back. The kernel says EBUSY while
-// somebody writes through it, which nobody can for long before it is attached: what was
-// written when it was furnished may not have been let go of yet.
+// setReadOnly makes one mount read-only or writable. The kernel returns EBUSY while a file is open
+// for writing through the mount. Before the mount is attached that is short: the files of
+// [makeMountPoints] may still be closing. So setReadOnly tries again for 100 ms.
 func setReadOnly(tree int, readOnly bool) error {
 	attr := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
 	if readOnly {
@@ -73,7 +73,7 @@ func setReadOnly(tree int, readOnly bool) error {
 	}
 }
 
-// newTmpfs is a tmpfs of 1 MiB, attached nowhere, whose root has the given mode.
+// newTmpfs returns a detached tmpfs of 1 MiB whose root has the given mode.
 func newTmpfs(mode string) (int, error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -95,8 +95,7 @@ func newTmpfs(mode string) (int, error) {
 	return tree, nil
 }
 
-// openBeneath opens name below dir as a place (O_PATH): no link is followed, and
-// nothing leads above dir.
+// openBeneath opens name below dir. It follows no link and never leaves dir.
 func openBeneath(dir int, name string, flags uint64) (int, error) {
 	if name == "" {
 		name = "."
@@ -106,16 +105,16 @@ func openBeneath(dir int, name string, flags uint64) (int, error) {
 	})
 }
 
-// inMountNamespace runs do on a thread of its own that has joined the mount namespace
-// and stands at its root. The thread ends with it, so that no other code of this
-// program ever runs there.
+// inMountNamespace runs do on a thread of its own that has joined the mount namespace ns, with its
+// working directory at the root there. The thread ends afterwards, so that no other code of this
+// program runs in the namespace.
 func inMountNamespace(ns *os.File, do func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the runtime ends the thread
 		if unix.Gettid() == unix.Getpid() {
-			// The runtime cannot end the first thread: it would stay in the namespace for
-			// ever. While this holds it, the next attempt is on another.
+			// The runtime cannot end the main thread, which would stay in the namespace. While
+			// this goroutine holds it, the next attempt gets another thread.
 			defer runtime.UnlockOSThread()
 			done <- inMountNamespace(ns, do)
 			return
@@ -134,16 +133,16 @@ func inMountNamespace(ns *os.File, do func() error) error {
 	return <-done
 }
 
-// elsewhere runs do on a thread in the program's own mount namespace, for one that is not.
-func elsewhere(do func() error) error {
+// inOwnNamespace runs do on another thread, in the program's own mount namespace. Callers are on a
+// thread that has joined a session's.
+func inOwnNamespace(do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
 	return <-done
 }
 
-// placeOf is the mount, device and inode that fd stands on. It asks no server of a file
-// system for news.
-func placeOf(fd int) (unix.Statx_t, error) {
+// statFD returns the mount, device and inode of fd. It does not wait for a network file system.
+func statFD(fd int) (unix.Statx_t, error) {
 	var st unix.Statx_t
 	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW|unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS|unix.STATX_MNT_ID, &st)
 	return st, err

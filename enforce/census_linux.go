@@ -27,7 +27,7 @@ type Tree struct{ Source, At string }
 // the count. It looks through the host's own trees, in this process: no session notices.
 // What this process may not read it passes over, unless it is root's.
 func CheckTrees(ctx context.Context, p *filerules.Policy, home string, trees []Tree) error {
-	var bad Unkeepable
+	var bad Unenforceable
 	for _, agent := range append(p.Agents(), "*") {
 		rs, err := p.For(filerules.Scope{Agent: agent, Home: home})
 		if err != nil {
@@ -109,7 +109,7 @@ func openTrees(trees []Tree) (bases []*baseMount, err error) {
 		}
 		b := &baseMount{Mount: sys.Mount{Path: t.At, Root: t.Source}, tree: fd, top: -1, handles: -1}
 		bases = append(bases, b)
-		st, err := placeOf(fd)
+		st, err := statFD(fd)
 		if err != nil {
 			return bases, fmt.Errorf("cannot look at %s: %w", chat.Quote(t.Source), err)
 		}
@@ -123,12 +123,12 @@ func openTrees(trees []Tree) (bases []*baseMount, err error) {
 // common with its directory.
 func (c *census) place(p string) {
 	c.all++
-	if h := c.rules.Hold(p); h.Why.Rule != nil {
+	if h := c.rules.ClassOf(p); h.Why.Rule != nil {
 		c.by[h.Why.Rule]++
 		return
 	}
 	for _, op := range []filerules.Op{filerules.Bash, filerules.Write, filerules.Edit} {
-		if v := c.rules.JudgeName(p, op); v.Rule != nil {
+		if v := c.rules.CheckName(p, op); v.Rule != nil {
 			c.by[v.Rule]++
 			return
 		}

@@ -20,12 +20,12 @@ var (
 	libraries  = regexp.MustCompile(`/(ld-linux.*\.so.*|libc\.so\.6|libm\.so\.6|libresolv\.so\.2|(libtinfo|libevent_core-.*|libutempter)\.so\..*)$`)
 )
 
-// Unkeepable are the rules of a policy that no session could start with: where each
+// Unenforceable are the rules of a policy that no session could start with: where each
 // stands, the rule as its key, and why. It is a [chat.ErrUnsupported].
-type Unkeepable []filerules.Fault
+type Unenforceable []filerules.Fault
 
 // Error has one line for each rule.
-func (u Unkeepable) Error() string {
+func (u Unenforceable) Error() string {
 	lines := make([]string, len(u))
 	for i, f := range u {
 		lines[i] = fmt.Sprintf("cannot keep rule %s (%s): %s", chat.Quote(f.Key), f.Place, f.Why)
@@ -34,13 +34,13 @@ func (u Unkeepable) Error() string {
 }
 
 // Unwrap makes it what this host cannot do.
-func (u Unkeepable) Unwrap() error { return chat.ErrUnsupported }
+func (u Unenforceable) Unwrap() error { return chat.ErrUnsupported }
 
 // Check refuses a policy with a rule that no kernel wall of this host could keep without
 // ending every session, for one of its agents or without, and names the rule. home is a
 // home like those that the rules are for.
 func Check(p *filerules.Policy, home string) error {
-	var bad Unkeepable
+	var bad Unenforceable
 	refuse := func(r filerules.Rule, why string) {
 		f := filerules.Fault{Place: r.Place, Key: r.String(), Why: why}
 		if !slices.ContainsFunc(bad, func(o filerules.Fault) bool { return o.Place == f.Place && o.Key == f.Key }) {
@@ -54,13 +54,13 @@ func Check(p *filerules.Policy, home string) error {
 			return err
 		}
 		for _, c := range rs.Rules() {
-			if place := kernelPlaceOf(c); place != "" {
+			if place := kernelPathOf(c); place != "" {
 				refuse(c.Rule, "a session does not start without "+place)
 			}
 		}
-		checkKernelPlaces(rs, refuse)
+		checkKernelPaths(rs, refuse)
 		for _, p := range needed {
-			if h := rs.Hold(p); h.Class == filerules.Closed {
+			if h := rs.ClassOf(p); h.Class == filerules.Closed {
 				refuse(*h.Why.Rule, "a session does not start without "+p)
 			}
 		}
@@ -81,13 +81,13 @@ func neededPaths(home string) []string {
 	return slices.Concat([]string{home}, there, libs)
 }
 
-// kernelPlaceOf is the place of the kernel's, or of chatd's, that all a deny is about lies in.
-func kernelPlaceOf(c filerules.Compiled) string {
-	if c.Effect != filerules.Deny || c.Ops&keptOps == 0 {
+// kernelPathOf is the place of the kernel's, or of chatd's, that all a deny is about lies in.
+func kernelPathOf(c filerules.Compiled) string {
+	if c.Effect != filerules.Deny || c.Ops&kernelOps == 0 {
 		return ""
 	}
 	for _, m := range c.Matchers {
-		if filerules.Kept(m.Prefix) {
+		if filerules.Enforced(m.Prefix) {
 			continue
 		}
 		for _, place := range filerules.KernelPlaces() {
@@ -99,13 +99,13 @@ func kernelPlaceOf(c filerules.Compiled) string {
 	return ""
 }
 
-// checkKernelPlaces refuses what denies anything of a place of the kernel's or chatd's own,
+// checkKernelPaths refuses what denies anything of a place of the kernel's or chatd's own,
 // or of a directory around it, whatever an exception allows inside.
-func checkKernelPlaces(rs *filerules.Ruleset, refuse func(filerules.Rule, string)) {
+func checkKernelPaths(rs *filerules.Ruleset, refuse func(filerules.Rule, string)) {
 	for _, place := range filerules.KernelPlaces() {
 		for at := place; ; at = path.Dir(at) {
 			for _, op := range []filerules.Op{filerules.Bash, filerules.Write, filerules.Edit} {
-				if v := rs.JudgeName(at, op); v.Denied() {
+				if v := rs.CheckName(at, op); v.Denied() {
 					refuse(*v.Rule, "a session does not start without "+place)
 				}
 			}
@@ -116,7 +116,7 @@ func checkKernelPlaces(rs *filerules.Ruleset, refuse func(filerules.Rule, string
 	}
 }
 
-// inKernelPlace reports whether a path is one of those places, or in it or around it.
-func inKernelPlace(p string) bool {
+// inKernelPath reports whether a path is one of those places, or in it or around it.
+func inKernelPath(p string) bool {
 	return slices.ContainsFunc(filerules.KernelPlaces(), func(place string) bool { return under(p, place) || under(place, p) })
 }

@@ -104,9 +104,9 @@ func (d *differ) goesOn(t *testing.T, rules string) {
 
 func (d *differ) starts(t *testing.T, rs *filerules.Ruleset, rules string) {
 	for _, p := range []string{"/", "/proc", "/sys", "/dev", "/dev/null", "/opt/chatd", "/run/chat", d.home, "/etc", "/tmp", "/usr/bin/bash"} {
-		closed := rs.Hold(p).Class == filerules.Closed
+		closed := rs.ClassOf(p).Class == filerules.Closed
 		for _, op := range []filerules.Op{filerules.Write, filerules.Edit} {
-			closed = closed || !filerules.Kept(p) && rs.JudgeName(p, op).Denied()
+			closed = closed || !filerules.Enforced(p) && rs.CheckName(p, op).Denied()
 		}
 		if closed && d.strict {
 			t.Errorf("no session starts without %s, which is denied by rules\n%s", p, rules)
@@ -125,12 +125,12 @@ func (d *differ) forget(t *testing.T) {
 		return
 	}
 	must(t, w.readNames())
-	for s.late.len() > 0 {
-		_, err := w.lookAt(s)
+	for s.backlog.len() > 0 {
+		_, err := w.process(s)
 		must(t, err)
 	}
 	clear(s.moved)
-	s.k.led = led{}
+	s.session.linkTargets = linkTargets{}
 }
 
 // roots are where the session's trees are: in its home, and in /dev/shm.
@@ -275,7 +275,7 @@ func (d *differ) ask(t *testing.T, rules string, resolve func(string) string, tr
 
 func (d *differ) judge(t *testing.T, rs *filerules.Ruleset, p string, got tried, truncates bool) answer {
 	real := d.physical(p) // the kernel goes by where links lead
-	denies := func(op filerules.Op) bool { return rs.JudgeName(real, op).Denied() }
+	denies := func(op filerules.Op) bool { return rs.CheckName(real, op).Denied() }
 	allows := func(op filerules.Op) bool {
 		v, err := rs.Verdict(p, op)
 		must(t, err)

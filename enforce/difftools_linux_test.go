@@ -161,7 +161,7 @@ func (d *toolDiffer) explains(t *testing.T, names []string) {
 				d.fail(t, p, "explain names %s for %s of %s", v.Rule, op, v.Name)
 			}
 		}
-		command, err := shell.JudgeCommand(rs, "cat '"+p+"'")
+		command, err := shell.CheckCommand(rs, "cat '"+p+"'")
 		must(t, err)
 		if held := d.held(t, rs, p, "bash"); command.Denied() != held.Denied() {
 			d.fail(t, p, "explain says %s for bash, %s for a command", held.Effect, command.Effect)
@@ -172,7 +172,7 @@ func (d *toolDiffer) explains(t *testing.T, names []string) {
 func (d *toolDiffer) verdict(t *testing.T, rs *filerules.Ruleset, p, op string) filerules.Verdict {
 	o, err := filerules.ParseOp(op)
 	must(t, err)
-	v, err := rs.Judge(p, o)
+	v, err := rs.Check(p, o)
 	must(t, err)
 	return v
 }
@@ -217,7 +217,7 @@ func (d *toolDiffer) tool(t *testing.T, root string, tool files.Tool, op string,
 		}
 	}
 	before := contents(t, root)
-	for i, did := range d.use(t, toolRun{Home: d.home, Rules: d.text, Judged: d.judged, Tool: tool, Paths: paths}) {
+	for i, did := range d.use(t, toolRun{Home: d.home, Rules: d.text, Checked: d.judged, Tool: tool, Paths: paths}) {
 		d.calls++
 		// What the run made may give a later path another meaning.
 		rule := want[i]

@@ -30,8 +30,8 @@ func TestAttackFollow(t *testing.T) {
 	}
 	defer notes.Close()
 	w := newWatch(-1, -1)
-	w.again, w.end = func(chat.ID) {}, func(_ *kept, err error) { t.Error(err) }
-	s := &watched{k: &kept{}, walls: []*ruleWall{newRuleWall(rs)}, denied: map[handle]wallClass{}, notes: notes}
+	w.recheck, w.end = func(chat.ID) {}, func(_ *session, err error) { t.Error(err) }
+	s := &watchedSession{session: &session{}, walls: []*ruleWall{newRuleWall(rs)}, denied: map[handle]wallClass{}, journal: notes}
 	// Nothing can be looked for here: a tree has no descriptor.
 	s.trees = []watchedTree{{baseMount: &baseMount{tree: -1}, fsid: "12345678", fd: -1}}
 	w.sessions["0123456789abcdef"] = s
@@ -40,9 +40,9 @@ func TestAttackFollow(t *testing.T) {
 	made := func(in handle, what string, child handle, mask uint64) fanEvent {
 		return fanEvent{mask: unix.FAN_CREATE | mask, dir: dirName{in, what}, child: child}
 	}
-	w.roots[root] = []rooted{{s.trees[0], s}}
-	w.owners = map[handle][]*watched{home: {s}, name("host"): nil}
-	s.where.note(home, "/home", "a")
+	w.roots[root] = []sessionRoot{{s.trees[0], s}}
+	w.owners = map[handle][]*watchedSession{home: {s}, name("host"): nil}
+	s.dirs.put(home, "/home", "a")
 	for _, e := range []fanEvent{
 		made(home, "in", inside, unix.FAN_ONDIR), made(inside, "er", deeper, unix.FAN_ONDIR), made(deeper, ".env", name("file"), 0),
 		made(name("host"), "beside", beside, unix.FAN_ONDIR), made(beside, ".env", name("other"), 0),
@@ -50,10 +50,10 @@ func TestAttackFollow(t *testing.T) {
 	} {
 		w.route(e)
 	}
-	for _, seen := range s.late.take(10) {
-		all, _ := s.places(seen.at)
+	for _, seen := range s.backlog.take(10) {
+		all, _ := s.pathsOf(seen.at)
 		for _, p := range all {
-			w.note(s, p, seen.child)
+			w.recordName(s, p, seen.child)
 		}
 	}
 	if len(s.denied) != 1 || s.denied[name("file")] != wallClosed {
@@ -65,7 +65,7 @@ func TestAttackFollow(t *testing.T) {
 	if _, ok := w.owners[root]; ok {
 		t.Error("the root of a tree was taken to be where its name is")
 	}
-	if at, _ := s.places(dirName{deeper, "x"}); len(at) != 1 || at[0] != "/home/a/in/er/x" {
+	if at, _ := s.pathsOf(dirName{deeper, "x"}); len(at) != 1 || at[0] != "/home/a/in/er/x" {
 		t.Errorf("a directory in a directory is at %v", at)
 	}
 }

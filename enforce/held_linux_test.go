@@ -31,10 +31,10 @@ func TestAttackHeldDirectory(t *testing.T) {
 	}
 	release := holdDirectory(t, filepath.Join(a.home, "d"))
 	waits := trying(t, a)
-	watched := a.k.watch.of(a.order.Chat)
+	watched := a.k.watch.session(a.order.Chat)
 	for until := time.Now().Add(longEnough); ; time.Sleep(time.Millisecond) {
 		a.k.watch.asking.Lock()
-		n := len(watched.asked)
+		n := len(watched.questions)
 		a.k.watch.asking.Unlock()
 		if n > 0 {
 			break
@@ -81,7 +81,7 @@ func TestLostQuestion(t *testing.T) {
 	for _, e := range events { // as if the program ended here
 		unix.Close(e.fd)
 	}
-	must(t, s.k.takeUp())
+	must(t, s.k.resume())
 	go func() { _ = s.k.watch.run() }()
 	select {
 	case got := <-waits:
@@ -100,7 +100,7 @@ func TestAttackNoise(t *testing.T) {
 	b := a.beside(t)
 	const many = 3000
 	w := a.k.watch
-	w.most = many / 3
+	w.maxBacklog = many / 3
 	for _, s := range []*inside{a, b} {
 		must(t, os.Mkdir(filepath.Join(s.home, "d"), 0o777))
 		_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden']}")

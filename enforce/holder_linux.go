@@ -111,11 +111,11 @@ func work(o Options) error {
 	for _, fd := range []int{fdListener, fdPerm, fdNames} {
 		unix.CloseOnExec(fd)
 	}
-	k, err := newKeeper(o.Dir, fdPerm, fdNames, o.Errs)
+	k, err := newEnforcer(o.Dir, fdPerm, fdNames, o.Errs)
 	if err != nil {
 		return err
 	}
-	if err := k.takeUp(); err != nil {
+	if err := k.resume(); err != nil {
 		return err
 	}
 	failed := make(chan error, 3)
@@ -124,6 +124,6 @@ func work(o Options) error {
 	}
 	go func() { failed <- k.watch.run() }()
 	go func() { failed <- k.serve(listener) }()
-	go k.lookAgain()
+	go k.recheckQueued()
 	return <-failed
 }

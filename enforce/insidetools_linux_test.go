@@ -16,7 +16,7 @@ import (
 // toolRun is what the file tools are to do inside a session.
 type toolRun struct {
 	Home, Rules string
-	Judged      bool // by the rules, before anything is opened
+	Checked     bool // by the rules, before anything is opened
 	Tool        files.Tool
 	Paths       []string
 }
@@ -48,7 +48,7 @@ func useTools(line []byte) []byte {
 
 func (run toolRun) all(out []toolDid) error {
 	opt := files.Options{Workspace: run.Home}
-	if run.Judged {
+	if run.Checked {
 		policy, err := filerules.Load("rules.yaml", []byte(run.Rules))
 		if err != nil {
 			return err
@@ -57,7 +57,7 @@ func (run toolRun) all(out []toolDid) error {
 		if err != nil {
 			return err
 		}
-		opt.Judge = judgeBy(rules)
+		opt.Check = judgeBy(rules)
 	}
 	tools, err := files.Open(opt)
 	if err != nil {
@@ -79,7 +79,7 @@ func (run toolRun) all(out []toolDid) error {
 }
 
 // judgeBy asks the rules as chatd does (provision, judgeOf).
-func judgeBy(rules *filerules.Ruleset) files.Judge {
+func judgeBy(rules *filerules.Ruleset) files.Check {
 	ops := map[files.Op][]filerules.Op{
 		files.Read: {filerules.Read}, files.Write: {filerules.Write}, files.Edit: {filerules.Edit},
 		files.Bash: {filerules.Bash, filerules.Write},

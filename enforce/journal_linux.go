@@ -20,43 +20,43 @@ type journalLine struct {
 	Old   string    `json:"old,omitempty"`
 }
 
-func (w *watch) journal(id chat.ID) string { return filepath.Join(w.dir, string(id)+".known") }
+func (w *watch) journalFile(id chat.ID) string { return filepath.Join(w.dir, string(id)+".known") }
 
-// lateFile exists while the session has a backlog, which is in memory alone: a worker that takes
+// backlogFile exists while the session has a backlog, which is in memory alone: a worker that takes
 // the session up later would not know of it.
-func (w *watch) lateFile(id chat.ID) string { return w.journal(id) + ".late" }
+func (w *watch) backlogFile(id chat.ID) string { return w.journalFile(id) + ".late" }
 
-// noteLate makes that file, or removes it.
-func (w *watch) noteLate(s *watched, late bool) {
-	if late == s.late.noted {
+// recordBacklog makes that file, or removes it.
+func (w *watch) recordBacklog(s *watchedSession, late bool) {
+	if late == s.backlog.recorded {
 		return
 	}
 	var err error
-	if file := w.lateFile(s.k.leader.chat); late {
+	if file := w.backlogFile(s.session.initProc.chat); late {
 		err = os.WriteFile(file, nil, 0o600)
 	} else {
 		err = os.Remove(file)
 	}
-	if s.late.noted = late; err != nil {
-		w.end(s.k, fmt.Errorf("cannot note what waits to be looked at: %w", err))
+	if s.backlog.recorded = late; err != nil {
+		w.end(s.session, fmt.Errorf("cannot note what waits to be looked at: %w", err))
 	}
 }
 
 // openJournal opens the journal of a session, which is not in its mount namespace, and
 // takes in what it holds.
-func (w *watch) openJournal(s *watched) error {
+func (w *watch) openJournal(s *watchedSession) error {
 	var f *os.File
 	late := false
-	err := elsewhere(func() (err error) {
-		_, missing := os.Lstat(w.lateFile(s.k.leader.chat))
+	err := inOwnNamespace(func() (err error) {
+		_, missing := os.Lstat(w.backlogFile(s.session.initProc.chat))
 		late = missing == nil
-		f, err = os.OpenFile(w.journal(s.k.leader.chat), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+		f, err = os.OpenFile(w.journalFile(s.session.initProc.chat), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("cannot open the journal of a session: %w", err)
 	}
-	s.notes = f
+	s.journal = f
 	if late {
 		return errors.New("a worker ended that had not looked at all that the session made")
 	}
@@ -80,19 +80,19 @@ func (w *watch) openJournal(s *watched) error {
 
 // write notes a line before anything is answered by it. It survives this process, and
 // ends with the boot, as the session does.
-func (w *watch) write(s *watched, l journalLine) {
+func (w *watch) write(s *watchedSession, l journalLine) {
 	b, err := json.Marshal(l)
 	if err == nil {
-		_, err = s.notes.Write(fmt.Appendf(nil, "\n%s\n", b))
+		_, err = s.journal.Write(fmt.Appendf(nil, "\n%s\n", b))
 	}
 	if err != nil {
-		w.end(s.k, fmt.Errorf("cannot note what it moved: %w", err))
+		w.end(s.session, fmt.Errorf("cannot note what it moved: %w", err))
 	}
 }
 
 // rewrite makes the journal what is in mind now, where other rules have begun to hold.
-func (w *watch) rewrite(s *watched) error {
-	if err := s.notes.Truncate(0); err != nil {
+func (w *watch) rewrite(s *watchedSession) error {
+	if err := s.journal.Truncate(0); err != nil {
 		return fmt.Errorf("cannot begin the journal of a session again: %w", err)
 	}
 	for h, class := range s.denied {

@@ -14,10 +14,10 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestAskedWhileLetGo: a session is let go of and taken again while others ask about
+// TestAskedWhileReleased: a session is let go of and taken again while others ask about
 // it, bring it to other rules and look at it again. Nobody waits for ever, nothing is
 // ended by mistake, and what is kept at the end is kept.
-func TestAskedWhileLetGo(t *testing.T) {
+func TestAskedWhileReleased(t *testing.T) {
 	s := newInside(t, false, false)
 	file := filepath.Join(s.home, ".env")
 	must(t, os.WriteFile(file, nil, 0o666))
@@ -37,7 +37,7 @@ func TestAskedWhileLetGo(t *testing.T) {
 		})
 	}
 	again(func() {
-		if _, err := s.k.obey(Order{Verb: Probe, Chat: s.order.Chat, PID: s.order.PID, Start: s.order.Start}); err != nil && !errors.Is(err, chat.ErrNotFound) {
+		if _, err := s.k.execute(Order{Verb: Probe, Chat: s.order.Chat, PID: s.order.PID, Start: s.order.Start}); err != nil && !errors.Is(err, chat.ErrNotFound) {
 			t.Error(err)
 		}
 	})
@@ -49,7 +49,7 @@ func TestAskedWhileLetGo(t *testing.T) {
 		})
 	}
 	again(s.k.sweep)
-	again(func() { s.k.askAgain(s.order.Chat); time.Sleep(time.Millisecond) })
+	again(func() { s.k.queueRecheck(s.order.Chat); time.Sleep(time.Millisecond) })
 	again(func() {
 		if k := s.k.named(s.order.Chat); k != nil && k.ended() && !isClosed(k) {
 			t.Error("a session that is kept is said to have ended")
@@ -57,7 +57,7 @@ func TestAskedWhileLetGo(t *testing.T) {
 	})
 	for range 30 {
 		time.Sleep(10 * time.Millisecond)
-		_, _ = s.k.obey(Order{Verb: Drop, Chat: s.order.Chat})
+		_, _ = s.k.execute(Order{Verb: Drop, Chat: s.order.Chat})
 	}
 	close(stop)
 	all.Wait()
@@ -68,15 +68,15 @@ func TestAskedWhileLetGo(t *testing.T) {
 	}
 }
 
-func isClosed(k *kept) bool {
+func isClosed(k *session) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.closed
 }
 
-// TestLetGo: what still has a session in hand when it is let go of harms nobody, also
+// TestRelease: what still has a session in hand when it is let go of harms nobody, also
 // not who has got the numbers of its descriptors.
-func TestLetGo(t *testing.T) {
+func TestRelease(t *testing.T) {
 	s := newInside(t, false, false)
 	_, err := s.hold("access: {deny: [.env]}")
 	must(t, err)
@@ -95,7 +95,7 @@ func TestLetGo(t *testing.T) {
 	}
 	s.k.end(old, errors.New("a test"))
 	must(t, old.kill())
-	if err := s.k.raise(old, nil); !errors.Is(err, chat.ErrNotFound) {
+	if err := s.k.apply(old, nil); !errors.Is(err, chat.ErrNotFound) {
 		t.Errorf("rules are raised in a session that was let go of: %v", err)
 	}
 	old.close()

@@ -9,25 +9,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spot is where the file of a question is, and what is around it in a mount that can be written to.
-type spot struct {
+// location is the path of a file that is being opened. dirs are the directories around it, on a
+// mount that the session can write to.
+type location struct {
 	path string
 	dirs []handle
-	// gone: the file was removed, and the directory that it was in too, or moved.
+	// gone: the file was removed, and its directory was removed or moved.
 	gone bool
 }
 
-// locateTries is how often a file is looked for that is moved meanwhile.
-const locateTries = 200
+// maxLocateTries bounds the searches for a file that moves during each of them.
+const maxLocateTries = 200
 
-// locate says where fd's file is, when every name that it and the directories around it had
-// before is in the queue. The kernel queues an event after the name has changed, and before it
-// lets go of the directory: so each directory on the way is waited for. What was waited for
-// counts only if it leads to the file: a way that is gone says nothing of a rename under way. No
-// lock is held meanwhile: who is in a directory may be kept from running. known is false where
-// the file is moved faster than it is found.
-func (w *watch) locate(s *watched, fd int) (at spot, known bool) {
-	for range locateTries {
+// locate returns the location of fd's file once the queue holds the events of all earlier names
+// of the file and of the directories around it. The kernel queues an event after it changes the
+// name and before it unlocks the directory. So locate waits for the lock of each directory on the
+// path, and the wait counts only if the path still leads to the file. locate holds no lock of its
+// own: a process inside a directory may be stopped. known is false if the file moves faster than
+// locate finds it.
+func (w *watch) locate(s *watchedSession, fd int) (at location, known bool) {
+	for range maxLocateTries {
 		began := time.Now()
 		p, err := rawPathOf(fd)
 		if err != nil {
@@ -47,15 +48,15 @@ func (w *watch) locate(s *watched, fd int) (at spot, known bool) {
 	return at, at.gone
 }
 
-// way walks from the root of the mount to fd's file at p, waits for each directory, and is
-// errMoved if another file is there.
-func (t watchedTree) way(p string, fd int) (spot, error) {
-	st, err := placeOf(fd)
-	at := spot{path: p}
+// way walks from the root of the mount to fd's file at p and waits for the lock of each directory.
+// It returns errMoved if p is another file.
+func (t watchedTree) way(p string, fd int) (location, error) {
+	st, err := statFD(fd)
+	at := location{path: p}
 	if removed := st.Nlink == 0; removed || !t.Writable {
 		at.path, at.gone = path.Clean(strings.TrimSuffix(p, deletedMark)), removed
 	}
-	// Nobody moves anything where nobody can write; what is mounted lies in no directory.
+	// Nothing moves on a read-only mount, and the root of a mount lies in no directory.
 	if err != nil || !t.Writable || p == t.Path {
 		return at, err
 	}
@@ -73,7 +74,7 @@ func (t watchedTree) way(p string, fd int) (spot, error) {
 	at.gone = false
 	for i, dir := range dirs {
 		var one [64]byte
-		_, _ = unix.Getdents(dir, one[:]) // it waits, whatever it says
+		_, _ = unix.Getdents(dir, one[:]) // takes the directory's lock; the result does not matter
 		if i == 0 {
 			continue
 		}
@@ -86,7 +87,7 @@ func (t watchedTree) way(p string, fd int) (spot, error) {
 	return at, nil
 }
 
-// open opens the root of the mount, and each directory on the way rel from there.
+// open opens the root of the mount and each directory on the relative path rel.
 func (t watchedTree) open(rel string) (dirs []int, err error) {
 	at := t.fd
 	for name := range strings.SplitSeq(strings.TrimSuffix("./"+rel, "/"), "/") {
@@ -104,7 +105,7 @@ func closeAll(fds []int) {
 	}
 }
 
-// isAt is errMoved if name in dir is another file.
+// isAt returns errMoved if name in dir is another file than is.
 func isAt(dir int, name string, is inode) error {
 	var st unix.Statx_t
 	err := unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st)

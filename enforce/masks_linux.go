@@ -70,7 +70,7 @@ func startMasks(dir string) (all []inode) {
 
 // isStartMask reports whether a mount of a session that begins is a mask of bubblewrap's. Nobody
 // else mounts those files: they are root's, and a chat has no capability.
-func (k *kept) isStartMask(root int, l sys.Mount) bool {
+func (s *session) isStartMask(root int, l sys.Mount) bool {
 	if name := path.Base(l.Root); name != ClosedDirectory && name != ClosedFile {
 		return false
 	}
@@ -79,21 +79,21 @@ func (k *kept) isStartMask(root int, l sys.Mount) bool {
 		return false
 	}
 	defer unix.Close(fd)
-	st, err := placeOf(fd)
-	return err == nil && st.Mnt_id == uint64(l.ID) && slices.Contains(k.startMasks, inodeOf(&st))
+	st, err := statFD(fd)
+	return err == nil && st.Mnt_id == uint64(l.ID) && slices.Contains(s.startMasks, inodeOf(&st))
 }
 
-// adopted is a mount that nobody has noted as a cover. A mask of bubblewrap's is the cover of
+// adopt is a mount that nobody has noted as a cover. A mask of bubblewrap's is the cover of
 // its place if it is as the cover would be: then it stays. Any other goes: what could not be
 // taken away, what an earlier worker did not come to note, and a mask of what is open now.
-func (k *kept) adopted(l sys.Mount, wants []want, islands bool) cover {
-	c := cover{want{path: l.Path}, uint64(l.ID)}
-	if !slices.Contains(k.masked, l.ID) {
+func (s *session) adopt(l sys.Mount, wants []want, exceptions bool) maskMount {
+	c := maskMount{want{path: l.Path}, uint64(l.ID)}
+	if !slices.Contains(s.startMaskIDs, l.ID) {
 		return c
 	}
 	c.dir = path.Base(l.Root) == ClosedDirectory
 	i := slices.IndexFunc(wants, func(w want) bool { return w.path == l.Path })
-	roomy := c.dir && (islands || slices.ContainsFunc(wants, func(w want) bool { return w.path != l.Path && under(w.path, l.Path) }))
+	roomy := c.dir && (exceptions || slices.ContainsFunc(wants, func(w want) bool { return w.path != l.Path && under(w.path, l.Path) }))
 	if i >= 0 && wants[i].class == wallClosed && wants[i].dir == c.dir && !roomy {
 		c.want = wants[i]
 	}

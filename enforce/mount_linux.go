@@ -33,8 +33,8 @@ func (b *baseMount) close() {
 	}
 }
 
-// cover is a mount of ours that is in the session.
-type cover struct {
+// maskMount is a mount of ours that is in the session.
+type maskMount struct {
 	want
 	id uint64
 }
@@ -45,19 +45,19 @@ var errMoved = errors.New("it was moved meanwhile")
 // mounter puts covers into a session. It acts on a thread in the session's mount
 // namespace, on what it opened and looked at, never on a name alone.
 type mounter struct {
-	root    int                   // the session's root
-	procFD  int                   // this program's /proc/self/fd
-	masks   maskPair              // what covers are copies of
-	bases   map[string]*baseMount // by path
-	islands bool                  // islands may come later: closed directories have room for them
-	mark    func(tree int) error  // has opens in a tree judged, before anybody can reach it
-	forget  func(id uint64)       // refuses opens by a mount that goes
-	noSwap  bool                  // tests: a kernel before 6.5
+	root       int                   // the session's root
+	procFD     int                   // this program's /proc/self/fd
+	sources    maskPair              // what covers are copies of
+	bases      map[string]*baseMount // by path
+	exceptions bool                  // islands may come later: closed directories have room for them
+	mark       func(tree int) error  // has opens in a tree judged, before anybody can reach it
+	forget     func(id uint64)       // refuses opens by a mount that goes
+	noSwap     bool                  // tests: a kernel before 6.5
 
-	covers  []cover
-	dropped map[uint64]cover  // what is not wanted and still there, by its id; then what is left of it
-	stays   map[string]uint64 // the covers that stay, by path
-	ours    map[uint64]bool   // both, by their ids
+	mounted []maskMount
+	dropped map[uint64]maskMount // what is not wanted and still there, by its id; then what is left of it
+	stays   map[string]uint64    // the covers that stay, by path
+	ours    map[uint64]bool      // both, by their ids
 	now     map[uint64]sys.Mount
 	owner   map[string]string // what a want lies in
 	copies  map[string]int    // islands, copied before what is around them is covered
@@ -75,11 +75,11 @@ func (m *mounter) apply(wants []want, now map[uint64]sys.Mount) error {
 		}
 	}()
 	m.divide(wants, now)
-	m.shut()
-	if err := m.layAll(wants, nil); err != nil {
+	m.freezeExceptions()
+	if err := m.mountAll(wants, nil); err != nil {
 		return err
 	}
-	if err := m.uncover(); err != nil {
+	if err := m.unmountDropped(); err != nil {
 		return err
 	}
 	if m.later == nil {
@@ -90,7 +90,7 @@ func (m *mounter) apply(wants []want, now map[uint64]sys.Mount) error {
 	defer func() { m.dropped = left }()
 	later := m.later
 	slices.SortFunc(later, byPath)
-	err := m.layAll(later, nil)
+	err := m.mountAll(later, nil)
 	if errors.Is(err, errHidden) {
 		return errMoved
 	}
@@ -106,31 +106,31 @@ func (m *mounter) divide(wants []want, now map[uint64]sys.Mount) {
 	for _, w := range wants {
 		wanted[w.path] = w
 	}
-	all := m.covers
-	m.covers, m.dropped = nil, map[uint64]cover{}
+	all := m.mounted
+	m.mounted, m.dropped = nil, map[uint64]maskMount{}
 	for i, c := range all {
 		all[i].path = now[c.id].Path
 		m.dropped[c.id], m.ours[c.id] = all[i], true
 	}
-	slices.SortStableFunc(all, func(a, b cover) int { return sys.ComparePaths(a.path, b.path) })
+	slices.SortStableFunc(all, func(a, b maskMount) int { return sys.ComparePaths(a.path, b.path) })
 	for _, c := range all {
 		w, ok := wanted[c.path]
 		_, twice := m.stays[c.path]
 		switch {
 		case c.path == "": // not mounted
 			delete(m.dropped, c.id)
-		case ok && w == c.want && !twice && m.inPlaceOf(c):
+		case ok && w == c.want && !twice && m.inPlace(c):
 			m.stays[c.path] = c.id
-			m.covers = append(m.covers, c)
+			m.mounted = append(m.mounted, c)
 			delete(m.dropped, c.id)
 		}
 	}
 }
 
-// inPlaceOf reports whether an old cover is on what a new one of its path is to be on: the
+// inPlace reports whether an old cover is on what a new one of its path is to be on: the
 // cover that stays of what is around it, or a mount that is not ours. Between may be
 // others of the same place.
-func (m *mounter) inPlaceOf(c cover) bool {
+func (m *mounter) inPlace(c maskMount) bool {
 	on := uint64(m.now[c.id].Parent)
 	for m.now[on].Path == c.path {
 		if _, ours := m.dropped[on]; !ours {
@@ -160,28 +160,28 @@ func owners(wants []want) map[string]string {
 	return all
 }
 
-// openCover opens the root of a cover; -1 if another is over it, or it is gone.
-func (m *mounter) openCover(c cover) int {
+// openMask opens the root of a cover; -1 if another is over it, or it is gone.
+func (m *mounter) openMask(c maskMount) int {
 	fd, err := openBeneath(m.root, strings.TrimPrefix(c.path, "/"), unix.O_PATH)
 	if err != nil {
 		return -1
 	}
-	if st, err := placeOf(fd); err != nil || st.Mnt_id != c.id {
+	if st, err := statFD(fd); err != nil || st.Mnt_id != c.id {
 		unix.Close(fd)
 		return -1
 	}
 	return fd
 }
 
-// uncover takes the covers away that go and can be reached, the outer ones first: what
+// unmountDropped takes the covers away that go and can be reached, the outer ones first: what
 // lies in them goes with them, and is never there without them. What another cover lies
 // over stays: who stands below that one must not get further than before.
-func (m *mounter) uncover() error {
-	all := slices.SortedFunc(maps.Values(m.dropped), func(a, b cover) int { return sys.ComparePaths(a.path, b.path) })
+func (m *mounter) unmountDropped() error {
+	all := slices.SortedFunc(maps.Values(m.dropped), func(a, b maskMount) int { return sys.ComparePaths(a.path, b.path) })
 	for again := true; again; { // what comes to light may be one of them
 		again = false
 		for i, c := range all {
-			fd := m.openCover(c)
+			fd := m.openMask(c)
 			if fd < 0 {
 				continue
 			}
@@ -194,21 +194,21 @@ func (m *mounter) uncover() error {
 			all[i].path, again = "", true
 			delete(m.dropped, c.id)
 		}
-		all = slices.DeleteFunc(all, func(c cover) bool { return c.path == "" })
+		all = slices.DeleteFunc(all, func(c maskMount) bool { return c.path == "" })
 	}
 	return nil
 }
 
-// shut lets nothing be changed through the islands that go: who stands in one, or is on
+// freezeExceptions lets nothing be changed through the islands that go: who stands in one, or is on
 // the way there, stays in it, also when what covers something in it is gone (umount2(2),
 // MNT_DETACH). Opens through it are refused, for nobody knows its mount any more. Best
 // effort: the kernel refuses while somebody has a file of it open to write.
-func (m *mounter) shut() {
+func (m *mounter) freezeExceptions() {
 	for id, c := range m.dropped {
 		if c.class != wallOpen {
 			continue
 		}
-		if fd := m.openCover(c); fd >= 0 {
+		if fd := m.openMask(c); fd >= 0 {
 			if setReadOnly(fd, true) == nil {
 				c.class = wallReadOnly // so it is never one that is wanted
 				m.dropped[id] = c

@@ -20,7 +20,7 @@ func TestAttackMoving(t *testing.T) {
 	makeFree(t, filepath.Join(s.home, f))
 	_, err := s.hold("access: {useDefaults: false, deny: ['**/.env']}")
 	must(t, err)
-	watched := s.k.watch.of(s.order.Chat)
+	watched := s.k.watch.session(s.order.Chat)
 	home, ok := watched.treeOf(s.home)
 	if !ok || home.Path != s.home {
 		t.Fatalf("the home is in %s", home.Path)
@@ -31,19 +31,19 @@ func TestAttackMoving(t *testing.T) {
 	must(t, err)
 	defer unix.Close(fd)
 	for range moving(t, a, b) {
-		if at, err := home.find(dir); err != nil || at != "/a/d" && at != "/b/d" {
+		if at, err := home.pathOf(dir); err != nil || at != "/a/d" && at != "/b/d" {
 			t.Fatalf("the directory is at %q: %v", at, err)
 		}
 	}
 	for _, elsewhere := range []string{filepath.Dir(s.home), s.home + "-shm"} {
 		h, err := handleAt(elsewhere, home.fsid)
 		must(t, err)
-		if at, err := home.find(h); !errors.Is(err, errElsewhere) {
+		if at, err := home.pathOf(h); !errors.Is(err, errElsewhere) {
 			t.Errorf("%s is at %q: %v", elsewhere, at, err)
 		}
 	}
 	must(t, errors.Join(os.RemoveAll(a), os.RemoveAll(b)))
-	if at, err := home.find(dir); !errors.Is(err, errElsewhere) && at == "" {
+	if at, err := home.pathOf(dir); !errors.Is(err, errElsewhere) && at == "" {
 		t.Errorf("what is gone is at %q: %v", at, err)
 	}
 }
@@ -57,7 +57,7 @@ func TestAttackWay(t *testing.T) {
 	_, err := s.hold("access: {useDefaults: false, deny: ['**/.env']}")
 	must(t, err)
 	w := s.k.watch
-	watched := w.of(s.order.Chat)
+	watched := w.session(s.order.Chat)
 	home, _ := watched.treeOf(s.home)
 	var around []handle
 	for _, dir := range []string{a, filepath.Join(a, "d")} {
@@ -98,9 +98,9 @@ func TestNamedDeleted(t *testing.T) {
 	}
 }
 
-// TestCoversStay: by the same rules nothing is uncovered because a directory around it has another
+// TestMaskMountsStay: by the same rules nothing is uncovered because a directory around it has another
 // name now, or because a look missed it: neither the file nor what is another name of it.
-func TestCoversStay(t *testing.T) {
+func TestMaskMountsStay(t *testing.T) {
 	s := newInside(t, false, false)
 	at := func(name string) string { return filepath.Join(s.home, name) }
 	must(t, errors.Join(os.MkdirAll(at("d/inner"), 0o777), os.MkdirAll(at("d/kept"), 0o777)))

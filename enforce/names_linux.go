@@ -13,32 +13,33 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// note remembers a file that has, or had, a denied name. While rules change it is told apart which
-// of them deny it: what only those before do goes with them, however late this was read.
-func (w *watch) note(s *watched, p string, child handle) {
-	if s.onWay(p) {
-		s.k.relink.Store(true)
-		w.again(s.k.leader.chat)
+// recordName records a file that has, or had, a denied name. While the rules change, it records
+// separately what the old and the new rules deny: a denial by the old rules alone ends with them,
+// even if its event is read late.
+func (w *watch) recordName(s *watchedSession, p string, child handle) {
+	if s.mayRelink(p) {
+		s.session.relink.Store(true)
+		w.recheck(s.session.initProc.chat)
 	}
 	names := s.namesOf(p)
 	class := classBy(s.walls, names)
 	if class == wallOpen {
-		if s.hasIslands() && s.classOfNames(path.Dir(p)) != wallOpen {
-			w.again(s.k.leader.chat) // an exception came to be: its directory has a cover, it has none
+		if s.hasExceptions() && s.classOfNames(path.Dir(p)) != wallOpen {
+			w.recheck(s.session.initProc.chat) // a new exception in a masked directory needs a mount
 		}
 		return
 	}
-	w.noteAs(s, names, child)
+	w.recordDenied(s, names, child)
 }
 
-// noteAs remembers a file by names that are denied; nil are names that nobody can tell.
-func (w *watch) noteAs(s *watched, names []string, child handle) {
+// recordDenied records a file by its denied names; nil means that the names are unknown.
+func (w *watch) recordDenied(s *watchedSession, names []string, child handle) {
 	class := classBy(s.walls, names)
 	if child == "" {
-		w.end(s.k, errors.New("the file system names no files: the rules cannot be kept there"))
+		w.end(s.session, errors.New("cannot keep rules on a file system without file handles"))
 		return
 	}
-	if s.known(child) < class {
+	if s.classOfHandle(child) < class {
 		w.write(s, journalLine{Child: []byte(child), Class: class})
 	}
 	walls := s.walls
@@ -51,14 +52,14 @@ func (w *watch) noteAs(s *watched, names []string, child handle) {
 		s.forgetGone()
 	}
 	if s.tooMany() {
-		w.end(s.k, fmt.Errorf("more than %d files were made under denied names", maxDenied))
+		w.end(s.session, fmt.Errorf("more than %d files were made under denied names", maxDenied))
 	}
-	w.again(s.k.leader.chat)
+	w.recheck(s.session.initProc.chat)
 }
 
-// onWay reports whether a link of that name could lead what a deny is about elsewhere.
-func (s *watched) onWay(p string) bool {
-	return slices.ContainsFunc(s.walls, func(w *ruleWall) bool { return w.ways[p] })
+// mayRelink reports whether a link named p could change the target of a deny.
+func (s *watchedSession) mayRelink(p string) bool {
+	return slices.ContainsFunc(s.walls, func(w *ruleWall) bool { return w.linkPaths[p] })
 }
 
 func remember(all map[handle]wallClass, h handle, class wallClass) {
@@ -67,18 +68,18 @@ func remember(all map[handle]wallClass, h handle, class wallClass) {
 	}
 }
 
-// known is what is remembered of a file.
-func (s *watched) known(h handle) wallClass { return max(s.denied[h], s.before[h]) }
+// classOfHandle is the strictest class recorded for a file.
+func (s *watchedSession) classOfHandle(h handle) wallClass { return max(s.denied[h], s.before[h]) }
 
-func (s *watched) tooMany() bool { return max(len(s.denied), len(s.before)) > maxDenied }
+func (s *watchedSession) tooMany() bool { return max(len(s.denied), len(s.before)) > maxDenied }
 
-// hasIslands reports whether some rule opens what is in a closed directory.
-func (s *watched) hasIslands() bool {
-	return slices.ContainsFunc(s.walls, func(w *ruleWall) bool { return w.islands })
+// hasExceptions reports whether a rule opens a path inside a closed directory.
+func (s *watchedSession) hasExceptions() bool {
+	return slices.ContainsFunc(s.walls, func(w *ruleWall) bool { return w.exceptions })
 }
 
-// forgetGone drops what is known of files that are no more.
-func (s *watched) forgetGone() {
+// forgetGone drops the records of files that no longer exist.
+func (s *watchedSession) forgetGone() {
 	isGone := func(h handle, _ wallClass) bool {
 		for _, t := range s.trees {
 			if t.fsid == h.fsid() {
@@ -95,9 +96,9 @@ func (s *watched) forgetGone() {
 	maps.DeleteFunc(s.before, isGone)
 }
 
-// rememberMoves notes what directories, now at the first name of a pair, were called, where that
-// can matter: because of that name, or of one that it had by other moves.
-func (w *watch) rememberMoves(s *watched, pairs [][2]string, all bool) {
+// recordMoves records the earlier names of directories; each pair is the present name and an
+// earlier one. It keeps a pair only if a deny can apply through one of the directory's names.
+func (w *watch) recordMoves(s *watchedSession, pairs [][2]string, all bool) {
 	pairs = slices.DeleteFunc(pairs, func(p [2]string) bool {
 		known := slices.Contains(s.moved[p[0]], p[1])
 		if !known {
@@ -106,7 +107,7 @@ func (w *watch) rememberMoves(s *watched, pairs [][2]string, all bool) {
 		return known
 	})
 	var matter, vain [][2]string
-	for _, p := range pairs { // with all of them in mind
+	for _, p := range pairs { // after all are in s.moved: one move can give another its meaning
 		if all || s.mayMatter(p[1]) {
 			matter = append(matter, p)
 		} else {
@@ -122,23 +123,22 @@ func (w *watch) rememberMoves(s *watched, pairs [][2]string, all bool) {
 	for _, p := range matter {
 		w.write(s, journalLine{Now: p[0], Old: p[1]})
 		if len(s.moved) > maxMoved || len(s.moved[p[0]]) > maxNames {
-			w.end(s.k, errors.New("too many directories were moved to be kept in mind"))
+			w.end(s.session, errors.New("too many directories were moved"))
 		}
 	}
 }
 
-// mayMatter reports whether a deny can be about something below a directory because of one of
-// its names.
-func (s *watched) mayMatter(dir string) bool {
+// mayMatter reports whether a deny can match a path below a directory because of one of the
+// directory's names.
+func (s *watchedSession) mayMatter(dir string) bool {
 	names := s.namesOf(dir)
 	return names == nil || slices.ContainsFunc(names, func(name string) bool {
 		return slices.ContainsFunc(s.walls, func(wall *ruleWall) bool { return wall.dependsOn(name) })
 	})
 }
 
-// dependsOn reports whether a deny can be about something below dir because of what
-// dir is called. One that is about a last segment alone cannot: what it is about is
-// remembered by itself.
+// dependsOn reports whether a deny can match a path below dir because of dir's own name. A deny
+// of a last segment alone does not depend on it: the files that it matches are recorded themselves.
 func (w *ruleWall) dependsOn(dir string) bool {
 	for _, c := range w.rules.Rules() {
 		if c.Effect != filerules.Deny || c.Inert {
@@ -157,8 +157,8 @@ func (w *ruleWall) dependsOn(dir string) bool {
 	return false
 }
 
-// rooted is a tree of a session's.
-type rooted struct {
+// sessionRoot is one tree and the session that has it.
+type sessionRoot struct {
 	watchedTree
-	s *watched
+	s *watchedSession
 }

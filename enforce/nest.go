@@ -23,12 +23,12 @@ type want struct {
 	base bool
 }
 
-// island reports a place that is opened inside one that is covered.
-func (w want) island() bool { return w.class < w.parent }
+// isException reports a place that is opened inside one that is covered.
+func (w want) isException() bool { return w.class < w.parent }
 
-// inPlace reports a want whose mount goes over an empty place in the cover around it,
+// needsMountPoint reports a want whose mount goes over an empty place in the cover around it,
 // not over the file itself.
-func (w want) inPlace() bool { return w.base || w.island() && w.parent == wallClosed }
+func (w want) needsMountPoint() bool { return w.base || w.isException() && w.parent == wallClosed }
 
 // byPath sorts a directory before what is in it, and of one path the strictest first.
 func byPath(a, b want) int {

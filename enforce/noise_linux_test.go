@@ -108,8 +108,8 @@ func TestTurns(t *testing.T) {
 	must(t, w.readNames())
 	noisy, quiet := w.sessions[a.order.Chat], w.sessions[b.order.Chat]
 	w.mu.Unlock()
-	if noisy.late.len() < many || quiet.late.len() == 0 {
-		t.Fatalf("control: %d and %d names wait", noisy.late.len(), quiet.late.len())
+	if noisy.backlog.len() < many || quiet.backlog.len() == 0 {
+		t.Fatalf("control: %d and %d names wait", noisy.backlog.len(), quiet.backlog.len())
 	}
 	for range 2 {
 		pause, err := w.turn()
@@ -118,21 +118,21 @@ func TestTurns(t *testing.T) {
 			t.Error("nobody waits any more")
 		}
 	}
-	if n := quiet.late.len(); n > 0 {
+	if n := quiet.backlog.len(); n > 0 {
 		t.Errorf("%d names of B wait after a turn of each", n)
 	}
-	if n := noisy.late.len(); n < many-2*turnSize {
+	if n := noisy.backlog.len(); n < many-2*turnSize {
 		t.Errorf("%d of A's %d names wait after a turn of each", n, many)
 	}
 	// One that has used its share is passed over, and says when its turn is.
 	noisy.names.spend(time.Now(), time.Hour)
-	before := noisy.late.len()
-	if pause, err := w.turn(); err != nil || pause < time.Minute || noisy.late.len() != before {
-		t.Errorf("its share is used: a pause of %v, %d of %d names wait: %v", pause, noisy.late.len(), before, err)
+	before := noisy.backlog.len()
+	if pause, err := w.turn(); err != nil || pause < time.Minute || noisy.backlog.len() != before {
+		t.Errorf("its share is used: a pause of %v, %d of %d names wait: %v", pause, noisy.backlog.len(), before, err)
 	}
-	w.most = before // half of what can be held is there: it has to go on
-	if pause, err := w.turn(); err != nil || pause != 0 || noisy.late.len() == before {
-		t.Errorf("more would be too much: a pause of %v, %d of %d names wait: %v", pause, noisy.late.len(), before, err)
+	w.maxBacklog = before // half of what can be held is there: it has to go on
+	if pause, err := w.turn(); err != nil || pause != 0 || noisy.backlog.len() == before {
+		t.Errorf("more would be too much: a pause of %v, %d of %d names wait: %v", pause, noisy.backlog.len(), before, err)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestSameNamesWaitOnce(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	must(t, w.readNames())
-	if n := w.sessions[s.order.Chat].late.len(); n > 10 {
+	if n := w.sessions[s.order.Chat].backlog.len(); n > 10 {
 		t.Errorf("%d names wait", n)
 	}
 }
@@ -207,13 +207,13 @@ func TestWorkerEndsBehind(t *testing.T) {
 	for waits := true; waits; {
 		_, err := w.turn()
 		must(t, err)
-		waits = w.sessions[s.order.Chat].late.len() > 0
-		if told := exists(w.lateFile(s.order.Chat)); told != waits {
+		waits = w.sessions[s.order.Chat].backlog.len() > 0
+		if told := exists(w.backlogFile(s.order.Chat)); told != waits {
 			t.Fatalf("something waits: %t; a later worker is told: %t", waits, told)
 		}
 	}
-	must(t, os.WriteFile(w.lateFile(s.order.Chat), nil, 0o600))
-	if err := w.openJournal(&watched{k: s.k.named(s.order.Chat)}); err == nil {
+	must(t, os.WriteFile(w.backlogFile(s.order.Chat), nil, 0o600))
+	if err := w.openJournal(&watchedSession{session: s.k.named(s.order.Chat)}); err == nil {
 		t.Error("a session goes on of which a worker had not looked at everything")
 	}
 }

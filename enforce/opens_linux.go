@@ -16,15 +16,15 @@ type question struct {
 	open bool
 }
 
-// mostAsked bounds how many questions are held, in all: each is a descriptor. Beyond that
+// maxQuestions bounds how many questions are held, in all: each is a descriptor. Beyond that
 // they wait in the kernel.
-const mostAsked = 16 << 10
+const maxQuestions = 16 << 10
 
 // run answers for ever. An error means that opens may wait unanswered: the program ends
 // then, and the one that holds the groups starts another.
 func (w *watch) run() error {
 	go func() { w.fail(w.listen()) }()
-	go func() { w.fail(w.keepUp()) }()
+	go func() { w.fail(w.processBacklogs()) }()
 	go func() { w.fail(w.readOpens()) }()
 	return <-w.failed
 }
@@ -77,8 +77,8 @@ func await(f *os.File) error {
 	return nil
 }
 
-// know has the opens by a mount be a session's, or nobody's; before it is marked.
-func (w *watch) know(id uint64, s *watched) {
+// assignMount has the opens by a mount be a session's, or nobody's; before it is marked.
+func (w *watch) assignMount(id uint64, s *watchedSession) {
 	w.asking.Lock()
 	defer w.asking.Unlock()
 	if s == nil {
@@ -92,33 +92,33 @@ func (w *watch) know(id uint64, s *watched) {
 // after the other: a chat that asks without end, or holds the directories that are waited
 // for, holds up itself alone.
 func (w *watch) ask(q question) error {
-	st, err := placeOf(q.fd)
+	st, err := statFD(q.fd)
 	w.asking.Lock()
 	defer w.asking.Unlock()
 	s := w.byMount[st.Mnt_id]
 	if err != nil || s == nil {
 		return w.answer(q, !q.open)
 	}
-	s.asked = append(s.asked, q)
-	if len(s.asked) == 1 {
+	s.questions = append(s.questions, q)
+	if len(s.questions) == 1 {
 		go w.answerAll(s)
 	}
 	return nil
 }
 
 // answerAll answers what a session asks, until it asks nothing.
-func (w *watch) answerAll(s *watched) {
+func (w *watch) answerAll(s *watchedSession) {
 	for {
 		time.Sleep(s.opens.wait(time.Now()))
 		w.asking.Lock()
-		q := s.asked[0]
+		q := s.questions[0]
 		w.asking.Unlock()
 		err := w.decide(s, q)
 		w.asking.Lock()
-		s.asked = s.asked[1:]
-		last := len(s.asked) == 0
+		s.questions = s.questions[1:]
+		last := len(s.questions) == 0
 		if last {
-			s.asked = nil
+			s.questions = nil
 		}
 		w.asking.Unlock()
 		if err != nil {
@@ -133,21 +133,21 @@ func (w *watch) answerAll(s *watched) {
 
 // decide answers one question: first come the names. The kernel queues an event about a
 // name while it holds the directory.
-func (w *watch) decide(s *watched, q question) error {
-	at, known := spot{}, false
+func (w *watch) decide(s *watchedSession, q question) error {
+	at, known := location{}, false
 	if q.open && !w.blind {
 		at, known = w.locate(s, q.fd)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	allow := !q.open || w.blind
-	if known && w.sessions[s.k.leader.chat] == s && w.readNames() == nil && w.lookAtAll(s) == nil && !s.late.over {
+	if known && w.sessions[s.session.initProc.chat] == s && w.readNames() == nil && w.processAll(s) == nil && !s.backlog.overflowed {
 		began := time.Now()
-		allow = s.judge(q.fd, at)
+		allow = s.allows(q.fd, at)
 		s.opens.spend(time.Now(), time.Since(began))
 	}
 	if !allow {
-		w.noteRefused(s, q.fd)
+		w.recordRefused(s, q.fd)
 	}
 	return w.answer(q, allow)
 }
@@ -173,10 +173,10 @@ func response(fd int, verdict uint32) []byte {
 
 // treeFor is the tree that p lies in, with descriptors of the caller's own: the session may be
 // let go of meanwhile.
-func (w *watch) treeFor(s *watched, p string) (t watchedTree, ok bool) {
+func (w *watch) treeFor(s *watchedSession, p string) (t watchedTree, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.sessions[s.k.leader.chat] != s {
+	if w.sessions[s.session.initProc.chat] != s {
 		return t, false
 	}
 	if t, ok = s.treeOf(p); !ok {
@@ -187,10 +187,10 @@ func (w *watch) treeFor(s *watched, p string) (t watchedTree, ok bool) {
 	return t, err == nil
 }
 
-// refuseLost refuses the opens about which a worker was asked that has ended: the kernel
+// denyLost refuses the opens about which a worker was asked that has ended: the kernel
 // tells nobody else of them, and they would wait for ever. It knows them by the number that
 // their descriptor had there.
-func refuseLost(perm int) error {
+func denyLost(perm int) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return fmt.Errorf("cannot answer for the worker before: %w", err)

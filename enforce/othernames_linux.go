@@ -16,7 +16,7 @@ func (k *walker) otherNames(bases []*baseMount) error {
 	}
 	for _, b := range bases {
 		fd, err := openBeneath(b.tree, ".", unix.O_RDONLY|unix.O_DIRECTORY)
-		if k.passes(err) {
+		if k.skips(err) {
 			continue
 		}
 		if err == nil {
@@ -53,7 +53,7 @@ func (k *walker) namesIn(fd int, p string, depth int) error {
 			return err
 		}
 		sub, openErr := k.open(fd, name)
-		if k.passes(openErr) {
+		if k.skips(openErr) {
 			continue
 		}
 		if err = openErr; err == nil {
@@ -69,7 +69,7 @@ func (k *walker) namesIn(fd int, p string, depth int) error {
 func (k *walker) otherName(dir int, p, name string) error {
 	var st unix.Statx_t
 	if err := unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil || st.Nlink < 2 {
-		if k.passes(err) {
+		if k.skips(err) {
 			return nil
 		}
 		return err
@@ -77,14 +77,14 @@ func (k *walker) otherName(dir int, p, name string) error {
 	class, ok := k.linked[inodeOf(&st)]
 	if has := k.wall.class(p); ok && class > has {
 		k.want(want{path: p, class: class, parent: has, inode: inodeOf(&st)})
-		k.noteBecause(p, k.nameOf[inodeOf(&st)])
+		k.recordCause(p, k.nameOf[inodeOf(&st)])
 	}
 	return nil
 }
 
-// behindLinks closes what a closed link of somebody else leads to. A link of the
+// closeLinkTargets closes what a closed link of somebody else leads to. A link of the
 // chat's own says nothing: it could close what others share, or open nothing.
-func (k *walker) behindLinks() {
+func (k *walker) closeLinkTargets() {
 	seen := map[string]bool{}
 	for _, link := range k.links {
 		p := filerules.Physical(link)
@@ -96,9 +96,9 @@ func (k *walker) behindLinks() {
 		if err := unix.Statx(unix.AT_FDCWD, p, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil {
 			continue
 		}
-		if has := k.wall.class(p); has != wallClosed && !inKernelPlace(p) {
+		if has := k.wall.class(p); has != wallClosed && !inKernelPath(p) {
 			k.want(want{path: p, class: wallClosed, parent: has, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, inode: inodeOf(&st)})
-			k.noteBecause(p, link)
+			k.recordCause(p, link)
 		}
 	}
 }

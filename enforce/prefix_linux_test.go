@@ -43,7 +43,7 @@ func TestSwappedPrefix(t *testing.T) {
 	looks, followed := 0, false
 	for began := time.Now(); time.Since(began) < 10*time.Second; looks++ {
 		makeFree(t, at(fmt.Sprintf("again/%d", looks))) // the keeper looks by itself, too
-		must(t, s.k.raise(s.k.named(s.order.Chat), nil))
+		must(t, s.k.apply(s.k.named(s.order.Chat), nil))
 		got := s.try(t, []string{at("a/in/secret"), at("b/in/free"), at("b/in/secret"), at("c/in/secret")})
 		if got[0] != (tried{}) {
 			t.Fatalf("look %d: what was denied is open: %+v", looks, got[0])
@@ -105,7 +105,7 @@ func TestLinkMadeLater(t *testing.T) {
 	s.comesToBe(t, "third/k", false)
 	for _, everything := range []string{"/", s.home, "/proc", "/usr", ".."} {
 		s.linkTo(t, everything, "keys")
-		must(t, s.k.raise(s.k.named(s.order.Chat), nil))
+		must(t, s.k.apply(s.k.named(s.order.Chat), nil))
 	}
 	s.comesToBe(t, "free/k", true)
 	for _, name := range []string{"first/k", "second/k", "third/k"} {
@@ -113,7 +113,7 @@ func TestLinkMadeLater(t *testing.T) {
 	}
 	// A later worker knows it, too.
 	old := s.k.named(s.order.Chat)
-	if saved := (led{To: old.led.To}); len(saved.To[filepath.Join(s.home, "keys")]) != 3 {
+	if saved := (linkTargets{To: old.linkTargets.To}); len(saved.To[filepath.Join(s.home, "keys")]) != 3 {
 		t.Errorf("it is known to have led to %v", saved.To)
 	}
 }
@@ -122,7 +122,7 @@ func TestLinkMadeLater(t *testing.T) {
 // that was denied is opened by more of them.
 func TestManyLinks(t *testing.T) {
 	s := newInside(t, false, false)
-	const more = maxLed + 10
+	const more = maxLinkTargets + 10
 	for i := range more {
 		makeFree(t, filepath.Join(s.home, fmt.Sprint(i), "k"))
 	}
@@ -132,7 +132,7 @@ func TestManyLinks(t *testing.T) {
 	for i := range more {
 		s.linkTo(t, fmt.Sprint(i), "keys")
 		k.relink.Store(true)
-		must(t, s.k.raise(k, nil))
+		must(t, s.k.apply(k, nil))
 	}
 	var paths []string
 	for i := range more {
@@ -142,11 +142,11 @@ func TestManyLinks(t *testing.T) {
 	for i, got := range s.try(t, paths) {
 		if !got.Read {
 			closed++
-		} else if i < maxLed {
+		} else if i < maxLinkTargets {
 			t.Errorf("%s is open", paths[i])
 		}
 	}
-	if closed != maxLed {
-		t.Errorf("%d are closed, want %d", closed, maxLed)
+	if closed != maxLinkTargets {
+		t.Errorf("%d are closed, want %d", closed, maxLinkTargets)
 	}
 }

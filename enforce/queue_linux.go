@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostEvents bounds how many names of one session wait to be looked at, and mostFound of how
+// maxEvents bounds how many names of one session wait to be looked at, and maxFound of how
 // many directories it is known where they are.
 const (
-	mostEvents = 300_000
-	mostFound  = 50_000
+	maxEvents = 300_000
+	maxFound  = 50_000
 )
 
 // gatherTime is how long names gather before they are read, where nobody asks anything: a
@@ -89,12 +89,12 @@ func (w *watch) takeNames() ([]fanEvent, error) {
 func (w *watch) route(e fanEvent) {
 	if e.mask&unix.FAN_Q_OVERFLOW != 0 {
 		for _, s := range w.sessions {
-			w.end(s.k, errors.New("the kernel lost events about its files"))
+			w.end(s.session, errors.New("the kernel lost events about its files"))
 		}
 		return
 	}
 	now, old := w.ownersOf(e.dir.dir), w.ownersOf(e.old.dir)
-	if isMove(e) {
+	if isDirMove(e) {
 		for _, s := range now {
 			if slices.Contains(old, s) {
 				w.enqueue(s, func(b *backlog) { b.move(e.old, e.dir) })
@@ -104,20 +104,20 @@ func (w *watch) route(e fanEvent) {
 			clear(w.owners) // what lies in it is seen by others than before
 		}
 		for _, s := range slices.Concat(now, old) {
-			s.where.age++
+			s.dirs.age++
 		}
 	}
 	for _, s := range now {
-		w.enqueue(s, func(b *backlog) { b.see(sighting{e.dir, e.child}) })
+		w.enqueue(s, func(b *backlog) { b.add(nameEvent{e.dir, e.child}) })
 	}
 	for _, s := range old {
-		w.enqueue(s, func(b *backlog) { b.see(sighting{e.old, e.child}) })
+		w.enqueue(s, func(b *backlog) { b.add(nameEvent{e.old, e.child}) })
 	}
 	w.follow(e, now)
 }
 
-// isMove reports that a directory was moved: where it, and what lies in it, was found is old.
-func isMove(e fanEvent) bool { return e.mask&unix.FAN_RENAME != 0 && e.mask&unix.FAN_ONDIR != 0 }
+// isDirMove reports that a directory was moved: where it, and what lies in it, was found is old.
+func isDirMove(e fanEvent) bool { return e.mask&unix.FAN_RENAME != 0 && e.mask&unix.FAN_ONDIR != 0 }
 
 // queued is how many events there are now, at most: who reads does not wait for those that a
 // chat adds meanwhile. Linux 6.1 was seen to count more than there are.
@@ -132,7 +132,7 @@ func (w *watch) queued() (int, error) {
 // follow notes where a new directory is, from its name, or that no session sees it. Looking for
 // each new directory in every session would let whoever makes many hold up every open. The root
 // of a tree is looked for all the same: its name does not say where it lies.
-func (w *watch) follow(e fanEvent, owners []*watched) {
+func (w *watch) follow(e fanEvent, owners []*watchedSession) {
 	if e.mask&unix.FAN_CREATE == 0 || e.mask&unix.FAN_ONDIR == 0 || e.child == "" || len(w.roots[e.child]) > 0 {
 		return
 	}
@@ -141,13 +141,13 @@ func (w *watch) follow(e fanEvent, owners []*watched) {
 	}
 	w.owners[e.child] = owners
 	for _, s := range owners {
-		s.where.follow(e.dir, e.child)
+		s.dirs.putChild(e.dir, e.child)
 	}
 }
 
 // ownersOf are the sessions that see a directory: it is looked for once, and once in a tree
 // that many sessions have, as /usr. Events come in thousands, also from what no session sees.
-func (w *watch) ownersOf(dir handle) []*watched {
+func (w *watch) ownersOf(dir handle) []*watchedSession {
 	if dir == "" {
 		return nil
 	}
@@ -159,21 +159,21 @@ func (w *watch) ownersOf(dir handle) []*watched {
 		if root.fsid() != dir.fsid() {
 			continue
 		}
-		rel, err := trees[0].find(dir)
+		rel, err := trees[0].pathOf(dir)
 		if errors.Is(err, errElsewhere) {
 			continue
 		}
 		for _, t := range trees { // also where nobody can tell: [watch.lookAt] closes what is there
 			if err == nil {
-				t.s.where.note(dir, t.Path, rel)
+				t.s.dirs.put(dir, t.Path, rel)
 			}
 			if !slices.Contains(all, t.s) {
 				all = append(all, t.s)
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b *watched) int { return cmp.Compare(a.k.leader.chat, b.k.leader.chat) })
-	if len(w.owners) > mostFound {
+	slices.SortFunc(all, func(a, b *watchedSession) int { return cmp.Compare(a.session.initProc.chat, b.session.initProc.chat) })
+	if len(w.owners) > maxFound {
 		clear(w.owners)
 	}
 	w.owners[dir] = all

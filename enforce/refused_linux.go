@@ -79,11 +79,11 @@ func (r *refusals) take() (a Answer) {
 	return a
 }
 
-// noteRefused counts an open of what fd is open on. The caller holds the watch's lock.
-func (w *watch) noteRefused(s *watched, fd int) {
+// recordRefused counts an open of what fd is open on. The caller holds the watch's lock.
+func (w *watch) recordRefused(s *watchedSession, fd int) {
 	p, err := pathOf(fd)
 	if err != nil {
 		p = "" // it is counted all the same
 	}
-	w.refused.add(s.k.leader.chat, p, func() string { return s.deniedName(p) })
+	w.refused.add(s.session.initProc.chat, p, func() string { return s.deniedName(p) })
 }

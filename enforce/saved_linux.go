@@ -10,15 +10,15 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// savedKept is what a later worker needs to take a session up.
-type savedKept struct {
-	Order  Order        `json:"order"`
-	Mounts []int        `json:"mounts"` // bubblewrap's
-	Covers []savedCover `json:"covers"`
-	Led    led          `json:"led"`
+// savedSession is what a later worker needs to take a session up.
+type savedSession struct {
+	Order       Order       `json:"order"`
+	Mounts      []int       `json:"mounts"` // bubblewrap's
+	Masks       []savedMask `json:"covers"`
+	LinkTargets linkTargets `json:"led"`
 }
 
-type savedCover struct {
+type savedMask struct {
 	Path         string
 	Class        wallClass
 	Parent       wallClass
@@ -27,20 +27,22 @@ type savedCover struct {
 	Ino, ID      uint64
 }
 
-func (k *keeper) file(id chat.ID) string { return filepath.Join(k.dir, "sessions", string(id)+".json") }
+func (e *enforcer) file(id chat.ID) string {
+	return filepath.Join(e.dir, "sessions", string(id)+".json")
+}
 
 // save notes a session for a later worker. The caller holds the session's lock.
-func (k *keeper) save(s *kept) error {
-	f := savedKept{Order: s.order, Mounts: s.known, Led: s.led}
-	for _, c := range slices.Concat(s.covers, s.buried) {
-		f.Covers = append(f.Covers, savedCover{c.path, c.class, c.parent, c.dir, c.base, c.inode.major, c.inode.minor, c.inode.ino, c.id})
+func (e *enforcer) save(s *session) error {
+	f := savedSession{Order: s.order, Mounts: s.baseIDs, LinkTargets: s.linkTargets}
+	for _, c := range slices.Concat(s.masks, s.buriedMasks) {
+		f.Masks = append(f.Masks, savedMask{c.path, c.class, c.parent, c.dir, c.base, c.inode.major, c.inode.minor, c.inode.ino, c.id})
 	}
 	b, err := json.Marshal(f)
 	if err == nil {
-		err = os.WriteFile(k.file(s.leader.chat)+".new", b, 0o600)
+		err = os.WriteFile(e.file(s.initProc.chat)+".new", b, 0o600)
 	}
 	if err == nil {
-		err = os.Rename(k.file(s.leader.chat)+".new", k.file(s.leader.chat))
+		err = os.Rename(e.file(s.initProc.chat)+".new", e.file(s.initProc.chat))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot note a session: %w", err)
@@ -48,10 +50,10 @@ func (k *keeper) save(s *kept) error {
 	return nil
 }
 
-// takeUp takes the sessions up that an earlier worker kept. While it does, their opens
+// resume takes the sessions up that an earlier worker kept. While it does, their opens
 // wait. One that cannot be taken up ends.
-func (k *keeper) takeUp() error {
-	files, err := filepath.Glob(filepath.Join(k.dir, "sessions", "*.json"))
+func (e *enforcer) resume() error {
+	files, err := filepath.Glob(filepath.Join(e.dir, "sessions", "*.json"))
 	if err != nil {
 		return fmt.Errorf("cannot find the sessions: %w", err)
 	}
@@ -59,34 +61,34 @@ func (k *keeper) takeUp() error {
 		return nil
 	}
 	// Before anything new is asked: the numbers are given again.
-	if err := refuseLost(k.watch.permFD); err != nil {
+	if err := denyLost(e.watch.permFD); err != nil {
 		return err
 	}
 	for _, file := range files {
 		b, err := os.ReadFile(file)
-		var f savedKept
+		var f savedSession
 		if err == nil {
 			err = json.Unmarshal(b, &f)
 		}
 		if err != nil {
 			return fmt.Errorf("cannot take a session up: %w", err)
 		}
-		k.takeUpOne(f)
+		e.resumeSession(f)
 	}
 	return nil
 }
 
-func (k *keeper) takeUpOne(f savedKept) {
-	s, _, err := k.session(f.Order)
+func (e *enforcer) resumeSession(f savedSession) {
+	s, _, err := e.session(f.Order)
 	if err != nil {
-		_ = os.Remove(k.file(f.Order.Chat)) // it has ended
+		_ = os.Remove(e.file(f.Order.Chat)) // it has ended
 		return
 	}
-	s.known, s.taken, s.led = f.Mounts, true, f.Led
-	for _, c := range f.Covers {
-		s.covers = append(s.covers, cover{want{c.Path, c.Class, c.Parent, c.Dir, inode{c.Major, c.Minor, c.Ino}, c.Base}, c.ID})
+	s.baseIDs, s.resumed, s.linkTargets = f.Mounts, true, f.LinkTargets
+	for _, c := range f.Masks {
+		s.masks = append(s.masks, maskMount{want{c.Path, c.Class, c.Parent, c.Dir, inode{c.Major, c.Minor, c.Ino}, c.Base}, c.ID})
 	}
-	if err = k.raise(s, &f.Order); err != nil {
-		k.end(s, err)
+	if err = e.apply(s, &f.Order); err != nil {
+		e.end(s, err)
 	}
 }

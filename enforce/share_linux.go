@@ -16,10 +16,10 @@ const (
 
 // share is what one session has taken of the keeper's time.
 type share struct {
-	of   int
-	mu   sync.Mutex
-	owed time.Duration
-	at   time.Time
+	divisor int
+	mu      sync.Mutex
+	owed    time.Duration
+	at      time.Time
 }
 
 // spend adds what was taken until now.
@@ -32,7 +32,7 @@ func (s *share) spend(now time.Time, took time.Duration) {
 
 func (s *share) settle(now time.Time) {
 	if passed := now.Sub(s.at); passed > 0 {
-		s.owed = max(0, s.owed-passed/time.Duration(s.of))
+		s.owed = max(0, s.owed-passed/time.Duration(s.divisor))
 		s.at = now
 	}
 }
@@ -42,5 +42,5 @@ func (s *share) wait(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settle(now)
-	return max(0, s.owed-shareBurst) * time.Duration(s.of)
+	return max(0, s.owed-shareBurst) * time.Duration(s.divisor)
 }

@@ -23,18 +23,18 @@ func inodeOf(st *unix.Statx_t) inode { return inode{st.Dev_major, st.Dev_minor, 
 
 // walker looks through the trees of a session as they are below every mask.
 type walker struct {
-	wall    *ruleWall
-	uid     uint32
-	bases   map[string]*baseMount
-	wants   []want
-	linked  map[inode]wallClass // what has a class and more than one name
-	linkAt  []string            // where those were found
-	nameOf  map[inode]string    // the first of those, but for trees that are remembered
-	because map[string]string   // the denied name of what is closed under another
-	links   []string            // symbolic links of others that are closed
-	looked  int
-	order   Order
-	trees   *treeCache
+	wall   *ruleWall
+	uid    uint32
+	bases  map[string]*baseMount
+	wants  []want
+	linked map[inode]wallClass // what has a class and more than one name
+	linkAt []string            // where those were found
+	nameOf map[inode]string    // the first of those, but for trees that are remembered
+	causes map[string]string   // the denied name of what is closed under another
+	links  []string            // symbolic links of others that are closed
+	looked int
+	order  Order
+	trees  *treeCache
 	// found, if it is there, is told each place instead of wants.
 	found func(p string)
 	// partial passes over what it may not read.
@@ -72,8 +72,8 @@ func (k *walker) open(dir int, name string) (int, error) {
 	return openBeneath(dir, name, flags)
 }
 
-// passes reports an error for which an entry is passed over.
-func (k *walker) passes(err error) bool {
+// skips reports an error for which an entry is passed over.
+func (k *walker) skips(err error) bool {
 	return gone(err) || k.partial && errors.Is(err, unix.EACCES)
 }
 
@@ -88,7 +88,7 @@ func (k *walker) walk(bases []*baseMount) error {
 // find finds it in no order.
 func (k *walker) find(bases []*baseMount) error {
 	k.linked, k.bases = map[inode]wallClass{}, map[string]*baseMount{}
-	k.nameOf, k.because = map[inode]string{}, map[string]string{}
+	k.nameOf, k.causes = map[inode]string{}, map[string]string{}
 	for _, b := range bases {
 		k.bases[b.Path] = b
 	}
@@ -100,7 +100,7 @@ func (k *walker) find(bases []*baseMount) error {
 	if err := k.otherNames(bases); err != nil {
 		return err
 	}
-	k.behindLinks()
+	k.closeLinkTargets()
 	return nil
 }
 
@@ -122,7 +122,7 @@ func (k *walker) base(b *baseMount) error {
 	if b.Path != "/" && !k.wall.below(b.Path) {
 		return nil
 	}
-	st, err := placeOf(b.tree)
+	st, err := statFD(b.tree)
 	if err != nil {
 		return fmt.Errorf("cannot look at %s: %w", b.Path, err)
 	}
@@ -139,7 +139,7 @@ func (k *walker) base(b *baseMount) error {
 		return nil
 	}
 	fd, err := openBeneath(b.tree, ".", unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil && k.passes(err) {
+	if err != nil && k.skips(err) {
 		return nil
 	}
 	if err != nil {
@@ -170,7 +170,7 @@ func (k *walker) dir(fd int, p string, class wallClass, depth int) error {
 	}
 	for _, e := range below {
 		sub, err := k.open(fd, e.name)
-		if k.passes(err) {
+		if k.skips(err) {
 			continue
 		}
 		if err != nil {
@@ -209,7 +209,7 @@ func (k *walker) entry(dir int, p string, e dirent, parent wallClass) (enter boo
 	}
 	var st unix.Statx_t
 	if err := unix.Statx(dir, e.name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil {
-		if k.passes(err) {
+		if k.skips(err) {
 			return false, nil
 		}
 		return false, fmt.Errorf("cannot look at %s: %w", chat.Quote(p), err)

@@ -22,56 +22,56 @@ const (
 // class of its directory until a rule says otherwise; see specs/0003, "The walls".
 type ruleWall struct {
 	rules *filerules.Ruleset
-	// any: some deny has force. islands: some allow may open what a deny around it closes.
-	any, islands bool
+	// any: some deny has force. exceptions: some allow may open what a deny around it closes.
+	any, exceptions bool
 	// roots are directories that everything a deny is about lies in; floating says
 	// that there is none for some deny.
 	roots    []string
 	floating bool
-	// asked are the directories of denies that may be links. ways are those, all around them,
+	// denyDirs are the directories of denies that may be links. ways are those, all around them,
 	// and the links that they led through: one that is made there leads a deny elsewhere.
-	asked []string
-	ways  map[string]bool
+	denyDirs  []string
+	linkPaths map[string]bool
 }
 
 func newRuleWall(rs *filerules.Ruleset) *ruleWall {
-	w := &ruleWall{rules: rs, ways: map[string]bool{}}
+	w := &ruleWall{rules: rs, linkPaths: map[string]bool{}}
 	for _, c := range rs.Rules() {
 		switch {
 		case c.Inert:
 		case c.Effect == filerules.Allow:
-			w.islands = true
-		case c.Ops&keptOps != 0:
+			w.exceptions = true
+		case c.Ops&kernelOps != 0:
 			w.any = true
-			w.reach(c.Matchers)
+			w.addRoots(c.Matchers)
 		}
 	}
 	return w
 }
 
-// reach notes where the matchers of a deny may find something.
-func (w *ruleWall) reach(matchers []filerules.Matcher) {
+// addRoots notes where the matchers of a deny may find something.
+func (w *ruleWall) addRoots(matchers []filerules.Matcher) {
 	for _, m := range matchers {
 		w.roots = append(w.roots, m.Prefix)
-		w.passes(m.Prefix)
+		w.addLinkPath(m.Prefix)
 		w.floating = w.floating || m.Prefix == "/"
 	}
 }
 
-// passes notes a directory that a deny is about, or a link to one, and those around it.
-func (w *ruleWall) passes(p string) {
-	for at := p; at != "/" && !w.ways[at]; at = path.Dir(at) {
-		w.ways[at] = true
+// addLinkPath notes a directory that a deny is about, or a link to one, and those around it.
+func (w *ruleWall) addLinkPath(p string) {
+	for at := p; at != "/" && !w.linkPaths[at]; at = path.Dir(at) {
+		w.linkPaths[at] = true
 	}
 }
 
 // step is the class of p, whose directory has the class parent.
 func (w *ruleWall) step(parent wallClass, p string) wallClass {
-	return w.rules.Step(filerules.Held{Class: parent}, p).Class
+	return w.rules.Step(filerules.PathClass{Class: parent}, p).Class
 }
 
 // class is the class of an absolute, folded path.
-func (w *ruleWall) class(p string) wallClass { return w.rules.Hold(p).Class }
+func (w *ruleWall) class(p string) wallClass { return w.rules.ClassOf(p).Class }
 
 // below reports whether a deny may be about dir or something under it.
 func (w *ruleWall) below(dir string) bool {
@@ -94,13 +94,13 @@ func under(p, dir string) bool {
 // rest is the way from dir to p, which is at or under it; empty for dir itself.
 func rest(p, dir string) string { return strings.TrimPrefix(strings.TrimPrefix(p, dir), "/") }
 
-// keptOps are those that the kernel tells apart from others.
-const keptOps = filerules.Kernel
+// kernelOps are those that the kernel tells apart from others.
+const kernelOps = filerules.Kernel
 
 // Needed reports whether the rules of an agent have a deny that the kernel keeps. It
 // does not hang on the home, so nothing is compiled for it.
 func Needed(p *filerules.Policy, agent string) bool {
-	return slices.ContainsFunc(p.Rules(agent), func(r filerules.Rule) bool { return r.Effect == filerules.Deny && r.Ops&keptOps != 0 })
+	return slices.ContainsFunc(p.Rules(agent), func(r filerules.Rule) bool { return r.Effect == filerules.Deny && r.Ops&kernelOps != 0 })
 }
 
 // NeededBy reports whether a policy has such a deny, for one of its agents or without.

@@ -31,38 +31,38 @@ type watch struct {
 	failed          chan error
 
 	asking  sync.Mutex // held by nobody for long
-	byMount map[uint64]*watched
+	byMount map[uint64]*watchedSession
 
-	mu       sync.Mutex
-	sessions map[chat.ID]*watched
-	marked   map[string]int        // file systems in names, and how many sessions are on them
-	owners   map[handle][]*watched // who sees a directory
-	roots    map[handle][]rooted   // the trees of the sessions, by their roots
-	turns    []*watched            // who has made something that nobody has looked at
-	behind   chan struct{}         // tells of the first of them
-	buf      []byte                // for events about names
-	again    func(chat.ID)         // asks for a new look at a session
-	end      func(*kept, error)
-	dir      string // of the journals
-	blind    bool   // tests: every open passes
-	most     int    // names of a session that wait; tests: fewer
-	refused  refusals
+	mu         sync.Mutex
+	sessions   map[chat.ID]*watchedSession
+	marked     map[string]int               // file systems in names, and how many sessions are on them
+	owners     map[handle][]*watchedSession // who sees a directory
+	roots      map[handle][]sessionRoot     // the trees of the sessions, by their roots
+	turns      []*watchedSession            // who has made something that nobody has looked at
+	waiting    chan struct{}                // tells of the first of them
+	buf        []byte                       // for events about names
+	recheck    func(chat.ID)                // asks for a new look at a session
+	end        func(*session, error)
+	dir        string // of the journals
+	blind      bool   // tests: every open passes
+	maxBacklog int    // names of a session that wait; tests: fewer
+	refused    refusals
 }
 
-// watched is what is known of one session.
-type watched struct {
-	k      *kept
-	walls  []*ruleWall // the rules that hold; while they change, both
-	trees  []watchedTree
-	denied map[handle]wallClass
-	before map[handle]wallClass // what the first of two walls denied, while it goes
-	notes  *os.File             // both maps, for a later worker
-	moved  map[string][]string  // what a directory was called before, by what it was called then
-	asked  []question           // of who holds asking; the first is being answered
-	late   backlog
-	where  foundDirs
-	names  share
-	opens  share
+// watchedSession is what is known of one session.
+type watchedSession struct {
+	session   *session
+	walls     []*ruleWall // the rules that hold; while they change, both
+	trees     []watchedTree
+	denied    map[handle]wallClass
+	before    map[handle]wallClass // what the first of two walls denied, while it goes
+	journal   *os.File             // both maps, for a later worker
+	moved     map[string][]string  // what a directory was called before, by what it was called then
+	questions []question           // of who holds asking; the first is being answered
+	backlog   backlog
+	dirs      dirCache
+	names     share
+	opens     share
 }
 
 // watchedTree is a mount of the session: where it lies inside, and in its file system.
@@ -104,27 +104,30 @@ func initWatch() (perm, names int, err error) {
 
 func newWatch(perm, names int) *watch {
 	return &watch{
-		permFD: perm, namesFD: names, perm: os.NewFile(uintptr(perm), "perm"), room: make(chan struct{}, mostAsked), most: mostEvents, failed: make(chan error, 1),
-		byMount: map[uint64]*watched{}, sessions: map[chat.ID]*watched{}, marked: map[string]int{}, owners: map[handle][]*watched{}, behind: make(chan struct{}, 1), buf: make([]byte, 64<<10), roots: map[handle][]rooted{},
+		permFD: perm, namesFD: names, perm: os.NewFile(uintptr(perm), "perm"),
+		room: make(chan struct{}, maxQuestions), failed: make(chan error, 1),
+		maxBacklog: maxEvents, waiting: make(chan struct{}, 1), buf: make([]byte, 64<<10),
+		byMount: map[uint64]*watchedSession{}, sessions: map[chat.ID]*watchedSession{},
+		marked: map[string]int{}, owners: map[handle][]*watchedSession{}, roots: map[handle][]sessionRoot{},
 	}
 }
 
 // begin makes the rules hold beside those that held, before anything is covered.
-func (w *watch) begin(k *kept, wall *ruleWall, changed bool) error {
+func (w *watch) begin(k *session, wall *ruleWall, changed bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := w.sessions[k.leader.chat]
+	s := w.sessions[k.initProc.chat]
 	if s == nil {
-		s = &watched{k: k, denied: map[handle]wallClass{}, moved: map[string][]string{}, names: share{of: namesShare}, opens: share{of: opensShare}}
+		s = &watchedSession{session: k, denied: map[handle]wallClass{}, moved: map[string][]string{}, names: share{divisor: namesShare}, opens: share{divisor: opensShare}}
 		err := w.openJournal(s)
 		if err == nil {
 			err = w.markNames(s)
 		}
 		if err != nil {
-			w.letGo(s)
+			w.release(s)
 			return err
 		}
-		w.sessions[k.leader.chat] = s
+		w.sessions[k.initProc.chat] = s
 	}
 	s.walls = append(s.walls[:min(len(s.walls), 1)], wall)
 	switch {
@@ -139,8 +142,8 @@ func (w *watch) begin(k *kept, wall *ruleWall, changed bool) error {
 }
 
 // markNames has the kernel tell of names on the file systems that the session can write to.
-func (w *watch) markNames(s *watched) error {
-	for _, b := range s.k.bases {
+func (w *watch) markNames(s *watchedSession) error {
+	for _, b := range s.session.bases {
 		fd, err := openBeneath(b.tree, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME)
 		if err == unix.ENOTDIR {
 			continue
@@ -152,7 +155,7 @@ func (w *watch) markNames(s *watched) error {
 		if err == nil {
 			t := newWatchedTree(b, fsid, fd)
 			s.trees = append(s.trees, t)
-			w.roots[t.root] = append(w.roots[t.root], rooted{t, s})
+			w.roots[t.root] = append(w.roots[t.root], sessionRoot{t, s})
 			clear(w.owners) // what they see may lie in this one, too
 			if !b.Writable {
 				continue
@@ -172,7 +175,7 @@ func (w *watch) markNames(s *watched) error {
 
 // markOpens has the kernel ask before something is opened on the session's mounts. The
 // mounts are found by path in the session: nobody inside can move what is mounted.
-func (w *watch) markOpens(s *watched, bases []*baseMount) error {
+func (w *watch) markOpens(s *watchedSession, bases []*baseMount) error {
 	for _, b := range bases {
 		if !s.walls[len(s.walls)-1].below(b.Path) {
 			continue
@@ -184,25 +187,25 @@ func (w *watch) markOpens(s *watched, bases []*baseMount) error {
 	return nil
 }
 
-func (w *watch) markOpen(s *watched, p string) error {
+func (w *watch) markOpen(s *watchedSession, p string) error {
 	fd, err := unix.Open(p, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	st, err := placeOf(fd)
+	st, err := statFD(fd)
 	if err != nil {
 		return err
 	}
 	// Also one that is known: the kernel gives the ids of mounts again.
-	w.know(st.Mnt_id, s)
+	w.assignMount(st.Mnt_id, s)
 	return unix.FanotifyMark(w.permFD, unix.FAN_MARK_ADD|unix.FAN_MARK_MOUNT, permMask, unix.AT_FDCWD, p)
 }
 
-// markCover has the kernel ask before something is opened in a tree that is attached
+// markMask has the kernel ask before something is opened in a tree that is attached
 // nowhere yet.
-func (w *watch) markCover(id chat.ID, tree, procFD int) error {
-	s := w.of(id)
+func (w *watch) markMask(id chat.ID, tree, procFD int) error {
+	s := w.session(id)
 	if s == nil {
 		return fmt.Errorf("cannot watch a place of chat %s: its session is not watched", id)
 	}
@@ -212,8 +215,8 @@ func (w *watch) markCover(id chat.ID, tree, procFD int) error {
 	return nil
 }
 
-// of is a session that is watched; nil if there is none.
-func (w *watch) of(id chat.ID) *watched {
+// session is a session that is watched; nil if there is none.
+func (w *watch) session(id chat.ID) *watchedSession {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.sessions[id]
@@ -221,12 +224,12 @@ func (w *watch) of(id chat.ID) *watched {
 
 // markFD has the kernel ask before something is opened on the mount that fd stands on. It
 // is found in procFD: fanotify_mark(2) takes a name.
-func (w *watch) markFD(s *watched, fd, procFD int) error {
-	st, err := placeOf(fd)
+func (w *watch) markFD(s *watchedSession, fd, procFD int) error {
+	st, err := statFD(fd)
 	if err != nil {
 		return err
 	}
-	w.know(st.Mnt_id, s)
+	w.assignMount(st.Mnt_id, s)
 	err = unix.Fchdir(procFD)
 	if err == nil {
 		err = unix.FanotifyMark(w.permFD, unix.FAN_MARK_ADD|unix.FAN_MARK_MOUNT, permMask, unix.AT_FDCWD, strconv.Itoa(fd))
@@ -236,13 +239,13 @@ func (w *watch) markFD(s *watched, fd, procFD int) error {
 
 // forget has opens by a mount that goes refused: a process that stands in it goes on to
 // see it, but not what covers it, and its paths are not those of the session.
-func (w *watch) forget(id uint64) { w.know(id, nil) }
+func (w *watch) forget(id uint64) { w.assignMount(id, nil) }
 
 // settle makes the new rules hold alone, and watches the mounts that covering made. There may
 // be many: other sessions go on meanwhile.
-func (w *watch) settle(k *kept, wall *ruleWall, root, procFD int) error {
-	s := w.of(k.leader.chat)
-	for _, c := range k.covers {
+func (w *watch) settle(k *session, wall *ruleWall, root, procFD int) error {
+	s := w.session(k.initProc.chat)
+	for _, c := range k.masks {
 		if c.class == wallClosed {
 			continue
 		}

@@ -11,13 +11,13 @@ import (
 // where a rule is about it, or a name that it or a directory around it had, or another link
 // to it. The name is empty where nothing is known. A session that has just ended is told of, too:
 // that of a file tool in a chat that is asleep ends with its answer.
-func (k *keeper) why(o Order) (Answer, error) {
-	s := k.named(o.Chat)
-	if s == nil || s.leader != o.leader() {
+func (e *enforcer) why(o Order) (Answer, error) {
+	s := e.named(o.Chat)
+	if s == nil || s.initProc != o.initProcess() {
 		return Answer{}, fmt.Errorf("nobody keeps process %d of the chat: %w", o.PID, chat.ErrNotFound)
 	}
 	p := path.Clean("/" + string(o.Path))
-	by := k.watch.nameOf(o.Chat, p)
+	by := e.watch.nameOf(o.Chat, p)
 	if by == "" {
 		by = s.otherNameOf(p)
 	}
@@ -35,7 +35,7 @@ func (w *watch) nameOf(id chat.ID, p string) string {
 }
 
 // deniedName is the first of a path's names that rules deny; empty if they deny none.
-func (s *watched) deniedName(p string) string {
+func (s *watchedSession) deniedName(p string) string {
 	for _, name := range s.namesOf(p) {
 		if classBy(s.walls, []string{name}) != wallOpen {
 			return name
@@ -46,8 +46,8 @@ func (s *watched) deniedName(p string) string {
 
 // otherNameOf is the denied name of what has a mount at p, or at a directory around it,
 // because of another name.
-func (k *kept) otherNameOf(p string) string {
-	names := k.because.Load()
+func (s *session) otherNameOf(p string) string {
+	names := s.causes.Load()
 	if names == nil {
 		return ""
 	}
@@ -59,9 +59,9 @@ func (k *kept) otherNameOf(p string) string {
 	return ""
 }
 
-// noteBecause remembers the denied name of what is closed under another.
-func (k *walker) noteBecause(p, name string) {
-	if k.because != nil {
-		k.because[p] = name
+// recordCause remembers the denied name of what is closed under another.
+func (k *walker) recordCause(p, name string) {
+	if k.causes != nil {
+		k.causes[p] = name
 	}
 }

@@ -94,9 +94,9 @@ func TestNoWindow(t *testing.T) {
 			}
 			_, err = s.hold("access: {useDefaults: false}")
 			must(t, err)
-			must(t, s.k.raise(s.k.named(s.order.Chat), nil)) // what ended with others is forgotten
-			if k := s.k.named(s.order.Chat); len(k.covers)+len(k.buried) > 0 {
-				t.Errorf("covers are left: %v, %v", k.covers, k.buried)
+			must(t, s.k.apply(s.k.named(s.order.Chat), nil)) // what ended with others is forgotten
+			if k := s.k.named(s.order.Chat); len(k.masks)+len(k.buriedMasks) > 0 {
+				t.Errorf("covers are left: %v, %v", k.masks, k.buriedMasks)
 			}
 			if got := s.try(t, tries); !got[0].Read || !got[1].Read || !got[2].Read {
 				t.Errorf("without rules: %+v", got)
@@ -155,21 +155,21 @@ func TestMadeBeforeOtherRules(t *testing.T) {
 // begun leaves the session where other rules were begun with, and nothing is covered for them yet.
 func (s *inside) begun(t *testing.T, rules string) {
 	t.Helper()
-	s.within(t, rules, func(k *kept, wall *ruleWall) error { return s.k.watch.begin(k, wall, true) })
+	s.within(t, rules, func(k *session, wall *ruleWall) error { return s.k.watch.begin(k, wall, true) })
 }
 
 // settled goes on from there, for rules that nothing has to be covered for.
 func (s *inside) settled(t *testing.T, rules string) {
 	t.Helper()
-	s.within(t, rules, func(k *kept, wall *ruleWall) error { return s.k.watch.settle(k, wall, -1, s.k.procFD) })
+	s.within(t, rules, func(k *session, wall *ruleWall) error { return s.k.watch.settle(k, wall, -1, s.k.procFD) })
 }
 
-func (s *inside) within(t *testing.T, rules string, do func(*kept, *ruleWall) error) {
+func (s *inside) within(t *testing.T, rules string, do func(*session, *ruleWall) error) {
 	t.Helper()
 	o, k := s.order, s.k.named(s.order.Chat)
 	o.Text = []byte(rules)
 	must(t, inMountNamespace(k.ns, func() error {
-		wall, err := compile(o, &led{})
+		wall, err := compile(o, &linkTargets{})
 		if err != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ func TestCompileOpensNothing(t *testing.T) {
 	done := make(chan bool)
 	go func() {
 		defer close(done)
-		s.within(t, rules, func(*kept, *ruleWall) error { return nil })
+		s.within(t, rules, func(*session, *ruleWall) error { return nil })
 	}()
 	asked := make(chan error, 1)
 	go func() { asked <- await(s.k.watch.perm) }()
@@ -239,9 +239,9 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// TestIslandsStay: a look that finds nothing new changes no mount, and one that finds a
+// TestExceptionsStay: a look that finds nothing new changes no mount, and one that finds a
 // new island changes no other.
-func TestIslandsStay(t *testing.T) {
+func TestExceptionsStay(t *testing.T) {
 	s := newInside(t, false, false)
 	island := func(name string) string { return filepath.Join(s.home, "x", name, "pub") }
 	key := filepath.Join(s.home, "x/key")
@@ -254,9 +254,9 @@ func TestIslandsStay(t *testing.T) {
 	k := s.k.named(s.order.Chat)
 	look := func() map[string]uint64 {
 		t.Helper()
-		must(t, s.k.raise(k, nil))
+		must(t, s.k.apply(k, nil))
 		ids := map[string]uint64{}
-		for _, c := range k.covers {
+		for _, c := range k.masks {
 			ids[c.path] = c.id
 		}
 		return ids

@@ -60,9 +60,9 @@ type Order struct {
 // Answer is what came of an order.
 type Answer struct {
 	// Masks, ReadOnly and Islands count the mounts that keep what is there now.
-	Masks    int `json:"masks"`
-	ReadOnly int `json:"read_only"`
-	Islands  int `json:"islands"`
+	Masks      int `json:"masks"`
+	ReadOnly   int `json:"read_only"`
+	Exceptions int `json:"islands"`
 	// Looked is how many names were looked at.
 	Looked int `json:"looked"`
 	// Later says what keeps files that are made later; empty if nothing does.
@@ -98,8 +98,8 @@ const (
 	maxAnswer = 64 << 10
 )
 
-// keepTimeout bounds one order: the longest is a walk of [maxWalk] names.
-const keepTimeout = 2 * time.Minute
+// orderTimeout bounds one order: the longest is a walk of [maxWalk] names.
+const orderTimeout = 2 * time.Minute
 
 // ErrEnded is a keeper that ended before it answered. What it noted a later worker takes up.
 var ErrEnded = errors.New("it ended before it answered")
@@ -107,7 +107,7 @@ var ErrEnded = errors.New("it ended before it answered")
 // Ask gives the keeper behind a unix socket one order and waits for the answer.
 // A refused order is an error, and so is a keeper that ends meanwhile ([ErrEnded]).
 func Ask(ctx context.Context, socket string, order Order) (Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {

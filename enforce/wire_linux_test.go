@@ -30,14 +30,14 @@ func FuzzOrder(f *testing.F) {
 			t.Fatal(err)
 		}
 		same, err := readOrder(strings.NewReader(string(again)))
-		if err != nil || string(same.Text) != string(o.Text) || same.leader() != o.leader() || same.Verb != o.Verb || same.Home != o.Home {
+		if err != nil || string(same.Text) != string(o.Text) || same.initProcess() != o.initProcess() || same.Verb != o.Verb || same.Home != o.Home {
 			t.Errorf("%+v becomes %+v, %v", o, same, err)
 		}
 		if o.Verb == Hold {
 			return // it would look for the process
 		}
-		k := &keeper{sessions: map[chat.ID]*kept{}}
-		if _, err := k.obey(o); err == nil && o.Verb != Drop && (o.Verb != Probe || o.Chat != "") {
+		k := &enforcer{sessions: map[chat.ID]*session{}}
+		if _, err := k.execute(o); err == nil && o.Verb != Drop && (o.Verb != Probe || o.Chat != "") {
 			t.Errorf("%+v is obeyed", o)
 		}
 	})

@@ -76,7 +76,7 @@ func opens(p string, flags int) bool {
 
 // inside is a session of bubblewrap's with a keeper beside it.
 type inside struct {
-	k     *keeper
+	k     *enforcer
 	home  string
 	order Order
 	in    io.WriteCloser
@@ -89,7 +89,7 @@ type inside struct {
 func newInside(t testing.TB, bare, blind bool) *inside {
 	t.Helper()
 	s := idle(t)
-	s.k.bare, s.k.watch.blind = bare, blind
+	s.k.noMasks, s.k.watch.blind = bare, blind
 	s.answer()
 	return s
 }
@@ -97,7 +97,7 @@ func newInside(t testing.TB, bare, blind bool) *inside {
 // answer has the keeper answer opens and look again at what was made.
 func (s *inside) answer() {
 	go func() { _ = s.k.watch.run() }()
-	go s.k.lookAgain()
+	go s.k.recheckQueued()
 }
 
 // idle is a session with a keeper that answers nothing yet.
@@ -131,7 +131,7 @@ func (s *inside) settleIn(t testing.TB, id chat.ID) {
 	if s.k == nil {
 		perm, names, err := initWatch()
 		must(t, err)
-		s.k, err = newKeeper(filepath.Join(dir, "keeper"), perm, names, os.Stderr)
+		s.k, err = newEnforcer(filepath.Join(dir, "keeper"), perm, names, os.Stderr)
 		must(t, err)
 	}
 	for _, name := range s.masks {
@@ -218,7 +218,7 @@ func (s *inside) end() {
 func (s *inside) hold(rules string) (Answer, error) {
 	o := s.order
 	o.Text = []byte(rules)
-	return s.k.obey(o)
+	return s.k.execute(o)
 }
 
 // try opens the paths as the chat.

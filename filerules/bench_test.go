@@ -29,7 +29,7 @@ func BenchmarkExplain(b *testing.B) {
 			rs := ruleset(b, rulesOf(kind, n), "/home/u", "/home/u/w")
 			b.Run(fmt.Sprintf("%s/%d", kind, n), func(b *testing.B) {
 				for b.Loop() {
-					if v, err := rs.Judge("/home/u/projects/p3/src/main/handler.go", Read); err != nil || v.Denied() {
+					if v, err := rs.Check("/home/u/projects/p3/src/main/handler.go", Read); err != nil || v.Denied() {
 						b.Fatal(v, err)
 					}
 				}
@@ -39,7 +39,7 @@ func BenchmarkExplain(b *testing.B) {
 	rs := ruleset(b, rulesOf("mixed", 1000), "/home/u", "/home/u/w")
 	b.Run("denied", func(b *testing.B) {
 		for b.Loop() {
-			if v, err := rs.Judge("/srv/data/700/x", Read); err != nil || !v.Denied() {
+			if v, err := rs.Check("/srv/data/700/x", Read); err != nil || !v.Denied() {
 				b.Fatal(v, err)
 			}
 		}
@@ -50,7 +50,7 @@ func BenchmarkExplain(b *testing.B) {
 	}
 	b.Run("resolved", func(b *testing.B) {
 		for b.Loop() {
-			if v, err := real.Judge("/usr/lib/os-release", Read); err != nil || v.Denied() {
+			if v, err := real.Check("/usr/lib/os-release", Read); err != nil || v.Denied() {
 				b.Fatal(v, err)
 			}
 		}

@@ -17,7 +17,7 @@
 // [Load] reads such a file, in YAML or JSON5, and reports every fault in it at
 // once. A [Policy] names homes by ~; [Policy.For] makes it a [Ruleset] of one
 // agent, home and working directory, in which patterns are compiled and absolute.
-// [Ruleset.Judge] is asked for a path, [Ruleset.JudgeNamed] for those that package shell
+// [Ruleset.Check] is asked for a path, [Ruleset.CheckNamed] for those that package shell
 // finds in a command, and [Ruleset.Rules] lists everything for whoever enforces it in another way.
 //
 // Two names of a path are judged: the folded one (absolute, without . and ..), and

@@ -26,10 +26,10 @@ func literalOf(n chat.NamedPath) string {
 	return n.Text
 }
 
-// JudgeNamed says whether a command may have all paths that it names, in their order: whether
+// CheckNamed says whether a command may have all paths that it names, in their order: whether
 // each is allowed for [Bash], and the kernel does not refuse it all the same. Verdict.Paths are
 // their names. After [MaxSteps] it stops; without a deny that is a [chat.ErrInvalid].
-func (rs *Ruleset) JudgeNamed(named []chat.NamedPath) (Verdict, error) {
+func (rs *Ruleset) CheckNamed(named []chat.NamedPath) (Verdict, error) {
 	v, most := Verdict{Effect: Allow, Layer: LayerNone}, MaxSteps
 	var paths []string
 	seen := map[string]bool{}
@@ -38,7 +38,7 @@ func (rs *Ruleset) JudgeNamed(named []chat.NamedPath) (Verdict, error) {
 			seen[name] = true
 			paths = append(paths, name)
 		}
-		w, steps := rs.judgeNamed(n, most)
+		w, steps := rs.checkNamed(n, most)
 		if !v.Denied() && (w.Denied() || v.Rule == nil && w.Rule != nil) {
 			v = w
 		}
@@ -54,17 +54,17 @@ func (rs *Ruleset) JudgeNamed(named []chat.NamedPath) (Verdict, error) {
 	return v, nil
 }
 
-// judgeNamed judges one, and says how many steps that took. After more than most it stops.
-func (rs *Ruleset) judgeNamed(n chat.NamedPath, most int) (v Verdict, steps int) {
+// checkNamed judges one, and says how many steps that took. After more than most it stops.
+func (rs *Ruleset) checkNamed(n chat.NamedPath, most int) (v Verdict, steps int) {
 	if n.Glob {
-		v, steps = rs.judgeGlob(n.Text, most)
+		v, steps = rs.checkGlob(n.Text, most)
 	} else {
-		v, steps = rs.judge(n.Text, Bash)
+		v, steps = rs.check(n.Text, Bash)
 	}
 	if v.Denied() {
 		return v, steps
 	}
-	held, more := rs.heldBack(literalOf(n), Bash, most-steps)
+	held, more := rs.checkKernel(literalOf(n), Bash, most-steps)
 	if held.Denied() {
 		v = held
 	}

@@ -20,13 +20,13 @@ func TestFoundIsBounded(t *testing.T) {
 	if _, tried := rs.index.winner("/"+strings.Repeat(".k7-y", 10_000), Bash); tried > 2*len(rs.rules) {
 		t.Errorf("%d matchers were asked, of %d", tried, len(rs.rules))
 	}
-	if _, steps := rs.judgeGlob("/"+strings.Repeat("[a]", 20_000), 1000); steps > 10_000_000 {
+	if _, steps := rs.checkGlob("/"+strings.Repeat("[a]", 20_000), 1000); steps > 10_000_000 {
 		t.Errorf("%d steps, where 1,000 were left", steps)
 	}
 	const both = "access: {useDefaults: false, deny: ['/a*']}\nagents: {main: {access: {rules: [{deny: '/a*z'}, {allow: '/a*'}]}}}\n"
 	agent := ruleset(t, both, "/home/u", "/home/u")
 	for _, most := range []int{0, MaxSteps} { // with none left it stops behind the first deny
-		if v, steps := agent.judgeGlob("/ab*", most); v.Denied() || steps == 0 {
+		if v, steps := agent.checkGlob("/ab*", most); v.Denied() || steps == 0 {
 			t.Errorf("with %d steps left: %+v after %d", most, v, steps)
 		}
 	}
@@ -37,11 +37,11 @@ func TestFoundIsBounded(t *testing.T) {
 func TestFoundBehindAClosedDirectory(t *testing.T) {
 	rs := ruleset(t, "access: {useDefaults: false, deny: ['/keys$/']}", "/home/u", "/home/u")
 	for _, f := range []chat.NamedPath{{Text: "/a/keys/f"}, {Text: "/a/keys/f*", Glob: true}} {
-		if v, _ := rs.JudgeNamed([]chat.NamedPath{f}); !v.Denied() || !v.ByKernel {
+		if v, _ := rs.CheckNamed([]chat.NamedPath{f}); !v.Denied() || !v.ByKernel {
 			t.Errorf("%s: %+v, want a denial by the kernel", f.Text, v)
 		}
 	}
-	if v, _ := rs.JudgeNamed([]chat.NamedPath{{Text: "/a/key/f"}}); v.Denied() {
+	if v, _ := rs.CheckNamed([]chat.NamedPath{{Text: "/a/key/f"}}); v.Denied() {
 		t.Errorf("beside it: %+v", v)
 	}
 }

@@ -38,9 +38,9 @@ func KernelPlaces() []string { return slices.Clone(kernelPlaces) }
 // sharedMemory is the one directory below a kernel place that holds files of the chat's.
 const sharedMemory = "/dev/shm"
 
-// Kept reports whether the kernel can keep rules about what is at or below an absolute
+// Enforced reports whether the kernel can keep rules about what is at or below an absolute
 // path: not in /proc, /sys, /dev and chatd's own directories, but in /dev/shm.
-func Kept(p string) bool {
+func Enforced(p string) bool {
 	if chat.Within(p, sharedMemory) {
 		return true
 	}
@@ -52,53 +52,53 @@ func Kept(p string) bool {
 	return true
 }
 
-// Held is the class of a path, and the verdict that made it so.
-type Held struct {
+// PathClass is the class of a path, and the verdict that made it so.
+type PathClass struct {
 	Class Class
 	Why   Verdict
 }
 
 // Step is what holds for p, whose directory has parent: a path has the class of its
 // directory until a rule is about it.
-func (rs *Ruleset) Step(parent Held, p string) Held {
+func (rs *Ruleset) Step(parent PathClass, p string) PathClass {
 	h, _ := rs.step(parent, p)
 	return h
 }
 
 // step is Step, and how many steps that took.
-func (rs *Ruleset) step(parent Held, p string) (Held, int) {
-	bash, steps := rs.judgeName(p, Bash)
+func (rs *Ruleset) step(parent PathClass, p string) (PathClass, int) {
+	bash, steps := rs.checkName(p, Bash)
 	switch {
 	case bash.Denied():
-		return Held{Closed, bash}, steps
+		return PathClass{Closed, bash}, steps
 	case parent.Class == Closed && bash.Rule == nil:
 		return parent, steps
 	case !rs.writes:
-		return Held{}, steps
+		return PathClass{}, steps
 	}
-	write, more := rs.judgeName(p, Write)
-	edit, most := rs.judgeName(p, Edit)
+	write, more := rs.checkName(p, Write)
+	edit, most := rs.checkName(p, Edit)
 	steps += more + most
 	switch {
 	case write.Denied():
-		return Held{ReadOnly, write}, steps
+		return PathClass{ReadOnly, write}, steps
 	case edit.Denied():
-		return Held{ReadOnly, edit}, steps
+		return PathClass{ReadOnly, edit}, steps
 	case parent.Class == ReadOnly && (write.Rule == nil || edit.Rule == nil):
 		return parent, steps
 	}
-	return Held{}, steps
+	return PathClass{}, steps
 }
 
-// Hold is what the kernel holds for an absolute, folded name.
-func (rs *Ruleset) Hold(name string) Held {
-	h, _ := rs.hold(name, math.MaxInt)
+// ClassOf is what the kernel holds for an absolute, folded name.
+func (rs *Ruleset) ClassOf(name string) PathClass {
+	h, _ := rs.classOf(name, math.MaxInt)
 	return h
 }
 
-// hold is Hold, and how many steps that took. After more than most it stops.
-func (rs *Ruleset) hold(name string, most int) (h Held, steps int) {
-	h, steps = rs.step(Held{}, "/")
+// classOf is Hold, and how many steps that took. After more than most it stops.
+func (rs *Ruleset) classOf(name string, most int) (h PathClass, steps int) {
+	h, steps = rs.step(PathClass{}, "/")
 	for i := 1; i <= len(name) && name != "/" && steps <= most; i++ {
 		if i == len(name) || name[i] == '/' {
 			var more int
@@ -124,11 +124,11 @@ func (rs *Ruleset) Verdict(p string, op Op) (Verdict, error) {
 	var v Verdict
 	for _, need := range op.needs() {
 		var err error
-		if v, err = rs.Judge(p, need); err != nil || v.Denied() {
+		if v, err = rs.Check(p, need); err != nil || v.Denied() {
 			return v, err
 		}
 	}
-	held, steps := rs.heldBack(Absolute(rs.scope.Home, rs.scope.Cwd, p), op, MaxSteps)
+	held, steps := rs.checkKernel(Absolute(rs.scope.Home, rs.scope.Cwd, p), op, MaxSteps)
 	switch {
 	case held.Denied():
 		return held, nil
@@ -141,10 +141,10 @@ func (rs *Ruleset) Verdict(p string, op Op) (Verdict, error) {
 // pathMax is the longest path that the kernel takes.
 const pathMax = 4096
 
-// heldBack is the denial by which the kernel refuses op on a path that is not folded, by
+// checkKernel is the denial by which the kernel refuses op on a path that is not folded, by
 // either of its names; no denial if it does not. It also says how many steps that took.
 // After more than most it stops.
-func (rs *Ruleset) heldBack(raw string, op Op, most int) (v Verdict, steps int) {
+func (rs *Ruleset) checkKernel(raw string, op Op, most int) (v Verdict, steps int) {
 	names := []string{path.Clean(raw)}
 	if rs.scope.Resolve != nil {
 		if real := rs.scope.Resolve(raw); real != names[0] {
@@ -152,10 +152,10 @@ func (rs *Ruleset) heldBack(raw string, op Op, most int) (v Verdict, steps int) 
 		}
 	}
 	for _, name := range names {
-		if !rs.holds || !Kept(name) || len(name) >= pathMax {
+		if !rs.holds || !Enforced(name) || len(name) >= pathMax {
 			continue
 		}
-		h, more := rs.hold(name, most-steps)
+		h, more := rs.classOf(name, most-steps)
 		if steps += more; steps > most {
 			break
 		}

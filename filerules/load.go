@@ -127,7 +127,7 @@ func (l *loader) section(n node, at string, global bool) section {
 			l.word(n, at, func(w string) { l.policy.Mode = Mode(w) }, string(DenyWins), string(FirstMatch))
 		}
 		known["messages"] = func(n node, at string) {
-			l.word(n, at, func(w string) { l.policy.Vague = w == "vague" }, "verbose", "vague")
+			l.word(n, at, func(w string) { l.policy.Terse = w == "vague" }, "verbose", "vague")
 		}
 		known["useDefaults"] = func(n node, at string) {
 			l.policy.UseDefaults = l.flag(n, at)

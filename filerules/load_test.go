@@ -95,14 +95,14 @@ func TestBothLanguages(t *testing.T) {
 			t.Errorf("%s:\n%s\n%s", agent, x, y)
 		}
 	}
-	if a.Mode != FirstMatch || b.Mode != FirstMatch || a.UseDefaults || b.UseDefaults || !a.Vague || !b.Vague {
+	if a.Mode != FirstMatch || b.Mode != FirstMatch || a.UseDefaults || b.UseDefaults || !a.Terse || !b.Terse {
 		t.Errorf("%+v\n%+v", a, b)
 	}
 	if p := mustLoad(t, "{access: {deny: [/x, /y], mode: first-match}}"); p.Mode != FirstMatch || len(p.Rules("main")) != 6 {
 		t.Errorf("a YAML flow mapping: %+v", p)
 	}
 	for _, empty := range []string{"", "# nothing\n", "{}", "// nothing\n{}", "---\n"} {
-		if p := mustLoad(t, empty); p.Mode != DenyWins || !p.UseDefaults || p.Vague || list(p.Rules("main")) != strings.TrimSpace(defaultsText) {
+		if p := mustLoad(t, empty); p.Mode != DenyWins || !p.UseDefaults || p.Terse || list(p.Rules("main")) != strings.TrimSpace(defaultsText) {
 			t.Errorf("%q: %+v", empty, p)
 		}
 	}
@@ -336,7 +336,7 @@ func FuzzLoad(f *testing.F) {
 					t.Fatalf("%q: %+v", text, r)
 				}
 			}
-			if _, err := rs.Judge("a/../.env", Read); err != nil {
+			if _, err := rs.Check("a/../.env", Read); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -10,12 +10,12 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// judgeGlob judges a word of a command that has wildcards: it is denied if some
+// checkGlob judges a word of a command that has wildcards: it is denied if some
 // deny and the word have a name in common, unless an allow that comes first covers
 // the word as it stands. It may say deny of names that are not there.
 // It also says how many steps that took. After more than most it stops, and says nothing:
 // of the rules that were left one may come first.
-func (rs *Ruleset) judgeGlob(glob string, most int) (v Verdict, steps int) {
+func (rs *Ruleset) checkGlob(glob string, most int) (v Verdict, steps int) {
 	w := newGlobbed(glob)
 	var best *Compiled
 	for i := range rs.rules {

@@ -145,8 +145,8 @@ var Defaults = sync.OnceValue(func() *Policy {
 	return p
 })
 
-// Said says in one line where the rules stand: their file, or what the defaults deny.
-func (p *Policy) Said() string {
+// Summary says in one line where the rules stand: their file, or what the defaults deny.
+func (p *Policy) Summary() string {
 	switch {
 	case p.name != builtIn:
 		return p.name
@@ -166,8 +166,8 @@ type section struct {
 type Policy struct {
 	Mode        Mode
 	UseDefaults bool
-	// Vague makes [Policy.Message] say less.
-	Vague bool
+	// Terse makes [Policy.Message] say less.
+	Terse bool
 	// Guard is the guard section; nil if the file has none.
 	Guard *chat.Guard
 
@@ -204,7 +204,7 @@ func (p *Policy) Rules(agent string) []Rule {
 
 // Message is what a chat is told of a denied path.
 func (p *Policy) Message(path string) string {
-	if p.Vague {
+	if p.Terse {
 		return "Access denied by policy"
 	}
 	return "Access denied: " + path + " blocked by policy"

@@ -88,7 +88,7 @@ func (r Rule) stopsToo(rs *Ruleset) (more Op) {
 	}
 	example := r.pattern.example()
 	denied := func(op Op) bool {
-		v, err := rs.Judge(example, op)
+		v, err := rs.Check(example, op)
 		return err == nil && v.Denied()
 	}
 	for _, op := range []Op{Read, Write, Edit} {
@@ -122,7 +122,7 @@ func (rs *Ruleset) inVain() map[string]vain {
 			continue
 		}
 		for _, op := range []Op{Read, Write, Edit, Bash} {
-			said, err := rs.Judge(example, op)
+			said, err := rs.Check(example, op)
 			if err != nil || said.Rule == nil || said.Rule.Effect != Allow {
 				continue
 			}
@@ -143,7 +143,7 @@ func (r Rule) needsToBeThere(rs *Ruleset) bool {
 		return false
 	}
 	p := Fold(rs.scope.Home, rs.scope.Cwd, example)
-	return rs.Hold(path.Dir(p)).Class == Closed && rs.Hold(p).Class != Closed
+	return rs.ClassOf(path.Dir(p)).Class == Closed && rs.ClassOf(p).Class != Closed
 }
 
 // example is a path that the pattern is about; empty for an expression.

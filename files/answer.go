@@ -87,9 +87,9 @@ func (d *Denial) Error() string {
 // Unwrap is [chat.ErrDenied].
 func (d *Denial) Unwrap() error { return chat.ErrDenied }
 
-// Judge says what forbids op on path, an absolute name; nil allows it. The tools
+// Check says what forbids op on path, an absolute name; nil allows it. The tools
 // ask about the folded name first, then about the physical one.
-type Judge func(op Op, path string) *Denial
+type Check func(op Op, path string) *Denial
 
 // Failure is an error on the wire.
 type Failure struct {

@@ -26,7 +26,7 @@ const (
 // append_file a write.
 type Op string
 
-// The operations that the tools ask a [Judge] about.
+// The operations that the tools ask a [Check] about.
 const (
 	Read  Op = "read"
 	Write Op = "write"

@@ -46,7 +46,7 @@ func TestAsk(t *testing.T) {
 	put1(t, w.home+"/f", "text")
 	link(t, "f", w.home+"/l")
 	var asked []string
-	judge := func(deny string) Judge {
+	judge := func(deny string) Check {
 		asked = nil
 		return func(op Op, path string) *Denial {
 			asked = append(asked, fmt.Sprint(op, " ", strings.TrimPrefix(path, w.home)))
@@ -58,13 +58,13 @@ func TestAsk(t *testing.T) {
 	}
 	var got bytes.Buffer
 	begin := func(Answer) io.Writer { return &got }
-	a, err := w.exchange(t, ReadFileTool, ReadFile{Path: "l"}, Exchange{Begin: begin, Limit: 100, Judge: judge("-")})
+	a, err := w.exchange(t, ReadFileTool, ReadFile{Path: "l"}, Exchange{Begin: begin, Limit: 100, Check: judge("-")})
 	if err != nil || got.String() != "text" || a.Path != w.home+"/f" || fmt.Sprint(asked) != "[read /l read /f]" {
 		t.Errorf("read: %+v, %v, asked %q", a, err, asked)
 	}
 	for _, deny := range []string{"/l", "/f"} {
 		got.Reset()
-		_, err := w.exchange(t, ReadFileTool, ReadFile{Path: "l"}, Exchange{Begin: begin, Limit: 100, Judge: judge(deny)})
+		_, err := w.exchange(t, ReadFileTool, ReadFile{Path: "l"}, Exchange{Begin: begin, Limit: 100, Check: judge(deny)})
 		var d *Denial
 		if !errors.As(err, &d) || d.Place != "rules.yaml:7" || !errors.Is(err, chat.ErrDenied) || got.Len() > 0 {
 			t.Errorf("%s denied: %v, %q", deny, err, got.String())
@@ -72,11 +72,11 @@ func TestAsk(t *testing.T) {
 	}
 	for _, tool := range []Tool{WriteFileTool, AppendFileTool} {
 		body := &unread{}
-		_, err := w.exchange(t, tool, WriteFile{Path: "new/dir/f", Stream: true}, Exchange{Body: body, Judge: judge("/new/dir/f")})
+		_, err := w.exchange(t, tool, WriteFile{Path: "new/dir/f", Stream: true}, Exchange{Body: body, Check: judge("/new/dir/f")})
 		if !errors.Is(err, chat.ErrDenied) || body.reads > 0 || len(ls(t, w.home)) != 2 {
 			t.Errorf("%s: %v after %d reads, left %v", tool, err, body.reads, ls(t, w.home))
 		}
-		a, err := w.exchange(t, tool, WriteFile{Path: "l", Stream: true}, Exchange{Body: strings.NewReader("more"), Judge: judge("-")})
+		a, err := w.exchange(t, tool, WriteFile{Path: "l", Stream: true}, Exchange{Body: strings.NewReader("more"), Check: judge("-")})
 		if err != nil || a.Path != w.home+"/f" {
 			t.Errorf("%s: %+v, %v", tool, a, err)
 		}
@@ -111,7 +111,7 @@ func TestDeniedBeforeTheAct(t *testing.T) {
 					}
 					return nil
 				}
-				_, err := w.exchange(t, tool, args(name), Exchange{Body: strings.NewReader("more"), Begin: func(Answer) io.Writer { return io.Discard }, Limit: 100, Judge: judge})
+				_, err := w.exchange(t, tool, args(name), Exchange{Body: strings.NewReader("more"), Begin: func(Answer) io.Writer { return io.Discard }, Limit: 100, Check: judge})
 				if asked < no {
 					break
 				}
@@ -168,7 +168,7 @@ func TestTempDenied(t *testing.T) {
 			return nil
 		}
 		body := &unread{}
-		_, err := w.exchange(t, c.tool, WriteFile{Path: "new/dir/f", Stream: true}, Exchange{Body: body, Judge: judge})
+		_, err := w.exchange(t, c.tool, WriteFile{Path: "new/dir/f", Stream: true}, Exchange{Body: body, Check: judge})
 		var d *Denial
 		if c.write && err != nil || !c.write && (!errors.As(err, &d) || d.Op != Bash || body.reads > 0 || len(ls(t, w.home)) > 0) {
 			t.Errorf("%s, %s closed: %v after %d reads, left %v", c.tool, c.target, err, body.reads, ls(t, w.home))
@@ -188,7 +188,7 @@ func TestHostileQuestions(t *testing.T) {
 	deny := func(Op, string) *Denial { return &Denial{Op: Read, Path: "/x", Rule: "mine"} }
 	for _, c := range []struct {
 		name, said string
-		judge      Judge
+		judge      Check
 		denied     bool
 	}{
 		{"endless questions", strings.Repeat(ask, maxQuestions+1) + fine, nil, false},
@@ -208,7 +208,7 @@ func TestHostileQuestions(t *testing.T) {
 			var got bytes.Buffer
 			var body unread
 			a, err := Call(dropped{}, strings.NewReader(c.said), Request{Tool: ReadFileTool}, Exchange{
-				Body: &body, Begin: func(Answer) io.Writer { return &got }, Limit: 10, Judge: c.judge,
+				Body: &body, Begin: func(Answer) io.Writer { return &got }, Limit: 10, Check: c.judge,
 			})
 			var d *Denial
 			if err == nil || got.Len() > 0 || errors.As(err, &d) != c.denied || c.denied && (d.Rule != "mine" || body.reads > 0) {
@@ -235,7 +235,7 @@ func TestResolve(t *testing.T) {
 		want[names[len(names)-1]] = fmt.Sprintf("%s/d/%d", h, i)
 	}
 	var got map[string]string
-	_, err := w.exchange(t, ResolveTool, Resolve{}, Exchange{Links: names, Linked: func(real map[string]string) (Judge, error) {
+	_, err := w.exchange(t, ResolveTool, Resolve{}, Exchange{Links: names, Linked: func(real map[string]string) (Check, error) {
 		got = real
 		return nil, nil
 	}})
@@ -257,7 +257,7 @@ func TestLinked(t *testing.T) {
 	link(t, "d", w.home+"/l")
 	for rule, denied := range map[string]bool{"/l/f": true, "/d/other": false} {
 		x := Exchange{Begin: func(Answer) io.Writer { return io.Discard }, Limit: 100, Links: []string{w.home + rule}}
-		x.Linked = func(real map[string]string) (Judge, error) {
+		x.Linked = func(real map[string]string) (Check, error) {
 			return func(op Op, path string) *Denial {
 				if path == real[w.home+rule] {
 					return &Denial{Op: op, Path: path, Rule: "mine"}
@@ -275,7 +275,7 @@ func TestLinked(t *testing.T) {
 		`{"links":[{"n":0,"to":"/x"},{"n":0,"to":"/y"}]}`, `{"links":[{"n":0,"to":"/\u0000"}]}`, `{"links":[{"n":0,"to":"/` + strings.Repeat("x", 2*MaxPath) + `"}]}`,
 		ask + `{"links":[{"n":0,"to":"/x"}]}`,
 	} {
-		x := Exchange{Links: []string{"/a"}, Linked: func(map[string]string) (Judge, error) { return nil, nil }}
+		x := Exchange{Links: []string{"/a"}, Linked: func(map[string]string) (Check, error) { return nil, nil }}
 		if _, err := Call(dropped{}, strings.NewReader(lie+"\n"+fine), Request{Tool: ReadFileTool}, x); err == nil {
 			t.Errorf("%.60s is believed", lie)
 		}

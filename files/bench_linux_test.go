@@ -17,7 +17,7 @@ import (
 func BenchmarkRatio(b *testing.B) {
 	for _, size := range []int{4 << 10, 1 << 20, 64 << 20} {
 		content := bytes.Repeat([]byte("0123456789abcdef"), size/16)
-		w := newWorld(b, func(o *Options) { o.Judge = func(Op, string) *Denial { return nil } })
+		w := newWorld(b, func(o *Options) { o.Check = func(Op, string) *Denial { return nil } })
 		mkdir(b, w.home+"/a/b")
 		put1(b, w.home+"/a/b/plain", string(content))
 		put1(b, w.home+"/a/b/tool", string(content))

@@ -118,7 +118,7 @@ func hardLinks(t *testing.T, home string) {
 	for _, rules := range []bool{true, false} {
 		opt := Options{Workspace: home}
 		if rules {
-			opt.Judge = func(Op, string) *Denial { return nil }
+			opt.Check = func(Op, string) *Denial { return nil }
 		}
 		tools, err := Open(opt)
 		if err != nil {

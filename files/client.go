@@ -21,14 +21,14 @@ type Exchange struct {
 	Begin Begin
 	// Limit is how many bytes of content are taken.
 	Limit int64
-	// Judge answers what the tool asks; nil forbids nothing. What it denies is denied,
+	// Check answers what the tool asks; nil forbids nothing. What it denies is denied,
 	// whatever the tool says then.
-	Judge Judge
+	Check Check
 	// Links are absolute names of which Linked wants to know where they lead in the chat.
 	// It is told, before anything is asked, of those that lead elsewhere, if there are any,
 	// and the judge that it returns takes the place of Judge; nil leaves it.
 	Links  []string
-	Linked func(real map[string]string) (Judge, error)
+	Linked func(real map[string]string) (Check, error)
 }
 
 // Call is the caller's end of [Tools.Serve]: it sends req to w, and the content
@@ -149,7 +149,7 @@ func (c *caller) receive() (Answer, error) {
 // answer reads on until the tool answers, and gives it what it waits for.
 func (c *caller) answer() (Answer, error) {
 	for {
-		s, err := readSaid(c.r)
+		s, err := readMessage(c.r)
 		if err == nil && s.Links == nil {
 			err = c.settle()
 		}
@@ -159,7 +159,7 @@ func (c *caller) answer() (Answer, error) {
 		case s.Links != nil:
 			err = c.follow(s.Links)
 		case s.Ask != nil:
-			err = c.judge(*s.Ask)
+			err = c.check(*s.Ask)
 		case s.Send:
 			err = c.send()
 		default:
@@ -178,7 +178,7 @@ const (
 	replyTime    = 10 * time.Second
 )
 
-func (c *caller) judge(q question) error {
+func (c *caller) check(q question) error {
 	c.questions++
 	switch {
 	case c.questions > maxQuestions:
@@ -198,8 +198,8 @@ func (c *caller) judge(q question) error {
 		}
 	}
 	denied := c.denied
-	if c.Judge != nil && denied == nil {
-		denied = c.Judge(q.Op, q.Path)
+	if c.Check != nil && denied == nil {
+		denied = c.Check(q.Op, q.Path)
 	}
 	if !q.Else {
 		c.denied = denied
@@ -238,20 +238,20 @@ type onlyWriter struct{ io.Writer }
 // onlyReader hides WriteTo, which would choose another buffer.
 type onlyReader struct{ io.Reader }
 
-func readSaid(r *bufio.Reader) (said, error) {
-	var s said
+func readMessage(r *bufio.Reader) (message, error) {
+	var s message
 	line, err := readLine(r, maxSaid)
 	if err == nil {
 		err = decode(line, &s)
 	}
 	if err != nil {
-		return said{}, fmt.Errorf("cannot read the answer: %w", noEOF(err))
+		return message{}, fmt.Errorf("cannot read the answer: %w", noEOF(err))
 	}
 	return s, nil
 }
 
 // check bounds what an answer says, and returns its failure.
-func (s *said) check() error {
+func (s *message) check() error {
 	a := &s.Answer
 	if len(a.Path) > 2*MaxPath || len(a.Message) > MaxPath+maxMessage || len(a.NextEntry) > MaxPath || len(a.SHA256) > 64 ||
 		len(a.DiffOmitted) > maxMessage || a.Size < 0 || a.Bytes < 0 || a.Offset < 0 {

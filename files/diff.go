@@ -15,8 +15,8 @@ const contextLines = 3
 // maxAround bounds what is looked at on either side of an edit.
 const maxAround = 64 << 10
 
-// replaced is an edit: new for old, at off, in a file of size bytes.
-type replaced struct {
+// replacement is an edit: new for old, at off, in a file of size bytes.
+type replacement struct {
 	src       io.ReaderAt
 	size, off int64
 	old, new  []byte
@@ -24,7 +24,7 @@ type replaced struct {
 
 // diff is the edit as a unified diff of one hunk, or why there is none. Only the
 // lines around the edit are read, and those before it counted.
-func (r replaced) diff(name string) (diff, omitted string, err error) {
+func (r replacement) diff(name string) (diff, omitted string, err error) {
 	before, start, err := r.before()
 	if err != nil {
 		return "", "", err
@@ -55,7 +55,7 @@ func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
 // before is the beginning of the edit's first line and up to four lines before
 // it, and where in the file that is. nil when no line begins near enough.
-func (r replaced) before() ([]byte, int64, error) {
+func (r replacement) before() ([]byte, int64, error) {
 	n := min(r.off, maxAround)
 	buf := make([]byte, n)
 	if _, err := r.src.ReadAt(buf, r.off-n); err != nil && err != io.EOF {
@@ -79,7 +79,7 @@ func (r replaced) before() ([]byte, int64, error) {
 }
 
 // after is the rest of the edit's last line and up to four lines after it.
-func (r replaced) after() ([]byte, error) {
+func (r replacement) after() ([]byte, error) {
 	from := r.off + int64(len(r.old))
 	buf := make([]byte, min(r.size-from, maxAround))
 	if _, err := r.src.ReadAt(buf, from); err != nil && err != io.EOF {

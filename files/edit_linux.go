@@ -50,7 +50,7 @@ func (t *Tools) edit1(a EditFile) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	r := replaced{src: f, size: st.Size, off: off, old: []byte(a.OldText), new: []byte(a.NewText)}
+	r := replacement{src: f, size: st.Size, off: off, old: []byte(a.OldText), new: []byte(a.NewText)}
 	return p.replaceText(f, st, r)
 }
 
@@ -75,7 +75,7 @@ func theOnly(f *os.File, size int64, old string) (int64, error) {
 }
 
 // replaceText writes the edited file beside and puts it in place.
-func (p *place) replaceText(f *os.File, st unix.Stat_t, r replaced) (out Answer, err error) {
+func (p *place) replaceText(f *os.File, st unix.Stat_t, r replacement) (out Answer, err error) {
 	diff, omitted, err := p.diff(r)
 	if err != nil {
 		return Answer{}, err
@@ -107,7 +107,7 @@ func (p *place) replaceText(f *os.File, st unix.Stat_t, r replaced) (out Answer,
 }
 
 // diff shows lines around the edit: who may edit may read (see [Op.Needs]).
-func (p *place) diff(r replaced) (diff, omitted string, err error) {
+func (p *place) diff(r replacement) (diff, omitted string, err error) {
 	name := p.folded
 	if home := p.t.roots[0].name; chat.Within(name, home) && home != "/" {
 		name = strings.TrimPrefix(name, home+"/")

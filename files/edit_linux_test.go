@@ -217,7 +217,7 @@ func TestDiffBounds(t *testing.T) {
 // how often, would tell what is in it.
 func TestEditOfUnreadable(t *testing.T) {
 	w := newWorld(t, func(o *Options) {
-		o.Judge = func(op Op, name string) *Denial {
+		o.Check = func(op Op, name string) *Denial {
 			if op == Read {
 				return &Denial{Rule: "no reading"}
 			}

@@ -174,7 +174,7 @@ func FuzzAnswer(f *testing.F) {
 		req := Request{Tool: WriteFileTool}
 		a, err := Call(dropped{}, bytes.NewReader(data), req, Exchange{
 			Body: strings.NewReader("body"), Begin: func(Answer) io.Writer { return &got }, Limit: 100,
-			Judge: func(Op, string) *Denial { return nil },
+			Check: func(Op, string) *Denial { return nil },
 		})
 		if got.Len() > 100 || err == nil && a.Failure != nil {
 			t.Fatalf("%d bytes, %+v, %v", got.Len(), a, err)

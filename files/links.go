@@ -61,7 +61,7 @@ func (c *caller) settle() error {
 	}
 	judge, err := c.Linked(c.real)
 	if err == nil && judge != nil {
-		c.Judge = judge
+		c.Check = judge
 	}
 	return err
 }

@@ -118,7 +118,7 @@ func checkName(fd int, want string) error {
 // this name: under its other name a rule may forbid it. In a directory where the
 // chat may not write, the names are not the chat's.
 func (p *place) checkLinks(st unix.Stat_t) error {
-	if st.Nlink < 2 || p.t.opt.Judge == nil || int(st.Uid) == os.Geteuid() {
+	if st.Nlink < 2 || p.t.opt.Check == nil || int(st.Uid) == os.Geteuid() {
 		return nil
 	}
 	if unix.Faccessat(p.dir, ".", unix.W_OK, unix.AT_EACCESS) != nil {

@@ -6,10 +6,10 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// tellLinks says which of the names are not where they are written, in the chat's view
+// sendLinks says which of the names are not where they are written, in the chat's view
 // and with the chat's rights. It reads links and opens nothing.
-func (s *served) tellLinks(names []string) error {
-	var out said
+func (s *toolCall) sendLinks(names []string) error {
+	var out message
 	size := 0
 	for i, name := range names {
 		to := filerules.Physical(name)

@@ -13,7 +13,7 @@ import (
 // [Call] for the other end. A failure of the tool is part of the answer. An error
 // means that the answer did not get through.
 func (t *Tools) Serve(r io.Reader, w io.Writer) error {
-	s := &served{r: bufio.NewReaderSize(r, 64<<10), w: bufio.NewWriterSize(w, 64<<10)}
+	s := &toolCall{r: bufio.NewReaderSize(r, 64<<10), w: bufio.NewWriterSize(w, 64<<10)}
 	a, err := t.serve1(s)
 	if s.err != nil {
 		return fmt.Errorf("cannot write the answer: %w", s.err)
@@ -24,7 +24,7 @@ func (t *Tools) Serve(r io.Reader, w io.Writer) error {
 	return nil
 }
 
-func (t *Tools) serve1(s *served) (Answer, error) {
+func (t *Tools) serve1(s *toolCall) (Answer, error) {
 	line, err := readLine(s.r, maxLine)
 	if err != nil {
 		return Answer{}, invalid("cannot read the request: %w", noEOF(err))
@@ -33,14 +33,14 @@ func (t *Tools) serve1(s *served) (Answer, error) {
 	if err := decode(line, &req); err != nil {
 		return Answer{}, invalid("cannot use the request: %w", err)
 	}
-	if s.err = s.tellLinks(req.Links); s.err != nil {
+	if s.err = s.sendLinks(req.Links); s.err != nil {
 		return Answer{}, s.err
 	}
 	var body io.Reader = &chunkReader{r: s.r}
 	if req.Ask {
 		body = &wanted{s: s, r: body}
 		asking := *t
-		asking.opt.Judge, asking.opt.may = s.asks(t.opt.Judge, false), s.asks(t.opt.Judge, true)
+		asking.opt.Check, asking.opt.may = s.asks(t.opt.Check, false), s.asks(t.opt.Check, true)
 		t = &asking
 	}
 	switch req.Tool {
@@ -68,8 +68,8 @@ func call[T any](req Request, do func(T) (Answer, error)) (Answer, error) {
 	return do(a)
 }
 
-// served is one request and its answer.
-type served struct {
+// toolCall is one request and its answer.
+type toolCall struct {
 	r     *bufio.Reader
 	w     *bufio.Writer
 	begun bool
@@ -78,7 +78,7 @@ type served struct {
 
 // asks is own, and then whatever the other end says. It tells only no: by which
 // rule, the other end knows. orElse asks where the tool has another way.
-func (s *served) asks(own Judge, orElse bool) Judge {
+func (s *toolCall) asks(own Check, orElse bool) Check {
 	return func(op Op, path string) *Denial {
 		if own != nil {
 			if d := own(op, path); d != nil {
@@ -96,8 +96,8 @@ func (s *served) asks(own Judge, orElse bool) Judge {
 	}
 }
 
-func (s *served) question(q question, r *reply) error {
-	if err := s.wait(said{Ask: &q}); err != nil {
+func (s *toolCall) question(q question, r *reply) error {
+	if err := s.wait(message{Ask: &q}); err != nil {
 		return err
 	}
 	line, err := readLine(s.r, maxLine)
@@ -108,13 +108,13 @@ func (s *served) question(q question, r *reply) error {
 }
 
 // wait tells the other end what is waited for.
-func (s *served) wait(what said) error {
+func (s *toolCall) wait(what message) error {
 	return errors.Join(writeLine(s.w, what), s.w.Flush())
 }
 
 // wanted is content that is asked for when it is needed.
 type wanted struct {
-	s     *served
+	s     *toolCall
 	r     io.Reader
 	asked bool
 }
@@ -122,7 +122,7 @@ type wanted struct {
 func (w *wanted) Read(p []byte) (int, error) {
 	if !w.asked {
 		w.asked = true
-		if err := w.s.wait(said{Send: true}); err != nil {
+		if err := w.s.wait(message{Send: true}); err != nil {
 			w.s.err = err
 			return 0, err
 		}
@@ -131,14 +131,14 @@ func (w *wanted) Read(p []byte) (int, error) {
 }
 
 // begin writes the first answer, after which content follows.
-func (s *served) begin(a Answer) io.Writer {
+func (s *toolCall) begin(a Answer) io.Writer {
 	s.begun = true
 	a.Content = true
 	s.err = writeLine(s.w, a)
 	return s
 }
 
-func (s *served) Write(p []byte) (int, error) {
+func (s *toolCall) Write(p []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
@@ -148,7 +148,7 @@ func (s *served) Write(p []byte) (int, error) {
 }
 
 // finish ends the content, if any was begun, and writes the answer.
-func (s *served) finish(a Answer, err error) error {
+func (s *toolCall) finish(a Answer, err error) error {
 	if s.begun {
 		if err := (chunkWriter{s.w}).end(); err != nil {
 			return err

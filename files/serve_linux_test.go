@@ -93,7 +93,7 @@ func TestServe(t *testing.T) {
 // TestServeFailures: kinds, messages and denials come through as they are.
 func TestServeFailures(t *testing.T) {
 	w := newWorld(t, func(o *Options) {
-		o.Judge = func(op Op, name string) *Denial {
+		o.Check = func(op Op, name string) *Denial {
 			if strings.HasSuffix(name, ".env") {
 				return &Denial{Rule: "**/.env", Place: "defaults", Layer: "access"}
 			}

@@ -36,7 +36,7 @@ func (p *place) mayReplace() (bool, error) {
 	}
 	may := p.t.opt.may
 	if may == nil {
-		may = p.t.opt.Judge
+		may = p.t.opt.Check
 	}
 	if _, err := p.stat(); err != nil || may == nil {
 		return true, nil

@@ -41,7 +41,7 @@ func newTempName() string { return fmt.Sprintf(".tmp-%d-%019d", os.Getpid(), tim
 // mayMakeTemp asks the rules about a name like that of the file beside the target. It
 // is called before any content is read: nothing may be asked in between.
 func (p *place) mayMakeTemp() error {
-	return p.t.judge(Bash, p.tempBeside())
+	return p.t.check(Bash, p.tempBeside())
 }
 
 // tempBeside is a name like that of the file beside the target.
@@ -52,7 +52,7 @@ func (p *place) mayMake(isNew bool) error {
 	if !isNew {
 		return nil
 	}
-	return p.t.judge(Bash, p.real)
+	return p.t.check(Bash, p.real)
 }
 
 // takeBack removes a file that openat made and then could not open: the kernel's walls

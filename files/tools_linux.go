@@ -29,10 +29,10 @@ type Options struct {
 	// name ends: ^/x/allow is /x/allow and what is below it, not /x/allowed-not. A
 	// grant to read grants no write, and the reverse.
 	AllowRead, AllowWrite []string
-	// Judge holds the file rules; nil forbids nothing.
-	Judge Judge
+	// Check holds the file rules; nil forbids nothing.
+	Check Check
 	// may is Judge where a no does not end the call; nil is Judge.
-	may Judge
+	may Check
 	// MaxBytes bounds a file that is written, and what one stream reads; 0 is [DefaultMaxBytes].
 	MaxBytes int64
 	// LockWait is how long append_file and edit_file wait for somebody's lock; 0 is [DefaultLockWait].
@@ -187,22 +187,22 @@ func (t *Tools) reaches(op Op, name string) bool {
 	return granted(t.write)
 }
 
-// judge asks the rules about all that op needs, for one name. Whatever a call asks, it
+// check asks the rules about all that op needs, for one name. Whatever a call asks, it
 // asks before it changes anything: the caller takes a denial for the end of the call.
-func (t *Tools) judge(op Op, name string) error {
+func (t *Tools) check(op Op, name string) error {
 	for _, need := range op.Needs() {
-		if err := t.judgeOne(need, name); err != nil {
+		if err := t.checkOne(need, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *Tools) judgeOne(op Op, name string) error {
-	if t.opt.Judge == nil {
+func (t *Tools) checkOne(op Op, name string) error {
+	if t.opt.Check == nil {
 		return nil
 	}
-	d := t.opt.Judge(op, name)
+	d := t.opt.Check(op, name)
 	if d == nil {
 		return nil
 	}

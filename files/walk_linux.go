@@ -52,7 +52,7 @@ func (t *Tools) find(op Op, caller string) (*place, error) {
 	if !t.reaches(op, folded) {
 		return nil, outside(op, folded, "access denied: path is outside the workspace")
 	}
-	if err := t.judge(op, folded); err != nil {
+	if err := t.check(op, folded); err != nil {
 		return nil, err
 	}
 	w := walker{t: t, op: op}
@@ -67,7 +67,7 @@ func (t *Tools) find(op Op, caller string) (*place, error) {
 		return nil, outside(op, p.real, "access denied: symlink resolves outside workspace")
 	}
 	if p.real != folded {
-		if err := t.judge(op, p.real); err != nil {
+		if err := t.check(op, p.real); err != nil {
 			p.close()
 			return nil, err
 		}

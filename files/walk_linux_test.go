@@ -182,12 +182,12 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// TestJudge: the folded and the physical name are judged, before anything is
+// TestCheck: the folded and the physical name are judged, before anything is
 // touched, a deny of either denies, and the answer names rule and path.
-func TestJudge(t *testing.T) {
+func TestCheck(t *testing.T) {
 	var asked []string
 	w := newWorld(t, func(o *Options) {
-		o.Judge = func(op Op, name string) *Denial {
+		o.Check = func(op Op, name string) *Denial {
 			asked = append(asked, string(op)+" "+name)
 			if strings.Contains(name, "denied") && op != Read || strings.Contains(name, "unread") && op == Read {
 				return &Denial{Rule: "**/denied", Place: "policy.yaml:3", Layer: "access", Message: "no: " + path.Base(name)}

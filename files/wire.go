@@ -46,8 +46,8 @@ type Request struct {
 	Links []string `json:"links,omitempty"`
 }
 
-// said is a line of the tool: what it waits for, or an answer.
-type said struct {
+// message is a line of the tool: what it waits for, or an answer.
+type message struct {
 	Links []linked  `json:"links,omitempty"`
 	Ask   *question `json:"ask,omitempty"`
 	Send  bool      `json:"send,omitempty"`

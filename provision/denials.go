@@ -142,7 +142,7 @@ func (m *Manager) shimPolicy(rec state.Record) []byte {
 // chats are told little of are not shown to them: the kernel keeps to those too.
 func (m *Manager) shimRules(rec state.Record) (string, error) {
 	policy := m.policy(rec)
-	if policy.Vague {
+	if policy.Terse {
 		return "", nil
 	}
 	type rule map[string]any

@@ -80,7 +80,7 @@ func followLinks(c *fileCall, rules *chatRules) error {
 		return err
 	}
 	c.Links = links
-	c.Linked = func(real map[string]string) (files.Judge, error) {
+	c.Linked = func(real map[string]string) (files.Check, error) {
 		scope := rules.Scope()
 		scope.Resolve = ledBy(real)
 		rs, err := rules.Policy().For(scope)
@@ -107,7 +107,7 @@ func askRules(ctx context.Context, rules *filerules.Ruleset, q chat.Question, re
 			return filerules.Verdict{}, err
 		}
 		defer leave()
-		return rs.JudgeNamed(q.Named)
+		return rs.CheckNamed(q.Named)
 	}
 	op, err := filerules.ParseOp(q.Op)
 	if err != nil {
@@ -121,7 +121,7 @@ func (m *Manager) resolve(ctx context.Context, rec state.Record, names []string)
 	var told map[string]string
 	c := fileCall{tool: files.ResolveTool, op: files.Read, args: files.Resolve{}}
 	c.Links = names
-	c.Linked = func(real map[string]string) (files.Judge, error) { told = real; return nil, nil }
+	c.Linked = func(real map[string]string) (files.Check, error) { told = real; return nil, nil }
 	_, err := m.callTool(ctx, rec, c)
 	return told, err
 }

@@ -137,9 +137,9 @@ func (m *Manager) allowFirst(ctx context.Context, rec state.Record, c *fileCall)
 	if err != nil {
 		return err
 	}
-	c.Judge = judgeOf(c.tool, rules.Ruleset)
+	c.Check = judgeOf(c.tool, rules.Ruleset)
 	for _, op := range c.op.Needs() {
-		if d := c.Judge(op, m.folded(rec.ID, c.path)); d != nil {
+		if d := c.Check(op, m.folded(rec.ID, c.path)); d != nil {
 			auditErr := m.auditDenial(ctx, rec, d)
 			return errors.Join(m.told(ctx, rec, d), auditErr)
 		}
@@ -165,7 +165,7 @@ var accessOps = map[files.Op][]filerules.Op{
 }
 
 // judgeOf asks the rules. What cannot be judged is denied.
-func judgeOf(tool files.Tool, rules *filerules.Ruleset) files.Judge {
+func judgeOf(tool files.Tool, rules *filerules.Ruleset) files.Check {
 	return func(op files.Op, name string) *files.Denial {
 		d := &files.Denial{Tool: tool, Op: op, Path: name, Rule: "cannot be judged"}
 		for _, o := range accessOps[op] {

@@ -92,7 +92,7 @@ func (m *Manager) judgePaths(ctx context.Context, rec state.Record, spec chat.Ru
 	}
 	defer leave()
 	dir := chat.NamedPath{Text: spec.Dir(m.home(rec.ID))}
-	v, err := rules.JudgeNamed(append([]chat.NamedPath{dir}, spec.Named...))
+	v, err := rules.CheckNamed(append([]chat.NamedPath{dir}, spec.Named...))
 	if err != nil || !v.Denied() {
 		return nil, nil
 	}
@@ -101,5 +101,5 @@ func (m *Manager) judgePaths(ctx context.Context, rec state.Record, spec chat.Ru
 
 func (m *Manager) denialOf(p *filerules.Policy, v filerules.Verdict) *chat.RunDenial {
 	return &chat.RunDenial{Rule: v.Rule.String(), Place: v.Rule.Place, Message: p.Message(v.Name), Command: v.Name,
-		Reason: "the file rules deny it", Instead: "use another path, or ask an operator", Vague: p.Vague}
+		Reason: "the file rules deny it", Instead: "use another path, or ask an operator", Vague: p.Terse}
 }

@@ -48,9 +48,9 @@ func (m *Manager) leaderOf(id chat.ID) *leader {
 
 // refusedBy is the denial that closes a name, or keeps it from being changed.
 func refusedBy(rules *filerules.Ruleset, name string, changes bool) filerules.Verdict {
-	h := rules.Hold(name)
+	h := rules.ClassOf(name)
 	open := h.Class == filerules.Open || h.Class == filerules.ReadOnly && !changes
-	if open || !filerules.Kept(name) {
+	if open || !filerules.Enforced(name) {
 		return filerules.Verdict{}
 	}
 	h.Why.ByKernel, h.Why.Name = true, name

@@ -125,7 +125,7 @@ func (m *Manager) refusedFile(rec state.Record, f enforce.RefusedFile) map[strin
 		detail["error"] = err.Error()
 		return detail
 	}
-	if h := rules.Hold(string(f.By)); len(f.By) > 0 && h.Class != filerules.Open {
+	if h := rules.ClassOf(string(f.By)); len(f.By) > 0 && h.Class != filerules.Open {
 		detail["rule"], detail["place"], detail["layer"] = auditText(h.Why.Rule.String()), auditText(h.Why.Rule.Place), string(h.Why.Layer)
 	} else {
 		detail["rule"] = "one about a name that it had"

@@ -26,7 +26,7 @@ func denied(tb testing.TB, m *Manager, rec state.Record, p string) bool {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	v, err := rules.Judge(p, filerules.Bash)
+	v, err := rules.Check(p, filerules.Bash)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func (m *Manager) holdRules(ctx context.Context, rec state.Record, l *leader) er
 	began := time.Now()
 	a, err := enforce.Ask(ctx, filepath.Join(m.keeperDir(), enforce.Socket), order)
 	if err == nil {
-		m.log.Debug("file rules", "chat", rec.ID, "masks", a.Masks, "read_only", a.ReadOnly, "islands", a.Islands, "looked", a.Looked, "took", time.Since(began))
+		m.log.Debug("file rules", "chat", rec.ID, "masks", a.Masks, "read_only", a.ReadOnly, "islands", a.Exceptions, "looked", a.Looked, "took", time.Since(began))
 	}
 	return err
 }
@@ -253,6 +253,6 @@ func (m *Manager) rulesIn(l chat.Layer, rec state.Record, s *session) chat.Layer
 		return l
 	}
 	l.By += ", chatd-enforce"
-	l.Probe += fmt.Sprintf("; file rules: %d closed, %d read-only, %d open inside, files made later by %s", a.Masks, a.ReadOnly, a.Islands, a.Later)
+	l.Probe += fmt.Sprintf("; file rules: %d closed, %d read-only, %d open inside, files made later by %s", a.Masks, a.ReadOnly, a.Exceptions, a.Later)
 	return l
 }

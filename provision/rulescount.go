@@ -43,7 +43,7 @@ func (m *Manager) countPlaces(ctx context.Context, policies map[string]*filerule
 // the rules are for.
 func CheckPlaces(ctx context.Context, p *filerules.Policy, home string) error {
 	err := enforce.CheckTrees(ctx, p, home, systemTrees())
-	var refused enforce.Unkeepable
+	var refused enforce.Unenforceable
 	if errors.As(err, &refused) {
 		return filerules.Faults(refused)
 	}

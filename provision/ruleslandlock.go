@@ -33,7 +33,7 @@ func closedWhole(rs *filerules.Ruleset) (all closedPaths) {
 			if m.Kind != filerules.KindSubtree || chat.Within(home, m.Path) || len(*list) == mostClosed || slices.Contains(*list, m.Path) {
 				continue
 			}
-			if rs.Hold(m.Path).Class == filerules.Closed && !mayOpenIn(rs, m.Path) {
+			if rs.ClassOf(m.Path).Class == filerules.Closed && !mayOpenIn(rs, m.Path) {
 				*list = append(*list, m.Path)
 			}
 		}
@@ -65,10 +65,10 @@ func (m *Manager) closedTo(rec state.Record) closedPaths {
 // Landlock what is outside the home.
 func (m *Manager) keptBy(rec state.Record, v filerules.Verdict) (by []string) {
 	rules, err := m.rules(rec)
-	if err != nil || !v.Denied() || v.Name == "" || !filerules.Kept(v.Name) {
+	if err != nil || !v.Denied() || v.Name == "" || !filerules.Enforced(v.Name) {
 		return nil
 	}
-	switch h := rules.Hold(v.Name); {
+	switch h := rules.ClassOf(v.Name); {
 	case h.Class == filerules.Closed, h.Class == filerules.ReadOnly && v.Rule != nil && v.Rule.Ops&filerules.Read == 0:
 		by = append(by, "chatd-enforce")
 	}

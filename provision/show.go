@@ -83,7 +83,7 @@ func (m *Manager) show(ctx context.Context, rec state.Record) chat.Chat {
 		}
 	}
 	if !m.vague(ctx, rec) {
-		c.FileRules = m.policy(rec).Said()
+		c.FileRules = m.policy(rec).Summary()
 	}
 	c.Layers = m.layersOf(rec, s)
 	return c

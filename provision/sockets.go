@@ -230,7 +230,7 @@ func (w *socketWatch) lookShared(ctx context.Context, all []*session) error {
 }
 
 // judge ends a session that holds more than its share, and reports whether it is near it.
-func (w *socketWatch) judge(ctx context.Context, s *session, h sockets.Held, unlisted int) (near bool) {
+func (w *socketWatch) judge(ctx context.Context, s *session, h sockets.Usage, unlisted int) (near bool) {
 	holds, share := h.Bytes+uint64(unlisted)*w.unlisted, w.share(s)
 	if holds > share {
 		w.m.endFor(ctx, s, fmt.Sprintf("the kernel held up to %d MiB for its sockets, of which there were %d: more than its share of %d MiB, half of memory_max",

@@ -113,7 +113,7 @@ func (m *Manager) bwrapCommand(rec state.Record, v shims.View, argv, env []strin
 	args, files := v.Args(fdData)
 	plan := m.plan(v, rec, v.Home, argv, env)
 	b.raise, b.prepare = m.furnish(b.raise), m.keepApart(rec, v)
-	plan.GateFD = fdData + len(files) + 1
+	plan.BarrierFD = fdData + len(files) + 1
 	b.plan(plan)
 	b.report = b.pipe()
 	b.info = b.pipe()

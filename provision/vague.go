@@ -14,7 +14,7 @@ import (
 // they deny: the profile says `messages: vague`, and who asks is no operator, who may
 // read the file of rules anyway. What the bridge is told an agent may be told.
 func (m *Manager) vague(ctx context.Context, rec state.Record) bool {
-	return m.policy(rec).Vague && chat.CallerFrom(ctx).Role != chat.RoleOperator
+	return m.policy(rec).Terse && chat.CallerFrom(ctx).Role != chat.RoleOperator
 }
 
 // told is err as the caller may know it. It comes after the audit log, which has all.

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// BenchmarkJudgeCommand is one command, judged by 1,000 rules that are not about it.
-func BenchmarkJudgeCommand(b *testing.B) {
+// BenchmarkCheckCommand is one command, judged by 1,000 rules that are not about it.
+func BenchmarkCheckCommand(b *testing.B) {
 	var rules strings.Builder
 	rules.WriteString("access:\n  mode: first-match\n  rules:\n")
 	forms := []string{"/srv/data/%d/**", "~/projects/p%d/key", "**/private-%d/**", "*.ext%d", `/\.secret%d$/`, "~/work/*/x%d", "{a,b}%d/*.k"}
@@ -16,7 +16,7 @@ func BenchmarkJudgeCommand(b *testing.B) {
 	}
 	rs := ruleset(b, rules.String(), "/home/u", "/home/u/w")
 	for b.Loop() {
-		if v, err := JudgeCommand(rs, "grep -rn TODO src | sort > /tmp/todo"); err != nil || v.Denied() {
+		if v, err := CheckCommand(rs, "grep -rn TODO src | sort > /tmp/todo"); err != nil || v.Denied() {
 			b.Fatal(v, err)
 		}
 	}

@@ -104,7 +104,7 @@ type gathered struct {
 	naming   bool                    // what is added now is one
 	ran      []string                // programs since the last watch, each once; maxNames of them
 	scope    scope
-	said     *string // what the last program prints, if that is known
+	output   *string // what the last program prints, if that is known
 }
 
 // maxNames bounds how many programs before a command are told apart.
@@ -143,7 +143,7 @@ func (w word) arg() Arg {
 
 // program takes down which program runs, and its file if it is named by one.
 func (x *extractor) program(sh *shell, w word) {
-	x.said = nil
+	x.output = nil
 	if !x.gather {
 		x.maybe(sh, w)
 		return

@@ -86,7 +86,7 @@ var commands = []struct{ says, command, paths string }{
 func TestCommands(t *testing.T) {
 	rs := ruleset(t, "", "/home/u", "/home/u/w")
 	for _, c := range commands {
-		v, err := JudgeCommand(rs, c.command)
+		v, err := CheckCommand(rs, c.command)
 		want := strings.Fields(c.paths)
 		if strings.Contains(c.says, "blanks in quotes") {
 			want = []string{"/home/u/w/a b", "/home/u/w/c d", "/home/u/w/e f"}
@@ -112,7 +112,7 @@ func TestNames(t *testing.T) {
 			continue
 		}
 		lines++
-		v, err := JudgeCommand(rs, command)
+		v, err := CheckCommand(rs, command)
 		got, want := slices.Sorted(slices.Values(v.Paths)), strings.Fields(paths)
 		slices.Sort(want)
 		if err != nil || !slices.Equal(got, want) {
@@ -138,7 +138,7 @@ func ruleset(t testing.TB, text, home, cwd string) *filerules.Ruleset {
 }
 
 // A command is denied if one of its paths is; only what is denied for bash counts.
-func TestJudgeCommand(t *testing.T) {
+func TestCheckCommand(t *testing.T) {
 	rs := ruleset(t, "access:\n  rules:\n  - {deny: /r, ops: [read, write, edit]}\n  - {deny: /b, ops: [bash]}\n  - {deny: '*.pem'}\n  - {deny: '/\\.key$/'}\nagents: {main: {access: {rules: [{allow: /b/open}]}}}", "/home/u", "/home/u/w")
 	for command, want := range map[string]string{
 		"cat /r":                           "allow",
@@ -181,7 +181,7 @@ func TestJudgeCommand(t *testing.T) {
 		"sh -c 'cat (('":                   "error",
 		"cat \x00":                         "error",
 	} {
-		v, err := JudgeCommand(rs, command)
+		v, err := CheckCommand(rs, command)
 		got := fmt.Sprint(v.Effect)
 		if v.Denied() {
 			got += " " + v.Name
@@ -203,14 +203,14 @@ func TestStartedIn(t *testing.T) {
 	rs := ruleset(t, "access: {useDefaults: false, deny: ['~/keys/**', w/x]}", "/home/u", "/home/u")
 	for dir, want := range map[string]string{"/home/u": "", "/home/u/keys": "/home/u/keys", "/home/u/keys/d": "/home/u/keys/d", "/home/u/w": "/home/u/w/x", "/srv": ""} {
 		named, err := Named("/home/u", dir, "cat x")
-		v, _ := rs.JudgeNamed(append([]chat.NamedPath{{Text: dir}}, named...))
+		v, _ := rs.CheckNamed(append([]chat.NamedPath{{Text: dir}}, named...))
 		named, errArgv := NamedByArgv("/home/u", dir, []string{"cat", "x"})
-		w, _ := rs.JudgeNamed(append([]chat.NamedPath{{Text: dir}}, named...))
+		w, _ := rs.CheckNamed(append([]chat.NamedPath{{Text: dir}}, named...))
 		if err != nil || errArgv != nil || v.Denied() != (want != "") || w.Denied() != v.Denied() || want != "" && (v.Name != want || w.Name != want) {
 			t.Errorf("%s: %+v, %+v, %v, %v, want %q", dir, v, w, err, errArgv, want)
 		}
 	}
-	if v, err := JudgeArgv(rs, []string{"cat", "~/keys/k"}); err != nil || v.Denied() {
+	if v, err := CheckArgv(rs, []string{"cat", "~/keys/k"}); err != nil || v.Denied() {
 		t.Errorf("a ~ that nobody expands: %+v, %v", v, err)
 	}
 }
@@ -231,7 +231,7 @@ func TestLinks(t *testing.T) {
 	for command, want := range map[string]string{
 		"cat link": "/real/x", "cat a/../b": "/real/b", "cat ~/link": "/real/x", "cat b": "",
 	} {
-		v, err := JudgeCommand(rs, command)
+		v, err := CheckCommand(rs, command)
 		if err != nil || v.Denied() != (want != "") || v.Denied() && v.Name != want {
 			t.Errorf("%s: %+v, %v, want a denial of %q", command, v, err, want)
 		}
@@ -256,7 +256,7 @@ func TestCommandBounds(t *testing.T) {
 		strings.Repeat("x", maxCommand+1): "want at most 131072 bytes", "cat '" + strings.Repeat("x", filerules.MaxPath+1) + "'": "of at most 65536 bytes",
 		"a='" + strings.Repeat("x", 60_000) + "'; " + strings.Repeat(`eval "$a";`, 100): "scripts of at most 1048576 bytes",
 	} {
-		v, err := JudgeCommand(rs, command)
+		v, err := CheckCommand(rs, command)
 		if want == "" && (err != nil || v.Denied()) || want != "" && (!errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), want) || v.Effect != "") {
 			t.Errorf("%.20q: %s, %v, want %s", command, v.Effect, err, want)
 		}
@@ -285,7 +285,7 @@ func FuzzCommand(f *testing.F) {
 	}
 	rs := ruleset(f, "access: {deny: ['*.pem', '/\\.key$/', /b]}", "/home/u", "/home/u/w")
 	f.Fuzz(func(t *testing.T, command string) {
-		v, err := JudgeCommand(rs, command)
+		v, err := CheckCommand(rs, command)
 		if err != nil && (!errors.Is(err, chat.ErrInvalid) || v.Denied()) {
 			t.Fatalf("%q: %+v, %v", command, v, err)
 		}
@@ -294,11 +294,11 @@ func FuzzCommand(f *testing.F) {
 			if p != filepath.Clean(p) || !filepath.IsAbs(p) {
 				t.Errorf("%q: path %q is not folded", command, p)
 			}
-			if w, err := rs.Judge(p, filerules.Bash); err != nil && len(p) <= filerules.MaxPath || err == nil && w.Denied() && !denied && !strings.ContainsAny(p, "*?[") {
+			if w, err := rs.Check(p, filerules.Bash); err != nil && len(p) <= filerules.MaxPath || err == nil && w.Denied() && !denied && !strings.ContainsAny(p, "*?[") {
 				t.Errorf("%q is allowed and has %q, which is denied: %v", command, p, err)
 			}
 		}
-		if again, err2 := JudgeCommand(rs, command); again.Effect != v.Effect || !slices.Equal(again.Paths, v.Paths) || (err == nil) != (err2 == nil) {
+		if again, err2 := CheckCommand(rs, command); again.Effect != v.Effect || !slices.Equal(again.Paths, v.Paths) || (err == nil) != (err2 == nil) {
 			t.Errorf("%q: %+v, then %+v", command, v, again)
 		}
 	})

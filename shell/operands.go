@@ -39,10 +39,10 @@ func (x *extractor) run(sh *shell, args []word) {
 		x.testArgs(sh, rest)
 	case textPrograms[name]:
 		x.texts(sh, rest)
-		x.said = output(sh, name, rest)
+		x.output = output(sh, name, rest)
 	default:
 		x.operands(sh, name, rest)
-		x.said = output(sh, name, rest)
+		x.output = output(sh, name, rest)
 	}
 }
 

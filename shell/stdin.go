@@ -40,25 +40,25 @@ func document(w *syntax.Word) *string {
 // pipe goes through a | b; b reads what a prints.
 func (x *extractor) pipe(sh *shell, c *syntax.BinaryCmd) {
 	ran := x.watch()
-	x.said = nil
+	x.output = nil
 	x.stmt(x.sub(sh), c.X)
 	right := x.sub(sh)
-	right.reads(x.saidBy(c.X))
+	right.reads(x.outputOf(c.X))
 	right.from = names(sh.from, ran())
 	x.stmt(right, c.Y)
 }
 
-// saidBy is what a statement prints, if that is known.
-func (x *extractor) saidBy(s *syntax.Stmt) *string {
+// outputOf is what a statement prints, if that is known.
+func (x *extractor) outputOf(s *syntax.Stmt) *string {
 	if s == nil {
 		return nil
 	}
 	switch c := s.Cmd.(type) {
 	case *syntax.CallExpr:
-		return x.said
+		return x.output
 	case *syntax.BinaryCmd:
 		if c.Op == syntax.Pipe {
-			return x.said
+			return x.output
 		}
 	}
 	return nil
@@ -66,7 +66,7 @@ func (x *extractor) saidBy(s *syntax.Stmt) *string {
 
 // substituted is the word that a command substitution becomes.
 func (x *extractor) substituted(sh *shell, c *syntax.CmdSubst, split bool) word {
-	x.said = nil
+	x.output = nil
 	x.stmts(x.sub(sh), c.Stmts)
 	if isCall(c.Stmts, "pwd") {
 		return known(sh.cwd)
@@ -74,7 +74,7 @@ func (x *extractor) substituted(sh *shell, c *syntax.CmdSubst, split bool) word 
 	if len(c.Stmts) != 1 || len(c.Stmts[0].Redirs) > 0 {
 		return unknown
 	}
-	said := x.saidBy(c.Stmts[0])
+	said := x.outputOf(c.Stmts[0])
 	if said == nil {
 		return unknown
 	}

@@ -38,7 +38,7 @@ func TestWorkIsBounded(t *testing.T) {
 		{variables(100, "x") + strings.Repeat("a|b;", 2000), ""},
 		{"f(){ " + strings.Repeat("a;", 5000) + "};f", ""},
 	} {
-		_, ruled := JudgeCommand(rs, c.command)
+		_, ruled := CheckCommand(rs, c.command)
 		w, err := Calls(c.command, "/home/u", "/home/u")
 		for what, err := range map[string]error{"its paths": ruled, "its calls": err} {
 			if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), c.want)) {
@@ -60,7 +60,7 @@ func TestWorkIsBounded(t *testing.T) {
 	if _, err := CallsOf(argv, "/home/u", "/home/u"); !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("a program's arguments: %v", err)
 	}
-	if _, err := JudgeArgv(rs, argv); !errors.Is(err, chat.ErrInvalid) {
+	if _, err := CheckArgv(rs, argv); !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("a program's arguments: %v", err)
 	}
 }

@@ -38,7 +38,7 @@ func confine(p Plan) error {
 		skip bool
 		do   func() error
 	}{
-		{"wait at the gate", p.GateFD == 0, func() error { return waitAtGate(p) }},
+		{"wait at the gate", p.BarrierFD == 0, func() error { return awaitStart(p) }},
 		{"close descriptors", false, closeDescriptors},
 		{"start a session", !p.Setsid, setsid},
 		{"join a new keyring", false, joinKeyring},
@@ -87,16 +87,16 @@ func enterDir(dir string) error {
 	return nil
 }
 
-// waitAtGate returns when whoever holds the other end has let this process pass: the
+// awaitStart returns when whoever holds the other end has let this process pass: the
 // session's file tree is finished from outside by then. A gate that is closed without a
 // word is an error.
-func waitAtGate(p Plan) error {
+func awaitStart(p Plan) error {
 	if err := tell(p.ReportFD, Report{Waiting: true}); err != nil {
 		return err
 	}
 	var b [1]byte
 	for {
-		n, err := unix.Read(p.GateFD, b[:])
+		n, err := unix.Read(p.BarrierFD, b[:])
 		switch {
 		case err == unix.EINTR:
 			continue

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostFiles bounds what one message may carry (SCM_MAX_FD is 253).
-const mostFiles = 64
+// maxFiles bounds what one message may carry (SCM_MAX_FD is 253).
+const maxFiles = 64
 
 // settleTime is how long bubblewrap's outer process may outlive the word that
 // the session is up. It ends with the command that started the terminal.
@@ -77,7 +77,7 @@ func enterSession() error {
 
 // receiveFiles waits for the one message that carries descriptors.
 func receiveFiles() ([]*os.File, error) {
-	buf, oob := make([]byte, 16), make([]byte, unix.CmsgSpace(4*mostFiles))
+	buf, oob := make([]byte, 16), make([]byte, unix.CmsgSpace(4*maxFiles))
 	n, oobn, flags, _, err := unix.Recvmsg(0, buf, oob, unix.MSG_CMSG_CLOEXEC)
 	if err != nil || string(buf[:n]) != "files" || flags&unix.MSG_CTRUNC != 0 {
 		return nil, fmt.Errorf("cannot receive the files: got %q: %w", buf[:max(n, 0)], errors.Join(err, chat.ErrInvalid))

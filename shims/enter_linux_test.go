@@ -197,9 +197,9 @@ func TestNotifyMain(t *testing.T) {
 	}
 }
 
-// TestEnterWithoutDoor: what is no socket, or hands nothing over, ends it at once
+// TestEnterWithoutHandshake: what is no socket, or hands nothing over, ends it at once
 // and loudly.
-func TestEnterWithoutDoor(t *testing.T) {
+func TestEnterWithoutHandshake(t *testing.T) {
 	for name, stdin := range map[string]func() (*os.File, func()){
 		"no socket": func() (*os.File, func()) { f, _ := os.Open("/dev/null"); return f, func() { f.Close() } },
 		"closed":    func() (*os.File, func()) { return pair(t, nil) },

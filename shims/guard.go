@@ -23,12 +23,12 @@ var refusals = map[string]string{
 }
 
 // ShimNames lists the commands that never run in a session, sorted. Each has a shim,
-// so that it says why; see [JudgedNames] for those that may run.
+// so that it says why; see [GuardedNames] for those that may run.
 func ShimNames() []string { return slices.Sorted(maps.Keys(refusals)) }
 
-// judged are the programs that have a shim which lets them run if the profile does.
+// guardedNames are the programs that have a shim which lets them run if the profile does.
 // Those of refusals never run, unless the profile has a custom allow pattern for them.
-var judged = strings.Fields(`rm dd chmod chown chgrp kill pkill killall killall5 mkfs mkfs.ext2 mkfs.ext3 mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.vfat
+var guardedNames = strings.Fields(`rm dd chmod chown chgrp kill pkill killall killall5 mkfs mkfs.ext2 mkfs.ext3 mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.vfat
 	mke2fs mkswap fdisk sfdisk cfdisk parted wipefs curl wget ssh scp sftp nc git npm pip pip3
 	apt apt-get aptitude dpkg yum dnf rpm zypper pacman apk snap flatpak`)
 
@@ -39,5 +39,5 @@ func Never(name string) (rule string, ok bool) {
 	return rule, ok
 }
 
-// JudgedNames lists the programs that get a shim where the host has them.
-func JudgedNames() []string { return judged }
+// GuardedNames lists the programs that get a shim where the host has them.
+func GuardedNames() []string { return guardedNames }

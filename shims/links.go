@@ -14,13 +14,13 @@ import (
 
 // WriteShims makes dir, with a link to target for every shim: target is the
 // path inside a session, [InsideShim]. What never runs has one, and of
-// [JudgedNames] what [Programs.WriteBin] linked in bin. See [setLinks] for what is there already.
+// [GuardedNames] what [Programs.WriteBin] linked in bin. See [setLinks] for what is there already.
 func WriteShims(dir, target, bin string) error {
 	links := map[string]string{}
 	for name := range refusals {
 		links[name] = target
 	}
-	for _, name := range judged {
+	for _, name := range guardedNames {
 		if _, err := os.Lstat(filepath.Join(bin, name)); err == nil {
 			links[name] = target
 		} else if !errors.Is(err, fs.ErrNotExist) {

@@ -11,8 +11,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// lastPatience is how long is waited for a reader of the last bytes.
-const lastPatience = 2 * time.Second
+// lastTimeout is how long is waited for a reader of the last bytes.
+const lastTimeout = 2 * time.Second
 
 // runLog passes on what tmux prints to it until the pane ends.
 func runLog(args []string, errs io.Writer) int {
@@ -55,7 +55,7 @@ func passOn(in, out int, b *backlog) error {
 		if poll[0].Revents != 0 {
 			n, err := unix.Read(in, buf)
 			if err != nil && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) || n == 0 && err == nil {
-				open, end = false, time.Now().Add(lastPatience)
+				open, end = false, time.Now().Add(lastTimeout)
 			}
 			b.add(buf[:max(0, n)])
 		}

@@ -38,9 +38,9 @@ type Plan struct {
 	Setsid bool `json:"setsid,omitempty"`
 	// ReportFD is where the [Report] goes; 0 means nowhere.
 	ReportFD int `json:"report_fd,omitempty"`
-	// GateFD is waited at before anything else is done: ReportFD is told that this
+	// BarrierFD is waited at before anything else is done: ReportFD is told that this
 	// process waits, and one byte lets it pass. 0 waits for nothing.
-	GateFD int `json:"gate_fd,omitempty"`
+	BarrierFD int `json:"gate_fd,omitempty"`
 	// Without leaves walls out: landlock (with its scope), network (the scope
 	// alone), seccomp, privileges. For tests and probes.
 	Without []chat.LayerName `json:"without,omitempty"`
@@ -124,8 +124,8 @@ func (p Plan) validate() error {
 		return fmt.Errorf("cannot use the plan: directory %s is not absolute: %w", chat.Quote(p.Dir), chat.ErrInvalid)
 	case p.ReportFD < 0 || p.ReportFD > 0 && p.ReportFD < 3:
 		return fmt.Errorf("cannot use the plan: report_fd %d: want 0, or 3 and more: %w", p.ReportFD, chat.ErrInvalid)
-	case p.GateFD < 0 || p.GateFD > 0 && (p.GateFD < 3 || p.ReportFD == 0):
-		return fmt.Errorf("cannot use the plan: gate_fd %d: want 0, or 3 and more with a report_fd: %w", p.GateFD, chat.ErrInvalid)
+	case p.BarrierFD < 0 || p.BarrierFD > 0 && (p.BarrierFD < 3 || p.ReportFD == 0):
+		return fmt.Errorf("cannot use the plan: gate_fd %d: want 0, or 3 and more with a report_fd: %w", p.BarrierFD, chat.ErrInvalid)
 	case p.Umask < 0 || p.Umask > 0o777:
 		return fmt.Errorf("cannot use the plan: umask %o: %w", p.Umask, chat.ErrInvalid)
 	}

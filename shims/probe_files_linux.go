@@ -107,10 +107,10 @@ func probeProc(outside int, counters bool) *finding {
 // neverSeen exists on every host and in no session.
 var neverSeen = []string{"/etc/shadow", "/root", "/sys/kernel", "/var/lib"}
 
-// probeView tries to see what the view leaves out, and to make a directory where
+// probeMounts tries to see what the view leaves out, and to make a directory where
 // the file system must be read-only: EROFS comes before the modes are asked, and
 // any other refusal would be somebody else's.
-func probeView(s ProbeSpec) *finding {
+func probeMounts(s ProbeSpec) *finding {
 	f := &finding{by: "bubblewrap, overlays"}
 	for _, p := range append(append([]string{}, neverSeen...), s.Hidden...) {
 		var st unix.Stat_t

@@ -122,7 +122,7 @@ func TestEverydayPrograms(t *testing.T) {
 }
 
 // A chat that ends leaves nothing: process 1 takes the namespace with it.
-func TestSessionEndsWithLeader(t *testing.T) {
+func TestSessionEndsWithInit(t *testing.T) {
 	v := newView(t)
 	s := startSession(t, v, v.Plan(v.Home, 1, []string{"sh", "-c", "setsid sleep 1000 & exec sleep 1000"}, nil))
 	s.reports(t)

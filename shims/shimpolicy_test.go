@@ -48,8 +48,8 @@ func TestReadShimDenial(t *testing.T) {
 	}
 }
 
-func TestJudgedNames(t *testing.T) {
-	for _, name := range JudgedNames() {
+func TestGuardedNames(t *testing.T) {
+	for _, name := range GuardedNames() {
 		if slices.Contains(ShimNames(), name) {
 			t.Errorf("%s is among those that never run", name)
 		}

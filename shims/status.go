@@ -39,7 +39,7 @@ type Report struct {
 	Landlock landlock.Achieved `json:"landlock"`
 	// OOMScoreAdj is /proc/self/oom_score_adj.
 	OOMScoreAdj int `json:"oom_score_adj"`
-	// Waiting: nothing was done yet, the process waits at [Plan].GateFD. Another line follows.
+	// Waiting: nothing was done yet, the process waits at [Plan].BarrierFD. Another line follows.
 	Waiting bool   `json:"waiting,omitempty"`
 	Error   string `json:"error,omitempty"`
 }

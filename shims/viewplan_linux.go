@@ -58,10 +58,10 @@ func rightsOf(r landlock.Rules) (out []chat.PathRight) {
 
 // filtered names the system calls that the filter of p refuses, always and with
 // some arguments, as the filter has them for this architecture.
-func filtered(p Plan) (refusedCalls, judged []string, err error) {
-	refusedCalls, judged = []string{}, []string{}
+func filtered(p Plan) (refusedCalls, checked []string, err error) {
+	refusedCalls, checked = []string{}, []string{}
 	if p.leavesOut(chat.LayerSeccomp) {
-		return refusedCalls, judged, nil
+		return refusedCalls, checked, nil
 	}
 	info, err := arch.GetInfo("")
 	if err != nil {
@@ -75,11 +75,11 @@ func filtered(p Plan) (refusedCalls, judged []string, err error) {
 	for i, ins := range rules[:len(rules)-1] { // see rule
 		jump, ok := rules[i+1].(bpf.JumpIf)
 		if load, isLoad := ins.(bpf.LoadAbsolute); isLoad && load.Off == nrOffset && ok {
-			judged = append(judged, names[jump.Val])
+			checked = append(checked, names[jump.Val])
 		}
 	}
 	refusedCalls = known(refused, info)
 	slices.Sort(refusedCalls)
-	slices.Sort(judged)
-	return refusedCalls, slices.Compact(judged), nil
+	slices.Sort(checked)
+	return refusedCalls, slices.Compact(checked), nil
 }

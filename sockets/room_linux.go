@@ -74,8 +74,8 @@ func parseCount(text []byte) (Count, error) {
 	return c, nil
 }
 
-// Held is what sockets hold.
-type Held struct {
+// Usage is what sockets hold.
+type Usage struct {
 	Sockets int
 	Bytes   uint64
 }
@@ -83,8 +83,8 @@ type Held struct {
 // Found is what a look found.
 type Found struct {
 	// All is every socket of the namespace, ByUID what each uid made.
-	All   Held
-	ByUID map[uint32]Held
+	All   Usage
+	ByUID map[uint32]Usage
 	// Unlisted is how many sockets no list shows. They are not in All.
 	Unlisted int
 	// Inodes are the listed sockets' own numbers, as in /proc/PID/fd.
@@ -174,7 +174,7 @@ func (r *Room) within(f func() error) (same bool, err error) {
 // sum adds up. A connection that nobody has accepted has no uid; it is of whoever listens
 // on its port.
 func sum(all []entry, used int) Found {
-	found := Found{ByUID: map[uint32]Held{}, Inodes: map[uint32]bool{}}
+	found := Found{ByUID: map[uint32]Usage{}, Inodes: map[uint32]bool{}}
 	listeners := map[uint16]uint32{}
 	for _, e := range all {
 		if e.listen {
@@ -198,7 +198,7 @@ func sum(all []entry, used int) Found {
 	return found
 }
 
-func (h *Held) add(e entry) {
+func (h *Usage) add(e entry) {
 	h.Sockets++
 	h.Bytes += e.memory + socketCost
 }

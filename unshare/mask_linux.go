@@ -41,12 +41,12 @@ func mask() error {
 		return fmt.Errorf("cannot make a file to mask others with: %w", err)
 	}
 	for _, file := range maskedFiles {
-		if err := cover(emptyFile, file); err != nil {
+		if err := maskPath(emptyFile, file); err != nil {
 			return err
 		}
 	}
 	for _, dir := range slices.Concat(maskedDirs, []string{emptyAt}) { // last what the others are copies of
-		if err := cover(emptyDir, dir); err != nil {
+		if err := maskPath(emptyDir, dir); err != nil {
 			return err
 		}
 	}
@@ -75,8 +75,8 @@ func makeEmpty() error {
 	return unix.Mount("", emptyAt, "", unix.MS_REMOUNT|unix.MS_RDONLY|maskFlags, "")
 }
 
-// cover mounts an empty thing over a path, where that is there.
-func cover(empty, path string) error {
+// maskPath mounts an empty thing over a path, where that is there.
+func maskPath(empty, path string) error {
 	if err := unix.Mount(empty, path, "", unix.MS_BIND, ""); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("cannot mask %s: %w", path, err)
 	}

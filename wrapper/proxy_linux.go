@@ -79,8 +79,8 @@ func (s shim) letterIn(word string, names []string) int {
 type proxy struct {
 	url    string // empty for none
 	except string // hosts that are reached without
-	// untold: a file of the chat's own says something about proxies, and it is not read here.
-	untold bool
+	// unreported: a file of the chat's own says something about proxies, and it is not read here.
+	unreported bool
 }
 
 // proxyFor is the proxy that a program takes for a host, by its options and the environment.
@@ -95,7 +95,7 @@ func (s shim) proxyFor(h host) proxy {
 	if p.except == "" {
 		p.except = s.first("no_proxy", "NO_PROXY")
 	}
-	p.untold = !given && p.url == "" && s.mentions("proxy")
+	p.unreported = !given && p.url == "" && s.mentions("proxy")
 	return p
 }
 
@@ -183,7 +183,7 @@ func (s shim) via(h host) (to host, isProxy, ok bool) {
 	}
 	p := s.proxyFor(h)
 	switch {
-	case p.untold:
+	case p.unreported:
 		return h, false, false
 	case p.url == "" || excepted(p.except, h):
 		return h, false, true

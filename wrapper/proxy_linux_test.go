@@ -46,9 +46,9 @@ func TestShimsGoByProxies(t *testing.T) {
 	checkShim(t, p, "", "curl https://example.com/x", "")
 }
 
-// TestShimsJudgeRegistries: npm and pip are refused at once where what they would fetch is in
+// TestShimsCheckRegistries: npm and pip are refused at once where what they would fetch is in
 // a registry that cannot be reached, their own or another; what they need not fetch they do.
-func TestShimsJudgeRegistries(t *testing.T) {
+func TestShimsCheckRegistries(t *testing.T) {
 	home := t.TempDir()
 	p := shims.ShimPolicy{Home: home, Guard: chat.Guard{}, Network: chat.NetworkShared, Egress: allow(t, "203.0.113.5:443")}
 	writeSetting(t, filepath.Join(home, "need.txt"), "# a\nrequests>=2\n")
@@ -95,7 +95,7 @@ func checkShim(t *testing.T, p shims.ShimPolicy, env, line, refused string) {
 		t.Fatal(err)
 	}
 	s.env = func(name string) string { return vars[name] }
-	d, err := s.judge()
+	d, err := s.check()
 	if err != nil || (d.rule == "egress") != (refused != "") || !strings.Contains(d.reason, refused) {
 		t.Errorf("%s %s: %+v, %v, want it to name %q", env, line, d, err, refused)
 	}

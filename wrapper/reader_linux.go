@@ -11,8 +11,8 @@ import (
 	"github.com/chatd/chatd/shell"
 )
 
-// readerPatience is how long a shell may take to become what reads the pipe.
-const readerPatience = 50 * time.Millisecond
+// readerTimeout is how long a shell may take to become what reads the pipe.
+const readerTimeout = 50 * time.Millisecond
 
 // reader looks for a shell at the other end of curl's or wget's output: a shim sees its
 // own command line, and what the shell put behind it only in /proc.
@@ -28,7 +28,7 @@ func (s shim) reader() denial {
 		return denial{}
 	}
 	parent := cmdline(os.Getppid())
-	for end := time.Now().Add(readerPatience); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(readerTimeout); ; time.Sleep(2 * time.Millisecond) {
 		argv := readerOf(pipe)
 		// A shell that is about to become something else still looks like its parent.
 		if argv != nil && !slices.Equal(argv, parent) {

@@ -57,7 +57,7 @@ func runShim(name string, argv []string, errs io.Writer) int {
 		return fail(errs, err)
 	}
 	s.env = os.Getenv
-	r, err := s.judge()
+	r, err := s.check()
 	if err != nil {
 		return fail(errs, err)
 	}
@@ -65,15 +65,15 @@ func runShim(name string, argv []string, errs io.Writer) int {
 		r = s.reader()
 	}
 	if r.rule != "" {
-		tellDenial(s, r.rule)
+		reportDenial(s, r.rule)
 		fmt.Fprintf(errs, "chatd: %s refused: %s; %s (rule %s)\n", name, r.reason, r.instead, r.rule)
 		return shims.ExitRefused
 	}
 	return s.exec(errs)
 }
 
-// judge asks the guard, then what never runs here, the file rules and the egress.
-func (s shim) judge() (denial, error) {
+// check asks the guard, then what never runs here, the file rules and the egress.
+func (s shim) check() (denial, error) {
 	v, err := s.guard.Argv(s.argv, guard.Place{Home: s.policy.Home, Cwd: s.cwd})
 	switch {
 	case errors.Is(err, chat.ErrInvalid) && !v.Denied: // too long to be gone through
@@ -105,7 +105,7 @@ func (s shim) paths() (denial, error) {
 	if err != nil {
 		return denial{}, err
 	}
-	v, err := shell.JudgeArgv(rs, s.argv)
+	v, err := shell.CheckArgv(rs, s.argv)
 	if err != nil || !v.Denied() {
 		return denial{}, nil // too long to be gone through; the kernel keeps to the rules
 	}

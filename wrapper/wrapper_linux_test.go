@@ -25,8 +25,8 @@ func allow(t testing.TB, list ...string) []chat.Allow {
 	return all
 }
 
-// TestShimJudges: what each kind of shim denies, by which rule, and what it lets run.
-func TestShimJudges(t *testing.T) {
+// TestShimChecks: what each kind of shim denies, by which rule, and what it lets run.
+func TestShimChecks(t *testing.T) {
 	p := shims.ShimPolicy{
 		Home: "/home/u", Guard: chat.DefaultGuard(), Network: chat.NetworkShared, Egress: allow(t, "203.0.113.0/24:443", "[2001:db8::1]:22"),
 		Rules: `{"access": {"useDefaults": false, "rules": [{"deny": "~/keys/**"}]}}`,
@@ -59,7 +59,7 @@ func TestShimJudges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := s.judge()
+		d, err := s.check()
 		if d.rule != c.rule || err != nil || (c.rule == "") != (d.reason == "") || (c.rule == "") != (d.instead == "") {
 			t.Errorf("%s: %+v, %v, want rule %q", c.line, d, err, c.rule)
 		}

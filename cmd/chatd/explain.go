@@ -120,7 +120,7 @@ func (q explainCase) ask(rs *filerules.Ruleset) (chat.Explained, error) {
 	case q.Command != "" && (q.Path != "" || q.Op != ""):
 		return chat.Explained{}, fmt.Errorf("cannot answer: want path and op, or command, got both: %w", chat.ErrInvalid)
 	case q.Command != "":
-		v, err = shell.JudgeCommand(rs, q.Command)
+		v, err = shell.CheckCommand(rs, q.Command)
 	default:
 		op, bad := filerules.ParseOp(q.Op)
 		if bad != nil {

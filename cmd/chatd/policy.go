@@ -107,7 +107,7 @@ func keepable(p *filerules.Policy) error {
 		return err
 	}
 	err = enforce.Check(p, filepath.Join(cfg.Homes, "0000000000000000"))
-	var bad enforce.Unkeepable
+	var bad enforce.Unenforceable
 	if !errors.As(err, &bad) {
 		return err
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/chatd/chatd/enforce"
 )
 
-// TestKeepEnds: chatd-enforce ends by SIGTERM, which is how systemd stops it, and does not wait to
+// TestEnforcerEnds: chatd-enforce ends by SIGTERM, which is how systemd stops it, and does not wait to
 // be killed.
-func TestKeepEnds(t *testing.T) {
+func TestEnforcerEnds(t *testing.T) {
 	opt := options(t)
 	defer endKeeper(t, opt)
 	dir := filepath.Join(opt.Run, "keeper")

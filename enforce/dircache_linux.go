@@ -10,26 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// foundDirs is where directories are in one session. What was found before one was moved is
+// dirCache is where directories are in one session. What was found before one was moved is
 // old: it counts only of a directory that is gone.
-type foundDirs struct {
-	dirs map[handle]foundDir
+type dirCache struct {
+	dirs map[handle]cachedDir
 	age  int
 }
 
-type foundDir struct {
+type cachedDir struct {
 	paths []string
 	age   int
 }
 
-// note notes that a directory was found now, at rel in a tree at root.
-func (f *foundDirs) note(dir handle, root, rel string) {
-	if f.dirs == nil || len(f.dirs) > mostFound {
-		f.dirs = map[handle]foundDir{}
+// put notes that a directory was found now, at rel in a tree at root.
+func (f *dirCache) put(dir handle, root, rel string) {
+	if f.dirs == nil || len(f.dirs) > maxFound {
+		f.dirs = map[handle]cachedDir{}
 	}
 	d := f.dirs[dir]
 	if d.age != f.age {
-		d = foundDir{age: f.age}
+		d = cachedDir{age: f.age}
 	}
 	if p := path.Join(root, rel); !slices.Contains(d.paths, p) {
 		d.paths = append(slices.Clip(d.paths), p)
@@ -37,8 +37,8 @@ func (f *foundDirs) note(dir handle, root, rel string) {
 	f.dirs[dir] = d
 }
 
-// follow notes where a directory is that was made in another.
-func (f *foundDirs) follow(at dirName, child handle) {
+// putChild notes where a directory is that was made in another.
+func (f *dirCache) putChild(at dirName, child handle) {
 	d, ok := f.dirs[at.dir]
 	if !ok {
 		return
@@ -47,25 +47,25 @@ func (f *foundDirs) follow(at dirName, child handle) {
 	for _, p := range d.paths {
 		paths = append(paths, path.Join(p, at.name))
 	}
-	f.dirs[child] = foundDir{paths, d.age}
+	f.dirs[child] = cachedDir{paths, d.age}
 }
 
-// places are where a name is in the session. known is false where nobody can tell.
-func (s *watched) places(n dirName) (all []string, known bool) {
+// pathsOf are where a name is in the session. known is false where nobody can tell.
+func (s *watchedSession) pathsOf(n dirName) (all []string, known bool) {
 	known = true
-	d, ok := s.where.dirs[n.dir]
-	if !ok || d.age != s.where.age {
+	d, ok := s.dirs.dirs[n.dir]
+	if !ok || d.age != s.dirs.age {
 		for _, t := range s.trees {
 			if t.fsid != n.dir.fsid() {
 				continue
 			}
-			rel, err := t.find(n.dir)
+			rel, err := t.pathOf(n.dir)
 			if err == nil {
-				s.where.note(n.dir, t.Path, rel)
+				s.dirs.put(n.dir, t.Path, rel)
 			}
 			known = known && (err == nil || errors.Is(err, errElsewhere))
 		}
-		d = s.where.dirs[n.dir] // what was known of one that is gone
+		d = s.dirs.dirs[n.dir] // what was known of one that is gone
 	}
 	for _, p := range d.paths {
 		all = append(all, path.Join(p, n.name))
@@ -79,10 +79,10 @@ var errElsewhere = errors.New("it is not in this mount")
 // findTries is how often a directory that is moved meanwhile is looked for by its name.
 const findTries = 100
 
-// find is where a directory lies in this mount; errElsewhere if it does not. A directory that is
+// pathOf is where a directory lies in this mount; errElsewhere if it does not. A directory that is
 // moved while it is looked for is still here: whoever took it to be elsewhere would miss all
 // that is named in it. So only the kernel says that it is not, by what is around it.
-func (t watchedTree) find(dir handle) (string, error) {
+func (t watchedTree) pathOf(dir handle) (string, error) {
 	fd, err := dir.open(t.fd)
 	if errors.Is(err, unix.ESTALE) {
 		return "", errElsewhere
@@ -102,7 +102,7 @@ func (t watchedTree) find(dir handle) (string, error) {
 		if err := t.holds(fd); err != nil {
 			return "", err
 		}
-		if st, err := placeOf(fd); err == nil && st.Nlink == 0 {
+		if st, err := statFD(fd); err == nil && st.Nlink == 0 {
 			return strings.TrimSuffix(p, deletedMark), nil // it was removed: so it was called
 		}
 	}
@@ -117,8 +117,8 @@ func (t watchedTree) has(p string, fd int) bool {
 		return false
 	}
 	defer unix.Close(again)
-	a, errA := placeOf(fd)
-	b, errB := placeOf(again)
+	a, errA := statFD(fd)
+	b, errB := statFD(again)
 	return errors.Join(errA, errB) == nil && inodeOf(&a) == inodeOf(&b)
 }
 

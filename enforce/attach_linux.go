@@ -10,39 +10,39 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// laid is a cover that was laid in this round, and in which more is laid.
-type laid struct {
+// newMask is a cover that was newMask in this round, and in which more is newMask.
+type newMask struct {
 	path string
 	tree int
-	// opens: it is to be open, and is read-only until what lies in it is covered.
-	opens bool
+	// exception: it is to be open, and is read-only until what lies in it is covered.
+	exception bool
 }
 
-func (l *laid) rel(p string) string { return rest(p, l.path) }
+func (l *newMask) rel(p string) string { return rest(p, l.path) }
 
-// layAll lays what is missing of sorted wants: each, and then what lies in it.
-func (m *mounter) layAll(wants []want, in *laid) error {
+// mountAll lays what is missing of sorted wants: each, and then what lies in it.
+func (m *mounter) mountAll(wants []want, in *newMask) error {
 	have := map[string]bool{}
 	if in == nil {
-		for _, c := range m.covers {
+		for _, c := range m.mounted {
 			have[c.path] = true
 		}
 	}
-	return m.layIn(wants, in, have)
+	return m.mountIn(wants, in, have)
 }
 
-func (m *mounter) layIn(wants []want, in *laid, have map[string]bool) error {
+func (m *mounter) mountIn(wants []want, in *newMask, have map[string]bool) error {
 	for len(wants) > 0 {
 		n := subtree(wants)
 		w, inside := wants[0], wants[1:n]
 		wants = wants[n:]
 		if have[w.path] {
-			if err := m.layIn(inside, in, have); err != nil {
+			if err := m.mountIn(inside, in, have); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := m.lay(w, inside, in, have); errors.Is(err, errHidden) && in == nil {
+		if err := m.mount(w, inside, in, have); errors.Is(err, errHidden) && in == nil {
 			m.later = append(append(m.later, w), inside...)
 		} else if err != nil {
 			return err
@@ -51,9 +51,9 @@ func (m *mounter) layIn(wants []want, in *laid, have map[string]bool) error {
 	return nil
 }
 
-// lay covers one place, and what lies in it.
-func (m *mounter) lay(w want, inside []want, in *laid, have map[string]bool) error {
-	l, err := m.put(w, inside, in)
+// mount covers one place, and what lies in it.
+func (m *mounter) mount(w want, inside []want, in *newMask, have map[string]bool) error {
+	l, err := m.mountMask(w, inside, in)
 	if gone(err) || errors.Is(err, unix.EINVAL) { // EINVAL: what it was to lie on is mounted nowhere now
 		err = errMoved
 	}
@@ -61,10 +61,10 @@ func (m *mounter) lay(w want, inside []want, in *laid, have map[string]bool) err
 		return fmt.Errorf("cannot cover %s: %w", chat.Quote(w.path), err)
 	}
 	defer unix.Close(l.tree)
-	if err := m.layIn(inside, l, have); err != nil {
+	if err := m.mountIn(inside, l, have); err != nil {
 		return err
 	}
-	if l.opens {
+	if l.exception {
 		if err := setReadOnly(l.tree, false); err != nil {
 			return fmt.Errorf("cannot open %s: %w", chat.Quote(w.path), err)
 		}
@@ -72,8 +72,8 @@ func (m *mounter) lay(w want, inside []want, in *laid, have map[string]bool) err
 	return nil
 }
 
-// put covers one place, after it has copied the islands that lie in it.
-func (m *mounter) put(w want, inside []want, in *laid) (*laid, error) {
+// mountMask covers one place, after it has copied the islands that lie in it.
+func (m *mounter) mountMask(w want, inside []want, in *newMask) (*newMask, error) {
 	target, old, err := m.target(w, in)
 	if err != nil {
 		return nil, err
@@ -81,17 +81,17 @@ func (m *mounter) put(w want, inside []want, in *laid) (*laid, error) {
 	defer unix.Close(target)
 	if in == nil { // those further in are copied then, too
 		for _, i := range inside {
-			if err := m.copyIsland(i); err != nil {
+			if err := m.copyException(i); err != nil {
 				return nil, err
 			}
 		}
 	}
-	l := &laid{path: w.path}
+	l := &newMask{path: w.path}
 	if l.tree, err = m.treeOf(w, target, old, inside); err != nil {
 		return nil, err
 	}
 	if w.class == wallOpen && len(inside) > 0 {
-		l.opens, err = true, setReadOnly(l.tree, true)
+		l.exception, err = true, setReadOnly(l.tree, true)
 	}
 	if err == nil && w.class != wallClosed {
 		err = m.mark(l.tree)
@@ -101,20 +101,20 @@ func (m *mounter) put(w want, inside []want, in *laid) (*laid, error) {
 	}
 	var st unix.Statx_t
 	if err == nil {
-		st, err = placeOf(l.tree)
+		st, err = statFD(l.tree)
 	}
 	if err != nil {
 		unix.Close(l.tree)
 		return nil, err
 	}
-	m.covers = append(m.covers, cover{w, st.Mnt_id})
+	m.mounted = append(m.mounted, maskMount{w, st.Mnt_id})
 	return l, nil
 }
 
 // attach puts tree over target, or in the place of an old cover: first below it, so that
 // one of both is there at any time. A kernel before 6.5 cannot do that, and none at the
 // root of a session: there the new one goes over the old, which stays below it.
-func (m *mounter) attach(tree, target int, old *cover) error {
+func (m *mounter) attach(tree, target int, old *maskMount) error {
 	if old == nil {
 		return moveMount(tree, target, 0)
 	}
@@ -123,7 +123,7 @@ func (m *mounter) attach(tree, target int, old *cover) error {
 		err = moveMount(tree, target, moveBeneath)
 	}
 	if errors.Is(err, unix.EINVAL) {
-		if m.layers(old.path) >= mostLayers {
+		if m.stacked(old.path) >= maxStacked {
 			return errHidden
 		}
 		delete(m.dropped, old.id) // its end would be that of what is on it
@@ -132,11 +132,11 @@ func (m *mounter) attach(tree, target int, old *cover) error {
 	return err
 }
 
-// mostLayers bounds how many old covers stay below one, where the kernel cannot put one
+// maxStacked bounds how many old covers stay below one, where the kernel cannot put one
 // in the place of another. Beyond it they all go before the next comes.
-const mostLayers = 16
+const maxStacked = 16
 
-func (m *mounter) layers(p string) int {
+func (m *mounter) stacked(p string) int {
 	n := 0
 	for _, c := range m.dropped {
 		if c.path == p {
@@ -146,9 +146,9 @@ func (m *mounter) layers(p string) int {
 	return n
 }
 
-// copyIsland copies what is to be seen in an island or another mount that comes along.
-func (m *mounter) copyIsland(i want) error {
-	if _, ok := m.copies[i.path]; ok || !i.island() && !(i.base && i.class != wallClosed) {
+// copyException copies what is to be seen in an island or another mount that comes along.
+func (m *mounter) copyException(i want) error {
+	if _, ok := m.copies[i.path]; ok || !i.isException() && !(i.base && i.class != wallClosed) {
 		return nil
 	}
 	tree, err := m.copyOf(i)
@@ -169,10 +169,10 @@ func (m *mounter) copyOf(w want) (int, error) {
 
 // treeOf is the tree that covers w, attached nowhere yet. It is w's file alone: mounts in
 // it come along one by one ([nest]), so that each is watched.
-func (m *mounter) treeOf(w want, target int, old *cover, inside []want) (tree int, err error) {
+func (m *mounter) treeOf(w want, target int, old *maskMount, inside []want) (tree int, err error) {
 	shown := w.class != wallClosed
 	switch {
-	case shown && (w.island() || w.base || old != nil):
+	case shown && (w.isException() || w.base || old != nil):
 		if copied, ok := m.copies[w.path]; ok {
 			delete(m.copies, w.path)
 			tree = copied
@@ -181,11 +181,11 @@ func (m *mounter) treeOf(w want, target int, old *cover, inside []want) (tree in
 		}
 	case shown:
 		tree, err = openTree(target)
-	case w.dir && (m.islands || slices.ContainsFunc(inside, want.inPlace)):
+	case w.dir && (m.exceptions || slices.ContainsFunc(inside, want.needsMountPoint)):
 		return m.roomyMask(w, inside)
 	default:
-		err = elsewhere(func() (err error) {
-			tree, err = openTree(m.masks.of(w.dir))
+		err = inOwnNamespace(func() (err error) {
+			tree, err = openTree(m.sources.of(w.dir))
 			return err
 		})
 	}
@@ -205,12 +205,12 @@ func (m *mounter) roomyMask(w want, inside []want) (int, error) {
 	}
 	var places []want
 	for _, i := range inside {
-		if i.inPlace() && m.owner[i.path] == w.path {
+		if i.needsMountPoint() && m.owner[i.path] == w.path {
 			places = append(places, i)
 		}
 	}
 	if len(places) > 0 {
-		err = furnish(tree, w.path, places)
+		err = makeMountPoints(tree, w.path, places)
 	}
 	if err == nil {
 		err = setReadOnly(tree, true)

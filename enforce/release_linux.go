@@ -24,15 +24,15 @@ func (w *watch) drop(id chat.ID) {
 			delete(w.byMount, id)
 		}
 	}
-	w.letGo(s)
+	w.release(s)
 }
 
-// letGo closes what begin opened.
-func (w *watch) letGo(s *watched) {
-	_ = s.notes.Close() // nil if it came to none
-	clear(w.owners)     // they name the session
+// release closes what begin opened.
+func (w *watch) release(s *watchedSession) {
+	_ = s.journal.Close() // nil if it came to none
+	clear(w.owners)       // they name the session
 	for _, t := range s.trees {
-		w.roots[t.root] = slices.DeleteFunc(w.roots[t.root], func(r rooted) bool { return r.s == s })
+		w.roots[t.root] = slices.DeleteFunc(w.roots[t.root], func(r sessionRoot) bool { return r.s == s })
 		if len(w.roots[t.root]) == 0 {
 			delete(w.roots, t.root)
 		}

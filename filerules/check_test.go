@@ -85,7 +85,7 @@ func TestSentences(t *testing.T) {
 		for want, paths := range map[bool]string{true: s.covers, false: s.not} {
 			for path := range strings.FieldsSeq(paths) {
 				for _, op := range []Op{Read, Write, Edit, Bash} {
-					if v, err := rs.Judge(path, op); err != nil || v.Denied() != want {
+					if v, err := rs.Check(path, op); err != nil || v.Denied() != want {
 						t.Errorf("%s: %s on %s: denied is %v, %v, want %v", s.says, s.pattern, path, v.Denied(), err, want)
 					}
 				}
@@ -175,7 +175,7 @@ func TestOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := rs.Judge(f[3], op)
+		v, err := rs.Check(f[3], op)
 		got := fmt.Sprintf("%s    %s", v.Effect, v.Layer)
 		if v.Rule != nil {
 			got = fmt.Sprintf("%s %s %s %s", v.Effect, v.Rule, v.Rule.Place, v.Layer)
@@ -194,7 +194,7 @@ func TestMissingOps(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, op := range []Op{Read, Write, Edit, Bash} {
-			if v, err := rs.Judge("/x", op); err != nil || !v.Denied() {
+			if v, err := rs.Check("/x", op); err != nil || !v.Denied() {
 				t.Errorf("%q, %s: %+v, %v", ops, op, v, err)
 			}
 		}
@@ -228,12 +228,12 @@ func TestTwoNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := rs.Judge(f[1], Read)
+		v, err := rs.Check(f[1], Read)
 		if got := fmt.Sprint(v.Effect, " ", v.Name); err != nil || got != want {
 			t.Errorf("%s: %s, %v, want %s", question, got, err, want)
 		}
 		named := []chat.NamedPath{{Text: Absolute("/home/u", "/home/u", f[1])}}
-		if w, _ := rs.JudgeNamed(named); w.Effect != v.Effect || w.Rule != nil && w.Name != v.Name {
+		if w, _ := rs.CheckNamed(named); w.Effect != v.Effect || w.Rule != nil && w.Name != v.Name {
 			t.Errorf("%s in a command: %+v", f[1], w)
 		}
 	}
@@ -255,26 +255,26 @@ func TestPatternsBehindLinks(t *testing.T) {
 		"/srv/homes/u/.ssh/id": true, "/home/u/.ssh/id": true, "/srv/homes/u/keys/k": true, "/srv/homes/u/led/a.x": true, "/home/u/w/w/x": true,
 		"/srv/homes/u/w/w/x": true, "/srv/homes/u/x": false, "/srv/homes/u/w/x": false,
 	} {
-		if v, err := rs.Judge(path, Read); err != nil || v.Denied() != want {
+		if v, err := rs.Check(path, Read); err != nil || v.Denied() != want {
 			t.Errorf("%s: denied is %v, %v", path, v.Denied(), err)
 		}
 	}
 	if rs, err = p.For(Scope{Agent: "a", Home: "/home/u", Resolve: resolve}); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := rs.Judge("~/led/id", Read); err != nil || !v.Denied() {
+	if v, err := rs.Check("~/led/id", Read); err != nil || !v.Denied() {
 		t.Errorf("an allow of a link lets read what it leads to: %+v, %v", v, err)
 	}
 }
 
-func TestJudgeRefuses(t *testing.T) {
+func TestCheckRefuses(t *testing.T) {
 	p := mustLoad(t, "")
 	rs, err := p.For(Scope{Home: "/h"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for path, op := range map[string]Op{"": Read, "a\x00b": Read, strings.Repeat("x", MaxPath+1): Read, "/x": 0, "/y": All, "/z": Read | Write} {
-		if v, err := rs.Judge(path, op); !errors.Is(err, chat.ErrInvalid) || !strings.HasPrefix(err.Error(), "cannot ") {
+		if v, err := rs.Check(path, op); !errors.Is(err, chat.ErrInvalid) || !strings.HasPrefix(err.Error(), "cannot ") {
 			t.Errorf("%.20q %v: %+v, %v", path, op, v, err)
 		}
 	}
@@ -294,7 +294,7 @@ func TestScopeNamesAreLiteral(t *testing.T) {
 			t.Fatal(err)
 		}
 		for path, want := range map[string]bool{dir + "/a.k": true, "a.k": true, "w/a": true, dir + "/w/a": true, "/hx/a.k": false, "/ha/a.k": false, "/hxy/w/a": false} {
-			if v, err := rs.Judge(path, Read); err != nil || v.Denied() != want {
+			if v, err := rs.Check(path, Read); err != nil || v.Denied() != want {
 				t.Errorf("home %s, %s: denied is %v, %v", dir, path, v.Denied(), err)
 			}
 		}

@@ -57,8 +57,8 @@ func Absolute(home, cwd, p string) string {
 	return cwd + "/" + p
 }
 
-// Judge says whether one operation may be done on a path.
-func (rs *Ruleset) Judge(p string, op Op) (Verdict, error) {
+// Check says whether one operation may be done on a path.
+func (rs *Ruleset) Check(p string, op Op) (Verdict, error) {
 	switch {
 	case p == "":
 		return Verdict{}, fmt.Errorf("cannot judge an empty path: %w", chat.ErrInvalid)
@@ -69,20 +69,20 @@ func (rs *Ruleset) Judge(p string, op Op) (Verdict, error) {
 	case op != Read && op != Write && op != Edit && op != Bash:
 		return Verdict{}, fmt.Errorf("cannot judge op %q: want one of read, write, edit, bash: %w", op, chat.ErrInvalid)
 	}
-	v, _ := rs.judge(Absolute(rs.scope.Home, rs.scope.Cwd, p), op)
+	v, _ := rs.check(Absolute(rs.scope.Home, rs.scope.Cwd, p), op)
 	return v, nil
 }
 
-// judge is Judge for an absolute path that is not folded. It also says how many steps
+// check is Judge for an absolute path that is not folded. It also says how many steps
 // that took.
-func (rs *Ruleset) judge(raw string, op Op) (v Verdict, steps int) {
+func (rs *Ruleset) check(raw string, op Op) (v Verdict, steps int) {
 	folded := path.Clean(raw)
-	v, steps = rs.judgeName(folded, op)
+	v, steps = rs.checkName(folded, op)
 	if v.Denied() || rs.scope.Resolve == nil {
 		return v, steps
 	}
 	if real := rs.scope.Resolve(raw); real != folded {
-		w, more := rs.judgeName(real, op)
+		w, more := rs.checkName(real, op)
 		steps += more
 		if w.Denied() || v.Rule == nil && w.Rule != nil {
 			return w, steps
@@ -91,16 +91,16 @@ func (rs *Ruleset) judge(raw string, op Op) (v Verdict, steps int) {
 	return v, steps
 }
 
-// JudgeName judges one absolute, folded name as it stands, for who knows already where
+// CheckName judges one absolute, folded name as it stands, for who knows already where
 // links lead: the kernel's walls go by it. It neither checks the name nor op.
-func (rs *Ruleset) JudgeName(name string, op Op) Verdict {
-	v, _ := rs.judgeName(name, op)
+func (rs *Ruleset) CheckName(name string, op Op) Verdict {
+	v, _ := rs.checkName(name, op)
 	return v
 }
 
-// judgeName judges one absolute, folded name. Each matcher that is asked is a step for
+// checkName judges one absolute, folded name. Each matcher that is asked is a step for
 // each byte.
-func (rs *Ruleset) judgeName(name string, op Op) (v Verdict, steps int) {
+func (rs *Ruleset) checkName(name string, op Op) (v Verdict, steps int) {
 	c, tried := rs.index.winner(name, op)
 	return verdict(c, name), (1 + tried) * len(name)
 }

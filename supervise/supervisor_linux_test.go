@@ -24,7 +24,7 @@ func TestTimedOutWhoeverEndsIt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := &mind{
+			m := &supervisor{
 				spec: Spec{Deadline: c.deadline, Last: time.Now().Add(2 * time.Hour)}, pid: command.Pid, kill: kill,
 				moved: make(chan struct{}), exited: make(chan struct{}), reaped: make(chan struct{}),
 			}

@@ -18,13 +18,13 @@ var errHidden = errors.New("an old cover is over it")
 
 // target is what the cover of w goes over. It is in what was laid around it in this round,
 // or found from the session's root. old is the old cover of the same place, in its stead.
-func (m *mounter) target(w want, in *laid) (fd int, old *cover, err error) {
+func (m *mounter) target(w want, in *newMask) (fd int, old *maskMount, err error) {
 	start, rel := m.root, strings.TrimPrefix(w.path, "/")
 	if in != nil {
 		start, rel = in.tree, in.rel(w.path)
 	}
-	if w.inPlace() && in == nil {
-		if err := m.makeRoom(w); err != nil {
+	if w.needsMountPoint() && in == nil {
+		if err := m.addMountPoint(w); err != nil {
 			return -1, nil, err
 		}
 	}
@@ -34,15 +34,15 @@ func (m *mounter) target(w want, in *laid) (fd int, old *cover, err error) {
 	}
 	var st unix.Statx_t
 	if err == nil {
-		if st, err = placeOf(fd); err != nil {
+		if st, err = statFD(fd); err != nil {
 			unix.Close(fd)
 			return -1, nil, err
 		}
 		dropped, is := m.dropped[st.Mnt_id]
 		switch {
-		case is && dropped.path == w.path && dropped.dir == w.dir && m.inPlaceOf(dropped):
+		case is && dropped.path == w.path && dropped.dir == w.dir && m.inPlace(dropped):
 			return fd, &dropped, nil
-		case !is && (w.inPlace() || inodeOf(&st) == w.inode):
+		case !is && (w.needsMountPoint() || inodeOf(&st) == w.inode):
 			return fd, nil, nil
 		}
 		unix.Close(fd)
@@ -50,7 +50,7 @@ func (m *mounter) target(w want, in *laid) (fd int, old *cover, err error) {
 	if in != nil || len(m.dropped) == 0 {
 		return -1, nil, errMoved
 	}
-	if w.inPlace() || m.owner[w.path] != "" {
+	if w.needsMountPoint() || m.owner[w.path] != "" {
 		return -1, nil, errHidden // it is in a cover that stays, below one that goes
 	}
 	fd, err = m.source(w)
@@ -71,7 +71,7 @@ func (m *mounter) source(w want) (int, error) {
 	}
 	fd, err := openBeneath(m.root, strings.TrimPrefix(w.path, "/"), unix.O_PATH)
 	if err == nil {
-		st, err := placeOf(fd)
+		st, err := statFD(fd)
 		if err == nil && st.Mnt_id == uint64(b.ID) && inodeOf(&st) == w.inode {
 			return fd, nil
 		}
@@ -85,7 +85,7 @@ func (m *mounter) source(w want) (int, error) {
 		return -1, err
 	}
 	defer unix.Close(below)
-	if st, err := placeOf(below); err != nil || inodeOf(&st) != w.inode {
+	if st, err := statFD(below); err != nil || inodeOf(&st) != w.inode {
 		return -1, errors.Join(errMoved, err)
 	}
 	return m.sameOn(b, below, w.path)
@@ -123,13 +123,13 @@ func (m *mounter) baseOf(p string) *baseMount {
 	}
 }
 
-// makeRoom makes an empty place for w in the cover around it that stays, if there is
+// addMountPoint makes an empty place for w in the cover around it that stays, if there is
 // none: by a copy of that cover which can be written to, and nobody else has.
-func (m *mounter) makeRoom(w want) error {
+func (m *mounter) addMountPoint(w want) error {
 	was := ""
 	fd, err := openBeneath(m.root, strings.TrimPrefix(w.path, "/"), unix.O_PATH)
 	if err == nil {
-		st, err := placeOf(fd)
+		st, err := statFD(fd)
 		unix.Close(fd)
 		if _, old := m.dropped[st.Mnt_id]; err != nil || old || (st.Mode&unix.S_IFMT == unix.S_IFDIR) == w.dir {
 			return err
@@ -159,7 +159,7 @@ func (m *mounter) makeRoom(w want) error {
 		err = unix.Renameat(room, rest(w.path, around), room, was)
 	}
 	if err == nil {
-		err = furnish(room, around, []want{w})
+		err = makeMountPoints(room, around, []want{w})
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errHidden, err)
@@ -167,22 +167,22 @@ func (m *mounter) makeRoom(w want) error {
 	return nil
 }
 
-// furnish makes, in the cover of a closed directory, empty places for islands in it.
-func furnish(tree int, around string, islands []want) error {
-	for _, i := range islands {
+// makeMountPoints makes, in the cover of a closed directory, empty places for islands in it.
+func makeMountPoints(tree int, around string, exceptions []want) error {
+	for _, i := range exceptions {
 		rel := rest(i.path, around)
-		if err := makePlace(tree, rel, i.dir); err != nil {
+		if err := makeMountPoint(tree, rel, i.dir); err != nil {
 			return fmt.Errorf("cannot make a place for %s: %w", chat.Quote(i.path), err)
 		}
 	}
-	if err := openBits(tree); err != nil {
+	if err := makePassable(tree); err != nil {
 		return fmt.Errorf("cannot let islands be reached in %s: %w", chat.Quote(around), err)
 	}
 	return nil
 }
 
-// openBits lets the root of a cover be passed through, not listed.
-func openBits(tree int) error {
+// makePassable lets the root of a cover be passed through, not listed.
+func makePassable(tree int) error {
 	fd, err := openBeneath(tree, "", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
@@ -191,8 +191,8 @@ func openBits(tree int) error {
 	return unix.Fchmod(fd, 0o111)
 }
 
-// makePlace makes an empty directory or file below dir, and the directories to it.
-func makePlace(dir int, rel string, isDir bool) error {
+// makeMountPoint makes an empty directory or file below dir, and the directories to it.
+func makeMountPoint(dir int, rel string, isDir bool) error {
 	names := strings.Split(rel, "/")
 	at, err := unix.Dup(dir)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// judge says whether what fd is open on, which was found at a spot, may be opened, by the names
+// allows says whether what fd is open on, which was found at a spot, may be opened, by the names
 // that are known. It says no when in doubt. It goes by that spot: only what it and the directories
 // there were called before is known by now.
-func (s *watched) judge(fd int, at spot) bool {
+func (s *watchedSession) allows(fd int, at location) bool {
 	t, ok := s.treeOf(at.path)
 	if !ok {
 		return false
@@ -53,16 +53,16 @@ func onReadOnly(fd int) bool {
 }
 
 // treeOf is the mount of bubblewrap's that p lies in.
-func (s *watched) treeOf(p string) (best watchedTree, ok bool) {
+func (s *watchedSession) treeOf(p string) (best watchedTree, ok bool) {
 	for _, t := range s.trees {
 		if under(p, t.Path) && (!ok || len(t.Path) > len(best.Path)) {
 			best, ok = t, true
 		}
 	}
-	if !ok || len(s.k.bases) == len(s.trees) {
+	if !ok || len(s.session.bases) == len(s.trees) {
 		return best, ok
 	}
-	for _, b := range s.k.bases {
+	for _, b := range s.session.bases {
 		if b.Path == p && len(b.Path) > len(best.Path) {
 			return watchedTree{baseMount: b, fd: -1}, true // a file that is mounted
 		}
@@ -72,7 +72,7 @@ func (s *watched) treeOf(p string) (best watchedTree, ok bool) {
 
 // classOf is the strictest class of a file's names, of what is known of it, and of
 // the directories around it.
-func (s *watched) classOf(t watchedTree, at spot, fd int) wallClass {
+func (s *watchedSession) classOf(t watchedTree, at location, fd int) wallClass {
 	class := s.classOfNames(at.path)
 	if class == wallClosed || len(s.denied)+len(s.before) == 0 || t.fsid == "" {
 		return class
@@ -81,16 +81,16 @@ func (s *watched) classOf(t watchedTree, at spot, fd int) wallClass {
 	if err != nil {
 		return wallClosed
 	}
-	class = max(class, s.known(h))
+	class = max(class, s.classOfHandle(h))
 	for _, dir := range at.dirs {
-		class = max(class, s.known(dir))
+		class = max(class, s.classOfHandle(dir))
 	}
 	if t.Writable {
 		return closedIf(at.gone, class)
 	}
-	st, err := placeOf(fd)
+	st, err := statFD(fd)
 	if err == nil {
-		err = t.eachDirectory(at.path, inodeOf(&st), func(h handle) { class = max(class, s.known(h)) })
+		err = t.eachDirectory(at.path, inodeOf(&st), func(h handle) { class = max(class, s.classOfHandle(h)) })
 	}
 	return closedIf(err != nil, class)
 }
@@ -104,10 +104,10 @@ func closedIf(doubt bool, class wallClass) wallClass {
 }
 
 // classOfNames judges p and what it would be called had no directory been moved.
-func (s *watched) classOfNames(p string) wallClass { return classBy(s.walls, s.namesOf(p)) }
+func (s *watchedSession) classOfNames(p string) wallClass { return classBy(s.walls, s.namesOf(p)) }
 
 // namesOf are these names; nil if they are too many.
-func (s *watched) namesOf(p string) []string {
+func (s *watchedSession) namesOf(p string) []string {
 	names := []string{p}
 	for i := 0; i < len(names) && len(s.moved) > 0; i++ {
 		for end, at := len(names[i]), names[i]; end > 0; end = strings.LastIndexByte(at[:end], '/') {

@@ -11,23 +11,23 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// leader tells one session from all others: its pid 1, and when that started.
-type leader struct {
+// initProcess tells one session from all others: its pid 1, and when that started.
+type initProcess struct {
 	chat  chat.ID
 	pid   int
 	start uint64
 }
 
-func (o Order) leader() leader { return leader{o.Chat, o.PID, o.Start} }
+func (o Order) initProcess() initProcess { return initProcess{o.Chat, o.PID, o.Start} }
 
-// openKept opens what belongs to the session of an order. The leader is named by its
+// openSession opens what belongs to the session of an order. The leader is named by its
 // start time too, and asked after everything was opened: so it was the leader's.
-func openKept(o Order) (*kept, error) {
+func openSession(o Order) (*session, error) {
 	fd, err := unix.PidfdOpen(o.PID, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot hold process %d: %w", o.PID, err)
 	}
-	k := &kept{leader: o.leader(), order: o, pidfd: os.NewFile(uintptr(fd), "pidfd")}
+	k := &session{initProc: o.initProcess(), order: o, pidfd: os.NewFile(uintptr(fd), "pidfd")}
 	if k.ns, err = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", o.PID)); err != nil {
 		k.close()
 		return nil, fmt.Errorf("cannot open the mount namespace of process %d: %w", o.PID, err)
@@ -50,23 +50,23 @@ func openKept(o Order) (*kept, error) {
 }
 
 // refuseOwn refuses to cover anything in the host's own mount namespace.
-func (k *kept) refuseOwn() error {
+func (s *session) refuseOwn() error {
 	own, err := os.Stat("/proc/self/ns/mnt")
-	theirs, errTheirs := k.ns.Stat()
+	theirs, errTheirs := s.ns.Stat()
 	if err := errors.Join(err, errTheirs); err != nil {
 		return fmt.Errorf("cannot compare mount namespaces: %w", err)
 	}
 	if os.SameFile(own, theirs) {
-		return fmt.Errorf("process %d has no mount namespace of its own: %w", k.leader.pid, chat.ErrInvalid)
+		return fmt.Errorf("process %d has no mount namespace of its own: %w", s.initProc.pid, chat.ErrInvalid)
 	}
 	return nil
 }
 
 // ended reports that the leader has ended, or that the session was let go of: its
 // descriptor is closed then, and nobody knows what has the number now.
-func (k *kept) ended() bool {
+func (s *session) ended() bool {
 	ended := true
-	err := onDescriptor(k.pidfd, func(fd int) error {
+	err := onDescriptor(s.pidfd, func(fd int) error {
 		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		n, err := unix.Poll(p, 0)
 		for err == unix.EINTR { // also without a wait, where a signal of the runtime is pending
@@ -79,8 +79,8 @@ func (k *kept) ended() bool {
 }
 
 // kill ends the session. One that has ended, or was let go of, is not an error.
-func (k *kept) kill() error {
-	err := onDescriptor(k.pidfd, func(fd int) error { return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) })
+func (s *session) kill() error {
+	err := onDescriptor(s.pidfd, func(fd int) error { return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) })
 	if errors.Is(err, os.ErrClosed) || errors.Is(err, unix.ESRCH) {
 		return nil
 	}
@@ -101,13 +101,13 @@ func onDescriptor(f *os.File, do func(fd int) error) error {
 }
 
 // close lets the session go. It may be closed again.
-func (k *kept) close() {
-	k.closed = true
-	for _, b := range k.bases {
+func (s *session) close() {
+	s.closed = true
+	for _, b := range s.bases {
 		b.close()
 	}
-	k.bases = nil
-	for _, f := range []*os.File{k.pidfd, k.ns} {
+	s.bases = nil
+	for _, f := range []*os.File{s.pidfd, s.ns} {
 		_ = f.Close() // nil and closed are errors, and neither has anything open
 	}
 }

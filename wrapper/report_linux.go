@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxTold bounds the command line in a denial, in bytes.
-const maxTold = 1 << 10
+// maxReported bounds the command line in a denial, in bytes.
+const maxReported = 1 << 10
 
-// tellDenial writes one line into the fifo. Nobody listening, or a full fifo, changes
+// reportDenial writes one line into the fifo. Nobody listening, or a full fifo, changes
 // nothing about the denial, so trouble here is not reported.
-func tellDenial(s shim, rule string) {
+func reportDenial(s shim, rule string) {
 	argv := strings.Join(s.argv, " ")
-	d := shims.ShimDenial{Program: s.name, Argv: argv[:min(len(argv), maxTold)], Rule: rule[:min(len(rule), maxTold)]}
+	d := shims.ShimDenial{Program: s.name, Argv: argv[:min(len(argv), maxReported)], Rule: rule[:min(len(rule), maxReported)]}
 	line, err := json.Marshal(d)
 	if err != nil || len(line)+1 > shims.MaxShimDenial {
 		line, _ = json.Marshal(shims.ShimDenial{Program: s.name, Rule: chat.Quote(rule)})

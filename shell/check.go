@@ -26,24 +26,24 @@ func NamedByArgv(home, cwd string, argv []string) ([]chat.NamedPath, error) {
 	return x.found, x.tooFar
 }
 
-// JudgeCommand says whether a shell may be given a command: whether the rules allow each
+// CheckCommand says whether a shell may be given a command: whether the rules allow each
 // path that is found in it for Bash. Verdict.Paths are those. What was found in a
 // command that is not bash to its end is judged; without a deny that is an error.
-func JudgeCommand(rs *filerules.Ruleset, command string) (filerules.Verdict, error) {
+func CheckCommand(rs *filerules.Ruleset, command string) (filerules.Verdict, error) {
 	named, err := Named(rs.Scope().Home, rs.Scope().Cwd, command)
-	return judge(rs, named, err)
+	return check(rs, named, err)
 }
 
-// JudgeArgv is [JudgeCommand] for a program that no shell starts: whether each
+// CheckArgv is [CheckCommand] for a program that no shell starts: whether each
 // path that is found among its arguments is allowed for Bash. No ~ is expanded in them.
-func JudgeArgv(rs *filerules.Ruleset, argv []string) (filerules.Verdict, error) {
+func CheckArgv(rs *filerules.Ruleset, argv []string) (filerules.Verdict, error) {
 	named, err := NamedByArgv(rs.Scope().Home, rs.Scope().Cwd, argv)
-	return judge(rs, named, err)
+	return check(rs, named, err)
 }
 
-// judge judges what was found, up to err.
-func judge(rs *filerules.Ruleset, named []chat.NamedPath, found error) (filerules.Verdict, error) {
-	v, err := rs.JudgeNamed(named)
+// check judges what was found, up to err.
+func check(rs *filerules.Ruleset, named []chat.NamedPath, found error) (filerules.Verdict, error) {
+	v, err := rs.CheckNamed(named)
 	if err = cmp.Or(found, err); err != nil && !v.Denied() {
 		return filerules.Verdict{Paths: v.Paths}, err
 	}

@@ -28,14 +28,14 @@ func Main() int {
 	if err := errors.Join(err, json.NewEncoder(ready).Encode(said), ready.Close()); err != nil {
 		return 1
 	}
-	if err := m.mind(); err != nil {
+	if err := m.supervise(); err != nil {
 		return 1
 	}
 	return 0
 }
 
-// mind is one run being minded.
-type mind struct {
+// supervisor is one run being minded.
+type supervisor struct {
 	spec           Spec
 	pid            int
 	orders, stdin  *os.File
@@ -49,8 +49,8 @@ type mind struct {
 }
 
 // start starts the command and then gives up everything but the descriptors.
-func start() (*mind, error) {
-	m := &mind{moved: make(chan struct{}), exited: make(chan struct{}), reaped: make(chan struct{})}
+func start() (*supervisor, error) {
+	m := &supervisor{moved: make(chan struct{}), exited: make(chan struct{}), reaped: make(chan struct{})}
 	f := os.NewFile(fdSpec, "spec")
 	spec, err := readSpec(f)
 	if err := errors.Join(err, f.Close()); err != nil {
@@ -122,7 +122,7 @@ func dropRoot(uid uint32) error {
 	return nil
 }
 
-func (m *mind) takeFiles() error {
+func (m *supervisor) takeFiles() error {
 	var errs []error
 	take := func(fd int, name string) *os.File {
 		errs = append(errs, unix.SetNonblock(fd, true)) // so that the runtime's poller waits for it
@@ -155,8 +155,8 @@ func Roomy(f *os.File, parts uint64) bool {
 	return s.Blocks == 0 || s.Bavail > s.Blocks/parts || s.Bavail > enough/uint64(s.Bsize)
 }
 
-// mind returns when the run has ended and everything about it is written down.
-func (m *mind) mind() error {
+// supervise returns when the run has ended and everything about it is written down.
+func (m *supervisor) supervise() error {
 	go m.collect()
 	go m.obey()
 	var copied [2]chan struct{}
@@ -186,7 +186,7 @@ type onlyReader struct{ io.Reader }
 
 // await waits for the command, or for the last moment that it has, and then ends the leaf until
 // nobody of it is left to be collected.
-func (m *mind) await() (timedOut bool) {
+func (m *supervisor) await() (timedOut bool) {
 	last := time.NewTimer(time.Until(m.spec.Last))
 	defer last.Stop()
 	select {
@@ -205,7 +205,7 @@ func (m *mind) await() (timedOut bool) {
 }
 
 // collect waits for every child: the command, and who becomes an orphan when it is killed.
-func (m *mind) collect() {
+func (m *supervisor) collect() {
 	defer close(m.reaped)
 	for {
 		var status unix.WaitStatus
@@ -222,7 +222,7 @@ func (m *mind) collect() {
 }
 
 // obey reads orders as long as this process lives.
-func (m *mind) obey() {
+func (m *supervisor) obey() {
 	var order [1]byte
 	moved := false
 	for {
