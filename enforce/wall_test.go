@@ -128,7 +128,7 @@ func TestCheck(t *testing.T) {
 // TestSeedSamples: what Clawdbot's proposal shows can be kept as it is pasted.
 func TestSeedSamples(t *testing.T) {
 	for _, name := range []string{"sample1.json5", "sample2.json5"} {
-		text, err := os.ReadFile("../access/testdata/" + name)
+		text, err := os.ReadFile("../filerules/testdata/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
