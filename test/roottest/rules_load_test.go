@@ -64,7 +64,7 @@ func TestRulesNoEnforcer(t *testing.T) {
 
 // TestRulesSample: the seed's first sample, as it is pasted, in a session.
 func TestRulesSample(t *testing.T) {
-	text, err := os.ReadFile("../../access/testdata/sample1.json5")
+	text, err := os.ReadFile("../../filerules/testdata/sample1.json5")
 	must(t, err)
 	opt := ruledOptions(t, "access: {}")
 	p, err := filerules.Load("sample1.json5", text)

@@ -18,7 +18,7 @@ import (
 func TestSeedSamplesHold(t *testing.T) {
 	opt := ruledOptions(t, "access: {}")
 	for _, file := range []string{"sample1.json5", "sample2.json5"} {
-		text, err := os.ReadFile("../../access/testdata/" + file)
+		text, err := os.ReadFile("../../filerules/testdata/" + file)
 		must(t, err)
 		p, err := filerules.Load(file, text)
 		must(t, err)
