@@ -10,8 +10,8 @@ import (
 	"github.com/chatd/chatd/enforce"
 )
 
-// TestEnforcerEnds: chatd-enforce ends by SIGTERM, which is how systemd stops it, and does not wait to
-// be killed.
+// TestEnforcerEnds: chatd-enforce ends on SIGTERM, which systemd sends, and does not wait to be
+// killed.
 func TestEnforcerEnds(t *testing.T) {
 	opt := options(t)
 	defer endKeeper(t, opt)
