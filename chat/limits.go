@@ -18,22 +18,31 @@ type Limits struct {
 	CPUQuota Duration `json:"cpu_quota" yaml:"cpu_quota"`
 	// CPUPeriod is the window of CPUQuota; the kernel takes 1 ms to 1 s.
 	CPUPeriod Duration `json:"cpu_period" yaml:"cpu_period"`
-	// NoFile is RLIMIT_NOFILE of each process.
-	NoFile uint64 `json:"nofile" yaml:"nofile"`
 	// ShmSize bounds /dev/shm in bytes.
 	ShmSize uint64 `json:"shm_size" yaml:"shm_size"`
+	ProcessLimits
+}
+
+// ProcessLimits are the resource limits of each process of a chat, soft and hard
+// (getrlimit(2)). They go to chatd-shim as they are.
+type ProcessLimits struct {
+	// NoFile is RLIMIT_NOFILE: descriptors of a process.
+	NoFile uint64 `json:"nofile,omitempty" yaml:"nofile"`
+	// FSize is RLIMIT_FSIZE: the largest file that a process may write, in bytes; 0 is no
+	// bound. Who writes beyond it gets SIGXFSZ or EFBIG.
+	FSize uint64 `json:"fsize,omitempty" yaml:"fsize"`
 }
 
 // DefaultLimits are the seeds' figures. The period is the longest the kernel
 // takes: with the usual 100 ms a session needs 74 ms to its prompt, with 1 s 31.
 func DefaultLimits() Limits {
 	return Limits{
-		MemoryMax: 256 << 20,
-		PidsMax:   200,
-		CPUQuota:  Duration(250 * time.Millisecond),
-		CPUPeriod: Duration(time.Second),
-		NoFile:    1024,
-		ShmSize:   16 << 20,
+		MemoryMax:     256 << 20,
+		PidsMax:       200,
+		CPUQuota:      Duration(250 * time.Millisecond),
+		CPUPeriod:     Duration(time.Second),
+		ShmSize:       16 << 20,
+		ProcessLimits: ProcessLimits{NoFile: 1024},
 	}
 }
 
@@ -50,6 +59,7 @@ func (l Limits) Validate() error {
 		{"cpu_period", l.CPUPeriod.D() >= time.Millisecond && l.CPUPeriod.D() <= time.Second, "1ms to 1s"},
 		{"cpu_quota", l.CPUQuota.D() >= time.Millisecond, "at least 1ms"},
 		{"nofile", l.NoFile >= 64 && l.NoFile <= 1<<20, "64 to 1048576"},
+		{"fsize", l.FSize == 0 || l.FSize >= 1<<20, "0, which is no bound, or at least 1 MiB"},
 		{"shm_size", l.ShmSize >= 1<<16, "at least 64 KiB"},
 	} {
 		if !c.ok {

@@ -51,7 +51,7 @@ func openedFor(rec state.Record, p chat.Profile) shims.Opened {
 // plan is what chatd-shim confine does in view v before it execs argv.
 func (m *Manager) plan(v shims.View, rec state.Record, dir string, argv, env []string) shims.Plan {
 	p := v.Plan(dir, m.opt.LandlockABI, argv, env)
-	p.NoFile, p.ReportFD = m.profile(rec).Limits.NoFile, fdReport
+	p.ProcessLimits, p.ReportFD = m.profile(rec).Limits.ProcessLimits, fdReport
 	return p
 }
 

@@ -43,10 +43,10 @@ func serveFileTool(in io.Reader, out io.Writer) (err error) {
 	return tools.Serve(r, out)
 }
 
-// fileTool is the tool on the standard streams. A reader that went away ends it
-// with an error: Go's SIGPIPE would end it without one, and before it could take
-// back what it began.
+// fileTool is the tool on the standard streams. A reader that went away and a file beyond
+// RLIMIT_FSIZE end it with an error: Go's SIGPIPE and SIGXFSZ would end it without one, and
+// before it could take back what it began.
 func fileTool(args []string) int {
-	signal.Ignore(unix.SIGPIPE)
+	signal.Ignore(unix.SIGPIPE, unix.SIGXFSZ)
 	return runFileTool(args, os.Stdin, os.Stdout, os.Stderr)
 }

@@ -1,6 +1,7 @@
 package shims
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -26,16 +27,14 @@ func setLimits(p Plan) error {
 		umask = 0o077
 	}
 	unix.Umask(umask)
-	files := p.NoFile
-	if files == 0 {
-		files = defaultNoFile
-	}
 	for _, l := range []struct {
 		name     string
 		resource int
 		value    uint64
 	}{
-		{"nofile", unix.RLIMIT_NOFILE, files}, {"core", unix.RLIMIT_CORE, 0},
+		{"nofile", unix.RLIMIT_NOFILE, cmp.Or(p.NoFile, defaultNoFile)},
+		{"fsize", unix.RLIMIT_FSIZE, cmp.Or(p.FSize, unix.RLIM_INFINITY)},
+		{"core", unix.RLIMIT_CORE, 0},
 		{"memlock", unix.RLIMIT_MEMLOCK, memLock}, {"msgqueue", unix.RLIMIT_MSGQUEUE, msgQueue},
 	} {
 		if err := setLimit(l.resource, l.value); err != nil {

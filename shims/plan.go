@@ -28,8 +28,8 @@ type Plan struct {
 	Landlock landlock.Rules `json:"landlock"`
 	MinABI   int            `json:"min_abi"`
 	Scope    bool           `json:"scope"`
-	// NoFile is RLIMIT_NOFILE, soft and hard; 0 means 1024.
-	NoFile uint64 `json:"nofile,omitempty"`
+	// ProcessLimits are the profile's; NoFile 0 means 1024.
+	chat.ProcessLimits
 	// Opened is what the filter of system calls lets pass for this profile.
 	Opened Opened `json:"opened,omitzero"`
 	// Umask 0 means 077.

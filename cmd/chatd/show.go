@@ -40,6 +40,15 @@ func show(c *cli.Context) error {
 	return answer(c, ch, func(w io.Writer) error { return writeChat(w, ch, time.Now()) })
 }
 
+func limitWords(l chat.Limits) string {
+	words := fmt.Sprintf("memory %s, swap %s, pids %d, cpu %s each %s",
+		size(l.MemoryMax), size(l.SwapMax), l.PidsMax, l.CPUQuota, l.CPUPeriod)
+	if l.FSize > 0 {
+		words += ", file " + size(l.FSize)
+	}
+	return words
+}
+
 func writeChat(w io.Writer, ch chat.Chat, now time.Time) error {
 	rows := [][]string{
 		{"id", string(ch.ID)},
@@ -55,8 +64,7 @@ func writeChat(w io.Writer, ch chat.Chat, now time.Time) error {
 		{"home", ch.Home},
 		{"created", age(now.Sub(ch.CreatedAt)) + " ago"},
 		{"used", age(now.Sub(ch.UsedAt)) + " ago"},
-		{"limits", fmt.Sprintf("memory %s, swap %s, pids %d, cpu %s each %s", size(ch.Limits.MemoryMax),
-			size(ch.Limits.SwapMax), ch.Limits.PidsMax, ch.Limits.CPUQuota, ch.Limits.CPUPeriod)},
+		{"limits", limitWords(ch.Limits)},
 	}
 	if u := ch.Usage; u != nil {
 		rows = append(rows, []string{"usage", fmt.Sprintf("memory %s (peak %s), pids %d, cpu %s; killed for memory %d, forks refused %d, throttled %d",
