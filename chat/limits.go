@@ -19,8 +19,8 @@ type Limits struct {
 	// CPUPeriod is the window of CPUQuota; the kernel takes 1 ms to 1 s.
 	CPUPeriod Duration `json:"cpu_period" yaml:"cpu_period"`
 	// ShmSize bounds /dev/shm in bytes.
-	ShmSize uint64 `json:"shm_size" yaml:"shm_size"`
-	ProcessLimits
+	ShmSize       uint64 `json:"shm_size" yaml:"shm_size"`
+	ProcessLimits `yaml:",inline"`
 }
 
 // ProcessLimits are the resource limits of each process of a chat, soft and hard

@@ -20,7 +20,8 @@ func setLimit(l *chat.Limits, key, value string) error {
 	if value == "" {
 		return nil
 	}
-	switch limit := reflect.ValueOf(l).Elem().FieldByIndex(fields[i].Index).Addr().Interface().(type) {
+	v := reflect.ValueOf(l).Elem().FieldByIndex(fields[i].Index)
+	switch limit := v.Addr().Interface().(type) {
 	case *uint64:
 		return sizeInto(limit)(value)
 	case *chat.Duration:

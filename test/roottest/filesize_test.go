@@ -21,16 +21,19 @@ func TestFileSize(t *testing.T) {
 	m := open(t, opt)
 	for profile, want := range map[string]string{"bounded": "153 1048576", "default": "0 3145728"} {
 		c := create(t, m, "file size "+profile, profile)
-		const fill = "ulimit -f unlimited 2>/dev/null; head -c 3M /dev/zero >f; echo $? $(stat -c %s f); rm f"
+		const fill = "ulimit -f unlimited 2>/dev/null; " +
+			"head -c 3M /dev/zero >f; echo $? $(stat -c %s f); rm f"
 		if r := run(t, m, c.ID, fill); strings.TrimSpace(r.Stdout) != want {
 			t.Errorf("%s: a run: %+v, want %s", profile, r, want)
 		}
 		in := chat.Input{Text: fill, Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}}
-		if got, err := m.InputWait(operator(t.Context()), c.ID, in); err != nil || !strings.Contains(got.Text, want) {
+		got, err := m.InputWait(operator(t.Context()), c.ID, in)
+		if err != nil || !strings.Contains(got.Text, want) {
 			t.Errorf("%s: the terminal: %q, %v, want %s", profile, got.Text, err, want)
 		}
 		write := files.WriteFile{Path: "big", Stream: true}
-		_, err := m.WriteFile(operator(t.Context()), c.ID, write, bytes.NewReader(make([]byte, 3<<20)))
+		body := bytes.NewReader(make([]byte, 3<<20))
+		_, err = m.WriteFile(operator(t.Context()), c.ID, write, body)
 		if profile == "default" {
 			must(t, err)
 			continue
