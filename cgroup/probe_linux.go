@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -44,12 +45,14 @@ type probe struct {
 }
 
 func (p probe) layers(ctx context.Context) []chat.Layer {
+	// First and alone: what is not born inside would fork and allocate without a bound.
 	birth := p.in(ctx, p.birth)
-	layers := []chat.Layer{
-		p.layer(ctx, chat.LayerMemory, birth, p.memory),
-		p.layer(ctx, chat.LayerPids, birth, p.pids),
-		p.layer(ctx, chat.LayerCPU, birth, p.cpu),
-	}
+	layers := make([]chat.Layer, 3)
+	var all sync.WaitGroup
+	all.Go(func() { layers[0] = p.layer(ctx, chat.LayerMemory, birth, p.memory) })
+	all.Go(func() { layers[1] = p.layer(ctx, chat.LayerPids, birth, p.pids) })
+	all.Go(func() { layers[2] = p.layer(ctx, chat.LayerCPU, birth, p.cpu) })
+	all.Wait()
 	if layers[0].State == chat.LayerOn && p.f.swapUnbounded() {
 		layers[0].State = chat.LayerWeaker
 		layers[0].Probe += "; but the host has swap and the kernel no limit for it"
@@ -154,10 +157,18 @@ func (p probe) memory(ctx context.Context, id chat.ID) (string, error) {
 	return fmt.Sprintf("a child that asked for %d MiB with a limit of %d MiB was killed", 4*probeMemory>>20, probeMemory>>20), nil
 }
 
-// pids lets a shell fork more children than there may be tasks.
+// pids lets a shell fork more children than there may be tasks. They wait for a pipe that says
+// nothing, which starts no program.
 func (p probe) pids(ctx context.Context, id chat.ID) (string, error) {
-	script := fmt.Sprintf("i=0; while [ $i -lt %d ]; do sleep 60 & i=$((i+1)); done", 2*probePids)
+	silent, hold, err := os.Pipe()
+	if err != nil {
+		return "", fmt.Errorf("cannot probe: %w", err)
+	}
+	defer hold.Close()
+	defer silent.Close()
+	script := fmt.Sprintf("exec 3<&0; i=0; while [ $i -lt %d ]; do read x <&3 & i=$((i+1)); done", 2*probePids)
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", script)
+	cmd.Stdin = silent
 	if err := p.start(id, cmd); err != nil {
 		return "", err
 	}

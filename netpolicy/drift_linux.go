@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/coreos/go-iptables/iptables"
 )
@@ -17,19 +18,20 @@ type snapshot struct {
 	nft    string
 }
 
+// look lists both families and the nft table at the same time. Where the table alone is
+// missing the snapshot is returned beside [errNoTable].
 func (t *Table) look(ctx context.Context) (*snapshot, error) {
 	s := &snapshot{}
 	var errs [2]error
+	var nftErr error
+	var table sync.WaitGroup
+	table.Go(func() { s.nft, nftErr = t.listLoopback(ctx) })
 	t.each(func(i int, side half) { s.chains[i], errs[i] = side.look() })
+	table.Wait()
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
-	nft, err := t.listLoopback(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s.nft = nft
-	return s, nil
+	return s, nftErr
 }
 
 // look lists OUTPUT and chatd's chains with their rules, as iptables -S prints them, by one
@@ -89,24 +91,19 @@ func (t *Table) drift(ctx context.Context) ([]string, error) {
 	if t.saved == nil {
 		return []string{"The network policy has not been applied since chatd started."}, nil
 	}
-	var now [2]map[string][]string
-	var errs [2]error
-	t.each(func(i int, s half) { now[i], errs[i] = s.look() })
-	if err := errors.Join(errs[:]...); err != nil {
+	now, err := t.look(ctx)
+	if err != nil && !errors.Is(err, errNoTable) {
 		return nil, err
 	}
 	var found []string
 	for i, s := range t.sides {
-		found = append(found, jumpDrift(s.name, now[i]["OUTPUT"], t.opts.Range)...)
-		found = append(found, chainDrift(s.name, t.saved.chains[i], now[i])...)
+		found = append(found, jumpDrift(s.name, now.chains[i]["OUTPUT"], t.opts.Range)...)
+		found = append(found, chainDrift(s.name, t.saved.chains[i], now.chains[i])...)
 	}
-	nft, err := t.listLoopback(ctx)
 	switch {
-	case errors.Is(err, errNoTable):
-		found = append(found, "The nft table inet chatd is gone: loopback is refused to chats.")
 	case err != nil:
-		return nil, err
-	case nft != t.saved.nft:
+		found = append(found, "The nft table inet chatd is gone: loopback is refused to chats.")
+	case now.nft != t.saved.nft:
 		found = append(found, "The nft table inet chatd was changed.")
 	}
 	return found, nil

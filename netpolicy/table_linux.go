@@ -95,13 +95,15 @@ func (t *Table) Apply(ctx context.Context, policies []Policy) error {
 }
 
 func (t *Table) test(ctx context.Context, policies []Policy) error {
-	for _, s := range t.sides {
-		text := restoreText(s.family, policies, flatten(t.opts, policies), nil)
+	segments := flatten(t.opts, policies)
+	var errs [2]error
+	t.each(func(i int, s half) {
+		text := restoreText(s.family, policies, segments, nil)
 		if _, err := command(ctx, text, s.restore, "-w", s.wait, "--noflush", "--test"); err != nil {
-			return fmt.Errorf("cannot use the %s rules: %w", s.name, err)
+			errs[i] = fmt.Errorf("cannot use the %s rules: %w", s.name, err)
 		}
-	}
-	return nil
+	})
+	return errors.Join(errs[:]...)
 }
 
 // write changes loopback first: it only ever decides what the filter rules get

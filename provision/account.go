@@ -163,6 +163,7 @@ func (m *Manager) chooseAccount(ctx context.Context) error {
 		return err
 	}
 	err := m.probeAccount(ctx)
+	m.resolved = err == nil
 	if err == nil || m.opt.Account == backendUserdb || cannotTell(err) {
 		return nil // of what cannot be told, the probe of the layer says so
 	}

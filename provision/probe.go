@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -39,19 +40,28 @@ func (m *Manager) probe(ctx context.Context) error {
 	}
 	defer unlock()
 	p := probed{layers: map[chat.LayerName]chat.Layer{}, network: map[chat.Network]chat.Layer{}}
+	// Limits and packet rules are tried beside the sessions: they act in trees of their own, and
+	// the sessions send no packet. The sessions share a uid, so they come one after the other.
+	var limits, packets []chat.Layer
+	var beside sync.WaitGroup
+	beside.Go(func() { limits = m.groups.Probe(ctx) })
+	beside.Go(func() { packets = m.tableLayers(ctx) })
 	p.keep(m.accountLayer(ctx))
 	p.keep(m.homeLayer())
-	for _, l := range m.groups.Probe(ctx) {
-		p.keep(l)
-	}
-	for _, l := range m.tableLayers(ctx) {
-		p.keep(l)
-	}
 	m.tryApart()
+	inside := map[chat.Network][]chat.Layer{}
+	kinds := []chat.Network{chat.NetworkNone, chat.NetworkShared}
+	for _, kind := range kinds {
+		inside[kind] = m.sessionLayers(ctx, kind)
+	}
+	beside.Wait()
+	for _, l := range append(limits, packets...) {
+		p.keep(l)
+	}
 	outside := p.layers[chat.LayerNetwork]
 	delete(p.layers, chat.LayerNetwork)
-	for _, kind := range []chat.Network{chat.NetworkNone, chat.NetworkShared} {
-		for _, l := range m.sessionLayers(ctx, kind) {
+	for _, kind := range kinds {
+		for _, l := range inside[kind] {
 			switch {
 			case l.Name != chat.LayerNetwork:
 				p.keep(l)
@@ -170,7 +180,11 @@ func (m *Manager) tableLayers(ctx context.Context) []chat.Layer {
 func (m *Manager) accountLayer(ctx context.Context) chat.Layer {
 	l := chat.Layer{Name: chat.LayerAccount, State: chat.LayerOn, By: m.account.name(), At: time.Now(),
 		Probe: "an account was made, found by name and number through NSS, and removed"}
-	err := m.probeAccount(ctx)
+	var err error
+	if !m.resolved {
+		err = m.probeAccount(ctx)
+	}
+	m.resolved = false
 	if noRoom(err) && m.tryOn(func(rec state.Record) error { return verifyNSS(ctx, m.accountOf(rec)) }) {
 		l.Probe = "there is no room for another account; one that is there was found by name and number through NSS"
 		err = nil

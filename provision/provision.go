@@ -37,9 +37,11 @@ type Manager struct {
 	userdb  *userdb
 	useradd *useradd
 	account accountBackend // the one that new accounts get
-	paths   paths
-	linked  linkedPrograms
-	boot    string
+	// resolved: to choose it an account was just made and found; the first probe takes that.
+	resolved bool
+	paths    paths
+	linked   linkedPrograms
+	boot     string
 
 	locks  keyedLocks
 	keeper sync.Mutex // held while the keeper is asked for or started

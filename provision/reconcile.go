@@ -22,10 +22,23 @@ const aboutWalls = "the walls"
 // half-created chats become whole, half-reaped ones go, missing accounts, homes
 // and rules are made again, sessions without a record are ended. It runs at start
 // and every minute. What it cannot put right stands in Host's findings.
-func (m *Manager) Reconcile(ctx context.Context) { m.reconcile(ctx, func(string) {}) }
+func (m *Manager) Reconcile(ctx context.Context) {
+	m.note("the packet rules", m.mendWall(ctx))
+	m.reconcile(ctx, func(string) {})
+}
+
+// firstReconcile is Reconcile behind the first probe, which has just compared the packet rules.
+func (m *Manager) firstReconcile(ctx context.Context) {
+	m.mu.Lock()
+	seen := stands(m.layers.layers[chat.LayerEgress])
+	m.mu.Unlock()
+	if !seen {
+		m.note("the packet rules", m.mendWall(ctx))
+	}
+	m.reconcile(ctx, m.opt.Progress)
+}
 
 func (m *Manager) reconcile(ctx context.Context, progress func(string)) {
-	m.note("the packet rules", m.mendWall(ctx))
 	m.note(aboutWalls, m.probeUntold(ctx))
 	m.note("the audit log and records", m.store.Behind())
 	all, until := m.store.All(), time.Now().Add(reapPatience)

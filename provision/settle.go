@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -21,8 +22,8 @@ const triedPatience = 2 * time.Second
 func Start(ctx context.Context, opt Options) (*Manager, error) {
 	m := newManager(opt)
 	for _, step := range []func(context.Context) error{
-		m.checkOptions, m.takeJudged, m.checkRules, m.openState, m.checkYounger, m.openGroups, m.prepareOrNote, m.raiseWalls,
-		m.adoptSessions, m.adoptOldRuns, m.endCutOff,
+		m.checkOptions, m.takeJudged, m.checkRules, m.openState, m.checkYounger, m.openGroups,
+		m.prepareBesideWalls, m.adoptSessions, m.adoptOldRuns, m.endCutOff,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, m.closeState())
@@ -51,7 +52,7 @@ func (m *Manager) Settle(ctx context.Context) error {
 	}
 	m.settled.Store(true)
 	close(m.tried)
-	m.reconcile(ctx, m.opt.Progress)
+	m.firstReconcile(ctx)
 	m.reconciled.Store(true)
 	m.done.Go(func() { m.reconcileLoop(m.bg) })
 	return nil
@@ -141,6 +142,17 @@ func (m *Manager) probeUntold(ctx context.Context) error {
 		return fmt.Errorf("nothing new begins: required layers are missing: %s", joinNames(missing))
 	}
 	return fmt.Errorf("nothing new begins: chatd cannot tell whether these hold: %s", m.whyUntold())
+}
+
+// prepareBesideWalls makes directories and PATHs while the packet wall is raised: neither needs the
+// other. A wall that stands although chatd then refuses to start lets nothing through.
+func (m *Manager) prepareBesideWalls(ctx context.Context) error {
+	var prepared error
+	var beside sync.WaitGroup
+	beside.Go(func() { prepared = m.prepareOrNote(ctx) })
+	err := m.raiseWalls(ctx)
+	beside.Wait()
+	return errors.Join(prepared, err)
 }
 
 // aboutOwn is the finding about directories that there was no room for.

@@ -1,6 +1,7 @@
 package shims
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"strconv"
@@ -138,7 +139,8 @@ func gainBySetuid(path string) (gained, tried bool) {
 	}
 	// The ids change a moment after the exec that Start waits for, and the program
 	// may be gone soon; what is seen in between counts.
-	for range 20 {
+	for try, done := 0, false; !done && try < 20; try++ {
+		done = execDone(cmd.Process.Pid)
 		text, err := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/status")
 		if err != nil {
 			break
@@ -147,10 +149,20 @@ func gainBySetuid(path string) (gained, tried bool) {
 			tried = true
 			gained = gained || s.UIDs[1] != os.Getuid()
 		}
-		time.Sleep(time.Millisecond)
+		if !done {
+			time.Sleep(time.Millisecond)
+		}
 	}
 	_ = in.Close() // with Kill and Wait: it ends one way or the other
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	return gained, tried
+}
+
+// execDone reports that a process, whose exec has begun, has the ids that it will have: the kernel
+// writes its auxiliary vector (proc_pid_auxv(5)) after them. That of a process with more
+// rights may not be read, so what gained some is looked at until the last try.
+func execDone(pid int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/auxv")
+	return err == nil && len(bytes.Trim(b, "\x00")) > 0
 }
