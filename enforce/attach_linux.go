@@ -20,7 +20,7 @@ type newMask struct {
 
 func (l *newMask) rel(p string) string { return rest(p, l.path) }
 
-// mountAll lays what is missing of sorted wants: each, and then what lies in it.
+// mountAll mounts the missing masks of sorted wants, each before those inside it.
 func (m *mounter) mountAll(wants []want, in *newMask) error {
 	have := map[string]bool{}
 	if in == nil {
@@ -51,10 +51,10 @@ func (m *mounter) mountIn(wants []want, in *newMask, have map[string]bool) error
 	return nil
 }
 
-// mount covers one place, and what lies in it.
+// mount masks one path and then the paths inside it.
 func (m *mounter) mount(w want, inside []want, in *newMask, have map[string]bool) error {
 	l, err := m.mountMask(w, inside, in)
-	if gone(err) || errors.Is(err, unix.EINVAL) { // EINVAL: what it was to lie on is mounted nowhere now
+	if gone(err) || errors.Is(err, unix.EINVAL) { // EINVAL: the mount around target is detached
 		err = errMoved
 	}
 	if err != nil {
@@ -72,14 +72,14 @@ func (m *mounter) mount(w want, inside []want, in *newMask, have map[string]bool
 	return nil
 }
 
-// mountMask covers one place, after it has copied the islands that lie in it.
+// mountMask masks one path, after it has copied the exceptions inside.
 func (m *mounter) mountMask(w want, inside []want, in *newMask) (*newMask, error) {
 	target, old, err := m.target(w, in)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(target)
-	if in == nil { // those further in are copied then, too
+	if in == nil { // the outermost call copies all exceptions, also the nested ones
 		for _, i := range inside {
 			if err := m.copyException(i); err != nil {
 				return nil, err
@@ -111,9 +111,10 @@ func (m *mounter) mountMask(w want, inside []want, in *newMask) (*newMask, error
 	return l, nil
 }
 
-// attach puts tree over target, or in the place of an old cover: first below it, so that
-// one of both is there at any time. A kernel before 6.5 cannot do that, and none at the
-// root of a session: there the new one goes over the old, which stays below it.
+// attach mounts tree over target, or replaces an old mask. It replaces by mounting below the old
+// mask, which is unmounted later, so that one of both is visible at any time. A kernel before 6.5
+// cannot mount below, and none can at the root of a session. There the new mask goes over the old
+// one, which stays below it.
 func (m *mounter) attach(tree, target int, old *maskMount) error {
 	if old == nil {
 		return moveMount(tree, target, 0)
@@ -126,14 +127,14 @@ func (m *mounter) attach(tree, target int, old *maskMount) error {
 		if m.stacked(old.path) >= maxStacked {
 			return errHidden
 		}
-		delete(m.dropped, old.id) // its end would be that of what is on it
+		delete(m.dropped, old.id) // unmounting it would unmount the new mask too
 		return moveMount(tree, target, 0)
 	}
 	return err
 }
 
-// maxStacked bounds how many old covers stay below one, where the kernel cannot put one
-// in the place of another. Beyond it they all go before the next comes.
+// maxStacked bounds the old masks below one mask, where the kernel cannot mount below. Beyond the
+// bound all of them are unmounted before the next mask is mounted.
 const maxStacked = 16
 
 func (m *mounter) stacked(p string) int {
@@ -146,7 +147,7 @@ func (m *mounter) stacked(p string) int {
 	return n
 }
 
-// copyException copies what is to be seen in an island or another mount that comes along.
+// copyException copies the tree of an exception, or of a submount that must stay visible.
 func (m *mounter) copyException(i want) error {
 	if _, ok := m.copies[i.path]; ok || !i.isException() && !(i.base && i.class != wallClosed) {
 		return nil
@@ -167,8 +168,8 @@ func (m *mounter) copyOf(w want) (int, error) {
 	return openTree(fd)
 }
 
-// treeOf is the tree that covers w, attached nowhere yet. It is w's file alone: mounts in
-// it come along one by one ([nest]), so that each is watched.
+// treeOf returns the detached tree that masks w. It has w's file alone: [nest] adds each submount
+// as a want of its own, so that each is watched.
 func (m *mounter) treeOf(w want, target int, old *maskMount, inside []want) (tree int, err error) {
 	shown := w.class != wallClosed
 	switch {
@@ -197,7 +198,7 @@ func (m *mounter) treeOf(w want, target int, old *maskMount, inside []want) (tre
 	return tree, err
 }
 
-// roomyMask is a cover of a closed directory in which islands have, or can get, a place.
+// roomyMask returns a mask of a closed directory that has, or can get, mount points for exceptions.
 func (m *mounter) roomyMask(w want, inside []want) (int, error) {
 	tree, err := newTmpfs("0")
 	if err != nil {

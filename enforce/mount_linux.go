@@ -14,8 +14,8 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// baseMount is a mount of bubblewrap's; tree is it alone, attached nowhere, so that
-// nothing that covers it or is mounted in it is seen there.
+// baseMount is one of bubblewrap's mounts. tree is a detached copy of it alone, which shows the
+// files below all mask mounts and submounts.
 type baseMount struct {
 	sys.Mount
 	tree    int
@@ -33,17 +33,17 @@ func (b *baseMount) close() {
 	}
 }
 
-// maskMount is a mount of ours that is in the session.
+// maskMount is a mount of the enforcer in the session.
 type maskMount struct {
 	want
 	id uint64
 }
 
-// errMoved is a place that is not what was looked at: somebody moved it meanwhile.
+// errMoved means that a path is no longer the file that the walk found there.
 var errMoved = errors.New("it was moved meanwhile")
 
-// mounter puts covers into a session. It acts on a thread in the session's mount
-// namespace, on what it opened and looked at, never on a name alone.
+// mounter mounts masks in a session. It runs on a thread in the session's mount namespace. It acts
+// on descriptors whose inode it has compared, because the chat can move any name.
 type mounter struct {
 	root       int                   // the session's root
 	procFD     int                   // this program's /proc/self/fd
@@ -64,9 +64,9 @@ type mounter struct {
 	later   []want            // what has to wait until old covers are gone
 }
 
-// apply brings the session's covers to wants, which fit in each other; now is what is
-// mounted in the session, by id. What is there and wanted stays. What is new comes before
-// what is old goes, so that nothing is without a cover between.
+// apply makes the session's masks those of wants, which [nest] has sorted; now has the session's
+// mounts by id. It keeps the masks that are still wanted. It adds new masks before it removes old
+// ones, so that no denied path is unmasked in between.
 func (m *mounter) apply(wants []want, now map[uint64]sys.Mount) error {
 	m.copies, m.later = map[string]int{}, nil
 	defer func() {
@@ -97,9 +97,9 @@ func (m *mounter) apply(wants []want, now map[uint64]sys.Mount) error {
 	return err
 }
 
-// divide tells the covers that stay from those that go. A cover that is not mounted any
-// more, where the file was replaced, is neither. One that was moved with what it is on
-// is one of its new place. What lies in one that goes, goes.
+// divide separates the masks that stay from those that go. A mask that is no longer mounted is in
+// neither group: its file was replaced. A mask whose file was moved counts at its new path. A mask
+// inside one that goes also goes.
 func (m *mounter) divide(wants []want, now map[uint64]sys.Mount) {
 	m.now, m.owner, m.stays, m.ours = now, owners(wants), map[string]uint64{}, map[uint64]bool{}
 	wanted := make(map[string]want, len(wants))
@@ -127,9 +127,9 @@ func (m *mounter) divide(wants []want, now map[uint64]sys.Mount) {
 	}
 }
 
-// inPlace reports whether an old cover is on what a new one of its path is to be on: the
-// cover that stays of what is around it, or a mount that is not ours. Between may be
-// others of the same place.
+// inPlace reports whether an old mask has the parent that a new mask of its path would get: the
+// mask around it that stays, or a mount of bubblewrap's. Other old masks of the same path may lie
+// in between.
 func (m *mounter) inPlace(c maskMount) bool {
 	on := uint64(m.now[c.id].Parent)
 	for m.now[on].Path == c.path {
@@ -144,7 +144,7 @@ func (m *mounter) inPlace(c maskMount) bool {
 	return !m.ours[on]
 }
 
-// owners says what each of sorted wants lies in: the next other one around it.
+// owners maps each of the sorted wants to the nearest other want around it.
 func owners(wants []want) map[string]string {
 	all := make(map[string]string, len(wants))
 	var around []string
@@ -160,7 +160,7 @@ func owners(wants []want) map[string]string {
 	return all
 }
 
-// openMask opens the root of a cover; -1 if another is over it, or it is gone.
+// openMask opens the root of a mask. It returns -1 if the mask is gone or another mount covers it.
 func (m *mounter) openMask(c maskMount) int {
 	fd, err := openBeneath(m.root, strings.TrimPrefix(c.path, "/"), unix.O_PATH)
 	if err != nil {
@@ -173,12 +173,12 @@ func (m *mounter) openMask(c maskMount) int {
 	return fd
 }
 
-// unmountDropped takes the covers away that go and can be reached, the outer ones first: what
-// lies in them goes with them, and is never there without them. What another cover lies
-// over stays: who stands below that one must not get further than before.
+// unmountDropped unmounts the masks that go and can be reached. It begins with the outer ones: the
+// masks inside are unmounted with them and are never visible on their own. A mask below another
+// one stays, because a process whose working directory is there must not see more than before.
 func (m *mounter) unmountDropped() error {
 	all := slices.SortedFunc(maps.Values(m.dropped), func(a, b maskMount) int { return sys.ComparePaths(a.path, b.path) })
-	for again := true; again; { // what comes to light may be one of them
+	for again := true; again; { // an unmount can uncover another mask that goes
 		again = false
 		for i, c := range all {
 			fd := m.openMask(c)
@@ -199,10 +199,10 @@ func (m *mounter) unmountDropped() error {
 	return nil
 }
 
-// freezeExceptions lets nothing be changed through the islands that go: who stands in one, or is on
-// the way there, stays in it, also when what covers something in it is gone (umount2(2),
-// MNT_DETACH). Opens through it are refused, for nobody knows its mount any more. Best
-// effort: the kernel refuses while somebody has a file of it open to write.
+// freezeExceptions makes the exceptions that go read-only. A process whose working directory is in
+// one keeps that mount after the unmount (umount2(2), MNT_DETACH), without the masks inside. Opens
+// through it are refused, since its mount id is then unknown, but removals and moves are not. Best
+// effort: the kernel refuses while a file there is open for writing.
 func (m *mounter) freezeExceptions() {
 	for id, c := range m.dropped {
 		if c.class != wallOpen {
@@ -210,7 +210,7 @@ func (m *mounter) freezeExceptions() {
 		}
 		if fd := m.openMask(c); fd >= 0 {
 			if setReadOnly(fd, true) == nil {
-				c.class = wallReadOnly // so it is never one that is wanted
+				c.class = wallReadOnly // so that it never equals a want
 				m.dropped[id] = c
 			}
 			unix.Close(fd)
@@ -218,8 +218,8 @@ func (m *mounter) freezeExceptions() {
 	}
 }
 
-// unmount takes the mount away that fd is the root of. One that is not there any more,
-// because somebody removed what it was on, is none (EINVAL).
+// unmount unmounts the mount whose root is fd. A mount that is already gone is no error (EINVAL):
+// the kernel unmounts a mask when its mount point is removed.
 func (m *mounter) unmount(fd int) error {
 	if err := unix.Fchdir(m.procFD); err != nil {
 		return err

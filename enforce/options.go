@@ -4,13 +4,13 @@ import "io"
 
 // Options are the flags of chatd-enforce.
 type Options struct {
-	// Dir is where its socket is, and what it notes.
+	// Dir holds the socket and the state of the sessions.
 	Dir string
-	// Worker makes it the worker that a holder started.
+	// Worker runs the worker; without it the holder runs.
 	Worker bool
-	// IdleEnd lets it end when it keeps no session and nobody has asked for a while. A unit of
-	// systemd's goes on; one that chatd started itself would outlive it for ever.
+	// IdleEnd ends the enforcer after [idleTime] without a session or an order. A systemd unit runs
+	// without it; an enforcer that chatd started itself would otherwise never end.
 	IdleEnd bool
-	// Errs hears what nobody else can be told.
+	// Errs is where errors go that no answer can carry.
 	Errs io.Writer
 }

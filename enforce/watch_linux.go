@@ -14,20 +14,20 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// watch keeps the rules for files that are made later. Two groups of fanotify(7) serve
-// it: perm asks before anything on a session's mounts is opened, and names tells of
-// files that are made and moved anywhere on their file systems.
+// watch enforces the rules for files that are made later, with two groups of fanotify(7). Group
+// perm asks before each open on a session's mounts. Group names reports the files that are created
+// or moved anywhere on their file systems.
 //
-// An open is judged by the name that the file has at that moment, by every name that it
-// or a directory around it was moved away from, and by what was made under a denied
-// name. Events about names come first: the kernel queues them while it holds the
-// directory, and judge waits for the directory before it reads them.
+// An open is checked against the present name of the file, every earlier name of the file or of a
+// directory around it, and the denied names that the file ever had. The name events of a directory
+// are read first: the kernel queues them under the directory's lock, and [watch.locate] waits for
+// that lock.
 //
-// Who holds mu may hold asking next, and not the other way round.
+// Lock order: mu, then asking.
 type watch struct {
 	permFD, namesFD int
 	perm            *os.File      // the same, to wait for
-	room            chan struct{} // of questions that are held
+	room            chan struct{} // bounds the unanswered questions
 	failed          chan error
 
 	asking  sync.Mutex // held by nobody for long
@@ -49,7 +49,7 @@ type watch struct {
 	refused    refusals
 }
 
-// watchedSession is what is known of one session.
+// watchedSession is the state of one session's watch.
 type watchedSession struct {
 	session   *session
 	walls     []*ruleWall // the rules that hold; while they change, both
@@ -65,7 +65,7 @@ type watchedSession struct {
 	opens     share
 }
 
-// watchedTree is a mount of the session: where it lies inside, and in its file system.
+// watchedTree is one of the session's mounts that is watched.
 type watchedTree struct {
 	*baseMount
 	fsid string
@@ -73,20 +73,20 @@ type watchedTree struct {
 	root handle
 }
 
-// Bounds of what is remembered of one session; beyond them it ends.
+// Bounds of the records of one session. A session that exceeds them ends.
 const (
 	maxDenied = 100_000
 	maxMoved  = 100_000
 	maxNames  = 64 // names that one file may have had
 )
 
-// permMask is what the kernel asks about, nameMask what it tells of.
+// permMask has the events that need an answer, nameMask those about names.
 const (
 	permMask = unix.FAN_OPEN_PERM | unix.FAN_ONDIR
 	nameMask = unix.FAN_CREATE | unix.FAN_RENAME | unix.FAN_ONDIR
 )
 
-// initWatch makes the two groups. The second needs Linux 5.17.
+// initWatch creates the two groups. The second needs Linux 5.17.
 func initWatch() (perm, names int, err error) {
 	perm, err = unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|unix.FAN_UNLIMITED_QUEUE|unix.FAN_UNLIMITED_MARKS,
 		unix.O_RDONLY|unix.O_NONBLOCK|unix.O_LARGEFILE|unix.O_CLOEXEC|unix.O_NOATIME)
@@ -112,7 +112,7 @@ func newWatch(perm, names int) *watch {
 	}
 }
 
-// begin makes the rules hold beside those that held, before anything is covered.
+// begin checks opens against the new rules too, beside the old ones, before any mask is mounted.
 func (w *watch) begin(k *session, wall *ruleWall, changed bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,15 +133,15 @@ func (w *watch) begin(k *session, wall *ruleWall, changed bool) error {
 	switch {
 	case changed && s.before == nil:
 		s.before, s.denied = s.denied, map[handle]wallClass{}
-	case changed: // after rules that could not be raised: what they denied goes
+	case changed: // the last rules could not be applied: drop what they denied
 		s.denied = map[handle]wallClass{}
-	case s.before != nil: // likewise, and those before them hold on
+	case s.before != nil: // likewise, but the rules before them still apply
 		s.denied = maps.Clone(s.before)
 	}
 	return w.markOpens(s, k.bases)
 }
 
-// markNames has the kernel tell of names on the file systems that the session can write to.
+// markNames subscribes to name events on the file systems that the session can write to.
 func (w *watch) markNames(s *watchedSession) error {
 	for _, b := range s.session.bases {
 		fd, err := openBeneath(b.tree, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME)
@@ -173,8 +173,8 @@ func (w *watch) markNames(s *watchedSession) error {
 	return nil
 }
 
-// markOpens has the kernel ask before something is opened on the session's mounts. The
-// mounts are found by path in the session: nobody inside can move what is mounted.
+// markOpens makes the kernel ask before each open on the session's mounts. It finds the mounts by
+// path, which is safe: no process of the session can move a mount.
 func (w *watch) markOpens(s *watchedSession, bases []*baseMount) error {
 	for _, b := range bases {
 		if !s.walls[len(s.walls)-1].below(b.Path) {
@@ -197,13 +197,12 @@ func (w *watch) markOpen(s *watchedSession, p string) error {
 	if err != nil {
 		return err
 	}
-	// Also one that is known: the kernel gives the ids of mounts again.
+	// Also if the id is known: the kernel reuses ids of mounts.
 	w.assignMount(st.Mnt_id, s)
 	return unix.FanotifyMark(w.permFD, unix.FAN_MARK_ADD|unix.FAN_MARK_MOUNT, permMask, unix.AT_FDCWD, p)
 }
 
-// markMask has the kernel ask before something is opened in a tree that is attached
-// nowhere yet.
+// markMask makes the kernel ask before each open in a detached tree.
 func (w *watch) markMask(id chat.ID, tree, procFD int) error {
 	s := w.session(id)
 	if s == nil {
@@ -215,15 +214,15 @@ func (w *watch) markMask(id chat.ID, tree, procFD int) error {
 	return nil
 }
 
-// session is a session that is watched; nil if there is none.
+// session returns the watched session of a chat; nil if there is none.
 func (w *watch) session(id chat.ID) *watchedSession {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.sessions[id]
 }
 
-// markFD has the kernel ask before something is opened on the mount that fd stands on. It
-// is found in procFD: fanotify_mark(2) takes a name.
+// markFD makes the kernel ask before each open on fd's mount. fanotify_mark(2) takes a path, so
+// markFD names the descriptor through procFD.
 func (w *watch) markFD(s *watchedSession, fd, procFD int) error {
 	st, err := statFD(fd)
 	if err != nil {
@@ -237,12 +236,12 @@ func (w *watch) markFD(s *watchedSession, fd, procFD int) error {
 	return errors.Join(err, unix.Chdir("/"))
 }
 
-// forget has opens by a mount that goes refused: a process that stands in it goes on to
-// see it, but not what covers it, and its paths are not those of the session.
+// forget refuses further opens through a mount that is being removed. A process whose working
+// directory is there still sees the mount, without the new masks.
 func (w *watch) forget(id uint64) { w.assignMount(id, nil) }
 
-// settle makes the new rules hold alone, and watches the mounts that covering made. There may
-// be many: other sessions go on meanwhile.
+// settle ends the old rules and watches the new mounts. It marks them without the lock, since there
+// may be many and other sessions must not wait.
 func (w *watch) settle(k *session, wall *ruleWall, root, procFD int) error {
 	s := w.session(k.initProc.chat)
 	for _, c := range k.masks {
@@ -251,7 +250,7 @@ func (w *watch) settle(k *session, wall *ruleWall, root, procFD int) error {
 		}
 		fd, err := openBeneath(root, strings.TrimPrefix(c.path, "/"), unix.O_PATH)
 		if err != nil {
-			continue // moved since: what it is on is watched
+			continue // moved since: the mount below is watched
 		}
 		err = w.markFD(s, fd, procFD)
 		unix.Close(fd)

@@ -13,34 +13,34 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Socket is the name of the keeper's socket in its directory.
+// Socket is the name of the enforcer's socket in its directory.
 const Socket = "sock"
 
-// StartMasks is the directory beside the keeper's with the two files that bubblewrap mounts over
-// denied names before a session begins. The keeper takes those mounts over as its own.
+// StartMasks is a directory beside the enforcer's. bubblewrap mounts its two entries over denied
+// paths when it sets a session up, and the enforcer adopts those mounts.
 const StartMasks = "masks"
 
-// What masks are copies of: an empty directory and an empty file, root's, without a mode.
+// Masks are copies of these: an empty directory and an empty file, owned by root, without a mode.
 const (
 	ClosedDirectory = "closed-directory"
 	ClosedFile      = "closed-file"
 )
 
-// The verbs of a [Order].
+// The verbs of an [Order].
 const (
-	// Hold raises the walls of the rules in a session, or brings them to new rules.
+	// Hold applies rules to a session, or replaces the rules that it has.
 	Hold = "hold"
-	// Drop forgets a session; its walls end with it.
+	// Drop forgets a session that ends; its mounts end with it.
 	Drop = "drop"
-	// Probe says what is kept of a session, or without one that the keeper is there.
+	// Probe reports what is mounted in a session or, without a session, that the enforcer runs.
 	Probe = "probe"
-	// Refused hands out, once, which opens were refused since it was asked last.
+	// Refused returns the opens that were refused since the last such order.
 	Refused = "refused"
-	// Why names what closes a path of a session.
+	// Why returns the denied name that closes a path of a session.
 	Why = "why"
 )
 
-// Order is what chatd asks of the keeper, one JSON object for a connection.
+// Order is a request of chatd to the enforcer: one JSON object on each connection.
 type Order struct {
 	Verb string  `json:"verb"`
 	Chat chat.ID `json:"chat,omitempty"`
@@ -48,7 +48,7 @@ type Order struct {
 	UID   uint32 `json:"uid,omitempty"`
 	PID   int    `json:"pid,omitempty"`
 	Start uint64 `json:"start,omitempty"`
-	// Home and Agent are what the rules are compiled for, File and Text the rules.
+	// Home and Agent are the scope of the rules; File is the name of their file and Text its text.
 	Home  string `json:"home,omitempty"`
 	Agent string `json:"agent,omitempty"`
 	File  string `json:"file,omitempty"`
@@ -57,55 +57,57 @@ type Order struct {
 	Path []byte `json:"path,omitempty"`
 }
 
-// Answer is what came of an order.
+// Answer is the result of an order.
 type Answer struct {
-	// Masks, ReadOnly and Islands count the mounts that keep what is there now.
+	// Masks, ReadOnly and Exceptions count the session's mounts by their class.
 	Masks      int `json:"masks"`
 	ReadOnly   int `json:"read_only"`
 	Exceptions int `json:"islands"`
-	// Looked is how many names were looked at.
+	// Looked is the number of names that the walk examined.
 	Looked int `json:"looked"`
-	// Later says what keeps files that are made later; empty if nothing does.
+	// Later names the mechanism that guards files made later; empty if there is none.
 	Later string `json:"later"`
-	// Refused are the refused opens of some chats; MoreRefused: there are others, ask again.
+	// Refused are the refused opens of some chats. MoreRefused asks for another order: more chats
+	// have refused opens than one answer holds.
 	Refused     []Refusals `json:"refused,omitempty"`
 	MoreRefused bool       `json:"more_refused,omitempty"`
-	// By is the name that rules deny, of what Why asked about.
+	// By answers Why: the denied name of the path.
 	By    []byte `json:"by,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// Refusals are the opens of one chat that were refused: some files, and how many opens of
-// others there were.
+// Refusals are the refused opens of one chat. Files has the first few files, and More counts the
+// opens of all others.
 type Refusals struct {
 	Chat  chat.ID       `json:"chat"`
 	Files []RefusedFile `json:"files"`
 	More  uint64        `json:"more,omitempty"`
 }
 
-// RefusedFile is a file that was not opened, where it was, how often, and the name that rules
-// deny: its own, or one that it or a directory around it had. By is empty where it is not
-// known any more which that was.
+// RefusedFile is a file whose opens were refused Times times. By is the name that the rules deny:
+// the file's own, or an earlier one of the file or of a directory around it. By is empty if that
+// name is no longer known.
 type RefusedFile struct {
 	Path  []byte `json:"path"`
 	By    []byte `json:"by,omitempty"`
 	Times uint64 `json:"times"`
 }
 
-// Bounds of what crosses the keeper's socket, in bytes: the rules may have 1 MiB.
+// Bounds of an order and of an answer, in bytes. The rules may have 1 MiB.
 const (
 	maxOrder  = 4 << 20
 	maxAnswer = 64 << 10
 )
 
-// orderTimeout bounds one order: the longest is a walk of [maxWalk] names.
+// orderTimeout bounds one order. The longest orders walk [maxWalk] names.
 const orderTimeout = 2 * time.Minute
 
-// ErrEnded is a keeper that ended before it answered. What it noted a later worker takes up.
+// ErrEnded means that the enforcer's worker ended before it answered. The next worker resumes its
+// sessions.
 var ErrEnded = errors.New("it ended before it answered")
 
-// Ask gives the keeper behind a unix socket one order and waits for the answer.
-// A refused order is an error, and so is a keeper that ends meanwhile ([ErrEnded]).
+// Ask sends one order to the enforcer's unix socket and waits for the answer. A refused order is an
+// error, and so is a worker that ends before it answers ([ErrEnded]).
 func Ask(ctx context.Context, socket string, order Order) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
@@ -129,7 +131,7 @@ func Ask(ctx context.Context, socket string, order Order) (Answer, error) {
 	return a, nil
 }
 
-// orEnded adds [ErrEnded] to what a connection says whose other end is gone.
+// orEnded adds [ErrEnded] to the errors of a connection that the other end closed.
 func orEnded(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
 		return fmt.Errorf("%w: %w", ErrEnded, err)
