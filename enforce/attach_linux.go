@@ -10,7 +10,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// newMask is a cover that was newMask in this round, and in which more is newMask.
+// newMask is a mask that this apply mounted, and inside which further masks are mounted.
 type newMask struct {
 	path string
 	tree int

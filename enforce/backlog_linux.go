@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// nameEvent is a file, and a name that it has or had.
+// nameEvent is a file and one name that it has or had.
 type nameEvent struct {
 	at    dirName
 	child handle
 }
 
-// backlog holds the names that one session made or moved, until they are looked at. A name that
-// is made again and again waits once.
+// backlog holds the names that one session made or moved until they are processed. A name that is
+// made repeatedly waits once.
 type backlog struct {
 	moves   [][2]dirName // of directories: from, to
 	events  []nameEvent
 	waiting map[nameEvent]bool
 	moving  map[[2]dirName]bool
-	// taken and done count what came and what was looked at, since the session began.
+	// taken and done count the events that came and that were processed, since the session began.
 	taken, done int
 	queued      bool // for its turn
 	recorded    bool // for a later worker, that it waits
@@ -69,9 +69,8 @@ func (b *backlog) takeMoves() [][2]dirName {
 	return moves
 }
 
-// enqueue adds to a session's backlog and queues the session for its turn. A session whose
-// backlog is full is ended, so that the backlog is bounded and nobody waits for it for ever.
-// Until the session has ended nothing is opened in it.
+// enqueue adds to a session's backlog and queues the session for its turn. A session whose backlog
+// overflows is killed, and all its opens are refused until it has ended.
 func (w *watch) enqueue(s *watchedSession, add func(*backlog)) {
 	if s.backlog.overflowed {
 		return
@@ -87,17 +86,17 @@ func (w *watch) enqueue(s *watchedSession, add func(*backlog)) {
 		w.turns = append(w.turns, s)
 		select {
 		case w.waiting <- struct{}{}:
-		default: // it is known already
+		default: // already signalled
 		}
 	}
 }
 
-// turnSize is how many names of one session are looked at before it is another's turn.
+// turnSize is how many names of one session are processed before the turn of another.
 const turnSize = 64
 
-// process looks at some of what a session has made, and says whether more waits. Moves of
-// directories come first, for an event names a directory that may have been moved since:
-// also those that came while the directories were found. The caller holds the lock.
+// process handles part of a session's backlog and reports whether more waits. It applies moves of
+// directories first, because an event names a directory that may have been moved since. It applies
+// them again after it has found the directories. The caller holds the lock.
 func (w *watch) process(s *watchedSession) (more bool, err error) {
 	began := time.Now()
 	defer func() { s.names.spend(time.Now(), time.Since(began)) }()
@@ -125,12 +124,12 @@ func (w *watch) process(s *watchedSession) (more bool, err error) {
 	return s.backlog.len() > 0, nil
 }
 
-// maxRounds bounds how often more moves are taken in before they are noted.
+// maxRounds bounds the rounds in which applyMoves reads further moves.
 const maxRounds = 8
 
-// applyMoves notes what directories were called before. Where they are is found as they are in
-// each other now: what was moved around one meanwhile is in the queue by then, and is taken in
-// before any of it is put together. Of a chat that moves on and on all is noted.
+// applyMoves records the earlier names of directories. It finds each directory where it is now.
+// Moves that happen meanwhile are in the queue by then, and applyMoves reads them before it records
+// anything. If a chat never stops moving, applyMoves records every pair.
 func (w *watch) applyMoves(s *watchedSession) error {
 	var pairs [][2]string
 	for range maxRounds {
@@ -155,9 +154,9 @@ func (w *watch) applyMoves(s *watchedSession) error {
 	return nil
 }
 
-// processAll looks at all that a session had made when it is called: what comes before an
-// open of its own. It lets go of the lock between, and where there is more than its share
-// covers it waits: others' opens come first.
+// processAll processes the whole backlog that a session has when it is called: those events precede
+// the session's open. It unlocks between turns, and a session that has used its share waits, so that
+// the opens of others come first.
 func (w *watch) processAll(s *watchedSession) error {
 	upTo := s.backlog.taken
 	for s.backlog.done < upTo || len(s.backlog.moves) > 0 {
@@ -176,7 +175,7 @@ func (w *watch) processAll(s *watchedSession) error {
 	return nil
 }
 
-// processBacklogs looks at what sessions have made, in turn, for ever.
+// processBacklogs processes the sessions' backlogs in turn. It returns only on an error.
 func (w *watch) processBacklogs() error {
 	for range w.waiting {
 		for {
@@ -193,9 +192,9 @@ func (w *watch) processBacklogs() error {
 	return nil
 }
 
-// turn looks at a part of what one session has made, whose turn it is, and says when there
-// may be another turn: below 0 when nobody waits. A session that has used its share is
-// passed over, unless it has made so much that it would soon be more than can be held.
+// turn processes part of the next session's backlog. pause is the time until another turn is due;
+// it is negative when no session waits. turn skips a session that has used its share, unless its
+// backlog is half full.
 func (w *watch) turn() (pause time.Duration, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -21,16 +21,17 @@ const (
 	fdNames    = 5
 )
 
-// processName is what top and ps -e show of both processes: the worker is started through a link.
+// processName is the name that top and ps -e show. The worker would otherwise be named "exe", after
+// the link that starts it.
 const processName = "chatd-enforce"
 
-// Run is the program chatd-enforce: the holder, or the worker that it starts. It returns
-// when it cannot go on or, with IdleEnd, when nobody needs it any more.
+// Run is the program chatd-enforce: the holder, or the worker that it starts. It returns on an error
+// or, with IdleEnd, when it has been idle.
 func Run(o Options) error {
 	if !filepath.IsAbs(o.Dir) {
 		return fmt.Errorf("cannot keep file rules: --dir is %s, want an absolute path: %w", chat.Quote(o.Dir), chat.ErrInvalid)
 	}
-	// Best effort: a name says what it is, and nothing goes by it.
+	// Best effort: nothing depends on the name.
 	_ = os.WriteFile("/proc/self/comm", []byte(processName), 0)
 	if o.Worker {
 		return work(o)
@@ -38,7 +39,7 @@ func Run(o Options) error {
 	return hold(o)
 }
 
-// lockDir waits a little: a keeper that ends holds the lock until it is gone.
+// lockDir waits up to a second: an enforcer that is ending still holds the lock.
 func lockDir(dir string) (*os.File, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -102,7 +103,7 @@ func hold(o Options) error {
 	}
 }
 
-// work is the worker: it takes up what an earlier one did, and serves.
+// work is the worker: it resumes the sessions of an earlier worker and serves orders.
 func work(o Options) error {
 	listener, err := net.FileListener(os.NewFile(fdListener, "listener"))
 	if err != nil {

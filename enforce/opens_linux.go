@@ -16,12 +16,12 @@ type question struct {
 	open bool
 }
 
-// maxQuestions bounds how many questions are held, in all: each is a descriptor. Beyond that
-// they wait in the kernel.
+// maxQuestions bounds the unanswered questions of all sessions, since each holds a descriptor.
+// Further opens wait in the kernel.
 const maxQuestions = 16 << 10
 
-// run answers for ever. An error means that opens may wait unanswered: the program ends
-// then, and the one that holds the groups starts another.
+// run answers opens until an error. Opens may then wait unanswered, so the worker ends and the
+// holder starts another.
 func (w *watch) run() error {
 	go func() { w.fail(w.listen()) }()
 	go func() { w.fail(w.processBacklogs()) }()
@@ -45,7 +45,7 @@ func (w *watch) readOpens() error {
 		}
 		n, err := unix.Read(w.permFD, buf)
 		if err != nil {
-			continue // nothing, or the kernel could not open the file for us, and has refused its open
+			continue // no event, or the kernel could not open the file here and refused the open
 		}
 		events, err := parseEvents(buf[:n])
 		for _, e := range events {
@@ -60,8 +60,8 @@ func (w *watch) readOpens() error {
 	}
 }
 
-// await returns when there is something to read. It parks the goroutine and not its
-// thread: who answers goes on at once.
+// await returns when f is readable. It parks the goroutine and not its thread, so that answers are
+// not delayed.
 func await(f *os.File) error {
 	conn, err := f.SyscallConn()
 	if err == nil {
@@ -77,7 +77,8 @@ func await(f *os.File) error {
 	return nil
 }
 
-// assignMount has the opens by a mount be a session's, or nobody's; before it is marked.
+// assignMount assigns the opens through a mount to a session, or to none if s is nil. It is called
+// before the mount is marked.
 func (w *watch) assignMount(id uint64, s *watchedSession) {
 	w.asking.Lock()
 	defer w.asking.Unlock()
@@ -88,9 +89,9 @@ func (w *watch) assignMount(id uint64, s *watchedSession) {
 	}
 }
 
-// ask puts a question to the session that it is of. Each session answers its own, one
-// after the other: a chat that asks without end, or holds the directories that are waited
-// for, holds up itself alone.
+// ask queues a question for its session. Each session's questions are answered one after the other
+// by a goroutine of its own. So a chat that opens files endlessly, or keeps a directory locked,
+// delays only itself.
 func (w *watch) ask(q question) error {
 	st, err := statFD(q.fd)
 	w.asking.Lock()
@@ -106,7 +107,7 @@ func (w *watch) ask(q question) error {
 	return nil
 }
 
-// answerAll answers what a session asks, until it asks nothing.
+// answerAll answers a session's questions until none waits.
 func (w *watch) answerAll(s *watchedSession) {
 	for {
 		time.Sleep(s.opens.wait(time.Now()))
@@ -131,8 +132,8 @@ func (w *watch) answerAll(s *watchedSession) {
 	}
 }
 
-// decide answers one question: first come the names. The kernel queues an event about a
-// name while it holds the directory.
+// decide answers one question, after the session's earlier name events. The kernel queues a name
+// event under the directory's lock, for which [watch.locate] waits.
 func (w *watch) decide(s *watchedSession, q question) error {
 	at, known := location{}, false
 	if q.open && !w.blind {
@@ -152,7 +153,7 @@ func (w *watch) decide(s *watchedSession, q question) error {
 	return w.answer(q, allow)
 }
 
-// answer lets an open through or refuses it.
+// answer allows or refuses an open.
 func (w *watch) answer(q question, allow bool) error {
 	verdict := uint32(unix.FAN_DENY)
 	if allow {
@@ -161,7 +162,7 @@ func (w *watch) answer(q question, allow bool) error {
 	_, err := unix.Write(w.permFD, response(q.fd, verdict))
 	unix.Close(q.fd)
 	<-w.room
-	if err != nil && err != unix.ENOENT { // ENOENT: who asked was killed meanwhile
+	if err != nil && err != unix.ENOENT { // ENOENT: the process was killed meanwhile
 		return fmt.Errorf("cannot answer: %w", err)
 	}
 	return nil
@@ -171,8 +172,8 @@ func response(fd int, verdict uint32) []byte {
 	return binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint32(nil, uint32(fd)), verdict)
 }
 
-// treeFor is the tree that p lies in, with descriptors of the caller's own: the session may be
-// let go of meanwhile.
+// treeFor returns the tree that contains p. The caller gets a descriptor of its own, because the
+// session may be released meanwhile.
 func (w *watch) treeFor(s *watchedSession, p string) (t watchedTree, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,9 +188,9 @@ func (w *watch) treeFor(s *watchedSession, p string) (t watchedTree, ok bool) {
 	return t, err == nil
 }
 
-// denyLost refuses the opens about which a worker was asked that has ended: the kernel
-// tells nobody else of them, and they would wait for ever. It knows them by the number that
-// their descriptor had there.
+// denyLost refuses the opens that an earlier worker had read and not answered. The kernel reports
+// them only once, so they would wait forever. The kernel identifies them by their descriptor in
+// that worker, so denyLost tries every descriptor number.
 func denyLost(perm int) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

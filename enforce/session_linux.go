@@ -47,23 +47,23 @@ type session struct {
 	linkTargets  linkTargets
 }
 
-// compile makes the rules of an order a wall. It is called where the session's links
-// lead as the session sees them: they are read by name, and nothing is opened by what
-// they say. What they led to before is in it, too.
+// compile compiles the rules of an order, with the present and the earlier targets of links. It
+// runs in the session's mount namespace, because links resolve as the session sees them. It reads
+// links by name and opens nothing through them.
 func compile(o Order, l *linkTargets) (*ruleWall, error) {
 	policy, err := filerules.Load(o.File, o.Text)
 	if err != nil {
 		return nil, err
 	}
-	// It looks into directories of the host. In the session each open is asked about, and while
-	// a worker takes it up nobody answers.
+	// Check reads directories of the host. In the session each open waits for an answer, and while
+	// a worker resumes the session nothing answers.
 	if err := inOwnNamespace(func() error { return Check(policy, o.Home) }); err != nil {
 		return nil, err
 	}
 	return compileLinks(policy, o, l)
 }
 
-// compileLinks is compile for rules that hold already.
+// compileLinks is compile for rules that are already in force.
 func compileLinks(policy *filerules.Policy, o Order, l *linkTargets) (*ruleWall, error) {
 	f := newFollower(l, o.Home)
 	rs, err := policy.For(filerules.Scope{Agent: o.Agent, Home: o.Home, Resolve: f.resolve, Before: f.before})
@@ -78,7 +78,7 @@ func compileLinks(policy *filerules.Policy, o Order, l *linkTargets) (*ruleWall,
 	return w, nil
 }
 
-// mounts are the session's mounts by /proc: those of bubblewrap at the first call.
+// mounts returns the session's mounts by /proc. At the first call they are bubblewrap's.
 func (s *session) mounts() ([]sys.Mount, error) {
 	var text []byte
 	err := inOwnNamespace(func() (err error) { // the session has a /proc of its own
@@ -94,11 +94,11 @@ func (s *session) mounts() ([]sys.Mount, error) {
 	return sys.ParseMounts(string(text))
 }
 
-// kernelTypes are file systems without files that anybody put there.
+// kernelTypes are file systems whose files the kernel makes.
 var kernelTypes = []string{"proc", "sysfs", "devpts", "devtmpfs", "mqueue", "cgroup", "cgroup2"}
 
-// openBases opens each mount of bubblewrap's alone. Of several at one place the last
-// counts: nobody sees the others.
+// openBases opens each of bubblewrap's mounts. Of several mounts at one path only the last counts:
+// it covers the others.
 func (s *session) openBases(root int) error {
 	lines, err := s.mounts()
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *session) openBases(root int) error {
 		if err == nil {
 			b.tree, err = openBase(fd)
 		}
-		if err == nil && b.dir && !s.resumed { // else it is watched already, and nobody answers yet
+		if err == nil && b.dir && !s.resumed { // a resumed session is watched, and nothing answers yet
 			b.handles, _ = openBeneath(fd, "", unix.O_RDONLY|unix.O_DIRECTORY) // -1 if that fails
 		}
 		if err != nil {
@@ -152,11 +152,11 @@ func (s *session) openBases(root int) error {
 	return nil
 }
 
-// maxRewalks is how often a look is taken again when what was found moved meanwhile.
+// maxRewalks bounds the further walks when files move during a walk.
 const maxRewalks = 20
 
-// apply raises the walls of order o, which may have other rules than before. It runs on
-// a thread in the session's mount namespace.
+// apply applies the rules of order o, which may differ from the present ones. It runs on a thread
+// in the session's mount namespace.
 func (s *session) apply(o Order, masks maskPair, procFD int, watch *watch) error {
 	changed := s.wall != nil && (!bytes.Equal(o.Text, s.order.Text) || o.Agent != s.order.Agent || o.Home != s.order.Home)
 	wall, err := s.wall, error(nil)
@@ -187,7 +187,7 @@ func (s *session) apply(o Order, masks maskPair, procFD int, watch *watch) error
 	for try := 0; ; try++ {
 		looked, err = s.applyMasks(o, wall, !changed, root, masks, procFD, watch)
 		if errors.Is(err, errMoved) && try == maxRewalks/2 {
-			s.trees.forget() // perhaps it is in one of those
+			s.trees.forget() // the moved file may be in a cached tree
 		}
 		if err == nil || !errors.Is(err, errMoved) || try == maxRewalks {
 			break
@@ -204,8 +204,8 @@ func (s *session) apply(o Order, masks maskPair, procFD int, watch *watch) error
 	return nil
 }
 
-// applyMasks looks through the trees and brings the covers to what it finds. It says at how
-// many names it looked. same: the rules are those by which the covers were laid.
+// applyMasks walks the trees and mounts the masks that the rules want. looked is the number of names
+// that it examined. same: the present masks are of the same rules.
 func (s *session) applyMasks(o Order, wall *ruleWall, same bool, root int, masks maskPair, procFD int, watch *watch) (looked int, err error) {
 	w := walker{wall: wall, uid: o.UID, order: o, trees: s.trees}
 	if wall.any {
@@ -241,18 +241,18 @@ func (s *session) applyMasks(o Order, wall *ruleWall, same bool, root int, masks
 	s.masks, s.buriedMasks = m.mounted, slices.Collect(maps.Values(m.dropped))
 	if err == nil && !same {
 		for i := range s.buriedMasks {
-			s.buriedMasks[i].class = wallOpen // it goes by the new rules, when it can be reached
+			s.buriedMasks[i].class = wallOpen // the new rules remove it once it can be reached
 		}
 	}
 	return w.looked, err
 }
 
-// publish makes what holds now known to who asks.
+// publish stores the answer to later probes.
 func (s *session) publish(looked int) {
 	a := Answer{Looked: looked, Later: "fanotify"}
 	for _, c := range s.masks {
 		switch {
-		case c.class == c.parent: // it only comes along
+		case c.class == c.parent: // a submount inside a mask
 		case c.isException():
 			a.Exceptions++
 		case c.class == wallClosed:

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// What one session makes the keeper do takes one part in so many of a CPU, and shareBurst
-// at once: the rest of it waits, and so do its own opens. Names wait longer than opens: the
-// longer they do, the more of them are the same.
+// Each session gets a share of the enforcer's CPU time: a tenth of a CPU for name events and half
+// a CPU for opens, with bursts of shareBurst. Work beyond the share waits, and so do the session's
+// own opens. Name events wait longer, because more of them are then duplicates.
 const (
 	namesShare = 10
 	opensShare = 2
 	shareBurst = 50 * time.Millisecond
 )
 
-// share is what one session has taken of the keeper's time.
+// share is the CPU time that one session has used. spend adds to it, and it decays with time.
 type share struct {
 	divisor int
 	mu      sync.Mutex
@@ -22,7 +22,7 @@ type share struct {
 	at      time.Time
 }
 
-// spend adds what was taken until now.
+// spend adds CPU time that was used until now.
 func (s *share) spend(now time.Time, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *share) settle(now time.Time) {
 	}
 }
 
-// wait is how long the session has to wait for more.
+// wait returns how long the session must wait for its next share.
 func (s *share) wait(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

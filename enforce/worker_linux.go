@@ -53,7 +53,7 @@ func newEnforcer(dir string, perm, names int, errs io.Writer) (*enforcer, error)
 	return k, nil
 }
 
-// serve takes orders, one for a connection. The socket is in a directory of root's.
+// serve accepts orders, one on each connection. Only root can enter the socket's directory.
 func (e *enforcer) serve(l net.Listener) error {
 	go func() {
 		for range time.Tick(10 * time.Second) {
@@ -93,11 +93,11 @@ func (e *enforcer) recordOrder() {
 	e.ordered = time.Now()
 }
 
-// idleTime is how long nothing is kept and nobody asks before a keeper that chatd started ends.
+// idleTime is how long an enforcer that chatd started goes on without a session or an order.
 const idleTime = 10 * time.Second
 
-// awaitIdle returns when nobody needs this keeper any more. chatd starts another when a session
-// with rules comes: it asks whether one is there just before, which counts as an order.
+// awaitIdle returns after [idleTime] without a session or an order. chatd starts another enforcer
+// for the next session with rules. It probes first, and the probe counts as an order.
 func (e *enforcer) awaitIdle() {
 	e.recordOrder()
 	for idle := false; !idle; {
@@ -108,8 +108,7 @@ func (e *enforcer) awaitIdle() {
 	}
 }
 
-// readOrder reads what chatd asks, strictly: a key that means nothing here may mean that
-// more is to be kept.
+// readOrder decodes an order strictly: an unknown key may be a restriction of a newer chatd.
 func readOrder(r io.Reader) (Order, error) {
 	var o Order
 	d := json.NewDecoder(io.LimitReader(r, maxOrder))
@@ -137,7 +136,8 @@ func (e *enforcer) execute(o Order) (Answer, error) {
 	return Answer{}, fmt.Errorf("cannot obey %s: want hold, drop, probe, refused or why: %w", chat.Quote(o.Verb), chat.ErrInvalid)
 }
 
-// probe says whether the session of an order is kept, or without one that this is here.
+// probe reports whether the rules of the order's session are enforced. Without a session it reports
+// that the enforcer runs.
 func (e *enforcer) probe(o Order) (Answer, error) {
 	if o.Chat == "" {
 		return Answer{Later: "fanotify"}, nil
@@ -149,8 +149,8 @@ func (e *enforcer) probe(o Order) (Answer, error) {
 	return *s.answer.Load(), nil
 }
 
-// hold raises or changes the walls of a session. After a failure of the first a session
-// is forgotten; after one of a later it has the walls of both rules.
+// hold applies rules to a session. If the first rules fail, hold forgets the session. If later rules
+// fail, the session keeps the walls of both.
 func (e *enforcer) hold(o Order) (Answer, error) {
 	s, known, err := e.session(o)
 	if err != nil {
@@ -165,8 +165,8 @@ func (e *enforcer) hold(o Order) (Answer, error) {
 	return *s.answer.Load(), nil
 }
 
-// apply brings a session to the rules of an order, or looks at it again with those that
-// it has: which they are is known only behind the lock. It notes what came of it.
+// apply applies the rules of an order and saves the session. A nil order applies the present rules
+// again; they are read under the lock.
 func (e *enforcer) apply(s *session, o *Order) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +182,8 @@ func (e *enforcer) apply(s *session, o *Order) error {
 	return e.save(s)
 }
 
-// session is the one that an order is about; another of the same chat has ended.
+// session returns the session of an order. Any other session of the same chat has ended and is
+// dropped.
 func (e *enforcer) session(o Order) (s *session, known bool, err error) {
 	if _, err := chat.ParseID(string(o.Chat)); err != nil {
 		return nil, false, err
@@ -208,7 +209,7 @@ func (e *enforcer) session(o Order) (s *session, known bool, err error) {
 	}
 }
 
-// named is the session of a chat; nil if there is none.
+// named returns the session of a chat; nil if there is none.
 func (e *enforcer) named(id chat.ID) *session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -221,8 +222,8 @@ func (e *enforcer) drop(id chat.ID) {
 	}
 }
 
-// forget lets a session go. Only when nothing of it is left may another of its chat
-// take its place: what is noted is by chat.
+// forget releases a session and removes its files. The files are named after the chat, so the chat's
+// next session may begin only after that.
 func (e *enforcer) forget(s *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,8 +255,8 @@ func (e *enforcer) sweep() {
 	}
 }
 
-// queueRecheck has a session looked at again: something denied was made or moved in it.
-// It is called under the watch's lock and does not wait.
+// queueRecheck queues another walk of a session in which something denied was made or moved. It is
+// called under the watch's lock and does not wait.
 func (e *enforcer) queueRecheck(id chat.ID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -265,12 +266,12 @@ func (e *enforcer) queueRecheck(id chat.ID) {
 	select {
 	case e.rechecks <- id:
 		e.queued[id] = true
-	default: // a thousand wait already; what is known keeps the file meanwhile
+	default: // the queue is full; opens of the file are still refused
 	}
 }
 
-// recheckQueued covers what was made later, so that it is kept by a mount too. A chat that
-// makes many such files gets no more of this than a part of the time.
+// recheckQueued masks files that were made later. It sleeps after each walk, so that a chat that
+// makes many such files takes a bounded part of its time.
 func (e *enforcer) recheckQueued() {
 	for id := range e.rechecks {
 		e.mu.Lock()
@@ -288,7 +289,7 @@ func (e *enforcer) recheckQueued() {
 	}
 }
 
-// end ends a session whose rules cannot be kept any more.
+// end kills a session whose rules can no longer be enforced.
 func (e *enforcer) end(s *session, why error) {
 	if s.ended() {
 		return
