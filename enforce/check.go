@@ -13,15 +13,15 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// essentials are paths of the host without which no session starts, beside the home and
-// what is the kernel's and chatd's own; libraries are those of bash and tmux.
+// essentials are paths of the host that every session needs, beside its home and the paths of the
+// kernel and of chatd. libraries are those of bash and tmux.
 var (
 	essentials = []string{"/usr/bin/bash", "/usr/bin/sh", "/usr/bin/tmux", "/bin", "/lib", "/lib64", "/etc", "/tmp", "/var/tmp"}
 	libraries  = regexp.MustCompile(`/(ld-linux.*\.so.*|libc\.so\.6|libm\.so\.6|libresolv\.so\.2|(libtinfo|libevent_core-.*|libutempter)\.so\..*)$`)
 )
 
-// Unenforceable are the rules of a policy that no session could start with: where each
-// stands, the rule as its key, and why. It is a [chat.ErrUnsupported].
+// Unenforceable are the rules of a policy with which no session could start. Each fault has the
+// rule's place, the rule as its key, and the reason. It is a [chat.ErrUnsupported].
 type Unenforceable []filerules.Fault
 
 // Error has one line for each rule.
@@ -33,12 +33,11 @@ func (u Unenforceable) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap makes it what this host cannot do.
+// Unwrap makes the kind of the error "unsupported".
 func (u Unenforceable) Unwrap() error { return chat.ErrUnsupported }
 
-// Check refuses a policy with a rule that no kernel wall of this host could keep without
-// ending every session, for one of its agents or without, and names the rule. home is a
-// home like those that the rules are for.
+// Check refuses a policy with a rule that would keep every session from starting, for any of its
+// agents or for none, and names the rule. home stands for the homes of the chats.
 func Check(p *filerules.Policy, home string) error {
 	var bad Unenforceable
 	refuse := func(r filerules.Rule, why string) {

@@ -73,10 +73,10 @@ func (s *watchedSession) pathsOf(n dirName) (all []string, known bool) {
 	return all, known
 }
 
-// errElsewhere is a directory that does not lie in a mount, or is gone.
+// errElsewhere means that a directory is not in a mount, or no longer exists.
 var errElsewhere = errors.New("it is not in this mount")
 
-// findTries is how often a directory that is moved meanwhile is looked for by its name.
+// findTries bounds the searches for a directory that moves during each of them.
 const findTries = 100
 
 // pathOf is where a directory lies in this mount; errElsewhere if it does not. A directory that is
@@ -109,8 +109,8 @@ func (t watchedTree) pathOf(dir handle) (string, error) {
 	return p, nil // it is moved on and on
 }
 
-// has reports whether what fd is open on lies at p in the mount. Of a directory outside the
-// mount p is a path from the root of the file system, so what lies there may be another.
+// has reports whether fd's directory is at p in the mount. If the directory is outside the mount, p
+// is a path from the root of the file system and may name another directory here.
 func (t watchedTree) has(p string, fd int) bool {
 	again, err := openBeneath(t.tree, strings.TrimPrefix(p, "/"), unix.O_PATH)
 	if err != nil {
@@ -122,8 +122,8 @@ func (t watchedTree) has(p string, fd int) bool {
 	return errors.Join(errA, errB) == nil && inodeOf(&a) == inodeOf(&b)
 }
 
-// holds is errElsewhere if the directory fd is not in the mount that it was opened by: the kernel
-// does not go up from there (path_connected in fs/namei.c). Nobody can move it amid the answer.
+// holds returns errElsewhere if fd's directory is outside the mount through which it was opened.
+// The kernel then refuses ".." (path_connected in fs/namei.c), atomically with respect to moves.
 func (t watchedTree) holds(fd int) error {
 	up, err := unix.Openat(fd, "..", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {

@@ -49,7 +49,7 @@ func openSession(o Order) (*session, error) {
 	return k, nil
 }
 
-// refuseOwn refuses to cover anything in the host's own mount namespace.
+// refuseOwn refuses a process in the host's mount namespace, where masks would hit the host.
 func (s *session) refuseOwn() error {
 	own, err := os.Stat("/proc/self/ns/mnt")
 	theirs, errTheirs := s.ns.Stat()
@@ -100,7 +100,7 @@ func onDescriptor(f *os.File, do func(fd int) error) error {
 	return err
 }
 
-// close lets the session go. It may be closed again.
+// close releases the session. It may be called again.
 func (s *session) close() {
 	s.closed = true
 	for _, b := range s.bases {

@@ -11,8 +11,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// journalLine is one thing that is in mind of a session: a file that had a denied name,
-// or what a directory was called. A later worker reads them all.
+// journalLine is one record of a session: a file that had a denied name, or an earlier name of a
+// directory. A later worker reads them all.
 type journalLine struct {
 	Child []byte    `json:"child,omitempty"`
 	Class wallClass `json:"class,omitempty"`
@@ -64,7 +64,7 @@ func (w *watch) openJournal(s *watchedSession) error {
 	for lines.Scan() {
 		var l journalLine
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
-			continue // the worker was killed while it wrote it: nobody was answered after that
+			continue // the worker was killed during the write and answered no open after it
 		}
 		if l.Child != nil {
 			s.denied[handle(l.Child)] = max(l.Class, s.denied[handle(l.Child)])
@@ -78,8 +78,8 @@ func (w *watch) openJournal(s *watchedSession) error {
 	return nil
 }
 
-// write notes a line before anything is answered by it. It survives this process, and
-// ends with the boot, as the session does.
+// write appends a line before any answer depends on it. The line survives this process and not a
+// reboot, like the session itself.
 func (w *watch) write(s *watchedSession, l journalLine) {
 	b, err := json.Marshal(l)
 	if err == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// maskPair are an empty directory and an empty file, root's, with no mode at all, in
-// the keeper's own directory.
+// maskPair are an empty directory and an empty file of root without a mode, in the enforcer's
+// directory.
 type maskPair struct{ dir, file int }
 
 func (p maskPair) of(dir bool) int {
@@ -24,8 +24,8 @@ func (p maskPair) of(dir bool) int {
 	return p.file
 }
 
-// MakeMasks makes an empty directory and an empty file without a mode, [ClosedDirectory] and
-// [ClosedFile], in a directory of root's.
+// MakeMasks creates [ClosedDirectory] and [ClosedFile], an empty directory and an empty file without
+// a mode, in a directory of root.
 func MakeMasks(dir string) error {
 	d, f := path.Join(dir, ClosedDirectory), path.Join(dir, ClosedFile)
 	if err := os.Mkdir(d, 0); err != nil && !errors.Is(err, os.ErrExist) {
@@ -41,7 +41,7 @@ func MakeMasks(dir string) error {
 	return nil
 }
 
-// makeMasks makes the two files that covers are copies of, and opens them.
+// makeMasks creates and opens the two files that masks are copies of.
 func makeMasks(dir string) (p maskPair, err error) {
 	if err := MakeMasks(dir); err != nil {
 		return p, err
@@ -55,8 +55,8 @@ func makeMasks(dir string) (p maskPair, err error) {
 	return p, nil
 }
 
-// startMasks are the inodes of the masks that bubblewrap mounts, in the directory [StartMasks]
-// beside the keeper's; none where chatd has made none. It is called outside any session.
+// startMasks returns the inodes of the masks that bubblewrap mounts. They lie in [StartMasks], which
+// chatd may not have created. It is called outside any session.
 func startMasks(dir string) (all []inode) {
 	for _, name := range []string{ClosedDirectory, ClosedFile} {
 		var st unix.Statx_t
@@ -68,8 +68,8 @@ func startMasks(dir string) (all []inode) {
 	return all
 }
 
-// isStartMask reports whether a mount of a session that begins is a mask of bubblewrap's. Nobody
-// else mounts those files: they are root's, and a chat has no capability.
+// isStartMask reports whether a mount of a starting session is one of bubblewrap's masks. No chat
+// can mount those files: they belong to root, and a chat has no capability.
 func (s *session) isStartMask(root int, l sys.Mount) bool {
 	if name := path.Base(l.Root); name != ClosedDirectory && name != ClosedFile {
 		return false

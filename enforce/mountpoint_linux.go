@@ -12,12 +12,11 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// errHidden is a place that an old cover lies over, so that it cannot be reached before
-// that one is gone.
+// errHidden means that an old mask covers a path, which is reachable only after its unmount.
 var errHidden = errors.New("an old cover is over it")
 
-// target is what the cover of w goes over. It is in what was laid around it in this round,
-// or found from the session's root. old is the old cover of the same place, in its stead.
+// target opens the mount point for the mask of w: inside the new mask around it, or from the
+// session's root. old is the old mask of the same path that the new one replaces.
 func (m *mounter) target(w want, in *newMask) (fd int, old *maskMount, err error) {
 	start, rel := m.root, strings.TrimPrefix(w.path, "/")
 	if in != nil {
@@ -51,15 +50,14 @@ func (m *mounter) target(w want, in *newMask) (fd int, old *maskMount, err error
 		return -1, nil, errMoved
 	}
 	if w.needsMountPoint() || m.owner[w.path] != "" {
-		return -1, nil, errHidden // it is in a cover that stays, below one that goes
+		return -1, nil, errHidden // inside a mask that stays, below one that goes
 	}
 	fd, err = m.source(w)
 	return fd, nil, err
 }
 
-// source opens the file itself that w is about, on the mount of bubblewrap's that it is
-// in, whatever lies over it. Where the file system cannot do that (open_by_handle_at(2)),
-// and something does, it is errHidden.
+// source opens the file of w on bubblewrap's mount, below any mask. If the file system has no file
+// handles (open_by_handle_at(2)) and something covers the file, source returns errHidden.
 func (m *mounter) source(w want) (int, error) {
 	b := m.baseOf(w.path)
 	if b == nil {
@@ -77,7 +75,7 @@ func (m *mounter) source(w want) (int, error) {
 		}
 		unix.Close(fd)
 	}
-	below, err := openBeneath(b.tree, rel, unix.O_PATH) // where nothing lies over anything
+	below, err := openBeneath(b.tree, rel, unix.O_PATH) // the detached copy has no masks
 	if gone(err) {
 		return -1, errMoved
 	}
@@ -91,8 +89,8 @@ func (m *mounter) source(w want) (int, error) {
 	return m.sameOn(b, below, w.path)
 }
 
-// sameOn opens the file that fd stands on by the mount b of the session, and refuses it
-// if that gives it another name: files may have several.
+// sameOn opens fd's file through the mount b of the session. It refuses a file that has another name
+// there than p, since a file may have several.
 func (m *mounter) sameOn(b *baseMount, fd int, p string) (int, error) {
 	if b.handles < 0 {
 		return -1, errHidden
@@ -114,7 +112,7 @@ func (m *mounter) sameOn(b *baseMount, fd int, p string) (int, error) {
 	return same, nil
 }
 
-// baseOf is the mount of bubblewrap's that p lies in.
+// baseOf returns bubblewrap's mount that contains p.
 func (m *mounter) baseOf(p string) *baseMount {
 	for at := p; ; at = path.Dir(at) {
 		if b := m.bases[at]; b != nil || at == "/" {
@@ -123,8 +121,8 @@ func (m *mounter) baseOf(p string) *baseMount {
 	}
 }
 
-// addMountPoint makes an empty place for w in the cover around it that stays, if there is
-// none: by a copy of that cover which can be written to, and nobody else has.
+// addMountPoint creates an empty mount point for w, if there is none, in the mask around it that
+// stays. It writes through a detached copy of that mask, which no process of the session can reach.
 func (m *mounter) addMountPoint(w want) error {
 	was := ""
 	fd, err := openBeneath(m.root, strings.TrimPrefix(w.path, "/"), unix.O_PATH)
@@ -134,7 +132,7 @@ func (m *mounter) addMountPoint(w want) error {
 		if _, old := m.dropped[st.Mnt_id]; err != nil || old || (st.Mode&unix.S_IFMT == unix.S_IFDIR) == w.dir {
 			return err
 		}
-		was = fmt.Sprintf(".was-%d", st.Ino) // it had a place of the other kind
+		was = fmt.Sprintf(".was-%d", st.Ino) // the old mount point is of the other kind
 	} else if !gone(err) {
 		return err
 	}
@@ -167,7 +165,7 @@ func (m *mounter) addMountPoint(w want) error {
 	return nil
 }
 
-// makeMountPoints makes, in the cover of a closed directory, empty places for islands in it.
+// makeMountPoints creates empty mount points for exceptions in the mask of a closed directory.
 func makeMountPoints(tree int, around string, exceptions []want) error {
 	for _, i := range exceptions {
 		rel := rest(i.path, around)
@@ -181,7 +179,7 @@ func makeMountPoints(tree int, around string, exceptions []want) error {
 	return nil
 }
 
-// makePassable lets the root of a cover be passed through, not listed.
+// makePassable lets the root of a mask be traversed, not listed.
 func makePassable(tree int) error {
 	fd, err := openBeneath(tree, "", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {

@@ -6,20 +6,20 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// inode is a file whatever its name.
+// inode identifies a file under all its names.
 type inode struct {
 	major, minor uint32
 	ino          uint64
 }
 
-// want is one place where the class changes, and so a mount that has to be there.
+// want is a path whose class differs from its directory's, and so a mount that must exist.
 type want struct {
 	path          string
 	class, parent wallClass
 	dir           bool
 	inode         inode
-	// base: bubblewrap has mounted something here, and a cover lies around it. The cover
-	// shows the directory that it was mounted on: it has to come along.
+	// base: one of bubblewrap's mounts is here, inside a mask. The mask would show the directory
+	// below that mount, so the mount is copied along.
 	base bool
 }
 

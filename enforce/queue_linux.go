@@ -17,11 +17,11 @@ const (
 	maxFound  = 50_000
 )
 
-// gatherTime is how long names gather before they are read, where nobody asks anything: a
-// chat that renames in a loop costs one read for many.
+// gatherTime is how long name events gather before they are read, unless an open waits. So a chat
+// that renames in a loop costs one read for many events.
 const gatherTime = time.Millisecond
 
-// listen takes in events about names as they come, also where nobody opens anything.
+// listen reads name events as they come, also while no open waits.
 func (w *watch) listen() error {
 	for {
 		if err := w.awaitNames(); err != nil {
@@ -51,15 +51,15 @@ func (w *watch) awaitNames() error {
 	}
 }
 
-// readNames hands what the kernel tells of names to the sessions that see them, all that is
-// there. Looking at them is left to [watch.lookAt]: what one session makes is no other's
-// work. The caller holds the lock.
+// readNames reads all queued name events and sorts them by the sessions that see them. It leaves
+// the rest to [watch.process], so that no session pays for another's events. The caller holds the
+// lock.
 func (w *watch) readNames() error {
 	left, err := w.queued()
 	for err == nil && left > 0 {
 		var some []fanEvent
 		if some, err = w.takeNames(); len(some) == 0 {
-			break // there are no more, whatever was counted
+			break // the count was too high, see queued
 		}
 		for _, e := range some {
 			w.route(e)
@@ -69,7 +69,7 @@ func (w *watch) readNames() error {
 	return err
 }
 
-// takeNames reads some events, if there are any.
+// takeNames reads some name events; none if none is queued.
 func (w *watch) takeNames() ([]fanEvent, error) {
 	for {
 		read, err := unix.Read(w.namesFD, w.buf)
@@ -101,7 +101,7 @@ func (w *watch) route(e fanEvent) {
 			}
 		}
 		if !slices.Equal(now, old) {
-			clear(w.owners) // what lies in it is seen by others than before
+			clear(w.owners) // other sessions than before see the directory's content
 		}
 		for _, s := range slices.Concat(now, old) {
 			s.dirs.age++

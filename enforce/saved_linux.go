@@ -10,7 +10,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// savedSession is what a later worker needs to take a session up.
+// savedSession is the state from which a later worker resumes a session.
 type savedSession struct {
 	Order       Order       `json:"order"`
 	Mounts      []int       `json:"mounts"` // bubblewrap's
@@ -31,7 +31,7 @@ func (e *enforcer) file(id chat.ID) string {
 	return filepath.Join(e.dir, "sessions", string(id)+".json")
 }
 
-// save notes a session for a later worker. The caller holds the session's lock.
+// save writes a session's state for a later worker. The caller holds the session's lock.
 func (e *enforcer) save(s *session) error {
 	f := savedSession{Order: s.order, Mounts: s.baseIDs, LinkTargets: s.linkTargets}
 	for _, c := range slices.Concat(s.masks, s.buriedMasks) {
@@ -50,8 +50,8 @@ func (e *enforcer) save(s *session) error {
 	return nil
 }
 
-// resume takes the sessions up that an earlier worker kept. While it does, their opens
-// wait. One that cannot be taken up ends.
+// resume resumes the sessions of an earlier worker. Their opens wait meanwhile. A session that
+// cannot be resumed is killed.
 func (e *enforcer) resume() error {
 	files, err := filepath.Glob(filepath.Join(e.dir, "sessions", "*.json"))
 	if err != nil {
@@ -60,7 +60,7 @@ func (e *enforcer) resume() error {
 	if len(files) == 0 {
 		return nil
 	}
-	// Before anything new is asked: the numbers are given again.
+	// Before the first question is read: its descriptor could reuse a lost number.
 	if err := denyLost(e.watch.permFD); err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Bounds of one look through a session's trees. A chat that goes beyond them has no
-// session: what was not looked at is not kept.
+// Bounds of one walk of a session's trees. Beyond them the session does not start, because the rules
+// would not cover the rest.
 var (
 	maxWalk   = 2_000_000 // names
 	maxDepth  = 1000      // directories in each other
@@ -21,7 +21,7 @@ var (
 
 func inodeOf(st *unix.Statx_t) inode { return inode{st.Dev_major, st.Dev_minor, st.Ino} }
 
-// walker looks through the trees of a session as they are below every mask.
+// walker walks the trees of a session as they are below all masks.
 type walker struct {
 	wall   *ruleWall
 	uid    uint32
@@ -63,7 +63,7 @@ func (k *walker) look(most int) error {
 	return nil
 }
 
-// open opens a directory to be looked through. Only its owner and root leave its time alone.
+// open opens a directory for the walk. O_NOATIME needs its owner or root.
 func (k *walker) open(dir int, name string) (int, error) {
 	flags := uint64(unix.O_RDONLY | unix.O_DIRECTORY)
 	if !k.partial {
@@ -72,12 +72,12 @@ func (k *walker) open(dir int, name string) (int, error) {
 	return openBeneath(dir, name, flags)
 }
 
-// skips reports an error for which an entry is passed over.
+// skips reports whether the walk skips an entry because of err.
 func (k *walker) skips(err error) bool {
 	return gone(err) || k.partial && errors.Is(err, unix.EACCES)
 }
 
-// walk finds what has to be covered, in the order in which it has to be.
+// walk finds the wanted masks, in the order of mounting.
 func (k *walker) walk(bases []*baseMount) error {
 	if err := k.find(bases); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (k *walker) base(b *baseMount) error {
 	return k.dir(fd, b.Path, class, 0)
 }
 
-// dir looks through one directory and closes fd.
+// dir walks one directory and closes fd.
 func (k *walker) dir(fd int, p string, class wallClass, depth int) error {
 	defer unix.Close(fd)
 	if depth > maxDepth {
@@ -192,13 +192,13 @@ func pathIn(dir, name string) string {
 	return dir + "/" + name
 }
 
-// gone is an entry that was taken away, or made something else, meanwhile: what is
-// there now was made later.
+// gone reports whether an entry was removed or replaced meanwhile. Its successor is a later file,
+// which the watch guards.
 func gone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
-// entry judges one name, and says whether it is a directory to look into.
+// entry checks one name and reports whether it is a directory to enter.
 func (k *walker) entry(dir int, p string, e dirent, parent wallClass) (enter bool, err error) {
 	if k.bases[p] != nil {
 		return false, nil

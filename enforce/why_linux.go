@@ -24,7 +24,7 @@ func (e *enforcer) why(o Order) (Answer, error) {
 	return Answer{By: []byte(by)}, nil
 }
 
-// nameOf is the name by which the rules deny a path: its own, or one that it had.
+// nameOf returns the name by which the rules deny a path: its own, or an earlier one.
 func (w *watch) nameOf(id chat.ID, p string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *session) otherNameOf(p string) string {
 	return ""
 }
 
-// recordCause remembers the denied name of what is closed under another.
+// recordCause records the denied name of a file that is closed under another name.
 func (k *walker) recordCause(p, name string) {
 	if k.causes != nil {
 		k.causes[p] = name

@@ -182,8 +182,7 @@ func (e *enforcer) apply(s *session, o *Order) error {
 	return e.save(s)
 }
 
-// session returns the session of an order. Any other session of the same chat has ended and is
-// dropped.
+// session returns the session of an order. It drops any other session of the same chat.
 func (e *enforcer) session(o Order) (s *session, known bool, err error) {
 	if _, err := chat.ParseID(string(o.Chat)); err != nil {
 		return nil, false, err
