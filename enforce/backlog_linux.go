@@ -155,8 +155,8 @@ func (w *watch) applyMoves(s *watchedSession) error {
 }
 
 // processAll processes the whole backlog that a session has when it is called: those events precede
-// the session's open. It unlocks between turns, and a session that has used its share waits, so that
-// the opens of others come first.
+// the session's open. It unlocks between turns, and a session that has used its share waits, so
+// that the opens of others come first.
 func (w *watch) processAll(s *watchedSession) error {
 	upTo := s.backlog.taken
 	for s.backlog.done < upTo || len(s.backlog.moves) > 0 {

@@ -25,8 +25,8 @@ const (
 // the link that starts it.
 const processName = "chatd-enforce"
 
-// Run is the program chatd-enforce: the holder, or the worker that it starts. It returns on an error
-// or, with IdleEnd, when it has been idle.
+// Run is the program chatd-enforce: the holder, or the worker that it starts. It returns on an
+// error or, with IdleEnd, when it has been idle.
 func Run(o Options) error {
 	if !filepath.IsAbs(o.Dir) {
 		return fmt.Errorf("cannot keep file rules: --dir is %s, want an absolute path: %w", chat.Quote(o.Dir), chat.ErrInvalid)

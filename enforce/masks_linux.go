@@ -24,8 +24,8 @@ func (p maskPair) of(dir bool) int {
 	return p.file
 }
 
-// MakeMasks creates [ClosedDirectory] and [ClosedFile], an empty directory and an empty file without
-// a mode, in a directory of root.
+// MakeMasks creates [ClosedDirectory] and [ClosedFile], an empty directory and an empty file
+// without a mode, in a directory of root.
 func MakeMasks(dir string) error {
 	d, f := path.Join(dir, ClosedDirectory), path.Join(dir, ClosedFile)
 	if err := os.Mkdir(d, 0); err != nil && !errors.Is(err, os.ErrExist) {
@@ -55,8 +55,8 @@ func makeMasks(dir string) (p maskPair, err error) {
 	return p, nil
 }
 
-// startMasks returns the inodes of the masks that bubblewrap mounts. They lie in [StartMasks], which
-// chatd may not have created. It is called outside any session.
+// startMasks returns the inodes of the masks that bubblewrap mounts. They lie in [StartMasks],
+// which chatd may not have created. It is called outside any session.
 func startMasks(dir string) (all []inode) {
 	for _, name := range []string{ClosedDirectory, ClosedFile} {
 		var st unix.Statx_t

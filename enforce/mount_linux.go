@@ -49,13 +49,13 @@ type mounter struct {
 	procFD     int                   // this program's /proc/self/fd
 	sources    maskPair              // what covers are copies of
 	bases      map[string]*baseMount // by path
-	exceptions bool                  // islands may come later: closed directories have room for them
+	exceptions bool                  // rules have exceptions: masks get room for them
 	mark       func(tree int) error  // has opens in a tree judged, before anybody can reach it
 	forget     func(id uint64)       // refuses opens by a mount that goes
 	noSwap     bool                  // tests: a kernel before 6.5
 
 	mounted []maskMount
-	dropped map[uint64]maskMount // what is not wanted and still there, by its id; then what is left of it
+	dropped map[uint64]maskMount // masks that go and are still mounted, by id
 	stays   map[string]uint64    // the covers that stay, by path
 	ours    map[uint64]bool      // both, by their ids
 	now     map[uint64]sys.Mount

@@ -89,8 +89,8 @@ func (m *mounter) source(w want) (int, error) {
 	return m.sameOn(b, below, w.path)
 }
 
-// sameOn opens fd's file through the mount b of the session. It refuses a file that has another name
-// there than p, since a file may have several.
+// sameOn opens fd's file through the mount b of the session. It refuses a file that has another
+// name there than p, since a file may have several.
 func (m *mounter) sameOn(b *baseMount, fd int, p string) (int, error) {
 	if b.handles < 0 {
 		return -1, errHidden

@@ -25,7 +25,7 @@ func (w *watch) recordName(s *watchedSession, p string, child handle) {
 	class := classBy(s.walls, names)
 	if class == wallOpen {
 		if s.hasExceptions() && s.classOfNames(path.Dir(p)) != wallOpen {
-			w.recheck(s.session.initProc.chat) // a new exception in a masked directory needs a mount
+			w.recheck(s.session.initProc.chat) // the exception needs a mount
 		}
 		return
 	}

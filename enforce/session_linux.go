@@ -38,7 +38,7 @@ type session struct {
 	closed       bool
 	order        Order
 	bases        []*baseMount
-	baseIDs      []int // the ids of bubblewrap's mounts, also those without files, but for its masks
+	baseIDs      []int // bubblewrap's mounts without its masks
 	startMaskIDs []int // the ids of its masks
 	resumed      bool  // an earlier worker found them
 	masks        []maskMount
@@ -139,7 +139,7 @@ func (s *session) openBases(root int) error {
 		if err == nil {
 			b.tree, err = openBase(fd)
 		}
-		if err == nil && b.dir && !s.resumed { // a resumed session is watched, and nothing answers yet
+		if err == nil && b.dir && !s.resumed { // opens of a resumed session would wait
 			b.handles, _ = openBeneath(fd, "", unix.O_RDONLY|unix.O_DIRECTORY) // -1 if that fails
 		}
 		if err != nil {
@@ -204,8 +204,8 @@ func (s *session) apply(o Order, masks maskPair, procFD int, watch *watch) error
 	return nil
 }
 
-// applyMasks walks the trees and mounts the masks that the rules want. looked is the number of names
-// that it examined. same: the present masks are of the same rules.
+// applyMasks walks the trees and mounts the masks that the rules want. looked is the number of
+// names that it examined. same: the present masks are of the same rules.
 func (s *session) applyMasks(o Order, wall *ruleWall, same bool, root int, masks maskPair, procFD int, watch *watch) (looked int, err error) {
 	w := walker{wall: wall, uid: o.UID, order: o, trees: s.trees}
 	if wall.any {

@@ -11,8 +11,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Bounds of one walk of a session's trees. Beyond them the session does not start, because the rules
-// would not cover the rest.
+// Bounds of one walk of a session's trees. Beyond them the session does not start, because the
+// rules would not cover the rest.
 var (
 	maxWalk   = 2_000_000 // names
 	maxDepth  = 1000      // directories in each other

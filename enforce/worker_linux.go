@@ -149,8 +149,8 @@ func (e *enforcer) probe(o Order) (Answer, error) {
 	return *s.answer.Load(), nil
 }
 
-// hold applies rules to a session. If the first rules fail, hold forgets the session. If later rules
-// fail, the session keeps the walls of both.
+// hold applies rules to a session. If the first rules fail, hold forgets the session. If later
+// rules fail, the session keeps the walls of both.
 func (e *enforcer) hold(o Order) (Answer, error) {
 	s, known, err := e.session(o)
 	if err != nil {
@@ -221,8 +221,8 @@ func (e *enforcer) drop(id chat.ID) {
 	}
 }
 
-// forget releases a session and removes its files. The files are named after the chat, so the chat's
-// next session may begin only after that.
+// forget releases a session and removes its files. The files are named after the chat, so the
+// chat's next session may begin only after that.
 func (e *enforcer) forget(s *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
