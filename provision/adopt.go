@@ -14,7 +14,7 @@ import (
 )
 
 func (m *Manager) writeSessionFile(s *session) error {
-	b, err := json.Marshal(sessionFile{s.leader.process, s.report, s.invocation, s.plan, s.exposed, s.masked.Load()})
+	b, err := json.Marshal(sessionFile{s.init.process, s.report, s.invocation, s.plan, s.exposed, s.masked.Load()})
 	if err != nil {
 		return fmt.Errorf("cannot note session %s: %w", s.id, err)
 	}
@@ -35,15 +35,15 @@ func (m *Manager) adopt(rec state.Record) error {
 	if err := json.Unmarshal(b, &f); err != nil {
 		return fmt.Errorf("cannot adopt session %s: %w", rec.ID, err)
 	}
-	if f.Leader.Boot != m.boot || f.Leader.Start == 0 {
+	if f.Init.Boot != m.boot || f.Init.Start == 0 {
 		return fmt.Errorf("cannot adopt session %s: it is of another boot", rec.ID)
 	}
-	l, err := holdLeader(f.Leader)
+	l, err := holdProcess(f.Init)
 	if err != nil {
 		return err
 	}
-	s := &session{id: rec.ID, owner: rec.Owner, uid: rec.UID, leader: l, report: f.Report, invocation: f.Invocation, plan: f.Plan, exposed: f.Exposed, adopted: true}
-	if err := errors.Join(m.checkLeader(s), m.checkInvocation(s)); err != nil {
+	s := &session{id: rec.ID, owner: rec.Owner, uid: rec.UID, init: l, report: f.Report, invocation: f.Invocation, plan: f.Plan, exposed: f.Exposed, adopted: true}
+	if err := errors.Join(m.checkInit(s), m.checkInvocation(s)); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	s.terminal = m.terminal(rec, s)
@@ -59,7 +59,7 @@ func (m *Manager) adopt(rec state.Record) error {
 		return errors.Join(err, l.Close())
 	}
 	if err := m.writeShimPolicy(rec); err != nil { // the config may be another by now
-		m.find("shims of chat "+string(rec.ID), err)
+		m.setFinding("shims of chat "+string(rec.ID), err)
 	}
 	if s.met.seen, err = m.hits(rec.ID); err != nil {
 		return errors.Join(err, l.Close())
@@ -68,21 +68,21 @@ func (m *Manager) adopt(rec state.Record) error {
 	return nil
 }
 
-func (m *Manager) checkLeader(s *session) error {
-	uid, err := uidOfPid(s.leader.PID)
+func (m *Manager) checkInit(s *session) error {
+	uid, err := uidOfPid(s.init.PID)
 	if err != nil || uid != s.uid {
-		return fmt.Errorf("cannot adopt session %s: process %d is of uid %d, want %d: %w", s.id, s.leader.PID, uid, s.uid, errors.Join(err, chat.ErrWrongPhase))
+		return fmt.Errorf("cannot adopt session %s: process %d is of uid %d, want %d: %w", s.id, s.init.PID, uid, s.uid, errors.Join(err, chat.ErrWrongPhase))
 	}
 	members, err := m.groups.Members(s.id)
 	if err != nil {
 		return err
 	}
 	for _, pid := range members {
-		if pid == s.leader.PID {
+		if pid == s.init.PID {
 			return nil
 		}
 	}
-	return fmt.Errorf("cannot adopt session %s: process %d is not in its cgroup", s.id, s.leader.PID)
+	return fmt.Errorf("cannot adopt session %s: process %d is not in its cgroup", s.id, s.init.PID)
 }
 
 // checkInvocation refuses a unit that somebody else started under the same name.
@@ -100,7 +100,7 @@ func (m *Manager) checkInvocation(s *session) error {
 // watch waits for the session's end and cleans up after it: when the shell
 // ends, the chat is asleep.
 func (m *Manager) watch(s *session) {
-	err := s.leader.wait()
+	err := s.init.wait()
 	s.deafen()
 	if err != nil {
 		return // closed: somebody else is ending or leaving it
@@ -129,6 +129,6 @@ func (m *Manager) watch(s *session) {
 		m.log.Error("cannot audit the end of a session", "chat", s.id, "error", err)
 	}
 	if err := m.backwards(ctx, "sleep", awakeSteps(), rec); err != nil {
-		m.find("session "+string(s.id), err)
+		m.setFinding("session "+string(s.id), err)
 	}
 }

@@ -54,7 +54,7 @@ func (m *Manager) keepApart(rec state.Record, v shims.View) cgroup.Prepare {
 		if first == 0 {
 			return unshare.InOwn(stage)
 		}
-		l, err := holdLeader(process{PID: first})
+		l, err := holdProcess(process{PID: first})
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (m *Manager) keepApart(rec state.Record, v shims.View) cgroup.Prepare {
 }
 
 // held names the process to package unshare.
-func (l *leader) held() unshare.Process { return unshare.Process{PID: l.PID, Alive: l.alive} }
+func (l *heldProcess) held() unshare.Process { return unshare.Process{PID: l.PID, Alive: l.alive} }
 
 // tryApart looks whether this host can keep sessions apart by inode. What it finds when
 // chatd starts holds until chatd ends.
@@ -83,8 +83,8 @@ func (m *Manager) tryApart() {
 
 // furnish does, in a session that has not begun, what only root can: it masks counters of
 // the host and bounds its terminals. Then comes what is to be done after that, if anything.
-func (m *Manager) furnish(then func(context.Context, *leader) error) func(context.Context, *leader) error {
-	return func(ctx context.Context, l *leader) error {
+func (m *Manager) furnish(then func(context.Context, *heldProcess) error) func(context.Context, *heldProcess) error {
+	return func(ctx context.Context, l *heldProcess) error {
 		var err error
 		if !m.without(chat.LayerProc) {
 			err = unshare.Mask(l.held())
@@ -112,7 +112,7 @@ func (m *Manager) refresh(s *session) {
 	if time.Since(s.refreshed) < refreshEvery && s.links == links {
 		return
 	}
-	if err := s.refreshTrees(); err != nil && s.leader.alive() {
+	if err := s.refreshTrees(); err != nil && s.init.alive() {
 		m.log.Warn("a session may not see what the host changed", "chat", s.id, "why", err)
 	}
 	s.refreshed, s.links = time.Now(), links
@@ -120,13 +120,13 @@ func (m *Manager) refresh(s *session) {
 
 func (s *session) refreshTrees() error {
 	if s.overlays == nil {
-		mounts, err := readMounts(fmt.Sprintf("/proc/%d/mountinfo", s.leader.PID))
+		mounts, err := readMounts(fmt.Sprintf("/proc/%d/mountinfo", s.init.PID))
 		if err != nil {
 			return err
 		}
 		s.overlays = overlaysIn(mounts)
 	}
-	return unshare.Refresh(s.leader.held(), s.overlays)
+	return unshare.Refresh(s.init.held(), s.overlays)
 }
 
 // overlaysIn are the paths of chatd's overlays, one of each.

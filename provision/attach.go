@@ -55,7 +55,7 @@ func (m *Manager) attach(ctx context.Context, rec state.Record, s *session, r *l
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
 	// The client of a session that ends ends with it, unless the chat has stopped it.
-	defer context.AfterFunc(whenClosed(within, s.leader.ended()), cancel)()
+	defer context.AfterFunc(whenClosed(within, s.init.ended()), cancel)()
 	var until untilOver
 	defer until.end()
 	e := m.runEntry(rec, r, spec)

@@ -45,16 +45,16 @@ func (m *Manager) auditOutcome(ctx context.Context, rec state.Record, action str
 	return m.audit(ctx, rec, action, outcome, d)
 }
 
-// find notes something that reconcile could not put right, by what it is about.
+// setFinding notes something that reconcile could not put right, by what it is about.
 // It stays on doctor's page until it is right again.
-func (m *Manager) find(about string, err error) {
+func (m *Manager) setFinding(about string, err error) {
 	m.log.Error("cannot put right", "about", about, "error", err)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.findings[about] = err.Error()
 }
 
-func (m *Manager) unfind(about string) {
+func (m *Manager) clearFinding(about string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.findings, about)

@@ -64,14 +64,14 @@ func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *sess
 	if err := m.createRun(rec.ID, r.info.ID); err != nil {
 		return err
 	}
-	var l *leader
+	var l *heldProcess
 	defer func() {
 		if err == nil {
 			return
 		}
 		err = errors.Join(err, m.killRun(ctx, rec, r.info.ID), m.groups.RemoveRun(rec.ID, r.info.ID))
 		if l != nil {
-			err = errors.Join(err, endMinder(l))
+			err = errors.Join(err, endSupervisor(l))
 		}
 		err = errors.Join(err, removeTrees(filepath.Dir(r.dir), r.info.ID))
 	}()
@@ -89,7 +89,7 @@ func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *sess
 	defer stdio.close()
 	var mb boundFiles // the minder's own
 	defer mb.close()
-	cmd, ready, err := m.minderCommand(rec, r, nsenter, stdio, &mb)
+	cmd, ready, err := m.supervisorCommand(rec, r, nsenter, stdio, &mb)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *sess
 	b.closeChildEnds()
 	mb.closeChildEnds()
 	stdio.closeChildEnds()
-	l, err = m.letMind(ctx, r, cmd.Process.Pid, ready)
+	l, err = m.startSupervisor(ctx, r, cmd.Process.Pid, ready)
 	go collect(cmd) // not before: so far its number cannot be another's
 	if err != nil {
 		return err
@@ -111,14 +111,14 @@ func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *sess
 	return nil
 }
 
-// minderCommand is the program that starts nsenter and minds it, as package supervise has it.
-func (m *Manager) minderCommand(rec state.Record, r *liveRun, nsenter *exec.Cmd, stdio *runStdio, mb *boundFiles) (*exec.Cmd, *os.File, error) {
+// supervisorCommand is the program that starts nsenter and minds it, as package supervise has it.
+func (m *Manager) supervisorCommand(rec state.Record, r *liveRun, nsenter *exec.Cmd, stdio *runStdio, mb *boundFiles) (*exec.Cmd, *os.File, error) {
 	if err := checkProgram(m.paths.shim); err != nil {
 		return nil, nil, fmt.Errorf("cannot mind a run: %w", err)
 	}
 	deadline := r.info.StartedAt.Add(r.info.Timeout.D())
 	spec, err := json.Marshal(supervise.Spec{
-		Path: nsenter.Path, Argv: nsenter.Args, Files: len(nsenter.ExtraFiles), UID: m.probeUID(), Deadline: deadline, Last: deadline.Add(r.grace + minderPatience),
+		Path: nsenter.Path, Argv: nsenter.Args, Files: len(nsenter.ExtraFiles), UID: m.probeUID(), Deadline: deadline, Last: deadline.Add(r.grace + supervisorTimeout),
 		OpenStdin: stdio.stdinW != nil, OutputMax: r.info.OutputMax,
 	})
 	if err != nil {
@@ -155,12 +155,12 @@ func (m *Manager) minderCommand(rec state.Record, r *liveRun, nsenter *exec.Cmd,
 	return cmd, ready, nil
 }
 
-// minderPatience is how much later than chatd a minder ends a run: chatd asks it first.
-const minderPatience = 5 * time.Second
+// supervisorTimeout is how much later than chatd a minder ends a run: chatd asks it first.
+const supervisorTimeout = 5 * time.Second
 
-// letMind waits until the command is on its way, notes who minds it, takes the minder out of the
+// startSupervisor waits until the command is on its way, notes who minds it, takes the minder out of the
 // leaf and lets it go on. It is noted first: who finds no note ends the leaf, and the minder in it.
-func (m *Manager) letMind(ctx context.Context, r *liveRun, pid int, ready *os.File) (*leader, error) {
+func (m *Manager) startSupervisor(ctx context.Context, r *liveRun, pid int, ready *os.File) (*heldProcess, error) {
 	var said supervise.Ready
 	if err := readJSON(ready, time.Now().Add(startTimeout), &said); err != nil {
 		return nil, fmt.Errorf("cannot mind run %s: it has ended: %w", r.info.ID, err)
@@ -168,38 +168,38 @@ func (m *Manager) letMind(ctx context.Context, r *liveRun, pid int, ready *os.Fi
 	if said.Error != "" {
 		return nil, fmt.Errorf("cannot mind run %s: %s", r.info.ID, said.Error)
 	}
-	l, err := holdLeader(process{PID: pid})
+	l, err := holdProcess(process{PID: pid})
 	if err != nil {
 		return nil, err
 	}
 	l.Boot = m.boot
 	r.begun(said.PID, nil)
-	if err = r.note(noteFile, runNote{Run: r.info, Taken: r.taken, Grace: r.grace, NSEnter: said.PID, Minder: l.process, Refused: r.refused}); err == nil {
-		err = m.freeMinder(ctx, r, l)
+	if err = r.note(noteFile, runNote{Run: r.info, Taken: r.taken, Grace: r.grace, NSEnter: said.PID, Supervisor: l.process, Refused: r.refused}); err == nil {
+		err = m.releaseSupervisor(ctx, r, l)
 	}
 	if err != nil {
-		return nil, errors.Join(err, endMinder(l))
+		return nil, errors.Join(err, endSupervisor(l))
 	}
 	return l, nil
 }
 
-// freeMinder may be done again, by a chatd that comes after a crash.
-func (m *Manager) freeMinder(ctx context.Context, r *liveRun, l *leader) error {
+// releaseSupervisor may be done again, by a chatd that comes after a crash.
+func (m *Manager) releaseSupervisor(ctx context.Context, r *liveRun, l *heldProcess) error {
 	if err := m.groups.TakeOut(ctx, l.PID); err != nil {
 		return err
 	}
 	return r.order(supervise.OrderGo)
 }
 
-// endMinder ends a minder that is of no use any more.
-func endMinder(l *leader) error {
+// endSupervisor ends a minder that is of no use any more.
+func endSupervisor(l *heldProcess) error {
 	err := l.signal(unix.SIGKILL)
 	waitSome(l.ended())
 	return errors.Join(err, l.Close())
 }
 
 // signal sends the process that is held a signal; one that has ended gets none.
-func (l *leader) signal(sig unix.Signal) error {
+func (l *heldProcess) signal(sig unix.Signal) error {
 	rc, err := l.fd.SyscallConn()
 	if err != nil {
 		return err

@@ -111,7 +111,7 @@ func (m *Manager) createLocked(ctx context.Context, id chat.ID) (state.Record, e
 	if err := m.mayBegin(ctx); err != nil {
 		return rec, err
 	}
-	leave, err := m.startPlace(ctx, rec, "create")
+	leave, err := m.acquireStart(ctx, rec, "create")
 	if err != nil {
 		return rec, err
 	}

@@ -24,9 +24,9 @@ type boundFiles struct {
 	mine         []*os.File
 	info, report *os.File
 	stderr       *os.File
-	// gate lets chatd-shim confine go on; raise is what must have been done by then.
-	gate               *os.File
-	raise              func(context.Context, *leader) error
+	// barrier lets chatd-shim confine go on; raise is what must have been done by then.
+	barrier               *os.File
+	raise              func(context.Context, *heldProcess) error
 	prepare            cgroup.Prepare // what must have been done before the child is started
 	err                error
 	childEndsAreClosed bool
@@ -71,19 +71,19 @@ func (b *boundFiles) stdio(name string) *os.File {
 	return f
 }
 
-// addGate gives the child the end of the gate that it waits at.
-func (b *boundFiles) addGate() {
+// addBarrier gives the child the end of the gate that it waits at.
+func (b *boundFiles) addBarrier() {
 	r, w, err := os.Pipe()
 	if err != nil {
 		b.err = errors.Join(b.err, fmt.Errorf("cannot make a pipe: %w", err))
 		return
 	}
-	b.child, b.mine, b.gate = append(b.child, r), append(b.mine, w), w
+	b.child, b.mine, b.barrier = append(b.child, r), append(b.mine, w), w
 }
 
-// openGate waits until the child waits, does what must be done first, and lets it go on.
-func (b *boundFiles) openGate(ctx context.Context, l *leader, deadline time.Time) error {
-	if b.gate == nil {
+// openBarrier waits until the child waits, does what must be done first, and lets it go on.
+func (b *boundFiles) openBarrier(ctx context.Context, l *heldProcess, deadline time.Time) error {
+	if b.barrier == nil {
 		return nil
 	}
 	var report shims.Report
@@ -96,7 +96,7 @@ func (b *boundFiles) openGate(ctx context.Context, l *leader, deadline time.Time
 	if err := b.raise(ctx, l); err != nil {
 		return err
 	}
-	if _, err := b.gate.Write([]byte{1}); err != nil {
+	if _, err := b.barrier.Write([]byte{1}); err != nil {
 		return fmt.Errorf("cannot let the session go on: %w", err)
 	}
 	return nil

@@ -192,7 +192,7 @@ func (m *Manager) confinedOr(b *boundFiles, out entered) error {
 // the chat may not: bubblewrap's inner user namespace has another owner. What
 // nsenter leaves open (no_new_privs, bounding set), confine closes.
 func (m *Manager) nsenterCommand(rec state.Record, s *session, e entry, b *boundFiles) (*exec.Cmd, error) {
-	namespaces, err := s.leader.namespaces()
+	namespaces, err := s.init.namespaces()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", err, chat.ErrWrongPhase)
 	}

@@ -30,11 +30,11 @@ func (m *Manager) callTool(ctx context.Context, rec state.Record, c fileCall) (f
 		return files.Answer{}, err
 	}
 	defer done()
-	if s := m.session(rec.ID); s != nil && s.leader.alive() {
+	if s := m.session(rec.ID); s != nil && s.init.alive() {
 		a, err := m.enterTool(ctx, rec, s, c)
 		return a, m.overtaken(ctx, s, err)
 	}
-	return m.errand(ctx, rec, c)
+	return m.oneShot(ctx, rec, c)
 }
 
 // fileCalls are the calls under way, by chat.
@@ -214,7 +214,7 @@ func (m *Manager) enterToolLeaf(ctx context.Context, rec state.Record, s *sessio
 	}
 	defer stdio.close()
 	a, err = stdio.talk(ctx, m.toolPlan(rec), c)
-	m.nameRule(ctx, rec, c, s.leader, err)
+	m.nameRule(ctx, rec, c, s.init, err)
 	if !answered(err) {
 		waitSome(ended)
 	}

@@ -35,6 +35,6 @@ func (m *Manager) overtaken(ctx context.Context, s *session, err error) error {
 // endsSoon reports whether the session has ended, or does at once: the kernel ends the
 // other processes of a pid namespace before its first.
 func (s *session) endsSoon() bool {
-	waitSome(s.leader.ended())
-	return !s.leader.alive()
+	waitSome(s.init.ended())
+	return !s.init.alive()
 }

@@ -49,7 +49,7 @@ func TestOnlyRootsProgramIsStarted(t *testing.T) {
 			continue
 		}
 		m := &Manager{paths: paths{shim: file}}
-		if _, _, err := m.minderCommand(state.Record{}, &liveRun{}, &exec.Cmd{}, &runStdio{}, &boundFiles{}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := m.supervisorCommand(state.Record{}, &liveRun{}, &exec.Cmd{}, &runStdio{}, &boundFiles{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("a minder: mode %v of uid %d: %v, want %q", c.mode, c.uid, err, c.want)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 // keptRule is the denial by which the kernel refuses an operation on an absolute name in the
 // chat, with its rule; none if no rule does. What is refused because of another name of the
 // file the keeper knows, while the session of l lives; nil is none.
-func (m *Manager) keptRule(ctx context.Context, rec state.Record, l *leader, name string, changes bool) filerules.Verdict {
+func (m *Manager) keptRule(ctx context.Context, rec state.Record, l *heldProcess, name string, changes bool) filerules.Verdict {
 	rules, err := m.rules(rec)
 	if err != nil || !enforce.Needed(rules.Policy(), rec.Agent) {
 		return filerules.Verdict{}
@@ -38,10 +38,10 @@ func (m *Manager) keptRule(ctx context.Context, rec state.Record, l *leader, nam
 	return refusedBy(rules.Ruleset, string(a.By), changes)
 }
 
-// leaderOf is the leader of a chat's session; nil while it is asleep.
-func (m *Manager) leaderOf(id chat.ID) *leader {
+// initOf is the leader of a chat's session; nil while it is asleep.
+func (m *Manager) initOf(id chat.ID) *heldProcess {
 	if s := m.session(id); s != nil {
-		return s.leader
+		return s.init
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (m *Manager) explainKept(ctx context.Context, rec state.Record, q chat.Ques
 	}
 	home := m.home(rec.ID)
 	name := ledBy(real)(filerules.Fold(home, home, q.Path))
-	if kept := m.keptRule(ctx, rec, m.leaderOf(rec.ID), name, q.Op == "write" || q.Op == "edit"); kept.Denied() {
+	if kept := m.keptRule(ctx, rec, m.initOf(rec.ID), name, q.Op == "write" || q.Op == "edit"); kept.Denied() {
 		return kept
 	}
 	return v
@@ -73,7 +73,7 @@ func (m *Manager) explainKept(ctx context.Context, rec state.Record, q chat.Ques
 
 // nameRule puts the rule into a denial of a file tool by the kernel, where it is a rule that
 // the kernel kept. It goes by the name that the caller used, not by the chat's word.
-func (m *Manager) nameRule(ctx context.Context, rec state.Record, c fileCall, l *leader, err error) {
+func (m *Manager) nameRule(ctx context.Context, rec state.Record, c fileCall, l *heldProcess, err error) {
 	var d *files.Denial
 	if !errors.As(err, &d) || d.Rule != files.RuleKernel {
 		return
@@ -105,12 +105,12 @@ func (m *Manager) notEntered(ctx context.Context, rec state.Record, spec chat.Ru
 
 // ruleBehind is the rule that closes a name, or what links of the chat lead it to.
 func (m *Manager) ruleBehind(ctx context.Context, rec state.Record, name string) *filerules.Rule {
-	if v := m.keptRule(ctx, rec, m.leaderOf(rec.ID), path.Clean(name), false); v.Denied() || !enforce.Needed(m.policy(rec), rec.Agent) {
+	if v := m.keptRule(ctx, rec, m.initOf(rec.ID), path.Clean(name), false); v.Denied() || !enforce.Needed(m.policy(rec), rec.Agent) {
 		return v.Rule
 	}
 	real, err := m.resolve(ctx, rec, []string{name})
 	if err != nil || real[name] == "" {
 		return nil
 	}
-	return m.keptRule(ctx, rec, m.leaderOf(rec.ID), real[name], false).Rule
+	return m.keptRule(ctx, rec, m.initOf(rec.ID), real[name], false).Rule
 }

@@ -85,9 +85,9 @@ func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Netw
 	b.closeChildEnds()
 	timer := time.AfterFunc(probeTimeout, func() { _ = m.groups.Kill(context.WithoutCancel(ctx), rec.ID) })
 	defer timer.Stop()
-	inner, err := innerLeader(&b, time.Now().Add(probeTimeout))
+	inner, err := awaitInit(&b, time.Now().Add(probeTimeout))
 	if err == nil {
-		err = b.openGate(ctx, inner, time.Now().Add(probeTimeout))
+		err = b.openBarrier(ctx, inner, time.Now().Add(probeTimeout))
 	}
 	var layers []chat.Layer
 	if err == nil {
@@ -102,7 +102,7 @@ func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Netw
 
 // socketsLayer puts something into sockets of the session and sees whether the look that
 // ends sessions finds it.
-func (m *Manager) socketsLayer(inner *leader, uid uint32) chat.Layer {
+func (m *Manager) socketsLayer(inner *heldProcess, uid uint32) chat.Layer {
 	l := chat.Layer{Name: chat.LayerSockets, State: chat.LayerOn, By: "sock_diag, /proc/locks", At: time.Now()}
 	room, err := sockets.Open(inner.PID)
 	if err == nil {
@@ -123,13 +123,13 @@ func (m *Manager) socketsLayer(inner *leader, uid uint32) chat.Layer {
 }
 
 // probeTwice reads what the session's own probe found, and then has a run look.
-func (m *Manager) probeTwice(ctx context.Context, rec state.Record, inner *leader, out *os.File, e entry) ([]chat.Layer, error) {
+func (m *Manager) probeTwice(ctx context.Context, rec state.Record, inner *heldProcess, out *os.File, e entry) ([]chat.Layer, error) {
 	layers, err := awaitLayers(out, inner)
 	if err != nil {
 		return nil, err
 	}
 	e.run, e.dir = m.newRun("probe"), m.home(rec.ID)
-	ran, err := m.enter(ctx, rec, &session{id: rec.ID, uid: rec.UID, leader: inner}, e)
+	ran, err := m.enter(ctx, rec, &session{id: rec.ID, uid: rec.UID, init: inner}, e)
 	if err != nil {
 		return nil, fmt.Errorf("cannot probe a run: %w", err)
 	}
@@ -160,7 +160,7 @@ func worst(layers, others []chat.Layer) []chat.Layer {
 
 // awaitLayers reads the answer of a probe that stays, from the file that is its
 // stdout.
-func awaitLayers(out *os.File, inner *leader) (layers []chat.Layer, err error) {
+func awaitLayers(out *os.File, inner *heldProcess) (layers []chat.Layer, err error) {
 	for end := time.Now().Add(probeTimeout); ; time.Sleep(2 * time.Millisecond) {
 		there := inner.alive() // asked first: what it wrote before its end counts
 		err = json.NewDecoder(io.NewSectionReader(out, 0, 64<<10)).Decode(&layers)
@@ -177,7 +177,7 @@ func awaitLayers(out *os.File, inner *leader) (layers []chat.Layer, err error) {
 }
 
 // endProbe ends the session of a probe and waits for all of it.
-func (m *Manager) endProbe(ctx context.Context, rec state.Record, cmd *exec.Cmd, inner *leader) error {
+func (m *Manager) endProbe(ctx context.Context, rec state.Record, cmd *exec.Cmd, inner *heldProcess) error {
 	err := m.groups.Kill(context.WithoutCancel(ctx), rec.ID)
 	if cmd.Process != nil {
 		var exit *exec.ExitError
@@ -191,5 +191,5 @@ func (m *Manager) endProbe(ctx context.Context, rec state.Record, cmd *exec.Cmd,
 	if cmd.Process == nil { // systemd's child
 		err = errors.Join(err, inner.wait())
 	}
-	return errors.Join(err, inner.bury(ctx, rec.UID), inner.Close())
+	return errors.Join(err, inner.waitExit(ctx, rec.UID), inner.Close())
 }

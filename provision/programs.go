@@ -83,7 +83,7 @@ func (m *Manager) linkProfile(name string, p chat.Profile, programs *shims.Progr
 }
 
 // freshPrograms is linkPrograms for a wake or a run, which go on with what there was.
-func (m *Manager) freshPrograms() { m.note("the commands in PATH", m.linkPrograms()) }
+func (m *Manager) freshPrograms() { m.report("the commands in PATH", m.linkPrograms()) }
 
 // forgetPrograms has the next linkPrograms look at every program again: a change within the
 // same tick of the file system's clock, or of a mode, moves no directory's time.

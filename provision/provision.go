@@ -46,7 +46,7 @@ type Manager struct {
 	locks  keyedLocks
 	keeper sync.Mutex // held while the keeper is asked for or started
 	calls  fileCalls
-	starts *startGate
+	starts *startLimiter
 	reaps  chan struct{} // one for each reap that nobody waits for
 	logs   logBooks
 	typing keyedLocks // held by who types and waits for the end
@@ -114,7 +114,7 @@ func newManager(opt Options) *Manager {
 	}
 	opt.Private = cmp.Or(opt.Private, opt.State)
 	m := &Manager{
-		reaps: make(chan struct{}, reapsAtOnce), starts: newStartGate(opt.Starts),
+		reaps: make(chan struct{}, reapsAtOnce), starts: newStartLimiter(opt.Starts),
 		opt: opt, log: opt.Log, sessions: map[chat.ID]*session{}, findings: map[string]string{}, starting: map[string]int{},
 		creates: quota.NewRate(opt.Shares[quota.Creates], time.Now), spent: quota.NewRate(1, time.Now),
 		layers: untried(), since: time.Now().UTC(), tried: make(chan struct{}), again: make(chan struct{}, 1),
@@ -148,7 +148,7 @@ func (m *Manager) Close() error {
 	defer m.mu.Unlock()
 	var errs []error
 	for _, s := range m.sessions {
-		errs = append(errs, s.leader.Close())
+		errs = append(errs, s.init.Close())
 	}
 	return errors.Join(append(errs, m.leaveNothing(), m.closeState())...)
 }
@@ -288,7 +288,7 @@ func (m *Manager) reconcileLoop(ctx context.Context) {
 		case <-tick.C:
 			m.Reconcile(ctx)
 		case <-m.again:
-			m.note(aboutWalls, m.probeUntold(ctx))
+			m.report(aboutWalls, m.probeUntold(ctx))
 		}
 	}
 }

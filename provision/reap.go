@@ -58,7 +58,7 @@ func (m *Manager) reapLocked(ctx context.Context, rec state.Record) error {
 		return fmt.Errorf("cannot reap chat %s: %w", rec.ID, err)
 	}
 	failpoint("reap.forget.before")
-	m.unfind("chat " + string(rec.ID))
+	m.clearFinding("chat " + string(rec.ID))
 	return m.store.Forget(rec.ID, m.event(ctx, rec, "reap", "done", nil))
 }
 
@@ -74,7 +74,7 @@ func (m *Manager) reapBehind(rec state.Record, until time.Time, unlock func()) e
 			return context.Cause(ctx)
 		}
 		err := m.reapLocked(ctx, rec)
-		m.note("chat "+string(rec.ID), err)
+		m.report("chat "+string(rec.ID), err)
 		return err
 	}, nil)
 	if late {

@@ -23,7 +23,7 @@ const aboutWalls = "the walls"
 // and rules are made again, sessions without a record are ended. It runs at start
 // and every minute. What it cannot put right stands in Host's findings.
 func (m *Manager) Reconcile(ctx context.Context) {
-	m.note("the packet rules", m.mendWall(ctx))
+	m.report("the packet rules", m.mendWall(ctx))
 	m.reconcile(ctx, func(string) {})
 }
 
@@ -33,14 +33,14 @@ func (m *Manager) firstReconcile(ctx context.Context) {
 	seen := stands(m.layers.layers[chat.LayerEgress])
 	m.mu.Unlock()
 	if !seen {
-		m.note("the packet rules", m.mendWall(ctx))
+		m.report("the packet rules", m.mendWall(ctx))
 	}
 	m.reconcile(ctx, m.opt.Progress)
 }
 
 func (m *Manager) reconcile(ctx context.Context, progress func(string)) {
-	m.note(aboutWalls, m.probeUntold(ctx))
-	m.note("the audit log and records", m.store.Behind())
+	m.report(aboutWalls, m.probeUntold(ctx))
+	m.report("the audit log and records", m.store.Behind())
 	all, until := m.store.All(), time.Now().Add(reapPatience)
 	for i, rec := range all {
 		if ctx.Err() != nil {
@@ -49,21 +49,21 @@ func (m *Manager) reconcile(ctx context.Context, progress func(string)) {
 		if m.atWork(rec.ID) {
 			m.touch(rec) // so that a crash loses a minute of it at most
 		}
-		m.note("chat "+string(rec.ID), m.reconcileChat(ctx, rec.ID, until))
+		m.report("chat "+string(rec.ID), m.reconcileChat(ctx, rec.ID, until))
 		progress(fmt.Sprintf("looked after %d of %d chats", i+1, len(all)))
 	}
-	m.note("units without a chat", m.quarantine(ctx))
-	m.note("sessions without a chat", m.clearOrphans(ctx))
-	m.note("things without a chat", m.reportStrays())
+	m.report("units without a chat", m.quarantine(ctx))
+	m.report("sessions without a chat", m.clearOrphans(ctx))
+	m.report("things without a chat", m.reportStrays())
 }
 
-// note keeps or drops the finding about one thing.
-func (m *Manager) note(about string, err error) {
+// report keeps or drops the finding about one thing.
+func (m *Manager) report(about string, err error) {
 	if err == nil {
-		m.unfind(about)
+		m.clearFinding(about)
 		return
 	}
-	m.find(about, err)
+	m.setFinding(about, err)
 }
 
 func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time) error {
@@ -98,7 +98,7 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time
 
 // reconcileSession adopts a session that lives, and clears one that does not.
 func (m *Manager) reconcileSession(ctx context.Context, rec state.Record) error {
-	if s := m.session(rec.ID); s != nil && s.leader.alive() {
+	if s := m.session(rec.ID); s != nil && s.init.alive() {
 		m.refresh(s)
 		return errors.Join(m.makeInstanceDirs(rec), m.checkKept(ctx, rec, s))
 	}

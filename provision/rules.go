@@ -51,16 +51,16 @@ func (m *Manager) checkPolicies(policies map[string]*filerules.Policy) error {
 	return errors.Join(errs...)
 }
 
-// gateFor has a session that is started wait until the kernel keeps the chat's rules,
+// barrierFor has a session that is started wait until the kernel keeps the chat's rules,
 // if it has any that the kernel keeps.
-func (m *Manager) gateFor(rec state.Record, b *boundFiles) {
+func (m *Manager) barrierFor(rec state.Record, b *boundFiles) {
 	if enforce.Needed(m.policy(rec), rec.Agent) {
-		b.raise = func(ctx context.Context, l *leader) error { return m.holdRules(ctx, rec, l) }
+		b.raise = func(ctx context.Context, l *heldProcess) error { return m.holdRules(ctx, rec, l) }
 	}
 }
 
 // keepRules brings a session to the rules that hold now: it may have others, or none.
-func (m *Manager) keepRules(ctx context.Context, rec state.Record, l *leader) error {
+func (m *Manager) keepRules(ctx context.Context, rec state.Record, l *heldProcess) error {
 	if !enforce.Needed(m.policy(rec), rec.Agent) && !m.keeps(ctx, rec, l) {
 		return nil
 	}
@@ -68,14 +68,14 @@ func (m *Manager) keepRules(ctx context.Context, rec state.Record, l *leader) er
 }
 
 // keeps asks whether the keeper holds rules in this session.
-func (m *Manager) keeps(ctx context.Context, rec state.Record, l *leader) bool {
+func (m *Manager) keeps(ctx context.Context, rec state.Record, l *heldProcess) bool {
 	order := enforce.Order{Verb: enforce.Probe, Chat: rec.ID, PID: l.PID, Start: l.Start}
 	_, err := enforce.Ask(ctx, filepath.Join(m.keeperDir(), enforce.Socket), order)
 	return err == nil
 }
 
 // holdRules has the keeper raise the walls of the chat's rules in its session.
-func (m *Manager) holdRules(ctx context.Context, rec state.Record, l *leader) error {
+func (m *Manager) holdRules(ctx context.Context, rec state.Record, l *heldProcess) error {
 	file, text := m.policy(rec).Source()
 	order := enforce.Order{
 		Verb: enforce.Hold, Chat: rec.ID, UID: rec.UID, PID: l.PID, Start: l.Start,
@@ -180,7 +180,7 @@ func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
 	defer unlock()
 	rec, err := m.store.Get(id)
 	s := m.session(id)
-	if err != nil || s == nil || !s.leader.alive() {
+	if err != nil || s == nil || !s.init.alive() {
 		return nil
 	}
 	// The shims' policy first: it holds no matter what the keeper says.
@@ -192,9 +192,9 @@ func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
 // the next one has taken the session up before it answers. It is asked once, for the order may be
 // what ended the first.
 func (m *Manager) renewRules(ctx context.Context, rec state.Record, s *session) error {
-	err := m.keepRules(ctx, rec, s.leader)
+	err := m.keepRules(ctx, rec, s.init)
 	if errors.Is(err, enforce.ErrEnded) {
-		err = m.keepRules(ctx, rec, s.leader)
+		err = m.keepRules(ctx, rec, s.init)
 	}
 	if err == nil {
 		return m.forgetMasks(rec, s)
@@ -208,7 +208,7 @@ func (m *Manager) renewRules(ctx context.Context, rec state.Record, s *session) 
 // checkKept looks whether the keeper still keeps a session that has rules, and has it
 // taken up again where it does not: then files made later could be read meanwhile.
 func (m *Manager) checkKept(ctx context.Context, rec state.Record, s *session) error {
-	if !enforce.Needed(m.policy(rec), rec.Agent) || m.keeps(ctx, rec, s.leader) {
+	if !enforce.Needed(m.policy(rec), rec.Agent) || m.keeps(ctx, rec, s.init) {
 		return nil
 	}
 	m.log.Error("the keeper did not keep a session; files made later could be read until now", "chat", rec.ID)
@@ -234,7 +234,7 @@ func (m *Manager) ReloadFrom(ctx context.Context, read func() (map[string]*filer
 		m.log.Info("the file rules were read again, and the guards")
 		m.sayOpenings()
 	}
-	m.note("the file rules", err)
+	m.report("the file rules", err)
 }
 
 // rulesIn adds to the layer view what keeps the chat's file rules in its session now.
@@ -245,7 +245,7 @@ func (m *Manager) rulesIn(l chat.Layer, rec state.Record, s *session) chat.Layer
 	if n := len(s.maskedPaths()); n > 0 {
 		l.Probe += fmt.Sprintf("; file rules: bubblewrap masks %d denied paths", n)
 	}
-	order := enforce.Order{Verb: enforce.Probe, Chat: rec.ID, PID: s.leader.PID, Start: s.leader.Start}
+	order := enforce.Order{Verb: enforce.Probe, Chat: rec.ID, PID: s.init.PID, Start: s.init.Start}
 	a, err := enforce.Ask(context.Background(), filepath.Join(m.keeperDir(), enforce.Socket), order)
 	if err != nil {
 		l.State, l.Fix = chat.LayerWeaker, "start the keeper of file rules: systemctl start chatd-keeper"

@@ -60,7 +60,7 @@ func (m *Manager) adoptRunsOf(ctx context.Context, rec state.Record) error {
 // adoptRun takes over one run; false is one that was never under way, or is of another boot, or too old.
 func (m *Manager) adoptRun(ctx context.Context, rec state.Record, dir string) bool {
 	var n runNote
-	if err := readNote(dir, noteFile, &n); err != nil || n.Run.ID != filepath.Base(dir) || n.Minder.Boot != m.boot || n.Minder.Start == 0 {
+	if err := readNote(dir, noteFile, &n); err != nil || n.Run.ID != filepath.Base(dir) || n.Supervisor.Boot != m.boot || n.Supervisor.Start == 0 {
 		return false
 	}
 	if chat.CheckOutputMax(n.Run.OutputMax) != nil {
@@ -83,7 +83,7 @@ func (m *Manager) adoptRun(ctx context.Context, rec state.Record, dir string) bo
 	if r.isOver() {
 		return true
 	}
-	l, err := m.holdMinder(n.Minder)
+	l, err := m.holdSupervisor(n.Supervisor)
 	if err != nil { // it has ended, and wrote down how
 		m.endBackground(ctx, rec, r, false)
 		return true
@@ -99,20 +99,20 @@ func (m *Manager) adoptRun(ctx context.Context, rec state.Record, dir string) bo
 
 // freeAdopted takes a minder out of the leaf where a crash left it there. It is init's child: only while
 // it is in the chat's cgroup and alive may its number be used.
-func (m *Manager) freeAdopted(ctx context.Context, rec state.Record, r *liveRun, l *leader) error {
+func (m *Manager) freeAdopted(ctx context.Context, rec state.Record, r *liveRun, l *heldProcess) error {
 	inside, err := m.groups.Members(rec.ID)
 	if err != nil && !errors.Is(err, chat.ErrNotFound) {
 		return err
 	}
 	if slices.Contains(inside, l.PID) && l.alive() {
-		return m.freeMinder(ctx, r, l)
+		return m.releaseSupervisor(ctx, r, l)
 	}
 	return r.order(supervise.OrderGo)
 }
 
-// holdMinder holds a minder by pidfd, start time and uid: of root's until it has started the command.
-func (m *Manager) holdMinder(p process) (*leader, error) {
-	l, err := holdLeader(p)
+// holdSupervisor holds a minder by pidfd, start time and uid: of root's until it has started the command.
+func (m *Manager) holdSupervisor(p process) (*heldProcess, error) {
+	l, err := holdProcess(p)
 	if err != nil {
 		return nil, err
 	}

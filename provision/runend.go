@@ -17,7 +17,7 @@ import (
 
 // watchRun waits for the end of a run of the background, or ends it when its time is over or
 // somebody wants it to end. When chatd ends first the run goes on.
-func (m *Manager) watchRun(ctx context.Context, rec state.Record, r *liveRun, l *leader) {
+func (m *Manager) watchRun(ctx context.Context, rec state.Record, r *liveRun, l *heldProcess) {
 	defer l.Close()
 	ended := l.ended()
 	timer := time.NewTimer(time.Until(r.info.StartedAt.Add(r.info.Timeout.D())))
@@ -123,7 +123,7 @@ func (r *liveRun) addCounts(res *chat.RunResult) error {
 func (m *Manager) forgetLater(r *liveRun, ended time.Time) {
 	time.AfterFunc(time.Until(ended.Add(chat.KeepRun)), func() {
 		if m.runs.ctx.Err() == nil {
-			m.note("the run "+r.info.ID, m.dropRun(r))
+			m.report("the run "+r.info.ID, m.dropRun(r))
 		}
 	})
 }
@@ -150,7 +150,7 @@ func (m *Manager) keepSome(id chat.ID) {
 		}
 		kept += int64(r.kept())
 		if n++; n > 1 && (kept > chat.KeptBytes || n > chat.MaxRuns) {
-			m.note("the run "+r.info.ID, m.dropRun(r))
+			m.report("the run "+r.info.ID, m.dropRun(r))
 		}
 	}
 }

@@ -29,7 +29,7 @@ type runNote struct {
 	Taken   time.Time     `json:"taken,omitzero"`
 	Grace   time.Duration `json:"grace"`
 	NSEnter int           `json:"nsenter"`
-	Minder  process       `json:"minder"`
+	Supervisor  process       `json:"minder"`
 	// Refused is how many forks the chat had been refused when the run began.
 	Refused uint64 `json:"refused,omitempty"`
 }

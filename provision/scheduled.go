@@ -45,7 +45,7 @@ func (m *Manager) BeginDue(ctx context.Context, d chat.DueSchedule) (running boo
 func (m *Manager) watchDue(r *liveRun) {
 	select {
 	case <-r.over:
-		m.note("the result of schedule "+r.info.Schedule, m.endRunOfDue(r))
+		m.report("the result of schedule "+r.info.Schedule, m.endRunOfDue(r))
 	case <-m.bg.Done():
 	}
 }
@@ -57,7 +57,7 @@ func (m *Manager) watchDues() {
 			m.done.Go(func() { m.watchDue(r) })
 		}
 	})
-	m.note("runs of schedules that go on", err)
+	m.report("runs of schedules that go on", err)
 }
 
 // AwaitDue returns when the run that BeginDue began has ended and its result is written down, or
@@ -208,7 +208,7 @@ func (m *Manager) runTaken(id chat.ID, s state.Schedule) *liveRun {
 func (m *Manager) dropLast(id chat.ID, run string) {
 	for _, r := range m.runsOf(id) {
 		if r.info.ID == run && r.isOver() {
-			m.note("the run "+run, m.dropRun(r))
+			m.report("the run "+run, m.dropRun(r))
 		}
 	}
 }

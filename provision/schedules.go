@@ -159,7 +159,7 @@ func (m *Manager) endCutOff(context.Context) error {
 		}
 	}
 	// A full disk is no reason not to start: it is written down by the next.
-	m.note("schedules that were cut off", errors.Join(errs...))
+	m.report("schedules that were cut off", errors.Join(errs...))
 	return err
 }
 

@@ -23,7 +23,7 @@ type session struct {
 	id       chat.ID
 	owner    string
 	uid      uint32
-	leader   *leader
+	init   *heldProcess
 	report   shims.Report
 	terminal *tmux.Terminal
 	// endedFor is why the daemon ended it of its own accord, nil if it did not.
@@ -54,7 +54,7 @@ type session struct {
 // sessionFile is what a later chatd needs to find the session again. It lies in
 // the run directory, so that a reboot, which ends every session, ends it too.
 type sessionFile struct {
-	Leader     process      `json:"leader"`
+	Init     process      `json:"leader"`
 	Report     shims.Report `json:"report"`
 	Invocation string       `json:"invocation,omitempty"`
 	Plan       *chat.Plan   `json:"plan,omitempty"`
@@ -121,10 +121,10 @@ func (m *Manager) createSession(ctx context.Context, rec state.Record) error {
 		return err
 	}
 	if err := m.groups.LimitCPU(rec.ID, m.profile(rec).Limits); err != nil {
-		return errors.Join(err, m.abandon(rec, s.leader))
+		return errors.Join(err, m.abandon(rec, s.init))
 	}
 	if err := m.writeSessionFile(s); err != nil {
-		return errors.Join(err, m.abandon(rec, s.leader))
+		return errors.Join(err, m.abandon(rec, s.init))
 	}
 	m.keepSession(s)
 	return nil
@@ -132,14 +132,14 @@ func (m *Manager) createSession(ctx context.Context, rec state.Record) error {
 
 // abandon ends a session that did not come up, so that nothing of it is left for
 // the steps that are taken back next.
-func (m *Manager) abandon(rec state.Record, l *leader) error {
+func (m *Manager) abandon(rec state.Record, l *heldProcess) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	err := m.killGroup(ctx, rec)
 	if l == nil {
 		return err
 	}
-	return errors.Join(err, l.bury(ctx, rec.UID), l.Close())
+	return errors.Join(err, l.waitExit(ctx, rec.UID), l.Close())
 }
 
 // killGroup ends every process of the chat. Where systemd owns them it returns when
@@ -189,7 +189,7 @@ func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
 	m.mu.Unlock()
 	var errs []error
 	if s != nil {
-		errs = append(errs, s.leader.bury(ctx, rec.UID), s.leader.Close())
+		errs = append(errs, s.init.waitExit(ctx, rec.UID), s.init.Close())
 	}
 	errs = append(errs, m.dropRules(ctx, rec.ID))
 	return errors.Join(append(errs, removeTrees(m.paths.sessions, string(rec.ID)))...)

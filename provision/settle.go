@@ -12,9 +12,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// triedPatience is how long a caller waits for the first probe, which takes about a second
+// triedTimeout is how long a caller waits for the first probe, which takes about a second
 // on an idle host, before it is told to come again.
-const triedPatience = 2 * time.Second
+const triedTimeout = 2 * time.Second
 
 // Start takes the state directory, raises the packet wall and finds again what lived on. It
 // tries no wall: that takes seconds, and on a busy host minutes. The Manager answers, shows,
@@ -67,7 +67,7 @@ func (m *Manager) mayBegin(ctx context.Context) error {
 	}
 	select {
 	case <-m.tried:
-	case <-time.After(triedPatience):
+	case <-time.After(triedTimeout):
 		return fmt.Errorf("cannot begin anything yet: chatd has just started and is still trying its walls; ask again in a moment: %w", chat.ErrBusy)
 	case <-ctx.Done():
 		return fmt.Errorf("cannot wait until the walls are tried: %w: %w", context.Cause(ctx), chat.ErrBusy)
@@ -131,7 +131,7 @@ func (m *Manager) probeUntold(ctx context.Context) error {
 		return nil
 	}
 	if m.unprepared.Load() {
-		if err := m.prepareOrNote(ctx); err != nil {
+		if err := m.prepareOrReport(ctx); err != nil {
 			return err
 		}
 	}
@@ -149,7 +149,7 @@ func (m *Manager) probeUntold(ctx context.Context) error {
 func (m *Manager) prepareBesideWalls(ctx context.Context) error {
 	var prepared error
 	var beside sync.WaitGroup
-	beside.Go(func() { prepared = m.prepareOrNote(ctx) })
+	beside.Go(func() { prepared = m.prepareOrReport(ctx) })
 	err := m.raiseWalls(ctx)
 	beside.Wait()
 	return errors.Join(prepared, err)
@@ -158,15 +158,15 @@ func (m *Manager) prepareBesideWalls(ctx context.Context) error {
 // aboutOwn is the finding about directories that there was no room for.
 const aboutOwn = "chatd's own directories"
 
-// prepareOrNote is prepareHost; what there is no room for is done later.
-func (m *Manager) prepareOrNote(ctx context.Context) error {
+// prepareOrReport is prepareHost; what there is no room for is done later.
+func (m *Manager) prepareOrReport(ctx context.Context) error {
 	err := m.prepareHost(ctx)
 	m.unprepared.Store(err != nil)
 	if cannotTell(err) {
-		m.find(aboutOwn, err)
+		m.setFinding(aboutOwn, err)
 		return nil
 	}
-	m.unfind(aboutOwn)
+	m.clearFinding(aboutOwn)
 	return err
 }
 
@@ -197,7 +197,7 @@ func (m *Manager) adoptSessions(ctx context.Context) error {
 
 // adoptOldRuns is adoptRuns; what it could not put right is a finding.
 func (m *Manager) adoptOldRuns(ctx context.Context) error {
-	m.note("runs of the background", m.adoptRuns(ctx))
+	m.report("runs of the background", m.adoptRuns(ctx))
 	return nil
 }
 

@@ -59,7 +59,7 @@ func (m *Manager) watchSockets(ctx context.Context) {
 	w := &socketWatch{m: m, rooms: map[*session]*socketRoom{}}
 	defer w.close()
 	if err := w.open(); err != nil {
-		m.find("what sockets hold", err)
+		m.setFinding("what sockets hold", err)
 		return
 	}
 	tick := time.NewTicker(socketsEvery)
@@ -151,17 +151,17 @@ func (w *socketWatch) room(s *session) (*socketRoom, error) {
 	if room, ok := w.rooms[s]; ok {
 		return room, nil
 	}
-	same, err := sameNamespace(fmt.Sprintf("/proc/%d/ns/net", s.leader.PID), "/proc/self/ns/net")
+	same, err := sameNamespace(fmt.Sprintf("/proc/%d/ns/net", s.init.PID), "/proc/self/ns/net")
 	if err != nil {
 		return nil, err
 	}
 	room := &socketRoom{}
 	if !same {
-		if room.Room, err = sockets.Open(s.leader.PID); err != nil {
+		if room.Room, err = sockets.Open(s.init.PID); err != nil {
 			return nil, err
 		}
 	}
-	if !s.leader.alive() { // it may have been another process that was opened
+	if !s.init.alive() { // it may have been another process that was opened
 		w.forget(s, room)
 		return nil, errors.New("the session has ended")
 	}
@@ -192,7 +192,7 @@ func (w *socketWatch) lookAlone(ctx context.Context, s *session, room *socketRoo
 		return err
 	}
 	found, err := room.Look()
-	if !s.leader.alive() {
+	if !s.init.alive() {
 		return nil
 	}
 	if err != nil {
@@ -282,7 +282,7 @@ func (m *Manager) endFor(ctx context.Context, s *session, why string) {
 			err = m.killGroup(ctx, rec)
 		}
 		if err != nil && !errors.Is(err, chat.ErrNotFound) { // reaped meanwhile
-			m.find("session "+string(s.id), err)
+			m.setFinding("session "+string(s.id), err)
 		}
 	})
 }

@@ -72,7 +72,7 @@ func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os
 	if err != nil {
 		return nil, err
 	}
-	m.gateFor(rec, &b)
+	m.barrierFor(rec, &b)
 	cmd := m.bwrapCommand(rec, v, m.sessionArgv(), env, &b)
 	s := &session{id: rec.ID, owner: rec.Owner, uid: rec.UID}
 	if err := errors.Join(b.err, m.keepPlan(rec, s, v, b.confine, notes)); err != nil {
@@ -87,10 +87,10 @@ func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os
 	m.log.Debug("session", "chat", rec.ID, "born", time.Since(began))
 	if err := m.awaitSession(ctx, s, &b, prompt); err != nil {
 		err = fmt.Errorf("%w%s", err, b.complaint())
-		return nil, errors.Join(err, m.abandon(rec, s.leader))
+		return nil, errors.Join(err, m.abandon(rec, s.init))
 	}
 	m.log.Debug("session", "chat", rec.ID, "prompt", time.Since(began))
-	s.leader.Boot = m.boot
+	s.init.Boot = m.boot
 	s.terminal = m.terminal(rec, s)
 	return s, nil
 }
@@ -122,7 +122,7 @@ func (m *Manager) bwrapCommand(rec state.Record, v shims.View, argv, env []strin
 	}
 	// The arguments go by descriptor too: in the process list they hid everything else.
 	b.data("arguments", []byte(strings.Join(args, "\x00")+"\x00"))
-	b.addGate()
+	b.addBarrier()
 	cmd := exec.Command("bwrap", "--args", fmt.Sprint(fdData+len(files)), "--",
 		shims.InsideShim, "confine", "--plan-fd", fmt.Sprint(fdPlan))
 	cmd.Env = []string{}
@@ -144,7 +144,7 @@ func collect(cmd *exec.Cmd) {
 	if cmd.Process == nil {
 		return // systemd's child
 	}
-	if l, err := holdLeader(process{PID: cmd.Process.Pid}); err == nil {
+	if l, err := holdProcess(process{PID: cmd.Process.Pid}); err == nil {
 		_ = l.wait()
 		_ = l.Close()
 	}
@@ -157,7 +157,7 @@ func (m *Manager) awaitSession(ctx context.Context, s *session, b *boundFiles, p
 	if err := s.awaitStart(ctx, b, prompt); err != nil {
 		return err
 	}
-	if err := m.groups.Settle(s.id, s.leader.PID); err != nil {
+	if err := m.groups.Settle(s.id, s.init.PID); err != nil {
 		return err
 	}
 	var err error
@@ -169,12 +169,12 @@ func (m *Manager) awaitSession(ctx context.Context, s *session, b *boundFiles, p
 // report of what was enforced, and the prompt.
 func (s *session) awaitStart(ctx context.Context, b *boundFiles, prompt *os.File) error {
 	deadline := time.Now().Add(s.timeout())
-	l, err := innerLeader(b, deadline)
+	l, err := awaitInit(b, deadline)
 	if err != nil {
 		return err
 	}
-	s.leader = l
-	if err := b.openGate(ctx, l, deadline); err != nil {
+	s.init = l
+	if err := b.openBarrier(ctx, l, deadline); err != nil {
 		return err
 	}
 	deadline = time.Now().Add(s.timeout())
@@ -189,15 +189,15 @@ func (s *session) awaitStart(ctx context.Context, b *boundFiles, prompt *os.File
 	return s.awaitPrompt(ctx, prompt, time.Now().Add(promptPatience))
 }
 
-// innerLeader is bubblewrap's pid 1, which bubblewrap names by the host's pid.
-func innerLeader(b *boundFiles, deadline time.Time) (*leader, error) {
+// awaitInit is bubblewrap's pid 1, which bubblewrap names by the host's pid.
+func awaitInit(b *boundFiles, deadline time.Time) (*heldProcess, error) {
 	var info struct {
 		PID int `json:"child-pid"`
 	}
 	if err := readJSON(b.info, deadline, &info); err != nil {
 		return nil, fmt.Errorf("cannot start bubblewrap: %w", err)
 	}
-	return holdLeader(process{PID: info.PID})
+	return holdProcess(process{PID: info.PID})
 }
 
 // awaitPrompt returns when the shell wrote its byte. A chat whose own .bashrc
@@ -215,7 +215,7 @@ func (s *session) awaitPrompt(ctx context.Context, prompt *os.File, deadline tim
 			return nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return fmt.Errorf("cannot wait for the prompt: %w", err)
-		case !s.leader.alive():
+		case !s.init.alive():
 			return fmt.Errorf("cannot start the session: %w", errNoPrompt)
 		case ctx.Err() != nil:
 			return fmt.Errorf("cannot wait for the prompt: %w", context.Cause(ctx))

@@ -39,7 +39,7 @@ func (m *Manager) wakeLocked(ctx context.Context, id chat.ID) (state.Record, *se
 	if rec.Phase != chat.Ready {
 		return rec, nil, notReady(rec, "wake")
 	}
-	if s := m.session(id); s != nil && s.leader.alive() {
+	if s := m.session(id); s != nil && s.init.alive() {
 		return rec, s, nil
 	}
 	if _, ok := m.opt.Profiles[rec.Profile]; !ok {
@@ -65,7 +65,7 @@ func notReady(rec state.Record, act string) error {
 }
 
 func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Record, *session, error) {
-	leave, err := m.startPlace(ctx, rec, "wake")
+	leave, err := m.acquireStart(ctx, rec, "wake")
 	if err != nil {
 		return rec, nil, err
 	}

@@ -49,7 +49,7 @@ func (m *Manager) watchWall(ctx context.Context) {
 	}
 	err := netpolicy.Watch(ctx, func() { m.doubt.heard.Add(1) }, func(ctx context.Context) {
 		if err := m.mendWall(ctx); ctx.Err() == nil {
-			m.note("the packet rules", err)
+			m.report("the packet rules", err)
 		}
 	})
 	if err != nil {

@@ -22,21 +22,21 @@ type process struct {
 	Boot  string `json:"boot"`
 }
 
-// leader is a process held by pidfd: it cannot become another one while held.
-type leader struct {
+// heldProcess is a process held by pidfd: it cannot become another one while held.
+type heldProcess struct {
 	process
 	fd *os.File
 }
 
-// holdLeader opens the process and makes sure that it is the one that is named.
+// holdProcess opens the process and makes sure that it is the one that is named.
 // A name without a start time is of a process that is this daemon's to collect,
 // and so cannot become another one, not even when it has ended.
-func holdLeader(p process) (*leader, error) {
+func holdProcess(p process) (*heldProcess, error) {
 	fd, err := unix.PidfdOpen(p.PID, unix.PIDFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("cannot hold process %d: %w", p.PID, err)
 	}
-	l := &leader{process: p, fd: os.NewFile(uintptr(fd), "pidfd")}
+	l := &heldProcess{process: p, fd: os.NewFile(uintptr(fd), "pidfd")}
 	st, err := sys.ReadStat(p.PID)
 	switch {
 	case err != nil:
@@ -53,11 +53,11 @@ func holdLeader(p process) (*leader, error) {
 }
 
 // Close lets go of the process; it lives on.
-func (l *leader) Close() error { return l.fd.Close() }
+func (l *heldProcess) Close() error { return l.fd.Close() }
 
 // alive reports whether the process has not ended. A pidfd becomes readable
 // when it does (pidfd_open(2)).
-func (l *leader) alive() bool {
+func (l *heldProcess) alive() bool {
 	rc, err := l.fd.SyscallConn()
 	if err != nil {
 		return false
@@ -70,7 +70,7 @@ func (l *leader) alive() bool {
 }
 
 // ending reports whether the process has ended or is about to: what it takes along ends first.
-func (l *leader) ending() bool {
+func (l *heldProcess) ending() bool {
 	st, err := sys.ReadStat(l.PID)
 	// In this order: while it is held alive no other process has its pid.
 	return !l.alive() || err == nil && st.Flags&sys.Exiting != 0
@@ -78,7 +78,7 @@ func (l *leader) ending() bool {
 
 // wait returns when the process has ended or the leader was closed. It waits in
 // the runtime's poller: an awake chat costs no thread of the daemon.
-func (l *leader) wait() error {
+func (l *heldProcess) wait() error {
 	rc, err := l.fd.SyscallConn()
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (l *leader) wait() error {
 }
 
 // ended is closed when the process has ended or the leader was closed.
-func (l *leader) ended() <-chan struct{} {
+func (l *heldProcess) ended() <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -96,11 +96,11 @@ func (l *leader) ended() <-chan struct{} {
 	return done
 }
 
-// bury waits for the end of a session whose cgroup was killed, and collects what
+// waitExit waits for the end of a session whose cgroup was killed, and collects what
 // is this daemon's to collect, which may be what the end is waiting for: a pid
 // namespace ends when the last process in it has been collected. One that an
 // earlier daemon started is init's.
-func (l *leader) bury(ctx context.Context, uid uint32) error {
+func (l *heldProcess) waitExit(ctx context.Context, uid uint32) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		if err := collectOrphans(uid); err != nil {
 			return err
@@ -133,7 +133,7 @@ var nsenterFlags = map[string]string{
 // namespaces opens the leader's namespaces that differ from the daemon's. They
 // are opened by pid and then the pidfd is asked: if the leader still lives, it
 // was the leader's files that were opened.
-func (l *leader) namespaces() (map[string]*os.File, error) {
+func (l *heldProcess) namespaces() (map[string]*os.File, error) {
 	files := map[string]*os.File{}
 	for _, t := range namespaceTypes {
 		name := fmt.Sprintf("/proc/%d/ns/%s", l.PID, t)

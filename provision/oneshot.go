@@ -14,14 +14,14 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// errand does a call for a chat that is asleep: in a session without a terminal, whose
+// oneShot does a call for a chat that is asleep: in a session without a terminal, whose
 // one process is the tool. It has the chat's limits and walls, no code of the chat
 // runs in it, and when it is over the chat is as asleep as it was.
 //
 // The chat's lock is held meanwhile: who wants to wake it, or to use another tool,
 // waits. The time of a call is bounded, reap cuts it short, and reconcile passes
 // the chat by. It counts as awake for max_awake.
-func (m *Manager) errand(ctx context.Context, rec state.Record, c fileCall) (files.Answer, error) {
+func (m *Manager) oneShot(ctx context.Context, rec state.Record, c fileCall) (files.Answer, error) {
 	unlock, err := m.locks.lock(ctx, rec.ID)
 	if err != nil {
 		return files.Answer{}, err
@@ -39,7 +39,7 @@ func (m *Manager) errand(ctx context.Context, rec state.Record, c fileCall) (fil
 		return files.Answer{}, m.auditSpent(ctx, "wake", err)
 	}
 	defer m.sessionAdmitted(rec)
-	a, err := m.errandLocked(ctx, rec, c)
+	a, err := m.oneShotLocked(ctx, rec, c)
 	return a, m.overtaken(ctx, nil, err)
 }
 
@@ -52,7 +52,7 @@ func (m *Manager) asleepOr(id chat.ID) (state.Record, *session, error) {
 	if rec.Phase != chat.Ready {
 		return rec, nil, notReady(rec, "use the files of")
 	}
-	if s := m.session(id); s != nil && s.leader.alive() {
+	if s := m.session(id); s != nil && s.init.alive() {
 		return rec, s, nil
 	}
 	if _, ok := m.opt.Profiles[rec.Profile]; !ok {
@@ -61,7 +61,7 @@ func (m *Manager) asleepOr(id chat.ID) (state.Record, *session, error) {
 	return rec, nil, nil
 }
 
-func (m *Manager) errandLocked(ctx context.Context, rec state.Record, c fileCall) (a files.Answer, err error) {
+func (m *Manager) oneShotLocked(ctx context.Context, rec state.Record, c fileCall) (a files.Answer, err error) {
 	// As for a wake: a cgroup that was killed is never started into again.
 	if err := m.clearSession(ctx, rec); err != nil {
 		return a, err
@@ -80,16 +80,16 @@ func (m *Manager) errandLocked(ctx context.Context, rec state.Record, c fileCall
 		return a, err
 	}
 	v.PromptFIFO, v.PolicyDir = "", "" // it has no shell
-	m.gateFor(rec, &b)
+	m.barrierFor(rec, &b)
 	cmd := m.bwrapCommand(rec, v, shims.FileToolArgv(), nil, &b)
 	ended, stdio, err := m.startTool(cmd, &b, func(cmd *exec.Cmd) error { return m.startInGroup(rec, cmd, &b) })
 	if err != nil {
 		return a, errors.Join(fmt.Errorf("%w%s", err, b.complaint()), m.abandon(rec, nil))
 	}
 	defer stdio.close()
-	inner, err := innerLeader(&b, time.Now().Add(startTimeout))
+	inner, err := awaitInit(&b, time.Now().Add(startTimeout))
 	if err == nil {
-		err = b.openGate(ctx, inner, time.Now().Add(startTimeout))
+		err = b.openBarrier(ctx, inner, time.Now().Add(startTimeout))
 	}
 	if err == nil {
 		err = m.groups.LimitCPU(rec.ID, m.profile(rec).Limits)

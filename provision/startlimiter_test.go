@@ -8,7 +8,7 @@ import (
 )
 
 // enqueue waits at the gate in a goroutine of its own, and returns once it does.
-func enqueue(t *testing.T, g *startGate, turn startTurn, done func(leave func())) {
+func enqueue(t *testing.T, g *startLimiter, turn startTurn, done func(leave func())) {
 	t.Helper()
 	g.mu.Lock()
 	before := len(g.waiting[turn])
@@ -32,9 +32,9 @@ func enqueue(t *testing.T, g *startGate, turn startTurn, done func(leave func())
 	}
 }
 
-// TestStartGateTakesTurns: who creates a hundred chats keeps another owner's one wake waiting for one.
-func TestStartGateTakesTurns(t *testing.T) {
-	g := newStartGate(1)
+// TestStartLimiterTakesTurns: who creates a hundred chats keeps another owner's one wake waiting for one.
+func TestStartLimiterTakesTurns(t *testing.T) {
+	g := newStartLimiter(1)
 	leave, err := g.enter(t.Context(), startTurn{"many", "create"})
 	if err != nil {
 		t.Fatal(err)
@@ -60,9 +60,9 @@ func TestStartGateTakesTurns(t *testing.T) {
 	checkFree(t, g, 1)
 }
 
-// TestStartGateBounds: never more are inside than there are places, and who gives up takes none.
-func TestStartGateBounds(t *testing.T) {
-	g := newStartGate(3)
+// TestStartLimiterBounds: never more are inside than there are places, and who gives up takes none.
+func TestStartLimiterBounds(t *testing.T) {
+	g := newStartLimiter(3)
 	var inside, most atomic.Int32
 	done := make(chan struct{})
 	for i := range 60 {
@@ -94,7 +94,7 @@ func TestStartGateBounds(t *testing.T) {
 }
 
 // checkFree waits until nobody is inside or waits: who left may still be on the way.
-func checkFree(t *testing.T, g *startGate, places int) {
+func checkFree(t *testing.T, g *startLimiter, places int) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		g.mu.Lock()

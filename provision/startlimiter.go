@@ -11,10 +11,10 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// startGate bounds how many chats are created or woken at once: a start takes most of a
+// startLimiter bounds how many chats are created or woken at once: a start takes most of a
 // core, without a CPU quota, and hundreds at once would leave the other chats nothing. Those who
 // wait take turns by owner and by what they want, so that nobody waits for all of another's.
-type startGate struct {
+type startLimiter struct {
 	mu      sync.Mutex
 	free    int
 	waiting map[startTurn][]chan struct{}
@@ -28,17 +28,17 @@ type startTurn struct{ owner, what string }
 // own ~/.bashrc, or for a host that is too busy anyway.
 const startHold = 3 * time.Second
 
-// newStartGate has n places; zero is one for each CPU, and two at least.
-func newStartGate(n int) *startGate {
+// newStartLimiter has n places; zero is one for each CPU, and two at least.
+func newStartLimiter(n int) *startLimiter {
 	if n == 0 {
 		n = max(2, runtime.NumCPU())
 	}
-	return &startGate{free: n, waiting: map[startTurn][]chan struct{}{}}
+	return &startLimiter{free: n, waiting: map[startTurn][]chan struct{}{}}
 }
 
-// startPlace waits for a place to create or wake a chat in; leave gives it back, and may be
+// acquireStart waits for a place to create or wake a chat in; leave gives it back, and may be
 // called again.
-func (m *Manager) startPlace(ctx context.Context, rec state.Record, what string) (leave func(), err error) {
+func (m *Manager) acquireStart(ctx context.Context, rec state.Record, what string) (leave func(), err error) {
 	leave, err = m.starts.enter(ctx, startTurn{rec.Owner, what})
 	if err != nil {
 		return nil, fmt.Errorf("cannot %s chat %s: others are being created and woken: %w: %w", what, rec.ID, err, chat.ErrBusy)
@@ -46,7 +46,7 @@ func (m *Manager) startPlace(ctx context.Context, rec state.Record, what string)
 	return leave, nil
 }
 
-func (g *startGate) enter(ctx context.Context, turn startTurn) (leave func(), err error) {
+func (g *startLimiter) enter(ctx context.Context, turn startTurn) (leave func(), err error) {
 	g.mu.Lock()
 	if g.free > 0 {
 		g.free--
@@ -71,7 +71,7 @@ func (g *startGate) enter(ctx context.Context, turn startTurn) (leave func(), er
 }
 
 // held is how a place is given back: by leave, or when its time is over.
-func (g *startGate) held() (leave func()) {
+func (g *startLimiter) held() (leave func()) {
 	var once sync.Once
 	late := time.AfterFunc(startHold, func() { once.Do(g.next) })
 	return func() {
@@ -81,7 +81,7 @@ func (g *startGate) held() (leave func()) {
 }
 
 // next passes a place on.
-func (g *startGate) next() {
+func (g *startLimiter) next() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.turns) == 0 {
@@ -100,7 +100,7 @@ func (g *startGate) next() {
 }
 
 // giveUp takes a waiter out; false is one that has a place already.
-func (g *startGate) giveUp(turn startTurn, mine chan struct{}) bool {
+func (g *startLimiter) giveUp(turn startTurn, mine chan struct{}) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i, w := range g.waiting[turn] {
