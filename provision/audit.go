@@ -13,11 +13,11 @@ func (m *Manager) event(ctx context.Context, rec state.Record, action, outcome s
 	return state.Event{Action: action, Outcome: outcome, Chat: rec.ID, UID: rec.UID, Caller: chat.CallerFrom(ctx), Detail: detail}
 }
 
-// audit writes one event. An act whose intent cannot be written down is not done.
+// audit writes one event. An act whose intent cannot be audited is not done.
 func (m *Manager) audit(ctx context.Context, rec state.Record, action, outcome string, detail map[string]string) error {
 	err := m.store.Audit(m.event(ctx, rec, action, outcome, detail))
 	if errors.Is(err, state.ErrReadOnly) && action == "sleep" {
-		// To end what a chat does must be possible on the worst day: the line goes where it can.
+		// A chat must be stoppable even when the audit log is read-only: the daemon's log gets the event.
 		m.log.Warn("not in the audit log", "why", err, "action", action, "outcome", outcome, "chat", rec.ID, "by", chat.CallerFrom(ctx).Name, "detail", detail)
 		return nil
 	}
@@ -45,8 +45,8 @@ func (m *Manager) auditOutcome(ctx context.Context, rec state.Record, action str
 	return m.audit(ctx, rec, action, outcome, d)
 }
 
-// setFinding notes something that reconcile could not put right, by what it is about.
-// It stays on doctor's page until it is right again.
+// setFinding records what reconcile could not mend, by its subject. doctor shows the finding
+// until clearFinding removes it.
 func (m *Manager) setFinding(about string, err error) {
 	m.log.Error("cannot put right", "about", about, "error", err)
 	m.mu.Lock()
@@ -54,6 +54,7 @@ func (m *Manager) setFinding(about string, err error) {
 	m.findings[about] = err.Error()
 }
 
+// clearFinding removes the finding about a subject that was mended.
 func (m *Manager) clearFinding(about string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -52,13 +52,14 @@ func (m *Manager) startRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 	return r, nil
 }
 
-// notBegun says that nothing of a run was started: it may be tried again.
+// notBegun wraps the error of a run of which nothing was started, so that it may be retried.
 type notBegun struct{ error }
 
 // Unwrap is for package errors.
 func (e *notBegun) Unwrap() error { return e.error }
 
-// startBackground starts the minder and, through it, the command. What it made it takes away again if it cannot.
+// startBackground starts the supervisor and, through it, the command. On failure it removes
+// everything that it made.
 func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *session, r *liveRun, spec chat.RunSpec) (err error) {
 	r.dir = filepath.Join(m.paths.runs, string(rec.ID), r.info.ID)
 	if err := m.createRun(rec.ID, r.info.ID); err != nil {
@@ -87,7 +88,7 @@ func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *sess
 		return err
 	}
 	defer stdio.close()
-	var mb boundFiles // the minder's own
+	var mb boundFiles // the supervisor's own
 	defer mb.close()
 	cmd, ready, err := m.supervisorCommand(rec, r, nsenter, stdio, &mb)
 	if err != nil {
@@ -100,7 +101,7 @@ func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *sess
 	mb.closeChildEnds()
 	stdio.closeChildEnds()
 	l, err = m.startSupervisor(ctx, r, cmd.Process.Pid, ready)
-	go collect(cmd) // not before: so far its number cannot be another's
+	go collect(cmd) // not earlier: an unreaped child keeps its pid
 	if err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *sess
 	return nil
 }
 
-// supervisorCommand is the program that starts nsenter and minds it, as package supervise has it.
+// supervisorCommand is the supervisor's command, which starts nsenter: see package supervise.
 func (m *Manager) supervisorCommand(rec state.Record, r *liveRun, nsenter *exec.Cmd, stdio *runStdio, mb *boundFiles) (*exec.Cmd, *os.File, error) {
 	if err := checkProgram(m.paths.shim); err != nil {
 		return nil, nil, fmt.Errorf("cannot mind a run: %w", err)
@@ -147,7 +148,7 @@ func (m *Manager) supervisorCommand(rec state.Record, r *liveRun, nsenter *exec.
 	}
 	cmd := exec.Command(m.paths.shim, "mind")
 	cmd.Args[0] = shims.ProgramName
-	// One thread of Go's runs at a time: there is nothing to compute.
+	// One Go thread suffices: a supervisor computes nothing.
 	cmd.Dir, cmd.Env = "/", []string{"GOMAXPROCS=1", "GOMEMLIMIT=16MiB"}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdio.stdin, stdio.outW, stdio.errW
 	cmd.ExtraFiles = append(f.All(null), nsenter.ExtraFiles...)
@@ -155,11 +156,12 @@ func (m *Manager) supervisorCommand(rec state.Record, r *liveRun, nsenter *exec.
 	return cmd, ready, nil
 }
 
-// supervisorTimeout is how much later than chatd a minder ends a run: chatd asks it first.
+// supervisorTimeout is how much later than chatd a supervisor ends a run that timed out.
 const supervisorTimeout = 5 * time.Second
 
-// startSupervisor waits until the command is on its way, notes who minds it, takes the minder out of the
-// leaf and lets it go on. It is noted first: who finds no note ends the leaf, and the minder in it.
+// startSupervisor waits until the command has started, records the supervisor, moves it out of
+// the leaf and lets it go on. The record comes first: a later chatd that finds none kills the
+// leaf and the supervisor in it.
 func (m *Manager) startSupervisor(ctx context.Context, r *liveRun, pid int, ready *os.File) (*heldProcess, error) {
 	var said supervise.Ready
 	if err := readJSON(ready, time.Now().Add(startTimeout), &said); err != nil {
@@ -183,7 +185,8 @@ func (m *Manager) startSupervisor(ctx context.Context, r *liveRun, pid int, read
 	return l, nil
 }
 
-// releaseSupervisor may be done again, by a chatd that comes after a crash.
+// releaseSupervisor moves the supervisor out of the leaf and lets it go on. It is idempotent: a
+// chatd that starts after a crash calls it again.
 func (m *Manager) releaseSupervisor(ctx context.Context, r *liveRun, l *heldProcess) error {
 	if err := m.groups.TakeOut(ctx, l.PID); err != nil {
 		return err
@@ -191,7 +194,7 @@ func (m *Manager) releaseSupervisor(ctx context.Context, r *liveRun, l *heldProc
 	return r.order(supervise.OrderGo)
 }
 
-// endSupervisor ends a minder that is of no use any more.
+// endSupervisor kills a supervisor whose run did not start.
 func endSupervisor(l *heldProcess) error {
 	err := l.signal(unix.SIGKILL)
 	waitSome(l.ended())

@@ -11,9 +11,9 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// Create gives a conversation its chat, or finds the one it has: the caller may
-// ask as often as it likes, and of any number of callers at once exactly one
-// gets created. The record is on the disk before the first step is taken.
+// Create returns a conversation's chat, and makes it if there is none. It is idempotent: of any
+// number of concurrent callers exactly one gets created. The record is durable before the
+// first step.
 func (m *Manager) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, error) {
 	caller := chat.CallerFrom(ctx)
 	spec.Profile = m.profileName(spec.Profile)
@@ -90,13 +90,13 @@ func (m *Manager) mayUse(caller chat.Caller, profile string) error {
 	return errors.Join(m.auditRefusal(caller, map[string]string{"profile": profile, "rule": "bridges"}), err)
 }
 
-// auditRefusal writes down that a create was refused at the door.
+// auditRefusal audits a create that was refused before anything was made.
 func (m *Manager) auditRefusal(caller chat.Caller, detail map[string]string) error {
 	return m.store.Audit(state.Event{Action: "create", Outcome: "denied", Caller: caller, Detail: detail})
 }
 
-// createLocked takes the steps that a chat still lacks. The caller holds the
-// chat's lock; whoever came second finds it ready.
+// createLocked takes the steps that a chat still lacks. The caller holds the chat's lock; a
+// second caller finds the chat ready.
 func (m *Manager) createLocked(ctx context.Context, id chat.ID) (state.Record, error) {
 	rec, err := m.store.Get(id)
 	if err != nil {
@@ -118,7 +118,7 @@ func (m *Manager) createLocked(ctx context.Context, id chat.ID) (state.Record, e
 	defer leave()
 	if err := m.forwards(ctx, "create", asleepSteps(), rec); err != nil {
 		undone := m.giveUp(ctx, rec, err)
-		if undone != nil { // also where nobody is there any more to be told
+		if undone != nil { // logged too: the caller may be gone
 			m.log.Error("cannot take back a chat that could not be created", "chat", rec.ID, "err", undone)
 		}
 		return rec, errors.Join(err, undone)
@@ -129,8 +129,8 @@ func (m *Manager) createLocked(ctx context.Context, id chat.ID) (state.Record, e
 	return m.store.Get(id)
 }
 
-// giveUp takes back a chat that could not be created. If that fails too, the
-// record stays in phase reaping, and reconcile goes on with it.
+// giveUp removes a chat that could not be created. If the removal fails too, the record stays
+// in phase reaping, and reconcile finishes it.
 func (m *Manager) giveUp(ctx context.Context, rec state.Record, why error) error {
 	ctx = context.WithoutCancel(ctx)
 	detail := map[string]string{"error": why.Error()}

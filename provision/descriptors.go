@@ -25,7 +25,7 @@ type boundFiles struct {
 	info, report *os.File
 	stderr       *os.File
 	// barrier lets chatd-shim confine go on; raise is what must have been done by then.
-	barrier               *os.File
+	barrier            *os.File
 	raise              func(context.Context, *heldProcess) error
 	prepare            cgroup.Prepare // what must have been done before the child is started
 	err                error
@@ -71,7 +71,7 @@ func (b *boundFiles) stdio(name string) *os.File {
 	return f
 }
 
-// addBarrier gives the child the end of the gate that it waits at.
+// addBarrier gives the child the read end of the start barrier, where it waits.
 func (b *boundFiles) addBarrier() {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -18,7 +18,7 @@
 //
 // Awake, it is one tree of processes, all of the chat's uid, in a cgroup of its own:
 //
-//	bwrap                 pid 1 inside: the leader, held by pidfd
+//	bwrap                 pid 1 inside: the init process, held by pidfd
 //	  └─ tmux             started through chatd-shim confine
 //	       └─ bash        the chat
 //
@@ -35,23 +35,24 @@
 // private /tmp is mounted by pam_namespace(8) then, the unit outlives chatd by
 // itself, and a later chatd compares its InvocationID too.
 //
-// A run joins the leader's namespaces with nsenter(1), as root, from a fresh leaf
-// of the chat's cgroup, and goes through chatd-shim confine like the session did.
-// When the command ends, or its time does, the leaf is killed, and so nothing of
-// a run is left, whatever it forked. The terminal is reached in the same way: a
-// tmux client runs inside the session, never as root.
+// A run joins the init process's namespaces with nsenter(1), as root, from a fresh leaf
+// of the chat's cgroup. chatd-shim confine confines it as it does the session. When the
+// command ends or times out, chatd kills the leaf, and with it every process that the
+// command forked. The terminal is reached in the same way: a tmux client runs inside the
+// session, never as root.
 //
-// A run of the background (background.go) has a minder between chatd and nsenter, which
-// holds its pipes and hears its end while chatd is away; package supervise has how. What a
-// later chatd needs is in <run>/runs/<chat>/<run>/run.json, believed as that of a session.
+// A background run (background.go) has a supervisor between chatd and nsenter. The supervisor
+// holds the run's pipes and records its end while chatd is down; see package supervise. A
+// later chatd reads <run>/runs/<chat>/<run>/run.json, and trusts it under the conditions that
+// hold for session.json.
 //
-// The file tools (files.go) are "chatd-shim filetool", in the session like a run; or,
-// in a chat that is asleep, as the one process of a session without a terminal, an
-// errand, of which nothing is left afterwards. chatd judges what is asked for
-// before it starts anything, and again each name that links lead to.
+// The file tools (files.go) are "chatd-shim filetool". In an awake chat the tool runs in
+// the session, like a run. In a sleeping chat it is the only process of a one-shot session,
+// of which nothing remains. chatd checks the requested name before it starts anything, and
+// then each name that a link leads to.
 //
-// A session ends by its cgroup. Order matters on the way back too: nobody is
-// inside any more before the first wall comes down (see asleepSteps).
+// A session ends by its cgroup. Removal has an order too: every process of the chat has
+// ended before the first wall is removed (see asleepSteps).
 //
 // # Who may ask
 //

@@ -188,9 +188,9 @@ func (m *Manager) confinedOr(b *boundFiles, out entered) error {
 	return fmt.Errorf("cannot run in the session: %s: %w", chat.QuoteOutput(out.stderr.text()), errNotConfined)
 }
 
-// nsenterCommand joins the leader's namespaces. Root does that, for nsenter as
-// the chat may not: bubblewrap's inner user namespace has another owner. What
-// nsenter leaves open (no_new_privs, bounding set), confine closes.
+// nsenterCommand joins the namespaces of the session's init process. It runs as root: the chat
+// may not join them, because bubblewrap's inner user namespace has another owner. nsenter sets
+// neither no_new_privs nor the bounding set; chatd-shim confine does.
 func (m *Manager) nsenterCommand(rec state.Record, s *session, e entry, b *boundFiles) (*exec.Cmd, error) {
 	namespaces, err := s.init.namespaces()
 	if err != nil {

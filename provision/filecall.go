@@ -16,8 +16,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// callTool does a call in the chat: as a run when it is awake, as an errand when
-// it is asleep. Reap cuts it short.
+// callTool does a call in the chat: as a run when the chat is awake, in a one-shot
+// session when it is asleep. Reap cancels the call.
 func (m *Manager) callTool(ctx context.Context, rec state.Record, c fileCall) (files.Answer, error) {
 	limit := fileTime
 	if c.stream {

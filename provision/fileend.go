@@ -12,7 +12,7 @@ import (
 // overtaken says why a call without an answer has none, where it was not the tool's own
 // doing: its caller or its time came to an end, or the session that it was in did. A pipe
 // that breaks, a cgroup that is not there any more and a process that cannot be joined are
-// all the same to the caller then. s is nil for an errand.
+// all the same to the caller then. s is nil for a one-shot session.
 func (m *Manager) overtaken(ctx context.Context, s *session, err error) error {
 	var d *files.Denial
 	var body *files.BodyError

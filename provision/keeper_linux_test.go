@@ -15,8 +15,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// TestOnlyRootsProgramIsStarted: chatd starts no enforcer and no minder that anybody but root could
-// have written, nor takes a chatd-shim over, says what it wants, and makes nothing before.
+// TestOnlyRootsProgramIsStarted: chatd starts no enforcer, supervisor or chatd-shim that anybody
+// but root could have written. The error says what was expected, and nothing is made before.
 func TestOnlyRootsProgramIsStarted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "program")
 	for _, c := range []struct {
@@ -50,7 +50,7 @@ func TestOnlyRootsProgramIsStarted(t *testing.T) {
 		}
 		m := &Manager{paths: paths{shim: file}}
 		if _, _, err := m.supervisorCommand(state.Record{}, &liveRun{}, &exec.Cmd{}, &runStdio{}, &boundFiles{}); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("a minder: mode %v of uid %d: %v, want %q", c.mode, c.uid, err, c.want)
+			t.Errorf("a supervisor: mode %v of uid %d: %v, want %q", c.mode, c.uid, err, c.want)
 		}
 	}
 	if err := checkProgram("/bin/sh"); err != nil {

@@ -38,7 +38,7 @@ func (m *Manager) keptRule(ctx context.Context, rec state.Record, l *heldProcess
 	return refusedBy(rules.Ruleset, string(a.By), changes)
 }
 
-// initOf is the leader of a chat's session; nil while it is asleep.
+// initOf is the init process of a chat's session, or nil while the chat is asleep.
 func (m *Manager) initOf(id chat.ID) *heldProcess {
 	if s := m.session(id); s != nil {
 		return s.init

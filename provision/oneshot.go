@@ -14,13 +14,12 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// oneShot does a call for a chat that is asleep: in a session without a terminal, whose
-// one process is the tool. It has the chat's limits and walls, no code of the chat
-// runs in it, and when it is over the chat is as asleep as it was.
+// oneShot does a call for a sleeping chat in a session without a terminal, whose only process
+// is the tool. The session has the chat's limits and walls, runs no code of the chat, and ends
+// with the call.
 //
-// The chat's lock is held meanwhile: who wants to wake it, or to use another tool,
-// waits. The time of a call is bounded, reap cuts it short, and reconcile passes
-// the chat by. It counts as awake for max_awake.
+// The call holds the chat's lock: a wake or another tool waits. The call is bounded in time,
+// reap cancels it, and reconcile skips the chat. The session counts for max_awake.
 func (m *Manager) oneShot(ctx context.Context, rec state.Record, c fileCall) (files.Answer, error) {
 	unlock, err := m.locks.lock(ctx, rec.ID)
 	if err != nil {
@@ -62,7 +61,7 @@ func (m *Manager) asleepOr(id chat.ID) (state.Record, *session, error) {
 }
 
 func (m *Manager) oneShotLocked(ctx context.Context, rec state.Record, c fileCall) (a files.Answer, err error) {
-	// As for a wake: a cgroup that was killed is never started into again.
+	// As for a wake: nothing is ever started in a cgroup that was killed.
 	if err := m.clearSession(ctx, rec); err != nil {
 		return a, err
 	}
@@ -105,7 +104,7 @@ func (m *Manager) oneShotLocked(ctx context.Context, rec state.Record, c fileCal
 	return a, err
 }
 
-// clearSession takes away what a session that ended left behind, if there was one.
+// clearSession removes what an ended session left, if there was one.
 func (m *Manager) clearSession(ctx context.Context, rec state.Record) error {
 	if _, err := os.Lstat(m.sessionDir(rec.ID)); errors.Is(err, os.ErrNotExist) {
 		return m.removeLimits(ctx, rec)

@@ -14,23 +14,22 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// process names a process beyond its pid, which the kernel gives again: by its
-// start time in clock ticks since boot (proc(5), field 22) and by the boot.
+// process identifies a process. The kernel reuses pids, so it adds the start time in clock
+// ticks since boot (proc(5), field 22) and the boot.
 type process struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"`
 	Boot  string `json:"boot"`
 }
 
-// heldProcess is a process held by pidfd: it cannot become another one while held.
+// heldProcess is a process with an open pidfd, which never refers to another process.
 type heldProcess struct {
 	process
 	fd *os.File
 }
 
-// holdProcess opens the process and makes sure that it is the one that is named.
-// A name without a start time is of a process that is this daemon's to collect,
-// and so cannot become another one, not even when it has ended.
+// holdProcess opens a pidfd of p and checks the start time. Without a start time p is a child
+// of this daemon: its pid is not reused before the daemon has waited for it.
 func holdProcess(p process) (*heldProcess, error) {
 	fd, err := unix.PidfdOpen(p.PID, unix.PIDFD_NONBLOCK)
 	if err != nil {
@@ -52,7 +51,7 @@ func holdProcess(p process) (*heldProcess, error) {
 	return l, nil
 }
 
-// Close lets go of the process; it lives on.
+// Close closes the pidfd; the process lives on.
 func (l *heldProcess) Close() error { return l.fd.Close() }
 
 // alive reports whether the process has not ended. A pidfd becomes readable
@@ -69,14 +68,15 @@ func (l *heldProcess) alive() bool {
 	return !ended
 }
 
-// ending reports whether the process has ended or is about to: what it takes along ends first.
+// ending reports whether the process has ended or is exiting: its namespace's other processes
+// end before it does.
 func (l *heldProcess) ending() bool {
 	st, err := sys.ReadStat(l.PID)
 	// In this order: while it is held alive no other process has its pid.
 	return !l.alive() || err == nil && st.Flags&sys.Exiting != 0
 }
 
-// wait returns when the process has ended or the leader was closed. It waits in
+// wait returns when the process has ended or l was closed. It waits in
 // the runtime's poller: an awake chat costs no thread of the daemon.
 func (l *heldProcess) wait() error {
 	rc, err := l.fd.SyscallConn()
@@ -86,20 +86,19 @@ func (l *heldProcess) wait() error {
 	return rc.Read(func(fd uintptr) bool { return pollIn(int(fd)) })
 }
 
-// ended is closed when the process has ended or the leader was closed.
+// ended returns a channel that is closed when the process has ended or l was closed.
 func (l *heldProcess) ended() <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = l.wait() // an error is a leader that was closed
+		_ = l.wait() // an error means that l was closed
 	}()
 	return done
 }
 
-// waitExit waits for the end of a session whose cgroup was killed, and collects what
-// is this daemon's to collect, which may be what the end is waiting for: a pid
-// namespace ends when the last process in it has been collected. One that an
-// earlier daemon started is init's.
+// waitExit waits for the end of a session whose cgroup was killed. Meanwhile it reaps the
+// daemon's own orphaned children, because a pid namespace ends only when its last process has
+// been reaped. The host's init reaps what an earlier daemon started.
 func (l *heldProcess) waitExit(ctx context.Context, uid uint32) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		if err := collectOrphans(uid); err != nil {
@@ -130,9 +129,8 @@ var nsenterFlags = map[string]string{
 	"user": "user", "mnt": "mount", "pid": "pid", "ipc": "ipc", "uts": "uts", "net": "net", "cgroup": "cgroup",
 }
 
-// namespaces opens the leader's namespaces that differ from the daemon's. They
-// are opened by pid and then the pidfd is asked: if the leader still lives, it
-// was the leader's files that were opened.
+// namespaces opens the namespaces of the process that differ from the daemon's. It opens
+// them by pid and then checks the pidfd: while the process lives, no other has its pid.
 func (l *heldProcess) namespaces() (map[string]*os.File, error) {
 	files := map[string]*os.File{}
 	for _, t := range namespaceTypes {

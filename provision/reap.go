@@ -11,9 +11,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// Reap takes every trace of the chat off the host; its uid is never given
-// again. Once it has begun it goes on, also if the caller goes away, and after a
-// crash reconcile finishes it.
+// Reap removes every trace of the chat from the host; its uid is never reused. A reap that has
+// begun goes on when the caller disconnects, and reconcile finishes it after a crash.
 func (m *Manager) Reap(ctx context.Context, id chat.ID) error {
 	if _, err := m.reach(ctx, id); err != nil {
 		return err
@@ -39,13 +38,13 @@ func (m *Manager) Reap(ctx context.Context, id chat.ID) error {
 		return errors.Join(err, m.auditOutcome(ctx, rec, "reap", nil, err))
 	}
 	if !m.fit.Load() {
-		m.lookAgain() // there is more room now
+		m.lookAgain() // the reap freed room
 	}
 	return nil
 }
 
-// reapLocked goes back through the steps and then forgets the record: what is
-// done last is what a crash would need to finish from.
+// reapLocked takes the steps backwards and then deletes the record, which comes last because
+// reconcile needs it after a crash.
 func (m *Manager) reapLocked(ctx context.Context, rec state.Record) error {
 	m.endRunsBecause(rec.ID, chat.EndedByReap)
 	if err := m.backwards(ctx, "reap", awakeSteps(), rec); err != nil {
@@ -62,8 +61,8 @@ func (m *Manager) reapLocked(ctx context.Context, rec state.Record) error {
 	return m.store.Forget(rec.ID, m.event(ctx, rec, "reap", "done", nil))
 }
 
-// reapBehind goes on with a reap that another daemon or caller began. One that takes long holds up
-// neither the start nor the look at the other chats; its lock is held until it is done.
+// reapBehind finishes a reap that another daemon or caller began. A slow reap delays neither the
+// start nor the reconcile of other chats; it holds the chat's lock until it is done.
 func (m *Manager) reapBehind(rec state.Record, until time.Time, unlock func()) error {
 	late, err := m.behind("reap of chat "+string(rec.ID), time.Until(until), func(ctx context.Context) error {
 		defer unlock()
@@ -90,9 +89,8 @@ const (
 	reapsAtOnce = 4
 )
 
-// syncRemoved makes durable what was removed of a chat, by the directories that it lay in
-// (fsync(2)): a power cut that brought it back without its record would leave things that
-// nobody can tell whose they are.
+// syncRemoved makes the removals durable by an fsync(2) of the parent directories. Otherwise a
+// power cut could bring back files of a chat whose record is gone.
 func (m *Manager) syncRemoved() error {
 	var errs []error
 	for _, name := range []string{m.userdb.dir, m.paths.logs, m.paths.homes, m.paths.tmp, m.paths.varTmp} {

@@ -51,7 +51,7 @@ func (m *Manager) adoptRunsOf(ctx context.Context, rec state.Record) error {
 		if m.adoptRun(ctx, rec, filepath.Join(parent, run.Name())) {
 			continue
 		}
-		// Its minder, if there was one, is in its leaf, which is ended next.
+		// Its supervisor, if any, is still in the run's leaf, which is killed next.
 		errs = append(errs, removeTrees(parent, run.Name()))
 	}
 	return errors.Join(errs...)
@@ -97,8 +97,8 @@ func (m *Manager) adoptRun(ctx context.Context, rec state.Record, dir string) bo
 	return true
 }
 
-// freeAdopted takes a minder out of the leaf where a crash left it there. It is init's child: only while
-// it is in the chat's cgroup and alive may its number be used.
+// freeAdopted moves a supervisor out of the leaf in which a crash left it. The supervisor is a
+// child of the host's init: its pid is valid only while it is alive in the chat's cgroup.
 func (m *Manager) freeAdopted(ctx context.Context, rec state.Record, r *liveRun, l *heldProcess) error {
 	inside, err := m.groups.Members(rec.ID)
 	if err != nil && !errors.Is(err, chat.ErrNotFound) {
@@ -110,7 +110,8 @@ func (m *Manager) freeAdopted(ctx context.Context, rec state.Record, r *liveRun,
 	return r.order(supervise.OrderGo)
 }
 
-// holdSupervisor holds a minder by pidfd, start time and uid: of root's until it has started the command.
+// holdSupervisor opens a supervisor's pidfd and checks its start time and uid. The uid is root's
+// until the supervisor has started the command.
 func (m *Manager) holdSupervisor(p process) (*heldProcess, error) {
 	l, err := holdProcess(p)
 	if err != nil {
@@ -122,7 +123,7 @@ func (m *Manager) holdSupervisor(p process) (*heldProcess, error) {
 	return l, nil
 }
 
-// endStrayRuns ends what runs in a leaf that no run of the background has: nobody waits for it.
+// endStrayRuns kills each leaf that belongs to no background run: no caller waits for it.
 func (m *Manager) endStrayRuns(ctx context.Context, rec state.Record) error {
 	leaves, err := m.groups.Runs(rec.ID)
 	if err != nil {

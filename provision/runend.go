@@ -50,7 +50,7 @@ func (m *Manager) watchRun(ctx context.Context, rec state.Record, r *liveRun, l 
 	m.endBackground(ctx, rec, r, timedOut)
 }
 
-// endBackground notes how a run ended whose minder has ended, and takes its leaf away.
+// endBackground records how a run ended, once its supervisor has exited, and removes its leaf.
 func (m *Manager) endBackground(ctx context.Context, rec state.Record, r *liveRun, timedOut bool) {
 	e, err := m.endOf(ctx, rec, r, timedOut)
 	if nerr := r.note(resultFile, e); nerr != nil && !errors.Is(nerr, os.ErrNotExist) {
@@ -69,7 +69,7 @@ func (m *Manager) endBackground(ctx context.Context, rec state.Record, r *liveRu
 	m.forgetLater(r, e.At)
 }
 
-// endOf is what the minder and the leaf say about the end.
+// endOf reads the end of a run from its supervisor's file and its leaf.
 func (m *Manager) endOf(ctx context.Context, rec state.Record, r *liveRun, timedOut bool) (endedRun, error) {
 	e := endedRun{State: chat.RunLost, At: time.Now().UTC(), Result: chat.RunResult{Exit: -1, TimedOut: timedOut}}
 	if f, err := os.Open(filepath.Join(r.dir, "end")); err == nil {

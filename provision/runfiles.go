@@ -16,7 +16,7 @@ import (
 
 // A run of the background has a directory of root's below the run directory, so that a
 // reboot takes it away: run.json (noteFile), result.json once it has ended, the streams stdout and
-// stderr and the end, which its minder writes, and the fifos orders and stdin.
+// stderr and the end, which its supervisor writes, and the fifos orders and stdin.
 const (
 	noteFile   = "run.json"
 	resultFile = "result.json"
@@ -26,10 +26,10 @@ const (
 type runNote struct {
 	Run chat.Run `json:"run"`
 	// Taken is the time of the schedule that the run is for.
-	Taken   time.Time     `json:"taken,omitzero"`
-	Grace   time.Duration `json:"grace"`
-	NSEnter int           `json:"nsenter"`
-	Supervisor  process       `json:"minder"`
+	Taken      time.Time     `json:"taken,omitzero"`
+	Grace      time.Duration `json:"grace"`
+	NSEnter    int           `json:"nsenter"`
+	Supervisor process       `json:"minder"`
 	// Refused is how many forks the chat had been refused when the run began.
 	Refused uint64 `json:"refused,omitempty"`
 }
@@ -133,7 +133,8 @@ func readNote(dir, name string, v any) error {
 	return nil
 }
 
-// order tells the minder something. It reads at once; the fifo holds far more than there are orders.
+// order sends the supervisor an order. The supervisor reads immediately, and the fifo holds far
+// more than all orders.
 func (r *liveRun) order(what byte) error {
 	f, err := os.OpenFile(filepath.Join(r.dir, "orders"), os.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, os.ErrNotExist) {

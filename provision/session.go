@@ -23,7 +23,7 @@ type session struct {
 	id       chat.ID
 	owner    string
 	uid      uint32
-	init   *heldProcess
+	init     *heldProcess
 	report   shims.Report
 	terminal *tmux.Terminal
 	// endedFor is why the daemon ended it of its own accord, nil if it did not.
@@ -54,7 +54,7 @@ type session struct {
 // sessionFile is what a later chatd needs to find the session again. It lies in
 // the run directory, so that a reboot, which ends every session, ends it too.
 type sessionFile struct {
-	Init     process      `json:"leader"`
+	Init       process      `json:"leader"`
 	Report     shims.Report `json:"report"`
 	Invocation string       `json:"invocation,omitempty"`
 	Plan       *chat.Plan   `json:"plan,omitempty"`

@@ -11,24 +11,24 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// startLimiter bounds how many chats are created or woken at once: a start takes most of a
-// core, without a CPU quota, and hundreds at once would leave the other chats nothing. Those who
-// wait take turns by owner and by what they want, so that nobody waits for all of another's.
+// startLimiter bounds how many chats are created or woken simultaneously. A start takes most of
+// a core, without a CPU quota; hundreds would starve the chats that are awake. Waiting starts
+// take turns by owner and by verb, so that no owner waits for all starts of another.
 type startLimiter struct {
 	mu      sync.Mutex
 	free    int
 	waiting map[startTurn][]chan struct{}
-	turns   []startTurn // those with somebody waiting; the first is next
+	turns   []startTurn // those with a waiter; the first is next
 }
 
 // startTurn is what takes turns: the creates of one owner, and the wakes.
 type startTurn struct{ owner, what string }
 
-// startHold is how long one start may keep its place. What takes longer waits for the chat's
-// own ~/.bashrc, or for a host that is too busy anyway.
+// startHold is how long one start may occupy its slot. A start that takes longer is waiting for
+// the chat's own ~/.bashrc, or for an overloaded host.
 const startHold = 3 * time.Second
 
-// newStartLimiter has n places; zero is one for each CPU, and two at least.
+// newStartLimiter has n slots; zero means one for each CPU, and at least two.
 func newStartLimiter(n int) *startLimiter {
 	if n == 0 {
 		n = max(2, runtime.NumCPU())
@@ -36,8 +36,7 @@ func newStartLimiter(n int) *startLimiter {
 	return &startLimiter{free: n, waiting: map[startTurn][]chan struct{}{}}
 }
 
-// acquireStart waits for a place to create or wake a chat in; leave gives it back, and may be
-// called again.
+// acquireStart waits for a slot to create or wake a chat; leave frees the slot, and is idempotent.
 func (m *Manager) acquireStart(ctx context.Context, rec state.Record, what string) (leave func(), err error) {
 	leave, err = m.starts.enter(ctx, startTurn{rec.Owner, what})
 	if err != nil {
@@ -65,12 +64,12 @@ func (g *startLimiter) enter(ctx context.Context, turn startTurn) (leave func(),
 	case <-ctx.Done():
 	}
 	if !g.giveUp(turn, mine) {
-		g.next() // it was given a place meanwhile
+		g.next() // it was given a slot meanwhile
 	}
 	return nil, context.Cause(ctx)
 }
 
-// held is how a place is given back: by leave, or when its time is over.
+// held arranges that a slot is freed: by leave, or after startHold.
 func (g *startLimiter) held() (leave func()) {
 	var once sync.Once
 	late := time.AfterFunc(startHold, func() { once.Do(g.next) })
@@ -80,7 +79,7 @@ func (g *startLimiter) held() (leave func()) {
 	}
 }
 
-// next passes a place on.
+// next gives a free slot to the waiter whose turn it is.
 func (g *startLimiter) next() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +98,7 @@ func (g *startLimiter) next() {
 	}
 }
 
-// giveUp takes a waiter out; false is one that has a place already.
+// giveUp removes a waiter; it returns false for one that has a slot already.
 func (g *startLimiter) giveUp(turn startTurn, mine chan struct{}) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// enqueue waits at the gate in a goroutine of its own, and returns once it does.
+// enqueue waits at the limiter in a goroutine of its own, and returns once it does.
 func enqueue(t *testing.T, g *startLimiter, turn startTurn, done func(leave func())) {
 	t.Helper()
 	g.mu.Lock()

@@ -9,9 +9,9 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// step is one layer's part in the life of a chat. create brings it about, drift
-// says what is not as create left it ("" if nothing), remove takes it away. All
-// three are idempotent: after a crash they are called again.
+// step is one layer's part in the life of a chat. create applies it, drift describes how the
+// host differs from what create left ("" if it does not), and remove undoes it. All three are
+// idempotent: after a crash they are called again.
 type step struct {
 	name   string
 	create func(*Manager, context.Context, state.Record) error
@@ -22,10 +22,10 @@ type step struct {
 // asleepSteps and awakeSteps are the life of a chat. Create reads them
 // forwards, reap backwards, reconcile both ways.
 //
-// The order is a safety property. The wall for packets stands before the
-// account exists; nobody is inside before the last wall; and going back, nobody
-// is inside any more (session, limits) before the first wall comes down, and
-// nothing runs or lingers under the uid (leftovers) when its account goes.
+// The order is a safety property. The packet rules stand before the account exists, and no
+// process of the chat starts before the last wall is up. In reverse, every process has ended
+// (session, limits) before the first wall is removed, and nothing runs or remains under the
+// uid (leftovers) when its account is removed.
 func asleepSteps() []step {
 	return []step{
 		{"egress", (*Manager).createEgress, (*Manager).driftEgress, (*Manager).removeEgress},
@@ -54,7 +54,7 @@ func (m *Manager) forwards(ctx context.Context, verb string, steps []step, rec s
 		began := time.Now()
 		if err := s.create(m, ctx, rec); err != nil {
 			if why := context.Cause(ctx); why != nil && !errors.Is(err, why) {
-				err = fmt.Errorf("%w: %w", why, err) // a program that ctx ended only says that it was killed
+				err = fmt.Errorf("%w: %w", why, err) // a program that ctx ended reports only that it was killed
 			}
 			undo := m.backwards(context.WithoutCancel(ctx), "undo", steps[:i+1], rec)
 			return errors.Join(fmt.Errorf("cannot %s chat %s at step %s: %w", verb, rec.ID, s.name, err), undo)
@@ -65,9 +65,8 @@ func (m *Manager) forwards(ctx context.Context, verb string, steps []step, rec s
 	return nil
 }
 
-// backwards removes the steps in reverse. It stops at the first that fails:
-// what comes after it in this order is a wall that must not fall while
-// something of the chat is still there.
+// backwards removes the steps in reverse and stops at the first failure: a later step may
+// remove a wall, which must stand while something of the chat remains.
 func (m *Manager) backwards(ctx context.Context, verb string, steps []step, rec state.Record) error {
 	for i := len(steps) - 1; i >= 0; i-- {
 		s := steps[i]
@@ -82,7 +81,7 @@ func (m *Manager) backwards(ctx context.Context, verb string, steps []step, rec 
 	return nil
 }
 
-// mend creates again what has drifted, and tells what it was.
+// mend creates what has drifted again, and lists it.
 func (m *Manager) mend(ctx context.Context, steps []step, rec state.Record) (mended []string, err error) {
 	for _, s := range steps {
 		why, err := s.drift(m, ctx, rec)

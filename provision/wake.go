@@ -55,8 +55,8 @@ func (m *Manager) wakeLocked(ctx context.Context, id chat.ID) (state.Record, *se
 	return m.startLocked(ctx, rec)
 }
 
-// notReady refuses to act on a chat that is not ready. One that is half made becomes ready
-// without the caller: whoever creates it, or reconcile, goes on with it.
+// notReady refuses to act on a chat that is not ready. A chat in creation becomes ready without
+// this caller: its creator or reconcile finishes it.
 func notReady(rec state.Record, act string) error {
 	if rec.Phase == chat.Creating {
 		return fmt.Errorf("cannot %s chat %s: it is still being created; ask again in a moment: %w", act, rec.ID, chat.ErrBusy)
@@ -70,8 +70,8 @@ func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Reco
 		return rec, nil, err
 	}
 	defer leave()
-	// What a session that ended left behind goes first: a cgroup that was killed
-	// is never started into again.
+	// Remove what an ended session left first: nothing is ever started in a cgroup that was
+	// killed.
 	if err := m.backwards(ctx, "clear", awakeSteps(), rec); err != nil {
 		return rec, nil, err
 	}
