@@ -163,7 +163,7 @@ func (w *watch) ownersOf(dir handle) []*watchedSession {
 		if errors.Is(err, errElsewhere) {
 			continue
 		}
-		for _, t := range trees { // also where nobody can tell: [watch.lookAt] closes what is there
+		for _, t := range trees { // also if the path is unknown: [watch.process] closes it
 			if err == nil {
 				t.s.dirs.put(dir, t.Path, rel)
 			}
