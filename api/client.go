@@ -20,7 +20,7 @@ import (
 )
 
 // maxAnswer bounds what the client reads of one answer: two streams of a run, of
-// [chat.MostOutputMax] each, may take six times that in JSON, a page of chats less.
+// [chat.MaxOutputMax] each, may take six times that in JSON, a page of chats less.
 const maxAnswer = 64 << 20
 
 // ClientOptions says where the daemon is.

@@ -64,11 +64,11 @@ func TestMostOutputIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	worst := strings.Repeat("\x01", chat.MostOutputMax)
+	worst := strings.Repeat("\x01", chat.MaxOutputMax)
 	mem.OnRun = func(context.Context, chat.RunSpec) (chat.RunResult, error) {
 		return chat.RunResult{Stdout: worst, Stderr: worst}, nil
 	}
-	r, err := c.Run(t.Context(), made.ID, chat.RunSpec{Command: "x", OutputMax: chat.MostOutputMax})
+	r, err := c.Run(t.Context(), made.ID, chat.RunSpec{Command: "x", OutputMax: chat.MaxOutputMax})
 	if err != nil || r.Stdout != worst || r.Stderr != worst {
 		t.Errorf("%d and %d bytes, %v", len(r.Stdout), len(r.Stderr), err)
 	}
@@ -92,8 +92,8 @@ func TestOutputMaxInOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := doc.Components.Schemas["RunSpec"].Properties["output_max"]
-	want := fmt.Sprintf("%d to %d; 0 means %d", chat.LeastOutputMax, chat.MostOutputMax, chat.DefaultOutputMax)
-	if p.Type != "integer" || p.Maximum == nil || *p.Maximum != chat.MostOutputMax || p.Minimum == nil || *p.Minimum != 0 || !strings.Contains(p.Description, want) {
+	want := fmt.Sprintf("%d to %d; 0 means %d", chat.MinOutputMax, chat.MaxOutputMax, chat.DefaultOutputMax)
+	if p.Type != "integer" || p.Maximum == nil || *p.Maximum != chat.MaxOutputMax || p.Minimum == nil || *p.Minimum != 0 || !strings.Contains(p.Description, want) {
 		t.Errorf("%+v", p)
 	}
 	if p := doc.Components.Schemas["Run"].Properties["output_max"]; p.Type != "integer" {

@@ -128,14 +128,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	err = errors.Join(err, s.http.Close())
-	for end := time.Now().Add(cutOffPatience); s.working.Load() > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(cutOffTimeout); s.working.Load() > 0 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return fmt.Errorf("cannot let every request finish: %w", err)
 }
 
-// cutOffPatience is how long requests that were cut off may take to clean up.
-const cutOffPatience = 5 * time.Second
+// cutOffTimeout is how long requests that were cut off may take to clean up.
+const cutOffTimeout = 5 * time.Second
 
 // handle is the way of every request; doc.go has the order.
 func (s *Server) handle(rw http.ResponseWriter, r *http.Request) {

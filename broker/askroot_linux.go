@@ -22,14 +22,14 @@ func (c *Client) PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedule
 }
 
 // KeptSchedules is [Root].
-func (c *Client) KeptSchedules(ctx context.Context, out func(chat.KeptSchedule) error) error {
+func (c *Client) KeptSchedules(ctx context.Context, out func(chat.StoredSchedule) error) error {
 	_, err := ask[nothing](ctx, c, "kept_schedules", "", nothing{}, hooks{on: values(out)})
 	return err
 }
 
 // KeptSchedule is [Root].
-func (c *Client) KeptSchedule(ctx context.Context, id chat.ID, name string) (chat.KeptSchedule, error) {
-	return ask[chat.KeptSchedule](ctx, c, "kept_schedule", id, name, hooks{})
+func (c *Client) KeptSchedule(ctx context.Context, id chat.ID, name string) (chat.StoredSchedule, error) {
+	return ask[chat.StoredSchedule](ctx, c, "kept_schedule", id, name, hooks{})
 }
 
 // BeginDue is [Root].

@@ -159,7 +159,7 @@ func addSkipped(m Root, ctx context.Context, d chat.DueSchedule) (nothing, error
 }
 
 func keptSchedules(ctx context.Context, m Root, c *call, _ nothing) (any, error) {
-	return nothing{}, m.KeptSchedules(ctx, func(k chat.KeptSchedule) error { return c.frame(k) })
+	return nothing{}, m.KeptSchedules(ctx, func(k chat.StoredSchedule) error { return c.frame(k) })
 }
 
 func signalRun(ctx context.Context, m Root, c *call, a inRun) (any, error) {

@@ -22,8 +22,8 @@ type Root interface {
 	// PutSchedule keeps a schedule of the caller's.
 	PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedule) (chat.Schedule, error)
 	// KeptSchedules gives the schedules of all chats to out, and KeptSchedule is one of them.
-	KeptSchedules(ctx context.Context, out func(chat.KeptSchedule) error) error
-	KeptSchedule(ctx context.Context, id chat.ID, schedule string) (chat.KeptSchedule, error)
+	KeptSchedules(ctx context.Context, out func(chat.StoredSchedule) error) error
+	KeptSchedule(ctx context.Context, id chat.ID, schedule string) (chat.StoredSchedule, error)
 	// BeginDue takes a time that has come and begins its run, as the caller who made the schedule.
 	// Where running is false, the result is written down already.
 	BeginDue(ctx context.Context, d chat.DueSchedule) (running bool, err error)

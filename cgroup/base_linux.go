@@ -15,22 +15,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// places are the base directories in use; the state file is this as JSON.
-type places struct {
+// bases are the base directories in use; the state file is this as JSON.
+type bases struct {
 	Mode    string            `json:"mode"`
 	Unified string            `json:"unified"`
 	Legacy  map[string]string `json:"legacy,omitempty"` // by v1 controller
 }
 
-// places puts the base below the own cgroup. A process that already stands in a
+// findBases puts the base below the own cgroup. A process that already stands in a
 // leaf for a daemon has its base beside it, whatever name it stepped aside under:
 // below the leaf it would be in its own way again.
-func (h host) places(name, mode string) places {
+func (h host) findBases(name, mode string) bases {
 	own := h.unified
 	if strings.HasSuffix(own, daemonSuffix) {
 		own = filepath.Dir(own)
 	}
-	p := places{Mode: mode, Unified: filepath.Join(own, name)}
+	p := bases{Mode: mode, Unified: filepath.Join(own, name)}
 	if mode == modeV1 {
 		p.Legacy = map[string]string{}
 		for _, c := range controllers {
@@ -44,7 +44,7 @@ func (h host) places(name, mode string) places {
 const daemonSuffix = ".daemon"
 
 // reuse prefers the recorded directories that are still there and really cgroups.
-func (p places) reuse(old places, name string) places {
+func (p bases) reuse(old bases, name string) bases {
 	if old.Mode != p.Mode {
 		return p
 	}
@@ -64,8 +64,8 @@ func isCgroup(dir, name string, magic int64) bool {
 	return filepath.IsAbs(dir) && filepath.Base(dir) == name && unix.Statfs(dir, &s) == nil && int64(s.Type) == magic
 }
 
-func loadPlaces(file string) (places, error) {
-	var p places
+func loadBases(file string) (bases, error) {
+	var p bases
 	if file == "" {
 		return p, nil
 	}
@@ -77,13 +77,13 @@ func loadPlaces(file string) (places, error) {
 		err = json.Unmarshal(b, &p)
 	}
 	if err != nil {
-		return places{}, fmt.Errorf("cannot read the cgroups in use from %s (remove it only when no session is alive): %w", file, err)
+		return bases{}, fmt.Errorf("cannot read the cgroups in use from %s (remove it only when no session is alive): %w", file, err)
 	}
 	return p, nil
 }
 
 // save replaces the file in one step, so that a crash leaves the old or the new.
-func (p places) save(file string) error {
+func (p bases) save(file string) error {
 	if file == "" {
 		return nil
 	}
@@ -105,12 +105,12 @@ func (p places) save(file string) error {
 // world-readable and would tell one chat of another's processes.
 func (f *FS) createBase() error {
 	if f.mode == modeV2 {
-		own := f.places.own()
+		own := f.bases.own()
 		if err := f.delegate(own, optionalIO(own)); err != nil {
 			return err
 		}
 	}
-	for _, dir := range append(f.legacyBases(), f.places.Unified) {
+	for _, dir := range append(f.legacyBases(), f.bases.Unified) {
 		if err := mkdir(dir); err != nil {
 			return err
 		}
@@ -118,11 +118,11 @@ func (f *FS) createBase() error {
 			return fmt.Errorf("cannot close the base cgroup to others: %w", err)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(f.places.Unified, "cgroup.kill")); err != nil {
+	if _, err := os.Stat(filepath.Join(f.bases.Unified, "cgroup.kill")); err != nil {
 		return fmt.Errorf("cannot use cgroups: no cgroup.kill, which Linux has since 5.14: %w", errors.Join(chat.ErrUnsupported, err))
 	}
 	if f.mode == modeV2 {
-		return enable(f.places.Unified, optionalIO(f.places.Unified))
+		return enable(f.bases.Unified, optionalIO(f.bases.Unified))
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (f *FS) RemoveBase() error {
 	if err := f.removeFront(); err != nil {
 		return err
 	}
-	for _, dir := range append(f.legacyBases(), f.places.Unified) {
+	for _, dir := range append(f.legacyBases(), f.bases.Unified) {
 		if err := unix.Rmdir(dir); err != nil && err != unix.ENOENT {
 			return fmt.Errorf("cannot remove the base cgroup %s: %w", dir, errors.Join(chat.ErrBusy, err))
 		}
@@ -150,7 +150,7 @@ func (f *FS) RemoveBase() error {
 func (f *FS) legacyBases() []string {
 	var dirs []string
 	for _, c := range controllers {
-		if dir := f.places.Legacy[c]; dir != "" {
+		if dir := f.bases.Legacy[c]; dir != "" {
 			dirs = append(dirs, dir)
 		}
 	}

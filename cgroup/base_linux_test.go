@@ -25,7 +25,7 @@ func TestRestartElsewhere(t *testing.T) {
 	}
 	f := open(t)
 	f.o.StateFile = filepath.Join(t.TempDir(), "cgroup.json")
-	must(t, f.places.save(f.o.StateFile))
+	must(t, f.bases.save(f.o.StateFile))
 	session := create(t, f, idA)
 	must(t, f.Close())
 	for _, c := range []struct{ state, want string }{{f.o.StateFile, "found 1"}, {"", "found 0"}} {
@@ -58,7 +58,7 @@ func TestSecondDaemon(t *testing.T) {
 func elsewhere(t *testing.T, f *FS, state string) string {
 	t.Helper()
 	script := ""
-	for _, base := range append(f.legacyBases(), f.places.Unified) {
+	for _, base := range append(f.legacyBases(), f.bases.Unified) {
 		dir := base + "-elsewhere"
 		must(t, mkdir(dir))
 		t.Cleanup(func() {
@@ -104,13 +104,13 @@ func restarted(t *testing.T, state string) {
 
 func TestStateFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cgroup.json")
-	p, err := loadPlaces(file)
+	p, err := loadBases(file)
 	if err != nil || p.Unified != "" {
 		t.Fatalf("no file: %+v, %v", p, err)
 	}
-	want := places{Mode: modeV1, Unified: "/x/chatd", Legacy: map[string]string{"memory": "/y/chatd"}}
+	want := bases{Mode: modeV1, Unified: "/x/chatd", Legacy: map[string]string{"memory": "/y/chatd"}}
 	must(t, want.save(file))
-	if p, err = loadPlaces(file); err != nil || fmt.Sprint(p) != fmt.Sprint(want) {
+	if p, err = loadBases(file); err != nil || fmt.Sprint(p) != fmt.Sprint(want) {
 		t.Fatalf("got %+v, %v", p, err)
 	}
 	st, err := os.Stat(file)
@@ -119,7 +119,7 @@ func TestStateFile(t *testing.T) {
 		t.Errorf("mode %v, want 0600", st.Mode())
 	}
 	must(t, os.WriteFile(file, []byte("{torn"), 0o600))
-	if _, err := loadPlaces(file); err == nil || !strings.HasPrefix(err.Error(), "cannot ") {
+	if _, err := loadBases(file); err == nil || !strings.HasPrefix(err.Error(), "cannot ") {
 		t.Fatalf("a torn file: %v, want an error: its sessions would be lost", err)
 	}
 }
@@ -131,11 +131,11 @@ func TestReuseOnlyCgroups(t *testing.T) {
 	must(t, err)
 	mode, err := h.mode()
 	must(t, err)
-	here := h.places("chatd-test-none", mode)
+	here := h.findBases("chatd-test-none", mode)
 	tmp := filepath.Join(t.TempDir(), "chatd-test-none")
 	must(t, os.Mkdir(tmp, 0o700))
 	for _, dir := range []string{"", "relative", tmp, "/", h.unified, filepath.Join(h.unified, "gone", "chatd-test-none")} {
-		old := places{Mode: mode, Unified: dir, Legacy: map[string]string{"memory": dir}}
+		old := bases{Mode: mode, Unified: dir, Legacy: map[string]string{"memory": dir}}
 		if got := here.reuse(old, "chatd-test-none"); got.Unified != here.Unified || got.Legacy["memory"] != here.Legacy["memory"] {
 			t.Errorf("%q was taken: %+v", dir, got)
 		}
@@ -157,9 +157,9 @@ func TestRemoveBaseWithChats(t *testing.T) {
 // chatd does not need, and a child in place of the daemon.
 func TestStepAside(t *testing.T) {
 	f := open(t)
-	offered, err := words(filepath.Join(f.places.Unified, "..", "cgroup.controllers"))
+	offered, err := words(filepath.Join(f.bases.Unified, "..", "cgroup.controllers"))
 	must(t, err)
-	own := filepath.Join(f.places.Unified, "own")
+	own := filepath.Join(f.bases.Unified, "own")
 	must(t, mkdir(own))
 	here, err := words(filepath.Join(own, "cgroup.controllers"))
 	must(t, err)
@@ -189,8 +189,8 @@ func TestStepsAsideItself(t *testing.T) {
 	if own, ok := os.LookupEnv(childEnv); ok {
 		f, err := OpenFS(Options{Name: "chatd"})
 		must(t, err)
-		if f.places.Unified != filepath.Join(own, "chatd") {
-			t.Errorf("base %s, want it below %s", f.places.Unified, own)
+		if f.bases.Unified != filepath.Join(own, "chatd") {
+			t.Errorf("base %s, want it below %s", f.bases.Unified, own)
 		}
 		if got := paths(t, os.Getpid())[""]; filepath.Base(got) != "chatd.daemon" {
 			t.Errorf("this process is in %s", got)
@@ -198,13 +198,13 @@ func TestStepsAsideItself(t *testing.T) {
 		must(t, f.Close())
 		again, err := OpenFS(Options{Name: "chatd"})
 		must(t, err)
-		if again.places.Unified != f.places.Unified {
-			t.Errorf("opened again at %s, want %s", again.places.Unified, f.places.Unified)
+		if again.bases.Unified != f.bases.Unified {
+			t.Errorf("opened again at %s, want %s", again.bases.Unified, f.bases.Unified)
 		}
 		other, err := OpenFS(Options{Name: "chatd-doctor"})
 		must(t, err)
-		if want := filepath.Join(own, "chatd-doctor"); other.places.Unified != want {
-			t.Errorf("opened under another name at %s, want %s", other.places.Unified, want)
+		if want := filepath.Join(own, "chatd-doctor"); other.bases.Unified != want {
+			t.Errorf("opened under another name at %s, want %s", other.bases.Unified, want)
 		}
 		must(t, errors.Join(again.RemoveBase(), other.RemoveBase()))
 		return
@@ -213,7 +213,7 @@ func TestStepsAsideItself(t *testing.T) {
 	if f.mode != modeV2 {
 		t.Skip("no cgroup2 controllers: the host gives them to cgroup v1")
 	}
-	own := filepath.Join(f.places.Unified, "own")
+	own := filepath.Join(f.bases.Unified, "own")
 	must(t, mkdir(own))
 	cmd := exec.Command("/bin/sh", "-c", "echo $$ > "+own+`/cgroup.procs && exec "$0" -test.run='^TestStepsAsideItself$'`, os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+own)

@@ -38,7 +38,7 @@ type Options struct {
 type FS struct {
 	o      Options
 	mode   string
-	places places
+	bases  bases
 	legacy *legacy  // nil under cgroup v2
 	base   *os.File // holds the lock
 	// beside is the cgroup2 directory that the front's is in; empty, crowded says why there is none.
@@ -70,7 +70,7 @@ func newFS(o Options) *FS {
 func newUnitsFS(o Options, dir string) *FS {
 	f := newFS(o)
 	f.mode, f.units = modeV2, true
-	f.places = places{Mode: modeV2, Unified: dir}
+	f.bases = bases{Mode: modeV2, Unified: dir}
 	return f
 }
 
@@ -92,12 +92,12 @@ func OpenFS(o Options) (*FS, error) {
 	if f.mode, err = h.mode(); err != nil {
 		return nil, err
 	}
-	old, err := loadPlaces(o.StateFile)
+	old, err := loadBases(o.StateFile)
 	if err != nil {
 		return nil, err
 	}
-	f.places = h.places(o.Name, f.mode).reuse(old, o.Name)
-	f.beside = f.places.own()
+	f.bases = h.findBases(o.Name, f.mode).reuse(old, o.Name)
+	f.beside = f.bases.own()
 	if err := f.createBase(); err != nil {
 		return nil, err
 	}
@@ -105,9 +105,9 @@ func OpenFS(o Options) (*FS, error) {
 		return nil, err
 	}
 	if f.mode == modeV1 {
-		f.legacy = newLegacy(h, f.places)
+		f.legacy = newLegacy(h, f.bases)
 	}
-	if err := f.places.save(o.StateFile); err != nil {
+	if err := f.bases.save(o.StateFile); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -119,7 +119,7 @@ func (f *FS) Mode() string { return f.mode }
 // IDs lists the chats that have a tree, in no order. What is not named like a
 // chat is not chatd's and is left out.
 func (f *FS) IDs() ([]chat.ID, error) {
-	entries, err := os.ReadDir(f.places.Unified)
+	entries, err := os.ReadDir(f.bases.Unified)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list cgroups: %w", err)
 	}
@@ -161,7 +161,7 @@ func checkRun(run string) error {
 
 // dir is a directory of the chat in the cgroup2 tree.
 func (f *FS) dir(id chat.ID, leaf ...string) string {
-	return filepath.Join(append([]string{f.places.Unified, f.group(id)}, leaf...)...)
+	return filepath.Join(append([]string{f.bases.Unified, f.group(id)}, leaf...)...)
 }
 
 // group is the name of the chat's cgroup: its id, or what its unit is called.

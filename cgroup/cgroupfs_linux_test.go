@@ -58,10 +58,10 @@ func clean(t testing.TB, f *FS) {
 			t.Error(err)
 		}
 	}
-	if err := killTree(ctx, f.places.Unified, nil, nil); err != nil {
+	if err := killTree(ctx, f.bases.Unified, nil, nil); err != nil {
 		t.Error(err)
 	}
-	for _, dir := range append(f.legacyBases(), f.places.Unified) {
+	for _, dir := range append(f.legacyBases(), f.bases.Unified) {
 		if err := rmTree(dir); err != nil {
 			t.Error(err)
 		}
@@ -149,7 +149,7 @@ func paths(t testing.TB, pid int) map[string]string {
 
 func TestLife(t *testing.T) {
 	f := open(t)
-	t.Logf("mode: %s, places: %+v", f.Mode(), f.places)
+	t.Logf("mode: %s, bases: %+v", f.Mode(), f.bases)
 	session := create(t, f, idA)
 	for range 2 { // idempotent, and a live session stays
 		must(t, f.Create(idA, limits()))
@@ -193,7 +193,7 @@ func TestLife(t *testing.T) {
 // checkGone looks at the kernel's files, not through the package.
 func checkGone(t *testing.T, f *FS, id chat.ID) {
 	t.Helper()
-	for _, base := range append(f.legacyBases(), f.places.Unified) {
+	for _, base := range append(f.legacyBases(), f.bases.Unified) {
 		if _, err := os.Lstat(filepath.Join(base, string(id))); !os.IsNotExist(err) {
 			t.Errorf("%s is left in %s: %v", id, base, err)
 		}
@@ -258,7 +258,7 @@ func TestForeignDirectories(t *testing.T) {
 	f := open(t)
 	must(t, f.Create(idA, limits()))
 	for _, name := range []string{"x", "00000000000000AA", "-rf", "…", "0000000000000000a", "probe-1"} {
-		must(t, os.Mkdir(filepath.Join(f.places.Unified, name), 0o755))
+		must(t, os.Mkdir(filepath.Join(f.bases.Unified, name), 0o755))
 	}
 	ids, err := f.IDs()
 	must(t, err)
@@ -269,7 +269,7 @@ func TestForeignDirectories(t *testing.T) {
 
 func TestBaseIsClosed(t *testing.T) {
 	f := open(t)
-	for _, dir := range append(f.legacyBases(), f.places.Unified) {
+	for _, dir := range append(f.legacyBases(), f.bases.Unified) {
 		st, err := os.Stat(dir)
 		must(t, err)
 		if st.Mode().Perm() != 0o700 {

@@ -61,7 +61,7 @@ func (f *FS) frontLimits() []frontLimit {
 		}}}
 	}
 	legacy := func(controller string) string {
-		return filepath.Join(filepath.Dir(f.places.Legacy[controller]), f.o.Name+frontSuffix)
+		return filepath.Join(filepath.Dir(f.bases.Legacy[controller]), f.o.Name+frontSuffix)
 	}
 	// With a swappiness of 0 it is not swapped out where memory and swap are not counted together.
 	return []frontLimit{
@@ -89,7 +89,7 @@ func (u *Units) besideOwn() error {
 	if err != nil {
 		return err
 	}
-	own := h.places(u.o.Name, modeV2).own()
+	own := h.findBases(u.o.Name, modeV2).own()
 	mark := make([]byte, 8)
 	n, err := unix.Getxattr(own, "trusted.delegate", mark)
 	if err != nil || string(mark[:n]) != "1" {
@@ -103,4 +103,4 @@ func (u *Units) besideOwn() error {
 }
 
 // own is the cgroup that the base is in.
-func (p places) own() string { return filepath.Dir(p.Unified) }
+func (p bases) own() string { return filepath.Dir(p.Unified) }

@@ -56,7 +56,7 @@ func (f *FS) doom(id chat.ID) error {
 	}
 	for _, r := range runs {
 		if r.IsDir() {
-			f.bury(f.dir(id, runsDir, r.Name()))
+			f.markKilled(f.dir(id, runsDir, r.Name()))
 		}
 	}
 	return nil
@@ -70,7 +70,7 @@ func (f *FS) KillRun(ctx context.Context, id chat.ID, run string) error {
 		return err
 	}
 	dir := f.dir(id, runsDir, run)
-	f.bury(dir)
+	f.markKilled(dir)
 	err := killTree(ctx, dir, nil, func() error { return f.lendCPU(id) })
 	if _, serr := os.Stat(dir); errors.Is(serr, fs.ErrNotExist) {
 		f.forget(dir)
@@ -87,8 +87,8 @@ func (f *FS) Members(id chat.ID) ([]int, error) {
 	return members(f.dir(id))
 }
 
-// bury remembers that dir saw cgroup.kill: nobody can be born there again.
-func (f *FS) bury(dir string) {
+// markKilled remembers that dir saw cgroup.kill: nobody can be born there again.
+func (f *FS) markKilled(dir string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.dead[dir] = true
@@ -103,7 +103,7 @@ func (f *FS) forget(dir string) {
 			delete(f.dead, d)
 		}
 	}
-	if id, ok := f.idOf(filepath.Base(dir)); ok && filepath.Dir(dir) == f.places.Unified {
+	if id, ok := f.idOf(filepath.Base(dir)); ok && filepath.Dir(dir) == f.bases.Unified {
 		delete(f.births, id)
 		delete(f.lent, id)
 		delete(f.refusals, id)

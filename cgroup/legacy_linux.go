@@ -26,7 +26,7 @@ type legacy struct {
 	oom map[chat.ID]uint64
 }
 
-func newLegacy(h host, p places) *legacy {
+func newLegacy(h host, p bases) *legacy {
 	root := func(c string) string { return filepath.Dir(h.points[c]) }
 	return &legacy{
 		subsystems: []cgroup1.Subsystem{

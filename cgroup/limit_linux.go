@@ -88,7 +88,7 @@ func (f *FS) liftCPU(id chat.ID) error {
 }
 
 func (f *FS) update(id chat.ID, r *cgroup2.Resources) error {
-	m, err := cgroup2.Load("/"+f.group(id), cgroup2.WithMountpoint(f.places.Unified))
+	m, err := cgroup2.Load("/"+f.group(id), cgroup2.WithMountpoint(f.bases.Unified))
 	if err == nil {
 		err = m.Update(r)
 	}

@@ -13,7 +13,7 @@ import (
 // in it is ended when no chat is known for it, and a second daemon with another
 // state directory would end the first one's sessions.
 func (f *FS) holdBase() error {
-	dir, err := os.Open(f.places.Unified)
+	dir, err := os.Open(f.bases.Unified)
 	if err != nil {
 		return fmt.Errorf("cannot lock the base cgroup: %w", err)
 	}
@@ -21,7 +21,7 @@ func (f *FS) holdBase() error {
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			err = fmt.Errorf("another chatd holds it; give one of them another cgroup name: %w", chat.ErrBusy)
 		}
-		return errors.Join(fmt.Errorf("cannot lock the base cgroup %s: %w", f.places.Unified, err), dir.Close())
+		return errors.Join(fmt.Errorf("cannot lock the base cgroup %s: %w", f.bases.Unified, err), dir.Close())
 	}
 	f.base = dir
 	return nil

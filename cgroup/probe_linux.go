@@ -273,6 +273,6 @@ func (f *FS) swapUnbounded() bool {
 	if f.legacy != nil {
 		return f.legacy.memorySwap(chat.Limits{}) == nil
 	}
-	_, err = os.Stat(f.places.Unified + "/memory.swap.max")
+	_, err = os.Stat(f.bases.Unified + "/memory.swap.max")
 	return err != nil
 }

@@ -17,7 +17,7 @@ func probeState(t *testing.T, f *FS) map[chat.LayerName]chat.Layer {
 		t.Logf("%s: %s by %q: %s %s", l.Name, l.State, l.By, l.Probe, l.Fix)
 		found[l.Name] = l
 	}
-	entries, err := os.ReadDir(f.places.Unified)
+	entries, err := os.ReadDir(f.bases.Unified)
 	must(t, err)
 	for _, e := range entries {
 		if e.IsDir() {

@@ -152,7 +152,7 @@ func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd, prepare Pre
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
 	err = errors.Join(err, killTree(ctx, dir, nil, nil))
-	f.bury(dir)
+	f.markKilled(dir)
 	var exit *exec.ExitError
 	if werr := cmd.Wait(); !errors.As(werr, &exit) {
 		err = errors.Join(err, werr)

@@ -66,7 +66,7 @@ func checkInside(t testing.TB, f *FS, id chat.ID, pid int) {
 // where it fails, the kernel was mended, and nothing is worse.
 func TestCloneAfterKill(t *testing.T) {
 	f := open(t)
-	dir := filepath.Join(f.places.Unified, "plain")
+	dir := filepath.Join(f.bases.Unified, "plain")
 	try := func() error {
 		d, err := os.Open(dir)
 		must(t, err)
@@ -215,7 +215,7 @@ func startOne(t *testing.T, f *FS, id chat.ID) error {
 func checkThreads(t *testing.T, f *FS) {
 	t.Helper()
 	await(t, "the lent threads to die", func() bool {
-		for _, base := range append(f.legacyBases(), f.places.Unified) {
+		for _, base := range append(f.legacyBases(), f.bases.Unified) {
 			tasks, err := os.ReadDir("/proc/self/task")
 			must(t, err)
 			for _, task := range tasks {
@@ -285,7 +285,7 @@ func TestStormJoinsTheCPUCgroup(t *testing.T) {
 	must(t, err)
 	for _, pid := range pids {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-		if err == nil && !strings.Contains(string(b), ":cpu:/"+filepath.Base(f.places.Unified)+"/"+string(idA)) && !exiting(pid) {
+		if err == nil && !strings.Contains(string(b), ":cpu:/"+filepath.Base(f.bases.Unified)+"/"+string(idA)) && !exiting(pid) {
 			t.Errorf("pid %d: %s", pid, b)
 		}
 	}

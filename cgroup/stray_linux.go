@@ -16,7 +16,7 @@ import (
 // to look like it, and may be somebody's work. A frozen unit does nothing and
 // loses nothing; an operator looks at it (systemctl status) and thaws or stops it.
 func (u *Units) Quarantine(ctx context.Context, known func(chat.ID) bool) ([]string, error) {
-	entries, err := os.ReadDir(u.places.Unified)
+	entries, err := os.ReadDir(u.bases.Unified)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot list %s: %w", u.slice, err)
 	}
@@ -46,7 +46,7 @@ func (u *Units) isOwn(unit string, known func(chat.ID) bool) bool {
 
 // freeze asks systemd, so that its status says frozen, unless it did already.
 func (u *Units) freeze(ctx context.Context, unit string) error {
-	frozen, err := readFlat(u.places.Unified+"/"+unit, "cgroup.events", "frozen")
+	frozen, err := readFlat(u.bases.Unified+"/"+unit, "cgroup.events", "frozen")
 	if frozen != 0 || errors.Is(err, chat.ErrNotFound) {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (u *Units) freeze(ctx context.Context, unit string) error {
 
 // endProbes ends the units of probes that a crash left.
 func (u *Units) endProbes(ctx context.Context) error {
-	entries, err := os.ReadDir(u.places.Unified)
+	entries, err := os.ReadDir(u.bases.Unified)
 	if err != nil {
 		return fmt.Errorf("cannot list %s: %w", u.slice, err)
 	}

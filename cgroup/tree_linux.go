@@ -169,15 +169,15 @@ func mkdir(dir string) error {
 	return nil
 }
 
-// rmdirPatience is for the last process of a cgroup, which has ended and still leaves it: a
+// rmdirTimeout is for the last process of a cgroup, which has ended and still leaves it: a
 // host that is very busy lets it wait for its turn.
-const rmdirPatience = 10 * time.Second
+const rmdirTimeout = 10 * time.Second
 
 // rmdir removes one empty cgroup. The last process leaves a moment after it is
 // seen to be gone, so EBUSY counts only while it stays.
 func rmdir(dir string) error {
 	err := unix.Rmdir(dir)
-	end := time.Now().Add(rmdirPatience)
+	end := time.Now().Add(rmdirTimeout)
 	for wait := time.Millisecond; err == unix.EBUSY && time.Now().Before(end); wait = min(2*wait, 100*time.Millisecond) {
 		if full, perr := populated(dir); full || perr != nil && !errors.Is(perr, fs.ErrNotExist) {
 			break

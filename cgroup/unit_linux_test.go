@@ -124,19 +124,19 @@ func TestCPUProperties(t *testing.T) {
 	}
 }
 
-// TestDoor plays the other side: what is handed over arrives, and what is said
+// TestHandshake plays the other side: what is handed over arrives, and what is said
 // instead of the word that is waited for is the error.
-func TestDoor(t *testing.T) {
-	d, err := newDoor()
+func TestHandshake(t *testing.T) {
+	d, err := newHandshake()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.close()
 	theirs := int(d.theirs.Fd())
-	if _, err := unix.Write(theirs, []byte(doorHere)); err != nil {
+	if _, err := unix.Write(theirs, []byte(wordHere)); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.await(doorHere, generous); err != nil {
+	if err := d.await(wordHere, generous); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.Open("/dev/zero")
@@ -149,7 +149,7 @@ func TestDoor(t *testing.T) {
 	}
 	buf, oob := make([]byte, 16), make([]byte, unix.CmsgSpace(4*8))
 	n, oobn, _, _, err := unix.Recvmsg(theirs, buf, oob, unix.MSG_CMSG_CLOEXEC)
-	if err != nil || string(buf[:n]) != doorFiles {
+	if err != nil || string(buf[:n]) != wordFiles {
 		t.Fatalf("got %q, %v", buf[:n], err)
 	}
 	m, err := unix.ParseSocketControlMessage(oob[:oobn])
@@ -166,14 +166,14 @@ func TestDoor(t *testing.T) {
 	if _, err := unix.Write(theirs, []byte("cannot enter: no room")); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.await(doorSettled, generous); err == nil || !strings.Contains(err.Error(), "no room") {
+	if err := d.await(wordSettled, generous); err == nil || !strings.Contains(err.Error(), "no room") {
 		t.Errorf("await gave %v, want what was said", err)
 	}
-	if err := d.await(doorSettled, 10*time.Millisecond); err == nil {
+	if err := d.await(wordSettled, 10*time.Millisecond); err == nil {
 		t.Error("await gave no error in silence")
 	}
 	d.theirs.Close()
-	if err := d.await(doorSettled, generous); err == nil {
+	if err := d.await(wordSettled, generous); err == nil {
 		t.Error("await gave no error at the end")
 	}
 }

@@ -87,7 +87,7 @@ func (u *Units) remember(id chat.ID, props []dbus.Property) error {
 // being no unit is no error. The cgroup is killed first: systemd goes through
 // the processes one by one, which a chat can make take long.
 func (u *Units) Kill(ctx context.Context, id chat.ID) error {
-	u.closeDoor(id)
+	u.closeHandshake(id)
 	// systemd removes the cgroup of a unit that ended by itself.
 	if err := skipNotFound(u.FS.Kill(ctx, id)); err != nil {
 		return err

@@ -47,9 +47,9 @@ type Units struct {
 	busMu sync.Mutex
 	bus   *dbus.Conn
 
-	startMu sync.Mutex
-	limits  map[chat.ID]chat.Limits // what Create was told, for Start
-	doors   map[chat.ID]*door       // sessions whose first process still waits for Settle
+	startMu    sync.Mutex
+	limits     map[chat.ID]chat.Limits // what Create was told, for Start
+	handshakes map[chat.ID]*handshake  // sessions whose first process still waits for Settle
 }
 
 // Booted reports whether systemd is PID 1 (sd_booted(3)) and cgroup v2 alone is
@@ -79,7 +79,7 @@ func OpenUnits(ctx context.Context, o UnitOptions) (*Units, error) {
 	slice := strings.ReplaceAll(o.Name, "-", "_") + ".slice"
 	u := &Units{
 		FS:  newUnitsFS(Options{Name: o.Name, Without: o.Without}, filepath.Join(unifiedRoot, slice)),
-		pam: o.PAM, slice: slice, limits: map[chat.ID]chat.Limits{}, doors: map[chat.ID]*door{},
+		pam: o.PAM, slice: slice, limits: map[chat.ID]chat.Limits{}, handshakes: map[chat.ID]*handshake{},
 	}
 	if err := u.open(ctx); err != nil {
 		return nil, errors.Join(err, u.Close())
@@ -117,7 +117,7 @@ func (u *Units) startSlice(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if err := os.Chmod(u.places.Unified, 0o711); err != nil {
+	if err := os.Chmod(u.bases.Unified, 0o711); err != nil {
 		return fmt.Errorf("cannot close the slice to others: %w", err)
 	}
 	return nil
@@ -177,10 +177,10 @@ func (u *Units) Mode() string {
 // session that was not settled yet ends.
 func (u *Units) Close() error {
 	u.startMu.Lock()
-	for _, d := range u.doors {
+	for _, d := range u.handshakes {
 		d.close()
 	}
-	clear(u.doors)
+	clear(u.handshakes)
 	u.startMu.Unlock()
 	u.busMu.Lock()
 	defer u.busMu.Unlock()
@@ -194,7 +194,7 @@ func (u *Units) Close() error {
 // RemoveBase stops the slice, as uninstalling does. It is [chat.ErrBusy] while
 // something is in it.
 func (u *Units) RemoveBase() error {
-	full, err := populated(u.places.Unified)
+	full, err := populated(u.bases.Unified)
 	if errors.Is(err, chat.ErrNotFound) {
 		return nil
 	}
@@ -202,10 +202,10 @@ func (u *Units) RemoveBase() error {
 		return err
 	}
 	if full {
-		pids, err := members(u.places.Unified)
+		pids, err := members(u.bases.Unified)
 		return fmt.Errorf("cannot stop %s: the processes %v are in it: %w", u.slice, pids, errors.Join(chat.ErrBusy, err))
 	}
-	if err := u.stopMinderUnit(); err != nil {
+	if err := u.stopSupervisorUnit(); err != nil {
 		return err
 	}
 	return u.job(context.Background(), "stop "+u.slice, func(ctx context.Context, c *dbus.Conn, done chan<- string) error {

@@ -52,7 +52,7 @@ func (u *Units) startSession(id chat.ID, limits chat.Limits, cmd *exec.Cmd, prep
 	if cmd.SysProcAttr == nil || cmd.SysProcAttr.Credential == nil {
 		return fmt.Errorf("no user is named: %w", chat.ErrInvalid)
 	}
-	d, err := newDoor()
+	d, err := newHandshake()
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (u *Units) startSession(id chat.ID, limits chat.Limits, cmd *exec.Cmd, prep
 		d.close()
 		return err
 	}
-	u.keepDoor(id, d)
+	u.keepHandshake(id, d)
 	return nil
 }
 
@@ -103,9 +103,9 @@ func (u *Units) startUnit(ctx context.Context, s sessionUnit) (<-chan string, er
 
 // letIn waits for the first process, prepares it, gives it the files, and waits until
 // systemd says that the unit is up.
-func (u *Units) letIn(ctx context.Context, d *door, cmd *exec.Cmd, ended <-chan string, prepare Prepare) error {
+func (u *Units) letIn(ctx context.Context, d *handshake, cmd *exec.Cmd, ended <-chan string, prepare Prepare) error {
 	here := make(chan error, 1)
-	go func() { here <- d.await(doorHere, startTime) }()
+	go func() { here <- d.await(wordHere, startTime) }()
 	select {
 	case err := <-here:
 		if err != nil {
@@ -166,16 +166,16 @@ func (u *Units) furnish(id chat.ID) error {
 // it or chatd does.
 func (u *Units) Settle(id chat.ID, pid int) error {
 	u.startMu.Lock()
-	d := u.doors[id]
-	delete(u.doors, id)
+	d := u.handshakes[id]
+	delete(u.handshakes, id)
 	u.startMu.Unlock()
 	if d == nil {
 		return fmt.Errorf("cannot settle the session of chat %s: none was started: %w", id, chat.ErrWrongPhase)
 	}
 	defer d.close()
-	err := d.say(doorMain + " " + strconv.Itoa(pid))
+	err := d.say(wordMain + " " + strconv.Itoa(pid))
 	if err == nil {
-		err = d.await(doorSettled, startTime)
+		err = d.await(wordSettled, startTime)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot settle the session of chat %s: %w", id, err)
@@ -187,22 +187,22 @@ func (u *Units) Settle(id chat.ID, pid int) error {
 // one who waits for its first process.
 func (f *FS) Settle(chat.ID, int) error { return nil }
 
-func (u *Units) keepDoor(id chat.ID, d *door) {
+func (u *Units) keepHandshake(id chat.ID, d *handshake) {
 	u.startMu.Lock()
 	defer u.startMu.Unlock()
-	if old := u.doors[id]; old != nil {
+	if old := u.handshakes[id]; old != nil {
 		old.close()
 	}
-	u.doors[id] = d
+	u.handshakes[id] = d
 }
 
-func (u *Units) closeDoor(id chat.ID) {
+func (u *Units) closeHandshake(id chat.ID) {
 	u.startMu.Lock()
 	defer u.startMu.Unlock()
-	if d := u.doors[id]; d != nil {
+	if d := u.handshakes[id]; d != nil {
 		d.close()
 	}
-	delete(u.doors, id)
+	delete(u.handshakes, id)
 }
 
 // Probe tries the limits as [FS.Probe] does, in a unit made for each trial.

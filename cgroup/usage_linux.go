@@ -28,7 +28,7 @@ func (f *FS) usage(id chat.ID) (chat.Usage, error) {
 	if f.legacy != nil {
 		return f.legacyUsage(id)
 	}
-	u := r.stat(f.places.Unified, f.group(id))
+	u := r.stat(f.bases.Unified, f.group(id))
 	u.PidsRefused = r.refused(f.dir(id)) + f.removedRefusals(id)
 	return u, r.done("chat " + string(id))
 }

@@ -8,9 +8,9 @@ import (
 // EveryBridge in a profile's Bridges stands for every owner.
 const EveryBridge = "*"
 
-// AdmittedBridges are the owners whose bridges may create chats in the profile. Without
-// a list that is everybody where the profile opens nothing, and nobody where it does:
-// what was opened for one bridge's chats is not for another's.
+// AdmittedBridges are the owners whose bridges may create chats in the profile. Without a list,
+// every bridge may use a profile that opens nothing, and no bridge one that opens something: access
+// opened for one bridge's chats is not meant for another's.
 func (p Profile) AdmittedBridges() []string {
 	switch {
 	case p.Bridges != nil:
@@ -30,8 +30,8 @@ func (p Profile) MayUse(c Caller) bool {
 	return c.Role == RoleBridge && c.Name != "" && (slices.Contains(bridges, EveryBridge) || slices.Contains(bridges, c.Name))
 }
 
-// Opens names the keys by which the profile shows its chats more of the host, its
-// kernel or the network than a profile that says nothing.
+// Opens names the keys that give the profile's chats more of the host, its kernel or the network
+// than an empty profile gives.
 func (p Profile) Opens() []string {
 	keys := []string{}
 	for _, k := range []struct {
@@ -56,8 +56,8 @@ func (p Profile) Opens() []string {
 	return keys
 }
 
-// CheckBridges accepts names of owners, and "*" for all. On an error, at is the index of
-// the name that cannot be used.
+// CheckBridges accepts names of owners, and "*" for all. On an error, at is the index of the
+// invalid name.
 func CheckBridges(names []string) (at int, err error) {
 	for i, name := range names {
 		if name == EveryBridge {

@@ -2,8 +2,7 @@ package chat
 
 import "context"
 
-// Role is what a caller may do at all; whose chats it may do it to is a matter
-// of owners.
+// Role is the set of calls open to a caller. [Caller.MayReach] limits them to chats by owner.
 type Role string
 
 const (
@@ -13,9 +12,9 @@ const (
 	RoleBridge Role = "bridge"
 )
 
-// Caller is who asks: the peer of a unix socket by its credentials.
+// Caller is the peer of a unix socket, identified by its credentials.
 type Caller struct {
-	// Name is the peer's user name; it is the owner of what the peer creates.
+	// Name is the peer's user name, and the owner of the chats that the peer creates.
 	Name string `json:"name"`
 	UID  uint32 `json:"uid"`
 	Role Role   `json:"role"`
@@ -28,13 +27,13 @@ func (c Caller) MayReach(owner string) bool {
 
 type callerKey struct{}
 
-// WithCaller returns a context that carries who asks.
+// WithCaller returns a context that carries the caller.
 func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// CallerFrom returns who asks. A context without a caller gives the zero
-// Caller, which may do nothing.
+// CallerFrom returns the caller of a context. Without one it is the zero Caller, which may do
+// nothing.
 func CallerFrom(ctx context.Context) Caller {
 	c, _ := ctx.Value(callerKey{}).(Caller)
 	return c

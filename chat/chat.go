@@ -10,28 +10,27 @@ import (
 	"unicode/utf8"
 )
 
-// Phase is where a chat is in its life. Awake and asleep are not phases: both
-// are [Ready].
+// Phase is a stage in the life of a chat. Awake and asleep are not phases: both are [Ready].
 type Phase string
 
 const (
-	// Creating: the record is written, some step has not been taken yet.
+	// Creating: the record is written, and some step is still to do.
 	Creating Phase = "creating"
-	// Ready: every step was taken.
+	// Ready: every step is done.
 	Ready Phase = "ready"
-	// Reaping: the chat is being taken away; nothing but that may happen to it.
+	// Reaping: the chat is being removed; no other operation is allowed.
 	Reaping Phase = "reaping"
 )
 
-// DefaultAgent and DefaultProfile are what a [Spec] means by saying nothing. ShellProfile
-// is another name of DefaultProfile where no profile of that name is configured.
+// DefaultAgent and DefaultProfile fill the empty fields of a [Spec]. ShellProfile is an alias of
+// DefaultProfile unless the config has a profile of that name.
 const (
 	DefaultAgent   = "main"
 	DefaultProfile = "default"
 	ShellProfile   = "shell"
 )
 
-// Bounds on what a caller may send, in bytes and counts.
+// Bounds of a caller's texts, in bytes, and of the number of labels.
 const (
 	MaxExternalID = 512
 	MaxName       = 64
@@ -39,29 +38,30 @@ const (
 	MaxLabelValue = 256
 )
 
-// Spec is what a caller asks for when it creates a chat.
+// Spec is a caller's request for a new chat.
 type Spec struct {
-	// ExternalID is the caller's own name for the conversation: any UTF-8 of 1 to
-	// 512 bytes. It is kept as data and never becomes a path, an argument or a name.
+	// ExternalID is the caller's own name for the conversation: any UTF-8 of 1 to 512 bytes. It is
+	// stored as data and never becomes a path, an argument or a name.
 	ExternalID string `json:"external_id" minLength:"1" maxLength:"512" doc:"The caller's own name for the conversation: any UTF-8, at most 512 bytes."`
-	// Owner is whose chat it is. Empty means the caller; only an operator may name another.
+	// Owner is the owner of the chat. Empty means the caller; only an operator may name another.
 	Owner string `json:"owner,omitempty" maxLength:"64" doc:"Whose chat it is; only an operator may name another than itself."`
 	// Profile is the policy; empty means [DefaultProfile].
 	Profile string `json:"profile,omitempty" maxLength:"64" doc:"The named policy; default if empty."`
 	// Agent selects the per-agent section of the rules; empty means [DefaultAgent].
 	Agent string `json:"agent,omitempty" maxLength:"64" doc:"The agent name; main if empty."`
-	// Env are variables of its sessions and runs, over those of the profile; see [CheckEnv].
+	// Env are variables of its sessions and runs. They override those of the profile; see
+	// [CheckEnv].
 	Env map[string]string `json:"env,omitempty" doc:"Variables of its terminal and runs, over those of the profile. Not for secrets: every answer shows them."`
-	// Labels are the caller's own notes, at most 32, shown and filtered on, never interpreted.
+	// Labels are at most 32 notes of the caller. chatd shows and filters them, and interprets none.
 	Labels map[string]string `json:"labels,omitempty" doc:"The caller's own notes, at most 32."`
-	// Awake says whether the chat gets a session at once; nil means true.
+	// Awake says whether create also starts a session; nil means true.
 	Awake *bool `json:"awake,omitempty" doc:"Whether the chat gets a session at once; true if absent."`
 }
 
-// WantsSession reports whether the chat shall be awake once it is created.
+// WantsSession reports whether create also starts a session.
 func (s Spec) WantsSession() bool { return s.Awake == nil || *s.Awake }
 
-// WithDefaults fills what the caller left empty, the owner from the caller's name.
+// WithDefaults fills the fields that the caller left empty. owner is the caller's name.
 func (s Spec) WithDefaults(owner string) Spec {
 	s.Owner = cmp.Or(s.Owner, owner)
 	s.Profile = cmp.Or(s.Profile, DefaultProfile)
@@ -69,7 +69,7 @@ func (s Spec) WithDefaults(owner string) Spec {
 	return s
 }
 
-// Validate reports the first field that cannot be meant, as [ErrInvalid].
+// Validate reports the first invalid field, as [ErrInvalid].
 func (s Spec) Validate() error {
 	if err := checkText("external_id", s.ExternalID, MaxExternalID); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (s Spec) Validate() error {
 	return checkLabels(s.Labels)
 }
 
-// dotted is the name in a field, as it is written in errors.
+// dotted is the suffix that names one entry of a field in an error, as in env."PATH".
 func dotted(name string) string {
 	if name == "" {
 		return ""
@@ -114,8 +114,8 @@ func checkLabels(labels map[string]string) error {
 	return nil
 }
 
-// CheckName accepts what may name a profile, an agent, an owner or a label:
-// 1 to 64 of A–Z a–z 0–9 . _ - that begin with a letter, a digit or an underscore.
+// CheckName accepts names of profiles, agents, owners and labels: 1 to 64 of A–Z a–z 0–9 . _ - that
+// begin with a letter, a digit or an underscore.
 func CheckName(field, s string) error {
 	ok := s != "" && len(s) <= MaxName && s[0] != '-' && s[0] != '.'
 	for i := 0; ok && i < len(s); i++ {
@@ -155,19 +155,20 @@ type Chat struct {
 	Env        map[string]string `json:"env,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	CreatedAt  time.Time         `json:"created_at"`
-	// UsedAt is when the chat was last used: now while a run, an attached client or a file tool is at
-	// work in it, and else when it was created, woken or typed into, or its terminal last printed.
-	// Looking at it does not move it.
+	// UsedAt is the time of the last use: now while a run, an attached client or a file tool is
+	// active. Otherwise it is the last time the chat was created, woken or typed into, or its
+	// terminal printed. Reading the chat or its screen is no use.
 	UsedAt time.Time `json:"used_at"`
 	Limits Limits    `json:"limits"`
-	// FileRules says where the chat's file rules stand: a file, "built-in defaults" with what
-	// they deny, or "none". It is empty where the rules are kept from the caller.
+	// FileRules is the source of the chat's file rules: a file, "built-in defaults" with what they
+	// deny, or "none". It is empty if the caller may not see the rules.
 	FileRules string `json:"file_rules,omitempty"`
 	// Usage is nil while the chat is asleep.
 	Usage *Usage `json:"usage,omitempty"`
-	// Layers says for each wall what enforces it now on this host; see [Layer].
+	// Layers says for each layer what enforces it now on this host; see [Layer].
 	Layers []Layer `json:"layers,omitempty"`
-	// Ignored is what a create that found the chat asked for and did not change; see [Spec.Unlike].
+	// Ignored names the fields in which a create differs from the chat that it found; see
+	// [Spec.Unlike].
 	Ignored []string `json:"ignored,omitempty" doc:"Of a create that found the chat: what was asked for, is not so, and was not changed, as in labels.team. PATCH changes labels."`
 }
 
@@ -182,7 +183,7 @@ type Filter struct {
 	Cursor string
 }
 
-// Page is one part of a list; Next is the cursor of the following one, empty at the end.
+// Page is one part of a list. Next is the cursor of the following part, empty at the end.
 type Page struct {
 	Chats []Chat `json:"chats"`
 	Next  string `json:"next,omitempty"`

@@ -153,7 +153,7 @@ func TestProfile(t *testing.T) {
 
 func TestRunSpec(t *testing.T) {
 	for _, ok := range []RunSpec{{Command: "true"}, {Argv: []string{"-rf", ""}}, {Command: "x", Env: map[string]string{"A": "b\n"}, Timeout: MaxTimeout},
-		{Command: "x", OutputMax: LeastOutputMax}, {Command: "x", OutputMax: MostOutputMax}} {
+		{Command: "x", OutputMax: MinOutputMax}, {Command: "x", OutputMax: MaxOutputMax}} {
 		if err := ok.Validate(); err != nil {
 			t.Errorf("%+v: %v", ok, err)
 		}
@@ -164,7 +164,7 @@ func TestRunSpec(t *testing.T) {
 		"env name": {Command: "x", Env: map[string]string{"A=B": ""}}, "env NUL": {Command: "x", Env: map[string]string{"A": "\x00"}},
 		"long": {Command: strings.Repeat("x", MaxArgs+1)}, "stdin": {Command: "x", Stdin: strings.Repeat("x", MaxStdin+1)},
 		"timeout": {Command: "x", Timeout: LongestTimeout + 1}, "negative": {Command: "x", Timeout: -1},
-		"output_max small": {Command: "x", OutputMax: LeastOutputMax - 1}, "output_max large": {Command: "x", OutputMax: MostOutputMax + 1},
+		"output_max small": {Command: "x", OutputMax: MinOutputMax - 1}, "output_max large": {Command: "x", OutputMax: MaxOutputMax + 1},
 		"output_max negative": {Command: "x", OutputMax: -1},
 	} {
 		if err := bad.Validate(); !errors.Is(err, ErrInvalid) {
@@ -174,7 +174,7 @@ func TestRunSpec(t *testing.T) {
 	if err := (RunSpec{Command: "x", OutputMax: 1000}).Validate(); err == nil || err.Error() != "cannot run: output_max 1000: want 1024 to 4194304 bytes, or 0 for 1048576: invalid" {
 		t.Error(err)
 	}
-	if err := (RunSpec{Command: "x", OutputMax: LeastOutputMax}).CheckStreamed(); !errors.Is(err, ErrInvalid) {
+	if err := (RunSpec{Command: "x", OutputMax: MinOutputMax}).CheckStreamed(); !errors.Is(err, ErrInvalid) {
 		t.Errorf("output_max of a run that is streamed: %v", err)
 	}
 	if err := (RunSpec{Command: "x"}).CheckStreamed(); err != nil {

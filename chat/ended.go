@@ -2,27 +2,28 @@ package chat
 
 import "fmt"
 
-// EndedBy is what ended a run before its command did by itself.
+// EndedBy is the cause that ended a run before its command exited by itself.
 type EndedBy string
 
-// What can end a run.
+// The causes that end a run.
 const (
-	// EndedByMemory: the kernel ended processes of it, for the chat reached memory_max.
+	// EndedByMemory: the kernel killed processes of the run because the chat reached memory_max.
 	EndedByMemory EndedBy = "memory"
-	// EndedByTimeout: its time was over.
+	// EndedByTimeout: the run reached its timeout.
 	EndedByTimeout EndedBy = "timeout"
-	// EndedByRequest: a caller asked for its end.
+	// EndedByRequest: a caller ended the run.
 	EndedByRequest EndedBy = "request"
 	// EndedBySleep and EndedByReap: the chat was put to sleep, or reaped.
 	EndedBySleep EndedBy = "sleep"
 	EndedByReap  EndedBy = "reap"
-	// EndedBySession: the chat's session ended, and everything in it.
+	// EndedBySession: the chat's session ended, with every process in it.
 	EndedBySession EndedBy = "session"
-	// EndedByStop: chatd stopped. A background run goes on.
+	// EndedByStop: chatd stopped. Background runs are not ended by this.
 	EndedByStop EndedBy = "stop"
 )
 
-// endedWords are what people read. Memory and the timeout have figures.
+// endedWords are the sentences for people. Those for memory and the timeout have figures, and are
+// made in [RunResult.Explain].
 var endedWords = map[EndedBy]string{
 	EndedByRequest: "the run was ended on request",
 	EndedBySleep:   "the run was ended because the chat was put to sleep",
@@ -31,17 +32,17 @@ var endedWords = map[EndedBy]string{
 	EndedByStop:    "the run was ended because chatd stopped; a background run would have gone on",
 }
 
-// LimitHits counts what limits did: processes that the kernel ended for memory_max, and new
-// processes that it refused for pids_max.
+// LimitHits counts processes that the kernel killed for memory_max, and new processes that it
+// refused for pids_max.
 type LimitHits struct{ OOMKills, PidsRefused uint64 }
 
-// Since is what was counted after before. Counters may begin anew with a session.
+// Since is h without the hits counted in before. Counters may restart from zero with a session.
 func (h LimitHits) Since(before LimitHits) LimitHits {
 	diff := func(now, was uint64) uint64 { return now - min(now, was) }
 	return LimitHits{diff(h.OOMKills, before.OOMKills), diff(h.PidsRefused, before.PidsRefused)}
 }
 
-// Words says which limit did what, to what: one sentence for each limit that was hit.
+// Words has one sentence for each limit that was hit. of names its object.
 func (h LimitHits) Words(of string, l Limits) []string {
 	var words []string
 	if h.OOMKills > 0 {
@@ -55,8 +56,8 @@ func (h LimitHits) Words(of string, l Limits) []string {
 	return words
 }
 
-// Explain says in EndedBy and Why what ended the run, and which limits it met. by is what is
-// known to have ended it; empty is nothing but perhaps a limit.
+// Explain sets EndedBy and Why from the cause of the end and the limits that were hit. by is the
+// known cause; empty leaves only a limit as a possible cause.
 func (r *RunResult) Explain(by EndedBy, timeout Duration, h LimitHits, l Limits) {
 	r.OOMKilled, r.PidsRefused = h.OOMKills > 0, h.PidsRefused
 	switch {
@@ -83,7 +84,7 @@ func plural(n uint64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// bytesWord is a number of bytes in the largest binary unit that leaves it whole.
+// bytesWord is a number of bytes in the largest binary unit that keeps it an integer.
 func bytesWord(n uint64) string {
 	unit := 0
 	for n > 0 && n%1024 == 0 && unit < 4 {

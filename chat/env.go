@@ -7,27 +7,27 @@ import (
 	"strings"
 )
 
-// Bounds of the variables of a profile, and of those of a chat.
+// Bounds of the variables of one profile or one chat.
 const (
 	MaxEnv      = 32
 	MaxEnvName  = 64
 	MaxEnvBytes = 4 << 10 // names and values together
 )
 
-// ownEnv are the names that chatd sets by itself, or that would change what runs before
-// the chat's own first command: its shell, its terminal, the loader and the shims.
+// ownEnv are names that chatd sets itself, and names that change what runs before the chat's first
+// command: its shell, its terminal, the loader and the shims.
 var ownEnv = []string{
 	"HOME", "USER", "LOGNAME", "SHELL", "TERM", "PATH", "PWD", "TMPDIR", "IFS", "ENV", "SHELLOPTS", "BASHOPTS",
 	"POSIXLY_CORRECT", "PROMPT_COMMAND", "PS0", "PS1", "HISTFILE", "GODEBUG", "GOTRACEBACK", "GOCOVERDIR",
 	"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",
 }
 
-// ownEnvPrefixes are the beginnings of such names.
+// ownEnvPrefixes are prefixes of further such names.
 var ownEnvPrefixes = []string{"LD_", "BASH_", "TMUX", "CHATD_", "GLIBC_", "MALLOC_"}
 
-// CheckEnv accepts variables for every session and run of a chat. They are no place for
-// secrets: records, answers and every program of the chat have them. On an error, name is
-// the variable that cannot be used, if it is one.
+// CheckEnv accepts variables for every session and run of a chat. Variables are not for secrets:
+// records, answers and every program of the chat have them. On an error about one variable, name is
+// its name.
 func CheckEnv(env map[string]string) (name string, err error) {
 	if len(env) > MaxEnv {
 		return "", fmt.Errorf("%d variables, want at most %d: %w", len(env), MaxEnv, ErrInvalid)
@@ -64,7 +64,7 @@ func checkEnvName(name string) error {
 	return nil
 }
 
-// EnvLines are the variables as a process has them, sorted.
+// EnvLines are the variables in the form NAME=value, sorted.
 func EnvLines(env map[string]string) []string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(env)) {

@@ -7,59 +7,58 @@ import (
 	"unicode/utf8"
 )
 
-// The kinds of failure a caller may branch on. Each crosses the API as a stable
-// word, an HTTP status and an exit code; the one table that says which is in
-// package api.
+// The kinds of failure that a caller may branch on. Each crosses the API as a stable word, an HTTP
+// status and an exit code; package api has the table.
 var (
-	// ErrInvalid: the request cannot be meant; asking again will not help.
+	// ErrInvalid: the request is malformed; repeating it does not help.
 	ErrInvalid = errors.New("invalid")
 	// ErrDenied: the caller may not do this.
 	ErrDenied = errors.New("denied")
 	// ErrNotFound: there is no such chat for this caller.
 	ErrNotFound = errors.New("not found")
-	// ErrExists: something of that name is there already and is not this.
+	// ErrExists: another object has that name already.
 	ErrExists = errors.New("exists")
-	// ErrWrongPhase: the chat is there, but not in a state that allows this.
+	// ErrWrongPhase: the chat exists, but its state does not allow this.
 	ErrWrongPhase = errors.New("wrong phase")
-	// ErrConflict: a condition of the request's own does not hold; see [OnlyIf].
+	// ErrConflict: a condition that the request names does not hold; see [OnlyIf].
 	ErrConflict = errors.New("conflict")
-	// ErrUnsupported: this host or this platform cannot do it.
+	// ErrUnsupported: this host or platform lacks the means.
 	ErrUnsupported = errors.New("unsupported")
-	// ErrBusy: a bound was reached or somebody else holds it; asking again later may help.
+	// ErrBusy: a bound is reached or a lock is held; repeating the request later may help.
 	ErrBusy = errors.New("busy")
 )
 
-// maxQuoted bounds how much of a caller's text comes back in an error.
+// maxQuoted bounds a caller's text in an error, in bytes.
 const maxQuoted = 64
 
-// maxOutputQuoted bounds the same of what a program said.
+// maxOutputQuoted bounds a program's output in an error, in bytes.
 const maxOutputQuoted = 500
 
 // Quote makes a caller's text safe to show in an error, a log and a terminal:
 // quoted as Go source with only ASCII, and cut after 64 bytes.
 func Quote(s string) string { return quote(s, maxQuoted) }
 
-// QuoteOutput is [Quote] for what a program said that failed: cut after 500 bytes, for
-// names of files are long, and what is wrong stands behind them.
+// QuoteOutput is [Quote] for the output of a program that failed. It cuts after 500 bytes, because
+// the cause often stands after a long file name.
 func QuoteOutput(s string) string { return quote(s, maxOutputQuoted) }
 
-func quote(s string, most int) string {
-	if len(s) <= most {
+func quote(s string, limit int) string {
+	if len(s) <= limit {
 		return strconv.QuoteToASCII(s)
 	}
-	cut := most
+	cut := limit
 	for cut > 0 && !utf8.RuneStart(s[cut]) {
 		cut--
 	}
 	return strconv.QuoteToASCII(s[:cut]) + "…"
 }
 
-// Kinds are the kinds of failure above; what each says of itself is a stable word.
+// Kinds are the kinds of failure above. The text of each is a stable word.
 func Kinds() []error {
 	return []error{ErrInvalid, ErrDenied, ErrNotFound, ErrExists, ErrWrongPhase, ErrUnsupported, ErrConflict, ErrBusy}
 }
 
-// KindOf is the kind of an error; nil for one of none, which is not for callers to read.
+// KindOf is the kind of an error, or nil. The text of an error without a kind is not for callers.
 func KindOf(err error) error {
 	for _, kind := range Kinds() {
 		if errors.Is(err, kind) {
@@ -69,8 +68,8 @@ func KindOf(err error) error {
 	return nil
 }
 
-// ErrorText is err in words, each line with its kind at its end at most once: an error of
-// a kind that wraps another of that kind says it twice.
+// ErrorText is the text of err with each line's kind at its end at most once. An error that wraps
+// another of its kind would repeat the kind.
 func ErrorText(err error) string {
 	lines := strings.Split(err.Error(), "\n")
 	for i, line := range lines {
@@ -82,7 +81,7 @@ func ErrorText(err error) string {
 	return strings.Join(lines, "\n")
 }
 
-// ErrorReason is err in words without its kind, for whoever says the kind first.
+// ErrorReason is the text of err without its kind, for messages that begin with the kind.
 func ErrorReason(err error) string { return withoutKind(ErrorText(err)) }
 
 // withoutKind is a line without the kind at its end.

@@ -10,7 +10,7 @@ import (
 // Mode says whether a path may only be read.
 type Mode string
 
-// The two modes of a path in a view.
+// The two modes of a path that a session sees.
 const (
 	ReadOnly  Mode = "ro"
 	ReadWrite Mode = "rw"
@@ -21,13 +21,12 @@ const (
 type Expose struct {
 	// Source is the path on the host, a directory or a regular file.
 	Source string `json:"source" yaml:"source"`
-	// Target is where sessions see it; empty means Source. "~/" in front is the
-	// chat's home.
+	// Target is the path in the session; empty means Source. A leading "~/" is the chat's home.
 	Target string `json:"target,omitempty" yaml:"target,omitempty"`
 	Mode   Mode   `json:"mode" yaml:"mode"`
 }
 
-// At is where sessions see it.
+// At is the path at which sessions see it.
 func (e Expose) At() string {
 	if e.Target == "" {
 		return e.Source
@@ -35,9 +34,9 @@ func (e Expose) At() string {
 	return throughLinks(e.Target)
 }
 
-// ownPlaces are what chatd itself puts into every session. Nothing else may be
-// mounted at, above or below them.
-var ownPlaces = []string{
+// reservedPaths are paths that chatd itself mounts in every session. Nothing else may be mounted
+// at, above or below them.
+var reservedPaths = []string{
 	"/opt/chatd", "/run", "/proc", "/sys", "/dev", "/tmp", "/var/tmp",
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 	"/etc/passwd", "/etc/group", "/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf",
@@ -45,8 +44,8 @@ var ownPlaces = []string{
 	"/etc/localtime", "/etc/os-release", "/etc/services", "/etc/protocols",
 }
 
-// neverExposed are trees of the host of which a chat may see nothing, and what each
-// of them would break. What holds one of them may not be exposed either.
+// neverExposed are host trees that no chat may see, each with the reason. A path that contains one
+// may not be exposed either.
 var neverExposed = []struct{ path, why string }{
 	{"/proc", "it shows everybody's processes"},
 	{"/sys", "it shows the host's devices and everybody's cgroups"},
@@ -65,15 +64,15 @@ var neverExposed = []struct{ path, why string }{
 	{"/var/spool/cron", "jobs in it run for their owners"},
 }
 
-// systemTrees are never writable from a session, whoever owns what is in them.
+// systemTrees are never writable from a session, regardless of their files' owners.
 var systemTrees = []string{"/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt/chatd"}
 
-// related reports whether one of two paths holds the other.
+// related reports whether one of two paths contains the other.
 func related(a, b string) bool { return Within(a, b) || Within(b, a) }
 
-// Own names the place of chatd's own that p is, is below or holds; empty if none.
-func Own(p string) string {
-	for _, own := range ownPlaces {
+// ReservedPath is the reserved path that equals p, contains p or lies below p; empty if none.
+func ReservedPath(p string) string {
+	for _, own := range reservedPaths {
 		if related(p, own) {
 			return own
 		}
@@ -81,8 +80,8 @@ func Own(p string) string {
 	return ""
 }
 
-// checkPlace accepts an absolute path that says where it leads.
-func checkPlace(p string) error {
+// checkAbsolute accepts an absolute path without "..".
+func checkAbsolute(p string) error {
 	switch {
 	case p == "":
 		return fmt.Errorf("it is empty: want an absolute path: %w", ErrInvalid)
@@ -96,10 +95,10 @@ func checkPlace(p string) error {
 	return nil
 }
 
-// CheckSource says why nothing of the host at p may be shown in a session, in that
-// mode; nil if only the host itself can tell.
+// CheckSource says why a session may not see the host's path p in that mode. nil leaves the checks
+// that need the host's file system.
 func CheckSource(p string, mode Mode) error {
-	if err := checkPlace(p); err != nil {
+	if err := checkAbsolute(p); err != nil {
 		return err
 	}
 	p = path.Clean(p)
@@ -119,11 +118,11 @@ func CheckSource(p string, mode Mode) error {
 	return nil
 }
 
-// checkTarget says why nothing may be mounted at p.
+// checkTarget says why p may not be a mount point.
 func checkTarget(p string) error {
 	home, ok := strings.CutPrefix(p, "~/")
 	if ok {
-		if err := checkPlace("/" + home); err != nil {
+		if err := checkAbsolute("/" + home); err != nil {
 			return fmt.Errorf("%s: want a path below the home: %w", Quote(p), ErrInvalid)
 		}
 		p = path.Clean("/" + home)
@@ -134,20 +133,20 @@ func checkTarget(p string) error {
 		}
 		return nil
 	}
-	if err := checkPlace(p); err != nil {
+	if err := checkAbsolute(p); err != nil {
 		return err
 	}
 	p = path.Clean(p)
 	if p == "/" {
 		return fmt.Errorf("it is the whole session: want a path in it: %w", ErrInvalid)
 	}
-	if own := Own(p); own != "" {
+	if own := ReservedPath(p); own != "" {
 		return fmt.Errorf("%s would cover chatd's own %s, or lie in it: want another target: %w", Quote(p), own, ErrInvalid)
 	}
 	return nil
 }
 
-// check reports the first field that cannot be meant, and which it is.
+// check reports the first invalid field, and its key.
 func (e Expose) check() (field string, err error) {
 	if e.Mode != ReadOnly && e.Mode != ReadWrite {
 		return ".mode", fmt.Errorf("%s: want ro or rw: %w", Quote(string(e.Mode)), ErrInvalid)
@@ -161,14 +160,14 @@ func (e Expose) check() (field string, err error) {
 	return "", nil
 }
 
-// clean is e with its target spelled out, without what does not matter in a path.
+// clean is e with an explicit target and clean paths.
 func (e Expose) clean() Expose {
 	e.Source, e.Target = path.Clean(e.Source), path.Clean(e.At())
 	return e
 }
 
-// CheckExposePaths reports the first rule that cannot be meant, and its key: the
-// place in the list and the field. One target may have one rule.
+// CheckExposePaths reports the first invalid rule, and its key: the index in the list and the
+// field. Two rules may not have the same target.
 func CheckExposePaths(rules []Expose) (key string, err error) {
 	seen := map[string]int{}
 	for i, e := range rules {
@@ -184,7 +183,7 @@ func CheckExposePaths(rules []Expose) (key string, err error) {
 	return "", nil
 }
 
-// OverrideExpose is earlier with later over it: a target of both has later's rule.
+// OverrideExpose merges two lists. For a target in both, the rule of later wins.
 func OverrideExpose(earlier, later []Expose) []Expose {
 	var out []Expose
 	for _, e := range slices.Concat(earlier, later) {

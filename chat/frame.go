@@ -11,18 +11,18 @@ const (
 	Stderr = "stderr"
 )
 
-// Output takes what a run prints, piece by piece, as it comes. It may be called for
-// both streams at once, and must not keep p. As long as it does not return the run is
-// not read, and may be blocked by its own output.
+// Output receives a run's output, piece by piece. Calls for the two streams may be concurrent, and
+// must not keep p. Until a call returns chatd reads no more of the stream, so the run may block on
+// its output.
 type Output func(stream string, p []byte)
 
-// Frame is one line of a run that is streamed: a piece of output, or the end.
+// Frame is one line of a streamed run: a piece of output, or the end.
 type Frame struct {
 	// Run is the run's id; it stands alone in the first frame.
 	Run string `json:"run,omitempty"`
-	// Cursor, where a run is read that is kept, is the place behind this frame.
+	// Cursor is the position after this frame, where the run's output is stored.
 	Cursor string `json:"cursor,omitempty"`
-	// Missing is how many bytes of the stream right before this piece are not kept.
+	// Missing counts the bytes of the stream directly before this piece that are no longer stored.
 	Missing int64 `json:"missing,omitempty"`
 	// Stream is [Stdout] or [Stderr]; empty at the end. Time is when chatd read it.
 	Stream string     `json:"stream,omitempty"`
@@ -33,9 +33,10 @@ type Frame struct {
 	// Result is how the run ended, with empty streams. A stream without a last frame
 	// that has a Result or an Error was cut off.
 	Result *RunResult `json:"result,omitempty"`
-	// DroppedBytes, beside Result, were not sent, for they were not taken in time.
+	// DroppedBytes, beside Result, counts bytes that were not sent because the client read too
+	// slowly.
 	DroppedBytes int64 `json:"dropped_bytes,omitempty"`
-	// Error is why there is no result: a problem as any other answer has.
+	// Error says why there is no result, in the form of the API's problems.
 	Error any `json:"error,omitempty"`
 }
 

@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// MaxGrantMatches is how many paths one allow_read_paths or allow_write_paths
-// expression may stand for.
+// MaxGrantMatches bounds the paths that one allow_read_paths or allow_write_paths expression
+// matches.
 const MaxGrantMatches = 1000
 
-// Grant is one expression of allow_read_paths or allow_write_paths, read. A match
-// must end where a name ends: ^/x/allow is /x/allow and what is below it, not
-// /x/allowed-not. Package files judges names by the same rule.
+// Grant is one parsed expression of allow_read_paths or allow_write_paths. A match must end where a
+// name ends: ^/x/allow matches /x/allow and everything below, but not /x/allowed-not. Package files
+// checks names by the same rule.
 type Grant struct {
 	Pattern string
 	Mode    Mode
-	// Dir is the directory that its literal beginning names: nothing outside of it can match.
+	// Dir is the directory that its literal prefix names: no path outside it can match.
 	Dir string
-	// Path is the one path that it names, if it names only one.
+	// Path is set if the expression matches exactly one path.
 	Path string
-	// Own: sessions have a file system of their own there, and nothing is mounted.
+	// Own: sessions have a file system of their own there, so nothing is mounted.
 	Own bool
 }
 
-// ParseGrant reads an expression and refuses what could stand for anything, and
-// what no session may see.
+// ParseGrant parses an expression. It refuses one without a literal prefix, which could match any
+// path, and one for paths that no session may see.
 func ParseGrant(pattern string, mode Mode) (Grant, error) {
 	g := Grant{Pattern: pattern, Mode: mode}
 	tree, err := syntax.Parse(pattern, syntax.Perl)
@@ -40,7 +40,7 @@ func ParseGrant(pattern string, mode Mode) (Grant, error) {
 	if slash < 0 || prefix[0] != '/' || !whole && slash == 0 {
 		return g, fmt.Errorf("%s has no literal beginning: want ^/DIRECTORY/ in front, or it could stand for any path: %w", Quote(pattern), ErrInvalid)
 	}
-	if err := checkPlace(prefix); err != nil {
+	if err := checkAbsolute(prefix); err != nil {
 		return g, err
 	}
 	g.Dir = path.Clean(prefix[:slash+1])
@@ -51,7 +51,7 @@ func ParseGrant(pattern string, mode Mode) (Grant, error) {
 	return g, g.check()
 }
 
-// literalPrefix is what every match begins with, and whether that is all of it.
+// literalPrefix is the prefix of every match; whole reports that it is the whole match.
 func literalPrefix(tree *syntax.Regexp) (prefix string, whole bool) {
 	parts := []*syntax.Regexp{tree}
 	if tree.Op == syntax.OpConcat {
@@ -73,8 +73,8 @@ func literalPrefix(tree *syntax.Regexp) (prefix string, whole bool) {
 	return prefix, true
 }
 
-// sessionsOwn are file systems that every session has for itself, the first three
-// also to write to, and the host's programs, which it sees.
+// sessionsOwn are the private file systems of every session, of which the first three are writable,
+// and the host's programs, which every session sees.
 var sessionsOwn = []string{"/tmp", "/var/tmp", "/dev", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
 
 func (g *Grant) check() error {
@@ -93,7 +93,7 @@ func (g *Grant) check() error {
 		return nil
 	}
 	g.Own = Within(at, "/proc") || slices.ContainsFunc(sessionsOwn, func(own string) bool { return Within(at, own) })
-	g.Own = g.Own || g.Path != "" && slices.Contains(ownPlaces, g.Path)
+	g.Own = g.Own || g.Path != "" && slices.Contains(reservedPaths, g.Path)
 	switch {
 	case g.Own && g.Mode == ReadWrite && !slices.ContainsFunc(sessionsOwn[:3], func(own string) bool { return Within(at, own) }):
 		return fmt.Errorf("%s: what sessions have at %s is not for writing: want it in allow_read_paths: %w", Quote(g.Pattern), at, ErrInvalid)
@@ -105,8 +105,8 @@ func (g *Grant) check() error {
 	return g.checkDir()
 }
 
-// checkDir judges the directory that matches lie in: it may hold what may not be
-// seen, for each match is judged again, but not lie in it.
+// checkDir checks the directory of the matches. It may contain a forbidden tree, because each match
+// is checked again, but it may not lie in one.
 func (g Grant) checkDir() error {
 	for _, n := range neverExposed {
 		if Within(g.Dir, n.path) {
@@ -121,10 +121,10 @@ func (g Grant) checkDir() error {
 	return nil
 }
 
-// Bound is the expression that finds a whole name: for what a match itself is.
+// Bound is the expression for whole names: it matches the path of a grant itself.
 func (g Grant) Bound() (*regexp.Regexp, error) { return BoundPattern(g.Pattern) }
 
-// BoundPattern binds a pattern to the end of a name, or of a directory's name.
+// BoundPattern makes a pattern match only up to the end of a name or of a directory's name.
 func BoundPattern(pattern string) (*regexp.Regexp, error) {
 	re, err := regexp.Compile(pattern) // by itself, or a ")" could close the group around it
 	if err != nil || strings.HasSuffix(pattern, "/") {
@@ -133,7 +133,7 @@ func BoundPattern(pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile("(?:" + pattern + `)(?:/|\z)`)
 }
 
-// Below finds a directory's name with a slash after it, if all below it is meant too.
+// Below matches a directory's name followed by a slash: the grant includes everything below.
 func (g Grant) Below() (*regexp.Regexp, error) {
 	if strings.HasSuffix(g.Pattern, "/") {
 		return regexp.Compile(g.Pattern)
@@ -141,8 +141,7 @@ func (g Grant) Below() (*regexp.Regexp, error) {
 	return regexp.Compile("(?:" + g.Pattern + ")/")
 }
 
-// Grants reads both lists of the profile, in their order; key names the first that
-// cannot be meant.
+// Grants parses both lists of the profile, in order; key names the first invalid expression.
 func (p Profile) Grants() (grants []Grant, key string, err error) {
 	for _, list := range []struct {
 		key      string
@@ -160,8 +159,8 @@ func (p Profile) Grants() (grants []Grant, key string, err error) {
 	return grants, "", nil
 }
 
-// CheckView reports the first thing in what the profile opens of the host that
-// cannot be meant, and its key below the profile.
+// CheckView reports the first invalid rule of the profile about the host's paths, and its key below
+// the profile.
 func (p Profile) CheckView() (key string, err error) {
 	if key, err := CheckExposePaths(p.ExposePaths); err != nil {
 		return key, err

@@ -6,11 +6,11 @@ import "fmt"
 const (
 	// DefaultOutputMax is what zero means.
 	DefaultOutputMax = 1 << 20
-	// LeastOutputMax has room for a line of each end and for the one between them.
-	LeastOutputMax = 1 << 10
-	// MostOutputMax: two streams of it are an answer that a client still reads, with every
+	// MinOutputMax has room for a line of each end and for the one between them.
+	MinOutputMax = 1 << 10
+	// MaxOutputMax: two streams of it are an answer that a client still reads, with every
 	// byte in the longest escape of JSON.
-	MostOutputMax = 4 << 20
+	MaxOutputMax = 4 << 20
 	// MaxRunsOutput is what the runs of one chat that are under way may keep in all, both streams
 	// counted: what [MaxRuns] keep of which none asks for more.
 	MaxRunsOutput = MaxRuns * 2 * DefaultOutputMax
@@ -18,10 +18,10 @@ const (
 
 // CheckOutputMax reports what cannot be an OutputMax, as [ErrInvalid].
 func CheckOutputMax(n int64) error {
-	if n == 0 || n >= LeastOutputMax && n <= MostOutputMax {
+	if n == 0 || n >= MinOutputMax && n <= MaxOutputMax {
 		return nil
 	}
-	return fmt.Errorf("cannot run: output_max %d: want %d to %d bytes, or 0 for %d: %w", n, LeastOutputMax, MostOutputMax, DefaultOutputMax, ErrInvalid)
+	return fmt.Errorf("cannot run: output_max %d: want %d to %d bytes, or 0 for %d: %w", n, MinOutputMax, MaxOutputMax, DefaultOutputMax, ErrInvalid)
 }
 
 // CheckStreamed reports an option of a run that means nothing where the output goes to its caller

@@ -59,8 +59,8 @@ type Plan struct {
 	Namespaces []string `json:"namespaces"`
 	// Seccomp are the system calls that are refused; SeccompJudged those that are
 	// refused with some arguments.
-	Seccomp       []string `json:"seccomp"`
-	SeccompJudged []string `json:"seccomp_judged"`
+	Seccomp            []string `json:"seccomp"`
+	SeccompConditional []string `json:"seccomp_judged"`
 	// Without are the walls that are left out.
 	Without []LayerName `json:"without"`
 	// Notes say what was asked for and is not mounted, and why.

@@ -11,11 +11,11 @@ import (
 const (
 	// MaxRuns is how many runs there may be at once, in the background or not.
 	MaxRuns = 64
-	// KeepRun is how long a run of the background is kept once it has ended.
-	KeepRun = 30 * time.Minute
-	// KeptBytes is what the runs of one chat that have ended may keep of their output in all; the
+	// RunRetention is how long a run of the background is kept once it has ended.
+	RunRetention = 30 * time.Minute
+	// MaxRetainedOutput is what the runs of one chat that have ended may keep of their output in all; the
 	// oldest go first.
-	KeptBytes = 16 << 20
+	MaxRetainedOutput = 16 << 20
 	// MaxReadRun is how much of each stream one read of a run returns.
 	MaxReadRun = 64 << 10
 	// MaxTTY is the most rows or columns of a terminal.

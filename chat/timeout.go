@@ -19,9 +19,9 @@ func CheckTimeoutMax(d Duration) error {
 // [ErrInvalid] that names it: a run that was ended early without a word would look as if
 // its command hung.
 func (p Profile) RunTimeout(wish, usual Duration) (time.Duration, error) {
-	most := cmp.Or(p.TimeoutMax, MaxTimeout)
-	if wish > most {
-		return 0, fmt.Errorf("cannot run: timeout %s: want at most %s, which is timeout_max of profile %s: %w", wish, most, p.Name, ErrInvalid)
+	limit := cmp.Or(p.TimeoutMax, MaxTimeout)
+	if wish > limit {
+		return 0, fmt.Errorf("cannot run: timeout %s: want at most %s, which is timeout_max of profile %s: %w", wish, limit, p.Name, ErrInvalid)
 	}
-	return cmp.Or(wish, min(usual, most)).D(), nil
+	return cmp.Or(wish, min(usual, limit)).D(), nil
 }

@@ -24,9 +24,9 @@ var passed = []string{
 	"recvmsg", "recvfrom", "sendmsg", "sendto",
 }
 
-// mostData bounds the front's own memory, in bytes; with two chats it has 25 MB. Where it is met
+// maxData bounds the front's own memory, in bytes; with two chats it has 25 MB. Where it is met
 // the Go runtime ends the front, and chatd-root starts another.
-const mostData = 2 << 30
+const maxData = 2 << 30
 
 // Done is what was taken.
 type Done struct {
@@ -40,7 +40,7 @@ func Front() (Done, error) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return done, fmt.Errorf("cannot keep others of this user out: %w", err)
 	}
-	for limit, most := range map[int]uint64{unix.RLIMIT_DATA: mostData, unix.RLIMIT_CORE: 0} {
+	for limit, most := range map[int]uint64{unix.RLIMIT_DATA: maxData, unix.RLIMIT_CORE: 0} {
 		if err := unix.Setrlimit(limit, &unix.Rlimit{Cur: most, Max: most}); err != nil {
 			return done, fmt.Errorf("cannot bound the memory of the front: %w", err)
 		}

@@ -104,9 +104,9 @@ func confined() error {
 		return fmt.Errorf("it says that %v is missing", done.Missing)
 	}
 	const kind, may = unix.MAP_PRIVATE | unix.MAP_ANON, unix.PROT_READ | unix.PROT_WRITE
-	_, err = unix.Mmap(-1, 0, mostData, may, kind)
+	_, err = unix.Mmap(-1, 0, maxData, may, kind)
 	if !errors.Is(err, unix.ENOMEM) {
-		return fmt.Errorf("%d bytes of memory: %v, want ENOMEM", mostData, err)
+		return fmt.Errorf("%d bytes of memory: %v, want ENOMEM", maxData, err)
 	}
 	err = nil
 	var wg sync.WaitGroup

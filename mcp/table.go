@@ -90,5 +90,5 @@ func add[T, O any](s *sdk.Server, t tools, row tool, do func(context.Context, T)
 func narrowExec(s *jsonschema.Schema) {
 	p, most := s.Properties["output_max"], float64(MaxText)
 	p.Maximum = &most
-	p.Description = fmt.Sprintf("Bytes shown of each stream, head and tail: %d to %d; 0 means %d.", chat.LeastOutputMax, MaxText, MaxText)
+	p.Description = fmt.Sprintf("Bytes shown of each stream, head and tail: %d to %d; 0 means %d.", chat.MinOutputMax, MaxText, MaxText)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// patience is how long a probe waits for an answer before it counts as none.
-const patience = 5 * time.Second
+// probeTimeout is how long a probe waits for an answer before it counts as none.
+const probeTimeout = 5 * time.Second
 
 // Probe tries the walls as ProbeUID and says what came: [chat.LayerEgress] by
 // sending to addresses that exist nowhere (RFC 5737, RFC 3849), and
@@ -214,7 +214,7 @@ func (a attempt) send() (err error) {
 
 // await is what became of a connection under way; ETIMEDOUT after patience.
 func await(fd int) error {
-	ready, deadline := 0, time.Now().Add(patience)
+	ready, deadline := 0, time.Now().Add(probeTimeout)
 	for ready == 0 {
 		left := time.Until(deadline)
 		if left <= 0 {

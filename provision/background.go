@@ -23,7 +23,7 @@ import (
 // StartRun starts a background run and returns once its command is confined. The run goes on
 // without its caller and without chatd: package supervise says how. It ends when its command
 // does, with its timeout, by [Manager.EndRun], and when the chat sleeps or is reaped. An ended
-// run is kept for [chat.KeepRun], also while the chat sleeps.
+// run is kept for [chat.RunRetention], also while the chat sleeps.
 func (m *Manager) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {
 	r, err := m.startRun(ctx, id, spec)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // TestCapture: head and tail are kept, the middle is counted, whatever the pieces in
 // which it comes.
 func TestCapture(t *testing.T) {
-	for _, max := range []int{chat.LeastOutputMax, chat.LeastOutputMax + 1, chat.DefaultOutputMax, chat.MostOutputMax} {
+	for _, max := range []int{chat.MinOutputMax, chat.MinOutputMax + 1, chat.DefaultOutputMax, chat.MaxOutputMax} {
 		for _, total := range []int{0, 1, max/2 - 1, max / 2, max/2 + 1, max, max + 1, 2*max + 7, 5 * max} {
 			captureAll(t, max, total)
 		}
@@ -60,13 +60,13 @@ func captureAll(t *testing.T, max, total int) {
 
 // TestCaptureText: what JSON cannot carry is marked, and no character is cut in two.
 func TestCaptureText(t *testing.T) {
-	c := newCapture(chat.LeastOutputMax)
+	c := newCapture(chat.MinOutputMax)
 	c.add([]byte("a\xffb"))
 	if c.text() != "a\uFFFDb" {
 		t.Errorf("text %q", c.text())
 	}
 	for shift := range 8 {
-		for _, max := range []int64{chat.LeastOutputMax, chat.LeastOutputMax + 1, chat.DefaultOutputMax} {
+		for _, max := range []int64{chat.MinOutputMax, chat.MinOutputMax + 1, chat.DefaultOutputMax} {
 			c := newCapture(max)
 			c.add([]byte(strings.Repeat("x", shift) + strings.Repeat("€", int(max))))
 			if s := c.text(); !utf8.ValidString(s) || strings.Contains(s, "\uFFFD") {
@@ -99,7 +99,7 @@ func TestCaptureIsBounded(t *testing.T) {
 
 // TestCaptureOfARing: what is read of a file is what would have been kept of the stream itself.
 func TestCaptureOfARing(t *testing.T) {
-	for _, max := range []int64{chat.LeastOutputMax, chat.LeastOutputMax + 1, chat.DefaultOutputMax} {
+	for _, max := range []int64{chat.MinOutputMax, chat.MinOutputMax + 1, chat.DefaultOutputMax} {
 		for _, total := range []int64{0, max, max + 1, max + 40<<10, 3*max + 1} {
 			f, err := os.Create(t.TempDir() + "/ring")
 			if err != nil {

@@ -54,7 +54,7 @@ type entry struct {
 // as an error has words of it.
 func (e entry) kept() int64 {
 	if e.out != nil {
-		return chat.LeastOutputMax
+		return chat.MinOutputMax
 	}
 	return cmp.Or(e.outputMax, chat.DefaultOutputMax)
 }

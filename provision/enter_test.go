@@ -38,7 +38,7 @@ func TestKept(t *testing.T) {
 		want int64
 	}{
 		{entry{}, chat.DefaultOutputMax}, {entry{outputMax: 5000}, 5000},
-		{entry{out: func(string, []byte) {}}, chat.LeastOutputMax}, {entry{outputMax: chat.MostOutputMax, out: func(string, []byte) {}}, chat.LeastOutputMax},
+		{entry{out: func(string, []byte) {}}, chat.MinOutputMax}, {entry{outputMax: chat.MaxOutputMax, out: func(string, []byte) {}}, chat.MinOutputMax},
 	} {
 		if got := x.e.kept(); got != x.want {
 			t.Errorf("%d of %+v are kept, want %d", got, x.e, x.want)

@@ -101,5 +101,5 @@ func (m *Manager) judgePaths(ctx context.Context, rec state.Record, spec chat.Ru
 
 func (m *Manager) denialOf(p *filerules.Policy, v filerules.Verdict) *chat.RunDenial {
 	return &chat.RunDenial{Rule: v.Rule.String(), Place: v.Rule.Place, Message: p.Message(v.Name), Command: v.Name,
-		Reason: "the file rules deny it", Instead: "use another path, or ask an operator", Vague: p.Terse}
+		Reason: "the file rules deny it", Instead: "use another path, or ask an operator", Terse: p.Terse}
 }

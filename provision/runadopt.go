@@ -71,7 +71,7 @@ func (m *Manager) adoptRun(ctx context.Context, rec state.Record, dir string) bo
 	ctx = asSchedule(ctx, byClock{n.Run.Schedule, n.Taken})
 	var e endedRun
 	if readNote(dir, resultFile, &e) == nil {
-		if time.Since(e.At) > chat.KeepRun {
+		if time.Since(e.At) > chat.RunRetention {
 			return false
 		}
 		r.finish(&e)

@@ -121,7 +121,7 @@ func (r *liveRun) addCounts(res *chat.RunResult) error {
 // forgetLater forgets a run that has ended when its time is over, if chatd is still there then;
 // one that comes later does.
 func (m *Manager) forgetLater(r *liveRun, ended time.Time) {
-	time.AfterFunc(time.Until(ended.Add(chat.KeepRun)), func() {
+	time.AfterFunc(time.Until(ended.Add(chat.RunRetention)), func() {
 		if m.runs.ctx.Err() == nil {
 			m.report("the run "+r.info.ID, m.dropRun(r))
 		}
@@ -139,7 +139,7 @@ func (m *Manager) dropRun(r *liveRun) error {
 }
 
 // keepSome forgets the oldest runs of a chat that have ended, as far as they hold more than
-// [chat.KeptBytes], or are more than [chat.MaxRuns].
+// [chat.MaxRetainedOutput], or are more than [chat.MaxRuns].
 func (m *Manager) keepSome(id chat.ID) {
 	all := m.runsOf(id)
 	kept, n := int64(0), 0
@@ -149,7 +149,7 @@ func (m *Manager) keepSome(id chat.ID) {
 			continue
 		}
 		kept += int64(r.kept())
-		if n++; n > 1 && (kept > chat.KeptBytes || n > chat.MaxRuns) {
+		if n++; n > 1 && (kept > chat.MaxRetainedOutput || n > chat.MaxRuns) {
 			m.report("the run "+r.info.ID, m.dropRun(r))
 		}
 	}

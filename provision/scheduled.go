@@ -184,7 +184,7 @@ func (m *Manager) startScheduled(ctx context.Context, d chat.DueSchedule, s stat
 // refusedDue is why the front does not let a command run this time; a denial is audited.
 func (m *Manager) refusedDue(ctx context.Context, rec state.Record, s state.Schedule, r *chat.RefusedDue) error {
 	if r.Denial == nil {
-		return &notJudged{r.Said}
+		return &notJudged{r.Reason}
 	}
 	return errors.Join(r.Denial, m.auditDenied(ctx, rec, s.Spec.Run().CommandLine(), r.Denial))
 }
@@ -250,7 +250,7 @@ func deniedBy(err error) string {
 	var d *chat.RunDenial
 	switch {
 	case errors.As(err, &d):
-		return d.Told()
+		return d.VisibleRule()
 	case errors.Is(err, chat.ErrDenied):
 		return "tools_off"
 	}

@@ -80,7 +80,7 @@ func TestWhyNot(t *testing.T) {
 	if got := deniedBy(errors.Join(d, nil)); got != "rm-rf" {
 		t.Errorf("%q", got)
 	}
-	d.Vague = true
+	d.Terse = true
 	if got := deniedBy(d); got != "" {
 		t.Errorf("%q", got)
 	}

@@ -103,8 +103,8 @@ func (m *Manager) RemoveSchedule(ctx context.Context, id chat.ID, name string) e
 }
 
 // KeptSchedules gives the schedules of all chats to out, for the clock.
-func (m *Manager) KeptSchedules(_ context.Context, out func(chat.KeptSchedule) error) error {
-	var all []chat.KeptSchedule // not out at once: whoever takes them may be slow
+func (m *Manager) KeptSchedules(_ context.Context, out func(chat.StoredSchedule) error) error {
+	var all []chat.StoredSchedule // not out at once: whoever takes them may be slow
 	err := m.store.EachSchedule(func(rec state.Record, s state.Schedule) {
 		if rec.Phase != chat.Reaping {
 			all = append(all, m.kept(rec, s))
@@ -119,22 +119,22 @@ func (m *Manager) KeptSchedules(_ context.Context, out func(chat.KeptSchedule) e
 }
 
 // KeptSchedule is one of them.
-func (m *Manager) KeptSchedule(_ context.Context, id chat.ID, name string) (chat.KeptSchedule, error) {
+func (m *Manager) KeptSchedule(_ context.Context, id chat.ID, name string) (chat.StoredSchedule, error) {
 	rec, err := m.store.Get(id)
 	if err != nil {
-		return chat.KeptSchedule{}, err
+		return chat.StoredSchedule{}, err
 	}
 	s, err := m.store.Schedule(id, name)
 	if err != nil {
-		return chat.KeptSchedule{}, err
+		return chat.StoredSchedule{}, err
 	}
 	return m.kept(rec, s), nil
 }
 
-func (m *Manager) kept(rec state.Record, s state.Schedule) chat.KeptSchedule {
-	return chat.KeptSchedule{
+func (m *Manager) kept(rec state.Record, s state.Schedule) chat.StoredSchedule {
+	return chat.StoredSchedule{
 		Schedule: s.Schedule, Chat: rec.ID, Owner: rec.Owner, By: s.By,
-		Taken: s.Taken, Due: s.Due, GoesOn: m.runTaken(rec.ID, s) != nil,
+		Taken: s.Taken, Due: s.Due, StillRunning: m.runTaken(rec.ID, s) != nil,
 	}
 }
 

@@ -147,7 +147,7 @@ func (e *expansion) name(at int, f found, name string) error {
 
 // match keeps what a grant stands for, if it may be seen.
 func (e *expansion) match(fd int, f found) error {
-	own := chat.Own(f.path)
+	own := chat.ReservedPath(f.path)
 	if own != "" && chat.Within(f.path, own) {
 		e.note("%s: sessions have a %s of their own", e.g.Pattern, f.path)
 		return nil

@@ -11,7 +11,7 @@ import (
 )
 
 // kept reads a schedule and when it comes due; ok is false for one that is gone.
-func (c *Chats) kept(id chat.ID, name string) (k chat.KeptSchedule, when schedule.When, ok bool) {
+func (c *Chats) kept(id chat.ID, name string) (k chat.StoredSchedule, when schedule.When, ok bool) {
 	err := c.insist(c.ctx, func() (err error) {
 		k, err = c.root.KeptSchedule(c.ctx, id, name)
 		return err
@@ -79,7 +79,7 @@ func (c *Chats) run(ctx context.Context, due schedule.Due, skipped func() uint64
 func (c *Chats) takeDue(ctx context.Context, d chat.DueSchedule) (running bool, err error) {
 	err = c.insist(ctx, func() (err error) {
 		if !d.GoesOn {
-			if d.Named, d.Refused, err = c.judgeDue(ctx, d); err != nil {
+			if d.Named, d.Refused, err = c.checkDue(ctx, d); err != nil {
 				return err
 			}
 		}
@@ -89,19 +89,19 @@ func (c *Chats) takeDue(ctx context.Context, d chat.DueSchedule) (running bool, 
 	return running, err
 }
 
-// judgeDue judges the command of a time that has come, as the caller who made the schedule.
-func (c *Chats) judgeDue(ctx context.Context, d chat.DueSchedule) ([]chat.NamedPath, *chat.RefusedDue, error) {
+// checkDue judges the command of a time that has come, as the caller who made the schedule.
+func (c *Chats) checkDue(ctx context.Context, d chat.DueSchedule) ([]chat.NamedPath, *chat.RefusedDue, error) {
 	k, err := c.root.KeptSchedule(ctx, d.Chat, d.ID)
 	if err != nil {
 		return nil, nil, err
 	}
-	run, err := c.hold(chat.WithCaller(ctx, k.By), d.Chat, k.Spec.Run())
+	run, err := c.check(chat.WithCaller(ctx, k.By), d.Chat, k.Spec.Run())
 	if err == nil || ctx.Err() != nil || errors.Is(err, broker.ErrUnreached) {
 		return run.Named, nil, err
 	}
-	refused := &chat.RefusedDue{Said: "internal: chatd's log has more"}
+	refused := &chat.RefusedDue{Reason: "internal: chatd's log has more"}
 	if errors.As(err, &refused.Denial); chat.KindOf(err) != nil {
-		refused.Said = chat.ErrorText(err)
+		refused.Reason = chat.ErrorText(err)
 	} else {
 		c.log.Error("cannot judge a scheduled run", "chat", d.Chat, "schedule", d.ID, "error", err)
 	}

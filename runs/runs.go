@@ -62,7 +62,7 @@ func Open(ctx context.Context, below broker.Root, opt Options) (*Chats, error) {
 		Clock: c.clock, Slots: cmp.Or(opt.Slots, slots), Spread: spread,
 		Owner: c.ownerOf, After: c.after, Resume: c.resume, Run: c.run,
 	})
-	err := below.KeptSchedules(ctx, func(k chat.KeptSchedule) error { c.load(k); return nil })
+	err := below.KeptSchedules(ctx, func(k chat.StoredSchedule) error { c.load(k); return nil })
 	if err != nil {
 		return nil, fmt.Errorf("cannot load the schedules: %w", err)
 	}
@@ -73,7 +73,7 @@ func Open(ctx context.Context, below broker.Root, opt Options) (*Chats, error) {
 }
 
 // load has one come due again.
-func (c *Chats) load(k chat.KeptSchedule) {
+func (c *Chats) load(k chat.StoredSchedule) {
 	when, err := schedule.Parse(k.Spec, k.CreatedAt)
 	if err != nil {
 		c.log.Error("cannot read a schedule", "chat", k.Chat, "schedule", k.ID, "error", err)
@@ -83,7 +83,7 @@ func (c *Chats) load(k chat.KeptSchedule) {
 	if k.Next != nil {
 		next = when.Resume(*k.Next, k.Taken, c.clock.Now())
 	}
-	if k.GoesOn {
+	if k.StillRunning {
 		c.runner.GoOn(k.Chat, k.ID, k.Due, next, k.Spec.Cron != "")
 	} else {
 		c.runner.Add(k.Chat, k.ID, next, k.Spec.Cron != "")
@@ -121,7 +121,7 @@ func (c *Chats) AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleS
 	if next.IsZero() {
 		return chat.Schedule{}, fmt.Errorf("cannot schedule: at %s: want a time to come, it is %s: %w", chat.Quote(spec.At), now.Format(time.RFC3339), chat.ErrInvalid)
 	}
-	run, err := c.judge(ctx, id, spec.Run())
+	run, err := c.checkAudited(ctx, id, spec.Run())
 	if err != nil {
 		return chat.Schedule{}, err
 	}

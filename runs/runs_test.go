@@ -19,7 +19,7 @@ import (
 type fake struct {
 	*apitest.Memory
 	mu     sync.Mutex
-	kept   []chat.KeptSchedule
+	kept   []chat.StoredSchedule
 	begun  []chat.DueSchedule
 	ended  []chat.DueSchedule
 	losing int
@@ -37,11 +37,11 @@ func (r *fake) PutSchedule(_ context.Context, id chat.ID, n chat.NewSchedule) (c
 	defer r.mu.Unlock()
 	s := chat.Schedule{ID: "s", Spec: n.Spec, CreatedAt: n.Made, Next: &n.Next}
 	r.ran = append(r.ran, chat.RunSpec{Command: n.Spec.Command, Argv: n.Spec.Argv, Named: n.Named})
-	r.kept = append(r.kept, chat.KeptSchedule{Schedule: s, Chat: id, Owner: "o"})
+	r.kept = append(r.kept, chat.StoredSchedule{Schedule: s, Chat: id, Owner: "o"})
 	return s, nil
 }
 
-func (r *fake) KeptSchedules(_ context.Context, out func(chat.KeptSchedule) error) error {
+func (r *fake) KeptSchedules(_ context.Context, out func(chat.StoredSchedule) error) error {
 	r.mu.Lock()
 	all := slices.Clone(r.kept)
 	r.mu.Unlock()
@@ -53,18 +53,18 @@ func (r *fake) KeptSchedules(_ context.Context, out func(chat.KeptSchedule) erro
 	return nil
 }
 
-func (r *fake) KeptSchedule(_ context.Context, id chat.ID, name string) (chat.KeptSchedule, error) {
+func (r *fake) KeptSchedule(_ context.Context, id chat.ID, name string) (chat.StoredSchedule, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.lost() {
-		return chat.KeptSchedule{}, broker.ErrUnreached
+		return chat.StoredSchedule{}, broker.ErrUnreached
 	}
 	for _, k := range r.kept {
 		if k.Chat == id && k.ID == name {
 			return k, nil
 		}
 	}
-	return chat.KeptSchedule{}, chat.ErrNotFound
+	return chat.StoredSchedule{}, chat.ErrNotFound
 }
 
 func (r *fake) Schedule(ctx context.Context, id chat.ID, name string) (chat.Schedule, error) {
@@ -239,7 +239,7 @@ func TestCloseLeavesARun(t *testing.T) {
 	if len(r.ended) > 0 {
 		t.Errorf("ended %+v", r.ended)
 	}
-	r.kept[0].GoesOn, r.kept[0].Due = true, h.Now()
+	r.kept[0].StillRunning, r.kept[0].Due = true, h.Now()
 	c = opened(t, r, h)
 	c.Begin()
 	defer c.Close()

@@ -99,7 +99,7 @@ func TestOwnPlacesAreKept(t *testing.T) {
 		if slices.Contains(settings, m.Target) {
 			continue
 		}
-		if chat.Own(m.Target) == "" {
+		if chat.ReservedPath(m.Target) == "" {
 			t.Errorf("%s may be covered", m.Target)
 		}
 	}
@@ -133,8 +133,8 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("namespaces %q", got.Namespaces)
 	}
 	for _, call := range []string{"ioctl", "socket", "clone", "mknodat"} {
-		if !slices.Contains(got.SeccompJudged, call) {
-			t.Errorf("%s is not judged: %q", call, got.SeccompJudged)
+		if !slices.Contains(got.SeccompConditional, call) {
+			t.Errorf("%s is not judged: %q", call, got.SeccompConditional)
 		}
 	}
 	if !slices.Contains(got.Seccomp, "mount") || !slices.Contains(got.Landlock, chat.PathRight{Right: "exec", Path: "/opt/tools"}) || len(got.Mounts) != len(someView.Mounts()) {

@@ -27,7 +27,7 @@ func (v View) Describe(p Plan) (chat.Plan, error) {
 	slices.Sort(env)
 	return chat.Plan{
 		User: v.User, UID: v.UID, Mounts: v.Mounts(), Landlock: pathRights(p), LandlockABI: p.MinABI, Env: env,
-		Network: v.Network, Namespaces: v.Namespaces(), Seccomp: refused, SeccompJudged: judged,
+		Network: v.Network, Namespaces: v.Namespaces(), Seccomp: refused, SeccompConditional: judged,
 		Without: append([]chat.LayerName{}, p.Without...), Notes: []string{},
 	}, nil
 }

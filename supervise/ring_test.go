@@ -33,7 +33,7 @@ func patternFrom(from int64, n int) []byte {
 }
 
 // maxes are what streams are kept to in these tests.
-var maxes = []int64{chat.LeastOutputMax, chat.LeastOutputMax + 1, 3 * pieceSize, chat.DefaultOutputMax, chat.MostOutputMax}
+var maxes = []int64{chat.MinOutputMax, chat.MinOutputMax + 1, 3 * pieceSize, chat.DefaultOutputMax, chat.MaxOutputMax}
 
 // TestRing: of a stream of any length head and tail, from any position, are what was written there,
 // whatever is kept of it.
@@ -123,7 +123,7 @@ func TestRingOfAnOlderChatd(t *testing.T) {
 
 // FuzzRing: whatever is kept, and in what pieces it comes, head and tail are what was written.
 func FuzzRing(f *testing.F) {
-	f.Add(int64(chat.LeastOutputMax), int64(5000), uint32(1))
+	f.Add(int64(chat.MinOutputMax), int64(5000), uint32(1))
 	f.Add(int64(chat.DefaultOutputMax), int64(3<<20), uint32(100_000))
 	f.Add(int64(70_001), int64(70_001+pieceSize), uint32(pieceSize))
 	f.Fuzz(func(t *testing.T, max, size int64, piece uint32) {

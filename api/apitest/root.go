@@ -25,12 +25,12 @@ func (m *Memory) PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedule
 }
 
 // KeptSchedules lists those of all chats.
-func (m *Memory) KeptSchedules(_ context.Context, out func(chat.KeptSchedule) error) error {
+func (m *Memory) KeptSchedules(_ context.Context, out func(chat.StoredSchedule) error) error {
 	m.mu.Lock()
-	var all []chat.KeptSchedule
+	var all []chat.StoredSchedule
 	for id, list := range m.schedules {
 		for _, s := range list {
-			all = append(all, chat.KeptSchedule{Schedule: s, Chat: id, Owner: m.chats[id].Owner})
+			all = append(all, chat.StoredSchedule{Schedule: s, Chat: id, Owner: m.chats[id].Owner})
 		}
 	}
 	m.mu.Unlock()
@@ -43,15 +43,15 @@ func (m *Memory) KeptSchedules(_ context.Context, out func(chat.KeptSchedule) er
 }
 
 // KeptSchedule is one of them.
-func (m *Memory) KeptSchedule(_ context.Context, id chat.ID, name string) (chat.KeptSchedule, error) {
+func (m *Memory) KeptSchedule(_ context.Context, id chat.ID, name string) (chat.StoredSchedule, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, s := range m.schedules[id] {
 		if s.ID == name {
-			return chat.KeptSchedule{Schedule: s, Chat: id, Owner: m.chats[id].Owner}, nil
+			return chat.StoredSchedule{Schedule: s, Chat: id, Owner: m.chats[id].Owner}, nil
 		}
 	}
-	return chat.KeptSchedule{}, fmt.Errorf("cannot find schedule %s: %w",
+	return chat.StoredSchedule{}, fmt.Errorf("cannot find schedule %s: %w",
 		chat.Quote(name), chat.ErrNotFound)
 }
 

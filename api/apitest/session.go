@@ -146,7 +146,7 @@ func (m *Memory) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) {
 			{Type: chat.MountBind, Source: "/data/a\x1b[31mb", Target: "/data/a", Mode: chat.ReadOnly, By: "expose_paths[0]"},
 		},
 		Landlock: []chat.PathRight{{Right: "write", Path: c.Home}}, Env: []string{"HOME", "PATH"}, Namespaces: []string{"mount", "pid"},
-		Seccomp: []string{"mount"}, SeccompJudged: []string{"socket"}, Without: []chat.LayerName{}, Notes: []string{"nothing matches"},
+		Seccomp: []string{"mount"}, SeccompConditional: []string{"socket"}, Without: []chat.LayerName{}, Notes: []string{"nothing matches"},
 	}
 	if c.Awake {
 		at := c.CreatedAt

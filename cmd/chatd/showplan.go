@@ -26,7 +26,7 @@ func writePlan(w io.Writer, p chat.Plan) error {
 	rows := [][]string{
 		{"id", string(p.ID)}, {"profile", p.Profile}, {"user", fmt.Sprintf("%s, uid %d", p.User, p.UID)}, {"session", started},
 		{"network", string(p.Network)}, {"namespaces", strings.Join(p.Namespaces, " ")}, {"environment", strings.Join(p.Env, " ")},
-		{"seccomp", fmt.Sprintf("%d calls refused, %d judged by their arguments (--json lists them)", len(p.Seccomp), len(p.SeccompJudged))},
+		{"seccomp", fmt.Sprintf("%d calls refused, %d judged by their arguments (--json lists them)", len(p.Seccomp), len(p.SeccompConditional))},
 		{"landlock", fmt.Sprintf("%d rules, ABI %d or later", len(p.Landlock), p.LandlockABI)},
 	}
 	if len(p.Without) > 0 {

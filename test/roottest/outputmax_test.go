@@ -58,7 +58,7 @@ func keptOfBoth(t *testing.T, what, printed string, r *chat.RunResult, most int)
 // asked for are there and the total is told: waited for, in the background, after kill -9 of chatd before and
 // behind what it printed, and when it is followed.
 func TestOutputMax(t *testing.T) {
-	for _, size := range []int{4 << 10, chat.MostOutputMax} {
+	for _, size := range []int{4 << 10, chat.MaxOutputMax} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) { outputMax(t, size) })
 	}
 }
@@ -146,12 +146,12 @@ func TestOutputMaxOfAllRuns(t *testing.T) {
 	m := open(t, attackOptions(t))
 	c, other := create(t, m, "much", "default"), create(t, m, "other", "default")
 	ctx := operator(t.Context())
-	much := chat.RunSpec{Argv: []string{"sleep", "1000"}, OutputMax: chat.MostOutputMax}
+	much := chat.RunSpec{Argv: []string{"sleep", "1000"}, OutputMax: chat.MaxOutputMax}
 	var last chat.Run
-	for range chat.MaxRunsOutput / (2 * chat.MostOutputMax) {
+	for range chat.MaxRunsOutput / (2 * chat.MaxOutputMax) {
 		last = startRun(t, m, c.ID, much)
 	}
-	for _, more := range []chat.RunSpec{{Command: "true"}, {Command: "true", OutputMax: chat.LeastOutputMax}} {
+	for _, more := range []chat.RunSpec{{Command: "true"}, {Command: "true", OutputMax: chat.MinOutputMax}} {
 		_, err := m.StartRun(ctx, c.ID, more)
 		if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "want at most 134217728") {
 			t.Errorf("one more in the background: %v", err)
@@ -166,7 +166,7 @@ func TestOutputMaxOfAllRuns(t *testing.T) {
 	run(t, m, other.ID, "true")
 	must(t, m.EndRun(ctx, c.ID, last.ID))
 	run(t, m, c.ID, "true")
-	if _, err := m.RunTo(ctx, c.ID, chat.RunSpec{Command: "true", OutputMax: chat.MostOutputMax}, func(string, []byte) {}); !errors.Is(err, chat.ErrInvalid) {
+	if _, err := m.RunTo(ctx, c.ID, chat.RunSpec{Command: "true", OutputMax: chat.MaxOutputMax}, func(string, []byte) {}); !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("streamed, with output_max: %v", err)
 	}
 }
@@ -175,7 +175,7 @@ func TestOutputMaxOfAllRuns(t *testing.T) {
 func TestOutputMaxKept(t *testing.T) {
 	m := open(t, attackOptions(t))
 	c := create(t, m, "kept", "default")
-	const fullByDefault = chat.KeptBytes/chat.DefaultOutputMax + 1 // runs, with one stream of each
+	const fullByDefault = chat.MaxRetainedOutput/chat.DefaultOutputMax + 1 // runs, with one stream of each
 	prints := func(bytes int, keeps int64) string {
 		r := startRun(t, m, c.ID, chat.RunSpec{Command: fmt.Sprintf("head -c %d /dev/zero | tee /dev/stderr", bytes), OutputMax: keeps})
 		awaitRun(t, m, c.ID, r.ID)
@@ -187,7 +187,7 @@ func TestOutputMaxKept(t *testing.T) {
 	}
 	var small []string
 	for range fullByDefault {
-		small = append(small, prints(chat.DefaultOutputMax+1, chat.LeastOutputMax))
+		small = append(small, prints(chat.DefaultOutputMax+1, chat.MinOutputMax))
 	}
 	for _, run := range small {
 		if gone(run) {
@@ -195,8 +195,8 @@ func TestOutputMaxKept(t *testing.T) {
 		}
 	}
 	var large []string
-	for range chat.KeptBytes/(2*chat.MostOutputMax) + 1 {
-		large = append(large, prints(chat.MostOutputMax+1, chat.MostOutputMax))
+	for range chat.MaxRetainedOutput/(2*chat.MaxOutputMax) + 1 {
+		large = append(large, prints(chat.MaxOutputMax+1, chat.MaxOutputMax))
 	}
 	comes(func() bool { return gone(large[0]) }) // the oldest go once the last one's end is known
 	if !gone(large[0]) || !gone(small[0]) || gone(large[1]) || gone(large[2]) {
@@ -212,16 +212,16 @@ func TestOutputMaxMemory(t *testing.T) {
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "memory"})
 	must(t, err)
 	defer func() { must(t, d.Reap(context.Background(), c.ID)) }()
-	spec := chat.RunSpec{Command: fmt.Sprintf("head -c %d /dev/zero | tee /dev/stderr", chat.MostOutputMax), OutputMax: chat.MostOutputMax}
+	spec := chat.RunSpec{Command: fmt.Sprintf("head -c %d /dev/zero | tee /dev/stderr", chat.MaxOutputMax), OutputMax: chat.MaxOutputMax}
 	front := frontOf(t, d.cmd.Process.Pid)
 	before, frontBefore := highWater(t, d.cmd.Process.Pid), highWater(t, front)
 	r, err := d.Run(t.Context(), c.ID, spec)
-	if err != nil || r.Truncated || len(r.Stdout)+len(r.Stderr) != 2*chat.MostOutputMax {
+	if err != nil || r.Truncated || len(r.Stdout)+len(r.Stderr) != 2*chat.MaxOutputMax {
 		t.Fatalf("%d and %d bytes, %v", len(r.Stdout), len(r.Stderr), err)
 	}
 	for name, more := range map[string]int64{"chatd-root": highWater(t, d.cmd.Process.Pid) - before, "the front": highWater(t, front) - frontBefore} {
 		t.Logf("%s had %d MiB more", name, more>>20)
-		if more > 8*chat.MostOutputMax+16<<20 {
+		if more > 8*chat.MaxOutputMax+16<<20 {
 			t.Errorf("%s had %d MiB more", name, more>>20)
 		}
 	}

@@ -48,9 +48,9 @@ func TestRunsAreKept(t *testing.T) {
 	}
 	must(t, m.Close())
 	old, soon, young := runs[0], runs[1], runs[2]
-	endedAgo(t, files(old), chat.KeepRun+time.Second)
-	endedAgo(t, files(soon), chat.KeepRun-3*time.Second)
-	endedAgo(t, files(young), chat.KeepRun-5*time.Minute)
+	endedAgo(t, files(old), chat.RunRetention+time.Second)
+	endedAgo(t, files(soon), chat.RunRetention-3*time.Second)
+	endedAgo(t, files(young), chat.RunRetention-5*time.Minute)
 	m = open(t, opt)
 	if !gone(old) {
 		t.Error("a run that ended more than 30 minutes ago is kept")
@@ -61,7 +61,7 @@ func TestRunsAreKept(t *testing.T) {
 	if r := awaitRun(t, m, c.ID, young); r.Result.Stdout != "kept\n" {
 		t.Errorf("a run that ended 25 minutes ago: %+v", r)
 	}
-	const full = chat.KeptBytes / (2 * chat.DefaultOutputMax) // runs, each with both streams full
+	const full = chat.MaxRetainedOutput / (2 * chat.DefaultOutputMax) // runs, each with both streams full
 	for range full {
 		r := startRun(t, m, c.ID, chat.RunSpec{Command: "head -c 1100000 /dev/zero | tee /dev/stderr"})
 		runs = append(runs, r.ID)

@@ -110,7 +110,7 @@ func TestSameJudgement(t *testing.T) {
 	for _, command := range refusedEverywhere {
 		var d *chat.RunDenial
 		_, err := k.Run(ctx, c.ID, chat.RunSpec{Command: command})
-		if !errors.As(err, &d) || d.Told() == "" {
+		if !errors.As(err, &d) || d.VisibleRule() == "" {
 			t.Errorf("%s: %v", command, err)
 			continue
 		}
@@ -123,8 +123,8 @@ func TestSameJudgement(t *testing.T) {
 				t.Errorf("%s, %s: %q, want %q", w.name, command, got, want)
 			}
 		}
-		if got := dues[command].DeniedBy; got != d.Told() {
-			t.Errorf("a scheduled run, %s: denied by %q, want %q", command, got, d.Told())
+		if got := dues[command].DeniedBy; got != d.VisibleRule() {
+			t.Errorf("a scheduled run, %s: denied by %q, want %q", command, got, d.VisibleRule())
 		}
 	}
 	for _, command := range allowedEverywhere {

@@ -66,12 +66,12 @@ func (f *FS) TakeOut(_ context.Context, pid int) error {
 // TakeOut moves it to a unit of its own kind: systemd ends what is in chatd's when chatd
 // ends, and the other units are chats'.
 func (u *Units) TakeOut(ctx context.Context, pid int) error {
-	dir := filepath.Join(unifiedRoot, "system.slice", u.minderUnit())
+	dir := filepath.Join(unifiedRoot, "system.slice", u.supervisorUnit())
 	err := moveTo(pid, dir)
 	if !errors.Is(err, chat.ErrNotFound) && !errors.Is(err, unix.ENODEV) {
 		return err
 	}
-	if err := u.startMinderUnit(ctx); err != nil {
+	if err := u.startSupervisorUnit(ctx); err != nil {
 		return err
 	}
 	return moveTo(pid, dir)
@@ -86,20 +86,20 @@ func moveTo(pid int, dirs ...string) error {
 	return nil
 }
 
-// minderUnit is where the minders of runs are, beside a process that only keeps it there.
-func (u *Units) minderUnit() string { return u.o.Name + "-minders" + unitSuffix }
+// supervisorUnit is where the minders of runs are, beside a process that only keeps it there.
+func (u *Units) supervisorUnit() string { return u.o.Name + "-minders" + unitSuffix }
 
-func (u *Units) startMinderUnit(ctx context.Context) error {
+func (u *Units) startSupervisorUnit(ctx context.Context) error {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
-		return fmt.Errorf("cannot start %s: %w", u.minderUnit(), err)
+		return fmt.Errorf("cannot start %s: %w", u.supervisorUnit(), err)
 	}
 	props := []dbus.Property{
 		dbus.PropDescription("What minds the background runs of chats"), dbus.PropSlice("system.slice"), dbus.PropType("exec"),
 		dbus.PropExecStart([]string{sleep, "infinity"}, false), property("Delegate", true),
 	}
-	err = u.job(ctx, "start "+u.minderUnit(), func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
-		_, err := c.StartTransientUnitContext(ctx, u.minderUnit(), "fail", props, done)
+	err = u.job(ctx, "start "+u.supervisorUnit(), func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
+		_, err := c.StartTransientUnitContext(ctx, u.supervisorUnit(), "fail", props, done)
 		return err
 	})
 	if errors.Is(err, chat.ErrExists) {
@@ -108,13 +108,13 @@ func (u *Units) startMinderUnit(ctx context.Context) error {
 	return err
 }
 
-// stopMinderUnit ends the minders that are left, as uninstalling does.
-func (u *Units) stopMinderUnit() error {
-	if _, err := os.Stat(filepath.Join(unifiedRoot, "system.slice", u.minderUnit())); err != nil {
+// stopSupervisorUnit ends the minders that are left, as uninstalling does.
+func (u *Units) stopSupervisorUnit() error {
+	if _, err := os.Stat(filepath.Join(unifiedRoot, "system.slice", u.supervisorUnit())); err != nil {
 		return nil
 	}
-	return u.job(context.Background(), "stop "+u.minderUnit(), func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
-		_, err := c.StopUnitContext(ctx, u.minderUnit(), "replace", done)
+	return u.job(context.Background(), "stop "+u.supervisorUnit(), func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
+		_, err := c.StopUnitContext(ctx, u.supervisorUnit(), "replace", done)
 		return err
 	})
 }

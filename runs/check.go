@@ -13,15 +13,15 @@ import (
 	"github.com/chatd/chatd/shell"
 )
 
-// judging bounds how many commands are read at once: one takes up to 70 MB for a moment
+// checking bounds how many commands are read at once: one takes up to 70 MB for a moment
 // (shell.Calls).
-var judging = make(chan struct{}, 4)
+var checking = make(chan struct{}, 4)
 
-// judgeTurn waits until a command may be read; leave lets the next one.
-func judgeTurn(ctx context.Context) (leave func(), err error) {
+// waitTurn waits until a command may be read; leave lets the next one.
+func waitTurn(ctx context.Context) (leave func(), err error) {
 	select {
-	case judging <- struct{}{}:
-		return func() { <-judging }, nil
+	case checking <- struct{}{}:
+		return func() { <-checking }, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("cannot judge the command: %w", context.Cause(ctx))
 	}
@@ -29,7 +29,7 @@ func judgeTurn(ctx context.Context) (leave func(), err error) {
 
 // Run is [broker.Chats].
 func (c *Chats) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error) {
-	spec, err := c.judge(ctx, id, spec)
+	spec, err := c.checkAudited(ctx, id, spec)
 	if err != nil {
 		return chat.RunResult{}, err
 	}
@@ -41,7 +41,7 @@ func (c *Chats) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out ch
 	if err := spec.CheckStreamed(); err != nil {
 		return chat.RunResult{}, err
 	}
-	spec, err := c.judge(ctx, id, spec)
+	spec, err := c.checkAudited(ctx, id, spec)
 	if err != nil {
 		return chat.RunResult{}, err
 	}
@@ -50,7 +50,7 @@ func (c *Chats) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out ch
 
 // StartRun is [broker.Chats].
 func (c *Chats) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {
-	spec, err := c.judge(ctx, id, spec)
+	spec, err := c.checkAudited(ctx, id, spec)
 	if err != nil {
 		return chat.Run{}, err
 	}
@@ -67,7 +67,7 @@ func (c *Chats) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.
 	if err != nil {
 		return chat.Explained{}, err
 	}
-	leave, err := judgeTurn(ctx)
+	leave, err := waitTurn(ctx)
 	if err != nil {
 		return chat.Explained{}, err
 	}
@@ -92,13 +92,13 @@ func (c *Chats) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.
 	return e, err
 }
 
-// judge is the way of every command that a caller gives: it is a [chat.ErrDenied], audited, for
+// checkAudited is the way of every command that a caller gives: it is a [chat.ErrDenied], audited, for
 // one that the guard of the profile refuses, and finds the paths that the others name.
-func (c *Chats) judge(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunSpec, error) {
+func (c *Chats) checkAudited(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunSpec, error) {
 	if err := spec.Validate(); err != nil {
 		return spec, err
 	}
-	spec, err := c.hold(ctx, id, spec)
+	spec, err := c.check(ctx, id, spec)
 	var d *chat.RunDenial
 	if errors.As(err, &d) {
 		err = errors.Join(err, c.root.RefuseRun(ctx, id, chat.RefusedRun{Argv: spec.CommandLine(), Denial: *d}))
@@ -106,10 +106,10 @@ func (c *Chats) judge(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.
 	return spec, err
 }
 
-// hold holds a command against the guard, and finds the paths that it names. Of one that is no
+// check holds a command against the guard, and finds the paths that it names. Of one that is no
 // bash to its end, those that come before: what cannot be judged runs, and the kernel keeps to
 // the rules.
-func (c *Chats) hold(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunSpec, error) {
+func (c *Chats) check(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunSpec, error) {
 	t, err := c.root.Terms(ctx, id)
 	if err != nil || t.ExecOff || !t.Guard.On() {
 		return spec, err
@@ -118,7 +118,7 @@ func (c *Chats) hold(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.R
 	if err != nil {
 		return spec, err
 	}
-	leave, err := judgeTurn(ctx)
+	leave, err := waitTurn(ctx)
 	if err != nil {
 		return spec, err
 	}
@@ -153,12 +153,12 @@ type compiled struct {
 	guard *guard.Guard
 }
 
-// mostGuards is how many are kept.
-const mostGuards = 32
+// maxGuards is how many are kept.
+const maxGuards = 32
 
 // of is the guard of terms.
 func (g *guards) of(t chat.Terms) (*guard.Guard, error) {
-	keys := t.Placed()
+	keys := t.GuardWithPlaces()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, one := range g.last {
@@ -170,7 +170,7 @@ func (g *guards) of(t chat.Terms) (*guard.Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(g.last) == mostGuards {
+	if len(g.last) == maxGuards {
 		g.last = slices.Delete(g.last, 0, 1)
 	}
 	g.last = append(g.last, compiled{keys, made})

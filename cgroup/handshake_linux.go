@@ -12,23 +12,23 @@ import (
 
 // The words at the door; see the package documentation.
 const (
-	doorHere    = "here"
-	doorFiles   = "files"
-	doorMain    = "main"
-	doorSettled = "settled"
+	wordHere    = "here"
+	wordFiles   = "files"
+	wordMain    = "main"
+	wordSettled = "settled"
 )
 
-// door is the socket between chatd and the first process of a unit, which has its
+// handshake is the socket between chatd and the first process of a unit, which has its
 // other end as stdin. systemd passes no other descriptors before version 256.
 // It is gone before any code of the chat runs: a socket made here keeps root's
 // uid.
-type door struct {
+type handshake struct {
 	ours, theirs *os.File
 	// first is the process that said the last word, as the kernel names it.
 	first int
 }
 
-func newDoor() (*door, error) {
+func newHandshake() (*handshake, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a socket for a unit: %w", err)
@@ -40,16 +40,16 @@ func newDoor() (*door, error) {
 	if err := unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot learn who is at a unit's socket: %w", err), unix.Close(fds[0]), unix.Close(fds[1]))
 	}
-	return &door{ours: os.NewFile(uintptr(fds[0]), "door"), theirs: os.NewFile(uintptr(fds[1]), "door")}, nil
+	return &handshake{ours: os.NewFile(uintptr(fds[0]), "door"), theirs: os.NewFile(uintptr(fds[1]), "door")}, nil
 }
 
-func (d *door) close() {
+func (d *handshake) close() {
 	d.ours.Close()
 	d.theirs.Close()
 }
 
 // await reads one message, which must be word. Anything else is what went wrong.
-func (d *door) await(word string, patience time.Duration) error {
+func (d *handshake) await(word string, patience time.Duration) error {
 	said, err := d.hear(patience)
 	if err == nil && said != word {
 		err = wentWrong(said)
@@ -58,7 +58,7 @@ func (d *door) await(word string, patience time.Duration) error {
 }
 
 // complaint is what the first process said without being waited for, if it did.
-func (d *door) complaint() error {
+func (d *handshake) complaint() error {
 	said, err := d.hear(10 * time.Millisecond)
 	if err != nil || said == "" {
 		return nil
@@ -69,7 +69,7 @@ func (d *door) complaint() error {
 func wentWrong(said string) error { return fmt.Errorf("its first process says %.400q", said) }
 
 // hear reads one message, and who sent it (SCM_CREDENTIALS, unix(7)).
-func (d *door) hear(patience time.Duration) (string, error) {
+func (d *handshake) hear(patience time.Duration) (string, error) {
 	if err := d.ours.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return "", fmt.Errorf("cannot wait for the first process: %w", err)
 	}
@@ -108,7 +108,7 @@ func senderOf(oob []byte) int {
 	return 0
 }
 
-func (d *door) say(word string) error {
+func (d *handshake) say(word string) error {
 	if _, err := d.ours.Write([]byte(word)); err != nil {
 		return fmt.Errorf("cannot tell the first process to go on: %w", err)
 	}
@@ -116,7 +116,7 @@ func (d *door) say(word string) error {
 }
 
 // hand gives files away in one message (SCM_RIGHTS, unix(7)).
-func (d *door) hand(files []*os.File) error {
+func (d *handshake) hand(files []*os.File) error {
 	fds := make([]int, len(files))
 	for i, f := range files {
 		fds[i] = int(f.Fd())
@@ -127,7 +127,7 @@ func (d *door) hand(files []*os.File) error {
 	}
 	var sent error
 	err = raw.Write(func(fd uintptr) bool {
-		sent = unix.Sendmsg(int(fd), []byte(doorFiles), unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+		sent = unix.Sendmsg(int(fd), []byte(wordFiles), unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
 		return !errors.Is(sent, unix.EAGAIN)
 	})
 	if err := errors.Join(err, sent); err != nil {

@@ -58,11 +58,11 @@ type Terms struct {
 func NewTerms(home string, execOff bool, g Guard) Terms {
 	return Terms{
 		Home: home, ExecOff: execOff, Guard: g,
-		DenyPlaces: places(g.CustomDenyPatterns), AllowPlaces: places(g.CustomAllowPatterns),
+		DenyPlaces: patternPlaces(g.CustomDenyPatterns), AllowPlaces: patternPlaces(g.CustomAllowPatterns),
 	}
 }
 
-func places(patterns []Pattern) []string {
+func patternPlaces(patterns []Pattern) []string {
 	out := make([]string, len(patterns))
 	for i, p := range patterns {
 		out[i] = p.Place
@@ -70,15 +70,15 @@ func places(patterns []Pattern) []string {
 	return out
 }
 
-// Placed is the guard with the places of its patterns.
-func (t Terms) Placed() Guard {
+// GuardWithPlaces is the guard with the places of its patterns.
+func (t Terms) GuardWithPlaces() Guard {
 	g := t.Guard
-	g.CustomDenyPatterns = placed(g.CustomDenyPatterns, t.DenyPlaces)
-	g.CustomAllowPatterns = placed(g.CustomAllowPatterns, t.AllowPlaces)
+	g.CustomDenyPatterns = withPlaces(g.CustomDenyPatterns, t.DenyPlaces)
+	g.CustomAllowPatterns = withPlaces(g.CustomAllowPatterns, t.AllowPlaces)
 	return g
 }
 
-func placed(patterns []Pattern, places []string) []Pattern {
+func withPlaces(patterns []Pattern, places []string) []Pattern {
 	out := make([]Pattern, len(patterns))
 	for i, p := range patterns {
 		out[i].Text = p.Text
@@ -101,13 +101,13 @@ type RunDenial struct {
 	// Reason says why, Instead what to do.
 	Reason  string `json:"reason"`
 	Instead string `json:"instead"`
-	// Vague keeps Rule and Command out of what Error says.
-	Vague bool `json:"vague,omitempty"`
+	// Terse keeps Rule and Command out of what Error says.
+	Terse bool `json:"vague,omitempty"`
 }
 
 // Error says why, and what to do instead.
 func (d *RunDenial) Error() string {
-	if d.Vague {
+	if d.Terse {
 		return fmt.Sprintf("cannot run: %s; %s: %v", d.Message, d.Instead, ErrDenied)
 	}
 	return fmt.Sprintf("cannot run: %s: rule %s in %s: %s; %s: %v",
@@ -117,9 +117,9 @@ func (d *RunDenial) Error() string {
 // Unwrap is [ErrDenied].
 func (d *RunDenial) Unwrap() error { return ErrDenied }
 
-// Told is the rule that the caller may know; empty if it is kept from them.
-func (d *RunDenial) Told() string {
-	if d.Vague {
+// VisibleRule is the rule that the caller may know; empty if it is kept from them.
+func (d *RunDenial) VisibleRule() string {
+	if d.Terse {
 		return ""
 	}
 	return d.Rule

@@ -60,9 +60,9 @@ func ways(c *Chats) map[string]func(context.Context, chat.RunSpec) error {
 	}
 }
 
-// TestJudged: a command that the guard refuses never goes down, whatever way it comes, and is
+// TestGuardChecksRuns: a command that the guard refuses never goes down, whatever way it comes, and is
 // reported for the audit log; one that it lets pass goes down with the paths that it names.
-func TestJudged(t *testing.T) {
+func TestGuardChecksRuns(t *testing.T) {
 	for _, name := range []string{"a run", "a stream", "a background", "a schedule"} {
 		t.Run(name, func(t *testing.T) {
 			r := &fake{terms: guarded(false)}
@@ -100,9 +100,9 @@ func TestJudged(t *testing.T) {
 	}
 }
 
-// TestNotJudged: nothing is read of a command that the profile has no guard for, or that
+// TestRunsNotChecked: nothing is read of a command that the profile has no guard for, or that
 // chatd-root refuses anyway; a chat that is not there refuses it.
-func TestNotJudged(t *testing.T) {
+func TestRunsNotChecked(t *testing.T) {
 	for what, terms := range map[string]func(context.Context) (chat.Terms, error){
 		"no guard": func(context.Context) (chat.Terms, error) { return chat.Terms{Home: "/home/u"}, nil }, "exec off": guarded(true),
 	} {
@@ -124,7 +124,7 @@ func TestNotJudged(t *testing.T) {
 func TestGuardChanges(t *testing.T) {
 	r := &fake{}
 	c := opened(t, r, noon())
-	for i := range 3 * mostGuards {
+	for i := range 3 * maxGuards {
 		r.terms = guarded(false, fmt.Sprintf("sudo id %d", i))
 		if err := ways(c)["a run"](t.Context(), chat.RunSpec{Command: fmt.Sprintf("sudo id %d", i)}); err != nil {
 			t.Fatal(err)
@@ -133,7 +133,7 @@ func TestGuardChanges(t *testing.T) {
 			t.Fatalf("by the guard before: %v", err)
 		}
 	}
-	if n := len(c.guards.last); n > mostGuards {
+	if n := len(c.guards.last); n > maxGuards {
 		t.Errorf("%d compiled guards are kept", n)
 	}
 }
@@ -155,9 +155,9 @@ func TestExplainCommand(t *testing.T) {
 	}
 }
 
-// TestDueIsJudged: a time that comes is judged as its maker's, by the guard of that moment. What
+// TestDueRunIsChecked: a time that comes is judged as its maker's, by the guard of that moment. What
 // is refused, or cannot be judged, is written down below and does not run.
-func TestDueIsJudged(t *testing.T) {
+func TestDueRunIsChecked(t *testing.T) {
 	by := chat.Caller{Name: "ada", Role: chat.RoleBridge}
 	for what, c := range map[string]struct {
 		terms func(context.Context) (chat.Terms, error)
@@ -171,7 +171,7 @@ func TestDueIsJudged(t *testing.T) {
 		r, h := &fake{terms: c.terms}, noon()
 		as := make(chan chat.Caller, 9)
 		r.terms = func(ctx context.Context) (chat.Terms, error) { as <- chat.CallerFrom(ctx); return c.terms(ctx) }
-		r.kept = []chat.KeptSchedule{{Schedule: chat.Schedule{ID: "s", Spec: chat.ScheduleSpec{Every: chat.MinEvery, Command: "sudo cat /etc/x"}, CreatedAt: h.Now(), Next: new(h.Now().Add(time.Minute))}, Chat: "a", By: by}}
+		r.kept = []chat.StoredSchedule{{Schedule: chat.Schedule{ID: "s", Spec: chat.ScheduleSpec{Every: chat.MinEvery, Command: "sudo cat /etc/x"}, CreatedAt: h.Now(), Next: new(h.Now().Add(time.Minute))}, Chat: "a", By: by}}
 		k := opened(t, r, h)
 		k.Begin()
 		h.move(time.Minute)
@@ -185,21 +185,21 @@ func TestDueIsJudged(t *testing.T) {
 			if d.Refused != nil || fmt.Sprint(d.Named) != "[{/etc/x false}]" {
 				t.Errorf("%s: %+v", what, d)
 			}
-		} else if d.Refused == nil || !strings.Contains(d.Refused.Said, c.want) || (d.Refused.Denial != nil) != (c.rule != "") || c.rule != "" && d.Refused.Denial.Rule != c.rule {
+		} else if d.Refused == nil || !strings.Contains(d.Refused.Reason, c.want) || (d.Refused.Denial != nil) != (c.rule != "") || c.rule != "" && d.Refused.Denial.Rule != c.rule {
 			t.Errorf("%s: %+v", what, d.Refused)
 		}
 	}
 }
 
-// TestJudgingIsBounded: while as many commands are read as may be at once, one more waits, and
+// TestChecksAreBounded: while as many commands are read as may be at once, one more waits, and
 // goes when its caller does.
-func TestJudgingIsBounded(t *testing.T) {
-	for range cap(judging) {
-		judging <- struct{}{}
+func TestChecksAreBounded(t *testing.T) {
+	for range cap(checking) {
+		checking <- struct{}{}
 	}
 	defer func() {
-		for range cap(judging) {
-			<-judging
+		for range cap(checking) {
+			<-checking
 		}
 	}()
 	r := &fake{terms: guarded(false)}
