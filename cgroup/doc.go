@@ -40,7 +40,7 @@
 // Under cgroup v2 the same danger is a child that is born out of quota: see
 // startLifted, which lifts the quota for the moment of a start.
 //
-// # The door
+// # The handshake
 //
 // systemd before 256 passes no descriptors to a transient service but the three
 // of stdio, so the first process of a unit (chatd-shim enter) has a socket to

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The words at the door; see the package documentation.
+// The words of the handshake; see the package documentation.
 const (
 	wordHere    = "here"
 	wordFiles   = "files"
@@ -40,7 +40,10 @@ func newHandshake() (*handshake, error) {
 	if err := unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot learn who is at a unit's socket: %w", err), unix.Close(fds[0]), unix.Close(fds[1]))
 	}
-	return &handshake{ours: os.NewFile(uintptr(fds[0]), "door"), theirs: os.NewFile(uintptr(fds[1]), "door")}, nil
+	return &handshake{
+		ours:   os.NewFile(uintptr(fds[0]), "handshake"),
+		theirs: os.NewFile(uintptr(fds[1]), "handshake"),
+	}, nil
 }
 
 func (d *handshake) close() {

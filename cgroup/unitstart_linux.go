@@ -18,7 +18,7 @@ const startTime = 30 * time.Second
 
 // Start starts a run as [FS.Start] does. A session becomes a transient service
 // instead: cmd.Args are its command, the user of cmd.SysProcAttr.Credential its
-// user, and cmd.ExtraFiles are handed to it as said in "The door" of the package
+// user, and cmd.ExtraFiles are handed to it as said in "The handshake" of the package
 // documentation. Everything else of cmd is not used, and cmd.Process stays nil:
 // the process is PID 1's child.
 //

@@ -13,11 +13,10 @@ import (
 	"github.com/chatd/chatd/shell"
 )
 
-// checking bounds how many commands are read at once: one takes up to 70 MB for a moment
-// (shell.Calls).
+// checking bounds the commands that are parsed simultaneously: one takes up to 70 MB (shell.Calls).
 var checking = make(chan struct{}, 4)
 
-// waitTurn waits until a command may be read; leave lets the next one.
+// waitTurn waits for a free place among the commands being parsed; leave frees it again.
 func waitTurn(ctx context.Context) (leave func(), err error) {
 	select {
 	case checking <- struct{}{}:
@@ -57,8 +56,8 @@ func (c *Chats) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (ch
 	return c.root.StartRun(ctx, id, spec)
 }
 
-// Explain is [broker.Chats]: of a command, what the file rules say of its paths and what the
-// guard says of it.
+// Explain is [broker.Chats]. For a command it returns the verdict of the file rules on its paths,
+// and the guard's.
 func (c *Chats) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
 	if q.Command == "" || q.Validate() != nil {
 		return c.root.Explain(ctx, id, q)
@@ -92,9 +91,11 @@ func (c *Chats) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.
 	return e, err
 }
 
-// checkAudited is the way of every command that a caller gives: it is a [chat.ErrDenied], audited, for
-// one that the guard of the profile refuses, and finds the paths that the others name.
-func (c *Chats) checkAudited(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunSpec, error) {
+// checkAudited checks every command of a caller, and has chatd-root audit a refusal by the guard,
+// which is a [chat.ErrDenied]. It adds the paths that the command names.
+func (c *Chats) checkAudited(
+	ctx context.Context, id chat.ID, spec chat.RunSpec,
+) (chat.RunSpec, error) {
 	if err := spec.Validate(); err != nil {
 		return spec, err
 	}
@@ -106,9 +107,9 @@ func (c *Chats) checkAudited(ctx context.Context, id chat.ID, spec chat.RunSpec)
 	return spec, err
 }
 
-// check holds a command against the guard, and finds the paths that it names. Of one that is no
-// bash to its end, those that come before: what cannot be judged runs, and the kernel keeps to
-// the rules.
+// check compares a command with the guard, and finds the paths that it names. Of a command that
+// does not parse to its end it finds those before the error: such a command runs, and the kernel
+// still enforces the file rules.
 func (c *Chats) check(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunSpec, error) {
 	t, err := c.root.Terms(ctx, id)
 	if err != nil || t.ExecOff || !t.Guard.On() {
@@ -141,8 +142,8 @@ func (c *Chats) check(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.
 	return spec, nil
 }
 
-// guards are those of the profiles, compiled. A host has a handful; after a reload there are
-// others, and the oldest is forgotten.
+// guards caches the compiled guards of the profiles. A host has a handful; after a reload new ones
+// replace the oldest.
 type guards struct {
 	mu   sync.Mutex
 	last []compiled
@@ -153,10 +154,10 @@ type compiled struct {
 	guard *guard.Guard
 }
 
-// maxGuards is how many are kept.
+// maxGuards bounds the cache.
 const maxGuards = 32
 
-// of is the guard of terms.
+// of is the compiled guard for the terms.
 func (g *guards) of(t chat.Terms) (*guard.Guard, error) {
 	keys := t.GuardWithPlaces()
 	g.mu.Lock()

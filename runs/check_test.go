@@ -60,8 +60,8 @@ func ways(c *Chats) map[string]func(context.Context, chat.RunSpec) error {
 	}
 }
 
-// TestGuardChecksRuns: a command that the guard refuses never goes down, whatever way it comes, and is
-// reported for the audit log; one that it lets pass goes down with the paths that it names.
+// TestGuardChecksRuns: a command that the guard refuses never reaches chatd-root, by any way in,
+// and is reported for the audit log; one that it lets pass goes down with the paths that it names.
 func TestGuardChecksRuns(t *testing.T) {
 	for _, name := range []string{"a run", "a stream", "a background", "a schedule"} {
 		t.Run(name, func(t *testing.T) {
@@ -155,8 +155,8 @@ func TestExplainCommand(t *testing.T) {
 	}
 }
 
-// TestDueRunIsChecked: a time that comes is judged as its maker's, by the guard of that moment. What
-// is refused, or cannot be judged, is written down below and does not run.
+// TestDueRunIsChecked: a due run is checked as its creator's, by the guard of that moment. What is
+// refused, or cannot be judged, is written down below and does not run.
 func TestDueRunIsChecked(t *testing.T) {
 	by := chat.Caller{Name: "ada", Role: chat.RoleBridge}
 	for what, c := range map[string]struct {
@@ -171,7 +171,13 @@ func TestDueRunIsChecked(t *testing.T) {
 		r, h := &fake{terms: c.terms}, noon()
 		as := make(chan chat.Caller, 9)
 		r.terms = func(ctx context.Context) (chat.Terms, error) { as <- chat.CallerFrom(ctx); return c.terms(ctx) }
-		r.kept = []chat.StoredSchedule{{Schedule: chat.Schedule{ID: "s", Spec: chat.ScheduleSpec{Every: chat.MinEvery, Command: "sudo cat /etc/x"}, CreatedAt: h.Now(), Next: new(h.Now().Add(time.Minute))}, Chat: "a", By: by}}
+		spec := chat.ScheduleSpec{Every: chat.MinEvery, Command: "sudo cat /etc/x"}
+		r.kept = []chat.StoredSchedule{{
+			Schedule: chat.Schedule{
+				ID: "s", Spec: spec, CreatedAt: h.Now(), Next: new(h.Now().Add(time.Minute)),
+			},
+			Chat: "a", By: by,
+		}}
 		k := opened(t, r, h)
 		k.Begin()
 		h.move(time.Minute)

@@ -90,7 +90,9 @@ func (c *Chats) takeDue(ctx context.Context, d chat.DueSchedule) (running bool, 
 }
 
 // checkDue judges the command of a time that has come, as the caller who made the schedule.
-func (c *Chats) checkDue(ctx context.Context, d chat.DueSchedule) ([]chat.NamedPath, *chat.RefusedDue, error) {
+func (c *Chats) checkDue(
+	ctx context.Context, d chat.DueSchedule,
+) ([]chat.NamedPath, *chat.RefusedDue, error) {
 	k, err := c.root.KeptSchedule(ctx, d.Chat, d.ID)
 	if err != nil {
 		return nil, nil, err

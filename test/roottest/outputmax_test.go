@@ -175,7 +175,8 @@ func TestOutputMaxOfAllRuns(t *testing.T) {
 func TestOutputMaxKept(t *testing.T) {
 	m := open(t, attackOptions(t))
 	c := create(t, m, "kept", "default")
-	const fullByDefault = chat.MaxRetainedOutput/chat.DefaultOutputMax + 1 // runs, with one stream of each
+	// fullByDefault is in runs, with one stream of each.
+	const fullByDefault = chat.MaxRetainedOutput/chat.DefaultOutputMax + 1
 	prints := func(bytes int, keeps int64) string {
 		r := startRun(t, m, c.ID, chat.RunSpec{Command: fmt.Sprintf("head -c %d /dev/zero | tee /dev/stderr", bytes), OutputMax: keeps})
 		awaitRun(t, m, c.ID, r.ID)

@@ -61,7 +61,8 @@ func TestRunsAreKept(t *testing.T) {
 	if r := awaitRun(t, m, c.ID, young); r.Result.Stdout != "kept\n" {
 		t.Errorf("a run that ended 25 minutes ago: %+v", r)
 	}
-	const full = chat.MaxRetainedOutput / (2 * chat.DefaultOutputMax) // runs, each with both streams full
+	// full is in runs, each with both streams full.
+	const full = chat.MaxRetainedOutput / (2 * chat.DefaultOutputMax)
 	for range full {
 		r := startRun(t, m, c.ID, chat.RunSpec{Command: "head -c 1100000 /dev/zero | tee /dev/stderr"})
 		runs = append(runs, r.ID)
