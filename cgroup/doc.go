@@ -62,10 +62,10 @@
 //
 // # A killed cgroup is dead
 //
-// After one write to cgroup.kill the kernel ends every later CLONE_INTO_CGROUP
-// into that directory at birth (tried: 6.1.0-50 and 6.18.44 do, 6.1.0-56 does not).
-// So nothing is started where something was killed: Create and Start make a fresh session leaf, a run
-// always has a new one, and Start refuses the leaf of a killed run.
+// After one write to cgroup.kill the kernel ends every later CLONE_INTO_CGROUP into that directory
+// at birth (tried: 6.1.0-50 and 6.18.44 do, 6.1.0-56 does not). So nothing starts where something
+// was killed: Create and Start make a fresh session leaf, a run always has a new one, and Start
+// refuses the leaf of a killed run.
 //
 // # What it does not stop
 //
