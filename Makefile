@@ -55,10 +55,10 @@ race: packages ## the tests in which callers race, under the race detector
 check: packages ## formatting, vet, lost errors, dead code, vulnerabilities, types on other systems
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt-clean:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
-	go vet -tags failpoints ./provision ./cmd/chatd-root
+	go vet -tags failpoints ./sys ./cmd/chatd-root ./cmd/chatd-enforce
 	go run $(STATICCHECK) ./...
 	go run $(ERRCHECK) -ignoretests -exclude test/errcheck.txt ./...
-	go run $(ERRCHECK) -ignoretests -exclude test/errcheck.txt -tags failpoints ./provision ./cmd/chatd-root
+	go run $(ERRCHECK) -ignoretests -exclude test/errcheck.txt -tags failpoints ./sys ./cmd/chatd-root ./cmd/chatd-enforce
 	test/deadcode $(DEADCODE)
 	test/vulnerabilities $(GOVULNCHECK)
 	go vet -tags e2e ./test/vagrant

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // newMask is a mask that this apply mounted, and inside which further masks are mounted.
@@ -97,6 +98,7 @@ func (m *mounter) mountMask(w want, inside []want, in *newMask) (*newMask, error
 		err = m.mark(l.tree)
 	}
 	if err == nil {
+		sys.Failpoint("mount.marked")
 		err = m.attach(l.tree, target, old)
 	}
 	var st unix.Statx_t
@@ -108,6 +110,7 @@ func (m *mounter) mountMask(w want, inside []want, in *newMask) (*newMask, error
 		return nil, err
 	}
 	m.mounted = append(m.mounted, maskMount{w, st.Mnt_id})
+	sys.Failpoint("mount.applied")
 	return l, nil
 }
 

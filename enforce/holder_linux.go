@@ -3,6 +3,7 @@ package enforce
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -12,13 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
-// The descriptors that the holder hands to the worker.
+// The descriptors that the holder hands to the worker. A worker that becomes the holder has the
+// first three already.
 const (
 	fdListener = 3
 	fdPerm     = 4
 	fdNames    = 5
+	fdHolder   = 6 // ends when the holder does
 )
 
 // processName is the name that top and ps -e show. The worker would otherwise be named "exe", after
@@ -58,73 +62,123 @@ func lockDir(dir string) (*os.File, error) {
 
 // hold is the holder.
 func hold(o Options) error {
-	dir := o.Dir
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return fmt.Errorf("cannot make the keeper's directory: %w", err)
 	}
-	lock, err := lockDir(dir)
+	lock, err := lockDir(o.Dir)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
+	sys.Failpoint("holder.locked")
 	// Best effort: without CAP_SYS_RESOURCE the score stays as the unit set it.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
-	socket := filepath.Join(dir, Socket)
-	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cannot replace the keeper's socket: %w", err)
-	}
-	perm, names, err := initWatch()
-	if err != nil {
-		return err
-	}
 	unix.Umask(0o077)
+	listener, perm, names := os.NewFile(fdListener, "listener"), fdPerm, fdNames
+	if !o.Heir {
+		if perm, names, err = initWatch(); err != nil {
+			return err
+		}
+		sys.Failpoint("holder.watched")
+		if listener, err = listen(filepath.Join(o.Dir, Socket)); err != nil {
+			return err
+		}
+	}
+	sys.Failpoint("holder.listening")
+	return keepWorker(o, []*os.File{listener, os.NewFile(uintptr(perm), "perm"), os.NewFile(uintptr(names), "names")})
+}
+
+// listen makes the socket for orders.
+func listen(socket string) (*os.File, error) {
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("cannot replace the keeper's socket: %w", err)
+	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
-		return fmt.Errorf("cannot listen for orders: %w", err)
+		return nil, fmt.Errorf("cannot listen for orders: %w", err)
 	}
+	l.SetUnlinkOnClose(false)
 	listener, err := l.File()
-	if err != nil {
-		return fmt.Errorf("cannot hand the keeper's socket on: %w", err)
+	if err := errors.Join(err, l.Close()); err != nil {
+		return nil, fmt.Errorf("cannot hand the keeper's socket on: %w", err)
 	}
-	files := []*os.File{listener, os.NewFile(uintptr(perm), "perm"), os.NewFile(uintptr(names), "names")}
+	return listener, nil
+}
+
+// keepWorker starts the worker, and another when it ends.
+func keepWorker(o Options, files []*os.File) error {
+	ends, alive, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("cannot tell the worker how long this lives: %w", err)
+	}
+	defer alive.Close()
 	for {
-		args := []string{"--dir", dir, "--worker"}
-		if o.IdleEnd {
-			args = append(args, "--idle-end")
-		}
-		cmd := exec.Command("/proc/self/exe", args...)
-		cmd.Args[0], cmd.ExtraFiles, cmd.Stderr, cmd.Env = processName, files, os.Stderr, []string{}
+		cmd := exec.Command("/proc/self/exe", o.args("--worker")...)
+		cmd.Args[0], cmd.ExtraFiles, cmd.Stderr, cmd.Env = processName, append(files, ends), os.Stderr, []string{}
 		err := cmd.Run()
 		if err == nil && o.IdleEnd {
-			return errors.Join(os.Remove(socket), l.Close())
+			return os.Remove(filepath.Join(o.Dir, Socket))
 		}
 		fmt.Fprintf(o.Errs, "%s: the worker ended (%v), and is started again\n", processName, err)
+		sys.Failpoint("holder.again")
 		time.Sleep(100 * time.Millisecond)
 	}
 }
 
+// args are the arguments of another process of the enforcer, which is what mode says.
+func (o Options) args(mode string) []string {
+	args := []string{"--dir", o.Dir, mode}
+	if o.IdleEnd {
+		args = append(args, "--idle-end")
+	}
+	return args
+}
+
+// inherit makes this worker the holder when that has ended: without one the groups would end with
+// the worker, and opens that nobody is asked about pass. Opens wait until the next worker answers.
+func inherit(o Options, holder *os.File) error {
+	_, err := holder.Read(make([]byte, 1))
+	if !errors.Is(err, io.EOF) {
+		return fmt.Errorf("cannot wait for the end of the holder: %w", err)
+	}
+	sys.Failpoint("worker.inherits")
+	for _, fd := range []uintptr{fdListener, fdPerm, fdNames} {
+		if _, err := unix.FcntlInt(fd, unix.F_SETFD, 0); err != nil {
+			return fmt.Errorf("cannot keep what the holder had: %w", err)
+		}
+	}
+	err = unix.Exec("/proc/self/exe", append([]string{processName}, o.args("--heir")...), []string{})
+	return fmt.Errorf("cannot become the holder: %w", err)
+}
+
 // work is the worker: it resumes the sessions of an earlier worker and serves orders.
 func work(o Options) error {
-	listener, err := net.FileListener(os.NewFile(fdListener, "listener"))
+	shared := os.NewFile(fdListener, "listener")
+	listener, err := net.FileListener(shared)
 	if err != nil {
 		return fmt.Errorf("cannot take the keeper's socket over: %w", err)
 	}
-	for _, fd := range []int{fdListener, fdPerm, fdNames} {
+	for _, fd := range []int{fdListener, fdPerm, fdNames, fdHolder} {
 		unix.CloseOnExec(fd)
 	}
-	k, err := newEnforcer(o.Dir, fdPerm, fdNames, o.Errs)
+	failed := make(chan error, 4)
+	go func() {
+		failed <- inherit(o, os.NewFile(fdHolder, "holder"))
+		_ = shared.Close() // it stays open until then
+	}()
+	e, err := newEnforcer(o.Dir, fdPerm, fdNames, o.Errs)
 	if err != nil {
 		return err
 	}
-	if err := k.resume(); err != nil {
+	if err := e.resume(); err != nil {
 		return err
 	}
-	failed := make(chan error, 3)
+	sys.Failpoint("worker.ready")
 	if o.IdleEnd {
-		go func() { k.awaitIdle(); failed <- nil }()
+		go func() { e.awaitIdle(); failed <- nil }()
 	}
-	go func() { failed <- k.watch.run() }()
-	go func() { failed <- k.serve(listener) }()
-	go k.recheckQueued()
+	go func() { failed <- e.watch.run() }()
+	go func() { failed <- e.serve(listener) }()
+	go e.recheckQueued()
 	return <-failed
 }

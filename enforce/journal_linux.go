@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // journalLine is one record of a session: a file that had a denied name, or an earlier name of a
@@ -84,6 +85,7 @@ func (w *watch) write(s *watchedSession, l journalLine) {
 	b, err := json.Marshal(l)
 	if err == nil {
 		_, err = s.journal.Write(fmt.Appendf(nil, "\n%s\n", b))
+		sys.Failpoint("journal.written")
 	}
 	if err != nil {
 		w.end(s.session, fmt.Errorf("cannot note what it moved: %w", err))
@@ -95,6 +97,7 @@ func (w *watch) rewrite(s *watchedSession) error {
 	if err := s.journal.Truncate(0); err != nil {
 		return fmt.Errorf("cannot begin the journal of a session again: %w", err)
 	}
+	sys.Failpoint("journal.emptied")
 	for h, class := range s.denied {
 		w.write(s, journalLine{Child: []byte(h), Class: class})
 	}

@@ -193,6 +193,7 @@ func (m *mounter) unmountDropped() error {
 			}
 			all[i].path, again = "", true
 			delete(m.dropped, c.id)
+			sys.Failpoint("mount.removed")
 		}
 		all = slices.DeleteFunc(all, func(c maskMount) bool { return c.path == "" })
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // question is an open that waits for its answer.
@@ -47,6 +49,7 @@ func (w *watch) readOpens() error {
 		if err != nil {
 			continue // no event, or the kernel could not open the file here and refused the open
 		}
+		sys.Failpoint("open.read")
 		events, err := parseEvents(buf[:n])
 		for _, e := range events {
 			if e.fd >= 0 {
@@ -150,6 +153,7 @@ func (w *watch) decide(s *watchedSession, q question) error {
 	if !allow {
 		w.recordRefused(s, q.fd)
 	}
+	sys.Failpoint("open.judged")
 	return w.answer(q, allow)
 }
 
@@ -160,6 +164,7 @@ func (w *watch) answer(q question, allow bool) error {
 		verdict = unix.FAN_ALLOW
 	}
 	_, err := unix.Write(w.permFD, response(q.fd, verdict))
+	sys.Failpoint("open.answered")
 	unix.Close(q.fd)
 	<-w.room
 	if err != nil && err != unix.ENOENT { // ENOENT: the process was killed meanwhile

@@ -8,6 +8,8 @@ type Options struct {
 	Dir string
 	// Worker runs the worker; without it the holder runs.
 	Worker bool
+	// Heir makes it the holder in the place of one that ended, whose descriptors it has.
+	Heir bool
 	// IdleEnd ends the enforcer after [idleTime] without a session or an order. A systemd unit runs
 	// without it; an enforcer that chatd started itself would otherwise never end.
 	IdleEnd bool

@@ -1,11 +1,15 @@
 package enforce
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // drop forgets a session that has ended; its mounts, and their marks, ended with it.
@@ -42,5 +46,35 @@ func (w *watch) release(s *watchedSession) {
 			}
 		}
 		unix.Close(t.fd)
+	}
+}
+
+// forget lets a session go. Only when nothing of it is left may another of its chat
+// take its place: what is noted is by chat.
+func (e *enforcer) forget(s *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	id := s.initProc.chat
+	sys.Failpoint("forget.begun")
+	e.watch.drop(id)
+	s.close()
+	sys.Failpoint("forget.closed")
+	e.removeNotes(id)
+	sys.Failpoint("forget.removed")
+	e.mu.Lock()
+	delete(e.sessions, id)
+	e.mu.Unlock()
+}
+
+// removeNotes removes what is noted of a session for a later worker, and last the file by which
+// that one would take the session up.
+func (e *enforcer) removeNotes(id chat.ID) {
+	for _, file := range []string{e.watch.backlogFile(id), e.watch.journalFile(id), e.file(id) + ".new", e.file(id)} {
+		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+			fmt.Fprintf(e.errs, "chatd-enforce: cannot forget a session: %v\n", err)
+		}
 	}
 }

@@ -2,18 +2,22 @@ package enforce
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // savedSession is the state from which a later worker resumes a session.
 type savedSession struct {
 	Order       Order       `json:"order"`
-	Mounts      []int       `json:"mounts"` // bubblewrap's
+	Mounts      []int       `json:"mounts"`          // bubblewrap's
+	StartMasks  []int       `json:"masks,omitempty"` // bubblewrap's masks
 	Masks       []savedMask `json:"covers"`
 	LinkTargets linkTargets `json:"led"`
 }
@@ -33,7 +37,7 @@ func (e *enforcer) file(id chat.ID) string {
 
 // save writes a session's state for a later worker. The caller holds the session's lock.
 func (e *enforcer) save(s *session) error {
-	f := savedSession{Order: s.order, Mounts: s.baseIDs, LinkTargets: s.linkTargets}
+	f := savedSession{Order: s.order, Mounts: s.baseIDs, StartMasks: s.startMaskIDs, LinkTargets: s.linkTargets}
 	for _, c := range slices.Concat(s.masks, s.buriedMasks) {
 		f.Masks = append(f.Masks, savedMask{c.path, c.class, c.parent, c.dir, c.base, c.inode.major, c.inode.minor, c.inode.ino, c.id})
 	}
@@ -42,6 +46,7 @@ func (e *enforcer) save(s *session) error {
 		err = os.WriteFile(e.file(s.initProc.chat)+".new", b, 0o600)
 	}
 	if err == nil {
+		sys.Failpoint("rules.saving")
 		err = os.Rename(e.file(s.initProc.chat)+".new", e.file(s.initProc.chat))
 	}
 	if err != nil {
@@ -53,18 +58,29 @@ func (e *enforcer) save(s *session) error {
 // resume resumes the sessions of an earlier worker. Their opens wait meanwhile. A session that
 // cannot be resumed is killed.
 func (e *enforcer) resume() error {
-	files, err := filepath.Glob(filepath.Join(e.dir, "sessions", "*.json"))
+	notes, err := os.ReadDir(filepath.Join(e.dir, "sessions"))
 	if err != nil {
 		return fmt.Errorf("cannot find the sessions: %w", err)
 	}
-	if len(files) == 0 {
+	if len(notes) == 0 {
 		return nil
 	}
-	// Before the first question is read: its descriptor could reuse a lost number.
+	// Before the first question is read: its descriptor could reuse a lost number. A journal is
+	// made before the first question about a session, and its file before the session begins.
 	if err := denyLost(e.watch.permFD); err != nil {
 		return err
 	}
-	for _, file := range files {
+	sys.Failpoint("takeup.refused")
+	for _, note := range notes {
+		id, ext, _ := strings.Cut(note.Name(), ".")
+		file := e.file(chat.ID(id))
+		if _, err := os.Lstat(file); errors.Is(err, os.ErrNotExist) {
+			e.removeNotes(chat.ID(id)) // of a session that never began, or that was let go of
+			continue
+		}
+		if ext != "json" {
+			continue
+		}
 		b, err := os.ReadFile(file)
 		var f savedSession
 		if err == nil {
@@ -81,10 +97,11 @@ func (e *enforcer) resume() error {
 func (e *enforcer) resumeSession(f savedSession) {
 	s, _, err := e.session(f.Order)
 	if err != nil {
-		_ = os.Remove(e.file(f.Order.Chat)) // it has ended
+		e.removeNotes(f.Order.Chat) // it has ended
 		return
 	}
-	s.baseIDs, s.resumed, s.linkTargets = f.Mounts, true, f.LinkTargets
+	sys.Failpoint("takeup.session")
+	s.baseIDs, s.startMaskIDs, s.resumed, s.linkTargets = f.Mounts, f.StartMasks, true, f.LinkTargets
 	for _, c := range f.Masks {
 		s.masks = append(s.masks, maskMount{want{c.Path, c.Class, c.Parent, c.Dir, inode{c.Major, c.Minor, c.Ino}, c.Base}, c.ID})
 	}

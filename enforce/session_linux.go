@@ -29,8 +29,9 @@ type session struct {
 	// causes has the denied names of what has another at which it is closed too.
 	causes  atomic.Pointer[map[string]string]
 	relink  atomic.Bool // something was made or moved that links of denies may lead through
-	noMasks bool        // tests: nothing is covered
-	noSwap  bool        // tests: as a kernel before 6.5
+	note    func(*session) error
+	noMasks bool // tests: nothing is covered
+	noSwap  bool // tests: as a kernel before 6.5
 	// startMasks are what bubblewrap's masks are mounts of.
 	startMasks []inode
 
@@ -170,6 +171,7 @@ func (s *session) apply(o Order, masks maskPair, procFD int, watch *watch) error
 	if err != nil {
 		return err
 	}
+	sys.Failpoint("rules.compiled")
 	root, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cannot open the session's root: %w", err)
@@ -180,9 +182,17 @@ func (s *session) apply(o Order, masks maskPair, procFD int, watch *watch) error
 			return err
 		}
 	}
+	sys.Failpoint("rules.bases")
 	if err := watch.begin(s, wall, changed); err != nil {
 		return err
 	}
+	if s.wall == nil && s.note != nil {
+		// Before the first mount: a later worker could not tell it from bubblewrap's.
+		if err := inOwnNamespace(func() error { return s.note(s) }); err != nil {
+			return err
+		}
+	}
+	sys.Failpoint("rules.begun")
 	looked := 0
 	for try := 0; ; try++ {
 		looked, err = s.applyMasks(o, wall, !changed, root, masks, procFD, watch)
@@ -196,9 +206,11 @@ func (s *session) apply(o Order, masks maskPair, procFD int, watch *watch) error
 	if err != nil {
 		return err
 	}
+	sys.Failpoint("rules.covered")
 	if err := watch.settle(s, wall, root, procFD); err != nil {
 		return err
 	}
+	sys.Failpoint("rules.settled")
 	s.order, s.wall = o, wall
 	s.publish(looked)
 	return nil

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // watch enforces the rules for files that are made later, with two groups of fanotify(7). Group
@@ -120,6 +121,7 @@ func (w *watch) begin(k *session, wall *ruleWall, changed bool) error {
 	if s == nil {
 		s = &watchedSession{session: k, denied: map[handle]wallClass{}, moved: map[string][]string{}, names: share{divisor: namesShare}, opens: share{divisor: opensShare}}
 		err := w.openJournal(s)
+		sys.Failpoint("rules.journal")
 		if err == nil {
 			err = w.markNames(s)
 		}

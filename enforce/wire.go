@@ -103,8 +103,8 @@ const (
 const orderTimeout = 2 * time.Minute
 
 // ErrEnded means that the enforcer's worker ended before it answered. The next worker resumes its
-// sessions.
-var ErrEnded = errors.New("it ended before it answered")
+// sessions, and may be asked again.
+var ErrEnded = fmt.Errorf("it ended before it answered: %w", chat.ErrBusy)
 
 // Ask sends one order to the enforcer's unix socket and waits for the answer. A refused order is an
 // error, and so is a worker that ends before it answers ([ErrEnded]).

@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // enforcer is the worker: the sessions that it keeps, and what they share.
@@ -76,7 +76,9 @@ func (e *enforcer) answer(conn net.Conn) {
 	e.recordOrder()
 	o, err := readOrder(conn)
 	if err == nil {
+		sys.Failpoint(o.Verb + ".read")
 		a, err = e.execute(o)
+		sys.Failpoint(o.Verb + ".done")
 	}
 	if err != nil {
 		a.Error = err.Error()
@@ -193,6 +195,7 @@ func (e *enforcer) session(o Order) (s *session, known bool, err error) {
 	if s, err = openSession(o); err != nil {
 		return nil, false, err
 	}
+	s.note = e.save
 	s.noMasks, s.noSwap, s.trees, s.startMasks = e.noMasks, e.noSwap, &e.trees, startMasks(e.dir)
 	for {
 		e.drop(o.Chat)
@@ -219,27 +222,6 @@ func (e *enforcer) drop(id chat.ID) {
 	if s := e.named(id); s != nil {
 		e.forget(s)
 	}
-}
-
-// forget releases a session and removes its files. The files are named after the chat, so the
-// chat's next session may begin only after that.
-func (e *enforcer) forget(s *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return
-	}
-	id := s.initProc.chat
-	e.watch.drop(id)
-	s.close()
-	for _, file := range []string{e.file(id), e.watch.journalFile(id), e.watch.backlogFile(id)} {
-		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
-			fmt.Fprintf(e.errs, "chatd-enforce: cannot forget a session: %v\n", err)
-		}
-	}
-	e.mu.Lock()
-	delete(e.sessions, id)
-	e.mu.Unlock()
 }
 
 // sweep forgets sessions that have ended.

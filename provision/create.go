@@ -9,6 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 )
 
 // Create returns a conversation's chat, and makes it if there is none. It is idempotent: of any
@@ -31,7 +32,7 @@ func (m *Manager) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, 
 			return chat.Chat{}, false, err
 		}
 	}
-	failpoint("create.record.after")
+	sys.Failpoint("create.record.after")
 	unlock, err := m.locks.lock(ctx, rec.ID)
 	if err != nil {
 		return chat.Chat{}, created, err

@@ -16,6 +16,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -82,6 +83,7 @@ func (m *Manager) enter(ctx context.Context, rec state.Record, s *session, e ent
 	if err != nil && !out.late { // perhaps before it could be waited for, and then nobody ended it
 		err = errors.Join(err, m.killRun(ctx, rec, e.run))
 	}
+	sys.Failpoint("run.over.after")
 	usage, usageErr := m.groups.RunUsage(rec.ID, e.run)
 	if errors.Is(usageErr, chat.ErrNotFound) {
 		usageErr = nil // the session ended with the command, and took the leaf with it
@@ -94,12 +96,14 @@ func (m *Manager) enter(ctx context.Context, rec state.Record, s *session, e ent
 
 // createRun makes the leaf of a run.
 func (m *Manager) createRun(id chat.ID, run string) error {
+	defer sys.Failpoint("run.leaf.after")
 	return asEnded(id, m.groups.CreateRun(id, run))
 }
 
 // startInRun starts a command in the leaf of a run. What it does may end the session before
 // this returns.
 func (m *Manager) startInRun(id chat.ID, run string, cmd *exec.Cmd) error {
+	defer sys.Failpoint("run.command.after")
 	return asEnded(id, m.groups.Start(id, "runs/"+run, cmd))
 }
 

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -75,8 +76,22 @@ func (m *Manager) keptProfiles() []string {
 }
 
 func (m *Manager) keeperAnswers(ctx context.Context) bool {
-	_, err := enforce.Ask(ctx, filepath.Join(m.keeperDir(), enforce.Socket), enforce.Order{Verb: enforce.Probe})
+	_, err := m.probeKeeper(ctx, enforce.Order{})
 	return err == nil
+}
+
+// probeKeeper asks again where a worker of the enforcer ends meanwhile. That is no reason to start
+// another enforcer, beside a holder that starts the next worker, nor to think that a session is
+// not kept.
+func (m *Manager) probeKeeper(ctx context.Context, order enforce.Order) (a enforce.Answer, err error) {
+	order.Verb = enforce.Probe
+	for range 3 {
+		a, err = enforce.Ask(ctx, filepath.Join(m.keeperDir(), enforce.Socket), order)
+		if !errors.Is(err, enforce.ErrEnded) {
+			break
+		}
+	}
+	return a, err
 }
 
 // startKeeper starts the keeper where none answers. With systemd one is there as a

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 )
 
 // Reap removes every trace of the chat from the host; its uid is never reused. A reap that has
@@ -33,7 +34,7 @@ func (m *Manager) Reap(ctx context.Context, id chat.ID) error {
 			return err
 		}
 	}
-	failpoint("reap.record.after")
+	sys.Failpoint("reap.record.after")
 	if err := m.reapLocked(ctx, rec); err != nil {
 		return errors.Join(err, m.auditOutcome(ctx, rec, "reap", nil, err))
 	}
@@ -56,7 +57,7 @@ func (m *Manager) reapLocked(ctx context.Context, rec state.Record) error {
 	if err := m.syncRemoved(); err != nil {
 		return fmt.Errorf("cannot reap chat %s: %w", rec.ID, err)
 	}
-	failpoint("reap.forget.before")
+	sys.Failpoint("reap.forget.before")
 	m.clearFinding("chat " + string(rec.ID))
 	return m.store.Forget(rec.ID, m.event(ctx, rec, "reap", "done", nil))
 }

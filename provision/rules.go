@@ -69,13 +69,22 @@ func (m *Manager) keepRules(ctx context.Context, rec state.Record, l *heldProces
 
 // keeps asks whether the keeper holds rules in this session.
 func (m *Manager) keeps(ctx context.Context, rec state.Record, l *heldProcess) bool {
-	order := enforce.Order{Verb: enforce.Probe, Chat: rec.ID, PID: l.PID, Start: l.Start}
-	_, err := enforce.Ask(ctx, filepath.Join(m.keeperDir(), enforce.Socket), order)
+	_, err := m.probeKeeper(ctx, enforce.Order{Chat: rec.ID, PID: l.PID, Start: l.Start})
 	return err == nil
 }
 
-// holdRules has the keeper raise the walls of the chat's rules in its session.
+// holdRules has the keeper raise the walls of the chat's rules in its session. Where a worker of
+// the enforcer ends meanwhile the next one is asked, which has taken the sessions up by then. It is
+// asked once: the order may be what ended the first.
 func (m *Manager) holdRules(ctx context.Context, rec state.Record, l *heldProcess) error {
+	err := m.orderRules(ctx, rec, l)
+	if errors.Is(err, enforce.ErrEnded) {
+		err = m.orderRules(ctx, rec, l)
+	}
+	return err
+}
+
+func (m *Manager) orderRules(ctx context.Context, rec state.Record, l *heldProcess) error {
 	file, text := m.policy(rec).Source()
 	order := enforce.Order{
 		Verb: enforce.Hold, Chat: rec.ID, UID: rec.UID, PID: l.PID, Start: l.Start,
@@ -188,14 +197,9 @@ func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
 }
 
 // renewRules brings an awake chat to the rules that hold now, or ends its session. The
-// caller holds the chat's lock. An enforcer's worker that ends meanwhile is no reason to end it:
-// the next one has taken the session up before it answers. It is asked once, for the order may be
-// what ended the first.
+// caller holds the chat's lock.
 func (m *Manager) renewRules(ctx context.Context, rec state.Record, s *session) error {
 	err := m.keepRules(ctx, rec, s.init)
-	if errors.Is(err, enforce.ErrEnded) {
-		err = m.keepRules(ctx, rec, s.init)
-	}
 	if err == nil {
 		return m.forgetMasks(rec, s)
 	}
@@ -245,8 +249,7 @@ func (m *Manager) rulesIn(l chat.Layer, rec state.Record, s *session) chat.Layer
 	if n := len(s.maskedPaths()); n > 0 {
 		l.Probe += fmt.Sprintf("; file rules: bubblewrap masks %d denied paths", n)
 	}
-	order := enforce.Order{Verb: enforce.Probe, Chat: rec.ID, PID: s.init.PID, Start: s.init.Start}
-	a, err := enforce.Ask(context.Background(), filepath.Join(m.keeperDir(), enforce.Socket), order)
+	a, err := m.probeKeeper(context.Background(), enforce.Order{Chat: rec.ID, PID: s.init.PID, Start: s.init.Start})
 	if err != nil {
 		l.State, l.Fix = chat.LayerWeaker, "start the keeper of file rules: systemctl start chatd-keeper"
 		l.Probe += "; file rules: nobody judges files made later: " + err.Error()

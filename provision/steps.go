@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 )
 
 // step is one layer's part in the life of a chat. create applies it, drift describes how the
@@ -50,7 +51,7 @@ func awakeSteps() []step {
 // removed in reverse, and the errors of that are joined to the first.
 func (m *Manager) forwards(ctx context.Context, verb string, steps []step, rec state.Record) error {
 	for i, s := range steps {
-		failpoint(verb + "." + s.name + ".before")
+		sys.Failpoint(verb + "." + s.name + ".before")
 		began := time.Now()
 		if err := s.create(m, ctx, rec); err != nil {
 			if why := context.Cause(ctx); why != nil && !errors.Is(err, why) {
@@ -60,7 +61,7 @@ func (m *Manager) forwards(ctx context.Context, verb string, steps []step, rec s
 			return errors.Join(fmt.Errorf("cannot %s chat %s at step %s: %w", verb, rec.ID, s.name, err), undo)
 		}
 		m.log.Debug("step", "verb", verb, "name", s.name, "chat", rec.ID, "took", time.Since(began))
-		failpoint(verb + "." + s.name + ".after")
+		sys.Failpoint(verb + "." + s.name + ".after")
 	}
 	return nil
 }
@@ -70,13 +71,13 @@ func (m *Manager) forwards(ctx context.Context, verb string, steps []step, rec s
 func (m *Manager) backwards(ctx context.Context, verb string, steps []step, rec state.Record) error {
 	for i := len(steps) - 1; i >= 0; i-- {
 		s := steps[i]
-		failpoint(verb + "." + s.name + ".before")
+		sys.Failpoint(verb + "." + s.name + ".before")
 		began := time.Now()
 		if err := s.remove(m, ctx, rec); err != nil {
 			return fmt.Errorf("cannot %s chat %s at step %s: %w", verb, rec.ID, s.name, err)
 		}
 		m.log.Debug("step", "verb", verb, "name", s.name, "chat", rec.ID, "took", time.Since(began))
-		failpoint(verb + "." + s.name + ".after")
+		sys.Failpoint(verb + "." + s.name + ".after")
 	}
 	return nil
 }

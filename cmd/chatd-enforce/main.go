@@ -37,6 +37,7 @@ chatd serve starts it when none answers. It goes on while chatd is down, and nee
    --dir DIRECTORY  of its socket and of what it notes (default /run/chatd/keeper)
    --idle-end       end when no session has rules and nobody has asked for a while
    --worker         for its own use: be the process that the holder starts
+   --heir           for its own use: be the holder in the place of one that ended
 
    chatd-enforce --dir /run/chatd/keeper
 
@@ -61,6 +62,7 @@ func start(args []string, out, errs io.Writer) error {
 	flags.StringVar(&o.Dir, "dir", "/run/chatd/keeper", "")
 	flags.BoolVar(&o.IdleEnd, "idle-end", false, "")
 	flags.BoolVar(&o.Worker, "worker", false, "")
+	flags.BoolVar(&o.Heir, "heir", false, "")
 	asked := flags.Bool("version", false, "")
 	err := flags.Parse(args)
 	switch {

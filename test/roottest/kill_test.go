@@ -145,61 +145,48 @@ func (d *daemon) killed(t *testing.T) {
 	}
 }
 
-// failpoints are where a verb can be interrupted. After one step is before the
-// next: where time is short one of both is enough.
-func failpoints(verb string, steps ...string) []string {
-	var points []string
-	for _, s := range steps {
-		if points = append(points, verb+"."+s+".after"); !testing.Short() {
-			points = append(points, verb+"."+s+".before")
-		}
-	}
-	return points
-}
-
 // TestKillAtEveryStep kills the real daemon at each step of create, wake, sleep
 // and reap, starts a fresh one, and looks from the host's side: every chat is
 // whole or gone, and no uid comes back. The fresh one is the next to be killed.
 func TestKillAtEveryStep(t *testing.T) {
 	needsRoot(t)
 	k := killing{opt: options(t), seen: map[uint32]chat.ID{}}
-	k.order = filepath.Join(filepath.Dir(k.opt.State), "failpoint")
-	k.daemon = startDaemon(t, k.opt, k.order)
-	asleepSteps := []string{"egress", "account", "leftovers", "log", "home", "tmp", "runs"}
-	awakeSteps := []string{"limits", "session"}
+	k.orders = failpoints(filepath.Dir(k.opt.State))
+	k.daemon = startDaemon(t, k.opt, string(k.orders))
+	points := metByRoot(t, k.daemon, k.orders)
 	for _, c := range []struct {
-		points []string
-		do     func(*daemon, context.Context, chat.ID) error
+		verb string
+		do   func(*daemon, context.Context, chat.ID) error
 		// there: the chat must be there and whole afterwards, or gone.
 		there bool
 	}{
-		{points: append(failpoints("create", asleepSteps...), "create.record.after"), there: true},
-		{points: failpoints("wake", awakeSteps...), do: func(d *daemon, ctx context.Context, id chat.ID) error {
+		{verb: "create", there: true},
+		{verb: "wake", do: func(d *daemon, ctx context.Context, id chat.ID) error {
 			return second(d.Wake(ctx, id))
 		}, there: true},
-		{points: failpoints("sleep", awakeSteps...), do: func(d *daemon, ctx context.Context, id chat.ID) error {
+		{verb: "sleep", do: func(d *daemon, ctx context.Context, id chat.ID) error {
 			return errors.Join(second(d.Wake(ctx, id)), second(d.Sleep(ctx, id)))
 		}, there: true},
-		{points: append(failpoints("reap", append(asleepSteps, awakeSteps...)...), "reap.record.after", "reap.forget.before"), do: func(d *daemon, ctx context.Context, id chat.ID) error {
+		{verb: "reap", do: func(d *daemon, ctx context.Context, id chat.ID) error {
 			return errors.Join(second(d.Wake(ctx, id)), d.Reap(ctx, id))
 		}},
 	} {
-		for _, point := range c.points {
+		for _, point := range points[c.verb] {
 			t.Run(point, func(sub *testing.T) {
 				made := k.at(sub, point, c.do)
-				k.daemon = startDaemon(t, k.opt, k.order)
+				k.daemon = startDaemon(t, k.opt, string(k.orders))
 				k.afterwards(sub, point, made, c.there)
 			})
 		}
 	}
 }
 
-// killing is a daemon that is killed again and again, at the points that the file order names.
+// killing is a daemon that is killed again and again, at the points that it is ordered.
 type killing struct {
 	*daemon
-	opt   provision.Options
-	order string
-	seen  map[uint32]chat.ID
+	opt    provision.Options
+	orders failpoints
+	seen   map[uint32]chat.ID
 }
 
 // at kills the daemon at the point and returns what it knows of the chat by then.
@@ -208,14 +195,13 @@ func (k *killing) at(
 ) chat.Chat {
 	t.Helper()
 	no := false
-	order := func() { must(t, os.WriteFile(k.order, []byte(point+" kill -KILL $PPID"), 0o600)) }
 	if do == nil {
-		order()
+		k.orders.order(t, point, 0)
 	}
 	c, _, err := k.Create(t.Context(), chat.Spec{ExternalID: point, Awake: &no})
 	if do != nil {
 		must(t, err)
-		order()
+		k.orders.order(t, point, 0)
 		err = do(k.daemon, t.Context(), c.ID)
 	}
 	if err == nil {

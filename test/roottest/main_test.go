@@ -23,8 +23,8 @@ const insideEnv = "CHATD_ROOTTEST_INSIDE"
 // its /srv. Only root enters it.
 const worldsPrefix = "chatd-roottest-"
 
-// programs are the built binaries: chatd, beside it chatd-root with failpoints, chatd-shim, chatd-enforce, and the
-// demonstration beside them.
+// programs are the built binaries: chatd, beside it chatd-root and chatd-enforce with failpoints,
+// chatd-shim, and the demonstration.
 var programs struct{ chatd, root, shim, enforce, demo string }
 
 func TestMain(m *testing.M) {
@@ -89,7 +89,7 @@ func runInside() (code int, err error) {
 
 func build(dir string) error {
 	for _, p := range []struct{ out, pkg, tags string }{
-		{"chatd-shim", "../../cmd/chatd-shim", ""}, {"chatd-enforce", "../../cmd/chatd-enforce", ""}, {"chatd-root", "../../cmd/chatd-root", "failpoints"}, {"chatd", "../../cmd/chatd", ""},
+		{"chatd-shim", "../../cmd/chatd-shim", ""}, {"chatd-enforce", "../../cmd/chatd-enforce", "failpoints"}, {"chatd-root", "../../cmd/chatd-root", "failpoints"}, {"chatd", "../../cmd/chatd", ""},
 		{"demo", "../../examples/bridge", ""},
 	} {
 		cmd := exec.Command("go", "build", "-tags", p.tags, "-ldflags", "-s -w", "-o", filepath.Join(dir, p.out), p.pkg)
