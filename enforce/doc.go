@@ -9,8 +9,8 @@
 // The enforcer is two processes. The holder owns the socket and the fanotify groups and does
 // nothing else (holder_linux.go). The worker does everything else, and the holder restarts it when
 // it ends (worker_linux.go). Opens wait until the new worker reads them. Opens that the old worker
-// had read and not answered are refused. When the holder ends, the worker becomes the holder. Neither process is a child of chatd, so that rules hold
-// while chatd restarts.
+// had read and not answered are refused. When the holder ends, the worker becomes the holder.
+// Neither process is a child of chatd, so that rules hold while chatd restarts.
 //
 // Existing files get mask mounts. Before the first code of the chat runs, and whenever the rules
 // change, the worker walks every tree that the session sees (walk_linux.go). It mounts something

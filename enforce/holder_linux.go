@@ -85,7 +85,9 @@ func hold(o Options) error {
 		}
 	}
 	sys.Failpoint("holder.listening")
-	return keepWorker(o, []*os.File{listener, os.NewFile(uintptr(perm), "perm"), os.NewFile(uintptr(names), "names")})
+	return keepWorker(o, []*os.File{
+		listener, os.NewFile(uintptr(perm), "perm"), os.NewFile(uintptr(names), "names"),
+	})
 }
 
 // listen makes the socket for orders.
@@ -114,7 +116,8 @@ func keepWorker(o Options, files []*os.File) error {
 	defer alive.Close()
 	for {
 		cmd := exec.Command("/proc/self/exe", o.args("--worker")...)
-		cmd.Args[0], cmd.ExtraFiles, cmd.Stderr, cmd.Env = processName, append(files, ends), os.Stderr, []string{}
+		cmd.Args[0], cmd.ExtraFiles = processName, append(files, ends)
+		cmd.Stderr, cmd.Env = os.Stderr, []string{}
 		err := cmd.Run()
 		if err == nil && o.IdleEnd {
 			return os.Remove(filepath.Join(o.Dir, Socket))

@@ -72,7 +72,8 @@ func (e *enforcer) forget(s *session) {
 // removeNotes removes what is noted of a session for a later worker, and last the file by which
 // that one would take the session up.
 func (e *enforcer) removeNotes(id chat.ID) {
-	for _, file := range []string{e.watch.backlogFile(id), e.watch.journalFile(id), e.file(id) + ".new", e.file(id)} {
+	files := []string{e.watch.backlogFile(id), e.watch.journalFile(id), e.file(id) + ".new", e.file(id)}
+	for _, file := range files {
 		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			fmt.Fprintf(e.errs, "chatd-enforce: cannot forget a session: %v\n", err)
 		}

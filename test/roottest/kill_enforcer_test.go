@@ -27,14 +27,14 @@ const (
 )
 
 // TestEnforcerKilledAtEveryStep kills the enforcer's worker or its holder at each step of create,
-// wake, run, reload, sleep and reap, and at each step of its own. The call succeeds or says of which
-// kind its error is, asked again it succeeds, and the enforcer is there again. Another chat tries
-// meanwhile to open what is denied; it keeps its session and its runs.
+// wake, run, reload, sleep and reap, and at each step of its own. The call succeeds, or its error
+// has a kind; asked again it succeeds, and the enforcer is there again. Another chat tries meanwhile
+// to open what is denied; it keeps its session and its runs.
 func TestEnforcerKilledAtEveryStep(t *testing.T) {
 	leaveOrphansToInit(t)
 	k := newEnforcerKills(t)
 	root := descriptorsOf(t, k.cmd.Process.Pid)
-	seen := map[string]bool{} // the enforcer's points are met at every verb: wake and reload have all
+	seen := map[string]bool{} // the enforcer's points are met at every verb, most at wake and reload
 	turn := os.Getpid()       // where time is short each run of the test takes other points
 	for _, v := range k.verbs() {
 		t.Run(v.name, func(t *testing.T) {
@@ -54,7 +54,9 @@ func TestEnforcerKilledAtEveryStep(t *testing.T) {
 					if testing.Short() && i != turn%len(p.victims()) {
 						continue
 					}
-					t.Run(p.name+"/"+victims.name, func(t *testing.T) { k.kill(t, v, p, victims.pids) })
+					t.Run(p.name+"/"+victims.name, func(t *testing.T) {
+						k.kill(t, v, p, victims.pids)
+					})
 				}
 			}
 			count()
@@ -63,7 +65,8 @@ func TestEnforcerKilledAtEveryStep(t *testing.T) {
 	must(t, k.Reap(t.Context(), k.subject.ID))
 	gone(t, k.opt, k.subject)
 	if !comes(func() bool { return descriptorsOf(t, k.cmd.Process.Pid) <= root }) {
-		t.Errorf("chatd-root had %d descriptors and has %d", root, descriptorsOf(t, k.cmd.Process.Pid))
+		now := descriptorsOf(t, k.cmd.Process.Pid)
+		t.Errorf("chatd-root had %d descriptors and has %d", root, now)
 	}
 	k.witness.reaped(t, k)
 }
@@ -84,7 +87,8 @@ func newEnforcerKills(t *testing.T) *enforcerKills {
 	opt, config, rules := ruledConfig(t)
 	must(t, os.WriteFile(rules, []byte(killedRules), 0o600))
 	k := &enforcerKills{opt: opt, rules: rules, orders: map[string]failpoints{
-		"root": failpoints(filepath.Dir(opt.State)), "enforcer": failpoints(filepath.Join(opt.Run, "keeper")),
+		"root":     failpoints(filepath.Dir(opt.State)),
+		"enforcer": failpoints(filepath.Join(opt.Run, "keeper")),
 	}}
 	k.daemon = startDaemonOf(t, opt, config, string(k.orders["root"]))
 	k.witness = newWitness(t, k)
@@ -97,7 +101,8 @@ func newEnforcerKills(t *testing.T) *enforcerKills {
 func (k *enforcerKills) ruled(t *testing.T, external string) chat.Chat {
 	t.Helper()
 	no := false
-	c, _, err := k.Create(t.Context(), chat.Spec{ExternalID: external, Profile: "ruled", Awake: &no})
+	spec := chat.Spec{ExternalID: external, Profile: "ruled", Awake: &no}
+	c, _, err := k.Create(t.Context(), spec)
 	must(t, err)
 	for _, name := range []string{"note", "many/f", "other", "w/.env"} {
 		place(t, c, name, secret)
@@ -130,7 +135,9 @@ func (k *enforcerKills) verbs() []killedVerb {
 	awake := func(t *testing.T) { t.Helper(); must(t, second(k.Wake(t.Context(), k.subject.ID))) }
 	none := func(*testing.T) {}
 	return []killedVerb{
-		{"wake", func(t *testing.T) { must(t, second(k.Sleep(t.Context(), k.subject.ID))) }, func(t *testing.T) error {
+		{"wake", func(t *testing.T) {
+			must(t, second(k.Sleep(t.Context(), k.subject.ID)))
+		}, func(t *testing.T) error {
 			return second(k.Wake(t.Context(), k.subject.ID))
 		}, k.awakeAndShut},
 		{"reload", awake, k.reload, k.awakeAndShut},
@@ -144,7 +151,8 @@ func (k *enforcerKills) verbs() []killedVerb {
 		}, k.awakeAndShut},
 		{"create", func(*testing.T) { k.made++ }, func(t *testing.T) (err error) {
 			no := false
-			made, _, err = k.Create(t.Context(), chat.Spec{ExternalID: fmt.Sprint("made ", k.made), Profile: "ruled", Awake: &no})
+			spec := chat.Spec{ExternalID: fmt.Sprint("made ", k.made), Profile: "ruled", Awake: &no}
+			made, _, err = k.Create(t.Context(), spec)
 			return err
 		}, func(t *testing.T) {
 			whole(t, k.opt, made)
@@ -152,7 +160,9 @@ func (k *enforcerKills) verbs() []killedVerb {
 			gone(t, k.opt, made)
 		}},
 		{"run", awake, func(t *testing.T) error { return k.try(t) }, k.awakeAndShut},
-		{"sleep", awake, func(t *testing.T) error { return second(k.Sleep(t.Context(), k.subject.ID)) }, none},
+		{"sleep", awake, func(t *testing.T) error {
+			return second(k.Sleep(t.Context(), k.subject.ID))
+		}, none},
 		{"reap", func(t *testing.T) {
 			k.made++
 			made = k.ruled(t, fmt.Sprint("made ", k.made))
@@ -199,7 +209,8 @@ func (k *enforcerKills) reload(t *testing.T) error {
 		if strings.Contains(string(log), "could not be brought") {
 			t.Fatalf("a reload ended a session: %s", log)
 		}
-		return strings.Count(string(log), "the file rules were read again") + strings.Count(string(log), "reload failed")
+		return strings.Count(string(log), "the file rules were read again") +
+			strings.Count(string(log), "reload failed")
 	}
 	before := outcomes()
 	must(t, os.WriteFile(k.rules, []byte(next), 0o600))
@@ -229,7 +240,8 @@ func (k *enforcerKills) process(t *testing.T, which string) (pid int) {
 	t.Helper()
 	until(t, "a holder and a worker", func() bool {
 		found := map[string]int{}
-		out, _ := exec.Command("pgrep", "-a", "-f", "^[^ ]*chatd-enforce --dir "+k.opt.Run+"/keeper").Output()
+		args := "^[^ ]*chatd-enforce --dir " + k.opt.Run + "/keeper"
+		out, _ := exec.Command("pgrep", "-a", "-f", args).Output()
 		for line := range strings.Lines(string(out)) {
 			name := "holder"
 			if strings.Contains(line, " --worker") {
@@ -272,7 +284,9 @@ func (k *enforcerKills) points(t *testing.T, v killedVerb) (all []killedPoint) {
 			all = append(all, killedPoint{name, of, k, t})
 		}
 	}
-	slices.SortFunc(all, func(a, b killedPoint) int { return strings.Compare(a.of+a.name, b.of+b.name) })
+	slices.SortFunc(all, func(a, b killedPoint) int {
+		return strings.Compare(a.of+a.name, b.of+b.name)
+	})
 	return all
 }
 
@@ -294,7 +308,9 @@ func (p killedPoint) victims() []victims {
 }
 
 // kill has the victims killed at the point while the verb is done, and looks what came of it.
-func (k *enforcerKills) kill(t *testing.T, v killedVerb, p killedPoint, pids func(*testing.T) []int) {
+func (k *enforcerKills) kill(
+	t *testing.T, v killedVerb, p killedPoint, pids func(*testing.T) []int,
+) {
 	v.ready(t)
 	stay := []chat.Chat{k.witness.chat}
 	if slices.Contains([]string{"run", "reload", "worker", "holder"}, v.name) {
@@ -307,8 +323,8 @@ func (k *enforcerKills) kill(t *testing.T, v killedVerb, p killedPoint, pids fun
 	orders := k.orders[p.of]
 	orders.order(t, p.name, pids(t)...)
 	if err := v.do(t); err != nil && !slices.ContainsFunc([]error{
-		chat.ErrInvalid, chat.ErrDenied, chat.ErrNotFound, chat.ErrExists, chat.ErrWrongPhase, chat.ErrConflict,
-		chat.ErrUnsupported, chat.ErrBusy,
+		chat.ErrInvalid, chat.ErrDenied, chat.ErrNotFound, chat.ErrExists,
+		chat.ErrWrongPhase, chat.ErrConflict, chat.ErrUnsupported, chat.ErrBusy,
 	}, func(kind error) bool { return errors.Is(err, kind) }) {
 		t.Errorf("the call fails by an error of no kind: %v", err)
 	}
@@ -392,7 +408,8 @@ func (w *witness) tries(t *testing.T) {
 // count starts a run of the witness. What it returns ends it, and looks that nothing of it is lost.
 func (w *witness) count(t *testing.T, d *api.Client, name string) (end func()) {
 	t.Helper()
-	r, err := d.StartRun(t.Context(), w.chat.ID, chat.RunSpec{Command: "exec bash count.sh " + name, Timeout: chat.MaxTimeout})
+	spec := chat.RunSpec{Command: "exec bash count.sh " + name, Timeout: chat.MaxTimeout}
+	r, err := d.StartRun(t.Context(), w.chat.ID, spec)
 	must(t, err)
 	return func() {
 		t.Helper()
@@ -404,7 +421,11 @@ func (w *witness) count(t *testing.T, d *api.Client, name string) (end func()) {
 		})
 		lines := strings.Split(strings.TrimSuffix(r.Result.Stdout, "\n"), "\n")
 		for i, line := range lines {
-			if last := i == len(lines)-1; last && line != "end" || !last && line != fmt.Sprint(i+1) {
+			want := fmt.Sprint(i + 1)
+			if i == len(lines)-1 {
+				want = "end"
+			}
+			if line != want {
 				t.Errorf("line %d of the run is %q of %+v", i+1, line, r)
 				return
 			}
