@@ -18,7 +18,9 @@ import (
 // mostEnforced bounds the own code lines that chatd-enforce can reach from main. The plan is
 // 3,000, and adrs/0037 says what stands in the way. The bound may only fall.
 // It rose by 120 for what finds the files that a chat moves: without it they could be read.
-const mostEnforced = 4_738
+// It rose by 85 for a worker that becomes the holder, and for sessions that are noted before their
+// first mount.
+const mostEnforced = 4_823
 
 // TestEnforceStaysSmall measures what is reachable from chatd-enforce's main, by rapid type
 // analysis: an upper bound, for every method of a type that becomes an interface counts.
@@ -30,7 +32,8 @@ func TestEnforceStaysSmall(t *testing.T) {
 // specs/0009 says what is to leave it. The bound may only fall.
 // It rose by 80 for check, which chatd did until then, and linked all of provision for.
 // It rose by 25 for a start that tries walls beside each other.
-const mostRooted = 24_375
+// It rose by 15 for orders that are given again when the enforcer ends.
+const mostRooted = 24_390
 
 // TestRootStaysSmall measures chatd-root as TestEnforceStaysSmall does the enforcer.
 func TestRootStaysSmall(t *testing.T) {

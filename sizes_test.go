@@ -22,14 +22,14 @@ import (
 // lines (700 of them for the front and the broker: adrs/0039; 110 for tmux.Text and package
 // terminal: adrs/0042; 600 for package runs and what it asks for: adrs/0041; 110 for
 // the cgroup of the front; 100 for chatd-root check, so that chatd links nothing of
-// provision; 40 for walls tried beside each other), provision has 11,700,
+// provision; 40 for walls tried beside each other; 140 for failpoints and heirs of the enforcer), provision has 11,700,
 // comments are 12.9 %, the median function has 10 lines, and 5,040 lines
 // are over 100 columns. TestStyle bounds a function to 80 lines and a file to 300.
 //
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 52_420 // lines of code, without tests
+	maxCode         = 52_560 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	maxMedian       = 11     // lines of the median function
 	minCommentShare = 12.5   // percent of the lines that are not blank
@@ -41,7 +41,7 @@ var largePackages = map[string]int{
 	"api":       3_130,
 	"cgroup":    3_100,
 	"cmd/chatd": 3_670,
-	"enforce":   4_200,
+	"enforce":   4_240,
 	"provision": 12_070,
 }
 
