@@ -7,7 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/chatd/chatd/chat"
@@ -48,10 +51,29 @@ func endKeeper(t testing.TB, opt provision.Options) {
 	if b, err := os.ReadFile(filepath.Join(opt.Run, "keeper", "log")); err == nil && len(b) > 0 {
 		t.Logf("the keeper says:\n%s", b)
 	}
-	for range 3 { // the holder first, then a worker that it started meanwhile
-		out, _ := exec.Command("pgrep", "-f", "^[^ ]*chatd-enforce --dir "+opt.Run+"/keeper").Output()
-		for _, pid := range strings.Fields(string(out)) {
-			_ = exec.Command("kill", "-9", pid).Run()
+	// A worker takes the place of its holder: both are stopped first, and what they began meanwhile.
+	var stopped []string
+	for {
+		all := enforcersOf(opt)
+		if slices.Equal(all, stopped) {
+			break
+		}
+		signalAll(all, syscall.SIGSTOP)
+		stopped = all
+	}
+	signalAll(stopped, syscall.SIGKILL)
+}
+
+// enforcersOf are the processes of a world's enforcer.
+func enforcersOf(opt provision.Options) []string {
+	out, _ := exec.Command("pgrep", "-f", "^[^ ]*chatd-enforce --dir "+opt.Run+"/keeper").Output()
+	return strings.Fields(string(out))
+}
+
+func signalAll(pids []string, s syscall.Signal) {
+	for _, pid := range pids {
+		if n, err := strconv.Atoi(pid); err == nil {
+			_ = syscall.Kill(n, s) // one that has ended meanwhile needs none
 		}
 	}
 }
