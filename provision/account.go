@@ -23,8 +23,8 @@ type account struct {
 	Home string
 }
 
-// accountBackend writes accounts where the Name Service Switch finds them.
-// create and remove are idempotent; drift says what is not as create left it.
+// accountBackend writes accounts where the Name Service Switch finds them. create and remove
+// are idempotent; drift describes how the account differs from what create left.
 type accountBackend interface {
 	name() string
 	create(context.Context, account) error
@@ -38,21 +38,20 @@ const (
 	backendUseradd = "useradd"
 )
 
-// nologin is the shell in the record: chatd is the only way in, and starts the
-// session's shell itself.
+// nologin is the shell in the record: only chatd enters a chat, and it starts the session's
+// shell itself.
 const nologin = "/usr/sbin/nologin"
 
 func (m *Manager) accountOf(rec state.Record) account {
 	return account{Name: rec.ID.User(), ID: rec.UID, Home: m.home(rec.ID)}
 }
 
-// createAccount writes the account and then asks the Name Service Switch for
-// the user, by name and by number: a record nobody reads is no account. The group,
-// which is written beside it, is asked for by probeAccount alone: to look one up,
-// nss-systemd reads every name in /etc/userdb for members, 3 ms at 1,000 chats.
+// createAccount writes the account and then looks the user up in the Name Service Switch by
+// name and by number: a record that it does not read is no account. Only probeAccount looks
+// the group up. For that nss-systemd reads every name in /etc/userdb, 3 ms at 1,000 chats.
 //
-// Which backend made it must be known to who takes it away. An empty note means
-// userdb, so that only the slow backend pays for a second commit.
+// The chat's record names the backend, so that removeAccount uses the same one. An empty name
+// means userdb: only the slow backend needs a second commit.
 func (m *Manager) createAccount(ctx context.Context, rec state.Record) error {
 	if m.without(chat.LayerAccount) {
 		return nil
@@ -81,7 +80,7 @@ func (m *Manager) driftAccount(_ context.Context, rec state.Record) (string, err
 }
 
 func (m *Manager) removeAccount(ctx context.Context, rec state.Record) error {
-	// The record as it is now: the step before may have noted the backend.
+	// rec may be older than the backend that createAccount has stored.
 	if now, err := m.store.Get(rec.ID); err == nil {
 		rec = now
 	}
@@ -95,9 +94,9 @@ func (m *Manager) accountBackendOf(rec state.Record) accountBackend {
 	return m.userdb
 }
 
-// verifyNSS asks getent(1) for the name, the uid and the group. A Go binary
-// without cgo does not see userdb records through os/user, and what counts is
-// what every other program of the host sees.
+// verifyNSS looks up the name, the uid and the group with getent(1), which sees what every
+// other program of the host sees. In a Go binary without cgo os/user does not see userdb
+// records.
 func verifyNSS(ctx context.Context, a account) error {
 	wantGroup := fmt.Sprintf("%s:%d", a.Name, a.ID)
 	group := make(chan error, 1)
@@ -106,10 +105,10 @@ func verifyNSS(ctx context.Context, a account) error {
 	return errors.Join(err, <-group)
 }
 
-// passwd is what passwdLine makes of the account's own line.
+// passwd is the result of passwdLine for the account's own line.
 func (a account) passwd() string { return fmt.Sprintf("%s:%d:%d:%s", a.Name, a.ID, a.ID, a.Home) }
 
-// getent asks for the name and the number in one call and compares both answers.
+// getent looks up the name and the number in one call and compares both answers with want.
 func getent(ctx context.Context, database string, a account, want string, form func([]string) string) error {
 	out, err := exec.CommandContext(ctx, "getent", database, a.Name, fmt.Sprint(a.ID)).Output()
 	if err != nil {
@@ -137,7 +136,7 @@ func groupLine(f []string) string {
 }
 
 // unknownToNSS reports whether neither the name nor the number resolves any more. getent(1)
-// prints those of its keys that do, and fails when one does not.
+// prints the entries of those keys that resolve, and fails when one does not.
 func unknownToNSS(ctx context.Context, a account) bool {
 	for _, database := range []string{"passwd", "group"} {
 		out, err := exec.CommandContext(ctx, "getent", database, a.Name, fmt.Sprint(a.ID)).Output()
@@ -148,8 +147,8 @@ func unknownToNSS(ctx context.Context, a account) bool {
 	return true
 }
 
-// chooseAccount picks the backend: the configured one, or userdb where a record
-// written now is resolved now, else useradd.
+// chooseAccount picks the backend: the configured one, or userdb if the host resolves a record
+// that chatd writes now, else useradd.
 func (m *Manager) chooseAccount(ctx context.Context) error {
 	switch m.opt.Account {
 	case backendUseradd:
@@ -165,7 +164,7 @@ func (m *Manager) chooseAccount(ctx context.Context) error {
 	err := m.probeAccount(ctx)
 	m.resolved = err == nil
 	if err == nil || m.opt.Account == backendUserdb || cannotTell(err) {
-		return nil // of what cannot be told, the probe of the layer says so
+		return nil // where the host could not be tried, the layer's probe reports it
 	}
 	m.log.Warn("userdb records are not resolved here, using useradd", "why", err)
 	m.account = m.useradd
@@ -178,7 +177,7 @@ const probeName = chat.UserPrefix + "probe"
 
 func (m *Manager) probeUID() uint32 { return m.opt.UIDs.High }
 
-// probeAccount makes an account, resolves it, and takes it away again.
+// probeAccount makes an account, resolves it, and removes it again.
 func (m *Manager) probeAccount(ctx context.Context) error {
 	a := account{Name: probeName, ID: m.probeUID(), Home: "/nonexistent"}
 	err := m.account.create(ctx, a)
@@ -192,9 +191,9 @@ func (m *Manager) probeAccount(ctx context.Context) error {
 	return err
 }
 
-// checkUIDRange refuses a range that meets a user, a group or a subordinate
-// range of the host: useradd(8) does not check the latter (shadow#525), and
-// every owner rule and sweep of ours goes by number.
+// checkUIDRange refuses a range that overlaps a user, a group or a subordinate range of the
+// host. useradd(8) does not check the latter (shadow#525), and chatd's packet rules and
+// removals match by uid.
 func checkUIDRange(r state.Range) error {
 	if r.Low < 1<<16 || r.High <= r.Low || r.High-r.Low < 32 || r.High >= 1<<31 {
 		return fmt.Errorf("cannot use uids %d-%d: want at least 33 of them within 65536-2147483647: %w", r.Low, r.High, chat.ErrInvalid)

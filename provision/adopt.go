@@ -24,8 +24,8 @@ func (m *Manager) writeSessionFile(s *session) error {
 	return nil
 }
 
-// adopt finds a session that another chatd started: the same boot, the same
-// start time, the chat's uid, inside the chat's cgroup, in the same run of its unit.
+// adopt takes over a session that an earlier chatd started. It requires the same boot and start
+// time, the chat's uid and cgroup, and the same invocation of the unit.
 func (m *Manager) adopt(rec state.Record) error {
 	b, err := os.ReadFile(filepath.Join(m.sessionDir(rec.ID), "session.json"))
 	if err != nil {
@@ -48,7 +48,7 @@ func (m *Manager) adopt(rec state.Record) error {
 	}
 	s.terminal = m.terminal(rec, s)
 	s.masked.Store(f.Masked)
-	// A crash may have come between a start that lifted the quota and its return.
+	// A chatd that crashed while it started the session may have left the quota lifted.
 	if err := m.groups.Limit(rec.ID, m.profile(rec).Limits); err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -58,7 +58,7 @@ func (m *Manager) adopt(rec state.Record) error {
 	if err := m.forgetMasks(rec, s); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	if err := m.writeShimPolicy(rec); err != nil { // the config may be another by now
+	if err := m.writeShimPolicy(rec); err != nil { // the config may have changed since
 		m.setFinding("shims of chat "+string(rec.ID), err)
 	}
 	if s.met.seen, err = m.hits(rec.ID); err != nil {
@@ -103,7 +103,7 @@ func (m *Manager) watch(s *session) {
 	err := s.init.wait()
 	s.deafen()
 	if err != nil {
-		return // closed: somebody else is ending or leaving it
+		return // closed: another goroutine ends the session or leaves it running
 	}
 	ctx := context.Background()
 	unlock, err := m.locks.lock(ctx, s.id)

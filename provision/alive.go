@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Alive counts chats, and those awake, through the locks that every caller
-// needs. When ctx ends before they were got, the manager hangs, which is the error.
+// Alive counts the chats, and those awake, under the locks that every caller needs. If ctx ends
+// before it has the locks, it returns an error: the manager hangs.
 func (m *Manager) Alive(ctx context.Context) (chats, awake int, err error) {
 	got := make(chan [2]int, 1)
 	go func() {

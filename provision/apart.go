@@ -18,7 +18,7 @@ import (
 	"github.com/chatd/chatd/unshare"
 )
 
-// trees are what a session of view v has to have inodes of its own for.
+// trees are the files for which a session of view v must have inodes of its own.
 func (m *Manager) trees(v shims.View) (unshare.Trees, error) {
 	t := unshare.Trees{Dir: m.paths.stage, Empty: []string{m.paths.empty, filepath.Join(m.paths.stage, "empty")}, Lowers: []string{m.opt.State}}
 	t.Shared, t.Through = v.Shared()
@@ -33,8 +33,8 @@ func (m *Manager) trees(v shims.View) (unshare.Trees, error) {
 	return t, err
 }
 
-// keepApart gives a session of view v inodes of its own for what sessions share, before
-// bubblewrap binds it. It is nil where that is left out, or the host cannot do it.
+// keepApart gives a session of view v inodes of its own for files that sessions share, before
+// bubblewrap binds them. It is nil if the layer is left out or the host cannot do it.
 func (m *Manager) keepApart(rec state.Record, v shims.View) cgroup.Prepare {
 	if m.without(chat.LayerView) || m.sharing != nil {
 		return nil
@@ -66,8 +66,8 @@ func (m *Manager) keepApart(rec state.Record, v shims.View) cgroup.Prepare {
 // held names the process to package unshare.
 func (l *heldProcess) held() unshare.Process { return unshare.Process{PID: l.PID, Alive: l.alive} }
 
-// tryApart looks whether this host can keep sessions apart by inode. What it finds when
-// chatd starts holds until chatd ends.
+// tryApart tries whether this host can keep sessions apart by inode. The result of chatd's
+// start holds until chatd ends.
 func (m *Manager) tryApart() {
 	if m.settled.Load() || m.without(chat.LayerView) {
 		return
@@ -81,8 +81,8 @@ func (m *Manager) tryApart() {
 	}
 }
 
-// furnish does, in a session that has not begun, what only root can: it masks counters of
-// the host and bounds its terminals. Then comes what is to be done after that, if anything.
+// furnish does the work of root in a session that has not begun: it masks counters of the host
+// and bounds the session's terminals. Then it calls then, unless that is nil.
 func (m *Manager) furnish(then func(context.Context, *heldProcess) error) func(context.Context, *heldProcess) error {
 	return func(ctx context.Context, l *heldProcess) error {
 		var err error
@@ -99,12 +99,12 @@ func (m *Manager) furnish(then func(context.Context, *heldProcess) error) func(c
 	}
 }
 
-// refreshEvery is how long what a session knows of the host's trees may be old when
-// something enters it, unless the commands in PATH have changed.
+// refreshEvery is how old a session's view of the host's trees may be when a command enters
+// it. A change of the commands in PATH always causes a refresh.
 const refreshEvery = time.Second
 
-// refresh lets a session see what the host changed in what it shows: an overlay keeps
-// the names that were looked up. A session that goes on without is not worth an error.
+// refresh shows a session the host's changes to its trees: an overlay caches the names that
+// were looked up. A failure is only logged: the session works without the changes.
 func (m *Manager) refresh(s *session) {
 	s.refreshing.Lock()
 	defer s.refreshing.Unlock()
@@ -129,7 +129,7 @@ func (s *session) refreshTrees() error {
 	return unshare.Refresh(s.init.held(), s.overlays)
 }
 
-// overlaysIn are the paths of chatd's overlays, one of each.
+// overlaysIn returns the mount points of chatd's overlays, one for each overlay.
 func overlaysIn(mounts []sys.Mount) []string {
 	paths, seen := []string{}, map[string]bool{}
 	for _, mount := range mounts {
@@ -141,13 +141,13 @@ func overlaysIn(mounts []sys.Mount) []string {
 	return paths
 }
 
-// lockShared holds locks on what sessions share, for a session to try to take: at a path
-// of the host, by the path that it has inside.
+// lockShared locks files that sessions share, and returns their paths inside the session. A
+// probe there tries to take the same locks.
 func (m *Manager) lockShared() (inside []string, unlock func(), err error) {
 	var held []*os.File
 	unlock = func() { closeFiles(held...) }
 	root := "/"
-	if m.units { // chatd's own /dev may be another than that of sessions
+	if m.units { // chatd's own /dev may differ from that of sessions
 		root = "/proc/1/root"
 	}
 	for _, p := range [][2]string{{"/usr", "/usr"}, {"/dev/null", "/dev/null"}, {m.paths.shim, shims.InsideShim}} {

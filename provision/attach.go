@@ -14,12 +14,12 @@ import (
 )
 
 // Attach shows the chat's terminal to an operator, and wakes the chat if it is asleep. A client
-// of the chat's tmux runs as the chat, inside, in a fresh terminal that a process of the chat
-// has made; only bytes cross, in both directions by pipes. It is known as a run, to which input
-// and a new size are sent. It ends with ctx, by the client's own command, or with the session.
-// Any number of operators may be attached, up to the runs that a chat may have.
+// of the chat's tmux runs as the chat, inside, in a fresh terminal that a process of the chat has
+// made. Only bytes cross, through pipes. The client is a run, which takes input and new sizes.
+// It ends with ctx, by the client's own command, or with the session. A chat's limit of runs
+// bounds how many operators may be attached.
 //
-// What goes to out is the chat's: package termsafe says what a terminal may be sent of it.
+// The chat controls the bytes that go to out: package termsafe filters them for a terminal.
 func (m *Manager) Attach(ctx context.Context, id chat.ID, a chat.Attach, out chat.Output) (chat.RunResult, error) {
 	if err := a.Validate(); err != nil {
 		return chat.RunResult{}, err
@@ -54,13 +54,13 @@ func (m *Manager) attach(ctx context.Context, rec state.Record, s *session, r *l
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
-	// The client of a session that ends ends with it, unless the chat has stopped it.
+	// The client ends with its session, unless the chat has stopped the client.
 	defer context.AfterFunc(whenClosed(within, s.init.ended()), cancel)()
 	var until untilOver
 	defer until.end()
 	e := m.runEntry(rec, r, spec)
 	e.openStdin, e.out = true, until.output(out)
-	e.env = append(e.env, "TERM=xterm-256color") // what is in front of the operator, or near enough
+	e.env = append(e.env, "TERM=xterm-256color") // close enough to the operator's terminal
 	e.started = func(nsenter int, stdin *os.File) {
 		r.begun(nsenter, stdin)
 		if started != nil {
@@ -69,14 +69,14 @@ func (m *Manager) attach(ctx context.Context, rec state.Record, s *session, r *l
 	}
 	ended, err := m.enter(within, rec, s, e)
 	if err == nil && ctx.Err() != nil {
-		return chat.RunResult{}, nil // detached, which is how it ends
+		return chat.RunResult{}, nil // the operator detached: a normal end
 	}
 	res := m.runResult(rec, r, ended)
 	res.Stdout, res.Stderr, res.Truncated = "", "", false
 	return res, err
 }
 
-// whenClosed is a context that ends when closed is.
+// whenClosed returns a context that ends when closed is closed.
 func whenClosed(ctx context.Context, closed <-chan struct{}) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -89,7 +89,7 @@ func whenClosed(ctx context.Context, closed <-chan struct{}) context.Context {
 	return ctx
 }
 
-// untilOver lets nobody call out any more once its caller has returned.
+// untilOver stops calls of an output function after end.
 type untilOver struct {
 	mu   sync.RWMutex
 	over bool

@@ -24,14 +24,14 @@ func (m *Manager) audit(ctx context.Context, rec state.Record, action, outcome s
 	return err
 }
 
-// auditArgv is audit for an act that a command line is about.
+// auditArgv is audit for an act with a command line.
 func (m *Manager) auditArgv(ctx context.Context, rec state.Record, action, outcome string, argv []string, detail map[string]string) error {
 	e := m.event(ctx, rec, action, outcome, detail)
 	e.Argv = argv
 	return m.store.Audit(e)
 }
 
-// auditOutcome writes how an act went.
+// auditOutcome writes the end of an act: done, or failed with err.
 func (m *Manager) auditOutcome(ctx context.Context, rec state.Record, action string, detail map[string]string, err error) error {
 	outcome, d := "done", map[string]string{}
 	for k, v := range detail {

@@ -14,10 +14,10 @@ import (
 	"github.com/chatd/chatd/tmux"
 )
 
-// InputWait is Input that waits, as in.Wait says, and returns what was printed meanwhile, with
-// Output in the place of Plain where that is to be rendered, as package terminal does. One
-// caller at a time waits in a chat: another's text is typed when the first has its answer, or
-// refused as busy when its own time is over before. Input goes in between: it may be C-c.
+// InputWait is Input that waits for in.Wait and returns the output since. Where Plain is not set,
+// package terminal renders it from the span Output. One caller at a time waits in a chat. The
+// next one's text is typed after the first has its answer, or is refused as busy when its own
+// time ends before. Input does not wait: it may be C-c.
 func (m *Manager) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
 	if in.Wait == nil {
 		return chat.Typed{}, fmt.Errorf("cannot wait: no wait is given: %w", chat.ErrInvalid)
@@ -48,7 +48,7 @@ func (m *Manager) InputWait(ctx context.Context, id chat.ID, in chat.Input) (cha
 	return m.typeAndWait(ctx, within, rec, s, r, in)
 }
 
-// errWaited is the end of a wait, and no error.
+// errWaited is the cause with which a wait's context ends; it is no failure.
 var errWaited = errors.New("its time is over")
 
 func (m *Manager) typeAndWait(ctx, within context.Context, rec state.Record, s *session, r *ring.Ring, in chat.Input) (chat.Typed, error) {
@@ -93,11 +93,11 @@ func (m *Manager) typeAndWait(ctx, within context.Context, rec state.Record, s *
 	return t, nil
 }
 
-// maxMatched bounds what of a screen a pattern is held against, in bytes.
+// maxMatched bounds the end of a screen that is matched against a pattern, in bytes.
 const maxMatched = 16 << 10
 
-// setPlain says where the output of the command lies in the log, or else has what the terminal
-// shows and what was scrolled away since.
+// setPlain sets t.Output to the command's output in the log if its bounds are known. Otherwise
+// it sets t.Plain to the screen and the lines that were scrolled away since.
 func setPlain(ctx context.Context, s *session, w *outputWait, front tmux.Front, t *chat.Typed) {
 	if w.command && w.began > 0 {
 		t.Output = &chat.Span{From: w.began, To: w.cursor}
@@ -120,11 +120,11 @@ func setPlain(ctx context.Context, s *session, w *outputWait, front tmux.Front, 
 // maxPlain bounds the text of an answer that is read from the screen; see [chat.Typed].
 const maxPlain = 256 << 10
 
-// promptPast is how long a prompt is waited for that is on its way: what was printed before
-// the input must not be taken for what comes after it.
+// promptPast bounds the wait for a prompt before the input is typed: output from before the
+// input must not count as output after it.
 const promptPast = 500 * time.Millisecond
 
-// awaitPrompt returns when the shell is at a prompt, as its marks say, or soon.
+// awaitPrompt returns when the shell's marks show a prompt, or after promptPast.
 func (l *sessionLog) awaitPrompt(ctx context.Context, r *ring.Ring) {
 	if l == nil {
 		return
@@ -144,7 +144,7 @@ func (l *sessionLog) awaitPrompt(ctx context.Context, r *ring.Ring) {
 	}
 }
 
-// enters reports an input that a shell may answer with a prompt.
+// enters reports whether a shell may answer the input with a prompt.
 func enters(in chat.Input) bool {
 	return in.Enter || strings.ContainsAny(in.Text, "\r\n") || slices.ContainsFunc(in.Keys, func(k string) bool {
 		key, _ := tmux.KeyName(k)
@@ -152,7 +152,7 @@ func enters(in chat.Input) bool {
 	})
 }
 
-// typedLog is what lies between two cursors, the end of it where it is too long.
+// typedLog returns the log between two cursors, at most its last chat.MaxTyped bytes.
 func (m *Manager) typedLog(id chat.ID, r *ring.Ring, from, to int64) (chat.Log, error) {
 	at := max(from, to-chat.MaxTyped)
 	buf := make([]byte, to-at)

@@ -21,9 +21,9 @@ import (
 )
 
 // StartRun starts a background run and returns once its command is confined. The run goes on
-// without its caller and without chatd: package supervise says how. It ends when its command
-// does, with its timeout, by [Manager.EndRun], and when the chat sleeps or is reaped. An ended
-// run is kept for [chat.RunRetention], also while the chat sleeps.
+// without its caller and without chatd: see package supervise. It ends when its command does,
+// with its timeout, by [Manager.EndRun], and when the chat sleeps or is reaped. An ended run is
+// retained for [chat.RunRetention], also while the chat sleeps.
 func (m *Manager) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {
 	r, err := m.startRun(ctx, id, spec)
 	if err != nil {
@@ -52,7 +52,7 @@ func (m *Manager) startRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 	return r, nil
 }
 
-// notBegun wraps the error of a run of which nothing was started, so that it may be retried.
+// notBegun wraps the error of a run that started no process; the caller may retry it.
 type notBegun struct{ error }
 
 // Unwrap is for package errors.
@@ -101,7 +101,7 @@ func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *sess
 	mb.closeChildEnds()
 	stdio.closeChildEnds()
 	l, err = m.startSupervisor(ctx, r, cmd.Process.Pid, ready)
-	go collect(cmd) // not earlier: an unreaped child keeps its pid
+	go collect(cmd) // after startSupervisor: until it is reaped, a child keeps its pid
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *sess
 	return nil
 }
 
-// supervisorCommand is the supervisor's command, which starts nsenter: see package supervise.
+// supervisorCommand returns the supervisor's command, which starts nsenter: see package supervise.
 func (m *Manager) supervisorCommand(rec state.Record, r *liveRun, nsenter *exec.Cmd, stdio *runStdio, mb *boundFiles) (*exec.Cmd, *os.File, error) {
 	if err := checkProgram(m.paths.shim); err != nil {
 		return nil, nil, fmt.Errorf("cannot mind a run: %w", err)
@@ -148,7 +148,7 @@ func (m *Manager) supervisorCommand(rec state.Record, r *liveRun, nsenter *exec.
 	}
 	cmd := exec.Command(m.paths.shim, "mind")
 	cmd.Args[0] = shims.ProgramName
-	// One Go thread suffices: a supervisor computes nothing.
+	// One Go thread suffices: a supervisor only waits and copies.
 	cmd.Dir, cmd.Env = "/", []string{"GOMAXPROCS=1", "GOMEMLIMIT=16MiB"}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdio.stdin, stdio.outW, stdio.errW
 	cmd.ExtraFiles = append(f.All(null), nsenter.ExtraFiles...)
@@ -201,7 +201,7 @@ func endSupervisor(l *heldProcess) error {
 	return errors.Join(err, l.Close())
 }
 
-// signal sends the process that is held a signal; one that has ended gets none.
+// signal sends the held process a signal; one that has ended is no error.
 func (l *heldProcess) signal(sig unix.Signal) error {
 	rc, err := l.fd.SyscallConn()
 	if err != nil {
@@ -217,7 +217,7 @@ func (l *heldProcess) signal(sig unix.Signal) error {
 	return nil
 }
 
-// awaitConfined reads chatd-shim's report: without one, the command does not run.
+// awaitConfined waits for chatd-shim's report: without one, the command does not run.
 func awaitConfined(b *boundFiles) error {
 	var report shims.Report
 	if err := readJSON(b.report, time.Now().Add(startTimeout), &report); err != nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// A chat can hold up its own end: what dies slowly under a quota, or sleeps in the kernel,
-// is waited for behind its caller, who has the answer by then.
+// A chat can delay its own end: a process dies slowly under a quota, or sleeps in the kernel.
+// chatd waits for it in the background, after the caller has its answer.
 
-// answerPatience is how long a caller waits for the end of what was killed.
+// answerPatience is how long a caller waits for the end of processes that were killed.
 const answerPatience = time.Second
 
-// behind does work and returns its error. When that is not done within patience, late is true:
-// the caller goes on, and work is followed by after, if that is not nil, and logged. Work has
-// to end when its context does, which is soon after chatd begins to.
+// behind calls work and returns its error. If work takes longer than patience, behind returns
+// late: work goes on, then after runs unless it is nil, and an error is logged. Work must end
+// with its context, which ends answerPatience after chatd begins to stop.
 func (m *Manager) behind(about string, patience time.Duration, work, after func(context.Context) error) (late bool, err error) {
 	done, left := make(chan error), make(chan struct{})
 	m.runs.done.Go(func() {
@@ -45,8 +45,8 @@ func (m *Manager) behind(about string, patience time.Duration, work, after func(
 	}
 }
 
-// endLeaf kills the leaf of a run. Where the last of it dies slowly late is true, and the leaf is
-// removed behind the caller. waited is closed when its first process was waited for.
+// endLeaf kills the leaf of a run. If its last process dies slowly, late is true and the leaf is
+// removed in the background. waited is closed once the leaf's first process was reaped.
 func (m *Manager) endLeaf(rec state.Record, run string, waited <-chan struct{}) (late bool, err error) {
 	return m.behind("run "+run+" of chat "+string(rec.ID), answerPatience, func(ctx context.Context) error {
 		err := m.groups.KillRun(ctx, rec.ID, run)

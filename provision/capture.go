@@ -11,22 +11,22 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// capture keeps the head and the tail of a stream, max bytes in all, and counts on: a
-// command is never blocked by its own output, and the daemon never holds more than that.
+// capture stores the head and the tail of a stream, max bytes in total, and counts all bytes. A
+// command never blocks on its own output, and the daemon's memory stays bounded.
 type capture struct {
 	max  int
 	head []byte
-	// tail is a ring; next is where its oldest byte lies, once it is full.
+	// tail is a ring; next is the index of its oldest byte once it is full.
 	tail  []byte
 	next  int
 	total int64
-	// out takes each piece too; nil for nobody.
+	// out receives each piece too; may be nil.
 	out func([]byte)
 }
 
 func newCapture(max int64) capture { return capture{max: int(max)} }
 
-// headSize and tailSize are what is kept of each end.
+// headSize and tailSize are the stored bytes of each end.
 func (c *capture) headSize() int { return c.max / 2 }
 func (c *capture) tailSize() int { return c.max - c.headSize() }
 
@@ -56,7 +56,7 @@ func (c *capture) add(p []byte) {
 	}
 }
 
-// appendUpTo appends to what never gets longer than most, and never takes more room than that.
+// appendUpTo appends p to b, which never has a length or a capacity above most.
 func appendUpTo(most int, b, p []byte) []byte {
 	if need := len(b) + len(p); need > cap(b) {
 		b = append(make([]byte, 0, min(most, max(need, 2*cap(b)))), b...)
@@ -64,13 +64,13 @@ func appendUpTo(most int, b, p []byte) []byte {
 	return append(b, p...)
 }
 
-// bytes is what was kept, head and tail at once.
+// bytes returns the stored bytes, the head and then the tail.
 func (c *capture) bytes() []byte {
 	return bytes.Join([][]byte{c.head, c.tail[c.next:], c.tail[:c.next]}, nil)
 }
 
-// text is what was kept, as JSON can carry it: bytes that are no UTF-8 become U+FFFD.
-// Where something is left out a line says how much.
+// text returns the stored bytes as valid UTF-8: invalid bytes become U+FFFD. A line in the
+// middle tells how many bytes are left out.
 func (c *capture) text() string {
 	if !c.truncated() {
 		return strings.ToValidUTF8(string(c.bytes()), "\uFFFD")
@@ -86,7 +86,7 @@ func (c *capture) text() string {
 	return b.String()
 }
 
-// unroll has the tail begin with its oldest byte, in the room that it has.
+// unroll rotates the tail in place, so that it begins with its oldest byte.
 func (c *capture) unroll() {
 	slices.Reverse(c.tail[:c.next])
 	slices.Reverse(c.tail[c.next:])
@@ -101,7 +101,7 @@ func writeValid(b *strings.Builder, p []byte) {
 	b.Write(p)
 }
 
-// wholeStart leaves out a character that is cut at the start of b.
+// wholeStart returns b without a character that is cut at its start.
 func wholeStart(b []byte) []byte {
 	for i := 0; i < utf8.UTFMax-1 && i < len(b); i++ {
 		if utf8.RuneStart(b[i]) {

@@ -12,9 +12,9 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// Create returns a conversation's chat, and makes it if there is none. It is idempotent: of any
-// number of concurrent callers exactly one gets created. The record is durable before the
-// first step.
+// Create returns a conversation's chat, and makes it if there is none. It is idempotent: among
+// concurrent callers, created is true for exactly one. The record is durable before the first
+// step.
 func (m *Manager) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, error) {
 	caller := chat.CallerFrom(ctx)
 	spec.Profile = m.profileName(spec.Profile)
@@ -55,8 +55,8 @@ func (m *Manager) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, 
 	return shown, created, nil
 }
 
-// admit finds the chat's record, or makes one where the caller may have a new chat. Being
-// found asks for no leave: a chat keeps its profile, whatever the config says later.
+// admit finds the chat's record, or makes one if the caller may have a new chat. An existing
+// chat needs no permission: it keeps its profile, whatever the config says later.
 func (m *Manager) admit(ctx context.Context, caller chat.Caller, spec chat.Spec) (state.Record, bool, error) {
 	rec, err := m.store.Find(spec.Owner, spec.ExternalID)
 	if err == nil {
@@ -141,7 +141,7 @@ func (m *Manager) giveUp(ctx context.Context, rec state.Record, why error) error
 	return m.reapLocked(ctx, rec)
 }
 
-// checkSpec judges what the caller asks for before anything is made.
+// checkSpec checks the caller's request before anything is made.
 func (m *Manager) checkSpec(caller chat.Caller, spec chat.Spec) error {
 	if err := spec.Validate(); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (m *Manager) profileName(name string) string {
 	return name
 }
 
-// sameSpec refuses to answer a call for one policy with a chat of another.
+// sameSpec refuses a call whose profile, agent or environment differs from the existing chat's.
 func sameSpec(rec state.Record, asked chat.Spec) error {
 	if asked.Profile != "" && asked.Profile != rec.Profile {
 		return fmt.Errorf("cannot create this chat with profile %s: it is there as chat %s with profile %s: %w",

@@ -16,12 +16,12 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// What a session's shims denied comes through a fifo, one line of JSON for each: the
-// chat's word, which it can leave out or make up. A fifo, because it carries no
-// descriptors, holds at most 64 KiB, and says which chat speaks by which one it is.
+// The shims of a session report denials through a fifo, one line of JSON for each. The chat can
+// suppress or forge them. A fifo carries no descriptors and holds at most 64 KiB, and each
+// session has its own, which identifies the chat.
 
-// heardBurst lines are audited at once, and one more each heardEvery; chatd reads no
-// further meanwhile, so that a chat can make it neither work nor write.
+// heardBurst lines are audited immediately, and one more every heardEvery. Meanwhile chatd reads
+// no further, so that a chat cannot make it work or write without bound.
 const (
 	heardBurst = 20
 	heardEvery = 5 * time.Second
@@ -29,8 +29,8 @@ const (
 
 func (m *Manager) denialFIFO(id chat.ID) string { return filepath.Join(m.sessionDir(id), "denials") }
 
-// hear listens to a session's shims until it ends. A session of an older chatd has no
-// fifo, and is not heard.
+// hear reads the denials of a session's shims until the session ends. A session of an older
+// chatd may have no fifo, and then no denial is read.
 func (m *Manager) hear(s *session) {
 	s.deafen = func() {}
 	f, err := openFIFO(m.denialFIFO(s.id))
@@ -44,7 +44,7 @@ func (m *Manager) hear(s *session) {
 	m.done.Go(func() { m.listen(ctx, s.id, f) })
 }
 
-// listen audits lines as they come. A line that is cut by a read goes on in the next.
+// listen audits lines as they come. It joins a line that two reads divide.
 func (m *Manager) listen(ctx context.Context, id chat.ID, f *os.File) {
 	buf := make([]byte, shims.MaxShimDenial)
 	lines := allowance{heardBurst, time.Now()}
@@ -67,13 +67,13 @@ func (m *Manager) listen(ctx context.Context, id chat.ID, f *os.File) {
 	}
 }
 
-// allowance is how many lines may be audited now, and since when none was added.
+// allowance is how many lines may be audited now, and when it last grew.
 type allowance struct {
 	left int
 	at   time.Time
 }
 
-// wait takes one from the allowance as soon as there is one; false when ctx ended first.
+// wait takes one from the allowance as soon as there is one; it is false if ctx ends first.
 func (a *allowance) wait(ctx context.Context) bool {
 	for {
 		if a.take(heardBurst, heardEvery) {
@@ -87,7 +87,7 @@ func (a *allowance) wait(ctx context.Context) bool {
 	}
 }
 
-// take takes one from the allowance if there is one.
+// take takes one from the allowance, and reports whether there was one.
 func (a *allowance) take(burst int, every time.Duration) bool {
 	if a.refill(burst, every); a.left == 0 {
 		return false
@@ -96,7 +96,7 @@ func (a *allowance) take(burst int, every time.Duration) bool {
 	return true
 }
 
-// refill adds what time has brought: one line each every, up to a burst.
+// refill adds one line for each every that has passed, up to burst.
 func (a *allowance) refill(burst int, every time.Duration) {
 	if more := int(time.Since(a.at) / every); more > 0 {
 		a.left, a.at = min(burst, a.left+more), a.at.Add(time.Duration(more)*every)
@@ -121,8 +121,8 @@ func (m *Manager) heard(id chat.ID, line []byte) {
 	}
 }
 
-// shimPolicy is what the shims of a chat judge by; nil where it cannot be written
-// down, and then they refuse what never runs and nothing else.
+// shimPolicy returns the policy that the shims of a chat check against. It is nil if it cannot
+// be marshalled; then the shims refuse only what never runs.
 func (m *Manager) shimPolicy(rec state.Record) []byte {
 	p := m.profile(rec)
 	rules, err := m.shimRules(rec)
@@ -138,8 +138,8 @@ func (m *Manager) shimPolicy(rec state.Record) []byte {
 	return nil
 }
 
-// shimRules are the file rules of the chat's agent as a file of rules. Rules that
-// chats are told little of are not shown to them: the kernel keeps to those too.
+// shimRules returns the file rules of the chat's agent as a file of rules. It is empty for terse
+// rules, which chats must not see: the kernel enforces those too.
 func (m *Manager) shimRules(rec state.Record) (string, error) {
 	policy := m.policy(rec)
 	if policy.Terse {

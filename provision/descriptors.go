@@ -18,19 +18,19 @@ import (
 	"github.com/chatd/chatd/shims"
 )
 
-// boundFiles collects the descriptors that a child gets and those that stay.
+// boundFiles collects the descriptors that a child gets and those that chatd keeps.
 type boundFiles struct {
 	child        []*os.File
 	mine         []*os.File
 	info, report *os.File
 	stderr       *os.File
-	// barrier lets chatd-shim confine go on; raise is what must have been done by then.
+	// barrier lets chatd-shim confine go on; raise runs before that.
 	barrier            *os.File
 	raise              func(context.Context, *heldProcess) error
-	prepare            cgroup.Prepare // what must have been done before the child is started
+	prepare            cgroup.Prepare // runs before the child is started
 	err                error
 	childEndsAreClosed bool
-	// confine is what the child was given as its plan.
+	// confine is the plan that the child got.
 	confine shims.Plan
 }
 
@@ -56,8 +56,8 @@ func (b *boundFiles) data(name string, content []byte) *os.File {
 	return f
 }
 
-// stdio makes a file for what the child says before it is confined; it is not
-// one of the child's extra descriptors.
+// stdio makes a file for the child's messages before it is confined; it is not one of the
+// child's extra descriptors.
 func (b *boundFiles) stdio(name string) *os.File {
 	f, err := memfile(name, nil)
 	if err == nil {
@@ -81,7 +81,7 @@ func (b *boundFiles) addBarrier() {
 	b.child, b.mine, b.barrier = append(b.child, r), append(b.mine, w), w
 }
 
-// openBarrier waits until the child waits, does what must be done first, and lets it go on.
+// openBarrier waits until the child waits at the barrier, calls raise, and lets it go on.
 func (b *boundFiles) openBarrier(ctx context.Context, l *heldProcess, deadline time.Time) error {
 	if b.barrier == nil {
 		return nil
@@ -128,7 +128,7 @@ func (b *boundFiles) close() {
 	}
 }
 
-// complaint is what the child wrote to stderr, for an error's end.
+// complaint returns the child's stderr, as the end of an error message.
 func (b *boundFiles) complaint() string {
 	if b.stderr == nil {
 		return ""
@@ -158,7 +158,7 @@ func memfile(name string, content []byte) (*os.File, error) {
 	return nil, errors.Join(fmt.Errorf("cannot fill a memory file: %w", err), f.Close())
 }
 
-// sealAt fixes the file's size, so that who holds it cannot make it grow.
+// sealAt fixes the file's size, so that no holder of a descriptor can make it grow.
 func sealAt(f *os.File, size int64) error {
 	if err := f.Truncate(size); err != nil {
 		return fmt.Errorf("cannot size a memory file: %w", err)
@@ -170,8 +170,8 @@ func sealAt(f *os.File, size int64) error {
 	return nil
 }
 
-// readJSON reads one JSON value from a pipe that a process of the chat may
-// hold: bounded in size and in time.
+// readJSON reads one JSON value of at most 64 KiB, until deadline: a process of the chat may
+// hold the pipe.
 func readJSON(f *os.File, deadline time.Time, v any) error {
 	if err := f.SetReadDeadline(deadline); err != nil {
 		return fmt.Errorf("cannot read its report: %w", err)

@@ -11,11 +11,11 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// raiseWalls writes the packet rules for every profile before the first chat:
-// from here on a uid of the range is walled, account or not.
+// raiseWalls writes the packet rules for every profile before the first chat: from here on
+// they hold for every uid of the range, with or without an account.
 //
-// A host without the programs for them has neither of the two layers, which
-// config may excuse.
+// A host without the programs for packet rules lacks both layers that use them, which config may
+// excuse.
 func (m *Manager) raiseWalls(ctx context.Context) error {
 	if err := m.openTable(ctx); err != nil {
 		return err
@@ -25,15 +25,15 @@ func (m *Manager) raiseWalls(ctx context.Context) error {
 	}
 	for name := range m.opt.Profiles {
 		if _, _, err := m.store.EnsureBlock(name); err != nil && !noRoom(err) && !errors.Is(err, chat.ErrBusy) {
-			return err // without a block there is no uid of it: its chats wait, and all others stand
+			return err // a profile without a block gets no uids: only its new chats wait
 		}
 	}
 	return m.applyWall(ctx)
 }
 
-// applyWall makes the kernel hold the policies of all blocks that were ever
-// given. A profile that is not configured any more keeps its blocks and opens
-// nothing.
+// applyWall applies the policies of all blocks that were ever assigned. A
+// profile that is not configured any more keeps its blocks, and its policy
+// allows nothing.
 func (m *Manager) applyWall(ctx context.Context) error {
 	if m.without(chat.LayerEgress) {
 		return nil
@@ -57,8 +57,8 @@ func (m *Manager) applyWall(ctx context.Context) error {
 	return nil
 }
 
-// ensureBlock makes sure that the profile has uids left whose rules stand. A new
-// chat on a known profile comes through here without touching the kernel.
+// ensureBlock makes sure that the profile has unused uids whose rules are in
+// force. While the profile has uids left, it does not touch the kernel.
 func (m *Manager) ensureBlock(ctx context.Context, profile string) error {
 	_, added, err := m.store.EnsureBlock(profile)
 	if err != nil || !added {
@@ -67,8 +67,8 @@ func (m *Manager) ensureBlock(ctx context.Context, profile string) error {
 	return m.applyWall(ctx)
 }
 
-// createEgress makes sure that the chat's uid has its policy. Until it has, the
-// wall of the whole range refuses it everything.
+// createEgress makes sure that the chat's uid has its policy. Before that, the rule for the
+// whole range refuses it everything.
 func (m *Manager) createEgress(ctx context.Context, rec state.Record) error {
 	if m.without(chat.LayerEgress) || m.isWalled(rec) {
 		return nil
@@ -82,8 +82,8 @@ func (m *Manager) createEgress(ctx context.Context, rec state.Record) error {
 	return nil
 }
 
-// isWalled must not wait for whoever changes the rules: a chat of a known profile
-// is created while iptables' lock is held by somebody else.
+// isWalled must not wait for a change of the rules: a chat of a known profile can be created
+// while another process holds the lock of iptables.
 func (m *Manager) isWalled(rec state.Record) bool {
 	walled := m.walled.Load()
 	return walled != nil && slices.ContainsFunc(*walled, func(p netpolicy.Policy) bool {
@@ -91,8 +91,8 @@ func (m *Manager) isWalled(rec state.Record) bool {
 	})
 }
 
-// driftEgress looks at memory alone; the kernel's rules are compared once for
-// all chats, in mendWall.
+// driftEgress reads only memory; mendWall compares the kernel's rules once for all
+// chats.
 func (m *Manager) driftEgress(_ context.Context, rec state.Record) (string, error) {
 	if m.without(chat.LayerEgress) || m.isWalled(rec) {
 		return "", nil
@@ -100,11 +100,11 @@ func (m *Manager) driftEgress(_ context.Context, rec state.Record) (string, erro
 	return fmt.Sprintf("uid %d has no policy", rec.UID), nil
 }
 
-// removeEgress has nothing to take away: rules belong to blocks of uids, and the
-// spent uid stays walled for ever.
+// removeEgress removes nothing: rules belong to blocks of uids, and those for a
+// spent uid stay for ever.
 func (m *Manager) removeEgress(context.Context, state.Record) error { return nil }
 
-// network is the kind of network a session of the profile gets.
+// network returns the kind of network that a session of the profile gets.
 func (m *Manager) network(p chat.Profile) chat.Network {
 	if m.without(chat.LayerNetwork) {
 		return chat.NetworkShared

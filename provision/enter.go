@@ -20,11 +20,11 @@ import (
 	"github.com/chatd/chatd/tmux"
 )
 
-// errNotConfined is a run that never came to be: chatd-shim could not raise the
-// walls, or could not start the program. It is our failure, not the command's.
+// errNotConfined is the error of a run that never started: chatd-shim could not apply the
+// walls, or could not start the program. The failure is chatd's, not the command's.
 var errNotConfined = errors.New("not confined")
 
-// notConfined is errNotConfined in the words of chatd-shim, which say what could not be done.
+// notConfined is errNotConfined with the message of chatd-shim, which names what failed.
 type notConfined struct{ said string }
 
 func (e *notConfined) Error() string { return e.said }
@@ -37,22 +37,22 @@ type entry struct {
 	env   []string
 	dir   string
 	stdin []byte
-	// openStdin leaves stdin to started, which is called once the command is on its way,
-	// with the number of nsenter and the end to write to, nil unless openStdin is set.
+	// openStdin leaves stdin open. started is called once nsenter runs, with its pid and the end
+	// of stdin to write to, which is nil unless openStdin is set.
 	openStdin bool
 	started   func(nsenter int, stdin *os.File)
-	// network is the kind that the session has; empty means its profile's.
+	// network is the session's kind of network; empty means its profile's.
 	network chat.Network
-	// grace is how long it may take to end after SIGTERM; zero ends it at once.
+	// grace is how long it may take to end after SIGTERM; zero kills it immediately.
 	grace time.Duration
-	// out takes the output as it comes; nil for nobody.
+	// out receives the output as it comes; may be nil.
 	out chat.Output
-	// outputMax is how much is kept of each stream; zero means the usual.
+	// outputMax bounds the stored bytes of each stream; zero means chat.DefaultOutputMax.
 	outputMax int64
 }
 
-// kept is how much is kept of each stream. What goes to somebody as it comes is kept as far
-// as an error has words of it.
+// kept is how many bytes of each stream are stored. Of output that goes to out, only as much is
+// stored as an error quotes.
 func (e entry) kept() int64 {
 	if e.out != nil {
 		return chat.MinOutputMax
@@ -68,25 +68,25 @@ type entered struct {
 	usage          chat.Usage
 	timedOut       bool
 	wall           time.Duration
-	// late: some of it still lives, killed, and is waited for behind the caller.
+	// late: some of its killed processes still live; chatd waits for them after the caller left.
 	late bool
 }
 
-// enter runs a command inside the session, in a leaf cgroup of its own, as the
-// chat, behind the same walls, and returns when the leaf is empty: the command
-// ended, or ctx did, and what it left running was ended with it.
+// enter runs a command inside the session as the chat, in a leaf cgroup of its own, behind the
+// same walls. It returns when the leaf is empty: the command or ctx has ended, and chatd has
+// killed the processes that the command left.
 func (m *Manager) enter(ctx context.Context, rec state.Record, s *session, e entry) (entered, error) {
 	if err := m.createRun(rec.ID, e.run); err != nil {
 		return entered{}, err
 	}
 	out, err := m.enterLeaf(ctx, rec, s, e)
-	if err != nil && !out.late { // perhaps before it could be waited for, and then nobody ended it
+	if err != nil && !out.late { // it may have failed before the wait, which kills the leaf
 		err = errors.Join(err, m.killRun(ctx, rec, e.run))
 	}
 	sys.Failpoint("run.over.after")
 	usage, usageErr := m.groups.RunUsage(rec.ID, e.run)
 	if errors.Is(usageErr, chat.ErrNotFound) {
-		usageErr = nil // the session ended with the command, and took the leaf with it
+		usageErr = nil // the session ended with the command, and its leaf was removed with it
 	}
 	if out.usage = usage; out.late {
 		return out, errors.Join(err, usageErr)
@@ -100,15 +100,15 @@ func (m *Manager) createRun(id chat.ID, run string) error {
 	return asEnded(id, m.groups.CreateRun(id, run))
 }
 
-// startInRun starts a command in the leaf of a run. What it does may end the session before
-// this returns.
+// startInRun starts a command in the leaf of a run. The command may end the session before
+// startInRun returns.
 func (m *Manager) startInRun(id chat.ID, run string, cmd *exec.Cmd) error {
 	defer sys.Failpoint("run.command.after")
 	return asEnded(id, m.groups.Start(id, "runs/"+run, cmd))
 }
 
-// asEnded is the error of a session that has ended: it has no place for a run any more, its
-// cgroups were taken away, and the caller's chat is there.
+// asEnded turns [chat.ErrNotFound] into the error of a session that has ended: its cgroups were
+// removed, but the caller's chat exists.
 func asEnded(id chat.ID, err error) error {
 	if errors.Is(err, chat.ErrNotFound) {
 		return fmt.Errorf("cannot enter the session of chat %s: it has ended: %v: %w", id, err, chat.ErrWrongPhase)
@@ -152,7 +152,7 @@ func (m *Manager) enterLeaf(ctx context.Context, rec state.Record, s *session, e
 	<-reads
 	out.wall, out.timedOut = time.Since(began), w.timedOut
 	if out.exit, out.signal, err = exitOf(w.err); err == nil && !w.over {
-		out.exit, out.signal = -1, signalName(unix.SIGKILL) // as it will be
+		out.exit, out.signal = -1, signalName(unix.SIGKILL) // how it will end
 	}
 	if err != nil {
 		return out, err
@@ -160,7 +160,7 @@ func (m *Manager) enterLeaf(ctx context.Context, rec state.Record, s *session, e
 	return out, m.confinedOr(&b, out)
 }
 
-// exitOf reads how a command ended; anything but an exit is an error of ours.
+// exitOf reads how a command ended; an error that is no exit is chatd's.
 func exitOf(err error) (code int, signal string, _ error) {
 	if err == nil {
 		return 0, "", nil
@@ -176,8 +176,8 @@ func exitOf(err error) (code int, signal string, _ error) {
 	return exit.ExitCode(), "", nil
 }
 
-// confinedOr looks at chatd-shim's report: without one, the walls were not up
-// and the command did not run, whatever the exit code.
+// confinedOr checks chatd-shim's report: without one, the walls were not up and the command
+// did not run, whatever the exit code.
 func (m *Manager) confinedOr(b *boundFiles, out entered) error {
 	var report shims.Report
 	err := readJSON(b.report, time.Now().Add(time.Second), &report)
@@ -187,7 +187,7 @@ func (m *Manager) confinedOr(b *boundFiles, out entered) error {
 	case report.Error != "":
 		return &notConfined{report.Error}
 	case out.signal != "" || out.timedOut:
-		return nil // ended on its way in
+		return nil // it ended before it was confined
 	}
 	return fmt.Errorf("cannot run in the session: %s: %w", chat.QuoteOutput(out.stderr.text()), errNotConfined)
 }
@@ -234,7 +234,7 @@ func (m *Manager) terminal(rec state.Record, s *session) *tmux.Terminal {
 		defer cancel()
 		out, err := m.enter(ctx, rec, s, entry{run: m.newRun("tty"), argv: argv, dir: m.home(rec.ID), stdin: stdin})
 		switch {
-		case err != nil && s.endsSoon(): // a cgroup that is gone, a process that cannot be joined
+		case err != nil && s.endsSoon(): // its cgroup was removed, or its process cannot be joined
 			m.log.Debug("a terminal's client met the end of its session", "chat", rec.ID, "err", err)
 			return nil, fmt.Errorf("cannot use the terminal of chat %s: its session ended meanwhile: %w", rec.ID, chat.ErrWrongPhase)
 		case err != nil:
@@ -248,11 +248,11 @@ func (m *Manager) terminal(rec state.Record, s *session) *tmux.Terminal {
 	})
 }
 
-// clientTimeout bounds a tmux client: the server is the chat's and may not answer.
+// clientTimeout bounds a tmux client: the server belongs to the chat and may not answer.
 const clientTimeout = 20 * time.Second
 
-// newRun names a leaf that no other has in the life of this host: an attempt to
-// start in one that was killed would end at birth.
+// newRun returns a name that no other leaf of this host ever has: a process started in a leaf
+// that was killed would end immediately.
 func (m *Manager) newRun(kind string) string {
 	var b [8]byte
 	if _, err := unix.Getrandom(b[:], 0); err != nil {

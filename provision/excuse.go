@@ -7,9 +7,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// excusable are the layers of a session that config excuses and that chatd, when
-// it starts, may find lacking. Later nothing is excused any more: a session that
-// does not come up then is a failure, not a property of the host.
+// excusable returns the layers of a session that config excuses and that the
+// first probe may find missing. After that probe none is excused: a session that
+// does not come up is then a failure, not a property of the host.
 func (m *Manager) excusable() []chat.LayerName {
 	if m.settled.Load() {
 		return nil
@@ -23,7 +23,7 @@ func (m *Manager) excusable() []chat.LayerName {
 	return may
 }
 
-// fixSession guesses at why no session comes up, by what is there.
+// fixSession guesses why no session comes up, and returns a fix.
 func fixSession() string {
 	for _, tool := range []string{"bwrap", "tmux", "nsenter"} {
 		if _, err := exec.LookPath(tool); err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// Explain says whether the chat's file rules allow something, and which rule says
-// so; of a command, whether they allow the paths that the front found in it. Where links lead is
-// looked up in the chat, as the chat: root follows none.
+// Explain answers whether the chat's file rules allow an operation, and which rule decides. For a
+// command it checks the paths that the front found in it. Links are followed in the chat, as the
+// chat: root follows none.
 func (m *Manager) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
 	if err := q.Validate(); err != nil {
 		return chat.Explained{}, err
@@ -25,7 +25,7 @@ func (m *Manager) Explain(ctx context.Context, id chat.ID, q chat.Question) (cha
 	if err != nil {
 		return chat.Explained{}, err
 	}
-	// Asked once to learn the names, and once more with what they lead to.
+	// The first check collects the names; a second one uses the targets of their links.
 	var names nameList
 	v, err := askRules(ctx, rules.Ruleset, q, names.add)
 	var real map[string]string
@@ -43,13 +43,13 @@ func (m *Manager) Explain(ctx context.Context, id chat.ID, q chat.Question) (cha
 	return m.explained(ctx, rec, v), err
 }
 
-// nameList collects the names that rules want to know the links of.
+// nameList collects the names whose links the rules need.
 type nameList struct {
 	all  []string
 	seen map[string]bool
 }
 
-// add notes a name, and follows no link: an filerules.Scope's Resolve.
+// add records a name and follows no link: it is the Resolve of a filerules.Scope.
 func (l *nameList) add(p string) string {
 	clean := path.Clean(p)
 	if l.seen == nil {
@@ -62,7 +62,7 @@ func (l *nameList) add(p string) string {
 	return clean
 }
 
-// ledBy is an filerules.Scope's Resolve by what the chat's side told.
+// ledBy returns a Resolve for a filerules.Scope, from the links that the chat's side reported.
 func ledBy(real map[string]string) func(string) string {
 	return func(p string) string {
 		if r := real[p]; r != "" {
@@ -72,8 +72,8 @@ func ledBy(real map[string]string) func(string) string {
 	}
 }
 
-// followLinks has a call judged by rules that know where their own directories are in
-// the chat. Rules that deny nothing need not know.
+// followLinks makes the call check against rules that know where links lead their own
+// directories in the chat. Rules that deny nothing need no links.
 func followLinks(c *fileCall, rules *chatRules) error {
 	links, err := rules.links()
 	if err != nil || len(links) == 0 {
@@ -92,8 +92,8 @@ func followLinks(c *fileCall, rules *chatRules) error {
 	return nil
 }
 
-// askRules asks the same rules with another way to follow links; not many commands
-// at once, as for runs.
+// askRules checks q against the same rules with another Resolve. Like those of runs, few
+// commands are checked simultaneously.
 func askRules(ctx context.Context, rules *filerules.Ruleset, q chat.Question, resolve func(string) string) (filerules.Verdict, error) {
 	scope := rules.Scope()
 	scope.Resolve = resolve
@@ -116,7 +116,7 @@ func askRules(ctx context.Context, rules *filerules.Ruleset, q chat.Question, re
 	return rs.Verdict(q.Path, op)
 }
 
-// resolve asks the chat's side which of the names links lead elsewhere, and where.
+// resolve asks the chat's side for the targets of those names that links redirect.
 func (m *Manager) resolve(ctx context.Context, rec state.Record, names []string) (map[string]string, error) {
 	var told map[string]string
 	c := fileCall{tool: files.ResolveTool, op: files.Read, args: files.Resolve{}}
@@ -126,7 +126,7 @@ func (m *Manager) resolve(ctx context.Context, rec state.Record, names []string)
 	return told, err
 }
 
-// explained is the verdict as the caller may know it.
+// explained returns the verdict, without the rule for a caller that may not know it.
 func (m *Manager) explained(ctx context.Context, rec state.Record, v filerules.Verdict) chat.Explained {
 	e := v.Explained()
 	if m.vague(ctx, rec) {

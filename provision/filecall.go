@@ -16,8 +16,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// callTool does a call in the chat: as a run when the chat is awake, in a one-shot
-// session when it is asleep. Reap cancels the call.
+// callTool does a call in the chat: in the session of an awake chat, in a one-shot session of
+// a sleeping one. Reap cancels the call.
 func (m *Manager) callTool(ctx context.Context, rec state.Record, c fileCall) (files.Answer, error) {
 	limit := fileTime
 	if c.stream {
@@ -37,15 +37,15 @@ func (m *Manager) callTool(ctx context.Context, rec state.Record, c fileCall) (f
 	return m.oneShot(ctx, rec, c)
 }
 
-// fileCalls are the calls under way, by chat.
+// fileCalls are the running calls, by chat.
 // The zero value is ready.
 type fileCalls struct {
 	mu    sync.Mutex
 	chats map[chat.ID]*chatCalls
 }
 
-// chatCalls are the calls of one chat: so many at once, and the others wait. Each is
-// some ten tasks of the chat's own limit.
+// chatCalls are the calls of one chat: toolsAtOnce run simultaneously, the others wait. Each
+// takes some ten tasks of the chat's own limit.
 type chatCalls struct {
 	slots chan struct{}
 	cuts  map[*context.CancelCauseFunc]bool
@@ -56,7 +56,7 @@ const toolsAtOnce = 4
 // errCut ends the calls of a chat that is reaped.
 var errCut = fmt.Errorf("the chat is being reaped: %w", chat.ErrWrongPhase)
 
-// begin waits for a place, and lets cut end ctx until done is called.
+// begin waits for a slot. Until done is called, cut cancels the returned context.
 func (f *fileCalls) begin(ctx context.Context, id chat.ID) (_ context.Context, done func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := f.join(id, &cancel)
@@ -95,7 +95,7 @@ func (f *fileCalls) leave(id chat.ID, cancel *context.CancelCauseFunc) {
 	}
 }
 
-// cut ends the chat's calls.
+// cut cancels the chat's calls.
 func (f *fileCalls) cut(id chat.ID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,8 +106,8 @@ func (f *fileCalls) cut(id chat.ID) {
 	}
 }
 
-// toolStdio is the tool's streams. stderr is a file of fixed size, for when the
-// tool does not come to be.
+// toolStdio is the tool's streams. stderr is a file of fixed size, for the errors of a tool that
+// does not start.
 type toolStdio struct {
 	inR, inW, outR, outW *os.File
 }
@@ -129,17 +129,17 @@ func (t *toolStdio) closeChildEnds() { closeFiles(t.inR, t.outW) }
 
 func (t *toolStdio) close() { closeFiles(t.inR, t.inW, t.outR, t.outW) }
 
-// closeFiles closes those that are there and not closed yet.
+// closeFiles closes the files that are not nil, closed or not.
 func closeFiles(all ...*os.File) {
 	for _, f := range all {
 		if f != nil {
-			_ = f.Close() // a pipe; a second close is no harm
+			_ = f.Close() // a pipe; a second close does no harm
 		}
 	}
 }
 
-// talk sends the request and takes the answer. When ctx ends both ends of the
-// conversation do, whatever the other side does.
+// talk sends the request and reads the answer. The end of ctx ends both, whatever the tool
+// does.
 func (t *toolStdio) talk(ctx context.Context, may shims.FileTool, c fileCall) (files.Answer, error) {
 	req, err := files.NewRequest(c.tool, c.args)
 	if err != nil {
@@ -163,8 +163,8 @@ func (t *toolStdio) talk(ctx context.Context, may shims.FileTool, c fileCall) (f
 // past is a deadline that has passed.
 var past = time.Unix(1, 0)
 
-// believable refuses a denial by a rule that the tools do not have: what the rules
-// say is said here.
+// believable refuses a denial by a rule that the tools do not have: chatd itself reports
+// denials by the file rules.
 func (c fileCall) believable(err error) error {
 	var f *files.Failure
 	if !errors.As(err, &f) || f.Denial == nil {
@@ -183,7 +183,7 @@ func (c fileCall) believable(err error) error {
 	return err
 }
 
-// enterTool does a call in a session, in a leaf of its own like every run.
+// enterTool does a call in a session, in a leaf of its own, as for a run.
 func (m *Manager) enterTool(ctx context.Context, rec state.Record, s *session, c fileCall) (a files.Answer, err error) {
 	run := m.newRun("file")
 	if err := m.createRun(rec.ID, run); err != nil {
@@ -222,8 +222,8 @@ func (m *Manager) enterToolLeaf(ctx context.Context, rec state.Record, s *sessio
 	return a, late, errors.Join(m.toolError(ctx, &b, err), killErr)
 }
 
-// tidyTime is how long a tool that was cut short may take to take back what it began:
-// its input ends, and it knows. What it leaves, the next write takes away.
+// tidyTime is how long an interrupted tool may take to undo its unfinished work, once its
+// input has ended. The next write removes the remains.
 const tidyTime = time.Second
 
 func waitSome(ended <-chan struct{}) {
@@ -233,14 +233,14 @@ func waitSome(ended <-chan struct{}) {
 	}
 }
 
-// answered reports whether the tool came to its end by itself.
+// answered reports whether the tool gave an answer, which may be a failure.
 func answered(err error) bool {
 	var f *files.Failure
 	return err == nil || errors.As(err, &f)
 }
 
-// startTool gives cmd its streams and starts it. ended is closed when it was
-// waited for, which is only after somebody killed its cgroup or it ended.
+// startTool gives cmd its streams and starts it. ended is closed once cmd was reaped, after it
+// exited or its cgroup was killed.
 func (m *Manager) startTool(cmd *exec.Cmd, b *boundFiles, start func(*exec.Cmd) error) (ended chan struct{}, _ *toolStdio, err error) {
 	b.stderr = b.stdio("stderr")
 	stdio, err := newToolStdio()
@@ -262,8 +262,8 @@ func (m *Manager) startTool(cmd *exec.Cmd, b *boundFiles, start func(*exec.Cmd) 
 	return ended, stdio, nil
 }
 
-// toolError says why there was no answer: because of ctx, because the tool was
-// not confined, or whatever the tool did.
+// toolError returns the reason why there was no answer: the end of ctx, a tool that was not
+// confined, or the tool's own end.
 func (m *Manager) toolError(ctx context.Context, b *boundFiles, err error) error {
 	var d *files.Denial
 	var body *files.BodyError

@@ -9,10 +9,10 @@ import (
 	"github.com/chatd/chatd/files"
 )
 
-// overtaken says why a call without an answer has none, where it was not the tool's own
-// doing: its caller or its time came to an end, or the session that it was in did. A pipe
-// that breaks, a cgroup that is not there any more and a process that cannot be joined are
-// all the same to the caller then. s is nil for a one-shot session.
+// overtaken replaces the error of a call without an answer if the tool did not cause it: the
+// caller went away, its time was over, or its session ended. Then a broken pipe, a missing
+// cgroup and a process that cannot be joined are the same to the caller. s is nil for a one-shot
+// session.
 func (m *Manager) overtaken(ctx context.Context, s *session, err error) error {
 	var d *files.Denial
 	var body *files.BodyError
@@ -32,8 +32,8 @@ func (m *Manager) overtaken(ctx context.Context, s *session, err error) error {
 	return fmt.Errorf("cannot finish the file tool: %w", why)
 }
 
-// endsSoon reports whether the session has ended, or does at once: the kernel ends the
-// other processes of a pid namespace before its first.
+// endsSoon reports whether the session ends within tidyTime: the kernel ends the other
+// processes of a pid namespace before its first.
 func (s *session) endsSoon() bool {
 	waitSome(s.init.ended())
 	return !s.init.alive()

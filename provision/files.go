@@ -16,8 +16,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// ReadFile is read_file in the chat: its content goes to what begin returns. The
-// chat need not be awake, and is not woken.
+// ReadFile is read_file in the chat: the content goes to the writer that begin returns. The
+// chat may be asleep, and is not woken.
 func (m *Manager) ReadFile(ctx context.Context, id chat.ID, a files.ReadFile, begin files.Begin) (files.Answer, error) {
 	limit := int64(files.MaxPage)
 	if a.Stream {
@@ -27,8 +27,8 @@ func (m *Manager) ReadFile(ctx context.Context, id chat.ID, a files.ReadFile, be
 	return m.fileTool(ctx, id, fileCall{tool: files.ReadFileTool, op: files.Read, path: a.Path, args: a, stream: a.Stream, Exchange: x})
 }
 
-// WriteFile is write_file in the chat; the content is a's or body's. body may be
-// read once more after WriteFile has returned.
+// WriteFile is write_file in the chat; the content is in a or comes from body. body may be read
+// once more after WriteFile has returned.
 func (m *Manager) WriteFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error) {
 	return m.fileTool(ctx, id, fileCall{tool: files.WriteFileTool, op: files.Write, path: a.Path, args: a, stream: a.Stream, Exchange: files.Exchange{Body: body}})
 }
@@ -43,21 +43,21 @@ func (m *Manager) EditFile(ctx context.Context, id chat.ID, a files.EditFile) (f
 	return m.fileTool(ctx, id, fileCall{tool: files.EditFileTool, op: files.Edit, path: a.Path, args: a})
 }
 
-// ListDir is list_dir in the chat: a line for each entry goes to what begin returns.
+// ListDir is list_dir in the chat: a line for each entry goes to the writer that begin returns.
 func (m *Manager) ListDir(ctx context.Context, id chat.ID, a files.ListDir, begin files.Begin) (files.Answer, error) {
 	x := files.Exchange{Begin: begin, Limit: maxList}
 	return m.fileTool(ctx, id, fileCall{tool: files.ListDirTool, op: files.Read, path: a.Path, args: a, Exchange: x})
 }
 
-// maxList bounds a list in bytes: so many names as are asked for at once, of 255
-// bytes, each on a line that says what it is.
+// maxList bounds a list in bytes: the most entries of one call, each a line with a name of 255
+// bytes and its kind.
 const maxList = files.MaxEntries * (255 + 16)
 
-// defaultFileMax is what FileMax 0 means, in bytes.
+// defaultFileMax is the bound in bytes that FileMax 0 means.
 const defaultFileMax = 1 << 30
 
-// How long a call may take: one whose content is in the request or is a page, and
-// one that streams. Who is slow keeps a chat that is asleep from being woken.
+// Bounds on a call whose content is in the request or is a page, and on one that streams. A
+// slow call delays the wake of a sleeping chat.
 const (
 	fileTime   = time.Minute
 	streamTime = 15 * time.Minute
@@ -70,7 +70,7 @@ func (m *Manager) fileMax() int64 {
 	return m.opt.FileMax
 }
 
-// fileCall is one call of a tool, with what is told and asked meanwhile.
+// fileCall is one call of a tool, with its exchange of content and checks.
 type fileCall struct {
 	tool   files.Tool
 	op     files.Op
@@ -80,10 +80,10 @@ type fileCall struct {
 	files.Exchange
 }
 
-// writes reports whether the tool changes something.
+// writes reports whether the tool changes a file.
 func (c fileCall) writes() bool { return c.op != files.Read }
 
-// boundedBegin refuses a stream that would end before the file does.
+// boundedBegin refuses a stream that file_max would cut before the end of the file.
 func (m *Manager) boundedBegin(a files.ReadFile, begin files.Begin) files.Begin {
 	return func(first files.Answer) io.Writer {
 		if left := first.Size - a.Offset; a.Stream && a.Length == 0 && left > m.fileMax() {
@@ -93,14 +93,14 @@ func (m *Manager) boundedBegin(a files.ReadFile, begin files.Begin) files.Begin 
 	}
 }
 
-// refusing is a writer that takes nothing.
+// refusing is a writer whose every Write fails with err.
 type refusing struct{ err error }
 
 func (r refusing) Write([]byte) (int, error) { return 0, r.err }
 
-// fileTool does one call: judged here first, by the name that the caller uses, so
-// that a denial does not hang on the word of a process of the chat; and then
-// there, where links are followed, with the same rules.
+// fileTool does one call. It checks the caller's name against the rules first, so that a denial
+// does not depend on a process of the chat. Then, as the tool follows links in the chat, it
+// checks each name that they lead to against the same rules.
 func (m *Manager) fileTool(ctx context.Context, id chat.ID, c fileCall) (files.Answer, error) {
 	if err := c.args.Validate(); err != nil {
 		return files.Answer{}, err
@@ -127,8 +127,8 @@ func (m *Manager) fileTool(ctx context.Context, id chat.ID, c fileCall) (files.A
 	return a, errors.Join(m.told(ctx, rec, err), auditErr)
 }
 
-// allowFirst judges the tool and the name that the caller uses, and has c judge
-// further names by the same rules.
+// allowFirst checks the tool and the caller's name, and sets c.Check, which checks further
+// names against the same rules.
 func (m *Manager) allowFirst(ctx context.Context, rec state.Record, c *fileCall) error {
 	if err := m.switchedOff(ctx, rec, string(c.tool), string(c.tool)); err != nil {
 		return err
@@ -147,8 +147,8 @@ func (m *Manager) allowFirst(ctx context.Context, rec state.Record, c *fileCall)
 	return followLinks(c, rules)
 }
 
-// folded is the name that the tools give a path, whatever links there are. They
-// know no ~.
+// folded returns the absolute, clean name that the tools give a path, with no link followed.
+// They do not expand ~.
 func (m *Manager) folded(id chat.ID, p string) string {
 	if !path.IsAbs(p) {
 		p = m.home(id) + "/" + p
@@ -156,15 +156,15 @@ func (m *Manager) folded(id chat.ID, p string) string {
 	return path.Clean(p)
 }
 
-// accessOps are the names that package filerules has for the operations. What is asked as
-// bash is whether the kernel's walls leave a new file open: one that may not be written
-// or edited is closed until it is read-only.
+// accessOps maps the tools' operations to those of package filerules. Bash stands for whether
+// the kernel leaves a new file open: a file that may not be written or edited is closed until
+// it is read-only.
 var accessOps = map[files.Op][]filerules.Op{
 	files.Read: {filerules.Read}, files.Write: {filerules.Write}, files.Edit: {filerules.Edit},
 	files.Bash: {filerules.Bash, filerules.Write},
 }
 
-// judgeOf asks the rules. What cannot be judged is denied.
+// judgeOf returns a check against the rules. It denies a name whose check fails.
 func judgeOf(tool files.Tool, rules *filerules.Ruleset) files.Check {
 	return func(op files.Op, name string) *files.Denial {
 		d := &files.Denial{Tool: tool, Op: op, Path: name, Rule: "cannot be judged"}
@@ -184,7 +184,7 @@ func judgeOf(tool files.Tool, rules *filerules.Ruleset) files.Check {
 	}
 }
 
-// auditTool writes how a call ended: every denial, and every write.
+// auditTool audits the end of a call: every denial, and every write.
 func (m *Manager) auditTool(ctx context.Context, rec state.Record, c fileCall, a files.Answer, err error) error {
 	var d *files.Denial
 	if errors.As(err, &d) {
@@ -200,8 +200,8 @@ func (m *Manager) auditTool(ctx context.Context, rec state.Record, c fileCall, a
 	return m.auditOutcome(ctx, rec, string(c.tool), detail, err)
 }
 
-// auditDenial writes what was denied, by which rule, and who says so: the rules,
-// which are judged here, or the chat's side, which has walls of its own.
+// auditDenial audits a denial with its rule and its source: the rules, which chatd checks, or
+// the chat's side, which has walls of its own.
 func (m *Manager) auditDenial(ctx context.Context, rec state.Record, err error) error {
 	var d *files.Denial
 	if !errors.As(err, &d) {
@@ -225,8 +225,8 @@ func (m *Manager) auditDenial(ctx context.Context, rec state.Record, err error) 
 // long enough for any path.
 func auditText(s string) string { return strconv.QuoteToASCII(s[:min(len(s), files.MaxPath)]) }
 
-// toolPlan says where the tools of a chat may go: its home and its /tmp, and what the
-// profile's grants add, as far as the view has it.
+// toolPlan returns the paths that a chat's tools may use: its home, its /tmp, and the profile's
+// grants, as far as the view shows them.
 func (m *Manager) toolPlan(rec state.Record) shims.FileTool {
 	may := shims.FileTool{Workspace: m.home(rec.ID), Roots: []string{"/tmp", "/var/tmp"}, MaxBytes: m.fileMax()}
 	may.ReadOutside, may.AllowRead, may.AllowWrite = m.grantedToTools(rec)

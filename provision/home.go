@@ -15,9 +15,9 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// home is the chat's home, the same path on the host and in the session.
+// home is the path of the chat's home, which is the same on the host and in the session.
 //
-// That of probes is elsewhere: a chat can take all the room that there is for homes.
+// The home of probes is elsewhere: a chat can fill the file system of the homes.
 func (m *Manager) home(id chat.ID) string {
 	if id == probeID {
 		return filepath.Join(m.paths.probe, string(id))
@@ -25,8 +25,8 @@ func (m *Manager) home(id chat.ID) string {
 	return filepath.Join(m.paths.homes, string(id))
 }
 
-// tmpParents are where the chat's /tmp and /var/tmp lie. Those of probes lie with their home;
-// with systemd PAM knows one place alone.
+// tmpParents are the directories that hold the chat's /tmp and /var/tmp. Those of probes are
+// beside their home, except with systemd: there PAM knows only one directory.
 func (m *Manager) tmpParents(id chat.ID) (tmp, varTmp string) {
 	if id == probeID && !m.units {
 		return filepath.Join(m.paths.probe, "tmp"), filepath.Join(m.paths.probe, "vartmp")
@@ -34,7 +34,7 @@ func (m *Manager) tmpParents(id chat.ID) (tmp, varTmp string) {
 	return m.paths.tmp, m.paths.varTmp
 }
 
-// homeMode is 0700: nobody but the chat and root passes.
+// homeMode is 0700: only the chat and root may pass.
 func (m *Manager) homeMode() os.FileMode {
 	if m.without(chat.LayerHome) {
 		return 0o755
@@ -42,9 +42,9 @@ func (m *Manager) homeMode() os.FileMode {
 	return 0o700
 }
 
-// createHome builds the home aside, under a name that no chat has, and renames
-// it into place when it is whole: a crash leaves a home or none, and never one
-// that is half filled. A home that is there is kept.
+// createHome builds the home under a name that no chat has, and renames it into place once it
+// is complete: a crash leaves a whole home or none. It neither replaces nor fills a home that
+// exists.
 func (m *Manager) createHome(_ context.Context, rec state.Record) error {
 	skeleton := m.opt.Profiles[rec.Profile].Skeleton
 	if err := makeOwned(filepath.Dir(m.home(rec.ID)), string(rec.ID), rec.UID, m.homeMode(), skeleton); err != nil {
@@ -61,8 +61,8 @@ func (m *Manager) removeHome(_ context.Context, rec state.Record) error {
 	return removeTrees(filepath.Dir(m.home(rec.ID)), string(rec.ID), asideName(string(rec.ID)))
 }
 
-// createTmp makes the directories that the session sees as /tmp and /var/tmp. They
-// are called as pam_namespace(8) calls a user's instance.
+// createTmp makes the directories that the session sees as /tmp and /var/tmp. Their names are
+// those that pam_namespace(8) gives a user's instances.
 func (m *Manager) createTmp(_ context.Context, rec state.Record) error {
 	tmp, varTmp := m.tmpParents(rec.ID)
 	err := makeOwned(tmp, rec.ID.User(), rec.UID, 0o700, "")
@@ -83,9 +83,9 @@ func (m *Manager) removeTmp(_ context.Context, rec state.Record) error {
 	return errors.Join(err, removeTrees(varTmp, rec.ID.User(), asideName(rec.ID.User())))
 }
 
-// makeOwned makes the directory name below the root-owned parent, owned by uid,
-// with exactly mode, and with the content of skeleton if one is named. What is
-// there already is only corrected, never filled.
+// makeOwned makes the directory name below the root-owned parent, owned by uid, with exactly
+// mode, and with the content of skeleton unless that is "". Of a directory that exists it
+// corrects only owner and mode.
 func makeOwned(parent, name string, uid uint32, mode os.FileMode, skeleton string) error {
 	root, err := os.OpenRoot(parent)
 	if err != nil {
@@ -116,7 +116,7 @@ func makeOwned(parent, name string, uid uint32, mode os.FileMode, skeleton strin
 	return nil
 }
 
-// own sets owner and mode of what was opened, not of what a name leads to.
+// own sets owner and mode through a descriptor, which a rename or a link cannot redirect.
 func own(root *os.Root, name string, uid uint32, mode os.FileMode) error {
 	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -148,9 +148,9 @@ func driftOwned(parent, name string, uid uint32, mode os.FileMode) (string, erro
 	return "", nil
 }
 
-// copySkeleton copies directories, regular files and links from the operator's
-// skeleton into the new home, which is still root's and below a root-owned
-// parent, so that no chat can swap anything meanwhile.
+// copySkeleton copies directories, regular files and links from the operator's skeleton into
+// the new home. The home is still root's, below a root-owned parent: no chat can swap a name
+// meanwhile.
 func copySkeleton(skeleton string, root *os.Root, dir string, uid uint32) error {
 	err := filepath.WalkDir(skeleton, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -195,7 +195,7 @@ func copyEntry(path string, d fs.DirEntry, root *os.Root, target string, uid uin
 	if fi.Mode().Type() == fs.ModeSymlink {
 		return nil
 	}
-	// Chmod after chown, and without set-id bits, which a chat's own file may not have from us.
+	// Chmod follows chown. Perm drops set-id bits, which chatd must not give to a chat's file.
 	return root.Chmod(target, fi.Mode().Perm())
 }
 
@@ -210,7 +210,7 @@ func copyFile(path string, root *os.Root, target string) error {
 		return err
 	}
 	if _, err = io.Copy(out, in); err == nil {
-		err = out.Sync() // a home that is there is kept: it must not be there before its content
+		err = out.Sync() // an existing home is never filled: its content is durable before its name
 	}
 	return errors.Join(err, out.Close())
 }

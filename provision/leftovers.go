@@ -19,9 +19,9 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// removeLeftovers takes away what may lie about under the uid outside the
-// chat's own trees. A chat has no way to put most of it there; an operator who
-// ran something as the chat has.
+// removeLeftovers removes processes, System V objects, keys and spool files of the uid outside
+// the chat's own trees. The chat itself cannot make most of them; an operator who ran a command
+// as the chat may have left some.
 func (m *Manager) removeLeftovers(ctx context.Context, rec state.Record) error {
 	err := errors.Join(
 		killUID(ctx, rec.UID),
@@ -33,8 +33,8 @@ func (m *Manager) removeLeftovers(ctx context.Context, rec state.Record) error {
 	return err
 }
 
-// killUID ends every process of the uid, wherever it hides, until none is left. What has ended
-// and is this daemon's to collect is collected; for another's zombie it waits a while only.
+// killUID kills every process of the uid, in any cgroup or namespace, until none is left. It
+// reaps the zombies among this daemon's children; for others' zombies it waits answerPatience.
 func killUID(ctx context.Context, uid uint32) error {
 	for end := time.Now().Add(answerPatience); ; {
 		living, dead, err := pidsOf(uid)
@@ -57,7 +57,7 @@ func killUID(ctx context.Context, uid uint32) error {
 	}
 }
 
-// killPid kills after a second look at the owner, so that a recycled pid is never hit.
+// killPid checks the owner again before it kills, so that it never hits a recycled pid.
 func killPid(pid int, uid uint32) error {
 	return cgroup.Signal(pid, unix.SIGKILL, func() bool {
 		u, err := uidOfPid(pid)
@@ -65,9 +65,9 @@ func killPid(pid int, uid uint32) error {
 	})
 }
 
-// pidsOf lists the processes of the uid, and those that have ended and that nobody has collected.
-// It reads stat and status of each process and nothing else: cmdline, environ and maps wait for the
-// process's memory, which a chat can keep busy for as long as it likes.
+// pidsOf lists the living processes and the zombies of the uid. It reads only stat and status of
+// each process. A read of cmdline, environ or maps waits for the process's memory, which a chat
+// can keep busy for any time.
 func pidsOf(uid uint32) (living, dead []int, err error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -90,8 +90,8 @@ func pidsOf(uid uint32) (living, dead []int, err error) {
 	return living, dead, nil
 }
 
-// uidOfPid reads the real uid; the owner of /proc/PID is the effective one, and
-// root's for a process that may not be dumped.
+// uidOfPid reads the real uid. The owner of /proc/PID is the effective uid, or root for a
+// process that is not dumpable.
 func uidOfPid(pid int) (uint32, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -108,8 +108,8 @@ func isZombie(pid int) bool {
 	return err == nil && s.State == 'Z'
 }
 
-// removeSysVIPC removes the uid's System V objects from the host's IPC
-// namespace (sysvipc(7)); those of a session went with its own.
+// removeSysVIPC removes the uid's System V objects from the host's IPC namespace (sysvipc(7)).
+// Those of a session ended with its own namespace.
 func removeSysVIPC(uid uint32) error {
 	var errs []error
 	for _, kind := range []struct {
@@ -164,15 +164,15 @@ func sysVIDs(file string, uid uint32, uidCol int) ([]int, error) {
 	return ids, nil
 }
 
-// How long the kernel may take to collect the session keyrings of processes that
-// have ended, and then the user keyrings that were taken away.
+// Bounds on how long the kernel takes to collect the session keyrings of ended processes, and
+// then the invalidated user keyrings.
 const (
 	sessionKeysPatience = 200 * time.Millisecond
 	userKeysPatience    = 5 * time.Second
 )
 
-// removeKeys sees to it that the uid owns no key: its user keyrings would
-// outlive its processes (keyrings(7)).
+// removeKeys removes every key of the uid: its user keyrings would outlive its processes
+// (keyrings(7)).
 func removeKeys(ctx context.Context, uid uint32) error {
 	has, err := waitForKeys(ctx, uid, sessionKeysPatience)
 	if err != nil || !has {
@@ -188,7 +188,7 @@ func removeKeys(ctx context.Context, uid uint32) error {
 	return err
 }
 
-// waitForKeys waits until the uid has no key any more, or patience is over.
+// waitForKeys waits until the uid has no key, at most for patience, and reports whether it has.
 func waitForKeys(ctx context.Context, uid uint32, patience time.Duration) (has bool, err error) {
 	for deadline := time.Now().Add(patience); ; {
 		has, err := hasKeys(uid)
@@ -219,8 +219,8 @@ func hasKeys(uid uint32) (bool, error) {
 	return false, nil
 }
 
-// dropUserKeyrings acts as the uid, for only its possessor may. Both numbers come
-// first: whoever names one of the two by its special number makes both.
+// dropUserKeyrings runs as the uid: only a keyring's possessor may clear and invalidate it. It
+// resolves both ids first, because the use of one special id creates both keyrings.
 func dropUserKeyrings() error {
 	user, err1 := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_KEYRING, false)
 	session, err2 := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_SESSION_KEYRING, false)
@@ -235,8 +235,8 @@ func dropUserKeyrings() error {
 	return errors.Join(errs...)
 }
 
-// removeSpool removes what other daemons keep by user: deputies that would act
-// for the next one of that name or uid.
+// removeSpool removes the files of other daemons for the user, such as cron's. Those daemons
+// would act for the next user of that name or uid.
 func removeSpool(user string, uid uint32) error {
 	n := strconv.FormatUint(uint64(uid), 10)
 	var errs []error

@@ -16,13 +16,13 @@ import (
 // Options is everything a [Manager] needs to know; cmd/chatd-root fills it from
 // flags, environment and config. Directories are absolute.
 type Options struct {
-	// State is chatd's own directory, kept over reboots: records, audit, private /tmp trees.
+	// State is chatd's own directory that survives reboots: records, audit, private /tmp trees.
 	State string
 	// Run is chatd's own directory that a reboot may empty: sessions.
 	Run string
 	// Homes is the root-owned parent of the chats' homes.
 	Homes string
-	// Userdb is where account records go; nss-systemd(8) reads /etc/userdb.
+	// Userdb is the directory of account records; nss-systemd(8) reads /etc/userdb.
 	Userdb string
 	// Account is auto, userdb or useradd.
 	Account string
@@ -33,45 +33,45 @@ type Options struct {
 	// Cgroup is the name of the base cgroup below chatd's own, or of the slice and
 	// the units in it; two daemons on one host need two names.
 	Cgroup string
-	// Private is the parent of the private /tmp and /var/tmp trees, State if it is
-	// empty. With systemd it is what /etc/security/namespace.d/chatd.conf names.
+	// Private is the parent of the private /tmp and /var/tmp trees; empty means State. With
+	// systemd it is the directory that /etc/security/namespace.d/chatd.conf names.
 	Private string
-	// UIDs are the uids chats may get; the last one is kept for probes.
+	// UIDs are the uids chats may get; the last one is reserved for probes.
 	UIDs state.Range
-	// AuditMax is how many bytes the audit log may have before a new one is begun;
-	// AuditKeep is how many full ones are kept. Zero means any number, and all.
+	// AuditMax bounds the audit log in bytes; a full log is rotated. AuditKeep is how many
+	// full logs are retained. Zero means no bound, and all.
 	AuditMax  int64
 	AuditKeep int
 	// LandlockABI is the least Landlock ABI that a session may start with.
 	LandlockABI int
-	// MaxAwake bounds how many chats are awake at once.
+	// MaxAwake bounds how many chats are awake simultaneously; 0 is no bound.
 	MaxAwake int
-	// Shares bound what one owner may have of what all share. Streams are the API's to count.
+	// Shares bound one owner's part of the shared resources. The API counts streams.
 	Shares quota.Limits
-	// Starts bounds how many chats are created or woken at once; 0 is one for each CPU, and two
-	// at least. No flag or config key reaches it.
+	// Starts bounds the simultaneous creates and wakes; 0 is one for each CPU, and at least
+	// two. No flag or config key reaches it.
 	Starts int
-	// FileMax bounds a file that the file tools write, and what one stream reads, in
-	// bytes; 0 is 1 GiB.
+	// FileMax bounds, in bytes, a file that the file tools write, and one streamed read; 0 is
+	// 1 GiB.
 	FileMax int64
 	// Profiles are the policies by name; one is named default.
 	Profiles map[string]chat.Profile
-	// Access are the file rules of the profiles, by profile; one that is not here has
-	// none. [Manager.SetAccess] replaces them.
+	// Access are the file rules of the profiles, by profile name; a profile without an entry
+	// has the built-in ones. [Manager.SetAccess] replaces them.
 	Access map[string]*filerules.Policy
-	// Enforce is the chatd-enforce binary, which is started where none answers.
+	// Enforce is the chatd-enforce binary, which chatd starts if no enforcer answers.
 	Enforce string
 	// AllowMissing excuses layers that the host lacks.
 	AllowMissing []chat.LayerName
-	// Without leaves layers out on purpose. Tests use it to see that each wall is
-	// needed; no flag or config key reaches it.
+	// Without leaves layers out. Tests use it to show that each wall is needed; no flag or
+	// config key reaches it.
 	Without []chat.LayerName
-	// Unwatched leaves packet rules that somebody changed to the next Reconcile. Tests
-	// use it to see what holds meanwhile; no flag or config key reaches it.
+	// Unwatched leaves a foreign change of the packet rules to the next Reconcile. Tests use
+	// it to check which walls hold meanwhile; no flag or config key reaches it.
 	Unwatched bool
 	// Every is how often the host is compared with the records; zero means a minute.
 	Every time.Duration
-	// Progress hears what Open did last, for whoever waits for it; nil hears nothing.
+	// Progress is called with the last action of Open, so that a waiter sees progress; may be nil.
 	Progress func(what string)
 	// Version is shown by Host.
 	Version string

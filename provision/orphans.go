@@ -12,11 +12,10 @@ import (
 )
 
 // becomeSubreaper makes orphans of this process's children its own children
-// (PR_SET_CHILD_SUBREAPER, prctl(2)). There are two kinds: bubblewrap's pid 1,
-// whose parent ends when the session is up, and the command of a run whose
-// nsenter was killed with it. A zombie of the second kind keeps a whole pid
-// namespace from ending, and not every pid 1 collects what it is given: those of
-// containers often do not.
+// (PR_SET_CHILD_SUBREAPER, prctl(2)). There are two kinds: bubblewrap's pid 1, whose parent ends
+// when the session is up, and the command of a run whose nsenter was killed with it. A zombie
+// of the second kind keeps a whole pid namespace from ending. Not every pid 1 reaps the orphans
+// that it inherits: those of containers often do not.
 func becomeSubreaper() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot adopt the orphans of sessions: %w", err)
@@ -24,11 +23,10 @@ func becomeSubreaper() error {
 	return nil
 }
 
-// collectOrphans collects the ended children that run as uid, and those in a pid
-// namespace inside: a run that is killed between nsenter's fork and its setuid leaves one
-// of root's, and with it the namespace would never end. What os/exec
-// waits for itself is root's in this namespace (nsenter) or is waited for without regard to
-// its end (bwrap), so nothing is taken from it.
+// collectOrphans reaps ended children whose uid is uid, and those in an inner pid namespace. A
+// run that is killed between nsenter's fork and its setuid leaves a zombie of root, which would
+// keep the namespace from ending. It takes nothing from os/exec, whose own children are root's
+// in this namespace (nsenter), or are waited for without regard to their exit status (bwrap).
 func collectOrphans(uid uint32) error {
 	lists, err := filepath.Glob("/proc/self/task/*/children")
 	if err != nil || len(lists) == 0 {
@@ -56,8 +54,8 @@ func collectOrphans(uid uint32) error {
 	return errors.Join(errs...)
 }
 
-// isInside reports a process in a pid namespace below this one: it has more numbers than
-// this process has (NSpid, proc_pid_status(5)).
+// isInside reports whether the process is in a pid namespace below this one: then it has more
+// pids than this process (NSpid, proc_pid_status(5)).
 func isInside(pid int) bool {
 	own, other := pidLevels("self"), pidLevels(strconv.Itoa(pid))
 	return own > 0 && other > own

@@ -72,7 +72,7 @@ func (l *heldProcess) alive() bool {
 // end before it does.
 func (l *heldProcess) ending() bool {
 	st, err := sys.ReadStat(l.PID)
-	// In this order: while it is held alive no other process has its pid.
+	// alive comes after the read: while the process lives, no other has its pid.
 	return !l.alive() || err == nil && st.Flags&sys.Exiting != 0
 }
 
@@ -121,7 +121,7 @@ func pollIn(fd int) bool {
 	return err == nil && n > 0 && p[0].Revents != 0
 }
 
-// namespaceTypes are what a run joins, in the order of nsenter's options.
+// namespaceTypes are the namespaces that a run joins, in the order of nsenter's options.
 var namespaceTypes = []string{"user", "mnt", "pid", "ipc", "uts", "net", "cgroup"}
 
 // nsenterFlags are nsenter(1)'s names for them.

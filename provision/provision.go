@@ -29,43 +29,43 @@ type Manager struct {
 	store   *state.Store
 	groups  groups
 	units   bool             // groups are those of systemd
-	sharing error            // why sessions cannot have inodes of their own here; nil where they have
+	sharing error            // why sessions cannot have inodes of their own here; nil if they can
 	table   *netpolicy.Table // nil on a host without the programs for it
-	noTable error            // why
+	noTable error            // why table is nil
 	access  atomic.Pointer[ruleBook]
 	judges  atomic.Pointer[map[string]judged] // by profile
 	userdb  *userdb
 	useradd *useradd
 	account accountBackend // the one that new accounts get
-	// resolved: to choose it an account was just made and found; the first probe takes that.
+	// resolved: the choice of account made an account and found it; the first probe reuses that.
 	resolved bool
 	paths    paths
 	linked   linkedPrograms
 	boot     string
 
 	locks  keyedLocks
-	keeper sync.Mutex // held while the keeper is asked for or started
+	keeper sync.Mutex // held while the enforcer is looked for or started
 	calls  fileCalls
 	starts *startLimiter
-	reaps  chan struct{} // one for each reap that nobody waits for
+	reaps  chan struct{} // one for each reap that no caller waits for
 	logs   logBooks
-	typing keyedLocks // held by who types and waits for the end
-	keys   keyedLocks // held while something is typed, so that nothing comes between
+	typing keyedLocks // held by a caller that types and waits for the end
+	keys   keyedLocks // held while a caller types, so that no other input comes between
 
 	runs     liveRuns
 	mu       sync.Mutex
 	sessions map[chat.ID]*session
 	starting map[string]int // chats that are waking, by owner
 	creates  *quota.Rate    // new chats, by owner
-	spent    *quota.Rate    // refusals that are written down, by owner and share
+	spent    *quota.Rate    // audited refusals, by owner and share
 	layers   probed
-	excused  []chat.LayerName // lacking here, and allowed to
+	excused  []chat.LayerName // missing on this host, as config allows
 	findings map[string]string
-	failures []chat.Failure // the last ones
+	failures []chat.Failure // the latest ones
 	since    time.Time
 
-	// wall is held while the rules change, which may wait for the lock of iptables;
-	// walled is what they hold for, and is read without it.
+	// wall is held while the packet rules change, which may wait for the lock of iptables;
+	// walled are the policies in force, and is read without wall.
 	wall   sync.Mutex
 	walled atomic.Pointer[[]netpolicy.Policy]
 	doubt  wallDoubt
@@ -73,27 +73,27 @@ type Manager struct {
 	refused refusedOpens
 
 	settled    atomic.Bool   // the first probe is done: nothing more is excused
-	reconciled atomic.Bool   // what the last chatd left is finished
+	reconciled atomic.Bool   // the first reconcile is done
 	tried      chan struct{} // closed then
-	fit        atomic.Bool   // every required layer was found standing
+	fit        atomic.Bool   // the last probe found every required layer in force
 	unprepared atomic.Bool   // there was no room for chatd's own directories
-	again      chan struct{} // asks for another probe
+	again      chan struct{} // requests another probe
 
 	bg   context.Context // ends with the Manager
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
 
-// paths are the root-owned directories below which everything of a chat lies.
+// paths are the root-owned directories that hold all files of the chats.
 type paths struct {
 	homes, tmp, varTmp, sessions, runs, profiles, logs, shim, stage, empty string
-	// probe is where the chat of probes has its home: not where chats can take all the room.
+	// probe holds the home of the probes' chat, on a file system that chats cannot fill.
 	probe string
 }
 
-// Open is [Start] and [Manager.Settle], for who needs no answer in between. It refuses
-// with [chat.ErrUnsupported] when a required layer is missing, and with
-// [chat.ErrBusy] when another daemon holds the state.
+// Open is [Start] and [Manager.Settle], for callers that need no answer in between. Its error is
+// [chat.ErrUnsupported] when a required layer is missing, and [chat.ErrBusy] when another daemon
+// holds the state.
 func Open(ctx context.Context, opt Options) (*Manager, error) {
 	m, err := Start(ctx, opt)
 	if err != nil {
@@ -153,8 +153,8 @@ func (m *Manager) Close() error {
 	return errors.Join(append(errs, m.leaveNothing(), m.closeState())...)
 }
 
-// leaveNothing takes the empty cgroups away where no session is left to need them. With systemd
-// the slice is its own.
+// leaveNothing removes the base cgroup unless a session is left. With systemd the slice is
+// systemd's.
 func (m *Manager) leaveNothing() error {
 	if m.units || len(m.sessions) > 0 {
 		return nil
@@ -190,13 +190,13 @@ func (m *Manager) openState(ctx context.Context) (err error) {
 	return err
 }
 
-// blockSize is 65,536 uids a block; a small range, as in tests, is cut in 16.
+// blockSize is 65,536 uids; a small range, as in tests, is divided into 16 blocks.
 func blockSize(r state.Range) uint32 {
 	return min(1<<16, max(16, (r.High-r.Low+1)/16))
 }
 
-// prepareHost makes the root-owned parents. Most are 0711: a chat may pass
-// through to what is its own, and may list nothing.
+// prepareHost makes the root-owned parents. Most have mode 0711: a chat may pass through to its
+// own files, and cannot list the parent.
 func (m *Manager) prepareHost(context.Context) error {
 	for _, d := range []struct {
 		path string
@@ -219,11 +219,11 @@ func (m *Manager) prepareHost(context.Context) error {
 	return errors.Join(m.makeMasks(), becomeSubreaper(), m.installPrograms(), m.checkViews())
 }
 
-// makeRootDir makes dir, owned by root, with exactly mode, and refuses one that
-// somebody else owns or that is a link: whoever owns a parent owns what is in it.
+// makeRootDir makes dir, owned by root, with exactly mode. It refuses a link, and a directory of
+// another owner, who could replace everything in it.
 //
-// A parent that is not there is made 0755: the daemon's umask would close it to
-// the chats that have to pass.
+// A missing parent is made with mode 0755: the daemon's umask would close it to the chats that
+// have to pass.
 func makeRootDir(dir string, mode os.FileMode) error {
 	err := os.Mkdir(dir, mode)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -251,8 +251,8 @@ func makeRootDir(dir string, mode os.FileMode) error {
 	return nil
 }
 
-// without reports whether the layer is left out: by a test, or because this host
-// lacks it and config excuses it.
+// without reports whether the layer is left out: a test asks for that, or this host lacks the
+// layer and config excuses it.
 func (m *Manager) without(l chat.LayerName) bool { return slices.Contains(m.leftOut(), l) }
 
 func (m *Manager) leftOut() []chat.LayerName {

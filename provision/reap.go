@@ -67,7 +67,7 @@ func (m *Manager) reapLocked(ctx context.Context, rec state.Record) error {
 func (m *Manager) reapBehind(rec state.Record, until time.Time, unlock func()) error {
 	late, err := m.behind("reap of chat "+string(rec.ID), time.Until(until), func(ctx context.Context) error {
 		defer unlock()
-		select { // a few at a time: the host's own disk is what they share
+		select { // only a few simultaneously: they share the host's disk
 		case m.reaps <- struct{}{}:
 			defer func() { <-m.reaps }()
 		case <-ctx.Done():
@@ -84,9 +84,9 @@ func (m *Manager) reapBehind(rec state.Record, until time.Time, unlock func()) e
 }
 
 const (
-	// reapPatience is how long a look at all chats waits for their reaps, all together.
+	// reapPatience is how long one reconcile of all chats waits for their reaps in total.
 	reapPatience = 10 * time.Second
-	// reapsAtOnce bounds the reaps that nobody waits for.
+	// reapsAtOnce bounds the simultaneous reaps that no caller waits for.
 	reapsAtOnce = 4
 )
 

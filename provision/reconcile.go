@@ -15,19 +15,19 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// aboutWalls is the finding about walls that could not be tried.
+// aboutWalls is the subject of the finding about walls that could not be probed.
 const aboutWalls = "the walls"
 
-// Reconcile compares the host with the records and puts right what differs:
-// half-created chats become whole, half-reaped ones go, missing accounts, homes
-// and rules are made again, sessions without a record are ended. It runs at start
-// and every minute. What it cannot put right stands in Host's findings.
+// Reconcile compares the host with the records and mends the differences. It finishes creates
+// and reaps that were interrupted, makes missing accounts, homes and rules again, and ends
+// sessions without a record. It runs at start and every minute. Host's findings list the
+// differences that it cannot mend.
 func (m *Manager) Reconcile(ctx context.Context) {
 	m.report("the packet rules", m.mendWall(ctx))
 	m.reconcile(ctx, func(string) {})
 }
 
-// firstReconcile is Reconcile behind the first probe, which has just compared the packet rules.
+// firstReconcile is Reconcile after the first probe, which has just compared the packet rules.
 func (m *Manager) firstReconcile(ctx context.Context) {
 	m.mu.Lock()
 	seen := stands(m.layers.layers[chat.LayerEgress])
@@ -57,7 +57,7 @@ func (m *Manager) reconcile(ctx context.Context, progress func(string)) {
 	m.report("things without a chat", m.reportStrays())
 }
 
-// report keeps or drops the finding about one thing.
+// report sets the finding about one subject, or clears it where err is nil.
 func (m *Manager) report(about string, err error) {
 	if err == nil {
 		m.clearFinding(about)
@@ -69,7 +69,7 @@ func (m *Manager) report(about string, err error) {
 func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time) error {
 	unlock, free := m.locks.tryLock(id)
 	if !free {
-		return nil // whoever holds it changes the chat now; the next look comes
+		return nil // the lock's holder changes the chat now; the next reconcile checks it
 	}
 	defer func() { unlock() }()
 	rec, err := m.store.Get(id)
@@ -85,7 +85,7 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time
 		return err
 	case chat.Reaping:
 		give := unlock
-		unlock = func() {} // the reap gives it back
+		unlock = func() {} // the reap releases the lock
 		return m.reapBehind(rec, until, give)
 	}
 	mended, err := m.mend(ctx, asleepSteps(), rec)
@@ -96,7 +96,7 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time
 	return errors.Join(err, m.reconcileSession(ctx, rec))
 }
 
-// reconcileSession adopts a session that lives, and clears one that does not.
+// reconcileSession adopts a living session, and clears the remains of an ended one.
 func (m *Manager) reconcileSession(ctx context.Context, rec state.Record) error {
 	if s := m.session(rec.ID); s != nil && s.init.alive() {
 		m.refresh(s)
@@ -124,8 +124,8 @@ func (m *Manager) hasSessionTraces(id chat.ID) bool {
 	return !errors.Is(err, chat.ErrNotFound)
 }
 
-// clearOrphans ends sessions that belong to no chat: nobody could ever end them.
-// With systemd an operator can, and quarantine has frozen them.
+// clearOrphans ends sessions that belong to no chat, which no caller could ever end. With
+// systemd an operator can end them, and quarantine has frozen them.
 func (m *Manager) clearOrphans(ctx context.Context) error {
 	ids, err := m.orphanGroups()
 	if err != nil {
@@ -149,7 +149,7 @@ func (m *Manager) clearOrphans(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// sessionDirs are the chats that have, or had, a session.
+// sessionDirs lists the chats that have a session directory: they have, or had, a session.
 func (m *Manager) sessionDirs() ([]chat.ID, error) {
 	names, err := os.ReadDir(m.paths.sessions)
 	if err != nil {
@@ -164,8 +164,8 @@ func (m *Manager) sessionDirs() ([]chat.ID, error) {
 	return ids, nil
 }
 
-// orphanGroups are the cgroups that may be cleared: all, or where the units are
-// systemd's none but that of a probe that a crash left.
+// orphanGroups lists the cgroups that may be cleared: all of them or, where the units are
+// systemd's, only the cgroup of a probe that a crash left.
 func (m *Manager) orphanGroups() ([]chat.ID, error) {
 	ids, err := m.groups.IDs()
 	if !m.units {
@@ -186,9 +186,9 @@ func (m *Manager) clearOrphan(ctx context.Context, id chat.ID) error {
 	return m.backwards(ctx, "clear", awakeSteps(), state.Record{ID: id})
 }
 
-// reportStrays names homes, tmp trees and accounts that belong to no chat. They
-// are not removed: they may be all that is left of somebody's work after the
-// state directory was lost, and an operator decides.
+// reportStrays names homes, tmp trees and accounts that belong to no chat. It does not remove
+// them: after a loss of the state directory they may be the only copy of somebody's work. An
+// operator decides.
 func (m *Manager) reportStrays() error {
 	var strays []string
 	for _, dir := range []string{m.paths.homes, m.paths.tmp, m.paths.varTmp} {
@@ -217,7 +217,7 @@ func (m *Manager) reportStrays() error {
 	return fmt.Errorf("cannot tell whose these %d are, look and remove them by hand: %s", len(strays), strings.Join(shown, ", "))
 }
 
-// strayAccounts are user records in our range that no chat has.
+// strayAccounts lists the user records in chatd's uid range that belong to no chat.
 func (m *Manager) strayAccounts() ([]string, error) {
 	entries, err := os.ReadDir(m.userdb.dir)
 	if err != nil {

@@ -23,9 +23,9 @@ func (m *Manager) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.
 	return m.runTo(ctx, id, spec, nil)
 }
 
-// RunTo is Run with the output as it comes, to out and not into the result. Nothing
-// calls out any more when it has returned; while out does not return, the run may be
-// blocked by its own output. An OutputMax is [chat.ErrInvalid]: nothing is kept.
+// RunTo is Run with the output as it comes, to out and not into the result. Nothing calls out
+// after RunTo has returned. While out does not return, the run may be blocked by its own
+// output. An OutputMax is [chat.ErrInvalid]: no output is stored.
 func (m *Manager) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
 	if err := spec.CheckStreamed(); err != nil {
 		return chat.RunResult{}, err
@@ -71,8 +71,8 @@ func (m *Manager) runTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out 
 	return res, errors.Join(err, m.auditOutcome(ctx, rec, "run", detail, err))
 }
 
-// newRunOf looks at everything that could be said against a run before anything of it is
-// started, wakes the chat, and makes the run known.
+// newRunOf checks everything for which a run may be refused before it starts anything, wakes
+// the chat, and registers the run.
 func (m *Manager) newRunOf(ctx context.Context, id chat.ID, spec chat.RunSpec) (rec state.Record, s *session, r *liveRun, err error) {
 	if err := spec.Validate(); err != nil {
 		return rec, nil, nil, err
@@ -99,7 +99,7 @@ func (m *Manager) newRunOf(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 	return rec, s, r, m.auditSpent(ctx, "run", err)
 }
 
-// runEntry is how the command of a run enters the session.
+// runEntry returns the entry of a run's command into the session.
 func (m *Manager) runEntry(rec state.Record, r *liveRun, spec chat.RunSpec) entry {
 	e := entry{run: r.info.ID, grace: r.grace, argv: spec.CommandLine(), env: runEnv(spec), dir: spec.Dir(m.home(rec.ID)), outputMax: spec.OutputMax}
 	if spec.TTY != nil {
@@ -128,14 +128,14 @@ func (m *Manager) runResult(rec state.Record, r *liveRun, out entered) chat.RunR
 	return res
 }
 
-// Screen reads what the terminal shows. It wakes nobody: a chat that is asleep
-// has no screen, which is [chat.ErrWrongPhase].
+// Screen reads the terminal's screen. It does not wake the chat: one that is asleep has no
+// screen, which is [chat.ErrWrongPhase].
 func (m *Manager) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
 	return m.ScreenWith(ctx, id, chat.ScreenSpec{})
 }
 
-// ScreenWith is Screen as spec has it. With styles the text has whatever sequences the chat's tmux
-// answers with: package terminal makes it safe.
+// ScreenWith is Screen with styles and history as in spec. With styles the text has any escape
+// sequences that the chat's tmux sends: package terminal makes it safe.
 func (m *Manager) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error) {
 	if err := spec.Validate(); err != nil {
 		return chat.Screen{}, err
@@ -155,7 +155,7 @@ func (m *Manager) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSp
 	return chat.Screen{Rows: sc.Rows, Cols: sc.Cols, CursorRow: sc.CursorRow, CursorCol: sc.CursorCol, History: sc.History, Program: strings.ToValidUTF8(sc.Program, "\uFFFD"), Text: sc.Text}, nil
 }
 
-// use finds a chat for its caller and makes sure that it is awake.
+// use finds a chat for its caller, and wakes it if it is asleep.
 func (m *Manager) use(ctx context.Context, id chat.ID) (state.Record, *session, error) {
 	rec, err := m.reach(ctx, id)
 	if err != nil {

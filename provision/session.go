@@ -18,7 +18,7 @@ import (
 	"github.com/chatd/chatd/tmux"
 )
 
-// session is one awake chat: bubblewrap's pid 1, and what is below it.
+// session is one awake chat: bubblewrap's pid 1 and its descendants.
 type session struct {
 	id       chat.ID
 	owner    string
@@ -26,39 +26,39 @@ type session struct {
 	init     *heldProcess
 	report   shims.Report
 	terminal *tmux.Terminal
-	// endedFor is why the daemon ended it of its own accord, nil if it did not.
+	// endedFor is the reason for which the daemon ended it without a request, nil if it did not.
 	endedFor atomic.Pointer[string]
-	// deafen ends listening to its shims.
+	// deafen stops the goroutine that reads the denials of its shims.
 	deafen context.CancelFunc
-	// log is what its terminal prints.
+	// log is the log of its terminal's output.
 	log *sessionLog
-	// adopted: it was started by a chatd before this one.
+	// adopted: an earlier chatd started it.
 	adopted bool
-	// met is which limits it met.
+	// met records the limits that it met.
 	met limitsMet
 	// invocation is systemd's name for this run of the unit; empty without systemd.
 	invocation string
-	// plan is what it was started from, and exposed what it sees of the host.
+	// plan is the plan it was started from; exposed are the paths of the host that it sees.
 	plan    *chat.Plan
 	exposed []shims.Exposed
-	// masked are the denied paths over which bubblewrap put masks, as far as the rules of now
-	// close them; nil: it was begun by a chatd that made none.
+	// masked are the paths that bubblewrap masked and that the current rules still deny; nil: a
+	// chatd that made no masks started it.
 	masked atomic.Pointer[[]string]
 
 	refreshing sync.Mutex
 	refreshed  time.Time
-	links      int64    // of [linkedPrograms.times], as of then
+	links      int64    // the value of [linkedPrograms.times] at the last refresh
 	overlays   []string // where chatd's overlays are mounted in it; nil until looked for
 }
 
-// sessionFile is what a later chatd needs to find the session again. It lies in
-// the run directory, so that a reboot, which ends every session, ends it too.
+// sessionFile holds the data by which a later chatd finds the session again. It lies in the run
+// directory: a reboot, which ends every session, removes it too.
 type sessionFile struct {
 	Init       process      `json:"leader"`
 	Report     shims.Report `json:"report"`
 	Invocation string       `json:"invocation,omitempty"`
 	Plan       *chat.Plan   `json:"plan,omitempty"`
-	// Exposed is of Plan what later commands confine themselves to.
+	// Exposed is the part of Plan to which later commands confine themselves.
 	Exposed []shims.Exposed `json:"exposed,omitempty"`
 	Masked  *[]string       `json:"masked,omitempty"`
 }
@@ -66,13 +66,12 @@ type sessionFile struct {
 // errNoPrompt is a session that ended before its shell was at a prompt.
 var errNoPrompt = errors.New("it ended before its prompt")
 
-// promptPatience is how long a prompt is waited for; a chat whose own .bashrc
-// takes longer has a session all the same.
+// promptPatience bounds the wait for a prompt; a chat whose own .bashrc takes longer still
+// gets its session.
 const promptPatience = 10 * time.Second
 
-// startTimeout bounds each wait for a session that does not come up, and grows by
-// mountTimeout with each path that is exposed to it: bubblewrap reads all mounts again for
-// each one it makes.
+// startTimeout bounds each wait for the start of a session. Each path exposed to the session
+// adds mountTimeout, because bubblewrap reads all mounts again for each mount that it makes.
 const (
 	startTimeout = 30 * time.Second
 	mountTimeout = 50 * time.Millisecond
@@ -85,13 +84,13 @@ func (s *session) timeout() time.Duration {
 
 func (m *Manager) sessionDir(id chat.ID) string { return filepath.Join(m.paths.sessions, string(id)) }
 
-// createLimits makes the chat's cgroup with its limits. The CPU quota comes when
-// the prompt is up: under a quarter CPU a session takes three times as long to it.
+// createLimits makes the chat's cgroup with its limits. The CPU quota is set once the prompt is
+// up: under a quarter CPU a session takes three times as long to reach it.
 func (m *Manager) createLimits(_ context.Context, rec state.Record) error {
 	return m.groups.Create(rec.ID, m.profile(rec).Limits)
 }
 
-// removeLimits ends whatever is left in the cgroup and removes it.
+// removeLimits kills the processes that remain in the cgroup and removes it.
 func (m *Manager) removeLimits(ctx context.Context, rec state.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -130,8 +129,8 @@ func (m *Manager) createSession(ctx context.Context, rec state.Record) error {
 	return nil
 }
 
-// abandon ends a session that did not come up, so that nothing of it is left for
-// the steps that are taken back next.
+// abandon ends a session that did not come up, so that nothing of it remains when the caller
+// undoes the earlier steps.
 func (m *Manager) abandon(rec state.Record, l *heldProcess) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -142,9 +141,9 @@ func (m *Manager) abandon(rec state.Record, l *heldProcess) error {
 	return errors.Join(err, l.waitExit(ctx, rec.UID), l.Close())
 }
 
-// killGroup ends every process of the chat. Where systemd owns them it returns when
-// the unit has ended, and so the session's pid 1, which the kernel keeps until the
-// last of its namespace was collected: some of them are ours (see [becomeSubreaper]).
+// killGroup ends every process of the chat. With systemd it returns when the unit has ended,
+// and with it the session's pid 1. The kernel keeps pid 1 until every process of its namespace
+// is reaped; some of them are children of chatd (see [becomeSubreaper]).
 func (m *Manager) killGroup(ctx context.Context, rec state.Record) error {
 	if !m.units || rec.UID == 0 {
 		return m.groups.Kill(ctx, rec.ID)
@@ -164,7 +163,7 @@ func (m *Manager) killGroup(ctx context.Context, rec state.Record) error {
 	}
 }
 
-// keepSession makes the session known, and watches for its end.
+// keepSession registers the session and watches for its end.
 func (m *Manager) keepSession(s *session) {
 	m.hear(s)
 	m.record(s)
@@ -174,9 +173,8 @@ func (m *Manager) keepSession(s *session) {
 	go m.watch(s)
 }
 
-// removeSession ends every process of the chat by its cgroup: pid 1 of bubblewrap
-// ignores SIGTERM, and a process that left its group or its session is still in
-// the cgroup.
+// removeSession ends every process of the chat by its cgroup: pid 1 of bubblewrap ignores
+// SIGTERM, and a process that left its process group or its session is still in the cgroup.
 func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -195,9 +193,9 @@ func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
 	return errors.Join(append(errs, removeTrees(m.paths.sessions, string(rec.ID)))...)
 }
 
-// makeSessionDir makes the root-owned directory of the session and in it the
-// fifo by which the shell says that its prompt is up. A fifo, because it is no
-// socket (one made by root would keep root's uid) and holds at most 64 KiB.
+// makeSessionDir makes the root-owned directory of the session and, in it, the fifo through
+// which the shell reports its prompt. A fifo holds at most 64 KiB; a socket made by root would
+// keep root's uid.
 func (m *Manager) makeSessionDir(rec state.Record) (*os.File, error) {
 	dir := m.sessionDir(rec.ID)
 	if err := removeTrees(m.paths.sessions, string(rec.ID)); err != nil {
@@ -224,7 +222,7 @@ func makeFIFO(name string, uid uint32) error {
 	return nil
 }
 
-// openFIFO opens it for reading and writing, so that neither side waits for the other.
+// openFIFO opens a fifo for reading and writing, so that neither side waits for the other.
 func openFIFO(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// socketsEvery is how often the sockets of sessions are counted. It bounds what a
-	// chat fills between two looks; counting costs microseconds for each session.
+	// socketsEvery is the interval between two counts of the sessions' sockets. It bounds what
+	// a chat fills in between; a count costs microseconds for each session.
 	socketsEvery = 250 * time.Millisecond
-	// unchanged is how many rounds a session waits where nothing says that it holds more.
+	// unchanged is how many rounds lie between two lists of a session that shows no growth.
 	unchanged = 20
-	// grownPages of TCP and UDP on the whole host have every session with many sockets listed.
+	// grownPages is the growth of TCP and UDP pages from which a session is listed again.
 	grownPages = 16 << 20 / 4096
 	// locksRounds is how many rounds lie between two counts of record locks.
 	locksRounds = 4
-	// fewSockets cannot hold a share, whatever they are, and so are not listed.
+	// fewSockets is a number of sockets that never hold a share; they are not listed.
 	fewSockets = 16
-	// maxLocks is how many record locks a chat may have: they are 200 bytes each,
-	// charged to nobody, and no program of a chat needs hundreds.
+	// maxLocks is how many record locks a chat may have: they take 200 bytes each, charged to
+	// no cgroup, and no program of a chat needs hundreds.
 	maxLocks = 10_000
-	// leastShare is for chats with the smallest memory_max.
+	// leastShare is the smallest share, in bytes, whatever memory_max.
 	leastShare = 16 << 20
 )
 
@@ -38,23 +38,23 @@ func socketShare(l chat.Limits) uint64 { return max(l.MemoryMax/2, leastShare) }
 type socketWatch struct {
 	m      *Manager
 	round  int
-	own    *sockets.Room // the daemon's, which chats with a shared network are in
+	own    *sockets.Room // the daemon's, which holds the chats with a shared network
 	rooms  map[*session]*socketRoom
 	shared socketRoom
-	locks  socketRoom // of it only what was complained about
-	// unlisted is what a socket that no list shows counts for, in bytes.
+	locks  socketRoom // only its field complained is used
+	// unlisted is the size in bytes that counts for a socket that no list shows.
 	unlisted uint64
 }
 
-// socketRoom is one network namespace and what the last look found there.
+// socketRoom is one network namespace and the results of its last list.
 type socketRoom struct {
 	*sockets.Room               // nil: the session is in the daemon's
-	listed        sockets.Count // when it was listed last; Pages is the least since then
-	near          bool          // somebody holds a quarter of a share
-	complained    error         // the last error, told once
+	listed        sockets.Count // the count at the last list; Pages is the least since then
+	near          bool          // some session holds over a quarter of its share
+	complained    error         // the last error, which is logged once
 }
 
-// watchSockets looks at all sessions until ctx ends.
+// watchSockets checks all sessions until ctx ends.
 func (m *Manager) watchSockets(ctx context.Context) {
 	w := &socketWatch{m: m, rooms: map[*session]*socketRoom{}}
 	defer w.close()
@@ -99,7 +99,7 @@ func (w *socketWatch) forget(s *session, room *socketRoom) {
 	delete(w.rooms, s)
 }
 
-// look is one round.
+// look runs one round of checks.
 func (w *socketWatch) look(ctx context.Context) {
 	w.round++
 	awake := w.m.awake()
@@ -127,7 +127,7 @@ func (w *socketWatch) look(ctx context.Context) {
 	}
 }
 
-// complain logs an error once, and forgets it when it is over.
+// complain logs the first of consecutive errors; err == nil ends such a series.
 func (w *socketWatch) complain(room *socketRoom, id chat.ID, err error) {
 	if err != nil && room.complained == nil {
 		w.m.log.Error("cannot tell what sockets and locks hold", "chat", id, "error", err)
@@ -135,7 +135,7 @@ func (w *socketWatch) complain(room *socketRoom, id chat.ID, err error) {
 	room.complained = err
 }
 
-// awake are the sessions that are there now.
+// awake returns the current sessions.
 func (m *Manager) awake() map[*session]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -146,7 +146,7 @@ func (m *Manager) awake() map[*session]bool {
 	return all
 }
 
-// room opens the session's network namespace the first time.
+// room returns the session's network namespace, which the first call opens.
 func (w *socketWatch) room(s *session) (*socketRoom, error) {
 	if room, ok := w.rooms[s]; ok {
 		return room, nil
@@ -161,7 +161,7 @@ func (w *socketWatch) room(s *session) (*socketRoom, error) {
 			return nil, err
 		}
 	}
-	if !s.init.alive() { // it may have been another process that was opened
+	if !s.init.alive() { // the pid that was opened may be another process's
 		w.forget(s, room)
 		return nil, errors.New("the session has ended")
 	}
@@ -169,8 +169,8 @@ func (w *socketWatch) room(s *session) (*socketRoom, error) {
 	return room, nil
 }
 
-// due reports whether the room is to be listed now: it has many sockets, and holds more
-// than when it was listed last, or may, or that was some rounds ago.
+// due reports whether the room must be listed now: it has more than fewSockets, and it has
+// grown, some session is near its share, or a multiple of unchanged rounds has passed.
 func (w *socketWatch) due(room *socketRoom) (bool, error) {
 	now, err := room.Count()
 	if err != nil || now.Sockets <= fewSockets {
@@ -185,7 +185,7 @@ func (w *socketWatch) due(room *socketRoom) (bool, error) {
 	return true, nil
 }
 
-// lookAlone judges a session with a network of its own by all that is in it.
+// lookAlone checks a session with a network of its own by all sockets in that network.
 func (w *socketWatch) lookAlone(ctx context.Context, s *session, room *socketRoom) error {
 	due, err := w.due(room)
 	if err != nil || !due {
@@ -202,7 +202,7 @@ func (w *socketWatch) lookAlone(ctx context.Context, s *session, room *socketRoo
 	return nil
 }
 
-// lookShared judges the sessions of the shared network, each by what its uid made.
+// lookShared checks the sessions of the shared network, each by the sockets of its uid.
 func (w *socketWatch) lookShared(ctx context.Context, all []*session) error {
 	due, err := w.due(&w.shared)
 	if err != nil || !due {
@@ -267,8 +267,8 @@ func (w *socketWatch) lookAtLocks(ctx context.Context, awake map[*session]bool) 
 	return nil
 }
 
-// endFor ends a session from outside for a reason, which its end is audited with. Who
-// calls does not wait for it.
+// endFor ends a session for a reason, which the audit of its end names. The caller does not
+// wait for the end.
 func (m *Manager) endFor(ctx context.Context, s *session, why string) {
 	if !s.endedFor.CompareAndSwap(nil, &why) {
 		return

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownerOf reads the owner out of what the os package found.
+// ownerOf returns the owner and the group of a file, both ^0 where fi does not have them.
 func ownerOf(fi os.FileInfo) (uid, gid uint32) {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		return st.Uid, st.Gid
@@ -19,8 +19,8 @@ func ownerOf(fi os.FileInfo) (uid, gid uint32) {
 	return ^uint32(0), ^uint32(0)
 }
 
-// removeTrees removes the named trees, which a chat filled as it liked, below a
-// root-owned parent. Names that are not there are fine.
+// removeTrees removes the named trees below a root-owned parent. Their content is the chat's
+// and may be hostile. A name that does not exist is no error.
 func removeTrees(parent string, names ...string) error {
 	p, err := unix.Open(parent, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -36,17 +36,17 @@ func removeTrees(parent string, names ...string) error {
 	return errors.Join(errs...)
 }
 
-// removeTree removes one tree with three descriptors, however deep it is. A
-// recursion would hold one for each level, and a chat can nest directories
-// until the daemon has none left; so a directory found inside another is first
-// moved up into the top of the tree. No step follows a link, and none crosses
-// into another file system.
+// removeTree removes one tree with three descriptors, however deep it is. A recursion would hold
+// one for each level, and a chat can nest directories until the daemon has none left. So a
+// directory inside another is first moved up into the top of the tree.
+//
+// No step follows a link, and none crosses into another file system.
 func removeTree(parent int, name string) error {
 	err := unix.Unlinkat(parent, name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
 	}
-	if errors.Is(err, unix.EROFS) { // said before the name is looked for
+	if errors.Is(err, unix.EROFS) { // the kernel returns it even for a name that does not exist
 		var st unix.Stat_t
 		if serr := unix.Fstatat(parent, name, &st, unix.AT_SYMLINK_NOFOLLOW); errors.Is(serr, unix.ENOENT) {
 			return nil
@@ -87,9 +87,9 @@ func openDir(at int, name string) (int, error) {
 	return fd, nil
 }
 
-// pass unlinks every file of dir, hands every directory to sub, and returns how
-// many entries it saw. It reads in portions, so that a directory of a million
-// names costs no memory.
+// pass reads up to 1,024 names of dir, unlinks the files, calls sub for the directories, and
+// returns how many names it read. The bound keeps memory small for a directory of a million
+// names.
 func (r *remover) pass(dir int, sub func(dir int, name string) error) (seen int, err error) {
 	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -114,8 +114,8 @@ func (r *remover) pass(dir int, sub func(dir int, name string) error) (seen int,
 	return seen, err
 }
 
-// flatten empties the directory name of the top: files go, directories move up
-// beside it.
+// flatten empties and removes the directory name, which is in the top: it unlinks its files and
+// moves its directories up beside it.
 func (r *remover) flatten(dir int, name string) error {
 	fd, err := openDir(dir, name)
 	if err != nil {
@@ -133,8 +133,8 @@ func (r *remover) flatten(dir int, name string) error {
 	}
 }
 
-// moveUp gives a directory a new name in the top. RENAME_NOREPLACE passes over
-// names that the chat chose in advance.
+// moveUp renames a directory into the top. RENAME_NOREPLACE skips names that the chat has made
+// in advance.
 func (r *remover) moveUp(dir int, name string) error {
 	for {
 		r.moved++

@@ -16,9 +16,9 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// tmpMode is the mode of the parents of the private /tmp trees. bubblewrap, which
-// is the chat, must pass through them, but where pam_namespace(8) mounts the
-// trees beforehand nobody passes, and it wants to see that.
+// tmpMode is the mode of the parents of the private /tmp trees. bubblewrap, which runs as the
+// chat, must pass through them. pam_namespace(8) mounts the trees itself and demands mode 0 of
+// their parents.
 func (m *Manager) tmpMode() os.FileMode {
 	if m.units {
 		return 0
@@ -39,8 +39,8 @@ func (m *Manager) startInGroup(rec state.Record, bwrap *exec.Cmd, b *boundFiles)
 	return m.groups.StartPrepared(rec.ID, "session", cmd, b.prepare)
 }
 
-// enterCommand wraps bubblewrap for systemd, which passes no descriptors: they
-// follow, with what chatd-shim enter is to do in front of them.
+// enterCommand wraps bubblewrap for systemd, which passes no descriptors. chatd-shim enter gets
+// them later: first the entry that describes its task, then the rest.
 func (m *Manager) enterCommand(rec state.Record, bwrap *exec.Cmd, b *boundFiles) (*exec.Cmd, error) {
 	if err := bwrap.Err; err != nil {
 		return nil, fmt.Errorf("cannot start bubblewrap: %w", err)
@@ -74,8 +74,8 @@ func (m *Manager) enterCommand(rec state.Record, bwrap *exec.Cmd, b *boundFiles)
 	return cmd, nil
 }
 
-// askForOwn names the directories that PAM must have mounted, by what cannot be
-// faked by a name, and sets their parents right, or pam_namespace refuses.
+// askForOwn names the directories that PAM must have mounted by device and inode, which no name
+// can fake. It sets the mode of their parents, without which pam_namespace refuses.
 func (m *Manager) askForOwn(rec state.Record, e *shims.Entry) error {
 	if m.without(chat.LayerTmp) {
 		return nil

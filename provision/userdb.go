@@ -11,8 +11,8 @@ import (
 )
 
 // userdb writes JSON user and group records as drop-ins (userdbd: nss-systemd(8),
-// systemd.io/USER_RECORD). They need no lock, rewrite no shared file, cost the
-// same at 10,000 users, and resolve whether or not systemd runs.
+// systemd.io/USER_RECORD). They need no lock, change no shared file, cost the same at 10,000
+// users, and resolve whether or not systemd runs.
 type userdb struct{ dir string }
 
 func (u *userdb) name() string { return backendUserdb }
@@ -43,8 +43,8 @@ type groupRecord struct {
 	Disposition string `json:"disposition"`
 }
 
-// entries are the account's four names: a lookup by number needs a file or a
-// link of that number.
+// entries returns the account's four entries: a lookup by number needs a file or a link named
+// by that number.
 func (u *userdb) entries(a account) ([]userdbEntry, error) {
 	usr, err1 := json.Marshal(userRecord{a.Name, a.ID, a.ID, a.Home, nologin, "chat", true, "regular"})
 	grp, err2 := json.Marshal(groupRecord{a.Name, a.ID, "regular"})
@@ -60,8 +60,8 @@ func (u *userdb) entries(a account) ([]userdbEntry, error) {
 	}, nil
 }
 
-// prepare makes the directory 0711: others can look a user up, which is what
-// users are for, and cannot list them.
+// prepare makes the directory with mode 0711: others can look a user up, but cannot list the
+// users.
 func (u *userdb) prepare() error { return makeRootDir(u.dir, 0o711) }
 
 func (u *userdb) create(_ context.Context, a account) error {
@@ -77,9 +77,9 @@ func (u *userdb) create(_ context.Context, a account) error {
 	return nil
 }
 
-// write replaces the entry in one step: a reader sees the old one or the new.
-// The records are not synced; a power cut may lose them, and reconcile writes
-// them again from chatd's own record, which is.
+// write replaces the entry in one step: a reader sees the old one or the new. It does not sync.
+// A power cut may lose the entry; reconcile then writes it again from chatd's own record, which
+// is durable.
 func (u *userdb) write(e userdbEntry) error {
 	if u.same(e) {
 		return nil
@@ -114,8 +114,8 @@ func (u *userdb) drift(a account) (string, error) {
 	return "", nil
 }
 
-// remove takes the numbers away first: while the name is there, the account
-// still shows up under it and a crash leaves something to finish from.
+// remove removes the entries by number first: until the name is removed, the account still
+// resolves by it, and a crash leaves something to finish from.
 func (u *userdb) remove(_ context.Context, a account) error {
 	entries, err := u.entries(a)
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// beneath is how everything in a home is opened: a chat owns every name in it.
+// beneath is the resolve flags for every open in a home: a chat owns every name in it.
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
 
-// makeInstanceDirs makes the directories that every home has, as far as nothing is
-// there by their names. It acts as the chat, so that they are the chat's from the
-// start, and what the chat put in their place stays: it can mislead only itself.
+// makeInstanceDirs makes the directories and links that every home has, unless their names are
+// taken. It acts as the chat, so that the chat owns them from the start. A file that the chat
+// put in their place stays: it can mislead only the chat.
 func (m *Manager) makeInstanceDirs(rec state.Record) error {
 	return m.inHome(rec, func(home int) error {
 		for _, rel := range chat.InstanceDirs() {
@@ -53,8 +53,8 @@ func (m *Manager) inHome(rec state.Record, act func(home int) error) error {
 	return netpolicy.AsUID(rec.UID, func() error { return act(home) })
 }
 
-// makeDirBeneath makes one directory whose parent is there. A parent that is
-// something else by now, or a name that is taken, is left as it is.
+// makeDirBeneath makes one directory in an existing parent. A parent that the chat has replaced,
+// and a name that is taken, stay as they are.
 func makeDirBeneath(home int, rel string) error {
 	parent, err := unix.Openat2(home, path.Dir(rel), &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: beneath})
 	if err != nil {
@@ -76,10 +76,10 @@ func anyErrno(err error, any ...unix.Errno) bool {
 	return false
 }
 
-// makeMountPoint makes sure, as the chat, that the home has a directory at rel, or
-// with file an empty file, to mount on, reached through no link. What is there and
-// is not that, the chat put there: it moves aside, to a name that was free, for a
-// chat that cannot wake cannot take it away either. moved names what did.
+// makeMountPoint makes sure, as the chat, that the home has a directory at rel, or with file a
+// regular file, to mount on, which no link leads to. Anything else there is the chat's, and is
+// renamed to a free name: a chat that cannot wake could not remove it. moved holds the new
+// names.
 func makeMountPoint(home int, rel string, file bool) (moved []string, err error) {
 	at, err := unix.FcntlInt(uintptr(home), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -104,7 +104,7 @@ func makeMountPoint(home int, rel string, file bool) (moved []string, err error)
 	return moved, nil
 }
 
-// stepInto opens what is to be mounted on, or passed on the way there.
+// stepInto opens one component of a mount point's path, and makes it if it is missing.
 func stepInto(at int, name string, file bool) (fd int, aside string, err error) {
 	for range 2 {
 		if fd, err = openPoint(at, name, file); err == nil {
@@ -158,7 +158,7 @@ func makePoint(at int, name string, file bool) error {
 	return unix.Close(fd)
 }
 
-// moveAside gives a name that is in the way another one.
+// moveAside renames an obstructing entry to a free name, and returns that name.
 func moveAside(at int, name string) (string, error) {
 	for i := 1; i <= 1000; i++ {
 		aside := name + ".chatd-" + strconv.Itoa(i)

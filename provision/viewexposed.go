@@ -30,15 +30,15 @@ func (e *KeyError) Error() string { return e.Key + ": " + e.Err.Error() }
 // Unwrap is the reason.
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// CheckView looks on this host at everything that a profile opens of it, as a
-// session of the profile would: that it is there, that no chat could swap it, that
-// it breaks no wall. The error is a [*KeyError].
+// CheckView checks on this host everything that a profile exposes, as a session of the profile
+// would: each path exists, no chat could swap it, and it breaks no wall. The error is a
+// [*KeyError].
 func CheckView(opt Options, p chat.Profile) error {
 	m := newManager(opt)
 	m.units = usesUnits(opt.Backend)
 	_, _, err := m.lookAtView(p)
 	if os.Geteuid() != 0 && errors.Is(err, fs.ErrPermission) {
-		return nil // only root can tell
+		return nil // only root can check it
 	}
 	return err
 }
@@ -49,7 +49,7 @@ func (m *Manager) openHost(uid uint32) (*hostTree, error) {
 	return openHost(m.units, own, uid)
 }
 
-// checkViews looks at every profile before the first session is started.
+// checkViews checks the view of every profile before the first session is started.
 func (m *Manager) checkViews() error {
 	for name, p := range m.opt.Profiles {
 		_, notes, err := m.lookAtView(p)
@@ -79,13 +79,13 @@ func (m *Manager) lookAtView(p chat.Profile) (all []shims.Exposed, notes []strin
 	return all, notes, errors.Join(err, h.Close())
 }
 
-// opensHost reports whether sessions of the profile see anything that others do not.
+// opensHost reports whether the profile exposes paths of the host.
 func opensHost(p chat.Profile) bool {
 	return len(p.ExposePaths)+len(p.AllowReadPaths)+len(p.AllowWritePaths) > 0
 }
 
-// exposed looks up what the session of a chat shall see besides what every session
-// does, now.
+// exposed looks up, on the host as it is now, the paths that the chat's profile exposes to its
+// session.
 func (m *Manager) exposed(rec state.Record) (all []shims.Exposed, notes []string, err error) {
 	p := m.profile(rec)
 	if !opensHost(p) || m.without(chat.LayerView) {
@@ -97,15 +97,15 @@ func (m *Manager) exposed(rec state.Record) (all []shims.Exposed, notes []string
 	}
 	all, notes, err = h.exposed(p, m.home(rec.ID), m.paths.homes)
 	if err := errors.Join(err, h.Close()); err != nil {
-		// The profile was right when chatd began: it is the host that is not. No kind goes
-		// along, and so a bridge is not told the paths, but where the log has them.
+		// The profile was valid when chatd started, so the host has changed. The error has no
+		// kind: a bridge learns only where the log has it, and not the paths.
 		return nil, nil, fmt.Errorf("cannot make the view of chat %s: profile %s: %v", rec.ID, p.Name, err)
 	}
 	return all, notes, nil
 }
 
-// makeMountPoints prepares the home for what is mounted in it. What is mounted in
-// something that is exposed has its mount point there.
+// makeMountPoints makes the mount points in the home. A mount inside another exposed path has
+// its mount point in that path's source.
 func (m *Manager) makeMountPoints(rec state.Record, all []shims.Exposed) error {
 	home := m.home(rec.ID)
 	var points []shims.Exposed
@@ -131,8 +131,8 @@ func (m *Manager) makeMountPoints(rec state.Record, all []shims.Exposed) error {
 	})
 }
 
-// exposed is what a profile opens for a chat with that home, parents before what is
-// in them, each place once.
+// exposed returns the paths that a profile exposes to a chat with that home, parents before
+// their children, each target once.
 func (h *hostTree) exposed(p chat.Profile, home, homes string) (all []shims.Exposed, notes []string, err error) {
 	rules, err := h.rules(p, home, homes)
 	if err != nil {
@@ -147,7 +147,7 @@ func (h *hostTree) exposed(p chat.Profile, home, homes string) (all []shims.Expo
 	return h.settle(all, notes)
 }
 
-// rules are the expose_paths.
+// rules returns the checked expose_paths of the profile.
 func (h *hostTree) rules(p chat.Profile, home, homes string) (all []shims.Exposed, err error) {
 	if n := len(p.ExposePaths); n > mostPlaces {
 		return nil, &KeyError{"expose_paths", fmt.Errorf("%d rules: want at most %d: %w", n, mostPlaces, chat.ErrInvalid)}
@@ -175,8 +175,8 @@ func (h *hostTree) rules(p chat.Profile, home, homes string) (all []shims.Expose
 // mostPlaces keeps bubblewrap's arguments below its own bound, 9,000.
 const mostPlaces = 2 * chat.MaxGrantMatches
 
-// granted are the matches of allow_write_paths and allow_read_paths, writing first.
-// They and the rules before them have one bound.
+// granted returns the matches of allow_write_paths and allow_read_paths, writable ones first.
+// The bound mostPlaces holds for them and the expose_paths together.
 func (h *hostTree) granted(p chat.Profile, rules int) (all []shims.Exposed, notes []string, err error) {
 	grants, key, err := p.Grants()
 	if err != nil {
@@ -220,7 +220,7 @@ func (e *expansion) names() (names []string) {
 	return names
 }
 
-// holder is the innermost of all that target lies in or is, nil if none.
+// holder returns the last entry whose target is or holds target, nil if none does: the innermost.
 func holder(all []shims.Exposed, target string) (in *shims.Exposed) {
 	for i := range all {
 		if chat.Within(target, all[i].Target) {
@@ -230,8 +230,8 @@ func holder(all []shims.Exposed, target string) (in *shims.Exposed) {
 	return in
 }
 
-// settle leaves out what another entry shows already, and wants a mount point in
-// the source for what lies in another entry: bubblewrap would make one there.
+// settle leaves out entries that another entry already shows. Where a rule's target lies in
+// another entry, its mount point must exist in the source: bubblewrap would make one there.
 func (h *hostTree) settle(all []shims.Exposed, notes []string) (out []shims.Exposed, _ []string, err error) {
 	for _, e := range all {
 		in := holder(out, e.Target)
@@ -253,7 +253,7 @@ func (h *hostTree) settle(all []shims.Exposed, notes []string) (out []shims.Expo
 	return out, notes, nil
 }
 
-// point looks for the mount point of e in the source of what it lies in.
+// point checks that the mount point of e exists in the source of in, the entry that holds it.
 func (h *hostTree) point(in, e shims.Exposed) error {
 	p := in.Source + strings.TrimPrefix(e.Target, in.Target)
 	fd, f, err := h.open(p)

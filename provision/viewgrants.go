@@ -16,7 +16,7 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// mostLooked bounds how many names one grant may have root look at.
+// mostLooked bounds the names that root looks at for one grant.
 const mostLooked = 100_000
 
 // expansion is a grant while it is looked up on the host.
@@ -27,13 +27,13 @@ type expansion struct {
 	reach        reacher
 	looked       int
 	matches      []found
-	// sources is by match where the file is, when that is not by the same name.
+	// sources maps a match to the path of its file, if that is another one.
 	sources map[string]string
 	notes   []string
 }
 
-// expand finds what a grant stands for now. Nothing is followed, but for the links
-// of /sys, which are the kernel's.
+// expand finds the paths that a grant matches now. It follows no link except those of /sys,
+// which the kernel makes.
 func (h *hostTree) expand(g chat.Grant) (*expansion, error) {
 	e := &expansion{h: h, g: g, sources: map[string]string{}}
 	if g.Own {
@@ -64,7 +64,7 @@ func (e *expansion) note(format string, args ...any) {
 	}
 }
 
-// begin opens the directory that all matches lie in.
+// begin opens the directory that holds all matches, and searches it.
 func (e *expansion) begin() error {
 	fd, f, err := e.h.open(e.g.Dir)
 	if errors.Is(err, errNotThere) {
@@ -83,7 +83,7 @@ func (e *expansion) begin() error {
 	return e.dir(fd, f)
 }
 
-// dir looks at every name of a directory below which something may match.
+// dir checks every name of a directory below which a path may match.
 func (e *expansion) dir(at int, f found) error {
 	fd, err := unix.Openat(at, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -110,7 +110,7 @@ func (e *expansion) dir(at int, f found) error {
 	}
 }
 
-// name judges one name of the directory f, and goes into it where that can matter.
+// name checks one name of the directory f, and searches it where a path below may match.
 func (e *expansion) name(at int, f found, name string) error {
 	p := path.Join(f.path, name)
 	whole, deeper := e.below.MatchString(p+"/"), e.reach.reaches(p+"/")
@@ -145,7 +145,7 @@ func (e *expansion) name(at int, f found, name string) error {
 	return nil
 }
 
-// match keeps what a grant stands for, if it may be seen.
+// match adds a path to the grant's matches if it may be exposed.
 func (e *expansion) match(fd int, f found) error {
 	own := chat.ReservedPath(f.path)
 	if own != "" && chat.Within(f.path, own) {
@@ -173,13 +173,13 @@ func (e *expansion) keep(f found) error {
 	return nil
 }
 
-// openKernelName follows links beneath root, which have ".." in them.
+// openKernelName follows links beneath root: those of /sys contain "..".
 func openKernelName(root int, name string) (fd int, err error) {
 	return sys.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
 }
 
-// kernelName judges a name of /sys, where the names of devices are links that the
-// kernel makes, to other places of /sys.
+// kernelName checks a name of /sys, where the names of devices are links of the kernel to other
+// paths of /sys.
 func (e *expansion) kernelName(p string, deeper bool) error {
 	fd, err := openKernelName(int(e.h.root.Fd()), p[1:])
 	if errors.Is(err, unix.ENOENT) {

@@ -14,32 +14,32 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// hostTree is the host's file tree as sources of sessions are looked up in it: from
-// its root, name by name, without following a link, and only through directories
-// that nobody but root may write to. So what was looked at is what bubblewrap, who
-// goes by the same name as the chat, will find.
+// hostTree is the host's file tree, in which chatd looks up what sessions may see. A lookup goes
+// from the root, name by name, follows no link, and passes only directories that only root may
+// write to. So bubblewrap, which opens the same path as the chat, finds the file that chatd
+// checked.
 type hostTree struct {
 	root   *os.File
 	mounts []sys.Mount
-	// own are chatd's directories, of which nothing may be exposed.
+	// own are chatd's directories, which must not be exposed, even in part.
 	own []string
-	// uid is who must be able to pass; 0 asks for nobody.
+	// uid is the user that must be able to reach each path; 0 means no such check.
 	uid uint32
 }
 
-// errNotThere is a name that a directory of the host does not have.
+// errNotThere reports that a directory of the host has no such name.
 var errNotThere = errors.New("it is not there")
 
-// found is what a path of the host is.
+// found describes a path of the host.
 type found struct {
 	path string
 	file bool
-	// writers says who besides root may change the names in a directory; empty if nobody.
+	// writers names the users besides root that may write to a directory; "" if none may.
 	writers string
 }
 
-// openHost opens the tree that sessions are made from. Where systemd starts them
-// that is the one of process 1: chatd's own may be hardened.
+// openHost opens the tree that sessions are made from. With systemd that is the tree of process
+// 1: chatd's own may be hardened.
 func openHost(units bool, own []string, uid uint32) (*hostTree, error) {
 	root, mounts := "/", "/proc/self/mountinfo"
 	if units {
@@ -59,8 +59,8 @@ func openHost(units bool, own []string, uid uint32) (*hostTree, error) {
 // Close closes the tree.
 func (h *hostTree) Close() error { return h.root.Close() }
 
-// source looks at a path that is to be exposed, with everything that speaks
-// against it.
+// source checks whether the path p may be exposed, and returns its description, or the reason
+// why not.
 func (h *hostTree) source(p string) (found, error) {
 	if err := h.mayExpose(p); err != nil {
 		return found{path: p}, err
@@ -76,7 +76,7 @@ func (h *hostTree) source(p string) (found, error) {
 	return f, kernelFS(fd, p)
 }
 
-// open is the descriptor (O_PATH) of a directory or a regular file, with what it is.
+// open opens a directory or a regular file with O_PATH, and describes it.
 func (h *hostTree) open(p string) (int, found, error) {
 	at, err := unix.FcntlInt(h.root.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -93,7 +93,7 @@ func (h *hostTree) open(p string) (int, found, error) {
 	return at, f, nil
 }
 
-// step goes from the directory at to a name in it, and closes at if it could.
+// step opens a name in the directory at. On success it closes at.
 func (f found) step(at int, name string) (int, found, error) {
 	p := path.Join(f.path, name)
 	switch {
@@ -125,7 +125,7 @@ func openName(at int, name, p string) (int, error) {
 	return fd, nil
 }
 
-// look asks what was opened. A link is told by where it leads.
+// look describes an open file. The error for a link names its target.
 func look(fd int, p string) (found, error) {
 	f := found{path: p}
 	var st unix.Stat_t
@@ -149,8 +149,8 @@ func look(fd int, p string) (found, error) {
 	return f, nil
 }
 
-// writersOf names who else may change the names in a directory. An access control
-// list shows in the bits of the group (acl(5)).
+// writersOf names the users besides root that may write to a directory. An access control list
+// shows in the group's bits (acl(5)).
 func writersOf(st unix.Stat_t) string {
 	switch {
 	case st.Uid != 0:
@@ -163,7 +163,7 @@ func writersOf(st unix.Stat_t) string {
 	return ""
 }
 
-// kernelFiles are file systems that show the kernel, not files, by statfs(2).
+// kernelFiles are the file systems that show the kernel, by their magic number in statfs(2).
 var kernelFiles = map[int64]string{
 	unix.PROC_SUPER_MAGIC: "proc", unix.SYSFS_MAGIC: "sysfs", unix.CGROUP_SUPER_MAGIC: "cgroup", unix.CGROUP2_SUPER_MAGIC: "cgroup2",
 	unix.DEBUGFS_MAGIC: "debugfs", unix.TRACEFS_MAGIC: "tracefs", unix.SECURITYFS_MAGIC: "securityfs", unix.BPF_FS_MAGIC: "bpf",
@@ -181,8 +181,8 @@ func kernelFS(fd int, p string) error {
 	return nil
 }
 
-// passable tries, as the chat, to reach each path by its name, as bubblewrap will.
-// bubblewrap cannot take a descriptor instead: it looks up that one's name too.
+// passable tries, as the chat, to open each path by name, as bubblewrap will. A descriptor in
+// place of the name would not help: bubblewrap looks up the descriptor's name too.
 func (h *hostTree) passable(paths []string) error {
 	if h.uid == 0 || len(paths) == 0 {
 		return nil

@@ -24,7 +24,7 @@ var shownKinds = map[string]bool{
 	"securityfs": true, "bpf": true, "mqueue": true, "efivarfs": true, "binfmt_misc": true, "autofs": true, "fusectl": true, "configfs": true, "pstore": true,
 }
 
-// origin is what p is of: a device, and the path there, whatever name it has here.
+// origin returns the device that holds p, and the path of p on it, whatever mount shows it.
 func (h *hostTree) origin(p string) sys.Mount {
 	var at sys.Mount
 	for _, m := range h.mounts { // a later mount covers an earlier one
@@ -37,9 +37,9 @@ func (h *hostTree) origin(p string) sys.Mount {
 	return at
 }
 
-// mayExpose refuses what holds chatd's own directories, or is in them, by whatever
-// name, and what has a file system of the kernel in it: a mount below a source
-// comes with it.
+// mayExpose refuses a path that holds one of chatd's directories or lies in one, through any
+// mount. It also refuses a path below which a file system of the kernel is mounted: mounts below
+// a source are exposed with it.
 func (h *hostTree) mayExpose(p string) error {
 	seen := []sys.Mount{h.origin(p)}
 	for _, m := range h.mounts {

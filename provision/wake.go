@@ -10,8 +10,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// Wake gives the chat a session, if it has none, and returns when its shell is
-// at its prompt.
+// Wake starts the chat's session, unless it has one, and returns when its shell is at its
+// prompt.
 func (m *Manager) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	rec, err := m.reach(ctx, id)
 	if err != nil {
@@ -70,8 +70,8 @@ func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Reco
 		return rec, nil, err
 	}
 	defer leave()
-	// Remove what an ended session left first: nothing is ever started in a cgroup that was
-	// killed.
+	// First remove the remains of an ended session: nothing is ever started in a cgroup that
+	// was killed.
 	if err := m.backwards(ctx, "clear", awakeSteps(), rec); err != nil {
 		return rec, nil, err
 	}
@@ -90,7 +90,7 @@ func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Reco
 	return rec, s, nil
 }
 
-// admitSession bounds how many chats are awake or waking, in all and of one owner.
+// admitSession bounds the number of chats that are awake or waking, in total and of one owner.
 func (m *Manager) admitSession(ctx context.Context, rec state.Record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
