@@ -12,18 +12,18 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// A file of the chat's uid may lie outside of what is the chat's: in a directory that an operator
-// exposed for writing, or where somebody of the host ran something as the chat. It may be work that
-// was asked for, so reap leaves it, and says where it is. The uid is never given again.
+// Files of the chat's uid may lie outside the chat's own trees: in a directory that an operator
+// exposed for writing, or where a user of the host ran a command as the chat. They may be wanted
+// work, so reap leaves them, and reports their paths. The uid is never assigned again.
 
 const (
-	// foreignLooks bounds how many files one reap looks at for that, foreignNamed how many it names.
+	// foreignLooks bounds the files that one reap examines for this; foreignNamed those it names.
 	foreignLooks = 20000
 	foreignNamed = 10
 )
 
-// reportForeign writes into chatd's log and the audit log which files outlive the chat, as far as they
-// are in what was exposed to it for writing, or at the top of the host's /tmp and /var/tmp.
+// reportForeign writes the files that outlive the chat into chatd's log and the audit log. It
+// searches paths exposed for writing, and the top of the host's /tmp and /var/tmp.
 func (m *Manager) reportForeign(ctx context.Context, rec state.Record) {
 	var found []string
 	left, looks := 0, foreignLooks
@@ -43,7 +43,7 @@ func (m *Manager) reportForeign(ctx context.Context, rec state.Record) {
 	for _, dir := range []string{"/tmp", "/var/tmp"} {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
-			continue // a host without it has nothing there
+			continue // a directory that does not exist holds no file
 		}
 		for _, e := range entries {
 			note(filepath.Join(dir, e.Name()), e)

@@ -20,8 +20,8 @@ const (
 	BackendCgroupfs = "cgroupfs" // chatd's own cgroups
 )
 
-// groups is what the two backends of package cgroup, [cgroup.FS] and
-// [cgroup.Units], both do; see there.
+// groups are the methods that both backends of package cgroup have, [cgroup.FS]
+// and [cgroup.Units]; see there.
 type groups interface {
 	Mode() string
 	Create(chat.ID, chat.Limits) error
@@ -55,13 +55,13 @@ type groups interface {
 // pamService is the file under /etc/pam.d through which sessions are opened.
 const pamService = "chatd"
 
-// usesUnits reports whether a backend is systemd's on this host.
+// usesUnits reports whether the backend, as configured, means systemd on this host.
 func usesUnits(backend string) bool {
 	return backend == BackendSystemd || backend != BackendCgroupfs && cgroup.Booted()
 }
 
-// openGroups chooses the backend: where systemd is PID 1 it must own the
-// sessions, or they would end with chatd's own unit.
+// openGroups chooses the backend. If systemd is PID 1, it must own the sessions,
+// which would otherwise end with chatd's own unit.
 func (m *Manager) openGroups(ctx context.Context) (err error) {
 	m.units = usesUnits(m.opt.Backend)
 	if !m.units {
@@ -72,7 +72,7 @@ func (m *Manager) openGroups(ctx context.Context) (err error) {
 	}
 	o := cgroup.UnitOptions{Name: m.opt.Cgroup, PAM: pamService, Without: m.opt.Without}
 	if m.without(chat.LayerTmp) {
-		o.PAM = "" // pam_namespace is that layer
+		o.PAM = "" // pam_namespace implements that layer
 	}
 	m.groups, err = keepNil(cgroup.OpenUnits(ctx, o))
 	return err
@@ -90,10 +90,10 @@ func keepNil[G groups](g G, err error) (groups, error) {
 	return g, nil
 }
 
-// backend is how the host's sessions are bounded, in words.
+// backend names the backend and its mode, for Host.
 func (m *Manager) backend() string {
 	switch {
-	case m.groups == nil: // nothing could be tried
+	case m.groups == nil: // no backend was opened
 		return "unknown"
 	case m.units:
 		return m.groups.Mode()
@@ -101,7 +101,7 @@ func (m *Manager) backend() string {
 	return "cgroupfs, " + m.groups.Mode()
 }
 
-// quarantine freezes what is in the slice and is no chat's, and reports it.
+// quarantine freezes and reports the units of the slice that belong to no chat.
 func (m *Manager) quarantine(ctx context.Context) error {
 	names, err := m.groups.Quarantine(ctx, func(id chat.ID) bool { return id == probeID || m.hasChat(id) })
 	if len(names) == 0 {

@@ -10,12 +10,12 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// The front reads commands: it holds them against the guard of the profile, whose terms it asks
-// for, and finds the paths that they name. Here those paths are held against the file rules, and
-// a refusal is audited, before anything of the run is started. Text that is typed into a terminal
-// is not judged.
+// The front parses commands: it checks them against the guard of the profile, whose terms it
+// asks for, and finds the paths that they name. chatd-root checks those paths against the file
+// rules, and audits a refusal, before the run starts. Text that is typed into a terminal is not
+// checked.
 
-// Terms are what the front judges the commands of a chat by.
+// Terms returns the terms by which the front checks the commands of a chat.
 func (m *Manager) Terms(ctx context.Context, id chat.ID) (chat.Terms, error) {
 	rec, err := m.reach(ctx, id)
 	if err != nil {
@@ -25,7 +25,7 @@ func (m *Manager) Terms(ctx context.Context, id chat.ID) (chat.Terms, error) {
 	return chat.NewTerms(m.home(id), p.CheckTool(chat.ToolExec) != nil, p.Guard), nil
 }
 
-// RefuseRun audits that the front refused a run of the caller's.
+// RefuseRun audits the front's refusal of a run of the caller.
 func (m *Manager) RefuseRun(ctx context.Context, id chat.ID, r chat.RefusedRun) error {
 	rec, err := m.reach(ctx, id)
 	if err != nil {
@@ -40,10 +40,10 @@ func (m *Manager) auditDenied(ctx context.Context, rec state.Record, argv []stri
 	})
 }
 
-// judging bounds how many commands are held against rules at once.
+// judging bounds how many commands are checked against rules simultaneously.
 var judging = make(chan struct{}, 4)
 
-// judgeTurn waits until paths may be held against rules; leave lets the next one.
+// judgeTurn waits until a command may be checked against rules; leave ends its turn.
 func judgeTurn(ctx context.Context) (leave func(), err error) {
 	select {
 	case judging <- struct{}{}:
@@ -53,8 +53,8 @@ func judgeTurn(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// judgeRun is a [chat.ErrDenied], audited, for a run that the profile has switched off or whose
-// paths the file rules deny.
+// judgeRun refuses, and audits, a run that the profile has switched off or whose paths the file
+// rules deny. Its error is then a [chat.ErrDenied].
 func (m *Manager) judgeRun(ctx context.Context, rec state.Record, spec chat.RunSpec) error {
 	if err := m.switchedOff(ctx, rec, chat.ToolExec, "run"); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (m *Manager) judgeRun(ctx context.Context, rec state.Record, spec chat.RunS
 	return errors.Join(denial, m.auditDenied(ctx, rec, spec.CommandLine(), denial))
 }
 
-// switchedOff is a [chat.ErrDenied], audited, for a tool that the profile has off.
+// switchedOff refuses, with an audited [chat.ErrDenied], a tool that the profile switches off.
 func (m *Manager) switchedOff(ctx context.Context, rec state.Record, tool, action string) error {
 	err := m.profile(rec).CheckTool(tool)
 	if err == nil {
@@ -75,9 +75,9 @@ func (m *Manager) switchedOff(ctx context.Context, rec state.Record, tool, actio
 	return errors.Join(err, m.audit(ctx, rec, action, "denied", map[string]string{"tool": tool, "rule": "tools_off"}))
 }
 
-// judgePaths holds the directory of a command, and the paths that it names, against the file
-// rules for bash. Links are not followed here, and what cannot be judged runs: the kernel keeps
-// to the rules.
+// judgePaths checks the directory of a command, and the paths that it names, against the file
+// rules for bash. It follows no links, and a command whose check fails runs: the kernel
+// enforces the rules.
 func (m *Manager) judgePaths(ctx context.Context, rec state.Record, spec chat.RunSpec) (*chat.RunDenial, error) {
 	if !m.profile(rec).Guard.On() {
 		return nil, nil

@@ -16,15 +16,15 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// judged is what runs of a profile are judged by. It is replaced as a whole, so that no
-// run is judged by half of each of two configs.
+// judged holds the keys of a profile against which runs are checked. It is replaced as a
+// whole, so that no run is checked against a mixture of two configs.
 type judged struct {
 	keys       chat.Guard
 	toolsOff   []string
 	timeoutMax chat.Duration
 }
 
-// takeJudged makes what the profiles are judged by at the start.
+// takeJudged sets the judged keys of the profiles at start.
 func (m *Manager) takeJudged(context.Context) error {
 	all, err := judgedOf(m.opt.Profiles)
 	m.judges.Store(&all)
@@ -44,9 +44,9 @@ func judgedOf(profiles map[string]chat.Profile) (map[string]judged, error) {
 	return all, errors.Join(errs...)
 }
 
-// judgedAnew is what the profiles are judged by after a reload. Whatever else of a profile
-// has changed waits for a restart; a profile that is gone is refused: its chats would
-// lose what they are judged by.
+// judgedAnew returns the judged keys of the profiles after a reload. Changes of other keys
+// wait for a restart. A config without one of the profiles is refused: its chats would lose
+// their guard.
 func (m *Manager) judgedAnew(profiles map[string]chat.Profile) (map[string]judged, error) {
 	errs := []error{}
 	for _, name := range slices.Sorted(maps.Keys(m.opt.Profiles)) {
@@ -61,7 +61,7 @@ func (m *Manager) judgedAnew(profiles map[string]chat.Profile) (map[string]judge
 	return all, errors.Join(append(errs, err)...)
 }
 
-// judgedBy is what a chat's runs are judged by now.
+// judgedBy returns the current keys for a chat's runs.
 func (m *Manager) judgedBy(rec state.Record) (judged, bool) {
 	all := m.judges.Load()
 	if all == nil {
@@ -71,7 +71,7 @@ func (m *Manager) judgedBy(rec state.Record) (judged, bool) {
 	return j, ok
 }
 
-// sumOfJudged names the keys of each profile for the audit log.
+// sumOfJudged returns a digest of each profile's judged keys, for the audit log.
 func sumOfJudged(all map[string]judged) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -85,12 +85,12 @@ func sumOfJudged(all map[string]judged) string {
 	return strings.Join(out, ", ")
 }
 
-// shimPolicyDir is what the shims of a session read their policy from: a directory of
-// its own, for a bind mount of a file would not see another take its place.
+// shimPolicyDir is the directory from which the shims of a session read their policy. It is a
+// directory because a bind mount of a file would not show the file's replacement.
 func (m *Manager) shimPolicyDir(id chat.ID) string { return filepath.Join(m.sessionDir(id), "policy") }
 
 // makeShimPolicy makes the directory, and the policy in it. Both are root's; the chat may
-// read them by its group, and no other chat.
+// read them through its group, and no other chat may.
 func (m *Manager) makeShimPolicy(rec state.Record) error {
 	dir := m.shimPolicyDir(rec.ID)
 	if err := makeRootDir(dir, 0o750); err != nil {
@@ -102,12 +102,12 @@ func (m *Manager) makeShimPolicy(rec state.Record) error {
 	return m.writeShimPolicy(rec)
 }
 
-// writeShimPolicy puts the policy that holds now in the place of the one before, in one
-// step. Without one, shims refuse what never runs and nothing else.
+// writeShimPolicy replaces the policy by the current one, in one step. Without a policy, shims
+// refuse only what never runs.
 func (m *Manager) writeShimPolicy(rec state.Record) error {
 	dir := m.shimPolicyDir(rec.ID)
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
-		return nil // the session is of an older chatd, and keeps the policy it began with
+		return nil // the session is of an older chatd; its policy stays as it began
 	}
 	name := filepath.Join(dir, "policy.json")
 	text := m.shimPolicy(rec)

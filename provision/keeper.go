@@ -18,18 +18,18 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// keeperDir is where the keeper has its socket and what it notes, below the run
-// directory: a reboot ends it with the sessions.
+// keeperDir is the directory of the enforcer's socket and records, below the run
+// directory: a reboot removes it with the sessions.
 func (m *Manager) keeperDir() string { return filepath.Join(m.opt.Run, "keeper") }
 
-// raiseKeeper starts the keeper of file rules for the chats that are there: a host that cannot
-// keep their rules says so at start, and not when one is woken. A profile without chats needs
-// no keeper: profiles with rules ship, and not every host can keep rules.
+// raiseKeeper starts the enforcer for the existing chats: a host that cannot enforce their rules
+// reports that at start, and not at a wake. A profile without chats needs no enforcer: chatd
+// ships profiles with rules, and not every host can enforce rules.
 func (m *Manager) raiseKeeper(ctx context.Context) error {
 	return m.keeperForChats(ctx, m.access.Load().policies)
 }
 
-// keeperForChats starts the keeper if these policies have rules for it to keep in a chat that is there.
+// keeperForChats starts the enforcer if these policies have rules for it in an existing chat.
 func (m *Manager) keeperForChats(ctx context.Context, policies map[string]*filerules.Policy) error {
 	book := newRuleBook(policies)
 	for _, rec := range m.store.All() {
@@ -40,8 +40,8 @@ func (m *Manager) keeperForChats(ctx context.Context, policies map[string]*filer
 	return nil
 }
 
-// keeperForNew starts the keeper before a chat is made whose rules need it, so that no chat is
-// made that could not be woken.
+// keeperForNew starts the enforcer before a chat is made whose rules need it: otherwise the chat
+// could never be woken.
 func (m *Manager) keeperForNew(ctx context.Context, spec chat.Spec) error {
 	if !enforce.Needed(m.access.Load().policy(spec.Profile), spec.Agent) {
 		return nil
@@ -56,8 +56,8 @@ func (m *Manager) keeperOf(ctx context.Context, profile string) error {
 	return nil
 }
 
-// keeperFindings tries the keeper for the profiles that have rules for it, also where no chat
-// needs it yet, and says in which ones this host can make no chats.
+// keeperFindings starts the enforcer if any profile has rules for it, even before a chat needs
+// it. If that fails, its finding names the profiles in which this host can make no chats.
 func (m *Manager) keeperFindings(ctx context.Context) []string {
 	names := m.keptProfiles()
 	if len(names) == 0 {
@@ -69,7 +69,7 @@ func (m *Manager) keeperFindings(ctx context.Context) []string {
 	return nil
 }
 
-// keptProfiles are those with rules that the kernel keeps.
+// keptProfiles returns the profiles with rules that the kernel enforces.
 func (m *Manager) keptProfiles() []string {
 	policies := m.access.Load().policies
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(policies)), func(name string) bool { return !enforce.NeededBy(policies[name]) })
@@ -80,9 +80,9 @@ func (m *Manager) keeperAnswers(ctx context.Context) bool {
 	return err == nil
 }
 
-// probeKeeper asks again where a worker of the enforcer ends meanwhile. That is no reason to start
-// another enforcer, beside a holder that starts the next worker, nor to think that a session is
-// not kept.
+// probeKeeper asks again if a worker of the enforcer ends meanwhile. The holder starts the next
+// worker, so a second enforcer is not needed, and the rules of its sessions may still be
+// enforced.
 func (m *Manager) probeKeeper(ctx context.Context, order enforce.Order) (a enforce.Answer, err error) {
 	order.Verb = enforce.Probe
 	for range 3 {
@@ -94,8 +94,8 @@ func (m *Manager) probeKeeper(ctx context.Context, order enforce.Order) (a enfor
 	return a, err
 }
 
-// startKeeper starts the keeper where none answers. With systemd one is there as a
-// unit of its own; elsewhere this is it, and outlives this daemon.
+// startKeeper starts the enforcer unless one answers. With systemd the enforcer is a unit of its
+// own; elsewhere it is a child of this daemon, and outlives it.
 func (m *Manager) startKeeper(ctx context.Context) error {
 	m.keeper.Lock()
 	defer m.keeper.Unlock()
@@ -128,7 +128,7 @@ func (m *Manager) startKeeper(ctx context.Context) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		select {
 		case <-ended:
-			if m.keeperAnswers(ctx) { // another was started at the same moment
+			if m.keeperAnswers(ctx) { // another enforcer was started simultaneously
 				return nil
 			}
 			return fmt.Errorf("cannot start the keeper of file rules: it ended: %s: %w", lastWords(log.Name()), chat.ErrUnsupported)
@@ -142,8 +142,8 @@ func (m *Manager) startKeeper(ctx context.Context) error {
 	}
 }
 
-// awaitKeeper waits for the keeper that is a unit of its own: what this service starts
-// may not mount, and ends with it.
+// awaitKeeper waits for the enforcer's own unit: a process that chatd's service starts may not
+// mount, and ends with the service.
 func (m *Manager) awaitKeeper(ctx context.Context) error {
 	for range 100 {
 		if m.keeperAnswers(ctx) {
@@ -158,7 +158,7 @@ func (m *Manager) awaitKeeper(ctx context.Context) error {
 	return fmt.Errorf("cannot keep file rules: chatd-keeper.service does not answer: systemctl start chatd-keeper: %w", chat.ErrUnsupported)
 }
 
-// lastWords are the end of a log of ours, for an error.
+// lastWords returns the end of a log of chatd, for an error.
 func lastWords(file string) string {
 	b, err := os.ReadFile(file)
 	if err != nil {

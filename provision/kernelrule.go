@@ -14,12 +14,12 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// The kernel says EACCES, EPERM or EROFS and names no rule, and mostly there is none: a mode,
-// an owner, a mount. Here is found whether it was one that it keeps.
+// The kernel answers EACCES, EPERM or EROFS and names no rule. Mostly there is none, but a mode,
+// an owner or a mount. This file finds out whether it was a rule that the kernel enforces.
 
-// keptRule is the denial by which the kernel refuses an operation on an absolute name in the
-// chat, with its rule; none if no rule does. What is refused because of another name of the
-// file the keeper knows, while the session of l lives; nil is none.
+// keptRule returns the denial by which the kernel refuses an operation on an absolute name in the
+// chat, with its rule, or the zero Verdict. If another name of the file causes the refusal, only
+// the enforcer knows, while the session of l lives; l may be nil.
 func (m *Manager) keptRule(ctx context.Context, rec state.Record, l *heldProcess, name string, changes bool) filerules.Verdict {
 	rules, err := m.rules(rec)
 	if err != nil || !enforce.Needed(rules.Policy(), rec.Agent) {
@@ -46,7 +46,7 @@ func (m *Manager) initOf(id chat.ID) *heldProcess {
 	return nil
 }
 
-// refusedBy is the denial that closes a name, or keeps it from being changed.
+// refusedBy returns the denial that closes a name or, with changes, makes it read-only.
 func refusedBy(rules *filerules.Ruleset, name string, changes bool) filerules.Verdict {
 	h := rules.ClassOf(name)
 	open := h.Class == filerules.Open || h.Class == filerules.ReadOnly && !changes
@@ -57,8 +57,8 @@ func refusedBy(rules *filerules.Ruleset, name string, changes bool) filerules.Ve
 	return h.Why
 }
 
-// explainKept is what holds for a path that the rules allow by its name: the kernel may refuse
-// it all the same, because of another name.
+// explainKept returns the verdict for a path whose own name the rules allow: the kernel may
+// still refuse it, because of another name.
 func (m *Manager) explainKept(ctx context.Context, rec state.Record, q chat.Question, v filerules.Verdict, real map[string]string) filerules.Verdict {
 	if q.Path == "" || v.Denied() {
 		return v
@@ -71,8 +71,8 @@ func (m *Manager) explainKept(ctx context.Context, rec state.Record, q chat.Ques
 	return v
 }
 
-// nameRule puts the rule into a denial of a file tool by the kernel, where it is a rule that
-// the kernel kept. It goes by the name that the caller used, not by the chat's word.
+// nameRule adds the rule to the kernel's denial of a file tool, if a rule caused it. It uses the
+// name of the caller's request, not a name that the chat reports.
 func (m *Manager) nameRule(ctx context.Context, rec state.Record, c fileCall, l *heldProcess, err error) {
 	var d *files.Denial
 	if !errors.As(err, &d) || d.Rule != files.RuleKernel {
@@ -85,8 +85,8 @@ func (m *Manager) nameRule(ctx context.Context, rec state.Record, c fileCall, l 
 	}
 }
 
-// notEntered is err for a run that did not come to be. Where a rule closes its directory the
-// audit log and operators are told which; others hear no more than of a path that is judged.
+// notEntered returns err for a run that did not start. If a rule closes its directory, the audit
+// log and operators get the rule; other callers get the message of a denied path.
 func (m *Manager) notEntered(ctx context.Context, rec state.Record, spec chat.RunSpec, detail map[string]string, err error) error {
 	if !errors.Is(err, errNotConfined) {
 		return err
@@ -103,7 +103,7 @@ func (m *Manager) notEntered(ctx context.Context, rec state.Record, spec chat.Ru
 	return fmt.Errorf("%w: %w", err, chat.ErrInvalid)
 }
 
-// ruleBehind is the rule that closes a name, or what links of the chat lead it to.
+// ruleBehind returns the rule that closes a name, or the target of the chat's links there.
 func (m *Manager) ruleBehind(ctx context.Context, rec state.Record, name string) *filerules.Rule {
 	if v := m.keptRule(ctx, rec, m.initOf(rec.ID), path.Clean(name), false); v.Denied() || !enforce.Needed(m.policy(rec), rec.Agent) {
 		return v.Rule

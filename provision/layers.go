@@ -35,7 +35,7 @@ func (m *Manager) require(context.Context) error {
 		len(missing), strings.Join(lines, ""), chat.ErrUnsupported)
 }
 
-// missing are the layers that are off and not excused. One that is unknown is not missing.
+// missing returns the layers that are off and not excused. An unknown one is not missing.
 func (m *Manager) missing() []chat.LayerName {
 	missing := []chat.LayerName{}
 	for _, l := range m.required(chat.LayerOff) {
@@ -44,7 +44,7 @@ func (m *Manager) missing() []chat.LayerName {
 	return missing
 }
 
-// hostLayers is what the last probe found, outermost wall first.
+// hostLayers returns the results of the last probe, outermost wall first.
 func (m *Manager) hostLayers() []chat.Layer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,8 +103,8 @@ func (s *session) correct(l chat.Layer) chat.Layer {
 	return l
 }
 
-// Host says what is enforced on this host: it tries every wall again, which
-// takes about a second. While chatd starts they are being tried already.
+// Host describes the layers in force on this host. It tries every wall again,
+// about a second, except during chatd's start, which tries them anyway.
 func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 	if m.settled.Load() {
 		if err := m.probe(ctx); err != nil {
@@ -139,8 +139,8 @@ func (m *Manager) describe() chat.Host {
 	return h
 }
 
-// terminalFinding: a session may open [unshare.MaxTerminals], and the host counts those of
-// all together. Less is set aside for its own mount namespace (kernel.pty.reserve).
+// terminalFinding warns if awake chats, at [unshare.MaxTerminals] each, could open more terminals
+// than kernel.pty.max has for all. kernel.pty.reserve is for the host's own mount namespace.
 func (m *Manager) terminalFinding() []string {
 	var most, reserved int
 	for name, n := range map[string]*int{"max": &most, "reserve": &reserved} {
@@ -170,13 +170,13 @@ func kernelRelease() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// Doctor tries every wall of a host where no daemon answers, and leaves nothing
-// behind. It raises packet rules to try them, and so its caller must have put it
-// into a network namespace of its own.
+// Doctor tries every wall of a host where no daemon answers, and removes all that
+// it made. It applies packet rules to try them, so its caller must have put it into
+// a network namespace of its own.
 func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 	younger := peekYounger(opt)
 	if private := cmp.Or(opt.Private, opt.State); isDir(private) {
-		opt.Private = private // what pam_namespace mounts does not move with the state
+		opt.Private = private // pam_namespace's directories do not move with State
 	}
 	for _, place := range []*string{&opt.State, &opt.Run, &opt.Homes} {
 		dir, derr := makeProbeDir(*place)
@@ -210,7 +210,7 @@ func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 	return host, errors.Join(m.groups.RemoveBase(), m.groups.Close())
 }
 
-// withoutRoom describes a host on which nothing could be tried.
+// withoutRoom describes a host without room to try any layer.
 func withoutRoom(opt Options, err error) chat.Host {
 	m := newManager(opt)
 	for name, l := range m.layers.layers {
@@ -243,7 +243,7 @@ func makeProbeDir(place string) (string, error) {
 	return dir, nil
 }
 
-// tryWalls raises the wall that allows nothing.
+// tryWalls applies the packet rules that allow nothing.
 func (m *Manager) tryWalls(ctx context.Context) error {
 	if err := m.openTable(ctx); err != nil || m.table == nil {
 		return err

@@ -12,18 +12,18 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// A limit acts in the kernel, and what it hits learns little: a shell says "Killed", an agent
-// that is refused a process says anything. So chatd looks at the counters of every session and
-// says what it sees in the terminal's log; a run's own answer says what met the run.
+// The kernel enforces limits, and the process that meets one learns little: a shell prints
+// "Killed", and an agent that cannot fork prints anything. So chatd reads the counters of every
+// session and reports in the terminal's log; a run's answer reports the limits that it met.
 
 const (
 	// limitLook is how often a session's counters are read.
 	limitLook = 2 * time.Second
-	// limitReport bounds how often one chat makes a line in chatd's log and the audit log.
+	// limitReport is the least interval between two lines of one chat in each of the two logs.
 	limitReport = time.Minute
 )
 
-// limitsMet is what is known of a session's limits. The zero value is a session with none met.
+// limitsMet records the limits that a session met. The zero value means none.
 type limitsMet struct {
 	mu       sync.Mutex
 	seen     chat.LimitHits
@@ -31,7 +31,7 @@ type limitsMet struct {
 	reported time.Time
 }
 
-// watchLimits looks at every session until ctx ends.
+// watchLimits reads the counters of every session until ctx ends.
 func (m *Manager) watchLimits(ctx context.Context) {
 	tick := time.NewTicker(limitLook)
 	defer tick.Stop()
@@ -57,7 +57,7 @@ func (m *Manager) allSessions() []*session {
 	return all
 }
 
-// lookAtLimits says which limits a session met since the last look, and returns the words.
+// lookAtLimits reports the limits that a session met since the last call, and returns the words.
 func (m *Manager) lookAtLimits(s *session) []string {
 	rec, err := m.store.Get(s.id)
 	if err != nil {
@@ -82,7 +82,7 @@ func (m *Manager) lookAtLimits(s *session) []string {
 	return words
 }
 
-// reportLimits writes what is unsaid into chatd's log and the audit log.
+// reportLimits writes unreported hits into chatd's log and the audit log.
 func (m *Manager) reportLimits(rec state.Record, met *limitsMet) {
 	if met.unsaid == (chat.LimitHits{}) || time.Since(met.reported) < limitReport {
 		return
@@ -95,7 +95,7 @@ func (m *Manager) reportLimits(rec state.Record, met *limitsMet) {
 	}
 }
 
-// hits are the counters of a chat; none of one that has no cgroup.
+// hits returns the counters of a chat; they are zero for one without a cgroup.
 func (m *Manager) hits(id chat.ID) (chat.LimitHits, error) {
 	h, err := m.groups.Hits(id)
 	if errors.Is(err, chat.ErrNotFound) {
@@ -104,8 +104,8 @@ func (m *Manager) hits(id chat.ID) (chat.LimitHits, error) {
 	return h, err
 }
 
-// sayInLog puts a line of chatd's into the log of a chat's terminal. It is not on the
-// screen, which is the chat's.
+// sayInLog appends a line of chatd's to the log of a chat's terminal. The screen, which is the
+// chat's, does not show it.
 func (m *Manager) sayInLog(id chat.ID, words string) {
 	r, done, err := m.openLog(id)
 	if err == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// keyedLocks gives one lock per chat: what changes a chat's life is done by one
-// caller at a time, and chats never wait for each other. The zero value is ready.
+// keyedLocks gives one lock per chat: one caller at a time changes a chat, and
+// chats never wait for each other. The zero value is ready.
 type keyedLocks struct {
 	mu    sync.Mutex
 	locks map[chat.ID]*keyedLock
@@ -20,7 +20,7 @@ type keyedLock struct {
 	users int
 }
 
-// lock waits for the chat's lock or for ctx, and returns what gives it back.
+// lock waits for the chat's lock or for the end of ctx; unlock releases the lock.
 func (k *keyedLocks) lock(ctx context.Context, id chat.ID) (unlock func(), err error) {
 	k.mu.Lock()
 	if k.locks == nil {
@@ -42,7 +42,7 @@ func (k *keyedLocks) lock(ctx context.Context, id chat.ID) (unlock func(), err e
 	}
 }
 
-// tryLock takes the chat's lock if nobody has it.
+// tryLock takes the chat's lock if it is free.
 func (k *keyedLocks) tryLock(id chat.ID) (unlock func(), free bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -58,7 +58,7 @@ func (k *keyedLocks) tryLock(id chat.ID) (unlock func(), free bool) {
 	return func() { <-l.held; k.leave(id, l) }, true
 }
 
-// used reports whether somebody has the chat's lock, or waits for it.
+// used reports whether a caller has the chat's lock, or waits for it.
 func (k *keyedLocks) used(id chat.ID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/chatd/chatd/ring"
 )
 
-// Log returns a piece of what the chat's terminal printed, awake or asleep, from the cursor
-// since on; below 0 it is from the first byte that is kept.
+// Log returns a piece of the log of the chat's terminal, awake or asleep, from the cursor since;
+// below 0 it is from the first byte that is stored.
 func (m *Manager) Log(ctx context.Context, id chat.ID, since int64) (chat.Log, error) {
 	rec, err := m.reach(ctx, id)
 	if err != nil {
@@ -25,8 +25,8 @@ func (m *Manager) Log(ctx context.Context, id chat.ID, since int64) (chat.Log, e
 	return m.logPiece(rec.ID, r, since, make([]byte, chat.MaxLogPage))
 }
 
-// logPiece reads as much as buf has room for. A character that is cut by the end of the piece
-// belongs to the next one, if that is not all there is.
+// logPiece reads at most len(buf) bytes. It leaves a character that the end of the piece cuts to
+// the next piece, unless nothing would remain.
 func (m *Manager) logPiece(id chat.ID, r *ring.Ring, since int64, buf []byte) (chat.Log, error) {
 	start, end, _ := r.Bounds()
 	if since > end {
@@ -57,13 +57,13 @@ func (m *Manager) recording(id chat.ID) bool {
 	return s != nil && s.log.recording()
 }
 
-// logBeat is how often who follows a log hears something.
+// logBeat is the longest time between two pieces for a follower of a log.
 const logBeat = 15 * time.Second
 
-// FollowLog gives out what the chat's terminal printed and prints, from since on as Log has
-// it, piece by piece, and an empty piece now and then; it ends with ctx, with out's error, or
-// with the chat, not when the chat falls asleep. While out does not return nothing is read,
-// and nobody else waits; what is not kept any more by then is counted as lost.
+// FollowLog calls out with each piece of the log of the chat's terminal from since on, as for
+// Log, and with an empty piece every logBeat. It ends with ctx, with out's error or with the
+// chat, not with its session. While out does not return, FollowLog reads nothing and blocks no
+// other caller; bytes that are overwritten meanwhile count as lost.
 func (m *Manager) FollowLog(ctx context.Context, id chat.ID, since int64, out func(chat.Log) error) error {
 	rec, err := m.reach(ctx, id)
 	if err != nil {

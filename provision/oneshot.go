@@ -42,7 +42,7 @@ func (m *Manager) oneShot(ctx context.Context, rec state.Record, c fileCall) (fi
 	return a, m.overtaken(ctx, nil, err)
 }
 
-// asleepOr is the chat's session, or nil for a chat that could have one.
+// asleepOr returns the chat's session, or nil for a sleeping chat that may have one.
 func (m *Manager) asleepOr(id chat.ID) (state.Record, *session, error) {
 	rec, err := m.store.Get(id)
 	if err != nil {
@@ -61,7 +61,7 @@ func (m *Manager) asleepOr(id chat.ID) (state.Record, *session, error) {
 }
 
 func (m *Manager) oneShotLocked(ctx context.Context, rec state.Record, c fileCall) (a files.Answer, err error) {
-	// As for a wake: nothing is ever started in a cgroup that was killed.
+	// As in a wake, nothing is ever started in a cgroup that was killed.
 	if err := m.clearSession(ctx, rec); err != nil {
 		return a, err
 	}
@@ -78,7 +78,7 @@ func (m *Manager) oneShotLocked(ctx context.Context, rec state.Record, c fileCal
 	if err != nil {
 		return a, err
 	}
-	v.PromptFIFO, v.PolicyDir = "", "" // it has no shell
+	v.PromptFIFO, v.PolicyDir = "", "" // a one-shot session has no shell
 	m.barrierFor(rec, &b)
 	cmd := m.bwrapCommand(rec, v, shims.FileToolArgv(), nil, &b)
 	ended, stdio, err := m.startTool(cmd, &b, func(cmd *exec.Cmd) error { return m.startInGroup(rec, cmd, &b) })
@@ -104,7 +104,7 @@ func (m *Manager) oneShotLocked(ctx context.Context, rec state.Record, c fileCal
 	return a, err
 }
 
-// clearSession removes what an ended session left, if there was one.
+// clearSession removes the remains of an ended session, if there was one.
 func (m *Manager) clearSession(ctx context.Context, rec state.Record) error {
 	if _, err := os.Lstat(m.sessionDir(rec.ID)); errors.Is(err, os.ErrNotExist) {
 		return m.removeLimits(ctx, rec)

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// oomDumpTasks is the setting by which each OOM kill lists the tasks of its cgroup in the kernel's
-// log (vm.oom_dump_tasks of the kernel's sysctl/vm.rst).
+// oomDumpTasks is the setting with which each OOM kill lists the tasks of its cgroup in the
+// kernel's log (vm.oom_dump_tasks of the kernel's sysctl/vm.rst).
 const oomDumpTasks = "/proc/sys/vm/oom_dump_tasks"
 
-// oomLogFinding: a chat can run out of memory as often as it likes, and the kernel's log is one
-// for the whole host. With the lists of tasks it takes up to 20 kB each time, and a few dozen
-// roll it over; without, about 3 kB, at most ten in five seconds.
+// oomLogFinding warns if OOM kills list tasks. A chat can cause any number of OOM kills, and the
+// whole host shares the kernel's log. Each takes up to 20 kB of it with the lists, and a few
+// dozen roll it over; without them it is about 3 kB, at most ten times in five seconds.
 func oomLogFinding(setting string) []string {
 	b, err := os.ReadFile(setting)
 	if err != nil || strings.TrimSpace(string(b)) == "0" {

@@ -9,8 +9,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// openings says what the config leaves open that a reader might take for closed, one sentence
-// each: a profile whose guard refuses nothing, and one whose chats have every program in PATH.
+// openings returns a sentence for each thing that the config leaves open and a reader might take
+// for closed: a guard that refuses nothing, and a PATH with every program.
 func (m *Manager) openings() []string {
 	var open []string
 	for _, name := range slices.Sorted(maps.Keys(m.opt.Profiles)) {
@@ -32,8 +32,8 @@ func (m *Manager) sayOpenings() {
 	}
 }
 
-// broken is what keeps the config from holding although every layer stands: file rules of a
-// chat that nobody keeps.
+// broken returns the reasons for which the config does not hold although every layer is in
+// force: file rules of a chat without an enforcer.
 func (m *Manager) broken(ctx context.Context) []string {
 	if err := m.raiseKeeper(ctx); err != nil {
 		return []string{err.Error()}

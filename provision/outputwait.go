@@ -10,13 +10,13 @@ import (
 	"github.com/chatd/chatd/tmux"
 )
 
-// outputWait reads what is printed until it is time to answer. It holds one piece at a time.
+// outputWait reads a terminal's output until the wait is over. It holds one piece at a time.
 type outputWait struct {
 	ring    *ring.Ring
 	cursor  int64
-	entered int64 // what comes before is what was typed, as the terminal prints it
+	entered int64 // the end of the typed input's echo
 	ended   <-chan struct{}
-	kept    <-chan struct{} // closed when what was printed before the end is in ring
+	kept    <-chan struct{} // closed once ring has all output of an ended session
 	until   string
 	quiet   time.Duration
 	command bool        // a shell at its prompt was given a command: its output has marks
@@ -28,27 +28,27 @@ type outputWait struct {
 	marks   tmux.Marks
 	exit    tmux.Mark // the last end of a command
 	shown   bool      // a command has ended, and its prompt has begun
-	whole   bool      // and the prompt is there
+	whole   bool      // and the prompt is complete
 	again   bool      // a prompt was shown and no command was run: the line was dropped
 	more    bool      // a prompt for the rest of a line was shown
-	rest    bool      // the prompt that begins is one
+	rest    bool      // the prompt that begins is for the rest of a line
 	began   int64     // where the output of the command begins; 0 if it has not
 	over    int64     // where it ends; 0 if it has not
 	output  bool      // something was printed that is no echo
-	printed time.Time // last
-	looked  time.Time // when the screen may be looked at again
-	stale   bool      // it was looked at, and nothing was printed since
+	printed time.Time // of the last output
+	looked  time.Time // when the screen may be read again
+	stale   bool      // the screen was read, and nothing was printed since
 }
 
-// A prompt that has begun is waited for so long: a shell without the mark for its end has one
-// too. One that comes without a command, or for the rest of a line, may be followed by another.
+// How long to wait for the end of a prompt that has begun: some shells have no mark for it. A
+// prompt without a command before it, or for the rest of a line, may be followed by another.
 const (
 	promptRest  = 300 * time.Millisecond
 	promptAgain = time.Second
 )
 
-// screenGap is how long a screen is not looked at again, at least; and not in four times as long
-// as it took to look at it.
+// screenGap is the least time between two reads of the screen, which is also at least four times
+// as long as a read took.
 const screenGap = 200 * time.Millisecond
 
 func (w *outputWait) wait(ctx context.Context) (until string, err error) {
@@ -78,8 +78,8 @@ func (w *outputWait) wait(ctx context.Context) (until string, err error) {
 	}
 }
 
-// read looks for marks and for output, and says what is over. After a prompt the cursor stays
-// behind it: what comes later is for the next one to read.
+// read looks for marks and for output, and returns which wait is over. After a prompt the cursor
+// stays behind it: later output is for the next wait.
 func (w *outputWait) read(p []byte, at int64) (until string) {
 	w.cursor = at
 	for len(p) > 0 {
@@ -105,13 +105,13 @@ func (w *outputWait) read(p []byte, at int64) (until string) {
 	return ""
 }
 
-// visible reports text in what was printed, and not line ends and movements alone.
+// visible reports whether p has text, and not only line ends and movements.
 func (w *outputWait) visible(p []byte) bool {
 	w.seen = w.text.Append(w.seen[:0], p)
 	return len(bytes.TrimSpace(w.seen)) > 0
 }
 
-// mark takes up one, which ends at a cursor.
+// mark handles one mark, whose end is the cursor end.
 func (w *outputWait) mark(mark tmux.Mark, end int64) {
 	switch mark.Kind {
 	case 'A':
@@ -132,7 +132,7 @@ func (w *outputWait) mark(mark tmux.Mark, end int64) {
 	}
 }
 
-// indexEnd is where the next mark may end, or the last byte.
+// indexEnd returns the index of the byte at which the next mark may end, or of the last byte.
 func indexEnd(p []byte) int {
 	for i, b := range p {
 		if b == '\a' || b == '\\' {
@@ -142,8 +142,8 @@ func indexEnd(p []byte) int {
 	return len(p) - 1
 }
 
-// due is what comes next if nothing is printed, and how long after the last that was; it is
-// empty where nothing does.
+// due returns which wait ends if no more output comes, and how long after the last output; until
+// is "" if none does.
 func (w *outputWait) due() (until string, after time.Duration) {
 	switch {
 	case w.until == chat.UntilPrompt && w.shown:
@@ -160,7 +160,7 @@ func (w *outputWait) due() (until string, after time.Duration) {
 	return "", 0
 }
 
-// pause waits for more to be printed, and says if it is over before.
+// pause waits for more output; until is not "" if the wait is over before.
 func (w *outputWait) pause(ctx context.Context, changed <-chan struct{}) (until string) {
 	why, after := w.due()
 	var still <-chan time.Time
@@ -184,7 +184,7 @@ func (w *outputWait) pause(ctx context.Context, changed <-chan struct{}) (until 
 	}
 }
 
-// look holds the screen against the pattern. A command that has ended will not change it.
+// look matches the screen against the pattern. A command that has ended will not change it.
 func (w *outputWait) look() (until string) {
 	began := time.Now()
 	found := w.shows()
@@ -198,7 +198,7 @@ func (w *outputWait) look() (until string) {
 	return ""
 }
 
-// end waits for what the session printed last.
+// end waits for the last output of the session.
 func (w *outputWait) end(ctx context.Context, changed <-chan struct{}) (until string) {
 	select {
 	case <-w.kept:

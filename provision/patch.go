@@ -6,8 +6,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Patch changes the labels of a chat. It waits for nobody: they are notes, which nothing
-// here acts on.
+// Patch changes the labels of a chat. It takes no lock of the chat: nothing here acts on
+// labels.
 func (m *Manager) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat, error) {
 	if err := p.Validate(); err != nil {
 		return chat.Chat{}, err
@@ -22,8 +22,8 @@ func (m *Manager) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Cha
 	return m.Get(ctx, id)
 }
 
-// patchDetail is a change as the audit log has it: the names of labels, and not what the
-// caller noted in them.
+// patchDetail returns the audit log's detail of a change: the names of the labels, without their
+// values.
 func patchDetail(p chat.Patch) map[string]string {
 	d := map[string]string{}
 	if p.NoLabels {

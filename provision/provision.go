@@ -74,8 +74,8 @@ type Manager struct {
 
 	settled    atomic.Bool   // the first probe is done: nothing more is excused
 	reconciled atomic.Bool   // the first reconcile is done
-	tried      chan struct{} // closed then
-	fit        atomic.Bool   // the last probe found every required layer in force
+	tried      chan struct{} // closed after the first probe
+	fit        atomic.Bool   // a probe has found every required layer in force; stays true
 	unprepared atomic.Bool   // there was no room for chatd's own directories
 	again      chan struct{} // requests another probe
 

@@ -58,9 +58,9 @@ func (m *Manager) Settle(ctx context.Context) error {
 	return nil
 }
 
-// mayBegin refuses to begin anything on a wall that config requires and that was never found
-// standing since chatd was started. Once all were, a later probe changes nothing: what lives
-// on a host whose disk is full now was begun behind walls that stood.
+// mayBegin refuses every start until a probe has found each required wall in force since chatd
+// was started. A later probe does not change that: on a host whose disk is full now, the living
+// sessions began behind walls that were in force.
 func (m *Manager) mayBegin(ctx context.Context) error {
 	if m.fit.Load() {
 		return m.awaitWall(ctx)
@@ -90,14 +90,14 @@ func (m *Manager) beginCall(ctx context.Context, id chat.ID) (_ context.Context,
 	return m.calls.begin(ctx, id)
 }
 
-// required are the layers in one of the states that config does not excuse.
+// required returns the layers in the given state that config does not excuse.
 func (m *Manager) required(state chat.LayerState) []chat.Layer {
 	return slices.DeleteFunc(m.hostLayers(), func(l chat.Layer) bool {
 		return l.State != state || slices.Contains(m.opt.AllowMissing, l.Name) || m.without(l.Name)
 	})
 }
 
-// judgeFit notes that every required layer was found standing, if it was.
+// judgeFit sets fit if the probe found every required layer in force.
 func (m *Manager) judgeFit() {
 	if len(m.required(chat.LayerUnknown)) == 0 && len(m.missing()) == 0 && !m.unprepared.Load() {
 		m.fit.Store(true)
@@ -117,7 +117,7 @@ func (m *Manager) whyUntold() string {
 	return strings.Join(why, ", ")
 }
 
-// lookAgain asks for another probe soon, where the last could not tell.
+// lookAgain requests another probe, for layers that the last one could not try.
 func (m *Manager) lookAgain() {
 	select {
 	case m.again <- struct{}{}:
