@@ -11,12 +11,12 @@ import (
 	"github.com/chatd/chatd/tmux"
 )
 
-// Between a text and its Enter a program needs time to take the text in. What it reads in one
-// piece, or while it is at work on a paste, it takes for a line end (Claude Code, gemini-cli).
+// Between a text and its Enter a program needs time to read the text. An Enter in the same read,
+// or while the program handles a paste, counts as a line end (Claude Code, gemini-cli).
 const (
 	shownPause  = 500 * time.Millisecond  // without output, once the text was printed
 	otherPause  = time.Second             // without output, where something else was printed
-	silentPause = 2200 * time.Millisecond // where nothing was
+	silentPause = 2200 * time.Millisecond // where nothing was printed
 	busyTimeout = time.Second             // where the text was printed and output goes on
 	echoTimeout = 5 * time.Second         // where output goes on without the text
 )
@@ -44,11 +44,11 @@ func (l *sessionLog) pauseAfter(ctx context.Context, r *ring.Ring, before int64,
 	}
 }
 
-// echo looks for the end of a text in what the terminal prints after it was typed.
+// echo looks for the end of a typed text in the terminal's output since.
 type echo struct {
 	word    []byte // the end of the text; empty if it has no word
 	cursor  int64
-	printed time.Time // last; zero if nothing was
+	printed time.Time // of the last output; zero if there was none
 	shown   bool
 	since   time.Time // when it was shown
 
@@ -68,7 +68,7 @@ func newEcho(cursor int64, text string) *echo {
 	return e
 }
 
-// read takes what was printed meanwhile, and reports whether that could be read.
+// read reads the output since the last call, and reports whether it could.
 func (e *echo) read(r *ring.Ring) bool {
 	buf := make([]byte, 4<<10)
 	for {

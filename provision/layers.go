@@ -57,9 +57,9 @@ func (m *Manager) hostLayers() []chat.Layer {
 	return layers
 }
 
-// layersOf is what walls the chat has: what the probe found on this host, the
-// wall of its own kind of network, and, while it is awake, what its session's
-// first process read back from the kernel.
+// layersOf returns the layers of a chat: the probe's results for this host and
+// for its kind of network and, while it is awake, what its session's first process
+// read back from the kernel.
 func (m *Manager) layersOf(rec state.Record, s *session) []chat.Layer {
 	layers := m.hostLayers()
 	kind := m.network(m.profile(rec))

@@ -17,14 +17,14 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// probeID is the chat that probes act as. It has no record, its uid is given to
-// nobody, and whatever a crash leaves of it is cleared as a session without a chat.
+// probeID is the chat that probes act as. It has no record, and no chat gets its
+// uid. Reconcile clears its remains after a crash as a session without a chat.
 const probeID chat.ID = "0000000000000000"
 
 // probeTimeout bounds one probe of a session.
 const probeTimeout = 30 * time.Second
 
-// probed is what the last probe found.
+// probed holds the results of the last probe.
 type probed struct {
 	// layers are the host's walls; network is the wall of each kind of network.
 	layers  map[chat.LayerName]chat.Layer
@@ -32,7 +32,7 @@ type probed struct {
 }
 
 // probe tries every wall, as the last uid of the range, in a session like any
-// other. Nothing of what it says is read from config or from a version number.
+// other. It takes no answer from config or from a version number.
 func (m *Manager) probe(ctx context.Context) error {
 	unlock, err := m.locks.lock(ctx, probeID)
 	if err != nil {
@@ -75,7 +75,7 @@ func (m *Manager) probe(ctx context.Context) error {
 	p.keep(m.hostNetwork(p.network))
 	p.layers[chat.LayerProc] = m.withHostProc(p.layers[chat.LayerProc])
 	p.layers[chat.LayerTmp] = m.withPAM(p.layers[chat.LayerTmp])
-	if ctx.Err() != nil { // what was cut short says nothing
+	if ctx.Err() != nil { // an interrupted probe has no result
 		return fmt.Errorf("cannot try the walls: %w", context.Cause(ctx))
 	}
 	m.mu.Lock()
@@ -85,7 +85,7 @@ func (m *Manager) probe(ctx context.Context) error {
 	return nil
 }
 
-// keep remembers the worse of two answers about one layer.
+// keep stores a result for a layer, if none is stored that is worse.
 func (p probed) keep(l chat.Layer) {
 	if old, ok := p.layers[l.Name]; ok {
 		l = worse(old, l)
@@ -93,7 +93,7 @@ func (p probed) keep(l chat.Layer) {
 	p.layers[l.Name] = l
 }
 
-// worse is the weaker of two findings about one layer; of equals the first, with
+// worse returns the weaker of two results for one layer; of equals the first, with
 // both mechanisms named.
 func worse(a, b chat.Layer) chat.Layer {
 	rank := map[chat.LayerState]int{chat.LayerOff: 0, chat.LayerUnknown: 1, chat.LayerWeaker: 2, chat.LayerOn: 3}
@@ -107,9 +107,9 @@ func worse(a, b chat.Layer) chat.Layer {
 	return a
 }
 
-// withHostProc says what holds outside a session too: where /proc of the host is
-// mounted with hidepid=invisible (proc(5)), a uid without a session sees no other's
-// processes either. Layers are about sessions, so it is told, not judged.
+// withHostProc adds what holds outside a session. If the host's /proc is mounted with
+// hidepid=invisible (proc(5)), a uid without a session sees no other's processes
+// either. Layers describe sessions, so this does not change the layer's state.
 func (m *Manager) withHostProc(l chat.Layer) chat.Layer {
 	if !stands(l) {
 		return l
@@ -141,8 +141,8 @@ func (m *Manager) seesInit() error {
 	})
 }
 
-// withPAM names who mounted the directories: chatd-shim enter saw them before the
-// session began, and starts none without them.
+// withPAM names pam_namespace, which mounted the directories. chatd-shim enter checks
+// them before a session begins, and starts none without them.
 func (m *Manager) withPAM(l chat.Layer) chat.Layer {
 	if m.units && stands(l) {
 		l.By = "pam_namespace, " + l.By
@@ -150,10 +150,10 @@ func (m *Manager) withPAM(l chat.Layer) chat.Layer {
 	return l
 }
 
-// stands reports a layer that enforces something.
+// stands reports whether the layer is in force, if only in a weaker form.
 func stands(l chat.Layer) bool { return l.State == chat.LayerOn || l.State == chat.LayerWeaker }
 
-// hostNetwork is the worst of the kinds that the configured profiles use.
+// hostNetwork returns the worst result of the kinds of network that profiles use.
 func (m *Manager) hostNetwork(kinds map[chat.Network]chat.Layer) chat.Layer {
 	found := chat.Layer{Name: chat.LayerNetwork, State: chat.LayerOn, At: time.Now()}
 	for _, p := range m.opt.Profiles {
@@ -164,7 +164,7 @@ func (m *Manager) hostNetwork(kinds map[chat.Network]chat.Layer) chat.Layer {
 	return found
 }
 
-// tableLayers are the layers of package netpolicy.
+// tableLayers returns the results for the layers of package netpolicy.
 func (m *Manager) tableLayers(ctx context.Context) []chat.Layer {
 	if m.table != nil {
 		return m.table.Probe(ctx)
@@ -198,8 +198,8 @@ func (m *Manager) accountLayer(ctx context.Context) chat.Layer {
 	return l
 }
 
-// tryOn has try look at what a chat has, where there is no room to make something to look at.
-// A few are asked: one may be half made.
+// tryOn reports whether try succeeds on one of the first eight chats. Probes use it without room
+// to make a file of their own; several are tried, because one may be half made.
 func (m *Manager) tryOn(try func(state.Record) error) bool {
 	if m.store == nil {
 		return false
@@ -215,8 +215,8 @@ func (m *Manager) tryOn(try func(state.Record) error) bool {
 	return false
 }
 
-// homeLayer makes a home for one uid and tries to get into it, and to see its
-// neighbours, as another.
+// homeLayer makes a home for one uid, and tries as another to enter it and to
+// list the homes.
 func (m *Manager) homeLayer() chat.Layer {
 	l := chat.Layer{Name: chat.LayerHome, State: chat.LayerOn, By: "mode 0700 below a root-owned 0711 directory", At: time.Now(),
 		Probe: "another uid could neither list a home, nor enter it, nor list the homes"}
@@ -242,8 +242,8 @@ func (m *Manager) tryHome() error {
 	return errors.Join(err, removeTrees(m.paths.homes, probeHome))
 }
 
-// keepsOut tries to get into a home of another uid, and among the homes. A home that is
-// not there keeps nobody out.
+// keepsOut tries to open the home of another uid, to list the homes and to make one. A
+// missing home is an error, because it keeps nobody out.
 func (m *Manager) keepsOut(home string) error {
 	if fi, err := os.Lstat(home); err != nil || !fi.IsDir() {
 		return fmt.Errorf("cannot try to enter %s: want a directory: %w", home, errors.Join(err, chat.ErrNotFound))
@@ -269,7 +269,7 @@ func (m *Manager) sessionLayers(ctx context.Context, kind chat.Network) []chat.L
 		if err == nil || cannotTell(err) {
 			break
 		}
-		// Perhaps only this one is lacking, and config excuses it.
+		// Perhaps the host lacks only this layer, which config excuses.
 		m.excuse(lacking)
 		if layers, err = m.tryProbeSession(ctx, kind); err != nil {
 			m.unexcuse(lacking)

@@ -19,7 +19,7 @@ import (
 )
 
 // tryProbeSession starts a session of the given kind of network, in which
-// chatd-shim probe tries every wall from inside, and takes it away again.
+// chatd-shim probe tries every wall from inside, and removes it again.
 func (m *Manager) tryProbeSession(ctx context.Context, kind chat.Network) (layers []chat.Layer, err error) {
 	rec := state.Record{ID: probeID, UID: m.probeUID(), Profile: chat.DefaultProfile, Phase: chat.Ready}
 	clean := func() error {
@@ -39,7 +39,7 @@ func (m *Manager) tryProbeSession(ctx context.Context, kind chat.Network) (layer
 	return m.runProbe(ctx, rec, kind)
 }
 
-// createProbeAccount: systemd starts nothing for a user that nobody knows.
+// createProbeAccount makes the account that systemd needs to start a unit of the uid.
 func (m *Manager) createProbeAccount(ctx context.Context, rec state.Record) error {
 	if !m.units {
 		return nil
@@ -47,11 +47,11 @@ func (m *Manager) createProbeAccount(ctx context.Context, rec state.Record) erro
 	return m.account.create(ctx, m.accountOf(rec))
 }
 
-// runProbe tries the walls twice: as the session's own first command, which PID 1 or
-// chatd started, and in a run, which chatd itself brings in. What holds for one
-// need not hold for the other: a run inherits the filters and limits of chatd.service.
+// runProbe tries the walls twice: in the session's first command, which PID 1 or chatd
+// started, and in a run, which chatd starts. Their walls may differ: a run inherits the
+// filters and limits of chatd.service.
 func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Network) ([]chat.Layer, error) {
-	// An abstract socket outside, for the session to fail to reach.
+	// An abstract socket outside, which the session must not reach.
 	abstract := fmt.Sprintf("chatd-probe-%d-%s", os.Getpid(), kind)
 	outside, err := net.Listen("unix", "@"+abstract)
 	if err != nil {
@@ -100,8 +100,8 @@ func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Netw
 	return layers, nil
 }
 
-// socketsLayer puts something into sockets of the session and sees whether the look that
-// ends sessions finds it.
+// socketsLayer puts bytes into sockets of the session, and a lock on a file, and checks that the
+// counts of socketWatch find them.
 func (m *Manager) socketsLayer(inner *heldProcess, uid uint32) chat.Layer {
 	l := chat.Layer{Name: chat.LayerSockets, State: chat.LayerOn, By: "sock_diag, /proc/locks", At: time.Now()}
 	room, err := sockets.Open(inner.PID)
@@ -122,7 +122,7 @@ func (m *Manager) socketsLayer(inner *heldProcess, uid uint32) chat.Layer {
 	return l
 }
 
-// probeTwice reads what the session's own probe found, and then has a run look.
+// probeTwice reads the results of the session's own probe, and then probes in a run.
 func (m *Manager) probeTwice(ctx context.Context, rec state.Record, inner *heldProcess, out *os.File, e entry) ([]chat.Layer, error) {
 	layers, err := awaitLayers(out, inner)
 	if err != nil {
@@ -145,7 +145,7 @@ func (m *Manager) probeTwice(ctx context.Context, rec state.Record, inner *heldP
 	return worst(layers, inRun), nil
 }
 
-// worst is one answer for each layer, the worse where both have one.
+// worst merges two lists of results: one for each layer, the worse if both have one.
 func worst(layers, others []chat.Layer) []chat.Layer {
 	for _, l := range others {
 		i := slices.IndexFunc(layers, func(had chat.Layer) bool { return had.Name == l.Name })
@@ -158,11 +158,11 @@ func worst(layers, others []chat.Layer) []chat.Layer {
 	return layers
 }
 
-// awaitLayers reads the answer of a probe that stays, from the file that is its
-// stdout.
+// awaitLayers waits for the results of a probe in the file that is its stdout; its
+// process lives on.
 func awaitLayers(out *os.File, inner *heldProcess) (layers []chat.Layer, err error) {
 	for end := time.Now().Add(probeTimeout); ; time.Sleep(2 * time.Millisecond) {
-		there := inner.alive() // asked first: what it wrote before its end counts
+		there := inner.alive() // before the read: output from before its end counts
 		err = json.NewDecoder(io.NewSectionReader(out, 0, 64<<10)).Decode(&layers)
 		if err == nil {
 			return layers, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/chatd/chatd/shims"
 )
 
-// commandDirs are where allowed commands are looked for, as the session sees them.
+// commandDirs are the directories with the allowed commands, as the session sees them.
 var commandDirs = []string{"/usr/local/bin", "/usr/bin"}
 
 func (m *Manager) binDir(profile string) string {
@@ -28,9 +28,9 @@ func (m *Manager) shimDir(profile string) string {
 	return filepath.Join(m.paths.profiles, profile, "shims")
 }
 
-// installPrograms puts chatd-shim and the two directories of the PATH where
-// sessions get them from: root's own directories, which no chat can write to,
-// whatever the directory that chatd itself was started from.
+// installPrograms installs chatd-shim and the two directories of each PATH into root's own
+// directories, which sessions see and no chat can write to. The directory that chatd itself
+// was started from may be writable.
 func (m *Manager) installPrograms() error {
 	if err := installProgram(m.opt.Shim, m.paths.shim); err != nil {
 		return err
@@ -38,17 +38,17 @@ func (m *Manager) installPrograms() error {
 	return m.linkPrograms()
 }
 
-// linkedPrograms says what the directories of the PATH were made from.
+// linkedPrograms records the state of the host from which the PATHs were made.
 type linkedPrograms struct {
 	mu sync.Mutex
-	// seen is when each directory of the host's programs had changed last.
+	// seen are the modification times of the host's directories of programs.
 	seen []time.Time
-	// times counts how often they were made.
+	// times counts how often the PATHs were made.
 	times atomic.Int64
 }
 
-// linkPrograms brings the PATH of every profile up to what the host has, if that changed:
-// what is installed after chatd was started is there for the next wake or run.
+// linkPrograms updates the PATH of every profile if the host's programs changed: the next wake
+// or run sees a program that was installed after chatd's start.
 func (m *Manager) linkPrograms() error {
 	m.linked.mu.Lock()
 	defer m.linked.mu.Unlock()
@@ -82,18 +82,18 @@ func (m *Manager) linkProfile(name string, p chat.Profile, programs *shims.Progr
 	return shims.WriteShims(m.shimDir(name), shims.InsideShim, m.binDir(name))
 }
 
-// freshPrograms is linkPrograms for a wake or a run, which go on with what there was.
+// freshPrograms is linkPrograms for a wake or a run; on failure the old PATH stays.
 func (m *Manager) freshPrograms() { m.report("the commands in PATH", m.linkPrograms()) }
 
-// forgetPrograms has the next linkPrograms look at every program again: a change within the
-// same tick of the file system's clock, or of a mode, moves no directory's time.
+// forgetPrograms makes the next linkPrograms read every program again: a change within one tick
+// of the file system's clock, or of a mode, does not change a directory's time.
 func (m *Manager) forgetPrograms() {
 	m.linked.mu.Lock()
 	defer m.linked.mu.Unlock()
 	m.linked.seen = nil
 }
 
-// changedAt is when each directory was changed last; zero for one that is not there.
+// changedAt returns the modification time of each directory; zero for a missing one.
 func changedAt(dirs []string) []time.Time {
 	times := make([]time.Time, len(dirs))
 	for i, dir := range dirs {
@@ -104,8 +104,8 @@ func changedAt(dirs []string) []time.Time {
 	return times
 }
 
-// installProgram puts a copy of a program in place in one step, if nobody but root could have
-// written the program. Sessions that live keep the file they were started with.
+// installProgram puts a copy of a program in place in one step, if only root could have written
+// the program. Living sessions keep the file that they were started with.
 func installProgram(from, to string) error {
 	f, err := os.Open(from)
 	if err != nil {
@@ -132,7 +132,7 @@ func installProgram(from, to string) error {
 	return nil
 }
 
-// checkProgram refuses a program to be started as root that anybody else could have written.
+// checkProgram refuses a program to be run as root that a user besides root can write to.
 func checkProgram(file string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(file, &st); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// bounded refuses a bridge more of a share than one owner may have. An operator is not
-// refused: whoever mends a host must not be locked out by what it is full of.
+// bounded refuses a bridge more of a share than one owner may have. It refuses no operator, who
+// must be able to mend a host that is full.
 func (m *Manager) bounded(ctx context.Context, share quota.Share, owner string, used, want uint64) error {
 	if chat.CallerFrom(ctx).Role == chat.RoleOperator {
 		return nil
@@ -21,14 +21,14 @@ func (m *Manager) bounded(ctx context.Context, share quota.Share, owner string, 
 	return m.opt.Shares.Check(share, owner, used, want)
 }
 
-// mayCreate is asked with what the owner has, before a record is made.
+// mayCreate returns a check of the owner's chats and uids, which runs before a record is made.
 func (m *Manager) mayCreate(ctx context.Context, owner string) func(state.Held) error {
 	return func(h state.Held) error {
 		return cmp.Or(m.bounded(ctx, quota.Chats, owner, h.Chats, 1), m.bounded(ctx, quota.UIDs, owner, h.UIDs, 1))
 	}
 }
 
-// paced counts a new chat of the owner, unless there were too many in the last minute.
+// paced counts a new chat of the owner, or refuses it after too many in the last minute.
 func (m *Manager) paced(ctx context.Context, owner string) error {
 	if chat.CallerFrom(ctx).Role == chat.RoleOperator {
 		return nil
@@ -41,8 +41,8 @@ func (m *Manager) paced(ctx context.Context, owner string) error {
 	return &quota.Spent{Share: quota.Creates, Owner: owner, Used: limit, Limit: limit, After: after}
 }
 
-// auditSpent writes down that a share was spent: once a minute for each, for a bridge may
-// try again as often as it likes.
+// auditSpent audits the refusal of a spent share, once a minute for each owner and share: a
+// bridge may try again at any rate.
 func (m *Manager) auditSpent(ctx context.Context, action string, err error) error {
 	var spent *quota.Spent
 	if !errors.As(err, &spent) {
@@ -66,7 +66,7 @@ func (m *Manager) awakeOf(owner string) uint64 {
 	return uint64(n)
 }
 
-// kept is what the run has, or may still print, in the run directory.
+// kept is the bytes of output that the run has, or may still store, in the run directory.
 func (r *liveRun) kept() uint64 {
 	if !r.info.Background {
 		return 0
@@ -82,7 +82,7 @@ func (r *liveRun) kept() uint64 {
 	return uint64(min(r.ended.Result.StdoutBytes, r.outputMax()) + min(r.ended.Result.StderrBytes, r.outputMax()))
 }
 
-// keptByOwner is what all runs of each owner have in the run directory; the lock is held.
+// keptByOwner is the sum of kept over the runs of each owner; the caller holds the lock.
 func (l *liveRuns) keptByOwner() map[string]uint64 {
 	kept := map[string]uint64{}
 	for _, runs := range l.all {
@@ -93,7 +93,7 @@ func (l *liveRuns) keptByOwner() map[string]uint64 {
 	return kept
 }
 
-// shareUses is how much each owner has of each share that he has any of.
+// shareUses returns each owner's use of each share, without those that are not used.
 func (m *Manager) shareUses() []chat.ShareUse {
 	awake := map[string]uint64{}
 	m.mu.Lock()
@@ -113,7 +113,7 @@ func (m *Manager) shareUses() []chat.ShareUse {
 	})
 }
 
-// shareFindings warns of shares, and of what all owners have together, from half on.
+// shareFindings warns of shares, and of uids and awake chats in total, that are half spent.
 func (m *Manager) shareFindings(uses []chat.ShareUse) []string {
 	var uids, awake uint64
 	findings := []string{}

@@ -13,34 +13,34 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// The kernel refuses an open by file rules in two ways. Of a file that has a mount over it
-// nobody is told. One that came later the kernel asks the keeper about, which counts what it
-// refuses; what it counted becomes lines of the audit log here.
+// The kernel refuses an open by file rules in two ways. A mask mount refuses it without a
+// report. For a file that came later the kernel asks the enforcer, which counts its refusals.
+// This file writes those counts into the audit log.
 
 const (
-	// refusedLook is how often the keeper is asked, and refusedTimeout how long it may take.
+	// refusedLook is how often the enforcer is asked; refusedTimeout bounds its answer.
 	refusedLook, refusedTimeout = 2 * time.Second, 5 * time.Second
-	// Of one chat refusedBurst lines are written at once, and one more each refusedEvery. What
-	// is beyond is counted, and becomes one line each refusedEvery. So none fills the log, and
-	// none takes another's lines.
+	// Each chat gets refusedBurst lines immediately, and one more every refusedEvery. Further
+	// refusals are counted, and become one line every refusedEvery. So no chat fills the log,
+	// and none takes another's lines.
 	refusedBurst = 20
 	refusedEvery = time.Minute
 )
 
-// refusedOpens is what is known of the chats that had opens refused of late. The zero value is ready.
+// refusedOpens records the recent refusals of opens, by chat. The zero value is ready.
 type refusedOpens struct {
 	mu    sync.Mutex
 	chats map[chat.ID]*refusedOf
 }
 
-// refusedOf is how many lines a chat may have, and what was counted without one.
+// refusedOf is a chat's allowance of lines, and its count of refusals without a line.
 type refusedOf struct {
 	lines  allowance
 	unsaid uint64
-	summed time.Time // when the last line of a sum was written
+	summed time.Time // when the last line with a count was written
 }
 
-// watchRefused asks the keeper until ctx ends.
+// watchRefused asks the enforcer every refusedLook until ctx ends.
 func (m *Manager) watchRefused(ctx context.Context) {
 	tick := time.NewTicker(refusedLook)
 	defer tick.Stop()
@@ -56,8 +56,8 @@ func (m *Manager) watchRefused(ctx context.Context) {
 	}
 }
 
-// anyKept reports whether some session has rules that the keeper keeps. Where none has it is
-// not asked, for it ends when nobody does.
+// anyKept reports whether some session has rules that the enforcer enforces. Without one it is
+// not asked, because it ends once no client asks.
 func (m *Manager) anyKept() bool {
 	for _, s := range m.allSessions() {
 		if rec, err := m.store.Get(s.id); err == nil && enforce.Needed(m.policy(rec), rec.Agent) {
@@ -67,7 +67,7 @@ func (m *Manager) anyKept() bool {
 	return false
 }
 
-// takeRefused writes what the keeper counted since it was asked last.
+// takeRefused audits the enforcer's counts since the last call.
 func (m *Manager) takeRefused(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, refusedTimeout)
 	defer cancel()
@@ -75,7 +75,7 @@ func (m *Manager) takeRefused(ctx context.Context) {
 	defer m.refused.mu.Unlock()
 	for more := true; more; {
 		a, err := enforce.Ask(ctx, filepath.Join(m.keeperDir(), enforce.Socket), enforce.Order{Verb: enforce.Refused})
-		if err != nil { // it is gone, which reconcile sees, or is of an older chatd
+		if err != nil { // it has ended, which reconcile finds, or is of an older chatd
 			m.log.Debug("cannot ask which opens were refused", "error", err)
 			return
 		}
@@ -86,7 +86,7 @@ func (m *Manager) takeRefused(ctx context.Context) {
 	}
 }
 
-// auditRefused writes what was counted of one chat, as far as it has lines.
+// auditRefused audits the counts of one chat, within its allowance of lines.
 func (m *Manager) auditRefused(ctx context.Context, r enforce.Refusals) {
 	rec, err := m.store.Get(r.Chat)
 	if err != nil {
@@ -103,7 +103,7 @@ func (m *Manager) auditRefused(ctx context.Context, r enforce.Refusals) {
 	}
 }
 
-// of is what is known of a chat. The caller holds the lock.
+// of returns the entry of a chat, and makes it if there is none. The caller holds the lock.
 func (o *refusedOpens) of(id chat.ID) *refusedOf {
 	if o.chats == nil {
 		o.chats = map[chat.ID]*refusedOf{}
@@ -114,11 +114,11 @@ func (o *refusedOpens) of(id chat.ID) *refusedOf {
 	return o.chats[id]
 }
 
-// refusedFile is one refused file as the audit log has it, with the rule that closes it now.
+// refusedFile returns the audit detail of one refused file, with the rule that closes it now.
 func (m *Manager) refusedFile(rec state.Record, f enforce.RefusedFile) map[string]string {
 	detail := map[string]string{"path": auditText(string(f.Path)), "times": fmt.Sprint(f.Times), "by": "the kernel"}
 	if string(f.By) != string(f.Path) && len(f.By) > 0 {
-		detail["name"] = auditText(string(f.By)) // which it had, or which it would have
+		detail["name"] = auditText(string(f.By)) // a name that it had, or would have
 	}
 	rules, err := m.rules(rec)
 	if err != nil {
@@ -133,15 +133,15 @@ func (m *Manager) refusedFile(rec state.Record, f enforce.RefusedFile) map[strin
 	return detail
 }
 
-// auditKernel writes a line about opens that the kernel refused. Nothing waits for it.
+// auditKernel audits opens that the kernel refused. An error is only logged.
 func (m *Manager) auditKernel(ctx context.Context, rec state.Record, detail map[string]string) {
 	if err := m.audit(ctx, rec, "open", "denied", detail); err != nil {
 		m.log.Error("cannot audit which opens the kernel refused", "chat", rec.ID, "error", err)
 	}
 }
 
-// sumRefused writes how many opens had no line of their own, for each chat at most once each
-// refusedEvery, or for all when this is the last.
+// sumRefused audits the number of refusals without a line, for each chat at most once every
+// refusedEvery; the last call writes all of them.
 func (m *Manager) sumRefused(last bool) {
 	m.refused.mu.Lock()
 	defer m.refused.mu.Unlock()

@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 )
 
-// asideName is where what will be called name is built until it is whole; no
+// asideName is the temporary name of a file that is built to become name; no
 // chat, account or program has such a name.
 func asideName(name string) string { return ".new-" + name }
 
-// replace puts what create makes in the place of target in one step, so that a
-// reader sees the old or the new, and a crash leaves one of them. What an earlier
-// crash left aside goes first.
+// replace replaces target by the file that create makes, in one step: a reader sees
+// the old or the new, and a crash leaves one of them. It first removes a temporary
+// file that an earlier crash left.
 func replace(target string, create func(aside string) error) error {
 	aside := filepath.Join(filepath.Dir(target), asideName(filepath.Base(target)))
 	if err := os.Remove(aside); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -36,7 +36,7 @@ func replaceFile(target string, content []byte, mode os.FileMode) error {
 	return replace(target, func(aside string) error { return writeNew(aside, content, mode) })
 }
 
-// writeNew makes a file that must not be there, with exactly mode, whatever the umask.
+// writeNew makes a file that must not exist, with exactly mode, whatever the umask.
 func writeNew(name string, content []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {

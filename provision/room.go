@@ -12,17 +12,17 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// errSlow is a probe that did not end in its time.
+// errSlow is the error of a probe that did not end in its time.
 var errSlow = errors.New("cannot wait any longer")
 
-// noRoom reports an error of a file system that is full, of a quota that is spent, or of a
-// file system that is read-only.
+// noRoom reports whether err means a full file system, a spent quota, or a read-only file
+// system.
 func noRoom(err error) bool {
 	return is(err, unix.ENOSPC, unix.EDQUOT, unix.EROFS)
 }
 
-// cannotTell reports an error that says nothing about the wall that was to be tried: no room
-// to try it, no time, or a host that is out of what every program needs.
+// cannotTell reports whether err leaves open if the wall is in force: there was no room or time
+// to try it, or the host has run out of descriptors, memory or tasks.
 func cannotTell(err error) bool {
 	return noRoom(err) || is(err, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN,
 		errSlow, os.ErrDeadlineExceeded, context.DeadlineExceeded, context.Canceled)
@@ -32,7 +32,7 @@ func is(err error, any ...error) bool {
 	return slices.ContainsFunc(any, func(target error) bool { return errors.Is(err, target) })
 }
 
-// failed is a layer that err was found about: off, or unknown where err says nothing.
+// failed returns the layer with err: off, or unknown if cannotTell(err).
 func failed(l chat.Layer, err error, fix string) chat.Layer {
 	l.State, l.Probe, l.Fix = chat.LayerOff, err.Error(), fix
 	if cannotTell(err) {
@@ -44,7 +44,7 @@ func failed(l chat.Layer, err error, fix string) chat.Layer {
 	return l
 }
 
-// untried is every layer before the first probe.
+// untried returns every layer as unknown, for the time before the first probe.
 func untried() probed {
 	p := probed{layers: map[chat.LayerName]chat.Layer{}, network: map[chat.Network]chat.Layer{}}
 	for _, name := range chat.LayerNames() {

@@ -8,13 +8,13 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// maxCompiled bounds, in bytes, the compiled rules that are kept: those of a hundred chats
-// with 1,000 rules each, of thousands with a dozen.
+// maxCompiled bounds the cache of compiled rules, in bytes: enough for a hundred chats with
+// 1,000 rules each, or for thousands with a dozen.
 const maxCompiled = 64 << 20
 
-// ruleBook is the file rules that hold, by profile, and what was compiled of them for
-// chats. Whoever sets rules sets another book: nothing that is compiled outlives what it
-// was compiled of, nor does who begins to compile before a reload leave it behind after.
+// ruleBook is the file rules in force, by profile, and a cache of the rules compiled from them
+// for chats. New rules come with a new book: compiled rules never outlive their source, even if
+// a reload happens while they are compiled.
 type ruleBook struct {
 	policies map[string]*filerules.Policy
 	max      int // bytes
@@ -22,22 +22,22 @@ type ruleBook struct {
 	mu   sync.Mutex
 	kept map[whose]*list.Element
 	used list.List // of *chatRules, the last used first
-	size int       // of all in used
+	size int       // of all in used, in bytes
 }
 
-// whose is all that compiled rules hang on. The working directory is the home, and where
-// links lead they are told when they judge.
+// whose is everything that compiled rules depend on. The working directory is the home; the
+// targets of links come with each check.
 type whose struct {
 	policy      *filerules.Policy
 	agent, home string
 }
 
-// chatRules are the compiled rules of a chat. They are shared: nobody changes them.
+// chatRules are the compiled rules of a chat. They are shared and never changed.
 type chatRules struct {
 	*filerules.Ruleset
-	// links are the names whose links the rules want to know; none if they deny nothing.
+	// links returns the names whose links the rules need; none if they deny nothing.
 	links func() ([]string, error)
-	// closed is closedWhole, once.
+	// closed returns closedWhole's result, computed once.
 	closed func() closedPaths
 
 	whose whose
@@ -55,7 +55,7 @@ func (b *ruleBook) policy(profile string) *filerules.Policy {
 	return builtIn()
 }
 
-// rules are the compiled rules of a chat. Two calls at once may both compile.
+// rules returns the compiled rules of a chat. Two simultaneous calls may both compile.
 func (b *ruleBook) rules(w whose) (*chatRules, error) {
 	if r := b.find(w); r != nil {
 		return r, nil
@@ -78,8 +78,8 @@ func (b *ruleBook) find(w whose) *chatRules {
 	return e.Value.(*chatRules)
 }
 
-// keep remembers r, and forgets who asked longest ago until all fit. Rules that alone are
-// too many are not kept.
+// keep caches r, and drops the least recently used entries until all fit. It does not cache
+// rules that alone exceed the bound.
 func (b *ruleBook) keep(r *chatRules) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,7 +99,7 @@ func (b *ruleBook) forget(e *list.Element) {
 	b.size -= old.size
 }
 
-// keptSize is about what the book has of each chat beside its rules.
+// keptSize is about how many bytes the book holds for a chat besides its rules.
 const keptSize = 512
 
 func compileRules(w whose) (*chatRules, error) {
@@ -118,7 +118,7 @@ func compileRules(w whose) (*chatRules, error) {
 	return r, nil
 }
 
-// linksSize is what links holds for one rule, in bytes.
+// linksSize is the size of the result of links for one rule, in bytes.
 func linksSize(c filerules.Compiled) (n int) {
 	const header = 16
 	for _, m := range c.Matchers {
@@ -127,8 +127,8 @@ func linksSize(c filerules.Compiled) (n int) {
 	return n
 }
 
-// linksOf has the rules compiled once more by somebody who follows no link and notes what
-// is asked.
+// linksOf compiles the rules again with a Resolve that follows no link and records the
+// names.
 func linksOf(rs *filerules.Ruleset) ([]string, error) {
 	if !slices.ContainsFunc(rs.Rules(), denies) {
 		return nil, nil
@@ -140,5 +140,5 @@ func linksOf(rs *filerules.Ruleset) ([]string, error) {
 	return slices.Clip(names.all), err
 }
 
-// denies reports a rule for whose directories links matter.
+// denies reports whether links matter for the rule's directories.
 func denies(c filerules.Compiled) bool { return c.Effect == filerules.Deny && !c.Inert }

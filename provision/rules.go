@@ -18,7 +18,7 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// checkRules refuses file rules that no enforcer of this host could keep, but for those that
+// checkRules refuses file rules that no enforcer of this host could enforce, except those that
 // match too much: see countRules.
 func (m *Manager) checkRules(context.Context) error {
 	err := m.checkPolicies(m.opt.Access)
@@ -28,7 +28,7 @@ func (m *Manager) checkRules(context.Context) error {
 	return err
 }
 
-// warnOfRules logs what loads and is probably not meant, once for each file.
+// warnOfRules logs rules that load and are probably mistakes, each warning once.
 func (m *Manager) warnOfRules(policies map[string]*filerules.Policy) {
 	said := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
@@ -51,15 +51,15 @@ func (m *Manager) checkPolicies(policies map[string]*filerules.Policy) error {
 	return errors.Join(errs...)
 }
 
-// barrierFor has a session that is started wait until the kernel keeps the chat's rules,
-// if it has any that the kernel keeps.
+// barrierFor makes a new session wait until the kernel enforces the chat's rules, if it has any
+// that the kernel enforces.
 func (m *Manager) barrierFor(rec state.Record, b *boundFiles) {
 	if enforce.Needed(m.policy(rec), rec.Agent) {
 		b.raise = func(ctx context.Context, l *heldProcess) error { return m.holdRules(ctx, rec, l) }
 	}
 }
 
-// keepRules brings a session to the rules that hold now: it may have others, or none.
+// keepRules applies the current rules to a session, which may have others, or none.
 func (m *Manager) keepRules(ctx context.Context, rec state.Record, l *heldProcess) error {
 	if !enforce.Needed(m.policy(rec), rec.Agent) && !m.keeps(ctx, rec, l) {
 		return nil
@@ -67,15 +67,15 @@ func (m *Manager) keepRules(ctx context.Context, rec state.Record, l *heldProces
 	return m.holdRules(ctx, rec, l)
 }
 
-// keeps asks whether the keeper holds rules in this session.
+// keeps asks whether the enforcer holds rules in this session.
 func (m *Manager) keeps(ctx context.Context, rec state.Record, l *heldProcess) bool {
 	_, err := m.probeKeeper(ctx, enforce.Order{Chat: rec.ID, PID: l.PID, Start: l.Start})
 	return err == nil
 }
 
-// holdRules has the keeper raise the walls of the chat's rules in its session. Where a worker of
-// the enforcer ends meanwhile the next one is asked, which has taken the sessions up by then. It is
-// asked once: the order may be what ended the first.
+// holdRules makes the enforcer apply the chat's rules in its session. If a worker of the enforcer
+// ends meanwhile, it asks the next one, which has adopted the sessions by then. It asks only once
+// more: the order may have ended the first worker.
 func (m *Manager) holdRules(ctx context.Context, rec state.Record, l *heldProcess) error {
 	err := m.orderRules(ctx, rec, l)
 	if errors.Is(err, enforce.ErrEnded) {
@@ -101,8 +101,8 @@ func (m *Manager) orderRules(ctx context.Context, rec state.Record, l *heldProce
 	return err
 }
 
-// dropRules tells the keeper that the session has ended. One that does not answer
-// finds out by itself.
+// dropRules tells the enforcer that the session has ended. An enforcer that does not answer
+// finds that out by itself.
 func (m *Manager) dropRules(ctx context.Context, id chat.ID) error {
 	if _, err := os.Lstat(m.keeperDir()); err != nil {
 		return nil
@@ -111,20 +111,20 @@ func (m *Manager) dropRules(ctx context.Context, id chat.ID) error {
 	if errors.Is(err, chat.ErrUnsupported) || errors.Is(err, enforce.ErrEnded) {
 		return nil
 	}
-	m.takeRefused(ctx) // also what the chat was refused last
+	m.takeRefused(ctx) // the chat's last refusals
 	return err
 }
 
-// Reload makes these the file rules of the profiles, also in the sessions that are
-// awake. Rules that cannot be kept are refused and the old ones stay. A session to which
-// the new rules cannot be brought ends; the error says so.
+// Reload sets the file rules of the profiles, also in the sessions of awake chats. It refuses
+// rules that cannot be enforced, and the old ones stay. A session to which the new rules cannot
+// be applied ends, which is an error.
 func (m *Manager) Reload(ctx context.Context, policies map[string]*filerules.Policy) error {
 	return m.reload(ctx, policies, *m.judges.Load())
 }
 
-// ReloadProfiles is [Manager.Reload], and of the profiles that chatd was started with it
-// takes guard, tools_off and timeout_max from these, for new runs at once and for the
-// shims of sessions that are awake. Where anything is refused nothing changes.
+// ReloadProfiles is [Manager.Reload], and sets guard, tools_off and timeout_max of the profiles
+// that chatd was started with. They hold for new runs immediately, and for the shims of awake
+// chats. If it refuses anything, nothing changes.
 func (m *Manager) ReloadProfiles(ctx context.Context, policies map[string]*filerules.Policy, profiles map[string]chat.Profile) error {
 	judges, err := m.judgedAnew(profiles)
 	if err != nil {
@@ -165,13 +165,13 @@ func (m *Manager) reload(ctx context.Context, policies map[string]*filerules.Pol
 	return errors.Join(err, m.store.Audit(event))
 }
 
-// inForceError is what went wrong after new rules and guards came into force.
+// inForceError is an error that came after new rules and guards were in force.
 type inForceError struct{ err error }
 
 func (e *inForceError) Error() string { return e.err.Error() }
 func (e *inForceError) Unwrap() error { return e.err }
 
-// sumOf names the rules of each profile for the audit log: by what their files hold.
+// sumOf returns a digest of each profile's file of rules, for the audit log.
 func sumOf(policies map[string]*filerules.Policy) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
@@ -192,12 +192,12 @@ func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
 	if err != nil || s == nil || !s.init.alive() {
 		return nil
 	}
-	// The shims' policy first: it holds no matter what the keeper says.
+	// The shims' policy first: it does not depend on the enforcer.
 	return errors.Join(m.writeShimPolicy(rec), m.renewRules(ctx, rec, s))
 }
 
-// renewRules brings an awake chat to the rules that hold now, or ends its session. The
-// caller holds the chat's lock.
+// renewRules applies the current rules to an awake chat, or ends its session. The caller holds
+// the chat's lock.
 func (m *Manager) renewRules(ctx context.Context, rec state.Record, s *session) error {
 	err := m.keepRules(ctx, rec, s.init)
 	if err == nil {
@@ -209,8 +209,8 @@ func (m *Manager) renewRules(ctx context.Context, rec state.Record, s *session) 
 	return errors.Join(err, m.auditOutcome(ctx, rec, "sleep", why, m.backwards(ctx, "sleep", awakeSteps(), rec)))
 }
 
-// checkKept looks whether the keeper still keeps a session that has rules, and has it
-// taken up again where it does not: then files made later could be read meanwhile.
+// checkKept checks that the enforcer still enforces the rules of a session, and applies them
+// again if not: until then, the chat could read files made later.
 func (m *Manager) checkKept(ctx context.Context, rec state.Record, s *session) error {
 	if !enforce.Needed(m.policy(rec), rec.Agent) || m.keeps(ctx, rec, s.init) {
 		return nil
@@ -219,8 +219,8 @@ func (m *Manager) checkKept(ctx context.Context, rec state.Record, s *session) e
 	return m.renewRules(ctx, rec, s)
 }
 
-// ReloadFrom is [Manager.ReloadProfiles] of what read gives. What fails stays a finding
-// until a later call succeeds.
+// ReloadFrom is [Manager.ReloadProfiles] with the result of read. An error stays a finding until
+// a later call succeeds.
 func (m *Manager) ReloadFrom(ctx context.Context, read func() (map[string]*filerules.Policy, map[string]chat.Profile, error)) {
 	m.forgetPrograms()
 	m.freshPrograms()
@@ -241,7 +241,7 @@ func (m *Manager) ReloadFrom(ctx context.Context, read func() (map[string]*filer
 	m.report("the file rules", err)
 }
 
-// rulesIn adds to the layer view what keeps the chat's file rules in its session now.
+// rulesIn adds to the layer view how the chat's file rules are enforced in its session now.
 func (m *Manager) rulesIn(l chat.Layer, rec state.Record, s *session) chat.Layer {
 	if !enforce.Needed(m.policy(rec), rec.Agent) {
 		return l

@@ -16,8 +16,8 @@ import (
 	"github.com/chatd/chatd/shims"
 )
 
-// countRules refuses file rules that match more places in what sessions share than one of
-// them can have covered. It reads all of /usr, so that nobody who starts chatd waits for it.
+// countRules refuses file rules that match more paths of the trees that sessions share than one
+// session can mask. It reads all of /usr, so it runs after chatd's start has returned.
 func (m *Manager) countRules(ctx context.Context) error { return m.countPlaces(ctx, m.opt.Access) }
 
 func (m *Manager) countPlaces(ctx context.Context, policies map[string]*filerules.Policy) error {
@@ -27,7 +27,7 @@ func (m *Manager) countPlaces(ctx context.Context, policies map[string]*filerule
 		trees := m.sharedTrees(m.opt.Profiles[name])
 		_, text := policies[name].Source()
 		key := fmt.Sprintf("%x %q", sha256.Sum256(text), trees)
-		if done[key] || !enforce.NeededBy(policies[name]) || policies[name] == filerules.Defaults() { // those ship, and are about few names
+		if done[key] || !enforce.NeededBy(policies[name]) || policies[name] == filerules.Defaults() { // the defaults match few names
 			continue
 		}
 		done[key] = true
@@ -38,9 +38,9 @@ func (m *Manager) countPlaces(ctx context.Context, policies map[string]*filerule
 	return errors.Join(errs...)
 }
 
-// CheckPlaces refuses rules that match too much of what every session on this host sees, as
-// far as this user may look, with an error that is [filerules.Faults]. home is one like those that
-// the rules are for.
+// CheckPlaces refuses rules that match too many of the paths that every session on this host
+// sees, as far as this user may read them. Its error is [filerules.Faults]. home is an example of
+// the homes that the rules are for.
 func CheckPlaces(ctx context.Context, p *filerules.Policy, home string) error {
 	err := enforce.CheckTrees(ctx, p, home, systemTrees())
 	var refused enforce.Unenforceable
@@ -57,8 +57,8 @@ func systemTrees() (trees []enforce.Tree) {
 	return trees
 }
 
-// sharedTrees are what every session of a profile sees and no chat can write to: one that
-// could would keep an operator's rules from loading.
+// sharedTrees returns the trees that every session of a profile sees and no chat can write to: a
+// chat that could write there could keep an operator's rules from loading.
 func (m *Manager) sharedTrees(p chat.Profile) (trees []enforce.Tree) {
 	if m.without(chat.LayerView) {
 		return nil
@@ -80,7 +80,7 @@ func (m *Manager) sharedTrees(p chat.Profile) (trees []enforce.Tree) {
 // host, or around it.
 func (m *Manager) writable(p string) bool {
 	for _, profile := range m.opt.Profiles {
-		if len(profile.AllowWritePaths) > 0 { // expressions: they may stand for anything
+		if len(profile.AllowWritePaths) > 0 { // expressions, which may match any path
 			return true
 		}
 		for _, e := range profile.ExposePaths {

@@ -10,13 +10,13 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// mostClosed bounds how many denied paths bubblewrap masks, and for how many Landlock's
-// grants are split.
+// mostClosed bounds the denied paths in the home, and those outside, that bubblewrap masks and
+// around which Landlock's grants are split.
 const mostClosed = 64
 
-// closedPaths are the paths that rules close as a whole: those of a pattern without
-// wildcards, in which no exception can lie. Landlock grants nothing at those outside the home,
-// and bubblewrap masks what is there when a session begins.
+// closedPaths are the paths that rules close as a whole: those of a pattern without wildcards,
+// which hold no exception. Landlock grants nothing at those outside the home, and bubblewrap
+// masks those that exist when a session begins.
 type closedPaths struct{ outside, home []string }
 
 func closedWhole(rs *filerules.Ruleset) (all closedPaths) {
@@ -41,7 +41,7 @@ func closedWhole(rs *filerules.Ruleset) (all closedPaths) {
 	return all
 }
 
-// mayOpenIn reports whether some rule may allow something in dir.
+// mayOpenIn reports whether some rule may allow a path in dir.
 func mayOpenIn(rs *filerules.Ruleset, dir string) bool {
 	return slices.ContainsFunc(rs.Rules(), func(c filerules.Compiled) bool {
 		return c.Effect == filerules.Allow && !c.Inert && slices.ContainsFunc(c.Matchers, func(m filerules.Matcher) bool {
@@ -50,8 +50,8 @@ func mayOpenIn(rs *filerules.Ruleset, dir string) bool {
 	})
 }
 
-// closedTo are the closed paths of a chat. Rules that do not compile for it keep its session from
-// starting, and the enforcer says why.
+// closedTo returns the closed paths of a chat. If its rules do not compile, its session does not
+// start, and the enforcer reports the reason.
 func (m *Manager) closedTo(rec state.Record) closedPaths {
 	rules, err := m.rules(rec)
 	if err != nil {
@@ -60,9 +60,9 @@ func (m *Manager) closedTo(rec state.Record) closedPaths {
 	return rules.closed()
 }
 
-// keptBy names what keeps a denial in the chat's sessions: the enforcer what the kernel tells
-// apart; of what is closed as a whole bubblewrap what was there when the session began, and
-// Landlock what is outside the home.
+// keptBy names the mechanisms that enforce a denial in the chat's sessions: the enforcer, for
+// every path of which the kernel can tell; of paths closed as a whole bubblewrap, for those that
+// existed when the session began, and Landlock, for those outside the home.
 func (m *Manager) keptBy(rec state.Record, v filerules.Verdict) (by []string) {
 	rules, err := m.rules(rec)
 	if err != nil || !v.Denied() || v.Name == "" || !filerules.Enforced(v.Name) {
@@ -83,9 +83,9 @@ func (m *Manager) keptBy(rec state.Record, v filerules.Verdict) (by []string) {
 	return by
 }
 
-// closedBy are the denied paths that bubblewrap masks in the chat's session, and those to which
-// Landlock grants nothing there. A chat that is asleep has those of its next session, for both of
-// which the host is looked at once.
+// closedBy returns the denied paths that bubblewrap masks in the chat's session, and those to
+// which Landlock grants nothing. For a sleeping chat they are those of its next session, found by
+// one look at the host.
 func (m *Manager) closedBy(rec state.Record) (masked, leftOut []string) {
 	if s := m.session(rec.ID); s != nil {
 		return s.maskedPaths(), m.leftOutIn(m.sessionView(rec, s))
@@ -95,12 +95,12 @@ func (m *Manager) closedBy(rec state.Record) (masked, leftOut []string) {
 	}
 	v, _, err := m.exposedView(rec)
 	if err != nil {
-		v.Masked = nil // a wake says what is wrong there
+		v.Masked = nil // a wake reports the error
 	}
 	return targets(v.Masked), m.leftOutIn(v)
 }
 
-// leftOutIn are the denied paths to which Landlock grants nothing in what starts with the view v.
+// leftOutIn returns the denied paths to which Landlock grants nothing in a session of view v.
 func (m *Manager) leftOutIn(v shims.View) []string {
 	if m.without(chat.LayerLandlock) || len(v.Denied) == 0 {
 		return nil
@@ -108,7 +108,7 @@ func (m *Manager) leftOutIn(v shims.View) []string {
 	return v.LeftOut()
 }
 
-// rulesInLandlock adds to the layer landlock what of the chat's file rules it keeps.
+// rulesInLandlock adds to the layer landlock the number of denied paths that it enforces.
 func (m *Manager) rulesInLandlock(l chat.Layer, rec state.Record, s *session) chat.Layer {
 	if n := len(m.leftOutIn(m.sessionView(rec, s))); n > 0 {
 		l.Probe += fmt.Sprintf("; file rules: nothing is granted at %d denied paths outside the home", n)

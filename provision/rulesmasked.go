@@ -14,11 +14,11 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// masksDir has the two files that bubblewrap's masks are mounts of. Chats may pass through it:
-// bubblewrap runs as the chat.
+// masksDir holds the empty file and directory that bubblewrap mounts as masks. Chats may pass
+// through it: bubblewrap runs as the chat.
 func (m *Manager) masksDir() string { return filepath.Join(m.opt.Run, enforce.StartMasks) }
 
-// makeMasks makes them.
+// makeMasks makes masksDir and the sources of masks in it.
 func (m *Manager) makeMasks() error {
 	if err := makeRootDir(m.masksDir(), 0o711); err != nil {
 		return err
@@ -26,13 +26,13 @@ func (m *Manager) makeMasks() error {
 	return enforce.MakeMasks(m.masksDir())
 }
 
-// masks are what bubblewrap mounts over the paths that the chat's file rules close as a whole,
-// where they are there now. The enforcer takes them over before any code of the chat runs: it
-// needs nothing of them, and they need nothing of it.
+// masks are the mounts by which bubblewrap masks those paths that the chat's file rules close as
+// a whole and that exist now. The enforcer takes them over before any code of the chat runs.
+// Neither depends on the other.
 //
-// A mask never lies over another mount, which the enforcer would have to look into. It lies only
-// where nobody can swap a name before bubblewrap gets there: in the home of a chat that is asleep,
-// and in what no session can write to.
+// A mask never covers another mount, which the enforcer would have to look into. It is mounted
+// only where nobody can swap a name before bubblewrap gets there: in the home of a sleeping chat,
+// and in trees that no session can write to.
 func (m *Manager) masks(rec state.Record, v shims.View) (all []shims.Exposed) {
 	closed := m.closedTo(rec)
 	paths := slices.Concat(closed.home, closed.outside)
@@ -59,7 +59,7 @@ func (m *Manager) masks(rec state.Record, v shims.View) (all []shims.Exposed) {
 	return all
 }
 
-// maskable reports whether a directory or a regular file is at rel below base, through no link.
+// maskable reports whether rel below base is a directory or a regular file, reached by no link.
 func maskable(base, rel string) (dir, ok bool) {
 	if rel == "" {
 		return false, false
@@ -84,7 +84,7 @@ func maskable(base, rel string) (dir, ok bool) {
 	return kind == unix.S_IFDIR, kind == unix.S_IFDIR || kind == unix.S_IFREG
 }
 
-// maskedPaths are the denied paths that bubblewrap masks in the session.
+// maskedPaths returns the denied paths that bubblewrap masks in the session.
 func (s *session) maskedPaths() []string {
 	if masked := s.masked.Load(); masked != nil {
 		return *masked
@@ -99,8 +99,8 @@ func targets(list []shims.Exposed) (all []string) {
 	return all
 }
 
-// forgetMasks forgets those of a session's masks that new rules took away: the enforcer has
-// removed their mounts, and puts its own there when rules close the path again.
+// forgetMasks drops from a session's record the masks of paths that new rules open: the enforcer
+// has removed their mounts, and mounts its own if rules close the path again.
 func (m *Manager) forgetMasks(rec state.Record, s *session) error {
 	masked, closed := s.maskedPaths(), m.closedTo(rec)
 	left := slices.DeleteFunc(slices.Clone(masked), func(p string) bool {

@@ -12,13 +12,13 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// triedTimeout is how long a caller waits for the first probe, which takes about a second
-// on an idle host, before it is told to come again.
+// triedTimeout is how long a caller waits for the first probe, about a second on an idle host,
+// before its call fails as busy.
 const triedTimeout = 2 * time.Second
 
-// Start takes the state directory, raises the packet wall and finds again what lived on. It
-// tries no wall: that takes seconds, and on a busy host minutes. The Manager answers, shows,
-// sleeps and reaps; nothing new begins before [Manager.Settle] has tried the walls.
+// Start opens the state directory, applies the packet rules and adopts surviving sessions and
+// runs. It tries no wall, which takes seconds, on a busy host minutes. The Manager shows, sleeps
+// and reaps chats; nothing new begins before [Manager.Settle] has tried the walls.
 func Start(ctx context.Context, opt Options) (*Manager, error) {
 	m := newManager(opt)
 	for _, step := range []func(context.Context) error{
@@ -41,9 +41,9 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 	return m, nil
 }
 
-// Settle tries every wall, refuses with [chat.ErrUnsupported] when a required one is missing,
-// finishes what a crash left, and then keeps the host as the records say. It is called once;
-// the caller closes the Manager also when it fails, and not before it has returned.
+// Settle tries every wall and refuses with [chat.ErrUnsupported] if a required one is missing. It
+// finishes what a crash left, and starts the loop that reconciles. It is called once; the caller
+// closes the Manager after it has returned, even with an error.
 func (m *Manager) Settle(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{m.chooseAccount, m.probe, m.require, m.countRules, m.raiseKeeper} {
 		if err := step(ctx); err != nil {
@@ -125,7 +125,7 @@ func (m *Manager) lookAgain() {
 	}
 }
 
-// probeUntold tries again what the last probe could not tell.
+// probeUntold probes again unless every required layer was found in force.
 func (m *Manager) probeUntold(ctx context.Context) error {
 	if m.fit.Load() {
 		return nil
@@ -144,8 +144,8 @@ func (m *Manager) probeUntold(ctx context.Context) error {
 	return fmt.Errorf("nothing new begins: chatd cannot tell whether these hold: %s", m.whyUntold())
 }
 
-// prepareBesideWalls makes directories and PATHs while the packet wall is raised: neither needs the
-// other. A wall that stands although chatd then refuses to start lets nothing through.
+// prepareBesideWalls makes directories and PATHs while it applies the packet rules: neither needs
+// the other. If chatd then refuses to start, the rules stay, and let nothing through.
 func (m *Manager) prepareBesideWalls(ctx context.Context) error {
 	var prepared error
 	var beside sync.WaitGroup
@@ -155,10 +155,10 @@ func (m *Manager) prepareBesideWalls(ctx context.Context) error {
 	return errors.Join(prepared, err)
 }
 
-// aboutOwn is the finding about directories that there was no room for.
+// aboutOwn is the subject of the finding about directories that there was no room for.
 const aboutOwn = "chatd's own directories"
 
-// prepareOrReport is prepareHost; what there is no room for is done later.
+// prepareOrReport is prepareHost; a lack of room is a finding, and it is called again later.
 func (m *Manager) prepareOrReport(ctx context.Context) error {
 	err := m.prepareHost(ctx)
 	m.unprepared.Store(err != nil)
@@ -170,8 +170,8 @@ func (m *Manager) prepareOrReport(ctx context.Context) error {
 	return err
 }
 
-// adoptSessions finds the sessions that lived on, for nobody may be told that they sleep. What
-// cannot be adopted is left to reconcile, which ends it.
+// adoptSessions adopts surviving sessions before any answer could call their chats asleep.
+// Reconcile ends sessions that cannot be adopted.
 func (m *Manager) adoptSessions(ctx context.Context) error {
 	ids, err := m.sessionDirs()
 	if err != nil {
@@ -195,7 +195,7 @@ func (m *Manager) adoptSessions(ctx context.Context) error {
 	return nil
 }
 
-// adoptOldRuns is adoptRuns; what it could not put right is a finding.
+// adoptOldRuns is adoptRuns; its error becomes a finding.
 func (m *Manager) adoptOldRuns(ctx context.Context) error {
 	m.report("runs of the background", m.adoptRuns(ctx))
 	return nil
