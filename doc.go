@@ -6,6 +6,11 @@
 //	cmd/chatd-enforce keeps file rules beside the daemon, as root
 //	chat              the words; every other package speaks in them
 //	provision         the life of a chat: one table of steps
+//	exposure          what a profile opens of the host
+//	account           Linux users of chats: userdb records, or useradd
+//	homedir           makes homes, and acts inside them as the chat
+//	leftovers         what a uid has on the host outside its chat's trees
+//	trees             makes, replaces and removes directory trees, as root
 //	cgroup            memory, pids and CPU; starts and ends processes
 //	netpolicy         where a chat's packets may go
 //	landlock          file access by Landlock
@@ -26,6 +31,7 @@
 //	quota             how much one owner may have of what all owners share
 //	termsafe          what an operator's terminal may be sent
 //	ring              the end of what a run or a terminal printed
+//	stream            what is kept of a run's output, and a terminal's input
 //	state             records, uids and the audit log
 //	config            reads chatd's config
 //	terminal          makes what terminals show into text

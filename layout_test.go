@@ -23,41 +23,53 @@ const module = "github.com/chatd/chatd"
 // mayImport is the import table: which folder may use which others. What is not
 // here may not be. Tests may use more.
 var mayImport = map[string][]string{
-	".":                 {},
-	"chat":              {},
-	"tmux":              {},
-	"termsafe":          {},
-	"ring":              {},
-	"sys":               {},
-	"cgroup":            {"sys", "chat"},
-	"netpolicy":         {"chat"},
-	"state":             {"chat"},
-	"files":             {"filerules", "chat"}, // adrs/0023
-	"landlock":          {"chat"},
-	"filerules":         {"chat"},
-	"enforce":           {"sys", "filerules", "chat"},
-	"supervise":         {"chat"},
-	"unshare":           {"chat"},
-	"shell":             {"filerules", "chat"}, // adrs/0040
-	"guard":             {"filerules", "shell", "chat"},
-	"schedule":          {"chat"},
-	"quota":             {"chat"},
-	"config":            {"filerules", "chat", "files", "journal", "quota"},
-	"journal":           {},
-	"listen":            {"chat"},
-	"confine":           {"landlock"},
-	"sockets":           {},
-	"shims":             {"landlock", "files", "chat"},
-	"wrapper":           {"shims", "filerules", "shell", "guard", "chat"}, // adrs/0040
-	"provision":         {"sys", "enforce", "supervise", "cgroup", "unshare", "netpolicy", "tmux", "ring", "shims", "state", "filerules", "files", "sockets", "quota", "chat"},
-	"runs":              {"broker", "schedule", "guard", "shell", "chat"}, // adrs/0041
-	"broker":            {"chat", "files", "quota"},
-	"terminal":          {"broker", "chat", "termsafe", "tmux"}, // adrs/0042
-	"api":               {"broker", "chat", "files", "quota"},
-	"api/apitest":       {"chat", "files", "schedule"},
-	"mcp":               {"api", "chat", "files", "termsafe"},
-	"cmd/chatd":         {"termsafe", "enforce", "mcp", "api", "broker", "config", "confine", "journal", "runs", "terminal", "state", "filerules", "shell", "guard", "files", "quota", "chat"},
-	"cmd/chatd-root":    {"broker", "config", "journal", "listen", "provision", "state", "filerules", "chat"},
+	".":         {},
+	"chat":      {},
+	"tmux":      {},
+	"stream":    {"chat"},
+	"termsafe":  {},
+	"ring":      {},
+	"sys":       {},
+	"cgroup":    {"sys", "chat"},
+	"netpolicy": {"sys", "chat"},
+	"trees":     {"sys"},
+	"account":   {"trees", "chat"},
+	"homedir":   {"sys", "trees", "chat"}, // adrs/0045
+	"leftovers": {"sys", "trees"},         // adrs/0045
+	"exposure":  {"sys", "chat"},
+	"state":     {"chat"},
+	"files":     {"filerules", "chat"}, // adrs/0023
+	"landlock":  {"chat"},
+	"filerules": {"chat"},
+	"enforce":   {"sys", "filerules", "chat"},
+	"supervise": {"stream"},
+	"unshare":   {"chat"},
+	"shell":     {"filerules", "chat"}, // adrs/0040
+	"guard":     {"filerules", "shell", "chat"},
+	"schedule":  {"chat"},
+	"quota":     {"chat"},
+	"config":    {"filerules", "chat", "files", "journal", "quota"},
+	"journal":   {},
+	"listen":    {"chat"},
+	"confine":   {"landlock"},
+	"sockets":   {},
+	"shims":     {"landlock", "files", "stream", "chat"},
+	"wrapper":   {"shims", "filerules", "shell", "guard", "chat"}, // adrs/0040
+	"provision": {
+		"sys", "trees", "account", "homedir", "leftovers", "exposure",
+		"enforce", "supervise", "cgroup", "unshare", "netpolicy",
+		"tmux", "ring", "stream", "shims", "state", "filerules", "files", "sockets", "quota", "chat",
+	},
+	"runs":        {"broker", "schedule", "stream", "guard", "shell", "files", "chat"}, // adrs/0041
+	"broker":      {"stream", "chat", "files", "quota"},
+	"terminal":    {"broker", "chat", "termsafe", "tmux"}, // adrs/0042
+	"api":         {"broker", "chat", "files", "quota"},
+	"api/apitest": {"stream", "chat", "files", "schedule"},
+	"mcp":         {"api", "chat", "files", "termsafe"},
+	"cmd/chatd":   {"termsafe", "enforce", "mcp", "api", "broker", "config", "confine", "journal", "runs", "terminal", "state", "filerules", "shell", "guard", "files", "quota", "chat"},
+	"cmd/chatd-root": {
+		"exposure", "broker", "config", "journal", "listen", "provision", "state", "filerules", "chat",
+	},
 	"cmd/chatd-shim":    {"shims", "wrapper", "supervise"},
 	"cmd/chatd-enforce": {"enforce", "chat"},
 	"examples/bridge":   {"api", "chat"},
@@ -80,7 +92,7 @@ var owners = map[string]string{
 	"github.com/coreos/go-systemd/v22/activation": "cmd/chatd",
 	"github.com/coreos/go-systemd/v22/dbus":       "cgroup",
 	"github.com/godbus/dbus/v5":                   "cgroup",
-	"github.com/moby/sys/user":                    "provision",
+	"github.com/moby/sys/user":                    "account",
 	"github.com/containerd/cgroups/v3":            "cgroup",
 	"github.com/opencontainers/runtime-spec":      "cgroup",
 	"github.com/coreos/go-iptables":               "netpolicy",
@@ -101,12 +113,12 @@ var owners = map[string]string{
 // sides says on which side of the privilege each package is that a binary links. Pure packages
 // hold words, checks and formats, and belong to every side.
 var sides = map[string]string{
-	"root": "provision cgroup netpolicy sockets unshare tmux ring state listen supervise " +
-		"cmd/chatd-root",
+	"root": "provision trees account homedir leftovers exposure cgroup netpolicy sockets unshare tmux ring state " +
+		"listen supervise cmd/chatd-root",
 	"enforce": "enforce cmd/chatd-enforce",
 	"front":   "api mcp confine guard shell schedule runs terminal termsafe cmd/chatd",
 	"chat":    "shims landlock files wrapper cmd/chatd-shim",
-	"pure":    "chat filerules quota config journal broker sys",
+	"pure":    "chat filerules quota config journal broker sys stream",
 }
 
 // sideOf is the side of each binary. It links that side and pure packages.
@@ -261,7 +273,7 @@ func TestShimStaysSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dep := range strings.Fields(string(out)) {
-		if strings.HasPrefix(dep, module) && !slices.Contains([]string{"chat", "filerules", "shell", "guard", "landlock", "files", "shims", "wrapper", "supervise", "cmd/chatd-shim"}, folder(dep)) || dep == "net/http" {
+		if strings.HasPrefix(dep, module) && !slices.Contains([]string{"chat", "filerules", "shell", "guard", "landlock", "files", "shims", "wrapper", "stream", "supervise", "cmd/chatd-shim"}, folder(dep)) || dep == "net/http" {
 			t.Errorf("chatd-shim depends on %s", dep)
 		}
 	}

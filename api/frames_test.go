@@ -26,7 +26,14 @@ func TestRunTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	heard := make(chan string)
-	mem.OnRunTo = func(_ context.Context, _ chat.RunSpec, out chat.Output) (chat.RunResult, error) {
+	mem.OnRunTo = func(_ context.Context, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
+		switch spec.Command {
+		case "refused":
+			return chat.RunResult{}, fmt.Errorf("cannot x: %w", chat.ErrDenied)
+		case "fails":
+			out(chat.Stdout, []byte("x"))
+			return chat.RunResult{}, fmt.Errorf("cannot x: %w", chat.ErrWrongPhase)
+		}
 		out(chat.Stdout, []byte("first"))
 		if got := <-heard; got != "first" {
 			t.Errorf("heard %q before the end", got)
@@ -44,17 +51,10 @@ func TestRunTo(t *testing.T) {
 	if err != nil || res.Exit != 7 || res.StdoutBytes != 5 || res.Stdout != "" || got.String() != `stdout:"first" stderr:"\xff\x00\n<" ` {
 		t.Errorf("%+v, %v, %s", res, err, got.String())
 	}
-	mem.OnRunTo = func(_ context.Context, _ chat.RunSpec, out chat.Output) (chat.RunResult, error) {
-		return chat.RunResult{}, fmt.Errorf("cannot x: %w", chat.ErrDenied)
-	}
-	if _, err := c.RunTo(t.Context(), made.ID, chat.RunSpec{Command: "x"}, nil); !errors.Is(err, chat.ErrDenied) {
+	if _, err := c.RunTo(t.Context(), made.ID, chat.RunSpec{Command: "refused"}, nil); !errors.Is(err, chat.ErrDenied) {
 		t.Errorf("refused before the first piece: %v", err)
 	}
-	mem.OnRunTo = func(_ context.Context, _ chat.RunSpec, out chat.Output) (chat.RunResult, error) {
-		out(chat.Stdout, []byte("x"))
-		return chat.RunResult{}, fmt.Errorf("cannot x: %w", chat.ErrWrongPhase)
-	}
-	if _, err := c.RunTo(t.Context(), made.ID, chat.RunSpec{Command: "x"}, func(string, []byte) {}); !errors.Is(err, chat.ErrWrongPhase) {
+	if _, err := c.RunTo(t.Context(), made.ID, chat.RunSpec{Command: "fails"}, func(string, []byte) {}); !errors.Is(err, chat.ErrWrongPhase) {
 		t.Errorf("failed after the first piece: %v", err)
 	}
 	for _, spec := range []chat.RunSpec{{}, {Command: "x", Argv: []string{"y"}}, {Command: "x", Timeout: -1}} {
@@ -62,8 +62,14 @@ func TestRunTo(t *testing.T) {
 			t.Errorf("%+v: %v", spec, err)
 		}
 	}
-	mem.OnRunTo = nil
-	if _, err := c.RunTo(t.Context(), "0123456789abcdef", chat.RunSpec{Command: "x"}, nil); !errors.Is(err, chat.ErrNotFound) {
+}
+
+// TestRunToOfNoChat: a chat that is not there.
+func TestRunToOfNoChat(t *testing.T) {
+	socket, _ := start(t, ServerOptions{})
+	c := client(t, socket)
+	_, err := c.RunTo(t.Context(), "0123456789abcdef", chat.RunSpec{Command: "x"}, nil)
+	if !errors.Is(err, chat.ErrNotFound) {
 		t.Errorf("a chat that is not there: %v", err)
 	}
 }

@@ -30,7 +30,7 @@ func TestOutputMax(t *testing.T) {
 		says    string
 	}{
 		{post(at+"/runs", `{"command":"max","output_max":2048}`), 200, `"stdout":"2048\n"`},
-		{post(at+"/runs", `{"command":"max","output_max":0}`), 200, `"stdout":"0\n"`},
+		{post(at+"/runs", `{"command":"max","output_max":0}`), 200, `"stdout":"1048576\n"`},
 		{post(at+"/runs", `{"command":"max","background":true,"output_max":2048}`), 202, `"output_max":2048`},
 		{post(at+"/runs", `{"command":"max","background":true}`), 202, `"output_max":1048576`},
 		{post(at+"/runs", `{"command":"x","output_max":1023}`), 400, "output_max 1023: want 1024 to 4194304 bytes"},

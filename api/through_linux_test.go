@@ -5,8 +5,10 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/chatd/chatd/api/apitest"
 	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/runs"
 )
 
 // The server is tested as it runs: what it asks for goes through the broker.
@@ -16,7 +18,7 @@ func init() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := broker.NewServer(root, broker.ServerOptions{Root: c.(broker.Root), NameOf: nameOf, Log: slog.New(slog.DiscardHandler)})
+		s, err := broker.NewServer(root, broker.ServerOptions{Root: rootOf{c.(judged), apitest.Streams{Of: c}}, NameOf: nameOf, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,12 +36,29 @@ func init() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return clockless{client}
+		return clockless{clientOf{client}, runs.NewStreams(client)}
 	}
 }
 
 // clockless is the front without package runs.
-type clockless struct{ *broker.Client }
+type clockless struct {
+	clientOf
+	*runs.Streams
+}
+
+// clientOf has its methods below those of Streams.
+type clientOf struct{ *broker.Client }
+
+// rootOf is chatd-root, of chats that answer with texts.
+type rootOf struct {
+	judged
+	apitest.Streams
+}
+
+type judged interface {
+	broker.Base
+	broker.Judged
+}
 
 // AddSchedule leaves the next time to the Memory.
 func (c clockless) AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleSpec) (chat.Schedule, error) {

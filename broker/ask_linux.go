@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"io"
-	"strings"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
@@ -51,47 +50,6 @@ func (c *Client) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	return ask[chat.Chat](ctx, c, "sleep", id, nothing{}, hooks{})
 }
 
-// Run is [Root].
-func (c *Client) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error) {
-	var out printed
-	r, err := ask[chat.RunResult](ctx, c, "run", id, namedRun{spec, spec.Named}, hooks{on: outputs(spec.Started, out.add)})
-	r.Stdout, r.Stderr = out.stdout.String(), out.stderr.String()
-	return r, err
-}
-
-// printed is what a run printed, whose result came without it.
-type printed struct{ stdout, stderr strings.Builder }
-
-func (o *printed) add(stream string, p []byte) {
-	to := &o.stdout
-	if stream == chat.Stderr {
-		to = &o.stderr
-	}
-	if to.Len()+len(p) <= maxAnswer {
-		to.Write(p)
-	}
-}
-
-// RunTo is [Root].
-func (c *Client) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
-	return ask[chat.RunResult](ctx, c, "run_to", id, namedRun{spec, spec.Named}, hooks{on: outputs(spec.Started, out)})
-}
-
-// outputs gives what a run prints to out, and its id to begun.
-func outputs(begun func(string), out chat.Output) func(kind, []byte) error {
-	return func(k kind, p []byte) error {
-		switch {
-		case k == started && begun != nil:
-			begun(string(p))
-		case k == stdout && out != nil:
-			out(chat.Stdout, p)
-		case k == stderr && out != nil:
-			out(chat.Stderr, p)
-		}
-		return nil
-	}
-}
-
 // StartRun is [Root].
 func (c *Client) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {
 	return ask[chat.Run](ctx, c, "start_run", id, namedRun{spec, spec.Named}, hooks{})
@@ -102,16 +60,6 @@ func (c *Client) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) {
 	return ask[chat.Runs](ctx, c, "runs", id, nothing{}, hooks{})
 }
 
-// ShowRun is [Root].
-func (c *Client) ShowRun(ctx context.Context, id chat.ID, run string) (chat.Run, error) {
-	var out printed
-	r, err := ask[chat.Run](ctx, c, "show_run", id, inRun{Run: run}, hooks{on: outputs(nil, out.add)})
-	if r.Result != nil {
-		r.Result.Stdout, r.Result.Stderr = out.stdout.String(), out.stderr.String()
-	}
-	return r, err
-}
-
 // EndRun is [Root].
 func (c *Client) EndRun(ctx context.Context, id chat.ID, run string) error {
 	return c.do(ctx, "end_run", id, inRun{Run: run})
@@ -120,26 +68,6 @@ func (c *Client) EndRun(ctx context.Context, id chat.ID, run string) error {
 // SignalRun is [Root].
 func (c *Client) SignalRun(ctx context.Context, id chat.ID, run string, s chat.RunSignal) error {
 	return c.do(ctx, "signal_run", id, inRun{Run: run, Signal: &s})
-}
-
-// WriteStdin is [Root].
-func (c *Client) WriteStdin(ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool) error {
-	_, err := ask[nothing](ctx, c, "write_stdin", id, inRun{Run: run, Last: last}, hooks{content: body})
-	if err != nil {
-		_ = body.Close() // its reader may wait for what nobody wants any more
-	}
-	return err
-}
-
-// ReadRun is [Root].
-func (c *Client) ReadRun(ctx context.Context, id chat.ID, run, cursor string) (chat.RunOutput, error) {
-	return ask[chat.RunOutput](ctx, c, "read_run", id, inRun{Run: run, Cursor: cursor}, hooks{})
-}
-
-// FollowRun is [Root].
-func (c *Client) FollowRun(ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame)) (chat.RunResult, error) {
-	return ask[chat.RunResult](ctx, c, "follow_run", id, inRun{Run: run, Cursor: cursor},
-		hooks{on: values(func(f chat.Frame) error { out(f); return nil })})
 }
 
 // values reads each frame of a stream.
@@ -193,11 +121,6 @@ func (c *Client) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
 // ScreenWith is [Root].
 func (c *Client) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error) {
 	return ask[chat.Screen](ctx, c, "screen", id, spec, hooks{})
-}
-
-// Attach is [Root].
-func (c *Client) Attach(ctx context.Context, id chat.ID, a chat.Attach, out chat.Output) (chat.RunResult, error) {
-	return ask[chat.RunResult](ctx, c, "attach", id, a, hooks{on: outputs(a.Started, out)})
 }
 
 // Log is [Root].

@@ -13,6 +13,25 @@ import (
 // A chat that the caller may not reach is [chat.ErrNotFound], as one that does not exist.
 type Chats interface {
 	Base
+	// Run runs one command inside the chat and returns when it has ended.
+	Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error)
+	// RunTo is Run with the output as it comes, to out and not into the result. Nothing
+	// calls out any more when it has returned.
+	RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error)
+	// ShowRun returns one run, with what it printed so far. A run of another chat is
+	// [chat.ErrNotFound], here and below, as one that does not exist.
+	ShowRun(ctx context.Context, id chat.ID, run string) (chat.Run, error)
+	// ReadRun returns the output of a background run from the cursor on.
+	ReadRun(ctx context.Context, id chat.ID, run, cursor string) (chat.RunOutput, error)
+	// FollowRun passes the output of a background run to out, from the cursor to the end of the run.
+	FollowRun(ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame)) (chat.RunResult, error)
+	// Attach shows the chat's terminal, whose bytes go to out, until ctx ends or the terminal
+	// lets go. Input and new sizes go to it as to the run that a.Started is told. It is for
+	// operators.
+	Attach(ctx context.Context, id chat.ID, a chat.Attach, out chat.Output) (chat.RunResult, error)
+	// WriteStdin sends body to a run's standard input, and closes it then if last is set. When the
+	// run ends first it closes body.
+	WriteStdin(ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool) error
 	// AddSchedule has the chat run a command by the clock.
 	AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleSpec) (chat.Schedule, error)
 }
@@ -34,29 +53,14 @@ type Base interface {
 	Wake(ctx context.Context, id chat.ID) (chat.Chat, error)
 	// Sleep ends the chat's processes and keeps its home.
 	Sleep(ctx context.Context, id chat.ID) (chat.Chat, error)
-	// Run runs one command inside the chat and returns when it has ended.
-	Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error)
-	// RunTo is Run with the output as it comes, to out and not into the result. Nothing
-	// calls out any more when it has returned.
-	RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error)
 	// StartRun starts a run that goes on without its caller, and returns once it is on its way.
 	StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error)
 	// Runs lists the runs in progress and the background runs that are kept.
 	Runs(ctx context.Context, id chat.ID) (chat.Runs, error)
-	// ShowRun returns one run, with what it printed so far. A run of another chat is
-	// [chat.ErrNotFound], here and below, as one that does not exist.
-	ShowRun(ctx context.Context, id chat.ID, run string) (chat.Run, error)
 	// EndRun ends a run and returns when nothing of it is left.
 	EndRun(ctx context.Context, id chat.ID, run string) error
 	// SignalRun sends a signal to every process of a run.
 	SignalRun(ctx context.Context, id chat.ID, run string, s chat.RunSignal) error
-	// WriteStdin sends body to a run's standard input, and closes it then if last is set. When the
-	// run ends first it closes body.
-	WriteStdin(ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool) error
-	// ReadRun returns the output of a background run from the cursor on.
-	ReadRun(ctx context.Context, id chat.ID, run, cursor string) (chat.RunOutput, error)
-	// FollowRun passes the output of a background run to out, from the cursor to the end of the run.
-	FollowRun(ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame)) (chat.RunResult, error)
 	// Schedules lists a chat's schedules, with how the last run of each went.
 	Schedules(ctx context.Context, id chat.ID) (chat.Schedules, error)
 	// Schedule returns one of them.
@@ -71,10 +75,6 @@ type Base interface {
 	Screen(ctx context.Context, id chat.ID) (chat.Screen, error)
 	// ScreenWith is Screen with what spec says: colours, and lines that were scrolled away.
 	ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error)
-	// Attach shows the chat's terminal, whose bytes go to out, until ctx ends or the terminal
-	// lets go. Input and new sizes go to it as to the run that a.Started is told. It is for
-	// operators.
-	Attach(ctx context.Context, id chat.ID, a chat.Attach, out chat.Output) (chat.RunResult, error)
 	// Log returns a piece of what the chat's terminal printed, from the cursor since on;
 	// below 0, from the first byte that is kept.
 	Log(ctx context.Context, id chat.ID, since int64) (chat.Log, error)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/stream"
 )
 
 // Client is the front's end. It satisfies [Root].
@@ -63,6 +64,11 @@ type hooks struct {
 	// on takes what comes before the answer. An error of it gives the call up, and is the
 	// call's.
 	on func(k kind, p []byte) error
+	// streams takes the descriptors of a run, which are its to close. Without it a call takes
+	// none: the kernel closes them.
+	streams func(run string, fds [2]int) error
+	// stdin takes the standard input of a run, likewise, and may not wait.
+	stdin func(l *link, to stream.Input)
 }
 
 // ask makes one call.
@@ -87,7 +93,7 @@ func ask[R any](ctx context.Context, c *Client, verb string, id chat.ID, args an
 	// Hung up and not closed: what the call did about it is still heard.
 	defer context.AfterFunc(ctx, func() { _ = l.hangUp() })()
 	content := contentSender{from: h.content, failed: make(chan error, 1)}
-	result, err = hear[R](l, func(k kind, p []byte) error {
+	result, err = hear[R](h.receiver(l), func(k kind, p []byte) error {
 		switch {
 		case k == want && content.from != nil:
 			content.send(l)
@@ -120,12 +126,40 @@ func (c *Client) open() (*link, error) {
 // gone is what a caller reads when chatd-root does not answer any more.
 func gone(err error) error { return fmt.Errorf("%w: %w: %w", ErrUnreached, err, chat.ErrBusy) }
 
+// receiver is [link.recv], or as much for a call that brings descriptors.
+type receiver = func(use func(k kind, p []byte) error) error
+
+// receiver takes the descriptors of one packet. All others are closed, and an error.
+func (h hooks) receiver(l *link) receiver {
+	if h.streams == nil && h.stdin == nil {
+		return l.recv
+	}
+	taken := false
+	return func(use func(kind, []byte) error) error {
+		return l.recvFDs(func(k kind, p []byte, fds []int) error {
+			switch input := k == stdin || k == stdinTTY; {
+			case k == streams && len(fds) == 2 && h.streams != nil && !taken:
+				taken = true
+				return h.streams(string(p), [2]int(fds))
+			case input && len(fds) == 1 && h.stdin != nil && !taken:
+				taken = true
+				f := os.NewFile(uintptr(fds[0]), "stdin") // its writes can be given up
+				h.stdin(l, stream.Input{W: f, Framed: k == stdinTTY})
+				return nil
+			case k == streams || input || len(fds) > 0:
+				return errors.Join(fmt.Errorf("cannot use a packet %q with %d descriptors here", k, len(fds)), closeAll(fds))
+			}
+			return use(k, p)
+		})
+	}
+}
+
 // hear reads until the answer.
-func hear[R any](l *link, on func(kind, []byte) error) (result R, err error) {
+func hear[R any](recv receiver, on func(kind, []byte) error) (result R, err error) {
 	var all []byte
 	for {
 		var last kind
-		err := l.recv(func(k kind, p []byte) error {
+		err := recv(func(k kind, p []byte) error {
 			switch last = k; k {
 			case answer, answerEnd, failed:
 				if len(all)+len(p) > maxAnswer {

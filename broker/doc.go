@@ -7,11 +7,13 @@
 // All sockets are SOCK_SEQPACKET. The first byte of a packet is its [kind].
 //
 //	front → root   request…  requestEnd           then, once it is wanted: data… (end | broken)
-//	root → front   want, started, output, begin, data, frame …   then  answer… (answerEnd | failed)
+//	root → front   want, streams, stdin, begin, data, frame …   then  answer… (answerEnd | failed)
 //
 // A request is JSON with no unknown member: the verb, the caller, the chat and the arguments
 // of one method of [Root]. [Client] satisfies [Root] in the front; [Server] calls another in
-// chatd-root. Errors keep their kind, their words, and what the API shows of a denial.
+// chatd-root. What a run prints or reads is in no packet: streams brings the descriptors to read it
+// from ([Streams]), stdin the one to write to, of which the front says (end | broken) that it is done.
+// Errors keep their kind, their words, and what the API shows of a denial.
 //
 // # Runs as
 //

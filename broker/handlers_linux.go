@@ -2,11 +2,14 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/stream"
 )
 
 // handler does one call, and returns its answer.
@@ -60,40 +63,24 @@ var handlers = map[string]handler{
 	"wake":  plain(Root.Wake),
 	"sleep": plain(Root.Sleep),
 	"run": taking(func(ctx context.Context, m Root, c *call, a namedRun) (any, error) {
-		r, err := m.Run(ctx, c.Chat, a.spec(c.started))
-		c.printed(&r)
-		return r, err
-	}),
-	"run_to": taking(func(ctx context.Context, m Root, c *call, a namedRun) (any, error) {
-		return m.RunTo(ctx, c.Chat, a.spec(c.started), c.output)
+		return m.Run(ctx, c.Chat, a.spec(), c.streams)
 	}),
 	"start_run": taking(func(ctx context.Context, m Root, c *call, a namedRun) (any, error) {
-		return m.StartRun(ctx, c.Chat, a.spec(nil))
+		return m.StartRun(ctx, c.Chat, a.spec())
 	}),
 	"terms":      plain(Root.Terms),
 	"refuse_run": doing(Root.RefuseRun),
 	"runs":       plain(Root.Runs),
-	"show_run": taking(func(ctx context.Context, m Root, c *call, a inRun) (any, error) {
-		r, err := m.ShowRun(ctx, c.Chat, a.Run)
-		if r.Result != nil {
-			result := *r.Result // the kept one stays as it is
-			c.printed(&result)
-			r.Result = &result
-		}
-		return r, err
+	"open_run":   taking(openRun),
+	"await_run": taking(func(ctx context.Context, m Root, c *call, a inRun) (any, error) {
+		return m.AwaitRun(ctx, c.Chat, a.Run)
 	}),
 	"end_run": taking(func(ctx context.Context, m Root, c *call, a inRun) (any, error) {
 		return nothing{}, m.EndRun(ctx, c.Chat, a.Run)
 	}),
 	"signal_run": taking(signalRun),
 	"write_stdin": taking(func(ctx context.Context, m Root, c *call, a inRun) (any, error) {
-		return nothing{}, m.WriteStdin(ctx, c.Chat, a.Run, c.content, a.Last)
-	}),
-	"read_run": taking(func(ctx context.Context, m Root, c *call, a inRun) (any, error) {
-		return m.ReadRun(ctx, c.Chat, a.Run, a.Cursor)
-	}),
-	"follow_run": taking(func(ctx context.Context, m Root, c *call, a inRun) (any, error) {
-		return m.FollowRun(ctx, c.Chat, a.Run, a.Cursor, func(f chat.Frame) { _ = c.frame(f) }) // who is gone is seen by watch
+		return nothing{}, m.WriteStdin(ctx, c.Chat, a.Run, a.Last, c.writes(a.Run))
 	}),
 	"put_schedule":    of(Root.PutSchedule),
 	"kept_schedules":  taking(keptSchedules),
@@ -108,8 +95,7 @@ var handlers = map[string]handler{
 	"input_wait":      taking(inputWait),
 	"screen":          of(Root.ScreenWith),
 	"attach": taking(func(ctx context.Context, m Root, c *call, a chat.Attach) (any, error) {
-		a.Started = c.started
-		return m.Attach(ctx, c.Chat, a, c.output)
+		return m.Attach(ctx, c.Chat, a, c.streams)
 	}),
 	"log": taking(func(ctx context.Context, m Root, c *call, a since) (any, error) {
 		return m.Log(ctx, c.Chat, a.Since)
@@ -181,31 +167,44 @@ func writing(method func(m Root, ctx context.Context, id chat.ID, a files.WriteF
 
 // The streams of a call. A front that is gone is seen by watch, which cancels the call.
 
-func (c *call) started(run string) { _ = c.tell(started, []byte(run)) }
-
-func (c *call) output(stream string, p []byte) {
-	k := stdout
-	if stream == chat.Stderr {
-		k = stderr
-	}
-	_, _ = c.pieces(k, p)
+// streams gives the front the streams of a run. Nothing of them stays here: without a front they
+// end.
+func (c *call) streams(run string, stdout, stderr *os.File) {
+	_ = errors.Join(c.tellFiles(streams, run, stdout, stderr), stdout.Close(), stderr.Close())
 }
 
-// printed sends what a run printed in packets of its own, and leaves it out of its result: JSON
-// makes up to six bytes of each.
-func (c *call) printed(r *chat.RunResult) {
-	for _, stream := range []struct {
-		k    kind
-		text *string
-	}{{stdout, &r.Stdout}, {stderr, &r.Stderr}} {
-		for rest := *stream.text; rest != ""; {
-			n := min(len(rest), packetSize-1)
-			if c.tell(stream.k, []byte(rest[:n])) != nil {
-				break // who is gone is seen by watch
-			}
-			rest = rest[n:]
+func openRun(ctx context.Context, m Root, c *call, a inRun) (any, error) {
+	o, err := m.OpenRun(ctx, c.Chat, a.Run)
+	if err != nil {
+		return nil, err
+	}
+	if o.Stdout != nil {
+		err = c.tellFiles(streams, a.Run, o.Stdout, o.Stderr)
+	}
+	return opened{o.Run, o.Max}, errors.Join(err, o.Close())
+}
+
+// writes has the front write to a run, and returns once the front says that it is done. Nothing
+// says that it is: a front may keep its descriptor, and write on, for as long as the run reads.
+func (c *call) writes(run string) Writes {
+	return func(ctx context.Context, to stream.Input) error {
+		k := stdin
+		if to.Framed {
+			k = stdinTTY
 		}
-		*stream.text = ""
+		if err := errors.Join(c.tellFiles(k, run, to.W), to.W.Close()); err != nil {
+			return err
+		}
+		defer context.AfterFunc(ctx, func() { _ = c.content.CloseWithError(errOver) })()
+		_, err := c.content.PipeReader.Read(make([]byte, 1))
+		switch {
+		case err == nil:
+			return fmt.Errorf("cannot use bytes for run %s here: want them written to it: %w",
+				run, chat.ErrInvalid)
+		case errors.Is(err, io.EOF):
+			return nil
+		}
+		return fmt.Errorf("cannot write to run %s: %w", run, err)
 	}
 }
 

@@ -36,9 +36,18 @@ type served struct {
 func serve(t testing.TB) *served {
 	t.Helper()
 	mem := apitest.New()
-	d := serveRoot(t, mem)
+	d := serveRoot(t, rootOf(mem))
 	d.mem = mem
 	return d
+}
+
+// rootOf has chats in memory stand in for chatd-root.
+func rootOf(mem *apitest.Memory) Root {
+	return struct {
+		Base
+		Judged
+		Streams
+	}{mem, mem, apitest.Streams{Of: mem}}
 }
 
 func serveRoot(t testing.TB, chats Root) *served {
@@ -430,6 +439,6 @@ func FuzzAnswer(f *testing.F) {
 		if err := errors.Join(r.send(kind(k1), p1), r.send(kind(k2), p2), r.close()); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = hear[chat.Page](l, values(func(chat.Log) error { return nil }))
+		_, _ = hear[chat.Page](l.recv, values(func(chat.Log) error { return nil }))
 	})
 }

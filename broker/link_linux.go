@@ -128,28 +128,36 @@ func (l *link) recv(use func(k kind, p []byte) error) error {
 // maxOOB has room for a few descriptors of one packet (cmsg(3)); the kernel closes the rest.
 const maxOOB = 32
 
-// recvFDs is recv for packets with descriptors, which then are use's to close. They have few
-// bytes.
+// recvFDs is recv for packets that may bring descriptors, which then are use's to close.
 func (l *link) recvFDs(use func(k kind, p []byte, fds []int) error) error {
-	var buf [16]byte
+	var b *[packetSize + 1]byte
 	var oob [maxOOB]byte
 	var n, oobn, flags int
 	var recvErr error
 	err := l.raw.Read(func(fd uintptr) bool {
-		n, oobn, flags, _, recvErr = unix.Recvmsg(int(fd), buf[:], oob[:], unix.MSG_CMSG_CLOEXEC)
-		return recvErr != unix.EAGAIN
+		b = packets.Get().(*[packetSize + 1]byte)
+		n, oobn, flags, _, recvErr = unix.Recvmsg(int(fd), b[:], oob[:], unix.MSG_CMSG_CLOEXEC)
+		if recvErr == unix.EAGAIN {
+			packets.Put(b)
+			return false
+		}
+		return true
 	})
-	if err = errors.Join(err, recvErr); err != nil {
+	if err != nil {
 		return fmt.Errorf("cannot hear the other process: %w", err)
+	}
+	defer packets.Put(b)
+	if recvErr != nil {
+		return fmt.Errorf("cannot hear the other process: %w", recvErr)
 	}
 	fds, err := rightsIn(oob[:oobn])
 	switch {
-	case err != nil || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+	case err != nil || n > packetSize || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
 		return errors.Join(errors.New("cannot use a packet: it is too large, or brings too much"), err, closeAll(fds))
 	case n == 0:
 		return errors.Join(io.EOF, closeAll(fds))
 	}
-	return use(kind(buf[0]), buf[1:n], fds)
+	return use(kind(b[0]), b[1:n], fds)
 }
 
 // recvAll joins packets of kind part and the one behind them, which must be one of lasts.

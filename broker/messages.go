@@ -19,17 +19,17 @@ const (
 	newCall    kind = 'c' // on the control socket, with the root's end of a call
 	request    kind = 'q' // a part of a request
 	requestEnd kind = 'Q' // its last part
-	broken     kind = 'x' // the content could not be read to its end
+	broken     kind = 'x' // the content could not be read, or written to a run, to its end
 	ready      kind = 'y' // on the control socket: the front answers callers
 	// Both ways.
 	data kind = 'd' // of the content, or what a file tool read
-	end  kind = 'e' // of the content
+	end  kind = 'e' // of the content, or of what is written to a run
 	// Root to front.
 	settings  kind = 'h' // on the control socket
 	want      kind = 'w' // the content may come
-	started   kind = 's' // the id of a run
-	stdout    kind = 'o'
-	stderr    kind = 'r'
+	streams   kind = 's' // the id of a run, with the descriptors of its two streams
+	stdin     kind = 'i' // the id of a run, with the descriptor to write its standard input to
+	stdinTTY  kind = 't' // that of a run with a terminal, which reads frames
 	begin     kind = 'b' // a file tool's answer, before its content
 	framePart kind = 'F' // a part of one value of a stream
 	frame     kind = 'f' // its last part
@@ -91,6 +91,10 @@ type (
 		Chat chat.Chat `json:"chat"`
 		Made bool      `json:"made"`
 	}
+	opened struct {
+		Run chat.Run `json:"run"`
+		Max int64    `json:"max,omitempty"`
+	}
 	typed struct {
 		chat.Typed
 		Output *chat.Span `json:"output,omitempty"` // which the API does not show
@@ -107,9 +111,9 @@ type (
 	nothing struct{}
 )
 
-func (n namedRun) spec(started func(string)) chat.RunSpec {
+func (n namedRun) spec() chat.RunSpec {
 	s := n.RunSpec
-	s.Named, s.Started = n.Named, started
+	s.Named = n.Named
 	return s
 }
 

@@ -3,8 +3,10 @@ package broker
 import (
 	"context"
 	"errors"
+	"os"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/stream"
 )
 
 // ErrUnreached is a call that chatd-root did not take, or did not answer to its end.
@@ -15,6 +17,38 @@ var ErrUnreached = errors.New("cannot reach chatd-root")
 // ([chat.RunSpec].Named), questions likewise, and times that have come.
 type Root interface {
 	Base
+	Judged
+	Streams
+}
+
+// Streams are the runs of a [Root], which reads nothing of what they print, and copies nothing of
+// what they read.
+type Streams interface {
+	// Run runs one command inside the chat and returns when it has ended, without output. begun
+	// is called before, once the command is on its way, with the read ends of its streams; they
+	// are begun's to close, and the command ends with nobody there to read. begun may not wait
+	// for what is printed. An OutputMax of 0 is a run of whose output nothing is kept.
+	Run(ctx context.Context, id chat.ID, spec chat.RunSpec, begun Begun) (chat.RunResult, error)
+	// Attach is that for a client of the chat's terminal, see [Chats].
+	Attach(ctx context.Context, id chat.ID, a chat.Attach, begun Begun) (chat.RunResult, error)
+	// OpenRun returns one run and, of a background run, the files that keep what it prints, for
+	// the caller to close. A run of another chat is [chat.ErrNotFound], as one that does not exist.
+	OpenRun(ctx context.Context, id chat.ID, run string) (stream.Opened, error)
+	// AwaitRun returns how a background run ended, without output, once it has.
+	AwaitRun(ctx context.Context, id chat.ID, run string) (chat.RunResult, error)
+	// WriteStdin has write write to a run's standard input, and closes it then if last is set.
+	// Nobody else writes to that run meanwhile.
+	WriteStdin(ctx context.Context, id chat.ID, run string, last bool, write Writes) error
+}
+
+// Writes writes to a run, and closes its end. It returns when ctx ends, as ctx does with the run.
+type Writes = func(ctx context.Context, to stream.Input) error
+
+// Begun is told of a run that is on its way.
+type Begun = func(run string, stdout, stderr *os.File)
+
+// Judged is what the front asks about commands and schedules that it has read.
+type Judged interface {
 	// Terms are what the front judges the commands of a chat by.
 	Terms(ctx context.Context, id chat.ID) (chat.Terms, error)
 	// RefuseRun writes to the audit log that the front refused a run.

@@ -254,3 +254,18 @@ func (c *call) tell(k kind, p []byte) error {
 func (c *call) tellAll(part, last kind, p []byte) error {
 	return errors.Join(c.f.SetWriteDeadline(time.Now().Add(packetTime)), c.sendAll(part, last, p))
 }
+
+// tellFiles passes files of a run.
+func (c *call) tellFiles(k kind, run string, files ...*os.File) error {
+	fds := make([]int, len(files))
+	for i, f := range files {
+		raw, err := f.SyscallConn()
+		if err == nil {
+			err = raw.Control(func(fd uintptr) { fds[i] = int(fd) }) // not Fd: that makes it block
+		}
+		if err != nil {
+			return fmt.Errorf("cannot pass the streams of run %s: %w", run, err)
+		}
+	}
+	return errors.Join(c.f.SetWriteDeadline(time.Now().Add(packetTime)), c.sendFDs(k, []byte(run), fds...))
+}

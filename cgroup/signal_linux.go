@@ -2,12 +2,13 @@ package cgroup
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"syscall"
 
-	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // SignalRun sends a signal to every process of one run but except, and SIGCONT after
@@ -40,7 +41,7 @@ func signalMembers(dir string, pids []int, sig syscall.Signal) error {
 		}
 	}()
 	for _, pid := range pids {
-		fd, err := Hold(pid)
+		fd, err := sys.Hold(pid)
 		if err != nil {
 			return err
 		}
@@ -58,44 +59,8 @@ func signalMembers(dir string, pids []int, sig syscall.Signal) error {
 			continue
 		}
 		for _, s := range []syscall.Signal{sig, unix.SIGCONT} {
-			errs = append(errs, signalHeld(fd, pid, s))
+			errs = append(errs, sys.SignalHeld(fd, pid, s))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Hold opens a process by a descriptor, which the caller closes: its number may become
-// somebody else's (pidfd_open(2)). It is -1 for a process that has ended. The kernel says
-// that as ESRCH, and for a moment as EINVAL or, since Linux 6.15, ENOENT: the number is one of a
-// thread then.
-func Hold(pid int) (fd int, err error) {
-	fd, err = unix.PidfdOpen(pid, 0)
-	switch err {
-	case nil:
-		return fd, nil
-	case unix.ESRCH, unix.EINVAL, unix.ENOENT:
-		return -1, nil
-	}
-	return -1, fmt.Errorf("cannot hold process %d: %w", pid, err)
-}
-
-// Signal sends a signal to a process if still says, once it is held, that it is the one meant.
-// One that has ended gets none, and that is no error.
-func Signal(pid int, sig syscall.Signal, still func() bool) error {
-	fd, err := Hold(pid)
-	if err != nil || fd < 0 {
-		return err
-	}
-	defer unix.Close(fd)
-	if !still() {
-		return nil
-	}
-	return signalHeld(fd, pid, sig)
-}
-
-func signalHeld(fd, pid int, sig syscall.Signal) error {
-	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && err != unix.ESRCH {
-		return fmt.Errorf("cannot signal process %d: %w", pid, err)
-	}
-	return nil
 }

@@ -19,9 +19,12 @@ import (
 // session starts with are refused by name, and change nothing. With every wall nothing that is denied gets through; with one switched
 // off something does, and the table says how much hangs on which.
 //
-// CHATD_TEST_RULES is how many rule sets; 150 without it.
+// CHATD_TEST_RULES is how many rule sets; 150 without it, and half of that with -short.
 func TestDifferential(t *testing.T) {
 	rounds := 150
+	if testing.Short() {
+		rounds = 75
+	}
 	if n, err := strconv.Atoi(os.Getenv("CHATD_TEST_RULES")); err == nil {
 		rounds = n
 	}

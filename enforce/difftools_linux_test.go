@@ -21,9 +21,12 @@ import (
 // rule what it allows; nothing opens what the bash verdict denies. With the judge of
 // the tools or with the keeper switched off something of each kind of rule gets through.
 //
-// CHATD_TEST_RULES is how many rule sets; 60 without it.
+// CHATD_TEST_RULES is how many rule sets; 60 without it, and half of that with -short.
 func TestDifferentialTools(t *testing.T) {
 	rounds, enough := 60, true
+	if testing.Short() {
+		rounds = 30
+	}
 	if n, err := strconv.Atoi(os.Getenv("CHATD_TEST_RULES")); err == nil {
 		rounds, enough = n, n >= 60
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // setSysctl sets a value of this network namespace until the test ends.
@@ -21,7 +23,7 @@ func setSysctl(t *testing.T, name, value string) {
 // fastOpen sends "early" in the SYN.
 func fastOpen(uid uint32, host string, port int) error {
 	addr := netip.MustParseAddr(host)
-	return AsUID(uid, func() error {
+	return sys.AsUID(uid, func() error {
 		fd, err := testSocket(addr, "tcp")
 		if err != nil {
 			return err
@@ -91,7 +93,7 @@ func TestSYNCookiesOpenNothing(t *testing.T) {
 // dial opens a connection of uid and leaves it open.
 func dial(uid uint32, host string, port int) (fd int, err error) {
 	addr := netip.MustParseAddr(host)
-	err = AsUID(uid, func() error {
+	err = sys.AsUID(uid, func() error {
 		if fd, err = testSocket(addr, "tcp"); err != nil {
 			return err
 		}
@@ -104,7 +106,7 @@ func dial(uid uint32, host string, port int) (fd int, err error) {
 func listener(t *testing.T, uid uint32, backlog int) int {
 	t.Helper()
 	port := 0
-	err := AsUID(uid, func() error {
+	err := sys.AsUID(uid, func() error {
 		fd, err := testSocket(netip.MustParseAddr("127.0.0.1"), "tcp")
 		if err != nil {
 			return err
@@ -151,7 +153,7 @@ func TestNewConnectionsOfOneUIDAreBounded(t *testing.T) {
 	// A SYN to a closed port is answered by the time connect returns, unless it
 	// was lost. One thread for all: to make one takes longer than the rate allows.
 	lost := 0
-	err := AsUID(uidA, func() error {
+	err := sys.AsUID(uidA, func() error {
 		for n := 0; n < 20*burstFlows && lost == 0; n++ {
 			fd, err := socket(netip.MustParseAddr("127.0.0.1"), false)
 			if err != nil {
@@ -213,7 +215,7 @@ func TestKnockingIsStopped(t *testing.T) {
 func TestSimultaneousOpenIsRefused(t *testing.T) {
 	apply(t, newTable(t, hostTools), testPolicy(t, 1))
 	bound := func(uid uint32, from, to int) error {
-		return AsUID(uid, func() error {
+		return sys.AsUID(uid, func() error {
 			fd, err := testSocket(netip.MustParseAddr("127.0.0.1"), "tcp")
 			if err != nil {
 				return err

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // BenchmarkPacket sends UDP over a veth as a chat: without rules, and with the
@@ -61,7 +63,7 @@ func trackConnections(b *testing.B) {
 }
 
 func sendMany(b *testing.B, uid uint32) {
-	err := AsUID(uid, func() error {
+	err := sys.AsUID(uid, func() error {
 		fd, err := testSocket(netip.MustParseAddr("203.0.113.5"), "udp")
 		if err != nil {
 			return err

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // TestRefusalsOfOneUIDHideNoOthers: a uid that is refused without end leaves a burst of lines
@@ -17,7 +19,7 @@ func TestRefusalsOfOneUIDHideNoOthers(t *testing.T) {
 	apply(t, newTable(t, hostTools), testPolicy(t, 1))
 	knock := func(uid uint32, times int) {
 		t.Helper()
-		err := AsUID(uid, func() error {
+		err := sys.AsUID(uid, func() error {
 			for range times {
 				fd, err := socket(netip.MustParseAddr("203.0.113.6"), false)
 				if err != nil {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // probeTimeout is how long a probe waits for an answer before it counts as none.
@@ -43,7 +44,7 @@ func (t *Table) probeEgress(ctx context.Context) chat.Layer {
 	l.State = chat.LayerOn
 	var said []string
 	for _, try := range []attempt{{"192.0.2.1", 443, false}, {"192.0.2.1", 53, true}, {"2001:db8::1", 443, false}, {"2001:db8::1", 53, true}} {
-		err := AsUID(t.opts.ProbeUID, try.send)
+		err := sys.AsUID(t.opts.ProbeUID, try.send)
 		said = append(said, fmt.Sprintf("%s %s", try, answer(err)))
 		if !refused(err) && !errors.Is(err, unix.ENETUNREACH) {
 			l.State, l.Fix = chat.LayerOff, "look for a rule that accepts chats before the chain CHATD"
@@ -64,7 +65,7 @@ func (t *Table) probeNetwork() chat.Layer {
 		if !refused(other) && !errors.Is(other, errNoFamily) {
 			l.State, l.Fix = chat.LayerOff, "apply the policies again; look for a rule that accepts loopback before the chain CHATD"
 		}
-		byUDP := AsUID(t.opts.ProbeUID, attempt{host, discardPort, true}.send)
+		byUDP := sys.AsUID(t.opts.ProbeUID, attempt{host, discardPort, true}.send)
 		said = append(said, fmt.Sprintf("by UDP: %s", answer(byUDP)))
 		if byUDP == nil {
 			l.State, l.Fix = chat.LayerOff, "apply the policies again; look for a rule that accepts loopback before the chain CHATD"
@@ -125,7 +126,7 @@ var errNoFamily = errors.New("this host has no such address")
 func (t *Table) probeListener(owner uint32, host string) error {
 	addr := netip.MustParseAddr(host)
 	fd, port := -1, 0
-	err := AsUID(owner, func() (err error) {
+	err := sys.AsUID(owner, func() (err error) {
 		fd, port, err = listen(addr)
 		return err
 	})
@@ -135,7 +136,7 @@ func (t *Table) probeListener(owner uint32, host string) error {
 	if err != nil {
 		return err
 	}
-	err = AsUID(t.opts.ProbeUID, attempt{host, port, false}.send)
+	err = sys.AsUID(t.opts.ProbeUID, attempt{host, port, false}.send)
 	return errors.Join(err, unix.Close(fd))
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 func apply(t testing.TB, table *Table, policies []Policy) {
@@ -107,7 +108,7 @@ func connected(t testing.TB, uid uint32, host string, port int) int {
 	t.Helper()
 	addr := netip.MustParseAddr(host)
 	fd := -1
-	err := AsUID(uid, func() (err error) {
+	err := sys.AsUID(uid, func() (err error) {
 		if fd, err = testSocket(addr, "tcp"); err != nil {
 			return err
 		}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // Every test of this package runs in a network namespace of its own: TestMain
@@ -132,7 +134,7 @@ func makeOutside() (*place, error) {
 // as runs f in a place as a uid, on a thread of its own.
 func as(p *place, uid uint32, f func() error) error {
 	if p == nil {
-		return AsUID(uid, f)
+		return sys.AsUID(uid, f)
 	}
 	done := make(chan error, 1)
 	go func() {

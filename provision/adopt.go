@@ -11,6 +11,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/trees"
 )
 
 func (m *Manager) writeSessionFile(s *session) error {
@@ -18,7 +20,7 @@ func (m *Manager) writeSessionFile(s *session) error {
 	if err != nil {
 		return fmt.Errorf("cannot note session %s: %w", s.id, err)
 	}
-	if err := replaceFile(filepath.Join(m.sessionDir(s.id), "session.json"), b, 0o600); err != nil {
+	if err := trees.ReplaceFile(filepath.Join(m.sessionDir(s.id), "session.json"), b, 0o600); err != nil {
 		return fmt.Errorf("cannot note session %s: %w", s.id, err)
 	}
 	return nil
@@ -69,7 +71,7 @@ func (m *Manager) adopt(rec state.Record) error {
 }
 
 func (m *Manager) checkInit(s *session) error {
-	uid, err := uidOfPid(s.init.PID)
+	uid, err := sys.UIDOf(s.init.PID)
 	if err != nil || uid != s.uid {
 		return fmt.Errorf("cannot adopt session %s: process %d is of uid %d, want %d: %w", s.id, s.init.PID, uid, s.uid, errors.Join(err, chat.ErrWrongPhase))
 	}

@@ -26,7 +26,7 @@ func (m *Manager) trees(v shims.View) (unshare.Trees, error) {
 	if m.units {
 		from = "/proc/1/mountinfo"
 	}
-	mounts, err := readMounts(from)
+	mounts, err := sys.ReadMounts(from)
 	for _, mount := range mounts {
 		t.Mounts = append(t.Mounts, mount.Path)
 	}
@@ -120,7 +120,7 @@ func (m *Manager) refresh(s *session) {
 
 func (s *session) refreshTrees() error {
 	if s.overlays == nil {
-		mounts, err := readMounts(fmt.Sprintf("/proc/%d/mountinfo", s.init.PID))
+		mounts, err := sys.ReadMounts(fmt.Sprintf("/proc/%d/mountinfo", s.init.PID))
 		if err != nil {
 			return err
 		}

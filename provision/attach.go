@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/shims"
@@ -19,8 +18,8 @@ import (
 // It ends with ctx, by the client's own command, or with the session. A chat's limit of runs
 // bounds how many operators may be attached.
 //
-// The chat controls the bytes that go to out: package termsafe filters them for a terminal.
-func (m *Manager) Attach(ctx context.Context, id chat.ID, a chat.Attach, out chat.Output) (chat.RunResult, error) {
+// The chat controls the bytes that begun is given to read: package termsafe filters them for a terminal.
+func (m *Manager) Attach(ctx context.Context, id chat.ID, a chat.Attach, begun func(run string, stdout, stderr *os.File)) (chat.RunResult, error) {
 	if err := a.Validate(); err != nil {
 		return chat.RunResult{}, err
 	}
@@ -45,35 +44,25 @@ func (m *Manager) Attach(ctx context.Context, id chat.ID, a chat.Attach, out cha
 	if err := m.audit(ctx, rec, "attach", "intent", detail); err != nil {
 		return chat.RunResult{}, err
 	}
-	res, err := m.attach(ctx, rec, s, r, spec, a.Started, out)
+	res, err := m.attach(ctx, rec, s, r, spec, begun)
 	m.touch(rec)
 	return res, errors.Join(err, m.auditOutcome(ctx, rec, "attach", detail, err))
 }
 
-func (m *Manager) attach(ctx context.Context, rec state.Record, s *session, r *liveRun, spec chat.RunSpec, started func(string), out chat.Output) (chat.RunResult, error) {
+func (m *Manager) attach(ctx context.Context, rec state.Record, s *session, r *liveRun, spec chat.RunSpec, begun func(run string, stdout, stderr *os.File)) (chat.RunResult, error) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
 	// The client ends with its session, unless the chat has stopped the client.
 	defer context.AfterFunc(whenClosed(within, s.init.ended()), cancel)()
-	var until untilOver
-	defer until.end()
 	e := m.runEntry(rec, r, spec)
-	e.openStdin, e.out = true, until.output(out)
+	e.openStdin, e.started, e.begun = true, r.begun, begun
 	e.env = append(e.env, "TERM=xterm-256color") // close enough to the operator's terminal
-	e.started = func(nsenter int, stdin *os.File) {
-		r.begun(nsenter, stdin)
-		if started != nil {
-			started(r.info.ID)
-		}
-	}
 	ended, err := m.enter(within, rec, s, e)
 	if err == nil && ctx.Err() != nil {
 		return chat.RunResult{}, nil // the operator detached: a normal end
 	}
-	res := m.runResult(rec, r, ended)
-	res.Stdout, res.Stderr, res.Truncated = "", "", false
-	return res, err
+	return m.runResult(rec, r, ended), err
 }
 
 // whenClosed returns a context that ends when closed is closed.
@@ -87,26 +76,4 @@ func whenClosed(ctx context.Context, closed <-chan struct{}) context.Context {
 		}
 	}()
 	return ctx
-}
-
-// untilOver stops calls of an output function after end.
-type untilOver struct {
-	mu   sync.RWMutex
-	over bool
-}
-
-func (u *untilOver) output(out chat.Output) chat.Output {
-	return func(stream string, p []byte) {
-		u.mu.RLock()
-		defer u.mu.RUnlock()
-		if !u.over {
-			out(stream, p)
-		}
-	}
-}
-
-func (u *untilOver) end() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.over = true
 }

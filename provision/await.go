@@ -11,6 +11,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/ring"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/stream"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -162,7 +163,7 @@ func (m *Manager) typedLog(id chat.ID, r *ring.Ring, from, to int64) (chat.Log, 
 	}
 	piece := buf[:max(0, min(int64(n), to-got))]
 	if got > from {
-		whole := wholeStart(piece)
+		whole := stream.WholeStart(piece)
 		got, piece = got+int64(len(piece)-len(whole)), whole
 	}
 	_, end, _ := r.Bounds()

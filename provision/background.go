@@ -18,6 +18,7 @@ import (
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/supervise"
+	"github.com/chatd/chatd/trees"
 )
 
 // StartRun starts a background run and returns once its command is confined. The run goes on
@@ -29,7 +30,7 @@ func (m *Manager) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 	if err != nil {
 		return chat.Run{}, err
 	}
-	return r.show(false)
+	return r.show(), nil
 }
 
 func (m *Manager) startRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (*liveRun, error) {
@@ -74,7 +75,7 @@ func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *sess
 		if l != nil {
 			err = errors.Join(err, endSupervisor(l))
 		}
-		err = errors.Join(err, removeTrees(filepath.Dir(r.dir), r.info.ID))
+		err = errors.Join(err, trees.Remove(filepath.Dir(r.dir), r.info.ID))
 	}()
 	var b boundFiles
 	defer b.close()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 )
 
 // A chat can delay its own end: a process dies slowly under a quota, or sleeps in the kernel.
@@ -54,6 +55,6 @@ func (m *Manager) endLeaf(rec state.Record, run string, waited <-chan struct{}) 
 		case <-waited:
 		case <-ctx.Done():
 		}
-		return errors.Join(err, collectOrphans(rec.UID))
+		return errors.Join(err, sys.CollectOrphans(rec.UID))
 	}, func(context.Context) error { return m.groups.RemoveRun(rec.ID, run) })
 }

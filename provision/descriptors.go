@@ -176,6 +176,10 @@ func readJSON(f *os.File, deadline time.Time, v any) error {
 	if err := f.SetReadDeadline(deadline); err != nil {
 		return fmt.Errorf("cannot read its report: %w", err)
 	}
+	return readReport(f, v)
+}
+
+func readReport(f *os.File, v any) error {
 	if err := json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(v); err != nil {
 		return fmt.Errorf("cannot read its report: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/stream"
 	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/tmux"
 )
@@ -45,26 +46,19 @@ type entry struct {
 	network chat.Network
 	// grace is how long it may take to end after SIGTERM; zero kills it immediately.
 	grace time.Duration
-	// out receives the output as it comes; may be nil.
-	out chat.Output
-	// outputMax bounds the stored bytes of each stream; zero means chat.DefaultOutputMax.
-	outputMax int64
+	// begun is given the read ends of the streams, with the run's name, once the command is
+	// behind its walls; nil keeps at most ownOutput of each here.
+	begun func(run string, stdout, stderr *os.File)
 }
 
-// kept is how many bytes of each stream are stored. Of output that goes to out, only as much is
-// stored as an error quotes.
-func (e entry) kept() int64 {
-	if e.out != nil {
-		return chat.MinOutputMax
-	}
-	return cmp.Or(e.outputMax, chat.DefaultOutputMax)
-}
+// ownOutput bounds what is kept of each stream of chatd's own programs.
+const ownOutput = 1 << 20
 
 // entered is how a command in a session ended.
 type entered struct {
 	exit           int
 	signal         string
-	stdout, stderr capture
+	stdout, stderr stream.Capture
 	usage          chat.Usage
 	timedOut       bool
 	wall           time.Duration
@@ -138,18 +132,23 @@ func (m *Manager) enterLeaf(ctx context.Context, rec state.Record, s *session, e
 	if e.started != nil {
 		e.started(cmd.Process.Pid, stdio.stdinW)
 	}
-	out.stdout, out.stderr = newCapture(e.kept()), newCapture(e.kept())
-	if e.out != nil {
-		out.stdout.out = func(p []byte) { e.out(chat.Stdout, p) }
-		out.stderr.out = func(p []byte) { e.out(chat.Stderr, p) }
-	}
-	reads := stdio.read(&out.stdout, &out.stderr)
+	arrived := b.awaitArrival(func() { stdio.giveAway(e) })
+	reads := stdio.readOwn(&out, e)
 	w := m.waitRun(ctx, rec, e, cmd)
 	out.late = w.late
+	came, err := b.arrival(arrived)
+	if err != nil {
+		return out, errors.Join(err, w.err)
+	}
+	if reads == nil && came.err != nil {
+		reads = stdio.read(&out, maxWords)
+	}
 	if err := stdio.endReads(w.over); err != nil {
 		return out, errors.Join(err, w.err)
 	}
-	<-reads
+	if reads != nil {
+		<-reads
+	}
 	out.wall, out.timedOut = time.Since(began), w.timedOut
 	if out.exit, out.signal, err = exitOf(w.err); err == nil && !w.over {
 		out.exit, out.signal = -1, signalName(unix.SIGKILL) // how it will end
@@ -157,7 +156,7 @@ func (m *Manager) enterLeaf(ctx context.Context, rec state.Record, s *session, e
 	if err != nil {
 		return out, err
 	}
-	return out, m.confinedOr(&b, out)
+	return out, came.confinedOr(out)
 }
 
 // exitOf reads how a command ended; an error that is no exit is chatd's.
@@ -176,20 +175,58 @@ func exitOf(err error) (code int, signal string, _ error) {
 	return exit.ExitCode(), "", nil
 }
 
-// confinedOr checks chatd-shim's report: without one, the walls were not up and the command
-// did not run, whatever the exit code.
-func (m *Manager) confinedOr(b *boundFiles, out entered) error {
-	var report shims.Report
-	err := readJSON(b.report, time.Now().Add(time.Second), &report)
+// arrival is what chatd-shim reported of its walls, or that it did not.
+type arrival struct {
+	report shims.Report
+	err    error
+}
+
+// awaitArrival reads the report beside the run, and calls begin once the walls are up.
+func (b *boundFiles) awaitArrival(begin func()) <-chan arrival {
+	arrived := make(chan arrival, 1)
+	go func() {
+		var a arrival
+		if a.err = readReport(b.report, &a.report); a.err == nil && a.report.Error == "" {
+			begin()
+		}
+		arrived <- a
+	}()
+	return arrived
+}
+
+// arrival is that of a run that has ended, or whose processes do not.
+func (b *boundFiles) arrival(arrived <-chan arrival) (arrival, error) {
+	if err := b.report.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+		return arrival{}, fmt.Errorf("cannot bound the wait for a report: %w", err)
+	}
+	return <-arrived, nil
+}
+
+// confinedOr checks the report: without one, the walls were not up and the command did not run,
+// whatever the exit code.
+func (a arrival) confinedOr(out entered) error {
 	switch {
-	case err == nil && report.Error == "":
+	case a.err == nil && a.report.Error == "":
 		return nil
-	case report.Error != "":
-		return &notConfined{report.Error}
+	case a.report.Error != "":
+		return &notConfined{a.report.Error}
 	case out.signal != "" || out.timedOut:
 		return nil // it ended before it was confined
 	}
-	return fmt.Errorf("cannot run in the session: %s: %w", chat.QuoteOutput(out.stderr.text()), errNotConfined)
+	return fmt.Errorf("cannot run in the session: exit %d on the way in%s: %w",
+		out.exit, said(out), errNotConfined)
+}
+
+// maxWords bounds what is kept of what nsenter prints of a command that it did not bring in. The
+// chat has written nothing to its streams by then.
+const maxWords = 4 << 10
+
+// said is what nsenter printed.
+func said(out entered) string {
+	if out.stderr.Total() == 0 {
+		return ""
+	}
+	return ": " + chat.QuoteOutput(out.stderr.Text())
 }
 
 // nsenterCommand joins the namespaces of the session's init process. It runs as root: the chat
@@ -242,9 +279,9 @@ func (m *Manager) terminal(rec state.Record, s *session) *tmux.Terminal {
 		case out.timedOut:
 			return nil, fmt.Errorf("cannot talk to tmux of chat %s within %s: %w", rec.ID, clientTimeout, chat.ErrBusy)
 		case out.exit != 0 || out.signal != "":
-			return nil, fmt.Errorf("cannot use the terminal of chat %s: tmux says %s%s: %w", rec.ID, chat.QuoteOutput(out.stderr.text()), m.outOfMemory(rec, out.usage.OOMKills), chat.ErrWrongPhase)
+			return nil, fmt.Errorf("cannot use the terminal of chat %s: tmux says %s%s: %w", rec.ID, chat.QuoteOutput(out.stderr.Text()), m.outOfMemory(rec, out.usage.OOMKills), chat.ErrWrongPhase)
 		}
-		return out.stdout.bytes(), nil
+		return out.stdout.Bytes(), nil
 	})
 }
 

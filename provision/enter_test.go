@@ -31,21 +31,6 @@ func TestEnterAnEndedSession(t *testing.T) {
 	}
 }
 
-// TestKept: what goes to a caller as it comes is not kept too, whatever is asked for.
-func TestKept(t *testing.T) {
-	for _, x := range []struct {
-		e    entry
-		want int64
-	}{
-		{entry{}, chat.DefaultOutputMax}, {entry{outputMax: 5000}, 5000},
-		{entry{out: func(string, []byte) {}}, chat.MinOutputMax}, {entry{outputMax: chat.MaxOutputMax, out: func(string, []byte) {}}, chat.MinOutputMax},
-	} {
-		if got := x.e.kept(); got != x.want {
-			t.Errorf("%d of %+v are kept, want %d", got, x.e, x.want)
-		}
-	}
-}
-
 // TestEndedWhileItStarts: a session whose cgroups are gone is one that has ended, and not a chat
 // that is not there.
 func TestEndedWhileItStarts(t *testing.T) {

@@ -3,16 +3,13 @@ package provision
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/homedir"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/trees"
 )
 
 // home is the path of the chat's home, which is the same on the host and in the session.
@@ -47,170 +44,43 @@ func (m *Manager) homeMode() os.FileMode {
 // exists.
 func (m *Manager) createHome(_ context.Context, rec state.Record) error {
 	skeleton := m.opt.Profiles[rec.Profile].Skeleton
-	if err := makeOwned(filepath.Dir(m.home(rec.ID)), string(rec.ID), rec.UID, m.homeMode(), skeleton); err != nil {
+	if err := homedir.MakeOwned(filepath.Dir(m.home(rec.ID)), string(rec.ID), rec.UID, m.homeMode(), skeleton); err != nil {
 		return err
 	}
 	return m.makeInstanceDirs(rec)
 }
 
+// makeInstanceDirs makes what every home has, where it is missing.
+func (m *Manager) makeInstanceDirs(rec state.Record) error {
+	return homedir.MakeInstanceDirs(filepath.Dir(m.home(rec.ID)), string(rec.ID), rec.UID)
+}
+
 func (m *Manager) driftHome(_ context.Context, rec state.Record) (string, error) {
-	return driftOwned(m.paths.homes, string(rec.ID), rec.UID, m.homeMode())
+	return homedir.DriftOwned(m.paths.homes, string(rec.ID), rec.UID, m.homeMode())
 }
 
 func (m *Manager) removeHome(_ context.Context, rec state.Record) error {
-	return removeTrees(filepath.Dir(m.home(rec.ID)), string(rec.ID), asideName(string(rec.ID)))
+	return trees.Remove(filepath.Dir(m.home(rec.ID)), string(rec.ID), trees.AsideName(string(rec.ID)))
 }
 
 // createTmp makes the directories that the session sees as /tmp and /var/tmp. Their names are
 // those that pam_namespace(8) gives a user's instances.
 func (m *Manager) createTmp(_ context.Context, rec state.Record) error {
 	tmp, varTmp := m.tmpParents(rec.ID)
-	err := makeOwned(tmp, rec.ID.User(), rec.UID, 0o700, "")
-	return errors.Join(err, makeOwned(varTmp, rec.ID.User(), rec.UID, 0o700, ""))
+	err := homedir.MakeOwned(tmp, rec.ID.User(), rec.UID, 0o700, "")
+	return errors.Join(err, homedir.MakeOwned(varTmp, rec.ID.User(), rec.UID, 0o700, ""))
 }
 
 func (m *Manager) driftTmp(_ context.Context, rec state.Record) (string, error) {
-	why, err := driftOwned(m.paths.tmp, rec.ID.User(), rec.UID, 0o700)
+	why, err := homedir.DriftOwned(m.paths.tmp, rec.ID.User(), rec.UID, 0o700)
 	if err != nil || why != "" {
 		return why, err
 	}
-	return driftOwned(m.paths.varTmp, rec.ID.User(), rec.UID, 0o700)
+	return homedir.DriftOwned(m.paths.varTmp, rec.ID.User(), rec.UID, 0o700)
 }
 
 func (m *Manager) removeTmp(_ context.Context, rec state.Record) error {
 	tmp, varTmp := m.tmpParents(rec.ID)
-	err := removeTrees(tmp, rec.ID.User(), asideName(rec.ID.User()))
-	return errors.Join(err, removeTrees(varTmp, rec.ID.User(), asideName(rec.ID.User())))
-}
-
-// makeOwned makes the directory name below the root-owned parent, owned by uid, with exactly
-// mode, and with the content of skeleton unless that is "". Of a directory that exists it
-// corrects only owner and mode.
-func makeOwned(parent, name string, uid uint32, mode os.FileMode, skeleton string) error {
-	root, err := os.OpenRoot(parent)
-	if err != nil {
-		return fmt.Errorf("cannot open %s: %w", parent, err)
-	}
-	defer root.Close()
-	if fi, err := root.Lstat(name); err == nil && fi.IsDir() {
-		return own(root, name, uid, mode)
-	}
-	aside := asideName(name)
-	if err := removeTrees(parent, aside); err != nil {
-		return err
-	}
-	if err := root.Mkdir(aside, 0o700); err != nil {
-		return fmt.Errorf("cannot make %s in %s: %w", aside, parent, err)
-	}
-	if skeleton != "" {
-		if err := copySkeleton(skeleton, root, aside, uid); err != nil {
-			return err
-		}
-	}
-	if err := own(root, aside, uid, mode); err != nil {
-		return err
-	}
-	if err := root.Rename(aside, name); err != nil {
-		return fmt.Errorf("cannot put %s in place: %w", filepath.Join(parent, name), err)
-	}
-	return nil
-}
-
-// own sets owner and mode through a descriptor, which a rename or a link cannot redirect.
-func own(root *os.Root, name string, uid uint32, mode os.FileMode) error {
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return fmt.Errorf("cannot open %s: %w", filepath.Join(root.Name(), name), err)
-	}
-	defer f.Close()
-	// Owner first: a chown clears no bit that the mode then sets.
-	if err := errors.Join(f.Chown(int(uid), int(uid)), f.Chmod(mode)); err != nil {
-		return fmt.Errorf("cannot give %s to uid %d: %w", filepath.Join(root.Name(), name), uid, err)
-	}
-	return nil
-}
-
-func driftOwned(parent, name string, uid uint32, mode os.FileMode) (string, error) {
-	path := filepath.Join(parent, name)
-	fi, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return path + " is gone", nil
-	case err != nil:
-		return "", fmt.Errorf("cannot look at %s: %w", path, err)
-	case !fi.IsDir():
-		return "", fmt.Errorf("cannot mend %s: it is a %s, not a directory", path, fi.Mode().Type())
-	}
-	u, g := ownerOf(fi)
-	if u != uid || g != uid || fi.Mode().Perm() != mode {
-		return fmt.Sprintf("%s is %s of %d:%d, want %s of %d:%d", path, fi.Mode(), u, g, mode|os.ModeDir, uid, uid), nil
-	}
-	return "", nil
-}
-
-// copySkeleton copies directories, regular files and links from the operator's skeleton into
-// the new home. The home is still root's, below a root-owned parent: no chat can swap a name
-// meanwhile.
-func copySkeleton(skeleton string, root *os.Root, dir string, uid uint32) error {
-	err := filepath.WalkDir(skeleton, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(skeleton, path)
-		if err != nil || rel == "." {
-			return err
-		}
-		return copyEntry(path, d, root, filepath.Join(dir, rel), uid)
-	})
-	if err != nil {
-		return fmt.Errorf("cannot copy the skeleton %s: %w", skeleton, err)
-	}
-	return nil
-}
-
-func copyEntry(path string, d fs.DirEntry, root *os.Root, target string, uid uint32) error {
-	fi, err := d.Info()
-	if err != nil {
-		return err
-	}
-	switch {
-	case d.IsDir():
-		err = root.Mkdir(target, 0o700)
-	case fi.Mode().Type() == fs.ModeSymlink:
-		var link string
-		if link, err = os.Readlink(path); err == nil {
-			err = root.Symlink(link, target)
-		}
-	case fi.Mode().IsRegular():
-		err = copyFile(path, root, target)
-	default:
-		return fmt.Errorf("cannot copy %s: a %s does not belong into a home", path, fi.Mode().Type())
-	}
-	if err != nil {
-		return err
-	}
-	if err := root.Lchown(target, int(uid), int(uid)); err != nil {
-		return err
-	}
-	if fi.Mode().Type() == fs.ModeSymlink {
-		return nil
-	}
-	// Chmod follows chown. Perm drops set-id bits, which chatd must not give to a chat's file.
-	return root.Chmod(target, fi.Mode().Perm())
-}
-
-func copyFile(path string, root *os.Root, target string) error {
-	in, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := root.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	if _, err = io.Copy(out, in); err == nil {
-		err = out.Sync() // an existing home is never filled: its content is durable before its name
-	}
-	return errors.Join(err, out.Close())
+	err := trees.Remove(tmp, rec.ID.User(), trees.AsideName(rec.ID.User()))
+	return errors.Join(err, trees.Remove(varTmp, rec.ID.User(), trees.AsideName(rec.ID.User())))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/trees"
 )
 
 // judged holds the keys of a profile against which runs are checked. It is replaced as a
@@ -93,7 +94,7 @@ func (m *Manager) shimPolicyDir(id chat.ID) string { return filepath.Join(m.sess
 // read them through its group, and no other chat may.
 func (m *Manager) makeShimPolicy(rec state.Record) error {
 	dir := m.shimPolicyDir(rec.ID)
-	if err := makeRootDir(dir, 0o750); err != nil {
+	if err := trees.MakeRoot(dir, 0o750); err != nil {
 		return err
 	}
 	if err := os.Lchown(dir, 0, int(rec.UID)); err != nil {
@@ -117,8 +118,8 @@ func (m *Manager) writeShimPolicy(rec state.Record) error {
 		}
 		return nil
 	}
-	err := replace(name, func(aside string) error {
-		if err := writeNew(aside, text, 0o640); err != nil {
+	err := trees.Replace(name, func(aside string) error {
+		if err := trees.WriteNew(aside, text, 0o640); err != nil {
 			return err
 		}
 		return os.Lchown(aside, 0, int(rec.UID))

@@ -16,6 +16,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/enforce"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/trees"
 )
 
 // keeperDir is the directory of the enforcer's socket and records, below the run
@@ -108,7 +109,7 @@ func (m *Manager) startKeeper(ctx context.Context) error {
 	if err := checkProgram(m.opt.Enforce); err != nil {
 		return fmt.Errorf("cannot start the keeper of file rules: %w", err)
 	}
-	if err := makeRootDir(m.keeperDir(), 0o700); err != nil {
+	if err := trees.MakeRoot(m.keeperDir(), 0o700); err != nil {
 		return err
 	}
 	log, err := os.OpenFile(filepath.Join(m.keeperDir(), "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

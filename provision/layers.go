@@ -13,9 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/trees"
 	"github.com/chatd/chatd/unshare"
 )
 
@@ -132,7 +134,7 @@ func (m *Manager) describe() chat.Host {
 		Kernel: kernelRelease(), Backend: m.backend(), Version: m.opt.Version,
 		Layers: m.hostLayers(), Missing: m.missing(), Allowed: m.opt.AllowMissing, Broken: []string{}, Findings: []string{}, Shares: []chat.ShareUse{},
 	}
-	h.Findings = append(h.Findings, oomLogFinding(oomDumpTasks)...)
+	h.Findings = append(h.Findings, cgroup.OOMLogFinding(cgroup.OOMDumpTasks)...)
 	if h.Allowed == nil {
 		h.Allowed = []chat.LayerName{}
 	}
@@ -252,7 +254,7 @@ func (m *Manager) tryWalls(ctx context.Context) error {
 }
 
 func (m *Manager) makeState(context.Context) error {
-	return errors.Join(makeRootDir(m.opt.State, 0o711), makeRootDir(m.opt.Run, 0o755))
+	return errors.Join(trees.MakeRoot(m.opt.State, 0o711), trees.MakeRoot(m.opt.Run, 0o755))
 }
 
 func (m *Manager) openTable(context.Context) error {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/chatd/chatd/account"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/quota"
@@ -97,5 +98,5 @@ func (m *Manager) checkOptions(context.Context) error {
 	if _, ok := m.opt.Profiles[chat.DefaultProfile]; !ok {
 		return fmt.Errorf("cannot serve: no profile named %s: %w", chat.DefaultProfile, chat.ErrInvalid)
 	}
-	return checkUIDRange(m.opt.UIDs)
+	return account.CheckRange(m.opt.UIDs.Low, m.opt.UIDs.High)
 }

@@ -12,9 +12,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/account"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/netpolicy"
+	"github.com/chatd/chatd/homedir"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/trees"
 )
 
 // probeID is the chat that probes act as. It has no record, and no chat gets its
@@ -135,7 +138,7 @@ func (m *Manager) seesInit() error {
 		return fmt.Errorf("cannot open the host's /proc: %w", err)
 	}
 	defer unix.Close(proc)
-	return netpolicy.AsUID(m.probeUID(), func() error {
+	return sys.AsUID(m.probeUID(), func() error {
 		var st unix.Stat_t
 		return unix.Fstatat(proc, "1", &st, unix.AT_SYMLINK_NOFOLLOW)
 	})
@@ -178,14 +181,14 @@ func (m *Manager) tableLayers(ctx context.Context) []chat.Layer {
 }
 
 func (m *Manager) accountLayer(ctx context.Context) chat.Layer {
-	l := chat.Layer{Name: chat.LayerAccount, State: chat.LayerOn, By: m.account.name(), At: time.Now(),
+	l := chat.Layer{Name: chat.LayerAccount, State: chat.LayerOn, By: m.account.Name(), At: time.Now(),
 		Probe: "an account was made, found by name and number through NSS, and removed"}
 	var err error
 	if !m.resolved {
 		err = m.probeAccount(ctx)
 	}
 	m.resolved = false
-	if noRoom(err) && m.tryOn(func(rec state.Record) error { return verifyNSS(ctx, m.accountOf(rec)) }) {
+	if noRoom(err) && m.tryOn(func(rec state.Record) error { return account.Verify(ctx, m.accountOf(rec)) }) {
 		l.Probe = "there is no room for another account; one that is there was found by name and number through NSS"
 		err = nil
 	}
@@ -235,11 +238,11 @@ func (m *Manager) homeLayer() chat.Layer {
 const probeHome = "probe-home"
 
 func (m *Manager) tryHome() error {
-	err := makeOwned(m.paths.homes, probeHome, m.probeUID()-1, m.homeMode(), "")
+	err := homedir.MakeOwned(m.paths.homes, probeHome, m.probeUID()-1, m.homeMode(), "")
 	if err == nil {
 		err = m.keepsOut(filepath.Join(m.paths.homes, probeHome))
 	}
-	return errors.Join(err, removeTrees(m.paths.homes, probeHome))
+	return errors.Join(err, trees.Remove(m.paths.homes, probeHome))
 }
 
 // keepsOut tries to open the home of another uid, to list the homes and to make one. A
@@ -248,7 +251,7 @@ func (m *Manager) keepsOut(home string) error {
 	if fi, err := os.Lstat(home); err != nil || !fi.IsDir() {
 		return fmt.Errorf("cannot try to enter %s: want a directory: %w", home, errors.Join(err, chat.ErrNotFound))
 	}
-	return netpolicy.AsUID(m.probeUID(), func() error {
+	return sys.AsUID(m.probeUID(), func() error {
 		for _, dir := range []string{home, home + "/.", m.paths.homes} {
 			if fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
 				return errors.Join(fmt.Errorf("cannot keep uid %d out: it opened %s", m.probeUID(), dir), unix.Close(fd))

@@ -25,7 +25,7 @@ func (m *Manager) tryProbeSession(ctx context.Context, kind chat.Network) (layer
 	clean := func() error {
 		c := context.WithoutCancel(ctx)
 		return errors.Join(m.removeSession(c, rec), m.removeLimits(c, rec), m.removeTmp(c, rec), m.removeHome(c, rec),
-			m.account.remove(c, m.accountOf(rec)))
+			m.account.Remove(c, m.accountOf(rec)))
 	}
 	if err := clean(); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (m *Manager) createProbeAccount(ctx context.Context, rec state.Record) erro
 	if !m.units {
 		return nil
 	}
-	return m.account.create(ctx, m.accountOf(rec))
+	return m.account.Create(ctx, m.accountOf(rec))
 }
 
 // runProbe tries the walls twice: in the session's first command, which PID 1 or chatd
@@ -134,8 +134,8 @@ func (m *Manager) probeTwice(ctx context.Context, rec state.Record, inner *heldP
 		return nil, fmt.Errorf("cannot probe a run: %w", err)
 	}
 	var inRun []chat.Layer
-	if err := json.Unmarshal(ran.stdout.bytes(), &inRun); err != nil {
-		return nil, fmt.Errorf("cannot read what the probe found in a run: %w: %s", err, chat.QuoteOutput(ran.stderr.text()))
+	if err := json.Unmarshal(ran.stdout.Bytes(), &inRun); err != nil {
+		return nil, fmt.Errorf("cannot read what the probe found in a run: %w: %s", err, chat.QuoteOutput(ran.stderr.Text()))
 	}
 	for i, l := range inRun {
 		if l.State != chat.LayerOn {

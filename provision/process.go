@@ -101,11 +101,11 @@ func (l *heldProcess) ended() <-chan struct{} {
 // been reaped. The host's init reaps what an earlier daemon started.
 func (l *heldProcess) waitExit(ctx context.Context, uid uint32) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		if err := collectOrphans(uid); err != nil {
+		if err := sys.CollectOrphans(uid); err != nil {
 			return err
 		}
 		if !l.alive() {
-			return collectOrphans(uid)
+			return sys.CollectOrphans(uid)
 		}
 		select {
 		case <-ctx.Done():

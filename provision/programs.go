@@ -14,7 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/exposure"
 	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/trees"
 )
 
 // commandDirs are the directories with the allowed commands, as the session sees them.
@@ -69,7 +71,7 @@ func (m *Manager) linkPrograms() error {
 
 // linkProfile makes the PATH of one profile.
 func (m *Manager) linkProfile(name string, p chat.Profile, programs *shims.Programs) error {
-	if err := makeRootDir(filepath.Dir(m.binDir(name)), 0o755); err != nil {
+	if err := trees.MakeRoot(filepath.Dir(m.binDir(name)), 0o755); err != nil {
 		return err
 	}
 	missing, err := programs.WriteBin(m.binDir(name), p.Commands)
@@ -126,7 +128,7 @@ func installProgram(from, to string) error {
 	if have, err := os.ReadFile(to); err == nil && bytes.Equal(have, content) && checkProgram(to) == nil {
 		return nil
 	}
-	if err := replaceFile(to, content, 0o755); err != nil {
+	if err := trees.ReplaceFile(to, content, 0o755); err != nil {
 		return fmt.Errorf("cannot install %s: %w", to, err)
 	}
 	return nil
@@ -146,7 +148,7 @@ func checkRoots(file string, st unix.Stat_t) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o111 == 0 {
 		return fmt.Errorf("cannot use the program %s: want a file that may be executed: %w", chat.Quote(file), chat.ErrUnsupported)
 	}
-	if who := writersOf(st); who != "" {
+	if who := exposure.WritersOf(st); who != "" {
 		return fmt.Errorf("cannot use the program %s: %s may write to it; want a file that only root may write to: %w", chat.Quote(file), who, chat.ErrUnsupported)
 	}
 	return nil

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,10 +12,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chatd/chatd/account"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/quota"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/trees"
 )
 
 // Manager provisions chats: it owns their records, accounts, homes, walls and
@@ -34,9 +35,9 @@ type Manager struct {
 	noTable error            // why table is nil
 	access  atomic.Pointer[ruleBook]
 	judges  atomic.Pointer[map[string]judged] // by profile
-	userdb  *userdb
-	useradd *useradd
-	account accountBackend // the one that new accounts get
+	userdb  *account.Userdb
+	useradd *account.Useradd
+	account account.Backend // the one that new accounts get
 	// resolved: the choice of account made an account and found it; the first probe reuses that.
 	resolved bool
 	paths    paths
@@ -118,7 +119,7 @@ func newManager(opt Options) *Manager {
 		opt: opt, log: opt.Log, sessions: map[chat.ID]*session{}, findings: map[string]string{}, starting: map[string]int{},
 		creates: quota.NewRate(opt.Shares[quota.Creates], time.Now), spent: quota.NewRate(1, time.Now),
 		layers: untried(), since: time.Now().UTC(), tried: make(chan struct{}), again: make(chan struct{}, 1),
-		userdb: &userdb{dir: opt.Userdb}, useradd: &useradd{},
+		userdb: &account.Userdb{Dir: opt.Userdb}, useradd: &account.Useradd{},
 		paths: paths{
 			homes: opt.Homes, tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),
 			sessions: filepath.Join(opt.Run, "sessions"), runs: filepath.Join(opt.Run, "runs"), profiles: filepath.Join(opt.State, "profiles"),
@@ -207,7 +208,7 @@ func (m *Manager) prepareHost(context.Context) error {
 		{m.paths.varTmp, m.tmpMode()}, {m.paths.profiles, 0o755}, {m.paths.logs, 0o700}, {filepath.Dir(m.paths.shim), 0o755},
 		{m.paths.stage, 0o700}, {filepath.Join(m.paths.stage, "empty"), 0o755}, {m.paths.empty, 0o755},
 	} {
-		if err := makeRootDir(d.path, d.mode); err != nil {
+		if err := trees.MakeRoot(d.path, d.mode); err != nil {
 			return err
 		}
 	}
@@ -216,39 +217,7 @@ func (m *Manager) prepareHost(context.Context) error {
 		return err
 	}
 	m.boot = boot
-	return errors.Join(m.makeMasks(), becomeSubreaper(), m.installPrograms(), m.checkViews())
-}
-
-// makeRootDir makes dir, owned by root, with exactly mode. It refuses a link, and a directory of
-// another owner, who could replace everything in it.
-//
-// A missing parent is made with mode 0755: the daemon's umask would close it to the chats that
-// have to pass.
-func makeRootDir(dir string, mode os.FileMode) error {
-	err := os.Mkdir(dir, mode)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := makeRootDir(filepath.Dir(dir), 0o755); err != nil {
-			return err
-		}
-		err = os.Mkdir(dir, mode)
-	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("cannot make %s: %w", dir, err)
-	}
-	fi, err := os.Lstat(dir)
-	if err != nil {
-		return fmt.Errorf("cannot look at %s: %w", dir, err)
-	}
-	if uid, _ := ownerOf(fi); !fi.IsDir() || uid != 0 {
-		return fmt.Errorf("cannot use %s: want a directory that root owns, found %s of uid %d", dir, fi.Mode(), uid)
-	}
-	if fi.Mode().Perm() == mode {
-		return nil
-	}
-	if err := os.Chmod(dir, mode); err != nil {
-		return fmt.Errorf("cannot set the mode of %s: %w", dir, err)
-	}
-	return nil
+	return errors.Join(m.makeMasks(), sys.BecomeSubreaper(), m.installPrograms(), m.checkViews())
 }
 
 // without reports whether the layer is left out: a test asks for that, or this host lacks the

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/trees"
 )
 
 // aboutWalls is the subject of the finding about walls that could not be probed.
@@ -197,7 +198,7 @@ func (m *Manager) reportStrays() error {
 			return fmt.Errorf("cannot list %s: %w", dir, err)
 		}
 		for _, e := range entries {
-			name := strings.TrimPrefix(e.Name(), asideName(""))
+			name := strings.TrimPrefix(e.Name(), trees.AsideName(""))
 			if dir != m.paths.homes {
 				name = strings.TrimPrefix(name, chat.UserPrefix)
 			}
@@ -219,9 +220,9 @@ func (m *Manager) reportStrays() error {
 
 // strayAccounts lists the user records in chatd's uid range that belong to no chat.
 func (m *Manager) strayAccounts() ([]string, error) {
-	entries, err := os.ReadDir(m.userdb.dir)
+	entries, err := os.ReadDir(m.userdb.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("cannot list %s: %w", m.userdb.dir, err)
+		return nil, fmt.Errorf("cannot list %s: %w", m.userdb.Dir, err)
 	}
 	var strays []string
 	for _, e := range entries {
@@ -231,7 +232,7 @@ func (m *Manager) strayAccounts() ([]string, error) {
 			continue
 		}
 		if _, err := m.store.GetUID(uint32(uid)); errors.Is(err, chat.ErrNotFound) {
-			strays = append(strays, filepath.Join(m.userdb.dir, e.Name()))
+			strays = append(strays, filepath.Join(m.userdb.Dir, e.Name()))
 		}
 	}
 	return strays, nil

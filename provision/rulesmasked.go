@@ -12,6 +12,7 @@ import (
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/trees"
 )
 
 // masksDir holds the empty file and directory that bubblewrap mounts as masks. Chats may pass
@@ -20,7 +21,7 @@ func (m *Manager) masksDir() string { return filepath.Join(m.opt.Run, enforce.St
 
 // makeMasks makes masksDir and the sources of masks in it.
 func (m *Manager) makeMasks() error {
-	if err := makeRootDir(m.masksDir(), 0o711); err != nil {
+	if err := trees.MakeRoot(m.masksDir(), 0o711); err != nil {
 		return err
 	}
 	return enforce.MakeMasks(m.masksDir())
@@ -33,7 +34,7 @@ func (m *Manager) makeMasks() error {
 // A mask never covers another mount, which the enforcer would have to look into. It is mounted
 // only where nobody can swap a name before bubblewrap gets there: in the home of a sleeping chat,
 // and in trees that no session can write to.
-func (m *Manager) masks(rec state.Record, v shims.View) (all []shims.Exposed) {
+func (m *Manager) masks(rec state.Record, v shims.View) (all []chat.Exposed) {
 	closed := m.closedTo(rec)
 	paths := slices.Concat(closed.home, closed.outside)
 	if len(paths) == 0 || m.without(chat.LayerView) || !enforce.Needed(m.policy(rec), rec.Agent) {
@@ -53,7 +54,7 @@ func (m *Manager) masks(rec state.Record, v shims.View) (all []shims.Exposed) {
 			if dir {
 				source = enforce.ClosedDirectory
 			}
-			all = append(all, shims.Exposed{Source: filepath.Join(m.masksDir(), source), Target: p, Mode: chat.ReadOnly, File: !dir, By: "file rules"})
+			all = append(all, chat.Exposed{Source: filepath.Join(m.masksDir(), source), Target: p, Mode: chat.ReadOnly, File: !dir, By: "file rules"})
 		}
 	}
 	return all
@@ -92,7 +93,7 @@ func (s *session) maskedPaths() []string {
 	return nil
 }
 
-func targets(list []shims.Exposed) (all []string) {
+func targets(list []chat.Exposed) (all []string) {
 	for _, e := range list {
 		all = append(all, e.Target)
 	}

@@ -1,7 +1,6 @@
 package provision
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,27 +16,12 @@ import (
 
 // Run runs one command in the chat, beside its terminal and behind the same
 // walls, and returns when it and everything it started has ended. A chat that is
-// asleep is woken first.
-func (m *Manager) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error) {
-	spec.OutputMax = cmp.Or(spec.OutputMax, chat.DefaultOutputMax)
-	return m.runTo(ctx, id, spec, nil)
-}
-
-// RunTo is Run with the output as it comes, to out and not into the result. Nothing calls out
-// after RunTo has returned. While out does not return, the run may be blocked by its own
-// output. An OutputMax is [chat.ErrInvalid]: no output is stored.
-func (m *Manager) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
-	if err := spec.CheckStreamed(); err != nil {
-		return chat.RunResult{}, err
-	}
-	var until untilOver
-	defer until.end()
-	res, err := m.runTo(ctx, id, spec, until.output(out))
-	res.Stdout, res.Stderr, res.Truncated = "", "", false
-	return res, err
-}
-
-func (m *Manager) runTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
+// asleep is woken first. The command's streams go to begun, with nothing of them left here, and
+// the result has no output. A command whose streams nobody reads any more ends by SIGPIPE, or is
+// blocked until its timeout.
+func (m *Manager) Run(
+	ctx context.Context, id chat.ID, spec chat.RunSpec, begun func(run string, stdout, stderr *os.File),
+) (chat.RunResult, error) {
 	rec, s, r, err := m.newRunOf(ctx, id, spec)
 	if err != nil {
 		return chat.RunResult{}, err
@@ -51,13 +35,8 @@ func (m *Manager) runTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out 
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
 	e := m.runEntry(rec, r, spec)
-	e.out, e.stdin, e.openStdin = out, []byte(spec.Stdin), spec.StdinStaysOpen()
-	e.started = func(nsenter int, stdin *os.File) {
-		r.begun(nsenter, stdin)
-		if spec.Started != nil {
-			spec.Started(r.info.ID)
-		}
-	}
+	e.stdin, e.openStdin = []byte(spec.Stdin), spec.StdinStaysOpen()
+	e.started, e.begun = r.begun, begun
 	ended, err := m.enter(runCtx, rec, s, e)
 	err = m.notEntered(ctx, rec, spec, detail, err)
 	if err == nil && ctx.Err() != nil {
@@ -101,7 +80,7 @@ func (m *Manager) newRunOf(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 
 // runEntry returns the entry of a run's command into the session.
 func (m *Manager) runEntry(rec state.Record, r *liveRun, spec chat.RunSpec) entry {
-	e := entry{run: r.info.ID, grace: r.grace, argv: spec.CommandLine(), env: runEnv(spec), dir: spec.Dir(m.home(rec.ID)), outputMax: spec.OutputMax}
+	e := entry{run: r.info.ID, grace: r.grace, argv: spec.CommandLine(), env: runEnv(spec), dir: spec.Dir(m.home(rec.ID))}
 	if spec.TTY != nil {
 		e.argv = shims.PTYArgv(*spec.TTY, e.argv)
 	}
@@ -119,10 +98,7 @@ func runEnv(spec chat.RunSpec) []string {
 func (m *Manager) runResult(rec state.Record, r *liveRun, out entered) chat.RunResult {
 	res := chat.RunResult{
 		Exit: out.exit, Signal: out.signal, TimedOut: out.timedOut,
-		Stdout: out.stdout.text(), Stderr: out.stderr.text(),
-		StdoutBytes: out.stdout.total, StderrBytes: out.stderr.total,
-		Truncated: out.stdout.truncated() || out.stderr.truncated(),
-		WallMS:    out.wall.Milliseconds(), CPUMS: out.usage.CPU.D().Milliseconds(), MemoryPeak: out.usage.MemoryPeak,
+		WallMS: out.wall.Milliseconds(), CPUMS: out.usage.CPU.D().Milliseconds(), MemoryPeak: out.usage.MemoryPeak,
 	}
 	m.explain(rec, r, &res, out.usage.OOMKills)
 	return res

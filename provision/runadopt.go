@@ -12,6 +12,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/supervise"
+	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/trees"
 )
 
 // adoptRuns finds the runs of an earlier chatd: those of the background go on, or have ended
@@ -25,7 +27,7 @@ func (m *Manager) adoptRuns(ctx context.Context) error {
 	for _, c := range chats {
 		rec, err := m.store.Get(chat.ID(c.Name()))
 		if errors.Is(err, chat.ErrNotFound) {
-			errs = append(errs, removeTrees(m.paths.runs, c.Name()))
+			errs = append(errs, trees.Remove(m.paths.runs, c.Name()))
 			continue
 		}
 		if err != nil {
@@ -52,7 +54,7 @@ func (m *Manager) adoptRunsOf(ctx context.Context, rec state.Record) error {
 			continue
 		}
 		// Its supervisor, if any, is still in the run's leaf, which is killed next.
-		errs = append(errs, removeTrees(parent, run.Name()))
+		errs = append(errs, trees.Remove(parent, run.Name()))
 	}
 	return errors.Join(errs...)
 }
@@ -117,7 +119,7 @@ func (m *Manager) holdSupervisor(p process) (*heldProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	if uid, err := uidOfPid(p.PID); err != nil || uid != m.probeUID() {
+	if uid, err := sys.UIDOf(p.PID); err != nil || uid != m.probeUID() {
 		return nil, errors.Join(fmt.Errorf("cannot adopt process %d: it is of uid %d: %w", p.PID, uid, chat.ErrWrongPhase), err, l.Close())
 	}
 	return l, nil

@@ -12,7 +12,10 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/stream"
 	"github.com/chatd/chatd/supervise"
+	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/trees"
 )
 
 // watchRun waits for the end of a run of the background, or ends it when its time is over or
@@ -76,6 +79,7 @@ func (m *Manager) endOf(ctx context.Context, rec state.Record, r *liveRun, timed
 		if said, ok := supervise.ReadEnd(f); ok {
 			status := unix.WaitStatus(said.Status)
 			e.State, e.At = chat.RunEnded, said.At
+			e.Tail = said.Tail[:min(len(said.Tail), supervise.MaxTail)]
 			e.Result.TimedOut = timedOut || said.TimedOut
 			if status.Signaled() {
 				e.Result.Signal = signalName(status.Signal())
@@ -86,7 +90,7 @@ func (m *Manager) endOf(ctx context.Context, rec state.Record, r *liveRun, timed
 		f.Close()
 	}
 	e.Result.WallMS = e.At.Sub(r.info.StartedAt).Milliseconds()
-	err := errors.Join(m.killRun(ctx, rec, r.info.ID), collectOrphans(rec.UID))
+	err := errors.Join(m.killRun(ctx, rec, r.info.ID), sys.CollectOrphans(rec.UID))
 	usage, uerr := m.groups.RunUsage(rec.ID, r.info.ID)
 	e.Result.CPUMS, e.Result.MemoryPeak = usage.CPU.D().Milliseconds(), usage.MemoryPeak
 	m.explain(rec, r, &e.Result, usage.OOMKills)
@@ -100,15 +104,15 @@ func (m *Manager) endOf(ctx context.Context, rec state.Record, r *liveRun, timed
 // addCounts says how much was printed.
 func (r *liveRun) addCounts(res *chat.RunResult) error {
 	for name, to := range map[string]*int64{chat.Stdout: &res.StdoutBytes, chat.Stderr: &res.StderrBytes} {
-		ring, done, err := r.openStream(name)
+		f, err := r.openStream(name)
 		if errors.Is(err, chat.ErrNotFound) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		total, missed, err := ring.Counts()
-		done()
+		total, missed, err := stream.NewFile(f, r.info.OutputMax).Counts()
+		f.Close()
 		if err != nil {
 			return err
 		}
@@ -132,7 +136,7 @@ func (m *Manager) forgetLater(r *liveRun, ended time.Time) {
 func (m *Manager) dropRun(r *liveRun) error {
 	m.forgetRun(r)
 	parent := filepath.Dir(r.dir)
-	if err := removeTrees(parent, r.info.ID); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := trees.Remove(parent, r.info.ID); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -173,5 +177,5 @@ func (m *Manager) removeRuns(ctx context.Context, rec state.Record) error {
 	if _, err := os.Lstat(m.paths.runs); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	return removeTrees(m.paths.runs, string(rec.ID))
+	return trees.Remove(m.paths.runs, string(rec.ID))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/supervise"
+	"github.com/chatd/chatd/trees"
 )
 
 // A run of the background has a directory of root's below the run directory, so that a
@@ -39,11 +40,13 @@ type endedRun struct {
 	State  chat.RunState  `json:"state"`
 	At     time.Time      `json:"at"`
 	Result chat.RunResult `json:"result"`
+	// Tail is the end of its standard output, which the result of a schedule shows.
+	Tail []byte `json:"tail,omitempty"`
 }
 
 // makeFiles makes the run's directory, and the streams of its command.
 func (r *liveRun) makeFiles(uid uint32, spec chat.RunSpec) (*runStdio, error) {
-	if err := errors.Join(makeRootDir(filepath.Dir(r.dir), 0o700), makeRootDir(r.dir, 0o700)); err != nil {
+	if err := errors.Join(trees.MakeRoot(filepath.Dir(r.dir), 0o700), trees.MakeRoot(r.dir, 0o700)); err != nil {
 		return nil, err
 	}
 	room, err := os.Open(r.dir)
@@ -55,7 +58,7 @@ func (r *liveRun) makeFiles(uid uint32, spec chat.RunSpec) (*runStdio, error) {
 		return nil, fmt.Errorf("cannot run in the background: less than 1/%d of the file system of %s is free: %w", r.parts(), r.dir, chat.ErrBusy)
 	}
 	for _, name := range []string{"stdout", "stderr", "end"} {
-		if err := writeNew(filepath.Join(r.dir, name), nil, 0o600); err != nil {
+		if err := trees.WriteNew(filepath.Join(r.dir, name), nil, 0o600); err != nil {
 			return nil, err
 		}
 	}
@@ -114,7 +117,7 @@ func (r *runStdio) fromFIFO(name string, uid uint32) error {
 func (r *liveRun) note(name string, v any) error {
 	b, err := json.Marshal(v)
 	if err == nil {
-		err = replaceFile(filepath.Join(r.dir, name), b, 0o600)
+		err = trees.ReplaceFile(filepath.Join(r.dir, name), b, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot note run %s: %w", r.info.ID, err)
@@ -150,89 +153,15 @@ func (r *liveRun) order(what byte) error {
 	return nil
 }
 
-// openStream opens a stream's file.
-func (r *liveRun) openStream(name string) (*supervise.Ring, func(), error) {
-	f, err := os.Open(filepath.Join(r.dir, name))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil, chat.NoRun(r.chat, r.info.ID) // reaped, or its time is over
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot read what run %s printed: %w", r.info.ID, err)
-	}
-	return supervise.NewRing(f, r.info.OutputMax), func() { f.Close() }, nil
-}
-
-// show is the run as it is now, with its output if that is asked for.
-func (r *liveRun) show(output bool) (chat.Run, error) {
+// show is the run as it is now.
+func (r *liveRun) show() chat.Run {
 	info := r.info
 	info.OutputMax = r.outputMax()
 	r.mu.Lock()
-	ended := r.ended
-	r.mu.Unlock()
-	if !info.Background {
-		return info, nil
+	defer r.mu.Unlock()
+	if info.Background && r.ended != nil {
+		at, res := r.ended.At, r.ended.Result
+		info.Result, info.State, info.EndedAt = &res, r.ended.State, &at
 	}
-	var res chat.RunResult
-	if ended != nil {
-		at := ended.At
-		res, info.State, info.EndedAt = ended.Result, ended.State, &at
-	}
-	if output {
-		if err := r.addOutput(&res); err != nil {
-			return info, err
-		}
-	}
-	if output || ended != nil {
-		info.Result = &res
-	}
-	return info, nil
-}
-
-// addOutput puts head and tail of both streams into a result.
-func (r *liveRun) addOutput(res *chat.RunResult) error {
-	for _, s := range []struct {
-		name  string
-		text  *string
-		total *int64
-	}{{chat.Stdout, &res.Stdout, &res.StdoutBytes}, {chat.Stderr, &res.Stderr, &res.StderrBytes}} {
-		ring, done, err := r.openStream(s.name)
-		if err != nil {
-			return err
-		}
-		c := newCapture(r.outputMax())
-		missed, err := c.read(ring)
-		done()
-		if err != nil {
-			return err
-		}
-		*s.text, *s.total = c.text(), c.total+missed
-		res.Truncated = res.Truncated || c.truncated() || missed > 0
-	}
-	return nil
-}
-
-// read takes what is kept of a stream; missed is what found no room.
-func (c *capture) read(ring *supervise.Ring) (missed int64, err error) {
-	total, missed, err := ring.Counts()
-	if err != nil {
-		return 0, err
-	}
-	buf := make([]byte, 32<<10)
-	for pos := int64(0); pos < total; {
-		n, at, err := ring.ReadAt(buf[:min(int64(len(buf)), total-pos)], pos)
-		if err != nil || n == 0 {
-			return missed, err
-		}
-		if at > pos {
-			c.skip(at)
-		}
-		c.add(buf[:n])
-		pos = at + int64(n)
-	}
-	return missed, nil
-}
-
-// skip goes on at position pos of the stream, which lies in its tail.
-func (c *capture) skip(pos int64) {
-	c.tail, c.next, c.total = nil, 0, pos
+	return info
 }

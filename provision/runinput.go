@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -12,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/stream"
 	"github.com/chatd/chatd/supervise"
 )
 
@@ -59,22 +58,25 @@ func (r *liveRun) resize(size chat.TTY) error {
 	if r.info.TTY == nil {
 		return fmt.Errorf("cannot resize run %s: it has no tty: %w", r.info.ID, chat.ErrWrongPhase)
 	}
-	w, done, err := r.openStdin()
+	w, err := r.openStdin()
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer w.Close()
 	if err := w.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
 		return fmt.Errorf("cannot resize run %s: %w", r.info.ID, err)
 	}
-	_, err = w.Write(shims.SizeFrame(size.Rows, size.Cols))
-	return errors.Join(r.inputError(err), w.SetWriteDeadline(time.Time{}))
+	_, err = w.Write(stream.SizeFrame(size.Rows, size.Cols))
+	return r.inputError(err)
 }
 
-// WriteStdin sends body to the standard input of a run that has it open, as fast as the run
-// reads, and closes it then if last is set. When the run ends first it is [chat.ErrWrongPhase],
-// and body is closed, so that nobody waits for more of it.
-func (m *Manager) WriteStdin(ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool) error {
+// WriteStdin has write write to the standard input of a run that has it open, and closes it then if
+// last is set. write has the end of the run to write to, in a description of its own, and its
+// context ends with the run: that is then [chat.ErrWrongPhase].
+func (m *Manager) WriteStdin(
+	ctx context.Context, id chat.ID, run string, last bool,
+	write func(context.Context, stream.Input) error,
+) error {
 	rec, r, err := m.runOf(ctx, id, run)
 	if err != nil {
 		return err
@@ -87,50 +89,33 @@ func (m *Manager) WriteStdin(ctx context.Context, id chat.ID, run string, body i
 	if err := m.audit(ctx, rec, "stdin", "intent", detail); err != nil {
 		return err
 	}
-	n, err := r.copyStdin(ctx, body, last)
+	err = r.giveStdin(ctx, last, write)
 	m.touch(rec)
-	detail["bytes"] = fmt.Sprint(n)
 	return errors.Join(err, m.auditOutcome(ctx, rec, "stdin", detail, err))
 }
 
-func (r *liveRun) copyStdin(ctx context.Context, body io.ReadCloser, last bool) (n int64, err error) {
-	w, done, err := r.openStdin()
+func (r *liveRun) giveStdin(
+	ctx context.Context, last bool, write func(context.Context, stream.Input) error,
+) error {
+	w, err := r.openStdin()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	defer done()
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() { // neither a run that is over nor a caller who is gone is waited for
-		select {
-		case <-r.over:
-		case <-ctx.Done():
-		case <-stop:
-			return
-		}
-		_ = body.Close()
-		_ = w.SetWriteDeadline(time.Unix(1, 0))
-	}()
-	to := io.Writer(w)
-	if r.info.TTY != nil {
-		to = shims.InputFrames(w)
-	}
-	n, err = io.CopyBuffer(onlyWriter{to}, onlyReader{body}, make([]byte, 32<<10))
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	within = whenClosed(within, r.over)
+	err = write(within, stream.Input{W: w, Framed: r.info.TTY != nil})
 	switch {
 	case ctx.Err() != nil && !r.isOver(): // with a body of net/http that is closed its context ends too
-		return n, fmt.Errorf("cannot write to run %s: the caller went away: %w", r.info.ID, context.Cause(ctx))
-	case err != nil:
-		return n, r.inputError(err)
-	case last:
-		err = r.closeStdin(w)
+		return fmt.Errorf("cannot write to run %s: the caller went away: %w",
+			r.info.ID, context.Cause(ctx))
+	case err != nil && r.isOver():
+		return r.notRunning("write to")
+	case err == nil && last:
+		return r.closeStdin(within)
 	}
-	return n, err
+	return err
 }
-
-type (
-	onlyReader struct{ io.Reader }
-	onlyWriter struct{ io.Writer }
-)
 
 // inputError says what became of standard input.
 func (r *liveRun) inputError(err error) error {
@@ -147,46 +132,71 @@ func (r *liveRun) inputError(err error) error {
 	return fmt.Errorf("cannot write to run %s: %w", r.info.ID, err)
 }
 
-// openStdin is the end to write to: of a run of the background, which another chatd may have
-// started, the fifo. It is root's, in a directory of root's, and opened without waiting.
-func (r *liveRun) openStdin() (w *os.File, done func(), err error) {
+// openStdin opens the end to write to, without waiting. For a background run that is the fifo, which
+// is root's, in a directory of root's: another chatd may have started the run. The receiver of the
+// file changes nothing of what chatd-root has: flags belong to one opening (fcntl(2)).
+func (r *liveRun) openStdin() (*os.File, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.isOver() {
-		return nil, nil, r.notRunning("write to")
+		return nil, r.notRunning("write to")
 	}
-	if r.info.Background {
-		f, err := os.OpenFile(filepath.Join(r.dir, "stdin"), os.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, nil, r.noStdin()
-		}
-		if err != nil {
-			return nil, nil, r.inputError(err)
-		}
-		return f, func() { f.Close() }, nil
+	name := filepath.Join(r.dir, "stdin")
+	var f *os.File
+	var err error
+	switch {
+	case r.info.Background:
+		f, err = os.OpenFile(name, os.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	case r.stdin == nil:
+		return nil, r.noStdin()
+	default:
+		f, err = reopen(r.stdin)
 	}
-	if r.stdin == nil {
-		return nil, nil, r.noStdin()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, r.noStdin()
 	}
-	return r.stdin, func() {}, nil
+	return f, r.inputError(err)
+}
+
+// reopen opens a pipe once more, for writing.
+func reopen(w *os.File) (f *os.File, err error) {
+	raw, err := w.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	if raw.Control(func(fd uintptr) {
+		f, err = os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_WRONLY|unix.O_NONBLOCK, 0)
+	}) != nil {
+		return nil, os.ErrClosed
+	}
+	return f, err
 }
 
 func (r *liveRun) noStdin() error {
 	return fmt.Errorf("cannot write to run %s: its standard input is not open (open_stdin): %w", r.info.ID, chat.ErrWrongPhase)
 }
 
-// closeStdin ends standard input. A terminal is told so instead, as by Ctrl-D.
-func (r *liveRun) closeStdin(w *os.File) error {
+// closeStdin ends standard input, unless ctx ends first. A terminal is told so instead, as by Ctrl-D.
+func (r *liveRun) closeStdin(ctx context.Context) error {
 	switch {
 	case r.info.TTY != nil:
-		_, err := w.Write(shims.EndFrame())
+		w, err := r.openStdin()
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		defer context.AfterFunc(ctx, func() { _ = w.SetWriteDeadline(time.Unix(1, 0)) })()
+		_, err = w.Write(stream.EndFrame())
 		return r.inputError(err)
 	case r.info.Background:
 		return errors.Join(r.order(supervise.OrderClose), removeFile(filepath.Join(r.dir, "stdin")))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stdin = nil
+	w := r.stdin
+	if r.stdin = nil; w == nil {
+		return nil // the run is over
+	}
 	if err := w.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return r.inputError(err)
 	}

@@ -3,116 +3,76 @@ package provision
 import (
 	"context"
 	"fmt"
-	"time"
+	"os"
+	"path/filepath"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/stream"
 )
 
-// ReadRun returns what a run of the background printed from the cursor on, at most
-// [chat.MaxReadRun] of each stream.
-func (m *Manager) ReadRun(ctx context.Context, id chat.ID, run, cursor string) (chat.RunOutput, error) {
-	at, err := chat.ParseRunCursor(cursor)
-	if err != nil {
-		return chat.RunOutput{}, err
-	}
+// OpenRun returns one run and, of a background run, its output in the files that its supervisor
+// writes, open for reading and nothing else.
+func (m *Manager) OpenRun(ctx context.Context, id chat.ID, run string) (stream.Opened, error) {
 	_, r, err := m.runOf(ctx, id, run)
 	if err != nil {
-		return chat.RunOutput{}, err
+		return stream.Opened{}, err
 	}
-	return r.read(at, make([]byte, chat.MaxReadRun))
+	o := stream.Opened{Run: r.show(), Max: r.info.OutputMax}
+	if !r.info.Background {
+		return o, nil
+	}
+	if o.Stdout, err = r.openStream(chat.Stdout); err != nil {
+		return stream.Opened{}, err
+	}
+	if o.Stderr, err = r.openStream(chat.Stderr); err != nil {
+		o.Stdout.Close()
+		return stream.Opened{}, err
+	}
+	return o, nil
 }
 
-// followEvery is how often a run that is followed is looked at.
-const followEvery = 30 * time.Millisecond
+// openStream opens a stream's file.
+func (r *liveRun) openStream(name string) (*os.File, error) {
+	f, err := os.Open(filepath.Join(r.dir, name))
+	if os.IsNotExist(err) {
+		return nil, chat.NoRun(r.chat, r.info.ID) // reaped, or its time is over
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read what run %s printed: %w", r.info.ID, err)
+	}
+	return f, nil
+}
 
-// FollowRun gives everything that a run of the background prints from the cursor on to out, and
-// returns how it ended. It may be followed by many, and whoever goes away ends nothing. Frame.Missing counts the
-// bytes before a frame that are not kept any more.
-func (m *Manager) FollowRun(ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame)) (chat.RunResult, error) {
-	at, err := chat.ParseRunCursor(cursor)
+// AwaitRun returns how a background run ended, once it has.
+func (m *Manager) AwaitRun(ctx context.Context, id chat.ID, run string) (chat.RunResult, error) {
+	_, r, err := m.runOf(ctx, id, run)
 	if err != nil {
 		return chat.RunResult{}, err
 	}
-	_, r, err := m.runOf(ctx, id, run)
-	if err != nil {
-		return chat.RunResult{}, err
+	if !r.info.Background {
+		return chat.RunResult{}, fmt.Errorf("cannot wait for run %s: who started it does: %w",
+			r.info.ID, chat.ErrWrongPhase)
 	}
-	buf := make([]byte, chat.MaxReadRun)
-	for {
-		over := r.isOver()
-		got, err := r.read(at, buf)
-		if err != nil {
-			return chat.RunResult{}, err
-		}
-		for _, f := range got.Frames {
-			out(f)
-		}
-		if at, err = chat.ParseRunCursor(got.Cursor); err != nil {
-			return chat.RunResult{}, err
-		}
-		if len(got.Frames) > 0 {
-			continue
-		}
-		if over {
-			return r.resultAlone()
-		}
-		select {
-		case <-r.over:
-		case <-time.After(followEvery):
-		case <-ctx.Done():
-			return chat.RunResult{}, fmt.Errorf("cannot follow run %s: %w", r.info.ID, context.Cause(ctx))
-		case <-m.runs.ctx.Done():
-			return chat.RunResult{}, fmt.Errorf("cannot follow run %s: chatd is ending: %w", r.info.ID, chat.ErrBusy)
-		}
+	select {
+	case <-r.over:
+		e, err := r.endAlone()
+		return e.Result, err
+	case <-ctx.Done():
+		return chat.RunResult{}, fmt.Errorf("cannot wait for run %s: %w", r.info.ID, context.Cause(ctx))
+	case <-m.runs.ctx.Done():
+		return chat.RunResult{}, fmt.Errorf("cannot wait for run %s: chatd is ending: %w", r.info.ID, chat.ErrBusy)
 	}
 }
 
-// resultAlone is the result without its output.
-func (r *liveRun) resultAlone() (chat.RunResult, error) {
+// endAlone is how a background run ended.
+func (r *liveRun) endAlone() (endedRun, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended == nil {
-		return chat.RunResult{}, chat.NoRun(r.chat, r.info.ID)
+		return endedRun{}, chat.NoRun(r.chat, r.info.ID)
 	}
 	if r.ended.State == chat.RunLost {
-		return chat.RunResult{}, fmt.Errorf("cannot tell how run %s ended: what minded it was ended: %w", r.info.ID, chat.ErrWrongPhase)
+		return endedRun{}, fmt.Errorf("cannot tell how run %s ended: what minded it was ended: %w", r.info.ID, chat.ErrWrongPhase)
 	}
-	return r.ended.Result, nil
-}
-
-// read reads both streams once, as much of each as buf has room for.
-func (r *liveRun) read(at chat.RunCursor, buf []byte) (out chat.RunOutput, err error) {
-	if !r.info.Background {
-		return out, fmt.Errorf("cannot read run %s: its output goes to who started it: %w", r.info.ID, chat.ErrWrongPhase)
-	}
-	out.Frames, out.State = []chat.Frame{}, chat.RunRunning
-	r.mu.Lock()
-	if r.ended != nil {
-		out.State = r.ended.State
-	}
-	r.mu.Unlock()
-	for _, s := range []struct {
-		name string
-		at   *int64
-	}{{chat.Stdout, &at.Stdout}, {chat.Stderr, &at.Stderr}} {
-		ring, done, err := r.openStream(s.name)
-		if err != nil {
-			return out, err
-		}
-		n, from, err := ring.ReadAt(buf, *s.at)
-		done()
-		if err != nil {
-			return out, err
-		}
-		missing := max(0, from-*s.at)
-		out.Missing += missing
-		*s.at = from + int64(n)
-		if n > 0 {
-			f := chat.NewFrame(s.name, time.Now().UTC(), buf[:n])
-			f.Cursor, f.Missing = at.String(), missing
-			out.Frames = append(out.Frames, f)
-		}
-	}
-	out.Cursor = at.String()
-	return out, nil
+	return *r.ended, nil
 }

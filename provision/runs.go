@@ -220,22 +220,9 @@ func (m *Manager) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) {
 	}
 	out := chat.Runs{Runs: []chat.Run{}}
 	for _, r := range m.runsOf(id) {
-		info, err := r.show(false)
-		if err != nil {
-			return chat.Runs{}, err
-		}
-		out.Runs = append(out.Runs, info)
+		out.Runs = append(out.Runs, r.show())
 	}
 	return out, nil
-}
-
-// ShowRun returns one run with its output so far.
-func (m *Manager) ShowRun(ctx context.Context, id chat.ID, run string) (chat.Run, error) {
-	_, r, err := m.runOf(ctx, id, run)
-	if err != nil {
-		return chat.Run{}, err
-	}
-	return r.show(true)
 }
 
 // EndRun ends a run as its timeout does: SIGTERM, its grace, then all of its leaf. It returns when

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
@@ -216,11 +215,12 @@ func (m *Manager) dropLast(id chat.ID, run string) {
 // addEnd says how a run ended, and the end of what it printed.
 func (m *Manager) addEnd(r *liveRun, last *chat.ScheduleResult) {
 	last.Run = r.info.ID
-	res, err := r.resultAlone()
-	if err == nil {
+	e, err := r.endAlone()
+	if res := e.Result; err == nil {
 		last.WallMS, last.Exit, last.Signal = res.WallMS, res.Exit, res.Signal
-		last.TimedOut, last.OOMKilled, last.EndedBy, last.OutputBytes = res.TimedOut, res.OOMKilled, res.EndedBy, res.StdoutBytes
-		last.Output, err = r.tail()
+		last.TimedOut, last.OOMKilled, last.EndedBy = res.TimedOut, res.OOMKilled, res.EndedBy
+		last.OutputBytes = res.StdoutBytes
+		last.Output = strings.ToValidUTF8(string(e.Tail), "\ufffd")
 	}
 	if err != nil { // it was dropped, or nobody saw how it ended
 		m.log.Error("cannot say how a scheduled run ended", "chat", r.chat, "run", r.info.ID, "error", err)
@@ -255,34 +255,4 @@ func deniedBy(err error) string {
 		return "tools_off"
 	}
 	return ""
-}
-
-// tail is the end of what a run printed, in whole characters, at most [chat.MaxTail] bytes.
-func (r *liveRun) tail() (string, error) {
-	ring, done, err := r.openStream(chat.Stdout)
-	if err != nil {
-		return "", err
-	}
-	defer done()
-	total, _, err := ring.Counts()
-	if err != nil {
-		return "", err
-	}
-	from := max(0, total-chat.MaxTail)
-	buf := make([]byte, chat.MaxTail)
-	var text []byte
-	for pos := from; pos < total; {
-		n, at, err := ring.ReadAt(buf[:total-pos], pos)
-		if err != nil {
-			return "", err
-		}
-		if n == 0 {
-			break
-		}
-		text, pos = append(text, buf[:n]...), at+int64(n)
-	}
-	for i := 0; i < utf8.UTFMax && from > 0 && len(text) > 0 && !utf8.RuneStart(text[0]); i++ {
-		text = text[1:]
-	}
-	return strings.ToValidUTF8(string(text), "\ufffd"), nil
 }

@@ -5,42 +5,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/supervise"
 )
-
-// The end of what was printed, in whole characters, however much was.
-func TestTail(t *testing.T) {
-	for _, c := range []struct{ printed, want string }{
-		{"", ""},
-		{"ab", "ab"},
-		{strings.Repeat("x", 100000) + "end", strings.Repeat("x", chat.MaxTail-3) + "end"},
-		{strings.Repeat("x", 3<<20) + "end", strings.Repeat("x", chat.MaxTail-3) + "end"},
-		{strings.Repeat("é", chat.MaxTail) + "x", strings.Repeat("é", (chat.MaxTail-1)/2) + "x"},
-		{"\xff\x80a", "\ufffda"},
-	} {
-		r := newLiveRun("0123456789abcdef", chat.Run{OutputMax: chat.DefaultOutputMax}, 0)
-		r.dir = t.TempDir()
-		f, err := os.Create(filepath.Join(r.dir, chat.Stdout))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = supervise.NewRing(f, chat.DefaultOutputMax).Write([]byte(c.printed))
-		if err := errors.Join(err, f.Close()); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := r.tail(); got != c.want || err != nil {
-			t.Errorf("%.20q: %.40q of %d, %v", c.printed, got, len(got), err)
-		}
-	}
-}
 
 // The run of the time before, which is kept, is not that of the time that was taken.
 func TestRunTaken(t *testing.T) {

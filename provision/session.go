@@ -15,7 +15,9 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/tmux"
+	"github.com/chatd/chatd/trees"
 )
 
 // session is one awake chat: bubblewrap's pid 1 and its descendants.
@@ -40,7 +42,7 @@ type session struct {
 	invocation string
 	// plan is the plan it was started from; exposed are the paths of the host that it sees.
 	plan    *chat.Plan
-	exposed []shims.Exposed
+	exposed []chat.Exposed
 	// masked are the paths that bubblewrap masked and that the current rules still deny; nil: a
 	// chatd that made no masks started it.
 	masked atomic.Pointer[[]string]
@@ -59,8 +61,8 @@ type sessionFile struct {
 	Invocation string       `json:"invocation,omitempty"`
 	Plan       *chat.Plan   `json:"plan,omitempty"`
 	// Exposed is the part of Plan to which later commands confine themselves.
-	Exposed []shims.Exposed `json:"exposed,omitempty"`
-	Masked  *[]string       `json:"masked,omitempty"`
+	Exposed []chat.Exposed `json:"exposed,omitempty"`
+	Masked  *[]string      `json:"masked,omitempty"`
 }
 
 // errNoPrompt is a session that ended before its shell was at a prompt.
@@ -156,7 +158,7 @@ func (m *Manager) killGroup(ctx context.Context, rec state.Record) error {
 		case err := <-ended:
 			return errors.Join(append(errs, err)...)
 		case <-time.After(10 * time.Millisecond):
-			if err := collectOrphans(rec.UID); err != nil && len(errs) == 0 {
+			if err := sys.CollectOrphans(rec.UID); err != nil && len(errs) == 0 {
 				errs = append(errs, err)
 			}
 		}
@@ -190,7 +192,7 @@ func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
 		errs = append(errs, s.init.waitExit(ctx, rec.UID), s.init.Close())
 	}
 	errs = append(errs, m.dropRules(ctx, rec.ID))
-	return errors.Join(append(errs, removeTrees(m.paths.sessions, string(rec.ID)))...)
+	return errors.Join(append(errs, trees.Remove(m.paths.sessions, string(rec.ID)))...)
 }
 
 // makeSessionDir makes the root-owned directory of the session and, in it, the fifo through
@@ -198,10 +200,10 @@ func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
 // keep root's uid.
 func (m *Manager) makeSessionDir(rec state.Record) (*os.File, error) {
 	dir := m.sessionDir(rec.ID)
-	if err := removeTrees(m.paths.sessions, string(rec.ID)); err != nil {
+	if err := trees.Remove(m.paths.sessions, string(rec.ID)); err != nil {
 		return nil, err
 	}
-	if err := makeRootDir(dir, 0o711); err != nil {
+	if err := trees.MakeRoot(dir, 0o711); err != nil {
 		return nil, err
 	}
 	fifo := filepath.Join(dir, "prompt")

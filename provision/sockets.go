@@ -9,6 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/sockets"
+	"github.com/chatd/chatd/sys"
 )
 
 const (
@@ -255,7 +256,7 @@ func (w *socketWatch) lookAtLocks(ctx context.Context, awake map[*session]bool) 
 	}
 	byUID := map[uint32]int{}
 	for pid, n := range byPid {
-		if uid, err := uidOfPid(pid); err == nil { // else it has ended, and so have its locks
+		if uid, err := sys.UIDOf(pid); err == nil { // else it has ended, and so have its locks
 			byUID[uid] += n
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/stream"
 )
 
 // runStdio is the three streams of a run. They are pipes, given to the chat's
@@ -75,22 +77,36 @@ func (r *runStdio) close() {
 	}
 }
 
-// read takes what the run prints until nobody can print any more.
-func (r *runStdio) read(stdout, stderr *capture) <-chan struct{} {
+// read takes what the run prints until nobody can print any more, and keeps max bytes of each
+// stream.
+func (r *runStdio) read(out *entered, max int64) <-chan struct{} {
+	out.stdout, out.stderr = *stream.NewCapture(max), *stream.NewCapture(max)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		one := make(chan struct{})
-		go func() { defer close(one); stderr.take(r.errR) }()
-		stdout.take(r.outR)
+		go func() { defer close(one); out.stderr.Take(r.errR, nil) }()
+		out.stdout.Take(r.outR, nil)
 		<-one
 	}()
 	return done
 }
 
-// drainTime is how long the streams are read on once nobody of the run lives.
-// What the run wrote lies in the pipes by then.
-const drainTime = 2 * time.Second
+// readOwn is read for a program of chatd's own, and nil for one whose streams are given away.
+func (r *runStdio) readOwn(out *entered, e entry) <-chan struct{} {
+	if e.begun != nil {
+		return nil
+	}
+	return r.read(out, ownOutput)
+}
+
+// giveAway gives the read ends to whoever reads them in place of chatd-root, if anybody does.
+func (r *runStdio) giveAway(e entry) {
+	if e.begun != nil {
+		e.begun(e.run, r.outR, r.errR)
+		r.outR, r.errR = nil, nil
+	}
+}
 
 // endReads bounds what is left to read. The write ends may outlive the run: a
 // descriptor that was sent over a unix socket (SCM_RIGHTS, unix(7)) lives in
@@ -98,9 +114,12 @@ const drainTime = 2 * time.Second
 //
 // Where the run is not over, what lies in the pipes by now is all that its caller gets.
 func (r *runStdio) endReads(over bool) error {
-	end := time.Now().Add(drainTime)
+	if r.outR == nil {
+		return nil
+	}
+	end := time.Now().Add(stream.DrainTime)
 	if !over {
-		end = time.Now().Add(drainTime / 20)
+		end = time.Now().Add(stream.DrainTime / 20)
 	}
 	if err := errors.Join(r.outR.SetReadDeadline(end), r.errR.SetReadDeadline(end)); err != nil {
 		return fmt.Errorf("cannot bound the output of a run: %w", err)

@@ -4,8 +4,6 @@ import (
 	"os"
 	"testing"
 	"time"
-
-	"github.com/chatd/chatd/chat"
 )
 
 // TestHeldStreams keeps a write end open, as a run does that handed its stdout to
@@ -22,8 +20,8 @@ func TestHeldStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	stdio.closeChildEnds()
-	stdout, stderr := newCapture(chat.DefaultOutputMax), newCapture(chat.DefaultOutputMax)
-	reads := stdio.read(&stdout, &stderr)
+	var out entered
+	reads := stdio.read(&out, ownOutput)
 	if err := stdio.endReads(true); err != nil {
 		t.Fatal(err)
 	}
@@ -33,8 +31,8 @@ func TestHeldStreams(t *testing.T) {
 		t.Fatal("the answer waits for a stream that somebody holds")
 	}
 	stdio.close()
-	if stdout.text() != "printed" || stderr.text() != "" {
-		t.Errorf("stdout %q, stderr %q", stdout.text(), stderr.text())
+	if out.stdout.Text() != "printed" || out.stderr.Text() != "" {
+		t.Errorf("stdout %q, stderr %q", out.stdout.Text(), out.stderr.Text())
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/chatd/chatd/ring"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/tmux"
+	"github.com/chatd/chatd/trees"
 )
 
 // What a terminal prints comes through a fifo, from chatd-shim log, which tmux starts as the
@@ -34,7 +35,7 @@ func (m *Manager) logFIFO(id chat.ID) string { return filepath.Join(m.sessionDir
 func (m *Manager) removeLog(_ context.Context, rec state.Record) error {
 	r, done, err := m.openLog(rec.ID)
 	if err != nil {
-		return removeTrees(m.paths.logs, string(rec.ID))
+		return trees.Remove(m.paths.logs, string(rec.ID))
 	}
 	defer done()
 	m.logs.forget(rec.ID)

@@ -14,6 +14,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/trees"
 )
 
 // tmpMode is the mode of the parents of the private /tmp trees. bubblewrap, which runs as the
@@ -81,7 +82,7 @@ func (m *Manager) askForOwn(rec state.Record, e *shims.Entry) error {
 		return nil
 	}
 	for path, parent := range map[string]string{"/tmp": m.paths.tmp, "/var/tmp": m.paths.varTmp} {
-		if err := makeRootDir(parent, m.tmpMode()); err != nil {
+		if err := trees.MakeRoot(parent, m.tmpMode()); err != nil {
 			return err
 		}
 		var st unix.Stat_t

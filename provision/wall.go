@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/chatd/chatd/account"
 	"github.com/chatd/chatd/netpolicy"
 )
 
@@ -17,7 +18,7 @@ const wallPatience = time.Minute
 // for a range that meets uids of the host and [chat.ErrUnsupported] where a
 // program is missing.
 func Wall(ctx context.Context, opt Options) error {
-	if err := checkUIDRange(opt.UIDs); err != nil {
+	if err := account.CheckRange(opt.UIDs.Low, opt.UIDs.High); err != nil {
 		return err
 	}
 	table, err := netpolicy.Open(netpolicy.Options{

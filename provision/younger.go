@@ -12,6 +12,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 )
 
 // checkYounger refuses a database that is younger than the host it is on: one that never gave a
@@ -64,7 +65,7 @@ func ownersIn(dir string, owners map[uint32]string) error {
 		if err != nil {
 			return fmt.Errorf("cannot look at %s: %w", filepath.Join(dir, e.Name()), err)
 		}
-		uid, _ := ownerOf(fi)
+		uid, _ := sys.OwnerOf(fi)
 		owners[uid] = filepath.Join(dir, e.Name())
 	}
 	return nil
@@ -72,15 +73,15 @@ func ownersIn(dir string, owners map[uint32]string) error {
 
 // recordedUIDs notes the user records, which are named by number too.
 func (m *Manager) recordedUIDs(owners map[uint32]string) error {
-	entries, err := os.ReadDir(m.userdb.dir)
+	entries, err := os.ReadDir(m.userdb.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot list %s: %w", m.userdb.dir, err)
+		return fmt.Errorf("cannot list %s: %w", m.userdb.Dir, err)
 	}
 	for _, e := range entries {
 		number, ok := strings.CutSuffix(e.Name(), ".user")
 		uid, err := strconv.ParseUint(number, 10, 32)
 		if ok && err == nil {
-			owners[uint32(uid)] = filepath.Join(m.userdb.dir, e.Name())
+			owners[uint32(uid)] = filepath.Join(m.userdb.Dir, e.Name())
 		}
 	}
 	return nil

@@ -32,7 +32,7 @@ func (c *Chats) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Ru
 	if err != nil {
 		return chat.RunResult{}, err
 	}
-	return c.root.Run(ctx, id, spec)
+	return c.streams.Run(ctx, id, spec)
 }
 
 // RunTo is [broker.Chats].
@@ -44,7 +44,7 @@ func (c *Chats) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out ch
 	if err != nil {
 		return chat.RunResult{}, err
 	}
-	return c.root.RunTo(ctx, id, spec, out)
+	return c.streams.RunTo(ctx, id, spec, out)
 }
 
 // StartRun is [broker.Chats].

@@ -7,13 +7,17 @@
 // judged, begun and awaited by calls of Root. Each leaves a record from which the next process
 // goes on: a clock that ends loses no time and no result.
 //
+// And it reads what runs print ([Streams]), from descriptors that chatd-root gives away: it keeps
+// head and tail, within a bound on all runs, and makes texts and frames of them. To a run's
+// standard input it writes what callers send, in the same way.
+//
 // # Runs as
 //
 // The front, as user chatd.
 //
 // # What it does not stop
 //
-// It is advice for well-meaning agents, as package guard has it, and limits nothing: chatd-root
+// The check of commands is advice for well-meaning agents, as package guard has it, and limits nothing: chatd-root
 // cannot know whether a command was read, or whether a time has come. A front that is taken over
 // lets both pass. Text that is typed into a terminal is not read.
 package runs

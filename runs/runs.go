@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -35,10 +36,11 @@ const (
 // [broker.Chats].
 type Chats struct {
 	root
-	guards guards
-	clock  schedule.Clock
-	log    *slog.Logger
-	runner *schedule.Runner
+	streams *Streams
+	guards  guards
+	clock   schedule.Clock
+	log     *slog.Logger
+	runner  *schedule.Runner
 
 	begin func()
 
@@ -53,7 +55,8 @@ var _ broker.Chats = (*Chats)(nil)
 
 // Open has the schedules that are kept come due once [Chats.Begin] is called.
 func Open(ctx context.Context, below broker.Root, opt Options) (*Chats, error) {
-	c := &Chats{root: below, clock: opt.Clock, log: cmp.Or(opt.Log, slog.New(slog.DiscardHandler))}
+	c := &Chats{root: below, streams: NewStreams(below), clock: opt.Clock}
+	c.log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	if c.clock.Now == nil {
 		c.clock = schedule.WallClock()
 	}
@@ -186,4 +189,37 @@ func (c *Chats) show(id chat.ID, s chat.Schedule) chat.Schedule {
 // gone reports an error that says that the schedule, or its chat, is there no more.
 func gone(err error) bool {
 	return errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrWrongPhase)
+}
+
+// Attach is [broker.Chats].
+func (c *Chats) Attach(
+	ctx context.Context, id chat.ID, a chat.Attach, out chat.Output,
+) (chat.RunResult, error) {
+	return c.streams.Attach(ctx, id, a, out)
+}
+
+// WriteStdin is [broker.Chats].
+func (c *Chats) WriteStdin(
+	ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool,
+) error {
+	return c.streams.WriteStdin(ctx, id, run, body, last)
+}
+
+// ShowRun is [broker.Chats].
+func (c *Chats) ShowRun(ctx context.Context, id chat.ID, run string) (chat.Run, error) {
+	return c.streams.ShowRun(ctx, id, run)
+}
+
+// ReadRun is [broker.Chats].
+func (c *Chats) ReadRun(
+	ctx context.Context, id chat.ID, run, cursor string,
+) (chat.RunOutput, error) {
+	return c.streams.ReadRun(ctx, id, run, cursor)
+}
+
+// FollowRun is [broker.Chats].
+func (c *Chats) FollowRun(
+	ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame),
+) (chat.RunResult, error) {
+	return c.streams.FollowRun(ctx, id, run, cursor, out)
 }

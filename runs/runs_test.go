@@ -150,11 +150,21 @@ func opened(t *testing.T, r *fake, h *hand) *Chats {
 	if r.terms == nil {
 		r.terms = func(context.Context) (chat.Terms, error) { return chat.Terms{Home: "/home/u"}, nil }
 	}
-	c, err := Open(t.Context(), r, Options{Clock: schedule.Clock{Now: h.Now, After: h.After}})
+	clock := schedule.Clock{Now: h.Now, After: h.After}
+	c, err := Open(t.Context(), rootOf(r), Options{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// rootOf is chatd-root, of chats that answer with texts.
+func rootOf(r *fake) broker.Root {
+	return struct {
+		broker.Base
+		broker.Judged
+		broker.Streams
+	}{r, r, apitest.Streams{Of: r}}
 }
 
 func (r *fake) await(t *testing.T, want string) {

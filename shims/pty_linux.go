@@ -18,10 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/stream"
 )
 
 // PTYArgv gives argv a terminal of its own: of the session's devpts, made by a process of
-// the chat inside every wall. Its standard input is frames, see [InputFrames].
+// the chat inside every wall. Its standard input is frames, see [stream.InputFrames].
 func PTYArgv(size chat.TTY, argv []string) []string {
 	return append([]string{InsideShim, "pty", strconv.Itoa(size.Rows), strconv.Itoa(size.Cols), "--"}, argv...)
 }
@@ -85,7 +86,7 @@ func relay(cmd *exec.Cmd, master *os.File) int {
 
 // input reads frames until they end or make no sense.
 func input(from io.Reader, master *os.File) error {
-	r := bufio.NewReaderSize(from, frameMax+3)
+	r := bufio.NewReaderSize(from, stream.FrameMax+3)
 	var head [3]byte
 	for {
 		if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -106,13 +107,13 @@ const endOfText = 4
 
 func take(kind byte, body []byte, master *os.File) error {
 	switch {
-	case kind == frameText:
+	case kind == stream.FrameText:
 		_, err := master.Write(body)
 		return err
-	case kind == frameEnd:
+	case kind == stream.FrameEnd:
 		_, err := master.Write([]byte{endOfText})
 		return err
-	case kind == frameSize && len(body) == 4:
+	case kind == stream.FrameSize && len(body) == 4:
 		return pty.Setsize(master, &pty.Winsize{Rows: binary.BigEndian.Uint16(body), Cols: binary.BigEndian.Uint16(body[2:])})
 	}
 	return fmt.Errorf("cannot use a frame of kind %q and %d bytes: %w", kind, len(body), chat.ErrInvalid)

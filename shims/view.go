@@ -60,13 +60,13 @@ type View struct {
 	// shims, [InsidePolicyDir]; empty means none.
 	PolicyDir string
 	// Exposed are further paths of the host, parents before what lies in them.
-	Exposed []Exposed
+	Exposed []chat.Exposed
 	// Denied are directories and files outside the home that file rules close as a whole:
 	// Landlock grants nothing there. Who fills it has looked that no exception lies in them.
 	Denied []string
 	// Masked are masks over what file rules close as a whole and is there when the session
 	// begins: the last mounts, none of them over another.
-	Masked []Exposed
+	Masked []chat.Exposed
 	// Opened is what its filter of system calls lets pass.
 	Opened Opened
 	// InfoFD is where bwrap writes {"child-pid": …} and more; 0 means nowhere.

@@ -22,7 +22,7 @@ func TestDeniedIsLeftOut(t *testing.T) {
 	}
 	must(t, os.Symlink("secret/f", shared+"/link"))
 	must(t, os.Symlink("secret", shared+"/way"))
-	v.Exposed = []Exposed{{Source: shared, Target: "/data", Mode: chat.ReadOnly}, {Source: shared + "/secret", Target: "/whole", Mode: chat.ReadWrite}}
+	v.Exposed = []chat.Exposed{{Source: shared, Target: "/data", Mode: chat.ReadOnly}, {Source: shared + "/secret", Target: "/whole", Mode: chat.ReadWrite}}
 	const doc = "/usr/share/doc"
 	granted := v
 	v.Denied = []string{"/data/secret", "/data/in/deep/secret", "/whole", doc, v.Home + "/x", "/tmp/x"}
@@ -55,7 +55,7 @@ func TestDeniedBesideMuch(t *testing.T) {
 	for i := range maxBeside + 1 {
 		must(t, os.WriteFile(filepath.Join(dir, string(rune('a'+i%26))+filepath.Base(t.Name())+string(rune(0x4e00+i))), nil, 0o644))
 	}
-	v := View{Home: "/srv/x", Exposed: []Exposed{{Source: dir, Target: "/data", Mode: chat.ReadOnly}}, Denied: []string{"/data/secret"}}
+	v := View{Home: "/srv/x", Exposed: []chat.Exposed{{Source: dir, Target: "/data", Mode: chat.ReadOnly}}, Denied: []string{"/data/secret"}}
 	if got := v.LeftOut(); len(got) > 0 {
 		t.Errorf("left out are %q", got)
 	}
@@ -73,7 +73,7 @@ func TestMasked(t *testing.T) {
 		must(t, errors.Join(os.MkdirAll(filepath.Dir(v.Home+f), 0o755), os.WriteFile(v.Home+f, []byte("x"), 0o644)))
 	}
 	masked := v
-	masked.Masked = []Exposed{{Source: masks + "/directory", Target: v.Home + "/keys", Mode: chat.ReadOnly}, {Source: masks + "/file", Target: v.Home + "/note", Mode: chat.ReadOnly, File: true}}
+	masked.Masked = []chat.Exposed{{Source: masks + "/directory", Target: v.Home + "/keys", Mode: chat.ReadOnly}, {Source: masks + "/file", Target: v.Home + "/note", Mode: chat.ReadOnly, File: true}}
 	for _, c := range []struct{ do, path, want string }{
 		{"read", "/keys/k", "EACCES"}, {"list", "/keys", "EACCES"}, {"read", "/note", "EACCES"}, {"read", "/open", "ok"},
 	} {

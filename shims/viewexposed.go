@@ -7,21 +7,6 @@ import (
 	"github.com/chatd/chatd/landlock"
 )
 
-// Exposed is one path of the host that this session sees besides what every
-// session does. Who fills it has resolved Source: no part of it is a link, or may
-// be swapped by a chat, and where Target lies in the home it is there already.
-type Exposed struct {
-	Source string    `json:"source"`
-	Target string    `json:"target"`
-	Mode   chat.Mode `json:"mode"`
-	// File: it is a regular file, not a directory.
-	File bool `json:"file,omitempty"`
-	// Exec: programs in it may be run also where it is read-only.
-	Exec bool `json:"exec,omitempty"`
-	// By is the key of the profile that asks for it.
-	By string `json:"by"`
-}
-
 // exposedRules adds to r what Landlock lets through for the exposed paths.
 func (v View) exposedRules(r landlock.Rules) landlock.Rules {
 	for _, e := range v.Exposed {
@@ -31,7 +16,7 @@ func (v View) exposedRules(r landlock.Rules) landlock.Rules {
 	return r
 }
 
-func exposedList(r *landlock.Rules, e Exposed) *[]string {
+func exposedList(r *landlock.Rules, e chat.Exposed) *[]string {
 	switch {
 	case e.Mode == chat.ReadWrite && e.File:
 		return &r.WriteFiles

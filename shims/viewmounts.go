@@ -27,7 +27,7 @@ func (v View) Mounts() []chat.Mount {
 	return append(append(all, binds(v.Exposed)...), binds(v.Masked)...)
 }
 
-func binds(list []Exposed) (all []chat.Mount) {
+func binds(list []chat.Exposed) (all []chat.Mount) {
 	for _, e := range list {
 		all = append(all, chat.Mount{Type: chat.MountBind, Source: e.Source, Target: e.Target, Mode: e.Mode, By: e.By})
 	}
@@ -62,7 +62,7 @@ func (v View) systemMounts() []chat.Mount {
 		all = append(all, chat.Mount{Type: chat.MountDir, Target: dir, Mode: chat.ReadOnly, Perm: 0o755})
 	}
 	for _, p := range append(slices.Clip(etcBound), settingsIn("/")...) {
-		if slices.ContainsFunc(v.Exposed, func(e Exposed) bool { return chat.Within(e.Target, p) }) {
+		if slices.ContainsFunc(v.Exposed, func(e chat.Exposed) bool { return chat.Within(e.Target, p) }) {
 			continue
 		}
 		m := bind(p, p, chat.ReadOnly)

@@ -10,7 +10,7 @@ import (
 )
 
 var someView = View{User: "chat-x", UID: 7, Home: "/srv/h", Tmp: "/t", VarTmp: "/v", Shim: "/s", ShimDir: "/sd", BinDir: "/bd",
-	PromptFIFO: "/f", Network: chat.NetworkNone, Exposed: []Exposed{
+	PromptFIFO: "/f", Network: chat.NetworkNone, Exposed: []chat.Exposed{
 		{Source: "/data/tools", Target: "/opt/tools", Mode: chat.ReadOnly, Exec: true, By: "expose_paths[0]"},
 		{Source: "/data/out", Target: "/srv/h/out", Mode: chat.ReadWrite, By: "expose_paths[1]"},
 		{Source: "/etc/motd", Target: "/etc/motd", Mode: chat.ReadOnly, File: true, By: "allow_read_paths[0]"},
@@ -111,7 +111,7 @@ func TestSettingsGiveWay(t *testing.T) {
 	for _, dir := range settingsIn("/") {
 		for _, target := range []string{dir, dir + "/own"} {
 			v := someView
-			v.Exposed = []Exposed{{Source: "/data", Target: target, Mode: chat.ReadOnly}}
+			v.Exposed = []chat.Exposed{{Source: "/data", Target: target, Mode: chat.ReadOnly}}
 			if slices.ContainsFunc(v.Mounts(), func(m chat.Mount) bool { return m.Target == dir && m.Source == dir }) {
 				t.Errorf("%s is there, below %s", dir, target)
 			}

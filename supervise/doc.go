@@ -10,7 +10,7 @@
 // chatd moves it out of the leaf, among its own, and lets it go on: from here on no limit of the
 // chat meets it, and cgroup.kill does not.
 //
-// It copies each pipe into its file ([Ring]): the head and the tail of the stream, as much as
+// It copies each pipe into its file ([stream.File]): the head and the tail of the stream, as much as
 // [Spec].OutputMax says, and how long it was. The files are on the run directory, a tmpfs; they grow no more when that is nearly
 // full. When the command has ended, or the time is over and chatd did not see to it, it writes to cgroup.kill, reads
 // what is left in the pipes, writes [End], and ends itself. chatd reads the files when it wants

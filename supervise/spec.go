@@ -33,7 +33,7 @@ type Files struct {
 	Stdin *os.File
 	// StdoutPipe and StderrPipe are the read ends of the run's output.
 	StdoutPipe, StderrPipe *os.File
-	// StdoutFile and StderrFile are for a [Ring] each, End is for [End].
+	// StdoutFile and StderrFile are for a [stream.File] each, End is for [End].
 	StdoutFile, StderrFile, End *os.File
 	// Kill is the leaf's cgroup.kill.
 	Kill *os.File
@@ -63,7 +63,7 @@ type Spec struct {
 	Deadline time.Time `json:"deadline"`
 	// Last is when it ends the run, should nobody else have done so.
 	Last time.Time `json:"last"`
-	// OutputMax is that of each [Ring]; an older chatd says none.
+	// OutputMax is that of each [stream.File]; an older chatd says none.
 	OutputMax int64 `json:"output_max,omitempty"`
 	// OpenStdin: Files.Stdin is there.
 	OpenStdin bool `json:"open_stdin,omitempty"`
@@ -91,7 +91,12 @@ type End struct {
 	At     time.Time `json:"at"`
 	// TimedOut: the command was still there when its time was over, whoever ended it then.
 	TimedOut bool `json:"timed_out,omitempty"`
+	// Tail is the end of standard output, at most [MaxTail] bytes.
+	Tail []byte `json:"tail,omitempty"`
 }
+
+// MaxTail bounds [End].Tail.
+const MaxTail = 4 << 10
 
 // maxSpec bounds a spec and an end, in bytes.
 const maxSpec = 64 << 10

@@ -11,11 +11,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// drainTime is how long the streams are read on once nobody of the run lives; see
-// provision's stdio.go.
-const drainTime = 2 * time.Second
+	"github.com/chatd/chatd/stream"
+)
 
 // Main is the mode "mind" of chatd-shim; it returns the exit code.
 func Main() int {
@@ -40,7 +38,7 @@ type supervisor struct {
 	pid            int
 	orders, stdin  *os.File
 	outP, errP     *os.File
-	out, errs      *Ring
+	out, errs      *stream.File
 	end, kill      *os.File
 	moved          chan struct{}
 	exited, reaped chan struct{}
@@ -134,10 +132,10 @@ func (m *supervisor) takeFiles() error {
 		errs = append(errs, m.stdin.Close())
 	}
 	m.outP, m.errP = take(fdStdoutPipe, "stdout"), take(fdStderrPipe, "stderr")
-	m.out = NewRing(os.NewFile(fdStdoutFile, "stdout file"), m.spec.OutputMax)
-	m.errs = NewRing(os.NewFile(fdStderrFile, "stderr file"), m.spec.OutputMax)
-	for _, r := range []*Ring{m.out, m.errs} {
-		r.roomy = func() bool { return Roomy(r.f, 8) }
+	for fd, to := range map[uintptr]**stream.File{fdStdoutFile: &m.out, fdStderrFile: &m.errs} {
+		f := os.NewFile(fd, "output")
+		*to = stream.NewFile(f, m.spec.OutputMax)
+		(*to).GrowIf(func() bool { return Roomy(f, 8) })
 	}
 	m.end, m.kill = os.NewFile(fdEnd, "end"), os.NewFile(fdKill, "kill")
 	return errors.Join(errs...)
@@ -162,23 +160,26 @@ func (m *supervisor) supervise() error {
 	var copied [2]chan struct{}
 	for i, c := range []struct {
 		from *os.File
-		to   *Ring
+		to   *stream.File
 	}{{m.outP, m.out}, {m.errP, m.errs}} {
 		copied[i] = make(chan struct{})
 		go func() {
 			defer close(copied[i])
-			_, _ = io.CopyBuffer(c.to, onlyReader{c.from}, make([]byte, pieceSize)) // ends with the stream, or by its deadline
+			_, _ = io.CopyBuffer(c.to, onlyReader{c.from}, make([]byte, stream.PieceSize)) // ends with the stream, or by its deadline
 		}()
 	}
 	timedOut := m.await()
-	deadline := time.Now().Add(drainTime)
+	deadline := time.Now().Add(stream.DrainTime)
 	err := errors.Join(m.outP.SetReadDeadline(deadline), m.errP.SetReadDeadline(deadline))
 	for _, c := range copied {
 		<-c
 	}
-	line, jerr := json.Marshal(End{Status: uint32(m.status), At: time.Now().UTC(), TimedOut: timedOut})
+	tail, terr := m.out.Tail(MaxTail)
+	line, jerr := json.Marshal(End{
+		Status: uint32(m.status), At: time.Now().UTC(), TimedOut: timedOut, Tail: tail,
+	})
 	_, werr := m.end.Write(append(line, '\n'))
-	return errors.Join(err, jerr, werr)
+	return errors.Join(err, terr, jerr, werr)
 }
 
 // onlyReader hides what else a file can do: to copy from a pipe in the kernel would bypass the ring.

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -37,5 +38,14 @@ func TestTimedOutWhoeverEndsIt(t *testing.T) {
 				t.Errorf("timed out: %v, status %v", got, m.status)
 			}
 		})
+	}
+}
+
+// TestReadEnd: half an end is none.
+func TestReadEnd(t *testing.T) {
+	for text, want := range map[string]bool{"": false, `{"status":9`: false, `{"status":9}`: false, `{"status":9,"at":"2026-01-02T03:04:05Z"}`: true} {
+		if _, ok := ReadEnd(bytes.NewReader([]byte(text))); ok != want {
+			t.Errorf("%q: %t", text, ok)
+		}
 	}
 }

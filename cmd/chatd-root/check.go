@@ -10,6 +10,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/exposure"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
@@ -57,7 +58,7 @@ func checkView(cfg config.Config, p chat.Profile) (key string, err error) {
 		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB,
 		UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
 	}, p)
-	var at *provision.KeyError
+	var at *exposure.KeyError
 	if errors.As(err, &at) {
 		return at.Key, at.Err
 	}

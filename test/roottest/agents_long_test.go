@@ -84,20 +84,17 @@ func coverUsrLocal(t *testing.T) {
 }
 
 // installAgents does what an operator does: npm install -g, as root, of which chats see /usr/local.
-func installAgents(t *testing.T) {
+func installAgents(t *testing.T, packages ...string) {
 	t.Helper()
 	coverUsrLocal(t)
 	// npm is in the namespace of who started the tests, for this one has no network.
 	argv := []string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", os.Getppid()), "npm", "install", "-g", "--prefix", "/usr/local", "--no-audit", "--no-fund"}
-	for _, a := range realAgents {
-		argv = append(argv, a.pkg)
-	}
-	npmtest.Install(t, "/", argv...)
+	npmtest.Install(t, "/", append(argv, packages...)...)
 }
 
 // agentsDaemon is a chatd with the profiles for agents as they are shipped, and what an
-// operator adds to them.
-func agentsDaemon(t *testing.T) *daemon {
+// operator adds to them; more are further keys of these profiles.
+func agentsDaemon(t *testing.T, more string) *daemon {
 	t.Helper()
 	opt := options(t)
 	skeleton := filepath.Join(filepath.Dir(opt.State), "skeleton")
@@ -111,7 +108,7 @@ func agentsDaemon(t *testing.T) *daemon {
 	}
 	extra := "profiles:\n"
 	for _, name := range []string{"agent", "agent-large"} {
-		extra += fmt.Sprintf("  %s:\n    egress: [\"%s:%s\"]\n    skeleton: %s\n    env: %s\n", name, peerV4, modelPort, skeleton, strings.ReplaceAll(agentEnv, "@model@", url))
+		extra += fmt.Sprintf("  %s:\n    egress: [\"%s:%s\"]\n    skeleton: %s\n    env: %s\n%s", name, peerV4, modelPort, skeleton, strings.ReplaceAll(agentEnv, "@model@", url), more)
 	}
 	config := configFile(t, opt)
 	text, err := os.ReadFile(config)
@@ -127,9 +124,13 @@ func TestLongAgents(t *testing.T) {
 		t.Skip("NOT TRIED: want CHATD_TEST_LONG=1, see test/all agents")
 	}
 	alone(t) // what it measures is in deploy/agents.md
-	installAgents(t)
+	var packages []string
+	for _, a := range realAgents {
+		packages = append(packages, a.pkg)
+	}
+	installAgents(t, packages...)
 	m := newModel(t, newPeer(t))
-	d := agentsDaemon(t)
+	d := agentsDaemon(t, "")
 	for name, a := range realAgents {
 		t.Run(name, func(t *testing.T) {
 			c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: name, Profile: a.profile})

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/termsafe"
 )
 
@@ -22,7 +21,7 @@ type attachment struct {
 	over chan error
 }
 
-func attachTo(t *testing.T, m *provision.Manager, id chat.ID, readOnly bool) *attachment {
+func attachTo(t *testing.T, m *manager, id chat.ID, readOnly bool) *attachment {
 	t.Helper()
 	ctx, end := context.WithCancel(operator(t.Context()))
 	a := &attachment{run: make(chan string, 1), over: make(chan error, 1), end: end}

@@ -21,15 +21,20 @@ var sharedActs = map[string]act{
 	"dial-fifo": dialFIFO,
 }
 
-// sixteen are files of a directory, one for each value of four bits.
+// sixteen are files of a directory, one for each value of four bits. No two are one file under
+// two names, as add-apt-repository and apt-add-repository of a host are: a watch is of the inode.
 func sixteen(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	var names []string
+	seen := map[uint64]bool{}
 	for _, e := range entries {
 		name := filepath.Join(dir, e.Name())
-		if fi, err := os.Stat(name); err == nil && fi.Mode().IsRegular() && unix.Access(name, unix.R_OK) == nil {
-			names = append(names, name)
+		var st unix.Stat_t
+		if unix.Stat(name, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || seen[st.Ino] || unix.Access(name, unix.R_OK) != nil {
+			continue
 		}
+		seen[st.Ino] = true
+		names = append(names, name)
 	}
 	sort.Strings(names)
 	if err == nil && len(names) < 16 {

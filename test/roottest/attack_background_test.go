@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 )
 
 // TestAttackMinderFiles: whatever a minder is given, what it starts gets the three streams and
@@ -92,7 +91,7 @@ func TestAttackBombsInTheBackground(t *testing.T) {
 }
 
 // beginMany begins short runs, and returns those that began.
-func beginMany(t *testing.T, m *provision.Manager, id chat.ID) (began []chat.Run) {
+func beginMany(t *testing.T, m *manager, id chat.ID) (began []chat.Run) {
 	t.Helper()
 	refused := map[string]int{}
 	for range 24 {

@@ -13,7 +13,6 @@ import (
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/runs"
 )
 
@@ -23,7 +22,7 @@ func asBridge(ctx context.Context, name string) context.Context {
 }
 
 // sleepingOf is a chat of a bridge's own, asleep.
-func sleepingOf(t testing.TB, m *provision.Manager, bridge, external string) chat.Chat {
+func sleepingOf(t testing.TB, m *manager, bridge, external string) chat.Chat {
 	t.Helper()
 	no := false
 	c, _, err := m.Create(asBridge(t.Context(), bridge), chat.Spec{ExternalID: external, Awake: &no})

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 )
 
 // TestAttackBombs: while A forks and allocates without end, it gets no more than its
@@ -161,7 +160,7 @@ func BenchmarkBombs(b *testing.B) {
 }
 
 // timesOfTrue is how long 60 runs of true took.
-func timesOfTrue(t testing.TB, m *provision.Manager, i inmate) []time.Duration {
+func timesOfTrue(t testing.TB, m *manager, i inmate) []time.Duration {
 	t.Helper()
 	var took []time.Duration
 	for range 60 {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 )
 
 // TestAttackOpen tries what is known to go through, so that it stays known: each
@@ -16,7 +15,7 @@ import (
 func TestAttackOpen(t *testing.T) {
 	m := open(t, attackOptions(t))
 	newPeer(t)
-	for name, try := range map[string]func(*testing.T, *provision.Manager) (through bool, what string){
+	for name, try := range map[string]func(*testing.T, *manager) (through bool, what string){
 		"all ports of the host":     takePorts,
 		"see a neighbour's sockets": seeSockets,
 	} {
@@ -41,7 +40,7 @@ for my $p (32768..60999) {
 open F, ">", "$ENV{HOME}/bound"; close F; sleep 1000`
 
 // takePorts: in the host's network a bound port is taken for all, root too.
-func takePorts(t *testing.T, m *provision.Manager) (bool, string) {
+func takePorts(t *testing.T, m *manager) (bool, string) {
 	a := inmateOf(t, m, "ports", "web")
 	if err := os.WriteFile(a.in("ports.pl"), []byte(portScript), 0o644); err != nil {
 		t.Fatal(err)
@@ -58,7 +57,7 @@ func takePorts(t *testing.T, m *provision.Manager) (bool, string) {
 
 // seeOpens: inotify(7) tells of a file, not of a mount, and all chats have the
 // same /usr.
-func seeOpens(t *testing.T, m *provision.Manager) (bool, string) {
+func seeOpens(t *testing.T, m *manager) (bool, string) {
 	a, b := inmateOf(t, m, "opens a", "default"), inmateOf(t, m, "opens b", "default")
 	a.typeLine(t, a.program+" watch /usr/bin/uname ~/ready ~/go >~/got.new; mv ~/got.new ~/got")
 	if err := awaitFile(a.in("ready")); err != nil {
@@ -76,7 +75,7 @@ func seeOpens(t *testing.T, m *provision.Manager) (bool, string) {
 }
 
 // seeSockets: /proc/net/unix names the sockets of everybody in one network.
-func seeSockets(t *testing.T, m *provision.Manager) (bool, string) {
+func seeSockets(t *testing.T, m *manager) (bool, string) {
 	a, b := inmateOf(t, m, "sockets a", "web"), inmateOf(t, m, "sockets b", "web")
 	b.background(t, "ready", "serve-unix", b.in("s"), b.in("ready"))
 	r := run(t, m, a.ID, "grep "+string(b.ID)+" /proc/net/unix")

@@ -62,7 +62,7 @@ func TestAttackForeignProfileWithout(t *testing.T) {
 func TestProfileIsKept(t *testing.T) {
 	ctx := asBridge(t.Context(), "ada")
 	opt := forBridges(options(t), "ada")
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	no := false
 	spec := chat.Spec{ExternalID: "x", Profile: "web", Awake: &no}

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/quota"
 )
 
@@ -24,7 +23,7 @@ func wantSpent(t testing.TB, what string, err error, share quota.Share) {
 }
 
 // tryCreate creates a chat of the bridge, asleep.
-func tryCreate(t testing.TB, m *provision.Manager, bridge, external string) (chat.Chat, error) {
+func tryCreate(t testing.TB, m *manager, bridge, external string) (chat.Chat, error) {
 	no := false
 	c, _, err := m.Create(asBridge(t.Context(), bridge), chat.Spec{ExternalID: external, Awake: &no})
 	return c, err
@@ -35,7 +34,7 @@ func tryCreate(t testing.TB, m *provision.Manager, bridge, external string) (cha
 func TestAttackShareOfUIDs(t *testing.T) {
 	opt := attackOptions(t)
 	opt.Shares = quota.Limits{quota.UIDs: 3, quota.Chats: 2}
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	for i := range 2 {
 		c, err := tryCreate(t, m, "greedy", fmt.Sprint(i))
@@ -111,7 +110,7 @@ func TestAttackShareOfCreates(t *testing.T) {
 func TestAttackShareOfAwake(t *testing.T) {
 	opt := attackOptions(t)
 	opt.Shares = quota.Limits{quota.Awake: 1, quota.RunBytes: 3 << 20}
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	greedy := asBridge(t.Context(), "greedy")
 	one, two, other := sleepingOf(t, m, "greedy", "1"), sleepingOf(t, m, "greedy", "2"), sleepingOf(t, m, "honest", "1")

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 )
 
 // TestSocketsAreBounded has a chat take all the kernel memory that sockets and locks
@@ -98,7 +97,7 @@ func kernelMemory(t testing.TB) int64 {
 // takeWaiting takes memory by connections that nobody accepts, and goes through if the chat is
 // left to hold three times its limit. It is stopped there, with what it holds: how much it takes
 // until somebody looks depends on how busy the machine is.
-func takeWaiting(t *testing.T, m *provision.Manager) string {
+func takeWaiting(t *testing.T, m *manager) string {
 	a := inmateOf(t, m, "sockets", "small")
 	before := kernelMemory(t)
 	a.start(t, "take", "waiting connections", "2")

@@ -114,7 +114,7 @@ func skeleton(t *testing.T, opt provision.Options, name, bashrc string) {
 
 // hostileStart: create gives a session or says what is wrong, and either way
 // the chat can be reaped.
-func hostileStart(t testing.TB, m *provision.Manager, name string) {
+func hostileStart(t testing.TB, m *manager, name string) {
 	ctx := operator(context.Background())
 	external := "hostile " + name
 	err := within(t, "create", func() error {
@@ -132,7 +132,7 @@ func hostileStart(t testing.TB, m *provision.Manager, name string) {
 	reapWithin(t, m, page.Chats[0])
 }
 
-func reapWithin(t testing.TB, m *provision.Manager, c chat.Chat) {
+func reapWithin(t testing.TB, m *manager, c chat.Chat) {
 	t.Helper()
 	if err := within(t, "reap", func() error { return m.Reap(operator(context.Background()), c.ID) }); err != nil {
 		t.Errorf("reap: %v", err)
@@ -147,7 +147,7 @@ func reapWithin(t testing.TB, m *provision.Manager, c chat.Chat) {
 
 // unanswered makes sure that looking and typing come back with an error, that a
 // run is not disturbed, and that the chat can be reaped.
-func unanswered(t testing.TB, m *provision.Manager, i inmate) {
+func unanswered(t testing.TB, m *manager, i inmate) {
 	t.Helper()
 	ctx := operator(context.Background())
 	var both sync.WaitGroup
@@ -173,13 +173,13 @@ func unanswered(t testing.TB, m *provision.Manager, i inmate) {
 	reapWithin(t, m, i.Chat)
 }
 
-func stoppedServer(t testing.TB, m *provision.Manager) {
+func stoppedServer(t testing.TB, m *manager) {
 	a := inmateOf(t, m, "stopped", "default")
 	outcomes(t, "A", a.try(t, "kill-named", "STOP", "tmux: server"), "ok")
 	unanswered(t, m, a)
 }
 
-func falseServerCase(t testing.TB, m *provision.Manager, name string, say ...string) {
+func falseServerCase(t testing.TB, m *manager, name string, say ...string) {
 	a := inmateOf(t, m, "false server "+name, "default")
 	a.typeLine(t, strings.Join(append([]string{"setsid", a.program, "false-server", "/run/chat/tmux.sock", a.in("up")}, quoteAll(say)...), " ")+" >~/log 2>&1 &")
 	if err := awaitFile(a.in("up")); err != nil {
@@ -197,7 +197,7 @@ func quoteAll(words []string) []string {
 
 // lentStdout: a run hands its stdout to a process of the session, which keeps
 // it. The run has ended all the same.
-func lentStdout(t testing.TB, m *provision.Manager) {
+func lentStdout(t testing.TB, m *manager) {
 	a := inmateOf(t, m, "lent", "default")
 	a.typeLine(t, "setsid "+a.program+" keep-stdout ~/lend ~/up &")
 	if err := awaitFile(a.in("up")); err != nil {
@@ -216,7 +216,7 @@ func lentStdout(t testing.TB, m *provision.Manager) {
 
 // endsItself: a chat that ends its terminal, or tries to end pid 1, is asleep
 // or not, and the next input finds or wakes it.
-func endsItself(t testing.TB, m *provision.Manager) {
+func endsItself(t testing.TB, m *manager) {
 	a := inmateOf(t, m, "ends itself", "default")
 	for _, command := range []string{"kill -9 1", "pkill -9 tmux", "kill -9 -1"} {
 		_, err := m.Run(operator(t.Context()), a.ID, chat.RunSpec{Command: command})
@@ -230,7 +230,7 @@ func endsItself(t testing.TB, m *provision.Manager) {
 
 // inputUntilItWorks types again while the session that was ended is still on its
 // way out.
-func inputUntilItWorks(m *provision.Manager, a inmate) error {
+func inputUntilItWorks(m *manager, a inmate) error {
 	for end := time.Now().Add(patience / 2); ; time.Sleep(20 * time.Millisecond) {
 		err := m.Input(operator(context.Background()), a.ID, chat.Input{Text: "echo still here", Enter: true})
 		if err == nil || time.Now().After(end) {

@@ -17,7 +17,7 @@ import (
 )
 
 // everyTool calls each tool on a path and returns what came of it.
-func everyTool(ctx context.Context, m *provision.Manager, id chat.ID, name string) map[files.Tool]error {
+func everyTool(ctx context.Context, m *manager, id chat.ID, name string) map[files.Tool]error {
 	text := "new"
 	content := &strings.Builder{}
 	begin := func(files.Answer) io.Writer { return content }
@@ -148,7 +148,7 @@ func TestToolsLie(t *testing.T) {
 	}
 }
 
-func attackTool(t *testing.T, opt provision.Options, m *provision.Manager, name string, speaks bool, act ...string) {
+func attackTool(t *testing.T, opt provision.Options, m *manager, name string, speaks bool, act ...string) {
 	t.Run(name, func(t *testing.T) {
 		a := inmateOf(t, m, "attacked "+name, "default")
 		a.background(t, "ready", act...)
@@ -168,7 +168,7 @@ func attackTool(t *testing.T, opt provision.Options, m *provision.Manager, name 
 }
 
 // useAttacked uses the tools for a while; that they fail is the chat's own loss.
-func useAttacked(t *testing.T, m *provision.Manager, a inmate) error {
+func useAttacked(t *testing.T, m *manager, a inmate) error {
 	for i := range 3 {
 		ctx, cancel := context.WithTimeout(operator(t.Context()), 2*time.Second)
 		var got counter

@@ -44,12 +44,12 @@ func attackOptions(t testing.TB) provision.Options {
 // inmate is a chat with the attacker in its home.
 type inmate struct {
 	chat.Chat
-	m       *provision.Manager
+	m       *manager
 	program string
 }
 
 // inmateOf makes a chat and puts the attacker into its home.
-func inmateOf(t testing.TB, m *provision.Manager, external, profile string) inmate {
+func inmateOf(t testing.TB, m *manager, external, profile string) inmate {
 	t.Helper()
 	c := create(t, m, external, profile)
 	i := inmate{c, m, filepath.Join(c.Home, attackName)}

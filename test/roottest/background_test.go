@@ -20,7 +20,7 @@ import (
 )
 
 // startRun starts a run of the background.
-func startRun(t testing.TB, m *provision.Manager, id chat.ID, spec chat.RunSpec) chat.Run {
+func startRun(t testing.TB, m *manager, id chat.ID, spec chat.RunSpec) chat.Run {
 	t.Helper()
 	r, err := m.StartRun(operator(t.Context()), id, spec)
 	if err != nil {
@@ -30,7 +30,7 @@ func startRun(t testing.TB, m *provision.Manager, id chat.ID, spec chat.RunSpec)
 }
 
 // awaitRun waits until a run has ended.
-func awaitRun(t testing.TB, m *provision.Manager, id chat.ID, run string) chat.Run {
+func awaitRun(t testing.TB, m *manager, id chat.ID, run string) chat.Run {
 	t.Helper()
 	var r chat.Run
 	until(t, "run "+run+" ends", func() bool {
@@ -43,7 +43,7 @@ func awaitRun(t testing.TB, m *provision.Manager, id chat.ID, run string) chat.R
 }
 
 // awaitOutput waits until a run has printed text.
-func awaitOutput(t testing.TB, m *provision.Manager, id chat.ID, run, text string) {
+func awaitOutput(t testing.TB, m *manager, id chat.ID, run, text string) {
 	t.Helper()
 	until(t, fmt.Sprintf("run %s prints %q", run, text), func() bool {
 		r, err := m.ShowRun(operator(t.Context()), id, run)
@@ -193,7 +193,7 @@ func TestBackgroundInput(t *testing.T) {
 }
 
 // deafRun is a run of the background that is deaf to SIGTERM by the time that its own is over.
-func deafRun(t testing.TB, m *provision.Manager, id chat.ID) chat.Run {
+func deafRun(t testing.TB, m *manager, id chat.ID) chat.Run {
 	t.Helper()
 	for timeout := time.Second; ; timeout *= 2 {
 		spec := chat.RunSpec{Command: "trap '' TERM; echo deaf; sleep 1000", Timeout: chat.Duration(timeout), Grace: chat.Duration(100 * time.Millisecond)}
@@ -215,7 +215,7 @@ func deafRun(t testing.TB, m *provision.Manager, id chat.ID) chat.Run {
 // timeout, and the next chatd knows how; what was printed before and meanwhile is there.
 func TestBackgroundRestart(t *testing.T) {
 	opt := attackOptions(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	c := create(t, m, "restart", "default")
 	ctx := operator(t.Context())

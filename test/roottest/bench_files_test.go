@@ -81,7 +81,7 @@ func plainWrite(name string, content []byte) error {
 }
 
 // serveOver serves m on a socket of its own, and asks there.
-func serveOver(t testing.TB, m *provision.Manager, opt provision.Options) *api.Client {
+func serveOver(t testing.TB, m *manager, opt provision.Options) *api.Client {
 	t.Helper()
 	socket := filepath.Join(opt.Run, "bench.sock")
 	l, err := listen.Unix(socket)

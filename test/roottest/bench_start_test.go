@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-
-	"github.com/chatd/chatd/provision"
 )
 
 // BenchmarkStart measures a start of the daemon until every wall was tried. The first of a state
@@ -16,14 +14,14 @@ func BenchmarkStart(b *testing.B) {
 	opt := options(b)
 	t := table{}
 	for round := range envInt("CHATD_BENCH_ROUNDS", 25) + 1 {
-		var m *provision.Manager
+		var m *manager
 		what := "start"
 		if round == 0 {
 			what = "first start"
 		}
 		t.time(what, func() {
 			var err error
-			m, err = provision.Open(b.Context(), opt)
+			m, err = openManager(b.Context(), opt)
 			must(b, err)
 		})
 		must(b, m.Close())

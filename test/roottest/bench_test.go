@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/tmux"
 )
@@ -54,7 +53,7 @@ func withCommands(p chat.Profile) chat.Profile {
 	return p
 }
 
-func measure(b *testing.B, m *provision.Manager, r *rivals, rounds int) {
+func measure(b *testing.B, m *manager, r *rivals, rounds int) {
 	t := table{}
 	ctx := operator(b.Context())
 	for i := range rounds {
@@ -84,7 +83,7 @@ func measure(b *testing.B, m *provision.Manager, r *rivals, rounds int) {
 // memory reports the proportional set size (proc_pid_smaps(5)) of an idle awake
 // chat, all its processes, as the mean of eight, which share their programs as
 // chats do; and of this process, which is the daemon and the benchmark.
-func memory(b *testing.B, m *provision.Manager) {
+func memory(b *testing.B, m *manager) {
 	const awake = 8
 	var chats []chat.Chat
 	for i := range awake {
@@ -128,7 +127,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func asleep(t testing.TB, m *provision.Manager, external string) chat.Chat {
+func asleep(t testing.TB, m *manager, external string) chat.Chat {
 	t.Helper()
 	no := false
 	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Awake: &no})

@@ -50,7 +50,7 @@ func refuseProfile(t *testing.T, opt provision.Options, p chat.Profile, why stri
 	t.Helper()
 	other := options(t)
 	other.Profiles = map[string]chat.Profile{"default": opt.Profiles["default"], p.Name: p}
-	m, err := provision.Open(t.Context(), other)
+	m, err := openManager(t.Context(), other)
 	if err == nil {
 		must(t, m.Close())
 	}

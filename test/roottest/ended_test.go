@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 )
 
 // hog is a shell command whose child is ended for memory_max, which says nothing and exits 1, as an
@@ -44,7 +43,7 @@ func TestLimitsAreSaid(t *testing.T) {
 }
 
 // terminalLog is everything that is kept of a terminal.
-func terminalLog(t *testing.T, m *provision.Manager, id chat.ID) string {
+func terminalLog(t *testing.T, m *manager, id chat.ID) string {
 	t.Helper()
 	var text strings.Builder
 	for at := int64(-1); ; {

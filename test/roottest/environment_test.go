@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 )
 
 // TestEnvironment: the variables of a profile and of a chat are in its terminal and in its
@@ -108,7 +107,7 @@ func TestProgramsInstalledLater(t *testing.T) {
 // until somebody configures one named shell.
 func TestShellIsDefault(t *testing.T) {
 	opt := options(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	no := false
 	spec := func(profile string) chat.Spec { return chat.Spec{ExternalID: "x", Profile: profile, Awake: &no} }

@@ -13,11 +13,10 @@ import (
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/provision"
 )
 
 // toolsInTurn calls each file tool once, and gives report what it says.
-func toolsInTurn(ctx context.Context, m *provision.Manager, id chat.ID, report func(tool string, err error)) {
+func toolsInTurn(ctx context.Context, m *manager, id chat.ID, report func(tool string, err error)) {
 	text := "one line\n"
 	all := bytes.Repeat([]byte("many lines\n"), 20_000)
 	nowhere := func(files.Answer) io.Writer { return io.Discard }

@@ -40,7 +40,7 @@ func withRules(t testing.TB, opt provision.Options) provision.Options {
 }
 
 // put writes a file by its tool.
-func put(t testing.TB, m *provision.Manager, id chat.ID, name, text string) files.Answer {
+func put(t testing.TB, m *manager, id chat.ID, name, text string) files.Answer {
 	t.Helper()
 	a, err := m.WriteFile(operator(t.Context()), id, files.WriteFile{Path: name, Content: &text}, nil)
 	if err != nil {
@@ -50,7 +50,7 @@ func put(t testing.TB, m *provision.Manager, id chat.ID, name, text string) file
 }
 
 // get reads a file by its tool.
-func get(t testing.TB, m *provision.Manager, id chat.ID, name string) (string, error) {
+func get(t testing.TB, m *manager, id chat.ID, name string) (string, error) {
 	t.Helper()
 	var b bytes.Buffer
 	_, err := m.ReadFile(operator(t.Context()), id, files.ReadFile{Path: name}, func(files.Answer) io.Writer { return &b })
@@ -59,7 +59,7 @@ func get(t testing.TB, m *provision.Manager, id chat.ID, name string) (string, e
 
 // inBothPhases runs f for a chat that is awake and one that is asleep, and wants
 // them to be so afterwards, without a process or a cgroup of the second.
-func inBothPhases(t *testing.T, m *provision.Manager, f func(t *testing.T, c chat.Chat)) {
+func inBothPhases(t *testing.T, m *manager, f func(t *testing.T, c chat.Chat)) {
 	t.Run("awake", func(t *testing.T) {
 		c := create(t, m, "awake "+t.Name(), "default")
 		f(t, c)
@@ -75,7 +75,7 @@ func inBothPhases(t *testing.T, m *provision.Manager, f func(t *testing.T, c cha
 }
 
 // isAsleep: no session, and no process of its uid.
-func isAsleep(t testing.TB, m *provision.Manager, c chat.Chat) {
+func isAsleep(t testing.TB, m *manager, c chat.Chat) {
 	t.Helper()
 	if got, err := m.Get(operator(t.Context()), c.ID); err != nil || got.Awake {
 		t.Errorf("afterwards: awake is %v, %v", got.Awake, err)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/provision"
 )
 
 // groupOf is the chat's directory in the cgroup2 tree.
@@ -48,7 +47,7 @@ func freeze(t *testing.T, id chat.ID) {
 }
 
 // calls are what a bridge does with a chat.
-func calls(m *provision.Manager, id chat.ID) map[string]func(context.Context) error {
+func calls(m *manager, id chat.ID) map[string]func(context.Context) error {
 	text := "text"
 	return map[string]func(context.Context) error{
 		"run": func(ctx context.Context) error {
@@ -67,7 +66,7 @@ func calls(m *provision.Manager, id chat.ID) map[string]func(context.Context) er
 }
 
 // looks are what must answer whatever a chat does.
-func looks(m *provision.Manager, id chat.ID) map[string]func(context.Context) error {
+func looks(m *manager, id chat.ID) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"get":  func(ctx context.Context) error { return second(m.Get(ctx, id)) },
 		"ls":   func(ctx context.Context) error { return second(m.List(ctx, chat.Filter{})) },

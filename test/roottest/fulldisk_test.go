@@ -68,7 +68,7 @@ func TestAttackFullRestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			opt := options(t)
 			onSmallDisks(t, opt)
-			m, err := provision.Open(t.Context(), opt)
+			m, err := openManager(t.Context(), opt)
 			must(t, err)
 			a, b := create(t, m, "full a", "default"), create(t, m, "full b", "default")
 			tmp, _ := privateTrees(opt, a)
@@ -76,7 +76,7 @@ func TestAttackFullRestart(t *testing.T) {
 			takeAll(t, tmp, inodes)
 			must(t, m.Close())
 
-			m, err = provision.Open(t.Context(), opt)
+			m, err = openManager(t.Context(), opt)
 			if err != nil {
 				t.Fatalf("chatd does not start on a full disk: %v", err)
 			}
@@ -111,12 +111,12 @@ func TestAttackFullRestart(t *testing.T) {
 func TestReadOnlyRestart(t *testing.T) {
 	opt := options(t)
 	onSmallDisks(t, opt)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	a := create(t, m, "read-only", "default")
 	must(t, m.Close())
 	remount(t, opt, unix.MS_RDONLY)
-	m, err = provision.Open(t.Context(), opt)
+	m, err = openManager(t.Context(), opt)
 	if err != nil {
 		t.Fatalf("chatd does not start on a read-only disk: %v", err)
 	}
@@ -139,7 +139,7 @@ func TestReadOnlyRestart(t *testing.T) {
 	}
 	must(t, m.Close())
 	remount(t, opt, 0)
-	m, err = provision.Open(t.Context(), opt)
+	m, err = openManager(t.Context(), opt)
 	must(t, err)
 	must(t, errors.Join(m.Reap(ctx, a.ID), m.Close()))
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/chatd/chatd/api/apitest"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 )
 
 // TestLabels: labels change as apitest says, through the manager and through the API of a
@@ -54,7 +53,7 @@ func TestLabelsAreAudited(t *testing.T) {
 	denied(t, m, c)
 }
 
-func denied(t *testing.T, m *provision.Manager, c chat.Chat) {
+func denied(t *testing.T, m *manager, c chat.Chat) {
 	t.Helper()
 	other := chat.WithCaller(context.Background(), chat.Caller{UID: 4711, Name: "other", Role: chat.RoleBridge})
 	if _, err := m.Patch(other, c.ID, chat.Patch{NoLabels: true}); !errors.Is(err, chat.ErrNotFound) {

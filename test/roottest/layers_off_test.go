@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 )
 
 // offCase shows that one wall is needed: an attack that it alone stops, once the
@@ -24,7 +23,7 @@ type offCase struct {
 	// also are the walls behind the wall.
 	also []chat.LayerName
 	// attack returns "ok…" when it went through.
-	attack func(t *testing.T, m *provision.Manager) string
+	attack func(t *testing.T, m *manager) string
 }
 
 func offCases() []offCase {
@@ -32,66 +31,66 @@ func offCases() []offCase {
 		{chat.LayerAccount, nil, takeUID},
 		{chat.LayerHome, []chat.LayerName{chat.LayerView, chat.LayerLandlock}, readNeighbourHome},
 		{chat.LayerTmp, nil, readNeighbourTmp},
-		{chat.LayerMemory, nil, func(t *testing.T, m *provision.Manager) string {
+		{chat.LayerMemory, nil, func(t *testing.T, m *manager) string {
 			return inmateOf(t, m, "memory", "small").try(t, "memory", "200")
 		}},
 		{chat.LayerSockets, nil, takeWaiting},
-		{chat.LayerPids, nil, func(t *testing.T, m *provision.Manager) string {
+		{chat.LayerPids, nil, func(t *testing.T, m *manager) string {
 			return inmateOf(t, m, "pids", "small").try(t, "children", "100")
 		}},
 		{chat.LayerCPU, nil, burnCPU},
-		{chat.LayerEgress, nil, func(t *testing.T, m *provision.Manager) string {
+		{chat.LayerEgress, nil, func(t *testing.T, m *manager) string {
 			newPeer(t)
 			return inmateOf(t, m, "egress", "web").try(t, "dial", "10.213.0.2:9000")
 		}},
 		{chat.LayerNetwork, nil, dialNeighbourAbstract},
 		{chat.LayerNetwork, []chat.LayerName{chat.LayerEgress}, dialNeighbourLoopback},
 		{chat.LayerProc, nil, seeNeighbour},
-		{chat.LayerView, nil, func(t *testing.T, m *provision.Manager) string {
+		{chat.LayerView, nil, func(t *testing.T, m *manager) string {
 			a, b := inmateOf(t, m, "view a", "default"), inmateOf(t, m, "view b", "default")
 			return a.try(t, "read", "/etc/userdb/"+b.User+".user")
 		}},
-		{chat.LayerView, nil, func(t *testing.T, m *provision.Manager) string {
+		{chat.LayerView, nil, func(t *testing.T, m *manager) string {
 			a, b := inmateOf(t, m, "opens a", "default"), inmateOf(t, m, "opens b", "default")
 			return overheard(talkByOpens(t, a, b, "/usr/bin"))
 		}},
-		{chat.LayerView, nil, func(t *testing.T, m *provision.Manager) string {
+		{chat.LayerView, nil, func(t *testing.T, m *manager) string {
 			a, b := inmateOf(t, m, "locks a", "default"), inmateOf(t, m, "locks b", "default")
 			return overheard(talkByLocks(t, a, b, "/usr/bin/env"))
 		}},
-		{chat.LayerView, nil, func(t *testing.T, m *provision.Manager) string {
+		{chat.LayerView, nil, func(t *testing.T, m *manager) string {
 			a, b := inmateOf(t, m, "flock a", "default"), inmateOf(t, m, "flock b", "default")
 			// Not /dev/null: every daemon locks that when it tries its walls.
 			return map[bool]string{true: "ok", false: "free"}[lockOut(t, a, b, "/dev/full") == "ok held" && lockOutHost(t, a, "/usr/bin/id") == "ok held"]
 		}},
-		{chat.LayerView, nil, func(t *testing.T, m *provision.Manager) string {
+		{chat.LayerView, nil, func(t *testing.T, m *manager) string {
 			got := inmateOf(t, m, "terminals", "default").try(t, "count-terminals", "200")
 			return map[bool]string{true: "ok", false: "only " + got}[got == "ok 200"]
 		}},
-		{chat.LayerProc, nil, func(t *testing.T, m *provision.Manager) string {
+		{chat.LayerProc, nil, func(t *testing.T, m *manager) string {
 			a := inmateOf(t, m, "counters", "default")
 			return map[bool]string{true: "ok", false: "empty"}[a.sh(t, "cat /proc/vmstat | wc -l") != "0"]
 		}},
-		{chat.LayerLandlock, nil, func(t *testing.T, m *provision.Manager) string {
+		{chat.LayerLandlock, nil, func(t *testing.T, m *manager) string {
 			return inmateOf(t, m, "root directory", "default").try(t, "list", "/")
 		}},
-		{chat.LayerLandlock, nil, func(t *testing.T, m *provision.Manager) string {
+		{chat.LayerLandlock, nil, func(t *testing.T, m *manager) string {
 			got := lieInWait(t, inmateOf(t, m, "ambush", "default"), 30)
 			return map[bool]string{true: got, false: "ok " + got}[strings.HasPrefix(got, "met")]
 		}},
 		{chat.LayerLandlock, []chat.LayerName{chat.LayerView}, readHostFile},
-		{chat.LayerSeccomp, nil, func(t *testing.T, m *provision.Manager) string {
+		{chat.LayerSeccomp, nil, func(t *testing.T, m *manager) string {
 			return inmateOf(t, m, "keys", "default").try(t, "add_key")
 		}},
-		{chat.LayerSeccomp, nil, func(t *testing.T, m *provision.Manager) string {
+		{chat.LayerSeccomp, nil, func(t *testing.T, m *manager) string {
 			return inmateOf(t, m, "uevent", "default").try(t, "socket", strconv.Itoa(unix.AF_NETLINK), strconv.Itoa(unix.SOCK_DGRAM), strconv.Itoa(unix.NETLINK_KOBJECT_UEVENT))
 		}},
-		{chat.LayerSeccomp, []chat.LayerName{chat.LayerLandlock}, func(t *testing.T, m *provision.Manager) string {
+		{chat.LayerSeccomp, []chat.LayerName{chat.LayerLandlock}, func(t *testing.T, m *manager) string {
 			a := inmateOf(t, m, "whiteout", "default")
 			return a.try(t, "mknod", a.in("whiteout"), strconv.Itoa(unix.S_IFCHR), "0")
 		}},
 		{chat.LayerPrivileges, []chat.LayerName{chat.LayerSeccomp}, unshareInSession},
-		{chat.LayerPath, nil, func(t *testing.T, m *provision.Manager) string {
+		{chat.LayerPath, nil, func(t *testing.T, m *manager) string {
 			r := run(t, m, inmateOf(t, m, "path", "few").ID, "perl -e 'print qq(ok\\n)'")
 			return lastLine(r.Stdout, r.Stderr)
 		}},
@@ -169,7 +168,7 @@ func sameWalls(a, b []chat.LayerName) bool {
 }
 
 // falls sees the probe turn from on, and the attack go through.
-func (c offCase) falls(t *testing.T, m *provision.Manager, layers map[chat.LayerName]chat.Layer) {
+func (c offCase) falls(t *testing.T, m *manager, layers map[chat.LayerName]chat.Layer) {
 	if l := layers[c.layer]; l.State != chat.LayerWeaker && l.State != chat.LayerOff {
 		t.Errorf("its probe says %s: %s", l.State, l.Probe)
 	}
@@ -179,7 +178,7 @@ func (c offCase) falls(t *testing.T, m *provision.Manager, layers map[chat.Layer
 }
 
 // holds sees the wall stand and the attack fail at it.
-func (c offCase) holds(t *testing.T, m *provision.Manager, layers map[chat.LayerName]chat.Layer) {
+func (c offCase) holds(t *testing.T, m *manager, layers map[chat.LayerName]chat.Layer) {
 	// The wall on loopback that keeps apart chats which share the host's network is
 	// in the same table as egress; what stands without it is the chat's own network.
 	shared := c.layer == chat.LayerNetwork && slices.Contains(c.also, chat.LayerEgress)
@@ -193,7 +192,7 @@ func (c offCase) holds(t *testing.T, m *provision.Manager, layers map[chat.Layer
 
 // openWithout is a daemon that lacks the walls, with profiles more: one
 // with little memory and few tasks, one with little CPU time, one with few commands.
-func openWithout(t *testing.T, without ...chat.LayerName) *provision.Manager {
+func openWithout(t *testing.T, without ...chat.LayerName) *manager {
 	t.Helper()
 	razeWalls(t)
 	opt := attackOptions(t)
@@ -228,7 +227,7 @@ func razeWalls(t *testing.T) {
 }
 
 // layersNow asks for the probes again, as doctor does.
-func layersNow(t *testing.T, m *provision.Manager) map[chat.LayerName]chat.Layer {
+func layersNow(t *testing.T, m *manager) map[chat.LayerName]chat.Layer {
 	t.Helper()
 	h, err := m.Host(operator(t.Context()))
 	if err != nil {
@@ -244,7 +243,7 @@ func layersNow(t *testing.T, m *provision.Manager) map[chat.LayerName]chat.Layer
 // takeUID has the host's operator add a user with the number that the chat
 // has: useradd(8) refuses a number that has an account. It works on a copy of
 // /etc in a mount namespace of its own.
-func takeUID(t *testing.T, m *provision.Manager) string {
+func takeUID(t *testing.T, m *manager) string {
 	a := asleep(t, m, "uid") // systemd would not start a session without an account
 	dir := filepath.Join(a.Home, "etc")
 	t.Cleanup(func() { os.RemoveAll(dir) })
@@ -253,7 +252,7 @@ func takeUID(t *testing.T, m *provision.Manager) string {
 	return lastLine(string(out), "")
 }
 
-func readNeighbourHome(t *testing.T, m *provision.Manager) string {
+func readNeighbourHome(t *testing.T, m *manager) string {
 	a, b := inmateOf(t, m, "home a", "default"), inmateOf(t, m, "home b", "default")
 	b.sh(t, "umask 022; echo secret >note")
 	return a.try(t, "read", b.in("note"))
@@ -261,7 +260,7 @@ func readNeighbourHome(t *testing.T, m *provision.Manager) string {
 
 // readNeighbourTmp leaves no trace in the host's /tmp, which is the chat's
 // where the layer is left out.
-func readNeighbourTmp(t *testing.T, m *provision.Manager) string {
+func readNeighbourTmp(t *testing.T, m *manager) string {
 	a, b := inmateOf(t, m, "tmp a", "default"), inmateOf(t, m, "tmp b", "default")
 	name := "/tmp/chatd-attack-" + string(b.ID)
 	t.Cleanup(func() { os.Remove(name) })
@@ -272,7 +271,7 @@ func readNeighbourTmp(t *testing.T, m *provision.Manager) string {
 // burnCPU takes CPU time that the quota gives out in many portions, and asks
 // whether the kernel held it back. The quota is a twentieth of a CPU, so that a
 // busy machine, which gives everybody less, still gives more than that.
-func burnCPU(t *testing.T, m *provision.Manager) string {
+func burnCPU(t *testing.T, m *manager) string {
 	a := inmateOf(t, m, "cpu", "slow")
 	if got := a.try(t, "spin", "60"); got != "ok" {
 		return got
@@ -287,19 +286,19 @@ func burnCPU(t *testing.T, m *provision.Manager) string {
 	return "ok"
 }
 
-func dialNeighbourAbstract(t *testing.T, m *provision.Manager) string {
+func dialNeighbourAbstract(t *testing.T, m *manager) string {
 	a, b := inmateOf(t, m, "abstract a", "default"), inmateOf(t, m, "abstract b", "default")
 	b.background(t, "ready", "serve-abstract", "chatd-off", b.in("ready"))
 	return a.try(t, "dial-abstract", "chatd-off")
 }
 
-func dialNeighbourLoopback(t *testing.T, m *provision.Manager) string {
+func dialNeighbourLoopback(t *testing.T, m *manager) string {
 	a, b := inmateOf(t, m, "loopback a", "default"), inmateOf(t, m, "loopback b", "default")
 	b.background(t, "port", "serve", "tcp", "127.0.0.1:0", b.in("port"))
 	return a.try(t, "dial", net.JoinHostPort("127.0.0.1", portIn(t, b.in("port"))))
 }
 
-func seeNeighbour(t *testing.T, m *provision.Manager) string {
+func seeNeighbour(t *testing.T, m *manager) string {
 	a, b := inmateOf(t, m, "proc a", "default"), inmateOf(t, m, "proc b", "default")
 	b.background(t, "ready", "serve-unix", b.in("secret-27182"), b.in("ready"))
 	return a.try(t, "seek", "secret-27182")
@@ -307,7 +306,7 @@ func seeNeighbour(t *testing.T, m *provision.Manager) string {
 
 // readHostFile reads what a careless operator left for everybody, where only
 // the view hid it.
-func readHostFile(t *testing.T, m *provision.Manager) string {
+func readHostFile(t *testing.T, m *manager) string {
 	const name = "/srv/for-everybody"
 	if err := os.WriteFile(name, []byte("secret"), 0o644); err != nil {
 		t.Fatal(err)
@@ -318,7 +317,7 @@ func readHostFile(t *testing.T, m *provision.Manager) string {
 
 // unshareInSession makes a mount namespace from the session's own shell, which
 // is what bubblewrap gave its capabilities to.
-func unshareInSession(t *testing.T, m *provision.Manager) string {
+func unshareInSession(t *testing.T, m *manager) string {
 	a := inmateOf(t, m, "unshare", "default")
 	a.typeLine(t, fmt.Sprintf("%s unshare %d >~/got.new; mv ~/got.new ~/got", a.program, unix.CLONE_NEWNS))
 	if err := awaitFile(a.in("got")); err != nil {

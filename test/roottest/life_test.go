@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 )
 
 // hostileIDs are external ids that somebody sends sooner or later.
@@ -91,7 +90,7 @@ func TestScreenMeetsTheEnd(t *testing.T) {
 	}
 }
 
-func waitScreen(t *testing.T, m *provision.Manager, id chat.ID, want string) {
+func waitScreen(t *testing.T, m *manager, id chat.ID, want string) {
 	t.Helper()
 	var last string
 	if !comes(func() bool {
@@ -103,7 +102,7 @@ func waitScreen(t *testing.T, m *provision.Manager, id chat.ID, want string) {
 	}
 }
 
-func waitAwake(t *testing.T, m *provision.Manager, id chat.ID, want bool) {
+func waitAwake(t *testing.T, m *manager, id chat.ID, want bool) {
 	t.Helper()
 	until(t, fmt.Sprintf("chat %s gets awake=%v", id, want), func() bool {
 		c, err := m.Get(operator(t.Context()), id)
@@ -227,7 +226,7 @@ func TestOwners(t *testing.T) {
 
 func TestRestartAdopts(t *testing.T) {
 	opt := options(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	ctx := operator(t.Context())
 	awake, asleepChat := create(t, m, "awake", "default"), asleep(t, m, "asleep")
@@ -291,7 +290,7 @@ func commOf(pid int) string {
 func TestSecondManager(t *testing.T) {
 	opt := options(t)
 	open(t, opt)
-	if _, err := provision.Open(t.Context(), opt); !errors.Is(err, chat.ErrBusy) {
+	if _, err := openManager(t.Context(), opt); !errors.Is(err, chat.ErrBusy) {
 		t.Errorf("a second daemon on one state directory: %v, want ErrBusy", err)
 	}
 }
@@ -445,7 +444,7 @@ func TestRuns(t *testing.T) {
 }
 
 // leave has the shell of a chat exit. The session may end before tmux's client has answered.
-func leave(t testing.TB, m *provision.Manager, id chat.ID) {
+func leave(t testing.TB, m *manager, id chat.ID) {
 	t.Helper()
 	err := m.Input(operator(t.Context()), id, chat.Input{Text: "exit", Enter: true})
 	if !errors.Is(err, chat.ErrWrongPhase) {

@@ -247,7 +247,7 @@ func olderStream(text string) []byte {
 // that no chatd wrote is none.
 func TestOutputMaxOfAnOlderChatd(t *testing.T) {
 	opt := attackOptions(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	c := create(t, m, "older", "default")
 	ended := func() (run, dir string) {

@@ -21,7 +21,7 @@ import (
 // flushing the log, as xfstests has it).
 func TestPowerCutAfterReap(t *testing.T) {
 	opt, d := onCutDisk(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	ctx := operator(t.Context())
 	stays := asleep(t, m, "stays")
@@ -61,7 +61,7 @@ func TestPowerCutAfterCreate(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(p.Skeleton, "dir"), 0o755))
 	must(t, os.WriteFile(filepath.Join(p.Skeleton, "dir/notes"), []byte("as it shall begin"), 0o644))
 	opt.Profiles["default"] = p
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	c := asleep(t, m, "begins")
 	d.sync(t, unix.Fsync) // the directory of homes, and with it all names
@@ -91,7 +91,7 @@ func onCutDisk(t *testing.T) (provision.Options, cutDisk) {
 }
 
 // cutAndOpen takes the power, gives it back, and starts chatd again.
-func (d cutDisk) cutAndOpen(t *testing.T, m *provision.Manager, opt provision.Options) *provision.Manager {
+func (d cutDisk) cutAndOpen(t *testing.T, m *manager, opt provision.Options) *manager {
 	t.Helper()
 	d.cut(t)
 	if err := os.WriteFile(filepath.Join(d.at, "x"), []byte("x"), 0o600); err == nil {

@@ -31,7 +31,7 @@ func accountless(t *testing.T) provision.Options {
 
 // TestRequiredLayers: a host that lacks a wall is refused, with the fix.
 func TestRequiredLayers(t *testing.T) {
-	_, err := provision.Open(t.Context(), accountless(t))
+	_, err := openManager(t.Context(), accountless(t))
 	if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "account:") || !strings.Contains(err.Error(), "libnss-systemd") {
 		t.Fatalf("a host without accounts: %v, want ErrUnsupported with the layer and the fix", err)
 	}
@@ -49,7 +49,7 @@ func TestRunsAreProbed(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	nsenter("exit 1")
-	if _, err := provision.Open(t.Context(), opt); !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "cannot probe a run") {
+	if _, err := openManager(t.Context(), opt); !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "cannot probe a run") {
 		t.Errorf("without runs: %v, want ErrUnsupported that says so", err)
 	}
 	nsenter(`for a; do shift; case $a in --net=*) ;; *) set -- "$@" "$a" ;; esac; done; exec /usr/bin/nsenter "$@"`)
@@ -87,7 +87,7 @@ func TestExcusedLandlock(t *testing.T) {
 	opt := options(t)
 	delete(opt.Profiles, "web") // a shared network wants Landlock's scope
 	opt.LandlockABI = 60
-	if _, err := provision.Open(t.Context(), opt); !errors.Is(err, chat.ErrUnsupported) {
+	if _, err := openManager(t.Context(), opt); !errors.Is(err, chat.ErrUnsupported) {
 		t.Fatalf("Landlock ABI 60: %v, want ErrUnsupported", err)
 	}
 	opt.AllowMissing = []chat.LayerName{chat.LayerLandlock}
@@ -264,7 +264,7 @@ func TestSkeleton(t *testing.T) {
 // TestAuditTellsAll: intent and outcome of each act, in one chain that holds.
 func TestAuditTellsAll(t *testing.T) {
 	opt := options(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	ctx := operator(t.Context())
 	c := create(t, m, "audited", "default")

@@ -94,7 +94,7 @@ func TestReloadGuard(t *testing.T) {
 // of sessions that lived on.
 func TestReloadAdopted(t *testing.T) {
 	opt := guardedOptions(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	c := create(t, m, "adopted guard", "guarded")
 	place(t, c, "try.sh", "rm keep; echo code $?")

@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"testing"
 	"time"
-
-	"github.com/chatd/chatd/provision"
 )
 
 // openLine is a line of the audit log about opens that the kernel refused.
@@ -21,7 +19,7 @@ type openLine struct {
 // thousands refused fills no log and hides no line of another's; what has none is counted.
 func TestRefusedOpensAreAudited(t *testing.T) {
 	opt := ruledOptions(t, "access:\n  deny: ['**/*.pem']\n")
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	defer func() { open(t, opt) }() // which reaps them
 	loud, quiet := sleeper(t, m, "loud"), sleeper(t, m, "quiet")

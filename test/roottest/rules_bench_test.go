@@ -8,7 +8,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/provision"
 )
 
 // BenchmarkRules is the start of a session with a home of 100,000 files: without rules,
@@ -17,7 +16,7 @@ import (
 func BenchmarkRules(b *testing.B) {
 	const files, matches = 100_000, 1_000
 	opt := ruledOptions(b, "access: {useDefaults: false}")
-	m, err := provision.Open(b.Context(), opt)
+	m, err := openManager(b.Context(), opt)
 	must(b, err)
 	defer m.Close()
 	c := sleeper(b, m, "bench")
@@ -52,7 +51,7 @@ func BenchmarkRules(b *testing.B) {
 	}
 }
 
-func benchWake(b *testing.B, m *provision.Manager, id chat.ID) {
+func benchWake(b *testing.B, m *manager, id chat.ID) {
 	for b.Loop() {
 		wake(b, m, id)
 		b.StopTimer()

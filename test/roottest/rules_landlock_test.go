@@ -14,7 +14,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/provision"
 )
 
 // unmountIn takes a mount away in the mount namespace of a process.
@@ -117,7 +116,7 @@ func TestRulesMaskedByBubblewrap(t *testing.T) {
 	needsRoot(t)
 	const deny = `access: {useDefaults: false, deny: ["~/keys", "~/note", "~/link", "~/later"]}`
 	opt := ruledOptions(t, deny)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	defer endKeeper(t, opt)
 	c := sleeper(t, m, "masks")

@@ -12,7 +12,6 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/provision"
 )
 
 const laterRules = `
@@ -44,7 +43,7 @@ func TestRulesLater(t *testing.T) {
 }
 
 // laterCases has one subtest for each way in which a file comes to be denied later.
-func laterCases(t *testing.T, m *provision.Manager, c chat.Chat, ruled bool) {
+func laterCases(t *testing.T, m *manager, c chat.Chat, ruled bool) {
 	check := func(t *testing.T, command string) {
 		t.Helper()
 		if ruled {
@@ -111,7 +110,7 @@ func laterCases(t *testing.T, m *provision.Manager, c chat.Chat, ruled bool) {
 }
 
 // laterReadOnly: what comes to be read-only is refused altogether until a mount makes it so.
-func laterReadOnly(t *testing.T, m *provision.Manager, c chat.Chat, name string, ruled bool) {
+func laterReadOnly(t *testing.T, m *manager, c chat.Chat, name string, ruled bool) {
 	t.Helper()
 	file := place(t, c, name, secret)
 	if !ruled {
@@ -180,7 +179,7 @@ func TestRulesRaceOfNames(t *testing.T) {
 // killed, and for the next chatd.
 func TestRulesWithoutChatd(t *testing.T) {
 	opt := ruledOptions(t, laterRules)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	c := sleeper(t, m, "down")
 	place(t, c, ".env", secret)
@@ -299,7 +298,7 @@ func TestRulesParentRenamed(t *testing.T) {
 }
 
 // laterBeside sees that what lies around a denied file can be used as before.
-func laterBeside(t *testing.T, m *provision.Manager, c chat.Chat) {
+func laterBeside(t *testing.T, m *manager, c chat.Chat) {
 	t.Helper()
 	place(t, c, ".env", secret)
 	place(t, c, "data/around/.env", secret)

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 )
 
 // TestSeedLimits is the table "does NOT protect against" of Clawdbot's path rules: each
@@ -45,7 +44,7 @@ type limitRow struct {
 	impossible string
 }
 
-func limit(t *testing.T, m *provision.Manager, c chat.Chat, row limitRow, ruled bool) {
+func limit(t *testing.T, m *manager, c chat.Chat, row limitRow, ruled bool) {
 	for word := range strings.FieldsSeq(row.command) {
 		if _, err := os.Stat(word); strings.HasPrefix(word, "/usr/bin/") && err != nil {
 			noProgram(t, word)

@@ -10,7 +10,6 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/provision"
 )
 
 // TestRulesNoEnforcer: on a host where nothing can keep the rules a profile that has them is of
@@ -20,7 +19,7 @@ func TestRulesNoEnforcer(t *testing.T) {
 	opt := ruledOptions(t, `access: {useDefaults: false, rules: [{deny: "**/*.conf", ops: [write]}]}`)
 	opt.Enforce = "/bin/false"
 	rules := opt.Access
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err) // nobody needs them yet
 	cannot := func(what string, err error) {
 		t.Helper()
@@ -53,7 +52,7 @@ func TestRulesNoEnforcer(t *testing.T) {
 		t.Errorf("a session with rules that nobody keeps: %v", err)
 	}
 	must(t, m.Close())
-	m, err = provision.Open(t.Context(), opt)
+	m, err = openManager(t.Context(), opt)
 	if err == nil {
 		_ = m.Close()
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/provision"
 )
 
 // TestRulesUnkeepable: what no session could start with is refused when it is read, and
@@ -64,7 +63,7 @@ func TestRulesMatchTooMuch(t *testing.T) {
 	p := opt.Profiles["ruled"]
 	p.ExposePaths = []chat.Expose{{Source: shared, Target: "/srv/headers", Mode: chat.ReadOnly}}
 	opt.Profiles["ruled"] = p
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	defer endKeeper(t, opt)
 	c := sleeper(t, m, "too-much")
@@ -82,7 +81,7 @@ func TestRulesMatchTooMuch(t *testing.T) {
 	must(t, m.Close())
 	fewer := opt.Access
 	opt.Access = many
-	if _, err := provision.Open(t.Context(), opt); err == nil || !strings.Contains(err.Error(), "it matches 20001 places") {
+	if _, err := openManager(t.Context(), opt); err == nil || !strings.Contains(err.Error(), "it matches 20001 places") {
 		t.Errorf("a start with rules that match too much: %v", err)
 	}
 	opt.Access = fewer

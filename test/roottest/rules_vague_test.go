@@ -14,12 +14,11 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/provision"
 )
 
 // everyWayIn does what the rules deny, on every way in, as the caller of ctx, and
 // returns all that it is told.
-func everyWayIn(ctx context.Context, t *testing.T, m *provision.Manager, c, other chat.Chat) map[string]string {
+func everyWayIn(ctx context.Context, t *testing.T, m *manager, c, other chat.Chat) map[string]string {
 	t.Helper()
 	told := map[string]string{}
 	tell := func(way string, err error) {

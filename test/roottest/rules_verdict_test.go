@@ -10,7 +10,6 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/provision"
 )
 
 // TestSeedSamplesHold: both samples of the seed as they are pasted, for each of their agents.
@@ -54,7 +53,7 @@ func TestSeedSamplesHold(t *testing.T) {
 }
 
 // agentOf is a chat of an agent that is asleep.
-func agentOf(t testing.TB, m *provision.Manager, profile, agent string) chat.Chat {
+func agentOf(t testing.TB, m *manager, profile, agent string) chat.Chat {
 	t.Helper()
 	no := false
 	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: profile + " " + agent, Profile: profile, Agent: agent, Awake: &no})
@@ -64,7 +63,7 @@ func agentOf(t testing.TB, m *provision.Manager, profile, agent string) chat.Cha
 
 // oneVerdict has each name read, edited, appended to and written by a tool, and read and
 // written by a program, and wants of each what explain says. It counts the denials.
-func oneVerdict(t *testing.T, m *provision.Manager, c chat.Chat, names []string) (denied int) {
+func oneVerdict(t *testing.T, m *manager, c chat.Chat, names []string) (denied int) {
 	t.Helper()
 	ctx := operator(t.Context())
 	// One run for all of them: a program meets the kernel alone.

@@ -47,7 +47,7 @@ func TestKernelDenialsNameTheRule(t *testing.T) {
 }
 
 // asleepFor is a chat of a caller's with rules.
-func asleepFor(ctx context.Context, t *testing.T, m *provision.Manager) chat.Chat {
+func asleepFor(ctx context.Context, t *testing.T, m *manager) chat.Chat {
 	t.Helper()
 	no := false
 	c, _, err := m.Create(ctx, chat.Spec{ExternalID: "why", Profile: "ruled", Awake: &no})
@@ -55,7 +55,7 @@ func asleepFor(ctx context.Context, t *testing.T, m *provision.Manager) chat.Cha
 	return c
 }
 
-func kernelDenials(ctx context.Context, t *testing.T, opt provision.Options, m *provision.Manager, c chat.Chat, vague bool) {
+func kernelDenials(ctx context.Context, t *testing.T, opt provision.Options, m *manager, c chat.Chat, vague bool) {
 	t.Helper()
 	op := chat.CallerFrom(ctx).Role == chat.RoleOperator
 	_, err := m.ReadFile(ctx, c.ID, files.ReadFile{Path: "linked"}, func(files.Answer) io.Writer { return io.Discard })

@@ -79,7 +79,7 @@ func signalAll(pids []string, s syscall.Signal) {
 }
 
 // sleeper is a chat with rules that is asleep, so that its home can be filled.
-func sleeper(t testing.TB, m *provision.Manager, external string) chat.Chat {
+func sleeper(t testing.TB, m *manager, external string) chat.Chat {
 	t.Helper()
 	no := false
 	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Profile: "ruled", Awake: &no})
@@ -87,7 +87,7 @@ func sleeper(t testing.TB, m *provision.Manager, external string) chat.Chat {
 	return c
 }
 
-func wake(t testing.TB, m *provision.Manager, id chat.ID) chat.Chat {
+func wake(t testing.TB, m *manager, id chat.ID) chat.Chat {
 	t.Helper()
 	c, err := m.Wake(operator(t.Context()), id)
 	must(t, err)
@@ -117,14 +117,14 @@ func putDir(t testing.TB, c chat.Chat, name string) {
 }
 
 // tells runs a shell command in the chat and returns what it printed, both ways.
-func tells(t testing.TB, m *provision.Manager, c chat.Chat, command string, args ...any) string {
+func tells(t testing.TB, m *manager, c chat.Chat, command string, args ...any) string {
 	t.Helper()
 	r := run(t, m, c.ID, fmt.Sprintf(command, args...))
 	return r.Stdout + r.Stderr
 }
 
 // refused fails unless the command fails and prints nothing of the secret.
-func refused(t testing.TB, m *provision.Manager, c chat.Chat, command string, args ...any) {
+func refused(t testing.TB, m *manager, c chat.Chat, command string, args ...any) {
 	t.Helper()
 	r := run(t, m, c.ID, fmt.Sprintf(command, args...))
 	if strings.Contains(r.Stdout+r.Stderr, secret) || r.Exit == 0 {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 )
 
 // endedAgo has a run of the background that has ended, ended so long ago.
@@ -30,7 +29,7 @@ func endedAgo(t *testing.T, dir string, ago time.Duration) {
 // one that never was, with its files; of more output than a chat may keep the oldest goes first.
 func TestRunsAreKept(t *testing.T) {
 	opt := attackOptions(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	c := create(t, m, "kept", "default")
 	ctx := operator(t.Context())

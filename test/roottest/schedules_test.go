@@ -65,9 +65,9 @@ func nine() *testClock {
 }
 
 // clocked is m with a clock for its schedules, which ends before m does.
-func clocked(t testing.TB, m *provision.Manager, opt runs.Options) *runs.Chats {
+func clocked(t testing.TB, m *manager, opt runs.Options) *runs.Chats {
 	t.Helper()
-	k, err := runs.Open(t.Context(), m, opt)
+	k, err := runs.Open(t.Context(), m.Manager, opt)
 	must(t, err)
 	k.Begin()
 	t.Cleanup(k.Close)
@@ -75,7 +75,7 @@ func clocked(t testing.TB, m *provision.Manager, opt runs.Options) *runs.Chats {
 }
 
 // front is m as callers meet it: with commands that are read.
-func front(t testing.TB, m *provision.Manager) *runs.Chats { return clocked(t, m, runs.Options{}) }
+func front(t testing.TB, m *manager) *runs.Chats { return clocked(t, m, runs.Options{}) }
 
 func scheduled(t testing.TB, m api.Chats, id chat.ID, s chat.ScheduleSpec) chat.Schedule {
 	t.Helper()
@@ -278,7 +278,7 @@ func TestSchedulesAreTheirOwners(t *testing.T) {
 // that was set back stops nothing. At reap they are gone, and stay gone.
 func TestSchedulesRestart(t *testing.T) {
 	clock, opt := nine(), attackOptions(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	k := clocked(t, m, runs.Options{Clock: clock.clock()})
 	c := asleep(t, m, "restarted")
@@ -329,7 +329,7 @@ func TestSchedulesRestart(t *testing.T) {
 // was still waking, the next one runs: once, for the same time.
 func TestSchedulesStopped(t *testing.T) {
 	clock, opt := nine(), attackOptions(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	k := clocked(t, m, runs.Options{Clock: clock.clock()})
 	c := asleep(t, m, "stopped")

@@ -185,7 +185,7 @@ func TestAuditLogRotates(t *testing.T) {
 	opt := options(t)
 	opt.AuditMax, opt.AuditKeep = 2048, 2
 	needsRoot(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	var files []string
 	for i := 0; len(files) != 3 || filepath.Base(files[0]) == "audit-00000000000000000001.jsonl"; i++ {

@@ -19,7 +19,7 @@ import (
 )
 
 // script runs a shell text that the guard of runs does not see: from a file.
-func script(t testing.TB, m *provision.Manager, c chat.Chat, text string) chat.RunResult {
+func script(t testing.TB, m *manager, c chat.Chat, text string) chat.RunResult {
 	t.Helper()
 	name := filepath.Join(c.Home, "script")
 	must(t, os.WriteFile(name, []byte(text), 0o644))

@@ -42,7 +42,7 @@ var soakCommands = []string{
 }
 
 // soakOne makes one run and ends it in some way.
-func soakOne(m *provision.Manager, id chat.ID) error {
+func soakOne(m *manager, id chat.ID) error {
 	ctx, leave := context.WithCancel(operator(context.Background()))
 	defer leave()
 	spec := chat.RunSpec{Command: soakCommands[rand.IntN(len(soakCommands))], Timeout: chat.Duration(time.Minute), Grace: chat.Duration(30 * time.Millisecond), OpenStdin: rand.IntN(3) == 0}
@@ -74,7 +74,7 @@ func soakOne(m *provision.Manager, id chat.ID) error {
 	return nil
 }
 
-func soakBackground(ctx context.Context, m *provision.Manager, id chat.ID, spec chat.RunSpec, soon time.Duration) error {
+func soakBackground(ctx context.Context, m *manager, id chat.ID, spec chat.RunSpec, soon time.Duration) error {
 	r, err := m.StartRun(ctx, id, spec)
 	if err != nil {
 		return fmt.Errorf("%+v: %w", spec, err)

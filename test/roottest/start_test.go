@@ -16,7 +16,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
 )
 
@@ -24,14 +23,14 @@ import (
 // nothing new begins.
 func TestStartBeforeProbes(t *testing.T) {
 	opt := options(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	awake, sleeps, reaped := create(t, m, "awake", "default"), create(t, m, "sleeps", "default"), asleep(t, m, "reaped")
 	r := startRun(t, m, awake.ID, chat.RunSpec{Command: "echo on; exec sleep 1000"})
 	awaitOutput(t, m, awake.ID, r.ID, "on")
 	must(t, m.Close())
 
-	m, err = provision.Start(t.Context(), opt)
+	m, err = startManager(t.Context(), opt)
 	must(t, err)
 	defer func() { must(t, m.Close()) }()
 	ctx := operator(t.Context())
@@ -77,7 +76,7 @@ func TestStartBeforeProbes(t *testing.T) {
 }
 
 // beginnings is everything that begins something behind the walls.
-func beginnings(m *provision.Manager, awake, sleeps chat.ID) map[string]func(*testing.T) error {
+func beginnings(m *manager, awake, sleeps chat.ID) map[string]func(*testing.T) error {
 	return map[string]func(*testing.T) error{
 		"create": func(t *testing.T) error {
 			_, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "another"})
@@ -164,7 +163,7 @@ func pendingOf(t *testing.T, c *net.UnixConn) string {
 // it whole, and wakes then. Nobody is told that it never will.
 func TestWakeOfAHalfMadeChat(t *testing.T) {
 	opt := options(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	must(t, m.Close())
 	store, err := state.Open(state.Options{Dir: opt.State, UIDs: opt.UIDs, BlockSize: min(1<<16, max(16, (opt.UIDs.High-opt.UIDs.Low+1)/16))})
@@ -173,7 +172,7 @@ func TestWakeOfAHalfMadeChat(t *testing.T) {
 	rec, _, err := store.Admit(chat.Spec{ExternalID: "half"}, state.Event{Action: "create", Outcome: "intent", Caller: chat.CallerFrom(ctx)})
 	must(t, errors.Join(err, store.Close()))
 
-	m, err = provision.Start(t.Context(), opt)
+	m, err = startManager(t.Context(), opt)
 	must(t, err)
 	defer func() { must(t, m.Close()) }()
 	_, wakeErr := m.Wake(ctx, rec.ID)

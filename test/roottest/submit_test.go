@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 )
 
 // agent is a program on the whole terminal as coding agents are: what it reads in one piece and
@@ -38,7 +37,7 @@ print "\e[?2004l"; system "stty sane";
 `
 
 // startAgent has the chat's terminal run it under a name.
-func startAgent(t *testing.T, m *provision.Manager, c chat.Chat) {
+func startAgent(t *testing.T, m *manager, c chat.Chat) {
 	t.Helper()
 	must(t, os.WriteFile(filepath.Join(c.Home, "agent.pl"), []byte(agent), 0o644))
 	since := endOfLog(t, m, c.ID)
@@ -47,7 +46,7 @@ func startAgent(t *testing.T, m *provision.Manager, c chat.Chat) {
 }
 
 // says waits for what the terminal prints from a cursor on.
-func says(t *testing.T, m *provision.Manager, id chat.ID, since int64, want string) {
+func says(t *testing.T, m *manager, id chat.ID, since int64, want string) {
 	t.Helper()
 	until(t, want, func() bool { return strings.Contains(printed(t, m, id, since), want) })
 }
@@ -101,7 +100,7 @@ func onlyIf(c chat.Chat, prompt, program string) (in chat.Input, ran func() bool
 // TestOnlyIf: a message for a program is not typed into a shell, nor a command into a program.
 func TestOnlyIf(t *testing.T) {
 	opt := attackOptions(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	ctx := operator(t.Context())
 	c := create(t, m, "only if", "default")

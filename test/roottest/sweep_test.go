@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
 )
 
@@ -139,7 +138,7 @@ func TestUIDRangeTaken(t *testing.T) {
 			}
 			t.Cleanup(func() { must(t, os.WriteFile(name, was, 0o644)) })
 			must(t, os.WriteFile(name, append(append([]byte{}, was...), line+"\n"...), 0o644))
-			m, err := provision.Open(t.Context(), opt)
+			m, err := openManager(t.Context(), opt)
 			if err == nil {
 				must(t, m.Close())
 			}

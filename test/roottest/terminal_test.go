@@ -11,17 +11,16 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 )
 
 // typed types a line and waits for the prompt after it.
-func typed(t *testing.T, m *provision.Manager, id chat.ID, line string) chat.Typed {
+func typed(t *testing.T, m *manager, id chat.ID, line string) chat.Typed {
 	t.Helper()
 	return answered(t, m, id, line, chat.Wait{Until: chat.UntilPrompt})
 }
 
 // printed is what the terminal printed since a cursor.
-func printed(t *testing.T, m *provision.Manager, id chat.ID, since int64) string {
+func printed(t *testing.T, m *manager, id chat.ID, since int64) string {
 	t.Helper()
 	l, err := m.Log(operator(t.Context()), id, since)
 	must(t, err)
@@ -29,7 +28,7 @@ func printed(t *testing.T, m *provision.Manager, id chat.ID, since int64) string
 }
 
 // endOfLog is where the next byte will be that the terminal prints.
-func endOfLog(t *testing.T, m *provision.Manager, id chat.ID) int64 {
+func endOfLog(t *testing.T, m *manager, id chat.ID) int64 {
 	t.Helper()
 	l, err := m.Log(operator(t.Context()), id, 0)
 	must(t, err)
@@ -38,7 +37,7 @@ func endOfLog(t *testing.T, m *provision.Manager, id chat.ID) int64 {
 
 // promptAfter waits until the terminal has printed the text since a cursor and the end of a prompt
 // after it. Who types before that may be answered by this prompt.
-func promptAfter(t *testing.T, m *provision.Manager, id chat.ID, since int64, text string) {
+func promptAfter(t *testing.T, m *manager, id chat.ID, since int64, text string) {
 	t.Helper()
 	until(t, fmt.Sprintf("the prompt after %q", text), func() bool {
 		_, after, found := strings.Cut(printed(t, m, id, since), text)
@@ -118,7 +117,7 @@ func TestWait(t *testing.T) {
 
 // waitQuiet waits until a command has been quiet for a while, which is after all that it printed. A
 // busy host may be quiet in between: then it is waited longer.
-func waitQuiet(t *testing.T, m *provision.Manager, id chat.ID) {
+func waitQuiet(t *testing.T, m *manager, id chat.ID) {
 	t.Helper()
 	for quiet := 2 * time.Second; ; quiet *= 2 {
 		since := endOfLog(t, m, id)
@@ -159,7 +158,7 @@ func TestForgedMarks(t *testing.T) {
 // and gone when the chat is.
 func TestLog(t *testing.T) {
 	opt := attackOptions(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	ctx := operator(t.Context())
 	c, other := create(t, m, "log", "default"), create(t, m, "log2", "default")
@@ -224,7 +223,7 @@ func TestLog(t *testing.T) {
 }
 
 // awaitLog waits until text is in the last 1,000 bytes of the chat's log.
-func awaitLog(t *testing.T, m *provision.Manager, id chat.ID, text string) {
+func awaitLog(t *testing.T, m *manager, id chat.ID, text string) {
 	t.Helper()
 	var end chat.Log
 	if !comes(func() bool {

@@ -99,7 +99,7 @@ func withShop(t testing.TB) (provision.Options, shop) {
 // want is a command in a chat and what it prints, both streams.
 type want struct{ command, out string }
 
-func tryAll(t *testing.T, m *provision.Manager, c chat.Chat, all []want) {
+func tryAll(t *testing.T, m *manager, c chat.Chat, all []want) {
 	t.Helper()
 	for _, w := range all {
 		r := run(t, m, c.ID, w.command)

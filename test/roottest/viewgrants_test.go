@@ -44,7 +44,7 @@ func TestGrants(t *testing.T) {
 }
 
 // grantedToTools: the file tools have the same grants, awake and asleep.
-func grantedToTools(t *testing.T, m *provision.Manager, c chat.Chat, s shop) {
+func grantedToTools(t *testing.T, m *manager, c chat.Chat, s shop) {
 	t.Helper()
 	text := "by the tool\n"
 	for _, how := range []string{"awake", "asleep"} {
@@ -114,12 +114,12 @@ func TestTooManyMatches(t *testing.T) {
 		t.Errorf("wake with 1,001 matches: %v", err)
 	}
 	must(t, m.Reap(operator(t.Context()), c.ID))
-	if _, err := provision.Open(t.Context(), opt); err == nil {
+	if _, err := openManager(t.Context(), opt); err == nil {
 		t.Error("a second chatd came up")
 	}
 	later := options(t)
 	later.Profiles = opt.Profiles
-	if _, err := provision.Open(t.Context(), later); !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), why) {
+	if _, err := openManager(t.Context(), later); !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), why) {
 		t.Errorf("start with 1,001 matches: %v", err)
 	}
 	manyByDaemon(t, later, p.AllowReadPaths[0])
@@ -167,7 +167,7 @@ func TestRefusedSources(t *testing.T) {
 				p.ExposePaths = []chat.Expose{{Source: source, Target: "/opt/x", Mode: mode}}
 				o := opt
 				o.Profiles = map[string]chat.Profile{"default": p}
-				if m, err := provision.Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), why) {
+				if m, err := openManager(t.Context(), o); err == nil || !strings.Contains(err.Error(), why) {
 					if err == nil {
 						must(t, m.Close())
 					}
@@ -222,7 +222,7 @@ func TestRefusedTargets(t *testing.T) {
 		p.ExposePaths = c.rules
 		o := opt
 		o.Profiles = map[string]chat.Profile{"default": p}
-		if m, err := provision.Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), c.why) {
+		if m, err := openManager(t.Context(), o); err == nil || !strings.Contains(err.Error(), c.why) {
 			if err == nil {
 				must(t, m.Close())
 			}
@@ -248,7 +248,7 @@ func TestSourceSwappedLater(t *testing.T) {
 	tryAll(t, m, c, []want{{"cat ~/work/assets/logo", "logo"}})
 }
 
-func refusedWake(t *testing.T, m *provision.Manager, c chat.Chat, why string) {
+func refusedWake(t *testing.T, m *manager, c chat.Chat, why string) {
 	t.Helper()
 	if _, err := m.Wake(operator(t.Context()), c.ID); err == nil || !strings.Contains(err.Error(), why) {
 		t.Errorf("wake: %v, want %s", err, why)

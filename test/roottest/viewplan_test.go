@@ -181,7 +181,7 @@ func sameEnv(t *testing.T, p chat.Plan, uid uint32) {
 // the new.
 func TestPlanOutlivesChatd(t *testing.T) {
 	opt, s := withShop(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	c := create(t, m, "outlives", "shop")
 	before, err := m.Plan(operator(t.Context()), c.ID)

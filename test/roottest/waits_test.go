@@ -6,12 +6,11 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/terminal"
 )
 
 // answered types a line and waits as w says. The answer is as the front gives it.
-func answered(t *testing.T, m *provision.Manager, id chat.ID, line string, w chat.Wait) chat.Typed {
+func answered(t *testing.T, m *manager, id chat.ID, line string, w chat.Wait) chat.Typed {
 	t.Helper()
 	got, err := terminal.New(front(t, m)).InputWait(operator(t.Context()), id, chat.Input{Text: line, Enter: true, Wait: &w})
 	if err != nil {
@@ -21,7 +20,7 @@ func answered(t *testing.T, m *provision.Manager, id chat.ID, line string, w cha
 }
 
 // interrupt ends what runs, and waits for the prompt.
-func interrupt(t *testing.T, m *provision.Manager, id chat.ID) {
+func interrupt(t *testing.T, m *manager, id chat.ID) {
 	t.Helper()
 	since := endOfLog(t, m, id)
 	must(t, m.Input(operator(t.Context()), id, chat.Input{Keys: []string{"ctrl-c"}}))

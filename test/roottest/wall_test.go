@@ -7,8 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-
-	"github.com/chatd/chatd/provision"
 )
 
 // wallCommand runs "chatd wall" for the tests' uids, with a state directory that
@@ -66,7 +64,7 @@ func TestWallCommand(t *testing.T) {
 func TestWallCommandBesideDaemon(t *testing.T) {
 	opt := attackOptions(t)
 	newPeer(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	web, none := inmateOf(t, m, "wall web", "web"), testUIDs.High-1
 	allowed, denied := "10.213.0.2:8000", "10.213.0.2:9000"

@@ -138,7 +138,7 @@ func TestSameJudgement(t *testing.T) {
 
 // dueUnderTheGuard has all commands come due under the guard, which was off when their
 // schedules were made.
-func dueUnderTheGuard(t testing.TB, m *provision.Manager, k *runs.Chats, opt provision.Options, clock *testClock, id chat.ID) map[string]chat.ScheduleResult {
+func dueUnderTheGuard(t testing.TB, m *manager, k *runs.Chats, opt provision.Options, clock *testClock, id chat.ID) map[string]chat.ScheduleResult {
 	t.Helper()
 	ctx := operator(t.Context())
 	off := withGuard(opt, "strict", func(p *chat.Profile) { p.Guard = chat.Guard{} })

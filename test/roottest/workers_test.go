@@ -16,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +32,9 @@ const workerEnv, maxWorkers = "CHATD_ROOTTEST_WORKER", 8
 // aloneEnv is set where no other root test runs, which a test asks for by ending its
 // process with exitAlone (see alone).
 const aloneEnv, exitAlone = "CHATD_ROOTTEST_ALONE", 75
+
+// besideEnv names a file that is there while packages beside this one are tested.
+const besideEnv = "CHATD_TEST_BESIDE"
 
 // workers says how many tests run at once. Benchmarks, and tests that have the
 // machine itself, want it for themselves.
@@ -92,11 +96,31 @@ func runBeside(ctx context.Context, dir string, n int) (code int, err error) {
 	}
 	close(next)
 	wg.Wait()
+	if err := othersEnd(ctx); err != nil {
+		return 1, err
+	}
 	for _, name := range later {
 		said, err := runOne(ctx, dir, name, workerEnv+"=0", aloneEnv+"=1")
 		ended(name, said, err)
 	}
 	return code, nil
+}
+
+// othersEnd returns when no other package is tested any more, or with ctx.
+func othersEnd(ctx context.Context) error {
+	for file := os.Getenv(besideEnv); file != ""; {
+		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("cannot wait for the tests of other packages: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+	}
+	return nil
 }
 
 // testNames asks the binary which tests -test.run and -test.skip leave.

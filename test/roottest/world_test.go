@@ -159,10 +159,10 @@ func (w testWriter) Write(b []byte) (int, error) {
 }
 
 // open starts a Manager that is closed, with its chats reaped, at the end.
-func open(t testing.TB, opt provision.Options) *provision.Manager {
+func open(t testing.TB, opt provision.Options) *manager {
 	t.Helper()
 	needsRoot(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func operator(ctx context.Context) context.Context {
 }
 
 // create makes a chat of the given profile, awake.
-func create(t testing.TB, m *provision.Manager, external, profile string) chat.Chat {
+func create(t testing.TB, m *manager, external, profile string) chat.Chat {
 	t.Helper()
 	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Profile: profile})
 	if err != nil {
@@ -215,7 +215,7 @@ func promised(t testing.TB, l chat.LayerName, shared bool) chat.LayerState {
 }
 
 // run runs a shell command in the chat.
-func run(t testing.TB, m *provision.Manager, id chat.ID, command string) chat.RunResult {
+func run(t testing.TB, m *manager, id chat.ID, command string) chat.RunResult {
 	t.Helper()
 	r, err := m.Run(operator(t.Context()), id, chat.RunSpec{Command: command})
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 // the right one back, or with nothing left of those chats, chatd starts.
 func TestYoungerDatabase(t *testing.T) {
 	opt := options(t)
-	m, err := provision.Open(t.Context(), opt)
+	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	db := filepath.Join(opt.State, "chatd.db")
 	a := asleep(t, m, "a")
 	must(t, m.Close())
 	old, err := os.ReadFile(db)
 	must(t, err)
-	m, err = provision.Open(t.Context(), opt)
+	m, err = openManager(t.Context(), opt)
 	must(t, err)
 	b := asleep(t, m, "b")
 	must(t, m.Close())
@@ -37,7 +37,7 @@ func TestYoungerDatabase(t *testing.T) {
 	tmp, varTmp := privateTrees(opt, b)
 	refused := func(what, why string) {
 		t.Helper()
-		_, err := provision.Open(t.Context(), opt)
+		_, err := openManager(t.Context(), opt)
 		if !errors.Is(err, chat.ErrExists) || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "restore chatd.db and install.key") {
 			t.Fatalf("%s: %v", what, err)
 		}
@@ -63,7 +63,7 @@ func TestYoungerDatabase(t *testing.T) {
 	}
 	must(t, os.WriteFile(db, whole, 0o600))
 	must(t, os.WriteFile(log, lines, 0o600))
-	m, err = provision.Open(t.Context(), opt)
+	m, err = openManager(t.Context(), opt)
 	must(t, err)
 	ctx := operator(t.Context())
 	must(t, errors.Join(m.Reap(ctx, a.ID), m.Reap(ctx, b.ID), m.Close()))
@@ -71,7 +71,7 @@ func TestYoungerDatabase(t *testing.T) {
 	must(t, os.Remove(db))
 	refused("an audit log alone", "audit.jsonl names")
 	must(t, os.Remove(log))
-	m, err = provision.Open(t.Context(), opt)
+	m, err = openManager(t.Context(), opt)
 	must(t, err)
 	must(t, m.Close())
 }

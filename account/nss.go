@@ -1,0 +1,67 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+)
+
+// Resolves looks the user up by name and by number.
+func Resolves(ctx context.Context, a User) error {
+	return getent(ctx, "passwd", a, a.passwd(), passwdLine)
+}
+
+// Verify looks up the name, the uid and the group with getent(1), which sees what every
+// other program of the host sees. In a Go binary without cgo os/user does not see userdb
+// records.
+func Verify(ctx context.Context, a User) error {
+	wantGroup := fmt.Sprintf("%s:%d", a.Name, a.ID)
+	group := make(chan error, 1)
+	go func() { group <- getent(ctx, "group", a, wantGroup, groupLine) }()
+	err := getent(ctx, "passwd", a, a.passwd(), passwdLine)
+	return errors.Join(err, <-group)
+}
+
+// passwd is the result of passwdLine for the account's own line.
+func (a User) passwd() string { return fmt.Sprintf("%s:%d:%d:%s", a.Name, a.ID, a.ID, a.Home) }
+
+// getent looks up the name and the number in one call and compares both answers with want.
+func getent(ctx context.Context, database string, a User, want string, form func([]string) string) error {
+	out, err := exec.CommandContext(ctx, "getent", database, a.Name, fmt.Sprint(a.ID)).Output()
+	if err != nil {
+		return fmt.Errorf("cannot find %s %s by name and by number: getent %s: %w", database, a.Name, database, err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if len(lines) != 2 || form(strings.Split(lines[0], ":")) != want || form(strings.Split(lines[1], ":")) != want {
+		return fmt.Errorf("cannot use account %s: getent %s says %q, want %s twice", a.Name, database, out, want)
+	}
+	return nil
+}
+
+func passwdLine(f []string) string {
+	if len(f) != 7 {
+		return ""
+	}
+	return strings.Join([]string{f[0], f[2], f[3], f[5]}, ":")
+}
+
+func groupLine(f []string) string {
+	if len(f) != 4 {
+		return ""
+	}
+	return f[0] + ":" + f[2]
+}
+
+// unknownToNSS reports whether neither the name nor the number resolves any more. getent(1)
+// prints the entries of those keys that resolve, and fails when one does not.
+func unknownToNSS(ctx context.Context, a User) bool {
+	for _, database := range []string{"passwd", "group"} {
+		out, err := exec.CommandContext(ctx, "getent", database, a.Name, fmt.Sprint(a.ID)).Output()
+		if err == nil || len(out) > 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,106 @@
+package homedir
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// put makes a file of the chat's own, with the directories above it.
+func put(t *testing.T, uid uint32, home, rel, text string) {
+	t.Helper()
+	for dir := filepath.Dir(rel); dir != "."; dir = filepath.Dir(dir) {
+		defer os.Lchown(filepath.Join(home, dir), int(uid), int(uid))
+	}
+	file := filepath.Join(home, rel)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Lchown(file, int(uid), int(uid)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOneConfigUnderTwoNames: what XDG_CONFIG_HOME names and ~/.config are one directory, in
+// a new home, in one with a skeleton, and in one of an older chatd; nothing is lost where
+// both have files.
+func TestOneConfigUnderTwoNames(t *testing.T) {
+	const xdg = "runtime-user-env/config/"
+	for name, c := range map[string]struct {
+		files  []string
+		same   bool
+		absent string
+	}{
+		"new":             {nil, true, ""},
+		"skeleton":        {[]string{".config/opencode/x"}, true, ""},
+		"older":           {[]string{xdg + "opencode/x"}, true, ""},
+		"older with both": {[]string{xdg + "opencode/x", ".config/other/y"}, false, xdg + "other/y"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := ownHome(t)
+			home := h.path()
+			for _, f := range c.files {
+				put(t, h.uid, home, f, f)
+			}
+			for range 2 {
+				if err := h.makeInstanceDirs(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put(t, h.uid, home, ".config/new", "new")
+			if _, err := os.Stat(filepath.Join(home, xdg, "new")); (err == nil) != c.same {
+				t.Errorf("~/.config/new by its other name: %v", err)
+			}
+			for _, f := range c.files {
+				if text, err := os.ReadFile(filepath.Join(home, f)); string(text) != f {
+					t.Errorf("%s: %q, %v", f, text, err)
+				}
+			}
+			if _, err := os.Stat(filepath.Join(home, c.absent)); c.absent != "" && err == nil {
+				t.Errorf("%s is there", c.absent)
+			}
+			for _, l := range chat.InstanceLinks() {
+				to, err := os.Readlink(filepath.Join(home, l.Name))
+				if c.same && (err != nil || to != l.Target()) {
+					t.Errorf("~/%s leads to %q, %v", l.Name, to, err)
+				}
+			}
+		})
+	}
+}
+
+// TestAttackInstanceLinks: a chat that puts links where its directories belong has nothing
+// moved into or out of its home.
+func TestAttackInstanceLinks(t *testing.T) {
+	h := ownHome(t)
+	home := h.path()
+	outside := filepath.Join(filepath.Dir(h.parent), "outside")
+	if err := os.MkdirAll(filepath.Join(outside, "config", "theirs"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{outside, filepath.Join(outside, "config"), filepath.Join(outside, "config", "theirs")} {
+		os.Chmod(dir, 0o777)
+	}
+	for _, l := range []string{"runtime-user-env", ".config", ".local"} {
+		if err := os.Symlink(outside, filepath.Join(home, l)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.makeInstanceDirs(); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(filepath.Join(outside, "config", "theirs"), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		t.Errorf("outside was changed: %v", err)
+	}
+	if all, err := os.ReadDir(outside); err != nil || len(all) != 1 {
+		t.Errorf("outside there is %v, %v", all, err)
+	}
+}

@@ -1,0 +1,62 @@
+package leftovers
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
+)
+
+// TestRemoveKeys leaves a user keyring with a key in it, as a login as the chat
+// would, and takes both away.
+func TestRemoveKeys(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
+			t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
+		}
+		t.Skip("SKIPPED: needs root")
+	}
+	uid := 2000000000 + uint32(os.Getpid())
+	err := sys.AsUID(uid, func() error {
+		_, err := unix.AddKey("user", "chatd-test", []byte("secret"), unix.KEY_SPEC_USER_KEYRING)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if has, err := hasKeys(uid); err != nil || !has {
+		t.Fatalf("the key is not seen: %v, %v", has, err)
+	}
+	if err := removeKeys(t.Context(), uid); err != nil {
+		t.Error(err)
+	}
+	if has, err := hasKeys(uid); err != nil || has {
+		t.Errorf("keys are left: %v, %v", has, err)
+	}
+}
+
+// TestKillPidThatEnded: a process that ends while it is looked for has, for a moment, a number of
+// which the kernel says what it says of a thread's; reap goes on.
+func TestKillPidThatEnded(t *testing.T) {
+	runtime.LockOSThread()
+	tid := unix.Gettid()
+	if tid == os.Getpid() { // of two threads one does not lead the process
+		tids, over := make(chan int), make(chan struct{})
+		defer close(over)
+		go func() {
+			runtime.LockOSThread()
+			tids <- unix.Gettid()
+			<-over
+		}()
+		tid = <-tids
+	}
+	if _, err := unix.PidfdOpen(tid, 0); err == nil {
+		t.Fatal("the kernel opens a thread: this test would show nothing")
+	}
+	if err := killPid(tid, uint32(os.Getuid())+1); err != nil {
+		t.Error(err)
+	}
+}

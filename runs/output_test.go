@@ -1,0 +1,89 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/broker"
+	"github.com/chatd/chatd/chat"
+)
+
+// flood are runs that print more than anybody keeps, and wait for each other's end.
+type flood struct {
+	broker.Streams
+	printed chan struct{}
+	end     chan struct{}
+}
+
+const flooded = 3 << 20
+
+func (f flood) Run(
+	_ context.Context, _ chat.ID, _ chat.RunSpec, begun broker.Begun,
+) (chat.RunResult, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return chat.RunResult{}, err
+	}
+	none, nothing, err := os.Pipe()
+	if err != nil {
+		return chat.RunResult{}, err
+	}
+	begun("run-1", r, none)
+	_, err = io.WriteString(w, strings.Repeat("x", flooded))
+	f.printed <- struct{}{}
+	<-f.end
+	return chat.RunResult{}, errors.Join(err, w.Close(), nothing.Close())
+}
+
+// TestOutputIsBounded: of a run no more than its output_max is kept, of all runs of a caller no
+// more than is one caller's, and one more is refused; another caller has his own.
+func TestOutputIsBounded(t *testing.T) {
+	f := flood{printed: make(chan struct{}, 100), end: make(chan struct{})}
+	s := NewStreams(f)
+	as := func(name string) context.Context {
+		return chat.WithCaller(t.Context(), chat.Caller{Name: name, Role: chat.RoleBridge})
+	}
+	const many = 40
+	results := make(chan chat.RunResult, many+1)
+	run := func(name string) {
+		res, err := s.Run(as(name), "a", chat.RunSpec{Command: "x", OutputMax: chat.MaxOutputMax})
+		if err != nil {
+			t.Error(err)
+		}
+		results <- res
+	}
+	for range many { // of which each wants 3 MiB: more than 96 in all
+		go run("ada")
+	}
+	for range many {
+		<-f.printed
+	}
+	if _, err := s.Run(as("ada"), "a", chat.RunSpec{Command: "x"}); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("one more is not refused: %v", err)
+	}
+	go run("bob")
+	<-f.printed
+	close(f.end)
+	kept, cut := 0, 0
+	for range many + 1 {
+		res := <-results
+		if res.StdoutBytes != flooded || res.Truncated != (len(res.Stdout) < flooded) {
+			t.Errorf("%d bytes are counted, %d kept, truncated %t",
+				res.StdoutBytes, len(res.Stdout), res.Truncated)
+		}
+		if kept += len(res.Stdout); res.Truncated {
+			cut++
+		}
+	}
+	const most = maxOutputEach + flooded + many*100
+	if kept > most || kept < most/2 || cut == 0 || cut == many+1 {
+		t.Errorf("%d bytes are kept, want at most %d; %d of %d are cut", kept, most, cut, many+1)
+	}
+	if _, err := s.Run(as("ada"), "a", chat.RunSpec{Command: "x"}); err != nil {
+		t.Errorf("after all have ended: %v", err)
+	}
+}

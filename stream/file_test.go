@@ -1,0 +1,209 @@
+package stream
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+func ringFile(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "ring"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// pattern is byte i of the stream that the tests write.
+func pattern(i int64) byte { return byte(i*7 ^ i>>8 ^ i>>16) }
+
+func patternFrom(from int64, n int) []byte {
+	p := make([]byte, n)
+	for i := range p {
+		p[i] = pattern(from + int64(i))
+	}
+	return p
+}
+
+// maxes are what streams are kept to in these tests.
+var maxes = []int64{chat.MinOutputMax, chat.MinOutputMax + 1, 3 * PieceSize, chat.DefaultOutputMax, chat.MaxOutputMax}
+
+// TestFile: of a stream of any length head and tail, from any position, are what was written there,
+// whatever is kept of it.
+func TestFile(t *testing.T) {
+	for _, max := range maxes {
+		half := max / 2
+		for _, size := range []int64{0, 1, half - 1, half, half + 1, max, max + 1, max + PieceSize, max + PieceSize + 1, 3*max + 12345} {
+			f := ringFile(t)
+			w := NewFile(f, max)
+			for at := int64(0); at < size; {
+				n := min(size-at, rand.Int64N(100_000)+1)
+				if _, err := w.Write(patternFrom(at, int(n))); err != nil {
+					t.Fatal(err)
+				}
+				at += n
+			}
+			if seen, want := readRing(t, f, max, size), min(size, max); seen != want {
+				t.Errorf("%d bytes, max %d: %d are kept, want %d", size, max, seen, want)
+			}
+			if fi, err := f.Stat(); err != nil || fi.Size() > max+PieceSize+countsSize {
+				t.Errorf("%d bytes, max %d: the file has %d, %v", size, max, fi.Size(), err)
+			}
+		}
+	}
+}
+
+// readRing reads all that is kept of a stream of size bytes and returns how much that is. The head is never left
+// out; nothing is, of a stream that is no longer than max.
+func readRing(t *testing.T, f *os.File, max, size int64) (seen int64) {
+	t.Helper()
+	r := NewFile(f, max)
+	total, missed, err := r.Counts()
+	if err != nil || total != size || missed != 0 {
+		t.Fatalf("%d bytes: counts %d, %d, %v", size, total, missed, err)
+	}
+	buf := make([]byte, 10_000)
+	for pos := int64(0); ; {
+		n, at, err := r.ReadAt(buf, pos)
+		if err != nil || at < pos || at > pos && (pos != r.head || size <= r.max) {
+			t.Fatalf("%d bytes, max %d, from %d: at %d, %v", size, max, pos, at, err)
+		}
+		if n == 0 {
+			return seen
+		}
+		if !bytes.Equal(buf[:n], patternFrom(at, n)) {
+			t.Fatalf("%d bytes, max %d: from %d on it is not what was written", size, max, at)
+		}
+		seen, pos = seen+int64(n), at+int64(n)
+	}
+}
+
+// TestFileOfAnOlderChatd: what a minder wrote that was told no max is read as it was laid out then: 512 KiB of
+// head, a ring of 512 KiB.
+func TestFileOfAnOlderChatd(t *testing.T) {
+	const half = 512 << 10
+	for _, size := range []int64{1, half + 1, 2 * half, 2*half + 1, 5*half + 777} {
+		data := make([]byte, min(size, 2*half))
+		for pos := int64(0); pos < size; pos++ {
+			at := pos
+			if pos >= half {
+				at = half + (pos-half)%half
+			}
+			data[at] = pattern(pos)
+		}
+		counts := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(size)), 0)
+		f := ringFile(t)
+		if _, err := f.Write(append(counts, data...)); err != nil {
+			t.Fatal(err)
+		}
+		want := size
+		if size > 2*half {
+			want = 2*half - PieceSize
+		}
+		if seen := readRing(t, f, 0, size); seen != want {
+			t.Errorf("%d bytes: %d are kept, want %d", size, seen, want)
+		}
+		own := ringFile(t)
+		if _, err := NewFile(own, 0).Write(patternFrom(0, int(size))); err != nil {
+			t.Fatal(err)
+		}
+		old, err := os.ReadFile(f.Name())
+		if now, nerr := os.ReadFile(own.Name()); err != nil || nerr != nil || !bytes.Equal(now, old) {
+			t.Errorf("%d bytes: this program writes it otherwise", size)
+		}
+	}
+}
+
+// FuzzFile: whatever is kept, and in what pieces it comes, head and tail are what was written.
+func FuzzFile(f *testing.F) {
+	f.Add(int64(chat.MinOutputMax), int64(5000), uint32(1))
+	f.Add(int64(chat.DefaultOutputMax), int64(3<<20), uint32(100_000))
+	f.Add(int64(70_001), int64(70_001+PieceSize), uint32(PieceSize))
+	f.Fuzz(func(t *testing.T, max, size int64, piece uint32) {
+		if chat.CheckOutputMax(max) != nil || max == 0 || size < 0 || size > 16<<20 || piece == 0 || size/int64(piece) > 10_000 {
+			return
+		}
+		file := ringFile(t)
+		w := NewFile(file, max)
+		for at := int64(0); at < size; at += int64(piece) {
+			if _, err := w.Write(patternFrom(at, int(min(int64(piece), size-at)))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if seen, want := readRing(t, file, max, size), min(size, max); seen != want {
+			t.Errorf("%d bytes, max %d: %d are kept, want %d", size, max, seen, want)
+		}
+	})
+}
+
+// TestFileWhileWritten: a reader never takes what is being written over for the stream.
+func TestFileWhileWritten(t *testing.T) {
+	for _, max := range maxes {
+		f := ringFile(t)
+		done := make(chan struct{})
+		size := 8*max + 4<<20
+		go func() {
+			defer close(done)
+			w := NewFile(f, max)
+			const much = 3*PieceSize + 1
+			for at := int64(0); at < size; at += much {
+				_, _ = w.Write(patternFrom(at, int(min(much, size-at))))
+			}
+		}()
+		r, buf, pos := NewFile(f, max), make([]byte, 50_000), int64(0)
+		for pos < size {
+			n, at, err := r.ReadAt(buf, pos)
+			if err != nil || !bytes.Equal(buf[:n], patternFrom(at, n)) {
+				t.Fatalf("max %d, from %d: wrong bytes at %d, %v", max, pos, at, err)
+			}
+			pos = at + int64(n)
+		}
+		<-done
+	}
+}
+
+// TestFileWithoutRoom: what finds no room is counted, and the stream before it stays.
+func TestFileWithoutRoom(t *testing.T) {
+	for _, max := range []int64{600_000, chat.DefaultOutputMax} {
+		w := NewFile(ringFile(t), max)
+		w.roomy = func() bool { return w.total < 200_000 }
+		for at := int64(0); at < 1_000_000; at += 50_000 {
+			if _, err := w.Write(patternFrom(at, 50_000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		total, missed, err := w.Counts()
+		if err != nil || total+missed != 1_000_000 || total < 200_000 || total > 400_000 {
+			t.Errorf("max %d: %d kept, %d missed, %v", max, total, missed, err)
+		}
+	}
+}
+
+// TestTail: the end of what was printed, in whole characters, however much was.
+func TestTail(t *testing.T) {
+	const most = chat.MaxTail
+	for _, c := range []struct{ printed, want string }{
+		{"", ""},
+		{"ab", "ab"},
+		{strings.Repeat("x", 100000) + "end", strings.Repeat("x", most-3) + "end"},
+		{strings.Repeat("x", 3<<20) + "end", strings.Repeat("x", most-3) + "end"},
+		{strings.Repeat("é", most) + "x", strings.Repeat("é", (most-1)/2) + "x"},
+		{"\xff\x80a", "\xff\x80a"},
+	} {
+		f := NewFile(ringFile(t), chat.DefaultOutputMax)
+		if _, err := f.Write([]byte(c.printed)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := f.Tail(most); string(got) != c.want || err != nil {
+			t.Errorf("%.20q: %.40q of %d, %v", c.printed, got, len(got), err)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package stream
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Room bounds what a process stores of streams: in all, and for each of those on whose behalf.
+type Room struct {
+	all, each int64
+
+	mu   sync.Mutex
+	held int64
+	by   map[string]int64
+}
+
+// NewRoom has room for so many bytes in all, and for so many of each.
+func NewRoom(all, each int64) *Room {
+	return &Room{all: all, each: each, by: map[string]int64{}}
+}
+
+// Place is a part of a [Room]. Any number of [Capture]s share one.
+type Place struct {
+	room       *Room
+	who        string
+	held, used int64
+}
+
+// Enter takes a place for who, which holds least bytes from now on and may grow. Without room for
+// them it is [chat.ErrBusy].
+func (r *Room) Enter(who string, least int64) (*Place, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.fits(who, least) {
+		return nil, fmt.Errorf("cannot keep what it prints: %d bytes of output are kept for runs of "+
+			"%s and %d in all, want at most %d and %d: %w",
+			r.by[who], chat.Quote(who), r.held, r.each, r.all, chat.ErrBusy)
+	}
+	r.take(who, least)
+	return &Place{room: r, who: who, held: least}, nil
+}
+
+// fits and take are called with the lock.
+func (r *Room) fits(who string, n int64) bool {
+	return r.held+n <= r.all && r.by[who]+n <= r.each
+}
+
+func (r *Room) take(who string, n int64) {
+	r.held += n
+	if r.by[who] += n; r.by[who] == 0 {
+		delete(r.by, who)
+	}
+}
+
+// grow counts n more bytes, or as many as there is room for, and returns how many. A nil place has
+// room.
+func (p *Place) grow(n int64) int64 {
+	if p == nil {
+		return n
+	}
+	r := p.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	more := max(0, min(p.used+n-p.held, r.all-r.held, r.each-r.by[p.who]))
+	n = min(n, p.held+more-p.used)
+	r.take(p.who, more)
+	p.used, p.held = p.used+n, p.held+more
+	return n
+}
+
+// Leave gives the place back. To call it again changes nothing.
+func (p *Place) Leave() {
+	p.room.mu.Lock()
+	defer p.room.mu.Unlock()
+	p.room.take(p.who, -p.held)
+	p.held, p.used = 0, 0
+}

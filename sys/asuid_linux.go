@@ -1,0 +1,52 @@
+package sys
+
+import (
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// AsUID runs f on a thread that has become uid for good (real, effective and
+// saved, the gid of the same number, no other group), and waits for it. The
+// kernel judges f's system calls as that user's, and sockets that f makes or
+// accepts belong to uid: the owner match asks who made the file (xt_owner, by
+// f_cred->fsuid).
+//
+// The calls are raw ones because those of package unix change every thread of the
+// process. The thread is thrown away afterwards: a goroutine that ends locked
+// takes its thread with it ([runtime.LockOSThread]). The main thread is passed
+// over: it cannot end, and it is what /proc/PID shows of the whole daemon.
+func AsUID(uid uint32, f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			done <- AsUID(uid, f)
+			runtime.UnlockOSThread()
+			return
+		}
+		err := becomeThread(uid)
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// becomeThread gives up groups, gid and uid, in that order, and then looks.
+func becomeThread(uid uint32) error {
+	id := uintptr(uid)
+	for _, call := range [][4]uintptr{
+		{unix.SYS_SETGROUPS, 0, 0, 0}, {unix.SYS_SETRESGID, id, id, id}, {unix.SYS_SETRESUID, id, id, id},
+	} {
+		if _, _, errno := unix.RawSyscall(call[0], call[1], call[2], call[3]); errno != 0 {
+			return fmt.Errorf("cannot become uid %d: %w", uid, errno)
+		}
+	}
+	if got, _, _ := unix.RawSyscall(unix.SYS_GETEUID, 0, 0, 0); got != id {
+		return fmt.Errorf("cannot become uid %d: the kernel says %d", uid, got)
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package sys
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestCollectOrphansOfRoot: a process in a pid namespace that nobody waits for is collected though
+// it is root's still, and a child of root's outside is left to who waits for it.
+func TestCollectOrphansOfRoot(t *testing.T) {
+	needsRoot(t)
+	if err := BecomeSubreaper(); err != nil {
+		t.Fatal(err)
+	}
+	outer := exec.Command("unshare", "--pid", "--fork", "sleep", "1000")
+	if err := outer.Start(); err != nil {
+		t.Fatal(err)
+	}
+	inner := 0
+	for end := time.Now().Add(time.Minute); inner == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		b, _ := os.ReadFile("/proc/" + strconv.Itoa(outer.Process.Pid) + "/task/" + strconv.Itoa(outer.Process.Pid) + "/children")
+		inner, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+	}
+	mine := exec.Command("sh", "-c", "echo up; exec cat")
+	in, _ := mine.StdinPipe()
+	out, _ := mine.StdoutPipe()
+	if err := mine.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = bufio.NewReader(out).ReadString('\n')
+	_ = outer.Process.Kill()
+	_ = outer.Wait()
+	_ = unix.Kill(inner, unix.SIGKILL)
+	_ = in.Close()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if isZombie(inner) && isZombie(mine.Process.Pid) {
+			break
+		}
+	}
+	if err := CollectOrphans(4242); err != nil {
+		t.Error(err)
+	}
+	if isZombie(inner) {
+		t.Error("the orphan in the namespace is not collected")
+	}
+	if err := mine.Wait(); err != nil {
+		t.Errorf("the child outside was taken from who waits for it: %v", err)
+	}
+}

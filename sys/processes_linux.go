@@ -1,0 +1,51 @@
+package sys
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// PidsOf lists the living processes and the zombies of the uid. It reads only stat and status of
+// each process. A read of cmdline, environ or maps waits for the process's memory, which a chat
+// can keep busy for any time.
+func PidsOf(uid uint32) (living, dead []int, err error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot list processes: %w", err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if u, err := UIDOf(pid); err != nil || u != uid {
+			continue
+		}
+		if isZombie(pid) {
+			dead = append(dead, pid)
+		} else {
+			living = append(living, pid)
+		}
+	}
+	return living, dead, nil
+}
+
+// UIDOf reads the real uid. The owner of /proc/PID is the effective uid, or root for a
+// process that is not dumpable.
+func UIDOf(pid int) (uint32, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(b), "\nUid:\t")
+	field, _, _ := strings.Cut(rest, "\t")
+	n, err := strconv.ParseUint(field, 10, 32)
+	return uint32(n), err
+}
+
+func isZombie(pid int) bool {
+	s, err := ReadStat(pid)
+	return err == nil && s.State == 'Z'
+}

@@ -1,0 +1,152 @@
+package roottest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// readBy is how many bytes the threads of a process have read by read(2) and its like (proc(5),
+// rchar). That of the process has its children's too.
+func readBy(t *testing.T, pid int) (all int64) {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/io", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("process %d has no threads: %v", pid, err)
+	}
+	for _, file := range threads {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		_, rest, _ := strings.Cut(string(text), "rchar: ")
+		n, _, _ := strings.Cut(rest, "\n")
+		one, err := strconv.ParseInt(n, 10, 64)
+		must(t, err)
+		all += one
+	}
+	return all
+}
+
+// TestRootReadsNoOutput: what runs print does not pass through chatd-root, in whatever way it is
+// asked for, and neither does what is written to one.
+func TestRootReadsNoOutput(t *testing.T) {
+	const size = 64 << 20
+	d := startDaemon(t, options(t), "")
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "prints"})
+	must(t, err)
+	prints := chat.RunSpec{Command: fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", size)}
+	root := d.cmd.Process.Pid
+	for name, run := range map[string]func() (chat.RunResult, error){
+		"waited for": func() (chat.RunResult, error) { return d.Run(t.Context(), c.ID, prints) },
+		"streamed": func() (chat.RunResult, error) {
+			return d.RunTo(t.Context(), c.ID, prints, func(string, []byte) {})
+		},
+		"background": func() (chat.RunResult, error) {
+			spec := prints
+			spec.OutputMax = chat.MaxOutputMax
+			r, err := d.StartRun(t.Context(), c.ID, spec)
+			if err != nil {
+				return chat.RunResult{}, err
+			}
+			for range 4 {
+				if shown := shownRun(t, d, c.ID, r.ID); len(shown.Result.Stdout) < chat.MaxOutputMax/2 {
+					t.Errorf("the background run shows %d bytes", len(shown.Result.Stdout))
+				}
+			}
+			return d.FollowRun(t.Context(), c.ID, r.ID, "", func(chat.Frame) {})
+		},
+		"written to": func() (chat.RunResult, error) {
+			r, err := d.StartRun(t.Context(), c.ID, chat.RunSpec{Command: "cat", OpenStdin: true})
+			if err != nil {
+				return chat.RunResult{}, err
+			}
+			body := io.NopCloser(io.LimitReader(endless{}, size))
+			if err := d.WriteStdin(t.Context(), c.ID, r.ID, body, true); err != nil {
+				return chat.RunResult{}, err
+			}
+			return d.FollowRun(t.Context(), c.ID, r.ID, "", func(chat.Frame) {})
+		},
+	} {
+		before := readBy(t, root)
+		res, err := run()
+		if err != nil || res.StdoutBytes != size {
+			t.Errorf("%s: %d bytes, %v", name, res.StdoutBytes, err)
+		}
+		if read := readBy(t, root) - before; read > size/16 {
+			t.Errorf("%s: chatd-root has read %d bytes of %d", name, read, size)
+		}
+	}
+	must(t, d.Reap(t.Context(), c.ID))
+}
+
+// TestFrontKilledUnderRuns: kill -9 of the front while runs print. One of the background goes on,
+// and all that it printed is there; one that a caller waited for ends.
+func TestFrontKilledUnderRuns(t *testing.T) {
+	d := startDaemon(t, options(t), "")
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "killed"})
+	must(t, err)
+	back, err := d.StartRun(t.Context(), c.ID, chat.RunSpec{
+		Command: "for i in $(seq 3000); do echo $i; [ $((i % 100)) -gt 0 ] || sleep 0.1; done",
+	})
+	must(t, err)
+	front, printing := frontOf(t, d.cmd.Process.Pid), make(chan struct{})
+	told := make(chan error, 1)
+	go func() {
+		begun := false
+		_, err := d.RunTo(t.Context(), c.ID, chat.RunSpec{Command: "while echo $$; do sleep 0.01; done"},
+			func(string, []byte) {
+				if !begun {
+					begun = true
+					close(printing)
+				}
+			})
+		told <- err
+	}()
+	<-printing
+	must(t, unix.Kill(front, unix.SIGKILL))
+	if err := <-told; err == nil {
+		t.Error("the caller of a run is told that it has ended well")
+	}
+	until(t, "another front comes", func() bool { return frontOf(t, d.cmd.Process.Pid) != front })
+	until(t, "the run that was waited for ends", func() bool {
+		all, err := d.Runs(t.Context(), c.ID)
+		return err == nil && len(all.Runs) == 1 && all.Runs[0].ID == back.ID
+	})
+	var want strings.Builder
+	for i := range 3000 {
+		fmt.Fprintln(&want, i+1)
+	}
+	if r := shownRun(t, d, c.ID, back.ID); r.Result.Exit != 0 || r.Result.Stdout != want.String() {
+		t.Errorf("the background run: exit %d, %d bytes, want %d",
+			r.Result.Exit, len(r.Result.Stdout), want.Len())
+	}
+	must(t, d.Reap(t.Context(), c.ID))
+}
+
+// TestLostOnTheWay: a command that nsenter(1) did not bring into its session says what nsenter said
+// of it. The front never had its streams.
+func TestLostOnTheWay(t *testing.T) {
+	m := open(t, options(t))
+	c := create(t, m, "lost", "default")
+	dir := t.TempDir()
+	const script = "#!/bin/sh\necho nsenter: I know no way >&2\nhead -c 30000 /dev/zero >&2\nexit 3\n"
+	must(t, os.WriteFile(filepath.Join(dir, "nsenter"), []byte(script), 0o755))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	_, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{
+		Command: "echo here", Started: func(string) { t.Error("it has begun") },
+	})
+	const want = `exit 3 on the way in: "nsenter: I know no way\n`
+	if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), want) || len(err.Error()) > 8<<10 {
+		t.Errorf("got %.300v, want %q in it", err, want)
+	}
+}

@@ -1,0 +1,22 @@
+// Package trees makes, replaces and removes files and directory trees below directories that
+// root owns.
+//
+// # Theory of operation
+//
+// A tree's content may be a chat's, and hostile: links, names of any bytes, a depth that no path
+// can name. [Remove] therefore acts on what it has opened, follows no link, crosses into no other
+// file system, and holds three descriptors however deep the tree is (adrs/0044).
+//
+// What root itself writes appears in one step: [Replace] and [ReplaceFile] make it under the name
+// of [AsideName] and rename it. A crash leaves the old file or the new.
+//
+// # Runs as
+//
+// root, in chatd-root.
+//
+// # What it does not stop
+//
+// A parent that is not root's: whoever may write there can swap the tree by its name. A chat
+// that still runs can add files as fast as [Remove] removes them: its processes have to end first.
+// And no write is synced.
+package trees

@@ -1,0 +1,47 @@
+package trees
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// AsideName is the temporary name of a file that is built to become name; no
+// chat, account or program has such a name.
+func AsideName(name string) string { return ".new-" + name }
+
+// Replace replaces target by the file that create makes, in one step: a reader sees
+// the old or the new, and a crash leaves one of them. It first removes a temporary
+// file that an earlier crash left.
+func Replace(target string, create func(aside string) error) error {
+	aside := filepath.Join(filepath.Dir(target), AsideName(filepath.Base(target)))
+	if err := os.Remove(aside); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	err := create(aside)
+	if err == nil {
+		err = os.Rename(aside, target)
+	}
+	if err == nil {
+		return nil
+	}
+	if clean := os.Remove(aside); !errors.Is(clean, os.ErrNotExist) {
+		err = errors.Join(err, clean)
+	}
+	return err
+}
+
+// ReplaceFile is replace by a regular file of exactly mode. It is not synced.
+func ReplaceFile(target string, content []byte, mode os.FileMode) error {
+	return Replace(target, func(aside string) error { return WriteNew(aside, content, mode) })
+}
+
+// WriteNew makes a file that must not exist, with exactly mode, whatever the umask.
+func WriteNew(name string, content []byte, mode os.FileMode) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Chmod(mode), f.Close())
+}
