@@ -175,8 +175,7 @@ func (d *differ) tree(t *testing.T, dir string, depth int) {
 		case n < 4 && depth < 3:
 			d.tree(t, p, depth+1)
 		case n == 9:
-			must(t, os.Symlink(d.word(), p))
-			must(t, os.Lchown(p, testUID, testUID))
+			d.link(t, d.word(), p)
 		default:
 			must(t, os.WriteFile(p, []byte("x"), 0o666))
 			must(t, os.Chmod(p, 0o666))
@@ -184,13 +183,22 @@ func (d *differ) tree(t *testing.T, dir string, depth int) {
 	}
 }
 
+// link makes a link of the chat's own, and never one of somebody else's: what such a link leads to
+// is closed by a look that comes before the link is given away.
+func (d *differ) link(t *testing.T, target, p string) {
+	t.Helper()
+	made := d.home + "-link" // no tree of the session
+	must(t, os.Symlink(target, made))
+	must(t, os.Lchown(made, testUID, testUID))
+	must(t, os.Rename(made, p))
+}
+
 // comers makes files in directories that were there before, as somebody else does: an exception
 // that comes to a closed directory so is opened. It makes a link where rules may name a
 // directory, too.
 func (d *differ) comers(t *testing.T, root string) {
 	if link := filepath.Join(d.outside(root), d.word()); d.rand.IntN(2) == 0 && !exists(link) {
-		must(t, os.Symlink(d.word(), link))
-		must(t, os.Lchown(link, testUID, testUID))
+		d.link(t, d.word(), link)
 	}
 	must(t, filepath.WalkDir(d.outside(root), func(p string, e os.DirEntry, err error) error {
 		file := filepath.Join(p, d.word())
