@@ -24,14 +24,15 @@ import (
 // of the front; 100 for chatd-root check, so that chatd links nothing of provision; 190 for the
 // heads of files that left provision: adrs/0044; 40 for walls tried beside each other; 90 for a
 // bound on all that is kept of streams, 430 for descriptors of runs and their double in
-// api/apitest: adrs/0046; 140 for failpoints and heirs of the enforcer), provision has 9,800,
+// api/apitest: adrs/0046; 140 for failpoints and heirs of the enforcer; 20 for the heads of files
+// of sys that left provision), provision has 9,600,
 // comments are 12.9 %, the median function has 10 lines, and 5,040 lines
 // are over 100 columns. TestStyle bounds a function to 80 lines and a file to 300.
 //
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 53_310 // lines of code, without tests
+	maxCode         = 53_330 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	maxMedian       = 11     // lines of the median function
 	minCommentShare = 12.5   // percent of the lines that are not blank
@@ -44,7 +45,7 @@ var largePackages = map[string]int{
 	"cgroup":    3_100,
 	"cmd/chatd": 3_670,
 	"enforce":   4_240,
-	"provision": 10_090,
+	"provision": 9_860,
 }
 
 // longLines is how many lines over maxColumns the files of each folder, with tests, may have.

@@ -16,7 +16,7 @@ import (
 )
 
 func (m *Manager) writeSessionFile(s *session) error {
-	b, err := json.Marshal(sessionFile{s.init.process, s.report, s.invocation, s.plan, s.exposed, s.masked.Load()})
+	b, err := json.Marshal(sessionFile{s.init.Process, s.report, s.invocation, s.plan, s.exposed, s.masked.Load()})
 	if err != nil {
 		return fmt.Errorf("cannot note session %s: %w", s.id, err)
 	}
@@ -40,7 +40,7 @@ func (m *Manager) adopt(rec state.Record) error {
 	if f.Init.Boot != m.boot || f.Init.Start == 0 {
 		return fmt.Errorf("cannot adopt session %s: it is of another boot", rec.ID)
 	}
-	l, err := holdProcess(f.Init)
+	l, err := sys.HoldProcess(f.Init)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (m *Manager) checkInvocation(s *session) error {
 // watch waits for the session's end and cleans up after it: when the shell
 // ends, the chat is asleep.
 func (m *Manager) watch(s *session) {
-	err := s.init.wait()
+	err := s.init.Wait()
 	s.deafen()
 	if err != nil {
 		return // closed: another goroutine ends the session or leaves it running

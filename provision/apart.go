@@ -54,17 +54,19 @@ func (m *Manager) keepApart(rec state.Record, v shims.View) cgroup.Prepare {
 		if first == 0 {
 			return unshare.InOwn(stage)
 		}
-		l, err := holdProcess(process{PID: first})
+		l, err := sys.HoldProcess(sys.Process{PID: first})
 		if err != nil {
 			return err
 		}
 		defer l.Close()
-		return unshare.In(l.held(), stage)
+		return unshare.In(toJoin(l), stage)
 	}
 }
 
-// held names the process to package unshare.
-func (l *heldProcess) held() unshare.Process { return unshare.Process{PID: l.PID, Alive: l.alive} }
+// toJoin names a session's process to package unshare.
+func toJoin(l *sys.HeldProcess) unshare.Process {
+	return unshare.Process{PID: l.PID, Alive: l.Alive}
+}
 
 // tryApart tries whether this host can keep sessions apart by inode. The result of chatd's
 // start holds until chatd ends.
@@ -83,14 +85,14 @@ func (m *Manager) tryApart() {
 
 // furnish does the work of root in a session that has not begun: it masks counters of the host
 // and bounds the session's terminals. Then it calls then, unless that is nil.
-func (m *Manager) furnish(then func(context.Context, *heldProcess) error) func(context.Context, *heldProcess) error {
-	return func(ctx context.Context, l *heldProcess) error {
+func (m *Manager) furnish(then func(context.Context, *sys.HeldProcess) error) func(context.Context, *sys.HeldProcess) error {
+	return func(ctx context.Context, l *sys.HeldProcess) error {
 		var err error
 		if !m.without(chat.LayerProc) {
-			err = unshare.Mask(l.held())
+			err = unshare.Mask(toJoin(l))
 		}
 		if err == nil && !m.without(chat.LayerView) {
-			err = unshare.BoundTerminals(l.held())
+			err = unshare.BoundTerminals(toJoin(l))
 		}
 		if err == nil && then != nil {
 			err = then(ctx, l)
@@ -112,7 +114,7 @@ func (m *Manager) refresh(s *session) {
 	if time.Since(s.refreshed) < refreshEvery && s.links == links {
 		return
 	}
-	if err := s.refreshTrees(); err != nil && s.init.alive() {
+	if err := s.refreshTrees(); err != nil && s.init.Alive() {
 		m.log.Warn("a session may not see what the host changed", "chat", s.id, "why", err)
 	}
 	s.refreshed, s.links = time.Now(), links
@@ -126,7 +128,7 @@ func (s *session) refreshTrees() error {
 		}
 		s.overlays = overlaysIn(mounts)
 	}
-	return unshare.Refresh(s.init.held(), s.overlays)
+	return unshare.Refresh(toJoin(s.init), s.overlays)
 }
 
 // overlaysIn returns the mount points of chatd's overlays, one for each overlay.

@@ -54,7 +54,7 @@ func (m *Manager) attach(ctx context.Context, rec state.Record, s *session, r *l
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
 	// The client ends with its session, unless the chat has stopped the client.
-	defer context.AfterFunc(whenClosed(within, s.init.ended()), cancel)()
+	defer context.AfterFunc(whenClosed(within, s.init.Ended()), cancel)()
 	e := m.runEntry(rec, r, spec)
 	e.openStdin, e.started, e.begun = true, r.begun, begun
 	e.env = append(e.env, "TERM=xterm-256color") // close enough to the operator's terminal

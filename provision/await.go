@@ -61,7 +61,7 @@ func (m *Manager) typeAndWait(ctx, within context.Context, rec state.Record, s *
 		return chat.Typed{}, err
 	}
 	_, from, _ := r.Bounds()
-	w := outputWait{ring: r, cursor: from, ended: s.init.ended(), kept: s.log.over, until: in.Wait.Until, quiet: in.Wait.Quiet.D()}
+	w := outputWait{ring: r, cursor: from, ended: s.init.Ended(), kept: s.log.over, until: in.Wait.Until, quiet: in.Wait.Quiet.D()}
 	if w.quiet == 0 && w.until == chat.UntilQuiet {
 		w.quiet = chat.DefaultQuiet.D()
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/supervise"
+	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/trees"
 )
 
@@ -66,7 +67,7 @@ func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *sess
 	if err := m.createRun(rec.ID, r.info.ID); err != nil {
 		return err
 	}
-	var l *heldProcess
+	var l *sys.HeldProcess
 	defer func() {
 		if err == nil {
 			return
@@ -163,7 +164,7 @@ const supervisorTimeout = 5 * time.Second
 // startSupervisor waits until the command has started, records the supervisor, moves it out of
 // the leaf and lets it go on. The record comes first: a later chatd that finds none kills the
 // leaf and the supervisor in it.
-func (m *Manager) startSupervisor(ctx context.Context, r *liveRun, pid int, ready *os.File) (*heldProcess, error) {
+func (m *Manager) startSupervisor(ctx context.Context, r *liveRun, pid int, ready *os.File) (*sys.HeldProcess, error) {
 	var said supervise.Ready
 	if err := readJSON(ready, time.Now().Add(startTimeout), &said); err != nil {
 		return nil, fmt.Errorf("cannot mind run %s: it has ended: %w", r.info.ID, err)
@@ -171,13 +172,13 @@ func (m *Manager) startSupervisor(ctx context.Context, r *liveRun, pid int, read
 	if said.Error != "" {
 		return nil, fmt.Errorf("cannot mind run %s: %s", r.info.ID, said.Error)
 	}
-	l, err := holdProcess(process{PID: pid})
+	l, err := sys.HoldProcess(sys.Process{PID: pid})
 	if err != nil {
 		return nil, err
 	}
 	l.Boot = m.boot
 	r.begun(said.PID, nil)
-	if err = r.note(noteFile, runNote{Run: r.info, Taken: r.taken, Grace: r.grace, NSEnter: said.PID, Supervisor: l.process, Refused: r.refused}); err == nil {
+	if err = r.note(noteFile, runNote{Run: r.info, Taken: r.taken, Grace: r.grace, NSEnter: said.PID, Supervisor: l.Process, Refused: r.refused}); err == nil {
 		err = m.releaseSupervisor(ctx, r, l)
 	}
 	if err != nil {
@@ -188,7 +189,7 @@ func (m *Manager) startSupervisor(ctx context.Context, r *liveRun, pid int, read
 
 // releaseSupervisor moves the supervisor out of the leaf and lets it go on. It is idempotent: a
 // chatd that starts after a crash calls it again.
-func (m *Manager) releaseSupervisor(ctx context.Context, r *liveRun, l *heldProcess) error {
+func (m *Manager) releaseSupervisor(ctx context.Context, r *liveRun, l *sys.HeldProcess) error {
 	if err := m.groups.TakeOut(ctx, l.PID); err != nil {
 		return err
 	}
@@ -196,26 +197,10 @@ func (m *Manager) releaseSupervisor(ctx context.Context, r *liveRun, l *heldProc
 }
 
 // endSupervisor kills a supervisor whose run did not start.
-func endSupervisor(l *heldProcess) error {
-	err := l.signal(unix.SIGKILL)
-	waitSome(l.ended())
+func endSupervisor(l *sys.HeldProcess) error {
+	err := l.Signal(unix.SIGKILL)
+	waitSome(l.Ended())
 	return errors.Join(err, l.Close())
-}
-
-// signal sends the held process a signal; one that has ended is no error.
-func (l *heldProcess) signal(sig unix.Signal) error {
-	rc, err := l.fd.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var sent error
-	if err := rc.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), sig, nil, 0) }); err != nil {
-		return err
-	}
-	if sent != nil && !errors.Is(sent, unix.ESRCH) {
-		return fmt.Errorf("cannot signal process %d: %w", l.PID, sent)
-	}
-	return nil
 }
 
 // awaitConfined waits for chatd-shim's report: without one, the command does not run.

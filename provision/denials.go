@@ -14,6 +14,7 @@ import (
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 )
 
 // The shims of a session report denials through a fifo, one line of JSON for each. The chat can
@@ -33,7 +34,7 @@ func (m *Manager) denialFIFO(id chat.ID) string { return filepath.Join(m.session
 // chatd may have no fifo, and then no denial is read.
 func (m *Manager) hear(s *session) {
 	s.deafen = func() {}
-	f, err := openFIFO(m.denialFIFO(s.id))
+	f, err := sys.OpenFIFO(m.denialFIFO(s.id))
 	if err != nil {
 		m.log.Debug("not listening to the shims", "chat", s.id, "why", err)
 		return

@@ -8,14 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/sys"
 )
 
 // boundFiles collects the descriptors that a child gets and those that chatd keeps.
@@ -26,7 +24,7 @@ type boundFiles struct {
 	stderr       *os.File
 	// barrier lets chatd-shim confine go on; raise runs before that.
 	barrier            *os.File
-	raise              func(context.Context, *heldProcess) error
+	raise              func(context.Context, *sys.HeldProcess) error
 	prepare            cgroup.Prepare // runs before the child is started
 	err                error
 	childEndsAreClosed bool
@@ -47,7 +45,7 @@ func (b *boundFiles) pipe() *os.File {
 
 // data gives the child a file without a name that holds content.
 func (b *boundFiles) data(name string, content []byte) *os.File {
-	f, err := memfile(name, content)
+	f, err := sys.MemFile(name, content)
 	if err != nil {
 		b.err = errors.Join(b.err, err)
 		return nil
@@ -59,9 +57,9 @@ func (b *boundFiles) data(name string, content []byte) *os.File {
 // stdio makes a file for the child's messages before it is confined; it is not one of the
 // child's extra descriptors.
 func (b *boundFiles) stdio(name string) *os.File {
-	f, err := memfile(name, nil)
+	f, err := sys.MemFile(name, nil)
 	if err == nil {
-		err = sealAt(f, 64<<10)
+		err = sys.SealAt(f, 64<<10)
 	}
 	if err != nil {
 		b.err = errors.Join(b.err, err)
@@ -82,7 +80,7 @@ func (b *boundFiles) addBarrier() {
 }
 
 // openBarrier waits until the child waits at the barrier, calls raise, and lets it go on.
-func (b *boundFiles) openBarrier(ctx context.Context, l *heldProcess, deadline time.Time) error {
+func (b *boundFiles) openBarrier(ctx context.Context, l *sys.HeldProcess, deadline time.Time) error {
 	if b.barrier == nil {
 		return nil
 	}
@@ -140,34 +138,6 @@ func (b *boundFiles) complaint() string {
 		return ""
 	}
 	return ": " + chat.QuoteOutput(string(text))
-}
-
-// memfile is an anonymous file (memfd_create(2)) that holds content.
-func memfile(name string, content []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate("chatd-"+filepath.Base(name), unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a memory file: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), name)
-	if _, err := f.Write(content); err == nil {
-		_, err = f.Seek(0, 0)
-		if err == nil {
-			return f, nil
-		}
-	}
-	return nil, errors.Join(fmt.Errorf("cannot fill a memory file: %w", err), f.Close())
-}
-
-// sealAt fixes the file's size, so that no holder of a descriptor can make it grow.
-func sealAt(f *os.File, size int64) error {
-	if err := f.Truncate(size); err != nil {
-		return fmt.Errorf("cannot size a memory file: %w", err)
-	}
-	_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK)
-	if err != nil {
-		return fmt.Errorf("cannot seal a memory file: %w", err)
-	}
-	return nil
 }
 
 // readJSON reads one JSON value of at most 64 KiB, until deadline: a process of the chat may

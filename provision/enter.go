@@ -3,11 +3,13 @@ package provision
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -151,7 +153,7 @@ func (m *Manager) enterLeaf(ctx context.Context, rec state.Record, s *session, e
 	}
 	out.wall, out.timedOut = time.Since(began), w.timedOut
 	if out.exit, out.signal, err = exitOf(w.err); err == nil && !w.over {
-		out.exit, out.signal = -1, signalName(unix.SIGKILL) // how it will end
+		out.exit, out.signal = -1, sys.SignalName(unix.SIGKILL) // how it will end
 	}
 	if err != nil {
 		return out, err
@@ -170,7 +172,7 @@ func exitOf(err error) (code int, signal string, _ error) {
 	}
 	ws, ok := exit.Sys().(syscall.WaitStatus)
 	if ok && ws.Signaled() {
-		return -1, signalName(ws.Signal()), nil
+		return -1, sys.SignalName(ws.Signal()), nil
 	}
 	return exit.ExitCode(), "", nil
 }
@@ -233,7 +235,7 @@ func said(out entered) string {
 // may not join them, because bubblewrap's inner user namespace has another owner. nsenter sets
 // neither no_new_privs nor the bounding set; chatd-shim confine does.
 func (m *Manager) nsenterCommand(rec state.Record, s *session, e entry, b *boundFiles) (*exec.Cmd, error) {
-	namespaces, err := s.init.namespaces()
+	namespaces, err := s.init.Namespaces()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", err, chat.ErrWrongPhase)
 	}
@@ -245,14 +247,10 @@ func (m *Manager) nsenterCommand(rec state.Record, s *session, e entry, b *bound
 	b.plan(plan)
 	b.report = b.pipe()
 	var args []string
-	for _, t := range namespaceTypes {
-		f := namespaces[t]
-		if f == nil {
-			continue
-		}
-		args = append(args, fmt.Sprintf("--%s=/proc/self/fd/%d", nsenterFlags[t], 3+len(b.child)))
-		b.child = append(b.child, f)
-		delete(namespaces, t)
+	for _, n := range namespaces {
+		option := strings.Replace(n.Type, "mnt", "mount", 1) // nsenter(1)'s name for it
+		args = append(args, fmt.Sprintf("--%s=/proc/self/fd/%d", option, 3+len(b.child)))
+		b.child = append(b.child, n.File)
 	}
 	uid := strconv.FormatUint(uint64(rec.UID), 10)
 	args = append(args, "-S", uid, "-G", uid, "--", shims.InsideShim, "confine", "--plan-fd", fmt.Sprint(fdPlan))
@@ -261,7 +259,7 @@ func (m *Manager) nsenterCommand(rec state.Record, s *session, e entry, b *bound
 	cmd.Dir = "/"
 	cmd.ExtraFiles = b.child
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	return cmd, errors.Join(b.err, closeAll(namespaces))
+	return cmd, b.err
 }
 
 // terminal is the chat's tmux, each client of which enters the session anew.
@@ -292,9 +290,6 @@ const clientTimeout = 20 * time.Second
 // that was killed would end immediately.
 func (m *Manager) newRun(kind string) string {
 	var b [8]byte
-	if _, err := unix.Getrandom(b[:], 0); err != nil {
-		// getrandom(2) fails only when interrupted before the pool was ready.
-		return fmt.Sprintf("%s-%x", kind, time.Now().UnixNano())
-	}
+	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
 	return fmt.Sprintf("%s-%x", kind, b)
 }

@@ -30,7 +30,7 @@ func (m *Manager) callTool(ctx context.Context, rec state.Record, c fileCall) (f
 		return files.Answer{}, err
 	}
 	defer done()
-	if s := m.session(rec.ID); s != nil && s.init.alive() {
+	if s := m.session(rec.ID); s != nil && s.init.Alive() {
 		a, err := m.enterTool(ctx, rec, s, c)
 		return a, m.overtaken(ctx, s, err)
 	}

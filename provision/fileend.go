@@ -35,6 +35,6 @@ func (m *Manager) overtaken(ctx context.Context, s *session, err error) error {
 // endsSoon reports whether the session ends within tidyTime: the kernel ends the other
 // processes of a pid namespace before its first.
 func (s *session) endsSoon() bool {
-	waitSome(s.init.ended())
-	return !s.init.alive()
+	waitSome(s.init.Ended())
+	return !s.init.Alive()
 }

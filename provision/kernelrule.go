@@ -12,6 +12,7 @@ import (
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 )
 
 // The kernel answers EACCES, EPERM or EROFS and names no rule. Mostly there is none, but a mode,
@@ -20,7 +21,7 @@ import (
 // keptRule returns the denial by which the kernel refuses an operation on an absolute name in the
 // chat, with its rule, or the zero Verdict. If another name of the file causes the refusal, only
 // the enforcer knows, while the session of l lives; l may be nil.
-func (m *Manager) keptRule(ctx context.Context, rec state.Record, l *heldProcess, name string, changes bool) filerules.Verdict {
+func (m *Manager) keptRule(ctx context.Context, rec state.Record, l *sys.HeldProcess, name string, changes bool) filerules.Verdict {
 	rules, err := m.rules(rec)
 	if err != nil || !enforce.Needed(rules.Policy(), rec.Agent) {
 		return filerules.Verdict{}
@@ -39,7 +40,7 @@ func (m *Manager) keptRule(ctx context.Context, rec state.Record, l *heldProcess
 }
 
 // initOf is the init process of a chat's session, or nil while the chat is asleep.
-func (m *Manager) initOf(id chat.ID) *heldProcess {
+func (m *Manager) initOf(id chat.ID) *sys.HeldProcess {
 	if s := m.session(id); s != nil {
 		return s.init
 	}
@@ -73,7 +74,7 @@ func (m *Manager) explainKept(ctx context.Context, rec state.Record, q chat.Ques
 
 // nameRule adds the rule to the kernel's denial of a file tool, if a rule caused it. It uses the
 // name of the caller's request, not a name that the chat reports.
-func (m *Manager) nameRule(ctx context.Context, rec state.Record, c fileCall, l *heldProcess, err error) {
+func (m *Manager) nameRule(ctx context.Context, rec state.Record, c fileCall, l *sys.HeldProcess, err error) {
 	var d *files.Denial
 	if !errors.As(err, &d) || d.Rule != files.RuleKernel {
 		return

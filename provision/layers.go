@@ -11,12 +11,11 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/trees"
 	"github.com/chatd/chatd/unshare"
 )
@@ -131,7 +130,7 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 
 func (m *Manager) describe() chat.Host {
 	h := chat.Host{
-		Kernel: kernelRelease(), Backend: m.backend(), Version: m.opt.Version,
+		Kernel: sys.KernelRelease(), Backend: m.backend(), Version: m.opt.Version,
 		Layers: m.hostLayers(), Missing: m.missing(), Allowed: m.opt.AllowMissing, Broken: []string{}, Findings: []string{}, Shares: []chat.ShareUse{},
 	}
 	h.Findings = append(h.Findings, cgroup.OOMLogFinding(cgroup.OOMDumpTasks)...)
@@ -162,14 +161,6 @@ func (m *Manager) terminalFinding() []string {
 			awake, unshare.MaxTerminals, most-reserved, max(want+reserved, 1<<17))}
 	}
 	return nil
-}
-
-func kernelRelease() string {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return "unknown"
-	}
-	return unix.ByteSliceToString(u.Release[:])
 }
 
 // Doctor tries every wall of a host where no daemon answers, and removes all that

@@ -51,7 +51,7 @@ func (m *Manager) asleepOr(id chat.ID) (state.Record, *session, error) {
 	if rec.Phase != chat.Ready {
 		return rec, nil, notReady(rec, "use the files of")
 	}
-	if s := m.session(id); s != nil && s.init.alive() {
+	if s := m.session(id); s != nil && s.init.Alive() {
 		return rec, s, nil
 	}
 	if _, ok := m.opt.Profiles[rec.Profile]; !ok {
@@ -95,7 +95,7 @@ func (m *Manager) oneShotLocked(ctx context.Context, rec state.Record, c fileCal
 	}
 	if err == nil {
 		if a, err = stdio.talk(ctx, m.toolPlan(rec), c); !answered(err) {
-			waitSome(inner.ended())
+			waitSome(inner.Ended())
 		}
 		m.nameRule(ctx, rec, c, inner, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/sockets"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 )
 
 // tryProbeSession starts a session of the given kind of network, in which
@@ -102,7 +103,7 @@ func (m *Manager) runProbe(ctx context.Context, rec state.Record, kind chat.Netw
 
 // socketsLayer puts bytes into sockets of the session, and a lock on a file, and checks that the
 // counts of socketWatch find them.
-func (m *Manager) socketsLayer(inner *heldProcess, uid uint32) chat.Layer {
+func (m *Manager) socketsLayer(inner *sys.HeldProcess, uid uint32) chat.Layer {
 	l := chat.Layer{Name: chat.LayerSockets, State: chat.LayerOn, By: "sock_diag, /proc/locks", At: time.Now()}
 	room, err := sockets.Open(inner.PID)
 	if err == nil {
@@ -123,7 +124,7 @@ func (m *Manager) socketsLayer(inner *heldProcess, uid uint32) chat.Layer {
 }
 
 // probeTwice reads the results of the session's own probe, and then probes in a run.
-func (m *Manager) probeTwice(ctx context.Context, rec state.Record, inner *heldProcess, out *os.File, e entry) ([]chat.Layer, error) {
+func (m *Manager) probeTwice(ctx context.Context, rec state.Record, inner *sys.HeldProcess, out *os.File, e entry) ([]chat.Layer, error) {
 	layers, err := awaitLayers(out, inner)
 	if err != nil {
 		return nil, err
@@ -160,9 +161,9 @@ func worst(layers, others []chat.Layer) []chat.Layer {
 
 // awaitLayers waits for the results of a probe in the file that is its stdout; its
 // process lives on.
-func awaitLayers(out *os.File, inner *heldProcess) (layers []chat.Layer, err error) {
+func awaitLayers(out *os.File, inner *sys.HeldProcess) (layers []chat.Layer, err error) {
 	for end := time.Now().Add(probeTimeout); ; time.Sleep(2 * time.Millisecond) {
-		there := inner.alive() // before the read: output from before its end counts
+		there := inner.Alive() // before the read: output from before its end counts
 		err = json.NewDecoder(io.NewSectionReader(out, 0, 64<<10)).Decode(&layers)
 		if err == nil {
 			return layers, nil
@@ -177,7 +178,7 @@ func awaitLayers(out *os.File, inner *heldProcess) (layers []chat.Layer, err err
 }
 
 // endProbe ends the session of a probe and waits for all of it.
-func (m *Manager) endProbe(ctx context.Context, rec state.Record, cmd *exec.Cmd, inner *heldProcess) error {
+func (m *Manager) endProbe(ctx context.Context, rec state.Record, cmd *exec.Cmd, inner *sys.HeldProcess) error {
 	err := m.groups.Kill(context.WithoutCancel(ctx), rec.ID)
 	if cmd.Process != nil {
 		var exit *exec.ExitError
@@ -189,7 +190,7 @@ func (m *Manager) endProbe(ctx context.Context, rec state.Record, cmd *exec.Cmd,
 		return err
 	}
 	if cmd.Process == nil { // systemd's child
-		err = errors.Join(err, inner.wait())
+		err = errors.Join(err, inner.Wait())
 	}
-	return errors.Join(err, inner.waitExit(ctx, rec.UID), inner.Close())
+	return errors.Join(err, inner.WaitExit(ctx, rec.UID), inner.Close())
 }

@@ -212,7 +212,7 @@ func (m *Manager) prepareHost(context.Context) error {
 			return err
 		}
 	}
-	boot, err := bootID()
+	boot, err := sys.BootID()
 	if err != nil {
 		return err
 	}

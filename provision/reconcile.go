@@ -99,7 +99,7 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time
 
 // reconcileSession adopts a living session, and clears the remains of an ended one.
 func (m *Manager) reconcileSession(ctx context.Context, rec state.Record) error {
-	if s := m.session(rec.ID); s != nil && s.init.alive() {
+	if s := m.session(rec.ID); s != nil && s.init.Alive() {
 		m.refresh(s)
 		return errors.Join(m.makeInstanceDirs(rec), m.checkKept(ctx, rec, s))
 	}

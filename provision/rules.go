@@ -16,6 +16,7 @@ import (
 	"github.com/chatd/chatd/enforce"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 )
 
 // checkRules refuses file rules that no enforcer of this host could enforce, except those that
@@ -55,12 +56,12 @@ func (m *Manager) checkPolicies(policies map[string]*filerules.Policy) error {
 // that the kernel enforces.
 func (m *Manager) barrierFor(rec state.Record, b *boundFiles) {
 	if enforce.Needed(m.policy(rec), rec.Agent) {
-		b.raise = func(ctx context.Context, l *heldProcess) error { return m.holdRules(ctx, rec, l) }
+		b.raise = func(ctx context.Context, l *sys.HeldProcess) error { return m.holdRules(ctx, rec, l) }
 	}
 }
 
 // keepRules applies the current rules to a session, which may have others, or none.
-func (m *Manager) keepRules(ctx context.Context, rec state.Record, l *heldProcess) error {
+func (m *Manager) keepRules(ctx context.Context, rec state.Record, l *sys.HeldProcess) error {
 	if !enforce.Needed(m.policy(rec), rec.Agent) && !m.keeps(ctx, rec, l) {
 		return nil
 	}
@@ -68,7 +69,7 @@ func (m *Manager) keepRules(ctx context.Context, rec state.Record, l *heldProces
 }
 
 // keeps asks whether the enforcer holds rules in this session.
-func (m *Manager) keeps(ctx context.Context, rec state.Record, l *heldProcess) bool {
+func (m *Manager) keeps(ctx context.Context, rec state.Record, l *sys.HeldProcess) bool {
 	_, err := m.probeKeeper(ctx, enforce.Order{Chat: rec.ID, PID: l.PID, Start: l.Start})
 	return err == nil
 }
@@ -76,7 +77,7 @@ func (m *Manager) keeps(ctx context.Context, rec state.Record, l *heldProcess) b
 // holdRules makes the enforcer apply the chat's rules in its session. If a worker of the enforcer
 // ends meanwhile, it asks the next one, which has adopted the sessions by then. It asks only once
 // more: the order may have ended the first worker.
-func (m *Manager) holdRules(ctx context.Context, rec state.Record, l *heldProcess) error {
+func (m *Manager) holdRules(ctx context.Context, rec state.Record, l *sys.HeldProcess) error {
 	err := m.orderRules(ctx, rec, l)
 	if errors.Is(err, enforce.ErrEnded) {
 		err = m.orderRules(ctx, rec, l)
@@ -84,7 +85,7 @@ func (m *Manager) holdRules(ctx context.Context, rec state.Record, l *heldProces
 	return err
 }
 
-func (m *Manager) orderRules(ctx context.Context, rec state.Record, l *heldProcess) error {
+func (m *Manager) orderRules(ctx context.Context, rec state.Record, l *sys.HeldProcess) error {
 	file, text := m.policy(rec).Source()
 	order := enforce.Order{
 		Verb: enforce.Hold, Chat: rec.ID, UID: rec.UID, PID: l.PID, Start: l.Start,
@@ -189,7 +190,7 @@ func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
 	defer unlock()
 	rec, err := m.store.Get(id)
 	s := m.session(id)
-	if err != nil || s == nil || !s.init.alive() {
+	if err != nil || s == nil || !s.init.Alive() {
 		return nil
 	}
 	// The shims' policy first: it does not depend on the enforcer.

@@ -137,7 +137,7 @@ func (m *Manager) use(ctx context.Context, id chat.ID) (state.Record, *session, 
 	if err != nil {
 		return rec, nil, err
 	}
-	if s := m.session(id); s != nil && s.init.alive() {
+	if s := m.session(id); s != nil && s.init.Alive() {
 		return rec, s, nil
 	}
 	unlock, err := m.locks.lock(ctx, id)

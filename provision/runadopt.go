@@ -101,12 +101,12 @@ func (m *Manager) adoptRun(ctx context.Context, rec state.Record, dir string) bo
 
 // freeAdopted moves a supervisor out of the leaf in which a crash left it. The supervisor is a
 // child of the host's init: its pid is valid only while it is alive in the chat's cgroup.
-func (m *Manager) freeAdopted(ctx context.Context, rec state.Record, r *liveRun, l *heldProcess) error {
+func (m *Manager) freeAdopted(ctx context.Context, rec state.Record, r *liveRun, l *sys.HeldProcess) error {
 	inside, err := m.groups.Members(rec.ID)
 	if err != nil && !errors.Is(err, chat.ErrNotFound) {
 		return err
 	}
-	if slices.Contains(inside, l.PID) && l.alive() {
+	if slices.Contains(inside, l.PID) && l.Alive() {
 		return m.releaseSupervisor(ctx, r, l)
 	}
 	return r.order(supervise.OrderGo)
@@ -114,8 +114,8 @@ func (m *Manager) freeAdopted(ctx context.Context, rec state.Record, r *liveRun,
 
 // holdSupervisor opens a supervisor's pidfd and checks its start time and uid. The uid is root's
 // until the supervisor has started the command.
-func (m *Manager) holdSupervisor(p process) (*heldProcess, error) {
-	l, err := holdProcess(p)
+func (m *Manager) holdSupervisor(p sys.Process) (*sys.HeldProcess, error) {
+	l, err := sys.HoldProcess(p)
 	if err != nil {
 		return nil, err
 	}

@@ -20,9 +20,9 @@ import (
 
 // watchRun waits for the end of a run of the background, or ends it when its time is over or
 // somebody wants it to end. When chatd ends first the run goes on.
-func (m *Manager) watchRun(ctx context.Context, rec state.Record, r *liveRun, l *heldProcess) {
+func (m *Manager) watchRun(ctx context.Context, rec state.Record, r *liveRun, l *sys.HeldProcess) {
 	defer l.Close()
-	ended := l.ended()
+	ended := l.Ended()
 	timer := time.NewTimer(time.Until(r.info.StartedAt.Add(r.info.Timeout.D())))
 	defer timer.Stop()
 	timedOut := false
@@ -34,7 +34,7 @@ func (m *Manager) watchRun(ctx context.Context, rec state.Record, r *liveRun, l 
 	case <-timer.C:
 		timedOut = true
 	}
-	if l.alive() {
+	if l.Alive() {
 		e := entry{run: r.info.ID, grace: r.grace}
 		if err := errors.Join(m.termRun(rec, e, r.pid()), m.killRun(ctx, rec, r.info.ID)); err != nil {
 			m.log.Error("cannot end a run", "chat", rec.ID, "run", r.info.ID, "err", err)
@@ -44,7 +44,7 @@ func (m *Manager) watchRun(ctx context.Context, rec state.Record, r *liveRun, l 
 		case <-m.runs.ctx.Done():
 			return
 		case <-time.After(startTimeout):
-			if err := l.signal(unix.SIGKILL); err != nil {
+			if err := l.Signal(unix.SIGKILL); err != nil {
 				m.log.Error("cannot end what minds a run", "chat", rec.ID, "run", r.info.ID, "err", err)
 			}
 			<-ended
@@ -82,7 +82,7 @@ func (m *Manager) endOf(ctx context.Context, rec state.Record, r *liveRun, timed
 			e.Tail = said.Tail[:min(len(said.Tail), supervise.MaxTail)]
 			e.Result.TimedOut = timedOut || said.TimedOut
 			if status.Signaled() {
-				e.Result.Signal = signalName(status.Signal())
+				e.Result.Signal = sys.SignalName(status.Signal())
 			} else {
 				e.Result.Exit = status.ExitStatus()
 			}

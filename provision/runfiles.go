@@ -12,6 +12,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/supervise"
+	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/trees"
 )
 
@@ -30,7 +31,7 @@ type runNote struct {
 	Taken      time.Time     `json:"taken,omitzero"`
 	Grace      time.Duration `json:"grace"`
 	NSEnter    int           `json:"nsenter"`
-	Supervisor process       `json:"minder"`
+	Supervisor sys.Process   `json:"minder"`
 	// Refused is how many forks the chat had been refused when the run began.
 	Refused uint64 `json:"refused,omitempty"`
 }
@@ -62,7 +63,7 @@ func (r *liveRun) makeFiles(uid uint32, spec chat.RunSpec) (*runStdio, error) {
 			return nil, err
 		}
 	}
-	if err := makeFIFO(filepath.Join(r.dir, "orders"), 0); err != nil {
+	if err := sys.MakeFIFO(filepath.Join(r.dir, "orders"), 0); err != nil {
 		return nil, err
 	}
 	stdio, err := newRunStdio(uid, []byte(spec.Stdin), false)
@@ -94,7 +95,7 @@ func (r *liveRun) parts() uint64 {
 // fromFIFO makes a fifo standard input, so that a later chatd can write to it too. It is
 // the chat's, as the pipes are; no chat can pass through the directory that it lies in.
 func (r *runStdio) fromFIFO(name string, uid uint32) error {
-	if err := makeFIFO(name, uid); err != nil {
+	if err := sys.MakeFIFO(name, uid); err != nil {
 		return err
 	}
 	in, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)

@@ -33,7 +33,7 @@ func (m *Manager) explain(rec state.Record, r *liveRun, res *chat.RunResult, kil
 	r.mu.Lock()
 	by := r.by
 	r.mu.Unlock()
-	if s := m.session(rec.ID); by == "" && res.Signal == "SIGKILL" && kills == 0 && !res.TimedOut && (s == nil || s.init.ending()) {
+	if s := m.session(rec.ID); by == "" && res.Signal == "SIGKILL" && kills == 0 && !res.TimedOut && (s == nil || s.init.Ending()) {
 		by = chat.EndedBySession
 	}
 	met := chat.LimitHits{OOMKills: kills, PidsRefused: now.Since(chat.LimitHits{PidsRefused: r.refused}).PidsRefused}

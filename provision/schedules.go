@@ -3,13 +3,11 @@ package provision
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"maps"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
@@ -34,12 +32,8 @@ func (m *Manager) PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedul
 	if err := m.judgeRun(ctx, rec, run); err != nil {
 		return chat.Schedule{}, err
 	}
-	name, err := newScheduleID()
-	if err != nil {
-		return chat.Schedule{}, err
-	}
 	by := chat.CallerFrom(ctx)
-	s := state.Schedule{By: by, Schedule: chat.Schedule{ID: name, Spec: n.Spec, CreatedAt: n.Made, CreatedBy: by.Name, Next: &n.Next}}
+	s := state.Schedule{By: by, Schedule: chat.Schedule{ID: newScheduleID(), Spec: n.Spec, CreatedAt: n.Made, CreatedBy: by.Name, Next: &n.Next}}
 	event := m.event(ctx, rec, "schedule", "done", scheduleDetail(s))
 	event.Argv = run.CommandLine()
 	return s.Schedule, m.store.AddSchedule(id, s, event)
@@ -59,12 +53,10 @@ func scheduleDetail(s state.Schedule) map[string]string {
 	return d
 }
 
-func newScheduleID() (string, error) {
+func newScheduleID() string {
 	var b [6]byte
-	if _, err := unix.Getrandom(b[:], 0); err != nil {
-		return "", fmt.Errorf("cannot name a schedule: %w", err)
-	}
-	return hex.EncodeToString(b[:]), nil
+	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
+	return hex.EncodeToString(b[:])
 }
 
 // Schedules are those of a chat, in the order in which they were made.

@@ -3,14 +3,11 @@ package provision
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/shims"
@@ -25,7 +22,7 @@ type session struct {
 	id       chat.ID
 	owner    string
 	uid      uint32
-	init     *heldProcess
+	init     *sys.HeldProcess
 	report   shims.Report
 	terminal *tmux.Terminal
 	// endedFor is the reason for which the daemon ended it without a request, nil if it did not.
@@ -56,7 +53,7 @@ type session struct {
 // sessionFile holds the data by which a later chatd finds the session again. It lies in the run
 // directory: a reboot, which ends every session, removes it too.
 type sessionFile struct {
-	Init       process      `json:"leader"`
+	Init       sys.Process  `json:"leader"`
 	Report     shims.Report `json:"report"`
 	Invocation string       `json:"invocation,omitempty"`
 	Plan       *chat.Plan   `json:"plan,omitempty"`
@@ -133,14 +130,14 @@ func (m *Manager) createSession(ctx context.Context, rec state.Record) error {
 
 // abandon ends a session that did not come up, so that nothing of it remains when the caller
 // undoes the earlier steps.
-func (m *Manager) abandon(rec state.Record, l *heldProcess) error {
+func (m *Manager) abandon(rec state.Record, l *sys.HeldProcess) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	err := m.killGroup(ctx, rec)
 	if l == nil {
 		return err
 	}
-	return errors.Join(err, l.waitExit(ctx, rec.UID), l.Close())
+	return errors.Join(err, l.WaitExit(ctx, rec.UID), l.Close())
 }
 
 // killGroup ends every process of the chat. With systemd it returns when the unit has ended,
@@ -189,7 +186,7 @@ func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
 	m.mu.Unlock()
 	var errs []error
 	if s != nil {
-		errs = append(errs, s.init.waitExit(ctx, rec.UID), s.init.Close())
+		errs = append(errs, s.init.WaitExit(ctx, rec.UID), s.init.Close())
 	}
 	errs = append(errs, m.dropRules(ctx, rec.ID))
 	return errors.Join(append(errs, trees.Remove(m.paths.sessions, string(rec.ID)))...)
@@ -207,28 +204,8 @@ func (m *Manager) makeSessionDir(rec state.Record) (*os.File, error) {
 		return nil, err
 	}
 	fifo := filepath.Join(dir, "prompt")
-	if err := errors.Join(makeFIFO(fifo, rec.UID), makeFIFO(m.denialFIFO(rec.ID), rec.UID), makeFIFO(m.logFIFO(rec.ID), rec.UID), m.makeShimPolicy(rec)); err != nil {
+	if err := errors.Join(sys.MakeFIFO(fifo, rec.UID), sys.MakeFIFO(m.denialFIFO(rec.ID), rec.UID), sys.MakeFIFO(m.logFIFO(rec.ID), rec.UID), m.makeShimPolicy(rec)); err != nil {
 		return nil, err
 	}
-	return openFIFO(fifo)
-}
-
-// makeFIFO makes a fifo that belongs to uid.
-func makeFIFO(name string, uid uint32) error {
-	if err := unix.Mkfifo(name, 0o600); err != nil {
-		return fmt.Errorf("cannot make %s: %w", name, err)
-	}
-	if err := os.Lchown(name, int(uid), int(uid)); err != nil {
-		return fmt.Errorf("cannot give %s to uid %d: %w", name, uid, err)
-	}
-	return nil
-}
-
-// openFIFO opens a fifo for reading and writing, so that neither side waits for the other.
-func openFIFO(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, fmt.Errorf("cannot open %s: %w", name, err)
-	}
-	return f, nil
+	return sys.OpenFIFO(fifo)
 }

@@ -76,7 +76,7 @@ func (m *Manager) show(ctx context.Context, rec state.Record) chat.Chat {
 		CreatedAt: rec.CreatedAt, UsedAt: m.usedAt(rec), Limits: m.profile(rec).Limits,
 	}
 	s := m.session(rec.ID)
-	if s != nil && s.init.alive() {
+	if s != nil && s.init.Alive() {
 		c.Awake = true
 		if u, err := m.groups.Usage(rec.ID); err == nil {
 			c.Usage = &u

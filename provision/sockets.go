@@ -152,7 +152,7 @@ func (w *socketWatch) room(s *session) (*socketRoom, error) {
 	if room, ok := w.rooms[s]; ok {
 		return room, nil
 	}
-	same, err := sameNamespace(fmt.Sprintf("/proc/%d/ns/net", s.init.PID), "/proc/self/ns/net")
+	same, err := s.init.SharesNamespace("net")
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (w *socketWatch) room(s *session) (*socketRoom, error) {
 			return nil, err
 		}
 	}
-	if !s.init.alive() { // the pid that was opened may be another process's
+	if !s.init.Alive() { // the pid that was opened may be another process's
 		w.forget(s, room)
 		return nil, errors.New("the session has ended")
 	}
@@ -193,7 +193,7 @@ func (w *socketWatch) lookAlone(ctx context.Context, s *session, room *socketRoo
 		return err
 	}
 	found, err := room.Look()
-	if !s.init.alive() {
+	if !s.init.Alive() {
 		return nil
 	}
 	if err != nil {

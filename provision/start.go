@@ -15,6 +15,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -144,8 +145,8 @@ func collect(cmd *exec.Cmd) {
 	if cmd.Process == nil {
 		return // systemd's child
 	}
-	if l, err := holdProcess(process{PID: cmd.Process.Pid}); err == nil {
-		_ = l.wait()
+	if l, err := sys.HoldProcess(sys.Process{PID: cmd.Process.Pid}); err == nil {
+		_ = l.Wait()
 		_ = l.Close()
 	}
 	_ = cmd.Wait()
@@ -190,14 +191,14 @@ func (s *session) awaitStart(ctx context.Context, b *boundFiles, prompt *os.File
 }
 
 // awaitInit is bubblewrap's pid 1, which bubblewrap names by the host's pid.
-func awaitInit(b *boundFiles, deadline time.Time) (*heldProcess, error) {
+func awaitInit(b *boundFiles, deadline time.Time) (*sys.HeldProcess, error) {
 	var info struct {
 		PID int `json:"child-pid"`
 	}
 	if err := readJSON(b.info, deadline, &info); err != nil {
 		return nil, fmt.Errorf("cannot start bubblewrap: %w", err)
 	}
-	return holdProcess(process{PID: info.PID})
+	return sys.HoldProcess(sys.Process{PID: info.PID})
 }
 
 // awaitPrompt returns when the shell wrote its byte. A chat whose own .bashrc
@@ -215,7 +216,7 @@ func (s *session) awaitPrompt(ctx context.Context, prompt *os.File, deadline tim
 			return nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return fmt.Errorf("cannot wait for the prompt: %w", err)
-		case !s.init.alive():
+		case !s.init.Alive():
 			return fmt.Errorf("cannot start the session: %w", errNoPrompt)
 		case ctx.Err() != nil:
 			return fmt.Errorf("cannot wait for the prompt: %w", context.Cause(ctx))

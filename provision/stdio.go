@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/stream"
+	"github.com/chatd/chatd/sys"
 )
 
 // runStdio is the three streams of a run. They are pipes, given to the chat's
@@ -27,7 +28,7 @@ func newRunStdio(uid uint32, stdin []byte, open bool) (*runStdio, error) {
 	if open {
 		r.stdin, r.stdinW, err = os.Pipe()
 	} else {
-		r.stdin, err = memfile("stdin", stdin)
+		r.stdin, err = sys.MemFile("stdin", stdin)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the streams of a run: %w", err)

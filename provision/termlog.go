@@ -182,7 +182,7 @@ func (m *Manager) keepLog(ctx context.Context, s *session, r *ring.Ring) {
 		case <-ctx.Done():
 		case <-time.After(k.pause(n, s.log, time.Since(began))):
 		}
-		if k.missing == 2 && ctx.Err() == nil && s.init.alive() {
+		if k.missing == 2 && ctx.Err() == nil && s.init.Alive() {
 			m.once(&k, "the writer of a log has ended", s.id, nil)
 			_ = r.Append([]byte(writerGone)) // the log of chatd says it already
 		}

@@ -48,7 +48,7 @@ func (m *Manager) readyToType(ctx context.Context, id chat.ID, in chat.Input) (s
 	if err != nil {
 		return rec, nil, err
 	}
-	if s := m.session(id); in.OnlyIf.NeedsSession() && (s == nil || !s.init.alive()) {
+	if s := m.session(id); in.OnlyIf.NeedsSession() && (s == nil || !s.init.Alive()) {
 		return rec, nil, fmt.Errorf("cannot type into the terminal of chat %s: want that %s, but it is asleep; nothing was typed: %w", id, in.OnlyIf, chat.ErrConflict)
 	}
 	return m.use(ctx, id)

@@ -14,6 +14,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/trees"
 )
 
@@ -55,7 +56,7 @@ func (m *Manager) enterCommand(rec state.Record, bwrap *exec.Cmd, b *boundFiles)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the entry: %w", err)
 	}
-	note, err := memfile("entry", text)
+	note, err := sys.MemFile("entry", text)
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func (m *Manager) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) {
 		return chat.Plan{}, fmt.Errorf("cannot tell the plan of chat %s: it names paths of the host, and is for operators: %w", id, chat.ErrDenied)
 	}
 	s := m.session(id)
-	if s != nil && s.init.alive() && s.plan != nil {
+	if s != nil && s.init.Alive() && s.plan != nil {
 		return *s.plan, nil
 	}
 	v, notes, err := m.exposedView(rec)

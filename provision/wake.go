@@ -39,7 +39,7 @@ func (m *Manager) wakeLocked(ctx context.Context, id chat.ID) (state.Record, *se
 	if rec.Phase != chat.Ready {
 		return rec, nil, notReady(rec, "wake")
 	}
-	if s := m.session(id); s != nil && s.init.alive() {
+	if s := m.session(id); s != nil && s.init.Alive() {
 		return rec, s, nil
 	}
 	if _, ok := m.opt.Profiles[rec.Profile]; !ok {

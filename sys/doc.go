@@ -1,6 +1,6 @@
-// Package sys holds calls and files of the kernel that several packages need: mountinfo,
-// processes by number, uid and pidfd, orphans, threads of another uid, and openat2(2). It knows
-// nothing of chats.
+// Package sys holds calls and files of the kernel that several packages need, or that have no
+// word of chats in them: mountinfo; processes by number, uid and pidfd, their namespaces and
+// orphans; threads of another uid; openat2(2), fifos and memory files. It knows nothing of chats.
 //
 // # Runs as
 //

@@ -43,3 +43,11 @@ func SignalHeld(fd, pid int, sig syscall.Signal) error {
 	}
 	return nil
 }
+
+// SignalName is the name of a signal, as "SIGKILL" (signal(7)).
+func SignalName(s syscall.Signal) string {
+	if n := unix.SignalName(s); n != "" {
+		return n
+	}
+	return fmt.Sprintf("SIG%d", int(s))
+}
