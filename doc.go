@@ -22,6 +22,7 @@
 //	wrapper           the chat's side of rm, curl, sudo: checks their arguments
 //	filerules         file rules: loads, matches and explains them
 //	shell             reads commands: their paths, and the programs they start
+//	verdict           what file rules say of a path in a chat
 //	enforce           keeps file rules in sessions: mounts and fanotify
 //	files             the five file tools
 //	guard             commands that are refused before they run: advice

@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"landlock":  {"chat"},
 	"filerules": {"chat"},
 	"enforce":   {"sys", "filerules", "chat"},
+	"verdict":   {"enforce", "filerules", "files", "chat"}, // adrs/0048
 	"supervise": {"stream"},
 	"unshare":   {"chat"},
 	"shell":     {"filerules", "chat"}, // adrs/0040
@@ -57,7 +58,7 @@ var mayImport = map[string][]string{
 	"wrapper":   {"shims", "filerules", "shell", "guard", "chat"}, // adrs/0040
 	"provision": {
 		"sys", "trees", "account", "homedir", "leftovers", "exposure",
-		"enforce", "supervise", "cgroup", "unshare", "netpolicy",
+		"verdict", "enforce", "supervise", "cgroup", "unshare", "netpolicy",
 		"tmux", "ring", "stream", "shims", "state", "filerules", "files", "sockets", "quota", "chat",
 	},
 	"runs":        {"broker", "schedule", "stream", "guard", "shell", "files", "chat"}, // adrs/0041
@@ -113,7 +114,7 @@ var owners = map[string]string{
 // sides says on which side of the privilege each package is that a binary links. Pure packages
 // hold words, checks and formats, and belong to every side.
 var sides = map[string]string{
-	"root": "provision trees account homedir leftovers exposure cgroup netpolicy sockets unshare tmux ring state " +
+	"root": "provision verdict trees account homedir leftovers exposure cgroup netpolicy sockets unshare tmux ring state " +
 		"listen supervise cmd/chatd-root",
 	"enforce": "enforce cmd/chatd-enforce",
 	"front":   "api mcp confine guard shell schedule runs terminal termsafe cmd/chatd",
@@ -132,7 +133,7 @@ var crossings = map[string]map[string]string{
 	"chatd-root": {
 		"shims landlock": "provision plans the session that chatd-shim builds",
 		"files":          "provision passes calls of file tools on; config has their bounds",
-		"enforce":        "provision asks chatd-enforce, and checks that it can keep the rules",
+		"enforce":        "provision asks chatd-enforce; verdict checks that it can keep the rules",
 	},
 	"chatd-shim": {
 		"guard shell": "wrapper checks the arguments of rm, curl, sudo as a run is checked",

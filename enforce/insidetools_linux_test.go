@@ -78,7 +78,7 @@ func (run toolRun) all(out []toolDid) error {
 	return nil
 }
 
-// judgeBy asks the rules as chatd does (provision, judgeOf).
+// judgeBy asks the rules as chatd does (verdict.FileCheck).
 func judgeBy(rules *filerules.Ruleset) files.Check {
 	ops := map[files.Op][]filerules.Op{
 		files.Read: {filerules.Read}, files.Write: {filerules.Write}, files.Edit: {filerules.Edit},

@@ -1,11 +1,9 @@
 package provision
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
@@ -26,7 +24,7 @@ func ruled(tb testing.TB, rules string) (*Manager, state.Record) {
 		opt.Access = map[string]*filerules.Policy{p.Name: policy}
 	}
 	m := newManager(opt)
-	if err := m.takeJudged(tb.Context()); err != nil {
+	if err := m.takeKeys(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
 	return m, state.Record{ID: "00112233445566aa", UID: 70001, Profile: p.Name, Agent: chat.DefaultAgent}
@@ -58,34 +56,6 @@ func BenchmarkEntry(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-		})
-	}
-}
-
-// BenchmarkRatioRules is what the rules of a chat cost that are kept, beside compiling
-// them for each run, in turn.
-func BenchmarkRatioRules(b *testing.B) {
-	for _, n := range []int{10, 1000} {
-		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
-			m, rec := ruled(b, manyRules(n))
-			w := whose{policy: m.policy(rec), agent: rec.Agent, home: m.home(rec.ID)}
-			if _, err := m.rules(rec); err != nil {
-				b.Fatal(err)
-			}
-			var kept, compiled time.Duration
-			for b.Loop() {
-				begun := time.Now()
-				_, err := m.rules(rec)
-				between := time.Now()
-				_, err2 := compileRules(w)
-				kept, compiled = kept+between.Sub(begun), compiled+time.Since(between)
-				if err := errors.Join(err, err2); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(kept.Nanoseconds())/float64(b.N), "ns/kept")
-			b.ReportMetric(float64(compiled.Nanoseconds())/float64(b.N), "ns/compiled")
-			b.ReportMetric(float64(compiled)/float64(kept), "compiled/kept")
 		})
 	}
 }

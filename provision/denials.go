@@ -2,18 +2,13 @@ package provision
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/shims"
-	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/sys"
 )
 
@@ -120,47 +115,4 @@ func (m *Manager) heard(id chat.ID, line []byte) {
 	if err := m.audit(context.Background(), rec, "shim", "denied", detail); err != nil {
 		m.log.Error("cannot audit what a shim denied", "chat", id, "error", err)
 	}
-}
-
-// shimPolicy returns the policy that the shims of a chat check against. It is nil if it cannot
-// be marshalled; then the shims refuse only what never runs.
-func (m *Manager) shimPolicy(rec state.Record) []byte {
-	p := m.profile(rec)
-	rules, err := m.shimRules(rec)
-	if err == nil {
-		var b []byte
-		b, err = shims.ShimPolicy{Home: m.home(rec.ID), Agent: rec.Agent, Guard: p.Guard, Rules: rules, Network: m.network(p),
-			Egress: p.Egress, Resolvers: len(p.Resolvers) > 0}.JSON()
-		if err == nil {
-			return b
-		}
-	}
-	m.log.Error("the shims judge by no profile", "chat", rec.ID, "error", err)
-	return nil
-}
-
-// shimRules returns the file rules of the chat's agent as a file of rules. It is empty for terse
-// rules, which chats must not see: the kernel enforces those too.
-func (m *Manager) shimRules(rec state.Record) (string, error) {
-	policy := m.policy(rec)
-	if policy.Terse {
-		return "", nil
-	}
-	type rule map[string]any
-	sections := map[bool][]rule{true: {}, false: {}}
-	for _, r := range policy.Rules(rec.Agent) {
-		own := r.Layer == filerules.LayerAgentRules || r.Layer == filerules.LayerAgentDeny
-		sections[own] = append(sections[own], rule{string(r.Effect): r.Pattern, "ops": r.Ops.Names()})
-	}
-	if len(sections[true])+len(sections[false]) == 0 {
-		return "", nil
-	}
-	b, err := json.Marshal(map[string]any{
-		"access": map[string]any{"mode": policy.Mode, "useDefaults": false, "rules": sections[false]},
-		"agents": map[string]any{cmp.Or(rec.Agent, chat.DefaultAgent): map[string]any{"access": map[string]any{"rules": sections[true]}}},
-	})
-	if err != nil {
-		return "", fmt.Errorf("cannot write the rules of the shims: %w", err)
-	}
-	return string(b), nil
 }

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/verdict"
 )
 
 // ReadFile is read_file in the chat: the content goes to the writer that begin returns. The
@@ -137,7 +137,7 @@ func (m *Manager) allowFirst(ctx context.Context, rec state.Record, c *fileCall)
 	if err != nil {
 		return err
 	}
-	c.Check = judgeOf(c.tool, rules.Ruleset)
+	c.Check = verdict.FileCheck(c.tool, rules.Ruleset)
 	for _, op := range c.op.Needs() {
 		if d := c.Check(op, m.folded(rec.ID, c.path)); d != nil {
 			auditErr := m.auditDenial(ctx, rec, d)
@@ -154,34 +154,6 @@ func (m *Manager) folded(id chat.ID, p string) string {
 		p = m.home(id) + "/" + p
 	}
 	return path.Clean(p)
-}
-
-// accessOps maps the tools' operations to those of package filerules. Bash stands for whether
-// the kernel leaves a new file open: a file that may not be written or edited is closed until
-// it is read-only.
-var accessOps = map[files.Op][]filerules.Op{
-	files.Read: {filerules.Read}, files.Write: {filerules.Write}, files.Edit: {filerules.Edit},
-	files.Bash: {filerules.Bash, filerules.Write},
-}
-
-// judgeOf returns a check against the rules. It denies a name whose check fails.
-func judgeOf(tool files.Tool, rules *filerules.Ruleset) files.Check {
-	return func(op files.Op, name string) *files.Denial {
-		d := &files.Denial{Tool: tool, Op: op, Path: name, Rule: "cannot be judged"}
-		for _, o := range accessOps[op] {
-			v, err := rules.Verdict(name, o)
-			if err != nil {
-				d.Message = err.Error()
-				return d
-			}
-			if v.Denied() {
-				d.Op, d.Rule, d.Place, d.Layer = files.Op(o.String()), v.Rule.String(), v.Rule.Place, string(v.Layer)
-				d.Message = rules.Policy().Message(name)
-				return d
-			}
-		}
-		return nil
-	}
 }
 
 // auditTool audits the end of a call: every denial, and every write.

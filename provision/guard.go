@@ -3,10 +3,8 @@ package provision
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/state"
 )
 
@@ -40,19 +38,6 @@ func (m *Manager) auditDenied(ctx context.Context, rec state.Record, argv []stri
 	})
 }
 
-// judging bounds how many commands are checked against rules simultaneously.
-var judging = make(chan struct{}, 4)
-
-// judgeTurn waits until a command may be checked against rules; leave ends its turn.
-func judgeTurn(ctx context.Context) (leave func(), err error) {
-	select {
-	case judging <- struct{}{}:
-		return func() { <-judging }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("cannot judge the command: %w", context.Cause(ctx))
-	}
-}
-
 // judgeRun refuses, and audits, a run that the profile has switched off or whose paths the file
 // rules deny. Its error is then a [chat.ErrDenied].
 func (m *Manager) judgeRun(ctx context.Context, rec state.Record, spec chat.RunSpec) error {
@@ -76,30 +61,14 @@ func (m *Manager) switchedOff(ctx context.Context, rec state.Record, tool, actio
 }
 
 // judgePaths checks the directory of a command, and the paths that it names, against the file
-// rules for bash. It follows no links, and a command whose check fails runs: the kernel
-// enforces the rules.
+// rules for bash.
 func (m *Manager) judgePaths(ctx context.Context, rec state.Record, spec chat.RunSpec) (*chat.RunDenial, error) {
 	if !m.profile(rec).Guard.On() {
 		return nil, nil
 	}
 	rules, err := m.rules(rec)
-	if err != nil || len(rules.Rules()) == 0 {
-		return nil, err
-	}
-	leave, err := judgeTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
-	dir := chat.NamedPath{Text: spec.Dir(m.home(rec.ID))}
-	v, err := rules.CheckNamed(append([]chat.NamedPath{dir}, spec.Named...))
-	if err != nil || !v.Denied() {
-		return nil, nil
-	}
-	return m.denialOf(rules.Policy(), v), nil
-}
-
-func (m *Manager) denialOf(p *filerules.Policy, v filerules.Verdict) *chat.RunDenial {
-	return &chat.RunDenial{Rule: v.Rule.String(), Place: v.Rule.Place, Message: p.Message(v.Name), Command: v.Name,
-		Reason: "the file rules deny it", Instead: "use another path, or ask an operator", Terse: p.Terse}
+	return rules.CheckRun(ctx, spec)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/chatd/chatd/enforce"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/trees"
+	"github.com/chatd/chatd/verdict"
 )
 
 // keeperDir is the directory of the enforcer's socket and records, below the run
@@ -27,14 +28,14 @@ func (m *Manager) keeperDir() string { return filepath.Join(m.opt.Run, "keeper")
 // reports that at start, and not at a wake. A profile without chats needs no enforcer: chatd
 // ships profiles with rules, and not every host can enforce rules.
 func (m *Manager) raiseKeeper(ctx context.Context) error {
-	return m.keeperForChats(ctx, m.access.Load().policies)
+	return m.keeperForChats(ctx, m.access.Load().Policies())
 }
 
 // keeperForChats starts the enforcer if these policies have rules for it in an existing chat.
 func (m *Manager) keeperForChats(ctx context.Context, policies map[string]*filerules.Policy) error {
-	book := newRuleBook(policies)
+	book := verdict.NewBook(policies)
 	for _, rec := range m.store.All() {
-		if enforce.Needed(book.policy(rec.Profile), rec.Agent) {
+		if enforce.Needed(book.Policy(rec.Profile), rec.Agent) {
 			return m.keeperOf(ctx, rec.Profile)
 		}
 	}
@@ -44,7 +45,7 @@ func (m *Manager) keeperForChats(ctx context.Context, policies map[string]*filer
 // keeperForNew starts the enforcer before a chat is made whose rules need it: otherwise the chat
 // could never be woken.
 func (m *Manager) keeperForNew(ctx context.Context, spec chat.Spec) error {
-	if !enforce.Needed(m.access.Load().policy(spec.Profile), spec.Agent) {
+	if !enforce.Needed(m.access.Load().Policy(spec.Profile), spec.Agent) {
 		return nil
 	}
 	return m.keeperOf(ctx, spec.Profile)
@@ -72,7 +73,7 @@ func (m *Manager) keeperFindings(ctx context.Context) []string {
 
 // keptProfiles returns the profiles with rules that the kernel enforces.
 func (m *Manager) keptProfiles() []string {
-	policies := m.access.Load().policies
+	policies := m.access.Load().Policies()
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(policies)), func(name string) bool { return !enforce.NeededBy(policies[name]) })
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/verdict"
 )
 
 // The kernel answers EACCES, EPERM or EROFS and names no rule. Mostly there is none, but a mode,
@@ -26,7 +27,7 @@ func (m *Manager) keptRule(ctx context.Context, rec state.Record, l *sys.HeldPro
 	if err != nil || !enforce.Needed(rules.Policy(), rec.Agent) {
 		return filerules.Verdict{}
 	}
-	if v := refusedBy(rules.Ruleset, name, changes); v.Denied() || l == nil {
+	if v := rules.ByKernel(name, changes); v.Denied() || l == nil {
 		return v
 	}
 	ctx, cancel := context.WithTimeout(ctx, refusedTimeout)
@@ -36,7 +37,7 @@ func (m *Manager) keptRule(ctx context.Context, rec state.Record, l *sys.HeldPro
 	if err != nil || len(a.By) == 0 {
 		return filerules.Verdict{}
 	}
-	return refusedBy(rules.Ruleset, string(a.By), changes)
+	return rules.ByKernel(string(a.By), changes)
 }
 
 // initOf is the init process of a chat's session, or nil while the chat is asleep.
@@ -47,25 +48,14 @@ func (m *Manager) initOf(id chat.ID) *sys.HeldProcess {
 	return nil
 }
 
-// refusedBy returns the denial that closes a name or, with changes, makes it read-only.
-func refusedBy(rules *filerules.Ruleset, name string, changes bool) filerules.Verdict {
-	h := rules.ClassOf(name)
-	open := h.Class == filerules.Open || h.Class == filerules.ReadOnly && !changes
-	if open || !filerules.Enforced(name) {
-		return filerules.Verdict{}
-	}
-	h.Why.ByKernel, h.Why.Name = true, name
-	return h.Why
-}
-
 // explainKept returns the verdict for a path whose own name the rules allow: the kernel may
 // still refuse it, because of another name.
-func (m *Manager) explainKept(ctx context.Context, rec state.Record, q chat.Question, v filerules.Verdict, real map[string]string) filerules.Verdict {
+func (m *Manager) explainKept(ctx context.Context, rec state.Record, q chat.Question, v filerules.Verdict, links verdict.Links) filerules.Verdict {
 	if q.Path == "" || v.Denied() {
 		return v
 	}
 	home := m.home(rec.ID)
-	name := ledBy(real)(filerules.Fold(home, home, q.Path))
+	name := links.Resolve(filerules.Fold(home, home, q.Path))
 	if kept := m.keptRule(ctx, rec, m.initOf(rec.ID), name, q.Op == "write" || q.Op == "edit"); kept.Denied() {
 		return kept
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/verdict"
 )
 
 // TestOpeningsAreSaid: a guard that is off and a PATH of every program are one line each, and a
@@ -19,7 +20,7 @@ func TestOpeningsAreSaid(t *testing.T) {
 	}
 	var log bytes.Buffer
 	m := newManager(Options{Profiles: profiles, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err := m.takeJudged(t.Context()); err != nil {
+	if err := m.takeKeys(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	m.sayOpenings()
@@ -32,11 +33,11 @@ func TestOpeningsAreSaid(t *testing.T) {
 		t.Errorf("the log has:\n%s", log.String())
 	}
 	profiles["open"] = chat.Profile{Name: "open", Guard: on, Commands: []string{"*"}}
-	all, err := judgedOf(profiles)
+	all, err := verdict.KeysOf(profiles)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.judges.Store(&all)
+	m.checked.Store(&all)
 	if open := m.openings(); len(open) != 1 || !strings.Contains(open[0], "commands is") {
 		t.Errorf("after a reload with a guard: %q", open)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/trees"
+	"github.com/chatd/chatd/verdict"
 )
 
 // Manager provisions chats: it owns their records, accounts, homes, walls and
@@ -33,8 +34,8 @@ type Manager struct {
 	sharing error            // why sessions cannot have inodes of their own here; nil if they can
 	table   *netpolicy.Table // nil on a host without the programs for it
 	noTable error            // why table is nil
-	access  atomic.Pointer[ruleBook]
-	judges  atomic.Pointer[map[string]judged] // by profile
+	access  atomic.Pointer[verdict.Book]
+	checked atomic.Pointer[verdict.Keys] // by which runs are checked
 	userdb  *account.Userdb
 	useradd *account.Useradd
 	account account.Backend // the one that new accounts get

@@ -2,14 +2,12 @@ package provision
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -17,12 +15,13 @@ import (
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/verdict"
 )
 
 // checkRules refuses file rules that no enforcer of this host could enforce, except those that
 // match too much: see countRules.
 func (m *Manager) checkRules(context.Context) error {
-	err := m.checkPolicies(m.opt.Access)
+	err := verdict.CheckPolicies(m.opt.Access, m.probeHome())
 	if err == nil {
 		m.warnOfRules(m.opt.Access)
 	}
@@ -40,16 +39,6 @@ func (m *Manager) warnOfRules(policies map[string]*filerules.Policy) {
 			}
 		}
 	}
-}
-
-func (m *Manager) checkPolicies(policies map[string]*filerules.Policy) error {
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(policies)) {
-		if err := enforce.Check(policies[name], filepath.Join(m.paths.homes, string(probeID))); err != nil {
-			errs = append(errs, fmt.Errorf("cannot use the file rules of profile %s: %w", name, err))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // barrierFor makes a new session wait until the kernel enforces the chat's rules, if it has any
@@ -120,36 +109,36 @@ func (m *Manager) dropRules(ctx context.Context, id chat.ID) error {
 // rules that cannot be enforced, and the old ones stay. A session to which the new rules cannot
 // be applied ends, which is an error.
 func (m *Manager) Reload(ctx context.Context, policies map[string]*filerules.Policy) error {
-	return m.reload(ctx, policies, *m.judges.Load())
+	return m.reload(ctx, policies, *m.checked.Load())
 }
 
 // ReloadProfiles is [Manager.Reload], and sets guard, tools_off and timeout_max of the profiles
 // that chatd was started with. They hold for new runs immediately, and for the shims of awake
 // chats. If it refuses anything, nothing changes.
 func (m *Manager) ReloadProfiles(ctx context.Context, policies map[string]*filerules.Policy, profiles map[string]chat.Profile) error {
-	judges, err := m.judgedAnew(profiles)
+	keys, err := verdict.NewKeys(m.opt.Profiles, profiles)
 	if err != nil {
 		return err
 	}
-	return m.reload(ctx, policies, judges)
+	return m.reload(ctx, policies, keys)
 }
 
-func (m *Manager) reload(ctx context.Context, policies map[string]*filerules.Policy, judges map[string]judged) error {
-	err := m.checkPolicies(policies)
+func (m *Manager) reload(ctx context.Context, policies map[string]*filerules.Policy, keys verdict.Keys) error {
+	err := verdict.CheckPolicies(policies, m.probeHome())
 	if err == nil {
 		err = errors.Join(m.countPlaces(ctx, policies), m.keeperForChats(ctx, policies))
 	}
 	if err != nil {
 		return err
 	}
-	detail := map[string]string{"rules": sumOf(policies), "guards": sumOfJudged(judges)}
+	detail := map[string]string{"rules": verdict.SumOf(policies), "guards": keys.Sum()}
 	event := state.Event{Action: "rules", Outcome: "intent", Caller: chat.CallerFrom(ctx), Detail: detail}
 	if err := m.store.Audit(event); err != nil {
 		return err
 	}
 	m.warnOfRules(policies)
 	m.SetAccess(policies)
-	m.judges.Store(&judges)
+	m.checked.Store(&keys)
 	var errs []error
 	for _, rec := range m.store.All() {
 		errs = append(errs, m.reloadChat(ctx, rec.ID))
@@ -171,16 +160,6 @@ type inForceError struct{ err error }
 
 func (e *inForceError) Error() string { return e.err.Error() }
 func (e *inForceError) Unwrap() error { return e.err }
-
-// sumOf returns a digest of each profile's file of rules, for the audit log.
-func sumOf(policies map[string]*filerules.Policy) string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(policies)) {
-		_, text := policies[name].Source()
-		all = append(all, fmt.Sprintf("%s sha256:%x", name, sha256.Sum256(text)))
-	}
-	return strings.Join(all, ", ")
-}
 
 func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
 	unlock, err := m.locks.lock(ctx, id)

@@ -31,12 +31,15 @@ func (m *Manager) countPlaces(ctx context.Context, policies map[string]*filerule
 			continue
 		}
 		done[key] = true
-		if err := enforce.CheckTrees(ctx, policies[name], filepath.Join(m.paths.homes, string(probeID)), trees); err != nil {
+		if err := enforce.CheckTrees(ctx, policies[name], m.probeHome(), trees); err != nil {
 			errs = append(errs, fmt.Errorf("cannot use the file rules of profile %s: %w", name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
+
+// probeHome is an example of the homes that rules are for.
+func (m *Manager) probeHome() string { return filepath.Join(m.paths.homes, string(probeID)) }
 
 // CheckPlaces refuses rules that match too many of the paths that every session on this host
 // sees, as far as this user may read them. Its error is [filerules.Faults]. home is an example of

@@ -51,7 +51,8 @@ func TestExplainLooksAtTheHostOnce(t *testing.T) {
 	if err != nil || !v.Denied() {
 		t.Fatalf("the verdict is %+v, %v", v, err)
 	}
-	by := m.keptBy(rec, v)
+	masked, leftOut := m.closedBy(rec)
+	by := rules.KeptBy(v, masked, leftOut)
 	if !slices.Equal(by, []string{"chatd-enforce", "bubblewrap", "landlock"}) {
 		t.Errorf("kept by %q", by)
 	}

@@ -36,7 +36,7 @@ func (m *Manager) makeMasks() error {
 // and in trees that no session can write to.
 func (m *Manager) masks(rec state.Record, v shims.View) (all []chat.Exposed) {
 	closed := m.closedTo(rec)
-	paths := slices.Concat(closed.home, closed.outside)
+	paths := slices.Concat(closed.Home, closed.Outside)
 	if len(paths) == 0 || m.without(chat.LayerView) || !enforce.Needed(m.policy(rec), rec.Agent) {
 		return nil
 	}
@@ -105,7 +105,7 @@ func targets(list []chat.Exposed) (all []string) {
 func (m *Manager) forgetMasks(rec state.Record, s *session) error {
 	masked, closed := s.maskedPaths(), m.closedTo(rec)
 	left := slices.DeleteFunc(slices.Clone(masked), func(p string) bool {
-		return !slices.Contains(closed.home, p) && !slices.Contains(closed.outside, p)
+		return !slices.Contains(closed.Home, p) && !slices.Contains(closed.Outside, p)
 	})
 	if len(left) == len(masked) {
 		return nil

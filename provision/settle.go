@@ -22,7 +22,7 @@ const triedTimeout = 2 * time.Second
 func Start(ctx context.Context, opt Options) (*Manager, error) {
 	m := newManager(opt)
 	for _, step := range []func(context.Context) error{
-		m.checkOptions, m.takeJudged, m.checkRules, m.openState, m.checkYounger, m.openGroups,
+		m.checkOptions, m.takeKeys, m.checkRules, m.openState, m.checkYounger, m.openGroups,
 		m.prepareBesideWalls, m.adoptSessions, m.adoptOldRuns, m.endCutOff,
 	} {
 		if err := step(ctx); err != nil {

@@ -82,23 +82,11 @@ func (m *Manager) show(ctx context.Context, rec state.Record) chat.Chat {
 			c.Usage = &u
 		}
 	}
-	if !m.vague(ctx, rec) {
+	if !m.terse(ctx, rec) {
 		c.FileRules = m.policy(rec).Summary()
 	}
 	c.Layers = m.layersOf(rec, s)
 	return c
-}
-
-// profile is the chat's policy; one that was taken out of the config leaves the
-// zero policy, which opens nothing.
-//
-// What it is judged by may have been read again since chatd was started.
-func (m *Manager) profile(rec state.Record) chat.Profile {
-	p := m.opt.Profiles[rec.Profile]
-	if j, ok := m.judgedBy(rec); ok {
-		p.Guard, p.ToolsOff, p.TimeoutMax = j.keys, j.toolsOff, j.timeoutMax
-	}
-	return p
 }
 
 // hasChat reports whether any chat, whoever's, has the id.

@@ -36,7 +36,7 @@ func (m *Manager) view(rec state.Record) shims.View {
 		PromptFIFO: filepath.Join(m.sessionDir(rec.ID), "prompt"), DenialFIFO: m.denialFIFO(rec.ID),
 		LogFIFO: m.logFIFO(rec.ID), TmuxConf: tmux.Config(shims.ShellArgv(), shims.LogCommand),
 		Vars: slices.Concat(chat.EnvLines(p.Env), chat.EnvLines(rec.Env)), Opened: openedFor(rec, p), Without: m.leftOut(),
-		Denied: m.closedTo(rec).outside,
+		Denied: m.closedTo(rec).Outside,
 	}
 }
 

@@ -1,0 +1,170 @@
+package verdict
+
+import (
+	"container/list"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/chatd/chatd/filerules"
+)
+
+// maxCompiled bounds the cache of compiled rules, in bytes: enough for a hundred chats with
+// 1,000 rules each, or for thousands with a dozen.
+const maxCompiled = 64 << 20
+
+// Book is the file rules in force, by profile, and a cache of the rules compiled from them
+// for chats. New rules come with a new book: compiled rules never outlive their source, even if
+// a reload happens while they are compiled.
+type Book struct {
+	policies map[string]*filerules.Policy
+	max      int // bytes
+
+	mu   sync.Mutex
+	kept map[ruleKey]*list.Element
+	used list.List // of *Rules, the last used first
+	size int       // of all in used, in bytes
+}
+
+// Chat is what the rules of a chat depend on, besides the policy of its profile. The working
+// directory is the home, whatever directory the chat names.
+type Chat struct {
+	Profile, Agent, Home string
+}
+
+// ruleKey is everything that compiled rules depend on; the targets of links come with each check.
+type ruleKey struct {
+	policy      *filerules.Policy
+	agent, home string
+}
+
+// Rules are the compiled rules of a chat. They are shared and never changed.
+type Rules struct {
+	*filerules.Ruleset
+	// Links returns the names whose links the rules need; none if they deny nothing.
+	Links func() ([]string, error)
+	// Closed returns the paths that the rules close as a whole, computed once.
+	Closed func() ClosedPaths
+
+	key  ruleKey
+	size int // bytes
+}
+
+// builtInRules are the rules of a profile without a file of rules. The language's defaults are
+// off: in a chat's home, .env is the chat's own file.
+const builtInRules = "access: {useDefaults: false}\n"
+
+// builtIn returns builtInRules, parsed once.
+var builtIn = sync.OnceValue(func() *filerules.Policy {
+	p, err := filerules.Load("built in", []byte(builtInRules))
+	if err != nil {
+		panic(err) // a constant of this file
+	}
+	return p
+})
+
+// NewBook returns a book of all policies, by profile name. A profile that the map lacks has the
+// built-in rules.
+func NewBook(all map[string]*filerules.Policy) *Book {
+	return &Book{policies: maps.Clone(all), max: maxCompiled, kept: map[ruleKey]*list.Element{}}
+}
+
+// Policies returns the policies by profile, which the caller does not change.
+func (b *Book) Policies() map[string]*filerules.Policy { return b.policies }
+
+// Policy returns the file rules of a profile, or the built-in ones.
+func (b *Book) Policy(profile string) *filerules.Policy {
+	if p := b.policies[profile]; p != nil {
+		return p
+	}
+	return builtIn()
+}
+
+// Rules returns the compiled rules of a chat. Two simultaneous calls may both compile.
+func (b *Book) Rules(c Chat) (*Rules, error) {
+	key := ruleKey{b.Policy(c.Profile), c.Agent, c.Home}
+	if r := b.find(key); r != nil {
+		return r, nil
+	}
+	r, err := compile(key)
+	if err == nil {
+		b.keep(r)
+	}
+	return r, err
+}
+
+func (b *Book) find(key ruleKey) *Rules {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.kept[key]
+	if e == nil {
+		return nil
+	}
+	b.used.MoveToFront(e)
+	return e.Value.(*Rules)
+}
+
+// keep caches r, and drops the least recently used entries until all fit. It does not cache
+// rules that alone exceed the bound.
+func (b *Book) keep(r *Rules) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.size > b.max || b.kept[r.key] != nil {
+		return
+	}
+	for b.size+r.size > b.max {
+		b.forget(b.used.Back())
+	}
+	b.kept[r.key] = b.used.PushFront(r)
+	b.size += r.size
+}
+
+func (b *Book) forget(e *list.Element) {
+	old := b.used.Remove(e).(*Rules)
+	delete(b.kept, old.key)
+	b.size -= old.size
+}
+
+// keptSize is about how many bytes the book holds for a chat besides its rules.
+const keptSize = 512
+
+func compile(key ruleKey) (*Rules, error) {
+	rs, err := key.policy.For(filerules.Scope{Agent: key.agent, Home: key.home})
+	if err != nil {
+		return nil, err
+	}
+	r := &Rules{
+		Ruleset: rs, key: key, size: rs.Size() + keptSize,
+		Links:  sync.OnceValues(func() ([]string, error) { return linksOf(rs) }),
+		Closed: sync.OnceValue(func() ClosedPaths { return closedWhole(rs) }),
+	}
+	for _, c := range rs.Rules() {
+		if denies(c) {
+			r.size += linksSize(c)
+		}
+	}
+	return r, nil
+}
+
+// linksSize is the size of the result of links for one rule, in bytes.
+func linksSize(c filerules.Compiled) (n int) {
+	const header = 16
+	for _, m := range c.Matchers {
+		n += header + len(m.Prefix)
+	}
+	return n
+}
+
+// denies reports whether links matter for the rule's directories.
+func denies(c filerules.Compiled) bool { return c.Effect == filerules.Deny && !c.Inert }
+
+// linksOf compiles the rules again with a Resolve that follows no link and records the
+// names.
+func linksOf(rs *filerules.Ruleset) ([]string, error) {
+	if !slices.ContainsFunc(rs.Rules(), denies) {
+		return nil, nil
+	}
+	var names nameList
+	_, err := link(rs, names.add)
+	return slices.Clip(names.all), err
+}

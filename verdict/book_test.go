@@ -1,0 +1,190 @@
+package verdict
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/filerules"
+)
+
+const profile = "default"
+
+// one is a chat of the profile.
+var one = Chat{Profile: profile, Agent: "main", Home: "/h/00112233445566aa"}
+
+func policies(tb testing.TB, text string) map[string]*filerules.Policy {
+	tb.Helper()
+	p, err := filerules.Load("rules", []byte(text))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return map[string]*filerules.Policy{profile: p}
+}
+
+// manyRules is a file with n rules.
+func manyRules(n int) string {
+	var b strings.Builder
+	b.WriteString("access:\n  deny:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "    - '~/secret-%d/**'\n", i)
+	}
+	return b.String()
+}
+
+func rulesOf(tb testing.TB, b *Book, c Chat) *Rules {
+	tb.Helper()
+	r, err := b.Rules(c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// denied asks the rules of a chat, as a run does.
+func denied(tb testing.TB, b *Book, c Chat, p string) bool {
+	tb.Helper()
+	v, err := rulesOf(tb, b, c).Check(p, filerules.Bash)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return v.Denied()
+}
+
+// TestRulesAreKept: the second run of a chat is checked by what the first one compiled.
+func TestRulesAreKept(t *testing.T) {
+	b := NewBook(policies(t, manyRules(3)))
+	if first, second := rulesOf(t, b, one), rulesOf(t, b, one); first != second {
+		t.Errorf("compiled again: %p and %p", first, second)
+	}
+}
+
+// TestRulesOfOthers: chats that differ in one thing that rules hang on are each checked by
+// their own, whoever came first.
+func TestRulesOfOthers(t *testing.T) {
+	const ofAgents = "access: {useDefaults: false, deny: ['~/key']}\n" +
+		"agents: {open: {access: {rules: [{allow: '~/key'}]}}}\n"
+	all := policies(t, ofAgents)
+	all["other"] = policies(t, "access: {useDefaults: false, deny: ['~/lock']}\n")[profile]
+	chats := []Chat{
+		{profile, "main", "/h/aa"},
+		{profile, "main", "/h/bb"},
+		{profile, "open", "/h/aa"},
+		{"other", "main", "/h/aa"},
+		{"none", "main", "/h/aa"},
+	}
+	denies := []string{"aa/key", "bb/key", "", "aa/lock", ""}
+	for turn := range chats {
+		b := NewBook(all)
+		for i := range chats {
+			i = (i + turn) % len(chats)
+			for _, p := range []string{"aa/key", "bb/key", "aa/lock"} {
+				if got := denied(t, b, chats[i], "/h/"+p); got != (p == denies[i]) {
+					t.Errorf("%+v: %s denied: %v", chats[i], p, got)
+				}
+			}
+		}
+	}
+}
+
+// TestRulesAreBounded: however many chats run, what is kept of them stays below the bound,
+// and is counted right; the chat that ran last is among them.
+func TestRulesAreBounded(t *testing.T) {
+	b := NewBook(policies(t, manyRules(100)))
+	first := rulesOf(t, b, one)
+	if links, err := first.Links(); err != nil || len(links) != 103 {
+		t.Errorf("%d links, %v, want the home, 100 directories, and two of the defaults",
+			len(links), err)
+	}
+	if b.max != maxCompiled || first.size < 100*300 {
+		t.Errorf("kept up to %d bytes, of which one has %d", b.max, first.size)
+	}
+	b.max = 5*first.size + first.size/2
+	for i := range 50 {
+		if rulesOf(t, b, one) != first {
+			t.Fatal("a chat that runs again and again is forgotten")
+		}
+		other := one
+		other.Home = fmt.Sprintf("/h/%016x", i)
+		for range 2 {
+			rulesOf(t, b, other)
+		}
+		sum, n := held(b), b.used.Len()
+		if sum > b.max || sum != b.size || n != len(b.kept) || n != min(i+2, 5) {
+			t.Fatalf("after %d chats: %d bytes, counted as %d, in %d and %d places",
+				i+1, sum, b.size, n, len(b.kept))
+		}
+		if b.used.Front().Value.(*Rules).key.home != other.Home {
+			t.Fatal("the last one is not kept")
+		}
+	}
+	b.max = first.size - 1
+	late := one
+	late.Home = "/h/ffeeddccbbaa0099"
+	if b.find(rulesOf(t, b, late).key) != nil {
+		t.Error("what does not fit alone is kept")
+	}
+}
+
+func held(b *Book) (sum int) {
+	for e := b.used.Front(); e != nil; e = e.Next() {
+		sum += e.Value.(*Rules).size
+	}
+	return sum
+}
+
+// TestRulesAtOnce: runs of a few chats and a reload, all at once; under -race.
+func TestRulesAtOnce(t *testing.T) {
+	var inForce atomic.Pointer[Book]
+	inForce.Store(NewBook(policies(t, manyRules(20))))
+	inForce.Load().max = 1 << 15
+	next := NewBook(policies(t, manyRules(30)))
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for n := range 50 {
+				c := one
+				c.Home = fmt.Sprintf("/h/%016x", n%(i+1))
+				if !denied(t, inForce.Load(), c, c.Home+"/secret-1/x") {
+					t.Errorf("%s is checked by the rules of another", c.Home)
+				}
+				if n == 25 && i == 0 {
+					inForce.Store(next)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if !denied(t, inForce.Load(), one, "secret-29/x") {
+		t.Error("the new rules do not hold")
+	}
+}
+
+// BenchmarkRatioRules is what the rules of a chat cost that are kept, beside compiling
+// them for each run, in turn.
+func BenchmarkRatioRules(b *testing.B) {
+	for _, n := range []int{10, 1000} {
+		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
+			book := NewBook(policies(b, manyRules(n)))
+			key := rulesOf(b, book, one).key
+			var kept, compiled time.Duration
+			for b.Loop() {
+				begun := time.Now()
+				_, err := book.Rules(one)
+				between := time.Now()
+				_, err2 := compile(key)
+				kept, compiled = kept+between.Sub(begun), compiled+time.Since(between)
+				if err := errors.Join(err, err2); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(kept.Nanoseconds())/float64(b.N), "ns/kept")
+			b.ReportMetric(float64(compiled.Nanoseconds())/float64(b.N), "ns/compiled")
+			b.ReportMetric(float64(compiled)/float64(kept), "compiled/kept")
+		})
+	}
+}

@@ -1,0 +1,114 @@
+package verdict
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/files"
+)
+
+// checking bounds how many commands are checked against rules simultaneously.
+var checking = make(chan struct{}, 4)
+
+// turn waits until a command may be checked against rules; leave ends its turn.
+func turn(ctx context.Context) (leave func(), err error) {
+	select {
+	case checking <- struct{}{}:
+		return func() { <-checking }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("cannot judge the command: %w", context.Cause(ctx))
+	}
+}
+
+// CheckRun checks the directory of a command, and the paths that it names, against the rules for
+// bash; nil allows the command. It follows no links, and a command whose check fails runs: the
+// kernel enforces the rules.
+func (r *Rules) CheckRun(ctx context.Context, s chat.RunSpec) (*chat.RunDenial, error) {
+	if len(r.Rules()) == 0 {
+		return nil, nil
+	}
+	leave, err := turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	v, err := r.CheckNamed(append([]chat.NamedPath{{Text: s.Dir(r.Scope().Home)}}, s.Named...))
+	if err != nil || !v.Denied() {
+		return nil, nil
+	}
+	p := r.Policy()
+	return &chat.RunDenial{
+		Rule: v.Rule.String(), Place: v.Rule.Place, Message: p.Message(v.Name), Command: v.Name,
+		Reason: "the file rules deny it", Instead: "use another path, or ask an operator",
+		Terse: p.Terse,
+	}, nil
+}
+
+// Explain answers a question about one operation, or about a command by the paths that the front
+// found in it. follow asks the chat for the targets of links, which a second check uses.
+func (r *Rules) Explain(
+	ctx context.Context, q chat.Question, follow func(names []string) (Links, error),
+) (v filerules.Verdict, links Links, err error) {
+	var names nameList
+	if v, err = r.ask(ctx, q, names.add); err != nil || v.Denied() || len(names.all) == 0 {
+		return v, nil, err
+	}
+	if links, err = follow(names.all); err == nil && len(links) > 0 {
+		v, err = r.ask(ctx, q, links.Resolve)
+	}
+	return v, links, err
+}
+
+// ask checks q against the same rules with another Resolve. Like those of runs, few commands are
+// checked simultaneously.
+func (r *Rules) ask(ctx context.Context, q chat.Question, to resolve) (filerules.Verdict, error) {
+	rs, err := link(r.Ruleset, to)
+	if err != nil {
+		return filerules.Verdict{}, err
+	}
+	if q.Command == "" {
+		op, err := filerules.ParseOp(q.Op)
+		if err != nil {
+			return filerules.Verdict{}, err
+		}
+		return rs.Verdict(q.Path, op)
+	}
+	leave, err := turn(ctx)
+	if err != nil {
+		return filerules.Verdict{}, err
+	}
+	defer leave()
+	return rs.CheckNamed(q.Named)
+}
+
+// fileOps maps the tools' operations to those of package filerules. Bash stands for whether the
+// kernel leaves a new file open: a file that may not be written or edited is closed until it is
+// read-only.
+var fileOps = map[files.Op][]filerules.Op{
+	files.Read: {filerules.Read}, files.Write: {filerules.Write}, files.Edit: {filerules.Edit},
+	files.Bash: {filerules.Bash, filerules.Write},
+}
+
+// FileCheck returns a check of a file tool's names against the rules. It denies a name whose
+// check fails.
+func FileCheck(tool files.Tool, rules *filerules.Ruleset) files.Check {
+	return func(op files.Op, name string) *files.Denial {
+		d := &files.Denial{Tool: tool, Op: op, Path: name, Rule: "cannot be judged"}
+		for _, o := range fileOps[op] {
+			v, err := rules.Verdict(name, o)
+			if err != nil {
+				d.Message = err.Error()
+				return d
+			}
+			if v.Denied() {
+				d.Op, d.Rule = files.Op(o.String()), v.Rule.String()
+				d.Place, d.Layer = v.Rule.Place, string(v.Layer)
+				d.Message = rules.Policy().Message(name)
+				return d
+			}
+		}
+		return nil
+	}
+}

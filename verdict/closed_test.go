@@ -1,0 +1,78 @@
+package verdict
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
+)
+
+// TestClosedPaths: only what a pattern without wildcards closes, with no exception inside, is
+// closed as a whole; what enforces a denial is named by where the path is.
+func TestClosedPaths(t *testing.T) {
+	const text = "access:\n  mode: first-match\n  useDefaults: false\n  rules:\n" +
+		"    - {allow: /data/mixed/open}\n    - {deny: /data/mixed}\n    - {deny: /data/shut}\n" +
+		"    - {deny: '~/key'}\n    - {deny: '~/**/*.pem'}\n"
+	rules := rulesOf(t, NewBook(policies(t, text)), one)
+	closed := rules.Closed()
+	if !slices.Equal(closed.Outside, []string{"/data/shut"}) ||
+		!slices.Equal(closed.Home, []string{one.Home + "/key"}) {
+		t.Errorf("closed as a whole: %+v", closed)
+	}
+	for name, want := range map[string][]string{
+		"/data/shut/x":            {"chatd-enforce", "bubblewrap", "landlock"},
+		one.Home + "/key":         {"chatd-enforce", "bubblewrap"},
+		one.Home + "/a/cert.pem":  {"chatd-enforce"},
+		"/data/mixed/open":        nil,
+		one.Home + "/nothing/got": nil,
+	} {
+		v, err := rules.Verdict(name, filerules.Read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		masked := append(closed.Home, closed.Outside...)
+		if by := rules.KeptBy(v, masked, closed.Outside); !slices.Equal(by, want) {
+			t.Errorf("%s is kept by %q, want %q", name, by, want)
+		}
+		if kernel := rules.ByKernel(name, false); kernel.Denied() != (want != nil) {
+			t.Errorf("%s: the kernel denies it by %+v", name, kernel)
+		}
+	}
+}
+
+// TestCheckRun: a run is denied by its directory or by a path that it names.
+func TestCheckRun(t *testing.T) {
+	rules := rulesOf(t, NewBook(policies(t, manyRules(1))), one)
+	shut := one.Home + "/secret-0/x"
+	for what, s := range map[string]chat.RunSpec{
+		"":          {Command: "cat x"},
+		"directory": {Command: "cat x", Cwd: shut},
+		"path":      {Command: "cat x", Named: []chat.NamedPath{{Text: shut}}},
+	} {
+		d, err := rules.CheckRun(t.Context(), s)
+		if err != nil || (d != nil) != (what != "") {
+			t.Errorf("a run with a closed %q: %+v, %v", what, d, err)
+		}
+		if d != nil && (d.Rule == "" || d.Place == "" || d.Command != shut) {
+			t.Errorf("a run with a closed %q is denied by %+v", what, d)
+		}
+	}
+}
+
+// TestNewKeys: a config that has lost a profile is refused, and a change of a key is in the sum.
+func TestNewKeys(t *testing.T) {
+	old := map[string]chat.Profile{profile: {Name: profile, Guard: chat.DefaultGuard()}}
+	if _, err := NewKeys(old, map[string]chat.Profile{}); err == nil {
+		t.Error("a profile may be lost")
+	}
+	before, err := KeysOf(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := chat.Profile{Name: profile, ToolsOff: []string{"exec"}}
+	after, err := KeysOf(map[string]chat.Profile{profile: changed})
+	if err != nil || after[profile].Guard.On() || after.Sum() == before.Sum() {
+		t.Errorf("after the change: %+v, %v", after, err)
+	}
+}

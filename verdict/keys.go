@@ -1,0 +1,69 @@
+package verdict
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// ProfileKeys are the keys of a profile against which runs are checked.
+type ProfileKeys struct {
+	Guard      chat.Guard
+	ToolsOff   []string
+	TimeoutMax chat.Duration
+}
+
+// Keys are those of each profile. They are replaced as a whole, so that no run is checked against a
+// mixture of two configs.
+type Keys map[string]ProfileKeys
+
+// KeysOf takes the keys out of profiles.
+func KeysOf(profiles map[string]chat.Profile) (Keys, error) {
+	all := Keys{}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(profiles)) {
+		p := profiles[name]
+		if err := p.Guard.CheckPatterns(); err != nil {
+			errs = append(errs, fmt.Errorf("cannot use the guard of profile %s: %w", name, err))
+		}
+		all[name] = ProfileKeys{p.Guard, p.ToolsOff, p.TimeoutMax}
+	}
+	return all, errors.Join(errs...)
+}
+
+// NewKeys returns the keys of profiles after a reload, in place of those of old. Changes of other
+// keys wait for a restart. A config without one of the profiles is refused: its chats would lose
+// their guard.
+func NewKeys(old, profiles map[string]chat.Profile) (Keys, error) {
+	errs := []error{}
+	for _, name := range slices.Sorted(maps.Keys(old)) {
+		p, ok := profiles[name]
+		if !ok {
+			errs = append(errs, fmt.Errorf("cannot do without profile %s: the new config has none "+
+				"of that name; restart chatd: %w", name, chat.ErrInvalid))
+			continue
+		}
+		errs = append(errs, p.Validate())
+	}
+	all, err := KeysOf(profiles)
+	return all, errors.Join(append(errs, err)...)
+}
+
+// Sum returns a digest of each profile's keys, for the audit log.
+func (k Keys) Sum() string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(k)) {
+		b, err := json.Marshal([]any{k[name].Guard, k[name].ToolsOff, k[name].TimeoutMax})
+		if err != nil {
+			return err.Error()
+		}
+		out = append(out, fmt.Sprintf("%s sha256:%x", name, sha256.Sum256(b)))
+	}
+	return strings.Join(out, ", ")
+}
