@@ -27,6 +27,7 @@
 //	files             the five file tools
 //	guard             commands that are refused before they run: advice
 //	supervise         keeps a background run while chatd is not there
+//	termlog           passes on what a chat's terminal prints
 //	runs              in the front: reads commands, has the clock of schedules
 //	schedule          when scheduled runs come due
 //	quota             how much one owner may have of what all owners share

@@ -20,7 +20,7 @@ const usage = `usage: chatd-shim confine --plan-fd N
        chatd-shim enter
        chatd-shim filetool
        chatd-shim pty ROWS COLS -- COMMAND [ARGUMENT…]
-       chatd-shim log
+       chatd-shim log FIFO
        chatd-shim probe [--network shared|none] [--home DIR] [--hidden PATH] [--abstract NAME] [--pid N]
 `
 
@@ -39,8 +39,6 @@ func Main(args []string) int {
 			return fileTool(args[2:])
 		case "pty":
 			return runPTY(args[2:], os.Stderr)
-		case "log":
-			return runLog(args[2:], os.Stderr)
 		case "probe":
 			return runProbe(args[2:], os.Stdout, os.Stderr)
 		}

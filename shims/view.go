@@ -25,6 +25,10 @@ const (
 	Socket       = InsideRun + "/tmux.sock"
 )
 
+// LogCommand is what tmux gives the output of a pane to, a line for sh: package termlog passes it
+// on to [InsideLog]. One thread is enough for it.
+const LogCommand = "GOMAXPROCS=1 exec " + InsideShim + " log " + InsideLog
+
 // runSize bounds /run/chat, in bytes: it holds one socket.
 const runSize = 1 << 20
 

@@ -1,6 +1,6 @@
 // Command chatd-shim runs as the chat: it confines a process before it becomes
 // the chat's command, refuses commands that it stands in for, and probes the
-// walls from inside. See package shims.
+// walls from inside. See package shims; supervise, termlog and wrapper have other modes.
 //
 // # What it does not stop
 //
@@ -12,6 +12,7 @@ import (
 
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/supervise"
+	_ "github.com/chatd/chatd/termlog" // the mode log, which never comes to main
 	"github.com/chatd/chatd/wrapper"
 )
 

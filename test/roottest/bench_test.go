@@ -153,8 +153,10 @@ func (t table) median(what string) float64 {
 // report prints medians in ms, and the ratios that the project promises.
 func (t table) report(b *testing.B) {
 	for _, p := range [][2]string{
-		{"create asleep", "useradd -m"}, {"create to prompt", "tmux+bash to prompt"}, {"create to prompt", "useradd -m"},
-		{"create to prompt", "bwrap with true"}, {"create to prompt", "podman run of true"}, {"wake", "tmux+bash to prompt"}, {"run of true", "fork+exec of true"},
+		{"create asleep", "useradd -m"}, {"create to prompt", "tmux+bash to prompt"},
+		{"create to prompt", "useradd -m"}, {"create to prompt", "bwrap with true"},
+		{"create to prompt", "podman run of true"}, {"wake", "tmux+bash to prompt"},
+		{"run of true", "fork+exec of true"},
 		{"sleep", ""}, {"reap", ""},
 	} {
 		if p[1] != "" && len(t[p[1]]) == 0 {

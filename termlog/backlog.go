@@ -1,10 +1,6 @@
-package shims
+package termlog
 
 import "fmt"
-
-// LogCommand is what tmux gives the output of a pane to, a line for sh: chatd-shim log
-// passes it on to [InsideLog]. One thread is enough for it.
-const LogCommand = "GOMAXPROCS=1 exec " + InsideShim + " log"
 
 // backlogSize is how much of what the terminal printed waits, in bytes, while nobody reads:
 // while chatd is being restarted, or when more is printed than it takes.

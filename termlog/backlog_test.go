@@ -1,4 +1,4 @@
-package shims
+package termlog
 
 import (
 	"bytes"
@@ -22,7 +22,8 @@ func TestBacklog(t *testing.T) {
 			want, lost = want[n:], lost+int64(n)
 		}
 		if b.lost != lost || b.have != len(want) || !bytes.HasPrefix(want, b.next()) {
-			t.Fatalf("after %d pieces: %d lost, %d there, next %v; want %d, %d, %v", i, b.lost, b.have, b.next(), lost, len(want), want)
+			t.Fatalf("after %d pieces: %d lost, %d there, next %v; want %d, %d, %v", i, b.lost,
+				b.have, b.next(), lost, len(want), want)
 		}
 		n := rnd.IntN(len(b.next()) + 1)
 		b.take(n)

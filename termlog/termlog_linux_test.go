@@ -1,4 +1,4 @@
-package shims
+package termlog
 
 import (
 	"bytes"
@@ -50,9 +50,18 @@ func TestPassOn(t *testing.T) {
 		lost += n
 	}
 	kept := len(leftOut.ReplaceAllString(text, ""))
-	if lost == 0 || kept+lost != len(flood)+len("the end") || !strings.HasSuffix(text, "56789the end") {
-		t.Errorf("%d bytes were read, %d are said to be lost, of %d; the last are %q", kept, lost, len(flood), text[max(0, len(text)-100):])
+	all := len(flood) + len("the end")
+	if lost == 0 || kept+lost != all || !strings.HasSuffix(text, "56789the end") {
+		t.Errorf("%d bytes were read, %d are said to be lost, of %d; the last are %q", kept, lost,
+			all, text[max(0, len(text)-100):])
 	}
 }
 
 var leftOut = regexp.MustCompile("\r\n\\[chatd left ([0-9]+) bytes out\\]\r\n")
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
