@@ -17,9 +17,8 @@ func Resolves(ctx context.Context, a User) error {
 // other program of the host sees. In a Go binary without cgo os/user does not see userdb
 // records.
 func Verify(ctx context.Context, a User) error {
-	wantGroup := fmt.Sprintf("%s:%d", a.Name, a.ID)
 	group := make(chan error, 1)
-	go func() { group <- getent(ctx, "group", a, wantGroup, groupLine) }()
+	go func() { group <- getent(ctx, "group", a, fmt.Sprintf("%s:%d", a.Name, a.ID), groupLine) }()
 	err := getent(ctx, "passwd", a, a.passwd(), passwdLine)
 	return errors.Join(err, <-group)
 }

@@ -184,12 +184,11 @@ func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
 	s := m.sessions[rec.ID]
 	delete(m.sessions, rec.ID)
 	m.mu.Unlock()
-	var errs []error
+	var err error
 	if s != nil {
-		errs = append(errs, s.init.WaitExit(ctx, rec.UID), s.init.Close())
+		err = errors.Join(s.init.WaitExit(ctx, rec.UID), s.init.Close())
 	}
-	errs = append(errs, m.dropRules(ctx, rec.ID))
-	return errors.Join(append(errs, trees.Remove(m.paths.sessions, string(rec.ID)))...)
+	return errors.Join(err, m.dropRules(ctx, rec.ID), trees.Remove(m.paths.sessions, string(rec.ID)))
 }
 
 // makeSessionDir makes the root-owned directory of the session and, in it, the fifo through

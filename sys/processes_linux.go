@@ -1,16 +1,23 @@
 package sys
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // PidsOf lists the living processes and the zombies of the uid. It reads only stat and status of
 // each process. A read of cmdline, environ or maps waits for the process's memory, which a chat
-// can keep busy for any time.
+// can keep busy for any time. Where the uid has no process, the kernel says so in one call.
 func PidsOf(uid uint32) (living, dead []int, err error) {
+	// It counts zombies, and every process of that real uid that /proc lists (getpriority(2)).
+	if _, err := unix.Getpriority(unix.PRIO_USER, int(uid)); errors.Is(err, unix.ESRCH) {
+		return nil, nil, nil
+	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot list processes: %w", err)
@@ -20,12 +27,11 @@ func PidsOf(uid uint32) (living, dead []int, err error) {
 		if err != nil {
 			continue
 		}
-		if u, err := UIDOf(pid); err != nil || u != uid {
-			continue
-		}
-		if isZombie(pid) {
+		switch u, err := UIDOf(pid); {
+		case err != nil || u != uid:
+		case isZombie(pid):
 			dead = append(dead, pid)
-		} else {
+		default:
 			living = append(living, pid)
 		}
 	}

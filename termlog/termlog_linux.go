@@ -30,8 +30,7 @@ func init() {
 func run(fifo string) error {
 	// For reading too: without a reader, as while chatd is being restarted, what is in the
 	// fifo would be lost and a write would end this program (fifo(7)).
-	const flags = syscall.O_RDWR | syscall.O_NONBLOCK | syscall.O_CLOEXEC | syscall.O_NOFOLLOW
-	out, err := syscall.Open(fifo, flags, 0)
+	out, err := syscall.Open(fifo, syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return fmt.Errorf("cannot open %s: %w", fifo, err)
 	}
