@@ -25,6 +25,7 @@
 //	verdict           what file rules say of a path in a chat
 //	enforce           keeps file rules in sessions: mounts and fanotify
 //	files             the five file tools
+//	fileops           in the front: speaks with the file tools of chats
 //	guard             commands that are refused before they run: advice
 //	supervise         keeps a background run while chatd is not there
 //	termlog           passes on what a chat's terminal prints

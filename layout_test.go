@@ -62,7 +62,10 @@ var mayImport = map[string][]string{
 		"verdict", "enforce", "supervise", "cgroup", "unshare", "netpolicy",
 		"tmux", "ring", "stream", "shims", "state", "filerules", "files", "sockets", "quota", "chat",
 	},
-	"runs":        {"broker", "schedule", "stream", "guard", "shell", "files", "chat"}, // adrs/0041
+	"runs": { // adrs/0041
+		"broker", "fileops", "schedule", "stream", "guard", "shell", "files", "chat",
+	},
+	"fileops":     {"broker", "files", "chat"}, // adrs/0047
 	"broker":      {"stream", "chat", "files", "quota"},
 	"terminal":    {"broker", "chat", "termsafe", "tmux"}, // adrs/0042
 	"api":         {"broker", "chat", "files", "quota"},
@@ -118,9 +121,10 @@ var sides = map[string]string{
 	"root": "provision verdict trees account homedir leftovers exposure cgroup netpolicy sockets unshare tmux ring state " +
 		"listen supervise cmd/chatd-root",
 	"enforce": "enforce cmd/chatd-enforce",
-	"front":   "api mcp confine guard shell schedule runs terminal termsafe cmd/chatd",
-	"chat":    "shims landlock files wrapper termlog cmd/chatd-shim",
-	"pure":    "chat filerules quota config journal broker sys stream",
+	"front": "api mcp confine guard shell schedule runs fileops terminal termsafe " +
+		"cmd/chatd",
+	"chat": "shims landlock files wrapper termlog cmd/chatd-shim",
+	"pure": "chat filerules quota config journal broker sys stream",
 }
 
 // sideOf is the side of each binary. It links that side and pure packages.
@@ -133,7 +137,7 @@ var sideOf = map[string]string{
 var crossings = map[string]map[string]string{
 	"chatd-root": {
 		"shims landlock": "provision plans the session that chatd-shim builds",
-		"files":          "provision passes calls of file tools on; config has their bounds",
+		"files":          "provision starts file tools with requests; config has their bounds",
 		"enforce":        "provision asks chatd-enforce; verdict checks that it can keep the rules",
 	},
 	"chatd-shim": {

@@ -8,6 +8,7 @@ import (
 	"github.com/chatd/chatd/api/apitest"
 	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/fileops"
 	"github.com/chatd/chatd/runs"
 )
 
@@ -18,7 +19,7 @@ func init() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := broker.NewServer(root, broker.ServerOptions{Root: rootOf{c.(judged), apitest.Streams{Of: c}}, NameOf: nameOf, Log: slog.New(slog.DiscardHandler)})
+		s, err := broker.NewServer(root, broker.ServerOptions{Root: rootOf{c.(judged), apitest.Streams{Of: c}, apitest.FileTools{Of: c}}, NameOf: nameOf, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +37,7 @@ func init() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return clockless{clientOf{client}, runs.NewStreams(client)}
+		return clockless{clientOf{client}, runs.NewStreams(client), fileops.New(client)}
 	}
 }
 
@@ -44,15 +45,17 @@ func init() {
 type clockless struct {
 	clientOf
 	*runs.Streams
+	*fileops.Tools
 }
 
-// clientOf has its methods below those of Streams.
+// clientOf has its methods below those of Streams and Tools.
 type clientOf struct{ *broker.Client }
 
 // rootOf is chatd-root, of chats that answer with texts.
 type rootOf struct {
 	judged
 	apitest.Streams
+	apitest.FileTools
 }
 
 type judged interface {

@@ -2,10 +2,8 @@ package broker
 
 import (
 	"context"
-	"io"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
 )
 
 // Create is [Root].
@@ -134,58 +132,9 @@ func (c *Client) FollowLog(ctx context.Context, id chat.ID, from int64, out func
 	return err
 }
 
-// ReadFile is [Root].
-func (c *Client) ReadFile(ctx context.Context, id chat.ID, a files.ReadFile, b files.Begin) (files.Answer, error) {
-	return ask[files.Answer](ctx, c, "read_file", id, a, hooks{on: contents(b)})
-}
-
-// ListDir is [Root].
-func (c *Client) ListDir(ctx context.Context, id chat.ID, a files.ListDir, b files.Begin) (files.Answer, error) {
-	return ask[files.Answer](ctx, c, "list_dir", id, a, hooks{on: contents(b)})
-}
-
-// contents gives what a file tool read to what first returns.
-func contents(first files.Begin) func(kind, []byte) error {
-	var to io.Writer = io.Discard
-	return func(k kind, p []byte) error {
-		switch k {
-		case begin:
-			var a files.Answer
-			if err := decode(p, &a); err != nil {
-				return err
-			}
-			to = first(a)
-		case data:
-			_, err := to.Write(p)
-			return err
-		}
-		return nil
-	}
-}
-
-// WriteFile is [Root].
-func (c *Client) WriteFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error) {
-	return ask[files.Answer](ctx, c, "write_file", id, withContent[files.WriteFile]{a, body != nil}, hooks{content: body})
-}
-
-// AppendFile is [Root].
-func (c *Client) AppendFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error) {
-	return ask[files.Answer](ctx, c, "append_file", id, withContent[files.WriteFile]{a, body != nil}, hooks{content: body})
-}
-
-// EditFile is [Root].
-func (c *Client) EditFile(ctx context.Context, id chat.ID, a files.EditFile) (files.Answer, error) {
-	return ask[files.Answer](ctx, c, "edit_file", id, a, hooks{})
-}
-
 // Explain is [Root].
 func (c *Client) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
 	return ask[chat.Explained](ctx, c, "explain", id, namedQuestion{q, q.Named}, hooks{})
-}
-
-// Share is [Root].
-func (c *Client) Share(ctx context.Context, id chat.ID, s chat.Share) (chat.Shared, error) {
-	return ask[chat.Shared](ctx, c, "share", id, s, hooks{})
 }
 
 // Plan is [Root].

@@ -34,6 +34,21 @@ type Chats interface {
 	WriteStdin(ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool) error
 	// AddSchedule has the chat run a command by the clock.
 	AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleSpec) (chat.Schedule, error)
+	// ReadFile is read_file in the chat; content goes to what begin returns. Like the
+	// other file tools it does not wake a chat that is asleep. What the rules or the
+	// walls deny is [chat.ErrDenied], and its error names rule and place.
+	ReadFile(ctx context.Context, id chat.ID, a files.ReadFile, begin files.Begin) (files.Answer, error)
+	// WriteFile is write_file; body is the content of a that streams, else nil. It may
+	// be read once more after WriteFile has returned.
+	WriteFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error)
+	// AppendFile is append_file; body is as for WriteFile.
+	AppendFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error)
+	// EditFile is edit_file.
+	EditFile(ctx context.Context, id chat.ID, a files.EditFile) (files.Answer, error)
+	// ListDir is list_dir; a line for each entry goes to what begin returns.
+	ListDir(ctx context.Context, id chat.ID, a files.ListDir, begin files.Begin) (files.Answer, error)
+	// Share copies one regular file to another chat of the same caller.
+	Share(ctx context.Context, id chat.ID, s chat.Share) (chat.Shared, error)
 }
 
 // Base is what [Chats] and [Root] have in common.
@@ -81,23 +96,8 @@ type Base interface {
 	// FollowLog gives out what Log has piece by piece, as it is printed, and perhaps an empty
 	// piece now and then. It ends with ctx, with out's error, or with the chat.
 	FollowLog(ctx context.Context, id chat.ID, since int64, out func(chat.Log) error) error
-	// ReadFile is read_file in the chat; content goes to what begin returns. Like the
-	// other file tools it does not wake a chat that is asleep. What the rules or the
-	// walls deny is [chat.ErrDenied], and its error names rule and place.
-	ReadFile(ctx context.Context, id chat.ID, a files.ReadFile, begin files.Begin) (files.Answer, error)
-	// WriteFile is write_file; body is the content of a that streams, else nil. It may
-	// be read once more after WriteFile has returned.
-	WriteFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error)
-	// AppendFile is append_file; body is as for WriteFile.
-	AppendFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error)
-	// EditFile is edit_file.
-	EditFile(ctx context.Context, id chat.ID, a files.EditFile) (files.Answer, error)
-	// ListDir is list_dir; a line for each entry goes to what begin returns.
-	ListDir(ctx context.Context, id chat.ID, a files.ListDir, begin files.Begin) (files.Answer, error)
 	// Explain says whether the chat's file rules allow something, and by which rule.
 	Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error)
-	// Share copies one regular file to another chat of the same caller.
-	Share(ctx context.Context, id chat.ID, s chat.Share) (chat.Shared, error)
 	// Plan returns what the chat's session is made of. It is for operators.
 	Plan(ctx context.Context, id chat.ID) (chat.Plan, error)
 	// Host describes the machine and its walls.

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/stream"
 )
 
@@ -59,8 +57,6 @@ func (c *Client) Ready() error { return c.control.send(ready, nil) }
 
 // hooks are what a call has beside its request and its answer.
 type hooks struct {
-	// content is sent beside the request; nil is none.
-	content io.Reader
 	// on takes what comes before the answer. An error of it gives the call up, and is the
 	// call's.
 	on func(k kind, p []byte) error
@@ -69,6 +65,8 @@ type hooks struct {
 	streams func(run string, fds [2]int) error
 	// stdin takes the standard input of a run, likewise, and may not wait.
 	stdin func(l *link, to stream.Input)
+	// talks speak with file tools, likewise.
+	talks *talks
 }
 
 // ask makes one call.
@@ -92,18 +90,15 @@ func ask[R any](ctx context.Context, c *Client, verb string, id chat.ID, args an
 	}
 	// Hung up and not closed: what the call did about it is still heard.
 	defer context.AfterFunc(ctx, func() { _ = l.hangUp() })()
-	content := contentSender{from: h.content, failed: make(chan error, 1)}
 	result, err = hear[R](h.receiver(l), func(k kind, p []byte) error {
 		switch {
-		case k == want && content.from != nil:
-			content.send(l)
-			return nil
+		case h.talks != nil && (k == toolReply || k == toolStop):
+			return h.talks.told(k, p)
 		case h.on != nil:
 			return h.on(k, p)
 		}
 		return fmt.Errorf("cannot use a packet %q: it was not asked for", k)
 	})
-	err = content.explain(ctx, err)
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
 		err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
@@ -129,9 +124,10 @@ func gone(err error) error { return fmt.Errorf("%w: %w: %w", ErrUnreached, err, 
 // receiver is [link.recv], or as much for a call that brings descriptors.
 type receiver = func(use func(k kind, p []byte) error) error
 
-// receiver takes the descriptors of one packet. All others are closed, and an error.
+// receiver takes the descriptors of one packet, or of as many as there are file tools. All others
+// are closed, and an error.
 func (h hooks) receiver(l *link) receiver {
-	if h.streams == nil && h.stdin == nil {
+	if h.streams == nil && h.stdin == nil && h.talks == nil {
 		return l.recv
 	}
 	taken := false
@@ -146,7 +142,9 @@ func (h hooks) receiver(l *link) receiver {
 				f := os.NewFile(uintptr(fds[0]), "stdin") // its writes can be given up
 				h.stdin(l, stream.Input{W: f, Framed: k == stdinTTY})
 				return nil
-			case k == streams || input || len(fds) > 0:
+			case k == tool && len(fds) == 2 && h.talks != nil:
+				return h.talks.begin(l, p, [2]int(fds))
+			case k == streams || k == tool || input || len(fds) > 0:
 				return errors.Join(fmt.Errorf("cannot use a packet %q with %d descriptors here", k, len(fds)), closeAll(fds))
 			}
 			return use(k, p)
@@ -154,10 +152,11 @@ func (h hooks) receiver(l *link) receiver {
 	}
 }
 
-// hear reads until the answer.
+// hear reads until the answer. Where chatd-root has closed a call before it read all, the socket
+// first says so (ECONNRESET), and then gives what was sent to it.
 func hear[R any](recv receiver, on func(kind, []byte) error) (result R, err error) {
 	var all []byte
-	for {
+	for reset := false; ; {
 		var last kind
 		err := recv(func(k kind, p []byte) error {
 			switch last = k; k {
@@ -171,6 +170,8 @@ func hear[R any](recv receiver, on func(kind, []byte) error) (result R, err erro
 			return on(k, p)
 		})
 		switch {
+		case errors.Is(err, unix.ECONNRESET) && !reset:
+			reset = true
 		case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
 			return result, gone(errors.New("the call was cut off"))
 		case err != nil:
@@ -186,56 +187,3 @@ func hear[R any](recv receiver, on func(kind, []byte) error) (result R, err erro
 		}
 	}
 }
-
-// contentSender sends a caller's content while the answer is waited for. Of what is not wanted
-// it reads nothing.
-type contentSender struct {
-	from    io.Reader
-	sending bool
-	failed  chan error // closed when nothing more is sent
-}
-
-// send begins; it goes on beside the call until the content or the call ends.
-func (c *contentSender) send(l *link) {
-	from := c.from
-	c.from, c.sending = nil, true
-	go func() {
-		defer close(c.failed)
-		buf := make([]byte, packetSize-1)
-		for {
-			n, err := from.Read(buf)
-			if n > 0 && l.send(data, buf[:n]) != nil {
-				return // the call has ended
-			}
-			if errors.Is(err, io.EOF) {
-				_ = l.send(end, nil)
-				return
-			}
-			if err != nil {
-				c.failed <- err
-				_ = l.send(broken, nil)
-				return
-			}
-		}
-	}()
-}
-
-// explain puts the error of the content, where there was one, in front of what chatd-root
-// made of it. A body that cannot be read ends the caller's context too, and that may be heard of
-// first: the error is then on its way.
-func (c *contentSender) explain(ctx context.Context, err error) error {
-	if err == nil || !c.sending || ctx.Err() == nil && len(c.failed) == 0 {
-		return err
-	}
-	select {
-	case own := <-c.failed:
-		if own != nil {
-			err = errors.Join(&files.BodyError{Err: own}, err)
-		}
-	case <-time.After(contentTimeout):
-	}
-	return err
-}
-
-// contentTimeout bounds the wait for the error of a body after its caller's context has ended.
-const contentTimeout = time.Second

@@ -6,13 +6,15 @@
 // closes it: a request is given up by shutdown(2), and everything is when the front ends.
 // All sockets are SOCK_SEQPACKET. The first byte of a packet is its [kind].
 //
-//	front → root   request…  requestEnd           then, once it is wanted: data… (end | broken)
-//	root → front   want, streams, stdin, begin, data, frame …   then  answer… (answerEnd | failed)
+//	front → root   request…  requestEnd          then  (end | broken) or toolSays…
+//	root → front   streams, stdin, tool, toolReply, toolStop, frame …  answer… (answerEnd | failed)
 //
 // A request is JSON with no unknown member: the verb, the caller, the chat and the arguments
 // of one method of [Root]. [Client] satisfies [Root] in the front; [Server] calls another in
 // chatd-root. What a run prints or reads is in no packet: streams brings the descriptors to read it
 // from ([Streams]), stdin the one to write to, of which the front says (end | broken) that it is done.
+// Neither is what a file tool says or has to write: tool brings its descriptors ([FileTools]), the
+// front asks about names (toolSays, toolReply), and reports how it ended (toolSays).
 // Errors keep their kind, their words, and what the API shows of a denial.
 //
 // # Runs as
@@ -24,4 +26,6 @@
 // The front names the caller: chatd-root does not see who connected. A front that is taken over
 // may therefore do what an operator may do to chats, and audit it under another's name. It
 // cannot name anything but chats, and a request is checked here again as if nobody had.
+// Of a file tool it may report what it likes, but for a denial by the rules, and pass over what it
+// was replied; the tool and the path are those that chatd-root sent to the tool.
 package broker

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/chatd/chatd/chat"
@@ -103,19 +102,15 @@ var handlers = map[string]handler{
 	"follow_log": taking(func(ctx context.Context, m Root, c *call, a since) (any, error) {
 		return nothing{}, m.FollowLog(ctx, c.Chat, a.Since, func(l chat.Log) error { return c.frame(l) })
 	}),
-	"read_file": taking(func(ctx context.Context, m Root, c *call, a files.ReadFile) (any, error) {
-		return m.ReadFile(ctx, c.Chat, a, c.begin)
+	"file_tool": taking(func(ctx context.Context, m Root, c *call, u files.Use) (any, error) {
+		return nothing{}, m.FileTool(ctx, c.Chat, u, c.talk)
 	}),
-	"list_dir": taking(func(ctx context.Context, m Root, c *call, a files.ListDir) (any, error) {
-		return m.ListDir(ctx, c.Chat, a, c.begin)
-	}),
-	"write_file":  writing(Root.WriteFile),
-	"append_file": writing(Root.AppendFile),
-	"edit_file":   of(Root.EditFile),
 	"explain": taking(func(ctx context.Context, m Root, c *call, a namedQuestion) (any, error) {
 		return m.Explain(ctx, c.Chat, a.question())
 	}),
-	"share":  of(Root.Share),
+	"share": taking(func(ctx context.Context, m Root, c *call, a chat.Share) (any, error) {
+		return nothing{}, m.ShareFile(ctx, c.Chat, a, c.talk)
+	}),
 	"plan":   plain(Root.Plan),
 	"host":   whole(Root.Host),
 	"status": whole(Root.Status),
@@ -155,22 +150,12 @@ func signalRun(ctx context.Context, m Root, c *call, a inRun) (any, error) {
 	return nothing{}, m.SignalRun(ctx, c.Chat, a.Run, *a.Signal)
 }
 
-// writing is the handler of a method that takes content.
-func writing(method func(m Root, ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error)) handler {
-	return taking(func(ctx context.Context, m Root, c *call, a withContent[files.WriteFile]) (any, error) {
-		if !a.Content {
-			return method(m, ctx, c.Chat, a.Args, nil)
-		}
-		return method(m, ctx, c.Chat, a.Args, c.content)
-	})
-}
-
 // The streams of a call. A front that is gone is seen by watch, which cancels the call.
 
 // streams gives the front the streams of a run. Nothing of them stays here: without a front they
 // end.
 func (c *call) streams(run string, stdout, stderr *os.File) {
-	_ = errors.Join(c.tellFiles(streams, run, stdout, stderr), stdout.Close(), stderr.Close())
+	_ = errors.Join(c.tellFiles(streams, []byte(run), stdout, stderr), stdout.Close(), stderr.Close())
 }
 
 func openRun(ctx context.Context, m Root, c *call, a inRun) (any, error) {
@@ -179,7 +164,7 @@ func openRun(ctx context.Context, m Root, c *call, a inRun) (any, error) {
 		return nil, err
 	}
 	if o.Stdout != nil {
-		err = c.tellFiles(streams, a.Run, o.Stdout, o.Stderr)
+		err = c.tellFiles(streams, []byte(a.Run), o.Stdout, o.Stderr)
 	}
 	return opened{o.Run, o.Max}, errors.Join(err, o.Close())
 }
@@ -192,30 +177,20 @@ func (c *call) writes(run string) Writes {
 		if to.Framed {
 			k = stdinTTY
 		}
-		if err := errors.Join(c.tellFiles(k, run, to.W), to.W.Close()); err != nil {
+		if err := errors.Join(c.tellFiles(k, []byte(run), to.W), to.W.Close()); err != nil {
 			return err
 		}
-		defer context.AfterFunc(ctx, func() { _ = c.content.CloseWithError(errOver) })()
-		_, err := c.content.PipeReader.Read(make([]byte, 1))
-		switch {
-		case err == nil:
-			return fmt.Errorf("cannot use bytes for run %s here: want them written to it: %w",
-				run, chat.ErrInvalid)
-		case errors.Is(err, io.EOF):
+		select {
+		case k := <-c.written:
+			if k == broken {
+				return fmt.Errorf("cannot write to run %s: the front could not read the content: %w",
+					run, chat.ErrInvalid)
+			}
 			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("cannot write to run %s: %w", run, context.Cause(ctx))
 		}
-		return fmt.Errorf("cannot write to run %s: %w", run, err)
 	}
-}
-
-// pieces sends p in packets.
-func (c *call) pieces(k kind, p []byte) (n int, err error) {
-	for n < len(p) && err == nil {
-		part := p[n:min(len(p), n+packetSize-1)]
-		err = c.tell(k, part)
-		n += len(part)
-	}
-	return n, err
 }
 
 // frame sends one value of a stream: a page of a log, or a piece that a run printed.
@@ -226,15 +201,3 @@ func (c *call) frame(v any) error {
 	}
 	return err
 }
-
-func (c *call) begin(a files.Answer) io.Writer {
-	if p, err := encode(a); err == nil {
-		_ = c.tell(begin, p)
-	}
-	return contentWriter{c}
-}
-
-type contentWriter struct{ c *call }
-
-// Write sends what a file tool read.
-func (w contentWriter) Write(p []byte) (int, error) { return w.c.pieces(data, p) }

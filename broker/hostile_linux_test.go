@@ -47,7 +47,8 @@ func rootOf(mem *apitest.Memory) Root {
 		Base
 		Judged
 		Streams
-	}{mem, mem, apitest.Streams{Of: mem}}
+		FileTools
+	}{mem, mem, apitest.Streams{Of: mem}, apitest.FileTools{Of: mem}}
 }
 
 func serveRoot(t testing.TB, chats Root) *served {
@@ -284,13 +285,14 @@ func TestHostileOrder(t *testing.T) {
 	list := []byte(`{"verb":"list","caller":{"name":"root","role":"operator"},"args":{}}`)
 	big := bytes.Repeat([]byte("x"), packetSize-1)
 	for name, send := range map[string]func(l *link){
-		"content first":     func(l *link) { _ = l.send(data, big) },
+		"content first":     func(l *link) { _ = l.send('d', big) },
 		"an answer":         func(l *link) { _ = l.send(answerEnd, []byte(`{}`)) },
 		"a kind of nobody":  func(l *link) { _ = l.send(0, nil) },
 		"the end first":     func(l *link) { _ = l.send(end, nil) },
+		"a report first":    func(l *link) { _ = l.send(toolSays, []byte(`{"n":0,"report":{}}`)) },
 		"no last part":      func(l *link) { _ = l.send(request, list); _ = l.hangUp() },
 		"hung up":           func(l *link) { _ = l.hangUp() },
-		"content in a part": func(l *link) { _ = l.send(request, list); _ = l.send(data, nil) },
+		"content in a part": func(l *link) { _ = l.send(request, list); _ = l.send('d', nil) },
 		"too large": func(l *link) {
 			for sent := 0; sent <= maxRequest; sent += len(big) {
 				if l.send(request, big) != nil {

@@ -19,18 +19,19 @@ const (
 	newCall    kind = 'c' // on the control socket, with the root's end of a call
 	request    kind = 'q' // a part of a request
 	requestEnd kind = 'Q' // its last part
-	broken     kind = 'x' // the content could not be read, or written to a run, to its end
+	end        kind = 'e' // all is written to a run
+	broken     kind = 'x' // what is written to a run could not be read to its end
+	toolPart   kind = 'P' // a part of what the front says about a file tool
+	toolSays   kind = 'p' // its last part
 	ready      kind = 'y' // on the control socket: the front answers callers
-	// Both ways.
-	data kind = 'd' // of the content, or what a file tool read
-	end  kind = 'e' // of the content, or of what is written to a run
 	// Root to front.
 	settings  kind = 'h' // on the control socket
-	want      kind = 'w' // the content may come
 	streams   kind = 's' // the id of a run, with the descriptors of its two streams
 	stdin     kind = 'i' // the id of a run, with the descriptor to write its standard input to
 	stdinTTY  kind = 't' // that of a run with a terminal, which reads frames
-	begin     kind = 'b' // a file tool's answer, before its content
+	tool      kind = 'o' // a file tool, with the descriptors of its input and output
+	toolReply kind = 'v' // whether it may
+	toolStop  kind = 'k' // it is over
 	framePart kind = 'F' // a part of one value of a stream
 	frame     kind = 'f' // its last part
 	answer    kind = 'a' // a part of an answer
@@ -82,10 +83,6 @@ type (
 	}
 	since struct {
 		Since int64 `json:"since"`
-	}
-	withContent[T any] struct {
-		Args    T    `json:"args"`
-		Content bool `json:"content"` // it comes in packets
 	}
 	created struct {
 		Chat chat.Chat `json:"chat"`

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/stream"
 )
 
@@ -19,6 +20,19 @@ type Root interface {
 	Base
 	Judged
 	Streams
+	FileTools
+}
+
+// FileTools are the file tools of a [Root], which starts them in chats and reads and copies nothing
+// of what they say.
+type FileTools interface {
+	// FileTool starts a tool in the chat, without waking it, and has talk speak with it. What talk
+	// returns is what the tool said, and FileTool's error is what the caller is told of it. What
+	// the rules or the walls deny is [chat.ErrDenied], and its error names rule and place.
+	FileTool(ctx context.Context, id chat.ID, u files.Use, talk files.Talk) error
+	// ShareFile has talk copy a file of the chat to another of the same caller, with two tools at
+	// once: one reads, the other writes. As the answer of the first, talk says what it copied.
+	ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk files.Talk) error
 }
 
 // Streams are the runs of a [Root], which reads nothing of what they print, and copies nothing of

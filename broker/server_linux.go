@@ -134,7 +134,7 @@ func (s *Server) accept(ctx context.Context, fd int) error {
 	s.calls.Go(func() {
 		defer func() { <-s.places }()
 		defer func() { _ = l.close() }() // nothing is left to be sent
-		s.serve(ctx, &call{link: l})
+		s.serve(ctx, &call{link: l, large: s.large, written: make(chan kind, 1)})
 	})
 	return nil
 }
@@ -143,19 +143,9 @@ func (s *Server) accept(ctx context.Context, fd int) error {
 type call struct {
 	*link
 	message
-	content content
-}
-
-// content is what comes in data packets, once somebody reads it.
-type content struct {
-	*io.PipeReader
-	ask func()
-}
-
-// Read asks the front for the content when it is first called.
-func (c content) Read(p []byte) (int, error) {
-	c.ask()
-	return c.PipeReader.Read(p)
+	large   chan struct{} // the server's
+	written chan kind     // that all is written to a run, or not
+	tools   tools
 }
 
 // serve reads the request, does it, and answers.
@@ -186,17 +176,13 @@ func (s *Server) work(ctx context.Context, c *call) (result any, err error) {
 	}
 	ctx, cancel := context.WithCancel(chat.WithCaller(ctx, c.Caller))
 	defer cancel()
-	r, w := io.Pipe()
-	c.content = content{r, sync.OnceFunc(func() { _ = c.tell(want, nil) })} // who is gone is seen by watch
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		c.watch(w, cancel)
+		c.watch(cancel)
 	}()
 	defer func() {
-		// The watcher may be handing over content, or waiting for the front.
-		_ = r.CloseWithError(errOver)
-		_ = c.hearBy(time.Unix(1, 0))
+		_ = c.hearBy(time.Unix(1, 0)) // the watcher waits for the front
 		<-watched
 	}()
 	defer func() {
@@ -217,29 +203,27 @@ func (s *Server) work(ctx context.Context, c *call) (result any, err error) {
 // nameOf is the one verb that is no method of [Root].
 const nameOf = "name_of"
 
-var errOver = errors.New("the call is over")
-
-// watch takes content, and cancels the call when the front hangs up or breaks the order.
-func (c *call) watch(w *io.PipeWriter, cancel context.CancelFunc) {
+// watch takes what the front says beside its request, and cancels the call when the front hangs up
+// or breaks the order.
+func (c *call) watch(cancel context.CancelFunc) {
 	defer cancel()
+	parts := parts{large: c.large}
+	defer parts.drop()
 	for {
 		err := c.recv(func(k kind, p []byte) error {
 			switch k {
-			case data:
-				_, err := w.Write(p)
-				if errors.Is(err, errOver) || errors.Is(err, io.ErrClosedPipe) {
-					err = nil // nobody wants the rest
+			case end, broken:
+				select {
+				case c.written <- k:
+				default: // it was said before
 				}
-				return err
-			case end:
-				return w.Close()
-			case broken:
-				return w.CloseWithError(fmt.Errorf("the front could not read the content: %w", chat.ErrInvalid))
+				return nil
+			case toolPart, toolSays:
+				return parts.add(p, k == toolSays, c.hear)
 			}
 			return fmt.Errorf("cannot use a packet %q in a call", k)
 		})
 		if err != nil {
-			_ = w.CloseWithError(fmt.Errorf("the caller went away: %w", context.Canceled))
 			return
 		}
 	}
@@ -255,8 +239,8 @@ func (c *call) tellAll(part, last kind, p []byte) error {
 	return errors.Join(c.f.SetWriteDeadline(time.Now().Add(packetTime)), c.sendAll(part, last, p))
 }
 
-// tellFiles passes files of a run.
-func (c *call) tellFiles(k kind, run string, files ...*os.File) error {
+// tellFiles passes files.
+func (c *call) tellFiles(k kind, p []byte, files ...*os.File) error {
 	fds := make([]int, len(files))
 	for i, f := range files {
 		raw, err := f.SyscallConn()
@@ -264,8 +248,8 @@ func (c *call) tellFiles(k kind, run string, files ...*os.File) error {
 			err = raw.Control(func(fd uintptr) { fds[i] = int(fd) }) // not Fd: that makes it block
 		}
 		if err != nil {
-			return fmt.Errorf("cannot pass the streams of run %s: %w", run, err)
+			return fmt.Errorf("cannot pass %s: %w", f.Name(), err)
 		}
 	}
-	return errors.Join(c.f.SetWriteDeadline(time.Now().Add(packetTime)), c.sendFDs(k, []byte(run), fds...))
+	return errors.Join(c.f.SetWriteDeadline(time.Now().Add(packetTime)), c.sendFDs(k, p, fds...))
 }

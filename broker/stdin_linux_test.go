@@ -23,6 +23,7 @@ type reading struct {
 	Base
 	Judged
 	apitest.Streams
+	FileTools
 	writing sync.Mutex
 	// r is read by the run, and w is what chatd-root has of its other end.
 	r, w  *os.File
@@ -127,15 +128,16 @@ func TestHostileStdin(t *testing.T) {
 		return func(l *link) error { return errors.Join(l.send(k, []byte(text)), l.send(end, nil)) }
 	}
 	for name, does := range map[string]func(l *link) error{
-		"bytes":            func(l *link) error { return l.send(data, []byte("x")) },
-		"an empty packet":  sends(data, ""),
-		"broken":           func(l *link) error { return l.send(broken, nil) },
-		"another kind":     func(l *link) error { return l.send(stdin, nil) },
-		"ends twice":       sends(end, ""),
-		"bytes and an end": sends(data, "x"),
-		"hangs up":         (*link).hangUp,
-		"dies":             (*link).close,
-		"a hundred files":  func(l *link) error { return l.sendFDs(end, nil, make([]int, 100)...) },
+		"bytes":             func(l *link) error { return l.send('d', []byte("x")) },
+		"an empty packet":   sends('d', ""),
+		"broken":            func(l *link) error { return l.send(broken, nil) },
+		"another kind":      func(l *link) error { return l.send(stdin, nil) },
+		"ends twice":        sends(end, ""),
+		"a tool and an end": sends(toolSays, `{"n":0,"report":{}}`),
+		"bytes and an end":  sends('d', "x"),
+		"hangs up":          (*link).hangUp,
+		"dies":              (*link).close,
+		"a hundred files":   func(l *link) error { return l.sendFDs(end, nil, make([]int, 100)...) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fds, routines := held(t)

@@ -21,6 +21,7 @@ type printing struct {
 	Base
 	Judged
 	apitest.Streams
+	FileTools
 	prints func(ctx context.Context, stdout, stderr *os.File) error
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -41,6 +42,26 @@ type Answer struct {
 	Content bool `json:"content,omitempty"`
 	// Failure is what went wrong; nil when nothing did.
 	Failure *Failure `json:"failure,omitempty"`
+}
+
+// Check bounds what an answer says, and returns its failure.
+func (a *Answer) Check() error {
+	if len(a.Path) > 2*MaxPath || len(a.Message) > MaxPath+maxMessage || len(a.NextEntry) > MaxPath || len(a.SHA256) > 64 ||
+		len(a.DiffOmitted) > maxMessage || a.Size < 0 || a.Bytes < 0 || a.Offset < 0 {
+		return errors.New("cannot use the answer: a field of it is out of all bounds")
+	}
+	if a.Failure == nil {
+		return nil
+	}
+	if d := a.Failure.Denial; d != nil {
+		d.Path, d.Rule, d.Place = cut(d.Path, MaxPath), cut(d.Rule, MaxPath), cut(d.Place, MaxPath)
+		d.Message, d.Layer = strings.ToValidUTF8(cut(d.Message, maxMessage), ""), cut(d.Layer, maxMessage)
+	}
+	a.Failure.Message = strings.ToValidUTF8(cut(a.Failure.Message, maxMessage), "")
+	if a.Failure.Denial != nil && a.Failure.Kind != "denied" {
+		return fmt.Errorf("cannot use the answer: a denial of kind %s", chat.Quote(a.Failure.Kind))
+	}
+	return a.Failure
 }
 
 // Begin takes the first answer of a tool with content, what is known before the

@@ -17,13 +17,20 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
+// speak sends a request, which may be longer than the pipe holds, and speaks with the tool.
+func speak(w io.WriteCloser, r io.Reader, req Request, x Exchange) (Answer, error) {
+	go func() { _ = Send(w, req) }() // a tool that answers early does not read all of it
+	return Speak(w, r, x)
+}
+
 // exchange is a request through both ends of the wire, with what x says.
-func (w world) exchange(t testing.TB, tool Tool, args interface{ Validate() error }, x Exchange) (Answer, error) {
+func (w world) exchange(t testing.TB, tool Tool, args interface{ Validate() error }, x Exchange, links ...string) (Answer, error) {
 	t.Helper()
 	req, err := NewRequest(tool, args)
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Links = links
 	inR, inW := pipe(t)
 	outR, outW := pipe(t)
 	served := make(chan struct{})
@@ -33,7 +40,7 @@ func (w world) exchange(t testing.TB, tool Tool, args interface{ Validate() erro
 		inR.Close()
 		outW.Close()
 	}()
-	a, err := Call(inW, outR, req, x)
+	a, err := speak(inW, outR, req, x)
 	outR.Close()
 	<-served
 	return a, err
@@ -207,7 +214,7 @@ func TestHostileQuestions(t *testing.T) {
 		atOnce(t, func() {
 			var got bytes.Buffer
 			var body unread
-			a, err := Call(dropped{}, strings.NewReader(c.said), Request{Tool: ReadFileTool}, Exchange{
+			a, err := speak(dropped{}, strings.NewReader(c.said), Request{Tool: ReadFileTool}, Exchange{
 				Body: &body, Begin: func(Answer) io.Writer { return &got }, Limit: 10, Check: c.judge,
 			})
 			var d *Denial
@@ -234,18 +241,44 @@ func TestResolve(t *testing.T) {
 		names = append(names, fmt.Sprintf("%s/in/%d", h, i))
 		want[names[len(names)-1]] = fmt.Sprintf("%s/d/%d", h, i)
 	}
-	var got map[string]string
-	_, err := w.exchange(t, ResolveTool, Resolve{}, Exchange{Links: names, Linked: func(real map[string]string) (Check, error) {
-		got = real
-		return nil, nil
-	}})
-	if err != nil || !maps.Equal(got, want) {
-		t.Errorf("%d names, %v, want %d", len(got), err, len(want))
+	if got := w.resolved(t, names); !maps.Equal(got, want) {
+		t.Errorf("%d names, want %d", len(got), len(want))
 	}
-	_, err = w.exchange(t, ResolveTool, Resolve{}, Exchange{Links: []string{strings.Repeat("/x", maxNames)}})
+	err := Send(dropped{}, Request{Tool: ResolveTool, Links: []string{strings.Repeat("/x", maxNames)}})
 	if !errors.Is(err, chat.ErrUnsupported) {
 		t.Errorf("too many names: %v", err)
 	}
+	fine := `{"size":0,"bytes":0}` + "\n"
+	for _, lie := range []string{
+		"", "x\n", `{"size":-1,"bytes":0}` + "\n",
+		strings.Repeat(`{"links":[{"n":0,"to":"/`+strings.Repeat("x", MaxPath)+`"}]}`+"\n", maxTold/MaxPath) + fine,
+	} {
+		if got, err := ReadTargets(strings.NewReader(lie), []string{"/a"}); err == nil {
+			t.Errorf("%.60q is believed: %q", lie, got)
+		}
+	}
+}
+
+// resolved is where names lead, as chatd-root is told.
+func (w world) resolved(t *testing.T, names []string) map[string]string {
+	t.Helper()
+	req, err := NewRequest(ResolveTool, Resolve{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Links = names
+	inR, inW := pipe(t)
+	outR, outW := pipe(t)
+	served := make(chan error, 1)
+	go func() { served <- errors.Join(w.Serve(inR, outW), outW.Close()) }()
+	if err := Send(inW, req); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadTargets(outR, names)
+	if err := errors.Join(err, <-served); err != nil {
+		t.Fatal(err)
+	}
+	return got
 }
 
 // TestLinked: the judge that knows where the rules' own names lead is the one that is
@@ -256,16 +289,19 @@ func TestLinked(t *testing.T) {
 	put1(t, w.home+"/d/f", "text")
 	link(t, "d", w.home+"/l")
 	for rule, denied := range map[string]bool{"/l/f": true, "/d/other": false} {
-		x := Exchange{Begin: func(Answer) io.Writer { return io.Discard }, Limit: 100, Links: []string{w.home + rule}}
-		x.Linked = func(real map[string]string) (Check, error) {
-			return func(op Op, path string) *Denial {
-				if path == real[w.home+rule] {
-					return &Denial{Op: op, Path: path, Rule: "mine"}
-				}
-				return nil
-			}, nil
+		x := Exchange{Begin: func(Answer) io.Writer { return io.Discard }, Limit: 100}
+		real := map[string]string{}
+		x.Linked = func(all []Link) (err error) {
+			real, err = Targets([]string{w.home + rule}, all)
+			return err
 		}
-		if _, err := w.exchange(t, ReadFileTool, ReadFile{Path: "d/f"}, x); errors.Is(err, chat.ErrDenied) != denied {
+		x.Check = func(op Op, path string) *Denial {
+			if path == real[w.home+rule] {
+				return &Denial{Op: op, Path: path, Rule: "mine"}
+			}
+			return nil
+		}
+		if _, err := w.exchange(t, ReadFileTool, ReadFile{Path: "d/f"}, x, w.home+rule); errors.Is(err, chat.ErrDenied) != denied {
 			t.Errorf("a rule about %s: %v", rule, err)
 		}
 	}
@@ -275,9 +311,13 @@ func TestLinked(t *testing.T) {
 		`{"links":[{"n":0,"to":"/x"},{"n":0,"to":"/y"}]}`, `{"links":[{"n":0,"to":"/\u0000"}]}`, `{"links":[{"n":0,"to":"/` + strings.Repeat("x", 2*MaxPath) + `"}]}`,
 		ask + `{"links":[{"n":0,"to":"/x"}]}`,
 	} {
-		x := Exchange{Links: []string{"/a"}, Linked: func(map[string]string) (Check, error) { return nil, nil }}
-		if _, err := Call(dropped{}, strings.NewReader(lie+"\n"+fine), Request{Tool: ReadFileTool}, x); err == nil {
+		x := Exchange{Linked: func(all []Link) error { _, err := Targets([]string{"/a"}, all); return err }}
+		if _, err := speak(dropped{}, strings.NewReader(lie+"\n"+fine), Request{Tool: ReadFileTool}, x); err == nil {
 			t.Errorf("%.60s is believed", lie)
 		}
+	}
+	link := `{"links":[{"n":0,"to":"/x"}]}` + "\n"
+	if _, err := speak(dropped{}, strings.NewReader(link+fine), Request{Tool: ReadFileTool}, Exchange{}); err == nil {
+		t.Error("links that nobody asked for are believed")
 	}
 }

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/chatd/chatd/chat"
 )
 
-// Exchange is the caller's part in a [Call], beside the request.
+// Exchange is the caller's part when it speaks with a tool, beside the request.
 type Exchange struct {
 	// Body is the content of a request that streams. It is not read before the tool
 	// has found that it may have it.
@@ -24,51 +23,41 @@ type Exchange struct {
 	// Check answers what the tool asks; nil forbids nothing. What it denies is denied,
 	// whatever the tool says then.
 	Check Check
-	// Links are absolute names of which Linked wants to know where they lead in the chat.
-	// It is told, before anything is asked, of those that lead elsewhere, if there are any,
-	// and the judge that it returns takes the place of Judge; nil leaves it.
-	Links  []string
-	Linked func(real map[string]string) (Check, error)
+	// Linked is told, before anything is asked, where the request's Links lead, if any of them
+	// leads elsewhere; nil is for a request without.
+	Linked func(all []Link) error
 }
 
-// Call is the caller's end of [Tools.Serve]: it sends req to w, and the content
-// when the tool wants it, and reads the answer from r. A failure of the tool is
-// returned as a [*Failure], what Judge denied as its [*Denial].
+// Speak is the caller's end of [Tools.Serve], for a tool that has its request ([Send]). It gives
+// the tool the content when the tool wants it, to w, and reads the answer from r. A failure of the
+// tool is returned as a [*Failure], what Check denied as its [*Denial].
 //
 // w is closed in the end, and when the content fails: then the tool drops what it
-// had. Call returns as soon as the answer is there, also when nobody read all of
+// had. Speak returns as soon as the answer is there, also when nobody read all of
 // the content; a body that may block has to be closed by its owner.
 //
 // The other end is a process of the chat. What it says is bounded, and is
 // nothing but its word.
-func Call(w io.WriteCloser, r io.Reader, req Request, x Exchange) (Answer, error) {
-	if err := checkNames(x.Links); err != nil {
-		return Answer{}, errors.Join(err, w.Close())
-	}
-	req.Ask, req.Links = true, x.Links
+func Speak(w io.WriteCloser, r io.Reader, x Exchange) (Answer, error) {
 	c := &caller{Exchange: x, w: w, r: bufio.NewReaderSize(r, 64<<10), sent: make(chan error, 1)}
 	defer w.Close() // what went wrong with it, a read of the answer finds too
-	first := make(chan error, 1)
-	go func() { first <- writeLine(w, req) }() // longer than a pipe holds, and nobody may read
 	a, err := c.receive()
+	var sent error
+	select {
+	case sent = <-c.sent:
+	default:
+	}
+	var body *BodyError
+	var f *Failure
 	switch {
 	case c.denied != nil:
 		return Answer{}, c.denied
-	case c.bodyError() != nil:
-		return a, errors.Join(&BodyError{c.bodyError()}, err)
-	}
-	var f *Failure
-	if err == nil || errors.As(err, &f) {
+	case errors.As(sent, &body):
+		return a, errors.Join(body, err)
+	case err == nil || errors.As(err, &f):
 		return a, err // a tool that answers early does not read the rest, and need not
 	}
-	select {
-	case e := <-c.sent:
-		err = errors.Join(e, err)
-	case e := <-first:
-		err = errors.Join(e, err)
-	default:
-	}
-	return a, err
+	return a, errors.Join(sent, err)
 }
 
 // BodyError is content that its owner could not give.
@@ -85,35 +74,25 @@ type caller struct {
 	Exchange
 	w         io.WriteCloser
 	r         *bufio.Reader
-	body      *bodyReader
 	sent      chan error // one error, or nil, once the content was sent
 	sending   bool
 	questions int
 	denied    *Denial
-	real      map[string]string
+	links     []Link
+	linked    int  // the size of links
 	settled   bool // no more links
 }
 
-// bodyReader remembers the error of a caller's content, which must not look like
+// bodyReader marks the error of a caller's content, which must not look like
 // one of the pipe.
-type bodyReader struct {
-	r      io.Reader
-	failed atomic.Pointer[error]
-}
+type bodyReader struct{ r io.Reader }
 
-func (b *bodyReader) Read(p []byte) (int, error) {
+func (b bodyReader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if err != nil && err != io.EOF {
-		b.failed.Store(&err)
+		err = &BodyError{err}
 	}
 	return n, err
-}
-
-func (c *caller) bodyError() error {
-	if c.body == nil || c.body.failed.Load() == nil {
-		return nil
-	}
-	return *c.body.failed.Load()
 }
 
 // errTooMuch: the tool sent more content than was asked for.
@@ -163,7 +142,7 @@ func (c *caller) answer() (Answer, error) {
 		case s.Send:
 			err = c.send()
 		default:
-			return s.Answer, s.check()
+			return s.Answer, s.Answer.Check()
 		}
 		if err != nil {
 			return Answer{}, err
@@ -178,15 +157,23 @@ const (
 	replyTime    = 10 * time.Second
 )
 
-func (c *caller) check(q question) error {
-	c.questions++
+// CheckQuestion refuses what no tool asks a [Check].
+func CheckQuestion(op Op, path string) error {
 	switch {
-	case c.questions > maxQuestions:
+	case len(path) > 2*MaxPath || !strings.HasPrefix(path, "/") || strings.IndexByte(path, 0) >= 0:
+		return fmt.Errorf("cannot answer the tool: it asks about %s", chat.Quote(path))
+	case op != Read && op != Write && op != Edit && op != Bash:
+		return fmt.Errorf("cannot answer the tool: it asks to %s", chat.Quote(string(op)))
+	}
+	return nil
+}
+
+func (c *caller) check(q question) error {
+	if c.questions++; c.questions > maxQuestions {
 		return fmt.Errorf("cannot answer the tool: more than %d questions", maxQuestions)
-	case len(q.Path) > 2*MaxPath || !strings.HasPrefix(q.Path, "/") || strings.IndexByte(q.Path, 0) >= 0:
-		return fmt.Errorf("cannot answer the tool: it asks about %s", chat.Quote(q.Path))
-	case q.Op != Read && q.Op != Write && q.Op != Edit && q.Op != Bash:
-		return fmt.Errorf("cannot answer the tool: it asks to %s", chat.Quote(string(q.Op)))
+	}
+	if err := CheckQuestion(q.Op, q.Path); err != nil {
+		return err
 	}
 	if c.sending {
 		// The reply must not come between two chunks.
@@ -218,16 +205,19 @@ func (c *caller) send() error {
 	case c.Body == nil:
 		return errors.New("cannot send the content: there is none")
 	}
-	c.sending, c.body = true, &bodyReader{r: c.Body}
+	c.sending = true
 	go func() {
 		chunks := chunkWriter{c.w}
-		_, err := io.CopyBuffer(chunks, onlyReader{c.body}, make([]byte, bufferSize))
+		_, err := io.CopyBuffer(chunks, bodyReader{c.Body}, make([]byte, bufferSize))
 		if err == nil {
 			err = chunks.end()
 		} else {
-			err = errors.Join(fmt.Errorf("cannot send the content: %w", err), c.w.Close())
+			err = fmt.Errorf("cannot send the content: %w", err)
 		}
-		c.sent <- err
+		c.sent <- err // before the tool hears of it, whose answer ends the call
+		if err != nil {
+			_ = c.w.Close() // the tool drops what it had
+		}
 	}()
 	return nil
 }
@@ -248,27 +238,6 @@ func readMessage(r *bufio.Reader) (message, error) {
 		return message{}, fmt.Errorf("cannot read the answer: %w", noEOF(err))
 	}
 	return s, nil
-}
-
-// check bounds what an answer says, and returns its failure.
-func (s *message) check() error {
-	a := &s.Answer
-	if len(a.Path) > 2*MaxPath || len(a.Message) > MaxPath+maxMessage || len(a.NextEntry) > MaxPath || len(a.SHA256) > 64 ||
-		len(a.DiffOmitted) > maxMessage || a.Size < 0 || a.Bytes < 0 || a.Offset < 0 {
-		return errors.New("cannot use the answer: a field of it is out of all bounds")
-	}
-	if a.Failure == nil {
-		return nil
-	}
-	if d := a.Failure.Denial; d != nil {
-		d.Path, d.Rule, d.Place = cut(d.Path, MaxPath), cut(d.Rule, MaxPath), cut(d.Place, MaxPath)
-		d.Message, d.Layer = strings.ToValidUTF8(cut(d.Message, maxMessage), ""), cut(d.Layer, maxMessage)
-	}
-	a.Failure.Message = strings.ToValidUTF8(cut(a.Failure.Message, maxMessage), "")
-	if a.Failure.Denial != nil && a.Failure.Kind != "denied" {
-		return fmt.Errorf("cannot use the answer: a denial of kind %s", chat.Quote(a.Failure.Kind))
-	}
-	return a.Failure
 }
 
 // noEOF keeps io.EOF from looking like a good end.

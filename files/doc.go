@@ -6,8 +6,9 @@
 // # Theory of operation
 //
 // [Tools] is opened on the workspace (the home) and on further roots (the
-// chat's /tmp). [Tools.Serve] reads one request, does it and writes the answer;
-// [Call] is the other end of it, for chatd. Content passes as chunks in either
+// chat's /tmp). [Tools.Serve] reads one request, does it and writes the answer.
+// chatd-root has the other end first, and sends the request ([Send]); then the front
+// speaks with the tool ([Speak]). Content passes as chunks in either
 // direction and is never held whole: a file of any size costs a few buffers.
 //
 // The rules are judged at that other end. The tools ask it about each name before
@@ -46,7 +47,7 @@
 // tools, and may stop or end the process that runs them; to speak in its place it
 // would have to trace it, which Landlock refuses between runs (TestToolsAttacked) and
 // nothing else does. So an answer is the chat's word, also the name that it asks
-// about, and the walls are the kernel's. [Call] bounds what it believes.
+// about, and the walls are the kernel's. [Speak] bounds what it believes.
 //
 // Of hard links only this is refused: a file that somebody else owns, by a name
 // that the chat could have made. The chat's own files may have many names. A

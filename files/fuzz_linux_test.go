@@ -172,7 +172,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var got bytes.Buffer
 		req := Request{Tool: WriteFileTool}
-		a, err := Call(dropped{}, bytes.NewReader(data), req, Exchange{
+		a, err := speak(dropped{}, bytes.NewReader(data), req, Exchange{
 			Body: strings.NewReader("body"), Begin: func(Answer) io.Writer { return &got }, Limit: 100,
 			Check: func(Op, string) *Denial { return nil },
 		})

@@ -1,8 +1,10 @@
 package files
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"strings"
 
@@ -12,8 +14,12 @@ import (
 // maxNames bounds the names of one call whose links are asked about, in bytes.
 const maxNames = 2 << 20
 
-// linked is where one of a request's Links leads, by its number.
-type linked struct {
+// maxTold bounds what a tool tells of the links of one request, in bytes: of the names that they
+// lead to, and of each link besides.
+const maxTold, linkSize = 4 << 20, 32
+
+// Link is where one of a request's Links leads, by its number.
+type Link struct {
 	N  int    `json:"n"`
 	To string `json:"to"`
 }
@@ -29,39 +35,64 @@ func checkNames(names []string) error {
 	return nil
 }
 
-// follow takes in where links lead, before anything is asked or sent. What it is told is
-// the chat's word, like a name that it asks about.
-func (c *caller) follow(all []linked) error {
-	if c.settled {
-		return errors.New("cannot use the answer: it tells of links too late")
-	}
-	if c.real == nil {
-		c.real = map[string]string{}
+// follow takes in where links lead, before anything is asked or sent.
+func (c *caller) follow(all []Link) error {
+	if c.settled || c.Linked == nil {
+		return errors.New("cannot use the answer: it tells of links too late, or nobody asked")
 	}
 	for _, l := range all {
-		switch {
-		case l.N < 0 || l.N >= len(c.Links) || c.real[c.Links[l.N]] != "":
-			return fmt.Errorf("cannot use the answer: it tells of link %d, which was not asked for", l.N)
-		case !path.IsAbs(l.To) || len(l.To) > 2*MaxPath || strings.IndexByte(l.To, 0) >= 0:
-			return fmt.Errorf("cannot use the answer: a link leads to %s", chat.Quote(l.To))
-		}
-		c.real[c.Links[l.N]] = path.Clean(l.To)
+		c.linked += len(l.To) + linkSize
 	}
+	if c.linked > maxTold {
+		return fmt.Errorf("cannot use the answer: it tells more than %d bytes of links", maxTold)
+	}
+	c.links = append(c.links, all...)
 	return nil
 }
 
-// settle has the rules judge by what the links told, once.
+// settle passes on what the links told, once.
 func (c *caller) settle() error {
-	if c.settled {
-		return nil
-	}
+	was := c.settled
 	c.settled = true
-	if len(c.real) == 0 || c.Linked == nil {
+	if was || len(c.links) == 0 {
 		return nil
 	}
-	judge, err := c.Linked(c.real)
-	if err == nil && judge != nil {
-		c.Check = judge
+	return c.Linked(c.links)
+}
+
+// Targets are the names that links lead to, by the names of a request that a tool was asked about.
+// What it told is the chat's word, like a name that it asks about.
+func Targets(names []string, all []Link) (map[string]string, error) {
+	real := map[string]string{}
+	for _, l := range all {
+		switch {
+		case l.N < 0 || l.N >= len(names) || real[names[l.N]] != "":
+			return nil, fmt.Errorf("cannot use the answer: it tells of link %d, which was not asked for", l.N)
+		case !path.IsAbs(l.To) || len(l.To) > 2*MaxPath || strings.IndexByte(l.To, 0) >= 0:
+			return nil, fmt.Errorf("cannot use the answer: a link leads to %s", chat.Quote(l.To))
+		}
+		real[names[l.N]] = path.Clean(l.To)
 	}
-	return err
+	return real, nil
+}
+
+// ReadTargets reads from a tool that was asked to resolve names, and nothing else, where they lead.
+func ReadTargets(r io.Reader, names []string) (map[string]string, error) {
+	c := caller{r: bufio.NewReaderSize(r, 64<<10)}
+	c.Linked = func([]Link) error { return nil }
+	for {
+		s, err := readMessage(c.r)
+		if err == nil && s.Links == nil {
+			err = s.Answer.Check()
+		}
+		if err == nil {
+			err = c.follow(s.Links)
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case s.Links == nil:
+			return Targets(names, c.links)
+		}
+	}
 }

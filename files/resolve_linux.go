@@ -16,7 +16,7 @@ func (s *toolCall) sendLinks(names []string) error {
 		if to == path.Clean(name) {
 			continue
 		}
-		out.Links = append(out.Links, linked{i, to})
+		out.Links = append(out.Links, Link{i, to})
 		if size += len(to); size > maxSaid/16 { // in JSON a byte may be six
 			if err := writeLine(s.w, out); err != nil {
 				return err

@@ -9,12 +9,38 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
+// Set are the five tools.
+type Set interface {
+	ReadFile(a ReadFile, begin Begin) (Answer, error)
+	WriteFile(a WriteFile, body io.Reader) (Answer, error)
+	EditFile(a EditFile) (Answer, error)
+	AppendFile(a WriteFile, body io.Reader) (Answer, error)
+	ListDir(a ListDir, begin Begin) (Answer, error)
+}
+
+// Asker makes a [Check] that asks own, which may be nil, and then the other end. orElse is for a
+// question where the tool has another way.
+type Asker = func(own Check, orElse bool) Check
+
 // Serve does one request that it reads from r, and writes the answer to w; see
-// [Call] for the other end. A failure of the tool is part of the answer. An error
+// [Speak] for the other end. A failure of the tool is part of the answer. An error
 // means that the answer did not get through.
 func (t *Tools) Serve(r io.Reader, w io.Writer) error {
+	return Serve(r, w, func(ask Asker) Set {
+		if ask == nil {
+			return t
+		}
+		asking := *t
+		asking.opt.Check, asking.opt.may = ask(t.opt.Check, false), ask(t.opt.Check, true)
+		return &asking
+	})
+}
+
+// Serve is [Tools.Serve] with tools of any kind. ask is nil for a request whose caller answers
+// nothing.
+func Serve(r io.Reader, w io.Writer, tools func(ask Asker) Set) error {
 	s := &toolCall{r: bufio.NewReaderSize(r, 64<<10), w: bufio.NewWriterSize(w, 64<<10)}
-	a, err := t.serve1(s)
+	a, err := s.serve(tools)
 	if s.err != nil {
 		return fmt.Errorf("cannot write the answer: %w", s.err)
 	}
@@ -24,7 +50,7 @@ func (t *Tools) Serve(r io.Reader, w io.Writer) error {
 	return nil
 }
 
-func (t *Tools) serve1(s *toolCall) (Answer, error) {
+func (s *toolCall) serve(tools func(ask Asker) Set) (Answer, error) {
 	line, err := readLine(s.r, maxLine)
 	if err != nil {
 		return Answer{}, invalid("cannot read the request: %w", noEOF(err))
@@ -37,12 +63,11 @@ func (t *Tools) serve1(s *toolCall) (Answer, error) {
 		return Answer{}, s.err
 	}
 	var body io.Reader = &chunkReader{r: s.r}
+	ask := Asker(nil)
 	if req.Ask {
-		body = &wanted{s: s, r: body}
-		asking := *t
-		asking.opt.Check, asking.opt.may = s.asks(t.opt.Check, false), s.asks(t.opt.Check, true)
-		t = &asking
+		body, ask = &wanted{s: s, r: body}, s.asks
 	}
+	t := tools(ask)
 	switch req.Tool {
 	case ReadFileTool:
 		return call(req, func(a ReadFile) (Answer, error) { return t.ReadFile(a, s.begin) })
@@ -77,7 +102,7 @@ type toolCall struct {
 }
 
 // asks is own, and then whatever the other end says. It tells only no: by which
-// rule, the other end knows. orElse asks where the tool has another way.
+// rule, the other end knows.
 func (s *toolCall) asks(own Check, orElse bool) Check {
 	return func(op Op, path string) *Denial {
 		if own != nil {

@@ -40,7 +40,7 @@ func (w world) callTo(t testing.TB, req Request, body io.Reader, content io.Writ
 		outW.Close()
 		served <- err
 	}()
-	a, err := Call(inW, outR, req, Exchange{Body: body, Begin: func(Answer) io.Writer { return content }, Limit: limit})
+	a, err := speak(inW, outR, req, Exchange{Body: body, Begin: func(Answer) io.Writer { return content }, Limit: limit})
 	outR.Close()
 	if e := <-served; e != nil && err == nil {
 		t.Errorf("Serve: %v", e)
@@ -224,7 +224,7 @@ func TestHostileAnswers(t *testing.T) {
 		atOnce(t, func() {
 			_, w := pipe(t)
 			var got bytes.Buffer
-			a, err := Call(w, strings.NewReader(answer), req, Exchange{Begin: func(Answer) io.Writer { return &got }, Limit: 10})
+			a, err := speak(w, strings.NewReader(answer), req, Exchange{Begin: func(Answer) io.Writer { return &got }, Limit: 10})
 			if err == nil || got.Len() > 10 {
 				t.Errorf("%s: %+v, %d bytes", name, a, got.Len())
 			}
@@ -232,7 +232,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 	long := fmt.Sprintf(`{"size":0,"bytes":0,"failure":{"kind":"denied","message":"%s","denial":{"op":"read","path":"%[1]s","rule":"%[1]s"}}}`+"\n", strings.Repeat("x", 100_000))
 	_, w := pipe(t)
-	_, err = Call(w, strings.NewReader(long), req, Exchange{Limit: 10})
+	_, err = speak(w, strings.NewReader(long), req, Exchange{Limit: 10})
 	var d *Denial
 	if !errors.As(err, &d) || len(d.Rule) > MaxPath+3 || len(d.Path) > MaxPath+3 || len(err.Error()) > maxMessage+3 {
 		t.Errorf("a long denial: %d bytes", len(err.Error()))

@@ -40,7 +40,7 @@ const (
 type Request struct {
 	Tool       Tool            `json:"tool"`
 	Parameters json.RawMessage `json:"parameters"`
-	// Ask: the caller answers what the tool asks; [Call] sets it.
+	// Ask: the caller answers what the tool asks; [Send] sets it.
 	Ask bool `json:"ask,omitempty"`
 	// Links are names of which the caller wants to know first where they lead.
 	Links []string `json:"links,omitempty"`
@@ -48,7 +48,7 @@ type Request struct {
 
 // message is a line of the tool: what it waits for, or an answer.
 type message struct {
-	Links []linked  `json:"links,omitempty"`
+	Links []Link    `json:"links,omitempty"`
 	Ask   *question `json:"ask,omitempty"`
 	Send  bool      `json:"send,omitempty"`
 	Answer
@@ -78,6 +78,15 @@ func NewRequest(tool Tool, args interface{ Validate() error }) (Request, error) 
 		return Request{}, fmt.Errorf("cannot encode the arguments of %s: %w", tool, err)
 	}
 	return Request{Tool: tool, Parameters: p}, nil
+}
+
+// Send sends a tool its request; [Speak] goes on. The request may be longer than a pipe holds.
+func Send(w io.Writer, req Request) error {
+	if err := checkNames(req.Links); err != nil {
+		return err
+	}
+	req.Ask = true
+	return writeLine(w, req)
 }
 
 // readLine reads one line of at most limit bytes, without its end.

@@ -49,7 +49,8 @@
 // The file tools (files.go) are "chatd-shim filetool". In an awake chat the tool runs in
 // the session, like a run. In a sleeping chat it is the only process of a one-shot session,
 // of which nothing remains. chatd checks the requested name before it starts anything, and
-// then each name that a link leads to.
+// then each name that a link leads to. It sends the tool its request; whoever called speaks
+// with it from then on, and asks chatd about the names.
 //
 // A session ends by its cgroup. Removal has an order too: every process of the chat has
 // ended before the first wall is removed (see asleepSteps).

@@ -23,7 +23,7 @@ func TestEnterAnEndedSession(t *testing.T) {
 	m.groups = goneGroups{}
 	s := &session{id: rec.ID}
 	_, runErr := m.enter(t.Context(), rec, s, entry{run: "run-1"})
-	_, toolErr := m.enterTool(t.Context(), rec, s, fileCall{})
+	_, toolErr := m.enterTool(t.Context(), rec, s, &fileCall{})
 	for what, err := range map[string]error{"run": runErr, "file tool": toolErr} {
 		if !errors.Is(err, chat.ErrWrongPhase) || errors.Is(err, chat.ErrNotFound) {
 			t.Errorf("a %s in a session that ended: %v", what, err)

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"context"
+	"errors"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
@@ -48,23 +49,31 @@ func followLinks(c *fileCall, rules *verdict.Rules) error {
 	if err != nil || len(links) == 0 {
 		return err
 	}
-	c.Links = links
-	c.Linked = func(real map[string]string) (files.Check, error) {
-		rs, err := rules.Linked(real)
+	c.links = links
+	c.linked = func(all []files.Link) error {
+		real, err := files.Targets(links, all)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return verdict.FileCheck(c.tool, rs), nil
+		rs, err := rules.Linked(real)
+		if err == nil {
+			c.check = verdict.FileCheck(c.tool, rs)
+		}
+		return err
 	}
 	return nil
 }
 
 // resolve asks the chat's side for the targets of those names that links redirect.
 func (m *Manager) resolve(ctx context.Context, rec state.Record, names []string) (map[string]string, error) {
-	var told map[string]string
-	c := fileCall{tool: files.ResolveTool, op: files.Read, args: files.Resolve{}}
-	c.Links = names
-	c.Linked = func(real map[string]string) (files.Check, error) { told = real; return nil, nil }
+	var real map[string]string
+	c := &fileCall{tool: files.ResolveTool, op: files.Read, args: files.Resolve{}, links: names}
+	c.talk = func(ctx context.Context, t files.Started) (_ files.Answer, err error) {
+		defer func() { _ = errors.Join(t.In.Close(), t.Out.Close()) }() // nothing is lost
+		defer context.AfterFunc(ctx, func() { _ = t.Out.SetReadDeadline(past) })()
+		real, err = files.ReadTargets(t.Out, names)
+		return files.Answer{}, err
+	}
 	_, err := m.callTool(ctx, rec, c)
-	return told, err
+	return real, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"sync"
@@ -18,7 +17,7 @@ import (
 
 // callTool does a call in the chat: in the session of an awake chat, in a one-shot session of
 // a sleeping one. Reap cancels the call.
-func (m *Manager) callTool(ctx context.Context, rec state.Record, c fileCall) (files.Answer, error) {
+func (m *Manager) callTool(ctx context.Context, rec state.Record, c *fileCall) (files.Answer, error) {
 	limit := fileTime
 	if c.stream {
 		limit = streamTime
@@ -138,53 +137,50 @@ func closeFiles(all ...*os.File) {
 	}
 }
 
-// talk sends the request and reads the answer. The end of ctx ends both, whatever the tool
-// does.
-func (t *toolStdio) talk(ctx context.Context, may shims.FileTool, c fileCall) (files.Answer, error) {
+// request sends the request. The end of ctx ends it, whatever the tool does.
+func (t *toolStdio) request(ctx context.Context, may shims.FileTool, c *fileCall) error {
 	req, err := files.NewRequest(c.tool, c.args)
 	if err != nil {
-		return files.Answer{}, err
+		return err
 	}
 	line, err := may.Line()
 	if err != nil {
-		return files.Answer{}, err
+		return err
 	}
 	stop := context.AfterFunc(ctx, func() {
 		_, _ = t.inW.SetWriteDeadline(past), t.outR.SetReadDeadline(past)
 	})
 	defer stop()
-	if _, err := t.inW.Write(line); err != nil {
-		return files.Answer{}, fmt.Errorf("cannot send the request: %w", err)
+	req.Links = c.links
+	if _, err = t.inW.Write(line); err == nil {
+		err = files.Send(t.inW, req)
 	}
-	a, err := files.Call(t.inW, t.outR, req, c.Exchange)
-	return a, c.believable(err)
+	if err != nil {
+		return fmt.Errorf("cannot send the request: %w", err)
+	}
+	return nil
 }
 
 // past is a deadline that has passed.
 var past = time.Unix(1, 0)
 
-// believable refuses a denial by a rule that the tools do not have: chatd itself reports
-// denials by the file rules.
-func (c fileCall) believable(err error) error {
-	var f *files.Failure
-	if !errors.As(err, &f) || f.Denial == nil {
-		return err
+// speak has c.talk speak with the tool, which has its request, and gives it the other ends of the
+// streams.
+func (m *Manager) speak(
+	ctx context.Context, rec state.Record, t *toolStdio, c *fileCall,
+) (files.Answer, error) {
+	if err := t.request(ctx, m.toolPlan(rec), c); err != nil {
+		return files.Answer{}, err
 	}
-	d := f.Denial
-	d.Tool, d.Op, d.Layer = c.tool, c.op, "files"
-	switch d.Rule {
-	case files.RuleKernel:
-		d.Layer = files.RuleKernel
-	case files.RuleWorkspace, files.RuleHardLink:
-		d.Place = ""
-	default:
-		return fmt.Errorf("cannot use the answer: it is denied by rule %s, which is none of the tools'", chat.Quote(d.Rule))
-	}
-	return err
+	s := files.Started{Tool: c.tool, In: t.inW, Out: t.outR, Max: m.fileMax(), Linked: c.linked}
+	s.Check = func(op files.Op, name string) *files.Denial { return c.check(op, name) }
+	t.inW, t.outR = nil, nil
+	a, err := c.talk(ctx, s)
+	return a, c.believable(err)
 }
 
 // enterTool does a call in a session, in a leaf of its own, as for a run.
-func (m *Manager) enterTool(ctx context.Context, rec state.Record, s *session, c fileCall) (a files.Answer, err error) {
+func (m *Manager) enterTool(ctx context.Context, rec state.Record, s *session, c *fileCall) (a files.Answer, err error) {
 	run := m.newRun("file")
 	if err := m.createRun(rec.ID, run); err != nil {
 		return a, err
@@ -201,7 +197,7 @@ func (m *Manager) enterTool(ctx context.Context, rec state.Record, s *session, c
 	return a, errors.Join(err, m.groups.RemoveRun(rec.ID, run))
 }
 
-func (m *Manager) enterToolLeaf(ctx context.Context, rec state.Record, s *session, run string, c fileCall) (a files.Answer, late bool, err error) {
+func (m *Manager) enterToolLeaf(ctx context.Context, rec state.Record, s *session, run string, c *fileCall) (a files.Answer, late bool, err error) {
 	var b boundFiles
 	defer b.close()
 	cmd, err := m.nsenterCommand(rec, s, entry{argv: shims.FileToolArgv(), dir: "/"}, &b)
@@ -213,7 +209,7 @@ func (m *Manager) enterToolLeaf(ctx context.Context, rec state.Record, s *sessio
 		return a, false, errors.Join(err, m.killRun(ctx, rec, run))
 	}
 	defer stdio.close()
-	a, err = stdio.talk(ctx, m.toolPlan(rec), c)
+	a, err = m.speak(ctx, rec, stdio, c)
 	m.nameRule(ctx, rec, c, s.init, err)
 	if !answered(err) {
 		waitSome(ended)
@@ -231,12 +227,6 @@ func waitSome(ended <-chan struct{}) {
 	case <-ended:
 	case <-time.After(tidyTime):
 	}
-}
-
-// answered reports whether the tool gave an answer, which may be a failure.
-func answered(err error) bool {
-	var f *files.Failure
-	return err == nil || errors.As(err, &f)
 }
 
 // startTool gives cmd its streams and starts it. ended is closed once cmd was reaped, after it
@@ -260,27 +250,4 @@ func (m *Manager) startTool(cmd *exec.Cmd, b *boundFiles, start func(*exec.Cmd) 
 		collect(cmd)
 	}()
 	return ended, stdio, nil
-}
-
-// toolError returns the reason why there was no answer: the end of ctx, a tool that was not
-// confined, or the tool's own end.
-func (m *Manager) toolError(ctx context.Context, b *boundFiles, err error) error {
-	var d *files.Denial
-	var body *files.BodyError
-	switch {
-	case answered(err), errors.As(err, &d), errors.As(err, &body):
-		return err
-	case ctx.Err() != nil:
-		return fmt.Errorf("cannot finish the file tool: %w", context.Cause(ctx))
-	}
-	var report shims.Report
-	switch rerr := readJSON(b.report, time.Now().Add(time.Second), &report); {
-	case rerr != nil: // most often a chat at its limit of tasks
-		return fmt.Errorf("cannot start the file tool: %w%s: %w", err, b.complaint(), chat.ErrBusy)
-	case report.Error != "":
-		return fmt.Errorf("cannot start the file tool: %s: %w", report.Error, errNotConfined)
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrClosed):
-		return fmt.Errorf("cannot finish the file tool: it ended without an answer: %w%s: %w", err, b.complaint(), chat.ErrBusy)
-	}
-	return fmt.Errorf("%w%s", err, b.complaint())
 }

@@ -4,9 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/shims"
 )
 
 // overtaken replaces the error of a call without an answer if the tool did not cause it: the
@@ -37,4 +43,54 @@ func (m *Manager) overtaken(ctx context.Context, s *session, err error) error {
 func (s *session) endsSoon() bool {
 	waitSome(s.init.Ended())
 	return !s.init.Alive()
+}
+
+// answered reports whether the tool gave an answer, which may be a failure.
+func answered(err error) bool {
+	var f *files.Failure
+	return err == nil || errors.As(err, &f)
+}
+
+// believable refuses a denial by a rule that the tools do not have: chatd itself reports
+// denials by the file rules.
+func (c *fileCall) believable(err error) error {
+	var f *files.Failure
+	if !errors.As(err, &f) || f.Denial == nil {
+		return err
+	}
+	d := f.Denial
+	d.Tool, d.Op, d.Layer = c.tool, c.op, "files"
+	switch d.Rule {
+	case files.RuleKernel:
+		d.Layer = files.RuleKernel
+	case files.RuleWorkspace, files.RuleHardLink:
+		d.Place = ""
+	default:
+		return fmt.Errorf("cannot use the answer: it is denied by rule %s, which is none of the tools'", chat.Quote(d.Rule))
+	}
+	return err
+}
+
+// toolError returns the reason why there was no answer: the end of ctx, a tool that was not
+// confined, or the tool's own end.
+func (m *Manager) toolError(ctx context.Context, b *boundFiles, err error) error {
+	var d *files.Denial
+	var body *files.BodyError
+	switch {
+	case answered(err), errors.As(err, &d), errors.As(err, &body):
+		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("cannot finish the file tool: %w", context.Cause(ctx))
+	}
+	var report shims.Report
+	switch rerr := readJSON(b.report, time.Now().Add(time.Second), &report); {
+	case rerr != nil: // most often a chat at its limit of tasks
+		return fmt.Errorf("cannot start the file tool: %w%s: %w", err, b.complaint(), chat.ErrBusy)
+	case report.Error != "":
+		return fmt.Errorf("cannot start the file tool: %s: %w", report.Error, errNotConfined)
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrClosed),
+		errors.Is(err, unix.EPIPE):
+		return fmt.Errorf("cannot finish the file tool: it ended without an answer: %w%s: %w", err, b.complaint(), chat.ErrBusy)
+	}
+	return fmt.Errorf("%w%s", err, b.complaint())
 }

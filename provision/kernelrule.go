@@ -64,7 +64,7 @@ func (m *Manager) explainKept(ctx context.Context, rec state.Record, q chat.Ques
 
 // nameRule adds the rule to the kernel's denial of a file tool, if a rule caused it. It uses the
 // name of the caller's request, not a name that the chat reports.
-func (m *Manager) nameRule(ctx context.Context, rec state.Record, c fileCall, l *sys.HeldProcess, err error) {
+func (m *Manager) nameRule(ctx context.Context, rec state.Record, c *fileCall, l *sys.HeldProcess, err error) {
 	var d *files.Denial
 	if !errors.As(err, &d) || d.Rule != files.RuleKernel {
 		return

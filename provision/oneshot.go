@@ -20,7 +20,7 @@ import (
 //
 // The call holds the chat's lock: a wake or another tool waits. The call is bounded in time,
 // reap cancels it, and reconcile skips the chat. The session counts for max_awake.
-func (m *Manager) oneShot(ctx context.Context, rec state.Record, c fileCall) (files.Answer, error) {
+func (m *Manager) oneShot(ctx context.Context, rec state.Record, c *fileCall) (files.Answer, error) {
 	unlock, err := m.locks.lock(ctx, rec.ID)
 	if err != nil {
 		return files.Answer{}, err
@@ -60,7 +60,7 @@ func (m *Manager) asleepOr(id chat.ID) (state.Record, *session, error) {
 	return rec, nil, nil
 }
 
-func (m *Manager) oneShotLocked(ctx context.Context, rec state.Record, c fileCall) (a files.Answer, err error) {
+func (m *Manager) oneShotLocked(ctx context.Context, rec state.Record, c *fileCall) (a files.Answer, err error) {
 	// As in a wake, nothing is ever started in a cgroup that was killed.
 	if err := m.clearSession(ctx, rec); err != nil {
 		return a, err
@@ -94,7 +94,7 @@ func (m *Manager) oneShotLocked(ctx context.Context, rec state.Record, c fileCal
 		err = m.groups.LimitCPU(rec.ID, m.profile(rec).Limits)
 	}
 	if err == nil {
-		if a, err = stdio.talk(ctx, m.toolPlan(rec), c); !answered(err) {
+		if a, err = m.speak(ctx, rec, stdio, c); !answered(err) {
 			waitSome(inner.Ended())
 		}
 		m.nameRule(ctx, rec, c, inner, err)

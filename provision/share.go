@@ -2,12 +2,8 @@ package provision
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
-	"io"
 	"strconv"
 	"sync"
 
@@ -16,127 +12,98 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// Share copies one regular file from the chat to another of the same caller: read
+// ShareFile has talk copy one regular file from the chat to another of the same caller: read
 // as the one and by its rules, written as the other and by its rules. It is the
 // only way across. Of a copy that fails nothing is left.
-func (m *Manager) Share(ctx context.Context, id chat.ID, s chat.Share) (chat.Shared, error) {
+func (m *Manager) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk files.Talk) error {
 	if err := s.Validate(); err != nil {
-		return chat.Shared{}, err
+		return err
 	}
 	if s.To == id {
-		return chat.Shared{}, fmt.Errorf("cannot share with chat %s: it is the same: %w", id, chat.ErrInvalid)
+		return fmt.Errorf("cannot share with chat %s: it is the same: %w", id, chat.ErrInvalid)
 	}
 	from, err := m.reach(ctx, id)
 	if err != nil {
-		return chat.Shared{}, err
+		return err
 	}
 	to, err := m.reach(ctx, s.To)
 	if err != nil {
-		return chat.Shared{}, err
+		return err
 	}
-	sh := newSharing(m, from, to, s)
-	if err := errors.Join(m.allowFirst(ctx, from, &sh.read), m.allowFirst(ctx, to, &sh.write)); err != nil {
-		return chat.Shared{}, err
+	sh := newSharing(m, from, to, s, talk)
+	if err := errors.Join(m.allowFirst(ctx, from, sh.read), m.allowFirst(ctx, to, sh.write)); err != nil {
+		return err
 	}
 	if err := sh.audit(ctx, "intent", nil); err != nil {
-		return chat.Shared{}, err
+		return err
 	}
-	out, err := sh.copy(ctx)
+	copied, err := sh.copy(ctx)
 	m.touch(from)
 	m.touch(to)
-	auditErr := sh.auditEnd(ctx, out, err)
-	return out, errors.Join(sh.told(ctx, err), auditErr)
+	auditErr := sh.auditEnd(ctx, copied, err)
+	return errors.Join(sh.told(ctx, err), auditErr)
 }
 
-// sharing is one copy: two calls with a pipe between them. What passes is counted
-// and hashed here, whatever either chat says of it.
+// sharing is one copy: two calls, and talk copies between them.
 type sharing struct {
 	m           *Manager
 	from, to    state.Record
-	read, write fileCall
+	read, write *fileCall
 	share       chat.Share
-	r           *io.PipeReader
-	w           *io.PipeWriter
-	sum         hash.Hash
-	bytes       int64
 }
 
-func newSharing(m *Manager, from, to state.Record, s chat.Share) *sharing {
-	sh := &sharing{m: m, from: from, to: to, share: s, sum: sha256.New()}
-	sh.r, sh.w = io.Pipe()
-	sh.read = fileCall{tool: files.ReadFileTool, op: files.Read, path: s.Path, stream: true, args: files.ReadFile{Path: s.Path, Stream: true}}
-	sh.write = fileCall{tool: files.WriteFileTool, op: files.Write, path: s.Target(), stream: true, args: files.WriteFile{Path: s.Target(), Stream: true}}
-	sh.read.Limit = m.fileMax()
+func newSharing(m *Manager, from, to state.Record, s chat.Share, talk files.Talk) *sharing {
+	sh := &sharing{m: m, from: from, to: to, share: s}
+	sh.read = newFileCall(files.ReadFileTool, files.ReadFile{Path: s.Path, Stream: true}, talk)
+	sh.write = newFileCall(files.WriteFileTool, files.WriteFile{Path: s.Target(), Stream: true}, talk)
 	return sh
 }
 
-// Write takes what was read on its way to the pipe.
-func (sh *sharing) Write(p []byte) (int, error) {
-	sh.sum.Write(p)
-	sh.bytes += int64(len(p))
-	return sh.w.Write(p)
+// copy does the two calls, that of the chat with the lower id around the other:
+// each may hold the lock of its chat, and another copy may go the other way. It returns what
+// talk says that it copied.
+func (sh *sharing) copy(ctx context.Context) (files.Answer, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var read files.Answer
+	var readErr, writeErr error
+	first, outer, inner := sh.read, func() {
+		if read, readErr = sh.m.callTool(ctx, sh.from, sh.read); readErr != nil {
+			cancel(errOtherSide)
+		}
+	}, func() {
+		if _, writeErr = sh.m.callTool(ctx, sh.to, sh.write); writeErr != nil {
+			cancel(errOtherSide)
+		}
+	}
+	if sh.from.ID > sh.to.ID {
+		first, outer, inner = sh.write, inner, outer
+	}
+	var within sync.WaitGroup
+	talk := first.talk
+	first.talk = func(ctx context.Context, t files.Started) (files.Answer, error) {
+		within.Go(inner)
+		return talk(ctx, t)
+	}
+	outer()
+	within.Wait()
+	return read, sh.failure(readErr, writeErr)
 }
 
-// errOtherSide ends one call because the other did.
+// errOtherSide ends one call because the other failed.
 var errOtherSide = errors.New("the other side of the copy ended")
 
-// copy does the two calls, that of the chat with the lower id around the other:
-// each may hold the lock of its chat, and another copy may go the other way.
-func (sh *sharing) copy(ctx context.Context) (chat.Shared, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var read, write files.Answer
-	var readErr, writeErr error
-	doRead := func() {
-		read, readErr = sh.m.callTool(ctx, sh.from, sh.read)
-		_ = sh.w.CloseWithError(readErr) // nil is the end of the file; never fails
-	}
-	doWrite := func() {
-		write, writeErr = sh.m.callTool(ctx, sh.to, sh.write)
-		_ = sh.r.CloseWithError(errOtherSide) // never fails
-	}
-	var inner sync.WaitGroup
-	begin := func(files.Answer) io.Writer { return sh }
-	var body io.Reader = sh.r
-	outer := doRead
-	if sh.from.ID < sh.to.ID {
-		begin = func(files.Answer) io.Writer { inner.Go(doWrite); return sh }
-	} else {
-		outer, body = doWrite, &startingReader{Reader: sh.r, start: func() { inner.Go(doRead) }}
-	}
-	sh.read.Begin, sh.write.Body = sh.m.boundedBegin(files.ReadFile{Stream: true}, begin), body
-	outer()
-	inner.Wait()
-	if err := sh.failure(readErr, writeErr); err != nil {
-		return chat.Shared{}, err
-	}
-	return chat.Shared{Path: read.Path, ToPath: write.Path, Bytes: sh.bytes, SHA256: hex.EncodeToString(sh.sum.Sum(nil))}, nil
-}
-
-// failure is the side's error that was first, not what it made of the other.
+// failure is the side's error that was first, not what it made of the other. A read whose content
+// nobody takes is the other's.
 func (sh *sharing) failure(readErr, writeErr error) error {
-	if readErr != nil && !errors.Is(readErr, errOtherSide) {
+	var untaken *files.BodyError
+	if readErr != nil && !errors.Is(readErr, errOtherSide) && !errors.As(readErr, &untaken) {
 		return fmt.Errorf("cannot read from chat %s: %w", sh.from.ID, readErr)
 	}
 	if writeErr != nil {
 		return fmt.Errorf("cannot write to chat %s: %w", sh.to.ID, writeErr)
 	}
 	return readErr
-}
-
-// startingReader calls start before it is read.
-type startingReader struct {
-	io.Reader
-	start func()
-	begun bool
-}
-
-func (r *startingReader) Read(p []byte) (int, error) {
-	if !r.begun {
-		r.begun = true
-		r.start()
-	}
-	return r.Reader.Read(p)
 }
 
 // audit writes what happens to either chat, under its own name.
@@ -153,7 +120,8 @@ func (sh *sharing) audit(ctx context.Context, outcome string, more map[string]st
 		sh.m.audit(ctx, sh.to, "share", outcome, detail("from", sh.from.ID)))
 }
 
-func (sh *sharing) auditEnd(ctx context.Context, out chat.Shared, err error) error {
+// auditEnd writes how it ended. What was copied is the front's word.
+func (sh *sharing) auditEnd(ctx context.Context, out files.Answer, err error) error {
 	if err == nil {
 		return sh.audit(ctx, "done", map[string]string{"sha256": out.SHA256, "bytes": strconv.FormatInt(out.Bytes, 10)})
 	}

@@ -9,7 +9,7 @@
 //
 // And it reads what runs print ([Streams]), from descriptors that chatd-root gives away: it keeps
 // head and tail, within a bound on all runs, and makes texts and frames of them. To a run's
-// standard input it writes what callers send, in the same way.
+// standard input it writes what callers send, in the same way. File tools are package fileops.
 //
 // # Runs as
 //

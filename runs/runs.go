@@ -12,6 +12,7 @@ import (
 
 	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/fileops"
 	"github.com/chatd/chatd/schedule"
 )
 
@@ -36,6 +37,7 @@ const (
 // [broker.Chats].
 type Chats struct {
 	root
+	*fileops.Tools
 	streams *Streams
 	guards  guards
 	clock   schedule.Clock
@@ -56,6 +58,7 @@ var _ broker.Chats = (*Chats)(nil)
 // Open has the schedules that are kept come due once [Chats.Begin] is called.
 func Open(ctx context.Context, below broker.Root, opt Options) (*Chats, error) {
 	c := &Chats{root: below, streams: NewStreams(below), clock: opt.Clock}
+	c.Tools = fileops.New(below)
 	c.log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	if c.clock.Now == nil {
 		c.clock = schedule.WallClock()

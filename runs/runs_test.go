@@ -164,7 +164,8 @@ func rootOf(r *fake) broker.Root {
 		broker.Base
 		broker.Judged
 		broker.Streams
-	}{r, r, apitest.Streams{Of: r}}
+		broker.FileTools
+	}{r, r, apitest.Streams{Of: r}, apitest.FileTools{Of: r}}
 }
 
 func (r *fake) await(t *testing.T, want string) {

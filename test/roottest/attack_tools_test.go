@@ -1,6 +1,7 @@
 package roottest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -219,4 +220,51 @@ func TestToolsSwapped(t *testing.T) {
 	if read == 0 || denied == 0 {
 		t.Errorf("read %d times, denied %d times: nothing was swapped", read, denied)
 	}
+}
+
+// TestHostileTalk: whoever speaks with a tool in place of a sound front cannot have it do another
+// request than chatd-root's, and what it lets pass of the rules the kernel denies.
+func TestHostileTalk(t *testing.T) {
+	opt := withRules(t, options(t))
+	m := open(t, opt)
+	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
+		ctx := operator(t.Context())
+		put(t, m, c.ID, "f", "mine")
+		put(t, m, c.ID, "other", "secret")
+		must(t, os.WriteFile(filepath.Join(c.Home, ".env"), []byte("secret"), 0o644))
+		must(t, os.Symlink(".env", filepath.Join(c.Home, "plain")))
+		use := func(args files.Args, tool files.Tool, talk files.Talk) error {
+			u, err := files.NewUse(tool, args)
+			must(t, err)
+			return m.Manager.FileTool(ctx, c.ID, u, talk)
+		}
+		var said bytes.Buffer
+		_ = use(files.ReadFile{Path: "f"}, files.ReadFileTool,
+			func(_ context.Context, s files.Started) (files.Answer, error) {
+				defer s.Out.Close()
+				_, err := io.WriteString(s.In, `{"tool":"read_file","parameters":{"path":"other"}}`+"\n"+
+					`{"tool":"write_file","parameters":{"path":"made","content":"x"}}`+"\n")
+				err = errors.Join(err, s.In.Close())
+				_, copied := said.ReadFrom(s.Out)
+				return files.Answer{}, errors.Join(err, copied)
+			})
+		if strings.Contains(said.String(), "secret") {
+			t.Errorf("the tool reads another file: %q", said.String())
+		}
+		if _, err := os.Lstat(filepath.Join(c.Home, "made")); err == nil {
+			t.Error("the tool makes another file")
+		}
+		said.Reset()
+		err := use(files.ReadFile{Path: "plain"}, files.ReadFileTool,
+			func(_ context.Context, s files.Started) (files.Answer, error) {
+				defer s.Out.Close()
+				begin := func(files.Answer) io.Writer { return &said }
+				linked := func([]files.Link) error { return nil }
+				x := files.Exchange{Begin: begin, Limit: 100, Linked: linked}
+				return files.Speak(s.In, s.Out, x)
+			})
+		if !errors.Is(err, chat.ErrDenied) || said.Len() > 0 {
+			t.Errorf("a rule that is passed over: %v, %q", err, said.String())
+		}
+	})
 }

@@ -3,18 +3,20 @@ package roottest
 import (
 	"context"
 
+	"github.com/chatd/chatd/fileops"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/runs"
 )
 
-// manager is a provision.Manager with the front's reading of runs above it, and without the front's
-// check of commands. Its Manager alone is chatd-root.
+// manager is a provision.Manager with the front's reading of runs and its speaking with file tools
+// above it, and without the front's check of commands. Its Manager alone is chatd-root.
 type manager struct {
 	below
 	*runs.Streams
+	*fileops.Tools
 }
 
-// below has its methods hidden by those of Streams.
+// below has its methods hidden by those of Streams and Tools.
 type below struct{ *provision.Manager }
 
 // openManager is provision.Open.
@@ -31,5 +33,5 @@ func above(m *provision.Manager, err error) (*manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &manager{below{m}, runs.NewStreams(m)}, nil
+	return &manager{below{m}, runs.NewStreams(m), fileops.New(m)}, nil
 }

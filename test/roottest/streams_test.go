@@ -1,6 +1,7 @@
 package roottest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,11 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
 )
 
 // readBy is how many bytes the threads of a process have read by read(2) and its like (proc(5),
 // rchar). That of the process has its children's too.
-func readBy(t *testing.T, pid int) (all int64) {
+func readBy(t *testing.T, pid int) int64 { return passedBy(t, pid, "rchar: ") }
+
+// passedBy is readBy for one line of the files.
+func passedBy(t *testing.T, pid int, line string) (all int64) {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/io", pid))
 	if err != nil || len(threads) == 0 {
@@ -28,7 +33,7 @@ func readBy(t *testing.T, pid int) (all int64) {
 		if err != nil {
 			continue // the thread has ended
 		}
-		_, rest, _ := strings.Cut(string(text), "rchar: ")
+		_, rest, _ := strings.Cut(string(text), line)
 		n, _, _ := strings.Cut(rest, "\n")
 		one, err := strconv.ParseInt(n, 10, 64)
 		must(t, err)
@@ -87,6 +92,115 @@ func TestRootReadsNoOutput(t *testing.T) {
 		}
 	}
 	must(t, d.Reap(t.Context(), c.ID))
+}
+
+// TestRootCopiesNoFile: what is written to a file, read from one and shared does not pass through
+// chatd-root, of an awake chat and of one that sleeps.
+func TestRootCopiesNoFile(t *testing.T) {
+	const size = 64 << 20
+	d := startDaemon(t, options(t), "")
+	no := false
+	a, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "awake"})
+	must(t, err)
+	b, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "asleep", Awake: &no})
+	must(t, err)
+	name := files.WriteFile{Path: "f", Stream: true}
+	nowhere := func(files.Answer) io.Writer { return io.Discard }
+	whole := files.ReadFile{Path: "f", Stream: true}
+	root := d.cmd.Process.Pid
+	for _, c := range []struct {
+		what string
+		do   func() (int64, error)
+	}{
+		{"written", func() (int64, error) {
+			out, err := d.WriteFile(t.Context(), a.ID, name, io.LimitReader(endless{}, size))
+			return out.Bytes, err
+		}},
+		{"appended to", func() (int64, error) {
+			out, err := d.AppendFile(t.Context(), b.ID, name, io.LimitReader(endless{}, size))
+			return out.Size, err
+		}},
+		{"read", func() (int64, error) {
+			out, err := d.ReadFile(t.Context(), a.ID, whole, nowhere)
+			return out.Bytes, err
+		}},
+		{"read asleep", func() (int64, error) {
+			out, err := d.ReadFile(t.Context(), b.ID, whole, nowhere)
+			return out.Bytes, err
+		}},
+		{"shared", func() (int64, error) {
+			out, err := d.Share(t.Context(), a.ID, chat.Share{To: b.ID, Path: "f"})
+			return out.Bytes, err
+		}},
+	} {
+		read, wrote := readBy(t, root), passedBy(t, root, "wchar: ")
+		n, err := c.do()
+		if err != nil || n != size {
+			t.Errorf("%s: %d bytes, %v", c.what, n, err)
+		}
+		read, wrote = readBy(t, root)-read, passedBy(t, root, "wchar: ")-wrote
+		if read > size/16 || wrote > size/16 {
+			t.Errorf("%s: chatd-root has read %d bytes and written %d of %d",
+				c.what, read, wrote, size)
+		}
+	}
+	must(t, d.Reap(t.Context(), a.ID))
+	must(t, d.Reap(t.Context(), b.ID))
+}
+
+// TestFrontKilledUnderTools: kill -9 of the front amid a stream to a file and one from it, of chats
+// awake and asleep. Nothing of the calls is left in chatd-root, and no part of the file.
+func TestFrontKilledUnderTools(t *testing.T) {
+	d := startDaemon(t, options(t), "")
+	no := false
+	a, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "awake"})
+	must(t, err)
+	b, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "asleep", Awake: &no})
+	must(t, err)
+	fds := descriptorsOf(t, d.cmd.Process.Pid)
+	for _, id := range []chat.ID{a.ID, b.ID, a.ID, b.ID} {
+		front, told := frontOf(t, d.cmd.Process.Pid), make(chan error, 1)
+		body := &signalling{begun: make(chan struct{})}
+		go func() {
+			_, err := d.WriteFile(t.Context(), id, files.WriteFile{Path: "f", Stream: true}, body)
+			told <- err
+		}()
+		<-body.begun
+		must(t, unix.Kill(front, unix.SIGKILL))
+		if err := <-told; err == nil {
+			t.Error("the caller is told that the file was written")
+		}
+		until(t, "another front comes", func() bool {
+			return frontOf(t, d.cmd.Process.Pid) != front
+		})
+		until(t, "a file tool answers, and nothing is left of the file", func() bool {
+			var list bytes.Buffer
+			to := func(files.Answer) io.Writer { return &list }
+			_, err := d.ListDir(t.Context(), id, files.ListDir{}, to)
+			return err == nil && !strings.Contains(list.String(), " f\n")
+		})
+	}
+	until(t, "chatd-root has its descriptors back", func() bool { // but the awake chat's sockstat
+		return descriptorsOf(t, d.cmd.Process.Pid) <= fds+2
+	})
+	must(t, d.Reap(t.Context(), a.ID))
+	must(t, d.Reap(t.Context(), b.ID))
+}
+
+// signalling is content without an end, which says when a megabyte of it was read.
+type signalling struct {
+	endless
+	begun chan struct{}
+	n     int
+}
+
+func (s *signalling) Read(p []byte) (int, error) {
+	n, err := s.endless.Read(p)
+	if s.n < 1<<20 && s.n+n >= 1<<20 {
+		close(s.begun)
+	}
+	s.n += n
+	return n, err
 }
 
 // TestFrontKilledUnderRuns: kill -9 of the front while runs print. One of the background goes on,

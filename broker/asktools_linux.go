@@ -1,0 +1,142 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+)
+
+// FileTool is [Root].
+func (c *Client) FileTool(ctx context.Context, id chat.ID, u files.Use, talk files.Talk) error {
+	return c.talking(ctx, "file_tool", id, u, talk)
+}
+
+// ShareFile is [Root].
+func (c *Client) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk files.Talk) error {
+	return c.talking(ctx, "share", id, s, talk)
+}
+
+// talking is a call whose file tools talk speaks with.
+func (c *Client) talking(
+	ctx context.Context, verb string, id chat.ID, args any, talk files.Talk,
+) error {
+	within, cancel := context.WithCancel(ctx)
+	t := &talks{ctx: within, talk: talk}
+	_, err := ask[nothing](ctx, c, verb, id, args, hooks{talks: t})
+	cancel()
+	t.done.Wait()
+	return err
+}
+
+// talks are the file tools of a call, in the front. Whoever speaks with one does so beside the
+// call.
+type talks struct {
+	ctx  context.Context
+	talk files.Talk
+	done sync.WaitGroup
+	all  [maxTools]*talk // which the reader of the call alone touches
+
+	saying sync.Mutex // the parts of a message come together
+}
+
+// talk is one of them.
+type talk struct {
+	n       int
+	link    *link
+	of      *talks
+	ctx     context.Context
+	stop    context.CancelFunc
+	replies chan bool // to its question, whether it is denied
+}
+
+// begin begins to speak with a tool. Its reads and writes can be given up.
+func (t *talks) begin(l *link, p []byte, fds [2]int) error {
+	var s startedTool
+	err := decode(p, &s)
+	if err == nil && (s.N < 0 || s.N >= maxTools || t.all[s.N] != nil) {
+		err = fmt.Errorf("cannot use a tool as number %d", s.N)
+	}
+	for _, fd := range fds {
+		if err == nil {
+			err = unix.SetNonblock(fd, true)
+		}
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("cannot speak with a file tool: %w", err), closeAll(fds[:]))
+	}
+	one := &talk{n: s.N, link: l, of: t, replies: make(chan bool, 1)}
+	one.ctx, one.stop = context.WithCancel(t.ctx)
+	t.all[s.N] = one
+	started := files.Started{
+		Tool: s.Tool, Max: s.Max, Check: one.check, Linked: one.linked,
+		In: os.NewFile(uintptr(fds[0]), "input"), Out: os.NewFile(uintptr(fds[1]), "output"),
+	}
+	t.done.Go(func() {
+		defer one.stop()
+		a, err := t.talk(one.ctx, started)
+		if one.ctx.Err() == nil { // otherwise the call ends, or the tool has
+			_ = one.say(toolTold{Report: report(a, err)})
+		}
+	})
+	return nil
+}
+
+// told takes a reply, or the end of a tool.
+func (t *talks) told(k kind, p []byte) error {
+	var m toolAnswered
+	if err := decode(p, &m); err != nil {
+		return err
+	}
+	if m.N < 0 || m.N >= maxTools || t.all[m.N] == nil {
+		return fmt.Errorf("cannot use a reply about tool %d: there is none", m.N)
+	}
+	one := t.all[m.N]
+	if k == toolStop {
+		one.stop()
+		return nil
+	}
+	select {
+	case one.replies <- m.Denied:
+		return nil
+	default:
+		return errors.New("cannot use a reply: nothing was asked")
+	}
+}
+
+// say tells chatd-root about the tool.
+func (t *talk) say(m toolTold) error {
+	m.N = t.n
+	p, err := encode(m)
+	if err != nil {
+		return err
+	}
+	t.of.saying.Lock()
+	defer t.of.saying.Unlock()
+	return t.link.sendAll(toolPart, toolSays, p)
+}
+
+// check asks chatd-root. Without a reply it is denied: the call is over.
+func (t *talk) check(op files.Op, path string) *files.Denial {
+	denied := &files.Denial{Op: op, Path: path, Rule: files.RuleAsked}
+	if t.say(toolTold{Ask: &toolQuestion{op, path}}) != nil {
+		return denied
+	}
+	select {
+	case no := <-t.replies:
+		if !no {
+			return nil
+		}
+	case <-t.ctx.Done():
+	}
+	return denied
+}
+
+// linked tells chatd-root, which stops what it does not like.
+func (t *talk) linked(all []files.Link) error { return t.say(toolTold{Links: all}) }

@@ -1,0 +1,273 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"sync"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+)
+
+// What passes of a file tool, between its start and its end: its descriptors to the front, the
+// front's questions and chatd-root's replies, and what the front reports.
+
+type (
+	// startedTool comes with the descriptors. N names the tool in its call.
+	startedTool struct {
+		N    int        `json:"n"`
+		Tool files.Tool `json:"tool"`
+		Max  int64      `json:"max"`
+	}
+	// toolTold is one thing that the front says of a tool.
+	toolTold struct {
+		N      int           `json:"n"`
+		Ask    *toolQuestion `json:"ask,omitempty"`
+		Links  []files.Link  `json:"links,omitempty"`
+		Report *toolReport   `json:"report,omitempty"`
+	}
+	toolQuestion struct {
+		Op   files.Op `json:"op"`
+		Path string   `json:"path"`
+	}
+	// toolAnswered is chatd-root's reply, or with a stop the number alone.
+	toolAnswered struct {
+		N      int  `json:"n"`
+		Denied bool `json:"denied,omitempty"`
+	}
+	// toolReport is how it ended: by an answer, which may be a failure, or without.
+	toolReport struct {
+		Answer files.Answer `json:"answer"`
+		// Denied: by what chatd-root replied.
+		Denied bool `json:"denied,omitempty"`
+		// Broken: the content of the caller could not be read.
+		Broken bool `json:"broken,omitempty"`
+		// Ended: the tool ended, and did not answer.
+		Ended bool     `json:"ended,omitempty"`
+		Error *failure `json:"error,omitempty"`
+	}
+)
+
+// maxTools is how many tools one call has.
+const maxTools = 2
+
+// tools are those of one call, in chatd-root.
+type tools struct {
+	mu  sync.Mutex
+	all []*heldTool
+}
+
+// heldTool is a tool with which the front speaks.
+type heldTool struct {
+	files.Started
+	denied *files.Denial // by the last reply
+	ended  chan toolEnd  // how, once
+}
+
+type toolEnd struct {
+	files.Answer
+	err error
+}
+
+// talk has the front speak with a tool, and returns what the front reports. Nothing of the tool's
+// descriptors stays here. The report is the front's word, as what it says about the tool is: it may
+// pass over what is denied, and what the kernel does not deny the tool then does.
+func (c *call) talk(ctx context.Context, s files.Started) (files.Answer, error) {
+	defer func() { _ = errors.Join(s.In.Close(), s.Out.Close()) }()
+	t := &heldTool{Started: s, ended: make(chan toolEnd, 1)}
+	n, err := c.tools.add(t)
+	if err != nil {
+		return files.Answer{}, err
+	}
+	defer c.tools.remove(n)
+	p, err := encode(startedTool{n, s.Tool, s.Max})
+	if err == nil {
+		err = errors.Join(c.tellFiles(tool, p, s.In, s.Out), s.In.Close(), s.Out.Close())
+	}
+	if err != nil {
+		return files.Answer{}, err
+	}
+	defer c.tellStop(n)
+	select {
+	case e := <-t.ended:
+		return e.Answer, e.err
+	case <-ctx.Done():
+		return files.Answer{}, fmt.Errorf("cannot wait for the front: %w", context.Cause(ctx))
+	}
+}
+
+func (c *call) tellStop(n int) {
+	if p, err := encode(toolAnswered{N: n}); err == nil {
+		_ = c.tell(toolStop, p) // a front that is gone needs none
+	}
+}
+
+func (t *tools) add(h *heldTool) (n int, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.all) == maxTools {
+		return 0, fmt.Errorf("cannot pass more than %d file tools in a call", maxTools)
+	}
+	t.all = append(t.all, h)
+	return len(t.all) - 1, nil
+}
+
+func (t *tools) remove(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all[n] = nil
+}
+
+// find returns nil for a tool that is over: what is said about it comes too late.
+func (t *tools) find(n int) (*heldTool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n < 0 || n >= len(t.all) {
+		return nil, fmt.Errorf("cannot use tool %d: there are %d", n, len(t.all))
+	}
+	return t.all[n], nil
+}
+
+// hear does what the front says about a tool. It is called by the watcher of the call alone.
+func (c *call) hear(p []byte) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("cannot use what the front says: panic: %v\n%s", cause, debug.Stack())
+		}
+	}()
+	var m toolTold
+	if err := decode(p, &m); err != nil {
+		return err
+	}
+	t, err := c.tools.find(m.N)
+	switch {
+	case err != nil || t == nil:
+		return err
+	case m.Ask != nil:
+		return c.reply(t, m.N, *m.Ask)
+	case m.Links != nil:
+		return t.link(m.Links)
+	case m.Report != nil:
+		t.end(m.Report.result(t.denied))
+		return nil
+	}
+	return errors.New("cannot use what the front says about a file tool: nothing")
+}
+
+func (c *call) reply(t *heldTool, n int, q toolQuestion) error {
+	if err := files.CheckQuestion(q.Op, q.Path); err != nil {
+		return err
+	}
+	t.denied = t.Check(q.Op, q.Path)
+	p, err := encode(toolAnswered{n, t.denied != nil})
+	if err == nil {
+		err = c.tell(toolReply, p)
+	}
+	return err
+}
+
+// link passes on where links lead. An error of that is the tool's end.
+func (t *heldTool) link(all []files.Link) error {
+	if t.Linked == nil {
+		return errors.New("cannot use links: they were told, or not asked for")
+	}
+	linked := t.Linked
+	t.Linked = nil
+	if err := linked(all); err != nil {
+		t.end(files.Answer{}, err)
+	}
+	return nil
+}
+
+// end is the first end.
+func (t *heldTool) end(a files.Answer, err error) {
+	select {
+	case t.ended <- toolEnd{a, err}:
+	default:
+	}
+}
+
+// result is what the front reports, as [files.Speak] returns it. A denial of its own it cannot
+// report: that is the one that chatd-root replied last.
+func (r *toolReport) result(denied *files.Denial) (files.Answer, error) {
+	err := r.Answer.Check()
+	switch {
+	case r.Denied && denied != nil:
+		return files.Answer{}, denied
+	case r.Denied:
+		return files.Answer{}, fmt.Errorf("cannot use the report of a denial: there was none: %w",
+			chat.ErrInvalid)
+	case r.Broken:
+		return files.Answer{}, &files.BodyError{
+			Err: fmt.Errorf("the front could not read the content: %w", chat.ErrInvalid),
+		}
+	case r.Error != nil:
+		f := failure{Words: r.Error.Words, Kinds: r.Error.Kinds}
+		if f.Words = f.Words[:min(len(f.Words), maxWords)]; r.Ended {
+			return files.Answer{}, &remote{f.Words, []error{io.ErrUnexpectedEOF}}
+		}
+		return files.Answer{}, f.err()
+	}
+	return r.Answer, err
+}
+
+// report is what the front says of what [files.Speak] returned.
+func report(a files.Answer, err error) *toolReport {
+	var d *files.Denial
+	var f *files.Failure
+	var body *files.BodyError
+	r := &toolReport{}
+	r.Answer = files.Answer{Path: a.Path, Size: a.Size, Bytes: a.Bytes, SHA256: a.SHA256}
+	switch {
+	case err == nil:
+	case errors.As(err, &body):
+		r.Broken = true
+	case errors.As(err, &f):
+		r.Answer.Failure = f
+	case errors.As(err, &d):
+		r.Denied = true
+	default:
+		f := failureOf(err)
+		r.Error = &failure{Words: f.Words, Kinds: f.Kinds}
+		r.Ended = errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrClosed)
+	}
+	return r
+}
+
+// parts are packets that are one message. Of long messages as many are held simultaneously as of
+// long requests.
+type parts struct {
+	large chan struct{}
+	all   []byte
+	holds bool
+}
+
+// add gives use the message with its last part.
+func (m *parts) add(p []byte, last bool, use func([]byte) error) error {
+	if last && !m.holds {
+		return use(p)
+	}
+	if !m.holds {
+		m.large <- struct{}{}
+		m.holds = true
+	}
+	if len(m.all)+len(p) > maxRequest {
+		return fmt.Errorf("cannot use a message: it has more than %d bytes", maxRequest)
+	}
+	if m.all = append(m.all, p...); !last {
+		return nil
+	}
+	defer m.drop()
+	return use(m.all)
+}
+
+func (m *parts) drop() {
+	if m.holds {
+		<-m.large
+	}
+	m.all, m.holds = nil, false
+}

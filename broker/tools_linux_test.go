@@ -1,0 +1,451 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/api/apitest"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+)
+
+// tooled is chatd-root with tools that say nothing.
+type tooled struct {
+	Base
+	Judged
+	apitest.Streams
+	FileTools
+	ends chan context.CancelCauseFunc // of calls that have begun
+	told chan error                   // what talk returned
+}
+
+// errOverdue ends a call whose time is over.
+var errOverdue = fmt.Errorf("it took too long: %w", chat.ErrBusy)
+
+// FileTool has the front speak with a tool that never answers.
+func (r *tooled) FileTool(
+	ctx context.Context, _ chat.ID, u files.Use, talk files.Talk,
+) error {
+	if _, err := u.Read(); err != nil {
+		return err
+	}
+	s := files.Started{Tool: u.Tool, Max: 1 << 20}
+	s.Check = func(op files.Op, name string) *files.Denial {
+		if strings.HasSuffix(name, "/secret") {
+			return &files.Denial{Op: op, Path: name, Rule: "the rule", Place: "rules.yaml:7"}
+		}
+		return nil
+	}
+	s.Linked = func(all []files.Link) error {
+		_, err := files.Targets([]string{"/a", "/b"}, all)
+		return err
+	}
+	in, inW, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	outR, out, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	s.In, s.Out = inW, outR
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	r.ends <- end
+	_, err = talk(ctx, s)
+	r.told <- err
+	return err
+}
+
+// serveTool serves chats with such tools.
+func serveTool(t *testing.T) (d *served, root *tooled) {
+	t.Helper()
+	mem := apitest.New()
+	root = &tooled{Base: mem, Judged: mem}
+	root.ends, root.told = make(chan context.CancelCauseFunc, 16), make(chan error, 16)
+	root.Streams.Of = mem
+	return serveRoot(t, root), root
+}
+
+const toolID chat.ID = "0123456789abcdef"
+
+func useOf(t *testing.T, tool files.Tool, args files.Args) files.Use {
+	t.Helper()
+	u, err := files.NewUse(tool, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// TestToolsCross: a tool's content and answer go by its own pipes, and only questions, replies and
+// the outcome by the call's packets. What is asked is answered by the rules of chatd-root, by name.
+func TestToolsCross(t *testing.T) {
+	fds, routines := held(t)
+	d := serve(t)
+	made, _, err := d.Create(operator(t), chat.Spec{ExternalID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Repeat("x", 1<<20)
+	use := func(tool files.Tool, args files.Args, x files.Exchange) (a files.Answer, err error) {
+		err = d.FileTool(operator(t), made.ID, useOf(t, tool, args),
+			func(_ context.Context, s files.Started) (files.Answer, error) {
+				defer s.Out.Close()
+				x.Check, x.Limit = s.Check, s.Max
+				var err error
+				a, err = files.Speak(s.In, s.Out, x)
+				return a, err
+			})
+		return a, err
+	}
+	write := files.WriteFile{Path: "f", Stream: true}
+	a, err := use(files.WriteFileTool, write, files.Exchange{Body: strings.NewReader(want)})
+	if err != nil || a.Bytes != int64(len(want)) {
+		t.Errorf("written: %d bytes, %v", a.Bytes, err)
+	}
+	var got bytes.Buffer
+	begin := func(files.Answer) io.Writer { return &got }
+	read := files.ReadFile{Path: "f", Stream: true}
+	a, err = use(files.ReadFileTool, read, files.Exchange{Begin: begin})
+	if err != nil || got.String() != want || a.Bytes != int64(len(want)) {
+		t.Errorf("read: %d bytes, %v", got.Len(), err)
+	}
+	_, err = use(files.ReadFileTool, files.ReadFile{Path: "nothing"}, files.Exchange{Begin: begin})
+	if !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	own := errors.New("nothing came")
+	_, err = use(files.WriteFileTool, write, files.Exchange{Body: io.MultiReader(failing{own})})
+	if !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("a body that cannot be read: %v", err)
+	}
+	if err := d.end(t); err != nil {
+		t.Error(err)
+	}
+	leaksNothing(t, fds, routines)
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// TestToolsAsk: chatd-root answers what the front asks, and a denial is the one that it gave.
+func TestToolsAsk(t *testing.T) {
+	d, _ := serveTool(t)
+	ask := func(name string, answer func(s files.Started, denied bool) error) error {
+		u := useOf(t, files.ReadFileTool, files.ReadFile{Path: name})
+		return d.FileTool(operator(t), toolID, u,
+			func(_ context.Context, s files.Started) (files.Answer, error) {
+				defer s.In.Close()
+				defer s.Out.Close()
+				if err := s.Linked([]files.Link{{N: 1, To: "/c"}}); err != nil {
+					return files.Answer{}, err
+				}
+				return files.Answer{}, answer(s, s.Check(files.Read, name) != nil)
+			})
+	}
+	err := ask("/fine", func(_ files.Started, denied bool) error {
+		if denied {
+			t.Error("a name that nothing denies is denied")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	err = ask("/secret", func(s files.Started, denied bool) error {
+		if !denied {
+			t.Error("a name that is denied is not")
+		}
+		return s.Check(files.Read, "/secret")
+	})
+	var denial *files.Denial
+	if !errors.As(err, &denial) || denial.Place != "rules.yaml:7" {
+		t.Errorf("the denial is %v", err)
+	}
+	for name, forged := range map[string]error{
+		"a denial that was none": &files.Denial{Op: files.Read, Path: "/x", Rule: "forged"},
+		"an error with a denial": fmt.Errorf("no: %w", &files.Denial{Rule: "forged"}),
+	} {
+		err := ask("/fine", func(files.Started, bool) error { return forged })
+		if !errors.Is(err, chat.ErrInvalid) || errors.As(err, &denial) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	many := make([]files.Link, 100_000) // of more than a packet
+	err = d.FileTool(operator(t), toolID, useOf(t, files.ReadFileTool, files.ReadFile{Path: "f"}),
+		func(ctx context.Context, s files.Started) (files.Answer, error) {
+			defer s.In.Close()
+			defer s.Out.Close()
+			err := s.Linked(many)
+			<-ctx.Done()
+			return files.Answer{}, err
+		})
+	if err == nil || !strings.Contains(err.Error(), "a link leads to") {
+		t.Errorf("links to nowhere: %v", err)
+	}
+	if err := d.end(t); err != nil {
+		t.Error(err)
+	}
+}
+
+// givenTool is a call of a front that has been given a tool, and the tool's descriptors.
+func givenTool(t *testing.T, d *served) (l *link, given []int) {
+	t.Helper()
+	const ask = `{"verb":"file_tool","caller":{"name":"root","role":"operator"},` +
+		`"chat":"0123456789abcdef","args":{"tool":"read_file","args":{"path":"f"}}}`
+	l, err := d.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(l.send(requestEnd, []byte(ask)), l.hearBy(time.Now().Add(time.Minute)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = l.recvFDs(func(k kind, _ []byte, fds []int) error {
+		if given = fds; k != tool || len(fds) != 2 {
+			t.Errorf("got %q with %d descriptors", k, len(fds))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, given
+}
+
+// TestHostileTools: whatever a front does with a file tool that it is given, nothing is left of the
+// call in chatd-root, and the next is answered.
+func TestHostileTools(t *testing.T) {
+	const (
+		links  = `{"n":0,"links":[{"n":0,"to":"/x"}]}`
+		report = `{"n":0,"report":{"answer":{"size":0,"bytes":0}}}`
+	)
+	says := func(texts ...string) func(l *link) error {
+		return func(l *link) (err error) {
+			for _, text := range texts {
+				err = errors.Join(err, l.send(toolSays, []byte(text)))
+			}
+			return err
+		}
+	}
+	big := bytes.Repeat([]byte(" "), packetSize-1)
+	for name, does := range map[string]func(l *link) error{
+		"no JSON":         says("x"),
+		"nothing":         says(`{"n":0}`),
+		"another tool":    says(`{"n":1,"report":{"answer":{"size":0,"bytes":0}}}`),
+		"a negative tool": says(`{"n":-1,"report":{"answer":{"size":0,"bytes":0}}}`),
+		"a strange op":    says(`{"n":0,"ask":{"op":"make","path":"/x"}}`),
+		"a relative path": says(`{"n":0,"ask":{"op":"read","path":"x"}}`),
+		"a long path": says(`{"n":0,"ask":{"op":"read","path":"/` +
+			strings.Repeat("x", 9000) + `"}}`),
+		"a strange link":  says(`{"n":0,"links":[{"n":7,"to":"/x"}]}`),
+		"links twice":     says(links, links),
+		"a forged denial": says(`{"n":0,"report":{"answer":{"size":0,"bytes":0},"denied":true}}`),
+		"a huge answer":   says(`{"n":0,"report":{"answer":{"size":-1,"bytes":0}}}`),
+		"two reports":     says(report, report),
+		"a forged kind": says(`{"n":0,"report":{"answer":{"size":0,"bytes":0},"error":{"words":"no",` +
+			`"denial":{"op":"read","path":"/x","rule":"r"}}}}`),
+		"another kind": func(l *link) error { return l.send(tool, nil) },
+		"a reply":      func(l *link) error { return l.send(toolReply, []byte(`{"n":0}`)) },
+		"half a message": func(l *link) error {
+			return errors.Join(l.send(toolPart, big), l.hangUp())
+		},
+		"a long message": func(l *link) error {
+			for sent := 0; sent <= maxRequest; sent += len(big) {
+				if err := l.send(toolPart, big); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"hangs up": (*link).hangUp,
+		"dies":     (*link).close,
+		"a hundred files": func(l *link) error {
+			return l.sendFDs(toolSays, []byte("x"), make([]int, 100)...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fds, routines := held(t)
+			d, root := serveTool(t)
+			l, given := givenTool(t, d) // which the front keeps
+			// The call may have ended before all is sent.
+			err := does(l)
+			if err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-root.told:
+				var d *files.Denial
+				if err == nil && name != "two reports" || errors.As(err, &d) {
+					t.Errorf("it ended with %v", err)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("chatd-root waits on")
+			}
+			d.sound(t)
+			_ = l.close()
+			if err := errors.Join(d.end(t), closeAll(given)); err != nil {
+				t.Error(err)
+			}
+			leaksNothing(t, fds, routines)
+		})
+	}
+}
+
+// TestToolThatNeverEnds: a front that has a tool and says nothing has it until its time is over. A
+// sound one is told, and ends.
+func TestToolThatNeverEnds(t *testing.T) {
+	fds, routines := held(t)
+	d, root := serveTool(t)
+	err := d.FileTool(operator(t), toolID, useOf(t, files.ReadFileTool, files.ReadFile{Path: "f"}),
+		func(ctx context.Context, s files.Started) (files.Answer, error) {
+			(<-root.ends)(errOverdue)
+			<-ctx.Done()
+			return files.Answer{}, errors.Join(ctx.Err(), s.In.Close(), s.Out.Close())
+		})
+	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "too long") {
+		t.Errorf("its time is over: %v", err)
+	}
+	l, given := givenTool(t, d)
+	(<-root.ends)(errOverdue)
+	err = l.recv(func(k kind, _ []byte) error {
+		if k != toolStop {
+			t.Errorf("got %q, want that it is over", k)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, words, err := l.recvAll(maxAnswer, answer, answerEnd, failed)
+	if err != nil || last != failed || !strings.Contains(string(words), "too long") {
+		t.Errorf("answered %q %s, %v", last, words, err)
+	}
+	if err := errors.Join(d.end(t), l.close(), closeAll(given)); err != nil {
+		t.Error(err)
+	}
+	leaksNothing(t, fds, routines)
+}
+
+// TestToolOfACallerWhoLeft: when the caller leaves, whoever speaks with the tool ends, and so does
+// the call in chatd-root.
+func TestToolOfACallerWhoLeft(t *testing.T) {
+	fds, routines := held(t)
+	d, root := serveTool(t)
+	ctx, leave := context.WithCancel(operator(t))
+	err := d.FileTool(ctx, toolID, useOf(t, files.ReadFileTool, files.ReadFile{Path: "f"}),
+		func(ctx context.Context, s files.Started) (files.Answer, error) {
+			leave()
+			<-ctx.Done()
+			return files.Answer{}, errors.Join(ctx.Err(), s.In.Close(), s.Out.Close())
+		})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller has left: %v", err)
+	}
+	if err := <-root.told; !errors.Is(err, context.Canceled) {
+		t.Errorf("chatd-root hears %v", err)
+	}
+	if err := d.end(t); err != nil {
+		t.Error(err)
+	}
+	leaksNothing(t, fds, routines)
+}
+
+// TestAnswerBeforeAReset: an answer is heard also where chatd-root has not read what the front said
+// last, as of a tool that was over.
+func TestAnswerBeforeAReset(t *testing.T) {
+	ours, theirs, err := pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := newLink(ours)
+	r, err2 := newLink(theirs)
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	err = errors.Join(l.send(toolSays, nil), r.send(answerEnd, []byte(`"an answer"`)), r.close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := hear[string](l.recv, nil)
+	if err != nil || got != "an answer" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// FuzzTool: whatever a front says about a tool that it was given, the call ends with it, and a
+// denial is one that chatd-root gave.
+func FuzzTool(f *testing.F) {
+	f.Add(
+		[]byte(`{"n":0,"ask":{"op":"read","path":"/a/secret"}}`),
+		[]byte(`{"n":0,"report":{"denied":true,"answer":{"size":0,"bytes":0}}}`))
+	f.Add(
+		[]byte(`{"n":0,"links":[{"n":0,"to":"/x"}]}`),
+		[]byte(`{"n":0,"report":{"answer":{"size":0,"bytes":0,"failure":{"kind":"denied",`+
+			`"message":"m","denial":{"op":"read","path":"/x","rule":"kernel"}}}}}`))
+	f.Add([]byte(`{"n":1}`), []byte(`{"n":0,"report":{"error":{"words":"w","kinds":["busy"]},`+
+		`"ended":true,"answer":{"size":0,"bytes":0}}}`))
+	f.Fuzz(func(t *testing.T, one, two []byte) {
+		c := &call{link: nowhere(t)}
+		defer c.close()
+		var given *files.Denial
+		h := &heldTool{ended: make(chan toolEnd, 1), Started: files.Started{
+			Check: func(op files.Op, name string) *files.Denial {
+				if given = nil; strings.HasSuffix(name, "/secret") {
+					given = &files.Denial{Op: op, Path: name}
+				}
+				return given
+			},
+			Linked: func(all []files.Link) error {
+				_, err := files.Targets([]string{"/a"}, all)
+				return err
+			},
+		}}
+		if _, err := c.tools.add(h); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range [][]byte{one, two} {
+			if err := c.hear(p); err != nil && strings.Contains(err.Error(), "panic") {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case e := <-h.ended:
+			var d *files.Denial
+			var failure *files.Failure
+			if errors.As(e.err, &d) && !errors.As(e.err, &failure) && d != given {
+				t.Fatalf("%+v is a denial that was not given", d)
+			}
+		default:
+		}
+	})
+}
+
+// nowhere is a link whose other end takes what comes.
+func nowhere(t *testing.T) *link {
+	t.Helper()
+	ours, theirs, err := pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := newLink(ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(theirs) })
+	return l
+}
