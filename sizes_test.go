@@ -25,15 +25,16 @@ import (
 // heads of files that left provision: adrs/0044; 40 for walls tried beside each other; 90 for a
 // bound on all that is kept of streams, 430 for descriptors of runs and their double in
 // api/apitest: adrs/0046; 140 for failpoints and heirs of the enforcer; 20 for the heads of files
-// of sys that left provision, 50 for those of package verdict: adrs/0048; 680 for file
-// tools in the front, 140 of them their double in api/apitest: adrs/0047), provision has 9,200,
+// of sys that left provision, 50 for those of package verdict: adrs/0048; 680 for file tools in the
+// front, 140 of them their double in api/apitest: adrs/0047; 5 for termlog, which spares each awake
+// chat 0.5 MB; 260 for groups that outlive the enforcer: adrs/0049), provision has 9,200,
 // comments are 12.9 %, the median function has 10 lines, and 5,040 lines
 // are over 100 columns. TestStyle bounds a function to 80 lines and a file to 300.
 //
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 54_075 // lines of code, without tests; termlog spares each awake chat 0.5 MB
+	maxCode         = 54_340 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	maxMedian       = 11     // lines of the median function
 	minCommentShare = 12.5   // percent of the lines that are not blank
@@ -45,7 +46,7 @@ var largePackages = map[string]int{
 	"api":       3_130,
 	"cgroup":    3_100,
 	"cmd/chatd": 3_670,
-	"enforce":   4_240,
+	"enforce":   4_430,
 	"provision": 9_500,
 }
 

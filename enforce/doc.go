@@ -36,8 +36,8 @@
 //     targets are denied from the next session on.
 //   - A file that is made later can be removed, moved or truncated by path (truncate(2)) as far as
 //     its mode allows, until its mask is mounted some milliseconds later.
-//   - If root kills both processes of the enforcer, later files can be opened until chatd notices
-//     and ends the sessions. Mask mounts stay.
+//   - If both processes of the enforcer end at once while chatd-root, which holds their groups
+//     ([Groups]), is down, later files can be opened until another enforcer runs. Mask mounts stay.
 //   - Programs outside the session can read a file for the chat. Package filerules defines what
 //     the rules mean.
 package enforce

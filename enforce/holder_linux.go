@@ -76,7 +76,7 @@ func hold(o Options) error {
 	unix.Umask(0o077)
 	listener, perm, names := os.NewFile(fdListener, "listener"), fdPerm, fdNames
 	if !o.Heir {
-		if perm, names, err = initWatch(); err != nil {
+		if perm, names, err = takeGroups(o.Dir); err != nil {
 			return err
 		}
 		sys.Failpoint("holder.watched")
@@ -88,6 +88,18 @@ func hold(o Options) error {
 	return keepWorker(o, []*os.File{
 		listener, os.NewFile(uintptr(perm), "perm"), os.NewFile(uintptr(names), "names"),
 	})
+}
+
+// takeGroups returns the groups of the enforcer before, where they are held, or new ones.
+func takeGroups(dir string) (perm, names int, err error) {
+	held, err := heldGroups(dir)
+	switch {
+	case err != nil: // new ones would leave what the old ones were asked about waiting for ever
+		return -1, -1, err
+	case len(held) == 0:
+		return initWatch()
+	}
+	return held[0], held[1], nil
 }
 
 // listen makes the socket for orders.

@@ -36,6 +36,8 @@ const (
 	Probe = "probe"
 	// Refused returns the opens that were refused since the last such order.
 	Refused = "refused"
+	// Lend sends the two fanotify groups to [Groups]. The connection lasts as long as the worker.
+	Lend = "lend"
 	// Why returns the denied name that closes a path of a session.
 	Why = "why"
 )

@@ -75,6 +75,10 @@ func (e *enforcer) answer(conn net.Conn) {
 	var a Answer
 	e.recordOrder()
 	o, err := readOrder(conn)
+	if err == nil && o.Verb == Lend {
+		e.lend(conn)
+		return
+	}
 	if err == nil {
 		sys.Failpoint(o.Verb + ".read")
 		a, err = e.execute(o)
@@ -87,6 +91,16 @@ func (e *enforcer) answer(conn net.Conn) {
 	if err := json.NewEncoder(conn).Encode(a); err != nil {
 		fmt.Fprintf(e.errs, "chatd-enforce: cannot answer: %v\n", err)
 	}
+}
+
+// lend sends the groups, and tells by the end of the connection when this worker ends.
+func (e *enforcer) lend(conn net.Conn) {
+	if err := sendGroups(conn.(*net.UnixConn), e.watch.permFD, e.watch.namesFD); err != nil {
+		fmt.Fprintf(e.errs, "chatd-enforce: cannot lend the groups: %v\n", err)
+		return
+	}
+	_ = conn.SetDeadline(time.Time{})
+	_, _ = conn.Read(make([]byte, 1))
 }
 
 func (e *enforcer) recordOrder() {
@@ -135,7 +149,7 @@ func (e *enforcer) execute(o Order) (Answer, error) {
 	case Refused:
 		return e.watch.refused.take(), nil
 	}
-	return Answer{}, fmt.Errorf("cannot obey %s: want hold, drop, probe, refused or why: %w", chat.Quote(o.Verb), chat.ErrInvalid)
+	return Answer{}, fmt.Errorf("cannot obey %s: want hold, drop, lend, probe, refused or why: %w", chat.Quote(o.Verb), chat.ErrInvalid)
 }
 
 // probe reports whether the rules of the order's session are enforced. Without a session it reports

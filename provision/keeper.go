@@ -96,11 +96,23 @@ func (m *Manager) probeKeeper(ctx context.Context, order enforce.Order) (a enfor
 	return a, err
 }
 
-// startKeeper starts the enforcer unless one answers. With systemd the enforcer is a unit of its
-// own; elsewhere it is a child of this daemon, and outlives it.
+// startKeeper starts the enforcer unless one answers, and has its groups held. With systemd the
+// enforcer is a unit of its own; elsewhere it is a child of this daemon, and outlives it.
 func (m *Manager) startKeeper(ctx context.Context) error {
 	m.keeper.Lock()
 	defer m.keeper.Unlock()
+	err := m.findKeeper(ctx)
+	if err == nil {
+		select {
+		case m.raised <- struct{}{}:
+		default: // already signalled
+		}
+	}
+	return err
+}
+
+// findKeeper is startKeeper, under its lock.
+func (m *Manager) findKeeper(ctx context.Context) error {
 	if m.keeperAnswers(ctx) {
 		return nil
 	}

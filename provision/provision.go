@@ -46,7 +46,8 @@ type Manager struct {
 	boot     string
 
 	locks  keyedLocks
-	keeper sync.Mutex // held while the enforcer is looked for or started
+	keeper sync.Mutex    // held while the enforcer is looked for or started
+	raised chan struct{} // tells watchKeeper that an enforcer answers
 	calls  fileCalls
 	starts *startLimiter
 	reaps  chan struct{} // one for each reap that no caller waits for
@@ -120,6 +121,7 @@ func newManager(opt Options) *Manager {
 		opt: opt, log: opt.Log, sessions: map[chat.ID]*session{}, findings: map[string]string{}, starting: map[string]int{},
 		creates: quota.NewRate(opt.Shares[quota.Creates], time.Now), spent: quota.NewRate(1, time.Now),
 		layers: untried(), since: time.Now().UTC(), tried: make(chan struct{}), again: make(chan struct{}, 1),
+		raised: make(chan struct{}, 1),
 		userdb: &account.Userdb{Dir: opt.Userdb}, useradd: &account.Useradd{},
 		paths: paths{
 			homes: opt.Homes, tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),

@@ -190,12 +190,13 @@ func (m *Manager) renewRules(ctx context.Context, rec state.Record, s *session) 
 }
 
 // checkKept checks that the enforcer still enforces the rules of a session, and applies them
-// again if not: until then, the chat could read files made later.
+// again if not: until then, the chat could read files made later, unless the groups of the enforcer
+// before are held ([Manager.watchKeeper]).
 func (m *Manager) checkKept(ctx context.Context, rec state.Record, s *session) error {
 	if !enforce.Needed(m.policy(rec), rec.Agent) || m.keeps(ctx, rec, s.init) {
 		return nil
 	}
-	m.log.Error("the keeper did not keep a session; files made later could be read until now", "chat", rec.ID)
+	m.log.Error("the keeper did not keep a session; where its groups were not held, files made later could be read until now", "chat", rec.ID)
 	return m.renewRules(ctx, rec, s)
 }
 

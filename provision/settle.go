@@ -34,6 +34,7 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 	m.watchDues()
 	m.done.Go(func() { m.watchWall(m.bg) })
 	m.done.Go(func() { m.watchLimits(m.bg) })
+	m.done.Go(func() { m.watchKeeper(m.bg) })
 	m.done.Go(func() { m.watchRefused(m.bg) })
 	if !m.without(chat.LayerSockets) {
 		m.done.Go(func() { m.watchSockets(m.bg) })

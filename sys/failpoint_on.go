@@ -56,10 +56,18 @@ func Failpoint(name string) {
 	if !mine || unix.Unlinkat(failpointDir, failpointOrder, 0) != nil {
 		return
 	}
+	self := false
 	for _, victim := range order[1:] {
-		if pid, err := strconv.Atoi(victim); err == nil {
+		switch pid, err := strconv.Atoi(victim); {
+		case err != nil:
+		case pid == 0 || pid == os.Getpid():
+			self = true // last: what is killed kills nothing more
+		default:
 			failpointKill(pid)
 		}
+	}
+	if self {
+		failpointKill(0)
 	}
 }
 

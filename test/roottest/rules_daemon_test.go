@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
@@ -86,44 +88,105 @@ func TestRulesDaemon(t *testing.T) {
 	}
 }
 
-// TestRulesKeeperGone: with both processes of the keeper ended what has a mount stays
-// closed, the chat's layers say what does not hold, and chatd brings the keeper back.
+// TestRulesKeeperGone: with both processes of the keeper ended at once no denied open passes, of a
+// file that has a mount or of one that was made since; chatd brings the keeper back, which knows
+// what the first knew and answers what waited.
 func TestRulesKeeperGone(t *testing.T) {
 	opt := ruledOptions(t, laterRules)
-	m := open(t, opt)
+	m, err := openManager(t.Context(), opt)
+	must(t, err)
 	c := sleeper(t, m, "gone")
 	place(t, c, ".env", secret)
 	wake(t, m, c.ID)
-	view := func() chat.Layer {
-		got, err := m.Get(operator(t.Context()), c.ID)
-		must(t, err)
-		for _, l := range got.Layers {
-			if l.Name == chat.LayerView {
-				return l
+	place(t, c, "moved/.env", secret)
+	refused(t, m, c, "mv moved/.env moved/plain; cat moved/plain")
+	for _, again := range []bool{false, true} {
+		if again { // the next chatd holds the groups, too
+			must(t, m.Close())
+			m = open(t, opt)
+		}
+		before := enforcersOf(opt)
+		groupsHeld(t, opt)
+		endKeeper(t, opt)
+		place(t, c, "x/.env", secret)
+		refused(t, m, c, "cat x/.env")
+		refused(t, m, c, "cat .env")
+		refused(t, m, c, "cat moved/plain")
+		if got := run(t, m, c.ID, "echo free > free; cat free").Stdout; got != "free\n" {
+			t.Errorf("what no rule is about: %q", got)
+		}
+		until(t, "the layer view is on again", func() bool {
+			return viewOf(t, m, c).State == chat.LayerOn
+		})
+		probe := viewOf(t, m, c).Probe
+		if !strings.Contains(probe, " closed, ") || !strings.Contains(probe, "fanotify") {
+			t.Errorf("with a keeper again the view has %q", probe)
+		}
+		for _, pid := range enforcersOf(opt) {
+			if slices.Contains(before, pid) {
+				t.Errorf("process %s of the enforcer is still there", pid)
 			}
 		}
-		t.Fatal("no layer view")
-		return chat.Layer{}
 	}
-	if l := view(); l.State != chat.LayerOn || !strings.Contains(l.Probe, " closed, ") || !strings.Contains(l.Probe, "fanotify") {
-		t.Errorf("with a keeper the view is %+v", l)
-	}
+}
+
+// TestRulesKeeperCannotReturn: where no other keeper can begin, opens wait until the session has
+// ended, which a reconcile does; the layer says that nobody judges them.
+func TestRulesKeeperCannotReturn(t *testing.T) {
+	opt := ruledOptions(t, laterRules)
+	enforcer := filepath.Join(filepath.Dir(opt.State), "chatd-enforce")
+	program, err := os.ReadFile(opt.Enforce)
+	must(t, err)
+	must(t, os.WriteFile(enforcer, program, 0o755))
+	opt.Enforce = enforcer
+	m := open(t, opt)
+	c := sleeper(t, m, "lost")
+	wake(t, m, c.ID)
+	place(t, c, "try.sh",
+		"touch begun; until [ -e go ]; do sleep 0.02; done; cat .env > out; touch over")
+	startRun(t, m, c.ID, chat.RunSpec{Command: "sh try.sh"})
+	until(t, "the run waits", exists(filepath.Join(c.Home, "begun")))
+	groupsHeld(t, opt)
+	must(t, os.Remove(enforcer))
 	endKeeper(t, opt)
-	until(t, "the keeper is gone", func() bool {
-		_, err := exec.Command("pgrep", "-f", "^[^ ]*chatd-enforce --dir "+opt.Run+"/keeper").Output()
-		return err != nil
-	})
-	refused(t, m, c, "cat .env")
-	if l := view(); l.State != chat.LayerWeaker || !strings.Contains(l.Probe, "nobody judges files made later") {
+	place(t, c, ".env", secret)
+	place(t, c, "go", "")
+	until(t, "the chat tries", exists(filepath.Join(c.Home, "out"))) // made, and not open yet
+	over := exists(filepath.Join(c.Home, "over"))
+	for end := time.Now().Add(3 * time.Second); !over() && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if b, err := os.ReadFile(filepath.Join(c.Home, "out")); err != nil || len(b) > 0 || over() {
+		t.Errorf("without a keeper the chat read %q, %v", b, err)
+	}
+	l := viewOf(t, m, c)
+	if l.State != chat.LayerWeaker || !strings.Contains(l.Probe, "nobody judges files made later") {
 		t.Errorf("without a keeper the view is %+v", l)
 	}
 	m.Reconcile(operator(t.Context()))
-	place(t, c, "x/.env", secret)
-	refused(t, m, c, "cat x/.env")
-	refused(t, m, c, "cat .env")
-	if l := view(); l.State != chat.LayerOn {
-		t.Errorf("with a keeper again the view is %+v", l)
+	if got, err := m.Get(operator(t.Context()), c.ID); err != nil || got.Awake {
+		t.Errorf("the session goes on: %+v, %v", got, err)
 	}
+}
+
+// groupsHeld waits until chatd holds the groups of the enforcer.
+func groupsHeld(t *testing.T, opt provision.Options) {
+	t.Helper()
+	until(t, "the enforcer's groups are held", exists(filepath.Join(opt.Run, "keeper", "groups")))
+}
+
+// viewOf is the layer view of a chat.
+func viewOf(t *testing.T, m *manager, c chat.Chat) chat.Layer {
+	t.Helper()
+	got, err := m.Get(operator(t.Context()), c.ID)
+	must(t, err)
+	for _, l := range got.Layers {
+		if l.Name == chat.LayerView {
+			return l
+		}
+	}
+	t.Fatal("no layer view")
+	return chat.Layer{}
 }
 
 // TestDoctorWithoutKeeper: doctor exits 69, and says why, while a chat has rules that have no

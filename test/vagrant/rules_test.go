@@ -32,7 +32,13 @@ func TestHostRules(t *testing.T) {
 	restart(t)
 	place(t, c, "a/.env")
 	reads(t, c, "a/.env", false)
+	eventually(t, patience, "chatd holds the keeper's groups", func() bool {
+		_, err := os.Lstat("/run/chatd/keeper/groups")
+		return err == nil
+	})
 	output(t, "systemctl", "restart", "chatd-keeper.service")
+	place(t, c, "meanwhile/.env")
+	reads(t, c, "meanwhile/.env", false)
 	reads(t, c, ".env", false)
 	eventually(t, patience, "the keeper takes the session up again", func() bool {
 		return slices.ContainsFunc(get(t, c.ID).Layers, func(l chat.Layer) bool { return l.Name == chat.LayerView && l.State == chat.LayerOn })
