@@ -89,7 +89,8 @@ func (s *Server) problem(ctx context.Context, err error) *Problem {
 	}
 	k := kindOf(err)
 	if errors.Is(ctx.Err(), context.Canceled) && (k.Sentinel == nil || errors.Is(err, context.Canceled)) {
-		// Nobody reads this, and what a request leaves undone that is cut off is no fault of chatd's.
+		// Nobody reads this, and what a request leaves undone that is cut off is no fault of
+		// chatd's.
 		s.opt.Log.Info("the client went away", "uid", chat.CallerFrom(ctx).UID, "err", err)
 		return newProblem(kindOf(chat.ErrBusy), 0, "cannot finish: the client went away")
 	}

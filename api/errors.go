@@ -88,8 +88,9 @@ func ErrorOf(code int, words string) error {
 	return newProblem(internal, 0, words)
 }
 
-// Problem is an error on the wire: RFC 9457 with the extension members kind,
-// field, ref, and of a denied file op, path, rule, place and layer. It unwraps to the error of package chat that its kind names.
+// Problem is an error on the wire: RFC 9457 with the extension members kind, field, ref, and of a
+// denied file op, path, rule, place and layer. It unwraps to the error of package chat that its
+// kind names.
 type Problem struct {
 	// Type is about:blank: what there is to know stands in Kind.
 	Type string `json:"type" doc:"Always about:blank; see kind."`

@@ -11,8 +11,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestOutputMax: what may be kept of a run is a number with bounds, on each way in; streamed output and schedules
-// have none, and say so.
+// TestOutputMax: what may be kept of a run is a number with bounds, on each way in; streamed output
+// and schedules have none, and say so.
 func TestOutputMax(t *testing.T) {
 	socket, mem := start(t, ServerOptions{})
 	c := client(t, socket)

@@ -38,7 +38,8 @@ func same[T any](t *testing.T, v T) *pieces {
 	return &p
 }
 
-// TestRunJSON: the answer of a run is that of any other, written in pieces that are small whatever was printed.
+// TestRunJSON: the answer of a run is that of any other, written in pieces that are small whatever
+// was printed.
 func TestRunJSON(t *testing.T) {
 	for _, text := range []string{"", "a", `"stdout":"","stderr":""`, `\`, "\x00\x1b<&>\u2028\"", "\xff\xc3", strings.Repeat("\x01", 3*textPiece), strings.Repeat("€", textPiece), strings.Repeat("x🦀", textPiece), strings.Repeat("\xff", 2*textPiece+1)} {
 		for _, r := range []chat.RunResult{{Stdout: text}, {Stderr: text}, {Stdout: text, Stderr: text, Exit: 7, Signal: `"stdout":"","stderr":""`}} {

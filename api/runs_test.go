@@ -9,7 +9,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestRuns: a run of the background over HTTP: started, listed, written to, followed, read, signalled, ended.
+// TestRuns: a run of the background over HTTP: started, listed, written to, followed, read,
+// signalled, ended.
 func TestRuns(t *testing.T) {
 	socket, _ := start(t, ServerOptions{})
 	c := client(t, socket)

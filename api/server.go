@@ -48,10 +48,10 @@ type ServerOptions struct {
 	MaxRequests int
 	// MaxConns bounds how many connections one uid may hold: 1024.
 	MaxConns int
-	// HeaderTimeout, BodyTimeout and WriteTimeout bound how long a peer may take
-	// to send its headers (10 s), to send its body (30 s) and to read an answer
-	// (30 s); of a stream, each piece. IdleTimeout ends a connection without requests (2 min). How long a
-	// request may be worked on has no bound here.
+	// HeaderTimeout, BodyTimeout and WriteTimeout bound how long a peer may take to send its
+	// headers (10 s), to send its body (30 s) and to read an answer (30 s); of a stream, each
+	// piece. IdleTimeout ends a connection without requests (2 min). How long a request may be
+	// worked on has no bound here.
 	HeaderTimeout, BodyTimeout, WriteTimeout, IdleTimeout time.Duration
 }
 

@@ -23,7 +23,8 @@ type Chats interface {
 	ShowRun(ctx context.Context, id chat.ID, run string) (chat.Run, error)
 	// ReadRun returns the output of a background run from the cursor on.
 	ReadRun(ctx context.Context, id chat.ID, run, cursor string) (chat.RunOutput, error)
-	// FollowRun passes the output of a background run to out, from the cursor to the end of the run.
+	// FollowRun passes the output of a background run to out, from the cursor to the end of the
+	// run.
 	FollowRun(ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame)) (chat.RunResult, error)
 	// Attach shows the chat's terminal, whose bytes go to out, until ctx ends or the terminal
 	// lets go. Input and new sizes go to it as to the run that a.Started is told. It is for
@@ -53,8 +54,9 @@ type Chats interface {
 
 // Base is what [Chats] and [Root] have in common.
 type Base interface {
-	// Create makes the chat of spec's owner and external id, or finds it; created
-	// says which, and c.Ignored what of spec is not so of one that was found. Any number of callers may create the same one at once.
+	// Create makes the chat of spec's owner and external id, or finds it; created says which, and
+	// c.Ignored what of spec is not so of one that was found. Any number of callers may create the
+	// same one at once.
 	Create(ctx context.Context, spec chat.Spec) (c chat.Chat, created bool, err error)
 	// List returns one page; Page.Next is the cursor for the following one.
 	List(ctx context.Context, filter chat.Filter) (chat.Page, error)

@@ -9,13 +9,13 @@
 //	front → root   request…  requestEnd          then  (end | broken) or toolSays…
 //	root → front   streams, stdin, tool, toolReply, toolStop, frame …  answer… (answerEnd | failed)
 //
-// A request is JSON with no unknown member: the verb, the caller, the chat and the arguments
-// of one method of [Root]. [Client] satisfies [Root] in the front; [Server] calls another in
-// chatd-root. What a run prints or reads is in no packet: streams brings the descriptors to read it
-// from ([Streams]), stdin the one to write to, of which the front says (end | broken) that it is done.
+// A request is JSON with no unknown member: the verb, the caller, the chat and the arguments of one
+// method of [Root]. [Client] satisfies [Root] in the front; [Server] calls another in chatd-root.
+// What a run prints or reads is in no packet: streams brings the descriptors to read it from
+// ([Streams]), stdin the one to write to, of which the front says (end | broken) that it is done.
 // Neither is what a file tool says or has to write: tool brings its descriptors ([FileTools]), the
-// front asks about names (toolSays, toolReply), and reports how it ended (toolSays).
-// Errors keep their kind, their words, and what the API shows of a denial.
+// front asks about names (toolSays, toolReply), and reports how it ended (toolSays). Errors keep
+// their kind, their words, and what the API shows of a denial.
 //
 // # Runs as
 //

@@ -41,7 +41,8 @@ type FS struct {
 	bases  bases
 	legacy *legacy  // nil under cgroup v2
 	base   *os.File // holds the lock
-	// beside is the cgroup2 directory that the front's is in; empty, crowded says why there is none.
+	// beside is the cgroup2 directory that the front's is in; empty, crowded says why there is
+	// none.
 	beside  string
 	crowded error
 	// units is set where the directory of a chat is that of its unit.

@@ -24,8 +24,8 @@ func TestChatLocks(t *testing.T) {
 	}
 }
 
-// TestLendCPU: a run that dies slowly gets its chat one CPU for a moment, never more, and not again soon;
-// the quota comes back, but not over limits that were set meanwhile.
+// TestLendCPU: a run that dies slowly gets its chat one CPU for a moment, never more, and not again
+// soon; the quota comes back, but not over limits that were set meanwhile.
 func TestLendCPU(t *testing.T) {
 	f := open(t)
 	must(t, f.Create(idA, limits()))

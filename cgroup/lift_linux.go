@@ -82,15 +82,15 @@ func (f *FS) mayLift(id chat.ID, quota string) (wait time.Duration, err error) {
 	return wait, nil
 }
 
-// How long a chat may use one whole CPU for a run that dies slowly, and how often at most. What else
-// the chat runs has that time too, so a chat may gain a tenth of a CPU.
+// How long a chat may use one whole CPU for a run that dies slowly, and how often at most. What
+// else the chat runs has that time too, so a chat may gain a tenth of a CPU.
 const (
 	lendTime  = time.Second
 	lendEvery = 10 * time.Second
 )
 
-// lendCPU raises a chat's quota to one CPU for a moment, unless that was done lately. To set a quota
-// also ends the throttling that there is.
+// lendCPU raises a chat's quota to one CPU for a moment, unless that was done lately. To set a
+// quota also ends the throttling that there is.
 func (f *FS) lendCPU(id chat.ID) error {
 	defer f.lock(id).Unlock()
 	f.mu.Lock()
@@ -114,7 +114,8 @@ func (f *FS) lendCPU(id chat.ID) error {
 	return nil
 }
 
-// endLoan sets the chat's own quota again, unless somebody has set another or the chat is being ended.
+// endLoan sets the chat's own quota again, unless somebody has set another or the chat is being
+// ended.
 func (f *FS) endLoan(id chat.ID, own, whole string) {
 	defer f.lock(id).Unlock()
 	f.mu.Lock()
@@ -136,8 +137,8 @@ func (f *FS) quotaFile(id chat.ID) (dir, file string) {
 	return f.dir(id), "cpu.max"
 }
 
-// quotas are the chat's own quota as its file has it, and one of a whole CPU; empty where the chat has
-// none, or as much already.
+// quotas are the chat's own quota as its file has it, and one of a whole CPU; empty where the chat
+// has none, or as much already.
 func (f *FS) quotas(id chat.ID) (own, whole string, err error) {
 	dir, file := f.quotaFile(id)
 	b, err := readFile(dir, file)

@@ -46,8 +46,9 @@ func (f *FS) OpenKill(id chat.ID, run string) (*os.File, error) {
 	return w, nil
 }
 
-// TakeOut moves a process of chatd's own, which was started in a leaf and must not be
-// bounded by it, to where chatd is. pid must be a child that nobody has collected. What it started in the leaf stays.
+// TakeOut moves a process of chatd's own, which was started in a leaf and must not be bounded by
+// it, to where chatd is. pid must be a child that nobody has collected. What it started in the leaf
+// stays.
 func (f *FS) TakeOut(_ context.Context, pid int) error {
 	h, err := readHost()
 	if err != nil {
@@ -59,7 +60,8 @@ func (f *FS) TakeOut(_ context.Context, pid int) error {
 			dirs = append(dirs, h.legacy[c])
 		}
 	}
-	// The one by which it is found comes last: a chatd that comes after a crash in between moves it again.
+	// The one by which it is found comes last: a chatd that comes after a crash in between moves it
+	// again.
 	return moveTo(pid, append(dirs, h.unified)...)
 }
 

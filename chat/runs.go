@@ -13,8 +13,8 @@ const (
 	MaxRuns = 64
 	// RunRetention is how long a run of the background is kept once it has ended.
 	RunRetention = 30 * time.Minute
-	// MaxRetainedOutput is what the runs of one chat that have ended may keep of their output in all; the
-	// oldest go first.
+	// MaxRetainedOutput is what the runs of one chat that have ended may keep of their output in
+	// all; the oldest go first.
 	MaxRetainedOutput = 16 << 20
 	// MaxReadRun is how much of each stream one read of a run returns.
 	MaxReadRun = 64 << 10
@@ -138,8 +138,8 @@ type RunOutput struct {
 	State  RunState `json:"state"`
 }
 
-// NoChat is the error about a chat that is not there, or is another owner's: whoever asks for either
-// hears the same, to the letter.
+// NoChat is the error about a chat that is not there, or is another owner's: whoever asks for
+// either hears the same, to the letter.
 func NoChat(id ID) error {
 	return fmt.Errorf("cannot find chat %s: %w", Quote(string(id)), ErrNotFound)
 }

@@ -158,7 +158,8 @@ func fields(cfg *Config) []field {
 	}...)
 }
 
-// profile reads one profile; limits, commands, guard, env and defaults that it leaves out are base's.
+// profile reads one profile; limits, commands, guard, env and defaults that it leaves out are
+// base's.
 func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Profile, error) {
 	at := "profiles." + name
 	p := chat.Profile{Name: name, Network: chat.Network(f.Network), Commands: base.Commands, Skeleton: f.Skeleton, AccessFile: f.AccessFile, Limits: base.Limits, Env: base.Env}

@@ -13,10 +13,10 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// TestDifferential brings one session through random rules and trees, at its start and
-// with what is made later, and compares what the kernel lets through with what the
-// policy says, and with what explain promises. Rules may be about anything: such as no
-// session starts with are refused by name, and change nothing. With every wall nothing that is denied gets through; with one switched
+// TestDifferential brings one session through random rules and trees, at its start and with what is
+// made later, and compares what the kernel lets through with what the policy says, and with what
+// explain promises. Rules may be about anything: such as no session starts with are refused by
+// name, and change nothing. With every wall nothing that is denied gets through; with one switched
 // off something does, and the table says how much hangs on which.
 //
 // CHATD_TEST_RULES is how many rule sets; 150 without it, and half of that with -short.

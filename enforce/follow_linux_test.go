@@ -12,9 +12,9 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// TestAttackFollow: where a directory is that was just made is known from its name, in the sessions that see
-// what is around it and in no other, without a look into each; but where the root of a session's tree is
-// is always looked for.
+// TestAttackFollow: where a directory is that was just made is known from its name, in the sessions
+// that see what is around it and in no other, without a look into each; but where the root of a
+// session's tree is is always looked for.
 func TestAttackFollow(t *testing.T) {
 	policy, err := filerules.Load("rules.yaml", []byte("access: {useDefaults: false, deny: ['**/.env']}"))
 	if err != nil {

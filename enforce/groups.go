@@ -91,8 +91,8 @@ func closeFDs(fds []int) (err error) {
 	return err
 }
 
-// Follow takes the groups of the enforcer that runs, holds them, and returns nil when its worker has
-// ended. It returns ctx's cause when that is done, and [ErrNoEnforcer] at once if none listens.
+// Follow takes the groups of the enforcer that runs, holds them, and returns nil when its worker
+// has ended. It returns ctx's cause when that is done, and [ErrNoEnforcer] at once if none listens.
 func (g *Groups) Follow(ctx context.Context) error {
 	conn, err := dial(ctx, filepath.Join(g.dir, Socket))
 	if err != nil {

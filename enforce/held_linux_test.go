@@ -93,8 +93,8 @@ func TestLostQuestion(t *testing.T) {
 	}
 }
 
-// TestAttackNoise: however many names a chat makes, no open is answered before the names that
-// came before it are known; and when there are more than can be held, the session ends that made them.
+// TestAttackNoise: however many names a chat makes, no open is answered before the names that came
+// before it are known; and when there are more than can be held, the session ends that made them.
 func TestAttackNoise(t *testing.T) {
 	a := idle(t)
 	b := a.beside(t)

@@ -82,8 +82,8 @@ func TestAttackWay(t *testing.T) {
 	}
 }
 
-// TestNamedDeleted: a directory whose name ends as the kernel marks what was removed is found all the
-// same: what had a denied name in it stays denied under every other.
+// TestNamedDeleted: a directory whose name ends as the kernel marks what was removed is found all
+// the same: what had a denied name in it stays denied under every other.
 func TestNamedDeleted(t *testing.T) {
 	s := newInside(t, true, false)
 	dir := filepath.Join(s.home, "d (deleted)")
@@ -98,8 +98,8 @@ func TestNamedDeleted(t *testing.T) {
 	}
 }
 
-// TestMaskMountsStay: by the same rules nothing is uncovered because a directory around it has another
-// name now, or because a look missed it: neither the file nor what is another name of it.
+// TestMaskMountsStay: by the same rules nothing is uncovered because a directory around it has
+// another name now, or because a look missed it: neither the file nor what is another name of it.
 func TestMaskMountsStay(t *testing.T) {
 	s := newInside(t, false, false)
 	at := func(name string) string { return filepath.Join(s.home, name) }

@@ -81,7 +81,8 @@ type inside struct {
 	order Order
 	in    io.WriteCloser
 	out   *bufio.Reader
-	// masks are names in the home, directories with a slash, that bubblewrap masks. They are made first.
+	// masks are names in the home, directories with a slash, that bubblewrap masks. They are made
+	// first.
 	masks []string
 }
 

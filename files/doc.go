@@ -11,9 +11,9 @@
 // speaks with the tool ([Speak]). Content passes as chunks in either
 // direction and is never held whole: a file of any size costs a few buffers.
 //
-// The rules are judged at that other end. The tools ask it about each name before
-// they open or make anything, and are told yes or no: they compile no rules, and a
-// denial is a fact of chatd's own, which knows which rule on which line it was. Content is asked for too, once it may come.
+// The rules are judged at that other end. The tools ask it about each name before they open or make
+// anything, and are told yes or no: they compile no rules, and a denial is a fact of chatd's own,
+// which knows which rule on which line it was. Content is asked for too, once it may come.
 //
 // A path is folded (made absolute from the workspace, "." and ".." taken out by
 // their letters, as PicoClaw does), and judged under that name before anything
@@ -54,13 +54,12 @@
 // write gives the name a new file and leaves the other names with the old one; an
 // append is seen by all of them.
 //
-// A program that holds no lock may write while edit_file copies; a change of
-// size or time is noticed and reported, one that keeps both is not. On a file
-// system that cannot exchange two names (RENAME_EXCHANGE), a link that takes the
-// target's place just before the rename is replaced. Content of more than
-// [MaxPiece] may be cut short by a crash while append_file adds it. A new file belongs to the chat and has the old
-// one's permission bits, not its owner, its set-id bits, its ACL or its extended
-// attributes. A file that is a mount point, as one that a rule opens within a closed
-// directory, cannot be replaced: it is written over, and a crash amid that leaves a mixture
+// A program that holds no lock may write while edit_file copies; a change of size or time is
+// noticed and reported, one that keeps both is not. On a file system that cannot exchange two names
+// (RENAME_EXCHANGE), a link that takes the target's place just before the rename is replaced.
+// Content of more than [MaxPiece] may be cut short by a crash while append_file adds it. A new file
+// belongs to the chat and has the old one's permission bits, not its owner, its set-id bits, its
+// ACL or its extended attributes. A file that is a mount point, as one that a rule opens within a
+// closed directory, cannot be replaced: it is written over, and a crash amid that leaves a mixture
 // of old and new.
 package files

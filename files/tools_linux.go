@@ -35,7 +35,8 @@ type Options struct {
 	may Check
 	// MaxBytes bounds a file that is written, and what one stream reads; 0 is [DefaultMaxBytes].
 	MaxBytes int64
-	// LockWait is how long append_file and edit_file wait for somebody's lock; 0 is [DefaultLockWait].
+	// LockWait is how long append_file and edit_file wait for somebody's lock; 0 is
+	// [DefaultLockWait].
 	LockWait time.Duration
 }
 

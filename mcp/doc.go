@@ -13,8 +13,9 @@
 // the chat itself sees: of a rule not the file that it stands in, of an internal error
 // only the reference by which the operator finds it in the log.
 //
-// An answer is text, and the same as a value that its output schema describes. It is bounded: of each stream of exec head and tail, together
-// [MaxText] or less, and no more is kept in the daemon; of a file a page, after which the answer says where to go on.
+// An answer is text, and the same as a value that its output schema describes. It is bounded: of
+// each stream of exec head and tail, together [MaxText] or less, and no more is kept in the daemon;
+// of a file a page, after which the answer says where to go on.
 //
 // A call that takes long can be told of: an agent that sends a progress token hears every
 // few seconds that its call goes on, and need not give up. What takes longer than an

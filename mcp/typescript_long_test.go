@@ -21,8 +21,8 @@ import (
 // typescriptSDK is the client that most agents are made with.
 const typescriptSDK = "@modelcontextprotocol/sdk@1.32.2"
 
-// The TypeScript SDK's client uses every tool, over both transports: answers are held against
-// their schemas, a long call outlives the client's patience by progress, and one that it cancels ends.
+// The TypeScript SDK's client uses every tool, over both transports: answers are held against their
+// schemas, a long call outlives the client's patience by progress, and one that it cancels ends.
 func TestLongTypeScript(t *testing.T) {
 	dir := t.TempDir()
 	npmtest.Install(t, dir, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", typescriptSDK)

@@ -18,7 +18,8 @@ import (
 // It ends with ctx, by the client's own command, or with the session. A chat's limit of runs
 // bounds how many operators may be attached.
 //
-// The chat controls the bytes that begun is given to read: package termsafe filters them for a terminal.
+// The chat controls the bytes that begun is given to read: package termsafe filters them for a
+// terminal.
 func (m *Manager) Attach(ctx context.Context, id chat.ID, a chat.Attach, begun func(run string, stdout, stderr *os.File)) (chat.RunResult, error) {
 	if err := a.Validate(); err != nil {
 		return chat.RunResult{}, err

@@ -17,7 +17,8 @@ func (m *Manager) event(ctx context.Context, rec state.Record, action, outcome s
 func (m *Manager) audit(ctx context.Context, rec state.Record, action, outcome string, detail map[string]string) error {
 	err := m.store.Audit(m.event(ctx, rec, action, outcome, detail))
 	if errors.Is(err, state.ErrReadOnly) && action == "sleep" {
-		// A chat must be stoppable even when the audit log is read-only: the daemon's log gets the event.
+		// A chat must be stoppable even when the audit log is read-only: the daemon's log gets the
+		// event.
 		m.log.Warn("not in the audit log", "why", err, "action", action, "outcome", outcome, "chat", rec.ID, "by", chat.CallerFrom(ctx).Name, "detail", detail)
 		return nil
 	}

@@ -59,7 +59,8 @@ func (m *Manager) adoptRunsOf(ctx context.Context, rec state.Record) error {
 	return errors.Join(errs...)
 }
 
-// adoptRun takes over one run; false is one that was never under way, or is of another boot, or too old.
+// adoptRun takes over one run; false is one that was never under way, or is of another boot, or too
+// old.
 func (m *Manager) adoptRun(ctx context.Context, rec state.Record, dir string) bool {
 	var n runNote
 	if err := readNote(dir, noteFile, &n); err != nil || n.Run.ID != filepath.Base(dir) || n.Supervisor.Boot != m.boot || n.Supervisor.Start == 0 {

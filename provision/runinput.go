@@ -132,9 +132,9 @@ func (r *liveRun) inputError(err error) error {
 	return fmt.Errorf("cannot write to run %s: %w", r.info.ID, err)
 }
 
-// openStdin opens the end to write to, without waiting. For a background run that is the fifo, which
-// is root's, in a directory of root's: another chatd may have started the run. The receiver of the
-// file changes nothing of what chatd-root has: flags belong to one opening (fcntl(2)).
+// openStdin opens the end to write to, without waiting. For a background run that is the fifo,
+// which is root's, in a directory of root's: another chatd may have started the run. The receiver
+// of the file changes nothing of what chatd-root has: flags belong to one opening (fcntl(2)).
 func (r *liveRun) openStdin() (*os.File, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,7 +176,8 @@ func (r *liveRun) noStdin() error {
 	return fmt.Errorf("cannot write to run %s: its standard input is not open (open_stdin): %w", r.info.ID, chat.ErrWrongPhase)
 }
 
-// closeStdin ends standard input, unless ctx ends first. A terminal is told so instead, as by Ctrl-D.
+// closeStdin ends standard input, unless ctx ends first. A terminal is told so instead, as by
+// Ctrl-D.
 func (r *liveRun) closeStdin(ctx context.Context) error {
 	switch {
 	case r.info.TTY != nil:

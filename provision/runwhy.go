@@ -43,7 +43,8 @@ func (m *Manager) explain(rec state.Record, r *liveRun, res *chat.RunResult, kil
 	}
 }
 
-// outOfMemory is the end of a chat's tool that the kernel ended for memory_max; empty if it did not.
+// outOfMemory is the end of a chat's tool that the kernel ended for memory_max; empty if it did
+// not.
 func (m *Manager) outOfMemory(rec state.Record, kills uint64) string {
 	words := chat.LimitHits{OOMKills: kills}.Words("the call", m.profile(rec).Limits)
 	if len(words) == 0 {

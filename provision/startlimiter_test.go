@@ -32,7 +32,8 @@ func enqueue(t *testing.T, g *startLimiter, turn startTurn, done func(leave func
 	}
 }
 
-// TestStartLimiterTakesTurns: who creates a hundred chats keeps another owner's one wake waiting for one.
+// TestStartLimiterTakesTurns: who creates a hundred chats keeps another owner's one wake waiting
+// for one.
 func TestStartLimiterTakesTurns(t *testing.T) {
 	g := newStartLimiter(1)
 	leave, err := g.enter(t.Context(), startTurn{"many", "create"})

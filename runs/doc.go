@@ -17,7 +17,7 @@
 //
 // # What it does not stop
 //
-// The check of commands is advice for well-meaning agents, as package guard has it, and limits nothing: chatd-root
-// cannot know whether a command was read, or whether a time has come. A front that is taken over
-// lets both pass. Text that is typed into a terminal is not read.
+// The check of commands is advice for well-meaning agents, as package guard has it, and limits
+// nothing: chatd-root cannot know whether a command was read, or whether a time has come. A front
+// that is taken over lets both pass. Text that is typed into a terminal is not read.
 package runs

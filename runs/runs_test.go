@@ -215,7 +215,8 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestDueIsNotLost: a time that comes while chatd-root takes no call begins when it takes one again.
+// TestDueIsNotLost: a time that comes while chatd-root takes no call begins when it takes one
+// again.
 func TestDueIsNotLost(t *testing.T) {
 	r, h := &fake{}, noon()
 	c := opened(t, r, h)

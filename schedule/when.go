@@ -203,8 +203,8 @@ func (w When) nextPassing(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// nextOnce is the next local time that fits, each of them once. Only where clocks have just changed may a
-// time that they showed before be still to come.
+// nextOnce is the next local time that fits, each of them once. Only where clocks have just changed
+// may a time that they showed before be still to come.
 func (w When) nextOnce(after time.Time) time.Time {
 	local := after.In(w.zone)
 	from := naive(local)

@@ -2,11 +2,12 @@
 // names, and which simple commands it is made of. It is the one owner of a shell parser, and
 // what links it reads text of chats and callers.
 //
-// [Named] and [NamedByArgv] list the paths of a command; [CheckCommand] and [CheckArgv] also
-// check them with the file rules of package filerules. [Calls] and [CallsOf] list its simple commands, for the presets of package guard.
-// Both make the same walk, in the order in which a shell comes to things: quotes, constants
-// that the command sets itself, cd, pipelines, substitutions, functions, here-documents,
-// scripts within scripts, and programs that start another, as env, timeout, xargs, find -exec.
+// [Named] and [NamedByArgv] list the paths of a command; [CheckCommand] and [CheckArgv] also check
+// them with the file rules of package filerules. [Calls] and [CallsOf] list its simple commands,
+// for the presets of package guard. Both make the same walk, in the order in which a shell comes to
+// things: quotes, constants that the command sets itself, cd, pipelines, substitutions, functions,
+// here-documents, scripts within scripts, and programs that start another, as env, timeout, xargs,
+// find -exec.
 //
 // A text has no verdict but [chat.ErrInvalid] when it goes past a bound, of bytes, of nesting,
 // of words or of steps. work.go has the bounds and what they cost.

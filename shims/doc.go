@@ -7,14 +7,13 @@
 //
 //	bwrap … ── chatd-shim confine ── tmux new-session ── bash
 //
-// A [View] gives bubblewrap's arguments (bwrap(1)): own user, pid, ipc, uts and
-// cgroup namespaces, /usr read-only, a made-up /etc, and of the chat's things
-// its home, its /tmp and its /var/tmp, and what its profile exposes of the host.
-// [View.Mounts] is the list that the arguments are made from. Bubblewrap starts chatd-shim, which reads
-// a [Plan] from a pipe, gives up by [Confine] everything that only the process
-// itself can give up, says in a [Report] what came of it, and becomes the
-// command. A later command joins the namespaces by nsenter(1) and goes through
-// the same Confine; namespaces are inherited by joining, rights are not.
+// A [View] gives bubblewrap's arguments (bwrap(1)): own user, pid, ipc, uts and cgroup namespaces,
+// /usr read-only, a made-up /etc, and of the chat's things its home, its /tmp and its /var/tmp, and
+// what its profile exposes of the host. [View.Mounts] is the list that the arguments are made from.
+// Bubblewrap starts chatd-shim, which reads a [Plan] from a pipe, gives up by [Confine] everything
+// that only the process itself can give up, says in a [Report] what came of it, and becomes the
+// command. A later command joins the namespaces by nsenter(1) and goes through the same Confine;
+// namespaces are inherited by joining, rights are not.
 //
 // The order in Confine is: descriptors, keyring, umask, signals, limits,
 // no_new_privs and capabilities, directory, Landlock, seccomp, exec. Landlock

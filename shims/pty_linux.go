@@ -44,7 +44,8 @@ func runPTY(args []string, errs io.Writer) int {
 	}
 	cmd := exec.Command(name)
 	cmd.Args = args[3:]
-	// The signals of a run go to every process of it; the command ends by them, this one waits for it.
+	// The signals of a run go to every process of it; the command ends by them, this one waits for
+	// it.
 	caught := make(chan os.Signal, 1) // ignored signals would stay ignored in the command
 	signal.Notify(caught, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
 	go func() {
@@ -71,8 +72,8 @@ func lookPath(name string, env []string) (string, error) {
 	return "", &execError{name, unix.ENOENT}
 }
 
-// relay passes bytes on until the command has ended and everything that it printed is out. Somebody whom it left
-// behind may hold the terminal on; he is not waited for.
+// relay passes bytes on until the command has ended and everything that it printed is out. Somebody
+// whom it left behind may hold the terminal on; he is not waited for.
 func relay(cmd *exec.Cmd, master *os.File) int {
 	go func() { _ = input(os.Stdin, master) }()
 	var printed sync.WaitGroup

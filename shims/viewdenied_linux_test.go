@@ -64,7 +64,8 @@ func TestDeniedBesideMuch(t *testing.T) {
 	}
 }
 
-// TestMasked: what is masked cannot be opened, with nobody else who keeps it; without the mask it can.
+// TestMasked: what is masked cannot be opened, with nobody else who keeps it; without the mask it
+// can.
 func TestMasked(t *testing.T) {
 	v := newView(t)
 	masks := filepath.Dir(v.Home) + "/masks"

@@ -12,11 +12,11 @@
 //
 // # How
 //
-// [Room] is the network namespace of a session. [Room.Count] reads how many sockets it
-// has, which costs some microseconds and is enough for most sessions: few sockets cannot
-// hold much. [Room.Look], which costs about a millisecond, asks the kernel for each socket and what it holds
-// (sock_diag(7)), by uid. A socket that no list of the kernel shows is one that was
-// unbound again; it counts for as much as it can hold.
+// [Room] is the network namespace of a session. [Room.Count] reads how many sockets it has, which
+// costs some microseconds and is enough for most sessions: few sockets cannot hold much.
+// [Room.Look], which costs about a millisecond, asks the kernel for each socket and what it holds
+// (sock_diag(7)), by uid. A socket that no list of the kernel shows is one that was unbound again;
+// it counts for as much as it can hold.
 //
 // [Locks] counts record locks by process.
 //

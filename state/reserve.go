@@ -7,10 +7,10 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// A chat can fill the file system that the state is on: its /tmp lies there. What ends a chat
-// must still be written down then, or nobody could make room, and a chatd that is started must still open its
-// database. So blocks are set aside ahead of what is written, and nothing new begins once the
-// file system is full: what has begun, and what ends something, has the rest to itself.
+// A chat can fill the file system that the state is on: its /tmp lies there. What ends a chat must
+// still be written down then, or nobody could make room, and a chatd that is started must still
+// open its database. So blocks are set aside ahead of what is written, and nothing new begins once
+// the file system is full: what has begun, and what ends something, has the rest to itself.
 
 // Room in bytes: what is set aside of the database and of the log.
 const (
@@ -35,10 +35,12 @@ func (r *reserve) ahead(f *os.File, used, more int64) {
 	}
 }
 
-// endings are the actions that may begin on a full file system: they use a few lines, and make room.
+// endings are the actions that may begin on a full file system: they use a few lines, and make
+// room.
 var endings = map[string]bool{"reap": true, "sleep": true, "end": true, "unschedule": true}
 
-// mayBegin is a [chat.ErrBusy] where an event is the beginning of something for which there is no room.
+// mayBegin is a [chat.ErrBusy] where an event is the beginning of something for which there is no
+// room.
 func (s *Store) mayBegin(e Event) error {
 	if e.Outcome == "done" || e.Outcome == "failed" || endings[e.Action] {
 		return nil

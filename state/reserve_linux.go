@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocate sets blocks aside for the first size bytes of f, whose length stays as it is (fallocate(2)).
+// allocate sets blocks aside for the first size bytes of f, whose length stays as it is
+// (fallocate(2)).
 func allocate(f *os.File, size int64) error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, size)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestAttackFull: on a disk that a chat has filled nothing begins, and says why; but every chat can be
-// reaped, what has begun can say how it ended, and a chatd that is started opens its state.
+// TestAttackFull: on a disk that a chat has filled nothing begins, and says why; but every chat can
+// be reaped, what has begun can say how it ended, and a chatd that is started opens its state.
 func TestAttackFull(t *testing.T) {
 	needRoot(t)
 	cmd := exec.Command(os.Args[0])

@@ -189,7 +189,8 @@ func openDB(path string, readOnly bool) (db *bbolt.DB, file *os.File, err error)
 	return db, file, nil
 }
 
-// setAside keeps room ahead of the database. The caller holds writer, or nobody else has the store yet.
+// setAside keeps room ahead of the database. The caller holds writer, or nobody else has the store
+// yet.
 func (s *Store) setAside() {
 	if s.readOnly {
 		return

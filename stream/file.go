@@ -32,9 +32,9 @@ type File struct {
 // NewFile is the stream in f, as far as it was written, of which the first and the last half of max
 // bytes are kept. The caller closes f. Whoever reads must know the max of who writes.
 //
-// The ring has a piece more of room than its half, so that what is kept is never what is being written
-// over. A max of 0 is a stream of a chatd before output_max was: [chat.DefaultOutputMax], and no such room, so
-// that of the tail a piece less is kept.
+// The ring has a piece more of room than its half, so that what is kept is never what is being
+// written over. A max of 0 is a stream of a chatd before output_max was: [chat.DefaultOutputMax],
+// and no such room, so that of the tail a piece less is kept.
 func NewFile(f *os.File, max int64) *File {
 	r := &File{f: f, max: max, head: max / 2, ring: max - max/2 + PieceSize}
 	if max == 0 {
@@ -121,8 +121,9 @@ func (r *File) Counts() (total, missed int64, err error) {
 	return int64(binary.LittleEndian.Uint64(counts[:8])), int64(binary.LittleEndian.Uint64(counts[8:])), nil
 }
 
-// ReadAt reads from position pos on, or from the next that is kept, which it returns: at. Of a stream
-// that is longer than what is kept that is head or tail. No bytes and no error are the end, for now.
+// ReadAt reads from position pos on, or from the next that is kept, which it returns: at. Of a
+// stream that is longer than what is kept that is head or tail. No bytes and no error are the end,
+// for now.
 func (r *File) ReadAt(p []byte, pos int64) (n int, at int64, err error) {
 	for {
 		total, _, err := r.Counts()

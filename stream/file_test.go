@@ -61,8 +61,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// readRing reads all that is kept of a stream of size bytes and returns how much that is. The head is never left
-// out; nothing is, of a stream that is no longer than max.
+// readRing reads all that is kept of a stream of size bytes and returns how much that is. The head
+// is never left out; nothing is, of a stream that is no longer than max.
 func readRing(t *testing.T, f *os.File, max, size int64) (seen int64) {
 	t.Helper()
 	r := NewFile(f, max)
@@ -86,8 +86,8 @@ func readRing(t *testing.T, f *os.File, max, size int64) (seen int64) {
 	}
 }
 
-// TestFileOfAnOlderChatd: what a minder wrote that was told no max is read as it was laid out then: 512 KiB of
-// head, a ring of 512 KiB.
+// TestFileOfAnOlderChatd: what a minder wrote that was told no max is read as it was laid out then:
+// 512 KiB of head, a ring of 512 KiB.
 func TestFileOfAnOlderChatd(t *testing.T) {
 	const half = 512 << 10
 	for _, size := range []int64{1, half + 1, 2 * half, 2*half + 1, 5*half + 777} {

@@ -14,7 +14,8 @@ const (
 	FrameEnd  = 'e' // there is no more input
 )
 
-// FrameMax keeps a frame within one write to a pipe that is whole or not at all (PIPE_BUF, pipe(7)).
+// FrameMax keeps a frame within one write to a pipe that is whole or not at all (PIPE_BUF,
+// pipe(7)).
 const FrameMax = 4093
 
 func inputFrame(kind byte, p []byte) []byte {

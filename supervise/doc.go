@@ -10,17 +10,19 @@
 // chatd moves it out of the leaf, among its own, and lets it go on: from here on no limit of the
 // chat meets it, and cgroup.kill does not.
 //
-// It copies each pipe into its file ([stream.File]): the head and the tail of the stream, as much as
-// [Spec].OutputMax says, and how long it was. The files are on the run directory, a tmpfs; they grow no more when that is nearly
-// full. When the command has ended, or the time is over and chatd did not see to it, it writes to cgroup.kill, reads
-// what is left in the pipes, writes [End], and ends itself. chatd reads the files when it wants
-// to, also after a restart: it needs no answer from the minder, which has no socket.
+// It copies each pipe into its file ([stream.File]): the head and the tail of the stream, as much
+// as [Spec].OutputMax says, and how long it was. The files are on the run directory, a tmpfs; they
+// grow no more when that is nearly full. When the command has ended, or the time is over and chatd
+// did not see to it, it writes to cgroup.kill, reads what is left in the pipes, writes [End], and
+// ends itself. chatd reads the files when it wants to, also after a restart: it needs no answer
+// from the minder, which has no socket.
 //
 // # What it does not stop
 //
 // The minder is a process of the host: whoever is root there can end it. Its run then loses its
-// output from there on and ends as soon as it prints; how it ended is not known ([chat.RunLost]). Until it is moved, for some
-// milliseconds, a chat that is out of memory can take it along, and with it the run.
-// The pages that it touched until then count for the run, about two megabytes. Two minders have
-// one uid and are bounded by no chat's limits: what they copy is time of the host's. Neither may be traced, and neither runs anything of a chat.
+// output from there on and ends as soon as it prints; how it ended is not known ([chat.RunLost]).
+// Until it is moved, for some milliseconds, a chat that is out of memory can take it along, and
+// with it the run. The pages that it touched until then count for the run, about two megabytes. Two
+// minders have one uid and are bounded by no chat's limits: what they copy is time of the host's.
+// Neither may be traced, and neither runs anything of a chat.
 package supervise

@@ -39,7 +39,8 @@ type Files struct {
 	Kill *os.File
 }
 
-// All are the files in the order of their descriptors, with none in the place of a file that is not there.
+// All are the files in the order of their descriptors, with none in the place of a file that is not
+// there.
 func (f Files) All(none *os.File) []*os.File {
 	all := []*os.File{f.Spec, f.Ready, f.Orders, f.Stdin, f.StdoutPipe, f.StderrPipe, f.StdoutFile, f.StderrFile, f.End, f.Kill}
 	for i, one := range all {

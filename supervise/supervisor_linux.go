@@ -99,7 +99,8 @@ func closeOwnStdio(files []*os.File) error {
 }
 
 // dropRoot becomes uid for good. With the last of its uids that is root's a process loses its
-// capabilities (capabilities(7)), and by the change it may not be dumped nor traced any more (prctl(2)).
+// capabilities (capabilities(7)), and by the change it may not be dumped nor traced any more
+// (prctl(2)).
 func dropRoot(uid uint32) error {
 	err := syscall.Setgroups(nil)
 	if err == nil {
@@ -182,7 +183,8 @@ func (m *supervisor) supervise() error {
 	return errors.Join(err, terr, jerr, werr)
 }
 
-// onlyReader hides what else a file can do: to copy from a pipe in the kernel would bypass the ring.
+// onlyReader hides what else a file can do: to copy from a pipe in the kernel would bypass the
+// ring.
 type onlyReader struct{ io.Reader }
 
 // await waits for the command, or for the last moment that it has, and then ends the leaf until

@@ -138,7 +138,8 @@ func (a *attached) forward(ctx context.Context, run string, told <-chan os.Signa
 	}
 }
 
-// raw has the terminal in front of this program pass on every key, where the run has one of its own.
+// raw has the terminal in front of this program pass on every key, where the run has one of its
+// own.
 func (a *attached) raw() (restore func() error, err error) {
 	f, ok := a.in.(*os.File)
 	if a.spec.TTY == nil || !ok || !term.IsTerminal(int(f.Fd())) {

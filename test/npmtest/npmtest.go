@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// Install runs a command line that installs packages, in dir. Where there is no npm, or no registry,
-// the test skips, and says so; where nothing may be missing (CHATD_TEST_REQUIRE=all), it fails.
+// Install runs a command line that installs packages, in dir. Where there is no npm, or no
+// registry, the test skips, and says so; where nothing may be missing (CHATD_TEST_REQUIRE=all), it
+// fails.
 func Install(t testing.TB, dir string, argv ...string) {
 	t.Helper()
 	for _, name := range []string{"node", "npm"} {

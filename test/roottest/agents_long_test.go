@@ -72,7 +72,8 @@ const agentEnv = `{OPENAI_API_KEY: dummy, GEMINI_API_KEY: dummy, ANTHROPIC_API_K
       DISABLE_AUTOUPDATER: "1", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", CLAUDE_CODE_SANDBOXED: "1",
       PI_OFFLINE: "1", OPENCODE_DISABLE_AUTOUPDATE: "1", OPENCODE_DISABLE_MODELS_FETCH: "1"}`
 
-// coverUsrLocal makes /usr/local writable for this test alone: nothing of it is seen by the machine.
+// coverUsrLocal makes /usr/local writable for this test alone: nothing of it is seen by the
+// machine.
 func coverUsrLocal(t *testing.T) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/srv", ".usrlocal")

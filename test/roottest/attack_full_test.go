@@ -15,9 +15,10 @@ import (
 	"github.com/chatd/chatd/runs"
 )
 
-// TestAttackFullDisk: A fills the file system that chatd's own state is on, by its /tmp (no quota, SECURITY.md).
-// Nothing begins then that could not be written down, and of what was refused nothing is left; but A can
-// still be reaped, which gives the room back, and then everything goes on for B, its schedules too.
+// TestAttackFullDisk: A fills the file system that chatd's own state is on, by its /tmp (no quota,
+// SECURITY.md). Nothing begins then that could not be written down, and of what was refused nothing
+// is left; but A can still be reaped, which gives the room back, and then everything goes on for B,
+// its schedules too.
 func TestAttackFullDisk(t *testing.T) {
 	opt := attackOptions(t)
 	if !onHost() { // where PAM knows the state's directory; there it is as large as the disk

@@ -15,8 +15,9 @@ import (
 	"github.com/chatd/chatd/provision"
 )
 
-// TestAttackKilledStarts: chatd is killed again and again while runs of the background begin and end. What
-// was answered is there afterwards, whatever the moment; what was not leaves no process, no leaf and no file.
+// TestAttackKilledStarts: chatd is killed again and again while runs of the background begin and
+// end. What was answered is there afterwards, whatever the moment; what was not leaves no process,
+// no leaf and no file.
 func TestAttackKilledStarts(t *testing.T) {
 	opt := attackOptions(t)
 	leaveOrphansToInit(t)
@@ -60,7 +61,8 @@ func TestAttackKilledStarts(t *testing.T) {
 	}
 }
 
-// startsUntilKilled starts runs from many sides until the daemon is killed, and returns those that it answered.
+// startsUntilKilled starts runs from many sides until the daemon is killed, and returns those that
+// it answered.
 func startsUntilKilled(t *testing.T, d *daemon, id chat.ID, after time.Duration) (began []string) {
 	t.Helper()
 	var mu sync.Mutex

@@ -13,10 +13,10 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestSocketsAreBounded has a chat take all the kernel memory that sockets and locks
-// give, in ten processes: more of them meet the memory limit. Where nothing else counts it, its
-// session ends with the reason in the audit log, and the host has the memory back. How much it takes
-// until somebody looks depends on how busy the machine is.
+// TestSocketsAreBounded has a chat take all the kernel memory that sockets and locks give, in ten
+// processes: more of them meet the memory limit. Where nothing else counts it, its session ends
+// with the reason in the audit log, and the host has the memory back. How much it takes until
+// somebody looks depends on how busy the machine is.
 func TestSocketsAreBounded(t *testing.T) {
 	needsRoot(t)
 	alone(t) // it measures the memory of the kernel

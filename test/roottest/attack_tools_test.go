@@ -138,8 +138,8 @@ func yama(t *testing.T) bool {
 	return err == nil && string(scope) != "0\n"
 }
 
-// TestToolsLie: where Landlock is left out, and no Yama is, the chat speaks for its tool, without end,
-// or lies. It is the same: the call ends, and a rule that is made up is no denial.
+// TestToolsLie: where Landlock is left out, and no Yama is, the chat speaks for its tool, without
+// end, or lies. It is the same: the call ends, and a rule that is made up is no denial.
 func TestToolsLie(t *testing.T) {
 	opt := withRules(t, attackOptions(t))
 	opt.Without, opt.AllowMissing = []chat.LayerName{chat.LayerLandlock}, []chat.LayerName{chat.LayerNetwork}

@@ -83,7 +83,8 @@ func uidOf(pid int) uint32 {
 	return uint32(uid)
 }
 
-// TestBackground: a run of the background has an id of its chat, is listed, read, followed, and ends with its code.
+// TestBackground: a run of the background has an id of its chat, is listed, read, followed, and
+// ends with its code.
 func TestBackground(t *testing.T) {
 	m := open(t, attackOptions(t))
 	c := create(t, m, "background", "default")
@@ -155,7 +156,8 @@ func TestRunsOfOthers(t *testing.T) {
 	}
 }
 
-// TestBackgroundInput: standard input is written in pieces and closed; signals arrive; a run is ended.
+// TestBackgroundInput: standard input is written in pieces and closed; signals arrive; a run is
+// ended.
 func TestBackgroundInput(t *testing.T) {
 	m := open(t, attackOptions(t))
 	c := create(t, m, "input", "default")
@@ -264,7 +266,8 @@ func runLeaves(t testing.TB, opt provision.Options) []string {
 	return found
 }
 
-// TestBackgroundEnds: a run ends with the session, what had ended is kept then, and a reap leaves neither.
+// TestBackgroundEnds: a run ends with the session, what had ended is kept then, and a reap leaves
+// neither.
 func TestBackgroundEnds(t *testing.T) {
 	opt := attackOptions(t)
 	m := open(t, opt)
@@ -318,8 +321,8 @@ func TestRunsAtOnce(t *testing.T) {
 	startRun(t, m, c.ID, chat.RunSpec{Command: "true"})
 }
 
-// TestMinderIsOutOfReach: what minds a run has no privilege and none of the chat's limits, and the chat can
-// neither see, signal nor trace it.
+// TestMinderIsOutOfReach: what minds a run has no privilege and none of the chat's limits, and the
+// chat can neither see, signal nor trace it.
 func TestMinderIsOutOfReach(t *testing.T) {
 	opt := attackOptions(t)
 	m := open(t, opt)

@@ -14,8 +14,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// BenchmarkRuns is a run of true, beside fork and exec of true, nsenter of it into the namespaces of
-// a session, and crun exec of it in a container, in turn in one run: read the ratios.
+// BenchmarkRuns is a run of true, beside fork and exec of true, nsenter of it into the namespaces
+// of a session, and crun exec of it in a container, in turn in one run: read the ratios.
 //
 //	go test ./test/roottest -run - -bench BenchmarkRuns -benchtime 1x
 func BenchmarkRuns(b *testing.B) {
@@ -82,8 +82,8 @@ func sessionLeader(t testing.TB, c chat.Chat) string {
 	return ""
 }
 
-// crunContainer is a container of crun's, behind a shell in a mount namespace of its own: crun refuses a
-// host that shows it both cgroup versions.
+// crunContainer is a container of crun's, behind a shell in a mount namespace of its own: crun
+// refuses a host that shows it both cgroup versions.
 type crunContainer struct {
 	in  io.WriteCloser
 	out *bufio.Reader

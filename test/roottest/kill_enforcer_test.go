@@ -27,9 +27,9 @@ const (
 )
 
 // TestEnforcerKilledAtEveryStep kills the enforcer's worker, its holder, or both at each step of
-// create, wake, run, reload, sleep and reap, and at each step of its own. The call succeeds, or its error
-// has a kind; asked again it succeeds, and the enforcer is there again. Another chat tries meanwhile
-// to open what is denied; it keeps its session and its runs.
+// create, wake, run, reload, sleep and reap, and at each step of its own. The call succeeds, or its
+// error has a kind; asked again it succeeds, and the enforcer is there again. Another chat tries
+// meanwhile to open what is denied; it keeps its session and its runs.
 func TestEnforcerKilledAtEveryStep(t *testing.T) {
 	leaveOrphansToInit(t)
 	k := newEnforcerKills(t)
@@ -177,8 +177,8 @@ func (k *enforcerKills) verbs() []killedVerb {
 	}
 }
 
-// forgotten waits until the enforcer has no record of a chat: one that was killed while the chat was
-// reaped leaves it to the next.
+// forgotten waits until the enforcer has no record of a chat: one that was killed while the chat
+// was reaped leaves it to the next.
 func (k *enforcerKills) forgotten(t *testing.T, c chat.Chat) {
 	t.Helper()
 	until(t, "the enforcer forgets the chat", func() bool {

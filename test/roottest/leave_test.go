@@ -17,7 +17,8 @@ import (
 )
 
 // TestServeLeavesNothing: a chatd without systemd that is ended leaves its keeper and its cgroups
-// to a session that lives on, and nothing when there is none; when that session ends, the keeper does.
+// to a session that lives on, and nothing when there is none; when that session ends, the keeper
+// does.
 func TestServeLeavesNothing(t *testing.T) {
 	if onHost() {
 		t.Skip("the keeper and the slice are units of systemd's")

@@ -26,8 +26,8 @@ func numbers(size int) (text string, n int) {
 	return b.String(), n
 }
 
-// keptOf compares what is kept of one stream with what was printed: the first half of most, the line that
-// counts what is left out, the tail.
+// keptOf compares what is kept of one stream with what was printed: the first half of most, the
+// line that counts what is left out, the tail.
 func keptOf(t *testing.T, what, printed, kept string, total int64, most int) {
 	t.Helper()
 	if total != int64(len(printed)) {
@@ -54,9 +54,9 @@ func keptOfBoth(t *testing.T, what, printed string, r *chat.RunResult, most int)
 	keptOf(t, what+", stderr", printed, r.Stderr, r.StderrBytes, most)
 }
 
-// TestOutputMax: of a run that prints three times what it may keep on both streams, head and tail of the size that it
-// asked for are there and the total is told: waited for, in the background, after kill -9 of chatd before and
-// behind what it printed, and when it is followed.
+// TestOutputMax: of a run that prints three times what it may keep on both streams, head and tail
+// of the size that it asked for are there and the total is told: waited for, in the background,
+// after kill -9 of chatd before and behind what it printed, and when it is followed.
 func TestOutputMax(t *testing.T) {
 	for _, size := range []int{4 << 10, chat.MaxOutputMax} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) { outputMax(t, size) })
@@ -115,7 +115,8 @@ func shownRun(t *testing.T, d *daemon, id chat.ID, run string) chat.Run {
 	return r
 }
 
-// followed reads a run that has ended from its beginning: the two halves, byte by byte, and how much lies between them.
+// followed reads a run that has ended from its beginning: the two halves, byte by byte, and how
+// much lies between them.
 func followed(t *testing.T, d *daemon, opt provision.Options, id chat.ID, run, printed string, size int) {
 	t.Helper()
 	want := printed[:size/2] + printed[len(printed)-size/2:]
@@ -140,8 +141,8 @@ func followed(t *testing.T, d *daemon, opt provision.Options, id chat.ID, run, p
 	}
 }
 
-// TestOutputMaxOfAllRuns: what the runs of a chat that are under way may keep is bounded whatever each asks for; who
-// keeps nothing is let in.
+// TestOutputMaxOfAllRuns: what the runs of a chat that are under way may keep is bounded whatever
+// each asks for; who keeps nothing is let in.
 func TestOutputMaxOfAllRuns(t *testing.T) {
 	m := open(t, attackOptions(t))
 	c, other := create(t, m, "much", "default"), create(t, m, "other", "default")
@@ -205,8 +206,8 @@ func TestOutputMaxKept(t *testing.T) {
 	}
 }
 
-// TestOutputMaxMemory: to answer with what JSON makes six times as long costs chatd-root and the front each what is
-// kept, and its text.
+// TestOutputMaxMemory: to answer with what JSON makes six times as long costs chatd-root and the
+// front each what is kept, and its text.
 func TestOutputMaxMemory(t *testing.T) {
 	opt := attackOptions(t)
 	d := startDaemon(t, opt, "")
@@ -228,7 +229,8 @@ func TestOutputMaxMemory(t *testing.T) {
 	}
 }
 
-// olderStream is a stream as the minder of an older chatd wrote it: 512 KiB of head, a ring of 512 KiB.
+// olderStream is a stream as the minder of an older chatd wrote it: 512 KiB of head, a ring of 512
+// KiB.
 func olderStream(text string) []byte {
 	const half = 512 << 10
 	data := make([]byte, min(len(text), 2*half))
@@ -243,8 +245,8 @@ func olderStream(text string) []byte {
 	return append(binary.LittleEndian.AppendUint64(counts, 0), data...)
 }
 
-// TestOutputMaxOfAnOlderChatd: a run whose note has no size is read as it was written then, and one with a size
-// that no chatd wrote is none.
+// TestOutputMaxOfAnOlderChatd: a run whose note has no size is read as it was written then, and one
+// with a size that no chatd wrote is none.
 func TestOutputMaxOfAnOlderChatd(t *testing.T) {
 	opt := attackOptions(t)
 	m, err := openManager(t.Context(), opt)

@@ -109,9 +109,9 @@ func TestRulesWithoutEnforcer(t *testing.T) {
 	}
 }
 
-// TestRulesMaskedByBubblewrap: what file rules close and is there when a session begins is masked by bubblewrap:
-// the plan has the masks, explain and layers tell of them, and a reload opens what lies under
-// one and closes it again, after which the enforcer alone keeps it. A link gets no mask.
+// TestRulesMaskedByBubblewrap: what file rules close and is there when a session begins is masked
+// by bubblewrap: the plan has the masks, explain and layers tell of them, and a reload opens what
+// lies under one and closes it again, after which the enforcer alone keeps it. A link gets no mask.
 func TestRulesMaskedByBubblewrap(t *testing.T) {
 	needsRoot(t)
 	const deny = `access: {useDefaults: false, deny: ["~/keys", "~/note", "~/link", "~/later"]}`

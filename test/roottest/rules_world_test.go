@@ -51,7 +51,8 @@ func endKeeper(t testing.TB, opt provision.Options) {
 	if b, err := os.ReadFile(filepath.Join(opt.Run, "keeper", "log")); err == nil && len(b) > 0 {
 		t.Logf("the keeper says:\n%s", b)
 	}
-	// A worker takes the place of its holder: both are stopped first, and what they began meanwhile.
+	// A worker takes the place of its holder: both are stopped first, and what they began
+	// meanwhile.
 	var stopped []string
 	for {
 		all := enforcersOf(opt)

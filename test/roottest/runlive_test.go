@@ -99,8 +99,8 @@ func highWaterOf(pid int) (most int64) {
 	}
 }
 
-// TestRunLikeSSH: chatd run has standard input of any size and the memory of none, streams apart, the exit
-// code, and the signals.
+// TestRunLikeSSH: chatd run has standard input of any size and the memory of none, streams apart,
+// the exit code, and the signals.
 func TestRunLikeSSH(t *testing.T) {
 	opt := attackOptions(t)
 	d := startDaemon(t, opt, "")
@@ -172,8 +172,8 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestRunTTY: -t is a terminal of the chat's own, with a size that changes; what it prints comes to an operator's
-// terminal without what that would obey.
+// TestRunTTY: -t is a terminal of the chat's own, with a size that changes; what it prints comes to
+// an operator's terminal without what that would obey.
 func TestRunTTY(t *testing.T) {
 	opt := attackOptions(t)
 	d := startDaemon(t, opt, "")

@@ -7,8 +7,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestRunHasASession: a run leads a session (setsid(2)) that it can name, whatever kind of run it is.
-// Field 6 of proc_pid_stat(5) is 0 where the session is outside the pid namespace.
+// TestRunHasASession: a run leads a session (setsid(2)) that it can name, whatever kind of run it
+// is. Field 6 of proc_pid_stat(5) is 0 where the session is outside the pid namespace.
 func TestRunHasASession(t *testing.T) {
 	m := open(t, options(t))
 	c := create(t, m, "has a session", "default")

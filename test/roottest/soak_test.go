@@ -102,7 +102,8 @@ func soakCount(t *testing.T, opt provision.Options, chats []chat.Chat) soakLeft 
 	return l
 }
 
-// TestSoak: runs that end in every way, many at once, leave no process, leaf, descriptor, goroutine or file.
+// TestSoak: runs that end in every way, many at once, leave no process, leaf, descriptor, goroutine
+// or file.
 func TestSoak(t *testing.T) {
 	opt := attackOptions(t)
 	m := open(t, opt)
@@ -152,8 +153,8 @@ func TestSoak(t *testing.T) {
 	t.Logf("%d runs in %s: before %+v, after %+v", n, took.Round(time.Millisecond), before, after)
 }
 
-// TestAnswerWithinGrace: a run of the background that is ended is gone, and the answer is there, whatever it
-// does to stay; as is a run whose stdout the chat's terminal holds open.
+// TestAnswerWithinGrace: a run of the background that is ended is gone, and the answer is there,
+// whatever it does to stay; as is a run whose stdout the chat's terminal holds open.
 func TestAnswerWithinGrace(t *testing.T) {
 	m := open(t, attackOptions(t))
 	c := create(t, m, "answer", "default")

@@ -17,8 +17,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// coverDir lays an empty tmpfs over a directory of the host until the test ends: the tests have a mount
-// namespace of their own.
+// coverDir lays an empty tmpfs over a directory of the host until the test ends: the tests have a
+// mount namespace of their own.
 func coverDir(t *testing.T, dir string) {
 	t.Helper()
 	must(t, os.MkdirAll(dir, 0o755))
@@ -49,8 +49,8 @@ func sysVOf(t *testing.T, uid uint32) (all []string) {
 	return all
 }
 
-// TestReapSweeps: what lies about of a chat's uid where other daemons of the host keep things by user
-// goes with the chat, and what is of its neighbour stays.
+// TestReapSweeps: what lies about of a chat's uid where other daemons of the host keep things by
+// user goes with the chat, and what is of its neighbour stays.
 func TestReapSweeps(t *testing.T) {
 	m := open(t, options(t))
 	gone, stays := asleep(t, m, "is swept"), asleep(t, m, "is not swept")
@@ -118,8 +118,8 @@ func TestReapSweeps(t *testing.T) {
 	must(t, m.Reap(operator(t.Context()), stays.ID)) // what was made for it goes too
 }
 
-// TestUIDRangeTaken: a range of uids that an account, a group or subordinate ids of the host meet is refused
-// before anything is made, with what to do.
+// TestUIDRangeTaken: a range of uids that an account, a group or subordinate ids of the host meet
+// is refused before anything is made, with what to do.
 func TestUIDRangeTaken(t *testing.T) {
 	low := testUIDs.Low + 1000
 	for name, line := range map[string]string{
@@ -152,8 +152,8 @@ func TestUIDRangeTaken(t *testing.T) {
 	}
 }
 
-// TestReapNamesWhatItLeaves: files of the uid in what was exposed for writing, and in the host's /tmp, outlive
-// the chat, and the audit log says where they are.
+// TestReapNamesWhatItLeaves: files of the uid in what was exposed for writing, and in the host's
+// /tmp, outlive the chat, and the audit log says where they are.
 func TestReapNamesWhatItLeaves(t *testing.T) {
 	opt, s := withShop(t)
 	m := open(t, opt)

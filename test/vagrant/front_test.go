@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestHostFront: what reads callers' text is one process of the user chatd, in a cgroup of its own in
-// chatd's unit, with no capability and no way to one.
+// TestHostFront: what reads callers' text is one process of the user chatd, in a cgroup of its own
+// in chatd's unit, with no capability and no way to one.
 func TestHostFront(t *testing.T) {
 	pid := strings.TrimSpace(output(t, "pgrep", "-x", "chatd-front"))
 	if pid == "" || strings.Contains(pid, "\n") {

@@ -143,9 +143,9 @@ func insist(retries *atomic.Int64, do func() error) error {
 	}
 }
 
-// TestHostRestartUnderLoad restarts chatd five times (twice) while ten (four) workers
-// create, run in and reap chats; -short has the figures in brackets. Callers see retryable errors only, two sessions that
-// are there all the while stay what they are, and no half chat is left.
+// TestHostRestartUnderLoad restarts chatd five times (twice) while ten (four) workers create, run
+// in and reap chats; -short has the figures in brackets. Callers see retryable errors only, two
+// sessions that are there all the while stay what they are, and no half chat is left.
 func TestHostRestartUnderLoad(t *testing.T) {
 	restarts, workers := 5, 10
 	if testing.Short() {

@@ -150,8 +150,8 @@ func ask(spec chat.Spec) (chat.Chat, error) {
 	return c, err
 }
 
-// whenNotBusy asks again while chatd is busy, as a bridge does: it begins nothing while packet rules
-// that somebody changed are being put right, which takes an emulated machine a while.
+// whenNotBusy asks again while chatd is busy, as a bridge does: it begins nothing while packet
+// rules that somebody changed are being put right, which takes an emulated machine a while.
 func whenNotBusy(ctx context.Context, ask func() error) error {
 	for {
 		if err := ask(); !errors.Is(err, chat.ErrBusy) || ctx.Err() != nil {
