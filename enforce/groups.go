@@ -99,7 +99,7 @@ func (g *Groups) Follow(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	if err := json.NewEncoder(conn).Encode(Order{Verb: Lend}); err != nil {
 		return fmt.Errorf("cannot ask for the enforcer's groups: %w", err)
 	}

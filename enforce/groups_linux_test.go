@@ -1,12 +1,14 @@
 package enforce
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -85,6 +87,35 @@ func openDescriptors(t *testing.T) (n int) {
 		}
 	}
 	return n
+}
+
+// TestFollowEnds: Follow returns when its context ends, however soon, and not before the worker's
+// end otherwise.
+func TestFollowEnds(t *testing.T) {
+	dir := t.TempDir()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, Socket), Net: "unix"})
+	must(t, err)
+	defer l.Close()
+	var lent []*net.UnixConn
+	go func() {
+		for {
+			conn, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			lent = append(lent, conn) // stays open
+			_ = sendGroups(conn, 0, 0)
+		}
+	}()
+	g := NewGroups(dir)
+	for i := range 100 {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Duration(i)*10*time.Microsecond, cancel)
+		if err := g.Follow(ctx); err == nil {
+			t.Fatal("Follow says that the worker ended")
+		}
+	}
+	must(t, g.Close())
 }
 
 // TestGroupsOfNobody: without an enforcer Follow says so at once, and an enforcer whose groups
