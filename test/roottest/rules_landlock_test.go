@@ -97,7 +97,11 @@ func TestRulesWithoutEnforcer(t *testing.T) {
 			goOn := waitingRun(t, m, c, "cat /data/secret/f /whole/f")
 			leader := sessionLeader(t, c)
 			must(t, m.Close()) // it would bring the enforcer back
+			enforcers := enforcersOf(opt)
 			endKeeper(t, opt)
+			for _, pid := range enforcers {
+				awaitClosed(t, pid)
+			}
 			for _, place := range []string{"/data/secret", "/whole"} {
 				must(t, unmountIn(leader, place))
 			}
@@ -111,6 +115,17 @@ func TestRulesWithoutEnforcer(t *testing.T) {
 			open(t, opt) // which reaps it
 		})
 	}
+}
+
+// awaitClosed waits until a killed process has closed its files: an open about which a group of
+// fanotify(7) is asked while its last descriptor closes may wait for ever (seen on Linux 6.18).
+func awaitClosed(t *testing.T, pid string) {
+	t.Helper()
+	until(t, "process "+pid+" closes its files", func() bool {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		tasks, _ := os.ReadDir("/proc/" + pid + "/task")
+		return err != nil || len(tasks) == 1 && strings.Contains(string(stat), ") Z ")
+	})
 }
 
 // waitingRun starts a background run, which does the command when it is told to. What it returns
