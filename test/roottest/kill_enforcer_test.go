@@ -173,19 +173,8 @@ func (k *enforcerKills) verbs() []killedVerb {
 				return err
 			}
 			return nil
-		}, func(t *testing.T) { k.forgotten(t, made); gone(t, k.opt, made) }},
+		}, func(t *testing.T) { gone(t, k.opt, made) }},
 	}
-}
-
-// forgotten waits until the enforcer has no record of a chat: one that was killed while the chat
-// was reaped leaves it to the next.
-func (k *enforcerKills) forgotten(t *testing.T, c chat.Chat) {
-	t.Helper()
-	until(t, "the enforcer forgets the chat", func() bool {
-		left, err := filepath.Glob(filepath.Join(k.opt.Run, "keeper/sessions", string(c.ID)+".*"))
-		must(t, err)
-		return len(left) == 0
-	})
 }
 
 func ignoreEnded(err error) error {

@@ -125,9 +125,22 @@ func pidsOf(uid uint32) []int {
 // gone fails unless nothing of the chat is left.
 func gone(t testing.TB, opt provision.Options, c chat.Chat) {
 	t.Helper()
+	forgotten(t, opt, c)
 	if left := traces(t, opt, c); len(left) > 0 {
 		t.Errorf("chat %s (uid %d) left behind:\n  %s", c.ID, c.UID, strings.Join(left, "\n  "))
 	}
+}
+
+// forgotten waits until the enforcer has no record of a chat. An order that was on its way while
+// the chat was reaped leaves one until the enforcer looks who has ended, each ten seconds; an
+// enforcer that was killed meanwhile leaves it to the next.
+func forgotten(t testing.TB, opt provision.Options, c chat.Chat) {
+	t.Helper()
+	until(t, "the enforcer forgets the chat", func() bool {
+		left, err := filepath.Glob(filepath.Join(opt.Run, "keeper/sessions", string(c.ID)+".*"))
+		must(t, err)
+		return len(left) == 0
+	})
 }
 
 // whole fails unless the chat has what a chat that sleeps has.
