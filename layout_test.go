@@ -66,7 +66,7 @@ var mayImport = map[string][]string{
 		"broker", "fileops", "schedule", "stream", "guard", "shell", "files", "chat",
 	},
 	"fileops":     {"broker", "files", "chat"}, // adrs/0047
-	"broker":      {"stream", "chat", "files", "quota"},
+	"broker":      {"sys", "stream", "chat", "files", "quota"},
 	"terminal":    {"broker", "chat", "termsafe", "tmux"}, // adrs/0042
 	"api":         {"broker", "chat", "files", "quota"},
 	"api/apitest": {"stream", "chat", "files", "schedule"},

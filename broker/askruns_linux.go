@@ -10,6 +10,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/stream"
+	"github.com/chatd/chatd/sys"
 )
 
 // Run is [Root].
@@ -32,7 +33,7 @@ func pipes(begun Begun) func(run string, fds [2]int) error {
 	return func(run string, fds [2]int) error {
 		for _, fd := range fds {
 			if err := unix.SetNonblock(fd, true); err != nil {
-				return errors.Join(fmt.Errorf("cannot read run %s: %w", run, err), closeAll(fds[:]))
+				return errors.Join(fmt.Errorf("cannot read run %s: %w", run, err), sys.CloseAll(fds[:]))
 			}
 		}
 		begun(run, os.NewFile(uintptr(fds[0]), chat.Stdout), os.NewFile(uintptr(fds[1]), chat.Stderr))

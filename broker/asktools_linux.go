@@ -11,6 +11,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/sys"
 )
 
 // FileTool is [Root].
@@ -35,8 +36,7 @@ func (c *Client) talking(
 	return err
 }
 
-// talks are the file tools of a call, in the front. Whoever speaks with one does so beside the
-// call.
+// talks are the file tools of a call, in the front. Each has a goroutine that speaks with it.
 type talks struct {
 	ctx  context.Context
 	talk files.Talk
@@ -69,7 +69,7 @@ func (t *talks) begin(l *link, p []byte, fds [2]int) error {
 		}
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("cannot speak with a file tool: %w", err), closeAll(fds[:]))
+		return errors.Join(fmt.Errorf("cannot speak with a file tool: %w", err), sys.CloseAll(fds[:]))
 	}
 	one := &talk{n: s.N, link: l, of: t, replies: make(chan bool, 1)}
 	one.ctx, one.stop = context.WithCancel(t.ctx)

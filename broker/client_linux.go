@@ -12,6 +12,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/stream"
+	"github.com/chatd/chatd/sys"
 )
 
 // Client is the front's end. It satisfies [Root].
@@ -145,7 +146,7 @@ func (h hooks) receiver(l *link) receiver {
 			case k == tool && len(fds) == 2 && h.talks != nil:
 				return h.talks.begin(l, p, [2]int(fds))
 			case k == streams || k == tool || input || len(fds) > 0:
-				return errors.Join(fmt.Errorf("cannot use a packet %q with %d descriptors here", k, len(fds)), closeAll(fds))
+				return errors.Join(fmt.Errorf("cannot use a packet %q with %d descriptors here", k, len(fds)), sys.CloseAll(fds))
 			}
 			return use(k, p)
 		})

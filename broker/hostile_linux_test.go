@@ -21,6 +21,7 @@ import (
 
 	"github.com/chatd/chatd/api/apitest"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // These tests are a front that is taken over: it sends every message wrong in every way.
@@ -141,7 +142,7 @@ func TestHostileControl(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = closeAll(p[:]) })
+		t.Cleanup(func() { _ = sys.CloseAll(p[:]) })
 		return p[0]
 	}
 	pipe, w, err := os.Pipe()

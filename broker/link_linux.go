@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // link is one end of a SOCK_SEQPACKET pair.
@@ -150,12 +152,12 @@ func (l *link) recvFDs(use func(k kind, p []byte, fds []int) error) error {
 	if recvErr != nil {
 		return fmt.Errorf("cannot hear the other process: %w", recvErr)
 	}
-	fds, err := rightsIn(oob[:oobn])
+	fds, err := sys.Rights(oob[:oobn])
 	switch {
 	case err != nil || n > packetSize || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
-		return errors.Join(errors.New("cannot use a packet: it is too large, or brings too much"), err, closeAll(fds))
+		return errors.Join(errors.New("cannot use a packet: it is too large, or brings too much"), err, sys.CloseAll(fds))
 	case n == 0:
-		return errors.Join(io.EOF, closeAll(fds))
+		return errors.Join(io.EOF, sys.CloseAll(fds))
 	}
 	return use(kind(b[0]), b[1:n], fds)
 }
@@ -183,32 +185,6 @@ func (l *link) recvAll(most int, part kind, lasts ...kind) (last kind, all []byt
 		}
 		return 0, nil, fmt.Errorf("cannot use a packet %q here", last)
 	}
-}
-
-// rightsIn are the descriptors that came with a packet.
-func rightsIn(oob []byte) (fds []int, err error) {
-	if len(oob) == 0 {
-		return nil, nil
-	}
-	list, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read what came with a packet: %w", err)
-	}
-	for _, m := range list {
-		more, err := unix.ParseUnixRights(&m)
-		if err != nil {
-			return fds, fmt.Errorf("cannot read what came with a packet: %w", err)
-		}
-		fds = append(fds, more...)
-	}
-	return fds, nil
-}
-
-func closeAll(fds []int) (err error) {
-	for _, fd := range fds {
-		err = errors.Join(err, unix.Close(fd))
-	}
-	return err
 }
 
 // hangUp lets the other side read the end, and still hears it.

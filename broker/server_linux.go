@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // ServerOptions say what a front may ask of. All of them are needed.
@@ -83,7 +84,7 @@ func (s *Server) Serve(ctx context.Context) error {
 				return nil
 			}
 			if k != newCall || len(p) > 0 || len(fds) != 1 {
-				return errors.Join(fmt.Errorf("cannot use a packet %q of %d bytes and %d descriptors on the control socket", k, len(p), len(fds)), closeAll(fds))
+				return errors.Join(fmt.Errorf("cannot use a packet %q of %d bytes and %d descriptors on the control socket", k, len(p), len(fds)), sys.CloseAll(fds))
 			}
 			return s.accept(ctx, fds[0])
 		})

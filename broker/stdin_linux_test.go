@@ -16,6 +16,7 @@ import (
 	"github.com/chatd/chatd/api/apitest"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/stream"
+	"github.com/chatd/chatd/sys"
 )
 
 // reading is chatd-root with a run that reads, and to which one at a time may write.
@@ -179,7 +180,7 @@ func TestHostileStdin(t *testing.T) {
 				t.Errorf("the next call: %v", err)
 			}
 			_ = l.close()
-			if err := errors.Join(d.end(t), closeAll(given)); err != nil {
+			if err := errors.Join(d.end(t), sys.CloseAll(given)); err != nil {
 				t.Error(err)
 			}
 			over()
@@ -203,7 +204,7 @@ func TestStdinThatNeverEnds(t *testing.T) {
 		if err := l.hearBy(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
-		err := l.recvFDs(func(_ kind, _ []byte, fds []int) error { return closeAll(fds) })
+		err := l.recvFDs(func(_ kind, _ []byte, fds []int) error { return sys.CloseAll(fds) })
 		if err != nil {
 			t.Fatal(err)
 		}

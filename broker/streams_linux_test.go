@@ -14,6 +14,7 @@ import (
 
 	"github.com/chatd/chatd/api/apitest"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // printing is chatd-root with runs that print.
@@ -140,7 +141,7 @@ func TestHostileStreams(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	fd := int(r.Fd())
-	takes := func(_ string, fds [2]int) error { return closeAll(fds[:]) }
+	takes := func(_ string, fds [2]int) error { return sys.CloseAll(fds[:]) }
 	for name, c := range map[string]struct {
 		takes func(string, [2]int) error
 		kinds []kind

@@ -16,6 +16,7 @@ import (
 	"github.com/chatd/chatd/api/apitest"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/sys"
 )
 
 // tooled is chatd-root with tools that say nothing.
@@ -297,7 +298,7 @@ func TestHostileTools(t *testing.T) {
 			}
 			d.sound(t)
 			_ = l.close()
-			if err := errors.Join(d.end(t), closeAll(given)); err != nil {
+			if err := errors.Join(d.end(t), sys.CloseAll(given)); err != nil {
 				t.Error(err)
 			}
 			leaksNothing(t, fds, routines)
@@ -334,7 +335,7 @@ func TestToolThatNeverEnds(t *testing.T) {
 	if err != nil || last != failed || !strings.Contains(string(words), "too long") {
 		t.Errorf("answered %q %s, %v", last, words, err)
 	}
-	if err := errors.Join(d.end(t), l.close(), closeAll(given)); err != nil {
+	if err := errors.Join(d.end(t), l.close(), sys.CloseAll(given)); err != nil {
 		t.Error(err)
 	}
 	leaksNothing(t, fds, routines)

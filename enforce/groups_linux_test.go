@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // TestGroupsOf tries Follow on answers of another enforcer: what cannot be used is an error that
@@ -45,7 +47,7 @@ func TestGroupsOf(t *testing.T) {
 			if err != nil || (len(held) == 2) != (tt.want == "") {
 				t.Errorf("the next enforcer got %v, %v", held, err)
 			}
-			must(t, errors.Join(closeFDs(held), g.Close()))
+			must(t, errors.Join(sys.CloseAll(held), g.Close()))
 			if _, err := os.Lstat(filepath.Join(dir, groupsSocket)); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("the socket is left: %v", err)
 			}

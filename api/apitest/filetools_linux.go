@@ -92,7 +92,7 @@ func (FileTools) start(
 	served = make(chan struct{})
 	go func() {
 		defer close(served)
-		// Whoever speaks with it may have left before.
+		// The test may have closed its ends before.
 		_ = errors.Join(files.Serve(inR, outW, tools), inR.Close(), outW.Close())
 	}()
 	return served, nil

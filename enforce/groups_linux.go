@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // groupsSocket is the name of the socket at which [Groups] gives the groups to the next enforcer.
@@ -81,14 +83,7 @@ func (g *Groups) replace(with []int) error {
 	defer g.mu.Unlock()
 	old := g.held
 	g.held = with
-	return closeFDs(old)
-}
-
-func closeFDs(fds []int) (err error) {
-	for _, fd := range fds {
-		err = errors.Join(err, unix.Close(fd))
-	}
-	return err
+	return sys.CloseAll(old)
 }
 
 // Follow takes the groups of the enforcer that runs, holds them, and returns nil when its worker
@@ -176,7 +171,7 @@ func receiveGroups(conn *net.UnixConn) ([]int, error) {
 		return nil, fmt.Errorf("cannot receive the enforcer's groups: %w", err)
 	}
 	var a Answer
-	fds, err := fdsIn(oob[:oobn])
+	fds, err := sys.Rights(oob[:oobn])
 	switch jsonErr := json.NewDecoder(bytes.NewReader(b[:n])).Decode(&a); {
 	case jsonErr != nil:
 		err = errors.Join(err, jsonErr)
@@ -186,16 +181,7 @@ func receiveGroups(conn *net.UnixConn) ([]int, error) {
 		err = fmt.Errorf("%d descriptors came, want 2", len(fds))
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot receive the enforcer's groups: %w", err), closeFDs(fds))
+		return nil, errors.Join(fmt.Errorf("cannot receive the enforcer's groups: %w", err), sys.CloseAll(fds))
 	}
 	return fds, nil
-}
-
-func fdsIn(oob []byte) (fds []int, err error) {
-	messages, err := unix.ParseSocketControlMessage(oob)
-	for _, m := range messages {
-		more, parseErr := unix.ParseUnixRights(&m)
-		fds, err = append(fds, more...), errors.Join(err, parseErr)
-	}
-	return fds, err
 }
