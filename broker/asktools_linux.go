@@ -14,23 +14,34 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// FileTool is [Root].
+var (
+	fileTool = by("file_tool", func(ctx context.Context, c *call, u files.Use) (nothing, error) {
+		return nothing{}, c.root.FileTool(ctx, c.Chat, u, c.talk)
+	})
+	share = by("share", func(ctx context.Context, c *call, s chat.Share) (nothing, error) {
+		return nothing{}, c.root.ShareFile(ctx, c.Chat, s, c.talk)
+	})
+
+	toolVerbs = verbs{fileTool, share}
+)
+
+// FileTool is [FileTools].
 func (c *Client) FileTool(ctx context.Context, id chat.ID, u files.Use, talk files.Talk) error {
-	return c.talking(ctx, "file_tool", id, u, talk)
+	return talking(ctx, c, fileTool, id, u, talk)
 }
 
-// ShareFile is [Root].
+// ShareFile is [FileTools].
 func (c *Client) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk files.Talk) error {
-	return c.talking(ctx, "share", id, s, talk)
+	return talking(ctx, c, share, id, s, talk)
 }
 
 // talking is a call whose file tools talk speaks with.
-func (c *Client) talking(
-	ctx context.Context, verb string, id chat.ID, args any, talk files.Talk,
+func talking[A any](
+	ctx context.Context, c *Client, v verb[A, nothing], id chat.ID, a A, talk files.Talk,
 ) error {
 	within, cancel := context.WithCancel(ctx)
 	t := &talks{ctx: within, talk: talk}
-	_, err := ask[nothing](ctx, c, verb, id, args, hooks{talks: t})
+	_, err := v.askWith(ctx, c, id, a, hooks{talks: t})
 	cancel()
 	t.done.Wait()
 	return err

@@ -54,56 +54,9 @@ type Chats interface {
 
 // Base is what [Chats] and [Root] have in common.
 type Base interface {
-	// Create makes the chat of spec's owner and external id, or finds it; created says which, and
-	// c.Ignored what of spec is not so of one that was found. Any number of callers may create the
-	// same one at once.
-	Create(ctx context.Context, spec chat.Spec) (c chat.Chat, created bool, err error)
-	// List returns one page; Page.Next is the cursor for the following one.
-	List(ctx context.Context, filter chat.Filter) (chat.Page, error)
-	// Get returns one chat as it is now.
-	Get(ctx context.Context, id chat.ID) (chat.Chat, error)
-	// Patch changes what may change of a chat that is there: its labels.
-	Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat, error)
-	// Reap ends the chat and removes every trace of it.
-	Reap(ctx context.Context, id chat.ID) error
-	// Wake gives the chat a session; one that has a session keeps it.
-	Wake(ctx context.Context, id chat.ID) (chat.Chat, error)
-	// Sleep ends the chat's processes and keeps its home.
-	Sleep(ctx context.Context, id chat.ID) (chat.Chat, error)
-	// StartRun starts a run that goes on without its caller, and returns once it is on its way.
-	StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error)
-	// Runs lists the runs in progress and the background runs that are kept.
-	Runs(ctx context.Context, id chat.ID) (chat.Runs, error)
-	// EndRun ends a run and returns when nothing of it is left.
-	EndRun(ctx context.Context, id chat.ID, run string) error
-	// SignalRun sends a signal to every process of a run.
-	SignalRun(ctx context.Context, id chat.ID, run string, s chat.RunSignal) error
-	// Schedules lists a chat's schedules, with how the last run of each went.
-	Schedules(ctx context.Context, id chat.ID) (chat.Schedules, error)
-	// Schedule returns one of them.
-	Schedule(ctx context.Context, id chat.ID, schedule string) (chat.Schedule, error)
-	// RemoveSchedule forgets one. A run of it that is under way goes on.
-	RemoveSchedule(ctx context.Context, id chat.ID, schedule string) error
-	// Input types into the chat's terminal.
-	Input(ctx context.Context, id chat.ID, in chat.Input) error
-	// InputWait is Input that waits, as in.Wait says, and returns what was printed.
-	InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error)
-	// Screen returns what the chat's terminal shows.
-	Screen(ctx context.Context, id chat.ID) (chat.Screen, error)
-	// ScreenWith is Screen with what spec says: colours, and lines that were scrolled away.
-	ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error)
-	// Log returns a piece of what the chat's terminal printed, from the cursor since on;
-	// below 0, from the first byte that is kept.
-	Log(ctx context.Context, id chat.ID, since int64) (chat.Log, error)
-	// FollowLog gives out what Log has piece by piece, as it is printed, and perhaps an empty
-	// piece now and then. It ends with ctx, with out's error, or with the chat.
-	FollowLog(ctx context.Context, id chat.ID, since int64, out func(chat.Log) error) error
-	// Explain says whether the chat's file rules allow something, and by which rule.
-	Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error)
-	// Plan returns what the chat's session is made of. It is for operators.
-	Plan(ctx context.Context, id chat.ID) (chat.Plan, error)
-	// Host describes the machine and its walls.
-	Host(ctx context.Context) (chat.Host, error)
-	// Status is the daemon at a glance. It tries nothing, and answers while walls are tried.
-	Status(ctx context.Context) (chat.Status, error)
+	Life
+	Runs
+	Schedules
+	Terminals
+	Reports
 }

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -71,18 +70,22 @@ type hooks struct {
 }
 
 // ask makes one call.
-func ask[R any](ctx context.Context, c *Client, verb string, id chat.ID, args any, h hooks) (R, error) {
+func (v verb[A, R]) ask(ctx context.Context, c *Client, id chat.ID, a A) (R, error) {
+	return v.askWith(ctx, c, id, a, hooks{})
+}
+
+func (v verb[A, R]) askWith(ctx context.Context, c *Client, id chat.ID, a A, h hooks) (R, error) {
 	var result R
 	l, err := c.open()
 	if err != nil {
 		return result, err
 	}
 	defer func() { _ = l.close() }() // nobody hears what it says
-	raw, err := encode(args)
+	raw, err := encode(a)
 	if err != nil {
 		return result, err
 	}
-	m, err := encode(message{Verb: verb, Caller: chat.CallerFrom(ctx), Chat: id, Args: json.RawMessage(raw)})
+	m, err := encode(message{Verb: v.name, Caller: chat.CallerFrom(ctx), Chat: id, Args: raw})
 	if err != nil {
 		return result, err
 	}

@@ -11,6 +11,8 @@
 //
 // A request is JSON with no unknown member: the verb, the caller, the chat and the arguments of one
 // method of [Root]. [Client] satisfies [Root] in the front; [Server] calls another in chatd-root.
+// Each method is drawn once, as a verb, from which both ends are made: the request of [Client], and
+// what [Server] does about it. The file of its topic has its place in the interface beside that.
 // What a run prints or reads is in no packet: streams brings the descriptors to read it from
 // ([Streams]), stdin the one to write to, of which the front says (end | broken) that it is done.
 // Neither is what a file tool says or has to write: tool brings its descriptors ([FileTools]), the

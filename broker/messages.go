@@ -73,52 +73,8 @@ type Settings struct {
 	Grace time.Duration `json:"grace_ns"`
 }
 
-// The arguments of methods that take more than one type of package chat, and what they return.
-type (
-	inRun struct {
-		Run    string          `json:"run"`
-		Signal *chat.RunSignal `json:"signal,omitempty"`
-		Cursor string          `json:"cursor,omitempty"`
-		Last   bool            `json:"last,omitempty"`
-	}
-	since struct {
-		Since int64 `json:"since"`
-	}
-	created struct {
-		Chat chat.Chat `json:"chat"`
-		Made bool      `json:"made"`
-	}
-	opened struct {
-		Run chat.Run `json:"run"`
-		Max int64    `json:"max,omitempty"`
-	}
-	typed struct {
-		chat.Typed
-		Output *chat.Span `json:"output,omitempty"` // which the API does not show
-	}
-	// Paths that the front found in a command have no name in the API's JSON.
-	namedRun struct {
-		chat.RunSpec
-		Named []chat.NamedPath `json:"named,omitempty"`
-	}
-	namedQuestion struct {
-		chat.Question
-		Named []chat.NamedPath `json:"named,omitempty"`
-	}
-	nothing struct{}
-)
-
-func (n namedRun) spec() chat.RunSpec {
-	s := n.RunSpec
-	s.Named = n.Named
-	return s
-}
-
-func (n namedQuestion) question() chat.Question {
-	q := n.Question
-	q.Named = n.Named
-	return q
-}
+// nothing is no arguments, and no answer.
+type nothing struct{}
 
 // encode is v as JSON, no longer than it has to be.
 func encode(v any) ([]byte, error) {
@@ -142,4 +98,20 @@ func decode(b []byte, into any) error {
 		return fmt.Errorf("cannot read a message: something stands behind it: %w", chat.ErrInvalid)
 	}
 	return nil
+}
+
+// values reads each frame of a stream.
+func values[T any](out func(T) error) func(kind, []byte) error {
+	var all []byte
+	return func(k kind, p []byte) error {
+		if all = append(all, p...); k != frame && len(all) < maxAnswer {
+			return nil
+		}
+		var v T
+		if err := decode(all, &v); err != nil {
+			return err
+		}
+		all = all[:0]
+		return out(v)
+	}
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -12,6 +13,20 @@ const (
 	requestTime = 30 * time.Second
 	packetTime  = 2 * time.Minute
 )
+
+// handlers are all that a front may ask for.
+var handlers = byName(lifeVerbs, runVerbs, scheduleVerbs, terminalVerbs, reportVerbs,
+	streamVerbs, toolVerbs, verbs{nameOf})
+
+// nameOf is no method of [Root].
+var nameOf = by("name_of", func(_ context.Context, c *call, uid uint32) (string, error) {
+	return c.nameOf(uid)
+})
+
+// NameOf is the name of a user of the host.
+func (c *Client) NameOf(uid uint32) (string, error) {
+	return nameOf.ask(context.Background(), c, "", uid)
+}
 
 // read reads and checks the request.
 func (s *Server) read(c *call) (handler, error) {
@@ -44,7 +59,7 @@ func (s *Server) read(c *call) (handler, error) {
 // check refuses what no sound front sends, before anything of it is used.
 func (c *call) check() (handler, error) {
 	do, known := handlers[c.Verb]
-	if !known && c.Verb != nameOf {
+	if !known {
 		return nil, fmt.Errorf("cannot do %s: no such verb: %w", chat.Quote(c.Verb), chat.ErrInvalid)
 	}
 	if c.Chat != "" {

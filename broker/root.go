@@ -60,23 +60,3 @@ type Writes = func(ctx context.Context, to stream.Input) error
 
 // Begun is told of a run that is on its way.
 type Begun = func(run string, stdout, stderr *os.File)
-
-// Judged is what the front asks about commands and schedules that it has read.
-type Judged interface {
-	// Terms are what the front judges the commands of a chat by.
-	Terms(ctx context.Context, id chat.ID) (chat.Terms, error)
-	// RefuseRun writes to the audit log that the front refused a run.
-	RefuseRun(ctx context.Context, id chat.ID, r chat.RefusedRun) error
-	// PutSchedule keeps a schedule of the caller's.
-	PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedule) (chat.Schedule, error)
-	// KeptSchedules gives the schedules of all chats to out, and KeptSchedule is one of them.
-	KeptSchedules(ctx context.Context, out func(chat.StoredSchedule) error) error
-	KeptSchedule(ctx context.Context, id chat.ID, schedule string) (chat.StoredSchedule, error)
-	// BeginDue takes a time that has come and begins its run, as the caller who made the schedule.
-	// Where running is false, the result is written down already.
-	BeginDue(ctx context.Context, d chat.DueSchedule) (running bool, err error)
-	// AwaitDue returns when the result of that run is written down, or with ctx: the run goes on.
-	AwaitDue(ctx context.Context, d chat.DueSchedule) error
-	// AddSkipped adds d.Skipped to what is written down.
-	AddSkipped(ctx context.Context, d chat.DueSchedule) error
-}

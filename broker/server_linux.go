@@ -135,7 +135,9 @@ func (s *Server) accept(ctx context.Context, fd int) error {
 	s.calls.Go(func() {
 		defer func() { <-s.places }()
 		defer func() { _ = l.close() }() // nothing is left to be sent
-		s.serve(ctx, &call{link: l, large: s.large, written: make(chan kind, 1)})
+		s.serve(ctx, &call{
+			link: l, large: s.large, written: make(chan kind, 1), root: s.opt.Root, nameOf: s.opt.NameOf,
+		})
 	})
 	return nil
 }
@@ -146,6 +148,8 @@ type call struct {
 	message
 	large   chan struct{} // the server's
 	written chan kind     // that all is written to a run, or not
+	root    Root
+	nameOf  func(uid uint32) (string, error)
 	tools   tools
 }
 
@@ -191,18 +195,8 @@ func (s *Server) work(ctx context.Context, c *call) (result any, err error) {
 			err = fmt.Errorf("cannot finish: panic: %v\n%s", cause, debug.Stack())
 		}
 	}()
-	if c.Verb == nameOf {
-		var uid uint32
-		if err := decode(c.Args, &uid); err != nil {
-			return nil, err
-		}
-		return s.opt.NameOf(uid)
-	}
-	return do(ctx, s.opt.Root, c)
+	return do(ctx, c)
 }
-
-// nameOf is the one verb that is no method of [Root].
-const nameOf = "name_of"
 
 // watch takes what the front says beside its request, and cancels the call when the front hangs up
 // or breaks the order.
@@ -253,4 +247,13 @@ func (c *call) tellFiles(k kind, p []byte, files ...*os.File) error {
 		}
 	}
 	return errors.Join(c.f.SetWriteDeadline(time.Now().Add(packetTime)), c.sendFDs(k, p, fds...))
+}
+
+// frame sends one value of a stream: a page of a log, or a schedule.
+func (c *call) frame(v any) error {
+	p, err := encode(v)
+	if err == nil {
+		err = c.tellAll(framePart, frame, p)
+	}
+	return err
 }

@@ -13,19 +13,45 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// Run is [Root].
+type opened struct {
+	Run chat.Run `json:"run"`
+	Max int64    `json:"max,omitempty"`
+}
+
+var (
+	run = by("run", func(ctx context.Context, c *call, a namedRun) (chat.RunResult, error) {
+		return c.root.Run(ctx, c.Chat, a.spec(), c.streams)
+	})
+	attach = by("attach", func(ctx context.Context, c *call, a chat.Attach) (chat.RunResult, error) {
+		return c.root.Attach(ctx, c.Chat, a, c.streams)
+	})
+	openRun = by("open_run", func(ctx context.Context, c *call, run string) (opened, error) {
+		o, err := c.root.OpenRun(ctx, c.Chat, run)
+		if err == nil && o.Stdout != nil {
+			err = c.tellFiles(streams, []byte(run), o.Stdout, o.Stderr)
+		}
+		return opened{o.Run, o.Max}, errors.Join(err, o.Close())
+	})
+	awaitRun   = of("await_run", Root.AwaitRun)
+	writeStdin = by("write_stdin", func(ctx context.Context, c *call, a inRun) (nothing, error) {
+		return nothing{}, c.root.WriteStdin(ctx, c.Chat, a.Run, a.Last, c.writes(a.Run))
+	})
+
+	streamVerbs = verbs{run, attach, openRun, awaitRun, writeStdin}
+)
+
+// Run is [Streams].
 func (c *Client) Run(
 	ctx context.Context, id chat.ID, spec chat.RunSpec, begun Begun,
 ) (chat.RunResult, error) {
-	return ask[chat.RunResult](ctx, c, "run", id, namedRun{spec, spec.Named},
-		hooks{streams: pipes(begun)})
+	return run.askWith(ctx, c, id, namedRun{spec, spec.Named}, hooks{streams: pipes(begun)})
 }
 
-// Attach is [Root].
+// Attach is [Streams].
 func (c *Client) Attach(
 	ctx context.Context, id chat.ID, a chat.Attach, begun Begun,
 ) (chat.RunResult, error) {
-	return ask[chat.RunResult](ctx, c, "attach", id, a, hooks{streams: pipes(begun)})
+	return attach.askWith(ctx, c, id, a, hooks{streams: pipes(begun)})
 }
 
 // pipes gives begun the streams of a run, whose reads can be given up.
@@ -41,9 +67,9 @@ func pipes(begun Begun) func(run string, fds [2]int) error {
 	}
 }
 
-// OpenRun is [Root].
+// OpenRun is [Streams].
 func (c *Client) OpenRun(ctx context.Context, id chat.ID, run string) (o stream.Opened, err error) {
-	answer, err := ask[opened](ctx, c, "open_run", id, inRun{Run: run},
+	answer, err := openRun.askWith(ctx, c, id, run,
 		hooks{streams: func(_ string, fds [2]int) error {
 			o.Stdout = os.NewFile(uintptr(fds[0]), chat.Stdout)
 			o.Stderr = os.NewFile(uintptr(fds[1]), chat.Stderr)
@@ -56,19 +82,19 @@ func (c *Client) OpenRun(ctx context.Context, id chat.ID, run string) (o stream.
 	return o, nil
 }
 
-// AwaitRun is [Root].
+// AwaitRun is [Streams].
 func (c *Client) AwaitRun(ctx context.Context, id chat.ID, run string) (chat.RunResult, error) {
-	return ask[chat.RunResult](ctx, c, "await_run", id, inRun{Run: run}, hooks{})
+	return awaitRun.ask(ctx, c, id, run)
 }
 
-// WriteStdin is [Root].
+// WriteStdin is [Streams].
 func (c *Client) WriteStdin(
 	ctx context.Context, id chat.ID, run string, last bool, write Writes,
 ) error {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := stdinWriter{write: write, told: make(chan error, 1)}
-	_, err := ask[nothing](ctx, c, "write_stdin", id, inRun{Run: run, Last: last},
+	_, err := writeStdin.askWith(ctx, c, id, inRun{Run: run, Last: last},
 		hooks{stdin: func(l *link, to stream.Input) { w.begin(within, l, to) }})
 	return w.explain(ctx, cancel, err)
 }
@@ -110,4 +136,36 @@ func (w *stdinWriter) explain(ctx context.Context, cancel func(), err error) err
 		return errors.Join(own, err)
 	}
 	return own
+}
+
+// The streams of a call. A front that is gone is seen by watch, which cancels the call.
+
+// streams gives the front the streams of a run. Nothing of them stays here: without a front they
+// end.
+func (c *call) streams(run string, stdout, stderr *os.File) {
+	_ = errors.Join(c.tellFiles(streams, []byte(run), stdout, stderr), stdout.Close(), stderr.Close())
+}
+
+// writes has the front write to a run, and returns once the front says that it is done. Nothing
+// says that it is: a front may keep its descriptor, and write on, for as long as the run reads.
+func (c *call) writes(run string) Writes {
+	return func(ctx context.Context, to stream.Input) error {
+		k := stdin
+		if to.Framed {
+			k = stdinTTY
+		}
+		if err := errors.Join(c.tellFiles(k, []byte(run), to.W), to.W.Close()); err != nil {
+			return err
+		}
+		select {
+		case k := <-c.written:
+			if k == broken {
+				return fmt.Errorf("cannot write to run %s: the front could not read the content: %w",
+					run, chat.ErrInvalid)
+			}
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("cannot write to run %s: %w", run, context.Cause(ctx))
+		}
+	}
 }

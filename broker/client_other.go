@@ -1,0 +1,31 @@
+//go:build !linux
+
+package broker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// chatd-root and its front are for Linux: elsewhere nothing makes either end of a call.
+type (
+	// Client is the front's end.
+	Client struct{}
+	call   struct {
+		message
+		root Root
+	}
+	hooks struct{ on func(kind, []byte) error }
+)
+
+func (*call) frame(any) error { return errors.ErrUnsupported }
+
+func (v verb[A, R]) ask(ctx context.Context, c *Client, id chat.ID, a A) (R, error) {
+	return v.askWith(ctx, c, id, a, hooks{})
+}
+
+func (verb[A, R]) askWith(context.Context, *Client, chat.ID, A, hooks) (r R, err error) {
+	return r, errors.ErrUnsupported
+}

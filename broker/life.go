@@ -1,0 +1,87 @@
+package broker
+
+import (
+	"context"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Life is what makes, finds, changes and removes chats.
+type Life interface {
+	// Create makes the chat of spec's owner and external id, or finds it; created says which, and
+	// c.Ignored what of spec is not so of one that was found. Any number of callers may create the
+	// same one at once.
+	Create(ctx context.Context, spec chat.Spec) (c chat.Chat, created bool, err error)
+	// List returns one page; Page.Next is the cursor for the following one.
+	List(ctx context.Context, filter chat.Filter) (chat.Page, error)
+	// Get returns one chat as it is now.
+	Get(ctx context.Context, id chat.ID) (chat.Chat, error)
+	// Patch changes what may change of a chat that is there: its labels.
+	Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat, error)
+	// Reap ends the chat and removes every trace of it.
+	Reap(ctx context.Context, id chat.ID) error
+	// Wake gives the chat a session; one that has a session keeps it.
+	Wake(ctx context.Context, id chat.ID) (chat.Chat, error)
+	// Sleep ends the chat's processes and keeps its home.
+	Sleep(ctx context.Context, id chat.ID) (chat.Chat, error)
+}
+
+type created struct {
+	Chat chat.Chat `json:"chat"`
+	Made bool      `json:"made"`
+}
+
+var (
+	create = by("create", func(ctx context.Context, c *call, s chat.Spec) (created, error) {
+		made, is, err := c.root.Create(ctx, s)
+		return created{made, is}, err
+	})
+	list = by("list", func(ctx context.Context, c *call, f chat.Filter) (chat.Page, error) {
+		return c.root.List(ctx, f)
+	})
+	get   = plain("get", Root.Get)
+	patch = of("patch", Root.Patch)
+	reap  = by("reap", func(ctx context.Context, c *call, _ nothing) (nothing, error) {
+		return nothing{}, c.root.Reap(ctx, c.Chat)
+	})
+	wake  = plain("wake", Root.Wake)
+	sleep = plain("sleep", Root.Sleep)
+
+	lifeVerbs = verbs{create, list, get, patch, reap, wake, sleep}
+)
+
+// Create is [Life].
+func (c *Client) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, error) {
+	r, err := create.ask(ctx, c, "", spec)
+	return r.Chat, r.Made, err
+}
+
+// List is [Life].
+func (c *Client) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
+	return list.ask(ctx, c, "", f)
+}
+
+// Get is [Life].
+func (c *Client) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return get.ask(ctx, c, id, nothing{})
+}
+
+// Patch is [Life].
+func (c *Client) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat, error) {
+	return patch.ask(ctx, c, id, p)
+}
+
+// Reap is [Life].
+func (c *Client) Reap(ctx context.Context, id chat.ID) error {
+	return reap.order(ctx, c, id, nothing{})
+}
+
+// Wake is [Life].
+func (c *Client) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return wake.ask(ctx, c, id, nothing{})
+}
+
+// Sleep is [Life].
+func (c *Client) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return sleep.ask(ctx, c, id, nothing{})
+}

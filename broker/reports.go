@@ -1,0 +1,66 @@
+package broker
+
+import (
+	"context"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Reports say what holds for a chat, and for the host.
+type Reports interface {
+	// Explain says whether the chat's file rules allow something, and by which rule.
+	Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error)
+	// Plan returns what the chat's session is made of. It is for operators.
+	Plan(ctx context.Context, id chat.ID) (chat.Plan, error)
+	// Host describes the machine and its walls.
+	Host(ctx context.Context) (chat.Host, error)
+	// Status is the daemon at a glance. It tries nothing, and answers while walls are tried.
+	Status(ctx context.Context) (chat.Status, error)
+}
+
+// namedQuestion has the paths that the front found in a command, as namedRun.
+type namedQuestion struct {
+	chat.Question
+	Named []chat.NamedPath `json:"named,omitempty"`
+}
+
+func (n namedQuestion) question() chat.Question {
+	q := n.Question
+	q.Named = n.Named
+	return q
+}
+
+var (
+	explain = by("explain", func(ctx context.Context, c *call, a namedQuestion) (chat.Explained, error) {
+		return c.root.Explain(ctx, c.Chat, a.question())
+	})
+	plan = plain("plan", Root.Plan)
+	host = by("host", func(ctx context.Context, c *call, _ nothing) (chat.Host, error) {
+		return c.root.Host(ctx)
+	})
+	status = by("status", func(ctx context.Context, c *call, _ nothing) (chat.Status, error) {
+		return c.root.Status(ctx)
+	})
+
+	reportVerbs = verbs{explain, plan, host, status}
+)
+
+// Explain is [Reports].
+func (c *Client) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
+	return explain.ask(ctx, c, id, namedQuestion{q, q.Named})
+}
+
+// Plan is [Reports].
+func (c *Client) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) {
+	return plan.ask(ctx, c, id, nothing{})
+}
+
+// Host is [Reports].
+func (c *Client) Host(ctx context.Context) (chat.Host, error) {
+	return host.ask(ctx, c, "", nothing{})
+}
+
+// Status is [Reports].
+func (c *Client) Status(ctx context.Context) (chat.Status, error) {
+	return status.ask(ctx, c, "", nothing{})
+}

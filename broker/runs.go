@@ -1,0 +1,72 @@
+package broker
+
+import (
+	"context"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Runs are runs without their streams.
+type Runs interface {
+	// StartRun starts a run that goes on without its caller, and returns once it is on its way.
+	StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error)
+	// Runs lists the runs in progress and the background runs that are kept.
+	Runs(ctx context.Context, id chat.ID) (chat.Runs, error)
+	// EndRun ends a run and returns when nothing of it is left. A run of another chat is
+	// [chat.ErrNotFound], as one that does not exist.
+	EndRun(ctx context.Context, id chat.ID, run string) error
+	// SignalRun sends a signal to every process of a run.
+	SignalRun(ctx context.Context, id chat.ID, run string, s chat.RunSignal) error
+}
+
+type (
+	inRun struct {
+		Run    string         `json:"run"`
+		Signal chat.RunSignal `json:"signal,omitzero"`
+		Last   bool           `json:"last,omitempty"`
+	}
+	// Paths that the front found in a command have no name in the API's JSON.
+	namedRun struct {
+		chat.RunSpec
+		Named []chat.NamedPath `json:"named,omitempty"`
+	}
+)
+
+func (n namedRun) spec() chat.RunSpec {
+	s := n.RunSpec
+	s.Named = n.Named
+	return s
+}
+
+var (
+	startRun = by("start_run", func(ctx context.Context, c *call, a namedRun) (chat.Run, error) {
+		return c.root.StartRun(ctx, c.Chat, a.spec())
+	})
+	runs      = plain("runs", Root.Runs)
+	endRun    = doing("end_run", Root.EndRun)
+	signalRun = by("signal_run", func(ctx context.Context, c *call, a inRun) (nothing, error) {
+		return nothing{}, c.root.SignalRun(ctx, c.Chat, a.Run, a.Signal)
+	})
+
+	runVerbs = verbs{startRun, runs, endRun, signalRun}
+)
+
+// StartRun is [Runs].
+func (c *Client) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {
+	return startRun.ask(ctx, c, id, namedRun{spec, spec.Named})
+}
+
+// Runs is [Runs].
+func (c *Client) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) {
+	return runs.ask(ctx, c, id, nothing{})
+}
+
+// EndRun is [Runs].
+func (c *Client) EndRun(ctx context.Context, id chat.ID, run string) error {
+	return endRun.order(ctx, c, id, run)
+}
+
+// SignalRun is [Runs].
+func (c *Client) SignalRun(ctx context.Context, id chat.ID, run string, s chat.RunSignal) error {
+	return signalRun.order(ctx, c, id, inRun{Run: run, Signal: s})
+}

@@ -1,0 +1,87 @@
+package broker
+
+import (
+	"context"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Terminals are what chats have typed into them, and print.
+type Terminals interface {
+	// Input types into the chat's terminal.
+	Input(ctx context.Context, id chat.ID, in chat.Input) error
+	// InputWait is Input that waits, as in.Wait says, and returns what was printed.
+	InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error)
+	// Screen returns what the chat's terminal shows.
+	Screen(ctx context.Context, id chat.ID) (chat.Screen, error)
+	// ScreenWith is Screen with what spec says: colours, and lines that were scrolled away.
+	ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error)
+	// Log returns a piece of what the chat's terminal printed, from the cursor since on;
+	// below 0, from the first byte that is kept.
+	Log(ctx context.Context, id chat.ID, since int64) (chat.Log, error)
+	// FollowLog gives out what Log has piece by piece, as it is printed, and perhaps an empty
+	// piece now and then. It ends with ctx, with out's error, or with the chat.
+	FollowLog(ctx context.Context, id chat.ID, since int64, out func(chat.Log) error) error
+}
+
+type (
+	since struct {
+		Since int64 `json:"since"`
+	}
+	typed struct {
+		chat.Typed
+		Output *chat.Span `json:"output,omitempty"` // which the API does not show
+	}
+)
+
+var (
+	input     = doing("input", Root.Input)
+	inputWait = by("input_wait", func(ctx context.Context, c *call, in chat.Input) (typed, error) {
+		t, err := c.root.InputWait(ctx, c.Chat, in)
+		return typed{t, t.Output}, err
+	})
+	screen  = of("screen", Root.ScreenWith)
+	logFrom = by("log", func(ctx context.Context, c *call, a since) (chat.Log, error) {
+		return c.root.Log(ctx, c.Chat, a.Since)
+	})
+	followLog = by("follow_log", func(ctx context.Context, c *call, a since) (nothing, error) {
+		return nothing{}, c.root.FollowLog(ctx, c.Chat, a.Since, func(l chat.Log) error { return c.frame(l) })
+	})
+
+	terminalVerbs = verbs{input, inputWait, screen, logFrom, followLog}
+)
+
+// Input is [Terminals].
+func (c *Client) Input(ctx context.Context, id chat.ID, in chat.Input) error {
+	return input.order(ctx, c, id, in)
+}
+
+// InputWait is [Terminals].
+func (c *Client) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
+	t, err := inputWait.ask(ctx, c, id, in)
+	t.Typed.Output = t.Output
+	return t.Typed, err
+}
+
+// Screen is [Terminals].
+func (c *Client) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
+	return c.ScreenWith(ctx, id, chat.ScreenSpec{})
+}
+
+// ScreenWith is [Terminals].
+func (c *Client) ScreenWith(
+	ctx context.Context, id chat.ID, spec chat.ScreenSpec,
+) (chat.Screen, error) {
+	return screen.ask(ctx, c, id, spec)
+}
+
+// Log is [Terminals].
+func (c *Client) Log(ctx context.Context, id chat.ID, from int64) (chat.Log, error) {
+	return logFrom.ask(ctx, c, id, since{from})
+}
+
+// FollowLog is [Terminals].
+func (c *Client) FollowLog(ctx context.Context, id chat.ID, n int64, out func(chat.Log) error) error {
+	_, err := followLog.askWith(ctx, c, id, since{n}, hooks{on: values(out)})
+	return err
+}
