@@ -12,12 +12,17 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"syscall"
 	"time"
 
+	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
 )
+
+// Chats is what can be done to chats. The server does it by one, and [Client] is one.
+type Chats = broker.Chats
+
+var _ Chats = (*Client)(nil)
 
 // maxAnswer bounds what the client reads of one answer: two streams of a run, of
 // [chat.MaxOutputMax] each, may take six times that in JSON, a page of chats less.
@@ -57,131 +62,21 @@ func NewClient(opt ClientOptions) *Client {
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Create is POST /v1/chats; created is status 201.
-func (c *Client) Create(ctx context.Context, spec chat.Spec) (out chat.Chat, created bool, err error) {
-	status, err := c.do(ctx, "POST", "/v1/chats", spec, &out)
-	return out, status == http.StatusCreated, err
-}
-
-// List is GET /v1/chats.
-func (c *Client) List(ctx context.Context, f chat.Filter) (out chat.Page, err error) {
-	q := url.Values{}
-	for k, v := range map[string]string{"owner": f.Owner, "external_id": f.ExternalID, "label": f.Label, "cursor": f.Cursor} {
-		if v != "" {
-			q.Set(k, v)
-		}
-	}
-	if f.Awake != nil {
-		q.Set("awake", strconv.FormatBool(*f.Awake))
-	}
-	if f.Limit != 0 {
-		q.Set("limit", strconv.Itoa(f.Limit))
-	}
-	path := "/v1/chats"
-	if len(q) > 0 {
-		path += "?" + q.Encode()
-	}
-	_, err = c.do(ctx, "GET", path, nil, &out)
+// askFor asks for an answer in JSON.
+func askFor[R any](ctx context.Context, c *Client, r route, t target, in any) (out R, err error) {
+	_, err = c.do(ctx, r, t, in, &out)
 	return out, err
 }
 
-// Get is GET /v1/chats/{id}.
-func (c *Client) Get(ctx context.Context, id chat.ID) (out chat.Chat, err error) {
-	err = c.doID(ctx, "GET", id, "", nil, &out)
-	return out, err
-}
-
-// Patch is PATCH /v1/chats/{id}.
-func (c *Client) Patch(ctx context.Context, id chat.ID, p chat.Patch) (out chat.Chat, err error) {
-	if err := p.Validate(); err != nil {
-		return out, err
-	}
-	err = c.doID(ctx, "PATCH", id, "", p, &out)
-	return out, err
-}
-
-// Reap is DELETE /v1/chats/{id}.
-func (c *Client) Reap(ctx context.Context, id chat.ID) error {
-	return c.doID(ctx, "DELETE", id, "", nil, nil)
-}
-
-// Wake is POST /v1/chats/{id}/wake.
-func (c *Client) Wake(ctx context.Context, id chat.ID) (out chat.Chat, err error) {
-	err = c.doID(ctx, "POST", id, "/wake", nil, &out)
-	return out, err
-}
-
-// Sleep is POST /v1/chats/{id}/sleep.
-func (c *Client) Sleep(ctx context.Context, id chat.ID) (out chat.Chat, err error) {
-	err = c.doID(ctx, "POST", id, "/sleep", nil, &out)
-	return out, err
-}
-
-// Run is POST /v1/chats/{id}/runs; it returns when the command has ended, and
-// ending ctx ends the command.
-func (c *Client) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (out chat.RunResult, err error) {
-	err = c.doID(ctx, "POST", id, "/runs", spec, &out)
-	return out, err
-}
-
-// Input is POST /v1/chats/{id}/input.
-func (c *Client) Input(ctx context.Context, id chat.ID, in chat.Input) error {
-	return c.doID(ctx, "POST", id, "/input", in, nil)
-}
-
-// InputWait is POST /v1/chats/{id}/input with a wait.
-func (c *Client) InputWait(ctx context.Context, id chat.ID, in chat.Input) (out chat.Typed, err error) {
-	if in.Wait == nil {
-		return out, fmt.Errorf("cannot wait: no wait is given: %w", chat.ErrInvalid)
-	}
-	err = c.doID(ctx, "POST", id, "/input", in, &out)
-	return out, err
-}
-
-// ScreenWith is GET /v1/chats/{id}/screen?styles=…&history=….
-func (c *Client) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (out chat.Screen, err error) {
-	if err := spec.Validate(); err != nil {
-		return out, err
-	}
-	err = c.doID(ctx, "GET", id, fmt.Sprintf("/screen?styles=%t&history=%d", spec.Styles, spec.History), nil, &out)
-	return out, err
-}
-
-// Screen is GET /v1/chats/{id}/screen.
-func (c *Client) Screen(ctx context.Context, id chat.ID) (out chat.Screen, err error) {
-	err = c.doID(ctx, "GET", id, "/screen", nil, &out)
-	return out, err
-}
-
-// Plan is GET /v1/chats/{id}/plan.
-func (c *Client) Plan(ctx context.Context, id chat.ID) (out chat.Plan, err error) {
-	err = c.doID(ctx, "GET", id, "/plan", nil, &out)
-	return out, err
-}
-
-// Host is GET /v1/host.
-func (c *Client) Host(ctx context.Context) (out chat.Host, err error) {
-	_, err = c.do(ctx, "GET", "/v1/host", nil, &out)
-	return out, err
-}
-
-// Status is GET /v1/status.
-func (c *Client) Status(ctx context.Context) (out chat.Status, err error) {
-	_, err = c.do(ctx, "GET", "/v1/status", nil, &out)
-	return out, err
-}
-
-func (c *Client) doID(ctx context.Context, method string, id chat.ID, rest string, in, out any) error {
-	if _, err := chat.ParseID(string(id)); err != nil {
-		return err
-	}
-	_, err := c.do(ctx, method, "/v1/chats/"+string(id)+rest, in, out)
+// order asks for something without an answer.
+func (c *Client) order(ctx context.Context, r route, t target, in any) error {
+	_, err := c.do(ctx, r, t, in, nil)
 	return err
 }
 
 // do sends in as JSON, if there is any, and reads the answer into out.
-func (c *Client) do(ctx context.Context, method, path string, in, out any) (status int, err error) {
-	resp, err := c.send(ctx, method, path, "", in)
+func (c *Client) do(ctx context.Context, r route, t target, in, out any) (status int, err error) {
+	resp, err := c.send(ctx, r, t, "", in)
 	if err != nil {
 		return 0, err
 	}
@@ -191,7 +86,7 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any) (stat
 
 // send sends in as JSON, if there is any; accept is the answer that is wanted, if it is
 // not the usual one. The caller closes the answer's body.
-func (c *Client) send(ctx context.Context, method, path, accept string, in any) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, r route, t target, accept string, in any) (*http.Response, error) {
 	var body io.Reader
 	if in != nil {
 		b, err := json.Marshal(in)
@@ -207,16 +102,16 @@ func (c *Client) send(ctx context.Context, method, path, accept string, in any) 
 	if accept != "" {
 		head["Accept"] = accept
 	}
-	return c.sendBody(ctx, method, path, head, body)
+	return c.sendBody(ctx, r, t, head, body)
 }
 
 // sendFor is send for an answer of the type accept and of no other. The caller closes its body.
-func (c *Client) sendFor(ctx context.Context, method, path, accept string, in any) (*http.Response, error) {
-	resp, err := c.send(ctx, method, path, accept, in)
+func (c *Client) sendFor(ctx context.Context, r route, t target, accept string, in any) (*http.Response, error) {
+	resp, err := c.send(ctx, r, t, accept, in)
 	if err != nil {
 		return nil, err
 	}
-	if t, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err == nil && t == accept {
+	if kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err == nil && kind == accept {
 		return resp, nil
 	}
 	err = decode(resp, nil)
@@ -227,8 +122,14 @@ func (c *Client) sendFor(ctx context.Context, method, path, accept string, in an
 }
 
 // sendBody sends body as it is. The caller closes the answer's body.
-func (c *Client) sendBody(ctx context.Context, method, path string, head map[string]string, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, "http://chatd"+path, body)
+func (c *Client) sendBody(
+	ctx context.Context, r route, t target, head map[string]string, body io.Reader,
+) (*http.Response, error) {
+	path, err := r.at(t)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, "http://chatd"+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the request: %w", err)
 	}

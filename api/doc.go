@@ -4,8 +4,9 @@
 // A peer is known by what the kernel says of its socket (SO_PEERCRED and
 // SO_PEERGROUPS of unix(7), socket(7)), never by what it writes. That gives a
 // role: an operator is uid 0 or a member of an operators group, a bridge is a
-// member of a bridges group, and everybody else gets 403. The table in routes.go
-// has the role beside each path. The caller travels in the context
+// member of a bridges group, and everybody else gets 403. The table (routes.go) has the
+// role beside each path; the rows of a topic stand in its file, with the handlers and
+// the client's methods that are made from them. The caller travels in the context
 // ([chat.CallerFrom]) to whatever implements [Chats], which decides whose chats
 // it may reach. [Client] satisfies [Chats] too, so that one test suite can run
 // against both ends.

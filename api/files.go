@@ -3,120 +3,39 @@ package api
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"time"
-	"unicode/utf8"
+	"net/url"
+	"strconv"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
 )
 
-// FileAnswer is what a file tool says, on the wire.
-type FileAnswer struct {
-	Message string `json:"message,omitempty" doc:"What was done, in the tool's words."`
-	Path    string `json:"path,omitempty" doc:"The physical name of the file, as the chat says."`
-	Size    int64  `json:"size" doc:"The file's size in bytes."`
-	Mode    uint32 `json:"mode,omitempty" doc:"Its permission bits as a number; permissions has them in octal."`
-	// Permissions is Mode as people write it.
-	Permissions string     `json:"permissions,omitempty" pattern:"^0[0-7]{3}$" doc:"Its permission bits in octal, as in 0644."`
-	Modified    *time.Time `json:"modified,omitempty" doc:"When it was last changed."`
-	Created     bool       `json:"created,omitempty" doc:"It was not there before."`
-	Offset      int64      `json:"offset,omitempty" doc:"Where the content begins."`
-	Bytes       int64      `json:"bytes" doc:"How much content there is, or was."`
+// The rows about files.
+var (
+	readFile   = route{"POST", "/v1/chats/{id}/files/read_file", bridges, jsonBody, "read_file", 200, "Read a page of a file, by bytes or by lines.", serve((*Server).readFile)}
+	writeFile  = route{"POST", "/v1/chats/{id}/files/write_file", bridges, jsonBody, "write_file", 200, "Write a file, in one step (201 if it is new).", serve((*Server).writeFile)}
+	editFile   = route{"POST", "/v1/chats/{id}/files/edit_file", bridges, jsonBody, "edit_file", 200, "Replace a text that is there exactly once.", serve((*Server).editFile)}
+	appendFile = route{"POST", "/v1/chats/{id}/files/append_file", bridges, jsonBody, "append_file", 200, "Add to the end of a file (201 if it is new).", serve((*Server).appendFile)}
+	listDir    = route{"POST", "/v1/chats/{id}/files/list_dir", bridges, jsonBody, "list_dir", 200, "List a directory.", serve((*Server).listDir)}
+	getContent = route{"GET", "/v1/chats/{id}/files/content", bridges, nothing, "get_content", 200, "Read a file, or a part of it, as a stream of bytes.", serveGetContent}
+	putContent = route{"PUT", "/v1/chats/{id}/files/content", bridges, rawBytes, "put_content", 200, "Write a file, or append to it, from a stream of bytes (201 if it is new).", servePutContent}
+	share      = route{"POST", "/v1/chats/{id}/share", bridges, jsonBody, "share", 200, "Copy one regular file to another chat.", of(Chats.Share)}
 
-	Truncated  bool   `json:"truncated,omitempty" doc:"There is more: go on at next_offset, next_line or after next_entry."`
-	NextOffset int64  `json:"next_offset,omitempty"`
-	NextLine   int64  `json:"next_line,omitempty"`
-	NextEntry  string `json:"next_entry,omitempty"`
-	Lines      int64  `json:"lines,omitempty" doc:"How many lines came."`
-	Entries    int    `json:"entries,omitempty" doc:"How many entries came."`
-
-	Diff        string `json:"diff,omitempty" doc:"What edit_file did, as a unified diff."`
-	DiffOmitted string `json:"diff_omitted,omitempty" doc:"Why there is no diff."`
-	SHA256      string `json:"sha256,omitempty" doc:"Of the content, in hex, as the chat says."`
-
-	// Content is what was read. Encoding is base64 when it is no UTF-8.
-	Content  *string `json:"content,omitempty" doc:"What was read."`
-	Encoding string  `json:"encoding,omitempty" enum:"base64" doc:"base64 when the content is no UTF-8."`
-}
-
-// NewFileAnswer is what a tool said, with the content that it read, nil for none.
-func NewFileAnswer(a files.Answer, content []byte) FileAnswer {
-	if content == nil {
-		return fileAnswer(a)
-	}
-	return fileAnswer(a).withContent(content)
-}
-
-func fileAnswer(a files.Answer) FileAnswer {
-	return FileAnswer{
-		Permissions: octal(a.Mode),
-		Message:     a.Message, Path: a.Path, Size: a.Size, Mode: a.Mode, Modified: a.Modified, Created: a.Created,
-		Offset: a.Offset, Bytes: a.Bytes, Truncated: a.Truncated, NextOffset: a.NextOffset, NextLine: a.NextLine,
-		NextEntry: a.NextEntry, Lines: a.Lines, Entries: a.Entries, Diff: a.Diff, DiffOmitted: a.DiffOmitted, SHA256: a.SHA256,
-	}
-}
-
-// octal is permission bits as chmod(1) takes them; empty for an answer about no file.
-func octal(mode uint32) string {
-	if mode == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%04o", mode)
-}
-
-func (a FileAnswer) answer() files.Answer {
-	return files.Answer{
-		Message: a.Message, Path: a.Path, Size: a.Size, Mode: a.Mode, Modified: a.Modified, Created: a.Created,
-		Offset: a.Offset, Bytes: a.Bytes, Truncated: a.Truncated, NextOffset: a.NextOffset, NextLine: a.NextLine,
-		NextEntry: a.NextEntry, Lines: a.Lines, Entries: a.Entries, Diff: a.Diff, DiffOmitted: a.DiffOmitted, SHA256: a.SHA256,
-	}
-}
-
-// withContent is a with what was read, as JSON can carry it.
-func (a FileAnswer) withContent(b []byte) FileAnswer {
-	text := string(b)
-	if !utf8.Valid(b) {
-		text, a.Encoding = base64.StdEncoding.EncodeToString(b), "base64"
-	}
-	a.Content = &text
-	return a
-}
-
-// content is what was read, as it was.
-func (a FileAnswer) content() ([]byte, error) {
-	switch {
-	case a.Content == nil:
-		return nil, nil
-	case a.Encoding == "":
-		return []byte(*a.Content), nil
-	case a.Encoding != "base64":
-		return nil, fmt.Errorf("cannot read the content: its encoding is %s", chat.Quote(a.Encoding))
-	}
-	b, err := base64.StdEncoding.DecodeString(*a.Content)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the content: %w", err)
-	}
-	return b, nil
-}
-
-type (
-	toolInput[T any] struct {
-		ID   string `path:"id" doc:"The chat: 16 lower-case hex digits."`
-		Body T
-	}
-	fileOutput struct {
-		Status int
-		Body   FileAnswer
-	}
+	fileRoutes = []route{readFile, writeFile, editFile, appendFile, listDir, getContent, putContent, share}
 )
 
+type fileOutput struct {
+	Status int
+	Body   FileAnswer
+}
+
 // readFile answers a page; who wants all of a file asks for its bytes.
-func (s *Server) readFile(ctx context.Context, in *toolInput[files.ReadFile]) (*fileOutput, error) {
+func (s *Server) readFile(ctx context.Context, in *chatBody[files.ReadFile]) (*fileOutput, error) {
 	if in.Body.Stream {
 		return nil, noStream("GET")
 	}
@@ -126,28 +45,28 @@ func (s *Server) readFile(ctx context.Context, in *toolInput[files.ReadFile]) (*
 	}, &b)
 }
 
-func (s *Server) listDir(ctx context.Context, in *toolInput[files.ListDir]) (*fileOutput, error) {
+func (s *Server) listDir(ctx context.Context, in *chatBody[files.ListDir]) (*fileOutput, error) {
 	var b bytes.Buffer
 	return fileTool(in, func(id chat.ID) (files.Answer, error) {
 		return s.opt.Chats.ListDir(ctx, id, in.Body, func(files.Answer) io.Writer { return &b })
 	}, &b)
 }
 
-func (s *Server) writeFile(ctx context.Context, in *toolInput[files.WriteFile]) (*fileOutput, error) {
+func (s *Server) writeFile(ctx context.Context, in *chatBody[files.WriteFile]) (*fileOutput, error) {
 	if in.Body.Stream {
 		return nil, noStream("PUT")
 	}
 	return fileTool(in, func(id chat.ID) (files.Answer, error) { return s.opt.Chats.WriteFile(ctx, id, in.Body, nil) }, nil)
 }
 
-func (s *Server) appendFile(ctx context.Context, in *toolInput[files.WriteFile]) (*fileOutput, error) {
+func (s *Server) appendFile(ctx context.Context, in *chatBody[files.WriteFile]) (*fileOutput, error) {
 	if in.Body.Stream {
 		return nil, noStream("PUT")
 	}
 	return fileTool(in, func(id chat.ID) (files.Answer, error) { return s.opt.Chats.AppendFile(ctx, id, in.Body, nil) }, nil)
 }
 
-func (s *Server) editFile(ctx context.Context, in *toolInput[files.EditFile]) (*fileOutput, error) {
+func (s *Server) editFile(ctx context.Context, in *chatBody[files.EditFile]) (*fileOutput, error) {
 	return fileTool(in, func(id chat.ID) (files.Answer, error) { return s.opt.Chats.EditFile(ctx, id, in.Body) }, nil)
 }
 
@@ -156,8 +75,8 @@ func noStream(method string) *Problem {
 }
 
 // fileTool is every tool whose arguments and answer are JSON.
-func fileTool[T any](in *toolInput[T], do func(chat.ID) (files.Answer, error), content *bytes.Buffer) (*fileOutput, error) {
-	id, err := chat.ParseID(in.ID)
+func fileTool[T any](in *chatBody[T], do func(chat.ID) (files.Answer, error), content *bytes.Buffer) (*fileOutput, error) {
+	id, err := in.chat()
 	if err != nil {
 		return nil, err
 	}
@@ -179,23 +98,128 @@ func statusOf(a files.Answer) int {
 	return http.StatusOK
 }
 
-func (s *Server) explain(ctx context.Context, in *toolInput[chat.Question]) (*bodyOf[chat.Explained], error) {
-	return byID(ctx, &idInput{ID: in.ID}, func(ctx context.Context, id chat.ID) (chat.Explained, error) {
-		return s.opt.Chats.Explain(ctx, id, in.Body)
-	})
-}
-
-func (s *Server) share(ctx context.Context, in *toolInput[chat.Share]) (*bodyOf[chat.Shared], error) {
-	return byID(ctx, &idInput{ID: in.ID}, func(ctx context.Context, id chat.ID) (chat.Shared, error) {
-		return s.opt.Chats.Share(ctx, id, in.Body)
-	})
-}
-
-// denied adds what denies a file, if that is what err says.
-func (p *Problem) denied(err error) *Problem {
-	var d *files.Denial
-	if p.Kind == "denied" && errors.As(err, &d) {
-		p.Op, p.Path, p.Rule, p.Place, p.Layer = string(d.Op), d.Path, d.Rule, d.Place, d.Layer
+// ReadFile is POST …/files/read_file, or GET …/files/content for a that streams.
+func (c *Client) ReadFile(ctx context.Context, id chat.ID, a files.ReadFile, begin files.Begin) (files.Answer, error) {
+	if err := a.Validate(); err != nil {
+		return files.Answer{}, err
 	}
-	return p
+	if a.Stream {
+		return c.download(ctx, id, a, begin)
+	}
+	return c.tool(ctx, readFile, id, a, begin)
+}
+
+// ListDir is POST …/files/list_dir.
+func (c *Client) ListDir(ctx context.Context, id chat.ID, a files.ListDir, begin files.Begin) (files.Answer, error) {
+	return c.tool(ctx, listDir, id, a, begin)
+}
+
+// EditFile is POST …/files/edit_file.
+func (c *Client) EditFile(ctx context.Context, id chat.ID, a files.EditFile) (files.Answer, error) {
+	return c.tool(ctx, editFile, id, a, nil)
+}
+
+// WriteFile is POST …/files/write_file, or PUT …/files/content for a that streams.
+func (c *Client) WriteFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error) {
+	if a.Stream {
+		return c.upload(ctx, id, a, body, false)
+	}
+	return c.tool(ctx, writeFile, id, a, nil)
+}
+
+// AppendFile is POST …/files/append_file, or PUT …/files/content?append=true for a
+// that streams.
+func (c *Client) AppendFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error) {
+	if a.Stream {
+		return c.upload(ctx, id, a, body, true)
+	}
+	return c.tool(ctx, appendFile, id, a, nil)
+}
+
+// tool is a call whose content, if any, is in the JSON.
+func (c *Client) tool(ctx context.Context, r route, id chat.ID, a interface{ Validate() error }, begin files.Begin) (files.Answer, error) {
+	if err := a.Validate(); err != nil {
+		return files.Answer{}, err
+	}
+	got, err := askFor[FileAnswer](ctx, c, r, target{chat: id}, a)
+	if err != nil {
+		return files.Answer{}, err
+	}
+	out := got.answer()
+	b, err := got.content()
+	if err != nil || got.Content == nil || begin == nil {
+		return out, err
+	}
+	if _, err := begin(out).Write(b); err != nil {
+		return out, fmt.Errorf("cannot write the content: %w", err)
+	}
+	return out, nil
+}
+
+// contentAt is files/content of a chat with a query; what is 0 or false goes without saying.
+func contentAt(id chat.ID, path string, query map[string]string) target {
+	q := url.Values{"path": {path}}
+	for k, v := range query {
+		if v != "0" && v != "false" {
+			q.Set(k, v)
+		}
+	}
+	return target{chat: id, query: "?" + q.Encode()}
+}
+
+func (c *Client) download(ctx context.Context, id chat.ID, a files.ReadFile, begin files.Begin) (out files.Answer, err error) {
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	at := contentAt(id, a.Path, map[string]string{"offset": number(a.Offset), "length": number(a.Length),
+		"line": number(a.Line), "lines": number(a.Lines), "hash": strconv.FormatBool(a.Hash)})
+	resp, err := c.send(ctx, getContent, at, "", nil)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	if resp.StatusCode != http.StatusOK {
+		return out, decode(resp, nil)
+	}
+	first := files.Answer{Offset: a.Offset}
+	if first.Size, err = strconv.ParseInt(resp.Header.Get(sizeHeader), 10, 64); err != nil {
+		return out, fmt.Errorf("cannot read chatd's answer: no %s: %w", sizeHeader, err)
+	}
+	n, err := io.Copy(begin(first), resp.Body)
+	if err != nil {
+		return out, fmt.Errorf("cannot read the content: %w", err)
+	}
+	var last FileAnswer
+	if err := json.Unmarshal([]byte(resp.Trailer.Get(answerTrailer)), &last); err != nil {
+		return out, fmt.Errorf("cannot read chatd's answer: no %s: %w", answerTrailer, err)
+	}
+	if last.Bytes != n {
+		return out, fmt.Errorf("cannot use chatd's answer: %d bytes announced, %d came", last.Bytes, n)
+	}
+	return last.answer(), nil
+}
+
+func (c *Client) upload(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader, add bool) (out files.Answer, err error) {
+	if err := a.Validate(); err != nil {
+		return out, err
+	}
+	at := contentAt(id, a.Path, map[string]string{"append": strconv.FormatBool(add), "hash": strconv.FormatBool(a.Hash)})
+	if body == nil {
+		body = bytes.NewReader(nil)
+	}
+	head := map[string]string{"Content-Type": byteType, "Expect": "100-continue"} // a refusal comes before the content goes
+	// The body belongs to the caller: the transport would close it.
+	resp, err := c.sendBody(ctx, putContent, at, head, io.NopCloser(body))
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	var got FileAnswer
+	if err := decode(resp, &got); err != nil {
+		return out, err
+	}
+	return got.answer(), nil
+}
+
+// Share is POST …/share.
+func (c *Client) Share(ctx context.Context, id chat.ID, s chat.Share) (chat.Shared, error) {
+	return askFor[chat.Shared](ctx, c, share, target{chat: id}, s)
 }

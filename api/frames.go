@@ -167,15 +167,12 @@ const maxFrame = 1 << 20
 
 // RunTo is POST /v1/chats/{id}/runs with the output as it comes; ending ctx ends the run.
 func (c *Client) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
-	return c.runFrames(ctx, id, "/runs", spec, spec.Started, out)
+	return c.runFrames(ctx, run, id, spec, spec.Started, out)
 }
 
 // runFrames is a run that lasts as long as ctx; started, if it is not nil, is told its id.
-func (c *Client) runFrames(ctx context.Context, id chat.ID, rest string, in any, started func(string), out chat.Output) (chat.RunResult, error) {
-	if _, err := chat.ParseID(string(id)); err != nil {
-		return chat.RunResult{}, err
-	}
-	return c.framed(ctx, "POST", "/v1/chats/"+string(id)+rest, in, func(f chat.Frame) {
+func (c *Client) runFrames(ctx context.Context, r route, id chat.ID, in any, started func(string), out chat.Output) (chat.RunResult, error) {
+	return c.framed(ctx, r, target{chat: id}, in, func(f chat.Frame) {
 		switch {
 		case f.Run == "":
 			out(f.Stream, f.Bytes())
@@ -186,8 +183,8 @@ func (c *Client) runFrames(ctx context.Context, id chat.ID, rest string, in any,
 }
 
 // framed gives the frames of an answer to out, and returns how the run ended.
-func (c *Client) framed(ctx context.Context, method, path string, in any, out func(chat.Frame)) (chat.RunResult, error) {
-	res, err := c.sendFor(ctx, method, path, frameType, in)
+func (c *Client) framed(ctx context.Context, r route, t target, in any, out func(chat.Frame)) (chat.RunResult, error) {
+	res, err := c.sendFor(ctx, r, t, frameType, in)
 	if err != nil {
 		return chat.RunResult{}, err
 	}

@@ -154,9 +154,8 @@ func (e *events) send(text []byte) error {
 }
 
 // Log is GET /v1/chats/{id}/log.
-func (c *Client) Log(ctx context.Context, id chat.ID, since int64) (out chat.Log, err error) {
-	err = c.doID(ctx, "GET", id, "/log"+logQuery(since, false), nil, &out)
-	return out, err
+func (c *Client) Log(ctx context.Context, id chat.ID, since int64) (chat.Log, error) {
+	return askFor[chat.Log](ctx, c, readLog, target{chat: id, query: logQuery(since, false)}, nil)
 }
 
 func logQuery(since int64, follow bool) string {
@@ -179,10 +178,8 @@ const maxEvent = 8 * chat.MaxLogPage
 // FollowLog is GET /v1/chats/{id}/log?follow=true. Where the connection breaks it returns the
 // error; the cursor of the last piece is where to go on.
 func (c *Client) FollowLog(ctx context.Context, id chat.ID, since int64, out func(chat.Log) error) error {
-	if _, err := chat.ParseID(string(id)); err != nil {
-		return err
-	}
-	res, err := c.sendFor(ctx, "GET", "/v1/chats/"+string(id)+"/log"+logQuery(since, true), eventType, nil)
+	t := target{chat: id, query: logQuery(since, true)}
+	res, err := c.sendFor(ctx, readLog, t, eventType, nil)
 	if err != nil {
 		return err
 	}

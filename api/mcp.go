@@ -15,6 +15,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
+var mcpRoute = route{"POST", "/v1/chats/{id}/mcp", bridges, jsonBody, "mcp", 200, "Speak the Model Context Protocol (streamable HTTP, without sessions) to the chat's tools.", serveMCP}
+
 // serveMCP registers the route that speaks a protocol of its own, streamable HTTP of
 // the Model Context Protocol: ServerOptions.MCP answers, once the caller reaches the
 // chat.

@@ -7,66 +7,55 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
+	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/chatd/chatd/chat"
 )
 
+// The rows about runs.
+var (
+	run        = route{"POST", "/v1/chats/{id}/runs", bridges, jsonBody, "run", 200, "Run one command beside the chat's terminal and wait for its end; with Accept: application/x-ndjson, its output comes as it is printed; with background, answer with its id (202).", serveRun}
+	listRuns   = route{"GET", "/v1/chats/{id}/runs", bridges, nothing, "runs", 200, "List the chat's runs: those under way, and those of the background that are kept.", plain(Chats.Runs)}
+	showRun    = route{"GET", "/v1/chats/{id}/runs/{run}", bridges, nothing, "run_show", 200, "Show one run, with what it printed so far.", about(runOf)}
+	endRun     = route{"DELETE", "/v1/chats/{id}/runs/{run}", bridges, nothing, "run_end", 204, "End a run: SIGTERM, its grace, then all of it.", doing(endRunOf)}
+	readRun    = route{"GET", "/v1/chats/{id}/runs/{run}/output", bridges, nothing, "run_output", 200, "Read what a run of the background printed, from a cursor on; with Accept: application/x-ndjson, follow it to its end.", about(outputOf)}
+	writeStdin = route{"POST", "/v1/chats/{id}/runs/{run}/stdin", bridges, rawBytes, "run_stdin", 204, "Send bytes to the standard input of a run that has it open, as they come.", serveStdin}
+	signalRun  = route{"POST", "/v1/chats/{id}/runs/{run}/signal", bridges, jsonBody, "run_signal", 204, "Send a signal to every process of a run, or set the size of its terminal.", doing(signalRunOf)}
+
+	runRoutes = []route{run, listRuns, showRun, endRun, readRun, writeStdin, signalRun}
+)
+
 type (
-	oneRunInput struct {
-		ID  string `path:"id" doc:"The chat: 16 lower-case hex digits."`
+	inRun struct {
+		InChat
 		Run string `path:"run" doc:"The run, as its start or a list named it."`
 	}
 	readRunInput struct {
-		ID     string `path:"id" doc:"The chat: 16 lower-case hex digits."`
+		InChat
 		Run    string `path:"run" doc:"The run, as its start or a list named it."`
 		Cursor string `query:"cursor" maxLength:"64" doc:"Where to begin, as an answer before said; the beginning if absent."`
 	}
 	signalInput struct {
-		ID   string `path:"id" doc:"The chat: 16 lower-case hex digits."`
+		InChat
 		Run  string `path:"run" doc:"The run, as its start or a list named it."`
 		Body chat.RunSignal
 	}
 )
 
-func (s *Server) runs(ctx context.Context, in *idInput) (*bodyOf[chat.Runs], error) {
-	return byID(ctx, in, s.opt.Chats.Runs)
-}
-
-func (s *Server) showRun(ctx context.Context, in *oneRunInput) (*bodyOf[chat.Run], error) {
-	return byID(ctx, &idInput{in.ID}, func(ctx context.Context, id chat.ID) (chat.Run, error) {
-		return s.opt.Chats.ShowRun(ctx, id, in.Run)
-	})
-}
-
-func (s *Server) endRun(ctx context.Context, in *oneRunInput) (*emptyOutput, error) {
-	id, err := chat.ParseID(in.ID)
-	if err != nil {
-		return nil, err
-	}
-	return nil, s.opt.Chats.EndRun(ctx, id, in.Run)
-}
-
-func (s *Server) signalRun(ctx context.Context, in *signalInput) (*emptyOutput, error) {
-	id, err := chat.ParseID(in.ID)
-	if err != nil {
-		return nil, err
-	}
-	return nil, s.opt.Chats.SignalRun(ctx, id, in.Run, in.Body)
-}
-
-func (s *Server) readRun(ctx context.Context, in *readRunInput) (*bodyOf[chat.RunOutput], error) {
-	return byID(ctx, &idInput{in.ID}, func(ctx context.Context, id chat.ID) (chat.RunOutput, error) {
-		return s.opt.Chats.ReadRun(ctx, id, in.Run, in.Cursor)
-	})
-}
-
 // serveRun adds to the usual answer of a run the one of the background.
 func serveRun(s *Server, a huma.API, op huma.Operation) {
 	op.Responses = problemResponse()
 	op.Responses["202"] = &huma.Response{Description: "The run, which goes on in the background.", Content: jsonContent(a, chat.Run{})}
-	serve((*Server).run)(s, a, op)
+	of(Chats.Run)(s, a, op)
+}
+
+// Run is POST /v1/chats/{id}/runs; it returns when the command has ended, and
+// ending ctx ends the command.
+func (c *Client) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error) {
+	return askFor[chat.RunResult](ctx, c, run, target{chat: id}, spec)
 }
 
 // streamed answers what huma would read or write whole, and says whether it did.
@@ -109,6 +98,57 @@ func (s *Server) startRun(w http.ResponseWriter, r *http.Request) {
 	s.answerJSON(w, r, http.StatusAccepted, run)
 }
 
+// StartRun is POST /v1/chats/{id}/runs with background.
+func (c *Client) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {
+	spec.Background = true
+	return askFor[chat.Run](ctx, c, run, target{chat: id}, spec)
+}
+
+// Runs is GET /v1/chats/{id}/runs.
+func (c *Client) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) {
+	return askFor[chat.Runs](ctx, c, listRuns, target{chat: id}, nil)
+}
+
+func runOf(ctx context.Context, c Chats, id chat.ID, in *inRun) (chat.Run, error) {
+	return c.ShowRun(ctx, id, in.Run)
+}
+
+// ShowRun is GET /v1/chats/{id}/runs/{run}.
+func (c *Client) ShowRun(ctx context.Context, id chat.ID, run string) (chat.Run, error) {
+	return askFor[chat.Run](ctx, c, showRun, target{chat: id, name: run}, nil)
+}
+
+func endRunOf(ctx context.Context, c Chats, id chat.ID, in *inRun) error {
+	return c.EndRun(ctx, id, in.Run)
+}
+
+// EndRun is DELETE /v1/chats/{id}/runs/{run}.
+func (c *Client) EndRun(ctx context.Context, id chat.ID, run string) error {
+	return c.order(ctx, endRun, target{chat: id, name: run}, nil)
+}
+
+func signalRunOf(ctx context.Context, c Chats, id chat.ID, in *signalInput) error {
+	return c.SignalRun(ctx, id, in.Run, in.Body)
+}
+
+// SignalRun is POST /v1/chats/{id}/runs/{run}/signal.
+func (c *Client) SignalRun(ctx context.Context, id chat.ID, run string, s chat.RunSignal) error {
+	return c.order(ctx, signalRun, target{chat: id, name: run}, s)
+}
+
+func outputOf(ctx context.Context, c Chats, id chat.ID, in *readRunInput) (chat.RunOutput, error) {
+	return c.ReadRun(ctx, id, in.Run, in.Cursor)
+}
+
+// ReadRun is GET /v1/chats/{id}/runs/{run}/output.
+func (c *Client) ReadRun(ctx context.Context, id chat.ID, run, cursor string) (chat.RunOutput, error) {
+	return askFor[chat.RunOutput](ctx, c, readRun, readFrom(id, run, cursor), nil)
+}
+
+func readFrom(id chat.ID, run, cursor string) target {
+	return target{id, run, "?cursor=" + url.QueryEscape(cursor)}
+}
+
 // followRun sends what a run of the background prints, from the cursor on, until it ends. A
 // reader that does not take it is waited for, and not the run.
 func (s *Server) followRun(w http.ResponseWriter, r *http.Request) {
@@ -116,6 +156,11 @@ func (s *Server) followRun(w http.ResponseWriter, r *http.Request) {
 	s.sendFrames(w, r, err, func(ctx context.Context, f *frames) (chat.RunResult, error) {
 		return s.opt.Chats.FollowRun(ctx, id, pathPart(r, 5), r.URL.Query().Get("cursor"), f.send)
 	})
+}
+
+// FollowRun is GET /v1/chats/{id}/runs/{run}/output as it comes; ending ctx ends nothing but that.
+func (c *Client) FollowRun(ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame)) (chat.RunResult, error) {
+	return c.framed(ctx, readRun, readFrom(id, run, cursor), nil, out)
 }
 
 // serveStdin: the body is no JSON.
@@ -155,4 +200,15 @@ func (s *Server) writeStdin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// WriteStdin is POST /v1/chats/{id}/runs/{run}/stdin. It holds no more of body than a piece.
+func (c *Client) WriteStdin(ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool) (err error) {
+	t := target{id, run, "?close=" + strconv.FormatBool(last)}
+	resp, err := c.sendBody(ctx, writeStdin, t, map[string]string{"Content-Type": byteType}, body)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	return decode(resp, nil)
 }

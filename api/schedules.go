@@ -6,37 +6,45 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-type (
-	addScheduleInput struct {
-		ID   string `path:"id" doc:"The chat: 16 lower-case hex digits."`
-		Body chat.ScheduleSpec
-	}
-	scheduleInput struct {
-		ID       string `path:"id" doc:"The chat: 16 lower-case hex digits."`
-		Schedule string `path:"schedule" maxLength:"64" doc:"The schedule's id."`
-	}
+// The rows about what a chat runs by the clock.
+var (
+	addSchedule    = route{"POST", "/v1/chats/{id}/schedules", bridges, jsonBody, "add_schedule", 201, "Have a chat run a command by the clock.", of(Chats.AddSchedule)}
+	listSchedules  = route{"GET", "/v1/chats/{id}/schedules", bridges, nothing, "list_schedules", 200, "List a chat's schedules, with how the last run of each went.", plain(Chats.Schedules)}
+	showSchedule   = route{"GET", "/v1/chats/{id}/schedules/{schedule}", bridges, nothing, "show_schedule", 200, "Show one schedule.", about(scheduleOf)}
+	removeSchedule = route{"DELETE", "/v1/chats/{id}/schedules/{schedule}", bridges, nothing, "remove_schedule", 204, "Remove a schedule; a run of it that is under way goes on.", doing(removeScheduleOf)}
+
+	scheduleRoutes = []route{addSchedule, listSchedules, showSchedule, removeSchedule}
 )
 
-func (s *Server) addSchedule(ctx context.Context, in *addScheduleInput) (*bodyOf[chat.Schedule], error) {
-	return byID(ctx, &idInput{ID: in.ID}, func(ctx context.Context, id chat.ID) (chat.Schedule, error) {
-		return s.opt.Chats.AddSchedule(ctx, id, in.Body)
-	})
+type inSchedule struct {
+	InChat
+	Schedule string `path:"schedule" maxLength:"64" doc:"The schedule's id."`
 }
 
-func (s *Server) listSchedules(ctx context.Context, in *idInput) (*bodyOf[chat.Schedules], error) {
-	return byID(ctx, in, s.opt.Chats.Schedules)
+// AddSchedule is POST /v1/chats/{id}/schedules.
+func (c *Client) AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleSpec) (chat.Schedule, error) {
+	return askFor[chat.Schedule](ctx, c, addSchedule, target{chat: id}, spec)
 }
 
-func (s *Server) showSchedule(ctx context.Context, in *scheduleInput) (*bodyOf[chat.Schedule], error) {
-	return byID(ctx, &idInput{ID: in.ID}, func(ctx context.Context, id chat.ID) (chat.Schedule, error) {
-		return s.opt.Chats.Schedule(ctx, id, in.Schedule)
-	})
+// Schedules is GET /v1/chats/{id}/schedules.
+func (c *Client) Schedules(ctx context.Context, id chat.ID) (chat.Schedules, error) {
+	return askFor[chat.Schedules](ctx, c, listSchedules, target{chat: id}, nil)
 }
 
-func (s *Server) removeSchedule(ctx context.Context, in *scheduleInput) (*emptyOutput, error) {
-	id, err := chat.ParseID(in.ID)
-	if err != nil {
-		return nil, err
-	}
-	return nil, s.opt.Chats.RemoveSchedule(ctx, id, in.Schedule)
+func scheduleOf(ctx context.Context, c Chats, id chat.ID, in *inSchedule) (chat.Schedule, error) {
+	return c.Schedule(ctx, id, in.Schedule)
+}
+
+// Schedule is GET /v1/chats/{id}/schedules/{schedule}.
+func (c *Client) Schedule(ctx context.Context, id chat.ID, name string) (chat.Schedule, error) {
+	return askFor[chat.Schedule](ctx, c, showSchedule, target{chat: id, name: name}, nil)
+}
+
+func removeScheduleOf(ctx context.Context, c Chats, id chat.ID, in *inSchedule) error {
+	return c.RemoveSchedule(ctx, id, in.Schedule)
+}
+
+// RemoveSchedule is DELETE /v1/chats/{id}/schedules/{schedule}.
+func (c *Client) RemoveSchedule(ctx context.Context, id chat.ID, name string) error {
+	return c.order(ctx, removeSchedule, target{chat: id, name: name}, nil)
 }

@@ -1,0 +1,155 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// The rows about the life of chats.
+var (
+	create = route{"POST", "/v1/chats", bridges, jsonBody, "create", 201, "Create a chat, or find the one of this external id (200).", serve((*Server).create)}
+	list   = route{"GET", "/v1/chats", bridges, nothing, "list", 200, "List the caller's chats; an operator's are all.", serve((*Server).list)}
+	show   = route{"GET", "/v1/chats/{id}", bridges, nothing, "show", 200, "Show one chat.", plain(Chats.Get)}
+	patch  = route{"PATCH", "/v1/chats/{id}", bridges, jsonBody, "patch", 200, "Change a chat's labels by a JSON merge patch (RFC 7396); null takes a label away, or all of them.", servePatch}
+	reap   = route{"DELETE", "/v1/chats/{id}", bridges, nothing, "reap", 204, "End a chat and remove every trace of it.", doing(reapOf)}
+	wake   = route{"POST", "/v1/chats/{id}/wake", bridges, nothing, "wake", 200, "Give a chat a session.", plain(Chats.Wake)}
+	sleep  = route{"POST", "/v1/chats/{id}/sleep", bridges, nothing, "sleep", 200, "End a chat's processes and keep its home.", plain(Chats.Sleep)}
+
+	lifeRoutes = []route{create, list, show, patch, reap, wake, sleep}
+)
+
+type (
+	createInput struct{ Body chat.Spec }
+	listInput   struct {
+		Owner      string `query:"owner" maxLength:"64" doc:"Only chats of this owner."`
+		ExternalID string `query:"external_id" maxLength:"512" doc:"Only the chat of this external id."`
+		Label      string `query:"label" maxLength:"321" doc:"key=value, or key for any value."`
+		Awake      string `query:"awake" enum:"true,false" doc:"Only awake or only sleeping chats."`
+		Limit      int    `query:"limit" minimum:"1" maximum:"1000" doc:"At most so many; the server may return fewer."`
+		Cursor     string `query:"cursor" maxLength:"1024" doc:"What next said on the page before."`
+	}
+
+	createOutput struct {
+		Status int
+		Body   chat.Chat
+	}
+)
+
+func (s *Server) create(ctx context.Context, in *createInput) (*createOutput, error) {
+	c, created, err := s.opt.Chats.Create(ctx, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	out := &createOutput{Status: http.StatusOK, Body: c}
+	if created {
+		out.Status = http.StatusCreated
+	}
+	return out, nil
+}
+
+// Create is POST /v1/chats; created is status 201.
+func (c *Client) Create(ctx context.Context, spec chat.Spec) (out chat.Chat, created bool, err error) {
+	status, err := c.do(ctx, create, target{}, spec, &out)
+	return out, status == http.StatusCreated, err
+}
+
+func (s *Server) list(ctx context.Context, in *listInput) (*bodyOf[chat.Page], error) {
+	f := chat.Filter{Owner: in.Owner, ExternalID: in.ExternalID, Label: in.Label, Limit: in.Limit, Cursor: in.Cursor}
+	if in.Awake != "" {
+		awake := in.Awake == "true"
+		f.Awake = &awake
+	}
+	page, err := s.opt.Chats.List(ctx, f)
+	if page.Chats == nil {
+		page.Chats = []chat.Chat{}
+	}
+	return &bodyOf[chat.Page]{page}, err
+}
+
+// List is GET /v1/chats.
+func (c *Client) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
+	q := url.Values{}
+	for k, v := range map[string]string{"owner": f.Owner, "external_id": f.ExternalID, "label": f.Label, "cursor": f.Cursor} {
+		if v != "" {
+			q.Set(k, v)
+		}
+	}
+	if f.Awake != nil {
+		q.Set("awake", strconv.FormatBool(*f.Awake))
+	}
+	if f.Limit != 0 {
+		q.Set("limit", strconv.Itoa(f.Limit))
+	}
+	t := target{}
+	if len(q) > 0 {
+		t.query = "?" + q.Encode()
+	}
+	return askFor[chat.Page](ctx, c, list, t, nil)
+}
+
+// Get is GET /v1/chats/{id}.
+func (c *Client) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return askFor[chat.Chat](ctx, c, show, target{chat: id}, nil)
+}
+
+// patchType is RFC 7396's name for what PATCH takes; plain JSON is taken as well.
+const patchType = "application/merge-patch+json"
+
+// servePatch: in the body null is not the same as what is left out.
+func servePatch(s *Server, a huma.API, op huma.Operation) {
+	value := &huma.Schema{AnyOf: []*huma.Schema{{Type: "string"}, {Type: "null"}}}
+	labels := &huma.Schema{AnyOf: []*huma.Schema{{Type: "object", AdditionalProperties: value}, {Type: "null"}},
+		Description: "New values by name; null takes one away, or all."}
+	body := &huma.MediaType{Schema: &huma.Schema{Type: "object", AdditionalProperties: false, Required: []string{"labels"},
+		Properties: map[string]*huma.Schema{"labels": labels}}}
+	op.Parameters = []*huma.Param{chatParam}
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{patchType: body, jsonType: body}}
+	op.Responses = problemResponse()
+	op.Responses["200"] = &huma.Response{Description: "The chat as it is now.", Content: jsonContent(a, chat.Chat{})}
+	s.serveBeside(a, op, s.patch)
+}
+
+func (s *Server) patch(w http.ResponseWriter, r *http.Request) {
+	var p chat.Patch
+	id, err := idAndBody(r, &p)
+	var c chat.Chat
+	if err == nil {
+		c, err = s.opt.Chats.Patch(r.Context(), id, p)
+	}
+	if err != nil {
+		s.refuse(w, s.problem(r.Context(), err))
+		return
+	}
+	s.answerJSON(w, r, http.StatusOK, c)
+}
+
+// Patch is PATCH /v1/chats/{id}.
+func (c *Client) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat, error) {
+	if err := p.Validate(); err != nil {
+		return chat.Chat{}, err
+	}
+	return askFor[chat.Chat](ctx, c, patch, target{chat: id}, p)
+}
+
+func reapOf(ctx context.Context, c Chats, id chat.ID, _ *InChat) error { return c.Reap(ctx, id) }
+
+// Reap is DELETE /v1/chats/{id}.
+func (c *Client) Reap(ctx context.Context, id chat.ID) error {
+	return c.order(ctx, reap, target{chat: id}, nil)
+}
+
+// Wake is POST /v1/chats/{id}/wake.
+func (c *Client) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return askFor[chat.Chat](ctx, c, wake, target{chat: id}, nil)
+}
+
+// Sleep is POST /v1/chats/{id}/sleep.
+func (c *Client) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return askFor[chat.Chat](ctx, c, sleep, target{chat: id}, nil)
+}

@@ -1,0 +1,81 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// The rows that say what holds for a chat, and for the host.
+var (
+	explain = route{"POST", "/v1/chats/{id}/explain", bridges, jsonBody, "explain", 200, "Say whether the file rules allow something, and which rule says so.", of(Chats.Explain)}
+	plan    = route{"GET", "/v1/chats/{id}/plan", operators, nothing, "plan", 200, "Show what a chat's session is made of: mounts, rules, names of the environment.", plain(Chats.Plan)}
+	host    = route{"GET", "/v1/host", operators, nothing, "host", 200, "Describe the host and its walls.", serve((*Server).host)}
+	status  = route{"GET", "/v1/status", operators, nothing, "status", 200, "Show the daemon at a glance: since when, its chats, the walls that do not stand, what is nearly spent, what failed lately.", serve((*Server).status)}
+	health  = route{"GET", "/healthz", anyone, nothing, "health", 200, "Say that the daemon answers.", serve((*Server).health)}
+	openapi = route{"GET", "/openapi.json", bridges, nothing, "openapi", 200, "This description (OpenAPI 3.1).", serveOpenAPI}
+
+	reportRoutes = []route{explain, plan, host, status, health, openapi}
+)
+
+type healthAnswer struct {
+	Status string `json:"status"`
+}
+
+// Explain is POST …/explain.
+func (c *Client) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
+	return askFor[chat.Explained](ctx, c, explain, target{chat: id}, q)
+}
+
+// Plan is GET /v1/chats/{id}/plan.
+func (c *Client) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) {
+	return askFor[chat.Plan](ctx, c, plan, target{chat: id}, nil)
+}
+
+func (s *Server) host(ctx context.Context, _ *noInput) (*bodyOf[chat.Host], error) {
+	h, err := s.opt.Chats.Host(ctx)
+	s.addStreams(&h)
+	return &bodyOf[chat.Host]{h}, err
+}
+
+// Host is GET /v1/host.
+func (c *Client) Host(ctx context.Context) (chat.Host, error) {
+	return askFor[chat.Host](ctx, c, host, target{}, nil)
+}
+
+func (s *Server) status(ctx context.Context, _ *noInput) (*bodyOf[chat.Status], error) {
+	st, err := s.opt.Chats.Status(ctx)
+	return &bodyOf[chat.Status]{st}, err
+}
+
+// Status is GET /v1/status.
+func (c *Client) Status(ctx context.Context) (chat.Status, error) {
+	return askFor[chat.Status](ctx, c, status, target{}, nil)
+}
+
+// health says that the daemon answers, and nothing about its chats.
+func (s *Server) health(context.Context, *noInput) (*bodyOf[healthAnswer], error) {
+	return &bodyOf[healthAnswer]{healthAnswer{"ok"}}, nil
+}
+
+// serveOpenAPI answers with the description; it is the last of the table, and describes them all.
+func serveOpenAPI(s *Server, a huma.API, op huma.Operation) {
+	op.Responses = problemResponse()
+	a.OpenAPI().AddOperation(&op)
+	s.completeDescription(a)
+	text, err := json.MarshalIndent(a.OpenAPI(), "", "  ")
+	s.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, r *http.Request) {
+		if err != nil {
+			s.refuse(w, s.problem(r.Context(), fmt.Errorf("cannot write the OpenAPI description: %w", err)))
+			return
+		}
+		w.Header().Set("Content-Type", jsonType)
+		// A client that stopped reading gets no further answer.
+		_, _ = w.Write(append(text, '\n'))
+	})
+}
