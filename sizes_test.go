@@ -43,7 +43,7 @@ const (
 
 // largePackages are the packages over maxPackage, and the most lines of code each may have.
 var largePackages = map[string]int{
-	"api":       3_130,
+	"api":       3_010,
 	"cgroup":    3_100,
 	"cmd/chatd": 3_670,
 	"enforce":   4_430,
@@ -54,12 +54,12 @@ var largePackages = map[string]int{
 var longLines = map[string]int{
 	".":                 21,
 	"filerules":         212,
-	"api":               446,
+	"api":               400,
 	"api/apitest":       64,
 	"cgroup":            143,
-	"broker":            78,
+	"broker":            71,
 	"chat":              232,
-	"cmd/chatd":         456,
+	"cmd/chatd":         300,
 	"cmd/chatd-enforce": 8,
 	"cmd/chatd-root":    48,
 	"config":            130,

@@ -22,6 +22,11 @@ var probeHost = func(context.Context, config.Flags) (chat.Host, error) {
 	return chat.Host{}, fmt.Errorf("cannot probe the layers: chatd's walls are made by the Linux kernel: %w", chat.ErrUnsupported)
 }
 
+// hostCommands are about the host, and the daemon as a whole.
+func hostCommands() []*cli.Command {
+	return []*cli.Command{doctorCommand(), statusCommand(), auditCommand(), wallCommand(), frontCommand()}
+}
+
 func doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",

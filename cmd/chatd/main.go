@@ -76,10 +76,8 @@ func newApp() *cli.App {
 			&cli.StringFlag{Name: "socket", EnvVars: []string{"CHATD_SOCKET"}, Value: defaultSocket, Usage: "the daemon's unix socket", TakesFile: true},
 			&cli.BoolFlag{Name: "json", Usage: "write one JSON value, for programs"},
 		},
-		Commands: []*cli.Command{
-			serveCommand(), createCommand(), lsCommand(), showCommand(), labelCommand(), runCommand(), runsCommand(), scheduleCommand(), sendCommand(),
-			screenCommand(), logCommand(), attachCommand(), wakeCommand(), sleepCommand(), reapCommand(), filesCommand(), shareCommand(), explainCommand(), policyCommand(), mcpCommand(), doctorCommand(), statusCommand(), auditCommand(), wallCommand(), frontCommand(),
-		},
+		Commands: slices.Concat([]*cli.Command{serveCommand()}, chatCommands(), runCommands(), terminalCommands(),
+			lifeCommands(), fileCommands(), []*cli.Command{mcpCommand()}, hostCommands()),
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   usageError,
 		Action:         noCommand,

@@ -11,6 +11,11 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
+// runCommands are about what runs in a chat, now and by the clock.
+func runCommands() []*cli.Command {
+	return []*cli.Command{runCommand(), runsCommand(), scheduleCommand()}
+}
+
 func runsCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "runs",

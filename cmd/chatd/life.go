@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -10,6 +11,11 @@ import (
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
 )
+
+// lifeCommands change whether a chat is awake, and whether it is there.
+func lifeCommands() []*cli.Command {
+	return []*cli.Command{wakeCommand(), sleepCommand(), reapCommand()}
+}
 
 func reapCommand() *cli.Command {
 	return &cli.Command{
@@ -167,4 +173,42 @@ func reapNamed(args []string) ([]chat.ID, error) {
 		ids = append(ids, id)
 	}
 	return ids, nil
+}
+
+func wakeCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "wake",
+		Usage:       "give a chat a session; one that is awake keeps its own",
+		ArgsUsage:   "CHAT",
+		Description: "   chatd wake CHAT",
+		Action:      func(c *cli.Context) error { return change(c, "waking", (*api.Client).Wake) },
+	}
+}
+
+// change is wake and sleep: a CHAT in, the chat as it is then out.
+func change(c *cli.Context, what string, do func(*api.Client, context.Context, chat.ID) (chat.Chat, error)) error {
+	id, err := oneChat(c)
+	if err != nil {
+		return err
+	}
+	done := progress(c, what)
+	ch, err := do(client(c), c.Context, id)
+	done()
+	if err != nil {
+		return err
+	}
+	return answer(c, ch, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, ch.ID, map[bool]string{true: "awake", false: "asleep"}[ch.Awake])
+		return err
+	})
+}
+
+func sleepCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "sleep",
+		Usage:       "end a chat's processes and keep its home",
+		ArgsUsage:   "CHAT",
+		Description: "   chatd sleep CHAT",
+		Action:      func(c *cli.Context) error { return change(c, "putting to sleep", (*api.Client).Sleep) },
+	}
 }

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// chatCommands make chats, and say and change what is kept of them.
+func chatCommands() []*cli.Command {
+	return []*cli.Command{createCommand(), lsCommand(), showCommand(), labelCommand()}
+}
+
+func createCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "create",
+		Usage:     "create the chat of an external id, or find it",
+		ArgsUsage: "EXTERNAL-ID",
+		Description: "Creates a user, a home and a session, and prints the chat's id. The same owner\n" +
+			"and external id always give the same chat. EXTERNAL-ID is any text of up to 512\n" +
+			"bytes; put -- in front of one that begins with a dash.\n\n" +
+			"   chatd create 'telegram:-100123' --profile web --label team=ops\n" +
+			"   chatd create --asleep -- '-rf'",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "profile", Usage: "the `NAME` of the policy (default: default, also called shell)"},
+			&cli.StringFlag{Name: "agent", Usage: "the `NAME` of the agent (default: main)"},
+			&cli.StringFlag{Name: "owner", Usage: "whose chat it is; for operators (default: who asks)"},
+			&cli.StringSliceFlag{Name: "env", Usage: "a variable `NAME=VALUE` of its terminal and runs, no secret; may be given again"},
+			&cli.StringSliceFlag{Name: "label", Usage: "a note `KEY=VALUE`; may be given again"},
+			&cli.BoolFlag{Name: "asleep", Usage: "no session yet"},
+		},
+		Action: create,
+	}
+}
+
+func create(c *cli.Context) error {
+	if c.NArg() != 1 {
+		return fmt.Errorf("cannot create: want one EXTERNAL-ID, got %d arguments: %w", c.NArg(), chat.ErrInvalid)
+	}
+	labels, err := pairs("label", c.StringSlice("label"))
+	if err != nil {
+		return err
+	}
+	env, err := pairs("env", c.StringSlice("env"))
+	if err != nil {
+		return err
+	}
+	if len(env) == 0 {
+		env = nil
+	}
+	awake := !c.Bool("asleep")
+	spec := chat.Spec{ExternalID: c.Args().First(), Owner: c.String("owner"), Profile: c.String("profile"),
+		Agent: c.String("agent"), Env: env, Labels: labels, Awake: &awake}
+	if err := spec.Validate(); err != nil {
+		return err
+	}
+	done := progress(c, "creating")
+	made, _, err := client(c).Create(c.Context, spec)
+	done()
+	if err != nil {
+		return err
+	}
+	if len(made.Ignored) > 0 {
+		fmt.Fprintf(c.App.ErrWriter, "chatd: the chat is there, and its labels stay as they are: %s not changed; see chatd label --help\n", strings.Join(made.Ignored, ", "))
+	}
+	return answer(c, made, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, made.ID)
+		return err
+	})
+}
+
+// pairs reads KEY=VALUE arguments.
+func pairs(flag string, args []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, a := range args {
+		k, v, ok := strings.Cut(a, "=")
+		if _, twice := out[k]; !ok || k == "" || twice {
+			return nil, fmt.Errorf("cannot use --%s %s: want KEY=VALUE, each key once: %w", flag, chat.Quote(a), chat.ErrInvalid)
+		}
+		out[k] = v
+	}
+	return out, nil
+}
+
+func showCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "show",
+		Usage:     "show one chat, its limits and its walls",
+		ArgsUsage: "CHAT",
+		Description: "--plan shows what its session is made of, or would be if it is asleep: mounts, Landlock\n" +
+			"rules, names of the environment, network, namespaces, system calls. It is for operators.\n\n" +
+			"   chatd show 0123456789abcdef\n   chatd show chat-0123456789abcdef --json\n   chatd show --plan 0123456789abcdef",
+		Flags:  []cli.Flag{&cli.BoolFlag{Name: "plan", Usage: "show what its session is made of"}},
+		Action: show,
+	}
+}
+
+func show(c *cli.Context) error {
+	id, err := oneChat(c)
+	if err != nil {
+		return err
+	}
+	if c.Bool("plan") {
+		return showPlan(c, id)
+	}
+	ch, err := client(c).Get(c.Context, id)
+	if err != nil {
+		return err
+	}
+	return answer(c, ch, func(w io.Writer) error { return writeChat(w, ch, time.Now()) })
+}
+
+func limitWords(l chat.Limits) string {
+	words := fmt.Sprintf("memory %s, swap %s, pids %d, cpu %s each %s",
+		size(l.MemoryMax), size(l.SwapMax), l.PidsMax, l.CPUQuota, l.CPUPeriod)
+	if l.FSize > 0 {
+		words += ", file " + size(l.FSize)
+	}
+	return words
+}
+
+func writeChat(w io.Writer, ch chat.Chat, now time.Time) error {
+	rows := [][]string{
+		{"id", string(ch.ID)},
+		{"user", ch.User},
+		{"uid", fmt.Sprint(ch.UID)},
+		{"external id", ch.ExternalID},
+		{"owner", ch.Owner},
+		{"agent", ch.Agent},
+		{"profile", ch.Profile},
+		{"file rules", dash(ch.FileRules)},
+		{"phase", string(ch.Phase)},
+		{"awake", awakeWord(ch)},
+		{"home", ch.Home},
+		{"created", age(now.Sub(ch.CreatedAt)) + " ago"},
+		{"used", age(now.Sub(ch.UsedAt)) + " ago"},
+		{"limits", limitWords(ch.Limits)},
+	}
+	if u := ch.Usage; u != nil {
+		rows = append(rows, []string{"usage", fmt.Sprintf("memory %s (peak %s), pids %d, cpu %s; killed for memory %d, forks refused %d, throttled %d",
+			size(u.MemoryBytes), size(u.MemoryPeak), u.Pids, u.CPU, u.OOMKills, u.PidsRefused, u.Throttled)})
+	}
+	for _, k := range slices.Sorted(maps.Keys(ch.Labels)) {
+		rows = append(rows, []string{"label", k + "=" + ch.Labels[k]})
+	}
+	if err := table(w, rows); err != nil || len(ch.Layers) == 0 {
+		return err
+	}
+	fmt.Fprintln(w)
+	return writeLayers(w, ch.Layers)
+}
+
+func labelCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "label",
+		Usage:     "change the labels of a chat",
+		ArgsUsage: "CHAT KEY=VALUE|KEY-...",
+		Description: "KEY=VALUE sets a label, KEY- takes it away; the others stay. Prints the labels\n" +
+			"that the chat has then.\n\n" +
+			"   chatd label 0123456789abcdef team=ops ticket-",
+		Action: label,
+	}
+}
+
+func label(c *cli.Context) error {
+	if c.NArg() < 2 {
+		return fmt.Errorf("cannot label: want one CHAT, and KEY=VALUE or KEY-: %w", chat.ErrInvalid)
+	}
+	id, err := chatArg(c.Args().First())
+	if err != nil {
+		return err
+	}
+	p, err := labelChanges(c.Args().Tail())
+	if err != nil {
+		return err
+	}
+	ch, err := client(c).Patch(c.Context, id, p)
+	if err != nil {
+		return err
+	}
+	return answer(c, ch, func(w io.Writer) error {
+		for _, k := range slices.Sorted(maps.Keys(ch.Labels)) {
+			if _, err := fmt.Fprintf(w, "%s=%s\n", k, cell(ch.Labels[k])); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// labelChanges reads KEY=VALUE and KEY- arguments.
+func labelChanges(args []string) (chat.Patch, error) {
+	p := chat.Patch{Labels: map[string]*string{}}
+	for _, a := range args {
+		k, v, set := strings.Cut(a, "=")
+		value := &v
+		if !set {
+			k, set = strings.CutSuffix(a, "-")
+			value = nil
+		}
+		if _, twice := p.Labels[k]; !set || k == "" || twice {
+			return p, fmt.Errorf("cannot label with %s: want KEY=VALUE or KEY-, each key once: %w", chat.Quote(a), chat.ErrInvalid)
+		}
+		p.Labels[k] = value
+	}
+	return p, p.Validate()
+}
