@@ -27,14 +27,15 @@ import (
 // api/apitest: adrs/0046; 140 for failpoints and heirs of the enforcer; 20 for the heads of files
 // of sys that left provision, 50 for those of package verdict: adrs/0048; 680 for file tools in the
 // front, 140 of them their double in api/apitest: adrs/0047; 5 for termlog, which spares each awake
-// chat 0.5 MB; 260 for groups that outlive the enforcer: adrs/0049), provision has 9,200,
+// chat 0.5 MB; 260 for groups that outlive the enforcer: adrs/0049; 125 for starts among
+// few mounts: adrs/0052), provision has 9,200,
 // comments are 12.9 %, the median function has 10 lines, and 5,040 lines
 // are over 100 columns. TestStyle bounds a function to 80 lines and a file to 300.
 //
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 54_340 // lines of code, without tests
+	maxCode         = 54_465 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	maxMedian       = 11     // lines of the median function
 	minCommentShare = 12.5   // percent of the lines that are not blank

@@ -163,12 +163,13 @@ func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd, prepare Pre
 // startOnThread lends one thread to the chat. It never comes back: the goroutine
 // ends with the thread locked, and the runtime ends the thread.
 func (f *FS) startOnThread(id chat.ID, run string, controllers []string, cmd *exec.Cmd, prepare Prepare) error {
-	return prepared(prepare, func() error {
-		if err := f.legacy.lendThread(id, run, controllers); err != nil {
-			return err
+	return prepared(func(int) error {
+		err := f.legacy.lendThread(id, run, controllers)
+		if err == nil && prepare != nil {
+			err = prepare(0) // last: the thread may not see the host's cgroups after it
 		}
-		return cmd.Start()
-	})
+		return err
+	}, cmd.Start)
 }
 
 // prepared calls prepare, if there is one, and then start, both on one spare thread.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,15 +19,12 @@ import (
 	"github.com/chatd/chatd/unshare"
 )
 
-// trees are the files for which a session of view v must have inodes of its own.
-func (m *Manager) trees(v shims.View) (unshare.Trees, error) {
+// trees are the files for which a session of view v must have inodes of its own. The mounts are
+// those that process pid has, or this one.
+func (m *Manager) trees(v shims.View, pid string) (unshare.Trees, error) {
 	t := unshare.Trees{Dir: m.paths.stage, Empty: []string{m.paths.empty, filepath.Join(m.paths.stage, "empty")}, Lowers: []string{m.opt.State}}
 	t.Shared, t.Through = v.Shared()
-	from := "/proc/self/mountinfo"
-	if m.units {
-		from = "/proc/1/mountinfo"
-	}
-	mounts, err := sys.ReadMounts(from)
+	mounts, err := sys.ReadMounts("/proc/" + pid + "/mountinfo")
 	for _, mount := range mounts {
 		t.Mounts = append(t.Mounts, mount.Path)
 	}
@@ -40,27 +38,30 @@ func (m *Manager) keepApart(rec state.Record, v shims.View) cgroup.Prepare {
 		return nil
 	}
 	return func(first int) error {
-		t, err := m.trees(v)
-		if err != nil {
-			return err
-		}
-		stage := func() error {
-			asTheyAre, err := unshare.Stage(t)
-			if len(asTheyAre) > 0 {
-				m.log.Warn("a session shares files with others as they are", "chat", rec.ID, "files", asTheyAre)
-			}
-			return err
-		}
 		if first == 0 {
-			return unshare.InOwn(stage)
+			return unshare.InOwn(func() error { return m.stage(rec, v, "self") })
 		}
 		l, err := sys.HoldProcess(sys.Process{PID: first})
 		if err != nil {
 			return err
 		}
 		defer l.Close()
-		return unshare.In(toJoin(l), stage)
+		return unshare.In(toJoin(l), func() error { return m.stage(rec, v, strconv.Itoa(first)) })
 	}
+}
+
+// stage puts the overlays in place, in the mount namespace of the calling thread, which process
+// pid has too.
+func (m *Manager) stage(rec state.Record, v shims.View, pid string) error {
+	t, err := m.trees(v, pid)
+	if err != nil {
+		return err
+	}
+	asTheyAre, err := unshare.Stage(t)
+	if len(asTheyAre) > 0 {
+		m.log.Warn("a session shares files with others as they are", "chat", rec.ID, "files", asTheyAre)
+	}
+	return err
 }
 
 // toJoin names a session's process to package unshare.
@@ -74,7 +75,11 @@ func (m *Manager) tryApart() {
 	if m.settled.Load() || m.without(chat.LayerView) {
 		return
 	}
-	t, err := m.trees(m.view(state.Record{ID: probeID, UID: m.probeUID()}))
+	pid := "self"
+	if m.units {
+		pid = "1"
+	}
+	t, err := m.trees(m.view(state.Record{ID: probeID, UID: m.probeUID()}), pid)
 	if err == nil {
 		err = unshare.Try(t)
 	}

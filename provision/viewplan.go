@@ -19,7 +19,7 @@ import (
 // was asked for and is not in it.
 func (m *Manager) exposedView(rec state.Record) (shims.View, []string, error) {
 	v := m.view(rec)
-	v.PolicyDir = m.shimPolicyDir(rec.ID)
+	v.PolicyDir, v.Etc = m.shimPolicyDir(rec.ID), shims.ReadEtc()
 	var notes []string
 	var err error
 	v.Exposed, notes, err = m.exposed(rec)

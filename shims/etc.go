@@ -26,6 +26,23 @@ var (
 	}
 )
 
+// Etc is what a view takes from the host's /etc, as it was when it was read.
+type Etc struct {
+	settings []string // directories that are bound
+	copied   []DataFile
+}
+
+// ReadEtc reads the host's /etc for [View.Etc].
+func ReadEtc() *Etc { return &Etc{settingsIn("/"), copiedFiles()} }
+
+// etc is what v takes from the host's /etc.
+func (v View) etc() *Etc {
+	if v.Etc != nil {
+		return v.Etc
+	}
+	return ReadEtc()
+}
+
 // settingsIn are the directories below root that etcSettings stand for, by the names that
 // they have there. A link is none: it may lead anywhere.
 func settingsIn(root string) []string {
@@ -74,7 +91,7 @@ func (v View) dataFiles() []DataFile {
 			DataFile{Target: "/etc/resolv.conf", Content: []byte(v.resolvConf())},
 			DataFile{Target: "/etc/nsswitch.conf", Content: []byte(nsswitch)},
 		)
-		files = append(files, copiedFiles()...)
+		files = append(files, v.etc().copied...)
 	}
 	for i := range files {
 		files[i].Mode = 0o444

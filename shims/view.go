@@ -63,6 +63,8 @@ type View struct {
 	// PolicyDir is the host path of a directory of root's with the policy.json of its
 	// shims, [InsidePolicyDir]; empty means none.
 	PolicyDir string
+	// Etc is what it takes from the host's /etc; nil is read whenever that is asked for.
+	Etc *Etc
 	// Exposed are further paths of the host, parents before what lies in them.
 	Exposed []chat.Exposed
 	// Denied are directories and files outside the home that file rules close as a whole:

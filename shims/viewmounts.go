@@ -61,7 +61,7 @@ func (v View) systemMounts() []chat.Mount {
 	for _, dir := range []string{"/etc", "/etc/ssl"} {
 		all = append(all, chat.Mount{Type: chat.MountDir, Target: dir, Mode: chat.ReadOnly, Perm: 0o755})
 	}
-	for _, p := range append(slices.Clip(etcBound), settingsIn("/")...) {
+	for _, p := range append(slices.Clip(etcBound), v.etc().settings...) {
 		if slices.ContainsFunc(v.Exposed, func(e chat.Exposed) bool { return chat.Within(e.Target, p) }) {
 			continue
 		}

@@ -11,6 +11,10 @@
 // cached once for all. An overlay has two lower layers, the tree and an empty directory,
 // because the kernel wants two where nothing is writable.
 //
+// Before that, Stage leaves in that namespace only the mounts that a session is made of (narrow):
+// bubblewrap reads the list of all mounts for each of its own, so that the start of a session
+// would take longer with each mount of the host.
+//
 // A session's /proc shows counters of the whole host. [Mask] covers those that programs
 // do not need, from outside, before any code of the chat runs; [BoundTerminals] bounds
 // the session's devpts. Both act on a process that the caller holds.

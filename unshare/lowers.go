@@ -19,7 +19,7 @@ type Trees struct {
 	Shared []string
 	// Through stay as they are, also where they lie in one that is shared.
 	Through []string
-	// Mounts are the mount points of the host.
+	// Mounts are the mount points of the namespace that [Stage] is called in.
 	Mounts []string
 	// Lowers are directories that are one layer for all that lies in them; elsewhere it
 	// is the first directory below the mount point.

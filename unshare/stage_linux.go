@@ -28,9 +28,16 @@ func Stage(t Trees) (asTheyAre []string, err error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return nil, fmt.Errorf("cannot keep mounts to a session: %w", err)
 	}
+	if err := t.narrow(); err != nil {
+		return nil, err
+	}
 	sources, err := t.sources()
 	if err != nil {
 		return nil, err
+	}
+	// A mount of its own, so that what is attached in it can be detached at once.
+	if err := unix.Mount(t.Dir, t.Dir, "", unix.MS_BIND, ""); err != nil {
+		return nil, fmt.Errorf("cannot prepare %s: %w", t.Dir, err)
 	}
 	s := stage{trees: t, at: map[string]string{}, through: map[string]int{}}
 	defer s.close()
@@ -48,7 +55,13 @@ func Stage(t Trees) (asTheyAre []string, err error) {
 			asTheyAre = append(asTheyAre, p.path)
 		}
 	}
-	return asTheyAre, nil
+	return asTheyAre, t.detach()
+}
+
+// detach takes away what is attached in Dir: bubblewrap reads the list of all mounts again for
+// each mount that it makes, and the overlays stay where they are bound.
+func (t Trees) detach() error {
+	return errors.Join(unix.Chdir("/"), unmountTree(t.Dir))
 }
 
 // sources are the shared paths, and the mounts below them, by their real names. What
@@ -155,7 +168,11 @@ func (t Trees) attach(lower, dir string) error {
 	base := filepath.Base(dir)
 	source := fmt.Sprintf("%s%x-%x", SourcePrefix, st.Dev, st.Ino)
 	layers := fmt.Sprintf("lowerdir=%sl:%se,%s", base, base, layerOptions)
-	return unix.Mount(source, base, "overlay", unix.MS_RDONLY|unix.MS_NOATIME|unix.MS_NOSUID, layers)
+	flags := uintptr(unix.MS_RDONLY | unix.MS_NOATIME | unix.MS_NOSUID)
+	if !chat.Within(lower, "/dev") {
+		flags |= unix.MS_NODEV // bubblewrap would set it on each path that it binds
+	}
+	return unix.Mount(source, base, "overlay", flags, layers)
 }
 
 // chooseEmpty is an empty directory for the second layer, on dev if there is one.
