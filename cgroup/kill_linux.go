@@ -38,7 +38,7 @@ func (f *FS) kill(ctx context.Context, id chat.ID) error {
 		f.mu.Lock()
 		delete(f.lent, id) // for good
 		f.mu.Unlock()
-		return f.liftCPU(id)
+		return f.lift(id)
 	}
 	if err := killTree(ctx, f.dir(id), lift, nil); err != nil {
 		return err

@@ -88,6 +88,24 @@ func (g *legacy) load(id chat.ID, run string, names ...cgroup1.Name) (cgroup1.Cg
 	return cg, nil
 }
 
+// create makes the chat's v1 cgroups if need be.
+func (g *legacy) create(id chat.ID) error {
+	all := g.hierarchy(cgroup1.Memory, cgroup1.Pids, cgroup1.Cpu)
+	if _, err := cgroup1.New(g.path(id, ""), &specs.LinuxResources{}, all); err != nil {
+		return fmt.Errorf("cannot create the v1 cgroups of chat %s: %w", id, err)
+	}
+	return mkdir(filepath.Join(g.dir("memory", id, ""), runsDir))
+}
+
+// update writes limits of one controller.
+func (g *legacy) update(id chat.ID, name cgroup1.Name, r *specs.LinuxResources) error {
+	cg, err := g.load(id, "", name)
+	if err != nil {
+		return err
+	}
+	return cg.Update(r)
+}
+
 func (g *legacy) remove(id chat.ID) error {
 	for _, c := range controllers {
 		if err := rmTree(g.dir(c, id, "")); err != nil {

@@ -2,11 +2,13 @@ package cgroup
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/coreos/go-systemd/v22/dbus"
 	"golang.org/x/sys/unix"
 )
 
@@ -69,11 +71,10 @@ func TestIsOwn(t *testing.T) {
 
 // TestSessionProperties looks at what a session must never be started without.
 func TestSessionProperties(t *testing.T) {
-	limits := chat.DefaultLimits()
-	s := sessionUnit{id: "0123456789abcdef", user: "1879048192", pam: "chatd", slice: "chatd.slice", argv: []string{"/x", "enter"}, stdin: 7, limits: limits}
-	nothing := func(chat.LayerName) bool { return false }
+	s := sessionUnit{id: "0123456789abcdef", user: "1879048192", pam: "chatd", slice: "chatd.slice", argv: []string{"/x", "enter"}, stdin: 7}
+	s.limits = unitsFS("chatd").earlyProperties(s.id, chat.DefaultLimits())
 	got := map[string]string{}
-	for _, p := range s.properties(nothing) {
+	for _, p := range s.properties() {
 		got[p.Name] = p.Value.String()
 	}
 	for name, want := range map[string]string{
@@ -93,8 +94,10 @@ func TestSessionProperties(t *testing.T) {
 
 func TestSessionPropertiesWithout(t *testing.T) {
 	for _, l := range []chat.LayerName{chat.LayerMemory, chat.LayerPids, chat.LayerCPU} {
-		without := func(x chat.LayerName) bool { return x == l }
-		props := append(cpuProperties(chat.DefaultLimits(), without), boundProperties(chat.DefaultLimits(), without)...)
+		f := unitsFS("chatd")
+		f.o.Without = []chat.LayerName{l}
+		const id = chat.ID("0123456789abcdef")
+		props := append(f.lateProperties(id, chat.DefaultLimits()), f.earlyProperties(id, chat.DefaultLimits())...)
 		word := map[chat.LayerName]string{chat.LayerMemory: "Memory", chat.LayerPids: "Tasks", chat.LayerCPU: "CPU"}[l]
 		for _, p := range props {
 			if strings.HasPrefix(p.Name, word) {
@@ -105,6 +108,25 @@ func TestSessionPropertiesWithout(t *testing.T) {
 			t.Errorf("without %s only %v is left", l, props)
 		}
 	}
+}
+
+// TestPropertyOrder: systemd says ever after that a unit changed on disk if its drop-ins were not
+// written in the order of their names; the quota is written first.
+func TestPropertyOrder(t *testing.T) {
+	const id = chat.ID("0123456789abcdef")
+	f := unitsFS("chatd")
+	early, late := names(f.earlyProperties(id, chat.DefaultLimits())), names(f.lateProperties(id, chat.DefaultLimits()))
+	all := names(f.properties(id, chat.DefaultLimits(), func(bound) bool { return true }))
+	if !slices.IsSorted(all) || !slices.Equal(all, append(late, early...)) {
+		t.Errorf("Start sets %v, LimitCPU %v, Limit %v: want them in order, the second's first", early, late, all)
+	}
+}
+
+func names(props []dbus.Property) (all []string) {
+	for _, p := range props {
+		all = append(all, p.Name)
+	}
+	return all
 }
 
 // TestCPUProperties: systemd counts in microseconds a second, whatever the period.
@@ -118,7 +140,7 @@ func TestCPUProperties(t *testing.T) {
 	} {
 		l := chat.DefaultLimits()
 		l.CPUQuota, l.CPUPeriod = chat.Duration(c.quota), chat.Duration(c.period)
-		if p := cpuProperties(l, func(chat.LayerName) bool { return false }); p[0].Value.String() != c.want {
+		if p := unitCPU(nil, "", l); p[0].Value.String() != c.want {
 			t.Errorf("%s in %s is %s, want %s", c.quota, c.period, p[0].Value, c.want)
 		}
 	}

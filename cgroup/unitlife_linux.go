@@ -45,7 +45,7 @@ func (u *Units) Limit(id chat.ID, l chat.Limits) error {
 	if err := errors.Join(checkID(id), l.Validate()); err != nil {
 		return err
 	}
-	props := append(cpuProperties(l, u.without), boundProperties(l, u.without)...)
+	props := u.properties(id, l, func(bound) bool { return true })
 	return errors.Join(u.remember(id, props), u.FS.Limit(id, l))
 }
 
@@ -60,7 +60,7 @@ func (u *Units) LimitCPU(id chat.ID, l chat.Limits) error {
 // limitUnitCPU also writes the quota itself: systemd does so a moment after it
 // answered.
 func (u *Units) limitUnitCPU(id chat.ID, l chat.Limits) error {
-	if err := u.remember(id, cpuProperties(l, u.without)); err != nil {
+	if err := u.remember(id, u.lateProperties(id, l)); err != nil {
 		return err
 	}
 	defer u.lock(id).Unlock()

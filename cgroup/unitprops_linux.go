@@ -16,7 +16,7 @@ type sessionUnit struct {
 	slice  string
 	argv   []string
 	stdin  int
-	limits chat.Limits
+	limits []dbus.Property
 }
 
 func property(name string, value any) dbus.Property {
@@ -27,7 +27,7 @@ func property(name string, value any) dbus.Property {
 //
 // Type is notify because on systemd 252 exec never ends with PAM, and simple
 // calls a session that PAM refused a success.
-func (s sessionUnit) properties(without func(chat.LayerName) bool) []dbus.Property {
+func (s sessionUnit) properties() []dbus.Property {
 	props := []dbus.Property{
 		dbus.PropDescription("Session of chat " + string(s.id)),
 		dbus.PropSlice(s.slice),
@@ -51,13 +51,13 @@ func (s sessionUnit) properties(without func(chat.LayerName) bool) []dbus.Proper
 	if s.pam != "" {
 		props = append(props, property("PAMName", s.pam))
 	}
-	return append(props, groupProperties(s.limits, without)...)
+	return append(props, groupProperties(s.limits)...)
 }
 
 // groupProperties are those of every unit with a cgroup like a session's: the
 // limits, and how it ends. Stopping is SIGKILL at once: bubblewrap's pid 1 hears
 // no SIGTERM. An OOM must end what ate the memory and not the whole unit.
-func groupProperties(l chat.Limits, without func(chat.LayerName) bool) []dbus.Property {
+func groupProperties(limits []dbus.Property) []dbus.Property {
 	return append([]dbus.Property{
 		property("Delegate", true),
 		property("KillMode", "control-group"),
@@ -65,7 +65,7 @@ func groupProperties(l chat.Limits, without func(chat.LayerName) bool) []dbus.Pr
 		property("SuccessExitStatus", exitStatusSet{Signals: []int32{int32(syscall.SIGKILL)}}),
 		property("OOMPolicy", "continue"),
 		property("CollectMode", "inactive-or-failed"),
-	}, boundProperties(l, without)...)
+	}, limits...)
 }
 
 // exitStatusSet is the type (aiai) of SuccessExitStatus.

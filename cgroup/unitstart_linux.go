@@ -58,7 +58,8 @@ func (u *Units) startSession(id chat.ID, limits chat.Limits, cmd *exec.Cmd, prep
 	}
 	s := sessionUnit{
 		id: id, user: strconv.FormatUint(uint64(cmd.SysProcAttr.Credential.Uid), 10), pam: u.pam, slice: u.slice,
-		argv: append([]string{cmd.Path}, cmd.Args[1:]...), stdin: int(d.theirs.Fd()), limits: limits,
+		argv: append([]string{cmd.Path}, cmd.Args[1:]...), stdin: int(d.theirs.Fd()),
+		limits: u.earlyProperties(id, limits),
 	}
 	ctx, stop := context.WithTimeout(context.Background(), startTime)
 	defer stop()
@@ -80,7 +81,7 @@ func (u *Units) startSession(id chat.ID, limits chat.Limits, cmd *exec.Cmd, prep
 // startUnit asks for the unit and returns where its job's result will come. A unit
 // of the same name that is just going away is waited for.
 func (u *Units) startUnit(ctx context.Context, s sessionUnit) (<-chan string, error) {
-	props := s.properties(u.without)
+	props := s.properties()
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
 		conn, err := u.conn(ctx)
 		if err != nil {
@@ -228,7 +229,7 @@ func (u *Units) createProbe(id chat.ID, l chat.Limits) error {
 	props := append([]dbus.Property{
 		dbus.PropDescription("Probe of the limits"), dbus.PropSlice(u.slice), dbus.PropType("exec"),
 		dbus.PropExecStart([]string{sleep, "60"}, false),
-	}, groupProperties(l, u.without)...)
+	}, groupProperties(u.earlyProperties(id, l))...)
 	err = u.job(context.Background(), "start "+u.group(id), func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
 		_, err := c.StartTransientUnitContext(ctx, u.group(id), "fail", props, done)
 		return err

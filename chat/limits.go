@@ -7,11 +7,14 @@ import (
 
 // Limits bound what one awake chat may take from the host. The defaults are
 // those of the picortex isolation page: 256 MB, 200 pids, a quarter of a CPU.
+//
+// The tags of the fields are all that the config, the API and chatd show need: the keys, and
+// unit:"bytes" for a size.
 type Limits struct {
 	// MemoryMax is memory.max in bytes: page cache and kernel memory count too.
-	MemoryMax uint64 `json:"memory_max" yaml:"memory_max"`
+	MemoryMax uint64 `json:"memory_max" yaml:"memory_max" unit:"bytes"`
 	// SwapMax is memory.swap.max in bytes; 0 means no swap.
-	SwapMax uint64 `json:"swap_max" yaml:"swap_max"`
+	SwapMax uint64 `json:"swap_max" yaml:"swap_max" unit:"bytes"`
 	// PidsMax is pids.max: processes and threads together.
 	PidsMax uint64 `json:"pids_max" yaml:"pids_max"`
 	// CPUQuota is how long the chat may run within each CPUPeriod, summed over all CPUs.
@@ -19,7 +22,7 @@ type Limits struct {
 	// CPUPeriod is the window of CPUQuota; the kernel takes 1 ms to 1 s.
 	CPUPeriod Duration `json:"cpu_period" yaml:"cpu_period"`
 	// ShmSize bounds /dev/shm in bytes.
-	ShmSize       uint64 `json:"shm_size" yaml:"shm_size"`
+	ShmSize       uint64 `json:"shm_size" yaml:"shm_size" unit:"bytes"`
 	ProcessLimits `yaml:",inline"`
 }
 
@@ -30,7 +33,7 @@ type ProcessLimits struct {
 	NoFile uint64 `json:"nofile,omitempty" yaml:"nofile"`
 	// FSize is RLIMIT_FSIZE: the largest file that a process may write, in bytes; 0 is no
 	// bound. Who writes beyond it gets SIGXFSZ or EFBIG.
-	FSize uint64 `json:"fsize,omitempty" yaml:"fsize"`
+	FSize uint64 `json:"fsize,omitempty" yaml:"fsize" unit:"bytes"`
 }
 
 // DefaultLimits are the seeds' figures. The period is the longest the kernel

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -117,13 +118,23 @@ func show(c *cli.Context) error {
 	return answer(c, ch, func(w io.Writer) error { return writeChat(w, ch, time.Now()) })
 }
 
+// limitWords lists the limits by their keys in the config. One that may be left out of JSON is
+// left out where it is 0: it bounds nothing then.
 func limitWords(l chat.Limits) string {
-	words := fmt.Sprintf("memory %s, swap %s, pids %d, cpu %s each %s",
-		size(l.MemoryMax), size(l.SwapMax), l.PidsMax, l.CPUQuota, l.CPUPeriod)
-	if l.FSize > 0 {
-		words += ", file " + size(l.FSize)
+	var words []string
+	all := reflect.ValueOf(l)
+	for _, f := range reflect.VisibleFields(all.Type()) {
+		v := all.FieldByIndex(f.Index)
+		if f.Anonymous || v.IsZero() && strings.HasSuffix(f.Tag.Get("json"), ",omitempty") {
+			continue
+		}
+		word := fmt.Sprint(v)
+		if f.Tag.Get("unit") == "bytes" {
+			word = size(v.Uint())
+		}
+		words = append(words, f.Tag.Get("yaml")+" "+word)
 	}
-	return words
+	return strings.Join(words, ", ")
 }
 
 func writeChat(w io.Writer, ch chat.Chat, now time.Time) error {
