@@ -33,8 +33,8 @@ func (h host) findBases(name, mode string) bases {
 	p := bases{Mode: mode, Unified: filepath.Join(own, name)}
 	if mode == modeV1 {
 		p.Legacy = map[string]string{}
-		for _, c := range controllers {
-			p.Legacy[c] = filepath.Join(h.legacy[c], name)
+		for c, dir := range h.legacy {
+			p.Legacy[c] = filepath.Join(dir, name)
 		}
 	}
 	return p
@@ -110,6 +110,11 @@ func (f *FS) createBase() error {
 			return err
 		}
 	}
+	for _, c := range furtherLegacy {
+		if dir := f.bases.Legacy[c]; dir != "" && mkdir(dir) != nil {
+			delete(f.bases.Legacy, c) // a container may see it and not write there
+		}
+	}
 	for _, dir := range append(f.legacyBases(), f.bases.Unified) {
 		if err := mkdir(dir); err != nil {
 			return err
@@ -149,7 +154,7 @@ func (f *FS) RemoveBase() error {
 
 func (f *FS) legacyBases() []string {
 	var dirs []string
-	for _, c := range controllers {
+	for _, c := range allLegacy() {
 		if dir := f.bases.Legacy[c]; dir != "" {
 			dirs = append(dirs, dir)
 		}

@@ -28,6 +28,8 @@ type Options struct {
 	// again from another cgroup finds its sessions. Its directory must be there and
 	// root's. Empty keeps nothing.
 	StateFile string
+	// Dirs are the directories on whose disks block I/O is bounded.
+	Dirs []string
 	// Without names limits that are not set. It is for tests, which show by it that
 	// a probe can fail.
 	Without []chat.LayerName
@@ -55,6 +57,8 @@ type FS struct {
 	births map[chat.ID]birth
 	// lent is when the quota of a chat was last lifted for a run that dies slowly.
 	lent map[chat.ID]time.Time
+	// limits are what a chat was told last.
+	limits map[chat.ID]chat.Limits
 	// refusals are those of runs that were removed, which kernels before 6.11 count there.
 	refusals map[chat.ID]uint64
 }
@@ -63,7 +67,7 @@ type FS struct {
 func newFS(o Options) *FS {
 	return &FS{
 		o: o, dead: map[string]bool{}, births: map[chat.ID]birth{},
-		lent: map[chat.ID]time.Time{}, refusals: map[chat.ID]uint64{},
+		lent: map[chat.ID]time.Time{}, limits: map[chat.ID]chat.Limits{}, refusals: map[chat.ID]uint64{},
 	}
 }
 

@@ -13,6 +13,14 @@ import (
 // controllers are what the limits need; with fewer a mode is not used.
 var controllers = []string{"memory", "pids", "cpu"}
 
+// furtherLegacy are the v1 controllers that only some limits need. A chat without such a limit
+// has no cgroup of them, and a host that lacks them is as good for it. Under cgroup v2 the same
+// holds of io: see optionalIO.
+var furtherLegacy = []string{"blkio"}
+
+// allLegacy are the v1 controllers that chats may be bounded by.
+func allLegacy() []string { return slices.Concat(controllers, furtherLegacy) }
+
 // host is the cgroup file systems as this process sees them.
 type host struct {
 	// unified is this process's own directory in the cgroup2 tree.
@@ -55,11 +63,14 @@ func findHost(mounts []mount, own map[string]string) (host, error) {
 				h.unified = dir
 			}
 		}
-		for _, c := range controllers {
+		for _, c := range allLegacy() {
 			if m.Kind != "cgroup" || !m.controls(c) || h.points[c] != "" {
 				continue
 			}
 			dir, err := m.below(own[c])
+			if err != nil && slices.Contains(furtherLegacy, c) {
+				continue
+			}
 			if err != nil {
 				return host{}, err
 			}

@@ -3,30 +3,27 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
-	"github.com/containerd/cgroups/v3/cgroup1"
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/sys"
 )
 
-// joinTries bounds joinCPU: each pass moves all it sees, and who is moved has
+// joinTries bounds join: each pass moves all it sees, and who is moved has
 // children inside, so only a storm of forks in the first program needs many.
 const joinTries = 100
 
-// joinCPU moves whoever is in the leaf into the chat's v1 cpu cgroup, again until
+// join moves the processes that list names into the chat's cgroup of a v1 controller, again until
 // a pass finds nobody outside.
-func (g *legacy) joinCPU(id chat.ID, leaf string) error {
-	cg, err := g.load(id, "", cgroup1.Cpu)
-	if err != nil {
-		return err
-	}
+func (g *legacy) join(controller string, id chat.ID, list func() ([]int, error)) error {
 	for try := range joinTries {
-		moved, err := g.joinOnce(cg, id, leaf)
+		moved, err := g.joinOnce(g.dir(controller, id, ""), list)
 		if err != nil {
-			return fmt.Errorf("cannot move a process into the v1 cpu cgroup of chat %s: %w", id, err)
+			return fmt.Errorf("cannot move a process into the v1 %s cgroup of chat %s: %w",
+				controller, id, err)
 		}
 		if moved == 0 {
 			return nil
@@ -35,15 +32,16 @@ func (g *legacy) joinCPU(id chat.ID, leaf string) error {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	return fmt.Errorf("cannot move all processes into the v1 cpu cgroup of chat %s: they fork faster: %w", id, chat.ErrBusy)
+	return fmt.Errorf("cannot move all into the v1 %s cgroup of chat %s: they fork faster: %w",
+		controller, id, chat.ErrBusy)
 }
 
-func (g *legacy) joinOnce(cg cgroup1.Cgroup, id chat.ID, leaf string) (moved int, err error) {
-	pids, err := readPids(leaf)
+func (g *legacy) joinOnce(dir string, list func() ([]int, error)) (moved int, err error) {
+	pids, err := list()
 	if err != nil {
 		return 0, err
 	}
-	found, err := readPids(g.dir("cpu", id, ""))
+	found, err := readPids(dir)
 	if err != nil {
 		return 0, err
 	}
@@ -55,7 +53,8 @@ func (g *legacy) joinOnce(cg cgroup1.Cgroup, id chat.ID, leaf string) (moved int
 		if inside[p] {
 			continue
 		}
-		if err := cg.AddProc(uint64(p)); err != nil && !errors.Is(err, unix.ESRCH) {
+		err := write(dir, "cgroup.procs", strconv.Itoa(p))
+		if err != nil && !errors.Is(err, unix.ESRCH) {
 			return moved, err
 		}
 		if !exiting(p) {
@@ -63,6 +62,15 @@ func (g *legacy) joinOnce(cg cgroup1.Cgroup, id chat.ID, leaf string) (moved int
 		}
 	}
 	return moved, nil
+}
+
+// joinFurther makes the chat's cgroup of a further controller, and moves there whoever is alive:
+// a chat that is awake may get its first bound.
+func (f *FS) joinFurther(controller string, id chat.ID) error {
+	if err := mkdir(f.legacy.dir(controller, id, "")); err != nil {
+		return err
+	}
+	return f.legacy.join(controller, id, func() ([]int, error) { return members(f.dir(id)) })
 }
 
 // exiting tells that a process has begun to end: it is listed until it is dead.

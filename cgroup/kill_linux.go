@@ -38,7 +38,7 @@ func (f *FS) kill(ctx context.Context, id chat.ID) error {
 		f.mu.Lock()
 		delete(f.lent, id) // for good
 		f.mu.Unlock()
-		return f.lift(id)
+		return f.lift(id, isAny)
 	}
 	if err := killTree(ctx, f.dir(id), lift, nil); err != nil {
 		return err
@@ -64,7 +64,8 @@ func (f *FS) doom(id chat.ID) error {
 
 // KillRun ends every process of one run as [FS.Kill] does. The leaf stays for
 // [FS.RunUsage], until [FS.RemoveRun]. For a leaf that takes long to die the chat has
-// a whole CPU for a second, and again after ten: the dying need CPU time to die.
+// a whole CPU for a second, and again after ten, and no bound on block I/O: the
+// dying need CPU time to die, and end after the I/O that they asked for.
 func (f *FS) KillRun(ctx context.Context, id chat.ID, run string) error {
 	if err := errors.Join(checkID(id), checkRun(run)); err != nil {
 		return err
@@ -106,6 +107,7 @@ func (f *FS) forget(dir string) {
 	if id, ok := f.idOf(filepath.Base(dir)); ok && filepath.Dir(dir) == f.bases.Unified {
 		delete(f.births, id)
 		delete(f.lent, id)
+		delete(f.limits, id)
 		delete(f.refusals, id)
 	}
 }

@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -12,10 +13,10 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// legacy is the v1 half of the backend: <base>/<id> in memory, pids and cpu, and
-// below memory one leaf a run. The session's processes are in <id> itself, which
-// v1 allows, and so are the tasks of runs in pids and cpu: v1 counts a refused
-// fork where the forking process is.
+// legacy is the v1 half of the backend: <base>/<id> in memory, pids and cpu, in blkio where the
+// chat has a bound on block I/O, and below memory one leaf a run. The session's processes
+// are in <id> itself, which v1 allows, and so are the tasks of runs in the others: v1 counts
+// a refused fork where the forking process is.
 type legacy struct {
 	subsystems []cgroup1.Subsystem
 	points     map[string]string
@@ -106,8 +107,20 @@ func (g *legacy) update(id chat.ID, name cgroup1.Name, r *specs.LinuxResources) 
 	return cg.Update(r)
 }
 
+// has reports whether the chat has a cgroup of a controller.
+func (g *legacy) has(controller string, id chat.ID) bool {
+	if g.bases[controller] == "" {
+		return false
+	}
+	_, err := os.Stat(g.dir(controller, id, ""))
+	return err == nil
+}
+
 func (g *legacy) remove(id chat.ID) error {
-	for _, c := range controllers {
+	for _, c := range allLegacy() {
+		if g.bases[c] == "" {
+			continue
+		}
 		if err := rmTree(g.dir(c, id, "")); err != nil {
 			return err
 		}

@@ -102,6 +102,9 @@ func (f *FS) lendCPU(id chat.ID) error {
 	if lately {
 		return nil
 	}
+	if err := f.lendOthers(id); err != nil {
+		return err
+	}
 	dir, file := f.quotaFile(id)
 	own, whole, err := f.quotas(id)
 	if err != nil || own == "" {
@@ -127,6 +130,25 @@ func (f *FS) endLoan(id chat.ID, own, whole string) {
 		return // the chat's tree is gone, or has its limits
 	}
 	_ = write(dir, file, own) // it fails where the tree is gone by now
+}
+
+// lendOthers lifts for the same moment what else the dying would wait for.
+func (f *FS) lendOthers(id chat.ID) error {
+	lent := func(b bound) bool { return !b.late && b.lift != nil }
+	if err := f.lift(id, lent); err != nil {
+		return err
+	}
+	time.AfterFunc(lendTime, func() {
+		defer f.lock(id).Unlock()
+		f.mu.Lock()
+		_, still := f.lent[id]
+		l, known := f.limits[id]
+		f.mu.Unlock()
+		if still && known {
+			_ = f.setBounds(id, l, lent) // it fails where the tree is gone by now
+		}
+	})
+	return nil
 }
 
 // quotaFile is the file of the chat's CPU quota.

@@ -23,6 +23,8 @@ type bound struct {
 	legacy  func(f *FS, id chat.ID, l chat.Limits) error
 	// lift takes the bound from a chat that is being ended, if it would wait for it.
 	lift func(f *FS, id chat.ID) error
+	// unkept says what of it this host does not keep.
+	unkept func(f *FS, l chat.Limits) []string
 }
 
 var bounds = []bound{

@@ -35,6 +35,7 @@ func (f *FS) Limit(id chat.ID, l chat.Limits) error {
 	if _, err := os.Stat(f.dir(id)); err != nil {
 		return fmt.Errorf("cannot limit chat %s: %w", id, notFound(err))
 	}
+	f.keepLimits(id, l)
 	if err := f.limit(id, l); err != nil {
 		return err
 	}
@@ -48,15 +49,26 @@ func (f *FS) limit(id chat.ID, l chat.Limits) error {
 			return err
 		}
 	}
-	return f.setBounds(id, l, false)
+	return f.setBounds(id, l, isEarly)
 }
 
-func (f *FS) limitCPU(id chat.ID, l chat.Limits) error { return f.setBounds(id, l, true) }
+func (f *FS) limitCPU(id chat.ID, l chat.Limits) error { return f.setBounds(id, l, isLate) }
 
-// setBounds sets the early bounds, or the late ones.
-func (f *FS) setBounds(id chat.ID, l chat.Limits, late bool) error {
+func isEarly(b bound) bool { return !b.late }
+func isLate(b bound) bool  { return b.late }
+func isAny(bound) bool     { return true }
+
+// keepLimits remembers what the chat's limits are.
+func (f *FS) keepLimits(id chat.ID, l chat.Limits) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.limits[id] = l
+}
+
+// setBounds sets the bounds that which chooses.
+func (f *FS) setBounds(id chat.ID, l chat.Limits, which func(bound) bool) error {
 	for _, b := range bounds {
-		if b.late != late || f.without(b.layer) {
+		if !which(b) || f.without(b.layer) {
 			continue
 		}
 		set := b.unified
@@ -70,10 +82,10 @@ func (f *FS) setBounds(id chat.ID, l chat.Limits, late bool) error {
 	return nil
 }
 
-// lift takes away the bounds that the dying would wait for.
-func (f *FS) lift(id chat.ID) error {
+// lift takes away the bounds that the dying would wait for, as far as which chooses them.
+func (f *FS) lift(id chat.ID, which func(bound) bool) error {
 	for _, b := range bounds {
-		if b.lift == nil {
+		if b.lift == nil || !which(b) {
 			continue
 		}
 		if err := b.lift(f, id); err != nil {
@@ -81,6 +93,17 @@ func (f *FS) lift(id chat.ID) error {
 		}
 	}
 	return nil
+}
+
+// Unkept returns a sentence for each limit that this host cannot keep, or not as its key says.
+func (f *FS) Unkept(l chat.Limits) []string {
+	var all []string
+	for _, b := range bounds {
+		if b.unkept != nil {
+			all = append(all, b.unkept(f, l)...)
+		}
+	}
+	return all
 }
 
 func limitError(id chat.ID, err error) error {
@@ -100,12 +123,12 @@ func (f *FS) update(id chat.ID, r *cgroup2.Resources) error {
 
 // earlyProperties are the bounds that stand from the first instruction, for a chat's unit.
 func (f *FS) earlyProperties(id chat.ID, l chat.Limits) []dbus.Property {
-	return f.properties(id, l, func(b bound) bool { return !b.late })
+	return f.properties(id, l, isEarly)
 }
 
 // lateProperties are those that a session gets once its prompt is up.
 func (f *FS) lateProperties(id chat.ID, l chat.Limits) []dbus.Property {
-	return f.properties(id, l, func(b bound) bool { return b.late })
+	return f.properties(id, l, isLate)
 }
 
 // properties are those of the bounds that which chooses.

@@ -131,7 +131,7 @@ func (f *FS) start(id chat.ID, run string, dir *os.File, cmd *exec.Cmd, prepare 
 }
 
 // legacyStart starts from a thread that stands in the chat's v1 cgroups. While
-// the chat has no CPU quota, as when its session starts, that is so for all three
+// the chat has no CPU quota, as when its session starts, that is so for all
 // controllers; else the child joins the cpu cgroup once it has exec'd. A child
 // that cannot be bounded is killed.
 func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd, prepare Prepare) error {
@@ -143,10 +143,15 @@ func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd, prepare Pre
 	if bounded {
 		controllers = controllers[:2]
 	}
+	for _, c := range furtherLegacy {
+		if f.legacy.has(c, id) {
+			controllers = append(controllers, c)
+		}
+	}
 	if err := f.startOnThread(id, run, controllers, cmd, prepare); err != nil || !bounded {
 		return err
 	}
-	if err = f.legacy.joinCPU(id, dir); err == nil {
+	if err = f.legacy.join("cpu", id, func() ([]int, error) { return readPids(dir) }); err == nil {
 		return nil
 	}
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/coreos/go-systemd/v22/dbus"
@@ -56,13 +57,33 @@ func (f *FS) TakeOut(_ context.Context, pid int) error {
 	}
 	var dirs []string
 	if f.legacy != nil {
-		for _, c := range controllers {
-			dirs = append(dirs, h.legacy[c])
+		if dirs, err = f.legacyLeft(pid, h); err != nil {
+			return err
 		}
 	}
 	// The one by which it is found comes last: a chatd that comes after a crash in between moves it
 	// again.
 	return moveTo(pid, append(dirs, h.unified)...)
+}
+
+// legacyLeft are the v1 cgroups of chatd that a process left for those of a chat. A move from one
+// that it is in would be no less work for the kernel.
+func (f *FS) legacyLeft(pid int, h host) (dirs []string, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return nil, fmt.Errorf("cannot see which cgroups process %d is in: %w", pid, err)
+	}
+	own, err := parseOwn(string(text))
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range allLegacy() {
+		base := f.bases.Legacy[c]
+		if base != "" && strings.Contains(own[c]+"/", "/"+filepath.Base(base)+"/") {
+			dirs = append(dirs, h.legacy[c])
+		}
+	}
+	return dirs, nil
 }
 
 // TakeOut moves it to a unit of its own kind: systemd ends what is in chatd's when chatd

@@ -26,6 +26,7 @@ func (f *FS) Create(id chat.ID, l chat.Limits) error {
 		return err
 	}
 	defer f.lock(id).Unlock()
+	f.keepLimits(id, l)
 	return f.create(id, l)
 }
 

@@ -116,7 +116,7 @@ func TestPropertyOrder(t *testing.T) {
 	const id = chat.ID("0123456789abcdef")
 	f := unitsFS("chatd")
 	early, late := names(f.earlyProperties(id, chat.DefaultLimits())), names(f.lateProperties(id, chat.DefaultLimits()))
-	all := names(f.properties(id, chat.DefaultLimits(), func(bound) bool { return true }))
+	all := names(f.properties(id, chat.DefaultLimits(), isAny))
 	if !slices.IsSorted(all) || !slices.Equal(all, append(late, early...)) {
 		t.Errorf("Start sets %v, LimitCPU %v, Limit %v: want them in order, the second's first", early, late, all)
 	}

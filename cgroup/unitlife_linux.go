@@ -23,9 +23,7 @@ func (u *Units) Create(id chat.ID, l chat.Limits) error {
 	if err := errors.Join(checkID(id), l.Validate()); err != nil {
 		return err
 	}
-	u.startMu.Lock()
-	u.limits[id] = l
-	u.startMu.Unlock()
+	u.keepLimits(id, l)
 	if full, err := populated(u.dir(id)); err != nil || !full {
 		return skipNotFound(err)
 	}
@@ -45,7 +43,7 @@ func (u *Units) Limit(id chat.ID, l chat.Limits) error {
 	if err := errors.Join(checkID(id), l.Validate()); err != nil {
 		return err
 	}
-	props := u.properties(id, l, func(bound) bool { return true })
+	props := u.properties(id, l, isAny)
 	return errors.Join(u.remember(id, props), u.FS.Limit(id, l))
 }
 
@@ -140,9 +138,6 @@ func (u *Units) Remove(id chat.ID) error {
 	if err := u.stop(ctx, id); err != nil {
 		return err
 	}
-	u.startMu.Lock()
-	delete(u.limits, id)
-	u.startMu.Unlock()
 	defer u.lock(id).Unlock()
 	u.forget(u.dir(id))
 	return nil

@@ -31,7 +31,8 @@ type UnitOptions struct {
 	Name string
 	// PAM is the service name under /etc/pam.d that sessions open; empty is none.
 	PAM string
-	// Without is as in [Options].
+	// Dirs and Without are as in [Options].
+	Dirs    []string
 	Without []chat.LayerName
 }
 
@@ -48,8 +49,7 @@ type Units struct {
 	bus   *dbus.Conn
 
 	startMu    sync.Mutex
-	limits     map[chat.ID]chat.Limits // what Create was told, for Start
-	handshakes map[chat.ID]*handshake  // sessions whose first process still waits for Settle
+	handshakes map[chat.ID]*handshake // sessions whose first process still waits for Settle
 }
 
 // Booted reports whether systemd is PID 1 (sd_booted(3)) and cgroup v2 alone is
@@ -78,8 +78,8 @@ func OpenUnits(ctx context.Context, o UnitOptions) (*Units, error) {
 	}
 	slice := strings.ReplaceAll(o.Name, "-", "_") + ".slice"
 	u := &Units{
-		FS:  newUnitsFS(Options{Name: o.Name, Without: o.Without}, filepath.Join(unifiedRoot, slice)),
-		pam: o.PAM, slice: slice, limits: map[chat.ID]chat.Limits{}, handshakes: map[chat.ID]*handshake{},
+		FS:  newUnitsFS(Options{Name: o.Name, Dirs: o.Dirs, Without: o.Without}, filepath.Join(unifiedRoot, slice)),
+		pam: o.PAM, slice: slice, handshakes: map[chat.ID]*handshake{},
 	}
 	if err := u.open(ctx); err != nil {
 		return nil, errors.Join(err, u.Close())

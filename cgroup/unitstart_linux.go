@@ -36,9 +36,9 @@ func (u *Units) StartPrepared(id chat.ID, leaf string, cmd *exec.Cmd, prepare Pr
 	if err := checkID(id); err != nil {
 		return err
 	}
-	u.startMu.Lock()
+	u.mu.Lock()
 	limits, ok := u.limits[id]
-	u.startMu.Unlock()
+	u.mu.Unlock()
 	if !ok {
 		return fmt.Errorf("cannot start a session of chat %s: its limits are not set: %w", id, chat.ErrNotFound)
 	}

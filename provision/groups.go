@@ -31,6 +31,7 @@ type groups interface {
 	Invocation(chat.ID) (string, error)
 	Limit(chat.ID, chat.Limits) error
 	LimitCPU(chat.ID, chat.Limits) error
+	Unkept(chat.Limits) []string
 	Kill(context.Context, chat.ID) error
 	Remove(chat.ID) error
 	CreateRun(id chat.ID, run string) error
@@ -66,16 +67,23 @@ func (m *Manager) openGroups(ctx context.Context) (err error) {
 	m.units = usesUnits(m.opt.Backend)
 	if !m.units {
 		m.groups, err = keepNil(cgroup.OpenFS(cgroup.Options{
-			Name: m.opt.Cgroup, StateFile: filepath.Join(m.opt.Run, "cgroup.json"), Without: m.opt.Without,
+			Name: m.opt.Cgroup, StateFile: filepath.Join(m.opt.Run, "cgroup.json"),
+			Dirs: m.boundedDirs(), Without: m.opt.Without,
 		}))
 		return err
 	}
-	o := cgroup.UnitOptions{Name: m.opt.Cgroup, PAM: pamService, Without: m.opt.Without}
+	o := cgroup.UnitOptions{Name: m.opt.Cgroup, PAM: pamService, Dirs: m.boundedDirs(), Without: m.opt.Without}
 	if m.without(chat.LayerTmp) {
 		o.PAM = "" // pam_namespace implements that layer
 	}
 	m.groups, err = keepNil(cgroup.OpenUnits(ctx, o))
 	return err
+}
+
+// boundedDirs are the directories whose disks a profile's bounds on block I/O hold for: what chats
+// write to, and the programs that every chat reads.
+func (m *Manager) boundedDirs() []string {
+	return []string{m.paths.homes, m.paths.tmp, m.paths.varTmp, "/usr"}
 }
 
 // BoundFront moves the front, a child of this process, to a cgroup of its own with a bound on

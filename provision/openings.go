@@ -10,7 +10,8 @@ import (
 )
 
 // openings returns a sentence for each thing that the config leaves open and a reader might take
-// for closed: a guard that refuses nothing, and a PATH with every program.
+// for closed: a guard that refuses nothing, a PATH with every program, and limits that the host does
+// not keep.
 func (m *Manager) openings() []string {
 	var open []string
 	for _, name := range slices.Sorted(maps.Keys(m.opt.Profiles)) {
@@ -20,6 +21,12 @@ func (m *Manager) openings() []string {
 		}
 		if slices.Contains(p.Commands, "*") {
 			open = append(open, fmt.Sprintf(`profile %s: commands is "*": every program of the host is in the PATH of its chats`, name))
+		}
+		if m.groups == nil {
+			continue // no backend was opened
+		}
+		for _, what := range m.groups.Unkept(p.Limits) {
+			open = append(open, fmt.Sprintf("profile %s: %s", name, what))
 		}
 	}
 	return open

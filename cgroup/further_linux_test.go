@@ -1,0 +1,53 @@
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestFurtherController: under cgroup v1 a chat has a cgroup of a further controller only if it is
+// made; then whoever is alive is in it, whoever is born later too, and Remove takes it away.
+func TestFurtherController(t *testing.T) {
+	f := open(t)
+	if f.legacy == nil || f.bases.Legacy["blkio"] == "" {
+		t.Log("only cgroup v1 with blkio has one")
+		return
+	}
+	session := create(t, f, idA)
+	dir := f.legacy.dir("blkio", idA, "")
+	if f.legacy.has("blkio", idA) {
+		t.Fatal("a chat without a bound on block I/O has a cgroup for it")
+	}
+	must(t, f.joinFurther("blkio", idA))
+	must(t, f.CreateRun(idA, "later"))
+	later := start(t, f, idA, "runs/later", "sleep 1000 & exec sleep 1000")
+	await(t, "its child", func() bool {
+		pids, err := members(f.dir(idA))
+		return err == nil && len(pids) == 3
+	})
+	all, err := members(f.dir(idA))
+	must(t, err)
+	var inside []int
+	await(t, "nobody else inside", func() bool { // the thread that started it may still be ending
+		inside, err = readPids(dir)
+		must(t, err)
+		return !slices.Contains(inside, os.Getpid())
+	})
+	slices.Sort(all)
+	slices.Sort(inside)
+	if !slices.Equal(all, inside) || !slices.Contains(inside, session.Process.Pid) {
+		t.Errorf("inside are %v of %v", inside, all)
+	}
+	must(t, f.TakeOut(t.Context(), later.Process.Pid))
+	if inside, err = readPids(dir); err != nil || slices.Contains(inside, later.Process.Pid) {
+		t.Errorf("%d was taken out; inside are %v, %v", later.Process.Pid, inside, err)
+	}
+	must(t, later.Process.Kill())
+	must(t, f.Kill(killCtx(t), idA))
+	must(t, f.Remove(idA))
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("%s is left: %v", filepath.Base(dir), err)
+	}
+}

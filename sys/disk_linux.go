@@ -1,0 +1,76 @@
+package sys
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Disk returns the whole disk under path as "major:minor", which is how bounds on block I/O name
+// it; it is empty for a file system in memory. The disk of a partition is the disk that it is a
+// part of. A volume of LVM, an array and a loop device are disks themselves.
+//
+// A file system with a device number of its own, as btrfs, is on the device that it was mounted
+// from, and maybe on others too. Where that is no block device, as under overlay, the error wraps
+// [errors.ErrUnsupported].
+func Disk(path string) (string, error) {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_BASIC_STATS|unix.STATX_MNT_ID, &st)
+	if err != nil {
+		return "", fmt.Errorf("cannot find the disk of %s: %w", path, err)
+	}
+	if st.Dev_major != 0 {
+		return wholeDisk("/sys/dev/block", fmt.Sprintf("%d:%d", st.Dev_major, st.Dev_minor))
+	}
+	mounts, err := ReadMounts("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	for _, m := range mounts {
+		if uint64(m.ID) == st.Mnt_id {
+			return diskOf(path, m)
+		}
+	}
+	return "", fmt.Errorf("cannot find the disk of %s: no mount has it: %w",
+		path, errors.ErrUnsupported)
+}
+
+// diskOf asks by what a file system was mounted from.
+func diskOf(path string, m Mount) (string, error) {
+	if m.Kind == "tmpfs" || m.Kind == "ramfs" {
+		return "", nil
+	}
+	var st unix.Stat_t
+	found := filepath.IsAbs(m.Source) && unix.Stat(m.Source, &st) == nil
+	if !found || st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return "", fmt.Errorf("cannot find the disk of %s: its file system, %s, names none: %w",
+			path, m.Kind, errors.ErrUnsupported)
+	}
+	dev := fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+	return wholeDisk("/sys/dev/block", dev)
+}
+
+// wholeDisk looks in sysfs, where a partition is a directory in that of its disk. The kernel
+// resolves the "..", for the entries are links.
+func wholeDisk(blocks, dev string) (string, error) {
+	_, err := os.Stat(blocks + "/" + dev + "/partition")
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = os.Stat(blocks + "/" + dev)
+		if err == nil {
+			return dev, nil
+		}
+	}
+	if err == nil {
+		var disk []byte
+		disk, err = os.ReadFile(blocks + "/" + dev + "/../dev")
+		if err == nil {
+			return strings.TrimSpace(string(disk)), nil
+		}
+	}
+	return "", fmt.Errorf("cannot find the disk of device %s: %w", dev, err)
+}
