@@ -2,6 +2,7 @@ package chat
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -24,6 +25,7 @@ type Limits struct {
 	// ShmSize bounds /dev/shm in bytes.
 	ShmSize       uint64 `json:"shm_size" yaml:"shm_size" unit:"bytes"`
 	ProcessLimits `yaml:",inline"`
+	IOLimits      `yaml:",inline"`
 }
 
 // ProcessLimits are the resource limits of each process of a chat, soft and hard
@@ -36,6 +38,25 @@ type ProcessLimits struct {
 	FSize uint64 `json:"fsize,omitempty" yaml:"fsize" unit:"bytes"`
 }
 
+// IOLimits bound the block I/O of an awake chat, on each disk that its home, its temporary
+// directories or /usr are on. 0 is no bound, but for the weight.
+type IOLimits struct {
+	// IOWeight is io.weight, the share of a busy disk; 100 is everybody's.
+	IOWeight uint64 `json:"io_weight,omitempty" yaml:"io_weight"`
+	// IOReadBPS, IOWriteBPS are rbps and wbps of io.max: bytes a second.
+	IOReadBPS  uint64 `json:"io_read_bps,omitempty" yaml:"io_read_bps" unit:"bytes"`
+	IOWriteBPS uint64 `json:"io_write_bps,omitempty" yaml:"io_write_bps" unit:"bytes"`
+	// IOReadIOPS, IOWriteIOPS are riops and wiops of io.max: operations a second.
+	IOReadIOPS  uint64 `json:"io_read_iops,omitempty" yaml:"io_read_iops"`
+	IOWriteIOPS uint64 `json:"io_write_iops,omitempty" yaml:"io_write_iops"`
+}
+
+// BoundsIO reports whether a bound on block I/O is set.
+func (l IOLimits) BoundsIO() bool { return l != IOLimits{IOWeight: l.IOWeight} }
+
+// AsksIO reports whether a bound on block I/O or a weight other than the default is set.
+func (l IOLimits) AsksIO() bool { return l != DefaultLimits().IOLimits }
+
 // DefaultLimits are the seeds' figures. The period is the longest the kernel
 // takes: with the usual 100 ms a session needs 74 ms to its prompt, with 1 s 31.
 func DefaultLimits() Limits {
@@ -46,6 +67,7 @@ func DefaultLimits() Limits {
 		CPUPeriod:     Duration(time.Second),
 		ShmSize:       16 << 20,
 		ProcessLimits: ProcessLimits{NoFile: 1024},
+		IOLimits:      IOLimits{IOWeight: 100},
 	}
 }
 
@@ -63,6 +85,11 @@ func (l Limits) Validate() error {
 		{"cpu_quota", l.CPUQuota.D() >= time.Millisecond, "at least 1ms"},
 		{"nofile", l.NoFile >= 64 && l.NoFile <= 1<<20, "64 to 1048576"},
 		{"fsize", l.FSize == 0 || l.FSize >= 1<<20, "0, which is no bound, or at least 1 MiB"},
+		{"io_weight", l.IOWeight >= 1 && l.IOWeight <= 10_000, "1 to 10000"},
+		{"io_read_bps", validBPS(l.IOReadBPS), "0, which is no bound, or at least 1 MiB"},
+		{"io_write_bps", validBPS(l.IOWriteBPS), "0, which is no bound, or at least 1 MiB"},
+		{"io_read_iops", validIOPS(l.IOReadIOPS), "0, which is no bound, or 100 to 4294967295"},
+		{"io_write_iops", validIOPS(l.IOWriteIOPS), "0, which is no bound, or 100 to 4294967295"},
 		{"shm_size", l.ShmSize >= 1<<16, "at least 64 KiB"},
 	} {
 		if !c.ok {
@@ -71,6 +98,12 @@ func (l Limits) Validate() error {
 	}
 	return nil
 }
+
+// validBPS and validIOPS: with less a session reads its programs for longer than chatd waits.
+func validBPS(n uint64) bool { return n == 0 || n >= 1<<20 }
+
+// More operations do not fit into the kernel's number.
+func validIOPS(n uint64) bool { return n == 0 || n >= 100 && n <= math.MaxUint32 }
 
 // Usage is what an awake chat takes now, and how often a limit said no.
 type Usage struct {
