@@ -37,8 +37,12 @@
 // the rest of a period with the scheduler's locks held, and with it every other
 // chat.
 //
+// A chat with a bound on block I/O stands in a fourth, blkio, from its birth; others do not
+// join it.
+//
 // Under cgroup v2 the same danger is a child that is born out of quota: see
-// startLifted, which lifts the quota for the moment of a start.
+// startLifted, which lifts the quota for the moment of a start. A bound on block I/O
+// is such a danger in both modes: see pin.
 //
 // # The handshake
 //
@@ -75,8 +79,9 @@
 // systemd as root can stop or change a unit; that is noticed, not hindered.
 //
 // Root inside a chat: cgroup files belong to root, and so does the right to leave.
-// Bytes and inodes on a disk, disk bandwidth, network bandwidth: no controller is
-// set for them. Latency: chats share CPUs and caches, the quota bounds only the
+// Bytes and inodes on a disk, network bandwidth: no controller is set for them. Block
+// I/O that a profile does not bound, and of writes under cgroup v1 what the kernel does
+// later. Latency: chats share CPUs and caches, the quota bounds only the
 // sum, and a quota of 250 ms a second may be spent on all CPUs at once. Memory
 // that is charged to who touched it first: a page of the page cache belongs to
 // the chat that read it first. Under cgroup v1 an OOM ends one process of a run,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/sys"
+	"golang.org/x/sys/unix"
 )
 
 // onDisk gives a backend that bounds the disk of a directory of its own.
@@ -213,6 +214,36 @@ func TestKillRunDoesNotWaitForBlockIO(t *testing.T) {
 	must(t, f.KillRun(killCtx(t), idA, "r"))
 	must(t, f.RemoveRun(idA, "r"))
 	await(t, "the bound", func() bool { return ioFiles(t, f, idA) == bound && bound != "" })
+}
+
+// TestStartDoesNotWaitForBlockIO: a chat that waits for its disk for minutes drops the program that
+// chatd starts from the page cache, again and again. No fork of chatd's may wait for that.
+func TestStartDoesNotWaitForBlockIO(t *testing.T) {
+	f, dir, _ := onDisk(t)
+	waiting(t, f, dir)
+	program := filepath.Join(dir, "program")
+	must(t, exec.Command("/bin/cp", "/bin/true", program).Run())
+	must(t, exec.Command("/bin/sync", program).Run()) // what is not on the disk is not dropped
+	content, err := os.Open(program)
+	must(t, err)
+	defer content.Close()
+	must(t, f.CreateRun(idA, "second"))
+	started, dropped := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(dropped)
+		for len(started) == 0 {
+			_ = unix.Fadvise(int(content.Fd()), 0, 0, unix.FADV_DONTNEED)
+		}
+	}()
+	cmd := exec.Command(program)
+	go func() { started <- f.Start(idA, "runs/second", cmd) }()
+	<-dropped
+	must(t, <-started)
+	if waitForDisk(t, f) == 0 {
+		t.Error("nobody waits for the disk any more: the start waited for it")
+	}
+	must(t, f.Kill(killCtx(t), idA))
+	_ = cmd.Wait() // it was killed, or not
 }
 
 // TestUnkept: a bound that the host does not keep is said, and a chat without one is not worth a

@@ -110,7 +110,11 @@ func (f *FS) start(id chat.ID, run string, dir *os.File, cmd *exec.Cmd, prepare 
 	}
 	attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
 	cmd.SysProcAttr = &attr
-	var err error
+	unpin, err := f.pin(id, cmd)
+	if err != nil {
+		return err
+	}
+	defer unpin()
 	switch {
 	case f.legacy != nil:
 		err = f.legacyStart(id, run, dir.Name(), cmd, prepare)
