@@ -24,6 +24,7 @@
 //	shell             reads commands: their paths, and the programs they start
 //	verdict           what file rules say of a path in a chat
 //	enforce           keeps file rules in sessions: mounts and fanotify
+//	enforcer          finds, starts and asks chatd-enforce
 //	files             the five file tools
 //	fileops           in the front: speaks with the file tools of chats
 //	guard             commands that are refused before they run: advice

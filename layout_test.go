@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"sys":       {},
 	"cgroup":    {"sys", "chat"},
 	"netpolicy": {"sys", "chat"},
-	"trees":     {"sys"},
+	"trees":     {"sys", "chat"},
 	"account":   {"trees", "chat"},
 	"homedir":   {"sys", "trees", "chat"}, // adrs/0045
 	"leftovers": {"sys", "trees"},         // adrs/0045
@@ -42,7 +42,8 @@ var mayImport = map[string][]string{
 	"landlock":  {"chat"},
 	"filerules": {"chat"},
 	"enforce":   {"sys", "filerules", "chat"},
-	"verdict":   {"enforce", "filerules", "files", "chat"}, // adrs/0048
+	"enforcer":  {"sys", "trees", "enforce", "quota", "chat"}, // adrs/0050
+	"verdict":   {"enforce", "filerules", "files", "chat"},    // adrs/0048
 	"supervise": {"stream"},
 	"termlog":   {},
 	"unshare":   {"chat"},
@@ -59,7 +60,7 @@ var mayImport = map[string][]string{
 	"wrapper":   {"shims", "filerules", "shell", "guard", "chat"}, // adrs/0040
 	"provision": {
 		"sys", "trees", "account", "homedir", "leftovers", "exposure",
-		"verdict", "enforce", "supervise", "cgroup", "unshare", "netpolicy",
+		"verdict", "enforce", "enforcer", "supervise", "cgroup", "unshare", "netpolicy",
 		"tmux", "ring", "stream", "shims", "state", "filerules", "files", "sockets", "quota", "chat",
 	},
 	"runs": { // adrs/0041
@@ -118,7 +119,7 @@ var owners = map[string]string{
 // sides says on which side of the privilege each package is that a binary links. Pure packages
 // hold words, checks and formats, and belong to every side.
 var sides = map[string]string{
-	"root": "provision verdict trees account homedir leftovers exposure cgroup netpolicy sockets unshare tmux ring state " +
+	"root": "provision verdict enforcer trees account homedir leftovers exposure cgroup netpolicy sockets unshare tmux ring state " +
 		"listen supervise cmd/chatd-root",
 	"enforce": "enforce cmd/chatd-enforce",
 	"front": "api mcp confine guard shell schedule runs fileops terminal termsafe " +
@@ -138,7 +139,7 @@ var crossings = map[string]map[string]string{
 	"chatd-root": {
 		"shims landlock": "provision plans the session that chatd-shim builds",
 		"files":          "provision starts file tools with requests; config has their bounds",
-		"enforce":        "provision asks chatd-enforce; verdict checks that it can keep the rules",
+		"enforce":        "enforcer asks chatd-enforce; verdict checks that it can keep the rules",
 	},
 	"chatd-shim": {
 		"guard shell": "wrapper checks the arguments of rm, curl, sudo as a run is checked",

@@ -29,14 +29,15 @@ import (
 // front, 140 of them their double in api/apitest: adrs/0047; 5 for termlog, which spares each awake
 // chat 0.5 MB; 260 for groups that outlive the enforcer: adrs/0049; 125 for starts among
 // few mounts: adrs/0052; 50 for limits in one table, 250 for disks and for controllers that only
-// some chats need, 170 for their bounds), provision has 9,200,
+// some chats need, 170 for their bounds; 140 for the heads of package enforcer, its options and
+// small types: adrs/0050), provision has 9,000,
 // comments are 12.9 %, the median function has 10 lines, and 5,040 lines
 // are over 100 columns. TestStyle bounds a function to 80 lines and a file to 300.
 //
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 54_960 // lines of code, without tests
+	maxCode         = 55_100 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	maxMedian       = 11     // lines of the median function
 	minCommentShare = 12.5   // percent of the lines that are not blank
@@ -48,8 +49,8 @@ var largePackages = map[string]int{
 	"api":       3_010,
 	"cgroup":    3_470,
 	"cmd/chatd": 3_670,
-	"enforce":   4_430,
-	"provision": 9_500,
+	"enforce":   4_400,
+	"provision": 9_230,
 }
 
 // longLines is how many lines over maxColumns the files of each folder, with tests, may have.
@@ -71,14 +72,14 @@ var longLines = map[string]int{
 	"files":             247,
 	"guard":             157,
 	"journal":           5,
-	"enforce":           244,
+	"enforce":           237,
 	"landlock":          9,
 	"listen":            7,
 	"mcp":               157,
 	"stream":            30,
 	"supervise":         17,
 	"netpolicy":         150,
-	"provision":         425,
+	"provision":         390,
 	"quota":             8,
 	"ring":              7,
 	"schedule":          67,

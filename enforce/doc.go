@@ -1,5 +1,5 @@
-// Package enforce makes the kernel keep the file rules of each session. It is both the program
-// chatd-enforce, one for a host, and the client that sends it orders.
+// Package enforce makes the kernel keep the file rules of each session. It is the program
+// chatd-enforce, one for a host, and the wire on which package enforcer sends it orders.
 //
 // # Theory of operation
 //
@@ -37,7 +37,7 @@
 //   - A file that is made later can be removed, moved or truncated by path (truncate(2)) as far as
 //     its mode allows, until its mask is mounted some milliseconds later.
 //   - If both processes of the enforcer end at once while chatd-root, which holds their groups
-//     ([Groups]), is down, later files can be opened until another enforcer runs. Mask mounts stay.
+//     (package enforcer), is down, later files can be opened until another enforcer runs. Mask mounts stay.
 //   - Programs outside the session can read a file for the chat. Package filerules defines what
 //     the rules mean.
 package enforce

@@ -31,8 +31,8 @@ func TestRefusals(t *testing.T) {
 	for more := true; more; {
 		a := r.take()
 		b, err := json.Marshal(a)
-		if err != nil || len(b) > maxAnswer {
-			t.Fatalf("an answer of %d bytes, %v: want at most %d", len(b), err, maxAnswer)
+		if err != nil || len(b) > MaxAnswer {
+			t.Fatalf("an answer of %d bytes, %v: want at most %d", len(b), err, MaxAnswer)
 		}
 		for _, c := range a.Refused {
 			if len(c.Files) != maxRefused {

@@ -1,13 +1,6 @@
 package enforce
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"net"
-	"syscall"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -36,7 +29,7 @@ const (
 	Probe = "probe"
 	// Refused returns the opens that were refused since the last such order.
 	Refused = "refused"
-	// Lend sends the two fanotify groups to [Groups]. The connection lasts as long as the worker.
+	// Lend sends the two fanotify groups to chatd. The connection lasts as long as the worker.
 	Lend = "lend"
 	// Why returns the denied name that closes a path of a session.
 	Why = "why"
@@ -98,45 +91,8 @@ type RefusedFile struct {
 // Bounds of an order and of an answer, in bytes. The rules may have 1 MiB.
 const (
 	maxOrder  = 4 << 20
-	maxAnswer = 64 << 10
+	MaxAnswer = 64 << 10
 )
 
-// orderTimeout bounds one order. The longest orders walk [maxWalk] names.
-const orderTimeout = 2 * time.Minute
-
-// ErrEnded means that the enforcer's worker ended before it answered. The next worker resumes its
-// sessions, and may be asked again.
-var ErrEnded = fmt.Errorf("it ended before it answered: %w", chat.ErrBusy)
-
-// Ask sends one order to the enforcer's unix socket and waits for the answer. A refused order is an
-// error, and so is a worker that ends before it answers ([ErrEnded]).
-func Ask(ctx context.Context, socket string, order Order) (Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
-	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	if err != nil {
-		return Answer{}, fmt.Errorf("cannot ask the keeper of file rules: %w: %w", err, chat.ErrUnsupported)
-	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
-	defer stop()
-	if err := json.NewEncoder(conn).Encode(order); err != nil {
-		return Answer{}, fmt.Errorf("cannot ask the keeper of file rules: %w", orEnded(err))
-	}
-	var a Answer
-	if err := json.NewDecoder(io.LimitReader(conn, maxAnswer)).Decode(&a); err != nil {
-		return Answer{}, fmt.Errorf("cannot read the answer of the keeper of file rules: %w", orEnded(err))
-	}
-	if a.Error != "" {
-		return a, fmt.Errorf("cannot keep the file rules of chat %s: %s", order.Chat, a.Error)
-	}
-	return a, nil
-}
-
-// orEnded adds [ErrEnded] to the errors of a connection that the other end closed.
-func orEnded(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
-		return fmt.Errorf("%w: %w", ErrEnded, err)
-	}
-	return err
-}
+// OrderTimeout bounds one order. The longest orders walk [maxWalk] names.
+const OrderTimeout = 2 * time.Minute

@@ -71,7 +71,7 @@ func (e *enforcer) serve(l net.Listener) error {
 
 func (e *enforcer) answer(conn net.Conn) {
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(orderTimeout))
+	_ = conn.SetDeadline(time.Now().Add(OrderTimeout))
 	var a Answer
 	e.recordOrder()
 	o, err := readOrder(conn)
@@ -86,7 +86,7 @@ func (e *enforcer) answer(conn net.Conn) {
 	}
 	if err != nil {
 		a.Error = err.Error()
-		a.Error = a.Error[:min(len(a.Error), maxAnswer/4)]
+		a.Error = a.Error[:min(len(a.Error), MaxAnswer/4)]
 	}
 	if err := json.NewEncoder(conn).Encode(a); err != nil {
 		fmt.Fprintf(e.errs, "chatd-enforce: cannot answer: %v\n", err)
@@ -95,7 +95,7 @@ func (e *enforcer) answer(conn net.Conn) {
 
 // lend sends the groups, and tells by the end of the connection when this worker ends.
 func (e *enforcer) lend(conn net.Conn) {
-	if err := sendGroups(conn.(*net.UnixConn), e.watch.permFD, e.watch.namesFD); err != nil {
+	if err := SendGroups(conn.(*net.UnixConn), e.watch.permFD, e.watch.namesFD); err != nil {
 		fmt.Fprintf(e.errs, "chatd-enforce: cannot lend the groups: %v\n", err)
 		return
 	}

@@ -133,7 +133,7 @@ func look(fd int, p string) (found, error) {
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		f.writers = WritersOf(st)
+		f.writers = sys.WritersOf(st)
 	case unix.S_IFREG:
 		f.file = true
 	case unix.S_IFLNK:
@@ -146,20 +146,6 @@ func look(fd int, p string) (found, error) {
 		return f, fmt.Errorf("cannot use %s: it is a fifo or a device; want a directory or a regular file: %w", chat.Quote(p), chat.ErrInvalid)
 	}
 	return f, nil
-}
-
-// WritersOf names the users besides root that may write to a directory. An access control list
-// shows in the group's bits (acl(5)).
-func WritersOf(st unix.Stat_t) string {
-	switch {
-	case st.Uid != 0:
-		return fmt.Sprintf("uid %d, which owns it,", st.Uid)
-	case st.Mode&0o002 != 0:
-		return "everybody"
-	case st.Mode&0o020 != 0:
-		return fmt.Sprintf("a group (gid %d, or one of its access list)", st.Gid)
-	}
-	return ""
 }
 
 // kernelFiles are the file systems that show the kernel, by their magic number in statfs(2).

@@ -89,17 +89,6 @@ func TestMayExpose(t *testing.T) {
 	}
 }
 
-func TestWriters(t *testing.T) {
-	for mode, want := range map[uint32]string{0o755: "", 0o711: "", 0o775: "a group", 0o757: "everybody", 0o1777: "everybody"} {
-		if got := WritersOf(unix.Stat_t{Mode: mode}); (got == "") != (want == "") || !strings.HasPrefix(got, want) {
-			t.Errorf("%o: %q", mode, got)
-		}
-	}
-	if got := WritersOf(unix.Stat_t{Mode: 0o755, Uid: 7}); !strings.HasPrefix(got, "uid 7") {
-		t.Errorf("%q", got)
-	}
-}
-
 // The host is seen as this process sees it, and where systemd starts the sessions
 // as process 1 does.
 func TestOpenHost(t *testing.T) {

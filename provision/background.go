@@ -116,7 +116,7 @@ func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *sess
 
 // supervisorCommand returns the supervisor's command, which starts nsenter: see package supervise.
 func (m *Manager) supervisorCommand(rec state.Record, r *liveRun, nsenter *exec.Cmd, stdio *runStdio, mb *boundFiles) (*exec.Cmd, *os.File, error) {
-	if err := checkProgram(m.paths.shim); err != nil {
+	if err := trees.CheckProgram(m.paths.shim); err != nil {
 		return nil, nil, fmt.Errorf("cannot mind a run: %w", err)
 	}
 	deadline := r.info.StartedAt.Add(r.info.Timeout.D())

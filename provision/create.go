@@ -68,7 +68,7 @@ func (m *Manager) admit(ctx context.Context, caller chat.Caller, spec chat.Spec)
 	if err := m.mayBegin(ctx); err != nil {
 		return rec, false, err
 	}
-	if err := m.keeperForNew(ctx, spec); err != nil {
+	if err := m.enforcerForNew(ctx, spec); err != nil {
 		return rec, false, err
 	}
 	if err := cmp.Or(m.mayCreate(ctx, spec.Owner)(m.store.HeldBy(spec.Owner)), m.paced(ctx, spec.Owner)); err != nil {

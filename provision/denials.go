@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/sys"
 )
@@ -43,7 +44,7 @@ func (m *Manager) hear(s *session) {
 // listen audits lines as they come. It joins a line that two reads divide.
 func (m *Manager) listen(ctx context.Context, id chat.ID, f *os.File) {
 	buf := make([]byte, shims.MaxShimDenial)
-	lines := allowance{heardBurst, time.Now()}
+	lines := quota.NewAllowance(heardBurst, heardEvery, time.Now)
 	for have := 0; ; {
 		n, err := f.Read(buf[have:])
 		if err != nil {
@@ -54,48 +55,12 @@ func (m *Manager) listen(ctx context.Context, id chat.ID, f *os.File) {
 			if !whole && have < len(buf) {
 				break
 			}
-			if !lines.wait(ctx) {
+			if !lines.Wait(ctx) {
 				return
 			}
 			m.heard(id, line)
 			have = copy(buf, rest)
 		}
-	}
-}
-
-// allowance is how many lines may be audited now, and when it last grew.
-type allowance struct {
-	left int
-	at   time.Time
-}
-
-// wait takes one from the allowance as soon as there is one; it is false if ctx ends first.
-func (a *allowance) wait(ctx context.Context) bool {
-	for {
-		if a.take(heardBurst, heardEvery) {
-			return ctx.Err() == nil
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(heardEvery - time.Since(a.at)):
-		}
-	}
-}
-
-// take takes one from the allowance, and reports whether there was one.
-func (a *allowance) take(burst int, every time.Duration) bool {
-	if a.refill(burst, every); a.left == 0 {
-		return false
-	}
-	a.left--
-	return true
-}
-
-// refill adds one line for each every that has passed, up to burst.
-func (a *allowance) refill(burst int, every time.Duration) {
-	if more := int(time.Since(a.at) / every); more > 0 {
-		a.left, a.at = min(burst, a.left+more), a.at.Add(time.Duration(more)*every)
 	}
 }
 

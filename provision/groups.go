@@ -64,7 +64,6 @@ func usesUnits(backend string) bool {
 // openGroups chooses the backend. If systemd is PID 1, it must own the sessions,
 // which would otherwise end with chatd's own unit.
 func (m *Manager) openGroups(ctx context.Context) (err error) {
-	m.units = usesUnits(m.opt.Backend)
 	if !m.units {
 		m.groups, err = keepNil(cgroup.OpenFS(cgroup.Options{
 			Name: m.opt.Cgroup, StateFile: filepath.Join(m.opt.Run, "cgroup.json"),

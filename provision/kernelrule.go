@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"path/filepath"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/enforce"
@@ -30,14 +29,11 @@ func (m *Manager) keptRule(ctx context.Context, rec state.Record, l *sys.HeldPro
 	if v := rules.ByKernel(name, changes); v.Denied() || l == nil {
 		return v
 	}
-	ctx, cancel := context.WithTimeout(ctx, refusedTimeout)
-	defer cancel()
-	order := enforce.Order{Verb: enforce.Why, Chat: rec.ID, PID: l.PID, Start: l.Start, Path: []byte(name)}
-	a, err := enforce.Ask(ctx, filepath.Join(m.keeperDir(), enforce.Socket), order)
-	if err != nil || len(a.By) == 0 {
+	by, err := m.enforcer.Why(ctx, sessionOf(rec, l), name)
+	if err != nil || by == "" {
 		return filerules.Verdict{}
 	}
-	return rules.ByKernel(string(a.By), changes)
+	return rules.ByKernel(by, changes)
 }
 
 // initOf is the init process of a chat's session, or nil while the chat is asleep.

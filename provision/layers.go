@@ -114,7 +114,7 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 	}
 	h := m.describe()
 	h.Shares, h.Broken = m.shareUses(), m.broken(ctx)
-	terminals, open := m.terminalFinding(), append(m.openings(), m.keeperFindings(ctx)...)
+	terminals, open := m.terminalFinding(), append(m.openings(), m.enforcerFindings(ctx)...)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.Chats, h.Awake = m.store.Len(), len(m.sessions)
@@ -196,7 +196,7 @@ func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 	if younger != nil {
 		host.Broken = append(host.Broken, younger.Error())
 	}
-	if names := m.keptProfiles(); len(names) > 0 {
+	if names := m.enforcedProfiles(); len(names) > 0 {
 		host.Findings = append(host.Findings, "no daemon answers: whether the file rules of "+strings.Join(names, ", ")+" can be kept was not tried")
 	}
 	host.Findings = append(host.Findings, "no daemon answers: the walls were tried without one, and the packet rules in a network namespace of their own")

@@ -42,7 +42,7 @@ func (m *Manager) sayOpenings() {
 // broken returns the reasons for which the config does not hold although every layer is in
 // force: file rules of a chat without an enforcer.
 func (m *Manager) broken(ctx context.Context) []string {
-	if err := m.raiseKeeper(ctx); err != nil {
+	if err := m.raiseEnforcer(ctx); err != nil {
 		return []string{err.Error()}
 	}
 	return []string{}

@@ -1,9 +1,6 @@
 package provision
 
 import (
-	"bytes"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,10 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/exposure"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/trees"
 )
@@ -34,7 +28,7 @@ func (m *Manager) shimDir(profile string) string {
 // directories, which sessions see and no chat can write to. The directory that chatd itself
 // was started from may be writable.
 func (m *Manager) installPrograms() error {
-	if err := installProgram(m.opt.Shim, m.paths.shim); err != nil {
+	if err := trees.InstallProgram(m.opt.Shim, m.paths.shim); err != nil {
 		return err
 	}
 	return m.linkPrograms()
@@ -104,52 +98,4 @@ func changedAt(dirs []string) []time.Time {
 		}
 	}
 	return times
-}
-
-// installProgram puts a copy of a program in place in one step, if only root could have written
-// the program. Living sessions keep the file that they were started with.
-func installProgram(from, to string) error {
-	f, err := os.Open(from)
-	if err != nil {
-		return fmt.Errorf("cannot install %s: %w", from, err)
-	}
-	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return fmt.Errorf("cannot install %s: %w", from, err)
-	}
-	if err := checkRoots(from, st); err != nil {
-		return err
-	}
-	content, err := io.ReadAll(f)
-	if err != nil {
-		return fmt.Errorf("cannot install %s: %w", from, err)
-	}
-	if have, err := os.ReadFile(to); err == nil && bytes.Equal(have, content) && checkProgram(to) == nil {
-		return nil
-	}
-	if err := trees.ReplaceFile(to, content, 0o755); err != nil {
-		return fmt.Errorf("cannot install %s: %w", to, err)
-	}
-	return nil
-}
-
-// checkProgram refuses a program to be run as root that a user besides root can write to.
-func checkProgram(file string) error {
-	var st unix.Stat_t
-	if err := unix.Stat(file, &st); err != nil {
-		return fmt.Errorf("cannot use the program %s: %w: %w", chat.Quote(file), err, chat.ErrUnsupported)
-	}
-	return checkRoots(file, st)
-}
-
-// checkRoots is checkProgram for a file whose status is known.
-func checkRoots(file string, st unix.Stat_t) error {
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o111 == 0 {
-		return fmt.Errorf("cannot use the program %s: want a file that may be executed: %w", chat.Quote(file), chat.ErrUnsupported)
-	}
-	if who := exposure.WritersOf(st); who != "" {
-		return fmt.Errorf("cannot use the program %s: %s may write to it; want a file that only root may write to: %w", chat.Quote(file), who, chat.ErrUnsupported)
-	}
-	return nil
 }

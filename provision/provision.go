@@ -14,6 +14,7 @@ import (
 
 	"github.com/chatd/chatd/account"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/enforcer"
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/quota"
 	"github.com/chatd/chatd/state"
@@ -45,15 +46,14 @@ type Manager struct {
 	linked   linkedPrograms
 	boot     string
 
-	locks  keyedLocks
-	keeper sync.Mutex    // held while the enforcer is looked for or started
-	raised chan struct{} // tells watchKeeper that an enforcer answers
-	calls  fileCalls
-	starts *startLimiter
-	reaps  chan struct{} // one for each reap that no caller waits for
-	logs   logBooks
-	typing keyedLocks // held by a caller that types and waits for the end
-	keys   keyedLocks // held while a caller types, so that no other input comes between
+	locks    keyedLocks
+	calls    fileCalls
+	starts   *startLimiter
+	enforcer *enforcer.Client
+	reaps    chan struct{} // one for each reap that no caller waits for
+	logs     logBooks
+	typing   keyedLocks // held by a caller that types and waits for the end
+	keys     keyedLocks // held while a caller types, so that no other input comes between
 
 	runs     liveRuns
 	mu       sync.Mutex
@@ -72,8 +72,6 @@ type Manager struct {
 	wall   sync.Mutex
 	walled atomic.Pointer[[]netpolicy.Policy]
 	doubt  wallDoubt
-
-	refused refusedOpens
 
 	settled    atomic.Bool   // the first probe is done: nothing more is excused
 	reconciled atomic.Bool   // the first reconcile is done
@@ -118,10 +116,9 @@ func newManager(opt Options) *Manager {
 	opt.Private = cmp.Or(opt.Private, opt.State)
 	m := &Manager{
 		reaps: make(chan struct{}, reapsAtOnce), starts: newStartLimiter(opt.Starts),
-		opt: opt, log: opt.Log, sessions: map[chat.ID]*session{}, findings: map[string]string{}, starting: map[string]int{},
+		opt: opt, log: opt.Log, units: usesUnits(opt.Backend), sessions: map[chat.ID]*session{}, findings: map[string]string{}, starting: map[string]int{},
 		creates: quota.NewRate(opt.Shares[quota.Creates], time.Now), spent: quota.NewRate(1, time.Now),
 		layers: untried(), since: time.Now().UTC(), tried: make(chan struct{}), again: make(chan struct{}, 1),
-		raised: make(chan struct{}, 1),
 		userdb: &account.Userdb{Dir: opt.Userdb}, useradd: &account.Useradd{},
 		paths: paths{
 			homes: opt.Homes, tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),
@@ -131,6 +128,10 @@ func newManager(opt Options) *Manager {
 			probe: filepath.Join(opt.Run, "probe"),
 		},
 	}
+	m.enforcer = enforcer.New(enforcer.Options{
+		Dir: filepath.Join(opt.Run, "keeper"), Program: opt.Enforce, Log: opt.Log,
+		Unit: m.units && os.Getenv("INVOCATION_ID") != "",
+	})
 	m.account = m.userdb
 	m.runs.ctx, m.runs.stop = context.WithCancel(context.Background())
 	m.SetAccess(opt.Access)
@@ -220,7 +221,7 @@ func (m *Manager) prepareHost(context.Context) error {
 		return err
 	}
 	m.boot = boot
-	return errors.Join(m.makeMasks(), sys.BecomeSubreaper(), m.installPrograms(), m.checkViews())
+	return errors.Join(m.enforcer.MakeMasks(), sys.BecomeSubreaper(), m.installPrograms(), m.checkViews())
 }
 
 // without reports whether the layer is left out: a test asks for that, or this host lacks the

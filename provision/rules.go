@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/enforce"
+	"github.com/chatd/chatd/enforcer"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/sys"
@@ -59,49 +57,22 @@ func (m *Manager) keepRules(ctx context.Context, rec state.Record, l *sys.HeldPr
 
 // keeps asks whether the enforcer holds rules in this session.
 func (m *Manager) keeps(ctx context.Context, rec state.Record, l *sys.HeldProcess) bool {
-	_, err := m.probeKeeper(ctx, enforce.Order{Chat: rec.ID, PID: l.PID, Start: l.Start})
+	_, err := m.enforcer.Probe(ctx, sessionOf(rec, l))
 	return err == nil
 }
 
-// holdRules makes the enforcer apply the chat's rules in its session. If a worker of the enforcer
-// ends meanwhile, it asks the next one, which has adopted the sessions by then. It asks only once
-// more: the order may have ended the first worker.
+// holdRules makes the enforcer apply the chat's rules in its session.
 func (m *Manager) holdRules(ctx context.Context, rec state.Record, l *sys.HeldProcess) error {
-	err := m.orderRules(ctx, rec, l)
-	if errors.Is(err, enforce.ErrEnded) {
-		err = m.orderRules(ctx, rec, l)
-	}
-	return err
-}
-
-func (m *Manager) orderRules(ctx context.Context, rec state.Record, l *sys.HeldProcess) error {
 	file, text := m.policy(rec).Source()
-	order := enforce.Order{
-		Verb: enforce.Hold, Chat: rec.ID, UID: rec.UID, PID: l.PID, Start: l.Start,
-		Home: m.home(rec.ID), Agent: rec.Agent, File: file, Text: text,
-	}
-	if err := m.startKeeper(ctx); err != nil {
-		return err
-	}
-	began := time.Now()
-	a, err := enforce.Ask(ctx, filepath.Join(m.keeperDir(), enforce.Socket), order)
-	if err == nil {
-		m.log.Debug("file rules", "chat", rec.ID, "masks", a.Masks, "read_only", a.ReadOnly, "islands", a.Exceptions, "looked", a.Looked, "took", time.Since(began))
-	}
-	return err
+	return m.enforcer.Hold(ctx, sessionOf(rec, l), enforcer.Rules{
+		UID: rec.UID, Home: m.home(rec.ID), Agent: rec.Agent, File: file, Text: text,
+	})
 }
 
-// dropRules tells the enforcer that the session has ended. An enforcer that does not answer
-// finds that out by itself.
+// dropRules tells the enforcer that the session has ended, and audits the chat's last refusals.
 func (m *Manager) dropRules(ctx context.Context, id chat.ID) error {
-	if _, err := os.Lstat(m.keeperDir()); err != nil {
-		return nil
-	}
-	_, err := enforce.Ask(ctx, filepath.Join(m.keeperDir(), enforce.Socket), enforce.Order{Verb: enforce.Drop, Chat: id})
-	if errors.Is(err, chat.ErrUnsupported) || errors.Is(err, enforce.ErrEnded) {
-		return nil
-	}
-	m.takeRefused(ctx) // the chat's last refusals
+	err := m.enforcer.Drop(ctx, id)
+	m.takeRefused(ctx)
 	return err
 }
 
@@ -126,7 +97,7 @@ func (m *Manager) ReloadProfiles(ctx context.Context, policies map[string]*filer
 func (m *Manager) reload(ctx context.Context, policies map[string]*filerules.Policy, keys verdict.Keys) error {
 	err := verdict.CheckPolicies(policies, m.probeHome())
 	if err == nil {
-		err = errors.Join(m.countPlaces(ctx, policies), m.keeperForChats(ctx, policies))
+		err = errors.Join(m.countPlaces(ctx, policies), m.enforcerForChats(ctx, policies))
 	}
 	if err != nil {
 		return err
@@ -191,7 +162,7 @@ func (m *Manager) renewRules(ctx context.Context, rec state.Record, s *session) 
 
 // checkKept checks that the enforcer still enforces the rules of a session, and applies them
 // again if not: until then, the chat could read files made later, unless the groups of the enforcer
-// before are held ([Manager.watchKeeper]).
+// before are held ([enforcer.Client.Follow]).
 func (m *Manager) checkKept(ctx context.Context, rec state.Record, s *session) error {
 	if !enforce.Needed(m.policy(rec), rec.Agent) || m.keeps(ctx, rec, s.init) {
 		return nil
@@ -230,7 +201,7 @@ func (m *Manager) rulesIn(l chat.Layer, rec state.Record, s *session) chat.Layer
 	if n := len(s.maskedPaths()); n > 0 {
 		l.Probe += fmt.Sprintf("; file rules: bubblewrap masks %d denied paths", n)
 	}
-	a, err := m.probeKeeper(context.Background(), enforce.Order{Chat: rec.ID, PID: s.init.PID, Start: s.init.Start})
+	a, err := m.enforcer.Probe(context.Background(), sessionOf(rec, s.init))
 	if err != nil {
 		l.State, l.Fix = chat.LayerWeaker, "start the keeper of file rules: systemctl start chatd-keeper"
 		l.Probe += "; file rules: nobody judges files made later: " + err.Error()

@@ -12,20 +12,7 @@ import (
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/sys"
-	"github.com/chatd/chatd/trees"
 )
-
-// masksDir holds the empty file and directory that bubblewrap mounts as masks. Chats may pass
-// through it: bubblewrap runs as the chat.
-func (m *Manager) masksDir() string { return filepath.Join(m.opt.Run, enforce.StartMasks) }
-
-// makeMasks makes masksDir and the sources of masks in it.
-func (m *Manager) makeMasks() error {
-	if err := trees.MakeRoot(m.masksDir(), 0o711); err != nil {
-		return err
-	}
-	return enforce.MakeMasks(m.masksDir())
-}
 
 // masks are the mounts by which bubblewrap masks those paths that the chat's file rules close as
 // a whole and that exist now. The enforcer takes them over before any code of the chat runs.
@@ -54,7 +41,7 @@ func (m *Manager) masks(rec state.Record, v shims.View) (all []chat.Exposed) {
 			if dir {
 				source = enforce.ClosedDirectory
 			}
-			all = append(all, chat.Exposed{Source: filepath.Join(m.masksDir(), source), Target: p, Mode: chat.ReadOnly, File: !dir, By: "file rules"})
+			all = append(all, chat.Exposed{Source: filepath.Join(m.enforcer.MasksDir(), source), Target: p, Mode: chat.ReadOnly, File: !dir, By: "file rules"})
 		}
 	}
 	return all

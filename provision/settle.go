@@ -34,7 +34,7 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 	m.watchDues()
 	m.done.Go(func() { m.watchWall(m.bg) })
 	m.done.Go(func() { m.watchLimits(m.bg) })
-	m.done.Go(func() { m.watchKeeper(m.bg) })
+	m.done.Go(func() { m.enforcer.Follow(m.bg, m.needsEnforcer) })
 	m.done.Go(func() { m.watchRefused(m.bg) })
 	if !m.without(chat.LayerSockets) {
 		m.done.Go(func() { m.watchSockets(m.bg) })
@@ -46,7 +46,7 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 // finishes what a crash left, and starts the loop that reconciles. It is called once; the caller
 // closes the Manager after it has returned, even with an error.
 func (m *Manager) Settle(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{m.chooseAccount, m.probe, m.require, m.countRules, m.raiseKeeper} {
+	for _, step := range []func(context.Context) error{m.chooseAccount, m.probe, m.require, m.countRules, m.raiseEnforcer} {
 		if err := step(ctx); err != nil {
 			return err
 		}

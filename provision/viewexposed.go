@@ -18,9 +18,7 @@ import (
 // would: each path exists, no chat could swap it, and it breaks no wall. The error is a
 // [*exposure.KeyError].
 func CheckView(opt Options, p chat.Profile) error {
-	m := newManager(opt)
-	m.units = usesUnits(opt.Backend)
-	_, _, err := m.lookAtView(p)
+	_, _, err := newManager(opt).lookAtView(p)
 	if os.Geteuid() != 0 && errors.Is(err, fs.ErrPermission) {
 		return nil // only root can check it
 	}

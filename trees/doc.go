@@ -10,6 +10,9 @@
 // What root itself writes appears in one step: [Replace] and [ReplaceFile] make it under the name
 // of [AsideName] and rename it. A crash leaves the old file or the new.
 //
+// A program that root runs must be one that only root can have written: [CheckProgram] refuses any
+// other, and [InstallProgram] copies one to where sessions see it.
+//
 // # Runs as
 //
 // root, in chatd-root.

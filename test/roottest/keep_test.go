@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/enforce"
+	"github.com/chatd/chatd/enforcer"
 )
 
 // TestEnforcerEnds: chatd-enforce ends on SIGTERM, which systemd sends, and does not wait to be
@@ -21,7 +21,7 @@ func TestEnforcerEnds(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- keep.Wait() }()
 	until(t, "the keeper answers", func() bool {
-		_, err := enforce.Ask(t.Context(), filepath.Join(dir, enforce.Socket), enforce.Order{Verb: enforce.Probe})
+		_, err := enforcer.New(enforcer.Options{Dir: dir}).Probe(t.Context(), enforcer.Session{})
 		return err == nil
 	})
 	must(t, keep.Process.Signal(syscall.SIGTERM))

@@ -1,0 +1,30 @@
+// Package enforcer finds, starts and asks chatd-enforce, the enforcer of file rules.
+//
+// # Theory of operation
+//
+// A [Client] is for the enforcer of one directory. [Client.Start] finds the one that answers. If
+// there is none, it waits for systemd's unit or, without systemd, starts the program, which is no
+// part of chatd-root's life: it goes on while chatd-root is down.
+//
+// An order is one connection: [Client.Hold] applies rules to a session, [Client.Drop] forgets a
+// session, [Client.Probe] and [Client.Why] ask about one. A worker of the enforcer may end amid an
+// order. The next worker has adopted the sessions, so that Hold and Probe ask again.
+//
+// [Client.Follow] holds the two fanotify(7) groups of the enforcer open beside it (groups.go):
+// while no process of the enforcer is left, opens wait, and Follow starts another (adrs/0049).
+// [Client.TakeRefused] collects the opens that the enforcer refused, within an allowance of each
+// chat, so that no chat fills the audit log and none takes another's lines.
+//
+// Package enforce has the wire and is what answers. Package provision knows the chats: it says
+// which session gets which rules, and writes the audit log.
+//
+// # Runs as
+//
+// root, in chatd-root.
+//
+// # What it does not stop
+//
+// Anything: the enforcer does. While chatd-root and all processes of the enforcer are gone at
+// once, later files can be opened. Whoever is root can answer in the enforcer's place: its
+// directory admits only root, and an answer is believed.
+package enforcer

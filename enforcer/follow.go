@@ -1,0 +1,58 @@
+package enforcer
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// followPause is between two attempts to find the enforcer, or to start it again.
+const followPause = time.Second
+
+// Follow holds the enforcer's fanotify groups beside it until ctx ends: when all of its processes
+// end at once, opens in the sessions wait, and Follow starts the enforcer again, which answers
+// them. needed reports whether a session has rules that the enforcer enforces.
+func (c *Client) Follow(ctx context.Context, needed func() bool) {
+	held := &groups{dir: c.opt.Dir}
+	said := ""
+	for ctx.Err() == nil {
+		err := held.follow(ctx)
+		if errors.Is(err, errNoEnforcer) {
+			err = c.goOn(ctx, held, needed)
+		}
+		if err == nil || ctx.Err() != nil {
+			said = ""
+			continue
+		}
+		if why := err.Error(); why != said {
+			said = why
+			c.opt.Log.Error("the keeper is not back; what it is asked about waits", "why", why)
+		}
+		select {
+		case <-time.After(followPause):
+		case <-ctx.Done():
+		}
+	}
+	if err := held.close(); err != nil {
+		c.opt.Log.Error("cannot let go of the keeper's groups", "why", err)
+	}
+}
+
+// goOn starts the enforcer again if it is needed. Otherwise it drops the groups, whose queue would
+// grow with every name that is made, and waits until an enforcer was started.
+func (c *Client) goOn(ctx context.Context, held *groups, needed func() bool) error {
+	if needed() {
+		err := c.Start(ctx)
+		if err == nil {
+			c.opt.Log.Warn("no process of the keeper of file rules was left; " +
+				"opens waited until it was back")
+		}
+		return err
+	}
+	err := held.drop()
+	select {
+	case <-c.started:
+	case <-ctx.Done():
+	}
+	return err
+}

@@ -1,0 +1,93 @@
+package enforcer
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/enforce"
+	"github.com/chatd/chatd/quota"
+)
+
+const (
+	// refusedTimeout bounds the enforcer's answer.
+	refusedTimeout = 5 * time.Second
+	// Each chat gets refusedBurst lines immediately, and one more every refusedEvery. Further
+	// refusals are counted, and become one line every refusedEvery. So no chat fills the log,
+	// and none takes another's lines.
+	refusedBurst = 20
+	refusedEvery = time.Minute
+)
+
+// refusals are the recent refusals of opens, by chat.
+type refusals struct {
+	now   func() time.Time
+	mu    sync.Mutex
+	chats map[chat.ID]*refusedOf
+}
+
+// refusedOf is a chat's allowance of lines, and its count of refusals without a line.
+type refusedOf struct {
+	lines  *quota.Allowance
+	unsaid uint64
+	summed time.Time // when the last line with a count was written
+}
+
+// TakeRefused asks the enforcer for the opens that it refused since the last call. It calls line
+// for each file, within its chat's allowance, and counts what is over it. When TakeRefused
+// returns, each refusal that it, or a call at the same time, has taken is written.
+func (c *Client) TakeRefused(ctx context.Context, line func(chat.ID, enforce.RefusedFile)) {
+	ctx, cancel := context.WithTimeout(ctx, refusedTimeout)
+	defer cancel()
+	c.refused.mu.Lock()
+	defer c.refused.mu.Unlock()
+	for more := true; more; {
+		a, err := c.ask(ctx, enforce.Order{Verb: enforce.Refused})
+		if err != nil { // it has ended, which reconcile finds, or is of an older chatd
+			c.opt.Log.Debug("cannot ask which opens were refused", "error", err)
+			return
+		}
+		for _, r := range a.Refused {
+			c.refused.take(r, line)
+		}
+		more = a.MoreRefused
+	}
+}
+
+// take passes on the counts of one chat. The caller holds the lock.
+func (r *refusals) take(counts enforce.Refusals, line func(chat.ID, enforce.RefusedFile)) {
+	of := r.of(counts.Chat)
+	of.unsaid += counts.More
+	for _, f := range counts.Files {
+		if !of.lines.Take() {
+			of.unsaid += f.Times
+			continue
+		}
+		line(counts.Chat, f)
+	}
+}
+
+// of returns the entry of a chat, and makes it if there is none. The caller holds the lock.
+func (r *refusals) of(id chat.ID) *refusedOf {
+	if r.chats[id] == nil {
+		r.chats[id] = &refusedOf{lines: quota.NewAllowance(refusedBurst, refusedEvery, r.now)}
+	}
+	return r.chats[id]
+}
+
+// SumRefused calls line with the number of a chat's refusals without a line, for each chat at most
+// once every refusedEvery; the last call tells all of them.
+func (c *Client) SumRefused(last bool, line func(id chat.ID, more uint64)) {
+	c.refused.mu.Lock()
+	defer c.refused.mu.Unlock()
+	for id, of := range c.refused.chats {
+		switch {
+		case of.unsaid == 0 && of.lines.Full():
+			delete(c.refused.chats, id)
+		case of.unsaid > 0 && (last || c.refused.now().Sub(of.summed) >= refusedEvery):
+			line(id, of.unsaid)
+			of.unsaid, of.summed = 0, c.refused.now()
+		}
+	}
+}

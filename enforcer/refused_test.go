@@ -1,0 +1,90 @@
+package enforcer
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/enforce"
+)
+
+// refuser answers each order with the next of these counts, and says that there are more.
+func refuser(t *testing.T, dir string, counts ...[]enforce.Refusals) {
+	t.Helper()
+	next := make(chan enforce.Answer, len(counts))
+	for i, c := range counts {
+		next <- enforce.Answer{Refused: c, MoreRefused: i < len(counts)-1}
+	}
+	answers(t, dir, func(conn *net.UnixConn, o enforce.Order) {
+		a := enforce.Answer{Error: "want refused"}
+		if o.Verb == enforce.Refused {
+			a = <-next
+		}
+		_ = json.NewEncoder(conn).Encode(a)
+	})
+}
+
+// manyRefused are so many files of a chat, each refused twice, and more.
+func manyRefused(id chat.ID, files int, more uint64) enforce.Refusals {
+	r := enforce.Refusals{Chat: id, More: more}
+	for i := range files {
+		r.Files = append(r.Files, enforce.RefusedFile{Path: fmt.Append(nil, "/", i), Times: 2})
+	}
+	return r
+}
+
+// TestTakeRefused: a chat gets the lines of its allowance, takes no other's, and every refusal is
+// told, in a line of its own or in a sum.
+func TestTakeRefused(t *testing.T) {
+	const loud, calm = chat.ID("00000000000000aa"), chat.ID("00000000000000bb")
+	dir := t.TempDir()
+	refuser(t, dir, []enforce.Refusals{manyRefused(loud, 30, 100)},
+		[]enforce.Refusals{manyRefused(calm, 2, 0), manyRefused(loud, 5, 0)})
+	c, now := of(dir), time.Unix(1000, 0)
+	c.refused.now = func() time.Time { return now }
+	lines, sums := map[chat.ID]int{}, map[chat.ID]uint64{}
+	c.TakeRefused(t.Context(), func(id chat.ID, _ enforce.RefusedFile) { lines[id]++ })
+	sum := func(last bool) map[chat.ID]uint64 {
+		clear(sums)
+		c.SumRefused(last, func(id chat.ID, more uint64) { sums[id] = more })
+		return sums
+	}
+	if lines[loud] != refusedBurst || lines[calm] != 2 {
+		t.Errorf("lines: %v", lines)
+	}
+	if got := sum(false); got[loud] != 100+2*(35-refusedBurst) || len(got) != 1 {
+		t.Errorf("sums: %v", got)
+	}
+	if got := sum(true); len(got) != 0 {
+		t.Errorf("told twice: %v", got)
+	}
+	over := func(chat.ID, enforce.RefusedFile) { t.Error("a line over the allowance") }
+	c.refused.take(manyRefused(loud, 1, 4), over)
+	if got := sum(false); len(got) != 0 {
+		t.Errorf("a second sum within %s: %v", refusedEvery, got)
+	}
+	if got := sum(true); got[loud] != 6 {
+		t.Errorf("the last call: %v", got)
+	}
+	now = now.Add(refusedEvery)
+	c.refused.take(manyRefused(loud, 2, 0), func(chat.ID, enforce.RefusedFile) { lines[loud]++ })
+	if got := sum(false); lines[loud] != refusedBurst+1 || got[loud] != 2 {
+		t.Errorf("after %s: %d lines and %v", refusedEvery, lines[loud], got)
+	}
+	now = now.Add(refusedBurst * refusedEvery)
+	if sum(false); len(c.refused.chats) != 0 {
+		t.Errorf("chats that are calm again are not forgotten: %v", c.refused.chats)
+	}
+}
+
+// TestRefusedOfNobody: an enforcer that is not there, or knows no such order, tells of nothing.
+func TestRefusedOfNobody(t *testing.T) {
+	line := func(chat.ID, enforce.RefusedFile) { t.Error("a line") }
+	dir := t.TempDir()
+	of(dir).TakeRefused(t.Context(), line)
+	answers(t, dir, with(`{"error":"cannot obey"}`))
+	of(dir).TakeRefused(t.Context(), line)
+}
