@@ -93,8 +93,19 @@ func newEnforcerKills(t *testing.T) *enforcerKills {
 	k.daemon = startDaemonOf(t, opt, config, string(k.orders["root"]))
 	k.witness = newWitness(t, k)
 	groupsHeld(t, opt)
+	until(t, "chatd watches the witness's sockets", k.watchesSockets) // by files that stay open
 	k.subject = k.ruled(t, "subject")
 	return k
+}
+
+// watchesSockets reports whether chatd-root has the two files by which it counts sockets: its own
+// and the witness's.
+func (k *enforcerKills) watchesSockets() bool {
+	open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", k.cmd.Process.Pid))
+	return len(slices.DeleteFunc(open, func(fd string) bool {
+		to, _ := os.Readlink(fd)
+		return !strings.HasSuffix(to, "/net/sockstat")
+	})) > 1
 }
 
 // ruled makes a chat that is asleep, with files that rules deny. Its shell tries to read them
