@@ -61,6 +61,9 @@ func TestClientOfEveryRoute(t *testing.T) {
 	if r, err := c.Run(ctx, made.ID, chat.RunSpec{Argv: []string{"cat"}, Stdin: "<&>\u2028"}); err != nil || r.Stdout != "<&>\u2028" {
 		t.Errorf("run: %+v %v", r, err)
 	}
+	if p, err := c.Processes(ctx, made.ID); err != nil || len(p.Processes) != 1 || p.Processes[0].Name != "bash" {
+		t.Errorf("processes: %+v %v", p, err)
+	}
 	if got, err := c.Sleep(ctx, made.ID); err != nil || got.Awake {
 		t.Errorf("sleep: %+v %v", got, err)
 	}

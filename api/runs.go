@@ -19,13 +19,14 @@ import (
 var (
 	run        = route{"POST", "/v1/chats/{id}/runs", bridges, jsonBody, "run", 200, "Run one command beside the chat's terminal and wait for its end; with Accept: application/x-ndjson, its output comes as it is printed; with background, answer with its id (202).", serveRun}
 	listRuns   = route{"GET", "/v1/chats/{id}/runs", bridges, nothing, "runs", 200, "List the chat's runs: those under way, and those of the background that are kept.", plain(Chats.Runs)}
+	processes  = route{"GET", "/v1/chats/{id}/processes", bridges, nothing, "processes", 200, "List the processes in a chat, with what each takes; one that is asleep has none.", plain(Chats.Processes)}
 	showRun    = route{"GET", "/v1/chats/{id}/runs/{run}", bridges, nothing, "run_show", 200, "Show one run, with what it printed so far.", about(runOf)}
 	endRun     = route{"DELETE", "/v1/chats/{id}/runs/{run}", bridges, nothing, "run_end", 204, "End a run: SIGTERM, its grace, then all of it.", doing(endRunOf)}
 	readRun    = route{"GET", "/v1/chats/{id}/runs/{run}/output", bridges, nothing, "run_output", 200, "Read what a run of the background printed, from a cursor on; with Accept: application/x-ndjson, follow it to its end.", about(outputOf)}
 	writeStdin = route{"POST", "/v1/chats/{id}/runs/{run}/stdin", bridges, rawBytes, "run_stdin", 204, "Send bytes to the standard input of a run that has it open, as they come.", serveStdin}
 	signalRun  = route{"POST", "/v1/chats/{id}/runs/{run}/signal", bridges, jsonBody, "run_signal", 204, "Send a signal to every process of a run, or set the size of its terminal.", doing(signalRunOf)}
 
-	runRoutes = []route{run, listRuns, showRun, endRun, readRun, writeStdin, signalRun}
+	runRoutes = []route{run, listRuns, processes, showRun, endRun, readRun, writeStdin, signalRun}
 )
 
 type (
@@ -107,6 +108,11 @@ func (c *Client) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (c
 // Runs is GET /v1/chats/{id}/runs.
 func (c *Client) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) {
 	return askFor[chat.Runs](ctx, c, listRuns, target{chat: id}, nil)
+}
+
+// Processes is GET /v1/chats/{id}/processes.
+func (c *Client) Processes(ctx context.Context, id chat.ID) (chat.Processes, error) {
+	return askFor[chat.Processes](ctx, c, processes, target{chat: id}, nil)
 }
 
 func runOf(ctx context.Context, c Chats, id chat.ID, in *inRun) (chat.Run, error) {

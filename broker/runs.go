@@ -12,6 +12,8 @@ type Runs interface {
 	StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error)
 	// Runs lists the runs in progress and the background runs that are kept.
 	Runs(ctx context.Context, id chat.ID) (chat.Runs, error)
+	// Processes lists what runs in the chat, whatever began it; none while it is asleep.
+	Processes(ctx context.Context, id chat.ID) (chat.Processes, error)
 	// EndRun ends a run and returns when nothing of it is left. A run of another chat is
 	// [chat.ErrNotFound], as one that does not exist.
 	EndRun(ctx context.Context, id chat.ID, run string) error
@@ -43,12 +45,13 @@ var (
 		return c.root.StartRun(ctx, c.Chat, a.spec())
 	})
 	runs      = plain("runs", Root.Runs)
+	processes = plain("processes", Root.Processes)
 	endRun    = doing("end_run", Root.EndRun)
 	signalRun = by("signal_run", func(ctx context.Context, c *call, a inRun) (nothing, error) {
 		return nothing{}, c.root.SignalRun(ctx, c.Chat, a.Run, a.Signal)
 	})
 
-	runVerbs = verbs{startRun, runs, endRun, signalRun}
+	runVerbs = verbs{startRun, runs, processes, endRun, signalRun}
 )
 
 // StartRun is [Runs].
@@ -59,6 +62,11 @@ func (c *Client) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (c
 // Runs is [Runs].
 func (c *Client) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) {
 	return runs.ask(ctx, c, id, nothing{})
+}
+
+// Processes is [Runs].
+func (c *Client) Processes(ctx context.Context, id chat.ID) (chat.Processes, error) {
+	return processes.ask(ctx, c, id, nothing{})
 }
 
 // EndRun is [Runs].

@@ -88,6 +88,29 @@ func (f *FS) Members(id chat.ID) ([]int, error) {
 	return members(f.dir(id))
 }
 
+// Processes lists them with the run that each is of; empty is the session's own leaf.
+func (f *FS) Processes(id chat.ID) (map[int]string, error) {
+	all, err := f.Members(id)
+	if err != nil {
+		return nil, err
+	}
+	of := map[int]string{}
+	for _, pid := range all {
+		of[pid] = ""
+	}
+	runs, err := f.Runs(id)
+	for _, run := range runs {
+		pids, merr := members(f.dir(id, runsDir, run))
+		if !errors.Is(merr, chat.ErrNotFound) { // the run may have ended
+			err = errors.Join(err, merr)
+		}
+		for _, pid := range pids {
+			of[pid] = run
+		}
+	}
+	return of, err
+}
+
 // markKilled remembers that dir saw cgroup.kill: nobody can be born there again.
 func (f *FS) markKilled(dir string) {
 	f.mu.Lock()

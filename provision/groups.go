@@ -45,6 +45,7 @@ type groups interface {
 	OpenKill(id chat.ID, run string) (*os.File, error)
 	TakeOut(ctx context.Context, pid int) error
 	Members(chat.ID) ([]int, error)
+	Processes(chat.ID) (map[int]string, error)
 	IDs() ([]chat.ID, error)
 	Quarantine(ctx context.Context, known func(chat.ID) bool) ([]string, error)
 	BoundFront(pid int) error

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -74,6 +75,29 @@ func (m *Memory) runOf(ctx context.Context, id chat.ID, run string) (*memoryRun,
 		}
 	}
 	return nil, chat.NoRun(id, run)
+}
+
+// Processes are a shell, and one for each run that is under way, with its command for a name.
+func (m *Memory) Processes(ctx context.Context, id chat.ID) (chat.Processes, error) {
+	c, err := m.Get(ctx, id)
+	out := chat.Processes{Processes: []chat.Process{}}
+	if err != nil || !c.Awake {
+		return out, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	add := func(name, run string) {
+		out.Processes = append(out.Processes, chat.Process{
+			PID: 1 + len(out.Processes), Name: name, State: chat.ProcessSleeping,
+			MemoryBytes: 3 << 20, CPU: chat.Duration(30 * time.Millisecond), Run: run})
+	}
+	add("bash", "")
+	for _, r := range m.runs[id] {
+		if r.info.State == chat.RunRunning {
+			add(r.info.Command, r.info.ID)
+		}
+	}
+	return out, nil
 }
 
 // Runs lists the runs of the background.

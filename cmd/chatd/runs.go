@@ -13,7 +13,7 @@ import (
 
 // runCommands are about what runs in a chat, now and by the clock.
 func runCommands() []*cli.Command {
-	return []*cli.Command{runCommand(), runsCommand(), scheduleCommand()}
+	return []*cli.Command{runCommand(), runsCommand(), psCommand(), scheduleCommand()}
 }
 
 func runsCommand() *cli.Command {
@@ -153,4 +153,39 @@ func followRun(c *cli.Context, id chat.ID, run string) error {
 	}
 	res.Truncated = false // everything that is kept was printed
 	return writeEnd(c, res)
+}
+
+func psCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "ps",
+		Usage:     "list the processes in a chat, with what each takes",
+		ArgsUsage: "CHAT",
+		Description: "PID is the process's number as the chat sees it, MEMORY what is resident, CPU the time it has\n" +
+			"taken, RUN the run that it belongs to; - is the terminal's session. A process chooses its name:\n" +
+			"what is not printable in it is escaped. A chat that is asleep has none.\n\n" +
+			"   chatd ps CHAT\n" +
+			"   chatd ps CHAT --json | jq '.processes | max_by(.memory_bytes)'",
+		Action: listProcesses,
+	}
+}
+
+func listProcesses(c *cli.Context) error {
+	id, err := oneChat(c)
+	if err != nil {
+		return err
+	}
+	list, err := client(c).Processes(c.Context, id)
+	if err != nil {
+		return err
+	}
+	if list.LeftOut > 0 {
+		fmt.Fprintf(c.App.ErrWriter, "chatd: %d processes more are not listed\n", list.LeftOut)
+	}
+	return answer(c, list, func(w io.Writer) error {
+		rows := [][]string{{"PID", "STATE", "MEMORY", "CPU", "RUN", "NAME"}}
+		for _, p := range list.Processes {
+			rows = append(rows, []string{fmt.Sprint(p.PID), string(p.State), size(p.MemoryBytes), p.CPU.String(), dash(p.Run), p.Name})
+		}
+		return table(w, rows)
+	})
 }

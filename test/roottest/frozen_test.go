@@ -71,6 +71,7 @@ func looks(m *manager, id chat.ID) map[string]func(context.Context) error {
 		"get":  func(ctx context.Context) error { return second(m.Get(ctx, id)) },
 		"ls":   func(ctx context.Context) error { return second(m.List(ctx, chat.Filter{})) },
 		"runs": func(ctx context.Context) error { return second(m.Runs(ctx, id)) },
+		"ps":   func(ctx context.Context) error { return second(m.Processes(ctx, id)) },
 		"log":  func(ctx context.Context) error { return second(m.Log(ctx, id, -1)) },
 		"the minute's look": func(ctx context.Context) error {
 			m.Reconcile(ctx)
