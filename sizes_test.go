@@ -45,6 +45,7 @@ const (
 )
 
 // largePackages are the packages over maxPackage, and the most lines of code each may have.
+// provision and cmd/chatd rose by 30 and 20 for chatd ps.
 var largePackages = map[string]int{
 	"api":       3_010,
 	"cgroup":    3_470,

@@ -22,7 +22,7 @@ var (
 	processes  = route{"GET", "/v1/chats/{id}/processes", bridges, nothing, "processes", 200, "List the processes in a chat, with what each takes; one that is asleep has none.", plain(Chats.Processes)}
 	showRun    = route{"GET", "/v1/chats/{id}/runs/{run}", bridges, nothing, "run_show", 200, "Show one run, with what it printed so far.", about(runOf)}
 	endRun     = route{"DELETE", "/v1/chats/{id}/runs/{run}", bridges, nothing, "run_end", 204, "End a run: SIGTERM, its grace, then all of it.", doing(endRunOf)}
-	readRun    = route{"GET", "/v1/chats/{id}/runs/{run}/output", bridges, nothing, "run_output", 200, "Read what a run of the background printed, from a cursor on; with Accept: application/x-ndjson, follow it to its end.", about(outputOf)}
+	readRun    = route{"GET", "/v1/chats/{id}/runs/{run}/output", bridges, nothing, "run_output", 200, "Read what a background run printed, from a cursor on; with Accept: application/x-ndjson, follow it to its end.", about(outputOf)}
 	writeStdin = route{"POST", "/v1/chats/{id}/runs/{run}/stdin", bridges, rawBytes, "run_stdin", 204, "Send bytes to the standard input of a run that has it open, as they come.", serveStdin}
 	signalRun  = route{"POST", "/v1/chats/{id}/runs/{run}/signal", bridges, jsonBody, "run_signal", 204, "Send a signal to every process of a run, or set the size of its terminal.", doing(signalRunOf)}
 
@@ -84,7 +84,7 @@ func inBackground(r *http.Request) bool {
 	return err == nil && json.Unmarshal(b, &spec) == nil && spec.Background
 }
 
-// startRun is a run of the background.
+// startRun is a background run.
 func (s *Server) startRun(w http.ResponseWriter, r *http.Request) {
 	var spec chat.RunSpec
 	id, err := idAndBody(r, &spec)
@@ -155,7 +155,7 @@ func readFrom(id chat.ID, run, cursor string) target {
 	return target{id, run, "?cursor=" + url.QueryEscape(cursor)}
 }
 
-// followRun sends what a run of the background prints, from the cursor on, until it ends. A
+// followRun sends what a background run prints, from the cursor on, until it ends. A
 // reader that does not take it is waited for, and not the run.
 func (s *Server) followRun(w http.ResponseWriter, r *http.Request) {
 	id, err := chat.ParseID(pathPart(r, 3))

@@ -9,7 +9,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestRuns: a run of the background over HTTP: started, listed, written to, followed, read,
+// TestRuns: a background run over HTTP: started, listed, written to, followed, read,
 // signalled, ended.
 func TestRuns(t *testing.T) {
 	socket, _ := start(t, ServerOptions{})

@@ -11,7 +11,7 @@ import (
 const (
 	// MaxRuns is how many runs there may be at once, in the background or not.
 	MaxRuns = 64
-	// RunRetention is how long a run of the background is kept once it has ended.
+	// RunRetention is how long a background run is kept once it has ended.
 	RunRetention = 30 * time.Minute
 	// MaxRetainedOutput is what the runs of one chat that have ended may keep of their output in
 	// all; the oldest go first.

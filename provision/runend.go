@@ -18,7 +18,7 @@ import (
 	"github.com/chatd/chatd/trees"
 )
 
-// watchRun waits for the end of a run of the background, or ends it when its time is over or
+// watchRun waits for the end of a background run, or ends it when its time is over or
 // somebody wants it to end. When chatd ends first the run goes on.
 func (m *Manager) watchRun(ctx context.Context, rec state.Record, r *liveRun, l *sys.HeldProcess) {
 	defer l.Close()
@@ -132,7 +132,7 @@ func (m *Manager) forgetLater(r *liveRun, ended time.Time) {
 	})
 }
 
-// dropRun forgets a run of the background and removes its files.
+// dropRun forgets a background run and removes its files.
 func (m *Manager) dropRun(r *liveRun) error {
 	m.forgetRun(r)
 	parent := filepath.Dir(r.dir)

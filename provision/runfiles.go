@@ -16,7 +16,7 @@ import (
 	"github.com/chatd/chatd/trees"
 )
 
-// A run of the background has a directory of root's below the run directory, so that a
+// A background run has a directory of root's below the run directory, so that a
 // reboot takes it away: run.json (noteFile), result.json once it has ended, the streams stdout and
 // stderr and the end, which its supervisor writes, and the fifos orders and stdin.
 const (
@@ -36,7 +36,7 @@ type runNote struct {
 	Refused uint64 `json:"refused,omitempty"`
 }
 
-// endedRun is how a run of the background ended; its output stays in its files.
+// endedRun is how a background run ended; its output stays in its files.
 type endedRun struct {
 	State  chat.RunState  `json:"state"`
 	At     time.Time      `json:"at"`

@@ -37,7 +37,7 @@ type liveRun struct {
 	ctx  context.Context
 	end  context.CancelFunc
 	over chan struct{}
-	// dir is where a run of the background has its files.
+	// dir is where a background run has its files.
 	dir string
 	// taken is the time of its schedule that it is for; zero if it has none.
 	taken time.Time
@@ -263,7 +263,7 @@ func (m *Manager) EndForeground() (ended int) {
 	return ended
 }
 
-// leaveRuns stops watching the runs of the background, which go on.
+// leaveRuns stops watching the background runs, which go on.
 func (m *Manager) leaveRuns() {
 	m.runs.stop()
 	m.runs.done.Wait()

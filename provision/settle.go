@@ -198,7 +198,7 @@ func (m *Manager) adoptSessions(ctx context.Context) error {
 
 // adoptOldRuns is adoptRuns; its error becomes a finding.
 func (m *Manager) adoptOldRuns(ctx context.Context) error {
-	m.report("runs of the background", m.adoptRuns(ctx))
+	m.report("background runs", m.adoptRuns(ctx))
 	return nil
 }
 

@@ -1,4 +1,4 @@
-// Package supervise keeps a run of the background when chatd is not there: it is the mode
+// Package supervise keeps a background run when chatd is not there: it is the mode
 // "chatd-shim mind", one process for a run, and what it shares with chatd.
 //
 // # Theory of operation

@@ -12,7 +12,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// memoryRun is a run of the background: it ends at once, but for "wait", which ends when its
+// memoryRun is a background run: it ends at once, but for "wait", which ends when its
 // standard input is closed, or by a signal, and prints what it was sent.
 type memoryRun struct {
 	info  chat.Run
@@ -100,7 +100,7 @@ func (m *Memory) Processes(ctx context.Context, id chat.ID) (chat.Processes, err
 	return out, nil
 }
 
-// Runs lists the runs of the background.
+// Runs lists the background runs.
 func (m *Memory) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) {
 	out := chat.Runs{Runs: []chat.Run{}}
 	if _, err := m.Get(ctx, id); err != nil {

@@ -40,7 +40,7 @@ func TestAttackFullDisk(t *testing.T) {
 		_, run := m.Run(ctx, b.ID, chat.RunSpec{Command: "echo begun >began"})
 		_, wait := m.InputWait(ctx, b.ID, chat.Input{Text: "echo begun >began\n", Wait: &chat.Wait{Until: chat.UntilPrompt}})
 		_, schedule := k.AddSchedule(ctx, b.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "echo begun >began"})
-		for what, err := range map[string]error{"a run of the background": start, "a run": run, "input": wait, "a schedule": schedule} {
+		for what, err := range map[string]error{"a background run": start, "a run": run, "input": wait, "a schedule": schedule} {
 			if err == nil || !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "reap a chat, or make room") {
 				t.Errorf("%s on a full disk: %v", what, err)
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/chatd/chatd/provision"
 )
 
-// TestAttackKilledStarts: chatd is killed again and again while runs of the background begin and
+// TestAttackKilledStarts: chatd is killed again and again while background runs begin and
 // end. What was answered is there afterwards, whatever the moment; what was not leaves no process,
 // no leaf and no file.
 func TestAttackKilledStarts(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"github.com/chatd/chatd/provision"
 )
 
-// startRun starts a run of the background.
+// startRun starts a background run.
 func startRun(t testing.TB, m *manager, id chat.ID, spec chat.RunSpec) chat.Run {
 	t.Helper()
 	r, err := m.StartRun(operator(t.Context()), id, spec)
@@ -83,7 +83,7 @@ func uidOf(pid int) uint32 {
 	return uint32(uid)
 }
 
-// TestBackground: a run of the background has an id of its chat, is listed, read, followed, and
+// TestBackground: a background run has an id of its chat, is listed, read, followed, and
 // ends with its code.
 func TestBackground(t *testing.T) {
 	m := open(t, attackOptions(t))
@@ -194,7 +194,7 @@ func TestBackgroundInput(t *testing.T) {
 	}
 }
 
-// deafRun is a run of the background that is deaf to SIGTERM by the time that its own is over.
+// deafRun is a background run that is deaf to SIGTERM by the time that its own is over.
 func deafRun(t testing.TB, m *manager, id chat.ID) chat.Run {
 	t.Helper()
 	for timeout := time.Second; ; timeout *= 2 {

@@ -11,7 +11,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// endedAgo has a run of the background that has ended, ended so long ago.
+// endedAgo has a background run that has ended, ended so long ago.
 func endedAgo(t *testing.T, dir string, ago time.Duration) {
 	t.Helper()
 	name := filepath.Join(dir, "result.json")

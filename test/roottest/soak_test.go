@@ -153,7 +153,7 @@ func TestSoak(t *testing.T) {
 	t.Logf("%d runs in %s: before %+v, after %+v", n, took.Round(time.Millisecond), before, after)
 }
 
-// TestAnswerWithinGrace: a run of the background that is ended is gone, and the answer is there,
+// TestAnswerWithinGrace: a background run that is ended is gone, and the answer is there,
 // whatever it does to stay; as is a run whose stdout the chat's terminal holds open.
 func TestAnswerWithinGrace(t *testing.T) {
 	m := open(t, attackOptions(t))
