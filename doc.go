@@ -34,6 +34,7 @@
 //	schedule          when scheduled runs come due
 //	quota             how much one owner may have of what all owners share
 //	termsafe          what an operator's terminal may be sent
+//	console           types into a chat's terminal, and keeps what it prints
 //	ring              the end of what a run or a terminal printed
 //	stream            what is kept of a run's output, and a terminal's input
 //	state             records, uids and the audit log

@@ -58,8 +58,9 @@ var mayImport = map[string][]string{
 	"sockets":   {},
 	"shims":     {"landlock", "files", "stream", "chat"},
 	"wrapper":   {"shims", "filerules", "shell", "guard", "chat"}, // adrs/0040
+	"console": {"ring", "stream", "tmux", "chat"}, // adrs/0053
 	"provision": {
-		"sys", "trees", "account", "homedir", "leftovers", "exposure",
+		"console", "sys", "trees", "account", "homedir", "leftovers", "exposure",
 		"verdict", "enforce", "enforcer", "supervise", "cgroup", "unshare", "netpolicy",
 		"tmux", "ring", "stream", "shims", "state", "filerules", "files", "sockets", "quota", "chat",
 	},
@@ -119,7 +120,7 @@ var owners = map[string]string{
 // sides says on which side of the privilege each package is that a binary links. Pure packages
 // hold words, checks and formats, and belong to every side.
 var sides = map[string]string{
-	"root": "provision verdict enforcer trees account homedir leftovers exposure cgroup netpolicy sockets unshare tmux ring state " +
+	"root": "provision verdict enforcer trees account homedir leftovers exposure cgroup netpolicy sockets unshare tmux ring console state " +
 		"listen supervise cmd/chatd-root",
 	"enforce": "enforce cmd/chatd-enforce",
 	"front": "api mcp confine guard shell schedule runs fileops terminal termsafe " +

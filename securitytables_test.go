@@ -38,7 +38,7 @@ var described = map[string]binary{
 			"bytes of a chat, as listed above.",
 		order: "provision enforcer cgroup netpolicy unshare sockets shims landlock tmux broker " +
 			"cmd/chatd-root listen state config filerules enforce supervise sys files quota chat " +
-			"ring journal",
+			"console ring journal",
 	},
 	"chatd-enforce": {
 		runsAs: "root, where a profile has file rules. It goes on while chatd-root is down.",

@@ -30,14 +30,15 @@ import (
 // chat 0.5 MB; 260 for groups that outlive the enforcer: adrs/0049; 125 for starts among
 // few mounts: adrs/0052; 50 for limits in one table, 250 for disks and for controllers that only
 // some chats need, 170 for their bounds; 140 for the heads of package enforcer, its options and
-// small types: adrs/0050; 240 for chatd ps and what it reads of a process), provision has 9,000,
+// small types: adrs/0050; 240 for chatd ps and what it reads of a process; 45 for the heads of package
+// console: adrs/0053), provision has 8,300,
 // comments are 12.9 %, the median function has 10 lines, and 5,040 lines
 // are over 100 columns. TestStyle bounds a function to 80 lines and a file to 300.
 //
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 55_340 // lines of code, without tests
+	maxCode         = 55_390 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	maxMedian       = 11     // lines of the median function
 	minCommentShare = 12.5   // percent of the lines that are not blank
@@ -51,7 +52,7 @@ var largePackages = map[string]int{
 	"cgroup":    3_470,
 	"cmd/chatd": 3_690,
 	"enforce":   4_400,
-	"provision": 9_260,
+	"provision": 8_560,
 }
 
 // longLines is how many lines over maxColumns the files of each folder, with tests, may have.
@@ -80,7 +81,8 @@ var longLines = map[string]int{
 	"stream":            30,
 	"supervise":         17,
 	"netpolicy":         150,
-	"provision":         390,
+	"provision":         365,
+	"console":           25,
 	"quota":             8,
 	"ring":              7,
 	"schedule":          67,

@@ -107,7 +107,7 @@ func (m *Manager) hits(id chat.ID) (chat.LimitHits, error) {
 // sayInLog appends a line of chatd's to the log of a chat's terminal. The screen, which is the
 // chat's, does not show it.
 func (m *Manager) sayInLog(id chat.ID, words string) {
-	r, done, err := m.openLog(id)
+	r, done, err := m.logs.Open(id)
 	if err == nil {
 		defer done()
 		err = r.Append(fmt.Appendf(nil, "\r\n[chatd: %s]\r\n", words))

@@ -4,11 +4,58 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/console"
 	"github.com/chatd/chatd/ring"
+	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/trees"
 )
+
+// What a terminal prints is the chat's word, as what a screen shows; but where it is kept is
+// root's directory, which no chat sees, and how much of it is chatd's affair.
+
+func (m *Manager) logFIFO(id chat.ID) string { return filepath.Join(m.sessionDir(id), "log") }
+
+// removeLog removes what was kept.
+func (m *Manager) removeLog(_ context.Context, rec state.Record) error {
+	if m.logs.Remove(rec.ID) == nil {
+		return nil
+	}
+	return trees.Remove(m.paths.logs, string(rec.ID))
+}
+
+// record keeps what the session prints until it ends.
+func (m *Manager) record(s *session) {
+	l, err := console.Open(m.logFIFO(s.id))
+	if err != nil {
+		m.log.Debug("not keeping what a terminal prints", "chat", s.id, "why", err)
+		return
+	}
+	r, done, err := m.logs.Open(s.id)
+	if err != nil {
+		m.log.Error("cannot keep what a terminal prints", "chat", s.id, "error", errors.Join(err, l.Close()))
+		return
+	}
+	s.log = l
+	if s.adopted {
+		if err := l.Recall(r); err != nil {
+			m.log.Warn("cannot tell what the shell of an adopted session said last", "chat", s.id, "error", err)
+		}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	deafen := s.deafen
+	s.deafen = func() { deafen(); stop() }
+	m.done.Go(func() {
+		defer done()
+		l.Keep(ctx, r, console.Keeping{
+			Alive: s.init.Alive, Printed: m.printed(s.id),
+			Warn: func(what string, err error) { m.log.Warn(what, "chat", s.id, "error", err) },
+		})
+	})
+}
 
 // Log returns a piece of the log of the chat's terminal, awake or asleep, from the cursor since;
 // below 0 it is from the first byte that is stored.
@@ -17,7 +64,7 @@ func (m *Manager) Log(ctx context.Context, id chat.ID, since int64) (chat.Log, e
 	if err != nil {
 		return chat.Log{}, err
 	}
-	r, done, err := m.openLog(rec.ID)
+	r, done, err := m.logs.Open(rec.ID)
 	if err != nil {
 		return chat.Log{}, err
 	}
@@ -25,36 +72,16 @@ func (m *Manager) Log(ctx context.Context, id chat.ID, since int64) (chat.Log, e
 	return m.logPiece(rec.ID, r, since, make([]byte, chat.MaxLogPage))
 }
 
-// logPiece reads at most len(buf) bytes. It leaves a character that the end of the piece cuts to
-// the next piece, unless nothing would remain.
+// logPiece is [console.Piece].
 func (m *Manager) logPiece(id chat.ID, r *ring.Ring, since int64, buf []byte) (chat.Log, error) {
-	start, end, _ := r.Bounds()
-	if since > end {
-		return chat.Log{}, fmt.Errorf("cannot read the log of chat %s: cursor %d: it ends at %d: %w", id, since, end, chat.ErrInvalid)
-	}
-	if since < 0 {
-		since = start
-	}
-	n, from, err := r.ReadAt(buf, since)
-	if errors.Is(err, ring.ErrRemoved) {
-		return chat.Log{}, fmt.Errorf("cannot read the log of chat %s: it was reaped: %w", id, chat.ErrNotFound)
-	}
-	if err != nil {
-		return chat.Log{}, err
-	}
-	piece := buf[:n]
-	if whole := piece[:chat.WholeRunes(piece)]; len(whole) > 0 {
-		piece = whole
-	}
-	l := chat.Log{From: from, Cursor: from + int64(len(piece)), Lost: from - since, Recording: m.recording(id)}
-	l.End = max(end, l.Cursor)
-	l.SetBytes(piece)
-	return l, nil
+	l, err := console.Piece(id, r, since, buf)
+	l.Recording = err == nil && m.recording(id)
+	return l, err
 }
 
 func (m *Manager) recording(id chat.ID) bool {
 	s := m.session(id)
-	return s != nil && s.log.recording()
+	return s != nil && s.log.Active()
 }
 
 // logBeat is the longest time between two pieces for a follower of a log.
@@ -69,7 +96,7 @@ func (m *Manager) FollowLog(ctx context.Context, id chat.ID, since int64, out fu
 	if err != nil {
 		return err
 	}
-	r, done, err := m.openLog(rec.ID)
+	r, done, err := m.logs.Open(rec.ID)
 	if err != nil {
 		return err
 	}

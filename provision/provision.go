@@ -14,6 +14,7 @@ import (
 
 	"github.com/chatd/chatd/account"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/console"
 	"github.com/chatd/chatd/enforcer"
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/quota"
@@ -51,7 +52,7 @@ type Manager struct {
 	starts   *startLimiter
 	enforcer *enforcer.Client
 	reaps    chan struct{} // one for each reap that no caller waits for
-	logs     logBooks
+	logs     *console.Logs
 	typing   keyedLocks // held by a caller that types and waits for the end
 	keys     keyedLocks // held while a caller types, so that no other input comes between
 
@@ -132,6 +133,7 @@ func newManager(opt Options) *Manager {
 		Dir: filepath.Join(opt.Run, "keeper"), Program: opt.Enforce, Log: opt.Log,
 		Unit: m.units && os.Getenv("INVOCATION_ID") != "",
 	})
+	m.logs = console.NewLogs(m.paths.logs)
 	m.account = m.userdb
 	m.runs.ctx, m.runs.stop = context.WithCancel(context.Background())
 	m.SetAccess(opt.Access)

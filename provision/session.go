@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/console"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/sys"
@@ -30,7 +31,7 @@ type session struct {
 	// deafen stops the goroutine that reads the denials of its shims.
 	deafen context.CancelFunc
 	// log is the log of its terminal's output.
-	log *sessionLog
+	log *console.Recording
 	// adopted: an earlier chatd started it.
 	adopted bool
 	// met records the limits that it met.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/console"
 	"github.com/chatd/chatd/ring"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/tmux"
@@ -19,27 +19,19 @@ func (m *Manager) Input(ctx context.Context, id chat.ID, in chat.Input) error {
 	if err != nil {
 		return err
 	}
-	r, done, err := m.openLog(rec.ID)
+	r, done, err := m.logs.Open(rec.ID)
 	if err != nil {
 		return err
 	}
 	defer done()
-	_, err = m.typeInto(ctx, rec, s, r, in, func(bool) {})
+	_, err = m.typeInto(ctx, rec, consoleOf(rec, s, r), in, func(bool) {})
 	return err
 }
 
 // readyToType checks an input and finds its terminal.
 func (m *Manager) readyToType(ctx context.Context, id chat.ID, in chat.Input) (state.Record, *session, error) {
-	if err := in.Validate(); err != nil {
+	if err := console.Check(in); err != nil {
 		return state.Record{}, nil, err
-	}
-	for _, k := range in.Keys {
-		if _, known := tmux.KeyName(k); !known {
-			return state.Record{}, nil, fmt.Errorf("cannot press %s: want names as in ctrl-c, alt-x, up, enter, f1, or those of tmux(1): %w", chat.Quote(k), chat.ErrInvalid)
-		}
-	}
-	if o := in.OnlyIf; o != nil && o.Program != "" && !tmux.ValidProgram(o.Program) {
-		return state.Record{}, nil, fmt.Errorf("cannot use only_if.program %s: want a program's name, of letters, digits and . _ + -: %w", chat.Quote(o.Program), chat.ErrInvalid)
 	}
 	rec, err := m.reach(ctx, id)
 	if err == nil {
@@ -55,9 +47,8 @@ func (m *Manager) readyToType(ctx context.Context, id chat.ID, in chat.Input) (s
 }
 
 // typeInto types what in says, whole before anybody else's. entering is called just before what
-// a program may answer, and says whether that is a command for a shell at its prompt. r is the
-// log of the terminal.
-func (m *Manager) typeInto(ctx context.Context, rec state.Record, s *session, r *ring.Ring, in chat.Input, entering func(command bool)) (tmux.Front, error) {
+// a program may answer, and says whether that is a command for a shell at its prompt.
+func (m *Manager) typeInto(ctx context.Context, rec state.Record, t console.Terminal, in chat.Input, entering func(command bool)) (tmux.Front, error) {
 	detail := map[string]string{"bytes": fmt.Sprint(len(in.Text)), "keys": fmt.Sprint(len(in.Keys))}
 	if in.OnlyIf != nil {
 		detail["only_if"] = in.OnlyIf.String()
@@ -70,123 +61,58 @@ func (m *Manager) typeInto(ctx context.Context, rec state.Record, s *session, r 
 		return tmux.Front{}, errors.Join(err, m.auditOutcome(ctx, rec, "input", detail, err))
 	}
 	defer unlock()
-	t := typist{terminal: s.terminal, log: s.log, ring: r, in: in, entering: entering}
-	front, err := t.typeIf(ctx)
-	if err != nil {
-		err = fmt.Errorf("cannot type into the terminal of chat %s: %w", rec.ID, err)
-	}
+	front, err := t.Type(ctx, in, entering)
 	m.touch(rec)
 	return front, errors.Join(err, m.auditOutcome(ctx, rec, "input", detail, err))
 }
 
-// typist types one input.
-type typist struct {
-	terminal *tmux.Terminal
-	log      *sessionLog
-	ring     *ring.Ring
-	in       chat.Input
-	entering func(command bool)
-}
-
-// settleTime is how long a mark may take from the shell to here. Where a shell is in front that
-// runs a script, its marks alone say that it is not at a prompt.
-const settleTime = 500 * time.Millisecond
-
-// typeIf types if the condition holds. What the marks say is checked first, and what is in
-// front by tmux in the same step in which it types.
-func (t typist) typeIf(ctx context.Context) (tmux.Front, error) {
-	var cond tmux.If
-	o := t.in.OnlyIf
-	if o == nil {
-		return t.once(ctx, cond)
+// InputWait is Input that waits for in.Wait and returns the output since. Where Plain is not set,
+// package terminal renders it from the span Output. One caller at a time waits in a chat. The
+// next one's text is typed after the first has its answer, or is refused as busy when its own
+// time ends before. Input does not wait: it may be C-c.
+func (m *Manager) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
+	if in.Wait == nil {
+		return chat.Typed{}, fmt.Errorf("cannot wait: no wait is given: %w", chat.ErrInvalid)
 	}
-	cond.Program = o.Program
-	present, absent := o.Prompt == chat.PromptPresent, o.Prompt == chat.PromptAbsent
-	if present || absent {
-		cond.Shell = &present
-	}
-	if present {
-		if t.log.awaitPrompt(ctx, t.ring); t.log.lastMark() != markPrompt {
-			return tmux.Front{}, t.unmet("the shell has not said that it is at one")
-		}
-	}
-	front, err := t.once(ctx, cond)
-	if !errors.Is(err, tmux.ErrUnmet) {
-		return front, err
-	}
-	if script := absent && front.Shell() && front.Done == 0 && (o.Program == "" || o.Program == front.Program); script && t.log.runs(ctx, settleTime) {
-		front, err = t.once(ctx, tmux.If{Program: front.Program})
-	}
-	switch {
-	case !errors.Is(err, tmux.ErrUnmet):
-		return front, err
-	case front.Done > 0:
-		return front, t.partly(front)
-	}
-	return front, t.unmet(chat.Quote(front.Program) + " is in front")
-}
-
-func (t typist) unmet(seen string) error {
-	return fmt.Errorf("want that %s, but %s; nothing was typed: %w", t.in.OnlyIf, seen, chat.ErrConflict)
-}
-
-// partly is the error of a condition that ceased to hold on the way.
-func (t typist) partly(front tmux.Front) error {
-	what := "the text was typed, but not Enter"
-	if len(t.in.Keys) > 0 || t.in.KeyByKey {
-		what = fmt.Sprintf("only the first %d keys were typed", front.Done)
-	}
-	return fmt.Errorf("want that %s, but now %s is in front; %s: %w", t.in.OnlyIf, chat.Quote(front.Program), what, chat.ErrConflict)
-}
-
-// once types under a condition for tmux. A shell at its prompt reads a text and Enter at once;
-// for any other program Enter comes for itself: see [chat.Input].
-func (t typist) once(ctx context.Context, cond tmux.If) (tmux.Front, error) {
-	in, whole := t.in, cond
-	switch {
-	case len(in.Keys) > 0:
-		t.enter(false)
-		return t.terminal.Press(ctx, "", in.Keys, cond)
-	case in.Text == "" || !in.Enter:
-		t.enter(false)
-		return t.text(ctx, in.Enter, cond)
-	}
-	if last := t.log.lastMark(); last == markNone || last == markBetween {
-		t.log.awaitPrompt(ctx, t.ring)
-	}
-	if yes := true; !in.KeyByKey && t.log.lastMark() == markPrompt && (cond.Shell == nil || *cond.Shell) {
-		whole.Shell = &yes
-		t.enter(true)
-		front, err := t.terminal.Type(ctx, in.Text, true, whole)
-		if !errors.Is(err, tmux.ErrUnmet) {
-			return front, err
-		}
-	}
-	_, before, _ := t.ring.Bounds()
-	front, err := t.text(ctx, false, cond)
+	rec, s, err := m.readyToType(ctx, id, in)
 	if err != nil {
-		return front, err
+		return chat.Typed{}, err
 	}
-	if err := t.log.pauseAfter(ctx, t.ring, before, in.Text); err != nil {
-		return front, err
+	limit := in.Wait.Max
+	if limit == 0 {
+		limit = chat.DefaultWait
 	}
-	t.enter(false)
-	after, err := t.terminal.Press(ctx, front.Pane, []string{"Enter"}, cond)
-	after.Done += front.Done
-	return after, err
+	within, cancel := context.WithTimeoutCause(ctx, limit.D(), errWaited)
+	defer cancel()
+	unlock, err := m.typing.lock(within, id)
+	if err != nil {
+		return chat.Typed{}, err
+	}
+	defer unlock()
+	r, done, err := m.logs.Open(rec.ID)
+	if err != nil {
+		return chat.Typed{}, err
+	}
+	defer done()
+	if !s.log.Active() {
+		return chat.Typed{}, fmt.Errorf("cannot wait for the terminal of chat %s: nothing keeps what it prints; put the chat to sleep and wake it: %w", id, chat.ErrWrongPhase)
+	}
+	return m.typeAndWait(ctx, within, rec, s, r, in)
 }
 
-// enter notes that the shell may print a prompt anew.
-func (t typist) enter(command bool) {
-	if t.log != nil && enters(t.in) {
-		t.log.atPrompt.Store(false)
-	}
-	t.entering(command)
+// errWaited is the cause with which a wait's context ends; it is no failure.
+var errWaited = errors.New("its time is over")
+
+func (m *Manager) typeAndWait(ctx, within context.Context, rec state.Record, s *session, r *ring.Ring, in chat.Input) (chat.Typed, error) {
+	t := consoleOf(rec, s, r)
+	typed, err := t.Answered(ctx, within, in, s.init.Ended(), func(entering func(command bool)) (tmux.Front, error) {
+		return m.typeInto(ctx, rec, t, in, entering)
+	})
+	typed.Recording = err == nil && m.recording(rec.ID)
+	return typed, err
 }
 
-func (t typist) text(ctx context.Context, enter bool, cond tmux.If) (tmux.Front, error) {
-	if !t.in.KeyByKey {
-		return t.terminal.Type(ctx, t.in.Text, enter, cond)
-	}
-	return t.terminal.TypeKeys(ctx, t.in.Text, cond)
+// consoleOf is the terminal of a session, whose log is r.
+func consoleOf(rec state.Record, s *session, r *ring.Ring) console.Terminal {
+	return console.Terminal{Chat: rec.ID, Tmux: s.terminal, Log: s.log, Ring: r}
 }

@@ -46,11 +46,14 @@ func (f *fileCalls) anyUnderWay(id chat.ID) bool {
 // write to the database.
 const printedEvery = 5 * time.Second
 
-// printed notes that the terminal printed something. A session's first output is that of
-// its wake, which counts already.
-func (m *Manager) printed(id chat.ID, k *logKeeper) {
-	if now := time.Now(); now.Sub(k.used) >= printedEvery {
-		k.used = now
-		m.store.Touch(id, now)
+// printed returns what notes that a terminal printed something. A session's first output is that
+// of its wake, which counts already.
+func (m *Manager) printed(id chat.ID) func() {
+	used := time.Now()
+	return func() {
+		if now := time.Now(); now.Sub(used) >= printedEvery {
+			used = now
+			m.store.Touch(id, now)
+		}
 	}
 }

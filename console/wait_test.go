@@ -1,4 +1,4 @@
-package provision
+package console
 
 import (
 	"testing"
@@ -37,7 +37,7 @@ func TestVisible(t *testing.T) {
 		{[]string{"\x1b]0;\u2733 ti", "tle\a", "\x1bPq#1~", "~\x1b\\"}, false},
 		{[]string{"\x1b[1", ";31m", "\u00a0\u200b"}, false},
 	} {
-		var w outputWait
+		var w waiter
 		got := false
 		for _, piece := range c.pieces {
 			got = w.visible([]byte(piece)) || got

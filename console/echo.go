@@ -1,4 +1,4 @@
-package provision
+package console
 
 import (
 	"bytes"
@@ -23,11 +23,11 @@ const (
 
 // pauseAfter returns when Enter may be pressed after a text that was typed when the log ended
 // at before.
-func (l *sessionLog) pauseAfter(ctx context.Context, r *ring.Ring, before int64, text string) error {
+func (l *Recording) pauseAfter(ctx context.Context, r *ring.Ring, before int64, text string) error {
 	e := newEcho(before, text)
 	for began := time.Now(); ; {
 		_, _, changed := r.Bounds()
-		known := e.read(r) && l.recording()
+		known := e.read(r) && l.Active()
 		due := e.due(began)
 		if !known {
 			due = began.Add(shownPause)

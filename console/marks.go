@@ -1,4 +1,4 @@
-package provision
+package console
 
 import (
 	"context"
@@ -18,7 +18,7 @@ const (
 )
 
 // look keeps what the marks say.
-func (l *sessionLog) look(marks []tmux.Mark) {
+func (l *Recording) look(marks []tmux.Mark) {
 	for _, mark := range marks {
 		now := markBetween
 		switch {
@@ -40,9 +40,9 @@ func (l *sessionLog) look(marks []tmux.Mark) {
 // know what its shell said last.
 const recalled = 64 << 10
 
-// recall takes up what the marks said to the chatd before. A line that was entered meanwhile is
+// Recall takes up what the marks said to the chatd before. A line that was entered meanwhile is
 // not known: who waits for a prompt does not wait for this one.
-func (l *sessionLog) recall(r *ring.Ring) error {
+func (l *Recording) Recall(r *ring.Ring) error {
 	_, end, _ := r.Bounds()
 	buf := make([]byte, recalled)
 	n, _, err := r.ReadAt(buf, max(0, end-recalled))
@@ -55,7 +55,7 @@ func (l *sessionLog) recall(r *ring.Ring) error {
 }
 
 // lastMark is what the shell said last.
-func (l *sessionLog) lastMark() int32 {
+func (l *Recording) lastMark() int32 {
 	if l == nil {
 		return markNone
 	}
@@ -63,7 +63,7 @@ func (l *sessionLog) lastMark() int32 {
 }
 
 // runs reports whether the shell says that a command runs, and goes on to say so for a while.
-func (l *sessionLog) runs(ctx context.Context, while time.Duration) bool {
+func (l *Recording) runs(ctx context.Context, while time.Duration) bool {
 	for late := time.After(while); l.lastMark() == markCommand; {
 		select {
 		case <-late:
@@ -74,4 +74,28 @@ func (l *sessionLog) runs(ctx context.Context, while time.Duration) bool {
 		}
 	}
 	return false
+}
+
+// promptPast bounds the wait for a prompt before the input is typed: output from before the
+// input must not count as output after it.
+const promptPast = 500 * time.Millisecond
+
+// awaitPrompt returns when the shell's marks show a prompt, or after promptPast.
+func (l *Recording) awaitPrompt(ctx context.Context, r *ring.Ring) {
+	if l == nil {
+		return
+	}
+	for late := time.After(promptPast); ; {
+		_, _, changed := r.Bounds()
+		if l.atPrompt.Load() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package provision
+package console
 
 import (
 	"context"
@@ -18,11 +18,10 @@ func TestLastOutputIsKept(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	reader, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	l, err := Open(fifo)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer reader.Close()
 	writer, err := os.OpenFile(fifo, os.O_WRONLY, 0) // a session of a chatd that ends still writes
 	if err != nil {
 		t.Fatal(err)
@@ -37,13 +36,8 @@ func TestLastOutputIsKept(t *testing.T) {
 	}
 	ctx, ended := context.WithCancel(t.Context())
 	ended()
-	if err := reader.SetReadDeadline(past); err != nil {
-		t.Fatal(err)
-	}
-	m, rec := ruled(t, "")
-	s := &session{id: rec.ID, log: &sessionLog{fifo: reader, over: make(chan struct{})}}
-	m.keepLog(ctx, s, r)
-	<-s.log.over
+	l.Keep(ctx, r, Keeping{Alive: func() bool { return true }, Printed: func() {}})
+	<-l.over
 	buf := make([]byte, 8)
 	if n, _, err := r.ReadAt(buf, 0); err != nil || string(buf[:n]) != "bye" {
 		t.Errorf("%q is kept, %v", buf[:n], err)

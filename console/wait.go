@@ -1,4 +1,4 @@
-package provision
+package console
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"github.com/chatd/chatd/tmux"
 )
 
-// outputWait reads a terminal's output until the wait is over. It holds one piece at a time.
-type outputWait struct {
+// waiter reads a terminal's output until the wait is over. It holds one piece at a time.
+type waiter struct {
 	ring    *ring.Ring
 	cursor  int64
 	entered int64 // the end of the typed input's echo
@@ -51,7 +51,7 @@ const (
 // as long as a read took.
 const screenGap = 200 * time.Millisecond
 
-func (w *outputWait) wait(ctx context.Context) (until string, err error) {
+func (w *waiter) wait(ctx context.Context) (until string, err error) {
 	buf := make([]byte, 32<<10)
 	for w.printed = time.Now(); ; {
 		_, _, changed := w.ring.Bounds()
@@ -80,7 +80,7 @@ func (w *outputWait) wait(ctx context.Context) (until string, err error) {
 
 // read looks for marks and for output, and returns which wait is over. After a prompt the cursor
 // stays behind it: later output is for the next wait.
-func (w *outputWait) read(p []byte, at int64) (until string) {
+func (w *waiter) read(p []byte, at int64) (until string) {
 	w.cursor = at
 	for len(p) > 0 {
 		n := 1 + indexEnd(p)
@@ -106,13 +106,13 @@ func (w *outputWait) read(p []byte, at int64) (until string) {
 }
 
 // visible reports whether p has text, and not only line ends and movements.
-func (w *outputWait) visible(p []byte) bool {
+func (w *waiter) visible(p []byte) bool {
 	w.seen = w.text.Append(w.seen[:0], p)
 	return len(bytes.TrimSpace(w.seen)) > 0
 }
 
 // mark handles one mark, whose end is the cursor end.
-func (w *outputWait) mark(mark tmux.Mark, end int64) {
+func (w *waiter) mark(mark tmux.Mark, end int64) {
 	switch mark.Kind {
 	case 'A':
 		w.rest = mark.More
@@ -144,7 +144,7 @@ func indexEnd(p []byte) int {
 
 // due returns which wait ends if no more output comes, and how long after the last output; until
 // is "" if none does.
-func (w *outputWait) due() (until string, after time.Duration) {
+func (w *waiter) due() (until string, after time.Duration) {
 	switch {
 	case w.until == chat.UntilPrompt && w.shown:
 		return chat.UntilPrompt, promptRest
@@ -161,7 +161,7 @@ func (w *outputWait) due() (until string, after time.Duration) {
 }
 
 // pause waits for more output; until is not "" if the wait is over before.
-func (w *outputWait) pause(ctx context.Context, changed <-chan struct{}) (until string) {
+func (w *waiter) pause(ctx context.Context, changed <-chan struct{}) (until string) {
 	why, after := w.due()
 	var still <-chan time.Time
 	if why != "" {
@@ -185,7 +185,7 @@ func (w *outputWait) pause(ctx context.Context, changed <-chan struct{}) (until 
 }
 
 // look matches the screen against the pattern. A command that has ended will not change it.
-func (w *outputWait) look() (until string) {
+func (w *waiter) look() (until string) {
 	began := time.Now()
 	found := w.shows()
 	w.looked, w.stale = time.Now().Add(max(screenGap, 4*time.Since(began))), true
@@ -199,7 +199,7 @@ func (w *outputWait) look() (until string) {
 }
 
 // end waits for the last output of the session.
-func (w *outputWait) end(ctx context.Context, changed <-chan struct{}) (until string) {
+func (w *waiter) end(ctx context.Context, changed <-chan struct{}) (until string) {
 	select {
 	case <-w.kept:
 	case <-ctx.Done():
