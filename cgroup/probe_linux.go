@@ -207,14 +207,15 @@ func (p probe) endOrphans(id chat.ID) error {
 	return nil
 }
 
-// cpu lets a shell spin until the kernel says it was throttled.
+// cpu lets a shell spin until the kernel says it was throttled. The quota is one that it uses up in
+// a single turn of the scheduler: on a busy host it gets no more within a period.
 func (p probe) cpu(ctx context.Context, id chat.ID) (string, error) {
 	limits := chat.DefaultLimits()
-	limits.CPUQuota, limits.CPUPeriod = chat.Duration(2*time.Millisecond), chat.Duration(10*time.Millisecond)
+	limits.CPUQuota, limits.CPUPeriod = chat.Duration(time.Millisecond), chat.Duration(40*time.Millisecond)
 	if err := p.limitCPU(id, limits); err != nil {
 		return "", err
 	}
-	ctx, stop := context.WithTimeout(ctx, probeTime/2)
+	ctx, stop := context.WithTimeout(ctx, probeTime/4)
 	defer stop()
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", "while :; do :; done")
 	if err := p.start(id, cmd); err != nil {
@@ -223,14 +224,14 @@ func (p probe) cpu(ctx context.Context, id chat.ID) (string, error) {
 	throttled, err := p.awaitThrottled(ctx, id)
 	err = errors.Join(err, cmd.Process.Kill(), waitAny(cmd))
 	if err == nil && throttled == 0 {
-		err = errors.New("cannot bound CPU time: a child spun with a quota of 2ms in 10ms and was not throttled")
+		err = errors.New("cannot bound CPU time: a child spun with a quota of 1ms in 40ms and was not throttled")
 	}
-	return "a child that spun with a quota of 2ms in 10ms was throttled; what a chat uses over its quota within one system call it pays back later", err
+	return "a child that spun with a quota of 1ms in 40ms was throttled; what a chat uses over its quota within one system call it pays back later", err
 }
 
-// awaitThrottled returns 0 when a tenth of the time allowed went by in vain.
+// awaitThrottled returns 0 when the time allowed went by in vain.
 func (p probe) awaitThrottled(ctx context.Context, id chat.ID) (uint64, error) {
-	for range 200 {
+	for {
 		u, err := p.f.usage(id)
 		if err != nil || u.Throttled > 0 {
 			return u.Throttled, err
@@ -241,7 +242,6 @@ func (p probe) awaitThrottled(ctx context.Context, id chat.ID) (uint64, error) {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	return 0, nil
 }
 
 func (p probe) start(id chat.ID, cmd *exec.Cmd) error {

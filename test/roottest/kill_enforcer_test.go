@@ -342,6 +342,7 @@ func (k *enforcerKills) kill(
 		sessions[i] = sessionLeader(t, c)
 	}
 	orders := k.orders[p.of]
+	k.caughtUp(t)
 	orders.order(t, p.name, pids(t)...)
 	if err := v.do(t); err != nil && !slices.ContainsFunc([]error{
 		chat.ErrInvalid, chat.ErrDenied, chat.ErrNotFound, chat.ErrExists,
@@ -363,6 +364,17 @@ func (k *enforcerKills) kill(
 			t.Errorf("the session of chat %s was %s and is %s", c.ID, sessions[i], now)
 		}
 	}
+}
+
+// caughtUp waits until the enforcer has no backlog of names: a session of which a worker is killed
+// that has one ends, rightly.
+func (k *enforcerKills) caughtUp(t *testing.T) {
+	t.Helper()
+	until(t, "the enforcer has looked at all names", func() bool {
+		late, err := filepath.Glob(filepath.Join(k.opt.Run, "keeper", "*.late"))
+		must(t, err)
+		return len(late) == 0
+	})
 }
 
 // witness is a chat that tries in a loop to open what is denied, and counts in a run.
