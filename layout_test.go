@@ -58,7 +58,7 @@ var mayImport = map[string][]string{
 	"sockets":   {},
 	"shims":     {"landlock", "files", "stream", "chat"},
 	"wrapper":   {"shims", "filerules", "shell", "guard", "chat"}, // adrs/0040
-	"console": {"ring", "stream", "tmux", "chat"}, // adrs/0053
+	"console":   {"ring", "stream", "tmux", "chat"},               // adrs/0053
 	"provision": {
 		"console", "sys", "trees", "account", "homedir", "leftovers", "exposure",
 		"verdict", "enforce", "enforcer", "supervise", "cgroup", "unshare", "netpolicy",
