@@ -39,12 +39,16 @@ func (t Trees) narrow() error {
 	return exchangeRoot(dir)
 }
 
+// forStart is what a start needs besides: the cgroups that a session is born in, and the socket on
+// which the first process of a unit tells systemd that it is there (sd_notify(3)).
+var forStart = []string{"/sys/fs/cgroup", "/run/systemd/notify"}
+
 // needed are the mounts of the host on the way to what a session is made of, and in it, those
-// around others first; the cgroups, into which a session is started; and /proc, which bubblewrap
-// may only make another of where all of it can be seen.
+// around others first; those on the way to forStart; and /proc, which bubblewrap may only make
+// another of where all of it can be seen.
 func (t Trees) needed() []string {
 	parts := append(slices.Concat(t.Shared, t.Through), "/proc")
-	uses := append(slices.Concat(parts, t.Empty), t.Dir, "/sys/fs/cgroup")
+	uses := append(slices.Concat(parts, t.Empty, forStart), t.Dir)
 	for i, p := range uses {
 		if real, err := filepath.EvalSymlinks(p); err == nil {
 			uses[i] = real
@@ -92,7 +96,7 @@ func (t Trees) showsSame(dir string) bool {
 		return false
 	}
 	defer unix.Close(root)
-	for _, p := range slices.Concat(t.Shared, t.Through, t.Empty, []string{t.Dir}) {
+	for _, p := range append(slices.Concat(t.Shared, t.Through, t.Empty, forStart), t.Dir) {
 		var there unix.Stat_t
 		err := unix.Stat(p, &there)
 		here, inErr := statIn(root, p)
