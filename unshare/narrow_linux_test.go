@@ -65,13 +65,14 @@ func TestStageNarrows(t *testing.T) {
 	}
 }
 
-// TestNeeded: the mounts on the way to what a start needs stay, wherever chatd's own directories are.
+// TestNeeded: the mounts on the way to what a start needs stay, wherever chatd's directories are.
 func TestNeeded(t *testing.T) {
 	trees := Trees{
 		Dir: "/var/lib/run/stage", Through: []string{"/srv/homes/a"}, Shared: []string{"/usr"},
 		Mounts: []string{
 			"/", "/boot", "/dev", "/proc", "/proc/sys/fs/binfmt_misc", "/run", "/run/lock", "/run/user/0",
-			"/srv", "/srv/homes/b", "/srv/homes/a/disk", "/sys", "/sys/fs/cgroup", "/sys/kernel/debug", "/usr/local",
+			"/srv", "/srv/homes/b", "/srv/homes/a/disk", "/sys", "/sys/fs/cgroup",
+			"/sys/kernel/debug", "/usr/local",
 		},
 	}
 	want := "/proc /proc/sys/fs/binfmt_misc /run /srv /srv/homes/a/disk /sys /sys/fs/cgroup /usr/local"
