@@ -49,7 +49,7 @@ e2e-breaks: packages ## show that the tests of e2e fail when a wall is broken
 
 race: packages ## the tests in which callers race, under the race detector
 	CGO_ENABLED=1 go test -race -short ./files
-	CGO_ENABLED=1 go test -race -skip 'Memory|MostOutput|PowerCut|KilledAtAnyMoment|^TestCommands$$' ./chat ./state ./api ./provision ./enforcer ./schedule ./ring ./stream ./runs ./fileops ./broker ./cmd/chatd ./cmd/chatd-root
+	CGO_ENABLED=1 go test -race -skip 'Memory|MostOutput|PowerCut|KilledAtAnyMoment|^TestCommands$$' ./chat ./state ./api ./provision ./session ./background ./due ./filecall ./quota ./enforcer ./policy ./schedule ./ring ./stream ./runs ./fileops ./broker ./layers ./console ./systemd ./front ./cmd/chatd ./cmd/chatd-root
 	CGO_ENABLED=1 go test -race -short -timeout 20m -run 'CreateReapRace|CreateAtOnce' ./test/roottest
 
 check: packages ## formatting, vet, lost errors, dead code, vulnerabilities, types on other systems
@@ -70,7 +70,7 @@ check: packages ## formatting, vet, lost errors, dead code, vulnerabilities, typ
 bench: packages ## measure the life of a chat beside its rivals at 0, 1,000 and 10,000 chats, and file rules and tools
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/roottest
 	go test -run '^$$' -bench Packet -timeout 20m ./netpolicy
-	go test -run '^$$' -bench 'Explain|Ratio|JudgeCommand' -timeout 20m ./filerules ./shell ./files ./provision
+	go test -run '^$$' -bench 'Explain|Ratio|CheckCommand' -timeout 20m ./filerules ./shell ./files ./provision
 
 install: build ## install the programs under /usr/local
 	install -D -m 0755 bin/chatd /usr/local/sbin/chatd

@@ -4,18 +4,25 @@
 //	cmd/chatd-root    the part of the daemon that has the privilege
 //	cmd/chatd-shim    runs as the chat: confines, refuses, probes
 //	cmd/chatd-enforce keeps file rules beside the daemon, as root
+//	front             the unprivileged process that answers callers
 //	chat              the words; every other package speaks in them
 //	provision         the life of a chat: one table of steps
+//	session           the processes of a session: starts them, enters them
+//	hostprobe         tries which walls this host enforces
+//	layers            what was found when the walls were tried, and what follows
 //	exposure          what a profile opens of the host
 //	account           Linux users of chats: userdb records, or useradd
 //	homedir           makes homes, and acts inside them as the chat
 //	leftovers         what a uid has on the host outside its chat's trees
 //	trees             makes, replaces and removes directory trees, as root
 //	cgroup            memory, pids and CPU; starts and ends processes
+//	cgroupfs          makes, reads, kills and removes cgroups by their directories
+//	systemd           starts sessions as units, and hands them descriptors
 //	netpolicy         where a chat's packets may go
 //	landlock          file access by Landlock
 //	unshare           overlays and masks for what sessions share
-//	sockets           what the kernel holds for a chat's sockets
+//	sockets           bounds what the kernel holds for a chat's sockets
+//	view              what a session sees of the host, and how operators are told
 //	sys               what several packages ask of the kernel
 //	tmux              the terminal
 //	shims             the chat's side of the wall: view, confine, probe
@@ -23,25 +30,33 @@
 //	filerules         file rules: loads, matches and explains them
 //	shell             reads commands: their paths, and the programs they start
 //	verdict           what file rules say of a path in a chat
-//	enforce           keeps file rules in sessions: mounts and fanotify
+//	enforce           keeps file rules in sessions: the program chatd-enforce
+//	walls             finds what file rules close in the trees of a session
+//	masks             mounts masks in a session, over what is closed
+//	orders            what chatd-root and chatd-enforce say to each other
 //	enforcer          finds, starts and asks chatd-enforce
+//	policy            the rules in force: in sessions, after a reload, behind a refusal
 //	files             the five file tools
 //	fileops           in the front: speaks with the file tools of chats
 //	guard             commands that are refused before they run: advice
+//	background        runs under way, and the files and ends of background runs
+//	due               takes the times of schedules, and records their results
 //	supervise         keeps a background run while chatd is not there
 //	termlog           passes on what a chat's terminal prints
 //	runs              in the front: reads commands, has the clock of schedules
 //	schedule          when scheduled runs come due
 //	quota             how much one owner may have of what all owners share
+//	shares            counts what owners hold of that, and refuses more
 //	termsafe          what an operator's terminal may be sent
+//	printer           writes the answers of the command line
 //	console           types into a chat's terminal, and keeps what it prints
+//	filecall          does the calls of the file tools: requests, streams, ends
 //	ring              the end of what a run or a terminal printed
 //	stream            what is kept of a run's output, and a terminal's input
 //	state             records, uids and the audit log
 //	config            reads chatd's config
 //	terminal          makes what terminals show into text
 //	broker            carries calls from the front to chatd-root
-//	confine           takes from the front what it does not need
 //	listen            makes the API's socket
 //	journal           the form of a log's lines
 //	api               HTTP over a unix socket: server and client
@@ -54,7 +69,8 @@
 //	test/vagrant      the same on Debian machines with systemd
 //
 // Which package may import which is a table in layout_test.go. Mechanisms never
-// import each other: only provision and shims put them together.
+// import each other, but for cgroup, which asks systemd and cgroupfs: only provision,
+// session, view, hostprobe and shims put them together.
 //
 // # What it does not stop
 //

@@ -28,22 +28,30 @@ var mayImport = map[string][]string{
 	"tmux":      {},
 	"stream":    {"chat"},
 	"termsafe":  {},
+	"printer":   {"termsafe", "quota", "chat"}, // adrs/0068
 	"ring":      {},
 	"sys":       {},
-	"cgroup":    {"sys", "chat"},
+	"cgroup":    {"cgroupfs", "sys", "systemd", "chat"}, // adrs/0060, 0070
+	"cgroupfs":  {"chat"},
+	"systemd":   {"chat"},
 	"netpolicy": {"sys", "chat"},
+	"sockets":   {"sys", "chat"},
 	"trees":     {"sys", "chat"},
 	"account":   {"trees", "chat"},
 	"homedir":   {"sys", "trees", "chat"}, // adrs/0045
+	"layers":    {"sys", "chat"},          // adrs/0058
 	"leftovers": {"sys", "trees"},         // adrs/0045
 	"exposure":  {"sys", "chat"},
 	"state":     {"chat"},
 	"files":     {"filerules", "chat"}, // adrs/0023
 	"landlock":  {"chat"},
 	"filerules": {"chat"},
-	"enforce":   {"sys", "filerules", "chat"},
-	"enforcer":  {"sys", "trees", "enforce", "quota", "chat"}, // adrs/0050
-	"verdict":   {"enforce", "filerules", "files", "chat"},    // adrs/0048
+	"orders":    {"sys", "chat"}, // adrs/0067
+	"walls":     {"sys", "filerules", "chat"},
+	"masks":     {"walls", "sys", "filerules", "chat"},
+	"enforce":   {"orders", "walls", "masks", "sys", "filerules", "chat"},
+	"enforcer":  {"sys", "trees", "orders", "shims", "quota", "chat"}, // adrs/0050, 0059
+	"verdict":   {"walls", "filerules", "files", "chat"},              // adrs/0048
 	"supervise": {"stream"},
 	"termlog":   {},
 	"unshare":   {"chat"},
@@ -54,15 +62,34 @@ var mayImport = map[string][]string{
 	"config":    {"filerules", "chat", "files", "journal", "quota"},
 	"journal":   {},
 	"listen":    {"chat"},
-	"confine":   {"landlock"},
-	"sockets":   {},
 	"shims":     {"landlock", "files", "stream", "chat"},
 	"wrapper":   {"shims", "filerules", "shell", "guard", "chat"}, // adrs/0040
-	"console":   {"ring", "stream", "tmux", "chat"},               // adrs/0053
+	"console":   {"trees", "ring", "stream", "tmux", "chat"},      // adrs/0053, 0066
+	"filecall":  {"session", "shims", "files", "chat"},            // adrs/0056
+	"session": { // adrs/0054
+		"sys", "trees", "cgroup", "unshare", "tmux", "stream", "shims", "chat",
+	},
+	"view": { // adrs/0063
+		"session", "exposure", "homedir", "layers", "shims", "tmux", "chat",
+	},
+	"background": { // adrs/0055
+		"session", "supervise", "stream", "shims", "sys", "trees", "chat",
+	},
+	"due":    {"background", "state", "chat"}, // adrs/0062
+	"shares": {"state", "quota", "chat"},      // adrs/0069
+	"policy": { // adrs/0065
+		"enforcer", "verdict", "filecall", "session", "shims", "sys", "filerules", "files", "quota",
+		"chat",
+	},
+	"hostprobe": { // adrs/0064
+		"session", "layers", "sys", "trees", "account", "homedir", "netpolicy", "sockets", "shims",
+		"chat",
+	},
 	"provision": {
-		"console", "sys", "trees", "account", "homedir", "leftovers", "exposure",
-		"verdict", "enforce", "enforcer", "supervise", "cgroup", "unshare", "netpolicy",
-		"tmux", "ring", "stream", "shims", "state", "filerules", "files", "sockets", "quota", "chat",
+		"filecall", "due", "hostprobe", "session", "view", "layers", "console", "sys", "trees",
+		"account", "homedir", "leftovers", "exposure", "policy", "background", "cgroup",
+		"unshare", "netpolicy", "tmux", "stream", "shims", "state", "filerules", "files",
+		"sockets", "shares", "quota", "chat",
 	},
 	"runs": { // adrs/0041
 		"broker", "fileops", "schedule", "stream", "guard", "shell", "files", "chat",
@@ -73,9 +100,16 @@ var mayImport = map[string][]string{
 	"api":         {"broker", "chat", "files", "quota"},
 	"api/apitest": {"stream", "chat", "files", "schedule"},
 	"mcp":         {"api", "chat", "files", "termsafe"},
-	"cmd/chatd":   {"termsafe", "enforce", "mcp", "api", "broker", "config", "confine", "journal", "runs", "terminal", "state", "filerules", "shell", "guard", "files", "quota", "chat"},
+	"front": { // adrs/0061
+		"api", "mcp", "broker", "landlock", "journal", "runs", "terminal", "chat",
+	},
+	"cmd/chatd": {
+		"front", "printer", "termsafe", "walls", "mcp", "api", "config", "journal", "state",
+		"filerules", "shell", "guard", "files", "chat",
+	},
 	"cmd/chatd-root": {
-		"exposure", "broker", "config", "journal", "listen", "provision", "state", "filerules", "chat",
+		"exposure", "broker", "config", "journal", "listen", "policy", "provision", "state",
+		"filerules", "chat",
 	},
 	"cmd/chatd-shim":    {"shims", "wrapper", "supervise", "termlog"},
 	"cmd/chatd-enforce": {"enforce", "chat"},
@@ -97,14 +131,14 @@ var owners = map[string]string{
 	"github.com/urfave/cli/v2":                    "cmd/chatd",
 	"github.com/coreos/go-systemd/v22/daemon":     "cmd/chatd-root",
 	"github.com/coreos/go-systemd/v22/activation": "cmd/chatd",
-	"github.com/coreos/go-systemd/v22/dbus":       "cgroup",
-	"github.com/godbus/dbus/v5":                   "cgroup",
+	"github.com/coreos/go-systemd/v22/dbus":       "systemd",
+	"github.com/godbus/dbus/v5":                   "systemd",
 	"github.com/moby/sys/user":                    "account",
 	"github.com/containerd/cgroups/v3":            "cgroup",
 	"github.com/opencontainers/runtime-spec":      "cgroup",
 	"github.com/coreos/go-iptables":               "netpolicy",
 	"github.com/landlock-lsm/go-landlock":         "landlock",
-	"github.com/elastic/go-seccomp-bpf":           "shims confine", // adrs/0039
+	"github.com/elastic/go-seccomp-bpf":           "shims front", // adrs/0039
 	"golang.org/x/net":                            "shims",
 	"github.com/creack/pty":                       "shims",
 	"golang.org/x/term":                           "cmd/chatd",
@@ -120,13 +154,14 @@ var owners = map[string]string{
 // sides says on which side of the privilege each package is that a binary links. Pure packages
 // hold words, checks and formats, and belong to every side.
 var sides = map[string]string{
-	"root": "provision verdict enforcer trees account homedir leftovers exposure cgroup netpolicy sockets unshare tmux ring console state " +
-		"listen supervise cmd/chatd-root",
-	"enforce": "enforce cmd/chatd-enforce",
-	"front": "api mcp confine guard shell schedule runs fileops terminal termsafe " +
-		"cmd/chatd",
+	"root": "provision session view background due policy hostprobe layers verdict enforcer " +
+		"trees account homedir leftovers exposure cgroup cgroupfs systemd netpolicy sockets " +
+		"unshare tmux ring console filecall state shares listen supervise cmd/chatd-root",
+	"enforce": "enforce masks walls cmd/chatd-enforce",
+	"front": "front api mcp guard shell schedule runs fileops terminal termsafe " +
+		"printer cmd/chatd",
 	"chat": "shims landlock files wrapper termlog cmd/chatd-shim",
-	"pure": "chat filerules quota config journal broker sys stream",
+	"pure": "chat filerules quota config journal broker orders sys stream",
 }
 
 // sideOf is the side of each binary. It links that side and pure packages.
@@ -140,7 +175,7 @@ var crossings = map[string]map[string]string{
 	"chatd-root": {
 		"shims landlock": "provision plans the session that chatd-shim builds",
 		"files":          "provision starts file tools with requests; config has their bounds",
-		"enforce":        "enforcer asks chatd-enforce; verdict checks that it can keep the rules",
+		"walls":          "verdict checks that chatd-enforce can keep the rules",
 	},
 	"chatd-shim": {
 		"guard shell": "wrapper checks the arguments of rm, curl, sudo as a run is checked",
@@ -149,9 +184,9 @@ var crossings = map[string]map[string]string{
 	"chatd": {
 		"tmux":     "terminal renders output for the size of a chat's terminal",
 		"state":    "audit reads the log without a daemon",
-		"enforce":  "policy check says which rules chatd-enforce cannot keep",
+		"walls":    "policy check says which rules chatd-enforce cannot keep",
 		"files":    "api and mcp have the arguments and answers of the file tools",
-		"landlock": "confine takes from the front what it does not need",
+		"landlock": "front takes from itself what it does not need",
 	},
 }
 

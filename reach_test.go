@@ -21,7 +21,8 @@ import (
 // It rose by 85 for a worker that becomes the holder, and for sessions that are noted before their
 // first mount.
 // It rose by 90 for groups that outlive it: adrs/0049.
-const mostEnforced = 4_908
+// It rose by 22 for keyed literals and small functions between its packages: adrs/0067.
+const mostEnforced = 4_930
 
 // TestEnforceStaysSmall measures what is reachable from chatd-enforce's main, by rapid type
 // analysis: an upper bound, for every method of a type that becomes an interface counts.
@@ -43,7 +44,22 @@ func TestEnforceStaysSmall(t *testing.T) {
 // It rose by 65 for the options and small types of package enforcer: adrs/0050.
 // It rose by 118 for the processes of a chat, of which it reads two files each.
 // It rose by 41 for the small types of package console: adrs/0053.
-const mostRooted = 25_134
+// It rose by 45 for the methods of package systemd: adrs/0060.
+// It rose by 125 for the options and small types of package session: adrs/0054.
+// It rose by 90 for the small types of package layers, and for lines that were wrapped: adrs/0058.
+// It rose by 20 for the options of package sockets, which watches sessions.
+// It rose by 125 for the small types of package background, and for lines that were wrapped:
+// adrs/0055.
+// It rose by 50 for the small types of package filecall: adrs/0056.
+// It rose by 50 for small functions of packages enforcer and verdict: adrs/0059.
+// It rose by 45 for the small types of package due, and for lines that were wrapped: adrs/0062.
+// It rose by 70 for the options and small functions of package hostprobe: adrs/0064.
+// It rose by 35 for small functions of package console, and for lines that were wrapped: adrs/0066.
+// It rose by 80 for the options and small types of package policy: adrs/0065.
+// It rose by 30 for the structs of package view, and for lines that were wrapped: adrs/0063.
+// It rose by 30 for the small functions of package shares, and for lines that were wrapped:
+// adrs/0069.
+const mostRooted = 25_990
 
 // TestRootStaysSmall measures chatd-root as TestEnforceStaysSmall does the enforcer.
 func TestRootStaysSmall(t *testing.T) {
@@ -76,7 +92,7 @@ func TestRootLinksLittle(t *testing.T) {
 		t.Errorf("chatd-root does not link provision: %s", deps)
 	}
 	for _, dep := range deps {
-		if slices.Contains([]string{"api", "mcp", "confine", "termsafe", "terminal", "runs", "guard", "shell", "schedule", "cmd/chatd"}, folder(dep)) {
+		if slices.Contains([]string{"api", "mcp", "termsafe", "terminal", "runs", "guard", "shell", "schedule", "cmd/chatd"}, folder(dep)) {
 			t.Errorf("chatd-root links %s", dep)
 		}
 		for _, not := range []string{
@@ -115,7 +131,9 @@ func TestEnforceLinksLittle(t *testing.T) {
 		t.Errorf("chatd-enforce does not link enforce: %s", deps)
 	}
 	for _, dep := range deps {
-		if strings.HasPrefix(dep, module) && !slices.Contains([]string{"chat", "filerules", "enforce", "sys", "cmd/chatd-enforce"}, folder(dep)) {
+		if strings.HasPrefix(dep, module) && !slices.Contains([]string{
+			"chat", "filerules", "enforce", "walls", "masks", "orders", "sys", "cmd/chatd-enforce",
+		}, folder(dep)) {
 			t.Errorf("chatd-enforce links %s", dep)
 		}
 		for _, not := range enforceMayNot {

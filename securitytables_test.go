@@ -36,16 +36,17 @@ var described = map[string]binary{
 		reads: "its config and the files of rules, both root's; its records; messages of the " +
 			"front (JSON, 16 MiB at most); reports of `chatd-shim` (JSON, 64 KiB at most); " +
 			"bytes of a chat, as listed above.",
-		order: "provision enforcer cgroup netpolicy unshare sockets shims landlock tmux broker " +
-			"cmd/chatd-root listen state config filerules enforce supervise sys files quota chat " +
-			"console ring journal",
+		order: "provision session view background due policy hostprobe layers enforcer cgroup " +
+			"cgroupfs systemd netpolicy unshare sockets shims landlock tmux broker cmd/chatd-root " +
+			"listen state config filerules walls orders supervise sys files shares quota chat console " +
+			"filecall ring journal",
 	},
 	"chatd-enforce": {
 		runsAs: "root, where a profile has file rules. It goes on while chatd-root is down.",
 		reads: "orders of chatd-root (JSON, on a socket in a directory of root's); the " +
 			"kernel's fanotify events and mount tables; names in the chats' trees, never " +
 			"what a file holds.",
-		order: "enforce filerules sys chat cmd/chatd-enforce",
+		order: "enforce walls masks orders filerules sys chat cmd/chatd-enforce",
 	},
 	"chatd-shim": {
 		runsAs: "the chat. `chatd-shim mind` is root until its `nsenter` runs, then a uid that " +
@@ -60,7 +61,7 @@ var described = map[string]binary{
 			"calls it as the command line.",
 		reads: "as the front: HTTP, JSON and MCP of callers, and what chats print; as the " +
 			"command line: its arguments and the answers of the front.",
-		order: "confine api broker mcp terminal termsafe cmd/chatd config quota files filerules guard shell " +
+		order: "front api broker mcp terminal termsafe printer cmd/chatd config quota files filerules guard shell " +
 			"chat journal",
 	},
 }

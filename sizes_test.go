@@ -18,7 +18,7 @@ import (
 
 // These bounds are a ratchet: they may only be lowered. The aim is 34,000 lines of code without
 // tests, no package over 3,000 lines, provision at most 2,700, comments at least 18 % of the
-// lines, and no line over 100 columns. At the end of November 2026 the code has 54,000
+// lines, and no line over 100 columns. At the end of November 2026 the code has 57,000
 // lines (700 of them for the front and the broker: adrs/0039; 110 for tmux.Text and package
 // terminal: adrs/0042; 600 for package runs and what it asks for: adrs/0041; 110 for the cgroup
 // of the front; 100 for chatd-root check, so that chatd links nothing of provision; 190 for the
@@ -31,28 +31,38 @@ import (
 // few mounts: adrs/0052; 50 for limits in one table, 250 for disks and for controllers that only
 // some chats need, 170 for their bounds; 140 for the heads of package enforcer, its options and
 // small types: adrs/0050; 240 for chatd ps and what it reads of a process; 45 for the heads of package
-// console: adrs/0053), provision has 8,300,
-// comments are 12.9 %, the median function has 10 lines, and 5,040 lines
+// console: adrs/0053; 60 for those of package systemd: adrs/0060; 245 for
+// those of package session, its options and small types: adrs/0054; 40 for those of package front:
+// adrs/0061; 115 for those of package layers, and for long lines that
+// were wrapped: adrs/0058; 30 for the options of package sockets; 140 for the heads of package
+// background, its small types, and long lines that were wrapped: adrs/0055; 100 for those of
+// package filecall: adrs/0056; 60 for small
+// functions of packages enforcer and verdict: adrs/0059; 90 for the heads of package due, its options,
+// and long lines that were wrapped: adrs/0062; 45 for two heads of files of package console, and
+// long lines that were wrapped: adrs/0066; 115 for the heads of packages orders, walls and masks:
+// adrs/0067; 110 for the heads of package printer, and long lines that were wrapped: adrs/0068;
+// 135 for the heads of package hostprobe, its options, and long lines that were wrapped:
+// adrs/0064; 60 for those of package cgroupfs: adrs/0070; 100 for those of package policy, its
+// options and small types: adrs/0065; 75 for those of package view, its structs, and long lines
+// that were wrapped: adrs/0063; 50 for the heads of package shares, its options, and long lines
+// that were wrapped: adrs/0069), provision has 3,950,
+// comments are 14.1 %, the median function has 10 lines, and 5,040 lines
 // are over 100 columns. TestStyle bounds a function to 80 lines and a file to 300.
 //
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 55_390 // lines of code, without tests
+	maxCode         = 57_100 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	maxMedian       = 11     // lines of the median function
-	minCommentShare = 12.5   // percent of the lines that are not blank
+	minCommentShare = 13.7   // percent of the lines that are not blank
 	maxColumns      = 100    // of a line; a tab counts as 4
 )
 
 // largePackages are the packages over maxPackage, and the most lines of code each may have.
-// provision and cmd/chatd rose by 30 and 20 for chatd ps.
+// provision rose by 30 for chatd ps.
 var largePackages = map[string]int{
-	"api":       3_010,
-	"cgroup":    3_470,
-	"cmd/chatd": 3_690,
-	"enforce":   4_400,
-	"provision": 8_560,
+	"provision": 4_060,
 }
 
 // longLines is how many lines over maxColumns the files of each folder, with tests, may have.
@@ -61,28 +71,31 @@ var longLines = map[string]int{
 	"filerules":         212,
 	"api":               400,
 	"api/apitest":       64,
-	"cgroup":            143,
+	"cgroup":            120,
 	"broker":            71,
 	"chat":              232,
-	"cmd/chatd":         300,
+	"cmd/chatd":         255,
 	"cmd/chatd-enforce": 8,
 	"cmd/chatd-root":    48,
 	"config":            130,
-	"confine":           6,
 	"termsafe":          13,
 	"examples/bridge":   33,
 	"files":             247,
+	"front":             6,
 	"guard":             157,
 	"journal":           5,
-	"enforce":           237,
+	"enforce":           168,
+	"walls":             53,
+	"masks":             11,
+	"orders":            3,
 	"landlock":          9,
 	"listen":            7,
 	"mcp":               157,
 	"stream":            30,
 	"supervise":         17,
 	"netpolicy":         150,
-	"provision":         365,
-	"console":           25,
+	"provision":         205,
+	"console":           19,
 	"quota":             8,
 	"ring":              7,
 	"schedule":          67,

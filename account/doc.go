@@ -14,8 +14,8 @@
 //
 // # What it does not stop
 //
-// Root, which can write the same files: Drift finds that, and who calls it mends it. Logins are
-// stopped by the record (locked, or expired) and by its shell: a service that ignores both lets
-// the user in. A range of uids that another program hands out later, or that a directory service
-// has, is not seen by [CheckRange].
+// Root, which can write the same files: Drift finds that, and its caller repairs it. The record
+// (locked, or expired) and its shell stop logins: a service that ignores both lets the user in.
+// [CheckRange] does not see uids that another program assigns later, or that a directory service
+// has.
 package account

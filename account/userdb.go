@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/chatd/chatd/trees"
 )
@@ -119,6 +120,24 @@ func (u *Userdb) Drift(a User) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// Recorded returns the path of the record of each uid that has one, by the name that is the number.
+// A host whose accounts are all of useradd may lack the directory: it has no record.
+func (u *Userdb) Recorded() (map[uint32]string, error) {
+	entries, err := os.ReadDir(u.Dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("cannot list %s: %w", u.Dir, err)
+	}
+	paths := map[uint32]string{}
+	for _, e := range entries {
+		number, ok := strings.CutSuffix(e.Name(), ".user")
+		uid, err := strconv.ParseUint(number, 10, 32)
+		if ok && err == nil {
+			paths[uint32(uid)] = filepath.Join(u.Dir, e.Name())
+		}
+	}
+	return paths, nil
 }
 
 // Remove removes the entries by number first: until the name is removed, the account still

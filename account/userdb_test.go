@@ -21,6 +21,11 @@ func TestUserdb(t *testing.T) {
 		if why, err := u.Drift(a); why != "" || err != nil {
 			t.Fatalf("drift right after Create: %q, %v", why, err)
 		}
+		recorded, err := u.Recorded()
+		number := filepath.Join(u.Dir, "4000000001.user")
+		if err != nil || len(recorded) != 1 || recorded[a.ID] != number {
+			t.Fatalf("%v, %v", recorded, err)
+		}
 		changed := filepath.Join(u.Dir, "4000000001.user")
 		if err := errors.Join(os.Remove(changed), os.Symlink("root.user", changed)); err != nil {
 			t.Fatal(err)
@@ -33,6 +38,12 @@ func TestUserdb(t *testing.T) {
 		if err := u.Remove(t.Context(), a); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if none, err := u.Recorded(); err != nil || len(none) > 0 {
+		t.Errorf("after Remove: %v, %v", none, err)
+	}
+	if none, err := (&Userdb{Dir: u.Dir + "-gone"}).Recorded(); err != nil || len(none) > 0 {
+		t.Errorf("without a directory: %v, %v", none, err)
 	}
 	if left, err := os.ReadDir(u.Dir); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)

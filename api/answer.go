@@ -52,8 +52,7 @@ func (w *answer) begin(status int) {
 	if status == http.StatusNoContent {
 		w.Header().Del("Content-Type") // huma names one before it knows that there is nothing
 	}
-	// Without a deadline the answer is still right, only a slow reader holds its
-	// connection for longer.
+	// Without a deadline the answer is still right; a slow reader only holds its connection longer.
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))
 }
 
@@ -80,8 +79,8 @@ func (s *Server) deny(w http.ResponseWriter, r *http.Request, caller chat.Caller
 	s.refuse(w, newProblem(kindOf(chat.ErrDenied), 0, fmt.Sprintf(detail, caller.UID)))
 }
 
-// problem makes err an answer. What went wrong inside chatd is for operators and
-// the log; a bridge gets a reference to find it by.
+// problem turns err into an answer. An internal error is for operators and the log; a bridge gets a
+// reference to it.
 func (s *Server) problem(ctx context.Context, err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {
@@ -89,8 +88,7 @@ func (s *Server) problem(ctx context.Context, err error) *Problem {
 	}
 	k := kindOf(err)
 	if errors.Is(ctx.Err(), context.Canceled) && (k.Sentinel == nil || errors.Is(err, context.Canceled)) {
-		// Nobody reads this, and what a request leaves undone that is cut off is no fault of
-		// chatd's.
+		// The client does not read this, and work that its leaving cut off is no fault of chatd.
 		s.opt.Log.Info("the client went away", "uid", chat.CallerFrom(ctx).UID, "err", err)
 		return newProblem(kindOf(chat.ErrBusy), 0, "cannot finish: the client went away")
 	}
@@ -113,10 +111,9 @@ func panicError(cause any) error {
 	return fmt.Errorf("cannot finish: panic: %v\n%s", cause, debug.Stack())
 }
 
-// routeOf finds the row of the table for r, or what to answer instead. Paths are
-// matched as they are written: no cleaning, no redirect, no percent-encoding,
-// for nothing chatd serves needs any of it. A path without a row has the access
-// bridges, so that a peer without a role learns nothing.
+// routeOf finds the row of the table for r, or what to answer instead. Paths are matched as they
+// are written: no cleaning, no redirect, no percent-encoding, because no route needs any of it. A
+// path without a row has the access bridges, so that a peer without a role learns nothing.
 func (s *Server) routeOf(r *http.Request) (route, *Problem) {
 	none := route{access: bridges}
 	path := r.URL.EscapedPath()
@@ -149,8 +146,7 @@ func plainPath(path string) bool {
 	})
 }
 
-// checkQuery refuses what does not decode to UTF-8 without NUL, and parameters
-// given twice.
+// checkQuery refuses values that do not decode to UTF-8 without NUL, and repeated parameters.
 func checkQuery(raw string) *Problem {
 	q, err := url.ParseQuery(raw)
 	if err != nil {

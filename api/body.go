@@ -23,9 +23,8 @@ const (
 	drainFactor = 8
 )
 
-// readBody returns the whole body of r, or why it is refused. Reading it all
-// before anything else looks at it also lets net/http watch for a client that
-// goes away.
+// readBody returns the whole body of r, or why it is refused. Reading all of it first also lets
+// net/http watch for a client that goes away.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, held *bodyMemory) ([]byte, *Problem) {
 	if r.ContentLength > s.opt.MaxBody {
 		s.drain(w, r)
@@ -57,7 +56,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, held *bodyMemo
 	return b, nil
 }
 
-// cutBody is a body that somebody may take his time to send. Close ends a Read that waits.
+// cutBody is a body that a client may send slowly. Close ends a Read that waits.
 type cutBody struct {
 	r     io.Reader
 	c     *http.ResponseController
@@ -79,9 +78,9 @@ func (b *cutBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close makes whoever reads stop, by a deadline that has passed. Where all of the body was
-// read nobody waits but net/http, which reads on to see the client go: it would take the
-// deadline for that, and end the context of this and every later request of the connection.
+// Close makes the reader stop, by a deadline in the past. After the end of the body only net/http
+// reads on, to see the client go: it would take the deadline for that, and end the context of this
+// and every later request of the connection.
 func (b *cutBody) Close() error {
 	if !b.state.CompareAndSwap(bodyOpen, bodyCut) {
 		return nil
@@ -105,11 +104,11 @@ func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
 	if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.opt.BodyTimeout)); err != nil {
 		return
 	}
-	// What comes of it does not matter: the answer is 413 either way.
+	// An error does not matter here: the answer is 413 either way.
 	_, _ = io.CopyN(io.Discard, r.Body, drainFactor*s.opt.MaxBody)
 }
 
-// checkType wants JSON and says so; a form that curl -d sends by default is not it.
+// checkType requires JSON; the form that curl -d sends by default is refused.
 func checkType(r *http.Request) *Problem {
 	got := r.Header.Get("Content-Type")
 	t, params, err := mime.ParseMediaType(got)

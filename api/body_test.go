@@ -23,8 +23,8 @@ func TestDepthIsBounded(t *testing.T) {
 	}
 }
 
-// What checkJSON lets through decodes, holds no key twice, and means the same
-// after it was written again.
+// FuzzCheckJSON: text that checkJSON accepts decodes, has no duplicate key, and means the same
+// after it is written again.
 func FuzzCheckJSON(f *testing.F) {
 	for _, s := range []string{`{"a":1}`, `{"a":{"a":[1,"x\"y"]}}`, `{"a":1,"a":2}`, `"\ud83e\udd80"`, `"\ud83e"`, `{"\u0061":1,"a":2}`,
 		`{"a":1}{}`, strings.Repeat("[", 100), `"\`, `"\u`, `"\u12`, `{"`, `]]}}`, "\xff", `{"a":"\\","b":"\\\""}`, `{:,"a"}`} {
@@ -87,7 +87,7 @@ func keysKept(v any) int {
 	return n
 }
 
-// deadlines are what was set on a connection.
+// deadlines records the deadlines that are set on a connection.
 type deadlines struct {
 	http.ResponseWriter
 	set []time.Time
@@ -98,9 +98,9 @@ func (d *deadlines) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// TestCutBody: a body that all came leaves the connection alone when it is closed. net/http
-// takes a deadline in the past there for a client that went away, and once in some hundred
-// uploads it refused every later request of the connection.
+// TestCutBody: closing a body that was read to its end leaves the connection alone. net/http takes
+// a past deadline there for a client that went away, and in one of some hundred uploads it refuses
+// every later request of the connection.
 func TestCutBody(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -36,7 +36,7 @@ func heapInUse() int64 {
 	return int64(m.HeapInuse)
 }
 
-// Bodies that stall hold no more than their owner's share, and what is small still gets in.
+// Stalled bodies hold no more than their owner's share, and small bodies still get in.
 func TestAttackStalledBodies(t *testing.T) {
 	const many = 160
 	socket, _ := start(t, ServerOptions{BodyTimeout: generous})
@@ -60,7 +60,7 @@ func TestAttackStalledBodies(t *testing.T) {
 	eventually(t, "what they held is given back", func() bool { _, err := c.Run(t.Context(), made.ID, large); return err == nil })
 }
 
-// Without the share they hold as much as they like.
+// Without the share, stalled bodies hold as much as they like.
 func TestAttackStalledBodiesWithout(t *testing.T) {
 	const many = 160
 	socket, _ := start(t, ServerOptions{BodyTimeout: generous, MaxBodies: 1 << 40})

@@ -19,7 +19,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Chats is what can be done to chats. The server does it by one, and [Client] is one.
+// Chats is the operations on chats. The server calls one, and [Client] implements it.
 type Chats = broker.Chats
 
 var _ Chats = (*Client)(nil)
@@ -34,12 +34,11 @@ type ClientOptions struct {
 	Socket string
 }
 
-// Client asks a daemon. It satisfies [Chats]; the daemon takes the caller from
-// the socket and ignores the one in the context. Its errors are [*Problem] where
-// the daemon answered, so that errors.Is finds the errors of package chat; a
-// socket that is not there or refuses is [chat.ErrBusy], for a daemon that is
-// being restarted answers later, and wraps the cause (fs.ErrNotExist,
-// ECONNREFUSED). It may be used by many goroutines.
+// Client asks a daemon. It satisfies [Chats]; the daemon takes the caller from the socket and
+// ignores the one in the context. Its errors are [*Problem] where the daemon answered, so that
+// errors.Is finds the errors of package chat; a socket that is absent or refuses is [chat.ErrBusy],
+// because a daemon that restarts answers later, and wraps the cause (fs.ErrNotExist, ECONNREFUSED).
+// It may be used by many goroutines.
 type Client struct {
 	http   *http.Client
 	socket string
@@ -68,7 +67,7 @@ func askFor[R any](ctx context.Context, c *Client, r route, t target, in any) (o
 	return out, err
 }
 
-// order asks for something without an answer.
+// order sends a request whose answer has no body.
 func (c *Client) order(ctx context.Context, r route, t target, in any) error {
 	_, err := c.do(ctx, r, t, in, nil)
 	return err
@@ -84,8 +83,8 @@ func (c *Client) do(ctx context.Context, r route, t target, in, out any) (status
 	return resp.StatusCode, decode(resp, out)
 }
 
-// send sends in as JSON, if there is any; accept is the answer that is wanted, if it is
-// not the usual one. The caller closes the answer's body.
+// send sends in as JSON, if there is any; accept is the wanted media type, if it is not the usual
+// one. The caller closes the answer's body.
 func (c *Client) send(ctx context.Context, r route, t target, accept string, in any) (*http.Response, error) {
 	var body io.Reader
 	if in != nil {
@@ -105,7 +104,7 @@ func (c *Client) send(ctx context.Context, r route, t target, accept string, in 
 	return c.sendBody(ctx, r, t, head, body)
 }
 
-// sendFor is send for an answer of the type accept and of no other. The caller closes its body.
+// sendFor is send for an answer of media type accept only. The caller closes its body.
 func (c *Client) sendFor(ctx context.Context, r route, t target, accept string, in any) (*http.Response, error) {
 	resp, err := c.send(ctx, r, t, accept, in)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Every sentinel of package chat has a row, and comes back as itself.
+// TestErrorsCrossTheWire: every sentinel of package chat has a row, and arrives as itself.
 func TestErrorsCrossTheWire(t *testing.T) {
 	socket, mem := start(t, ServerOptions{})
 	c := client(t, socket)
@@ -140,7 +140,7 @@ func TestClientSendsNoOddID(t *testing.T) {
 	}
 }
 
-// The description names every row of the table, and durations as text.
+// TestOpenAPI: the description names every row of the table, and gives durations as text.
 func TestOpenAPI(t *testing.T) {
 	socket, _ := start(t, ServerOptions{Version: "9"})
 	g := raw(t, socket, get("/openapi.json"))

@@ -20,16 +20,16 @@ import (
 	"github.com/chatd/chatd/files"
 )
 
-// byteType is what files are sent as, whatever is in them.
+// byteType is the media type of every file's content.
 const byteType = "application/octet-stream"
 
-// Names in the head, and at the end, of a stream.
+// Names of a stream's header and trailer fields.
 const (
 	sizeHeader    = "Chatd-File-Size" // of the whole file
 	answerTrailer = "Chatd-Answer"    // a FileAnswer in JSON, ASCII
 )
 
-// serveGetContent: the answer is no JSON.
+// serveGetContent registers a route of its own because the answer is not JSON.
 func serveGetContent(s *Server, a huma.API, op huma.Operation) {
 	describeQuery(&op, func(q contentQuery) bool { return q.get })
 	op.Responses = problemResponse()
@@ -37,7 +37,7 @@ func serveGetContent(s *Server, a huma.API, op huma.Operation) {
 	s.serveBeside(a, op, s.getContent)
 }
 
-// servePutContent: the body is no JSON.
+// servePutContent registers a route of its own because the body is not JSON.
 func servePutContent(s *Server, a huma.API, op huma.Operation) {
 	describeQuery(&op, func(q contentQuery) bool { return q.put })
 	op.RequestBody = &huma.RequestBody{Required: true, Content: rawContent}
@@ -47,8 +47,8 @@ func servePutContent(s *Server, a huma.API, op huma.Operation) {
 	s.serveBeside(a, op, s.putContent)
 }
 
-// getContent sends a file. What goes wrong after the first byte ends the
-// connection, so that half a file does not look like a whole one.
+// getContent sends a file. An error after the first byte ends the connection, so that half a file
+// does not look like a whole one.
 func (s *Server) getContent(w http.ResponseWriter, r *http.Request) {
 	id, q, err := contentOf(r, func(q contentQuery) bool { return q.get })
 	a := files.ReadFile{Path: q.text["path"], Offset: q.number["offset"], Length: q.number["length"],
@@ -80,7 +80,7 @@ type download struct {
 	begun   bool
 }
 
-// Write sends a piece, and gives the peer its time to take it.
+// Write sends a piece, with a deadline of its own for the peer to take it.
 func (d *download) Write(p []byte) (int, error) {
 	d.begin()
 	if err := http.NewResponseController(d.w).SetWriteDeadline(time.Now().Add(d.timeout)); err != nil {
@@ -107,11 +107,11 @@ func (d *download) finish(last files.Answer) {
 	d.w.Header().Set(answerTrailer, asciiJSON(fileAnswer(last)))
 }
 
-// asciiJSON is v in a form that a header may have.
+// asciiJSON encodes v in a form that a header allows.
 func asciiJSON(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return "{}" // of plain fields there is none that cannot be written
+		return "{}" // plain fields always encode
 	}
 	var b strings.Builder
 	for _, r := range string(text) {
@@ -168,7 +168,7 @@ func (s *Server) answerJSON(w http.ResponseWriter, r *http.Request, status int, 
 	_, _ = w.Write(append(text, '\n')) // a client that stopped reading gets no further answer
 }
 
-// checkUpload refuses what need not be read to be refused.
+// checkUpload refuses an upload that its header fields already make invalid.
 func (s *Server) checkUpload(r *http.Request) error {
 	if r.ContentLength > s.opt.MaxFile {
 		return s.fileTooLarge()
@@ -185,15 +185,15 @@ func (s *Server) fileTooLarge() *Problem {
 	return invalid(http.StatusRequestEntityTooLarge, "", "cannot use the body: more than %d bytes, which is file_max", s.opt.MaxFile)
 }
 
-// upload is a body as it comes: each piece within its time, and no more than a
-// file may have.
+// upload is a body that is streamed: each piece has a deadline, and the whole at most a file's
+// size.
 type upload struct {
 	s    *Server
 	body cutBody
 
 	mu    sync.Mutex
 	total int64
-	over  bool // nobody may read any more
+	over  bool // no further Read is allowed
 }
 
 // Read waits for a piece.
@@ -222,13 +222,13 @@ func (u *upload) Read(p []byte) (int, error) {
 // stop ends a Read that waits and refuses all later ones. It reports whether all of the
 // body came.
 func (u *upload) stop() bool {
-	_ = u.body.Close() // else the Read ends by its own
+	_ = u.body.Close() // otherwise the Read ends at its own deadline
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.over = true
 	if !u.body.cut() {
 		return true
 	}
-	_ = u.body.c.SetReadDeadline(time.Time{}) // as long as a stream is read, none is set
+	_ = u.body.c.SetReadDeadline(time.Time{}) // while a stream is read, there is no deadline
 	return false
 }

@@ -65,7 +65,7 @@ func operationOf(doc *huma.OpenAPI, r route) *huma.Operation {
 	if op := map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete}[r.method]; op != nil {
 		return op
 	}
-	panic(fmt.Sprintf("the description lacks %s", r.pattern())) // a method that the table above does not know
+	panic(fmt.Sprintf("the description lacks %s", r.pattern())) // a method that the map above lacks
 }
 
 // addAnswer adds a status, or a media type to one that is there.

@@ -10,8 +10,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestOneDoor: what may be asked and what is valid is decided behind the API, once, where a
-// refusal is audited. The API itself refuses what it cannot read, and routes by their role.
+// TestOneDoor: [Chats] alone decides what is allowed and valid, so that each refusal is audited.
+// The API itself refuses only unreadable requests, and callers without the route's role.
 func TestOneDoor(t *testing.T) {
 	needRoot(t)
 	socket, mem := start(t, peerServerOpt)

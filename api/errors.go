@@ -55,7 +55,7 @@ func kindByWord(word string) kind {
 	return internal
 }
 
-// kindByStatus sorts the answers that huma and net/http make by themselves.
+// kindByStatus gives the kind of an answer that huma or net/http makes by itself.
 func kindByStatus(status int) kind {
 	switch {
 	case status == http.StatusNotFound:
@@ -78,7 +78,7 @@ func ExitCode(err error) int {
 	return kindOf(err).Exit
 }
 
-// ErrorOf is the error of a program of chatd's that exited with code and said words.
+// ErrorOf is the error of a chatd program that exited with code and printed words.
 func ErrorOf(code int, words string) error {
 	for _, k := range kinds {
 		if k.Exit == code {
@@ -92,7 +92,7 @@ func ErrorOf(code int, words string) error {
 // denied file op, path, rule, place and layer. It unwraps to the error of package chat that its
 // kind names.
 type Problem struct {
-	// Type is about:blank: what there is to know stands in Kind.
+	// Type is about:blank; Kind tells problems apart.
 	Type string `json:"type" doc:"Always about:blank; see kind."`
 	// Title is the status in words.
 	Title  string `json:"title" doc:"The status in words."`
@@ -105,7 +105,7 @@ type Problem struct {
 	Field string `json:"field,omitempty" doc:"Where in the request it went wrong, when that is known."`
 	// Op, Path, Rule, Place and Layer say what the file rules, or the file tools, deny.
 	Op    string `json:"op,omitempty" doc:"Of a file that is denied: the operation."`
-	Path  string `json:"path,omitempty" doc:"Of a file that is denied: the name that was judged."`
+	Path  string `json:"path,omitempty" doc:"Of a file that is denied: the name that was checked."`
 	Rule  string `json:"rule,omitempty" doc:"The rule that denies it."`
 	Place string `json:"place,omitempty" doc:"File and line of the rule."`
 	Layer string `json:"layer,omitempty" doc:"The part of the policy, or the wall, that denies it."`
@@ -113,7 +113,7 @@ type Problem struct {
 	Share string `json:"share,omitempty" doc:"Of a share that is used up: its key in chatd's config."`
 	// Ref finds an internal error in the daemon's log.
 	Ref string `json:"ref,omitempty" doc:"Finds an internal error in the daemon's log."`
-	// noRetry is set where time alone changes nothing; retry is in seconds, if more than one.
+	// noRetry is set where waiting does not help; retry is in seconds, if more than one.
 	noRetry bool
 	retry   int
 }
@@ -147,16 +147,15 @@ func invalid(status int, field, format string, args ...any) *Problem {
 	return p
 }
 
-// init puts chatd's problem in the place of huma's, and field names are matched
-// as they are written: {"external_id":…,"EXTERNAL_ID":…} must not be two
-// spellings of one field. Both are global in huma.
+// init replaces huma's problem with chatd's, and matches field names exactly:
+// {"external_id":…,"EXTERNAL_ID":…} must not be two spellings of one field. Both settings are
+// global in huma.
 func init() {
 	huma.NewError = fromHuma
 	huma.ValidateStrictCasing = true
 }
 
-// fromHuma leaves out the offending values: they may be long, and the caller
-// has them.
+// fromHuma omits the invalid values: they may be long, and the caller has them.
 func fromHuma(status int, msg string, errs ...error) huma.StatusError {
 	if status == http.StatusUnprocessableEntity {
 		status = http.StatusBadRequest

@@ -11,13 +11,13 @@ import (
 	"github.com/chatd/chatd/files"
 )
 
-// FileAnswer is what a file tool says, on the wire.
+// FileAnswer is a file tool's answer on the wire.
 type FileAnswer struct {
 	Message string `json:"message,omitempty" doc:"What was done, in the tool's words."`
 	Path    string `json:"path,omitempty" doc:"The physical name of the file, as the chat says."`
 	Size    int64  `json:"size" doc:"The file's size in bytes."`
 	Mode    uint32 `json:"mode,omitempty" doc:"Its permission bits as a number; permissions has them in octal."`
-	// Permissions is Mode as people write it.
+	// Permissions is Mode in octal.
 	Permissions string     `json:"permissions,omitempty" pattern:"^0[0-7]{3}$" doc:"Its permission bits in octal, as in 0644."`
 	Modified    *time.Time `json:"modified,omitempty" doc:"When it was last changed."`
 	Created     bool       `json:"created,omitempty" doc:"It was not there before."`
@@ -35,12 +35,12 @@ type FileAnswer struct {
 	DiffOmitted string `json:"diff_omitted,omitempty" doc:"Why there is no diff."`
 	SHA256      string `json:"sha256,omitempty" doc:"Of the content, in hex, as the chat says."`
 
-	// Content is what was read. Encoding is base64 when it is no UTF-8.
+	// Content is what was read. Encoding is base64 when the content is not UTF-8.
 	Content  *string `json:"content,omitempty" doc:"What was read."`
 	Encoding string  `json:"encoding,omitempty" enum:"base64" doc:"base64 when the content is no UTF-8."`
 }
 
-// NewFileAnswer is what a tool said, with the content that it read, nil for none.
+// NewFileAnswer converts a tool's answer and the content that it read; nil means none.
 func NewFileAnswer(a files.Answer, content []byte) FileAnswer {
 	if content == nil {
 		return fileAnswer(a)
@@ -73,7 +73,7 @@ func (a FileAnswer) answer() files.Answer {
 	}
 }
 
-// withContent is a with what was read, as JSON can carry it.
+// withContent adds the content to a, in a form that JSON can carry.
 func (a FileAnswer) withContent(b []byte) FileAnswer {
 	text := string(b)
 	if !utf8.Valid(b) {
@@ -83,7 +83,7 @@ func (a FileAnswer) withContent(b []byte) FileAnswer {
 	return a
 }
 
-// content is what was read, as it was.
+// content decodes the content that was read.
 func (a FileAnswer) content() ([]byte, error) {
 	switch {
 	case a.Content == nil:
@@ -100,7 +100,7 @@ func (a FileAnswer) content() ([]byte, error) {
 	return b, nil
 }
 
-// denied adds what denies a file, if that is what err says.
+// denied adds the rule that denies a file, if err is such a denial.
 func (p *Problem) denied(err error) *Problem {
 	var d *files.Denial
 	if p.Kind == "denied" && errors.As(err, &d) {

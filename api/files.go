@@ -34,7 +34,7 @@ type fileOutput struct {
 	Body   FileAnswer
 }
 
-// readFile answers a page; who wants all of a file asks for its bytes.
+// readFile answers a page; files/content answers the whole file as bytes.
 func (s *Server) readFile(ctx context.Context, in *chatBody[files.ReadFile]) (*fileOutput, error) {
 	if in.Body.Stream {
 		return nil, noStream("GET")
@@ -74,7 +74,7 @@ func noStream(method string) *Problem {
 	return invalid(http.StatusBadRequest, "stream", "cannot stream in JSON: want %s of files/content", method)
 }
 
-// fileTool is every tool whose arguments and answer are JSON.
+// fileTool calls a tool whose arguments and answer are JSON.
 func fileTool[T any](in *chatBody[T], do func(chat.ID) (files.Answer, error), content *bytes.Buffer) (*fileOutput, error) {
 	id, err := in.chat()
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *Client) AppendFile(ctx context.Context, id chat.ID, a files.WriteFile, 
 	return c.tool(ctx, appendFile, id, a, nil)
 }
 
-// tool is a call whose content, if any, is in the JSON.
+// tool makes a call whose content, if any, is in the JSON.
 func (c *Client) tool(ctx context.Context, r route, id chat.ID, a interface{ Validate() error }, begin files.Begin) (files.Answer, error) {
 	if err := a.Validate(); err != nil {
 		return files.Answer{}, err
@@ -156,7 +156,7 @@ func (c *Client) tool(ctx context.Context, r route, id chat.ID, a interface{ Val
 	return out, nil
 }
 
-// contentAt is files/content of a chat with a query; what is 0 or false goes without saying.
+// contentAt is files/content of a chat with a query; values of 0 or false are left out.
 func contentAt(id chat.ID, path string, query map[string]string) target {
 	q := url.Values{"path": {path}}
 	for k, v := range query {
@@ -205,7 +205,7 @@ func (c *Client) upload(ctx context.Context, id chat.ID, a files.WriteFile, body
 	if body == nil {
 		body = bytes.NewReader(nil)
 	}
-	head := map[string]string{"Content-Type": byteType, "Expect": "100-continue"} // a refusal comes before the content goes
+	head := map[string]string{"Content-Type": byteType, "Expect": "100-continue"} // refused before the content is sent
 	// The body belongs to the caller: the transport would close it.
 	resp, err := c.sendBody(ctx, putContent, at, head, io.NopCloser(body))
 	if err != nil {

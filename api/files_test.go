@@ -35,7 +35,7 @@ func withChat(t *testing.T, opt ServerOptions) (socket string, mem *apitest.Memo
 	return socket, mem, c, made.ID
 }
 
-// to is a Begin that collects.
+// to is a Begin that collects the content in b.
 func to(b *bytes.Buffer) files.Begin {
 	return func(files.Answer) io.Writer { b.Reset(); return b }
 }
@@ -146,7 +146,7 @@ func TestDenialsOverTheWire(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// counted is an endless body that counts what was read of it.
+// counted is an endless body that counts the bytes read from it.
 type counted struct{ n atomic.Int64 }
 
 func (c *counted) Read(p []byte) (int, error) {
@@ -154,8 +154,8 @@ func (c *counted) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestFileMax: more than a file may have is 413, whether it was announced or not, and
-// the daemon reads little beyond it.
+// TestFileMax: content over the file limit is 413, announced or not, and the daemon reads little
+// beyond the limit.
 func TestFileMax(t *testing.T) {
 	const limit = 1 << 20
 	socket, _, c, id := withChat(t, ServerOptions{MaxFile: limit})
@@ -208,8 +208,8 @@ func TestStreamsCostNoMemory(t *testing.T) {
 	}
 }
 
-// TestBrokenStreams: what is cut off is an error at the other end, and neither end
-// waits for ever.
+// TestBrokenStreams: a stream that is cut off is an error at the other end, and neither end waits
+// forever.
 func TestBrokenStreams(t *testing.T) {
 	socket, mem, c, id := withChat(t, ServerOptions{BodyTimeout: 100 * time.Millisecond, WriteTimeout: 100 * time.Millisecond})
 	at := "/v1/chats/" + string(id) + "/files/content?path=f"
@@ -267,7 +267,7 @@ func TestBrokenStreams(t *testing.T) {
 	}
 }
 
-// TestStreamsAreBounded: the places of one role, taken and given back.
+// TestStreamsAreBounded: a stream beyond MaxStreams is refused as busy; other requests are served.
 func TestStreamsAreBounded(t *testing.T) {
 	_, mem, c, id := withChat(t, ServerOptions{MaxStreams: 2})
 	release, in := make(chan struct{}), make(chan struct{}, 2)

@@ -16,17 +16,17 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// frameType is what a run is streamed as: one chat.Frame in JSON a line.
+// frameType is the media type of a streamed run: one chat.Frame in JSON a line.
 const frameType = "application/x-ndjson"
 
 // frameQueue is how many pieces, of 32 KiB at most, wait for a slow reader.
 const frameQueue = 16
 
-// slowReader is how long, in all, a run is held up by a reader that does not take what
-// it prints; after that its output is dropped, and counted. Tests shorten it.
+// slowReader is how long in total a slow reader may hold up a run; after that, output is dropped
+// and counted. Tests shorten it.
 var slowReader = 10 * time.Second
 
-// wantsFrames reports a caller that asks for a stream.
+// wantsFrames reports whether the caller asks for a stream.
 func wantsFrames(r *http.Request) bool {
 	for a := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		if t, _, err := mime.ParseMediaType(a); err == nil && t == frameType {
@@ -36,7 +36,7 @@ func wantsFrames(r *http.Request) bool {
 	return false
 }
 
-// streamRun is a run whose output is sent as it comes.
+// streamRun serves a run whose output is streamed.
 func (s *Server) streamRun(w http.ResponseWriter, r *http.Request) {
 	var spec chat.RunSpec
 	id, err := idAndBody(r, &spec)
@@ -49,8 +49,8 @@ func (s *Server) streamRun(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// sendFrames sends the frames that do makes, and last how it ended. What is wrong before the
-// first, err or else what do returns, is an answer like any other.
+// sendFrames sends the frames that do makes, and last how it ended. An error before the first
+// frame, err or that of do, is an ordinary answer.
 func (s *Server) sendFrames(w http.ResponseWriter, r *http.Request, err error, do func(context.Context, *frames) (chat.RunResult, error)) {
 	leave, full := s.enterStream(r)
 	defer leave()
@@ -90,7 +90,25 @@ func idAndBody(r *http.Request, spec any) (chat.ID, error) {
 	return id, nil
 }
 
-// frames are an answer of one chat.Frame in JSON a line.
+// answerBody answers with the result of do for the chat and the body of a request.
+func answerBody[A, R any](
+	s *Server, w http.ResponseWriter, r *http.Request, status int,
+	do func(context.Context, chat.ID, A) (R, error),
+) {
+	var a A
+	id, err := idAndBody(r, &a)
+	var answer R
+	if err == nil {
+		answer, err = do(r.Context(), id, a)
+	}
+	if err != nil {
+		s.refuse(w, s.problem(r.Context(), err))
+		return
+	}
+	s.answerJSON(w, r, status, answer)
+}
+
+// frames is an answer with one chat.Frame in JSON a line.
 type frames struct {
 	stream
 	gone   context.CancelFunc // ends the run when its reader is gone
@@ -114,7 +132,7 @@ func (f *frames) queued() {
 	}()
 }
 
-// output queues a piece, waits for room as long as the run may be held up, and drops it then.
+// output queues a piece. It waits for room as long as the run may be held up, then drops the piece.
 func (f *frames) output(stream string, p []byte) {
 	frame := chat.NewFrame(stream, time.Now().UTC(), p)
 	select {
@@ -136,8 +154,8 @@ func (f *frames) output(stream string, p []byte) {
 // started sends the run's id, by which it can be sent input and signals.
 func (f *frames) started(run string) { f.queue <- chat.Frame{Run: run} }
 
-// finish waits until everything that was queued is sent, and returns how many bytes
-// were dropped. Nobody calls output any more.
+// finish waits until all queued frames are sent, and returns how many bytes were dropped. output
+// must not be called after it.
 func (f *frames) finish() int64 {
 	if f.queue != nil {
 		close(f.queue)
@@ -170,7 +188,7 @@ func (c *Client) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out c
 	return c.runFrames(ctx, run, id, spec, spec.Started, out)
 }
 
-// runFrames is a run that lasts as long as ctx; started, if it is not nil, is told its id.
+// runFrames makes a run that lasts as long as ctx; started, if not nil, gets its id.
 func (c *Client) runFrames(ctx context.Context, r route, id chat.ID, in any, started func(string), out chat.Output) (chat.RunResult, error) {
 	return c.framed(ctx, r, target{chat: id}, in, func(f chat.Frame) {
 		switch {

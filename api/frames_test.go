@@ -17,7 +17,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestRunTo: pieces come as they are printed, any bytes, before the run has ended.
+// TestRunTo: pieces of any bytes arrive as they are printed, before the run ends.
 func TestRunTo(t *testing.T) {
 	socket, mem := start(t, ServerOptions{})
 	c := client(t, socket)
@@ -64,7 +64,7 @@ func TestRunTo(t *testing.T) {
 	}
 }
 
-// TestRunToOfNoChat: a chat that is not there.
+// TestRunToOfNoChat: a run in an unknown chat fails.
 func TestRunToOfNoChat(t *testing.T) {
 	socket, _ := start(t, ServerOptions{})
 	c := client(t, socket)
@@ -74,8 +74,8 @@ func TestRunToOfNoChat(t *testing.T) {
 	}
 }
 
-// TestFramesSlowReader: a reader that takes nothing holds a run up for a bounded time,
-// and what is dropped is counted; one that goes away ends the run.
+// TestFramesSlowReader: a reader that takes nothing holds up a run for a bounded time, and dropped
+// bytes are counted; a reader that goes away ends the run.
 func TestFramesSlowReader(t *testing.T) {
 	defer func(d time.Duration) { slowReader = d }(slowReader)
 	slowReader = 50 * time.Millisecond
@@ -95,7 +95,7 @@ func TestFramesSlowReader(t *testing.T) {
 		return chat.RunResult{StdoutBytes: pieces * 32 << 10}, nil
 	}
 	conn := ask(t, socket, made.ID)
-	<-printed // nothing was read of it yet
+	<-printed // none of it has been read yet
 	got, last := 0, chat.Frame{}
 	r := bufio.NewReader(conn)
 	res, err := http.ReadResponse(r, nil)

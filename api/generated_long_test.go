@@ -13,8 +13,8 @@ import (
 	"github.com/chatd/chatd/test/npmtest"
 )
 
-// TestLongGeneratedClient: a stock linter has no error in openapi.json, and the client of a stock
-// generator, compiled by strict tsc, lives the life of a chat.
+// TestLongGeneratedClient: a stock linter finds no error in openapi.json, and a client from a stock
+// generator, compiled by strict tsc, takes a chat from create to reap.
 func TestLongGeneratedClient(t *testing.T) {
 	dir := t.TempDir()
 	npmtest.Install(t, dir, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "@redocly/cli@2.77.0",

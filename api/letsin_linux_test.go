@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The socket's mode and access list let the two groups connect and nobody else.
+// The socket's mode and access list let only the two groups connect.
 func TestListenLetsGroupsIn(t *testing.T) {
 	needRoot(t)
 	opt := peerServerOpt

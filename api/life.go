@@ -98,10 +98,10 @@ func (c *Client) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	return askFor[chat.Chat](ctx, c, show, target{chat: id}, nil)
 }
 
-// patchType is RFC 7396's name for what PATCH takes; plain JSON is taken as well.
+// patchType is the media type of PATCH (RFC 7396); plain JSON is accepted as well.
 const patchType = "application/merge-patch+json"
 
-// servePatch: in the body null is not the same as what is left out.
+// servePatch registers a route of its own because null in the body differs from a missing field.
 func servePatch(s *Server, a huma.API, op huma.Operation) {
 	value := &huma.Schema{AnyOf: []*huma.Schema{{Type: "string"}, {Type: "null"}}}
 	labels := &huma.Schema{AnyOf: []*huma.Schema{{Type: "object", AdditionalProperties: value}, {Type: "null"}},
@@ -116,17 +116,7 @@ func servePatch(s *Server, a huma.API, op huma.Operation) {
 }
 
 func (s *Server) patch(w http.ResponseWriter, r *http.Request) {
-	var p chat.Patch
-	id, err := idAndBody(r, &p)
-	var c chat.Chat
-	if err == nil {
-		c, err = s.opt.Chats.Patch(r.Context(), id, p)
-	}
-	if err != nil {
-		s.refuse(w, s.problem(r.Context(), err))
-		return
-	}
-	s.answerJSON(w, r, http.StatusOK, c)
+	answerBody(s, w, r, http.StatusOK, s.opt.Chats.Patch)
 }
 
 // Patch is PATCH /v1/chats/{id}.

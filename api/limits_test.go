@@ -68,7 +68,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 			}
 			c := dial(t, socket)
 			if _, err := io.WriteString(c, sent); err != nil && body {
-				t.Fatal(err) // who is late with his head is cut off before he sends it
+				t.Fatal(err) // a late head is cut off before it is sent
 			}
 			answer, err := io.ReadAll(c) // returns when the server closes
 			if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -81,8 +81,8 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	}
 }
 
-// A deadline for reading that stays would cancel the context of a long run,
-// because net/http reads on to see the client go.
+// A read deadline that stays set would cancel the context of a long run, because net/http reads on
+// to see the client go.
 func TestLongWorkOutlivesTheBodyTimeout(t *testing.T) {
 	const short = 250 * time.Millisecond
 	socket, mem := start(t, ServerOptions{BodyTimeout: short, WriteTimeout: generous})
@@ -151,7 +151,8 @@ func TestRunIsCancelledWhenTheClientGoes(t *testing.T) {
 	}
 }
 
-// What a create says whose client went away is no internal error, whatever it is.
+// TestCreateWhoseClientLeaves: an error of a create whose client went away is never an internal
+// error.
 func TestCreateWhoseClientLeaves(t *testing.T) {
 	var log syncBuffer
 	socket, mem := start(t, ServerOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -233,7 +234,7 @@ func TestConnectionsOfOneUIDAreBounded(t *testing.T) {
 }
 
 func TestNothingLeaksADescriptor(t *testing.T) {
-	// Who is cut off sends nothing, so that no request needs to be quick.
+	// The clients that are cut off send nothing, so that no request needs to be quick.
 	socket, _ := start(t, ServerOptions{HeaderTimeout: 3 * time.Second, IdleTimeout: 50 * time.Millisecond})
 	before := countFDs(t)
 	for range 20 {

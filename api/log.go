@@ -18,15 +18,15 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// eventType is what a log that is followed is sent as: server-sent events, each with a
-// chat.Log in JSON as its data and the cursor behind it as its id, so that Last-Event-ID
-// goes on where a connection broke. A comment comes when nothing else does.
+// eventType is the media type of a followed log: server-sent events, each with a chat.Log in JSON
+// as data and the next cursor as id, so that Last-Event-ID resumes after a broken connection. A
+// comment is sent when nothing is new.
 const eventType = "text/event-stream"
 
 // problemEvent is the event that says why a stream ended.
 const problemEvent = "problem"
 
-// serveLog: the answer may not end.
+// serveLog registers a route of its own because the answer may not end.
 func serveLog(s *Server, a huma.API, op huma.Operation) {
 	op.Parameters = []*huma.Param{
 		chatParam,
@@ -99,8 +99,8 @@ func cursorOf(name, value string) (int64, error) {
 	return n, nil
 }
 
-// followLog sends pieces as they are printed. A client that reads slowly is sent what is
-// still kept by then, and how much is lost; it holds up nobody else.
+// followLog sends pieces as they are printed. A slow client gets what is still kept by then, and
+// how much is lost; it does not hold up the chat or other clients.
 func (s *Server) followLog(w http.ResponseWriter, r *http.Request, id chat.ID, since int64) {
 	leave, err := s.enterStream(r)
 	defer leave()
@@ -129,7 +129,7 @@ type events struct {
 	failed error
 }
 
-// event sends one; id below 0 is left out. JSON has no line ends of its own.
+// event sends one event; an id below 0 is left out. Encoded JSON has no line ends.
 func (e *events) event(name string, id int64, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -175,8 +175,8 @@ func logQuery(since int64, follow bool) string {
 // maxEvent bounds a line of an event that the client reads.
 const maxEvent = 8 * chat.MaxLogPage
 
-// FollowLog is GET /v1/chats/{id}/log?follow=true. Where the connection breaks it returns the
-// error; the cursor of the last piece is where to go on.
+// FollowLog is GET /v1/chats/{id}/log?follow=true. If the connection breaks, it returns the error;
+// the last piece's cursor resumes the log.
 func (c *Client) FollowLog(ctx context.Context, id chat.ID, since int64, out func(chat.Log) error) error {
 	t := target{chat: id, query: logQuery(since, true)}
 	res, err := c.sendFor(ctx, readLog, t, eventType, nil)

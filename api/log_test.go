@@ -44,8 +44,8 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestFollowLog: pieces come as they are printed, each with the cursor to go on from; the end
-// of the chat is said, and a reader who goes away ends it.
+// TestFollowLog: pieces arrive as they are printed, each with the cursor to resume from; the end of
+// the chat is reported, and a reader that goes away ends the stream.
 func TestFollowLog(t *testing.T) {
 	socket, mem := start(t, ServerOptions{MaxStreams: 1})
 	c, ctx := client(t, socket), t.Context()
@@ -85,7 +85,7 @@ func TestFollowLog(t *testing.T) {
 		err := c.FollowLog(gone, made.ID, 0, func(chat.Log) error { cancel(); return nil })
 		cancel()
 		if errors.Is(err, context.Canceled) {
-			break // a reader who goes away
+			break // a reader that goes away
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("the stream of a chat that is gone is never free again: %v", err)

@@ -10,15 +10,14 @@ import (
 	"strconv"
 )
 
-// Write passes on what a handler answers, untouched. What net/http writes while no
-// handler runs is its own page for a request that it cannot read: that becomes a problem.
-// Whose bytes they are is known from the time at which they come, never from the bytes:
-// those of an answer may be a chat's.
+// Write passes on what a handler answers, untouched. Bytes that net/http writes while no handler
+// runs are its own page for a request that it cannot read; the page becomes a problem. Time alone
+// tells the two apart, never the bytes: a chat may choose those of an answer.
 func (c *conn) Write(b []byte) (int, error) {
 	switch {
 	case c.answering:
 		return c.Conn.Write(b)
-	case c.refused: // the rest of a page that has its problem
+	case c.refused: // the rest of a page whose problem is sent
 		return len(b), nil
 	}
 	c.refused = true

@@ -26,8 +26,8 @@ const page = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-
 // maxOffset is the last offset at which a file has the page.
 const maxOffset = 70_000
 
-// forged are files that together have the page at every offset up to maxOffset: it follows
-// upon itself, after 0 bytes, after 1 byte, and so on.
+// forged returns files that together hold the page at every offset up to maxOffset: each repeats
+// it, after 0 bytes, after 1 byte, and so on.
 func forged() [][]byte {
 	var all [][]byte
 	for shift := range len(page) {
@@ -50,7 +50,7 @@ func serveForged(t *testing.T) (socket string, c *Client, id chat.ID) {
 	return socket, c, id
 }
 
-// inPieces has a download come in writes of so many bytes.
+// inPieces serves b as a download in writes of size bytes.
 func inPieces(b []byte, size int) func(context.Context, files.Tool, files.Begin, io.Reader) (files.Answer, error) {
 	return func(_ context.Context, _ files.Tool, begin files.Begin, _ io.Reader) (files.Answer, error) {
 		w := begin(files.Answer{Size: int64(len(b))})
@@ -65,7 +65,8 @@ func inPieces(b []byte, size int) func(context.Context, files.Tool, files.Begin,
 	}
 }
 
-// No bytes of a file are taken for net/http's own: each comes back whole, over one connection.
+// TestAttackForgedAnswers: no bytes of a file are taken for net/http's page: each file arrives
+// whole, over one connection.
 func TestAttackForgedAnswers(t *testing.T) {
 	_, c, id := serveForged(t)
 	for i, want := range forged() {
@@ -76,7 +77,7 @@ func TestAttackForgedAnswers(t *testing.T) {
 	}
 }
 
-// The same, in whatever pieces the file comes.
+// TestAttackForgedPieces is the same for writes of any size.
 func TestAttackForgedPieces(t *testing.T) {
 	_, mem, c, id := withChat(t, ServerOptions{})
 	for _, size := range []int{1, len(page), 2048, 4090, 4096, 32 << 10, 64 << 10, 1 << 20} {
@@ -91,7 +92,7 @@ func TestAttackForgedPieces(t *testing.T) {
 	}
 }
 
-// Requests that wait behind a file get their own answers, and none that the file says.
+// Requests that wait behind a file get their own answers, and none that the file contains.
 func TestAttackForgedPipelined(t *testing.T) {
 	socket, c, id := serveForged(t)
 	if err := c.Input(t.Context(), id, chat.Input{Text: "what B says"}); err != nil {
@@ -113,7 +114,7 @@ func TestAttackForgedPipelined(t *testing.T) {
 			t.Fatalf("screen behind file %d: %d %s %.200s", i, status, kind, got)
 		}
 	}
-	// net/http's page is made a problem behind them as it is on a new connection.
+	// After these answers, as on a new connection, net/http's page becomes a problem.
 	status, kind, got := one(t, in)
 	var p Problem
 	if err := json.Unmarshal([]byte(got), &p); err != nil || status != 400 || kind != problemType || p.Kind != "invalid" {
@@ -179,7 +180,7 @@ func TestMalformedRequestsAreProblems(t *testing.T) {
 	}
 }
 
-// needProgram skips, loudly, where a program is not there that make packages installs.
+// needProgram skips, loudly, if a program that make packages installs is missing.
 func needProgram(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -193,7 +194,7 @@ func needProgram(t *testing.T, name string) string {
 	return ""
 }
 
-// forgedDir has the files as they should come back.
+// forgedDir is a directory with the files as they should arrive.
 func forgedDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

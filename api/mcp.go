@@ -17,9 +17,8 @@ import (
 
 var mcpRoute = route{"POST", "/v1/chats/{id}/mcp", bridges, jsonBody, "mcp", 200, "Speak the Model Context Protocol (streamable HTTP, without sessions) to the chat's tools.", serveMCP}
 
-// serveMCP registers the route that speaks a protocol of its own, streamable HTTP of
-// the Model Context Protocol: ServerOptions.MCP answers, once the caller reaches the
-// chat.
+// serveMCP registers the route of the Model Context Protocol over streamable HTTP:
+// ServerOptions.MCP answers if the caller may reach the chat.
 func serveMCP(s *Server, a huma.API, op huma.Operation) {
 	op.Parameters = []*huma.Param{chatParam}
 	message := map[string]*huma.MediaType{jsonType: {Schema: &huma.Schema{Type: "object"}}}
@@ -44,8 +43,8 @@ func serveMCP(s *Server, a huma.API, op huma.Operation) {
 	})
 }
 
-// mcpAnswer gives each piece of an answer its own time to be taken, for a stream of events
-// may be long, and keeps back an error in plain text, which becomes a problem.
+// mcpAnswer gives each piece of an answer a write deadline of its own, because a stream of events
+// may be long, and holds back an error in plain text, which becomes a problem.
 type mcpAnswer struct {
 	http.ResponseWriter
 	timeout time.Duration
@@ -53,7 +52,7 @@ type mcpAnswer struct {
 	text    bytes.Buffer
 }
 
-// WriteHeader starts the answer, but for an error that is no JSON.
+// WriteHeader starts the answer unless it is an error that is not JSON.
 func (w *mcpAnswer) WriteHeader(status int) {
 	t, _, err := mime.ParseMediaType(w.Header().Get("Content-Type"))
 	if status >= http.StatusBadRequest && (err != nil || t != jsonType) {
@@ -77,8 +76,8 @@ func (w *mcpAnswer) Write(b []byte) (int, error) {
 // Unwrap lets http.ResponseController through.
 func (w *mcpAnswer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Problems makes an error an answer of the API; an internal one is logged, under the
-// reference that the answer has.
+// Problems turns an error into an answer of the API; an internal error is logged under the answer's
+// reference.
 type Problems func(context.Context, error) *Problem
 
 func (s *Server) mcpChat(r *http.Request) (chat.ID, error) {

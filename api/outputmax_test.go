@@ -11,8 +11,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestOutputMax: what may be kept of a run is a number with bounds, on each way in; streamed output
-// and schedules have none, and say so.
+// TestOutputMax: output_max has the same bounds in every request that accepts it; streamed runs and
+// schedules refuse it.
 func TestOutputMax(t *testing.T) {
 	socket, mem := start(t, ServerOptions{})
 	c := client(t, socket)
@@ -56,7 +56,7 @@ func TestOutputMax(t *testing.T) {
 	}
 }
 
-// TestMostOutputIsRead: the longest answer of a run is one that the client reads.
+// TestMostOutputIsRead: the client reads the longest answer of a run.
 func TestMostOutputIsRead(t *testing.T) {
 	socket, mem := start(t, ServerOptions{})
 	c := client(t, socket)
@@ -74,7 +74,7 @@ func TestMostOutputIsRead(t *testing.T) {
 	}
 }
 
-// TestOutputMaxInOpenAPI: the description has the bounds that hold.
+// TestOutputMaxInOpenAPI: the description states the bounds that the server applies.
 func TestOutputMaxInOpenAPI(t *testing.T) {
 	socket, _ := start(t, ServerOptions{})
 	var doc struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// peer is who was at the other end when the connection was made.
+// peer is the credentials of the connecting process, at connect(2).
 type peer struct {
 	uid  uint32
 	gids []uint32
@@ -38,7 +38,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// guard accepts connections whose peer the kernel names, so many for each uid.
+// guard accepts connections whose peer the kernel names, a bounded number for each uid.
 type guard struct {
 	net.Listener
 	opt  ServerOptions
@@ -50,7 +50,7 @@ func newGuard(l net.Listener, opt ServerOptions) *guard {
 	return &guard{Listener: l, opt: opt, open: map[uint32]int{}}
 }
 
-// Accept returns the next connection that may stay; the others it closes.
+// Accept returns the next connection that guard allows, and closes the others.
 func (g *guard) Accept() (net.Conn, error) {
 	for {
 		c, err := g.Listener.Accept()
@@ -92,8 +92,7 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// callerOf says who asks. A peer without a role has no name either: nobody looks
-// it up.
+// callerOf identifies the caller of r. The name of a peer without a role is not looked up.
 func (s *Server) callerOf(r *http.Request) (chat.Caller, error) {
 	c, ok := r.Context().Value(connKey{}).(*conn)
 	if !ok {

@@ -11,9 +11,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// peerOf asks the kernel who connected: SO_PEERCRED (unix(7)) for uid and gid,
-// SO_PEERGROUPS (since Linux 4.13, socket(7)) for the supplementary groups, as
-// they were at connect(2).
+// peerOf reads the peer's credentials from the kernel: SO_PEERCRED (unix(7)) for uid and gid,
+// SO_PEERGROUPS (since Linux 4.13, socket(7)) for the supplementary groups, as they were at
+// connect(2).
 func peerOf(c net.Conn) (peer, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {

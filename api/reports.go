@@ -11,7 +11,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// The rows that say what holds for a chat, and for the host.
+// The rows that report on a chat and on the host.
 var (
 	explain = route{"POST", "/v1/chats/{id}/explain", bridges, jsonBody, "explain", 200, "Say whether the file rules allow something, and which rule says so.", of(Chats.Explain)}
 	plan    = route{"GET", "/v1/chats/{id}/plan", operators, nothing, "plan", 200, "Show what a chat's session is made of: mounts, rules, names of the environment.", plain(Chats.Plan)}
@@ -58,12 +58,12 @@ func (c *Client) Status(ctx context.Context) (chat.Status, error) {
 	return askFor[chat.Status](ctx, c, status, target{}, nil)
 }
 
-// health says that the daemon answers, and nothing about its chats.
+// health reports that the daemon answers, and nothing about its chats.
 func (s *Server) health(context.Context, *noInput) (*bodyOf[healthAnswer], error) {
 	return &bodyOf[healthAnswer]{healthAnswer{"ok"}}, nil
 }
 
-// serveOpenAPI answers with the description; it is the last of the table, and describes them all.
+// serveOpenAPI answers with the description; it is the last row, so that it describes all rows.
 func serveOpenAPI(s *Server, a huma.API, op huma.Operation) {
 	op.Responses = problemResponse()
 	a.OpenAPI().AddOperation(&op)

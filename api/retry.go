@@ -8,7 +8,7 @@ import (
 	"github.com/chatd/chatd/quota"
 )
 
-// spent says which share is used up, and when time has freed some.
+// spent adds which share is used up, and when time frees some of it.
 func (p *Problem) spent(err error) *Problem {
 	var e *quota.Spent
 	if errors.As(err, &e) {
@@ -17,8 +17,8 @@ func (p *Problem) spent(err error) *Problem {
 	return p
 }
 
-// GetHeaders makes a Problem a huma.HeadersError: who is told that chatd is busy is told
-// when to ask again, unless something else has to happen first.
+// GetHeaders makes a Problem a huma.HeadersError: Retry-After of a busy answer, unless waiting does
+// not help.
 func (p *Problem) GetHeaders() http.Header {
 	h := http.Header{}
 	if p.Status == http.StatusServiceUnavailable && !p.noRetry {

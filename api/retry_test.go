@@ -11,7 +11,7 @@ import (
 	"github.com/chatd/chatd/quota"
 )
 
-// spentChats refuses what its owner has used up.
+// spentChats refuses a create because a share is used up.
 type spentChats struct {
 	*apitest.Memory
 	err error
@@ -21,8 +21,8 @@ func (c spentChats) Create(context.Context, chat.Spec) (chat.Chat, bool, error) 
 	return chat.Chat{}, false, c.err
 }
 
-// TestRetryAfter: a caller is told which share is spent, and when to ask again, if time
-// alone frees some.
+// TestRetryAfter: a caller is told which share is spent, and when to retry if time alone frees
+// some.
 func TestRetryAfter(t *testing.T) {
 	for retry, err := range map[string]error{
 		"":  &quota.Spent{Share: quota.Chats, Owner: "ada"},

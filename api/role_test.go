@@ -129,7 +129,7 @@ var (
 		NameOf: func(uid uint32) (string, error) { return fmt.Sprintf("user%d", uid), nil }}
 )
 
-// startForPeers also lets strangers connect, so that it is the role that refuses.
+// startForPeers lets any uid connect, so that only the role refuses.
 func startForPeers(t *testing.T) (socket string) {
 	t.Helper()
 	needRoot(t)
@@ -140,8 +140,8 @@ func startForPeers(t *testing.T) (socket string) {
 	return socket
 }
 
-// Every row of the table is tried with every role. The access column is written
-// here a second time, on purpose.
+// TestEachRouteForEachRole tries every row of the table with every role. The access column is
+// written here a second time, on purpose.
 func TestEachRouteForEachRole(t *testing.T) {
 	socket := startForPeers(t)
 	want := map[string]string{
@@ -214,8 +214,8 @@ func TestOwnersAreKeptApart(t *testing.T) {
 	}
 }
 
-// TestFilesOfOthers: no route of the file tools reaches another bridge's chat, in
-// either place of a share.
+// TestFilesOfOthers: no route of the file tools reaches another bridge's chat, neither as source
+// nor as target of a share.
 func TestFilesOfOthers(t *testing.T) {
 	socket := startForPeers(t)
 	made := map[*syscall.Credential]string{}

@@ -13,11 +13,11 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// access is who a route is for.
+// access names the callers that may use a route.
 type access string
 
 const (
-	anyone    access = "anyone"    // whoever the socket's mode lets connect
+	anyone    access = "anyone"    // every peer that the socket's mode lets connect
 	bridges   access = "bridges"   // bridges and operators
 	operators access = "operators" // operators only
 )
@@ -38,7 +38,7 @@ type body string
 const (
 	nothing  body = "nothing"
 	jsonBody body = "JSON"  // read, bounded and checked before anything else looks at it
-	rawBytes body = "bytes" // read by whoever serves it, as it comes
+	rawBytes body = "bytes" // streamed: its handler reads it
 )
 
 // register makes a row of the table a route of a server.
@@ -56,20 +56,20 @@ type route struct {
 	register     register
 }
 
-// routes is the API: what, where, for whom. The rows of each topic stand in its file, with what the
-// server does for them and the methods of [Client] that ask for it.
+// routes is the API: every operation, its path and its access. The rows of each topic are in its
+// file, with their handlers and the methods of [Client] that call them.
 var routes = slices.Concat(lifeRoutes, runRoutes, scheduleRoutes, terminalRoutes, fileRoutes,
 	[]route{mcpRoute}, reportRoutes)
 
 func (r route) pattern() string { return r.method + " " + r.path }
 
-// target is what the client asks of: a chat, or none, and what is named of it.
+// target is what a request of the client addresses: a chat, if any, and an object in it.
 type target struct {
 	chat        chat.ID
 	name, query string
 }
 
-// at is the path of the row for t. What could be another path is no name.
+// at is the path of the row for t. It refuses names that would make another path.
 func (r route) at(t target) (string, error) {
 	if strings.Contains(r.path, "{id}") {
 		if _, err := chat.ParseID(string(t.chat)); err != nil {
@@ -121,7 +121,7 @@ type (
 
 func (in InChat) chat() (chat.ID, error) { return chat.ParseID(in.ID) }
 
-// about is a row that asks something of one chat.
+// about is a row that gets an answer about one chat.
 func about[I inChat, R any](ask func(context.Context, Chats, chat.ID, *I) (R, error)) register {
 	return serve(func(s *Server, ctx context.Context, in *I) (*bodyOf[R], error) {
 		id, err := (*in).chat()
@@ -133,21 +133,21 @@ func about[I inChat, R any](ask func(context.Context, Chats, chat.ID, *I) (R, er
 	})
 }
 
-// plain is such a row with a method that takes a chat alone.
+// plain is such a row whose method takes only a chat.
 func plain[R any](method func(Chats, context.Context, chat.ID) (R, error)) register {
 	return about(func(ctx context.Context, c Chats, id chat.ID, _ *InChat) (R, error) {
 		return method(c, ctx, id)
 	})
 }
 
-// of is one with a method that takes a chat and a body.
+// of is such a row whose method takes a chat and a body.
 func of[A, R any](method func(Chats, context.Context, chat.ID, A) (R, error)) register {
 	return about(func(ctx context.Context, c Chats, id chat.ID, in *chatBody[A]) (R, error) {
 		return method(c, ctx, id, in.Body)
 	})
 }
 
-// doing is a row that has something done to one chat, without an answer.
+// doing is a row that acts on one chat and has no answer.
 func doing[I inChat](do func(context.Context, Chats, chat.ID, *I) error) register {
 	return serve(func(s *Server, ctx context.Context, in *I) (*emptyOutput, error) {
 		id, err := (*in).chat()
@@ -180,8 +180,8 @@ func (s *Server) registerRoutes() {
 		r.register(s, a, huma.Operation{
 			Method: r.method, Path: r.path, OperationID: r.name, Summary: r.summary,
 			DefaultStatus: r.status, Description: "For " + string(r.access) + ".",
-			// readBody has read and bounded it; huma's own deadline would stay and
-			// cancel a long run.
+			// readBody has already read and bounded the body; huma's own deadline would stay set
+			// and cancel a long run.
 			MaxBodyBytes: -1, BodyReadTimeout: -1,
 		})
 	}

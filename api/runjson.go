@@ -10,8 +10,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// jsonFormat is JSON as huma writes it, but for the output of a run: a chat chooses its bytes, of
-// which JSON may make six each, and encoding/json would hold all of that several times.
+// jsonFormat is huma's JSON, except for the output of a run: a chat chooses those bytes, JSON may
+// make each six bytes long, and encoding/json would hold them all several times.
 var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: huma.DefaultJSONFormat.Unmarshal}
 
 func writeJSON(w io.Writer, v any) error {
@@ -67,7 +67,7 @@ func writeAll(w io.Writer, b []byte, s string) error {
 // textPiece is how much of a text is written at once, in bytes.
 const textPiece = 32 << 10
 
-// writeText writes a text in JSON, a piece at a time, none of which ends within a character.
+// writeText writes a text in JSON in pieces that do not split a character.
 func writeText(w io.Writer, s string) error {
 	if err := writeAll(w, nil, `"`); err != nil {
 		return err

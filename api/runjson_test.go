@@ -10,7 +10,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// pieces notes how much is written at once.
+// pieces records the size of each write.
 type pieces struct {
 	bytes.Buffer
 	most int
@@ -21,7 +21,7 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return p.Buffer.Write(b)
 }
 
-// same holds what is written against what huma writes.
+// same compares the encoding of v with huma's.
 func same[T any](t *testing.T, v T) *pieces {
 	t.Helper()
 	var p pieces
@@ -38,8 +38,7 @@ func same[T any](t *testing.T, v T) *pieces {
 	return &p
 }
 
-// TestRunJSON: the answer of a run is that of any other, written in pieces that are small whatever
-// was printed.
+// TestRunJSON: a run's answer is encoded as any other, in small writes whatever it printed.
 func TestRunJSON(t *testing.T) {
 	for _, text := range []string{"", "a", `"stdout":"","stderr":""`, `\`, "\x00\x1b<&>\u2028\"", "\xff\xc3", strings.Repeat("\x01", 3*textPiece), strings.Repeat("€", textPiece), strings.Repeat("x🦀", textPiece), strings.Repeat("\xff", 2*textPiece+1)} {
 		for _, r := range []chat.RunResult{{Stdout: text}, {Stderr: text}, {Stdout: text, Stderr: text, Exit: 7, Signal: `"stdout":"","stderr":""`}} {
@@ -57,7 +56,7 @@ func TestRunJSON(t *testing.T) {
 	same(t, chat.Runs{Runs: []chat.Run{{ID: "run", Result: &chat.RunResult{}}}})
 }
 
-// FuzzRunJSON: whatever a chat prints.
+// FuzzRunJSON: any output of a chat is encoded as huma encodes it.
 func FuzzRunJSON(f *testing.F) {
 	f.Add("a", `"stdout":"","stderr":""`)
 	f.Add("\xff\x00", "\u2028€")

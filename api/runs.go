@@ -18,7 +18,7 @@ import (
 // The rows about runs.
 var (
 	run        = route{"POST", "/v1/chats/{id}/runs", bridges, jsonBody, "run", 200, "Run one command beside the chat's terminal and wait for its end; with Accept: application/x-ndjson, its output comes as it is printed; with background, answer with its id (202).", serveRun}
-	listRuns   = route{"GET", "/v1/chats/{id}/runs", bridges, nothing, "runs", 200, "List the chat's runs: those under way, and those of the background that are kept.", plain(Chats.Runs)}
+	listRuns   = route{"GET", "/v1/chats/{id}/runs", bridges, nothing, "runs", 200, "List the chat's runs: those under way, and the background runs that are kept.", plain(Chats.Runs)}
 	processes  = route{"GET", "/v1/chats/{id}/processes", bridges, nothing, "processes", 200, "List the processes in a chat, with what each takes; one that is asleep has none.", plain(Chats.Processes)}
 	showRun    = route{"GET", "/v1/chats/{id}/runs/{run}", bridges, nothing, "run_show", 200, "Show one run, with what it printed so far.", about(runOf)}
 	endRun     = route{"DELETE", "/v1/chats/{id}/runs/{run}", bridges, nothing, "run_end", 204, "End a run: SIGTERM, its grace, then all of it.", doing(endRunOf)}
@@ -46,7 +46,7 @@ type (
 	}
 )
 
-// serveRun adds to the usual answer of a run the one of the background.
+// serveRun describes the answer of a background run beside the usual one.
 func serveRun(s *Server, a huma.API, op huma.Operation) {
 	op.Responses = problemResponse()
 	op.Responses["202"] = &huma.Response{Description: "The run, which goes on in the background.", Content: jsonContent(a, chat.Run{})}
@@ -59,7 +59,7 @@ func (c *Client) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.R
 	return askFor[chat.RunResult](ctx, c, run, target{chat: id}, spec)
 }
 
-// streamed answers what huma would read or write whole, and says whether it did.
+// streamed answers requests that huma would read or write whole, and reports whether it answered.
 func (s *Server) streamed(w http.ResponseWriter, r *http.Request, rt route) bool {
 	switch {
 	case rt.name == "run" && inBackground(r):
@@ -74,7 +74,8 @@ func (s *Server) streamed(w http.ResponseWriter, r *http.Request, rt route) bool
 	return true
 }
 
-// inBackground looks into a body that was read already, and leaves it to be read again.
+// inBackground reports whether the body asks for a background run, and leaves the body to be read
+// again.
 func inBackground(r *http.Request) bool {
 	b, err := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(b))
@@ -84,19 +85,9 @@ func inBackground(r *http.Request) bool {
 	return err == nil && json.Unmarshal(b, &spec) == nil && spec.Background
 }
 
-// startRun is a background run.
+// startRun serves a background run.
 func (s *Server) startRun(w http.ResponseWriter, r *http.Request) {
-	var spec chat.RunSpec
-	id, err := idAndBody(r, &spec)
-	var run chat.Run
-	if err == nil {
-		run, err = s.opt.Chats.StartRun(r.Context(), id, spec)
-	}
-	if err != nil {
-		s.refuse(w, s.problem(r.Context(), err))
-		return
-	}
-	s.answerJSON(w, r, http.StatusAccepted, run)
+	answerBody(s, w, r, http.StatusAccepted, s.opt.Chats.StartRun)
 }
 
 // StartRun is POST /v1/chats/{id}/runs with background.
@@ -155,8 +146,8 @@ func readFrom(id chat.ID, run, cursor string) target {
 	return target{id, run, "?cursor=" + url.QueryEscape(cursor)}
 }
 
-// followRun sends what a background run prints, from the cursor on, until it ends. A
-// reader that does not take it is waited for, and not the run.
+// followRun sends what a background run prints, from the cursor on, until it ends. A slow reader
+// delays only this answer, never the run.
 func (s *Server) followRun(w http.ResponseWriter, r *http.Request) {
 	id, err := chat.ParseID(pathPart(r, 3))
 	s.sendFrames(w, r, err, func(ctx context.Context, f *frames) (chat.RunResult, error) {
@@ -164,12 +155,12 @@ func (s *Server) followRun(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// FollowRun is GET /v1/chats/{id}/runs/{run}/output as it comes; ending ctx ends nothing but that.
+// FollowRun is GET /v1/chats/{id}/runs/{run}/output as a stream; ending ctx ends only the stream.
 func (c *Client) FollowRun(ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame)) (chat.RunResult, error) {
 	return c.framed(ctx, readRun, readFrom(id, run, cursor), nil, out)
 }
 
-// serveStdin: the body is no JSON.
+// serveStdin registers a route of its own because the body is not JSON.
 func serveStdin(s *Server, a huma.API, op huma.Operation) {
 	op.Parameters = []*huma.Param{
 		chatParam,
@@ -182,7 +173,7 @@ func serveStdin(s *Server, a huma.API, op huma.Operation) {
 	s.serveBeside(a, op, s.writeStdin)
 }
 
-// writeStdin passes the body on as it comes, for as long as the run lives.
+// writeStdin streams the body to the run for as long as the run lives.
 func (s *Server) writeStdin(w http.ResponseWriter, r *http.Request) {
 	id, err := chat.ParseID(r.PathValue("id"))
 	for k, v := range r.URL.Query() {
@@ -208,7 +199,7 @@ func (s *Server) writeStdin(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// WriteStdin is POST /v1/chats/{id}/runs/{run}/stdin. It holds no more of body than a piece.
+// WriteStdin is POST /v1/chats/{id}/runs/{run}/stdin. It holds one piece of body at a time.
 func (c *Client) WriteStdin(ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool) (err error) {
 	t := target{id, run, "?close=" + strconv.FormatBool(last)}
 	resp, err := c.sendBody(ctx, writeStdin, t, map[string]string{"Content-Type": byteType}, body)

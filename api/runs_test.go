@@ -55,7 +55,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// TestRunsRefused: what cannot be meant is named, and a run that is not there is not found.
+// TestRunsRefused: an invalid field is named, and an unknown run is not found.
 func TestRunsRefused(t *testing.T) {
 	socket, _ := start(t, ServerOptions{})
 	c := client(t, socket)

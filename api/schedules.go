@@ -6,7 +6,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// The rows about what a chat runs by the clock.
+// The rows about a chat's schedules.
 var (
 	addSchedule    = route{"POST", "/v1/chats/{id}/schedules", bridges, jsonBody, "add_schedule", 201, "Have a chat run a command by the clock.", of(Chats.AddSchedule)}
 	listSchedules  = route{"GET", "/v1/chats/{id}/schedules", bridges, nothing, "list_schedules", 200, "List a chat's schedules, with how the last run of each went.", plain(Chats.Schedules)}

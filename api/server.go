@@ -24,10 +24,10 @@ type ServerOptions struct {
 	// Operators and Bridges are group ids; a peer that is a member of one has that
 	// role. uid 0 is always an operator, and a member of both is an operator.
 	Operators, Bridges []uint32
-	// NameOf resolves a uid; the name is the owner of what a bridge creates. nil
+	// NameOf resolves a uid; the name becomes the owner of the chats that a bridge creates. nil
 	// means "uid-" and the number.
 	NameOf func(uid uint32) (string, error)
-	// Log takes denials, panics and internal errors; nil means nowhere.
+	// Log receives denials, panics and internal errors; nil discards them.
 	Log *slog.Logger
 	// Version stands in the OpenAPI description.
 	Version string
@@ -99,18 +99,17 @@ func NewServer(opt ServerOptions) *Server {
 		MaxHeaderBytes:    16 << 10,
 		ConnContext:       withPeer,
 		ConnState:         turn,
-		// OPTIONS * meets the route table like everything else.
+		// The route table answers OPTIONS * too.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(s.opt.Log.Handler(), slog.LevelDebug),
-		// No ReadTimeout: it would stay while a request is worked on, and net/http
-		// takes it for the client going away.
+		// There is no ReadTimeout: it would stay set while a request is served, and net/http would
+		// take it for the client going away.
 	}
 	return s
 }
 
-// Serve answers on l until [Server.Shutdown]; then it returns nil. It closes l.
-// Connections of anything but a unix socket are closed at once, for who their
-// peer is cannot be known.
+// Serve answers on l until [Server.Shutdown]; then it returns nil. It closes l. Connections of
+// anything but a unix socket are closed immediately, because their peer is unknown.
 func (s *Server) Serve(l net.Listener) error {
 	err := s.http.Serve(newGuard(l, s.opt))
 	if errors.Is(err, http.ErrServerClosed) {
@@ -119,9 +118,9 @@ func (s *Server) Serve(l net.Listener) error {
 	return fmt.Errorf("cannot serve on %s: %w", l.Addr(), err)
 }
 
-// Shutdown closes the listeners, lets the requests under way finish until ctx
-// ends, then cuts them off: their contexts are cancelled, and what they do about
-// that is waited for, a little. The error is then that of ctx.
+// Shutdown closes the listeners, lets the requests under way finish until ctx ends, then cuts them
+// off: their contexts are cancelled, and they get cutOffTimeout to clean up. The error is then that
+// of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err == nil {
@@ -137,7 +136,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // cutOffTimeout is how long requests that were cut off may take to clean up.
 const cutOffTimeout = 5 * time.Second
 
-// handle is the way of every request; doc.go has the order.
+// handle serves every request; doc.go has the order of its checks.
 func (s *Server) handle(rw http.ResponseWriter, r *http.Request) {
 	s.working.Add(1)
 	defer s.working.Add(-1)
@@ -147,7 +146,7 @@ func (s *Server) handle(rw http.ResponseWriter, r *http.Request) {
 	w := &answer{ResponseWriter: rw, timeout: s.opt.WriteTimeout}
 	caller := chat.Caller{}
 	defer func() { s.recovered(w, r, caller, recover()) }()
-	// A deadline of the connection's answer before must not meet this one.
+	// The write deadline of the connection's previous answer must not apply to this one.
 	if err := http.NewResponseController(rw).SetWriteDeadline(time.Time{}); err != nil {
 		s.refuse(w, s.problem(r.Context(), err))
 		return

@@ -34,7 +34,7 @@ func needRoot(t *testing.T) {
 	t.Skip("needs root: peers of other uids")
 }
 
-// through is what the server asks, where chats are something else.
+// through wraps the chats that the server calls.
 var through = func(_ *testing.T, c Chats, _ func(uint32) (string, error)) Chats { return c }
 
 // start serves a Memory on a socket of its own. The test's own uid is an operator.
@@ -86,7 +86,7 @@ func client(t *testing.T, socket string) *Client {
 	return c
 }
 
-// got is an answer as it came.
+// got is a raw answer.
 type got struct {
 	status  int
 	header  http.Header

@@ -14,7 +14,7 @@ import (
 	"github.com/chatd/chatd/files"
 )
 
-// TestHolders: each caller with a role has his own share; those without one share theirs.
+// TestHolders: each caller with a role has its own share; callers without a role have one together.
 func TestHolders(t *testing.T) {
 	one := chat.Caller{Name: "a", UID: 1, Role: chat.RoleBridge}
 	for _, c := range []chat.Caller{{Name: "b", UID: 2, Role: chat.RoleBridge}, {UID: 3}} {
@@ -27,8 +27,8 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// TestAttackShares: a bridge that takes every place there is, for requests and for streams, and
-// never lets one go, has another bridge and the operators miss none.
+// TestAttackShares: a bridge that takes every request and stream it may have, and never releases
+// one, leaves another bridge and the operators all of theirs.
 func TestAttackShares(t *testing.T) {
 	needRoot(t)
 	opt := peerServerOpt

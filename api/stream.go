@@ -8,8 +8,8 @@ import (
 	"github.com/chatd/chatd/quota"
 )
 
-// holder is who has a caller's requests and streams: its owner's name. Callers without a
-// role share one, which is nobody's name: nobody chose how many they are.
+// holder is the name by which a caller's requests and streams are counted: its owner. Callers
+// without a role are counted together under the empty name, because their number has no bound.
 func holder(c chat.Caller) string {
 	if c.Role == "" {
 		return ""
@@ -17,7 +17,7 @@ func holder(c chat.Caller) string {
 	return c.Name
 }
 
-// enterStream bounds how many streams there are of the caller.
+// enterStream bounds the caller's simultaneous streams.
 func (s *Server) enterStream(r *http.Request) (leave func(), err error) {
 	owner := holder(chat.CallerFrom(r.Context()))
 	leave, ok := s.streams.Take(owner)
@@ -28,7 +28,7 @@ func (s *Server) enterStream(r *http.Request) (leave func(), err error) {
 	return leave, err
 }
 
-// addStreams adds what only the API counts to what the owners have.
+// addStreams adds the owners' streams, which only the API counts, to their shares.
 func (s *Server) addStreams(h *chat.Host) {
 	limits := quota.Limits{quota.Streams: uint64(s.opt.MaxStreams)}
 	for _, u := range limits.Uses(map[quota.Share]map[string]uint64{quota.Streams: s.streams.Held()}) {
@@ -39,7 +39,7 @@ func (s *Server) addStreams(h *chat.Host) {
 	}
 }
 
-// stream is an answer that is sent piece by piece, each with its own time to be taken.
+// stream is an answer that is sent in pieces, each with a write deadline of its own.
 type stream struct {
 	w       http.ResponseWriter
 	timeout time.Duration
@@ -47,7 +47,7 @@ type stream struct {
 	begun   bool
 }
 
-// send sends one piece at once. Before the first the answer may still become another.
+// send sends and flushes one piece. Until the first piece, another answer may take its place.
 func (s *stream) send(piece []byte) error {
 	if !s.begun {
 		s.begun = true

@@ -75,7 +75,7 @@ func (c *Client) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
 	return askFor[chat.Screen](ctx, c, screen, target{chat: id}, nil)
 }
 
-// serveAttach: the answer does not end by itself.
+// serveAttach registers a route of its own because the answer does not end by itself.
 func serveAttach(s *Server, a huma.API, op huma.Operation) {
 	op.Parameters = []*huma.Param{chatParam}
 	op.RequestBody = &huma.RequestBody{Required: true, Content: jsonContent(a, chat.Attach{})}

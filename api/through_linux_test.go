@@ -12,14 +12,14 @@ import (
 	"github.com/chatd/chatd/runs"
 )
 
-// The server is tested as it runs: what it asks for goes through the broker.
+// The server is tested as it runs: its calls go through the broker.
 func init() {
 	through = func(t *testing.T, c Chats, nameOf func(uint32) (string, error)) Chats {
 		root, front, err := broker.Pair()
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := broker.NewServer(root, broker.ServerOptions{Root: rootOf{c.(judged), apitest.Streams{Of: c}, apitest.FileTools{Of: c}}, NameOf: nameOf, Log: slog.New(slog.DiscardHandler)})
+		s, err := broker.NewServer(root, broker.ServerOptions{Root: rootOf{c.(checked), apitest.Streams{Of: c}, apitest.FileTools{Of: c}}, NameOf: nameOf, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,19 +48,19 @@ type clockless struct {
 	*fileops.Tools
 }
 
-// clientOf has its methods below those of Streams and Tools.
+// clientOf embeds the client one level deeper, so that the methods of Streams and Tools win.
 type clientOf struct{ *broker.Client }
 
-// rootOf is chatd-root, of chats that answer with texts.
+// rootOf is chatd-root with chats that answer runs with texts.
 type rootOf struct {
-	judged
+	checked
 	apitest.Streams
 	apitest.FileTools
 }
 
-type judged interface {
+type checked interface {
 	broker.Base
-	broker.Judged
+	broker.Checks
 }
 
 // AddSchedule leaves the next time to the Memory.

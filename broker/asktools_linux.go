@@ -35,7 +35,7 @@ func (c *Client) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk f
 	return talking(ctx, c, share, id, s, talk)
 }
 
-// talking is a call whose file tools talk speaks with.
+// talking makes a call and has talk speak with its file tools.
 func talking[A any](
 	ctx context.Context, c *Client, v verb[A, nothing], id chat.ID, a A, talk files.Talk,
 ) error {
@@ -47,27 +47,27 @@ func talking[A any](
 	return err
 }
 
-// talks are the file tools of a call, in the front. Each has a goroutine that speaks with it.
+// talks is the front's end of a call's file tools. A goroutine speaks with each tool.
 type talks struct {
 	ctx  context.Context
 	talk files.Talk
 	done sync.WaitGroup
-	all  [maxTools]*talk // which the reader of the call alone touches
+	all  [maxTools]*talk // used only by the call's reader
 
-	saying sync.Mutex // the parts of a message come together
+	saying sync.Mutex // keeps a message's parts together
 }
 
-// talk is one of them.
+// talk is one file tool of a call.
 type talk struct {
 	n       int
 	link    *link
 	of      *talks
 	ctx     context.Context
 	stop    context.CancelFunc
-	replies chan bool // to its question, whether it is denied
+	replies chan bool // whether its question is denied
 }
 
-// begin begins to speak with a tool. Its reads and writes can be given up.
+// begin starts speaking with a tool. Deadlines can cancel its reads and writes.
 func (t *talks) begin(l *link, p []byte, fds [2]int) error {
 	var s startedTool
 	err := decode(p, &s)
@@ -92,14 +92,14 @@ func (t *talks) begin(l *link, p []byte, fds [2]int) error {
 	t.done.Go(func() {
 		defer one.stop()
 		a, err := t.talk(one.ctx, started)
-		if one.ctx.Err() == nil { // otherwise the call ends, or the tool has
+		if one.ctx.Err() == nil { // otherwise the call or the tool has ended
 			_ = one.say(toolTold{Report: report(a, err)})
 		}
 	})
 	return nil
 }
 
-// told takes a reply, or the end of a tool.
+// told handles a reply, or the end of a tool.
 func (t *talks) told(k kind, p []byte) error {
 	var m toolAnswered
 	if err := decode(p, &m); err != nil {
@@ -121,7 +121,7 @@ func (t *talks) told(k kind, p []byte) error {
 	}
 }
 
-// say tells chatd-root about the tool.
+// say sends chatd-root a message about the tool.
 func (t *talk) say(m toolTold) error {
 	m.N = t.n
 	p, err := encode(m)
@@ -133,7 +133,7 @@ func (t *talk) say(m toolTold) error {
 	return t.link.sendAll(toolPart, toolSays, p)
 }
 
-// check asks chatd-root. Without a reply it is denied: the call is over.
+// check asks chatd-root. Without a reply the call is over, and check denies.
 func (t *talk) check(op files.Op, path string) *files.Denial {
 	denied := &files.Denial{Op: op, Path: path, Rule: files.RuleAsked}
 	if t.say(toolTold{Ask: &toolQuestion{op, path}}) != nil {
@@ -149,5 +149,5 @@ func (t *talk) check(op files.Op, path string) *files.Denial {
 	return denied
 }
 
-// linked tells chatd-root, which stops what it does not like.
+// linked reports the links to chatd-root, which may end the tool because of them.
 func (t *talk) linked(all []files.Link) error { return t.say(toolTold{Links: all}) }

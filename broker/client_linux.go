@@ -14,7 +14,7 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// Client is the front's end. It satisfies [Root].
+// Client is the front's end of the control socket. It satisfies [Root].
 type Client struct{ control *link }
 
 var _ Root = (*Client)(nil)
@@ -29,8 +29,8 @@ func NewClient(f *os.File) (*Client, error) {
 	return &Client{l}, err
 }
 
-// Settings gives what chatd-root sends to took, at once and at each change, until the
-// control socket ends, as it does with chatd-root.
+// Settings passes the settings from chatd-root to took, the first and each change, until the
+// control socket or chatd-root ends.
 func (c *Client) Settings(took func(Settings) error) error {
 	for {
 		err := c.control.recv(func(k kind, p []byte) error {
@@ -55,13 +55,12 @@ func (c *Client) Settings(took func(Settings) error) error {
 // Ready tells chatd-root that the front answers callers from now on.
 func (c *Client) Ready() error { return c.control.send(ready, nil) }
 
-// hooks are what a call has beside its request and its answer.
+// hooks handle the packets of a call beside its request and its answer.
 type hooks struct {
-	// on takes what comes before the answer. An error of it gives the call up, and is the
-	// call's.
+	// on handles packets before the answer. Its error ends the call, and is the call's error.
 	on func(k kind, p []byte) error
-	// streams takes the descriptors of a run, which are its to close. Without it a call takes
-	// none: the kernel closes them.
+	// streams takes, and must close, a run's descriptors. Without it the call accepts none: the
+	// kernel closes them.
 	streams func(run string, fds [2]int) error
 	// stdin takes the standard input of a run, likewise, and may not wait.
 	stdin func(l *link, to stream.Input)
@@ -80,7 +79,7 @@ func (v verb[A, R]) askWith(ctx context.Context, c *Client, id chat.ID, a A, h h
 	if err != nil {
 		return result, err
 	}
-	defer func() { _ = l.close() }() // nobody hears what it says
+	defer func() { _ = l.close() }() // the call is over either way
 	raw, err := encode(a)
 	if err != nil {
 		return result, err
@@ -92,7 +91,7 @@ func (v verb[A, R]) askWith(ctx context.Context, c *Client, id chat.ID, a A, h h
 	if err := l.sendAll(request, requestEnd, m); err != nil {
 		return result, gone(err)
 	}
-	// Hung up and not closed: what the call did about it is still heard.
+	// The link is shut down and not closed, so that the call's last answer still arrives.
 	defer context.AfterFunc(ctx, func() { _ = l.hangUp() })()
 	result, err = hear[R](h.receiver(l), func(k kind, p []byte) error {
 		switch {
@@ -122,14 +121,14 @@ func (c *Client) open() (*link, error) {
 	return newLink(ours)
 }
 
-// gone is what a caller reads when chatd-root does not answer any more.
+// gone is a caller's error when chatd-root no longer answers.
 func gone(err error) error { return fmt.Errorf("%w: %w: %w", ErrUnreached, err, chat.ErrBusy) }
 
-// receiver is [link.recv], or as much for a call that brings descriptors.
+// receiver is [link.recv], or its equivalent for a call that passes descriptors.
 type receiver = func(use func(k kind, p []byte) error) error
 
-// receiver takes the descriptors of one packet, or of as many as there are file tools. All others
-// are closed, and an error.
+// receiver accepts descriptors with one packet, or with one packet for each file tool. It closes
+// all others, and they are an error.
 func (h hooks) receiver(l *link) receiver {
 	if h.streams == nil && h.stdin == nil && h.talks == nil {
 		return l.recv
@@ -143,7 +142,7 @@ func (h hooks) receiver(l *link) receiver {
 				return h.streams(string(p), [2]int(fds))
 			case input && len(fds) == 1 && h.stdin != nil && !taken:
 				taken = true
-				f := os.NewFile(uintptr(fds[0]), "stdin") // its writes can be given up
+				f := os.NewFile(uintptr(fds[0]), "stdin") // deadlines can cancel its writes
 				h.stdin(l, stream.Input{W: f, Framed: k == stdinTTY})
 				return nil
 			case k == tool && len(fds) == 2 && h.talks != nil:
@@ -156,8 +155,8 @@ func (h hooks) receiver(l *link) receiver {
 	}
 }
 
-// hear reads until the answer. Where chatd-root has closed a call before it read all, the socket
-// first says so (ECONNRESET), and then gives what was sent to it.
+// hear reads until the answer. If chatd-root closed the call before it read everything, read(2)
+// first fails with ECONNRESET and then returns the queued packets.
 func hear[R any](recv receiver, on func(kind, []byte) error) (result R, err error) {
 	var all []byte
 	for reset := false; ; {

@@ -9,9 +9,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// chatd-root and its front are for Linux: elsewhere nothing makes either end of a call.
+// chatd-root and its front run on Linux only: elsewhere neither end of a call exists.
 type (
-	// Client is the front's end.
+	// Client is the front's end of the control socket.
 	Client struct{}
 	call   struct {
 		message

@@ -9,13 +9,13 @@ import (
 	"github.com/chatd/chatd/quota"
 )
 
-// kinds are the errors that cross, by their own words.
+// kinds are the errors that keep their identity across the socket, by their text.
 var kinds = append(chat.Kinds(), context.Canceled)
 
 // maxWords bounds an error's text, in bytes.
 const maxWords = 64 << 10
 
-// failure is an error on its way.
+// failure is an error in a packet.
 type failure struct {
 	Words  string        `json:"words"`
 	Kinds  []string      `json:"kinds,omitempty"`
@@ -36,16 +36,16 @@ func failureOf(err error) failure {
 	return f
 }
 
-// remote is an error of chatd-root, in the front.
+// remote is chatd-root's error in the front.
 type remote struct {
 	words string
 	are   []error
 }
 
-// Error is what chatd-root said.
+// Error is the text from chatd-root.
 func (r *remote) Error() string { return r.words }
 
-// Unwrap are the errors of package chat that it was, a denial and a share that is used up.
+// Unwrap returns the errors of package chat that it wraps, a denial, and a share that is used up.
 func (r *remote) Unwrap() []error { return r.are }
 
 func (f failure) err() error {

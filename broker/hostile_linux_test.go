@@ -24,7 +24,7 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// These tests are a front that is taken over: it sends every message wrong in every way.
+// These tests act as a compromised front: it sends every message wrong in every way.
 
 // served is chatd-root's end, over chats in memory, and the front's control socket.
 type served struct {
@@ -42,11 +42,11 @@ func serve(t testing.TB) *served {
 	return d
 }
 
-// rootOf has chats in memory stand in for chatd-root.
+// rootOf makes a chatd-root of chats in memory.
 func rootOf(mem *apitest.Memory) Root {
 	return struct {
 		Base
-		Judged
+		Checks
 		Streams
 		FileTools
 	}{mem, mem, apitest.Streams{Of: mem}, apitest.FileTools{Of: mem}}
@@ -95,7 +95,7 @@ func operator(t testing.TB) context.Context {
 	return chat.WithCaller(t.Context(), chat.Caller{Name: "root", Role: chat.RoleOperator})
 }
 
-// held is how many descriptors and goroutines this process has.
+// held counts the descriptors and goroutines of this process.
 func held(t testing.TB) (fds, routines int) {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
@@ -105,7 +105,7 @@ func held(t testing.TB) (fds, routines int) {
 	return len(list), runtime.NumGoroutine()
 }
 
-// leaksNothing waits until there are no more of either than before.
+// leaksNothing waits until there are no more descriptors and goroutines than before.
 func leaksNothing(t testing.TB, fds, routines int) {
 	t.Helper()
 	var f, r int
@@ -118,8 +118,8 @@ func leaksNothing(t testing.TB, fds, routines int) {
 	t.Errorf("%d descriptors and %d goroutines, were %d and %d", f, r, fds, routines)
 }
 
-// TestHostileControl: what no front sends on the control socket ends it, leaks nothing, and
-// uses no descriptor that came along.
+// TestHostileControl: an invalid packet on the control socket ends it, leaks nothing, and its
+// descriptors are not used.
 func TestHostileControl(t *testing.T) {
 	dir := t.TempDir()
 	file, err := os.Create(filepath.Join(dir, "f"))
@@ -185,8 +185,8 @@ func TestHostileControl(t *testing.T) {
 	}
 }
 
-// raw makes a call of these packets, and returns what came back last: answerEnd, failed, or 0
-// for nothing.
+// raw makes a call of these packets, and returns the last packet's kind: answerEnd, failed, or 0
+// for none.
 func (d *served) raw(t testing.TB, send func(l *link)) (last kind, words string) {
 	t.Helper()
 	l, err := d.open()
@@ -205,8 +205,8 @@ func (d *served) raw(t testing.TB, send func(l *link)) (last kind, words string)
 	return last, string(p)
 }
 
-// TestHostileRequests: a request that no front sends is refused as invalid, reaches no chat,
-// and the next call is answered.
+// TestHostileRequests: an invalid request is refused, reaches no chat, and the next call is
+// answered.
 func TestHostileRequests(t *testing.T) {
 	d := serve(t)
 	fds, routines := held(t)
@@ -241,8 +241,7 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// TestHostileArguments: no verb crashes on arguments of another form, and none of another
-// form is done.
+// TestHostileArguments: no verb crashes on arguments of the wrong form, or acts on them.
 func TestHostileArguments(t *testing.T) {
 	d := serve(t)
 	fds, routines := held(t)
@@ -278,8 +277,8 @@ func TestHostileArguments(t *testing.T) {
 	}
 }
 
-// TestHostileOrder: packets out of order, of unknown kinds, with descriptors, too many and too
-// large end their call alone.
+// TestHostileOrder: packets out of order, of unknown kinds, with descriptors, too many or too large
+// end only their own call.
 func TestHostileOrder(t *testing.T) {
 	d := serve(t)
 	fds, routines := held(t)
@@ -314,7 +313,7 @@ func TestHostileOrder(t *testing.T) {
 			t.Errorf("answered %q %s", last, words)
 		}
 	})
-	t.Run("a request more", func(t *testing.T) { // the first is answered, or cut off
+	t.Run("a request more", func(t *testing.T) { // the first is answered or cut off
 		d.raw(t, func(l *link) {
 			for range 100 {
 				if l.send(requestEnd, list) != nil {
@@ -366,7 +365,7 @@ func TestHostileDeath(t *testing.T) {
 	leaksNothing(t, fds, routines)
 }
 
-// TestHostileMany: calls beyond the most are cut off, and places come back.
+// TestHostileMany: calls over the limit are cut off, and ended calls free their places.
 func TestHostileMany(t *testing.T) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur < 2*maxCalls+200 {

@@ -6,21 +6,21 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Life is what makes, finds, changes and removes chats.
+// Life makes, finds, changes and removes chats.
 type Life interface {
-	// Create makes the chat of spec's owner and external id, or finds it; created says which, and
-	// c.Ignored what of spec is not so of one that was found. Any number of callers may create the
-	// same one at once.
+	// Create makes the chat of spec's owner and external id, or finds it; created says which.
+	// c.Ignored lists the fields of spec in which a chat that was found differs. Any number of
+	// callers may create the same chat simultaneously.
 	Create(ctx context.Context, spec chat.Spec) (c chat.Chat, created bool, err error)
 	// List returns one page; Page.Next is the cursor for the following one.
 	List(ctx context.Context, filter chat.Filter) (chat.Page, error)
 	// Get returns one chat as it is now.
 	Get(ctx context.Context, id chat.ID) (chat.Chat, error)
-	// Patch changes what may change of a chat that is there: its labels.
+	// Patch changes the labels, the only part of a chat that may change.
 	Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat, error)
 	// Reap ends the chat and removes every trace of it.
 	Reap(ctx context.Context, id chat.ID) error
-	// Wake gives the chat a session; one that has a session keeps it.
+	// Wake starts the chat's session if it has none.
 	Wake(ctx context.Context, id chat.ID) (chat.Chat, error)
 	// Sleep ends the chat's processes and keeps its home.
 	Sleep(ctx context.Context, id chat.ID) (chat.Chat, error)

@@ -51,8 +51,8 @@ func Pair() (root, front *os.File, err error) {
 	return os.NewFile(uintptr(a), "broker"), os.NewFile(uintptr(b), "front"), nil
 }
 
-// packets are buffers for one packet with its kind, and a byte more, by which one that is too
-// long is seen. Nobody holds one while nothing comes.
+// packets are buffers for one packet with its kind, and one byte more that reveals a packet that is
+// too long. An idle reader holds no buffer.
 var packets = sync.Pool{New: func() any { return new([packetSize + 1]byte) }}
 
 // send sends one packet, of at most packetSize bytes with its kind.
@@ -63,7 +63,7 @@ func (l *link) send(k kind, p []byte) error {
 	n := 1 + copy(b[1:], p)
 	var sendErr error
 	err := l.raw.Write(func(fd uintptr) bool {
-		// An end that is gone is EPIPE: the Go runtime ignores SIGPIPE of such a descriptor.
+		// A closed peer is EPIPE: the Go runtime ignores SIGPIPE for such a descriptor.
 		_, sendErr = unix.Write(int(fd), b[:n])
 		return sendErr != unix.EAGAIN
 	})
@@ -98,8 +98,8 @@ func (l *link) sendAll(part, last kind, p []byte) error {
 	return l.send(last, p)
 }
 
-// recv gives the next packet to use, whose bytes are its own until it returns. At the end it is
-// [io.EOF]. The kernel closes descriptors that come along, for read(2) has no place for them.
+// recv passes the next packet to use, which owns the bytes until it returns. At the end it returns
+// [io.EOF]. The kernel closes passed descriptors, because read(2) cannot receive them.
 func (l *link) recv(use func(k kind, p []byte) error) error {
 	var b *[packetSize + 1]byte
 	var n int
@@ -130,7 +130,7 @@ func (l *link) recv(use func(k kind, p []byte) error) error {
 // maxOOB has room for a few descriptors of one packet (cmsg(3)); the kernel closes the rest.
 const maxOOB = 32
 
-// recvFDs is recv for packets that may bring descriptors, which then are use's to close.
+// recvFDs is recv for packets that may pass descriptors, which use must close.
 func (l *link) recvFDs(use func(k kind, p []byte, fds []int) error) error {
 	var b *[packetSize + 1]byte
 	var oob [maxOOB]byte
@@ -162,7 +162,7 @@ func (l *link) recvFDs(use func(k kind, p []byte, fds []int) error) error {
 	return use(kind(b[0]), b[1:n], fds)
 }
 
-// recvAll joins packets of kind part and the one behind them, which must be one of lasts.
+// recvAll joins packets of kind part and the next one, whose kind must be one of lasts.
 func (l *link) recvAll(most int, part kind, lasts ...kind) (last kind, all []byte, err error) {
 	for {
 		err := l.recv(func(k kind, p []byte) error {
@@ -187,14 +187,14 @@ func (l *link) recvAll(most int, part kind, lasts ...kind) (last kind, all []byt
 	}
 }
 
-// hangUp lets the other side read the end, and still hears it.
+// hangUp ends this side's writing; the link can still receive.
 func (l *link) hangUp() error {
 	var shutErr error
 	err := l.raw.Control(func(fd uintptr) { shutErr = unix.Shutdown(int(fd), unix.SHUT_WR) })
 	return errors.Join(err, shutErr)
 }
 
-// hearBy bounds how long recv waits; the zero time takes the bound away.
+// hearBy sets recv's deadline; the zero time removes it.
 func (l *link) hearBy(t time.Time) error { return l.f.SetReadDeadline(t) }
 
 func (l *link) close() error { return l.f.Close() }

@@ -19,19 +19,19 @@ const (
 	newCall    kind = 'c' // on the control socket, with the root's end of a call
 	request    kind = 'q' // a part of a request
 	requestEnd kind = 'Q' // its last part
-	end        kind = 'e' // all is written to a run
-	broken     kind = 'x' // what is written to a run could not be read to its end
-	toolPart   kind = 'P' // a part of what the front says about a file tool
+	end        kind = 'e' // all input of a run is written
+	broken     kind = 'x' // a run's input could not be read to its end
+	toolPart   kind = 'P' // a part of the front's message about a file tool
 	toolSays   kind = 'p' // its last part
 	ready      kind = 'y' // on the control socket: the front answers callers
 	// Root to front.
 	settings  kind = 'h' // on the control socket
 	streams   kind = 's' // the id of a run, with the descriptors of its two streams
 	stdin     kind = 'i' // the id of a run, with the descriptor to write its standard input to
-	stdinTTY  kind = 't' // that of a run with a terminal, which reads frames
+	stdinTTY  kind = 't' // the same for a run with a terminal, which reads frames
 	tool      kind = 'o' // a file tool, with the descriptors of its input and output
-	toolReply kind = 'v' // whether it may
-	toolStop  kind = 'k' // it is over
+	toolReply kind = 'v' // whether its question is denied
+	toolStop  kind = 'k' // the end of the tool
 	framePart kind = 'F' // a part of one value of a stream
 	frame     kind = 'f' // its last part
 	answer    kind = 'a' // a part of an answer
@@ -39,8 +39,8 @@ const (
 	failed    kind = 'E' // the last part of a failure, in its place
 )
 
-// Bounds, in bytes and counts. A request is at most what the API takes, with each byte
-// escaped; an answer is at most a run's two streams, each byte escaped.
+// Bounds, in bytes and counts. A request is at most the API's largest, each byte escaped; an answer
+// is at most a run's two streams, each byte escaped.
 const (
 	packetSize = 64 << 10
 	maxRequest = 16 << 20
@@ -58,7 +58,7 @@ type message struct {
 	Args   json.RawMessage `json:"args,omitempty"`
 }
 
-// Settings is what chatd-root tells the front: at its start, and when they change.
+// Settings are what chatd-root sends the front at its start and at each change.
 type Settings struct {
 	Version string `json:"version"`
 	// Operators and Bridges are group ids.
@@ -73,10 +73,10 @@ type Settings struct {
 	Grace time.Duration `json:"grace_ns"`
 }
 
-// nothing is no arguments, and no answer.
+// nothing stands for no arguments and for no answer.
 type nothing struct{}
 
-// encode is v as JSON, no longer than it has to be.
+// encode encodes v as JSON without escapes for HTML.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -100,7 +100,7 @@ func decode(b []byte, into any) error {
 	return nil
 }
 
-// values reads each frame of a stream.
+// values decodes each frame of a stream and passes it to out.
 func values[T any](out func(T) error) func(kind, []byte) error {
 	var all []byte
 	return func(k kind, p []byte) error {

@@ -6,15 +6,15 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Reports say what holds for a chat, and for the host.
+// Reports describe a chat and the host.
 type Reports interface {
-	// Explain says whether the chat's file rules allow something, and by which rule.
+	// Explain reports whether the chat's file rules allow an operation, and by which rule.
 	Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error)
-	// Plan returns what the chat's session is made of. It is for operators.
+	// Plan describes the chat's session: its mounts, rights and environment. It is for operators.
 	Plan(ctx context.Context, id chat.ID) (chat.Plan, error)
 	// Host describes the machine and its walls.
 	Host(ctx context.Context) (chat.Host, error)
-	// Status is the daemon at a glance. It tries nothing, and answers while walls are tried.
+	// Status summarizes the daemon's state. It probes nothing, and answers while walls are probed.
 	Status(ctx context.Context) (chat.Status, error)
 }
 

@@ -14,11 +14,11 @@ const (
 	packetTime  = 2 * time.Minute
 )
 
-// handlers are all that a front may ask for.
+// handlers are all verbs that a front may call.
 var handlers = byName(lifeVerbs, runVerbs, scheduleVerbs, terminalVerbs, reportVerbs,
 	streamVerbs, toolVerbs, verbs{nameOf})
 
-// nameOf is no method of [Root].
+// nameOf is the one verb that is not a method of [Root].
 var nameOf = by("name_of", func(_ context.Context, c *call, uid uint32) (string, error) {
 	return c.nameOf(uid)
 })
@@ -56,7 +56,7 @@ func (s *Server) read(c *call) (handler, error) {
 	return c.check()
 }
 
-// check refuses what no sound front sends, before anything of it is used.
+// check refuses an invalid request before any of it is used.
 func (c *call) check() (handler, error) {
 	do, known := handlers[c.Verb]
 	if !known {

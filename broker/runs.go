@@ -8,13 +8,13 @@ import (
 
 // Runs are runs without their streams.
 type Runs interface {
-	// StartRun starts a run that goes on without its caller, and returns once it is on its way.
+	// StartRun starts a background run, and returns once it has started.
 	StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error)
 	// Runs lists the runs in progress and the background runs that are kept.
 	Runs(ctx context.Context, id chat.ID) (chat.Runs, error)
-	// Processes lists what runs in the chat, whatever began it; none while it is asleep.
+	// Processes lists all processes in the chat; none while it is asleep.
 	Processes(ctx context.Context, id chat.ID) (chat.Processes, error)
-	// EndRun ends a run and returns when nothing of it is left. A run of another chat is
+	// EndRun ends a run and returns when none of its processes is left. A run of another chat is
 	// [chat.ErrNotFound], as one that does not exist.
 	EndRun(ctx context.Context, id chat.ID, run string) error
 	// SignalRun sends a signal to every process of a run.
@@ -27,7 +27,8 @@ type (
 		Signal chat.RunSignal `json:"signal,omitzero"`
 		Last   bool           `json:"last,omitempty"`
 	}
-	// Paths that the front found in a command have no name in the API's JSON.
+	// namedRun carries the paths that the front found in a command: the API's JSON has no field for
+	// them.
 	namedRun struct {
 		chat.RunSpec
 		Named []chat.NamedPath `json:"named,omitempty"`

@@ -6,33 +6,34 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Schedules are a chat's runs by the clock.
+// Schedules keeps a chat's scheduled runs.
 type Schedules interface {
 	// Schedules lists a chat's schedules, with how the last run of each went.
 	Schedules(ctx context.Context, id chat.ID) (chat.Schedules, error)
 	// Schedule returns one of them.
 	Schedule(ctx context.Context, id chat.ID, schedule string) (chat.Schedule, error)
-	// RemoveSchedule forgets one. A run of it that is under way goes on.
+	// RemoveSchedule removes one. Its current run continues.
 	RemoveSchedule(ctx context.Context, id chat.ID, schedule string) error
 }
 
-// Judged is what the front asks about commands and schedules that it has read.
-type Judged interface {
-	// Terms are what the front judges the commands of a chat by.
+// Checks is what the front needs to check commands and schedules.
+type Checks interface {
+	// Terms are what the front checks the commands of a chat by.
 	Terms(ctx context.Context, id chat.ID) (chat.Terms, error)
 	// RefuseRun writes to the audit log that the front refused a run.
 	RefuseRun(ctx context.Context, id chat.ID, r chat.RefusedRun) error
 	// PutSchedule keeps a schedule of the caller's.
 	PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedule) (chat.Schedule, error)
-	// KeptSchedules gives the schedules of all chats to out, and KeptSchedule is one of them.
+	// KeptSchedules passes the schedules of all chats to out; KeptSchedule returns one.
 	KeptSchedules(ctx context.Context, out func(chat.StoredSchedule) error) error
 	KeptSchedule(ctx context.Context, id chat.ID, schedule string) (chat.StoredSchedule, error)
-	// BeginDue takes a time that has come and begins its run, as the caller who made the schedule.
-	// Where running is false, the result is written down already.
+	// BeginDue starts the run of a due schedule, as the schedule's creator. If running is false,
+	// the result is already recorded.
 	BeginDue(ctx context.Context, d chat.DueSchedule) (running bool, err error)
-	// AwaitDue returns when the result of that run is written down, or with ctx: the run goes on.
+	// AwaitDue returns when the result of that run is recorded, or when ctx ends: the run
+	// continues.
 	AwaitDue(ctx context.Context, d chat.DueSchedule) error
-	// AddSkipped adds d.Skipped to what is written down.
+	// AddSkipped adds d.Skipped to the recorded count.
 	AddSkipped(ctx context.Context, d chat.DueSchedule) error
 }
 
@@ -48,7 +49,7 @@ var (
 		return nothing{}, c.root.KeptSchedules(ctx, out)
 	})
 	keptSchedule = of("kept_schedule", Root.KeptSchedule)
-	// The chat of the call is checked, as that in the arguments is not.
+	// The call's chat is used because it is checked; the one in the arguments is not.
 	beginDue = by("begin_due", func(ctx context.Context, c *call, d chat.DueSchedule) (bool, error) {
 		d.Chat = c.Chat
 		return c.root.BeginDue(ctx, d)
@@ -81,47 +82,47 @@ func (c *Client) RemoveSchedule(ctx context.Context, id chat.ID, name string) er
 	return removeSchedule.order(ctx, c, id, name)
 }
 
-// Terms is [Judged].
+// Terms is [Checks].
 func (c *Client) Terms(ctx context.Context, id chat.ID) (chat.Terms, error) {
 	return terms.ask(ctx, c, id, nothing{})
 }
 
-// RefuseRun is [Judged].
+// RefuseRun is [Checks].
 func (c *Client) RefuseRun(ctx context.Context, id chat.ID, r chat.RefusedRun) error {
 	return refuseRun.order(ctx, c, id, r)
 }
 
-// PutSchedule is [Judged].
+// PutSchedule is [Checks].
 func (c *Client) PutSchedule(
 	ctx context.Context, id chat.ID, n chat.NewSchedule,
 ) (chat.Schedule, error) {
 	return putSchedule.ask(ctx, c, id, n)
 }
 
-// KeptSchedules is [Judged].
+// KeptSchedules is [Checks].
 func (c *Client) KeptSchedules(ctx context.Context, out func(chat.StoredSchedule) error) error {
 	_, err := keptSchedules.askWith(ctx, c, "", nothing{}, hooks{on: values(out)})
 	return err
 }
 
-// KeptSchedule is [Judged].
+// KeptSchedule is [Checks].
 func (c *Client) KeptSchedule(
 	ctx context.Context, id chat.ID, name string,
 ) (chat.StoredSchedule, error) {
 	return keptSchedule.ask(ctx, c, id, name)
 }
 
-// BeginDue is [Judged].
+// BeginDue is [Checks].
 func (c *Client) BeginDue(ctx context.Context, d chat.DueSchedule) (bool, error) {
 	return beginDue.ask(ctx, c, d.Chat, d)
 }
 
-// AwaitDue is [Judged].
+// AwaitDue is [Checks].
 func (c *Client) AwaitDue(ctx context.Context, d chat.DueSchedule) error {
 	return awaitDue.order(ctx, c, d.Chat, d)
 }
 
-// AddSkipped is [Judged].
+// AddSkipped is [Checks].
 func (c *Client) AddSkipped(ctx context.Context, d chat.DueSchedule) error {
 	return addSkipped.order(ctx, c, d.Chat, d)
 }

@@ -18,12 +18,12 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// ServerOptions say what a front may ask of. All of them are needed.
+// ServerOptions configures a [Server]. All fields are required.
 type ServerOptions struct {
 	Root Root
 	// NameOf resolves a uid of the host.
 	NameOf func(uid uint32) (string, error)
-	// Log takes what a front did that no sound one does.
+	// Log receives violations of the protocol by the front.
 	Log *slog.Logger
 }
 
@@ -72,8 +72,8 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Serve answers calls until the front closes the control socket, which is nil, or sends on it
-// what no front sends. It cancels the calls that are left then; Wait waits for them.
+// Serve answers calls until the front closes the control socket, which returns nil, or sends an
+// invalid packet on it. It then cancels the remaining calls; Wait waits for them.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -97,8 +97,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 }
 
-// Wait waits until every call has ended, and not longer than most. It is for a server whose
-// Serve has returned.
+// Wait waits at most most until every call has ended. Call it after Serve has returned.
 func (s *Server) Wait(most time.Duration) error {
 	ended := make(chan struct{})
 	go func() {
@@ -113,8 +112,8 @@ func (s *Server) Wait(most time.Duration) error {
 	}
 }
 
-// accept begins the call whose socket fd is. A descriptor of anything else is the front's
-// fault, and never used: reading it could wait for ever, or have an effect.
+// accept begins the call on socket fd. Any other descriptor is an error of the front and is never
+// used: reading it could block forever, or have an effect.
 func (s *Server) accept(ctx context.Context, fd int) error {
 	for _, o := range []struct{ option, want int }{{unix.SO_DOMAIN, unix.AF_UNIX}, {unix.SO_TYPE, unix.SOCK_SEQPACKET}, {unix.SO_ACCEPTCONN, 0}} {
 		if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, o.option); err != nil || got != o.want {
@@ -123,7 +122,7 @@ func (s *Server) accept(ctx context.Context, fd int) error {
 	}
 	select {
 	case s.places <- struct{}{}:
-	default: // the front reads that it was cut off
+	default: // the front sees the end of the socket
 		s.opt.Log.Warn("refused a call of the front: too many at once", "limit", maxCalls)
 		return unix.Close(fd)
 	}
@@ -147,7 +146,7 @@ type call struct {
 	*link
 	message
 	large   chan struct{} // the server's
-	written chan kind     // that all is written to a run, or not
+	written chan kind     // end or broken, from the front
 	root    Root
 	nameOf  func(uid uint32) (string, error)
 	tools   tools
@@ -155,7 +154,7 @@ type call struct {
 
 // serve reads the request, does it, and answers.
 func (s *Server) serve(ctx context.Context, c *call) {
-	// A request that is still arriving when the front ends is dropped.
+	// A request that is still incomplete when the front ends is dropped.
 	defer context.AfterFunc(ctx, func() { _ = c.hearBy(time.Unix(1, 0)) })()
 	result, err := s.work(ctx, c)
 	last, p := answerEnd, []byte(nil)
@@ -198,8 +197,8 @@ func (s *Server) work(ctx context.Context, c *call) (result any, err error) {
 	return do(ctx, c)
 }
 
-// watch takes what the front says beside its request, and cancels the call when the front hangs up
-// or breaks the order.
+// watch handles the front's packets after its request, and cancels the call when the front hangs up
+// or violates the protocol.
 func (c *call) watch(cancel context.CancelFunc) {
 	defer cancel()
 	parts := parts{large: c.large}

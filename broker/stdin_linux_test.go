@@ -19,14 +19,14 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// reading is chatd-root with a run that reads, and to which one at a time may write.
+// reading is chatd-root with a run that reads; one caller at a time may write to it.
 type reading struct {
 	Base
-	Judged
+	Checks
 	apitest.Streams
 	FileTools
 	writing sync.Mutex
-	// r is read by the run, and w is what chatd-root has of its other end.
+	// The run reads r; w is chatd-root's copy of the other end.
 	r, w  *os.File
 	over  context.Context
 	typed atomic.Bool
@@ -57,7 +57,7 @@ func (r *reading) WriteStdin(
 func serveReader(t *testing.T) (d *served, run *reading, end func()) {
 	t.Helper()
 	mem := apitest.New()
-	run = &reading{Base: mem, Judged: mem, Streams: apitest.Streams{Of: mem}}
+	run = &reading{Base: mem, Checks: mem, Streams: apitest.Streams{Of: mem}}
 	var err error
 	if run.r, run.w, err = os.Pipe(); err != nil {
 		t.Fatal(err)
@@ -73,8 +73,8 @@ func (r *reading) close(t *testing.T) {
 	}
 }
 
-// TestStdinCrosses: the front writes to the run's own pipe, and its call ends well once it has; no
-// byte of it is in a packet. A call that is ended by the run ends the writing, and says why.
+// TestStdinCrosses: the front writes to the run's own pipe, and its call then succeeds; no byte is
+// in a packet. If the run ends the call, the writing ends, and the error says why.
 func TestStdinCrosses(t *testing.T) {
 	fds, routines := held(t)
 	d, run, end := serveReader(t)
@@ -120,8 +120,8 @@ func TestStdinCrosses(t *testing.T) {
 	leaksNothing(t, fds, routines)
 }
 
-// TestHostileStdin: whatever a front does with the standard input of a run that it is given,
-// nothing is left of the call in chatd-root, and the next may write.
+// TestHostileStdin: whatever a front does with the standard input of a run, the call leaves nothing
+// in chatd-root, and the next caller may write.
 func TestHostileStdin(t *testing.T) {
 	const ask = `{"verb":"write_stdin","caller":{"name":"root","role":"operator"},` +
 		`"chat":"0123456789abcdef","args":{"run":"run-7"}}`
@@ -153,7 +153,7 @@ func TestHostileStdin(t *testing.T) {
 			if err := l.hearBy(time.Now().Add(time.Minute)); err != nil {
 				t.Fatal(err)
 			}
-			var given []int // which the front keeps
+			var given []int // kept by the front
 			err = l.recvFDs(func(k kind, _ []byte, fds []int) error {
 				if given = fds; k != stdin || len(fds) != 1 {
 					t.Errorf("got %q with %d descriptors", k, len(fds))
@@ -190,8 +190,8 @@ func TestHostileStdin(t *testing.T) {
 	}
 }
 
-// TestStdinThatNeverEnds: a front that has a run's standard input and says nothing has it until the
-// run ends, and no longer.
+// TestStdinThatNeverEnds: a front that never reports the end of the writing holds a run's standard
+// input until the run ends, and no longer.
 func TestStdinThatNeverEnds(t *testing.T) {
 	fds, routines := held(t)
 	d, run, over := serveReader(t)

@@ -54,7 +54,7 @@ func (c *Client) Attach(
 	return attach.askWith(ctx, c, id, a, hooks{streams: pipes(begun)})
 }
 
-// pipes gives begun the streams of a run, whose reads can be given up.
+// pipes passes the streams of a run to begun as files whose reads deadlines can cancel.
 func pipes(begun Begun) func(run string, fds [2]int) error {
 	return func(run string, fds [2]int) error {
 		for _, fd := range fds {
@@ -99,11 +99,11 @@ func (c *Client) WriteStdin(
 	return w.explain(ctx, cancel, err)
 }
 
-// stdinWriter writes to a run beside the call that brought its standard input.
+// stdinWriter writes to a run in a goroutine beside the call.
 type stdinWriter struct {
 	write Writes
 	began bool
-	told  chan error // how it went
+	told  chan error // the result of write
 }
 
 func (w *stdinWriter) begin(ctx context.Context, l *link, to stream.Input) {
@@ -119,9 +119,8 @@ func (w *stdinWriter) begin(ctx context.Context, l *link, to stream.Input) {
 	}()
 }
 
-// explain is the error of the call, once nothing is written any more. An error of the writing is
-// the reason of what chatd-root says, unless that is that the run has ended, or the call ended
-// first and ended the writing.
+// explain waits for the end of the writing and returns the call's error. An error of the writing
+// caused chatd-root's, unless the run had ended, or the end of the call ended the writing.
 func (w *stdinWriter) explain(ctx context.Context, cancel func(), err error) error {
 	if !w.began {
 		return err
@@ -138,16 +137,15 @@ func (w *stdinWriter) explain(ctx context.Context, cancel func(), err error) err
 	return own
 }
 
-// The streams of a call. A front that is gone is seen by watch, which cancels the call.
+// The streams of a call. watch notices a front that is gone, and cancels the call.
 
-// streams gives the front the streams of a run. Nothing of them stays here: without a front they
-// end.
+// streams passes the streams of a run to the front and closes them here: without a front they end.
 func (c *call) streams(run string, stdout, stderr *os.File) {
 	_ = errors.Join(c.tellFiles(streams, []byte(run), stdout, stderr), stdout.Close(), stderr.Close())
 }
 
-// writes has the front write to a run, and returns once the front says that it is done. Nothing
-// says that it is: a front may keep its descriptor, and write on, for as long as the run reads.
+// writes passes a run's input to the front, and returns once the front reports the end. It cannot
+// verify the report: a front may keep its descriptor and write for as long as the run reads.
 func (c *call) writes(run string) Writes {
 	return func(ctx context.Context, to stream.Input) error {
 		k := stdin

@@ -20,7 +20,7 @@ import (
 // printing is chatd-root with runs that print.
 type printing struct {
 	Base
-	Judged
+	Checks
 	apitest.Streams
 	FileTools
 	prints func(ctx context.Context, stdout, stderr *os.File) error
@@ -45,11 +45,11 @@ func (p printing) Run(
 // serveRuns serves runs that print.
 func serveRuns(t *testing.T, prints func(ctx context.Context, stdout, stderr *os.File) error) *served {
 	mem := apitest.New()
-	return serveRoot(t, printing{Base: mem, Judged: mem, Streams: apitest.Streams{Of: mem}, prints: prints})
+	return serveRoot(t, printing{Base: mem, Checks: mem, Streams: apitest.Streams{Of: mem}, prints: prints})
 }
 
-// TestStreamsCross: the front reads what a run prints from the run's own pipes; chatd-root keeps
-// nothing of them open, and no byte of it is in a packet.
+// TestStreamsCross: the front reads the output from the run's own pipes; chatd-root keeps none of
+// them open, and no byte of it is in a packet.
 func TestStreamsCross(t *testing.T) {
 	fds, routines := held(t)
 	const text = "some output, "
@@ -88,15 +88,15 @@ func TestStreamsCross(t *testing.T) {
 	leaksNothing(t, fds, routines)
 }
 
-// TestStreamsOfAFrontThatEnds: when the front is gone nobody has the read ends any more, so that
-// the run ends by what it prints, and nothing is left open.
+// TestStreamsOfAFrontThatEnds: the end of the front closes the read ends, so that the next write
+// ends the run, and nothing is left open.
 func TestStreamsOfAFrontThatEnds(t *testing.T) {
 	fds, routines := held(t)
 	wrote := make(chan error, 1)
 	d := serveRuns(t, func(ctx context.Context, stdout, _ *os.File) error {
 		<-ctx.Done()
 		var err error
-		for range 1000 { // the end of the call is seen before its queue is emptied
+		for range 1000 { // the call's end is visible before its queue is drained
 			if _, err = stdout.WriteString("x"); err != nil {
 				break
 			}
@@ -113,7 +113,7 @@ func TestStreamsOfAFrontThatEnds(t *testing.T) {
 	if err := l.send(requestEnd, []byte(m)); err != nil {
 		t.Fatal(err)
 	}
-	// The packet with the descriptors is in the queue of a socket that is closed unread.
+	// The packet with the descriptors is in the queue of a socket that closes before it is read.
 	var ready []unix.PollFd
 	err = l.raw.Control(func(fd uintptr) { ready = []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} })
 	if err != nil {
@@ -131,8 +131,8 @@ func TestStreamsOfAFrontThatEnds(t *testing.T) {
 	leaksNothing(t, fds, routines)
 }
 
-// TestHostileStreams: descriptors that a call does not bring, too many or too few of them, or with
-// another packet, are closed; where the call brings any it ends with an error.
+// TestHostileStreams: unexpected descriptors, too many, too few, or with the wrong packet, are
+// closed; a call that takes descriptors ends with an error.
 func TestHostileStreams(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

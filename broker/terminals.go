@@ -6,21 +6,21 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Terminals are what chats have typed into them, and print.
+// Terminals types into chats' terminals and reads them.
 type Terminals interface {
 	// Input types into the chat's terminal.
 	Input(ctx context.Context, id chat.ID, in chat.Input) error
-	// InputWait is Input that waits, as in.Wait says, and returns what was printed.
+	// InputWait is Input that waits, as in.Wait says, and returns the output since the input.
 	InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error)
-	// Screen returns what the chat's terminal shows.
+	// Screen returns the screen of the chat's terminal.
 	Screen(ctx context.Context, id chat.ID) (chat.Screen, error)
-	// ScreenWith is Screen with what spec says: colours, and lines that were scrolled away.
+	// ScreenWith is Screen with the colours and the scrolled-off lines that spec asks for.
 	ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error)
-	// Log returns a piece of what the chat's terminal printed, from the cursor since on;
-	// below 0, from the first byte that is kept.
+	// Log returns a piece of the terminal's output, from the cursor since on; below 0, from the
+	// first byte that is kept.
 	Log(ctx context.Context, id chat.ID, since int64) (chat.Log, error)
-	// FollowLog gives out what Log has piece by piece, as it is printed, and perhaps an empty
-	// piece now and then. It ends with ctx, with out's error, or with the chat.
+	// FollowLog passes the pieces of Log to out as they are printed, and possibly empty pieces in
+	// between. It ends with ctx, with out's error, or with the chat.
 	FollowLog(ctx context.Context, id chat.ID, since int64, out func(chat.Log) error) error
 }
 
@@ -30,7 +30,7 @@ type (
 	}
 	typed struct {
 		chat.Typed
-		Output *chat.Span `json:"output,omitempty"` // which the API does not show
+		Output *chat.Span `json:"output,omitempty"` // not in the API
 	}
 )
 

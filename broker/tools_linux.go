@@ -13,17 +13,17 @@ import (
 	"github.com/chatd/chatd/files"
 )
 
-// What passes of a file tool, between its start and its end: its descriptors to the front, the
-// front's questions and chatd-root's replies, and what the front reports.
+// The messages about a file tool: its descriptors to the front, the front's questions, chatd-root's
+// replies, and the front's reports.
 
 type (
-	// startedTool comes with the descriptors. N names the tool in its call.
+	// startedTool accompanies the descriptors. N identifies the tool within its call.
 	startedTool struct {
 		N    int        `json:"n"`
 		Tool files.Tool `json:"tool"`
 		Max  int64      `json:"max"`
 	}
-	// toolTold is one thing that the front says of a tool.
+	// toolTold is one message from the front about a tool.
 	toolTold struct {
 		N      int           `json:"n"`
 		Ask    *toolQuestion `json:"ask,omitempty"`
@@ -34,19 +34,19 @@ type (
 		Op   files.Op `json:"op"`
 		Path string   `json:"path"`
 	}
-	// toolAnswered is chatd-root's reply, or with a stop the number alone.
+	// toolAnswered is chatd-root's reply; a stop has only the number.
 	toolAnswered struct {
 		N      int  `json:"n"`
 		Denied bool `json:"denied,omitempty"`
 	}
-	// toolReport is how it ended: by an answer, which may be a failure, or without.
+	// toolReport is how a tool ended: with an answer, which may be a failure, or without one.
 	toolReport struct {
 		Answer files.Answer `json:"answer"`
-		// Denied: by what chatd-root replied.
+		// Denied means that chatd-root's reply denied it.
 		Denied bool `json:"denied,omitempty"`
-		// Broken: the content of the caller could not be read.
+		// Broken means that the caller's content could not be read.
 		Broken bool `json:"broken,omitempty"`
-		// Ended: the tool ended, and did not answer.
+		// Ended means that the tool ended without an answer.
 		Ended bool     `json:"ended,omitempty"`
 		Error *failure `json:"error,omitempty"`
 	}
@@ -55,17 +55,17 @@ type (
 // maxTools is how many tools one call has.
 const maxTools = 2
 
-// tools are those of one call, in chatd-root.
+// tools are the file tools of one call, in chatd-root.
 type tools struct {
 	mu  sync.Mutex
 	all []*heldTool
 }
 
-// heldTool is a tool with which the front speaks.
+// heldTool is a tool that the front speaks with.
 type heldTool struct {
 	files.Started
-	denied *files.Denial // by the last reply
-	ended  chan toolEnd  // how, once
+	denied *files.Denial // of the last reply
+	ended  chan toolEnd  // its first end
 }
 
 type toolEnd struct {
@@ -73,9 +73,9 @@ type toolEnd struct {
 	err error
 }
 
-// talk has the front speak with a tool, and returns what the front reports. Nothing of the tool's
-// descriptors stays here. The report is the front's word, as what it says about the tool is: it may
-// pass over what is denied, and what the kernel does not deny the tool then does.
+// talk passes a tool to the front, closes its descriptors here, and returns the front's report. The
+// report is not verified, nor are the front's other messages: it may ignore a denial, and the tool
+// then does what the kernel does not deny.
 func (c *call) talk(ctx context.Context, s files.Started) (files.Answer, error) {
 	defer func() { _ = errors.Join(s.In.Close(), s.Out.Close()) }()
 	t := &heldTool{Started: s, ended: make(chan toolEnd, 1)}
@@ -122,7 +122,7 @@ func (t *tools) remove(n int) {
 	t.all[n] = nil
 }
 
-// find returns nil for a tool that is over: what is said about it comes too late.
+// find returns nil for a tool that has ended: a message about it is too late.
 func (t *tools) find(n int) (*heldTool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,7 +132,7 @@ func (t *tools) find(n int) (*heldTool, error) {
 	return t.all[n], nil
 }
 
-// hear does what the front says about a tool. It is called by the watcher of the call alone.
+// hear handles a message from the front about a tool. Only the call's watcher calls it.
 func (c *call) hear(p []byte) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -170,7 +170,7 @@ func (c *call) reply(t *heldTool, n int, q toolQuestion) error {
 	return err
 }
 
-// link passes on where links lead. An error of that is the tool's end.
+// link passes on where links lead. An error ends the tool.
 func (t *heldTool) link(all []files.Link) error {
 	if t.Linked == nil {
 		return errors.New("cannot use links: they were told, or not asked for")
@@ -183,7 +183,7 @@ func (t *heldTool) link(all []files.Link) error {
 	return nil
 }
 
-// end is the first end.
+// end records how the tool ended, unless it already has.
 func (t *heldTool) end(a files.Answer, err error) {
 	select {
 	case t.ended <- toolEnd{a, err}:
@@ -191,8 +191,8 @@ func (t *heldTool) end(a files.Answer, err error) {
 	}
 }
 
-// result is what the front reports, as [files.Speak] returns it. A denial of its own it cannot
-// report: that is the one that chatd-root replied last.
+// result converts the front's report to the results of [files.Speak]. The front cannot invent a
+// denial: the one returned is chatd-root's last reply.
 func (r *toolReport) result(denied *files.Denial) (files.Answer, error) {
 	err := r.Answer.Check()
 	switch {
@@ -215,7 +215,7 @@ func (r *toolReport) result(denied *files.Denial) (files.Answer, error) {
 	return r.Answer, err
 }
 
-// report is what the front says of what [files.Speak] returned.
+// report converts the results of [files.Speak] to the front's report.
 func report(a files.Answer, err error) *toolReport {
 	var d *files.Denial
 	var f *files.Failure
@@ -238,15 +238,15 @@ func report(a files.Answer, err error) *toolReport {
 	return r
 }
 
-// parts are packets that are one message. Of long messages as many are held simultaneously as of
-// long requests.
+// parts joins the packets of one message. Long messages count towards the same bound as long
+// requests.
 type parts struct {
 	large chan struct{}
 	all   []byte
 	holds bool
 }
 
-// add gives use the message with its last part.
+// add passes the whole message to use when its last part arrives.
 func (m *parts) add(p []byte, last bool, use func([]byte) error) error {
 	if last && !m.holds {
 		return use(p)

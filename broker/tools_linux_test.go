@@ -19,10 +19,10 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// tooled is chatd-root with tools that say nothing.
+// tooled is chatd-root with tools that never answer.
 type tooled struct {
 	Base
-	Judged
+	Checks
 	apitest.Streams
 	FileTools
 	ends chan context.CancelCauseFunc // of calls that have begun
@@ -32,7 +32,7 @@ type tooled struct {
 // errOverdue ends a call whose time is over.
 var errOverdue = fmt.Errorf("it took too long: %w", chat.ErrBusy)
 
-// FileTool has the front speak with a tool that never answers.
+// FileTool passes the front a tool that never answers.
 func (r *tooled) FileTool(
 	ctx context.Context, _ chat.ID, u files.Use, talk files.Talk,
 ) error {
@@ -73,7 +73,7 @@ func (r *tooled) FileTool(
 func serveTool(t *testing.T) (d *served, root *tooled) {
 	t.Helper()
 	mem := apitest.New()
-	root = &tooled{Base: mem, Judged: mem}
+	root = &tooled{Base: mem, Checks: mem}
 	root.ends, root.told = make(chan context.CancelCauseFunc, 16), make(chan error, 16)
 	root.Streams.Of = mem
 	return serveRoot(t, root), root
@@ -90,8 +90,8 @@ func useOf(t *testing.T, tool files.Tool, args files.Args) files.Use {
 	return u
 }
 
-// TestToolsCross: a tool's content and answer go by its own pipes, and only questions, replies and
-// the outcome by the call's packets. What is asked is answered by the rules of chatd-root, by name.
+// TestToolsCross: a tool's content and answer go through its own pipes, and only questions, replies
+// and the outcome through the call's packets. chatd-root's rules answer the questions, by name.
 func TestToolsCross(t *testing.T) {
 	fds, routines := held(t)
 	d := serve(t)
@@ -142,7 +142,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// TestToolsAsk: chatd-root answers what the front asks, and a denial is the one that it gave.
+// TestToolsAsk: chatd-root answers the front's questions, and a denial is its own.
 func TestToolsAsk(t *testing.T) {
 	d, _ := serveTool(t)
 	ask := func(name string, answer func(s files.Started, denied bool) error) error {
@@ -202,7 +202,7 @@ func TestToolsAsk(t *testing.T) {
 	}
 }
 
-// givenTool is a call of a front that has been given a tool, and the tool's descriptors.
+// givenTool starts a call and returns it with the descriptors of its tool.
 func givenTool(t *testing.T, d *served) (l *link, given []int) {
 	t.Helper()
 	const ask = `{"verb":"file_tool","caller":{"name":"root","role":"operator"},` +
@@ -227,8 +227,8 @@ func givenTool(t *testing.T, d *served) (l *link, given []int) {
 	return l, given
 }
 
-// TestHostileTools: whatever a front does with a file tool that it is given, nothing is left of the
-// call in chatd-root, and the next is answered.
+// TestHostileTools: whatever a front does with a file tool, the call leaves nothing in chatd-root,
+// and the next call is answered.
 func TestHostileTools(t *testing.T) {
 	const (
 		links  = `{"n":0,"links":[{"n":0,"to":"/x"}]}`
@@ -281,7 +281,7 @@ func TestHostileTools(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fds, routines := held(t)
 			d, root := serveTool(t)
-			l, given := givenTool(t, d) // which the front keeps
+			l, given := givenTool(t, d) // kept by the front
 			// The call may have ended before all is sent.
 			err := does(l)
 			if err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
@@ -306,8 +306,8 @@ func TestHostileTools(t *testing.T) {
 	}
 }
 
-// TestToolThatNeverEnds: a front that has a tool and says nothing has it until its time is over. A
-// sound one is told, and ends.
+// TestToolThatNeverEnds: a front that reports nothing holds a tool until its time is over. A sound
+// front gets the stop, and ends.
 func TestToolThatNeverEnds(t *testing.T) {
 	fds, routines := held(t)
 	d, root := serveTool(t)
@@ -341,8 +341,8 @@ func TestToolThatNeverEnds(t *testing.T) {
 	leaksNothing(t, fds, routines)
 }
 
-// TestToolOfACallerWhoLeft: when the caller leaves, whoever speaks with the tool ends, and so does
-// the call in chatd-root.
+// TestToolOfACallerWhoLeft: when the caller leaves, the goroutine that speaks with the tool ends,
+// and so does the call in chatd-root.
 func TestToolOfACallerWhoLeft(t *testing.T) {
 	fds, routines := held(t)
 	d, root := serveTool(t)
@@ -365,8 +365,8 @@ func TestToolOfACallerWhoLeft(t *testing.T) {
 	leaksNothing(t, fds, routines)
 }
 
-// TestAnswerBeforeAReset: an answer is heard also where chatd-root has not read what the front said
-// last, as of a tool that was over.
+// TestAnswerBeforeAReset: an answer arrives even if chatd-root did not read the front's last
+// packet, such as one about a tool that had ended.
 func TestAnswerBeforeAReset(t *testing.T) {
 	ours, theirs, err := pair()
 	if err != nil {
@@ -388,8 +388,8 @@ func TestAnswerBeforeAReset(t *testing.T) {
 	}
 }
 
-// FuzzTool: whatever a front says about a tool that it was given, the call ends with it, and a
-// denial is one that chatd-root gave.
+// FuzzTool: whatever a front says about a tool, the call ends with the front, and a denial is one
+// from chatd-root.
 func FuzzTool(f *testing.F) {
 	f.Add(
 		[]byte(`{"n":0,"ask":{"op":"read","path":"/a/secret"}}`),
@@ -436,7 +436,7 @@ func FuzzTool(f *testing.F) {
 	})
 }
 
-// nowhere is a link whose other end takes what comes.
+// nowhere is a link whose other end discards every packet.
 func nowhere(t *testing.T) *link {
 	t.Helper()
 	ours, theirs, err := pair()

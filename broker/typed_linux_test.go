@@ -9,7 +9,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// unrendered leaves the answer to an input for the front to render.
+// unrendered answers an input with output for the front to render.
 type unrendered struct{ Root }
 
 func (unrendered) InputWait(context.Context, chat.ID, chat.Input) (chat.Typed, error) {
@@ -19,7 +19,7 @@ func (unrendered) InputWait(context.Context, chat.ID, chat.Input) (chat.Typed, e
 	return t, nil
 }
 
-// TestOutputCrosses: the front hears where a command's output lies, and its callers do not.
+// TestOutputCrosses: the front learns the position of a command's output, and its callers do not.
 func TestOutputCrosses(t *testing.T) {
 	d := serveRoot(t, unrendered{})
 	in := chat.Input{Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}}

@@ -7,8 +7,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// verb is one method of [Root] at both ends of a call: [Client] asks by it, and do is how [Server]
-// does it. A and R are its arguments and its answer.
+// verb is one method of [Root] at both ends of a call: [Client] sends its name, and [Server] calls
+// do. A and R are the types of its arguments and its answer.
 type verb[A, R any] struct {
 	name string
 	do   func(ctx context.Context, c *call, a A) (R, error)
@@ -18,7 +18,7 @@ func by[A, R any](name string, do func(ctx context.Context, c *call, a A) (R, er
 	return verb[A, R]{name, do}
 }
 
-// of is a method that takes a chat and one argument.
+// of is the verb of a method that takes a chat and one argument.
 func of[A, R any](name string, do func(Root, context.Context, chat.ID, A) (R, error)) verb[A, R] {
 	return by(name, func(ctx context.Context, c *call, a A) (R, error) {
 		return do(c.root, ctx, c.Chat, a)
@@ -32,23 +32,23 @@ func doing[A any](name string, do func(Root, context.Context, chat.ID, A) error)
 	})
 }
 
-// plain is a method that takes a chat alone.
+// plain is the verb of a method that takes only a chat.
 func plain[R any](name string, do func(Root, context.Context, chat.ID) (R, error)) verb[nothing, R] {
 	return by(name, func(ctx context.Context, c *call, _ nothing) (R, error) {
 		return do(c.root, ctx, c.Chat)
 	})
 }
 
-// order asks for what has no answer.
+// order makes a call that has no answer.
 func (v verb[A, R]) order(ctx context.Context, c *Client, id chat.ID, a A) error {
 	_, err := v.ask(ctx, c, id, a)
 	return err
 }
 
-// handler does one call, and returns its answer.
+// handler serves one call and returns its answer.
 type handler func(ctx context.Context, c *call) (any, error)
 
-// handler reads the arguments first.
+// handler returns the verb's name, and a handler that decodes the arguments and calls do.
 func (v verb[A, R]) handler() (name string, do handler) {
 	return v.name, func(ctx context.Context, c *call) (any, error) {
 		var a A
@@ -59,7 +59,7 @@ func (v verb[A, R]) handler() (name string, do handler) {
 	}
 }
 
-// verbs are those of a topic.
+// verbs are the verbs of one topic.
 type verbs []interface{ handler() (string, handler) }
 
 // byName is the table of all topics.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )
@@ -111,12 +112,12 @@ func (f *FS) createBase() error {
 		}
 	}
 	for _, c := range furtherLegacy {
-		if dir := f.bases.Legacy[c]; dir != "" && mkdir(dir) != nil {
+		if dir := f.bases.Legacy[c]; dir != "" && cgroupfs.Make(dir) != nil {
 			delete(f.bases.Legacy, c) // a container may see it and not write there
 		}
 	}
 	for _, dir := range append(f.legacyBases(), f.bases.Unified) {
-		if err := mkdir(dir); err != nil {
+		if err := cgroupfs.Make(dir); err != nil {
 			return err
 		}
 		if err := os.Chmod(dir, 0o700); err != nil {
@@ -169,7 +170,7 @@ func (f *FS) delegate(own string, want []string) error {
 	if !errors.Is(err, unix.EBUSY) {
 		return err
 	}
-	pids, err := readPids(own)
+	pids, err := cgroupfs.Processes(own)
 	if err != nil {
 		return err
 	}
@@ -182,7 +183,7 @@ func (f *FS) delegate(own string, want []string) error {
 		return err
 	}
 	if err = enable(own, want); errors.Is(err, unix.EBUSY) {
-		pids, perr := readPids(own)
+		pids, perr := cgroupfs.Processes(own)
 		err = errors.Join(inTheWay(own, pids), perr)
 	}
 	if err != nil {
@@ -198,18 +199,18 @@ func inTheWay(own string, pids []int) error {
 
 // stepAside moves this process, all its threads, from own to leaf; back undoes it.
 func stepAside(own, leaf string) (back func() error, err error) {
-	if err := mkdir(leaf); err != nil {
+	if err := cgroupfs.Make(leaf); err != nil {
 		return nil, err
 	}
 	me := strconv.Itoa(os.Getpid())
-	if err := write(leaf, "cgroup.procs", me); err != nil {
+	if err := cgroupfs.Write(leaf, "cgroup.procs", me); err != nil {
 		return nil, errors.Join(err, unix.Rmdir(leaf))
 	}
 	return func() error {
-		if err := write(own, "cgroup.procs", me); err != nil {
+		if err := cgroupfs.Write(own, "cgroup.procs", me); err != nil {
 			return err
 		}
-		return rmdir(leaf)
+		return cgroupfs.Remove(leaf)
 	}, nil
 }
 
@@ -232,5 +233,5 @@ func enable(dir string, want []string) error {
 	if add == nil {
 		return nil
 	}
-	return write(dir, "cgroup.subtree_control", "+"+strings.Join(add, " +"))
+	return cgroupfs.Write(dir, "cgroup.subtree_control", "+"+strings.Join(add, " +"))
 }

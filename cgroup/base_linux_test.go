@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )
@@ -60,9 +61,9 @@ func elsewhere(t *testing.T, f *FS, state string) string {
 	script := ""
 	for _, base := range append(f.legacyBases(), f.bases.Unified) {
 		dir := base + "-elsewhere"
-		must(t, mkdir(dir))
+		must(t, cgroupfs.Make(dir))
 		t.Cleanup(func() {
-			if err := rmTree(dir); err != nil {
+			if err := cgroupfs.RemoveTree(dir); err != nil {
 				t.Error(err)
 			}
 		})
@@ -160,7 +161,7 @@ func TestStepAside(t *testing.T) {
 	offered, err := words(filepath.Join(f.bases.Unified, "..", "cgroup.controllers"))
 	must(t, err)
 	own := filepath.Join(f.bases.Unified, "own")
-	must(t, mkdir(own))
+	must(t, cgroupfs.Make(own))
 	here, err := words(filepath.Join(own, "cgroup.controllers"))
 	must(t, err)
 	if missing(here, []string{"memory"}) != nil { // memory, as threaded controllers know no such rule
@@ -214,7 +215,7 @@ func TestStepsAsideItself(t *testing.T) {
 		t.Skip("no cgroup2 controllers: the host gives them to cgroup v1")
 	}
 	own := filepath.Join(f.bases.Unified, "own")
-	must(t, mkdir(own))
+	must(t, cgroupfs.Make(own))
 	cmd := exec.Command("/bin/sh", "-c", "echo $$ > "+own+`/cgroup.procs && exec "$0" -test.run='^TestStepsAsideItself$'`, os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+own)
 	if out, err := cmd.CombinedOutput(); err != nil {

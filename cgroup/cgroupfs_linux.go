@@ -3,7 +3,6 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -185,12 +183,4 @@ func (f *FS) idOf(name string) (chat.ID, bool) {
 	}
 	id, err := chat.ParseID(bare)
 	return id, err == nil && f.group(id) == name
-}
-
-// notFound turns a missing directory into the word the callers branch on.
-func notFound(err error) error {
-	if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)) && !errors.Is(err, chat.ErrNotFound) {
-		return errors.Join(chat.ErrNotFound, err)
-	}
-	return err
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 )
 
@@ -58,11 +59,11 @@ func clean(t testing.TB, f *FS) {
 			t.Error(err)
 		}
 	}
-	if err := killTree(ctx, f.bases.Unified, nil, nil); err != nil {
+	if err := cgroupfs.Kill(ctx, f.bases.Unified, nil, nil); err != nil {
 		t.Error(err)
 	}
 	for _, dir := range append(f.legacyBases(), f.bases.Unified) {
-		if err := rmTree(dir); err != nil {
+		if err := cgroupfs.RemoveTree(dir); err != nil {
 			t.Error(err)
 		}
 	}

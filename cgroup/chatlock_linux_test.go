@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 )
 
@@ -31,7 +32,7 @@ func TestLendCPU(t *testing.T) {
 	must(t, f.Create(idA, limits()))
 	must(t, f.LimitCPU(idA, limits()))
 	quota := func() string {
-		b, err := readFile(f.quotaFile(idA))
+		b, err := cgroupfs.Read(f.quotaFile(idA))
 		must(t, err)
 		return strings.TrimSpace(string(b))
 	}

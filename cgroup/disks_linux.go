@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/sys"
 )
@@ -38,7 +39,7 @@ func (f *FS) boundsDisks() bool {
 
 // diskLines are the disks that have a line in a file of a cgroup; none without the file.
 func diskLines(dir, file string) (disks []string, err error) {
-	text, err := readFile(dir, file)
+	text, err := cgroupfs.Read(dir, file)
 	if errors.Is(err, chat.ErrNotFound) {
 		return nil, nil
 	}
@@ -59,21 +60,13 @@ func setDisks(dir, file string, disks []string, line func(disk string, bounded b
 	}
 	for _, disk := range had {
 		if !slices.Contains(disks, disk) {
-			err = errors.Join(err, writeIfThere(dir, file, line(disk, false)))
+			err = errors.Join(err, cgroupfs.WriteIfThere(dir, file, line(disk, false)))
 		}
 	}
 	for _, disk := range disks {
-		err = errors.Join(err, writeIfThere(dir, file, line(disk, true)))
+		err = errors.Join(err, cgroupfs.WriteIfThere(dir, file, line(disk, true)))
 	}
 	return err
-}
-
-// writeIfThere writes to a file that not every kernel has.
-func writeIfThere(dir, file, value string) error {
-	if _, err := os.Stat(filepath.Join(dir, file)); errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return write(dir, file, value)
 }
 
 // sharesByWeight reports whether weights count on a disk: its scheduler is BFQ, or the kernel's

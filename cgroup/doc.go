@@ -44,21 +44,9 @@
 // startLifted, which lifts the quota for the moment of a start. A bound on block I/O
 // is such a danger in both modes: see pin.
 //
-// # The handshake
+// # With systemd
 //
-// systemd before 256 passes no descriptors to a transient service but the three
-// of stdio, so the first process of a unit (chatd-shim enter) has a socket to
-// chatd as stdin, of type SOCK_SEQPACKET, and they say:
-//
-//	unit   here         PAM let it in, and it runs
-//	chatd  files        with the descriptors of the session (SCM_RIGHTS)
-//	unit                moves to the leaf "session", ends systemd's PAM helper, starts
-//	                    bubblewrap, tells systemd READY=1: Start returns
-//	chatd  main <pid>   once the prompt is up (Settle)
-//	unit   settled      systemd has <pid> for the unit's main process; it ends
-//
-// Any other word from the unit is what went wrong. Until "settled" the unit ends
-// when chatd does; after it chatd is not needed any more.
+// Package systemd starts the units and hands over descriptors: see "The handshake" there.
 //
 // What systemd is told about limits it remembers, and writes again at every
 // daemon-reload; what chatd then writes to cgroup files itself is the same value,

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 )
 
@@ -27,11 +28,11 @@ func (f *FS) BoundFront(pid int) error {
 		return fmt.Errorf("cannot bound the front: %w", f.crowded)
 	}
 	for _, set := range f.frontLimits() {
-		if err := mkdir(set.dir); err != nil {
+		if err := cgroupfs.Make(set.dir); err != nil {
 			return err
 		}
 		for file, value := range set.files {
-			err := write(set.dir, file, value)
+			err := cgroupfs.Write(set.dir, file, value)
 			if errors.Is(err, chat.ErrNotFound) && file == "memory.swap.max" {
 				continue // the host counts no swap
 			}
@@ -39,7 +40,7 @@ func (f *FS) BoundFront(pid int) error {
 				return fmt.Errorf("cannot bound the front: %s: %w", file, err)
 			}
 		}
-		if err := write(set.dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+		if err := cgroupfs.Write(set.dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
 			return fmt.Errorf("cannot move the front to its cgroup: %w", err)
 		}
 	}

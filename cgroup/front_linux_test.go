@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 )
 
@@ -22,7 +23,7 @@ func TestBoundFront(t *testing.T) {
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 		must(t, f.BoundFront(cmd.Process.Pid))
 		for _, set := range f.frontLimits() {
-			pids, err := readPids(set.dir)
+			pids, err := cgroupfs.Processes(set.dir)
 			if err != nil || !slices.Equal(pids, []int{cmd.Process.Pid}) {
 				t.Errorf("in %s are %v, %v", set.dir, pids, err)
 			}

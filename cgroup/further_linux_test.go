@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"github.com/chatd/chatd/cgroupfs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,14 +25,14 @@ func TestFurtherController(t *testing.T) {
 	must(t, f.CreateRun(idA, "later"))
 	later := start(t, f, idA, "runs/later", "sleep 1000 & exec sleep 1000")
 	await(t, "its child", func() bool {
-		pids, err := members(f.dir(idA))
+		pids, err := cgroupfs.Members(f.dir(idA))
 		return err == nil && len(pids) == 3
 	})
-	all, err := members(f.dir(idA))
+	all, err := cgroupfs.Members(f.dir(idA))
 	must(t, err)
 	var inside []int
 	await(t, "nobody else inside", func() bool { // the thread that started it may still be ending
-		inside, err = readPids(dir)
+		inside, err = cgroupfs.Processes(dir)
 		must(t, err)
 		return !slices.Contains(inside, os.Getpid())
 	})
@@ -41,7 +42,7 @@ func TestFurtherController(t *testing.T) {
 		t.Errorf("inside are %v of %v", inside, all)
 	}
 	must(t, f.TakeOut(t.Context(), later.Process.Pid))
-	if inside, err = readPids(dir); err != nil || slices.Contains(inside, later.Process.Pid) {
+	if inside, err = cgroupfs.Processes(dir); err != nil || slices.Contains(inside, later.Process.Pid) {
 		t.Errorf("%d was taken out; inside are %v, %v", later.Process.Pid, inside, err)
 	}
 	must(t, later.Process.Kill())

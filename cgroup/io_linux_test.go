@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/sys"
 	"golang.org/x/sys/unix"
@@ -86,7 +87,7 @@ func TestBlockIOFiles(t *testing.T) {
 		want := c.unified
 		if f.legacy != nil {
 			want = c.legacy
-			inside, err := readPids(f.legacy.dir("blkio", idA, ""))
+			inside, err := cgroupfs.Processes(f.legacy.dir("blkio", idA, ""))
 			if err != nil || !slices.Contains(inside, session.Process.Pid) {
 				t.Errorf("the session is not bounded: inside are %v, %v", inside, err)
 			}
@@ -183,7 +184,7 @@ func waiting(t *testing.T, f *FS, dir string) {
 // waitForDisk counts the processes of the run that wait for a disk.
 func waitForDisk(t *testing.T, f *FS) (n int) {
 	t.Helper()
-	pids, err := readPids(f.dir(idA, runsDir, "r"))
+	pids, err := cgroupfs.Processes(f.dir(idA, runsDir, "r"))
 	must(t, err)
 	for _, pid := range pids {
 		if st, err := sys.ReadStat(pid); err == nil && st.State == 'D' {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/sys"
 )
@@ -41,7 +42,7 @@ func (g *legacy) joinOnce(dir string, list func() ([]int, error)) (moved int, er
 	if err != nil {
 		return 0, err
 	}
-	found, err := readPids(dir)
+	found, err := cgroupfs.Processes(dir)
 	if err != nil {
 		return 0, err
 	}
@@ -53,7 +54,7 @@ func (g *legacy) joinOnce(dir string, list func() ([]int, error)) (moved int, er
 		if inside[p] {
 			continue
 		}
-		err := write(dir, "cgroup.procs", strconv.Itoa(p))
+		err := cgroupfs.Write(dir, "cgroup.procs", strconv.Itoa(p))
 		if err != nil && !errors.Is(err, unix.ESRCH) {
 			return moved, err
 		}
@@ -67,10 +68,10 @@ func (g *legacy) joinOnce(dir string, list func() ([]int, error)) (moved int, er
 // joinFurther makes the chat's cgroup of a further controller, and moves there whoever is alive:
 // a chat that is awake may get its first bound.
 func (f *FS) joinFurther(controller string, id chat.ID) error {
-	if err := mkdir(f.legacy.dir(controller, id, "")); err != nil {
+	if err := cgroupfs.Make(f.legacy.dir(controller, id, "")); err != nil {
 		return err
 	}
-	return f.legacy.join(controller, id, func() ([]int, error) { return members(f.dir(id)) })
+	return f.legacy.join(controller, id, func() ([]int, error) { return cgroupfs.Members(f.dir(id)) })
 }
 
 // exiting tells that a process has begun to end: it is listed until it is dead.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 	"github.com/containerd/cgroups/v3/cgroup1"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -95,7 +96,7 @@ func (g *legacy) create(id chat.ID) error {
 	if _, err := cgroup1.New(g.path(id, ""), &specs.LinuxResources{}, all); err != nil {
 		return fmt.Errorf("cannot create the v1 cgroups of chat %s: %w", id, err)
 	}
-	return mkdir(filepath.Join(g.dir("memory", id, ""), runsDir))
+	return cgroupfs.Make(filepath.Join(g.dir("memory", id, ""), runsDir))
 }
 
 // update writes limits of one controller.
@@ -121,7 +122,7 @@ func (g *legacy) remove(id chat.ID) error {
 		if g.bases[c] == "" {
 			continue
 		}
-		if err := rmTree(g.dir(c, id, "")); err != nil {
+		if err := cgroupfs.RemoveTree(g.dir(c, id, "")); err != nil {
 			return err
 		}
 	}
@@ -144,7 +145,7 @@ func (g *legacy) removeRun(id chat.ID, run string) error {
 	if err != nil && !errors.Is(err, chat.ErrNotFound) {
 		return err
 	}
-	if err := rmdir(g.dir("memory", id, run)); err != nil {
+	if err := cgroupfs.Remove(g.dir("memory", id, run)); err != nil {
 		return err
 	}
 	g.mu.Lock()
@@ -156,7 +157,7 @@ func (g *legacy) removeRun(id chat.ID, run string) error {
 }
 
 func (g *legacy) oomKills(dir string) (uint64, error) {
-	return readFlat(dir, "memory.oom_control", "oom_kill")
+	return cgroupfs.ReadFlat(dir, "memory.oom_control", "oom_kill")
 }
 
 // lendThread moves the calling thread, so that what it clones is born in the
@@ -170,8 +171,8 @@ func (g *legacy) lendThread(id chat.ID, run string, controllers []string) error 
 		if c == "memory" && run != "" {
 			dir = g.dir(c, id, run)
 		}
-		if err := write(dir, "tasks", "0"); err != nil {
-			return fmt.Errorf("cannot lend a thread to the v1 cgroups of chat %s: %w", id, notFound(err))
+		if err := cgroupfs.Write(dir, "tasks", "0"); err != nil {
+			return fmt.Errorf("cannot lend a thread to the v1 cgroups of chat %s: %w", id, cgroupfs.NotFound(err))
 		}
 	}
 	return nil
@@ -179,7 +180,7 @@ func (g *legacy) lendThread(id chat.ID, run string, controllers []string) error 
 
 // hasQuota reports whether the chat's CPU time is bounded now.
 func (g *legacy) hasQuota(id chat.ID) (bool, error) {
-	b, err := readFile(g.dir("cpu", id, ""), "cpu.cfs_quota_us")
+	b, err := cgroupfs.Read(g.dir("cpu", id, ""), "cpu.cfs_quota_us")
 	if err != nil {
 		return false, err
 	}

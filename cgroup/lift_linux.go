@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 )
 
@@ -36,7 +37,7 @@ func (f *FS) startLifted(id chat.ID, cmd *exec.Cmd) error {
 // tryLifted starts, or says how long to wait first.
 func (f *FS) tryLifted(id chat.ID, cmd *exec.Cmd) (wait time.Duration, err error) {
 	defer f.lock(id).Unlock()
-	text, err := readFile(f.dir(id), "cpu.max")
+	text, err := cgroupfs.Read(f.dir(id), "cpu.max")
 	if err != nil {
 		return 0, err
 	}
@@ -47,11 +48,11 @@ func (f *FS) tryLifted(id chat.ID, cmd *exec.Cmd) (wait time.Duration, err error
 	if wait, err = f.mayLift(id, quota); wait > 0 || err != nil {
 		return wait, err
 	}
-	if err := write(f.dir(id), "cpu.max", "max"); err != nil {
+	if err := cgroupfs.Write(f.dir(id), "cpu.max", "max"); err != nil {
 		return 0, err
 	}
 	err = cmd.Start()
-	if rerr := write(f.dir(id), "cpu.max", quota); rerr != nil && err == nil {
+	if rerr := cgroupfs.Write(f.dir(id), "cpu.max", quota); rerr != nil && err == nil {
 		// Started without a quota is worse than not started.
 		return 0, errors.Join(rerr, cmd.Process.Kill(), waitAny(cmd))
 	}
@@ -61,12 +62,12 @@ func (f *FS) tryLifted(id chat.ID, cmd *exec.Cmd) (wait time.Duration, err error
 // mayLift returns how long to wait when the chat was throttled since the last
 // lift and that was less than a period ago.
 func (f *FS) mayLift(id chat.ID, quota string) (wait time.Duration, err error) {
-	throttled, err := readFlat(f.dir(id), "cpu.stat", "nr_throttled")
+	throttled, err := cgroupfs.ReadFlat(f.dir(id), "cpu.stat", "nr_throttled")
 	if err != nil {
 		return 0, err
 	}
 	_, micros, _ := strings.Cut(quota, " ")
-	period, err := number(micros)
+	period, err := cgroupfs.Number(micros)
 	if err != nil {
 		return 0, fmt.Errorf("cannot read cpu.max %q: %w", quota, err)
 	}
@@ -110,7 +111,7 @@ func (f *FS) lendCPU(id chat.ID) error {
 	if err != nil || own == "" {
 		return err
 	}
-	if err := write(dir, file, whole); err != nil {
+	if err := cgroupfs.Write(dir, file, whole); err != nil {
 		return err
 	}
 	time.AfterFunc(lendTime, func() { f.endLoan(id, own, whole) })
@@ -125,11 +126,11 @@ func (f *FS) endLoan(id chat.ID, own, whole string) {
 	_, lent := f.lent[id]
 	f.mu.Unlock()
 	dir, file := f.quotaFile(id)
-	now, err := readFile(dir, file)
+	now, err := cgroupfs.Read(dir, file)
 	if err != nil || strings.TrimSpace(string(now)) != whole || !lent {
 		return // the chat's tree is gone, or has its limits
 	}
-	_ = write(dir, file, own) // it fails where the tree is gone by now
+	_ = cgroupfs.Write(dir, file, own) // it fails where the tree is gone by now
 }
 
 // lendOthers lifts for the same moment what else the dying would wait for.
@@ -163,7 +164,7 @@ func (f *FS) quotaFile(id chat.ID) (dir, file string) {
 // has none, or as much already.
 func (f *FS) quotas(id chat.ID) (own, whole string, err error) {
 	dir, file := f.quotaFile(id)
-	b, err := readFile(dir, file)
+	b, err := cgroupfs.Read(dir, file)
 	if err != nil {
 		return "", "", err
 	}
@@ -171,7 +172,7 @@ func (f *FS) quotas(id chat.ID) (own, whole string, err error) {
 	quota, period, _ := strings.Cut(own, " ")
 	whole = period + " " + period
 	if f.legacy != nil {
-		if b, err = readFile(dir, "cpu.cfs_period_us"); err != nil {
+		if b, err = cgroupfs.Read(dir, "cpu.cfs_period_us"); err != nil {
 			return "", "", err
 		}
 		period = strings.TrimSpace(string(b))
@@ -180,10 +181,10 @@ func (f *FS) quotas(id chat.ID) (own, whole string, err error) {
 	if quota == "-1" || quota == "max" {
 		return "", "", nil
 	}
-	has, err := number(quota)
+	has, err := cgroupfs.Number(quota)
 	if err == nil {
 		var all uint64
-		if all, err = number(period); has >= all {
+		if all, err = cgroupfs.Number(period); has >= all {
 			return "", "", err
 		}
 	}

@@ -9,10 +9,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/systemd"
 	"github.com/containerd/cgroups/v3/cgroup1"
 	"github.com/containerd/cgroups/v3/cgroup2"
-	"github.com/coreos/go-systemd/v22/dbus"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
@@ -23,7 +24,7 @@ type bound struct {
 	late  bool           // LimitCPU sets it, not Create
 
 	unified func(f *FS, id chat.ID, l chat.Limits) error
-	unit    func(f *FS, id chat.ID, l chat.Limits) []dbus.Property
+	unit    func(f *FS, id chat.ID, l chat.Limits) []systemd.Property
 	legacy  func(f *FS, id chat.ID, l chat.Limits) error
 	// lift takes the bound from a chat that is being ended, if it would wait for it.
 	lift func(f *FS, id chat.ID) error
@@ -49,8 +50,10 @@ func unifiedMemory(f *FS, id chat.ID, l chat.Limits) error {
 	return f.update(id, &cgroup2.Resources{Memory: &m})
 }
 
-func unitMemory(_ *FS, _ chat.ID, l chat.Limits) []dbus.Property {
-	return []dbus.Property{property("MemoryMax", l.MemoryMax), property("MemorySwapMax", l.SwapMax)}
+func unitMemory(_ *FS, _ chat.ID, l chat.Limits) []systemd.Property {
+	return []systemd.Property{
+		systemd.Prop("MemoryMax", l.MemoryMax), systemd.Prop("MemorySwapMax", l.SwapMax),
+	}
 }
 
 func legacyMemory(f *FS, id chat.ID, l chat.Limits) error { return f.legacy.limitMemory(id, l) }
@@ -61,8 +64,8 @@ func unifiedPids(f *FS, id chat.ID, l chat.Limits) error {
 	return f.update(id, &cgroup2.Resources{Pids: &cgroup2.Pids{Max: *signed(l.PidsMax)}})
 }
 
-func unitPids(_ *FS, _ chat.ID, l chat.Limits) []dbus.Property {
-	return []dbus.Property{property("TasksMax", l.PidsMax)}
+func unitPids(_ *FS, _ chat.ID, l chat.Limits) []systemd.Property {
+	return []systemd.Property{systemd.Prop("TasksMax", l.PidsMax)}
 }
 
 func legacyPids(f *FS, id chat.ID, l chat.Limits) error {
@@ -78,11 +81,11 @@ func unifiedCPU(f *FS, id chat.ID, l chat.Limits) error {
 }
 
 // unitCPU is the quota as systemd counts it: in microseconds a second.
-func unitCPU(_ *FS, _ chat.ID, l chat.Limits) []dbus.Property {
+func unitCPU(_ *FS, _ chat.ID, l chat.Limits) []systemd.Property {
 	share := l.CPUQuota.D().Seconds() / l.CPUPeriod.D().Seconds()
-	return []dbus.Property{
-		property("CPUQuotaPerSecUSec", uint64(math.Round(share*1e6))),
-		property("CPUQuotaPeriodUSec", uint64(l.CPUPeriod.D().Microseconds())),
+	return []systemd.Property{
+		systemd.Prop("CPUQuotaPerSecUSec", uint64(math.Round(share*1e6))),
+		systemd.Prop("CPUQuotaPeriodUSec", uint64(l.CPUPeriod.D().Microseconds())),
 	}
 }
 
@@ -142,8 +145,8 @@ func (f *FS) ioDisks(l chat.Limits) []string {
 
 func unifiedIO(f *FS, id chat.ID, l chat.Limits) error {
 	return errors.Join(f.setIOMax(id, l),
-		writeIfThere(f.dir(id), "io.weight", strconv.FormatUint(l.IOWeight, 10)),
-		writeIfThere(f.dir(id), "io.bfq.weight", bfqWeight(l.IOWeight)))
+		cgroupfs.WriteIfThere(f.dir(id), "io.weight", strconv.FormatUint(l.IOWeight, 10)),
+		cgroupfs.WriteIfThere(f.dir(id), "io.bfq.weight", bfqWeight(l.IOWeight)))
 }
 
 // setIOMax sets the bounds, all of a disk in one line.
@@ -162,15 +165,15 @@ func (f *FS) setIOMax(id chat.ID, l chat.Limits) error {
 
 // unitIO is nothing where nothing is asked and nothing was set, as with most chats. systemd takes
 // an empty list for no bound.
-func unitIO(f *FS, id chat.ID, l chat.Limits) []dbus.Property {
+func unitIO(f *FS, id chat.ID, l chat.Limits) []systemd.Property {
 	disks := f.ioDisks(l)
 	had, err := diskLines(f.dir(id), "io.max")
-	weight, werr := readFile(f.dir(id), "io.weight")
+	weight, werr := cgroupfs.Read(f.dir(id), "io.weight")
 	weighs := werr == nil && strings.TrimSpace(string(weight)) != "default 100"
 	if !l.AsksIO() && !weighs && len(had) == 0 && err == nil {
 		return nil
 	}
-	props := []dbus.Property{property("IOWeight", l.IOWeight)}
+	props := []systemd.Property{systemd.Prop("IOWeight", l.IOWeight)}
 	for _, b := range ioBounds(l) {
 		list := []unitBound{}
 		for _, disk := range disks {
@@ -178,7 +181,7 @@ func unitIO(f *FS, id chat.ID, l chat.Limits) []dbus.Property {
 				list = append(list, unitBound{"/dev/block/" + disk, b.value})
 			}
 		}
-		props = append(props, property(b.unit, list))
+		props = append(props, systemd.Prop(b.unit, list))
 	}
 	return props
 }
@@ -197,7 +200,7 @@ func legacyIO(f *FS, id chat.ID, l chat.Limits) error {
 	if err := f.joinFurther("blkio", id); err != nil {
 		return err
 	}
-	weight := writeIfThere(f.legacy.dir("blkio", id, ""), "blkio.bfq.weight", bfqWeight(l.IOWeight))
+	weight := cgroupfs.WriteIfThere(f.legacy.dir("blkio", id, ""), "blkio.bfq.weight", bfqWeight(l.IOWeight))
 	return errors.Join(f.setThrottle(id, l), weight)
 }
 

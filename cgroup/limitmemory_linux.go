@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 	"github.com/containerd/cgroups/v3/cgroup1"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -21,7 +22,7 @@ import (
 func (g *legacy) limitMemory(id chat.ID, l chat.Limits) error {
 	steps := []*specs.LinuxMemory{{Limit: signed(l.MemoryMax)}}
 	if both := g.memorySwap(l); both != nil {
-		now, err := readNumber(g.dir("memory", id, ""), "memory.limit_in_bytes")
+		now, err := cgroupfs.ReadNumber(g.dir("memory", id, ""), "memory.limit_in_bytes")
 		if err != nil {
 			return err
 		}
@@ -49,20 +50,20 @@ func (g *legacy) limitSocketMemory(id chat.ID, l chat.Limits) error {
 	if _, err := os.Stat(filepath.Join(dir, socketMemory)); err != nil {
 		return nil // a kernel built without it
 	}
-	return write(dir, socketMemory, strconv.FormatUint(l.MemoryMax/8, 10))
+	return cgroupfs.Write(dir, socketMemory, strconv.FormatUint(l.MemoryMax/8, 10))
 }
 
 // inheritSocketMemory gives a run's leaf the chat's limit. The sum is bounded
 // anyway, but the kernel counts only for a cgroup that has had a limit written.
 func (g *legacy) inheritSocketMemory(id chat.ID, run string) error {
-	text, err := readFile(g.dir("memory", id, ""), socketMemory)
+	text, err := cgroupfs.Read(g.dir("memory", id, ""), socketMemory)
 	if errors.Is(err, chat.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return write(g.dir("memory", id, run), socketMemory, strings.TrimSpace(string(text)))
+	return cgroupfs.Write(g.dir("memory", id, run), socketMemory, strings.TrimSpace(string(text)))
 }
 
 // memorySwap is the limit of memory and swap together, as v1 has it; nil without

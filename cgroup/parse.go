@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/chatd/chatd/sys"
@@ -52,29 +51,4 @@ func (m mount) below(path string) (string, error) {
 		return "", fmt.Errorf("cannot find the cgroup %s under the mount %s: it shows %s", path, m.Path, m.Root)
 	}
 	return filepath.Join(m.Path, rel), nil
-}
-
-// flat finds one "key value" of files such as cpu.stat and memory.events; a key
-// that is not there is 0, as kernels add keys over time.
-func flat(text, key string) (uint64, error) {
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) == 2 && f[0] == key {
-			return number(f[1])
-		}
-	}
-	return 0, nil
-}
-
-// number reads a counter; "max" is the largest one.
-func number(text string) (uint64, error) {
-	s := strings.TrimSpace(text)
-	if s == "max" {
-		return 1<<64 - 1, nil
-	}
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("cannot read a counter: %w", err)
-	}
-	return n, nil
 }

@@ -57,18 +57,6 @@ func TestParseOwn(t *testing.T) {
 	}
 }
 
-func TestFlat(t *testing.T) {
-	text := "low 0\noom_kill 12\noom_kill_x 3\nbad x\nmax max\n"
-	for key, want := range map[string]uint64{"oom_kill": 12, "none": 0, "low": 0, "max": 1<<64 - 1} {
-		if got, err := flat(text, key); got != want || err != nil {
-			t.Errorf("%s = %d, %v, want %d", key, got, err, want)
-		}
-	}
-	if _, err := flat(text, "bad"); err == nil {
-		t.Error("a word was read as a number")
-	}
-}
-
 func FuzzParseMounts(f *testing.F) {
 	f.Add(hybrid)
 	f.Add(`1 2 3 /\0 /\999 rw - cgroup2 x \`)

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )
@@ -29,16 +30,22 @@ const (
 // Probe tries what the limits promise, in a tree of its own that it removes: a
 // child asks for four times its memory and must be killed, forks past its tasks
 // and must be refused, spins past its quota and must be throttled. Each child must
-// have been born inside. Layers are memory, pids and cpu, in that order.
-func (f *FS) Probe(ctx context.Context) []chat.Layer {
-	return probe{f: f, create: f.create, limitCPU: f.limitCPU, end: func(ctx context.Context, id chat.ID) error {
+// have been born inside. Layers are memory, pids and cpu, in that order. failed returns a layer
+// after a trial that ended with an error, and its fix: off, or unknown on a host without the time
+// for a trial ([context.DeadlineExceeded]).
+func (f *FS) Probe(ctx context.Context, failed FailedLayer) []chat.Layer {
+	return probe{f: f, failed: failed, create: f.create, limitCPU: f.limitCPU, end: func(ctx context.Context, id chat.ID) error {
 		return errors.Join(f.kill(ctx, id), f.remove(id))
 	}}.layers(ctx)
 }
 
+// FailedLayer returns a layer after a failed trial, with what mends it.
+type FailedLayer = func(l chat.Layer, err error, fix string) chat.Layer
+
 // probe is the trials, and what differs between the backends.
 type probe struct {
 	f        *FS
+	failed   FailedLayer
 	create   func(chat.ID, chat.Limits) error
 	limitCPU func(chat.ID, chat.Limits) error
 	end      func(context.Context, chat.ID) error
@@ -73,8 +80,9 @@ func (p probe) layer(ctx context.Context, name chat.LayerName, birth error, try 
 		})
 	}
 	if err != nil {
-		l.State, l.By, l.Probe = chat.LayerOff, "", err.Error()
-		l.Fix = "give chatd's cgroup the controllers memory, pids and cpu (systemd: Delegate=yes), on Linux 5.14 or later"
+		l.By = ""
+		l = p.failed(l, err, "give chatd's cgroup the controllers memory, pids and cpu "+
+			"(systemd: Delegate=yes), on Linux 5.14 or later")
 	}
 	return l
 }
@@ -188,7 +196,7 @@ func (p probe) pids(ctx context.Context, id chat.ID) (string, error) {
 // (PR_SET_CHILD_SUBREAPER): else every probe would leave zombies.
 // The leaf is not killed as a whole, for the next probe starts in it.
 func (p probe) endOrphans(id chat.ID) error {
-	pids, err := readPids(p.f.dir(id, runsDir, probeRun))
+	pids, err := cgroupfs.Processes(p.f.dir(id, runsDir, probeRun))
 	if err != nil {
 		return err
 	}
@@ -205,43 +213,6 @@ func (p probe) endOrphans(id chat.ID) error {
 		}
 	}
 	return nil
-}
-
-// cpu lets a shell spin until the kernel says it was throttled. The quota is one that it uses up in
-// a single turn of the scheduler: on a busy host it gets no more within a period.
-func (p probe) cpu(ctx context.Context, id chat.ID) (string, error) {
-	limits := chat.DefaultLimits()
-	limits.CPUQuota, limits.CPUPeriod = chat.Duration(time.Millisecond), chat.Duration(40*time.Millisecond)
-	if err := p.limitCPU(id, limits); err != nil {
-		return "", err
-	}
-	ctx, stop := context.WithTimeout(ctx, probeTime/4)
-	defer stop()
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", "while :; do :; done")
-	if err := p.start(id, cmd); err != nil {
-		return "", err
-	}
-	throttled, err := p.awaitThrottled(ctx, id)
-	err = errors.Join(err, cmd.Process.Kill(), waitAny(cmd))
-	if err == nil && throttled == 0 {
-		err = errors.New("cannot bound CPU time: a child spun with a quota of 1ms in 40ms and was not throttled")
-	}
-	return "a child that spun with a quota of 1ms in 40ms was throttled; what a chat uses over its quota within one system call it pays back later", err
-}
-
-// awaitThrottled returns 0 when the time allowed went by in vain.
-func (p probe) awaitThrottled(ctx context.Context, id chat.ID) (uint64, error) {
-	for {
-		u, err := p.f.usage(id)
-		if err != nil || u.Throttled > 0 {
-			return u.Throttled, err
-		}
-		select {
-		case <-ctx.Done():
-			return 0, nil
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
 }
 
 func (p probe) start(id chat.ID, cmd *exec.Cmd) error {

@@ -2,10 +2,13 @@ package cgroup
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -13,7 +16,7 @@ import (
 func probeState(t *testing.T, f *FS) map[chat.LayerName]chat.Layer {
 	t.Helper()
 	found := map[chat.LayerName]chat.Layer{}
-	for _, l := range f.Probe(killCtx(t)) {
+	for _, l := range f.Probe(killCtx(t), asOff) {
 		t.Logf("%s: %s by %q: %s %s", l.Name, l.State, l.By, l.Probe, l.Fix)
 		found[l.Name] = l
 	}
@@ -57,11 +60,37 @@ func TestProbeWithout(t *testing.T) {
 	}
 }
 
+// asOff is a layer after a trial that failed for whatever reason.
+func asOff(l chat.Layer, err error, fix string) chat.Layer {
+	l.State, l.Probe, l.Fix = chat.LayerOff, err.Error(), fix
+	return l
+}
+
+// TestProbeWithoutTime: a host that has no time for a trial has not shown that a wall is missing.
+func TestProbeWithoutTime(t *testing.T) {
+	f := open(t)
+	ctx, stop := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer stop()
+	var mu sync.Mutex
+	late := 0
+	f.Probe(ctx, func(l chat.Layer, err error, _ string) chat.Layer {
+		mu.Lock()
+		defer mu.Unlock()
+		if late++; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", l.Name, err)
+		}
+		return l
+	})
+	if late != 3 {
+		t.Errorf("%d trials were late, want 3", late)
+	}
+}
+
 func TestProbeGivesUp(t *testing.T) {
 	f := open(t)
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	for _, l := range f.Probe(ctx) {
+	for _, l := range f.Probe(ctx, asOff) {
 		if l.State != chat.LayerOff {
 			t.Errorf("%s is %s though nothing could be tried", l.Name, l.State)
 		}

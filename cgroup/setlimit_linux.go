@@ -7,9 +7,10 @@ import (
 	"os"
 	"slices"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/systemd"
 	"github.com/containerd/cgroups/v3/cgroup2"
-	"github.com/coreos/go-systemd/v22/dbus"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,7 +34,7 @@ func (f *FS) Limit(id chat.ID, l chat.Limits) error {
 	}
 	defer f.lock(id).Unlock()
 	if _, err := os.Stat(f.dir(id)); err != nil {
-		return fmt.Errorf("cannot limit chat %s: %w", id, notFound(err))
+		return fmt.Errorf("cannot limit chat %s: %w", id, cgroupfs.NotFound(err))
 	}
 	f.keepLimits(id, l)
 	if err := f.limit(id, l); err != nil {
@@ -110,7 +111,7 @@ func limitError(id chat.ID, err error) error {
 	if errors.Is(err, unix.EBUSY) {
 		err = errors.Join(chat.ErrBusy, err)
 	}
-	return fmt.Errorf("cannot limit chat %s: %w", id, notFound(err))
+	return fmt.Errorf("cannot limit chat %s: %w", id, cgroupfs.NotFound(err))
 }
 
 func (f *FS) update(id chat.ID, r *cgroup2.Resources) error {
@@ -122,12 +123,12 @@ func (f *FS) update(id chat.ID, r *cgroup2.Resources) error {
 }
 
 // earlyProperties are the bounds that stand from the first instruction, for a chat's unit.
-func (f *FS) earlyProperties(id chat.ID, l chat.Limits) []dbus.Property {
+func (f *FS) earlyProperties(id chat.ID, l chat.Limits) []systemd.Property {
 	return f.properties(id, l, isEarly)
 }
 
 // lateProperties are those that a session gets once its prompt is up.
-func (f *FS) lateProperties(id chat.ID, l chat.Limits) []dbus.Property {
+func (f *FS) lateProperties(id chat.ID, l chat.Limits) []systemd.Property {
 	return f.properties(id, l, isLate)
 }
 
@@ -136,13 +137,13 @@ func (f *FS) lateProperties(id chat.ID, l chat.Limits) []dbus.Property {
 // Their order is that of the names of the drop-ins that systemd writes for them: in any
 // other it says ever after that the unit changed on disk (unit_need_daemon_reload compares
 // lists). The late ones, which it writes first, sort before the others.
-func (f *FS) properties(id chat.ID, l chat.Limits, which func(bound) bool) []dbus.Property {
-	var props []dbus.Property
+func (f *FS) properties(id chat.ID, l chat.Limits, which func(bound) bool) []systemd.Property {
+	var props []systemd.Property
 	for _, b := range bounds {
 		if which(b) && !f.without(b.layer) {
 			props = append(props, b.unit(f, id, l)...)
 		}
 	}
-	slices.SortFunc(props, func(a, b dbus.Property) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(props, func(a, b systemd.Property) int { return cmp.Compare(a.Name, b.Name) })
 	return props
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/sys"
 )
@@ -20,7 +21,7 @@ func (f *FS) SignalRun(id chat.ID, run string, sig syscall.Signal, except int) (
 		return 0, err
 	}
 	dir := f.dir(id, runsDir, run)
-	pids, err := members(dir)
+	pids, err := cgroupfs.Members(dir)
 	if err != nil {
 		return 0, err
 	}
@@ -49,7 +50,7 @@ func signalMembers(dir string, pids []int, sig syscall.Signal) error {
 			held[pid] = fd
 		}
 	}
-	still, err := members(dir)
+	still, err := cgroupfs.Members(dir)
 	if err != nil {
 		return err
 	}

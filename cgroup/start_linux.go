@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )
@@ -77,7 +78,7 @@ func (f *FS) openLeaf(id chat.ID, run string) (*os.File, error) {
 	}
 	if run == "" {
 		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return nil, fmt.Errorf("cannot create the session cgroup: %w", notFound(err))
+			return nil, fmt.Errorf("cannot create the session cgroup: %w", cgroupfs.NotFound(err))
 		}
 	}
 	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -88,7 +89,7 @@ func (f *FS) openLeaf(id chat.ID, run string) (*os.File, error) {
 		if d != nil {
 			_ = d.Close() // a directory
 		}
-		return nil, fmt.Errorf("cannot open the cgroup to start in: %w", notFound(err))
+		return nil, fmt.Errorf("cannot open the cgroup to start in: %w", cgroupfs.NotFound(err))
 	}
 	return d, nil
 }
@@ -96,7 +97,7 @@ func (f *FS) openLeaf(id chat.ID, run string) (*os.File, error) {
 // checkThawed refuses a leaf that somebody froze, by itself or by a cgroup above it: who is
 // born there stops before its exec, and Go's fork holds up every other one of chatd so long.
 func checkThawed(dir string) error {
-	frozen, err := readFlat(dir, "cgroup.events", "frozen")
+	frozen, err := cgroupfs.ReadFlat(dir, "cgroup.events", "frozen")
 	if err == nil && frozen != 0 {
 		err = fmt.Errorf("the chat is frozen (cgroup.freeze); thaw it or reap the chat: %w", chat.ErrBusy)
 	}
@@ -155,12 +156,12 @@ func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd, prepare Pre
 	if err := f.startOnThread(id, run, controllers, cmd, prepare); err != nil || !bounded {
 		return err
 	}
-	if err = f.legacy.join("cpu", id, func() ([]int, error) { return readPids(dir) }); err == nil {
+	if err = f.legacy.join("cpu", id, func() ([]int, error) { return cgroupfs.Processes(dir) }); err == nil {
 		return nil
 	}
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
-	err = errors.Join(err, killTree(ctx, dir, nil, nil))
+	err = errors.Join(err, cgroupfs.Kill(ctx, dir, nil, nil))
 	f.markKilled(dir)
 	var exit *exec.ExitError
 	if werr := cmd.Wait(); !errors.As(werr, &exit) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )
@@ -75,14 +76,14 @@ func TestCloneAfterKill(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(d.Fd())}
 		return cmd.Run()
 	}
-	must(t, mkdir(dir))
+	must(t, cgroupfs.Make(dir))
 	must(t, try())
-	must(t, write(dir, "cgroup.kill", "1"))
+	must(t, cgroupfs.Write(dir, "cgroup.kill", "1"))
 	t.Logf("after cgroup.kill a clone into the same directory: %v", try())
 	child := filepath.Join(dir, "child")
-	must(t, mkdir(child))
-	must(t, rmTree(dir))
-	must(t, mkdir(dir))
+	must(t, cgroupfs.Make(child))
+	must(t, cgroupfs.RemoveTree(dir))
+	must(t, cgroupfs.Make(dir))
 	if err := try(); err != nil {
 		t.Errorf("a directory made anew: %v", err)
 	}
@@ -121,7 +122,7 @@ func TestStartAgainAfterKill(t *testing.T) {
 	must(t, err)
 	defer g.Close()
 	must(t, f.Create(idA, limits()))
-	must(t, write(f.dir(idA), "cgroup.kill", "1"))
+	must(t, cgroupfs.Write(f.dir(idA), "cgroup.kill", "1"))
 	must(t, g.Create(idA, limits()))
 	cmd := shell("exit 7")
 	must(t, g.Start(idA, "session", cmd))
@@ -307,7 +308,7 @@ func TestQuotaStaysAfterStarts(t *testing.T) {
 		await(t, "throttling after a start", func() bool { u, err := f.Usage(idA); must(t, err); return u.Throttled > before.Throttled })
 	}
 	if f.mode == modeV2 {
-		if b, err := readFile(f.dir(idA), "cpu.max"); err != nil || string(b) != "5000 50000\n" {
+		if b, err := cgroupfs.Read(f.dir(idA), "cpu.max"); err != nil || string(b) != "5000 50000\n" {
 			t.Errorf("cpu.max is %q, %v", b, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 )
 
@@ -46,17 +47,11 @@ func (u *Units) isOwn(unit string, known func(chat.ID) bool) bool {
 
 // freeze asks systemd, so that its status says frozen, unless it did already.
 func (u *Units) freeze(ctx context.Context, unit string) error {
-	frozen, err := readFlat(u.bases.Unified+"/"+unit, "cgroup.events", "frozen")
+	frozen, err := cgroupfs.ReadFlat(u.bases.Unified+"/"+unit, "cgroup.events", "frozen")
 	if frozen != 0 || errors.Is(err, chat.ErrNotFound) {
 		return nil
 	}
-	ctx, stop := context.WithTimeout(ctx, busTime)
-	defer stop()
-	conn, err := u.conn(ctx)
-	if err == nil {
-		err = conn.FreezeUnit(ctx, unit)
-	}
-	if err = busError(err); err != nil && !errors.Is(err, chat.ErrNotFound) {
+	if err := u.bus.Freeze(ctx, unit); err != nil && !errors.Is(err, chat.ErrNotFound) {
 		return fmt.Errorf("cannot freeze unit %s: %w", unit, err)
 	}
 	return nil

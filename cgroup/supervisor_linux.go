@@ -11,8 +11,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
-	"github.com/coreos/go-systemd/v22/dbus"
+	"github.com/chatd/chatd/systemd"
 	"golang.org/x/sys/unix"
 )
 
@@ -42,7 +43,7 @@ func (f *FS) OpenKill(id chat.ID, run string) (*os.File, error) {
 	}
 	w, err := os.OpenFile(filepath.Join(f.dir(id, runsDir, run), "cgroup.kill"), os.O_WRONLY, 0)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the cgroup of run %s: %w", run, notFound(err))
+		return nil, fmt.Errorf("cannot open the cgroup of run %s: %w", run, cgroupfs.NotFound(err))
 	}
 	return w, nil
 }
@@ -102,14 +103,14 @@ func (u *Units) TakeOut(ctx context.Context, pid int) error {
 
 func moveTo(pid int, dirs ...string) error {
 	for _, dir := range dirs {
-		if err := write(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+		if err := cgroupfs.Write(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
 			return fmt.Errorf("cannot take process %d out of its leaf: %w", pid, err)
 		}
 	}
 	return nil
 }
 
-// supervisorUnit is where the minders of runs are, beside a process that only keeps it there.
+// supervisorUnit is where the supervisors of runs are, beside a process that only keeps it there.
 func (u *Units) supervisorUnit() string { return u.o.Name + "-minders" + unitSuffix }
 
 func (u *Units) startSupervisorUnit(ctx context.Context) error {
@@ -117,27 +118,18 @@ func (u *Units) startSupervisorUnit(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot start %s: %w", u.supervisorUnit(), err)
 	}
-	props := []dbus.Property{
-		dbus.PropDescription("What minds the background runs of chats"), dbus.PropSlice("system.slice"), dbus.PropType("exec"),
-		dbus.PropExecStart([]string{sleep, "infinity"}, false), property("Delegate", true),
-	}
-	err = u.job(ctx, "start "+u.supervisorUnit(), func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
-		_, err := c.StartTransientUnitContext(ctx, u.supervisorUnit(), "fail", props, done)
-		return err
-	})
+	err = u.bus.StartTransient(ctx, u.supervisorUnit(), systemd.Service(
+		"What minds the background runs of chats", "system.slice", []string{sleep, "infinity"}))
 	if errors.Is(err, chat.ErrExists) {
 		return nil
 	}
 	return err
 }
 
-// stopSupervisorUnit ends the minders that are left, as uninstalling does.
+// stopSupervisorUnit ends the supervisors that are left, as uninstalling does.
 func (u *Units) stopSupervisorUnit() error {
 	if _, err := os.Stat(filepath.Join(unifiedRoot, "system.slice", u.supervisorUnit())); err != nil {
 		return nil
 	}
-	return u.job(context.Background(), "stop "+u.supervisorUnit(), func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
-		_, err := c.StopUnitContext(ctx, u.supervisorUnit(), "replace", done)
-		return err
-	})
+	return u.bus.Stop(context.Background(), u.supervisorUnit())
 }

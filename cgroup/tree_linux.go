@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"time"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -31,7 +29,7 @@ func (f *FS) Create(id chat.ID, l chat.Limits) error {
 }
 
 func (f *FS) create(id chat.ID, l chat.Limits) error {
-	if err := mkdir(f.dir(id)); err != nil {
+	if err := cgroupfs.Make(f.dir(id)); err != nil {
 		return err
 	}
 	if err := f.limit(id, l); err != nil {
@@ -40,7 +38,7 @@ func (f *FS) create(id chat.ID, l chat.Limits) error {
 	if err := f.inherit(f.dir(id)); err != nil {
 		return err
 	}
-	if err := mkdir(f.dir(id, runsDir)); err != nil {
+	if err := cgroupfs.Make(f.dir(id, runsDir)); err != nil {
 		return err
 	}
 	if err := f.inherit(f.dir(id, runsDir)); err != nil {
@@ -62,14 +60,14 @@ func (f *FS) inherit(dir string) error {
 // kills at birth who is cloned into a directory that saw cgroup.kill, and nothing
 // tells which did.
 func freshLeaf(dir string) error {
-	full, err := populated(dir)
+	full, err := cgroupfs.Populated(dir)
 	if full || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := rmdir(dir); err != nil {
+	if err := cgroupfs.Remove(dir); err != nil {
 		return err
 	}
-	return mkdir(dir)
+	return cgroupfs.Make(dir)
 }
 
 // Remove takes the chat's tree away; there being none is no error. It is
@@ -84,12 +82,12 @@ func (f *FS) Remove(id chat.ID) error {
 
 func (f *FS) remove(id chat.ID) error {
 	dir := f.dir(id)
-	full, err := populated(dir)
+	full, err := cgroupfs.Populated(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if full {
-		pids, err := members(dir)
+		pids, err := cgroupfs.Members(dir)
 		return fmt.Errorf("cannot remove the cgroup %s: the processes %v are in it: %w", dir, pids, errors.Join(chat.ErrBusy, err))
 	}
 	if f.legacy != nil {
@@ -98,7 +96,7 @@ func (f *FS) remove(id chat.ID) error {
 		}
 	}
 	// The cgroup2 tree goes last: IDs reads it, so a crash leaves something to find.
-	if err := rmTree(dir); err != nil {
+	if err := cgroupfs.RemoveTree(dir); err != nil {
 		return err
 	}
 	f.forget(dir)
@@ -121,17 +119,17 @@ func (f *FS) createRun(id chat.ID, run string) error {
 		if errors.Is(err, fs.ErrExist) {
 			err = errors.Join(chat.ErrExists, err)
 		}
-		return fmt.Errorf("cannot create the cgroup of run %s: %w", run, notFound(err))
+		return fmt.Errorf("cannot create the cgroup of run %s: %w", run, cgroupfs.NotFound(err))
 	}
 	var err error
 	if f.legacy != nil {
 		err = f.legacy.createRun(id, run)
 	} else {
 		// One process over the limit takes the whole run: half a run is no result.
-		err = write(dir, "memory.oom.group", "1")
+		err = cgroupfs.Write(dir, "memory.oom.group", "1")
 	}
 	if err != nil {
-		return errors.Join(err, rmdir(dir))
+		return errors.Join(err, cgroupfs.Remove(dir))
 	}
 	return nil
 }
@@ -150,8 +148,8 @@ func (f *FS) RemoveRun(id chat.ID, run string) error {
 		}
 	}
 	r := reader{}
-	refused := r.passing(readFlat(dir, "pids.events", "max"))
-	if err := errors.Join(r.err, rmdir(dir)); err != nil {
+	refused := r.passing(cgroupfs.ReadFlat(dir, "pids.events", "max"))
+	if err := errors.Join(r.err, cgroupfs.Remove(dir)); err != nil {
 		return err
 	}
 	f.forget(dir)
@@ -159,69 +157,6 @@ func (f *FS) RemoveRun(id chat.ID, run string) error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.refusals[id] += refused
-	}
-	return nil
-}
-
-func mkdir(dir string) error {
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("cannot create a cgroup: %w", err)
-	}
-	return nil
-}
-
-// rmdirTimeout is for the last process of a cgroup, which has ended and still leaves it: a
-// host that is very busy lets it wait for its turn.
-const rmdirTimeout = 10 * time.Second
-
-// rmdir removes one empty cgroup. The last process leaves a moment after it is
-// seen to be gone, so EBUSY counts only while it stays.
-func rmdir(dir string) error {
-	err := unix.Rmdir(dir)
-	end := time.Now().Add(rmdirTimeout)
-	for wait := time.Millisecond; err == unix.EBUSY && time.Now().Before(end); wait = min(2*wait, 100*time.Millisecond) {
-		if full, perr := populated(dir); full || perr != nil && !errors.Is(perr, fs.ErrNotExist) {
-			break
-		}
-		time.Sleep(wait)
-		err = unix.Rmdir(dir)
-	}
-	switch err {
-	case nil, unix.ENOENT:
-		return nil
-	case unix.EBUSY:
-		return fmt.Errorf("cannot remove the cgroup %s: %w", dir, errors.Join(chat.ErrBusy, err))
-	}
-	return fmt.Errorf("cannot remove the cgroup %s: %w", dir, err)
-}
-
-// rmTree removes a cgroup and those below it, the deepest first. Only
-// directories: the files of a cgroup go with it.
-func rmTree(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot list a cgroup: %w", err)
-	}
-	for _, e := range entries {
-		if !e.IsDir() {
-			continue
-		}
-		if err := rmTree(filepath.Join(dir, e.Name())); err != nil {
-			return err
-		}
-	}
-	return rmdir(dir)
-}
-
-// write writes one value to a file of a cgroup, never making the file.
-func write(dir, file, value string) error {
-	w, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
-	if err != nil {
-		return fmt.Errorf("cannot open a cgroup file: %w", notFound(err))
-	}
-	_, err = w.WriteString(value)
-	if err = errors.Join(err, w.Close()); err != nil {
-		return fmt.Errorf("cannot write %q to a cgroup file: %w", value, err)
 	}
 	return nil
 }

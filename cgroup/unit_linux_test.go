@@ -1,15 +1,13 @@
 package cgroup
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/coreos/go-systemd/v22/dbus"
-	"golang.org/x/sys/unix"
+	"github.com/chatd/chatd/systemd"
 )
 
 func unitsFS(name string) *FS { return newUnitsFS(Options{Name: name}, "/sys/fs/cgroup/x.slice") }
@@ -69,26 +67,18 @@ func TestIsOwn(t *testing.T) {
 	}
 }
 
-// TestSessionProperties looks at what a session must never be started without.
-func TestSessionProperties(t *testing.T) {
-	s := sessionUnit{id: "0123456789abcdef", user: "1879048192", pam: "chatd", slice: "chatd.slice", argv: []string{"/x", "enter"}, stdin: 7}
-	s.limits = unitsFS("chatd").earlyProperties(s.id, chat.DefaultLimits())
+// TestSessionLimits: a session starts under its limits but the CPU quota.
+func TestSessionLimits(t *testing.T) {
 	got := map[string]string{}
-	for _, p := range s.properties() {
+	for _, p := range unitsFS("chatd").earlyProperties("0123456789abcdef", chat.DefaultLimits()) {
 		got[p.Name] = p.Value.String()
 	}
 	for name, want := range map[string]string{
-		"Type": `"notify"`, "NotifyAccess": `"main"`, "User": `"1879048192"`, "PAMName": `"chatd"`, "Slice": `"chatd.slice"`,
-		"Delegate": "true", "NoNewPrivileges": "true", "KeyringMode": `"private"`, "KillMode": `"control-group"`, "KillSignal": "9",
-		"UMask": "@u 63", "MemoryMax": "@t 268435456", "MemorySwapMax": "@t 0", "TasksMax": "@t 200",
-		"OOMPolicy": `"continue"`, "CollectMode": `"inactive-or-failed"`,
+		"MemoryMax": "@t 268435456", "MemorySwapMax": "@t 0", "TasksMax": "@t 200", "CPUQuotaPerSecUSec": "",
 	} {
 		if got[name] != want {
-			t.Errorf("%s is %s, want %s", name, got[name], want)
+			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}
-	}
-	if _, ok := got["CPUQuotaPerSecUSec"]; ok {
-		t.Error("a session starts under its CPU quota")
 	}
 }
 
@@ -122,7 +112,7 @@ func TestPropertyOrder(t *testing.T) {
 	}
 }
 
-func names(props []dbus.Property) (all []string) {
+func names(props []systemd.Property) (all []string) {
 	for _, p := range props {
 		all = append(all, p.Name)
 	}
@@ -143,60 +133,6 @@ func TestCPUProperties(t *testing.T) {
 		if p := unitCPU(nil, "", l); p[0].Value.String() != c.want {
 			t.Errorf("%s in %s is %s, want %s", c.quota, c.period, p[0].Value, c.want)
 		}
-	}
-}
-
-// TestHandshake plays the other side: what is handed over arrives, and what is said
-// instead of the word that is waited for is the error.
-func TestHandshake(t *testing.T) {
-	d, err := newHandshake()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.close()
-	theirs := int(d.theirs.Fd())
-	if _, err := unix.Write(theirs, []byte(wordHere)); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.await(wordHere, generous); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Open("/dev/zero")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := d.hand([]*os.File{f, f, f}); err != nil {
-		t.Fatal(err)
-	}
-	buf, oob := make([]byte, 16), make([]byte, unix.CmsgSpace(4*8))
-	n, oobn, _, _, err := unix.Recvmsg(theirs, buf, oob, unix.MSG_CMSG_CLOEXEC)
-	if err != nil || string(buf[:n]) != wordFiles {
-		t.Fatalf("got %q, %v", buf[:n], err)
-	}
-	m, err := unix.ParseSocketControlMessage(oob[:oobn])
-	if err != nil || len(m) != 1 {
-		t.Fatal(m, err)
-	}
-	fds, err := unix.ParseUnixRights(&m[0])
-	if err != nil || len(fds) != 3 {
-		t.Fatal(fds, err)
-	}
-	for _, fd := range fds {
-		_ = unix.Close(fd)
-	}
-	if _, err := unix.Write(theirs, []byte("cannot enter: no room")); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.await(wordSettled, generous); err == nil || !strings.Contains(err.Error(), "no room") {
-		t.Errorf("await gave %v, want what was said", err)
-	}
-	if err := d.await(wordSettled, 10*time.Millisecond); err == nil {
-		t.Error("await gave no error in silence")
-	}
-	d.theirs.Close()
-	if err := d.await(wordSettled, generous); err == nil {
-		t.Error("await gave no error at the end")
 	}
 }
 

@@ -2,16 +2,15 @@ package cgroup
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"time"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
-	"github.com/coreos/go-systemd/v22/dbus"
-	godbus "github.com/godbus/dbus/v5"
+	"github.com/chatd/chatd/systemd"
 )
 
 // unitName is the service of a chat: chatd-<id>.service.
@@ -24,7 +23,7 @@ func (u *Units) Create(id chat.ID, l chat.Limits) error {
 		return err
 	}
 	u.keepLimits(id, l)
-	if full, err := populated(u.dir(id)); err != nil || !full {
+	if full, err := cgroupfs.Populated(u.dir(id)); err != nil || !full {
 		return skipNotFound(err)
 	}
 	return u.Limit(id, l)
@@ -65,18 +64,12 @@ func (u *Units) limitUnitCPU(id chat.ID, l chat.Limits) error {
 	return u.limitCPU(id, l)
 }
 
-func (u *Units) remember(id chat.ID, props []dbus.Property) error {
+func (u *Units) remember(id chat.ID, props []systemd.Property) error {
 	if len(props) == 0 {
 		return nil
 	}
-	ctx, stop := context.WithTimeout(context.Background(), busTime)
-	defer stop()
-	conn, err := u.conn(ctx)
-	if err == nil {
-		err = conn.SetUnitPropertiesContext(ctx, u.group(id), true, props...)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot limit chat %s: %w", id, busError(err))
+	if err := u.bus.SetProperties(u.group(id), props); err != nil {
+		return fmt.Errorf("cannot limit chat %s: %w", id, err)
 	}
 	return nil
 }
@@ -96,11 +89,7 @@ func (u *Units) Kill(ctx context.Context, id chat.ID) error {
 // stop ends the unit and waits until systemd has forgotten it, so that the
 // same name can be started again.
 func (u *Units) stop(ctx context.Context, id chat.ID) error {
-	err := u.job(ctx, "stop "+u.group(id), func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
-		_, err := c.StopUnitContext(ctx, u.group(id), "replace", done)
-		return err
-	})
-	if skipNotFound(err) != nil {
+	if err := skipNotFound(u.bus.Stop(ctx, u.group(id))); err != nil {
 		return err
 	}
 	return u.awaitGone(ctx, id)
@@ -112,7 +101,7 @@ func (u *Units) awaitGone(ctx context.Context, id chat.ID) error {
 			return nil
 		}
 		// What is empty and no unit's any more is nobody's but ours to remove.
-		if err := rmTree(u.dir(id)); err == nil {
+		if err := cgroupfs.RemoveTree(u.dir(id)); err == nil {
 			return nil
 		}
 		select {
@@ -129,11 +118,11 @@ func (u *Units) Remove(id chat.ID) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	if full, err := populated(u.dir(id)); full || skipNotFound(err) != nil {
-		pids, merr := members(u.dir(id))
+	if full, err := cgroupfs.Populated(u.dir(id)); full || skipNotFound(err) != nil {
+		pids, merr := cgroupfs.Members(u.dir(id))
 		return fmt.Errorf("cannot remove unit %s: the processes %v are in it: %w", u.group(id), pids, errors.Join(chat.ErrBusy, err, merr))
 	}
-	ctx, stop := context.WithTimeout(context.Background(), busTime)
+	ctx, stop := context.WithTimeout(context.Background(), stopTime)
 	defer stop()
 	if err := u.stop(ctx, id); err != nil {
 		return err
@@ -143,42 +132,8 @@ func (u *Units) Remove(id chat.ID) error {
 	return nil
 }
 
-// Invocation is systemd's name for this run of the chat's unit, 32 hex digits
-// (INVOCATION_ID of systemd.exec(5)); a unit that was started again has another.
-func (u *Units) Invocation(id chat.ID) (string, error) {
-	ctx, stop := context.WithTimeout(context.Background(), busTime)
-	defer stop()
-	conn, err := u.conn(ctx)
-	if err != nil {
-		return "", err
-	}
-	p, err := conn.GetUnitPropertyContext(ctx, u.group(id), "InvocationID")
-	if err != nil {
-		return "", fmt.Errorf("cannot ask systemd about %s: %w", u.group(id), busError(err))
-	}
-	b, ok := p.Value.Value().([]byte)
-	if !ok || len(b) == 0 {
-		return "", fmt.Errorf("cannot find unit %s: %w", u.group(id), chat.ErrNotFound)
-	}
-	return hex.EncodeToString(b), nil
-}
+// Invocation is [systemd.Bus.Invocation] of the chat's unit.
+func (u *Units) Invocation(id chat.ID) (string, error) { return u.bus.Invocation(u.group(id)) }
 
 // Invocation is nothing: what cgroupfs started has no name but its pid.
 func (f *FS) Invocation(chat.ID) (string, error) { return "", nil }
-
-// busError turns systemd's answers into the words that callers branch on.
-func busError(err error) error {
-	var e godbus.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	switch e.Name {
-	case "org.freedesktop.systemd1.NoSuchUnit":
-		return errors.Join(chat.ErrNotFound, err)
-	case "org.freedesktop.systemd1.UnitExists":
-		return errors.Join(chat.ErrExists, err)
-	case "org.freedesktop.DBus.Error.LimitsExceeded":
-		return errors.Join(chat.ErrBusy, err)
-	}
-	return err
-}

@@ -10,17 +10,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
-	"github.com/coreos/go-systemd/v22/dbus"
+	"github.com/chatd/chatd/systemd"
 	"golang.org/x/sys/unix"
 )
 
 const (
 	unitSuffix  = ".service"
 	unifiedRoot = "/sys/fs/cgroup"
-	// busTime bounds one question to systemd, which answers in milliseconds unless
-	// it is reloading thousands of units.
-	busTime = 30 * time.Second
+	// stopTime bounds the end of a unit and of its cgroup.
+	stopTime = 30 * time.Second
 )
 
 // UnitOptions say how the systemd backend makes units.
@@ -45,18 +45,16 @@ type Units struct {
 	version string
 	slice   string
 
-	busMu sync.Mutex
-	bus   *dbus.Conn
+	bus systemd.Bus
 
 	startMu    sync.Mutex
-	handshakes map[chat.ID]*handshake // sessions whose first process still waits for Settle
+	handshakes map[chat.ID]*systemd.Handshake // sessions whose first process still waits for Settle
 }
 
 // Booted reports whether systemd is PID 1 (sd_booted(3)) and cgroup v2 alone is
 // mounted where it puts its units.
 func Booted() bool {
-	fi, err := os.Lstat("/run/systemd/system")
-	return err == nil && fi.IsDir() && isUnified(unifiedRoot)
+	return systemd.Booted() && isUnified(unifiedRoot)
 }
 
 // isUnified: cgroup2 is mounted here, and every controller that the limits need
@@ -79,7 +77,7 @@ func OpenUnits(ctx context.Context, o UnitOptions) (*Units, error) {
 	slice := strings.ReplaceAll(o.Name, "-", "_") + ".slice"
 	u := &Units{
 		FS:  newUnitsFS(Options{Name: o.Name, Dirs: o.Dirs, Without: o.Without}, filepath.Join(unifiedRoot, slice)),
-		pam: o.PAM, slice: slice, handshakes: map[chat.ID]*handshake{},
+		pam: o.PAM, slice: slice, handshakes: map[chat.ID]*systemd.Handshake{},
 	}
 	if err := u.open(ctx); err != nil {
 		return nil, errors.Join(err, u.Close())
@@ -88,16 +86,10 @@ func OpenUnits(ctx context.Context, o UnitOptions) (*Units, error) {
 	return u, nil
 }
 
-func (u *Units) open(ctx context.Context) error {
-	conn, err := u.conn(ctx)
-	if err != nil {
+func (u *Units) open(ctx context.Context) (err error) {
+	if u.version, err = u.bus.Version(ctx); err != nil {
 		return err
 	}
-	version, err := conn.GetManagerProperty("Version")
-	if err != nil {
-		return fmt.Errorf("cannot ask systemd for its version: %w", err)
-	}
-	u.version = strings.Trim(version, `"`)
 	if err := u.startSlice(ctx); err != nil {
 		return err
 	}
@@ -111,60 +103,13 @@ func (u *Units) open(ctx context.Context) error {
 // entries are chats. Passing through stays allowed, for a session's first process
 // acts as the chat when it makes its leaf.
 func (u *Units) startSlice(ctx context.Context) error {
-	if err := u.job(ctx, "start "+u.slice, func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
-		_, err := c.StartUnitContext(ctx, u.slice, "replace", done)
-		return err
-	}); err != nil {
+	if err := u.bus.Start(ctx, u.slice); err != nil {
 		return err
 	}
 	if err := os.Chmod(u.bases.Unified, 0o711); err != nil {
 		return fmt.Errorf("cannot close the slice to others: %w", err)
 	}
 	return nil
-}
-
-// conn is the connection to systemd, made again when it was lost.
-func (u *Units) conn(ctx context.Context) (*dbus.Conn, error) {
-	u.busMu.Lock()
-	defer u.busMu.Unlock()
-	if u.bus != nil && u.bus.Connected() {
-		return u.bus, nil
-	}
-	if u.bus != nil {
-		u.bus.Close()
-	}
-	// Not with ctx: the connection outlives the call that needed it first.
-	conn, err := dbus.NewWithContext(context.WithoutCancel(ctx))
-	if err != nil {
-		u.bus = nil
-		return nil, fmt.Errorf("cannot reach systemd: %w", err)
-	}
-	u.bus = conn
-	return conn, nil
-}
-
-// job asks systemd for something that ends in a job and waits for its result,
-// which is "done" or an error.
-func (u *Units) job(ctx context.Context, what string, ask func(context.Context, *dbus.Conn, chan<- string) error) error {
-	ctx, stop := context.WithTimeout(ctx, busTime)
-	defer stop()
-	conn, err := u.conn(ctx)
-	if err != nil {
-		return err
-	}
-	done := make(chan string, 1)
-	if err := ask(ctx, conn, done); err != nil {
-		return fmt.Errorf("cannot %s: %w", what, busError(err))
-	}
-	select {
-	case result := <-done:
-		if result != "done" {
-			return fmt.Errorf("cannot %s: systemd says %s", what, result)
-		}
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("cannot %s: systemd did not answer: %w", what, errors.Join(chat.ErrBusy, context.Cause(ctx)))
-	}
 }
 
 // Mode is "systemd 252, cgroup v2", with the version that runs.
@@ -178,23 +123,18 @@ func (u *Units) Mode() string {
 func (u *Units) Close() error {
 	u.startMu.Lock()
 	for _, d := range u.handshakes {
-		d.close()
+		d.Close()
 	}
 	clear(u.handshakes)
 	u.startMu.Unlock()
-	u.busMu.Lock()
-	defer u.busMu.Unlock()
-	if u.bus != nil {
-		u.bus.Close()
-		u.bus = nil
-	}
+	u.bus.Close()
 	return u.FS.Close()
 }
 
 // RemoveBase stops the slice, as uninstalling does. It is [chat.ErrBusy] while
 // something is in it.
 func (u *Units) RemoveBase() error {
-	full, err := populated(u.bases.Unified)
+	full, err := cgroupfs.Populated(u.bases.Unified)
 	if errors.Is(err, chat.ErrNotFound) {
 		return nil
 	}
@@ -202,14 +142,11 @@ func (u *Units) RemoveBase() error {
 		return err
 	}
 	if full {
-		pids, err := members(u.bases.Unified)
+		pids, err := cgroupfs.Members(u.bases.Unified)
 		return fmt.Errorf("cannot stop %s: the processes %v are in it: %w", u.slice, pids, errors.Join(chat.ErrBusy, err))
 	}
 	if err := u.stopSupervisorUnit(); err != nil {
 		return err
 	}
-	return u.job(context.Background(), "stop "+u.slice, func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
-		_, err := c.StopUnitContext(ctx, u.slice, "replace", done)
-		return err
-	})
+	return u.bus.Stop(context.Background(), u.slice)
 }

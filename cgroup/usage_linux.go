@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
 	"github.com/containerd/cgroups/v3/cgroup2"
 	"github.com/containerd/cgroups/v3/cgroup2/stats"
@@ -111,9 +112,9 @@ func (r *reader) done(of string) error {
 	return fmt.Errorf("cannot read the usage of %s: %w", of, r.err)
 }
 
-func (r *reader) flat(dir, file, key string) uint64 { return r.keep(readFlat(dir, file, key)) }
+func (r *reader) flat(dir, file, key string) uint64 { return r.keep(cgroupfs.ReadFlat(dir, file, key)) }
 
-func (r *reader) number(dir, file string) uint64 { return r.keep(readNumber(dir, file)) }
+func (r *reader) number(dir, file string) uint64 { return r.keep(cgroupfs.ReadNumber(dir, file)) }
 
 // cpu reads the cgroup2 tree, which counts CPU time with or without a controller.
 func (r *reader) cpu(dir string) chat.Duration {
@@ -151,13 +152,13 @@ func (r *reader) legacyMemory(u *chat.Usage, dir string) {
 // legacyKills sums the kills of the runs, those that are there and those removed.
 func (r *reader) legacyKills(g *legacy, id chat.ID, dir string) uint64 {
 	entries, err := os.ReadDir(filepath.Join(dir, runsDir))
-	r.keep(0, notFound(err))
+	r.keep(0, cgroupfs.NotFound(err))
 	g.mu.Lock()
 	sum := g.oom[id]
 	g.mu.Unlock()
 	for _, e := range entries {
 		if e.IsDir() {
-			sum += r.passing(readFlat(g.dir("memory", id, e.Name()), "memory.oom_control", "oom_kill"))
+			sum += r.passing(cgroupfs.ReadFlat(g.dir("memory", id, e.Name()), "memory.oom_control", "oom_kill"))
 		}
 	}
 	return sum
@@ -167,12 +168,12 @@ func (r *reader) legacyKills(g *legacy, id chat.ID, dir string) uint64 {
 // fork in the leaf of who forked, later ones where the limit is.
 func (r *reader) refused(dir string) uint64 {
 	sum := r.flat(dir, "pids.events", "max")
-	sum += r.passing(readFlat(filepath.Join(dir, sessionLeaf), "pids.events", "max"))
+	sum += r.passing(cgroupfs.ReadFlat(filepath.Join(dir, sessionLeaf), "pids.events", "max"))
 	runs, err := os.ReadDir(filepath.Join(dir, runsDir))
-	r.keep(0, notFound(err))
+	r.keep(0, cgroupfs.NotFound(err))
 	for _, e := range runs {
 		if e.IsDir() {
-			sum += r.passing(readFlat(filepath.Join(dir, runsDir, e.Name()), "pids.events", "max"))
+			sum += r.passing(cgroupfs.ReadFlat(filepath.Join(dir, runsDir, e.Name()), "pids.events", "max"))
 		}
 	}
 	return sum
@@ -187,35 +188,6 @@ func (r *reader) passing(v uint64, err error) uint64 {
 }
 
 func (r *reader) members(dir string) uint64 {
-	pids, err := members(dir)
+	pids, err := cgroupfs.Members(dir)
 	return r.keep(uint64(len(pids)), err)
-}
-
-func readFlat(dir, file, key string) (uint64, error) {
-	b, err := readFile(dir, file)
-	if err != nil {
-		return 0, err
-	}
-	return flat(string(b), key)
-}
-
-func readNumber(dir, file string) (uint64, error) {
-	b, err := readFile(dir, file)
-	if err != nil {
-		return 0, err
-	}
-	return number(string(b))
-}
-
-// readFile reads a cgroup's file; a cgroup that is gone, or goes meanwhile
-// (ENODEV), is [chat.ErrNotFound].
-func readFile(dir, file string) ([]byte, error) {
-	b, err := os.ReadFile(filepath.Join(dir, file))
-	if errors.Is(err, unix.ENODEV) {
-		err = errors.Join(chat.ErrNotFound, err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read a cgroup file: %w", notFound(err))
-	}
-	return b, nil
 }

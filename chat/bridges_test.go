@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Each key that shows a chat more than a home closes the profile to bridges it does not
-// name. A key that is added to Profile has to be judged here.
+// Each key that opens more than a home closes the profile to bridges that it does not name. Check a
+// new key of Profile here.
 func TestBridgesOfWhatAProfileOpens(t *testing.T) {
 	allow, err := ParseAllow("203.0.113.5:443")
 	if err != nil {
@@ -26,7 +26,7 @@ func TestBridgesOfWhatAProfileOpens(t *testing.T) {
 		"AllowNetlink":              {AllowNetlink: true},
 		"AllowSeccomp":              {AllowSeccomp: true},
 	}
-	// What takes away, or is bounded by what the host gives a chat anyway.
+	// These keys restrict a chat, or grant nothing beyond what the host gives every chat.
 	harmless := map[string]bool{"Name": true, "Limits": true, "Bridges": true, "Commands": true, "AccessFile": true,
 		"Defaults": true, "Guard": true, "Env": true, "TimeoutMax": true, "ToolsOff": true}
 	for i := range reflect.TypeFor[Profile]().NumField() {

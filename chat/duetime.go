@@ -22,7 +22,7 @@ type StoredSchedule struct {
 	// Taken is when chatd last handled a due time of it, and Due is that due time.
 	Taken time.Time `json:"taken,omitzero"`
 	Due   time.Time `json:"due,omitzero"`
-	// StillRunning: a run that an earlier front started is still in progress.
+	// StillRunning means that a run which an earlier front started is still in progress.
 	StillRunning bool `json:"goes_on,omitempty"`
 }
 
@@ -38,7 +38,7 @@ type DueSchedule struct {
 	// Missed counts further due times that have passed, and Skipped those during a run of it.
 	Missed  uint64 `json:"missed,omitempty"`
 	Skipped uint64 `json:"skipped,omitempty"`
-	// StillRunning: a run that an earlier front started is still in progress.
+	// GoesOn means that a run which an earlier front started is still in progress.
 	GoesOn bool `json:"goes_on,omitempty"`
 	// Named are the paths that its command names. Refused is set if the command must not run.
 	Named   []NamedPath `json:"named,omitempty"`
@@ -52,3 +52,6 @@ type RefusedDue struct {
 	// Denial is the guard's; nil if the guard could not check the command.
 	Denial *RunDenial `json:"denial,omitempty"`
 }
+
+// Error is r.Reason.
+func (r *RefusedDue) Error() string { return r.Reason }

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestExplain: what ended a run, and which limit it met, is said once, with its figure.
+// TestExplain: the cause that ended a run, and the limit that it reached, are stated once, with the
+// figure.
 func TestExplain(t *testing.T) {
 	for name, c := range map[string]struct {
 		res  RunResult

@@ -42,6 +42,10 @@ func Quote(s string) string { return quote(s, maxQuoted) }
 // the cause often stands after a long file name.
 func QuoteOutput(s string) string { return quote(s, maxOutputQuoted) }
 
+// QuotePath returns a text of a caller or a chat for the audit log: quoted, in ASCII, and long
+// enough for any path.
+func QuotePath(s string) string { return strconv.QuoteToASCII(s[:min(len(s), MaxPath)]) }
+
 func quote(s string, limit int) string {
 	if len(s) <= limit {
 		return strconv.QuoteToASCII(s)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestErrorText: the kind is said once for each line, however deep it was wrapped.
+// TestErrorText: each line states its kind once, however deep the error is wrapped.
 func TestErrorText(t *testing.T) {
 	twice := fmt.Errorf("cannot do a: %w: %w", fmt.Errorf("cannot do b: %w", ErrInvalid), ErrInvalid)
 	for _, c := range []struct {

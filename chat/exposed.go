@@ -1,16 +1,16 @@
 package chat
 
-// Exposed is one path of the host that a session sees besides what every
-// session does. Source is resolved: no part of it is a link, or may be swapped by a
-// chat. A Target in the home exists already.
+// Exposed is one path of the host that a session sees beyond those that every session sees. Source
+// is resolved: no part of it is a link, and no chat can replace a part. A Target in the home
+// already exists.
 type Exposed struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
 	Mode   Mode   `json:"mode"`
-	// File: it is a regular file, not a directory.
+	// File means that Source is a regular file, not a directory.
 	File bool `json:"file,omitempty"`
-	// Exec: programs in it may be run also where it is read-only.
+	// Exec means that programs in it may be executed even if it is read-only.
 	Exec bool `json:"exec,omitempty"`
-	// By is the key of the profile that asks for it.
+	// By is the profile's key that exposes it.
 	By string `json:"by"`
 }

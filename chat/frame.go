@@ -27,7 +27,7 @@ type Frame struct {
 	// Stream is [Stdout] or [Stderr]; empty at the end. Time is when chatd read it.
 	Stream string     `json:"stream,omitempty"`
 	Time   *time.Time `json:"time,omitempty"`
-	// Text is the piece, or Base64 where it is no UTF-8.
+	// Text is the piece; Base64 replaces it if the piece is not UTF-8.
 	Text   string `json:"text,omitempty"`
 	Base64 []byte `json:"base64,omitempty"`
 	// Result is how the run ended, with empty streams. A stream without a last frame

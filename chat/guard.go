@@ -6,45 +6,45 @@ import (
 	"slices"
 )
 
-// GuardPreset is a list of rules that a guard begins with.
+// GuardPreset names a guard's built-in list of rules.
 type GuardPreset string
 
 const (
-	// GuardDefault blocks what does harm, or cannot work, in a home of one's own.
+	// GuardDefault blocks commands that do harm, or cannot work, in a chat's home.
 	GuardDefault GuardPreset = "default"
 	// GuardPicoClaw is the list of PicoClaw's exec tool (specs/0004-running-commands.md).
 	GuardPicoClaw GuardPreset = "picoclaw"
-	// GuardNone has no rules: only the custom ones count.
+	// GuardNone has no rules: only custom patterns apply.
 	GuardNone GuardPreset = "none"
 )
 
 // GuardPresets lists them.
 func GuardPresets() []GuardPreset { return []GuardPreset{GuardDefault, GuardPicoClaw, GuardNone} }
 
-// Guard says which commands are refused before they run. It is advice: what a
-// command may do is said by the walls. The zero value refuses nothing.
+// Guard says which commands are refused before they run. It is advice: the walls enforce what a
+// command may do. The zero value refuses nothing.
 type Guard struct {
 	Preset GuardPreset `json:"preset,omitempty" yaml:"preset"`
-	// EnableDenyPatterns false leaves out every pattern, of the preset and custom ones.
+	// EnableDenyPatterns false disables every pattern, those of the preset and custom ones.
 	EnableDenyPatterns bool `json:"enable_deny_patterns" yaml:"enable_deny_patterns"`
-	// CustomDenyPatterns are searched in each simple command.
+	// CustomDenyPatterns refuse a simple command in which one is found.
 	CustomDenyPatterns []Pattern `json:"custom_deny_patterns" yaml:"custom_deny_patterns"`
-	// CustomAllowPatterns free the simple command that one matches from end to end,
-	// and no other, of every pattern.
+	// CustomAllowPatterns exempt a simple command that one of them matches as a whole from every
+	// pattern.
 	CustomAllowPatterns []Pattern `json:"custom_allow_patterns" yaml:"custom_allow_patterns"`
 	// RestrictToWorkspace refuses commands with paths outside the home.
 	RestrictToWorkspace bool `json:"restrict_to_workspace" yaml:"restrict_to_workspace"`
-	// Place is where these keys stand, file:line; empty for the defaults.
+	// Place is the file:line of these keys; empty for the defaults.
 	Place string `json:"-" yaml:"-"`
 }
 
-// DefaultGuard is the guard of a profile that says nothing.
+// DefaultGuard is the guard of a profile without guard keys.
 func DefaultGuard() Guard { return Guard{Preset: GuardDefault, EnableDenyPatterns: true} }
 
 // On reports whether the guard may refuse anything.
 func (g Guard) On() bool { return g.EnableDenyPatterns || g.RestrictToWorkspace }
 
-// Equal reports whether both refuse the same, by rules of the same places.
+// Equal reports whether both have the same rules at the same places.
 func (g Guard) Equal(o Guard) bool {
 	return g.Preset == o.Preset && g.EnableDenyPatterns == o.EnableDenyPatterns &&
 		g.RestrictToWorkspace == o.RestrictToWorkspace &&
@@ -52,8 +52,8 @@ func (g Guard) Equal(o Guard) bool {
 		slices.Equal(g.CustomAllowPatterns, o.CustomAllowPatterns)
 }
 
-// CheckPatterns reports the first custom pattern that is no regular expression, as [ErrInvalid].
-// Where patterns are switched off it asks none.
+// CheckPatterns reports the first custom pattern that is not a regular expression, as [ErrInvalid].
+// It skips disabled patterns.
 func (g Guard) CheckPatterns() error {
 	if !g.EnableDenyPatterns {
 		return nil
@@ -76,7 +76,7 @@ func (g Guard) CheckPatterns() error {
 // Pattern is a regular expression (RE2) of a config.
 type Pattern struct {
 	Text string
-	// Place is file:line, where it is known.
+	// Place is its file:line, if known.
 	Place string
 }
 
@@ -86,7 +86,7 @@ func (p Pattern) MarshalText() ([]byte, error) { return []byte(p.Text), nil }
 // maxPattern bounds the bytes of a pattern.
 const maxPattern = 4096
 
-// Compile reads the expression; one that is none is an [ErrInvalid].
+// Compile parses the expression; an invalid one is [ErrInvalid].
 func (p Pattern) Compile() (*regexp.Regexp, error) {
 	if p.Text == "" || len(p.Text) > maxPattern {
 		return nil, fmt.Errorf("want a regular expression (RE2) of 1 to %d bytes, got %d: %w", maxPattern, len(p.Text), ErrInvalid)
@@ -98,7 +98,7 @@ func (p Pattern) Compile() (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// UnmarshalText takes the expression as it is; package guard compiles it.
+// UnmarshalText does not check the expression; package guard compiles it.
 func (p *Pattern) UnmarshalText(b []byte) error {
 	p.Text = string(b)
 	return nil

@@ -17,8 +17,8 @@ const UserPrefix = "chat-"
 // idWindows is how many disjoint 64-bit windows one HMAC-SHA256 holds.
 const idWindows = sha256.Size / 8
 
-// ParseID accepts exactly the form DeriveID makes. Anything else, also another
-// case or a prefix, is [ErrInvalid]: two spellings of one id would be two chats.
+// ParseID accepts only the form that DeriveID makes. Upper case or a prefix is [ErrInvalid] too:
+// two spellings of one id would be two chats.
 func ParseID(s string) (ID, error) {
 	if len(s) != 16 {
 		return "", fmt.Errorf("cannot use %s as a chat id: want 16 hex digits, got %d bytes: %w", Quote(s), len(s), ErrInvalid)
@@ -35,11 +35,10 @@ func ParseID(s string) (ID, error) {
 // within the 31 that useradd(8) and systemd's user-name rules allow.
 func (id ID) User() string { return UserPrefix + string(id) }
 
-// DeriveID computes the id of (owner, externalID) under the install key: 64 bits
-// of HMAC-SHA256(key, owner NUL externalID). The key is there because external
-// ids are often phone numbers, and a public user name must not let one guess
-// them. window chooses which 64 bits, 0 to 3; a caller that meets a collision
-// asks for the next.
+// DeriveID computes the id of (owner, externalID) under the install key: 64 bits of
+// HMAC-SHA256(key, owner NUL externalID). External ids are often phone numbers; without the key one
+// could guess them from the public user name. window, 0 to 3, chooses the 64 bits; after a
+// collision the caller tries the next.
 func DeriveID(key []byte, owner, externalID string, window int) (ID, error) {
 	if window < 0 || window >= idWindows {
 		return "", fmt.Errorf("cannot derive an id: window %d is not in 0–%d: %w", window, idWindows-1, ErrBusy)

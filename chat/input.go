@@ -6,28 +6,29 @@ import (
 	"unicode/utf8"
 )
 
-// MaxKeyByKey bounds a text that is typed key by key, in characters: each takes its time.
+// MaxKeyByKey bounds a text that is typed key by key, in characters, because each takes time.
 const MaxKeyByKey = 1000
 
-// Input is what is typed into the terminal: text, or named keys, not both.
+// Input is typed into the terminal: text, or named keys, not both.
 type Input struct {
 	// Text is typed as it is, any bytes that JSON can carry.
 	Text string `json:"text,omitempty" doc:"Typed as it is."`
-	// Enter presses Enter after the text, for itself and after a pause where a program other
-	// than the shell reads: many take what comes at once for a paste, and its end for a line end.
+	// Enter presses Enter after the text. If a program other than the shell reads, it comes after a
+	// pause: many take text and Enter together for a paste.
 	Enter bool `json:"enter,omitempty" doc:"Press Enter after the text, and apart from it: a program that reads may take what comes at once for a paste."`
 	// KeyByKey types the text a character at a time, and never as a paste.
 	KeyByKey bool `json:"key_by_key,omitempty" doc:"Type the text a character at a time, at most 1000, and never as a paste."`
 	// Keys are names as in "ctrl-c", "up", "f1", or those of tmux(1): "C-c", "Up", "F1".
 	Keys []string `json:"keys,omitempty" maxItems:"64" doc:"Keys by name, as in ctrl-c, up, f1, or those of tmux(1)."`
-	// OnlyIf, if it is set, must hold, or nothing is typed.
+	// OnlyIf, if set, is a condition without which nothing is typed.
 	OnlyIf *OnlyIf `json:"only_if,omitempty" doc:"Type only if this holds; else the answer is conflict, and nothing is typed."`
 	// Wait, if it is set, makes the answer a [Typed].
 	Wait *Wait `json:"wait,omitempty" doc:"Wait for the prompt, output, quiet or a pattern on the screen, and answer with what was printed."`
 }
 
-// OnlyIf is a condition on what is in front in the terminal. It is held against what the chat's
-// own tmux and shell say, in the same step as the typing; what does not hold is [ErrConflict].
+// OnlyIf is a condition on the program in front in the terminal. It is checked against the report
+// of the chat's tmux and shell, in the same step as the typing; if it fails, the error is
+// [ErrConflict].
 type OnlyIf struct {
 	// Prompt is [PromptPresent], [PromptAbsent], or empty for either.
 	Prompt string `json:"prompt,omitempty" enum:"present,absent" doc:"present: only while the shell is at its prompt; absent: only while it is not, so that a program reads."`
@@ -35,14 +36,14 @@ type OnlyIf struct {
 	Program string `json:"program,omitempty" maxLength:"64" doc:"Only while this program is in front, by the name that screen has for it."`
 }
 
-// What [OnlyIf].Prompt wants: the shell at its prompt, or not, so that a program reads.
+// The values of [OnlyIf].Prompt: the shell is at its prompt, or it is not, so that a program reads.
 const (
 	PromptPresent = "present"
 	PromptAbsent  = "absent"
 )
 
-// NeedsSession reports a condition that a chat cannot meet that is asleep: its terminal begins
-// at a prompt.
+// NeedsSession reports whether a sleeping chat cannot meet the condition: its terminal begins at a
+// prompt.
 func (o *OnlyIf) NeedsSession() bool {
 	return o != nil && (o.Program != "" || o.Prompt == PromptAbsent)
 }
@@ -61,8 +62,8 @@ func (o *OnlyIf) String() string {
 	return strings.Join(all, " and ")
 }
 
-// Validate reports what cannot be typed, as [ErrInvalid]. The names of keys and programs are
-// checked by package tmux, which knows them.
+// Validate reports the first invalid field, as [ErrInvalid]. Package tmux checks the names of keys
+// and programs.
 func (in Input) Validate() error {
 	switch {
 	case len(in.Keys) > 0 && (in.Text != "" || in.Enter):
@@ -87,16 +88,16 @@ func (in Input) Validate() error {
 	return nil
 }
 
-// MaxHistory bounds the lines above the screen that are shown with it: what tmux keeps of them.
+// MaxHistory bounds the lines above the screen that are shown with it; tmux keeps no more.
 const MaxHistory = 2000
 
-// ScreenSpec says what of the terminal is shown.
+// ScreenSpec selects what a [Screen] contains.
 type ScreenSpec struct {
 	Styles  bool // with the sequences of colours and the like (SGR), and no others
-	History int  // so many lines that were scrolled away, if they are there
+	History int  // lines scrolled off the top, if there are as many
 }
 
-// Validate reports a number of lines that cannot be meant, as [ErrInvalid].
+// Validate reports an invalid number of lines, as [ErrInvalid].
 func (s ScreenSpec) Validate() error {
 	if s.History < 0 || s.History > MaxHistory {
 		return fmt.Errorf("cannot show the screen: history %d: want 0 to %d lines: %w", s.History, MaxHistory, ErrInvalid)
@@ -108,12 +109,12 @@ func (s ScreenSpec) Validate() error {
 type Screen struct {
 	Rows int `json:"rows"`
 	Cols int `json:"cols"`
-	// Text is the visible lines, without trailing blank ones. It is what a chat
-	// printed: escape it before it meets a terminal.
+	// Text is the visible lines, without trailing blank ones. A chat printed it: escape it before
+	// printing it on a terminal.
 	Text string `json:"text"`
-	// History is how many lines of Text, its first ones, were scrolled away.
+	// History counts the first lines of Text, which were scrolled off the screen.
 	History int `json:"history"`
-	// Program is the name of the program in front, in the word of the chat's own tmux.
+	// Program is the name of the program in front, as the chat's tmux reports it.
 	Program string `json:"program"`
 	// CursorRow and CursorCol count from 0.
 	CursorRow int `json:"cursor_row"`

@@ -2,8 +2,8 @@ package chat
 
 import "time"
 
-// LayerName names one wall. The same word stands in a chat's layers, in doctor,
-// after --allow-missing and in the audit log.
+// LayerName names one wall, in a chat's layers, in doctor, after --allow-missing and in the audit
+// log.
 type LayerName string
 
 // The walls, from the outside in.
@@ -17,7 +17,7 @@ const (
 	LayerCPU        LayerName = "cpu"        // share of the CPUs
 	LayerEgress     LayerName = "egress"     // owner rules for packets that leave
 	LayerNetwork    LayerName = "network"    // loopback and abstract sockets
-	LayerProc       LayerName = "proc"       // a /proc without other people's processes
+	LayerProc       LayerName = "proc"       // a /proc without other users' processes
 	LayerView       LayerName = "view"       // bubblewrap's file tree
 	LayerLandlock   LayerName = "landlock"   // file access by Landlock
 	LayerSeccomp    LayerName = "seccomp"    // refused system calls
@@ -31,31 +31,31 @@ func LayerNames() []LayerName {
 		LayerNetwork, LayerProc, LayerView, LayerLandlock, LayerSeccomp, LayerPrivileges, LayerPath}
 }
 
-// LayerState says how well a wall stands.
+// LayerState is how well a wall is enforced.
 type LayerState string
 
 const (
-	// LayerOn: the probe got what the layer promises.
+	// LayerOn: the probe found all that the layer promises.
 	LayerOn LayerState = "on"
 	// LayerWeaker: something is enforced, but less than the layer promises; By says what.
 	LayerWeaker LayerState = "weaker"
 	// LayerOff: nothing is enforced.
 	LayerOff LayerState = "off"
-	// LayerUnknown: it was not tried yet, or could not be: there was no room or no time to.
+	// LayerUnknown: the layer was not probed yet, or could not be for lack of room or time.
 	LayerUnknown LayerState = "unknown"
 )
 
-// Layer is what was found when a wall was tried, never what a config says.
+// Layer is the result of probing a wall, never what the config says.
 type Layer struct {
 	Name  LayerName  `json:"name"`
 	State LayerState `json:"state"`
 	// By is the mechanism that enforces it here: "cgroup v1", "userdb", "Landlock ABI 6".
 	By string `json:"by,omitempty"`
-	// Probe is what was tried and what came of it.
+	// Probe describes the probe and its result.
 	Probe string `json:"probe,omitempty"`
 	// Fix is what to install or change; empty when the layer is on.
 	Fix string `json:"fix,omitempty"`
-	// At is when it was tried.
+	// At is when it was probed.
 	At time.Time `json:"at"`
 }
 
@@ -71,16 +71,16 @@ type Host struct {
 	Allowed []LayerName `json:"allowed_missing"`
 	Chats   int         `json:"chats"`
 	Awake   int         `json:"awake"`
-	// Broken says what else is not as chatd needs it, one sentence each: doctor fails over it.
+	// Broken lists other faults of the host that make doctor fail, one sentence each.
 	Broken []string `json:"broken"`
-	// Findings are things reconcile could not put right, one sentence each.
+	// Findings are faults that reconcile could not repair, one sentence each.
 	Findings []string `json:"findings"`
-	// Shares are how much each owner has of what all share, of each share that he has any of.
+	// Shares lists what each owner uses of each share, if any.
 	Shares []ShareUse `json:"shares"`
 }
 
-// ShareUse is how much an owner has of a share, and how much of it one owner may have; a
-// Limit of 0 is none.
+// ShareUse is how much of a share an owner uses, and the limit for one owner; a Limit of 0 means no
+// limit.
 type ShareUse struct {
 	Owner string `json:"owner"`
 	Share string `json:"share"`

@@ -9,8 +9,8 @@ import (
 // Limits bound what one awake chat may take from the host. The defaults are
 // those of the picortex isolation page: 256 MB, 200 pids, a quarter of a CPU.
 //
-// The tags of the fields are all that the config, the API and chatd show need: the keys, and
-// unit:"bytes" for a size.
+// Config, API and chatd show take the keys, and unit:"bytes" for a size, from the tags of the
+// fields alone.
 type Limits struct {
 	// MemoryMax is memory.max in bytes: page cache and kernel memory count too.
 	MemoryMax uint64 `json:"memory_max" yaml:"memory_max" unit:"bytes"`
@@ -28,20 +28,20 @@ type Limits struct {
 	IOLimits      `yaml:",inline"`
 }
 
-// ProcessLimits are the resource limits of each process of a chat, soft and hard
-// (getrlimit(2)). They go to chatd-shim as they are.
+// ProcessLimits are the resource limits of each process of a chat, soft and hard (getrlimit(2)).
+// chatd-shim sets them unchanged.
 type ProcessLimits struct {
 	// NoFile is RLIMIT_NOFILE: descriptors of a process.
 	NoFile uint64 `json:"nofile,omitempty" yaml:"nofile"`
-	// FSize is RLIMIT_FSIZE: the largest file that a process may write, in bytes; 0 is no
-	// bound. Who writes beyond it gets SIGXFSZ or EFBIG.
+	// FSize is RLIMIT_FSIZE: the largest file that a process may write, in bytes; 0 means no bound.
+	// A write beyond it gets SIGXFSZ or EFBIG.
 	FSize uint64 `json:"fsize,omitempty" yaml:"fsize" unit:"bytes"`
 }
 
 // IOLimits bound the block I/O of an awake chat, on each disk that its home, its temporary
-// directories or /usr are on. 0 is no bound, but for the weight.
+// directories or /usr are on. 0 means no bound, except for the weight.
 type IOLimits struct {
-	// IOWeight is io.weight, the share of a busy disk; 100 is everybody's.
+	// IOWeight is io.weight, the share of a busy disk; 100 is the kernel's default.
 	IOWeight uint64 `json:"io_weight,omitempty" yaml:"io_weight"`
 	// IOReadBPS, IOWriteBPS are rbps and wbps of io.max: bytes a second.
 	IOReadBPS  uint64 `json:"io_read_bps,omitempty" yaml:"io_read_bps" unit:"bytes"`
@@ -57,8 +57,8 @@ func (l IOLimits) BoundsIO() bool { return l != IOLimits{IOWeight: l.IOWeight} }
 // AsksIO reports whether a bound on block I/O or a weight other than the default is set.
 func (l IOLimits) AsksIO() bool { return l != DefaultLimits().IOLimits }
 
-// DefaultLimits are the seeds' figures. The period is the longest the kernel
-// takes: with the usual 100 ms a session needs 74 ms to its prompt, with 1 s 31.
+// DefaultLimits are the seeds' figures. The period is the longest that the kernel accepts: a
+// session reaches its prompt in 31 ms with 1 s, in 74 ms with the usual 100 ms.
 func DefaultLimits() Limits {
 	return Limits{
 		MemoryMax:     256 << 20,
@@ -99,20 +99,21 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-// validBPS and validIOPS: with less a session reads its programs for longer than chatd waits.
+// validBPS and validIOPS refuse rates at which a session would take longer to load its programs
+// than chatd waits.
 func validBPS(n uint64) bool { return n == 0 || n >= 1<<20 }
 
-// More operations do not fit into the kernel's number.
+// The kernel holds the number of operations in 32 bits.
 func validIOPS(n uint64) bool { return n == 0 || n >= 100 && n <= math.MaxUint32 }
 
-// Usage is what an awake chat takes now, and how often a limit said no.
+// Usage is what an awake chat uses now, and how often it reached a limit.
 type Usage struct {
 	MemoryBytes uint64 `json:"memory_bytes"`
 	MemoryPeak  uint64 `json:"memory_peak"`
 	Pids        uint64 `json:"pids"`
 	// CPU is the CPU time used since the session began.
 	CPU Duration `json:"cpu"`
-	// OOMKills counts processes the kernel ended for memory_max.
+	// OOMKills counts processes that the kernel killed for memory_max.
 	OOMKills uint64 `json:"oom_kills"`
 	// PidsRefused counts forks refused for pids_max.
 	PidsRefused uint64 `json:"pids_refused"`

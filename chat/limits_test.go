@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestIOLimits: a bound under which no session would start, and a number that the kernel would cut
-// off, are refused by their key.
+// TestIOLimits: a bound too low for a session to start, and a number too large for the kernel, are
+// refused with their key.
 func TestIOLimits(t *testing.T) {
 	for _, ok := range []IOLimits{
 		{IOWeight: 1}, {IOWeight: 10_000}, {IOWeight: 100, IOReadBPS: 1 << 20, IOWriteBPS: 1 << 40},

@@ -4,19 +4,19 @@ import "fmt"
 
 // Bounds of [RunSpec].OutputMax, in bytes of each stream.
 const (
-	// DefaultOutputMax is what zero means.
+	// DefaultOutputMax replaces zero.
 	DefaultOutputMax = 1 << 20
-	// MinOutputMax has room for a line of each end and for the one between them.
+	// MinOutputMax leaves room for a line of the head, one of the tail, and the line between them.
 	MinOutputMax = 1 << 10
-	// MaxOutputMax: two streams of it are an answer that a client still reads, with every
-	// byte in the longest escape of JSON.
+	// MaxOutputMax keeps an answer with two such streams, each byte in JSON's longest escape,
+	// within what a client reads.
 	MaxOutputMax = 4 << 20
-	// MaxRunsOutput is what the runs of one chat that are under way may keep in all, both streams
-	// counted: what [MaxRuns] keep of which none asks for more.
+	// MaxRunsOutput is how much output the current runs of one chat may keep in total: both streams
+	// of [MaxRuns] runs with the default.
 	MaxRunsOutput = MaxRuns * 2 * DefaultOutputMax
 )
 
-// CheckOutputMax reports what cannot be an OutputMax, as [ErrInvalid].
+// CheckOutputMax reports an invalid OutputMax, as [ErrInvalid].
 func CheckOutputMax(n int64) error {
 	if n == 0 || n >= MinOutputMax && n <= MaxOutputMax {
 		return nil
@@ -24,8 +24,8 @@ func CheckOutputMax(n int64) error {
 	return fmt.Errorf("cannot run: output_max %d: want %d to %d bytes, or 0 for %d: %w", n, MinOutputMax, MaxOutputMax, DefaultOutputMax, ErrInvalid)
 }
 
-// CheckStreamed reports an option of a run that means nothing where the output goes to its caller
-// as it comes, as [ErrInvalid]: whoever gives it expects an answer that is bounded.
+// CheckStreamed refuses, as [ErrInvalid], the option of a run that does not apply to streamed
+// output: its caller expects a bounded answer.
 func (r RunSpec) CheckStreamed() error {
 	if r.OutputMax == 0 {
 		return nil

@@ -8,17 +8,16 @@ import (
 	"slices"
 )
 
-// Patch is what changes of a chat that is there: a JSON merge patch (RFC 7396) of labels.
-// What it does not name stays.
+// Patch changes an existing chat: a JSON merge patch (RFC 7396) of its labels. It keeps labels that
+// it does not name.
 type Patch struct {
-	// Labels are new values by name; nil takes the label away.
+	// Labels are new values by name; nil removes the label.
 	Labels map[string]*string
-	// NoLabels takes all of them away before Labels are set.
+	// NoLabels removes all labels before Labels are set.
 	NoLabels bool
 }
 
-// maxPatched bounds the labels of one patch: as many to take away as there may be, and as
-// many to set.
+// maxPatched bounds the labels of one patch: it may remove a full set and set another.
 const maxPatched = 2 * MaxLabels
 
 // Validate reports the first invalid field, as [ErrInvalid].
@@ -42,7 +41,7 @@ func (p Patch) Validate() error {
 	return nil
 }
 
-// Apply is labels after the change, which may be more than a chat may have ([ErrInvalid]).
+// Apply returns the labels after the patch; more than a chat may have are [ErrInvalid].
 func (p Patch) Apply(labels map[string]string) (map[string]string, error) {
 	after := map[string]string{}
 	if !p.NoLabels {
@@ -72,7 +71,7 @@ func (p Patch) MarshalJSON() ([]byte, error) {
 	return json.Marshal(doc)
 }
 
-// UnmarshalJSON reads a merge patch; a member that is not known, in this spelling, is an error.
+// UnmarshalJSON reads a merge patch; an unknown member, or one in another case, is an error.
 func (p *Patch) UnmarshalJSON(b []byte) error {
 	*p = Patch{}
 	doc := map[string]json.RawMessage{}
@@ -94,8 +93,8 @@ func (p *Patch) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Unlike names what s asks for beside the names of a chat that is there with labels, and is
-// not so: create changes no chat that it finds.
+// Unlike names the labels of s that the existing chat with labels lacks or has with another value:
+// create does not change a chat that it finds.
 func (s Spec) Unlike(labels map[string]string) []string {
 	var unlike []string
 	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {

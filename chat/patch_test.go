@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What a patch does to labels, as RFC 7396 has it.
+// TestPatch: a patch changes labels as RFC 7396 defines.
 func TestPatch(t *testing.T) {
 	before := map[string]string{"a": "1", "b": "2"}
 	for text, want := range map[string]map[string]string{

@@ -11,7 +11,7 @@ import (
 type Network string
 
 const (
-	// NetworkShared is the host's network namespace, walled by owner rules.
+	// NetworkShared is the host's network namespace, restricted by owner rules.
 	NetworkShared Network = "shared"
 	// NetworkNone is a network namespace of its own with only a loopback device.
 	NetworkNone Network = "none"
@@ -21,28 +21,28 @@ const (
 type Profile struct {
 	Name   string `json:"name" yaml:"-"`
 	Limits Limits `json:"limits" yaml:"limits"`
-	// Bridges are the owners who may create chats in the profile; nil is the answer of
-	// [Profile.AdmittedBridges]. A chat that is there keeps its profile.
+	// Bridges are the owners whose bridges may create chats in the profile; nil means the default
+	// of [Profile.AdmittedBridges]. An existing chat keeps its profile.
 	Bridges []string `json:"bridges" yaml:"bridges"`
 	// Network is shared or none; empty means none when Egress is empty, else shared.
 	Network Network `json:"network" yaml:"network"`
 	// Egress lists where the chat may connect. Empty means nowhere.
 	Egress []Allow `json:"egress" yaml:"egress"`
-	// Resolvers become the chat's /etc/resolv.conf, and are the only addresses it
-	// may ask on port 53. None listed, none reachable.
+	// Resolvers become the chat's /etc/resolv.conf, and are the only addresses that it may reach on
+	// port 53; an empty list allows none.
 	Resolvers []netip.Addr `json:"resolvers" yaml:"resolvers"`
-	// Commands are the program names the PATH leads to after the shims; "*" means
-	// every program of the host's /usr/bin that gains no privilege by being run.
+	// Commands are the programs on the PATH after the shims; "*" means every program of the host's
+	// /usr/bin except those that gain privilege (setuid, capabilities).
 	Commands []string `json:"commands" yaml:"commands"`
 	// Env are variables of every session and run; see [CheckEnv].
 	Env map[string]string `json:"env" yaml:"env"`
-	// Skeleton is a directory whose content a new home starts with; empty means none.
+	// Skeleton is a directory whose content is copied to a new home; empty means none.
 	Skeleton string `json:"skeleton,omitempty" yaml:"skeleton"`
-	// AccessFile holds the file rules (specs/0003-file-rules.md); empty means those
-	// built in, which deny nothing without Defaults.
+	// AccessFile holds the file rules (specs/0003-file-rules.md); empty means the built-in rules,
+	// which deny nothing without Defaults.
 	AccessFile string `json:"access_file,omitempty" yaml:"access_file"`
-	// Defaults denies what rules deny by default, without a file: ~/.ssh, ~/.gnupg, .env
-	// and secrets. A file says so itself, by useDefaults.
+	// Defaults applies the default denials without a file: ~/.ssh, ~/.gnupg, .env and secrets. A
+	// file has useDefaults instead.
 	Defaults bool `json:"defaults,omitempty" yaml:"defaults"`
 	// ExposePaths are paths of the host that sessions see (specs/0006-the-view.md).
 	ExposePaths []Expose `json:"expose_paths" yaml:"expose_paths"`
@@ -50,17 +50,17 @@ type Profile struct {
 	// looked up below their literal beginning when a session starts; see [Grant].
 	AllowReadPaths  []string `json:"allow_read_paths" yaml:"allow_read_paths"`
 	AllowWritePaths []string `json:"allow_write_paths" yaml:"allow_write_paths"`
-	// AllowReadOutsideWorkspace lets the file tools read whatever the view shows.
+	// AllowReadOutsideWorkspace lets the file tools read every path in the view.
 	AllowReadOutsideWorkspace bool `json:"allow_read_outside_workspace" yaml:"allow_read_outside_workspace"`
 	// AllowNetlink lets programs make sockets of NETLINK_ROUTE, which ip(8) needs.
 	AllowNetlink bool `json:"allow_netlink" yaml:"allow_netlink"`
-	// AllowSeccomp lets programs load filters of system calls of their own.
+	// AllowSeccomp lets programs load seccomp filters of their own.
 	AllowSeccomp bool `json:"allow_seccomp" yaml:"allow_seccomp"`
 	// Guard says which commands are refused before they run.
 	Guard Guard `json:"guard" yaml:"guard"`
 	// TimeoutMax is the longest timeout that a run may have; zero means [MaxTimeout].
 	TimeoutMax Duration `json:"timeout_max" yaml:"timeout_max"`
-	// ToolsOff are the tools that nobody may use in a chat: names of [Tools].
+	// ToolsOff are the tools that are switched off in a chat: names of [Tools].
 	ToolsOff []string `json:"tools_off" yaml:"tools_off"`
 }
 
@@ -75,7 +75,7 @@ func (p Profile) EffectiveNetwork() Network {
 	return NetworkShared
 }
 
-// Validate reports the first thing in the profile that cannot be meant.
+// Validate reports the first invalid field of the profile.
 func (p Profile) Validate() error {
 	if err := CheckName("profile", p.Name); err != nil {
 		return err
@@ -117,10 +117,9 @@ func (p Profile) Validate() error {
 	return nil
 }
 
-// Allow is one destination a profile opens: "ADDRESS:PORT", "CIDR:PORT" or
-// "CIDR:LOW-HIGH", IPv6 in brackets, TCP unless it begins with "udp:".
-// Example: "203.0.113.5:443", "[2001:db8::/32]:443", "10.0.0.0/8:8000-8080".
-// It may name a private address; one that is listed is meant.
+// Allow is one destination a profile opens: "ADDRESS:PORT", "CIDR:PORT" or "CIDR:LOW-HIGH", IPv6 in
+// brackets, TCP unless it begins with "udp:". Example: "203.0.113.5:443", "[2001:db8::/32]:443",
+// "10.0.0.0/8:8000-8080". A listed private address is allowed.
 type Allow struct {
 	Prefix netip.Prefix
 	Low    uint16

@@ -7,27 +7,26 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a path, as the kernel's PATH_MAX, and of a command that is asked about.
+// Bounds of a path, the kernel's PATH_MAX, and of the command in a question.
 const (
 	MaxPath    = 4096
 	MaxCommand = 64 << 10
 )
 
-// Question is whether the file rules of a chat allow something: an operation on a
-// path, or a shell command.
+// Question asks whether a chat's file rules allow an operation on a path, or a shell command.
 type Question struct {
 	// Path is absolute, below ~, or below the home.
 	Path string `json:"path,omitempty" maxLength:"4096" doc:"The path, absolute or below the home. Exactly one of path and command."`
 	// Op is read, write, edit or bash; it goes with Path.
 	Op string `json:"op,omitempty" enum:"read,write,edit,bash" doc:"What is done to the path."`
-	// Command is judged by the paths that are found in it.
-	Command string `json:"command,omitempty" maxLength:"65536" doc:"A shell command, judged by the paths in it."`
+	// Command is checked by the paths in it.
+	Command string `json:"command,omitempty" maxLength:"65536" doc:"A shell command, checked by the paths in it."`
 	// Named are the paths in Command, as the front found them. They cross the broker and no
 	// other boundary.
 	Named []NamedPath `json:"-"`
 }
 
-// Validate reports the first field that cannot be meant, as [ErrInvalid].
+// Validate reports the first invalid field, as [ErrInvalid].
 func (q Question) Validate() error {
 	switch {
 	case (q.Path == "") == (q.Command == ""):
@@ -50,49 +49,49 @@ func (q Question) Validate() error {
 type Explained struct {
 	// Verdict is allow or deny.
 	Verdict string `json:"verdict" enum:"allow,deny" doc:"The answer."`
-	// Rule decided, as it is written; empty if none is about it. Place is its file and
-	// line, Layer the part of the policy that it stands in.
+	// Rule is the text of the rule that decided; empty if none applies. Place is its file and line,
+	// Layer its part of the policy.
 	Rule  string `json:"rule" doc:"The rule that decided; empty if none is about it."`
 	Place string `json:"place" doc:"File and line of the rule."`
 	Layer string `json:"layer" doc:"The part of the policy that the rule stands in."`
-	// ByKernel: the rule is not about this operation or name itself. The kernel keeps what
-	// it is about closed, or read-only, for every program, and so refuses this too.
+	// ByKernel means that the rule is about another operation or name: the kernel closes its path,
+	// or makes it read-only, for every program, and so refuses this too.
 	ByKernel bool `json:"by_kernel,omitempty" doc:"The kernel refuses it because of the rule, which is not about this operation or name itself."`
-	// KeptBy are the walls that keep the denial in the chat's sessions, whoever asks; empty
-	// for one that the file tools and the guard alone keep.
+	// KeptBy are the walls that enforce the denial for every program in the chat's sessions; empty
+	// if only the file tools and the guard enforce it.
 	KeptBy []string `json:"kept_by,omitempty" doc:"What keeps the denial for every program of the chat: chatd-enforce, bubblewrap, landlock."`
-	// Name is the path that was decided on: as it was asked about, or what its links lead to.
+	// Name is the checked path: the one in the question, or the target of its links.
 	Name string `json:"name" doc:"The path that was decided on, folded or what links lead to."`
-	// Paths are those found in a command.
+	// Paths are the paths found in a command.
 	Paths []string `json:"paths" doc:"The paths that were found in a command."`
-	// Guard is what the guard of the profile says of a command; nil for a path. A
-	// command runs if both allow it.
+	// Guard is the guard's decision on a command; nil for a path. A command runs only if rules and
+	// guard allow it.
 	Guard *Guarded `json:"guard,omitempty" doc:"What the guard says of a command."`
 }
 
-// Guarded is what a guard says of a command.
+// Guarded is a guard's decision on a command.
 type Guarded struct {
 	Verdict string `json:"verdict" enum:"allow,deny" doc:"The answer."`
-	// Rule is the name of a rule, or a custom pattern, and Place where it stands.
+	// Rule is the name of a rule, or a custom pattern, and Place its file:line.
 	Rule  string `json:"rule" doc:"The rule that denies; empty if none does."`
 	Place string `json:"place" doc:"File and line of the rule."`
-	// Message is what an agent is told, Command the simple command or path that is denied.
+	// Message is the text for the agent, Command the simple command or path that is denied.
 	Message string `json:"message" doc:"What the agent is told."`
 	Command string `json:"command" doc:"The simple command, or path, that is denied."`
 	Reason  string `json:"reason" doc:"Why."`
 	Instead string `json:"instead" doc:"What to do instead."`
 }
 
-// Share is one regular file that goes from one chat to another.
+// Share is a request to copy one regular file to another chat.
 type Share struct {
-	// Path is the file in the chat it comes from, absolute or below its home.
+	// Path is the file in the source chat, absolute or below its home.
 	Path string `json:"path" minLength:"1" maxLength:"4096" doc:"The file, absolute or below the home."`
 	To   ID     `json:"to" doc:"The chat that gets it: 16 lower-case hex digits."`
 	// ToPath is its name there; empty means the same, which then must be below the home.
 	ToPath string `json:"to_path,omitempty" maxLength:"4096" doc:"Its name there; the same, if empty and not absolute."`
 }
 
-// Validate reports the first field that cannot be meant, as [ErrInvalid].
+// Validate reports the first invalid field, as [ErrInvalid].
 func (s Share) Validate() error {
 	if err := checkPath("path", s.Path); err != nil {
 		return err
@@ -106,7 +105,7 @@ func (s Share) Validate() error {
 	return checkPath("to_path", s.Target())
 }
 
-// Target is the name that the file gets.
+// Target is the name of the copy.
 func (s Share) Target() string {
 	if s.ToPath == "" {
 		return s.Path
@@ -114,9 +113,9 @@ func (s Share) Target() string {
 	return s.ToPath
 }
 
-// Shared is a file that went across.
+// Shared is a file that was copied to another chat.
 type Shared struct {
-	// Path and ToPath are the files' physical names, as the chats say.
+	// Path and ToPath are the files' physical names, as the chats report them.
 	Path   string `json:"path" doc:"What was read, by the name that links lead to."`
 	ToPath string `json:"to_path" doc:"What was written, by the name that links lead to."`
 	Bytes  int64  `json:"bytes" doc:"How much went across."`

@@ -10,11 +10,11 @@ import (
 // Bounds of a run.
 const (
 	DefaultTimeout = Duration(60 * time.Second)
-	// MaxTimeout is the longest timeout in a profile that does not say another;
-	// LongestTimeout the longest that one may say.
+	// MaxTimeout is a profile's default timeout_max; LongestTimeout is the longest that a profile
+	// may set.
 	MaxTimeout     = Duration(time.Hour)
 	LongestTimeout = Duration(24 * time.Hour)
-	// DefaultGrace is how long a run that is ended may take to end by itself.
+	// DefaultGrace is the time between SIGTERM and SIGKILL when a run is ended.
 	DefaultGrace = Duration(2 * time.Second)
 	MaxGrace     = Duration(30 * time.Second)
 	MaxStdin     = 1 << 20
@@ -32,9 +32,9 @@ type RunSpec struct {
 	// Env is added to the clean environment.
 	Env   map[string]string `json:"env,omitempty" doc:"Variables added to the clean environment."`
 	Stdin string            `json:"stdin,omitempty" doc:"What the command reads."`
-	// OpenStdin leaves standard input open for what is sent later; see runs/{run}/stdin.
+	// OpenStdin leaves standard input open for later input; see runs/{run}/stdin.
 	OpenStdin bool `json:"open_stdin,omitempty" doc:"Standard input comes later, by runs/{run}/stdin."`
-	// Background answers with a [Run] at once; it goes on when its caller is gone, and over a
+	// Background answers immediately with a [Run], which continues without its caller and across a
 	// restart of chatd.
 	Background bool `json:"background,omitempty" doc:"Answer with the run's id at once; it goes on without its caller."`
 	// TTY gives the command a terminal of its own, of this size.
@@ -42,20 +42,20 @@ type RunSpec struct {
 	// Timeout ends the whole run; zero means [DefaultTimeout], or the profile's maximum if
 	// that is less. More than the maximum is an error.
 	Timeout Duration `json:"timeout,omitempty" doc:"After which the whole run is ended, as in 60s; at most timeout_max of the profile."`
-	// Grace is how long it may take to end after SIGTERM, when its time is over or its
-	// caller is gone, before SIGKILL; zero means [DefaultGrace].
+	// Grace is how long it may take to end after SIGTERM, after its timeout or when its caller is
+	// gone, before SIGKILL; zero means [DefaultGrace].
 	Grace Duration `json:"grace,omitempty" doc:"Between SIGTERM and SIGKILL when the run is ended; 2s if it is left out."`
-	// OutputMax is how many bytes are kept of each stream, half of its head and half of its
-	// tail; zero means [DefaultOutputMax]. A run that is streamed has none.
+	// OutputMax is how many bytes of each stream are kept, half from its head and half from its
+	// tail; zero means [DefaultOutputMax]. It does not apply to streamed runs.
 	OutputMax int64 `json:"output_max,omitempty" minimum:"0" maximum:"4194304" doc:"Bytes kept of each stream, head and tail: 1024 to 4194304; 0 means 1048576. Not where the answer is a stream, which has all of it."`
-	// Started, if it is set, is called with the run's id once the command is on its way.
+	// Started, if set, is called with the run's id once the command has started.
 	Started func(run string) `json:"-"`
 	// Named are the paths that the command names, as the front found them. They cross the broker
 	// and no other boundary.
 	Named []NamedPath `json:"-"`
 }
 
-// Validate reports the first field that cannot be meant, as [ErrInvalid].
+// Validate reports the first invalid field, as [ErrInvalid].
 func (r RunSpec) Validate() error {
 	if (r.Command == "") == (len(r.Argv) == 0) {
 		return fmt.Errorf("cannot run: want exactly one of command and argv: %w", ErrInvalid)
@@ -109,7 +109,7 @@ func (r RunSpec) validateSizes(size int) error {
 	return CheckOutputMax(r.OutputMax)
 }
 
-// CommandLine is what the kernel is given to execute. A shell command goes to sh as one argument.
+// CommandLine is the argv for execve(2). A shell command is one argument of sh.
 func (r RunSpec) CommandLine() []string {
 	if r.Command != "" {
 		return []string{"/bin/sh", "-c", r.Command}
@@ -117,10 +117,11 @@ func (r RunSpec) CommandLine() []string {
 	return r.Argv
 }
 
-// StdinStaysOpen: standard input is written to later. A terminal's always is, for its size.
+// StdinStaysOpen reports whether input may be sent later. A terminal's standard input stays open
+// for its size.
 func (r RunSpec) StdinStaysOpen() bool { return r.OpenStdin || r.TTY != nil }
 
-// Dir is the working directory below or beside home.
+// Dir is the run's absolute working directory.
 func (r RunSpec) Dir(home string) string {
 	if path.IsAbs(r.Cwd) {
 		return path.Clean(r.Cwd)
@@ -136,22 +137,22 @@ type RunResult struct {
 	Signal    string `json:"signal,omitempty"`
 	TimedOut  bool   `json:"timed_out"`
 	OOMKilled bool   `json:"oom_killed"`
-	// EndedBy is what ended the run before its command did by itself; empty is nothing did.
+	// EndedBy is the cause that ended the run before its command exited; empty if none did.
 	EndedBy EndedBy `json:"ended_by,omitempty" enum:"memory,timeout,request,sleep,reap,session,stop" doc:"What ended the run before its command did by itself."`
-	// Why says for people what ended the run and which limits it met.
+	// Why tells people what ended the run and which limits it reached.
 	Why []string `json:"why,omitempty" doc:"Sentences that say what ended the run and which limits it met."`
-	// PidsRefused is how many new processes the chat was refused for pids_max meanwhile.
+	// PidsRefused counts new processes refused to the chat for pids_max during the run.
 	PidsRefused uint64 `json:"pids_refused,omitempty" doc:"New processes that the chat was refused for pids_max meanwhile."`
 	Stdout      string `json:"stdout"`
 	Stderr      string `json:"stderr"`
 	// StdoutBytes and StderrBytes are how many bytes the command printed.
 	StdoutBytes int64 `json:"stdout_bytes"`
 	StderrBytes int64 `json:"stderr_bytes"`
-	// Truncated: one of the streams had more than is kept of it ([RunSpec].OutputMax); a line in
-	// its middle says how much was left out there.
+	// Truncated means that a stream exceeded [RunSpec].OutputMax; a line in its middle states how
+	// much was left out.
 	Truncated bool  `json:"truncated"`
 	WallMS    int64 `json:"wall_ms"`
 	CPUMS     int64 `json:"cpu_ms"`
-	// MemoryPeak is in bytes; 0 where the host cannot tell.
+	// MemoryPeak is in bytes; 0 if the host does not report it.
 	MemoryPeak uint64 `json:"memory_peak"`
 }

@@ -9,12 +9,12 @@ import (
 
 // Bounds of the runs of one chat.
 const (
-	// MaxRuns is how many runs there may be at once, in the background or not.
+	// MaxRuns is how many runs may be in progress simultaneously, background runs included.
 	MaxRuns = 64
 	// RunRetention is how long a background run is kept once it has ended.
 	RunRetention = 30 * time.Minute
-	// MaxRetainedOutput is what the runs of one chat that have ended may keep of their output in
-	// all; the oldest go first.
+	// MaxRetainedOutput is how much output the ended runs of one chat keep in total; the oldest are
+	// dropped first.
 	MaxRetainedOutput = 16 << 20
 	// MaxReadRun is how much of each stream one read of a run returns.
 	MaxReadRun = 64 << 10
@@ -22,18 +22,18 @@ const (
 	MaxTTY = 4096
 )
 
-// RunState is what has become of a run.
+// RunState is a stage in the life of a run.
 type RunState string
 
 // The states of a run.
 const (
 	RunRunning RunState = "running"
 	RunEnded   RunState = "ended"
-	// RunLost: it has ended, and nobody was there to see how.
+	// RunLost: it has ended, and its result is unknown.
 	RunLost RunState = "lost"
 )
 
-// Run is one run of a chat, under way or kept.
+// Run is one run of a chat, in progress or kept.
 type Run struct {
 	// ID is random and never used again. It means nothing outside its chat.
 	ID         string   `json:"id"`
@@ -45,13 +45,13 @@ type Run struct {
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 	Timeout   Duration   `json:"timeout"`
 	TTY       *TTY       `json:"tty,omitempty"`
-	// OutputMax is how many bytes are kept of each stream; zero where the output goes to the
-	// caller as it comes, and nothing is kept.
+	// OutputMax is how many bytes are kept of each stream; zero if the output is streamed and not
+	// kept.
 	OutputMax int64 `json:"output_max,omitempty"`
-	// Schedule is the one that began it; empty is none.
+	// Schedule is the id of the schedule that started it, if any.
 	Schedule string `json:"schedule,omitempty"`
-	// Result is that of a run that has ended. Of one that runs it has what was printed so far.
-	// A list has no output in it, and a run that is not of the background none at all.
+	// Result is how a run ended, or, while it runs, its output so far. In a list it has no output;
+	// a foreground run never has output here.
 	Result *RunResult `json:"result,omitempty"`
 }
 
@@ -104,7 +104,7 @@ func (s RunSignal) Validate() error {
 // Name is the signal without SIG.
 func (s RunSignal) Name() string { return strings.TrimPrefix(s.Signal, "SIG") }
 
-// RunCursor is a place in both streams of a run, in bytes. The zero value is the beginning.
+// RunCursor is a position in both streams of a run, in bytes. The zero value is the beginning.
 type RunCursor struct{ Stdout, Stderr int64 }
 
 // String is the cursor as it crosses the API, "STDOUT-STDERR".
@@ -129,22 +129,22 @@ func ParseRunCursor(s string) (RunCursor, error) {
 
 // RunOutput is a piece of what a run printed.
 type RunOutput struct {
-	// Frames are at most one of each stream.
+	// Frames has at most one frame of each stream.
 	Frames []Frame `json:"frames"`
-	// Missing is how many bytes between the cursor that was asked for and the frames are not kept.
+	// Missing counts bytes between the requested cursor and the frames that are no longer kept.
 	Missing int64 `json:"missing,omitempty"`
-	// Cursor is where the next read goes on.
+	// Cursor is the cursor of the next read.
 	Cursor string   `json:"cursor"`
 	State  RunState `json:"state"`
 }
 
-// NoChat is the error about a chat that is not there, or is another owner's: whoever asks for
-// either hears the same, to the letter.
+// NoChat is the error about a chat that does not exist or has another owner: a caller cannot tell
+// the two apart.
 func NoChat(id ID) error {
 	return fmt.Errorf("cannot find chat %s: %w", Quote(string(id)), ErrNotFound)
 }
 
-// NoRun is the error about a run that the chat does not have: it is of another chat, or of none.
+// NoRun is the error about a run that is not in the chat, whether or not another chat has it.
 func NoRun(id ID, run string) error {
 	return fmt.Errorf("cannot find run %s of chat %s: %w", Quote(run), id, ErrNotFound)
 }

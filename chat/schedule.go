@@ -10,21 +10,22 @@ import (
 const (
 	// MaxSchedules is how many a chat may have.
 	MaxSchedules = 32
-	// DefaultScheduleTimeout is what a [ScheduleSpec] means by no timeout.
+	// DefaultScheduleTimeout is the timeout of a [ScheduleSpec] without one.
 	DefaultScheduleTimeout = Duration(5 * time.Minute)
 	// MinEvery and MaxEvery bound [ScheduleSpec].Every.
 	MinEvery = Duration(time.Minute)
 	MaxEvery = Duration(366 * 24 * time.Hour)
-	// MaxScheduleArgs bounds command, argv, cwd and env together, in bytes: it is kept.
+	// MaxScheduleArgs bounds command, argv, cwd and env together, in bytes, because they are
+	// stored.
 	MaxScheduleArgs = 16 << 10
-	// MaxTail is how much is kept of what the last run printed, in bytes.
+	// MaxTail is how much of the last run's output is kept, in bytes.
 	MaxTail = 4 << 10
 	// maxWhen bounds cron, at and time_zone, in bytes.
 	maxWhen = 128
 )
 
-// ScheduleSpec is a command and when a chat shall run it. Exactly one of Cron, Every
-// and At is set.
+// ScheduleSpec is a command and the times at which a chat runs it. Exactly one of Cron, Every and
+// At is set.
 type ScheduleSpec struct {
 	// Cron are five fields of crontab(5), or @hourly, @daily, @weekly, @monthly, @yearly.
 	Cron string `json:"cron,omitempty" maxLength:"128" doc:"Five fields of crontab(5): minute hour day-of-month month day-of-week; or @hourly, @daily, @weekly, @monthly, @yearly. Exactly one of cron, every and at."`
@@ -45,14 +46,14 @@ type ScheduleSpec struct {
 	Grace Duration `json:"grace,omitempty" doc:"Between SIGTERM and SIGKILL when the run is ended; 2s if it is left out."`
 }
 
-// Run is what runs when the schedule comes due. Without a timeout it has none, which the
+// Run is the run of a due schedule. A spec without a timeout gives a run without one, which the
 // profile's maximum may shorten.
 func (s ScheduleSpec) Run() RunSpec {
 	return RunSpec{Command: s.Command, Argv: s.Argv, Cwd: s.Cwd, Env: s.Env, Timeout: s.Timeout, Grace: s.Grace}
 }
 
-// Validate reports the first field that cannot be meant, as [ErrInvalid]. What the
-// texts of cron, at and time_zone mean is read by package schedule.
+// Validate reports the first invalid field, as [ErrInvalid]. Package schedule parses
+// cron, at and time_zone.
 func (s ScheduleSpec) Validate() error {
 	set := 0
 	for _, has := range []bool{s.Cron != "", s.Every != 0, s.At != ""} {
@@ -87,22 +88,22 @@ func (s ScheduleSpec) Validate() error {
 	return nil
 }
 
-// Schedule is one command that a chat runs again and again, or once, by the clock.
+// Schedule is one command that a chat runs at given times, or once.
 type Schedule struct {
 	// ID is unique within the chat.
 	ID string `json:"id"`
-	// Spec is what was asked for.
+	// Spec is the caller's request.
 	Spec      ScheduleSpec `json:"spec"`
 	CreatedAt time.Time    `json:"created_at"`
-	// CreatedBy is the caller who made it; its runs are audited under this name.
+	// CreatedBy is the caller that created it; its runs are audited under this name.
 	CreatedBy string `json:"created_by"`
-	// Next is when it comes due; nil means never again.
+	// Next is when it is due next; nil means never.
 	Next *time.Time `json:"next,omitempty"`
-	// RunningSince is when the run that is under way began; nil if there is none.
+	// RunningSince is when the current run began; nil if there is none.
 	RunningSince *time.Time `json:"running_since,omitempty"`
-	// Runs counts the runs that began, Skipped the times at which the run before was
-	// still going or waiting, and Missed those that passed while chatd was down, the host
-	// slept or the clock was set forward, beyond the one that is caught up.
+	// Runs counts the runs that began, Skipped the due times at which the previous run was still
+	// running or waiting, and Missed those that passed while chatd was down, the host slept or the
+	// clock was set forward, except the one that is caught up.
 	Runs    uint64 `json:"runs"`
 	Skipped uint64 `json:"skipped"`
 	Missed  uint64 `json:"missed"`
@@ -112,7 +113,7 @@ type Schedule struct {
 
 // ScheduleResult is how a scheduled run ended, or why there was none.
 type ScheduleResult struct {
-	// DueAt is the time it was for, StartedAt when it began, with waking the chat.
+	// DueAt is its due time, StartedAt when it began, which includes waking the chat.
 	DueAt     time.Time `json:"due_at"`
 	StartedAt time.Time `json:"started_at"`
 	WallMS    int64     `json:"wall_ms"`
@@ -121,14 +122,14 @@ type ScheduleResult struct {
 	Signal    string `json:"signal,omitempty"`
 	TimedOut  bool   `json:"timed_out"`
 	OOMKilled bool   `json:"oom_killed"`
-	// EndedBy is what ended the run before its command did by itself; empty is nothing did.
+	// EndedBy is the cause that ended the run before its command exited; empty if none did.
 	EndedBy EndedBy `json:"ended_by,omitempty" enum:"memory,timeout,request,sleep,reap,session,stop"`
-	// Run is the id of the run, which is kept as any of the background is; empty if there was none.
+	// Run is the id of the run, which is kept as background runs are; empty if there was none.
 	Run string `json:"run,omitempty"`
-	// Output is the end of what it printed on both streams, at most [MaxTail] bytes: a
-	// chat's bytes. Escape it before it meets a terminal.
+	// Output is the tail of both streams, at most [MaxTail] bytes from a chat: escape it before
+	// printing it on a terminal.
 	Output string `json:"output"`
-	// OutputBytes is how much it printed.
+	// OutputBytes is the size of its whole output.
 	OutputBytes int64 `json:"output_bytes"`
 	// Error says why there was no run; empty if there was one.
 	Error string `json:"error,omitempty"`

@@ -2,29 +2,29 @@ package chat
 
 import "time"
 
-// Status is the daemon at a glance: what an operator wants to know first at night. Nothing is
-// tried for it; the layers are as the last probe found them.
+// Status is a summary of the daemon for operators. Reading it probes nothing; the layers are the
+// last probe's result.
 type Status struct {
 	Version string    `json:"version"`
 	Since   time.Time `json:"since"`
-	// Ready says that every required layer was found standing since then, so that chats may be
-	// created and woken, and that what the last chatd left half done is finished.
+	// Ready means that since then every required layer was found enforced, so that chats may be
+	// created and woken, and that work which the last chatd left unfinished is complete.
 	Ready  bool `json:"ready"`
 	Chats  int  `json:"chats"`
 	Awake  int  `json:"awake"`
 	Asleep int  `json:"asleep"`
 	// AtWork counts the awake chats in use: a run, a file tool, a client at the terminal.
 	AtWork int `json:"at_work"`
-	// Layers are those that are not on.
+	// Layers are the layers that are not on.
 	Layers []Layer `json:"layers"`
 	// Bounds are limits of the daemon of which at least half is used.
 	Bounds []Bound `json:"bounds"`
-	// Shares are those of owners who have used at least half of one.
+	// Shares are the shares of which an owner uses at least half.
 	Shares []ShareUse `json:"shares"`
 	Disks  []Disk     `json:"disks"`
-	// Findings are things reconcile could not put right, and what the config leaves open.
+	// Findings are faults that reconcile could not repair, and gaps that the config leaves open.
 	Findings []string `json:"findings"`
-	// Failures are the last acts that failed, the newest first.
+	// Failures are the most recent failed acts, the newest first.
 	Failures []Failure `json:"failures"`
 }
 
@@ -35,9 +35,9 @@ type Bound struct {
 	Max  uint64 `json:"max"`
 }
 
-// Disk is what is left of a file system that chatd writes to.
+// Disk is the free space of a file system that chatd writes to.
 type Disk struct {
-	// For is what lies on it: state, homes, run or accounts.
+	// For names chatd's data on it: state, homes, run or accounts.
 	For        string `json:"for"`
 	Path       string `json:"path"`
 	Free       uint64 `json:"free_bytes"`
@@ -47,7 +47,7 @@ type Disk struct {
 	ReadOnly   bool   `json:"read_only"`
 }
 
-// Failure is an act that failed, as the audit log has it.
+// Failure is an act that failed, as recorded in the audit log.
 type Failure struct {
 	At     time.Time `json:"at"`
 	Action string    `json:"action"`

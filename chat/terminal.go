@@ -5,14 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// LogSize bounds what is kept of what a chat's terminal printed, in bytes; at least half
-// of it is there once that much was printed.
+// LogSize bounds the kept output of a chat's terminal, in bytes; at least the last LogSize/2 bytes
+// are kept.
 const LogSize = 2 << 20
 
-// Size of a chat's terminal in cells, if nobody changed it.
+// Default size of a chat's terminal in cells.
 const TerminalRows, TerminalCols = 40, 120
 
-// MaxLogPage bounds one piece of it that is answered.
+// MaxLogPage bounds one piece of the log in an answer, in bytes.
 const MaxLogPage = 256 << 10
 
 // Bounds of a wait.
@@ -20,41 +20,41 @@ const (
 	DefaultQuiet = Duration(time.Second)
 	DefaultWait  = Duration(time.Minute)
 	MaxWait      = Duration(10 * time.Minute)
-	// MaxPattern bounds a pattern for the screen in bytes, and maxProgram what it is compiled to:
-	// matching takes their product with the size of a screen.
+	// MaxPattern bounds a pattern for the screen in bytes, and maxProgram its compiled size: the
+	// time of a match grows with that size and the screen's.
 	MaxPattern = 256
 	maxProgram = 1000
-	// MaxTyped bounds the output that comes with the answer; of more, the end does.
+	// MaxTyped bounds the output in an answer, in bytes; of longer output the tail is returned.
 	MaxTyped = 1 << 20
 )
 
-// What a wait is for, and what ended it.
+// Events that a wait waits for, or that end it.
 const (
 	UntilPrompt = "prompt"
 	UntilOutput = "output" // something was printed
 	UntilQuiet  = "quiet"
 	UntilScreen = "screen" // the screen shows a pattern
 	UntilMore   = "more"   // the shell wants the rest of a line
-	UntilMax    = "max"    // its time was over
-	UntilEnded  = "ended"  // the session was
+	UntilMax    = "max"    // its maximum time has passed
+	UntilEnded  = "ended"  // the session has ended
 )
 
-// Log is a piece of what a chat's terminal printed. Cursors count the bytes that were ever
-// printed, also those that are not kept any more.
+// Log is a piece of the output of a chat's terminal. Cursors count all bytes ever printed,
+// including those no longer kept.
 type Log struct {
-	// From is where this piece begins, Cursor where the next one does, and End where what
-	// has been printed so far ends.
+	// From is the cursor at the start of this piece, Cursor that of the next piece, and End that
+	// after all output so far.
 	From   int64 `json:"from"`
 	Cursor int64 `json:"cursor"`
 	End    int64 `json:"end"`
-	// Lost is how many bytes between the cursor that was asked for and From are not kept any more.
+	// Lost counts the bytes between the requested cursor and From that are no longer kept.
 	Lost int64 `json:"lost"`
-	// Text is the piece, or Base64 where it is no UTF-8. It is what a chat printed: escape
-	// it before it meets a terminal.
+	// Text is the piece; Base64 replaces it if the piece is not UTF-8. A chat printed it: escape it
+	// before printing it on a terminal.
 	Text   string `json:"text,omitempty"`
 	Base64 []byte `json:"base64,omitempty"`
-	// Recording says whether what the terminal prints now is kept: false for a chat that is
-	// asleep, and for one that ended its own writer.
+	// Recording reports whether new output is kept: false while the chat is asleep, or after it has
+	// ended its own writer.
 	Recording bool `json:"recording"`
 }
 
@@ -76,16 +76,15 @@ func (l *Log) SetBytes(p []byte) {
 	}
 }
 
-// Attach says how somebody is attached to a terminal.
+// Attach describes a client that attaches to a terminal.
 type Attach struct {
-	// TTY is the size of the terminal in front of whoever it is.
+	// TTY is the size of the client's terminal.
 	TTY TTY `json:"tty" doc:"The size of the terminal that is attached."`
-	// ReadOnly shows the terminal and takes nothing typed.
+	// ReadOnly shows the terminal and accepts no input.
 	ReadOnly bool `json:"read_only,omitempty" doc:"Show the terminal, and take no input."`
-	// Started, if it is set, is called with the name by which input and a new size are sent,
-	// as to a run.
+	// Started, if set, is called with the id to which input and new sizes are sent, as to a run.
 	Started func(run string) `json:"-"`
 }
 
-// Validate reports a size that cannot be meant, as [ErrInvalid].
+// Validate reports an invalid size, as [ErrInvalid].
 func (a Attach) Validate() error { return a.TTY.validate() }

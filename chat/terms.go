@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Bounds of the paths that a command names, in all and of each in bytes.
+// Bounds on the paths that a command names: their number, and the bytes of each.
 const (
 	MaxNamed      = 10_000
 	MaxNamedPath  = 1 << 16
@@ -17,36 +17,36 @@ const (
 // chatd-root asks the file rules about it.
 type NamedPath struct {
 	Text string `json:"text"`
-	// Glob: Text has wildcards, and is escaped as package doublestar wants it.
+	// Glob means that Text has wildcards, escaped as package doublestar requires.
 	Glob bool `json:"glob,omitempty"`
 }
 
-// CheckNamed refuses paths that no command names, as [ErrInvalid].
+// CheckNamed refuses invalid named paths, as [ErrInvalid].
 func CheckNamed(named []NamedPath) error {
 	if len(named) > MaxNamed {
-		return fmt.Errorf("cannot judge the command: want at most %d paths, got %d: %w",
+		return fmt.Errorf("cannot check the command: want at most %d paths, got %d: %w",
 			MaxNamed, len(named), ErrInvalid)
 	}
 	size := 0
 	for _, n := range named {
 		if len(n.Text) > MaxNamedPath || strings.IndexByte(n.Text, 0) >= 0 || !path.IsAbs(n.Text) {
-			return fmt.Errorf("cannot judge the command: path %s: "+
+			return fmt.Errorf("cannot check the command: path %s: "+
 				"want an absolute path of at most %d bytes without NUL: %w", Quote(n.Text), MaxNamedPath, ErrInvalid)
 		}
 		size += len(n.Text)
 	}
 	if size > MaxNamedBytes {
-		return fmt.Errorf("cannot judge the command: want paths of at most %d bytes in all, got %d: %w",
+		return fmt.Errorf("cannot check the command: want paths of at most %d bytes in all, got %d: %w",
 			MaxNamedBytes, size, ErrInvalid)
 	}
 	return nil
 }
 
-// Terms are what the front judges the commands of a chat by.
+// Terms is the data by which the front checks a chat's commands.
 type Terms struct {
 	// Home is absolute.
 	Home string `json:"home"`
-	// ExecOff: the profile has [ToolExec] switched off, and chatd-root refuses every run.
+	// ExecOff means that the profile switches [ToolExec] off, and chatd-root refuses every run.
 	ExecOff bool  `json:"exec_off,omitempty"`
 	Guard   Guard `json:"guard"`
 	// DenyPlaces and AllowPlaces are the places of the guard's custom patterns.
@@ -54,7 +54,7 @@ type Terms struct {
 	AllowPlaces []string `json:"allow_places,omitempty"`
 }
 
-// NewTerms are terms with a guard, whose patterns keep their places on the way.
+// NewTerms returns terms with a guard whose patterns keep their places across the broker.
 func NewTerms(home string, execOff bool, g Guard) Terms {
 	return Terms{
 		Home: home, ExecOff: execOff, Guard: g,
@@ -70,7 +70,7 @@ func patternPlaces(patterns []Pattern) []string {
 	return out
 }
 
-// GuardWithPlaces is the guard with the places of its patterns.
+// GuardWithPlaces returns the guard with the places of its patterns restored.
 func (t Terms) GuardWithPlaces() Guard {
 	g := t.Guard
 	g.CustomDenyPatterns = withPlaces(g.CustomDenyPatterns, t.DenyPlaces)
@@ -92,16 +92,16 @@ func withPlaces(patterns []Pattern, places []string) []Pattern {
 // RunDenial is the error of a command that a guard or file rules refuse, an [ErrDenied] of one
 // line.
 type RunDenial struct {
-	// Rule is the name of a rule, or the rule or custom pattern itself, and Place where it stands.
+	// Rule is the name of a rule, or the rule or custom pattern itself, and Place its file:line.
 	Rule  string `json:"rule"`
 	Place string `json:"place"`
-	// Message is what an agent is told, Command the simple command, or the path, that is denied.
+	// Message is the text for the agent, Command the simple command or path that is denied.
 	Message string `json:"message"`
 	Command string `json:"command"`
-	// Reason says why, Instead what to do.
+	// Reason is why it is denied, Instead what to do.
 	Reason  string `json:"reason"`
 	Instead string `json:"instead"`
-	// Terse keeps Rule and Command out of what Error says.
+	// Terse omits Rule and Command from Error.
 	Terse bool `json:"vague,omitempty"`
 }
 
@@ -117,7 +117,7 @@ func (d *RunDenial) Error() string {
 // Unwrap is [ErrDenied].
 func (d *RunDenial) Unwrap() error { return ErrDenied }
 
-// VisibleRule is the rule that the caller may know; empty if it is kept from them.
+// VisibleRule is the rule that the caller may know; empty if the policy hides it.
 func (d *RunDenial) VisibleRule() string {
 	if d.Terse {
 		return ""

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// CheckTimeoutMax reports a maximum that a profile cannot have.
+// CheckTimeoutMax reports an invalid timeout_max of a profile.
 func CheckTimeoutMax(d Duration) error {
 	if d.D() < time.Second || d > LongestTimeout {
 		return fmt.Errorf("%s: want 1s to %s: %w", d, LongestTimeout, ErrInvalid)
@@ -14,10 +14,9 @@ func CheckTimeoutMax(d Duration) error {
 	return nil
 }
 
-// RunTimeout is the timeout of a run that wishes for one; zero is no wish, and then it is
-// the usual one, or the maximum where that is less. A wish above the maximum is an
-// [ErrInvalid] that names it: a run that was ended early without a word would look as if
-// its command hung.
+// RunTimeout is the timeout of a run. A wish of zero means usual, or the maximum if that is less. A
+// wish above the maximum is [ErrInvalid] and names it: if the timeout were shortened silently, a
+// run that ends early would look as if its command hung.
 func (p Profile) RunTimeout(wish, usual Duration) (time.Duration, error) {
 	limit := cmp.Or(p.TimeoutMax, MaxTimeout)
 	if wish > limit {

@@ -87,7 +87,7 @@ func TestParseGrant(t *testing.T) {
 		own     bool
 		why     string
 	}{
-		// The expressions of PicoClaw's page.
+		// Expressions from PicoClaw's page.
 		{"^/etc/hosts$", ReadOnly, "/etc", "/etc/hosts", true, ""},
 		{"^/etc/resolv\\.conf$", ReadOnly, "/etc", "/etc/resolv.conf", true, ""},
 		{"^/proc/cpuinfo$", ReadOnly, "/proc", "/proc/cpuinfo", true, ""},
@@ -143,7 +143,7 @@ func TestParseGrant(t *testing.T) {
 	}
 }
 
-// A grant is bound to whole names, as in package files.
+// A grant matches whole names only, as in package files.
 func TestGrantIsBound(t *testing.T) {
 	for pattern, c := range map[string]struct{ matches, below, not string }{
 		"^/x/allow":       {"/x/allow", "/x/allow/", "/x/allowed-not"},
@@ -170,8 +170,8 @@ func TestGrantIsBound(t *testing.T) {
 	}
 }
 
-// Whatever is accepted: a text that the expression finds lies below its directory,
-// is its path where it has one, and what is below a match of Below matches too.
+// FuzzParseGrant: a match of an accepted expression is below its directory, and equals its path if
+// it has one; paths below a match of Below match too.
 func FuzzParseGrant(f *testing.F) {
 	for _, p := range []string{"^/x/allow", "^/x/(a|b)$", "^/etc/hosts$", "^/x/[^/]+/y", "^/x/.*\\.log$", "^/x/y/", "|", "(?i", "^//0*$*$*$"} {
 		f.Add(p, "/x/allow/y")

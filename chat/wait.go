@@ -6,22 +6,22 @@ import (
 	"regexp/syntax"
 )
 
-// Wait says how long [Input] waits after it has typed. What is typed and comes back is no output:
-// output begins with that of the command or, where another program reads, after Enter.
+// Wait says how long [Input] waits after it has typed. The echo of the input is not output: output
+// begins with the command's or, if another program reads, after Enter.
 type Wait struct {
 	// Until is [UntilPrompt], [UntilOutput], [UntilQuiet] or [UntilScreen].
 	Until string `json:"until" enum:"prompt,output,quiet,screen" doc:"prompt: the shell's next prompt; output: something printed; quiet: after it nothing printed for a while; screen: after it the screen shows pattern."`
 	// Pattern is a regular expression (RE2) for [UntilScreen], matched against the text of the
 	// screen, in which ^ and $ are those of a line.
 	Pattern string `json:"pattern,omitempty" maxLength:"256" doc:"For until screen: a regular expression (RE2) that the screen's text must match; ^ and $ are those of a line."`
-	// Quiet is how long nothing must be printed; zero means [DefaultQuiet], or none for
+	// Quiet is how long the terminal must print nothing; zero means [DefaultQuiet], or none for
 	// [UntilScreen].
 	Quiet Duration `json:"quiet,omitempty" doc:"For until quiet: how long nothing is printed, 1s if it is left out; for until screen: how long the screen must stand still too."`
-	// Max is how long is waited at most; zero means [DefaultWait].
+	// Max bounds the wait; zero means [DefaultWait].
 	Max Duration `json:"max,omitempty" doc:"How long to wait at most; 60s if it is left out, 10m at most."`
 }
 
-// Validate reports a wait that cannot be meant, as [ErrInvalid].
+// Validate reports the first invalid field, as [ErrInvalid].
 func (w Wait) Validate() error {
 	switch {
 	case w.Until != UntilPrompt && w.Until != UntilOutput && w.Until != UntilQuiet && w.Until != UntilScreen:
@@ -39,7 +39,7 @@ func (w Wait) Validate() error {
 	return err
 }
 
-// Regexp is the pattern, compiled; nil where there is none.
+// Regexp is the compiled pattern; nil if there is none.
 func (w Wait) Regexp() (*regexp.Regexp, error) {
 	if w.Pattern == "" {
 		return nil, nil
@@ -58,28 +58,28 @@ func (w Wait) Regexp() (*regexp.Regexp, error) {
 	return regexp.MustCompile("(?m)" + w.Pattern), nil
 }
 
-// Typed is what came after an input with a wait: the output in Log, from the input on, at
-// most [MaxTyped] bytes of it, with what was left out counted in Lost.
+// Typed is the answer to an input with a wait: Log has the output since the input, at most
+// [MaxTyped] bytes; Lost counts the rest.
 type Typed struct {
 	Log
-	// Plain is the same for people: of a command that was typed at the shell's prompt what it
-	// printed, up to the next one; under another program what the terminal shows, and what was
-	// scrolled away since the input. At most 256 KiB; the end of what is more.
+	// Plain is the same as text for people: for a command at the shell's prompt its output up to
+	// the next prompt; under another program the screen, and the lines scrolled off since the
+	// input. Of more than 256 KiB it is the tail.
 	Plain string `json:"plain" doc:"As text: what the command printed, between its line and the next prompt; under another program, what the terminal shows, with what was scrolled away meanwhile."`
-	// Program is what was in front when it was typed, as [Screen].Program.
+	// Program is the program in front at the time of the input, as [Screen].Program.
 	Program string `json:"program" doc:"The program in front when it was typed, by the word of the chat's own tmux."`
-	// Until is what ended the wait: that of the [Wait], [UntilPrompt], [UntilMore], [UntilMax] or
-	// [UntilEnded].
+	// Until is the event that ended the wait: that of the [Wait], [UntilPrompt], [UntilMore],
+	// [UntilMax] or [UntilEnded].
 	Until string `json:"until" enum:"prompt,output,quiet,screen,more,max,ended" doc:"What ended the wait; more: the shell wants the rest of the line; max: its time was over; ended: the session has."`
-	// Exit is the exit code of the command that ended last before the prompt, in the chat's
-	// own word (OSC 133); absent where there was no prompt with a code.
+	// Exit is the exit code of the last command before the prompt, as the chat reports it (OSC
+	// 133); absent without such a prompt.
 	Exit *int `json:"exit,omitempty"`
-	// Output is the part of Log that Plain is to be rendered from, where chatd-root left that to
-	// the front, and nil where Plain is there. No caller of the API sees it.
+	// Output is the part of Log from which the front renders Plain; nil if Plain is set. It is not
+	// in the API.
 	Output *Span `json:"-"`
 }
 
-// Span is what lies between two cursors of a [Log].
+// Span is the range between two cursors of a [Log].
 type Span struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to"`

@@ -2,8 +2,8 @@ package chat
 
 import "strings"
 
-// Within reports whether p is dir or below it. Both are clean (path.Clean). It goes by
-// the letters: what a link leads to is another name.
+// Within reports whether p is dir or below it. Both are clean (path.Clean). It compares text only
+// and does not resolve links.
 func Within(p, dir string) bool {
 	return p == dir || dir == "/" || strings.HasPrefix(p, dir) && p[len(dir)] == '/'
 }

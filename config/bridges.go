@@ -8,8 +8,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// bridges reads who may create chats in a profile. It is resolved before the paths that
-// are exposed to every profile are added: those are meant for every bridge.
+// bridges reads the owners that may create chats in a profile. It precedes the paths that are
+// exposed to every profile: those are meant for every bridge.
 func (s source) bridges(at string, list *[]string, p *chat.Profile) error {
 	if list != nil {
 		p.Bridges = append([]string{}, *list...)
@@ -21,7 +21,7 @@ func (s source) bridges(at string, list *[]string, p *chat.Profile) error {
 	return nil
 }
 
-// OperatorsOnly are the profiles in which no bridge may create a chat.
+// OperatorsOnly lists the profiles in which no bridge may create a chat.
 func (cfg Config) OperatorsOnly() []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(cfg.Profiles)) {

@@ -9,8 +9,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Who may use a profile that does not say so hangs on what it opens itself, not on what
-// is exposed to all.
+// TestBridges: without the key bridges, the profile's own keys decide which bridges may use it, and
+// not the paths exposed to all profiles.
 func TestBridges(t *testing.T) {
 	cfg, err := load(t, `expose_paths: [{source: /opt/go, mode: ro}]
 profiles:

@@ -20,14 +20,14 @@ import (
 //go:embed defaults.yaml
 var defaultsYAML []byte
 
-// File is read when it is there; a file that is named must be there.
+// File is read if it exists; a file named by a flag must exist.
 const File = "/etc/chatd/chatd.yaml"
 
-// programsDir is where chatd-shim and chatd-enforce lie when they are not beside chatd.
+// programsDir holds chatd-shim and chatd-enforce if they are not beside chatd.
 const programsDir = "/usr/local/lib/chatd"
 
-// Config is what serve runs with; defaults.yaml says what each key means. Paths
-// are absolute, and every value was checked.
+// Config is the config of serve; defaults.yaml documents each key. Paths are absolute, and every
+// value is checked.
 type Config struct {
 	State          string                  `json:"state"`
 	Run            string                  `json:"run"`
@@ -52,7 +52,7 @@ type Config struct {
 	AuditKeep      int                     `json:"audit_keep"`
 	LogLevel       string                  `json:"log_level"`
 	Profiles       map[string]chat.Profile `json:"profiles"`
-	// from is where it was read, for errors that only the host can tell.
+	// from is where it was read, for errors that depend on the host.
 	from  []source
 	flags Flags
 }
@@ -65,9 +65,9 @@ func (r UIDRange) MarshalText() ([]byte, error) {
 	return fmt.Appendf(nil, "%d-%d", r.Low, r.High), nil
 }
 
-// Flags are what was said beside the file, over which it goes. Empty says nothing.
+// Flags are the command line's values, which override the file's. An empty one is not set.
 type Flags struct {
-	// File is the config file; empty is /etc/chatd/chatd.yaml, if that is there.
+	// File is the config file; empty means /etc/chatd/chatd.yaml, if it exists.
 	File                               string
 	State, Run, Homes, Backend, Socket string
 	AllowMissing                       []string
@@ -89,7 +89,7 @@ func Load(f Flags) (Config, error) {
 	return cfg, err
 }
 
-// Again reads the config once more, with the same flags.
+// Again reads the config again, with the same flags.
 func (cfg Config) Again() (Config, error) { return Load(cfg.flags) }
 
 // Defaults is the config of a host without a file.
@@ -118,8 +118,8 @@ func readSources(file string) ([]source, error) {
 	return []source{defaults, own}, err
 }
 
-// merge takes each key from the last source that has it and checks it there. The error is
-// of every key that is wrong, and of the first thing that is wrong in each profile.
+// merge takes each key from the last source that has it and checks it there. The error lists every
+// invalid key, and the first fault of each profile.
 func merge(sources []source) (Config, error) {
 	cfg, errs := Config{OwnerShares: quota.Limits{}}, []error{}
 	for _, f := range fields(&cfg) {
@@ -152,10 +152,11 @@ func merge(sources []source) (Config, error) {
 	return cfg, nil
 }
 
-// maxSocketPath leaves room in sun_path's 108 bytes for the name it is bound by aside.
+// maxSocketPath leaves room in sun_path's 108 bytes for the temporary name at which the socket is
+// bound.
 const maxSocketPath = 90
 
-// FindProgram is where one of chatd's own programs lies, for a config that does not say.
+// FindProgram is the default path of one of chatd's own programs.
 func FindProgram(name string) string {
 	if exe, err := os.Executable(); err == nil {
 		return programBeside(exe, name)
@@ -171,7 +172,7 @@ func programBeside(exe, name string) string {
 	return filepath.Join(programsDir, name)
 }
 
-// lists takes the lists and the profiles of s into cfg.
+// lists copies the lists and the profiles of s into cfg.
 func (s source) lists(cfg *Config) error {
 	errs := []error{}
 	for i, name := range s.file.AllowMissing {
@@ -182,7 +183,7 @@ func (s source) lists(cfg *Config) error {
 		}
 		cfg.AllowMissing = append(cfg.AllowMissing, layer)
 	}
-	before := maps.Clone(cfg.Profiles) // those of the sources before, whatever this one's are
+	before := maps.Clone(cfg.Profiles) // the earlier sources' profiles
 	if cfg.Profiles == nil {
 		cfg.Profiles = map[string]chat.Profile{}
 	}
@@ -197,7 +198,7 @@ func (s source) lists(cfg *Config) error {
 	return errors.Join(errs...)
 }
 
-// baseOf is what a profile has of what it leaves out: the shipped profile of its name, or
+// baseOf has the values of the keys that a profile leaves out: the shipped profile of its name, or
 // limits, commands and guard of the default.
 func baseOf(before, now map[string]chat.Profile, name string) chat.Profile {
 	if base, shipped := before[name]; shipped {
@@ -210,7 +211,7 @@ func baseOf(before, now map[string]chat.Profile, name string) chat.Profile {
 	return chat.Profile{Limits: chat.DefaultLimits(), Commands: base.Commands, Guard: base.Guard}
 }
 
-// defaultFirst are the names of profiles: the others may be made from default.
+// defaultFirst sorts the names of profiles, default first: others may inherit from it.
 func defaultFirst(profiles map[string]fileProfile) []string {
 	names := slices.Sorted(maps.Keys(profiles))
 	slices.SortStableFunc(names, func(a, b string) int {
@@ -225,7 +226,7 @@ func defaultFirst(profiles map[string]fileProfile) []string {
 	return names
 }
 
-// YAML writes cfg as a file that chatd reads back to the same.
+// YAML writes cfg as a file from which chatd reads an equal config.
 func (cfg Config) YAML() ([]byte, error) {
 	var b bytes.Buffer
 	if err := encodeYAML(&b, cfg); err != nil {

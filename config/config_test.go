@@ -39,7 +39,8 @@ func TestDefaultsAreTheirOwnDocumentation(t *testing.T) {
 	}
 }
 
-// TestProgramsAreFound: chatd's other programs are those beside it, else the installed ones.
+// TestProgramsAreFound: chatd's other programs are found beside it, or else where they are
+// installed.
 func TestProgramsAreFound(t *testing.T) {
 	dir := t.TempDir()
 	if got, want := programBeside(filepath.Join(dir, "chatd"), "chatd-enforce"), "/usr/local/lib/chatd/chatd-enforce"; got != want {
@@ -77,7 +78,7 @@ func TestWhatCheckPrintsReadsBackTheSame(t *testing.T) {
 	}
 }
 
-// sameConfig takes a list that is nil for one that is empty.
+// sameConfig treats nil and empty lists as equal.
 func sameConfig(a, b Config) bool {
 	x, errX := a.YAML()
 	y, errY := b.YAML()
@@ -104,7 +105,7 @@ func TestProfilesAreAdded(t *testing.T) {
 	}
 }
 
-// Every error names the file, the line, what stands there and what was expected.
+// Every error names the file, the line, the value and the expectation.
 func TestConfigErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"stat: /x\n":                             `chatd.yaml:1: unknown key "stat"`,
@@ -147,7 +148,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestConfigErrorsAllAtOnce: whoever mends a config hears of everything in it at once.
+// TestConfigErrorsAllAtOnce: one error lists every fault of a config.
 func TestConfigErrorsAllAtOnce(t *testing.T) {
 	_, err := load(t, "backend: docker\nmax_awake: 0\nallow_missing: [moat]\nprofiles:\n  x: {skeleton: etc}\n  y: {egress: [a]}\n")
 	for _, want := range []string{"1: backend:", "2: max_awake:", "3: allow_missing[0]:", "5: profiles.x.skeleton:", "6: profiles.y.egress[0]:"} {
@@ -184,8 +185,8 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// TestGuardKeys: what a profile says of its guard, what it inherits, and each mistake
-// with its line.
+// TestGuardKeys: a profile's guard keys are read, missing ones inherited, and mistakes reported
+// with their line.
 func TestGuardKeys(t *testing.T) {
 	cfg, err := load(t, "profiles:\n  pico:\n    guard: {preset: picoclaw, custom_allow_patterns: ['^a$']}\n    tools_off: [exec]\n  free:\n    guard: {enable_deny_patterns: false, restrict_to_workspace: true}\n  plain: {}\n")
 	if err != nil {
@@ -222,8 +223,8 @@ func TestGuardKeys(t *testing.T) {
 	}
 }
 
-// TestGuardIsNotInherited: a profile that says nothing has the keys of defaults.yaml,
-// whatever the file's own default profile says, and in whatever order they are read.
+// TestGuardIsNotInherited: a profile without guard keys has those of defaults.yaml, whatever the
+// file's own default profile has, in any order of reading.
 func TestGuardIsNotInherited(t *testing.T) {
 	for range 20 {
 		cfg, err := load(t, "profiles:\n  default: {guard: {preset: none}, commands: [a]}\n  x: {}\n  y: {}\n")
@@ -238,7 +239,7 @@ func TestGuardIsNotInherited(t *testing.T) {
 	}
 }
 
-// TestGuardInRules: the guard of a file of rules is the profile's, unless it has its own.
+// TestGuardInRules: a profile takes the guard of its file of rules; a profile with both is refused.
 func TestGuardInRules(t *testing.T) {
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(rules, []byte("guard: {preset: none, custom_deny_patterns: [x]}"), 0o600); err != nil {

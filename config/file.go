@@ -18,7 +18,7 @@ import (
 	"github.com/chatd/chatd/journal"
 )
 
-// source is one place a config comes from. text is nil for flags.
+// source is one origin of config keys. text is nil for flags.
 type source struct {
 	name string
 	text []byte
@@ -84,7 +84,7 @@ func parseSource(name string, text []byte) (source, error) {
 		}
 	}
 	if errors.Is(err, io.EOF) {
-		return s, nil // nothing in it, or nothing after the first document
+		return s, nil // an empty file, or no second document
 	}
 	return s, yamlFault(name, err)
 }
@@ -101,7 +101,7 @@ func yamlFault(name string, err error) error {
 	return fmt.Errorf("cannot use %s: %s: %w", where, why, chat.ErrInvalid)
 }
 
-// fault makes err an error of the key, with the line it stands on.
+// fault makes err an error of the key, with its line.
 func (s source) fault(key string, err error) error {
 	where := s.name
 	if line := s.line(key); line > 0 {
@@ -110,7 +110,7 @@ func (s source) fault(key string, err error) error {
 	return fmt.Errorf("cannot use %s: %s: %w", where, key, err)
 }
 
-// line finds key, or the nearest thing around it that is there; 0 if nothing is.
+// line is the line of key, or of the nearest enclosing key that exists; 0 if none does.
 func (s source) line(key string) int {
 	for key != "" && s.text != nil {
 		path, err := yaml.PathString("$." + key)
@@ -125,7 +125,7 @@ func (s source) line(key string) int {
 	return 0
 }
 
-// field is one scalar key: where a file has it, and how it is read into a Config.
+// field is one scalar key: its place in a file, and how it is read into a Config.
 type field struct {
 	key string
 	of  func(*fileConfig) string
@@ -163,7 +163,7 @@ func fields(cfg *Config) []field {
 func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Profile, error) {
 	at := "profiles." + name
 	p := chat.Profile{Name: name, Network: chat.Network(f.Network), Commands: base.Commands, Skeleton: f.Skeleton, AccessFile: f.AccessFile, Limits: base.Limits, Env: base.Env}
-	p.Defaults = base.Defaults && f.AccessFile == "" // a file says so itself
+	p.Defaults = base.Defaults && f.AccessFile == "" // a file has useDefaults
 	if f.Defaults != nil {
 		p.Defaults = *f.Defaults
 	}
@@ -223,7 +223,7 @@ func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Pro
 	return p, nil
 }
 
-// encodeYAML writes cfg with the words of its JSON, which are the keys of a file.
+// encodeYAML writes cfg with the names of its JSON fields, which are the keys of a file.
 func encodeYAML(w io.Writer, cfg Config) error {
 	return errors.Join(yaml.NewEncoder(w, yaml.UseJSONMarshaler(), yaml.IndentSequence(true)).Encode(cfg))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// defaultsName is what the embedded file is called in errors.
+// defaultsName is the embedded file's name in errors.
 const defaultsName = "defaults.yaml"
 
 // fileGuard is a profile's guard as it is written.
@@ -21,9 +21,9 @@ type fileGuard struct {
 	RestrictToWorkspace string   `yaml:"restrict_to_workspace"`
 }
 
-// guard reads the keys of a guard. A profile without any has base's; in one that has
-// some, what is left out is as in PicoClaw: patterns are on, and the workspace binds
-// under PicoClaw's preset.
+// guard reads the keys of a guard. A profile without any has base's. A profile with some gets
+// PicoClaw's defaults for the rest: patterns are on, and the workspace is enforced under PicoClaw's
+// preset.
 func (s source) guard(at string, f *fileGuard, base chat.Guard) (chat.Guard, error) {
 	if f == nil {
 		base.Place = ""
@@ -81,7 +81,7 @@ func (s source) toolsOff(at string, list []string) ([]string, error) {
 	return list, nil
 }
 
-// adoptGuard gives a profile the guard of its file of rules. The keys stand in one place.
+// adoptGuard gives a profile the guard of its file of rules; only one of the two may have the keys.
 func adoptGuard(cfg Config, name string, policy *filerules.Policy) error {
 	p := cfg.Profiles[name]
 	if policy == nil || policy.Guard == nil {
@@ -95,7 +95,7 @@ func adoptGuard(cfg Config, name string, policy *filerules.Policy) error {
 	return nil
 }
 
-// join writes a list of words for a message.
+// join formats a list of words for a message.
 func join[S ~string](list []S) string {
 	var words []string
 	for _, w := range list {

@@ -10,8 +10,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestShippedProfiles: what a create without a profile gets has the seed's limits; the two
-// for agents have more, and open nothing.
+// TestShippedProfiles: the default profile has the seed's limits; the two for agents have more, and
+// open nothing.
 func TestShippedProfiles(t *testing.T) {
 	cfg, err := load(t, "")
 	if err != nil {
@@ -36,8 +36,8 @@ func TestShippedProfiles(t *testing.T) {
 	}
 }
 
-// TestProfileOfAShippedName has what it leaves out from the shipped one, but for who may
-// use it: that hangs on what it opens itself.
+// TestProfileOfAShippedName: such a profile inherits the shipped one's keys, except bridges, which
+// depends on what it opens itself.
 func TestProfileOfAShippedName(t *testing.T) {
 	cfg, err := load(t, `profiles:
   agent:
@@ -72,8 +72,8 @@ func TestProfileOfAShippedName(t *testing.T) {
 	}
 }
 
-// TestDefaultsOfAShippedName: who adds to a shipped profile keeps its default rules, unless the
-// file says otherwise or has rules of its own; a config that is printed means the same again.
+// TestDefaultsOfAShippedName: a profile that extends a shipped one keeps its default rules, unless
+// the file switches them off or has rules of its own; a printed config reads back the same.
 func TestDefaultsOfAShippedName(t *testing.T) {
 	for text, want := range map[string]bool{
 		"profiles: {agent: {}}":                                          true,
@@ -100,8 +100,8 @@ func TestDefaultsOfAShippedName(t *testing.T) {
 	}
 }
 
-// TestProfileEnv: names that chatd sets, or that change what runs before the chat's own
-// commands, are refused with their line; so is what is too much.
+// TestProfileEnv: names that chatd sets, or that change what runs before the chat's own commands,
+// are refused with their line; so are too many.
 func TestProfileEnv(t *testing.T) {
 	const text = "profiles:\n  x:\n    env:\n      FINE: y\n      "
 	for _, name := range []string{"PATH", "HOME", "LD_PRELOAD", "LD_AUDIT", "BASH_ENV", "ENV", "SHELLOPTS", "CHATD_PLAIN", "GODEBUG", "TMUX", "TMPDIR", "XDG_CONFIG_HOME", "A-B", "1A"} {

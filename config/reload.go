@@ -7,20 +7,19 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// RestartNeeded reports whether two configs differ in anything but what a running
-// daemon takes over from the second.
+// RestartNeeded reports whether two configs differ in keys that a reload does not apply.
 func RestartNeeded(a, b Config) (bool, error) {
-	one, err := withoutJudged(a).YAML()
+	one, err := withoutChecks(a).YAML()
 	if err != nil {
 		return false, err
 	}
-	other, err := withoutJudged(b).YAML()
+	other, err := withoutChecks(b).YAML()
 	return !bytes.Equal(one, other), err
 }
 
-// withoutJudged is cfg without what a reload takes over: the log level, and what runs are
-// judged by.
-func withoutJudged(cfg Config) Config {
+// withoutChecks is cfg without the keys that a reload applies: the log level, and those by which
+// runs are checked.
+func withoutChecks(cfg Config) Config {
 	cfg.LogLevel = ""
 	cfg.Profiles = maps.Clone(cfg.Profiles)
 	for name, p := range cfg.Profiles {

@@ -22,8 +22,8 @@ func ReadRules(file string) (*filerules.Policy, error) {
 	return filerules.Load(file, text)
 }
 
-// Rules reads the file of rules of each profile that names one; one that wants the
-// default rules alone has those.
+// Rules reads the file of rules of each profile that names one; a profile with only defaults has
+// the default rules.
 func (cfg Config) Rules() (map[string]*filerules.Policy, error) {
 	policies := map[string]*filerules.Policy{}
 	var errs []error
@@ -47,11 +47,11 @@ func (cfg Config) Rules() (map[string]*filerules.Policy, error) {
 	return policies, errors.Join(errs...)
 }
 
-// maxTextFile bounds a file of rules or of config before anybody parses it, in bytes.
+// maxTextFile bounds a file of rules or of config before it is parsed, in bytes.
 const maxTextFile = 4 << 20
 
-// readText reads a regular file of at most [maxTextFile] bytes. A FIFO would wait for
-// ever, and a device may have no end.
+// readText reads a regular file of at most [maxTextFile] bytes. Reading a FIFO could block forever,
+// and a device may have no end.
 func readText(name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

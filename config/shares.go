@@ -7,7 +7,7 @@ import (
 	"github.com/chatd/chatd/quota"
 )
 
-// fileShares is what one owner may have of what all share, as it is written.
+// fileShares is owner_shares as it is written: one owner's limit of each share.
 type fileShares struct {
 	Chats    string `yaml:"chats"`
 	Creates  string `yaml:"creates"`
@@ -34,7 +34,7 @@ func shareFields(cfg *Config) []field {
 	return all
 }
 
-// ownerShare reads one of them: a size for what is counted in bytes, and else a number.
+// ownerShare reads one of them: a size for a share in bytes, or else a number.
 func ownerShare(cfg *Config, s quota.Share) func(string) error {
 	return func(text string) error {
 		n, err := ParseSize(text)
@@ -46,7 +46,7 @@ func ownerShare(cfg *Config, s quota.Share) func(string) error {
 	}
 }
 
-// MaxStreams is the share of streams as the API has it, where 0 is its default.
+// MaxStreams is the share of streams for the API, where 0 means its default.
 func (cfg Config) MaxStreams() int {
 	if n := cfg.OwnerShares[quota.Streams]; n > 0 {
 		return int(n)

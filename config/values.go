@@ -69,7 +69,7 @@ func boolean(dst *bool) func(string) error {
 	}
 }
 
-// auditSize keeps from a log for every few lines, which a slip of the unit makes.
+// auditSize refuses sizes so small that a log would hold a few lines, as after a mistaken unit.
 func auditSize(dst *uint64) func(string) error {
 	return func(s string) error {
 		n, err := ParseSize(s)
@@ -81,8 +81,8 @@ func auditSize(dst *uint64) func(string) error {
 	}
 }
 
-// uidRange keeps off the uids below 65536, which belong to the system, and off
-// those from 2^31 on, which many programs take for negative.
+// uidRange refuses uids below 65536, which belong to the system, and those from 2^31 on, which many
+// programs read as negative.
 func uidRange(dst *UIDRange) func(string) error {
 	return func(s string) error {
 		a, b, _ := strings.Cut(s, "-")
@@ -110,7 +110,7 @@ func sizeInto(dst *uint64) func(string) error {
 	}
 }
 
-// maxFileMax is what a file may have at most, in bytes; the least is a request's own text.
+// maxFileMax is the highest file_max, in bytes; the lowest is the size of a request's text.
 const maxFileMax = 1 << 40
 
 func fileSize(dst *uint64) func(string) error {

@@ -18,7 +18,7 @@ type fileExpose struct {
 	Mode   string `yaml:"mode"`
 }
 
-// fileView is what a profile opens of the host and its kernel, as it is written.
+// fileView has the keys that open the host and its kernel to a profile, as they are written.
 type fileView struct {
 	ExposePaths     []fileExpose `yaml:"expose_paths"`
 	AllowReadPaths  []string     `yaml:"allow_read_paths"`
@@ -28,7 +28,7 @@ type fileView struct {
 	AllowSeccomp    string       `yaml:"allow_seccomp"`
 }
 
-// expose reads the rules at the key; nothing of the host is looked at.
+// expose reads the rules at the key, without access to the host's files.
 func (s source) expose(at string, rules []fileExpose) (out []chat.Expose, err error) {
 	for _, r := range rules {
 		out = append(out, chat.Expose{Source: r.Source, Target: r.Target, Mode: chat.Mode(r.Mode)})
@@ -39,7 +39,7 @@ func (s source) expose(at string, rules []fileExpose) (out []chat.Expose, err er
 	return out, nil
 }
 
-// view reads what a profile opens of the host into p.
+// view reads the keys of f into p.
 func (s source) view(at string, f fileView, p *chat.Profile) (err error) {
 	at += "."
 	if p.ExposePaths, err = s.expose(at, f.ExposePaths); err != nil {
@@ -67,8 +67,8 @@ func (s source) view(at string, f fileView, p *chat.Profile) (err error) {
 	return nil
 }
 
-// exposeEverywhere puts the rules for all profiles under those of each: what a
-// profile says of a target overrides what is said for all.
+// exposeEverywhere adds the rules for all profiles to each profile; a profile's own rule for a
+// target wins.
 func exposeEverywhere(cfg *Config, sources []source) error {
 	var all []chat.Expose
 	for _, s := range sources {
@@ -85,8 +85,8 @@ func exposeEverywhere(cfg *Config, sources []source) error {
 	return nil
 }
 
-// CheckViews has check look at the host for what each profile opens of it, and says of what is
-// wrong where it is written.
+// CheckViews calls check for each profile, to examine on the host the paths that it opens, and adds
+// file and line to the errors.
 func (cfg Config) CheckViews(check func(Config, chat.Profile) (key string, err error)) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(cfg.Profiles)) {
@@ -94,7 +94,7 @@ func (cfg Config) CheckViews(check func(Config, chat.Profile) (key string, err e
 		if key, err := check(cfg, p); err != nil {
 			s, at := placeOf(cfg.from, p, key)
 			err = s.fault(at, err)
-			// What is said for all profiles is wrong for each.
+			// A fault in a rule for all profiles is an error of each profile.
 			if !slices.ContainsFunc(errs, func(e error) bool { return e.Error() == err.Error() }) {
 				errs = append(errs, err)
 			}
@@ -103,8 +103,8 @@ func (cfg Config) CheckViews(check func(Config, chat.Profile) (key string, err e
 	return errors.Join(errs...)
 }
 
-// placeOf finds where a key of a profile, as it was merged, is written: in the last
-// source that has the profile or, for a rule of all profiles, the rule.
+// placeOf finds where a key of a merged profile is written: in the last source that has the profile
+// or, for a rule of all profiles, the rule.
 func placeOf(sources []source, p chat.Profile, key string) (source, string) {
 	var i int
 	isRule := strings.HasPrefix(key, "expose_paths[")

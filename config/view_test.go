@@ -9,7 +9,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Every error of what a profile opens of the host names file, line and key.
+// Every error about a path that a profile opens names file, line and key.
 func TestViewErrors(t *testing.T) {
 	const rule = "profiles:\n  x:\n    expose_paths:\n      - source: /data/x\n        target: /opt/x\n        mode: ro\n"
 	for text, want := range map[string]string{
@@ -36,7 +36,7 @@ func TestViewErrors(t *testing.T) {
 	}
 }
 
-// What is said for all profiles is under what each says, and both samples of
+// TestViewMerges: a profile's own rules override those for all profiles, and both samples of
 // PicoClaw's pages load.
 func TestViewMerges(t *testing.T) {
 	cfg, err := load(t, `expose_paths:
@@ -73,7 +73,7 @@ profiles:
 	}
 }
 
-// An error that only the host can tell is told where the rule is written.
+// TestPlaceOf: an error found on the host names the place where the rule is written.
 func TestPlaceOf(t *testing.T) {
 	cfg, err := load(t, `expose_paths:
   - {source: /data/a, mode: ro}

@@ -11,23 +11,21 @@ import (
 	"github.com/chatd/chatd/tmux"
 )
 
-// Answered has do call [Terminal.Type] with the function that it is given, and then waits for what
-// the terminal prints as in.Wait says, no longer than within. ended is closed when the session has
-// ended. Whether the log is Recording is the caller's to say.
-func (t Terminal) Answered(
+// await has do type, and waits for what the terminal prints, no longer than within.
+func (t *Terminal) await(
 	ctx, within context.Context, in chat.Input, ended <-chan struct{},
 	do func(entering func(command bool)) (tmux.Front, error),
 ) (chat.Typed, error) {
 	if in.Wait.Until == chat.UntilPrompt {
-		t.Log.awaitPrompt(within, t.Ring)
+		t.log.awaitPrompt(within, t.ring)
 	}
 	pattern, err := in.Wait.Regexp()
 	if err != nil {
 		return chat.Typed{}, err
 	}
-	_, from, _ := t.Ring.Bounds()
+	_, from, _ := t.ring.Bounds()
 	w := waiter{
-		ring: t.Ring, cursor: from, ended: ended, kept: t.Log.over,
+		ring: t.ring, cursor: from, ended: ended, kept: t.log.over,
 		until: in.Wait.Until, quiet: in.Wait.Quiet.D(),
 	}
 	if w.quiet == 0 && w.until == chat.UntilQuiet {
@@ -35,19 +33,19 @@ func (t Terminal) Answered(
 	}
 	front, err := do(func(command bool) {
 		w.command = command
-		_, w.entered, _ = t.Ring.Bounds()
+		_, w.entered, _ = t.ring.Bounds()
 	})
 	if err != nil {
 		return chat.Typed{}, err
 	}
 	w.shows = func() bool {
-		sc, err := t.Tmux.Screen(within, false, 0)
+		sc, err := t.tmux.Screen(within, false, 0)
 		return err == nil && pattern.MatchString(sc.Text[max(0, len(sc.Text)-maxMatched):])
 	}
 	until, err := w.wait(within)
 	if err == nil && ctx.Err() != nil {
 		err = fmt.Errorf("cannot wait for the terminal of chat %s: the caller went away: %w",
-			t.Chat, context.Cause(ctx))
+			t.id, context.Cause(ctx))
 	}
 	if err != nil {
 		return chat.Typed{}, err
@@ -56,7 +54,7 @@ func (t Terminal) Answered(
 }
 
 // answer is what was printed from the cursor from on, until the wait was over.
-func (t Terminal) answer(
+func (t *Terminal) answer(
 	ctx context.Context, w *waiter, from int64, until string, front tmux.Front,
 ) (chat.Typed, error) {
 	out := chat.Typed{Until: until, Program: strings.ToValidUTF8(front.Program, "\uFFFD")}
@@ -64,7 +62,7 @@ func (t Terminal) answer(
 		out.Exit = &w.exit.Exit
 	}
 	var err error
-	if out.Log, err = typedLog(t.Ring, from, w.cursor); err != nil {
+	if out.Log, err = typedLog(t.ring, from, w.cursor); err != nil {
 		return chat.Typed{}, err
 	}
 	t.setPlain(ctx, w, front, &out)
@@ -76,7 +74,7 @@ const maxMatched = 16 << 10
 
 // setPlain sets out.Output to the command's output in the log if its bounds are known. Otherwise
 // it sets out.Plain to the screen and the lines that were scrolled away since.
-func (t Terminal) setPlain(ctx context.Context, w *waiter, front tmux.Front, out *chat.Typed) {
+func (t *Terminal) setPlain(ctx context.Context, w *waiter, front tmux.Front, out *chat.Typed) {
 	if w.command && w.began > 0 {
 		out.Output = &chat.Span{From: w.began, To: w.cursor}
 		if w.over > 0 {
@@ -84,9 +82,9 @@ func (t Terminal) setPlain(ctx context.Context, w *waiter, front tmux.Front, out
 		}
 		return
 	}
-	now, err := t.Tmux.Screen(ctx, false, 0)
+	now, err := t.tmux.Screen(ctx, false, 0)
 	if err == nil && now.HistorySize > front.History {
-		now, err = t.Tmux.Screen(ctx, false, min(chat.MaxHistory, now.HistorySize-front.History))
+		now, err = t.tmux.Screen(ctx, false, min(chat.MaxHistory, now.HistorySize-front.History))
 	}
 	if err != nil { // the session has ended
 		out.Output = &chat.Span{From: out.From, To: out.Cursor}

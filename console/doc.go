@@ -1,18 +1,18 @@
-// Package console keeps what a chat's terminal prints, types into the terminal, and waits for what
-// that prints.
+// Package console keeps the output of a chat's terminal, types into the terminal, and waits for its
+// output.
 //
 // # Theory of operation
 //
 // A terminal's output comes through a fifo, from chatd-shim log, which tmux starts as the chat. A
 // [Recording] reads it into the chat's ring, of which [Logs] has one for each chat, and follows the
 // marks that the shell prints around prompts and commands (OSC 133). The writer never waits for
-// chatd: it keeps what chatd does not take, 1 MiB of it, and says what it left out. So chatd may
-// take its time, and be restarted.
+// chatd: it holds up to 1 MiB of unread output, and reports how much it dropped. So chatd may
+// be slow, or restart.
 //
-// A [Terminal] types by tmux. A shell at its prompt reads a text and Enter at once; any other program
-// gets Enter for itself, once it has shown the text or is silent ([Recording] knows when). Who waits
-// reads the ring from the end that it had before the text, until a mark, a silence or the screen says
-// that the wait is over.
+// A [Terminal] types by tmux. A shell at its prompt gets a text and Enter together; any other
+// program gets Enter separately, once it has shown the text or is silent ([Recording] knows when).
+// A wait reads the ring from the end that it had before the text, until a mark, a silence or the
+// screen ends the wait. Inputs of several callers do not mix, and one caller at a time waits.
 //
 // # Runs as
 //
@@ -20,7 +20,7 @@
 //
 // # What it does not stop
 //
-// All that it reads is the chat's word: a program may print any mark, and so say that a command has
-// ended, or with which status. A chat may end the writer of its log: that is said in the log. What is
-// read of a chat is bounded by a rate, and a wait by its caller's time.
+// The chat controls all that it reads: a program may print any mark, and so forge the end of a
+// command and its status. A chat may end the writer of its log: the log then says so. A rate bounds
+// how much chatd reads of a chat, and the caller's time bounds a wait.
 package console

@@ -8,16 +8,16 @@ import (
 	"github.com/chatd/chatd/tmux"
 )
 
-// What the shell said last by its marks: the chat's word.
+// The shell's last state by its marks, which the chat can forge.
 const (
-	markNone    int32 = iota // nothing that is known
+	markNone    int32 = iota // unknown
 	markPrompt               // it is at a prompt
 	markMore                 // it wants the rest of a line
 	markCommand              // a command runs
 	markBetween              // a command has ended, and the prompt is not there yet
 )
 
-// look keeps what the marks say.
+// look updates the state from the marks.
 func (l *Recording) look(marks []tmux.Mark) {
 	for _, mark := range marks {
 		now := markBetween
@@ -36,13 +36,14 @@ func (l *Recording) look(marks []tmux.Mark) {
 	}
 }
 
-// recalled is how much of what a session printed is read again when chatd was restarted, to
-// know what its shell said last.
+// recalled is how much of a session's output chatd reads again after a restart, to find the
+// shell's last mark.
 const recalled = 64 << 10
 
-// Recall takes up what the marks said to the chatd before. A line that was entered meanwhile is
-// not known: who waits for a prompt does not wait for this one.
-func (l *Recording) Recall(r *ring.Ring) error {
+// Recall restores the state from the marks before a restart. It does not know of a line that was
+// entered meanwhile: a wait for a prompt does not wait for that line's.
+func (l *Recording) Recall() error {
+	r := l.book.ring
 	_, end, _ := r.Bounds()
 	buf := make([]byte, recalled)
 	n, _, err := r.ReadAt(buf, max(0, end-recalled))
@@ -54,7 +55,7 @@ func (l *Recording) Recall(r *ring.Ring) error {
 	return nil
 }
 
-// lastMark is what the shell said last.
+// lastMark is the shell's last state.
 func (l *Recording) lastMark() int32 {
 	if l == nil {
 		return markNone
@@ -62,7 +63,7 @@ func (l *Recording) lastMark() int32 {
 	return l.last.Load()
 }
 
-// runs reports whether the shell says that a command runs, and goes on to say so for a while.
+// runs reports whether the marks say for a while that a command runs.
 func (l *Recording) runs(ctx context.Context, while time.Duration) bool {
 	for late := time.After(while); l.lastMark() == markCommand; {
 		select {

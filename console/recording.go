@@ -15,24 +15,26 @@ import (
 	"github.com/chatd/chatd/tmux"
 )
 
-// rate bounds what is read of one chat, in bytes a second: reading and keeping it costs chatd's
-// time, which no limit of the chat's counts.
+// rate bounds the output that chatd reads of one chat, in bytes a second: reading and keeping it
+// takes CPU time of chatd's, which no limit of the chat's counts.
 const rate = 16 << 20
 
-// Recording is the reading end of what a session prints. A nil one is that of a session of an
-// older chatd, which has none.
+// Recording is the reading end of a session's output. It is nil for the session of an older chatd,
+// which has none.
 type Recording struct {
+	logs *Logs
+	book *book
 	fifo *os.File
 	// atPrompt: the last mark was the end of a prompt, and nothing was entered since.
 	atPrompt atomic.Bool
-	last     atomic.Int32 // what the shell said last; see look
+	last     atomic.Int32 // the shell's last state; see look
 	more     bool         // the prompt that has begun is for the rest of a line
-	// over is closed when all that the session printed is kept.
+	// over is closed when all output of the session is kept.
 	over chan struct{}
 }
 
-// Active reports whether somebody holds the writing end, or nobody has yet: a fifo is hung
-// up when its last writer is gone (pipe(7), poll(2)).
+// Active reports whether the fifo has a writer, or has not had one yet: it hangs up when its last
+// writer closes it (pipe(7), poll(2)).
 func (l *Recording) Active() bool {
 	if l == nil {
 		return false
@@ -50,45 +52,47 @@ func (l *Recording) Active() bool {
 	return err == nil && open
 }
 
-// Open opens the fifo to which a session's terminal is written. [Recording.Keep] reads and closes it.
-func Open(fifo string) (*Recording, error) {
+func openFIFO(fifo string) (*os.File, error) {
 	f, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read what a terminal prints: %w", err)
 	}
-	return &Recording{fifo: f, over: make(chan struct{})}, nil
+	return f, nil
 }
 
-// Close closes the fifo of a recording that nobody keeps.
-func (l *Recording) Close() error { return l.fifo.Close() }
-
-// largestFIFO is the most that a fifo holds of one session: what /proc/sys/fs/pipe-max-size is
-// for who is not root (pipe(7)).
+// largestFIFO bounds the content of a session's fifo: the default of /proc/sys/fs/pipe-max-size,
+// the bound for unprivileged users (pipe(7)).
 const largestFIFO = 1 << 20
 
-// writerGone is kept, once, when the chat has ended its own writer.
-const writerGone = "\r\n[chatd: the writer of this log has ended; what is printed now is not kept]\r\n"
+// writerGone is written to the log, once, when the chat has ended its own writer.
+const writerGone = "the writer of this log has ended; what is printed now is not kept"
 
-// Keeping says what a [Recording] needs of its session.
+// Keeping has the functions of a session that [Recording.Keep] calls.
 type Keeping struct {
 	Alive   func() bool                  // whether the session lives
-	Printed func()                       // it printed something
+	Printed func()                       // it printed something; at most every printedEvery
 	Warn    func(what string, err error) // err may be nil
 }
 
-// Keep keeps what the session prints until ctx ends, or r is removed. Where the writer has ended
-// and the session lives, it says so in r.
-func (l *Recording) Keep(ctx context.Context, r *ring.Ring, s Keeping) {
+// printedEvery is how often the terminal's output counts as use of the chat: each time is a write
+// to the database.
+const printedEvery = 5 * time.Second
+
+// Keep keeps the session's output until ctx ends, or the log is removed. If the writer has ended
+// and the session lives, it says so in the log.
+func (l *Recording) Keep(ctx context.Context, s Keeping) {
+	defer l.logs.leave(l.book)
+	defer l.book.recording.CompareAndSwap(l, nil) // a next session may have its own
 	defer close(l.over)
 	defer l.fifo.Close()
 	defer context.AfterFunc(ctx, func() { _ = l.fifo.SetReadDeadline(time.Unix(1, 0)) })()
 	buf := make([]byte, 64<<10)
-	k := keeper{warn: s.Warn}
+	r, k := l.book.ring, keeper{warn: s.Warn, printed: time.Now()} // its wake counts already
 	for {
 		began := time.Now()
 		n, err := l.fifo.Read(buf)
 		if n > 0 {
-			s.Printed()
+			k.note(time.Now(), s.Printed)
 			l.look(k.marks.Read(buf[:n]))
 			if err := r.Append(buf[:n]); errors.Is(err, ring.ErrRemoved) {
 				return
@@ -107,13 +111,13 @@ func (l *Recording) Keep(ctx context.Context, r *ring.Ring, s Keeping) {
 		}
 		if k.missing == 2 && ctx.Err() == nil && s.Alive() {
 			k.once("the writer of a log has ended", nil)
-			_ = r.Append([]byte(writerGone)) // the log of chatd says it already
+			_ = r.Append(said(writerGone)) // the log of chatd says it already
 		}
 	}
 }
 
-// keepRest keeps what is in the fifo, however late it is read: a session that has ended prints
-// no more, and one that goes on, where chatd ends, waits for the next chatd with the rest.
+// keepRest keeps the rest of the fifo, however late: a session that has ended prints no more, and
+// one that outlives this chatd keeps further output for the next.
 func (l *Recording) keepRest(r *ring.Ring, buf []byte) error {
 	rc, err := l.fifo.SyscallConn()
 	if err != nil {
@@ -138,12 +142,21 @@ func (l *Recording) keepRest(r *ring.Ring, buf []byte) error {
 	return kept
 }
 
-// keeper is what is known between two reads.
+// keeper is the state between two reads.
 type keeper struct {
 	marks   tmux.Marks
-	missing int // how often in a row there was no writer
+	missing int       // how often in a row there was no writer
+	printed time.Time // when what was printed counted as use
 	warn    func(what string, err error)
 	told    bool
+}
+
+// note calls printed, unless it was called just before.
+func (k *keeper) note(now time.Time, printed func()) {
+	if now.Sub(k.printed) >= printedEvery {
+		k.printed = now
+		printed()
+	}
 }
 
 // once warns of the first fault.
@@ -154,8 +167,8 @@ func (k *keeper) once(what string, err error) {
 	k.told = true
 }
 
-// pause is how long is waited after n bytes: as rate has it, and where nobody writes until
-// somebody does. A session that ends looks like one whose writer was ended, for a moment.
+// pause returns how long Keep waits after n bytes: as rate has it, or, without a writer, until the
+// next check for one. A session that is ending looks for a moment like one whose writer was ended.
 func (k *keeper) pause(n int, l *Recording, took time.Duration) time.Duration {
 	switch {
 	case n > 0:

@@ -5,10 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/chatd/chatd/ring"
 )
 
 // TestLastOutputIsKept: what is in the fifo when a session has ended is kept, however late chatd
@@ -18,7 +17,8 @@ func TestLastOutputIsKept(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, err := Open(fifo)
+	logs := NewLogs(t.TempDir())
+	l, err := logs.Record("a", fifo)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,16 +30,46 @@ func TestLastOutputIsKept(t *testing.T) {
 	if _, err := writer.WriteString("bye"); err != nil {
 		t.Fatal(err)
 	}
-	r, err := ring.Open(filepath.Join(t.TempDir(), "ring"), 1<<10)
-	if err != nil {
-		t.Fatal(err)
+	if p, err := logs.Piece("a", -1); err != nil || !p.Recording {
+		t.Errorf("a terminal with a writer: %+v, %v", p, err)
 	}
 	ctx, ended := context.WithCancel(t.Context())
 	ended()
-	l.Keep(ctx, r, Keeping{Alive: func() bool { return true }, Printed: func() {}})
+	l.Keep(ctx, Keeping{Alive: func() bool { return true }, Printed: func() {}})
 	<-l.over
-	buf := make([]byte, 8)
-	if n, _, err := r.ReadAt(buf, 0); err != nil || string(buf[:n]) != "bye" {
-		t.Errorf("%q is kept, %v", buf[:n], err)
+	if p, err := logs.Piece("a", 0); err != nil || p.Text != "bye" || p.Recording {
+		t.Errorf("%+v is kept, %v", p, err)
+	}
+	if len(logs.books) > 0 {
+		t.Errorf("logs that nobody uses: %v", logs.books)
+	}
+}
+
+// TestPrintedCounts: what is printed all the time counts as use every few seconds, and not at the
+// wake, which counts itself.
+func TestPrintedCounts(t *testing.T) {
+	wake := time.Unix(1_000_000, 0)
+	k, counted := keeper{printed: wake}, 0
+	for after := time.Duration(0); after <= 2*printedEvery; after += printedEvery / 10 {
+		k.note(wake.Add(after), func() { counted++ })
+	}
+	if counted != 2 {
+		t.Errorf("it counts %d times in %s, want 2", counted, 2*printedEvery)
+	}
+}
+
+// TestNextSessionIsKept: a session that ends late leaves the recording of the next one alone.
+func TestNextSessionIsKept(t *testing.T) {
+	logs := NewLogs(t.TempDir())
+	before, now := recorded(t, logs), recorded(t, logs)
+	ctx, ended := context.WithCancel(t.Context())
+	ended()
+	before.log.Keep(ctx, Keeping{})
+	if p, err := logs.Piece("a", -1); err != nil || !p.Recording {
+		t.Errorf("the session is not recorded any more: %+v, %v", p, err)
+	}
+	now.log.Keep(ctx, Keeping{})
+	if p, err := logs.Piece("a", -1); err != nil || p.Recording {
+		t.Errorf("asleep, it is recorded: %+v, %v", p, err)
 	}
 }

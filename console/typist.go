@@ -13,26 +13,6 @@ import (
 	"github.com/chatd/chatd/tmux"
 )
 
-// Terminal is the terminal of a chat's session, with what it prints. Log is nil where nothing keeps
-// that.
-type Terminal struct {
-	Chat chat.ID
-	Tmux *tmux.Terminal
-	Log  *Recording
-	Ring *ring.Ring
-}
-
-// Type types what in says. entering is called just before what a program may answer, and says
-// whether that is a command for a shell at its prompt. A condition that does not hold is
-// [chat.ErrConflict], and the error says what was typed.
-func (t Terminal) Type(ctx context.Context, in chat.Input, entering func(command bool)) (tmux.Front, error) {
-	front, err := typist{t.Tmux, t.Log, t.Ring, in, entering}.typeIf(ctx)
-	if err != nil {
-		err = fmt.Errorf("cannot type into the terminal of chat %s: %w", t.Chat, err)
-	}
-	return front, err
-}
-
 // typist types one input.
 type typist struct {
 	terminal *tmux.Terminal

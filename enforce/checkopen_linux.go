@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/walls"
 )
 
 // allows says whether what fd is open on, which was found at a spot, may be opened, by the names
@@ -22,7 +25,7 @@ func (s *watchedSession) allows(fd int, at location) bool {
 		return false
 	}
 	class := s.classOf(t, at, fd)
-	return class == wallOpen || class == wallReadOnly && onReadOnly(fd)
+	return class == filerules.Open || class == filerules.ReadOnly && onReadOnly(fd)
 }
 
 // deletedMark is what the kernel puts behind a name that was taken away.
@@ -55,7 +58,7 @@ func onReadOnly(fd int) bool {
 // treeOf is the mount of bubblewrap's that p lies in.
 func (s *watchedSession) treeOf(p string) (best watchedTree, ok bool) {
 	for _, t := range s.trees {
-		if under(p, t.Path) && (!ok || len(t.Path) > len(best.Path)) {
+		if chat.Within(p, t.Path) && (!ok || len(t.Path) > len(best.Path)) {
 			best, ok = t, true
 		}
 	}
@@ -64,7 +67,7 @@ func (s *watchedSession) treeOf(p string) (best watchedTree, ok bool) {
 	}
 	for _, b := range s.session.bases {
 		if b.Path == p && len(b.Path) > len(best.Path) {
-			return watchedTree{baseMount: b, fd: -1}, true // a file that is mounted
+			return watchedTree{Base: b, fd: -1}, true // a file that is mounted
 		}
 	}
 	return best, ok
@@ -72,14 +75,14 @@ func (s *watchedSession) treeOf(p string) (best watchedTree, ok bool) {
 
 // classOf is the strictest class of a file's names, of what is known of it, and of
 // the directories around it.
-func (s *watchedSession) classOf(t watchedTree, at location, fd int) wallClass {
+func (s *watchedSession) classOf(t watchedTree, at location, fd int) filerules.Class {
 	class := s.classOfNames(at.path)
-	if class == wallClosed || len(s.denied)+len(s.before) == 0 || t.fsid == "" {
+	if class == filerules.Closed || len(s.denied)+len(s.before) == 0 || t.fsid == "" {
 		return class
 	}
 	h, err := handleOf(fd, t.fsid)
 	if err != nil {
-		return wallClosed
+		return filerules.Closed
 	}
 	class = max(class, s.classOfHandle(h))
 	for _, dir := range at.dirs {
@@ -88,23 +91,25 @@ func (s *watchedSession) classOf(t watchedTree, at location, fd int) wallClass {
 	if t.Writable {
 		return closedIf(at.gone, class)
 	}
-	st, err := statFD(fd)
+	st, err := sys.StatFD(fd)
 	if err == nil {
-		err = t.eachDirectory(at.path, inodeOf(&st), func(h handle) { class = max(class, s.classOfHandle(h)) })
+		err = t.eachDirectory(at.path, sys.InodeOf(&st), func(h handle) { class = max(class, s.classOfHandle(h)) })
 	}
 	return closedIf(err != nil, class)
 }
 
 // closedIf is class, or closed where something is in doubt.
-func closedIf(doubt bool, class wallClass) wallClass {
+func closedIf(doubt bool, class filerules.Class) filerules.Class {
 	if doubt {
-		return wallClosed
+		return filerules.Closed
 	}
 	return class
 }
 
-// classOfNames judges p and what it would be called had no directory been moved.
-func (s *watchedSession) classOfNames(p string) wallClass { return classBy(s.walls, s.namesOf(p)) }
+// classOfNames checks p and what it would be called had no directory been moved.
+func (s *watchedSession) classOfNames(p string) filerules.Class {
+	return classBy(s.walls, s.namesOf(p))
+}
 
 // namesOf are these names; nil if they are too many.
 func (s *watchedSession) namesOf(p string) []string {
@@ -125,14 +130,14 @@ func (s *watchedSession) namesOf(p string) []string {
 }
 
 // classBy is the strictest class of names.
-func classBy(walls []*ruleWall, names []string) wallClass {
+func classBy(walls []*walls.Wall, names []string) filerules.Class {
 	if names == nil {
-		return wallClosed
+		return filerules.Closed
 	}
-	class := wallOpen
+	class := filerules.Open
 	for _, name := range names {
 		for _, wall := range walls {
-			class = max(class, wall.class(name))
+			class = max(class, wall.Class(name))
 		}
 	}
 	return class
@@ -140,11 +145,11 @@ func classBy(walls []*ruleWall, names []string) wallClass {
 
 // eachDirectory calls do for every directory from the root of the mount to the one
 // that p is in, as they are in each other now. It is an error if p is another file.
-func (t watchedTree) eachDirectory(p string, is inode, do func(handle)) error {
+func (t watchedTree) eachDirectory(p string, is sys.Inode, do func(handle)) error {
 	if t.fd < 0 || p == t.Path { // what is mounted lies in no directory of the mount
 		return nil
 	}
-	dirs, err := t.open(rest(path.Dir(p), t.Path))
+	dirs, err := t.open(sys.Rest(path.Dir(p), t.Path))
 	defer closeAll(dirs)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/walls"
 )
 
 // TestDifferential brings one session through random rules and trees, at its start and with what is
@@ -32,7 +33,7 @@ func TestDifferential(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		bare, blind bool
-	}{{"all", false, false}, {"no mounts", true, false}, {"no judged opens", false, true}, {"none", true, true}} {
+	}{{"all", false, false}, {"no mounts", true, false}, {"no checked opens", false, true}, {"none", true, true}} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := differ{inside: newInside(t, tt.bare, tt.blind), rand: rand.New(rand.NewPCG(7, 11)), strict: !tt.bare && !tt.blind}
 			for range rounds {
@@ -133,7 +134,7 @@ func (d *differ) forget(t *testing.T) {
 		must(t, err)
 	}
 	clear(s.moved)
-	s.session.linkTargets = linkTargets{}
+	s.session.linkTargets = walls.Links{}
 }
 
 // roots are where the session's trees are: in its home, and in /dev/shm.
@@ -279,12 +280,12 @@ func (d *differ) ask(t *testing.T, rules string, resolve func(string) string, tr
 	must(t, err)
 	all := map[string]answer{}
 	for i, got := range d.try(t, paths) {
-		all[paths[i]] = d.judge(t, rs, paths[i], got, truncates)
+		all[paths[i]] = d.check(t, rs, paths[i], got, truncates)
 	}
 	return all
 }
 
-func (d *differ) judge(t *testing.T, rs *filerules.Ruleset, p string, got tried, truncates bool) answer {
+func (d *differ) check(t *testing.T, rs *filerules.Ruleset, p string, got tried, truncates bool) answer {
 	real := d.physical(p) // the kernel goes by where links lead
 	denies := func(op filerules.Op) bool { return rs.CheckName(real, op).Denied() }
 	allows := func(op filerules.Op) bool {

@@ -18,7 +18,7 @@ import (
 // TestDifferentialTools asks the same random rules and trees of everybody: an oracle
 // that reads no rules, explain, the five file tools in a session, and the kernel.
 // Explain agrees with the oracle; no tool does what explain denies, nor refuses by a
-// rule what it allows; nothing opens what the bash verdict denies. With the judge of
+// rule what it allows; nothing opens what the bash verdict denies. With the check of
 // the tools or with the keeper switched off something of each kind of rule gets through.
 //
 // CHATD_TEST_RULES is how many rule sets; 60 without it, and half of that with -short.
@@ -31,11 +31,11 @@ func TestDifferentialTools(t *testing.T) {
 		rounds, enough = n, n >= 60
 	}
 	for _, tt := range []struct {
-		name         string
-		judged, kept bool
-	}{{"all", true, true}, {"no judge", false, true}, {"no keeper", true, false}, {"none", false, false}} {
+		name          string
+		checked, kept bool
+	}{{"all", true, true}, {"no check", false, true}, {"no keeper", true, false}, {"none", false, false}} {
 		t.Run(tt.name, func(t *testing.T) {
-			d := toolDiffer{differ: differ{inside: newInside(t, !tt.kept, !tt.kept)}, judged: tt.judged, kept: tt.kept}
+			d := toolDiffer{differ: differ{inside: newInside(t, !tt.kept, !tt.kept)}, checked: tt.checked, kept: tt.kept}
 			d.through = map[[2]string]int{}
 			for i := range rounds {
 				// Each round begins alike, whatever got through before.
@@ -50,7 +50,7 @@ func TestDifferentialTools(t *testing.T) {
 // toolDiffer counts, by kind of rule and operation, what the policy denies and gets through.
 type toolDiffer struct {
 	differ
-	judged, kept          bool
+	checked, kept         bool
 	fresh                 bool // nothing was moved: what a file was called before closes nothing
 	text                  string
 	rules                 oracle
@@ -220,7 +220,7 @@ func (d *toolDiffer) tool(t *testing.T, root string, tool files.Tool, op string,
 		}
 	}
 	before := contents(t, root)
-	for i, did := range d.use(t, toolRun{Home: d.home, Rules: d.text, Checked: d.judged, Tool: tool, Paths: paths}) {
+	for i, did := range d.use(t, toolRun{Home: d.home, Rules: d.text, Checked: d.checked, Tool: tool, Paths: paths}) {
 		d.calls++
 		// What the run made may give a later path another meaning.
 		rule := want[i]
@@ -230,18 +230,18 @@ func (d *toolDiffer) tool(t *testing.T, root string, tool files.Tool, op string,
 		switch {
 		case rule != nil && did.Done:
 			d.through[[2]string{rule.kind, op}]++
-			if d.judged {
+			if d.checked {
 				d.fail(t, paths[i], "%s did it against %s", tool, rule.text)
 			}
 		case rule == nil && did.ByRule && !explained[i].Denied():
 			d.fail(t, paths[i], "%s refuses: %s; it leads to %s", tool, did.Error, leadsTo(d.fold(paths[i])))
-		case d.judged && rule == nil && did.Done && explained[i].Denied() && leadsTo(d.fold(paths[i])) != "":
+		case d.checked && rule == nil && did.Done && explained[i].Denied() && leadsTo(d.fold(paths[i])) != "":
 			d.fail(t, paths[i], "%s did it, and explain denies it by %s", tool, explained[i].Rule)
 		case rule == nil && did.ByRule:
 			d.aliased++ // by a deny whose own pattern leads through a link: specs/0003
 		case rule == nil && did.ByKernel:
 			d.stricter++
-			if v := d.held(t, rs, d.fold(paths[i]), op); d.fresh && d.kept && d.judged && !v.Denied() && exists(leadsTo(d.fold(paths[i]))) {
+			if v := d.held(t, rs, d.fold(paths[i]), op); d.fresh && d.kept && d.checked && !v.Denied() && exists(leadsTo(d.fold(paths[i]))) {
 				d.fail(t, paths[i], "%s is refused: %s; explain allows it", tool, did.Error)
 			}
 		}
@@ -281,12 +281,12 @@ func (d *toolDiffer) changed(t *testing.T, before, after map[string]string, tool
 		}
 		if !there && now == "" {
 			d.litter++ // made, and then the kernel did not let it be opened
-			if d.judged {
+			if d.checked {
 				d.fail(t, p, "%s left an empty file", tool)
 			}
 			continue
 		}
-		if rule := d.rules.decides(p, op); rule != nil && d.judged {
+		if rule := d.rules.decides(p, op); rule != nil && d.checked {
 			d.fail(t, p, "%s wrote %q against %s", tool, now, rule.text)
 		}
 	}
@@ -324,8 +324,8 @@ func (d *toolDiffer) report(t *testing.T, enough bool) {
 	for _, kind := range kinds {
 		n := func(op string) int { return d.through[[2]string{kind, op}] }
 		t.Logf("%-10s %8d %8d %8d %8d", kind, n("read"), n("write"), n("edit"), n("bash"))
-		if tools := n("read") + n("write") + n("edit"); enough && !d.judged && tools == 0 {
-			t.Errorf("%s: nothing hangs on the judge of the tools", kind)
+		if tools := n("read") + n("write") + n("edit"); enough && !d.checked && tools == 0 {
+			t.Errorf("%s: nothing hangs on the check of the tools", kind)
 		}
 		if enough && !d.kept && n("bash") == 0 {
 			t.Errorf("%s: nothing hangs on the keeper", kind)

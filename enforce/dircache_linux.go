@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // dirCache is where directories are in one session. What was found before one was moved is
@@ -102,7 +104,7 @@ func (t watchedTree) pathOf(dir handle) (string, error) {
 		if err := t.holds(fd); err != nil {
 			return "", err
 		}
-		if st, err := statFD(fd); err == nil && st.Nlink == 0 {
+		if st, err := sys.StatFD(fd); err == nil && st.Nlink == 0 {
 			return strings.TrimSuffix(p, deletedMark), nil // it was removed: so it was called
 		}
 	}
@@ -112,14 +114,14 @@ func (t watchedTree) pathOf(dir handle) (string, error) {
 // has reports whether fd's directory is at p in the mount. If the directory is outside the mount, p
 // is a path from the root of the file system and may name another directory here.
 func (t watchedTree) has(p string, fd int) bool {
-	again, err := openBeneath(t.tree, strings.TrimPrefix(p, "/"), unix.O_PATH)
+	again, err := sys.OpenBeneath(t.Tree, strings.TrimPrefix(p, "/"), unix.O_PATH)
 	if err != nil {
 		return false
 	}
 	defer unix.Close(again)
-	a, errA := statFD(fd)
-	b, errB := statFD(again)
-	return errors.Join(errA, errB) == nil && inodeOf(&a) == inodeOf(&b)
+	a, errA := sys.StatFD(fd)
+	b, errB := sys.StatFD(again)
+	return errors.Join(errA, errB) == nil && sys.InodeOf(&a) == sys.InodeOf(&b)
 }
 
 // holds returns errElsewhere if fd's directory is outside the mount through which it was opened.

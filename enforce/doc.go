@@ -1,10 +1,11 @@
 // Package enforce makes the kernel keep the file rules of each session. It is the program
-// chatd-enforce, one for a host, and the wire on which package enforcer sends it orders.
+// chatd-enforce, one for a host. It takes orders (package orders), finds what rules close (package
+// walls), mounts masks there (package masks) and checks the opens of files that are made later.
 //
 // # Theory of operation
 //
 // Package filerules defines the rules of a chat. For the kernel each path has one of three
-// classes: open, read-only or closed (wall.go). Section "The walls" of specs/0003 derives them.
+// classes: open, read-only or closed (package walls).
 //
 // The enforcer is two processes. The holder owns the socket and the fanotify groups and does
 // nothing else (holder_linux.go). The worker does everything else, and the holder restarts it when
@@ -13,11 +14,11 @@
 // Neither process is a child of chatd, so that rules hold while chatd restarts.
 //
 // Existing files get mask mounts. Before the first code of the chat runs, and whenever the rules
-// change, the worker walks every tree that the session sees (walk_linux.go). It mounts something
-// over each closed or read-only path (mount_linux.go): an empty file without a mode, an empty
+// change, the worker walks every tree that the session sees (walls.Walker). It mounts something
+// over each closed or read-only path (masks.Mounter): an empty file without a mode, an empty
 // directory without a mode, or the file itself, read-only. It keeps the masks that the new rules
 // also want, and adds new masks before it removes old ones. So a path that both rule sets deny is
-// masked at every moment (attach_linux.go). The worker acts from a thread that has joined the
+// masked at every moment. The worker acts from a thread that has joined the
 // session's mount namespace. The chat has no capability there: it can neither unmount a mask nor
 // move the file below it.
 //

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/walls"
 )
 
 // fanEvent is one event of fanotify(7). fd is of a permission event; the rest is of
@@ -134,7 +136,7 @@ func fsidOf(fd int) (string, error) {
 // newWatchedTree is the tree of b, which fd is open on. A file system without handles tells
 // of no names. Where nothing can be made or moved either, as in an overlay of the session's
 // own, the names that there are tell all.
-func newWatchedTree(b *baseMount, fsid string, fd int) watchedTree {
+func newWatchedTree(b *walls.Base, fsid string, fd int) watchedTree {
 	root, err := handleOf(fd, fsid)
 	if err != nil && !b.Writable {
 		fsid = ""

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/walls"
 )
 
 // TestAttackFollow: where a directory is that was just made is known from its name, in the sessions
@@ -31,9 +32,9 @@ func TestAttackFollow(t *testing.T) {
 	defer notes.Close()
 	w := newWatch(-1, -1)
 	w.recheck, w.end = func(chat.ID) {}, func(_ *session, err error) { t.Error(err) }
-	s := &watchedSession{session: &session{}, walls: []*ruleWall{newRuleWall(rs)}, denied: map[handle]wallClass{}, journal: notes}
+	s := &watchedSession{session: &session{}, walls: []*walls.Wall{walls.New(rs)}, denied: map[handle]filerules.Class{}, journal: notes}
 	// Nothing can be looked for here: a tree has no descriptor.
-	s.trees = []watchedTree{{baseMount: &baseMount{tree: -1}, fsid: "12345678", fd: -1}}
+	s.trees = []watchedTree{{Base: &walls.Base{Tree: -1}, fsid: "12345678", fd: -1}}
 	w.sessions["0123456789abcdef"] = s
 	name := func(id string) handle { return handle("12345678    " + id) }
 	home, inside, deeper, beside, root := name("home"), name("inside"), name("deeper"), name("beside"), name("root")
@@ -56,7 +57,7 @@ func TestAttackFollow(t *testing.T) {
 			w.recordName(s, p, seen.child)
 		}
 	}
-	if len(s.denied) != 1 || s.denied[name("file")] != wallClosed {
+	if len(s.denied) != 1 || s.denied[name("file")] != filerules.Closed {
 		t.Errorf("denied: %v", s.denied)
 	}
 	if by, ok := w.owners[beside]; !ok || len(by) > 0 {

@@ -63,7 +63,7 @@ func TestAttackHeldDirectory(t *testing.T) {
 }
 
 // TestLostQuestion: an open about which a worker was asked that ended before it answered is
-// refused by the next one, and those after it are judged.
+// refused by the next one, and those after it are checked.
 func TestLostQuestion(t *testing.T) {
 	s := idle(t)
 	must(t, os.Mkdir(filepath.Join(s.home, "d"), 0o777))

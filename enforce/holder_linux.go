@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/orders"
 	"github.com/chatd/chatd/sys"
 )
 
@@ -47,7 +48,7 @@ func Run(o Options) error {
 func lockDir(dir string) (*os.File, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("cannot lock the keeper's directory: %w", err)
+		return nil, fmt.Errorf("cannot lock the enforcer's directory: %w", err)
 	}
 	for end := time.Now().Add(time.Second); ; time.Sleep(10 * time.Millisecond) {
 		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -55,7 +56,7 @@ func lockDir(dir string) (*os.File, error) {
 			return lock, nil
 		}
 		if time.Now().After(end) {
-			return nil, errors.Join(fmt.Errorf("cannot keep file rules: another keeper does: %w", chat.ErrBusy), lock.Close())
+			return nil, errors.Join(fmt.Errorf("cannot keep file rules: another enforcer does: %w", chat.ErrBusy), lock.Close())
 		}
 	}
 }
@@ -63,7 +64,7 @@ func lockDir(dir string) (*os.File, error) {
 // hold is the holder.
 func hold(o Options) error {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return fmt.Errorf("cannot make the keeper's directory: %w", err)
+		return fmt.Errorf("cannot make the enforcer's directory: %w", err)
 	}
 	lock, err := lockDir(o.Dir)
 	if err != nil {
@@ -80,7 +81,7 @@ func hold(o Options) error {
 			return err
 		}
 		sys.Failpoint("holder.watched")
-		if listener, err = listen(filepath.Join(o.Dir, Socket)); err != nil {
+		if listener, err = listen(filepath.Join(o.Dir, orders.Socket)); err != nil {
 			return err
 		}
 	}
@@ -92,7 +93,7 @@ func hold(o Options) error {
 
 // takeGroups returns the groups of the enforcer before, where they are held, or new ones.
 func takeGroups(dir string) (perm, names int, err error) {
-	held, err := heldGroups(dir)
+	held, err := orders.HeldGroups(dir)
 	switch {
 	case err != nil: // new ones would leave what the old ones were asked about waiting for ever
 		return -1, -1, err
@@ -105,7 +106,7 @@ func takeGroups(dir string) (perm, names int, err error) {
 // listen makes the socket for orders.
 func listen(socket string) (*os.File, error) {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("cannot replace the keeper's socket: %w", err)
+		return nil, fmt.Errorf("cannot replace the enforcer's socket: %w", err)
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
@@ -114,7 +115,7 @@ func listen(socket string) (*os.File, error) {
 	l.SetUnlinkOnClose(false)
 	listener, err := l.File()
 	if err := errors.Join(err, l.Close()); err != nil {
-		return nil, fmt.Errorf("cannot hand the keeper's socket on: %w", err)
+		return nil, fmt.Errorf("cannot hand the enforcer's socket on: %w", err)
 	}
 	return listener, nil
 }
@@ -132,7 +133,7 @@ func keepWorker(o Options, files []*os.File) error {
 		cmd.Stderr, cmd.Env = os.Stderr, []string{}
 		err := cmd.Run()
 		if err == nil && o.IdleEnd {
-			return os.Remove(filepath.Join(o.Dir, Socket))
+			return os.Remove(filepath.Join(o.Dir, orders.Socket))
 		}
 		fmt.Fprintf(o.Errs, "%s: the worker ended (%v), and is started again\n", processName, err)
 		sys.Failpoint("holder.again")
@@ -171,7 +172,7 @@ func work(o Options) error {
 	shared := os.NewFile(fdListener, "listener")
 	listener, err := net.FileListener(shared)
 	if err != nil {
-		return fmt.Errorf("cannot take the keeper's socket over: %w", err)
+		return fmt.Errorf("cannot take the enforcer's socket over: %w", err)
 	}
 	for _, fd := range []int{fdListener, fdPerm, fdNames, fdHolder} {
 		unix.CloseOnExec(fd)

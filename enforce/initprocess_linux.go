@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/orders"
 	"github.com/chatd/chatd/sys"
 )
 
@@ -18,16 +19,16 @@ type initProcess struct {
 	start uint64
 }
 
-func (o Order) initProcess() initProcess { return initProcess{o.Chat, o.PID, o.Start} }
+func initProcessOf(o orders.Order) initProcess { return initProcess{o.Chat, o.PID, o.Start} }
 
-// openSession opens what belongs to the session of an order. The leader is named by its
-// start time too, and asked after everything was opened: so it was the leader's.
-func openSession(o Order) (*session, error) {
+// openSession opens what belongs to the session of an order. The init process is named by its
+// start time too, and asked after everything was opened: so it was the init process's.
+func openSession(o orders.Order) (*session, error) {
 	fd, err := unix.PidfdOpen(o.PID, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot hold process %d: %w", o.PID, err)
 	}
-	k := &session{initProc: o.initProcess(), order: o, pidfd: os.NewFile(uintptr(fd), "pidfd")}
+	k := &session{initProc: initProcessOf(o), order: o, pidfd: os.NewFile(uintptr(fd), "pidfd")}
 	if k.ns, err = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", o.PID)); err != nil {
 		k.close()
 		return nil, fmt.Errorf("cannot open the mount namespace of process %d: %w", o.PID, err)
@@ -62,11 +63,11 @@ func (s *session) refuseOwn() error {
 	return nil
 }
 
-// ended reports that the leader has ended, or that the session was let go of: its
+// ended reports that the init process has ended, or that the session was let go of: its
 // descriptor is closed then, and nobody knows what has the number now.
 func (s *session) ended() bool {
 	ended := true
-	err := onDescriptor(s.pidfd, func(fd int) error {
+	err := sys.OnDescriptor(s.pidfd, func(fd int) error {
 		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		n, err := unix.Poll(p, 0)
 		for err == unix.EINTR { // also without a wait, where a signal of the runtime is pending
@@ -80,22 +81,9 @@ func (s *session) ended() bool {
 
 // kill ends the session. One that has ended, or was let go of, is not an error.
 func (s *session) kill() error {
-	err := onDescriptor(s.pidfd, func(fd int) error { return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) })
+	err := sys.OnDescriptor(s.pidfd, func(fd int) error { return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) })
 	if errors.Is(err, os.ErrClosed) || errors.Is(err, unix.ESRCH) {
 		return nil
-	}
-	return err
-}
-
-// onDescriptor calls do with f's descriptor, which stays open meanwhile. A closed f is
-// os.ErrClosed.
-func onDescriptor(f *os.File, do func(fd int) error) error {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if conn.Control(func(fd uintptr) { err = do(int(fd)) }) != nil {
-		return os.ErrClosed // its own error is of an internal package
 	}
 	return err
 }
@@ -104,7 +92,7 @@ func onDescriptor(f *os.File, do func(fd int) error) error {
 func (s *session) close() {
 	s.closed = true
 	for _, b := range s.bases {
-		b.close()
+		b.Close()
 	}
 	s.bases = nil
 	for _, f := range []*os.File{s.pidfd, s.ns} {

@@ -57,7 +57,7 @@ func (run toolRun) all(out []toolDid) error {
 		if err != nil {
 			return err
 		}
-		opt.Check = judgeBy(rules)
+		opt.Check = checkBy(rules)
 	}
 	tools, err := files.Open(opt)
 	if err != nil {
@@ -78,8 +78,8 @@ func (run toolRun) all(out []toolDid) error {
 	return nil
 }
 
-// judgeBy asks the rules as chatd does (verdict.FileCheck).
-func judgeBy(rules *filerules.Ruleset) files.Check {
+// checkBy asks the rules as chatd does (verdict.FileCheck).
+func checkBy(rules *filerules.Ruleset) files.Check {
 	ops := map[files.Op][]filerules.Op{
 		files.Read: {filerules.Read}, files.Write: {filerules.Write}, files.Edit: {filerules.Edit},
 		files.Bash: {filerules.Bash, filerules.Write},
@@ -88,7 +88,7 @@ func judgeBy(rules *filerules.Ruleset) files.Check {
 		for _, o := range ops[op] {
 			v, err := rules.Verdict(name, o)
 			if err != nil {
-				return &files.Denial{Op: op, Path: name, Rule: "cannot be judged"}
+				return &files.Denial{Op: op, Path: name, Rule: "cannot be checked"}
 			}
 			if v.Denied() {
 				return &files.Denial{Op: op, Path: name, Rule: v.Rule.String(), Place: v.Rule.Place, Layer: string(v.Layer), Message: byKernel(v)}

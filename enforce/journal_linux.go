@@ -9,16 +9,17 @@ import (
 	"path/filepath"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/sys"
 )
 
 // journalLine is one record of a session: a file that had a denied name, or an earlier name of a
 // directory. A later worker reads them all.
 type journalLine struct {
-	Child []byte    `json:"child,omitempty"`
-	Class wallClass `json:"class,omitempty"`
-	Now   string    `json:"now,omitempty"`
-	Old   string    `json:"old,omitempty"`
+	Child []byte          `json:"child,omitempty"`
+	Class filerules.Class `json:"class,omitempty"`
+	Now   string          `json:"now,omitempty"`
+	Old   string          `json:"old,omitempty"`
 }
 
 func (w *watch) journalFile(id chat.ID) string { return filepath.Join(w.dir, string(id)+".known") }
@@ -48,7 +49,7 @@ func (w *watch) recordBacklog(s *watchedSession, late bool) {
 func (w *watch) openJournal(s *watchedSession) error {
 	var f *os.File
 	late := false
-	err := inOwnNamespace(func() (err error) {
+	err := sys.InOwnNamespace(func() (err error) {
 		_, missing := os.Lstat(w.backlogFile(s.session.initProc.chat))
 		late = missing == nil
 		f, err = os.OpenFile(w.journalFile(s.session.initProc.chat), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/orders"
 )
 
 // TestAskedWhileReleased: a session is let go of and taken again while others ask about
@@ -37,7 +38,7 @@ func TestAskedWhileReleased(t *testing.T) {
 		})
 	}
 	again(func() {
-		if _, err := s.k.execute(Order{Verb: Probe, Chat: s.order.Chat, PID: s.order.PID, Start: s.order.Start}); err != nil && !errors.Is(err, chat.ErrNotFound) {
+		if _, err := s.k.execute(orders.Order{Verb: orders.Probe, Chat: s.order.Chat, PID: s.order.PID, Start: s.order.Start}); err != nil && !errors.Is(err, chat.ErrNotFound) {
 			t.Error(err)
 		}
 	})
@@ -57,7 +58,7 @@ func TestAskedWhileReleased(t *testing.T) {
 	})
 	for range 30 {
 		time.Sleep(10 * time.Millisecond)
-		_, _ = s.k.execute(Order{Verb: Drop, Chat: s.order.Chat})
+		_, _ = s.k.execute(orders.Order{Verb: orders.Drop, Chat: s.order.Chat})
 	}
 	close(stop)
 	all.Wait()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // location is the path of a file that is being opened. dirs are the directories around it, on a
@@ -20,6 +22,9 @@ type location struct {
 
 // maxLocateTries bounds the searches for a file that moves during each of them.
 const maxLocateTries = 200
+
+// errReplaced means that a path is no longer the file that is being opened.
+var errReplaced = errors.New("it was moved meanwhile")
 
 // locate returns the location of fd's file once the queue holds the events of all earlier names
 // of the file and of the directories around it. The kernel queues an event after it changes the
@@ -40,7 +45,7 @@ func (w *watch) locate(s *watchedSession, fd int) (at location, known bool) {
 		}
 		at, err = t.way(p, fd)
 		unix.Close(t.fd)
-		if err == nil || !errors.Is(err, errMoved) {
+		if err == nil || !errors.Is(err, errReplaced) {
 			return at, err == nil
 		}
 		s.opens.spend(time.Now(), time.Since(began))
@@ -49,9 +54,9 @@ func (w *watch) locate(s *watchedSession, fd int) (at location, known bool) {
 }
 
 // way walks from the root of the mount to fd's file at p and waits for the lock of each directory.
-// It returns errMoved if p is another file.
+// It returns errReplaced if p is another file.
 func (t watchedTree) way(p string, fd int) (location, error) {
-	st, err := statFD(fd)
+	st, err := sys.StatFD(fd)
 	at := location{path: p}
 	if removed := st.Nlink == 0; removed || !t.Writable {
 		at.path, at.gone = path.Clean(strings.TrimSuffix(p, deletedMark)), removed
@@ -60,13 +65,13 @@ func (t watchedTree) way(p string, fd int) (location, error) {
 	if err != nil || !t.Writable || p == t.Path {
 		return at, err
 	}
-	dirs, err := t.open(rest(path.Dir(at.path), t.Path))
+	dirs, err := t.open(sys.Rest(path.Dir(at.path), t.Path))
 	defer closeAll(dirs)
 	if err == nil && !at.gone {
-		err = isAt(dirs[len(dirs)-1], path.Base(p), inodeOf(&st))
+		err = isAt(dirs[len(dirs)-1], path.Base(p), sys.InodeOf(&st))
 	}
-	if gone(err) {
-		err = errMoved
+	if sys.Gone(err) {
+		err = errReplaced
 	}
 	if err != nil {
 		return at, err
@@ -91,7 +96,7 @@ func (t watchedTree) way(p string, fd int) (location, error) {
 func (t watchedTree) open(rel string) (dirs []int, err error) {
 	at := t.fd
 	for name := range strings.SplitSeq(strings.TrimSuffix("./"+rel, "/"), "/") {
-		if at, err = openBeneath(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME); err != nil {
+		if at, err = sys.OpenBeneath(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME); err != nil {
 			return dirs, err
 		}
 		dirs = append(dirs, at)
@@ -105,12 +110,12 @@ func closeAll(fds []int) {
 	}
 }
 
-// isAt returns errMoved if name in dir is another file than is.
-func isAt(dir int, name string, is inode) error {
+// isAt returns errReplaced if name in dir is another file than is.
+func isAt(dir int, name string, is sys.Inode) error {
 	var st unix.Statx_t
 	err := unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st)
-	if err == nil && inodeOf(&st) != is {
-		err = errMoved
+	if err == nil && sys.InodeOf(&st) != is {
+		err = errReplaced
 	}
 	return err
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // TestAttackMoving: a directory that is moved on and on is found whenever it is looked for, in the
@@ -27,7 +29,7 @@ func TestAttackMoving(t *testing.T) {
 	}
 	dir, err := handleAt(filepath.Join(a, "d"), home.fsid)
 	must(t, err)
-	fd, err := openBeneath(home.tree, f, unix.O_RDONLY)
+	fd, err := sys.OpenBeneath(home.Tree, f, unix.O_RDONLY)
 	must(t, err)
 	defer unix.Close(fd)
 	for range moving(t, a, b) {
@@ -175,7 +177,7 @@ func handleAt(p, fsid string) (handle, error) {
 func (s *inside) openAsInside(t *testing.T, p string) (fd int) {
 	t.Helper()
 	k := s.k.named(s.order.Chat)
-	must(t, inMountNamespace(k.ns, func() (err error) {
+	must(t, sys.InMountNamespace(k.ns, func() (err error) {
 		fd, err = unix.Open(p, unix.O_PATH|unix.O_CLOEXEC, 0)
 		return err
 	}))

@@ -6,11 +6,11 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/walls"
 )
 
 // recordName records a file that has, or had, a denied name. While the rules change, it records
@@ -23,8 +23,8 @@ func (w *watch) recordName(s *watchedSession, p string, child handle) {
 	}
 	names := s.namesOf(p)
 	class := classBy(s.walls, names)
-	if class == wallOpen {
-		if s.hasExceptions() && s.classOfNames(path.Dir(p)) != wallOpen {
+	if class == filerules.Open {
+		if s.hasExceptions() && s.classOfNames(path.Dir(p)) != filerules.Open {
 			w.recheck(s.session.initProc.chat) // the exception needs a mount
 		}
 		return
@@ -59,28 +59,30 @@ func (w *watch) recordDenied(s *watchedSession, names []string, child handle) {
 
 // mayRelink reports whether a link named p could change the target of a deny.
 func (s *watchedSession) mayRelink(p string) bool {
-	return slices.ContainsFunc(s.walls, func(w *ruleWall) bool { return w.linkPaths[p] })
+	return slices.ContainsFunc(s.walls, func(w *walls.Wall) bool { return w.Leads(p) })
 }
 
-func remember(all map[handle]wallClass, h handle, class wallClass) {
+func remember(all map[handle]filerules.Class, h handle, class filerules.Class) {
 	if all[h] < class {
 		all[h] = class
 	}
 }
 
 // classOfHandle is the strictest class recorded for a file.
-func (s *watchedSession) classOfHandle(h handle) wallClass { return max(s.denied[h], s.before[h]) }
+func (s *watchedSession) classOfHandle(h handle) filerules.Class {
+	return max(s.denied[h], s.before[h])
+}
 
 func (s *watchedSession) tooMany() bool { return max(len(s.denied), len(s.before)) > maxDenied }
 
 // hasExceptions reports whether a rule opens a path inside a closed directory.
 func (s *watchedSession) hasExceptions() bool {
-	return slices.ContainsFunc(s.walls, func(w *ruleWall) bool { return w.exceptions })
+	return slices.ContainsFunc(s.walls, func(w *walls.Wall) bool { return w.Exceptions })
 }
 
 // forgetGone drops the records of files that no longer exist.
 func (s *watchedSession) forgetGone() {
-	isGone := func(h handle, _ wallClass) bool {
+	isGone := func(h handle, _ filerules.Class) bool {
 		for _, t := range s.trees {
 			if t.fsid == h.fsid() {
 				fd, err := h.open(t.fd)
@@ -133,28 +135,8 @@ func (w *watch) recordMoves(s *watchedSession, pairs [][2]string, all bool) {
 func (s *watchedSession) mayMatter(dir string) bool {
 	names := s.namesOf(dir)
 	return names == nil || slices.ContainsFunc(names, func(name string) bool {
-		return slices.ContainsFunc(s.walls, func(wall *ruleWall) bool { return wall.dependsOn(name) })
+		return slices.ContainsFunc(s.walls, func(wall *walls.Wall) bool { return wall.DependsOn(name) })
 	})
-}
-
-// dependsOn reports whether a deny can match a path below dir because of dir's own name. A deny
-// of a last segment alone does not depend on it: the files that it matches are recorded themselves.
-func (w *ruleWall) dependsOn(dir string) bool {
-	for _, c := range w.rules.Rules() {
-		if c.Effect != filerules.Deny || c.Inert {
-			continue
-		}
-		for _, m := range c.Matchers {
-			tail, floats := strings.CutPrefix(m.Glob, "/**/")
-			if floats && !strings.Contains(strings.TrimSuffix(tail, "/**"), "/") {
-				continue
-			}
-			if under(m.Prefix, dir) || under(dir, m.Prefix) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // sessionRoot is one tree and the session that has it.

@@ -96,7 +96,7 @@ func (w *watch) assignMount(id uint64, s *watchedSession) {
 // by a goroutine of its own. So a chat that opens files endlessly, or keeps a directory locked,
 // delays only itself.
 func (w *watch) ask(q question) error {
-	st, err := statFD(q.fd)
+	st, err := sys.StatFD(q.fd)
 	w.asking.Lock()
 	defer w.asking.Unlock()
 	s := w.byMount[st.Mnt_id]
@@ -153,7 +153,7 @@ func (w *watch) decide(s *watchedSession, q question) error {
 	if !allow {
 		w.recordRefused(s, q.fd)
 	}
-	sys.Failpoint("open.judged")
+	sys.Failpoint("open.checked")
 	return w.answer(q, allow)
 }
 
@@ -188,7 +188,7 @@ func (w *watch) treeFor(s *watchedSession, p string) (t watchedTree, ok bool) {
 	if t, ok = s.treeOf(p); !ok {
 		return t, false
 	}
-	fd, err := unix.FcntlInt(uintptr(t.tree), unix.F_DUPFD_CLOEXEC, 0)
+	fd, err := unix.FcntlInt(uintptr(t.Tree), unix.F_DUPFD_CLOEXEC, 0)
 	t.fd = fd
 	return t, err == nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 )
 
@@ -61,7 +62,7 @@ func (o oracle) decides(name, op string) *oracleRule {
 	return find(global, "deny")
 }
 
-// denies judges both names of a path: a deny of either denies.
+// denies checks both names of a path: a deny of either denies.
 func (o oracle) denies(p, op string) *oracleRule {
 	if r := o.decides(p, op); r != nil {
 		return r
@@ -89,7 +90,7 @@ func (o oracle) deniesAlias(p, op string, links []string) bool {
 	for range 2 {
 		for _, l := range links {
 			for _, n := range names {
-				if real := leadsTo(l); real != "" && under(n, real) {
+				if real := leadsTo(l); real != "" && chat.Within(n, real) {
 					names = append(names, l+strings.TrimPrefix(n, real))
 				}
 			}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/walls"
 )
 
 // TestSwappedPrefix: a pattern goes through a link of the chat's, and the chat makes that
@@ -113,7 +115,7 @@ func TestLinkMadeLater(t *testing.T) {
 	}
 	// A later worker knows it, too.
 	old := s.k.named(s.order.Chat)
-	if saved := (linkTargets{To: old.linkTargets.To}); len(saved.To[filepath.Join(s.home, "keys")]) != 3 {
+	if saved := (walls.Links{To: old.linkTargets.To}); len(saved.To[filepath.Join(s.home, "keys")]) != 3 {
 		t.Errorf("it is known to have led to %v", saved.To)
 	}
 }
@@ -122,7 +124,7 @@ func TestLinkMadeLater(t *testing.T) {
 // that was denied is opened by more of them.
 func TestManyLinks(t *testing.T) {
 	s := newInside(t, false, false)
-	const more = maxLinkTargets + 10
+	const more = walls.MaxLinkTargets + 10
 	for i := range more {
 		makeFree(t, filepath.Join(s.home, fmt.Sprint(i), "k"))
 	}
@@ -142,11 +144,11 @@ func TestManyLinks(t *testing.T) {
 	for i, got := range s.try(t, paths) {
 		if !got.Read {
 			closed++
-		} else if i < maxLinkTargets {
+		} else if i < walls.MaxLinkTargets {
 			t.Errorf("%s is open", paths[i])
 		}
 	}
-	if closed != maxLinkTargets {
-		t.Errorf("%d are closed, want %d", closed, maxLinkTargets)
+	if closed != walls.MaxLinkTargets {
+		t.Errorf("%d are closed, want %d", closed, walls.MaxLinkTargets)
 	}
 }

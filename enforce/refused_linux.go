@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/orders"
 )
 
 // Bounds of what is held of refused opens until chatd asks: so many files of a chat, the first
@@ -21,7 +22,7 @@ const (
 // The zero value is ready.
 type refusals struct {
 	mu    sync.Mutex
-	chats map[chat.ID]*Refusals
+	chats map[chat.ID]*orders.Refusals
 }
 
 // add counts one refused open of the file at path. by finds the name that is denied: its own,
@@ -35,32 +36,34 @@ func (r *refusals) add(id chat.ID, path string, by func() string) {
 	if c == nil {
 		return
 	}
-	i := slices.IndexFunc(c.Files, func(f RefusedFile) bool { return string(f.Path) == path })
+	i := slices.IndexFunc(c.Files, func(f orders.RefusedFile) bool { return string(f.Path) == path })
 	switch {
 	case i >= 0:
 		c.Files[i].Times++
 	case len(c.Files) < maxRefused:
 		name := by()
-		c.Files = append(c.Files, RefusedFile{[]byte(path), []byte(name[:min(len(name), maxRefusedName)]), 1})
+		c.Files = append(c.Files, orders.RefusedFile{
+			Path: []byte(path), By: []byte(name[:min(len(name), maxRefusedName)]), Times: 1,
+		})
 	default:
 		c.More++
 	}
 }
 
 // of is what was counted of a chat; nil where nobody asked for so long that there is no room.
-func (r *refusals) of(id chat.ID) *Refusals {
+func (r *refusals) of(id chat.ID) *orders.Refusals {
 	if r.chats == nil {
-		r.chats = map[chat.ID]*Refusals{}
+		r.chats = map[chat.ID]*orders.Refusals{}
 	}
 	if r.chats[id] == nil && len(r.chats) < maxRefusedChats {
-		r.chats[id] = &Refusals{Chat: id}
+		r.chats[id] = &orders.Refusals{Chat: id}
 	}
 	return r.chats[id]
 }
 
 // take hands out what was counted, as much as fits into one answer. Which chats come first is
 // left to chance, so that none can hold up another's.
-func (r *refusals) take() (a Answer) {
+func (r *refusals) take() (a orders.Answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	size := 0

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/orders"
 )
 
 // TestRefusals: what is counted is bounded, fits on the wire however long the names are, is
@@ -31,8 +32,8 @@ func TestRefusals(t *testing.T) {
 	for more := true; more; {
 		a := r.take()
 		b, err := json.Marshal(a)
-		if err != nil || len(b) > MaxAnswer {
-			t.Fatalf("an answer of %d bytes, %v: want at most %d", len(b), err, MaxAnswer)
+		if err != nil || len(b) > orders.MaxAnswer {
+			t.Fatalf("an answer of %d bytes, %v: want at most %d", len(b), err, orders.MaxAnswer)
 		}
 		for _, c := range a.Refused {
 			if len(c.Files) != maxRefused {

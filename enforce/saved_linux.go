@@ -10,22 +10,26 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/masks"
+	"github.com/chatd/chatd/orders"
 	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/walls"
 )
 
 // savedSession is the state from which a later worker resumes a session.
 type savedSession struct {
-	Order       Order       `json:"order"`
-	Mounts      []int       `json:"mounts"`          // bubblewrap's
-	StartMasks  []int       `json:"masks,omitempty"` // bubblewrap's masks
-	Masks       []savedMask `json:"covers"`
-	LinkTargets linkTargets `json:"led"`
+	Order       orders.Order `json:"order"`
+	Mounts      []int        `json:"mounts"`          // bubblewrap's
+	StartMasks  []int        `json:"masks,omitempty"` // bubblewrap's masks
+	Masks       []savedMask  `json:"covers"`
+	LinkTargets walls.Links  `json:"led"`
 }
 
 type savedMask struct {
 	Path         string
-	Class        wallClass
-	Parent       wallClass
+	Class        filerules.Class
+	Parent       filerules.Class
 	Dir, Base    bool
 	Major, Minor uint32
 	Ino, ID      uint64
@@ -39,7 +43,7 @@ func (e *enforcer) file(id chat.ID) string {
 func (e *enforcer) save(s *session) error {
 	f := savedSession{Order: s.order, Mounts: s.baseIDs, StartMasks: s.startMaskIDs, LinkTargets: s.linkTargets}
 	for _, c := range slices.Concat(s.masks, s.buriedMasks) {
-		f.Masks = append(f.Masks, savedMask{c.path, c.class, c.parent, c.dir, c.base, c.inode.major, c.inode.minor, c.inode.ino, c.id})
+		f.Masks = append(f.Masks, savedMask{c.Path, c.Class, c.Parent, c.Dir, c.Base, c.Inode.Major, c.Inode.Minor, c.Inode.Ino, c.ID})
 	}
 	b, err := json.Marshal(f)
 	if err == nil {
@@ -103,7 +107,9 @@ func (e *enforcer) resumeSession(f savedSession) {
 	sys.Failpoint("takeup.session")
 	s.baseIDs, s.startMaskIDs, s.resumed, s.linkTargets = f.Mounts, f.StartMasks, true, f.LinkTargets
 	for _, c := range f.Masks {
-		s.masks = append(s.masks, maskMount{want{c.Path, c.Class, c.Parent, c.Dir, inode{c.Major, c.Minor, c.Ino}, c.Base}, c.ID})
+		p := walls.Place{Path: c.Path, Class: c.Class, Parent: c.Parent, Dir: c.Dir, Base: c.Base}
+		p.Inode = sys.Inode{Major: c.Major, Minor: c.Minor, Ino: c.Ino}
+		s.masks = append(s.masks, masks.Mount{Place: p, ID: c.ID})
 	}
 	if err = e.apply(s, &f.Order); err != nil {
 		e.end(s, err)

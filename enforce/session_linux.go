@@ -14,7 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/masks"
+	"github.com/chatd/chatd/orders"
 	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/walls"
 )
 
 // session is one session whose rules are session. What stands before mu never changes, and
@@ -23,9 +26,9 @@ import (
 type session struct {
 	initProc initProcess
 	pidfd    *os.File
-	ns       *os.File               // its mount namespace
-	answer   atomic.Pointer[Answer] // what holds; nil until its rules do
-	trees    *treeCache
+	ns       *os.File                      // its mount namespace
+	answer   atomic.Pointer[orders.Answer] // what holds; nil until its rules do
+	trees    *walls.Cache
 	// causes has the denied names of what has another at which it is closed too.
 	causes  atomic.Pointer[map[string]string]
 	relink  atomic.Bool // something was made or moved that links of denies may lead through
@@ -33,56 +36,25 @@ type session struct {
 	noMasks bool // tests: nothing is covered
 	noSwap  bool // tests: as a kernel before 6.5
 	// startMasks are what bubblewrap's masks are mounts of.
-	startMasks []inode
+	startMasks []sys.Inode
 
 	mu           sync.Mutex
 	closed       bool
-	order        Order
-	bases        []*baseMount
+	order        orders.Order
+	bases        []*walls.Base
 	baseIDs      []int // bubblewrap's mounts without its masks
 	startMaskIDs []int // the ids of its masks
 	resumed      bool  // an earlier worker found them
-	masks        []maskMount
-	buriedMasks  []maskMount // others, below them: nobody gets there
-	wall         *ruleWall
-	linkTargets  linkTargets
-}
-
-// compile compiles the rules of an order, with the present and the earlier targets of links. It
-// runs in the session's mount namespace, because links resolve as the session sees them. It reads
-// links by name and opens nothing through them.
-func compile(o Order, l *linkTargets) (*ruleWall, error) {
-	policy, err := filerules.Load(o.File, o.Text)
-	if err != nil {
-		return nil, err
-	}
-	// Check reads directories of the host. In the session each open waits for an answer, and while
-	// a worker resumes the session nothing answers.
-	if err := inOwnNamespace(func() error { return Check(policy, o.Home) }); err != nil {
-		return nil, err
-	}
-	return compileLinks(policy, o, l)
-}
-
-// compileLinks is compile for rules that are already in force.
-func compileLinks(policy *filerules.Policy, o Order, l *linkTargets) (*ruleWall, error) {
-	f := newFollower(l, o.Home)
-	rs, err := policy.For(filerules.Scope{Agent: o.Agent, Home: o.Home, Resolve: f.resolve, Before: f.before})
-	if err != nil {
-		return nil, err
-	}
-	w := newRuleWall(rs)
-	w.denyDirs = f.denyDirs
-	for link := range f.links {
-		w.addLinkPath(link)
-	}
-	return w, nil
+	masks        []masks.Mount
+	buriedMasks  []masks.Mount // others, below them: nobody gets there
+	wall         *walls.Wall
+	linkTargets  walls.Links
 }
 
 // mounts returns the session's mounts by /proc. At the first call they are bubblewrap's.
 func (s *session) mounts() ([]sys.Mount, error) {
 	var text []byte
-	err := inOwnNamespace(func() (err error) { // the session has a /proc of its own
+	err := sys.InOwnNamespace(func() (err error) { // the session has a /proc of its own
 		text, err = os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", s.initProc.pid))
 		return err
 	})
@@ -125,48 +97,53 @@ func (s *session) openBases(root int) error {
 		if last[l.Path] != l.ID || inKernel || slices.Contains(kernelTypes, l.Kind) {
 			continue
 		}
-		fd, err := openBeneath(root, strings.TrimPrefix(l.Path, "/"), unix.O_PATH)
-		if gone(err) {
+		fd, err := sys.OpenBeneath(root, strings.TrimPrefix(l.Path, "/"), unix.O_PATH)
+		if sys.Gone(err) {
 			continue // covered by another mount
 		}
 		if err != nil {
 			return fmt.Errorf("cannot open the mount %s: %w", l.Path, err)
 		}
-		st, err := statFD(fd)
+		st, err := sys.StatFD(fd)
 		if err == nil && st.Mnt_id != uint64(l.ID) {
 			err = errors.New("it is covered")
 		}
-		b := &baseMount{Mount: l, tree: -1, top: fd, handles: -1, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, inode: inodeOf(&st)}
+		b := &walls.Base{Mount: l, Tree: -1, Top: fd, Handles: -1, Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, Inode: sys.InodeOf(&st)}
 		if err == nil {
-			b.tree, err = openBase(fd)
+			b.Tree, err = masks.CopyBase(fd)
 		}
-		if err == nil && b.dir && !s.resumed { // opens of a resumed session would wait
-			b.handles, _ = openBeneath(fd, "", unix.O_RDONLY|unix.O_DIRECTORY) // -1 if that fails
+		if err == nil && b.Dir && !s.resumed { // opens of a resumed session would wait
+			b.Handles, _ = sys.OpenBeneath(fd, "", unix.O_RDONLY|unix.O_DIRECTORY) // -1 if that fails
 		}
 		if err != nil {
-			b.close()
+			b.Close()
 			return fmt.Errorf("cannot open the mount %s: %w", l.Path, err)
 		}
 		s.bases = append(s.bases, b)
 	}
-	slices.SortFunc(s.bases, func(a, b *baseMount) int { return sys.ComparePaths(a.Path, b.Path) })
+	slices.SortFunc(s.bases, func(a, b *walls.Base) int { return sys.ComparePaths(a.Path, b.Path) })
 	return nil
 }
 
 // maxRewalks bounds the further walks when files move during a walk.
 const maxRewalks = 20
 
+// sourceOf has what an order says of the rules.
+func sourceOf(o orders.Order) walls.Source {
+	return walls.Source{File: o.File, Text: o.Text, Agent: o.Agent, Home: o.Home}
+}
+
 // apply applies the rules of order o, which may differ from the present ones. It runs on a thread
 // in the session's mount namespace.
-func (s *session) apply(o Order, masks maskPair, procFD int, watch *watch) error {
+func (s *session) apply(o orders.Order, sources masks.Sources, procFD int, watch *watch) error {
 	changed := s.wall != nil && (!bytes.Equal(o.Text, s.order.Text) || o.Agent != s.order.Agent || o.Home != s.order.Home)
 	wall, err := s.wall, error(nil)
 	switch {
 	case wall == nil || changed:
-		wall, err = compile(o, &s.linkTargets)
+		wall, err = walls.Compile(sourceOf(o), &s.linkTargets)
 		s.linkTargets.Added = 0
-	case s.relink.Swap(false) && s.linksMoved():
-		wall, err = compileLinks(wall.rules.Policy(), o, &s.linkTargets)
+	case s.relink.Swap(false) && s.wall.LinksMoved(&s.linkTargets, s.order.Home):
+		wall, err = wall.Relink(sourceOf(o), &s.linkTargets)
 	}
 	if err != nil {
 		return err
@@ -188,18 +165,18 @@ func (s *session) apply(o Order, masks maskPair, procFD int, watch *watch) error
 	}
 	if s.wall == nil && s.note != nil {
 		// Before the first mount: a later worker could not tell it from bubblewrap's.
-		if err := inOwnNamespace(func() error { return s.note(s) }); err != nil {
+		if err := sys.InOwnNamespace(func() error { return s.note(s) }); err != nil {
 			return err
 		}
 	}
 	sys.Failpoint("rules.begun")
 	looked := 0
 	for try := 0; ; try++ {
-		looked, err = s.applyMasks(o, wall, !changed, root, masks, procFD, watch)
-		if errors.Is(err, errMoved) && try == maxRewalks/2 {
-			s.trees.forget() // the moved file may be in a cached tree
+		looked, err = s.applyMasks(o, wall, !changed, root, sources, procFD, watch)
+		if errors.Is(err, masks.ErrMoved) && try == maxRewalks/2 {
+			s.trees.Forget() // the moved file may be in a cached tree
 		}
-		if err == nil || !errors.Is(err, errMoved) || try == maxRewalks {
+		if err == nil || !errors.Is(err, masks.ErrMoved) || try == maxRewalks {
 			break
 		}
 	}
@@ -218,14 +195,14 @@ func (s *session) apply(o Order, masks maskPair, procFD int, watch *watch) error
 
 // applyMasks walks the trees and mounts the masks that the rules want. looked is the number of
 // names that it examined. same: the present masks are of the same rules.
-func (s *session) applyMasks(o Order, wall *ruleWall, same bool, root int, masks maskPair, procFD int, watch *watch) (looked int, err error) {
-	w := walker{wall: wall, uid: o.UID, order: o, trees: s.trees}
-	if wall.any {
-		if err := w.find(s.bases); err != nil {
+func (s *session) applyMasks(o orders.Order, wall *walls.Wall, same bool, root int, sources masks.Sources, procFD int, watch *watch) (looked int, err error) {
+	w := walls.Walker{Wall: wall, UID: o.UID, Source: sourceOf(o), Cache: s.trees}
+	if wall.Any {
+		if err := w.Find(s.bases); err != nil {
 			return 0, err
 		}
 	}
-	s.causes.Store(&w.causes)
+	s.causes.Store(&w.Causes)
 	lines, err := s.mounts()
 	if err != nil {
 		return 0, err
@@ -234,40 +211,40 @@ func (s *session) applyMasks(o Order, wall *ruleWall, same bool, root int, masks
 	for _, l := range lines {
 		now[uint64(l.ID)] = l
 	}
-	if wall.any {
-		var stay []want
+	if wall.Any {
+		var stay []walls.Place
 		if same {
 			stay = s.currentMasks(now)
 		}
-		if err := w.fit(s.bases, stay); err != nil {
+		if err := w.Fit(s.bases, stay); err != nil {
 			return 0, err
 		}
 	}
-	all := slices.Concat(s.masks, s.buriedMasks, s.unrecorded(lines, w.wants, wall.exceptions))
+	all := slices.Concat(s.masks, s.buriedMasks, s.unrecorded(lines, w.Wants, wall.Exceptions))
 	if s.noMasks {
-		w.wants = nil
+		w.Wants = nil
 	}
-	m := mounter{root: root, procFD: procFD, sources: masks, mounted: all, bases: w.bases, exceptions: wall.exceptions, noSwap: s.noSwap,
-		mark: func(tree int) error { return watch.markMask(o.Chat, tree, procFD) }, forget: watch.forget}
-	err = m.apply(w.wants, now)
-	s.masks, s.buriedMasks = m.mounted, slices.Collect(maps.Values(m.dropped))
+	m := masks.Mounter{Root: root, ProcFD: procFD, Sources: sources, Mounted: all, Bases: s.bases, Exceptions: wall.Exceptions, NoSwap: s.noSwap,
+		Mark: func(tree int) error { return watch.markMask(o.Chat, tree, procFD) }, Forget: watch.forget}
+	err = m.Apply(w.Wants, now)
+	s.masks, s.buriedMasks = m.Mounted, slices.Collect(maps.Values(m.Dropped))
 	if err == nil && !same {
 		for i := range s.buriedMasks {
-			s.buriedMasks[i].class = wallOpen // the new rules remove it once it can be reached
+			s.buriedMasks[i].Class = filerules.Open // the new rules remove it once it can be reached
 		}
 	}
-	return w.looked, err
+	return w.Looked, err
 }
 
 // publish stores the answer to later probes.
 func (s *session) publish(looked int) {
-	a := Answer{Looked: looked, Later: "fanotify"}
+	a := orders.Answer{Looked: looked, Later: "fanotify"}
 	for _, c := range s.masks {
 		switch {
-		case c.class == c.parent: // a submount inside a mask
-		case c.isException():
+		case c.Class == c.Parent: // a submount inside a mask
+		case c.IsException():
 			a.Exceptions++
-		case c.class == wallClosed:
+		case c.Class == filerules.Closed:
 			a.Masks++
 		default:
 			a.ReadOnly++

@@ -12,7 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/walls"
 )
 
 // watch enforces the rules for files that are made later, with two groups of fanotify(7). Group
@@ -53,13 +55,13 @@ type watch struct {
 // watchedSession is the state of one session's watch.
 type watchedSession struct {
 	session   *session
-	walls     []*ruleWall // the rules that hold; while they change, both
+	walls     []*walls.Wall // the rules that hold; while they change, both
 	trees     []watchedTree
-	denied    map[handle]wallClass
-	before    map[handle]wallClass // what the first of two walls denied, while it goes
-	journal   *os.File             // both maps, for a later worker
-	moved     map[string][]string  // what a directory was called before, by what it was called then
-	questions []question           // of who holds asking; the first is being answered
+	denied    map[handle]filerules.Class
+	before    map[handle]filerules.Class // what the first of two walls denied, while it goes
+	journal   *os.File                   // both maps, for a later worker
+	moved     map[string][]string        // what a directory was called before, by what it was called then
+	questions []question                 // of who holds asking; the first is being answered
 	backlog   backlog
 	dirs      dirCache
 	names     share
@@ -68,7 +70,7 @@ type watchedSession struct {
 
 // watchedTree is one of the session's mounts that is watched.
 type watchedTree struct {
-	*baseMount
+	*walls.Base
 	fsid string
 	fd   int // open for reading, for handles
 	root handle
@@ -114,12 +116,12 @@ func newWatch(perm, names int) *watch {
 }
 
 // begin checks opens against the new rules too, beside the old ones, before any mask is mounted.
-func (w *watch) begin(k *session, wall *ruleWall, changed bool) error {
+func (w *watch) begin(k *session, wall *walls.Wall, changed bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.sessions[k.initProc.chat]
 	if s == nil {
-		s = &watchedSession{session: k, denied: map[handle]wallClass{}, moved: map[string][]string{}, names: share{divisor: namesShare}, opens: share{divisor: opensShare}}
+		s = &watchedSession{session: k, denied: map[handle]filerules.Class{}, moved: map[string][]string{}, names: share{divisor: namesShare}, opens: share{divisor: opensShare}}
 		err := w.openJournal(s)
 		sys.Failpoint("rules.journal")
 		if err == nil {
@@ -134,9 +136,9 @@ func (w *watch) begin(k *session, wall *ruleWall, changed bool) error {
 	s.walls = append(s.walls[:min(len(s.walls), 1)], wall)
 	switch {
 	case changed && s.before == nil:
-		s.before, s.denied = s.denied, map[handle]wallClass{}
+		s.before, s.denied = s.denied, map[handle]filerules.Class{}
 	case changed: // the last rules could not be applied: drop what they denied
-		s.denied = map[handle]wallClass{}
+		s.denied = map[handle]filerules.Class{}
 	case s.before != nil: // likewise, but the rules before them still apply
 		s.denied = maps.Clone(s.before)
 	}
@@ -146,7 +148,7 @@ func (w *watch) begin(k *session, wall *ruleWall, changed bool) error {
 // markNames subscribes to name events on the file systems that the session can write to.
 func (w *watch) markNames(s *watchedSession) error {
 	for _, b := range s.session.bases {
-		fd, err := openBeneath(b.tree, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME)
+		fd, err := sys.OpenBeneath(b.Tree, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME)
 		if err == unix.ENOTDIR {
 			continue
 		}
@@ -177,9 +179,9 @@ func (w *watch) markNames(s *watchedSession) error {
 
 // markOpens makes the kernel ask before each open on the session's mounts. It finds the mounts by
 // path, which is safe: no process of the session can move a mount.
-func (w *watch) markOpens(s *watchedSession, bases []*baseMount) error {
+func (w *watch) markOpens(s *watchedSession, bases []*walls.Base) error {
 	for _, b := range bases {
-		if !s.walls[len(s.walls)-1].below(b.Path) {
+		if !s.walls[len(s.walls)-1].Below(b.Path) {
 			continue
 		}
 		if err := w.markOpen(s, b.Path); err != nil && !errors.Is(err, unix.ENOENT) {
@@ -195,7 +197,7 @@ func (w *watch) markOpen(s *watchedSession, p string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	st, err := statFD(fd)
+	st, err := sys.StatFD(fd)
 	if err != nil {
 		return err
 	}
@@ -226,7 +228,7 @@ func (w *watch) session(id chat.ID) *watchedSession {
 // markFD makes the kernel ask before each open on fd's mount. fanotify_mark(2) takes a path, so
 // markFD names the descriptor through procFD.
 func (w *watch) markFD(s *watchedSession, fd, procFD int) error {
-	st, err := statFD(fd)
+	st, err := sys.StatFD(fd)
 	if err != nil {
 		return err
 	}
@@ -244,25 +246,25 @@ func (w *watch) forget(id uint64) { w.assignMount(id, nil) }
 
 // settle ends the old rules and watches the new mounts. It marks them without the lock, since there
 // may be many and other sessions must not wait.
-func (w *watch) settle(k *session, wall *ruleWall, root, procFD int) error {
+func (w *watch) settle(k *session, wall *walls.Wall, root, procFD int) error {
 	s := w.session(k.initProc.chat)
 	for _, c := range k.masks {
-		if c.class == wallClosed {
+		if c.Class == filerules.Closed {
 			continue
 		}
-		fd, err := openBeneath(root, strings.TrimPrefix(c.path, "/"), unix.O_PATH)
+		fd, err := sys.OpenBeneath(root, strings.TrimPrefix(c.Path, "/"), unix.O_PATH)
 		if err != nil {
 			continue // moved since: the mount below is watched
 		}
 		err = w.markFD(s, fd, procFD)
 		unix.Close(fd)
 		if err != nil {
-			return fmt.Errorf("cannot watch %s: %w", chat.Quote(c.path), err)
+			return fmt.Errorf("cannot watch %s: %w", chat.Quote(c.Path), err)
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s.walls = []*ruleWall{wall}
+	s.walls = []*walls.Wall{wall}
 	if s.before != nil {
 		s.before = nil
 		if err := w.rewrite(s); err != nil {

@@ -5,23 +5,25 @@ import (
 	"path"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/orders"
 )
 
 // why names what closes, or makes read-only, the file that an order names: the path itself
 // where a rule is about it, or a name that it or a directory around it had, or another link
 // to it. The name is empty where nothing is known. A session that has just ended is told of, too:
 // that of a file tool in a chat that is asleep ends with its answer.
-func (e *enforcer) why(o Order) (Answer, error) {
+func (e *enforcer) why(o orders.Order) (orders.Answer, error) {
 	s := e.named(o.Chat)
-	if s == nil || s.initProc != o.initProcess() {
-		return Answer{}, fmt.Errorf("nobody keeps process %d of the chat: %w", o.PID, chat.ErrNotFound)
+	if s == nil || s.initProc != initProcessOf(o) {
+		return orders.Answer{}, fmt.Errorf("nobody keeps process %d of the chat: %w", o.PID, chat.ErrNotFound)
 	}
 	p := path.Clean("/" + string(o.Path))
 	by := e.watch.nameOf(o.Chat, p)
 	if by == "" {
 		by = s.otherNameOf(p)
 	}
-	return Answer{By: []byte(by)}, nil
+	return orders.Answer{By: []byte(by)}, nil
 }
 
 // nameOf returns the name by which the rules deny a path: its own, or an earlier one.
@@ -37,7 +39,7 @@ func (w *watch) nameOf(id chat.ID, p string) string {
 // deniedName is the first of a path's names that rules deny; empty if they deny none.
 func (s *watchedSession) deniedName(p string) string {
 	for _, name := range s.namesOf(p) {
-		if classBy(s.walls, []string{name}) != wallOpen {
+		if classBy(s.walls, []string{name}) != filerules.Open {
 			return name
 		}
 	}
@@ -57,11 +59,4 @@ func (s *session) otherNameOf(p string) string {
 		}
 	}
 	return ""
-}
-
-// recordCause records the denied name of a file that is closed under another name.
-func (k *walker) recordCause(p, name string) {
-	if k.causes != nil {
-		k.causes[p] = name
-	}
 }

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+
+	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/walls"
 )
 
 // keys are denied by every one of these rules, each time by other mounts.
@@ -32,7 +35,7 @@ func makeFree(t testing.TB, file string) {
 }
 
 // TestNoWindow: while rules are replaced by others that deny the same files, and while
-// islands come and go, nobody gets at those files for a moment. Nor do they where the
+// exceptions come and go, nobody gets at those files for a moment. Nor do they where the
 // kernel cannot put one mount in another's place.
 func TestNoWindow(t *testing.T) {
 	for name, noSwap := range map[string]bool{"swapped": false, "on top": true} {
@@ -155,21 +158,21 @@ func TestMadeBeforeOtherRules(t *testing.T) {
 // begun leaves the session where other rules were begun with, and nothing is covered for them yet.
 func (s *inside) begun(t *testing.T, rules string) {
 	t.Helper()
-	s.within(t, rules, func(k *session, wall *ruleWall) error { return s.k.watch.begin(k, wall, true) })
+	s.within(t, rules, func(k *session, wall *walls.Wall) error { return s.k.watch.begin(k, wall, true) })
 }
 
 // settled goes on from there, for rules that nothing has to be covered for.
 func (s *inside) settled(t *testing.T, rules string) {
 	t.Helper()
-	s.within(t, rules, func(k *session, wall *ruleWall) error { return s.k.watch.settle(k, wall, -1, s.k.procFD) })
+	s.within(t, rules, func(k *session, wall *walls.Wall) error { return s.k.watch.settle(k, wall, -1, s.k.procFD) })
 }
 
-func (s *inside) within(t *testing.T, rules string, do func(*session, *ruleWall) error) {
+func (s *inside) within(t *testing.T, rules string, do func(*session, *walls.Wall) error) {
 	t.Helper()
 	o, k := s.order, s.k.named(s.order.Chat)
 	o.Text = []byte(rules)
-	must(t, inMountNamespace(k.ns, func() error {
-		wall, err := compile(o, &linkTargets{})
+	must(t, sys.InMountNamespace(k.ns, func() error {
+		wall, err := walls.Compile(sourceOf(o), &walls.Links{})
 		if err != nil {
 			return err
 		}
@@ -187,7 +190,7 @@ func TestCompileOpensNothing(t *testing.T) {
 	done := make(chan bool)
 	go func() {
 		defer close(done)
-		s.within(t, rules, func(*session, *ruleWall) error { return nil })
+		s.within(t, rules, func(*session, *walls.Wall) error { return nil })
 	}()
 	asked := make(chan error, 1)
 	go func() { asked <- await(s.k.watch.perm) }()
@@ -240,13 +243,13 @@ func TestStanding(t *testing.T) {
 }
 
 // TestExceptionsStay: a look that finds nothing new changes no mount, and one that finds a
-// new island changes no other.
+// new exception changes no other.
 func TestExceptionsStay(t *testing.T) {
 	s := newInside(t, false, false)
-	island := func(name string) string { return filepath.Join(s.home, "x", name, "pub") }
+	exception := func(name string) string { return filepath.Join(s.home, "x", name, "pub") }
 	key := filepath.Join(s.home, "x/key")
 	makeFree(t, key)
-	makeFree(t, island("a"))
+	makeFree(t, exception("a"))
 	makeFree(t, filepath.Join(s.home, "x/b/key"))
 	must(t, os.MkdirAll(filepath.Join(s.home, "empty"), 0o755))
 	_, err := s.hold("access: {useDefaults: false, mode: first-match, rules: [{allow: '**/pub'}, {deny: ~/x/**}, {deny: ~/empty/**}]}")
@@ -257,12 +260,12 @@ func TestExceptionsStay(t *testing.T) {
 		must(t, s.k.apply(k, nil))
 		ids := map[string]uint64{}
 		for _, c := range k.masks {
-			ids[c.path] = c.id
+			ids[c.Path] = c.ID
 		}
 		return ids
 	}
 	before := look()
-	makeFree(t, island("b"))
+	makeFree(t, exception("b"))
 	makeFree(t, filepath.Join(s.home, "empty/pub"))
 	after := look()
 	for p, id := range before {
@@ -270,15 +273,16 @@ func TestExceptionsStay(t *testing.T) {
 			t.Errorf("%s is another mount: %d, was %d", p, after[p], id)
 		}
 	}
-	got := s.try(t, []string{key, island("a"), island("b"), filepath.Join(s.home, "empty/pub")})
+	names := []string{key, exception("a"), exception("b"), filepath.Join(s.home, "empty/pub")}
+	got := s.try(t, names)
 	free := tried{true, true, true}
 	if got[0] != (tried{}) || got[1] != free || got[2] != free || got[3] != free {
 		t.Errorf("got %+v", got)
 	}
-	must(t, os.Remove(island("a")))
-	makeFree(t, filepath.Join(island("a"), "pub")) // what was a file is a directory
+	must(t, os.Remove(exception("a")))
+	makeFree(t, filepath.Join(exception("a"), "pub")) // what was a file is a directory
 	look()
-	if got := s.try(t, []string{key, filepath.Join(island("a"), "pub"), island("b")}); got[0] != (tried{}) || got[1] != free || got[2] != free {
+	if got := s.try(t, []string{key, filepath.Join(exception("a"), "pub"), exception("b")}); got[0] != (tried{}) || got[1] != free || got[2] != free {
 		t.Errorf("after it was replaced: %+v", got)
 	}
 }

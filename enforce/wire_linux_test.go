@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/orders"
 )
 
 // FuzzOrder: whatever comes over the socket is an order or an error, an order says the
@@ -18,9 +19,9 @@ func FuzzOrder(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		o, err := readOrder(strings.NewReader(string(b)))
+		o, err := orders.Read(strings.NewReader(string(b)))
 		if err != nil {
-			if !reflect.DeepEqual(o, Order{}) {
+			if !reflect.DeepEqual(o, orders.Order{}) {
 				t.Errorf("an error and %+v", o)
 			}
 			return
@@ -29,15 +30,15 @@ func FuzzOrder(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		same, err := readOrder(strings.NewReader(string(again)))
-		if err != nil || string(same.Text) != string(o.Text) || same.initProcess() != o.initProcess() || same.Verb != o.Verb || same.Home != o.Home {
+		same, err := orders.Read(strings.NewReader(string(again)))
+		if err != nil || string(same.Text) != string(o.Text) || initProcessOf(same) != initProcessOf(o) || same.Verb != o.Verb || same.Home != o.Home {
 			t.Errorf("%+v becomes %+v, %v", o, same, err)
 		}
-		if o.Verb == Hold {
+		if o.Verb == orders.Hold {
 			return // it would look for the process
 		}
 		k := &enforcer{sessions: map[chat.ID]*session{}}
-		if _, err := k.execute(o); err == nil && o.Verb != Drop && (o.Verb != Probe || o.Chat != "") {
+		if _, err := k.execute(o); err == nil && o.Verb != orders.Drop && (o.Verb != orders.Probe || o.Chat != "") {
 			t.Errorf("%+v is obeyed", o)
 		}
 	})

@@ -15,20 +15,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/masks"
+	"github.com/chatd/chatd/orders"
 	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/walls"
 )
 
 // enforcer is the worker: the sessions that it keeps, and what they share.
 type enforcer struct {
 	dir      string
 	errs     io.Writer
-	masks    maskPair
+	masks    masks.Sources
 	procFD   int
 	watch    *watch
 	rechecks chan chat.ID
 
 	mu       sync.Mutex
-	trees    treeCache
+	trees    walls.Cache
 	noMasks  bool // tests: sessions are not covered
 	noSwap   bool // tests: as a kernel before 6.5
 	sessions map[chat.ID]*session
@@ -40,7 +43,7 @@ func newEnforcer(dir string, perm, names int, errs io.Writer) (*enforcer, error)
 	k := &enforcer{dir: dir, errs: errs, sessions: map[chat.ID]*session{}, queued: map[chat.ID]bool{}, rechecks: make(chan chat.ID, 1024)}
 	var err error
 	if err := os.MkdirAll(filepath.Join(dir, "sessions"), 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the keeper's directory: %w", err)
+		return nil, fmt.Errorf("cannot make the enforcer's directory: %w", err)
 	}
 	if k.masks, err = makeMasks(dir); err != nil {
 		return nil, err
@@ -71,11 +74,11 @@ func (e *enforcer) serve(l net.Listener) error {
 
 func (e *enforcer) answer(conn net.Conn) {
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(OrderTimeout))
-	var a Answer
+	_ = conn.SetDeadline(time.Now().Add(orders.Timeout))
+	var a orders.Answer
 	e.recordOrder()
-	o, err := readOrder(conn)
-	if err == nil && o.Verb == Lend {
+	o, err := orders.Read(conn)
+	if err == nil && o.Verb == orders.Lend {
 		e.lend(conn)
 		return
 	}
@@ -86,7 +89,7 @@ func (e *enforcer) answer(conn net.Conn) {
 	}
 	if err != nil {
 		a.Error = err.Error()
-		a.Error = a.Error[:min(len(a.Error), MaxAnswer/4)]
+		a.Error = a.Error[:min(len(a.Error), orders.MaxAnswer/4)]
 	}
 	if err := json.NewEncoder(conn).Encode(a); err != nil {
 		fmt.Fprintf(e.errs, "chatd-enforce: cannot answer: %v\n", err)
@@ -95,7 +98,7 @@ func (e *enforcer) answer(conn net.Conn) {
 
 // lend sends the groups, and tells by the end of the connection when this worker ends.
 func (e *enforcer) lend(conn net.Conn) {
-	if err := SendGroups(conn.(*net.UnixConn), e.watch.permFD, e.watch.namesFD); err != nil {
+	if err := orders.SendGroups(conn.(*net.UnixConn), e.watch.permFD, e.watch.namesFD); err != nil {
 		fmt.Fprintf(e.errs, "chatd-enforce: cannot lend the groups: %v\n", err)
 		return
 	}
@@ -124,66 +127,55 @@ func (e *enforcer) awaitIdle() {
 	}
 }
 
-// readOrder decodes an order strictly: an unknown key may be a restriction of a newer chatd.
-func readOrder(r io.Reader) (Order, error) {
-	var o Order
-	d := json.NewDecoder(io.LimitReader(r, maxOrder))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&o); err != nil {
-		return Order{}, fmt.Errorf("cannot read the order: %w", err)
-	}
-	return o, nil
-}
-
-func (e *enforcer) execute(o Order) (Answer, error) {
+func (e *enforcer) execute(o orders.Order) (orders.Answer, error) {
 	switch o.Verb {
-	case Probe:
+	case orders.Probe:
 		return e.probe(o)
-	case Hold:
+	case orders.Hold:
 		return e.hold(o)
-	case Drop:
+	case orders.Drop:
 		e.drop(o.Chat)
-		return Answer{}, nil
-	case Why:
+		return orders.Answer{}, nil
+	case orders.Why:
 		return e.why(o)
-	case Refused:
+	case orders.Refused:
 		return e.watch.refused.take(), nil
 	}
-	return Answer{}, fmt.Errorf("cannot obey %s: want hold, drop, lend, probe, refused or why: %w", chat.Quote(o.Verb), chat.ErrInvalid)
+	return orders.Answer{}, fmt.Errorf("cannot obey %s: want hold, drop, lend, probe, refused or why: %w", chat.Quote(o.Verb), chat.ErrInvalid)
 }
 
 // probe reports whether the rules of the order's session are enforced. Without a session it reports
 // that the enforcer runs.
-func (e *enforcer) probe(o Order) (Answer, error) {
+func (e *enforcer) probe(o orders.Order) (orders.Answer, error) {
 	if o.Chat == "" {
-		return Answer{Later: "fanotify"}, nil
+		return orders.Answer{Later: "fanotify"}, nil
 	}
 	s := e.named(o.Chat)
-	if s == nil || s.initProc != o.initProcess() || s.answer.Load() == nil || s.ended() {
-		return Answer{}, fmt.Errorf("nobody keeps process %d of the chat: %w", o.PID, chat.ErrNotFound)
+	if s == nil || s.initProc != initProcessOf(o) || s.answer.Load() == nil || s.ended() {
+		return orders.Answer{}, fmt.Errorf("nobody keeps process %d of the chat: %w", o.PID, chat.ErrNotFound)
 	}
 	return *s.answer.Load(), nil
 }
 
 // hold applies rules to a session. If the first rules fail, hold forgets the session. If later
 // rules fail, the session keeps the walls of both.
-func (e *enforcer) hold(o Order) (Answer, error) {
+func (e *enforcer) hold(o orders.Order) (orders.Answer, error) {
 	s, known, err := e.session(o)
 	if err != nil {
-		return Answer{}, err
+		return orders.Answer{}, err
 	}
 	if err := e.apply(s, &o); err != nil {
 		if !known {
 			e.forget(s)
 		}
-		return Answer{}, err
+		return orders.Answer{}, err
 	}
 	return *s.answer.Load(), nil
 }
 
 // apply applies the rules of an order and saves the session. A nil order applies the present rules
 // again; they are read under the lock.
-func (e *enforcer) apply(s *session, o *Order) error {
+func (e *enforcer) apply(s *session, o *orders.Order) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -192,18 +184,18 @@ func (e *enforcer) apply(s *session, o *Order) error {
 	if o == nil {
 		o = &s.order
 	}
-	if err := inMountNamespace(s.ns, func() error { return s.apply(*o, e.masks, e.procFD, e.watch) }); err != nil {
+	if err := sys.InMountNamespace(s.ns, func() error { return s.apply(*o, e.masks, e.procFD, e.watch) }); err != nil {
 		return err
 	}
 	return e.save(s)
 }
 
 // session returns the session of an order. It drops any other session of the same chat.
-func (e *enforcer) session(o Order) (s *session, known bool, err error) {
+func (e *enforcer) session(o orders.Order) (s *session, known bool, err error) {
 	if _, err := chat.ParseID(string(o.Chat)); err != nil {
 		return nil, false, err
 	}
-	if s = e.named(o.Chat); s != nil && s.initProc == o.initProcess() && !s.ended() {
+	if s = e.named(o.Chat); s != nil && s.initProc == initProcessOf(o) && !s.ended() {
 		return s, true, nil
 	}
 	if s, err = openSession(o); err != nil {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/orders"
 	"github.com/chatd/chatd/sys"
 )
 
@@ -78,7 +79,7 @@ func opens(p string, flags int) bool {
 type inside struct {
 	k     *enforcer
 	home  string
-	order Order
+	order orders.Order
 	in    io.WriteCloser
 	out   *bufio.Reader
 	// masks are names in the home, directories with a slash, that bubblewrap masks. They are made
@@ -179,12 +180,12 @@ func (s *inside) start(t testing.TB, self string, id chat.ID) {
 		}
 	}
 	for _, name := range s.masks {
-		mask := ClosedFile
+		mask := orders.ClosedFile
 		if strings.HasSuffix(name, "/") {
-			mask = ClosedDirectory
+			mask = orders.ClosedDirectory
 		}
-		dir := filepath.Join(filepath.Dir(s.home), StartMasks)
-		must(t, errors.Join(os.MkdirAll(dir, 0o711), MakeMasks(dir)))
+		dir := filepath.Join(filepath.Dir(s.home), orders.StartMasks)
+		must(t, errors.Join(os.MkdirAll(dir, 0o711), orders.MakeMasks(dir)))
 		args = append(args, "--ro-bind", filepath.Join(dir, mask), filepath.Join(s.home, name))
 	}
 	cmd := exec.Command("bwrap", append(args, "--remount-ro", "/", "--chdir", s.home, "/inside")...)
@@ -205,7 +206,7 @@ func (s *inside) start(t testing.TB, self string, id chat.ID) {
 	s.try(t, nil) // it answers, so the tree is whole
 	st, err := sys.ReadStat(info.PID)
 	must(t, err)
-	s.order = Order{Verb: Hold, Chat: id, UID: testUID, PID: info.PID, Start: st.Start, Home: s.home, File: "rules.yaml"}
+	s.order = orders.Order{Verb: orders.Hold, Chat: id, UID: testUID, PID: info.PID, Start: st.Start, Home: s.home, File: "rules.yaml"}
 }
 
 // end ends what runs inside, also where it waits in an open.
@@ -216,7 +217,7 @@ func (s *inside) end() {
 }
 
 // hold brings the session to rules.
-func (s *inside) hold(rules string) (Answer, error) {
+func (s *inside) hold(rules string) (orders.Answer, error) {
 	o := s.order
 	o.Text = []byte(rules)
 	return s.k.execute(o)

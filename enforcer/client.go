@@ -13,8 +13,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/enforce"
-	"github.com/chatd/chatd/trees"
+	"github.com/chatd/chatd/orders"
 )
 
 // Options is everything that a [Client] needs to know.
@@ -57,8 +56,8 @@ type Session struct {
 	Start uint64
 }
 
-func (s Session) order(verb string) enforce.Order {
-	return enforce.Order{Verb: verb, Chat: s.Chat, PID: s.PID, Start: s.Start}
+func (s Session) order(verb string) orders.Order {
+	return orders.Order{Verb: verb, Chat: s.Chat, PID: s.PID, Start: s.Start}
 }
 
 // Rules are a file of rules, and the chat that they are for.
@@ -85,7 +84,7 @@ func (c *Client) hold(ctx context.Context, s Session, r Rules) error {
 	if err := c.Start(ctx); err != nil {
 		return err
 	}
-	order := s.order(enforce.Hold)
+	order := s.order(orders.Hold)
 	order.UID, order.Home, order.Agent = r.UID, r.Home, r.Agent
 	order.File, order.Text = r.File, r.Text
 	began := time.Now()
@@ -97,12 +96,38 @@ func (c *Client) hold(ctx context.Context, s Session, r Rules) error {
 	return err
 }
 
-// Probe reports what is mounted in a session whose rules are enforced. For the zero Session it
-// reports whether an enforcer answers. If a worker of the enforcer ends meanwhile, Probe asks the
+// Keeps reports whether the enforcer enforces rules in a session or, for the zero Session, whether
+// one answers.
+func (c *Client) Keeps(ctx context.Context, s Session) bool {
+	_, err := c.probe(ctx, s)
+	return err == nil
+}
+
+// Layer adds to the layer view how file rules are enforced in a session now. In it bubblewrap masks
+// so many denied paths.
+func (c *Client) Layer(ctx context.Context, s Session, l chat.Layer, masked int) chat.Layer {
+	if masked > 0 {
+		l.Probe += fmt.Sprintf("; file rules: bubblewrap masks %d denied paths", masked)
+	}
+	a, err := c.probe(ctx, s)
+	if err != nil {
+		l.State = chat.LayerWeaker
+		l.Fix = "start the keeper of file rules: systemctl start chatd-keeper"
+		l.Probe += "; file rules: nobody checks files made later: " + err.Error()
+		return l
+	}
+	l.By += ", chatd-enforce"
+	l.Probe += fmt.Sprintf("; file rules: %d closed, %d read-only, %d open inside, "+
+		"files made later by %s", a.Masks, a.ReadOnly, a.Exceptions, a.Later)
+	return l
+}
+
+// probe reports what is mounted in a session whose rules are enforced. For the zero Session it
+// reports whether an enforcer answers. If a worker of the enforcer ends meanwhile, probe asks the
 // next one, which the holder starts: no second enforcer is needed.
-func (c *Client) Probe(ctx context.Context, s Session) (a enforce.Answer, err error) {
+func (c *Client) probe(ctx context.Context, s Session) (a orders.Answer, err error) {
 	for range 3 {
-		a, err = c.ask(ctx, s.order(enforce.Probe))
+		a, err = c.ask(ctx, s.order(orders.Probe))
 		if !errors.Is(err, ErrEnded) {
 			break
 		}
@@ -113,7 +138,7 @@ func (c *Client) Probe(ctx context.Context, s Session) (a enforce.Answer, err er
 // Drop tells the enforcer that the chat's session has ended. An enforcer that does not answer
 // finds that out by itself.
 func (c *Client) Drop(ctx context.Context, id chat.ID) error {
-	_, err := c.ask(ctx, Session{Chat: id}.order(enforce.Drop))
+	_, err := c.ask(ctx, Session{Chat: id}.order(orders.Drop))
 	if errors.Is(err, chat.ErrUnsupported) || errors.Is(err, ErrEnded) {
 		return nil
 	}
@@ -128,24 +153,10 @@ const whyTimeout = 5 * time.Second
 func (c *Client) Why(ctx context.Context, s Session, name string) (by string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, whyTimeout)
 	defer cancel()
-	order := s.order(enforce.Why)
+	order := s.order(orders.Why)
 	order.Path = []byte(name)
 	a, err := c.ask(ctx, order)
 	return string(a.By), err
-}
-
-// MasksDir holds the empty file and directory that bubblewrap mounts as masks. Chats may pass
-// through it: bubblewrap runs as the chat.
-func (c *Client) MasksDir() string {
-	return filepath.Join(filepath.Dir(c.opt.Dir), enforce.StartMasks)
-}
-
-// MakeMasks makes MasksDir and the sources of masks in it.
-func (c *Client) MakeMasks() error {
-	if err := trees.MakeRoot(c.MasksDir(), 0o711); err != nil {
-		return err
-	}
-	return enforce.MakeMasks(c.MasksDir())
 }
 
 // ErrEnded means that the enforcer's worker ended before it answered. The next worker resumes its
@@ -155,10 +166,10 @@ var ErrEnded = fmt.Errorf("it ended before it answered: %w", chat.ErrBusy)
 // ask sends one order to the enforcer's socket and waits for the answer. A refused order is an
 // error, and so is a worker that ends before it answers ([ErrEnded]). Where no enforcer listens
 // the error is a [chat.ErrUnsupported].
-func (c *Client) ask(ctx context.Context, order enforce.Order) (a enforce.Answer, err error) {
-	ctx, cancel := context.WithTimeout(ctx, enforce.OrderTimeout)
+func (c *Client) ask(ctx context.Context, order orders.Order) (a orders.Answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, orders.Timeout)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(c.opt.Dir, enforce.Socket))
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(c.opt.Dir, orders.Socket))
 	if err != nil {
 		err = fmt.Errorf("%w: %w", err, chat.ErrUnsupported)
 		return a, fmt.Errorf("cannot ask the keeper of file rules: %w", err)
@@ -169,9 +180,9 @@ func (c *Client) ask(ctx context.Context, order enforce.Order) (a enforce.Answer
 	if err := json.NewEncoder(conn).Encode(order); err != nil {
 		return a, fmt.Errorf("cannot ask the keeper of file rules: %w", orEnded(err))
 	}
-	if err := json.NewDecoder(io.LimitReader(conn, enforce.MaxAnswer)).Decode(&a); err != nil {
+	if err := json.NewDecoder(io.LimitReader(conn, orders.MaxAnswer)).Decode(&a); err != nil {
 		err = fmt.Errorf("cannot read the answer of the keeper of file rules: %w", orEnded(err))
-		return enforce.Answer{}, err
+		return orders.Answer{}, err
 	}
 	if a.Error != "" {
 		return a, fmt.Errorf("cannot keep the file rules of chat %s: %s", order.Chat, a.Error)

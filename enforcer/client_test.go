@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/enforce"
+	"github.com/chatd/chatd/orders"
 )
 
 var someSession = Session{Chat: "00000000000000aa", PID: 7, Start: 8}
@@ -30,12 +30,12 @@ func TestAnswers(t *testing.T) {
 		{"nothing", "", true, "it ended before it answered"},
 		{"half an answer", `{"masks":`, true, "it ended before it answered"},
 		{"no JSON", "x", false, "invalid character"},
-		{"too much", strings.Repeat(" ", enforce.MaxAnswer) + "{}", true, "it ended"},
+		{"too much", strings.Repeat(" ", orders.MaxAnswer) + "{}", true, "it ended"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			answers(t, dir, with(tt.answer))
-			a, err := of(dir).Probe(t.Context(), someSession)
+			a, err := of(dir).probe(t.Context(), someSession)
 			if !says(err, tt.want) || err == nil && a.Masks != 3 {
 				t.Errorf("%+v, %v, want %q", a, err, tt.want)
 			}
@@ -49,9 +49,9 @@ func TestAnswers(t *testing.T) {
 // TestOrders: each method sends what the enforcer needs, and the session by its init process.
 func TestOrders(t *testing.T) {
 	dir := t.TempDir()
-	orders := make(chan enforce.Order, 10)
-	answers(t, dir, func(conn *net.UnixConn, o enforce.Order) {
-		orders <- o
+	sent := make(chan orders.Order, 10)
+	answers(t, dir, func(conn *net.UnixConn, o orders.Order) {
+		sent <- o
 		with(`{"by":"L2g="}`)(conn, o) // /h
 	})
 	c := of(dir)
@@ -69,7 +69,7 @@ func TestOrders(t *testing.T) {
 		`{"verb":"why",` + session + `,"path":"L2gveA=="}`,
 		`{"verb":"drop","chat":"00000000000000aa"}`,
 	} {
-		if got, err := json.Marshal(<-orders); err != nil || string(got) != want {
+		if got, err := json.Marshal(<-sent); err != nil || string(got) != want {
 			t.Errorf("the order is %s, %v, want %s", got, err, want)
 		}
 	}
@@ -78,14 +78,14 @@ func TestOrders(t *testing.T) {
 // TestAskedAgain: a worker that ends amid an order is one that the next may answer. What may have
 // ended it is asked only once more.
 func TestAskedAgain(t *testing.T) {
-	for verb, most := range map[string]int{enforce.Hold: 2, enforce.Probe: 3} {
+	for verb, most := range map[string]int{orders.Hold: 2, orders.Probe: 3} {
 		for lost := range most + 1 {
 			dir := t.TempDir()
 			left := make(chan struct{}, lost) // of answers that are lost
 			for range lost {
 				left <- struct{}{}
 			}
-			f := answers(t, dir, func(conn *net.UnixConn, o enforce.Order) {
+			f := answers(t, dir, func(conn *net.UnixConn, o orders.Order) {
 				select {
 				case <-left:
 					if o.Verb == verb {
@@ -98,10 +98,10 @@ func TestAskedAgain(t *testing.T) {
 			})
 			c := of(dir)
 			var err error
-			if verb == enforce.Hold {
+			if verb == orders.Hold {
 				err = c.Hold(t.Context(), someSession, Rules{})
 			} else {
-				_, err = c.Probe(t.Context(), someSession)
+				_, err = c.probe(t.Context(), someSession)
 			}
 			if errors.Is(err, ErrEnded) != (lost >= most) || err != nil && lost < most {
 				t.Errorf("%s with %d answers lost: %v", verb, lost, err)
@@ -120,7 +120,7 @@ func TestDropMeetsTheEnd(t *testing.T) {
 	for _, none := range []string{dir, filepath.Join(dir, "none")} {
 		must(t, of(none).Drop(t.Context(), someSession.Chat))
 	}
-	l, err := net.Listen("unix", filepath.Join(dir, enforce.Socket))
+	l, err := net.Listen("unix", filepath.Join(dir, orders.Socket))
 	must(t, err)
 	defer l.Close()
 	go func() {
@@ -146,35 +146,36 @@ func TestNeverAnswered(t *testing.T) {
 	dir := t.TempDir()
 	hang := make(chan struct{})
 	defer close(hang)
-	f := answers(t, dir, func(*net.UnixConn, enforce.Order) { <-hang })
+	f := answers(t, dir, func(*net.UnixConn, orders.Order) { <-hang })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- of(dir).Drop(ctx, someSession.Chat) }()
-	until(t, "the enforcer is asked", func() bool { return f.asked(enforce.Drop) == 1 })
+	until(t, "the enforcer is asked", func() bool { return f.asked(orders.Drop) == 1 })
 	cancel()
 	if err := <-done; !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, ErrEnded) {
 		t.Errorf("an enforcer that hangs: %v", err)
 	}
 }
 
-// TestMasks: the sources of masks lie beside the enforcer's directory, where the enforcer looks for
-// them, and nobody can read them.
-func TestMasks(t *testing.T) {
-	needsRoot(t)
-	run := t.TempDir()
-	c := of(filepath.Join(run, "keeper"))
-	must(t, c.MakeMasks(), c.MakeMasks())
-	if fi, err := os.Stat(c.MasksDir()); err != nil || fi.Mode().Perm() != 0o711 {
-		t.Errorf("bubblewrap, as the chat, cannot pass: %v, %v", fi, err)
+// TestLayer: the layer view says what the enforcer has mounted, and is weaker where none answers.
+func TestLayer(t *testing.T) {
+	on := chat.Layer{Name: chat.LayerView, State: chat.LayerOn, By: "bubblewrap", Probe: "tried"}
+	dir := t.TempDir()
+	none := of(dir)
+	l := none.Layer(t.Context(), someSession, on, 2)
+	if l.State != chat.LayerWeaker || l.Fix == "" || l.By != on.By ||
+		none.Keeps(t.Context(), someSession) ||
+		!strings.Contains(l.Probe, "masks 2 denied paths; file rules: nobody checks") {
+		t.Errorf("without an enforcer: %+v", l)
 	}
-	for _, name := range []string{enforce.ClosedFile, enforce.ClosedDirectory} {
-		fi, err := os.Stat(filepath.Join(run, enforce.StartMasks, name))
-		if err != nil || fi.Mode().Perm() != 0 || fi.IsDir() != (name == enforce.ClosedDirectory) {
-			t.Errorf("%s: %v, %v", name, fi, err)
-		}
+	answers(t, dir, with(`{"masks":3,"read_only":1,"later":"fanotify"}`+"\n"))
+	l = of(dir).Layer(t.Context(), someSession, on, 0)
+	if l.State != chat.LayerOn || l.By != "bubblewrap, chatd-enforce" || l.Fix != "" ||
+		l.Probe != "tried; file rules: 3 closed, 1 read-only, 0 open inside, "+
+			"files made later by fanotify" {
+		t.Errorf("with an enforcer: %+v", l)
 	}
-	_, err := of("/none/keeper").Probe(t.Context(), Session{})
-	if !errors.Is(err, chat.ErrUnsupported) {
-		t.Errorf("without an enforcer: %v", err)
+	if !of(dir).Keeps(t.Context(), someSession) {
+		t.Error("an enforcer that answers keeps nothing")
 	}
 }

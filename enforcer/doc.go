@@ -7,16 +7,18 @@
 // part of chatd-root's life: it goes on while chatd-root is down.
 //
 // An order is one connection: [Client.Hold] applies rules to a session, [Client.Drop] forgets a
-// session, [Client.Probe] and [Client.Why] ask about one. A worker of the enforcer may end amid an
-// order. The next worker has adopted the sessions, so that Hold and Probe ask again.
+// session, [Client.Keeps], [Client.Layer] and [Client.Why] ask about one. A worker of the enforcer
+// may end amid an order. The next worker has adopted the sessions, so that all but Drop and Why ask
+// again.
 //
 // [Client.Follow] holds the two fanotify(7) groups of the enforcer open beside it (groups.go):
 // while no process of the enforcer is left, opens wait, and Follow starts another (adrs/0049).
-// [Client.TakeRefused] collects the opens that the enforcer refused, within an allowance of each
-// chat, so that no chat fills the audit log and none takes another's lines.
+// [Client.FollowRefused] collects the opens that the enforcer refused, within an allowance of each
+// chat, so that no chat fills the audit log and none takes another's lines. [Client.Masks] is for
+// sessions that begin: bubblewrap closes some paths before the enforcer comes.
 //
-// Package enforce has the wire and is what answers. Package provision knows the chats: it says
-// which session gets which rules, and writes the audit log.
+// Package orders is the wire, package enforce is what answers. Package provision knows the chats:
+// it says which session gets which rules, and writes the audit log.
 //
 // # Runs as
 //

@@ -1,6 +1,7 @@
 package enforcer
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -14,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/enforce"
+	"github.com/chatd/chatd/orders"
 )
 
 // TestMain is also the program that the tests start as the enforcer.
@@ -48,8 +49,9 @@ func fakeProgram() int {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	l, err := net.Listen("unix", filepath.Join(*dir, enforce.Socket))
+	l, err := net.Listen("unix", filepath.Join(*dir, orders.Socket))
 	if err != nil {
+		awaitOther(*dir)
 		fmt.Println("another one does")
 		return 1
 	}
@@ -58,7 +60,7 @@ func fakeProgram() int {
 		if err != nil {
 			return 1
 		}
-		var o enforce.Order
+		var o orders.Order
 		err = json.NewDecoder(conn).Decode(&o)
 		if err == nil {
 			_, err = io.WriteString(conn, "{}\n")
@@ -67,8 +69,18 @@ func fakeProgram() int {
 		if err != nil {
 			return 1
 		}
-		if o.Verb == enforce.Drop {
+		if o.Verb == orders.Drop {
 			return 0
+		}
+	}
+}
+
+// awaitOther waits until the other enforcer of a directory answers, at most a second. The program
+// waits as long for its lock before it ends; a socket that is bound does not listen yet.
+func awaitOther(dir string) {
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if of(dir).Keeps(context.Background(), Session{}) {
+			return
 		}
 	}
 }
@@ -83,9 +95,9 @@ type fake struct {
 }
 
 // answers makes an enforcer that calls answer with each order, and ends its connection.
-func answers(t *testing.T, dir string, answer func(*net.UnixConn, enforce.Order)) *fake {
+func answers(t *testing.T, dir string, answer func(*net.UnixConn, orders.Order)) *fake {
 	t.Helper()
-	l, err := net.ListenUnix("unix", at(dir, enforce.Socket))
+	l, err := net.ListenUnix("unix", at(dir, orders.Socket))
 	must(t, err)
 	f := &fake{dir: dir, l: l}
 	t.Cleanup(func() { _ = l.Close() })
@@ -101,9 +113,9 @@ func answers(t *testing.T, dir string, answer func(*net.UnixConn, enforce.Order)
 	return f
 }
 
-func (f *fake) serve(conn *net.UnixConn, answer func(*net.UnixConn, enforce.Order)) {
+func (f *fake) serve(conn *net.UnixConn, answer func(*net.UnixConn, orders.Order)) {
 	defer conn.Close()
-	var o enforce.Order
+	var o orders.Order
 	if json.NewDecoder(conn).Decode(&o) != nil {
 		return
 	}
@@ -126,8 +138,8 @@ func (f *fake) asked(verb string) (n int) {
 }
 
 // with answers each order with a text.
-func with(text string) func(*net.UnixConn, enforce.Order) {
-	return func(conn *net.UnixConn, _ enforce.Order) { _, _ = io.WriteString(conn, text) }
+func with(text string) func(*net.UnixConn, orders.Order) {
+	return func(conn *net.UnixConn, _ orders.Order) { _, _ = io.WriteString(conn, text) }
 }
 
 // at is the address of a socket in a directory.

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/enforce"
+	"github.com/chatd/chatd/orders"
 	"github.com/chatd/chatd/sys"
 )
 
@@ -41,10 +41,10 @@ func (g *groups) follow(ctx context.Context) error {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if err := json.NewEncoder(conn).Encode(enforce.Order{Verb: enforce.Lend}); err != nil {
+	if err := json.NewEncoder(conn).Encode(orders.Order{Verb: orders.Lend}); err != nil {
 		return fmt.Errorf("cannot ask for the enforcer's groups: %w", err)
 	}
-	fds, err := enforce.ReceiveGroups(conn)
+	fds, err := orders.ReceiveGroups(conn)
 	if err != nil {
 		return err
 	}
@@ -57,20 +57,20 @@ func (g *groups) follow(ctx context.Context) error {
 
 // dial connects to the enforcer, which has GroupsTimeout to lend its groups.
 func (g *groups) dial(ctx context.Context) (*net.UnixConn, error) {
-	socket := filepath.Join(g.dir, enforce.Socket)
-	conn, err := (&net.Dialer{Timeout: enforce.GroupsTimeout}).DialContext(ctx, "unix", socket)
+	socket := filepath.Join(g.dir, orders.Socket)
+	conn, err := (&net.Dialer{Timeout: orders.GroupsTimeout}).DialContext(ctx, "unix", socket)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
 		err = fmt.Errorf("%w: %w", errNoEnforcer, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return conn.(*net.UnixConn), conn.SetDeadline(time.Now().Add(enforce.GroupsTimeout))
+	return conn.(*net.UnixConn), conn.SetDeadline(time.Now().Add(orders.GroupsTimeout))
 }
 
 // listen gives what is held to the next enforcer. The directory may be another than before.
 func (g *groups) listen() error {
-	name := filepath.Join(g.dir, enforce.GroupsSocket)
+	name := filepath.Join(g.dir, orders.GroupsSocket)
 	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("cannot replace the socket of the enforcer's groups: %w", err)
 	}
@@ -104,7 +104,7 @@ func (g *groups) serve(l *net.UnixListener) {
 			return // closed
 		}
 		g.mu.Lock()
-		_ = enforce.SendGroups(conn, g.held...) // an enforcer that went away asks again
+		_ = orders.SendGroups(conn, g.held...) // an enforcer that went away asks again
 		g.mu.Unlock()
 		_ = conn.Close()
 	}
@@ -123,7 +123,7 @@ func (g *groups) replace(with []int) error {
 
 // close ends the listening and drops the groups.
 func (g *groups) close() error {
-	err := os.Remove(filepath.Join(g.dir, enforce.GroupsSocket))
+	err := os.Remove(filepath.Join(g.dir, orders.GroupsSocket))
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/enforce"
+	"github.com/chatd/chatd/orders"
 	"github.com/chatd/chatd/sys"
 )
 
@@ -36,7 +36,7 @@ func TestGroupsOf(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			l, err := net.ListenUnix("unix", at(dir, enforce.Socket))
+			l, err := net.ListenUnix("unix", at(dir, orders.Socket))
 			must(t, err)
 			defer l.Close()
 			go lendOnce(t, l, tt.answer, tt.fds)
@@ -61,7 +61,7 @@ func TestGroupsOf(t *testing.T) {
 
 // takenOver are the groups that the next enforcer of the directory gets; nil if nobody holds any.
 func takenOver(dir string) ([]int, error) {
-	conn, err := net.DialUnix("unix", nil, at(dir, enforce.GroupsSocket))
+	conn, err := net.DialUnix("unix", nil, at(dir, orders.GroupsSocket))
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
@@ -69,12 +69,12 @@ func takenOver(dir string) ([]int, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	return enforce.ReceiveGroups(conn)
+	return orders.ReceiveGroups(conn)
 }
 
 func socketGone(t *testing.T, dir string) {
 	t.Helper()
-	_, err := os.Lstat(filepath.Join(dir, enforce.GroupsSocket))
+	_, err := os.Lstat(filepath.Join(dir, orders.GroupsSocket))
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is left: %v", err)
 	}
@@ -87,8 +87,8 @@ func lendOnce(t *testing.T, l *net.UnixListener, answer string, fds int) {
 		return
 	}
 	defer conn.Close()
-	var o enforce.Order
-	if err := json.NewDecoder(conn).Decode(&o); err != nil || o.Verb != enforce.Lend {
+	var o orders.Order
+	if err := json.NewDecoder(conn).Decode(&o); err != nil || o.Verb != orders.Lend {
 		t.Errorf("the order is %+v, %v", o, err)
 	}
 	var oob []byte
@@ -134,12 +134,12 @@ func lend(t *testing.T, dir string) (f *fake, end func()) {
 	t.Helper()
 	over, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	f = answers(t, dir, func(conn *net.UnixConn, o enforce.Order) {
-		if o.Verb != enforce.Lend {
+	f = answers(t, dir, func(conn *net.UnixConn, o orders.Order) {
+		if o.Verb != orders.Lend {
 			with("{}\n")(conn, o)
 			return
 		}
-		_ = enforce.SendGroups(conn, 0, 0)
+		_ = orders.SendGroups(conn, 0, 0)
 		<-over.Done()
 	})
 	return f, func() { _ = f.l.Close(); cancel() }
@@ -174,14 +174,14 @@ func TestFollow(t *testing.T) {
 		t.Error("the groups are dropped while a session needs them")
 	}
 	f, end := lend(t, dir)
-	until(t, "the next one's groups are held", func() bool { return f.asked(enforce.Lend) == 1 })
+	until(t, "the next one's groups are held", func() bool { return f.asked(orders.Lend) == 1 })
 	needed.Store(false)
 	end()
 	until(t, "the groups are dropped", held(0))
 	f, _ = lend(t, dir)
 	must(t, c.Start(t.Context()))
 	until(t, "those of one that was started are held", func() bool {
-		return f.asked(enforce.Lend) == 1 && held(2)()
+		return f.asked(orders.Lend) == 1 && held(2)()
 	})
 	stop()
 	<-followed

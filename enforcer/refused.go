@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/enforce"
+	"github.com/chatd/chatd/orders"
 	"github.com/chatd/chatd/quota"
 )
 
 const (
+	// refusedLook is how often the enforcer is asked.
+	refusedLook = 2 * time.Second
 	// refusedTimeout bounds the enforcer's answer.
 	refusedTimeout = 5 * time.Second
 	// Each chat gets refusedBurst lines immediately, and one more every refusedEvery. Further
@@ -34,16 +36,44 @@ type refusedOf struct {
 	summed time.Time // when the last line with a count was written
 }
 
+// Refused is a line about opens that file rules refused.
+type Refused struct {
+	Chat chat.ID
+	// Path is the file; "" in a line about several, which had no lines of their own. By is the name
+	// by which the rules close it: its own, one that it had, or would have; "" if nobody can tell.
+	Path, By string
+	// Times is the number of opens.
+	Times uint64
+}
+
+// FollowRefused calls line for opens that were refused, until ctx ends; the last lines come after
+// that. It does not ask while needed reports that no session has rules: the enforcer ends once no
+// client asks.
+func (c *Client) FollowRefused(ctx context.Context, needed func() bool, line func(Refused)) {
+	tick := time.NewTicker(refusedLook)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+		if needed() {
+			c.TakeRefused(context.WithoutCancel(ctx), line)
+		}
+		c.sumRefused(ctx.Err() != nil, line)
+	}
+}
+
 // TakeRefused asks the enforcer for the opens that it refused since the last call. It calls line
 // for each file, within its chat's allowance, and counts what is over it. When TakeRefused
 // returns, each refusal that it, or a call at the same time, has taken is written.
-func (c *Client) TakeRefused(ctx context.Context, line func(chat.ID, enforce.RefusedFile)) {
+func (c *Client) TakeRefused(ctx context.Context, line func(Refused)) {
 	ctx, cancel := context.WithTimeout(ctx, refusedTimeout)
 	defer cancel()
 	c.refused.mu.Lock()
 	defer c.refused.mu.Unlock()
 	for more := true; more; {
-		a, err := c.ask(ctx, enforce.Order{Verb: enforce.Refused})
+		a, err := c.ask(ctx, orders.Order{Verb: orders.Refused})
 		if err != nil { // it has ended, which reconcile finds, or is of an older chatd
 			c.opt.Log.Debug("cannot ask which opens were refused", "error", err)
 			return
@@ -56,7 +86,7 @@ func (c *Client) TakeRefused(ctx context.Context, line func(chat.ID, enforce.Ref
 }
 
 // take passes on the counts of one chat. The caller holds the lock.
-func (r *refusals) take(counts enforce.Refusals, line func(chat.ID, enforce.RefusedFile)) {
+func (r *refusals) take(counts orders.Refusals, line func(Refused)) {
 	of := r.of(counts.Chat)
 	of.unsaid += counts.More
 	for _, f := range counts.Files {
@@ -64,7 +94,7 @@ func (r *refusals) take(counts enforce.Refusals, line func(chat.ID, enforce.Refu
 			of.unsaid += f.Times
 			continue
 		}
-		line(counts.Chat, f)
+		line(Refused{Chat: counts.Chat, Path: string(f.Path), By: string(f.By), Times: f.Times})
 	}
 }
 
@@ -76,9 +106,9 @@ func (r *refusals) of(id chat.ID) *refusedOf {
 	return r.chats[id]
 }
 
-// SumRefused calls line with the number of a chat's refusals without a line, for each chat at most
+// sumRefused calls line with the number of a chat's refusals without a line, for each chat at most
 // once every refusedEvery; the last call tells all of them.
-func (c *Client) SumRefused(last bool, line func(id chat.ID, more uint64)) {
+func (c *Client) sumRefused(last bool, line func(Refused)) {
 	c.refused.mu.Lock()
 	defer c.refused.mu.Unlock()
 	for id, of := range c.refused.chats {
@@ -86,7 +116,7 @@ func (c *Client) SumRefused(last bool, line func(id chat.ID, more uint64)) {
 		case of.unsaid == 0 && of.lines.Full():
 			delete(c.refused.chats, id)
 		case of.unsaid > 0 && (last || c.refused.now().Sub(of.summed) >= refusedEvery):
-			line(id, of.unsaid)
+			line(Refused{Chat: id, Times: of.unsaid})
 			of.unsaid, of.summed = 0, c.refused.now()
 		}
 	}

@@ -1,6 +1,7 @@
 package enforcer
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -8,19 +9,19 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/enforce"
+	"github.com/chatd/chatd/orders"
 )
 
 // refuser answers each order with the next of these counts, and says that there are more.
-func refuser(t *testing.T, dir string, counts ...[]enforce.Refusals) {
+func refuser(t *testing.T, dir string, counts ...[]orders.Refusals) {
 	t.Helper()
-	next := make(chan enforce.Answer, len(counts))
+	next := make(chan orders.Answer, len(counts))
 	for i, c := range counts {
-		next <- enforce.Answer{Refused: c, MoreRefused: i < len(counts)-1}
+		next <- orders.Answer{Refused: c, MoreRefused: i < len(counts)-1}
 	}
-	answers(t, dir, func(conn *net.UnixConn, o enforce.Order) {
-		a := enforce.Answer{Error: "want refused"}
-		if o.Verb == enforce.Refused {
+	answers(t, dir, func(conn *net.UnixConn, o orders.Order) {
+		a := orders.Answer{Error: "want refused"}
+		if o.Verb == orders.Refused {
 			a = <-next
 		}
 		_ = json.NewEncoder(conn).Encode(a)
@@ -28,10 +29,10 @@ func refuser(t *testing.T, dir string, counts ...[]enforce.Refusals) {
 }
 
 // manyRefused are so many files of a chat, each refused twice, and more.
-func manyRefused(id chat.ID, files int, more uint64) enforce.Refusals {
-	r := enforce.Refusals{Chat: id, More: more}
+func manyRefused(id chat.ID, files int, more uint64) orders.Refusals {
+	r := orders.Refusals{Chat: id, More: more}
 	for i := range files {
-		r.Files = append(r.Files, enforce.RefusedFile{Path: fmt.Append(nil, "/", i), Times: 2})
+		r.Files = append(r.Files, orders.RefusedFile{Path: fmt.Append(nil, "/", i), Times: 2})
 	}
 	return r
 }
@@ -41,15 +42,15 @@ func manyRefused(id chat.ID, files int, more uint64) enforce.Refusals {
 func TestTakeRefused(t *testing.T) {
 	const loud, calm = chat.ID("00000000000000aa"), chat.ID("00000000000000bb")
 	dir := t.TempDir()
-	refuser(t, dir, []enforce.Refusals{manyRefused(loud, 30, 100)},
-		[]enforce.Refusals{manyRefused(calm, 2, 0), manyRefused(loud, 5, 0)})
+	refuser(t, dir, []orders.Refusals{manyRefused(loud, 30, 100)},
+		[]orders.Refusals{manyRefused(calm, 2, 0), manyRefused(loud, 5, 0)})
 	c, now := of(dir), time.Unix(1000, 0)
 	c.refused.now = func() time.Time { return now }
 	lines, sums := map[chat.ID]int{}, map[chat.ID]uint64{}
-	c.TakeRefused(t.Context(), func(id chat.ID, _ enforce.RefusedFile) { lines[id]++ })
+	c.TakeRefused(t.Context(), func(r Refused) { lines[r.Chat]++ })
 	sum := func(last bool) map[chat.ID]uint64 {
 		clear(sums)
-		c.SumRefused(last, func(id chat.ID, more uint64) { sums[id] = more })
+		c.sumRefused(last, func(r Refused) { sums[r.Chat] = r.Times })
 		return sums
 	}
 	if lines[loud] != refusedBurst || lines[calm] != 2 {
@@ -61,7 +62,7 @@ func TestTakeRefused(t *testing.T) {
 	if got := sum(true); len(got) != 0 {
 		t.Errorf("told twice: %v", got)
 	}
-	over := func(chat.ID, enforce.RefusedFile) { t.Error("a line over the allowance") }
+	over := func(Refused) { t.Error("a line over the allowance") }
 	c.refused.take(manyRefused(loud, 1, 4), over)
 	if got := sum(false); len(got) != 0 {
 		t.Errorf("a second sum within %s: %v", refusedEvery, got)
@@ -70,7 +71,7 @@ func TestTakeRefused(t *testing.T) {
 		t.Errorf("the last call: %v", got)
 	}
 	now = now.Add(refusedEvery)
-	c.refused.take(manyRefused(loud, 2, 0), func(chat.ID, enforce.RefusedFile) { lines[loud]++ })
+	c.refused.take(manyRefused(loud, 2, 0), func(Refused) { lines[loud]++ })
 	if got := sum(false); lines[loud] != refusedBurst+1 || got[loud] != 2 {
 		t.Errorf("after %s: %d lines and %v", refusedEvery, lines[loud], got)
 	}
@@ -80,9 +81,30 @@ func TestTakeRefused(t *testing.T) {
 	}
 }
 
+// TestFollowRefused: the enforcer is asked while a session has rules, and what is left is told when
+// the end comes.
+func TestFollowRefused(t *testing.T) {
+	const id = chat.ID("00000000000000aa")
+	for needed, want := range map[bool]int{true: refusedBurst + 1, false: 0} {
+		t.Run(fmt.Sprint(needed), func(t *testing.T) {
+			t.Parallel() // it takes as long as the first look
+			dir := t.TempDir()
+			refuser(t, dir, []orders.Refusals{manyRefused(id, refusedBurst+1, 0)})
+			c, lines := of(dir), map[string]uint64{}
+			c.refused.of(id).summed = time.Now() // so that the sum waits for the end
+			ctx, cancel := context.WithCancel(t.Context())
+			ends := func() bool { cancel(); return needed }
+			c.FollowRefused(ctx, ends, func(r Refused) { lines[r.Path] += r.Times })
+			if len(lines) != want || want > 0 && lines[""] != 2 {
+				t.Errorf("%d lines, want %d: %v", len(lines), want, lines)
+			}
+		})
+	}
+}
+
 // TestRefusedOfNobody: an enforcer that is not there, or knows no such order, tells of nothing.
 func TestRefusedOfNobody(t *testing.T) {
-	line := func(chat.ID, enforce.RefusedFile) { t.Error("a line") }
+	line := func(Refused) { t.Error("a line") }
 	dir := t.TempDir()
 	of(dir).TakeRefused(t.Context(), line)
 	answers(t, dir, with(`{"error":"cannot obey"}`))

@@ -64,7 +64,7 @@ func (c *Client) find(ctx context.Context) error {
 }
 
 func (c *Client) answers(ctx context.Context) bool {
-	_, err := c.Probe(ctx, Session{})
+	_, err := c.probe(ctx, Session{})
 	return err == nil
 }
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/enforce"
+	"github.com/chatd/chatd/orders"
 )
 
 // TestOnlyRootsProgramIsStarted: no enforcer is started that anybody but root could have written.
@@ -113,7 +113,7 @@ func TestStartsAgain(t *testing.T) {
 	c := starter(t, dir, "")
 	for range 3 {
 		must(t, c.Start(t.Context()), c.Drop(t.Context(), someSession.Chat))
-		must(t, os.Remove(filepath.Join(dir, enforce.Socket)))
+		must(t, os.Remove(filepath.Join(dir, orders.Socket)))
 	}
 }
 
@@ -130,14 +130,14 @@ func TestStartAwaitsUnit(t *testing.T) {
 	go func() { started <- c.Start(t.Context()) }()
 	const most = 5 // more than one Probe asks
 	lost := make(chan struct{}, most)
-	f := answers(t, dir, func(conn *net.UnixConn, o enforce.Order) {
+	f := answers(t, dir, func(conn *net.UnixConn, o orders.Order) {
 		select {
 		case lost <- struct{}{}: // as a unit does that is starting
 		default:
 			with("{}\n")(conn, o)
 		}
 	})
-	if err := <-started; err != nil || f.asked(enforce.Probe) <= most {
+	if err := <-started; err != nil || f.asked(orders.Probe) <= most {
 		t.Errorf("a unit that answers: %v, asked %s", err, fmt.Sprint(f.verbs))
 	}
 }

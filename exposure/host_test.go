@@ -16,7 +16,7 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// FuzzReaches: root never passes by a directory in which something matches.
+// FuzzReaches: root never skips a directory that holds a match.
 func FuzzReaches(f *testing.F) {
 	for _, p := range []string{"^/x/[^/]+/y$", "^/x/.*\\.txt$", "^/x/(a|bc)+/d", "^/x/a{2,5}\\b/z", "^/x/$", "^/x/(?:a$|b)", "^/x/\\d+\\B"} {
 		f.Add(p, "/x/ab/y")
@@ -70,7 +70,7 @@ const someMounts = `21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 28 26 254:1 / /data/all/of/it rw - ext4 /dev/vdb rw
 `
 
-// A source is known by what it is, not by its name.
+// A source is identified by device and path, not by its name.
 func TestMayExpose(t *testing.T) {
 	mounts, err := sys.ParseMounts(someMounts)
 	if err != nil {
@@ -89,8 +89,7 @@ func TestMayExpose(t *testing.T) {
 	}
 }
 
-// The host is seen as this process sees it, and where systemd starts the sessions
-// as process 1 does.
+// Open returns the tree of this process, or of process 1 if systemd starts the sessions.
 func TestOpenHost(t *testing.T) {
 	for _, units := range []bool{false, true} {
 		if units && os.Geteuid() != 0 {
@@ -128,8 +127,8 @@ func TestOpenHost(t *testing.T) {
 	}
 }
 
-// Each place is mounted once, with the mode that was asked for: to read takes no
-// right to write away, and to write gives it inside of what is read-only.
+// Each path is mounted once, with its mode: a read grant removes no write access, and a write
+// grant adds it inside a read-only exposure.
 func TestSettle(t *testing.T) {
 	same := func(p string, mode chat.Mode, by string) chat.Exposed {
 		return chat.Exposed{Source: p, Target: p, Mode: mode, By: by}

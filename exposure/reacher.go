@@ -7,9 +7,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// reacher says whether anything that begins with a given text can match an
-// expression. Package regexp cannot tell; without it a grant like
-// ^/srv/[^/]+/report$ would mean to walk all of /srv.
+// reacher reports whether any text that begins with a given one can match an expression. Package
+// regexp cannot; without a reacher a grant like ^/srv/[^/]+/report$ would walk all of /srv.
 type reacher struct{ prog *syntax.Prog }
 
 func newReacher(pattern string) (reacher, error) {
@@ -24,9 +23,9 @@ func newReacher(pattern string) (reacher, error) {
 	return reacher{prog}, nil
 }
 
-// reaches follows every way through the program over text, which begins where the
-// expression is anchored, and reports whether one is still open after it. What
-// comes after text is not known, so that a word may end there or not.
+// reaches follows every way through the program over text, which begins at the expression's
+// anchor, and reports whether one is still open after it. The text behind it is unknown, so
+// that a word may end there or not.
 func (r reacher) reaches(text string) bool {
 	runes := append([]rune(text), 'x')
 	now := map[uint32]bool{}
@@ -54,8 +53,8 @@ func (r reacher) reaches(text string) bool {
 	return false
 }
 
-// follow adds to now what pc leads to without reading; true is a match, after which
-// anything may follow.
+// follow adds to now the instructions that pc reaches without reading; true means a match, which
+// any text may follow.
 func (r reacher) follow(now map[uint32]bool, pc uint32, context syntax.EmptyOp) bool {
 	ins := &r.prog.Inst[pc]
 	switch ins.Op {

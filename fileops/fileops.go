@@ -1,11 +1,10 @@
-// Package fileops speaks with the file tools of chats: it makes the file methods of a
-// [broker.Chats] of a [broker.FileTools].
+// Package fileops speaks with the file tools of chats: it implements the file methods of a
+// [broker.Chats] on a [broker.FileTools].
 //
-// chatd-root starts a tool in the chat, gives it its request, and hands over the other ends of its
-// two pipes ([Tools] has a call for each tool). This package reads what the tool says, copies what
-// a file has from and to it, and passes its questions about names to chatd-root, which knows the
-// rules. Of a file that is shared it copies the content from the one chat's tool to the other's,
-// counts it and hashes it.
+// chatd-root starts a tool in the chat, sends its request, and passes the other ends of its two
+// pipes ([Tools] has a call for each tool). This package reads the tool's messages, copies content
+// from and to it, and passes its questions about names to chatd-root, which has the rules. To share
+// a file it copies the content from one chat's tool to the other's, counts it and hashes it.
 //
 // # Runs as
 //
@@ -13,10 +12,10 @@
 //
 // # What it does not stop
 //
-// A front that is taken over passes over what chatd-root replies to a question, writes other
-// content and reports another outcome. It cannot choose another tool or another path than
-// chatd-root has allowed and audited, and what the kernel denies the chat stays denied. What a tool
-// says is the chat's word (package files).
+// A compromised front may ignore chatd-root's replies, write other content and report another
+// outcome. It cannot choose another tool or path than chatd-root has allowed and audited, and the
+// kernel's denials stand. A tool is a process of the chat: its messages cannot be trusted (package
+// files).
 package fileops
 
 import (
@@ -35,7 +34,7 @@ import (
 // Tools are the file tools of chats.
 type Tools struct{ below broker.FileTools }
 
-// New has the tools of below.
+// New returns the tools of below.
 func New(below broker.FileTools) *Tools { return &Tools{below} }
 
 // maxList bounds a list in bytes: the most entries of one call, each a line with a name of 255
@@ -115,7 +114,7 @@ type refusing struct{ err error }
 
 func (r refusing) Write([]byte) (int, error) { return 0, r.err }
 
-// use does one call. What went wrong is chatd-root's to say, who knows the rules.
+// use makes one call. The error is chatd-root's, which knows the rules.
 func (t *Tools) use(
 	ctx context.Context, id chat.ID, tool files.Tool, args files.Args,
 	exchange func(files.Started) files.Exchange,
@@ -149,7 +148,7 @@ func speak(ctx context.Context, s files.Started, x files.Exchange) (files.Answer
 	return files.Speak(s.In, s.Out, x)
 }
 
-// content is a caller's, and why it could not be read.
+// content is a caller's content, and the error of reading it.
 type content struct {
 	from   io.Reader
 	reads  chan struct{} // has a token while it is read
@@ -185,16 +184,16 @@ func (c *content) Read(p []byte) (int, error) {
 // contentTimeout bounds the wait for the error of a body after its caller's context has ended.
 const contentTimeout = time.Second
 
-// explain puts the error of the content, where there was one, in front of what chatd-root
-// made of it. A body that cannot be read ends the caller's context too, and that may be heard of
-// first: the error is then on its way.
+// explain joins the error of the content, if any, before chatd-root's error about it. A body that
+// cannot be read also ends the caller's context, perhaps before the error is known: explain then
+// waits for it.
 func (c *content) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
 	if ctx.Err() != nil {
 		select {
-		case c.reads <- struct{}{}: // nobody reads
+		case c.reads <- struct{}{}: // no Read is in progress
 		case <-time.After(contentTimeout):
 		}
 	}

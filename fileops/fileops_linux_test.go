@@ -22,7 +22,7 @@ import (
 // below is chatd-root of chats in memory.
 type below struct {
 	broker.Base
-	broker.Judged
+	broker.Checks
 	apitest.Streams
 	apitest.FileTools
 }

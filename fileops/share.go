@@ -25,8 +25,8 @@ func (t *Tools) Share(ctx context.Context, id chat.ID, s chat.Share) (chat.Share
 	return c.out, nil
 }
 
-// copying is one copy: two tools with a pipe between them. What passes is counted
-// and hashed here, whatever either chat says of it.
+// copying is one copy: two tools with a pipe between them. It counts and hashes the content itself,
+// and does not rely on either chat's report.
 type copying struct {
 	r     *io.PipeReader
 	w     *io.PipeWriter
@@ -43,7 +43,7 @@ func newCopying() *copying {
 	return c
 }
 
-// Write takes what was read on its way to the pipe.
+// Write counts and hashes content on its way to the pipe.
 func (c *copying) Write(p []byte) (int, error) {
 	c.sum.Write(p)
 	c.bytes += int64(len(p))
@@ -68,7 +68,7 @@ func (c *copying) talk(ctx context.Context, s files.Started) (files.Answer, erro
 	a, err := speak(ctx, s, files.Exchange{Begin: begin, Limit: s.Max})
 	_ = c.w.CloseWithError(err) // nil is the end of the file; never fails
 	if errors.Is(err, errOtherSide) {
-		err = &files.BodyError{Err: err} // by which chatd-root knows whose error it is
+		err = &files.BodyError{Err: err} // tells chatd-root whose error it is
 	}
 	if err != nil {
 		return a, err

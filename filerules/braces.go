@@ -8,7 +8,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// braces writes {a,b} out, as a shell does before it looks at anything else.
+// braces expands {a,b} before all else, as a shell does.
 func braces(s string) ([]string, error) {
 	done, todo := []string(nil), []string{s}
 	for len(todo) > 0 {

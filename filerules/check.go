@@ -8,30 +8,30 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// MaxPath bounds a path that is judged; the kernel takes 4096 bytes.
+// MaxPath bounds a checked path; the kernel accepts 4096 bytes.
 const MaxPath = chat.MaxNamedPath
 
 // Verdict is the answer to one question.
 type Verdict struct {
 	Effect Effect
-	// Rule is the one that decided; nil if none did.
+	// Rule is the rule that decided; nil if none did.
 	Rule *Rule
 	// Layer is the rule's, or [LayerNone].
 	Layer Layer
-	// Name is the absolute path that was decided on: the folded one, or what it
-	// resolves to; of a command, the path that is denied.
+	// Name is the absolute path that was checked: the folded one, or the one it resolves to; for a
+	// command, the denied path.
 	Name string
-	// ByKernel: the rule is not about this operation, or not about this name, and the kernel
-	// refuses it all the same: it keeps a path closed, or read-only, for every program.
+	// ByKernel means that the rule is about another operation or name: the kernel closes its path,
+	// or makes it read-only, for every program, and so refuses this operation too.
 	ByKernel bool
-	// Paths are what was found in a command: absolute and folded, globs as they are.
+	// Paths are the paths found in a command: absolute and folded, globs unchanged.
 	Paths []string
 }
 
 // Denied reports whether the answer is no.
 func (v Verdict) Denied() bool { return v.Effect == Deny }
 
-// Explained is the verdict as an answer has it.
+// Explained converts the verdict to an answer.
 func (v Verdict) Explained() chat.Explained {
 	e := chat.Explained{Verdict: string(v.Effect), Layer: string(v.Layer), Name: v.Name, Paths: append([]string{}, v.Paths...), ByKernel: v.ByKernel}
 	if v.Rule != nil {
@@ -40,7 +40,7 @@ func (v Verdict) Explained() chat.Explained {
 	return e
 }
 
-// Fold makes a path absolute as it is judged: below cwd unless it begins with /, ~
+// Fold makes a path absolute as it is checked: below cwd unless it begins with /, ~
 // or ~/ at its head replaced by home, without ., .. and empty segments.
 func Fold(home, cwd, p string) string { return path.Clean(Absolute(home, cwd, p)) }
 
@@ -57,24 +57,24 @@ func Absolute(home, cwd, p string) string {
 	return cwd + "/" + p
 }
 
-// Check says whether one operation may be done on a path.
+// Check reports whether the rules allow an operation on a path.
 func (rs *Ruleset) Check(p string, op Op) (Verdict, error) {
 	switch {
 	case p == "":
-		return Verdict{}, fmt.Errorf("cannot judge an empty path: %w", chat.ErrInvalid)
+		return Verdict{}, fmt.Errorf("cannot check an empty path: %w", chat.ErrInvalid)
 	case len(p) > MaxPath:
-		return Verdict{}, fmt.Errorf("cannot judge a path of %d bytes: want at most %d: %w", len(p), MaxPath, chat.ErrInvalid)
+		return Verdict{}, fmt.Errorf("cannot check a path of %d bytes: want at most %d: %w", len(p), MaxPath, chat.ErrInvalid)
 	case strings.IndexByte(p, 0) >= 0:
-		return Verdict{}, fmt.Errorf("cannot judge path %s: it holds a NUL: %w", chat.Quote(p), chat.ErrInvalid)
+		return Verdict{}, fmt.Errorf("cannot check path %s: it holds a NUL: %w", chat.Quote(p), chat.ErrInvalid)
 	case op != Read && op != Write && op != Edit && op != Bash:
-		return Verdict{}, fmt.Errorf("cannot judge op %q: want one of read, write, edit, bash: %w", op, chat.ErrInvalid)
+		return Verdict{}, fmt.Errorf("cannot check op %q: want one of read, write, edit, bash: %w", op, chat.ErrInvalid)
 	}
 	v, _ := rs.check(Absolute(rs.scope.Home, rs.scope.Cwd, p), op)
 	return v, nil
 }
 
-// check is Judge for an absolute path that is not folded. It also says how many steps
-// that took.
+// check is [Ruleset.Check] for an absolute path, folded or not. It also returns how many steps it
+// took.
 func (rs *Ruleset) check(raw string, op Op) (v Verdict, steps int) {
 	folded := path.Clean(raw)
 	v, steps = rs.checkName(folded, op)
@@ -91,15 +91,15 @@ func (rs *Ruleset) check(raw string, op Op) (v Verdict, steps int) {
 	return v, steps
 }
 
-// CheckName judges one absolute, folded name as it stands, for who knows already where
-// links lead: the kernel's walls go by it. It neither checks the name nor op.
+// CheckName checks one absolute, folded name without resolving links, for callers that have
+// resolved them, as the kernel's walls have. It validates neither name nor op.
 func (rs *Ruleset) CheckName(name string, op Op) Verdict {
 	v, _ := rs.checkName(name, op)
 	return v
 }
 
-// checkName judges one absolute, folded name. Each matcher that is asked is a step for
-// each byte.
+// checkName checks one absolute, folded name. Each matcher that is tried costs a step for each
+// byte.
 func (rs *Ruleset) checkName(name string, op Op) (v Verdict, steps int) {
 	c, tried := rs.index.winner(name, op)
 	return verdict(c, name), (1 + tried) * len(name)

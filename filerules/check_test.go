@@ -10,8 +10,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// sentences are the spec's sentences about one pattern: what a deny of it covers, of
-// paths for somebody with home /home/u who is in /home/u/w, and what it does not.
+// sentences are the spec's sentences about one pattern: the paths that a deny of it covers, with
+// home /home/u and working directory /home/u/w, and paths that it does not.
 var sentences = []struct{ says, pattern, covers, not string }{
 	{"dir/** covers dir itself", "/d/**", "/d /d/x /d/x/y /d/.x /d/.", "/dd /x/d / /d/.. /d/../e"},
 	{"~ is the home", "~/.ssh/**", "~/.ssh /home/u/.ssh/id /home/u/w/../.ssh/id ../.ssh/id", "/home/v/.ssh/id /.ssh/id w/.ssh"},
@@ -120,7 +120,7 @@ agents:
       deny: [/x/z, /both]
 `
 
-// The order of both modes, which operations a rule is about, and what a verdict says.
+// TestOrder: the order of both modes, the operations of a rule, and the contents of a verdict.
 func TestOrder(t *testing.T) {
 	for question, want := range map[string]string{
 		"deny-wins main read /x/y":          "allow allow /x p.yaml:16 agent rules", // an agent's allow comes before its denies
@@ -201,7 +201,7 @@ func TestMissingOps(t *testing.T) {
 	}
 }
 
-// Both names are judged, and a deny of either denies.
+// Both names are checked, and a deny of either denies.
 func TestTwoNames(t *testing.T) {
 	links := map[string]string{"/home/u/link": "/real/secret", "/home/u/w/../link": "/real/secret", "/home/u/ok": "/home/u/fine",
 		"/real/secret": "/real/secret", "/home/u/a/../b": "/elsewhere/b"}
@@ -239,8 +239,8 @@ func TestTwoNames(t *testing.T) {
 	}
 }
 
-// A pattern below a home that is behind a link is about both names of the home; a
-// deny below any link as well, an allow not: the chat may have made the link.
+// A pattern below a home that is reached by a link is about both names of the home. So is a deny
+// below any link, but not an allow: the chat may have made the link.
 func TestPatternsBehindLinks(t *testing.T) {
 	resolve := func(p string) string {
 		p = strings.Replace(p, "/home", "/srv/homes", 1)
@@ -301,7 +301,7 @@ func TestScopeNamesAreLiteral(t *testing.T) {
 	}
 }
 
-// What the enforcers are given says what Judge says.
+// TestRulesCanBeEnforced: the rules passed to the enforcers decide as Check does.
 func TestRulesCanBeEnforced(t *testing.T) {
 	p := mustLoad(t, "access: {useDefaults: false, rules: [{deny: '~/.ssh/**', ops: [read]}, {allow: '/a/{b,c*}'}], deny: ['*.pem', '/\\.key$/', '/d/e/*/f']}")
 	rs, err := p.For(Scope{Home: "/home/u"})
@@ -344,7 +344,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestIndex wants the index to find what asking every rule in turn finds.
+// TestIndex: the index finds the same rule as trying every rule in turn.
 func TestIndex(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	names := []string{"a", "b", "secrets", ".env", "x.pem", "abc", "ab"}

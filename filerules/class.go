@@ -9,8 +9,8 @@ import (
 // span is a range of characters in a class.
 type span struct{ low, high rune }
 
-// parseClass reads [ab-c] or [!ab-c] at the head of s, and writes it so that it
-// never matches a slash, which doublestar lets a class do.
+// parseClass reads [ab-c] or [!ab-c] at the head of s, and rewrites it so that it never matches a
+// slash, as a class of doublestar may.
 func parseClass(s string) (class string, size int, err error) {
 	bad := errors.New("want a class like [abc], [a-z] or [!abc]")
 	i, negated := 1, false

@@ -13,23 +13,23 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Scope is whom and where a policy is asked about.
+// Scope is the agent and the directories for which a policy is compiled.
 type Scope struct {
 	// Agent selects the agent's section; empty means [chat.DefaultAgent].
 	Agent string
 	// Home is what ~ stands for.
 	Home string
-	// Cwd is what relative patterns and paths stand below; empty means Home.
+	// Cwd is the base of relative patterns and paths; empty means Home.
 	Cwd string
-	// Resolve gives the name that symbolic links lead to, as [Physical] does. It is
-	// given paths that are not folded. Nil judges the folded name alone.
+	// Resolve resolves symbolic links, as [Physical] does. Its argument is not folded. With nil
+	// only the folded name is checked.
 	Resolve func(path string) string
-	// Before gives the names that the directory of a deny led to before, by Resolve: the deny
-	// is about what lies there, too. Nil is none.
+	// Before returns earlier results of Resolve for the directory of a deny: the deny is about
+	// paths there too. Nil means none.
 	Before func(dir string) []string
 }
 
-// Kind is what a matcher is, for those who enforce it.
+// Kind is the type of a matcher, for its enforcers.
 type Kind string
 
 const (
@@ -41,17 +41,17 @@ const (
 	KindRegex Kind = "regex"
 )
 
-// Matcher says which absolute, folded paths a rule is about. A rule has one for
-// each alternative of its braces, and for each name that its home has.
+// Matcher matches the absolute, folded paths that a rule is about. A rule has one for each
+// alternative of its braces, and for each name of its home.
 type Matcher struct {
 	Kind Kind
 	// Path is the root of a KindSubtree.
 	Path string
-	// Glob is a pattern of package doublestar for a KindGlob, from the first slash on.
-	// /** at its end stands for nothing, too: see Match.
+	// Glob is a pattern of package doublestar for a KindGlob, from the first slash on. A final /**
+	// also matches nothing: see Match.
 	Glob string
-	// Prefix is the longest directory that everything it matches is in: the Path of a
-	// KindSubtree, / for a KindRegex.
+	// Prefix is the longest directory that contains all matches: the Path of a KindSubtree, / for a
+	// KindRegex.
 	Prefix string
 	// Regex is the expression of a KindRegex.
 	Regex *regexp.Regexp
@@ -79,7 +79,7 @@ func (m *Matcher) Match(p string) bool {
 type Compiled struct {
 	Rule
 	Matchers []Matcher
-	// Inert says that the mode gives the rule no force: a global allow under [DenyWins].
+	// Inert means that the rule has no effect in this mode: a global allow under [DenyWins].
 	Inert bool
 
 	rank int
@@ -102,11 +102,11 @@ type Ruleset struct {
 	scope  Scope
 	rules  []Compiled
 	index  index
-	// holds: some deny is of what the kernel keeps; writes: of write or edit.
+	// holds is whether a deny has an operation of Kernel; writes, one of write or edit.
 	holds, writes bool
 }
 
-// Kernel are the operations that the kernel tells apart from others.
+// Kernel are the operations that the kernel can enforce.
 const Kernel = Bash | Write | Edit
 
 // For compiles the rules that hold in a scope.
@@ -155,20 +155,19 @@ func (p *Policy) force(r Rule) int {
 	return 2
 }
 
-// Rules are all rules in the order of [FirstMatch], with what they match. They are the
-// ruleset's own: nobody may change them.
+// Rules are all rules in the order of [FirstMatch], with their matchers. Callers must not modify
+// them.
 func (rs *Ruleset) Rules() []Compiled { return rs.rules }
 
-// Policy is what the rules are from.
+// Policy is the policy from which the ruleset was compiled.
 func (rs *Ruleset) Policy() *Policy { return rs.policy }
 
-// Scope is what the rules were compiled for.
+// Scope is the scope for which the ruleset was compiled.
 func (rs *Ruleset) Scope() Scope { return rs.scope }
 
-// matchers makes a pattern absolute. What stands below the home or the working
-// directory is matched below the names that these resolve to as well; so is a deny
-// below a directory that is really elsewhere. An allow is not: a chat could make
-// such a directory and lead the allow to anything.
+// matchers makes a pattern absolute. Patterns below the home or the working directory also match
+// below the names that these resolve to; so does a deny below any other linked directory. An allow
+// does not: a chat could make such a link and lead the allow anywhere.
 func (p pattern) matchers(s Scope, e Effect) []Matcher {
 	if p.regex != nil {
 		return []Matcher{{Kind: KindRegex, Regex: p.regex, Prefix: "/"}}
@@ -199,7 +198,7 @@ func (p pattern) matchers(s Scope, e Effect) []Matcher {
 	return all
 }
 
-// leads are where links lead, or led, from the directory of a deny.
+// leads are the names to which links lead, or led, from the directory of a deny.
 func (s Scope) leads(dir string) (names []string) {
 	if real := s.Resolve(dir); real != dir {
 		names = append(names, real)
@@ -220,7 +219,7 @@ func literals(dir string) []segment {
 	return segs
 }
 
-// matcher puts an alternative below base.
+// matcher makes the alternative's matcher below base.
 func (a alternative) matcher(base string) Matcher {
 	segs := literals(base)
 	if a.anchor == anchorName {

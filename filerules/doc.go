@@ -1,7 +1,6 @@
-// Package filerules holds the file rules of a chat: it reads them, says whether a
-// path may be read, written, edited or named in a shell command, and says which
-// rule on which line decided. The language is that of Clawdbot's path rules; what
-// they leave open is settled in specs/0003-file-rules.md.
+// Package filerules parses the file rules of a chat, decides whether a path may be read, written,
+// edited or named in a shell command, and names the rule and line that decided. The language is
+// that of Clawdbot's path rules; specs/0003-file-rules.md defines what they leave open.
 //
 //	access:
 //	  mode: deny-wins                 # or first-match
@@ -14,13 +13,12 @@
 //	    access:
 //	      rules: [{allow: "~/keys/public/**"}]
 //
-// [Load] reads such a file, in YAML or JSON5, and reports every fault in it at
-// once. A [Policy] names homes by ~; [Policy.For] makes it a [Ruleset] of one
-// agent, home and working directory, in which patterns are compiled and absolute.
-// [Ruleset.Check] is asked for a path, [Ruleset.CheckNamed] for those that package shell
-// finds in a command, and [Ruleset.Rules] lists everything for whoever enforces it in another way.
+// [Load] reads such a file, in YAML or JSON5, and reports all its faults together. A [Policy] names
+// homes by ~; [Policy.For] compiles it to a [Ruleset] of one agent, home and working directory,
+// with absolute patterns. [Ruleset.Check] checks a path, [Ruleset.CheckNamed] the paths that
+// package shell finds in a command, and [Ruleset.Rules] lists all rules for other enforcers.
 //
-// Two names of a path are judged: the folded one (absolute, without . and ..), and
+// Two names of a path are checked: the folded one (absolute, without . and ..), and
 // the one that symbolic links lead to. A deny of either denies.
 //
 // # Patterns
@@ -39,9 +37,8 @@
 //
 // # What it does not stop
 //
-// Nothing by itself: it gives answers, the file tools, the shims and the kernel
-// keep to them. What a name resolves to is looked up before it is used, so a chat
-// that swaps a link in between gets another file judged than opened: only an
-// enforcer that judges what is already open is a wall. A hard link has a name of
-// its own. Which paths a command touches is for package shell to guess.
+// Nothing by itself: it decides; the file tools, the shims and the kernel enforce. Links are
+// resolved before the name is used, so a chat that swaps a link in between has one file checked and
+// another opened: only an enforcer that checks an open file is a wall. A hard link has a name of
+// its own. Package shell can only guess which paths a command uses.
 package filerules

@@ -7,13 +7,13 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Fault is one thing that is wrong with a file of rules.
+// Fault is one error in a file of rules.
 type Fault struct {
 	// Place is file:line.
 	Place string
-	// Key is where in the file, as access.rules[0].ops; empty for the file as such.
+	// Key is the key in the file, as access.rules[0].ops; empty for the file itself.
 	Key string
-	// Why says what stands there and what was expected.
+	// Why states the value and the expectation.
 	Why  string
 	line int
 }
@@ -26,7 +26,7 @@ func (f Fault) Error() string {
 	return fmt.Sprintf("cannot use %s: %s: %s", f.Place, f.Key, f.Why)
 }
 
-// Faults is everything that is wrong with a file, in its order. It is a [chat.ErrInvalid].
+// Faults are all errors of a file, in its order. They are a [chat.ErrInvalid].
 type Faults []Fault
 
 // Error has one line for each fault.
@@ -38,5 +38,5 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap makes faults of a file a mistake of who wrote it.
+// Unwrap is [chat.ErrInvalid].
 func (f Faults) Unwrap() error { return chat.ErrInvalid }

@@ -7,10 +7,10 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// MaxSteps bounds the comparing of one question with the rules: some nanoseconds each.
+// MaxSteps bounds the steps of checking one question, of some nanoseconds each.
 const MaxSteps = 1 << 26
 
-// NameOf is the path folded, a glob as it was written.
+// NameOf is the folded path, or the glob unchanged.
 func NameOf(n chat.NamedPath) string {
 	if n.Glob {
 		return path.Clean(UnescapeGlob(n.Text))
@@ -18,7 +18,7 @@ func NameOf(n chat.NamedPath) string {
 	return path.Clean(n.Text)
 }
 
-// literalOf is the path, or the directory that all a glob stands for is in.
+// literalOf is the path, or the directory that contains all matches of a glob.
 func literalOf(n chat.NamedPath) string {
 	if n.Glob {
 		return newMatcher(wordSegments(n.Text)).Prefix
@@ -26,9 +26,9 @@ func literalOf(n chat.NamedPath) string {
 	return n.Text
 }
 
-// CheckNamed says whether a command may have all paths that it names, in their order: whether
-// each is allowed for [Bash], and the kernel does not refuse it all the same. Verdict.Paths are
-// their names. After [MaxSteps] it stops; without a deny that is a [chat.ErrInvalid].
+// CheckNamed reports whether a command may use all paths that it names, in their order: whether the
+// rules allow each for [Bash], and the kernel does not refuse it. Verdict.Paths are their names. It
+// stops after [MaxSteps]; if nothing was denied by then, the error is [chat.ErrInvalid].
 func (rs *Ruleset) CheckNamed(named []chat.NamedPath) (Verdict, error) {
 	v, most := Verdict{Effect: Allow, Layer: LayerNone}, MaxSteps
 	var paths []string
@@ -46,7 +46,7 @@ func (rs *Ruleset) CheckNamed(named []chat.NamedPath) (Verdict, error) {
 			if v.Denied() {
 				break
 			}
-			return Verdict{Paths: paths}, fmt.Errorf("cannot judge the command: "+
+			return Verdict{Paths: paths}, fmt.Errorf("cannot check the command: "+
 				"want at most %d steps of comparing paths with rules in it: %w", MaxSteps, chat.ErrInvalid)
 		}
 	}
@@ -54,7 +54,7 @@ func (rs *Ruleset) CheckNamed(named []chat.NamedPath) (Verdict, error) {
 	return v, nil
 }
 
-// checkNamed judges one, and says how many steps that took. After more than most it stops.
+// checkNamed checks one path, and returns how many steps it took. It stops after more than most.
 func (rs *Ruleset) checkNamed(n chat.NamedPath, most int) (v Verdict, steps int) {
 	if n.Glob {
 		v, steps = rs.checkGlob(n.Text, most)

@@ -25,15 +25,15 @@ func TestFoundIsBounded(t *testing.T) {
 	}
 	const both = "access: {useDefaults: false, deny: ['/a*']}\nagents: {main: {access: {rules: [{deny: '/a*z'}, {allow: '/a*'}]}}}\n"
 	agent := ruleset(t, both, "/home/u", "/home/u")
-	for _, most := range []int{0, MaxSteps} { // with none left it stops behind the first deny
+	for _, most := range []int{0, MaxSteps} { // with none left it stops after the first deny
 		if v, steps := agent.checkGlob("/ab*", most); v.Denied() || steps == 0 {
 			t.Errorf("with %d steps left: %+v after %d", most, v, steps)
 		}
 	}
 }
 
-// TestFoundBehindAClosedDirectory: what no rule is about is denied all the same where the kernel
-// keeps its directory closed, also what a glob stands for.
+// TestFoundBehindAClosedDirectory: a path or glob that no rule matches is denied if the kernel
+// closes its directory.
 func TestFoundBehindAClosedDirectory(t *testing.T) {
 	rs := ruleset(t, "access: {useDefaults: false, deny: ['/keys$/']}", "/home/u", "/home/u")
 	for _, f := range []chat.NamedPath{{Text: "/a/keys/f"}, {Text: "/a/keys/f*", Glob: true}} {

@@ -9,15 +9,15 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Class is what the kernel does with a path for every process of a session. It does not
-// know a tool from a command.
+// Class is the access that the kernel leaves every process of a session to a path. The kernel
+// cannot tell tools from commands.
 type Class uint8
 
 // The classes, from the laxest to the strictest.
 const (
 	Open     Class = iota // as its mode says
-	ReadOnly              // EROFS for who would change it
-	Closed                // EACCES or EPERM for who would read or change it
+	ReadOnly              // a change fails with EROFS
+	Closed                // reads and changes fail with EACCES or EPERM
 )
 
 // String is the class in a word.
@@ -28,18 +28,18 @@ func (c Class) refuses(op Op) bool {
 	return c == Closed || c == ReadOnly && op&(Write|Edit) != 0
 }
 
-// kernelPlaces hold no files that a rule could keep: what is there is the kernel's or
-// chatd's own (shims.InsideDir, shims.InsideRun), and a session does not start without it.
+// kernelPlaces hold no files that rules could protect: they belong to the kernel or to chatd
+// (shims.InsideDir, shims.InsideRun), and a session does not start without them.
 var kernelPlaces = []string{"/proc", "/sys", "/dev", "/opt/chatd", "/run/chat"}
 
 // KernelPlaces are those directories.
 func KernelPlaces() []string { return slices.Clone(kernelPlaces) }
 
-// sharedMemory is the one directory below a kernel place that holds files of the chat's.
+// sharedMemory is the one directory below a kernel place that holds the chat's files.
 const sharedMemory = "/dev/shm"
 
-// Enforced reports whether the kernel can keep rules about what is at or below an absolute
-// path: not in /proc, /sys, /dev and chatd's own directories, but in /dev/shm.
+// Enforced reports whether the kernel can enforce rules at or below an absolute path: not in /proc,
+// /sys, /dev (except /dev/shm) and chatd's own directories.
 func Enforced(p string) bool {
 	if chat.Within(p, sharedMemory) {
 		return true
@@ -52,20 +52,20 @@ func Enforced(p string) bool {
 	return true
 }
 
-// PathClass is the class of a path, and the verdict that made it so.
+// PathClass is the class of a path, and the verdict behind it.
 type PathClass struct {
 	Class Class
 	Why   Verdict
 }
 
-// Step is what holds for p, whose directory has parent: a path has the class of its
-// directory until a rule is about it.
+// Step is the class of p, whose directory has class parent: a path inherits its directory's class
+// unless a rule is about it.
 func (rs *Ruleset) Step(parent PathClass, p string) PathClass {
 	h, _ := rs.step(parent, p)
 	return h
 }
 
-// step is Step, and how many steps that took.
+// step is Step, and returns how many steps it took.
 func (rs *Ruleset) step(parent PathClass, p string) (PathClass, int) {
 	bash, steps := rs.checkName(p, Bash)
 	switch {
@@ -90,13 +90,13 @@ func (rs *Ruleset) step(parent PathClass, p string) (PathClass, int) {
 	return PathClass{}, steps
 }
 
-// ClassOf is what the kernel holds for an absolute, folded name.
+// ClassOf is the class of an absolute, folded name.
 func (rs *Ruleset) ClassOf(name string) PathClass {
 	h, _ := rs.classOf(name, math.MaxInt)
 	return h
 }
 
-// classOf is Hold, and how many steps that took. After more than most it stops.
+// classOf is ClassOf, and returns how many steps it took. It stops after more than most.
 func (rs *Ruleset) classOf(name string, most int) (h PathClass, steps int) {
 	h, steps = rs.step(PathClass{}, "/")
 	for i := 1; i <= len(name) && name != "/" && steps <= most; i++ {
@@ -109,7 +109,7 @@ func (rs *Ruleset) classOf(name string, most int) (h PathClass, steps int) {
 	return h, steps
 }
 
-// needs are the operations that have to be allowed for op: an edit reads.
+// needs are the operations that op requires: an edit also reads.
 func (op Op) needs() []Op {
 	if op == Edit {
 		return []Op{Read, Edit}
@@ -117,9 +117,9 @@ func (op Op) needs() []Op {
 	return []Op{op}
 }
 
-// Verdict says whether one operation can be done on a path in a session: whether the rules
-// allow it, with all that it needs, and the kernel, which keeps the same rules for every
-// program, does not refuse it. It is the answer of explain and of the file tools.
+// Verdict reports whether an operation on a path succeeds in a session: whether the rules allow it,
+// with all that it needs, and the kernel, which enforces the same rules for every program, does not
+// refuse it. Explain and the file tools answer by it.
 func (rs *Ruleset) Verdict(p string, op Op) (Verdict, error) {
 	var v Verdict
 	for _, need := range op.needs() {
@@ -133,17 +133,16 @@ func (rs *Ruleset) Verdict(p string, op Op) (Verdict, error) {
 	case held.Denied():
 		return held, nil
 	case steps > MaxSteps:
-		return Verdict{}, fmt.Errorf("cannot judge path %s: it has too many directories to compare with the rules: %w", chat.Quote(p), chat.ErrInvalid)
+		return Verdict{}, fmt.Errorf("cannot check path %s: it has too many directories to compare with the rules: %w", chat.Quote(p), chat.ErrInvalid)
 	}
 	return v, nil
 }
 
-// pathMax is the longest path that the kernel takes.
+// pathMax is the longest path that the kernel accepts.
 const pathMax = 4096
 
-// checkKernel is the denial by which the kernel refuses op on a path that is not folded, by
-// either of its names; no denial if it does not. It also says how many steps that took.
-// After more than most it stops.
+// checkKernel returns the kernel's denial of op on an unfolded path, by either of its names, if
+// there is one, and how many steps it took. It stops after more than most.
 func (rs *Ruleset) checkKernel(raw string, op Op, most int) (v Verdict, steps int) {
 	names := []string{path.Clean(raw)}
 	if rs.scope.Resolve != nil {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// index finds the matchers that may be about a path without asking all of them. A
-// matcher is filed under the directory that everything it matches is in, or under
-// three bytes that every path it matches has in it: under what the fewest others share.
+// index finds the matchers that may match a path without trying all of them. A matcher is filed
+// under the directory that contains all its matches, or under three bytes that occur in all of
+// them: whichever fewer matchers share.
 type index struct {
 	below map[string][]filed
 	bytes map[trigram][]filed
@@ -21,7 +21,7 @@ type index struct {
 
 type trigram [3]byte
 
-// bit is the place of a trigram in index.seen.
+// bit is the position of a trigram in index.seen.
 func (t trigram) bit() (word, mask uint64) {
 	h := (uint64(t[0])*31+uint64(t[1]))*31 + uint64(t[2])
 	h = (h ^ h>>7) % (1 << 12)
@@ -84,8 +84,8 @@ func (m *Matcher) rarest(shared map[trigram]int) (best trigram, n int) {
 	return best, n
 }
 
-// winner is the rule of the lowest rank that is about op on the absolute, folded
-// path p; nil if none is. tried is how many matchers were asked.
+// winner is the rule of the lowest rank that is about op on the absolute, folded path p; nil if
+// none is. tried is how many matchers were tried.
 func (x *index) winner(p string, op Op) (best *Compiled, tried int) {
 	try := func(list []filed) { best, tried = first(best, list, p, op), tried+len(list) }
 	try(x.other)
@@ -110,8 +110,8 @@ func (x *index) winner(p string, op Op) (best *Compiled, tried int) {
 	return best, tried
 }
 
-// shortPath is how many bytes of a path may say the same three again and again: asking
-// the same matchers each time costs less than to remember whom was asked.
+// shortPath is the length up to which a path's trigrams may repeat: trying the same matchers again
+// costs less than recording which were tried.
 const shortPath = 256
 
 // first is best, or a rule of the list that comes before it and is about op on p.
@@ -124,7 +124,7 @@ func first(best *Compiled, list []filed, p string, op Op) *Compiled {
 	return best
 }
 
-// trigrams are the three bytes that each path has which the matcher matches.
+// trigrams are the trigrams that occur in every match.
 func (m *Matcher) trigrams() map[trigram]bool {
 	set := map[trigram]bool{}
 	for _, s := range m.required() {
@@ -135,7 +135,7 @@ func (m *Matcher) trigrams() map[trigram]bool {
 	return set
 }
 
-// required are pieces of text that each path has which the matcher matches.
+// required are pieces of text that occur in every match.
 func (m *Matcher) required() []string {
 	if m.Kind == KindRegex {
 		re, err := syntax.Parse(m.Regex.String(), syntax.Perl)
@@ -175,7 +175,7 @@ func (m *Matcher) required() []string {
 	return all
 }
 
-// classEnd is where the class ends that a canonical glob begins with.
+// classEnd is the end of the class at the start of a canonical glob.
 func classEnd(s string) int {
 	i := 1
 	for i < len(s)-1 && s[i] != ']' {
@@ -187,7 +187,7 @@ func classEnd(s string) int {
 	return min(i, len(s)-1)
 }
 
-// requiredOf are the literals that stand in every text the expression matches.
+// requiredOf are the literals that occur in every match of the expression.
 func requiredOf(re *syntax.Regexp) []string {
 	switch re.Op {
 	case syntax.OpLiteral:

@@ -10,9 +10,8 @@ import (
 	"github.com/titanous/json5"
 )
 
-// parseJSON5 reads JSON5 with positions. The library gives none, but hands each
-// value to its UnmarshalJSON as a part of the text it was given, so that what is
-// left of the capacity says where it is.
+// parseJSON5 reads JSON5 with positions. The library has none, but passes each value to
+// UnmarshalJSON as a subslice of the input, so that its remaining capacity reveals its position.
 func parseJSON5(name string, text []byte) (n node, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -68,7 +67,7 @@ func blankComments(name string, text []byte) ([]byte, error) {
 	return out[:len(out):len(out)], nil
 }
 
-// stringEnd is the place after the string that begins at i.
+// stringEnd is the position after the string that begins at i.
 func stringEnd(text []byte, i int) int {
 	quote := text[i]
 	for i++; i < len(text); i++ {
@@ -91,7 +90,7 @@ func blank(text []byte, from, to int) int {
 	return to
 }
 
-// json5Value is a value that is left as it is written.
+// json5Value is a value in its source text.
 type json5Value struct{ raw []byte }
 
 // UnmarshalJSON keeps the part of the text that is the value.
@@ -100,7 +99,7 @@ func (v *json5Value) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// json5Key is a key that equals no other, so that a map keeps those that are there twice.
+// json5Key is a key that equals no other, so that a map keeps duplicates.
 type json5Key struct {
 	name   string
 	serial uint64
@@ -172,8 +171,8 @@ func (b json5Tree) mapping(raw []byte, depth int) ([]entry, error) {
 	return keys, nil
 }
 
-// keyLine is the line of the key whose value begins at offset: where the last byte
-// before the colon stands.
+// keyLine is the line of the key whose value begins at offset: that of the last byte before the
+// colon.
 func (b json5Tree) keyLine(offset int) int {
 	before := bytes.TrimRight(b.text[:offset], " \t\r\n\f")
 	before = bytes.TrimRight(bytes.TrimSuffix(before, []byte(":")), " \t\r\n\f")

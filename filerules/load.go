@@ -16,9 +16,9 @@ const (
 	maxPattern = 4096
 )
 
-// Load reads a file of rules in YAML or JSON5; name is what errors call it. It is
-// strict: whatever it does not know is an error, and all of them are reported at
-// once, as [Faults]. What loads but is probably not meant is said by [Policy.Warnings].
+// Load reads a file of rules in YAML or JSON5; name is what errors call it. It is strict: anything
+// unknown is an error, and all errors are reported together, as [Faults]. [Policy.Warnings] reports
+// rules that load but are probably mistakes.
 func Load(name string, text []byte) (*Policy, error) {
 	root, err := parseTree(name, text)
 	if err != nil {
@@ -37,7 +37,7 @@ func Load(name string, text []byte) (*Policy, error) {
 	return l.policy, nil
 }
 
-// loader makes a policy of a tree and gathers what is wrong with it.
+// loader makes a policy from a tree and collects its faults.
 type loader struct {
 	name   string
 	policy *Policy
@@ -51,7 +51,7 @@ func (l *loader) fault(line int, key, format string, args ...any) {
 	l.faults = append(l.faults, Fault{Place: l.place(line), Key: key, Why: fmt.Sprintf(format, args...), line: line})
 }
 
-// mapping calls the func of each key of n, and faults what has none or is there twice.
+// mapping calls the func of each key of n, and records unknown and duplicate keys as faults.
 func (l *loader) mapping(n node, at string, known map[string]func(node, string), want string) {
 	if n.kind != kindMapping {
 		l.fault(n.line, at, "want a mapping with %s, got %s", want, n.is())
@@ -116,7 +116,7 @@ func (l *loader) agents(n node, at string) {
 	}
 }
 
-// section reads an access mapping. How rules are settled is said once, in the global one.
+// section reads an access mapping. Only the global one may set mode, useDefaults and messages.
 func (l *loader) section(n node, at string, global bool) section {
 	var s section
 	rules, deny, want := LayerAgentRules, LayerAgentDeny, "rules, deny"

@@ -37,7 +37,7 @@ func list(rules []Rule) string {
 	return strings.Join(lines, "\n")
 }
 
-// The two samples of the seed load as they are pasted, whatever the file is called.
+// The seed's two samples load unchanged, whatever the file's name.
 func TestSamples(t *testing.T) {
 	for _, name := range []string{"testdata/sample1.json5", "testdata/sample2.json5"} {
 		text, err := os.ReadFile(name)
@@ -85,7 +85,7 @@ deny **/.env | FILE:4 | global deny` + defaultsText,
 	},
 }
 
-// YAML and JSON5 of one meaning are one policy.
+// Equivalent YAML and JSON5 give equal policies.
 func TestBothLanguages(t *testing.T) {
 	yaml := "access:\n  mode: first-match\n  useDefaults: false\n  messages: vague\n  deny:\n    - 'a/**'\n    - /x\nagents:\n  m:\n    access: {rules: [{allow: '*.c', ops: [read, bash]}]}\n"
 	json := "{access:\n  {mode: 'first-match',\n  useDefaults: false,\n  messages: \"vague\",\n  deny: [\n    'a/**',\n    '/x',\n  ]}, agents:\n  {\"m\":\n    {access: {rules: [{allow: '*.c', ops: ['read', 'bash'],}]}}},}"
@@ -111,7 +111,7 @@ func TestBothLanguages(t *testing.T) {
 	}
 }
 
-// Every error names the file, the line, what stands there and what was expected.
+// Every error names the file, the line, the value and the expectation.
 var loadErrors = map[string]string{
 	"guard: {custom_deny_patterns: ['a', '(']}":                   "p.yaml:1: guard.custom_deny_patterns[1]: error parsing regexp: missing closing ): `(`: want a regular expression (RE2)",
 	"guard:\n  custom_allow_patterns:\n  - ok\n  - ''\n":          `p.yaml:4: guard.custom_allow_patterns[1]: want a regular expression (RE2) of 1 to 4096 bytes, got the string ""`,
@@ -214,7 +214,7 @@ func TestLoadErrors(t *testing.T) {
 	}
 }
 
-// All errors of a file come at once, in the order of its lines.
+// All errors of a file are reported together, in the order of its lines.
 func TestAllErrorsAtOnce(t *testing.T) {
 	_, err := Load("p.yaml", []byte("access:\n  mode: x\n  rules:\n    - {deny: '', ops: [run]}\n    - {deny: '[', allow: y}\n  deny: z\nagents:\n  m: {acces: {}}\nrest: 1\n"))
 	want := `cannot use p.yaml:2: access.mode: want deny-wins or first-match, got the string "x"
@@ -230,7 +230,7 @@ cannot use p.yaml:9: unknown key "rest": want access, agents, guard, routing`
 	}
 }
 
-// What is wrong with a rule as a whole comes before what is wrong within it.
+// A fault of a rule as a whole precedes the faults within it.
 func TestErrorsAreInTheOrderOfLines(t *testing.T) {
 	_, err := Load("p.yaml", []byte("access:\n  rules:\n    - ops:\n        - run\n"))
 	if err == nil || !strings.HasPrefix(err.Error(), "cannot use p.yaml:3: access.rules[0]: want either deny or allow, got neither\ncannot use p.yaml:4: ") {
@@ -238,7 +238,7 @@ func TestErrorsAreInTheOrderOfLines(t *testing.T) {
 	}
 }
 
-// What JSON5 has over JSON; the library's own reading of comments would end one early.
+// TestJSON5: the additions of JSON5 to JSON are read; the library alone would end a comment early.
 func TestJSON5(t *testing.T) {
 	for _, text := range []string{
 		"{access: {deny: ['/x']}}", `{"access": {"deny": ["/x"]}}`, "{access: {deny: [\"/x\",],},}", "// ~/a\n{access:/* a*b/c **/{deny: ['/x'] // '\n}}",
@@ -262,8 +262,8 @@ func TestJSON5(t *testing.T) {
 	}
 }
 
-// A rule that a command gets round, a rule without force and a directory that is
-// read as an expression load with a warning.
+// A rule that a command can bypass, a rule without effect and a directory that reads as an
+// expression load with a warning.
 func TestWarnings(t *testing.T) {
 	for text, want := range map[string]string{
 		"access: {rules: [{deny: '**/.env', ops: [read]}], useDefaults: false}":                                                "p.yaml:1: deny **/.env for read: ops has no bash, so that this command gets through: cat ./.env",

@@ -10,11 +10,10 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// checkGlob judges a word of a command that has wildcards: it is denied if some
-// deny and the word have a name in common, unless an allow that comes first covers
-// the word as it stands. It may say deny of names that are not there.
-// It also says how many steps that took. After more than most it stops, and says nothing:
-// of the rules that were left one may come first.
+// checkGlob checks a word of a command that has wildcards: it is denied if a deny and the word have
+// a name in common, unless an earlier allow covers the word as a pattern. It may deny for names
+// that do not exist. It also returns how many steps it took. After more than most it stops without
+// a verdict, because an earlier rule may be left.
 func (rs *Ruleset) checkGlob(glob string, most int) (v Verdict, steps int) {
 	w := newGlobbed(glob)
 	var best *Compiled
@@ -36,7 +35,7 @@ func (rs *Ruleset) checkGlob(glob string, most int) (v Verdict, steps int) {
 // globbed is a word of a command that has wildcards.
 type globbed struct {
 	name   string
-	prefix string // the directory that everything it stands for is in
+	prefix string // the directory that contains all its matches
 	segs   []segment
 	tokens [][]string // of each segment that has wildcards
 	steps  int        // taken so far, each some nanoseconds
@@ -54,7 +53,7 @@ func newGlobbed(glob string) *globbed {
 	return w
 }
 
-// isIn reports whether the rule covers the word as it stands.
+// isIn reports whether the rule covers the word as a pattern.
 func (w *globbed) isIn(c *Compiled) bool {
 	w.steps += len(c.Matchers) * len(w.name)
 	return c.Match(w.name)
@@ -80,8 +79,8 @@ func (w *globbed) overlaps(c *Compiled) bool {
 	return false
 }
 
-// wordSegments are the segments of an absolute glob of a shell, where ** is *, and
-// what is no glob, as [ without ], is a name.
+// wordSegments are the segments of an absolute shell glob, in which ** means *, and an invalid
+// glob, such as [ without ], is a name.
 func wordSegments(glob string) []segment {
 	var segs []segment
 	for part := range strings.SplitSeq(path.Clean(glob), "/") {
@@ -120,9 +119,9 @@ func (w *globbed) overlap(rule []segment) bool {
 	return row[0]
 }
 
-// sameName reports whether a segment of a rule and the word's of that number have a name in
-// common. A word's segment of nothing but * and ? names nothing: else every ls *
-// would be denied wherever anything below it is.
+// sameName reports whether a segment of a rule and the word's of that number have a name in common.
+// A word's segment of only * and ? matches no name here: otherwise ls * would be denied wherever
+// anything in it is denied.
 func (w *globbed) sameName(rule segment, number int) bool {
 	word := w.segs[number]
 	if rule.wild || word.wild {
@@ -160,8 +159,8 @@ func globTokens(s string) []string {
 	return tokens
 }
 
-// meet reports whether two globs without slash have a name in common. Two classes
-// are taken to have.
+// meet reports whether two globs without slash have a name in common. It assumes that two classes
+// do.
 func meet(a, b []string) bool {
 	row := make([]bool, len(b)+1)
 	for i := len(a); i >= 0; i-- {
@@ -196,7 +195,7 @@ func meetOne(a, b string) bool {
 	return doublestar.MatchUnvalidated(b, UnescapeGlob(a))
 }
 
-// UnescapeGlob takes the backslashes away that make wildcards literal.
+// UnescapeGlob removes the backslashes that make wildcards literal.
 func UnescapeGlob(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

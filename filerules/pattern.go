@@ -12,10 +12,10 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// maxAlternatives bounds what the braces of one pattern are written out to.
+// maxAlternatives bounds the expansion of one pattern's braces.
 const maxAlternatives = 256
 
-// anchor is what the segments of an alternative stand below.
+// anchor is the base of an alternative's segments.
 type anchor int
 
 const (
@@ -29,14 +29,14 @@ const (
 type segment struct {
 	// literal is the name, for a segment without wildcards.
 	literal string
-	// glob is the segment for doublestar: canonical, everything escaped that is literal.
+	// glob is the segment for doublestar: canonical, with literals escaped.
 	glob string
 	wild bool
 	// deep is a ** by itself.
 	deep bool
 }
 
-// alternative is what a glob is after its braces are written out.
+// alternative is one glob after its pattern's braces are expanded.
 type alternative struct {
 	anchor anchor
 	segs   []segment
@@ -119,7 +119,7 @@ func parseGlob(s string) (alternative, error) {
 	return alt, nil
 }
 
-// push appends a segment and folds: .. takes a name away, ** after ** adds nothing.
+// push appends a segment and folds: .. removes a name, ** after ** adds nothing.
 func push(segs []segment, seg segment) []segment {
 	last := len(segs) - 1
 	switch {
@@ -182,7 +182,7 @@ func parseSegment(s string) (segment, error) {
 
 const globSpecial = `*?[]{}\`
 
-// EscapeGlob puts a backslash before what is not literal in a glob.
+// EscapeGlob puts a backslash before each special character of a glob.
 func EscapeGlob(s string) string {
 	if !strings.ContainsAny(s, globSpecial) {
 		return s

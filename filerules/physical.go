@@ -9,13 +9,12 @@ import (
 // maxLinks is how many symbolic links the kernel follows in a path (path_resolution(7)).
 const maxLinks = 40
 
-// Physical is the name that symbolic links lead to, as far as the caller can see:
-// what is not there, may not be looked at or goes in a circle stays as it is
-// written. It only reads links, it opens nothing; by the time somebody opens the
-// name it may lead elsewhere.
+// Physical resolves symbolic links as far as the caller can see: parts that do not exist, may not
+// be read or form a loop stay unchanged. It only reads links and opens nothing; the result may be
+// outdated by the time the name is opened.
 func Physical(p string) string { return Follow(p, func(string) {}) }
 
-// Follow is [Physical], and tells each link on the way.
+// Follow is [Physical], and calls link with each link on the way.
 func Follow(p string, link func(name string)) string {
 	todo := strings.Split(p, "/")
 	done := "/"

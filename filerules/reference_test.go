@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// refMatch is what a pattern means, written down slowly and with nothing of the
-// package: it tries everything.
+// refMatch defines the meaning of a pattern by trying all possibilities, without code of the
+// package.
 func refMatch(pattern, home, cwd, name string) bool {
 	if len(pattern) > 2 && pattern[0] == '/' && pattern[len(pattern)-1] == '/' {
 		return regexp.MustCompile(pattern[1 : len(pattern)-1]).MatchString(name)
@@ -160,7 +160,7 @@ func refWild(glob string) bool {
 	return false
 }
 
-// refBraces writes out the first brace that closes, and what comes of it.
+// refBraces expands the first brace that closes, and then the results.
 func refBraces(s string) []string {
 	depth, begin, parts := 0, 0, []string(nil)
 	from := 0

@@ -19,7 +19,7 @@ const (
 	Write
 	Edit
 	Bash
-	// All is what a rule without ops means, and "*".
+	// All is the meaning of "*", and of a rule without ops.
 	All = Read | Write | Edit | Bash
 )
 
@@ -62,7 +62,7 @@ func (o Op) String() string {
 	return strings.Join(o.Names(), ", ")
 }
 
-// Effect is what a rule does, and what a verdict says.
+// Effect is the decision of a rule and of a verdict.
 type Effect string
 
 // The two effects.
@@ -71,28 +71,28 @@ const (
 	Deny  Effect = "deny"
 )
 
-// Mode is how rules that contradict each other are settled.
+// Mode is how conflicts between rules are resolved.
 type Mode string
 
 const (
-	// DenyWins: an allow of the agent, else a deny of the agent, else a global deny
-	// decides; else it is allowed. A global allow has no force.
+	// DenyWins: an allow of the agent, else a deny of the agent, else a global deny decides; else
+	// it is allowed. A global allow has no effect.
 	DenyWins Mode = "deny-wins"
 	// FirstMatch: the first rule that matches decides, in the order of [Layer].
 	FirstMatch Mode = "first-match"
 )
 
-// Layer is the part of a policy that a rule stands in.
+// Layer is the part of a policy that contains a rule.
 type Layer string
 
-// The layers, in the order in which [FirstMatch] walks them.
+// The layers, in the order of [FirstMatch].
 const (
 	LayerAgentRules  Layer = "agent rules"
 	LayerAgentDeny   Layer = "agent deny"
 	LayerGlobalRules Layer = "global rules"
 	LayerGlobalDeny  Layer = "global deny"
 	LayerDefaults    Layer = "defaults"
-	// LayerNone is the layer of a verdict that no rule gave.
+	// LayerNone is the layer of a verdict without a rule.
 	LayerNone Layer = "none"
 )
 
@@ -123,7 +123,7 @@ const builtIn = "built in"
 // defaults are on unless useDefaults is false.
 var defaults = []string{"~/.ssh/**", "~/.gnupg/**", "**/.env", "**/secrets/**"}
 
-// defaultRules are read once: nobody changes them.
+// defaultRules are parsed once and never modified.
 var defaultRules = sync.OnceValue(func() []Rule {
 	var rules []Rule
 	for _, text := range defaults {
@@ -136,7 +136,7 @@ var defaultRules = sync.OnceValue(func() []Rule {
 	return rules
 })
 
-// Defaults are the default rules alone, as of a file that says nothing.
+// Defaults is the policy of an empty file: the default rules alone.
 var Defaults = sync.OnceValue(func() *Policy {
 	p, err := Load(builtIn, []byte("access: {useDefaults: true}\n"))
 	if err != nil {
@@ -145,7 +145,7 @@ var Defaults = sync.OnceValue(func() *Policy {
 	return p
 })
 
-// Summary says in one line where the rules stand: their file, or what the defaults deny.
+// Summary is the source of the rules in one line: their file, or the defaults with what they deny.
 func (p *Policy) Summary() string {
 	switch {
 	case p.name != builtIn:
@@ -166,7 +166,7 @@ type section struct {
 type Policy struct {
 	Mode        Mode
 	UseDefaults bool
-	// Terse makes [Policy.Message] say less.
+	// Terse makes [Policy.Message] leave out details.
 	Terse bool
 	// Guard is the guard section; nil if the file has none.
 	Guard *chat.Guard
@@ -177,8 +177,8 @@ type Policy struct {
 	text   []byte
 }
 
-// Source is the file as it was given to [Load]: its name and its text. Who enforces
-// the rules in another process loads it again.
+// Source is the file as it was passed to [Load]: its name and its text. An enforcer in another
+// process loads it again.
 func (p *Policy) Source() (name string, text []byte) { return p.name, p.text }
 
 // Agents are the names that have a section of their own.
@@ -202,7 +202,7 @@ func (p *Policy) Rules(agent string) []Rule {
 	return all
 }
 
-// Message is what a chat is told of a denied path.
+// Message is the text that a chat gets about a denied path.
 func (p *Policy) Message(path string) string {
 	if p.Terse {
 		return "Access denied by policy"

@@ -2,11 +2,11 @@ package filerules
 
 import "unsafe"
 
-// filedSize is about what the index has of one matcher: a key, its place and the list.
+// filedSize is the approximate size of one matcher in the index.
 const filedSize = 128
 
-// Size is about how many bytes the ruleset holds, for who keeps many. The rules as they
-// are written, which are the policy's, do not count.
+// Size is the ruleset's approximate size in bytes, for callers that keep many. It does not count
+// the parsed rules, which belong to the policy.
 func (rs *Ruleset) Size() int {
 	n := int(unsafe.Sizeof(*rs)) + len(rs.rules)*int(unsafe.Sizeof(Compiled{}))
 	for _, c := range rs.rules {

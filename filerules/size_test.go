@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestSize: what a ruleset says it holds is what it holds, within a factor of two.
+// TestSize: Size matches the memory that a ruleset holds, within a factor of two.
 func TestSize(t *testing.T) {
 	long := "access:\n  deny:\n" + strings.Repeat("    - '~/{a,b,c,d}"+strings.Repeat("/x*", 300)+"'\n", 20)
 	inert := "access:\n  rules:\n" + strings.Repeat("    - {allow: '~/{a,b,c}/x*'}\n", 1000)
@@ -34,10 +34,10 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// heap is how many bytes are held.
+// heap is the size of live objects in bytes.
 func heap() int {
 	runtime.GC()
-	runtime.GC() // what the first one found is swept
+	runtime.GC() // sweeps what the first one found
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
 	return int(s.HeapAlloc)

@@ -15,12 +15,12 @@ import (
 const (
 	maxFile    = 1 << 20
 	maxOpeners = 50_000
-	maxNested  = 1000 // brackets, to a reader that knows no strings
+	maxNested  = 1000 // brackets, counted also in strings
 	maxDashes  = 100  // at the head of one line
 	maxDepth   = 12   // one more than the schema needs
 )
 
-// kind is what a node of a file is.
+// kind is the type of a node in a file.
 type kind int
 
 const (
@@ -30,7 +30,7 @@ const (
 	kindNumber
 	kindList
 	kindMapping
-	kindOther // something that no schema wants; text says what
+	kindOther // a type that no schema allows; text names it
 )
 
 func (k kind) String() string {
@@ -47,14 +47,14 @@ type node struct {
 	keys  []entry
 }
 
-// entry is one key of a mapping, in the order of the file; a key may be there twice.
+// entry is one key of a mapping, in the order of the file; keys may be duplicate.
 type entry struct {
 	name  string
 	line  int
 	value node
 }
 
-// is says what the node is, for an error.
+// is describes the node, for an error.
 func (n node) is() string {
 	switch n.kind {
 	case kindText:
@@ -65,9 +65,9 @@ func (n node) is() string {
 	return n.kind.String()
 }
 
-// parseTree reads YAML or JSON5. JSON5 is what begins with a brace or a comment of
-// its kind, whatever the file is called: Clawdbot's files are, and no YAML of rules
-// does but for a flow mapping, which is tried second.
+// parseTree reads YAML or JSON5. Text that begins with a brace or a JSON5 comment is JSON5,
+// whatever the file's name: Clawdbot's files are, and of YAML rules only a flow mapping begins so,
+// which is tried second.
 func parseTree(name string, text []byte) (node, error) {
 	if len(text) > maxFile {
 		return node{}, Fault{Place: name, Why: fmt.Sprintf("it has %d bytes, want at most %d", len(text), maxFile)}
@@ -93,9 +93,9 @@ func parseTree(name string, text []byte) (node, error) {
 	return n, err
 }
 
-// tooDeep is the line where brackets, or dashes at the head of a line, are nested so
-// deep that no rules are meant; 0 if nowhere. It does not know strings, so it counts
-// brackets in all as well: the readers' stack has to hold.
+// tooDeep is the line at which brackets, or dashes at the head of a line, are nested too deep for
+// rules; 0 if none is. It does not parse strings, and counts their brackets too, to protect the
+// parsers' stack.
 func tooDeep(text []byte) int {
 	line, depth, openers, dashes, head := 1, 0, 0, 0, true
 	for _, c := range text {
@@ -124,7 +124,7 @@ func tooDeep(text []byte) int {
 	return 0
 }
 
-// invalidByte is where text stops to be UTF-8, or has a NUL; -1 if it is fine.
+// invalidByte is the offset of the first byte that is not UTF-8, or is NUL; -1 if there is none.
 func invalidByte(text []byte) int {
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRune(text[i:])

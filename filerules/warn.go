@@ -8,13 +8,12 @@ import (
 	"strings"
 )
 
-// nobody is an agent that has no section: no agent can be called so.
+// nobody stands for an agent without a section: no agent can have this name.
 const nobody = "*"
 
-// Warnings are what loads but is probably not meant: a rule that a command gets
-// round, one by which the kernel stops more than it says, a rule without force, and
-// a directory that is read as an expression. Load does not ask for them: they try
-// each rule with an example.
+// Warnings report rules that load but are probably mistakes: a rule that a command can bypass, one
+// for which the kernel refuses more than it says, one without effect, and a directory that reads as
+// an expression. Load does not call it, because it tries each rule with an example.
 func (p *Policy) Warnings() (all []string) {
 	all = p.warnOf(nobody, p.global)
 	for _, name := range p.Agents() {
@@ -55,8 +54,8 @@ func (p *Policy) warnOf(agent string, s section) (all []string) {
 	return all
 }
 
-// getsThrough is a command that reads what the rule denies to read; empty if none does, or
-// if the rule denies bash. What may not be written or edited the kernel keeps read-only.
+// getsThrough is a command that reads a path which the rule denies to read; empty if none does, or
+// if the rule denies bash. The kernel makes paths that may not be written or edited read-only.
 func (r Rule) getsThrough(rs *Ruleset) string {
 	if r.Effect != Deny || r.Ops&Bash != 0 || r.Ops&Read == 0 {
 		return ""
@@ -72,9 +71,9 @@ func (r Rule) getsThrough(rs *Ruleset) string {
 	return program + example
 }
 
-// stopsToo are the operations that the rule does not deny and the kernel refuses with
-// those it does: behind a deny of bash nothing is open, behind one of write or edit
-// nothing may change. What is denied anyway, or what an allow takes back, is not among them.
+// stopsToo are operations that the rule does not deny, but the kernel refuses with those that it
+// does: a deny of bash closes a path, one of write or edit makes it read-only. Operations that
+// other rules deny, or that an allow exempts, are not among them.
 func (r Rule) stopsToo(rs *Ruleset) (more Op) {
 	if r.Effect != Deny {
 		return 0
@@ -99,18 +98,17 @@ func (r Rule) stopsToo(rs *Ruleset) (more Op) {
 	return more
 }
 
-// key tells the rules of a policy apart.
+// key identifies a rule within its policy.
 func (r Rule) key() string { return r.Place + " " + r.String() }
 
-// vain is what an allow says and the kernel refuses, and because of which deny.
+// vain is the operations that an allow permits and the kernel refuses, and the deny behind that.
 type vain struct {
 	ops Op
 	by  Verdict
 }
 
-// inVain are the allows, by key, of which the kernel cannot keep all: a deny closes what they
-// are about, or makes it read-only, and they take back too little of it. It is tried with an
-// example of each rule.
+// inVain are the allows, by key, that the kernel cannot fully honour: a deny closes their paths, or
+// makes them read-only, and they exempt too few operations. It tries an example of each rule.
 func (rs *Ruleset) inVain() map[string]vain {
 	found := map[string]vain{}
 	if !slices.ContainsFunc(rs.rules, func(c Compiled) bool { return c.Effect == Allow && !c.Inert }) {
@@ -135,8 +133,8 @@ func (rs *Ruleset) inVain() map[string]vain {
 	return found
 }
 
-// needsToBeThere reports an allow that opens something in a closed directory: nobody inside
-// can make names there.
+// needsToBeThere reports whether an allow opens a path in a closed directory, in which the chat
+// cannot create it.
 func (r Rule) needsToBeThere(rs *Ruleset) bool {
 	example := r.pattern.example()
 	if r.Effect != Allow || example == "" {
@@ -146,7 +144,7 @@ func (r Rule) needsToBeThere(rs *Ruleset) bool {
 	return rs.ClassOf(path.Dir(p)).Class == Closed && rs.ClassOf(p).Class != Closed
 }
 
-// example is a path that the pattern is about; empty for an expression.
+// example is a path that the pattern matches; empty for an expression.
 func (p pattern) example() string {
 	if p.regex != nil {
 		return ""

@@ -10,8 +10,8 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// parseYAML reads one YAML document with positions. Anchors, aliases, tags and
-// merge keys are refused: in rules, * begins a pattern that somebody forgot to quote.
+// parseYAML reads one YAML document with positions. Anchors, aliases, tags and merge keys are
+// refused: in rules, * begins an unquoted pattern.
 func parseYAML(name string, text []byte) (n node, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -42,8 +42,8 @@ func parseYAML(name string, text []byte) (n node, err error) {
 	return node{}, Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "want one YAML document, got more", line: line}
 }
 
-// firstContent is the first line that is not blank, a comment or the head of a
-// document: the parser takes some of them, as a lone tag, for nothing.
+// firstContent is the first line that is not blank, a comment or the head of a document: the parser
+// treats some of them, such as a lone tag, as empty.
 func firstContent(text []byte) int {
 	n := 0
 	for line := range strings.Lines(string(text)) {

@@ -10,41 +10,40 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Answer is what a tool says. Content, the file's or the list's, is not in it:
-// it goes to a writer beside.
+// Answer is the result of a tool. Content, of a file or a list, goes to a separate writer.
 type Answer struct {
-	// Message is the one of the tool: "File written: a.txt".
+	// Message is the tool's message, such as "File written: a.txt".
 	Message string `json:"message,omitempty"`
-	// Path is the physical name of what was opened.
+	// Path is the physical name of the opened file.
 	Path string `json:"path,omitempty"`
 	// Size, Mode and Modified are the file's, as it was opened or as it was left.
 	Size     int64      `json:"size"`
 	Mode     uint32     `json:"mode,omitempty"`
 	Modified *time.Time `json:"modified,omitempty"`
-	// Created: the file was not there before.
+	// Created means that the file did not exist before.
 	Created bool `json:"created,omitempty"`
 	// Offset is where the content begins and Bytes how much there is.
 	Offset int64 `json:"offset,omitempty"`
 	Bytes  int64 `json:"bytes"`
-	// Truncated: there is more, from NextOffset or NextLine on, or after NextEntry.
+	// Truncated means that there is more, from NextOffset or NextLine on, or after NextEntry.
 	Truncated  bool   `json:"truncated,omitempty"`
 	NextOffset int64  `json:"next_offset,omitempty"`
 	NextLine   int64  `json:"next_line,omitempty"`
 	NextEntry  string `json:"next_entry,omitempty"`
-	// Lines and Entries count what came, where that was asked for.
+	// Lines and Entries count the content, if the request pages by them.
 	Lines   int64 `json:"lines,omitempty"`
 	Entries int   `json:"entries,omitempty"`
-	// Diff is what edit_file did, as a unified diff. DiffOmitted says why there is none.
+	// Diff is edit_file's change as a unified diff. DiffOmitted is why there is none.
 	Diff        string `json:"diff,omitempty"`
 	DiffOmitted string `json:"diff_omitted,omitempty"`
 	SHA256      string `json:"sha256,omitempty"`
-	// Content: on the wire, chunks follow and then a second Answer.
+	// Content means, on the wire, that chunks and a second Answer follow.
 	Content bool `json:"content,omitempty"`
-	// Failure is what went wrong; nil when nothing did.
+	// Failure is the error; nil on success.
 	Failure *Failure `json:"failure,omitempty"`
 }
 
-// Check bounds what an answer says, and returns its failure.
+// Check bounds the fields of an answer, and returns its failure.
 func (a *Answer) Check() error {
 	if len(a.Path) > 2*MaxPath || len(a.Message) > MaxPath+maxMessage || len(a.NextEntry) > MaxPath || len(a.SHA256) > 64 ||
 		len(a.DiffOmitted) > maxMessage || a.Size < 0 || a.Bytes < 0 || a.Offset < 0 {
@@ -64,33 +63,33 @@ func (a *Answer) Check() error {
 	return a.Failure
 }
 
-// Begin takes the first answer of a tool with content, what is known before the
-// content, and returns where the content goes.
+// Begin receives a tool's first answer, known before the content, and returns the writer of the
+// content.
 type Begin func(Answer) io.Writer
 
-// Denial is something that may not be done, with what the audit log wants to
-// know. It is [chat.ErrDenied].
+// Denial is the error of a denied operation, with the fields for the audit log. It is
+// [chat.ErrDenied].
 type Denial struct {
 	Tool Tool `json:"tool,omitempty"`
 	Op   Op   `json:"op"`
-	// Path is the name that was judged: the folded one or the physical one.
+	// Path is the name that was checked: the folded one or the physical one.
 	Path string `json:"path"`
 	// Rule is the pattern that denies, Place its file and line, Layer the wall.
 	Rule  string `json:"rule"`
 	Place string `json:"place,omitempty"`
 	Layer string `json:"layer,omitempty"`
-	// Message is what the caller is told; empty tells rule and place.
+	// Message is the caller's text; if empty, Error states rule and place.
 	Message string `json:"message,omitempty"`
-	// Errno is what the kernel said, where Place names a rule that the kernel keeps.
+	// Errno is the kernel's error, where Place names a rule that the kernel enforces.
 	Errno string `json:"-"`
 }
 
-// The rules of this package itself, and the one word for what the kernel refused.
+// The rules of this package itself, and the name for the kernel's refusals.
 const (
 	RuleWorkspace = "restrict_to_workspace"
 	RuleHardLink  = "hard link to another owner's file"
 	RuleKernel    = "kernel"
-	// RuleAsked: the other end of the wire denies, and knows why.
+	// RuleAsked: the other end of the wire denied it, and knows the rule.
 	RuleAsked = "asked"
 )
 
@@ -108,19 +107,19 @@ func (d *Denial) Error() string {
 // Unwrap is [chat.ErrDenied].
 func (d *Denial) Unwrap() error { return chat.ErrDenied }
 
-// Check says what forbids op on path, an absolute name; nil allows it. The tools
-// ask about the folded name first, then about the physical one.
+// Check returns the denial of op on path, an absolute name, or nil. The tools check the folded name
+// first, then the physical one.
 type Check func(op Op, path string) *Denial
 
 // Failure is an error on the wire.
 type Failure struct {
-	// Kind is the word of package api for it: invalid, denied, not_found, busy, internal, …
+	// Kind is package api's word for its kind: invalid, denied, not_found, busy, internal, …
 	Kind    string  `json:"kind"`
 	Message string  `json:"message"`
 	Denial  *Denial `json:"denial,omitempty"`
 }
 
-// kinds are the words that package api has for the errors of package chat.
+// kinds are package api's words for the errors of package chat.
 var kinds = []struct {
 	word string
 	err  error
@@ -150,7 +149,7 @@ func (f *Failure) Unwrap() error {
 	return nil
 }
 
-// maxMessage bounds what a failure says, in bytes.
+// maxMessage bounds a failure's message, in bytes.
 const maxMessage = 4 << 10
 
 // failureOf is err for the wire; nil for nil.

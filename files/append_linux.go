@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AppendFile is append_file: the content comes after what is there. It is there
-// whole or not at all, and never between the pieces of another append.
+// AppendFile is append_file: it adds the content at the end, whole or not at all, and never between
+// the pieces of another append.
 func (t *Tools) AppendFile(a WriteFile, body io.Reader) (Answer, error) {
 	if err := a.Validate(); err != nil {
 		return Answer{}, err
@@ -22,7 +22,7 @@ func (t *Tools) AppendFile(a WriteFile, body io.Reader) (Answer, error) {
 	}
 	var out Answer
 	in := summed(body, a.Hash)
-	// What was read of body once is kept, for when the path has to be walked again.
+	// The spool keeps what was read of body, in case the path has to be walked again.
 	s := &spool{}
 	err := again(func() (err error) {
 		out, err = t.append1(a.Path, in, s)
@@ -54,7 +54,7 @@ func (t *Tools) append1(name string, body io.Reader, s *spool) (out Answer, err 
 	if err != nil {
 		return Answer{}, err
 	}
-	if _, err := p.stageAt(); err != nil { // it asks, and nothing may be asked within the content
+	if _, err := p.stageAt(); err != nil { // it asks, which is impossible during the content
 		return Answer{}, err
 	}
 	if err := p.makeDirs(); err != nil {
@@ -66,7 +66,7 @@ func (t *Tools) append1(name string, body io.Reader, s *spool) (out Answer, err 
 	return p.appendAll(s)
 }
 
-// appendAll adds the spool's content to the file, which it makes if need be.
+// appendAll adds the spool's content to the file, and creates it if necessary.
 func (p *place) appendAll(s *spool) (out Answer, err error) {
 	dir, err := p.createEmpty()
 	if err != nil {
@@ -78,7 +78,7 @@ func (p *place) appendAll(s *spool) (out Answer, err error) {
 	}
 	f, st, err := p.openLocked(unix.O_WRONLY | unix.O_APPEND)
 	if errors.Is(err, unix.ENOENT) {
-		return Answer{}, errMoved // it was there, or made, a moment ago
+		return Answer{}, errMoved // it existed, or was created, a moment ago
 	}
 	if err != nil {
 		return Answer{}, err
@@ -106,7 +106,7 @@ func (p *place) appendAll(s *spool) (out Answer, err error) {
 	return out, nil
 }
 
-// appendLocked writes below the lock and syncs without it.
+// appendLocked writes under the lock and syncs after releasing it.
 func (p *place) appendLocked(f *os.File, size int64, s *spool) error {
 	if s.size > p.t.opt.MaxBytes-size {
 		return tooLarge(p.t.opt.MaxBytes)
@@ -122,18 +122,18 @@ func (p *place) appendLocked(f *os.File, size int64, s *spool) error {
 	return fsync(f)
 }
 
-// removeEmpty takes back a file that this call made and could not fill. Others
-// who wait for its lock see that it is gone, and make it again.
+// removeEmpty removes a file that this call created and could not fill. Callers that wait for its
+// lock notice, and create it again.
 func (p *place) removeEmpty(f *os.File) {
 	var st unix.Stat_t
 	if lock(f, 0) == nil && p.sameFile(f, &st) == nil && st.Size == 0 {
-		_ = unix.Unlinkat(p.dir, p.name, 0) // the call has failed already, and says why
+		_ = unix.Unlinkat(p.dir, p.name, 0) // the call has already failed with a better error
 	}
 }
 
-// createEmpty makes the file if nothing is there, and returns its directory then, to be
-// synced. The directory is opened first: the kernel may refuse that, and a call that is
-// refused must have done nothing.
+// createEmpty creates the file if it does not exist, and then returns its directory, to be synced.
+// It opens the directory first: the kernel may refuse that, and a refused call must have changed
+// nothing.
 func (p *place) createEmpty() (dir *os.File, err error) {
 	if _, err := p.stat(); !errors.Is(err, unix.ENOENT) {
 		return nil, err
@@ -151,8 +151,8 @@ func (p *place) createEmpty() (dir *os.File, err error) {
 	return dir, errors.Join(unix.Fchmod(fd, newMode), unix.Close(fd))
 }
 
-// spool holds content until all of it is there, so that nobody waits below the
-// lock for a slow caller: one piece in memory, more in a file without a name.
+// spool holds content until it is complete, so that no lock is held during a slow caller's upload:
+// one piece in memory, more in an unnamed file.
 type spool struct {
 	piece  bytes.Buffer
 	file   *os.File
@@ -194,9 +194,9 @@ func (s *spool) overflow(p *place, body io.Reader) error {
 	return err
 }
 
-// writeTo appends the content to f, which has size bytes and is locked: one
-// write(2), or one for each piece. What a full disk cut short is taken back,
-// unless somebody without the lock wrote behind it.
+// writeTo appends the content to f, which has size bytes and is locked: one write(2), or one for
+// each piece. A write that a full disk cut short is undone, unless a writer without the lock has
+// appended since.
 func (s *spool) writeTo(f *os.File, size int64) error {
 	done, err := s.pieces(f)
 	if err == nil || done == 0 {

@@ -18,12 +18,12 @@ const (
 	EditFileTool   Tool = "edit_file"
 	AppendFileTool Tool = "append_file"
 	ListDirTool    Tool = "list_dir"
-	// ResolveTool is chatd's own, for explain: it does nothing but tell of a request's Links.
+	// ResolveTool is for explain only: it reports the targets of a request's Links and does nothing
+	// else.
 	ResolveTool Tool = "resolve"
 )
 
-// Op is what the rules call an operation. list_dir is a read of the directory,
-// append_file a write.
+// Op is an operation of the rules. list_dir is a read of the directory, append_file a write.
 type Op string
 
 // The operations that the tools ask a [Check] about.
@@ -31,13 +31,13 @@ const (
 	Read  Op = "read"
 	Write Op = "write"
 	Edit  Op = "edit"
-	// Bash is asked about a file that is to be made: the kernel's walls go by it, and
-	// would let it be made and then not be opened.
+	// Bash is checked for a new file: the kernel's walls depend on it, and could allow the file's
+	// creation but refuse its open.
 	Bash Op = "bash"
 )
 
-// Needs are the operations that have to be allowed for op. An edit needs a read: whether
-// a text is in a file, and how often, is what the file says.
+// Needs are the operations that op requires. An edit needs a read, because its result reveals
+// whether a text is in the file, and how often.
 func (op Op) Needs() []Op {
 	if op == Edit {
 		return []Op{Read, Edit}
@@ -51,9 +51,9 @@ const (
 	MaxText        = 1 << 20   // bytes of content, or of old_text and new_text together, in a request
 	MaxPage        = 1 << 20   // bytes that read_file returns when it does not stream
 	MaxPiece       = 1 << 20   // bytes that append_file writes in one write(2)
-	MaxOffset      = 1 << 60   // the last byte that may be asked for
+	MaxOffset      = 1 << 60   // the highest offset of a request
 	MaxEntries     = 10_000    // entries that list_dir returns at once
-	DefaultEntries = 1000      // when the caller does not say
+	DefaultEntries = 1000      // without a limit in the request
 	MaxDiff        = 256 << 10 // bytes of a diff; a longer one is left out
 )
 
@@ -62,7 +62,7 @@ const (
 type ReadFile struct {
 	Path   string `json:"path" doc:"The file, absolute or below the workspace."`
 	Offset int64  `json:"offset,omitempty" minimum:"0" doc:"The first byte."`
-	// Length 0 means as much as one page holds: at most MaxPage, and not half a character.
+	// Length 0 means one page: at most MaxPage, without half a character.
 	Length int64 `json:"length,omitempty" minimum:"0" doc:"So many bytes; a page if absent."`
 	// Line counts from 1.
 	Line  int64 `json:"line,omitempty" minimum:"0" doc:"The first line, counted from 1."`
@@ -91,7 +91,7 @@ type EditFile struct {
 // ListDir are the arguments of list_dir.
 type ListDir struct {
 	Path string `json:"path,omitempty" doc:"The directory; the workspace if empty."`
-	// After continues a list: what Next said on the page before.
+	// After continues a list: it is the last entry of the previous page.
 	After string `json:"after,omitempty" doc:"Only entries after this one."`
 	Limit int    `json:"limit,omitempty" minimum:"0" maximum:"10000" doc:"At most so many; 1000 if absent."`
 }
@@ -102,7 +102,7 @@ type Resolve struct{}
 // Validate is nil.
 func (Resolve) Validate() error { return nil }
 
-// Validate reports the first argument that cannot be meant, as [chat.ErrInvalid].
+// Validate reports the first invalid argument, as [chat.ErrInvalid].
 func (a ReadFile) Validate() error {
 	if err := checkPath(a.Path); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (a ReadFile) Validate() error {
 	return nil
 }
 
-// Validate reports the first argument that cannot be meant, as [chat.ErrInvalid].
+// Validate reports the first invalid argument, as [chat.ErrInvalid].
 func (a WriteFile) Validate() error {
 	if err := checkPath(a.Path); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (a WriteFile) Validate() error {
 	return checkTexts("content", *a.Content)
 }
 
-// Validate reports the first argument that cannot be meant, as [chat.ErrInvalid].
+// Validate reports the first invalid argument, as [chat.ErrInvalid].
 func (a EditFile) Validate() error {
 	if err := checkPath(a.Path); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (a EditFile) Validate() error {
 	return checkTexts("old_text and new_text", a.OldText, a.NewText)
 }
 
-// Validate reports the first argument that cannot be meant, as [chat.ErrInvalid].
+// Validate reports the first invalid argument, as [chat.ErrInvalid].
 func (a ListDir) Validate() error {
 	if a.Limit < 0 || a.Limit > MaxEntries {
 		return invalid("cannot list: limit %d, want 0 to %d", a.Limit, MaxEntries)
@@ -175,7 +175,7 @@ func checkPath(p string) error {
 	return nil
 }
 
-// checkTexts refuses what JSON would not carry as it is.
+// checkTexts refuses texts that JSON would alter.
 func checkTexts(field string, texts ...string) error {
 	size := 0
 	for _, s := range texts {

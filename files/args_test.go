@@ -8,7 +8,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestWriteWithoutContent: the message speaks of what the caller left out or gave twice.
+// TestWriteWithoutContent: the message names the argument that is missing or duplicate.
 func TestWriteWithoutContent(t *testing.T) {
 	text := "x"
 	for _, c := range []struct {

@@ -46,14 +46,14 @@ func (w world) exchange(t testing.TB, tool Tool, args interface{ Validate() erro
 	return a, err
 }
 
-// TestAsk: the caller's judge is asked about both names before anything is opened,
+// TestAsk: the caller's check is asked about both names before anything is opened,
 // made or sent, and what it denies comes back as its own denial.
 func TestAsk(t *testing.T) {
 	w := newWorld(t)
 	put1(t, w.home+"/f", "text")
 	link(t, "f", w.home+"/l")
 	var asked []string
-	judge := func(deny string) Check {
+	check := func(deny string) Check {
 		asked = nil
 		return func(op Op, path string) *Denial {
 			asked = append(asked, fmt.Sprint(op, " ", strings.TrimPrefix(path, w.home)))
@@ -65,13 +65,13 @@ func TestAsk(t *testing.T) {
 	}
 	var got bytes.Buffer
 	begin := func(Answer) io.Writer { return &got }
-	a, err := w.exchange(t, ReadFileTool, ReadFile{Path: "l"}, Exchange{Begin: begin, Limit: 100, Check: judge("-")})
+	a, err := w.exchange(t, ReadFileTool, ReadFile{Path: "l"}, Exchange{Begin: begin, Limit: 100, Check: check("-")})
 	if err != nil || got.String() != "text" || a.Path != w.home+"/f" || fmt.Sprint(asked) != "[read /l read /f]" {
 		t.Errorf("read: %+v, %v, asked %q", a, err, asked)
 	}
 	for _, deny := range []string{"/l", "/f"} {
 		got.Reset()
-		_, err := w.exchange(t, ReadFileTool, ReadFile{Path: "l"}, Exchange{Begin: begin, Limit: 100, Check: judge(deny)})
+		_, err := w.exchange(t, ReadFileTool, ReadFile{Path: "l"}, Exchange{Begin: begin, Limit: 100, Check: check(deny)})
 		var d *Denial
 		if !errors.As(err, &d) || d.Place != "rules.yaml:7" || !errors.Is(err, chat.ErrDenied) || got.Len() > 0 {
 			t.Errorf("%s denied: %v, %q", deny, err, got.String())
@@ -79,11 +79,11 @@ func TestAsk(t *testing.T) {
 	}
 	for _, tool := range []Tool{WriteFileTool, AppendFileTool} {
 		body := &unread{}
-		_, err := w.exchange(t, tool, WriteFile{Path: "new/dir/f", Stream: true}, Exchange{Body: body, Check: judge("/new/dir/f")})
+		_, err := w.exchange(t, tool, WriteFile{Path: "new/dir/f", Stream: true}, Exchange{Body: body, Check: check("/new/dir/f")})
 		if !errors.Is(err, chat.ErrDenied) || body.reads > 0 || len(ls(t, w.home)) != 2 {
 			t.Errorf("%s: %v after %d reads, left %v", tool, err, body.reads, ls(t, w.home))
 		}
-		a, err := w.exchange(t, tool, WriteFile{Path: "l", Stream: true}, Exchange{Body: strings.NewReader("more"), Check: judge("-")})
+		a, err := w.exchange(t, tool, WriteFile{Path: "l", Stream: true}, Exchange{Body: strings.NewReader("more"), Check: check("-")})
 		if err != nil || a.Path != w.home+"/f" {
 			t.Errorf("%s: %+v, %v", tool, a, err)
 		}
@@ -111,14 +111,14 @@ func TestDeniedBeforeTheAct(t *testing.T) {
 				mkdir(t, w.home+"/d")
 				link(t, "f", w.home+"/l")
 				asked, before, denied := 0, treeOf(t, w.home), Op("")
-				judge := func(op Op, path string) *Denial {
+				check := func(op Op, path string) *Denial {
 					if asked++; asked == no {
 						denied = op
 						return &Denial{Op: op, Path: path, Rule: "mine"}
 					}
 					return nil
 				}
-				_, err := w.exchange(t, tool, args(name), Exchange{Body: strings.NewReader("more"), Begin: func(Answer) io.Writer { return io.Discard }, Limit: 100, Check: judge})
+				_, err := w.exchange(t, tool, args(name), Exchange{Body: strings.NewReader("more"), Begin: func(Answer) io.Writer { return io.Discard }, Limit: 100, Check: check})
 				if asked < no {
 					break
 				}
@@ -168,14 +168,14 @@ func TestTempDenied(t *testing.T) {
 		{WriteFileTool, ".tmp-", false}, {WriteFileTool, "new/dir/f", true}, {AppendFileTool, "new/dir/f", false}, {AppendFileTool, ".tmp-", true},
 	} {
 		w := newWorld(t)
-		judge := func(op Op, path string) *Denial {
+		check := func(op Op, path string) *Denial {
 			if op == Bash && strings.HasPrefix(strings.TrimPrefix(path, w.home+"/"), c.target) || op == Bash && strings.Contains(path, "/"+c.target) {
 				return &Denial{Op: op, Path: path, Rule: "mine"}
 			}
 			return nil
 		}
 		body := &unread{}
-		_, err := w.exchange(t, c.tool, WriteFile{Path: "new/dir/f", Stream: true}, Exchange{Body: body, Check: judge})
+		_, err := w.exchange(t, c.tool, WriteFile{Path: "new/dir/f", Stream: true}, Exchange{Body: body, Check: check})
 		var d *Denial
 		if c.write && err != nil || !c.write && (!errors.As(err, &d) || d.Op != Bash || body.reads > 0 || len(ls(t, w.home)) > 0) {
 			t.Errorf("%s, %s closed: %v after %d reads, left %v", c.tool, c.target, err, body.reads, ls(t, w.home))
@@ -195,7 +195,7 @@ func TestHostileQuestions(t *testing.T) {
 	deny := func(Op, string) *Denial { return &Denial{Op: Read, Path: "/x", Rule: "mine"} }
 	for _, c := range []struct {
 		name, said string
-		judge      Check
+		check      Check
 		denied     bool
 	}{
 		{"endless questions", strings.Repeat(ask, maxQuestions+1) + fine, nil, false},
@@ -215,7 +215,7 @@ func TestHostileQuestions(t *testing.T) {
 			var got bytes.Buffer
 			var body unread
 			a, err := speak(dropped{}, strings.NewReader(c.said), Request{Tool: ReadFileTool}, Exchange{
-				Body: &body, Begin: func(Answer) io.Writer { return &got }, Limit: 10, Check: c.judge,
+				Body: &body, Begin: func(Answer) io.Writer { return &got }, Limit: 10, Check: c.check,
 			})
 			var d *Denial
 			if err == nil || got.Len() > 0 || errors.As(err, &d) != c.denied || c.denied && (d.Rule != "mine" || body.reads > 0) {
@@ -281,7 +281,7 @@ func (w world) resolved(t *testing.T, names []string) map[string]string {
 	return got
 }
 
-// TestLinked: the judge that knows where the rules' own names lead is the one that is
+// TestLinked: the check that knows where the rules' own names lead is the one that is
 // asked, and a tool that tells nonsense of them gets nothing.
 func TestLinked(t *testing.T) {
 	w := newWorld(t)

@@ -11,36 +11,35 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Exchange is the caller's part when it speaks with a tool, beside the request.
+// Exchange is the caller's part in a call of a tool, beside the request.
 type Exchange struct {
-	// Body is the content of a request that streams. It is not read before the tool
-	// has found that it may have it.
+	// Body is the content of a request that streams. It is not read before the tool has passed its
+	// checks.
 	Body io.Reader
-	// Begin takes the first answer of a tool with content, and says where it goes.
+	// Begin receives the first answer of a tool with content, and returns the content's writer.
 	Begin Begin
-	// Limit is how many bytes of content are taken.
+	// Limit bounds the content from the tool, in bytes.
 	Limit int64
-	// Check answers what the tool asks; nil forbids nothing. What it denies is denied,
-	// whatever the tool says then.
+	// Check answers the tool's questions; nil denies nothing. A denial stands, whatever the tool
+	// reports then.
 	Check Check
-	// Linked is told, before anything is asked, where the request's Links lead, if any of them
-	// leads elsewhere; nil is for a request without.
+	// Linked is called before any question with the targets of the request's Links, if any is a
+	// link; nil is for a request without Links.
 	Linked func(all []Link) error
 }
 
-// Speak is the caller's end of [Tools.Serve], for a tool that has its request ([Send]). It gives
-// the tool the content when the tool wants it, to w, and reads the answer from r. A failure of the
-// tool is returned as a [*Failure], what Check denied as its [*Denial].
+// Speak is the caller's end of [Tools.Serve], for a tool that has its request ([Send]). It writes
+// the content to w when the tool asks for it, and reads the answer from r. It returns a failure of
+// the tool as a [*Failure], a denial by Check as its [*Denial].
 //
-// w is closed in the end, and when the content fails: then the tool drops what it
-// had. Speak returns as soon as the answer is there, also when nobody read all of
-// the content; a body that may block has to be closed by its owner.
+// It closes w at the end, and when the content fails: the tool then discards what it has. Speak
+// returns as soon as the answer arrives, even if the content was not all read; the owner of a body
+// that may block has to close it.
 //
-// The other end is a process of the chat. What it says is bounded, and is
-// nothing but its word.
+// The other end is a process of the chat. Its messages are bounded, and cannot be trusted.
 func Speak(w io.WriteCloser, r io.Reader, x Exchange) (Answer, error) {
 	c := &caller{Exchange: x, w: w, r: bufio.NewReaderSize(r, 64<<10), sent: make(chan error, 1)}
-	defer w.Close() // what went wrong with it, a read of the answer finds too
+	defer w.Close() // an error of it shows when the answer is read
 	a, err := c.receive()
 	var sent error
 	select {
@@ -55,15 +54,15 @@ func Speak(w io.WriteCloser, r io.Reader, x Exchange) (Answer, error) {
 	case errors.As(sent, &body):
 		return a, errors.Join(body, err)
 	case err == nil || errors.As(err, &f):
-		return a, err // a tool that answers early does not read the rest, and need not
+		return a, err // a tool that answers early need not read the rest
 	}
 	return a, errors.Join(sent, err)
 }
 
-// BodyError is content that its owner could not give.
+// BodyError is the error of a caller whose content could not be read.
 type BodyError struct{ Err error }
 
-// Error says so, and why.
+// Error names the cause.
 func (e *BodyError) Error() string { return "cannot read the content to send: " + e.Err.Error() }
 
 // Unwrap is the owner's error.
@@ -83,8 +82,7 @@ type caller struct {
 	settled   bool // no more links
 }
 
-// bodyReader marks the error of a caller's content, which must not look like
-// one of the pipe.
+// bodyReader marks errors of a caller's content, so that they differ from the pipe's.
 type bodyReader struct{ r io.Reader }
 
 func (b bodyReader) Read(p []byte) (int, error) {
@@ -95,7 +93,7 @@ func (b bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errTooMuch: the tool sent more content than was asked for.
+// errTooMuch means that the tool sent more content than requested.
 var errTooMuch = errors.New("more content than the limit")
 
 func (c *caller) receive() (Answer, error) {
@@ -125,7 +123,7 @@ func (c *caller) receive() (Answer, error) {
 	return last, err
 }
 
-// answer reads on until the tool answers, and gives it what it waits for.
+// answer handles the tool's messages until it answers.
 func (c *caller) answer() (Answer, error) {
 	for {
 		s, err := readMessage(c.r)
@@ -150,14 +148,14 @@ func (c *caller) answer() (Answer, error) {
 	}
 }
 
-// maxQuestions is far more than the tools ask in one call; replyTime is how long
-// the end of the content may take to get from one goroutine to the other.
+// maxQuestions is far more than the tools ask in one call; replyTime bounds the hand-over of the
+// content's end between two goroutines.
 const (
 	maxQuestions = 1000
 	replyTime    = 10 * time.Second
 )
 
-// CheckQuestion refuses what no tool asks a [Check].
+// CheckQuestion refuses invalid questions of a tool.
 func CheckQuestion(op Op, path string) error {
 	switch {
 	case len(path) > 2*MaxPath || !strings.HasPrefix(path, "/") || strings.IndexByte(path, 0) >= 0:
@@ -197,7 +195,7 @@ func (c *caller) check(q question) error {
 	return nil
 }
 
-// send begins to send the content, once.
+// send starts sending the content, once.
 func (c *caller) send() error {
 	switch {
 	case c.sending || c.denied != nil:
@@ -214,9 +212,9 @@ func (c *caller) send() error {
 		} else {
 			err = fmt.Errorf("cannot send the content: %w", err)
 		}
-		c.sent <- err // before the tool hears of it, whose answer ends the call
+		c.sent <- err // before the tool sees the end, because its answer ends the call
 		if err != nil {
-			_ = c.w.Close() // the tool drops what it had
+			_ = c.w.Close() // the tool discards what it has
 		}
 	}()
 	return nil
@@ -248,5 +246,5 @@ func noEOF(err error) error {
 	return err
 }
 
-// bufferSize is what a copy costs.
+// bufferSize is the memory of one copy, in bytes.
 const bufferSize = 128 << 10

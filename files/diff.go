@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// contextLines surround what changed in a diff, as diff -u has them.
+// contextLines is the number of unchanged lines around a change, as in diff -u.
 const contextLines = 3
 
-// maxAround bounds what is looked at on either side of an edit.
+// maxAround bounds the bytes read on either side of an edit.
 const maxAround = 64 << 10
 
 // replacement is an edit: new for old, at off, in a file of size bytes.
@@ -22,8 +22,8 @@ type replacement struct {
 	old, new  []byte
 }
 
-// diff is the edit as a unified diff of one hunk, or why there is none. Only the
-// lines around the edit are read, and those before it counted.
+// diff is the edit as a unified diff of one hunk, or why there is none. It reads only the lines
+// around the edit, and counts those before it.
 func (r replacement) diff(name string) (diff, omitted string, err error) {
 	before, start, err := r.before()
 	if err != nil {
@@ -111,8 +111,8 @@ func splitLines(b []byte) []string {
 	return lines
 }
 
-// hunk writes two texts, which begin after line before, as one hunk: what they
-// have in common on either side is context.
+// hunk formats two texts, which begin after line before, as one hunk: their common lines on either
+// side are context.
 func hunk(name string, before int64, was, is []string) string {
 	same := 0
 	for same < min(len(was), len(is)) && was[same] == is[same] {

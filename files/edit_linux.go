@@ -37,7 +37,7 @@ func (t *Tools) edit1(a EditFile) (Answer, error) {
 	if p.name == "." {
 		return Answer{}, &notRegular{"directory"}
 	}
-	// For writing too, though it is only read here: the kernel shall say whether it may be.
+	// It is opened for writing too, though only read, so that the kernel checks the permission.
 	f, st, err := p.openLocked(unix.O_RDWR)
 	if err != nil {
 		return Answer{}, err
@@ -54,7 +54,7 @@ func (t *Tools) edit1(a EditFile) (Answer, error) {
 	return p.replaceText(f, st, r)
 }
 
-// answered is a message that the tool's caller gets as it is.
+// answered is an error whose message the tool's caller gets unchanged.
 type answered struct{ message string }
 
 func (a *answered) Error() string { return a.message }
@@ -74,7 +74,7 @@ func theOnly(f *os.File, size int64, old string) (int64, error) {
 	return off, nil
 }
 
-// replaceText writes the edited file beside and puts it in place.
+// replaceText writes the edited file beside the target and puts it in place.
 func (p *place) replaceText(f *os.File, st unix.Stat_t, r replacement) (out Answer, err error) {
 	diff, omitted, err := p.diff(r)
 	if err != nil {
@@ -106,7 +106,7 @@ func (p *place) replaceText(f *os.File, st unix.Stat_t, r replacement) (out Answ
 	return out, nil
 }
 
-// diff shows lines around the edit: who may edit may read (see [Op.Needs]).
+// diff shows lines around the edit: an edit requires the right to read (see [Op.Needs]).
 func (p *place) diff(r replacement) (diff, omitted string, err error) {
 	name := p.folded
 	if home := p.t.roots[0].name; chat.Within(name, home) && home != "/" {

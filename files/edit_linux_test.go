@@ -14,8 +14,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestExactlyOne: no match and several are errors that change nothing; matches
-// that overlap are several, also where they meet at the border of a buffer.
+// TestExactlyOne: no match and several are errors that change nothing; overlapping matches count as
+// several, also across a buffer's boundary.
 func TestExactlyOne(t *testing.T) {
 	w := newWorld(t)
 	for _, c := range []struct {
@@ -47,7 +47,7 @@ func TestExactlyOne(t *testing.T) {
 	}
 }
 
-// TestSearch compares with the slow way, on texts that repeat themselves.
+// TestSearch compares search with a naive one, on repetitive texts.
 func TestSearch(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 20_000 {
@@ -190,8 +190,8 @@ func TestDiffForm(t *testing.T) {
 	}
 }
 
-// TestDiffBounds: what would be long is left out, and said so; a line far into a
-// large file has its number.
+// TestDiffBounds: a long diff is left out with a reason; a line far into a large file has the right
+// number.
 func TestDiffBounds(t *testing.T) {
 	w := newWorld(t)
 	long := strings.Repeat("x", maxAround+1)
@@ -213,8 +213,8 @@ func TestDiffBounds(t *testing.T) {
 	}
 }
 
-// TestEditOfUnreadable: who may not read may not edit. Whether a text is in the file, and
-// how often, would tell what is in it.
+// TestEditOfUnreadable: a file that may not be read may not be edited. The result would reveal
+// whether a text is in it, and how often.
 func TestEditOfUnreadable(t *testing.T) {
 	w := newWorld(t, func(o *Options) {
 		o.Check = func(op Op, name string) *Denial {

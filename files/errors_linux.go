@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// explain makes what went wrong an error that a caller may branch on and an
-// agent can read. failed is how PicoClaw's message begins. A refusal, by whomever,
-// comes out as a [Denial] that names tool, operation and path.
+// explain turns err into an error that a caller may branch on and an agent can read. failed begins
+// the message, as PicoClaw's does. Every refusal becomes a [Denial] that names tool, operation and
+// path.
 func explain(tool Tool, op Op, t *Tools, name, failed string, err error) error {
 	var d *Denial
 	if errors.As(err, &d) {
@@ -34,7 +34,7 @@ func explain(tool Tool, op Op, t *Tools, name, failed string, err error) error {
 	return fmt.Errorf("%s: cannot use %s: %w", failed, chat.Quote(name), err)
 }
 
-// silent is an error by its kind, without a word: some messages are given.
+// silent carries an error's kind without its text, for messages that are fixed.
 type silent struct{ err error }
 
 func (silent) Error() string   { return "" }
@@ -48,8 +48,8 @@ func errnoName(err error) string {
 	return ""
 }
 
-// kindOf is what the kernel's word means to a caller: that its path is wrong, or
-// that something is full.
+// kindOf is the kind of an error of the kernel: the path is invalid, or the disk or a limit is
+// full.
 func kindOf(err error) error {
 	for _, no := range []unix.Errno{unix.ENOTDIR, unix.EISDIR, unix.ELOOP, unix.ENAMETOOLONG, unix.EINVAL} {
 		if errors.Is(err, no) {

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// fuzzWorld has something of everything to run into, inside and outside.
+// fuzzWorld has files of every type, inside and outside.
 func fuzzWorld(t *testing.T) world {
 	w := newWorld(t)
 	mkdir(t, w.home+"/d/e")
@@ -74,7 +74,7 @@ func isFailure(err error) bool {
 	return ok
 }
 
-// seedPaths are paths worth beginning with.
+// seedPaths is the seed corpus of paths.
 var seedPaths = []string{"f", "abs", "in/g", "in/../f", "../outside/secret", "out/secret", "s", "out", ".", "/", "/etc/passwd", "d/e", "new/x",
 	"/proc/self/root/etc/passwd", "/proc/self/cwd/f", "out/../home/f", "d/e/../../s", "", "f/", "//", "a\\u0000b", "\\ud800"}
 
@@ -159,7 +159,7 @@ type dropped struct{}
 func (dropped) Write(p []byte) (int, error) { return len(p), nil }
 func (dropped) Close() error                { return nil }
 
-// FuzzAnswer: what the chat's process answers is read within bounds.
+// FuzzAnswer: an answer of the chat's process is read within bounds.
 func FuzzAnswer(f *testing.F) {
 	var chunk [4]byte
 	binary.BigEndian.PutUint32(chunk[:], 3)
@@ -200,7 +200,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzSearch compares with the slow way.
+// FuzzSearch compares search with a naive one.
 func FuzzSearch(f *testing.F) {
 	f.Add("aaa", "aa")
 	f.Add("ababcabab", "abab")

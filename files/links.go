@@ -11,11 +11,11 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// maxNames bounds the names of one call whose links are asked about, in bytes.
+// maxNames bounds the names in one call's Links, in bytes.
 const maxNames = 2 << 20
 
-// maxTold bounds what a tool tells of the links of one request, in bytes: of the names that they
-// lead to, and of each link besides.
+// maxTold bounds a tool's report on the links of one request, in bytes: the targets, and linkSize
+// for each link.
 const maxTold, linkSize = 4 << 20, 32
 
 // Link is where one of a request's Links leads, by its number.
@@ -35,7 +35,7 @@ func checkNames(names []string) error {
 	return nil
 }
 
-// follow takes in where links lead, before anything is asked or sent.
+// follow records where links lead, before any question or content.
 func (c *caller) follow(all []Link) error {
 	if c.settled || c.Linked == nil {
 		return errors.New("cannot use the answer: it tells of links too late, or nobody asked")
@@ -50,7 +50,7 @@ func (c *caller) follow(all []Link) error {
 	return nil
 }
 
-// settle passes on what the links told, once.
+// settle passes the links to Linked, once.
 func (c *caller) settle() error {
 	was := c.settled
 	c.settled = true
@@ -60,8 +60,8 @@ func (c *caller) settle() error {
 	return c.Linked(c.links)
 }
 
-// Targets are the names that links lead to, by the names of a request that a tool was asked about.
-// What it told is the chat's word, like a name that it asks about.
+// Targets are the targets of links by their names in the request. The tool is a process of the
+// chat, so its report cannot be trusted.
 func Targets(names []string, all []Link) (map[string]string, error) {
 	real := map[string]string{}
 	for _, l := range all {
@@ -76,7 +76,7 @@ func Targets(names []string, all []Link) (map[string]string, error) {
 	return real, nil
 }
 
-// ReadTargets reads from a tool that was asked to resolve names, and nothing else, where they lead.
+// ReadTargets reads the answer of [ResolveTool] about names.
 func ReadTargets(r io.Reader, names []string) (map[string]string, error) {
 	c := caller{r: bufio.NewReaderSize(r, 64<<10)}
 	c.Linked = func([]Link) error { return nil }

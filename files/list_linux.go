@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ListDir is list_dir: a line for each entry, in the order of their bytes. Only
-// as many names as are asked for are held, however many there are.
+// ListDir is list_dir: a line for each entry, in the order of their bytes. It holds only as many
+// names as requested, however many there are.
 func (t *Tools) ListDir(a ListDir, begin Begin) (Answer, error) {
 	if err := a.Validate(); err != nil {
 		return Answer{}, err
@@ -81,7 +81,7 @@ func list1(d *os.File, after string, limit int, out *Answer, begin Begin) error 
 	for _, name := range names {
 		kind, err := entryKind(int(d.Fd()), name)
 		if errors.Is(err, unix.ENOENT) {
-			continue // it went away meanwhile
+			continue // it has been removed meanwhile
 		}
 		if err != nil {
 			return err
@@ -129,9 +129,8 @@ func firstNames(d *os.File, after string, n int) ([]string, error) {
 	}
 }
 
-// printable is a name that stays one line: a name with a line end in it would be
-// two entries, and one that is no UTF-8 no JSON. Such names are quoted as Go
-// source, and so are names that look as if they were.
+// printable quotes, as Go source, names with a line end, which would be two entries, names that are
+// not UTF-8, which JSON cannot carry, and names that look quoted.
 func printable(name string) string {
 	if utf8.ValidString(name) && !strings.HasPrefix(name, `"`) && strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
 		return name

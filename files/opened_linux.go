@@ -15,7 +15,7 @@ import (
 // tries is how often a path that changes under the tool is walked again.
 const tries = 16
 
-// again does f until what it opened is what it judged.
+// again repeats f until the file that it opened is the one that it checked.
 func again(f func() error) error {
 	var err error
 	for range tries {
@@ -37,7 +37,7 @@ func checkRegular(mode uint32) error {
 	case unix.S_IFREG:
 		return nil
 	case unix.S_IFLNK:
-		return errMoved // there was none when it was walked
+		return errMoved // the walk found no link here
 	case unix.S_IFDIR:
 		return &notRegular{"directory"}
 	case unix.S_IFIFO:
@@ -48,7 +48,7 @@ func checkRegular(mode uint32) error {
 	return &notRegular{"device"}
 }
 
-// stat looks at the name without opening it. ENOENT also where the directory is missing.
+// stat looks at the name without opening it. A missing directory is ENOENT too.
 func (p *place) stat() (unix.Stat_t, error) {
 	var st unix.Stat_t
 	if len(p.missing) > 0 {
@@ -58,9 +58,8 @@ func (p *place) stat() (unix.Stat_t, error) {
 	return st, err
 }
 
-// open opens the file that is at the place, a regular one, and makes sure that it
-// still has the name that was judged. The type is looked at first, because
-// opening alone has effects on some devices, and again afterwards.
+// open opens the regular file at the place, and verifies that it still has the checked name. It
+// checks the type first, because opening has effects on some devices, and again afterwards.
 func (p *place) open(flags int) (*os.File, unix.Stat_t, error) {
 	st, err := p.stat()
 	if err == nil {
@@ -83,7 +82,7 @@ func (p *place) open(flags int) (*os.File, unix.Stat_t, error) {
 	return f, st, err
 }
 
-// opened looks at what was opened; it closes it when that is not what it should be.
+// opened checks type, name and links of fd, and closes it on an error.
 func (p *place) opened(fd int, st *unix.Stat_t) (*os.File, error) {
 	err := unix.Fstat(fd, st)
 	if err == nil {
@@ -105,7 +104,7 @@ func (p *place) opened(fd int, st *unix.Stat_t) (*os.File, error) {
 	return os.NewFile(uintptr(fd), p.real), nil
 }
 
-// checkName wants what is open to have the name that was judged.
+// checkName verifies that fd has the name that was checked.
 func checkName(fd int, want string) error {
 	name, err := nameOf(fd)
 	if err == nil && name != want {
@@ -114,9 +113,8 @@ func checkName(fd int, want string) error {
 	return err
 }
 
-// checkLinks refuses a file of somebody else that the chat may have linked to
-// this name: under its other name a rule may forbid it. In a directory where the
-// chat may not write, the names are not the chat's.
+// checkLinks refuses another owner's file that the chat may have hard-linked to this name: a rule
+// may deny its other name. A directory in which the chat may not write has no such links.
 func (p *place) checkLinks(st unix.Stat_t) error {
 	if st.Nlink < 2 || p.t.opt.Check == nil || int(st.Uid) == os.Geteuid() {
 		return nil
@@ -128,8 +126,8 @@ func (p *place) checkLinks(st unix.Stat_t) error {
 		Message: "access denied: the file is another owner's and has another name"}
 }
 
-// lock waits for the lock of an open file, but not for ever: any process of the
-// chat may hold it.
+// lock waits at most wait for the lock of an open file, because any process of the chat may hold
+// it.
 func lock(f *os.File, wait time.Duration) error {
 	end := time.Now().Add(wait)
 	for pause := time.Millisecond; ; pause = min(2*pause, 32*time.Millisecond) {
@@ -144,8 +142,8 @@ func lock(f *os.File, wait time.Duration) error {
 	}
 }
 
-// openLocked opens the file and locks it, and makes sure that it is the file
-// which still has the name then: a rename may have put another there.
+// openLocked opens and locks the file, and then verifies that the name still leads to it: a rename
+// may have replaced it.
 func (p *place) openLocked(flags int) (*os.File, unix.Stat_t, error) {
 	end := time.Now().Add(p.t.opt.LockWait)
 	for {
@@ -166,7 +164,7 @@ func (p *place) openLocked(flags int) (*os.File, unix.Stat_t, error) {
 	}
 }
 
-// sameFile wants the open file to be the one at the place, and looks at it again.
+// sameFile verifies that the open file is the one at the place, and updates st.
 func (p *place) sameFile(f *os.File, st *unix.Stat_t) error {
 	now, err := p.stat()
 	if err == nil {
@@ -178,10 +176,10 @@ func (p *place) sameFile(f *os.File, st *unix.Stat_t) error {
 	return err
 }
 
-// newDirMode is the mode of a directory that is made on the way.
+// newDirMode is the mode of missing directories that are created.
 const newDirMode = 0o700
 
-// makeDirs makes what is missing of the way and goes there.
+// makeDirs creates the missing directories and enters them.
 func (p *place) makeDirs() error {
 	for len(p.missing) > 0 {
 		name := p.missing[0]
@@ -214,8 +212,8 @@ func (p *place) makeDirs() error {
 	return checkName(p.dir, p.dirs)
 }
 
-// pastUmask gives a new directory its mode where the umask took of it.
-// fchmod(2) does not take an O_PATH descriptor.
+// pastUmask gives a new directory its mode if the umask reduced it. fchmod(2) does not accept an
+// O_PATH descriptor.
 func pastUmask(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&0o777 == newDirMode {
@@ -224,7 +222,7 @@ func pastUmask(fd int) error {
 	return unix.Chmod(fdName(fd), newDirMode)
 }
 
-// unmake removes the directories that this call made, if nothing is in them.
+// unmake removes the directories that this call created, if they are empty.
 func (p *place) unmake() {
 	for i := len(p.made) - 1; i >= 0; i-- {
 		if unix.Unlinkat(p.made[i].parent, p.made[i].name, unix.AT_REMOVEDIR) != nil {

@@ -33,7 +33,7 @@ func (t *Tools) ReadFile(a ReadFile, begin Begin) (Answer, error) {
 	return out, nil
 }
 
-// openToRead finds what is called name and opens it; real is its physical name.
+// openToRead finds and opens name; real is its physical name.
 func (t *Tools) openToRead(name string, open func(*place) (*os.File, unix.Stat_t, error)) (f *os.File, st unix.Stat_t, real string, err error) {
 	err = again(func() error {
 		p, err := t.find(Read, name)
@@ -48,13 +48,13 @@ func (t *Tools) openToRead(name string, open func(*place) (*os.File, unix.Stat_t
 	return f, st, real, err
 }
 
-// stated is an answer with what fstat(2) says.
+// stated is an answer with the results of fstat(2).
 func stated(st unix.Stat_t) Answer {
 	at := time.Unix(st.Mtim.Unix()).UTC()
 	return Answer{Size: st.Size, Mode: st.Mode & 0o7777, Modified: &at}
 }
 
-// read1 copies what is asked for and fills in how much it was.
+// read1 copies the requested part and records its size in out.
 func (t *Tools) read1(f *os.File, a ReadFile, out *Answer, begin Begin) error {
 	limit := int64(MaxPage)
 	if a.Stream {
@@ -85,8 +85,7 @@ func (t *Tools) read1(f *os.File, a ReadFile, out *Answer, begin Begin) error {
 	return sink.report(f, a, out)
 }
 
-// sink passes on what is read: it counts bytes and lines, and stops after the
-// last line that is wanted.
+// sink passes on and counts bytes and lines, and stops after the last requested line.
 type sink struct {
 	w     io.Writer
 	hash  hash.Hash
@@ -94,7 +93,7 @@ type sink struct {
 	stop  bool
 	bytes int64
 	feeds int64
-	ended bool // the last line that was wanted has come
+	ended bool // the last requested line has been read
 }
 
 // copy reads at most limit bytes; size, if the file has one, only sizes the buffer.
@@ -133,7 +132,7 @@ func (s *sink) pass(p []byte) error {
 	return err
 }
 
-// upToLines cuts p after the last line that is wanted.
+// upToLines cuts p after the last requested line.
 func (s *sink) upToLines(p []byte) []byte {
 	for at := 0; at < len(p); {
 		i := bytes.IndexByte(p[at:], '\n')
@@ -150,7 +149,7 @@ func (s *sink) upToLines(p []byte) []byte {
 	return p
 }
 
-// report says how much came and where the next page begins.
+// report records in out how much was read and where the next page begins.
 func (s *sink) report(f *os.File, a ReadFile, out *Answer) error {
 	out.Bytes = s.bytes
 	if s.hash != nil {
@@ -219,8 +218,8 @@ func lineStart(r io.ReaderAt, n int64) (int64, error) {
 	return off, nil
 }
 
-// wholeRunes shortens a page so that it does not end within a UTF-8 character:
-// a page becomes a JSON string. What is no UTF-8 is not changed.
+// wholeRunes shortens a page so that it does not end within a UTF-8 character: a page becomes a
+// JSON string. Bytes that are not UTF-8 are not cut.
 func wholeRunes(r io.ReaderAt, off, limit int64) (int64, error) {
 	var tail [utf8.UTFMax]byte
 	n, err := r.ReadAt(tail[:], off+limit-utf8.UTFMax)

@@ -9,8 +9,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// replace puts the file in the place of the target, with mode. The order is what
-// makes it old or new after a power cut: content, then name, then directory.
+// replace replaces the target by the file, with mode. It syncs the content, renames, and then syncs
+// the directory, so that a power cut leaves the old file or the new.
 func (t *temp) replace(mode uint32) error {
 	failpoint("temp.filled")
 	if t.over != nil {
@@ -44,7 +44,7 @@ func (t *temp) replace(mode uint32) error {
 	return nil
 }
 
-// stillThere wants the directory to have the name that was judged.
+// stillThere verifies that the directory still has the checked name.
 func (t *temp) stillThere(fd int) error {
 	dir := t.p.dirs
 	if dir != "/" {
@@ -53,9 +53,9 @@ func (t *temp) stillThere(fd int) error {
 	return busy(checkName(fd, dir+t.name))
 }
 
-// rename gives the file the target's name. What had it changes places with the
-// file first and is looked at then: only a regular file is replaced. A link, which
-// must have come after the walk, gets its name back.
+// rename gives the file the target's name. The target and the file exchange names first, and the
+// old target is then checked: only a regular file is replaced. A link, which must have appeared
+// after the walk, gets its name back.
 func (t *temp) rename() error {
 	dir, name := t.p.dir, t.p.name
 	for range tries {
@@ -82,16 +82,16 @@ func (t *temp) rename() error {
 	return busy(errMoved)
 }
 
-// holdsName reports whether the temporary name is still that of the new file. Where somebody moved
-// both in between, it has become the name of a file that nobody has locked and that a sweep may
-// take away, and so may not change places with the link once more.
+// holdsName reports whether the temporary name is still that of the new file. If both were moved in
+// between, it names an unlocked file that a sweep may remove, and must not be exchanged with the
+// link again.
 func (t *temp) holdsName() bool {
 	var mine, there unix.Stat_t
 	err := errors.Join(unix.Fstat(int(t.f.Fd()), &mine), unix.Fstatat(t.p.dir, t.name, &there, unix.AT_SYMLINK_NOFOLLOW))
 	return err == nil && mine.Dev == there.Dev && mine.Ino == there.Ino
 }
 
-// replacedOne takes away what the target was, or gives it its name back.
+// replacedOne removes the old target, or gives it its name back.
 func (t *temp) replacedOne() error {
 	dir := t.p.dir
 	var st unix.Stat_t
@@ -112,8 +112,8 @@ func (t *temp) replacedOne() error {
 	return errors.Join(err, unix.Renameat2(dir, t.name, dir, t.p.name, unix.RENAME_EXCHANGE))
 }
 
-// renameOver is for file systems that cannot exchange (NFS, some FUSE): a link
-// that comes between the look and the rename is replaced there.
+// renameOver is for file systems that cannot exchange (NFS, some FUSE): a link that appears between
+// the check and the rename is replaced there.
 func (t *temp) renameOver() error {
 	st, err := t.p.stat()
 	if err == nil {
@@ -128,7 +128,7 @@ func (t *temp) renameOver() error {
 	return err
 }
 
-// busy ends a call that cannot begin again, because its content is spent.
+// busy ends a call that cannot be retried, because its content is consumed.
 func busy(err error) error {
 	if errors.Is(err, errMoved) {
 		return fmt.Errorf("%w: %w", err, chat.ErrBusy)

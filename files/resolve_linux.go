@@ -6,8 +6,8 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// sendLinks says which of the names are not where they are written, in the chat's view
-// and with the chat's rights. It reads links and opens nothing.
+// sendLinks reports the names that links lead elsewhere, in the chat's view and with the chat's
+// rights. It reads links and opens nothing.
 func (s *toolCall) sendLinks(names []string) error {
 	var out message
 	size := 0

@@ -5,10 +5,9 @@ import (
 	"io"
 )
 
-// search counts where old is in r, also where it overlaps itself: "aa" is twice
-// in "aaa", and which of the two is meant nobody can tell. It returns the offset
-// of the first. It is the algorithm of Knuth, Morris and Pratt, because a file
-// and a text made for it must not take the product of their lengths.
+// search counts the matches of old in r, overlapping ones too: "aa" is twice in "aaa", which makes
+// an edit ambiguous. It returns the offset of the first. It is the algorithm of Knuth, Morris and
+// Pratt: hostile input cannot make the time grow with the product of the lengths.
 func search(r io.Reader, old []byte) (first, count int64, err error) {
 	back := borders(old)
 	buf := make([]byte, bufferSize)
@@ -48,8 +47,8 @@ func search(r io.Reader, old []byte) (first, count int64, err error) {
 	}
 }
 
-// borders says for each prefix of old how long the longest part is that it both
-// begins and ends with.
+// borders is, for each prefix of old, the length of its longest proper prefix that is also its
+// suffix.
 func borders(old []byte) []int32 {
 	back := make([]int32, len(old))
 	k := int32(0)

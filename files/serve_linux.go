@@ -18,13 +18,13 @@ type Set interface {
 	ListDir(a ListDir, begin Begin) (Answer, error)
 }
 
-// Asker makes a [Check] that asks own, which may be nil, and then the other end. orElse is for a
-// question where the tool has another way.
+// Asker makes a [Check] that calls own, which may be nil, and then asks the other end. orElse marks
+// questions after whose denial the tool has another way.
 type Asker = func(own Check, orElse bool) Check
 
-// Serve does one request that it reads from r, and writes the answer to w; see
-// [Speak] for the other end. A failure of the tool is part of the answer. An error
-// means that the answer did not get through.
+// Serve reads one request from r, executes it, and writes the answer to w; see [Speak] for the
+// other end. A failure of the tool is part of the answer. An error means that the answer could not
+// be sent.
 func (t *Tools) Serve(r io.Reader, w io.Writer) error {
 	return Serve(r, w, func(ask Asker) Set {
 		if ask == nil {
@@ -101,8 +101,8 @@ type toolCall struct {
 	err   error // of the first write, or question, that failed
 }
 
-// asks is own, and then whatever the other end says. It tells only no: by which
-// rule, the other end knows.
+// asks checks with own, and then with the other end. A denial of the other end carries no rule,
+// which only that end knows.
 func (s *toolCall) asks(own Check, orElse bool) Check {
 	return func(op Op, path string) *Denial {
 		if own != nil {
@@ -132,12 +132,12 @@ func (s *toolCall) question(q question, r *reply) error {
 	return decode(line, r)
 }
 
-// wait tells the other end what is waited for.
+// wait sends the other end what the tool waits for.
 func (s *toolCall) wait(what message) error {
 	return errors.Join(writeLine(s.w, what), s.w.Flush())
 }
 
-// wanted is content that is asked for when it is needed.
+// wanted is content that is requested at the first Read.
 type wanted struct {
 	s     *toolCall
 	r     io.Reader
@@ -172,7 +172,7 @@ func (s *toolCall) Write(p []byte) (int, error) {
 	return n, s.err
 }
 
-// finish ends the content, if any was begun, and writes the answer.
+// finish ends the content, if it has begun, and writes the answer.
 func (s *toolCall) finish(a Answer, err error) error {
 	if s.begun {
 		if err := (chunkWriter{s.w}).end(); err != nil {

@@ -133,8 +133,8 @@ func TestServeFailures(t *testing.T) {
 	}
 }
 
-// TestSenderGone: content that its sender could not finish is not written, and
-// it is the sender's error that comes back.
+// TestSenderGone: content that its sender could not finish is not written, and the sender's error
+// is returned.
 func TestSenderGone(t *testing.T) {
 	w := newWorld(t)
 	put1(t, w.home+"/f", "old")
@@ -150,7 +150,7 @@ func TestSenderGone(t *testing.T) {
 	}
 }
 
-// TestReaderGone: who goes away while a file is sent ends the tool.
+// TestReaderGone: a reader that goes away while a file is sent ends the tool.
 func TestReaderGone(t *testing.T) {
 	w := newWorld(t)
 	if err := os.WriteFile(w.home+"/f", nil, 0o600); err != nil {
@@ -170,7 +170,7 @@ func TestReaderGone(t *testing.T) {
 	pw.Close()
 }
 
-// TestRequests: what is no request gets an answer, and nothing is done.
+// TestRequests: an invalid request gets an answer, and nothing is done.
 func TestRequests(t *testing.T) {
 	w := newWorld(t)
 	for _, line := range []string{
@@ -206,8 +206,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestHostileAnswers: the other end is a process of the chat. Whatever it says,
-// Call returns, with an error, and takes no more than it asked for.
+// TestHostileAnswers: the other end is a process of the chat. Whatever it sends, Speak returns an
+// error, and accepts no more content than requested.
 func TestHostileAnswers(t *testing.T) {
 	req, err := NewRequest(ReadFileTool, ReadFile{Path: "f"})
 	if err != nil {

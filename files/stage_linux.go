@@ -8,13 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// New content is gathered beside the target, whose name it takes when it is whole. That
-// cannot be where the target is a mount point (a rename over it is EBUSY), nor where rules
-// close the name beside it. So is every file that a rule opens within a closed directory, or
-// makes writable within a read-only one. There it is gathered in the workspace, and then
-// written over the old.
+// New content is gathered beside the target, whose name it takes when it is whole. That is
+// impossible if the target is a mount point (a rename over it is EBUSY), or if rules close the name
+// beside it: as for every file that a rule opens within a closed directory, or makes writable
+// within a read-only one. It is then gathered in the workspace, and written over the old.
 
-// stageAt is the place beside which new content is gathered: the target, or the workspace.
+// stageAt is the place where new content is gathered: beside the target, or in the workspace.
 func (p *place) stageAt() (*place, error) {
 	if p.staged != nil {
 		return p.staged, nil
@@ -27,8 +26,8 @@ func (p *place) stageAt() (*place, error) {
 	return p.staged, err
 }
 
-// mayReplace reports whether the target can be replaced by a file beside it. Of one that is
-// not there, the rules are asked by [place.mayMakeTemp].
+// mayReplace reports whether the target can be replaced by a file beside it. For a missing target,
+// [place.mayMakeTemp] checks the rules.
 func (p *place) mayReplace() (bool, error) {
 	there, err := p.mounted()
 	if err != nil || there {
@@ -44,7 +43,7 @@ func (p *place) mayReplace() (bool, error) {
 	return may(Bash, p.tempBeside()) == nil, nil
 }
 
-// stage makes the file in which new content is gathered.
+// stage creates the file in which new content is gathered.
 func (p *place) stage() (*temp, error) {
 	at, err := p.stageAt()
 	if err != nil {
@@ -84,8 +83,8 @@ func (t *temp) target() *place {
 	return t.p
 }
 
-// overwrite puts the content into the file that is there. Room for it is taken first: a full
-// disk changes nothing. A crash amid the copy leaves a mixture.
+// overwrite copies the content into the existing file. It allocates the space first, so that a full
+// disk changes nothing. A crash during the copy leaves a mixture.
 func (t *temp) overwrite() error {
 	f := t.locked
 	if f == nil {

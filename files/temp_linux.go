@@ -15,20 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// failpoint is called where a kill or a power cut would come at the worst time;
-// tests die there.
+// failpoint is called where a kill or a power cut would do most harm; tests kill the process there.
 var failpoint = func(string) {}
 
 // fsync is (*os.File).Sync; a test watches its order.
 var fsync = (*os.File).Sync
 
-// temp is a file beside the target, locked for as long as somebody writes it.
+// temp is a file beside the target, locked while it is written.
 type temp struct {
 	p    *place
 	f    *os.File
 	name string
-	// over is the target where that cannot be replaced by a name beside it; locked is its
-	// file, if the caller holds its lock.
+	// over is the target if no name beside it can replace it; locked is its file, if the caller
+	// holds its lock.
 	over   *place
 	locked *os.File
 }
@@ -38,8 +37,8 @@ var tempName = regexp.MustCompile(`^\.tmp-[0-9]{1,10}-[0-9]{19}$`)
 
 func newTempName() string { return fmt.Sprintf(".tmp-%d-%019d", os.Getpid(), time.Now().UnixNano()) }
 
-// mayMakeTemp asks the rules about a name like that of the file beside the target. It
-// is called before any content is read: nothing may be asked in between.
+// mayMakeTemp checks the rules for a name like that of the file beside the target. It is called
+// before any content is read: no question is possible during the content.
 func (p *place) mayMakeTemp() error {
 	return p.t.check(Bash, p.tempBeside())
 }
@@ -47,7 +46,7 @@ func (p *place) mayMakeTemp() error {
 // tempBeside is a name like that of the file beside the target.
 func (p *place) tempBeside() string { return path.Join(path.Dir(p.real), newTempName()) }
 
-// mayMake asks the same about a target that is not there yet.
+// mayMake checks the same for a target that does not exist yet.
 func (p *place) mayMake(isNew bool) error {
 	if !isNew {
 		return nil
@@ -55,8 +54,8 @@ func (p *place) mayMake(isNew bool) error {
 	return p.t.check(Bash, p.real)
 }
 
-// takeBack removes a file that openat made and then could not open: the kernel's walls
-// are asked after it is there. Then nobody else could open it either.
+// takeBack removes a file that openat created but could not open: the kernel's walls decide after
+// its creation. No other process could open it either.
 func (p *place) takeBack(name string, err error) error {
 	var st unix.Stat_t
 	if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) ||
@@ -67,7 +66,7 @@ func (p *place) takeBack(name string, err error) error {
 	return errors.Join(err, unix.Unlinkat(p.dir, name, 0))
 }
 
-// createTemp makes the file, with a name that nobody has.
+// createTemp creates the file under an unused name.
 func (p *place) createTemp() (*temp, error) {
 	for {
 		name := newTempName()
@@ -91,7 +90,7 @@ func (p *place) createTemp() (*temp, error) {
 	}
 }
 
-// keep locks the new file. A sweep that came between has taken it away.
+// keep locks the new file. It reports false if a sweep holds or has removed the file.
 func (t *temp) keep() (bool, error) {
 	fd := int(t.f.Fd())
 	err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
@@ -105,7 +104,7 @@ func (t *temp) keep() (bool, error) {
 	return st.Nlink > 0, err
 }
 
-// drop closes the file and takes it away. The name is this temp's alone.
+// drop closes and removes the file. The name belongs to this temp alone.
 func (t *temp) drop() {
 	if t.name != "" {
 		_ = unix.Unlinkat(t.p.dir, t.name, 0) // sweep takes what stays
@@ -113,7 +112,7 @@ func (t *temp) drop() {
 	t.f.Close()
 }
 
-// unname takes the name away at once: nothing stays of the file when it is closed.
+// unname removes the name, so that closing the file frees it.
 func (t *temp) unname() error {
 	err := unix.Unlinkat(t.p.dir, t.name, 0)
 	t.name = ""
@@ -136,9 +135,8 @@ func tooLarge(limit int64) error {
 // maxSweep bounds the names that a write looks at.
 const maxSweep = 10_000
 
-// sweep takes away temporary files that nobody has locked: their writers were
-// killed. It is done after a write, which it must not make fail; what it leaves
-// the next write finds.
+// sweep removes unlocked temporary files: their writers were killed. It runs after a write, and its
+// errors are ignored: the next write tries again.
 func sweep(dir *os.File) {
 	for seen := 0; seen < maxSweep; {
 		names, err := dir.Readdirnames(512)
@@ -169,7 +167,7 @@ func sweepOne(dir int, name string) {
 	}
 }
 
-// sum is the SHA-256 of what passes, if wanted.
+// sum computes the SHA-256 of the bytes that pass, if requested.
 type sum struct {
 	r io.Reader
 	h interface {

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say where the tools may go. The zero value of each is the narrow one.
+// Options limit what the tools may reach. The zero value of each is the strictest.
 type Options struct {
-	// Workspace is the home: what a relative path begins at.
+	// Workspace is the home: the base of relative paths.
 	Workspace string
 	// Roots are further directories that belong to the chat, as /tmp.
 	Roots []string
-	// Unrestricted is restrict_to_workspace: false. Only the judge, the kernel and
-	// the confinement hold then.
+	// Unrestricted is restrict_to_workspace: false. Only the caller's check, the kernel and the
+	// confinement then restrict the tools.
 	Unrestricted bool
 	// ReadOutside is allow_read_outside_workspace.
 	ReadOutside bool
@@ -31,23 +31,21 @@ type Options struct {
 	AllowRead, AllowWrite []string
 	// Check holds the file rules; nil forbids nothing.
 	Check Check
-	// may is Judge where a no does not end the call; nil is Judge.
+	// may is Check for questions whose denial does not end the call; nil means Check.
 	may Check
 	// MaxBytes bounds a file that is written, and what one stream reads; 0 is [DefaultMaxBytes].
 	MaxBytes int64
-	// LockWait is how long append_file and edit_file wait for somebody's lock; 0 is
-	// [DefaultLockWait].
+	// LockWait is how long append_file and edit_file wait for a lock; 0 means [DefaultLockWait].
 	LockWait time.Duration
 }
 
-// What the zero of [Options] means.
+// Defaults for zero fields of [Options].
 const (
 	DefaultMaxBytes = 4 << 30
 	DefaultLockWait = 10 * time.Second
 )
 
-// Tools are the five tools, opened on their roots. They may be used by many
-// goroutines at once.
+// Tools are the five tools, opened on their roots. They are safe for concurrent use.
 type Tools struct {
 	opt         Options
 	roots       []*root // the workspace first
@@ -62,8 +60,7 @@ type root struct {
 	fd   int
 }
 
-// Open opens the roots. It must be called where the tools shall act: as the
-// chat, in the chat's view.
+// Open opens the roots. It must be called as the chat, in the chat's view.
 func Open(opt Options) (*Tools, error) {
 	t := &Tools{opt: opt}
 	if t.opt.MaxBytes == 0 {
@@ -128,7 +125,7 @@ func openRoot(name string) (*root, error) {
 // fdName is the name of an open file in /proc, proc_pid_fd(5).
 func fdName(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// nameOf is the name that the kernel has for what is open as fd.
+// nameOf is the kernel's name of fd.
 func nameOf(fd int) (string, error) {
 	var buf [2 * MaxPath]byte
 	n, err := unix.Readlink(fdName(fd), buf[:])
@@ -151,8 +148,7 @@ func compile(key string, patterns []string) ([]*regexp.Regexp, error) {
 	return out, nil
 }
 
-// fold makes a caller's path absolute and takes "." and ".." out by their
-// letters: what the caller calls it, whatever links there are.
+// fold makes a caller's path absolute and removes "." and ".." lexically, without regard to links.
 func (t *Tools) fold(p string) string {
 	if !path.IsAbs(p) {
 		p = t.roots[0].name + "/" + p
@@ -160,7 +156,7 @@ func (t *Tools) fold(p string) string {
 	return filepath.Clean(p)
 }
 
-// reaches reports whether op may leave the workspace for name, or need not.
+// reaches reports whether name is in a root, or op may leave the roots for name.
 func (t *Tools) reaches(op Op, name string) bool {
 	if t.opt.Unrestricted {
 		return true
@@ -188,8 +184,8 @@ func (t *Tools) reaches(op Op, name string) bool {
 	return granted(t.write)
 }
 
-// check asks the rules about all that op needs, for one name. Whatever a call asks, it
-// asks before it changes anything: the caller takes a denial for the end of the call.
+// check checks one name for all operations that op needs. A call makes all its checks before it
+// changes anything, because a denial ends it.
 func (t *Tools) check(op Op, name string) error {
 	for _, need := range op.Needs() {
 		if err := t.checkOne(need, name); err != nil {

@@ -205,7 +205,7 @@ func TestMessages(t *testing.T) {
 	wantError(t, err, chat.ErrInvalid, "old_text appears 3 times. Please provide more context to make it unique")
 }
 
-// TestArguments: what cannot be meant is refused before anything is opened.
+// TestArguments: invalid arguments are refused before anything is opened.
 func TestArguments(t *testing.T) {
 	w := newWorld(t)
 	long, bad, content := strings.Repeat("x", MaxPath+1), "a\xff", "x"

@@ -8,16 +8,16 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Use is a call of one of the five tools as it is asked for. Content is not in it: what
-// write_file and append_file write comes as a stream.
+// Use is a request for one of the five tools. It has no content: that of write_file and append_file
+// is a stream.
 type Use struct {
 	Tool Tool            `json:"tool"`
 	Args json.RawMessage `json:"args"`
-	// Short: the caller has sent all of the content already.
+	// Short means that the caller has already sent all of the content.
 	Short bool `json:"short,omitempty"`
 }
 
-// NewUse is a call with its arguments. It leaves out a content that is in these.
+// NewUse makes a Use of a tool's arguments, without content in them.
 func NewUse(tool Tool, args Args) (Use, error) {
 	if err := args.Validate(); err != nil {
 		return Use{}, err
@@ -35,21 +35,21 @@ func NewUse(tool Tool, args Args) (Use, error) {
 // Args are the arguments of a tool.
 type Args interface {
 	Validate() error
-	// Named is the path that the caller named, and what is to be done there. stream says whether
-	// the content may be of any size.
+	// Named returns the path in the request, and the operation on it. stream is whether the content
+	// may have any size.
 	Named() (path string, op Op, stream bool)
 }
 
-// Named is what is read.
+// Named is [Args].
 func (a ReadFile) Named() (path string, op Op, stream bool) { return a.Path, Read, a.Stream }
 
-// Named is what is written.
+// Named is [Args].
 func (a WriteFile) Named() (path string, op Op, stream bool) { return a.Path, Write, a.Stream }
 
-// Named is what is edited.
+// Named is [Args].
 func (a EditFile) Named() (path string, op Op, stream bool) { return a.Path, Edit, false }
 
-// Named is what is listed.
+// Named is [Args].
 func (a ListDir) Named() (path string, op Op, stream bool) { return a.Path, Read, false }
 
 // Read are the arguments, which are valid.
@@ -72,7 +72,7 @@ func argsOf[A Args](u Use) (Args, error) {
 	return a, a.Validate()
 }
 
-// Started is a tool that was started and has its request, for somebody who speaks with it.
+// Started is a tool that is running and has its request, ready to be spoken with.
 type Started struct {
 	Tool Tool
 	// In and Out are the other ends of its standard input and output.

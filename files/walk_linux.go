@@ -11,11 +11,10 @@ import (
 // maxLinks is how many links a path may go through, path_resolution(7).
 const maxLinks = 40
 
-// errMoved: what was judged and what was opened are not the same any more.
+// errMoved means that the opened file is no longer the checked one.
 var errMoved = errors.New("the path changed while it was used")
 
-// place is where a path leads: a name in an open directory. Nothing of the path
-// is looked up again after that.
+// place is where a path leads: a name in an open directory. The path is not looked up again.
 type place struct {
 	t      *Tools
 	op     Op
@@ -24,11 +23,11 @@ type place struct {
 	dir    int    // O_PATH; the root's or one of held
 	dirs   string // the physical name of dir
 	name   string // one component, or "." for a root itself
-	// missing are directories on the way that are not there yet; name is in the last.
+	// missing are directories on the way that do not exist yet; name is in the last.
 	missing []string
 	held    []int
 	made    []made
-	staged  *place // where new content is gathered, once that was asked
+	staged  *place // where new content is gathered, once decided
 }
 
 // made is a directory that this call made.
@@ -44,9 +43,8 @@ func (p *place) close() {
 	p.held = nil
 }
 
-// find folds and walks a path and judges both its names. It touches nothing
-// before the folded name may be reached. A path that does not exist has a place
-// too, as long as it could be made.
+// find folds and walks a path and checks both its names. It accesses nothing before the folded name
+// is allowed. A path that does not exist has a place too, if it could be created.
 func (t *Tools) find(op Op, caller string) (*place, error) {
 	folded := t.fold(caller)
 	if !t.reaches(op, folded) {
@@ -61,7 +59,7 @@ func (t *Tools) find(op Op, caller string) (*place, error) {
 		w.drop()
 		return nil, err
 	}
-	// The walk has asked this of every link that left a root; here it is asked of the end.
+	// The walk has checked this for every link that left a root; this checks the final name.
 	if !t.reaches(op, p.real) {
 		p.close()
 		return nil, outside(op, p.real, "access denied: symlink resolves outside workspace")
@@ -79,9 +77,8 @@ func outside(op Op, name, message string) *Denial {
 	return &Denial{Op: op, Path: name, Rule: RuleWorkspace, Layer: "files", Message: message}
 }
 
-// walker follows a path from a root, with every directory on the way open, so
-// that ".." of a link goes back to where it came from and not to where a
-// directory was moved meanwhile.
+// walker follows a path from a root, with every directory on the way open, so that ".." in a link
+// leads back along the walk, even if a directory was moved meanwhile.
 type walker struct {
 	t     *Tools
 	op    Op
@@ -113,7 +110,7 @@ func (w *walker) here() string {
 	return strings.TrimSuffix(w.base.real, "/") + "/" + strings.Join(w.names, "/")
 }
 
-// components splits a path; empty ones and "." go nowhere.
+// components splits a path, without empty components and ".".
 func components(name string) []string {
 	var out []string
 	for c := range strings.SplitSeq(name, "/") {
@@ -178,8 +175,8 @@ func (w *walker) enter(parts []string) error {
 	return w.leave(parts)
 }
 
-// leave begins at / for a path outside every root, where only granted names are
-// looked at: whether others exist is not for the chat to learn here.
+// leave begins at / for a path outside every root. Only granted names are looked up there, so that
+// the chat does not learn whether others exist.
 func (w *walker) leave(parts []string) error {
 	to := path.Join(append([]string{"/"}, parts...)...)
 	if w.t.slash == nil || !w.t.reaches(w.op, to) {
@@ -218,7 +215,7 @@ func (w *walker) up() error {
 	return w.enter(append(components(to), w.rest...))
 }
 
-// last looks at the last component; done unless it is a link.
+// last handles the last component; done unless it is a link.
 func (w *walker) last(name string) (done bool, err error) {
 	target, err := readlink(w.dir(), name)
 	switch {
@@ -230,7 +227,7 @@ func (w *walker) last(name string) (done bool, err error) {
 	return false, w.follow(target)
 }
 
-// into opens a directory on the way. What is missing from here on comes back.
+// into opens a directory on the way. It returns the components that are missing from here on.
 func (w *walker) into(name string) (missing []string, err error) {
 	fd, err := openat(w.dir(), name, unix.O_PATH|unix.O_DIRECTORY, 0)
 	switch {

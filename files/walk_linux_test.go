@@ -182,7 +182,7 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// TestCheck: the folded and the physical name are judged, before anything is
+// TestCheck: the folded and the physical name are checked, before anything is
 // touched, a deny of either denies, and the answer names rule and path.
 func TestCheck(t *testing.T) {
 	var asked []string
@@ -200,7 +200,7 @@ func TestCheck(t *testing.T) {
 	link(t, "denied.d", w.home+"/open")
 	link(t, "free", w.home+"/denied-link")
 	put1(t, w.home+"/free", "text")
-	for p, judged := range map[string]string{"denied.d/f": "/denied.d/f", "open/f": "/denied.d/f", "denied-link": "/denied-link",
+	for p, checked := range map[string]string{"denied.d/f": "/denied.d/f", "open/f": "/denied.d/f", "denied-link": "/denied-link",
 		"denied.d/new/deep/f": "/denied.d/new/deep/f", "open/new/deep/f": "/denied.d/new/deep/f", "denied.d/../denied": "/denied"} {
 		for i, do := range []func() error{
 			func() error { _, err := w.write(p, "x"); return err },
@@ -208,12 +208,12 @@ func TestCheck(t *testing.T) {
 			func() error { _, err := w.edit(p, "text", "x"); return err },
 		} {
 			err := do()
-			wantDenied(t, err, "**/denied", "no: "+path.Base(judged))
+			wantDenied(t, err, "**/denied", "no: "+path.Base(checked))
 			var d *Denial
 			errors.As(err, &d)
 			tool := []Tool{WriteFileTool, AppendFileTool, EditFileTool}[i]
 			op := []Op{Write, Write, Edit}[i]
-			if d.Path != w.home+judged || d.Place != "policy.yaml:3" || d.Tool != tool || d.Op != op {
+			if d.Path != w.home+checked || d.Place != "policy.yaml:3" || d.Tool != tool || d.Op != op {
 				t.Errorf("%s: denied %+v", p, d)
 			}
 		}
@@ -430,7 +430,7 @@ func naiveGetsOut(t *testing.T, w world, p string) {
 }
 
 // TestMovedParent: a directory that is moved between the walk and the open is
-// noticed by the name of what was opened, not opened under the name that was judged.
+// noticed by the name of what was opened, not opened under the name that was checked.
 func TestMovedParent(t *testing.T) {
 	w := newWorld(t)
 	mkdir(t, w.home+"/open")
@@ -460,6 +460,6 @@ func TestMovedParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := tmp.replace(newMode); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("written where the name was not judged: %v", err)
+		t.Errorf("written where the name was not checked: %v", err)
 	}
 }

@@ -22,11 +22,11 @@ import (
 //	line    = one JSON object and LF
 //	chunks  = *( length bytes ) 00000000   length: four bytes, big-endian, 1 to maxChunk
 //
-// Content that ends without its zero was cut off; nothing is done with it.
+// Content that ends without its zero was cut off, and is discarded.
 //
-// The rules stay with chatd: the tool learns of them the directories that they name, to
-// say where these lead, and whether it may go on. A request without "ask" waits for
-// nothing: what is judged, the tools judge themselves, and content follows its line.
+// The rules stay with chatd: the tool learns only the directories that they name, to report where
+// these lead, and whether it may continue. With a request without "ask" the tools do all checks
+// themselves, and content follows its line.
 
 // maxChunk bounds a chunk; maxLine and maxSaid a line to and from the tool, in
 // which JSON may write a byte as six.
@@ -40,9 +40,9 @@ const (
 type Request struct {
 	Tool       Tool            `json:"tool"`
 	Parameters json.RawMessage `json:"parameters"`
-	// Ask: the caller answers what the tool asks; [Send] sets it.
+	// Ask means that the caller answers the tool's questions; [Send] sets it.
 	Ask bool `json:"ask,omitempty"`
-	// Links are names of which the caller wants to know first where they lead.
+	// Links are names whose targets the tool reports first.
 	Links []string `json:"links,omitempty"`
 }
 
@@ -58,11 +58,11 @@ type message struct {
 type question struct {
 	Op   Op     `json:"op"`
 	Path string `json:"path"`
-	// Else: the tool has another way, and a no is no denial of the call.
+	// Else means that the tool has another way, so that a denial does not end the call.
 	Else bool `json:"else,omitempty"`
 }
 
-// reply is the answer to a question, and says no more than it has to.
+// reply is the answer to a question: whether it is denied, and nothing else.
 type reply struct {
 	Denied bool `json:"denied"`
 }
@@ -119,8 +119,8 @@ func writeLine(w io.Writer, v any) error {
 	return err
 }
 
-// decode reads one JSON object strictly into v: no unknown or second object, and
-// no text that would come out as something else than was sent.
+// decode reads one JSON object strictly into v: no unknown or second object, and no text that would
+// change in decoding.
 func decode(data []byte, v any) error {
 	if !utf8.Valid(data) {
 		return errors.New("not valid UTF-8")
@@ -148,7 +148,7 @@ func loneSurrogate(data []byte) bool {
 		}
 		switch hi := surrogate(data[i:]); {
 		case hi == 0:
-			i++ // whatever is escaped, it is not the beginning of another escape
+			i++ // the escaped byte does not begin another escape
 		case hi < 0xDC00 && surrogate(data[i+6:]) >= 0xDC00:
 			i += 11
 		default:
@@ -232,10 +232,10 @@ func (c *chunkReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errChunk: the sender does not speak this protocol.
+// errChunk means that the sender violates the protocol.
 var errChunk = errors.New("a chunk")
 
-// cutOff makes content that did not come whole the sender's failure.
+// cutOff turns incomplete content into a failure of the sender.
 func cutOff(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return invalid("the content ended early: %w", err)

@@ -51,8 +51,8 @@ type writing struct {
 	created bool
 }
 
-// beginWrite finds the target, makes its directories and the file beside it. All
-// that can be refused is refused here, before any content is read.
+// beginWrite finds the target, makes its directories and the file beside it. All refusals happen
+// here, before any content is read.
 func (t *Tools) beginWrite(op Op, name string) (w *writing, err error) {
 	err = again(func() error {
 		p, err := t.find(op, name)
@@ -82,7 +82,7 @@ func (t *Tools) beginWrite(op Op, name string) (w *writing, err error) {
 	return w, err
 }
 
-// end leaves nothing behind of a write that failed.
+// end removes the traces of a failed write.
 func (w *writing) end(err *error) {
 	w.drop()
 	if *err != nil {
@@ -101,9 +101,8 @@ func (w *writing) answer(n int64, in *sum) (Answer, error) {
 	return out, nil
 }
 
-// writable asks the kernel whether the file that is there may be written, by
-// opening it: a rename over it would only ask the directory. It returns the mode
-// that the new file has to have.
+// writable opens the existing file so that the kernel checks its write permission: a rename over it
+// would check only the directory's. It returns the new file's mode.
 func (p *place) writable() (mode uint32, created bool, err error) {
 	if p.name == "." {
 		return 0, false, &notRegular{"directory"}
@@ -112,7 +111,7 @@ func (p *place) writable() (mode uint32, created bool, err error) {
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return newMode, true, nil
-	case errors.Is(err, unix.ETXTBSY): // a program that runs may be replaced
+	case errors.Is(err, unix.ETXTBSY): // a running program may be replaced
 		return st.Mode & 0o777, false, nil
 	case err != nil:
 		return 0, false, err

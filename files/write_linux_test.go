@@ -173,8 +173,8 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestFullDisk: a limit of the file's size stands for a full disk; what could not
-// be written whole is not there.
+// TestFullDisk: a file size limit stands for a full disk; content that cannot be written whole
+// leaves no trace.
 func TestFullDisk(t *testing.T) {
 	w := newWorld(t)
 	put1(t, w.home+"/f", "old\n")
@@ -197,8 +197,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestAppendAtOnce: of 100 callers at once, in two processes, every line is
-// there, whole, also between appends that take several writes.
+// TestAppendAtOnce: every line of 100 simultaneous callers in two processes is written, whole, also
+// between appends that take several writes.
 func TestAppendAtOnce(t *testing.T) {
 	w := newWorld(t)
 	cmd := child(t, "append", "CHATD_FILES_DIR="+w.home)
@@ -232,8 +232,8 @@ func TestAppendAtOnce(t *testing.T) {
 
 const appendRounds = 5
 
-// appendMany is 50 callers at once, who append lines, and two who append more
-// than one write(2) takes.
+// appendMany makes 50 simultaneous callers that append lines, and two that append more than one
+// write(2) takes.
 func appendMany(fail func(string, ...any), w world, who string) {
 	var all sync.WaitGroup
 	for i := range 50 {
@@ -321,8 +321,7 @@ func TestWritersAtOnce(t *testing.T) {
 	}
 }
 
-// TestLockHeld: a process that holds the lock for ever costs a caller its
-// patience, not more.
+// TestLockHeld: while a process holds the lock forever, a caller gives up after LockWait.
 func TestLockHeld(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.LockWait = 50 * time.Millisecond })
 	put1(t, w.home+"/f", "text")
@@ -440,8 +439,7 @@ func killChild() {
 	fmt.Fprintln(os.Stderr, "not killed:", err)
 }
 
-// TestSweep: only a file that has a name of the tools, that is regular, and that
-// nobody has locked is taken away.
+// TestSweep: only an unlocked regular file with a name of the tools is removed.
 func TestSweep(t *testing.T) {
 	w := newWorld(t)
 	put1(t, w.home+"/.tmp-17-1700000000000000000", "left")
@@ -474,8 +472,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestReplace: what takes the target's place at the last moment is not replaced,
-// unless it is a regular file; also where names cannot be exchanged.
+// TestReplace: a file that takes the target's place at the last moment is replaced only if it is
+// regular; also where names cannot be exchanged.
 func TestReplace(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		for name, put := range map[string]func(string){

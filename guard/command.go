@@ -116,7 +116,7 @@ func (k *command) value(name string) (string, bool) {
 
 func (k *command) path(s string) string { return filerules.Fold(k.Home, k.Cwd, s) }
 
-// elsewhere says what a command without a program does.
+// elsewhere describes what a command without a program does.
 func (k *command) elsewhere() string {
 	if len(k.Writes) > 0 {
 		return "> " + k.Writes[0].Text
@@ -186,8 +186,8 @@ var (
 	octalModes = regexp.MustCompile(`^[0-7]{3,4}$`)
 )
 
-// code reports a shell or a language that reads its program from a pipe or from a
-// substitution, and who wrote that.
+// code reports whether a shell or an interpreter reads its program from a pipe or a substitution
+// that a program in from feeds.
 func (k *command) code(from map[string]bool) bool {
 	isShell, isLanguage := k.is(shells), k.is(languages)
 	any := func(list []string) bool { return slices.ContainsFunc(list, func(s string) bool { return from[s] }) }

@@ -2,10 +2,10 @@
 // command that a run has, and the argument list of a program that has a shim.
 //
 // [New] makes a [Guard] of a profile's keys. [Guard.Command] reads a command as a
-// shell does (shell.Calls) and judges each simple command of it, after quotes are
+// shell does (shell.Calls) and checks each simple command of it, after quotes are
 // taken away and constants are put in: those of pipelines and substitutions, of
 // sh -c, eval, here-documents to shells, and behind env, timeout, xargs, find -exec
-// and their like. [Guard.Argv] judges a program that no shell starts.
+// and their like. [Guard.Argv] checks a program that no shell starts.
 //
 // A simple command is first held against the custom allow patterns. One that
 // matches from end to end frees that command, and no other. Then come the custom
@@ -13,9 +13,8 @@
 // words and not at text: a commit message is no command. Last, a guard that is
 // restricted to the workspace looks at every path that is found.
 //
-// What a pattern sees is the simple command in one line: the words with one blank
-// between them, in single quotes where they have blanks, quotes or line ends in
-// them, and * in the place of what cannot be known.
+// A pattern is matched with the simple command in one line: its words, separated by one blank, in
+// single quotes if they contain blanks, quotes or line ends, and * in place of unknown parts.
 //
 // # What it does not stop
 //

@@ -34,7 +34,7 @@ type pattern struct {
 	re *regexp.Regexp
 }
 
-// Verdict is what a guard says of a command. The zero value lets it run.
+// Verdict is a guard's decision on a command. The zero value allows it.
 type Verdict struct {
 	Denied bool
 	// RunDenial says why; its Message is [MessagePattern] or [MessagePath].
@@ -98,15 +98,15 @@ func compile(text string, anchored bool) (*regexp.Regexp, error) {
 	return re, err
 }
 
-// Place is where somebody is who gives a command; both are absolute.
+// Place is the home and the working directory of a command; both are absolute.
 type Place struct {
-	// Home is the workspace, and what ~ stands for.
+	// Home is the workspace, and the value of ~.
 	Home string
 	// Cwd is where the command starts.
 	Cwd string
 }
 
-// Command judges a shell command. One that cannot be read is a [chat.ErrInvalid].
+// Command checks a shell command. One that cannot be read is a [chat.ErrInvalid].
 func (g *Guard) Command(command string, at Place) (Verdict, error) {
 	if g.idle() {
 		return Verdict{}, nil
@@ -115,7 +115,7 @@ func (g *Guard) Command(command string, at Place) (Verdict, error) {
 	return g.walk(w, at, err)
 }
 
-// Argv judges a program with its arguments, and what it starts in its turn.
+// Argv checks a program with its arguments, and what it starts in its turn.
 func (g *Guard) Argv(argv []string, at Place) (Verdict, error) {
 	if g.idle() {
 		return Verdict{}, nil
@@ -143,12 +143,12 @@ func (g *Guard) looks(c *shell.Call) (n int) {
 	return n
 }
 
-// walk judges what was found before an error too.
+// walk checks what was found before an error too.
 func (g *Guard) walk(w shell.Walk, at Place, err error) (Verdict, error) {
 	looks := 0
 	for i := range w.Calls {
 		if looks += g.looks(&w.Calls[i]); looks > maxLooks {
-			return Verdict{}, fmt.Errorf("cannot judge the command: want at most %d bytes, times patterns and programs, in its commands: %w", maxLooks, chat.ErrInvalid)
+			return Verdict{}, fmt.Errorf("cannot check the command: want at most %d bytes, times patterns and programs, in its commands: %w", maxLooks, chat.ErrInvalid)
 		}
 		if v := g.call(&w.Calls[i]); v.Denied {
 			return v, nil
@@ -165,7 +165,7 @@ func (g *Guard) walk(w shell.Walk, at Place, err error) (Verdict, error) {
 	return Verdict{}, err
 }
 
-// Call judges one simple command.
+// Call checks one simple command.
 func (g *Guard) Call(c shell.Call) Verdict { return g.call(&c) }
 
 // Allows reports a custom allow pattern for a command line.
@@ -177,7 +177,7 @@ func (g *Guard) Allows(argv []string) bool {
 	return matches(g.allow, Line(args)) != nil
 }
 
-// call judges one simple command.
+// call checks one simple command.
 func (g *Guard) call(c *shell.Call) Verdict {
 	line := Line(c.Args)
 	if matches(g.allow, line) != nil {

@@ -251,7 +251,7 @@ func TestErrors(t *testing.T) {
 		t.Errorf("%+v, %v", v, err)
 	}
 	if v, err := g.Command("sudo ls; ls ((", home); !v.Denied || err != nil {
-		t.Errorf("what was read before the mistake is not judged: %+v, %v", v, err)
+		t.Errorf("what was read before the mistake is not checked: %+v, %v", v, err)
 	}
 	v, _ := g.Command("sudo x", home)
 	if err := v.Err(); !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), MessagePattern+": rule privileges in \"sudo x\": ") || !strings.HasPrefix(err.Error(), "cannot run: ") {

@@ -162,8 +162,8 @@ var picoclawRules = []rule{
 	}},
 }
 
-// Why says why a rule refuses and what to do instead, for who knows by itself that it
-// does; nothing for a rule that is not there.
+// Why returns why a rule refuses and what to do instead, for callers that already know that it
+// refuses; empty for an unknown rule.
 func Why(name string) (reason, instead string) {
 	for i := range rules {
 		if rules[i].name == name {

@@ -43,7 +43,7 @@ func TestWorkIsLinear(t *testing.T) {
 
 // TestPatternsAreBounded: what custom patterns look at is bounded, however often a command
 // is in another, and so is what names with wildcards may be: 77 s, of 75 KB; a command that
-// is as long as may be is judged by many.
+// is as long as may be is checked by many.
 func TestPatternsAreBounded(t *testing.T) {
 	cfg := chat.DefaultGuard()
 	for i := range 100 {
@@ -54,7 +54,7 @@ func TestPatternsAreBounded(t *testing.T) {
 		t.Errorf("a long command: %+v, %v", v, err)
 	}
 	if v, err := g.Command("x7;"+strings.Repeat("xargs ", 120)+strings.Repeat("ab ", 2000), home); !v.Denied || err != nil {
-		t.Errorf("what comes before is judged: %+v, %v", v, err)
+		t.Errorf("what comes before is checked: %+v, %v", v, err)
 	}
 	if v, err := g.Command(strings.Repeat("xargs ", 120)+strings.Repeat("ab ", 2000), home); !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "times patterns") {
 		t.Errorf("120 commands of 2,000 words: %+v, %v", v, err)

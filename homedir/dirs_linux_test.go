@@ -1,6 +1,8 @@
 package homedir
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,8 +59,33 @@ func ownedBy(t *testing.T, path string, uid uint32) bool {
 	return st.Uid == uid && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&0o777 == 0o700
 }
 
-// Whatever a chat puts where its directories belong, nothing outside of the home
-// is made or changed, and what it put there stays.
+// TestTry: homes that only their users may enter pass, and others do not.
+func TestTry(t *testing.T) {
+	h := ownHome(t)
+	const other = 1895825330
+	err := errors.Join(Try(h.parent, other, 0o700), TryToEnter(h.parent, h.name, other))
+	if err != nil {
+		t.Error(err)
+	}
+	if err := Try(h.parent, other, 0o755); err == nil {
+		t.Error("a home that all may enter passed")
+	}
+	if _, err := os.Lstat(filepath.Join(h.parent, triedName)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the home of the try is left: %v", err)
+	}
+	if err := TryToEnter(h.parent, "missing", other); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("a missing home: %v", err)
+	}
+	if err := os.Chmod(h.parent, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := TryToEnter(h.parent, h.name, other); err == nil {
+		t.Error("homes that all may list and write to passed")
+	}
+}
+
+// No file of a chat's in place of its directories makes MakeInstanceDirs act outside the home, and
+// the file stays.
 func TestInstanceDirs(t *testing.T) {
 	h := ownHome(t)
 	home := h.path()

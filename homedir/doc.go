@@ -1,4 +1,4 @@
-// Package homedir makes a chat's home, and what every home has inside.
+// Package homedir makes a chat's home, and the directories that every home has.
 //
 // # Theory of operation
 //
@@ -7,7 +7,7 @@
 //
 // Later every name in it is the chat's. [Inside] therefore opens the home from its parent and acts
 // on a thread of the chat's uid; [MakeInstanceDirs] and [MakeMountPoint] open each name below that
-// descriptor and follow no link. What the chat put in the way stays, or moves aside (adrs/0045).
+// descriptor and follow no link. A file of the chat's in the way stays, or moves aside (adrs/0045).
 //
 // # Runs as
 //
@@ -15,7 +15,7 @@
 //
 // # What it does not stop
 //
-// The chat, which may remove, replace or close what is made here: that misleads only itself. A
-// skeleton is root's, and is copied as it is but for set-id bits. [MakeOwned] corrects owner and
-// mode of a directory that exists, never its content.
+// The chat, which may remove, replace or close these directories: that misleads only itself. A
+// skeleton is root's, and is copied unchanged but for set-id bits. [MakeOwned] corrects owner and
+// mode of an existing directory, never its content.
 package homedir

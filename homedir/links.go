@@ -9,9 +9,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// makeLinkBeneath gives a directory of a home its second name, as the chat. Where an older
-// chatd made a directory of that name, what is in it becomes the directory, if that is
-// empty; with files in both nothing is moved, and both stay. What the chat put there stays.
+// makeLinkBeneath gives a directory of a home its second name, as the chat. If an older chatd made
+// a directory of that name, it replaces the first one if that is empty; if both have files, both
+// stay. Other files of the chat's under that name stay.
 func makeLinkBeneath(home int, l chat.InstanceLink) error {
 	return beneathBoth(home, path.Dir(l.Name), path.Dir(l.Dir), func(names, dirs int) error {
 		name, dir := path.Base(l.Name), path.Base(l.Dir)
@@ -53,7 +53,7 @@ func isRealDir(at int, name string) bool {
 	return unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
-// unlessItsOwn is err, or nil where it comes of what the chat made of its own home.
+// unlessItsOwn returns err, or nil if the chat caused it by a change of its own home.
 func unlessItsOwn(err error) error {
 	if anyErrno(err, unix.ENOENT, unix.ELOOP, unix.ENOTDIR, unix.EXDEV, unix.EACCES, unix.EEXIST, unix.ENOTEMPTY, unix.EBUSY, unix.EISDIR) {
 		return nil

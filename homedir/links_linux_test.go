@@ -28,9 +28,8 @@ func put(t *testing.T, uid uint32, home, rel, text string) {
 	}
 }
 
-// TestOneConfigUnderTwoNames: what XDG_CONFIG_HOME names and ~/.config are one directory, in
-// a new home, in one with a skeleton, and in one of an older chatd; nothing is lost where
-// both have files.
+// TestOneConfigUnderTwoNames: XDG_CONFIG_HOME and ~/.config name one directory, in a new home,
+// in one with a skeleton, and in one of an older chatd; no file is lost if both have files.
 func TestOneConfigUnderTwoNames(t *testing.T) {
 	const xdg = "runtime-user-env/config/"
 	for name, c := range map[string]struct {

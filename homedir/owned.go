@@ -61,8 +61,8 @@ func own(root *os.Root, name string, uid uint32, mode os.FileMode) error {
 	return nil
 }
 
-// DriftOwned says how the directory differs from what [MakeOwned] makes, or "". Anything but a
-// directory is an error: it cannot be mended.
+// DriftOwned describes how the directory differs from the result of [MakeOwned], or returns "". A
+// file that is no directory is an error: it cannot be mended.
 func DriftOwned(parent, name string, uid uint32, mode os.FileMode) (string, error) {
 	path := filepath.Join(parent, name)
 	fi, err := os.Lstat(path)

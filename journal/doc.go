@@ -3,9 +3,9 @@
 //
 // # Runs as
 //
-// Whoever logs: chatd-root as root, the front as user chatd.
+// The program that logs: chatd-root as root, the front as user chatd.
 //
 // # What it does not stop
 //
-// Nothing. What a chat wrote comes quoted, as log/slog quotes it.
+// Any text of a chat in the log. log/slog quotes it.
 package journal

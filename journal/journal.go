@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// levels are slog's levels and what sd-daemon(3) calls them; the highest that a
-// record reaches is its own.
+// levels are slog's levels with their priorities of sd-daemon(3); a record has the highest that it
+// reaches.
 var levels = []struct {
 	level  slog.Level
 	prefix string
@@ -15,8 +15,7 @@ var levels = []struct {
 	{slog.LevelError, "<3>"}, {slog.LevelWarn, "<4>"}, {slog.LevelInfo, "<6>"}, {slog.LevelDebug, "<7>"},
 }
 
-// logLevel is the least that is logged: log_level of the config, also of one that SIGHUP has
-// read again.
+// logLevel is the lowest level that is logged: log_level of the config, which a reload may change.
 var logLevel slog.LevelVar
 
 // Levels are the words of log_level.
@@ -56,7 +55,7 @@ func newJournalHandler(w io.Writer) journalHandler {
 	return h
 }
 
-// withoutClock takes away what the journal knows better.
+// withoutClock removes the time and the level, which the journal has itself.
 func withoutClock(groups []string, a slog.Attr) slog.Attr {
 	_, level := a.Value.Any().(slog.Level)
 	clock := a.Value.Kind() == slog.KindTime

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Priority is what goes in front of a line that says why a program ended: something in the
-// journal alone.
+// Priority is the prefix of a line that says why a program ended; it is empty unless w leads to the
+// journal.
 func Priority(w io.Writer) string {
 	if f, ok := w.(*os.File); ok && isJournal(f) {
 		return "<3>"
@@ -18,7 +18,7 @@ func Priority(w io.Writer) string {
 	return ""
 }
 
-// New writes to f as its reader wants it: the journal, or people.
+// New returns a logger to f, in the format of the journal or for people.
 func New(f *os.File) *slog.Logger {
 	if isJournal(f) {
 		return slog.New(newJournalHandler(f))

@@ -1,13 +1,13 @@
 // Package landlock confines a process to a list of paths by Landlock
 // (landlock(7)), through github.com/landlock-lsm/go-landlock.
 //
-// A caller says in [Rules] what may be read, executed and written, and calls
-// [Enforce], which cannot be undone. Enforcement is exact, not best effort: the
-// kernel's ABI is asked, everything that this ABI can refuse and this package
-// knows is refused, and an ABI below the wanted minimum is an error. [Achieved]
-// says what came of it.
+// A caller lists in [Rules] the paths to read, execute and write, and calls
+// [Enforce], which cannot be undone. Enforcement is exact, not best effort: it
+// refuses every operation that the kernel's ABI can refuse and this package
+// knows, and an ABI below the required minimum is an error. [Achieved] has the
+// result.
 //
-// What the kernel can refuse grows with the ABI. Version 1 covers opening,
+// A newer ABI can refuse more operations. Version 1 covers opening,
 // making and removing; 2 lets files move between directories at all (without
 // it every such rename fails with EXDEV); 3 adds truncation; 5 ioctl on
 // devices; 6 abstract unix sockets; 9 connecting to a unix socket by its path.

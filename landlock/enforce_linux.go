@@ -28,7 +28,7 @@ const (
 		llsys.AccessFSMakeSock | llsys.AccessFSMakeFifo | llsys.AccessFSMakeSym
 )
 
-// handled is, by ABI, what a kernel of that ABI can refuse.
+// handled returns the operations that a kernel of that ABI can refuse.
 func handled(abi int) ll.AccessFSSet {
 	known := []ll.Config{{}, ll.V1, ll.V2, ll.V3, ll.V4, ll.V5, ll.V6, ll.V7, ll.V8, ll.V9, ll.V10, ll.V11}
 	return known[min(max(abi, 0), len(known)-1)].HandledAccessFS
@@ -51,9 +51,9 @@ func ABI() int {
 	return v
 }
 
-// Enforce confines every thread of this process and all its later children to
-// r, for ever. With scope it also puts abstract unix sockets of outside
-// processes out of reach where the ABI is 6 or more. It sets no_new_privs.
+// Enforce irrevocably confines every thread of this process and all its later
+// children to r. With scope it also denies connections to abstract unix sockets of
+// outside processes, if the ABI is 6 or more. It sets no_new_privs.
 //
 // A kernel below minABI is [chat.ErrUnsupported]; a minABI below 1 counts as 1,
 // so that a nil error always means that something is enforced. After an error
@@ -103,9 +103,8 @@ func compile(r Rules, handled ll.AccessFSSet) (rules []ll.Rule, missing []string
 	return rules, missing, nil
 }
 
-// present tells the paths that exist from those that do not. A path that cannot
-// be looked up for another reason is an error: leaving it out silently would be
-// a rule the caller believes in.
+// present separates the paths that exist from those that do not. A path that cannot be looked up
+// for another reason is an error: the caller would rely on a rule that is left out.
 func present(paths []string) (there, missing []string, err error) {
 	for _, p := range paths {
 		var st unix.Stat_t

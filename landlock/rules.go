@@ -31,8 +31,7 @@ type Rules struct {
 
 // Achieved is what [Enforce] got from the kernel.
 type Achieved struct {
-	// ABI is the Landlock ABI that was used: the lower of what the kernel has and
-	// what this program knows.
+	// ABI is the Landlock ABI that was used: the lower of the kernel's and this program's.
 	ABI int `json:"abi"`
 	// Rights are the operations that are refused where no rule allows them, by
 	// the names of the kernel's LANDLOCK_ACCESS_FS_ constants in lower case.

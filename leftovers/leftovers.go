@@ -116,30 +116,30 @@ func sysVIDs(file string, uid uint32, uidCol int) (ids []int, err error) {
 // Bounds on how long the kernel takes to collect the session keyrings of ended processes, and
 // then the invalidated user keyrings.
 const (
-	sessionKeysPatience = 200 * time.Millisecond
-	userKeysPatience    = 5 * time.Second
+	sessionKeysTimeout = 200 * time.Millisecond
+	userKeysTimeout    = 5 * time.Second
 )
 
 // removeKeys removes every key of the uid: its user keyrings would outlive its processes
 // (keyrings(7)).
 func removeKeys(ctx context.Context, uid uint32) error {
-	has, err := waitForKeys(ctx, uid, sessionKeysPatience)
+	has, err := waitForKeys(ctx, uid, sessionKeysTimeout)
 	if err != nil || !has {
 		return err
 	}
 	if err := sys.AsUID(uid, dropUserKeyrings); err != nil {
 		return fmt.Errorf("cannot take away the user keyrings of uid %d: %w", uid, err)
 	}
-	has, err = waitForKeys(ctx, uid, userKeysPatience)
+	has, err = waitForKeys(ctx, uid, userKeysTimeout)
 	if err == nil && has {
-		err = fmt.Errorf("cannot take away the keys of uid %d: they are in /proc/key-users after %s", uid, userKeysPatience)
+		err = fmt.Errorf("cannot take away the keys of uid %d: they are in /proc/key-users after %s", uid, userKeysTimeout)
 	}
 	return err
 }
 
-// waitForKeys waits until the uid has no key, at most for patience, and reports whether it has.
-func waitForKeys(ctx context.Context, uid uint32, patience time.Duration) (has bool, err error) {
-	for deadline := time.Now().Add(patience); ; {
+// waitForKeys waits until the uid has no key, no longer than timeout, and reports whether it has.
+func waitForKeys(ctx context.Context, uid uint32, timeout time.Duration) (has bool, err error) {
+	for deadline := time.Now().Add(timeout); ; {
 		has, err := hasKeys(uid)
 		if err != nil || !has || time.Now().After(deadline) {
 			return has, err

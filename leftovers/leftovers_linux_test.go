@@ -38,8 +38,8 @@ func TestRemoveKeys(t *testing.T) {
 	}
 }
 
-// TestKillPidThatEnded: a process that ends while it is looked for has, for a moment, a number of
-// which the kernel says what it says of a thread's; reap goes on.
+// TestKillPidThatEnded: for the pid of a process that has just ended, the kernel may return the
+// same error as for a thread's id; reap goes on.
 func TestKillPidThatEnded(t *testing.T) {
 	runtime.LockOSThread()
 	tid := unix.Gettid()

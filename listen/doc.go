@@ -3,9 +3,9 @@
 //
 // # Runs as
 //
-// chatd-root, as root, at its start. Connections are the front's.
+// chatd-root, as root, at its start. The front accepts the connections.
 //
 // # What it does not stop
 //
-// Who may write to the socket's directory may take its name away.
+// A user who may write to the socket's directory can remove its name.
 package listen

@@ -14,8 +14,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// handedOver is a socket as systemd hands it over: bound, mode 0600, and held by
-// somebody else too.
+// handedOver is a socket as systemd hands it over: bound, mode 0600, and also held by another
+// listener.
 func handedOver(t *testing.T, path string) (f *os.File, holder *net.UnixListener) {
 	t.Helper()
 	holder, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})

@@ -24,7 +24,7 @@ const socketMode = 0o660
 type listener struct {
 	*net.UnixListener
 	path string
-	ino  uint64 // 0, which no file has, is a socket that somebody else removes
+	ino  uint64 // 0, which no file has: systemd owns the socket, and Close leaves it
 	lock *os.File
 	once sync.Once
 	err  error
@@ -39,8 +39,8 @@ type listener struct {
 // answers is never taken away even without the lock; both give [chat.ErrBusy].
 // The socket that a killed daemon left is replaced. It is bound aside in a
 // directory of mode 0700, given its mode and groups, and renamed to path, so that
-// nobody can connect while it has the wrong mode, and path always names a socket
-// once it has.
+// no user can connect while it has the wrong mode, and path, once it names a socket,
+// always does.
 func Unix(path string, gids ...uint32) (net.Listener, error) {
 	lock, err := lockSocket(path)
 	if err != nil {
@@ -54,11 +54,10 @@ func Unix(path string, gids ...uint32) (net.Listener, error) {
 	return l, nil
 }
 
-// Inherit takes over a socket that somebody else bound to path and listens on, as
-// systemd does for a socket unit (sd_listen_fds(3)). It wants one unix stream
-// socket, and refuses another kind or another path. Its mode and groups become
-// what Listen would give it, the same lock is held, and Close leaves it where it
-// is. It takes f.
+// Inherit takes over a listening socket that another process bound to path, as
+// systemd does for a socket unit (sd_listen_fds(3)). It requires a unix stream
+// socket, and refuses another kind or another path. It sets the mode and groups
+// that [Unix] sets, and holds the same lock; Close leaves the socket. It owns f.
 func Inherit(f *os.File, path string, gids ...uint32) (net.Listener, error) {
 	l, err := inherit(f, path, gids)
 	if err = errors.Join(err, f.Close()); err != nil {
@@ -114,8 +113,8 @@ func checkInherited(fd int, path string) error {
 	return nil
 }
 
-// Close removes the socket, if path still names this one, and lets the lock go.
-// The lock file stays: removing it would let two daemons lock two files.
+// Close removes the socket, if path still names this one, and releases the lock.
+// The lock file stays: without it two daemons could lock two files.
 func (l *listener) Close() error {
 	l.once.Do(func() {
 		l.err = errors.Join(l.UnixListener.Close(), l.remove(), l.lock.Close())

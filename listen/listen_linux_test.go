@@ -32,7 +32,7 @@ func TestListenIsSafeAgainstASecondDaemon(t *testing.T) {
 	}
 }
 
-// The lock alone keeps a second daemon out, also when somebody removed the socket.
+// The lock alone keeps a second daemon out, also after the socket was removed.
 func TestListenLocksWithoutASocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := Unix(path)

@@ -18,8 +18,8 @@ import (
 	"github.com/chatd/chatd/termsafe"
 )
 
-// MaxText is how many bytes of each stream of exec an answer has, and of a file when
-// the agent does not ask for more.
+// MaxText bounds the bytes of each stream of exec in an answer, and of a file if the agent does not
+// ask for more.
 const MaxText = 64 << 10
 
 // said is an answer of texts.
@@ -31,8 +31,8 @@ func said(parts ...string) *sdk.CallToolResult {
 	return r
 }
 
-// reason is err for an agent. What a chat may know is told: what it asked for wrongly,
-// and what it may not. Everything else may be about the host.
+// reason is the text of err for an agent. It explains errors in the request and denials, which a
+// chat may know; other errors may be about the host.
 func reason(err error) string {
 	kind, place, ref := api.Kind(err), "", ""
 	var p *api.Problem
@@ -44,7 +44,7 @@ func reason(err error) string {
 		place = d.Place
 	}
 	switch {
-	case errors.Is(err, context.Canceled): // by the agent, who does not wait for this
+	case errors.Is(err, context.Canceled): // by the agent, which does not wait for this
 		return "cancelled"
 	case errors.Is(err, chat.ErrInvalid), errors.Is(err, chat.ErrNotFound), errors.Is(err, chat.ErrExists), errors.Is(err, chat.ErrWrongPhase), errors.Is(err, chat.ErrConflict):
 		return kind + ": " + chat.ErrorReason(err)
@@ -60,7 +60,7 @@ func reason(err error) string {
 	return kind + ": something is wrong with chatd, not with the call; tell the operator"
 }
 
-// withoutPlace takes the file and line of a rule out of what is said about it.
+// withoutPlace removes the file and line of a rule from text.
 func withoutPlace(text, place string) string {
 	if place == "" {
 		return text
@@ -68,7 +68,7 @@ func withoutPlace(text, place string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, " ("+place+")", ""), place, "the policy")
 }
 
-// runText is what a run printed, and how it ended.
+// runText describes a run's output and how it ended.
 func runText(r chat.RunResult) []string {
 	var parts []string
 	if r.Stdout != "" {
@@ -94,7 +94,7 @@ func runText(r chat.RunResult) []string {
 	return append(parts, end)
 }
 
-// typedText is what was printed after an input, and why the wait ended.
+// typedText describes the output after an input, and why the wait ended.
 func typedText(t chat.Typed) []string {
 	end := map[string]string{
 		chat.UntilOutput: "something was printed", chat.UntilScreen: "the screen matches the pattern",
@@ -108,12 +108,12 @@ func typedText(t chat.Typed) []string {
 	return append([]string{bounded(t.Plain)}, append(logNotes(t.Log), end)...)
 }
 
-// logText is a piece of what a terminal printed, as an agent can read it: text alone.
+// logText is a piece of a terminal's output as plain text.
 func logText(l chat.Log) []string {
 	return append([]string{bounded(termsafe.Render(l.Bytes(), chat.TerminalRows, chat.TerminalCols))}, logNotes(l)...)
 }
 
-// logNotes is where a piece ends, and what is not in it.
+// logNotes state where a piece ends, and what it lacks.
 func logNotes(l chat.Log) []string {
 	parts := []string{fmt.Sprintf("the cursor is %d", l.Cursor)}
 	if l.Cursor < l.End {
@@ -128,7 +128,7 @@ func logNotes(l chat.Log) []string {
 	return parts
 }
 
-// bounded is head and tail of a text that is too long.
+// bounded shortens a text that is too long to its head and tail.
 func bounded(s string) string {
 	if len(s) <= MaxText {
 		return s
@@ -137,12 +137,12 @@ func bounded(s string) string {
 	return fmt.Sprintf("%s\n[… left out …]\n%s", s[:half], s[len(s)-half:])
 }
 
-// wrote is the answer of a tool that writes.
+// wrote makes the answer of a tool that writes.
 func wrote(a files.Answer) answered[api.FileAnswer] {
 	return answered[api.FileAnswer]{doneText(a), api.NewFileAnswer(a, nil)}
 }
 
-// page is the answer of a tool that reads. Nothing read is an empty text, and no content.
+// page makes the answer of a tool that reads. An empty read is an empty text, without content.
 func page(a files.Answer, content []byte) answered[api.FileAnswer] {
 	if content == nil {
 		content = []byte{}
@@ -150,7 +150,7 @@ func page(a files.Answer, content []byte) answered[api.FileAnswer] {
 	return answered[api.FileAnswer]{pageText(a, content), api.NewFileAnswer(a, content)}
 }
 
-// doneText is what a tool that writes did.
+// doneText describes what a tool that writes did.
 func doneText(a files.Answer) []string {
 	parts := []string{a.Message}
 	if a.Diff != "" {
@@ -162,7 +162,7 @@ func doneText(a files.Answer) []string {
 	return parts
 }
 
-// pageText is what was read, and where to go on.
+// pageText is the content that was read, and where to continue.
 func pageText(a files.Answer, content []byte) []string {
 	parts := []string{string(content)}
 	if !utf8.Valid(content) {
@@ -180,7 +180,7 @@ func pageText(a files.Answer, content []byte) []string {
 	return parts
 }
 
-// cutRune takes away the beginning of a character whose end is on the next page.
+// cutRune removes the start of a character that ends on the next page.
 func cutRune(a *files.Answer, b *bytes.Buffer) {
 	n := chat.WholeRunes(b.Bytes())
 	a.NextOffset -= int64(b.Len() - n)

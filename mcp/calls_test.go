@@ -21,7 +21,8 @@ import (
 // generous is longer than anything here takes on a slow machine.
 const generous = 2 * time.Minute
 
-// withProgress is an agent over stdio and one over HTTP, each of which counts what it hears.
+// withProgress calls use with an agent over stdio and with one over HTTP, each of which counts
+// progress notifications.
 func withProgress(t *testing.T, use func(t *testing.T, mem *apitest.Memory, s *sdk.ClientSession, heard <-chan *sdk.ProgressNotificationParams)) {
 	old := progressEvery
 	progressEvery = 10 * time.Millisecond
@@ -46,7 +47,7 @@ func withProgress(t *testing.T, use func(t *testing.T, mem *apitest.Memory, s *s
 	}
 }
 
-// A call that takes long is told of while it goes on, and has its answer after.
+// A long call sends progress notifications while it runs, and then its answer.
 func TestProgress(t *testing.T) {
 	withProgress(t, func(t *testing.T, mem *apitest.Memory, s *sdk.ClientSession, heard <-chan *sdk.ProgressNotificationParams) {
 		enough := make(chan struct{})
@@ -81,7 +82,7 @@ func TestProgress(t *testing.T) {
 	})
 }
 
-// Who asks for no progress hears none.
+// TestNoProgress: an agent without a progress token gets no progress notification.
 func TestNoProgress(t *testing.T) {
 	withProgress(t, func(t *testing.T, mem *apitest.Memory, s *sdk.ClientSession, heard <-chan *sdk.ProgressNotificationParams) {
 		mem.OnRun = func(context.Context, chat.RunSpec) (chat.RunResult, error) {
@@ -97,7 +98,7 @@ func TestNoProgress(t *testing.T) {
 	})
 }
 
-// A background run is started, looked at, written to and ended, over both ways.
+// A background run is started, polled, written to and ended, over both transports.
 func TestBackgroundTools(t *testing.T) {
 	withProgress(t, func(t *testing.T, _ *apitest.Memory, s *sdk.ClientSession, _ <-chan *sdk.ProgressNotificationParams) {
 		ended := structured[polled](t, s, "run_poll", fmt.Sprintf(`{"run": %q, "wait": "30s"}`, structured[chat.Run](t, s, "run_start", `{"command": "echo hello"}`).ID))
@@ -163,8 +164,8 @@ func structured[T any](t *testing.T, s *sdk.ClientSession, name, args string) (o
 	return out
 }
 
-// Every tool has a title, hints and the schema of its answer, and none of those that only look
-// may change or lose anything.
+// Every tool has a title, hints and the schema of its answer, and no tool that only reads is marked
+// as changing or destroying anything.
 func TestHints(t *testing.T) {
 	c, _, id := daemon(t)
 	list, err := agent(t, c, id).ListTools(t.Context(), nil)
@@ -188,7 +189,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// What an answer has as texts it also has as a value, and a refusal has no value.
+// TestStructured: an answer's texts are also in its value, and a refusal has no value.
 func TestStructured(t *testing.T) {
 	c, mem, id := daemon(t)
 	s := agent(t, c, id)
@@ -226,7 +227,7 @@ func TestStructured(t *testing.T) {
 	}
 }
 
-// post sends one message of an agent, and gives the answer once its head is there.
+// post sends one message of an agent, and returns the answer once its head has arrived.
 func post(t *testing.T, socket string, id chat.ID, session, text string) *http.Response {
 	t.Helper()
 	over := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -288,7 +289,7 @@ func TestCancelledOverHTTP(t *testing.T) {
 	}
 }
 
-// A request that its agent closes ends its call, also where the answer is a stream already.
+// A request that its agent closes ends its call, even if the answer already streams.
 func TestClosedRequestEndsTheCall(t *testing.T) {
 	_, mem, id, socket := daemonOn(t)
 	begun, ended := untilCancelled(mem)
@@ -311,7 +312,7 @@ func TestClosedRequestEndsTheCall(t *testing.T) {
 	}
 }
 
-// What the SDK refuses in plain text is a problem, as everywhere.
+// TestMCPProblems: a refusal by the SDK in plain text becomes a problem.
 func TestMCPProblems(t *testing.T) {
 	_, _, id, socket := daemonOn(t)
 	for _, text := range []string{`{}`, `[]`, `7`} {

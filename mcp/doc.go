@@ -3,33 +3,31 @@
 // run_end), the five file tools, terminal_send and terminal_read, and explain. table.go has
 // them all, with title, hints and schemas.
 //
-// Each tool is one call of [api.Chats], with the arguments that the API has: the
-// input schema is made from the same type, doc tags and bounds included. So what
-// comes in here is judged, walled in, limited and audited as what comes in over the
-// API, by whoever does it there; this package decides nothing.
+// Each tool is one call of [api.Chats], with the arguments that the API has: the input schema is
+// made from the same type, doc tags and bounds included. So a call is checked, confined, limited
+// and audited as one over the API, by the same code; this package decides nothing.
 //
-// What a tool refuses, or cannot do, is an answer with isError and one line that an
-// agent can act on: "kind: what and why". An answer says nothing of the host but what
-// the chat itself sees: of a rule not the file that it stands in, of an internal error
-// only the reference by which the operator finds it in the log.
+// A refusal or failure is an answer with isError and one line that an agent can act on: "kind: what
+// and why". An answer reveals of the host only what the chat itself sees: no file of a rule, and of
+// an internal error only the reference to the operator's log.
 //
-// An answer is text, and the same as a value that its output schema describes. It is bounded: of
-// each stream of exec head and tail, together [MaxText] or less, and no more is kept in the daemon;
-// of a file a page, after which the answer says where to go on.
+// An answer is text, and the same as a value that its output schema describes. It is bounded: it
+// has head and tail of each stream of exec, together at most [MaxText], and the daemon keeps no
+// more; of a file it has a page, and where to continue.
 //
-// A call that takes long can be told of: an agent that sends a progress token hears every
-// few seconds that its call goes on, and need not give up. What takes longer than an
-// agent can wait is a background run.
+// An agent that sends a progress token is notified every few seconds that its call is still
+// running, and need not give up. Work that takes longer than an agent can wait belongs in a
+// background run.
 //
-// Serve speaks over standard input and output, one agent for the life of a process. [Web]
-// speaks streamable HTTP and keeps nothing between requests: each is made as its own
-// caller, who is in its context, and a call ends with its request, or when its caller
-// cancels it in the same session (notifications/cancelled).
+// Serve serves one agent over standard input and output, for the life of a process. [Web] serves
+// streamable HTTP and keeps no state between requests: each has the caller in its context, and a
+// call ends with its request, or when its caller cancels it in the same session
+// (notifications/cancelled).
 //
 // # What it does not stop
 //
-// An agent. It may do in the chat whatever the chat may, also type into a terminal
-// where somebody else is typing. What a chat printed or wrote comes to the agent as it
-// is, and may be written to mislead it; whoever shows it on a terminal must escape
-// it. A tool that the profile switches off is still in the list, and refuses.
+// An agent. It may do in the chat whatever the chat may, and type into a terminal that another
+// client uses. A chat's output and files reach the agent unchanged, and may be written to mislead
+// it; a program that shows them on a terminal must escape them. A tool that the profile switches
+// off is still in the list, and refuses.
 package mcp

@@ -14,18 +14,18 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Web answers streamable HTTP for any number of chats. Between two requests it keeps
-// nothing; while calls are under way it knows which notification cancels which.
+// Web answers streamable HTTP for any number of chats. It keeps no state between requests; during
+// calls it records which notification cancels which call.
 type Web struct {
 	version string
 	calls   underWay
 }
 
-// NewWeb prepares one; version is what it says of itself.
+// NewWeb returns a Web that announces version.
 func NewWeb(version string) *Web { return &Web{version: version} }
 
-// sessionHeader names an agent's session. It is only a name, made at initialize, under
-// which the numbers of an agent's requests are its own.
+// sessionHeader names an agent's session. It is only a name, made at initialize, within which an
+// agent's request ids are unique.
 const sessionHeader = "Mcp-Session-Id"
 
 // Handler answers for chat id, one message and its answer at a time. Each call is made as
@@ -61,14 +61,14 @@ func (web *Web) Handler(chats api.Chats, id chat.ID, problem api.Problems) http.
 		}
 		s, err := newServer(tools{chats, id, ctx, problem}, web.version)
 		if err != nil {
-			panic(err) // a schema that cannot be made, of no request's making; package api recovers
+			panic(err) // an invalid schema is a bug; package api recovers
 		}
 		sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s },
 			&sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: !progress}).ServeHTTP(w, r)
 	})
 }
 
-// message is what has to be known of a message before the SDK reads it.
+// message has the fields of a message that are needed before the SDK reads it.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -80,7 +80,7 @@ type message struct {
 	} `json:"params"`
 }
 
-// readMessages reads one message or a batch of them. What is none the SDK refuses.
+// readMessages reads one message or a batch of them. The SDK refuses anything else.
 func readMessages(body []byte) []message {
 	var one message
 	if json.Unmarshal(body, &one) == nil {
@@ -91,8 +91,8 @@ func readMessages(body []byte) []message {
 	return batch
 }
 
-// within is ctx with the caller of request, and ends when request does: the SDK hands on
-// a context of its own.
+// within is ctx with the caller of request, and ends when request does: the SDK passes a context of
+// its own.
 func within(ctx, request context.Context) (context.Context, context.CancelFunc) {
 	if request == nil {
 		return context.WithCancel(ctx)

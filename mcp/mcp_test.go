@@ -93,7 +93,7 @@ func agentWith(t *testing.T, c *api.Client, id chat.ID, opt *sdk.ClientOptions) 
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		// An answer to what was cancelled may be on its way to an agent that has gone.
+		// The answer to a cancelled call may still be sent to an agent that has gone.
 		if err := <-done; err != nil && !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("Serve: %v", err)
 		}
@@ -150,7 +150,7 @@ func TestTools(t *testing.T) {
 	})
 }
 
-// Over HTTP a call is the caller's of its own request, and ends with it.
+// Over HTTP a call has the caller of its own request, and ends with the request.
 func TestHTTPCaller(t *testing.T) {
 	_, mem, id, socket := daemonOn(t)
 	if _, err := web(t, socket, "0123456789abcdef"); err == nil {
@@ -180,7 +180,7 @@ func TestHTTPCaller(t *testing.T) {
 	cancelled(t, s, mem)
 }
 
-// untilCancelled has a run begin, and end when its caller does.
+// untilCancelled makes runs last until their context ends.
 func untilCancelled(mem *apitest.Memory) (begun, ended chan struct{}) {
 	begun, ended = make(chan struct{}), make(chan struct{})
 	mem.OnRun = func(ctx context.Context, _ chat.RunSpec) (chat.RunResult, error) {
@@ -192,7 +192,7 @@ func untilCancelled(mem *apitest.Memory) (begun, ended chan struct{}) {
 	return begun, ended
 }
 
-// cancelled calls exec and goes away: the run ends, and there is no answer.
+// cancelled calls exec and cancels it: the run ends, and there is no answer.
 func cancelled(t *testing.T, s *sdk.ClientSession, mem *apitest.Memory) {
 	t.Helper()
 	begun, ended := untilCancelled(mem)
@@ -208,7 +208,7 @@ func cancelled(t *testing.T, s *sdk.ClientSession, mem *apitest.Memory) {
 	<-ended
 }
 
-// The caller is that of the request, whatever context the SDK hands on.
+// The caller is that of the request, whatever context the SDK passes.
 func TestWithin(t *testing.T) {
 	want := chat.Caller{UID: 7, Name: "one", Role: chat.RoleBridge}
 	request, end := context.WithCancel(chat.WithCaller(t.Context(), want))
@@ -221,7 +221,7 @@ func TestWithin(t *testing.T) {
 	<-ctx.Done()
 }
 
-// A bridge's tools are on its own chats only, also when the handler is asked without the route.
+// A bridge's tools reach only its own chats, even if the handler is called without the route.
 func TestHTTPOwnChats(t *testing.T) {
 	mem := apitest.New()
 	as := func(name string) context.Context {
@@ -279,7 +279,7 @@ func useTools(t *testing.T, mem *apitest.Memory, s *sdk.ClientSession) {
 		{"terminal_read", `{"since": 8}`, "false\n     sleep\nthe cursor is 19", false},
 		{"explain", `{"path": "x", "op": "read"}`, `"verdict":"allow"`, false},
 		{"explain", `{"path": ".env", "op": "write"}`, `"verdict":"deny"`, false},
-		// What is refused, and why.
+		// Refusals, with their reasons.
 		{"write_file", `{"path": ".env", "content": "x"}`, `denied: access denied: write of "`, true},
 		{"read_file", `{"path": "nothing"}`, "not_found: ", true},
 		{"edit_file", `{"path": "d/a", "old_text": "three", "new_text": ""}`, "invalid: ", true},
@@ -373,7 +373,7 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// An agent is told what it may know; the host's paths stay with the operator.
+// An agent gets the reasons that it may know; the host's paths are for the operator only.
 func TestRefusals(t *testing.T) {
 	c, mem, id := daemon(t)
 	s := agent(t, c, id)
@@ -452,7 +452,7 @@ func TestCancel(t *testing.T) {
 	cancelled(t, agent(t, c, id), mem)
 }
 
-// The end of the input is the end of what is under way, and of Serve.
+// The end of the input ends the current calls, and Serve.
 func TestAgentGone(t *testing.T) {
 	c, mem, id := daemon(t)
 	begun, ended := untilCancelled(mem)

@@ -8,11 +8,11 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// progressEvery is how often an agent that asked for it hears that its call goes on: well
-// within the minute after which agents give up. Tests shorten it.
+// progressEvery is the interval of progress notifications: well within the minute after which
+// agents give up. Tests shorten it.
 var progressEvery = 5 * time.Second
 
-// reportProgress tells the agent that the call goes on, until stop returns.
+// reportProgress notifies the agent that the call is still running, until stop returns.
 func reportProgress(ctx context.Context, req *sdk.CallToolRequest) (stop func()) {
 	token := req.Params.GetProgressToken()
 	if token == nil {
@@ -34,7 +34,7 @@ func reportProgress(ctx context.Context, req *sdk.CallToolRequest) (stop func())
 			p := &sdk.ProgressNotificationParams{ProgressToken: token, Progress: took.Seconds(),
 				Message: fmt.Sprintf("%s: %s", req.Params.Name, took.Round(time.Second))}
 			if req.Session.NotifyProgress(ctx, p) != nil {
-				return // the agent is gone, and its call ends by that
+				return // the agent is gone, which ends its call
 			}
 		}
 	}()

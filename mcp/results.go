@@ -7,15 +7,15 @@ import (
 	"github.com/chatd/chatd/termsafe"
 )
 
-// answered is what a tool says: texts for whoever reads, and the same as a value that
-// its output schema describes.
+// answered is a tool's answer: texts for a reader, and the same as a value that its output schema
+// describes.
 type answered[T any] struct {
 	texts []string
 	value T
 }
 
-// terminal is the structured answer of terminal_send and terminal_read: what was printed from a
-// cursor on, or the screen.
+// terminal is the structured answer of terminal_send and terminal_read: the output from a cursor
+// on, or the screen.
 type terminal struct {
 	Text      string `json:"text" doc:"What was printed, or what the screen shows, as plain text."`
 	Cursor    *int64 `json:"cursor,omitempty" doc:"Where what is printed next begins: since of terminal_read."`
@@ -31,7 +31,7 @@ type terminal struct {
 	CursorCol *int   `json:"cursor_col,omitempty" doc:"Counted from 0."`
 }
 
-// logValue is a piece of what a terminal printed.
+// logValue is a piece of a terminal's output.
 func logValue(l chat.Log) terminal {
 	return terminal{Text: bounded(termsafe.Render(l.Bytes(), chat.TerminalRows, chat.TerminalCols)), Cursor: &l.Cursor, End: &l.End, Lost: l.Lost, Recording: &l.Recording}
 }
@@ -46,13 +46,13 @@ func screenValue(s chat.Screen) terminal {
 	return terminal{Text: bounded(s.Text), Program: s.Program, Rows: s.Rows, Cols: s.Cols, CursorRow: &s.CursorRow, CursorCol: &s.CursorCol}
 }
 
-// runValue is how a run ended, with no more of its output than an answer has.
+// runValue is how a run ended, with its output shortened as in an answer's text.
 func runValue(r chat.RunResult) chat.RunResult {
 	r.Stdout, r.Stderr = bounded(valid(r.Stdout)), bounded(valid(r.Stderr))
 	return r
 }
 
-// polled is a piece of what a background run printed, and how it ended.
+// polled is a piece of a background run's output, and how it ended.
 type polled struct {
 	Run     string          `json:"run"`
 	State   chat.RunState   `json:"state" doc:"running, ended, or lost: it has ended, and nobody saw how."`
@@ -63,7 +63,7 @@ type polled struct {
 	Result  *chat.RunResult `json:"result,omitempty" doc:"How it ended; its output is left out."`
 }
 
-// done is the answer of a tool that only does something.
+// done is the answer of a tool without a result.
 type done struct {
 	Done bool `json:"done"`
 }

@@ -10,26 +10,26 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// oneRun is what run_end takes.
+// oneRun has the arguments of run_end.
 type oneRun struct {
 	Run string `json:"run" maxLength:"64" doc:"The run, as run_start named it."`
 }
 
-// pollRun is what run_poll takes.
+// pollRun has the arguments of run_poll.
 type pollRun struct {
 	Run    string        `json:"run" maxLength:"64" doc:"The run, as run_start named it."`
 	Cursor string        `json:"cursor,omitempty" maxLength:"64" doc:"Where to begin, as an answer before said; the beginning if it is left out."`
 	Wait   chat.Duration `json:"wait,omitempty" doc:"How long to wait for something new or for the end, as in 30s; 1m at most, not at all if it is left out."`
 }
 
-// stdinRun is what run_stdin takes.
+// stdinRun has the arguments of run_stdin.
 type stdinRun struct {
 	Run   string `json:"run" maxLength:"64" doc:"The run, as run_start named it; it must have been started with open_stdin."`
 	Text  string `json:"text,omitempty" doc:"What to write, as it is: mind the newline."`
 	Close bool   `json:"close,omitempty" doc:"Close standard input afterwards."`
 }
 
-// maxPollWait bounds wait of run_poll; pollEvery is how often it looks meanwhile.
+// maxPollWait bounds wait of run_poll; pollEvery is its polling interval.
 const (
 	maxPollWait = chat.Duration(time.Minute)
 	pollEvery   = 200 * time.Millisecond
@@ -44,7 +44,7 @@ func (t tools) startRun(ctx context.Context, a chat.RunSpec) (out answered[chat.
 	return answered[chat.Run]{[]string{fmt.Sprintf("run %s has begun; its timeout is %s; see what it prints and how it ends by run_poll", r.ID, r.Timeout)}, r}, nil
 }
 
-// pollRun reads on, and waits as long as it may for something to read.
+// pollRun reads from the cursor on, and waits up to its bound for output.
 func (t tools) pollRun(ctx context.Context, a pollRun) (out answered[polled], err error) {
 	if a.Wait < 0 || a.Wait > maxPollWait {
 		return out, fmt.Errorf("cannot wait %s: want 0s to %s: %w", a.Wait, maxPollWait, chat.ErrInvalid)
@@ -102,7 +102,7 @@ func polledText(v polled, more bool) []string {
 	switch {
 	case v.State == chat.RunRunning:
 		parts = append(parts, fmt.Sprintf("the run goes on; poll again with cursor %s", v.Cursor))
-	case more: // of a run that has ended there may be another page
+	case more: // a run that has ended may have another page
 		parts = append(parts, fmt.Sprintf("the run is %s; what is left of its output is behind cursor %s", v.State, v.Cursor))
 	case v.Result != nil:
 		parts = append(parts, runText(*v.Result)...)

@@ -16,9 +16,8 @@ import (
 var durations = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[chat.Duration](): {Type: "string", Pattern: `^([0-9.]+(ns|us|µs|ms|s|m|h))+$`}}
 
-// schemaOf describes the arguments T by the tags that the API's description is made
-// from. without are the fields that a tool has no use for, with those that it must have
-// beside the ones that T names.
+// schemaOf describes the arguments T by the tags that the API's description is made from. without
+// lists fields that the tool does not accept, with lists fields that are required beside T's own.
 func schemaOf[T any](without, with []string) (*jsonschema.Schema, error) {
 	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: durations})
 	if err == nil {
@@ -47,7 +46,7 @@ func resultSchemaOf[T any]() (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// describeFields gives the schema of each field of t, and of what lies in it, to describe.
+// describeFields calls describe with the schema of each field of t, and of the fields within.
 func describeFields(s *jsonschema.Schema, t reflect.Type, describe func(*jsonschema.Schema, reflect.StructTag) error) error {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -73,16 +72,16 @@ func describeFields(s *jsonschema.Schema, t reflect.Type, describe func(*jsonsch
 	return nil
 }
 
-// describeResult takes over what a field of an answer means.
+// describeResult copies the description of an answer's field.
 func describeResult(p *jsonschema.Schema, tag reflect.StructTag) error {
 	p.Description = tag.Get("doc")
 	return nil
 }
 
-// describeArgument takes over the tags that huma reads.
+// describeArgument copies the tags that huma reads.
 func describeArgument(p *jsonschema.Schema, tag reflect.StructTag) error {
 	p.Description = tag.Get("doc")
-	if p.Types != nil { // a pointer or a list, which Go could leave nil: here it is there or left out
+	if p.Types != nil { // nil in Go is left out here, never null
 		p.Type, p.Types = p.Types[len(p.Types)-1], nil
 	}
 	for _, v := range strings.FieldsFunc(tag.Get("enum"), func(r rune) bool { return r == ',' }) {

@@ -19,7 +19,7 @@ const maxLine = 16 << 20
 const instructions = "The tools act in one chat: a Linux user of its own, with a home, limits and file rules. " +
 	"Relative paths begin at its home. A refusal says why, and often what to do instead; to try it by another way does not help."
 
-// newServer is a server of the tools. version is what it says of itself.
+// newServer returns a server of the tools that announces version.
 func newServer(t tools, version string) (*sdk.Server, error) {
 	s := sdk.NewServer(&sdk.Implementation{Name: "chatd", Version: version},
 		&sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}})
@@ -29,9 +29,9 @@ func newServer(t tools, version string) (*sdk.Server, error) {
 	return s, nil
 }
 
-// Serve answers one agent, a message of JSON a line, until in ends or ctx does; then
-// what is still running is cancelled. First it asks for the chat: one that cannot be
-// reached is that error, and nothing is read or written.
+// Serve answers one agent, a message of JSON a line, until in ends or ctx does; then it cancels the
+// calls that still run. First it looks the chat up: if this fails, Serve returns the error and
+// reads and writes nothing.
 func Serve(ctx context.Context, chats api.Chats, id chat.ID, version string, in io.Reader, out io.Writer) error {
 	if _, err := chats.Get(ctx, id); err != nil {
 		return err

@@ -11,20 +11,20 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// tool is one row: what it is called, what it does, and what an agent's user may want to
-// be asked about first.
+// tool is one row: its name, its description, and hints for agents that ask their user before a
+// call.
 type tool struct {
 	name, title, about string
 	hints              hints
-	// without are fields of the arguments that it has no use for, with those that it must have.
+	// without lists the arguments that it does not accept, with those that it requires.
 	without, with []string
-	// narrow is for what the tool takes less of than the API does; nil for nothing.
+	// narrow tightens the API's bounds for the tool; nil keeps them.
 	narrow func(*jsonschema.Schema)
 }
 
-// hints are what a tool does to the chat. What reads changes nothing; what loses may
-// take away what was there; what is asked again does no more; and what goes out may
-// reach the network, as far as the chat does.
+// hints classify a tool. One that reads changes nothing; one that loses may destroy data; repeating
+// one that has again set has no further effect; and one that has out set may reach the network, as
+// far as the chat can.
 type hints struct{ reads, loses, again, out bool }
 
 func (h hints) annotations(title string) *sdk.ToolAnnotations {
@@ -54,9 +54,8 @@ func addTools(s *sdk.Server, t tools) error {
 	)
 }
 
-// add makes do a tool. Its arguments are T, checked against their schema; an
-// argument that T does not have is an error. Its answer is texts, and an O that its
-// output schema describes.
+// add registers do as a tool. Its arguments are T, checked against their schema; an unknown
+// argument is an error. Its answer is texts, and an O that its output schema describes.
 func add[T, O any](s *sdk.Server, t tools, row tool, do func(context.Context, T) (answered[O], error)) error {
 	in, err := schemaOf[T](row.without, row.with)
 	if err != nil {
@@ -79,14 +78,14 @@ func add[T, O any](s *sdk.Server, t tools, row tool, do func(context.Context, T)
 			err = t.problem(ctx, err)
 		}
 		if err != nil {
-			return nil, got.value, errors.New(valid(reason(err))) // an answer with isError, and nothing structured
+			return nil, got.value, errors.New(valid(reason(err))) // isError, without a structured value
 		}
 		return said(got.texts...), got.value, nil
 	})
 	return nil
 }
 
-// narrowExec: what is kept of a run is what its answer has.
+// narrowExec bounds the kept output of a run to what its answer shows.
 func narrowExec(s *jsonschema.Schema) {
 	p, most := s.Properties["output_max"], float64(MaxText)
 	p.Maximum = &most

@@ -17,10 +17,9 @@ import (
 type tools struct {
 	chats api.Chats
 	id    chat.ID
-	// request is that of HTTP, with the caller; nil over stdio.
+	// request is the HTTP request's context, with the caller; nil over stdio.
 	request context.Context
-	// problem writes an internal error down where there is no client that has been told
-	// of it already; nil over stdio.
+	// problem logs an internal error; nil over stdio, where the daemon has already logged it.
 	problem api.Problems
 }
 
@@ -33,7 +32,7 @@ func (t tools) exec(ctx context.Context, a chat.RunSpec) (out answered[chat.RunR
 	return answered[chat.RunResult]{runText(r), runValue(r)}, nil
 }
 
-// readFile asks for a page that an agent can hold where it did not say how much.
+// readFile limits the page to what an agent can hold, unless it asks for a size.
 func (t tools) readFile(ctx context.Context, a files.ReadFile) (out answered[api.FileAnswer], err error) {
 	own := a.Length == 0 && a.Line == 0 && a.Lines == 0
 	if own {
@@ -85,7 +84,7 @@ func (t tools) send(ctx context.Context, a chat.Input) (out answered[terminal], 
 	return answered[terminal]{typedText(got), typedValue(got)}, nil
 }
 
-// terminalRead is what terminal_read takes.
+// terminalRead has the arguments of terminal_read.
 type terminalRead struct {
 	Since   *int64 `json:"since,omitempty" minimum:"0" doc:"A cursor: answer with what was printed from there on."`
 	History int    `json:"history,omitempty" minimum:"0" maximum:"2000" doc:"Show so many lines too that were scrolled away."`
@@ -107,8 +106,8 @@ func (t tools) screen(ctx context.Context, a terminalRead) (out answered[termina
 	return answered[terminal]{[]string{bounded(s.Text), at}, screenValue(s)}, nil
 }
 
-// explain leaves out the rules of the operator and their places: a denial does not
-// tell a chat either, and a policy may want that (messages: vague).
+// explain leaves out the operator's rules and their places: a denial does not show them to a chat
+// either, and a policy may require that (messages: vague).
 func (t tools) explain(ctx context.Context, q chat.Question) (out answered[chat.Explained], err error) {
 	e, err := t.chats.Explain(ctx, t.id, q)
 	if err != nil {

@@ -18,11 +18,11 @@ import (
 	"github.com/chatd/chatd/test/npmtest"
 )
 
-// typescriptSDK is the client that most agents are made with.
+// typescriptSDK is the client library of most agents.
 const typescriptSDK = "@modelcontextprotocol/sdk@1.32.2"
 
-// The TypeScript SDK's client uses every tool, over both transports: answers are held against their
-// schemas, a long call outlives the client's patience by progress, and one that it cancels ends.
+// The TypeScript SDK's client uses every tool, over both transports: answers are checked against
+// their schemas, progress keeps a long call from the client's timeout, and a cancelled call ends.
 func TestLongTypeScript(t *testing.T) {
 	dir := t.TempDir()
 	npmtest.Install(t, dir, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", typescriptSDK)
@@ -39,7 +39,7 @@ func TestLongTypeScript(t *testing.T) {
 	}
 	old := progressEvery
 	t.Cleanup(func() { progressEvery = old })
-	progressEvery = 200 * time.Millisecond // of HTTP, which is served here; stdio is a program of its own
+	progressEvery = 200 * time.Millisecond // only for HTTP, served here
 	for over, silent := range map[string]time.Duration{"http": 8 * time.Second, "stdio": 15 * time.Second} {
 		t.Run(over, func(t *testing.T) {
 			_, mem, id, socket := daemonOn(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// callKey is a call of one agent. Its uid and role are the kernel's word, so that nobody
-// cancels another's call, whatever session and number he names.
+// callKey identifies a call of one agent. Its uid and role come from the kernel, so that no agent
+// cancels another's call, whatever session and id it names.
 type callKey struct {
 	uid     uint32
 	role    chat.Role
@@ -23,8 +23,8 @@ type underWay struct {
 	calls map[callKey]*context.CancelFunc
 }
 
-// enter notes a call until leave is called. Without a session two agents may both have a
-// call 1, so none is noted.
+// enter records a call until leave is called. Without a session two agents may both have a call 1,
+// so it records none.
 func (u *underWay) enter(k callKey, cancel context.CancelFunc) (leave func()) {
 	if k.session == "" {
 		return func() {}
@@ -39,7 +39,7 @@ func (u *underWay) enter(k callKey, cancel context.CancelFunc) (leave func()) {
 	return func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		if u.calls[k] == mine { // the agent may have used the number twice
+		if u.calls[k] == mine { // the agent may have used the id twice
 			delete(u.calls, k)
 		}
 	}

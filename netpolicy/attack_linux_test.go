@@ -194,8 +194,8 @@ func TestRefusalsDoNotBlockTheListener(t *testing.T) {
 	waitFor(t, func() bool { return run(t, "ss -Htn state syn-recv") == "" })
 }
 
-// Who keeps knocking at others' listeners gets no new loopback connection for a
-// while, also none to its own; nobody else is touched.
+// TestKnockingIsStopped: a chat that keeps connecting to others' listeners gets no new loopback
+// connection for a while, not even to its own; other users are not affected.
 func TestKnockingIsStopped(t *testing.T) {
 	apply(t, newTable(t, hostTools), testPolicy(t, 1))
 	a, b := serve(t, nil, uidA, "127.0.0.1", 0, "tcp"), serve(t, nil, uidB, "127.0.0.1", 0, "tcp")
@@ -211,7 +211,7 @@ func TestKnockingIsStopped(t *testing.T) {
 }
 
 // Both ends open at once towards each other: there is no listener whose answer
-// could be judged, only two SYNs.
+// could be checked, only two SYNs.
 func TestSimultaneousOpenIsRefused(t *testing.T) {
 	apply(t, newTable(t, hostTools), testPolicy(t, 1))
 	bound := func(uid uint32, from, to int) error {

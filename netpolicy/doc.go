@@ -20,9 +20,9 @@
 // policy names. A uid of the range without a policy reaches only its own servers.
 // A new chat on a known profile needs no call of this package.
 //
-// What a packet costs does not depend on the number of chats; BenchmarkPacket
-// measures it. Packets of other users pay one comparison of uids in each of the
-// two, and on loopback one of the connection's mark.
+// The cost of a packet does not depend on the number of chats; BenchmarkPacket measures it. Packets
+// of other users pay one comparison of uids in each of the two, and on loopback one of the
+// connection's mark.
 //
 // Everything fails closed: a missing nft table leaves loopback refused, a full
 // collection of it refuses the next uid, packets that conntrack does not track

@@ -32,8 +32,8 @@ const (
 	banned        = 2 * time.Second
 )
 
-// firstNumber and lastNumber bound the connection marks that stand for chats.
-// lastNumber itself is nobody's: it marks a refused connection.
+// firstNumber and lastNumber bound the connection marks that stand for chats. lastNumber itself
+// stands for no chat: it marks a refused connection.
 const (
 	firstNumber = 0x40000000
 	lastNumber  = 0x7fffffff
@@ -54,7 +54,7 @@ const (
 // listener's next try at it is answered by a RST of its own, which frees it.
 //
 // A SYN with data (TCP fast open) is dropped: the data would reach the listener
-// before its answer can be judged. The kernel sends the SYN again without.
+// before its answer can be checked. The kernel sends the SYN again without.
 //
 // Packets without an owner (an ACK before accept(2), a RST, a FIN after close(2))
 // pass if they carry no SYN; a SYN-ACK without an owner is a SYN cookie.
@@ -63,9 +63,9 @@ const (
 // the kernel's log: the filter rules, which see the packet next and may refuse it, cannot
 // count by uid.
 //
-// A uid stays in ids and same for five days after its last flow, also when its chat is
-// reaped: so long conntrack keeps a flow that nobody closed, with the number as its mark,
-// and so long nobody else may have the number.
+// A uid stays in ids and same for five days after its last flow, also when its chat is reaped:
+// conntrack keeps an unclosed flow, with the number as its mark, for this long, and no other uid
+// may have the number before.
 //
 // offset is the first number to give; existing pairs stay valid.
 func loopbackText(o Options, opened []string, offset uint32) string {

@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// Mend puts back what somebody changed since the last successful Apply, and says what that
-// was, as [Table.Drift] does; nothing means that nobody did. What a packet of a chat meets
-// first comes back first: for each family that lost its jump, or whose jump is not the first
-// rule any more, one transaction writes chains and jump, before anything else is looked at.
+// Mend restores rules that were changed since the last successful Apply, and returns the changes as
+// [Table.Drift] does. It first restores what a chat's packet meets first: for each family that lost
+// its jump, or whose jump is not the first rule any more, one transaction writes chains and jump,
+// before anything else is compared.
 func (t *Table) Mend(ctx context.Context) (found []string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -29,7 +29,7 @@ func (t *Table) Mend(ctx context.Context) (found []string, err error) {
 			return found, nil
 		}
 	}
-	// What one transaction could not do, all steps of Apply can.
+	// If the one transaction is not enough, all steps of Apply are.
 	if err := t.write(ctx, t.last); err != nil {
 		return found, fmt.Errorf("cannot mend the network policy: %w", err)
 	}

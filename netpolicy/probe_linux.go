@@ -54,7 +54,7 @@ func (t *Table) probeEgress(ctx context.Context) chat.Layer {
 	return l
 }
 
-// probeNetwork judges the loopback half of the layer; abstract sockets are
+// probeNetwork checks the loopback half of the layer; abstract sockets are
 // Landlock's.
 func (t *Table) probeNetwork() chat.Layer {
 	l := chat.Layer{Name: chat.LayerNetwork, State: chat.LayerOn, By: "nft table inet chatd", At: time.Now()}
@@ -213,7 +213,7 @@ func (a attempt) send() (err error) {
 	return await(fd)
 }
 
-// await is what became of a connection under way; ETIMEDOUT after patience.
+// await is what became of a connection under way; ETIMEDOUT after its timeout.
 func await(fd int) error {
 	ready, deadline := 0, time.Now().Add(probeTimeout)
 	for ready == 0 {

@@ -112,7 +112,7 @@ func TestRaiseKeepsAnotherRange(t *testing.T) {
 	}
 }
 
-// A table that somebody left under the name used to see its form is no hindrance.
+// A leftover table with the name of the probe for the form does not hinder Apply.
 func TestRaiseBesideALeftForm(t *testing.T) {
 	table := newTable(t, hostTools)
 	apply(t, table, testPolicy(t, 9999))
@@ -165,8 +165,8 @@ func TestRaiseWithoutAFamily(t *testing.T) {
 	}
 }
 
-// What a closed wall refuses is refused at once, own servers answer, and other
-// users are not touched.
+// TestRaiseRefuses: a closed wall refuses immediately, a chat's own servers answer, and other users
+// are not affected.
 func TestRaiseRefuses(t *testing.T) {
 	out := outside(t)
 	raise(t, newTable(t, hostTools))

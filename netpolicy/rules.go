@@ -38,7 +38,7 @@ const chainPrefix = "CHATD"
 // whoChain is where the chain of a packet's policy is found.
 const whoChain = "CHATD-WHO"
 
-// packetMark is what the nft table puts on a loopback packet it has judged. The
+// packetMark is what the nft table puts on a loopback packet it has checked. The
 // filter rules accept loopback by this mark alone, so that a missing nft table
 // closes loopback instead of opening it. Setting a mark takes CAP_NET_ADMIN or
 // CAP_NET_RAW (socket(7), SO_MARK); a chat has neither.
@@ -234,7 +234,7 @@ func isWide(f family, p netip.Prefix) bool {
 	})
 }
 
-// check refuses policies that cannot be meant, before anything is touched.
+// check refuses invalid policies before anything is changed.
 func check(o Options, policies []Policy) error {
 	for _, p := range policies {
 		if err := checkPolicy(o.Range, p); err != nil {

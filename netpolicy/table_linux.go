@@ -43,9 +43,8 @@ type Table struct {
 	saved *snapshot
 }
 
-// Open finds the programs and changes nothing. The error is [chat.ErrInvalid] for
-// options that cannot be meant and [chat.ErrUnsupported], with what to install,
-// when a program is missing or does not answer.
+// Open finds the programs and changes nothing. The error is [chat.ErrInvalid] for invalid options
+// and [chat.ErrUnsupported], with what to install, when a program is missing or does not answer.
 func Open(o Options) (*Table, error) { return open(o, hostTools) }
 
 func open(o Options, t tools) (*Table, error) {
@@ -73,7 +72,7 @@ func open(o Options, t tools) (*Table, error) {
 // Apply makes the kernel hold exactly these policies. It may be repeated. Both
 // families change or neither: texts are tried first (iptables-restore --test), and
 // when the second still fails the first goes back to the policies before, or to
-// the wall that allows nothing if there were none. At no moment is a packet judged
+// the wall that allows nothing if there were none. At no moment is a packet checked
 // by less than one of the two. The error is [chat.ErrInvalid] for policies that
 // cannot be meant.
 func (t *Table) Apply(ctx context.Context, policies []Policy) error {
@@ -86,7 +85,7 @@ func (t *Table) Apply(ctx context.Context, policies []Policy) error {
 		return fmt.Errorf("cannot apply egress policies, nothing was changed: %w", err)
 	}
 	if err := t.write(ctx, policies); err != nil {
-		// The rollback must not end with the caller's patience.
+		// The rollback must not end with the caller's context.
 		back := t.write(context.WithoutCancel(ctx), t.last)
 		return fmt.Errorf("cannot apply egress policies: %w", errors.Join(err, back))
 	}
@@ -107,7 +106,7 @@ func (t *Table) test(ctx context.Context, policies []Policy) error {
 }
 
 // write changes loopback first: it only ever decides what the filter rules get
-// to judge, so any mixture of old and new allows no more than either.
+// to check, so any mixture of old and new allows no more than either.
 func (t *Table) write(ctx context.Context, policies []Policy) error {
 	if err := t.writeLoopback(ctx, policies); err != nil {
 		return err

@@ -76,7 +76,7 @@ func merge(in []segment) []segment {
 	return out
 }
 
-// node is a rule of the tree: a run of uids and the chain that judges them.
+// node is a rule of the tree: a run of uids and the chain that checks them.
 type node struct {
 	Range
 	chain   string

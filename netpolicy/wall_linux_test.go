@@ -34,7 +34,7 @@ func testPolicy(t testing.TB, hostPort int) []Policy {
 // unbound lets one uid make all the tries at once.
 const unbound = "nft flush chain inet chatd bound; nft flush chain inet chatd scold"
 
-// try is one line of the table: who asks where over what, and what must come.
+// try is one line of the table: a connection's user, target and protocol, and the expected outcome.
 type try struct {
 	name  string
 	from  *place

@@ -23,9 +23,9 @@ const (
 	pause = 200 * time.Millisecond
 )
 
-// Watch calls changed at once, and after the packet rules of this network namespace were
-// changed, by whomever, until ctx ends; and touched as soon as it hears of a change, before
-// it waits for more. It sees nothing of iptables-legacy, whose tables tell nobody.
+// Watch calls changed at once, and after the packet rules of this network namespace were changed,
+// by whomever, until ctx ends; and touched as soon as it hears of a change, before it waits for
+// more. It does not see iptables-legacy, whose tables send no notifications.
 func Watch(ctx context.Context, touched func(), changed func(context.Context)) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -40,7 +40,7 @@ func Watch(ctx context.Context, touched func(), changed func(context.Context)) e
 	defer events.Close()
 	heard, ended := make(chan struct{}, 1), make(chan error, 1)
 	go func() { ended <- hear(events, touched, heard) }()
-	for wait := time.Duration(0); ; wait = pause { // between the caller's last look and now nobody listened
+	for wait := time.Duration(0); ; wait = pause { // changes since the caller's last look were not observed
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

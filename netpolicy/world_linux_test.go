@@ -247,7 +247,7 @@ func (s *server) loop(fd int, proto string, stop chan struct{}) {
 func (s *server) talk(c int, stop chan struct{}) {
 	defer unix.Close(c)
 	buf := make([]byte, 256)
-	// What came in the SYN is there before anything else happens.
+	// Data in the SYN is available before anything else happens.
 	if n, _, err := unix.Recvfrom(c, buf, unix.MSG_DONTWAIT); err == nil {
 		s.hear(buf[:n])
 	}

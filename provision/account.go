@@ -2,7 +2,6 @@ package provision
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/chatd/chatd/account"
@@ -15,7 +14,7 @@ func (m *Manager) accountOf(rec state.Record) account.User {
 }
 
 // createAccount writes the account and then looks the user up in the Name Service Switch by
-// name and by number: a record that it does not read is no account. Only probeAccount looks
+// name and by number: a record that it does not read is no account. Only [account.Try] looks
 // the group up. For that nss-systemd reads every name in /etc/userdb, 3 ms at 1,000 chats.
 //
 // The chat's record names the backend, so that removeAccount uses the same one. An empty name
@@ -62,33 +61,4 @@ func (m *Manager) accountBackendOf(rec state.Record) account.Backend {
 	return m.userdb
 }
 
-// chooseAccount picks the backend: the configured one, or userdb if the host resolves a record
-// that chatd writes now, else useradd.
-func (m *Manager) chooseAccount(ctx context.Context) error {
-	switch m.opt.Account {
-	case account.UseraddName:
-		m.account = m.useradd
-		return nil
-	case account.UserdbName, "auto", "":
-	default:
-		return fmt.Errorf("cannot use account backend %q: want auto, userdb or useradd: %w", m.opt.Account, chat.ErrInvalid)
-	}
-	if err := m.userdb.Prepare(); err != nil && !cannotTell(err) {
-		return err
-	}
-	err := m.probeAccount(ctx)
-	m.resolved = err == nil
-	if err == nil || m.opt.Account == account.UserdbName || cannotTell(err) {
-		return nil // where the host could not be tried, the layer's probe reports it
-	}
-	m.log.Warn("userdb records are not resolved here, using useradd", "why", err)
-	m.account = m.useradd
-	return nil
-}
-
 func (m *Manager) probeUID() uint32 { return m.opt.UIDs.High }
-
-// probeAccount tries the backend that new accounts get.
-func (m *Manager) probeAccount(ctx context.Context) error {
-	return account.Try(ctx, m.account, m.probeUID())
-}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
@@ -40,8 +41,8 @@ func (m *Manager) Attach(ctx context.Context, id chat.ID, a chat.Attach, begun f
 	if err != nil {
 		return chat.RunResult{}, err
 	}
-	defer m.forgetRun(r)
-	detail := map[string]string{"run": r.info.ID, "read_only": fmt.Sprint(a.ReadOnly)}
+	defer m.runs.Forget(r)
+	detail := map[string]string{"run": r.Info.ID, "read_only": fmt.Sprint(a.ReadOnly)}
 	if err := m.audit(ctx, rec, "attach", "intent", detail); err != nil {
 		return chat.RunResult{}, err
 	}
@@ -50,31 +51,22 @@ func (m *Manager) Attach(ctx context.Context, id chat.ID, a chat.Attach, begun f
 	return res, errors.Join(err, m.auditOutcome(ctx, rec, "attach", detail, err))
 }
 
-func (m *Manager) attach(ctx context.Context, rec state.Record, s *session, r *liveRun, spec chat.RunSpec, begun func(run string, stdout, stderr *os.File)) (chat.RunResult, error) {
-	within, cancel := context.WithCancel(ctx)
+func (m *Manager) attach(ctx context.Context, rec state.Record, s *liveSession, r *background.Run, spec chat.RunSpec, begun func(run string, stdout, stderr *os.File)) (chat.RunResult, error) {
+	within, cancel := r.Within(ctx)
 	defer cancel()
-	defer context.AfterFunc(r.ctx, cancel)()
-	// The client ends with its session, unless the chat has stopped the client.
-	defer context.AfterFunc(whenClosed(within, s.init.Ended()), cancel)()
+	go func() { // the client ends with its session, unless the chat has stopped the client
+		defer cancel()
+		select {
+		case <-s.Init.Ended():
+		case <-within.Done():
+		}
+	}()
 	e := m.runEntry(rec, r, spec)
-	e.openStdin, e.started, e.begun = true, r.begun, begun
-	e.env = append(e.env, "TERM=xterm-256color") // close enough to the operator's terminal
+	e.OpenStdin, e.Started, e.Begun = true, r.Began, begun
+	e.Env = append(e.Env, "TERM=xterm-256color") // close enough to the operator's terminal
 	ended, err := m.enter(within, rec, s, e)
 	if err == nil && ctx.Err() != nil {
 		return chat.RunResult{}, nil // the operator detached: a normal end
 	}
 	return m.runResult(rec, r, ended), err
-}
-
-// whenClosed returns a context that ends when closed is closed.
-func whenClosed(ctx context.Context, closed <-chan struct{}) context.Context {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		defer cancel()
-		select {
-		case <-closed:
-		case <-ctx.Done():
-		}
-	}()
-	return ctx
 }

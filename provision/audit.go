@@ -46,6 +46,17 @@ func (m *Manager) auditOutcome(ctx context.Context, rec state.Record, action str
 	return m.audit(ctx, rec, action, outcome, d)
 }
 
+// audited audits what act does before and after.
+func (m *Manager) audited(
+	ctx context.Context, rec state.Record, action string, detail map[string]string, act func() error,
+) error {
+	if err := m.audit(ctx, rec, action, "intent", detail); err != nil {
+		return err
+	}
+	err := act()
+	return errors.Join(err, m.auditOutcome(ctx, rec, action, detail, err))
+}
+
 // setFinding records what reconcile could not mend, by its subject. doctor shows the finding
 // until clearFinding removes it.
 func (m *Manager) setFinding(about string, err error) {

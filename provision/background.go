@@ -3,27 +3,20 @@ package provision
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"syscall"
+	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/due"
+	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/supervise"
-	"github.com/chatd/chatd/sys"
-	"github.com/chatd/chatd/trees"
 )
 
 // StartRun starts a background run and returns once its command is confined. The run goes on
-// without its caller and without chatd: see package supervise. It ends when its command does,
+// without its caller and without chatd: see package background. It ends when its command does,
 // with its timeout, by [Manager.EndRun], and when the chat sleeps or is reaped. An ended run is
 // retained for [chat.RunRetention], also while the chat sleeps.
 func (m *Manager) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {
@@ -31,22 +24,22 @@ func (m *Manager) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 	if err != nil {
 		return chat.Run{}, err
 	}
-	return r.show(), nil
+	return r.Show(), nil
 }
 
-func (m *Manager) startRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (*liveRun, error) {
+func (m *Manager) startRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (*background.Run, error) {
 	spec.Background, spec.OutputMax = true, cmp.Or(spec.OutputMax, chat.DefaultOutputMax)
 	rec, s, r, err := m.newRunOf(ctx, id, spec)
 	if err != nil {
-		return nil, &notBegun{err}
+		return nil, &due.NotBegun{Err: err}
 	}
-	detail := r.detail(spec)
+	detail := runDetail(r)
 	if err := m.auditArgv(ctx, rec, "run", "intent", spec.CommandLine(), detail); err != nil {
-		m.forgetRun(r)
-		return nil, &notBegun{err}
+		m.runs.Forget(r)
+		return nil, &due.NotBegun{Err: err}
 	}
 	if err := m.startBackground(context.WithoutCancel(ctx), rec, s, r, spec); err != nil {
-		m.forgetRun(r)
+		m.runs.Forget(r)
 		err = m.notEntered(ctx, rec, spec, detail, err)
 		return nil, errors.Join(err, m.auditOutcome(ctx, rec, "run", detail, err))
 	}
@@ -54,163 +47,104 @@ func (m *Manager) startRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 	return r, nil
 }
 
-// notBegun wraps the error of a run that started no process; the caller may retry it.
-type notBegun struct{ error }
-
-// Unwrap is for package errors.
-func (e *notBegun) Unwrap() error { return e.error }
-
-// startBackground starts the supervisor and, through it, the command. On failure it removes
-// everything that it made.
-func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *session, r *liveRun, spec chat.RunSpec) (err error) {
-	r.dir = filepath.Join(m.paths.runs, string(rec.ID), r.info.ID)
-	if err := m.createRun(rec.ID, r.info.ID); err != nil {
-		return err
-	}
-	var l *sys.HeldProcess
-	defer func() {
-		if err == nil {
-			return
-		}
-		err = errors.Join(err, m.killRun(ctx, rec, r.info.ID), m.groups.RemoveRun(rec.ID, r.info.ID))
-		if l != nil {
-			err = errors.Join(err, endSupervisor(l))
-		}
-		err = errors.Join(err, trees.Remove(filepath.Dir(r.dir), r.info.ID))
-	}()
-	var b boundFiles
-	defer b.close()
-	e := m.runEntry(rec, r, spec)
-	nsenter, err := m.nsenterCommand(rec, s, e, &b)
+func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *liveSession, r *background.Run, spec chat.RunSpec) error {
+	var b session.Files
+	defer b.Close()
+	e := m.behindWalls(rec, s, m.runEntry(rec, r, spec))
+	nsenter, err := m.starter.Joining(s.Session, e, &b)
 	if err != nil {
 		return err
 	}
-	stdio, err := r.makeFiles(rec.UID, spec)
-	if err != nil {
+	if err := r.Start(ctx, spec, nsenter, &b); err != nil {
 		return err
 	}
-	defer stdio.close()
-	var mb boundFiles // the supervisor's own
-	defer mb.close()
-	cmd, ready, err := m.supervisorCommand(rec, r, nsenter, stdio, &mb)
-	if err != nil {
-		return err
-	}
-	if err := m.startInRun(rec.ID, r.info.ID, cmd); err != nil {
-		return err
-	}
-	b.closeChildEnds()
-	mb.closeChildEnds()
-	stdio.closeChildEnds()
-	l, err = m.startSupervisor(ctx, r, cmd.Process.Pid, ready)
-	go collect(cmd) // after startSupervisor: until it is reaped, a child keeps its pid
-	if err != nil {
-		return err
-	}
-	if err := awaitConfined(&b); err != nil {
-		return err
-	}
-	m.runs.done.Go(func() { m.watchRun(ctx, rec, r, l) })
+	m.done.Go(func() { m.watchRun(ctx, rec, r) })
 	return nil
 }
 
-// supervisorCommand returns the supervisor's command, which starts nsenter: see package supervise.
-func (m *Manager) supervisorCommand(rec state.Record, r *liveRun, nsenter *exec.Cmd, stdio *runStdio, mb *boundFiles) (*exec.Cmd, *os.File, error) {
-	if err := trees.CheckProgram(m.paths.shim); err != nil {
-		return nil, nil, fmt.Errorf("cannot mind a run: %w", err)
+// watchRun waits for the end of a background run and records it. When chatd ends first the run
+// goes on.
+func (m *Manager) watchRun(ctx context.Context, rec state.Record, r *background.Run) {
+	e, over, err := r.Watch(m.bg)
+	if !over {
+		return
 	}
-	deadline := r.info.StartedAt.Add(r.info.Timeout.D())
-	spec, err := json.Marshal(supervise.Spec{
-		Path: nsenter.Path, Argv: nsenter.Args, Files: len(nsenter.ExtraFiles), UID: m.probeUID(), Deadline: deadline, Last: deadline.Add(r.grace + supervisorTimeout),
-		OpenStdin: stdio.stdinW != nil, OutputMax: r.info.OutputMax,
+	m.explain(rec, r, &e.Result, e.OOMKills)
+	m.store.Touch(rec.ID, e.At)
+	e, kerr := r.Keep(e)
+	detail := map[string]string{
+		"run": r.Info.ID, "state": string(e.State),
+		"exit": fmt.Sprint(e.Result.Exit), "signal": e.Result.Signal,
+	}
+	if e.Result.EndedBy != "" {
+		detail["ended_by"] = string(e.Result.EndedBy)
+	}
+	if err := m.auditOutcome(ctx, rec, "run", detail, errors.Join(err, kerr)); err != nil {
+		m.log.Error("cannot audit the end of a run", "chat", rec.ID, "run", r.Info.ID, "err", err)
+	}
+	for _, old := range m.runs.Surplus(rec.ID) {
+		m.dropRun(old)
+	}
+	m.forgetLater(r, e.At)
+}
+
+// explain says in a result what ended the run, and which limits it met.
+func (m *Manager) explain(rec state.Record, r *background.Run, res *chat.RunResult, kills uint64) {
+	now, err := m.hits(rec.ID)
+	if err != nil {
+		m.log.Error("cannot look at the limits of a chat", "chat", rec.ID, "error", err)
+	}
+	by := r.EndedBy()
+	if s := m.session(rec.ID); by == "" && res.Signal == "SIGKILL" && kills == 0 && !res.TimedOut && (s == nil || s.Init.Ending()) {
+		by = chat.EndedBySession
+	}
+	met := chat.LimitHits{OOMKills: kills, PidsRefused: now.Since(chat.LimitHits{PidsRefused: r.Refused}).PidsRefused}
+	res.Explain(by, r.Info.Timeout, met, m.profile(rec).Limits)
+	if len(res.Why) > 0 {
+		m.log.Info("a run was ended or met a limit", "chat", rec.ID, "run", r.Info.ID, "why", strings.Join(res.Why, "; "))
+	}
+}
+
+// forgetLater forgets a run that has ended when its time is over, if chatd is still there then;
+// one that comes later does.
+func (m *Manager) forgetLater(r *background.Run, ended time.Time) {
+	time.AfterFunc(time.Until(ended.Add(chat.RunRetention)), func() {
+		if m.bg.Err() == nil {
+			m.dropRun(r)
+		}
 	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot write what to mind: %w", err)
-	}
-	f := supervise.Files{Spec: mb.data("spec", spec), StdoutPipe: stdio.outR, StderrPipe: stdio.errR, Stdin: stdio.stdinW}
-	ready := mb.pipe()
-	if mb.err != nil {
-		return nil, nil, mb.err
-	}
-	f.Ready = mb.child[len(mb.child)-1]
-	open := func(name string, flag int) *os.File {
-		one, err := os.OpenFile(filepath.Join(r.dir, name), flag|unix.O_NOFOLLOW, 0)
-		mb.err = errors.Join(mb.err, err)
-		mb.child = append(mb.child, one)
-		return one
-	}
-	f.Orders = open("orders", os.O_RDWR|unix.O_NONBLOCK)
-	f.StdoutFile, f.StderrFile, f.End = open("stdout", os.O_RDWR), open("stderr", os.O_RDWR), open("end", os.O_WRONLY)
-	kill, err := m.groups.OpenKill(rec.ID, r.info.ID)
-	f.Kill, mb.child = kill, append(mb.child, kill)
-	null, nerr := os.Open(os.DevNull)
-	mb.child = append(mb.child, null)
-	if err := errors.Join(mb.err, err, nerr); err != nil {
-		return nil, nil, fmt.Errorf("cannot mind a run: %w", err)
-	}
-	cmd := exec.Command(m.paths.shim, "mind")
-	cmd.Args[0] = shims.ProgramName
-	// One Go thread suffices: a supervisor only waits and copies.
-	cmd.Dir, cmd.Env = "/", []string{"GOMAXPROCS=1", "GOMEMLIMIT=16MiB"}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdio.stdin, stdio.outW, stdio.errW
-	cmd.ExtraFiles = append(f.All(null), nsenter.ExtraFiles...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	return cmd, ready, nil
 }
 
-// supervisorTimeout is how much later than chatd a supervisor ends a run that timed out.
-const supervisorTimeout = 5 * time.Second
+func (m *Manager) dropRun(r *background.Run) { m.report("the run "+r.Info.ID, m.runs.Drop(r)) }
 
-// startSupervisor waits until the command has started, records the supervisor, moves it out of
-// the leaf and lets it go on. The record comes first: a later chatd that finds none kills the
-// leaf and the supervisor in it.
-func (m *Manager) startSupervisor(ctx context.Context, r *liveRun, pid int, ready *os.File) (*sys.HeldProcess, error) {
-	var said supervise.Ready
-	if err := readJSON(ready, time.Now().Add(startTimeout), &said); err != nil {
-		return nil, fmt.Errorf("cannot mind run %s: it has ended: %w", r.info.ID, err)
+// adoptRuns finds the runs of an earlier chatd: those of the background go on, or have ended
+// meanwhile; what else is in the leaf of a run is ended.
+func (m *Manager) adoptRuns(ctx context.Context) error {
+	var errs []error
+	for _, rec := range m.store.All() {
+		runs, err := m.runs.Adopt(ctx, rec.ID, rec.Owner, rec.UID)
+		errs = append(errs, err)
+		for _, r := range runs {
+			ctx := context.WithoutCancel(asSchedule(ctx, byClock{r.Info.Schedule, r.Taken}))
+			switch {
+			case r.IsOver():
+				m.forgetLater(r, *r.Show().EndedAt)
+			case r.Supervised():
+				m.done.Go(func() { m.watchRun(ctx, rec, r) })
+			default: // it has ended
+				m.watchRun(ctx, rec, r)
+			}
+		}
 	}
-	if said.Error != "" {
-		return nil, fmt.Errorf("cannot mind run %s: %s", r.info.ID, said.Error)
-	}
-	l, err := sys.HoldProcess(sys.Process{PID: pid})
-	if err != nil {
-		return nil, err
-	}
-	l.Boot = m.boot
-	r.begun(said.PID, nil)
-	if err = r.note(noteFile, runNote{Run: r.info, Taken: r.taken, Grace: r.grace, NSEnter: said.PID, Supervisor: l.Process, Refused: r.refused}); err == nil {
-		err = m.releaseSupervisor(ctx, r, l)
-	}
-	if err != nil {
-		return nil, errors.Join(err, endSupervisor(l))
-	}
-	return l, nil
+	others := m.runs.RemoveOthers(func(id chat.ID) bool {
+		_, err := m.store.Get(id)
+		return !errors.Is(err, chat.ErrNotFound)
+	})
+	return errors.Join(append(errs, others)...)
 }
 
-// releaseSupervisor moves the supervisor out of the leaf and lets it go on. It is idempotent: a
-// chatd that starts after a crash calls it again.
-func (m *Manager) releaseSupervisor(ctx context.Context, r *liveRun, l *sys.HeldProcess) error {
-	if err := m.groups.TakeOut(ctx, l.PID); err != nil {
-		return err
-	}
-	return r.order(supervise.OrderGo)
-}
-
-// endSupervisor kills a supervisor whose run did not start.
-func endSupervisor(l *sys.HeldProcess) error {
-	err := l.Signal(unix.SIGKILL)
-	waitSome(l.Ended())
-	return errors.Join(err, l.Close())
-}
-
-// awaitConfined waits for chatd-shim's report: without one, the command does not run.
-func awaitConfined(b *boundFiles) error {
-	var report shims.Report
-	if err := readJSON(b.report, time.Now().Add(startTimeout), &report); err != nil {
-		return fmt.Errorf("cannot run in the session: it ended on its way in: %w", err)
-	}
-	if report.Error != "" {
-		return &notConfined{report.Error}
-	}
-	return nil
+// removeRuns is the runs' part in a reap: nobody is inside any more, and what minds them
+// ends too before their files go.
+func (m *Manager) removeRuns(ctx context.Context, rec state.Record) error {
+	return m.runs.Remove(ctx, rec.ID)
 }

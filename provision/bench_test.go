@@ -7,6 +7,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/state"
 )
 
@@ -24,7 +25,7 @@ func ruled(tb testing.TB, rules string) (*Manager, state.Record) {
 		opt.Access = map[string]*filerules.Policy{p.Name: policy}
 	}
 	m := newManager(opt)
-	if err := m.takeKeys(tb.Context()); err != nil {
+	if err := m.policy.CheckFirst(); err != nil {
 		tb.Fatal(err)
 	}
 	return m, state.Record{ID: "00112233445566aa", UID: 70001, Profile: p.Name, Agent: chat.DefaultAgent}
@@ -47,12 +48,12 @@ func BenchmarkEntry(b *testing.B) {
 		m, rec := ruled(b, rules)
 		b.Run("view/"+name, func(b *testing.B) {
 			for b.Loop() {
-				m.sessionView(rec, &session{})
+				m.sessionView(rec, &liveSession{Session: &session.Session{}})
 			}
 		})
 		b.Run("rules/"+name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := m.rules(rec); err != nil {
+				if _, err := m.policy.Rules(m.chatOf(rec)); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -60,15 +61,15 @@ func BenchmarkEntry(b *testing.B) {
 	}
 }
 
-// TestShimPolicyAtTheBeginning: what begins a session has what its shims judge by; what
+// TestShimPolicyAtTheBeginning: what begins a session has the policy that its shims check against; what
 // enters one does not write it again.
 func TestShimPolicyAtTheBeginning(t *testing.T) {
 	m, rec := ruled(t, manyRules(3))
 	v, _, err := m.exposedView(rec)
-	if err != nil || v.PolicyDir != m.shimPolicyDir(rec.ID) || !strings.Contains(string(m.shimPolicy(rec)), "secret-2") {
+	if err != nil || v.PolicyDir != m.sessionDir(rec.ID, rec.UID).Policy() || !strings.Contains(string(m.shimPolicy(rec)), "secret-2") {
 		t.Errorf("a session begins with the policy in %q: %q, %v", v.PolicyDir, m.shimPolicy(rec), err)
 	}
-	if v := m.sessionView(rec, &session{}); v.PolicyDir != "" {
+	if v := m.sessionView(rec, &liveSession{Session: &session.Session{}}); v.PolicyDir != "" {
 		t.Errorf("an entry has %q", v.PolicyDir)
 	}
 }

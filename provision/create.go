@@ -1,13 +1,13 @@
 package provision
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/policy"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/sys"
 )
@@ -68,17 +68,16 @@ func (m *Manager) admit(ctx context.Context, caller chat.Caller, spec chat.Spec)
 	if err := m.mayBegin(ctx); err != nil {
 		return rec, false, err
 	}
-	if err := m.enforcerForNew(ctx, spec); err != nil {
+	if err := m.policy.Raise(ctx, []policy.Chat{{Profile: spec.Profile, Agent: spec.Agent}}); err != nil {
 		return rec, false, err
 	}
-	if err := cmp.Or(m.mayCreate(ctx, spec.Owner)(m.store.HeldBy(spec.Owner)), m.paced(ctx, spec.Owner)); err != nil {
-		return rec, false, m.auditSpent(ctx, "create", err)
+	if err := m.shares.Create(ctx, spec.Owner); err != nil {
+		return rec, false, err
 	}
 	if err := m.ensureBlock(ctx, spec.Profile); err != nil {
 		return rec, false, err
 	}
-	rec, created, err := m.store.Admit(spec, state.Event{Action: "create", Outcome: "intent", Caller: caller}, m.mayCreate(ctx, spec.Owner))
-	return rec, created, m.auditSpent(ctx, "create", err)
+	return m.shares.Admit(ctx, spec, state.Event{Action: "create", Outcome: "intent", Caller: caller})
 }
 
 // mayUse refuses, and audits, a caller who may make no chats in the profile.

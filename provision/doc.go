@@ -22,35 +22,27 @@
 //	  └─ tmux             started through chatd-shim confine
 //	       └─ bash        the chat
 //
-// chatd starts bubblewrap with the chat's credentials, by clone(2) straight into
-// the cgroup. Four things come back, in this order: bubblewrap's pid 1 over one
-// pipe, what chatd-shim found enforced over another, one byte in a fifo when the
-// shell is at its prompt; and then the CPU quota is set. The session is a session
+// Package session starts it with the chat's credentials, and returns when the shell is
+// at its prompt; and then the CPU quota is set. The session is a session
 // of its own in the sense of setsid(2) too, and outlives chatd. What a later chatd
-// needs to find it lies in <run>/sessions/<id>/session.json; it believes it only
-// when boot, start time, uid and cgroup all agree.
+// needs to find it lies in <run>/sessions/<id>/session.json.
 //
-// Where systemd is PID 1 it starts the session instead, as chatd-<id>.service, with
-// chatd-shim enter in front of bubblewrap (unit.go; package cgroup has how). The
-// private /tmp is mounted by pam_namespace(8) then, the unit outlives chatd by
-// itself, and a later chatd compares its InvocationID too.
+// Where systemd is PID 1 it starts the session instead, as chatd-<id>.service. The
+// private /tmp is mounted by pam_namespace(8) then, and the unit outlives chatd by itself.
 //
-// A run joins the init process's namespaces with nsenter(1), as root, from a fresh leaf
-// of the chat's cgroup. chatd-shim confine confines it as it does the session. When the
+// A run enters the session from a fresh leaf of the chat's cgroup. When the
 // command ends or times out, chatd kills the leaf, and with it every process that the
 // command forked. The terminal is reached in the same way: a tmux client runs inside the
 // session, never as root.
 //
 // A background run (background.go) has a supervisor between chatd and nsenter. The supervisor
-// holds the run's pipes and records its end while chatd is down; see package supervise. A
-// later chatd reads <run>/runs/<chat>/<run>/run.json, and trusts it under the conditions that
-// hold for session.json.
+// holds the run's pipes and records its end while chatd is down; see package background.
 //
-// The file tools (files.go) are "chatd-shim filetool". In an awake chat the tool runs in
-// the session, like a run. In a sleeping chat it is the only process of a one-shot session,
-// of which nothing remains. chatd checks the requested name before it starts anything, and
-// then each name that a link leads to. It sends the tool its request; whoever called speaks
-// with it from then on, and asks chatd about the names.
+// The file tools (files.go) are "chatd-shim filetool"; package filecall does their calls. In an
+// awake chat the tool runs in the session, like a run. In a sleeping chat it is the only process of
+// a one-shot session, of which nothing remains. chatd checks the requested name before it starts
+// anything, and then each name that a link leads to. It sends the tool its request; whoever called
+// speaks with it from then on, and asks chatd about the names.
 //
 // A session ends by its cgroup. Removal has an order too: every process of the chat has
 // ended before the first wall is removed (see asleepSteps).

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/layers"
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/state"
 )
@@ -24,7 +25,7 @@ func (m *Manager) raiseWalls(ctx context.Context) error {
 		return nil
 	}
 	for name := range m.opt.Profiles {
-		if _, _, err := m.store.EnsureBlock(name); err != nil && !noRoom(err) && !errors.Is(err, chat.ErrBusy) {
+		if _, _, err := m.store.EnsureBlock(name); err != nil && !layers.NoRoom(err) && !errors.Is(err, chat.ErrBusy) {
 			return err // a profile without a block gets no uids: only its new chats wait
 		}
 	}
@@ -103,11 +104,3 @@ func (m *Manager) driftEgress(_ context.Context, rec state.Record) (string, erro
 // removeEgress removes nothing: rules belong to blocks of uids, and those for a
 // spent uid stay for ever.
 func (m *Manager) removeEgress(context.Context, state.Record) error { return nil }
-
-// network returns the kind of network that a session of the profile gets.
-func (m *Manager) network(p chat.Profile) chat.Network {
-	if m.without(chat.LayerNetwork) {
-		return chat.NetworkShared
-	}
-	return p.EffectiveNetwork()
-}

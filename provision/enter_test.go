@@ -3,10 +3,11 @@ package provision
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filecall"
+	"github.com/chatd/chatd/session"
 )
 
 // goneGroups are those of a session that ended just now.
@@ -21,26 +22,13 @@ func (goneGroups) CreateRun(id chat.ID, run string) error {
 func TestEnterAnEndedSession(t *testing.T) {
 	m, rec := ruled(t, "")
 	m.groups = goneGroups{}
-	s := &session{id: rec.ID}
-	_, runErr := m.enter(t.Context(), rec, s, entry{run: "run-1"})
-	_, toolErr := m.enterTool(t.Context(), rec, s, &fileCall{})
+	m.starter = m.newStarter()
+	s := &liveSession{Session: &session.Session{Chat: rec.ID, UID: rec.UID}}
+	_, runErr := m.enter(t.Context(), rec, s, session.Entry{Run: "run-1"})
+	_, toolErr := m.enterTool(t.Context(), rec, s, &filecall.Call{})
 	for what, err := range map[string]error{"run": runErr, "file tool": toolErr} {
 		if !errors.Is(err, chat.ErrWrongPhase) || errors.Is(err, chat.ErrNotFound) {
 			t.Errorf("a %s in a session that ended: %v", what, err)
-		}
-	}
-}
-
-// TestEndedWhileItStarts: a session whose cgroups are gone is one that has ended, and not a chat
-// that is not there.
-func TestEndedWhileItStarts(t *testing.T) {
-	err := asEnded("0123456789abcdef", fmt.Errorf("cannot list the processes of a cgroup: %w", chat.ErrNotFound))
-	if !errors.Is(err, chat.ErrWrongPhase) || errors.Is(err, chat.ErrNotFound) || !strings.Contains(err.Error(), "cannot list") {
-		t.Errorf("%v", err)
-	}
-	for _, other := range []error{nil, chat.ErrBusy} {
-		if err := asEnded("0123456789abcdef", other); err != other {
-			t.Errorf("%v becomes %v", other, err)
 		}
 	}
 }

@@ -3,16 +3,17 @@ package provision
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/filecall"
+	"github.com/chatd/chatd/policy"
+	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/verdict"
 )
 
-// Explain answers whether the chat's file rules allow an operation, and which rule decides. For a
-// command it checks the paths that the front found in it. Links are followed in the chat, as the
-// chat: root follows none.
+// Explain answers whether the chat's file rules allow an operation, and which rule decides. Links
+// are followed in the chat, as the chat: root follows none.
 func (m *Manager) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
 	if err := q.Validate(); err != nil {
 		return chat.Explained{}, err
@@ -21,59 +22,62 @@ func (m *Manager) Explain(ctx context.Context, id chat.ID, q chat.Question) (cha
 	if err != nil {
 		return chat.Explained{}, err
 	}
-	rules, err := m.rules(rec)
-	if err != nil {
-		return chat.Explained{}, err
-	}
-	v, links, err := rules.Explain(ctx, q, func(names []string) (verdict.Links, error) {
-		return m.resolve(ctx, rec, names)
-	})
-	if err != nil {
-		return chat.Explained{}, err
-	}
-	v = m.explainKept(ctx, rec, q, v, links)
-	e := v.Explained()
-	if m.terse(ctx, rec) {
-		e.Rule, e.Place, e.Layer = "", "", ""
-	} else if v.Denied() {
-		masked, leftOut := m.closedBy(rec)
-		e.KeptBy = rules.KeptBy(v, masked, leftOut)
-	}
-	return e, nil
+	return m.policy.Explain(ctx, m.chatOf(rec), q, m.inside(ctx, rec))
 }
 
-// followLinks makes the call check against rules that know where links lead their own
-// directories in the chat. Rules that deny nothing need no links.
-func followLinks(c *fileCall, rules *verdict.Rules) error {
-	links, err := rules.Links()
-	if err != nil || len(links) == 0 {
-		return err
+// inside is what only the chat's session can tell of its rules.
+func (m *Manager) inside(ctx context.Context, rec state.Record) policy.Inside {
+	in := policy.Inside{
+		Resolve: func(names []string) (real map[string]string, err error) {
+			_, err = m.callTool(ctx, rec, filecall.NewResolve(names, &real))
+			return real, err
+		},
+		Closed: func() (masked, leftOut []string) { return m.closedBy(rec) },
 	}
-	c.links = links
-	c.linked = func(all []files.Link) error {
-		real, err := files.Targets(links, all)
-		if err != nil {
-			return err
-		}
-		rs, err := rules.Linked(real)
-		if err == nil {
-			c.check = verdict.FileCheck(c.tool, rs)
-		}
-		return err
+	if s := m.session(rec.ID); s != nil {
+		in.Init = s.Init
 	}
-	return nil
+	return in
 }
 
-// resolve asks the chat's side for the targets of those names that links redirect.
-func (m *Manager) resolve(ctx context.Context, rec state.Record, names []string) (map[string]string, error) {
-	var real map[string]string
-	c := &fileCall{tool: files.ResolveTool, op: files.Read, args: files.Resolve{}, links: names}
-	c.talk = func(ctx context.Context, t files.Started) (_ files.Answer, err error) {
-		defer func() { _ = errors.Join(t.In.Close(), t.Out.Close()) }() // nothing is lost
-		defer context.AfterFunc(ctx, func() { _ = t.Out.SetReadDeadline(past) })()
-		real, err = files.ReadTargets(t.Out, names)
-		return files.Answer{}, err
+// closedBy returns the denied paths that bubblewrap masks in the chat's session, and those to
+// which Landlock grants nothing. For a sleeping chat they are those of its next session, found by
+// one look at the host.
+func (m *Manager) closedBy(rec state.Record) (masked, leftOut []string) {
+	if s := m.session(rec.ID); s != nil {
+		return policy.Masked(s.Session), policy.LeftOut(m.sessionView(rec, s))
 	}
-	_, err := m.callTool(ctx, rec, c)
-	return real, err
+	if len(m.policy.Closed(m.chatOf(rec)).All()) == 0 {
+		return nil, nil
+	}
+	v, _, err := m.exposedView(rec)
+	if err != nil {
+		v.Masked = nil // a wake reports the error
+	}
+	return targets(v.Masked), policy.LeftOut(v)
+}
+
+func targets(list []chat.Exposed) (all []string) {
+	for _, e := range list {
+		all = append(all, e.Target)
+	}
+	return all
+}
+
+// notEntered returns err for a run that did not start. If a rule closes its directory, the audit
+// log and operators get the rule; other callers get the message of a denied path.
+func (m *Manager) notEntered(ctx context.Context, rec state.Record, spec chat.RunSpec, detail map[string]string, err error) error {
+	if !errors.Is(err, session.ErrNotConfined) {
+		return err
+	}
+	dir := spec.Dir(m.home(rec.ID))
+	if r := m.policy.RuleBehind(ctx, m.chatOf(rec), dir, m.inside(ctx, rec)); r != nil {
+		detail["rule"], detail["place"] = chat.QuotePath(r.String()), chat.QuotePath(r.Place)
+		said := m.policy.File(rec.Profile).Message(dir)
+		if chat.CallerFrom(ctx).Role == chat.RoleOperator {
+			said = fmt.Sprintf("the file rules close it: %s (%s)", r, r.Place)
+		}
+		err = fmt.Errorf("%w: %s", err, said)
+	}
+	return fmt.Errorf("%w: %w", err, chat.ErrInvalid)
 }

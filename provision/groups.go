@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 
+	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/due"
+	"github.com/chatd/chatd/session"
+	"github.com/chatd/chatd/shares"
+	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/unshare"
 )
 
 // Backends that bound and start sessions.
@@ -23,33 +26,21 @@ const (
 // groups are the methods that both backends of package cgroup have, [cgroup.FS]
 // and [cgroup.Units]; see there.
 type groups interface {
+	background.Groups
 	Mode() string
 	Create(chat.ID, chat.Limits) error
-	Start(id chat.ID, leaf string, cmd *exec.Cmd) error
-	StartPrepared(id chat.ID, leaf string, cmd *exec.Cmd, prepare cgroup.Prepare) error
-	Settle(id chat.ID, pid int) error
-	Invocation(chat.ID) (string, error)
+	session.StartGroups
 	Limit(chat.ID, chat.Limits) error
 	LimitCPU(chat.ID, chat.Limits) error
 	Unkept(chat.Limits) []string
-	Kill(context.Context, chat.ID) error
 	Remove(chat.ID) error
-	CreateRun(id chat.ID, run string) error
-	KillRun(ctx context.Context, id chat.ID, run string) error
-	SignalRun(id chat.ID, run string, sig syscall.Signal, except int) (left int, err error)
-	RemoveRun(id chat.ID, run string) error
 	Usage(chat.ID) (chat.Usage, error)
-	RunUsage(id chat.ID, run string) (chat.Usage, error)
 	Hits(id chat.ID) (chat.LimitHits, error)
-	Runs(chat.ID) ([]string, error)
-	OpenKill(id chat.ID, run string) (*os.File, error)
-	TakeOut(ctx context.Context, pid int) error
-	Members(chat.ID) ([]int, error)
 	Processes(chat.ID) (map[int]string, error)
 	IDs() ([]chat.ID, error)
 	Quarantine(ctx context.Context, known func(chat.ID) bool) ([]string, error)
 	BoundFront(pid int) error
-	Probe(context.Context) []chat.Layer
+	Probe(context.Context, cgroup.FailedLayer) []chat.Layer
 	RemoveBase() error
 	Close() error
 }
@@ -65,19 +56,47 @@ func usesUnits(backend string) bool {
 // openGroups chooses the backend. If systemd is PID 1, it must own the sessions,
 // which would otherwise end with chatd's own unit.
 func (m *Manager) openGroups(ctx context.Context) (err error) {
+	if m.groups, err = m.newGroups(ctx); err != nil {
+		return err
+	}
+	m.runs = background.New(background.Options{
+		Dir: m.paths.runs, Shim: m.paths.shim, UID: m.probeUID(), Groups: m.groups, Log: m.log,
+	})
+	m.due = due.New(due.Options{Store: m.store, Runs: m.runs, Report: m.report, Log: m.log})
+	m.shares = shares.New(shares.Options{
+		Limits: m.opt.Shares, MaxAwake: m.opt.MaxAwake, UIDs: m.opt.UIDs, Store: m.store,
+		Awake: m.awakeByOwner, RunBytes: m.runs.Kept,
+	})
+	m.boot, err = sys.BootID()
+	m.starter = m.newStarter()
+	return err
+}
+
+func (m *Manager) newGroups(ctx context.Context) (groups, error) {
 	if !m.units {
-		m.groups, err = keepNil(cgroup.OpenFS(cgroup.Options{
+		return keepNil(cgroup.OpenFS(cgroup.Options{
 			Name: m.opt.Cgroup, StateFile: filepath.Join(m.opt.Run, "cgroup.json"),
 			Dirs: m.boundedDirs(), Without: m.opt.Without,
 		}))
-		return err
 	}
 	o := cgroup.UnitOptions{Name: m.opt.Cgroup, PAM: pamService, Dirs: m.boundedDirs(), Without: m.opt.Without}
 	if m.without(chat.LayerTmp) {
 		o.PAM = "" // pam_namespace implements that layer
 	}
-	m.groups, err = keepNil(cgroup.OpenUnits(ctx, o))
-	return err
+	return keepNil(cgroup.OpenUnits(ctx, o))
+}
+
+// newStarter returns what starts sessions in the groups.
+func (m *Manager) newStarter() *session.Starter {
+	return session.New(session.Options{
+		Groups: m.groups, Units: m.units, Boot: m.boot, Shim: m.paths.shim,
+		Tmp: m.paths.tmp, VarTmp: m.paths.varTmp,
+		Overlays: unshare.Trees{
+			Dir: m.paths.stage, Lowers: []string{m.opt.State},
+			Empty: []string{m.paths.empty, filepath.Join(m.paths.stage, "empty")},
+		},
+		LandlockABI: m.opt.LandlockABI, Programs: m.programs, Later: m.later, Log: m.log,
+	})
 }
 
 // boundedDirs are the directories whose disks a profile's bounds on block I/O hold for: what chats

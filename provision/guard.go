@@ -34,17 +34,17 @@ func (m *Manager) RefuseRun(ctx context.Context, id chat.ID, r chat.RefusedRun) 
 
 func (m *Manager) auditDenied(ctx context.Context, rec state.Record, argv []string, d *chat.RunDenial) error {
 	return m.auditArgv(ctx, rec, "run", "denied", argv, map[string]string{
-		"rule": auditText(d.Rule), "place": auditText(d.Place), "command": auditText(d.Command), "message": auditText(d.Message),
+		"rule": chat.QuotePath(d.Rule), "place": chat.QuotePath(d.Place), "command": chat.QuotePath(d.Command), "message": chat.QuotePath(d.Message),
 	})
 }
 
-// judgeRun refuses, and audits, a run that the profile has switched off or whose paths the file
+// checkRun refuses, and audits, a run that the profile has switched off or whose paths the file
 // rules deny. Its error is then a [chat.ErrDenied].
-func (m *Manager) judgeRun(ctx context.Context, rec state.Record, spec chat.RunSpec) error {
+func (m *Manager) checkRun(ctx context.Context, rec state.Record, spec chat.RunSpec) error {
 	if err := m.switchedOff(ctx, rec, chat.ToolExec, "run"); err != nil {
 		return err
 	}
-	denial, err := m.judgePaths(ctx, rec, spec)
+	denial, err := m.policy.CheckRun(ctx, m.chatOf(rec), spec)
 	if err != nil || denial == nil {
 		return err
 	}
@@ -58,17 +58,4 @@ func (m *Manager) switchedOff(ctx context.Context, rec state.Record, tool, actio
 		return nil
 	}
 	return errors.Join(err, m.audit(ctx, rec, action, "denied", map[string]string{"tool": tool, "rule": "tools_off"}))
-}
-
-// judgePaths checks the directory of a command, and the paths that it names, against the file
-// rules for bash.
-func (m *Manager) judgePaths(ctx context.Context, rec state.Record, spec chat.RunSpec) (*chat.RunDenial, error) {
-	if !m.profile(rec).Guard.On() {
-		return nil, nil
-	}
-	rules, err := m.rules(rec)
-	if err != nil {
-		return nil, err
-	}
-	return rules.CheckRun(ctx, spec)
 }

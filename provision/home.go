@@ -13,22 +13,16 @@ import (
 )
 
 // home is the path of the chat's home, which is the same on the host and in the session.
-//
-// The home of probes is elsewhere: a chat can fill the file system of the homes.
-func (m *Manager) home(id chat.ID) string {
-	if id == probeID {
-		return filepath.Join(m.paths.probe, string(id))
-	}
-	return filepath.Join(m.paths.homes, string(id))
-}
+func (m *Manager) home(id chat.ID) string { return filepath.Join(m.paths.homes, string(id)) }
 
-// tmpParents are the directories that hold the chat's /tmp and /var/tmp. Those of probes are
-// beside their home, except with systemd: there PAM knows only one directory.
-func (m *Manager) tmpParents(id chat.ID) (tmp, varTmp string) {
-	if id == probeID && !m.units {
-		return filepath.Join(m.paths.probe, "tmp"), filepath.Join(m.paths.probe, "vartmp")
+// tmpMode is the mode of the parents of the private /tmp trees. bubblewrap, which runs as the
+// chat, must pass through them. pam_namespace(8) mounts the trees itself and demands mode 0 of
+// their parents.
+func (m *Manager) tmpMode() os.FileMode {
+	if m.units {
+		return 0
 	}
-	return m.paths.tmp, m.paths.varTmp
+	return 0o711
 }
 
 // homeMode is 0700: only the chat and root may pass.
@@ -44,7 +38,7 @@ func (m *Manager) homeMode() os.FileMode {
 // exists.
 func (m *Manager) createHome(_ context.Context, rec state.Record) error {
 	skeleton := m.opt.Profiles[rec.Profile].Skeleton
-	if err := homedir.MakeOwned(filepath.Dir(m.home(rec.ID)), string(rec.ID), rec.UID, m.homeMode(), skeleton); err != nil {
+	if err := homedir.MakeOwned(m.paths.homes, string(rec.ID), rec.UID, m.homeMode(), skeleton); err != nil {
 		return err
 	}
 	return m.makeInstanceDirs(rec)
@@ -52,7 +46,7 @@ func (m *Manager) createHome(_ context.Context, rec state.Record) error {
 
 // makeInstanceDirs makes what every home has, where it is missing.
 func (m *Manager) makeInstanceDirs(rec state.Record) error {
-	return homedir.MakeInstanceDirs(filepath.Dir(m.home(rec.ID)), string(rec.ID), rec.UID)
+	return homedir.MakeInstanceDirs(m.paths.homes, string(rec.ID), rec.UID)
 }
 
 func (m *Manager) driftHome(_ context.Context, rec state.Record) (string, error) {
@@ -60,15 +54,14 @@ func (m *Manager) driftHome(_ context.Context, rec state.Record) (string, error)
 }
 
 func (m *Manager) removeHome(_ context.Context, rec state.Record) error {
-	return trees.Remove(filepath.Dir(m.home(rec.ID)), string(rec.ID), trees.AsideName(string(rec.ID)))
+	return trees.Remove(m.paths.homes, string(rec.ID), trees.AsideName(string(rec.ID)))
 }
 
 // createTmp makes the directories that the session sees as /tmp and /var/tmp. Their names are
 // those that pam_namespace(8) gives a user's instances.
 func (m *Manager) createTmp(_ context.Context, rec state.Record) error {
-	tmp, varTmp := m.tmpParents(rec.ID)
-	err := homedir.MakeOwned(tmp, rec.ID.User(), rec.UID, 0o700, "")
-	return errors.Join(err, homedir.MakeOwned(varTmp, rec.ID.User(), rec.UID, 0o700, ""))
+	err := homedir.MakeOwned(m.paths.tmp, rec.ID.User(), rec.UID, 0o700, "")
+	return errors.Join(err, homedir.MakeOwned(m.paths.varTmp, rec.ID.User(), rec.UID, 0o700, ""))
 }
 
 func (m *Manager) driftTmp(_ context.Context, rec state.Record) (string, error) {
@@ -80,7 +73,6 @@ func (m *Manager) driftTmp(_ context.Context, rec state.Record) (string, error) 
 }
 
 func (m *Manager) removeTmp(_ context.Context, rec state.Record) error {
-	tmp, varTmp := m.tmpParents(rec.ID)
-	err := trees.Remove(tmp, rec.ID.User(), trees.AsideName(rec.ID.User()))
-	return errors.Join(err, trees.Remove(varTmp, rec.ID.User(), trees.AsideName(rec.ID.User())))
+	err := trees.Remove(m.paths.tmp, rec.ID.User(), trees.AsideName(rec.ID.User()))
+	return errors.Join(err, trees.Remove(m.paths.varTmp, rec.ID.User(), trees.AsideName(rec.ID.User())))
 }

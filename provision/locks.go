@@ -58,13 +58,6 @@ func (k *keyedLocks) tryLock(id chat.ID) (unlock func(), free bool) {
 	return func() { <-l.held; k.leave(id, l) }, true
 }
 
-// used reports whether a caller has the chat's lock, or waits for it.
-func (k *keyedLocks) used(id chat.ID) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.locks[id] != nil
-}
-
 func (k *keyedLocks) leave(id chat.ID, l *keyedLock) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -7,20 +7,19 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/verdict"
 )
 
 // TestOpeningsAreSaid: a guard that is off and a PATH of every program are one line each, and a
 // profile without either is none; after a reload it is the guard of the new config that counts.
 func TestOpeningsAreSaid(t *testing.T) {
-	on := chat.DefaultGuard()
+	on, limits := chat.DefaultGuard(), chat.DefaultLimits()
 	profiles := map[string]chat.Profile{
-		"closed": {Name: "closed", Guard: on, Commands: []string{"ls"}},
-		"open":   {Name: "open", Commands: []string{"*"}},
+		"closed": {Name: "closed", Limits: limits, Guard: on, Commands: []string{"ls"}},
+		"open":   {Name: "open", Limits: limits, Commands: []string{"*"}},
 	}
 	var log bytes.Buffer
 	m := newManager(Options{Profiles: profiles, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err := m.takeKeys(t.Context()); err != nil {
+	if err := m.policy.CheckFirst(); err != nil {
 		t.Fatal(err)
 	}
 	m.sayOpenings()
@@ -32,12 +31,12 @@ func TestOpeningsAreSaid(t *testing.T) {
 	if strings.Contains(log.String(), "profile closed") {
 		t.Errorf("the log has:\n%s", log.String())
 	}
-	profiles["open"] = chat.Profile{Name: "open", Guard: on, Commands: []string{"*"}}
-	all, err := verdict.KeysOf(profiles)
+	profiles["open"] = chat.Profile{Name: "open", Limits: limits, Guard: on, Commands: []string{"*"}}
+	next, err := m.policy.WithProfiles(nil, profiles)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.checked.Store(&all)
+	m.policy.Set(next)
 	if open := m.openings(); len(open) != 1 || !strings.Contains(open[0], "commands is") {
 		t.Errorf("after a reload with a guard: %q", open)
 	}

@@ -7,63 +7,65 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/chatd/chatd/account"
+	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/console"
-	"github.com/chatd/chatd/enforcer"
+	"github.com/chatd/chatd/due"
+	"github.com/chatd/chatd/filecall"
+	"github.com/chatd/chatd/hostprobe"
+	"github.com/chatd/chatd/layers"
 	"github.com/chatd/chatd/netpolicy"
+	"github.com/chatd/chatd/policy"
 	"github.com/chatd/chatd/quota"
+	"github.com/chatd/chatd/session"
+	"github.com/chatd/chatd/shares"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/trees"
-	"github.com/chatd/chatd/verdict"
+	"github.com/chatd/chatd/view"
 )
 
 // Manager provisions chats: it owns their records, accounts, homes, walls and
 // sessions. Its exported methods are safe for concurrent use and satisfy
 // broker.Root; the caller is in the context ([chat.WithCaller]).
 type Manager struct {
-	opt     Options
-	log     *slog.Logger
-	store   *state.Store
-	groups  groups
-	units   bool             // groups are those of systemd
-	sharing error            // why sessions cannot have inodes of their own here; nil if they can
-	table   *netpolicy.Table // nil on a host without the programs for it
-	noTable error            // why table is nil
-	access  atomic.Pointer[verdict.Book]
-	checked atomic.Pointer[verdict.Keys] // by which runs are checked
-	userdb  *account.Userdb
-	useradd *account.Useradd
-	account account.Backend // the one that new accounts get
-	// resolved: the choice of account made an account and found it; the first probe reuses that.
-	resolved bool
+	opt      Options
+	log      *slog.Logger
+	store    *state.Store
+	groups   groups
+	units    bool // groups are those of systemd
+	starter  *session.Starter
+	later    *session.Later   // what goes on after its caller left
+	table    *netpolicy.Table // nil on a host without the programs for it
+	noTable  error            // why table is nil
+	userdb   *account.Userdb
+	useradd  *account.Useradd
+	account  account.Backend // the one that new accounts get
+	prober   *hostprobe.Prober
 	paths    paths
-	linked   linkedPrograms
+	programs *session.Programs
+	views    *view.Planner
 	boot     string
 
-	locks    keyedLocks
-	calls    fileCalls
-	starts   *startLimiter
-	enforcer *enforcer.Client
-	reaps    chan struct{} // one for each reap that no caller waits for
-	logs     *console.Logs
-	typing   keyedLocks // held by a caller that types and waits for the end
-	keys     keyedLocks // held while a caller types, so that no other input comes between
+	locks  keyedLocks
+	layers *layers.Set // what the last probe found
+	calls  filecall.Calls
+	starts *quota.Limiter
+	policy *policy.InForce
+	reaps  chan struct{} // one for each reap that no caller waits for
+	logs   *console.Logs
 
-	runs     liveRuns
+	runs     *background.Runs
+	due      *due.Schedules
+	shares   *shares.Shares
 	mu       sync.Mutex
-	sessions map[chat.ID]*session
-	starting map[string]int // chats that are waking, by owner
-	creates  *quota.Rate    // new chats, by owner
-	spent    *quota.Rate    // audited refusals, by owner and share
-	layers   probed
-	excused  []chat.LayerName // missing on this host, as config allows
+	sessions map[chat.ID]*liveSession
 	findings map[string]string
 	failures []chat.Failure // the latest ones
 	since    time.Time
@@ -74,11 +76,7 @@ type Manager struct {
 	walled atomic.Pointer[[]netpolicy.Policy]
 	doubt  wallDoubt
 
-	settled    atomic.Bool   // the first probe is done: nothing more is excused
 	reconciled atomic.Bool   // the first reconcile is done
-	tried      chan struct{} // closed after the first probe
-	fit        atomic.Bool   // a probe has found every required layer in force; stays true
-	unprepared atomic.Bool   // there was no room for chatd's own directories
 	again      chan struct{} // requests another probe
 
 	bg   context.Context // ends with the Manager
@@ -116,10 +114,10 @@ func newManager(opt Options) *Manager {
 	}
 	opt.Private = cmp.Or(opt.Private, opt.State)
 	m := &Manager{
-		reaps: make(chan struct{}, reapsAtOnce), starts: newStartLimiter(opt.Starts),
-		opt: opt, log: opt.Log, units: usesUnits(opt.Backend), sessions: map[chat.ID]*session{}, findings: map[string]string{}, starting: map[string]int{},
-		creates: quota.NewRate(opt.Shares[quota.Creates], time.Now), spent: quota.NewRate(1, time.Now),
-		layers: untried(), since: time.Now().UTC(), tried: make(chan struct{}), again: make(chan struct{}, 1),
+		starts: quota.NewLimiter(cmp.Or(opt.Starts, max(2, runtime.NumCPU())), startHold),
+		reaps:  make(chan struct{}, reapsAtOnce), opt: opt, log: opt.Log, units: usesUnits(opt.Backend), sessions: map[chat.ID]*liveSession{}, findings: map[string]string{},
+		layers: layers.New(layers.Options{AllowMissing: opt.AllowMissing, Without: opt.Without}),
+		since:  time.Now().UTC(), again: make(chan struct{}, 1),
 		userdb: &account.Userdb{Dir: opt.Userdb}, useradd: &account.Useradd{},
 		paths: paths{
 			homes: opt.Homes, tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),
@@ -129,14 +127,16 @@ func newManager(opt Options) *Manager {
 			probe: filepath.Join(opt.Run, "probe"),
 		},
 	}
-	m.enforcer = enforcer.New(enforcer.Options{
+	m.policy = policy.New(policy.Options{
+		Profiles: opt.Profiles, Rules: opt.Access, Home: filepath.Join(opt.Homes, string(probeID)), Trees: m.sharedTrees,
 		Dir: filepath.Join(opt.Run, "keeper"), Program: opt.Enforce, Log: opt.Log,
 		Unit: m.units && os.Getenv("INVOCATION_ID") != "",
+		Chat: m.findChat, Audit: m.auditDeniedTo,
 	})
-	m.logs = console.NewLogs(m.paths.logs)
+	m.logs, m.later = console.NewLogs(m.paths.logs), session.NewLater(opt.Log)
+	m.programs = session.NewPrograms(m.paths.profiles, opt.Log)
+	m.views = m.newViews()
 	m.account = m.userdb
-	m.runs.ctx, m.runs.stop = context.WithCancel(context.Background())
-	m.SetAccess(opt.Access)
 	return m
 }
 
@@ -144,18 +144,19 @@ func newManager(opt Options) *Manager {
 // depend on chatd, and a wall must not fall because chatd restarts.
 func (m *Manager) Close() error {
 	m.stop()
-	m.leaveRuns()
+	m.later.Close()
 	m.mu.Lock()
 	for _, s := range m.sessions {
 		s.deafen()
 	}
 	m.mu.Unlock()
 	m.done.Wait()
+	m.policy.Close()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var errs []error
 	for _, s := range m.sessions {
-		errs = append(errs, s.init.Close())
+		errs = append(errs, s.Init.Close())
 	}
 	return errors.Join(append(errs, m.leaveNothing(), m.closeState())...)
 }
@@ -218,40 +219,11 @@ func (m *Manager) prepareHost(context.Context) error {
 			return err
 		}
 	}
-	boot, err := sys.BootID()
-	if err != nil {
-		return err
-	}
-	m.boot = boot
-	return errors.Join(m.enforcer.MakeMasks(), sys.BecomeSubreaper(), m.installPrograms(), m.checkViews())
+	return errors.Join(m.policy.MakeMasks(), sys.BecomeSubreaper(), m.installPrograms(), m.checkViews())
 }
 
-// without reports whether the layer is left out: a test asks for that, or this host lacks the
-// layer and config excuses it.
-func (m *Manager) without(l chat.LayerName) bool { return slices.Contains(m.leftOut(), l) }
-
-func (m *Manager) leftOut() []chat.LayerName {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return append(slices.Clone(m.opt.Without), m.excused...)
-}
-
-// excuse leaves layers out from now on, as far as config allows.
-func (m *Manager) excuse(layers ...chat.LayerName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, l := range layers {
-		if slices.Contains(m.opt.AllowMissing, l) && !slices.Contains(m.excused, l) {
-			m.excused = append(m.excused, l)
-		}
-	}
-}
-
-func (m *Manager) unexcuse(layer chat.LayerName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.excused = slices.DeleteFunc(m.excused, func(l chat.LayerName) bool { return l == layer })
-}
+// without reports whether the layer is left out; see [layers.Set.Without].
+func (m *Manager) without(l chat.LayerName) bool { return m.layers.Without(l) }
 
 func (m *Manager) reconcileLoop(ctx context.Context) {
 	tick := time.NewTicker(cmp.Or(m.opt.Every, time.Minute))

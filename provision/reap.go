@@ -18,7 +18,7 @@ func (m *Manager) Reap(ctx context.Context, id chat.ID) error {
 	if _, err := m.reach(ctx, id); err != nil {
 		return err
 	}
-	m.calls.cut(id)
+	m.calls.Cut(id)
 	unlock, err := m.locks.lock(ctx, id)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (m *Manager) Reap(ctx context.Context, id chat.ID) error {
 	if err := m.reapLocked(ctx, rec); err != nil {
 		return errors.Join(err, m.auditOutcome(ctx, rec, "reap", nil, err))
 	}
-	if !m.fit.Load() {
+	if !m.layers.Fit() {
 		m.lookAgain() // the reap freed room
 	}
 	return nil
@@ -47,7 +47,7 @@ func (m *Manager) Reap(ctx context.Context, id chat.ID) error {
 // reapLocked takes the steps backwards and then deletes the record, which comes last because
 // reconcile needs it after a crash.
 func (m *Manager) reapLocked(ctx context.Context, rec state.Record) error {
-	m.endRunsBecause(rec.ID, chat.EndedByReap)
+	m.runs.Because(rec.ID, chat.EndedByReap)
 	if err := m.backwards(ctx, "reap", awakeSteps(), rec); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (m *Manager) reapLocked(ctx context.Context, rec state.Record) error {
 // reapBehind finishes a reap that another daemon or caller began. A slow reap delays neither the
 // start nor the reconcile of other chats; it holds the chat's lock until it is done.
 func (m *Manager) reapBehind(rec state.Record, until time.Time, unlock func()) error {
-	late, err := m.behind("reap of chat "+string(rec.ID), time.Until(until), func(ctx context.Context) error {
+	late, err := m.later.Do("reap of chat "+string(rec.ID), time.Until(until), func(ctx context.Context) error {
 		defer unlock()
 		select { // only a few simultaneously: they share the host's disk
 		case m.reaps <- struct{}{}:
@@ -84,8 +84,8 @@ func (m *Manager) reapBehind(rec state.Record, until time.Time, unlock func()) e
 }
 
 const (
-	// reapPatience is how long one reconcile of all chats waits for their reaps in total.
-	reapPatience = 10 * time.Second
+	// reapTimeout is how long one reconcile of all chats waits for their reaps in total.
+	reapTimeout = 10 * time.Second
 	// reapsAtOnce bounds the simultaneous reaps that no caller waits for.
 	reapsAtOnce = 4
 )

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -30,10 +29,7 @@ func (m *Manager) Reconcile(ctx context.Context) {
 
 // firstReconcile is Reconcile after the first probe, which has just compared the packet rules.
 func (m *Manager) firstReconcile(ctx context.Context) {
-	m.mu.Lock()
-	seen := stands(m.layers.layers[chat.LayerEgress])
-	m.mu.Unlock()
-	if !seen {
+	if !m.layers.Stands(chat.LayerEgress) {
 		m.report("the packet rules", m.mendWall(ctx))
 	}
 	m.reconcile(ctx, m.opt.Progress)
@@ -42,7 +38,7 @@ func (m *Manager) firstReconcile(ctx context.Context) {
 func (m *Manager) reconcile(ctx context.Context, progress func(string)) {
 	m.report(aboutWalls, m.probeUntold(ctx))
 	m.report("the audit log and records", m.store.Behind())
-	all, until := m.store.All(), time.Now().Add(reapPatience)
+	all, until := m.store.All(), time.Now().Add(reapTimeout)
 	for i, rec := range all {
 		if ctx.Err() != nil {
 			return
@@ -99,8 +95,8 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time
 
 // reconcileSession adopts a living session, and clears the remains of an ended one.
 func (m *Manager) reconcileSession(ctx context.Context, rec state.Record) error {
-	if s := m.session(rec.ID); s != nil && s.init.Alive() {
-		m.refresh(s)
+	if s := m.session(rec.ID); s != nil && s.Init.Alive() {
+		m.starter.Refresh(s.Session)
 		return errors.Join(m.makeInstanceDirs(rec), m.checkKept(ctx, rec, s))
 	}
 	if !m.hasSessionTraces(rec.ID) {
@@ -118,7 +114,7 @@ func (m *Manager) reconcileSession(ctx context.Context, rec state.Record) error 
 }
 
 func (m *Manager) hasSessionTraces(id chat.ID) bool {
-	if _, err := os.Lstat(m.sessionDir(id)); err == nil {
+	if _, err := os.Lstat(m.sessionDir(id, 0).Path()); err == nil {
 		return true
 	}
 	_, err := m.groups.Members(id)
@@ -220,20 +216,19 @@ func (m *Manager) reportStrays() error {
 
 // strayAccounts lists the user records in chatd's uid range that belong to no chat.
 func (m *Manager) strayAccounts() ([]string, error) {
-	entries, err := os.ReadDir(m.userdb.Dir)
+	records, err := m.userdb.Recorded()
 	if err != nil {
-		return nil, fmt.Errorf("cannot list %s: %w", m.userdb.Dir, err)
+		return nil, err
 	}
 	var strays []string
-	for _, e := range entries {
-		number, ok := strings.CutSuffix(e.Name(), ".user")
-		uid, err := strconv.ParseUint(number, 10, 32)
-		if !ok || err != nil || !m.opt.UIDs.Contains(uint32(uid)) || uint32(uid) == m.probeUID() {
+	for uid, path := range records {
+		if !m.opt.UIDs.Contains(uid) || uid == m.probeUID() {
 			continue
 		}
-		if _, err := m.store.GetUID(uint32(uid)); errors.Is(err, chat.ErrNotFound) {
-			strays = append(strays, filepath.Join(m.userdb.Dir, e.Name()))
+		if _, err := m.store.GetUID(uid); errors.Is(err, chat.ErrNotFound) {
+			strays = append(strays, path)
 		}
 	}
+	slices.Sort(strays)
 	return strays, nil
 }

@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 )
@@ -26,17 +28,18 @@ func (m *Manager) Run(
 	if err != nil {
 		return chat.RunResult{}, err
 	}
-	defer m.forgetRun(r)
-	detail := r.detail(spec)
+	defer m.runs.Forget(r)
+	detail := runDetail(r)
 	if err := m.auditArgv(ctx, rec, "run", "intent", spec.CommandLine(), detail); err != nil {
 		return chat.RunResult{}, err
 	}
-	runCtx, cancel := context.WithDeadline(ctx, r.info.StartedAt.Add(r.info.Timeout.D()))
+	runCtx, cancel := context.WithDeadline(ctx, r.Info.StartedAt.Add(r.Info.Timeout.D()))
 	defer cancel()
-	defer context.AfterFunc(r.ctx, cancel)()
+	runCtx, stop := r.Within(runCtx)
+	defer stop()
 	e := m.runEntry(rec, r, spec)
-	e.stdin, e.openStdin = []byte(spec.Stdin), spec.StdinStaysOpen()
-	e.started, e.begun = r.begun, begun
+	e.Stdin, e.OpenStdin = []byte(spec.Stdin), spec.StdinStaysOpen()
+	e.Started, e.Begun = r.Began, begun
 	ended, err := m.enter(runCtx, rec, s, e)
 	err = m.notEntered(ctx, rec, spec, detail, err)
 	if err == nil && ctx.Err() != nil {
@@ -52,12 +55,12 @@ func (m *Manager) Run(
 
 // newRunOf checks everything for which a run may be refused before it starts anything, wakes
 // the chat, and registers the run.
-func (m *Manager) newRunOf(ctx context.Context, id chat.ID, spec chat.RunSpec) (rec state.Record, s *session, r *liveRun, err error) {
+func (m *Manager) newRunOf(ctx context.Context, id chat.ID, spec chat.RunSpec) (rec state.Record, s *liveSession, r *background.Run, err error) {
 	if err := spec.Validate(); err != nil {
 		return rec, nil, nil, err
 	}
 	if rec, err = m.reach(ctx, id); err == nil {
-		err = m.judgeRun(ctx, rec, spec)
+		err = m.checkRun(ctx, rec, spec)
 	}
 	if err != nil {
 		return rec, nil, nil, err
@@ -75,14 +78,14 @@ func (m *Manager) newRunOf(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 	m.freshPrograms()
 	spec.Timeout = chat.Duration(timeout)
 	r, err = m.admitRun(ctx, rec, spec)
-	return rec, s, r, m.auditSpent(ctx, "run", err)
+	return rec, s, r, m.shares.Refused(ctx, "run", err)
 }
 
 // runEntry returns the entry of a run's command into the session.
-func (m *Manager) runEntry(rec state.Record, r *liveRun, spec chat.RunSpec) entry {
-	e := entry{run: r.info.ID, grace: r.grace, argv: spec.CommandLine(), env: runEnv(spec), dir: spec.Dir(m.home(rec.ID))}
+func (m *Manager) runEntry(rec state.Record, r *background.Run, spec chat.RunSpec) session.Entry {
+	e := session.Entry{Run: r.Info.ID, Grace: r.Grace, Argv: spec.CommandLine(), Env: runEnv(spec), Dir: spec.Dir(m.home(rec.ID))}
 	if spec.TTY != nil {
-		e.argv = shims.PTYArgv(*spec.TTY, e.argv)
+		e.Argv = shims.PTYArgv(*spec.TTY, e.Argv)
 	}
 	return e
 }
@@ -95,12 +98,12 @@ func runEnv(spec chat.RunSpec) []string {
 	return env
 }
 
-func (m *Manager) runResult(rec state.Record, r *liveRun, out entered) chat.RunResult {
+func (m *Manager) runResult(rec state.Record, r *background.Run, out session.Entered) chat.RunResult {
 	res := chat.RunResult{
-		Exit: out.exit, Signal: out.signal, TimedOut: out.timedOut,
-		WallMS: out.wall.Milliseconds(), CPUMS: out.usage.CPU.D().Milliseconds(), MemoryPeak: out.usage.MemoryPeak,
+		Exit: out.Exit, Signal: out.Signal, TimedOut: out.TimedOut,
+		WallMS: out.Wall.Milliseconds(), CPUMS: out.Usage.CPU.D().Milliseconds(), MemoryPeak: out.Usage.MemoryPeak,
 	}
-	m.explain(rec, r, &res, out.usage.OOMKills)
+	m.explain(rec, r, &res, out.Usage.OOMKills)
 	return res
 }
 
@@ -132,12 +135,12 @@ func (m *Manager) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSp
 }
 
 // use finds a chat for its caller, and wakes it if it is asleep.
-func (m *Manager) use(ctx context.Context, id chat.ID) (state.Record, *session, error) {
+func (m *Manager) use(ctx context.Context, id chat.ID) (state.Record, *liveSession, error) {
 	rec, err := m.reach(ctx, id)
 	if err != nil {
 		return rec, nil, err
 	}
-	if s := m.session(id); s != nil && s.init.Alive() {
+	if s := m.session(id); s != nil && s.Init.Alive() {
 		return rec, s, nil
 	}
 	unlock, err := m.locks.lock(ctx, id)

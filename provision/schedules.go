@@ -3,19 +3,19 @@ package provision
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"maps"
 	"time"
 
+	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/due"
 	"github.com/chatd/chatd/state"
 )
 
-// PutSchedule keeps a schedule of the caller's. What it runs is judged now, so that who asks
-// hears immediately what is wrong with it, and again each time it runs. When it comes due is
-// for package runs to say.
+// PutSchedule keeps a schedule of the caller's. Its command is checked now, so that the caller
+// learns immediately of an error, and again each time it runs. Package runs knows when it comes
+// due.
 func (m *Manager) PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedule) (chat.Schedule, error) {
 	run := n.Spec.Run()
 	run.Named = n.Named
@@ -29,11 +29,10 @@ func (m *Manager) PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedul
 	if _, err := m.profile(rec).RunTimeout(n.Spec.Timeout, chat.DefaultScheduleTimeout); err != nil {
 		return chat.Schedule{}, err
 	}
-	if err := m.judgeRun(ctx, rec, run); err != nil {
+	if err := m.checkRun(ctx, rec, run); err != nil {
 		return chat.Schedule{}, err
 	}
-	by := chat.CallerFrom(ctx)
-	s := state.Schedule{By: by, Schedule: chat.Schedule{ID: newScheduleID(), Spec: n.Spec, CreatedAt: n.Made, CreatedBy: by.Name, Next: &n.Next}}
+	s := due.NewSchedule(chat.CallerFrom(ctx), n)
 	event := m.event(ctx, rec, "schedule", "done", scheduleDetail(s))
 	event.Argv = run.CommandLine()
 	return s.Schedule, m.store.AddSchedule(id, s, event)
@@ -44,19 +43,13 @@ func scheduleDetail(s state.Schedule) map[string]string {
 	d := map[string]string{"schedule": s.ID}
 	for key, text := range map[string]string{"cron": s.Spec.Cron, "at": s.Spec.At, "time_zone": s.Spec.TimeZone} {
 		if text != "" {
-			d[key] = auditText(text)
+			d[key] = chat.QuotePath(text)
 		}
 	}
 	if s.Spec.Every != 0 {
 		d["every"] = s.Spec.Every.String()
 	}
 	return d
-}
-
-func newScheduleID() string {
-	var b [6]byte
-	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
-	return hex.EncodeToString(b[:])
 }
 
 // Schedules are those of a chat, in the order in which they were made.
@@ -96,63 +89,82 @@ func (m *Manager) RemoveSchedule(ctx context.Context, id chat.ID, name string) e
 
 // KeptSchedules gives the schedules of all chats to out, for the clock.
 func (m *Manager) KeptSchedules(_ context.Context, out func(chat.StoredSchedule) error) error {
-	var all []chat.StoredSchedule // not out at once: whoever takes them may be slow
-	err := m.store.EachSchedule(func(rec state.Record, s state.Schedule) {
-		if rec.Phase != chat.Reaping {
-			all = append(all, m.kept(rec, s))
-		}
-	})
-	for _, k := range all {
-		if err == nil {
-			err = out(k)
-		}
-	}
-	return err
+	return m.due.Each(out)
 }
 
 // KeptSchedule is one of them.
-func (m *Manager) KeptSchedule(_ context.Context, id chat.ID, name string) (chat.StoredSchedule, error) {
-	rec, err := m.store.Get(id)
-	if err != nil {
-		return chat.StoredSchedule{}, err
-	}
-	s, err := m.store.Schedule(id, name)
-	if err != nil {
-		return chat.StoredSchedule{}, err
-	}
-	return m.kept(rec, s), nil
+func (m *Manager) KeptSchedule(
+	_ context.Context, id chat.ID, name string,
+) (chat.StoredSchedule, error) {
+	return m.due.Get(id, name)
 }
 
-func (m *Manager) kept(rec state.Record, s state.Schedule) chat.StoredSchedule {
-	return chat.StoredSchedule{
-		Schedule: s.Schedule, Chat: rec.ID, Owner: rec.Owner, By: s.By,
-		Taken: s.Taken, Due: s.Due, StillRunning: m.runTaken(rec.ID, s) != nil,
-	}
-}
-
-// endCutOff ends on paper the scheduled runs that a crash of the host cut off.
-func (m *Manager) endCutOff(context.Context) error {
-	type cut struct {
-		chat  chat.ID
-		name  string
-		taken time.Time
-	}
-	var cuts []cut
-	err := m.store.EachSchedule(func(rec state.Record, s state.Schedule) {
-		if s.RunningSince != nil && m.runTaken(rec.ID, s) == nil {
-			cuts = append(cuts, cut{rec.ID, s.ID, *s.RunningSince})
+// BeginDue takes a time that has come and begins its run: see [due.Schedules.Begin]. The result is
+// written down whether the front lives or not.
+func (m *Manager) BeginDue(ctx context.Context, d chat.DueSchedule) (running bool, err error) {
+	return m.due.Begin(ctx, d, func(s state.Schedule) error {
+		r, err := m.startScheduled(ctx, d, s)
+		if err == nil {
+			m.done.Go(func() { m.due.Watch(m.bg, r) })
 		}
+		return err
 	})
-	var errs []error
-	for _, c := range cuts {
-		err := m.endDue(c.chat, c.name, c.taken, chat.ScheduleResult{Exit: -1, Error: cutOff})
-		if !errors.Is(err, chat.ErrWrongPhase) {
-			errs = append(errs, err)
-		}
+}
+
+// startScheduled starts the run as the caller who made the schedule, as every background run: it
+// goes on over a restart of chatd.
+func (m *Manager) startScheduled(
+	ctx context.Context, d chat.DueSchedule, s state.Schedule,
+) (*background.Run, error) {
+	ctx = chat.WithCaller(asSchedule(ctx, byClock{s.ID, *s.RunningSince}), s.By)
+	rec, err := m.reach(ctx, d.Chat)
+	if err != nil {
+		return nil, &due.NotBegun{Err: err}
 	}
-	// A full disk is no reason not to start: it is written down by the next.
-	m.report("schedules that were cut off", errors.Join(errs...))
-	return err
+	if d.Refused != nil {
+		return nil, m.refusedDue(ctx, rec, s, d.Refused)
+	}
+	timeout, err := m.profile(rec).RunTimeout(s.Spec.Timeout, chat.DefaultScheduleTimeout)
+	if err != nil {
+		return nil, err
+	}
+	run := s.Spec.Run()
+	run.Timeout, run.Named = chat.Duration(timeout), d.Named
+	return m.startRun(ctx, d.Chat, run)
+}
+
+// refusedDue is the front's reason to refuse the command this time; a denial is audited.
+func (m *Manager) refusedDue(
+	ctx context.Context, rec state.Record, s state.Schedule, r *chat.RefusedDue,
+) error {
+	if r.Denial == nil {
+		return r
+	}
+	return errors.Join(r.Denial, m.auditDenied(ctx, rec, s.Spec.Run().CommandLine(), r.Denial))
+}
+
+// AwaitDue returns when the run that BeginDue began has ended and its result is written down, or
+// with ctx: the run goes on.
+func (m *Manager) AwaitDue(ctx context.Context, d chat.DueSchedule) error {
+	return m.due.Await(ctx, d)
+}
+
+// AddSkipped writes down how many times a schedule skipped while its run went on.
+func (m *Manager) AddSkipped(_ context.Context, d chat.DueSchedule) error {
+	return m.due.AddSkipped(d)
+}
+
+// adoptDue watches the runs that schedules began under an earlier chatd, and ends the times that a
+// crash cut off.
+func (m *Manager) adoptDue(context.Context) error {
+	goOn, err := m.due.Adopt()
+	if err != nil {
+		return err
+	}
+	for _, r := range goOn {
+		m.done.Go(func() { m.due.Watch(m.bg, r) })
+	}
+	return nil
 }
 
 type scheduleKey struct{}

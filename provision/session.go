@@ -4,27 +4,22 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/console"
+	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/tmux"
-	"github.com/chatd/chatd/trees"
 )
 
-// session is one awake chat: bubblewrap's pid 1 and its descendants.
-type session struct {
-	id       chat.ID
+// liveSession is one awake chat.
+type liveSession struct {
+	*session.Session
 	owner    string
-	uid      uint32
-	init     *sys.HeldProcess
-	report   shims.Report
 	terminal *tmux.Terminal
 	// endedFor is the reason for which the daemon ended it without a request, nil if it did not.
 	endedFor atomic.Pointer[string]
@@ -34,55 +29,15 @@ type session struct {
 	log *console.Recording
 	// adopted: an earlier chatd started it.
 	adopted bool
-	// met records the limits that it met.
-	met limitsMet
-	// invocation is systemd's name for this run of the unit; empty without systemd.
-	invocation string
-	// plan is the plan it was started from; exposed are the paths of the host that it sees.
-	plan    *chat.Plan
-	exposed []chat.Exposed
-	// masked are the paths that bubblewrap masked and that the current rules still deny; nil: a
-	// chatd that made no masks started it.
-	masked atomic.Pointer[[]string]
-
-	refreshing sync.Mutex
-	refreshed  time.Time
-	links      int64    // the value of [linkedPrograms.times] at the last refresh
-	overlays   []string // where chatd's overlays are mounted in it; nil until looked for
+	// meter counts what its limits did; meterMu is held until that is reported.
+	meter   cgroup.HitMeter
+	meterMu sync.Mutex
 }
 
-// sessionFile holds the data by which a later chatd finds the session again. It lies in the run
-// directory: a reboot, which ends every session, removes it too.
-type sessionFile struct {
-	Init       sys.Process  `json:"leader"`
-	Report     shims.Report `json:"report"`
-	Invocation string       `json:"invocation,omitempty"`
-	Plan       *chat.Plan   `json:"plan,omitempty"`
-	// Exposed is the part of Plan to which later commands confine themselves.
-	Exposed []chat.Exposed `json:"exposed,omitempty"`
-	Masked  *[]string      `json:"masked,omitempty"`
+// sessionDir is root's directory of the chat's session.
+func (m *Manager) sessionDir(id chat.ID, uid uint32) session.Dir {
+	return session.Dir{Parent: m.paths.sessions, Chat: id, UID: uid}
 }
-
-// errNoPrompt is a session that ended before its shell was at a prompt.
-var errNoPrompt = errors.New("it ended before its prompt")
-
-// promptPatience bounds the wait for a prompt; a chat whose own .bashrc takes longer still
-// gets its session.
-const promptPatience = 10 * time.Second
-
-// startTimeout bounds each wait for the start of a session. Each path exposed to the session
-// adds mountTimeout, because bubblewrap reads all mounts again for each mount that it makes.
-const (
-	startTimeout = 30 * time.Second
-	mountTimeout = 50 * time.Millisecond
-)
-
-// timeout bounds each wait for the start of this session.
-func (s *session) timeout() time.Duration {
-	return startTimeout + time.Duration(len(s.exposed))*mountTimeout
-}
-
-func (m *Manager) sessionDir(id chat.ID) string { return filepath.Join(m.paths.sessions, string(id)) }
 
 // createLimits makes the chat's cgroup with its limits. The CPU quota is set once the prompt is
 // up: under a quarter CPU a session takes three times as long to reach it.
@@ -92,9 +47,9 @@ func (m *Manager) createLimits(_ context.Context, rec state.Record) error {
 
 // removeLimits kills the processes that remain in the cgroup and removes it.
 func (m *Manager) removeLimits(ctx context.Context, rec state.Record) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, session.StartTimeout)
 	defer cancel()
-	if err := m.killGroup(ctx, rec); err != nil {
+	if err := m.starter.Kill(ctx, rec.ID, rec.UID); err != nil {
 		return err
 	}
 	return m.groups.Remove(rec.ID)
@@ -103,7 +58,8 @@ func (m *Manager) removeLimits(ctx context.Context, rec state.Record) error {
 // createSession starts the process tree of doc.go and returns when the shell's
 // prompt is up and every limit stands.
 func (m *Manager) createSession(ctx context.Context, rec state.Record) error {
-	prompt, err := m.makeSessionDir(rec)
+	dir := m.sessionDir(rec.ID, rec.UID)
+	prompt, err := dir.Make(m.shimPolicy(rec))
 	if err != nil {
 		return err
 	}
@@ -112,7 +68,7 @@ func (m *Manager) createSession(ctx context.Context, rec state.Record) error {
 		m.log.Warn("a chat wakes without its directories", "chat", rec.ID, "why", err)
 	}
 	s, err := m.startSession(ctx, rec, prompt, nil)
-	if errors.Is(err, errNoPrompt) {
+	if errors.Is(err, session.ErrNoPrompt) {
 		m.log.Warn("starting a session without the chat's own ~/.bashrc", "chat", rec.ID, "why", err)
 		s, err = m.startSession(ctx, rec, prompt, []string{shims.PlainShell + "=1"})
 	}
@@ -120,55 +76,52 @@ func (m *Manager) createSession(ctx context.Context, rec state.Record) error {
 		return err
 	}
 	if err := m.groups.LimitCPU(rec.ID, m.profile(rec).Limits); err != nil {
-		return errors.Join(err, m.abandon(rec, s.init))
+		return errors.Join(err, m.starter.Abandon(rec.ID, rec.UID, s.Init))
 	}
-	if err := m.writeSessionFile(s); err != nil {
-		return errors.Join(err, m.abandon(rec, s.init))
+	if err := s.Write(dir); err != nil {
+		return errors.Join(err, m.starter.Abandon(rec.ID, rec.UID, s.Init))
 	}
 	m.keepSession(s)
 	return nil
 }
 
-// abandon ends a session that did not come up, so that nothing of it remains when the caller
-// undoes the earlier steps.
-func (m *Manager) abandon(rec state.Record, l *sys.HeldProcess) error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	err := m.killGroup(ctx, rec)
-	if l == nil {
-		return err
+// startSession starts the session and its terminal, and returns when the shell is at its prompt.
+func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os.File, env []string) (*liveSession, error) {
+	v, notes, err := m.preparedView(rec)
+	if err != nil {
+		return nil, err
 	}
-	return errors.Join(err, l.WaitExit(ctx, rec.UID), l.Close())
+	spec := m.spec(rec, v)
+	spec.Argv, spec.Env = session.TerminalArgv(v), env
+	plan, err := m.startOf(rec, spec, notes).Begin(m.log)
+	if err != nil {
+		return nil, err
+	}
+	in, err := m.starter.Start(ctx, spec, prompt)
+	if err != nil {
+		return nil, err
+	}
+	masked := targets(v.Masked)
+	in.Plan = &plan
+	in.Masked.Store(&masked)
+	s := &liveSession{Session: in, owner: rec.Owner}
+	s.terminal = m.terminal(rec, s)
+	return s, nil
 }
 
-// killGroup ends every process of the chat. With systemd it returns when the unit has ended,
-// and with it the session's pid 1. The kernel keeps pid 1 until every process of its namespace
-// is reaped; some of them are children of chatd (see [becomeSubreaper]).
-func (m *Manager) killGroup(ctx context.Context, rec state.Record) error {
-	if !m.units || rec.UID == 0 {
-		return m.groups.Kill(ctx, rec.ID)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- m.groups.Kill(ctx, rec.ID) }()
-	var errs []error
-	for {
-		select {
-		case err := <-ended:
-			return errors.Join(append(errs, err)...)
-		case <-time.After(10 * time.Millisecond):
-			if err := sys.CollectOrphans(rec.UID); err != nil && len(errs) == 0 {
-				errs = append(errs, err)
-			}
-		}
+// spec is a session of the chat in view v, without its program.
+func (m *Manager) spec(rec state.Record, v shims.View) session.Spec {
+	return session.Spec{
+		Chat: rec.ID, View: v, Limits: m.profile(rec).Limits.ProcessLimits, Rules: m.policy.Barrier(m.chatOf(rec)),
 	}
 }
 
 // keepSession registers the session and watches for its end.
-func (m *Manager) keepSession(s *session) {
-	m.hear(s)
+func (m *Manager) keepSession(s *liveSession) {
+	s.deafen = m.policy.Began(s.Chat, m.sessionDir(s.Chat, s.UID).Denials())
 	m.record(s)
 	m.mu.Lock()
-	m.sessions[s.id] = s
+	m.sessions[s.Chat] = s
 	m.mu.Unlock()
 	go m.watch(s)
 }
@@ -176,9 +129,9 @@ func (m *Manager) keepSession(s *session) {
 // removeSession ends every process of the chat by its cgroup: pid 1 of bubblewrap ignores
 // SIGTERM, and a process that left its process group or its session is still in the cgroup.
 func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, session.StartTimeout)
 	defer cancel()
-	if err := m.killGroup(ctx, rec); err != nil {
+	if err := m.starter.Kill(ctx, rec.ID, rec.UID); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -187,25 +140,7 @@ func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
 	m.mu.Unlock()
 	var err error
 	if s != nil {
-		err = errors.Join(s.init.WaitExit(ctx, rec.UID), s.init.Close())
+		err = errors.Join(s.Init.WaitExit(ctx, rec.UID), s.Init.Close())
 	}
-	return errors.Join(err, m.dropRules(ctx, rec.ID), trees.Remove(m.paths.sessions, string(rec.ID)))
-}
-
-// makeSessionDir makes the root-owned directory of the session and, in it, the fifo through
-// which the shell reports its prompt. A fifo holds at most 64 KiB; a socket made by root would
-// keep root's uid.
-func (m *Manager) makeSessionDir(rec state.Record) (*os.File, error) {
-	dir := m.sessionDir(rec.ID)
-	if err := trees.Remove(m.paths.sessions, string(rec.ID)); err != nil {
-		return nil, err
-	}
-	if err := trees.MakeRoot(dir, 0o711); err != nil {
-		return nil, err
-	}
-	fifo := filepath.Join(dir, "prompt")
-	if err := errors.Join(sys.MakeFIFO(fifo, rec.UID), sys.MakeFIFO(m.denialFIFO(rec.ID), rec.UID), sys.MakeFIFO(m.logFIFO(rec.ID), rec.UID), m.makeShimPolicy(rec)); err != nil {
-		return nil, err
-	}
-	return sys.OpenFIFO(fifo)
+	return errors.Join(err, m.policy.Drop(ctx, rec.ID), m.sessionDir(rec.ID, rec.UID).Remove())
 }

@@ -4,38 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/layers"
 )
-
-// triedTimeout is how long a caller waits for the first probe, about a second on an idle host,
-// before its call fails as busy.
-const triedTimeout = 2 * time.Second
 
 // Start opens the state directory, applies the packet rules and adopts surviving sessions and
 // runs. It tries no wall, which takes seconds, on a busy host minutes. The Manager shows, sleeps
 // and reaps chats; nothing new begins before [Manager.Settle] has tried the walls.
 func Start(ctx context.Context, opt Options) (*Manager, error) {
 	m := newManager(opt)
+	m.bg, m.stop = context.WithCancel(context.WithoutCancel(ctx))
+	checkRules := func(context.Context) error { return m.policy.CheckFirst() }
 	for _, step := range []func(context.Context) error{
-		m.checkOptions, m.takeKeys, m.checkRules, m.openState, m.checkYounger, m.openGroups,
-		m.prepareBesideWalls, m.adoptSessions, m.adoptOldRuns, m.endCutOff,
+		m.checkOptions, checkRules, m.openState, m.checkYounger, m.openGroups,
+		m.prepareBesideWalls, m.adoptSessions, m.adoptOldRuns, m.adoptDue,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, m.closeState())
 		}
 	}
 	m.sayOpenings()
-	m.bg, m.stop = context.WithCancel(context.WithoutCancel(ctx))
-	m.watchDues()
 	m.done.Go(func() { m.watchWall(m.bg) })
 	m.done.Go(func() { m.watchLimits(m.bg) })
-	m.done.Go(func() { m.enforcer.Follow(m.bg, m.needsEnforcer) })
-	m.done.Go(func() { m.watchRefused(m.bg) })
+	m.done.Go(func() { m.policy.Follow(m.bg) })
 	if !m.without(chat.LayerSockets) {
 		m.done.Go(func() { m.watchSockets(m.bg) })
 	}
@@ -46,41 +39,29 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 // finishes what a crash left, and starts the loop that reconciles. It is called once; the caller
 // closes the Manager after it has returned, even with an error.
 func (m *Manager) Settle(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{m.chooseAccount, m.probe, m.require, m.countRules, m.raiseEnforcer} {
+	require := func(context.Context) error { return m.layers.Require() }
+	for _, step := range []func(context.Context) error{m.openProber, m.probe, require, m.policy.Count, m.raiseEnforcer} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	m.settled.Store(true)
-	close(m.tried)
+	m.layers.Settle()
 	m.firstReconcile(ctx)
 	m.reconciled.Store(true)
 	m.done.Go(func() { m.reconcileLoop(m.bg) })
 	return nil
 }
 
-// mayBegin refuses every start until a probe has found each required wall in force since chatd
-// was started. A later probe does not change that: on a host whose disk is full now, the living
-// sessions began behind walls that were in force.
+// mayBegin refuses every start until a probe has found each required wall in force, and while the
+// packet rules are not as chatd wrote them.
 func (m *Manager) mayBegin(ctx context.Context) error {
-	if m.fit.Load() {
-		return m.awaitWall(ctx)
+	if err := m.layers.Await(ctx); err != nil {
+		if m.layers.Settled() {
+			m.lookAgain()
+		}
+		return err
 	}
-	select {
-	case <-m.tried:
-	case <-time.After(triedTimeout):
-		return fmt.Errorf("cannot begin anything yet: chatd has just started and is still trying its walls; ask again in a moment: %w", chat.ErrBusy)
-	case <-ctx.Done():
-		return fmt.Errorf("cannot wait until the walls are tried: %w: %w", context.Cause(ctx), chat.ErrBusy)
-	}
-	if m.fit.Load() {
-		return m.awaitWall(ctx)
-	}
-	m.lookAgain()
-	if missing := m.missing(); len(missing) > 0 {
-		return fmt.Errorf("cannot begin anything: required layers are missing: %s: see chatd doctor: %w", joinNames(missing), chat.ErrUnsupported)
-	}
-	return fmt.Errorf("cannot begin anything: chatd cannot tell whether these hold: %s: %w", m.whyUntold(), chat.ErrBusy)
+	return m.awaitWall(ctx)
 }
 
 // beginCall is the begin of a file tool.
@@ -88,34 +69,7 @@ func (m *Manager) beginCall(ctx context.Context, id chat.ID) (_ context.Context,
 	if err := m.mayBegin(ctx); err != nil {
 		return ctx, nil, err
 	}
-	return m.calls.begin(ctx, id)
-}
-
-// required returns the layers in the given state that config does not excuse.
-func (m *Manager) required(state chat.LayerState) []chat.Layer {
-	return slices.DeleteFunc(m.hostLayers(), func(l chat.Layer) bool {
-		return l.State != state || slices.Contains(m.opt.AllowMissing, l.Name) || m.without(l.Name)
-	})
-}
-
-// judgeFit sets fit if the probe found every required layer in force.
-func (m *Manager) judgeFit() {
-	if len(m.required(chat.LayerUnknown)) == 0 && len(m.missing()) == 0 && !m.unprepared.Load() {
-		m.fit.Store(true)
-	}
-}
-
-func (m *Manager) whyUntold() string {
-	var why []string
-	for _, l := range m.required(chat.LayerUnknown) {
-		why = append(why, fmt.Sprintf("%s (%s; %s)", l.Name, l.Probe, l.Fix))
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if what, ok := m.findings[aboutOwn]; ok {
-		why = append(why, fmt.Sprintf("%s (%s)", aboutOwn, what))
-	}
-	return strings.Join(why, ", ")
+	return m.calls.Begin(ctx, id)
 }
 
 // lookAgain requests another probe, for layers that the last one could not try.
@@ -128,21 +82,18 @@ func (m *Manager) lookAgain() {
 
 // probeUntold probes again unless every required layer was found in force.
 func (m *Manager) probeUntold(ctx context.Context) error {
-	if m.fit.Load() {
+	if m.layers.Fit() {
 		return nil
 	}
-	if m.unprepared.Load() {
+	if m.layers.Unprepared() != nil {
 		if err := m.prepareOrReport(ctx); err != nil {
 			return err
 		}
 	}
-	if err := m.probe(ctx); err != nil || m.fit.Load() {
+	if err := m.probe(ctx); err != nil || m.layers.Fit() {
 		return err
 	}
-	if missing := m.missing(); len(missing) > 0 {
-		return fmt.Errorf("nothing new begins: required layers are missing: %s", joinNames(missing))
-	}
-	return fmt.Errorf("nothing new begins: chatd cannot tell whether these hold: %s", m.whyUntold())
+	return fmt.Errorf("nothing new begins: %s", m.layers.Unfit())
 }
 
 // prepareBesideWalls makes directories and PATHs while it applies the packet rules: neither needs
@@ -156,18 +107,15 @@ func (m *Manager) prepareBesideWalls(ctx context.Context) error {
 	return errors.Join(prepared, err)
 }
 
-// aboutOwn is the subject of the finding about directories that there was no room for.
-const aboutOwn = "chatd's own directories"
-
 // prepareOrReport is prepareHost; a lack of room is a finding, and it is called again later.
 func (m *Manager) prepareOrReport(ctx context.Context) error {
 	err := m.prepareHost(ctx)
-	m.unprepared.Store(err != nil)
-	if cannotTell(err) {
-		m.setFinding(aboutOwn, err)
+	m.layers.SetPrepared(err)
+	if layers.CannotTell(err) {
+		m.setFinding(layers.OwnDirectories, err)
 		return nil
 	}
-	m.clearFinding(aboutOwn)
+	m.clearFinding(layers.OwnDirectories)
 	return err
 }
 
@@ -200,12 +148,4 @@ func (m *Manager) adoptSessions(ctx context.Context) error {
 func (m *Manager) adoptOldRuns(ctx context.Context) error {
 	m.report("background runs", m.adoptRuns(ctx))
 	return nil
-}
-
-func joinNames(names []chat.LayerName) string {
-	var s []string
-	for _, n := range names {
-		s = append(s, string(n))
-	}
-	return strings.Join(s, ", ")
 }

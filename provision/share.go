@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filecall"
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/state"
 )
@@ -31,7 +31,7 @@ func (m *Manager) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk 
 		return err
 	}
 	sh := newSharing(m, from, to, s, talk)
-	if err := errors.Join(m.allowFirst(ctx, from, sh.read), m.allowFirst(ctx, to, sh.write)); err != nil {
+	if err := errors.Join(m.allowFirst(ctx, from, sh.Read), m.allowFirst(ctx, to, sh.Write)); err != nil {
 		return err
 	}
 	if err := sh.audit(ctx, "intent", nil); err != nil {
@@ -44,72 +44,32 @@ func (m *Manager) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk 
 	return errors.Join(sh.told(ctx, err), auditErr)
 }
 
-// sharing is one copy: two calls, and talk copies between them.
+// sharing is one copy and its two chats.
 type sharing struct {
-	m           *Manager
-	from, to    state.Record
-	read, write *fileCall
-	share       chat.Share
+	*filecall.Copy
+	m        *Manager
+	from, to state.Record
+	share    chat.Share
 }
 
 func newSharing(m *Manager, from, to state.Record, s chat.Share, talk files.Talk) *sharing {
-	sh := &sharing{m: m, from: from, to: to, share: s}
-	sh.read = newFileCall(files.ReadFileTool, files.ReadFile{Path: s.Path, Stream: true}, talk)
-	sh.write = newFileCall(files.WriteFileTool, files.WriteFile{Path: s.Target(), Stream: true}, talk)
-	return sh
+	return &sharing{filecall.NewCopy(from.ID, s, talk), m, from, to, s}
 }
 
-// copy does the two calls, that of the chat with the lower id around the other:
-// each may hold the lock of its chat, and another copy may go the other way. It returns what
-// talk says that it copied.
+// copy does the two calls, each in its chat.
 func (sh *sharing) copy(ctx context.Context) (files.Answer, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var read files.Answer
-	var readErr, writeErr error
-	first, outer, inner := sh.read, func() {
-		if read, readErr = sh.m.callTool(ctx, sh.from, sh.read); readErr != nil {
-			cancel(errOtherSide)
+	return sh.Do(ctx, func(ctx context.Context, c *filecall.Call) (files.Answer, error) {
+		if c == sh.Write {
+			return sh.m.callTool(ctx, sh.to, c)
 		}
-	}, func() {
-		if _, writeErr = sh.m.callTool(ctx, sh.to, sh.write); writeErr != nil {
-			cancel(errOtherSide)
-		}
-	}
-	if sh.from.ID > sh.to.ID {
-		first, outer, inner = sh.write, inner, outer
-	}
-	var within sync.WaitGroup
-	talk := first.talk
-	first.talk = func(ctx context.Context, t files.Started) (files.Answer, error) {
-		within.Go(inner)
-		return talk(ctx, t)
-	}
-	outer()
-	within.Wait()
-	return read, sh.failure(readErr, writeErr)
-}
-
-// errOtherSide ends one call because the other failed.
-var errOtherSide = errors.New("the other side of the copy ended")
-
-// failure is the side's error that was first, not what it made of the other. A read whose content
-// nobody takes is the other's.
-func (sh *sharing) failure(readErr, writeErr error) error {
-	var untaken *files.BodyError
-	if readErr != nil && !errors.Is(readErr, errOtherSide) && !errors.As(readErr, &untaken) {
-		return fmt.Errorf("cannot read from chat %s: %w", sh.from.ID, readErr)
-	}
-	if writeErr != nil {
-		return fmt.Errorf("cannot write to chat %s: %w", sh.to.ID, writeErr)
-	}
-	return readErr
+		return sh.m.callTool(ctx, sh.from, c)
+	})
 }
 
 // audit writes what happens to either chat, under its own name.
 func (sh *sharing) audit(ctx context.Context, outcome string, more map[string]string) error {
 	detail := func(other string, id chat.ID) map[string]string {
-		d := map[string]string{other: string(id), "path": auditText(sh.share.Path), "to_path": auditText(sh.share.Target())}
+		d := map[string]string{other: string(id), "path": chat.QuotePath(sh.share.Path), "to_path": chat.QuotePath(sh.share.Target())}
 		for k, v := range more {
 			d[k] = v
 		}
@@ -146,5 +106,5 @@ func (sh *sharing) told(ctx context.Context, err error) error {
 	if !errors.As(err, &d) {
 		return err
 	}
-	return sh.m.told(ctx, sh.side(d), err)
+	return sh.m.policy.Redact(ctx, sh.side(d).Profile, err)
 }

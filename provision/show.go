@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/policy"
 	"github.com/chatd/chatd/state"
 )
 
@@ -76,14 +77,14 @@ func (m *Manager) show(ctx context.Context, rec state.Record) chat.Chat {
 		CreatedAt: rec.CreatedAt, UsedAt: m.usedAt(rec), Limits: m.profile(rec).Limits,
 	}
 	s := m.session(rec.ID)
-	if s != nil && s.init.Alive() {
+	if s != nil && s.Init.Alive() {
 		c.Awake = true
 		if u, err := m.groups.Usage(rec.ID); err == nil {
 			c.Usage = &u
 		}
 	}
-	if !m.terse(ctx, rec) {
-		c.FileRules = m.policy(rec).Summary()
+	if !m.policy.Terse(ctx, rec.Profile) {
+		c.FileRules = m.policy.File(rec.Profile).Summary()
 	}
 	c.Layers = m.layersOf(rec, s)
 	return c
@@ -93,4 +94,25 @@ func (m *Manager) show(ctx context.Context, rec state.Record) chat.Chat {
 func (m *Manager) hasChat(id chat.ID) bool {
 	_, err := m.store.Get(id)
 	return err == nil
+}
+
+// layersOf returns the layers of a chat: the probe's results for this host and
+// for its kind of network and, while it is awake, what its session's first process
+// read back from the kernel.
+func (m *Manager) layersOf(rec state.Record, s *liveSession) []chat.Layer {
+	all := m.layers.Of(m.layers.Network(m.profile(rec)))
+	if s == nil {
+		return all
+	}
+	for i := range all {
+		l := s.Report.Correct(all[i])
+		if l.Name == chat.LayerView {
+			l = m.policy.ViewLayer(context.Background(), m.chatOf(rec), s.Session, l)
+		}
+		if l.Name == chat.LayerLandlock && l.State != chat.LayerOff {
+			l = policy.LandlockLayer(l, m.sessionView(rec, s))
+		}
+		all[i] = l
+	}
+	return all
 }

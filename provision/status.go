@@ -17,16 +17,16 @@ const maxFailures = 10
 // Status is the daemon at a glance. It answers from memory, also while walls are tried.
 func (m *Manager) Status(context.Context) (chat.Status, error) {
 	st := chat.Status{
-		Version: m.opt.Version, Since: m.since, Ready: m.fit.Load() && m.reconciled.Load(), Chats: m.store.Len(), AtWork: m.working(),
+		Version: m.opt.Version, Since: m.since, Ready: m.layers.Fit() && m.reconciled.Load(), Chats: m.store.Len(), AtWork: m.working(),
 		Layers: []chat.Layer{}, Bounds: []chat.Bound{}, Disks: m.disks(), Findings: []string{},
 	}
-	for _, l := range m.hostLayers() {
+	for _, l := range m.layers.Host() {
 		if l.State != chat.LayerOn {
 			st.Layers = append(st.Layers, l)
 		}
 	}
 	st.Findings = append(st.Findings, m.openings()...)
-	st.Shares = slices.DeleteFunc(m.shareUses(), func(u chat.ShareUse) bool { return !u.HalfSpent() })
+	st.Shares = slices.DeleteFunc(m.shares.Uses(), func(u chat.ShareUse) bool { return !u.HalfSpent() })
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st.Awake = len(m.sessions)

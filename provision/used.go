@@ -22,38 +22,5 @@ func (m *Manager) usedAt(rec state.Record) time.Time {
 // atWork reports whether the chat is in use: a run of any kind is under way, a client is
 // attached to its terminal, a file tool works, or a caller waits for what it typed.
 func (m *Manager) atWork(id chat.ID) bool {
-	return m.runs.anyUnderWay(id) || m.calls.anyUnderWay(id) || m.typing.used(id)
-}
-
-func (l *liveRuns) anyUnderWay(id chat.ID) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, r := range l.all[id] {
-		if !r.isOver() {
-			return true
-		}
-	}
-	return false
-}
-
-func (f *fileCalls) anyUnderWay(id chat.ID) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.chats[id] != nil
-}
-
-// printedEvery is how often what a terminal prints counts as use: each time costs a
-// write to the database.
-const printedEvery = 5 * time.Second
-
-// printed returns what notes that a terminal printed something. A session's first output is that
-// of its wake, which counts already.
-func (m *Manager) printed(id chat.ID) func() {
-	used := time.Now()
-	return func() {
-		if now := time.Now(); now.Sub(used) >= printedEvery {
-			used = now
-			m.store.Touch(id, now)
-		}
-	}
+	return m.runs.AnyUnderWay(id) || m.calls.UnderWay(id) || m.logs.AnyWaits(id)
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/quota"
 	"github.com/chatd/chatd/state"
 )
 
@@ -31,7 +31,7 @@ func (m *Manager) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
 }
 
 // wakeLocked wakes a ready chat; the caller holds its lock.
-func (m *Manager) wakeLocked(ctx context.Context, id chat.ID) (state.Record, *session, error) {
+func (m *Manager) wakeLocked(ctx context.Context, id chat.ID) (state.Record, *liveSession, error) {
 	rec, err := m.store.Get(id)
 	if err != nil {
 		return rec, nil, err
@@ -39,7 +39,7 @@ func (m *Manager) wakeLocked(ctx context.Context, id chat.ID) (state.Record, *se
 	if rec.Phase != chat.Ready {
 		return rec, nil, notReady(rec, "wake")
 	}
-	if s := m.session(id); s != nil && s.init.Alive() {
+	if s := m.session(id); s != nil && s.Init.Alive() {
 		return rec, s, nil
 	}
 	if _, ok := m.opt.Profiles[rec.Profile]; !ok {
@@ -48,11 +48,30 @@ func (m *Manager) wakeLocked(ctx context.Context, id chat.ID) (state.Record, *se
 	if err := m.mayBegin(ctx); err != nil {
 		return rec, nil, err
 	}
-	if err := m.admitSession(ctx, rec); err != nil {
-		return rec, nil, m.auditSpent(ctx, "wake", err)
+	done, err := m.shares.Wake(ctx, rec.Owner)
+	if err != nil {
+		return rec, nil, err
 	}
-	defer m.sessionAdmitted(rec)
+	defer done()
 	return m.startLocked(ctx, rec)
+}
+
+// startHold is how long one start may occupy its slot. A start that takes longer is waiting for
+// the chat's own ~/.bashrc, or for an overloaded host.
+const startHold = 3 * time.Second
+
+// acquireStart waits for a slot to create or wake a chat; leave frees the slot, and is idempotent.
+// A start takes most of a core, without a CPU quota; hundreds would starve the chats that are
+// awake.
+func (m *Manager) acquireStart(ctx context.Context, rec state.Record, verb string) (
+	leave func(), err error,
+) {
+	leave, err = m.starts.Enter(ctx, rec.Owner, verb)
+	if err != nil {
+		return nil, fmt.Errorf("cannot %s chat %s: others are being created and woken: %w: %w",
+			verb, rec.ID, err, chat.ErrBusy)
+	}
+	return leave, nil
 }
 
 // notReady refuses to act on a chat that is not ready. A chat in creation becomes ready without
@@ -64,7 +83,7 @@ func notReady(rec state.Record, act string) error {
 	return fmt.Errorf("cannot %s chat %s: it is %s: %w", act, rec.ID, rec.Phase, chat.ErrWrongPhase)
 }
 
-func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Record, *session, error) {
+func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Record, *liveSession, error) {
 	leave, err := m.acquireStart(ctx, rec, "wake")
 	if err != nil {
 		return rec, nil, err
@@ -90,30 +109,15 @@ func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Reco
 	return rec, s, nil
 }
 
-// admitSession bounds the number of chats that are awake or waking, in total and of one owner.
-func (m *Manager) admitSession(ctx context.Context, rec state.Record) error {
+// awakeByOwner counts each owner's chats that have a session.
+func (m *Manager) awakeByOwner() map[string]uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := len(m.sessions)
-	for _, waking := range m.starting {
-		n += waking
+	awake := map[string]uint64{}
+	for _, s := range m.sessions {
+		awake[s.owner]++
 	}
-	if m.opt.MaxAwake > 0 && n >= m.opt.MaxAwake {
-		return fmt.Errorf("cannot wake another chat: %d chats are awake, of all owners, which is max_awake: put one to sleep: %w", n, chat.ErrBusy)
-	}
-	if err := m.bounded(ctx, quota.Awake, rec.Owner, m.awakeOf(rec.Owner), 1); err != nil {
-		return err
-	}
-	m.starting[rec.Owner]++
-	return nil
-}
-
-func (m *Manager) sessionAdmitted(rec state.Record) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.starting[rec.Owner]--; m.starting[rec.Owner] == 0 {
-		delete(m.starting, rec.Owner)
-	}
+	return awake
 }
 
 // Sleep ends the chat's session and everything in it; home and account stay.
@@ -139,7 +143,7 @@ func (m *Manager) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	if err := m.audit(ctx, rec, "sleep", "intent", nil); err != nil {
 		return chat.Chat{}, err
 	}
-	m.endRunsBecause(id, chat.EndedBySleep)
+	m.runs.Because(id, chat.EndedBySleep)
 	m.sayInLog(id, "the chat was put to sleep")
 	err = m.backwards(context.WithoutCancel(ctx), "sleep", awakeSteps(), rec)
 	if err := errors.Join(err, m.auditOutcome(ctx, rec, "sleep", nil, err)); err != nil {
@@ -149,7 +153,7 @@ func (m *Manager) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
 }
 
 // session is the chat's session, nil while it is asleep.
-func (m *Manager) session(id chat.ID) *session {
+func (m *Manager) session(id chat.ID) *liveSession {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sessions[id]

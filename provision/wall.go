@@ -8,9 +8,9 @@ import (
 	"github.com/chatd/chatd/netpolicy"
 )
 
-// wallPatience is how long [Wall] waits for the xtables lock. It is longer than a
+// wallTimeout is how long [Wall] waits for the xtables lock. It is longer than a
 // daemon's calls wait: at boot nobody comes after it to try again.
-const wallPatience = time.Minute
+const wallTimeout = time.Minute
 
 // Wall makes sure that packet rules stand for every uid of Options.UIDs, the only
 // option it reads: without a daemon nothing is allowed, beside one its policies
@@ -22,7 +22,7 @@ func Wall(ctx context.Context, opt Options) error {
 		return err
 	}
 	table, err := netpolicy.Open(netpolicy.Options{
-		Range: netpolicy.Range(opt.UIDs), ProbeUID: newManager(opt).probeUID(), LockWait: wallPatience,
+		Range: netpolicy.Range(opt.UIDs), ProbeUID: newManager(opt).probeUID(), LockWait: wallTimeout,
 	})
 	if err != nil {
 		return err

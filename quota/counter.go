@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Counter bounds how much each holder has at once.
+// Counter bounds how much each holder has simultaneously.
 type Counter struct {
 	limit uint64
 	mu    sync.Mutex
@@ -36,7 +36,7 @@ func (c *Counter) giveBack(holder string) {
 	}
 }
 
-// Held is how much each holder has who has any.
+// Held returns how much each holder has; it leaves out holders with none.
 func (c *Counter) Held() map[string]uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

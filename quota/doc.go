@@ -1,12 +1,13 @@
-// Package quota says how much one owner may have of what all owners share: chats, new chats
-// a minute, awake chats, streams, bytes in the run directory, and uids.
+// Package quota bounds one owner's share of common resources: chats, new chats a minute,
+// awake chats, streams, bytes in the run directory, and uids.
 //
-// [Limits] are the shares. Whoever counts something asks [Limits.Check] before it grows, and
-// a refusal is a [Spent], which names the share and what frees it. What nobody else counts is
-// counted here: by [Counter] what is held and given back, by [Rate] what happens in a minute.
+// [Limits] are the shares. A caller that counts a resource calls [Limits.Check] before it
+// grows; a refusal is a [Spent], which names the share and how to free some. This package
+// counts the rest: [Counter] resources that are held and given back, [Rate] acts in a minute.
+// [Limiter] bounds the simultaneous acts of all owners, and lets them take turns.
 //
 // # What it does not stop
 //
-// Several owners together can use up what there is: shares may add up to more than the host
-// has. Operators are bound by no share; what they make for an owner counts as that owner's.
+// Several owners together can exhaust a resource: shares may add up to more than the host
+// has. No share binds operators; a chat that they create for an owner counts for that owner.
 package quota

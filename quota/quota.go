@@ -41,7 +41,7 @@ func All() []Share { return []Share{Chats, Creates, Awake, Streams, RunBytes, UI
 // Limits are what one owner may have of each share; one that is missing or zero has no bound.
 type Limits map[Share]uint64
 
-// Check refuses want more of the share to an owner who has used of it.
+// Check returns a [Spent] if an owner that has used of the share would exceed it by want more.
 func (l Limits) Check(share Share, owner string, used, want uint64) error {
 	if limit := l[share]; limit > 0 && used+want > limit {
 		return &Spent{Share: share, Owner: owner, Used: used, Limit: limit}
@@ -49,7 +49,7 @@ func (l Limits) Check(share Share, owner string, used, want uint64) error {
 	return nil
 }
 
-// Uses lists how much each owner has of each share that he has any of.
+// Uses lists how much each owner has of each share; it leaves out those with none.
 func (l Limits) Uses(used map[Share]map[string]uint64) []chat.ShareUse {
 	uses := []chat.ShareUse{}
 	for _, share := range All() {
@@ -68,7 +68,7 @@ func Warning(u chat.ShareUse) string {
 	return fmt.Sprintf("%s: owner %s has %d of at most %d %s", s.Key(), chat.Quote(u.Owner), u.Used, u.Limit, words[s].counted)
 }
 
-// Spent is a share that is used up; it is [chat.ErrBusy].
+// Spent is the error of a used-up share; it is [chat.ErrBusy].
 type Spent struct {
 	Share       Share
 	Owner       string

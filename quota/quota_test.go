@@ -37,8 +37,7 @@ func TestSpent(t *testing.T) {
 	}
 }
 
-// What one holder takes, another does not miss, and what is given back, once or twice, is
-// there once.
+// A holder takes nothing from another, and a second giveBack has no effect.
 func TestCounter(t *testing.T) {
 	c := NewCounter(1)
 	back, ok := c.Take("ada")
@@ -58,8 +57,8 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// A bucket is spent at once, fills evenly, and is one holder's own. A clock that is set
-// back is no way to fill it, nor to lock anybody out.
+// A bucket can be spent immediately, fills evenly, and belongs to one holder. A clock that is set
+// back neither fills it nor blocks its holder.
 func TestRate(t *testing.T) {
 	now := time.Unix(1000, 0)
 	r := NewRate(60, func() time.Time { return now })

@@ -25,7 +25,7 @@ func NewRate(perMinute uint64, now func() time.Time) *Rate {
 	return &Rate{perMinute: float64(perMinute), now: now, buckets: map[string]bucket{}}
 }
 
-// Take counts one for the holder. Where none is left it counts nothing, and after is when
+// Take counts one for the holder. If none is left it counts nothing, and after is the time until
 // there is one again.
 func (r *Rate) Take(holder string) (after time.Duration, ok bool) {
 	if r.perMinute == 0 {
@@ -66,7 +66,7 @@ func (r *Rate) leftAt(holder string, now time.Time) float64 {
 	return min(r.perMinute, b.left+max(0, now.Sub(b.at).Minutes())*r.perMinute)
 }
 
-// dropFull forgets who has used nothing lately, so that names do not pile up.
+// dropFull removes full buckets, so that names do not pile up.
 func (r *Rate) dropFull(now time.Time) {
 	for holder := range r.buckets {
 		if r.leftAt(holder, now) >= r.perMinute {

@@ -17,7 +17,7 @@ type Ring struct {
 	half int64 // bytes in one file
 
 	mu      sync.Mutex
-	files   []file // at most two, the older first; the first begins where what is kept begins
+	files   []file // at most two, the older first
 	changed chan struct{}
 	removed bool
 }
@@ -28,8 +28,8 @@ func (f file) end() int64 { return f.from + f.size }
 
 func (f file) name() string { return fmt.Sprintf("%020d", f.from) }
 
-// Open finds what is kept in dir, which need not be there; it is made when something is
-// appended. size bounds what is kept, in bytes. A file that is not the ring's is removed.
+// Open opens the ring in dir, which need not exist: the first Append makes it. size bounds the
+// kept bytes. Open removes every other file in dir.
 func Open(dir string, size int64) (*Ring, error) {
 	r := &Ring{dir: dir, half: max(1, size/2), changed: make(chan struct{})}
 	entries, err := os.ReadDir(dir)
@@ -71,11 +71,11 @@ func (r *Ring) drop(n int) error {
 	return nil
 }
 
-// ErrRemoved is what is said of a ring after [Ring.Remove].
+// ErrRemoved is the error of a ring after [Ring.Remove].
 var ErrRemoved = errors.New("it was removed")
 
-// Remove removes the directory with all that is kept. Whoever still holds the ring cannot
-// bring it back.
+// Remove removes the directory with its content. A later Append on the ring fails, and does not
+// make it again.
 func (r *Ring) Remove() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,14 +132,14 @@ func (r *Ring) end() int64 {
 	return r.files[len(r.files)-1].end()
 }
 
-// wake tells everybody who waits that there is more.
+// wake notifies all waiters.
 func (r *Ring) wake() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// Bounds are the cursors of the first byte that is kept and of the one that comes next.
-// changed is closed when something is appended.
+// Bounds are the cursors of the first kept byte and of the next byte to come. The next Append
+// closes changed.
 func (r *Ring) Bounds() (start, end int64, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,8 +149,8 @@ func (r *Ring) Bounds() (start, end int64, changed <-chan struct{}) {
 	return start, r.end(), r.changed
 }
 
-// ReadAt fills p from the cursor on, or from the first byte that is kept if that one is not
-// any more: from says which it was. n is 0 where nothing comes after the cursor.
+// ReadAt fills p from the cursor on, or from the first kept byte if that is later; from is the
+// cursor it used. n is 0 at the end of the stream.
 func (r *Ring) ReadAt(p []byte, cursor int64) (n int, from int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,7 +187,7 @@ func (r *Ring) readFile(f file, p []byte, cursor int64) (int, error) {
 	}
 	n, err := in.ReadAt(p, cursor-f.from)
 	if errors.Is(err, io.EOF) && n < len(p) {
-		err = io.ErrUnexpectedEOF // somebody cut it
+		err = io.ErrUnexpectedEOF // the file was truncated
 	}
 	return n, errors.Join(err, in.Close())
 }

@@ -22,7 +22,7 @@ func waitTurn(ctx context.Context) (leave func(), err error) {
 	case checking <- struct{}{}:
 		return func() { <-checking }, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("cannot judge the command: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("cannot check the command: %w", context.Cause(ctx))
 	}
 }
 

@@ -88,7 +88,7 @@ func TestGuardChecksRuns(t *testing.T) {
 			} {
 				r.ran = nil
 				err := try(t.Context(), s)
-				if strings.Contains(s.Command, "((") { // no bash: it cannot be judged
+				if strings.Contains(s.Command, "((") { // no bash: it cannot be checked
 					if !errors.Is(err, chat.ErrInvalid) || len(r.ran) > 0 {
 						t.Errorf("%v: %v, %v", s, err, r.ran)
 					}
@@ -119,7 +119,7 @@ func TestRunsNotChecked(t *testing.T) {
 	}
 }
 
-// TestGuardChanges: after a reload the next command is judged by the new guard; what was compiled
+// TestGuardChanges: after a reload the next command is checked by the new guard; what was compiled
 // of old ones is bounded.
 func TestGuardChanges(t *testing.T) {
 	r := &fake{}
@@ -156,7 +156,7 @@ func TestExplainCommand(t *testing.T) {
 }
 
 // TestDueRunIsChecked: a due run is checked as its creator's, by the guard of that moment. What is
-// refused, or cannot be judged, is written down below and does not run.
+// refused, or cannot be checked, is written down below and does not run.
 func TestDueRunIsChecked(t *testing.T) {
 	by := chat.Caller{Name: "ada", Role: chat.RoleBridge}
 	for what, c := range map[string]struct {
@@ -164,9 +164,9 @@ func TestDueRunIsChecked(t *testing.T) {
 		want  string
 		rule  string
 	}{
-		"refused":          {guarded(false), "dangerous pattern", "privileges"},
-		"cannot be judged": {func(context.Context) (chat.Terms, error) { return chat.Terms{}, chat.ErrBusy }, "busy", ""},
-		"let pass":         {guarded(false, "sudo cat /etc/x"), "", ""},
+		"refused":           {guarded(false), "dangerous pattern", "privileges"},
+		"cannot be checked": {func(context.Context) (chat.Terms, error) { return chat.Terms{}, chat.ErrBusy }, "busy", ""},
+		"let pass":          {guarded(false, "sudo cat /etc/x"), "", ""},
 	} {
 		r, h := &fake{terms: c.terms}, noon()
 		as := make(chan chat.Caller, 9)
@@ -185,7 +185,7 @@ func TestDueRunIsChecked(t *testing.T) {
 		k.Close()
 		d := r.begun[0]
 		if got := <-as; got != by {
-			t.Errorf("%s: judged as %+v", what, got)
+			t.Errorf("%s: checked as %+v", what, got)
 		}
 		if c.want == "" {
 			if d.Refused != nil || fmt.Sprint(d.Named) != "[{/etc/x false}]" {
@@ -215,7 +215,7 @@ func TestChecksAreBounded(t *testing.T) {
 	_, explain := c.Explain(gone, "a", chat.Question{Command: "ls"})
 	for what, err := range map[string]error{"a run": ways(c)["a run"](gone, chat.RunSpec{Command: "ls"}), "explain": explain} {
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%s was judged beyond the bound: %v", what, err)
+			t.Errorf("%s was checked beyond the bound: %v", what, err)
 		}
 	}
 }

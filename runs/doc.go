@@ -1,15 +1,14 @@
-// Package runs is what the front does with commands and schedules before chatd-root hears of
-// them. [Open] makes a [Chats] of a [broker.Root].
+// Package runs handles commands and schedules in the front before they reach chatd-root. [Open]
+// makes a [Chats] of a [broker.Root].
 //
-// It reads each command: the guard of the profile refuses some, and of the others it finds the
-// paths that they name, for the file rules that chatd-root has. It has the clock of schedules:
-// what reads a cron expression or knows a time zone is on this side. A time that has come is
-// judged, begun and awaited by calls of Root. Each leaves a record from which the next process
-// goes on: a clock that ends loses no time and no result.
+// It parses each command: the profile's guard refuses some, and in the others it finds the paths
+// for chatd-root's file rules. It has the clock of schedules: cron expressions and time zones are
+// parsed on this side. Calls of Root check, begin and await a run that is due. Each leaves a record
+// from which the next process continues: a clock that ends loses no time and no result.
 //
-// And it reads what runs print ([Streams]), from descriptors that chatd-root gives away: it keeps
-// head and tail, within a bound on all runs, and makes texts and frames of them. To a run's
-// standard input it writes what callers send, in the same way. File tools are package fileops.
+// It also reads the output of runs ([Streams]), from descriptors that chatd-root passes: it keeps
+// head and tail, within a bound on all runs, as texts and frames. It writes callers' input to runs
+// in the same way. File tools are package fileops.
 //
 // # Runs as
 //
@@ -18,6 +17,6 @@
 // # What it does not stop
 //
 // The check of commands is advice for well-meaning agents, as package guard has it, and limits
-// nothing: chatd-root cannot know whether a command was read, or whether a time has come. A front
-// that is taken over lets both pass. Text that is typed into a terminal is not read.
+// nothing: chatd-root cannot know whether a command was checked, or whether a schedule is due. A
+// compromised front skips both checks. Text that is typed into a terminal is not checked.
 package runs

@@ -25,7 +25,7 @@ func (c *Chats) kept(id chat.ID, name string) (k chat.StoredSchedule, when sched
 	return k, when, err == nil
 }
 
-// ownerOf is whose slots the runs of a chat take; those of one that is gone are nobody's.
+// ownerOf is the owner whose slots the chat's runs take; empty if the schedule is gone.
 func (c *Chats) ownerOf(id chat.ID, name string) string {
 	k, _, _ := c.kept(id, name)
 	return k.Owner
@@ -74,8 +74,8 @@ func (c *Chats) run(ctx context.Context, due schedule.Due, skipped func() uint64
 	}
 }
 
-// takeDue judges the command of a time that has come, and has its run begin. When ctx ends before,
-// the time is not taken, and the next clock takes it.
+// takeDue checks the command of a due schedule, and begins its run. If ctx ends before, the next
+// clock takes the time.
 func (c *Chats) takeDue(ctx context.Context, d chat.DueSchedule) (running bool, err error) {
 	err = c.insist(ctx, func() (err error) {
 		if !d.GoesOn {
@@ -89,7 +89,7 @@ func (c *Chats) takeDue(ctx context.Context, d chat.DueSchedule) (running bool, 
 	return running, err
 }
 
-// checkDue judges the command of a time that has come, as the caller who made the schedule.
+// checkDue checks the command of a due schedule for the caller that created it.
 func (c *Chats) checkDue(
 	ctx context.Context, d chat.DueSchedule,
 ) ([]chat.NamedPath, *chat.RefusedDue, error) {
@@ -105,13 +105,13 @@ func (c *Chats) checkDue(
 	if errors.As(err, &refused.Denial); chat.KindOf(err) != nil {
 		refused.Reason = chat.ErrorText(err)
 	} else {
-		c.log.Error("cannot judge a scheduled run", "chat", d.Chat, "schedule", d.ID, "error", err)
+		c.log.Error("cannot check a scheduled run", "chat", d.Chat, "schedule", d.ID, "error", err)
 	}
 	return nil, refused, nil
 }
 
-// insist makes a call again that did not reach chatd-root, as when callers take all places there:
-// a time that has come must not be lost by that. To take a time twice is refused there.
+// insist repeats a call that did not reach chatd-root, for example because callers took all places:
+// a due time must not be lost. chatd-root refuses to take a time twice.
 func (c *Chats) insist(ctx context.Context, call func() error) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		err := call()

@@ -22,7 +22,7 @@ func (s *Streams) WriteStdin(
 		return copyTo(ctx, run, to, body)
 	})
 	if err != nil {
-		_ = body.Close() // its reader may wait for what nobody wants any more
+		_ = body.Close() // its reader may wait for input that is no longer needed
 	}
 	return err
 }
@@ -30,7 +30,7 @@ func (s *Streams) WriteStdin(
 // copyTo copies body to a run, until ctx ends, and closes the run's end.
 func copyTo(ctx context.Context, run string, to stream.Input, body io.ReadCloser) error {
 	defer to.W.Close() // nothing is kept back
-	// Neither a run that is over nor a caller who is gone is waited for.
+	// The end of the run or of its caller unblocks both reads and writes.
 	defer context.AfterFunc(ctx, func() {
 		_ = body.Close()
 		_ = to.W.SetWriteDeadline(time.Unix(1, 0))

@@ -73,10 +73,10 @@ func (s *Streams) openKept(ctx context.Context, id chat.ID, run string) (stream.
 	return o, err
 }
 
-// followEvery is how often a run that is followed is looked at.
+// followEvery is the polling interval of a followed run.
 const followEvery = 30 * time.Millisecond
 
-// FollowRun is [broker.Chats]. A run may be followed by many, and whoever goes away ends nothing.
+// FollowRun is [broker.Chats]. Several callers may follow a run, and none that leaves ends it.
 // Frame.Missing counts the bytes before a frame that are not kept any more.
 func (s *Streams) FollowRun(
 	ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame),

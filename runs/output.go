@@ -12,16 +12,16 @@ import (
 	"github.com/chatd/chatd/stream"
 )
 
-// Bounds on what is kept of the output of runs, in bytes: of all, and of one caller's. Both leave
-// the front room below the limit of its cgroup.
+// Bounds on the kept output of runs, in bytes: of all runs, and of one caller's. Both leave room
+// below the front's cgroup limit.
 const (
 	maxOutput     = 384 << 20
 	maxOutputEach = 96 << 20
-	// leastOutput is what a run is sure to have of that.
+	// leastOutput is each run's guaranteed part of it.
 	leastOutput = 2 * 64 << 10
 )
 
-// Streams reads what runs print, from the descriptors that a [broker.Root] gives away. It checks no
+// Streams reads the output of runs from the descriptors that a [broker.Root] passes. It checks no
 // command: [Chats] does, before.
 type Streams struct {
 	below broker.Streams

@@ -12,7 +12,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// flood are runs that print more than anybody keeps, and wait for each other's end.
+// flood are runs that print more than is kept, and wait for each other's end.
 type flood struct {
 	broker.Streams
 	printed chan struct{}
@@ -40,7 +40,7 @@ func (f flood) Run(
 }
 
 // TestOutputIsBounded: of a run no more than its output_max is kept, of all runs of a caller no
-// more than is one caller's, and one more is refused; another caller has his own.
+// more than is one caller's, and one more is refused; another caller has its own bound.
 func TestOutputIsBounded(t *testing.T) {
 	f := flood{printed: make(chan struct{}, 100), end: make(chan struct{})}
 	s := NewStreams(f)

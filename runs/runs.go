@@ -18,11 +18,11 @@ import (
 
 // Options are those of [Open]; the zero value is of use.
 type Options struct {
-	// Clock is what schedules go by; the zero value is the host's.
+	// Clock is the clock of schedules; the zero value is the host's.
 	Clock schedule.Clock
 	// Slots bounds how many scheduled runs there are at once; 0 is 16.
 	Slots int
-	// Log hears what could not be written down; nil hears nothing.
+	// Log receives errors of records that could not be written; nil discards them.
 	Log *slog.Logger
 }
 
@@ -33,7 +33,7 @@ const (
 	spread = 10 * time.Second
 )
 
-// Chats is a [broker.Root] whose commands are judged and whose schedules have a clock: a
+// Chats is a [broker.Root] whose commands are checked and whose schedules have a clock: a
 // [broker.Chats].
 type Chats struct {
 	root
@@ -55,7 +55,7 @@ type root = broker.Root
 
 var _ broker.Chats = (*Chats)(nil)
 
-// Open has the schedules that are kept come due once [Chats.Begin] is called.
+// Open loads the stored schedules, which come due once [Chats.Begin] is called.
 func Open(ctx context.Context, below broker.Root, opt Options) (*Chats, error) {
 	c := &Chats{root: below, streams: NewStreams(below), clock: opt.Clock}
 	c.Tools = fileops.New(below)
@@ -96,8 +96,7 @@ func (c *Chats) load(k chat.StoredSchedule) {
 	}
 }
 
-// Begin has schedules begin when they come due, until [Chats.Close]. To call it again changes
-// nothing.
+// Begin starts schedules when they come due, until [Chats.Close]. A second call has no effect.
 func (c *Chats) Begin() { c.begin() }
 
 // serve is the clock.
@@ -109,8 +108,7 @@ func (c *Chats) serve(begun <-chan struct{}) {
 	}
 }
 
-// Close has no more begin, and returns when nothing waits for a run. Runs that are under way
-// go on.
+// Close begins no more runs, and returns when nothing waits for one. Current runs continue.
 func (c *Chats) Close() {
 	c.stop()
 	c.done.Wait()

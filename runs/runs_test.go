@@ -162,7 +162,7 @@ func opened(t *testing.T, r *fake, h *hand) *Chats {
 func rootOf(r *fake) broker.Root {
 	return struct {
 		broker.Base
-		broker.Judged
+		broker.Checks
 		broker.Streams
 		broker.FileTools
 	}{r, r, apitest.Streams{Of: r}, apitest.FileTools{Of: r}}
@@ -215,7 +215,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestDueIsNotLost: a time that comes while chatd-root takes no call begins when it takes one
+// TestDueIsNotLost: a run that is due while chatd-root takes no call begins when it takes one
 // again.
 func TestDueIsNotLost(t *testing.T) {
 	r, h := &fake{}, noon()
@@ -236,8 +236,8 @@ func TestDueIsNotLost(t *testing.T) {
 	r.await(t, "end")
 }
 
-// TestCloseLeavesARun: a run that is under way when the clock ends is not written down as ended,
-// and the next clock waits for it.
+// TestCloseLeavesARun: a run in progress when the clock ends is not recorded as ended, and the next
+// clock waits for it.
 func TestCloseLeavesARun(t *testing.T) {
 	r, h := &fake{}, noon()
 	c := opened(t, r, h)

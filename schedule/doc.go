@@ -1,12 +1,10 @@
-// Package schedule says when commands of chats come due, and has them begin: cron
-// expressions, intervals and single times ([Parse]), and a [Runner] that waits for the
-// next of all of them.
+// Package schedule computes when commands of chats are due, and starts them: cron expressions,
+// intervals and single times ([Parse]), and a [Runner] that waits for the next of all of them.
 //
-// The runner keeps one heap and one timer, whatever the number of chats. Of a schedule
-// it holds its names and its next time and nothing else; what it runs, and how it went,
-// is kept by whoever it calls ([Options]). At most Slots runs are under way over all
-// chats, and one of each chat; what comes due beyond that waits, first come, first
-// served.
+// The runner keeps one heap and one timer, whatever the number of chats. It holds only the names
+// and the next time of a schedule; the callbacks ([Options]) keep its command and its results. At
+// most Slots runs are under way over all chats, and one of each chat; what comes due beyond that
+// waits, first come, first served.
 //
 // # What the clock may do
 //
@@ -24,7 +22,7 @@
 //
 // # What it does not stop
 //
-// It judges, limits and audits nothing: that is done where runs are. It does not know
-// whether a chat is there. A run that never ends holds its slot: who is called bounds
-// it. It is exact to the second, and later where slots are full.
+// It checks, limits and audits nothing: the code that starts runs does. It does not know whether a
+// chat exists. A run that never ends holds its slot: the callback must bound it. It is exact to the
+// second, and late when slots are full.
 package schedule

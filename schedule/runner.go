@@ -14,7 +14,7 @@ import (
 // the sleep of the host.
 const look = 30 * time.Second
 
-// Clock is where time comes from; [WallClock], or a test's own.
+// Clock is the source of time: [WallClock], or a test's own.
 type Clock struct {
 	Now func() time.Time
 	// After is [time.After].
@@ -37,16 +37,16 @@ type Due struct {
 	UnderWay bool
 }
 
-// Options are what a [Runner] asks, and what it calls.
+// Options are a [Runner]'s settings and callbacks.
 type Options struct {
 	Clock Clock
 	// Slots is how many runs there are at once.
 	Slots int
-	// Owner says whose a schedule's chat is; one owner's runs take three quarters of the slots at
-	// most, however many of them wait. Nil, a chat is nobody's.
+	// Owner returns the owner of a schedule's chat. One owner's runs take at most three quarters of
+	// the slots, however many wait. With nil a chat has no owner.
 	Owner func(id chat.ID, schedule string) string
-	// Spread is how much later than its time a schedule that is added with spread may
-	// begin, each by its own amount: not all of a minute shall begin at its first second.
+	// Spread is how much later than its time a schedule that is added with spread may begin, each
+	// by its own amount, so that they do not all begin in a minute's first second.
 	Spread time.Duration
 	// After says when a schedule that is due at one time comes due after now, and how
 	// many of its times lie between; ok is false for one that is gone. It and Resume may take
@@ -73,8 +73,8 @@ type Runner struct {
 	chats   map[chat.ID]*turns
 	ready   []*entry // due, and their chat's turn; in order
 	running int
-	owned   map[string]int      // how many of the runs are whose
-	parked  map[string][]*entry // ready, when their owner had as many runs as he may
+	owned   map[string]int      // how many runs each owner has
+	parked  map[string][]*entry // ready, when their owner had the most runs allowed
 }
 
 // entry is one schedule.
@@ -99,7 +99,7 @@ func NewRunner(opt Options) *Runner {
 	return &Runner{opt: opt, stir: make(chan struct{}, 1), chats: map[chat.ID]*turns{}, owned: map[string]int{}, parked: map[string][]*entry{}}
 }
 
-// Add has a schedule come due at next, in place of any of that name. Zero is never. With
+// Add adds a schedule that is due at next, and replaces one of that name. Zero means never. With
 // spread it begins within [Options].Spread.
 func (r *Runner) Add(id chat.ID, schedule string, next time.Time, spread bool) {
 	r.mu.Lock()
@@ -141,14 +141,14 @@ func (r *Runner) enter(id chat.ID, schedule string, next time.Time, spread bool)
 	return t, e
 }
 
-// Remove takes a schedule away. A run of it that is under way goes on.
+// Remove removes a schedule. Its current run continues.
 func (r *Runner) Remove(id chat.ID, schedule string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.remove(id, schedule)
 }
 
-// RemoveChat takes all schedules of a chat away.
+// RemoveChat removes all schedules of a chat.
 func (r *Runner) RemoveChat(id chat.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,8 +178,8 @@ func (r *Runner) leave(id chat.ID, t *turns) {
 	}
 }
 
-// Look says when a schedule comes due next, and how many times it skipped that nobody
-// has taken yet; ok is false for one that does not come due any more.
+// Look returns when a schedule is due next, and how many skipped times were not reported yet; ok is
+// false for one that is never due again.
 func (r *Runner) Look(id chat.ID, schedule string) (next time.Time, skipped uint64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

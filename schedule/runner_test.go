@@ -83,7 +83,7 @@ func (w *world) want(runs ...string) {
 	}
 }
 
-// ended ends the one run that is under way, after which nobody has a turn.
+// ended ends the one current run, after which no schedule has a turn.
 func (w *world) ended() (skipped uint64) {
 	w.t.Helper()
 	w.end <- struct{}{}
@@ -116,7 +116,7 @@ func TestOneAtATime(t *testing.T) {
 	w.want(string(id(1)) + "/b")
 }
 
-// What comes due while its own run goes on is skipped and counted, not queued.
+// TestSkipped: a time that comes during the schedule's own run is skipped and counted, not queued.
 func TestSkipped(t *testing.T) {
 	w := newWorld(t, 10)
 	w.Add(id(1), "a", noon.Add(every), true)
@@ -135,7 +135,7 @@ func TestSkipped(t *testing.T) {
 	w.want(string(id(1)) + "/a")
 }
 
-// What was missed is caught up once, and the rest is counted.
+// TestMissed: missed times are caught up by one run, and the rest are counted.
 func TestMissed(t *testing.T) {
 	w := newWorld(t, 10)
 	w.Add(id(1), "a", noon.Add(every), true)
@@ -217,8 +217,8 @@ func TestThousandsOfTheSameMinute(t *testing.T) {
 	}
 }
 
-// What is removed does not begin, also when it waits for its turn; what is gone for the
-// one who is asked is forgotten.
+// TestRemoved: a removed schedule does not begin, even if it waits for its turn; one that After
+// reports as gone is forgotten.
 func TestRemoved(t *testing.T) {
 	w := newWorld(t, 1)
 	w.Add(id(1), "a", noon, true)

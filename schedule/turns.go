@@ -24,8 +24,8 @@ func (r *Runner) resume(now time.Time) {
 	}
 }
 
-// unlocked calls do without the lock: thousands of schedules are asked for one after the
-// other, and who adds or looks at one does not wait for all of them.
+// unlocked calls do without the lock: thousands of schedules may be computed in turn, and callers
+// of Add or Look do not wait for all of them.
 func (r *Runner) unlocked(do func()) {
 	r.mu.Unlock()
 	defer r.mu.Lock()
@@ -89,8 +89,8 @@ func (r *Runner) begin() {
 	}
 }
 
-// share is how many runs one owner may have at once: some slots are left for the others,
-// for a run may take an hour.
+// share is how many simultaneous runs one owner may have: some slots are left for others, because a
+// run may take an hour.
 func (r *Runner) share() int { return max(1, r.opt.Slots-max(1, r.opt.Slots/4)) }
 
 // unpark has the owner of a run that has ended begin the next of his that waits for it: it

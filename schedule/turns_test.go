@@ -9,9 +9,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestAttackSlots: whose chats are many, and whose runs never end, leaves some slots to the
-// others, whatever came due first; and takes his own up again as his runs end, also where
-// who waits next was removed.
+// TestAttackSlots: an owner of many chats whose runs never end leaves some slots to others,
+// whatever is due first. As its runs end, its next ones begin, even if the first in its line was
+// removed.
 func TestAttackSlots(t *testing.T) {
 	w := newWorld(t, 4)
 	w.opt.Owner = func(c chat.ID, _ string) string { return map[bool]string{true: "greedy", false: "other"}[c >= id(100)] }
@@ -45,7 +45,7 @@ func TestAttackSlots(t *testing.T) {
 	for n := range 15 {
 		w.Remove(id(104+n), "a")
 	}
-	// Of the four that are under way it is not known which ends.
+	// Any of the four current runs may end.
 	for range 4 {
 		ends()
 	}
@@ -127,9 +127,9 @@ func TestGoOnHasTheTurn(t *testing.T) {
 	w.want(string(id(1)) + "/b")
 }
 
-// TestAttackMissed: however long it takes to say when a schedule comes due again, nobody
-// who adds one, looks at one or removes one waits for it; and one that is removed, or made
-// anew, meanwhile is not brought back.
+// TestAttackMissed: however long After takes for a schedule, callers that add, look at or remove
+// schedules do not wait for it; and a schedule that is removed or replaced meanwhile is not
+// restored.
 func TestAttackMissed(t *testing.T) {
 	w := newWorld(t, 1)
 	after, asked := w.opt.After, 0

@@ -30,12 +30,12 @@ var descriptors = map[string]string{
 
 const wantCron = "want five fields as in \"30 9 * * 1-5\" (minute hour day-of-month month day-of-week), or @hourly, @daily, @weekly, @monthly, @yearly"
 
-// cronField is all that a field may be made of. What the parser takes beyond that, as a
-// time zone in front, is a field of its own here.
+// cronField has the characters of a field. The parser's extensions, such as a leading time zone,
+// are separate fields here.
 var cronField = regexp.MustCompile(`^[0-9A-Za-z*,/-]+$`)
 
-// Parse reads the spec of a schedule that was made at made. What cannot be meant is a
-// [chat.ErrInvalid] that names the field and what was expected.
+// Parse reads the spec of a schedule that was made at made. An invalid spec is a [chat.ErrInvalid]
+// that names the field and the expectation.
 func Parse(s chat.ScheduleSpec, made time.Time) (When, error) {
 	if err := s.Validate(); err != nil {
 		return When{}, err

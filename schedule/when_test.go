@@ -67,7 +67,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// What cannot be meant names the field and says what was expected.
+// The error of an invalid spec names the field and the expectation.
 func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct {
 		spec chat.ScheduleSpec

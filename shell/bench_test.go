@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// BenchmarkCheckCommand is one command, judged by 1,000 rules that are not about it.
+// BenchmarkCheckCommand is one command, checked by 1,000 rules that are not about it.
 func BenchmarkCheckCommand(b *testing.B) {
 	var rules strings.Builder
 	rules.WriteString("access:\n  mode: first-match\n  rules:\n")

@@ -24,7 +24,7 @@ const (
 
 // Arg is a word of a command after quotes are taken away and constants are put in.
 type Arg struct {
-	// Text is the word; what cannot be known is a * in it.
+	// Text is the word, with * in place of unknown parts.
 	Text string
 	// Pattern is the word as path.Match wants it if it has wildcards or something
 	// unknown; empty if Text is all there is.
@@ -47,7 +47,7 @@ type Call struct {
 	Uses         Use
 }
 
-// Walk is what was found in a command.
+// Walk is the result of walking a command.
 type Walk struct {
 	// Calls are in the order in which a shell comes to them.
 	Calls []Call
@@ -56,8 +56,7 @@ type Walk struct {
 	Paths []string
 }
 
-// Calls goes through a shell command of somebody with this home who is in cwd. What
-// was found before an error is there too.
+// Calls walks a shell command with this home and cwd. On an error it returns what it found before.
 func Calls(command, home, cwd string) (Walk, error) {
 	x := newExtractor()
 	x.gather = true
@@ -123,7 +122,7 @@ func (x *extractor) emit(sh *shell, args []word) {
 		return
 	}
 	if len(x.calls) == maxFound {
-		x.tooFar = fmt.Errorf("cannot judge the command: want at most %d commands in it: %w", maxFound, chat.ErrInvalid)
+		x.tooFar = fmt.Errorf("cannot check the command: want at most %d commands in it: %w", maxFound, chat.ErrInvalid)
 		return
 	}
 	c := Call{Home: sh.home, Cwd: sh.cwd, From: sh.from, Uses: x.scope.uses, Writes: x.scope.writes, Within: x.scope.within}

@@ -117,7 +117,7 @@ func TestCallPaths(t *testing.T) {
 	}
 }
 
-// TestCallBounds: what a command has the walk hold is bounded.
+// TestCallBounds: the memory that a walk of a command holds is bounded.
 func TestCallBounds(t *testing.T) {
 	for command, want := range map[string]string{
 		strings.Repeat("a;", maxFound+1):                         "want at most 10000 commands",

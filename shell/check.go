@@ -26,9 +26,9 @@ func NamedByArgv(home, cwd string, argv []string) ([]chat.NamedPath, error) {
 	return x.found, x.tooFar
 }
 
-// CheckCommand says whether a shell may be given a command: whether the rules allow each
-// path that is found in it for Bash. Verdict.Paths are those. What was found in a
-// command that is not bash to its end is judged; without a deny that is an error.
+// CheckCommand reports whether the rules allow a shell command: each path that is found in it, for
+// Bash. Verdict.Paths are those. What was found in a command that is not bash to its end is
+// checked; without a deny that is an error.
 func CheckCommand(rs *filerules.Ruleset, command string) (filerules.Verdict, error) {
 	named, err := Named(rs.Scope().Home, rs.Scope().Cwd, command)
 	return check(rs, named, err)
@@ -41,7 +41,7 @@ func CheckArgv(rs *filerules.Ruleset, argv []string) (filerules.Verdict, error) 
 	return check(rs, named, err)
 }
 
-// check judges what was found, up to err.
+// check checks what was found, up to err.
 func check(rs *filerules.Ruleset, named []chat.NamedPath, found error) (filerules.Verdict, error) {
 	v, err := rs.CheckNamed(named)
 	if err = cmp.Or(found, err); err != nil && !v.Denied() {

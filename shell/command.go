@@ -12,7 +12,7 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// Bounds on a command that is judged. The parser is recursive.
+// Bounds on a command that is checked. The parser is recursive.
 const (
 	maxCommand = 128 << 10
 	maxFound   = chat.MaxNamed
@@ -31,7 +31,7 @@ type shell struct {
 	// from are the programs whose output it reads, stdin that output if it is known.
 	from  []string
 	stdin *string
-	// toFile: what it prints goes to a file.
+	// toFile means that its output goes to a file.
 	toFile bool
 	// sizes are the bytes of the variables that were set here, and not in a shell around it.
 	sizes map[string]int
@@ -72,7 +72,7 @@ func (x *extractor) add(sh *shell, w word) {
 		return
 	}
 	if len(x.found) == maxFound || len(f.Text) > chat.MaxNamedPath {
-		x.tooFar = fmt.Errorf("cannot judge the command: want at most %d paths of at most %d bytes: %w", maxFound, chat.MaxNamedPath, chat.ErrInvalid)
+		x.tooFar = fmt.Errorf("cannot check the command: want at most %d paths of at most %d bytes: %w", maxFound, chat.MaxNamedPath, chat.ErrInvalid)
 		return
 	}
 	if !x.spendBytes(len(f.Text)) || !x.spend(&x.spent.found, len(f.Text), chat.MaxNamedBytes, "bytes of paths") {
@@ -88,16 +88,16 @@ func newExtractor() *extractor { return &extractor{seen: map[chat.NamedPath]bool
 // as a shell would.
 func (x *extractor) script(sh *shell, text string) error {
 	if x.depth == maxScripts {
-		return fmt.Errorf("cannot judge the command: want at most %d scripts within each other: %w", maxScripts, chat.ErrInvalid)
+		return fmt.Errorf("cannot check the command: want at most %d scripts within each other: %w", maxScripts, chat.ErrInvalid)
 	}
 	if len(text) > maxCommand || strings.IndexByte(text, 0) >= 0 {
-		return fmt.Errorf("cannot judge the command: want at most %d bytes and no NUL: %w", maxCommand, chat.ErrInvalid)
+		return fmt.Errorf("cannot check the command: want at most %d bytes and no NUL: %w", maxCommand, chat.ErrInvalid)
 	}
 	if strings.Count(text, "(")+strings.Count(text, "{")+strings.Count(text, "`") > maxOpen {
-		return fmt.Errorf("cannot judge the command: want at most %d of ( { ` in it: %w", maxOpen, chat.ErrInvalid)
+		return fmt.Errorf("cannot check the command: want at most %d of ( { ` in it: %w", maxOpen, chat.ErrInvalid)
 	}
 	if x.read += len(text); x.read > maxScript {
-		return fmt.Errorf("cannot judge the command: want scripts of at most %d bytes in all: %w", maxScript, chat.ErrInvalid)
+		return fmt.Errorf("cannot check the command: want scripts of at most %d bytes in all: %w", maxScript, chat.ErrInvalid)
 	}
 	x.depth++
 	defer func() { x.depth-- }()

@@ -14,8 +14,7 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// commands are the paths that are found in each command, for somebody with home
-// /home/u who is in /home/u/w.
+// commands are the paths that are found in each command, with home /home/u and cwd /home/u/w.
 var commands = []struct{ says, command, paths string }{
 	{"file commands", "cat a b", "/home/u/w/a /home/u/w/b"},
 	{"file commands", "less ~/x; head -n 5 y; tail -c 10 z", "/home/u/x /home/u/w/y /home/u/w/z"},
@@ -198,7 +197,7 @@ func TestCheckCommand(t *testing.T) {
 	}
 }
 
-// TestStartedIn: a command's directory is judged, and is where its paths begin.
+// TestStartedIn: a command's directory is checked, and is where its paths begin.
 func TestStartedIn(t *testing.T) {
 	rs := ruleset(t, "access: {useDefaults: false, deny: ['~/keys/**', w/x]}", "/home/u", "/home/u")
 	for dir, want := range map[string]string{"/home/u": "", "/home/u/keys": "/home/u/keys", "/home/u/keys/d": "/home/u/keys/d", "/home/u/w": "/home/u/w/x", "/srv": ""} {
@@ -215,7 +214,7 @@ func TestStartedIn(t *testing.T) {
 	}
 }
 
-// TestLinks: a path of a command is judged by both of its names, and .. is followed through
+// TestLinks: a path of a command is checked by both of its names, and .. is followed through
 // links before it is folded away.
 func TestLinks(t *testing.T) {
 	p, err := filerules.Load("p.yaml", []byte("access: {useDefaults: false, deny: [/real]}"))
@@ -238,7 +237,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// A command cannot make the judge work without end, and what it could not look at
+// A command cannot make the check work without end, and what it could not look at
 // is no allow.
 func TestCommandBounds(t *testing.T) {
 	rs := ruleset(t, "", "/home/u", "/home/u/w")
@@ -271,7 +270,7 @@ func paths(n int) string {
 	return b.String()
 }
 
-// FuzzCommand wants paths that can be judged, and that what one path of a command
+// FuzzCommand wants paths that can be checked, and that what one path of a command
 // denies denies the command.
 func FuzzCommand(f *testing.F) {
 	for _, c := range commands {

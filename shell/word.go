@@ -70,7 +70,7 @@ func (w word) list() []word {
 // arg is what one argument stands for after braces are written out.
 func (x *extractor) arg(sh *shell, w *syntax.Word) []word {
 	if braces := countBraces(w); braces > maxBraces {
-		x.tooFar = fmt.Errorf("cannot judge the command: want at most %d braces in a word, got %d: %w", maxBraces, braces, chat.ErrInvalid)
+		x.tooFar = fmt.Errorf("cannot check the command: want at most %d braces in a word, got %d: %w", maxBraces, braces, chat.ErrInvalid)
 		return nil
 	} else if braces > 0 {
 		syntax.SplitBraces(w)
@@ -226,8 +226,8 @@ func unquoted(sh *shell, s string, first bool) word {
 	return w
 }
 
-// homeOf is what a tilde-prefix stands for. The home of somebody else is not known: it is an
-// absolute directory, and none of this user's.
+// homeOf is what a tilde-prefix stands for. Another user's home is unknown: it is an absolute
+// directory, and none of this user's.
 func homeOf(sh *shell, prefix string) word {
 	switch prefix {
 	case "~", "~" + path.Base(sh.home):

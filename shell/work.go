@@ -6,10 +6,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Bounds on what a text makes of itself, for it is judged by a daemon that everybody
-// shares: "xargs xargs xargs …" is a command for each of its words, each with all the
-// words behind it (120 KiB took 7 GB and four minutes, tried), and each side of a pipe
-// takes over all variables.
+// Bounds on what a text makes of itself, because a daemon that all chats share checks it: "xargs
+// xargs xargs …" is a command for each of its words, each with all the words behind it (120 KiB
+// took 7 GB and four minutes, tried), and each side of a pipe takes over all variables.
 const (
 	maxArgs   = 1 << 18  // words of all commands together
 	maxCopies = 1 << 20  // variables taken over by subshells
@@ -21,10 +20,10 @@ const (
 // spent is what was made of the text so far.
 type spent struct{ args, copies, bytes, joined, looks, found int }
 
-// spend adds to what was made, and says in tooFar when it is too much.
+// spend adds n to a count, and records in tooFar that it exceeds its bound.
 func (x *extractor) spend(on *int, n, most int, what string) bool {
 	if *on += n; *on > most && x.tooFar == nil {
-		x.tooFar = fmt.Errorf("cannot judge the command: want at most %d %s in it: %w", most, what, chat.ErrInvalid)
+		x.tooFar = fmt.Errorf("cannot check the command: want at most %d %s in it: %w", most, what, chat.ErrInvalid)
 	}
 	return *on <= most
 }

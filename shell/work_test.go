@@ -19,7 +19,7 @@ func variables(n int, value string) string {
 }
 
 // TestWorkIsBounded: what a text makes of itself is bounded, and not only the text. Each
-// of these took seconds, and some gigabytes; a quarter of each is judged.
+// of these took seconds, and some gigabytes; a quarter of each is checked.
 func TestWorkIsBounded(t *testing.T) {
 	long := "a=" + strings.Repeat("x", 30_000) + ";"
 	rs := ruleset(t, "", "/home/u", "/home/u")

@@ -15,29 +15,27 @@ const (
 	argsOffset = 16
 )
 
-// newNamespaces are the CLONE_NEW flags of clone(2) and unshare(2).
-// CLONE_NEWTIME shares its bit with clone's signal number, and counts for
-// unshare alone.
+// newNamespaces are the CLONE_NEW flags of clone(2) and unshare(2). CLONE_NEWTIME applies to
+// unshare alone: clone uses its bit for the signal number.
 const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// argumentRules judge calls by their arguments. They compare the low 32 bits
-// only: each of these arguments is an int or unsigned int, of which the kernel
-// drops the rest. numbers are those of this architecture, some of which have no
-// mknod(2) and no constant for it. may is what the profile opens of what others refuse.
+// argumentRules check calls by their arguments. They compare only the low 32 bits: each of these
+// arguments is an int or unsigned int, of which the kernel drops the rest. numbers are the call
+// numbers of this architecture, which may lack mknod(2). may is what the profile allows.
 func argumentRules(numbers map[string]int, may Opened) []bpf.Instruction {
 	rules := [][]bpf.Instruction{
-		// Typing into a terminal that somebody else reads, and line disciplines.
+		// TIOCSTI and TIOCLINUX type into a terminal; TIOCSETD loads line disciplines.
 		rule(unix.SYS_IOCTL, anyOf(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD)),
 		rule(unix.SYS_SOCKET, socketRule(may.Netlink)),
 		rule(unix.SYS_SOCKETPAIR, oneOf(0, unix.EPERM, unix.AF_UNIX)),
 		rule(unix.SYS_CLONE, append(anyBit(0, unix.EPERM, newNamespaces), sharedFilesRule()...)),
 		rule(unix.SYS_UNSHARE, anyBit(0, unix.EPERM, newNamespaces|unix.CLONE_NEWTIME)),
-		// Its flags are behind a pointer, where no filter sees them; on ENOSYS a C
+		// clone3 takes its flags by a pointer, which no filter can follow; on ENOSYS a C
 		// library falls back to clone.
 		rule(unix.SYS_CLONE3, []bpf.Instruction{refuseWith(unix.ENOSYS)}),
-		// Data in the SYN is delivered before the reply is judged by package
-		// netpolicy. EOPNOTSUPP is what a kernel without fast open says.
+		// Data in the SYN is delivered before package netpolicy checks the reply. A kernel
+		// without fast open returns EOPNOTSUPP.
 		rule(unix.SYS_SENDTO, anyBit(3, unix.EOPNOTSUPP, unix.MSG_FASTOPEN)),
 		rule(unix.SYS_SENDMSG, anyBit(2, unix.EOPNOTSUPP, unix.MSG_FASTOPEN)),
 		rule(unix.SYS_SENDMMSG, anyBit(3, unix.EOPNOTSUPP, unix.MSG_FASTOPEN)),
@@ -45,8 +43,8 @@ func argumentRules(numbers map[string]int, may Opened) []bpf.Instruction {
 		filterRules(may.Filters),
 		rule(unix.SYS_FCNTL, anyOf(1, unix.EINVAL, unix.F_OFD_SETLK, unix.F_OFD_SETLKW)),
 		rule(unix.SYS_MKNODAT, deviceRule(2)),
-		// It leaves a whiteout where the file was. EINVAL is what a file system
-		// without whiteouts says.
+		// RENAME_WHITEOUT leaves a whiteout in place of the file. A file system without
+		// whiteouts returns EINVAL.
 		rule(unix.SYS_RENAMEAT2, anyBit(4, unix.EINVAL, unix.RENAME_WHITEOUT)),
 	}
 	if mknod, ok := numbers["mknod"]; ok {
@@ -56,8 +54,8 @@ func argumentRules(numbers map[string]int, may Opened) []bpf.Instruction {
 }
 
 // sharedFilesRule refuses clone(2) of a process that shares its descriptors and is no
-// thread. The locks of both would be counted for the first, which may end before the
-// other; so are those of an open file description, which F_OFD_SETLK sets.
+// thread. The kernel counts the locks of both for the first, which may end before the
+// other. It counts the locks of an open file description (F_OFD_SETLK) in the same way.
 func sharedFilesRule() []bpf.Instruction {
 	return []bpf.Instruction{
 		argument(0),
@@ -67,10 +65,9 @@ func sharedFilesRule() []bpf.Instruction {
 	}
 }
 
-// deviceRule refuses device nodes and leaves regular files, FIFOs and sockets
-// (mknod(2)). Any user may make a whiteout, a character device with number 0,
-// and there are kernels whose Landlock does not count it among the character
-// devices (6.1.0-56 of Debian, tried).
+// deviceRule refuses device nodes and allows regular files, FIFOs and sockets (mknod(2)). Any
+// user may make a whiteout, a character device with number 0, and the Landlock of some kernels
+// does not treat it as a character device (Debian's 6.1.0-56, tried).
 func deviceRule(mode uint32) []bpf.Instruction {
 	return []bpf.Instruction{
 		argument(mode),

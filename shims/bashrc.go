@@ -1,7 +1,7 @@
 package shims
 
-// PlainShell is the variable that tells [Bashrc] to leave the chat's own file out:
-// one that ends its shell would lock the chat out of its own home for good.
+// PlainShell is the variable that makes [Bashrc] skip the chat's own ~/.bashrc: a file that
+// ends its shell would lock the chat out of its home.
 const PlainShell = "CHATD_PLAIN"
 
 // ShellArgv is the shell of a session. No file of the chat's runs before
@@ -10,16 +10,15 @@ func ShellArgv() []string {
 	return []string{"/bin/bash", "--noprofile", "--rcfile", InsideBashrc, "-i"}
 }
 
-// Bashrc is the content of [InsideBashrc]. It reads the chat's own ~/.bashrc,
-// then puts a hook before whatever PROMPT_COMMAND that left: just before the
-// first prompt one byte goes into the fifo [InsidePrompt], and the hook removes
-// itself. The fifo is opened for reading and writing, so that nothing blocks
-// when nobody listens (fifo(7)); a fifo that is not there is no error.
+// Bashrc is the content of [InsideBashrc]. It reads the chat's own ~/.bashrc, then puts a hook
+// before the PROMPT_COMMAND that this file set. Just before the first prompt the hook writes one
+// byte to the fifo [InsidePrompt] and removes itself. It opens the fifo for reading and writing,
+// so that the write does not block without a reader (fifo(7)). A missing fifo is no error.
 //
-// Another hook, which stays, marks prompts and commands with OSC 133 ("semantic prompt"), so that
-// who types can tell that a command has ended, and how. It puts its marks into PS0 and PS1
-// whatever the chat made of them; who unsets the hook has no marks. PS2 has marks of its own, for
-// a line that is not whole. An exclamation mark is text (set +H): bash drops a line with one that
+// A second, permanent hook marks prompts and commands with OSC 133 ("semantic prompt"), so that
+// a client that types can tell that a command has ended, and how. It adds its marks to any PS0
+// and PS1 that the chat sets; a chat that unsets the hook has no marks. PS2 has marks of its own,
+// for an incomplete line. An exclamation mark is text (set +H): bash drops a line with one that
 // it cannot expand, and prints its prompt again without running the hook.
 const Bashrc = `# Written by chatd. Your own settings belong in ~/.bashrc, which this file reads.
 PS1='\u:\w\$ '

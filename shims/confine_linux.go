@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Confine gives up, for ever, everything that p names and becomes the command.
-// It returns only on error, and then the process is in between: it must exit.
-// The report, or the error, has gone to p.ReportFD by then.
+// Confine irrevocably gives up every right that p does not grant, and execs the command. It
+// returns only on error: the process is then half confined, and must exit. By then it has
+// written the report, or the error, to p.ReportFD.
 //
-// Most of what it sets belongs to a thread (credentials(7)). The thread that
-// called keeps running alone after the exec, so it is the one that counts.
+// Most of what it sets belongs to a thread (credentials(7)). Only the calling thread survives
+// the exec, so its attributes are those of the command.
 func Confine(p Plan) error {
 	runtime.LockOSThread()
 	err := confine(p)
@@ -38,7 +38,7 @@ func confine(p Plan) error {
 		skip bool
 		do   func() error
 	}{
-		{"wait at the gate", p.BarrierFD == 0, func() error { return awaitStart(p) }},
+		{"wait at the start barrier", p.BarrierFD == 0, func() error { return awaitStart(p) }},
 		{"close descriptors", false, closeDescriptors},
 		{"start a session", !p.Setsid, setsid},
 		{"join a new keyring", false, joinKeyring},
@@ -59,7 +59,7 @@ func confine(p Plan) error {
 		err := step.do()
 		var dir *dirError
 		if errors.As(err, &dir) {
-			return err // whoever asked named it; the walls are well
+			return err // the caller named the directory; the walls are in place
 		}
 		if err != nil {
 			return fmt.Errorf("cannot confine: cannot %s: %w", step.name, err)
@@ -68,7 +68,7 @@ func confine(p Plan) error {
 	return tell(p.ReportFD, report)
 }
 
-// dirError is a working directory that cannot be entered.
+// dirError is the error of a working directory that the chat cannot enter.
 type dirError struct {
 	dir string
 	err error
@@ -87,9 +87,8 @@ func enterDir(dir string) error {
 	return nil
 }
 
-// awaitStart returns when whoever holds the other end has let this process pass: the
-// session's file tree is finished from outside by then. A gate that is closed without a
-// word is an error.
+// awaitStart waits until chatd-root writes a byte to the start barrier: the mounts that root
+// adds to the session are complete by then. A barrier that closes without a byte is an error.
 func awaitStart(p Plan) error {
 	if err := tell(p.ReportFD, Report{Waiting: true}); err != nil {
 		return err
@@ -107,7 +106,7 @@ func awaitStart(p Plan) error {
 	}
 }
 
-// check fills r from the kernel and refuses what is not as it should be.
+// check fills r from the kernel's figures and returns an error where they differ from p.
 func (r *Report) check(p Plan) error {
 	text, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil {
@@ -149,9 +148,8 @@ func tell(fd int, r Report) error {
 	return nil
 }
 
-// closeDescriptors marks everything but 0, 1 and 2 to be closed by the exec, so
-// that the command inherits nothing of whoever started it. Closing them now
-// would take the Go runtime's own away.
+// closeDescriptors marks every descriptor but 0, 1 and 2 close-on-exec, so that the command
+// inherits none of its parent's. Closing them now would close those of the Go runtime.
 func closeDescriptors() error {
 	return unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 }

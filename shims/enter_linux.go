@@ -18,15 +18,15 @@ import (
 // maxFiles bounds what one message may carry (SCM_MAX_FD is 253).
 const maxFiles = 64
 
-// settleTime is how long bubblewrap's outer process may outlive the word that
-// the session is up. It ends with the command that started the terminal.
+// settleTime is how long bubblewrap's outer process may run after the message that the session
+// is up. It ends with the command that started the terminal.
 const settleTime = 2 * time.Second
 
 // runEnter is the first process of a session that systemd starts: it runs as the
 // chat, behind PAM, before any code of the chat. It moves to the unit's leaf,
-// checks that the private directories are there, starts bubblewrap, tells systemd
+// checks that the private directories are mounted, starts bubblewrap, tells systemd
 // that the unit is up, and hands the unit over to the session's own pid 1. Its
-// stdin is the door of package cgroup.
+// stdin is the socket of package systemd's handshake.
 func runEnter(args []string, errs io.Writer) int {
 	if len(args) > 0 {
 		return fail(errs, fmt.Errorf("cannot use argument %s: %w", chat.Quote(args[0]), chat.ErrInvalid))
@@ -40,7 +40,7 @@ func runEnter(args []string, errs io.Writer) int {
 }
 
 func enterSession() error {
-	// Nobody of the same uid may look into the one who holds the door.
+	// No other process of this uid may trace the one that holds the handshake's socket.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot hide from the chat's other processes: %w", err)
 	}
@@ -114,8 +114,8 @@ func readEntry(f *os.File) (Entry, error) {
 	return e, f.Close()
 }
 
-// start runs bubblewrap. With the last two files it complains to chatd, not to
-// the journal, which is a socket that root made.
+// start runs bubblewrap. Its stdout and stderr are the last two files and not the journal's
+// socket, which root made.
 func (e Entry) start(files []*os.File) (*exec.Cmd, error) {
 	n := len(files) - 2
 	cmd := exec.Command(e.Argv[0], e.Argv[1:]...)
@@ -136,8 +136,8 @@ func (e Entry) start(files []*os.File) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// handOver waits for the word that the session is up, and by whom. When chatd
-// goes away before it, this process ends, and with it the unit.
+// handOver waits for chatd's message that the session is up, with the pid of its init process.
+// If chatd ends before that, this process ends, and the unit with it.
 func handOver(bwrap *exec.Cmd) error {
 	ended := make(chan error, 1)
 	go func() { ended <- bwrap.Wait() }()
@@ -175,8 +175,8 @@ func over(ended <-chan error) bool {
 	}
 }
 
-// check asserts that PAM mounted what is the chat's own. Without it a session
-// would share the host's /tmp, and everything else would look as usual.
+// check verifies that PAM mounted the chat's private directories. Without them the session
+// would share the host's /tmp, and nothing else would differ.
 func (e Entry) check() error {
 	for _, m := range e.Own {
 		var st unix.Stat_t

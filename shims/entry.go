@@ -1,7 +1,7 @@
 package shims
 
-// Entry is what chatd-shim enter does, as JSON in the first of the files that it
-// is handed; see package cgroup for how.
+// Entry is the task of chatd-shim enter, as JSON in the first of the files that it receives in
+// the handshake of package systemd.
 type Entry struct {
 	// Argv is bubblewrap and its arguments. Its extra descriptors, from 3 on, are
 	// the files after this one; the last two become its stdout and stderr, and the one
@@ -11,13 +11,13 @@ type Entry struct {
 	// Own are the directories that must be mounted where the session's /tmp and
 	// /var/tmp come from.
 	Own []OwnMount `json:"own,omitempty"`
-	// HostShm is the device number of the host's /dev/shm, which must not be the
-	// one that is there; 0 asks for nothing.
+	// HostShm is the device number of the host's /dev/shm, from which the unit's must differ; 0
+	// checks nothing.
 	HostShm uint64 `json:"host_shm,omitempty"`
 }
 
-// OwnMount says which directory must be seen at Path: that of pam_namespace(8)
-// for this chat, named by device and inode.
+// OwnMount names by device and inode the directory that pam_namespace(8) must have mounted at
+// Path for this chat.
 type OwnMount struct {
 	Path string `json:"path"`
 	Dev  uint64 `json:"dev"`

@@ -9,11 +9,11 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// etcBound and etcCopied are what a session sees of the host's /etc: nothing that
-// names a person, a key or a neighbour. Every bind mount costs a session 0.2 ms
-// until its prompt, a small file almost nothing; so what is small is copied, and
-// stays as it was when the session began. etcSettings are what programs of /usr find
-// nothing without, or start without: as their packages made them, patterns as of path.Match.
+// etcBound and etcCopied are the paths of the host's /etc that a session sees: none names a
+// person, a key or a neighbour. Every bind mount delays a session's prompt by 0.2 ms, a copied
+// file hardly at all; so small files are copied, and stay as they were when the session began.
+// etcSettings are path.Match patterns of settings that packages install and that programs of
+// /usr need to start, or to find their data.
 var (
 	etcBound    = []string{"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/mime.types"}
 	etcSettings = []string{
@@ -43,8 +43,8 @@ func (v View) etc() *Etc {
 	return ReadEtc()
 }
 
-// settingsIn are the directories below root that etcSettings stand for, by the names that
-// they have there. A link is none: it may lead anywhere.
+// settingsIn returns the directories below root that match etcSettings. It skips symbolic
+// links, which may lead anywhere.
 func settingsIn(root string) []string {
 	var all []string
 	for _, pattern := range etcSettings {
@@ -61,7 +61,7 @@ func settingsIn(root string) []string {
 // maxCopied bounds a copied file: its pages are charged to the chat.
 const maxCopied = 64 << 10
 
-// copiedFiles reads etcCopied as far as it is there and small.
+// copiedFiles reads those of etcCopied that exist and are small.
 func copiedFiles() []DataFile {
 	var files []DataFile
 	for _, p := range etcCopied {
@@ -99,8 +99,8 @@ func (v View) dataFiles() []DataFile {
 	return files
 }
 
-// passwd names the chat itself and 65534, which is what the files of every
-// other user look like in a user namespace that maps one uid.
+// passwd names the chat and uid 65534, as which the files of every other user appear in a user
+// namespace that maps one uid.
 func (v View) passwd() string {
 	return fmt.Sprintf("%s:x:%d:%d:chat:%s:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n", v.User, v.UID, v.UID, v.Home)
 }
@@ -113,12 +113,12 @@ func (v View) hosts() string {
 	return "127.0.0.1 localhost " + v.User + "\n::1 localhost ip6-localhost ip6-loopback\n"
 }
 
-// nsswitch asks no daemon: a name service of the host answers under its own
-// uid, past the owner rules.
+// nsswitch asks no daemon: a name service of the host sends under its own uid, which the owner
+// rules do not confine.
 const nsswitch = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\nprotocols: files\nnetworks: files\n"
 
-// resolvConf follows resolv.conf(5). With no nameserver line the C library would
-// ask 127.0.0.1, where nothing of the chat's answers; the comment says why.
+// resolvConf follows resolv.conf(5). Without a nameserver line the C library asks 127.0.0.1,
+// where no server answers the chat; a comment in the file says so.
 func (v View) resolvConf() string {
 	if len(v.Resolvers) == 0 {
 		return "# This chat's profile names no resolver, so no name can be looked up.\n"

@@ -23,8 +23,8 @@ func (e *execError) Error() string {
 
 func (e *execError) Unwrap() error { return e.err }
 
-// exitCode is what chatd-shim confine exits with: 127 for a command that is not
-// there, 126 for one that does not run, 125 when confining itself failed.
+// exitCode is the exit code of chatd-shim confine: 127 for a command that does not exist, 126
+// for one that cannot run, 125 if confining failed.
 func exitCode(err error) int {
 	var e *execError
 	switch {
@@ -57,8 +57,8 @@ func execute(p Plan) error {
 	return &execError{name, failure}
 }
 
-// InPath lists where a name may be. An empty or relative directory in PATH
-// would mean the chat's own working directory and is passed over.
+// InPath lists the paths at which PATH may have a name. It skips an empty or relative
+// directory, which would mean the chat's own working directory.
 func InPath(name string, env []string) []string {
 	var out []string
 	for _, e := range env {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hasFileCapabilities asks for the attribute of capabilities(7). A file system
-// without attributes has none.
+// hasFileCapabilities reports whether a file has the extended attribute of capabilities(7). A
+// file system without attributes has none.
 func hasFileCapabilities(path string) (bool, error) {
 	_, err := unix.Lgetxattr(path, "security.capability", nil)
 	switch err {

@@ -8,9 +8,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// FileTool says where chatd-shim filetool may go. It is the first line of its
-// standard input, before the request that package files describes; the answer
-// goes to standard output. What the rules say is asked of the other end.
+// FileTool is what chatd-shim filetool may reach. It is the first line of the tool's standard
+// input, before the request that package files describes; the answer goes to standard output.
+// The tool asks the other end for the verdict of the file rules.
 type FileTool struct {
 	// Workspace is the home, Roots are the chat's other directories.
 	Workspace string   `json:"workspace"`

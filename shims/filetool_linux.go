@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runFileTool serves one request of the file tools and ends. It is started through
-// chatd-shim confine, and has the walls of every command of the chat, and no other
-// way to chatd than the two pipes.
+// runFileTool serves one request of the file tools and ends. It starts through chatd-shim
+// confine, behind the walls of every command of the chat; the two pipes are its only way to
+// chatd.
 func runFileTool(args []string, in io.Reader, out, errs io.Writer) int {
 	if len(args) > 0 {
 		return fail(errs, fmt.Errorf("cannot use argument %s: %w", chat.Quote(args[0]), chat.ErrInvalid))
@@ -43,9 +43,8 @@ func serveFileTool(in io.Reader, out io.Writer) (err error) {
 	return tools.Serve(r, out)
 }
 
-// fileTool is the tool on the standard streams. A reader that went away and a file beyond
-// RLIMIT_FSIZE end it with an error: Go's SIGPIPE and SIGXFSZ would end it without one, and
-// before it could take back what it began.
+// fileTool is the tool on the standard streams. A closed pipe and a file beyond RLIMIT_FSIZE
+// are errors to it: Go's SIGPIPE and SIGXFSZ would kill it before it could undo what it began.
 func fileTool(args []string) int {
 	signal.Ignore(unix.SIGPIPE, unix.SIGXFSZ)
 	return runFileTool(args, os.Stdin, os.Stdout, os.Stderr)

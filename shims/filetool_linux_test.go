@@ -32,7 +32,7 @@ func TestFileTool(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"", "\n", "{}", write("x"), `{"workspace":"/"} {}` + "\n", `{"workspace":"/","judge":true}` + "\n", `{"workspace":7}` + "\n",
+		"", "\n", "{}", write("x"), `{"workspace":"/"} {}` + "\n", `{"workspace":"/","check":true}` + "\n", `{"workspace":7}` + "\n",
 		`{"workspace":"` + strings.Repeat("x", maxFileTool) + `"}` + "\n",
 	} {
 		var out bytes.Buffer

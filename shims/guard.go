@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// ExitRefused is the exit code of a refused command: found, but not to be run.
+// ExitRefused is the exit code of a refused command; shells use it for one that cannot run.
 const ExitRefused = 126
 
-// refusals is what never runs, with the rule of package guard that says why.
+// refusals are the commands that never run, each with the rule of package guard that is the
+// reason.
 var refusals = map[string]string{
 	"sudo": "privileges", "su": "privileges", "doas": "privileges", "pkexec": "privileges", "runuser": "privileges",
 	"passwd": "accounts", "chsh": "accounts", "chfn": "accounts", "useradd": "accounts", "userdel": "accounts", "usermod": "accounts",
@@ -22,18 +23,18 @@ var refusals = map[string]string{
 	"docker": "containers", "podman": "containers", "chroot": "containers", "nsenter": "containers", "unshare": "containers", "bwrap": "containers",
 }
 
-// ShimNames lists the commands that never run in a session, sorted. Each has a shim,
-// so that it says why; see [GuardedNames] for those that may run.
+// ShimNames lists the commands that never run in a session, sorted. Each has a shim that prints
+// the reason. The commands of [GuardedNames] may run.
 func ShimNames() []string { return slices.Sorted(maps.Keys(refusals)) }
 
-// guardedNames are the programs that have a shim which lets them run if the profile does.
-// Those of refusals never run, unless the profile has a custom allow pattern for them.
+// guardedNames are the programs whose shim runs them if the profile allows it. The programs of
+// refusals never run, unless a custom allow pattern of the profile matches them.
 var guardedNames = strings.Fields(`rm dd chmod chown chgrp kill pkill killall killall5 mkfs mkfs.ext2 mkfs.ext3 mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.vfat
 	mke2fs mkswap fdisk sfdisk cfdisk parted wipefs curl wget ssh scp sftp nc git npm pip pip3
 	apt apt-get aptitude dpkg yum dnf rpm zypper pacman apk snap flatpak`)
 
-// Never is the rule of package guard that says why a command never runs in a session; ok is
-// false for one that may run.
+// Never returns the rule of package guard because of which a command never runs in a session;
+// ok is false for a command that may run.
 func Never(name string) (rule string, ok bool) {
 	rule, ok = refusals[name]
 	return rule, ok

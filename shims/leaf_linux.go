@@ -16,11 +16,10 @@ import (
 // leafTime bounds how long the unit's other processes may take to end.
 const leafTime = 10 * time.Second
 
-// moveToLeaf leaves the unit's own cgroup, own, for its leaf "session": a cgroup with
-// processes cannot give controllers to those below it, and systemd 252 has no
-// DelegateSubgroup. It moves itself only, by "0", so that no process number is
-// trusted; systemd's helper that holds the PAM session open is ended instead,
-// as it is the chat's uid outside every inner wall.
+// moveToLeaf moves this process from the unit's cgroup, own, to its leaf "session": a cgroup
+// with processes cannot enable controllers for its children, and systemd 252 has no
+// DelegateSubgroup. It writes "0", so that it trusts no process number. It ends systemd's
+// helper that holds the PAM session open, which has the chat's uid outside every inner wall.
 func moveToLeaf(own string) error {
 	if err := endCompany(own); err != nil {
 		return err
@@ -49,9 +48,9 @@ func ownCgroup() (string, error) {
 	return "", fmt.Errorf("cannot find the own cgroup in %s: %w", chat.Quote(string(text)), chat.ErrUnsupported)
 }
 
-// endCompany ends every other process of the unit and returns when this one is
-// alone. SIGTERM ends systemd's PAM helper without closing the PAM session as
-// long as this process lives, and that would be too late to undo any mount.
+// endCompany ends every other process of the unit, and returns when this one is alone. At
+// SIGTERM systemd's PAM helper ends; it would close the PAM session only after the end of this
+// process, too late to undo a mount.
 func endCompany(own string) error {
 	signal := unix.SIGTERM
 	for end := time.Now().Add(leafTime); ; time.Sleep(time.Millisecond) {
@@ -69,7 +68,7 @@ func endCompany(own string) error {
 			if err := unix.Kill(pid, signal); err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("cannot end process %d of the unit: %w", pid, err)
 			}
-			// It may be this process's child, for systemd forks it from there.
+			// It may be this process's child: systemd forks it from this process.
 			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What every process of a chat gets, beside the limits of its cgroup.
+// The limits of every process of a chat, beside those of its cgroup.
 const (
 	defaultNoFile = 1024
 	memLock       = 64 << 10 // bytes
@@ -44,8 +44,8 @@ func setLimits(p Plan) error {
 	return raiseOOMScore()
 }
 
-// setLimit makes hard and soft limit value, or what the hard limit already is
-// where that is lower: it cannot be raised again.
+// setLimit sets both the hard and the soft limit to value, or to the current hard limit if that
+// is lower: it cannot be raised.
 func setLimit(resource int, value uint64) error {
 	var now unix.Rlimit
 	if err := unix.Getrlimit(resource, &now); err != nil {
@@ -67,9 +67,8 @@ func oomScoreAdj() int {
 	return n
 }
 
-// raiseOOMScore never lowers the score. A /proc that refuses is no reason to
-// stop: the score says who dies first, not who may do what, and the report
-// carries what it is.
+// raiseOOMScore never lowers the score. A /proc that refuses is no error: the score only orders
+// the OOM killer's victims, and the report has its value.
 func raiseOOMScore() error {
 	if oomScoreAdj() >= oomScore {
 		return nil
@@ -81,18 +80,17 @@ func raiseOOMScore() error {
 	return err
 }
 
-// kernelAction is struct sigaction as rt_sigaction(2) takes it. This program
-// only reads whether the handler is SIG_IGN and writes SIG_DFL, so that the
-// fields behind the handler are all zero and their order does not matter.
+// kernelAction is struct sigaction of rt_sigaction(2). This program only compares the handler
+// with SIG_IGN and writes SIG_DFL, with zero in all fields behind it, whose order therefore does
+// not matter.
 type kernelAction struct {
 	handler uintptr
 	rest    [3]uint64
 }
 
-// resetSignals makes default what was inherited as ignored, and unblocks
-// everything: exec keeps both (signal(7)), and a shell that ignores SIGINT or
-// SIGTSTP from its start cannot trap them. Handlers are the Go runtime's and
-// end with the exec.
+// resetSignals gives each ignored signal its default action, and unblocks all: exec keeps both
+// (signal(7)), and a shell that ignores SIGINT or SIGTSTP from its start cannot trap them. The
+// handlers, which are the Go runtime's, end with the exec.
 func resetSignals() error {
 	const ignored, maskBytes = 1, 8
 	for sig := uintptr(1); sig <= 64; sig++ {

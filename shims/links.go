@@ -12,9 +12,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// WriteShims makes dir, with a link to target for every shim: target is the
-// path inside a session, [InsideShim]. What never runs has one, and of
-// [GuardedNames] what [Programs.WriteBin] linked in bin. See [setLinks] for what is there already.
+// WriteShims makes dir, with a link to target for every shim: target is the path inside a
+// session, [InsideShim]. Commands that never run have a shim, and so have those of
+// [GuardedNames] that [Programs.WriteBin] linked in bin. See [setLinks] for existing links.
 func WriteShims(dir, target, bin string) error {
 	links := map[string]string{}
 	for name := range refusals {
@@ -30,12 +30,10 @@ func WriteShims(dir, target, bin string) error {
 	return setLinks(dir, links)
 }
 
-// setLinks makes dir hold exactly these links, name to target, in a directory
-// that root owns (0755). It changes the directory in place, one name at a time
-// and each by rename(2): a session that has it bound sees the change at once
-// and never a name missing that it had before and still has. What is right
-// already is not written again. Anything in dir that is no wanted link goes,
-// but a directory is an error.
+// setLinks makes dir, owned by root (0755), hold exactly these links, name to target. It changes
+// the directory in place, one name at a time, each by rename(2): a session that has the directory
+// bound sees the change immediately, and never misses a name that stays. It does not rewrite a
+// correct link, and removes every other entry; a directory in dir is an error.
 func setLinks(dir string, links map[string]string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("cannot make links in %s: %w", dir, err)
@@ -58,7 +56,7 @@ func setLinks(dir string, links map[string]string) error {
 		}
 	}
 	for name, target := range links {
-		set := os.Symlink // one call of the kernel instead of four, of which a first start makes thousands
+		set := os.Symlink // one system call, not four: a first start makes thousands of links
 		if there[name] {
 			set = setLink
 		}
@@ -69,7 +67,7 @@ func setLinks(dir string, links map[string]string) error {
 	return nil
 }
 
-// setLink makes what is there a link to target, where it is not.
+// setLink replaces path by a link to target, unless it is one.
 func setLink(target, path string) error {
 	if now, err := os.Readlink(path); err == nil && now == target {
 		return nil
@@ -86,22 +84,22 @@ func setLink(target, path string) error {
 	return os.Rename(fresh, path)
 }
 
-// Programs are those of the host that a PATH may name, in the search directories, first one
-// first. All are looked at once, however many PATHs have all of them.
+// Programs are the programs of the host that a PATH may have, from the search directories in
+// their order. It examines each program once, for any number of PATHs.
 type Programs struct {
 	search []string
-	all    map[string]string // name to path; nil until somebody wants them all
+	all    map[string]string // name to path; nil until a PATH has them all
 }
 
-// NewPrograms looks in search directories: host paths that mean the same inside, as /usr/bin.
+// NewPrograms searches directories whose host paths are the same inside a session, as /usr/bin.
 func NewPrograms(search []string) *Programs { return &Programs{search: search} }
 
 // WriteBin makes dir hold a link to each of the commands; "*" means all programs.
 //
-// A program that is setuid, setgid or has file capabilities gets no link, nor
-// one that resolves to a place a session does not see; named explicitly it is in
-// missing, like one that does not exist, in the order of commands. A shim of the
-// same name comes before it in PATH anyway.
+// A program that is setuid, setgid or has file capabilities gets no link, nor does one
+// that resolves to a path that no session sees. If commands names it, it is in missing, as
+// is a program that does not exist, in the order of commands. A shim of the same name comes
+// before it in PATH.
 func (ps *Programs) WriteBin(dir string, commands []string) (missing []string, err error) {
 	links := map[string]string{}
 	for _, c := range commands {
@@ -156,9 +154,8 @@ func (ps *Programs) findAll() error {
 	return nil
 }
 
-// findProgram returns "" where no search directory has a program of that name
-// that may be linked. Only the first of that name counts: the one a host's PATH
-// would find.
+// findProgram returns the path of the first program of that name, as the host's PATH would find
+// it, or "" if there is none or it may not be linked.
 func findProgram(name string, search []string) (string, error) {
 	if name == "" || strings.ContainsAny(name, "/\x00") || strings.HasPrefix(name, ".") {
 		return "", fmt.Errorf("cannot link command %s: want a program name: %w", chat.Quote(name), chat.ErrInvalid)
@@ -180,15 +177,15 @@ func findProgram(name string, search []string) (string, error) {
 // visible are the host's directories of programs that [View] shows.
 var visible = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64"}
 
-// mayLink judges what p resolves to: a regular file that everyone may execute,
-// that a session sees, and whose exec gains nothing.
+// mayLink reports whether p resolves to a regular file that everyone may execute, that a
+// session sees, and whose exec gains no privilege.
 func mayLink(p string) (bool, error) {
 	real, err := filepath.EvalSymlinks(p)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil // a dangling link
 	}
 	if err != nil {
-		return false, fmt.Errorf("cannot judge a program: %w", err)
+		return false, fmt.Errorf("cannot check a program: %w", err)
 	}
 	seen := false
 	for _, v := range visible {
@@ -196,7 +193,7 @@ func mayLink(p string) (bool, error) {
 	}
 	info, err := os.Lstat(real)
 	if err != nil {
-		return false, fmt.Errorf("cannot judge a program: %w", err)
+		return false, fmt.Errorf("cannot check a program: %w", err)
 	}
 	if !seen || !info.Mode().IsRegular() || info.Mode()&0o001 == 0 || info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
 		return false, nil

@@ -26,7 +26,7 @@ func names(t *testing.T, dir string) []string {
 
 func TestWriteShims(t *testing.T) {
 	dir, bin := filepath.Join(t.TempDir(), "shims"), t.TempDir()
-	for _, name := range []string{"rm", "cat"} { // only the first is judged
+	for _, name := range []string{"rm", "cat"} { // only the first is checked
 		if err := os.Symlink("/usr/bin/true", filepath.Join(bin, name)); err != nil {
 			t.Fatal(err)
 		}

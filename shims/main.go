@@ -12,8 +12,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// ProgramName is the name under which chatd-shim does its work; under any other
-// name it is that command's wrapper (package wrapper).
+// ProgramName is the name by which chatd-shim has its own modes; called by any other
+// name it is the wrapper of that command (package wrapper).
 const ProgramName = "chatd-shim"
 
 const usage = `usage: chatd-shim confine --plan-fd N
@@ -24,10 +24,9 @@ const usage = `usage: chatd-shim confine --plan-fd N
        chatd-shim probe [--network shared|none] [--home DIR] [--hidden PATH] [--abstract NAME] [--pid N]
 `
 
-// Main is the program chatd-shim under its own name; args begin with that. It
-// returns the exit code: of confine 125, 126 or 127 as env(1) has them (it does
-// not return when all is well), of probe 0 once the answer is printed, and 125 for
-// a call that cannot be meant.
+// Main is the program chatd-shim under its own name, with which args begin. It returns the exit
+// code: of confine, which does not return on success, 125, 126 or 127 as of env(1); of probe 0
+// once the answer is printed; and 125 for invalid arguments.
 func Main(args []string) int {
 	if len(args) > 1 {
 		switch args[1] {
@@ -55,7 +54,7 @@ func Called(args []string) string {
 	return strings.TrimPrefix(filepath.Base(args[0]), "-")
 }
 
-// options reads "--name value" and "--name=value"; each may come more than once.
+// options parses "--name value" and "--name=value"; a name may come more than once.
 func options(args []string, names ...string) (map[string][]string, error) {
 	got := map[string][]string{}
 	for len(args) > 0 {

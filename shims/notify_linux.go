@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notifyTime bounds how long systemd may take to read what it was told.
+// notifyTime bounds how long systemd may take to read its messages.
 const notifyTime = 10 * time.Second
 
-// notify tells systemd about this unit (sd_notify(3)); files go along.
+// notify sends systemd the state of this unit, with files (sd_notify(3)).
 func notify(state string, files []int) error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
@@ -34,8 +34,8 @@ func notify(state string, files []int) error {
 	return nil
 }
 
-// notifyMain makes pid the unit's main process and returns when systemd knows: a
-// word of a process that has ended is not attributed to any unit.
+// notifyMain makes pid the unit's main process, and returns when systemd has read the message:
+// systemd attributes the message of a process that has ended to no unit.
 func notifyMain(pid int) error {
 	if err := notify("MAINPID="+strconv.Itoa(pid)+"\nSTATUS=the session is up", nil); err != nil {
 		return err
@@ -43,8 +43,8 @@ func notifyMain(pid int) error {
 	return notifyBarrier()
 }
 
-// notifyBarrier is sd_notify_barrier(3): systemd closes the pipe it is sent once
-// all messages before have been read.
+// notifyBarrier is sd_notify_barrier(3): systemd closes the pipe that it receives once it has
+// read all earlier messages.
 func notifyBarrier() error {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {

@@ -13,18 +13,17 @@ import (
 // MaxPlan bounds a plan's JSON, in bytes.
 const MaxPlan = 1 << 20
 
-// Plan says what a process gives up and what it becomes. It crosses a pipe as
-// JSON, so that neither the command nor its environment stands in the argument
-// list of chatd-shim.
+// Plan is the command that a process execs, with the rights that it keeps. It crosses a pipe as
+// JSON, so that the argument list of chatd-shim shows neither the command nor its environment.
 type Plan struct {
 	// Dir is the working directory, absolute.
 	Dir string `json:"dir"`
-	// Argv is the command. Without a slash in Argv[0] it is searched in the PATH
-	// of Env, as execvp(3) does. Env is its whole environment, "NAME=value".
+	// Argv is the command. If Argv[0] has no slash, it is searched in the PATH of Env, as by
+	// execvp(3). Env is the command's whole environment, "NAME=value".
 	Argv []string `json:"argv"`
 	Env  []string `json:"env"`
-	// Landlock are the paths that stay; MinABI is the lowest Landlock ABI that
-	// will do, at least 1. Scope puts abstract sockets outside out of reach.
+	// Landlock are the paths that stay accessible; MinABI is the lowest Landlock ABI to accept,
+	// at least 1. Scope denies connections to abstract sockets outside the session.
 	Landlock landlock.Rules `json:"landlock"`
 	MinABI   int            `json:"min_abi"`
 	Scope    bool           `json:"scope"`
@@ -38,24 +37,24 @@ type Plan struct {
 	Setsid bool `json:"setsid,omitempty"`
 	// ReportFD is where the [Report] goes; 0 means nowhere.
 	ReportFD int `json:"report_fd,omitempty"`
-	// BarrierFD is waited at before anything else is done: ReportFD is told that this
-	// process waits, and one byte lets it pass. 0 waits for nothing.
+	// BarrierFD is the read end of the start barrier: before every other step the process
+	// reports on ReportFD that it waits, and reads one byte here. 0 means no barrier.
 	BarrierFD int `json:"gate_fd,omitempty"`
-	// Without leaves walls out: landlock (with its scope), network (the scope
-	// alone), seccomp, privileges. For tests and probes.
+	// Without leaves out walls, for tests and probes: landlock (with its scope), network (the
+	// scope alone), seccomp, privileges.
 	Without []chat.LayerName `json:"without,omitempty"`
 }
 
-// Opened is what the filter of system calls refuses, but where a profile opens it.
+// Opened are the exceptions that a profile makes from the filter of system calls.
 type Opened struct {
-	// Netlink lets sockets of NETLINK_ROUTE pass, which ip(8) and ss(8) need.
+	// Netlink allows sockets of NETLINK_ROUTE, which ip(8) and ss(8) need.
 	Netlink bool `json:"netlink,omitempty"`
-	// Filters lets a program load filters of its own (seccomp(2)).
+	// Filters allows a program to load filters of its own (seccomp(2)).
 	Filters bool `json:"filters,omitempty"`
 }
 
-// Plan is a command in this view: its environment, rules and directory. extra
-// is added to the environment, "NAME=value", and wins over what is there.
+// Plan is a command in this view: its environment, rules and directory. extra, as "NAME=value",
+// adds to the view's environment and overrides it.
 func (v View) Plan(dir string, minABI int, argv, extra []string) Plan {
 	return Plan{
 		Dir: dir, Argv: argv, Env: mergeEnv(v.Env(), extra), Landlock: v.Rules(), MinABI: minABI,
@@ -80,9 +79,9 @@ func mergeEnv(base, extra []string) []string {
 }
 
 // Rules are the Landlock rules of a session: a second, independent wall behind
-// the view. /proc is for reading only, or a chat could lower its own
-// oom_score_adj again. The root directory itself has no rule: "ls /" fails. What file
-// rules close as a whole is left out.
+// the view. They grant /proc for reading only, or a chat could lower its own
+// oom_score_adj again. The root directory itself has no rule: "ls /" fails. They leave out
+// the paths that file rules deny as a whole.
 func (v View) Rules() landlock.Rules {
 	r, _ := v.leaveOut(v.exposedRules(v.baseRules()))
 	return r
@@ -99,8 +98,8 @@ func (v View) baseRules() landlock.Rules {
 	}
 }
 
-// ReadPlan reads one plan, at most [MaxPlan] bytes, to the end of r. Unknown
-// fields are an error: a plan whose walls this program does not know must not run.
+// ReadPlan reads one plan, at most [MaxPlan] bytes, to the end of r. An unknown field is an
+// error: it may be a wall that this program cannot apply.
 func ReadPlan(r io.Reader) (Plan, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxPlan+1))
 	if err != nil {

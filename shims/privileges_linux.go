@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropPrivileges sets no_new_privs and empties every capability set it can
-// (capabilities(7)). Shrinking the bounding set and locking securebits want
-// CAP_SETPCAP: bwrap has emptied the bounding set already, and a process that
-// joined by nsenter has a full one and no capability to shrink it. That is
-// harmless: the set only limits what an exec could add, and under no_new_privs
-// an exec adds nothing. [Report] carries the sets as they are.
+// dropPrivileges sets no_new_privs and empties every capability set that it can
+// (capabilities(7)). To shrink the bounding set and to lock securebits it needs
+// CAP_SETPCAP. bwrap has emptied the bounding set before; a process that joined by
+// nsenter has a full one and no capability to shrink it. That is harmless: the set
+// only limits what an exec could add, and under no_new_privs an exec adds nothing.
+// [Report] has the resulting sets.
 func dropPrivileges() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot set no_new_privs: %w", err)
@@ -30,11 +30,11 @@ func dropPrivileges() error {
 	return nil
 }
 
-// lockedSecurebits: uid 0 means nothing, no set survives a change of uid, no
-// ambient capability can be raised, and none of this can be undone.
+// lockedSecurebits: uid 0 gives no capability, no set survives a change of uid, no ambient
+// capability can be raised, and all of this is locked.
 const lockedSecurebits = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<5 | 1<<6 | 1<<7
 
-// dropBounding empties the bounding set and locks securebits where it may.
+// dropBounding empties the bounding set and locks securebits, if the process has CAP_SETPCAP.
 func dropBounding() error {
 	for c := uintptr(0); c < 64; c++ {
 		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)

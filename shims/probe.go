@@ -2,21 +2,21 @@ package shims
 
 import "github.com/chatd/chatd/chat"
 
-// ProbeSpec says what [Probe] shall try, beyond what it tries anyway.
+// ProbeSpec are the parameters of [Probe].
 type ProbeSpec struct {
 	// Network is the kind the session should have.
 	Network chat.Network
 	// Home is the chat's home.
 	Home string
-	// Hidden are paths that exist on the host and must not be seen.
+	// Hidden are paths that exist on the host and that the session must not see.
 	Hidden []string
-	// Abstract is the name, without the leading NUL, of an abstract unix socket
-	// that listens outside. Under a shared network nothing else can show that it
-	// is out of reach.
+	// Abstract is the name, without the leading NUL, of an abstract unix socket that listens
+	// outside. In a shared network namespace only a connection attempt shows whether the
+	// session can reach it.
 	Abstract string
-	// PID is a process outside, that must not be there; 0 means none is known.
+	// PID is a process outside, which the session must not see; 0 means that none is known.
 	PID int
-	// Locked are paths inside on whose originals somebody outside holds a lock. Without
-	// them nothing is tried that root does to a session that bubblewrap has made.
+	// Locked are paths inside on whose originals a process outside holds a lock. Without
+	// them Probe does not try what root does to a session that bubblewrap has made.
 	Locked []string
 }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probeNetwork looks for interfaces where there should be none, and for an
-// abstract socket outside where the network is shared.
+// probeNetwork checks that a session without network has no interface, and that one in a shared
+// network cannot reach an abstract socket outside.
 func probeNetwork(s ProbeSpec) *finding {
 	if s.Network != chat.NetworkNone {
 		return probeShared(s.Abstract)
@@ -29,9 +29,9 @@ func probeNetwork(s ProbeSpec) *finding {
 	return f
 }
 
-// probeShared tries the half of a shared network's wall that a session can feel:
-// the other, which keeps it from its neighbours' loopback servers, is of packet
-// rules. A kernel that has no scope promises less, and so is not off without it.
+// probeShared tries the half of a shared network's wall that the session itself can test; the
+// packet rules, which close its neighbours' loopback servers to it, are the other half. On a
+// kernel without Landlock scopes the layer promises less, and is not off without a scope.
 func probeShared(abstract string) *finding {
 	abi := landlock.ABI()
 	f := &finding{by: "Landlock scope"}
@@ -50,7 +50,7 @@ func probeShared(abstract string) *finding {
 	return f
 }
 
-// interfaces reads proc_pid_net(5)'s dev: two lines of heading, then "name: …".
+// interfaces reads /proc/PID/net/dev (proc_pid_net(5)): two heading lines, then "name: …".
 func interfaces() ([]string, error) {
 	text, err := os.ReadFile("/proc/self/net/dev")
 	if err != nil {
@@ -125,8 +125,8 @@ func probePrivileges(s Status) *finding {
 	return f
 }
 
-// gainBySetuid runs a setuid program that waits for a password on a pipe, and
-// looks at its ids. It is not tried where there is no such program.
+// gainBySetuid runs a setuid program that waits for a password on a pipe, and reads its ids. If
+// the program does not exist, tried is false.
 func gainBySetuid(path string) (gained, tried bool) {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil || st.Mode&unix.S_ISUID == 0 {
@@ -137,8 +137,8 @@ func gainBySetuid(path string) (gained, tried bool) {
 	if err != nil || cmd.Start() != nil {
 		return false, false
 	}
-	// The ids change a moment after the exec that Start waits for, and the program
-	// may be gone soon; what is seen in between counts.
+	// The ids change a moment after the exec that Start waits for, and the program may end
+	// soon: any gain seen in between counts.
 	for try, done := 0, false; !done && try < 20; try++ {
 		done = execDone(cmd.Process.Pid)
 		text, err := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/status")
@@ -159,9 +159,9 @@ func gainBySetuid(path string) (gained, tried bool) {
 	return gained, tried
 }
 
-// execDone reports that a process, whose exec has begun, has the ids that it will have: the kernel
-// writes its auxiliary vector (proc_pid_auxv(5)) after them. That of a process with more
-// rights may not be read, so what gained some is looked at until the last try.
+// execDone reports whether a process whose exec has begun has its final ids: the kernel writes
+// its auxiliary vector (proc_pid_auxv(5)) after them. The vector of a process with more rights
+// is unreadable, so gainBySetuid polls a process that gained some until the last try.
 func execDone(pid int) bool {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/auxv")
 	return err == nil && len(bytes.Trim(b, "\x00")) > 0

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probeName is what probes make and remove again.
+// probeName is the name of the directory that probes make and remove.
 const probeName = ".chatd-probe"
 
 func probeHome(home string) *finding {
@@ -31,8 +31,8 @@ func probeHome(home string) *finding {
 	return f
 }
 
-// homeFix says what mends a home. The parents of one below /tmp are made again in the session's
-// own /tmp, and there they are the chat's.
+// homeFix returns the remedy for a weak home. The parents of a home below /tmp are made again in
+// the session's own /tmp, where they belong to the chat.
 func homeFix(home string) string {
 	for _, dir := range []string{"/tmp/", "/var/tmp/"} {
 		if strings.HasPrefix(home, dir) {
@@ -42,7 +42,7 @@ func homeFix(home string) string {
 	return "chown the home to the chat and chmod it 0700"
 }
 
-// refusesMkdir tries to make a directory and takes it away if it could.
+// refusesMkdir expects mkdir(2) to fail in dir, and removes the directory if it does not.
 func refusesMkdir(f *finding, dir string) {
 	p := filepath.Join(dir, probeName)
 	err := unix.Mkdir(p, 0o700)
@@ -71,8 +71,7 @@ func probeTmp() *finding {
 	return f
 }
 
-// probeProc looks for anybody else's process. In a pid namespace every process
-// is the chat's.
+// probeProc looks for a process of another user. In a pid namespace every process is the chat's.
 func probeProc(outside int, counters bool) *finding {
 	f := &finding{by: "pid namespace"}
 	entries, err := os.ReadDir("/proc")
@@ -107,9 +106,9 @@ func probeProc(outside int, counters bool) *finding {
 // neverSeen exists on every host and in no session.
 var neverSeen = []string{"/etc/shadow", "/root", "/sys/kernel", "/var/lib"}
 
-// probeMounts tries to see what the view leaves out, and to make a directory where
-// the file system must be read-only: EROFS comes before the modes are asked, and
-// any other refusal would be somebody else's.
+// probeMounts tries to see paths that the view leaves out, and to make a directory where the
+// file system must be read-only: the kernel returns EROFS before it checks modes, so any other
+// error is not the read-only mount's.
 func probeMounts(s ProbeSpec) *finding {
 	f := &finding{by: "bubblewrap, overlays"}
 	for _, p := range append(append([]string{}, neverSeen...), s.Hidden...) {
@@ -136,8 +135,8 @@ func probeMounts(s ProbeSpec) *finding {
 	return f
 }
 
-// lockHere takes a lock and lets it go. It belongs to the inode (flock(2)): where the
-// session has one of its own, nobody outside can hold it.
+// lockHere takes a lock and releases it. A lock belongs to the inode (flock(2)): no process
+// outside can hold one on an inode of the session's own.
 func lockHere(p string) error {
 	fd, err := unix.Open(p, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -164,7 +163,7 @@ func probeTerminals(f *finding) {
 	f.expect(len(open) > 0 && err == unix.ENOSPC, "open %d terminals: %s", len(open), outcome(err))
 }
 
-// hostCounters count for the whole host, and no program needs them.
+// hostCounters show activity of the whole host, and no program needs them.
 var hostCounters = []string{"/proc/vmstat", "/proc/interrupts", "/proc/sys/fs/file-nr", "/proc/sys/kernel/pty/nr"}
 
 func probeCounters(f *finding) {
@@ -174,8 +173,8 @@ func probeCounters(f *finding) {
 	}
 }
 
-// probeLandlock does two things that nothing else stops: listing the root
-// directory, and opening a file of its own in /proc to write it.
+// probeLandlock tries two things that only Landlock refuses: to list the root directory, and to
+// open a file of its own in /proc for writing.
 func probeLandlock() *finding {
 	f := &finding{by: "Landlock ABI " + strconv.Itoa(landlock.ABI()), weaker: landlock.ABI() < 2}
 	fd, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -194,7 +193,7 @@ func probeLandlock() *finding {
 	return f
 }
 
-// probePath looks at each directory of PATH, and at who answers to sudo.
+// probePath checks each directory of PATH, and which program sudo finds there.
 func probePath() *finding {
 	f := &finding{by: "shims, then links"}
 	dirs := strings.Split(os.Getenv("PATH"), ":")

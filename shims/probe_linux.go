@@ -9,14 +9,14 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// finding collects what was tried at one wall.
+// finding collects the attempts at one wall.
 type finding struct {
 	by           string
 	held, broken []string
 	weaker       bool
 }
 
-// expect notes what was tried; what says the act and how it ended.
+// expect adds an attempt: its text names the act and the outcome.
 func (f *finding) expect(ok bool, format string, args ...any) {
 	what := fmt.Sprintf(format, args...)
 	if ok {
@@ -45,9 +45,8 @@ func (f *finding) layer(name chat.LayerName, fix string) chat.Layer {
 	return l
 }
 
-// Probe tries the walls that a session can feel, from inside: home, tmp,
-// network, proc, view, landlock, seccomp, privileges and path. It leaves
-// nothing behind.
+// Probe tries from inside the walls that a session itself can test: home, tmp, network, proc,
+// view, landlock, seccomp, privileges and path. It leaves nothing behind.
 func Probe(s ProbeSpec) []chat.Layer {
 	status, err := ownStatus()
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/chatd/chatd/stream"
 )
 
-// PTYArgv gives argv a terminal of its own: of the session's devpts, made by a process of
-// the chat inside every wall. Its standard input is frames, see [stream.InputFrames].
+// PTYArgv runs argv in a terminal of the session's devpts, which a process of the chat makes
+// behind every wall. Its standard input is frames, see [stream.InputFrames].
 func PTYArgv(size chat.TTY, argv []string) []string {
 	return append([]string{InsideShim, "pty", strconv.Itoa(size.Rows), strconv.Itoa(size.Cols), "--"}, argv...)
 }
@@ -44,8 +44,7 @@ func runPTY(args []string, errs io.Writer) int {
 	}
 	cmd := exec.Command(name)
 	cmd.Args = args[3:]
-	// The signals of a run go to every process of it; the command ends by them, this one waits for
-	// it.
+	// A run's signals go to every process of it: they end the command, and this process waits.
 	caught := make(chan os.Signal, 1) // ignored signals would stay ignored in the command
 	signal.Notify(caught, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
 	go func() {
@@ -59,7 +58,7 @@ func runPTY(args []string, errs io.Writer) int {
 	return relay(cmd, master)
 }
 
-// lookPath is where a command is found, as [execute] does it.
+// lookPath returns the path of a command as [execute] finds it.
 func lookPath(name string, env []string) (string, error) {
 	for _, c := range InPath(name, env) {
 		if unix.Access(c, unix.X_OK) == nil {
@@ -72,12 +71,12 @@ func lookPath(name string, env []string) (string, error) {
 	return "", &execError{name, unix.ENOENT}
 }
 
-// relay passes bytes on until the command has ended and everything that it printed is out. Somebody
-// whom it left behind may hold the terminal on; he is not waited for.
+// relay copies bytes until the command has ended and all its output is written. It does not wait
+// for a descendant that still holds the terminal.
 func relay(cmd *exec.Cmd, master *os.File) int {
 	go func() { _ = input(os.Stdin, master) }()
 	var printed sync.WaitGroup
-	printed.Go(func() { _, _ = io.Copy(os.Stdout, master) }) // ends with EIO when nobody has the terminal open
+	printed.Go(func() { _, _ = io.Copy(os.Stdout, master) }) // EIO ends it: the terminal is closed
 	err := cmd.Wait()
 	out := make(chan struct{})
 	go func() { defer close(out); printed.Wait() }()
@@ -85,7 +84,7 @@ func relay(cmd *exec.Cmd, master *os.File) int {
 	return exitAs(err)
 }
 
-// input reads frames until they end or make no sense.
+// input reads frames until their end, or until an invalid one.
 func input(from io.Reader, master *os.File) error {
 	r := bufio.NewReaderSize(from, stream.FrameMax+3)
 	var head [3]byte
@@ -103,7 +102,7 @@ func input(from io.Reader, master *os.File) error {
 	}
 }
 
-// endOfText is what Ctrl-D types, VEOF of a terminal that is as the kernel makes it.
+// endOfText is the byte of Ctrl-D: VEOF in the kernel's default settings of a terminal.
 const endOfText = 4
 
 func take(kind byte, body []byte, master *os.File) error {
@@ -120,7 +119,7 @@ func take(kind byte, body []byte, master *os.File) error {
 	return fmt.Errorf("cannot use a frame of kind %q and %d bytes: %w", kind, len(body), chat.ErrInvalid)
 }
 
-// exitAs ends as the command did.
+// exitAs exits with the command's code, or by its signal.
 func exitAs(err error) int {
 	var exit *exec.ExitError
 	if err == nil {
@@ -139,7 +138,7 @@ func exitAs(err error) int {
 	return 128 + int(ws.Signal())
 }
 
-// unread is how many bytes wait in the terminal.
+// unread returns how many bytes wait in the terminal.
 func unread(master *os.File) (n int) {
 	rc, err := master.SyscallConn()
 	if err != nil {
@@ -151,7 +150,7 @@ func unread(master *os.File) (n int) {
 	return n
 }
 
-// drain waits until the output is out, or nothing more of it comes for a moment.
+// drain waits until the output is written, or until no more comes for a moment.
 func drain(master *os.File, out <-chan struct{}) {
 	for {
 		select {

@@ -13,17 +13,17 @@ import (
 // refused are system calls that fail with EPERM whatever their arguments
 // (seccomp(2)). Names that this architecture lacks are left out.
 var refused = []string{
-	// Keys outlive the process and the account; the rings are shared by uid.
+	// Keys outlive the process and the account; processes of one uid share their keyrings.
 	"keyctl", "add_key", "request_key",
 	// Large kernel surfaces that no everyday program needs, and ways round this filter.
 	"io_uring_setup", "io_uring_enter", "io_uring_register", "bpf", "perf_event_open", "userfaultfd",
 	"fanotify_init", "fanotify_mark", "kcmp", "lookup_dcookie", "move_pages", "migrate_pages", "vhangup",
-	// The host has one pool of requests (fs.aio-max-nr), and one chat could take it
-	// whole, as root's own databases would then see.
+	// The host has one pool of requests (fs.aio-max-nr): a chat could exhaust it for the
+	// host's databases.
 	"io_setup",
-	// Each policy for a page of shared memory is kernel memory that no limit counts.
+	// Each policy for a page of shared memory takes kernel memory that no limit counts.
 	"mbind", "set_mempolicy", "set_mempolicy_home_node",
-	// One call for all that sockets do, whose arguments no filter sees.
+	// One call for all socket operations, with its arguments where no filter sees them.
 	"socketcall",
 	// The view is final.
 	"mount", "umount", "umount2", "pivot_root", "chroot", "open_tree", "open_tree_attr", "move_mount",
@@ -35,11 +35,10 @@ var refused = []string{
 	"sethostname", "setdomainname", "iopl", "ioperm", "modify_ldt", "nfsservctl", "uselib", "sysfs", "_sysctl",
 }
 
-// filter is the whole program: the architecture, then the calls whose arguments
-// decide, then the list. go-seccomp-bpf gives a foreign architecture the
-// default action, which with a list of refusals would let it pass (its issue
-// #48), and compares arguments with 64 bits, which for a call that reads 32 is
-// no comparison at all (CVE-2019-10063); so both are written here by hand.
+// filter is the whole program: it checks the architecture, then calls by their arguments, then
+// the list. go-seccomp-bpf gives a foreign architecture the default action, which for a list of
+// refusals is to allow it (its issue #48), and compares arguments with 64 bits, which fails for
+// a call that reads 32 (CVE-2019-10063); so this package writes both checks itself.
 func filter(may Opened) ([]bpf.RawInstruction, error) {
 	info, err := arch.GetInfo("")
 	if err != nil {
@@ -74,8 +73,8 @@ func known(names []string, info *arch.Info) []string {
 	return out
 }
 
-// loadFilter puts the filter on the calling thread, whose exec takes it along.
-// It needs no_new_privs or CAP_SYS_ADMIN.
+// loadFilter loads the filter for the calling thread, whose exec keeps it. It needs
+// no_new_privs or CAP_SYS_ADMIN.
 func loadFilter(may Opened) error {
 	raw, err := filter(may)
 	if err != nil {

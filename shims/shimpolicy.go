@@ -1,6 +1,7 @@
 package shims
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,17 +12,16 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// InsidePolicy is what the shims of a session judge by, as JSON; it is a file of
-// InsidePolicyDir, in which root may put another in its place. InsideDenials is the fifo
-// that takes what they denied.
+// InsidePolicy is the policy of a session's shims, as JSON; it lies in InsidePolicyDir, where
+// root may replace it. InsideDenials is the fifo for their denials.
 const (
 	InsidePolicyDir = InsideDir + "/policy"
 	InsidePolicy    = InsidePolicyDir + "/policy.json"
 	InsideDenials   = InsideDir + "/denials"
 )
 
-// ShimPolicy is what shims judge by: what holds when they are started. The chat may read
-// it. Network, Egress and Resolvers are as they were when chatd was started.
+// ShimPolicy is the policy by which shims check; each reads it when it starts. The chat may read
+// it. Network, Egress and Resolvers are those of the start of chatd.
 type ShimPolicy struct {
 	// Home and Agent are the chat's.
 	Home  string `json:"home"`
@@ -73,8 +73,8 @@ func ReadShimPolicy(name string) (ShimPolicy, error) {
 	return p, nil
 }
 
-// ShimDenial is what a shim says of a command that it denied. It comes from a process
-// of the chat: a chat can leave it out, or make it up.
+// ShimDenial is a shim's report of a command that it denied. It comes from a process of the
+// chat, which can omit or forge it.
 type ShimDenial struct {
 	Program string `json:"program"`
 	// Argv is the command line, Quote'd and cut.
@@ -82,12 +82,39 @@ type ShimDenial struct {
 	Rule string `json:"rule"`
 }
 
-// MaxShimDenial bounds a line of the fifo: what is longer is not written in one piece
-// (pipe(7), PIPE_BUF).
+// MaxShimDenial bounds a line of the fifo: the kernel may split a longer write (pipe(7),
+// PIPE_BUF).
 const MaxShimDenial = 4096
 
-// ReadShimDenial reads one line of the fifo.
-func ReadShimDenial(line []byte) (ShimDenial, error) {
+// ReadShimDenials reads the fifo until its end, or until may returns false. It calls may before
+// each line, then heard with the line, joined if two reads divide it, and with the parsed denial,
+// or with the error of a line that no shim writes.
+func ReadShimDenials(
+	fifo io.Reader, may func() bool, heard func(line []byte, d ShimDenial, err error),
+) {
+	buf := make([]byte, MaxShimDenial)
+	for have := 0; ; {
+		n, err := fifo.Read(buf[have:])
+		if err != nil {
+			return
+		}
+		for have += n; have > 0; {
+			line, rest, whole := bytes.Cut(buf[:have], []byte("\n"))
+			if !whole && have < len(buf) {
+				break
+			}
+			if !may() {
+				return
+			}
+			d, err := readShimDenial(line)
+			heard(line, d, err)
+			have = copy(buf, rest)
+		}
+	}
+}
+
+// readShimDenial reads one line of the fifo.
+func readShimDenial(line []byte) (ShimDenial, error) {
 	var d ShimDenial
 	if err := strict(line, &d); err != nil || d.Program == "" || d.Rule == "" || len(line) > MaxShimDenial {
 		return ShimDenial{}, fmt.Errorf("cannot read the denial %s: want {program, argv, rule}: %w", chat.Quote(string(line)), chat.ErrInvalid)

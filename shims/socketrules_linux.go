@@ -7,21 +7,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// netProtocols are the protocols of AF_INET and AF_INET6 that a socket may have.
-// Raw sockets, SCTP, DCCP, SMC and others are kernel surface that owner rules were
-// never tried with. Nothing charges a chat for what waits in a ping socket, and no
-// egress rule lets it out.
+// netProtocols are the protocols of AF_INET and AF_INET6 that a socket may have. No test of the
+// owner rules covers raw sockets, SCTP, DCCP, SMC and others. The kernel charges no chat for
+// the data that waits in a ping socket, and no egress rule allows its packets.
 var netProtocols = []uint32{0, unix.IPPROTO_TCP, unix.IPPROTO_UDP}
 
-// netTypes are the types that go with them: protocol 0 is SCTP for SOCK_SEQPACKET and
+// netTypes are the socket types to allow with them: protocol 0 means SCTP for SOCK_SEQPACKET and
 // DCCP for SOCK_DCCP. The low four bits are the type, the others are flags (socket(2)).
 var netTypes = []uint32{unix.SOCK_STREAM, unix.SOCK_DGRAM}
 
 const socketTypeMask = 0xf
 
-// socketRule lets AF_UNIX, AF_INET and AF_INET6 pass, and NETLINK_ROUTE for a profile
-// that opens it. AF_VSOCK never meets a packet filter, NETLINK_CONNECTOR tells of every
-// process on the host, and what waits in a netlink socket is charged to nobody.
+// socketRule allows AF_UNIX, AF_INET and AF_INET6, and NETLINK_ROUTE for a profile that opens
+// it. AF_VSOCK bypasses packet filters, NETLINK_CONNECTOR reports every process of the host, and
+// the kernel charges no cgroup for data that waits in a netlink socket.
 func socketRule(netlink bool) []bpf.Instruction {
 	route := netlinkRule(netlink)
 	inet := inetRule()
@@ -38,8 +37,8 @@ func socketRule(netlink bool) []bpf.Instruction {
 	return append(out, inet...)
 }
 
-// netlinkRule refuses NETLINK_ROUTE as a kernel without netlink does. getaddrinfo(3)
-// goes on then; getifaddrs(3) fails, and so does os.networkInterfaces of Node.
+// netlinkRule refuses NETLINK_ROUTE as a kernel without netlink does. getaddrinfo(3) still
+// works then; getifaddrs(3) fails, and so does os.networkInterfaces of Node.
 func netlinkRule(open bool) []bpf.Instruction {
 	rule := oneOf(2, unix.EPERM, unix.NETLINK_ROUTE)
 	if !open {
@@ -59,18 +58,18 @@ func inetRule() []bpf.Instruction {
 // optionsOfLevel are the options of one level of setsockopt(2).
 type optionsOfLevel struct {
 	level uint32
-	// ignored are answered with success and left undone.
+	// ignored options have no effect, and setsockopt(2) returns success.
 	ignored []uint32
 	allowed []uint32
 }
 
-// socketOptions are the options that a chat may set. They are a list of what may be,
-// because much of the rest holds memory that is charged to no chat: a time stamp or an
-// error keeps a copy of the packet on the error queue; a filter takes compiled code, of
-// which the host has one pool; each multicast group is an entry in a list of the
-// kernel, and a way around owner rules.
+// socketOptions are the options that a chat may set. It is an allowlist, because many
+// other options hold memory that the kernel charges to no chat: a time stamp or an error
+// keeps a copy of the packet on the error queue; a filter takes compiled code from the
+// host's one pool; each multicast group is an entry in a list of the kernel, and a way
+// around owner rules.
 //
-// The sizes of buffers are ignored: the kernel itself answers success and gives less
+// The sizes of buffers are ignored: the kernel itself returns success and sets less
 // where net.core.rmem_max is less. IP_RECVERR is ignored because the resolver of glibc
 // gives up a socket on which it fails.
 var socketOptions = []optionsOfLevel{
@@ -99,8 +98,8 @@ var socketOptions = []optionsOfLevel{
 	{unix.IPPROTO_UDP, nil, []uint32{unix.UDP_SEGMENT, unix.UDP_GRO}},
 }
 
-// optionRule refuses setsockopt(2) with what is not in socketOptions, with the error of
-// a kernel that lacks it. Netlink sockets, where there are any, may set all of theirs.
+// optionRule refuses setsockopt(2) with options that socketOptions lacks, with the error of a
+// kernel that lacks the option. Netlink sockets, where allowed, may set all of theirs.
 func optionRule(netlink bool) []bpf.Instruction {
 	var levels []uint32
 	for _, l := range socketOptions {
@@ -113,7 +112,7 @@ func optionRule(netlink bool) []bpf.Instruction {
 	for _, l := range socketOptions {
 		body := slices.Concat(anyOf(2, 0, l.ignored...), oneOf(2, unix.ENOPROTOOPT, l.allowed...))
 		if l.level == unix.IPPROTO_TCP {
-			// It makes connect(2) wait for data, see MSG_FASTOPEN.
+			// TCP_FASTOPEN_CONNECT makes connect(2) wait for data, see MSG_FASTOPEN.
 			body = append(anyOf(2, unix.EOPNOTSUPP, unix.TCP_FASTOPEN_CONNECT), body...)
 		}
 		out = append(out, argument(1), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: l.level, SkipTrue: uint8(len(body))})
@@ -122,8 +121,8 @@ func optionRule(netlink bool) []bpf.Instruction {
 	return out
 }
 
-// filterRules refuse further filters of system calls with EINVAL, what a kernel without
-// them says: their compiled code is charged to nobody, and the host has one pool of it.
+// filterRules refuse further filters of system calls with EINVAL, as a kernel without them
+// does: their compiled code comes from one pool of the host and is charged to no cgroup.
 func filterRules(open bool) []bpf.Instruction {
 	if open {
 		return nil

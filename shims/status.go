@@ -9,14 +9,13 @@ import (
 	"github.com/chatd/chatd/landlock"
 )
 
-// Status is what the kernel says of a process in /proc/PID/status
-// (proc_pid_status(5)).
+// Status are the fields of /proc/PID/status (proc_pid_status(5)) that chatd checks.
 type Status struct {
 	// UIDs and GIDs are real, effective, saved and file system ids.
 	UIDs   []int `json:"uids"`
 	GIDs   []int `json:"gids"`
 	Groups []int `json:"groups"`
-	// NSPids are its pids, from the namespace of that /proc inwards.
+	// NSPids are the process's pids, from the namespace of that /proc inwards.
 	NSPids     []int `json:"ns_pids"`
 	NoNewPrivs bool  `json:"no_new_privs"`
 	// Seccomp is 0 for none and 2 for a filter.
@@ -28,24 +27,42 @@ type Status struct {
 	CapAmb  uint64 `json:"cap_amb"`
 }
 
-// Report is what a confined process says of itself just before it becomes the
-// command: read back from the kernel, not what was meant.
+// Report is the state of a confined process just before it execs the command, as read back from
+// the kernel.
 //
-// One line of JSON goes to [Plan].ReportFD. When the exec fails a second line
-// follows with Error set; when it succeeds the descriptor closes. When
-// confining fails the only line has Error set.
+// One line of JSON goes to [Plan].ReportFD. If the exec fails, a second line follows with Error
+// set; if it succeeds, the descriptor closes. If confining fails, the only line has Error set.
 type Report struct {
 	Status
 	Landlock landlock.Achieved `json:"landlock"`
 	// OOMScoreAdj is /proc/self/oom_score_adj.
 	OOMScoreAdj int `json:"oom_score_adj"`
-	// Waiting: nothing was done yet, the process waits at [Plan].BarrierFD. Another line follows.
+	// Waiting: the process waits at [Plan].BarrierFD, before its first step. Another line follows.
 	Waiting bool   `json:"waiting,omitempty"`
 	Error   string `json:"error,omitempty"`
 }
 
-// ParseStatus reads the text of /proc/PID/status. A field that is missing keeps
-// its zero value; only seccomp and no_new_privs are expected of every kernel.
+// Correct returns l as off if the report shows that the layer is not in force.
+func (r Report) Correct(l chat.Layer) chat.Layer {
+	var ok bool
+	switch l.Name {
+	case chat.LayerLandlock:
+		ok = r.Landlock.ABI > 0
+	case chat.LayerSeccomp:
+		ok = r.Seccomp == 2
+	case chat.LayerPrivileges:
+		ok = r.NoNewPrivs && r.CapEff|r.CapPrm|r.CapInh|r.CapAmb == 0
+	default:
+		return l
+	}
+	if !ok {
+		l.State, l.Probe = chat.LayerOff, "the session's own report says so"
+	}
+	return l
+}
+
+// ParseStatus parses the text of /proc/PID/status. A missing field keeps its zero value; only
+// seccomp and no_new_privs are required.
 func ParseStatus(text string) (Status, error) {
 	var s Status
 	seen := 0

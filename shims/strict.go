@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// strict reads one JSON value into v. An unknown field is an error, for it may be a wall
-// that this program does not know; so is anything after the value.
+// strict reads one JSON value into v. An unknown field is an error, because it may be a wall that
+// this program cannot apply; so is any text after the value.
 func strict(text []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()

@@ -19,14 +19,14 @@ const (
 	InsideBin    = InsideDir + "/bin"        // links to allowed programs, second in PATH
 	InsideBashrc = InsideDir + "/bashrc"     // content [Bashrc]
 	InsideTmux   = InsideDir + "/tmux.conf"
-	InsidePrompt = InsideDir + "/prompt" // a fifo; one byte per shell that has a prompt
+	InsidePrompt = InsideDir + "/prompt" // a fifo; each shell writes one byte at its first prompt
 	InsideLog    = InsideDir + "/log"    // a fifo; what the terminal prints, see [LogCommand]
 	InsideRun    = "/run/chat"           // 1 MiB, 0700
 	Socket       = InsideRun + "/tmux.sock"
 )
 
-// LogCommand is what tmux gives the output of a pane to, a line for sh: package termlog passes it
-// on to [InsideLog]. One thread is enough for it.
+// LogCommand is the sh command to which tmux pipes the output of a pane: package termlog copies
+// it to [InsideLog]. One thread is enough for it.
 const LogCommand = "GOMAXPROCS=1 exec " + InsideShim + " log " + InsideLog
 
 // runSize bounds /run/chat, in bytes: it holds one socket.
@@ -37,8 +37,8 @@ type View struct {
 	// User and UID are the chat's; its gid is the same number.
 	User string
 	UID  uint32
-	// Home is the home's path, on the host and inside. It is not below /tmp,
-	// /var/tmp, /run, /dev, /proc, /etc or /usr.
+	// Home is the home's path, on the host and inside. It does not lie below /tmp, /var/tmp,
+	// /run, /dev, /proc, /etc or /usr.
 	Home string
 	// Tmp and VarTmp are the host directories that are /tmp and /var/tmp inside.
 	Tmp, VarTmp string
@@ -52,7 +52,7 @@ type View struct {
 	Shim, ShimDir, BinDir string
 	// TmuxConf is the content of [InsideTmux].
 	TmuxConf []byte
-	// Vars are further variables, "NAME=value", over those that [View.Env] has by itself.
+	// Vars are further variables, "NAME=value", which override those of [View.Env].
 	Vars []string
 	// PromptFIFO is the host path of the fifo [InsidePrompt]; empty means none.
 	PromptFIFO string
@@ -60,20 +60,20 @@ type View struct {
 	DenialFIFO string
 	// LogFIFO is that of [InsideLog]; without PromptFIFO there is none.
 	LogFIFO string
-	// PolicyDir is the host path of a directory of root's with the policy.json of its
-	// shims, [InsidePolicyDir]; empty means none.
+	// PolicyDir is the host path of [InsidePolicyDir], a directory of root's with the shims'
+	// policy.json; empty means none.
 	PolicyDir string
-	// Etc is what it takes from the host's /etc; nil is read whenever that is asked for.
+	// Etc is the part of the host's /etc that it shows; if nil, each use reads the host's.
 	Etc *Etc
 	// Exposed are further paths of the host, parents before what lies in them.
 	Exposed []chat.Exposed
-	// Denied are directories and files outside the home that file rules close as a whole:
-	// Landlock grants nothing there. Who fills it has looked that no exception lies in them.
+	// Denied are directories and files outside the home that file rules deny as a whole: Landlock
+	// grants nothing there. The caller checks that no exception lies in them.
 	Denied []string
-	// Masked are masks over what file rules close as a whole and is there when the session
+	// Masked are mask mounts over existing paths that file rules deny as a whole when the session
 	// begins: the last mounts, none of them over another.
 	Masked []chat.Exposed
-	// Opened is what its filter of system calls lets pass.
+	// Opened are the exceptions from its filter of system calls.
 	Opened Opened
 	// InfoFD is where bwrap writes {"child-pid": …} and more; 0 means nowhere.
 	InfoFD int
@@ -82,17 +82,17 @@ type View struct {
 }
 
 // DataFile is a file that exists only inside. bwrap reads its content from a
-// descriptor, so that nothing of it lies in a place that two chats share.
+// descriptor, so that its content never lies in a directory that chats share.
 type DataFile struct {
 	Target  string
 	Content []byte
 	Mode    os.FileMode
 }
 
-// Args are the arguments of bwrap(1) up to but without "--" and the command.
-// The content of files[i] is read from descriptor firstFD+i, which the caller
-// passes; each may be a pipe as long as all of it is written. bwrap runs as the
-// chat, with supplementary groups dropped. It is version 0.8 or later.
+// Args are the arguments of bwrap(1), 0.8 or later, before "--" and the command. bwrap
+// reads the content of files[i] from descriptor firstFD+i, which the caller passes; each
+// may be a pipe if the caller writes all of it. bwrap runs as the chat, without
+// supplementary groups.
 func (v View) Args(firstFD int) (args []string, files []DataFile) {
 	args = v.namespaceArgs()
 	if v.InfoFD > 0 {
@@ -112,7 +112,7 @@ func (v View) Args(firstFD int) (args []string, files []DataFile) {
 
 func (v View) leavesOut(l chat.LayerName) bool { return slices.Contains(v.Without, l) }
 
-// Namespaces are those that the session has for itself.
+// Namespaces are the namespaces of the session's own.
 func (v View) Namespaces() []string {
 	names := []string{"cgroup", "ipc", "mount", "user", "uts"}
 	if !v.leavesOut(chat.LayerProc) {
@@ -145,11 +145,10 @@ func (v View) namespaceArgs() []string {
 	return args
 }
 
-// Env is the whole environment of a session and of a run, made from nothing.
-// It fits [Plan].Env.
+// Env is the whole environment of a session and of a run, for [Plan].Env. It inherits nothing.
 //
-// The chat's own programs come last in PATH, and npm and pip install there: /usr is not
-// theirs to write to. pip needs no leave of Debian's to install beside the system's packages.
+// The chat's own programs come last in PATH. npm and pip install there, because /usr is
+// read-only; a variable lets pip install beside Debian's packages.
 func (v View) Env() []string {
 	local := path.Join(v.Home, ".local")
 	dirs := InsideShims + ":" + InsideBin
@@ -166,7 +165,7 @@ func (v View) Env() []string {
 	}, v.Vars)
 }
 
-// firstOf is the first of the programs that the chat has in its PATH, or the usual one.
+// firstOf returns the first of the programs that the chat's PATH has, or the usual one.
 func (v View) firstOf(usual string, names ...string) string {
 	for _, name := range names {
 		if _, err := os.Lstat(filepath.Join(v.BinDir, name)); err == nil {

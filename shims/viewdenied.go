@@ -11,13 +11,13 @@ import (
 	"github.com/chatd/chatd/landlock"
 )
 
-// maxBeside bounds how many paths stand for one directory that is granted but for what is
-// denied in it. Beyond that Landlock grants it whole, and the other wall of file rules is alone.
+// maxBeside bounds how many grants replace the one of a directory in which paths are denied.
+// Beyond that Landlock grants the directory whole, and only the mounts enforce the file rules.
 const maxBeside = 4000
 
-// leaveOut is r without what file rules close: what lies in a granted directory is granted
-// name by name then, but for the way to what is denied. Landlock cannot take away below what
-// it allows. It also says which of the denied it leaves out.
+// leaveOut returns r without the denied paths: it grants the entries of a granted directory one
+// by one, except those on the way to a denied path, because Landlock cannot deny a path below
+// one that it allows. out are the denied paths that it leaves out.
 func (v View) leaveOut(r landlock.Rules) (_ landlock.Rules, out []string) {
 	if len(v.Denied) == 0 {
 		return r, nil
@@ -44,10 +44,10 @@ func (v View) LeftOut() []string {
 	return out
 }
 
-// HostPath is where a path of the session that it cannot change is on the host; empty for
-// one that it can, and for what lies elsewhere than in /usr and what is exposed.
+// HostPath is the host's path for a path of the session that the session cannot change. It is
+// empty for a path that the session can change, and for one outside /usr and the exposed paths.
 func (v View) HostPath(p string) string {
-	for _, e := range slices.Backward(v.Exposed) { // what lies in others comes later
+	for _, e := range slices.Backward(v.Exposed) { // inner paths come after outer ones
 		if chat.Within(p, e.Target) {
 			if e.Mode != chat.ReadOnly {
 				return ""
@@ -61,7 +61,7 @@ func (v View) HostPath(p string) string {
 	return ""
 }
 
-// realPath is where a directory of the system leads: on a merged /usr /bin is a link.
+// realPath resolves a directory of the system: on a merged /usr, /bin is a link.
 func realPath(p string) string {
 	if slices.Contains([]string{"/bin", "/sbin", "/lib", "/lib64"}, p) {
 		if real, err := filepath.EvalSymlinks(p); err == nil {
@@ -88,7 +88,7 @@ func (b *beside) around(p string) bool {
 	return slices.ContainsFunc(b.denied, func(d string) bool { return p != d && chat.Within(d, p) })
 }
 
-// split is dirs and files without what is denied.
+// split returns dirs and files without the denied paths.
 func (b *beside) split(dirs, files []string) (keptDirs, keptFiles []string) {
 	for _, g := range files {
 		if !b.isDenied(g) {
@@ -110,7 +110,7 @@ func (b *beside) split(dirs, files []string) (keptDirs, keptFiles []string) {
 	return keptDirs, keptFiles
 }
 
-// open grants what lies in dir one by one, and says whether it could. A link needs no grant.
+// open grants the entries of dir one by one, and reports whether it could. A link needs no grant.
 func (b *beside) open(dir string, dirs, files, lists *[]string) bool {
 	entries, err := os.ReadDir(b.source(dir))
 	if err != nil {

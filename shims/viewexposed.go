@@ -7,7 +7,7 @@ import (
 	"github.com/chatd/chatd/landlock"
 )
 
-// exposedRules adds to r what Landlock lets through for the exposed paths.
+// exposedRules adds to r the grants of the exposed paths.
 func (v View) exposedRules(r landlock.Rules) landlock.Rules {
 	for _, e := range v.Exposed {
 		list := exposedList(&r, e)

@@ -9,16 +9,14 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Mounts are the session's file tree, entry by entry, in the order in which they
-// are made. [View.Args] is made from them and from nothing else, and so is what
-// chatd show --plan tells.
+// Mounts are the entries of the session's file tree in the order of their creation. They are
+// the only source of [View.Args] and of chatd show --plan.
 //
-// Every tmpfs has a size or is read-only, or else the chat had half the host's
-// memory to write to outside its home.
+// Every tmpfs has a size or is read-only: by default a tmpfs holds half the host's memory.
 func (v View) Mounts() []chat.Mount {
 	if v.leavesOut(chat.LayerView) {
-		// /opt and /run are covered, because the session's own things are put there.
-		// What the profile exposes is there already, where the host has it.
+		// The host's /opt and /run are hidden, because chatd's files for the session lie there.
+		// The exposed paths are there already, where the host has them.
 		all := []chat.Mount{bind("/", "/", chat.ReadWrite), tmpfs("/opt", 0, 0), tmpfs("/run", 0, 0)}
 		return append(append(append(append(all, v.kernelMounts()...), v.fileMounts()...), v.ownMounts()...), binds(v.Masked)...)
 	}
@@ -42,9 +40,9 @@ func tmpfs(target string, perm uint32, size uint64) chat.Mount {
 	return chat.Mount{Type: chat.MountTmpfs, Target: target, Mode: chat.ReadWrite, Perm: perm, Size: size}
 }
 
-// systemMounts are the host's programs and libraries. On a merged /usr, /bin is a
-// link and is made as one; elsewhere it is a directory and is bound. Settings of the
-// host give way to what is exposed at or below them.
+// systemMounts are the host's programs and libraries. On a merged /usr, /bin is a link and is
+// made as one; elsewhere it is a directory and is bound. A directory of settings is left out if
+// a path at or below it is exposed.
 func (v View) systemMounts() []chat.Mount {
 	all := []chat.Mount{bind("/usr", "/usr", chat.ReadOnly)}
 	for _, dir := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
@@ -72,7 +70,7 @@ func (v View) systemMounts() []chat.Mount {
 	return all
 }
 
-// kernelMounts are /proc, /dev and the memory-backed places.
+// kernelMounts are /proc, /dev, /run/chat, /dev/shm and the private /tmp and /var/tmp.
 func (v View) kernelMounts() []chat.Mount {
 	proc := chat.Mount{Type: chat.MountProc, Target: "/proc", Mode: chat.ReadWrite}
 	if v.leavesOut(chat.LayerProc) {
@@ -102,9 +100,8 @@ func (v View) fileMounts() []chat.Mount {
 	return all
 }
 
-// ownMounts are the chat's home and chatd's own files. The fifo is bound
-// read-only: that keeps its mode and owner, and writing into a fifo is not
-// writing to its file system.
+// ownMounts are the chat's home and chatd's own files. Each fifo is bound read-only, which
+// protects its mode and owner: a write to a fifo does not write to its file system.
 func (v View) ownMounts() []chat.Mount {
 	all := []chat.Mount{bind(v.Shim, InsideShim, chat.ReadOnly), bind(v.ShimDir, InsideShims, chat.ReadOnly), bind(v.BinDir, InsideBin, chat.ReadOnly)}
 	if v.PromptFIFO != "" {
@@ -122,8 +119,8 @@ func (v View) ownMounts() []chat.Mount {
 	return append(all, bind(v.Home, v.Home, chat.ReadWrite))
 }
 
-// mountArgs are bwrap's arguments for one entry. A file's content comes from fd.
-// The root is there before any argument.
+// mountArgs are bwrap's arguments for one entry. A file's content comes from fd. The root needs
+// no argument.
 func mountArgs(m chat.Mount, fd int) (args []string) {
 	if m.Perm != 0 {
 		args = append(args, "--perms", fmt.Sprintf("%04o", m.Perm))
@@ -157,7 +154,8 @@ func bindFlag(m chat.Mount) string {
 	return flag
 }
 
-// remountArgs make read-only what had to be writable until all was in it, the root last.
+// remountArgs make read-only the mounts that had to be writable until they were complete, the
+// root last.
 func remountArgs(mounts []chat.Mount) (args []string) {
 	for i := len(mounts) - 1; i >= 0; i-- {
 		if m := mounts[i]; m.Mode == chat.ReadOnly && (m.Type == chat.MountDev || m.Type == chat.MountTmpfs) {

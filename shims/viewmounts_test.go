@@ -134,7 +134,7 @@ func TestDescribe(t *testing.T) {
 	}
 	for _, call := range []string{"ioctl", "socket", "clone", "mknodat"} {
 		if !slices.Contains(got.SeccompConditional, call) {
-			t.Errorf("%s is not judged: %q", call, got.SeccompConditional)
+			t.Errorf("%s is not checked: %q", call, got.SeccompConditional)
 		}
 	}
 	if !slices.Contains(got.Seccomp, "mount") || !slices.Contains(got.Landlock, chat.PathRight{Right: "exec", Path: "/opt/tools"}) || len(got.Mounts) != len(someView.Mounts()) {

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/net/bpf"
 )
 
-// Describe says what a session of this view is started from: the entries that
-// bwrap's arguments are made of, and of p, which its first process confines itself
-// to, the rules and the environment's names. Who asks fills in the rest.
+// Describe returns the plan of a session of this view: the entries behind bwrap's arguments,
+// and the rules and the names of the environment of p, to which its first process confines
+// itself. The caller fills in the rest.
 func (v View) Describe(p Plan) (chat.Plan, error) {
-	refused, judged, err := filtered(p)
+	refused, checked, err := filtered(p)
 	if err != nil {
 		return chat.Plan{}, err
 	}
@@ -27,7 +27,7 @@ func (v View) Describe(p Plan) (chat.Plan, error) {
 	slices.Sort(env)
 	return chat.Plan{
 		User: v.User, UID: v.UID, Mounts: v.Mounts(), Landlock: pathRights(p), LandlockABI: p.MinABI, Env: env,
-		Network: v.Network, Namespaces: v.Namespaces(), Seccomp: refused, SeccompConditional: judged,
+		Network: v.Network, Namespaces: v.Namespaces(), Seccomp: refused, SeccompConditional: checked,
 		Without: append([]chat.LayerName{}, p.Without...), Notes: []string{},
 	}, nil
 }
@@ -56,8 +56,8 @@ func rightsOf(r landlock.Rules) (out []chat.PathRight) {
 	return out
 }
 
-// filtered names the system calls that the filter of p refuses, always and with
-// some arguments, as the filter has them for this architecture.
+// filtered names the system calls that the filter of p has for this architecture: those that it
+// always refuses, and those that it checks by their arguments.
 func filtered(p Plan) (refusedCalls, checked []string, err error) {
 	refusedCalls, checked = []string{}, []string{}
 	if p.leavesOut(chat.LayerSeccomp) {

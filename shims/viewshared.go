@@ -19,9 +19,9 @@ func SystemTrees() (all []string) {
 	return all
 }
 
-// Shared are the paths of the host that other sessions see too and nobody may write to:
-// each session should have inodes of its own for them. through are those that are the
-// chat's, or writable to all who see them, or masks, which nobody can open.
+// Shared are the paths of the host that several sessions see read-only: each session should have
+// inodes of its own for them. through are the paths that belong to the chat, that every session
+// which sees them may write to, or that are masks, which no chat can open.
 func (v View) Shared() (shared, through []string) {
 	own := []string{v.PromptFIFO, v.DenialFIFO, v.LogFIFO, v.PolicyDir}
 	for _, m := range v.Masked {

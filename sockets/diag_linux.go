@@ -125,8 +125,8 @@ type entry struct {
 	inode  uint32
 	listen bool
 	port   uint16
-	// memory is what waits in it, in bytes; counted is false for what is no whole socket,
-	// as a connection in TIME_WAIT.
+	// memory is the size of its waiting data, in bytes; counted is false for an entry that is no
+	// whole socket, as a connection in TIME_WAIT.
 	memory  uint64
 	counted bool
 }
@@ -160,8 +160,8 @@ func (k kind) entry(b []byte) entry {
 	return e
 }
 
-// memory sums what waits to be read, to be sent and to be looked at, and the options.
-// What TCP has sent and keeps is in one of the two figures, a datagram in the other.
+// memory sums the received and the sent data that waits, the options and the backlog. One of the
+// two send figures has the data that TCP keeps, the other a datagram's.
 func memory(b []byte) uint64 {
 	at := func(i int) uint64 { return uint64(binary.NativeEndian.Uint32(b[4*i:])) }
 	return at(memRmem) + max(at(memWmem), at(memWqueued)) + at(memOptmem) + at(memBacklog)

@@ -1,27 +1,33 @@
-// Package sockets tells what the kernel holds for the sockets and file locks of a
-// session, which no control group counts in full.
+// Package sockets bounds what the kernel holds for the sockets and file locks of a session, which
+// no control group counts in full.
 //
 // # Why
 //
-// What waits in a socket is kernel memory. The memory controller is charged for some of
-// it: AF_UNIX, and what waits to be read in TCP and UDP. Nobody is charged for the rest
-// (tried on 6.18): a connection that waits to be accepted, with all that was sent to it;
-// a datagram that is not finished (MSG_MORE); a copy on an error queue, which the chat
-// can also ask for message by message, where no filter of system calls sees it;
-// netlink; and record locks (fcntl(2)).
+// Data that waits in a socket is kernel memory. The kernel charges some of it to the cgroup:
+// AF_UNIX, and received data in TCP and UDP. It charges the rest to no cgroup (tried on
+// 6.18): a connection that waits to be accepted, with all data sent to it; an unfinished
+// datagram (MSG_MORE); a copy on an error queue, which the chat can also request for
+// each message, where no filter of system calls sees it; netlink; and record locks
+// (fcntl(2)).
 //
 // # How
 //
-// [Room] is the network namespace of a session. [Room.Count] reads how many sockets it has, which
-// costs some microseconds and is enough for most sessions: few sockets cannot hold much.
-// [Room.Look], which costs about a millisecond, asks the kernel for each socket and what it holds
-// (sock_diag(7)), by uid. A socket that no list of the kernel shows is one that was unbound again;
-// it counts for as much as it can hold.
+// Four times a second [Watch] counts the sockets of each session's network namespace, which costs
+// some microseconds and is enough for most sessions: few sockets cannot hold much. If a session
+// has more, and more than before, Watch lists its sockets: the kernel reports each socket's memory
+// and uid (sock_diag(7)), which costs about a millisecond. A socket that no list of the kernel
+// shows was unbound; it counts with its maximum. Once a second Watch counts record locks by
+// process (proc_locks(5)).
 //
-// [Locks] counts record locks by process.
+// Watch reports a session that holds more than its share, half of memory_max, with the reason, and
+// the caller ends it. [Probe] tries on a session that Watch would see the data in its sockets.
+//
+// # Runs as
+//
+// root, in chatd-root.
 //
 // # What it does not stop
 //
-// Anything: it counts. The time between two looks belongs to the chat. In a network that
-// is shared, a netlink socket and one that no list shows have no uid.
+// The package only counts; the caller ends sessions. Between two counts a chat can exceed its
+// share. In a shared network, a netlink socket and an unlisted one have no uid.
 package sockets

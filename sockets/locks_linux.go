@@ -14,8 +14,8 @@ import (
 // lines. The kernel lists the newest of each CPU first.
 const locksRead = 1 << 20
 
-// Locks counts the record locks of each process that has some (proc_locks(5)).
-func Locks() (map[int]int, error) {
+// recordLocks counts the record locks of each process that has some (proc_locks(5)).
+func recordLocks() (map[int]int, error) {
 	f, err := os.Open("/proc/locks")
 	if err != nil {
 		return nil, fmt.Errorf("cannot count record locks: %w", err)

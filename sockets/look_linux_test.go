@@ -18,36 +18,36 @@ func needsRoot(t testing.TB) {
 	}
 }
 
-func ownRoom(t testing.TB) *Room {
+func ownRoom(t testing.TB) *room {
 	t.Helper()
-	r, err := Open(os.Getpid())
+	r, err := open(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { r.Close() })
+	t.Cleanup(func() { r.close() })
 	return r
 }
 
-// What waits in sockets of a uid is found under that uid, and nobody else's is.
-func TestTry(t *testing.T) {
+// The list has the data in a uid's sockets under that uid, and no other's.
+func TestProbe(t *testing.T) {
 	needsRoot(t)
 	const uid = 1879113728
-	said, err := ownRoom(t).Try(uid)
+	said, err := Probe(os.Getpid(), uid)
 	if err != nil || !strings.HasPrefix(said, "65536 bytes") {
 		t.Fatal(said, err)
 	}
-	found, err := ownRoom(t).Look()
+	found, err := ownRoom(t).look()
 	if err != nil || found.ByUID[uid].Sockets != 0 {
 		t.Errorf("after the probe: %+v, %v", found.ByUID[uid], err)
 	}
 }
 
-// A socket that was unbound again stands in no list, but is counted, and found by the
-// process that has it open.
+// A socket that was unbound again is in no list, but is counted, and found by the process that
+// has it open.
 func TestUnlisted(t *testing.T) {
 	needsRoot(t)
 	r := ownRoom(t)
-	before, err := r.Look()
+	before, err := r.look()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,22 +59,22 @@ func TestUnlisted(t *testing.T) {
 		}
 		t.Cleanup(func() { unix.Close(fd) })
 	}
-	after, err := r.Look()
+	after, err := r.look()
 	if got := after.Unlisted - before.Unlisted; err != nil || got < many/2 { // others in this namespace come and go
 		t.Errorf("%d sockets more are unlisted, want %d: %v", got, many, err)
 	}
-	if got := UnlistedOf([]int{os.Getpid()}, after.Inodes, 1000); got < many {
+	if got := unlistedOf([]int{os.Getpid()}, after.Inodes, 1000); got < many {
 		t.Errorf("this process has %d, want %d", got, many)
 	}
-	if got := UnlistedOf([]int{os.Getpid()}, nil, 10); got < 10 {
+	if got := unlistedOf([]int{os.Getpid()}, nil, 10); got < 10 {
 		t.Errorf("counted %d, want at least 10", got)
 	}
-	if most, err := UnlistedMax(); err != nil || most < 1<<12 {
+	if most, err := unlistedMax(); err != nil || most < 1<<12 {
 		t.Errorf("each may hold %d: %v", most, err)
 	}
 }
 
-// A connection that nobody accepted is of whoever listens.
+// A connection that was not accepted counts for the uid that listens.
 func TestSum(t *testing.T) {
 	found := sum([]entry{
 		{uid: 7, inode: 11, port: 80, listen: true, counted: true},
@@ -120,7 +120,7 @@ func FuzzEntry(f *testing.F) {
 
 func TestParseCount(t *testing.T) {
 	const text = "sockets: used 42\nTCP: inuse 1 orphan 0 tw 9 alloc 2 mem 300\nUDP: inuse 3 mem 7\nFRAG: inuse 0 memory 5\n"
-	if c, err := parseCount([]byte(text)); c != (Count{42, 307}) || err != nil {
+	if c, err := parseCount([]byte(text)); c != (socketCount{42, 307}) || err != nil {
 		t.Error(c, err)
 	}
 	for _, bad := range []string{"", "sockets: used\n", "sockets: used -1\n", "TCP: inuse 1\n", "sockets: used x\n"} {
@@ -154,7 +154,7 @@ func TestLocks(t *testing.T) {
 	if err := unix.FcntlFlock(f.Fd(), unix.F_SETLK, &lock); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Locks()
+	got, err := recordLocks()
 	if err != nil || got[os.Getpid()] == 0 {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -164,7 +164,7 @@ func TestLocks(t *testing.T) {
 func BenchmarkCount(b *testing.B) {
 	r := ownRoom(b)
 	for b.Loop() {
-		if _, err := r.Count(); err != nil {
+		if _, err := r.count(); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -185,7 +185,7 @@ func BenchmarkLook(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		if _, err := r.Look(); err != nil {
+		if _, err := r.look(); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -193,7 +193,7 @@ func BenchmarkLook(b *testing.B) {
 
 func BenchmarkLocks(b *testing.B) {
 	for b.Loop() {
-		if _, err := Locks(); err != nil {
+		if _, err := recordLocks(); err != nil {
 			b.Fatal(err)
 		}
 	}

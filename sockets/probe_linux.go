@@ -10,16 +10,28 @@ import (
 // probeBytes is what a probe leaves in its sockets.
 const probeBytes = 32 << 10
 
-// Try puts bytes into two sockets of the room as uid, and a lock on a file, and sees that
-// the looks find them. It says what was found.
-func (r *Room) Try(uid uint32) (string, error) {
-	before, err := r.Look()
+// Probe puts bytes into two sockets of a process's network namespace, as uid, and checks that what
+// [Watch] reads shows them. It returns what it found.
+func Probe(pid int, uid uint32) (string, error) {
+	r, err := open(pid)
 	if err != nil {
 		return "", err
 	}
-	var after Found
+	found, err := r.probe(uid)
+	if err = errors.Join(err, r.close()); err == nil {
+		_, err = recordLocks()
+	}
+	return found, err
+}
+
+func (r *room) probe(uid uint32) (string, error) {
+	before, err := r.look()
+	if err != nil {
+		return "", err
+	}
+	var after listing
 	err = onThread(func() (same bool, err error) {
-		_, err = r.within(func() error { return hold(uid, func() (err error) { after, err = r.Look(); return err }) })
+		_, err = r.within(func() error { return hold(uid, func() (err error) { after, err = r.look(); return err }) })
 		return false, err // it has another uid now
 	})
 	if err != nil {

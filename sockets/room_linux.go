@@ -11,48 +11,48 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Room is the network namespace of a process, for as long as the namespace lives. It
-// keeps the namespace alive until Close.
-type Room struct {
+// room is the network namespace of a process, for as long as the namespace lives. It
+// keeps the namespace alive until close.
+type room struct {
 	pid  int
 	stat *os.File
 	buf  [1024]byte
 }
 
-// Open opens the network namespace of a process. The caller makes sure afterwards that
-// the process still is the one that was meant.
-func Open(pid int) (*Room, error) {
+// open opens the network namespace of a process. The caller checks afterwards that pid is still
+// the same process.
+func open(pid int) (*room, error) {
 	stat, err := os.Open(fmt.Sprintf("/proc/%d/net/sockstat", pid))
 	if err != nil {
 		return nil, fmt.Errorf("cannot count the sockets of process %d: %w", pid, err)
 	}
-	return &Room{pid: pid, stat: stat}, nil
+	return &room{pid: pid, stat: stat}, nil
 }
 
-// Close lets go of the namespace.
-func (r *Room) Close() error { return r.stat.Close() }
+// close lets go of the namespace.
+func (r *room) close() error { return r.stat.Close() }
 
-// Count is what the kernel counts without a list.
-type Count struct {
+// socketCount are the kernel's counts, which need no list.
+type socketCount struct {
 	// Sockets is how many the namespace has, of every family.
 	Sockets int
 	// Pages is what TCP and UDP hold on the whole host.
 	Pages int
 }
 
-// Count reads how many sockets there are, in some microseconds.
-func (r *Room) Count() (Count, error) {
+// count reads how many sockets there are, in some microseconds.
+func (r *room) count() (socketCount, error) {
 	n, err := r.stat.ReadAt(r.buf[:], 0)
 	if n == 0 && err != nil {
-		return Count{}, fmt.Errorf("cannot count the sockets of process %d: %w", r.pid, err)
+		return socketCount{}, fmt.Errorf("cannot count the sockets of process %d: %w", r.pid, err)
 	}
 	return parseCount(r.buf[:n])
 }
 
 // parseCount reads proc_net(5)'s sockstat: "sockets: used N", "TCP: inuse N … mem N" and
 // "UDP: inuse N mem N".
-func parseCount(text []byte) (Count, error) {
-	c := Count{Sockets: -1}
+func parseCount(text []byte) (socketCount, error) {
+	c := socketCount{Sockets: -1}
 	for line := range bytes.Lines(text) {
 		name, rest, _ := bytes.Cut(line, []byte(": "))
 		f := bytes.Fields(rest)
@@ -60,7 +60,7 @@ func parseCount(text []byte) (Count, error) {
 			n, err := strconv.Atoi(string(f[i+1]))
 			switch {
 			case err != nil || n < 0:
-				return Count{}, fmt.Errorf("cannot read the count of sockets %q", line)
+				return socketCount{}, fmt.Errorf("cannot read the count of sockets %q", line)
 			case string(name) == "sockets" && string(f[i]) == "used":
 				c.Sockets = n
 			case (string(name) == "TCP" || string(name) == "UDP") && string(f[i]) == "mem":
@@ -69,37 +69,37 @@ func parseCount(text []byte) (Count, error) {
 		}
 	}
 	if c.Sockets < 0 {
-		return Count{}, fmt.Errorf("cannot read the count of sockets in %.100q: it is not there", text)
+		return socketCount{}, fmt.Errorf("cannot read the count of sockets in %.100q: it is not there", text)
 	}
 	return c, nil
 }
 
-// Usage is what sockets hold.
-type Usage struct {
+// usage is what sockets hold.
+type usage struct {
 	Sockets int
 	Bytes   uint64
 }
 
-// Found is what a look found.
-type Found struct {
+// listing is the result of a look.
+type listing struct {
 	// All is every socket of the namespace, ByUID what each uid made.
-	All   Usage
-	ByUID map[uint32]Usage
+	All   usage
+	ByUID map[uint32]usage
 	// Unlisted is how many sockets no list shows. They are not in All.
 	Unlisted int
 	// Inodes are the listed sockets' own numbers, as in /proc/PID/fd.
 	Inodes map[uint32]bool
 }
 
-// socketCost is what a socket takes beside what waits in it, in bytes: the structures of
-// one that waits to be accepted are charged to nobody.
+// socketCost is the size of a socket's own structures, in bytes: those of a socket that waits to
+// be accepted are charged to no cgroup.
 const socketCost = 4 << 10
 
-// Look lists every socket of the namespace.
-func (r *Room) Look() (Found, error) {
+// look lists every socket of the namespace.
+func (r *room) look() (listing, error) {
 	fd, err := r.diag()
 	if err != nil {
-		return Found{}, err
+		return listing{}, err
 	}
 	defer unix.Close(fd)
 	var all []entry
@@ -107,18 +107,18 @@ func (r *Room) Look() (Found, error) {
 	for _, k := range kinds {
 		err := dump(fd, k, buf, func(e entry) { all = append(all, e) })
 		if err != nil && !(k.family == unix.AF_NETLINK && errors.Is(err, unix.ENOENT)) { // a kernel without its list
-			return Found{}, err
+			return listing{}, err
 		}
 	}
-	count, err := r.Count()
+	count, err := r.count()
 	if err != nil {
-		return Found{}, err
+		return listing{}, err
 	}
 	return sum(all, count.Sockets), nil
 }
 
 // diag is a socket to ask for sockets by, in the namespace.
-func (r *Room) diag() (fd int, err error) {
+func (r *room) diag() (fd int, err error) {
 	err = onThread(func() (same bool, err error) {
 		return r.within(func() (err error) {
 			fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
@@ -131,9 +131,8 @@ func (r *Room) diag() (fd int, err error) {
 	return fd, nil
 }
 
-// onThread calls f on a thread of its own, which is thrown away unless f says that it is
-// the same as before. It is never the main thread, which cannot be thrown away and is
-// what /proc/PID shows of the whole daemon.
+// onThread calls f on a thread of its own, which ends unless f returns that it is unchanged. It
+// is never the main thread, which cannot end and which /proc/PID shows for the whole daemon.
 func onThread(f func() (same bool, err error)) error {
 	done := make(chan error, 1)
 	go func() {
@@ -153,7 +152,7 @@ func onThread(f func() (same bool, err error)) error {
 }
 
 // within calls f in the namespace. The thread is its old self afterwards if same is true.
-func (r *Room) within(f func() error) (same bool, err error) {
+func (r *room) within(f func() error) (same bool, err error) {
 	own, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return true, err
@@ -171,10 +170,10 @@ func (r *Room) within(f func() error) (same bool, err error) {
 	return unix.Setns(own, unix.CLONE_NEWNET) == nil, err
 }
 
-// sum adds up. A connection that nobody has accepted has no uid; it is of whoever listens
-// on its port.
-func sum(all []entry, used int) Found {
-	found := Found{ByUID: map[uint32]Usage{}, Inodes: map[uint32]bool{}}
+// sum adds up the entries. A connection that was not accepted has no uid, and counts for the uid
+// that listens on its port.
+func sum(all []entry, used int) listing {
+	found := listing{ByUID: map[uint32]usage{}, Inodes: map[uint32]bool{}}
 	listeners := map[uint16]uint32{}
 	for _, e := range all {
 		if e.listen {
@@ -198,7 +197,7 @@ func sum(all []entry, used int) Found {
 	return found
 }
 
-func (h *Usage) add(e entry) {
+func (h *usage) add(e entry) {
 	h.Sockets++
 	h.Bytes += e.memory + socketCost
 }

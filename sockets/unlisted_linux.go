@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// UnlistedMax is the most that a socket which no list shows can hold: the sizes of both
+// unlistedMax is the most that a socket which no list shows can hold: the sizes of both
 // of its buffers, which a chat cannot change.
-func UnlistedMax() (uint64, error) {
+func unlistedMax() (uint64, error) {
 	var sum uint64
 	for _, name := range []string{"rmem_default", "wmem_default"} {
 		text, err := os.ReadFile("/proc/sys/net/core/" + name)
@@ -25,9 +25,9 @@ func UnlistedMax() (uint64, error) {
 	return sum, nil
 }
 
-// UnlistedOf counts the sockets that the processes have open and that listed does not
+// unlistedOf counts the sockets that the processes have open and that listed does not
 // name, up to most. A process that ends meanwhile has none.
-func UnlistedOf(pids []int, listed map[uint32]bool, most int) int {
+func unlistedOf(pids []int, listed map[uint32]bool, most int) int {
 	seen := map[uint32]bool{}
 	for _, pid := range pids {
 		dir := fmt.Sprintf("/proc/%d/fd", pid)

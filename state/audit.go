@@ -16,7 +16,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Bounds of one event in the log; what is beyond is cut, and said to be.
+// Bounds of one event in the log; longer parts are cut, and marked as cut.
 const (
 	maxWord   = 64   // bytes of an action, an outcome, a detail's key
 	maxValue  = 1024 // bytes of any other string
@@ -25,7 +25,7 @@ const (
 	maxArgs   = 256  // of its arguments
 )
 
-// Event is one act worth keeping: who, what, to which chat, and how it went.
+// Event is one audited act: its caller, its action, its chat and its outcome.
 type Event struct {
 	// Action is the verb of the CLI and API: create, wake, sleep, reap, run, input.
 	Action string
@@ -37,7 +37,7 @@ type Event struct {
 	// Argv is the command line that the act is about, if it is about one. It is cut to 256
 	// arguments and 8 KiB.
 	Argv []string
-	// Detail is cut to 32 entries of 1 KiB each. Never what a chat typed or printed.
+	// Detail is cut to 32 entries of 1 KiB each. It never holds a chat's input or output.
 	Detail map[string]string
 }
 
@@ -53,8 +53,8 @@ func (e Event) about(r *Record) Event {
 	return e
 }
 
-// line is one line of audit.jsonl. In the outbox Seq and Prev are empty: which
-// line follows which is settled when it is written.
+// line is one line of audit.jsonl. In the outbox Seq and Prev are empty: they are set when the line
+// is written.
 type line struct {
 	Seq     uint64            `json:"seq"`
 	Time    string            `json:"time"` // RFC 3339 with nanoseconds, UTC
@@ -101,7 +101,7 @@ func cut(s string, limit int) string {
 	return s[:limit] + "…"
 }
 
-// cutArgv is as much of a command line as is kept, and how many bytes are left out.
+// cutArgv returns the part of a command line that is kept, and how many bytes are left out.
 func cutArgv(argv []string) (kept []string, left int) {
 	room := maxArgv
 	for i, arg := range argv {
@@ -122,8 +122,8 @@ func cutArgv(argv []string) (kept []string, left int) {
 	return kept, left
 }
 
-// encode is the line as bytes without a newline: ASCII only, so that no control
-// byte, separator or change of direction of a caller's text reaches a terminal.
+// encode returns the line in ASCII without a newline, so that no control byte, separator or change
+// of direction in a caller's text reaches a terminal.
 func (l line) encode() ([]byte, error) {
 	b, err := json.Marshal(l)
 	if err != nil {
@@ -152,7 +152,7 @@ type auditLog struct {
 	pending []line // committed to the outbox, not written yet
 	torn    bool   // bytes of a failed write may lie behind head.Offset
 	room    reserve
-	refuses error // why nothing is written, if nothing is
+	refuses error // why nothing is written; nil while lines are
 }
 
 // head names the last line of the log.
@@ -167,8 +167,8 @@ type head struct {
 	BaseHash string `json:"base_hash,omitempty"`
 }
 
-// Audit appends one event. It is in the file when Audit returns and on the disk
-// within about a second; a caller that gets an error must not go on with the act.
+// Audit appends one event. It is in the file when Audit returns and on the disk within about a
+// second; on an error the caller must not perform the act.
 func (s *Store) Audit(e Event) error {
 	if err := errors.Join(e.check(), s.mayBegin(e)); err != nil {
 		return err
@@ -189,7 +189,7 @@ func (a *auditLog) append(l line) error {
 	return a.write(l)
 }
 
-// post queues committed lines and writes what it can.
+// post queues committed lines and writes as many as it can.
 func (a *auditLog) post(lines []line) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -214,7 +214,7 @@ func (a *auditLog) drainLocked() error {
 	return nil
 }
 
-// write appends one line by one write(2), and takes back what a failed one left.
+// write appends one line with one write(2), and truncates what a failed write left.
 func (a *auditLog) write(l line) error {
 	if a.refuses != nil {
 		return a.refuses
@@ -243,7 +243,7 @@ func (a *auditLog) mend() error {
 	if !a.torn {
 		return nil
 	}
-	a.room = reserve{} // to cut the file gives back what was set aside
+	a.room = reserve{} // truncating the file frees the reserved blocks
 	if err := a.file.Truncate(a.head.Offset); err != nil {
 		return fmt.Errorf("cannot cut a half-written line off the audit log: %w", err)
 	}

@@ -46,8 +46,8 @@ func TestAuditLine(t *testing.T) {
 	}
 }
 
-// No byte of a caller's text may move a cursor, break a line or turn the text
-// round where the log is read, and none may make a line too long to verify.
+// No byte of a caller's text moves a terminal's cursor, breaks a line or reverses its direction
+// where the log is read, and none makes a line too long to verify.
 func TestHostileTextInTheLog(t *testing.T) {
 	s := fresh(t)
 	evil := "\x1b[2J\n\r\u2028\u2029\u202e\u009b\x7f\x00\xff\"}\\é😀"
@@ -147,7 +147,7 @@ func TestVerifyFindsTheBrokenLine(t *testing.T) {
 		}
 		return b
 	}
-	chained := func(seq uint64) []byte { // to line 1, with a prev that is right
+	chained := func(seq uint64) []byte { // to line 1, with the right prev
 		b, err := line{Seq: seq, Prev: hashLine(bytes.TrimSuffix(part(1), []byte("\n")))}.encode()
 		if err != nil {
 			t.Fatal(err)
@@ -195,7 +195,7 @@ func TestVerifyFindsTheBrokenLine(t *testing.T) {
 	wantErr(t, "no log", err, os.ErrNotExist)
 }
 
-// Every single byte of the log is covered: changed, dropped or doubled, it shows.
+// The chain covers every byte of the log: verification fails if one is changed, dropped or doubled.
 func TestVerifySeesEveryByte(t *testing.T) {
 	s := fresh(t)
 	for range 3 {
@@ -223,7 +223,7 @@ func TestVerifySeesEveryByte(t *testing.T) {
 	verified(t, s)
 }
 
-// rewrite changes the bytes of a file and leaves it the same file.
+// rewrite changes the bytes of a file and keeps its inode.
 func rewrite(t testing.TB, path string, b []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, b, 0o600); err != nil {
@@ -245,7 +245,7 @@ func FuzzVerify(f *testing.F) {
 		if err == nil && (c.seq != uint64(n) || len(log) > 0 && log[len(log)-1] != '\n') {
 			t.Errorf("accepted %d lines up to seq %d: %q", n, c.seq, log)
 		}
-		// what holds goes on holding when one more line is chained to it
+		// a valid log stays valid when one more line is chained to it
 		if err == nil {
 			b, err := line{Seq: c.seq + 1, Prev: c.hash}.encode()
 			if err != nil {

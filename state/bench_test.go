@@ -38,7 +38,7 @@ func seeded(t testing.TB, n int) *Store {
 	return again(t, s)
 }
 
-// The daemon has 60 MB for 10,000 chats; the records may take a quarter of it.
+// The daemon's bound is 60 MB for 10,000 chats; the records may take a quarter of it.
 func TestMemoryOfTenThousandChats(t *testing.T) {
 	s := seeded(t, 10_000)
 	dir := s.opts.Dir
@@ -112,7 +112,7 @@ func BenchmarkFsyncPage(b *testing.B) {
 	}
 }
 
-// BenchmarkAdmitAgain is the every-day case: the chat is there.
+// BenchmarkAdmitAgain is the usual case: the chat exists.
 func BenchmarkAdmitAgain(b *testing.B) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprintf("chats=%d", n), func(b *testing.B) {
@@ -153,7 +153,7 @@ func BenchmarkAudit(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen reads all records of a host that starts.
+// BenchmarkOpen reads all records, as at a start.
 func BenchmarkOpen(b *testing.B) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprintf("chats=%d", n), func(b *testing.B) {

@@ -15,7 +15,7 @@ import (
 // of 8 KiB, that are escaped to six each are about 260 kB.
 const maxLine = 320 << 10
 
-// noHash is what the first line has before it.
+// noHash is the prev of the first line.
 var noHash = strings.Repeat("0", 2*sha256.Size)
 
 func hashLine(b []byte) string {
@@ -23,7 +23,7 @@ func hashLine(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// rawLine is one line as it lies in the file.
+// rawLine is one line as it is in the file.
 type rawLine struct {
 	text  []byte // at most maxLine bytes of it, without the newline
 	hash  string // of all of it, without the newline
@@ -59,14 +59,14 @@ func readLine(r *bufio.Reader) (rawLine, error) {
 	return l, nil
 }
 
-// chain walks the lines of a log and knows what the next one must be.
+// chain verifies the lines of a log, each against the one before.
 type chain struct {
 	seq  uint64
 	hash string
 }
 
-// next takes one line. The error says what is wrong with it; the chain then goes
-// on behind it as if it were right, for whoever wants to read on.
+// next takes one line. After an error the chain continues from this line as if it were valid, so
+// that a caller may read on.
 func (c *chain) next(raw rawLine) (line, error) {
 	l, err := parseLine(raw)
 	switch {

@@ -16,16 +16,16 @@ import (
 // flushDelay is how long a lazy change may wait for a commit of its own.
 const flushDelay = time.Second
 
-// errClosed is no kind of its own: a closed store is a bug of the caller.
+// errClosed has no kind of package chat: using a closed store is a bug of the caller.
 var errClosed = errors.New("cannot write state: it is closed")
 
-// commit makes one durable transaction of a change, its events, and every record
-// that is newer in memory; then apply changes memory, and the events go from the
-// outbox to the log. The caller holds writer. On an error nothing has changed.
+// commit makes one durable transaction of a change, its events, and every record that is newer in
+// memory. Then apply changes memory, and the events move from the outbox to the log. The caller
+// holds writer. On an error nothing has changed.
 //
-// When the log cannot be written after the commit, the events are safe in the
-// outbox and the change stands; the next commit and the next Audit then try
-// again first, and fail if they cannot.
+// When the log cannot be written after the commit, the events are safe in the outbox and the change
+// stands; the next commit and the next Audit retry first, and fail if the log still cannot be
+// written.
 func (s *Store) commit(events []Event, change func(*bbolt.Tx) error, apply func()) error {
 	if s.broken != nil {
 		return s.broken
@@ -73,11 +73,10 @@ func (s *Store) transact(change func(*bbolt.Tx) error) error {
 	return nil
 }
 
-// commitFailed puts memory in step with what the database now says. A full disk
-// that refused a page can be tried again. After any other failure, a failed fsync
-// above all, the kernel may believe pages clean that never reached the disk, and
-// the transaction id may be in the file although nobody was told: then nothing
-// more is written until a restart reads what is really there.
+// commitFailed makes memory match the database again. A commit that a full disk refused can be
+// retried. After any other failure, above all of fsync(2), the kernel may hold pages for clean that
+// never reached the disk, and the file may hold a transaction that was reported as failed: nothing
+// more is written until a restart reads the file anew.
 func (s *Store) commitFailed(id int, err error) error {
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 	inFile := false
@@ -138,8 +137,8 @@ func (s *Store) putBack(dirty []Record) {
 	}
 }
 
-// Flush makes everything that is held back durable: lazy records, the audit log
-// up to its last line, and the head of the log in the database.
+// Flush makes all delayed writes durable: lazy records, the audit log up to its last line, and the
+// head of the log in the database.
 func (s *Store) Flush() error {
 	s.writer.Lock()
 	defer s.writer.Unlock()
@@ -149,8 +148,8 @@ func (s *Store) Flush() error {
 	return s.flush()
 }
 
-// flush syncs the log before it commits its head, so that the head never names a
-// line that a power cut took; and empties the outbox only of what is synced.
+// flush syncs the log before it commits its head, so that the head never names a line that a power
+// cut took; and removes only synced lines from the outbox.
 func (s *Store) flush() error {
 	if s.broken != nil {
 		return s.broken
@@ -175,8 +174,8 @@ func (s *Store) flush() error {
 	return s.rotate()
 }
 
-// background flushes about a second after something was held back, and costs
-// nothing while nothing is. A flush that fails is tried again.
+// background flushes about a second after a write was delayed, and is idle while none is. It
+// retries a flush that fails.
 func (s *Store) background() {
 	defer close(s.done)
 	for {
@@ -211,8 +210,8 @@ func (s *Store) note(err error) {
 	s.behind = err
 }
 
-// Behind says why the last write behind the callers' backs failed, nil when it
-// did not: for healthz. It is tried again until it succeeds.
+// Behind returns the error of the last background write, for healthz. The write is retried until it
+// succeeds.
 func (s *Store) Behind() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

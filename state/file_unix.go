@@ -12,21 +12,20 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// lockPatience is how long a lock is waited for that another holds. A chatd that is
-// killed while it starts a program leaves its descriptors, and so the lock, to the child
-// until that has executed the program, and a supervisor may be quicker.
-const lockPatience = 3 * time.Second
+// lockTimeout is how long Open waits for a held lock. A chatd that is killed between fork and exec
+// leaves its descriptors, and so the lock, to the child until the exec, and a service manager may
+// restart chatd sooner.
+const lockTimeout = 3 * time.Second
 
-// lockFile holds an exclusive flock(2) on path until the file is closed. The
-// kernel drops it with the process, however that ends, and a recycled process
-// number means nothing to it.
+// lockFile holds an exclusive flock(2) on path until the file is closed. The kernel releases it
+// however the process ends; unlike a pid file, it cannot name a recycled pid.
 func lockFile(path string) (*os.File, error) {
 	f, err := openLock(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open lock %s: %w", path, err)
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	for end := time.Now().Add(lockPatience); errors.Is(err, syscall.EWOULDBLOCK) && time.Now().Before(end); {
+	for end := time.Now().Add(lockTimeout); errors.Is(err, syscall.EWOULDBLOCK) && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	}
@@ -42,8 +41,8 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// checkSame refuses an open file that path no longer leads to: somebody put
-// another there, and two processes could each hold one.
+// checkSame refuses an open file that path no longer names: if another file replaced it, two
+// processes could each hold a lock.
 func checkSame(f *os.File, path string) error {
 	here, err := f.Stat()
 	if err != nil {
@@ -59,8 +58,8 @@ func checkSame(f *os.File, path string) error {
 	return nil
 }
 
-// openPrivate opens or makes a regular file that nobody else may read or write:
-// mode 0600 whatever the umask, never through a symbolic link.
+// openPrivate opens or creates a regular file for its owner alone: mode 0600 whatever the umask,
+// never through a symbolic link.
 func openPrivate(path string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(path, flag|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -86,7 +85,7 @@ func checkPrivate(f *os.File) error {
 	return checkOwner(f.Name(), fi)
 }
 
-// checkDir refuses a directory whose entries somebody else could swap.
+// checkDir refuses a directory whose entries another user could replace.
 func checkDir(dir string) error {
 	fi, err := os.Stat(dir)
 	if err != nil {

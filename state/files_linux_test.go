@@ -21,7 +21,7 @@ func TestSecondOpenIsBusy(t *testing.T) {
 	again(t, s)
 }
 
-// A chatd that was killed while it started a program has left the lock to the child for a moment.
+// A chatd that is killed while it starts a program leaves the lock to the child for a moment.
 func TestOpenAfterAKilledDaemon(t *testing.T) {
 	s := fresh(t)
 	child := exec.Command("/bin/sleep", "0.5")
@@ -41,8 +41,8 @@ func TestOpenAfterAKilledDaemon(t *testing.T) {
 	}
 }
 
-// A lock file that was removed and made again must not let a second daemon in:
-// the database has a lock of its own.
+// A lock file that is removed and created again does not let a second daemon in: the database has
+// its own lock.
 func TestRemovedLockIsStillBusy(t *testing.T) {
 	s := fresh(t)
 	if err := os.Remove(filepath.Join(s.opts.Dir, lockName)); err != nil {
@@ -81,7 +81,7 @@ func TestKeyIsMadeOnce(t *testing.T) {
 	}
 }
 
-// Each of these must stop Open, with an error that says which file it is.
+// Each of these makes Open fail, with an error that names the file.
 func TestOpenRefusesWhatWasMeddledWith(t *testing.T) {
 	chown := func(name string) func(string) error {
 		return func(dir string) error { return os.Chown(filepath.Join(dir, name), 65534, 65534) }
@@ -145,7 +145,7 @@ func behindLink(dir, name string) error {
 	return os.Symlink(name+".real", path)
 }
 
-// A crash between writing the key aside and renaming it must not stop the next start.
+// A crash between writing the key's draft and renaming it does not stop the next start.
 func TestKeyDraftOfACrash(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, keyName+".new"), []byte("half"), 0o600); err != nil {

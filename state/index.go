@@ -13,8 +13,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Record is what is kept of one chat. It is there before the first wall of the
-// chat is built and until the last is taken away.
+// Record is the stored state of one chat. It exists before the chat's first layer is created and
+// until the last is removed.
 type Record struct {
 	ID         chat.ID           `json:"id"`
 	UID        uint32            `json:"uid"`
@@ -32,7 +32,7 @@ type Record struct {
 	UsedAt    time.Time `json:"used_at"`
 }
 
-// clone is a Record that the receiver may change.
+// clone returns a copy that the caller may change.
 func (r *Record) clone() Record {
 	c := *r
 	c.Labels, c.Env = maps.Clone(r.Labels), maps.Clone(r.Env)
@@ -57,10 +57,10 @@ func byAge(a, b *Record) int {
 	return cmp.Compare(a.ID, b.ID)
 }
 
-// name is what a caller knows a chat by.
+// name identifies a chat to its caller.
 type name struct{ owner, externalID string }
 
-// index holds every record in memory, by each of its names and in order.
+// index holds every record in memory, by each of its keys and in order.
 type index struct {
 	byID   map[chat.ID]*Record
 	byName map[name]*Record
@@ -77,7 +77,7 @@ func newIndex(size int) *index {
 	}
 }
 
-// clash says which name of r another record has already.
+// clash reports the key of r that another record already has.
 func (x *index) clash(r *Record) error {
 	switch {
 	case x.byID[r.ID] != nil:
@@ -106,8 +106,8 @@ func (x *index) remove(r *Record) {
 	}
 }
 
-// load reads the whole database into memory and refuses one that breaks its own
-// rules, because going on would give a uid twice.
+// load reads the whole database into memory and refuses an inconsistent one, which could give a uid
+// twice.
 func load(db *bbolt.DB) (x *index, blocks []*block, err error) {
 	err = db.View(func(tx *bbolt.Tx) error {
 		if blocks, err = loadBlocks(tx); err != nil {

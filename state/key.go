@@ -17,9 +17,9 @@ import (
 // keySize is the length of install.key in bytes.
 const keySize = 32
 
-// installKey reads install.key, and makes it if this state never had one. The
-// database keeps a hash of the key, so that a lost or foreign key is an error
-// and not a host where the same conversation has another id.
+// installKey reads install.key, and creates it if this state never had one. The database keeps a
+// hash of the key, so that a lost or foreign key is an error; otherwise the same conversation would
+// get another id.
 func installKey(dir string, db *bbolt.DB) ([]byte, error) {
 	path := filepath.Join(dir, keyName)
 	want, err := keyPrint(db)
@@ -68,8 +68,8 @@ func readKey(path string) ([]byte, error) {
 	return key, nil
 }
 
-// createKey writes aside and renames, so that a crash leaves no key or a whole
-// one. The lock is held: nobody else makes one at the same time.
+// createKey writes a draft and renames it, so that a crash leaves no key or a whole one. The caller
+// holds the lock: no other process creates one simultaneously.
 func createKey(dir, path string) error {
 	aside := path + ".new"
 	if err := os.Remove(aside); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -15,8 +15,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// The test binary is its own victim: with childDir set it lives there until it
-// is killed; with fullDir set it fills a small disk of its own.
+// The test binary is also the victim: with childDir set it uses that state until it is killed; with
+// fullDir set it fills a small disk of its own.
 const (
 	childDir = "CHATD_STATE_TEST_CHILD"
 	fullDir  = "CHATD_STATE_TEST_FULL"
@@ -46,8 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// live admits, uses and reaps chats for ever, and says after each act what it
-// was told is done.
+// live admits, uses and reaps chats forever, and prints each act once the store has confirmed it.
 func live(dir string) error {
 	s, err := Open(Options{Dir: dir, BlockSize: 64, AuditMax: 3000})
 	if err != nil {
@@ -85,9 +84,9 @@ func live(dir string) error {
 	}
 }
 
-// witness knows what the victims of all rounds were told.
+// witness holds what the store confirmed to the victims of all rounds.
 type witness struct {
-	live   map[string]string // external id → "id uid" of what was admitted and not touched since
+	live   map[string]string // external id → "id uid" of chats admitted and not touched since
 	unsure map[string]bool   // external ids whose reaping had begun
 	given  map[string]string // uid → "external id, id"
 }
@@ -124,8 +123,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	t.Logf("%d uids given, %d chats alive, %d between", len(w.given), len(w.live), len(w.unsure))
 }
 
-// killOne starts a child, kills it a little after so many lines, and compares
-// what it said with what is there.
+// killOne starts a child, kills it shortly after a number of lines, and compares its output with
+// the state.
 func killOne(t *testing.T, dir string, w *witness, after int, delay time.Duration) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childDir+"="+dir)
@@ -136,7 +135,7 @@ func killOne(t *testing.T, dir string, w *witness, after int, delay time.Duratio
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// a reaping that is not followed by forgot may or may not have happened
+	// a reaping without forgot may or may not have happened
 	in := bufio.NewScanner(out)
 	for n := 0; in.Scan(); n++ {
 		w.hear(t, in.Text())
@@ -163,14 +162,14 @@ func (w *witness) compare(t *testing.T, s *Store) {
 		r, err := s.Find("bridge", ext)
 		got := fmt.Sprint(r.ID, " ", r.UID)
 		if w.unsure[ext] && err != nil {
-			delete(w.live, ext) // forgotten, and killed before it could say so
+			delete(w.live, ext) // forgotten, and killed before printing it
 		} else if err != nil || got != want {
 			t.Errorf("chat %s: %s, %v; it was told %s", ext, got, err, want)
 		}
 		delete(w.unsure, ext)
 	}
 	for _, r := range s.All() {
-		w.given[fmt.Sprint(r.UID)] = r.ExternalID + ", " + string(r.ID) // admitted, and killed before it could say so
+		w.given[fmt.Sprint(r.UID)] = r.ExternalID + ", " + string(r.ID) // admitted, and killed before printing it
 	}
 	created := map[string]int{}
 	for _, text := range lines(text) {
@@ -189,8 +188,8 @@ func (w *witness) compare(t *testing.T, s *Store) {
 	}
 }
 
-// On a full disk nothing is half done, nobody is told that it is, and all goes
-// on when there is room again.
+// TestFullDisk: on a full disk no change is half done or confirmed, and changes succeed when there
+// is room again.
 func TestFullDisk(t *testing.T) {
 	needRoot(t)
 	cmd := exec.Command(os.Args[0])

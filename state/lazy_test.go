@@ -35,7 +35,7 @@ func TestLazyIsFlushedByCloseAndByTime(t *testing.T) {
 	}
 }
 
-// waitClean waits, long enough for any machine, until nothing is held back.
+// waitClean waits, long enough for any machine, until no write is delayed.
 func waitClean(t *testing.T, s *Store) {
 	t.Helper()
 	for range 6000 {
@@ -47,7 +47,7 @@ func waitClean(t *testing.T, s *Store) {
 	t.Fatal("still held back after a minute")
 }
 
-// clean takes the writer lock, or it would see the middle of a flush.
+// clean takes the writer lock, so that it does not see a flush half done.
 func clean(s *Store) bool {
 	s.writer.Lock()
 	defer s.writer.Unlock()
@@ -58,7 +58,7 @@ func clean(s *Store) bool {
 	return len(s.dirty) == 0 && s.log.head == s.log.onDisk
 }
 
-// A durable change of a record must not write an older used_at over a newer one.
+// A durable change of a record does not overwrite a newer used_at with an older one.
 func TestTouchSurvivesAnotherChange(t *testing.T) {
 	s := fresh(t)
 	r := admit(t, s, "a")

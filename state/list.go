@@ -21,12 +21,11 @@ const (
 // cursorSize is eight bytes of creation time and the eight bytes of an id.
 const cursorSize = 16
 
-// List returns the records that the filter lets through, oldest first, those of
-// one instant by id. A limit of 0 means DefaultLimit and a larger one than
-// MaxLimit means that; next continues after the last record and is empty at the
-// end. A chat that was reaped between two pages moves no other. Filter.Awake is
-// not known here and not looked at. [chat.ErrInvalid]: a cursor that List did
-// not make, a label that cannot be one, a negative limit.
+// List returns the records that match the filter, oldest first, those of one instant by id. A limit
+// of 0 means DefaultLimit, and one over MaxLimit means MaxLimit; next continues after the last
+// record and is empty at the end. A chat that is reaped between two pages moves no other. List
+// ignores Filter.Awake. [chat.ErrInvalid]: a cursor that List did not make, an invalid label, a
+// negative limit.
 func (s *Store) List(f chat.Filter) (recs []Record, next string, err error) {
 	limit, match, err := readFilter(f)
 	if err != nil {
@@ -52,7 +51,7 @@ func (s *Store) List(f chat.Filter) (recs []Record, next string, err error) {
 	return recs, "", nil
 }
 
-// above is the place of the first record after r, which need not be there.
+// above is the index of the first record after r, which need not be in the list.
 func (x *index) above(r *Record) int {
 	if r.ID == "" {
 		return 0
@@ -86,8 +85,8 @@ func readFilter(f chat.Filter) (limit int, match func(*Record) bool, err error) 
 	}, nil
 }
 
-// cursorOf names a place in the order, whether or not its record stays. It is no
-// secret and gives no right: the filter applies to every page.
+// cursorOf names a position in the order, also after its record is gone. It is no secret and grants
+// nothing: the filter applies to every page.
 func cursorOf(r *Record) string {
 	b := binary.BigEndian.AppendUint64(nil, uint64(r.CreatedAt.UnixNano()))
 	id, err := hex.AppendDecode(b, []byte(r.ID))

@@ -52,7 +52,7 @@ func TestListPagesInOrder(t *testing.T) {
 			t.Errorf("limit %d: %d pages", limit, pages)
 		}
 	}
-	// the chat that a cursor names may go; the rest stays where it is
+	// reaping the chat that a cursor names does not move the others
 	_, next, err := s.List(chat.Filter{Limit: 5})
 	if err != nil {
 		t.Fatal(err)

@@ -9,22 +9,22 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Held is what an owner has of what all owners share, and a restart must not forget.
+// Held is an owner's part of the shares that are stored.
 type Held struct {
-	// Chats are the records there are, those that are being reaped too.
+	// Chats counts the owner's records, including chats that are being reaped.
 	Chats uint64
-	// UIDs are those that the owner's chats were ever given: none is given back.
+	// UIDs counts the uids that the owner's chats ever got: none is returned.
 	UIDs uint64
 }
 
-// Owners returns what each owner has, who ever had a chat.
+// Owners returns the Held of every owner that ever had a chat.
 func (s *Store) Owners() map[string]Held {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return maps.Clone(s.owners)
 }
 
-// HeldBy returns what one owner has.
+// HeldBy returns the Held of one owner.
 func (s *Store) HeldBy(owner string) Held {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -48,8 +48,8 @@ func putOwner(tx *bbolt.Tx, owner string, uids uint64) error {
 	return tx.Bucket(ownerBucket).Put([]byte(owner), binary.BigEndian.AppendUint64(nil, uids))
 }
 
-// loadOwners counts chats by the records, and reads the uids. Of those that a chatd gave
-// which did not count by owner, it knows the ones whose chats are there.
+// loadOwners counts chats by the records, and reads the uids. Of uids that an older chatd gave
+// without counting by owner, it counts those whose chats still exist.
 func loadOwners(db *bbolt.DB, x *index) (map[string]Held, error) {
 	owners := map[string]Held{}
 	for _, r := range x.order {

@@ -8,8 +8,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// What an owner has is counted for each, is asked before a record is made, and outlives
-// chats and restarts: a uid that was spent stays spent.
+// TestOwnersCount: what an owner holds is counted, passed to the conditions of Admit, and survives
+// restarts; a spent uid stays counted after its chat is gone.
 func TestOwnersCount(t *testing.T) {
 	s := fresh(t)
 	full := errors.New("full")
@@ -59,7 +59,7 @@ func admitFor(t testing.TB, s *Store, owner, externalID string) Record {
 	return r
 }
 
-// A database of a chatd that counted no owners has the uids of the chats that are there.
+// From the database of a chatd that did not count owners, the uids of its chats are counted.
 func TestOwnersOfAnOlderDatabase(t *testing.T) {
 	s := fresh(t)
 	admitFor(t, s, "ada", "1")

@@ -17,8 +17,8 @@ import (
 	bolterr "go.etcd.io/bbolt/errors"
 )
 
-// AuditLine is one line of the audit log as it was written. What callers and chats said is
-// in it as they said it: escape it before it meets a terminal.
+// AuditLine is one line of the audit log as it was written. It holds text of callers and chats
+// unchanged: escape it before printing it on a terminal.
 type AuditLine struct {
 	Seq     uint64            `json:"seq"`
 	Time    time.Time         `json:"time"`
@@ -34,9 +34,9 @@ type AuditLine struct {
 	Text []byte `json:"-"`
 }
 
-// ReadAudit gives each every line of the log in a state directory, the oldest first, and
-// with follow goes on with those that are written, until ctx ends. It needs no daemon, and
-// disturbs none. A line that is no event is [chat.ErrInvalid].
+// ReadAudit passes every line of the log in a state directory to each, the oldest first, and with
+// follow also new lines, until ctx ends. It needs no daemon and does not disturb a running one. A
+// line that is not an event is [chat.ErrInvalid].
 func ReadAudit(ctx context.Context, dir string, follow bool, each func(AuditLine) error) error {
 	r := auditReader{dir: dir, each: each}
 	for turned := true; turned; {
@@ -48,8 +48,8 @@ func ReadAudit(ctx context.Context, dir string, follow bool, each func(AuditLine
 	return nil
 }
 
-// followEvery is how often a log that is followed is looked at; maxMissing how often one
-// that a rotation has moved away may be missing, a tenth of that apart.
+// followEvery is the polling interval of a followed log. A log that a rotation renamed may be
+// missing maxMissing times in a row, polled at a tenth of the interval.
 const (
 	followEvery = 500 * time.Millisecond
 	maxMissing  = 100
@@ -59,13 +59,13 @@ const (
 type auditReader struct {
 	dir  string
 	each func(AuditLine) error
-	seq  uint64 // of the last line that was given
-	// missing is how often in a row there was no log of the usual name.
+	seq  uint64 // of the last line passed to each
+	// missing counts how often in a row audit.jsonl was missing.
 	missing int
 }
 
-// all reads every file that holds lines which were not given yet. turned says that there
-// are more by now: another log has taken the last one's name.
+// all reads every file with lines that were not passed on yet. turned means that there are more:
+// another log has replaced the last one.
 func (r *auditReader) all(ctx context.Context, follow bool) (turned bool, err error) {
 	paths, err := AuditFiles(r.dir)
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *auditReader) all(ctx context.Context, follow bool) (turned bool, err er
 	}
 	for i, path := range paths[:len(paths)-1] {
 		if i+1 < len(paths)-1 && firstOf(paths[i+1]) <= r.seq+1 {
-			continue // all of it was given
+			continue // all of it was passed on
 		}
 		if err := r.whole(path); err != nil {
 			return false, err
@@ -82,7 +82,7 @@ func (r *auditReader) all(ctx context.Context, follow bool) (turned bool, err er
 	last := paths[len(paths)-1]
 	f, err := os.Open(last)
 	if errors.Is(err, fs.ErrNotExist) && len(paths) > 1 && r.missing < maxMissing {
-		// Between the two renames of a rotation there is none of that name.
+		// Between the two renames of a rotation there is no audit.jsonl.
 		r.missing++
 		time.Sleep(followEvery / 10)
 		return true, nil
@@ -95,7 +95,7 @@ func (r *auditReader) all(ctx context.Context, follow bool) (turned bool, err er
 	return turned, errors.Join(err, f.Close())
 }
 
-// firstOf is the seq of an archive's first line, which its name says.
+// firstOf is the seq of an archive's first line, from its name.
 func firstOf(path string) (seq uint64) {
 	if _, err := fmt.Sscanf(filepath.Base(path), "audit-%d.jsonl", &seq); err != nil {
 		return math.MaxUint64
@@ -103,11 +103,11 @@ func firstOf(path string) (seq uint64) {
 	return seq
 }
 
-// whole reads a log that is not written to any more.
+// whole reads a log that is no longer written.
 func (r *auditReader) whole(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // removed by a rotation meanwhile, as the oldest one
+		return nil // a rotation has removed it as the oldest
 	}
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (r *auditReader) whole(path string) error {
 	return errors.Join(err, f.Close())
 }
 
-// follow reads f to its end, which is there when another log has taken its name: turned.
+// follow reads f to its end, which is final once another log has its name: turned.
 func (r *auditReader) follow(ctx context.Context, f *os.File, path string, follow bool) (turned bool, err error) {
 	for read := int64(0); ; {
 		turned = checkSame(f, path) != nil
@@ -132,7 +132,8 @@ func (r *auditReader) follow(ctx context.Context, f *os.File, path string, follo
 	}
 }
 
-// lines gives the whole lines of in that were not given yet, and how many bytes they are.
+// lines passes on the complete new lines of in, and returns how many bytes it read in complete
+// lines.
 func (r *auditReader) lines(in io.Reader) (size int64, err error) {
 	for b := bufio.NewReaderSize(in, 64<<10); ; {
 		raw, err := readLine(b)
@@ -148,7 +149,7 @@ func (r *auditReader) lines(in io.Reader) (size int64, err error) {
 			return size, fmt.Errorf("the line after seq %d: %w: %w", r.seq, err, chat.ErrInvalid)
 		}
 		if l.Seq <= r.seq {
-			continue // of a log that was turned over while it was read
+			continue // of a log that was rotated while it was read
 		}
 		r.seq = l.Seq
 		if err := r.each(l); err != nil {
@@ -157,9 +158,9 @@ func (r *auditReader) lines(in io.Reader) (size int64, err error) {
 	}
 }
 
-// CheckAudit verifies the log in a state directory without a daemon: that its lines form a
-// chain and, where no daemon holds the database, that the last line which that knows is
-// among them. compared says whether it was. Lines cut off the end are seen only then.
+// CheckAudit verifies the log in a state directory without a daemon: that its lines form a chain
+// and, unless a daemon holds the database, that the last line in the database is among them.
+// compared reports whether the database was read; only then does a cut-off end show.
 func CheckAudit(dir string) (lines int, compared bool, err error) {
 	want, err := keptHead(filepath.Join(dir, dbName))
 	if compared = err == nil; !compared && !errors.Is(err, chat.ErrBusy) {
@@ -182,7 +183,8 @@ func CheckAudit(dir string) (lines int, compared bool, err error) {
 	return lines, compared, nil
 }
 
-// keptHead is the last line that the database knows of; [chat.ErrBusy] while a daemon has it.
+// keptHead is the last line that the database names; [chat.ErrBusy] while a daemon holds the
+// database.
 func keptHead(path string) (h head, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return h, fmt.Errorf("cannot read the database beside the audit log: %w", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// readAll is the log as it is read without the store.
+// readAll reads the log without the store.
 func readAll(t testing.TB, dir string) []AuditLine {
 	t.Helper()
 	var all []AuditLine
@@ -26,8 +26,8 @@ func readAll(t testing.TB, dir string) []AuditLine {
 	return all
 }
 
-// A log in several files is read as one, while the store has it; a command line comes back
-// whole, as a list.
+// A log in several files is read as one, while the store is open; a command line is returned whole,
+// as a list.
 func TestReadAudit(t *testing.T) {
 	s := open(t, Options{Dir: t.TempDir(), AuditMax: 4 << 10})
 	argv := []string{"sh", "-c", "printf 'a b'\n\x1b[31m", "\u202e"}
@@ -61,7 +61,7 @@ func TestReadAudit(t *testing.T) {
 	}
 }
 
-// A log that is followed is read on over rotations, until the reader has enough.
+// Following a log continues across rotations, until the reader stops.
 func TestFollowAudit(t *testing.T) {
 	s := open(t, Options{Dir: t.TempDir(), AuditMax: 4 << 10})
 	ctx, enough := context.WithCancel(t.Context())
@@ -89,7 +89,7 @@ func TestFollowAudit(t *testing.T) {
 	}
 }
 
-// What is too long is cut, and how much is said.
+// TestArgvIsBounded: a command line that is too long is cut, and the line records by how much.
 func TestArgvIsBounded(t *testing.T) {
 	long := strings.Repeat("ä", 3000)
 	many := make([]string, 300)
@@ -117,8 +117,7 @@ func TestArgvIsBounded(t *testing.T) {
 	}
 }
 
-// CheckAudit finds a line that was changed, and lines that were cut off the end when it may
-// look into the database.
+// CheckAudit finds a changed line, and, if it can read the database, a cut-off end.
 func TestCheckAudit(t *testing.T) {
 	s := fresh(t)
 	for range 5 {

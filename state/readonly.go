@@ -12,13 +12,12 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// ErrReadOnly is the error of every write while the state lies on a file system that was
-// read-only when it was opened: ext4 becomes so by itself after an error of the disk. What is
-// there can still be read, so that an operator sees which chats there are.
+// ErrReadOnly is the error of every write if the state's file system was read-only when it was
+// opened: ext4 becomes read-only after a disk error. Reads still work, so that an operator sees the
+// chats.
 var ErrReadOnly = fmt.Errorf("cannot write state: its file system is read-only: mount it read-write and start chatd again: %w: %w", syscall.EROFS, chat.ErrBusy)
 
-// openLock opens the lock file, to write where that is possible: flock(2) needs no more than
-// a descriptor.
+// openLock opens the lock file, for writing if possible: flock(2) needs only a descriptor.
 func openLock(path string) (*os.File, error) {
 	f, err := openPrivate(path, os.O_RDWR|os.O_CREATE)
 	if errors.Is(err, syscall.EROFS) {
@@ -27,7 +26,7 @@ func openLock(path string) (*os.File, error) {
 	return f, err
 }
 
-// isReadOnly reports a directory in which nothing can be made because of its file system.
+// isReadOnly reports whether dir is on a read-only file system.
 func isReadOnly(dir string) bool {
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
 	if err == nil {
@@ -36,7 +35,7 @@ func isReadOnly(dir string) bool {
 	return errors.Is(err, syscall.EROFS)
 }
 
-// knowsFormat refuses a database that this chatd would have to change before it can read it.
+// knowsFormat refuses a database that this chatd would have to convert before reading it.
 func knowsFormat(tx *bbolt.Tx) error {
 	known := !slices.ContainsFunc(buckets, func(name []byte) bool { return tx.Bucket(name) == nil })
 	if !known || string(tx.Bucket(metaBucket).Get(formatKey)) != format {
@@ -45,8 +44,8 @@ func knowsFormat(tx *bbolt.Tx) error {
 	return nil
 }
 
-// readAudit opens the log as the database last knew it. What lies in the outbox is written by
-// the next chatd that can.
+// readAudit opens the log at the head that the database names. The outbox stays for the next chatd
+// that can write.
 func (s *Store) readAudit(kept head) error {
 	f, err := openPrivate(filepath.Join(s.opts.Dir, auditName), os.O_RDONLY)
 	if err != nil {

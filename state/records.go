@@ -35,16 +35,15 @@ func putRecord(tx *bbolt.Tx, r *Record) error {
 	return b.Put(uidKey(r.UID), v)
 }
 
-// Admit returns the record of (owner, external id), and makes it if there is
-// none: a derived id, the next uid of the profile's blocks, phase creating. Of
-// any number of equal calls at once exactly one gets created. Record, uid counter
-// and the event by are one durable commit; when that fails, nothing was made.
+// Admit returns the record of (owner, external id), and makes it if there is none: a derived id,
+// the next uid of the profile's blocks, phase creating. Of simultaneous equal calls exactly one
+// gets created. Record, uid counter and the event by are one durable commit; if it fails, nothing
+// has changed.
 //
-// An existing record is returned as it is, whatever the spec says beside owner
-// and external id, also while it is being reaped. An empty owner means the
-// caller of by. Errors: [chat.ErrInvalid] for the spec, [chat.ErrBusy] when the
-// profile has no uid left (see [Store.EnsureBlock]), and whatever a condition says: each is
-// asked, before a record is made, with what the owner has by then.
+// An existing record is returned unchanged, whatever else the spec says, also while it is being
+// reaped. An empty owner means the caller of by. Errors: [chat.ErrInvalid] for the spec,
+// [chat.ErrBusy] when the profile has no uid left (see [Store.EnsureBlock]), and the error of a
+// condition: each is called, before a record is made, with what the owner holds.
 func (s *Store) Admit(spec chat.Spec, by Event, conditions ...func(Held) error) (rec Record, created bool, err error) {
 	spec = spec.WithDefaults(by.Caller.Name)
 	if err := errors.Join(spec.Validate(), chat.CheckName("owner", spec.Owner), by.check()); err != nil {
@@ -82,7 +81,7 @@ func (s *Store) Admit(spec chat.Spec, by Event, conditions ...func(Held) error) 
 	return r.clone(), true, nil
 }
 
-// draft composes the record of a new chat and the uid block after it.
+// draft returns the record of a new chat, and its uid block with the counter advanced.
 func (s *Store) draft(spec chat.Spec) (*Record, block, error) {
 	id, err := s.freeID(spec.Owner, spec.ExternalID)
 	if err != nil {
@@ -155,10 +154,9 @@ func (s *Store) Find(owner, externalID string) (Record, error) {
 	return Record{}, fmt.Errorf("cannot find a chat of %s for %s: %w", chat.Quote(owner), chat.Quote(externalID), chat.ErrNotFound)
 }
 
-// SetPhase moves a chat on: creating, ready, reaping, never back ([chat.ErrWrongPhase]).
-// Reaping is durable on return, together with the event; the rest is durable
-// with the next commit or within about a second. Setting the phase that a chat
-// has records the event alone.
+// SetPhase advances a chat: creating, ready, reaping, never back ([chat.ErrWrongPhase]). Reaping is
+// durable on return, together with the event; other phases with the next commit or within about a
+// second. Setting the current phase only records the event.
 func (s *Store) SetPhase(id chat.ID, phase chat.Phase, by Event) error {
 	return s.change("set the phase of", id, by, phase == chat.Reaping, func(r *Record) error {
 		if rank(phase) < rank(r.Phase) || rank(phase) == 0 {
@@ -173,8 +171,8 @@ func rank(p chat.Phase) int {
 	return map[chat.Phase]int{chat.Creating: 1, chat.Ready: 2, chat.Reaping: 3}[p]
 }
 
-// SetAccount notes which backend makes the chat's account, so that the same one
-// takes it away. Durable on return: call it before the account is made.
+// SetAccount records which backend makes the chat's account, so that the same one removes it.
+// Durable on return: call it before the account is made.
 func (s *Store) SetAccount(id chat.ID, backend string, by Event) error {
 	return s.change("note the account of", id, by, true, func(r *Record) error {
 		r.Account = backend
@@ -182,8 +180,8 @@ func (s *Store) SetAccount(id chat.ID, backend string, by Event) error {
 	})
 }
 
-// Patch changes the labels of a chat that is not being reaped, durable on return and in one
-// commit with the event. Two at once are one after the other.
+// Patch changes the labels of a chat that is not being reaped, durable on return and in one commit
+// with the event. Simultaneous patches are serialized.
 func (s *Store) Patch(id chat.ID, p chat.Patch, by Event) error {
 	if err := s.roomy(); err != nil {
 		return fmt.Errorf("cannot change chat %s: %w", id, err)
@@ -221,7 +219,7 @@ func (s *Store) keep(r, after *Record, by Event, durable bool) error {
 	assign := func() { r.Phase, r.Account, r.Labels = after.Phase, after.Account, after.Labels }
 	if durable {
 		put := func(tx *bbolt.Tx) error {
-			now := s.current(r) // a Touch since then must not be undone
+			now := s.current(r) // keeps a Touch that came in between
 			now.Phase, now.Account, now.Labels = after.Phase, after.Account, after.Labels
 			return putRecord(tx, &now)
 		}
@@ -238,8 +236,8 @@ func (s *Store) keep(r, after *Record, by Event, durable bool) error {
 	return nil
 }
 
-// Touch notes that a chat was used at t; an earlier t and an unknown chat change
-// nothing. Durable with the next commit or within about a second.
+// Touch records that a chat was used at t; an earlier t and an unknown chat change nothing. Durable
+// with the next commit or within about a second.
 func (s *Store) Touch(id chat.ID, t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,10 +250,9 @@ func (s *Store) Touch(id chat.ID, t time.Time) {
 	s.stirUp()
 }
 
-// Forget removes the record of a chat whose every trace is gone, and its schedules,
-// durable on return and in one commit with the event. Its uid is spent from then on. A chat
-// that is ready is not forgotten ([chat.ErrWrongPhase]): it would stay on the
-// host with nobody to know.
+// Forget removes the record and the schedules of a chat that has left no trace on the host, durable
+// on return and in one commit with the event. Its uid is spent from then on. A ready chat cannot be
+// forgotten ([chat.ErrWrongPhase]): it would stay on the host without a record.
 func (s *Store) Forget(id chat.ID, by Event) error {
 	s.writer.Lock()
 	defer s.writer.Unlock()

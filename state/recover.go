@@ -14,8 +14,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// openAudit opens the log, brings it in step with the database after whatever
-// ended the last process, and writes what lay in the outbox.
+// openAudit opens the log, makes it match the database after a crash, and writes the lines of the
+// outbox.
 func (s *Store) openAudit() error {
 	path := filepath.Join(s.opts.Dir, auditName)
 	var kept head
@@ -50,8 +50,8 @@ func (s *Store) openAudit() error {
 	return s.replay(from, outbox)
 }
 
-// replay writes the outbox lines that the file lacks, then what was found wrong
-// with the end of the file.
+// replay writes the outbox lines that the file lacks, then an event about damage at the end of the
+// file.
 func (s *Store) replay(kept head, outbox []line) error {
 	end, err := readEnd(s.log.file, kept)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Store) replay(kept head, outbox []line) error {
 	return s.log.drain()
 }
 
-// end is what lies in the file behind the head that the database names.
+// end describes the file's contents after the head that the database names.
 type end struct {
 	head    head
 	seen    map[uint64]bool // tx numbers of lines that are written
@@ -86,10 +86,9 @@ type end struct {
 	trouble []string
 }
 
-// readEnd reads on from the kept head, which a flush made durable. A file that
-// does not hold it was tampered with, or lost by the disk: then the whole file is
-// read for what it still says, nothing whole is removed from it, and the chain
-// goes on from the kept head, so that verifying shows the gap for ever.
+// readEnd reads on from the kept head, which a flush made durable. A file without that head was
+// tampered with, or lost by the disk: then the whole file is read, no complete line is removed, and
+// the chain continues from the kept head, so that verification always shows the gap.
 func readEnd(f *os.File, kept head) (end, error) {
 	e := end{head: kept, seen: map[uint64]bool{}}
 	ok, err := holds(f, kept)

@@ -13,9 +13,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// image copies the state as a crash at this moment would leave it, with the log
-// cut to size bytes where a power cut may take what was not synced. The copies
-// are made without the locks that the live store holds.
+// image copies the state as a crash now would leave it, with the log cut to size bytes for a power
+// cut that loses unsynced bytes. The copies do not carry the locks of the live store.
 func image(t testing.TB, s *Store, size int64) Options {
 	t.Helper()
 	dir := t.TempDir()
@@ -55,8 +54,8 @@ func calm(t testing.TB) *Store {
 	return s
 }
 
-// The log may lose anything behind its last synced line: every event that was
-// committed with a record is in the log again after Open, once, and it verifies.
+// The log may lose everything after its last synced line: after Open every event that was committed
+// with a record is in the log once, and the log verifies.
 func TestPowerCutLosesNoIntent(t *testing.T) {
 	s := calm(t)
 	from := s.log.head.Offset
@@ -84,14 +83,14 @@ func TestPowerCutLosesNoIntent(t *testing.T) {
 			t.Errorf("%d records", got.Len())
 		}
 		tx := got.tx
-		text = verified(t, again(t, got)) // and nothing is replayed twice
+		text = verified(t, again(t, got)) // and no line is replayed twice
 		if n := strings.Count(text, `"action":"create"`); n != 4 || tx != s.tx {
 			t.Errorf("after another start: %d create events; tx %d, want %d", n, tx, s.tx)
 		}
 	}
 }
 
-// A kill leaves the page cache: nothing at all is lost, nothing doubled.
+// A kill keeps the page cache: no line is lost, none doubled.
 func TestKillLosesNoLine(t *testing.T) {
 	s := calm(t)
 	for i := range 3 {
@@ -138,8 +137,8 @@ func appendTo(t testing.TB, path string, b []byte) {
 	}
 }
 
-// Whoever cuts, replaces or changes the log while chatd is down is found out at
-// the next start; the log says so and never verifies again.
+// TestMeddlingWhileDown: a log that is cut, replaced or changed while chatd is down is detected at
+// the next start; the log records it and never verifies again.
 func TestMeddlingWhileDown(t *testing.T) {
 	for _, c := range []struct {
 		what   string
@@ -223,7 +222,7 @@ func TestUnwritableLog(t *testing.T) {
 	}
 }
 
-// A database that breaks its own rules is refused: going on could give a uid twice.
+// An inconsistent database is refused: using it could give a uid twice.
 func TestOpenRefusesBrokenRecords(t *testing.T) {
 	for what, breakIt := range map[string]func(*bbolt.Tx, Record) error{
 		"counter behind": func(tx *bbolt.Tx, r Record) error {
@@ -270,8 +269,8 @@ func TestOpenRefusesBrokenRecords(t *testing.T) {
 	}
 }
 
-// FuzzReadEnd opens a log with anything behind its kept head: no whole line of
-// it is lost, and what the store then writes comes after it.
+// FuzzReadEnd opens a log with any bytes after its kept head: no complete line is lost, and the
+// store's next lines follow them.
 func FuzzReadEnd(f *testing.F) {
 	f.Add([]byte("{\"seq\":2}\n{"), int64(1))
 	f.Add([]byte("\n\n\x00"), int64(0))

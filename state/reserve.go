@@ -7,25 +7,25 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// A chat can fill the file system that the state is on: its /tmp lies there. What ends a chat must
-// still be written down then, or nobody could make room, and a chatd that is started must still
-// open its database. So blocks are set aside ahead of what is written, and nothing new begins once
-// the file system is full: what has begun, and what ends something, has the rest to itself.
+// A chat can fill the state's file system, because its /tmp is on it. Ending a chat must still be
+// recorded then, to make room, and a restarted chatd must open its database. So blocks are reserved
+// ahead of the writes, and no new act begins on a full file system: the reserve is for acts that
+// have begun and acts that end something.
 
-// Room in bytes: what is set aside of the database and of the log.
+// Bytes to reserve for the database and for the log.
 const (
 	dbReserve    = 1 << 20
 	auditReserve = 256 << 10
 )
 
-// leastFree is how many bytes must be free for anything to begin. Tests have less.
+// leastFree is how many bytes must be free for an act to begin. Tests set less.
 var leastFree uint64 = 1 << 20
 
-// reserve is how far the blocks of a file are set aside.
+// reserve is the offset up to which a file's blocks are reserved.
 type reserve struct{ upTo int64 }
 
-// ahead sets blocks aside for more bytes behind the first used ones. Best effort: not every file
-// system can, and a full one could not before either.
+// ahead reserves blocks for more bytes after the first used ones. It ignores errors: not every file
+// system can reserve, and a full one cannot.
 func (r *reserve) ahead(f *os.File, used, more int64) {
 	if used+more/2 <= r.upTo {
 		return
@@ -35,12 +35,11 @@ func (r *reserve) ahead(f *os.File, used, more int64) {
 	}
 }
 
-// endings are the actions that may begin on a full file system: they use a few lines, and make
+// endings are the actions that may begin on a full file system: they write a few lines, and make
 // room.
 var endings = map[string]bool{"reap": true, "sleep": true, "end": true, "unschedule": true}
 
-// mayBegin is a [chat.ErrBusy] where an event is the beginning of something for which there is no
-// room.
+// mayBegin returns [chat.ErrBusy] if the event begins an act for which there is no room.
 func (s *Store) mayBegin(e Event) error {
 	if e.Outcome == "done" || e.Outcome == "failed" || endings[e.Action] {
 		return nil

@@ -12,8 +12,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestAttackFull: on a disk that a chat has filled nothing begins, and says why; but every chat can
-// be reaped, what has begun can say how it ended, and a chatd that is started opens its state.
+// TestAttackFull: on a disk that a chat has filled, new acts are refused with the reason; but every
+// chat can be reaped, acts that have begun can record their outcome, and a restarted chatd opens
+// its state.
 func TestAttackFull(t *testing.T) {
 	needRoot(t)
 	cmd := exec.Command(os.Args[0])
@@ -53,7 +54,7 @@ func reapOnFullDisk(dir string) error {
 	if err := fillUp(dir + "/junk"); err != nil {
 		return err
 	}
-	for range 2000 { // what is refused uses nothing up
+	for range 2000 { // refusals use no space
 		for _, outcome := range []string{"intent", "denied"} {
 			if err := s.Audit(event("run", outcome)); !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "reap a chat, or make room") {
 				return fmt.Errorf("%s on a full disk: %v", outcome, err)
@@ -87,7 +88,7 @@ func reapOnFullDisk(dir string) error {
 	return errors.Join(s.Close(), os.Remove(dir+"/junk"))
 }
 
-// fillUp leaves no block.
+// fillUp fills the disk to the last block.
 func fillUp(junk string) error {
 	f, err := os.Create(junk)
 	if err != nil {

@@ -12,17 +12,16 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// newName is where the next log is written before it takes its name.
+// newName is the next log's name while it is prepared.
 const newName = auditName + ".new"
 
-// maxRemoved bounds how many old logs go in one turn, so that one line can name
-// them all.
+// maxRemoved bounds how many old logs one rotation removes, so that one line can name them all.
 const maxRemoved = 16
 
 var archiveForm = regexp.MustCompile(`^audit-[0-9]{20}\.jsonl$`)
 
-// archiveName is what the log that begins with line first is called when it is
-// full. Sorted by name, archives are in order.
+// archiveName is the name of the full log that begins with line first. Archives sort by name in
+// order.
 func archiveName(first uint64) string { return fmt.Sprintf("audit-%020d.jsonl", first) }
 
 // archives are the full logs in dir, the oldest first.
@@ -53,8 +52,8 @@ var rotateStep = func(string) {}
 //  4. The next log takes the name audit.jsonl, and the database says how that ends.
 //  5. Archives beyond Options.AuditKeep go, the oldest first.
 //
-// Open takes 2 and 3 back where 4 was not reached, and finishes 4 where it was
-// begun ([Store.resumeRotation]). 5 is done with the next rotation.
+// Open undoes 2 and 3 if 4 was not reached, and finishes 4 if it was begun
+// ([Store.resumeRotation]). The next rotation repeats 5.
 func (s *Store) rotate() error {
 	a := s.log
 	a.mu.Lock()
@@ -78,9 +77,9 @@ func (s *Store) rotate() error {
 	}
 	old, length := a.file, a.head.Offset
 	a.file, a.head, a.room = next.file, next.head, reserve{}
-	// From here on it is the log, whether or not the disk says so already.
+	// From here on the new file is the log, even if the rename is not on the disk yet.
 	rotateStep("swapped")
-	if err := errors.Join(old.Truncate(length), old.Close(), syncDir(s.opts.Dir)); err != nil { // what was set aside of it is not needed any more
+	if err := errors.Join(old.Truncate(length), old.Close(), syncDir(s.opts.Dir)); err != nil { // its reserved blocks are no longer needed
 		return fmt.Errorf("cannot rotate the audit log: %w", err)
 	}
 	if err := s.keepHead(); err != nil {
@@ -90,8 +89,8 @@ func (s *Store) rotate() error {
 	return s.removeArchives(surplus)
 }
 
-// settle makes the open log durable to its end and lets the database say so, so
-// that nothing of the outbox can belong to it any more. The caller holds log.mu.
+// settle makes the open log durable to its end and records this in the database, so that no line of
+// the outbox can belong to it any more. The caller holds log.mu.
 func (s *Store) settle() error {
 	if err := errors.Join(s.log.drainLocked(), s.log.mend()); err != nil {
 		return err
@@ -113,13 +112,13 @@ func (s *Store) keepHead() error {
 	return nil
 }
 
-// nextLog is a log that has no name yet.
+// nextLog is the next log before it is renamed to audit.jsonl.
 type nextLog struct {
 	file *os.File
 	head head
 }
 
-// discard closes and removes it; none is nothing to do.
+// discard closes and removes it; a nextLog without a file is ignored.
 func (n nextLog) discard() error {
 	if n.file == nil {
 		return nil
@@ -134,7 +133,7 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// writeNext makes the next log, with its first line.
+// writeNext creates the next log with its first line.
 func (s *Store) writeNext(surplus []archive) (next nextLog, err error) {
 	was := s.log.head
 	detail := map[string]string{"former": archiveName(was.BaseSeq + 1)}
@@ -161,13 +160,13 @@ func (s *Store) writeNext(surplus []archive) (next nextLog, err error) {
 	return next, errors.Join(err, next.file.Sync())
 }
 
-// next is the head of an empty log that follows the one of h.
+// next is the head of an empty log that follows h's log.
 func (h head) next() head {
 	return head{Seq: h.Seq, Hash: h.Hash, Tx: h.Tx, BaseSeq: h.Seq, BaseHash: h.Hash}
 }
 
-// swapLogs gives both logs their names. The directory is synced in between: a
-// disk that kept only the second name would have lost the full log.
+// swapLogs renames both logs, and syncs the directory in between: if the disk kept only the second
+// rename, the full log would be lost.
 func (s *Store) swapLogs(name string) error {
 	dir := s.opts.Dir
 	log, full, next := filepath.Join(dir, auditName), filepath.Join(dir, name), filepath.Join(dir, newName)
@@ -193,19 +192,19 @@ func (s *Store) swapLogs(name string) error {
 	return nil
 }
 
-// archive is a full log, and the line that it ends with.
+// archive is a full log and its last line.
 type archive struct {
 	name string
 	last chain
 }
 
-// String is how the line of a rotation records the end of a removed log.
+// String formats the end of a removed log for the line of a rotation.
 func (c chain) String() string { return fmt.Sprintf("%d %s", c.seq, c.hash) }
 
 func removedKey(name string) string { return "removed " + name }
 
-// surplus are the archives that are too many once the open log is one too. How one
-// ends is what the next one begins with.
+// surplus are the archives over the limit once the open log is an archive too. The end of each is
+// read from the first line of the next.
 func (s *Store) surplus() ([]archive, error) {
 	if s.opts.AuditKeep <= 0 {
 		return nil, nil
@@ -227,7 +226,7 @@ func (s *Store) surplus() ([]archive, error) {
 	return out, nil
 }
 
-// baseOf is what the first line of a log says of the line before it.
+// baseOf reads, from the first line of a log, the seq and hash of the line before.
 func baseOf(path string) (chain, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -244,7 +243,7 @@ func baseOf(path string) (chain, error) {
 	return chain{l.Seq - 1, l.Prev}, nil
 }
 
-// removeArchives removes what the log now says is removed.
+// removeArchives removes the archives that the log records as removed.
 func (s *Store) removeArchives(list []archive) error {
 	for _, a := range list {
 		if err := removeIfThere(filepath.Join(s.opts.Dir, a.name)); err != nil {
@@ -255,8 +254,8 @@ func (s *Store) removeArchives(list []archive) error {
 	return nil
 }
 
-// resumeRotation looks whether the last process ended within a rotation, and
-// returns the head to go on from. kept is what the database says of the full log.
+// resumeRotation finishes or undoes a rotation that the last process did not complete, and returns
+// the head to continue from. kept is the database's head of the full log.
 func (s *Store) resumeRotation(kept head) (head, error) {
 	dir := s.opts.Dir
 	log, full := filepath.Join(dir, auditName), filepath.Join(dir, archiveName(kept.BaseSeq+1))
@@ -280,7 +279,7 @@ func (s *Store) resumeRotation(kept head) (head, error) {
 	return kept.next(), nil
 }
 
-// archiveHolds reports whether path is there and has the head's line in its place.
+// archiveHolds reports whether path exists and has the head's line at its offset.
 func archiveHolds(path string, kept head) (bool, error) {
 	f, err := openPrivate(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) || kept.Offset == 0 {

@@ -23,7 +23,7 @@ const (
 	rotateAt  = "CHATD_STATE_TEST_ROTATE_AT"
 )
 
-// rotateSteps are the moments that a rotation may be cut short at.
+// rotateSteps are the points at which a rotation may be interrupted.
 var rotateSteps = []string{"written", "archived", "renamed", "swapped", "kept", "removed"}
 
 // tell writes n numbered events, each followed by a flush, which rotates.
@@ -97,14 +97,14 @@ func TestNoRotation(t *testing.T) {
 	}
 }
 
-// Old logs go, what is left verifies, and what somebody else takes away shows.
+// Old logs are removed, the rest verifies, and a log that is missing without a record is reported.
 func TestRotateKeepsSome(t *testing.T) {
 	s := open(t, Options{Dir: t.TempDir(), AuditMax: 2000})
 	tell(t, s, 0, 200)
 	most := len(auditFiles(t, s))
 	s.opts.AuditKeep = 3
 	s = again(t, s)
-	tell(t, s, 200, 20) // at most maxRemoved a turn
+	tell(t, s, 200, 20) // at most maxRemoved a rotation
 	tell(t, s, 220, 60)
 	paths := auditFiles(t, s)
 	if most < 6 || len(paths) != 3+1 {
@@ -139,7 +139,7 @@ func TestRotateKeepsSome(t *testing.T) {
 	}
 }
 
-// A name that is taken stops the rotation and nothing else; nothing is overwritten.
+// An existing file of an archive's name stops only the rotation, and is not overwritten.
 func TestRotateOverwritesNothing(t *testing.T) {
 	s := open(t, Options{Dir: t.TempDir(), AuditMax: 2000})
 	taken := filepath.Join(s.opts.Dir, archiveName(1))
@@ -168,8 +168,7 @@ func TestRotateOverwritesNothing(t *testing.T) {
 	}
 }
 
-// dieRotating does what a daemon does, says what it was told is done, and kills
-// itself at the step.
+// dieRotating writes as a daemon does, prints each confirmed act, and kills itself at the step.
 func dieRotating(dir, step string) error {
 	s, err := Open(Options{Dir: dir, AuditMax: 2000, AuditKeep: 2})
 	if err != nil {
@@ -192,7 +191,7 @@ func dieRotating(dir, step string) error {
 			return err
 		}
 		fmt.Println(r.UID)
-		// As when others write between a flush and its rotation.
+		// This simulates other writers between a flush and its rotation.
 		s.writer.Lock()
 		s.opts.AuditMax = 0
 		err = errors.Join(s.flush(), s.Audit(event("run", "intent")))
@@ -206,8 +205,8 @@ func dieRotating(dir, step string) error {
 	return errors.New("nothing killed it")
 }
 
-// Killed at any step of a rotation, a daemon finds one whole log: every event is
-// there once, rotation goes on, and nothing is left aside.
+// After a kill at any step of a rotation, Open finds one complete log: every event is in it once,
+// rotation works, and no stray file is left.
 func TestKilledWhileRotating(t *testing.T) {
 	for _, step := range rotateSteps {
 		t.Run(step, func(t *testing.T) {
@@ -247,7 +246,7 @@ func idOfUID(t *testing.T, s *Store, uid string) chat.ID {
 	return ""
 }
 
-// killRotating returns the last uid that the child was told is admitted.
+// killRotating returns the last uid whose admission the child confirmed.
 func killRotating(t *testing.T, dir, step string) (last string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -268,15 +267,15 @@ func killRotating(t *testing.T, dir, step string) (last string) {
 	return last
 }
 
-// A rotation whose last step fails is a rotation: the log that has the name is the one
-// that is written to.
+// If the directory cannot be synced after the second rename, the rotation still counts: lines go to
+// the log named audit.jsonl.
 func TestRotateIsNotMadeSure(t *testing.T) {
 	s := open(t, Options{Dir: t.TempDir(), AuditMax: 2000})
 	dir, failed := s.opts.Dir, false
 	t.Cleanup(func() { rotateStep = func(string) {} })
 	rotateStep = func(at string) {
 		if at == "renamed" && !failed {
-			failed = os.Rename(dir, dir+"-") == nil // and it cannot be synced by its name
+			failed = os.Rename(dir, dir+"-") == nil // so that it cannot be synced by its name
 		}
 	}
 	told := 0

@@ -13,13 +13,12 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// scheduleBucket has the schedules of all chats: uid, 4 bytes big-endian, and the
-// schedule's id → Schedule. They are read from the database when they are asked for, and
-// take no memory.
+// scheduleBucket has the schedules of all chats: uid, 4 bytes big-endian, and the schedule's id →
+// Schedule. They are read from the database on demand, and take no memory.
 var scheduleBucket = []byte("schedules")
 
-// Schedule is what is kept of a schedule: what the API shows, who made it, and the last
-// of its times that was taken.
+// Schedule is the stored state of a schedule: the API's fields, its creator, and the last of its
+// times that was taken.
 type Schedule struct {
 	chat.Schedule
 	By    chat.Caller `json:"by"`
@@ -30,9 +29,9 @@ type Schedule struct {
 
 func scheduleKey(uid uint32, id string) []byte { return append(uidKey(uid), id...) }
 
-// AddSchedule keeps a new schedule of a chat, durable on return and in one commit with
-// the event. At most [chat.MaxSchedules] are kept; beyond that the oldest that never
-// comes due again gives way, and without one it is [chat.ErrBusy].
+// AddSchedule stores a new schedule of a chat, durable on return and in one commit with the event.
+// At most [chat.MaxSchedules] are kept; beyond that the oldest that is never due again is replaced,
+// and without one AddSchedule returns [chat.ErrBusy].
 func (s *Store) AddSchedule(id chat.ID, sched Schedule, by Event) error {
 	s.writer.Lock()
 	defer s.writer.Unlock()
@@ -52,8 +51,8 @@ func (s *Store) AddSchedule(id chat.ID, sched Schedule, by Event) error {
 	return nil
 }
 
-// givesWay is the key of the schedule that a new one takes the place of; one that is not
-// there where there is room.
+// givesWay is the key of the schedule that a new one replaces; a key without a schedule if there is
+// room.
 func (s *Store) givesWay(uid uint32) ([]byte, error) {
 	var old []Schedule
 	err := s.db.View(func(tx *bbolt.Tx) (err error) {
@@ -89,7 +88,7 @@ func (s *Store) commitAbout(r *Record, by Event, put func(*bbolt.Tx) error) erro
 	return s.commit([]Event{by.about(r)}, put, func() {})
 }
 
-// RemoveSchedule forgets a schedule, durable on return and in one commit with the event;
+// RemoveSchedule removes a schedule, durable on return and in one commit with the event;
 // [chat.ErrNotFound] if there is none.
 func (s *Store) RemoveSchedule(id chat.ID, schedule string, by Event) error {
 	s.writer.Lock()
@@ -106,7 +105,7 @@ func (s *Store) RemoveSchedule(id chat.ID, schedule string, by Event) error {
 	})
 }
 
-// ChangeSchedule edits a schedule, durable on return. It is not audited: the runs are.
+// ChangeSchedule edits a schedule, durable on return. Its runs are audited, the change is not.
 // [chat.ErrNotFound] means that the chat or the schedule is gone.
 func (s *Store) ChangeSchedule(id chat.ID, schedule string, edit func(*Schedule)) (Schedule, error) {
 	s.writer.Lock()
@@ -149,8 +148,8 @@ func (s *Store) Schedule(id chat.ID, schedule string) (out Schedule, err error) 
 	return out, err
 }
 
-// EachSchedule calls visit for every schedule of every chat, in no order that matters. It
-// writes nothing meanwhile: visit must not change the state.
+// EachSchedule calls visit for every schedule of every chat, in any order. visit must not change
+// the state.
 func (s *Store) EachSchedule(visit func(Record, Schedule)) error {
 	return s.db.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket(scheduleBucket).ForEach(func(k, v []byte) error {
@@ -158,7 +157,7 @@ func (s *Store) EachSchedule(visit func(Record, Schedule)) error {
 			if err := json.Unmarshal(v, &sched); err != nil {
 				return fmt.Errorf("cannot read the schedule under key %x: %w", k, err)
 			}
-			// One without a chat is of one that an older chatd reaped.
+			// A schedule without a chat is left from a chat that an older chatd reaped.
 			if r, err := s.GetUID(uidOf(k)); err == nil && string(k) == string(scheduleKey(r.UID, sched.ID)) {
 				visit(r, sched)
 			}
@@ -167,7 +166,7 @@ func (s *Store) EachSchedule(visit func(Record, Schedule)) error {
 	})
 }
 
-// uidOf is what uidKey has put in front of a key; 0 of one that is too short.
+// uidOf is the uid at the start of a key, as uidKey encodes it; 0 if the key is too short.
 func uidOf(key []byte) uint32 {
 	if len(key) < 4 {
 		return 0
@@ -207,7 +206,7 @@ func schedulesOf(tx *bbolt.Tx, uid uint32) (all []Schedule, err error) {
 	return all, nil
 }
 
-// forgetSchedules removes those of a chat that is being forgotten.
+// forgetSchedules removes the schedules of a chat that is being forgotten.
 func forgetSchedules(tx *bbolt.Tx, uid uint32) error {
 	b := tx.Bucket(scheduleBucket)
 	c := b.Cursor()

@@ -17,8 +17,8 @@ func daily(id string, n int) Schedule {
 	return Schedule{Schedule: chat.Schedule{ID: id, Spec: chat.ScheduleSpec{Cron: "0 9 * * *", Command: "true"}, CreatedAt: made, Next: &next}}
 }
 
-// Schedules survive a restart, in their order, and are gone with their chat: another
-// chat's stay, and so does nothing under the uid.
+// Schedules survive a restart, in their order, and are removed with their chat: no key of its uid
+// is left, and another chat's schedules stay.
 func TestSchedulesLiveAsTheirChat(t *testing.T) {
 	s := fresh(t)
 	a, b := admit(t, s, "a"), admit(t, s, "b")
@@ -90,7 +90,7 @@ func TestSchedulesRefuse(t *testing.T) {
 	}
 }
 
-// A chat has at most 32; the oldest that is over gives way, one that runs does not.
+// A chat has at most 32; the oldest that is over is replaced, one that runs is not.
 func TestSchedulesAreBounded(t *testing.T) {
 	s := fresh(t)
 	a := admit(t, s, "a")

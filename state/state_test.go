@@ -78,7 +78,7 @@ func auditFiles(t testing.TB, s *Store) []string {
 	return paths
 }
 
-// verified fails unless the log holds, and returns its text.
+// verified fails the test unless the log verifies, and returns its text.
 func verified(t testing.TB, s *Store) string {
 	t.Helper()
 	if _, err := s.VerifyAudit(); err != nil {
@@ -160,7 +160,7 @@ func TestAdmitRefuses(t *testing.T) {
 	}
 }
 
-// One first message often arrives many times at once.
+// A conversation's first message often arrives several times simultaneously.
 func TestAdmitOnceAmongFifty(t *testing.T) {
 	s := fresh(t)
 	for _, id := range []string{"a", "b", "c"} {
@@ -226,7 +226,7 @@ func TestCollidingIDTakesNextWindow(t *testing.T) {
 		if err != nil || r.ID != want {
 			t.Fatalf("window %d: id %s, want %s (%v)", window, r.ID, want, err)
 		}
-		// the record stays under its id, but as somebody else's chat
+		// the record stays under its id, but as another owner's chat
 		s.mu.Lock()
 		live := s.index.byID[r.ID]
 		delete(s.index.byName, live.name())

@@ -14,8 +14,8 @@ import (
 	bolterr "go.etcd.io/bbolt/errors"
 )
 
-// The uid range of a host that says nothing else: unassigned in systemd's
-// UIDS-GIDS and above Debian's subordinate uids. Blocks are of 65,536.
+// The default uid range: unassigned in systemd's UIDS-GIDS and above Debian's subordinate uids. A
+// block has 65,536.
 const (
 	DefaultLow       = 1879048192 // 0x70000000
 	DefaultHigh      = 1895825407 // 0x70ffffff
@@ -30,21 +30,21 @@ const (
 	auditName = "audit.jsonl"
 )
 
-// format is the version of what lies in chatd.db.
+// format is the version of chatd.db.
 const format = "1"
 
 // Options say where the state is and which uids it may give.
 type Options struct {
-	// Dir is created 0711 if it is not there; it must belong to the caller's uid
-	// and nobody else may write in it.
+	// Dir is created with mode 0711 if it does not exist; it must belong to the caller's uid, and
+	// no other user may write in it.
 	Dir string
-	// UIDs is the host's range for chats; zero means DefaultLow to DefaultHigh.
-	// Its last uid is never given: it is for probes.
+	// UIDs is the host's range for chats; zero means DefaultLow to DefaultHigh. Its last uid is
+	// reserved for probes.
 	UIDs Range
 	// BlockSize is how many uids a block has; zero means DefaultBlockSize.
 	BlockSize uint32
-	// AuditMax is how many bytes audit.jsonl may have before a new one is begun; it
-	// may be exceeded by what is written in a second. Zero means any number.
+	// AuditMax is the size in bytes at which audit.jsonl is rotated; the lines of about a second
+	// may exceed it. Zero means no limit.
 	AuditMax int64
 	// AuditKeep is how many full logs are kept; zero means all.
 	AuditKeep int
@@ -77,24 +77,23 @@ func (o Options) validate() error {
 	return nil
 }
 
-// Store is the open state of one host. All methods may be called at once from
-// many goroutines.
+// Store is the open state of one host. Its methods are safe for concurrent use.
 type Store struct {
 	opts Options
 	lock *os.File
 	key  []byte
 	db   *bbolt.DB
 	log  *auditLog
-	// dbFile is what db writes to, and dbRoom what is set aside of it; under writer.
+	// dbFile is db's file, and dbRoom its reserved blocks; under writer.
 	dbFile *os.File
 	dbRoom reserve
 	// readOnly says that nothing can be written, from Open to Close.
 	readOnly bool
 
-	// writer is held across a commit; mu only while memory is read or changed.
-	// Whoever needs both takes writer first.
+	// writer is held across a commit; mu only while memory is read or changed. Lock order: writer,
+	// then mu.
 	writer sync.Mutex
-	broken error // why no commit is tried any more; under writer
+	broken error // why no further commit is tried; under writer
 	tx     uint64
 
 	mu     sync.RWMutex
@@ -103,16 +102,15 @@ type Store struct {
 	owners map[string]Held
 	dirty  map[uint32]bool // uids whose record in memory is newer than on disk
 	closed bool
-	behind error // what the last background flush said
+	behind error // the error of the last background flush
 
 	stir chan struct{}
 	stop chan struct{}
 	done chan struct{}
 }
 
-// Open takes the state directory for this process alone and reads it.
-// [chat.ErrBusy] means that another process holds the lock file, which the error
-// names. The caller closes the store.
+// Open locks the state directory for this process and reads it. [chat.ErrBusy] means that another
+// process holds the lock file, which the error names. The caller closes the store.
 func Open(o Options) (*Store, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -141,7 +139,7 @@ func prepareDir(dir string) error {
 	return checkDir(dir)
 }
 
-// read opens everything below the lock: database, key, memory, audit log.
+// read opens everything under the lock: database, key, memory, audit log.
 func (s *Store) read() error {
 	var err error
 	s.readOnly = isReadOnly(s.opts.Dir)
@@ -161,7 +159,7 @@ func (s *Store) read() error {
 	return s.openAudit()
 }
 
-// openDB never uses NoSync: a power cut could then leave pages of two commits.
+// openDB never sets NoSync, with which a power cut could leave pages of two commits.
 func openDB(path string, readOnly bool) (db *bbolt.DB, file *os.File, err error) {
 	db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 		Timeout:         time.Second,
@@ -189,14 +187,14 @@ func openDB(path string, readOnly bool) (db *bbolt.DB, file *os.File, err error)
 	return db, file, nil
 }
 
-// setAside keeps room ahead of the database. The caller holds writer, or nobody else has the store
-// yet.
+// setAside reserves blocks ahead of the database. The caller holds writer, or has not published the
+// store yet.
 func (s *Store) setAside() {
 	if s.readOnly {
 		return
 	}
 	used := int64(0)
-	_ = s.db.View(func(tx *bbolt.Tx) error { used = tx.Size(); return nil }) // a closed one says so at its next use
+	_ = s.db.View(func(tx *bbolt.Tx) error { used = tx.Size(); return nil }) // a closed one fails later
 	s.dbRoom.ahead(s.dbFile, used, dbReserve)
 }
 
@@ -216,8 +214,8 @@ func checkFormat(tx *bbolt.Tx) error {
 	return nil
 }
 
-// Close writes what was held back and gives the directory up. Reads still answer
-// from memory afterwards; writes fail. A second Close does nothing.
+// Close flushes delayed writes and releases the directory. Reads still answer from memory
+// afterwards; writes fail. A second Close does nothing.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	again := s.closed
@@ -238,7 +236,7 @@ func (s *Store) Close() error {
 	return errors.Join(err, s.release())
 }
 
-// release lets go of the files, the lock last.
+// release closes the files, the lock last.
 func (s *Store) release() error {
 	var errs []error
 	if s.log != nil {

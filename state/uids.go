@@ -11,11 +11,11 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// lowWater is how many uids a profile must have left before it gets another
-// block, so that a firewall rule for the block stands well before it is needed.
+// lowWater is the number of free uids below which a profile gets another block, so that the block's
+// firewall rule exists well before it is needed.
 const lowWater = 1024
 
-// Range is a run of uids, both ends in it.
+// Range is a range of uids, both ends included.
 type Range struct {
 	Low  uint32 `json:"low"`
 	High uint32 `json:"high"`
@@ -33,7 +33,7 @@ func (r Range) meets(o Range) bool { return r.Low <= o.High && o.Low <= r.High }
 type block struct {
 	Profile string `json:"profile"`
 	Range
-	// Next is the uid that is given next; beyond High the block is full.
+	// Next is the next uid to give; beyond High the block is full.
 	Next uint32 `json:"next"`
 }
 
@@ -72,7 +72,7 @@ func putBlock(tx *bbolt.Tx, b block) error {
 	return tx.Bucket(blockBucket).Put(uidKey(b.Low), v)
 }
 
-// uidKey sorts as the number does.
+// uidKey encodes uid so that keys sort by number.
 func uidKey(uid uint32) []byte { return binary.BigEndian.AppendUint32(nil, uid) }
 
 // Blocks returns for each profile the uid ranges that it owns, lowest first.
@@ -99,12 +99,11 @@ func (s *Store) profileBlocks(profile string) (ranges []Range, left uint32) {
 	return ranges, left
 }
 
-// EnsureBlock gives the profile its first uid block, and a further one when
-// fewer than 1024 uids are left in those it has (a quarter of a block, where
-// blocks are smaller than 4096). It returns the profile's blocks, and added when
-// one is new: then its egress rules come before the next [Store.Admit], which
-// takes uids from these blocks only. Durable on return; [chat.ErrBusy] when the
-// range is used up and the profile has nothing left.
+// EnsureBlock gives the profile its first uid block, and a further one when fewer than 1024 uids
+// are left in those it has (a quarter of a block, where blocks are smaller than 4096). It returns
+// the profile's blocks, and whether one was added: the caller then installs its egress rules before
+// the next [Store.Admit], which takes uids from these blocks only. Durable on return;
+// [chat.ErrBusy] when the range is used up and the profile has nothing left.
 func (s *Store) EnsureBlock(profile string) (blocks []Range, added bool, err error) {
 	if err := chat.CheckName("profile", profile); err != nil {
 		return nil, false, err
@@ -143,9 +142,8 @@ func (s *Store) addBlock(b block) error {
 	})
 }
 
-// freeBlock finds the lowest aligned range that meets no block there is, also
-// none of another block size. The last uid of the range stays out: it is for
-// probes, which must find the walls of no profile.
+// freeBlock finds the lowest aligned range that overlaps no existing block, of whatever size. It
+// excludes the last uid of the range: probes use it, and must not fall under a profile's rules.
 func (s *Store) freeBlock() (Range, bool) {
 	all := s.opts.UIDs
 	for low := uint64(all.Low); low < uint64(all.High); low += uint64(s.opts.BlockSize) {
@@ -170,7 +168,7 @@ func (s *Store) nextUID(profile string) (block, uint32, error) {
 	return block{}, 0, fmt.Errorf("cannot take a uid for profile %s: its blocks are full, EnsureBlock gives more: %w", chat.Quote(profile), chat.ErrBusy)
 }
 
-// take makes a block that was written the one in memory.
+// take replaces the block in memory by the written one.
 func (s *Store) take(after block) {
 	if b := blockOf(s.blocks, after.Low); b != nil {
 		b.Next = after.Next
@@ -208,6 +206,6 @@ func (s *Store) given() int {
 	return given
 }
 
-// Profiles lists the profiles that own blocks, sorted: rules must stand for
-// these also when no config names them any more.
+// Profiles lists the profiles that own blocks, sorted: they need rules even if the config no longer
+// names them.
 func (s *Store) Profiles() []string { return slices.Sorted(maps.Keys(s.Blocks())) }

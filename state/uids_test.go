@@ -8,7 +8,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// small is a range of three blocks, the last one short and short of the probes' uid.
+// small is a store with a range of three blocks; the last one is short, and lacks the probes' uid.
 func small(t testing.TB) *Store {
 	return open(t, Options{Dir: t.TempDir(), UIDs: Range{100, 139}, BlockSize: 16})
 }
@@ -72,7 +72,7 @@ func TestFurtherBlockBeforeTheLastIsFull(t *testing.T) {
 	wantErr(t, "a uid that came free", err, chat.ErrBusy)
 }
 
-// A changed range or block size must not give a uid of an old block again.
+// After a change of range or block size no uid of an old block is given again.
 func TestChangedRange(t *testing.T) {
 	s := small(t)
 	if _, _, err := s.EnsureBlock("a"); err != nil {
@@ -91,8 +91,8 @@ func TestChangedRange(t *testing.T) {
 	}
 }
 
-// Whatever is admitted, forgotten and reopened in whatever order: no uid comes
-// twice, ids are unique, and the same chat has the same id.
+// After any sequence of Admit, Forget and reopening no uid is given twice, ids are unique, and the
+// same chat has the same id.
 func TestRandomLives(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -12,15 +12,15 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// reading is a log of one or more files that is being verified, the oldest first.
+// reading is the verification of a log in one or more files, the oldest first.
 type reading struct {
 	chain
 	lines int
-	// gone is how the logs before the first one ended, if it has any before it;
-	// removed says whether a line said that they were removed.
+	// gone is the end of the logs before the first file, if any; removed is whether a line records
+	// their removal.
 	gone    chain
 	removed bool
-	// found says whether the line that want names is among them.
+	// found is whether the line that want names was read.
 	want  head
 	found bool
 }
@@ -34,8 +34,8 @@ func verify(r io.Reader) (lines int, c chain, err error) {
 	return lines, v.chain, err
 }
 
-// verdict is how many lines hold, and why no more do. What comes before the first
-// line can only be judged when all was read.
+// verdict returns how many lines are valid, and why no more are. What precedes the first line can
+// be checked only after all files were read.
 func (v *reading) verdict(err error) (int, error) {
 	if v.gone.seq > 0 && !v.removed {
 		missing := fmt.Errorf("line 1: its seq is %d, want 1, and no line says that those before were removed: %w", v.gone.seq+1, chat.ErrInvalid)
@@ -44,7 +44,7 @@ func (v *reading) verdict(err error) (int, error) {
 	return v.lines, err
 }
 
-// file reads on through one file.
+// file verifies the next file.
 func (v *reading) file(r io.Reader) error {
 	for in := bufio.NewReaderSize(r, 64<<10); ; v.lines++ {
 		raw, err := readLine(in)
@@ -66,7 +66,7 @@ func (v *reading) file(r io.Reader) error {
 	}
 }
 
-// begin takes the first line's word for what came before it, for now.
+// begin accepts, for now, what the first line states about the line before it.
 func (v *reading) begin(raw rawLine) {
 	if l, err := parseLine(raw); err == nil && l.Seq > 1 {
 		v.chain = chain{l.Seq - 1, l.Prev}
@@ -100,11 +100,10 @@ func AuditFiles(dir string) ([]string, error) {
 	return paths, nil
 }
 
-// VerifyAudit reads the files as one log, the oldest first, and returns how many
-// lines hold from the beginning. [chat.ErrInvalid] with the number of the first
-// line that was changed, added, dropped or moved, or that has no end, or where
-// logs are missing that no line says were removed. Lines cut off the
-// end leave a chain that holds: [Store.VerifyAudit] sees those too.
+// VerifyAudit reads the files as one log, the oldest first, and returns how many lines hold from
+// the beginning. [chat.ErrInvalid] with the number of the first line that was changed, added,
+// dropped or moved, or that has no end, or where logs are missing that no line says were removed. A
+// chain whose end is cut off is still valid here: only [Store.VerifyAudit] detects that.
 func VerifyAudit(paths ...string) (lines int, err error) {
 	v := newReading()
 	for _, path := range paths {
@@ -126,7 +125,7 @@ func (v *reading) path(path string) error {
 	return errors.Join(v.named(f, f), f.Close())
 }
 
-// named reads on through f, and says in which file it went wrong.
+// named verifies f, and adds the file's name to an error.
 func (v *reading) named(f *os.File, in io.Reader) error {
 	if err := v.file(in); err != nil {
 		return fmt.Errorf("%s: %w", f.Name(), err)
@@ -134,8 +133,8 @@ func (v *reading) named(f *os.File, in io.Reader) error {
 	return nil
 }
 
-// VerifyAudit verifies the whole log of the open store up to this moment, and
-// that it ends where this process ended it.
+// VerifyAudit verifies the whole log of the open store, and that it ends with the last line that
+// this process wrote.
 func (s *Store) VerifyAudit() (lines int, err error) {
 	files, want, err := s.log.snapshot(s.opts.Dir)
 	if err == nil {
@@ -168,8 +167,8 @@ func verifyUpTo(files []*os.File, want head) (int, error) {
 	return v.verdict(nil)
 }
 
-// snapshot opens every file of the log in dir at a moment when audit.jsonl is the
-// open log and exactly as long as was written, and returns how it ends.
+// snapshot opens every file of the log in dir while audit.jsonl is the open log and has exactly the
+// written length, and returns its head.
 func (a *auditLog) snapshot(dir string) (files []*os.File, h head, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -10,12 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/chatd/chatd/chat"
 )
 
-// Restore says what to do about a database that does not know uids that are in use.
-const Restore = "restore " + dbName + " and " + keyName + " of the same day from a backup; or, if there is none, move what is left of those chats and the audit logs elsewhere; or set uids to a range that was never used"
+// restore is the advice for a database that lacks uids in use.
+const restore = "restore " + dbName + " and " + keyName + " of the same day from a backup; or, if there is none, move what is left of those chats and the audit logs elsewhere; or set uids to a range that was never used"
 
 // WasGiven reports whether uid was ever given to a chat.
 func (s *Store) WasGiven(uid uint32) bool {
@@ -29,8 +30,8 @@ func isGiven(blocks []*block, uid uint32) bool {
 	return b != nil && uid < b.Next
 }
 
-// Peek is [Store.WasGiven] of a state that nobody holds, which it leaves as it is. Where there is
-// no database no uid was given. [chat.ErrBusy] means that a chatd holds it.
+// Peek is [Store.WasGiven] for a state that no process holds; it changes nothing. Without a
+// database no uid was given. [chat.ErrBusy] means that a chatd holds the state.
 func Peek(dir string) (func(uid uint32) bool, error) {
 	path := filepath.Join(dir, dbName)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -44,12 +45,12 @@ func Peek(dir string) (func(uid uint32) bool, error) {
 	return func(uid uint32) bool { return isGiven(blocks, uid) }, errors.Join(err, db.Close())
 }
 
-// checkLogged refuses a database that is younger than the audit log beside it: one that was
-// lost, or replaced by an older copy, would give uids again that files on the host still have.
-// A record is written before its first line, so that no crash leaves such a line.
+// checkLogged refuses a database that lacks uids in the audit log beside it: a new database, or an
+// older copy, would give uids again that files on the host still have. A record is written before
+// its first line, so that no crash causes this.
 func (s *Store) checkLogged(kept head) error {
 	files := []string{filepath.Join(s.opts.Dir, auditName)}
-	if kept.Seq == 0 { // it never wrote a line: whatever log is there is another's
+	if kept.Seq == 0 { // it never wrote a line: any log there belongs to another database
 		names, err := archives(s.opts.Dir)
 		if err != nil {
 			return fmt.Errorf("cannot list the audit logs in %s: %w", s.opts.Dir, err)
@@ -64,14 +65,14 @@ func (s *Store) checkLogged(kept head) error {
 			return fmt.Errorf("cannot read audit log %s: %w", file, err)
 		}
 		if uid != 0 {
-			return fmt.Errorf("cannot use %s: it never gave uid %d, which audit log %s names, and would give it again: %s: %w", s.db.Path(), uid, file, Restore, chat.ErrExists)
+			return fmt.Errorf("cannot use %s: it never gave uid %d, which audit log %s names, and would give it again: %s: %w", s.db.Path(), uid, file, restore, chat.ErrExists)
 		}
 	}
 	return nil
 }
 
-// firstUnknown is the first uid of the range that a line behind offset names and that was never
-// given, or 0. A log that is shorter is read whole.
+// firstUnknown is the first uid of the range that a line after offset names and that was never
+// given, or 0. It reads a shorter log whole.
 func (s *Store) firstUnknown(file string, offset int64) (uint32, error) {
 	f, err := openPrivate(file, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -103,15 +104,28 @@ func (s *Store) firstUnknown(file string, offset int64) (uint32, error) {
 	}
 }
 
-// NeverGiven are those of uids that lie in the range, are not that of probes, and were never
-// given, sorted.
-func NeverGiven(given func(uint32) bool, all Range, uids []uint32) []uint32 {
+// CheckGiven refuses a database in dir that never gave a uid of the range which owns a path in
+// owners: it lacks the host's history, and would give that uid, and with it the files of the first
+// chat, to another chat. The probes' uid is ignored.
+func CheckGiven(dir string, given func(uint32) bool, all Range, owners map[uint32]string) error {
 	var never []uint32
-	for _, uid := range uids {
+	for uid := range owners {
 		if all.Contains(uid) && uid != all.High && !given(uid) {
 			never = append(never, uid)
 		}
 	}
+	if len(never) == 0 {
+		return nil
+	}
 	slices.Sort(never)
-	return slices.Compact(never)
+	var found []string
+	for _, uid := range never[:min(len(never), 5)] {
+		found = append(found, fmt.Sprintf("%s of uid %d", owners[uid], uid))
+	}
+	if more := len(never) - len(found); more > 0 {
+		found = append(found, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Errorf("cannot use the database in %s: it is younger than what is on this host, "+
+		"and would give used uids again: it never heard of %s: %s: %w",
+		dir, strings.Join(found, ", "), restore, chat.ErrExists)
 }

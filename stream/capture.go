@@ -15,14 +15,14 @@ import (
 // Capture stores the head and the tail of a stream, a bounded number of bytes in total, and counts
 // all bytes.
 type Capture struct {
-	// headMax and tailMax are what is stored of each end.
+	// headMax and tailMax bound the stored bytes of each end.
 	headMax, tailMax int
 	head             []byte
 	// tail is a ring; next is the index of its oldest byte once it is full.
 	tail  []byte
 	next  int
 	total int64
-	// place is where what is stored counts; nil has room for all of it.
+	// place counts the stored bytes; nil sets no bound.
 	place *Place
 }
 
@@ -31,7 +31,7 @@ func NewCapture(max int64) *Capture {
 	return &Capture{headMax: int(max / 2), tailMax: int(max - max/2)}
 }
 
-// Within has what is stored count in p. Where there is no room for more, less is kept.
+// Within makes the stored bytes count in p. Without room for more, the Capture stores less.
 func (c *Capture) Within(p *Place) *Capture {
 	c.place = p
 	return c
@@ -43,9 +43,9 @@ func (c *Capture) Total() int64 { return c.total }
 // Truncated reports whether the stream had more than is stored.
 func (c *Capture) Truncated() bool { return c.total > int64(len(c.head)+len(c.tail)) }
 
-// DrainTime is how long the streams are read on once nobody of the run lives. What the run wrote
-// lies in the pipes by then; their write ends may outlive it: a descriptor that was sent over a
-// unix socket (SCM_RIGHTS, unix(7)) lives in its receiver.
+// DrainTime is how long the streams are read on once no process of the run lives. The pipes have
+// all its output by then; their write ends may outlive it: a descriptor that was sent over a unix
+// socket (SCM_RIGHTS, unix(7)) lives in its receiver.
 const DrainTime = 2 * time.Second
 
 // Take reads a stream until it ends, fails or meets its deadline. Each piece goes to out too,
@@ -78,8 +78,8 @@ func (c *Capture) Add(p []byte) {
 	}
 }
 
-// fill appends to b what it has room for, and returns the rest. The capacity of b is never above
-// most, which falls to it when the place has no room for more.
+// fill appends to b as much of p as fits, and returns the rest. The capacity of b never exceeds
+// most, which fill lowers to it when the place has no room for more.
 func (c *Capture) fill(b *[]byte, most *int, p []byte) []byte {
 	n := min(len(p), *most-len(*b))
 	if need := len(*b) + n; need > cap(*b) {
@@ -142,7 +142,7 @@ func WholeStart(b []byte) []byte {
 	return b
 }
 
-// ReadFile takes what is kept of a stream in a file; missed is what found no room there.
+// ReadFile takes the kept bytes of a stream in a file; missed is how many found no room there.
 func (c *Capture) ReadFile(f *File) (missed int64, err error) {
 	total, missed, err := f.Counts()
 	if err != nil {

@@ -57,7 +57,7 @@ func captureAll(t *testing.T, max, total int) {
 	}
 }
 
-// TestCaptureText: what JSON cannot carry is marked, and no character is cut in two.
+// TestCaptureText: bytes that JSON cannot carry are replaced, and no character is cut in two.
 func TestCaptureText(t *testing.T) {
 	c := NewCapture(chat.MinOutputMax)
 	c.Add([]byte("a\xffb"))
@@ -96,7 +96,7 @@ func TestCaptureIsBounded(t *testing.T) {
 	}
 }
 
-// TestCaptureOfARing: what is read of a file is what would have been kept of the stream itself.
+// TestCaptureOfARing: a capture of a file equals a capture of the stream itself.
 func TestCaptureOfARing(t *testing.T) {
 	for _, max := range []int64{chat.MinOutputMax, chat.MinOutputMax + 1, chat.DefaultOutputMax} {
 		for _, total := range []int64{0, max, max + 1, max + 40<<10, 3*max + 1} {

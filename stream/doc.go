@@ -8,10 +8,10 @@
 //
 // # Runs as
 //
-// Its caller: the front, root, a supervisor as nobody, or a chat (frames, in chatd-shim).
+// Its caller: the front, root, a supervisor with its own uid, or a chat (frames, in chatd-shim).
 //
 // # What it does not stop
 //
-// The bytes are those of a chat and may be anything; [Capture].Text makes UTF-8 of them and nothing
-// safer. A [File] says what its writer says: whoever may write to it may lie about its length.
+// A chat chooses the bytes; [Capture].Text makes them valid UTF-8, which is not safe for a
+// terminal. The writer of a [File] can forge its length.
 package stream

@@ -10,17 +10,17 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// PieceSize is how much is written at once; so far the data may be ahead of the counts.
+// PieceSize bounds one write; the data may be that much ahead of the counts.
 const PieceSize = 32 << 10
 
-// countsSize is what stands in front of the data: two numbers of eight bytes.
+// countsSize is the size of the counts before the data: two numbers of eight bytes.
 const countsSize = 16
 
 // File is a stream in a file of bounded size: its head, and a ring of its tail. One process
 // writes, others read at the same time; a descriptor is all that either needs.
 type File struct {
 	f *os.File
-	// max is what is kept, head and tail; ring is how much there is room for behind the head.
+	// max bounds head and tail together; ring is the room behind the head.
 	max, head, ring int64
 
 	total, missed int64
@@ -29,12 +29,12 @@ type File struct {
 	grown int64
 }
 
-// NewFile is the stream in f, as far as it was written, of which the first and the last half of max
-// bytes are kept. The caller closes f. Whoever reads must know the max of who writes.
+// NewFile is the stream in f, of which it keeps the first and the last half of max bytes. The
+// caller closes f. A reader must pass the max of the writer.
 //
-// The ring has a piece more of room than its half, so that what is kept is never what is being
-// written over. A max of 0 is a stream of a chatd before output_max was: [chat.DefaultOutputMax],
-// and no such room, so that of the tail a piece less is kept.
+// The ring has room for a piece more than its half, so that a write never overwrites kept bytes. A
+// max of 0 means a stream of a chatd without output_max: [chat.DefaultOutputMax], and no such room,
+// so that its tail is a piece shorter.
 func NewFile(f *os.File, max int64) *File {
 	r := &File{f: f, max: max, head: max / 2, ring: max - max/2 + PieceSize}
 	if max == 0 {
@@ -43,10 +43,10 @@ func NewFile(f *os.File, max int64) *File {
 	return r
 }
 
-// GrowIf has the file grow only while roomy says so, which is asked now and then.
+// GrowIf lets the file grow only while roomy returns true; mayGrow calls it once for each growStep.
 func (r *File) GrowIf(roomy func() bool) { r.roomy = roomy }
 
-// Write adds p to the stream. What finds no room is counted as missed.
+// Write adds p to the stream. Bytes without room count as missed.
 func (r *File) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
@@ -98,8 +98,8 @@ func (r *File) mayGrow(size int64) bool {
 	return true
 }
 
-// place is where position pos of the stream lies in the data, and how many bytes from there on
-// lie together.
+// place returns the offset of position pos of the stream in the data, and how many bytes are
+// contiguous there.
 func (r *File) place(pos int64) (at, room int64) {
 	if pos < r.head {
 		return pos, r.head - pos
@@ -121,9 +121,8 @@ func (r *File) Counts() (total, missed int64, err error) {
 	return int64(binary.LittleEndian.Uint64(counts[:8])), int64(binary.LittleEndian.Uint64(counts[8:])), nil
 }
 
-// ReadAt reads from position pos on, or from the next that is kept, which it returns: at. Of a
-// stream that is longer than what is kept that is head or tail. No bytes and no error are the end,
-// for now.
+// ReadAt reads from position pos on, or from the next kept one; at is the position it used. One
+// call reads from head or tail, not across a gap. No bytes and no error mean the current end.
 func (r *File) ReadAt(p []byte, pos int64) (n int, at int64, err error) {
 	for {
 		total, _, err := r.Counts()
@@ -148,8 +147,8 @@ func (r *File) ReadAt(p []byte, pos int64) (n int, at int64, err error) {
 	}
 }
 
-// next is pos, or the oldest position of the tail where pos is not kept any more. A piece may have
-// been written over beyond what is counted.
+// next returns pos, or the oldest position of the tail if pos is no longer kept. The writer may
+// have overwritten a piece beyond the counts.
 func (r *File) next(pos, total int64) int64 {
 	oldest := total - r.ring + PieceSize
 	if total > r.max && pos >= r.head && pos < oldest {

@@ -33,11 +33,11 @@ func patternFrom(from int64, n int) []byte {
 	return p
 }
 
-// maxes are what streams are kept to in these tests.
+// maxes are the bounds of the streams in these tests.
 var maxes = []int64{chat.MinOutputMax, chat.MinOutputMax + 1, 3 * PieceSize, chat.DefaultOutputMax, chat.MaxOutputMax}
 
-// TestFile: of a stream of any length head and tail, from any position, are what was written there,
-// whatever is kept of it.
+// TestFile: head and tail of a stream of any length read back as written, from any position, for
+// each bound.
 func TestFile(t *testing.T) {
 	for _, max := range maxes {
 		half := max / 2
@@ -86,8 +86,8 @@ func readRing(t *testing.T, f *os.File, max, size int64) (seen int64) {
 	}
 }
 
-// TestFileOfAnOlderChatd: what a minder wrote that was told no max is read as it was laid out then:
-// 512 KiB of head, a ring of 512 KiB.
+// TestFileOfAnOlderChatd: the file of a supervisor without a max is read in the older layout: 512
+// KiB of head, a ring of 512 KiB.
 func TestFileOfAnOlderChatd(t *testing.T) {
 	const half = 512 << 10
 	for _, size := range []int64{1, half + 1, 2 * half, 2*half + 1, 5*half + 777} {
@@ -122,7 +122,7 @@ func TestFileOfAnOlderChatd(t *testing.T) {
 	}
 }
 
-// FuzzFile: whatever is kept, and in what pieces it comes, head and tail are what was written.
+// FuzzFile: for any bound and any pieces, head and tail read back as written.
 func FuzzFile(f *testing.F) {
 	f.Add(int64(chat.MinOutputMax), int64(5000), uint32(1))
 	f.Add(int64(chat.DefaultOutputMax), int64(3<<20), uint32(100_000))
@@ -144,7 +144,7 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// TestFileWhileWritten: a reader never takes what is being written over for the stream.
+// TestFileWhileWritten: a reader never returns bytes that are being overwritten.
 func TestFileWhileWritten(t *testing.T) {
 	for _, max := range maxes {
 		f := ringFile(t)
@@ -170,7 +170,7 @@ func TestFileWhileWritten(t *testing.T) {
 	}
 }
 
-// TestFileWithoutRoom: what finds no room is counted, and the stream before it stays.
+// TestFileWithoutRoom: bytes without room are counted, and the stream before them stays.
 func TestFileWithoutRoom(t *testing.T) {
 	for _, max := range []int64{600_000, chat.DefaultOutputMax} {
 		w := NewFile(ringFile(t), max)

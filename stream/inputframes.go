@@ -14,8 +14,7 @@ const (
 	FrameEnd  = 'e' // there is no more input
 )
 
-// FrameMax keeps a frame within one write to a pipe that is whole or not at all (PIPE_BUF,
-// pipe(7)).
+// FrameMax bounds a frame's bytes, so that its write to a pipe is atomic (PIPE_BUF, pipe(7)).
 const FrameMax = 4093
 
 func inputFrame(kind byte, p []byte) []byte {
@@ -30,14 +29,14 @@ func SizeFrame(rows, cols int) []byte {
 // EndFrame tells the terminal of a run that there is no more input.
 func EndFrame() []byte { return inputFrame(FrameEnd, nil) }
 
-// Input is the write end of a run's standard input, for its taker to close.
+// Input is the write end of a run's standard input. Its receiver closes it.
 type Input struct {
 	W *os.File
-	// Framed is that of a run with a terminal: it reads frames, see [InputFrames].
+	// Framed: the run has a terminal and reads frames, see [InputFrames].
 	Framed bool
 }
 
-// InputFrames is a writer of what is typed, to w.
+// InputFrames returns a writer that writes its input to w as text frames.
 func InputFrames(w io.Writer) io.Writer { return &inputFrames{w} }
 
 type inputFrames struct{ w io.Writer }

@@ -7,7 +7,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Room bounds what a process stores of streams: in all, and for each of those on whose behalf.
+// Room bounds the bytes of streams that a process stores: in all, and for each owner.
 type Room struct {
 	all, each int64
 
@@ -16,7 +16,7 @@ type Room struct {
 	by   map[string]int64
 }
 
-// NewRoom has room for so many bytes in all, and for so many of each.
+// NewRoom returns a Room for all bytes in total, and each for one owner.
 func NewRoom(all, each int64) *Room {
 	return &Room{all: all, each: each, by: map[string]int64{}}
 }
@@ -28,8 +28,8 @@ type Place struct {
 	held, used int64
 }
 
-// Enter takes a place for who, which holds least bytes from now on and may grow. Without room for
-// them it is [chat.ErrBusy].
+// Enter takes a place for the owner who. It holds least bytes from now on and may grow. Without
+// room for them the error is [chat.ErrBusy].
 func (r *Room) Enter(who string, least int64) (*Place, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,8 +54,7 @@ func (r *Room) take(who string, n int64) {
 	}
 }
 
-// grow counts n more bytes, or as many as there is room for, and returns how many. A nil place has
-// room.
+// grow counts n more bytes, or as many as fit, and returns how many. A nil place has no bound.
 func (p *Place) grow(n int64) int64 {
 	if p == nil {
 		return n
@@ -70,7 +69,7 @@ func (p *Place) grow(n int64) int64 {
 	return n
 }
 
-// Leave gives the place back. To call it again changes nothing.
+// Leave gives the place back. It is idempotent.
 func (p *Place) Leave() {
 	p.room.mu.Lock()
 	defer p.room.mu.Unlock()

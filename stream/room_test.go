@@ -45,8 +45,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestRoomOfOthers: one who has used up his part takes nothing from others, and all together do
-// not get more than there is.
+// TestRoomOfOthers: an owner with a used-up share takes nothing from others, and all together get
+// no more than the room.
 func TestRoomOfOthers(t *testing.T) {
 	r := NewRoom(250, 100)
 	if _, err := r.Enter("ada", 100); err != nil {

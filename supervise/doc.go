@@ -3,26 +3,26 @@
 //
 // # Theory of operation
 //
-// chatd starts the minder as root in the leaf of the run and gives it descriptors only
-// ([Spec]): the pipes of the run, a file for each stream, a file for the end, the leaf's
-// cgroup.kill, and a fifo. The minder starts nsenter, so that it is its parent and hears how
-// the command ends, says so, and becomes a uid that owns nothing, with no capability. Then
-// chatd moves it out of the leaf, among its own, and lets it go on: from here on no limit of the
-// chat meets it, and cgroup.kill does not.
+// chatd starts the supervisor as root in the leaf of the run and gives it only descriptors
+// ([Files]): the pipes of the run, a file for each stream, a file for the end, the leaf's
+// cgroup.kill, and a fifo. The supervisor starts nsenter, and as its parent learns how the
+// command ends. It reports [Ready], and changes to a uid that owns nothing, with no capability.
+// Then chatd moves it to a cgroup of chatd's own and lets it go on: from here on neither the
+// chat's limits nor cgroup.kill apply to it.
 //
-// It copies each pipe into its file ([stream.File]): the head and the tail of the stream, as much
-// as [Spec].OutputMax says, and how long it was. The files are on the run directory, a tmpfs; they
-// grow no more when that is nearly full. When the command has ended, or the time is over and chatd
-// did not see to it, it writes to cgroup.kill, reads what is left in the pipes, writes [End], and
-// ends itself. chatd reads the files when it wants to, also after a restart: it needs no answer
-// from the minder, which has no socket.
+// It copies each pipe into its file ([stream.File]): the head and the tail of the stream, up to
+// [Spec].OutputMax, and its length. The files are on the run directory, a tmpfs; they stop growing
+// when that is nearly full. When the command has ended, or its time is over and chatd has not
+// ended it, the supervisor writes to cgroup.kill, reads the rest of the pipes, writes [End], and
+// exits. chatd reads the files at any time, also after a restart: it needs no answer from the
+// supervisor, which has no socket.
 //
 // # What it does not stop
 //
-// The minder is a process of the host: whoever is root there can end it. Its run then loses its
-// output from there on and ends as soon as it prints; how it ended is not known ([chat.RunLost]).
-// Until it is moved, for some milliseconds, a chat that is out of memory can take it along, and
-// with it the run. The pages that it touched until then count for the run, about two megabytes. Two
-// minders have one uid and are bounded by no chat's limits: what they copy is time of the host's.
-// Neither may be traced, and neither runs anything of a chat.
+// The supervisor is a process of the host, which root can end. Its run then loses further output
+// and ends as soon as it prints; how it ended is unknown ([chat.RunLost]). Until chatd has moved
+// the supervisor, for some milliseconds, the OOM killer of the chat can end it, and with it the
+// run. The pages that it touched until then, about two megabytes, count for the run. All
+// supervisors have one uid, and no chat's limits bound them: copying takes the host's CPU time.
+// None may be traced, and none runs code of a chat.
 package supervise

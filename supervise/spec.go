@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The descriptors of a minder, after the three that are the run's own.
+// The descriptors of a supervisor, after the three that are the run's own.
 const (
 	fdSpec = 3 + iota
 	fdReady
@@ -23,24 +23,23 @@ const (
 	fdFirst // the command's own come from here on, where they begin at 3
 )
 
-// Files are what a minder is given, in the order of its descriptors.
+// Files are the files of a supervisor, in the order of its descriptors.
 type Files struct {
-	// Spec holds a [Spec] in JSON, Ready is where [Ready] goes.
+	// Spec holds a [Spec] in JSON; the supervisor writes a [Ready] to Ready.
 	Spec, Ready *os.File
 	// Orders is a fifo, open for reading and writing: see [OrderGo].
 	Orders *os.File
-	// Stdin is the write end of the run's standard input; nil where it has none that is open.
+	// Stdin is the write end of the run's standard input; nil if that is not open.
 	Stdin *os.File
 	// StdoutPipe and StderrPipe are the read ends of the run's output.
 	StdoutPipe, StderrPipe *os.File
-	// StdoutFile and StderrFile are for a [stream.File] each, End is for [End].
+	// StdoutFile and StderrFile take a [stream.File] each, End takes an [End].
 	StdoutFile, StderrFile, End *os.File
 	// Kill is the leaf's cgroup.kill.
 	Kill *os.File
 }
 
-// All are the files in the order of their descriptors, with none in the place of a file that is not
-// there.
+// All are the files in the order of their descriptors, with none in place of each that is nil.
 func (f Files) All(none *os.File) []*os.File {
 	all := []*os.File{f.Spec, f.Ready, f.Orders, f.Stdin, f.StdoutPipe, f.StderrPipe, f.StdoutFile, f.StderrFile, f.End, f.Kill}
 	for i, one := range all {
@@ -51,26 +50,26 @@ func (f Files) All(none *os.File) []*os.File {
 	return all
 }
 
-// Spec says what a minder starts and what it becomes then.
+// Spec is the command of a supervisor, with its bounds and the supervisor's later uid.
 type Spec struct {
-	// Path and Argv are the command, which begins with the minder's descriptors 0, 1 and 2, and
+	// Path and Argv are the command, which begins with the supervisor's descriptors 0, 1 and 2, and
 	// after them Files more.
 	Path  string   `json:"path"`
 	Argv  []string `json:"argv"`
 	Files int      `json:"files"`
-	// UID is what the minder becomes, with the gid of the same number.
+	// UID is the supervisor's uid and gid once the command runs.
 	UID uint32 `json:"uid"`
 	// Deadline is when the command's time is over and chatd begins to end it.
 	Deadline time.Time `json:"deadline"`
-	// Last is when it ends the run, should nobody else have done so.
+	// Last is when the supervisor ends the run, unless chatd has.
 	Last time.Time `json:"last"`
-	// OutputMax is that of each [stream.File]; an older chatd says none.
+	// OutputMax is that of each [stream.File]; an older chatd omits it.
 	OutputMax int64 `json:"output_max,omitempty"`
-	// OpenStdin: Files.Stdin is there.
+	// OpenStdin: Files.Stdin is set.
 	OpenStdin bool `json:"open_stdin,omitempty"`
 }
 
-// Ready is what a minder says once the command is on its way.
+// Ready is a supervisor's report once the command has started, or has failed to.
 type Ready struct {
 	// PID is the command's, which is nsenter.
 	PID   int    `json:"pid,omitempty"`
@@ -79,7 +78,7 @@ type Ready struct {
 
 // The orders, of one byte each.
 const (
-	// OrderGo: the minder is out of the leaf, and may end it.
+	// OrderGo: the supervisor is out of the leaf, and may end it.
 	OrderGo = 'g'
 	// OrderClose closes the run's standard input.
 	OrderClose = 'c'
@@ -90,7 +89,7 @@ type End struct {
 	// Status is the command's, as wait(2) has it.
 	Status uint32    `json:"status"`
 	At     time.Time `json:"at"`
-	// TimedOut: the command was still there when its time was over, whoever ended it then.
+	// TimedOut: the command outlived its deadline, even if chatd ended it then.
 	TimedOut bool `json:"timed_out,omitempty"`
 	// Tail is the end of standard output, at most [MaxTail] bytes.
 	Tail []byte `json:"tail,omitempty"`
@@ -109,7 +108,7 @@ func readSpec(r io.Reader) (s Spec, err error) {
 	return s, nil
 }
 
-// ReadEnd reads what a minder wrote; ok is false when it has written nothing, or half of it.
+// ReadEnd reads a supervisor's [End]; ok is false if it is missing or incomplete.
 func ReadEnd(r io.Reader) (e End, ok bool) {
 	err := json.NewDecoder(io.LimitReader(r, maxSpec)).Decode(&e)
 	return e, err == nil && !e.At.IsZero()

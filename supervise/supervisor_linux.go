@@ -32,7 +32,7 @@ func Main() int {
 	return 0
 }
 
-// supervisor is one run being minded.
+// supervisor is the state of one run's supervisor.
 type supervisor struct {
 	spec           Spec
 	pid            int
@@ -46,7 +46,7 @@ type supervisor struct {
 	late           bool // the command outlived its deadline
 }
 
-// start starts the command and then gives up everything but the descriptors.
+// start starts the command and then drops root; only the descriptors stay.
 func start() (*supervisor, error) {
 	m := &supervisor{moved: make(chan struct{}), exited: make(chan struct{}), reaped: make(chan struct{})}
 	f := os.NewFile(fdSpec, "spec")
@@ -55,13 +55,13 @@ func start() (*supervisor, error) {
 		return m, err
 	}
 	m.spec = spec
-	// The command's orphans are collected here, or a zombie keeps a pid namespace from ending.
+	// This process reaps the command's orphans: a zombie would keep a pid namespace from ending.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return m, fmt.Errorf("cannot adopt the orphans of a run: %w", err)
 	}
-	// What came to this program is its own: os.StartProcess gives the command what is in its list.
+	// The inherited descriptors are this process's alone: os.StartProcess passes only its list.
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return m, fmt.Errorf("cannot keep the minder's descriptors: %w", err)
+		return m, fmt.Errorf("cannot keep the supervisor's descriptors: %w", err)
 	}
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
 	for i := range spec.Files {
@@ -76,13 +76,14 @@ func start() (*supervisor, error) {
 	if err == nil {
 		err = m.takeFiles()
 	}
-	if err != nil { // the walls of the run stand, but nobody would mind it
+	if err != nil { // the run has its walls, but would have no supervisor
 		return m, errors.Join(err, unix.Kill(m.pid, unix.SIGKILL))
 	}
 	return m, nil
 }
 
-// closeOwnStdio lets go of what is the command's now: as long as it is open here, no pipe ends.
+// closeOwnStdio closes this process's copies of the command's streams, without which no pipe
+// would end.
 func closeOwnStdio(files []*os.File) error {
 	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
 	if err != nil {
@@ -98,9 +99,8 @@ func closeOwnStdio(files []*os.File) error {
 	return errors.Join(errs...)
 }
 
-// dropRoot becomes uid for good. With the last of its uids that is root's a process loses its
-// capabilities (capabilities(7)), and by the change it may not be dumped nor traced any more
-// (prctl(2)).
+// dropRoot changes to uid irrevocably. Without a uid 0 among its ids the process has no
+// capabilities (capabilities(7)), and the change makes it undumpable and so untraceable (prctl(2)).
 func dropRoot(uid uint32) error {
 	err := syscall.Setgroups(nil)
 	if err == nil {
@@ -142,7 +142,7 @@ func (m *supervisor) takeFiles() error {
 	return errors.Join(errs...)
 }
 
-// enough is what is room enough, in bytes, whatever part of the file system it is.
+// enough is an amount of free space, in bytes, that suffices on a file system of any size.
 const enough = 256 << 20
 
 // Roomy reports whether more than one part in parts of f's file system is free, or enough.
@@ -183,12 +183,12 @@ func (m *supervisor) supervise() error {
 	return errors.Join(err, terr, jerr, werr)
 }
 
-// onlyReader hides what else a file can do: to copy from a pipe in the kernel would bypass the
-// ring.
+// onlyReader hides a file's other methods: io.Copy would copy from the pipe in the kernel and
+// bypass the ring.
 type onlyReader struct{ io.Reader }
 
-// await waits for the command, or for the last moment that it has, and then ends the leaf until
-// nobody of it is left to be collected.
+// await waits for the command or for Spec.Last, and then kills the leaf until all its processes
+// are reaped.
 func (m *supervisor) await() (timedOut bool) {
 	last := time.NewTimer(time.Until(m.spec.Last))
 	defer last.Stop()
@@ -198,7 +198,7 @@ func (m *supervisor) await() (timedOut bool) {
 	}
 	<-m.moved
 	for {
-		_, _ = m.kill.WriteAt([]byte("1"), 0) // it fails when the leaf is gone, and everybody in it
+		_, _ = m.kill.WriteAt([]byte("1"), 0) // fails if the leaf, with its processes, is gone
 		select {
 		case <-m.reaped:
 			return m.late
@@ -207,7 +207,7 @@ func (m *supervisor) await() (timedOut bool) {
 	}
 }
 
-// collect waits for every child: the command, and who becomes an orphan when it is killed.
+// collect reaps every child: the command, and the orphans that its end leaves.
 func (m *supervisor) collect() {
 	defer close(m.reaped)
 	for {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestTimedOutWhoeverEndsIt: chatd may go away between its SIGKILL at the end of a run's time and
-// writing down why. Who minds the run knows it too.
+// TestTimedOutWhoeverEndsIt: chatd may end between its SIGKILL at a run's timeout and the record of
+// the reason. The supervisor records the timeout too.
 func TestTimedOutWhoeverEndsIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		deadline time.Time
@@ -41,7 +41,7 @@ func TestTimedOutWhoeverEndsIt(t *testing.T) {
 	}
 }
 
-// TestReadEnd: half an end is none.
+// TestReadEnd: an incomplete end counts as missing.
 func TestReadEnd(t *testing.T) {
 	for text, want := range map[string]bool{"": false, `{"status":9`: false, `{"status":9}`: false, `{"status":9,"at":"2026-01-02T03:04:05Z"}`: true} {
 		if _, ok := ReadEnd(bytes.NewReader([]byte(text))); ok != want {

@@ -9,7 +9,7 @@ import (
 
 // AsUID runs f on a thread that has become uid for good (real, effective and
 // saved, the gid of the same number, no other group), and waits for it. The
-// kernel judges f's system calls as that user's, and sockets that f makes or
+// kernel checks f's system calls as that user's, and sockets that f makes or
 // accepts belong to uid: the owner match asks who made the file (xt_owner, by
 // f_cred->fsuid).
 //

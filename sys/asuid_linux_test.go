@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAsUID runs often enough at once that the main thread is offered too: it
-// must stay root's, or the whole daemon is the chat's in everybody's eyes.
+// TestAsUID runs enough goroutines that the main thread is used too: it must stay root's, or the
+// whole daemon would appear to belong to the chat.
 func TestAsUID(t *testing.T) {
 	needsRoot(t)
 	const uid = 2013265999

@@ -30,8 +30,8 @@ func begun(t *testing.T, argv ...string) *HeldProcess {
 	return held
 }
 
-// TestHoldProcess: a held process is the one meant, by its start time; one that has ended is not
-// held by it, though nobody has waited for it and it still has its number.
+// TestHoldProcess: a held process is the one meant, by its start time; one that has ended cannot be
+// held, even if its parent has not waited for it and it still has its pid.
 func TestHoldProcess(t *testing.T) {
 	held := begun(t, "cat")
 	if !held.Alive() || held.Ending() || held.Start == 0 {
@@ -66,7 +66,7 @@ func refused(t *testing.T, p Process, why string) {
 	}
 }
 
-// TestHeldClosed: who waits for a process that is let go of does not wait for ever.
+// TestHeldClosed: closing a held process ends the waits for it.
 func TestHeldClosed(t *testing.T) {
 	held := begun(t, "cat")
 	ended := held.Ended()

@@ -7,10 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hold opens a process by a descriptor, which the caller closes: its number may become
-// somebody else's (pidfd_open(2)). It is -1 for a process that has ended. The kernel says
-// that as ESRCH, and for a moment as EINVAL or, since Linux 6.15, ENOENT: the number is one of a
-// thread then.
+// Hold opens a process by a descriptor, which the caller closes: its pid may be reused
+// (pidfd_open(2)). It is -1 for a process that has ended. The kernel says that as ESRCH, and for a
+// moment as EINVAL or, since Linux 6.15, ENOENT: the number is one of a thread then.
 func Hold(pid int) (fd int, err error) {
 	fd, err = unix.PidfdOpen(pid, 0)
 	switch err {

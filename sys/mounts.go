@@ -12,18 +12,18 @@ import (
 type Mount struct {
 	ID, Parent int    // Parent is the mount that it is on
 	Dev        string // major:minor
-	// Root is what of its file system is seen at Path.
+	// Root is the directory of its file system that is mounted at Path.
 	Root, Path string
 	Kind       string // of its file system
-	Source     string // what was mounted, as whoever mounted it said
+	Source     string // as given to mount(2)
 	// Writable: neither the mount nor the file system is read-only.
 	Writable bool
 	// Super are the options of the file system, with commas between.
 	Super string
 }
 
-// ParseMounts reads the text of a mountinfo. What it cannot read is an error, for a
-// mount that is not seen is a tree that is not looked at.
+// ParseMounts reads the text of a mountinfo. An unreadable line is an error, because a missed mount
+// would be a tree that is not checked.
 func ParseMounts(text string) ([]Mount, error) {
 	var all []Mount
 	for line := range strings.Lines(text) {

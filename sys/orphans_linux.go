@@ -60,8 +60,8 @@ func CollectOrphans(uid uint32) error {
 	return errors.Join(errs...)
 }
 
-// anyZombie reports whether a child has ended and nobody has waited for it; also, if the kernel
-// does not say.
+// anyZombie reports whether a child has ended and was not waited for; it is true if the kernel does
+// not tell.
 func anyZombie() bool {
 	var info unix.Siginfo
 	const look = unix.WEXITED | unix.WNOHANG | unix.WNOWAIT | unix.WALL

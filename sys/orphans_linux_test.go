@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCollectOrphansOfRoot: a process in a pid namespace that nobody waits for is collected though
-// it is root's still, and a child of root's outside is left to who waits for it.
+// TestCollectOrphansOfRoot: an orphan in a pid namespace is reaped though it is still root's, and
+// root's child outside is left to its waiter.
 func TestCollectOrphansOfRoot(t *testing.T) {
 	needsRoot(t)
 	if err := BecomeSubreaper(); err != nil {

@@ -28,9 +28,9 @@ const userHZ = 100
 // maxProcFile bounds what is read of a file of /proc/PID.
 const maxProcFile = 16 << 10
 
-// ReadProcess reads stat and status of a process by one descriptor of its directory, so that
-// both are of the same process, whoever has the number later. One that has ended is
-// [os.ErrNotExist]. As for [PidsOf], no read waits for the process's memory.
+// ReadProcess reads stat and status of a process by one descriptor of its directory, so that both
+// are of the same process, even if its pid is reused. One that has ended is [os.ErrNotExist]. As
+// for [PidsOf], no read waits for the process's memory.
 func ReadProcess(pid int) (p ProcessInfo, err error) {
 	dir, err := os.OpenRoot(fmt.Sprintf("/proc/%d", pid))
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package terminal makes what chats' terminals show into text, in the front.
+// Package terminal renders the output of chats' terminals as text, in the front.
 //
-// chatd-root passes on what a terminal printed and does not read it: where a command's output lies
-// in the log is all that it says ([chat.Typed].Output), and a screen with styles is as the chat's
-// tmux gave it. [Chats] stands before such chats and renders both by package termsafe, so that a
-// terminal's sequences are parsed without a privilege (adrs/0042).
+// chatd-root passes on a terminal's output and does not parse it: it only says where a command's
+// output lies in the log ([chat.Typed].Output), and returns a screen with styles unchanged from the
+// chat's tmux. [Chats] wraps such chats and renders both by package termsafe, so that unprivileged
+// code parses a terminal's sequences (adrs/0042).
 //
 // # Runs as
 //
@@ -11,6 +11,6 @@
 //
 // # What it does not stop
 //
-// The text is what the chat wants it to be, see package termsafe. A screen without styles and the
-// log are passed on as they come: the command line makes them safe for an operator's terminal.
+// The chat chooses the text, see package termsafe. A screen without styles and the log pass
+// unchanged: the command line makes them safe for an operator's terminal.
 package terminal

@@ -9,10 +9,10 @@ import (
 	"github.com/chatd/chatd/tmux"
 )
 
-// Chats are the chats behind it, with what their terminals show as text.
+// Chats are the wrapped chats, with their terminals rendered as text.
 type Chats struct{ broker.Chats }
 
-// New renders what the terminals of chats show.
+// New returns chats with their terminals rendered.
 func New(chats broker.Chats) Chats { return Chats{chats} }
 
 // InputWait is [broker.Chats], with Plain rendered.

@@ -2,12 +2,12 @@ package termlog
 
 import "fmt"
 
-// backlogSize is how much of what the terminal printed waits, in bytes, while nobody reads:
-// while chatd is being restarted, or when more is printed than it takes.
+// backlogSize bounds the waiting output, in bytes, while chatd restarts, or when the terminal
+// prints more than chatd reads.
 const backlogSize = 1 << 20
 
-// backlog is the end of what was printed and not passed on: a ring, which forgets what is
-// oldest and counts it. The terminal is never held up.
+// backlog is the end of the output that was not passed on: a ring that drops the oldest bytes and
+// counts them. It never delays the terminal.
 type backlog struct {
 	buf   []byte
 	start int
@@ -39,7 +39,7 @@ func (b *backlog) next() []byte {
 	return b.buf[b.start:min(len(b.buf), b.start+b.have)]
 }
 
-// take forgets the first n bytes. What is empty begins at the front again, so that a quiet
+// take drops the first n bytes. An empty backlog begins at the front again, so that a quiet
 // terminal never touches more than a page.
 func (b *backlog) take(n int) {
 	b.start, b.have = (b.start+n)%len(b.buf), b.have-n

@@ -1,12 +1,12 @@
-// Package termlog is the mode "chatd-shim log": it passes on what a terminal prints, from tmux to
-// chatd's fifo. One stays in each awake chat.
+// Package termlog is the mode "chatd-shim log": it copies the output of a terminal from tmux to
+// chatd's fifo. Each awake chat has one such process.
 //
 // # Theory of operation
 //
 // tmux starts it for the pane (pipe-pane in tmux(1); LogCommand in package shims) and writes to
-// its standard input. The terminal never waits for chatd: what the fifo does not take is kept, 1
-// MiB of it, and of the rest the fifo is told how much it was. A program that imports this package
-// is that mode where its arguments say so: see init.
+// its standard input. The terminal never waits for chatd: the program holds up to 1 MiB that the
+// fifo does not take, and of the rest writes only the size. A program that imports this package
+// runs this mode if its arguments select it: see init.
 //
 // # Runs as
 //
@@ -14,6 +14,6 @@
 //
 // # What it does not stop
 //
-// The chat, which may end it or start another: what it passes on is the chat's word. chatd bounds
-// what it reads and keeps of it (package ring).
+// The chat, which may end it, start another, or forge its output. chatd bounds how much of it it
+// reads and keeps (package ring).
 package termlog

@@ -9,11 +9,11 @@ import (
 	"unsafe"
 )
 
-// init is the whole program where chatd-shim is called with the argument log. Packages are
-// initialized by import path, of those whose imports are done (The Go Programming Language
+// init is the whole program if chatd-shim is called with the argument log. Of the packages whose
+// imports are initialized, Go initializes the first by import path (The Go Programming Language
 // Specification, Package initialization). This package imports little, not even golang.org/x/sys,
-// so its turn comes before the tables of the other modes: half a megabyte, which each awake chat
-// would keep as long as its session lasts.
+// so it comes before the tables of the other modes: half a megabyte, which each awake chat would
+// keep as long as its session lasts.
 func init() {
 	args := os.Args
 	if len(args) != 3 || !strings.HasSuffix(args[0], "/chatd-shim") || args[1] != "log" {
@@ -26,10 +26,10 @@ func init() {
 	os.Exit(0)
 }
 
-// run passes on what tmux prints to standard input, until the pane ends.
+// run copies standard input, to which tmux writes, to the fifo until the pane ends.
 func run(fifo string) error {
-	// For reading too: without a reader, as while chatd is being restarted, what is in the
-	// fifo would be lost and a write would end this program (fifo(7)).
+	// For reading too: without a reader, as while chatd restarts, the fifo would lose its content
+	// and a write would end this program (fifo(7)).
 	out, err := syscall.Open(fifo, syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return fmt.Errorf("cannot open %s: %w", fifo, err)
@@ -37,7 +37,7 @@ func run(fifo string) error {
 	return passOn(0, out, newBacklog(backlogSize))
 }
 
-// lastTimeout is how long is waited for a reader of the last bytes.
+// lastTimeout bounds the wait for a reader of the last bytes.
 const lastTimeout = 2 * time.Second
 
 // passOn copies from in to out, through b. It reads whenever there is something to read.

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPassOn: a reader who does not read holds nobody up; when it does read, it is told how
-// much it missed, and gets the end.
+// TestPassOn: a reader that does not read delays no writer; when it reads, it is told how much it
+// missed, and gets the end.
 func TestPassOn(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "fifo")
 	must(t, unix.Mkfifo(name, 0o600))

@@ -1,17 +1,17 @@
-// Package termsafe makes what a chat printed safe for an operator's terminal.
+// Package termsafe makes the output of a chat safe for an operator's terminal.
 //
-// A terminal obeys what it is sent: it changes its title and its clipboard, answers
-// questions as if the answer were typed, and gives keys another meaning. So nothing of a
-// chat is passed on as it came. The bytes are read with the state machine of a VT500
-// (vt100.net/emu/dec_ansi_parser, the table of charmbracelet/x/ansi), and what is on the
-// list of [Level] is written anew, whole and in one spelling: a terminal that would have
-// read the bytes differently reads the same as everybody. Everything else is dropped, also
-// what nobody has heard of.
+// A terminal executes the sequences that it receives: it changes its title and its
+// clipboard, answers questions as if the answer were typed, and gives keys another
+// meaning. So no sequence of a chat is passed on unchanged. The package reads the bytes
+// with the state machine of a VT500 (vt100.net/emu/dec_ansi_parser, the table of
+// charmbracelet/x/ansi), and writes the sequences on the list of [Level] anew, whole and
+// in one spelling, which every terminal reads alike. It drops everything else, also
+// unknown sequences.
 //
 // # What it does not stop
 //
-// Text still says what the chat wants it to say, where the chat wants it on the screen: a
-// program can paint a prompt that looks like the operator's own. What comes between two
-// chats, or before and after, is for the caller to say. A string that never ends hides
-// what follows it, up to the next ESC, CAN or SUB.
+// The chat chooses the text and its place on the screen: a program can paint a prompt that
+// looks like the operator's own. The caller marks where one chat's output ends and
+// another's begins. A string that never ends hides the text behind it, up to the next ESC,
+// CAN or SUB.
 package termsafe

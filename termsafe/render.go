@@ -10,14 +10,14 @@ import (
 // maxRendered bounds what [Render] gives back, in bytes: of more, the end.
 const maxRendered = 256 << 10
 
-// maxRead bounds what Render reads, in bytes: of more, the end. A chat that prints what takes
-// longest takes a few hundred milliseconds.
+// maxRead bounds what Render reads, in bytes: of more, the end. The slowest input takes a few
+// hundred milliseconds.
 const maxRead = 256 << 10
 
-// Render is what a terminal of that size shows after p, with the lines that were scrolled away
-// above: lines that were drawn over, or erased, are there once, as they were last. The terminal
-// is a plain one that begins empty; each character takes one cell. It is plain text, of 256 KiB
-// at most, without trailing blanks and blank lines.
+// Render returns the text that a terminal of that size shows after p, with the scrolled lines
+// above: a line that was drawn over, or erased, appears once, in its last form. The terminal is a
+// plain one that begins empty; each character takes one cell. The text has at most 256 KiB, and no
+// trailing blanks and blank lines.
 func Render(p []byte, rows, cols int) string {
 	g := grid{rows: min(max(rows, 1), maxCols), cols: min(max(cols, 1), maxCols)}
 	g.bottom = g.rows - 1

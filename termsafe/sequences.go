@@ -7,8 +7,8 @@ import (
 
 const esc = 0x1b
 
-// Reset puts a terminal back from whatever [Full] let through: keys, modes, margins, the
-// second screen, character sets, colours and the cursor. It ends on a line of its own.
+// Reset undoes the effects of [Full] on a terminal: keys, modes, margins, the second screen,
+// character sets, colours and the cursor. It ends on a line of its own.
 const Reset = "\x18\x1b[?2004l\x1b[?1l\x1b>\x1b[4l\x1b[?6l\x1b[?7h\x1b[?12l\x1b[0 q" +
 	"\x1b7\x1b[r\x1b8\x1b[?1049l\x1b(B\x1b)B\x0f\x1b[m\x1b[?25h\r\n"
 
@@ -26,7 +26,7 @@ var finals = map[byte]int{
 
 // modes are those of DEC (CSI ? n h and l): cursor keys, origin, wrap, blinking and visible
 // cursor, the second screen, bracketed paste. No mouse, no focus: these make the terminal
-// type, also when nobody reads any more.
+// type, also after the program that reads it has ended.
 var modes = []string{"1", "6", "7", "12", "25", "1049", "2004"}
 
 // longestNumber bounds a parameter in digits: a terminal that repeats a character or scrolls

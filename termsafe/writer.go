@@ -9,7 +9,7 @@ import (
 	"github.com/charmbracelet/x/ansi/parser"
 )
 
-// Level is how much of what is no text comes through.
+// Level is which sequences come through beside text.
 type Level int
 
 const (
@@ -17,18 +17,16 @@ const (
 	Plain Level = iota
 	// Styled is Plain, colours and the like (SGR).
 	Styled
-	// Full is what a program on the whole screen needs: Styled, and the sequences of
-	// sequences.go, which move the cursor, clear, scroll and switch modes that [Reset]
-	// switches back.
+	// Full is for a full-screen program: Styled, and the sequences of sequences.go, which move
+	// the cursor, clear, scroll and switch modes that [Reset] switches back.
 	Full
 )
 
 // maxParams bounds the parameters of one sequence in bytes; longer ones are dropped.
 const maxParams = 128
 
-// Writer passes on what a chat printed, made safe. It holds the beginning of a character
-// or of a sequence until its end comes, and nothing more. It is not for two goroutines
-// at once.
+// Writer makes a chat's output safe and writes it on. It holds at most the beginning of a
+// character or of a sequence. It is not safe for concurrent use.
 type Writer struct {
 	w     io.Writer
 	level Level
@@ -48,7 +46,7 @@ type sequence struct {
 	bad          bool // too long, or of a form that is not on the list
 }
 
-// NewWriter passes on to w what level lets through.
+// NewWriter returns a Writer to w for a level.
 func NewWriter(w io.Writer, level Level) *Writer { return &Writer{w: w, level: level} }
 
 // Write reads p. The error is that of the writer behind it.

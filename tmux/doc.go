@@ -1,5 +1,5 @@
-// Package tmux is the chat's terminal: how its server is started, how text and
-// keys are typed into it, and how its screen is read.
+// Package tmux is the chat's terminal: it starts the server, types text and keys, and reads the
+// screen.
 //
 // The server runs inside the session, as the chat, under bubblewrap's pid 1, which
 // lives as long as any process of the session. Every client runs inside
@@ -10,6 +10,6 @@
 // # What it does not stop
 //
 // The server belongs to the chat. A chat can retitle, resize, respawn or end
-// its own terminal, and can make its screen say anything; what Screen returns
-// is a chat's word, not evidence. Nothing typed is judged here.
+// its own terminal, and can forge its screen: the result of Screen is no evidence. The
+// package does not check typed text.
 package tmux

@@ -12,7 +12,7 @@ var namedKeys = []string{
 	"Left", "NPage", "PageDown", "PgDn", "PageUp", "PgUp", "PPage", "Right", "Space", "Tab", "Up",
 }
 
-// spelled are the names that people write, by those of tmux(1).
+// spelled maps common names of keys to those of tmux(1).
 var spelled = map[string]string{
 	"backspace": "BSpace", "del": "DC", "delete": "DC", "down": "Down", "end": "End", "enter": "Enter",
 	"esc": "Escape", "escape": "Escape", "home": "Home", "ins": "IC", "insert": "IC", "left": "Left",
@@ -22,8 +22,8 @@ var spelled = map[string]string{
 	"f7": "F7", "f8": "F8", "f9": "F9", "f10": "F10", "f11": "F11", "f12": "F12",
 }
 
-// KeyName is what tmux(1) calls a key: its own names as they are, and ctrl-x, alt-x,
-// shift-tab, esc or f1, in lower case, as people write them. False is for no key.
+// KeyName returns tmux(1)'s name of a key. It accepts that name itself, and common ones in lower
+// case, as ctrl-x, alt-x, shift-tab, esc or f1. known is false for any other name.
 func KeyName(name string) (key string, known bool) {
 	for again := true; again; {
 		again = false

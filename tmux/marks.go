@@ -6,27 +6,27 @@ import (
 	"strconv"
 )
 
-// Mark is one of a shell's marks in what it prints (OSC 133, "semantic prompt"): 'A' before a
+// Mark is one of a shell's marks in its output (OSC 133, "semantic prompt"): 'A' before a
 // prompt, 'B' after it, 'C' before the output of a command, 'D' after it.
 type Mark struct {
 	Kind byte
-	// Exit is the exit code beside 'D'; HasExit is false where there is none from 0 to 255.
+	// Exit is the exit code beside 'D'; HasExit is false without a code from 0 to 255.
 	Exit    int
 	HasExit bool
 	// More is an 'A' before the prompt for the rest of a line (k=s).
 	More bool
 }
 
-// Marks finds marks in a stream that comes in pieces. Whoever prints can forge them. It holds
-// a few bytes, whatever comes. The zero value is ready.
+// Marks finds marks in a stream that comes in pieces. Every program that prints can forge them.
+// It holds at most longestMark bytes. The zero value is ready.
 type Marks struct {
 	held []byte // what may be the beginning of one
 }
 
 var markIntro = []byte("\x1b]133;")
 
-// longestMark is the longest one that is read, with its introduction and without its end;
-// shells may add more after the code, which nobody here needs.
+// longestMark bounds a mark in bytes, with its introduction and without its end; the text that
+// shells may add after the code is not used.
 const longestMark = 128
 
 // Read returns the marks that end in p.
@@ -70,7 +70,7 @@ func (m *Marks) Read(p []byte) (marks []Mark) {
 	return marks
 }
 
-// appendMark reads what stands between the introduction and the end: "D;0;aid=1".
+// appendMark parses the text between the introduction and the end: "D;0;aid=1".
 func appendMark(marks []Mark, text []byte) []Mark {
 	fields := bytes.Split(text, []byte(";"))
 	if len(fields[0]) != 1 || fields[0][0] < 'A' || fields[0][0] > 'D' {

@@ -42,7 +42,7 @@ func spell(marks []Mark) string {
 	return strings.Join(all, " ")
 }
 
-// FuzzMarks: what is found does not depend on where the pieces are cut, and little is held.
+// FuzzMarks: the marks do not depend on where the pieces are cut, and Marks holds few bytes.
 func FuzzMarks(f *testing.F) {
 	f.Add("\x1b]133;A\a$ \x1b]133;B\a\x1b]133;D;7\x1b\\", uint8(3))
 	f.Fuzz(func(t *testing.T, in string, step uint8) {

@@ -9,8 +9,8 @@ import (
 // Session is the name of the one tmux session a chat starts with.
 const Session = "chat"
 
-// target is the active pane of that session; "=" asks for the exact name, so
-// that a chat's own session chat2 is never typed into by prefix match.
+// target is the active pane of that session; "=" requires the exact name, or a prefix match could
+// type into the chat's own session chat2.
 const target = "=" + Session + ":"
 
 // Size of a new terminal in cells.
@@ -19,21 +19,22 @@ const (
 	Rows = 40
 )
 
-// Term is what a terminal is called to the programs in it; see terminfo(5). Debian has it
-// wherever it has a shell (ncurses-base).
+// Term is the value of TERM; see terminfo(5). Every Debian with a shell has its entry
+// (ncurses-base).
 const Term = "tmux-256color"
 
-// HistoryLimit is how many lines of scrollback a pane keeps; each costs the
-// chat's own memory limit, at most a few hundred bytes.
+// HistoryLimit is how many lines of scrollback a pane keeps; each takes at most a few
+// hundred bytes of the chat's memory limit.
 const HistoryLimit = 2000
 
 // Config is the server's configuration file. shell is the command line of every
-// window's shell, made of words that need no quoting. log is a line for sh, without quotes,
-// which gets on its standard input what each pane prints, from its first byte on, for hooks run
-// before the server reads anything; empty means nobody. Not pipe-pane -o: that one closes a pipe
-// that is there.
+// window's shell, of words that need no quoting. log is an sh command, without quotes, to which
+// the server pipes the output of each pane, from its first byte on, because hooks run before the
+// server reads any output; empty means none. The hook does not use pipe-pane -o, which closes an
+// existing pipe.
 //
-// window-size manual is left out: tmux 3.3a dies of it at its first client.
+// The configuration does not set window-size manual, with which tmux 3.3a crashes at its first
+// client.
 func Config(shell []string, log string) []byte {
 	lines := []string{
 		"set -g default-command " + strconv.Quote("exec "+strings.Join(shell, " ")),
@@ -58,17 +59,15 @@ func Config(shell []string, log string) []byte {
 	return []byte(strings.Join(lines, "\n") + "\n")
 }
 
-// Program is tmux by its full name: whether a chat's PATH has it is its profile's
-// affair, and must not decide whether it has a terminal.
+// Program is tmux by its full name: a chat has a terminal also if its PATH lacks tmux.
 const Program = "/usr/bin/tmux"
 
-// StartArgv is the command that starts the server with its first shell and then
-// ends; socket and config are paths of the session's view. The shell is given as
-// words, which tmux runs without a /bin/sh between. The server ends with its last
-// shell, and then the chat is asleep.
+// StartArgv is the command that starts the server with its first shell and then ends; socket and
+// config are paths of the session's view. tmux runs the words of the shell without a /bin/sh
+// between. The server ends with its last shell, and then the chat is asleep.
 //
-// It is not tmux -D, which keeps the server in the foreground: that one reads
-// its configuration, and starts a shell, only when a first client comes.
+// It is not tmux -D, which keeps the server in the foreground: with that the server reads its
+// configuration, and starts a shell, only when a first client connects.
 func StartArgv(socket, config string, shell []string) []string {
 	return append([]string{Program, "-f", config, "-S", socket,
 		"new-session", "-d", "-s", Session, "-x", strconv.Itoa(Cols), "-y", strconv.Itoa(Rows), "--"}, shell...)

@@ -5,12 +5,12 @@ import (
 	"unicode/utf8"
 )
 
-// Text takes the escape sequences and control characters out of a stream that comes in pieces, as
-// a VT500 reads them (https://vt100.net/emu/dec_ansi_parser). Text, line ends and tabs are left,
-// with U+FFFD in the place of what is no UTF-8. No byte from 0x80 on is a control. It holds the
-// beginning of one character, whatever comes. The zero value is ready.
+// Text removes the escape sequences and control characters from a stream that comes in pieces, as
+// a VT500 reads them (https://vt100.net/emu/dec_ansi_parser). It keeps text, line ends and tabs,
+// and replaces invalid UTF-8 by U+FFFD. No byte from 0x80 on is a control. It holds at most the
+// beginning of one character. The zero value is ready.
 //
-// Nothing of it is safe to show where it was printed: package termsafe is for that.
+// Its output is not safe for a terminal: package termsafe is for that.
 type Text struct {
 	state state
 	held  []byte // a character whose end has not come

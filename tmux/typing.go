@@ -14,8 +14,8 @@ import (
 // would type the unknown name as text.
 var ErrKey = errors.New("no such key")
 
-// If is what must hold of the program in front for anything to be typed. The server compares
-// and types in one go. It is the server's word, and so the chat's. The zero value always holds.
+// If is a condition on the program in front, without which nothing is typed. The server compares
+// and types in one step. The chat can forge the server's answer. The zero value always holds.
 type If struct {
 	// Program is the name that must be in front; see [ValidProgram].
 	Program string
@@ -75,7 +75,7 @@ func (f Front) Shell() bool {
 // ErrUnmet is returned where an [If] does not hold, and of keys as soon as it does not.
 var ErrUnmet = errors.New("the condition does not hold")
 
-// Type types text as it is, then Enter if enter is set, all in one go. The text goes in as a
+// Type types text unchanged, then Enter if enter is set, all in one step. The text goes in as a
 // paste buffer over the client's stdin, so no byte of it is ever an argument, a
 // key name or a tmux command. A program that asked for bracketed paste gets it
 // bracketed (paste-buffer -p); in other programs a line feed arrives as Enter.
@@ -94,8 +94,8 @@ func (t *Terminal) Type(ctx context.Context, text string, enter bool, cond If) (
 	return t.typeIf(ctx, []byte(text), append(append(argv, ";"), typeIf(target, cond, do, undo)...))
 }
 
-// The server waits so long between two keys, in seconds: a program that reads several at once
-// may take them for one key that it does not know, or for a paste.
+// The server's pauses between two keys, in seconds: a program that reads several keys together may
+// take them for an unknown key, or for a paste.
 const (
 	keyGap  = "0.05"
 	textGap = "0.01"
@@ -117,7 +117,7 @@ func (t *Terminal) Press(ctx context.Context, pane string, keys []string, cond I
 }
 
 // TypeKeys types text a character at a time, as [Terminal.Press] presses keys: for a program that
-// takes what comes in one piece for a paste. A line feed is Enter.
+// takes a burst of text for a paste. A line feed is Enter.
 func (t *Terminal) TypeKeys(ctx context.Context, text string, cond If) (Front, error) {
 	var script []string
 	for _, r := range text {
@@ -159,20 +159,19 @@ func quote(s string) string {
 
 const typedMark, unmetMark = "chatd typed", "chatd did not type"
 
-// showFront has the server say which pane is meant, and what is in front there.
+// showFront makes the server print the target pane, and the program in front there.
 func showFront(to string) []string {
 	return []string{"display-message", "-p", "-t", to, "#{pane_id} #{history_size} #{pane_current_command}"}
 }
 
-// typeIf is the command that does one thing or, where cond does not hold, the other, and says
-// which it did.
+// typeIf is the command that runs do or, if cond does not hold, undo, and prints which it ran.
 func typeIf(to string, cond If, do, undo []string) []string {
 	return []string{"if-shell", "-F", "-t", to, cond.format(),
 		strings.Join(append(do, "display-message -p "+quote(typedMark)), " ; "),
 		strings.Join(append(undo, "display-message -p -t "+to+" "+quote(unmetMark+" #{pane_current_command}")), " ; ")}
 }
 
-// typeIf runs such commands and reads what the server said of them.
+// typeIf runs such commands and reads the server's answer.
 func (t *Terminal) typeIf(ctx context.Context, stdin []byte, argv []string) (Front, error) {
 	out, err := t.client(ctx, stdin, argv)
 	if err != nil {

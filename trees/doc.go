@@ -7,8 +7,8 @@
 // can name. [Remove] therefore acts on what it has opened, follows no link, crosses into no other
 // file system, and holds three descriptors however deep the tree is (adrs/0044).
 //
-// What root itself writes appears in one step: [Replace] and [ReplaceFile] make it under the name
-// of [AsideName] and rename it. A crash leaves the old file or the new.
+// Root's own files appear in one step: [Replace] and [ReplaceFile] make them under the name of
+// [AsideName] and rename them. A crash leaves the old file or the new.
 //
 // A program that root runs must be one that only root can have written: [CheckProgram] refuses any
 // other, and [InstallProgram] copies one to where sessions see it.
@@ -19,7 +19,7 @@
 //
 // # What it does not stop
 //
-// A parent that is not root's: whoever may write there can swap the tree by its name. A chat
+// A parent that is not root's: a user who may write there can swap the tree by its name. A chat
 // that still runs can add files as fast as [Remove] removes them: its processes have to end first.
-// And no write is synced.
+// The package syncs no write.
 package trees

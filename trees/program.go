@@ -42,7 +42,7 @@ func InstallProgram(from, to string) error {
 	return nil
 }
 
-// CheckProgram refuses a program to be run as root that a user besides root can write to.
+// CheckProgram refuses a program, for root to run, that a user besides root can write to.
 func CheckProgram(file string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(file, &st); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestOnlyRootsProgram: a program that anybody but root could have written is refused, with the
+// TestOnlyRootsProgram: a program that a user besides root can write to is refused, with the
 // reason, and not installed.
 func TestOnlyRootsProgram(t *testing.T) {
 	needsRoot(t)
@@ -46,7 +46,7 @@ func TestOnlyRootsProgram(t *testing.T) {
 	}
 }
 
-// TestNoProgram: what is no program is refused, and a program of the host is not.
+// TestNoProgram: a file that is no program is refused, and a program of the host is not.
 func TestNoProgram(t *testing.T) {
 	dir := t.TempDir()
 	for program, want := range map[string]string{

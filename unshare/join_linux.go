@@ -32,10 +32,10 @@ func Try(t Trees) error {
 	return <-ended
 }
 
-// Process is a process that cannot become another one: the caller holds it by pidfd.
+// Process is a process that the caller holds by pidfd.
 type Process struct {
 	PID int
-	// Alive is asked after what belongs to the process was opened.
+	// Alive is called after files are opened by PID: if true, they are those of the process.
 	Alive func() bool
 }
 
@@ -61,7 +61,7 @@ func In(p Process, act func() error) error {
 	return <-ended
 }
 
-// onSpareThread runs act on a thread that ends with it, which the main thread cannot.
+// onSpareThread runs act on a thread that ends with it, never on the main thread, which cannot end.
 func onSpareThread(act func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() != os.Getpid() {
@@ -88,7 +88,7 @@ func (p Process) openMounts() (*os.File, error) {
 	return ns, nil
 }
 
-// refuseHost refuses the namespaces in which a mount would be everybody's.
+// refuseHost refuses the mount namespaces of the host, in which every process would see a mount.
 func (p Process) refuseHost(ns *os.File) error {
 	theirs, err := ns.Stat()
 	if err != nil {
@@ -97,7 +97,7 @@ func (p Process) refuseHost(ns *os.File) error {
 	for _, other := range []string{"/proc/self/ns/mnt", "/proc/1/ns/mnt"} {
 		host, err := os.Stat(other)
 		if errors.Is(err, os.ErrPermission) {
-			continue // process 1 is of another container: it started none of ours
+			continue // process 1 is of another container, and started none of chatd's processes
 		}
 		if err != nil {
 			return fmt.Errorf("cannot look at %s: %w", other, err)

@@ -8,16 +8,16 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Trees says what [Stage] keeps apart. All paths are absolute and clean.
+// Trees are the files for which [Stage] makes overlays. All paths are absolute and clean.
 type Trees struct {
 	// Dir is a directory of root's where the overlays are attached meanwhile.
 	Dir string
-	// Empty are empty directories, to be the second layer. One on the file system of the
-	// first keeps device and inode numbers as they are there.
+	// Empty are empty directories for the second layer. One on the file system of the first
+	// layer preserves that layer's device and inode numbers.
 	Empty []string
 	// Shared are the files and directories that get inodes of their own.
 	Shared []string
-	// Through stay as they are, also where they lie in one that is shared.
+	// Through are the paths without an overlay, even inside a shared one.
 	Through []string
 	// Mounts are the mount points of the namespace that [Stage] is called in.
 	Mounts []string
@@ -26,8 +26,8 @@ type Trees struct {
 	Lowers []string
 }
 
-// place is one path with the layer that it is seen through. Without a layer it is bound
-// as it is.
+// place is one path with the layer whose overlay shows it. Without a layer it is bound
+// directly.
 type place struct {
 	path, lower string
 }
@@ -38,8 +38,8 @@ type source struct {
 	dir  bool
 }
 
-// plan is what has to be bound, a directory before what is in it, with the layers. A
-// mount below a shared directory gets a layer of its own: an overlay does not see it.
+// plan returns the paths to bind, each directory before its content, with the layers. A mount
+// below a shared directory gets a layer of its own: an overlay does not show it.
 func (t Trees) plan(sources []source) []place {
 	var all []place
 	for _, s := range sources {
@@ -56,8 +56,8 @@ func (t Trees) plan(sources []source) []place {
 	return slices.CompactFunc(all, func(a, b place) bool { return a.path == b.path })
 }
 
-// seenIn reports that s is seen through the overlay over another source around it: then a
-// mount of its own would only keep that one from being bound alone.
+// seenIn reports whether the overlay over another source around s shows s too, so that s needs
+// no mount of its own.
 func (t Trees) seenIn(sources []source, s source) bool {
 	return slices.ContainsFunc(sources, func(o source) bool {
 		return o.dir && o.path != s.path && chat.Within(s.path, o.path) && t.mountOf(s.path) == t.mountOf(o.path)
@@ -68,7 +68,7 @@ func (t Trees) seenIn(sources []source, s source) bool {
 // mounts again for each of its own.
 const maxOfLayer = 32
 
-// gather has a layer itself in the place of many sources of it.
+// gather replaces the sources of a layer by the layer itself, if they are many.
 func (t Trees) gather(sources []source) []source {
 	count := map[string]int{}
 	for _, s := range sources {
@@ -87,8 +87,8 @@ func (t Trees) gather(sources []source) []source {
 	return all
 }
 
-// lowerOf is the layer for a source: as far out as can be, so that few overlays do for
-// all, and never around an empty directory, which layers must not lie in each other.
+// lowerOf returns the layer for a source: as far out as possible, so that few overlays
+// suffice, and never around an empty directory, because layers must not contain each other.
 func (t Trees) lowerOf(s source) string {
 	innermost := s.path
 	if !s.dir {
@@ -134,7 +134,7 @@ func (t Trees) mountOf(p string) string {
 	return at
 }
 
-// below are the mount points in a directory that have to be kept apart too.
+// below are the mount points in a directory that need overlays too.
 func (t Trees) below(dir string) []string {
 	var all []string
 	for _, m := range t.Mounts {
@@ -145,7 +145,7 @@ func (t Trees) below(dir string) []string {
 	return all
 }
 
-// goesThrough reports that p is, or lies in, what stays as it is.
+// goesThrough reports whether p is in Through, or lies below a path of it.
 func (t Trees) goesThrough(p string) bool {
 	return slices.ContainsFunc(t.Through, func(dir string) bool { return chat.Within(p, dir) })
 }

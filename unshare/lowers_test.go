@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// TestPlan: what lies together is seen through one layer, no layer holds an empty
-// directory, mounts below a tree have layers of their own, and what is writable to all
-// stays as it is.
+// TestPlan: neighbouring paths share one layer, no layer holds an empty directory, mounts
+// below a tree have layers of their own, and paths of Through have none.
 func TestPlan(t *testing.T) {
 	trees := Trees{
 		Dir: "/run/chatd/stage", Empty: []string{"/var/lib/chatd/empty", "/run/chatd/stage/empty"}, Lowers: []string{"/var/lib/chatd"},

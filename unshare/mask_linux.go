@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maskedFiles and maskedDirs are what /proc shows of the whole host and ordinary
-// programs do not need; see the package documentation for what stays.
+// maskedFiles and maskedDirs are the host-wide counters in /proc that ordinary programs do not
+// need; see the package documentation for those that stay.
 var (
 	maskedFiles = []string{
 		"/proc/buddyinfo", "/proc/cgroups", "/proc/crypto", "/proc/diskstats", "/proc/interrupts", "/proc/key-users",
@@ -22,8 +22,8 @@ var (
 	maskedDirs = []string{"/proc/acpi", "/proc/bus", "/proc/driver", "/proc/irq", "/proc/pressure", "/proc/scsi", "/proc/sys/fs/quota"}
 )
 
-// Mask covers, in the session of p, counters of the whole host: a file reads as empty,
-// a directory has nothing in it. /proc/sys is read-only.
+// Mask masks, in the session of p, counters of the whole host: files and directories appear
+// empty. /proc/sys becomes read-only.
 func Mask(p Process) error { return In(p, mask) }
 
 // maskFlags are those of every mount over /proc.
@@ -45,7 +45,7 @@ func mask() error {
 			return err
 		}
 	}
-	for _, dir := range slices.Concat(maskedDirs, []string{emptyAt}) { // last what the others are copies of
+	for _, dir := range slices.Concat(maskedDirs, []string{emptyAt}) { // emptyAt, their source, last
 		if err := maskPath(emptyDir, dir); err != nil {
 			return err
 		}
@@ -53,8 +53,8 @@ func mask() error {
 	return nil
 }
 
-// Where the empty file and directory are made that cover the others. Every kernel has
-// that directory, and it is one of those that are covered.
+// Where Mask makes the empty file and directory that mask the others. Every kernel has
+// that directory, and Mask masks it too.
 const (
 	emptyAt   = "/proc/fs"
 	emptyFile = emptyAt + "/file"
@@ -75,7 +75,7 @@ func makeEmpty() error {
 	return unix.Mount("", emptyAt, "", unix.MS_REMOUNT|unix.MS_RDONLY|maskFlags, "")
 }
 
-// maskPath mounts an empty thing over a path, where that is there.
+// maskPath mounts an empty file or directory over a path, if that exists.
 func maskPath(empty, path string) error {
 	if err := unix.Mount(empty, path, "", unix.MS_BIND, ""); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("cannot mask %s: %w", path, err)

@@ -12,13 +12,12 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// narrow leaves in the mount namespace of the calling thread only those mounts of the host that
-// a session is made of. bubblewrap reads the list of mounts for each mount of its own, and its
-// first process keeps them all for as long as the session lives: the time and the memory of a
-// start would grow with what else is mounted on the host.
+// narrow reduces the mount namespace of the calling thread to the mounts of the host that a session
+// needs. bubblewrap reads the list of mounts for each mount that it makes: each further mount of
+// the host would slow the start.
 //
-// It changes nothing where the small tree would not show the same as the large one, as on a path
-// over a link that lies in a mount that nothing else needs.
+// It changes nothing if the small tree would not show the same as the large one, as for a path
+// over a link in a mount that no other path needs.
 func (t Trees) narrow() error {
 	dir := filepath.Join(t.Dir, "tree")
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
@@ -28,7 +27,7 @@ func (t Trees) narrow() error {
 		return err
 	}
 	for _, m := range t.needed() {
-		// A mount that is covered by another has no way to it.
+		// No path leads to a mount that another one hides.
 		if err := graft(m, dir+m); err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
@@ -39,13 +38,13 @@ func (t Trees) narrow() error {
 	return exchangeRoot(dir)
 }
 
-// forStart is what a start needs besides: the cgroups that a session is born in, and the socket on
-// which the first process of a unit tells systemd that it is there (sd_notify(3)).
+// forStart are further paths that a start needs: the cgroups, and the socket on which the first
+// process of a unit notifies systemd (sd_notify(3)).
 var forStart = []string{"/sys/fs/cgroup", "/run/systemd/notify"}
 
-// needed are the mounts of the host on the way to what a session is made of, and in it, those
-// around others first; those on the way to forStart; and /proc, which bubblewrap may only make
-// another of where all of it can be seen.
+// needed are the mounts of the host on the way to a session's paths, and in them, outer ones first;
+// the mounts on the way to forStart; and /proc, because the kernel lets bubblewrap mount a new proc
+// only where one is fully visible.
 func (t Trees) needed() []string {
 	parts := append(slices.Concat(t.Shared, t.Through), "/proc")
 	uses := append(slices.Concat(parts, t.Empty, forStart), t.Dir)
@@ -66,7 +65,7 @@ func (t Trees) needed() []string {
 	return slices.Compact(all)
 }
 
-// graft mounts at a path what is mounted at another, without the mounts in it.
+// graft binds the mount at from to at, without the mounts in it.
 func graft(from, at string) error {
 	const clone = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_SYMLINK_NOFOLLOW
 	fd, err := unix.OpenTree(unix.AT_FDCWD, from, clone)
@@ -88,8 +87,8 @@ func graft(from, at string) error {
 	return nil
 }
 
-// showsSame reports whether all that a session is made of is in the tree at dir what it is on
-// the host.
+// showsSame reports whether each path of a session is the same file in the tree at dir as on the
+// host.
 func (t Trees) showsSame(dir string) bool {
 	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -119,8 +118,8 @@ func statIn(root int, p string) (st unix.Stat_t, err error) {
 	return st, unix.Fstat(fd, &st)
 }
 
-// exchangeRoot makes the mount at dir the root, and detaches the one before; see pivot_root(2) for
-// the dots. Where the root cannot be exchanged, as that of an initramfs, it stays.
+// exchangeRoot makes the mount at dir the root, and detaches the old root; see pivot_root(2) for
+// the dots. A root that cannot be exchanged, as that of an initramfs, stays.
 func exchangeRoot(dir string) error {
 	if err := unix.Chdir(dir); err != nil {
 		return fmt.Errorf("cannot enter %s: %w", chat.Quote(dir), err)
@@ -131,7 +130,7 @@ func exchangeRoot(dir string) error {
 	return errors.Join(unmountTree("."), unix.Chdir("/"))
 }
 
-// unmountTree takes away a mount with those in it.
+// unmountTree detaches a mount with the mounts in it.
 func unmountTree(dir string) error {
 	if err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
 		return fmt.Errorf("cannot detach %s: %w", chat.Quote(dir), err)

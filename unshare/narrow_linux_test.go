@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestStageNarrows: of what is mounted on the host, bubblewrap's namespace has only what a session
-// needs: the mounts that lead to it and those below it. Where the small tree would show something
-// else, as over a link that lies in a mount that nothing else needs, all mounts stay.
+// TestStageNarrows: bubblewrap's namespace has only the mounts of the host that lead to a session's
+// paths or lie below them. Where the small tree would show something else, as over a link in a
+// mount that no other path needs, all mounts stay.
 func TestStageNarrows(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
@@ -65,7 +65,7 @@ func TestStageNarrows(t *testing.T) {
 	}
 }
 
-// TestNeeded: the mounts on the way to what a start needs stay, wherever chatd's directories are.
+// TestNeeded: the mounts on the way to the paths of a start stay, wherever chatd's directories are.
 func TestNeeded(t *testing.T) {
 	trees := Trees{
 		Dir: "/var/lib/run/stage", Through: []string{"/srv/homes/a"}, Shared: []string{"/usr"},

@@ -12,8 +12,8 @@ import (
 // MaxTerminals is how many pseudoterminals a session may have open.
 const MaxTerminals = 64
 
-// BoundTerminals bounds the devpts of the session of p. The kernel sets what is not
-// named here to its default, so the options are all that bubblewrap mounts it with.
+// BoundTerminals bounds the devpts of the session of p. The kernel resets every option that is
+// not named here to its default, so the list has all options with which bubblewrap mounts it.
 func BoundTerminals(p Process) error {
 	err := p.reconfigure("/dev/pts", unix.DEVPTS_SUPER_MAGIC, [][2]string{{"mode", "620"}, {"ptmxmode", "666"}, {"max", strconv.Itoa(MaxTerminals)}})
 	if err != nil {
@@ -22,8 +22,8 @@ func BoundTerminals(p Process) error {
 	return nil
 }
 
-// Refresh makes the session's overlays forget the names that nobody uses. mounts are the
-// paths of the session at which overlays are mounted, one of each.
+// Refresh makes the session's overlays drop unused cached names. mounts are paths of the
+// session at which overlays are mounted, one of each.
 func Refresh(p Process, mounts []string) error {
 	var errs []error
 	for _, m := range mounts {
@@ -35,8 +35,8 @@ func Refresh(p Process, mounts []string) error {
 }
 
 // reconfigure remounts the file system at a path of the session, which must be of that
-// kind. A remount drops unused names, whatever the options. The chat may own the way to
-// the path, so no link is followed, and what was opened is looked at.
+// kind. A remount drops unused cached names, whatever the options. The chat may own the way to
+// the path, so reconfigure follows no link, and checks the opened file.
 func (p Process) reconfigure(at string, kind int64, options [][2]string) error {
 	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", p.PID), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -13,17 +13,17 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// layerOptions keep a layer from leading elsewhere by its attributes.
+// layerOptions keep the extended attributes of a layer from redirecting a lookup.
 const layerOptions = "redirect_dir=nofollow,metacopy=off,index=off,xino=off"
 
 // SourcePrefix begins the source of each overlay in mountinfo (proc_pid_mountinfo(5)).
 // Two overlays of one source show one tree.
 const SourcePrefix = "chatd-"
 
-// Stage puts a read-only overlay of its own over each of the shared trees, in the mount
-// namespace of the calling thread, which must not be the host's. Nothing of it reaches
-// other namespaces. A path that is not there is passed over. as are those that stay as
-// they are on this host: nothing but the file itself is mounted there.
+// Stage mounts a read-only overlay of its own over each of the shared trees, in the mount
+// namespace of the calling thread, which must not be the host's. The mounts do not propagate
+// to other namespaces. Stage skips a missing path, and returns as asTheyAre the paths that
+// cannot have an overlay on this host.
 func Stage(t Trees) (asTheyAre []string, err error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return nil, fmt.Errorf("cannot keep mounts to a session: %w", err)
@@ -35,14 +35,14 @@ func Stage(t Trees) (asTheyAre []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// A mount of its own, so that what is attached in it can be detached at once.
+	// A mount of its own, so that one call detaches all mounts in it.
 	if err := unix.Mount(t.Dir, t.Dir, "", unix.MS_BIND, ""); err != nil {
 		return nil, fmt.Errorf("cannot prepare %s: %w", t.Dir, err)
 	}
 	s := stage{trees: t, at: map[string]string{}, through: map[string]int{}}
 	defer s.close()
 	places := t.plan(sources)
-	for _, p := range places { // all are opened, and the overlays attached, before one covers another
+	for _, p := range places { // all are opened and attached before one hides another
 		if err := s.prepare(p); err != nil {
 			return nil, err
 		}
@@ -58,14 +58,14 @@ func Stage(t Trees) (asTheyAre []string, err error) {
 	return asTheyAre, t.detach()
 }
 
-// detach takes away what is attached in Dir: bubblewrap reads the list of all mounts again for
-// each mount that it makes, and the overlays stay where they are bound.
+// detach unmounts the overlays in Dir: bubblewrap reads the list of all mounts for each mount that
+// it makes, and the overlays stay where they are bound.
 func (t Trees) detach() error {
 	return errors.Join(unix.Chdir("/"), unmountTree(t.Dir))
 }
 
-// sources are the shared paths, and the mounts below them, by their real names. What
-// lies in something that is writable to all is shared there on purpose.
+// sources are the shared paths, and the mounts below them, by their real names. A path in one
+// that is writable to all is shared on purpose.
 func (t Trees) sources() ([]source, error) {
 	var all []source
 	add := func(p string) error {
@@ -104,11 +104,11 @@ func (t Trees) sources() ([]source, error) {
 	return all, nil
 }
 
-// stage holds what was opened, and where each layer is attached.
+// stage holds the opened paths, and where each layer is attached.
 type stage struct {
 	trees   Trees
 	at      map[string]string // by lower
-	through map[string]int    // descriptors of what is bound as it is, by path
+	through map[string]int    // descriptors of directly bound paths, by path
 }
 
 func (s *stage) close() {
@@ -117,7 +117,7 @@ func (s *stage) close() {
 	}
 }
 
-// prepare attaches the overlay that p is seen through, or opens p itself.
+// prepare attaches the overlay that shows p, or opens p itself.
 func (s *stage) prepare(p place) error {
 	if p.lower == "" {
 		fd, err := unix.Open(p.path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -138,9 +138,9 @@ func (s *stage) prepare(p place) error {
 	return nil
 }
 
-// attach mounts an overlay with that lower layer at dir. The names of its layers stand
-// in every session's mountinfo: they are bound to names that say nothing of the host, and
-// are the same for all.
+// attach mounts an overlay with that lower layer at dir. Every session's mountinfo shows the
+// names of the layers: attach binds them to names that are the same for all and that reveal
+// nothing of the host.
 func (t Trees) attach(lower, dir string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(lower, &st); err != nil {
@@ -175,7 +175,7 @@ func (t Trees) attach(lower, dir string) error {
 	return unix.Mount(source, base, "overlay", flags, layers)
 }
 
-// chooseEmpty is an empty directory for the second layer, on dev if there is one.
+// chooseEmpty returns an empty directory for the second layer, on dev if there is one.
 func (t Trees) chooseEmpty(lower string, dev uint64) (string, error) {
 	for _, e := range t.Empty {
 		var st unix.Stat_t
@@ -189,7 +189,7 @@ func (t Trees) chooseEmpty(lower string, dev uint64) (string, error) {
 	return "", fmt.Errorf("every empty directory lies in it: %w", chat.ErrUnsupported)
 }
 
-// bind covers p with what it is seen through.
+// bind mounts over p the overlay that shows it, or p itself.
 func (s *stage) bind(p place) error {
 	from, flags := fmt.Sprintf("/proc/self/fd/%d", s.through[p.path]), uintptr(unix.MS_BIND|unix.MS_REC)
 	if p.lower != "" {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/walls"
 )
 
 // maxCompiled bounds the cache of compiled rules, in bytes: enough for a hundred chats with
@@ -78,6 +79,19 @@ func (b *Book) Policy(profile string) *filerules.Policy {
 		return p
 	}
 	return builtIn()
+}
+
+// Needed reports whether the rules of an agent of a profile have a denial that the kernel enforces.
+func (b *Book) Needed(profile, agent string) bool {
+	return walls.Needed(b.Policy(profile), agent)
+}
+
+// Enforced returns the profiles with such a denial, for any agent, sorted.
+func (b *Book) Enforced() []string {
+	names := slices.Sorted(maps.Keys(b.policies))
+	return slices.DeleteFunc(names, func(name string) bool {
+		return !walls.NeededBy(b.policies[name])
+	})
 }
 
 // Rules returns the compiled rules of a chat. Two simultaneous calls may both compile.

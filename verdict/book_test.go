@@ -55,7 +55,7 @@ func denied(tb testing.TB, b *Book, c Chat, p string) bool {
 	return v.Denied()
 }
 
-// TestRulesAreKept: the second run of a chat is checked by what the first one compiled.
+// TestRulesAreKept: the second run of a chat is checked by the rules compiled for the first one.
 func TestRulesAreKept(t *testing.T) {
 	b := NewBook(policies(t, manyRules(3)))
 	if first, second := rulesOf(t, b, one), rulesOf(t, b, one); first != second {
@@ -63,8 +63,8 @@ func TestRulesAreKept(t *testing.T) {
 	}
 }
 
-// TestRulesOfOthers: chats that differ in one thing that rules hang on are each checked by
-// their own, whoever came first.
+// TestRulesOfOthers: chats that differ in one part of the key are each checked by their own rules,
+// in any order.
 func TestRulesOfOthers(t *testing.T) {
 	const ofAgents = "access: {useDefaults: false, deny: ['~/key']}\n" +
 		"agents: {open: {access: {rules: [{allow: '~/key'}]}}}\n"
@@ -91,8 +91,8 @@ func TestRulesOfOthers(t *testing.T) {
 	}
 }
 
-// TestRulesAreBounded: however many chats run, what is kept of them stays below the bound,
-// and is counted right; the chat that ran last is among them.
+// TestRulesAreBounded: for any number of chats, the cache stays below its bound, and counts its
+// size right; it has the rules of the chat that ran last.
 func TestRulesAreBounded(t *testing.T) {
 	b := NewBook(policies(t, manyRules(100)))
 	first := rulesOf(t, b, one)

@@ -18,7 +18,7 @@ func turn(ctx context.Context) (leave func(), err error) {
 	case checking <- struct{}{}:
 		return func() { <-checking }, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("cannot judge the command: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("cannot check the command: %w", context.Cause(ctx))
 	}
 }
 
@@ -95,7 +95,7 @@ var fileOps = map[files.Op][]filerules.Op{
 // check fails.
 func FileCheck(tool files.Tool, rules *filerules.Ruleset) files.Check {
 	return func(op files.Op, name string) *files.Denial {
-		d := &files.Denial{Tool: tool, Op: op, Path: name, Rule: "cannot be judged"}
+		d := &files.Denial{Tool: tool, Op: op, Path: name, Rule: "cannot be checked"}
 		for _, o := range fileOps[op] {
 			v, err := rules.Verdict(name, o)
 			if err != nil {

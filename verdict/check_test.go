@@ -9,9 +9,9 @@ import (
 	"github.com/chatd/chatd/files"
 )
 
-// TestJudgingIsBounded: while as many commands are checked as may be at once, everything
+// TestChecksAreBounded: while as many commands are checked as may be at once, everything
 // that would check one more waits, and goes when its caller does.
-func TestJudgingIsBounded(t *testing.T) {
+func TestChecksAreBounded(t *testing.T) {
 	rules := rulesOf(t, NewBook(policies(t, manyRules(1))), one)
 	for range cap(checking) {
 		checking <- struct{}{}
@@ -33,8 +33,8 @@ func TestJudgingIsBounded(t *testing.T) {
 	}
 }
 
-// TestLinkedVerdicts: where a link leads closes what stands there, to explain and to file tools;
-// without the links that the chat reports, only the names themselves are closed.
+// TestLinkedVerdicts: the rules close the target of a link, to explain and to file tools; without
+// the links that the chat reports, they close only the names themselves.
 func TestLinkedVerdicts(t *testing.T) {
 	const text = "access: {useDefaults: false, deny: ['~/way/key']}\n"
 	rules := rulesOf(t, NewBook(policies(t, text)), one)

@@ -16,6 +16,9 @@ const maxClosed = 64
 // masks those that exist when a session begins.
 type ClosedPaths struct{ Outside, Home []string }
 
+// All are both.
+func (c ClosedPaths) All() []string { return slices.Concat(c.Home, c.Outside) }
+
 func closedWhole(rs *filerules.Ruleset) (all ClosedPaths) {
 	home := rs.Scope().Home
 	for _, c := range rs.Rules() {

@@ -9,12 +9,13 @@
 //
 // # Runs as
 //
-// root, in chatd-root. It opens nothing: paths are text here, and where links lead is what the
-// chat's side reported.
+// root, in chatd-root. Paths are text here, and where links lead is what the chat's side reported.
+// Only [CheckPlaces] and [CheckAllPlaces] open directories: of the host's trees that sessions
+// share.
 //
 // # What it does not stop
 //
-// Anything: a verdict is an answer. What the kernel refuses, the session's mounts and the enforcer
-// refuse. A chat that lies about where its own links lead gets a verdict about other names, and
-// the kernel still judges the file that it opens.
+// Anything: a verdict is an answer. The session's mounts and the enforcer make the kernel refuse
+// an open. A chat that forges the targets of its own links gets a verdict about other names, and
+// the kernel still checks the file that it opens.
 package verdict

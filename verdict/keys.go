@@ -55,6 +55,14 @@ func NewKeys(old, profiles map[string]chat.Profile) (Keys, error) {
 	return all, errors.Join(append(errs, err)...)
 }
 
+// In returns a profile with its keys, if they are known, in place of its own.
+func (k Keys) In(p chat.Profile, name string) chat.Profile {
+	if own, ok := k[name]; ok {
+		p.Guard, p.ToolsOff, p.TimeoutMax = own.Guard, own.ToolsOff, own.TimeoutMax
+	}
+	return p
+}
+
 // Sum returns a digest of each profile's keys, for the audit log.
 func (k Keys) Sum() string {
 	var out []string

@@ -11,15 +11,15 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/enforce"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/walls"
 )
 
 // CheckPolicies refuses policies that no enforcer of this host could enforce in a home.
 func CheckPolicies(policies map[string]*filerules.Policy, home string) error {
 	var all []error
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
-		if err := enforce.Check(policies[name], home); err != nil {
+		if err := walls.Check(policies[name], home); err != nil {
 			all = append(all, fmt.Errorf("cannot use the file rules of profile %s: %w", name, err))
 		}
 	}

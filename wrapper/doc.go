@@ -8,8 +8,8 @@
 //
 // # What it does not stop
 //
-// A program that is called by its full name, as /usr/bin/rm, has no wrapper. The policy is a
-// copy that the chat may read, and what chatd is told comes from the chat: it can leave a line
-// out, or make one up. Where a program connects to is guessed from its arguments, its
-// environment and its settings; the wall decides.
+// A program that is called by its full name, as /usr/bin/rm, has no wrapper. The policy is a copy
+// that the chat may read, and the chat itself reports denials to chatd: it can omit a line, or
+// forge one. The wrapper guesses a program's targets from its arguments, its environment and its
+// settings; the wall decides.
 package wrapper

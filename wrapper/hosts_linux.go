@@ -17,7 +17,7 @@ import (
 type host struct {
 	name string
 	port uint16 // 0 if it is not known
-	// scheme is that of the URL; empty for what is no URL.
+	// scheme is that of the URL; empty if it is not a URL.
 	scheme string
 }
 

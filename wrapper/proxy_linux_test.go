@@ -10,7 +10,7 @@ import (
 	"github.com/chatd/chatd/shims"
 )
 
-// TestShimsGoByProxies: what is judged is where the program opens a connection to, which is
+// TestShimsGoByProxies: what is checked is where the program opens a connection to, which is
 // the proxy of its options or its environment, where it has one.
 func TestShimsGoByProxies(t *testing.T) {
 	const listed, other = "http://203.0.113.5:3128", "http://198.51.100.1:3128"
@@ -81,7 +81,7 @@ func TestShimsCheckRegistries(t *testing.T) {
 	checkShim(t, none, "", "pip install requests", "no network")
 }
 
-// checkShim judges a line in an environment; PWD is where, below the home. Two spaces are an
+// checkShim checks a line in an environment; PWD is where, below the home. Two spaces are an
 // empty argument.
 func checkShim(t *testing.T, p shims.ShimPolicy, env, line, refused string) {
 	t.Helper()

@@ -13,8 +13,8 @@ import (
 // maxReported bounds the command line in a denial, in bytes.
 const maxReported = 1 << 10
 
-// reportDenial writes one line into the fifo. Nobody listening, or a full fifo, changes
-// nothing about the denial, so trouble here is not reported.
+// reportDenial writes one line into the fifo. A fifo that is full or has no reader does not change
+// the denial, so errors are not reported.
 func reportDenial(s shim, rule string) {
 	argv := strings.Join(s.argv, " ")
 	d := shims.ShimDenial{Program: s.name, Argv: argv[:min(len(argv), maxReported)], Rule: rule[:min(len(rule), maxReported)]}

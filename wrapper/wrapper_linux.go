@@ -30,7 +30,7 @@ func newShim(policy shims.ShimPolicy, argv []string, cwd string) (shim, error) {
 	return shim{policy: policy, guard: g, name: argv[0], argv: argv, cwd: cwd}, err
 }
 
-// fail says what went wrong before anything was judged.
+// fail reports an error that occurred before any check.
 func fail(errs io.Writer, err error) int {
 	fmt.Fprintf(errs, "%s: %v\n", shims.ProgramName, err)
 	return 125
@@ -39,7 +39,7 @@ func fail(errs io.Writer, err error) int {
 // denial says why a program does not run; the zero value lets it.
 type denial struct{ rule, reason, instead string }
 
-// Main judges argv and becomes the program of that name, or says why not and returns
+// Main checks argv and becomes the program of that name, or says why not and returns
 // [shims.ExitRefused]. A program that is not there is 127, as in a shell.
 func Main(name string, argv []string) int { return runShim(name, argv, os.Stderr) }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/chatd/chatd/config"
 	"github.com/chatd/chatd/exposure"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/policy"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
 )
@@ -41,7 +42,7 @@ func checkPolicy(ctx context.Context, file string, out io.Writer) error {
 		return err
 	}
 	refused := filerules.Faults{}
-	err = provision.CheckPlaces(ctx, p, filepath.Join(cfg.Homes, "0000000000000000"))
+	err = policy.CheckPlaces(ctx, p, filepath.Join(cfg.Homes, "0000000000000000"))
 	if err != nil && !errors.As(err, &refused) {
 		return err
 	}

@@ -18,11 +18,11 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// front is the process that reads what callers write. It is started again when it ends.
+// front is the process that reads callers' input. run restarts it when it ends.
 type front struct {
 	log      *slog.Logger
 	opt      broker.ServerOptions
-	program  *os.File     // kept open, so that what runs is what this daemon was started with
+	program  *os.File     // kept open, so that each front runs the program of this daemon's start
 	unlisten func() error // once
 	socket   *os.File     // a copy, for the front
 	user     identity
@@ -33,7 +33,7 @@ type front struct {
 	now      *broker.Server // of the front that runs; nil between two
 }
 
-// identity is whom the front runs as.
+// identity is the uid and gid of the front.
 type identity struct{ uid, gid uint32 }
 
 // newFront takes l.
@@ -53,9 +53,9 @@ func newFront(program string, l net.Listener, log *slog.Logger, opt broker.Serve
 	return &front{log: log, opt: opt, program: p, unlisten: sync.OnceValue(l.Close), socket: socket, user: identityOf(log, user, state), bound: bound}, nil
 }
 
-// identityOf is the user of that name, or a uid and gid of nobody's. Those are among systemd's
-// for services without a user (DynamicUser in systemd.exec(5)), and depend on the state
-// directory: two daemons have two.
+// identityOf returns the user of that name, or an unused uid and gid. Those are from systemd's
+// range for services without a user (DynamicUser in systemd.exec(5)), and depend on the state
+// directory, so that two daemons have different ones.
 func identityOf(log *slog.Logger, user, state string) identity {
 	if f, err := entryOf("passwd", user, 4); err == nil {
 		uid, uerr := number(f[2])
@@ -88,14 +88,14 @@ func (f *front) change(edit func(*broker.Settings)) {
 	}
 }
 
-// A front that ends is started again, later and later when it ends soon. One that never answered a
-// caller is given up after some tries: what keeps it from that is not a caller's doing, and an
-// operator has to know.
+// chatd-root restarts a front that ends, with growing delays if it ends soon. It gives up after
+// some tries if no front answered a caller: then no caller is the cause, and an operator has to
+// know.
 const (
 	frontTries  = 6
 	frontPause  = 100 * time.Millisecond
 	mostPause   = 5 * time.Second
-	frontSettle = time.Second // a front that lived so long was well
+	frontSettle = time.Second // a front that runs this long has started well
 )
 
 // run keeps a front until ctx ends, and then lets it finish what it answers. It returns nil
@@ -131,7 +131,7 @@ func (f *front) close() error {
 	return errors.Join(f.unlisten(), f.socket.Close(), f.program.Close())
 }
 
-// once starts a front and returns when it has ended, and whether it answered callers until then.
+// once starts a front and waits for its end; answered is whether it answered a caller.
 func (f *front) once(ctx context.Context) (answered bool, err error) {
 	ours, theirs, err := broker.Pair()
 	if err != nil {
@@ -151,13 +151,13 @@ func (f *front) once(ctx context.Context) (answered bool, err error) {
 	served := make(chan error, 1)
 	go func() {
 		err := s.Serve(context.WithoutCancel(ctx))
-		// A front that breaks the order hears nothing any more, and ends.
+		// A front that violates the protocol loses its connection, and ends.
 		served <- errors.Join(err, s.Close())
 	}()
 	err = errors.Join(<-exited, <-served)
 	f.introduced(nil)
 	if ctx.Err() != nil {
-		err = errors.Join(err, s.Wait(frontPatience))
+		err = errors.Join(err, s.Wait(frontTimeout))
 	}
 	return s.Answers(), err
 }
@@ -228,14 +228,14 @@ func frontEnv() (env []string) {
 	return append(env, "GOMAXPROCS="+fmt.Sprint(runtime.GOMAXPROCS(0)))
 }
 
-// end asks a front to finish, and kills one that takes too long. New connections wait for
-// nobody: the socket goes now.
+// end asks a front to finish, and kills one that takes too long. It removes the socket first, so
+// that no new connection waits in vain.
 func (f *front) end(cmd *exec.Cmd) {
 	if err := f.unlisten(); err != nil {
 		f.log.Warn("cannot close the socket", "why", err)
 	}
 	_ = cmd.Process.Signal(syscall.SIGTERM) // one that has ended is waited for already
-	grace := shutdownGrace + runsGrace + frontPatience
+	grace := shutdownGrace + runsGrace + frontTimeout
 	time.AfterFunc(grace, func() {
 		if cmd.Process.Kill() == nil {
 			f.log.Warn("the front was killed: it did not end", "after", grace)
@@ -243,5 +243,5 @@ func (f *front) end(cmd *exec.Cmd) {
 	})
 }
 
-// frontPatience is how long a front may clean up after its grace.
-const frontPatience = 7 * time.Second
+// frontTimeout is how long a front may clean up after its grace.
+const frontTimeout = 7 * time.Second

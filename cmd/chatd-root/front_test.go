@@ -28,7 +28,7 @@ func frontOfProgram(t *testing.T, program string, log *lines) *front {
 	return f
 }
 
-// TestFrontTries: a front that never answers a caller is given up, and its last error is said.
+// TestFrontTries: chatd-root gives up a front that never answers a caller, with its last error.
 func TestFrontTries(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
@@ -51,7 +51,7 @@ func TestFrontTries(t *testing.T) {
 	}
 }
 
-// TestFrontWithoutProgram: what is missing is named.
+// TestFrontWithoutProgram: the error names the missing program.
 func TestFrontWithoutProgram(t *testing.T) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
 	if err != nil {
@@ -63,7 +63,7 @@ func TestFrontWithoutProgram(t *testing.T) {
 	}
 }
 
-// TestIdentity: without a user of its own the front has a uid of nobody's, another for each state
+// TestIdentity: without a user of its own the front has an unused uid, another for each state
 // directory, and never root's.
 func TestIdentity(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)

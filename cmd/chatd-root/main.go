@@ -1,9 +1,9 @@
 // Command chatd-root is the part of chatd that has the privilege: accounts, homes, limits, walls,
 // sessions, records and the audit log. "chatd serve" becomes it.
 //
-// It links no HTTP, no TLS and no MCP. Who talks to chatd talks to the front, which chatd-root
-// starts as a user of its own (chatd front), and which asks for each act over a socket; see
-// package broker. A front that ends is started again.
+// It links no HTTP, no TLS and no MCP. Callers connect to the front (chatd front), which chatd-root
+// starts as a user of its own, and which requests each act over a socket; see package broker.
+// chatd-root restarts a front that ends.
 //
 // # Runs as
 //
@@ -11,8 +11,8 @@
 //
 // # What it does not stop
 //
-// See packages broker and provision. It still reads commands, schedules and what terminals
-// show; specs/0009 says what is to leave it.
+// See packages broker and provision. It still reads commands, schedules and the output of
+// terminals; specs/0009 says what is to leave it.
 package main
 
 import (
@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	return exitCode(err)
 }
 
-// arguments are what was asked for.
+// arguments are the parsed command line.
 type arguments struct {
 	verb    string
 	front   string
@@ -168,8 +168,8 @@ func write(out io.Writer, text string) error {
 	return nil
 }
 
-// exitCode is what chatd exits with for the same kind of error; package api, which has the
-// table, brings net/http.
+// exitCode is chatd's exit code for the same kind of error; package api, which has the table, links
+// net/http.
 func exitCode(err error) int {
 	for _, k := range []struct {
 		is   error

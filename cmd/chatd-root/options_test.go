@@ -19,7 +19,7 @@ func load(t *testing.T, text string) (config.Config, error) {
 	return config.Load(config.Flags{File: file})
 }
 
-// What the config says is what the daemon runs with.
+// The daemon runs with the values of the config.
 func TestProvisionOptions(t *testing.T) {
 	cfg, err := load(t, "backend: cgroupfs\naudit_max: 1MiB\naudit_keep: 5\nmax_awake: 9\nfile_max: 8MiB\ncgroup: mine\naccount: useradd\nuids: 3000000-4000000\nlandlock_min_abi: 3\nshim: /p/shim\nenforce: /p/enforce\nallow_missing: [cpu]\n")
 	if err != nil {

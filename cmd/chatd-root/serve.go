@@ -33,8 +33,8 @@ var shutdownGrace = 10 * time.Second
 // callers to be told by what; tests shorten it.
 var runsGrace = 5 * time.Second
 
-// serve runs the daemon until ctx ends. Sessions and packet rules outlive it. To be
-// told to end is no failure, also before it is up.
+// serve runs the daemon until ctx ends. Sessions and packet rules outlive it. An end by ctx is no
+// failure, even before the daemon is up.
 func serve(ctx context.Context, cfg config.Config, a arguments, _ io.Writer) (err error) {
 	if a.front == "" {
 		a.front = config.FindProgram("chatd")
@@ -46,11 +46,11 @@ func serve(ctx context.Context, cfg config.Config, a arguments, _ io.Writer) (er
 	if err != nil {
 		return err
 	}
-	// Nothing the daemon makes is for others unless it says so.
+	// The daemon's files are closed to others, unless it sets their mode.
 	syscall.Umask(0o077)
 	var start starting
 	opt.Progress = start.did
-	up := start.extend(opt.Log, startMore/3, startPatience)
+	up := start.extend(opt.Log, startMore/3, startTimeout)
 	defer up()
 	m, err := provision.Start(ctx, opt)
 	if err != nil {
@@ -90,7 +90,7 @@ func serve(ctx context.Context, cfg config.Config, a arguments, _ io.Writer) (er
 	return d.serve(ctx)
 }
 
-// endedEarly makes no failure of a start that was told to end, whatever was cut short.
+// endedEarly drops the error of a start that was told to end.
 func endedEarly(ctx context.Context, log *slog.Logger, err error) error {
 	if err != nil && ctx.Err() != nil {
 		log.Info("ending before chatd was up", "at", err)
@@ -121,7 +121,7 @@ func reload(ctx context.Context, m *provision.Manager, f *front, cfg config.Conf
 }
 
 // readAgain reads what a running daemon can take over: the file rules of all profiles, and
-// what their runs are judged by.
+// what their runs are checked by.
 func readAgain(log *slog.Logger, was config.Config, level func(string)) (map[string]*filerules.Policy, map[string]chat.Profile, error) {
 	cfg, err := was.Again()
 	if err != nil {
@@ -142,7 +142,7 @@ func readAgain(log *slog.Logger, was config.Config, level func(string)) (map[str
 	return policies, cfg.Profiles, err
 }
 
-// daemonOn is what answers, and what it still has to do before it is ready.
+// daemonOn is a daemon that answers, with the work that remains before it is ready.
 type daemonOn struct {
 	// front answers until its context ends, and lets requests finish for a while then.
 	front   func(context.Context) error
@@ -154,11 +154,10 @@ type daemonOn struct {
 	endRuns func() int
 }
 
-// serve has the front answer from now until ctx ends, and then lets requests finish for a
-// while. A run that takes longer is ended by endRuns, and its caller has its result; what is
-// left then is cut off. So a restart of chatd never waits for a chat. systemd hears that chatd
-// is ready when settle has returned: what is ordered after chatd.service may create chats then,
-// and not only ask for them.
+// serve lets the front answer until ctx ends, and then lets requests finish for a while. endRuns
+// ends the runs that take longer, whose callers get their results; serve cuts off the rest. So a
+// restart of chatd never waits for a chat. systemd learns that chatd is ready when settle has
+// returned: units ordered after chatd.service may create chats then.
 func (d daemonOn) serve(ctx context.Context) error {
 	every, guarded, err := watchInterval()
 	if err != nil {
@@ -187,7 +186,7 @@ func (d daemonOn) serve(ctx context.Context) error {
 	return d.shutdown(end, ended)
 }
 
-// shutdown waits for what is under way, for a while.
+// shutdown waits for a while for running requests.
 func (d daemonOn) shutdown(end func(), ended chan error) error {
 	d.log.Info("ending; sessions live on")
 	if err := tell(daemon.SdNotifyStopping, "STATUS=waiting for requests to finish"); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// tell says something to systemd (sd_notify(3)), or nothing where nobody asked.
+// tell notifies systemd (sd_notify(3)), if NOTIFY_SOCKET is set.
 func tell(lines ...string) error {
 	if _, err := daemon.SdNotify(false, strings.Join(lines, "\n")); err != nil {
 		return fmt.Errorf("cannot tell systemd %q: %w", lines, err)
@@ -19,15 +19,15 @@ func tell(lines ...string) error {
 	return nil
 }
 
-// A start finishes what a crash left and adopts every session, which at
-// thousands of chats takes longer than a unit's TimeoutStartSec. While it gets on,
-// systemd is asked for a little more at a time.
+// A start completes interrupted work and adopts every session, which with thousands of chats
+// takes longer than a unit's TimeoutStartSec. While it makes progress, it asks systemd for
+// more time, a little at a time.
 const (
-	startMore     = 30 * time.Second
-	startPatience = 5 * time.Minute
+	startMore    = 30 * time.Second
+	startTimeout = 5 * time.Minute
 )
 
-// starting is what a start did last, and when.
+// starting is the last step of a start, with its time.
 type starting struct {
 	mu   sync.Mutex
 	what string
@@ -47,9 +47,9 @@ func (s *starting) last() (what string, ago time.Duration) {
 	return s.what, time.Since(s.at)
 }
 
-// extend asks systemd for more time to start, until stop is called. A start that did
-// nothing for as long as patience is given up when the last extension is over.
-func (s *starting) extend(log *slog.Logger, every, patience time.Duration) (stop func()) {
+// extend asks systemd for more time to start, until stop is called. If a start makes no progress
+// for the timeout, it asks no more, and systemd ends the start after the last extension.
+func (s *starting) extend(log *slog.Logger, every, timeout time.Duration) (stop func()) {
 	s.did("raising the walls")
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -57,7 +57,7 @@ func (s *starting) extend(log *slog.Logger, every, patience time.Duration) (stop
 		defer close(done)
 		for ; ctx.Err() == nil; pause(ctx, every) {
 			what, ago := s.last()
-			if ago > patience {
+			if ago > timeout {
 				log.Error("the start does not get on", "since", ago, "after", what)
 				return
 			}
@@ -77,10 +77,10 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// watch tells systemd what the daemon does, every so often until ctx ends: how many
-// chats there are, and, where the unit has a watchdog, that it is well. It says so
-// only after answers, which has half of that time, came back without an error; if it did
-// not, it is tried again soon. A daemon that hangs says nothing, and systemd restarts it.
+// watch notifies systemd at intervals until ctx ends: of the number of chats and, if the unit
+// has a watchdog, that the daemon is well. It does the latter only after answers, which has half
+// of that time, returned without an error; after an error it tries again soon. A daemon that
+// hangs sends nothing, and systemd restarts it.
 func watch(ctx context.Context, log *slog.Logger, every time.Duration, guarded bool, answers func(context.Context) (status string, err error)) {
 	for next := every; ctx.Err() == nil; pause(ctx, next) {
 		tryCtx, cancel := context.WithTimeout(ctx, every/2)

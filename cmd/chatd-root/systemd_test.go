@@ -192,7 +192,7 @@ func TestWatchdog(t *testing.T) {
 	systemd.hear(t, "STOPPING=1")
 }
 
-// Locks that nobody gives back are as bad as a server that does not answer.
+// A lock that is never released fails the watchdog, as a server that does not answer does.
 func TestWatchdogAsksTheManager(t *testing.T) {
 	systemd := fakeSystemd(t)
 	t.Setenv("WATCHDOG_USEC", "400000")

@@ -91,7 +91,7 @@ func (a *attached) farewell(c *cli.Context, left bool, err error) error {
 	return nil
 }
 
-// writeRaw is write for what display has in hand.
+// writeRaw is write for bytes that are safe for a terminal.
 func (s *streams) writeRaw(stream string, p []byte) {
 	w := s.to[stream]
 	if w == nil || s.failed != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/printer"
 	"github.com/chatd/chatd/state"
 )
 
@@ -152,8 +153,12 @@ func writeAuditLine(c *cli.Context, l state.AuditLine) error {
 	if who == "" {
 		who = fmt.Sprintf("uid %d", l.Caller.UID)
 	}
-	_, err := fmt.Fprintf(c.App.Writer, "%s %d %s %s %s by %s%s\n", l.Time.UTC().Format(time.RFC3339), l.Seq, dash(cell(string(l.Chat))),
-		cell(l.Action), cell(l.Outcome), cell(who), auditDetail(l))
+	about := printer.Cell(string(l.Chat))
+	if about == "" {
+		about = "-"
+	}
+	_, err := fmt.Fprintf(c.App.Writer, "%s %d %s %s %s by %s%s\n", l.Time.UTC().Format(time.RFC3339), l.Seq, about,
+		printer.Cell(l.Action), printer.Cell(l.Outcome), printer.Cell(who), auditDetail(l))
 	return err
 }
 
@@ -171,7 +176,7 @@ func auditDetail(l state.AuditLine) string {
 		fmt.Fprintf(&b, " (%d bytes of it left out)", l.ArgvCut)
 	}
 	for _, key := range slices.Sorted(maps.Keys(l.Detail)) {
-		fmt.Fprintf(&b, " %s=%s", cell(key), cell(l.Detail[key]))
+		fmt.Fprintf(&b, " %s=%s", printer.Cell(key), printer.Cell(l.Detail[key]))
 	}
 	return b.String()
 }
@@ -192,7 +197,7 @@ func verifyAudit(c *cli.Context, dir string) error {
 	}
 	err := answer(c, v, func(w io.Writer) error {
 		if broken != nil {
-			_, err := fmt.Fprintf(c.App.ErrWriter, "chatd: %s\n", escape(broken.Error()))
+			_, err := fmt.Fprintf(c.App.ErrWriter, "chatd: %s\n", printer.Escape(broken.Error()))
 			return err
 		}
 		end := "its end is as the database has it"

@@ -3,15 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
-	"maps"
-	"reflect"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/printer"
 )
 
 // chatCommands make chats, and say and change what is kept of them.
@@ -115,57 +113,15 @@ func show(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, ch, func(w io.Writer) error { return writeChat(w, ch, time.Now()) })
+	return answer(c, ch, func(w io.Writer) error { return printer.Chat(w, ch, time.Now()) })
 }
 
-// limitWords lists the limits by their keys in the config. One that may be left out of JSON is
-// left out where it is 0: it bounds nothing then.
-func limitWords(l chat.Limits) string {
-	var words []string
-	all := reflect.ValueOf(l)
-	for _, f := range reflect.VisibleFields(all.Type()) {
-		v := all.FieldByIndex(f.Index)
-		if f.Anonymous || v.IsZero() && strings.HasSuffix(f.Tag.Get("json"), ",omitempty") {
-			continue
-		}
-		word := fmt.Sprint(v)
-		if f.Tag.Get("unit") == "bytes" {
-			word = size(v.Uint())
-		}
-		words = append(words, f.Tag.Get("yaml")+" "+word)
-	}
-	return strings.Join(words, ", ")
-}
-
-func writeChat(w io.Writer, ch chat.Chat, now time.Time) error {
-	rows := [][]string{
-		{"id", string(ch.ID)},
-		{"user", ch.User},
-		{"uid", fmt.Sprint(ch.UID)},
-		{"external id", ch.ExternalID},
-		{"owner", ch.Owner},
-		{"agent", ch.Agent},
-		{"profile", ch.Profile},
-		{"file rules", dash(ch.FileRules)},
-		{"phase", string(ch.Phase)},
-		{"awake", awakeWord(ch)},
-		{"home", ch.Home},
-		{"created", age(now.Sub(ch.CreatedAt)) + " ago"},
-		{"used", age(now.Sub(ch.UsedAt)) + " ago"},
-		{"limits", limitWords(ch.Limits)},
-	}
-	if u := ch.Usage; u != nil {
-		rows = append(rows, []string{"usage", fmt.Sprintf("memory %s (peak %s), pids %d, cpu %s; killed for memory %d, forks refused %d, throttled %d",
-			size(u.MemoryBytes), size(u.MemoryPeak), u.Pids, u.CPU, u.OOMKills, u.PidsRefused, u.Throttled)})
-	}
-	for _, k := range slices.Sorted(maps.Keys(ch.Labels)) {
-		rows = append(rows, []string{"label", k + "=" + ch.Labels[k]})
-	}
-	if err := table(w, rows); err != nil || len(ch.Layers) == 0 {
+func showPlan(c *cli.Context, id chat.ID) error {
+	p, err := client(c).Plan(c.Context, id)
+	if err != nil {
 		return err
 	}
-	fmt.Fprintln(w)
-	return writeLayers(w, ch.Layers)
+	return answer(c, p, func(w io.Writer) error { return printer.Plan(w, p) })
 }
 
 func labelCommand() *cli.Command {
@@ -196,14 +152,7 @@ func label(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, ch, func(w io.Writer) error {
-		for _, k := range slices.Sorted(maps.Keys(ch.Labels)) {
-			if _, err := fmt.Fprintf(w, "%s=%s\n", k, cell(ch.Labels[k])); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return answer(c, ch, func(w io.Writer) error { return printer.Labels(w, ch.Labels) })
 }
 
 // labelChanges reads KEY=VALUE and KEY- arguments.

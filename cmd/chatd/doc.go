@@ -5,7 +5,7 @@
 // command asks the service over its unix socket, as any member of its groups may. Those commands
 // have the words of the API: create, ls, show, run, send, screen, wake, sleep, reap, doctor. "chatd
 // explain --policy" and "chatd policy" ask nobody: they read file rules. Each stands in a file of
-// its own; package config reads what serve is told, output.go has what every command writes.
+// its own; package config reads what serve is told, package printer writes the answers.
 //
 // # What it does not stop
 //

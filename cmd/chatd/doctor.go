@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -15,6 +14,7 @@ import (
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/printer"
 )
 
 // probeHost tries every layer without a daemon; serve sets it where it can.
@@ -53,17 +53,17 @@ func doctor(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := answer(c, h, func(w io.Writer) error { return writeHost(w, h) }); err != nil {
+	if err := answer(c, h, func(w io.Writer) error { return printer.Host(w, h) }); err != nil {
 		return err
 	}
 	if len(h.Missing) > 0 {
-		return fmt.Errorf("cannot serve here: required layers are missing: %s: %w", joinLayers(h.Missing), chat.ErrUnsupported)
+		return fmt.Errorf("cannot serve here: required layers are missing: %s: %w", printer.LayerNames(h.Missing), chat.ErrUnsupported)
 	}
 	if len(h.Broken) > 0 {
 		return fmt.Errorf("cannot serve here as configured: see above: %w", chat.ErrUnsupported)
 	}
 	if unknown := untold(h); len(unknown) > 0 {
-		return fmt.Errorf("cannot tell whether required layers hold: %s: %w", joinLayers(unknown), chat.ErrBusy)
+		return fmt.Errorf("cannot tell whether required layers hold: %s: %w", printer.LayerNames(unknown), chat.ErrBusy)
 	}
 	return nil
 }
@@ -92,65 +92,4 @@ func doctorAlone(c *cli.Context) (chat.Host, error) {
 func noDaemon(err error) bool {
 	var p *api.Problem
 	return err != nil && !errors.As(err, &p) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED))
-}
-
-func writeHost(w io.Writer, h chat.Host) error {
-	fmt.Fprintf(w, "chatd %s, kernel %s, backend %s, %d chats, %d awake\n\n", escape(h.Version), escape(h.Kernel), escape(h.Backend), h.Chats, h.Awake)
-	if err := writeLayers(w, h.Layers); err != nil {
-		return err
-	}
-	if len(h.Allowed) > 0 {
-		fmt.Fprintf(w, "\nallowed to be missing: %s\n", joinLayers(h.Allowed))
-	}
-	for _, b := range h.Broken {
-		fmt.Fprintf(w, "broken: %s\n", cell(b))
-	}
-	for _, f := range h.Findings {
-		fmt.Fprintf(w, "finding: %s\n", cell(f))
-	}
-	return nil
-}
-
-// triedWidth is how much of a probe's words a table shows; --json has all of them.
-const triedWidth = 64
-
-// writeLayers is a line for each layer, and everything about those that are not on.
-func writeLayers(w io.Writer, layers []chat.Layer) error {
-	rows := [][]string{{"LAYER", "STATE", "BY", "TRIED"}}
-	for _, l := range layers {
-		rows = append(rows, []string{string(l.Name), string(l.State), dash(cut(l.By, triedWidth/2)), dash(cut(l.Probe, triedWidth))})
-	}
-	if err := table(w, rows); err != nil {
-		return err
-	}
-	for _, l := range layers {
-		if l.State != chat.LayerOn {
-			fmt.Fprintf(w, "\n%s is %s\n  tried: %s\n  fix:   %s\n", escape(string(l.Name)), escape(string(l.State)), cell(dash(l.Probe)), cell(dash(l.Fix)))
-		}
-	}
-	return nil
-}
-
-// cut shortens to width runes.
-func cut(s string, width int) string {
-	r := []rune(s)
-	if len(r) <= width {
-		return s
-	}
-	return string(r[:width-1]) + "…"
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-func joinLayers(names []chat.LayerName) string {
-	var s []string
-	for _, n := range names {
-		s = append(s, string(n))
-	}
-	return escape(strings.Join(s, ", "))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/config"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/printer"
 	"github.com/chatd/chatd/shell"
 )
 
@@ -23,7 +24,7 @@ func explainCommand() *cli.Command {
 		Usage:     "say whether a policy lets a path be used, and which rule decides",
 		ArgsUsage: "CHAT PATH | --policy FILE [PATH]",
 		Description: "Of a CHAT the daemon is asked: by which rules it lives now, and what links make of the\n" +
-			"path in its view. With --policy no daemon and no root is needed; two names are judged: the\n" +
+			"path in its view. With --policy no daemon and no root is needed; two names are checked: the\n" +
 			"path as it is written, and what links of this machine make of it. Of a command, the guard's\n" +
 			"word comes too, by the file's guard section or the default one. With --json and no PATH it reads one case a\n" +
 			"line, {agent, home, cwd, path, op} or {agent, home, cwd, command}, and writes one answer\n" +
@@ -37,7 +38,7 @@ func explainCommand() *cli.Command {
 			&cli.StringFlag{Name: "policy", Usage: "the file of rules, YAML or JSON5", TakesFile: true},
 			&cli.StringFlag{Name: "agent", Value: chat.DefaultAgent, Usage: "whose rules"},
 			&cli.StringFlag{Name: "op", Value: "read", Usage: "read, write, edit or bash"},
-			&cli.StringFlag{Name: "command", Aliases: []string{"c"}, Usage: "judge the paths of a shell command"},
+			&cli.StringFlag{Name: "command", Aliases: []string{"c"}, Usage: "check the paths of a shell command"},
 			&cli.StringFlag{Name: "home", EnvVars: []string{"HOME"}, Usage: "what ~ stands for"},
 			&cli.StringFlag{Name: "cwd", Usage: "where relative paths and patterns begin (default: here)"},
 		},
@@ -82,7 +83,7 @@ func explain(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, a, func(w io.Writer) error { return writeExplained(w, q, a) })
+	return answer(c, a, func(w io.Writer) error { return printer.Explained(w, q.Command, a) })
 }
 
 // loadPolicy reads --policy, and says on standard error what is probably not meant.
@@ -92,7 +93,7 @@ func loadPolicy(c *cli.Context) (*filerules.Policy, error) {
 		return nil, err
 	}
 	for _, w := range p.Warnings() {
-		fmt.Fprintf(c.App.ErrWriter, "chatd: warning: %s\n", escape(w))
+		fmt.Fprintf(c.App.ErrWriter, "chatd: warning: %s\n", printer.Escape(w))
 	}
 	return p, nil
 }
@@ -132,50 +133,6 @@ func (q explainCase) ask(rs *filerules.Ruleset) (chat.Explained, error) {
 		return chat.Explained{}, err
 	}
 	return v.Explained(), nil
-}
-
-func writeExplained(w io.Writer, q explainCase, a chat.Explained) error {
-	name := a.Name
-	if name == "" {
-		name = q.Command
-	}
-	verdict := a.Verdict
-	if a.Guard != nil && a.Guard.Verdict == string(filerules.Deny) {
-		verdict = a.Guard.Verdict // no run of it begins, whatever the file rules say
-	}
-	_, err := fmt.Fprintf(w, "%s %s\n", verdict, cell(name))
-	if err == nil && a.Rule != "" {
-		_, err = fmt.Fprintf(w, "  rule:  %s\n  place: %s\n  layer: %s\n", cell(a.Rule), cell(a.Place), a.Layer)
-	}
-	if err == nil && a.ByKernel {
-		_, err = fmt.Fprintln(w, "  by:    the kernel, which keeps it closed or read-only for every program")
-	}
-	if err == nil && len(a.KeptBy) > 0 {
-		_, err = fmt.Fprintf(w, "  kept:  %s\n", strings.Join(a.KeptBy, ", "))
-	}
-	if err == nil && a.Rule == "" {
-		_, err = fmt.Fprintln(w, "  no file rule is about it")
-	}
-	if err == nil && q.Command != "" {
-		_, err = fmt.Fprintf(w, "  paths: %s\n", cell(dash(strings.Join(a.Paths, " "))))
-	}
-	if err == nil && a.Guard != nil {
-		err = writeGuarded(w, *a.Guard)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write the output: %w", err)
-	}
-	return nil
-}
-
-func writeGuarded(w io.Writer, g chat.Guarded) error {
-	line := fmt.Sprintf("  guard: %s\n", cell(g.Verdict))
-	if g.Verdict == string(filerules.Deny) {
-		line = fmt.Sprintf("  guard: %s\n    rule:    %s, %s\n    command: %s\n    because: %s; %s\n",
-			cell(g.Message), cell(g.Rule), cell(g.Place), cell(g.Command), cell(g.Reason), cell(g.Instead))
-	}
-	_, err := io.WriteString(w, line)
-	return err
 }
 
 // parseCase reads one line.

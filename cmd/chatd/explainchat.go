@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/printer"
 )
 
 // explainChat asks the daemon about a chat: by the rules that hold for it now, and
@@ -35,5 +36,5 @@ func explainChat(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, a, func(w io.Writer) error { return writeExplained(w, explainCase{Command: q.Command}, a) })
+	return answer(c, a, func(w io.Writer) error { return printer.Explained(w, q.Command, a) })
 }

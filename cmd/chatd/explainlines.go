@@ -9,6 +9,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/guard"
+	"github.com/chatd/chatd/printer"
 )
 
 const (
@@ -141,5 +142,5 @@ func writeLine(w io.Writer, a chat.Explained, failed error) error {
 			Error string `json:"error"`
 		}{failed.Error()}
 	}
-	return writeJSONLine(w, v)
+	return printer.JSONLine(w, v)
 }

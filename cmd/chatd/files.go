@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/printer"
 )
 
 // fileCommands are about a chat's files, and what the rules say of them.
@@ -92,7 +94,7 @@ func readFile(c *cli.Context, id chat.ID, args []string) error {
 		return pageJSON(c, func(begin files.Begin) (files.Answer, error) { return client(c).ReadFile(c.Context, id, a, begin) })
 	}
 	a.Stream = true
-	out := chatWriter(c.App.Writer)
+	out := printer.ChatWriter(c.App.Writer)
 	if _, err := client(c).ReadFile(c.Context, id, a, func(files.Answer) io.Writer { return out }); err != nil {
 		return err
 	}
@@ -113,7 +115,7 @@ func listDir(c *cli.Context, id chat.ID, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := writeChatText(c.App.Writer, b.String()); err != nil {
+	if err := printer.ChatText(c.App.Writer, b.String()); err != nil {
 		return err
 	}
 	if got.Truncated {
@@ -129,7 +131,7 @@ func pageJSON(c *cli.Context, read func(files.Begin) (files.Answer, error)) erro
 	if err != nil {
 		return err
 	}
-	return writeJSON(c.App.Writer, api.NewFileAnswer(a, b.Bytes()))
+	return printer.JSON(c.App.Writer, api.NewFileAnswer(a, b.Bytes()))
 }
 
 func writeFile(c *cli.Context, id chat.ID, args []string) error {
@@ -139,6 +141,9 @@ func writeFile(c *cli.Context, id chat.ID, args []string) error {
 func appendFile(c *cli.Context, id chat.ID, args []string) error {
 	return sendFile(c, client(c).AppendFile, id, args)
 }
+
+// sender is WriteFile or AppendFile of a client.
+type sender func(context.Context, chat.ID, files.WriteFile, io.Reader) (files.Answer, error)
 
 // sendFile streams, whatever the text: it may be no UTF-8.
 func sendFile(c *cli.Context, send sender, id chat.ID, args []string) error {
@@ -161,7 +166,7 @@ func fileDone(c *cli.Context, a files.Answer, err error) error {
 		return err
 	}
 	return answer(c, api.NewFileAnswer(a, nil), func(w io.Writer) error {
-		return writeChatText(w, a.Message+"\n"+a.Diff)
+		return printer.ChatText(w, a.Message+"\n"+a.Diff)
 	})
 }
 
@@ -201,10 +206,5 @@ func share(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, got, func(w io.Writer) error {
-		if _, err := fmt.Fprintf(w, "%s  %d bytes to %s\n", cell(got.SHA256), got.Bytes, cell(got.ToPath)); err != nil {
-			return fmt.Errorf("cannot write the output: %w", err)
-		}
-		return nil
-	})
+	return answer(c, got, func(w io.Writer) error { return printer.Shared(w, got) })
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/printer"
 )
 
 // lifeCommands change whether a chat is awake, and whether it is there.
@@ -123,7 +124,7 @@ func writeReaped(w, errOut io.Writer, results []reaped, dry bool) error {
 		case dry:
 			line = "would reap " + string(r.ID)
 		case !r.Reaped:
-			out, line = errOut, "chatd: "+string(r.ID)+": "+escape(r.Error)
+			out, line = errOut, "chatd: "+string(r.ID)+": "+printer.Escape(r.Error)
 		}
 		if _, err := fmt.Fprintln(out, line); err != nil {
 			return fmt.Errorf("cannot write the output: %w", err)

@@ -2,17 +2,14 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/printer"
 )
 
 func lsCommand() *cli.Command {
@@ -51,13 +48,13 @@ func ls(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	disk := map[chat.ID]string{}
+	disk := map[chat.ID]uint64{}
 	if c.Bool("disk") {
 		if disk, err = countHomes(c, chats); err != nil {
 			return err
 		}
 	}
-	return answer(c, chats, func(w io.Writer) error { return table(w, chatRows(chats, disk, time.Now())) })
+	return answer(c, chats, func(w io.Writer) error { return printer.Chats(w, chats, disk, time.Now()) })
 }
 
 // listAll reads every page and keeps what the daemon cannot filter on.
@@ -78,62 +75,4 @@ func listAll(ctx context.Context, api *api.Client, f chat.Filter, keep func(chat
 		}
 		f.Cursor = page.Next
 	}
-}
-
-// wordWidth is how much of an external id or of the labels a table shows; --json has all.
-const wordWidth = 32
-
-// chatRows has a column for disk if any was counted.
-func chatRows(chats []chat.Chat, disk map[chat.ID]string, now time.Time) [][]string {
-	head := []string{"ID", "USER", "UID", "PROFILE", "AWAKE", "AGE", "IDLE", "MEMORY", "PIDS", "LAYERS", "OWNER", "EXTERNAL-ID", "LABELS"}
-	if len(disk) > 0 {
-		head = append(head, "DISK")
-	}
-	rows := [][]string{head}
-	for _, ch := range chats {
-		memory, pids := "-", "-"
-		if ch.Usage != nil {
-			memory, pids = size(ch.Usage.MemoryBytes), fmt.Sprint(ch.Usage.Pids)
-		}
-		row := []string{string(ch.ID), ch.User, fmt.Sprint(ch.UID), ch.Profile, awakeWord(ch), age(now.Sub(ch.CreatedAt)), age(now.Sub(ch.UsedAt)),
-			memory, pids, weakLayers(ch.Layers), ch.Owner, cut(ch.ExternalID, wordWidth), dash(cut(labelWords(ch.Labels), wordWidth))}
-		if len(disk) > 0 {
-			row = append(row, disk[ch.ID])
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-// labelWords are labels as --label takes them.
-func labelWords(labels map[string]string) string {
-	var words []string
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		words = append(words, key+"="+labels[key])
-	}
-	return strings.Join(words, ",")
-}
-
-// awakeWord is yes or no, or the phase of a chat that is not ready.
-func awakeWord(ch chat.Chat) string {
-	switch {
-	case ch.Phase != chat.Ready:
-		return string(ch.Phase)
-	case ch.Awake:
-		return "yes"
-	}
-	return "no"
-}
-
-func weakLayers(layers []chat.Layer) string {
-	var names []string
-	for _, l := range layers {
-		if l.State != chat.LayerOn {
-			names = append(names, string(l.Name))
-		}
-	}
-	if len(names) == 0 {
-		return "-"
-	}
-	return strings.Join(names, ",")
 }

@@ -13,18 +13,18 @@ import (
 )
 
 // countHomes is what the home of each chat takes up.
-func countHomes(c *cli.Context, chats []chat.Chat) (map[chat.ID]string, error) {
+func countHomes(c *cli.Context, chats []chat.Chat) (map[chat.ID]uint64, error) {
 	if err := needRoot("count homes"); err != nil {
 		return nil, err
 	}
 	defer progress(c, "counting")()
-	disk := map[chat.ID]string{}
+	disk := map[chat.ID]uint64{}
 	for _, ch := range chats {
 		n, err := homeSize(ch.Home)
 		if err != nil {
 			return nil, err
 		}
-		disk[ch.ID] = size(n)
+		disk[ch.ID] = n
 	}
 	return disk, nil
 }

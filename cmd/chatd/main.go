@@ -16,6 +16,7 @@ import (
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/journal"
+	"github.com/chatd/chatd/printer"
 )
 
 // version is set by the linker: -ldflags "-X main.version=…".
@@ -52,7 +53,7 @@ func mainWith(ctx context.Context, args []string, in io.Reader, out, errOut io.W
 		return interruptedExit
 	}
 	if err != nil {
-		fmt.Fprintf(errOut, "%schatd: %s\n", journal.Priority(errOut), escape(chat.ErrorText(err)))
+		fmt.Fprintf(errOut, "%schatd: %s\n", journal.Priority(errOut), printer.Escape(chat.ErrorText(err)))
 	}
 	return api.ExitCode(err)
 }

@@ -154,41 +154,6 @@ func fake(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-func TestEscape(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain é 🦀\n\t":   "plain é 🦀\n\t",
-		"a\x1b[31mb":      `a\x1b[31mb`,
-		"\x9b31m":         `\x9b31m`,
-		"\u009b31m":       `\u009b31m`,
-		"a\rb\x00\x7f":    `a\rb\x00\u007f`,
-		"\u202egnp.exe":   `\u202egnp.exe`,
-		"\xff\xfe":        `\xff\xfe`,
-		"\u2028\ufeff":    `\u2028\ufeff`,
-		"\U000e0001 tags": `\U000e0001 tags`,
-	} {
-		if got := escape(in); got != strings.ReplaceAll(want, `\u007f`, `\x7f`) && got != want {
-			t.Errorf("escape(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
-func FuzzEscape(f *testing.F) {
-	for _, s := range []string{"", "a\x1b]0;x\a", "\xc2\x9b", "\xff", "\u202e"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		out := escape(s)
-		for _, r := range out {
-			if r != '\n' && r != '\t' && (r < 0x20 || r >= 0x7f && r < 0xa0 || r == 0xfffd && !strings.ContainsRune(s, r)) {
-				t.Errorf("%q is left in escape(%q)", r, s)
-			}
-		}
-		if escape(out) != out {
-			t.Errorf("escaping twice differs: %q", s)
-		}
-	})
-}
-
 func FuzzChatArg(f *testing.F) {
 	for _, s := range []string{"0123456789abcdef", "chat-0123456789abcdef", "chat-chat-0123456789abcdef", "-rf", "../../etc", "0123456789ABCDEF"} {
 		f.Add(s)

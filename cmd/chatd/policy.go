@@ -13,8 +13,9 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/config"
-	"github.com/chatd/chatd/enforce"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/printer"
+	"github.com/chatd/chatd/walls"
 )
 
 func policyCommand() *cli.Command {
@@ -106,8 +107,8 @@ func keepable(p *filerules.Policy) error {
 	if err != nil {
 		return err
 	}
-	err = enforce.Check(p, filepath.Join(cfg.Homes, "0000000000000000"))
-	var bad enforce.Unenforceable
+	err = walls.Check(p, filepath.Join(cfg.Homes, "0000000000000000"))
+	var bad walls.Unenforceable
 	if !errors.As(err, &bad) {
 		return err
 	}
@@ -116,11 +117,11 @@ func keepable(p *filerules.Policy) error {
 
 func writeChecked(w io.Writer, out checked) error {
 	for _, s := range out.Warnings {
-		if _, err := fmt.Fprintf(w, "warning: %s\n", cell(s)); err != nil {
+		if _, err := fmt.Fprintf(w, "warning: %s\n", printer.Cell(s)); err != nil {
 			return fmt.Errorf("cannot write the output: %w", err)
 		}
 	}
-	if _, err := fmt.Fprintf(w, "%s loads: mode %s\n", cell(out.File), out.Mode); err != nil {
+	if _, err := fmt.Fprintf(w, "%s loads: mode %s\n", printer.Cell(out.File), out.Mode); err != nil {
 		return fmt.Errorf("cannot write the output: %w", err)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/printer"
 )
 
 // timeoutExit is what timeout(1) exits with.
@@ -72,7 +73,7 @@ func run(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		return writeJSON(c.App.Writer, res)
+		return printer.JSON(c.App.Writer, res)
 	}
 	return runAttached(c, id, spec)
 }
@@ -84,9 +85,9 @@ func runInBackground(c *cli.Context, id chat.ID, spec chat.RunSpec) error {
 		return err
 	}
 	if c.Bool("json") {
-		return writeJSON(c.App.Writer, r)
+		return printer.JSON(c.App.Writer, r)
 	}
-	fmt.Fprintln(c.App.Writer, escape(r.ID))
+	fmt.Fprintln(c.App.Writer, printer.Escape(r.ID))
 	return nil
 }
 
@@ -102,7 +103,7 @@ func (s *streams) write(stream string, p []byte) {
 	if w == nil || s.failed != nil {
 		return
 	}
-	if s.failed = writeChatText(w, string(p)); s.failed != nil {
+	if s.failed = printer.ChatText(w, string(p)); s.failed != nil {
 		s.cancel()
 	}
 }
@@ -147,20 +148,12 @@ func outputMax(c *cli.Context) (int64, error) {
 
 // writeEnd says how a run ended, and passes its exit code on.
 func writeEnd(c *cli.Context, res chat.RunResult) error {
-	if res.Truncated {
-		fmt.Fprintln(c.App.ErrWriter, "chatd: some of the output is missing, for it was not taken in time")
-	}
-	for _, why := range res.Why {
-		fmt.Fprintln(c.App.ErrWriter, "chatd: "+escape(why))
-	}
+	printer.RunEnd(c.App.ErrWriter, res)
 	code := res.Exit
 	switch {
 	case res.TimedOut:
 		code = timeoutExit
 	case res.Signal != "":
-		if res.EndedBy == "" {
-			fmt.Fprintf(c.App.ErrWriter, "chatd: the run was ended by %s\n", escape(res.Signal))
-		}
 		code = 128 + signals[res.Signal]
 	}
 	if code != 0 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/printer"
 	"github.com/chatd/chatd/termsafe"
 )
 
@@ -54,7 +55,7 @@ func runAttached(c *cli.Context, id chat.ID, spec chat.RunSpec) error {
 	out := streams{to: map[string]io.Writer{chat.Stdout: a.screen(c.App.Writer), chat.Stderr: c.App.ErrWriter}, cancel: end}
 	res, err := a.c.RunTo(ctx, id, spec, out.write)
 	close(a.over)
-	if spec.TTY != nil && isTerminal(c.App.Writer) {
+	if spec.TTY != nil && printer.IsTerminal(c.App.Writer) {
 		fmt.Fprint(c.App.Writer, termsafe.Reset)
 	}
 	if err := restore(); err != nil {
@@ -104,7 +105,7 @@ func (a *attached) sendInput(ctx context.Context, run string) {
 	select {
 	case <-a.over:
 	default:
-		fmt.Fprintf(os.Stderr, "chatd: cannot pass standard input on: %s\n", escape(err.Error()))
+		fmt.Fprintf(os.Stderr, "chatd: cannot pass standard input on: %s\n", printer.Escape(err.Error()))
 	}
 }
 
@@ -133,7 +134,7 @@ func (a *attached) forward(ctx context.Context, run string, told <-chan os.Signa
 			send.TTY = terminalSize()
 		}
 		if err := a.c.SignalRun(ctx, a.id, run, send); err != nil && !errors.Is(err, chat.ErrWrongPhase) && !errors.Is(err, chat.ErrNotFound) {
-			fmt.Fprintf(os.Stderr, "chatd: cannot pass SIG%s on: %s\r\n", name, escape(err.Error()))
+			fmt.Fprintf(os.Stderr, "chatd: cannot pass SIG%s on: %s\r\n", name, printer.Escape(err.Error()))
 		}
 	}
 }
@@ -160,7 +161,7 @@ func (a *attached) raw() (restore func() error, err error) {
 // screen is where the output of a run with a terminal goes: to a terminal through package termsafe,
 // which lets text, colours and moves of the cursor pass, and nothing else that a terminal obeys.
 func (a *attached) screen(w io.Writer) io.Writer {
-	if a.spec.TTY == nil || !isTerminal(w) {
+	if a.spec.TTY == nil || !printer.IsTerminal(w) {
 		return w
 	}
 	return termsafe.NewWriter(w, termsafe.Full)

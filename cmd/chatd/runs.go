@@ -3,12 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/printer"
 )
 
 // runCommands are about what runs in a chat, now and by the clock.
@@ -80,36 +79,7 @@ func listRuns(c *cli.Context, id chat.ID) error {
 	if err != nil {
 		return err
 	}
-	if c.Bool("json") {
-		return writeJSON(c.App.Writer, list)
-	}
-	w := tabwriter.NewWriter(c.App.Writer, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "RUN\tSTATE\tSTARTED\tCOMMAND")
-	for _, r := range list.Runs {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell(r.ID), cell(howItIs(r)), r.StartedAt.Local().Format(time.DateTime), cell(r.Command))
-	}
-	return w.Flush()
-}
-
-// howItIs is a run's state in a few words.
-func howItIs(r chat.Run) string {
-	switch {
-	case r.State != chat.RunEnded || r.Result == nil:
-		return string(r.State)
-	case r.Result.EndedBy != "":
-		return endedWord(r.Result.EndedBy)
-	case r.Result.Signal != "":
-		return "ended by " + r.Result.Signal
-	}
-	return fmt.Sprintf("exit code %d", r.Result.Exit)
-}
-
-// endedWord is what ended a run, in a few words.
-func endedWord(by chat.EndedBy) string {
-	if by == chat.EndedByMemory {
-		return "ended: out of memory"
-	}
-	return "ended by " + string(by)
+	return answer(c, list, func(w io.Writer) error { return printer.Runs(w, list.Runs) })
 }
 
 func showRun(c *cli.Context, id chat.ID, run string) error {
@@ -117,20 +87,7 @@ func showRun(c *cli.Context, id chat.ID, run string) error {
 	if err != nil {
 		return err
 	}
-	if c.Bool("json") {
-		return writeJSON(c.App.Writer, r)
-	}
-	fmt.Fprintf(c.App.ErrWriter, "chatd: %s: %s\n", cell(r.ID), cell(howItIs(r)))
-	if r.Result == nil {
-		return nil
-	}
-	for _, why := range r.Result.Why {
-		fmt.Fprintln(c.App.ErrWriter, "chatd: "+escape(why))
-	}
-	if err := writeChatText(c.App.Writer, r.Result.Stdout); err != nil {
-		return err
-	}
-	return writeChatText(c.App.ErrWriter, r.Result.Stderr)
+	return answer(c, r, func(w io.Writer) error { return printer.Run(w, c.App.ErrWriter, r) })
 }
 
 // followRun prints what a run prints; to be interrupted ends only that.
@@ -138,7 +95,7 @@ func followRun(c *cli.Context, id chat.ID, run string) error {
 	out := streams{to: map[string]io.Writer{chat.Stdout: c.App.Writer, chat.Stderr: c.App.ErrWriter}, cancel: func() {}}
 	res, err := client(c).FollowRun(c.Context, id, run, c.String("cursor"), func(f chat.Frame) {
 		if f.Missing > 0 {
-			fmt.Fprintf(c.App.ErrWriter, "chatd: %d bytes of %s are left out here, for they are not kept\n", f.Missing, escape(f.Stream))
+			fmt.Fprintf(c.App.ErrWriter, "chatd: %d bytes of %s are left out here, for they are not kept\n", f.Missing, printer.Escape(f.Stream))
 		}
 		out.write(f.Stream, f.Bytes())
 	})
@@ -149,7 +106,7 @@ func followRun(c *cli.Context, id chat.ID, run string) error {
 		return err
 	}
 	if c.Bool("json") {
-		return writeJSON(c.App.Writer, res)
+		return printer.JSON(c.App.Writer, res)
 	}
 	res.Truncated = false // everything that is kept was printed
 	return writeEnd(c, res)
@@ -181,11 +138,5 @@ func listProcesses(c *cli.Context) error {
 	if list.LeftOut > 0 {
 		fmt.Fprintf(c.App.ErrWriter, "chatd: %d processes more are not listed\n", list.LeftOut)
 	}
-	return answer(c, list, func(w io.Writer) error {
-		rows := [][]string{{"PID", "STATE", "MEMORY", "CPU", "RUN", "NAME"}}
-		for _, p := range list.Processes {
-			rows = append(rows, []string{fmt.Sprint(p.PID), string(p.State), size(p.MemoryBytes), p.CPU.String(), dash(p.Run), p.Name})
-		}
-		return table(w, rows)
-	})
+	return answer(c, list, func(w io.Writer) error { return printer.Processes(w, list.Processes) })
 }

@@ -3,12 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/printer"
 )
 
 func scheduleCommand() *cli.Command {
@@ -16,7 +15,7 @@ func scheduleCommand() *cli.Command {
 		Name:      "schedule",
 		Usage:     "have a chat run a command by the clock",
 		ArgsUsage: "add|ls|show|rm CHAT [SCHEDULE] [-- COMMAND [ARGUMENT…]]",
-		Description: "A scheduled run wakes the chat and is judged, limited and audited as any other. One runs at\n" +
+		Description: "A scheduled run wakes the chat and is checked, limited and audited as any other. One runs at\n" +
 			"a time in a chat. What comes due while its own run goes on is skipped; what was missed,\n" +
 			"because chatd was down or the host slept, is run once. It goes on over a restart of chatd. show\n" +
 			"tells how the last run went, and its id: chatd runs CHAT RUN prints all that is kept of it.\n\n" +
@@ -84,9 +83,7 @@ func addSchedule(c *cli.Context, id chat.ID, argv []string) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, s, func(w io.Writer) error {
-		return writeLines(w, fmt.Sprintf("%s  next %s", s.ID, nextWord(s)))
-	})
+	return answer(c, s, func(w io.Writer) error { return printer.NewSchedule(w, s) })
 }
 
 func listSchedules(c *cli.Context, id chat.ID, _ []string) error {
@@ -94,14 +91,7 @@ func listSchedules(c *cli.Context, id chat.ID, _ []string) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, all, func(w io.Writer) error {
-		rows := [][]string{{"SCHEDULE", "WHEN", "NEXT", "RUNS", "SKIPPED", "MISSED", "LAST", "COMMAND"}}
-		for _, s := range all.Schedules {
-			rows = append(rows, []string{s.ID, whenWords(s.Spec), nextWord(s), fmt.Sprint(s.Runs), fmt.Sprint(s.Skipped), fmt.Sprint(s.Missed),
-				lastWord(s), shortened(commandWords(s.Spec))})
-		}
-		return table(w, rows)
-	})
+	return answer(c, all, func(w io.Writer) error { return printer.Schedules(w, all.Schedules) })
 }
 
 func showSchedule(c *cli.Context, id chat.ID, args []string) error {
@@ -109,105 +99,9 @@ func showSchedule(c *cli.Context, id chat.ID, args []string) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, s, func(w io.Writer) error {
-		lines := []string{
-			"schedule  " + s.ID, "when      " + whenWords(s.Spec), "command   " + commandWords(s.Spec), "next      " + nextWord(s),
-			fmt.Sprintf("runs      %d, skipped %d, missed %d", s.Runs, s.Skipped, s.Missed),
-			fmt.Sprintf("made      %s by %s", stamp(s.CreatedAt), s.CreatedBy), "last      " + lastWord(s),
-		}
-		if s.Last == nil {
-			return writeLines(w, lines...)
-		}
-		lines = append(lines, fmt.Sprintf("began     %s for %s", stamp(s.Last.StartedAt), stamp(s.Last.DueAt)))
-		if s.Last.Run != "" {
-			lines = append(lines, "run       "+s.Last.Run)
-		}
-		if s.Last.Error != "" {
-			lines = append(lines, "error     "+s.Last.Error)
-		}
-		if s.Last.Output != "" {
-			lines = append(lines, fmt.Sprintf("output    %d bytes, the end of them:", s.Last.OutputBytes))
-		}
-		if err := writeLines(w, lines...); err != nil {
-			return err
-		}
-		return writeChatText(w, s.Last.Output)
-	})
+	return answer(c, s, func(w io.Writer) error { return printer.Schedule(w, s) })
 }
 
 func removeSchedule(c *cli.Context, id chat.ID, args []string) error {
 	return client(c).RemoveSchedule(c.Context, id, args[0])
 }
-
-// writeLines writes each as one line of a terminal, whatever is in it.
-func writeLines(w io.Writer, lines ...string) error {
-	for _, l := range lines {
-		if _, err := fmt.Fprintln(w, cell(l)); err != nil {
-			return fmt.Errorf("cannot write the output: %w", err)
-		}
-	}
-	return nil
-}
-
-func whenWords(s chat.ScheduleSpec) string {
-	zone := ""
-	if s.TimeZone != "" {
-		zone = " " + s.TimeZone
-	}
-	switch {
-	case s.Cron != "":
-		return "cron " + s.Cron + zone
-	case s.Every != 0:
-		return "every " + s.Every.String()
-	}
-	return "at " + s.At + zone
-}
-
-func commandWords(s chat.ScheduleSpec) string {
-	if s.Command != "" {
-		return "-c " + s.Command
-	}
-	return strings.Join(s.Argv, " ")
-}
-
-// shortened is text for a column of a table.
-func shortened(s string) string {
-	const most = 40
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
-}
-
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-func nextWord(s chat.Schedule) string {
-	if s.Next == nil {
-		return "never"
-	}
-	return stamp(*s.Next)
-}
-
-// lastWord is how the last run ended, in a few words.
-func lastWord(s chat.Schedule) string {
-	l := s.Last
-	switch {
-	case s.RunningSince != nil:
-		return "runs since " + stamp(*s.RunningSince)
-	case l == nil:
-		return "-"
-	case l.DeniedBy != "":
-		return "denied by " + l.DeniedBy
-	case l.Error != "":
-		return "did not run"
-	case l.TimedOut:
-		return fmt.Sprintf("timed out after %s", took(l))
-	case l.EndedBy != "":
-		return fmt.Sprintf("%s after %s", endedWord(l.EndedBy), took(l))
-	case l.Signal != "":
-		return fmt.Sprintf("%s after %s", l.Signal, took(l))
-	}
-	return fmt.Sprintf("exit %d after %s", l.Exit, took(l))
-}
-
-func took(l *chat.ScheduleResult) time.Duration { return time.Duration(l.WallMS) * time.Millisecond }

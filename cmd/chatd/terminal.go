@@ -8,7 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/termsafe"
+	"github.com/chatd/chatd/printer"
 )
 
 // terminalCommands are about a chat's terminal.
@@ -108,17 +108,6 @@ func onlyIf(words []string) (*chat.OnlyIf, error) {
 	return &o, nil
 }
 
-// writeTyped writes what came after an input.
-func writeTyped(c *cli.Context, got chat.Typed) error {
-	if c.Bool("raw") {
-		return writeLog(c.App.Writer, got.Log)
-	}
-	if got.Plain != "" {
-		return writeChatText(c.App.Writer, strings.TrimSuffix(got.Plain, "\n")+"\n")
-	}
-	return nil
-}
-
 // sendAndWait writes what was printed, and passes the exit code on.
 func sendAndWait(c *cli.Context, id chat.ID, in chat.Input) error {
 	done := progress(c, "waiting")
@@ -128,9 +117,9 @@ func sendAndWait(c *cli.Context, id chat.ID, in chat.Input) error {
 		return err
 	}
 	if c.Bool("json") {
-		return writeJSON(c.App.Writer, got)
+		return printer.JSON(c.App.Writer, got)
 	}
-	if err := writeTyped(c, got); err != nil {
+	if err := printer.Typed(c.App.Writer, got, c.Bool("raw")); err != nil {
 		return err
 	}
 	switch {
@@ -173,22 +162,5 @@ func screen(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, s, func(w io.Writer) error {
-		text := s.Text
-		if text != "" && !strings.HasSuffix(text, "\n") {
-			text += "\n"
-		}
-		if c.Bool("styles") {
-			return writeStyled(w, text)
-		}
-		return writeChatText(w, text)
-	})
-}
-
-// writeStyled lets colours through, and puts them back at the end.
-func writeStyled(w io.Writer, text string) error {
-	if _, err := io.WriteString(w, termsafe.String(text, termsafe.Styled)+"\x1b[m"); err != nil {
-		return fmt.Errorf("cannot write the output: %w", err)
-	}
-	return nil
+	return answer(c, s, func(w io.Writer) error { return printer.Screen(w, s, c.Bool("styles")) })
 }

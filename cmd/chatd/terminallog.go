@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/termsafe"
+	"github.com/chatd/chatd/printer"
 )
 
 func logCommand() *cli.Command {
@@ -40,11 +40,11 @@ func printLog(c *cli.Context) error {
 	if since < 0 && c.IsSet("since") {
 		return fmt.Errorf("cannot use --since %d: want a cursor, a number from 0: %w", since, chat.ErrInvalid)
 	}
-	p := logPrinter{c: c, text: chatTextWriter(c.App.Writer)}
+	p := logPrinter{c: c, text: printer.LogWriter(c.App.Writer)}
 	if c.Bool("text") && (c.Bool("follow") || c.Bool("json")) {
 		return fmt.Errorf("cannot use --text with --follow or --json: %w", chat.ErrInvalid)
 	}
-	if !c.Bool("follow") && !c.Bool("json") && (c.Bool("text") || isTerminal(c.App.Writer)) {
+	if !c.Bool("follow") && !c.Bool("json") && (c.Bool("text") || printer.IsTerminal(c.App.Writer)) {
 		return p.render(id, since)
 	}
 	if c.Bool("follow") {
@@ -84,7 +84,7 @@ type logPrinter struct {
 
 func (p *logPrinter) print(l chat.Log) error {
 	if p.c.Bool("json") {
-		return writeJSONLine(p.c.App.Writer, l)
+		return printer.JSONLine(p.c.App.Writer, l)
 	}
 	if l.Lost > 0 {
 		fmt.Fprintf(p.c.App.ErrWriter, "chatd: %d bytes before this are not kept any more\n", l.Lost)
@@ -103,27 +103,8 @@ func (p *logPrinter) render(id chat.ID, since int64) error {
 	if err := pages(p.c, id, since, p.print); err != nil {
 		return err
 	}
-	text := termsafe.Render(all.Bytes(), chat.TerminalRows, chat.TerminalCols)
-	if text != "" {
-		text += "\n"
-	}
-	if _, err := io.WriteString(to, text); err != nil {
+	if _, err := io.WriteString(to, printer.Rendered(all.Bytes())); err != nil {
 		return fmt.Errorf("cannot write the log: %w", err)
-	}
-	return nil
-}
-
-// chatTextWriter writes what a chat printed: on a terminal plain text, elsewhere every byte.
-func chatTextWriter(w io.Writer) io.Writer {
-	if isTerminal(w) {
-		return termsafe.NewWriter(w, termsafe.Plain)
-	}
-	return w
-}
-
-func writeLog(w io.Writer, l chat.Log) error {
-	if _, err := chatTextWriter(w).Write(l.Bytes()); err != nil {
-		return fmt.Errorf("cannot write the output: %w", err)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func coverUsrLocal(t *testing.T) {
 func installAgents(t *testing.T, packages ...string) {
 	t.Helper()
 	coverUsrLocal(t)
-	// npm is in the namespace of who started the tests, for this one has no network.
+	// npm runs in the network namespace of the tests' parent, because this one has no network.
 	argv := []string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", os.Getppid()), "npm", "install", "-g", "--prefix", "/usr/local", "--no-audit", "--no-fund"}
 	npmtest.Install(t, "/", append(argv, packages...)...)
 }

@@ -189,7 +189,7 @@ os.execv("/bin/sh", ["sh", "-c", "touch ~/may/made; touch ~/made; echo began"])
 `
 
 // confinesItself: Landlock inside Landlock refuses what either refuses. A chat may not list /, so
-// that who opens it to read, and not with O_PATH, has no rule for it.
+// that a program which opens it for reading, and not with O_PATH, gets no rule for it.
 func (a ownTrial) confinesItself() {
 	a.t.Helper()
 	must(a.t, os.WriteFile(filepath.Join(a.c.Home, "landlocked.py"), []byte(landlocked), 0o644))

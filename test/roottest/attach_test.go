@@ -12,7 +12,7 @@ import (
 	"github.com/chatd/chatd/termsafe"
 )
 
-// attachment is somebody who looks at a chat's terminal.
+// attachment is a client attached to a chat's terminal.
 type attachment struct {
 	mu   sync.Mutex
 	seen strings.Builder
@@ -77,7 +77,7 @@ func TestAttach(t *testing.T) {
 	must(t, m.SignalRun(ctx, c.ID, run, chat.RunSignal{Signal: "WINCH", TTY: &chat.TTY{Rows: 20, Cols: 77}}))
 	typeIn(run, "until [ $(tput cols) = 77 ]; do sleep 0.1; done; echo n''arrow\r")
 	a.sees(t, "narrow")
-	// What a program prints is filtered by whoever has a terminal, see package termsafe.
+	// The program that owns the operator's terminal filters the output, see package termsafe.
 	since := endOfLog(t, m, c.ID)
 	typeIn(run, `printf '\033]52;c;aGk=\a\033]0;t\a'; echo har''mless`+"\r")
 	if seen := termsafe.String(a.sees(t, "harmless"), termsafe.Full); strings.Contains(seen, "\x1b]") || strings.Contains(seen, "\x1b[c") || strings.Contains(seen, "\x1b[>") {

@@ -188,8 +188,7 @@ func raiseLimit(a []string) (string, error) {
 	return "", unix.Setrlimit(number(a[0]), &l)
 }
 
-// becomeRootByFile runs a setuid, setgid or capable copy of this program and
-// asks it who it is.
+// becomeRootByFile runs a setuid, setgid or capable copy of this program, which reports its ids.
 func becomeRootByFile(a []string) (string, error) {
 	cmd := exec.Command(a[0], "uid")
 	cmd.Args[0] = attackName

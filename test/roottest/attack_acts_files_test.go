@@ -135,7 +135,7 @@ func writable(roots []string) (string, error) {
 			if err == nil {
 				unix.Close(fd)
 			}
-			if err == nil || err == unix.ENXIO { // ENXIO: a fifo that nobody reads
+			if err == nil || err == unix.ENXIO { // ENXIO: a fifo without a reader
 				found = append(found, p)
 			}
 			return
@@ -164,8 +164,8 @@ func writable(roots []string) (string, error) {
 	return strings.Join(found, " "), nil
 }
 
-// watchOpens asks to be told who opens a file that all chats share
-// (inotify(7)), and tells whether anybody did until the file a[2] was there.
+// watchOpens watches a file that all chats share for opens (inotify(7)), and reports whether there
+// was one until the file a[2] existed.
 func watchOpens(a []string) (string, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {

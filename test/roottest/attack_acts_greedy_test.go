@@ -76,7 +76,7 @@ func bombs([]string) (string, error) {
 
 // crowd spins until it is killed, in a[0] processes of one task each, all on CPU a[1].
 func crowd(a []string) (string, error) {
-	runtime.LockOSThread() // who is forked here inherits the CPU
+	runtime.LockOSThread() // children forked here inherit the CPU
 	var cpu unix.CPUSet
 	cpu.Set(number(a[1]))
 	if err := unix.SchedSetaffinity(0, &cpu); err != nil {

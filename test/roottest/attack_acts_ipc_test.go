@@ -62,10 +62,10 @@ func dialUnix(name string) (string, error) {
 	return hear(c)
 }
 
-// secretOfServer is what everyone hears who gets through to a server.
+// secretOfServer is what a server sends to every client that reaches it.
 const secretOfServer = "the-secret-of-this-server"
 
-// hear reads what a server says to whoever connects.
+// hear reads what a server sends to each client.
 func hear(c net.Conn) (string, error) {
 	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(dialTime)); err != nil {
@@ -76,8 +76,7 @@ func hear(c net.Conn) (string, error) {
 	return string(b[:n]), err
 }
 
-// serve tells its secret to everyone who connects, for ever. The file ready is
-// made once it listens.
+// serve sends its secret to every client, forever. It creates the file ready once it listens.
 func serve(network, addr, ready string) (string, error) {
 	l, err := net.Listen(network, addr)
 	if err != nil {
@@ -96,7 +95,7 @@ func serve(network, addr, ready string) (string, error) {
 			return "", err
 		}
 		// It stays open for a while: a packet after close has no owner, and is
-		// judged otherwise.
+		// checked otherwise.
 		go func() {
 			c.Write([]byte(secretOfServer))
 			time.Sleep(15 * time.Second)

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialTime is how long an attacker waits for a connection, and for what is said on it: where
-// packets are dropped nobody answers. Servers stay longer.
+// dialTime is how long an attacker waits for a connection and for data on it: dropped packets get
+// no answer. Servers stay longer.
 const dialTime = 10 * time.Second
 
 // networkActs are what an attacker does with addresses.

@@ -131,8 +131,8 @@ func takeOver(dir string) string {
 		unix.Close(fd)
 		return "memory of " + dir
 	}
-	// Which numbers it has open, a directory of its own mode tells; what they are,
-	// nobody may know who may not trace it.
+	// The directory shows which descriptors are open; their targets are visible only to a process
+	// that may trace it.
 	fds, _ := filepath.Glob(dir + "/fd/*")
 	for _, p := range fds {
 		if to, err := os.Readlink(p); err == nil {
@@ -206,10 +206,9 @@ func gains(p string) bool {
 	return st.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 || err == nil && n > 0
 }
 
-// startedAs starts a program on a pipe that says nothing and looks at it for a
-// while: its effective uid, gid and capabilities, where they are not our own. With
-// hidepid a child that cannot be seen any more is somebody else: it was not waited
-// for, so that it is there.
+// startedAs starts a program on a pipe that says nothing and looks at it for a while: its effective
+// uid, gid and capabilities, where they are not our own. With hidepid a child that is no longer
+// visible has changed its ids: it was not waited for, so it still exists.
 func startedAs(p string) string {
 	cmd := exec.Command(p)
 	in, err := cmd.StdinPipe()

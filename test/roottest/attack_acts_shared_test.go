@@ -129,7 +129,7 @@ func sayByLocks(a []string) (string, error) {
 	return "", awaitFile(a[3])
 }
 
-// hearLocks asks who would be in the way of each bit of a[1] bytes.
+// hearLocks asks for the lock that conflicts with each bit of a[1] bytes.
 func hearLocks(a []string) (string, error) {
 	f, err := os.Open(a[0])
 	if err != nil {
@@ -165,7 +165,7 @@ func holdFlock(a []string) (string, error) {
 	return "", awaitFile(a[2])
 }
 
-// tryFlock is "held" where somebody else has the lock.
+// tryFlock is "held" if another process has the lock.
 func tryFlock(a []string) (string, error) {
 	f, err := os.Open(a[0])
 	if err != nil {
@@ -188,7 +188,7 @@ func tryLease(a []string) (string, error) {
 	return "", err
 }
 
-// dialFIFO writes into a fifo that somebody reads.
+// dialFIFO writes into a fifo that has a reader.
 func dialFIFO(a []string) (string, error) {
 	return closing(unix.Open(a[0], unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0))
 }

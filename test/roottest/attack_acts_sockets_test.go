@@ -112,7 +112,7 @@ func disconnect(fd int) {
 	_, _, _ = unix.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&unspecified)), uintptr(len(unspecified)))
 }
 
-// takeQueues sends datagrams that nobody reads.
+// takeQueues sends datagrams that are never read.
 func takeQueues() {
 	sendAll(func(fd int, sink unix.Sockaddr) {
 		if sink, err := unix.Getsockname(fd); err == nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminalActs turn against whoever looks at the chat's terminal.
+// terminalActs attack clients that look at the chat's terminal.
 var terminalActs = map[string]act{
 	"flood-prompt": floodPrompt,
 	"false-server": falseServer,
@@ -73,8 +73,8 @@ func falseServer(a []string) (string, error) {
 	}
 }
 
-// keepStdout waits on the socket a[0] for somebody's stdout and keeps it; the
-// file a[1] is made once it listens.
+// keepStdout waits on the socket a[0] for another process's stdout and keeps it; it creates the
+// file a[1] once it listens.
 func keepStdout(a []string) (string, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: a[0], Net: "unix"})
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestAttackMinderFiles: whatever a minder is given, what it starts gets the three streams and
-// what nsenter asks for. The file that says how the run ended and cgroup.kill are root's
-// open files: nobody in the session, and nobody on the way there, may hold them.
+// TestAttackMinderFiles: of the supervisor's descriptors its children get only the three streams
+// and those that nsenter needs. The file with the run's result and cgroup.kill are root's open
+// files: no process in the session, or on the way there, may hold them.
 func TestAttackMinderFiles(t *testing.T) {
 	m := open(t, attackOptions(t))
 	c := create(t, m, "files", "default")

@@ -73,8 +73,8 @@ func TestAttackForeignOwner(t *testing.T) {
 	}
 }
 
-// TestAttackNotFound: whatever a bridge asks of a chat, another bridge's and one that never was are
-// answered by the same words, so that nobody learns who is there.
+// TestAttackNotFound: every request of a bridge gets the same answer for another bridge's chat as
+// for one that never existed, so that it learns nothing about others' chats.
 func TestAttackNotFound(t *testing.T) {
 	m := open(t, options(t))
 	own, foreign := sleepingOf(t, m, "own", "a"), sleepingOf(t, m, "foreign", "a")

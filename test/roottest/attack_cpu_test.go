@@ -13,9 +13,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestAttackBombs: while A forks and allocates without end, it gets no more than its
-// quota, and nothing is refused to B. How much longer B waits is in BenchmarkBombs:
-// that hangs on what else the host does.
+// TestAttackBombs: while A forks and allocates without end, it gets no more than its quota, and
+// nothing is refused to B. BenchmarkBombs measures how much longer B waits, which depends on the
+// host's other load.
 func TestAttackBombs(t *testing.T) {
 	m := open(t, options(t)) // with the default limits
 	a, b := inmateOf(t, m, "bombs a", "default"), inmateOf(t, m, "bombs b", "default")

@@ -48,8 +48,8 @@ func TestAttackSpace(t *testing.T) {
 	})
 }
 
-// TestAttackReap: what A leaves in its home, to break who takes it away or to
-// make him take something else.
+// TestAttackReap: A leaves files in its home to break the reap, or to make it remove something
+// else.
 func TestAttackReap(t *testing.T) {
 	opt := attackOptions(t)
 	m := open(t, opt)

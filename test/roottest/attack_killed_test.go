@@ -87,7 +87,7 @@ func startsUntilKilled(t *testing.T, d *daemon, id chat.ID, after time.Duration)
 	return began
 }
 
-// nothingRuns wants neither a minder nor a leaf, and the files of the known runs only.
+// nothingRuns wants no supervisor, no leaf cgroup, and only the files of known runs.
 func nothingRuns(t *testing.T, opt provision.Options, id chat.ID, known map[string]chat.Run) {
 	t.Helper()
 	left := func() string { return fmt.Sprint(minders(t), runLeaves(t, opt)) }

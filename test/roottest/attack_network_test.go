@@ -47,7 +47,7 @@ func loopbackCases(t *testing.T, a, b inmate, profile, host, rootPort, bPort str
 	t.Run("datagram to "+host, func(t *testing.T) {
 		got := a.try(t, "send-udp", host+":"+bPort)
 		if profile == "default" && got == "ok" {
-			return // its own loopback: there is nobody on it
+			return // its own loopback, without servers
 		}
 		outcomes(t, "A", got, refusals)
 		outcomes(t, "control: root", asHost(t, "send-udp", host+":"+bPort), "ok")

@@ -15,8 +15,8 @@ import (
 
 // TestSocketsAreBounded has a chat take all the kernel memory that sockets and locks give, in ten
 // processes: more of them meet the memory limit. Where nothing else counts it, its session ends
-// with the reason in the audit log, and the host has the memory back. How much it takes until
-// somebody looks depends on how busy the machine is.
+// with the reason in the audit log, and the host gets the memory back. How much it takes until
+// chatd polls depends on the machine's load.
 func TestSocketsAreBounded(t *testing.T) {
 	needsRoot(t)
 	alone(t) // it measures the memory of the kernel
@@ -94,9 +94,9 @@ func kernelMemory(t testing.TB) int64 {
 	return (kib["MemTotal:"] - kib["MemFree:"] - kib["Buffers:"] - kib["Cached:"] - kib["AnonPages:"]) << 10
 }
 
-// takeWaiting takes memory by connections that nobody accepts, and goes through if the chat is
-// left to hold three times its limit. It is stopped there, with what it holds: how much it takes
-// until somebody looks depends on how busy the machine is.
+// takeWaiting takes memory by connections that are never accepted, and succeeds if the chat may
+// hold three times its limit. The test stops it there, with what it holds: how much it takes until
+// chatd polls depends on the machine's load.
 func takeWaiting(t *testing.T, m *manager) string {
 	a := inmateOf(t, m, "sockets", "small")
 	before := kernelMemory(t)
@@ -107,14 +107,14 @@ func takeWaiting(t *testing.T, m *manager) string {
 			time.Sleep(20 * time.Millisecond)
 			continue
 		}
-		// A session that ends meanwhile has nobody left to stop.
+		// A session that has ended meanwhile has no process left to stop.
 		_ = exec.Command("pkill", "-STOP", "-U", fmt.Sprint(a.UID), "-f", "waiting connections").Run()
 		looks := 60 // four a second
 		isOff := func(l chat.Layer) bool {
 			return l.Name == chat.LayerSockets && l.State == chat.LayerOff
 		}
 		if slices.ContainsFunc(a.Layers, isOff) {
-			looks = 12 // nobody looks: that is seen sooner than a look that comes late
+			looks = 12 // never looks: that shows sooner than a late look
 		}
 		for range looks {
 			if time.Sleep(250 * time.Millisecond); !awake(t, a) {

@@ -16,9 +16,9 @@ import (
 	"github.com/chatd/chatd/provision"
 )
 
-// patience is far beyond every bound that chatd sets itself (30 s for a prompt,
+// timeout is far beyond every bound that chatd sets itself (30 s for a prompt,
 // 20 s for a client of the terminal): what has not come back by then never does.
-const patience = longEnough
+const timeout = longEnough
 
 // within fails the test when f does not return.
 func within(t testing.TB, what string, f func() error) error {
@@ -28,8 +28,8 @@ func within(t testing.TB, what string, f func() error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(patience):
-		t.Errorf("%s did not come back within %s", what, patience)
+	case <-time.After(timeout):
+		t.Errorf("%s did not come back within %s", what, timeout)
 		return errors.New("did not come back")
 	}
 }
@@ -231,7 +231,7 @@ func endsItself(t testing.TB, m *manager) {
 // inputUntilItWorks types again while the session that was ended is still on its
 // way out.
 func inputUntilItWorks(m *manager, a inmate) error {
-	for end := time.Now().Add(patience / 2); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(timeout / 2); ; time.Sleep(20 * time.Millisecond) {
 		err := m.Input(operator(context.Background()), a.ID, chat.Input{Text: "echo still here", Enter: true})
 		if err == nil || time.Now().After(end) {
 			return err

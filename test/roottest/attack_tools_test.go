@@ -72,8 +72,8 @@ func TestToolsKeepApart(t *testing.T) {
 	}
 }
 
-// TestToolsOddFiles: what is no regular file is refused at once, and by no hard link
-// is somebody else's reached.
+// TestToolsOddFiles: a file that is not regular is refused immediately, and no hard link leads to
+// another owner's file.
 func TestToolsOddFiles(t *testing.T) {
 	opt := options(t)
 	m := open(t, opt)
@@ -222,8 +222,8 @@ func TestToolsSwapped(t *testing.T) {
 	}
 }
 
-// TestHostileTalk: whoever speaks with a tool in place of a sound front cannot have it do another
-// request than chatd-root's, and what it lets pass of the rules the kernel denies.
+// TestHostileTalk: a hostile front that speaks with a tool cannot change chatd-root's request, and
+// the kernel denies what it lets pass of the rules.
 func TestHostileTalk(t *testing.T) {
 	opt := withRules(t, options(t))
 	m := open(t, opt)

@@ -52,7 +52,7 @@ func awaitOutput(t testing.TB, m *manager, id chat.ID, run, text string) {
 	})
 }
 
-// minders are the processes that mind runs, of this test's daemons.
+// minders are the supervisors of runs of this test's daemons.
 func minders(t testing.TB) []int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -302,7 +302,7 @@ func TestBackgroundEnds(t *testing.T) {
 func TestRunsAtOnce(t *testing.T) {
 	opt := attackOptions(t)
 	p := opt.Profiles["default"]
-	p.Limits.MemoryMax = 1 << 30 // with 64 runs, what their minders took at their start is much of 256 MB (ADR 0025)
+	p.Limits.MemoryMax = 1 << 30 // with 64 runs, their supervisors took much of 256 MB at their start (ADR 0025)
 	opt.Profiles["default"] = p
 	m := open(t, opt)
 	c := create(t, m, "many", "default")

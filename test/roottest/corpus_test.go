@@ -28,7 +28,7 @@ func corpus(t testing.TB, name string) (lines [][]string) {
 	return lines
 }
 
-// baitSecret is what nobody in a chat may ever print.
+// baitSecret is a text that no process in a chat may ever print.
 const baitSecret = "SECRET-31415"
 
 // bait is what the commands of the corpus are after: things that every user of the host

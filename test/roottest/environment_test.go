@@ -104,7 +104,7 @@ func TestProgramsInstalledLater(t *testing.T) {
 }
 
 // TestShellIsDefault: the shipped name and that of older configs and records mean one profile,
-// until somebody configures one named shell.
+// unless the config has one named shell.
 func TestShellIsDefault(t *testing.T) {
 	opt := options(t)
 	m, err := openManager(t.Context(), opt)

@@ -196,8 +196,8 @@ func collectAfterKill(t testing.TB, chats map[string]chat.Chat) {
 	t.Cleanup(func() { close(stop); <-stopped })
 }
 
-// TestReapAmidWrite: reap does not wait for a caller who sends nothing, and the old
-// content goes with the rest. So does a caller who goes away end the write.
+// TestReapAmidWrite: reap does not wait for a caller that sends nothing, and removes the old
+// content with the rest. A caller that goes away ends the write too.
 func TestReapAmidWrite(t *testing.T) {
 	needsRoot(t)
 	opt := options(t)
@@ -236,8 +236,8 @@ func TestReapAmidWrite(t *testing.T) {
 	}
 }
 
-// TestReapCutsErrands: a caller who never ends his file does not keep a chat from
-// being reaped, and is told why.
+// TestReapCutsErrands: a caller that never ends its file cannot delay the reap of a chat, and is
+// told why its call ended.
 func TestReapCutsErrands(t *testing.T) {
 	opt := options(t)
 	m := open(t, opt)

@@ -190,8 +190,8 @@ func TestToolsKeepRules(t *testing.T) {
 	})
 }
 
-// TestDeniedIsNotDone: who may not read a file may not edit it. The answer, the audit log and
-// the file say the same.
+// TestDeniedIsNotDone: a chat that may not read a file may not edit it. The answer, the audit log
+// and the file agree.
 func TestDeniedIsNotDone(t *testing.T) {
 	opt := options(t)
 	opt.Access = map[string]*filerules.Policy{"default": policy(t, `access: {useDefaults: false, rules: [{deny: "~/ledger.txt", ops: [read]}]}`)}
@@ -354,8 +354,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestShareCrosswise: two chats that are asleep share with each other at the same
-// time, often, and nobody waits for ever.
+// TestShareCrosswise: two chats that are asleep share with each other simultaneously, many times,
+// without a deadlock.
 func TestShareCrosswise(t *testing.T) {
 	m := open(t, options(t))
 	a, b := asleep(t, m, "cross a"), asleep(t, m, "cross b")

@@ -23,10 +23,10 @@ import (
 // hostileName is what chatd-root calls a front, and how this program knows that it is one.
 const hostileName = "chatd-front"
 
-// TestHostileFront has this program in the front's place. It calls every method of chatd-root with
-// hostile names, paths, numbers and sizes, as nobody, as another owner and as an operator.
-// chatd-root goes on, leaks no descriptor, reaches no chat of another owner's, and changes nothing
-// outside its own directories.
+// TestHostileFront runs this program in the front's place. It calls every method of chatd-root with
+// hostile names, paths, numbers and sizes, as a caller without a role, as another owner and as an
+// operator. chatd-root keeps running, leaks no descriptor, reaches no chat of another owner's, and
+// changes nothing outside its own directories.
 func TestHostileFront(t *testing.T) {
 	opt := options(t)
 	self, err := os.Executable()
@@ -162,12 +162,12 @@ func (h hostile) everything(id chat.ID, n int) {
 		out := chats.Method(i).Call(in)
 		cancel()
 		err, _ := out[len(out)-1].Interface().(error)
-		h.judge(method.Name, id, n, err)
+		h.check(method.Name, id, n, err)
 	}
 }
 
-// judge says what should not have been done.
-func (h hostile) judge(method string, id chat.ID, n int, err error) {
+// check says what should not have been done.
+func (h hostile) check(method string, id chat.ID, n int, err error) {
 	// They show what the caller may see, or are for the front itself.
 	harmless := slices.Contains([]string{"Status", "Host", "List", "KeptSchedules"}, method)
 	switch {

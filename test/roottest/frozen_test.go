@@ -99,7 +99,7 @@ func answers(t *testing.T, of string, all map[string]func(context.Context) error
 
 func fine(err error) bool { return err == nil }
 
-// TestFrozenChat: a chat whose processes all stand still holds up nobody. Its own calls end
+// TestFrozenChat: a chat whose processes are all frozen does not delay others. Its own calls end
 // with an error that says so; it can be put to sleep and reaped.
 func TestFrozenChat(t *testing.T) {
 	m := open(t, options(t))

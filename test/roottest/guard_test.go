@@ -79,7 +79,7 @@ func TestGuardRuns(t *testing.T) {
 		t.Errorf("terminal is off: %v", err)
 	}
 	if err := m.Input(ctx, strict.ID, chat.Input{Text: "rm -rf victim"}); err != nil {
-		t.Errorf("what is typed is not judged: %v", err)
+		t.Errorf("what is typed is not checked: %v", err)
 	}
 }
 

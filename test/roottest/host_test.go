@@ -55,7 +55,7 @@ func leaveOut() error {
 	if !onHost() {
 		return nil
 	}
-	// Each daemon here starts a keeper of file rules of its own, and waits for no unit.
+	// Each daemon here starts an enforcer of its own, and waits for no unit.
 	if err := os.Unsetenv("INVOCATION_ID"); err != nil {
 		return fmt.Errorf("cannot change the environment: %w", err)
 	}
@@ -85,7 +85,7 @@ func takeMachine() (machine, error) {
 	if slices.Contains(strings.Fields(string(out)), "active") {
 		return machine{}, errors.New("this machine's own chatd runs: systemctl stop chatd.socket chatd.service")
 	}
-	// What an earlier run left that was killed is not this one's to keep.
+	// Remove what an earlier, killed run left behind.
 	if err := clean(); err != nil {
 		return machine{}, err
 	}

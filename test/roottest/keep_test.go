@@ -21,8 +21,7 @@ func TestEnforcerEnds(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- keep.Wait() }()
 	until(t, "the keeper answers", func() bool {
-		_, err := enforcer.New(enforcer.Options{Dir: dir}).Probe(t.Context(), enforcer.Session{})
-		return err == nil
+		return enforcer.New(enforcer.Options{Dir: dir}).Keeps(t.Context(), enforcer.Session{})
 	})
 	must(t, keep.Process.Signal(syscall.SIGTERM))
 	select {

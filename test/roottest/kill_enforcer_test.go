@@ -128,7 +128,8 @@ func (k *enforcerKills) ruled(t *testing.T, external string) chat.Chat {
 	return c
 }
 
-// tryScript prints what can be read. It starts no program, for whose open nobody may be there.
+// tryScript prints the files that it can read. It starts no program, because without an enforcer
+// its open might hang.
 const tryScript = `for f in note w/.env open; do x=; IFS= read -r x < "$f"; echo "$x"; done`
 
 // killedVerb is one thing that a caller does.

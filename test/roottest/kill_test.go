@@ -64,7 +64,7 @@ func (d *daemon) listen(t *testing.T, dir string) string {
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		said := make([]byte, 4096)
-		for ready := false; ; { // until it is closed: nobody may wait for room to say more
+		for ready := false; ; { // until it is closed, so that no writer waits for room
 			n, err := l.Read(said)
 			if err != nil {
 				return
@@ -126,9 +126,9 @@ func (d *daemon) kill() {
 	_ = d.cmd.Wait()
 }
 
-// leaveOrphansToInit is for a test that kills a daemon, whose sessions and runs are then for
-// init to collect, and not for this process, which is a subreaper once it has been a daemon
-// itself. Who is not collected holds the end of its pid namespace up.
+// leaveOrphansToInit is for a test that kills a daemon: init must then reap its sessions and runs,
+// and not this process, which is a subreaper once it has been a daemon itself. A process that is
+// not reaped delays the end of its pid namespace.
 func leaveOrphansToInit(t *testing.T) {
 	t.Helper()
 	must(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0))

@@ -150,8 +150,8 @@ func wallsLeftOut(cases []offCase) (sets [][]chat.LayerName) {
 	return sets
 }
 
-// otherOnHost are the layers that somebody else raises where PID 1 is systemd. With
-// test.short only these are left out there; the others are the same code everywhere.
+// otherOnHost are the layers that systemd provides where it is PID 1. With test.short only these
+// are left out there; the others are the same code everywhere.
 var otherOnHost = []chat.LayerName{chat.LayerAccount, chat.LayerTmp, chat.LayerMemory, chat.LayerPids, chat.LayerCPU, chat.LayerProc}
 
 // tried reports whether the attack is tried without the wall.

@@ -16,8 +16,8 @@ import (
 	"github.com/chatd/chatd/provision"
 )
 
-// TestServeLeavesNothing: a chatd without systemd that is ended leaves its keeper and its cgroups
-// to a session that lives on, and nothing when there is none; when that session ends, the keeper
+// TestServeLeavesNothing: a chatd without systemd that is ended leaves its enforcer and its cgroups
+// to a session that lives on, and nothing when there is none; when that session ends, the enforcer
 // does.
 func TestServeLeavesNothing(t *testing.T) {
 	if onHost() {

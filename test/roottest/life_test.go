@@ -17,7 +17,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// hostileIDs are external ids that somebody sends sooner or later.
+// hostileIDs are unusual external ids that a caller may send.
 var hostileIDs = []string{"../../etc", "+49 170 123 45 67", "💬", "a\nb", "-rf", "$(reboot)", "'; drop table", strings.Repeat("x", 512), "chat-0123456789abcdef", " "}
 
 func TestLife(t *testing.T) {
@@ -72,8 +72,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestScreenMeetsTheEnd: who looks at a screen while its shell ends hears that the chat is
-// asleep, and never what went missing below.
+// TestScreenMeetsTheEnd: a caller that reads a screen while its shell ends is told that the chat is
+// asleep, and never an internal error.
 func TestScreenMeetsTheEnd(t *testing.T) {
 	m := open(t, options(t))
 	ctx := operator(t.Context())
@@ -235,7 +235,7 @@ func TestRestartAdopts(t *testing.T) {
 	before := terminalOf(t, awake.UID)
 	must(t, m.Close())
 
-	// A second session directory that belongs to nobody, and one that lies.
+	// A session directory of no chat, and one with false contents.
 	must(t, os.MkdirAll(filepath.Join(opt.Run, "sessions", "00000000000000aa"), 0o711))
 	lie := filepath.Join(opt.Run, "sessions", string(asleepChat.ID))
 	must(t, os.MkdirAll(lie, 0o711))
@@ -330,7 +330,7 @@ func TestReconcileMends(t *testing.T) {
 	if r := run(t, m, c.ID, "true"); r.Exit != 0 {
 		t.Errorf("after all that: %+v", r)
 	}
-	// What chatd cannot know about is reported, not removed.
+	// chatd reports what it does not know, and does not remove it.
 	stray := filepath.Join(opt.Homes, "ffffffffffffffff")
 	must(t, os.Mkdir(stray, 0o700))
 	m.Reconcile(ctx)
@@ -384,7 +384,7 @@ func TestUseraddBackend(t *testing.T) {
 			t.Errorf("%s gives the chat subordinate ids", file)
 		}
 	}
-	// The record knows who made the account: another default later does not matter.
+	// The record names the backend of the account: a later change of the default does not matter.
 	must(t, m.Reap(operator(t.Context()), c.ID))
 	gone(t, opt, c)
 }

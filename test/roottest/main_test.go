@@ -71,7 +71,7 @@ func runInside() (code int, err error) {
 		}
 		defer func() { err = errors.Join(err, m.giveBack(dir)) }()
 	}
-	// What the tests made is removed also when somebody ends them.
+	// Clean up even if the tests are ended by a signal.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	if n := workers(); n > 1 {

@@ -141,8 +141,8 @@ func followed(t *testing.T, d *daemon, opt provision.Options, id chat.ID, run, p
 	}
 }
 
-// TestOutputMaxOfAllRuns: what the runs of a chat that are under way may keep is bounded whatever
-// each asks for; who keeps nothing is let in.
+// TestOutputMaxOfAllRuns: the kept output of a chat's current runs is bounded, whatever each asks
+// for; a run that keeps none is admitted.
 func TestOutputMaxOfAllRuns(t *testing.T) {
 	m := open(t, attackOptions(t))
 	c, other := create(t, m, "much", "default"), create(t, m, "other", "default")
@@ -229,8 +229,8 @@ func TestOutputMaxMemory(t *testing.T) {
 	}
 }
 
-// olderStream is a stream as the minder of an older chatd wrote it: 512 KiB of head, a ring of 512
-// KiB.
+// olderStream is a stream as the supervisor of an older chatd wrote it: 512 KiB of head, a ring of
+// 512 KiB.
 func olderStream(text string) []byte {
 	const half = 512 << 10
 	data := make([]byte, min(len(text), 2*half))

@@ -38,8 +38,8 @@ func exists(path string) func() bool {
 // runTag is in the environment of a run that a test looks for, and of all that it starts.
 const runTag = "CHATD_TEST_RUN"
 
-// tagged are the processes of a uid that a run with that tag started. Who counts them needs
-// not know which processes the session itself has, nor when it has them all.
+// tagged are the processes of a uid that a run with that tag started. Counting them does not depend
+// on the session's own processes, or on when they have all started.
 func tagged(uid uint32, tag string) (found []int) {
 	for _, pid := range pidsOf(uid) {
 		env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")

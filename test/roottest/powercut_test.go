@@ -149,7 +149,7 @@ func (d cutDisk) loop(t *testing.T) (string, *os.File) {
 			return name, f
 		}
 		must(t, errors.Join(f.Close(), os.Remove(name)))
-		if !errors.Is(err, unix.EBUSY) { // somebody took it first
+		if !errors.Is(err, unix.EBUSY) { // another process took it first
 			t.Fatal(err)
 		}
 	}

@@ -21,8 +21,8 @@ func processesOf(ctx context.Context, t *testing.T, m *manager, id chat.ID, run 
 	return slices.DeleteFunc(list.Processes, func(p chat.Process) bool { return p.Run != run })
 }
 
-// TestProcesses: whoever may reach a chat sees its processes by the numbers and names that they
-// have in it, with what each takes, and no others.
+// TestProcesses: a caller that may reach a chat sees its processes by their pids and names in the
+// chat, with what each uses, and no others.
 func TestProcesses(t *testing.T) {
 	m := open(t, attackOptions(t))
 	ctx := operator(t.Context())

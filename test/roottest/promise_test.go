@@ -21,7 +21,7 @@ import (
 	"github.com/chatd/chatd/provision"
 )
 
-// accountless are options for a host where nobody reads the account records.
+// accountless are options for a host on which no program reads the account records.
 func accountless(t *testing.T) provision.Options {
 	opt := options(t)
 	opt.Account, opt.Userdb = "userdb", "/srv/nobody-reads-this"
@@ -378,6 +378,22 @@ func TestDemo(t *testing.T) {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "BROKEN") {
 		t.Errorf("the demonstration with open homes: %v, want 1\n%s", err, out)
+	}
+}
+
+// TestDoctorFails: a doctor that cannot go on leaves no cgroup, directory or account.
+func TestDoctorFails(t *testing.T) {
+	opt := options(t)
+	opt.Shim += "-gone"
+	if _, err := provision.Doctor(t.Context(), opt); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("without chatd-shim: %v", err)
+	}
+	made, err := filepath.Glob("/sys/fs/cgroup/*/" + opt.Cgroup + "-doctor")
+	must(t, err)
+	more, err := filepath.Glob("/sys/fs/cgroup/" + opt.Cgroup + "-doctor")
+	must(t, err)
+	if left := append(made, more...); len(left) > 0 {
+		t.Errorf("left %v", left)
 	}
 }
 

@@ -25,7 +25,7 @@ func withGuard(opt provision.Options, name string, edit func(*chat.Profile)) map
 	return all
 }
 
-// TestReloadGuard: after a reload new runs are judged by the new guard, and so are the
+// TestReloadGuard: after a reload new runs are checked by the new guard, and so are the
 // shims of the session that is awake; a bad guard changes neither. The chat cannot
 // change what its shims read, and another chat cannot read it.
 func TestReloadGuard(t *testing.T) {

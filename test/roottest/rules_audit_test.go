@@ -34,7 +34,7 @@ func TestRefusedOpensAreAudited(t *testing.T) {
 		}
 		return all
 	}
-	refused(t, m, loud, "cat mask/old.pem") // a mount, of which nobody hears
+	refused(t, m, loud, "cat mask/old.pem") // a mask mount, which is not reported
 	const many = 400
 	began := time.Now()
 	run(t, m, loud.ID, fmt.Sprintf("for i in $(seq %d); do mkdir d$i; echo x >d$i/k.pem; done; true", many))
@@ -52,7 +52,7 @@ func TestRefusedOpensAreAudited(t *testing.T) {
 			t.Errorf("%s is %q, want %q: %v", k, of[0].Detail[k], v, of[0].Detail)
 		}
 	}
-	// What was counted and has no line yet is written when chatd ends.
+	// Denials that are counted and have no line yet are written when chatd ends.
 	must(t, m.Close())
 	of, sum := lines(string(loud.ID)), 0
 	for _, l := range of {

@@ -90,9 +90,9 @@ func TestRulesDaemon(t *testing.T) {
 	}
 }
 
-// TestRulesKeeperGone: with both processes of the keeper ended at once no denied open passes, of a
-// file that has a mount or of one that was made since; chatd brings the keeper back, which knows
-// what the first knew and answers what waited.
+// TestRulesKeeperGone: with both processes of the enforcer ended simultaneously no denied open
+// passes, of a file that has a mount or of one that was made since; chatd restarts the enforcer,
+// which knows what the first knew and answers what waited.
 func TestRulesKeeperGone(t *testing.T) {
 	opt := ruledOptions(t, laterRules)
 	m, err := openManager(t.Context(), opt)
@@ -132,8 +132,8 @@ func TestRulesKeeperGone(t *testing.T) {
 	}
 }
 
-// TestRulesKeeperCannotReturn: where no other keeper can begin, opens wait until the session has
-// ended, which a reconcile does; the layer says that nobody judges them.
+// TestRulesKeeperCannotReturn: if no other enforcer can start, opens wait until a reconcile ends
+// the session; the layer reports that opens are not checked.
 func TestRulesKeeperCannotReturn(t *testing.T) {
 	opt := ruledOptions(t, laterRules)
 	enforcer := filepath.Join(filepath.Dir(opt.State), "chatd-enforce")
@@ -170,7 +170,7 @@ func TestRulesKeeperCannotReturn(t *testing.T) {
 		t.Errorf("without a keeper the chat read %q", out)
 	}
 	l := viewOf(t, m, c)
-	if l.State != chat.LayerWeaker || !strings.Contains(l.Probe, "nobody judges files made later") {
+	if l.State != chat.LayerWeaker || !strings.Contains(l.Probe, "nobody checks files made later") {
 		t.Errorf("without a keeper the view is %+v", l)
 	}
 	m.Reconcile(operator(t.Context()))
@@ -199,8 +199,8 @@ func viewOf(t *testing.T, m *manager, c chat.Chat) chat.Layer {
 	return chat.Layer{}
 }
 
-// TestDoctorWithoutKeeper: doctor exits 69, and says why, while a chat has rules that have no
-// keeper, and none can be started.
+// TestDoctorWithoutKeeper: doctor exits 69, and says why, while a chat's rules have no enforcer,
+// and none can be started.
 func TestDoctorWithoutKeeper(t *testing.T) {
 	leaveOrphansToInit(t)
 	opt, config, _ := ruledConfig(t)

@@ -46,10 +46,10 @@ func unmountIn(pid, place string) error {
 	return <-done
 }
 
-// TestRulesWithoutEnforcer: what file rules close outside the home stays closed in a session
-// whose enforcer is stopped and whose mounts are gone: Landlock grants nothing there. Without
-// Landlock it is read. An exposure that is closed as a whole does not keep a session from
-// starting, and explain and layers say who keeps what.
+// TestRulesWithoutEnforcer: what file rules close outside the home stays closed in a session whose
+// enforcer is stopped and whose mounts are gone: Landlock grants nothing there. Without Landlock it
+// is read. A session starts even if rules close a whole exposure, and explain and layers report
+// which wall enforces what.
 func TestRulesWithoutEnforcer(t *testing.T) {
 	needsRoot(t)
 	for name, without := range map[string][]chat.LayerName{"Landlock": nil, "no Landlock": {chat.LayerLandlock}} {

@@ -23,8 +23,8 @@ access:
     - {deny: "**/*.conf", ops: [read, write, edit]}
 `
 
-// TestRulesLater: what somebody else makes after the session has begun is denied like
-// what was there; the same without rules gets through.
+// TestRulesLater: files that another process makes after the session has begun are denied like
+// earlier ones; without rules they can be opened.
 func TestRulesLater(t *testing.T) {
 	for _, ruled := range []bool{true, false} {
 		t.Run(fmt.Sprintf("rules=%t", ruled), func(t *testing.T) {
@@ -175,8 +175,8 @@ func TestRulesRaceOfNames(t *testing.T) {
 	}
 }
 
-// TestRulesWithoutChatd: the rules hold while chatd is down, when the keeper's worker is
-// killed, and for the next chatd.
+// TestRulesWithoutChatd: the rules hold while chatd is down, when the enforcer's worker is killed,
+// and for the next chatd.
 func TestRulesWithoutChatd(t *testing.T) {
 	opt := ruledOptions(t, laterRules)
 	m, err := openManager(t.Context(), opt)
@@ -189,7 +189,7 @@ func TestRulesWithoutChatd(t *testing.T) {
 	must(t, m.Close()) // chatd is down
 	place(t, c, "loop/.env", secret)
 	ticks(t, c, 10)
-	// Moved away at once: only the keeper's memory says what it was.
+	// Moved away immediately: only the enforcer's memory holds its old name.
 	place(t, c, "loop/x/.env", secret)
 	must(t, os.Rename(filepath.Join(c.Home, "loop/x/.env"), filepath.Join(c.Home, "loop/plain")))
 	ticks(t, c, 3)
@@ -278,8 +278,8 @@ func TestRulesReload(t *testing.T) {
 	}
 }
 
-// TestRulesParentRenamed: a mask follows its file when a directory around it is moved, by
-// the chat or by somebody else.
+// TestRulesParentRenamed: a mask follows its file when a directory around it is moved, by the chat
+// or by another user.
 func TestRulesParentRenamed(t *testing.T) {
 	m := open(t, ruledOptions(t, `access: {useDefaults: false, deny: ["~/p/q/s"]}`))
 	c := sleeper(t, m, "parent")

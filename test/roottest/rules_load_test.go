@@ -20,7 +20,7 @@ func TestRulesNoEnforcer(t *testing.T) {
 	opt.Enforce = "/bin/false"
 	rules := opt.Access
 	m, err := openManager(t.Context(), opt)
-	must(t, err) // nobody needs them yet
+	must(t, err) // not used yet
 	cannot := func(what string, err error) {
 		t.Helper()
 		if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "cannot use the file rules of profile ruled: cannot start the keeper") {
@@ -37,7 +37,7 @@ func TestRulesNoEnforcer(t *testing.T) {
 		t.Errorf("doctor, of a host that can make no such chat: %d chats, broken %q, findings %q", h.Chats, h.Broken, h.Findings)
 	}
 	m.SetAccess(map[string]*filerules.Policy{"ruled": policy(t, "access: {useDefaults: false, rules: [{deny: x, ops: [read]}]}")})
-	c := create(t, m, "ruled", "ruled") // a deny that only the tools keep needs no keeper
+	c := create(t, m, "ruled", "ruled") // a deny that only the tools enforce needs no enforcer
 	cannot("a reload of rules that nobody keeps", m.Reload(operator(t.Context()), rules))
 	if got := tells(t, m, c, "echo awake"); got != "awake\n" {
 		t.Errorf("after a reload that was refused: %q", got)

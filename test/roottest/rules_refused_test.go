@@ -12,9 +12,9 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// TestRulesUnkeepable: what no session could start with is refused when it is read, and
-// changes nothing: who is awake stays awake, by the old rules. What is not refused lets
-// sessions go on, and start.
+// TestRulesUnkeepable: rules with which no session could start are refused when they are read, and
+// change nothing: awake chats stay awake, with the old rules. Accepted rules let sessions continue,
+// and start.
 func TestRulesUnkeepable(t *testing.T) {
 	old := `access: {useDefaults: false, deny: ["~/keys/**"]}`
 	opt := ruledOptions(t, old)
@@ -49,9 +49,9 @@ func TestRulesUnkeepable(t *testing.T) {
 	}
 }
 
-// TestRulesMatchTooMuch: rules that match more of what sessions share than one can have
-// covered are refused when they are read, with line and count: at a reload whoever is awake
-// stays awake, by the old rules, and chatd does not begin with them.
+// TestRulesMatchTooMuch: rules that match more of what sessions share than one can have covered are
+// refused when they are read, with line and count: at a reload awake chats stay awake, with the old
+// rules, and chatd does not start with such rules.
 func TestRulesMatchTooMuch(t *testing.T) {
 	opt := ruledOptions(t, `access: {useDefaults: false, deny: ["~/keys/**"]}`)
 	shared := filepath.Join("/srv", fmt.Sprintf("headers-%d-%d", os.Getpid(), worlds.Load()))

@@ -50,7 +50,7 @@ agents:
 		t.Errorf("a write to what is read-only says %s", got)
 	}
 	if got := tells(t, m, c, "echo more > keys/public/n && cat keys/public/n"); !strings.Contains(got, "more") {
-		t.Errorf("a write to an island says %s", got)
+		t.Errorf("a write to an exception says %s", got)
 	}
 	for _, name := range []string{".env", "a/b/.env", "keys/private", "conf/x"} {
 		if b, err := os.ReadFile(filepath.Join(c.Home, name)); err != nil || string(b) != secret+" "+name {

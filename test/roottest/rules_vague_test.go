@@ -54,8 +54,8 @@ func everyWayIn(ctx context.Context, t *testing.T, m *manager, c, other chat.Cha
 	return told
 }
 
-// TestVagueOnEveryWay: with messages: vague nobody but an operator is told the rule that
-// denies, its place or the path, whatever way is taken; the audit log has them.
+// TestVagueOnEveryWay: with messages: vague only operators are told the rule that denies, its place
+// or the path, by any interface; the audit log has them.
 func TestVagueOnEveryWay(t *testing.T) {
 	needsRoot(t)
 	const rules = "access: {useDefaults: false, messages: %s, deny: ['~/vaul?/**']}\n"
@@ -97,7 +97,7 @@ func TestVagueOnEveryWay(t *testing.T) {
 	}
 	m.SetAccess(map[string]*filerules.Policy{"ruled": policy(t, fmt.Sprintf(rules, "verbose"))})
 	for way, told := range everyWayIn(bridge, t, m, chats[0], chats[1]) {
-		// By a link it is the kernel that denies: the keeper's mount is in the way.
+		// By a link it is the kernel that denies: the enforcer's mask mount is in the way.
 		if !knows(told) && !strings.HasSuffix(way, "by a link") {
 			t.Errorf("verbose: %s tells a bridge %s", way, told)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/chatd/chatd/provision"
 )
 
-// secret is what no process of a session with rules may read.
+// secret is a text that no process of a session with rules may read.
 const secret = "the-secret-of-somebody-else"
 
 // ruledOptions are options whose profile ruled has these file rules.
@@ -42,7 +42,7 @@ func policy(t testing.TB, rules string) *filerules.Policy {
 	return p
 }
 
-// endKeeper ends the keeper that a test's daemon started: it would outlive the test.
+// endKeeper ends the enforcer that a test's daemon started: it would outlive the test.
 func endKeeper(t testing.TB, opt provision.Options) {
 	t.Helper()
 	if _, err := os.Lstat(filepath.Join(opt.Run, "keeper")); errors.Is(err, fs.ErrNotExist) {

@@ -21,8 +21,8 @@ func (b endingBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// TestInputOfARunThatEnds: who still has input for a run that ends hears that it has ended, and not
-// that he went away, which chatd run would show.
+// TestInputOfARunThatEnds: a caller that still has input for a run that ends is told that the run
+// has ended, and not that the caller left, which chatd run would print.
 func TestInputOfARunThatEnds(t *testing.T) {
 	m := open(t, attackOptions(t))
 	c := create(t, m, "ends first", "default")

@@ -159,7 +159,7 @@ func TestRunLikeSSH(t *testing.T) {
 // waitEnd waits for the end of chatd run.
 func waitEnd(t *testing.T, r *cliRun, want int) {
 	t.Helper()
-	// What copies an endless standard input into the pipe ends with the pipe.
+	// The copy of an endless standard input into the pipe ends with the pipe.
 	err := r.Wait()
 	if code := r.ProcessState.ExitCode(); code != want {
 		out, errs := r.text()

@@ -101,8 +101,8 @@ func waitScheduled(t testing.TB, m api.Chats, id chat.ID, name string, runs uint
 	return s
 }
 
-// TestSchedules: a schedule wakes its chat, runs as any run does, keeps how it went, and
-// is audited under the one who made it.
+// TestSchedules: a schedule wakes its chat, runs as any run does, keeps its result, and is audited
+// under its creator.
 func TestSchedules(t *testing.T) {
 	clock, opt := nine(), attackOptions(t)
 	m := open(t, opt)

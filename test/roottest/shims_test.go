@@ -144,9 +144,9 @@ func gaining(t testing.TB) []string {
 	return all
 }
 
-// TestGainingProgramsGainNothing starts each of them by its full name. The loader says
-// who it runs as, and says nothing (ld.so(8), secure-execution mode) to a program that
-// gained something: that is the control, as another user of the host.
+// TestGainingProgramsGainNothing starts each of them by its full name. The loader prints its ids,
+// except (ld.so(8), secure-execution mode) for a program that gained privilege: that is the
+// control, as another user of the host.
 func TestGainingProgramsGainNothing(t *testing.T) {
 	opt := guardedOptions(t)
 	m := open(t, opt)

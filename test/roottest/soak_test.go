@@ -52,7 +52,7 @@ func soakOne(m *manager, id chat.ID) error {
 		spec.Timeout = chat.Duration(soon + time.Millisecond)
 	case 1: // its caller goes
 		time.AfterFunc(soon, leave)
-	case 2: // somebody ends it
+	case 2: // a caller ends it
 		spec.Started = func(run string) {
 			time.AfterFunc(soon, func() { _ = m.EndRun(operator(context.Background()), id, run) })
 		}

@@ -110,14 +110,14 @@ func TestSocketBeforeProbes(t *testing.T) {
 	must(t, unix.Mkfifo(gate, 0o600))
 	real, err := exec.LookPath("bwrap")
 	must(t, err)
-	// As the chat, which may not open the gate: chatd's own end of it is in no child.
+	// As the chat, which may not open the start barrier: chatd's own end of it is in no child.
 	held := fmt.Sprintf("#!/bin/sh\nwhile [ -e %s ]; do sleep 0.05; done\nexec %s \"$@\"\n", gate, real)
 	must(t, os.WriteFile(dir+"/bin/bwrap", []byte(held), 0o755))
 	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: a.socket + ".notify", Net: "unixgram"})
 	must(t, err)
 	defer notify.Close()
 	d := a.serve(t, "PATH="+dir+"/bin:$PATH NOTIFY_SOCKET="+a.socket+".notify", a.file)
-	within, cancel := context.WithTimeout(t.Context(), time.Minute) // "systemd" holds the socket: nobody may answer
+	within, cancel := context.WithTimeout(t.Context(), time.Minute) // "systemd" holds the socket
 	defer cancel()
 	st, err := d.Status(within)
 	if err != nil || st.Ready || len(st.Layers) != len(chat.LayerNames()) {
@@ -159,8 +159,8 @@ func pendingOf(t *testing.T, c *net.UnixConn) string {
 	}
 }
 
-// TestWakeOfAHalfMadeChat: a chat that a crash left half made is busy until reconcile has made
-// it whole, and wakes then. Nobody is told that it never will.
+// TestWakeOfAHalfMadeChat: a chat that a crash left half made is busy until reconcile has completed
+// it, and wakes then. No caller is told that it never will.
 func TestWakeOfAHalfMadeChat(t *testing.T) {
 	opt := options(t)
 	m, err := openManager(t.Context(), opt)

@@ -170,7 +170,7 @@ func TestOnlyIf(t *testing.T) {
 	promptAfter(t, m, c.ID, since, "^C")
 }
 
-// TestOnlyIfAsleep: a condition for a program wakes nobody.
+// TestOnlyIfAsleep: a condition for a program does not wake a chat.
 func TestOnlyIfAsleep(t *testing.T) {
 	m := open(t, attackOptions(t))
 	ctx := operator(t.Context())

@@ -36,7 +36,7 @@ func endOfLog(t *testing.T, m *manager, id chat.ID) int64 {
 }
 
 // promptAfter waits until the terminal has printed the text since a cursor and the end of a prompt
-// after it. Who types before that may be answered by this prompt.
+// after it. Input typed before that may be answered by this prompt.
 func promptAfter(t *testing.T, m *manager, id chat.ID, since int64, text string) {
 	t.Helper()
 	until(t, fmt.Sprintf("the prompt after %q", text), func() bool {
@@ -73,7 +73,7 @@ func TestWait(t *testing.T) {
 	if got, err := m.InputWait(ctx, c.ID, short); err != nil || got.Until != chat.UntilMax || !strings.HasPrefix("x", got.Text) {
 		t.Errorf("until its time is over: %+v, %v", got, err)
 	}
-	// While one waits another who wants to is refused, and a key goes in.
+	// While one caller waits, another wait is refused, and a key is accepted.
 	waiting := make(chan chat.Typed, 1)
 	go func() {
 		got, err := m.InputWait(ctx, c.ID, chat.Input{Text: "y", Wait: &chat.Wait{Until: chat.UntilPrompt}})
@@ -137,7 +137,8 @@ func waitQuiet(t *testing.T, m *manager, id chat.ID) {
 	}
 }
 
-// TestForgedMarks: whatever marks a chat prints, who waits has an answer, and others have theirs.
+// TestForgedMarks: whatever marks a chat prints, a wait gets an answer, and other callers get
+// theirs.
 func TestForgedMarks(t *testing.T) {
 	m := open(t, attackOptions(t))
 	a, b := create(t, m, "forger", "default"), create(t, m, "other", "default")
@@ -268,7 +269,7 @@ func TestLogWriter(t *testing.T) {
 			until(t, attack, exists(filepath.Join(c.Home, "did")))
 			gone := name == "killed" || name == "unpiped"
 			var l chat.Log
-			if !comes(func() bool { // where somebody else writes, he takes his time to begin
+			if !comes(func() bool { // another writer may take its time to begin
 				var err error
 				l, err = m.Log(ctx, c.ID, -1)
 				must(t, err)

@@ -72,7 +72,7 @@ func filesOf(dir string, c chat.Chat) []string {
 		}
 		var fs unix.Statfs_t
 		if d.IsDir() && unix.Statfs(path, &fs) == nil && fs.Type == unix.PROC_SUPER_MAGIC {
-			return filepath.SkipDir // some chroot's: its files belong to whoever runs
+			return filepath.SkipDir // a chroot's: its files belong to its user
 		}
 		if d.IsDir() && filepath.Dir(path) == "/tmp" && strings.HasPrefix(d.Name(), worldsPrefix) {
 			return filepath.SkipDir // worlds of tests: another may have the same uids; ours is /srv
@@ -131,8 +131,8 @@ func gone(t testing.TB, opt provision.Options, c chat.Chat) {
 	}
 }
 
-// forgotten waits until the enforcer has no record of a chat. An order that was on its way while
-// the chat was reaped leaves one until the enforcer looks who has ended, each ten seconds; an
+// forgotten waits until the enforcer has no record of a chat. A request that was sent while the
+// chat was reaped leaves one until the enforcer checks for ended sessions, every ten seconds; an
 // enforcer that was killed meanwhile leaves it to the next.
 func forgotten(t testing.TB, opt provision.Options, c chat.Chat) {
 	t.Helper()

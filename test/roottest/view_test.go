@@ -184,8 +184,8 @@ func TestReapLeavesWhatWasExposed(t *testing.T) {
 	}
 }
 
-// TestMountPointsInAHome: a chat that puts links where something will be mounted
-// misleads nobody, and wakes.
+// TestMountPointsInAHome: a chat that puts links where chatd mounts cannot redirect the mounts, and
+// wakes.
 func TestMountPointsInAHome(t *testing.T) {
 	opt, s := withShop(t)
 	m := open(t, opt)

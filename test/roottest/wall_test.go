@@ -31,8 +31,8 @@ func dropWall(t *testing.T) {
 	}
 }
 
-// TestWallCommand: on a host where chatd never ran, after chatd wall a uid of the
-// range reaches nobody, is told so at once, and everybody else goes on.
+// TestWallCommand: on a host where chatd never ran, after chatd wall a uid of the range reaches no
+// server, is refused immediately, and other users are not affected.
 func TestWallCommand(t *testing.T) {
 	needsRoot(t)
 	newPeer(t)
@@ -52,7 +52,8 @@ func TestWallCommand(t *testing.T) {
 	for range 2 { // once, and again
 		wallCommand(t)
 		for _, c := range cases {
-			// At once: who is only not answered hears of a timeout, which is none of these.
+			// Refused immediately: a connection without an answer would end with a timeout, which
+			// is none of these.
 			outcomes(t, c[0]+" "+c[1], asUser(t, inside, c[0], c[1]), refusals)
 			outcomes(t, "control: another user, "+c[0]+" "+c[1], asUser(t, outside, c[0], c[1]), "ok")
 		}

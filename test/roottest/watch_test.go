@@ -13,8 +13,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestFlushIsMendedAtOnce: with the next reconcile an hour away, rules that
-// somebody flushes come back all the same.
+// TestFlushIsMendedAtOnce: flushed rules are restored even if the next reconcile is an hour away.
 func TestFlushIsMendedAtOnce(t *testing.T) {
 	opt := options(t)
 	opt.Every = time.Hour
@@ -50,8 +49,8 @@ func walled(t *testing.T) bool {
 	return true
 }
 
-// TestNothingBeginsAfterAFlush: while rules that somebody flushed are not back, no session and no
-// run begins. What puts them back is held here.
+// TestNothingBeginsAfterAFlush: while flushed rules are not restored, no session and no run begins.
+// The test delays the repair.
 func TestNothingBeginsAfterAFlush(t *testing.T) {
 	opt := options(t)
 	opt.Every = time.Hour

@@ -72,9 +72,9 @@ func overMCP(t testing.TB, m api.Chats, id chat.ID, command string) string {
 	return strings.TrimPrefix(a.Result.Content[0].Text, "denied: ")
 }
 
-// TestSameJudgement: whichever way a command comes in, it has the same verdict, by the
+// TestSameVerdict: whichever way a command comes in, it has the same verdict, by the
 // same rule, in the same words.
-func TestSameJudgement(t *testing.T) {
+func TestSameVerdict(t *testing.T) {
 	clock, opt := nine(), guardedOptions(t)
 	m := open(t, opt)
 	k := clocked(t, m, runs.Options{Clock: clock.clock()})

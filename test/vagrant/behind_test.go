@@ -27,13 +27,13 @@ func TestHostBehindItsBack(t *testing.T) {
 	go answer(server)
 	denied := net.JoinHostPort(outsideV4, "8001")
 	mended := func() bool {
-		_, err := try(patience, "nft", "list", "table", "inet", "chatd")
+		_, err := try(timeout, "nft", "list", "table", "inet", "chatd")
 		return err == nil && refused(dial(c.UID, "tcp", denied)) && refused(dial(c.UID, "tcp", net.JoinHostPort(outsideV6, "8001")))
 	}
 	for _, flush := range []string{"iptables -F; ip6tables -F", "nft delete table inet chatd"} {
 		shell(t, flush)
 		wantDial(t, "loopback after "+flush, c.UID, "tcp", server.Addr().String(), false)
-		eventually(t, patience, "mended after "+flush, mended)
+		eventually(t, timeout, "mended after "+flush, mended)
 	}
 	records, _ := filepath.Glob(filepath.Join(userdb, "*"+string(c.ID)+"*"))
 	if len(records) == 0 {
@@ -42,11 +42,11 @@ func TestHostBehindItsBack(t *testing.T) {
 	for _, r := range records {
 		must(t, os.Remove(r))
 	}
-	if _, err := try(patience, "getent", "passwd", c.User); err == nil {
+	if _, err := try(timeout, "getent", "passwd", c.User); err == nil {
 		t.Fatal("the account is still resolved: nothing was removed")
 	}
 	reconciled(t, "the account is mended", func() bool {
-		_, err := try(patience, "getent", "passwd", c.User)
+		_, err := try(timeout, "getent", "passwd", c.User)
 		return err == nil
 	})
 	wantDial(t, "what the profile allows, after mending", c.UID, "tcp", net.JoinHostPort(outsideV4, "8000"), true)

@@ -73,7 +73,7 @@ func lifeWith(t *testing.T, without string) error {
 	if c, err = ask(chat.Spec{ExternalID: external(t)}); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
-	ctx, cancel := bounded(patience)
+	ctx, cancel := bounded(timeout)
 	defer cancel()
 	for _, act := range []struct {
 		name string
@@ -114,7 +114,7 @@ func reapWithStray(ctx context.Context, c chat.Chat) error {
 }
 
 func wantRun(id chat.ID, command, want string) error {
-	ctx, cancel := bounded(patience)
+	ctx, cancel := bounded(timeout)
 	defer cancel()
 	r, err := asker.Run(ctx, id, chat.RunSpec{Command: command})
 	if err == nil && strings.TrimSpace(r.Stdout) != want {
@@ -125,7 +125,7 @@ func wantRun(id chat.ID, command, want string) error {
 
 // endRun wants chatd to end a run and what it forked, when its time is up.
 func endRun(id chat.ID) error {
-	ctx, cancel := bounded(patience)
+	ctx, cancel := bounded(timeout)
 	defer cancel()
 	r, err := asker.Run(ctx, id, chat.RunSpec{Command: "sleep 100 & sleep 100", Timeout: chat.Duration(2 * time.Second)})
 	if err == nil && !r.TimedOut {
@@ -135,7 +135,7 @@ func endRun(id chat.ID) error {
 }
 
 func healthy() error {
-	ctx, cancel := bounded(patience)
+	ctx, cancel := bounded(timeout)
 	defer cancel()
 	h, err := asker.Host(ctx)
 	if err == nil && len(h.Missing)+len(h.Findings) > 0 {

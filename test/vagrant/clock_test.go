@@ -83,7 +83,7 @@ func checkAfterStep(t *testing.T, by time.Duration, awake, asleep chat.Chat, bef
 func checkAudit(t *testing.T) {
 	t.Helper()
 	var files []string
-	eventually(t, patience, "the audit log holds", func() (ok bool) {
+	eventually(t, timeout, "the audit log holds", func() (ok bool) {
 		var err error
 		files, err = state.AuditFiles(stateDir)
 		if err == nil {

@@ -173,7 +173,7 @@ func checkWhole(t *testing.T, now map[chat.ID]chat.Chat) {
 	known := map[string]bool{}
 	for _, c := range now {
 		known[string(c.ID)], known[c.User], known[fmt.Sprint(c.UID)] = true, true, true
-		if out, err := try(patience, "getent", "passwd", fmt.Sprint(c.UID)); err != nil || !strings.HasPrefix(out, c.User+":") {
+		if out, err := try(timeout, "getent", "passwd", fmt.Sprint(c.UID)); err != nil || !strings.HasPrefix(out, c.User+":") {
 			t.Errorf("the account of %s: %s %v", c.ID, out, err)
 		}
 		if got := output(t, "stat", "-c", "%a %u %g", c.Home); got != fmt.Sprintf("700 %d %d", c.UID, c.UID) {
@@ -203,7 +203,7 @@ func wakeAndReap(t *testing.T, now map[chat.ID]chat.Chat) {
 		chats = append(chats, c)
 	}
 	each(4, len(chats), func(i int) {
-		ctx, cancel := bounded(2 * patience)
+		ctx, cancel := bounded(2 * timeout)
 		defer cancel()
 		r, err := asker.Run(ctx, chats[i].ID, chat.RunSpec{Command: "cd && echo alive"})
 		if err != nil || strings.TrimSpace(r.Stdout) != "alive" {

@@ -30,7 +30,7 @@ func writeAndNote(l *ledger, worker, i int, end time.Time) error {
 		return err
 	}
 	for n := 1; time.Now().Before(end); n++ {
-		ctx, cancel := bounded(2 * patience)
+		ctx, cancel := bounded(2 * timeout)
 		text := cutContent(n)
 		_, err := asker.WriteFile(ctx, c.ID, files.WriteFile{Path: cutFile, Content: &text}, nil)
 		cancel()
@@ -78,7 +78,7 @@ func checkWritten(t *testing.T, now map[chat.ID]chat.Chat) {
 		}
 		left, _ := filepath.Glob(filepath.Join(home, ".tmp-*"))
 		t.Logf("chat %s: %d writes were acknowledged; the cut left %d temporary files", id, n, len(left))
-		ctx, cancel := bounded(2 * patience)
+		ctx, cancel := bounded(2 * timeout)
 		text := "after the cut"
 		_, err = asker.WriteFile(ctx, id, files.WriteFile{Path: cutFile, Content: &text}, nil)
 		cancel()

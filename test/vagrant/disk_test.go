@@ -154,7 +154,7 @@ func TestHostFullRestart(t *testing.T) {
 // show, sleep and reap, and the other chat to wake when there is room.
 func worksOnFullDisk(t *testing.T, full, other chat.ID) {
 	t.Helper()
-	ctx, cancel := bounded(patience)
+	ctx, cancel := bounded(timeout)
 	defer cancel()
 	h, err := asker.Host(ctx)
 	if err != nil || len(h.Missing) > 0 {
@@ -164,7 +164,7 @@ func worksOnFullDisk(t *testing.T, full, other chat.ID) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	must(t, reap(full))
-	eventually(t, patience, "the other wakes", func() bool { _, err := asker.Wake(ctx, other); return err == nil })
+	eventually(t, timeout, "the other wakes", func() bool { _, err := asker.Wake(ctx, other); return err == nil })
 	must(t, reap(other))
 }
 

@@ -19,7 +19,7 @@ func TestHostPids(t *testing.T) {
 	dir := cgroupOf(t, unitOf(c.ID))
 	ended := make(chan chat.RunResult, 1)
 	go func() {
-		ctx, cancel := bounded(patience)
+		ctx, cancel := bounded(timeout)
 		defer cancel()
 		r, err := asker.Run(ctx, c.ID, chat.RunSpec{Argv: []string{"python3", "-c", bomb}})
 		if err != nil {
@@ -27,7 +27,7 @@ func TestHostPids(t *testing.T) {
 		}
 		ended <- r
 	}()
-	eventually(t, patience, "the API counts refusals", func() bool {
+	eventually(t, timeout, "the API counts refusals", func() bool {
 		u := get(t, c.ID).Usage
 		return len(ended) > 0 || u != nil && u.PidsRefused > 0
 	})

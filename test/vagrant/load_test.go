@@ -36,7 +36,7 @@ func TestHostDaemonReload(t *testing.T) {
 			default:
 				// As long a pause as the reload took, or a slow machine does nothing else.
 				begin := time.Now()
-				_, err := try(patience, "systemctl", "daemon-reload")
+				_, err := try(timeout, "systemctl", "daemon-reload")
 				if err == nil && reloads.Add(1) == 3 {
 					close(enough)
 				}
@@ -59,7 +59,7 @@ func TestHostDaemonReload(t *testing.T) {
 	// A machine with little else to do creates some chats within a reload.
 	select {
 	case <-enough:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Errorf("only %d reloads: nothing was tried", reloads.Load())
 	}
 	close(end)
@@ -134,7 +134,7 @@ func retryable(err error) bool {
 
 // insist asks again after retryable errors, as a bridge does.
 func insist(retries *atomic.Int64, do func() error) error {
-	for end := time.Now().Add(2 * patience); ; time.Sleep(300 * time.Millisecond) {
+	for end := time.Now().Add(2 * timeout); ; time.Sleep(300 * time.Millisecond) {
 		err := do()
 		if err == nil || !retryable(err) || time.Now().After(end) {
 			return err
@@ -206,7 +206,7 @@ func life(t *testing.T, retries *atomic.Int64) (c chat.Chat, err error) {
 		return c, fmt.Errorf("create: %w", err)
 	}
 	err = insist(retries, func() error {
-		ctx, cancel := bounded(patience)
+		ctx, cancel := bounded(timeout)
 		defer cancel()
 		r, err := asker.Run(ctx, c.ID, chat.RunSpec{Command: "echo alive"})
 		if err == nil && strings.TrimSpace(r.Stdout) != "alive" {

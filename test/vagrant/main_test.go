@@ -36,9 +36,9 @@ const (
 	uidHigh = 1895825407
 )
 
-// patience is how long a thing may take that takes a moment: an emulated machine
+// timeout is how long a thing may take that takes a moment: an emulated machine
 // with one core of its own is 30 times slower than a real one.
-const patience = 3 * time.Minute
+const timeout = 3 * time.Minute
 
 // undo is what the process changed for all tests; TestMain puts it back.
 var undo []func() error
@@ -88,7 +88,7 @@ func try(limit time.Duration, name string, args ...string) (string, error) {
 // output is try for what must succeed.
 func output(t testing.TB, name string, args ...string) string {
 	t.Helper()
-	out, err := try(patience, name, args...)
+	out, err := try(timeout, name, args...)
 	must(t, err)
 	return strings.TrimSpace(out)
 }
@@ -143,7 +143,7 @@ func create(t testing.TB, profile string) chat.Chat {
 }
 
 func ask(spec chat.Spec) (chat.Chat, error) {
-	ctx, cancel := bounded(patience)
+	ctx, cancel := bounded(timeout)
 	defer cancel()
 	var c chat.Chat
 	err := whenNotBusy(ctx, func() (err error) { c, _, err = asker.Create(ctx, spec); return err })
@@ -163,7 +163,7 @@ func whenNotBusy(ctx context.Context, ask func() error) error {
 
 // reap ends a chat; one that is gone already is no error.
 func reap(id chat.ID) error {
-	ctx, cancel := bounded(patience)
+	ctx, cancel := bounded(timeout)
 	defer cancel()
 	if err := asker.Reap(ctx, id); err != nil && !errors.Is(err, chat.ErrNotFound) {
 		return err
@@ -174,7 +174,7 @@ func reap(id chat.ID) error {
 // get is the chat as it is now.
 func get(t testing.TB, id chat.ID) chat.Chat {
 	t.Helper()
-	ctx, cancel := bounded(patience)
+	ctx, cancel := bounded(timeout)
 	defer cancel()
 	c, err := asker.Get(ctx, id)
 	must(t, err)
@@ -218,7 +218,7 @@ func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) 
 // all lists every chat.
 func all(t testing.TB) []chat.Chat {
 	t.Helper()
-	ctx, cancel := bounded(patience)
+	ctx, cancel := bounded(timeout)
 	defer cancel()
 	var chats []chat.Chat
 	for f := (chat.Filter{Limit: 1000}); ; {

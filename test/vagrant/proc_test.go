@@ -16,7 +16,7 @@ import (
 func TestHostHidepid(t *testing.T) {
 	u := newUser(t)
 	see := func(args ...string) string {
-		out, _ := try(patience, "setpriv", append(args, "ps", "-e", "-o", "pid=,user=")...)
+		out, _ := try(timeout, "setpriv", append(args, "ps", "-e", "-o", "pid=,user=")...)
 		return out
 	}
 	plain := see("--reuid", u.name, "--regid", u.name, "--clear-groups")
@@ -36,7 +36,7 @@ func TestHostHidepid(t *testing.T) {
 	if member := see("--reuid", u.name, "--regid", u.name, "--groups", gid); !strings.Contains(member, " root") {
 		t.Errorf("a member of chatd-proc does not see root's processes: %q", member)
 	}
-	out, err := try(patience, "setpriv", "--reuid", u.name, "--regid", u.name, "--clear-groups", "ls", "-d", "/proc/1")
+	out, err := try(timeout, "setpriv", "--reuid", u.name, "--regid", u.name, "--clear-groups", "ls", "-d", "/proc/1")
 	if err == nil {
 		t.Errorf("the user sees /proc/1: %s", out)
 	}
@@ -73,12 +73,12 @@ func TestHostServices(t *testing.T) {
 	u := newUser(t)
 	t.Run("polkit", func(t *testing.T) {
 		const action = "org.freedesktop.systemd1.manage-units"
-		_, err := try(patience, "pkcheck", "--action-id", action, "--process", fmt.Sprint(os.Getpid()))
+		_, err := try(timeout, "pkcheck", "--action-id", action, "--process", fmt.Sprint(os.Getpid()))
 		if err != nil {
 			t.Errorf("polkit does not know root: %v", err)
 		}
 		// The user's own process: polkit must find out who it is, and then say no.
-		out, err := try(patience, "setpriv", "--reuid", u.name, "--regid", u.name, "--clear-groups",
+		out, err := try(timeout, "setpriv", "--reuid", u.name, "--regid", u.name, "--clear-groups",
 			"sh", "-c", "pkcheck --action-id "+action+" --process $$")
 		out = strings.ToLower(out)
 		if err == nil || !strings.Contains(out, "not authorized") && !strings.Contains(out, "requires authentication") {

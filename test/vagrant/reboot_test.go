@@ -121,7 +121,7 @@ func observe(uid uint32, network, address string, first bool) outcome {
 		o.tryChat(uid, address) // the route may have come between the two
 	}
 	if first {
-		rules, _ := try(patience, "iptables", "-S", "OUTPUT")
+		rules, _ := try(timeout, "iptables", "-S", "OUTPUT")
 		o.WallIsThere = strings.Contains(rules, "-j CHATD")
 	}
 	return o
@@ -153,10 +153,10 @@ func TestAfterReboot(t *testing.T) {
 	var made []chat.Chat
 	must(t, json.Unmarshal([]byte(content(t, rebootNotes)), &made))
 	t.Cleanup(func() {
-		_, _ = try(patience, "systemctl", "disable", "--now", probeUnit)
+		_, _ = try(timeout, "systemctl", "disable", "--now", probeUnit)
 		_ = os.Remove("/etc/systemd/system/" + probeUnit)
 		_ = os.RemoveAll(filepath.Dir(probeProgram))
-		_, _ = try(patience, "systemctl", "daemon-reload")
+		_, _ = try(timeout, "systemctl", "daemon-reload")
 	})
 	t.Run("chats", func(t *testing.T) { checkRebooted(t, made) })
 	t.Run("wall", func(t *testing.T) { checkBootWall(t, made[1].UID) })
@@ -190,7 +190,7 @@ func checkRebooted(t *testing.T, made []chat.Chat) {
 	}
 	var mu sync.Mutex
 	each(2, 6, func(i int) {
-		ctx, cancel := bounded(patience)
+		ctx, cancel := bounded(timeout)
 		defer cancel()
 		c, err := asker.Wake(ctx, made[i].ID)
 		mu.Lock()
@@ -208,7 +208,7 @@ func checkRebooted(t *testing.T, made []chat.Chat) {
 // was a way; the chat never did; the wall was first.
 func checkBootWall(t *testing.T, uid uint32) {
 	var got []outcome
-	eventually(t, patience, "the probe has seen the network", func() bool {
+	eventually(t, timeout, "the probe has seen the network", func() bool {
 		b, _ := os.ReadFile(probeNotes)
 		got = nil
 		_ = json.Unmarshal(b, &got)

@@ -32,7 +32,7 @@ func TestHostRules(t *testing.T) {
 	restart(t)
 	place(t, c, "a/.env")
 	reads(t, c, "a/.env", false)
-	eventually(t, patience, "chatd holds the keeper's groups", func() bool {
+	eventually(t, timeout, "chatd holds the keeper's groups", func() bool {
 		_, err := os.Lstat("/run/chatd/keeper/groups")
 		return err == nil
 	})
@@ -40,7 +40,7 @@ func TestHostRules(t *testing.T) {
 	place(t, c, "meanwhile/.env")
 	reads(t, c, "meanwhile/.env", false)
 	reads(t, c, ".env", false)
-	eventually(t, patience, "the keeper takes the session up again", func() bool {
+	eventually(t, timeout, "the keeper takes the session up again", func() bool {
 		return slices.ContainsFunc(get(t, c.ID).Layers, func(l chat.Layer) bool { return l.Name == chat.LayerView && l.State == chat.LayerOn })
 	})
 	place(t, c, "b/.env")
@@ -50,11 +50,11 @@ func TestHostRules(t *testing.T) {
 	}
 	t.Cleanup(func() { reload(t, rules) })
 	reload(t, "access: {useDefaults: false}\n")
-	eventually(t, patience, "the control: without the rule the file can be read", func() bool {
+	eventually(t, timeout, "the control: without the rule the file can be read", func() bool {
 		return strings.Contains(run(t, c.ID, reader(".env")).Stdout, secret)
 	})
 	reload(t, rules)
-	eventually(t, patience, "the rule is back", func() bool {
+	eventually(t, timeout, "the rule is back", func() bool {
 		return !strings.Contains(run(t, c.ID, reader(".env")).Stdout, secret)
 	})
 }

@@ -62,7 +62,7 @@ func TestHostFiles(t *testing.T) {
 func TestHostSocket(t *testing.T) {
 	u := newUser(t)
 	ls := func(groups string) (string, error) {
-		return try(patience, "setpriv", "--reuid", u.name, "--regid", u.name, groups, program, "ls")
+		return try(timeout, "setpriv", "--reuid", u.name, "--regid", u.name, groups, program, "ls")
 	}
 	if out, err := ls("--clear-groups"); err == nil {
 		t.Errorf("an ordinary user may ask: %s", out)

@@ -19,7 +19,7 @@ func TestHostSurvives(t *testing.T) {
 	half := chat.Input{Text: "echo half-a-line"}
 	input(t, c.ID, chat.Input{Text: "kept=alive", Enter: true})
 	input(t, c.ID, half)
-	eventually(t, patience, "the typed text shows", func() bool { return strings.Contains(screen(t, c.ID), half.Text) })
+	eventually(t, timeout, "the typed text shows", func() bool { return strings.Contains(screen(t, c.ID), half.Text) })
 	before := sessionOf(t, c.ID)
 	for _, what := range []struct {
 		name string
@@ -41,7 +41,7 @@ func TestHostSurvives(t *testing.T) {
 		})
 	}
 	input(t, c.ID, chat.Input{Text: "-$kept", Enter: true})
-	eventually(t, patience, "the shell finishes the line", func() bool {
+	eventually(t, timeout, "the shell finishes the line", func() bool {
 		return strings.Contains(screen(t, c.ID), "\nhalf-a-line-alive")
 	})
 }
@@ -64,14 +64,14 @@ func sameSession(t *testing.T, c chat.Chat, before session, text string) {
 
 func input(t testing.TB, id chat.ID, in chat.Input) {
 	t.Helper()
-	ctx, cancel := bounded(patience)
+	ctx, cancel := bounded(timeout)
 	defer cancel()
 	must(t, asker.Input(ctx, id, in))
 }
 
 func screen(t testing.TB, id chat.ID) string {
 	t.Helper()
-	ctx, cancel := bounded(patience)
+	ctx, cancel := bounded(timeout)
 	defer cancel()
 	s, err := asker.Screen(ctx, id)
 	must(t, err)
@@ -83,7 +83,7 @@ func killDaemon(t *testing.T) {
 	old := mainPID(t)
 	must(t, syscall.Kill(old, syscall.SIGKILL))
 	first := strconv.Itoa(old) // which systemd may name until it has heard
-	eventually(t, patience, "another chatd runs", func() bool {
+	eventually(t, timeout, "another chatd runs", func() bool {
 		p := properties(t, service, "MainPID", "ActiveState")
 		return p["ActiveState"] == "active" && p["MainPID"] != "0" && p["MainPID"] != first
 	})
@@ -109,12 +109,12 @@ func TestHostStop(t *testing.T) {
 	c := create(t, "")
 	before := sessionOf(t, c.ID)
 	output(t, "systemctl", "stop", "--", unitOf(c.ID))
-	eventually(t, patience, "the chat is asleep", func() bool { return !get(t, c.ID).Awake })
+	eventually(t, timeout, "the chat is asleep", func() bool { return !get(t, c.ID).Awake })
 	if left := pidsOf(t, c.UID); len(left) > 0 {
 		t.Errorf("processes are left: %v", left)
 	}
 	input(t, c.ID, chat.Input{Text: "echo woken-$((40+2))", Enter: true})
-	eventually(t, patience, "the input wakes it", func() bool { return strings.Contains(screen(t, c.ID), "woken-42") })
+	eventually(t, timeout, "the input wakes it", func() bool { return strings.Contains(screen(t, c.ID), "woken-42") })
 	if after := sessionOf(t, c.ID); after.invocation == before.invocation {
 		t.Error("it is the same invocation: it was never stopped")
 	}
@@ -128,7 +128,7 @@ func TestHostStrangers(t *testing.T) {
 	frozen := func(unit string) bool { return counter(t, "frozen", cgroupOf(t, unit), "cgroup.events") == 1 }
 	for _, unit := range strangers {
 		output(t, "systemd-run", "--collect", "--slice="+slice, "--unit="+unit, "sleep", "600")
-		t.Cleanup(func() { _, _ = try(patience, "systemctl", "kill", "--signal=KILL", unit) })
+		t.Cleanup(func() { _, _ = try(timeout, "systemctl", "kill", "--signal=KILL", unit) })
 		if frozen(unit) {
 			t.Errorf("%s is frozen before chatd can have seen it", unit)
 		}

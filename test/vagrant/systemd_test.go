@@ -105,10 +105,10 @@ func restart(t testing.TB) {
 
 // tryRestart forgives what tests do and people do not: many restarts in a minute.
 func tryRestart() error {
-	if _, err := try(patience, "systemctl", "reset-failed", service); err != nil {
+	if _, err := try(timeout, "systemctl", "reset-failed", service); err != nil {
 		return err
 	}
-	_, err := try(patience, "systemctl", "restart", service)
+	_, err := try(timeout, "systemctl", "restart", service)
 	return err
 }
 

@@ -101,13 +101,13 @@ func TestHostCgroup(t *testing.T) {
 func checkRunLeaf(t *testing.T, c chat.Chat, dir string) {
 	done := make(chan string, 1)
 	go func() {
-		ctx, cancel := bounded(patience)
+		ctx, cancel := bounded(timeout)
 		defer cancel()
 		r, err := asker.Run(ctx, c.ID, chat.RunSpec{Command: "sleep 12 & sleep 12; echo slept"})
 		done <- fmt.Sprint(r.Stdout, r.Stderr, text(err))
 	}()
 	var leaf string
-	eventually(t, patience, "the run has a leaf with two sleeps", func() bool {
+	eventually(t, timeout, "the run has a leaf with two sleeps", func() bool {
 		if len(done) > 0 {
 			t.Fatalf("the run ended: %s", <-done)
 		}
@@ -159,7 +159,7 @@ func TestHostJournal(t *testing.T) {
 	a, b := create(t, ""), create(t, "")
 	for _, c := range []chat.Chat{a, b} {
 		from := map[string]bool{}
-		eventually(t, patience, "lines of "+string(c.ID), func() bool {
+		eventually(t, timeout, "lines of "+string(c.ID), func() bool {
 			out := output(t, "journalctl", "-q", "--no-pager", "-b", "-o", "json", "-u", unitOf(c.ID))
 			for line := range strings.Lines(out) {
 				var l map[string]any
@@ -173,7 +173,7 @@ func TestHostJournal(t *testing.T) {
 		})
 	}
 	// Not all zeros: that one is the probe's, and has lines.
-	if out, _ := try(patience, "journalctl", "-q", "-b", "-o", "cat", "-u", unitOf("ffffffffffffffff")); strings.TrimSpace(out) != "" {
+	if out, _ := try(timeout, "journalctl", "-q", "-b", "-o", "cat", "-u", unitOf("ffffffffffffffff")); strings.TrimSpace(out) != "" {
 		t.Errorf("a chat that is not there has lines: %s", out)
 	}
 }
@@ -202,12 +202,12 @@ func TestHostProcesses(t *testing.T) {
 			t.Errorf("process %s is still (sd-pam)", pid)
 		}
 	}
-	eventually(t, patience, "all processes of the uid are in the unit", func() bool { return len(members(t, dir)) == len(pidsOf(t, c.UID)) })
+	eventually(t, timeout, "all processes of the uid are in the unit", func() bool { return len(members(t, dir)) == len(pidsOf(t, c.UID)) })
 }
 
 // pidsOf are the processes of a uid, wherever they are.
 func pidsOf(t testing.TB, uid uint32) []string {
 	t.Helper()
-	out, _ := try(patience, "pgrep", "-U", fmt.Sprint(uid))
+	out, _ := try(timeout, "pgrep", "-U", fmt.Sprint(uid))
 	return strings.Fields(out)
 }

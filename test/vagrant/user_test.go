@@ -23,14 +23,14 @@ type user struct {
 func newUser(t testing.TB) user {
 	t.Helper()
 	u := user{name: fmt.Sprintf("e2e%d", externals.Add(1)), home: "/home/e2e-control", key: t.TempDir() + "/key"}
-	_, _ = try(patience, "userdel", "-rf", u.name)
+	_, _ = try(timeout, "userdel", "-rf", u.name)
 	output(t, "useradd", "-m", "-d", u.home+u.name, "-s", "/bin/bash", u.name)
 	u.home += u.name
 	t.Cleanup(func() {
-		_, _ = try(patience, "loginctl", "disable-linger", u.name)
-		_, _ = try(patience, "loginctl", "terminate-user", u.name)
-		_, _ = try(patience, "pkill", "-KILL", "-U", u.name)
-		if _, err := try(patience, "userdel", "-rf", u.name); err != nil && !strings.Contains(err.Error(), "mail spool") {
+		_, _ = try(timeout, "loginctl", "disable-linger", u.name)
+		_, _ = try(timeout, "loginctl", "terminate-user", u.name)
+		_, _ = try(timeout, "pkill", "-KILL", "-U", u.name)
+		if _, err := try(timeout, "userdel", "-rf", u.name); err != nil && !strings.Contains(err.Error(), "mail spool") {
 			t.Error(err)
 		}
 	})

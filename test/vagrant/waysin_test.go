@@ -105,10 +105,10 @@ func tryForward(t *testing.T, u user, name string) (bool, string) {
 
 // tryLinger wants a service manager of the user's own, without any login.
 func tryLinger(t *testing.T, _ user, name string) (bool, string) {
-	out, err := try(patience, "loginctl", "enable-linger", name)
-	defer func() { _, _ = try(patience, "loginctl", "disable-linger", name) }()
+	out, err := try(timeout, "loginctl", "enable-linger", name)
+	defer func() { _, _ = try(timeout, "loginctl", "disable-linger", name) }()
 	unit := "user@" + output(t, "id", "-u", name) + ".service"
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
+	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
 		if state := property(t, unit, "ActiveState"); state == "active" {
 			return true, unit + " runs"
 		} else if state == "failed" {
@@ -156,24 +156,24 @@ func queues(t *testing.T, u user, c chat.Chat) func(*testing.T) {
 	marker := func(kind, name string) string { return dir + "/" + kind + "-" + name }
 	as := func(name, script string) {
 		// What the program says does not matter, only whether the job runs.
-		out, err := try(patience, "setpriv", "--reuid", name, "--regid", name, "--init-groups", "sh", "-c", "cd /; "+script)
+		out, err := try(timeout, "setpriv", "--reuid", name, "--regid", name, "--init-groups", "sh", "-c", "cd /; "+script)
 		t.Logf("%s as %s: %v %s", script, name, err, out)
 	}
 	for _, name := range []string{u.name, c.User} {
 		job := "* * * * * /bin/touch " + marker("cron", name) + "\n"
 		must(t, os.WriteFile(dir+"/tab", []byte(job), 0o644))
-		out, err := try(patience, "crontab", "-u", name, dir+"/tab")
+		out, err := try(timeout, "crontab", "-u", name, dir+"/tab")
 		t.Logf("crontab -u %s: %v %s", name, err, out)
 		as(name, "crontab -l >/dev/null 2>&1 || crontab "+dir+"/tab")
 		as(name, "echo /bin/touch "+marker("at", name)+" | at now")
 	}
 	t.Cleanup(func() {
-		_, _ = try(patience, "crontab", "-u", c.User, "-r")
-		_, _ = try(patience, "crontab", "-u", u.name, "-r")
+		_, _ = try(timeout, "crontab", "-u", c.User, "-r")
+		_, _ = try(timeout, "crontab", "-u", u.name, "-r")
 	})
 	return func(t *testing.T) {
 		for _, kind := range []string{"cron", "at"} {
-			eventually(t, patience, kind+" runs the control's job", func() bool {
+			eventually(t, timeout, kind+" runs the control's job", func() bool {
 				_, err := os.Stat(marker(kind, u.name))
 				return err == nil
 			})

@@ -126,9 +126,9 @@ func useOutside(t testing.TB) {
 }
 
 func makeOutside() error {
-	_, _ = try(patience, "ip", "netns", "del", outside) // of a process that was killed
+	_, _ = try(timeout, "ip", "netns", "del", outside) // of a process that was killed
 	undo = append(undo, func() error {
-		_, err := try(patience, "ip", "netns", "del", outside)
+		_, err := try(timeout, "ip", "netns", "del", outside)
 		return err
 	})
 	script := `set -e
@@ -137,7 +137,7 @@ ip link add e2e0 type veth peer name e2e1 netns chatd-e2e
 ip addr add 10.213.0.1/24 dev e2e0; ip -6 addr add fd00:213::1/64 dev e2e0 nodad; ip link set e2e0 up
 ip netns exec chatd-e2e sh -ec 'ip link set lo up
 ip addr add 10.213.0.2/24 dev e2e1; ip -6 addr add fd00:213::2/64 dev e2e1 nodad; ip link set e2e1 up'`
-	if _, err := try(patience, "sh", "-c", script); err != nil {
+	if _, err := try(timeout, "sh", "-c", script); err != nil {
 		return err
 	}
 	for _, address := range []string{outsideV4, outsideV6} {

@@ -1,0 +1,112 @@
+package background
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Began records the pid of nsenter and, for a foreground run whose standard input stays
+// open, the end to write to. The caller closes that file after the run.
+func (r *Run) Began(nsenter int, stdin *os.File) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.nsenter, r.stdin = nsenter, stdin
+}
+
+func (r *Run) pid() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.nsenter
+}
+
+// Within returns a context that ends with ctx, with cancel, or when the run is told to end.
+func (r *Run) Within(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
+	ctx, end := context.WithCancel(ctx)
+	forget := context.AfterFunc(r.ctx, end)
+	return ctx, func() { forget(); end() }
+}
+
+// Over is closed when the run has ended, and nothing of it is left.
+func (r *Run) Over() <-chan struct{} { return r.over }
+
+// IsOver reports whether Over is closed.
+func (r *Run) IsOver() bool {
+	select {
+	case <-r.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// because records the reason for the run's end, unless it has one.
+func (r *Run) because(by chat.EndedBy) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.by == "" && !r.IsOver() {
+		r.by = by
+	}
+}
+
+// EndedBy is the reason for the run's end; empty means its command, its timeout or a limit.
+func (r *Run) EndedBy() chat.EndedBy {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.by
+}
+
+// End ends the run as its timeout does: SIGTERM, its grace, then all of its leaf. It returns when
+// nothing of the run is left, or with an error when ctx ends; the run ends all the same.
+func (r *Run) End(ctx context.Context, by chat.EndedBy) error {
+	r.because(by)
+	r.end()
+	return r.awaitOver(ctx)
+}
+
+func (r *Run) awaitOver(ctx context.Context) error {
+	select {
+	case <-r.over:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("cannot wait for the end of run %s: %w",
+			chat.Quote(r.Info.ID), context.Cause(ctx))
+	}
+}
+
+// finish marks the run as over, with its end.
+func (r *Run) finish(e *End) {
+	r.end()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.IsOver() {
+		r.stdin, r.ended = nil, e
+		close(r.over)
+	}
+}
+
+// Because records why the runs of a chat are about to end.
+func (a *Runs) Because(id chat.ID, by chat.EndedBy) {
+	for _, r := range a.Of(id) {
+		r.because(by)
+	}
+}
+
+// EndForeground ends all foreground runs, because chatd ends, and returns how many there were.
+// Their callers get their results; background runs go on.
+func (a *Runs) EndForeground() (ended int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, runs := range a.all {
+		for _, r := range runs {
+			if !r.Info.Background && !r.IsOver() {
+				r.because(chat.EndedByStop)
+				r.end()
+				ended++
+			}
+		}
+	}
+	return ended
+}

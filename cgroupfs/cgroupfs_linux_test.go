@@ -1,0 +1,119 @@
+package cgroupfs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+func TestFlat(t *testing.T) {
+	text := "low 0\noom_kill 12\noom_kill_x 3\nbad x\nmax max\n"
+	for key, want := range map[string]uint64{
+		"oom_kill": 12, "none": 0, "low": 0, "max": 1<<64 - 1,
+	} {
+		if got, err := flat(text, key); got != want || err != nil {
+			t.Errorf("%s = %d, %v, want %d", key, got, err, want)
+		}
+	}
+	if _, err := flat(text, "bad"); err == nil {
+		t.Error("a word was read as a number")
+	}
+}
+
+// tree is a directory that looks like a cgroup with one below it.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestFiles: what is read and written is there already, and what is not says so in the word that
+// callers branch on.
+func TestFiles(t *testing.T) {
+	dir := tree(t, map[string]string{
+		"pids.max": "max\n", "cgroup.events": "populated 1\nfrozen 0\n",
+	})
+	if n, err := ReadNumber(dir, "pids.max"); err != nil || n != 1<<64-1 {
+		t.Errorf("pids.max: %d, %v", n, err)
+	}
+	if full, err := Populated(dir); err != nil || !full {
+		t.Errorf("populated: %v, %v", full, err)
+	}
+	if err := Write(dir, "pids.max", "20\n"); err != nil {
+		t.Error(err)
+	}
+	if n, err := ReadNumber(dir, "pids.max"); err != nil || n != 20 {
+		t.Errorf("written: %d, %v", n, err)
+	}
+	_, readErr := ReadFlat(dir, "none", "key")
+	_, pidsErr := Processes(dir)
+	for name, err := range map[string]error{
+		"read": readErr, "processes": pidsErr, "write": Write(dir, "none", "1"),
+	} {
+		if !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("%s: %v, want not found", name, err)
+		}
+	}
+	if err := WriteIfThere(dir, "none", "1"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file was made: %v", err)
+	}
+}
+
+// TestMembers: the processes of a cgroup are its own and those of all below it.
+func TestMembers(t *testing.T) {
+	dir := tree(t, map[string]string{
+		"cgroup.procs": "1\n2\n", "a/cgroup.procs": "", "a/b/cgroup.procs": "3\n",
+	})
+	if pids, err := Members(dir); err != nil || !slices.Equal(pids, []int{1, 2, 3}) {
+		t.Errorf("members: %v, %v", pids, err)
+	}
+	if pids, err := Processes(dir); err != nil || !slices.Equal(pids, []int{1, 2}) {
+		t.Errorf("its own: %v, %v", pids, err)
+	}
+	bad := tree(t, map[string]string{"cgroup.procs": "1\nx\n"})
+	if pids, err := Members(bad); err == nil {
+		t.Errorf("a word is a process: %v", pids)
+	}
+}
+
+// TestDirectories: a tree is made and removed again and again, and nothing but directories is.
+func TestDirectories(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a")
+	for range 2 {
+		for _, d := range []string{dir, filepath.Join(dir, "b"), filepath.Join(dir, "b", "c")} {
+			if err := errors.Join(Make(d), Make(d)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(RemoveTree(dir), RemoveTree(dir), Remove(dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full := tree(t, map[string]string{"file": ""})
+	if err := Remove(full); err == nil {
+		t.Error("a directory with a file was removed")
+	}
+}
+
+// TestKillWithoutTree: there being nothing to kill is no error.
+func TestKillWithoutTree(t *testing.T) {
+	if err := Kill(t.Context(), filepath.Join(t.TempDir(), "none"), nil, nil); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,64 @@
+package cgroupfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Populated tells whether a process is in dir or below.
+func Populated(dir string) (bool, error) {
+	v, err := ReadFlat(dir, "cgroup.events", "populated")
+	return v != 0, err
+}
+
+// Members lists the pids in dir and below; a cgroup that goes away meanwhile has none.
+func Members(dir string) ([]int, error) {
+	pids, err := Processes(dir)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot list a cgroup: %w", err)
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		more, err := Members(filepath.Join(dir, e.Name()))
+		if err != nil && !errors.Is(err, chat.ErrNotFound) {
+			return nil, err
+		}
+		pids = append(pids, more...)
+	}
+	return pids, nil
+}
+
+// Processes reads cgroup.procs of dir itself.
+func Processes(dir string) ([]int, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if errors.Is(err, unix.ENODEV) {
+		err = errors.Join(chat.ErrNotFound, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the processes of a cgroup: %w", NotFound(err))
+	}
+	var pids []int
+	for s := range strings.FieldsSeq(string(b)) {
+		pid, err := strconv.Atoi(s)
+		if err != nil {
+			return nil, fmt.Errorf("cannot list the processes of %s: %w", dir, err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids, nil
+}

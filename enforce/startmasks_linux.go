@@ -1,0 +1,69 @@
+package enforce
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/masks"
+	"github.com/chatd/chatd/orders"
+	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/walls"
+)
+
+// makeMasks creates and opens the two files that masks are copies of.
+func makeMasks(dir string) (masks.Sources, error) {
+	if err := orders.MakeMasks(dir); err != nil {
+		return masks.Sources{}, err
+	}
+	return masks.OpenSources(path.Join(dir, orders.ClosedDirectory), path.Join(dir, orders.ClosedFile))
+}
+
+// startMasks returns the inodes of the masks that bubblewrap mounts. They lie in [orders.StartMasks],
+// which chatd may not have created. It is called outside any session.
+func startMasks(dir string) (all []sys.Inode) {
+	for _, name := range []string{orders.ClosedDirectory, orders.ClosedFile} {
+		var st unix.Statx_t
+		name := path.Join(path.Dir(dir), orders.StartMasks, name)
+		if unix.Statx(unix.AT_FDCWD, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st) == nil {
+			all = append(all, sys.InodeOf(&st))
+		}
+	}
+	return all
+}
+
+// isStartMask reports whether a mount of a starting session is one of bubblewrap's masks. No chat
+// can mount those files: they belong to root, and a chat has no capability.
+func (s *session) isStartMask(root int, l sys.Mount) bool {
+	if name := path.Base(l.Root); name != orders.ClosedDirectory && name != orders.ClosedFile {
+		return false
+	}
+	fd, err := sys.OpenBeneath(root, strings.TrimPrefix(l.Path, "/"), unix.O_PATH)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	st, err := sys.StatFD(fd)
+	return err == nil && st.Mnt_id == uint64(l.ID) && slices.Contains(s.startMasks, sys.InodeOf(&st))
+}
+
+// adopt is a mount that nobody has noted as a cover. A mask of bubblewrap's is the cover of
+// its place if it is as the cover would be: then it stays. Any other goes: what could not be
+// taken away, what an earlier worker did not come to note, and a mask of what is open now.
+func (s *session) adopt(l sys.Mount, wants []walls.Place, exceptions bool) masks.Mount {
+	c := masks.Mount{Place: walls.Place{Path: l.Path}, ID: uint64(l.ID)}
+	if !slices.Contains(s.startMaskIDs, l.ID) {
+		return c
+	}
+	c.Dir = path.Base(l.Root) == orders.ClosedDirectory
+	i := slices.IndexFunc(wants, func(w walls.Place) bool { return w.Path == l.Path })
+	roomy := c.Dir && (exceptions || slices.ContainsFunc(wants, func(w walls.Place) bool { return w.Path != l.Path && chat.Within(w.Path, l.Path) }))
+	if i >= 0 && wants[i].Class == filerules.Closed && wants[i].Dir == c.Dir && !roomy {
+		c.Place = wants[i]
+	}
+	return c
+}

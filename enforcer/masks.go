@@ -1,0 +1,90 @@
+package enforcer
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/orders"
+	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/trees"
+)
+
+// masksDir holds the empty file and directory that bubblewrap mounts as masks. Chats may pass
+// through it: bubblewrap runs as the chat.
+func (c *Client) masksDir() string {
+	return filepath.Join(filepath.Dir(c.opt.Dir), orders.StartMasks)
+}
+
+// MakeMasks makes the sources of masks, beside the enforcer's directory.
+func (c *Client) MakeMasks() error {
+	if err := trees.MakeRoot(c.masksDir(), 0o711); err != nil {
+		return err
+	}
+	return orders.MakeMasks(c.masksDir())
+}
+
+// Masks returns the mounts by which bubblewrap masks those closed paths that exist now, in a
+// session of view v. The enforcer takes them over before any code of the chat runs. Neither depends
+// on the other.
+//
+// A mask never covers another mount, which the enforcer would have to look into. It is mounted
+// only where nobody can swap a name before bubblewrap gets there: in the home of a sleeping chat,
+// and in trees that no session can write to.
+func (c *Client) Masks(v shims.View, closed []string) (all []chat.Exposed) {
+	if len(closed) == 0 {
+		return nil
+	}
+	mounts := v.Mounts()
+	for _, p := range closed {
+		covers := func(mount chat.Mount) bool { return chat.Within(mount.Target, p) }
+		if slices.ContainsFunc(mounts, covers) {
+			continue
+		}
+		base, rel := "/", strings.TrimPrefix(v.HostPath(p), "/")
+		if chat.Within(p, v.Home) {
+			base, rel = v.Home, strings.TrimPrefix(p, v.Home+"/")
+		}
+		dir, ok := maskable(base, rel)
+		if !ok {
+			continue
+		}
+		mask := chat.Exposed{Target: p, Mode: chat.ReadOnly, File: !dir, By: "file rules"}
+		mask.Source = filepath.Join(c.masksDir(), orders.ClosedFile)
+		if dir {
+			mask.Source = filepath.Join(c.masksDir(), orders.ClosedDirectory)
+		}
+		all = append(all, mask)
+	}
+	return all
+}
+
+// maskable reports whether rel below base is a directory or a regular file, reached by no link.
+func maskable(base, rel string) (dir, ok bool) {
+	if rel == "" {
+		return false, false
+	}
+	at, err := unix.Open(base, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, false
+	}
+	defer unix.Close(at)
+	fd, err := sys.Openat2(at, rel, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return false, false
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return false, false
+	}
+	kind := st.Mode & unix.S_IFMT
+	return kind == unix.S_IFDIR, kind == unix.S_IFDIR || kind == unix.S_IFREG
+}

@@ -1,0 +1,88 @@
+package filecall
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestSlots: a chat has toolsAtOnce calls, one more waits for the end of one, and another chat
+// does not wait.
+func TestSlots(t *testing.T) {
+	var calls Calls
+	begin := func(id chat.ID) (done func()) {
+		_, done, err := calls.Begin(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done
+	}
+	var all []func()
+	for range toolsAtOnce {
+		all = append(all, begin("a"))
+	}
+	begin("b")()
+	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, _, err := calls.Begin(short, "a"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("one call too many: %v", err)
+	}
+	all[0]()
+	all[0] = begin("a")
+	if !calls.UnderWay("a") || calls.UnderWay("b") {
+		t.Error("a has calls under way, b has none")
+	}
+	for _, done := range all {
+		done()
+	}
+	if calls.UnderWay("a") || len(calls.chats) != 0 {
+		t.Errorf("calls are left: %v", calls.chats)
+	}
+}
+
+// TestCut: a reap cancels the running and waiting calls of its chat, and no other.
+func TestCut(t *testing.T) {
+	var calls Calls
+	ctx, done, err := calls.Begin(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	other, otherDone, err := calls.Begin(t.Context(), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer otherDone()
+	for range toolsAtOnce - 1 {
+		_, done, err := calls.Begin(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+	}
+	waited := make(chan error)
+	go func() {
+		_, _, err := calls.Begin(context.Background(), "a")
+		waited <- err
+	}()
+	for calls.count("a") != toolsAtOnce+1 {
+		time.Sleep(time.Millisecond)
+	}
+	calls.Cut("a")
+	if err := <-waited; !errors.Is(err, chat.ErrWrongPhase) {
+		t.Errorf("the call that waited: %v", err)
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, chat.ErrWrongPhase) || other.Err() != nil {
+		t.Errorf("the call of a: %v, of b: %v", cause, other.Err())
+	}
+	calls.Cut("c") // which has none
+}
+
+func (f *Calls) count(id chat.ID) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.chats[id].cuts)
+}

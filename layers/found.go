@@ -1,0 +1,110 @@
+package layers
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Found are the results of one probe, at most one for each layer.
+type Found struct {
+	layers map[chat.LayerName]chat.Layer
+	// network is the layer network in a session of each kind of network.
+	network map[chat.Network]chat.Layer
+}
+
+// Merge makes one result of each layer: outside are those of tries outside of a session, inside
+// those of a session of each kind of network. Of two results for one layer the worse counts. The
+// layer network is the worst of the kinds that are used; what was tried of it outside holds for
+// sessions in the host's network.
+func Merge(outside []chat.Layer, inside map[chat.Network][]chat.Layer, used []chat.Network) Found {
+	f := Found{layers: map[chat.LayerName]chat.Layer{}, network: map[chat.Network]chat.Layer{}}
+	for _, l := range outside {
+		f.keep(l)
+	}
+	host := f.layers[chat.LayerNetwork]
+	delete(f.layers, chat.LayerNetwork)
+	for _, kind := range slices.Sorted(maps.Keys(inside)) {
+		for _, l := range inside[kind] {
+			switch {
+			case l.Name != chat.LayerNetwork:
+				f.keep(l)
+			case kind == chat.NetworkShared:
+				f.network[kind] = worse(host, l)
+			default:
+				f.network[kind] = l
+			}
+		}
+	}
+	f.keep(f.worstNetwork(used))
+	return f
+}
+
+// keep stores a result for a layer, if none is stored that is worse.
+func (f Found) keep(l chat.Layer) {
+	if old, ok := f.layers[l.Name]; ok {
+		l = worse(old, l)
+	}
+	f.layers[l.Name] = l
+}
+
+// worstNetwork returns the worst result of the kinds of network that are used.
+func (f Found) worstNetwork(used []chat.Network) chat.Layer {
+	worst := chat.Layer{Name: chat.LayerNetwork, State: chat.LayerOn, At: time.Now()}
+	for _, kind := range used {
+		if l, ok := f.network[kind]; ok {
+			worst = worse(worst, l)
+		}
+	}
+	return worst
+}
+
+// states are from the worst to the best.
+var states = []chat.LayerState{chat.LayerOff, chat.LayerUnknown, chat.LayerWeaker, chat.LayerOn}
+
+// worse returns the weaker of two results for one layer; of equals the first, with
+// both mechanisms named.
+func worse(a, b chat.Layer) chat.Layer {
+	if slices.Index(states, b.State) < slices.Index(states, a.State) {
+		a, b = b, a
+	}
+	if a.State == b.State && b.By != "" && !strings.Contains(a.By, b.By) {
+		a.By = strings.TrimPrefix(a.By+", "+b.By, ", ")
+		a.Probe = strings.TrimPrefix(a.Probe+"; "+b.Probe, "; ")
+	}
+	return a
+}
+
+// WithRun merges what a session's first command found with what a run in the session found: one
+// result for each layer, the worse if both have one. Their walls may differ: chatd.service's own
+// filters and limits hold for runs, which chatd starts.
+func WithRun(session, run []chat.Layer) []chat.Layer {
+	merged := slices.Clone(session)
+	for _, l := range run {
+		if l.State != chat.LayerOn {
+			l.Probe = "in a run: " + l.Probe
+		}
+		i := slices.IndexFunc(merged, func(had chat.Layer) bool { return had.Name == l.Name })
+		if i < 0 {
+			merged = append(merged, l)
+			continue
+		}
+		merged[i] = worse(merged[i], l)
+	}
+	return merged
+}
+
+// NotePAM names pam_namespace, which mounted the directories of the layer tmp. chatd-shim enter
+// checks them before a session begins, and starts none without them.
+func (f Found) NotePAM() {
+	if l := f.layers[chat.LayerTmp]; stands(l) {
+		l.By = "pam_namespace, " + l.By
+		f.layers[l.Name] = l
+	}
+}
+
+// stands reports whether the layer is in force, if only in a weaker form.
+func stands(l chat.Layer) bool { return l.State == chat.LayerOn || l.State == chat.LayerWeaker }

@@ -1,0 +1,93 @@
+package layers
+
+import (
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// layer is a result in short.
+func layer(name chat.LayerName, state chat.LayerState, by string) chat.Layer {
+	return chat.Layer{Name: name, State: state, By: by, Probe: by + " was tried"}
+}
+
+// TestMerge: of two results for one layer the worse counts, and the network's is that of the kinds
+// that profiles use.
+func TestMerge(t *testing.T) {
+	none, shared := chat.NetworkNone, chat.NetworkShared
+	outside := []chat.Layer{layer(chat.LayerNetwork, chat.LayerOff, "rules"),
+		layer(chat.LayerMemory, chat.LayerOn, "v2")}
+	inside := map[chat.Network][]chat.Layer{
+		none: {layer(chat.LayerNetwork, chat.LayerOn, "namespace"),
+			layer(chat.LayerView, chat.LayerOn, "bwrap")},
+		shared: {layer(chat.LayerNetwork, chat.LayerOn, "scope"),
+			layer(chat.LayerView, chat.LayerWeaker, "bwrap")},
+	}
+	for _, c := range []struct {
+		used []chat.Network
+		want chat.LayerState
+	}{
+		{nil, chat.LayerOn}, {[]chat.Network{none}, chat.LayerOn},
+		{[]chat.Network{shared}, chat.LayerOff},
+		{[]chat.Network{shared, none, none}, chat.LayerOff},
+	} {
+		f := Merge(outside, inside, c.used)
+		if got := f.layers[chat.LayerNetwork]; got.State != c.want {
+			t.Errorf("network of %v: %+v, want %s", c.used, got, c.want)
+		}
+		if f.layers[chat.LayerView].State != chat.LayerWeaker ||
+			f.layers[chat.LayerMemory].By != "v2" {
+			t.Errorf("%+v", f.layers)
+		}
+		if f.network[none].State != chat.LayerOn || f.network[shared].State != chat.LayerOff {
+			t.Errorf("%+v", f.network)
+		}
+	}
+}
+
+// TestWithRun: what a run lacks counts, and says where it was found.
+func TestWithRun(t *testing.T) {
+	session := []chat.Layer{layer(chat.LayerSeccomp, chat.LayerOn, "filter"),
+		layer(chat.LayerProc, chat.LayerOn, "a"), layer(chat.LayerView, chat.LayerOff, "bwrap")}
+	run := []chat.Layer{layer(chat.LayerSeccomp, chat.LayerOff, "filter"),
+		layer(chat.LayerProc, chat.LayerOn, "b"), layer(chat.LayerView, chat.LayerOn, "bwrap"),
+		layer(chat.LayerPath, chat.LayerOn, "shims")}
+	want := []chat.Layer{
+		{Name: chat.LayerSeccomp, State: chat.LayerOff, By: "filter",
+			Probe: "in a run: filter was tried"},
+		{Name: chat.LayerProc, State: chat.LayerOn, By: "a, b", Probe: "a was tried; b was tried"},
+		layer(chat.LayerView, chat.LayerOff, "bwrap"), layer(chat.LayerPath, chat.LayerOn, "shims"),
+	}
+	got := WithRun(session, run)
+	if len(got) != len(want) {
+		t.Fatalf("%+v", got)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("%+v, want %+v", got[i], want[i])
+		}
+	}
+	if session[0].State != chat.LayerOn {
+		t.Error("the session's own results were changed")
+	}
+}
+
+// TestNotes: what is noted of a layer is noted only where it is in force.
+func TestNotes(t *testing.T) {
+	for state, want := range map[chat.LayerState]string{
+		chat.LayerOn: "pam_namespace, bind", chat.LayerWeaker: "pam_namespace, bind",
+		chat.LayerOff: "bind", chat.LayerUnknown: "bind",
+	} {
+		f := of([]chat.Layer{layer(chat.LayerTmp, state, "bind"),
+			layer(chat.LayerProc, state, "pidns")})
+		f.NotePAM()
+		f.NoteProc(1879113728)
+		if got := f.layers[chat.LayerTmp].By; got != want {
+			t.Errorf("%s: %q", state, got)
+		}
+		noted := f.layers[chat.LayerProc].Probe != "pidns was tried"
+		if noted != (want != "bind") || f.layers[chat.LayerProc].State != state {
+			t.Errorf("%s: %+v", state, f.layers[chat.LayerProc])
+		}
+	}
+}

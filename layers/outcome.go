@@ -1,0 +1,86 @@
+package layers
+
+import (
+	"fmt"
+	"os/exec"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Account is the layer account after a try with the named backend, which ended with err. other
+// says that there was no room for an account, and that one that is there could be found.
+func Account(backend string, err error, other bool) chat.Layer {
+	l := chat.Layer{Name: chat.LayerAccount, State: chat.LayerOn, By: backend, At: time.Now(),
+		Probe: "an account was made, found by name and number through NSS, and removed"}
+	switch {
+	case other:
+		l.Probe = "there is no room for another account; one that is there was found by name and " +
+			"number through NSS"
+	case err != nil:
+		return Failed(l, err, "apt-get install libnss-systemd, and see that passwd and group in "+
+			"/etc/nsswitch.conf name systemd")
+	}
+	return l
+}
+
+// Home is the layer home after a try that ended with err. other says that there was no room for a
+// home, and that one that is there keeps other uids out.
+func Home(err error, other bool) chat.Layer {
+	l := chat.Layer{Name: chat.LayerHome, State: chat.LayerOn, At: time.Now(),
+		By:    "mode 0700 below a root-owned 0711 directory",
+		Probe: "another uid could neither list a home, nor enter it, nor list the homes"}
+	switch {
+	case other:
+		l.Probe = "there is no room for another home; another uid could neither list one that is " +
+			"there, nor enter it, nor list the homes"
+	case err != nil:
+		return Failed(l, err, "homes must lie on a file system with owners and modes")
+	}
+	return l
+}
+
+// Sockets is the layer sockets after a try in a session, which found what it says or ended with
+// err.
+func Sockets(found string, err error) chat.Layer {
+	l := chat.Layer{Name: chat.LayerSockets, State: chat.LayerOn, At: time.Now(),
+		By: "sock_diag, /proc/locks", Probe: found}
+	if err != nil {
+		l.By = ""
+		return Failed(l, err, "use a kernel with CONFIG_INET_DIAG, CONFIG_INET_UDP_DIAG and "+
+			"CONFIG_UNIX_DIAG, whose modules may be loaded")
+	}
+	return l
+}
+
+// NoPackets are the layers of packet rules on a host without the programs for them, as err says.
+func NoPackets(err error) (off []chat.Layer) {
+	for _, name := range []chat.LayerName{chat.LayerEgress, chat.LayerNetwork} {
+		off = append(off, chat.Layer{Name: name, State: chat.LayerOff, At: time.Now(),
+			Probe: err.Error(), Fix: "apt-get install iptables nftables"})
+	}
+	return off
+}
+
+// NoSession are the layers of a session where none came up, as err says.
+func NoSession(err error) (failed []chat.Layer) {
+	for _, name := range []chat.LayerName{chat.LayerTmp, chat.LayerProc, chat.LayerView,
+		chat.LayerLandlock, chat.LayerSeccomp, chat.LayerPrivileges, chat.LayerPath,
+		chat.LayerNetwork, chat.LayerSockets} {
+		l := chat.Layer{Name: name, At: time.Now()}
+		failed = append(failed, Failed(l, fmt.Errorf("no session came up: %w", err), fixSession()))
+	}
+	return failed
+}
+
+// fixSession guesses why no session comes up, and returns a fix.
+func fixSession() string {
+	for _, tool := range []string{"bwrap", "tmux", "nsenter"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return "apt-get install bubblewrap tmux util-linux"
+		}
+	}
+	return "bubblewrap must be able to make user namespaces: see user.max_user_namespaces, " +
+		"kernel.unprivileged_userns_clone and, on Ubuntu, " +
+		"kernel.apparmor_restrict_unprivileged_userns"
+}

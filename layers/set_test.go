@@ -1,0 +1,168 @@
+package layers
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// probed is a probe that found every layer on but some.
+func probed(but ...chat.Layer) Found {
+	f := of(nil)
+	for _, name := range chat.LayerNames() {
+		f.keep(layer(name, chat.LayerOn, "a wall"))
+	}
+	for _, l := range but {
+		f.layers[l.Name] = l
+	}
+	return f
+}
+
+var (
+	noView = chat.Layer{Name: chat.LayerView, State: chat.LayerOff,
+		Probe: "it is open", Fix: "close it"}
+	unknown = chat.Layer{Name: chat.LayerView, State: chat.LayerUnknown,
+		Probe: "no room", Fix: "wait"}
+	viewOnly = []chat.LayerName{chat.LayerView}
+)
+
+// TestAwait: nothing begins before a probe has found every required layer in force; what fails
+// later changes nothing.
+func TestAwait(t *testing.T) {
+	for name, c := range map[string]struct {
+		opt        Options
+		found      Found
+		unprepared error
+		want       error
+		says       string
+	}{
+		"all on": {found: probed()},
+		"missing": {found: probed(noView), want: chat.ErrUnsupported,
+			says: "missing: view: see chatd doctor"},
+		"excused":  {opt: Options{AllowMissing: viewOnly}, found: probed(noView)},
+		"left out": {opt: Options{Without: viewOnly}, found: probed(noView)},
+		"unknown": {found: probed(unknown), want: chat.ErrBusy,
+			says: "view (no room; wait)"},
+		"unknown, excused": {opt: Options{AllowMissing: viewOnly}, found: probed(unknown)},
+		"no directories": {found: probed(), unprepared: unix.ENOSPC, want: chat.ErrBusy,
+			says: OwnDirectories},
+		"nothing was tried": {found: Untried(unix.ENOSPC), want: chat.ErrBusy, says: "home"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := New(c.opt)
+			s.SetPrepared(c.unprepared)
+			s.Put(c.found)
+			s.Settle()
+			err := s.Await(t.Context())
+			if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+				t.Fatalf("%v, want %v", err, c.want)
+			}
+			if err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%q is not in: %v", c.says, err)
+			}
+			if s.Fit() != (err == nil) {
+				t.Error("fit and Await disagree")
+			}
+			s.SetPrepared(nil)
+			s.Put(probed())
+			s.Put(probed(noView))
+			s.SetPrepared(unix.EROFS)
+			s.Put(probed())
+			if err := s.Await(t.Context()); err != nil || !s.Fit() {
+				t.Errorf("after one good probe: %v", err)
+			}
+		})
+	}
+}
+
+// TestAwaitFirst: before the first probe a caller waits, and is told that it is too early.
+func TestAwaitFirst(t *testing.T) {
+	s := New(Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Await(ctx); !errors.Is(err, chat.ErrBusy) || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if s.Settled() || s.Fit() || len(s.Missing()) > 0 {
+		t.Error("a layer that was not tried counts")
+	}
+	err := s.Await(t.Context())
+	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "just started") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestRequire: a host that lacks a layer is refused with the fix, unless config excuses it.
+func TestRequire(t *testing.T) {
+	s := New(Options{})
+	s.Put(probed(noView))
+	err := s.Require()
+	if !errors.Is(err, chat.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "view: it is open\n    fix: close it") {
+		t.Errorf("%v", err)
+	}
+	if got := s.Missing(); !slices.Equal(got, viewOnly) {
+		t.Errorf("%v", got)
+	}
+	s = New(Options{AllowMissing: viewOnly})
+	s.Put(probed(noView))
+	if err := s.Require(); err != nil || len(s.Missing()) > 0 {
+		t.Errorf("excused: %v", err)
+	}
+}
+
+// TestExcuse: only what config allows is excused, and nothing new after the first probe.
+func TestExcuse(t *testing.T) {
+	s := New(Options{
+		AllowMissing: []chat.LayerName{chat.LayerLandlock, chat.LayerSeccomp, chat.LayerHome},
+		Without:      []chat.LayerName{chat.LayerSeccomp},
+	})
+	if got := s.Excusable(); !slices.Equal(got, []chat.LayerName{chat.LayerLandlock}) {
+		t.Errorf("%v", got)
+	}
+	s.Excuse(chat.LayerView)
+	s.Excuse(chat.LayerLandlock)
+	want := []chat.LayerName{chat.LayerSeccomp, chat.LayerLandlock}
+	if got := s.LeftOut(); !slices.Equal(got, want) || s.Without(chat.LayerView) {
+		t.Errorf("%v", got)
+	}
+	s.Unexcuse(chat.LayerLandlock)
+	if s.Without(chat.LayerLandlock) || !s.Without(chat.LayerSeccomp) {
+		t.Errorf("%v", s.LeftOut())
+	}
+	s.Settle()
+	if got := s.Excusable(); got != nil {
+		t.Errorf("after the first probe: %v", got)
+	}
+}
+
+// TestOf: sessions of a kind of network have its layer; the rest is the host's, outermost first.
+func TestOf(t *testing.T) {
+	s := New(Options{})
+	s.Put(Merge([]chat.Layer{layer(chat.LayerProc, chat.LayerOn, "pidns"),
+		layer(chat.LayerHome, chat.LayerOn, "mode"),
+		layer(chat.LayerNetwork, chat.LayerOn, "rules")},
+		map[chat.Network][]chat.Layer{
+			chat.NetworkNone:   {layer(chat.LayerNetwork, chat.LayerOff, "namespace")},
+			chat.NetworkShared: {layer(chat.LayerNetwork, chat.LayerOn, "scope")},
+		}, []chat.Network{chat.NetworkNone}))
+	for kind, want := range map[chat.Network]chat.LayerState{
+		chat.NetworkNone: chat.LayerOff, chat.NetworkShared: chat.LayerOn,
+	} {
+		got := s.Of(kind)
+		if len(got) != 3 || got[0].Name != chat.LayerHome || got[1].State != want ||
+			got[2].Name != chat.LayerProc {
+			t.Errorf("%s: %+v", kind, got)
+		}
+	}
+	if s.Host()[1].State != chat.LayerOff || s.Stands(chat.LayerNetwork) ||
+		!s.Stands(chat.LayerProc) {
+		t.Errorf("%+v", s.Host())
+	}
+}

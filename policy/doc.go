@@ -1,0 +1,40 @@
+// Package policy holds the policy in force: the file rules of the profiles, and the keys that a
+// reload may change beside them. It puts the rules in force in sessions, and says of a refusal
+// which rule caused it.
+//
+// # Theory of operation
+//
+// An [InForce] has the rules and keys of now, each replaced as a whole. A reload takes two steps,
+// so that an error changes nothing: [InForce.Check] refuses what no enforcer could enforce,
+// [InForce.Set] puts the rest in force for what begins from then on. Sessions that go on get the
+// new rules one by one, by [InForce.Apply].
+//
+// The rules come into a session in three ways, none of which depends on another:
+//
+//	Landlock      grants nothing at paths that are closed as a whole (package shims)
+//	bubblewrap    masks those of them that exist when the session begins: [InForce.Masks]
+//	enforcer      mounts masks and answers fanotify(7): [InForce.Barrier], [InForce.Apply]
+//
+// [InForce.Began] and [InForce.Drop] tell the life of a session: between them an enforcer that
+// ends is started again if the chat's rules need one, and its refusals and those of the shims go
+// to the audit log.
+//
+// Runs and file tools are checked against the rules before they start ([InForce.CheckRun],
+// [InForce.Admit]). The kernel answers EACCES, EPERM or EROFS later and names no rule; mostly there
+// is none, but a mode, an owner or a mount. [InForce.NameRule], [InForce.RuleBehind] and
+// [InForce.Explain] find out whether it was a rule.
+//
+// Package verdict has the answers of the rules, package enforcer the orders to chatd-enforce. The
+// caller knows the chats and their sessions, ends a session whose rules cannot be applied, and
+// writes the audit log.
+//
+// # Runs as
+//
+// root, in chatd-root.
+//
+// # What it does not stop
+//
+// Processes of a session between the end of its rules and the end of the session: the caller ends
+// it. A chat can suppress what its shims report, or forge it; the lines are bounded, and marked as
+// the chat's word. A denial by the kernel whose rule the enforcer cannot find stays without one.
+package policy

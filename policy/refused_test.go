@@ -1,0 +1,118 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/enforcer"
+	"github.com/chatd/chatd/orders"
+)
+
+// TestRefusedFile: a line about a refused open has the rule that closes the file, by the name that
+// the enforcer knows.
+func TestRefusedFile(t *testing.T) {
+	w := newWorld(t, denySecret)
+	secret := w.chat.Home + "/secret"
+	line := w.refused(t.Context())
+	for _, tt := range []struct {
+		path, by string
+		want     []string
+	}{
+		{secret, secret, []string{"open", "secret", "place:\"rules:", "by:the kernel", "times:3"}},
+		{w.chat.Home + "/new", secret, []string{"name:", "secret", "place:"}},
+		{w.chat.Home + "/new", "", []string{"rule:one about a name that it had"}},
+		{"", "", []string{"more:3"}},
+	} {
+		w.lines = nil
+		line(enforcer.Refused{Chat: w.chat.ID, Path: tt.path, By: tt.by, Times: 3})
+		if len(w.lines) != 1 || !w.audited(tt.want...) {
+			t.Errorf("%q by %q is audited as %q, want %q", tt.path, tt.by, w.lines, tt.want)
+		}
+	}
+	w.lines = nil
+	line(enforcer.Refused{Chat: "ffeeddccbbaa0099", Path: secret, By: secret, Times: 1})
+	if w.lines != nil {
+		t.Errorf("a chat that was reaped is audited: %q", w.lines)
+	}
+}
+
+// TestDropAudits: the refusals of a session that ends are audited before it is forgotten.
+func TestDropAudits(t *testing.T) {
+	w := newWorld(t, denySecret)
+	secret := []byte(w.chat.Home + "/secret")
+	w.answer = func(o orders.Order) orders.Answer {
+		if o.Verb != orders.Refused {
+			return orders.Answer{}
+		}
+		return orders.Answer{Refused: []orders.Refusals{{
+			Chat: w.chat.ID, Files: []orders.RefusedFile{{Path: secret, By: secret, Times: 2}},
+		}}}
+	}
+	w.listen()
+	w.Began(w.chat.ID, "/none")()
+	must(t, w.Drop(t.Context(), w.chat.ID))
+	if !w.audited(string(w.chat.ID), "open", "times:2") {
+		t.Errorf("audited is %q", w.lines)
+	}
+}
+
+// TestHear: what the shims report is audited as the chat's word, what is no report as unreadable,
+// and no more than a burst of it; when it stops, Close returns.
+func TestHear(t *testing.T) {
+	w := newWorld(t, denySecret)
+	fifo := filepath.Join(t.TempDir(), "denials")
+	must(t, unix.Mkfifo(fifo, 0o600))
+	stop := w.Began(w.chat.ID, fifo)
+	f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+	must(t, err)
+	defer f.Close()
+	_, err = fmt.Fprintln(f, `{"program":"rm","argv":"rm -rf /","rule":"no rm"}`)
+	must(t, err)
+	for i := range 3 * heardBurst {
+		_, err = fmt.Fprintf(f, "line %d\n", i)
+		must(t, err)
+	}
+	until(t, "a report is audited", func() bool {
+		return w.audited(string(w.chat.ID), "shim", "the chat's word", `argv:"rm -rf /"`, "no rm")
+	})
+	last := fmt.Sprintf("line %d\"", heardBurst-2)
+	until(t, "a burst is audited", func() bool { return w.audited("unreadable", last) })
+	stop()
+	w.Close()
+	if n := len(w.lines); n < heardBurst || n > heardBurst+2 {
+		t.Errorf("%d lines are audited, want about %d", n, heardBurst)
+	}
+}
+
+// TestHearStops: shims that are silent keep nothing from ending.
+func TestHearStops(t *testing.T) {
+	w := newWorld(t, denySecret)
+	fifo := filepath.Join(t.TempDir(), "denials")
+	must(t, unix.Mkfifo(fifo, 0o600))
+	w.Began(w.chat.ID, fifo)()
+	w.Close()
+	if w.lines != nil {
+		t.Errorf("audited is %q", w.lines)
+	}
+}
+
+// TestAuditKeepsTheCaller: who ends a session is in the context of the lines about it.
+func TestAuditKeepsTheCaller(t *testing.T) {
+	w := newWorld(t, denySecret)
+	type key struct{}
+	var got any
+	w.opt.Audit = func(ctx context.Context, _ chat.ID, _ string, _ map[string]string) {
+		got = ctx.Value(key{})
+	}
+	ctx := context.WithValue(t.Context(), key{}, "ada")
+	w.refused(ctx)(enforcer.Refused{Chat: w.chat.ID, Times: 1})
+	if got != "ada" {
+		t.Errorf("the context of the line has %v", got)
+	}
+}

@@ -1,0 +1,142 @@
+package printer
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// wordWidth is how much of an external id or of the labels a table shows; --json has all.
+const wordWidth = 32
+
+// Chats is a line for each chat, with a column for disk if any was counted.
+func Chats(w io.Writer, chats []chat.Chat, disk map[chat.ID]uint64, now time.Time) error {
+	head := []string{
+		"ID", "USER", "UID", "PROFILE", "AWAKE", "AGE", "IDLE", "MEMORY", "PIDS", "LAYERS", "OWNER",
+		"EXTERNAL-ID", "LABELS",
+	}
+	if len(disk) > 0 {
+		head = append(head, "DISK")
+	}
+	rows := [][]string{head}
+	for _, ch := range chats {
+		row := chatRow(ch, now)
+		if len(disk) > 0 {
+			row = append(row, size(disk[ch.ID]))
+		}
+		rows = append(rows, row)
+	}
+	return table(w, rows)
+}
+
+func chatRow(ch chat.Chat, now time.Time) []string {
+	memory, pids := "-", "-"
+	if ch.Usage != nil {
+		memory, pids = size(ch.Usage.MemoryBytes), fmt.Sprint(ch.Usage.Pids)
+	}
+	return []string{
+		string(ch.ID), ch.User, fmt.Sprint(ch.UID), ch.Profile, awakeWord(ch),
+		age(now.Sub(ch.CreatedAt)), age(now.Sub(ch.UsedAt)), memory, pids, weakLayers(ch.Layers),
+		ch.Owner, cut(ch.ExternalID, wordWidth), dash(cut(labelWords(ch.Labels), wordWidth)),
+	}
+}
+
+// labelWords are labels as --label takes them.
+func labelWords(labels map[string]string) string {
+	var words []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		words = append(words, key+"="+labels[key])
+	}
+	return strings.Join(words, ",")
+}
+
+// awakeWord is yes or no, or the phase of a chat that is not ready.
+func awakeWord(ch chat.Chat) string {
+	switch {
+	case ch.Phase != chat.Ready:
+		return string(ch.Phase)
+	case ch.Awake:
+		return "yes"
+	}
+	return "no"
+}
+
+// Chat is everything about one chat.
+func Chat(w io.Writer, ch chat.Chat, now time.Time) error {
+	rows := [][]string{
+		{"id", string(ch.ID)},
+		{"user", ch.User},
+		{"uid", fmt.Sprint(ch.UID)},
+		{"external id", ch.ExternalID},
+		{"owner", ch.Owner},
+		{"agent", ch.Agent},
+		{"profile", ch.Profile},
+		{"file rules", dash(ch.FileRules)},
+		{"phase", string(ch.Phase)},
+		{"awake", awakeWord(ch)},
+		{"home", ch.Home},
+		{"created", age(now.Sub(ch.CreatedAt)) + " ago"},
+		{"used", age(now.Sub(ch.UsedAt)) + " ago"},
+		{"limits", limitWords(ch.Limits)},
+	}
+	if u := ch.Usage; u != nil {
+		rows = append(rows, []string{"usage", usageWords(*u)})
+	}
+	for _, k := range slices.Sorted(maps.Keys(ch.Labels)) {
+		rows = append(rows, []string{"label", k + "=" + ch.Labels[k]})
+	}
+	if err := table(w, rows); err != nil || len(ch.Layers) == 0 {
+		return err
+	}
+	if err := write(w, "\n"); err != nil {
+		return err
+	}
+	return layers(w, ch.Layers)
+}
+
+func usageWords(u chat.Usage) string {
+	return fmt.Sprintf("memory %s (peak %s), pids %d, cpu %s; "+
+		"killed for memory %d, forks refused %d, throttled %d",
+		size(u.MemoryBytes), size(u.MemoryPeak), u.Pids, u.CPU, u.OOMKills, u.PidsRefused,
+		u.Throttled)
+}
+
+// limitWords lists the limits by their keys in the config. One that may be left out of JSON is
+// left out where it is 0: it bounds nothing then.
+func limitWords(l chat.Limits) string {
+	var words []string
+	all := reflect.ValueOf(l)
+	for _, f := range reflect.VisibleFields(all.Type()) {
+		v := all.FieldByIndex(f.Index)
+		if f.Anonymous || v.IsZero() && strings.HasSuffix(f.Tag.Get("json"), ",omitempty") {
+			continue
+		}
+		word := fmt.Sprint(v)
+		if f.Tag.Get("unit") == "bytes" {
+			word = size(v.Uint())
+		}
+		words = append(words, f.Tag.Get("yaml")+" "+word)
+	}
+	return strings.Join(words, ", ")
+}
+
+// Labels is a line for each label. A key has only characters that a terminal may get.
+func Labels(w io.Writer, labels map[string]string) error {
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		if err := write(w, k+"="+Cell(labels[k])+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Shared is what went from one chat to another.
+func Shared(w io.Writer, s chat.Shared) error {
+	return write(w, fmt.Sprintf("%s  %d bytes to %s\n", Cell(s.SHA256), s.Bytes, Cell(s.ToPath)))
+}

@@ -1,0 +1,55 @@
+package printer
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// denied is the verdict of file rules and of the guard that refuses.
+const denied = "deny"
+
+// Explained is what file rules say of a path, or of a shell command with what the guard says of it;
+// command is "" for a path.
+func Explained(w io.Writer, command string, a chat.Explained) error {
+	name, verdict := a.Name, a.Verdict
+	if name == "" {
+		name = command
+	}
+	if a.Guard != nil && a.Guard.Verdict == denied {
+		verdict = denied // no run of it begins, whatever the file rules say
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s\n", verdict, Cell(name))
+	if a.Rule != "" {
+		fmt.Fprintf(&b, "  rule:  %s\n  place: %s\n  layer: %s\n", Cell(a.Rule), Cell(a.Place),
+			a.Layer)
+	}
+	if a.ByKernel {
+		b.WriteString("  by:    the kernel, which keeps it closed or read-only for every program\n")
+	}
+	if len(a.KeptBy) > 0 {
+		fmt.Fprintf(&b, "  kept:  %s\n", strings.Join(a.KeptBy, ", "))
+	}
+	if a.Rule == "" {
+		b.WriteString("  no file rule is about it\n")
+	}
+	if command != "" {
+		fmt.Fprintf(&b, "  paths: %s\n", Cell(dash(strings.Join(a.Paths, " "))))
+	}
+	if a.Guard != nil {
+		b.WriteString(guarded(*a.Guard))
+	}
+	return write(w, b.String())
+}
+
+func guarded(g chat.Guarded) string {
+	if g.Verdict != denied {
+		return fmt.Sprintf("  guard: %s\n", Cell(g.Verdict))
+	}
+	return fmt.Sprintf("  guard: %s\n    rule:    %s, %s\n    command: %s\n    because: %s; %s\n",
+		Cell(g.Message), Cell(g.Rule), Cell(g.Place), Cell(g.Command), Cell(g.Reason),
+		Cell(g.Instead))
+}

@@ -1,0 +1,276 @@
+package printer
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+var update = flag.Bool("update", false, "write the pages of testdata")
+
+// now is when the answers are read; times without a zone are shown in UTC.
+var now = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+
+func init() { time.Local = time.UTC }
+
+// someLayers has one layer of each state; what a probe said would clear a terminal.
+var someLayers = []chat.Layer{
+	{Name: chat.LayerHome, State: chat.LayerOn, By: "mode 0700", Probe: "was refused"},
+	{Name: chat.LayerEgress, State: chat.LayerOff, Probe: "tried\x1b[2J it",
+		Fix: "apt-get install\niptables"},
+	{
+		Name: chat.LayerCPU, State: chat.LayerWeaker,
+		By: "cgroup v1 (legacy), which has its quota later",
+		Probe: "a process used up its quota of 250 ms in 100 ms and was throttled for the rest" +
+			" of it",
+	},
+	{Name: chat.LayerMemory, State: chat.LayerUnknown},
+}
+
+var someChat = chat.Chat{
+	ID: "3bd701762fd7e5ab", User: "chat-3bd701762fd7e5ab", UID: 2013274112,
+	ExternalID: "telegram:-100123/\x1b[2J and much more than any table shows", Owner: "bridge",
+	Agent: "main", Profile: "web", Phase: chat.Ready, Awake: true, Home: "/srv/3bd701762fd7e5ab",
+	Labels:    map[string]string{"team": "ops", "note": "a\tb\n\u202ec"},
+	CreatedAt: now.Add(-50 * time.Hour), UsedAt: now.Add(-90 * time.Second),
+	Limits: chat.DefaultLimits(), FileRules: "rules.yaml", Layers: someLayers,
+	Usage: &chat.Usage{
+		MemoryBytes: 12 << 20, MemoryPeak: 3 << 30, Pids: 7,
+		CPU:      chat.Duration(1500 * time.Millisecond),
+		OOMKills: 1, PidsRefused: 2, Throttled: 3,
+	},
+}
+
+func emptyChat() chat.Chat {
+	return chat.Chat{
+		ID: "0123456789abcdef", User: "chat-0123456789abcdef", UID: 7, ExternalID: "b",
+		Owner: "ada",
+		Agent: "main", Profile: "default", Phase: chat.Reaping, Home: "/srv/0123456789abcdef",
+		CreatedAt: now.Add(-30 * time.Minute), UsedAt: now.Add(time.Second),
+		Limits: chat.DefaultLimits(),
+	}
+}
+
+// pages are answers by the file in testdata that shows them.
+var pages = map[string]func(io.Writer) error{
+	"chats": func(w io.Writer) error {
+		asleep := emptyChat()
+		asleep.Phase = chat.Ready
+		return Chats(w, []chat.Chat{someChat, emptyChat(), asleep}, nil, now)
+	},
+	"chats-disk": func(w io.Writer) error {
+		disk := map[chat.ID]uint64{someChat.ID: 3 << 40, emptyChat().ID: 0}
+		return Chats(w, []chat.Chat{someChat, emptyChat()}, disk, now)
+	},
+	"chats-none": func(w io.Writer) error { return Chats(w, nil, map[chat.ID]uint64{}, now) },
+	"chat":       func(w io.Writer) error { return Chat(w, someChat, now) },
+	"chat-empty": func(w io.Writer) error { return Chat(w, emptyChat(), now) },
+	"host": func(w io.Writer) error {
+		return Host(w, chat.Host{
+			Kernel: "6.18\x1b[2J", Backend: "cgroup v2", Version: "1.0", Layers: someLayers,
+			Chats: 3, Awake: 1,
+			Missing: []chat.LayerName{chat.LayerEgress}, Allowed: []chat.LayerName{chat.LayerCPU,
+				chat.LayerMemory},
+			Broken: []string{"the config\nis bad"}, Findings: []string{"the guard is off\x07"},
+		})
+	},
+	"host-empty": func(w io.Writer) error {
+		return Host(w, chat.Host{Version: "1.0",
+			Layers: someLayers[:1]})
+	},
+	"status": func(w io.Writer) error {
+		return Status(w, chat.Status{
+			Version: "1.0\x1b", Since: now.Add(-3 * time.Hour), Chats: 9, Awake: 4, AtWork: 2,
+			Asleep: 5,
+			Layers: someLayers[1:], Bounds: []chat.Bound{{Name: "max_awake", Used: 400, Max: 500}},
+			Shares: []chat.ShareUse{{Owner: "bridge", Share: "chats", Used: 15000, Limit: 20000}},
+			Disks: []chat.Disk{
+				{For: "state", Path: "/var/lib/chatd", Size: 10 << 30, Free: 1 << 20, Inodes: 100,
+					FreeInodes: 51, ReadOnly: true},
+				{For: "homes", Path: "/srv\x1b", Size: 1 << 40, Free: 512},
+			},
+			Findings: []string{"profile default: the guard is off\n"},
+			Failures: []chat.Failure{
+				{At: now.Add(-time.Minute), Action: "wake", Chat: "3bd701762fd7e5ab", By: "bridge",
+					Error: "cannot\x1b[2J wake"},
+				{At: now, Action: "reload", Error: "cannot reload"},
+			},
+		}, now)
+	},
+	"status-ready": func(w io.Writer) error {
+		return Status(w, chat.Status{Version: "1.0", Since: now, Ready: true}, now)
+	},
+	"plan": func(w io.Writer) error {
+		return Plan(w, chat.Plan{
+			ID: "3bd701762fd7e5ab", Profile: "web", User: "chat-3bd701762fd7e5ab", UID: 2013274112,
+			StartedAt: &now,
+			Mounts: []chat.Mount{
+				{Target: "/home", Type: "bind", Mode: "rw", Source: "/srv/3bd701762fd7e5ab",
+					By: "home"},
+				{Target: "/proc\x1b", Type: "proc", Mode: "ro"},
+			},
+			Landlock: []chat.PathRight{{Right: "read", Path: "/usr\x1b"}}, LandlockABI: 2,
+			Env:     []string{"A=b", "C=\x1b"},
+			Network: "host", Namespaces: []string{"pid", "ipc"}, Seccomp: []string{"bpf", "mount"},
+			SeccompConditional: []string{"socket"}, Without: []chat.LayerName{chat.LayerCPU,
+				chat.LayerMemory},
+			Notes: []string{"one", "two\n"},
+		})
+	},
+	"plan-asleep": func(w io.Writer) error { return Plan(w, chat.Plan{ID: "3bd701762fd7e5ab"}) },
+	"explained": func(w io.Writer) error {
+		return Explained(w, "", chat.Explained{
+			Verdict: "deny", Rule: "deny *.pem\x1b", Place: "rules.yaml:3", Layer: "global rules",
+			ByKernel: true,
+			KeptBy:   []string{"masks", "landlock"}, Name: "/srv/a\x1b.pem",
+		})
+	},
+	"explained-allowed": func(w io.Writer) error {
+		return Explained(w, "", chat.Explained{Verdict: "allow", Name: "/srv/a"})
+	},
+	"explained-command": func(w io.Writer) error {
+		return Explained(w, "cat a\x1b", chat.Explained{
+			Verdict: "allow", Paths: []string{"a\x1b", "b"}, Guard: &chat.Guarded{Verdict: "allow"},
+		})
+	},
+	"explained-guard": func(w io.Writer) error {
+		return Explained(w, "rm -rf /", chat.Explained{
+			Verdict: "allow", Rule: "allow **", Place: "default", Layer: "defaults",
+			Guard: &chat.Guarded{
+				Verdict: "deny", Rule: "rm", Place: "guard:1", Message: "refused\x1b",
+				Command: "rm -rf /",
+				Reason:  "it removes", Instead: "remove less",
+			},
+		})
+	},
+	"schedules": func(w io.Writer) error { return Schedules(w, someSchedules()) },
+	"schedule":  func(w io.Writer) error { return Schedule(w, someSchedules()[0]) },
+	"schedule-new": func(w io.Writer) error {
+		s := someSchedules()[1]
+		if err := NewSchedule(w, s); err != nil {
+			return err
+		}
+		return Schedule(w, s)
+	},
+	"runs": func(w io.Writer) error { return Runs(w, someRuns()) },
+	"run": func(w io.Writer) error {
+		for _, r := range someRuns() {
+			if err := Run(w, w, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"run-end": func(w io.Writer) error {
+		for _, r := range someRuns() {
+			if r.Result != nil {
+				RunEnd(w, *r.Result)
+			}
+		}
+		RunEnd(w, chat.RunResult{TimedOut: true, Signal: "SIGKILL"}) // its exit code says it
+		return nil
+	},
+	"processes": func(w io.Writer) error {
+		return Processes(w, []chat.Process{
+			{PID: 1, Name: "bwrap", State: "sleeping", MemoryBytes: 1 << 20},
+			{PID: 20, Name: "a\x1b[2J", State: "running", CPU: chat.Duration(time.Minute),
+				Run: "run-1"},
+		})
+	},
+	"labels": func(w io.Writer) error { return Labels(w, someChat.Labels) },
+	"shared": func(w io.Writer) error {
+		return Shared(w, chat.Shared{ToPath: "/home/a\x1b", Bytes: 7, SHA256: "abc"})
+	},
+}
+
+// someSchedules end in each of the ways that a last run can.
+func someSchedules() []chat.Schedule {
+	whole := chat.Schedule{
+		ID: "s-1", CreatedAt: now.Add(-time.Hour), CreatedBy: "bridge", Next: &now, Runs: 3,
+		Skipped: 2, Missed: 1,
+		Spec: chat.ScheduleSpec{Cron: "30 9 * * 1-5", TimeZone: "Europe/Berlin",
+			Command: "make\x1b[2J"},
+		Last: &chat.ScheduleResult{
+			DueAt: now.Add(-time.Minute), StartedAt: now, WallMS: 1500, Exit: 1, Run: "run-1",
+			Output:      "a\nb\n",
+			OutputBytes: 9000, Error: "",
+		},
+	}
+	fresh := chat.Schedule{
+		ID: "s-2", CreatedAt: now, CreatedBy: "ada",
+		Spec: chat.ScheduleSpec{Every: chat.Duration(30 * time.Minute), Argv: []string{"echo",
+			strings.Repeat("é", 40)}},
+	}
+	all := []chat.Schedule{whole, fresh}
+	for _, last := range []chat.ScheduleResult{
+		{DeniedBy: "guard", Error: "denied"}, {Error: "no room\x1b"}, {TimedOut: true,
+			Signal: "SIGTERM", WallMS: 1},
+		{EndedBy: chat.EndedByMemory, Signal: "SIGKILL"}, {EndedBy: chat.EndedBySleep},
+		{Signal: "SIGSEGV"},
+	} {
+		all = append(all, chat.Schedule{ID: "s",
+			Spec: chat.ScheduleSpec{At: "2026-12-24T18:00:00Z"}, Last: &last})
+	}
+	fresh.RunningSince = &now
+	return append(all, fresh)
+}
+
+// someRuns are under way, or ended in each of the ways that a run can.
+func someRuns() []chat.Run {
+	runs := []chat.Run{{ID: "run-1", State: chat.RunRunning, Command: "sleep 60", StartedAt: now}}
+	for _, res := range []chat.RunResult{
+		{Exit: 3}, {Signal: "SIGSEGV\x1b"}, {TimedOut: true, Signal: "SIGTERM",
+			EndedBy: chat.EndedByTimeout},
+		{EndedBy: chat.EndedByMemory, Signal: "SIGKILL",
+			Why: []string{"memory_max\x1b was reached"}},
+		{Truncated: true, Stdout: "out\n", Stderr: "err\n"},
+	} {
+		runs = append(runs, chat.Run{
+			ID: "run-22", State: chat.RunEnded, Command: "a\tb\x1b", StartedAt: now, Result: &res,
+		})
+	}
+	return runs
+}
+
+// TestPages compares every answer with its page in testdata, byte by byte.
+func TestPages(t *testing.T) {
+	for name, write := range pages {
+		var b bytes.Buffer
+		if err := write(&b); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		file := filepath.Join("testdata", name+".txt")
+		if *update {
+			if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.String() != string(want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, b.String(), want)
+		}
+	}
+}
+
+// TestNothingActsOnTheTerminal: no page has a byte that a terminal obeys.
+func TestNothingActsOnTheTerminal(t *testing.T) {
+	for name, write := range pages {
+		var b bytes.Buffer
+		if err := write(&b); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if Escape(b.String()) != b.String() {
+			t.Errorf("%s: %q", name, b.String())
+		}
+	}
+}

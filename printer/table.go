@@ -1,0 +1,73 @@
+package printer
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// table writes rows in columns; the first row is the head.
+func table(w io.Writer, rows [][]string) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	for _, row := range rows {
+		for i := range row {
+			row[i] = Cell(row[i])
+		}
+		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+	}
+	return failed(t.Flush())
+}
+
+// lines writes each as one line of a terminal, whatever is in it.
+func lines(w io.Writer, lines ...string) error {
+	for _, l := range lines {
+		if err := write(w, Cell(l)+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// size writes bytes for people.
+func size(n uint64) string {
+	unit := 0
+	f := float64(n)
+	for f >= 1024 && unit < 4 {
+		f, unit = f/1024, unit+1
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%dB", n)
+	}
+	return fmt.Sprintf("%.1f%ciB", f, "KMGT"[unit-1])
+}
+
+// age writes a time span in its largest unit.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// cut shortens to width runes.
+func cut(s string, width int) string {
+	r := []rune(s)
+	if len(r) <= width {
+		return s
+	}
+	return string(r[:width-1]) + "…"
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

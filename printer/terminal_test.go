@@ -1,0 +1,79 @@
+package printer
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestTerminalText: colours pass where they are asked for, a file gets every byte, and text ends
+// with a newline.
+func TestTerminalText(t *testing.T) {
+	const red = "\x1b[31mred\x1b[m\x1b]0;title\a"
+	screen := func(text string, styles bool) string {
+		var b strings.Builder
+		if err := Screen(&b, chat.Screen{Text: text}, styles); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	typed := func(got chat.Typed, raw bool) string {
+		var b strings.Builder
+		if err := Typed(&b, got, raw); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	for _, c := range []struct{ name, got, want string }{
+		{"styles", screen(red, true), "\x1b[31mred\x1b[m\n\x1b[m"},
+		{"a file", screen(red, false), red + "\n"},
+		{"no screen", screen("", false), ""},
+		{"typed", typed(chat.Typed{Plain: "a\n", Log: chat.Log{Text: red}}, false), "a\n"},
+		{"nothing typed", typed(chat.Typed{Log: chat.Log{Text: red}}, false), ""},
+		{"raw", typed(chat.Typed{Plain: "a", Log: chat.Log{Text: red}}, true), red},
+		{"rendered", Rendered([]byte("ab\rc\r\n" + red)), "cb\nred\n"},
+		{"nothing rendered", Rendered(nil), ""},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, c.got, c.want)
+		}
+	}
+}
+
+// TestJSON: nothing that a terminal obeys is left in JSON, and a program reads what was meant.
+func TestJSON(t *testing.T) {
+	var b strings.Builder
+	if err := JSONLine(&b, "\x1b\x7f\u009b\u202e\U000e0001é"); err != nil {
+		t.Fatal(err)
+	}
+	if want := `"\u001b\u007f\u009b\u202e\udb40\udc01é"` + "\n"; b.String() != want {
+		t.Errorf("%s, want %s", b.String(), want)
+	}
+}
+
+// full is a disk without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errNoRoom }
+
+var errNoRoom = errors.New("no room")
+
+// TestFailed: no answer is lost without an error that says so.
+func TestFailed(t *testing.T) {
+	w := ChatWriter(full{})
+	_, err := w.Write([]byte("a"))
+	for name, err := range map[string]error{
+		"table": Chats(full{}, nil, nil, now), "lines": NewSchedule(full{}, chat.Schedule{}),
+		"host": Host(full{}, chat.Host{}), "status": Status(full{}, chat.Status{}, now),
+		"json": JSON(full{}, 1), "text": ChatText(full{}, "a"), "pieces": err,
+		"explained": Explained(full{}, "", chat.Explained{}), "raw": Typed(full{}, chat.Typed{},
+			true),
+	} {
+		if !errors.Is(err, errNoRoom) || !strings.HasPrefix(err.Error(),
+			"cannot write the output: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/policy"
+	"github.com/chatd/chatd/state"
+)
+
+// SetAccess sets the file rules of the profiles, by profile name. A profile that the map lacks
+// gets the built-in rules.
+func (m *Manager) SetAccess(policies map[string]*filerules.Policy) { m.policy.SetRules(policies) }
+
+// Reload sets the file rules of the profiles, also in the sessions of awake chats. It refuses
+// rules that cannot be enforced, and the old ones stay. A session to which the new rules cannot
+// be applied ends, which is an error.
+func (m *Manager) Reload(ctx context.Context, policies map[string]*filerules.Policy) error {
+	return m.reload(ctx, m.policy.WithRules(policies))
+}
+
+// ReloadProfiles is [Manager.Reload], and sets guard, tools_off and timeout_max of the profiles
+// that chatd was started with. They hold for new runs immediately, and for the shims of awake
+// chats. If it refuses anything, nothing changes.
+func (m *Manager) ReloadProfiles(ctx context.Context, policies map[string]*filerules.Policy, profiles map[string]chat.Profile) error {
+	next, err := m.policy.WithProfiles(policies, profiles)
+	if err != nil {
+		return err
+	}
+	return m.reload(ctx, next)
+}
+
+func (m *Manager) reload(ctx context.Context, next policy.Next) error {
+	if err := m.policy.Check(ctx, next, m.allChats()); err != nil {
+		return err
+	}
+	event := state.Event{Action: "rules", Outcome: "intent", Caller: chat.CallerFrom(ctx), Detail: next.Detail()}
+	if err := m.store.Audit(event); err != nil {
+		return err
+	}
+	m.policy.Set(next)
+	var errs []error
+	for _, rec := range m.store.All() {
+		errs = append(errs, m.reloadChat(ctx, rec.ID))
+	}
+	err := errors.Join(errs...)
+	if err != nil {
+		err = &inForceError{err}
+	}
+	event.Outcome = "done"
+	if err != nil {
+		event.Outcome = "failed"
+		event.Detail["error"] = err.Error()
+	}
+	return errors.Join(err, m.store.Audit(event))
+}
+
+// inForceError is an error that came after new rules and guards were in force.
+type inForceError struct{ err error }
+
+func (e *inForceError) Error() string { return e.err.Error() }
+func (e *inForceError) Unwrap() error { return e.err }
+
+func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
+	unlock, err := m.locks.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	rec, err := m.store.Get(id)
+	s := m.session(id)
+	if err != nil || s == nil || !s.Init.Alive() {
+		return nil
+	}
+	// The shims' policy first: it does not depend on the enforcer.
+	return errors.Join(m.sessionDir(rec.ID, rec.UID).WritePolicy(m.shimPolicy(rec)), m.renewRules(ctx, rec, s))
+}
+
+// ReloadFrom is [Manager.ReloadProfiles] with the result of read. An error stays a finding until
+// a later call succeeds.
+func (m *Manager) ReloadFrom(ctx context.Context, read func() (map[string]*filerules.Policy, map[string]chat.Profile, error)) {
+	m.programs.Forget()
+	m.freshPrograms()
+	policies, profiles, err := read()
+	if err == nil {
+		err = m.ReloadProfiles(ctx, policies, profiles)
+	}
+	var inForce *inForceError
+	switch {
+	case errors.As(err, &inForce):
+		err = fmt.Errorf("the new rules and guard are in force; sessions that could not be brought to them were ended: %w", err)
+	case err != nil:
+		err = fmt.Errorf("reload failed; rules and guard unchanged: %w", err)
+	default:
+		m.log.Info("the file rules were read again, and the guards")
+		m.sayOpenings()
+	}
+	m.report("the file rules", err)
+}

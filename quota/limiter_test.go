@@ -1,0 +1,112 @@
+package quota
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// enqueue waits at the limiter in a goroutine of its own, and returns once it does.
+func enqueue(t *testing.T, g *Limiter, by turn, done func(leave func())) {
+	t.Helper()
+	g.mu.Lock()
+	before := len(g.waiting[by])
+	g.mu.Unlock()
+	go func() {
+		leave, err := g.Enter(context.Background(), by.owner, by.verb)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		done(leave)
+	}()
+	for {
+		g.mu.Lock()
+		now := len(g.waiting[by])
+		g.mu.Unlock()
+		if now > before {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestLimiterTakesTurns: the hundred creates of one owner are served in turn with one create of
+// another owner.
+func TestLimiterTakesTurns(t *testing.T) {
+	g := NewLimiter(1, 3*time.Second)
+	leave, err := g.Enter(t.Context(), "many", "create")
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := make(chan string, 101)
+	in := func(name string) func(func()) {
+		return func(leave func()) { order <- name; leave() }
+	}
+	for range 100 {
+		enqueue(t, g, turn{"many", "create"}, in("many"))
+	}
+	enqueue(t, g, turn{"many", "wake"}, in("wake"))
+	enqueue(t, g, turn{"one", "create"}, in("one"))
+	leave()
+	leave() // twice is once
+	var got []string
+	for range 102 {
+		got = append(got, <-order)
+	}
+	if got[0] != "many" || got[1] != "wake" || got[2] != "one" {
+		t.Errorf("the order is %q", got[:5])
+	}
+	checkFree(t, g, 1)
+}
+
+// TestLimiterBounds: at most as many are inside as there are slots, and a waiter that gives up
+// keeps none.
+func TestLimiterBounds(t *testing.T) {
+	g := NewLimiter(3, 3*time.Second)
+	var inside, most atomic.Int32
+	done := make(chan struct{})
+	for i := range 60 {
+		ctx, cancel := context.WithCancel(t.Context())
+		if i%3 == 0 {
+			cancel() // before or after it has a slot
+		}
+		go func() {
+			defer func() { cancel(); done <- struct{}{} }()
+			leave, err := g.Enter(ctx, "a", "create")
+			if err != nil {
+				return
+			}
+			defer leave()
+			n := inside.Add(1)
+			for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+			}
+			time.Sleep(time.Millisecond)
+			inside.Add(-1)
+		}()
+	}
+	for range 60 {
+		<-done
+	}
+	if most.Load() > 3 {
+		t.Errorf("%d at once", most.Load())
+	}
+	checkFree(t, g, 3)
+}
+
+// checkFree waits until all slots are free and none waits: one that left may still be on the way.
+func checkFree(t *testing.T, g *Limiter, slots int) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		g.mu.Lock()
+		free, waiting, turns := g.free, len(g.waiting), len(g.turns)
+		g.mu.Unlock()
+		if free == slots && waiting+turns == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d slots are free, want %d; %d wait in %d turns", free, slots, waiting, turns)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package session
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims"
+)
+
+// Plan is what chatd-shim confine does in p's view before it execs the program.
+func (s *Starter) Plan(p Spec) shims.Plan {
+	return s.plan(p.View, p.Limits, p.View.Home, p.Argv, p.Env)
+}
+
+func (s *Starter) plan(
+	v shims.View, limits chat.ProcessLimits, dir string, argv, env []string,
+) shims.Plan {
+	p := v.Plan(dir, s.opt.LandlockABI, argv, env)
+	p.ProcessLimits, p.ReportFD = limits, fdReport
+	return p
+}
+
+// The descriptors of a session's first process, after the three of stdio.
+const (
+	fdPlan   = 3
+	fdReport = 4
+	fdInfo   = 5
+	fdData   = 6
+)
+
+// Bubblewrap is bwrap(1), as the chat, with p's program confined in its view; [Starter.Launch]
+// starts it. Its stdout and stderr go to a file of fixed size, b.Stderr. Where b.Err is set the
+// command is not whole.
+func (s *Starter) Bubblewrap(p Spec, b *Files) *exec.Cmd {
+	v := p.View
+	v.InfoFD = fdInfo
+	args, files := v.Args(fdData)
+	plan := s.Plan(p)
+	plan.BarrierFD = fdData + len(files) + 1
+	b.raise, b.prepare = furnish(v, p.Rules), s.keepApart(p.Chat, p.View)
+	b.plan(plan)
+	b.Report = b.Pipe()
+	b.info = b.Pipe()
+	for _, f := range files {
+		b.Data(f.Target, f.Content)
+	}
+	// The arguments go by descriptor too: they would fill the process list.
+	b.Data("arguments", []byte(strings.Join(args, "\x00")+"\x00"))
+	b.addBarrier()
+	cmd := exec.Command("bwrap", "--args", fmt.Sprint(fdData+len(files)), "--",
+		shims.InsideShim, "confine", "--plan-fd", fmt.Sprint(fdPlan))
+	cmd.Env = []string{}
+	cmd.Dir = "/"
+	cmd.ExtraFiles = b.Child
+	b.Stderr = b.Output("stderr")
+	cmd.Stdout, cmd.Stderr = b.Stderr, b.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid:     true,
+		Credential: &syscall.Credential{Uid: v.UID, Gid: v.UID, Groups: []uint32{v.UID}},
+	}
+	return cmd
+}

@@ -1,0 +1,61 @@
+package session
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims"
+)
+
+// ErrNotConfined is the error of a command that never started: chatd-shim could not apply the
+// walls, or could not start the program. The failure is chatd's, not the command's.
+var ErrNotConfined = errors.New("not confined")
+
+// NotConfined is [ErrNotConfined] with the message of chatd-shim, which names what failed.
+type NotConfined struct{ Said string }
+
+// Error is chatd-shim's message.
+func (e *NotConfined) Error() string { return e.Said }
+
+// Unwrap is for package errors.
+func (e *NotConfined) Unwrap() error { return ErrNotConfined }
+
+// Entry is one command on its way into a session.
+type Entry struct {
+	Run   string   // the name of the command and of its leaf
+	Argv  []string // as the session sees the program
+	Env   []string // KEY=value, besides the session's own
+	Dir   string   // where it starts
+	Stdin []byte
+	// View is what the session sees; Limits are those of setrlimit(2).
+	View   shims.View
+	Limits chat.ProcessLimits
+	// OpenStdin leaves stdin open. Started is called once nsenter runs, with its pid and the end
+	// of stdin to write to, which is nil unless OpenStdin is set. It may be nil.
+	OpenStdin bool
+	Started   func(nsenter int, stdin *os.File)
+	// Grace is the time between SIGTERM and SIGKILL; zero kills the command immediately.
+	Grace time.Duration
+	// Begun is given the read ends of the streams, with the run's name, once the command is
+	// behind its walls; nil keeps at most 1 MiB of each here.
+	Begun func(run string, stdout, stderr *os.File)
+}
+
+// maxOwn bounds the kept output of each stream of chatd's own programs, in bytes.
+const maxOwn = 1 << 20
+
+// Entered is how a command in a session ended.
+type Entered struct {
+	Exit   int    // -1 if Signal is set
+	Signal string // the signal's name, as kill(1) has it
+	// Stdout and Stderr are the kept output; see [Entry].Begun.
+	Stdout   []byte
+	Stderr   string
+	Usage    chat.Usage
+	TimedOut bool // its context's deadline ended it
+	Wall     time.Duration
+	// Late: some of its killed processes still live; chatd waits for them in the background.
+	Late bool
+}

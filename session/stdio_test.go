@@ -1,0 +1,37 @@
+package session
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+// TestHeldStreams keeps a write end open, as a run does that handed its stdout to
+// the session: the answer must come all the same, with what was printed.
+func TestHeldStreams(t *testing.T) {
+	stdio, err := NewStdio(uint32(os.Getuid()), []byte("in"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := stdio.OutW
+	stdio.OutW = nil // not closed with the child's ends
+	defer held.Close()
+	if _, err := held.WriteString("printed"); err != nil {
+		t.Fatal(err)
+	}
+	stdio.CloseChildEnds()
+	kept := stdio.read(maxOwn)
+	if err := stdio.endReads(true); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-kept.done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the answer waits for a stream that somebody holds")
+	}
+	stdio.Close()
+	var out Entered
+	if kept.into(&out); string(out.Stdout) != "printed" || out.Stderr != "" {
+		t.Errorf("stdout %q, stderr %q", out.Stdout, out.Stderr)
+	}
+}

@@ -1,0 +1,156 @@
+package shares
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
+	"github.com/chatd/chatd/state"
+)
+
+// Options are what [Shares] go by.
+type Options struct {
+	// Limits are one owner's part of each share.
+	Limits quota.Limits
+	// MaxAwake bounds how many chats are awake simultaneously; 0 is no bound.
+	MaxAwake int
+	// UIDs are the uids that chats may get.
+	UIDs  state.Range
+	Store *state.Store
+	// Awake counts each owner's chats that have a session, RunBytes the bytes that the owner's
+	// background runs keep or may still print.
+	Awake, RunBytes func() map[string]uint64
+}
+
+// Shares count what owners hold. The methods may be called from several goroutines; the caller is
+// in the context ([chat.WithCaller]).
+type Shares struct {
+	Options
+	creates *quota.Rate // new chats, by owner
+	audited *quota.Rate // audited refusals, by owner and share
+	mu      sync.Mutex
+	waking  map[string]uint64 // chats that are waking, by owner
+}
+
+// New returns the shares of a daemon that has just started.
+func New(opt Options) *Shares {
+	return &Shares{
+		Options: opt, waking: map[string]uint64{},
+		creates: quota.NewRate(opt.Limits[quota.Creates], time.Now),
+		audited: quota.NewRate(1, time.Now),
+	}
+}
+
+// check refuses a bridge more of a share than one owner may have.
+func (s *Shares) check(
+	ctx context.Context, share quota.Share, owner string, used, want uint64,
+) error {
+	if chat.CallerFrom(ctx).Role == chat.RoleOperator {
+		return nil
+	}
+	return s.Limits.Check(share, owner, used, want)
+}
+
+// Create counts a new chat of the owner, or refuses it. [Shares.Admit] then makes its record.
+func (s *Shares) Create(ctx context.Context, owner string) error {
+	err := s.checkHeld(ctx, owner)(s.Store.HeldBy(owner))
+	if err == nil { // a refused one is not paced: it would take one of the minute
+		err = s.pace(ctx, owner)
+	}
+	return s.Refused(ctx, "create", err)
+}
+
+// Admit is [state.Store.Admit] within the owner's share of chats and uids.
+func (s *Shares) Admit(
+	ctx context.Context, spec chat.Spec, e state.Event,
+) (state.Record, bool, error) {
+	rec, created, err := s.Store.Admit(spec, e, s.checkHeld(ctx, spec.Owner))
+	return rec, created, s.Refused(ctx, "create", err)
+}
+
+// checkHeld checks the owner's chats and uids before a record is made.
+func (s *Shares) checkHeld(ctx context.Context, owner string) func(state.Held) error {
+	return func(h state.Held) error {
+		return cmp.Or(
+			s.check(ctx, quota.Chats, owner, h.Chats, 1),
+			s.check(ctx, quota.UIDs, owner, h.UIDs, 1),
+		)
+	}
+}
+
+// pace counts a new chat of the owner, or refuses it after too many in the last minute.
+func (s *Shares) pace(ctx context.Context, owner string) error {
+	if chat.CallerFrom(ctx).Role == chat.RoleOperator {
+		return nil
+	}
+	after, ok := s.creates.Take(owner)
+	if ok {
+		return nil
+	}
+	limit := s.Limits[quota.Creates]
+	return &quota.Spent{
+		Share: quota.Creates, Owner: owner, Used: limit, Limit: limit, After: after,
+	}
+}
+
+// Wake admits a chat of the owner that wakes, until done is called, or refuses it: it bounds the
+// chats that are awake or waking, in total and of one owner.
+func (s *Shares) Wake(ctx context.Context, owner string) (done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	awake := s.Awake() // a chat that just woke is still waking, and counts twice
+	total := sum(awake) + sum(s.waking)
+	if most := s.MaxAwake; most > 0 && total >= uint64(most) {
+		return nil, fmt.Errorf("cannot wake another chat: %d chats are awake, of all owners, "+
+			"which is max_awake: put one to sleep: %w", total, chat.ErrBusy)
+	}
+	if err := s.check(ctx, quota.Awake, owner, awake[owner]+s.waking[owner], 1); err != nil {
+		return nil, s.Refused(ctx, "wake", err)
+	}
+	s.waking[owner]++
+	return func() { s.woken(owner) }, nil
+}
+
+func (s *Shares) woken(owner string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waking[owner]--; s.waking[owner] == 0 {
+		delete(s.waking, owner)
+	}
+}
+
+func sum(of map[string]uint64) (n uint64) {
+	for _, part := range of {
+		n += part
+	}
+	return n
+}
+
+// Run returns a check of what the owner's background runs keep.
+func (s *Shares) Run(ctx context.Context, owner string) func(used, want uint64) error {
+	return func(used, want uint64) error {
+		return s.check(ctx, quota.RunBytes, owner, used, want)
+	}
+}
+
+// Refused audits an error that is a spent share, once a minute for each owner and share.
+func (s *Shares) Refused(ctx context.Context, action string, err error) error {
+	var spent *quota.Spent
+	if !errors.As(err, &spent) {
+		return err
+	}
+	if _, first := s.audited.Take(spent.Owner + " " + string(spent.Share)); !first {
+		return err
+	}
+	detail := map[string]string{
+		"owner": spent.Owner, "rule": spent.Share.Key(), "limit": fmt.Sprint(spent.Limit),
+	}
+	return errors.Join(s.Store.Audit(state.Event{
+		Action: action, Outcome: "denied", Caller: chat.CallerFrom(ctx), Detail: detail,
+	}), err)
+}

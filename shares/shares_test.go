@@ -1,0 +1,238 @@
+package shares
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
+	"github.com/chatd/chatd/state"
+)
+
+// host is a store, and what is awake and kept on a host that has no process.
+type host struct {
+	*Shares
+	t                  *testing.T
+	dir                string
+	sessions, runBytes map[string]uint64
+}
+
+func newHost(t *testing.T, opt Options) *host {
+	t.Helper()
+	h := &host{
+		t: t, dir: t.TempDir(), sessions: map[string]uint64{}, runBytes: map[string]uint64{},
+	}
+	opt.UIDs = state.Range{Low: 1 << 20, High: 1<<20 + 255}
+	store, err := state.Open(state.Options{Dir: h.dir, UIDs: opt.UIDs, BlockSize: 64})
+	must(t, err)
+	t.Cleanup(func() { must(t, store.Close()) })
+	_, _, err = store.EnsureBlock(chat.DefaultProfile)
+	must(t, err)
+	opt.Store = store
+	opt.Awake = func() map[string]uint64 { return h.sessions }
+	opt.RunBytes = func() map[string]uint64 { return h.runBytes }
+	h.Shares = New(opt)
+	return h
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// as is the context of a bridge or an operator.
+func as(t *testing.T, name string, role chat.Role) context.Context {
+	return chat.WithCaller(t.Context(), chat.Caller{Name: name, Role: role})
+}
+
+// create makes a record as provision does, and returns what refused it.
+func (h *host) create(ctx context.Context, owner, id string) error {
+	if err := h.Create(ctx, owner); err != nil {
+		return err
+	}
+	event := state.Event{Action: "create", Outcome: "intent", Caller: chat.CallerFrom(ctx)}
+	_, _, err := h.Admit(ctx, chat.Spec{ExternalID: id, Owner: owner}, event)
+	return err
+}
+
+// denied counts the lines of the audit log that deny something for a reason.
+func (h *host) denied(rule string) int {
+	h.t.Helper()
+	text, err := os.ReadFile(filepath.Join(h.dir, "audit.jsonl"))
+	must(h.t, err)
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, `"denied"`) && strings.Contains(line, rule) {
+			n++
+		}
+	}
+	return n
+}
+
+// wantSpent fails unless err is that share of ada, spent.
+func (h *host) wantSpent(err error, share quota.Share) {
+	h.t.Helper()
+	var spent *quota.Spent
+	if !errors.As(err, &spent) || spent.Share != share || spent.Owner != "ada" {
+		h.t.Errorf("%v, want that %s of ada is spent", err, share)
+	}
+}
+
+// TestCreate: an owner's chats, uids and creates are bounded, before a record and in the act of
+// making one; another owner and an operator go on, and the audit log has each refusal once.
+func TestCreate(t *testing.T) {
+	for share, limits := range map[quota.Share]quota.Limits{
+		quota.Chats:   {quota.Chats: 2},
+		quota.UIDs:    {quota.UIDs: 2, quota.Chats: 9},
+		quota.Creates: {quota.Creates: 2},
+	} {
+		h := newHost(t, Options{Limits: limits})
+		ada := as(t, "ada", chat.RoleBridge)
+		must(t, h.create(ada, "ada", "1"))
+		must(t, h.create(ada, "ada", "2"))
+		for i := range 5 {
+			h.wantSpent(h.create(ada, "ada", fmt.Sprint(3+i)), share)
+		}
+		if n := h.denied(share.Key()); n != 1 {
+			t.Errorf("%s: %d refusals are audited, want 1", share, n)
+		}
+		if share != quota.Creates { // another create took the last one meanwhile
+			event := state.Event{Action: "create", Outcome: "intent", Caller: chat.CallerFrom(ada)}
+			_, _, err := h.Admit(ada, chat.Spec{ExternalID: "late", Owner: "ada"}, event)
+			h.wantSpent(err, share)
+		}
+		must(t, h.create(as(t, "bob", chat.RoleBridge), "bob", "1"))
+		must(t, h.create(as(t, "root", chat.RoleOperator), "ada", "more"))
+		if held := h.Store.HeldBy("ada"); held.Chats != 3 {
+			t.Errorf("%s: ada has %d chats, want 3", share, held.Chats)
+		}
+	}
+}
+
+// TestCreateRefused: a create that another share refuses takes none of the minute's.
+func TestCreateRefused(t *testing.T) {
+	h := newHost(t, Options{Limits: quota.Limits{quota.Creates: 2, quota.Chats: 1}})
+	ada := as(t, "ada", chat.RoleBridge)
+	must(t, h.create(ada, "ada", "1"))
+	for range 3 {
+		h.wantSpent(h.create(ada, "ada", "2"), quota.Chats)
+	}
+	h.Limits[quota.Chats] = 9
+	must(t, h.create(ada, "ada", "2"))
+	h.wantSpent(h.create(ada, "ada", "3"), quota.Creates)
+}
+
+// TestWake: chats count from before they wake until their sessions end, those of one owner and
+// those of all; not even an operator exceeds max_awake.
+func TestWake(t *testing.T) {
+	h := newHost(t, Options{Limits: quota.Limits{quota.Awake: 2}, MaxAwake: 4})
+	ada, bob := as(t, "ada", chat.RoleBridge), as(t, "bob", chat.RoleBridge)
+	operator := as(t, "root", chat.RoleOperator)
+	h.sessions["ada"] = 1
+	done, err := h.Wake(ada, "ada")
+	must(t, err)
+	_, err = h.Wake(ada, "ada")
+	h.wantSpent(err, quota.Awake)
+	if n := h.denied(quota.Awake.Key()); n != 1 {
+		t.Errorf("%d refusals are audited, want 1", n)
+	}
+	_, err = h.Wake(bob, "bob")
+	must(t, err)
+	_, err = h.Wake(operator, "ada")
+	must(t, err)
+	_, err = h.Wake(operator, "bob")
+	const all = "4 chats are awake, of all owners"
+	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), all) {
+		t.Errorf("a fifth: %v", err)
+	}
+	done() // it could not be woken
+	_, err = h.Wake(bob, "bob")
+	must(t, err)
+	if h.waking["ada"] != 1 || h.waking["bob"] != 2 {
+		t.Errorf("waking: %v", h.waking)
+	}
+}
+
+// TestWakeForgets: owners of whom nobody wakes take no memory.
+func TestWakeForgets(t *testing.T) {
+	h := newHost(t, Options{})
+	done, err := h.Wake(as(t, "ada", chat.RoleBridge), "ada")
+	must(t, err)
+	done()
+	if len(h.waking) > 0 {
+		t.Errorf("nobody wakes, and these are known: %v", h.waking)
+	}
+}
+
+// TestRun: what background runs keep is bounded for a bridge, and a refusal is audited.
+func TestRun(t *testing.T) {
+	h := newHost(t, Options{Limits: quota.Limits{quota.RunBytes: 100}})
+	ada := as(t, "ada", chat.RoleBridge)
+	check := h.Run(ada, "ada")
+	must(t, check(60, 40))
+	err := h.Refused(ada, "run", fmt.Errorf("cannot run: %w", check(60, 41)))
+	h.wantSpent(err, quota.RunBytes)
+	if n := h.denied(`"run"`); n != 1 {
+		t.Errorf("%d refusals are audited, want 1", n)
+	}
+	must(t, h.Run(as(t, "root", chat.RoleOperator), "ada")(60, 41))
+	other := errors.New("no such chat")
+	if err := h.Refused(ada, "run", other); err != other || h.denied(`"run"`) != 1 {
+		t.Errorf("an error that is no share's: %v", err)
+	}
+}
+
+// TestUses: each owner's use is shown, and half of a share, of the uids and of max_awake is a
+// finding.
+func TestUses(t *testing.T) {
+	h := newHost(t, Options{
+		Limits:   quota.Limits{quota.Chats: 4, quota.RunBytes: 100, quota.Creates: 60},
+		MaxAwake: 6,
+	})
+	ada := as(t, "ada", chat.RoleBridge)
+	must(t, h.create(ada, "ada", "1"))
+	must(t, h.create(ada, "ada", "2"))
+	h.sessions["ada"], h.sessions["bob"], h.runBytes["bob"] = 1, 1, 49
+	uses := h.Uses()
+	for _, want := range []chat.ShareUse{
+		{Owner: "ada", Share: "chats", Used: 2, Limit: 4},
+		{Owner: "ada", Share: "uids", Used: 2},
+		{Owner: "ada", Share: "awake", Used: 1},
+		{Owner: "bob", Share: "awake", Used: 1},
+		{Owner: "bob", Share: "run_bytes", Used: 49, Limit: 100},
+	} {
+		if !slices.Contains(uses, want) {
+			t.Errorf("%+v is not in %+v", want, uses)
+		}
+	}
+	if !slices.ContainsFunc(uses, func(u chat.ShareUse) bool { return u.Share == "creates" }) {
+		t.Errorf("no creates in %+v", uses)
+	}
+	findings := h.Findings(uses)
+	if len(findings) != 1 || !strings.Contains(findings[0], `"ada" has 2 of at most 4`) {
+		t.Errorf("findings: %q", findings)
+	}
+	h.sessions["bob"], h.runBytes["bob"] = 2, 50
+	for h.Store.Given() < 128 {
+		operator := as(t, "root", chat.RoleOperator)
+		must(t, h.create(operator, "cyd", fmt.Sprint(h.Store.Given())))
+		_, _, err := h.Store.EnsureBlock(chat.DefaultProfile)
+		must(t, err)
+	}
+	all := strings.Join(h.Findings(h.Uses()), "\n")
+	for _, want := range []string{
+		"max_awake: 3 of at most 6", "uids: 128 of 256", "owner_shares.run_bytes",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%q is not in %s", want, all)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package shares
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
+)
+
+// Uses returns each owner's use of each share, without those that are not used.
+func (s *Shares) Uses() []chat.ShareUse {
+	chats, uids := map[string]uint64{}, map[string]uint64{}
+	for owner, h := range s.Store.Owners() {
+		chats[owner], uids[owner] = h.Chats, h.UIDs
+	}
+	return s.Limits.Uses(map[quota.Share]map[string]uint64{
+		quota.Chats: chats, quota.UIDs: uids, quota.Creates: s.creates.Used(),
+		quota.Awake: s.Awake(), quota.RunBytes: s.RunBytes(),
+	})
+}
+
+// Findings warns of shares, and of uids and awake chats in total, that are half spent.
+func (s *Shares) Findings(uses []chat.ShareUse) []string {
+	var awake uint64
+	findings := []string{}
+	for _, u := range uses {
+		if quota.Share(u.Share) == quota.Awake {
+			awake += u.Used
+		}
+		if u.HalfSpent() {
+			findings = append(findings, quota.Warning(u))
+		}
+	}
+	all := uint64(s.UIDs.High - s.UIDs.Low + 1)
+	if given := uint64(s.Store.Given()); given >= all/2 {
+		findings = append(findings, fmt.Sprintf(
+			"uids: %d of %d are given, for ever: widen uids before they are spent", given, all))
+	}
+	if most := uint64(s.MaxAwake); most > 0 && awake >= (most+1)/2 {
+		findings = append(findings, fmt.Sprintf(
+			"max_awake: %d of at most %d chats are awake", awake, most))
+	}
+	slices.Sort(findings)
+	return findings
+}

@@ -1,0 +1,155 @@
+package systemd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The words of the handshake; see the package documentation.
+const (
+	wordHere    = "here"
+	wordFiles   = "files"
+	wordMain    = "main"
+	wordSettled = "settled"
+)
+
+// Handshake is the socket between chatd and the first process of a unit, which has its
+// other end as stdin. systemd passes no other descriptors before version 256.
+// It is closed before any code of the chat runs: a socket made here keeps root's uid.
+type Handshake struct {
+	ours, theirs *os.File
+	// first is the sender of the last message, as the kernel names it.
+	first int
+}
+
+func newHandshake() (*Handshake, error) {
+	kind := unix.SOCK_SEQPACKET | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a socket for a unit: %w", err)
+	}
+	// The first process uses blocking reads.
+	if err := unix.SetNonblock(fds[1], false); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot make a socket for a unit: %w", err),
+			unix.Close(fds[0]), unix.Close(fds[1]))
+	}
+	if err := unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot learn who is at a unit's socket: %w", err),
+			unix.Close(fds[0]), unix.Close(fds[1]))
+	}
+	return &Handshake{
+		ours:   os.NewFile(uintptr(fds[0]), "handshake"),
+		theirs: os.NewFile(uintptr(fds[1]), "handshake"),
+	}, nil
+}
+
+// Close ends the handshake, and with it a unit that is not settled.
+func (d *Handshake) Close() {
+	d.ours.Close()
+	d.theirs.Close()
+}
+
+// await reads one message, which must be word. Any other message is the unit's error.
+func (d *Handshake) await(word string, timeout time.Duration) error {
+	said, err := d.hear(timeout)
+	if err == nil && said != word {
+		err = wentWrong(said)
+	}
+	return err
+}
+
+// complaint returns an unread message of the first process as an error, if there is one.
+func (d *Handshake) complaint() error {
+	said, err := d.hear(10 * time.Millisecond)
+	if err != nil || said == "" {
+		return nil
+	}
+	return wentWrong(said)
+}
+
+func wentWrong(said string) error { return fmt.Errorf("its first process says %.400q", said) }
+
+// hear reads one message, and records its sender (SCM_CREDENTIALS, unix(7)).
+func (d *Handshake) hear(timeout time.Duration) (string, error) {
+	if err := d.ours.SetReadDeadline(time.Now().Add(timeout)); err != nil {
+		return "", fmt.Errorf("cannot wait for the first process: %w", err)
+	}
+	raw, err := d.ours.SyscallConn()
+	if err != nil {
+		return "", fmt.Errorf("cannot hear from the first process: %w", err)
+	}
+	buf, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
+	var n, oobn int
+	var got error
+	err = raw.Read(func(fd uintptr) bool {
+		n, oobn, _, _, got = unix.Recvmsg(int(fd), buf, oob, unix.MSG_CMSG_CLOEXEC)
+		return !errors.Is(got, unix.EAGAIN)
+	})
+	if err := errors.Join(err, got); err != nil {
+		return "", fmt.Errorf("cannot hear from the first process: %w", err)
+	}
+	if n == 0 {
+		return "", fmt.Errorf("cannot hear from the first process: %w", io.EOF)
+	}
+	d.first = senderOf(oob[:oobn])
+	return string(buf[:n]), nil
+}
+
+// senderOf is the process that the kernel names as the sender; 0 if it names none.
+func senderOf(oob []byte) int {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return 0
+	}
+	for _, m := range messages {
+		if c, err := unix.ParseUnixCredentials(&m); err == nil {
+			return int(c.Pid)
+		}
+	}
+	return 0
+}
+
+// Settle makes pid, which must be of the session and as good as PID 1's own child, the unit's main
+// process, so that the unit lives exactly as long as the session. Until then the process that
+// StartSession started is.
+func (d *Handshake) Settle(pid int) error {
+	if err := d.say(wordMain + " " + strconv.Itoa(pid)); err != nil {
+		return err
+	}
+	return d.await(wordSettled, startTime)
+}
+
+func (d *Handshake) say(word string) error {
+	if _, err := d.ours.Write([]byte(word)); err != nil {
+		return fmt.Errorf("cannot tell the first process to go on: %w", err)
+	}
+	return nil
+}
+
+// hand sends files in one message (SCM_RIGHTS, unix(7)).
+func (d *Handshake) hand(files []*os.File) error {
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	raw, err := d.ours.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("cannot hand files over: %w", err)
+	}
+	var sent error
+	err = raw.Write(func(fd uintptr) bool {
+		rights := unix.UnixRights(fds...)
+		sent = unix.Sendmsg(int(fd), []byte(wordFiles), rights, nil, unix.MSG_NOSIGNAL)
+		return !errors.Is(sent, unix.EAGAIN)
+	})
+	if err := errors.Join(err, sent); err != nil {
+		return fmt.Errorf("cannot hand %d files over: %w", len(files), err)
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package view
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims"
+)
+
+// Start is what a session starts from.
+type Start struct {
+	Chat    chat.ID
+	Profile string
+	View    shims.View
+	// Plan is how its first process confines itself.
+	Plan shims.Plan
+	// Apart: it has inodes of its own for what is read-only and shared with other sessions.
+	Apart bool
+	// Rules is the file of the chat's file rules; empty if the kernel enforces none.
+	Rules string
+	// Notes are those of [Planner.Next], and of the caller.
+	Notes []string
+}
+
+// Describe tells what the session sees, and how it is confined.
+func (s Start) Describe() (chat.Plan, error) {
+	out, err := s.View.Describe(s.Plan)
+	if err != nil {
+		return out, fmt.Errorf("cannot tell the plan of chat %s: %w", s.Chat, err)
+	}
+	out.ID, out.Profile = s.Chat, s.Profile
+	out.Notes = append(out.Notes, s.Notes...)
+	if s.Apart {
+		out.Notes = append(out.Notes, "what is read-only and shared with other sessions is seen "+
+			"through overlays of this one's own")
+	}
+	if !slices.Contains(s.View.Without, chat.LayerProc) {
+		out.Notes = append(out.Notes, "what /proc counts for the whole host is covered where "+
+			"ordinary programs do not need it")
+	}
+	if s.Rules != "" {
+		out.Notes = append(out.Notes, fmt.Sprintf("the file rules of %s are kept beside this: "+
+			"what they deny is mounted over, as it comes and goes", s.Rules))
+	}
+	return out, nil
+}
+
+// Begin is Describe for a session that starts now, and logs it: as a matter of course for a
+// session that sees nothing special.
+func (s Start) Begin(log *slog.Logger) (chat.Plan, error) {
+	plan, err := s.Describe()
+	if err != nil {
+		return plan, err
+	}
+	now := time.Now().UTC()
+	plan.StartedAt = &now
+	write := log.Debug
+	if len(s.View.Exposed)+len(s.Notes) > 0 {
+		write = log.Info
+	}
+	var mounts []string
+	for _, m := range plan.Mounts {
+		mounts = append(mounts, fmt.Sprintf("%s %s->%s %s", m.Type, m.Source, m.Target, m.Mode))
+	}
+	write("linux isolation mount plan", "chat", s.Chat, "profile", s.Profile, "mounts", mounts,
+		"landlock", plan.Landlock, "env", plan.Env, "network", plan.Network,
+		"namespaces", plan.Namespaces, "seccomp", len(plan.Seccomp), "without", plan.Without,
+		"notes", plan.Notes)
+	return plan, nil
+}
