@@ -13,27 +13,21 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestAttackBombs: while A forks and allocates without end, it gets no more than its quota, and
-// nothing is refused to B. BenchmarkBombs measures how much longer B waits, which depends on the
-// host's other load.
+// TestAttackBombs: while A forks and allocates without end, the kernel stops it in each period once
+// its quota is used up, and refuses nothing to B. How much CPU time A got is only logged: one system
+// call and a death run over the quota and are paid back later (specs/0002, cpu), which on a busy
+// host was five times the quota for nine seconds. BenchmarkBombs measures how much longer B waits.
 func TestAttackBombs(t *testing.T) {
 	m := open(t, options(t)) // with the default limits
 	a, b := inmateOf(t, m, "bombs a", "default"), inmateOf(t, m, "bombs b", "default")
-	limits := chat.DefaultLimits()
-	before, began := usage(t, a).CPU.D(), time.Now()
+	before, began := usage(t, a), time.Now()
 	underBombs(t, a, func() {
 		for range 60 {
 			b.sh(t, "true")
 		}
+		until(t, "A is stopped by its quota in two more periods", func() bool { return usage(t, a).Throttled >= before.Throttled+2 })
 	})
-	took, wall := usage(t, a).CPU.D()-before, time.Since(began)
-	// A period that has begun counts whole at both ends, and the start of a run lifts the
-	// quota for a moment.
-	periods := 3 + wall/limits.CPUPeriod.D()
-	t.Logf("A took %v of CPU time in %v", took, wall)
-	if most := periods * limits.CPUQuota.D(); took > most {
-		t.Errorf("A took %v of CPU time in %v, want at most %v", took, wall, most)
-	}
+	t.Logf("A took %v of CPU time in %v", usage(t, a).CPU.D()-before.CPU.D(), time.Since(began))
 	if u := usage(t, b); u.OOMKills+u.PidsRefused > 0 {
 		t.Errorf("B suffers from A's bombs: %+v", u)
 	}

@@ -193,7 +193,7 @@ func TestAttackPrograms(t *testing.T) {
 		if got == "ok 0" {
 			t.Error("not one such program was found, so none was tried")
 		}
-		if host := asUser(t, a.UID, "programs", "/usr/bin"); !strings.HasPrefix(host, "gained:") {
+		if host := asUserApart(t, a.UID, "programs", "/usr/bin"); !strings.HasPrefix(host, "gained:") {
 			t.Errorf("control: the same uid on the host: %s", host)
 		}
 	})

@@ -171,8 +171,22 @@ func asUser(t testing.TB, uid uint32, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(attacker(t), args...)
 	cmd.Args[0] = attackName
-	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	return saidBy(t, cmd)
+}
+
+// asUserApart is asUser with a /tmp of its own, for programs that leave files there: a later chat
+// of the uid would be said to have left them.
+func asUserApart(t testing.TB, uid uint32, args ...string) string {
+	t.Helper()
+	const apart = `mount -t tmpfs tmpfs /tmp && exec setpriv --reuid="$0" --regid="$0" --clear-groups "$@"`
+	return saidBy(t, exec.Command("unshare", append([]string{"--mount", "sh", "-c", apart, fmt.Sprint(uid), attacker(t)}, args...)...))
+}
+
+// saidBy is the last line that an attack printed.
+func saidBy(t testing.TB, cmd *exec.Cmd) string {
+	t.Helper()
+	cmd.Dir = "/"
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	var exit *exec.ExitError
