@@ -55,7 +55,6 @@
 //	stream            what is kept of a run's output, and a terminal's input
 //	state             records, uids and the audit log
 //	config            reads chatd's config
-//	terminal          makes what terminals show into text
 //	broker            carries calls from the front to chatd-root
 //	listen            makes the API's socket
 //	journal           the form of a log's lines

@@ -96,12 +96,11 @@ var mayImport = map[string][]string{
 	},
 	"fileops":     {"broker", "files", "chat"}, // adrs/0047
 	"broker":      {"sys", "stream", "chat", "files", "quota"},
-	"terminal":    {"broker", "chat", "termsafe", "tmux"}, // adrs/0042
 	"api":         {"broker", "chat", "files", "quota"},
 	"api/apitest": {"stream", "chat", "files", "schedule"},
 	"mcp":         {"api", "chat", "files", "termsafe"},
 	"front": { // adrs/0061
-		"api", "mcp", "broker", "landlock", "journal", "runs", "terminal", "chat",
+		"api", "mcp", "broker", "landlock", "journal", "runs", "termsafe", "tmux", "chat",
 	},
 	"cmd/chatd": {
 		"front", "printer", "termsafe", "walls", "mcp", "api", "config", "journal", "state",
@@ -158,7 +157,7 @@ var sides = map[string]string{
 		"trees account homedir leftovers exposure cgroup cgroupfs systemd netpolicy sockets " +
 		"unshare tmux ring console filecall state shares listen supervise cmd/chatd-root",
 	"enforce": "enforce masks walls cmd/chatd-enforce",
-	"front": "front api mcp guard shell schedule runs fileops terminal termsafe " +
+	"front": "front api mcp guard shell schedule runs fileops termsafe " +
 		"printer cmd/chatd",
 	"chat": "shims landlock files wrapper termlog cmd/chatd-shim",
 	"pure": "chat filerules quota config journal broker orders sys stream",
@@ -182,7 +181,7 @@ var crossings = map[string]map[string]string{
 		"supervise":   "chatd-shim mind supervises a background run",
 	},
 	"chatd": {
-		"tmux":     "terminal renders output for the size of a chat's terminal",
+		"tmux":     "front renders output for the size of a chat's terminal",
 		"state":    "audit reads the log without a daemon",
 		"walls":    "policy check says which rules chatd-enforce cannot keep",
 		"files":    "api and mcp have the arguments and answers of the file tools",

@@ -92,7 +92,7 @@ func TestRootLinksLittle(t *testing.T) {
 		t.Errorf("chatd-root does not link provision: %s", deps)
 	}
 	for _, dep := range deps {
-		if slices.Contains([]string{"api", "mcp", "termsafe", "terminal", "runs", "guard", "shell", "schedule", "cmd/chatd"}, folder(dep)) {
+		if slices.Contains([]string{"api", "mcp", "termsafe", "front", "runs", "guard", "shell", "schedule", "cmd/chatd"}, folder(dep)) {
 			t.Errorf("chatd-root links %s", dep)
 		}
 		for _, not := range []string{

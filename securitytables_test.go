@@ -61,7 +61,7 @@ var described = map[string]binary{
 			"calls it as the command line.",
 		reads: "as the front: HTTP, JSON and MCP of callers, and what chats print; as the " +
 			"command line: its arguments and the answers of the front.",
-		order: "front api broker mcp terminal termsafe printer cmd/chatd config quota files filerules guard shell " +
+		order: "front api broker mcp termsafe printer cmd/chatd config quota files filerules guard shell " +
 			"chat journal",
 	},
 }

@@ -13,6 +13,8 @@
 // ptrace, no kill of another process. Its memory has a bound (RLIMIT_DATA of setrlimit(2)), and it
 // leaves no core.
 //
+// What a terminal printed is parsed here and not by chatd-root ([RenderTerminals]).
+//
 // Runs as: user chatd, or a uid that owns nothing; without a capability from the first call
 // of a caller on.
 //

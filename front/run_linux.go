@@ -16,7 +16,6 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/journal"
 	"github.com/chatd/chatd/runs"
-	"github.com/chatd/chatd/terminal"
 )
 
 // The descriptors that chatd-root hands over: the listener, the control socket, and this program.
@@ -68,7 +67,7 @@ func Run(ctx context.Context, version string) error {
 		case <-ctx.Done():
 		}
 	}()
-	o := serverOptions(terminal.New(chats), c.NameOf, s, version, log)
+	o := serverOptions(RenderTerminals(chats), c.NameOf, s, version, log)
 	err = serve(ctx, l, o, s.Grace)
 	if cause := context.Cause(ctx); errors.Is(cause, errRootEnded) {
 		err = errors.Join(err, cause)

@@ -12,7 +12,10 @@ var levels = []struct {
 	level  slog.Level
 	prefix string
 }{
-	{slog.LevelError, "<3>"}, {slog.LevelWarn, "<4>"}, {slog.LevelInfo, "<6>"}, {slog.LevelDebug, "<7>"},
+	{slog.LevelError, "<3>"},
+	{slog.LevelWarn, "<4>"},
+	{slog.LevelInfo, "<6>"},
+	{slog.LevelDebug, "<7>"},
 }
 
 // logLevel is the lowest level that is logged: log_level of the config, which a reload may change.
@@ -50,7 +53,9 @@ type journalHandler []slog.Handler
 func newJournalHandler(w io.Writer) journalHandler {
 	var h journalHandler
 	for _, l := range levels {
-		h = append(h, slog.NewTextHandler(prefixed{w, l.prefix}, &slog.HandlerOptions{Level: &logLevel, ReplaceAttr: withoutClock}))
+		h = append(h, slog.NewTextHandler(prefixed{w, l.prefix}, &slog.HandlerOptions{
+			Level: &logLevel, ReplaceAttr: withoutClock,
+		}))
 	}
 	return h
 }
@@ -66,7 +71,9 @@ func withoutClock(groups []string, a slog.Attr) slog.Attr {
 }
 
 // Enabled is that of every handler in it.
-func (h journalHandler) Enabled(ctx context.Context, l slog.Level) bool { return h[0].Enabled(ctx, l) }
+func (h journalHandler) Enabled(ctx context.Context, l slog.Level) bool {
+	return h[0].Enabled(ctx, l)
+}
 
 // Handle writes the record by the handler of its level.
 func (h journalHandler) Handle(ctx context.Context, r slog.Record) error {

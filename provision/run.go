@@ -114,7 +114,7 @@ func (m *Manager) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
 }
 
 // ScreenWith is Screen with styles and history as in spec. With styles the text has any escape
-// sequences that the chat's tmux sends: package terminal makes it safe.
+// sequences that the chat's tmux sends: package front makes it safe.
 func (m *Manager) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error) {
 	if err := spec.Validate(); err != nil {
 		return chat.Screen{}, err

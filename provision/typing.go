@@ -61,7 +61,7 @@ func (m *Manager) typeInto(ctx context.Context, rec state.Record, t *console.Ter
 }
 
 // InputWait is Input that waits for in.Wait and returns the output since, as
-// [console.Terminal.Answered] does. Where Plain is not set, package terminal renders it from the
+// [console.Terminal.Answered] does. Where Plain is not set, package front renders it from the
 // span Output. Input does not wait: it may be C-c.
 func (m *Manager) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
 	if in.Wait == nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -63,7 +64,7 @@ func reap(c *cli.Context) error {
 			done()
 			if r.Reaped = err == nil; err != nil {
 				r.Kind, r.Error = api.Kind(err), err.Error()
-				failed = firstError(failed, err)
+				failed = cmp.Or(failed, err)
 			}
 		}
 		results = append(results, r)
@@ -108,13 +109,6 @@ func idleFlag(c *cli.Context) (time.Duration, error) {
 		return 0, fmt.Errorf("cannot reap --idle %s: want a time above 0, as in 30d, 24h or 90m: %w", chat.Quote(c.String("idle")), chat.ErrInvalid)
 	}
 	return idle, nil
-}
-
-func firstError(first, next error) error {
-	if first != nil {
-		return first
-	}
-	return next
 }
 
 func writeReaped(w, errOut io.Writer, results []reaped, dry bool) error {

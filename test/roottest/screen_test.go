@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/terminal"
+	unprivileged "github.com/chatd/chatd/front"
 )
 
 // TestStyledScreen: the screen is text; with styles it has SGR sequences, and none that a chat
 // could do more with.
 func TestStyledScreen(t *testing.T) {
 	m := open(t, attackOptions(t))
-	k := terminal.New(front(t, m))
+	k := unprivileged.RenderTerminals(front(t, m))
 	ctx := operator(t.Context())
 	c := create(t, m, "styled", "default")
 	typed(t, m, c.ID, `printf '\e]0;title\a\e]8;;http://192.0.2.1/\aa link\e]8;;\a \e[1;31mred\e[0m %s\n' end`)

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/terminal"
+	unprivileged "github.com/chatd/chatd/front"
 )
 
 // answered types a line and waits as w says. The answer is as the front gives it.
 func answered(t *testing.T, m *manager, id chat.ID, line string, w chat.Wait) chat.Typed {
 	t.Helper()
-	got, err := terminal.New(front(t, m)).InputWait(operator(t.Context()), id, chat.Input{Text: line, Enter: true, Wait: &w})
+	got, err := unprivileged.RenderTerminals(front(t, m)).InputWait(operator(t.Context()), id, chat.Input{Text: line, Enter: true, Wait: &w})
 	if err != nil {
 		t.Fatalf("typing %q: %v", line, err)
 	}

@@ -1,4 +1,4 @@
-package terminal
+package front
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // TestSize: tmux may not import chat, and the command line and mcp not tmux.
-func TestSize(t *testing.T) {
+func TestTerminalSize(t *testing.T) {
 	if chat.TerminalRows != tmux.Rows || chat.TerminalCols != tmux.Cols {
 		t.Errorf("chat has terminals of %d by %d, tmux makes them %d by %d",
 			chat.TerminalRows, chat.TerminalCols, tmux.Rows, tmux.Cols)
@@ -52,7 +52,7 @@ func TestInputWait(t *testing.T) {
 		{"what the terminal shows", nil, "the screen"},
 	} {
 		behind := chat.Typed{Log: piece, Plain: "the screen", Output: c.output}
-		got, err := New(fixed{typed: behind}).InputWait(t.Context(), "a", chat.Input{})
+		got, err := RenderTerminals(fixed{typed: behind}).InputWait(t.Context(), "a", chat.Input{})
 		if err != nil || got.Plain != c.want || got.Output != nil || string(got.Bytes()) != log {
 			t.Errorf("%s is %+v, %v, want %q", c.what, got, err, c.want)
 		}
@@ -61,7 +61,7 @@ func TestInputWait(t *testing.T) {
 
 func TestScreen(t *testing.T) {
 	const raw = "a\x1b]52;c;aGk=\a\x1b[31mred\x1b[m\x1b[2J"
-	c := New(fixed{screen: raw})
+	c := RenderTerminals(fixed{screen: raw})
 	for styles, want := range map[bool]string{true: "a\x1b[31mred\x1b[m", false: raw} {
 		s, err := c.ScreenWith(t.Context(), "a", chat.ScreenSpec{Styles: styles})
 		if err != nil || s.Text != want {
@@ -71,8 +71,8 @@ func TestScreen(t *testing.T) {
 }
 
 // TestErrors: what the chats behind refuse is refused.
-func TestErrors(t *testing.T) {
-	c := New(fixed{err: chat.ErrBusy})
+func TestTerminalErrors(t *testing.T) {
+	c := RenderTerminals(fixed{err: chat.ErrBusy})
 	if _, err := c.InputWait(t.Context(), "a", chat.Input{}); !errors.Is(err, chat.ErrBusy) {
 		t.Errorf("input: %v", err)
 	}

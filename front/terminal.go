@@ -1,4 +1,4 @@
-package terminal
+package front
 
 import (
 	"context"
@@ -9,14 +9,17 @@ import (
 	"github.com/chatd/chatd/tmux"
 )
 
-// Chats are the wrapped chats, with their terminals rendered as text.
-type Chats struct{ broker.Chats }
+// terminals are chats whose terminals are rendered as text. chatd-root passes on a terminal's
+// output and does not parse it: it says where a command's output lies in the log
+// ([chat.Typed].Output), and returns a screen with styles unchanged from tmux (adrs/0042).
+type terminals struct{ broker.Chats }
 
-// New returns chats with their terminals rendered.
-func New(chats broker.Chats) Chats { return Chats{chats} }
+// RenderTerminals returns chats with their terminals rendered by package termsafe. A screen without
+// styles and the log pass unchanged: the command line makes those safe for an operator's terminal.
+func RenderTerminals(chats broker.Chats) broker.Chats { return terminals{chats} }
 
 // InputWait is [broker.Chats], with Plain rendered.
-func (c Chats) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
+func (c terminals) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
 	t, err := c.Chats.InputWait(ctx, id, in)
 	if err == nil && t.Output != nil {
 		t.Plain, t.Output = termsafe.Render(between(t.Log, *t.Output), tmux.Rows, tmux.Cols), nil
@@ -33,7 +36,7 @@ func between(l chat.Log, s chat.Span) []byte {
 
 // ScreenWith is [broker.Chats]. With styles the text has colours and the like, and no other
 // sequence.
-func (c Chats) ScreenWith(
+func (c terminals) ScreenWith(
 	ctx context.Context, id chat.ID, spec chat.ScreenSpec,
 ) (chat.Screen, error) {
 	s, err := c.Chats.ScreenWith(ctx, id, spec)
