@@ -39,8 +39,10 @@ type refusedOf struct {
 // Refused is a line about opens that file rules refused.
 type Refused struct {
 	Chat chat.ID
-	// Path is the file; "" in a line about several, which had no lines of their own. By is the name
-	// by which the rules close it: its own, one that it had, or would have; "" if nobody can tell.
+	// Sum says that the line is about several files, which had no lines of their own.
+	Sum bool
+	// Path is the file; "" if it has no path that the enforcer can read, and in a sum. By is the name
+	// by which the rules close it: its own, one that it had, or would have; "" if it is unknown.
 	Path, By string
 	// Times is the number of opens.
 	Times uint64
@@ -116,7 +118,7 @@ func (c *Client) sumRefused(last bool, line func(Refused)) {
 		case of.unsaid == 0 && of.lines.Full():
 			delete(c.refused.chats, id)
 		case of.unsaid > 0 && (last || c.refused.now().Sub(of.summed) >= refusedEvery):
-			line(Refused{Chat: id, Times: of.unsaid})
+			line(Refused{Chat: id, Sum: true, Times: of.unsaid})
 			of.unsaid, of.summed = 0, c.refused.now()
 		}
 	}

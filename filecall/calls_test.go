@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -85,4 +86,31 @@ func (f *Calls) count(id chat.ID) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.chats[id].cuts)
+}
+
+// TestTidy: a call that was answered, or whose chat is being reaped, does not wait for its tool.
+func TestTidy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls Calls
+		ctx, done, err := calls.Begin(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		took := func(err error) time.Duration {
+			began := time.Now()
+			Tidy(ctx, err, nil) // which never ends
+			return time.Since(began)
+		}
+		if got := took(nil); got != 0 {
+			t.Errorf("after an answer: %s", got)
+		}
+		if got := took(chat.ErrBusy); got != tidyTime {
+			t.Errorf("without an answer: %s, want %s", got, tidyTime)
+		}
+		calls.Cut("a")
+		if got := took(chat.ErrBusy); got != 0 {
+			t.Errorf("in a reap: %s", got)
+		}
+	})
 }

@@ -23,6 +23,22 @@ func Answered(err error) bool {
 	return err == nil || !unread(err) && errors.As(err, &f)
 }
 
+// tidyTime is how long an interrupted tool may take to undo its unfinished work, once its input has
+// ended. A chat can stop its tool and use all of it up. The next write removes what remains.
+const tidyTime = 5 * time.Second
+
+// Tidy waits, within bounds, until a tool that gave no answer has undone its work: ended is closed
+// when it ends. It does not wait if the chat is being reaped, since its home goes too.
+func Tidy(ctx context.Context, err error, ended <-chan struct{}) {
+	if Answered(err) || errors.Is(context.Cause(ctx), errCut) {
+		return
+	}
+	select {
+	case <-ended:
+	case <-time.After(tidyTime):
+	}
+}
+
 // unread reports whether the content to send could not be read.
 func unread(err error) bool {
 	var body *files.BodyError

@@ -20,7 +20,7 @@ import (
 func (p *InForce) refused(ctx context.Context) func(enforcer.Refused) {
 	return func(r enforcer.Refused) {
 		detail := map[string]string{"more": fmt.Sprint(r.Times), "by": "the kernel"}
-		if r.Path != "" {
+		if !r.Sum {
 			c, err := p.opt.Chat(r.Chat)
 			if err != nil {
 				return // reaped meanwhile

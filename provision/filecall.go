@@ -71,9 +71,7 @@ func (m *Manager) enterToolLeaf(
 	defer tool.Close()
 	a, err = tool.Speak(ctx, m.toolPlan(rec))
 	m.policy.NameRule(ctx, m.chatOf(rec), s.Init, c, err)
-	if !filecall.Answered(err) {
-		waitFor(tool.Ended(), tidyTime)
-	}
+	filecall.Tidy(ctx, err, tool.Ended())
 	late, killErr := m.leaf(rec, run).End(tool.Ended())
 	return a, late, errors.Join(tool.Reason(ctx, err), killErr)
 }
@@ -98,18 +96,9 @@ func (m *Manager) overtaken(ctx context.Context, s *liveSession, err error) erro
 // endsSoon reports whether the session ends within a second: the kernel ends the other
 // processes of a pid namespace before its first.
 func (s *liveSession) endsSoon() bool {
-	waitFor(s.Init.Ended(), time.Second)
-	return !s.Init.Alive()
-}
-
-// tidyTime is how long an interrupted tool may take to undo its unfinished work, once its
-// input has ended. A chat can stop its tool and use all of it up. The next write removes what
-// remains.
-const tidyTime = 5 * time.Second
-
-func waitFor(ended <-chan struct{}, most time.Duration) {
 	select {
-	case <-ended:
-	case <-time.After(most):
+	case <-s.Init.Ended():
+	case <-time.After(time.Second):
 	}
+	return !s.Init.Alive()
 }

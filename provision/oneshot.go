@@ -94,9 +94,8 @@ func (m *Manager) oneShotLocked(ctx context.Context, rec state.Record, c *fileca
 		err = m.groups.LimitCPU(rec.ID, m.profile(rec).Limits)
 	}
 	if err == nil {
-		if a, err = tool.Speak(ctx, m.toolPlan(rec)); !filecall.Answered(err) {
-			waitFor(inner.Ended(), tidyTime)
-		}
+		a, err = tool.Speak(ctx, m.toolPlan(rec))
+		filecall.Tidy(ctx, err, inner.Ended())
 		m.policy.NameRule(ctx, m.chatOf(rec), inner, c, err)
 	}
 	err = errors.Join(tool.Reason(ctx, err), m.starter.Abandon(rec.ID, rec.UID, inner))

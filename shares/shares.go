@@ -101,19 +101,27 @@ func (s *Shares) pace(ctx context.Context, owner string) error {
 // Wake admits a chat of the owner that wakes, until done is called, or refuses it: it bounds the
 // chats that are awake or waking, in total and of one owner.
 func (s *Shares) Wake(ctx context.Context, owner string) (done func(), err error) {
+	if err := s.admit(ctx, owner); err != nil {
+		return nil, s.Refused(ctx, "wake", err)
+	}
+	return func() { s.woken(owner) }, nil
+}
+
+// admit counts a chat as waking. A refusal is audited without the lock: the disk may be slow.
+func (s *Shares) admit(ctx context.Context, owner string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	awake := s.Awake() // a chat that just woke is still waking, and counts twice
 	total := sum(awake) + sum(s.waking)
 	if most := s.MaxAwake; most > 0 && total >= uint64(most) {
-		return nil, fmt.Errorf("cannot wake another chat: %d chats are awake, of all owners, "+
+		return fmt.Errorf("cannot wake another chat: %d chats are awake, of all owners, "+
 			"which is max_awake: put one to sleep: %w", total, chat.ErrBusy)
 	}
 	if err := s.check(ctx, quota.Awake, owner, awake[owner]+s.waking[owner], 1); err != nil {
-		return nil, s.Refused(ctx, "wake", err)
+		return err
 	}
 	s.waking[owner]++
-	return func() { s.woken(owner) }, nil
+	return nil
 }
 
 func (s *Shares) woken(owner string) {

@@ -22,8 +22,7 @@ func (p *Planner) Next(c Chat) (shims.View, []string, error) {
 	var notes []string
 	var err error
 	v.Exposed, notes, err = p.exposed(c, c.UID)
-	var key *exposure.KeyError
-	if errors.As(err, &key) {
+	if err != nil {
 		// The profile was valid when chatd started, so the host has changed. The error has no
 		// kind: a bridge learns only where the log has it, and not the paths.
 		err = fmt.Errorf(
