@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,11 +18,13 @@ import (
 // children inside, so only a storm of forks in the first program needs many.
 const joinTries = 100
 
-// join moves the processes that list names into the chat's cgroup of a v1 controller, again until
-// a pass finds nobody outside.
+// join moves the processes that list names into the chat's cgroup of a v1 controller, until a list
+// names no process outside but those that were ending before it was read: any other may have
+// forked between the list and its move, and its child is outside too.
 func (g *legacy) join(controller string, id chat.ID, list func() ([]int, error)) error {
+	ending := map[int]uint64{} // start times, by pid
 	for try := range joinTries {
-		moved, err := g.joinOnce(g.dir(controller, id, ""), list)
+		moved, err := joinOnce(g.dir(controller, id, ""), list, ending)
 		if err != nil {
 			return fmt.Errorf("cannot move a process into the v1 %s cgroup of chat %s: %w",
 				controller, id, err)
@@ -37,29 +40,36 @@ func (g *legacy) join(controller string, id chat.ID, list func() ([]int, error))
 		controller, id, chat.ErrBusy)
 }
 
-func (g *legacy) joinOnce(dir string, list func() ([]int, error)) (moved int, err error) {
+// joinOnce moves the processes of one list, and notes those that end: they stay listed until they
+// are dead. It returns how many were outside, without those noted before.
+func joinOnce(
+	dir string, list func() ([]int, error), ending map[int]uint64,
+) (moved int, err error) {
 	pids, err := list()
 	if err != nil {
 		return 0, err
 	}
-	found, err := cgroupfs.Processes(dir)
+	inside, err := cgroupfs.Processes(dir)
 	if err != nil {
 		return 0, err
 	}
-	inside := map[int]bool{}
-	for _, p := range found {
-		inside[p] = true
-	}
 	for _, p := range pids {
-		if inside[p] {
+		if slices.Contains(inside, p) {
 			continue
 		}
 		err := cgroupfs.Write(dir, "cgroup.procs", strconv.Itoa(p))
 		if err != nil && !errors.Is(err, unix.ESRCH) {
 			return moved, err
 		}
-		if !exiting(p) {
-			moved++
+		start, noted := ending[p]
+		st, err := sys.ReadStat(p)
+		gone := err != nil
+		if noted && (gone || st.Start == start) {
+			continue
+		}
+		moved++
+		if gone || st.Flags&sys.Exiting != 0 {
+			ending[p] = st.Start
 		}
 	}
 	return moved, nil
@@ -72,10 +82,4 @@ func (f *FS) joinFurther(controller string, id chat.ID) error {
 		return err
 	}
 	return f.legacy.join(controller, id, func() ([]int, error) { return cgroupfs.Members(f.dir(id)) })
-}
-
-// exiting tells that a process has begun to end: it is listed until it is dead.
-func exiting(pid int) bool {
-	st, err := sys.ReadStat(pid)
-	return err != nil || st.Flags&sys.Exiting != 0
 }

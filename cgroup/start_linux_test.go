@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +20,7 @@ import (
 
 	"github.com/chatd/chatd/cgroupfs"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 	"golang.org/x/sys/unix"
 )
 
@@ -286,7 +290,8 @@ func TestStormJoinsTheCPUCgroup(t *testing.T) {
 	must(t, err)
 	for _, pid := range pids {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-		if err == nil && !strings.Contains(string(b), ":cpu:/"+filepath.Base(f.bases.Unified)+"/"+string(idA)) && !exiting(pid) {
+		st, serr := sys.ReadStat(pid)
+		if err == nil && serr == nil && st.Flags&sys.Exiting == 0 && !strings.Contains(string(b), ":cpu:/"+filepath.Base(f.bases.Unified)+"/"+string(idA)) {
 			t.Errorf("pid %d: %s", pid, b)
 		}
 	}
@@ -312,4 +317,43 @@ func TestQuotaStaysAfterStarts(t *testing.T) {
 			t.Errorf("cpu.max is %q, %v", b, err)
 		}
 	}
+}
+
+// TestJoinFindsChildren: a process that forks after it was listed, and ends before it is moved, does
+// not leave its child outside: a chat could otherwise fork its way out of the CPU quota of cgroup v1.
+func TestJoinFindsChildren(t *testing.T) {
+	f := open(t)
+	if f.legacy == nil {
+		t.Skip("cgroup v2 bounds each child from its birth")
+	}
+	create(t, f, idA)
+	fork, said := exec.Command("sh", "-c", `read x; sleep 1000 >/dev/null & echo $!`), bytes.Buffer{}
+	in, err := fork.StdinPipe()
+	must(t, err)
+	fork.Stdout = &said
+	must(t, fork.Start())
+	child := 0
+	lists := func() ([]int, error) {
+		if child != 0 {
+			return []int{fork.Process.Pid, child}, nil
+		}
+		must(t, in.Close()) // it is listed; now it forks and ends
+		await(t, "the child", func() bool {
+			st, err := sys.ReadStat(fork.Process.Pid)
+			return err == nil && st.State == 'Z'
+		})
+		must(t, fork.Wait())
+		child, err = strconv.Atoi(strings.TrimSpace(said.String()))
+		must(t, err)
+		return []int{fork.Process.Pid}, nil
+	}
+	must(t, f.legacy.join("cpu", idA, lists))
+	t.Cleanup(func() { _ = syscall.Kill(child, syscall.SIGKILL) })
+	inside, err := cgroupfs.Processes(f.legacy.dir("cpu", idA, ""))
+	must(t, err)
+	if !slices.Contains(inside, child) {
+		t.Errorf("the child %d is not among %v", child, inside)
+	}
+	must(t, syscall.Kill(child, syscall.SIGKILL))
+	await(t, "the child's end", func() bool { return syscall.Kill(child, 0) != nil })
 }

@@ -41,8 +41,8 @@ type Refused struct {
 	Chat chat.ID
 	// Sum says that the line is about several files, which had no lines of their own.
 	Sum bool
-	// Path is the file; "" if it has no path that the enforcer can read, and in a sum. By is the name
-	// by which the rules close it: its own, one that it had, or would have; "" if it is unknown.
+	// Path is the file; "" if it has no path that the enforcer can read, and in a sum. By is the
+	// name by which the rules close it: its own, one that it had, or would have; "" if unknown.
 	Path, By string
 	// Times is the number of opens.
 	Times uint64

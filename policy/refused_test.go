@@ -27,7 +27,8 @@ func TestRefusedFile(t *testing.T) {
 		{secret, secret, []string{"open", "secret", "place:\"rules:", "by:the kernel", "times:3"}},
 		{w.chat.Home + "/new", secret, []string{"name:", "secret", "place:"}},
 		{w.chat.Home + "/new", "", []string{"rule:one about a name that it had"}},
-		{"", "", []string{"path:", "rule:one about a name that it had", "times:3"}}, // too deep to have one
+		// A file too deep to have a path.
+		{"", "", []string{"path:", "rule:one about a name that it had", "times:3"}},
 	} {
 		w.lines = nil
 		line(enforcer.Refused{Chat: w.chat.ID, Path: tt.path, By: tt.by, Times: 3})
