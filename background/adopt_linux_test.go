@@ -103,7 +103,8 @@ func TestAdopt(t *testing.T) {
 		{"name", "gone", map[string]string{"run.json": note("else", p, "")}},
 		{"odd", "gone", map[string]string{"run.json": note("odd", p, `,"output_max":-1`)}},
 		{"foreground", "gone", map[string]string{
-			"run.json":    strings.Replace(note("foreground", dead, ""), `"background":true,`, "", 1),
+			"run.json": strings.Replace(
+				note("foreground", dead, ""), `"background":true,`, "", 1),
 			"result.json": fmt.Sprintf(result, now)}},
 		{"begun", "gone", map[string]string{"stdout": ""}},
 	} {

@@ -291,7 +291,10 @@ func TestStormJoinsTheCPUCgroup(t *testing.T) {
 	for _, pid := range pids {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 		st, serr := sys.ReadStat(pid)
-		if err == nil && serr == nil && st.Flags&sys.Exiting == 0 && !strings.Contains(string(b), ":cpu:/"+filepath.Base(f.bases.Unified)+"/"+string(idA)) {
+		if err != nil || serr != nil || st.Flags&sys.Exiting != 0 {
+			continue
+		}
+		if !strings.Contains(string(b), ":cpu:/"+filepath.Base(f.bases.Unified)+"/"+string(idA)) {
 			t.Errorf("pid %d: %s", pid, b)
 		}
 	}
@@ -319,8 +322,8 @@ func TestQuotaStaysAfterStarts(t *testing.T) {
 	}
 }
 
-// TestJoinFindsChildren: a process that forks after it was listed, and ends before it is moved, does
-// not leave its child outside: a chat could otherwise fork its way out of the CPU quota of cgroup v1.
+// TestJoinFindsChildren: a process that forks after it was listed, and ends before it is moved,
+// leaves no child outside: a chat could otherwise fork its way out of the CPU quota of cgroup v1.
 func TestJoinFindsChildren(t *testing.T) {
 	f := open(t)
 	if f.legacy == nil {

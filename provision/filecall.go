@@ -93,9 +93,12 @@ func (m *Manager) overtaken(ctx context.Context, s *liveSession, err error) erro
 	return fmt.Errorf("cannot finish the file tool: %w", why)
 }
 
-// endsSoon reports whether the session ends within a second: the kernel ends the other
-// processes of a pid namespace before its first.
+// endsSoon reports whether chatd is ending the session, or it ends within a second: the kernel ends
+// the other processes of a pid namespace before its first.
 func (s *liveSession) endsSoon() bool {
+	if s.ending.Load() {
+		return true
+	}
 	select {
 	case <-s.Init.Ended():
 	case <-time.After(time.Second):

@@ -52,6 +52,7 @@ func (m *Manager) endFor(ctx context.Context, of sockets.Session, why string) {
 	if s == nil || s.Init != of.Init || !s.endedFor.CompareAndSwap(nil, &why) {
 		return
 	}
+	s.ending.Store(true)
 	m.log.Warn("ending a session", "chat", s.Chat, "why", why)
 	m.done.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), session.StartTimeout)

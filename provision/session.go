@@ -23,6 +23,8 @@ type liveSession struct {
 	terminal *tmux.Terminal
 	// endedFor is the reason for which the daemon ended it without a request, nil if it did not.
 	endedFor atomic.Pointer[string]
+	// ending: chatd has begun to end its processes.
+	ending atomic.Bool
 	// deafen stops the goroutine that reads the denials of its shims.
 	deafen context.CancelFunc
 	// log is the log of its terminal's output.
@@ -131,6 +133,9 @@ func (m *Manager) keepSession(s *liveSession) {
 func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, session.StartTimeout)
 	defer cancel()
+	if s := m.session(rec.ID); s != nil {
+		s.ending.Store(true)
+	}
 	if err := m.starter.Kill(ctx, rec.ID, rec.UID); err != nil {
 		return err
 	}

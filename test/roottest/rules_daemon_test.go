@@ -40,7 +40,7 @@ func TestRulesDaemon(t *testing.T) {
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "ruled"})
 	must(t, err)
 	putDir(t, c, "loop")
-	must(t, d.Input(t.Context(), c.ID, chat.Input{Text: `while sleep 0.02; do cat loop/.env >> loop/out 2>> loop/err; date >> loop/ticks; done &`, Enter: true}))
+	must(t, d.Input(t.Context(), c.ID, chat.Input{Text: `while :; do sleep 0.02; cat loop/.env >> loop/out 2>> loop/err; date >> loop/ticks; done &`, Enter: true}))
 	ticks(t, c, 3)
 	d.kill()
 	place(t, c, "loop/.env", secret)

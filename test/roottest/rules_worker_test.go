@@ -87,7 +87,7 @@ func TestRulesWorkerKilled(t *testing.T) {
 	}
 	wake(t, m, c.ID)
 	denied := []string{"note", "/data/secret/f", "w/.env", "loop/later/.env"}
-	loop := "while sleep 0.02; do cat " + strings.Join(denied, " ") + " loop/n*/.env >> loop/out" +
+	loop := "while :; do sleep 0.02; cat " + strings.Join(denied, " ") + " loop/n*/.env >> loop/out" +
 		" 2>> loop/err; cat keys/k >> loop/keys 2>> loop/err; date >> loop/ticks; done &"
 	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Enter: true, Text: loop}))
 	read := func(name string) string {
