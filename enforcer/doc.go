@@ -17,8 +17,8 @@
 // chat, so that no chat fills the audit log and none takes another's lines. [Client.Masks] is for
 // sessions that begin: bubblewrap closes some paths before the enforcer comes.
 //
-// Package orders is the wire, package enforce is what answers. Package provision knows the chats:
-// it says which session gets which rules, and writes the audit log.
+// Package orders is the wire, package enforce is what answers. Package policy says which session
+// gets which rules, and has what was refused audited.
 //
 // # Runs as
 //

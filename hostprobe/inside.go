@@ -79,8 +79,8 @@ func (p *Prober) program(v shims.View) (argv []string, release func(), err error
 	return argv, func() { unlock(); _ = socket.Close() }, nil
 }
 
-// socketsLayer puts bytes into sockets of the session, and a lock on a file, and checks that the
-// counts of package sockets find them.
+// socketsLayer puts bytes into sockets of the session, and checks that counts of package sockets
+// find them, and can read the locks of the host.
 func (p *Prober) socketsLayer(init *sys.HeldProcess) chat.Layer {
 	found, err := sockets.Probe(init.PID, p.opt.UID)
 	if p.opt.Layers.Without(chat.LayerSockets) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 
 	"github.com/chatd/chatd/account"
 	"github.com/chatd/chatd/chat"
@@ -23,9 +24,12 @@ func (p *Prober) user() account.User {
 func (p *Prober) profile() chat.Profile { return p.opt.Profiles[chat.DefaultProfile] }
 
 // own is v with a home and trees of the probes' own. Nothing is open in it of what the profile
-// opens: the probe says what the wall of all others does.
+// opens: the probe says what the wall of all others does. A denial around that home, which lies
+// elsewhere than the chats', closes nothing of it.
 func (p *Prober) own(v shims.View) shims.View {
 	v.Home, v.Opened, v.PromptFIFO = p.user().Home, shims.Opened{}, ""
+	around := func(denied string) bool { return chat.Within(v.Home, denied) }
+	v.Denied = slices.DeleteFunc(slices.Clone(v.Denied), around)
 	if !p.opt.Units { // with systemd, pam_namespace mounts them
 		v.Tmp = filepath.Join(p.opt.TmpParent, ID.User())
 		v.VarTmp = filepath.Join(p.opt.VarTmpParent, ID.User())

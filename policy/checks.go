@@ -15,8 +15,9 @@ import (
 
 // Inside is what only the chat's session can tell.
 type Inside struct {
-	// Init is the session's init process; nil while the chat is asleep.
-	Init *sys.HeldProcess
+	// Init returns the session's init process, nil while the chat is asleep. A session may begin
+	// or end while links are resolved.
+	Init func() *sys.HeldProcess
 	// Resolve returns the targets of those names that links redirect, as the chat sees them: root
 	// follows no links of a chat.
 	Resolve func(names []string) (map[string]string, error)
@@ -105,7 +106,7 @@ func (p *InForce) Explain(
 	}
 	if q.Path != "" && !v.Denied() { // the kernel may still refuse it, because of another name
 		name := links.Resolve(filerules.Fold(c.Home, c.Home, q.Path))
-		if d := p.denial(ctx, c, in.Init, name, q.Op == "write" || q.Op == "edit"); d.Denied() {
+		if d := p.denial(ctx, c, in.Init(), name, q.Op == "write" || q.Op == "edit"); d.Denied() {
 			v = d
 		}
 	}
@@ -160,7 +161,7 @@ func (p *InForce) NameRule(
 func (p *InForce) RuleBehind(
 	ctx context.Context, c Chat, name string, in Inside,
 ) *filerules.Rule {
-	v := p.denial(ctx, c, in.Init, path.Clean(name), false)
+	v := p.denial(ctx, c, in.Init(), path.Clean(name), false)
 	if v.Denied() || !p.Enforced(c) {
 		return v.Rule
 	}
@@ -168,5 +169,5 @@ func (p *InForce) RuleBehind(
 	if err != nil || real[name] == "" {
 		return nil
 	}
-	return p.denial(ctx, c, in.Init, real[name], false).Rule
+	return p.denial(ctx, c, in.Init(), real[name], false).Rule
 }

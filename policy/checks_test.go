@@ -9,6 +9,7 @@ import (
 	"github.com/chatd/chatd/filecall"
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/orders"
+	"github.com/chatd/chatd/sys"
 )
 
 // callOf is a file call of a tool.
@@ -117,7 +118,7 @@ func TestExplain(t *testing.T) {
 		}
 		w.listen()
 		in := Inside{
-			Init:    w.init,
+			Init:    func() *sys.HeldProcess { return w.init },
 			Resolve: func([]string) (map[string]string, error) { return nil, nil },
 			Closed: func() (masked, leftOut []string) {
 				return []string{w.chat.Home + "/secret"}, nil
@@ -147,7 +148,8 @@ func TestExplain(t *testing.T) {
 func TestRuleBehind(t *testing.T) {
 	w := newWorld(t, denySecret)
 	home := w.chat.Home
-	in := Inside{Resolve: func(names []string) (map[string]string, error) {
+	asleep := func() *sys.HeldProcess { return nil }
+	in := Inside{Init: asleep, Resolve: func(names []string) (map[string]string, error) {
 		return map[string]string{
 			home + "/link": home + "/secret", home + "/other": home + "/open",
 		}, nil

@@ -1,6 +1,7 @@
 // Package provision gives every conversation a Linux user of its own and takes
-// it away again. It is the only package that puts the mechanisms together:
-// accounts, homes, cgroups, packet rules, the session and its terminal.
+// it away again. It puts the mechanisms together: accounts, homes, cgroups, packet
+// rules, the session and its terminal. Packages session, view and hostprobe put
+// together those of one session.
 //
 // # Theory of operation
 //

@@ -10,6 +10,7 @@ import (
 	"github.com/chatd/chatd/policy"
 	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 )
 
 // Explain answers whether the chat's file rules allow an operation, and which rule decides. Links
@@ -27,17 +28,19 @@ func (m *Manager) Explain(ctx context.Context, id chat.ID, q chat.Question) (cha
 
 // inside is what only the chat's session can tell of its rules.
 func (m *Manager) inside(ctx context.Context, rec state.Record) policy.Inside {
-	in := policy.Inside{
+	return policy.Inside{
 		Resolve: func(names []string) (real map[string]string, err error) {
 			_, err = m.callTool(ctx, rec, filecall.NewResolve(names, &real))
 			return real, err
 		},
 		Closed: func() (masked, leftOut []string) { return m.closedBy(rec) },
+		Init: func() *sys.HeldProcess {
+			if s := m.session(rec.ID); s != nil {
+				return s.Init
+			}
+			return nil
+		},
 	}
-	if s := m.session(rec.ID); s != nil {
-		in.Init = s.Init
-	}
-	return in
 }
 
 // closedBy returns the denied paths that bubblewrap masks in the chat's session, and those to

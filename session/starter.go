@@ -68,8 +68,8 @@ type Session struct {
 	Report shims.Report
 	// Invocation is systemd's name for this run of the unit; empty without systemd.
 	Invocation string
-	// Plan is the plan that started it; Exposed are the paths of the host that it sees. The caller
-	// sets both before [Session.Write].
+	// Plan is the plan that started it, which the caller sets before [Session.Write]; Exposed are
+	// the paths of the host that it sees.
 	Plan    *chat.Plan
 	Exposed []chat.Exposed
 	// Masked are the paths that bubblewrap masked and that the current rules still deny. It is nil

@@ -70,9 +70,6 @@ func NewBook(all map[string]*filerules.Policy) *Book {
 	return &Book{policies: maps.Clone(all), max: maxCompiled, kept: map[ruleKey]*list.Element{}}
 }
 
-// Policies returns the policies by profile, which the caller does not change.
-func (b *Book) Policies() map[string]*filerules.Policy { return b.policies }
-
 // Policy returns the file rules of a profile, or the built-in ones.
 func (b *Book) Policy(profile string) *filerules.Policy {
 	if p := b.policies[profile]; p != nil {

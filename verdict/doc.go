@@ -5,7 +5,7 @@
 //
 // Rules and keys are values in force together: a reload makes new ones, and nothing that was
 // compiled from the old ones is asked again. Package filerules has the language, package enforce
-// makes the kernel enforce it; package provision knows the chats, asks here, and audits.
+// makes the kernel enforce it; package policy knows which rules are in force, and asks here.
 //
 // # Runs as
 //

@@ -16,7 +16,7 @@ import (
 )
 
 // censusTime bounds how long the places of one agent's rules are counted. A session that
-// takes longer to look through the same trees comes near [OrderTimeout].
+// takes longer to look through the same trees comes near the timeout of an order.
 const censusTime = time.Minute
 
 // Tree is a directory of the host, or a file, that all sessions of a profile see at At.
