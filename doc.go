@@ -41,6 +41,7 @@
 //	guard             commands that are refused before they run: advice
 //	background        runs under way, and the files and ends of background runs
 //	due               takes the times of schedules, and records their results
+//	idle              which awake chats nobody uses, and puts them to sleep
 //	supervise         keeps a background run while chatd is not there
 //	termlog           passes on what a chat's terminal prints
 //	runs              in the front: reads commands, has the clock of schedules

@@ -76,6 +76,7 @@ var mayImport = map[string][]string{
 		"session", "supervise", "stream", "shims", "sys", "trees", "chat",
 	},
 	"due":    {"background", "state", "chat"}, // adrs/0062
+	"idle":   {"chat"},                        // adrs/0072
 	"shares": {"state", "quota", "chat"},      // adrs/0069
 	"policy": { // adrs/0065
 		"enforcer", "verdict", "filecall", "session", "shims", "sys", "filerules", "files", "quota",
@@ -86,7 +87,7 @@ var mayImport = map[string][]string{
 		"chat",
 	},
 	"provision": {
-		"filecall", "due", "hostprobe", "session", "view", "layers", "console", "sys", "trees",
+		"filecall", "due", "idle", "hostprobe", "session", "view", "layers", "console", "sys", "trees",
 		"account", "homedir", "leftovers", "exposure", "policy", "background", "cgroup",
 		"unshare", "netpolicy", "tmux", "stream", "shims", "state", "filerules", "files",
 		"sockets", "shares", "quota", "chat",
@@ -153,7 +154,7 @@ var owners = map[string]string{
 // sides says on which side of the privilege each package is that a binary links. Pure packages
 // hold words, checks and formats, and belong to every side.
 var sides = map[string]string{
-	"root": "provision session view background due policy hostprobe layers verdict enforcer " +
+	"root": "provision session view background due idle policy hostprobe layers verdict enforcer " +
 		"trees account homedir leftovers exposure cgroup cgroupfs systemd netpolicy sockets " +
 		"unshare tmux ring console filecall state shares listen supervise cmd/chatd-root",
 	"enforce": "enforce masks walls cmd/chatd-enforce",

@@ -36,7 +36,7 @@ var described = map[string]binary{
 		reads: "its config and the files of rules, both root's; its records; messages of the " +
 			"front (JSON, 16 MiB at most); reports of `chatd-shim` (JSON, 64 KiB at most); " +
 			"bytes of a chat, as listed above.",
-		order: "provision session view background due policy hostprobe layers enforcer cgroup " +
+		order: "provision session view background due idle policy hostprobe layers enforcer cgroup " +
 			"cgroupfs systemd netpolicy unshare sockets shims landlock tmux broker cmd/chatd-root " +
 			"listen state config filerules walls orders supervise sys files shares quota chat console " +
 			"filecall ring journal",

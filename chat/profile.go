@@ -60,6 +60,10 @@ type Profile struct {
 	Guard Guard `json:"guard" yaml:"guard"`
 	// TimeoutMax is the longest timeout that a run may have; zero means [MaxTimeout].
 	TimeoutMax Duration `json:"timeout_max" yaml:"timeout_max"`
+	// SleepAfter is how long an awake chat may be idle before it is put to sleep; zero is for ever.
+	SleepAfter Duration `json:"sleep_after" yaml:"sleep_after"`
+	// KeepAwake keeps an idle chat awake when another one needs its place.
+	KeepAwake bool `json:"keep_awake" yaml:"keep_awake"`
 	// ToolsOff are the tools that are switched off in a chat: names of [Tools].
 	ToolsOff []string `json:"tools_off" yaml:"tools_off"`
 }
@@ -91,6 +95,9 @@ func (p Profile) Validate() error {
 	}
 	if p.Defaults && p.AccessFile != "" {
 		return fmt.Errorf("cannot use profile %s: defaults beside access_file: want useDefaults in the file: %w", p.Name, ErrInvalid)
+	}
+	if err := CheckSleepAfter(p.SleepAfter); err != nil {
+		return fmt.Errorf("cannot use profile %s: sleep_after %w", p.Name, err)
 	}
 	if p.TimeoutMax != 0 {
 		if err := CheckTimeoutMax(p.TimeoutMax); err != nil {

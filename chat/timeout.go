@@ -14,6 +14,18 @@ func CheckTimeoutMax(d Duration) error {
 	return nil
 }
 
+// shortestSleepAfter is more than a caller takes between two messages that belong together.
+const shortestSleepAfter = Duration(time.Second)
+
+// CheckSleepAfter reports an invalid sleep_after of a profile.
+func CheckSleepAfter(d Duration) error {
+	if d != 0 && d < shortestSleepAfter {
+		return fmt.Errorf("%s: want 0, for never, or at least %s: %w",
+			d, shortestSleepAfter, ErrInvalid)
+	}
+	return nil
+}
+
 // RunTimeout is the timeout of a run. A wish of zero means usual, or the maximum if that is less. A
 // wish above the maximum is [ErrInvalid] and names it: if the timeout were shortened silently, a
 // run that ends early would look as if its command hung.

@@ -214,6 +214,7 @@ func TestGuardKeys(t *testing.T) {
 		"profiles: {x: {guard: {restrict_to_workspace: no}}}":                                `profiles.x.guard.restrict_to_workspace: "no": want true or false`,
 		"profiles: {x: {guard: {deny: []}}}":                                                 `unknown key "deny"`,
 		"profiles: {x: {timeout_max: 25h}}":                                                  `profiles.x.timeout_max: 25h0m0s: want 1s to 24h0m0s`,
+		"profiles: {x: {sleep_after: 1ms}}":                                                  `profiles.x.sleep_after: 1ms: want 0, for never,`,
 		"profiles: {x: {timeout_max: soon}}":                                                 `profiles.x.timeout_max: cannot use "soon" as a duration`,
 		"profiles: {x: {tools_off: [bash]}}":                                                 `profiles.x.tools_off[0]: "bash": want one of exec, terminal, read_file`,
 	} {

@@ -68,6 +68,8 @@ type fileProfile struct {
 	Env         map[string]string `yaml:"env"`
 	Guard       *fileGuard        `yaml:"guard"`
 	TimeoutMax  string            `yaml:"timeout_max"`
+	SleepAfter  string            `yaml:"sleep_after"`
+	KeepAwake   bool              `yaml:"keep_awake"`
 	ToolsOff    []string          `yaml:"tools_off"`
 	View        fileView          `yaml:",inline"`
 }
@@ -208,6 +210,10 @@ func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Pro
 	if err := timeoutMax(&p.TimeoutMax)(cmp.Or(f.TimeoutMax, chat.MaxTimeout.String())); err != nil {
 		return p, s.fault(at+".timeout_max", err)
 	}
+	if err := sleepAfter(&p.SleepAfter)(cmp.Or(f.SleepAfter, "0")); err != nil {
+		return p, s.fault(at+".sleep_after", err)
+	}
+	p.KeepAwake = f.KeepAwake
 	if p.ToolsOff, err = s.toolsOff(at+".tools_off", f.ToolsOff); err != nil {
 		return p, err
 	}

@@ -58,6 +58,18 @@ func timeoutMax(dst *chat.Duration) func(string) error {
 	}
 }
 
+// sleepAfter reads a time, in days too.
+func sleepAfter(dst *chat.Duration) func(string) error {
+	return func(s string) error {
+		d, err := chat.ParseAge(s)
+		if err != nil {
+			return err
+		}
+		*dst = chat.Duration(d)
+		return chat.CheckSleepAfter(*dst)
+	}
+}
+
 // boolean reads a key that is on or off.
 func boolean(dst *bool) func(string) error {
 	return func(s string) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/due"
+	"github.com/chatd/chatd/idle"
 	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/shares"
 	"github.com/chatd/chatd/sys"
@@ -63,9 +64,13 @@ func (m *Manager) openGroups(ctx context.Context) (err error) {
 		Dir: m.paths.runs, Shim: m.paths.shim, UID: m.probeUID(), Groups: m.groups, Log: m.log,
 	})
 	m.due = due.New(due.Options{Store: m.store, Runs: m.runs, Report: m.report, Log: m.log})
+	m.idle = idle.New(idle.Options{
+		Awake: m.awakeChats, Work: m.work, CPU: m.cpuTime, Use: m.store.Touch,
+		Sleep: m.sleepIdle, Log: m.log,
+	})
 	m.shares = shares.New(shares.Options{
 		Limits: m.opt.Shares, MaxAwake: m.opt.MaxAwake, UIDs: m.opt.UIDs, Store: m.store,
-		Awake: m.awakeByOwner, RunBytes: m.runs.Kept,
+		Awake: m.awakeByOwner, RunBytes: m.runs.Kept, MakeRoom: m.idle.MakeRoom,
 	})
 	m.boot, err = sys.BootID()
 	m.starter = m.newStarter()

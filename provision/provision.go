@@ -19,6 +19,7 @@ import (
 	"github.com/chatd/chatd/due"
 	"github.com/chatd/chatd/filecall"
 	"github.com/chatd/chatd/hostprobe"
+	"github.com/chatd/chatd/idle"
 	"github.com/chatd/chatd/layers"
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/policy"
@@ -64,6 +65,7 @@ type Manager struct {
 	runs     *background.Runs
 	due      *due.Schedules
 	shares   *shares.Shares
+	idle     *idle.Watch
 	mu       sync.Mutex
 	sessions map[chat.ID]*liveSession
 	findings map[string]string

@@ -49,6 +49,7 @@ func (m *Manager) Settle(ctx context.Context) error {
 	m.firstReconcile(ctx)
 	m.reconciled.Store(true)
 	m.done.Go(func() { m.reconcileLoop(m.bg) })
+	m.done.Go(func() { m.idle.Run(m.bg, m.shortestSleepAfter()) })
 	return nil
 }
 

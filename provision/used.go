@@ -1,10 +1,15 @@
 package provision
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/idle"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 )
 
 // touch notes that the chat is used now.
@@ -23,4 +28,83 @@ func (m *Manager) usedAt(rec state.Record) time.Time {
 // attached to its terminal, a file tool works, or a caller waits for what it typed.
 func (m *Manager) atWork(id chat.ID) bool {
 	return m.runs.AnyUnderWay(id) || m.calls.UnderWay(id) || m.logs.AnyWaits(id)
+}
+
+// work says what an awake chat does, also in programs that it started itself; empty is nothing.
+func (m *Manager) work(id chat.ID) string {
+	if m.atWork(id) {
+		return "a run, a file tool, a client or a caller"
+	}
+	pids, err := m.groups.Processes(id)
+	if err != nil { // it has just ended
+		return ""
+	}
+	if n := len(pids); n > sessionProcesses {
+		return fmt.Sprintf("%d processes", n)
+	}
+	for pid := range pids {
+		p, err := sys.ReadProcess(pid)
+		if err == nil && p.State != 'Z' && !slices.Contains(sessionNames, p.Name) {
+			return "the program " + chat.Quote(p.Name)
+		}
+	}
+	return ""
+}
+
+// sessionNames are the names of the processes that each session has, with the shell at its prompt.
+// A shell that waits for a command has that as its child.
+var sessionNames = []string{"bwrap", "chatd-shim", "tmux: server", "bash"}
+
+// sessionProcesses is more than these are. It bounds how many are looked at for one chat.
+const sessionProcesses = 8
+
+// cpuTime is the CPU time of a chat's session so far.
+func (m *Manager) cpuTime(id chat.ID) (time.Duration, error) {
+	u, err := m.groups.Usage(id)
+	return u.CPU.D(), err
+}
+
+// awakeChats are the awake chats, as package idle knows them.
+func (m *Manager) awakeChats() []idle.Chat {
+	all := m.allSessions()
+	out := make([]idle.Chat, 0, len(all))
+	for _, s := range all {
+		rec, err := m.store.Get(s.Chat)
+		if err != nil || rec.Phase != chat.Ready {
+			continue // it is being reaped
+		}
+		p := m.profile(rec)
+		out = append(out, idle.Chat{
+			ID: rec.ID, Owner: rec.Owner, SleepAfter: p.SleepAfter.D(), KeepAwake: p.KeepAwake,
+			Used: rec.UsedAt,
+		})
+	}
+	return out
+}
+
+// shortestSleepAfter is that of all profiles; zero if no profile has one.
+func (m *Manager) shortestSleepAfter() (shortest time.Duration) {
+	for _, p := range m.opt.Profiles {
+		if d := p.SleepAfter.D(); d > 0 && (shortest == 0 || d < shortest) {
+			shortest = d
+		}
+	}
+	return shortest
+}
+
+// sleepIdle puts a chat to sleep for a reason of chatd's own, unless another caller acts on it or
+// still is false. The caller of ctx, whose own chat may need the place, is not who did it.
+func (m *Manager) sleepIdle(ctx context.Context, id chat.ID, why string, still func() bool) (bool, error) {
+	unlock, free := m.locks.tryLock(id)
+	if !free {
+		return false, nil
+	}
+	defer unlock()
+	rec, err := m.store.Get(id)
+	if err != nil || rec.Phase != chat.Ready || m.session(id) == nil || !still() {
+		return false, nil
+	}
+	ctx = chat.WithCaller(context.WithoutCancel(ctx), chat.Caller{})
+	m.log.Info("putting a chat to sleep", "chat", id, "why", why)
+	return true, m.sleepLocked(ctx, rec, why)
 }

@@ -140,16 +140,23 @@ func (m *Manager) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	if m.session(id) == nil {
 		return m.show(ctx, rec), nil
 	}
-	if err := m.audit(ctx, rec, "sleep", "intent", nil); err != nil {
-		return chat.Chat{}, err
-	}
-	m.runs.Because(id, chat.EndedBySleep)
-	m.sayInLog(id, "the chat was put to sleep")
-	err = m.backwards(context.WithoutCancel(ctx), "sleep", awakeSteps(), rec)
-	if err := errors.Join(err, m.auditOutcome(ctx, rec, "sleep", nil, err)); err != nil {
+	if err := m.sleepLocked(ctx, rec, ""); err != nil {
 		return chat.Chat{}, err
 	}
 	return m.show(ctx, rec), nil
+}
+
+// sleepLocked puts an awake chat to sleep; the caller holds its lock. why is empty for a request.
+func (m *Manager) sleepLocked(ctx context.Context, rec state.Record, why string) error {
+	words, detail := "the chat was put to sleep", map[string]string(nil)
+	if why != "" {
+		words, detail = words+": "+why, map[string]string{"why": why}
+	}
+	return m.audited(ctx, rec, "sleep", detail, func() error {
+		m.runs.Because(rec.ID, chat.EndedBySleep)
+		m.sayInLog(rec.ID, words)
+		return m.backwards(context.WithoutCancel(ctx), "sleep", awakeSteps(), rec)
+	})
 }
 
 // session is the chat's session, nil while it is asleep.

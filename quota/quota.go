@@ -75,6 +75,8 @@ type Spent struct {
 	Used, Limit uint64
 	// After is when time alone has freed some; zero if it does not.
 	After time.Duration
+	// Why says what it is spent on, as in "3 at work"; empty if that is unknown.
+	Why string
 }
 
 // Error says what is spent, by whom, by which key, and what frees some.
@@ -83,6 +85,9 @@ func (e *Spent) Error() string {
 	frees := w.frees
 	if e.After > 0 {
 		frees = fmt.Sprintf("try again in %d s", e.Seconds())
+	}
+	if e.Why != "" {
+		frees += " (" + e.Why + ")"
 	}
 	return fmt.Sprintf("cannot %s: owner %s has %d of at most %d %s (%s): %s",
 		w.refused, chat.Quote(e.Owner), e.Used, e.Limit, w.counted, e.Share.Key(), frees)

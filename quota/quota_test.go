@@ -32,6 +32,9 @@ func TestSpent(t *testing.T) {
 			}
 		}
 	}
+	if text := (&Spent{Share: Awake, Owner: "ada", Why: "3 at work"}).Error(); !strings.HasSuffix(text, "put one to sleep (3 at work)") {
+		t.Errorf("spent on work: %s", text)
+	}
 	if text := (&Spent{Share: Creates, Owner: "ada", After: 1100 * time.Millisecond}).Error(); !strings.HasSuffix(text, "try again in 2 s") {
 		t.Error(text)
 	}

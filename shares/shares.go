@@ -25,6 +25,9 @@ type Options struct {
 	// Awake counts each owner's chats that have a session, RunBytes the bytes that the owner's
 	// background runs keep or may still print.
 	Awake, RunBytes func() map[string]uint64
+	// MakeRoom puts an idle chat to sleep, of one owner or, if owner is empty, of all. If it
+	// cannot, it says what keeps the awake chats awake.
+	MakeRoom func(ctx context.Context, owner string) (made bool, awake string, err error)
 }
 
 // Shares count what owners hold. The methods may be called from several goroutines; the caller is
@@ -33,6 +36,7 @@ type Shares struct {
 	Options
 	creates *quota.Rate // new chats, by owner
 	audited *quota.Rate // audited refusals, by owner and share
+	wakes   *quota.Limiter
 	mu      sync.Mutex
 	waking  map[string]uint64 // chats that are waking, by owner
 }
@@ -43,8 +47,13 @@ func New(opt Options) *Shares {
 		Options: opt, waking: map[string]uint64{},
 		creates: quota.NewRate(opt.Limits[quota.Creates], time.Now),
 		audited: quota.NewRate(1, time.Now),
+		wakes:   quota.NewLimiter(1, wakeHold),
 	}
 }
+
+// wakeHold is how long one wake may keep the next from being admitted: a chat that makes room for
+// it may end slowly.
+const wakeHold = 3 * time.Second
 
 // check refuses a bridge more of a share than one owner may have.
 func (s *Shares) check(
@@ -98,30 +107,53 @@ func (s *Shares) pace(ctx context.Context, owner string) error {
 	}
 }
 
-// Wake admits a chat of the owner that wakes, until done is called, or refuses it: it bounds the
-// chats that are awake or waking, in total and of one owner.
+// Wake admits a chat of the owner that wakes, until done is called: it bounds the chats that are
+// awake or waking, in total and of one owner. Where these are as many as may be, it puts the
+// longest idle one to sleep, or refuses. Wakes are admitted in turn by owner, and in order.
 func (s *Shares) Wake(ctx context.Context, owner string) (done func(), err error) {
-	if err := s.admit(ctx, owner); err != nil {
-		return nil, s.Refused(ctx, "wake", err)
+	leave, err := s.wakes.Enter(ctx, owner, "wake")
+	if err != nil {
+		return nil, fmt.Errorf("cannot wake another chat: others are waking: %w: %w",
+			err, chat.ErrBusy)
 	}
-	return func() { s.woken(owner) }, nil
+	defer leave()
+	for awake := ""; ; {
+		of, err := s.admit(ctx, owner, awake)
+		if err == nil {
+			return func() { s.woken(owner) }, nil
+		}
+		if awake != "" {
+			return nil, s.Refused(ctx, "wake", err)
+		}
+		made, words, rerr := s.MakeRoom(ctx, of)
+		if rerr != nil {
+			return nil, fmt.Errorf("%w: %w", rerr, err)
+		}
+		if !made {
+			awake = words
+		}
+	}
 }
 
-// admit counts a chat as waking. A refusal is audited without the lock: the disk may be slow.
-func (s *Shares) admit(ctx context.Context, owner string) error {
+// admit counts a chat as waking. If it cannot, it returns the owner whose chats are too many, which
+// is empty for all, and an error with the words about what keeps those awake.
+func (s *Shares) admit(ctx context.Context, owner, awake string) (of string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	awake := s.Awake() // a chat that just woke is still waking, and counts twice
-	total := sum(awake) + sum(s.waking)
+	by := s.Awake() // a chat that just woke is still waking, and counts twice
+	total := sum(by) + sum(s.waking)
 	if most := s.MaxAwake; most > 0 && total >= uint64(most) {
-		return fmt.Errorf("cannot wake another chat: %d chats are awake, of all owners, "+
-			"which is max_awake: put one to sleep: %w", total, chat.ErrBusy)
+		return "", fmt.Errorf("cannot wake another chat: %d chats are awake, of all owners, "+
+			"which is max_awake: put one to sleep (%s): %w", total, awake, chat.ErrBusy)
 	}
-	if err := s.check(ctx, quota.Awake, owner, awake[owner]+s.waking[owner], 1); err != nil {
-		return err
+	err = s.check(ctx, quota.Awake, owner, by[owner]+s.waking[owner], 1)
+	var spent *quota.Spent
+	if errors.As(err, &spent) {
+		spent.Why = awake
+		return owner, err
 	}
 	s.waking[owner]++
-	return nil
+	return "", nil
 }
 
 func (s *Shares) woken(owner string) {

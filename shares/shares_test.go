@@ -1,6 +1,7 @@
 package shares
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/quota"
@@ -21,12 +24,16 @@ type host struct {
 	t                  *testing.T
 	dir                string
 	sessions, runBytes map[string]uint64
+	idle               map[string]int // chats that can sleep, of each owner and, for "", of all
+	asked              []string       // whose chats were to make room
+	broken             error          // of making room
 }
 
 func newHost(t *testing.T, opt Options) *host {
 	t.Helper()
 	h := &host{
 		t: t, dir: t.TempDir(), sessions: map[string]uint64{}, runBytes: map[string]uint64{},
+		idle: map[string]int{},
 	}
 	opt.UIDs = state.Range{Low: 1 << 20, High: 1<<20 + 255}
 	store, err := state.Open(state.Options{Dir: h.dir, UIDs: opt.UIDs, BlockSize: 64})
@@ -37,6 +44,15 @@ func newHost(t *testing.T, opt Options) *host {
 	opt.Store = store
 	opt.Awake = func() map[string]uint64 { return h.sessions }
 	opt.RunBytes = func() map[string]uint64 { return h.runBytes }
+	opt.MakeRoom = func(_ context.Context, owner string) (bool, string, error) {
+		h.asked = append(h.asked, owner)
+		if h.idle[owner] == 0 {
+			return false, "all at work", nil
+		}
+		h.idle[owner]--
+		h.sessions[cmp.Or(owner, "bob")]--
+		return true, "", h.broken
+	}
 	h.Shares = New(opt)
 	return h
 }
@@ -159,6 +175,80 @@ func TestWake(t *testing.T) {
 	if h.waking["ada"] != 1 || h.waking["bob"] != 2 {
 		t.Errorf("waking: %v", h.waking)
 	}
+}
+
+// TestWakeMakesRoom: a wake above a bound takes the place of an idle chat: of the same owner above
+// the owner's share, of any owner above max_awake. A refusal says what keeps the others awake.
+func TestWakeMakesRoom(t *testing.T) {
+	h := newHost(t, Options{Limits: quota.Limits{quota.Awake: 2}, MaxAwake: 4})
+	ada, bob := as(t, "ada", chat.RoleBridge), as(t, "bob", chat.RoleBridge)
+	h.sessions["ada"], h.sessions["bob"] = 2, 1
+	h.idle["ada"], h.idle[""] = 1, 1
+	done, err := h.Wake(ada, "ada")
+	must(t, err)
+	h.sessions["ada"]++ // it is awake now
+	done()
+	_, err = h.Wake(ada, "ada")
+	h.wantSpent(err, quota.Awake)
+	if !strings.Contains(err.Error(), "put one to sleep (all at work)") {
+		t.Errorf("the owner's share is spent: %v", err)
+	}
+	h.sessions["bob"] = 2
+	done, err = h.Wake(bob, "cyd")
+	must(t, err)
+	h.sessions["cyd"]++
+	done()
+	_, err = h.Wake(bob, "cyd")
+	const all = "max_awake: put one to sleep (all at work)"
+	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), all) {
+		t.Errorf("the host is full: %v", err)
+	}
+	if want := []string{"ada", "ada", "", ""}; !slices.Equal(h.asked, want) {
+		t.Errorf("room was made by %q, want %q", h.asked, want)
+	}
+	h.idle[""], h.broken = 1, errors.New("cannot end it")
+	if _, err = h.Wake(bob, "cyd"); !errors.Is(err, h.broken) || len(h.waking) > 0 {
+		t.Errorf("room that could not be made: %v, waking %v", err, h.waking)
+	}
+}
+
+// TestWakesInOrder: wakes of one owner are admitted in order, those of several in turn, and one
+// whose caller has left is not.
+func TestWakesInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := make(chan struct{})
+		var order []string
+		s := New(Options{MaxAwake: 1, Awake: func() map[string]uint64 { return nil }})
+		s.Options.MakeRoom = func(ctx context.Context, _ string) (bool, string, error) {
+			<-first
+			order = append(order, chat.CallerFrom(ctx).Name)
+			return false, "all at work", nil
+		}
+		s.waking["other"] = 1
+		var wakes sync.WaitGroup
+		wake := func(ctx context.Context, name, owner string) {
+			wakes.Go(func() {
+				ctx = chat.WithCaller(ctx, chat.Caller{Name: name, Role: chat.RoleOperator})
+				if _, err := s.Wake(ctx, owner); !errors.Is(err, chat.ErrBusy) {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+			synctest.Wait()
+		}
+		leaver, leave := context.WithCancel(t.Context())
+		wake(t.Context(), "a1", "a")
+		wake(t.Context(), "a2", "a")
+		wake(leaver, "a3", "a")
+		wake(t.Context(), "a4", "a")
+		wake(t.Context(), "b1", "b")
+		leave()
+		synctest.Wait()
+		close(first)
+		wakes.Wait()
+		if want := []string{"a1", "a2", "b1", "a4"}; !slices.Equal(order, want) {
+			t.Errorf("the order is %q, want %q", order, want)
+		}
+	})
 }
 
 // TestWakeForgets: owners of whom nobody wakes take no memory.

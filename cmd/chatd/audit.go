@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -108,39 +107,11 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, s); err == nil {
 		return at, nil
 	}
-	d, err := parseAge(s)
+	d, err := chat.ParseAge(s)
 	if err != nil {
 		return now, fmt.Errorf("cannot use --since %s: want a duration, as in 90m or 7d, or a time as in 2026-11-22T09:00:00Z: %w", chat.Quote(s), chat.ErrInvalid)
 	}
 	return now.Add(-d), nil
-}
-
-// parseAge reads Go's durations, and days and weeks in front of them: 30d, 2w, 1d12h.
-func parseAge(s string) (time.Duration, error) {
-	var sum time.Duration
-	rest := s
-	for _, unit := range []struct {
-		letter string
-		length time.Duration
-	}{{"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}} {
-		digits, after, ok := strings.Cut(rest, unit.letter)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseUint(digits, 10, 16)
-		if err != nil {
-			return 0, fmt.Errorf("cannot use %s as a time: want 30d, 2w, 24h, 1d12h or 90m: %w", chat.Quote(s), chat.ErrInvalid)
-		}
-		sum, rest = sum+time.Duration(n)*unit.length, after
-	}
-	if rest == "" && sum > 0 {
-		return sum, nil
-	}
-	d, err := time.ParseDuration(rest)
-	if err != nil || d < 0 {
-		return 0, fmt.Errorf("cannot use %s as a time: want 30d, 2w, 24h, 1d12h or 90m: %w", chat.Quote(s), chat.ErrInvalid)
-	}
-	return sum + d, nil
 }
 
 // writeAuditLine writes one line: with --json as it lies in the log.

@@ -104,7 +104,7 @@ func idleFlag(c *cli.Context) (time.Duration, error) {
 	if !c.IsSet("idle") {
 		return 0, nil
 	}
-	idle, err := parseAge(c.String("idle"))
+	idle, err := chat.ParseAge(c.String("idle"))
 	if err != nil || idle <= 0 {
 		return 0, fmt.Errorf("cannot reap --idle %s: want a time above 0, as in 30d, 24h or 90m: %w", chat.Quote(c.String("idle")), chat.ErrInvalid)
 	}

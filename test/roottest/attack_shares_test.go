@@ -108,7 +108,7 @@ func TestAttackShareOfCreates(t *testing.T) {
 // TestAttackShareOfAwake: sessions, those that a restart adopted too, and those that a file
 // tool needs for a chat that is asleep; and what background runs may keep.
 func TestAttackShareOfAwake(t *testing.T) {
-	opt := attackOptions(t)
+	opt := keepAwake(attackOptions(t))
 	opt.Shares = quota.Limits{quota.Awake: 1, quota.RunBytes: 3 << 20}
 	m, err := openManager(t.Context(), opt)
 	must(t, err)
@@ -139,7 +139,7 @@ func TestAttackShareOfAwake(t *testing.T) {
 // TestAttackSharesWithout: without shares one bridge takes every place there is, and another
 // gets none.
 func TestAttackSharesWithout(t *testing.T) {
-	opt := attackOptions(t)
+	opt := keepAwake(attackOptions(t)) // or the first of them would sleep, after a moment
 	opt.MaxAwake = 2
 	m := open(t, opt)
 	for i := range 2 {

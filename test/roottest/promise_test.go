@@ -228,7 +228,7 @@ func TestUsedAt(t *testing.T) {
 
 // TestMaxAwake bounds sessions, and says so as something to try again.
 func TestMaxAwake(t *testing.T) {
-	opt := options(t)
+	opt := keepAwake(options(t))
 	opt.MaxAwake = 1
 	m := open(t, opt)
 	c := create(t, m, "first", "default")

@@ -218,7 +218,7 @@ func TestSchedulesOneAtATime(t *testing.T) {
 // does not run, is audited, and is kept as the last result. A chat that cannot be woken
 // says so.
 func TestSchedulesDenied(t *testing.T) {
-	clock, opt := nine(), guardedOptions(t)
+	clock, opt := nine(), keepAwake(guardedOptions(t))
 	opt.MaxAwake = 1
 	m := open(t, opt)
 	k := clocked(t, m, runs.Options{Clock: clock.clock()})

@@ -1,0 +1,233 @@
+package idle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// host has awake chats without processes.
+type host struct {
+	chats  map[chat.ID]*Chat
+	work   map[chat.ID]string
+	cpu    map[chat.ID]time.Duration
+	locked map[chat.ID]bool // another caller acts on it
+	slept  []string         // the id, and why
+	broken error            // of sleep
+}
+
+func newHost() (*host, *Watch) {
+	h := &host{
+		chats: map[chat.ID]*Chat{}, work: map[chat.ID]string{}, cpu: map[chat.ID]time.Duration{},
+		locked: map[chat.ID]bool{},
+	}
+	return h, New(Options{
+		Awake: h.awake, Work: func(id chat.ID) string { return h.work[id] },
+		CPU: func(id chat.ID) (time.Duration, error) {
+			if h.chats[id] == nil {
+				return 0, chat.ErrNotFound
+			}
+			return h.cpu[id], nil
+		},
+		Use: func(id chat.ID, at time.Time) { h.chats[id].Used = at }, Sleep: h.sleep,
+		Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+func (h *host) awake() (all []Chat) {
+	for _, c := range h.chats {
+		all = append(all, *c)
+	}
+	return all
+}
+
+func (h *host) sleep(_ context.Context, id chat.ID, why string, still func() bool) (bool, error) {
+	if h.locked[id] || !still() {
+		return false, nil
+	}
+	if h.broken == nil {
+		h.slept = append(h.slept, string(id)+" "+why)
+		delete(h.chats, id)
+	}
+	return true, h.broken
+}
+
+// wake adds a chat that is used now.
+func (h *host) wake(c Chat) {
+	c.Used = time.Now()
+	h.chats[c.ID], h.cpu[c.ID] = &c, 0
+}
+
+// asleep returns the ids of the chats that were put to sleep, in order.
+func (h *host) asleep() (ids []string) {
+	for _, line := range h.slept {
+		id, _, _ := strings.Cut(line, " ")
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// TestLook: a chat sleeps once nobody has used it for sleep_after. A program, or more CPU time than
+// a trickle, is use, and moves used_at; a trickle is none. Without sleep_after a chat stays awake.
+func TestLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, w := newHost()
+		for _, id := range []chat.ID{"idle", "works", "spins", "trickles", "used", "locked"} {
+			h.wake(Chat{ID: id, SleepAfter: time.Hour})
+		}
+		h.wake(Chat{ID: "forever"})
+		h.work["works"], h.locked["locked"] = "the program vim", true
+		began := time.Now()
+		for range 121 {
+			time.Sleep(lookEvery)
+			h.cpu["spins"] += lookEvery * trickle / 100 * 2
+			h.cpu["trickles"] += lookEvery * trickle / 100 / 2
+			if time.Since(began) < 45*time.Minute {
+				h.chats["used"].Used = time.Now()
+			}
+			w.Look(t.Context())
+		}
+		slices.Sort(h.slept)
+		const why = " idle for 1h0m0s, and sleep_after of its profile is 1h0m0s"
+		if want := []string{"idle" + why, "trickles" + why}; !slices.Equal(h.slept, want) {
+			t.Fatalf("asleep are %q, want %q", h.slept, want)
+		}
+		if now := time.Now(); h.chats["works"].Used != now || h.chats["spins"].Used != now {
+			t.Errorf("what works is used at %v, what spins at %v, now is %v",
+				h.chats["works"].Used, h.chats["spins"].Used, now)
+		}
+		delete(h.work, "works")
+		delete(h.locked, "locked")
+		time.Sleep(time.Hour) // in which nothing looked: the CPU time of "spins" is a trickle now
+		w.Look(t.Context())
+		if len(h.slept) != 6 || h.chats["forever"] == nil {
+			t.Errorf("asleep are %q", h.slept)
+		}
+		if len(w.spent) > len(h.chats)+4 {
+			t.Errorf("readings of %d chats are kept", len(w.spent))
+		}
+		w.Look(t.Context())
+		if len(w.spent) != 1 {
+			t.Errorf("readings are kept of %v", w.spent)
+		}
+	})
+}
+
+// TestLookAfterWake: a new session begins to count its CPU time again.
+func TestLookAfterWake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, w := newHost()
+		h.wake(Chat{ID: "a", SleepAfter: time.Minute})
+		h.cpu["a"] = time.Hour
+		w.Look(t.Context())
+		h.wake(Chat{ID: "a", SleepAfter: time.Minute})
+		for range 3 {
+			time.Sleep(lookEvery)
+			w.Look(t.Context())
+		}
+		if !slices.Equal(h.asleep(), []string{"a"}) {
+			t.Errorf("asleep are %q", h.slept)
+		}
+	})
+}
+
+// TestLookGoesOn: a chat that cannot be put to sleep keeps no other awake.
+func TestLookGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, w := newHost()
+		h.wake(Chat{ID: "a", SleepAfter: time.Minute})
+		h.wake(Chat{ID: "b", SleepAfter: time.Minute})
+		time.Sleep(time.Hour)
+		h.broken = errors.New("cannot end it")
+		w.Look(t.Context())
+		h.broken = nil
+		w.Look(t.Context())
+		if len(h.chats) > 0 {
+			t.Errorf("asleep are %q", h.slept)
+		}
+	})
+}
+
+// TestRun: the looks are as frequent as the shortest sleep_after wants, and end with ctx.
+func TestRun(t *testing.T) {
+	for _, tt := range []struct{ shortest, sleeps time.Duration }{
+		{0, 0},
+		{time.Second, 2 * time.Second},
+		{time.Minute, 75 * time.Second},
+		{time.Hour, time.Hour + lookEvery},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h, w := newHost()
+			h.wake(Chat{ID: "a", SleepAfter: tt.shortest})
+			ctx, stop := context.WithCancel(t.Context())
+			go w.Run(ctx, tt.shortest)
+			time.Sleep(cmp.Or(tt.sleeps, 24*time.Hour))
+			stop()
+			synctest.Wait()
+			if asleep := len(h.slept) == 1; asleep != (tt.shortest > 0) {
+				t.Errorf("sleep_after %s: asleep after %s: %t", tt.shortest, tt.sleeps, asleep)
+			}
+		})
+	}
+}
+
+// TestMakeRoom: the longest idle chat sleeps first, of the owner or of all; one at work, one that
+// was in use a moment ago, one that another caller acts on and one with keep_awake never.
+func TestMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, w := newHost()
+		for _, c := range []Chat{
+			{ID: "kept", Owner: "ada", KeepAwake: true}, {ID: "works", Owner: "ada"},
+			{ID: "locked", Owner: "ada"}, {ID: "old", Owner: "bob"}, {ID: "older", Owner: "ada"},
+			{ID: "old2", Owner: "ada"}, {ID: "spins", Owner: "ada"},
+		} {
+			h.wake(c)
+			time.Sleep(time.Minute)
+		}
+		h.work["works"], h.locked["locked"] = "a run", true
+		w.Look(t.Context())
+		time.Sleep(minInterval)
+		h.cpu["spins"] = minInterval
+		h.wake(Chat{ID: "new", Owner: "ada"})
+		room := func(owner, want string) {
+			t.Helper()
+			made, awake, err := w.MakeRoom(t.Context(), owner)
+			if err != nil || made != (want != "") {
+				t.Errorf("room by %q: %t, %q, %v", owner, made, awake, err)
+			}
+			if n := len(h.slept); made && !strings.HasPrefix(h.slept[n-1], want+" idle for ") {
+				t.Errorf("asleep are %q, want %s last", h.slept, want)
+			}
+		}
+		room("ada", "older")
+		room("", "old")
+		room("ada", "old2")
+		room("bob", "")
+		const want = "3 at work, 1 in use within 10s, 1 kept awake (keep_awake)"
+		_, awake, err := w.MakeRoom(t.Context(), "")
+		if err != nil || awake != want {
+			t.Errorf("no room: %q, %v, want %q", awake, err, want)
+		}
+		h.broken = errors.New("cannot end it")
+		time.Sleep(minIdle)
+		if made, _, err := w.MakeRoom(t.Context(), "ada"); err == nil {
+			t.Errorf("a chat that cannot be put to sleep: %t", made)
+		}
+	})
+}
+
+// TestNobodyAwake: places that only waking chats have are said to be theirs.
+func TestNobodyAwake(t *testing.T) {
+	_, w := newHost()
+	if made, awake, err := w.MakeRoom(t.Context(), ""); made || awake == "" || err != nil {
+		t.Errorf("%t, %q, %v", made, awake, err)
+	}
+}

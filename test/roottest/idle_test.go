@@ -1,0 +1,102 @@
+package roottest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// keepAwake gives all profiles keep_awake: an awake chat holds its place.
+func keepAwake(opt provision.Options) provision.Options {
+	for name, p := range opt.Profiles {
+		p.KeepAwake = true
+		opt.Profiles[name] = p
+	}
+	return opt
+}
+
+// program starts a program in the chat's terminal, and returns when it is there.
+func program(t *testing.T, m *manager, c chat.Chat) {
+	t.Helper()
+	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: "sleep 1000", Enter: true}))
+	until(t, "the program runs", func() bool {
+		all, err := m.Processes(operator(t.Context()), c.ID)
+		must(t, err)
+		for _, p := range all.Processes {
+			if p.Name == "sleep" {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// isAwake asks, which is no use of the chat.
+func isAwake(t *testing.T, m *manager, c chat.Chat) bool {
+	t.Helper()
+	got, err := m.Get(operator(t.Context()), c.ID)
+	must(t, err)
+	return got.Awake
+}
+
+// TestSleepAfter: a chat that nobody uses is put to sleep, however often it is looked at; one in whose
+// terminal a program runs is not. The log and the audit log say why, and the next input wakes it.
+func TestSleepAfter(t *testing.T) {
+	opt := options(t)
+	p := opt.Profiles["default"]
+	p.SleepAfter = chat.Duration(3 * time.Second)
+	opt.Profiles["default"] = p
+	m := open(t, opt)
+	works, idle, other := create(t, m, "works", "default"), create(t, m, "idle", "default"), create(t, m, "other", "web")
+	program(t, m, works)
+	until(t, "the idle chat sleeps", func() bool { return !isAwake(t, m, idle) })
+	if !isAwake(t, m, works) || !isAwake(t, m, other) {
+		t.Errorf("awake are: one with a program %t, one without sleep_after %t", isAwake(t, m, works), isAwake(t, m, other))
+	}
+	log, err := m.Log(operator(t.Context()), idle.ID, -1)
+	must(t, err)
+	if !strings.Contains(string(log.Bytes()), "put to sleep: idle for ") {
+		t.Errorf("its log says %q", log.Bytes())
+	}
+	if audit := auditText(t, opt); !strings.Contains(audit, `"action":"sleep","outcome":"done"`) || !strings.Contains(audit, "sleep_after of its profile is 3s") {
+		t.Errorf("the audit log says\n%s", audit)
+	}
+	must(t, m.Input(operator(t.Context()), idle.ID, chat.Input{Text: "echo back", Enter: true}))
+	if !isAwake(t, m, idle) {
+		t.Error("its next message did not wake it")
+	}
+	must(t, m.Input(operator(t.Context()), works.ID, chat.Input{Keys: []string{"C-c"}}))
+	until(t, "a chat whose program has ended sleeps", func() bool { return !isAwake(t, m, works) })
+}
+
+// TestMakesRoom: on a full host the longest idle chat sleeps in the place of one that wakes, and never
+// one at work; where all are, the refusal says so.
+func TestMakesRoom(t *testing.T) {
+	opt := options(t)
+	opt.MaxAwake = 2
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	third := asleep(t, m, "third")
+	first, works := create(t, m, "first", "default"), create(t, m, "works", "default")
+	program(t, m, works)
+	_, err := m.Wake(ctx, third.ID)
+	if err != nil && (!errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "1 in use within 10s")) {
+		t.Errorf("right after the use of the others: %v", err)
+	}
+	until(t, "the idle chat makes room", func() bool { return second(m.Wake(ctx, third.ID)) == nil })
+	if isAwake(t, m, first) || !isAwake(t, m, works) {
+		t.Errorf("awake are: the idle one %t, the one at work %t", isAwake(t, m, first), isAwake(t, m, works))
+	}
+	if audit := auditText(t, opt); !strings.Contains(audit, "another chat needed its place") {
+		t.Errorf("the audit log says\n%s", audit)
+	}
+	program(t, m, third)
+	_, err = m.Wake(ctx, first.ID)
+	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "max_awake: put one to sleep (2 at work)") {
+		t.Errorf("all are at work: %v", err)
+	}
+}
