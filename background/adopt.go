@@ -59,8 +59,8 @@ func (a *Runs) Adopt(ctx context.Context, id chat.ID, owner string, uid uint32) 
 // for a run that never began, is of another boot, or is too old.
 func (a *Runs) readRun(about About, name, boot string) *Run {
 	dir := filepath.Join(a.opt.Dir, string(about.Chat), name)
-	var n runNote
-	switch err := readNote(dir, noteFile, &n); {
+	var n savedRun
+	switch err := load(dir, runFile, &n); {
 	case err != nil, n.Run.ID != name, n.Supervisor.Boot != boot, n.Supervisor.Start == 0:
 		return nil
 	case chat.CheckOutputMax(n.Run.OutputMax) != nil:
@@ -70,7 +70,7 @@ func (a *Runs) readRun(about About, name, boot string) *Run {
 	r := a.newRun(about)
 	r.nsenter = n.NSEnter
 	var e End
-	if readNote(dir, resultFile, &e) == nil {
+	if load(dir, resultFile, &e) == nil {
 		if time.Since(e.At) > chat.RunRetention {
 			return nil
 		}

@@ -57,8 +57,8 @@ func self(t *testing.T) sys.Process {
 	return sys.Process{PID: os.Getpid(), Start: s.Start, Boot: boot}
 }
 
-// lay writes the files of a run.
-func lay(t *testing.T, dir, run string, files map[string]string) {
+// writeRun writes the files of a run.
+func writeRun(t *testing.T, dir, run string, files map[string]string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(dir, string(someone), run), 0o700); err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestAdopt(t *testing.T) {
 	p := self(t)
 	now := time.Now().UTC().Format(time.RFC3339)
 	old := time.Now().Add(-chat.RunRetention - time.Minute).UTC().Format(time.RFC3339)
-	note := func(run string, s sys.Process, more string) string {
+	record := func(run string, s sys.Process, more string) string {
 		return fmt.Sprintf(`{"run":{"id":%q,"state":"running","background":true,`+
 			`"timeout":"1h","started_at":%q%s},"grace":1000000000,"nsenter":77,"refused":5,`+
 			`"taken":"2026-11-23T00:00:00Z","minder":{"pid":%d,"start":%d,"boot":%q}}`,
@@ -90,18 +90,18 @@ func TestAdopt(t *testing.T) {
 		name, want string
 		files      map[string]string
 	}{
-		{"goes-on", "goes on", map[string]string{"run.json": note("goes-on", p, "")}},
-		{"foreign", "lost", map[string]string{"run.json": note("foreign", p, "")}},
-		{"died", "exit 2", map[string]string{"run.json": note("died", dead, ""),
+		{"goes-on", "goes on", map[string]string{"run.json": record("goes-on", p, "")}},
+		{"foreign", "lost", map[string]string{"run.json": record("foreign", p, "")}},
+		{"died", "exit 2", map[string]string{"run.json": record("died", dead, ""),
 			"end": `{"status":512,"at":"2026-11-23T00:00:00Z"}`, "stdout": "", "stderr": ""}},
-		{"lost", "lost", map[string]string{"run.json": note("lost", dead, "")}},
-		{"over", "exit 4", map[string]string{"run.json": note("over", dead, ""),
+		{"lost", "lost", map[string]string{"run.json": record("lost", dead, "")}},
+		{"over", "exit 4", map[string]string{"run.json": record("over", dead, ""),
 			"result.json": fmt.Sprintf(result, now)}},
-		{"old", "gone", map[string]string{"run.json": note("old", dead, ""),
+		{"old", "gone", map[string]string{"run.json": record("old", dead, ""),
 			"result.json": fmt.Sprintf(result, old)}},
-		{"reboot", "gone", map[string]string{"run.json": note("reboot", other, "")}},
-		{"name", "gone", map[string]string{"run.json": note("else", p, "")}},
-		{"odd", "gone", map[string]string{"run.json": note("odd", p, `,"output_max":-1`)}},
+		{"reboot", "gone", map[string]string{"run.json": record("reboot", other, "")}},
+		{"name", "gone", map[string]string{"run.json": record("else", p, "")}},
+		{"odd", "gone", map[string]string{"run.json": record("odd", p, `,"output_max":-1`)}},
 		{"begun", "gone", map[string]string{"stdout": ""}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestAdopt(t *testing.T) {
 				uid++
 			}
 			a := New(Options{Dir: dir, UID: uid, Groups: groups})
-			lay(t, dir, c.name, c.files)
+			writeRun(t, dir, c.name, c.files)
 			if got := adopted(t, a); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}

@@ -20,12 +20,12 @@ import (
 
 // The files of a run that chatd writes.
 const (
-	noteFile   = "run.json"
+	runFile    = "run.json"
 	resultFile = "result.json"
 )
 
-// runNote is the data by which a later chatd finds a run again.
-type runNote struct {
+// savedRun is the data by which a later chatd finds a run again.
+type savedRun struct {
 	Run        chat.Run      `json:"run"`
 	Taken      time.Time     `json:"taken,omitzero"`
 	Grace      time.Duration `json:"grace"`
@@ -107,8 +107,8 @@ func (r *Run) stdinFromFIFO(stdio *session.Stdio) error {
 	return nil
 }
 
-// note writes one of the run's JSON files in one step.
-func (r *Run) note(name string, v any) error {
+// save writes one of the run's JSON files in one step.
+func (r *Run) save(name string, v any) error {
 	b, err := json.Marshal(v)
 	if err == nil {
 		err = trees.ReplaceFile(filepath.Join(r.dir, name), b, 0o600)
@@ -119,7 +119,7 @@ func (r *Run) note(name string, v any) error {
 	return nil
 }
 
-func readNote(dir, name string, v any) error {
+func load(dir, name string, v any) error {
 	b, err := os.ReadFile(filepath.Join(dir, name))
 	if err == nil {
 		err = json.Unmarshal(b, v)

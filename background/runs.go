@@ -203,15 +203,15 @@ func (r *Run) kept() uint64 {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	most := r.outputMax()
+	max := r.outputMax()
 	switch {
 	case !r.IsOver():
-		return uint64(2 * most)
+		return uint64(2 * max)
 	case r.ended == nil:
 		return 0
 	}
 	res := r.ended.Result
-	return uint64(min(res.StdoutBytes, most) + min(res.StderrBytes, most))
+	return uint64(min(res.StdoutBytes, max) + min(res.StderrBytes, max))
 }
 
 // outputMax is how many bytes are kept of each stream: zero for a run whose output goes to its

@@ -141,7 +141,7 @@ func (r *Run) startSupervisor(ctx context.Context, pid int, ready *os.File) erro
 		return err
 	}
 	r.Began(said.PID, nil)
-	err = r.note(noteFile, runNote{
+	err = r.save(runFile, savedRun{
 		Run: r.Info, Taken: r.Taken, Grace: r.Grace, NSEnter: said.PID,
 		Supervisor: l.Process, Refused: r.Refused,
 	})
@@ -182,7 +182,7 @@ func awaitConfined(b *session.Files) error {
 		return fmt.Errorf("cannot run in the session: it ended on its way in: %w", err)
 	}
 	if report.Error != "" {
-		return &session.NotConfined{Said: report.Error}
+		return &session.NotConfinedError{Message: report.Error}
 	}
 	return nil
 }

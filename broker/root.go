@@ -45,7 +45,7 @@ type Streams interface {
 	Attach(ctx context.Context, id chat.ID, a chat.Attach, begun Begun) (chat.RunResult, error)
 	// OpenRun returns one run and, of a background run, the files that keep what it prints, for
 	// the caller to close. A run of another chat is [chat.ErrNotFound], as one that does not exist.
-	OpenRun(ctx context.Context, id chat.ID, run string) (stream.Opened, error)
+	OpenRun(ctx context.Context, id chat.ID, run string) (stream.OpenRun, error)
 	// AwaitRun returns how a background run ended, without output, once it has.
 	AwaitRun(ctx context.Context, id chat.ID, run string) (chat.RunResult, error)
 	// WriteStdin calls write with a run's standard input, and then closes the input if last is set.

@@ -14,7 +14,7 @@ import (
 // and to be read where nothing was heard of it.
 func (s *session) currentMasks(now map[uint64]sys.Mount) (stay []walls.Place) {
 	seen := map[string]bool{}
-	for _, c := range slices.Concat(s.masks, s.buriedMasks) {
+	for _, c := range slices.Concat(s.masks, s.hiddenMasks) {
 		p := now[c.ID].Path
 		if p != "" && c.Class > filerules.Open && !seen[p] {
 			stay = append(stay, walls.Place{Path: p, Class: c.Class, Dir: c.Dir, Inode: c.Inode})
@@ -26,12 +26,12 @@ func (s *session) currentMasks(now map[uint64]sys.Mount) (stay []walls.Place) {
 
 // unrecorded are the mounts that are neither bubblewrap's nor noted.
 func (s *session) unrecorded(lines []sys.Mount, wants []walls.Place, exceptions bool) (all []masks.Mount) {
-	noted := map[uint64]bool{}
-	for _, c := range slices.Concat(s.masks, s.buriedMasks) {
-		noted[c.ID] = true
+	recorded := map[uint64]bool{}
+	for _, c := range slices.Concat(s.masks, s.hiddenMasks) {
+		recorded[c.ID] = true
 	}
 	for _, l := range lines {
-		if !noted[uint64(l.ID)] && !slices.Contains(s.baseIDs, l.ID) {
+		if !recorded[uint64(l.ID)] && !slices.Contains(s.baseIDs, l.ID) {
 			all = append(all, s.adopt(l, wants, exceptions))
 		}
 	}

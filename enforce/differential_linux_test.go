@@ -258,7 +258,7 @@ func (d *differ) pattern() string {
 
 // answer is what came of one path, and what is wrong with that; empty if nothing is.
 type answer struct {
-	tried
+	openResult
 	closed, fixed, more bool
 	wrong               string
 }
@@ -285,7 +285,7 @@ func (d *differ) ask(t *testing.T, rules string, resolve func(string) string, tr
 	return all
 }
 
-func (d *differ) check(t *testing.T, rs *filerules.Ruleset, p string, got tried, truncates bool) answer {
+func (d *differ) check(t *testing.T, rs *filerules.Ruleset, p string, got openResult, truncates bool) answer {
 	real := d.physical(p) // the kernel goes by where links lead
 	denies := func(op filerules.Op) bool { return rs.CheckName(real, op).Denied() }
 	allows := func(op filerules.Op) bool {
@@ -293,7 +293,7 @@ func (d *differ) check(t *testing.T, rs *filerules.Ruleset, p string, got tried,
 		must(t, err)
 		return !v.Denied()
 	}
-	a := answer{tried: got, closed: denies(filerules.Bash), fixed: denies(filerules.Write) || denies(filerules.Edit)}
+	a := answer{openResult: got, closed: denies(filerules.Bash), fixed: denies(filerules.Write) || denies(filerules.Edit)}
 	fi, err := os.Lstat(d.outside(real))
 	switch {
 	case a.closed && (got.Read || got.Write) || a.fixed && got.Write || (a.closed || a.fixed) && truncates && got.Truncate:
@@ -321,7 +321,7 @@ func (d *differ) compare(t *testing.T, rules string, truncates bool) {
 			d.through++
 		}
 		if d.strict {
-			t.Errorf("%s: %s: %+v by rules\n%s", p, a.wrong, a.tried, rules)
+			t.Errorf("%s: %s: %+v by rules\n%s", p, a.wrong, a.openResult, rules)
 		}
 	}
 }
@@ -337,7 +337,7 @@ func (d *differ) settles(t *testing.T, rules string) {
 		}
 		if a.wrong != "" && !a.more {
 			if d.through++; d.strict {
-				t.Errorf("%s: %s: %+v by rules\n%s", p, a.wrong, a.tried, rules)
+				t.Errorf("%s: %s: %+v by rules\n%s", p, a.wrong, a.openResult, rules)
 			}
 		}
 	}
@@ -345,7 +345,7 @@ func (d *differ) settles(t *testing.T, rules string) {
 		waits := ""
 		for p, a := range d.ask(t, rules, d.physical, false) {
 			if a.wrong != "" && (!a.more || d.came[p]) {
-				waits = fmt.Sprintf("%s: %s: %+v by rules\n%s", p, a.wrong, a.tried, rules)
+				waits = fmt.Sprintf("%s: %s: %+v by rules\n%s", p, a.wrong, a.openResult, rules)
 			}
 		}
 		if waits == "" {

@@ -62,16 +62,16 @@ func (e *enforcer) forget(s *session) {
 	e.watch.drop(id)
 	s.close()
 	sys.Failpoint("forget.closed")
-	e.removeNotes(id)
+	e.removeSaved(id)
 	sys.Failpoint("forget.removed")
 	e.mu.Lock()
 	delete(e.sessions, id)
 	e.mu.Unlock()
 }
 
-// removeNotes removes what is noted of a session for a later worker, and last the file by which
+// removeSaved removes what is noted of a session for a later worker, and last the file by which
 // that one would take the session up.
-func (e *enforcer) removeNotes(id chat.ID) {
+func (e *enforcer) removeSaved(id chat.ID) {
 	files := []string{e.watch.backlogFile(id), e.watch.journalFile(id), e.file(id) + ".new", e.file(id)}
 	for _, file := range files {
 		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -32,7 +32,7 @@ type session struct {
 	// causes has the denied names of what has another at which it is closed too.
 	causes  atomic.Pointer[map[string]string]
 	relink  atomic.Bool // something was made or moved that links of denies may lead through
-	note    func(*session) error
+	save    func(*session) error
 	noMasks bool // tests: nothing is covered
 	noSwap  bool // tests: as a kernel before 6.5
 	// startMasks are what bubblewrap's masks are mounts of.
@@ -46,7 +46,7 @@ type session struct {
 	startMaskIDs []int // the ids of its masks
 	resumed      bool  // an earlier worker found them
 	masks        []masks.Mount
-	buriedMasks  []masks.Mount // others, below them: nobody gets there
+	hiddenMasks  []masks.Mount // others, below them: nobody gets there
 	wall         *walls.Wall
 	linkTargets  walls.Links
 }
@@ -163,9 +163,9 @@ func (s *session) apply(o orders.Order, sources masks.Sources, procFD int, watch
 	if err := watch.begin(s, wall, changed); err != nil {
 		return err
 	}
-	if s.wall == nil && s.note != nil {
+	if s.wall == nil && s.save != nil {
 		// Before the first mount: a later worker could not tell it from bubblewrap's.
-		if err := sys.InOwnNamespace(func() error { return s.note(s) }); err != nil {
+		if err := sys.InOwnNamespace(func() error { return s.save(s) }); err != nil {
 			return err
 		}
 	}
@@ -220,17 +220,17 @@ func (s *session) applyMasks(o orders.Order, wall *walls.Wall, same bool, root i
 			return 0, err
 		}
 	}
-	all := slices.Concat(s.masks, s.buriedMasks, s.unrecorded(lines, w.Wants, wall.Exceptions))
+	all := slices.Concat(s.masks, s.hiddenMasks, s.unrecorded(lines, w.Wants, wall.Exceptions))
 	if s.noMasks {
 		w.Wants = nil
 	}
 	m := masks.Mounter{Root: root, ProcFD: procFD, Sources: sources, Mounted: all, Bases: s.bases, Exceptions: wall.Exceptions, NoSwap: s.noSwap,
 		Mark: func(tree int) error { return watch.markMask(o.Chat, tree, procFD) }, Forget: watch.forget}
 	err = m.Apply(w.Wants, now)
-	s.masks, s.buriedMasks = m.Mounted, slices.Collect(maps.Values(m.Dropped))
+	s.masks, s.hiddenMasks = m.Mounted, slices.Collect(maps.Values(m.Dropped))
 	if err == nil && !same {
-		for i := range s.buriedMasks {
-			s.buriedMasks[i].Class = filerules.Open // the new rules remove it once it can be reached
+		for i := range s.hiddenMasks {
+			s.hiddenMasks[i].Class = filerules.Open // the new rules remove it once it can be reached
 		}
 	}
 	return w.Looked, err

@@ -201,7 +201,7 @@ func (e *enforcer) session(o orders.Order) (s *session, known bool, err error) {
 	if s, err = openSession(o); err != nil {
 		return nil, false, err
 	}
-	s.note = e.save
+	s.save = e.save
 	s.noMasks, s.noSwap, s.trees, s.startMasks = e.noMasks, e.noSwap, &e.trees, startMasks(e.dir)
 	for {
 		e.drop(o.Chat)

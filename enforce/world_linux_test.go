@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tried is what came of one path: which ways of opening it the kernel let through.
-type tried struct{ Read, Write, Truncate bool }
+// openResult is what came of one path: which ways of opening it the kernel let through.
+type openResult struct{ Read, Write, Truncate bool }
 
 // beInside opens each path that stdin names and says what came of it, or has the
 // file tools do what an object says.
@@ -53,13 +53,13 @@ func beInside() {
 		if err != nil || json.Unmarshal(line, &paths) != nil {
 			os.Exit(0)
 		}
-		out := make([]tried, len(paths))
+		out := make([]openResult, len(paths))
 		for i, p := range paths {
 			if dir, ok := strings.CutPrefix(p, "cd "); ok {
 				out[i].Read = unix.Chdir(dir) == nil
 				continue
 			}
-			out[i] = tried{opens(p, unix.O_RDONLY), opens(p, unix.O_WRONLY|unix.O_APPEND), unix.Truncate(p, 1) == nil}
+			out[i] = openResult{opens(p, unix.O_RDONLY), opens(p, unix.O_WRONLY|unix.O_APPEND), unix.Truncate(p, 1) == nil}
 		}
 		b, _ := json.Marshal(out)
 		fmt.Printf("%s\n", b)
@@ -224,7 +224,7 @@ func (s *inside) hold(rules string) (orders.Answer, error) {
 }
 
 // try opens the paths as the chat.
-func (s *inside) try(t testing.TB, paths []string) []tried {
+func (s *inside) try(t testing.TB, paths []string) []openResult {
 	t.Helper()
 	b, err := json.Marshal(append([]string{}, paths...))
 	must(t, err)
@@ -232,7 +232,7 @@ func (s *inside) try(t testing.TB, paths []string) []tried {
 	must(t, err)
 	line, err := s.out.ReadBytes('\n')
 	must(t, err)
-	var out []tried
+	var out []openResult
 	must(t, json.Unmarshal(line, &out))
 	return out
 }

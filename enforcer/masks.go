@@ -41,8 +41,8 @@ func (c *Client) Masks(v shims.View, closed []string) (all []chat.Exposed) {
 	}
 	mounts := v.Mounts()
 	for _, p := range closed {
-		covers := func(mount chat.Mount) bool { return chat.Within(mount.Target, p) }
-		if slices.ContainsFunc(mounts, covers) {
+		inside := func(mount chat.Mount) bool { return chat.Within(mount.Target, p) }
+		if slices.ContainsFunc(mounts, inside) {
 			continue
 		}
 		base, rel := "/", strings.TrimPrefix(v.HostPath(p), "/")

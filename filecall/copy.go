@@ -50,7 +50,7 @@ func (cp *Copy) Do(
 	}
 	var within sync.WaitGroup
 	talk := first.talk
-	first.talk = func(ctx context.Context, t files.Started) (files.Answer, error) {
+	first.talk = func(ctx context.Context, t files.RunningTool) (files.Answer, error) {
 		within.Go(inner)
 		return talk(ctx, t)
 	}

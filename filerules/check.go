@@ -105,7 +105,7 @@ func (rs *Ruleset) checkName(name string, op Op) (v Verdict, steps int) {
 	return verdict(c, name), (1 + tried) * len(name)
 }
 
-func verdict(c *Compiled, name string) Verdict {
+func verdict(c *CompiledRule, name string) Verdict {
 	if c == nil {
 		return Verdict{Effect: Allow, Layer: LayerNone, Name: name}
 	}

@@ -111,10 +111,10 @@ func (p *Prober) tryTwice(
 
 // awaitLayers waits for the results of a probe in the file that is its stdout. The session, which
 // alive tells of, outlives the probe.
-func awaitLayers(out io.ReaderAt, alive func() bool, atMost time.Duration) (
+func awaitLayers(out io.ReaderAt, alive func() bool, timeout time.Duration) (
 	found []chat.Layer, err error,
 ) {
-	for end := time.Now().Add(atMost); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(2 * time.Millisecond) {
 		there := alive() // before the read: output from before its end counts
 		err = json.NewDecoder(io.NewSectionReader(out, 0, 64<<10)).Decode(&found)
 		if err == nil {
@@ -122,7 +122,7 @@ func awaitLayers(out io.ReaderAt, alive func() bool, atMost time.Duration) (
 		}
 		if there && time.Now().After(end) {
 			return nil, fmt.Errorf("cannot read what the probe found: %w after %s",
-				layers.ErrSlow, atMost)
+				layers.ErrSlow, timeout)
 		}
 		if !there {
 			return nil, fmt.Errorf("cannot read what the probe found: %w", err)

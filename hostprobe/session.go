@@ -25,7 +25,7 @@ func (p *Prober) profile() chat.Profile { return p.opt.Profiles[chat.DefaultProf
 // own is v with a home and trees of the probes' own. Nothing is open in it of what the profile
 // opens: the probe says what the wall of all others does.
 func (p *Prober) own(v shims.View) shims.View {
-	v.Home, v.Opened, v.PromptFIFO = p.user().Home, shims.Opened{}, ""
+	v.Home, v.Opened, v.PromptFIFO = p.user().Home, shims.Openings{}, ""
 	if !p.opt.Units { // with systemd, pam_namespace mounts them
 		v.Tmp = filepath.Join(p.opt.TmpParent, ID.User())
 		v.VarTmp = filepath.Join(p.opt.VarTmpParent, ID.User())

@@ -4,7 +4,7 @@
 // A caller lists in [Rules] the paths to read, execute and write, and calls
 // [Enforce], which cannot be undone. Enforcement is exact, not best effort: it
 // refuses every operation that the kernel's ABI can refuse and this package
-// knows, and an ABI below the required minimum is an error. [Achieved] has the
+// knows, and an ABI below the required minimum is an error. [Result] has the
 // result.
 //
 // A newer ABI can refuse more operations. Version 1 covers opening,

@@ -4,7 +4,7 @@ package landlock
 // can refuse is refused. Paths are absolute and are resolved once, when the
 // rules are enforced: a rule belongs to the file or directory that was found,
 // not to its name. A directory rule covers everything beneath it. A path that
-// does not exist is left out and named in [Achieved].Missing.
+// does not exist is left out and named in [Result].Missing.
 //
 // The zero Rules allow nothing.
 type Rules struct {
@@ -29,8 +29,8 @@ type Rules struct {
 	DeviceDirs []string `json:"device_dirs,omitempty"`
 }
 
-// Achieved is what [Enforce] got from the kernel.
-type Achieved struct {
+// Result is what [Enforce] got from the kernel.
+type Result struct {
 	// ABI is the Landlock ABI that was used: the lower of the kernel's and this program's.
 	ABI int `json:"abi"`
 	// Rights are the operations that are refused where no rule allows them, by

@@ -13,7 +13,7 @@
 //
 // # Runs as
 //
-// root, in chatd-root. [SysctlFindings] and [Found.NoteProc] read the host's /proc; the rest acts
+// root, in chatd-root. [SysctlFindings] and [Found.AddProc] read the host's /proc; the rest acts
 // on nothing.
 //
 // # What it does not stop

@@ -10,10 +10,10 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// NoteProc adds to the layer proc what holds outside a session. If the host's /proc is mounted
+// AddProc adds to the layer proc what holds outside a session. If the host's /proc is mounted
 // with hidepid=invisible (proc(5)), a uid without a session, like uid, sees no other's processes
 // either. Layers describe sessions, so this does not change the layer's state.
-func (f Found) NoteProc(uid uint32) {
+func (f Results) AddProc(uid uint32) {
 	l := f.layers[chat.LayerProc]
 	if !stands(l) {
 		return

@@ -87,7 +87,7 @@ func add[T, O any](s *sdk.Server, t tools, row tool, do func(context.Context, T)
 
 // narrowExec bounds the kept output of a run to what its answer shows.
 func narrowExec(s *jsonschema.Schema) {
-	p, most := s.Properties["output_max"], float64(MaxText)
-	p.Maximum = &most
+	p, max := s.Properties["output_max"], float64(MaxText)
+	p.Maximum = &max
 	p.Description = fmt.Sprintf("Bytes shown of each stream, head and tail: %d to %d; 0 means %d.", chat.MinOutputMax, MaxText, MaxText)
 }

@@ -107,9 +107,9 @@ func (s *liveSession) endsSoon() bool {
 // remains.
 const tidyTime = 5 * time.Second
 
-func waitFor(ended <-chan struct{}, most time.Duration) {
+func waitFor(ended <-chan struct{}, timeout time.Duration) {
 	select {
 	case <-ended:
-	case <-time.After(most):
+	case <-time.After(timeout):
 	}
 }

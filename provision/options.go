@@ -57,9 +57,9 @@ type Options struct {
 	FileMax int64
 	// Profiles are the policies by name; one is named default.
 	Profiles map[string]chat.Profile
-	// Access are the file rules of the profiles, by profile name; a profile without an entry
-	// has the built-in ones. [Manager.SetAccess] replaces them.
-	Access map[string]*filerules.Policy
+	// FileRules are the file rules of the profiles, by profile name; a profile without an entry
+	// has the built-in ones. [Manager.SetFileRules] replaces them.
+	FileRules map[string]*filerules.Policy
 	// Enforce is the chatd-enforce binary, which chatd starts if no enforcer answers.
 	Enforce string
 	// AllowMissing excuses layers that the host lacks.

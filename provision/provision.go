@@ -128,7 +128,7 @@ func newManager(opt Options) *Manager {
 		},
 	}
 	m.policy = policy.New(policy.Options{
-		Profiles: opt.Profiles, Rules: opt.Access, Home: filepath.Join(opt.Homes, string(probeID)), Trees: m.sharedTrees,
+		Profiles: opt.Profiles, Rules: opt.FileRules, Home: filepath.Join(opt.Homes, string(probeID)), Trees: m.sharedTrees,
 		Dir: filepath.Join(opt.Run, "keeper"), Program: opt.Enforce, Log: opt.Log,
 		Unit: m.units && os.Getenv("INVOCATION_ID") != "",
 		Chat: m.findChat, Audit: m.auditDeniedTo,
@@ -235,7 +235,7 @@ func (m *Manager) reconcileLoop(ctx context.Context) {
 		case <-tick.C:
 			m.Reconcile(ctx)
 		case <-m.again:
-			m.report(aboutWalls, m.probeUntold(ctx))
+			m.report(aboutWalls, m.probeUnknown(ctx))
 		}
 	}
 }

@@ -78,10 +78,10 @@ func (m *Manager) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) {
 
 // OpenRun returns one run and, of a background run, its output in the files that its supervisor
 // writes, open for reading and nothing else.
-func (m *Manager) OpenRun(ctx context.Context, id chat.ID, run string) (stream.Opened, error) {
+func (m *Manager) OpenRun(ctx context.Context, id chat.ID, run string) (stream.OpenRun, error) {
 	_, r, err := m.runOf(ctx, id, run)
 	if err != nil {
-		return stream.Opened{}, err
+		return stream.OpenRun{}, err
 	}
 	return r.Open()
 }

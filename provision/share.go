@@ -41,7 +41,7 @@ func (m *Manager) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk 
 	m.touch(from)
 	m.touch(to)
 	auditErr := sh.auditEnd(ctx, copied, err)
-	return errors.Join(sh.told(ctx, err), auditErr)
+	return errors.Join(sh.redact(ctx, err), auditErr)
 }
 
 // sharing is one copy and its two chats.
@@ -101,7 +101,7 @@ func (sh *sharing) side(d *files.Denial) state.Record {
 	return sh.to
 }
 
-func (sh *sharing) told(ctx context.Context, err error) error {
+func (sh *sharing) redact(ctx context.Context, err error) error {
 	var d *files.Denial
 	if !errors.As(err, &d) {
 		return err

@@ -110,7 +110,7 @@ func (r *Stdio) readOwn(e Entry) *captures {
 }
 
 // into waits for the end of the streams, and puts the kept output into out.
-func (c *captures) into(out *Entered) {
+func (c *captures) into(out *CommandResult) {
 	if c != nil {
 		<-c.done
 		out.Stdout, out.Stderr = c.stdout.Bytes(), c.stderr.Text()

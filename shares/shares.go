@@ -74,8 +74,8 @@ func (s *Shares) Admit(
 }
 
 // checkHeld checks the owner's chats and uids before a record is made.
-func (s *Shares) checkHeld(ctx context.Context, owner string) func(state.Held) error {
-	return func(h state.Held) error {
+func (s *Shares) checkHeld(ctx context.Context, owner string) func(state.OwnerUse) error {
+	return func(h state.OwnerUse) error {
 		return cmp.Or(
 			s.check(ctx, quota.Chats, owner, h.Chats, 1),
 			s.check(ctx, quota.UIDs, owner, h.UIDs, 1),
@@ -93,7 +93,7 @@ func (s *Shares) pace(ctx context.Context, owner string) error {
 		return nil
 	}
 	limit := s.Limits[quota.Creates]
-	return &quota.Spent{
+	return &quota.SpentError{
 		Share: quota.Creates, Owner: owner, Used: limit, Limit: limit, After: after,
 	}
 }
@@ -105,7 +105,7 @@ func (s *Shares) Wake(ctx context.Context, owner string) (done func(), err error
 	defer s.mu.Unlock()
 	awake := s.Awake() // a chat that just woke is still waking, and counts twice
 	total := sum(awake) + sum(s.waking)
-	if most := s.MaxAwake; most > 0 && total >= uint64(most) {
+	if max := s.MaxAwake; max > 0 && total >= uint64(max) {
 		return nil, fmt.Errorf("cannot wake another chat: %d chats are awake, of all owners, "+
 			"which is max_awake: put one to sleep: %w", total, chat.ErrBusy)
 	}
@@ -140,7 +140,7 @@ func (s *Shares) Run(ctx context.Context, owner string) func(used, want uint64) 
 
 // Refused audits an error that is a spent share, once a minute for each owner and share.
 func (s *Shares) Refused(ctx context.Context, action string, err error) error {
-	var spent *quota.Spent
+	var spent *quota.SpentError
 	if !errors.As(err, &spent) {
 		return err
 	}

@@ -95,8 +95,8 @@ type scope struct {
 	within []string
 }
 
-// gathered is what [Calls] wants to know.
-type gathered struct {
+// gathering is what [Calls] wants to know.
+type gathering struct {
 	gather   bool
 	calls    []Call
 	programs map[chat.NamedPath]bool // found as names of programs alone

@@ -17,15 +17,15 @@ const (
 	maxJoined = 1 << 29  // of values and parts of words, as they are put together
 )
 
-// spent is what was made of the text so far.
-type spent struct{ args, copies, bytes, joined, looks, found int }
+// spending is what was made of the text so far.
+type spending struct{ args, copies, bytes, joined, looks, found int }
 
 // spend adds n to a count, and records in tooFar that it exceeds its bound.
-func (x *extractor) spend(on *int, n, most int, what string) bool {
-	if *on += n; *on > most && x.tooFar == nil {
-		x.tooFar = fmt.Errorf("cannot check the command: want at most %d %s in it: %w", most, what, chat.ErrInvalid)
+func (x *extractor) spend(on *int, n, max int, what string) bool {
+	if *on += n; *on > max && x.tooFar == nil {
+		x.tooFar = fmt.Errorf("cannot check the command: want at most %d %s in it: %w", max, what, chat.ErrInvalid)
 	}
-	return *on <= most
+	return *on <= max
 }
 
 // spendWords is spend for the words of a command.

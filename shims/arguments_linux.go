@@ -23,7 +23,7 @@ const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUT
 // argumentRules check calls by their arguments. They compare only the low 32 bits: each of these
 // arguments is an int or unsigned int, of which the kernel drops the rest. numbers are the call
 // numbers of this architecture, which may lack mknod(2). may is what the profile allows.
-func argumentRules(numbers map[string]int, may Opened) []bpf.Instruction {
+func argumentRules(numbers map[string]int, may Openings) []bpf.Instruction {
 	rules := [][]bpf.Instruction{
 		// TIOCSTI and TIOCLINUX type into a terminal; TIOCSETD loads line disciplines.
 		rule(unix.SYS_IOCTL, anyOf(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD)),

@@ -29,8 +29,8 @@ type Plan struct {
 	Scope    bool           `json:"scope"`
 	// ProcessLimits are the profile's; NoFile 0 means 1024.
 	chat.ProcessLimits
-	// Opened is what the filter of system calls lets pass for this profile.
-	Opened Opened `json:"opened,omitzero"`
+	// Openings is what the filter of system calls lets pass for this profile.
+	Opened Openings `json:"opened,omitzero"`
 	// Umask 0 means 077.
 	Umask int `json:"umask,omitempty"`
 	// Setsid starts a new session without a terminal (setsid(2)).
@@ -45,8 +45,8 @@ type Plan struct {
 	Without []chat.LayerName `json:"without,omitempty"`
 }
 
-// Opened are the exceptions that a profile makes from the filter of system calls.
-type Opened struct {
+// Openings are the exceptions that a profile makes from the filter of system calls.
+type Openings struct {
 	// Netlink allows sockets of NETLINK_ROUTE, which ip(8) and ss(8) need.
 	Netlink bool `json:"netlink,omitempty"`
 	// Filters allows a program to load filters of its own (seccomp(2)).

@@ -45,7 +45,7 @@ func (s *Store) commit(events []Event, change func(*bbolt.Tx) error, apply func(
 	s.mu.Lock()
 	apply()
 	s.mu.Unlock()
-	s.note(s.log.post(lines))
+	s.setBehind(s.log.post(lines))
 	s.stirUp()
 	return nil
 }
@@ -190,7 +190,7 @@ func (s *Store) background() {
 		case <-time.After(flushDelay):
 		}
 		err := s.Flush()
-		s.note(err)
+		s.setBehind(err)
 		if err != nil {
 			s.stirUp()
 		}
@@ -204,7 +204,7 @@ func (s *Store) stirUp() {
 	}
 }
 
-func (s *Store) note(err error) {
+func (s *Store) setBehind(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.behind = err

@@ -57,8 +57,8 @@ func (s *sequence) listed(level Level, final byte) bool {
 	case final == 'J':
 		return string(s.params) != "3" && len(s.params) <= 1 // 3 is what was scrolled away, which is the operator's
 	}
-	most, known := finals[final]
-	return known && s.count() <= most
+	max, known := finals[final]
+	return known && s.count() <= max
 }
 
 func (s *sequence) count() int {

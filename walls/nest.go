@@ -58,11 +58,11 @@ func nest(wants []Place, bases []Place) []Place {
 		if len(around) > 0 {
 			outer = around[len(around)-1].Class
 		}
-		covered := len(around) > 0
+		masked := len(around) > 0
 		if w.Base && w.Class == filerules.Open && w.Parent == filerules.Open { // no rule is about it
 			w.Class, w.Parent = outer, outer
 		}
-		w.Base = w.Base && covered
+		w.Base = w.Base && masked
 		comesAlong := w.Base && w.Class == outer && outer != filerules.Closed
 		stricter := w.Class > outer
 		opened := w.Class < outer && w.Parent == outer

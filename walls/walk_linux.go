@@ -54,10 +54,10 @@ func (k *Walker) want(w Place) {
 }
 
 // look counts one more name.
-func (k *Walker) look(most int) error {
+func (k *Walker) look(max int) error {
 	k.Looked++
 	switch {
-	case k.Looked > most:
+	case k.Looked > max:
 		return fmt.Errorf("more than %d files to look through", maxWalk)
 	case k.ctx != nil && k.Looked%1024 == 0:
 		return context.Cause(k.ctx)

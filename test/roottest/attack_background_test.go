@@ -12,15 +12,15 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestAttackMinderFiles: of the supervisor's descriptors its children get only the three streams
+// TestAttackSupervisorFiles: of the supervisor's descriptors its children get only the three streams
 // and those that nsenter needs. The file with the run's result and cgroup.kill are root's open
 // files: no process in the session, or on the way there, may hold them.
-func TestAttackMinderFiles(t *testing.T) {
+func TestAttackSupervisorFiles(t *testing.T) {
 	m := open(t, attackOptions(t))
 	c := create(t, m, "files", "default")
 	r := startRun(t, m, c.ID, chat.RunSpec{Command: "echo on; ls -l /proc/self/fd; exec sleep 1000", OpenStdin: true})
 	awaitOutput(t, m, c.ID, r.ID, "on")
-	all := minders(t)
+	all := supervisors(t)
 	if len(all) != 1 {
 		t.Fatalf("minders: %v", all)
 	}
@@ -82,8 +82,8 @@ func TestAttackBombsInTheBackground(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
-	if left := runLeaves(t, opt); len(left) > 0 || len(minders(t)) > 0 {
-		t.Errorf("left: %v, %v", left, minders(t))
+	if left := runLeaves(t, opt); len(left) > 0 || len(supervisors(t)) > 0 {
+		t.Errorf("left: %v, %v", left, supervisors(t))
 	}
 	r := startRun(t, m, a.ID, chat.RunSpec{Command: "exit 7"})
 	if got := awaitRun(t, m, a.ID, r.ID); got.Result.Exit != 7 {

@@ -236,9 +236,9 @@ func TestReapAmidWrite(t *testing.T) {
 	}
 }
 
-// TestReapCutsErrands: a caller that never ends its file cannot delay the reap of a chat, and is
+// TestReapEndsOneShotSessions: a caller that never ends its file cannot delay the reap of a chat, and is
 // told why its call ended.
-func TestReapCutsErrands(t *testing.T) {
+func TestReapEndsOneShotSessions(t *testing.T) {
 	opt := options(t)
 	m := open(t, opt)
 	ctx := operator(t.Context())
@@ -256,9 +256,9 @@ func TestReapCutsErrands(t *testing.T) {
 	gone(t, opt, c)
 }
 
-// TestErrandsAreBounded: an errand counts for max_awake, a wake waits for its end, and
+// TestOneShotSessionsAreBounded: an errand counts for max_awake, a wake waits for its end, and
 // reconcile does not wait for it.
-func TestErrandsAreBounded(t *testing.T) {
+func TestOneShotSessionsAreBounded(t *testing.T) {
 	opt := options(t)
 	opt.MaxAwake = 1
 	m := open(t, opt)

@@ -14,7 +14,7 @@ import (
 // killed.
 func TestEnforcerEnds(t *testing.T) {
 	opt := options(t)
-	defer endKeeper(t, opt)
+	defer endEnforcer(t, opt)
 	dir := filepath.Join(opt.Run, "keeper")
 	keep := exec.Command(programs.enforce, "--dir", dir)
 	must(t, keep.Start())

@@ -124,7 +124,7 @@ func enterWorld() error {
 	if err := unix.Mount(srv, "/srv", "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("cannot mount on /srv: %w", err)
 	}
-	if err := coverEtc(); err != nil {
+	if err := overlayEtc(); err != nil {
 		return err
 	}
 	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
@@ -136,9 +136,9 @@ func enterWorld() error {
 // srvOf is what the test process of that pid has as its /srv.
 func srvOf(dir string, pid int) string { return filepath.Join(dir, "srv"+strconv.Itoa(pid)) }
 
-// coverEtc lays an overlay over /etc, so that accounts written there end with
+// overlayEtc lays an overlay over /etc, so that accounts written there end with
 // this namespace.
-func coverEtc() error {
+func overlayEtc() error {
 	for _, d := range []string{"/srv/.etc/upper", "/srv/.etc/work"} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return err

@@ -9,9 +9,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestStartsTakePlaces: no more chats start at once than there are places. One that does not come
+// TestStartsAreLimited: no more chats start at once than there are places. One that does not come
 // to its prompt gives its place up after a while, so that it cannot keep others asleep.
-func TestStartsTakePlaces(t *testing.T) {
+func TestStartsAreLimited(t *testing.T) {
 	opt := options(t)
 	opt.Starts = 1
 	m := open(t, opt)
