@@ -8,8 +8,8 @@ import (
 	"github.com/chatd/chatd/quota"
 )
 
-// bodyPiece is the unit in which the memory of bodies is counted. The first of each body is
-// free: how many requests there are at once is bounded, and most bodies are far smaller.
+// bodyPiece is the unit in which the memory of bodies is counted. The first of each body is free:
+// the number of simultaneous requests is bounded, and most bodies are far smaller.
 const bodyPiece = 64 << 10
 
 // bodyMemory is what the body of one request holds of its owner's share, until the request

@@ -68,7 +68,7 @@ func held(t *testing.T, s *Server) http.Handler {
 	})
 }
 
-// watchedAnswer notes the head of an answer.
+// watchedAnswer records the head of an answer.
 type watchedAnswer struct {
 	http.ResponseWriter
 	status int

@@ -9,11 +9,10 @@
 // ([chat.CallerFrom]) to the implementation of [Chats], which decides which chats the caller may
 // reach. [Client] satisfies [Chats] too, so that one test suite can run against both ends.
 //
-// A request passes these in order: a bound on connections per uid, the bounds of
-// net/http on headers, recovery from panics, the peer's role, a bound on requests
-// at once, the path, the route and its role, the body (body.go) and what the bodies of
-// one owner may hold (bodymemory.go), huma's schema
-// from the types of package chat, and the Validate method of the type.
+// A request passes these in order: a bound on connections per uid, the bounds of net/http on
+// headers, recovery from panics, the peer's role, a bound on simultaneous requests, the path, the
+// route and its role, the body (body.go) and what the bodies of one owner may hold (bodymemory.go),
+// huma's schema from the types of package chat, and the Validate method of the type.
 //
 // Every answer with a status of 400 or more is problem+json (RFC 9457) with a
 // stable kind, also where net/http cannot read a request and no handler runs

@@ -64,7 +64,7 @@ func writeAll(w io.Writer, b []byte, s string) error {
 	return err
 }
 
-// textPiece is how much of a text is written at once, in bytes.
+// textPiece is how much of a text one write takes, in bytes.
 const textPiece = 32 << 10
 
 // writeText writes a text in JSON in pieces that do not split a character.

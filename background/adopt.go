@@ -64,7 +64,7 @@ func (a *Runs) readRun(about About, name, boot string) *Run {
 	case err != nil, n.Run.ID != name, n.Supervisor.Boot != boot, n.Supervisor.Start == 0:
 		return nil
 	case chat.CheckOutputMax(n.Run.OutputMax) != nil:
-		return nil // no chatd writes such a note
+		return nil // no chatd writes such a record
 	}
 	about.Info, about.Grace, about.Taken, about.Refused = n.Run, n.Grace, n.Taken, n.Refused
 	r := a.newRun(about)
@@ -109,7 +109,7 @@ func (r *Run) free(ctx context.Context) {
 		err = r.order(supervise.OrderGo)
 	}
 	if err != nil && !errors.Is(err, chat.ErrWrongPhase) {
-		r.logError("cannot take what minds a run out of its leaf", err)
+		r.logError("cannot take the supervisor of a run out of its leaf", err)
 	}
 }
 

@@ -43,7 +43,7 @@ func (leaves) RunUsage(chat.ID, string) (chat.Usage, error) {
 	return chat.Usage{OOMKills: 3, MemoryPeak: 7}, nil
 }
 
-// self is this process, as the note of a run names a supervisor.
+// self is this process, as the record of a run names a supervisor.
 func self(t *testing.T) sys.Process {
 	t.Helper()
 	boot, err := sys.BootID()
@@ -72,7 +72,7 @@ func writeRun(t *testing.T, dir, run string, files map[string]string) {
 }
 
 // TestAdopt uses the names of files and keys that every chatd writes. A run goes on only where its
-// supervisor is the process that the note names, of this boot and of its uid.
+// supervisor is the process that the record names, of this boot and of its uid.
 func TestAdopt(t *testing.T) {
 	p := self(t)
 	now := time.Now().UTC().Format(time.RFC3339)
@@ -164,7 +164,7 @@ func adopted(t *testing.T, a *Runs) string {
 	return fmt.Sprintf("exit %d", e.Result.Exit)
 }
 
-// end ends a run whose supervisor has ended, and checks the note of its end.
+// end ends a run whose supervisor has ended, and checks the record of its end.
 func end(t *testing.T, a *Runs, r *Run) {
 	t.Helper()
 	e, over, err := r.Watch(t.Context())

@@ -114,7 +114,7 @@ func (r *Run) save(name string, v any) error {
 		err = trees.ReplaceFile(filepath.Join(r.dir, name), b, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot note run %s: %w", r.Info.ID, err)
+		return fmt.Errorf("cannot record run %s: %w", r.Info.ID, err)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func load(dir, name string, v any) error {
 		err = json.Unmarshal(b, v)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot read the note of a run: %w", err)
+		return fmt.Errorf("cannot read the record of a run: %w", err)
 	}
 	return nil
 }
@@ -139,11 +139,11 @@ func (r *Run) order(what byte) error {
 		return r.notRunning("reach")
 	}
 	if err != nil {
-		return fmt.Errorf("cannot reach what minds run %s: %w", r.Info.ID, err)
+		return fmt.Errorf("cannot reach the supervisor of run %s: %w", r.Info.ID, err)
 	}
 	_, err = f.Write([]byte{what})
 	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("cannot reach what minds run %s: %w", r.Info.ID, err)
+		return fmt.Errorf("cannot reach the supervisor of run %s: %w", r.Info.ID, err)
 	}
 	return nil
 }

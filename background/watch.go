@@ -69,7 +69,7 @@ func (r *Run) awaitSupervisor(ctx context.Context, l *sys.HeldProcess) (timedOut
 		return false, false
 	case <-time.After(session.StartTimeout):
 		if err := l.Signal(unix.SIGKILL); err != nil {
-			r.logError("cannot end what minds a run", err)
+			r.logError("cannot end the supervisor of a run", err)
 		}
 		<-ended
 	}
@@ -158,7 +158,7 @@ func (r *Run) Ended() (End, error) {
 		return End{}, chat.NoRun(r.Chat, r.Info.ID)
 	}
 	if r.ended.State == chat.RunLost {
-		return End{}, fmt.Errorf("cannot tell how run %s ended: what minded it was ended: %w",
+		return End{}, fmt.Errorf("cannot tell how run %s ended: its supervisor was ended: %w",
 			r.Info.ID, chat.ErrWrongPhase)
 	}
 	return *r.ended, nil

@@ -123,7 +123,7 @@ func (s *Server) accept(ctx context.Context, fd int) error {
 	select {
 	case s.slots <- struct{}{}:
 	default: // the front sees the end of the socket
-		s.opt.Log.Warn("refused a call of the front: too many at once", "limit", maxCalls)
+		s.opt.Log.Warn("refused a call of the front: too many are under way", "limit", maxCalls)
 		return unix.Close(fd)
 	}
 	l, err := newLink(fd)

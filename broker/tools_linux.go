@@ -173,7 +173,7 @@ func (c *call) reply(t *heldTool, n int, q toolQuestion) error {
 // link passes on where links lead. An error ends the tool.
 func (t *heldTool) link(all []files.Link) error {
 	if t.Linked == nil {
-		return errors.New("cannot use links: they were told, or not asked for")
+		return errors.New("cannot use links: they were already sent, or not requested")
 	}
 	linked := t.Linked
 	t.Linked = nil

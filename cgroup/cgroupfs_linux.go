@@ -55,7 +55,7 @@ type FS struct {
 	births map[chat.ID]birth
 	// lent is when the quota of a chat was last lifted for a run that dies slowly.
 	lent map[chat.ID]time.Time
-	// limits are what a chat was told last.
+	// limits are the last limits of each chat.
 	limits map[chat.ID]chat.Limits
 	// refusals are those of runs that were removed, which kernels before 6.11 count there.
 	refusals map[chat.ID]uint64

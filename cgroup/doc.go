@@ -1,6 +1,5 @@
-// Package cgroup bounds a session and starts processes straight into it: memory,
-// swap, number of tasks and CPU time of one chat, and the means to end everything
-// a chat runs at once.
+// Package cgroup bounds a session and starts processes straight into it: memory, swap, number of
+// tasks and CPU time of one chat, and the means to end everything that a chat runs, in one step.
 //
 // There are two backends. [FS] is cgroupfs ([OpenFS]), for hosts without systemd:
 // chatd makes the cgroups itself, below the cgroup it runs in. [Units] is systemd
@@ -48,9 +47,9 @@
 //
 // Package systemd starts the units and hands over descriptors: see "The handshake" there.
 //
-// What systemd is told about limits it remembers, and writes again at every
-// daemon-reload; what chatd then writes to cgroup files itself is the same value,
-// at once, because systemd answers before it has written.
+// systemd remembers the limits that it was given, and writes them again at every daemon-reload;
+// chatd then writes the same value to the cgroup files itself, because systemd answers before it
+// has written.
 //
 // # A killed cgroup is dead
 //
@@ -61,19 +60,18 @@
 //
 // # What it does not stop
 //
-// With systemd, the unit's own cgroup belongs to the chat (Delegate=yes): a process
-// of the chat outside every view could make cgroups below it, or move its processes
-// between them, but not past the limits, which are root's. Whoever may talk to
-// systemd as root can stop or change a unit; that is noticed, not hindered.
+// With systemd, the unit's own cgroup belongs to the chat (Delegate=yes): a process of the chat
+// outside every view could make cgroups below it, or move its processes between them, but not past
+// the limits, which are root's. A process that may talk to systemd as root can stop or change a
+// unit; that is noticed, not hindered.
 //
-// Root inside a chat: cgroup files belong to root, and so does the right to leave.
-// Bytes and inodes on a disk, network bandwidth: no controller is set for them. Block
-// I/O that a profile does not bound, and of writes under cgroup v1 what the kernel does
-// later. Latency: chats share CPUs and caches, the quota bounds only the
-// sum, and a quota of 250 ms a second may be spent on all CPUs at once. Memory
-// that is charged to who touched it first: a page of the page cache belongs to
-// the chat that read it first. Under cgroup v1 an OOM ends one process of a run,
-// not the run, and counts of removed runs are forgotten when chatd restarts.
-// Between Create and LimitCPU a session has no CPU quota, by design: under it a
-// session would need three times as long to its prompt.
+// Root inside a chat: cgroup files belong to root, and so does the right to leave. Bytes and inodes
+// on a disk, network bandwidth: no controller is set for them. Block I/O that a profile does not
+// bound, and of writes under cgroup v1 what the kernel does later. Latency: chats share CPUs and
+// caches, the quota bounds only the sum, and a quota of 250 ms a second may be spent on all CPUs
+// simultaneously. Memory that is charged to who touched it first: a page of the page cache belongs
+// to the chat that read it first. Under cgroup v1 an OOM ends one process of a run, not the run,
+// and counts of removed runs are forgotten when chatd restarts. Between Create and LimitCPU a
+// session has no CPU quota, by design: under it a session would need three times as long to its
+// prompt.
 package cgroup

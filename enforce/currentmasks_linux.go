@@ -9,9 +9,9 @@ import (
 	"github.com/chatd/chatd/walls"
 )
 
-// currentMasks are the places that have a cover now. By the same rules each of them stays: what has
-// another name since, or is moved amid a look that misses it, would be open to be changed without,
-// and to be read where nothing was heard of it.
+// currentMasks are the places that have a mask now. By the same rules each mask stays. A file that
+// was renamed or moved during a walk, and that the walk missed, could otherwise be changed, and
+// read where the enforcer did not hear of it.
 func (s *session) currentMasks(now map[uint64]sys.Mount) (stay []walls.Place) {
 	seen := map[string]bool{}
 	for _, c := range slices.Concat(s.masks, s.hiddenMasks) {
@@ -24,7 +24,7 @@ func (s *session) currentMasks(now map[uint64]sys.Mount) (stay []walls.Place) {
 	return stay
 }
 
-// unrecorded are the mounts that are neither bubblewrap's nor noted.
+// unrecorded are the mounts that are neither bubblewrap's nor recorded.
 func (s *session) unrecorded(lines []sys.Mount, wants []walls.Place, exceptions bool) (all []masks.Mount) {
 	recorded := map[uint64]bool{}
 	for _, c := range slices.Concat(s.masks, s.hiddenMasks) {

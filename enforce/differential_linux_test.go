@@ -84,11 +84,11 @@ func (d *differ) round(t *testing.T) {
 	d.compare(t, rules, true)
 	for _, root := range d.roots() {
 		d.comers(t, root)
-		if d.rand.IntN(3) > 0 { // else nothing but a comer has the keeper look again
+		if d.rand.IntN(3) > 0 { // otherwise only a newcomer makes the enforcer look again
 			d.later(t, d.outside(root))
 		}
 	}
-	// What was made later can be truncated by path until a mount covers it (package doc).
+	// What was made later can be truncated by path until its mask is mounted (package doc).
 	d.settles(t, rules)
 }
 
@@ -118,7 +118,7 @@ func (d *differ) starts(t *testing.T, rs *filerules.Ruleset, rules string) {
 	}
 }
 
-// forget has the keeper forget what directories of the trees before were called, and where
+// forget makes the enforcer forget what directories of the trees before were called, and where
 // their links led: it goes by paths, and these trees have the same.
 func (d *differ) forget(t *testing.T) {
 	w := d.k.watch
@@ -326,7 +326,7 @@ func (d *differ) compare(t *testing.T, rules string, truncates bool) {
 	}
 }
 
-// settles compares what was made later: at once by names, and then, when the keeper has
+// settles compares what was made later: immediately by names, and then, when the enforcer has
 // looked at it, also by links that came, and by exceptions. It may be stricter where a file was
 // called otherwise before.
 func (d *differ) settles(t *testing.T, rules string) {

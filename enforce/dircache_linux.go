@@ -12,8 +12,8 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// dirCache is where directories are in one session. What was found before one was moved is
-// old: it counts only of a directory that is gone.
+// dirCache is where directories are in one session. An entry from before a move is old: it counts
+// only for a directory that is gone.
 type dirCache struct {
 	dirs map[handle]cachedDir
 	age  int
@@ -24,7 +24,7 @@ type cachedDir struct {
 	age   int
 }
 
-// put notes that a directory was found now, at rel in a tree at root.
+// put records that a directory was found now, at rel in a tree at root.
 func (f *dirCache) put(dir handle, root, rel string) {
 	if f.dirs == nil || len(f.dirs) > maxFound {
 		f.dirs = map[handle]cachedDir{}
@@ -39,7 +39,7 @@ func (f *dirCache) put(dir handle, root, rel string) {
 	f.dirs[dir] = d
 }
 
-// putChild notes where a directory is that was made in another.
+// putChild records the place of a directory that was made in another.
 func (f *dirCache) putChild(at dirName, child handle) {
 	d, ok := f.dirs[at.dir]
 	if !ok {

@@ -90,7 +90,7 @@ func TestFollowMoved(t *testing.T) {
 	}
 	must(t, os.Mkdir(at("x"), 0o777))
 	put("x/before")
-	opens("x/before", true) // the keeper has read of x, and knows where it is
+	opens("x/before", true) // the enforcer has read of x, and knows where it is
 	must(t, os.Rename(at("x"), at("secrets")))
 	put("later")
 	opens("later", true) // it has read of the move

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestMovesAtOnce: directories around a denied file are moved before the keeper looks at any of
+// TestMovesAtOnce: directories around a denied file are moved before the enforcer looks at any of
 // it, or one after the other: what each was called is put together all the same, and a new
 // compilation keeps the file closed.
 func TestMovesAtOnce(t *testing.T) {

@@ -100,7 +100,7 @@ func TestNamedDeleted(t *testing.T) {
 	}
 }
 
-// TestMaskMountsStay: by the same rules nothing is uncovered because a directory around it has
+// TestMaskMountsStay: by the same rules nothing is unmasked because a directory around it has
 // another name now, or because a look missed it: neither the file nor what is another name of it.
 func TestMaskMountsStay(t *testing.T) {
 	s := newInside(t, false, false)

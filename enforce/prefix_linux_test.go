@@ -44,7 +44,7 @@ func TestSwappedPrefix(t *testing.T) {
 	}()
 	looks, followed := 0, false
 	for began := time.Now(); time.Since(began) < 10*time.Second; looks++ {
-		makeFree(t, at(fmt.Sprintf("again/%d", looks))) // the keeper looks by itself, too
+		makeFree(t, at(fmt.Sprintf("again/%d", looks))) // the enforcer looks by itself, too
 		must(t, s.k.apply(s.k.named(s.order.Chat), nil))
 		got := s.try(t, []string{at("a/in/secret"), at("b/in/free"), at("b/in/secret"), at("c/in/secret")})
 		if got[0] != (openResult{}) {

@@ -54,7 +54,7 @@ func (e *enforcer) save(s *session) error {
 		err = os.Rename(e.file(s.initProc.chat)+".new", e.file(s.initProc.chat))
 	}
 	if err != nil {
-		return fmt.Errorf("cannot note a session: %w", err)
+		return fmt.Errorf("cannot save a session: %w", err)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ type session struct {
 	causes  atomic.Pointer[map[string]string]
 	relink  atomic.Bool // something was made or moved that links of denies may lead through
 	save    func(*session) error
-	noMasks bool // tests: nothing is covered
+	noMasks bool // tests: no mask is mounted
 	noSwap  bool // tests: as a kernel before 6.5
 	// startMasks are what bubblewrap's masks are mounts of.
 	startMasks []sys.Inode
@@ -71,7 +71,7 @@ func (s *session) mounts() ([]sys.Mount, error) {
 var kernelTypes = []string{"proc", "sysfs", "devpts", "devtmpfs", "mqueue", "cgroup", "cgroup2"}
 
 // openBases opens each of bubblewrap's mounts. Of several mounts at one path only the last counts:
-// it covers the others.
+// it hides the others.
 func (s *session) openBases(root int) error {
 	lines, err := s.mounts()
 	if err != nil {
@@ -99,14 +99,14 @@ func (s *session) openBases(root int) error {
 		}
 		fd, err := sys.OpenBeneath(root, strings.TrimPrefix(l.Path, "/"), unix.O_PATH)
 		if sys.Gone(err) {
-			continue // covered by another mount
+			continue // hidden by another mount
 		}
 		if err != nil {
 			return fmt.Errorf("cannot open the mount %s: %w", l.Path, err)
 		}
 		st, err := sys.StatFD(fd)
 		if err == nil && st.Mnt_id != uint64(l.ID) {
-			err = errors.New("it is covered")
+			err = errors.New("another mount hides it")
 		}
 		b := &walls.Base{Mount: l, Tree: -1, Top: fd, Handles: -1, Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, Inode: sys.InodeOf(&st)}
 		if err == nil {

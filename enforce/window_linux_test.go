@@ -99,7 +99,7 @@ func TestNoWindow(t *testing.T) {
 			must(t, err)
 			must(t, s.k.apply(s.k.named(s.order.Chat), nil)) // what ended with others is forgotten
 			if k := s.k.named(s.order.Chat); len(k.masks)+len(k.hiddenMasks) > 0 {
-				t.Errorf("covers are left: %v, %v", k.masks, k.hiddenMasks)
+				t.Errorf("masks are left: %v, %v", k.masks, k.hiddenMasks)
 			}
 			if got := s.try(t, tries); !got[0].Read || !got[1].Read || !got[2].Read {
 				t.Errorf("without rules: %+v", got)
@@ -108,7 +108,7 @@ func TestNoWindow(t *testing.T) {
 	}
 }
 
-// TestMadeBeforeOtherRules: a file was made under a denied name, and the keeper reads of that only
+// TestMadeBeforeOtherRules: a file was made under a denied name, and the enforcer reads of that only
 // when other rules come already. It is denied as long as rules hold that deny that name, and no
 // longer, also where others could not be raised meanwhile.
 func TestMadeBeforeOtherRules(t *testing.T) {
@@ -155,13 +155,13 @@ func TestMadeBeforeOtherRules(t *testing.T) {
 	}
 }
 
-// begun leaves the session where other rules were begun with, and nothing is covered for them yet.
+// begun leaves the session where other rules have begun, and no mask is mounted for them yet.
 func (s *inside) begun(t *testing.T, rules string) {
 	t.Helper()
 	s.within(t, rules, func(k *session, wall *walls.Wall) error { return s.k.watch.begin(k, wall, true) })
 }
 
-// settled goes on from there, for rules that nothing has to be covered for.
+// settled goes on from there, for rules that need no mask.
 func (s *inside) settled(t *testing.T, rules string) {
 	t.Helper()
 	s.within(t, rules, func(k *session, wall *walls.Wall) error { return s.k.watch.settle(k, wall, -1, s.k.procFD) })

@@ -32,7 +32,7 @@ type enforcer struct {
 
 	mu       sync.Mutex
 	trees    walls.Cache
-	noMasks  bool // tests: sessions are not covered
+	noMasks  bool // tests: sessions get no masks
 	noSwap   bool // tests: as a kernel before 6.5
 	sessions map[chat.ID]*session
 	queued   map[chat.ID]bool

@@ -114,7 +114,7 @@ func TestAskedAgain(t *testing.T) {
 }
 
 // TestDropMeetsTheEnd: an enforcer that ends while it is told of a session's end does not keep the
-// session from ending: what it noted a later worker looks at. Nor does one that is not there.
+// session from ending: a later worker reads what it recorded. Nor does one that is not there.
 func TestDropMeetsTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	for _, none := range []string{dir, filepath.Join(dir, "none")} {

@@ -33,7 +33,8 @@ type groups struct {
 var errNoEnforcer = errors.New("no enforcer listens")
 
 // follow takes the groups of the enforcer that runs, holds them, and returns nil when its worker
-// has ended. It returns ctx's cause when that is done, and errNoEnforcer at once if none listens.
+// has ended. It returns ctx's cause when that is done, and errNoEnforcer immediately if none
+// listens.
 func (g *groups) follow(ctx context.Context) error {
 	conn, err := g.dial(ctx)
 	if err != nil {

@@ -94,7 +94,9 @@ func (r *refusals) take(counts orders.Refusals, line func(RefusedOpens)) {
 			of.unsaid += f.Times
 			continue
 		}
-		line(RefusedOpens{Chat: counts.Chat, Path: string(f.Path), By: string(f.By), Times: f.Times})
+		line(RefusedOpens{
+			Chat: counts.Chat, Path: string(f.Path), By: string(f.By), Times: f.Times,
+		})
 	}
 }
 

@@ -115,11 +115,11 @@ func (c *Client) awaitUnit(ctx context.Context) error {
 }
 
 func cannotStart(err error) error {
-	return fmt.Errorf("cannot start the keeper of file rules: %w", err)
+	return fmt.Errorf("cannot start the enforcer of file rules: %w", err)
 }
 
 func errWaiting(ctx context.Context) error {
-	return fmt.Errorf("cannot wait for the keeper of file rules: %w", context.Cause(ctx))
+	return fmt.Errorf("cannot wait for the enforcer of file rules: %w", context.Cause(ctx))
 }
 
 // lastWords returns the end of the enforcer's log, for an error.

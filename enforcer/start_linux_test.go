@@ -51,8 +51,8 @@ func starter(t *testing.T, dir, how string) *Client {
 	return c
 }
 
-// TestStartsAtOnce: of several that start an enforcer at once, in one process and in several, each
-// finds the one that is there then.
+// TestStartsAtOnce: of several that start an enforcer simultaneously, in one process and in
+// several, each finds the one that is there then.
 func TestStartsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	started := make(chan error)

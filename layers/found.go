@@ -20,7 +20,9 @@ type Results struct {
 // those of a session of each kind of network. Of two results for one layer the worse counts. The
 // layer network is the worst of the kinds that are used; what was tried of it outside holds for
 // sessions in the host's network.
-func Merge(outside []chat.Layer, inside map[chat.Network][]chat.Layer, used []chat.Network) Results {
+func Merge(
+	outside []chat.Layer, inside map[chat.Network][]chat.Layer, used []chat.Network,
+) Results {
 	f := Results{layers: map[chat.LayerName]chat.Layer{}, network: map[chat.Network]chat.Layer{}}
 	for _, l := range outside {
 		f.keep(l)

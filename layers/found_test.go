@@ -72,7 +72,7 @@ func TestWithRun(t *testing.T) {
 	}
 }
 
-// TestAdded: what is noted of a layer is noted only where it is in force.
+// TestAdded: a remark is added only to a layer in force.
 func TestAdded(t *testing.T) {
 	for state, want := range map[chat.LayerState]string{
 		chat.LayerOn: "pam_namespace, bind", chat.LayerWeaker: "pam_namespace, bind",

@@ -25,7 +25,7 @@ type pollRun struct {
 // stdinRun has the arguments of run_stdin.
 type stdinRun struct {
 	Run   string `json:"run" maxLength:"64" doc:"The run, as run_start named it; it must have been started with open_stdin."`
-	Text  string `json:"text,omitempty" doc:"What to write, as it is: mind the newline."`
+	Text  string `json:"text,omitempty" doc:"What to write, as it is: end a line with a newline."`
 	Close bool   `json:"close,omitempty" doc:"Close standard input afterwards."`
 }
 

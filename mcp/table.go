@@ -38,7 +38,7 @@ func addTools(s *sdk.Server, t tools) error {
 	return errors.Join(
 		add(s, t, tool{name: "exec", title: "Run a command", about: "Run one command in the chat, beside its terminal, and wait for its end. Exactly one of command and argv. The answer has what it printed and how it ended. For what takes longer than you can wait, see run_start.",
 			hints: command, without: []string{"background", "open_stdin", "tty"}, narrow: narrowExec}, t.exec),
-		add(s, t, tool{name: "run_start", title: "Start a background run", about: "Start one command that goes on in the background, also when you are gone, and answer with its id at once. Exactly one of command and argv.",
+		add(s, t, tool{name: "run_start", title: "Start a background run", about: "Start one command that goes on in the background, also when you are gone, and answer with its id immediately. Exactly one of command and argv.",
 			hints: command, without: []string{"background", "tty"}}, t.startRun),
 		add(s, t, tool{name: "run_poll", title: "Look at a background run", about: "Say what a background run printed from a cursor on, and how it ended if it has; with wait, when there is something to say.", hints: hints{reads: true}}, t.pollRun),
 		add(s, t, tool{name: "run_stdin", title: "Write to a background run", about: "Write to the standard input of a background run that was started with open_stdin.", hints: command}, t.stdinRun),

@@ -18,7 +18,7 @@ import (
 // EHOSTUNREACH; one too soon loses its SYN, which the kernel sends again a second
 // later, or gets EPERM by UDP.
 const (
-	maxFlows   = 256 // connections open at once
+	maxFlows   = 256 // simultaneously open connections
 	newFlows   = 50  // new connections a second, after a burst
 	burstFlows = 500
 )
@@ -50,8 +50,8 @@ const (
 // uids and not by connections: no chat can fill them for the others. When one is
 // full, the next uid is refused.
 //
-// A refused SYN-ACK is turned into a RST, so the client fails at once; the
-// listener's next try at it is answered by a RST of its own, which frees it.
+// A refused SYN-ACK is turned into a RST, so the client fails immediately; the listener's next try
+// at it is answered by a RST of its own, which frees it.
 //
 // A SYN with data (TCP fast open) is dropped: the data would reach the listener
 // before its answer can be checked. The kernel sends the SYN again without.

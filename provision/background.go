@@ -143,8 +143,8 @@ func (m *Manager) adoptRuns(ctx context.Context) error {
 	return errors.Join(append(errs, others)...)
 }
 
-// removeRuns is the runs' part in a reap: nobody is inside any more, and what minds them
-// ends too before their files go.
+// removeRuns is the runs' part in a reap. Nobody is inside any more, and their supervisors end
+// before their files go.
 func (m *Manager) removeRuns(ctx context.Context, rec state.Record) error {
 	return m.runs.Remove(ctx, rec.ID)
 }

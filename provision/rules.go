@@ -95,6 +95,6 @@ func (m *Manager) checkKept(ctx context.Context, rec state.Record, s *liveSessio
 	if m.policy.Kept(ctx, m.chatOf(rec), s.Init) {
 		return nil
 	}
-	m.log.Error("the keeper did not keep a session; where its groups were not held, files made later could be read until now", "chat", rec.ID)
+	m.log.Error("the enforcer did not enforce the rules of a session; unless its groups were held, files made later could be read until now", "chat", rec.ID)
 	return m.renewRules(ctx, rec, s)
 }

@@ -33,8 +33,8 @@ func (m *Manager) admitRun(ctx context.Context, rec state.Record, spec chat.RunS
 	return m.runs.Admit(about, m.shares.Run(ctx, rec.Owner))
 }
 
-// shownCommand is what is run, for whoever lists runs: cut, and as it was given. Whoever
-// shows it on a terminal escapes it.
+// shownCommand is the command for lists of runs, cut but otherwise as given. Code that shows it on
+// a terminal escapes it.
 func shownCommand(spec chat.RunSpec) string {
 	text := cmp.Or(spec.Command, strings.Join(spec.Argv, " "))
 	if len(text) <= maxShownCommand {

@@ -40,7 +40,7 @@ type Due struct {
 // Options are a [Runner]'s settings and callbacks.
 type Options struct {
 	Clock Clock
-	// Slots is how many runs there are at once.
+	// Slots bounds the simultaneous runs.
 	Slots int
 	// Owner returns the owner of a schedule's chat. One owner's runs take at most three quarters of
 	// the slots, however many wait. With nil a chat has no owner.
@@ -59,8 +59,8 @@ type Options struct {
 	Run func(ctx context.Context, d Due, skipped func() uint64)
 }
 
-// Runner has schedules begin when they come due. Its methods may be called at once from
-// many goroutines.
+// Runner begins schedules when they come due. Its methods may be called simultaneously from many
+// goroutines.
 type Runner struct {
 	opt  Options
 	stir chan struct{}

@@ -38,7 +38,7 @@ func (e *entry) awaits(at time.Time) bool { return !e.gone && e.index >= 0 && e.
 
 func (r *Runner) isEnding() bool { return r.ctx != nil && r.ctx.Err() != nil }
 
-// due has a schedule wait for its turn, or counts that it could not.
+// due queues a schedule for its turn, or counts that it could not.
 func (r *Runner) due(e *entry, now time.Time) {
 	at, next, missed, ok, owner := e.at, time.Time{}, uint64(0), false, ""
 	r.unlocked(func() {

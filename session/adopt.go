@@ -37,7 +37,7 @@ func (in *Session) Write(d Dir) error {
 		err = trees.ReplaceFile(filepath.Join(d.Path(), savedFile), b, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot note session %s: %w", in.Chat, err)
+		return fmt.Errorf("cannot record session %s: %w", in.Chat, err)
 	}
 	return nil
 }

@@ -174,7 +174,7 @@ func rank(p chat.Phase) int {
 // SetAccount records which backend makes the chat's account, so that the same one removes it.
 // Durable on return: call it before the account is made.
 func (s *Store) SetAccount(id chat.ID, backend string, by Event) error {
-	return s.change("note the account of", id, by, true, func(r *Record) error {
+	return s.change("record the account of", id, by, true, func(r *Record) error {
 		r.Account = backend
 		return nil
 	})

@@ -137,7 +137,7 @@ func held(b *Book) (sum int) {
 	return sum
 }
 
-// TestRulesAtOnce: runs of a few chats and a reload, all at once; under -race.
+// TestRulesAtOnce: runs of a few chats and a reload, simultaneously; under -race.
 func TestRulesAtOnce(t *testing.T) {
 	var inForce atomic.Pointer[Book]
 	inForce.Store(NewBook(policies(t, manyRules(20))))

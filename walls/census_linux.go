@@ -22,10 +22,10 @@ const censusTime = time.Minute
 // Tree is a directory of the host, or a file, that all sessions of a profile see at At.
 type Tree struct{ Source, At string }
 
-// CheckTrees refuses, as [Check] does, rules that match more places in these trees than a
-// session can have covered, for one agent of the policy or without, and names them with
-// the count. It looks through the host's own trees, in this process: no session notices.
-// What this process may not read it passes over, unless it is root's.
+// CheckTrees refuses, as [Check] does, rules that match more places in these trees than a session
+// can have masked, for one agent of the policy or without, and names them with the count. It walks
+// the host's own trees in this process, so no session sees it. It skips what this process may not
+// read, unless the process is root's.
 func CheckTrees(ctx context.Context, p *filerules.Policy, home string, trees []Tree) error {
 	var bad Unenforceable
 	for _, agent := range append(p.Agents(), "*") {

@@ -81,7 +81,7 @@ func labelsRefused(ctx context.Context, t *testing.T, c LabelChats, id chat.ID) 
 	}
 }
 
-// labelsAtOnce: of changes at once to different labels none is lost.
+// labelsAtOnce: of simultaneous changes to different labels none is lost.
 func labelsAtOnce(ctx context.Context, t *testing.T, c LabelChats, id chat.ID) {
 	t.Helper()
 	var all sync.WaitGroup

@@ -76,7 +76,7 @@ func newHost() (*host, error) {
 			return nil, err
 		}
 		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0755"); err != nil {
-			return nil, fmt.Errorf("cannot cover %s: %w", dir, err)
+			return nil, fmt.Errorf("cannot mount over %s: %w", dir, err)
 		}
 	}
 	h := &host{dir: "/srv/chatd-demo", socket: "/srv/chatd-demo/run/chatd.sock"}

@@ -22,7 +22,7 @@ func TestAttackSupervisorFiles(t *testing.T) {
 	awaitOutput(t, m, c.ID, r.ID, "on")
 	all := supervisors(t)
 	if len(all) != 1 {
-		t.Fatalf("minders: %v", all)
+		t.Fatalf("supervisors: %v", all)
 	}
 	for _, nsenter := range childrenOf(t, all[0]) {
 		dir := fmt.Sprintf("/proc/%d/fd", nsenter)
@@ -62,7 +62,7 @@ func childrenOf(t testing.TB, pid int) (all []int) {
 }
 
 // TestAttackBombsInTheBackground: while the chat forks without end, and then while it is out of
-// memory again and again, background runs are begun: what minds them is in its limits for a
+// memory again and again, background runs are begun: their supervisors are in its limits for a
 // moment. Each says within its time that it began or why not; what began is not lost by what
 // happens then; of what did not, nothing is left.
 func TestAttackBombsInTheBackground(t *testing.T) {

@@ -92,7 +92,7 @@ func nothingRuns(t *testing.T, opt provision.Options, id chat.ID, known map[stri
 	t.Helper()
 	left := func() string { return fmt.Sprint(supervisors(t), runLeaves(t, opt)) }
 	if !comes(func() bool { return left() == "[] []" }) {
-		t.Fatalf("minders and leaves are left: %s", left())
+		t.Fatalf("supervisors and leaves are left: %s", left())
 	}
 	dirs, err := os.ReadDir(filepath.Join(opt.Run, "runs", string(id)))
 	if err != nil && !os.IsNotExist(err) {

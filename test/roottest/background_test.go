@@ -117,7 +117,7 @@ func TestBackground(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if n := supervisors(t); len(n) != 0 {
-		t.Errorf("minders are left: %v", n)
+		t.Errorf("supervisors are left: %v", n)
 	}
 }
 
@@ -291,14 +291,14 @@ func TestBackgroundEnds(t *testing.T) {
 		t.Errorf("left of the runs: %v, %v", left, err)
 	}
 	if n := supervisors(t); len(n) != 0 {
-		t.Errorf("minders are left: %v", n)
+		t.Errorf("supervisors are left: %v", n)
 	}
 	if _, err := m.ShowRun(ctx, c.ID, r.ID); !errors.Is(err, chat.ErrNotFound) {
 		t.Error(err)
 	}
 }
 
-// TestRunsAtOnce: there are 64 at once, and the next one is told so.
+// TestRunsAtOnce: 64 runs are under way simultaneously, and the next one is refused.
 func TestRunsAtOnce(t *testing.T) {
 	opt := attackOptions(t)
 	p := opt.Profiles["default"]
@@ -321,7 +321,7 @@ func TestRunsAtOnce(t *testing.T) {
 	startRun(t, m, c.ID, chat.RunSpec{Command: "true"})
 }
 
-// TestSupervisorIsOutOfReach: what minds a run has no privilege and none of the chat's limits, and the
+// TestSupervisorIsOutOfReach: a supervisor has no privilege and none of the chat's limits, and the
 // chat can neither see, signal nor trace it.
 func TestSupervisorIsOutOfReach(t *testing.T) {
 	opt := attackOptions(t)
@@ -331,7 +331,7 @@ func TestSupervisorIsOutOfReach(t *testing.T) {
 	awaitOutput(t, m, c.ID, r.ID, "on")
 	all := supervisors(t)
 	if len(all) != 1 {
-		t.Fatalf("minders: %v", all)
+		t.Fatalf("supervisors: %v", all)
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", all[0]))
 	must(t, err)
@@ -357,7 +357,7 @@ func TestSupervisorIsOutOfReach(t *testing.T) {
 	}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", all[0]))
 	must(t, err)
-	t.Logf("a minder has %s", strings.Join(strings.Fields(string(text[strings.Index(string(text), "VmRSS"):])), " ")[:120])
+	t.Logf("a supervisor has %s", strings.Join(strings.Fields(string(text[strings.Index(string(text), "VmRSS"):])), " ")[:120])
 }
 
 func asUID(uid uint32, command string) (string, error) {

@@ -21,7 +21,7 @@ import (
 // does.
 func TestServeLeavesNothing(t *testing.T) {
 	if onHost() {
-		t.Skip("the keeper and the slice are units of systemd's")
+		t.Skip("the enforcer and the slice are units of systemd's")
 	}
 	leaveOrphansToInit(t)
 	opt := ruledOptions(t, "access: {useDefaults: false}")
@@ -39,7 +39,7 @@ func TestServeLeavesNothing(t *testing.T) {
 	must(t, err)
 	for _, pid := range strings.Fields(enforcers()) {
 		if comm, err := os.ReadFile("/proc/" + pid + "/comm"); err != nil || string(comm) != "chatd-enforce\n" {
-			t.Errorf("top shows the keeper as %q, %v", comm, err)
+			t.Errorf("top shows the enforcer as %q, %v", comm, err)
 		}
 	}
 	end := func() {
@@ -50,14 +50,14 @@ func TestServeLeavesNothing(t *testing.T) {
 	}
 	end()
 	if enforcers() == "" || len(baseCgroups(t, opt.Cgroup)) == 0 {
-		t.Error("with a session that lives on its keeper or its cgroups are gone")
+		t.Error("with a session that lives on its enforcer or its cgroups are gone")
 	}
 	must(t, syscall.Kill(initOf(t, opt, c.ID), syscall.SIGKILL)) // bubblewrap, pid 1 inside
-	until(t, "the keeper of a session that ended ends", func() bool { return enforcers() == "" })
+	until(t, "the enforcer of a session that ended ends", func() bool { return enforcers() == "" })
 	d = startDaemonOn(t, config)
 	must(t, d.Reap(t.Context(), c.ID))
 	end()
-	until(t, "the keeper without a session ends", func() bool { return enforcers() == "" })
+	until(t, "the enforcer without a session ends", func() bool { return enforcers() == "" })
 	if left := baseCgroups(t, opt.Cgroup); len(left) > 0 {
 		t.Errorf("left are the cgroups %v", left)
 	}
@@ -75,7 +75,7 @@ func baseCgroups(t *testing.T, name string) (dirs []string) {
 	return dirs
 }
 
-// initOf is the pid of the session's first process, as chatd noted it.
+// initOf is the pid of the session's init process, as chatd recorded it.
 func initOf(t *testing.T, opt provision.Options, id chat.ID) int {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(opt.Run, "sessions", string(id), "session.json"))

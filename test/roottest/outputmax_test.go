@@ -55,7 +55,7 @@ func keptOfBoth(t *testing.T, what, printed string, r *chat.RunResult, bound int
 }
 
 // TestOutputMax: of a run that prints three times what it may keep on both streams, head and tail
-// of the size that it asked for are there and the total is told: waited for, in the background,
+// of the size that it asked for are there and the total is reported: waited for, in the background,
 // after kill -9 of chatd before and behind what it printed, and when it is followed.
 func TestOutputMax(t *testing.T) {
 	for _, size := range []int{4 << 10, chat.MaxOutputMax} {
@@ -245,8 +245,8 @@ func olderStream(text string) []byte {
 	return append(binary.LittleEndian.AppendUint64(counts, 0), data...)
 }
 
-// TestOutputMaxOfAnOlderChatd: a run whose note has no size is read as it was written then, and one
-// with a size that no chatd wrote is none.
+// TestOutputMaxOfAnOlderChatd: a run whose record has no size is read as it was written then, and
+// one with a size that no chatd wrote is none.
 func TestOutputMaxOfAnOlderChatd(t *testing.T) {
 	opt := attackOptions(t)
 	m, err := openManager(t.Context(), opt)
@@ -280,7 +280,7 @@ func TestOutputMaxOfAnOlderChatd(t *testing.T) {
 	}
 }
 
-// setMax writes another output_max into the note of a run; nil takes it out.
+// setMax writes another output_max into the record of a run; nil takes it out.
 func setMax(t *testing.T, dir string, max any) {
 	t.Helper()
 	name := filepath.Join(dir, "run.json")

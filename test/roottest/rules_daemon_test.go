@@ -122,7 +122,7 @@ func TestRulesEnforcerGone(t *testing.T) {
 		})
 		probe := viewOf(t, m, c).Probe
 		if !strings.Contains(probe, " closed, ") || !strings.Contains(probe, "fanotify") {
-			t.Errorf("with a keeper again the view has %q", probe)
+			t.Errorf("with an enforcer again the view has %q", probe)
 		}
 		for _, pid := range enforcersOf(opt) {
 			if slices.Contains(before, pid) {
@@ -167,11 +167,11 @@ func TestRulesEnforcerCannotReturn(t *testing.T) {
 		out = string(b)
 	}
 	if out != "begun\n" {
-		t.Errorf("without a keeper the chat read %q", out)
+		t.Errorf("without an enforcer the chat read %q", out)
 	}
 	l := viewOf(t, m, c)
 	if l.State != chat.LayerWeaker || !strings.Contains(l.Probe, "nobody checks files made later") {
-		t.Errorf("without a keeper the view is %+v", l)
+		t.Errorf("without an enforcer the view is %+v", l)
 	}
 	m.Reconcile(operator(t.Context()))
 	if got, err := m.Get(operator(t.Context()), c.ID); err != nil || got.Awake {
@@ -216,7 +216,7 @@ func TestDoctorWithoutEnforcer(t *testing.T) {
 		return string(out), cmd.ProcessState.ExitCode()
 	}
 	if out, code := doctor(); code != 0 || strings.Contains(out, "broken:") {
-		t.Errorf("with a keeper: exit %d\n%s", code, out)
+		t.Errorf("with an enforcer: exit %d\n%s", code, out)
 	}
 	endEnforcer(t, opt)
 	dir := filepath.Join(opt.Run, "keeper")
@@ -224,6 +224,6 @@ func TestDoctorWithoutEnforcer(t *testing.T) {
 	defer os.Remove(dir)
 	out, code := doctor()
 	if code != 69 || !strings.Contains(out, "broken: ") || !strings.Contains(out, "cannot use the file rules of profile ruled") {
-		t.Errorf("without a keeper: exit %d\n%s", code, out)
+		t.Errorf("without an enforcer: exit %d\n%s", code, out)
 	}
 }

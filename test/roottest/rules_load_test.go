@@ -23,7 +23,7 @@ func TestRulesNoEnforcer(t *testing.T) {
 	must(t, err) // not used yet
 	cannot := func(what string, err error) {
 		t.Helper()
-		if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "cannot use the file rules of profile ruled: cannot start the keeper") {
+		if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "cannot use the file rules of profile ruled: cannot start the enforcer") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -33,7 +33,7 @@ func TestRulesNoEnforcer(t *testing.T) {
 		cannot("a chat with rules that nobody keeps", err)
 	}
 	h, err := m.Host(operator(t.Context()))
-	if must(t, err); h.Chats != 0 || len(h.Broken) > 0 || !strings.Contains(strings.Join(h.Findings, "\n"), "no chat with file rules can be made, in profiles ruled: cannot start the keeper") {
+	if must(t, err); h.Chats != 0 || len(h.Broken) > 0 || !strings.Contains(strings.Join(h.Findings, "\n"), "no chat with file rules can be made, in profiles ruled: cannot start the enforcer") {
 		t.Errorf("doctor, of a host that can make no such chat: %d chats, broken %q, findings %q", h.Chats, h.Broken, h.Findings)
 	}
 	m.SetFileRules(map[string]*filerules.Policy{"ruled": policy(t, "access: {useDefaults: false, rules: [{deny: x, ops: [read]}]}")})
@@ -43,7 +43,7 @@ func TestRulesNoEnforcer(t *testing.T) {
 		t.Errorf("after a reload that was refused: %q", got)
 	}
 	m.SetFileRules(rules)
-	if h, err := m.Host(operator(t.Context())); err != nil || !strings.Contains(strings.Join(h.Broken, "\n"), "cannot start the keeper") {
+	if h, err := m.Host(operator(t.Context())); err != nil || !strings.Contains(strings.Join(h.Broken, "\n"), "cannot start the enforcer") {
 		t.Errorf("doctor, of a chat whose rules nobody keeps: %q, %v", h.Broken, err)
 	}
 	_, err = m.Sleep(operator(t.Context()), c.ID)

@@ -49,7 +49,7 @@ func TestRulesUnkeepable(t *testing.T) {
 	}
 }
 
-// TestRulesMatchTooMuch: rules that match more of what sessions share than one can have covered are
+// TestRulesMatchTooMuch: rules that match more of what sessions share than one can have masked are
 // refused when they are read, with line and count: at a reload awake chats stay awake, with the old
 // rules, and chatd does not start with such rules.
 func TestRulesMatchTooMuch(t *testing.T) {

@@ -81,10 +81,10 @@ func TestTerseOnEveryWay(t *testing.T) {
 	}
 	for way, answers := range everyWayIn(bridge, t, m, chats[0], chats[1]) {
 		if knows(answers) || strings.Contains(answers, "vault") {
-			t.Errorf("vague: %s tells a bridge %s", way, answers)
+			t.Errorf("terse: %s tells a bridge %s", way, answers)
 		}
 		if strings.HasPrefix(way, "run") && !strings.Contains(answers, "Access denied by policy") {
-			t.Errorf("vague: %s tells %s", way, answers)
+			t.Errorf("terse: %s tells %s", way, answers)
 		}
 	}
 	if last := lastAudit(t, opt); !strings.Contains(last, "vaul?") || !strings.Contains(last, "rules.yaml") {
@@ -92,7 +92,7 @@ func TestTerseOnEveryWay(t *testing.T) {
 	}
 	for way, answers := range everyWayIn(operator(t.Context()), t, m, chats[0], chats[1]) {
 		if strings.HasPrefix(way, "explain") && !knows(answers) {
-			t.Errorf("vague: %s tells an operator %q", way, answers)
+			t.Errorf("terse: %s tells an operator %q", way, answers)
 		}
 	}
 	m.SetFileRules(map[string]*filerules.Policy{"ruled": policy(t, fmt.Sprintf(rules, "verbose"))})

@@ -64,7 +64,7 @@ func kernelDenials(ctx context.Context, t *testing.T, opt provision.Options, m *
 	case !errors.As(err, &d):
 		t.Errorf("the other name of a denied file: %v", err)
 	case terse && (d.Rule+d.Place+d.Layer+d.Path != "" || strings.Contains(err.Error(), "pem")):
-		t.Errorf("vague: %#v", d)
+		t.Errorf("terse: %#v", d)
 	case !terse && (d.Rule != "deny **/*.pem" || d.Place != "rules.yaml:3" || d.Layer != files.RuleKernel):
 		t.Errorf("%#v", d)
 	}

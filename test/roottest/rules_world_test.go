@@ -49,7 +49,7 @@ func endEnforcer(t testing.TB, opt provision.Options) {
 		return // none was started
 	}
 	if b, err := os.ReadFile(filepath.Join(opt.Run, "keeper", "log")); err == nil && len(b) > 0 {
-		t.Logf("the keeper says:\n%s", b)
+		t.Logf("the enforcer says:\n%s", b)
 	}
 	// A worker takes the place of its holder: both are stopped first, and what they began
 	// meanwhile.

@@ -105,7 +105,7 @@ func TestSocketBeforeProbes(t *testing.T) {
 	needsRoot(t)
 	a := activate(t)
 	dir := filepath.Dir(a.config)
-	barrier := filepath.Join(dir, "gate")
+	barrier := filepath.Join(dir, "barrier")
 	must(t, os.MkdirAll(dir+"/bin", 0o755))
 	must(t, unix.Mkfifo(barrier, 0o600))
 	real, err := exec.LookPath("bwrap")

@@ -9,8 +9,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestStartsAreLimited: no more chats start at once than there are places. One that does not come
-// to its prompt gives its place up after a while, so that it cannot keep others asleep.
+// TestStartsAreLimited: the limiter bounds simultaneous starts. One that does not come to its
+// prompt is counted no more after a while, so that it cannot keep others asleep.
 func TestStartsAreLimited(t *testing.T) {
 	opt := options(t)
 	opt.Starts = 1

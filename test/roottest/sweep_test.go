@@ -17,8 +17,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// mountEmpty lays an empty tmpfs over a directory of the host until the test ends: the tests have a
-// mount namespace of their own.
+// mountEmpty mounts an empty tmpfs over a directory of the host until the test ends: the tests have
+// a mount namespace of their own.
 func mountEmpty(t *testing.T, dir string) {
 	t.Helper()
 	must(t, os.MkdirAll(dir, 0o755))

@@ -21,8 +21,8 @@ import (
 	"github.com/chatd/chatd/provision"
 )
 
-// TestPlanIsWhatRuns: what is told of a session is what the kernel says of it,
-// entry by entry and in both directions.
+// TestPlanIsWhatRuns: the plan of a session is what the kernel says of it, entry by entry and in
+// both directions.
 func TestPlanIsWhatRuns(t *testing.T) {
 	opt, _ := withShop(t)
 	m := open(t, opt)
@@ -83,7 +83,7 @@ func sameMounts(t *testing.T, opt provision.Options, c chat.Chat, p chat.Plan, p
 	shown := map[string]chat.Mount{}
 	for _, m := range p.Mounts {
 		if m.Type != chat.MountLink && m.Type != chat.MountDir && m.Type != chat.MountFile {
-			shown[m.Target] = m // the last of a target covers the others
+			shown[m.Target] = m // the last of a target hides the others
 		}
 	}
 	for target, m := range shown {
@@ -176,9 +176,8 @@ func sameEnv(t *testing.T, p chat.Plan, uid uint32) {
 	t.Errorf("uid %d has no terminal", uid)
 }
 
-// TestPlanOutlivesChatd: a session keeps what it began with when chatd is started
-// again with another config, and so does what is told of it; the next session has
-// the new.
+// TestPlanOutlivesChatd: a session keeps what it began with when chatd is started again with
+// another config, and so does its plan; the next session has the new.
 func TestPlanOutlivesChatd(t *testing.T) {
 	opt, s := withShop(t)
 	m, err := openManager(t.Context(), opt)

@@ -55,7 +55,7 @@ func TestNothingBeginsAfterAFlush(t *testing.T) {
 	opt := options(t)
 	opt.Every = time.Hour
 	dir := filepath.Dir(opt.State)
-	barrier := filepath.Join(dir, "gate")
+	barrier := filepath.Join(dir, "barrier")
 	must(t, os.MkdirAll(dir+"/bin", 0o755))
 	for _, name := range []string{"iptables-restore", "ip6tables-restore"} {
 		real, err := exec.LookPath(name)

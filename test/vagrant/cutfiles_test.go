@@ -22,8 +22,8 @@ const cutFile = "cut"
 // cutContent is the n-th content: 300 kB in which each line says n.
 func cutContent(n int) string { return strings.Repeat(fmt.Sprintf("%09d\n", n), 30_000) }
 
-// writeAndRecord replaces a file of a chat of its own, over and over, and notes each write
-// that was acknowledged.
+// writeAndRecord replaces a file of a chat of its own, over and over, and records each write that
+// was acknowledged.
 func writeAndRecord(l *ledger, worker, i int, end time.Time) error {
 	c, err := createAndRecord(l, worker, i)
 	if err != nil {

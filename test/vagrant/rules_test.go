@@ -15,7 +15,7 @@ import (
 // secret stands in the files that the rules of profile ruled deny.
 const secret = "the-content-of-the-file"
 
-// TestHostRules: the keeper's unit keeps file rules, for what was there and for what
+// TestHostRules: the enforcer's unit keeps file rules, for what was there and for what
 // somebody else makes later, through restarts of both services; and new rules reach a
 // session that is awake.
 func TestHostRules(t *testing.T) {
@@ -32,7 +32,7 @@ func TestHostRules(t *testing.T) {
 	restart(t)
 	putFile(t, c, "a/.env")
 	reads(t, c, "a/.env", false)
-	eventually(t, timeout, "chatd holds the keeper's groups", func() bool {
+	eventually(t, timeout, "chatd holds the enforcer's groups", func() bool {
 		_, err := os.Lstat("/run/chatd/keeper/groups")
 		return err == nil
 	})
@@ -40,7 +40,7 @@ func TestHostRules(t *testing.T) {
 	putFile(t, c, "meanwhile/.env")
 	reads(t, c, "meanwhile/.env", false)
 	reads(t, c, ".env", false)
-	eventually(t, timeout, "the keeper takes the session up again", func() bool {
+	eventually(t, timeout, "the enforcer takes the session up again", func() bool {
 		return slices.ContainsFunc(get(t, c.ID).Layers, func(l chat.Layer) bool { return l.Name == chat.LayerView && l.State == chat.LayerOn })
 	})
 	putFile(t, c, "b/.env")
