@@ -10,7 +10,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// jsonFormat is huma's JSON, except for the output of a run: a chat chooses those bytes, JSON may
+// jsonFormat is huma's JSON, except for the output of a run. A chat chooses those bytes, JSON may
 // make each six bytes long, and encoding/json would hold them all several times.
 var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: huma.DefaultJSONFormat.Unmarshal}
 

@@ -21,8 +21,8 @@ import (
 // defaults named beside them.
 type ServerOptions struct {
 	Chats Chats
-	// Operators and Bridges are group ids; a peer that is a member of one has that
-	// role. uid 0 is always an operator, and a member of both is an operator.
+	// Operators and Bridges are group ids. A peer that is a member of one has that role. uid 0 is
+	// always an operator, and a member of both is an operator.
 	Operators, Bridges []uint32
 	// NameOf resolves a uid; the name becomes the owner of the chats that a bridge creates. nil
 	// means "uid-" and the number.
@@ -119,7 +119,7 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Shutdown closes the listeners, lets the requests under way finish until ctx ends, then cuts them
-// off: their contexts are cancelled, and they get cutOffTimeout to clean up. The error is then that
+// off. Their contexts are cancelled, and they get cutOffTimeout to clean up. The error is then that
 // of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)

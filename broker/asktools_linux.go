@@ -85,7 +85,7 @@ func (t *talks) begin(l *link, p []byte, fds [2]int) error {
 	one := &talk{n: s.N, link: l, of: t, replies: make(chan bool, 1)}
 	one.ctx, one.stop = context.WithCancel(t.ctx)
 	t.all[s.N] = one
-	started := files.RunningTool{
+	started := files.LiveTool{
 		Tool: s.Tool, Max: s.Max, Check: one.check, Linked: one.linked,
 		In: os.NewFile(uintptr(fds[0]), "input"), Out: os.NewFile(uintptr(fds[1]), "output"),
 	}

@@ -8,7 +8,7 @@ import (
 
 // Life makes, finds, changes and removes chats.
 type Life interface {
-	// Create makes the chat of spec's owner and external id, or finds it; created says which.
+	// Create makes the chat of spec's owner and external id, or finds it. created says which.
 	// c.Ignored lists the fields of spec in which a chat that was found differs. Any number of
 	// callers may create the same chat simultaneously.
 	Create(ctx context.Context, spec chat.Spec) (c chat.Chat, created bool, err error)

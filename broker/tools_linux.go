@@ -63,7 +63,7 @@ type tools struct {
 
 // heldTool is a tool that the front speaks with.
 type heldTool struct {
-	files.RunningTool
+	files.LiveTool
 	denied *files.Denial // of the last reply
 	ended  chan toolEnd  // its first end
 }
@@ -74,11 +74,11 @@ type toolEnd struct {
 }
 
 // talk passes a tool to the front, closes its descriptors here, and returns the front's report. The
-// report is not verified, nor are the front's other messages: it may ignore a denial, and the tool
+// report is not verified, nor are the front's other messages. It may ignore a denial, and the tool
 // then does what the kernel does not deny.
-func (c *call) talk(ctx context.Context, s files.RunningTool) (files.Answer, error) {
+func (c *call) talk(ctx context.Context, s files.LiveTool) (files.Answer, error) {
 	defer func() { _ = errors.Join(s.In.Close(), s.Out.Close()) }()
-	t := &heldTool{RunningTool: s, ended: make(chan toolEnd, 1)}
+	t := &heldTool{LiveTool: s, ended: make(chan toolEnd, 1)}
 	n, err := c.tools.add(t)
 	if err != nil {
 		return files.Answer{}, err

@@ -82,8 +82,8 @@ func (f *FS) removeFront() error {
 	return nil
 }
 
-// besideOwn makes room for the front's cgroup in the cgroup that systemd started this process in:
-// the process steps aside to a leaf of it, as [OpenFS] does. It is [chat.ErrUnsupported] where the
+// besideOwn makes room for the front's cgroup in the cgroup that systemd started this process in.
+// The process steps aside to a leaf of it, as [OpenFS] does. It is [chat.ErrUnsupported] where the
 // cgroup is not this process's to divide (Delegate= of systemd.resource-control(5)).
 func (u *Units) besideOwn() error {
 	h, err := readHost()

@@ -27,7 +27,7 @@ type Input struct {
 }
 
 // OnlyIf is a condition on the program in front in the terminal. It is checked against the report
-// of the chat's tmux and shell, in the same step as the typing; if it fails, the error is
+// of the chat's tmux and shell, in the same step as the typing. If it fails, the error is
 // [ErrConflict].
 type OnlyIf struct {
 	// Prompt is [PromptPresent], [PromptAbsent], or empty for either.

@@ -15,7 +15,7 @@ import (
 	"github.com/chatd/chatd/tmux"
 )
 
-// rate bounds the output that chatd reads of one chat, in bytes a second: reading and keeping it
+// rate bounds the output that chatd reads of one chat, in bytes a second. Reading and keeping it
 // takes CPU time of chatd's, which no limit of the chat's counts.
 const rate = 16 << 20
 
@@ -116,7 +116,7 @@ func (l *Recording) Keep(ctx context.Context, s Keeping) {
 	}
 }
 
-// keepRest keeps the rest of the fifo, however late: a session that has ended prints no more, and
+// keepRest keeps the rest of the fifo, however late. A session that has ended prints no more, and
 // one that outlives this chatd keeps further output for the next.
 func (l *Recording) keepRest(r *ring.Ring, buf []byte) error {
 	rc, err := l.fifo.SyscallConn()

@@ -82,8 +82,8 @@ var errElsewhere = errors.New("it is not in this mount")
 const findTries = 100
 
 // pathOf is where a directory lies in this mount; errElsewhere if it does not. A directory that is
-// moved while it is looked for is still here: whoever took it to be elsewhere would miss all
-// that is named in it. So only the kernel says that it is not, by what is around it.
+// moved while it is looked for is still here. A cache that had it elsewhere would miss all names in
+// it. So only the kernel says that it is not, by what is around it.
 func (t watchedTree) pathOf(dir handle) (string, error) {
 	fd, err := dir.open(t.fd)
 	if errors.Is(err, unix.ESTALE) {

@@ -20,9 +20,8 @@ import (
 	"github.com/chatd/chatd/walls"
 )
 
-// session is one session whose rules are session. What stands before mu never changes, and
-// may be asked by anybody at any time; a file that is closed says so. The rest is of
-// who holds mu.
+// session is one session whose rules are session. The fields before mu never change, and any
+// goroutine may read them at any time; a file that is closed says so. The rest is of who holds mu.
 type session struct {
 	initProc initProcess
 	pidfd    *os.File

@@ -9,7 +9,7 @@ import (
 // followPause is between two attempts to find the enforcer, or to start it again.
 const followPause = time.Second
 
-// Follow holds the enforcer's fanotify groups beside it until ctx ends: when all of its processes
+// Follow holds the enforcer's fanotify groups beside it until ctx ends. When all of its processes
 // end simultaneously, opens in the sessions wait, and Follow starts the enforcer again, which
 // answers them. needed reports whether a session has rules that the enforcer enforces.
 func (c *Client) Follow(ctx context.Context, needed func() bool) {

@@ -18,7 +18,7 @@ import (
 )
 
 // groups holds the two fanotify(7) groups of an enforcer open, so that they outlive all of its
-// processes: while a group is open somewhere, an open that it is asked about waits; once it is not,
+// processes. While a group is open somewhere, an open that it is asked about waits; once it is not,
 // the open passes. It reads neither group. The next enforcer of the directory takes them over and
 // answers what waits.
 type groups struct {

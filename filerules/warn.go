@@ -72,7 +72,7 @@ func (r Rule) getsThrough(rs *Ruleset) string {
 }
 
 // stopsToo are operations that the rule does not deny, but the kernel refuses with those that it
-// does: a deny of bash closes a path, one of write or edit makes it read-only. Operations that
+// does. A deny of bash closes a path, one of write or edit makes it read-only. Operations that
 // other rules deny, or that an allow exempts, are not among them.
 func (r Rule) stopsToo(rs *Ruleset) (more Op) {
 	if r.Effect != Deny {
@@ -107,7 +107,7 @@ type vain struct {
 	by  Verdict
 }
 
-// inVain are the allows, by key, that the kernel cannot fully honour: a deny closes their paths, or
+// inVain are the allows, by key, that the kernel cannot fully honour. A deny closes their paths, or
 // makes them read-only, and they exempt too few operations. It tries an example of each rule.
 func (rs *Ruleset) inVain() map[string]vain {
 	found := map[string]vain{}

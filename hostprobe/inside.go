@@ -58,8 +58,8 @@ func (p *Prober) tryInside(ctx context.Context, v shims.View) ([]chat.Layer, err
 	return found, nil
 }
 
-// program is chatd-shim probe for a session of v, with what it must not see, reach or lock. What is
-// held for that outside of the session, release gives up.
+// program is chatd-shim probe for a session of v, with what it must not see, reach or lock. release
+// gives up what is held for that outside of the session.
 func (p *Prober) program(v shims.View) (argv []string, release func(), err error) {
 	abstract := fmt.Sprintf("chatd-probe-%d-%s", os.Getpid(), v.Network)
 	socket, err := net.Listen("unix", "@"+abstract)

@@ -51,7 +51,7 @@ func Failed(l chat.Layer, err error, fix string) chat.Layer {
 }
 
 // untried has every layer as unknown, for the time before the first probe.
-func untried() Results {
+func untried() Result {
 	var all []chat.Layer
 	for _, name := range chat.LayerNames() {
 		all = append(all, chat.Layer{Name: name, State: chat.LayerUnknown, Probe: "not tried yet",
@@ -61,7 +61,7 @@ func untried() Results {
 }
 
 // Untried has every layer as err leaves it, which kept all of them from being tried.
-func Untried(err error) Results {
+func Untried(err error) Result {
 	var all []chat.Layer
 	for _, name := range chat.LayerNames() {
 		all = append(all, Failed(chat.Layer{Name: name, At: time.Now()}, err, ""))
@@ -69,8 +69,8 @@ func Untried(err error) Results {
 	return of(all)
 }
 
-func of(all []chat.Layer) Results {
-	f := Results{layers: map[chat.LayerName]chat.Layer{}}
+func of(all []chat.Layer) Result {
+	f := Result{layers: map[chat.LayerName]chat.Layer{}}
 	for _, l := range all {
 		f.keep(l)
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// hostSysctls are settings of the host that keep users apart where no layer does, and
-// are off by default in the kernel. What is refused to chats by a layer is still open to
-// the host's other users.
+// hostSysctls are settings of the host that keep users apart where no layer does, and are off by
+// default in the kernel. A layer refuses these to chats only; the host's other users still have
+// them.
 var hostSysctls = []struct{ name, is, want, why string }{
 	{"kernel/kptr_restrict", "0", "1",
 		"every user may read addresses of the kernel, which exploits start from"},

@@ -30,9 +30,9 @@ type listener struct {
 	err  error
 }
 
-// Unix makes the unix socket at path, for root and the groups of gids: the
-// first owns it, the others get an entry in its access list (acl(5)). The
-// directory of path must exist and be writable by root alone.
+// Unix makes the unix socket at path, for root and the groups of gids. The first owns it, the
+// others get an entry in its access list (acl(5)). The directory of path must exist and be writable
+// by root alone.
 //
 // It is safe against a second daemon: a lock on path+".lock" (flock(2), which
 // the kernel ends with the process) is held until Close, and a socket that

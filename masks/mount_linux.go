@@ -33,7 +33,7 @@ type Mounter struct {
 	Sources    Sources // what masks are copies of
 	Bases      []*walls.Base
 	Exceptions bool                 // rules have exceptions: masks get room for them
-	Mark       func(tree int) error // has opens in a tree checked, before anybody can reach it
+	Mark       func(tree int) error // requests checks of opens in a tree that nobody reaches yet
 	Forget     func(id uint64)      // refuses opens by a mount that goes
 	NoSwap     bool                 // tests: a kernel before 6.5
 

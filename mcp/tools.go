@@ -106,7 +106,7 @@ func (t tools) screen(ctx context.Context, a terminalRead) (out answered[termina
 	return answered[terminal]{[]string{bounded(s.Text), at}, screenValue(s)}, nil
 }
 
-// explain leaves out the operator's rules and their places: a denial does not show them to a chat
+// explain leaves out the operator's rules and their places. A denial does not show them to a chat
 // either, and a policy may require that (messages: vague).
 func (t tools) explain(ctx context.Context, q chat.Question) (out answered[chat.Explained], err error) {
 	e, err := t.chats.Explain(ctx, t.id, q)

@@ -24,7 +24,7 @@ const (
 )
 
 // Watch calls changed immediately, and after the packet rules of this network namespace were
-// changed, by whomever, until ctx ends; and touched as soon as it hears of a change, before it
+// changed, by any process, until ctx ends; and touched as soon as it hears of a change, before it
 // waits for more. It does not see iptables-legacy, whose tables send no notifications.
 func Watch(ctx context.Context, touched func(), changed func(context.Context)) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)

@@ -118,7 +118,7 @@ func (m *Manager) forgetLater(r *background.Run, ended time.Time) {
 func (m *Manager) dropRun(r *background.Run) { m.report("the run "+r.Info.ID, m.runs.Drop(r)) }
 
 // adoptRuns finds the runs of an earlier chatd: those of the background go on, or have ended
-// meanwhile; what else is in the leaf of a run is ended.
+// meanwhile. What else is in the leaf of a run is ended.
 func (m *Manager) adoptRuns(ctx context.Context) error {
 	var errs []error
 	for _, rec := range m.store.All() {

@@ -31,8 +31,8 @@ type Options struct {
 	Shim string
 	// Backend is auto, systemd or cgroupfs; empty is auto.
 	Backend string
-	// Cgroup is the name of the base cgroup below chatd's own, or of the slice and
-	// the units in it; two daemons on one host need two names.
+	// Cgroup is the name of the base cgroup below chatd's own, or of the slice and the units in it.
+	// Two daemons on one host need two names.
 	Cgroup string
 	// Private is the parent of the private /tmp and /var/tmp trees; empty means State. With
 	// systemd it is the directory that /etc/security/namespace.d/chatd.conf names.

@@ -70,8 +70,8 @@ type Manager struct {
 	failures []chat.Failure // the latest ones
 	since    time.Time
 
-	// wall is held while the packet rules change, which may wait for the lock of iptables;
-	// walled are the policies in force, and is read without wall.
+	// wall is held while the packet rules change, which may wait for the lock of iptables. walled
+	// are the policies in force; it is read without wall.
 	wall   sync.Mutex
 	walled atomic.Pointer[[]netpolicy.Policy]
 	doubt  wallDoubt

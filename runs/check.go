@@ -108,7 +108,7 @@ func (c *Chats) checkAudited(
 }
 
 // check compares a command with the guard, and finds the paths that it names. Of a command that
-// does not parse to its end it finds those before the error: such a command runs, and the kernel
+// does not parse to its end it finds those before the error. Such a command runs, and the kernel
 // still enforces the file rules.
 func (c *Chats) check(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunSpec, error) {
 	t, err := c.root.Terms(ctx, id)

@@ -157,7 +157,7 @@ func (w When) Between(after, until time.Time) (n uint64) {
 const setBack = 3 * time.Hour
 
 // Resume is when a schedule comes due whose next time was next and whose last one was taken (zero
-// if none was): a clock that was set back must neither repeat a time nor delay it by years.
+// if none was). A clock that was set back must neither repeat a time nor delay it by years.
 func (w When) Resume(next, taken, now time.Time) time.Time {
 	now = plain(now)
 	if next.IsZero() || !next.After(now) || w.cron == nil && w.every == 0 {

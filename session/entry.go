@@ -38,8 +38,8 @@ type Entry struct {
 	Started   func(nsenter int, stdin *os.File)
 	// Grace is the time between SIGTERM and SIGKILL; zero kills the command immediately.
 	Grace time.Duration
-	// Begun is given the read ends of the streams, with the run's name, once the command is
-	// behind its walls; nil keeps at most 1 MiB of each here.
+	// Begun is given the read ends of the streams, with the run's name, once the command is behind
+	// its walls. nil keeps at most 1 MiB of each here.
 	Begun func(run string, stdout, stderr *os.File)
 }
 

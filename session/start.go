@@ -116,8 +116,8 @@ func (in *Session) awaitStart(
 	return in.awaitPrompt(ctx, prompt, time.Now().Add(promptTimeout))
 }
 
-// awaitPrompt waits for the shell's byte. A .bashrc that never comes to a prompt is no
-// error, so that the chat has a session to repair it in; a session that ended is one.
+// awaitPrompt waits for the shell's byte. A .bashrc that never comes to a prompt is no error, so
+// that the chat has a session to repair it in. A session that ended is one.
 func (in *Session) awaitPrompt(ctx context.Context, prompt *os.File, deadline time.Time) error {
 	for time.Now().Before(deadline) {
 		if err := prompt.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {

@@ -98,7 +98,7 @@ func (s *Shares) pace(ctx context.Context, owner string) error {
 	}
 }
 
-// Wake admits a chat of the owner that wakes, until done is called, or refuses it: it bounds the
+// Wake admits a chat of the owner that wakes, until done is called, or refuses it. It bounds the
 // chats that are awake or waking, in total and of one owner.
 func (s *Shares) Wake(ctx context.Context, owner string) (done func(), err error) {
 	s.mu.Lock()

@@ -6,7 +6,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Bounds on what a text makes of itself, because a daemon that all chats share checks it: "xargs
+// Bounds on what a text makes of itself, because a daemon that all chats share checks it. "xargs
 // xargs xargs …" is a command for each of its words, each with all the words behind it (120 KiB
 // took 7 GB and four minutes, tried), and each side of a pipe takes over all variables.
 const (
@@ -41,7 +41,7 @@ func (x *extractor) spendJoined(n int) bool {
 	return x.spend(&x.spent.joined, n, maxJoined, "bytes of parts of words")
 }
 
-// set gives a variable its value. What it had in this shell is held no more.
+// set gives a variable its value. Its old value in this shell is no longer counted.
 func (x *extractor) set(sh *shell, name string, values []word) {
 	if sh.sizes == nil {
 		sh.sizes = map[string]int{}

@@ -65,9 +65,9 @@ func sharedFilesRule() []bpf.Instruction {
 	}
 }
 
-// deviceRule refuses device nodes and allows regular files, FIFOs and sockets (mknod(2)). Any
-// user may make a whiteout, a character device with number 0, and the Landlock of some kernels
-// does not treat it as a character device (Debian's 6.1.0-56, tried).
+// deviceRule refuses device nodes and allows regular files, FIFOs and sockets (mknod(2)). Any user
+// may make a whiteout, a character device with number 0. The Landlock of some kernels does not
+// treat it as a character device (Debian's 6.1.0-56, tried).
 func deviceRule(mode uint32) []bpf.Instruction {
 	return []bpf.Instruction{
 		argument(mode),

@@ -37,8 +37,8 @@ type Plan struct {
 	Setsid bool `json:"setsid,omitempty"`
 	// ReportFD is where the [Report] goes; 0 means nowhere.
 	ReportFD int `json:"report_fd,omitempty"`
-	// BarrierFD is the read end of the start barrier: before every other step the process
-	// reports on ReportFD that it waits, and reads one byte here. 0 means no barrier.
+	// BarrierFD is the read end of the start barrier. Before every other step the process reports
+	// on ReportFD that it waits, and reads one byte here. 0 means no barrier.
 	BarrierFD int `json:"gate_fd,omitempty"`
 	// Without leaves out walls, for tests and probes: landlock (with its scope), network (the
 	// scope alone), seccomp, privileges.

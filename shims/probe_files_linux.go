@@ -106,9 +106,9 @@ func probeProc(outside int, counters bool) *finding {
 // neverSeen exists on every host and in no session.
 var neverSeen = []string{"/etc/shadow", "/root", "/sys/kernel", "/var/lib"}
 
-// probeMounts tries to see paths that the view leaves out, and to make a directory where the
-// file system must be read-only: the kernel returns EROFS before it checks modes, so any other
-// error is not the read-only mount's.
+// probeMounts tries to see paths that the view leaves out, and to make a directory where the file
+// system must be read-only. The kernel returns EROFS before it checks modes, so any other error is
+// not the read-only mount's.
 func probeMounts(s ProbeSpec) *finding {
 	f := &finding{by: "bubblewrap, overlays"}
 	for _, p := range append(append([]string{}, neverSeen...), s.Hidden...) {

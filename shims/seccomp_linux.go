@@ -35,10 +35,10 @@ var refused = []string{
 	"sethostname", "setdomainname", "iopl", "ioperm", "modify_ldt", "nfsservctl", "uselib", "sysfs", "_sysctl",
 }
 
-// filter is the whole program: it checks the architecture, then calls by their arguments, then
-// the list. go-seccomp-bpf gives a foreign architecture the default action, which for a list of
-// refusals is to allow it (its issue #48), and compares arguments with 64 bits, which fails for
-// a call that reads 32 (CVE-2019-10063); so this package writes both checks itself.
+// filter is the whole program. It checks the architecture, then calls by their arguments, then the
+// list. go-seccomp-bpf gives a foreign architecture the default action, which for a list of
+// refusals is to allow it (its issue #48), and compares arguments with 64 bits, which fails for a
+// call that reads 32 (CVE-2019-10063); so this package writes both checks itself.
 func filter(may Openings) ([]bpf.RawInstruction, error) {
 	info, err := arch.GetInfo("")
 	if err != nil {

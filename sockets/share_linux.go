@@ -13,8 +13,8 @@ const (
 	grownPages = 16 << 20 / 4096
 	// fewSockets is a number of sockets that never hold a share; they are not listed.
 	fewSockets = 16
-	// maxLocks is how many record locks a chat may have: they take 200 bytes each, charged to
-	// no cgroup, and no program of a chat needs hundreds.
+	// maxLocks is how many record locks a chat may have. They take 200 bytes each, charged to no
+	// cgroup, and no program of a chat needs hundreds.
 	maxLocks = 10_000
 	// leastShare is the smallest share, in bytes, whatever memory_max.
 	leastShare = 16 << 20

@@ -43,7 +43,7 @@ func putRecord(tx *bbolt.Tx, r *Record) error {
 // An existing record is returned unchanged, whatever else the spec says, also while it is being
 // reaped. An empty owner means the caller of by. Errors: [chat.ErrInvalid] for the spec,
 // [chat.ErrBusy] when the profile has no uid left (see [Store.EnsureBlock]), and the error of a
-// condition: each is called, before a record is made, with what the owner holds.
+// condition. Each is called, before a record is made, with what the owner holds.
 func (s *Store) Admit(spec chat.Spec, by Event, conditions ...func(OwnerUse) error) (rec Record, created bool, err error) {
 	spec = spec.WithDefaults(by.Caller.Name)
 	if err := errors.Join(spec.Validate(), chat.CheckName("owner", spec.Owner), by.check()); err != nil {

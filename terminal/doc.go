@@ -1,6 +1,6 @@
 // Package terminal renders the output of chats' terminals as text, in the front.
 //
-// chatd-root passes on a terminal's output and does not parse it: it only says where a command's
+// chatd-root passes on a terminal's output and does not parse it. It only says where a command's
 // output lies in the log ([chat.Typed].Output), and returns a screen with styles unchanged from the
 // chat's tmux. [Chats] wraps such chats and renders both by package termsafe, so that unprivileged
 // code parses a terminal's sequences (adrs/0042).

@@ -44,8 +44,8 @@ func (m *Memory) allow(ctx context.Context, id chat.ID, tool files.Tool, op file
 	return name, nil
 }
 
-// OnFile makes the next calls of the file tools do f in their place, until it is nil:
-// content comes from body, and goes to what begin returns.
+// OnFile makes the next calls of the file tools do f in their place, until it is nil. Content comes
+// from body, and goes to what begin returns.
 func (m *Memory) OnFile(f func(ctx context.Context, tool files.Tool, begin files.Begin, body io.Reader) (files.Answer, error)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,6 +1,6 @@
-// Command chatd-enforce makes the kernel keep the file rules of sessions, beside chatd and
-// also while chatd is down: it mounts over what the rules close and answers for each open of
-// what comes later. See package enforce.
+// Command chatd-enforce makes the kernel keep the file rules of sessions, beside chatd and also
+// while chatd is down. It mounts over what the rules close and answers for each open of what comes
+// later. See package enforce.
 //
 // # Runs as
 //

@@ -38,7 +38,7 @@ type attachedRun struct {
 
 // runAttached runs a command as ssh does.
 func runAttached(c *cli.Context, id chat.ID, spec chat.RunSpec) error {
-	// What ends this program otherwise goes to the run.
+	// Signals that otherwise end this program go to the run.
 	ctx, end := context.WithCancel(context.WithoutCancel(c.Context))
 	defer end()
 	a := &attachedRun{c: client(c), id: id, in: c.App.Reader, end: end, begun: make(chan string, 1), over: make(chan struct{})}
