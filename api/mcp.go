@@ -82,7 +82,7 @@ type Problems func(context.Context, error) *Problem
 
 func (s *Server) mcpChat(r *http.Request) (chat.ID, error) {
 	if s.opt.MCP == nil {
-		return "", fmt.Errorf("cannot speak MCP: this daemon was made without: %w", chat.ErrUnsupported)
+		return "", fmt.Errorf("MCP is not enabled: this daemon was built without it: %w", chat.ErrUnsupported)
 	}
 	id, err := chat.ParseID(r.PathValue("id"))
 	if err != nil {

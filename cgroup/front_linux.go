@@ -22,7 +22,7 @@ const (
 
 // BoundFront moves the front to a cgroup of its own beside the base, with a bound on memory and
 // tasks. The kernel ends a front that takes more, and nothing else. pid must be a child that nobody
-// has collected, and that waits for what it is told.
+// has collected, and that waits for its settings.
 func (f *FS) BoundFront(pid int) error {
 	if f.beside == "" {
 		return fmt.Errorf("cannot bound the front: %w", f.crowded)

@@ -31,8 +31,8 @@ func (f *FS) Start(id chat.ID, leaf string, cmd *exec.Cmd) error {
 }
 
 // Prepare makes things ready for a child. With first 0 it is called on the thread that starts the
-// child, which dies afterwards. What it does to the thread's namespaces, the child inherits. Else
-// first is the unit's first process, which waits.
+// child, which dies afterwards. The child inherits what it does to the thread's namespaces.
+// Otherwise first is the unit's first process, which waits.
 type Prepare func(first int) error
 
 // StartPrepared is [FS.Start] after prepare, which may be nil.

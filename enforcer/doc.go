@@ -26,7 +26,7 @@
 //
 // # What it does not stop
 //
-// Anything: the enforcer does. While chatd-root and all processes of the enforcer are gone at once,
+// Anything: the enforcer does. While chatd-root is down and no process of the enforcer is left,
 // later files can be opened. A process of root can answer in the enforcer's place: its directory
 // admits only root, and an answer is believed.
 package enforcer

@@ -149,7 +149,7 @@ func owners(wants []walls.Place) map[string]string {
 	return all
 }
 
-// openMask opens the root of a mask. It returns -1 if the mask is gone or another mount covers it.
+// openMask opens the root of a mask. It returns -1 if the mask is gone or another mount hides it.
 func (m *Mounter) openMask(c Mount) int {
 	fd, err := sys.OpenBeneath(m.Root, strings.TrimPrefix(c.Path, "/"), unix.O_PATH)
 	if err != nil {

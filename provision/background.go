@@ -117,8 +117,8 @@ func (m *Manager) forgetLater(r *background.Run, ended time.Time) {
 
 func (m *Manager) dropRun(r *background.Run) { m.report("the run "+r.Info.ID, m.runs.Drop(r)) }
 
-// adoptRuns finds the runs of an earlier chatd: those of the background go on, or have ended
-// meanwhile. What else is in the leaf of a run is ended.
+// adoptRuns finds the runs of an earlier chatd. Background runs go on, or have ended meanwhile. It
+// ends everything else in the leaf of a run.
 func (m *Manager) adoptRuns(ctx context.Context) error {
 	var errs []error
 	for _, rec := range m.store.All() {

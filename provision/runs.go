@@ -137,8 +137,8 @@ func (m *Manager) SignalRun(ctx context.Context, id chat.ID, run string, s chat.
 	return m.audited(ctx, rec, "signal", detail, func() error { return r.Signal(s) })
 }
 
-// WriteStdin has write write to the standard input of a run that has it open, and closes it then
-// if last is set: see [background.Run.WriteStdin].
+// WriteStdin calls write for the standard input of a run that has it open, and closes it then if
+// last is set: see [background.Run.WriteStdin].
 func (m *Manager) WriteStdin(
 	ctx context.Context, id chat.ID, run string, last bool,
 	write func(context.Context, stream.Input) error,

@@ -78,7 +78,7 @@ func Open(ctx context.Context, below broker.Root, opt Options) (*Chats, error) {
 	return c, nil
 }
 
-// load has one come due again.
+// load adds one stored schedule to the clock again.
 func (c *Chats) load(k chat.StoredSchedule) {
 	when, err := schedule.Parse(k.Spec, k.CreatedAt)
 	if err != nil {

@@ -59,7 +59,7 @@ func endCompany(own string) error {
 			return err
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("cannot be alone in the unit: the processes %v stay: %w", others, chat.ErrBusy)
+			return fmt.Errorf("processes %v of the unit did not exit: %w", others, chat.ErrBusy)
 		}
 		if time.Until(end) < leafTime/2 {
 			signal = unix.SIGKILL

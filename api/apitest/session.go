@@ -216,7 +216,7 @@ func (m *Memory) Stick(id chat.ID, err error) {
 	m.stuck[id] = err
 }
 
-// UseAfter has somebody use a chat as soon as the chat reaped is.
+// UseAfter uses a chat as soon as the chat reaped is.
 func (m *Memory) UseAfter(reaped, used chat.ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

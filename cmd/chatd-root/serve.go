@@ -29,8 +29,8 @@ import (
 // ends; tests shorten it.
 var shutdownGrace = 10 * time.Second
 
-// runsGrace is how long after that the runs of waiting callers may take to end, and the
-// callers to be told by what; tests shorten it.
+// runsGrace is how long after that the runs of waiting callers may take to end, and their callers
+// to get the reason; tests shorten it.
 var runsGrace = 5 * time.Second
 
 // serve runs the daemon until ctx ends. Sessions and packet rules outlive it. An end by ctx is no
