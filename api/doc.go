@@ -2,8 +2,8 @@
 // server that the front runs, and the client that bridges and the command line use.
 //
 // A peer is known by what the kernel says of its socket (SO_PEERCRED and SO_PEERGROUPS of unix(7),
-// socket(7)), never by what it writes. That gives a role: an operator is uid 0 or a member of an
-// operators group, a bridge is a member of a bridges group, and everybody else gets 403. The table
+// socket(7)), never by what it writes. That gives a role. An operator is uid 0 or a member of an
+// operators group. A bridge is a member of a bridges group. Everybody else gets 403. The table
 // (routes.go) has the role beside each path. The rows of a topic stand in its file, with the
 // handlers and the client's methods that are made from them. The caller travels in the context
 // ([chat.CallerFrom]) to the implementation of [Chats], which decides which chats the caller may

@@ -44,7 +44,7 @@ func serveMCP(s *Server, a huma.API, op huma.Operation) {
 }
 
 // mcpAnswer gives each piece of an answer a write deadline of its own, because a stream of events
-// may be long, and holds back an error in plain text, which becomes a problem.
+// may be long. It holds back an error in plain text, which becomes a problem.
 type mcpAnswer struct {
 	http.ResponseWriter
 	timeout time.Duration

@@ -44,7 +44,7 @@
 //
 // Package systemd starts the units and hands over descriptors: see "The handshake" there.
 //
-// systemd remembers the limits that it was given, and writes them again at every daemon-reload;
+// systemd remembers the limits that it was given, and writes them again at every daemon-reload.
 // chatd then writes the same value to the cgroup files itself, because systemd answers before it
 // has written.
 //

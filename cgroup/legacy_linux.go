@@ -162,8 +162,8 @@ func (g *legacy) oomKills(dir string) (uint64, error) {
 
 // lendThread moves the calling thread, so that what it clones is born in the chat's cgroups of
 // these controllers. "0" in a tasks file means the writer. To move itself a thread needs no lock
-// against forks of its process, which the kernel takes for any other pid and waits for an RCU grace
-// period with. That is 10 to 20 ms on an idle machine.
+// against forks of its process. For any other pid the kernel takes that lock and waits for an RCU
+// grace period. That is 10 to 20 ms on an idle machine.
 func (g *legacy) lendThread(id chat.ID, run string, controllers []string) error {
 	for _, c := range controllers {
 		dir := g.dir(c, id, "")

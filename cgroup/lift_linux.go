@@ -18,9 +18,9 @@ type birth struct {
 }
 
 // startLifted starts a child of cgroup v2 with the chat's CPU quota lifted until its exec. A child
-// born out of quota waits for the next period, and Go's vfork keeps one of the scheduler's
-// processors meanwhile, so that the next garbage collection stops all of chatd (4 s in a VM,
-// tried). One chat could stall all.
+// born out of quota waits for the next period. Go's vfork keeps one of the scheduler's processors
+// meanwhile, so the next garbage collection stops all of chatd (4 s in a VM, tried). One chat could
+// stall all.
 //
 // Setting a quota also fills it up. A chat that is being throttled gets this once a period. So it
 // has at most twice its quota, while its bridge starts runs in it.

@@ -1,4 +1,4 @@
-// Package cgroupfs works on cgroups by their directories in the kernel's cgroup file systems: it
+// Package cgroupfs works on cgroups by their directories in the kernel's cgroup file systems. It
 // makes and removes them, reads and writes their files, lists the processes in them, and kills all
 // of those (cgroups(7), cgroup-v2.rst).
 //

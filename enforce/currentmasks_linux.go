@@ -10,7 +10,7 @@ import (
 )
 
 // currentMasks are the places that have a mask now. By the same rules each mask stays. A file that
-// was renamed or moved during a walk, and that the walk missed, could otherwise be changed, and
+// was renamed or moved during a walk may be missed by it. Without its mask it could be changed, and
 // read where the enforcer did not hear of it.
 func (s *session) currentMasks(now map[uint64]sys.Mount) (stay []walls.Place) {
 	seen := map[string]bool{}

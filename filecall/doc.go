@@ -1,4 +1,4 @@
-// Package filecall makes the calls of the file tools on chatd-root's side: it starts the process of
+// Package filecall makes the calls of the file tools on chatd-root's side. It starts the process of
 // a tool, sends the request, and reports how the call ended.
 //
 // # Theory of operation

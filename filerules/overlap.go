@@ -10,7 +10,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// checkGlob checks a word of a command that has wildcards: it is denied if a deny and the word have
+// checkGlob checks a word of a command that has wildcards. It is denied if a deny and the word have
 // a name in common, unless an earlier allow covers the word as a pattern. It may deny for names
 // that do not exist. It also returns how many steps it took. After more than most it stops without
 // a verdict, because an earlier rule may be left.

@@ -45,8 +45,8 @@ type Options struct {
 	// Owner returns the owner of a schedule's chat. One owner's runs take at most three quarters of
 	// the slots, however many wait. With nil a chat has no owner.
 	Owner func(id chat.ID, schedule string) string
-	// Spread is how much later than its time a schedule that is added with spread may begin, each
-	// by its own amount, so that they do not all begin in a minute's first second.
+	// Spread bounds how much later than its time a schedule that is added with spread may begin.
+	// Each has its own amount, so that they do not all begin in a minute's first second.
 	Spread time.Duration
 	// After says when a schedule that is due at one time comes due after now, and how many of its
 	// times lie between. ok is false for one that is gone. It and Resume may take their time: no

@@ -56,7 +56,7 @@ func TerminalArgv(v shims.View) []string {
 func leftOut(v shims.View, l chat.LayerName) bool { return slices.Contains(v.Without, l) }
 
 // Start starts bubblewrap as the chat, in the chat's cgroup, and waits until the shell writes a
-// byte to prompt, which is the read end of the view's PromptFIFO. A session that ends before is
+// byte to prompt. That is the read end of the view's PromptFIFO. A session that ends before is
 // [ErrNoPrompt]. After an error nothing of the session remains.
 func (s *Starter) Start(ctx context.Context, p Spec, prompt *os.File) (*Session, error) {
 	var b Files

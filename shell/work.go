@@ -8,7 +8,7 @@ import (
 
 // Bounds on what a text makes of itself, because a daemon that all chats share checks it. "xargs
 // xargs xargs …" is a command for each of its words, each with all the words behind it (120 KiB
-// took 7 GB and four minutes, tried), and each side of a pipe takes over all variables.
+// took 7 GB and four minutes, tried). Each side of a pipe takes over all variables.
 const (
 	maxArgs   = 1 << 18  // words of all commands together
 	maxCopies = 1 << 20  // variables taken over by subshells

@@ -38,7 +38,7 @@ var refused = []string{
 // filter is the whole program. It checks the architecture, then calls by their arguments, then the
 // list. go-seccomp-bpf gives a foreign architecture the default action, which for a list of
 // refusals is to allow it (its issue #48), and compares arguments with 64 bits, which fails for a
-// call that reads 32 (CVE-2019-10063); so this package writes both checks itself.
+// call that reads 32 (CVE-2019-10063). So this package writes both checks itself.
 func filter(may Openings) ([]bpf.RawInstruction, error) {
 	info, err := arch.GetInfo("")
 	if err != nil {

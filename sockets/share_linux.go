@@ -24,8 +24,8 @@ const (
 // memory_max as well, on some kernels all.
 func (s Session) share() uint64 { return max(s.MemoryMax/2, leastShare) }
 
-// due reports whether the namespace must be listed now: it has more than fewSockets, and it has
-// grown, some session is near its share, or a multiple of unchanged rounds has passed.
+// due reports whether the namespace must be listed now. It must have more than fewSockets. Further,
+// it has grown, some session is near its share, or a multiple of unchanged rounds has passed.
 func (w *watch) due(n *network) (bool, error) {
 	now, err := n.count()
 	if err != nil || now.Sockets <= fewSockets {

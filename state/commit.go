@@ -75,8 +75,8 @@ func (s *Store) transact(change func(*bbolt.Tx) error) error {
 
 // commitFailed makes memory match the database again. A commit that a full disk refused can be
 // retried. After any other failure, above all of fsync(2), the kernel may hold pages for clean that
-// never reached the disk, and the file may hold a transaction that was reported as failed. Nothing
-// more is written until a restart reads the file anew.
+// never reached the disk. The file may hold a transaction that was reported as failed. Nothing more
+// is written until a restart reads the file anew.
 func (s *Store) commitFailed(id int, err error) error {
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 	inFile := false

@@ -1,5 +1,5 @@
-// Package supervise keeps a background run when chatd is not there: it is the mode
-// "chatd-shim mind", one process for a run, and what it shares with chatd.
+// Package supervise keeps a background run when chatd is not there. It is the mode "chatd-shim
+// mind", one process for a run, and what it shares with chatd.
 //
 // # Theory of operation
 //

@@ -23,9 +23,9 @@ const censusTime = time.Minute
 type Tree struct{ Source, At string }
 
 // CheckTrees refuses, as [Check] does, rules that match more places in these trees than a session
-// can have masked, for one agent of the policy or without, and names them with the count. It walks
-// the host's own trees in this process, so no session sees it. It skips what this process may not
-// read, unless the process is root's.
+// can mask. It tries each agent of the policy, and none, and names the rules with the count. It
+// walks the host's own trees in this process, so no session sees it. It skips what this process may
+// not read, unless the process is root's.
 func CheckTrees(ctx context.Context, p *filerules.Policy, home string, trees []Tree) error {
 	var bad Unenforceable
 	for _, agent := range append(p.Agents(), "*") {
