@@ -44,7 +44,7 @@ func (c *Client) goOn(ctx context.Context, held *groups, needed func() bool) err
 	if needed() {
 		err := c.Start(ctx)
 		if err == nil {
-			c.opt.Log.Warn("no process of the enforcer of file rules was left;  " +
+			c.opt.Log.Warn("no process of the enforcer of file rules was left; " +
 				"opens waited until it was back")
 		}
 		return err

@@ -134,6 +134,6 @@ func (m *Manager) quarantine(ctx context.Context) error {
 	if len(names) == 0 {
 		return err
 	}
-	return errors.Join(err, fmt.Errorf("units in the chats' slice belong to no chat and are frozen:  "+
+	return errors.Join(err, fmt.Errorf("units in the chats' slice belong to no chat and are frozen: "+
 		"inspect them with systemctl status, then systemctl thaw or stop: %v", names))
 }

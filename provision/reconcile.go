@@ -211,7 +211,7 @@ func (m *Manager) reportStrays() error {
 		return nil
 	}
 	shown := strays[:min(len(strays), 20)]
-	return fmt.Errorf("%d things belong to no chat; inspect and remove them by hand: %s", len(strays), strings.Join(shown, ", "))
+	return fmt.Errorf("%d leftovers belong to no chat; inspect and remove them by hand: %s", len(strays), strings.Join(shown, ", "))
 }
 
 // strayAccounts lists the user records in chatd's uid range that belong to no chat.
