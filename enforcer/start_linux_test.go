@@ -51,9 +51,9 @@ func starter(t *testing.T, dir, how string) *Client {
 	return c
 }
 
-// TestStartsAtOnce: of several that start an enforcer simultaneously, in one process and in
+// TestSimultaneousStarts: of several that start an enforcer simultaneously, in one process and in
 // several, each finds the one that is there then.
-func TestStartsAtOnce(t *testing.T) {
+func TestSimultaneousStarts(t *testing.T) {
 	dir := t.TempDir()
 	started := make(chan error)
 	clients := []*Client{starter(t, dir, ""), starter(t, dir, "")}

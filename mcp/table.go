@@ -56,7 +56,7 @@ func addTools(s *sdk.Server, t tools) error {
 
 // add registers do as a tool. Its arguments are T, checked against their schema; an unknown
 // argument is an error. Its answer is texts, and an O that its output schema describes.
-func add[T, O any](s *sdk.Server, t tools, row tool, do func(context.Context, T) (answered[O], error)) error {
+func add[T, O any](s *sdk.Server, t tools, row tool, do func(context.Context, T) (toolAnswer[O], error)) error {
 	in, err := schemaOf[T](row.without, row.with)
 	if err != nil {
 		return fmt.Errorf("cannot offer %s: %w", row.name, err)

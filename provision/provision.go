@@ -115,7 +115,7 @@ func newManager(opt Options) *Manager {
 	opt.Private = cmp.Or(opt.Private, opt.State)
 	m := &Manager{
 		starts: quota.NewLimiter(cmp.Or(opt.Starts, max(2, runtime.NumCPU())), startHold),
-		reaps:  make(chan struct{}, reapsAtOnce), opt: opt, log: opt.Log, units: usesUnits(opt.Backend), sessions: map[chat.ID]*liveSession{}, findings: map[string]string{},
+		reaps:  make(chan struct{}, maxReaps), opt: opt, log: opt.Log, units: usesUnits(opt.Backend), sessions: map[chat.ID]*liveSession{}, findings: map[string]string{},
 		layers: layers.New(layers.Options{AllowMissing: opt.AllowMissing, Without: opt.Without}),
 		since:  time.Now().UTC(), again: make(chan struct{}, 1),
 		userdb: &account.Userdb{Dir: opt.Userdb}, useradd: &account.Useradd{},

@@ -14,8 +14,8 @@ import (
 	"github.com/chatd/chatd/trees"
 )
 
-// saved holds the data by which a later chatd finds the session again.
-type saved struct {
+// savedSession holds the data by which a later chatd finds the session again.
+type savedSession struct {
 	Init       sys.Process  `json:"leader"`
 	Report     shims.Report `json:"report"`
 	Invocation string       `json:"invocation,omitempty"`
@@ -30,7 +30,7 @@ const savedFile = "session.json"
 
 // Write writes what a later chatd needs to [Starter.Adopt] the session, in one step.
 func (in *Session) Write(d Dir) error {
-	b, err := json.Marshal(saved{
+	b, err := json.Marshal(savedSession{
 		in.Init.Process, in.Report, in.Invocation, in.Plan, in.Exposed, in.Masked.Load(),
 	})
 	if err == nil {
@@ -67,7 +67,7 @@ func (s *Starter) Adopt(d Dir) (*Session, error) {
 	return in, nil
 }
 
-func readSaved(d Dir) (f saved, err error) {
+func readSaved(d Dir) (f savedSession, err error) {
 	b, err := os.ReadFile(filepath.Join(d.Path(), savedFile))
 	if err == nil {
 		err = json.Unmarshal(b, &f)

@@ -57,7 +57,7 @@ func Labels(ctx context.Context, t *testing.T, c LabelChats) chat.Chat {
 		t.Errorf("create again: %+v %v %v", found, created, err)
 	}
 	labelsRefused(ctx, t, c, made.ID)
-	labelsAtOnce(ctx, t, c, made.ID)
+	simultaneousLabels(ctx, t, c, made.ID)
 	return made
 }
 
@@ -81,8 +81,8 @@ func labelsRefused(ctx context.Context, t *testing.T, c LabelChats, id chat.ID) 
 	}
 }
 
-// labelsAtOnce: of simultaneous changes to different labels none is lost.
-func labelsAtOnce(ctx context.Context, t *testing.T, c LabelChats, id chat.ID) {
+// simultaneousLabels: of simultaneous changes to different labels none is lost.
+func simultaneousLabels(ctx context.Context, t *testing.T, c LabelChats, id chat.ID) {
 	t.Helper()
 	var all sync.WaitGroup
 	for i := range 16 {

@@ -298,8 +298,8 @@ func TestBackgroundEnds(t *testing.T) {
 	}
 }
 
-// TestRunsAtOnce: 64 runs are under way simultaneously, and the next one is refused.
-func TestRunsAtOnce(t *testing.T) {
+// TestSimultaneousRuns: 64 runs are under way simultaneously, and the next one is refused.
+func TestSimultaneousRuns(t *testing.T) {
 	opt := attackOptions(t)
 	p := opt.Profiles["default"]
 	p.Limits.MemoryMax = 1 << 30 // with 64 runs, their supervisors took much of 256 MB at their start (ADR 0025)

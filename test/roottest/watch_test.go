@@ -13,8 +13,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestFlushIsMendedAtOnce: flushed rules are restored even if the next reconcile is an hour away.
-func TestFlushIsMendedAtOnce(t *testing.T) {
+// TestFlushIsMendedImmediately: flushed rules are restored even if the next reconcile is an hour away.
+func TestFlushIsMendedImmediately(t *testing.T) {
 	opt := options(t)
 	opt.Every = time.Hour
 	open(t, opt)
