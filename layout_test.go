@@ -190,7 +190,7 @@ var crossings = map[string]map[string]string{
 	},
 }
 
-type listed struct {
+type listedPackage struct {
 	ImportPath string
 	Doc        string
 	CgoFiles   []string
@@ -198,7 +198,7 @@ type listed struct {
 }
 
 // packages lists every package of the repository as linux builds it.
-func packages(t *testing.T) []listed {
+func packages(t *testing.T) []listedPackage {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-json=ImportPath,Doc,CgoFiles,Imports", "./...")
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOFLAGS=-buildvcs=false")
@@ -206,9 +206,9 @@ func packages(t *testing.T) []listed {
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	var all []listed
+	var all []listedPackage
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p listed
+		var p listedPackage
 		if err := d.Decode(&p); err == io.EOF {
 			return all
 		} else if err != nil {

@@ -10,10 +10,9 @@ import (
 	"github.com/moby/sys/user"
 )
 
-// Useradd writes accounts with useradd(8) and groupadd(8), where nss-systemd is
-// missing. It rewrites four shared files under their locks for each account, so
-// there is one writer, and it gets slower with every user: 77 ms at none, 500 ms
-// at 10,000.
+// Useradd writes accounts with useradd(8) and groupadd(8), where nss-systemd is missing. It
+// rewrites four shared files under their locks for each account, so there is one writer. It gets
+// slower with every user: 77 ms at none, 500 ms at 10,000.
 type Useradd struct{ writer sync.Mutex }
 
 // Name is [UseraddName].

@@ -140,8 +140,8 @@ func (u *Userdb) Recorded() (map[uint32]string, error) {
 	return paths, nil
 }
 
-// Remove removes the entries by number first: until the name is removed, the account still
-// resolves by it, and a crash leaves something to finish from.
+// Remove removes the entries by number first. Until the name is removed, the account still resolves
+// by it, and a crash leaves something to finish from.
 func (u *Userdb) Remove(_ context.Context, a User) error {
 	entries, err := u.entries(a)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// answer notes whether anything was written, and gives a peer that does not read
-// its answer a bound.
+// answer records whether anything was written, and sets a time limit for a peer that does not read
+// its answer.
 type answer struct {
 	http.ResponseWriter
 	timeout time.Duration

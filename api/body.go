@@ -79,7 +79,7 @@ func (b *cutBody) Read(p []byte) (int, error) {
 }
 
 // Close makes the reader stop, by a deadline in the past. After the end of the body only net/http
-// reads on, to see the client go: it would take the deadline for that, and end the context of this
+// reads on, to see the client go. It would take the deadline for that, and end the context of this
 // and every later request of the connection.
 func (b *cutBody) Close() error {
 	if !b.state.CompareAndSwap(bodyOpen, bodyCut) {
@@ -119,10 +119,9 @@ func checkType(r *http.Request) *Problem {
 	return nil
 }
 
-// checkJSON accepts exactly one JSON value of bounded depth in valid UTF-8, in
-// which no object has a key twice and no string has half a surrogate pair.
-// encoding/json alone would take the last of two keys and put U+FFFD for broken
-// text, and two different external ids would become one chat.
+// checkJSON accepts exactly one JSON value of bounded depth in valid UTF-8, in which no object has
+// a key twice and no string has half a surrogate pair. encoding/json alone would take the last of
+// two keys and put U+FFFD for broken text. Two different external ids would become one chat.
 func checkJSON(b []byte) *Problem {
 	if !utf8.Valid(b) {
 		return invalid(http.StatusBadRequest, "", "cannot use the body: not valid UTF-8")

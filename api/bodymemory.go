@@ -8,12 +8,12 @@ import (
 	"github.com/chatd/chatd/quota"
 )
 
-// bodyPiece is the unit in which the memory of bodies is counted. The first of each body is
-// free: how many requests there are at once is bounded, and most bodies are far smaller.
+// bodyPiece is the unit in which the memory of bodies is counted. The first of each body is free:
+// the number of simultaneous requests is bounded, and most bodies are far smaller.
 const bodyPiece = 64 << 10
 
-// bodyMemory is what the body of one request holds of its owner's share, until the request
-// is over: a peer that sends all of a body but its last byte has memory for as long as it likes.
+// bodyMemory is what the body of one request holds of its owner's share, until the request is over.
+// A peer that sends all of a body but its last byte has memory for as long as it likes.
 type bodyMemory struct {
 	bodies *quota.Counter
 	owner  string

@@ -36,7 +36,7 @@ type ClientOptions struct {
 
 // Client asks a daemon. It satisfies [Chats]; the daemon takes the caller from the socket and
 // ignores the one in the context. Its errors are [*Problem] where the daemon answered, so that
-// errors.Is finds the errors of package chat; a socket that is absent or refuses is [chat.ErrBusy],
+// errors.Is finds the errors of package chat. A socket that is absent or refuses is [chat.ErrBusy],
 // because a daemon that restarts answers later, and wraps the cause (fs.ErrNotExist, ECONNREFUSED).
 // It may be used by many goroutines.
 type Client struct {

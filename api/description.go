@@ -91,7 +91,7 @@ func addAnswer(a huma.API, op *huma.Operation, status int, kind string, value an
 	}
 }
 
-// addRefusals names the problems of a route. What it says of one itself stays.
+// addRefusals names the problems of a route. Problems that it already describes stay.
 func addRefusals(op *huma.Operation, r route) {
 	statuses := refusals
 	if r.body != nothing {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// described is what of openapi.json an answer is held against.
-type described struct {
+// description is what of openapi.json an answer is held against.
+type description struct {
 	Paths map[string]map[string]struct {
 		Responses map[string]describedAnswer
 		Security  *[]map[string][]string
@@ -32,11 +32,11 @@ type describedAnswer struct {
 	Content     map[string]any
 }
 
-func descriptionOf(t testing.TB, s *Server) described {
+func descriptionOf(t testing.TB, s *Server) description {
 	t.Helper()
 	w := httptest.NewRecorder()
 	s.mux.ServeHTTP(w, httptest.NewRequest("GET", "/openapi.json", nil))
-	var d described
+	var d description
 	if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func descriptionOf(t testing.TB, s *Server) described {
 }
 
 // has says whether a route may answer so, by its own word and not by default.
-func (d described) has(r route, status int, kind string) bool {
+func (d description) has(r route, status int, kind string) bool {
 	res, ok := d.Paths[r.path][strings.ToLower(r.method)].Responses[fmt.Sprint(status)]
 	if name, found := strings.CutPrefix(res.Ref, "#/components/responses/"); found {
 		res, ok = d.Components.Responses[name]
@@ -59,7 +59,7 @@ func (d described) has(r route, status int, kind string) bool {
 func held(t *testing.T, s *Server) http.Handler {
 	d := descriptionOf(t, s)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		w := &watched{ResponseWriter: rw}
+		w := &watchedAnswer{ResponseWriter: rw}
 		rt, missing := s.routeOf(r)
 		s.handle(w, r)
 		if missing == nil && w.status != 0 && !d.has(rt, w.status, w.kind) {
@@ -68,14 +68,14 @@ func held(t *testing.T, s *Server) http.Handler {
 	})
 }
 
-// watched notes the head of an answer.
-type watched struct {
+// watchedAnswer records the head of an answer.
+type watchedAnswer struct {
 	http.ResponseWriter
 	status int
 	kind   string
 }
 
-func (w *watched) WriteHeader(status int) {
+func (w *watchedAnswer) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
 		w.kind, _, _ = mime.ParseMediaType(w.Header().Get("Content-Type"))
@@ -83,7 +83,7 @@ func (w *watched) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *watchedAnswer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // The description says of each route every status below 400 that it has, its problems, who may
 // call it and where. What it should say is written here a second time, on purpose.

@@ -128,7 +128,7 @@ func TestDenialsOverTheWire(t *testing.T) {
 			t.Errorf("%s: %#v", name, err)
 		}
 	}
-	body := &counted{}
+	body := &countingBody{}
 	_, err := c.WriteFile(ctx, id, files.WriteFile{Path: ".env", Stream: true}, body)
 	if !errors.Is(err, chat.ErrDenied) || body.n.Load() > 0 {
 		t.Errorf("put: %v, after %d bytes", err, body.n.Load())
@@ -146,10 +146,10 @@ func TestDenialsOverTheWire(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// counted is an endless body that counts the bytes read from it.
-type counted struct{ n atomic.Int64 }
+// countingBody is an endless body that counts the bytes read from it.
+type countingBody struct{ n atomic.Int64 }
 
-func (c *counted) Read(p []byte) (int, error) {
+func (c *countingBody) Read(p []byte) (int, error) {
 	c.n.Add(int64(len(p)))
 	return len(p), nil
 }
@@ -167,7 +167,7 @@ func TestFileMax(t *testing.T) {
 	if g := raw(t, socket, "PUT "+at+" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"+chunks+"0\r\n\r\n"); g.status != 413 {
 		t.Errorf("in chunks: %d %s", g.status, g.body)
 	}
-	if _, err := c.WriteFile(t.Context(), id, files.WriteFile{Path: "f", Stream: true}, io.LimitReader(&counted{}, limit)); err != nil {
+	if _, err := c.WriteFile(t.Context(), id, files.WriteFile{Path: "f", Stream: true}, io.LimitReader(&countingBody{}, limit)); err != nil {
 		t.Errorf("as much as it may have: %v", err)
 	}
 	if _, err := c.ReadFile(t.Context(), id, files.ReadFile{Path: "g"}, to(&bytes.Buffer{})); !errors.Is(err, chat.ErrNotFound) {
@@ -196,7 +196,7 @@ func TestStreamsCostNoMemory(t *testing.T) {
 	})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if a, err := c.WriteFile(t.Context(), id, files.WriteFile{Path: "f", Stream: true}, io.LimitReader(&counted{}, size)); err != nil || a.Bytes != size {
+	if a, err := c.WriteFile(t.Context(), id, files.WriteFile{Path: "f", Stream: true}, io.LimitReader(&countingBody{}, size)); err != nil || a.Bytes != size {
 		t.Errorf("put: %+v, %v", a, err)
 	}
 	if a, err := c.ReadFile(t.Context(), id, files.ReadFile{Path: "f", Stream: true}, func(files.Answer) io.Writer { return io.Discard }); err != nil || a.Bytes != size {
@@ -217,7 +217,7 @@ func TestBrokenStreams(t *testing.T) {
 	mem.OnFile(func(ctx context.Context, tool files.Tool, begin files.Begin, body io.Reader) (files.Answer, error) {
 		var err error
 		if tool == files.ReadFileTool {
-			_, err = io.Copy(begin(files.Answer{}), struct{ io.Reader }{&counted{}})
+			_, err = io.Copy(begin(files.Answer{}), struct{ io.Reader }{&countingBody{}})
 		} else {
 			_, err = io.Copy(io.Discard, body)
 		}
@@ -261,7 +261,7 @@ func TestBrokenStreams(t *testing.T) {
 	mem.OnFile(func(context.Context, files.Tool, files.Begin, io.Reader) (files.Answer, error) {
 		return files.Answer{}, fmt.Errorf("no body was wanted: %w", chat.ErrBusy)
 	})
-	body := &counted{}
+	body := &countingBody{}
 	if _, err := c.WriteFile(t.Context(), id, files.WriteFile{Path: "f", Stream: true}, body); !errors.Is(err, chat.ErrBusy) || body.n.Load() > 0 {
 		t.Errorf("refused: %v, after %d bytes", err, body.n.Load())
 	}

@@ -173,7 +173,7 @@ func TestCreateWhoseClientLeaves(t *testing.T) {
 	}
 }
 
-func TestTooManyAtOnceIsBusy(t *testing.T) {
+func TestTooManyRequestsAreBusy(t *testing.T) {
 	socket, mem := start(t, ServerOptions{MaxRequests: 1})
 	began, finish := make(chan struct{}), make(chan struct{})
 	mem.OnRun = func(context.Context, chat.RunSpec) (chat.RunResult, error) {

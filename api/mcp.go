@@ -44,7 +44,7 @@ func serveMCP(s *Server, a huma.API, op huma.Operation) {
 }
 
 // mcpAnswer gives each piece of an answer a write deadline of its own, because a stream of events
-// may be long, and holds back an error in plain text, which becomes a problem.
+// may be long. It holds back an error in plain text, which becomes a problem.
 type mcpAnswer struct {
 	http.ResponseWriter
 	timeout time.Duration
@@ -82,7 +82,7 @@ type Problems func(context.Context, error) *Problem
 
 func (s *Server) mcpChat(r *http.Request) (chat.ID, error) {
 	if s.opt.MCP == nil {
-		return "", fmt.Errorf("cannot speak MCP: this daemon was made without: %w", chat.ErrUnsupported)
+		return "", fmt.Errorf("MCP is not enabled: this daemon was built without it: %w", chat.ErrUnsupported)
 	}
 	id, err := chat.ParseID(r.PathValue("id"))
 	if err != nil {

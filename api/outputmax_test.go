@@ -56,8 +56,8 @@ func TestOutputMax(t *testing.T) {
 	}
 }
 
-// TestMostOutputIsRead: the client reads the longest answer of a run.
-func TestMostOutputIsRead(t *testing.T) {
+// TestOutputMaxIsRead: the client reads the longest answer of a run.
+func TestOutputMaxIsRead(t *testing.T) {
 	socket, mem := start(t, ServerOptions{})
 	c := client(t, socket)
 	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})

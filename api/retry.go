@@ -10,7 +10,7 @@ import (
 
 // spent adds which share is used up, and when time frees some of it.
 func (p *Problem) spent(err error) *Problem {
-	var e *quota.Spent
+	var e *quota.SpentError
 	if errors.As(err, &e) {
 		p.Share, p.retry, p.noRetry = e.Share.Key(), e.Seconds(), e.After == 0
 	}

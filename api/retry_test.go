@@ -25,8 +25,8 @@ func (c spentChats) Create(context.Context, chat.Spec) (chat.Chat, bool, error) 
 // some.
 func TestRetryAfter(t *testing.T) {
 	for retry, err := range map[string]error{
-		"":  &quota.Spent{Share: quota.Chats, Owner: "ada"},
-		"3": &quota.Spent{Share: quota.Creates, Owner: "ada", After: 2500 * time.Millisecond},
+		"":  &quota.SpentError{Share: quota.Chats, Owner: "ada"},
+		"3": &quota.SpentError{Share: quota.Creates, Owner: "ada", After: 2500 * time.Millisecond},
 		"1": chat.ErrBusy,
 	} {
 		socket, _ := start(t, ServerOptions{Chats: spentChats{err: err}})

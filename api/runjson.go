@@ -10,7 +10,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// jsonFormat is huma's JSON, except for the output of a run: a chat chooses those bytes, JSON may
+// jsonFormat is huma's JSON, except for the output of a run. A chat chooses those bytes, JSON may
 // make each six bytes long, and encoding/json would hold them all several times.
 var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: huma.DefaultJSONFormat.Unmarshal}
 
@@ -64,7 +64,7 @@ func writeAll(w io.Writer, b []byte, s string) error {
 	return err
 }
 
-// textPiece is how much of a text is written at once, in bytes.
+// textPiece is how much of a text one write takes, in bytes.
 const textPiece = 32 << 10
 
 // writeText writes a text in JSON in pieces that do not split a character.

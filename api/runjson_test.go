@@ -13,11 +13,11 @@ import (
 // pieces records the size of each write.
 type pieces struct {
 	bytes.Buffer
-	most int
+	max int
 }
 
 func (p *pieces) Write(b []byte) (int, error) {
-	p.most = max(p.most, len(b))
+	p.max = max(p.max, len(b))
 	return p.Buffer.Write(b)
 }
 
@@ -43,8 +43,8 @@ func TestRunJSON(t *testing.T) {
 	for _, text := range []string{"", "a", `"stdout":"","stderr":""`, `\`, "\x00\x1b<&>\u2028\"", "\xff\xc3", strings.Repeat("\x01", 3*textPiece), strings.Repeat("€", textPiece), strings.Repeat("x🦀", textPiece), strings.Repeat("\xff", 2*textPiece+1)} {
 		for _, r := range []chat.RunResult{{Stdout: text}, {Stderr: text}, {Stdout: text, Stderr: text, Exit: 7, Signal: `"stdout":"","stderr":""`}} {
 			p := same(t, r)
-			if p.most > 6*textPiece {
-				t.Errorf("%.20q: %d bytes are written at once", text, p.most)
+			if p.max > 6*textPiece {
+				t.Errorf("%.20q: %d bytes are written at once", text, p.max)
 			}
 			same(t, chat.Run{ID: "run", Command: chat.Quote(text), Result: &r})
 			if kept := r.Stdout + r.Stderr; text != "" && !strings.Contains(kept, text) {

@@ -21,8 +21,8 @@ import (
 // defaults named beside them.
 type ServerOptions struct {
 	Chats Chats
-	// Operators and Bridges are group ids; a peer that is a member of one has that
-	// role. uid 0 is always an operator, and a member of both is an operator.
+	// Operators and Bridges are group ids. A peer that is a member of one has that role. uid 0 is
+	// always an operator, and a member of both is an operator.
 	Operators, Bridges []uint32
 	// NameOf resolves a uid; the name becomes the owner of the chats that a bridge creates. nil
 	// means "uid-" and the number.
@@ -36,15 +36,15 @@ type ServerOptions struct {
 	MCP func(Chats, chat.ID, Problems) http.Handler
 	// MaxBody bounds a request's JSON body in bytes: 2 MiB.
 	MaxBody int64
-	// MaxBodies bounds what the bodies of one owner's requests may hold at once beyond the first
-	// 64 KiB of each, in bytes: 32 MiB.
+	// MaxBodies bounds what the bodies of one owner's requests may hold simultaneously beyond the
+	// first 64 KiB of each, in bytes: 32 MiB.
 	MaxBodies int64
 	// MaxFile bounds a file that comes or goes as a stream, in bytes: 1 GiB.
 	MaxFile int64
-	// MaxStreams bounds how many streams of one owner there are at once: 256.
+	// MaxStreams bounds the simultaneous streams of one owner: 256.
 	MaxStreams int
-	// MaxRequests bounds how many requests of one uid are served at once, and of all uids
-	// without a role together: 512.
+	// MaxRequests bounds the requests of one uid that are served simultaneously, and those of all
+	// uids without a role together: 512.
 	MaxRequests int
 	// MaxConns bounds how many connections one uid may hold: 1024.
 	MaxConns int
@@ -119,7 +119,7 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Shutdown closes the listeners, lets the requests under way finish until ctx ends, then cuts them
-// off: their contexts are cancelled, and they get cutOffTimeout to clean up. The error is then that
+// off. Their contexts are cancelled, and they get cutOffTimeout to clean up. The error is then that
 // of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
@@ -160,7 +160,7 @@ func (s *Server) handle(rw http.ResponseWriter, r *http.Request) {
 	leave, ok := s.requests.Take(holder(caller))
 	defer leave()
 	if !ok {
-		s.refuse(w, newProblem(kindOf(chat.ErrBusy), 0, fmt.Sprintf("cannot take the request: %d requests of this user are being served, which is the most at once: try again when one has ended", s.opt.MaxRequests)))
+		s.refuse(w, newProblem(kindOf(chat.ErrBusy), 0, fmt.Sprintf("cannot take the request: %d requests of this user are being served, the maximum: try again when one has ended", s.opt.MaxRequests)))
 		return
 	}
 	s.dispatch(w, r, caller)

@@ -157,7 +157,7 @@ func TestHostileExternalIDsAreData(t *testing.T) {
 	}
 }
 
-func TestFiftyCreatesAtOnceMakeOne(t *testing.T) {
+func TestFiftySimultaneousCreatesMakeOne(t *testing.T) {
 	socket, mem := start(t, ServerOptions{})
 	var wg sync.WaitGroup
 	var mu sync.Mutex

@@ -22,8 +22,8 @@ func (s *Server) enterStream(r *http.Request) (leave func(), err error) {
 	owner := holder(chat.CallerFrom(r.Context()))
 	leave, ok := s.streams.Take(owner)
 	if !ok {
-		most := uint64(s.opt.MaxStreams)
-		err = &quota.Spent{Share: quota.Streams, Owner: owner, Used: most, Limit: most}
+		limit := uint64(s.opt.MaxStreams)
+		err = &quota.SpentError{Share: quota.Streams, Owner: owner, Used: limit, Limit: limit}
 	}
 	return leave, err
 }

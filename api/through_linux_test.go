@@ -19,7 +19,7 @@ func init() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := broker.NewServer(root, broker.ServerOptions{Root: rootOf{c.(checked), apitest.Streams{Of: c}, apitest.FileTools{Of: c}}, NameOf: nameOf, Log: slog.New(slog.DiscardHandler)})
+		s, err := broker.NewServer(root, broker.ServerOptions{Root: rootOf{c.(checkedBase), apitest.Streams{Of: c}, apitest.FileTools{Of: c}}, NameOf: nameOf, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,12 +53,12 @@ type clientOf struct{ *broker.Client }
 
 // rootOf is chatd-root with chats that answer runs with texts.
 type rootOf struct {
-	checked
+	checkedBase
 	apitest.Streams
 	apitest.FileTools
 }
 
-type checked interface {
+type checkedBase interface {
 	broker.Base
 	broker.Checks
 }

@@ -59,18 +59,18 @@ func (a *Runs) Adopt(ctx context.Context, id chat.ID, owner string, uid uint32) 
 // for a run that never began, is of another boot, or is too old.
 func (a *Runs) readRun(about About, name, boot string) *Run {
 	dir := filepath.Join(a.opt.Dir, string(about.Chat), name)
-	var n runNote
-	switch err := readNote(dir, noteFile, &n); {
+	var n savedRun
+	switch err := load(dir, runFile, &n); {
 	case err != nil, n.Run.ID != name, n.Supervisor.Boot != boot, n.Supervisor.Start == 0:
 		return nil
 	case !n.Run.Background, chat.CheckOutputMax(n.Run.OutputMax) != nil:
-		return nil // no chatd writes such a note
+		return nil // no chatd writes such a record
 	}
 	about.Info, about.Grace, about.Taken, about.Refused = n.Run, n.Grace, n.Taken, n.Refused
 	r := a.newRun(about)
 	r.nsenter = n.NSEnter
 	var e End
-	if readNote(dir, resultFile, &e) == nil {
+	if load(dir, resultFile, &e) == nil {
 		if time.Since(e.At) > chat.RunRetention {
 			return nil
 		}
@@ -109,7 +109,7 @@ func (r *Run) free(ctx context.Context) {
 		err = r.order(supervise.OrderGo)
 	}
 	if err != nil && !errors.Is(err, chat.ErrWrongPhase) {
-		r.logError("cannot take what minds a run out of its leaf", err)
+		r.logError("cannot take the supervisor of a run out of its leaf", err)
 	}
 }
 

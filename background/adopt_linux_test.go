@@ -43,7 +43,7 @@ func (leaves) RunUsage(chat.ID, string) (chat.Usage, error) {
 	return chat.Usage{OOMKills: 3, MemoryPeak: 7}, nil
 }
 
-// self is this process, as the note of a run names a supervisor.
+// self is this process, as the record of a run names a supervisor.
 func self(t *testing.T) sys.Process {
 	t.Helper()
 	boot, err := sys.BootID()
@@ -57,8 +57,8 @@ func self(t *testing.T) sys.Process {
 	return sys.Process{PID: os.Getpid(), Start: s.Start, Boot: boot}
 }
 
-// lay writes the files of a run.
-func lay(t *testing.T, dir, run string, files map[string]string) {
+// writeRun writes the files of a run.
+func writeRun(t *testing.T, dir, run string, files map[string]string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(dir, string(someone), run), 0o700); err != nil {
 		t.Fatal(err)
@@ -72,12 +72,12 @@ func lay(t *testing.T, dir, run string, files map[string]string) {
 }
 
 // TestAdopt uses the names of files and keys that every chatd writes. A run goes on only where its
-// supervisor is the process that the note names, of this boot and of its uid.
+// supervisor is the process that the record names, of this boot and of its uid.
 func TestAdopt(t *testing.T) {
 	p := self(t)
 	now := time.Now().UTC().Format(time.RFC3339)
 	old := time.Now().Add(-chat.RunRetention - time.Minute).UTC().Format(time.RFC3339)
-	note := func(run string, s sys.Process, more string) string {
+	record := func(run string, s sys.Process, more string) string {
 		return fmt.Sprintf(`{"run":{"id":%q,"state":"running","background":true,`+
 			`"timeout":"1h","started_at":%q%s},"grace":1000000000,"nsenter":77,"refused":5,`+
 			`"taken":"2026-11-23T00:00:00Z","minder":{"pid":%d,"start":%d,"boot":%q}}`,
@@ -90,21 +90,21 @@ func TestAdopt(t *testing.T) {
 		name, want string
 		files      map[string]string
 	}{
-		{"goes-on", "goes on", map[string]string{"run.json": note("goes-on", p, "")}},
-		{"foreign", "lost", map[string]string{"run.json": note("foreign", p, "")}},
-		{"died", "exit 2", map[string]string{"run.json": note("died", dead, ""),
+		{"goes-on", "goes on", map[string]string{"run.json": record("goes-on", p, "")}},
+		{"foreign", "lost", map[string]string{"run.json": record("foreign", p, "")}},
+		{"died", "exit 2", map[string]string{"run.json": record("died", dead, ""),
 			"end": `{"status":512,"at":"2026-11-23T00:00:00Z"}`, "stdout": "", "stderr": ""}},
-		{"lost", "lost", map[string]string{"run.json": note("lost", dead, "")}},
-		{"over", "exit 4", map[string]string{"run.json": note("over", dead, ""),
+		{"lost", "lost", map[string]string{"run.json": record("lost", dead, "")}},
+		{"over", "exit 4", map[string]string{"run.json": record("over", dead, ""),
 			"result.json": fmt.Sprintf(result, now)}},
-		{"old", "gone", map[string]string{"run.json": note("old", dead, ""),
+		{"old", "gone", map[string]string{"run.json": record("old", dead, ""),
 			"result.json": fmt.Sprintf(result, old)}},
-		{"reboot", "gone", map[string]string{"run.json": note("reboot", other, "")}},
-		{"name", "gone", map[string]string{"run.json": note("else", p, "")}},
-		{"odd", "gone", map[string]string{"run.json": note("odd", p, `,"output_max":-1`)}},
+		{"reboot", "gone", map[string]string{"run.json": record("reboot", other, "")}},
+		{"name", "gone", map[string]string{"run.json": record("else", p, "")}},
+		{"odd", "gone", map[string]string{"run.json": record("odd", p, `,"output_max":-1`)}},
 		{"foreground", "gone", map[string]string{
 			"run.json": strings.Replace(
-				note("foreground", dead, ""), `"background":true,`, "", 1),
+				record("foreground", dead, ""), `"background":true,`, "", 1),
 			"result.json": fmt.Sprintf(result, now)}},
 		{"begun", "gone", map[string]string{"stdout": ""}},
 	} {
@@ -115,7 +115,7 @@ func TestAdopt(t *testing.T) {
 				uid++
 			}
 			a := New(Options{Dir: dir, UID: uid, Groups: groups})
-			lay(t, dir, c.name, c.files)
+			writeRun(t, dir, c.name, c.files)
 			if got := adopted(t, a); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
@@ -168,7 +168,7 @@ func adopted(t *testing.T, a *Runs) string {
 	return fmt.Sprintf("exit %d", e.Result.Exit)
 }
 
-// end ends a run whose supervisor has ended, and checks the note of its end.
+// end ends a run whose supervisor has ended, and checks the record of its end.
 func end(t *testing.T, a *Runs, r *Run) {
 	t.Helper()
 	e, over, err := r.Watch(t.Context())

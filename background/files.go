@@ -20,12 +20,12 @@ import (
 
 // The files of a run that chatd writes.
 const (
-	noteFile   = "run.json"
+	runFile    = "run.json"
 	resultFile = "result.json"
 )
 
-// runNote is the data by which a later chatd finds a run again.
-type runNote struct {
+// savedRun is the data by which a later chatd finds a run again.
+type savedRun struct {
 	Run        chat.Run      `json:"run"`
 	Taken      time.Time     `json:"taken,omitzero"`
 	Grace      time.Duration `json:"grace"`
@@ -107,25 +107,25 @@ func (r *Run) stdinFromFIFO(stdio *session.Stdio) error {
 	return nil
 }
 
-// note writes one of the run's JSON files in one step.
-func (r *Run) note(name string, v any) error {
+// save writes one of the run's JSON files in one step.
+func (r *Run) save(name string, v any) error {
 	b, err := json.Marshal(v)
 	if err == nil {
 		err = trees.ReplaceFile(filepath.Join(r.dir, name), b, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot note run %s: %w", r.Info.ID, err)
+		return fmt.Errorf("cannot record run %s: %w", r.Info.ID, err)
 	}
 	return nil
 }
 
-func readNote(dir, name string, v any) error {
+func load(dir, name string, v any) error {
 	b, err := os.ReadFile(filepath.Join(dir, name))
 	if err == nil {
 		err = json.Unmarshal(b, v)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot read the note of a run: %w", err)
+		return fmt.Errorf("cannot read the record of a run: %w", err)
 	}
 	return nil
 }
@@ -139,11 +139,11 @@ func (r *Run) order(what byte) error {
 		return r.notRunning("reach")
 	}
 	if err != nil {
-		return fmt.Errorf("cannot reach what minds run %s: %w", r.Info.ID, err)
+		return fmt.Errorf("cannot reach the supervisor of run %s: %w", r.Info.ID, err)
 	}
 	_, err = f.Write([]byte{what})
 	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("cannot reach what minds run %s: %w", r.Info.ID, err)
+		return fmt.Errorf("cannot reach the supervisor of run %s: %w", r.Info.ID, err)
 	}
 	return nil
 }

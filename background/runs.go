@@ -113,7 +113,7 @@ func (a *Runs) Admit(about About, mayKeep func(used, want uint64) error) (*Run, 
 	}
 	if n >= chat.MaxRuns {
 		return nil, fmt.Errorf("cannot run: %d runs of chat %s are under way, "+
-			"which is the most at once: %w", n, r.Chat, chat.ErrBusy)
+			"the maximum: %w", n, r.Chat, chat.ErrBusy)
 	}
 	if kept > chat.MaxRunsOutput {
 		return nil, fmt.Errorf("cannot run: output_max %d: with the %d runs of chat %s that are "+
@@ -203,19 +203,19 @@ func (r *Run) kept() uint64 {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	most := r.outputMax()
+	max := r.outputMax()
 	switch {
 	case !r.IsOver():
-		return uint64(2 * most)
+		return uint64(2 * max)
 	case r.ended == nil:
 		return 0
 	}
 	res := r.ended.Result
-	return uint64(min(res.StdoutBytes, most) + min(res.StderrBytes, most))
+	return uint64(min(res.StdoutBytes, max) + min(res.StderrBytes, max))
 }
 
 // outputMax is how many bytes are kept of each stream: zero for a run whose output goes to its
-// caller as it comes. The note of an older chatd lacks it.
+// caller as it comes. The record of an older chatd lacks it.
 func (r *Run) outputMax() int64 {
 	if r.Info.Background {
 		return cmp.Or(r.Info.OutputMax, chat.DefaultOutputMax)

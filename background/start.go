@@ -77,7 +77,7 @@ func (r *Run) supervisorCommand(
 ) (_ *exec.Cmd, ready *os.File, err error) {
 	shim := r.in.opt.Shim
 	if err := trees.CheckProgram(shim); err != nil {
-		return nil, nil, fmt.Errorf("cannot mind a run: %w", err)
+		return nil, nil, fmt.Errorf("cannot supervise a run: %w", err)
 	}
 	deadline := r.Info.StartedAt.Add(r.Info.Timeout.D())
 	spec, err := json.Marshal(supervise.Spec{
@@ -86,7 +86,7 @@ func (r *Run) supervisorCommand(
 		OpenStdin: stdio.StdinW != nil, OutputMax: r.Info.OutputMax,
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot write what to mind: %w", err)
+		return nil, nil, fmt.Errorf("cannot write the spec of a supervisor: %w", err)
 	}
 	f := supervise.Files{
 		Spec: own.Data("spec", spec), Stdin: stdio.StdinW,
@@ -109,7 +109,7 @@ func (r *Run) supervisorCommand(
 	f.Kill = keep(r.in.opt.Groups.OpenKill(r.Chat, r.Info.ID))
 	null := keep(os.Open(os.DevNull))
 	if own.Err != nil {
-		return nil, nil, fmt.Errorf("cannot mind a run: %w", own.Err)
+		return nil, nil, fmt.Errorf("cannot supervise a run: %w", own.Err)
 	}
 	cmd := exec.Command(shim, "mind")
 	cmd.Args[0] = shims.ProgramName
@@ -127,10 +127,10 @@ func (r *Run) supervisorCommand(
 func (r *Run) startSupervisor(ctx context.Context, pid int, ready *os.File) error {
 	var said supervise.Ready
 	if err := session.ReadJSON(ready, time.Now().Add(session.StartTimeout), &said); err != nil {
-		return fmt.Errorf("cannot mind run %s: it has ended: %w", r.Info.ID, err)
+		return fmt.Errorf("cannot supervise run %s: the supervisor has ended: %w", r.Info.ID, err)
 	}
 	if said.Error != "" {
-		return fmt.Errorf("cannot mind run %s: %s", r.Info.ID, said.Error)
+		return fmt.Errorf("cannot supervise run %s: %s", r.Info.ID, said.Error)
 	}
 	l, err := sys.HoldProcess(sys.Process{PID: pid})
 	if err != nil {
@@ -141,7 +141,7 @@ func (r *Run) startSupervisor(ctx context.Context, pid int, ready *os.File) erro
 		return err
 	}
 	r.Began(said.PID, nil)
-	err = r.note(noteFile, runNote{
+	err = r.save(runFile, savedRun{
 		Run: r.Info, Taken: r.Taken, Grace: r.Grace, NSEnter: said.PID,
 		Supervisor: l.Process, Refused: r.Refused,
 	})
@@ -182,7 +182,7 @@ func awaitConfined(b *session.Files) error {
 		return fmt.Errorf("cannot run in the session: it ended on its way in: %w", err)
 	}
 	if report.Error != "" {
-		return &session.NotConfined{Said: report.Error}
+		return &session.NotConfinedError{Message: report.Error}
 	}
 	return nil
 }

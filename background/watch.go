@@ -69,7 +69,7 @@ func (r *Run) awaitSupervisor(ctx context.Context, l *sys.HeldProcess) (timedOut
 		return false, false
 	case <-time.After(session.StartTimeout):
 		if err := l.Signal(unix.SIGKILL); err != nil {
-			r.logError("cannot end what minds a run", err)
+			r.logError("cannot end the supervisor of a run", err)
 		}
 		<-ended
 	}
@@ -119,7 +119,7 @@ func (e *End) take(said supervise.End) {
 // over then. It returns e with the sizes of its output, also after an error.
 func (r *Run) Keep(e End) (End, error) {
 	err := errors.Join(r.addCounts(&e.Result), r.leaf().Remove())
-	if nerr := r.note(resultFile, e); nerr != nil && !errors.Is(nerr, os.ErrNotExist) {
+	if nerr := r.save(resultFile, e); nerr != nil && !errors.Is(nerr, os.ErrNotExist) {
 		err = errors.Join(err, nerr)
 	}
 	r.finish(&e)
@@ -158,7 +158,7 @@ func (r *Run) Ended() (End, error) {
 		return End{}, chat.NoRun(r.Chat, r.Info.ID)
 	}
 	if r.ended.State == chat.RunLost {
-		return End{}, fmt.Errorf("cannot tell how run %s ended: what minded it was ended: %w",
+		return End{}, fmt.Errorf("cannot tell how run %s ended: its supervisor was ended: %w",
 			r.Info.ID, chat.ErrWrongPhase)
 	}
 	return *r.ended, nil
@@ -166,18 +166,18 @@ func (r *Run) Ended() (End, error) {
 
 // Open returns the run and, of a background run, its output in the files that its supervisor
 // writes, open for reading and nothing else. The caller closes them.
-func (r *Run) Open() (stream.Opened, error) {
-	o := stream.Opened{Run: r.Show(), Max: r.Info.OutputMax}
+func (r *Run) Open() (stream.OpenRun, error) {
+	o := stream.OpenRun{Run: r.Show(), Max: r.Info.OutputMax}
 	if !r.Info.Background {
 		return o, nil
 	}
 	var err error
 	if o.Stdout, err = r.openStream(chat.Stdout); err != nil {
-		return stream.Opened{}, err
+		return stream.OpenRun{}, err
 	}
 	if o.Stderr, err = r.openStream(chat.Stderr); err != nil {
 		o.Stdout.Close()
-		return stream.Opened{}, err
+		return stream.OpenRun{}, err
 	}
 	return o, nil
 }

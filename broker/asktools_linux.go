@@ -85,7 +85,7 @@ func (t *talks) begin(l *link, p []byte, fds [2]int) error {
 	one := &talk{n: s.N, link: l, of: t, replies: make(chan bool, 1)}
 	one.ctx, one.stop = context.WithCancel(t.ctx)
 	t.all[s.N] = one
-	started := files.Started{
+	started := files.LiveTool{
 		Tool: s.Tool, Max: s.Max, Check: one.check, Linked: one.linked,
 		In: os.NewFile(uintptr(fds[0]), "input"), Out: os.NewFile(uintptr(fds[1]), "output"),
 	}
@@ -93,15 +93,15 @@ func (t *talks) begin(l *link, p []byte, fds [2]int) error {
 		defer one.stop()
 		a, err := t.talk(one.ctx, started)
 		if one.ctx.Err() == nil { // otherwise the call or the tool has ended
-			_ = one.say(toolTold{Report: report(a, err)})
+			_ = one.say(toolMessage{Report: report(a, err)})
 		}
 	})
 	return nil
 }
 
-// told handles a reply, or the end of a tool.
-func (t *talks) told(k kind, p []byte) error {
-	var m toolAnswered
+// receive handles a reply, or the end of a tool.
+func (t *talks) receive(k kind, p []byte) error {
+	var m toolVerdict
 	if err := decode(p, &m); err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (t *talks) told(k kind, p []byte) error {
 }
 
 // say sends chatd-root a message about the tool.
-func (t *talk) say(m toolTold) error {
+func (t *talk) say(m toolMessage) error {
 	m.N = t.n
 	p, err := encode(m)
 	if err != nil {
@@ -136,7 +136,7 @@ func (t *talk) say(m toolTold) error {
 // check asks chatd-root. Without a reply the call is over, and check denies.
 func (t *talk) check(op files.Op, path string) *files.Denial {
 	denied := &files.Denial{Op: op, Path: path, Rule: files.RuleAsked}
-	if t.say(toolTold{Ask: &toolQuestion{op, path}}) != nil {
+	if t.say(toolMessage{Ask: &toolQuestion{op, path}}) != nil {
 		return denied
 	}
 	select {
@@ -150,4 +150,4 @@ func (t *talk) check(op files.Op, path string) *files.Denial {
 }
 
 // linked reports the links to chatd-root, which may end the tool because of them.
-func (t *talk) linked(all []files.Link) error { return t.say(toolTold{Links: all}) }
+func (t *talk) linked(all []files.Link) error { return t.say(toolMessage{Links: all}) }

@@ -96,7 +96,7 @@ func (v verb[A, R]) askWith(ctx context.Context, c *Client, id chat.ID, a A, h h
 	result, err = hear[R](h.receiver(l), func(k kind, p []byte) error {
 		switch {
 		case h.talks != nil && (k == toolReply || k == toolStop):
-			return h.talks.told(k, p)
+			return h.talks.receive(k, p)
 		case h.on != nil:
 			return h.on(k, p)
 		}

@@ -12,9 +12,9 @@
 // A request is JSON with no unknown member: the verb, the caller, the chat and the arguments of one
 // method of [Root]. [Client] satisfies [Root] in the front; [Server] calls another in chatd-root. A
 // verb defines each method once for both ends: the request of [Client] and the handler of [Server].
-// It is in the file of its topic, beside the interface. A run's output and input are in no packet:
+// It is in the file of its topic, beside the interface. A run's output and input are in no packet.
 // streams passes the descriptors to read ([Streams]), stdin the one to write, and the front reports
-// (end | broken) when it has finished. Nor are a file tool's answer and content: tool passes its
+// (end | broken) when it has finished. Nor are a file tool's answer and content. tool passes its
 // descriptors ([FileTools]), the front asks about names (toolSays, toolReply), and reports how the
 // tool ended (toolSays). Errors keep their kind, their words, and what the API shows of a denial.
 //
@@ -27,5 +27,5 @@
 // The front names the caller: chatd-root does not see the peer. A compromised front may therefore
 // do to chats what an operator may do, audited under any name. It can name only chats, and
 // chatd-root checks each request again. It may report any result of a file tool except a denial by
-// the rules, and ignore replies; the tool and the path are those that chatd-root sent to the tool.
+// the rules, and ignore replies. The tool and the path are those that chatd-root sent to the tool.
 package broker

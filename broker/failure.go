@@ -17,10 +17,10 @@ const maxWords = 64 << 10
 
 // failure is an error in a packet.
 type failure struct {
-	Words  string        `json:"words"`
-	Kinds  []string      `json:"kinds,omitempty"`
-	Denial *files.Denial `json:"denial,omitempty"`
-	Spent  *quota.Spent  `json:"spent,omitempty"`
+	Words  string            `json:"words"`
+	Kinds  []string          `json:"kinds,omitempty"`
+	Denial *files.Denial     `json:"denial,omitempty"`
+	Spent  *quota.SpentError `json:"spent,omitempty"`
 }
 
 func failureOf(err error) failure {

@@ -26,15 +26,15 @@ import (
 
 // These tests act as a compromised front: it sends every message wrong in every way.
 
-// served is chatd-root's end, over chats in memory, and the front's control socket.
-type served struct {
+// rootEnd is chatd-root's end, over chats in memory, and the front's control socket.
+type rootEnd struct {
 	*Client
 	mem    *apitest.Memory
 	server *Server
 	ended  chan error
 }
 
-func serve(t testing.TB) *served {
+func serve(t testing.TB) *rootEnd {
 	t.Helper()
 	mem := apitest.New()
 	d := serveRoot(t, rootOf(mem))
@@ -52,13 +52,13 @@ func rootOf(mem *apitest.Memory) Root {
 	}{mem, mem, apitest.Streams{Of: mem}, apitest.FileTools{Of: mem}}
 }
 
-func serveRoot(t testing.TB, chats Root) *served {
+func serveRoot(t testing.TB, chats Root) *rootEnd {
 	t.Helper()
 	root, front, err := Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &served{ended: make(chan error, 1)}
+	d := &rootEnd{ended: make(chan error, 1)}
 	d.server, err = NewServer(root, ServerOptions{Root: chats, NameOf: func(uint32) (string, error) { return "ada", nil }, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func serveRoot(t testing.TB, chats Root) *served {
 }
 
 // end closes the front's end, and waits for root's.
-func (d *served) end(t testing.TB) error {
+func (d *rootEnd) end(t testing.TB) error {
 	t.Helper()
 	_ = d.control.close()
 	select {
@@ -84,7 +84,7 @@ func (d *served) end(t testing.TB) error {
 }
 
 // sound makes a call as a sound front does.
-func (d *served) sound(t testing.TB) {
+func (d *rootEnd) sound(t testing.TB) {
 	t.Helper()
 	if _, err := d.List(operator(t), chat.Filter{}); err != nil {
 		t.Errorf("a sound call: %v", err)
@@ -187,7 +187,7 @@ func TestHostileControl(t *testing.T) {
 
 // raw makes a call of these packets, and returns the last packet's kind: answerEnd, failed, or 0
 // for none.
-func (d *served) raw(t testing.TB, send func(l *link)) (last kind, words string) {
+func (d *rootEnd) raw(t testing.TB, send func(l *link)) (last kind, words string) {
 	t.Helper()
 	l, err := d.open()
 	if err != nil {

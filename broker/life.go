@@ -8,7 +8,7 @@ import (
 
 // Life makes, finds, changes and removes chats.
 type Life interface {
-	// Create makes the chat of spec's owner and external id, or finds it; created says which.
+	// Create makes the chat of spec's owner and external id, or finds it. created says which.
 	// c.Ignored lists the fields of spec in which a chat that was found differs. Any number of
 	// callers may create the same chat simultaneously.
 	Create(ctx context.Context, spec chat.Spec) (c chat.Chat, created bool, err error)
@@ -26,15 +26,15 @@ type Life interface {
 	Sleep(ctx context.Context, id chat.ID) (chat.Chat, error)
 }
 
-type created struct {
+type createAnswer struct {
 	Chat chat.Chat `json:"chat"`
 	Made bool      `json:"made"`
 }
 
 var (
-	create = by("create", func(ctx context.Context, c *call, s chat.Spec) (created, error) {
+	create = by("create", func(ctx context.Context, c *call, s chat.Spec) (createAnswer, error) {
 		made, is, err := c.root.Create(ctx, s)
-		return created{made, is}, err
+		return createAnswer{made, is}, err
 	})
 	list = by("list", func(ctx context.Context, c *call, f chat.Filter) (chat.Page, error) {
 		return c.root.List(ctx, f)

@@ -163,11 +163,11 @@ func (l *link) recvFDs(use func(k kind, p []byte, fds []int) error) error {
 }
 
 // recvAll joins packets of kind part and the next one, whose kind must be one of lasts.
-func (l *link) recvAll(most int, part kind, lasts ...kind) (last kind, all []byte, err error) {
+func (l *link) recvAll(limit int, part kind, lasts ...kind) (last kind, all []byte, err error) {
 	for {
 		err := l.recv(func(k kind, p []byte) error {
-			if len(all)+len(p) > most {
-				return fmt.Errorf("cannot use a message: it has more than %d bytes", most)
+			if len(all)+len(p) > limit {
+				return fmt.Errorf("cannot use a message: it has more than %d bytes", limit)
 			}
 			all, last = append(all, p...), k
 			return nil

@@ -46,7 +46,7 @@ const (
 	maxRequest = 16 << 20
 	maxAnswer  = 64 << 20
 	maxCalls   = 4096
-	// maxLarge is how many requests of more than one packet are read at once.
+	// maxLarge bounds the requests of more than one packet that are read simultaneously.
 	maxLarge = 8
 )
 

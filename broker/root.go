@@ -25,12 +25,12 @@ type Root interface {
 
 // FileTools starts file tools in chats. A [Root] neither reads nor copies their output.
 type FileTools interface {
-	// FileTool starts a tool in the chat, without waking it, and has talk speak with it. talk
+	// FileTool starts a tool in the chat, without waking it, and calls talk to speak with it. talk
 	// returns the tool's result, and FileTool the caller's error. A denial by rules or walls is
 	// [chat.ErrDenied], and its error names rule and place.
 	FileTool(ctx context.Context, id chat.ID, u files.Use, talk files.Talk) error
-	// ShareFile has talk copy a file of the chat to another of the same caller, with two tools: one
-	// reads, the other writes. talk reports what it copied as the first tool's answer.
+	// ShareFile calls talk to copy a file of the chat to another of the same caller, with two
+	// tools. One reads, the other writes. talk reports what it copied as the first tool's answer.
 	ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk files.Talk) error
 }
 
@@ -45,7 +45,7 @@ type Streams interface {
 	Attach(ctx context.Context, id chat.ID, a chat.Attach, begun Begun) (chat.RunResult, error)
 	// OpenRun returns one run and, of a background run, the files that keep what it prints, for
 	// the caller to close. A run of another chat is [chat.ErrNotFound], as one that does not exist.
-	OpenRun(ctx context.Context, id chat.ID, run string) (stream.Opened, error)
+	OpenRun(ctx context.Context, id chat.ID, run string) (stream.OpenRun, error)
 	// AwaitRun returns how a background run ended, without output, once it has.
 	AwaitRun(ctx context.Context, id chat.ID, run string) (chat.RunResult, error)
 	// WriteStdin calls write with a run's standard input, and then closes the input if last is set.

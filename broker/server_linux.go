@@ -31,7 +31,7 @@ type ServerOptions struct {
 type Server struct {
 	opt     ServerOptions
 	control *link
-	places  chan struct{} // one for each call
+	slots   chan struct{} // one for each call
 	large   chan struct{} // one for each request of more than one packet
 	calls   sync.WaitGroup
 	closing atomic.Bool
@@ -45,7 +45,7 @@ func NewServer(f *os.File, opt ServerOptions) (*Server, error) {
 		return nil, fmt.Errorf("cannot use the control socket: %w", err)
 	}
 	l, err := newLink(fd)
-	return &Server{opt: opt, control: l, places: make(chan struct{}, maxCalls), large: make(chan struct{}, maxLarge)}, err
+	return &Server{opt: opt, control: l, slots: make(chan struct{}, maxCalls), large: make(chan struct{}, maxLarge)}, err
 }
 
 // Tell sends the front its settings.
@@ -98,7 +98,7 @@ func (s *Server) Serve(ctx context.Context) error {
 }
 
 // Wait waits at most most until every call has ended. Call it after Serve has returned.
-func (s *Server) Wait(most time.Duration) error {
+func (s *Server) Wait(timeout time.Duration) error {
 	ended := make(chan struct{})
 	go func() {
 		s.calls.Wait()
@@ -107,8 +107,8 @@ func (s *Server) Wait(most time.Duration) error {
 	select {
 	case <-ended:
 		return nil
-	case <-time.After(most):
-		return fmt.Errorf("cannot wait longer than %s for calls of the front to end: %w", most, chat.ErrBusy)
+	case <-time.After(timeout):
+		return fmt.Errorf("cannot wait longer than %s for calls of the front to end: %w", timeout, chat.ErrBusy)
 	}
 }
 
@@ -121,18 +121,18 @@ func (s *Server) accept(ctx context.Context, fd int) error {
 		}
 	}
 	select {
-	case s.places <- struct{}{}:
+	case s.slots <- struct{}{}:
 	default: // the front sees the end of the socket
-		s.opt.Log.Warn("refused a call of the front: too many at once", "limit", maxCalls)
+		s.opt.Log.Warn("refused a call of the front: too many are under way", "limit", maxCalls)
 		return unix.Close(fd)
 	}
 	l, err := newLink(fd)
 	if err != nil {
-		<-s.places
+		<-s.slots
 		return err
 	}
 	s.calls.Go(func() {
-		defer func() { <-s.places }()
+		defer func() { <-s.slots }()
 		defer func() { _ = l.close() }() // nothing is left to be sent
 		s.serve(ctx, &call{
 			link: l, large: s.large, written: make(chan kind, 1), root: s.opt.Root, nameOf: s.opt.NameOf,

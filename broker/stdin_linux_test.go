@@ -54,7 +54,7 @@ func (r *reading) WriteStdin(
 }
 
 // serveReader serves a run that reads, which end ends.
-func serveReader(t *testing.T) (d *served, run *reading, end func()) {
+func serveReader(t *testing.T) (d *rootEnd, run *reading, end func()) {
 	t.Helper()
 	mem := apitest.New()
 	run = &reading{Base: mem, Checks: mem, Streams: apitest.Streams{Of: mem}}

@@ -13,7 +13,7 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-type opened struct {
+type openAnswer struct {
 	Run chat.Run `json:"run"`
 	Max int64    `json:"max,omitempty"`
 }
@@ -25,12 +25,12 @@ var (
 	attach = by("attach", func(ctx context.Context, c *call, a chat.Attach) (chat.RunResult, error) {
 		return c.root.Attach(ctx, c.Chat, a, c.streams)
 	})
-	openRun = by("open_run", func(ctx context.Context, c *call, run string) (opened, error) {
+	openRun = by("open_run", func(ctx context.Context, c *call, run string) (openAnswer, error) {
 		o, err := c.root.OpenRun(ctx, c.Chat, run)
 		if err == nil && o.Stdout != nil {
 			err = c.tellFiles(streams, []byte(run), o.Stdout, o.Stderr)
 		}
-		return opened{o.Run, o.Max}, errors.Join(err, o.Close())
+		return openAnswer{o.Run, o.Max}, errors.Join(err, o.Close())
 	})
 	awaitRun   = of("await_run", Root.AwaitRun)
 	writeStdin = by("write_stdin", func(ctx context.Context, c *call, a inRun) (nothing, error) {
@@ -68,7 +68,7 @@ func pipes(begun Begun) func(run string, fds [2]int) error {
 }
 
 // OpenRun is [Streams].
-func (c *Client) OpenRun(ctx context.Context, id chat.ID, run string) (o stream.Opened, err error) {
+func (c *Client) OpenRun(ctx context.Context, id chat.ID, run string) (o stream.OpenRun, err error) {
 	answer, err := openRun.askWith(ctx, c, id, run,
 		hooks{streams: func(_ string, fds [2]int) error {
 			o.Stdout = os.NewFile(uintptr(fds[0]), chat.Stdout)
@@ -76,7 +76,7 @@ func (c *Client) OpenRun(ctx context.Context, id chat.ID, run string) (o stream.
 			return nil
 		}})
 	if err != nil {
-		return stream.Opened{}, errors.Join(err, o.Close())
+		return stream.OpenRun{}, errors.Join(err, o.Close())
 	}
 	o.Run, o.Max = answer.Run, answer.Max
 	return o, nil
@@ -93,7 +93,7 @@ func (c *Client) WriteStdin(
 ) error {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w := stdinWriter{write: write, told: make(chan error, 1)}
+	w := stdinWriter{write: write, result: make(chan error, 1)}
 	_, err := writeStdin.askWith(ctx, c, id, inRun{Run: run, Last: last},
 		hooks{stdin: func(l *link, to stream.Input) { w.begin(within, l, to) }})
 	return w.explain(ctx, cancel, err)
@@ -101,16 +101,16 @@ func (c *Client) WriteStdin(
 
 // stdinWriter writes to a run in a goroutine beside the call.
 type stdinWriter struct {
-	write Writes
-	began bool
-	told  chan error // the result of write
+	write  Writes
+	began  bool
+	result chan error // the result of write
 }
 
 func (w *stdinWriter) begin(ctx context.Context, l *link, to stream.Input) {
 	w.began = true
 	go func() {
 		err := w.write(ctx, to)
-		w.told <- err
+		w.result <- err
 		last := end
 		if err != nil {
 			last = broken
@@ -125,9 +125,9 @@ func (w *stdinWriter) explain(ctx context.Context, cancel func(), err error) err
 	if !w.began {
 		return err
 	}
-	left, first := ctx.Err() != nil, len(w.told) > 0
+	left, first := ctx.Err() != nil, len(w.result) > 0
 	cancel()
-	own := <-w.told
+	own := <-w.result
 	if own == nil || err == nil || !left && !first || errors.Is(err, chat.ErrWrongPhase) {
 		return err
 	}

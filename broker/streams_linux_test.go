@@ -43,7 +43,7 @@ func (p printing) Run(
 }
 
 // serveRuns serves runs that print.
-func serveRuns(t *testing.T, prints func(ctx context.Context, stdout, stderr *os.File) error) *served {
+func serveRuns(t *testing.T, prints func(ctx context.Context, stdout, stderr *os.File) error) *rootEnd {
 	mem := apitest.New()
 	return serveRoot(t, printing{Base: mem, Checks: mem, Streams: apitest.Streams{Of: mem}, prints: prints})
 }

@@ -28,7 +28,7 @@ type (
 	since struct {
 		Since int64 `json:"since"`
 	}
-	typed struct {
+	typedAnswer struct {
 		chat.Typed
 		Output *chat.Span `json:"output,omitempty"` // not in the API
 	}
@@ -36,9 +36,9 @@ type (
 
 var (
 	input     = doing("input", Root.Input)
-	inputWait = by("input_wait", func(ctx context.Context, c *call, in chat.Input) (typed, error) {
+	inputWait = by("input_wait", func(ctx context.Context, c *call, in chat.Input) (typedAnswer, error) {
 		t, err := c.root.InputWait(ctx, c.Chat, in)
-		return typed{t, t.Output}, err
+		return typedAnswer{t, t.Output}, err
 	})
 	screen  = of("screen", Root.ScreenWith)
 	logFrom = by("log", func(ctx context.Context, c *call, a since) (chat.Log, error) {

@@ -23,8 +23,8 @@ type (
 		Tool files.Tool `json:"tool"`
 		Max  int64      `json:"max"`
 	}
-	// toolTold is one message from the front about a tool.
-	toolTold struct {
+	// toolMessage is one message from the front about a tool.
+	toolMessage struct {
 		N      int           `json:"n"`
 		Ask    *toolQuestion `json:"ask,omitempty"`
 		Links  []files.Link  `json:"links,omitempty"`
@@ -34,8 +34,8 @@ type (
 		Op   files.Op `json:"op"`
 		Path string   `json:"path"`
 	}
-	// toolAnswered is chatd-root's reply; a stop has only the number.
-	toolAnswered struct {
+	// toolVerdict is chatd-root's reply; a stop has only the number.
+	toolVerdict struct {
 		N      int  `json:"n"`
 		Denied bool `json:"denied,omitempty"`
 	}
@@ -63,7 +63,7 @@ type tools struct {
 
 // heldTool is a tool that the front speaks with.
 type heldTool struct {
-	files.Started
+	files.LiveTool
 	denied *files.Denial // of the last reply
 	ended  chan toolEnd  // its first end
 }
@@ -74,11 +74,11 @@ type toolEnd struct {
 }
 
 // talk passes a tool to the front, closes its descriptors here, and returns the front's report. The
-// report is not verified, nor are the front's other messages: it may ignore a denial, and the tool
+// report is not verified, nor are the front's other messages. It may ignore a denial, and the tool
 // then does what the kernel does not deny.
-func (c *call) talk(ctx context.Context, s files.Started) (files.Answer, error) {
+func (c *call) talk(ctx context.Context, s files.LiveTool) (files.Answer, error) {
 	defer func() { _ = errors.Join(s.In.Close(), s.Out.Close()) }()
-	t := &heldTool{Started: s, ended: make(chan toolEnd, 1)}
+	t := &heldTool{LiveTool: s, ended: make(chan toolEnd, 1)}
 	n, err := c.tools.add(t)
 	if err != nil {
 		return files.Answer{}, err
@@ -101,7 +101,7 @@ func (c *call) talk(ctx context.Context, s files.Started) (files.Answer, error) 
 }
 
 func (c *call) tellStop(n int) {
-	if p, err := encode(toolAnswered{N: n}); err == nil {
+	if p, err := encode(toolVerdict{N: n}); err == nil {
 		_ = c.tell(toolStop, p) // a front that is gone needs none
 	}
 }
@@ -139,7 +139,7 @@ func (c *call) hear(p []byte) (err error) {
 			err = fmt.Errorf("cannot use what the front says: panic: %v\n%s", cause, debug.Stack())
 		}
 	}()
-	var m toolTold
+	var m toolMessage
 	if err := decode(p, &m); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (c *call) reply(t *heldTool, n int, q toolQuestion) error {
 		return err
 	}
 	t.denied = t.Check(q.Op, q.Path)
-	p, err := encode(toolAnswered{n, t.denied != nil})
+	p, err := encode(toolVerdict{n, t.denied != nil})
 	if err == nil {
 		err = c.tell(toolReply, p)
 	}
@@ -173,7 +173,7 @@ func (c *call) reply(t *heldTool, n int, q toolQuestion) error {
 // link passes on where links lead. An error ends the tool.
 func (t *heldTool) link(all []files.Link) error {
 	if t.Linked == nil {
-		return errors.New("cannot use links: they were told, or not asked for")
+		return errors.New("cannot use links: they were already sent, or not requested")
 	}
 	linked := t.Linked
 	t.Linked = nil

@@ -19,27 +19,27 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// tooled is chatd-root with tools that never answer.
-type tooled struct {
+// toolRoot is chatd-root with tools that never answer.
+type toolRoot struct {
 	Base
 	Checks
 	apitest.Streams
 	FileTools
-	ends chan context.CancelCauseFunc // of calls that have begun
-	told chan error                   // what talk returned
+	ends    chan context.CancelCauseFunc // of calls that have begun
+	results chan error                   // what talk returned
 }
 
 // errOverdue ends a call whose time is over.
 var errOverdue = fmt.Errorf("it took too long: %w", chat.ErrBusy)
 
 // FileTool passes the front a tool that never answers.
-func (r *tooled) FileTool(
+func (r *toolRoot) FileTool(
 	ctx context.Context, _ chat.ID, u files.Use, talk files.Talk,
 ) error {
 	if _, err := u.Read(); err != nil {
 		return err
 	}
-	s := files.Started{Tool: u.Tool, Max: 1 << 20}
+	s := files.LiveTool{Tool: u.Tool, Max: 1 << 20}
 	s.Check = func(op files.Op, name string) *files.Denial {
 		if strings.HasSuffix(name, "/secret") {
 			return &files.Denial{Op: op, Path: name, Rule: "the rule", Place: "rules.yaml:7"}
@@ -65,16 +65,16 @@ func (r *tooled) FileTool(
 	defer end(nil)
 	r.ends <- end
 	_, err = talk(ctx, s)
-	r.told <- err
+	r.results <- err
 	return err
 }
 
 // serveTool serves chats with such tools.
-func serveTool(t *testing.T) (d *served, root *tooled) {
+func serveTool(t *testing.T) (d *rootEnd, root *toolRoot) {
 	t.Helper()
 	mem := apitest.New()
-	root = &tooled{Base: mem, Checks: mem}
-	root.ends, root.told = make(chan context.CancelCauseFunc, 16), make(chan error, 16)
+	root = &toolRoot{Base: mem, Checks: mem}
+	root.ends, root.results = make(chan context.CancelCauseFunc, 16), make(chan error, 16)
 	root.Streams.Of = mem
 	return serveRoot(t, root), root
 }
@@ -102,7 +102,7 @@ func TestToolsCross(t *testing.T) {
 	want := strings.Repeat("x", 1<<20)
 	use := func(tool files.Tool, args files.Args, x files.Exchange) (a files.Answer, err error) {
 		err = d.FileTool(operator(t), made.ID, useOf(t, tool, args),
-			func(_ context.Context, s files.Started) (files.Answer, error) {
+			func(_ context.Context, s files.LiveTool) (files.Answer, error) {
 				defer s.Out.Close()
 				x.Check, x.Limit = s.Check, s.Max
 				var err error
@@ -145,10 +145,10 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 // TestToolsAsk: chatd-root answers the front's questions, and a denial is its own.
 func TestToolsAsk(t *testing.T) {
 	d, _ := serveTool(t)
-	ask := func(name string, answer func(s files.Started, denied bool) error) error {
+	ask := func(name string, answer func(s files.LiveTool, denied bool) error) error {
 		u := useOf(t, files.ReadFileTool, files.ReadFile{Path: name})
 		return d.FileTool(operator(t), toolID, u,
-			func(_ context.Context, s files.Started) (files.Answer, error) {
+			func(_ context.Context, s files.LiveTool) (files.Answer, error) {
 				defer s.In.Close()
 				defer s.Out.Close()
 				if err := s.Linked([]files.Link{{N: 1, To: "/c"}}); err != nil {
@@ -157,7 +157,7 @@ func TestToolsAsk(t *testing.T) {
 				return files.Answer{}, answer(s, s.Check(files.Read, name) != nil)
 			})
 	}
-	err := ask("/fine", func(_ files.Started, denied bool) error {
+	err := ask("/fine", func(_ files.LiveTool, denied bool) error {
 		if denied {
 			t.Error("a name that nothing denies is denied")
 		}
@@ -166,7 +166,7 @@ func TestToolsAsk(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	err = ask("/secret", func(s files.Started, denied bool) error {
+	err = ask("/secret", func(s files.LiveTool, denied bool) error {
 		if !denied {
 			t.Error("a name that is denied is not")
 		}
@@ -180,14 +180,14 @@ func TestToolsAsk(t *testing.T) {
 		"a denial that was none": &files.Denial{Op: files.Read, Path: "/x", Rule: "forged"},
 		"an error with a denial": fmt.Errorf("no: %w", &files.Denial{Rule: "forged"}),
 	} {
-		err := ask("/fine", func(files.Started, bool) error { return forged })
+		err := ask("/fine", func(files.LiveTool, bool) error { return forged })
 		if !errors.Is(err, chat.ErrInvalid) || errors.As(err, &denial) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	many := make([]files.Link, 100_000) // of more than a packet
 	err = d.FileTool(operator(t), toolID, useOf(t, files.ReadFileTool, files.ReadFile{Path: "f"}),
-		func(ctx context.Context, s files.Started) (files.Answer, error) {
+		func(ctx context.Context, s files.LiveTool) (files.Answer, error) {
 			defer s.In.Close()
 			defer s.Out.Close()
 			err := s.Linked(many)
@@ -203,7 +203,7 @@ func TestToolsAsk(t *testing.T) {
 }
 
 // givenTool starts a call and returns it with the descriptors of its tool.
-func givenTool(t *testing.T, d *served) (l *link, given []int) {
+func givenTool(t *testing.T, d *rootEnd) (l *link, given []int) {
 	t.Helper()
 	const ask = `{"verb":"file_tool","caller":{"name":"root","role":"operator"},` +
 		`"chat":"0123456789abcdef","args":{"tool":"read_file","args":{"path":"f"}}}`
@@ -288,7 +288,7 @@ func TestHostileTools(t *testing.T) {
 				t.Fatal(err)
 			}
 			select {
-			case err := <-root.told:
+			case err := <-root.results:
 				var d *files.Denial
 				if err == nil && name != "two reports" || errors.As(err, &d) {
 					t.Errorf("it ended with %v", err)
@@ -312,7 +312,7 @@ func TestToolThatNeverEnds(t *testing.T) {
 	fds, routines := held(t)
 	d, root := serveTool(t)
 	err := d.FileTool(operator(t), toolID, useOf(t, files.ReadFileTool, files.ReadFile{Path: "f"}),
-		func(ctx context.Context, s files.Started) (files.Answer, error) {
+		func(ctx context.Context, s files.LiveTool) (files.Answer, error) {
 			(<-root.ends)(errOverdue)
 			<-ctx.Done()
 			return files.Answer{}, errors.Join(ctx.Err(), s.In.Close(), s.Out.Close())
@@ -348,7 +348,7 @@ func TestToolOfACallerWhoLeft(t *testing.T) {
 	d, root := serveTool(t)
 	ctx, leave := context.WithCancel(operator(t))
 	err := d.FileTool(ctx, toolID, useOf(t, files.ReadFileTool, files.ReadFile{Path: "f"}),
-		func(ctx context.Context, s files.Started) (files.Answer, error) {
+		func(ctx context.Context, s files.LiveTool) (files.Answer, error) {
 			leave()
 			<-ctx.Done()
 			return files.Answer{}, errors.Join(ctx.Err(), s.In.Close(), s.Out.Close())
@@ -356,7 +356,7 @@ func TestToolOfACallerWhoLeft(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the caller has left: %v", err)
 	}
-	if err := <-root.told; !errors.Is(err, context.Canceled) {
+	if err := <-root.results; !errors.Is(err, context.Canceled) {
 		t.Errorf("chatd-root hears %v", err)
 	}
 	if err := d.end(t); err != nil {
@@ -404,7 +404,7 @@ func FuzzTool(f *testing.F) {
 		c := &call{link: nowhere(t)}
 		defer c.close()
 		var given *files.Denial
-		h := &heldTool{ended: make(chan toolEnd, 1), Started: files.Started{
+		h := &heldTool{ended: make(chan toolEnd, 1), LiveTool: files.LiveTool{
 			Check: func(op files.Op, name string) *files.Denial {
 				if given = nil; strings.HasSuffix(name, "/secret") {
 					given = &files.Denial{Op: op, Path: name}

@@ -9,10 +9,10 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// unrendered answers an input with output for the front to render.
-type unrendered struct{ Root }
+// unrenderedRoot answers an input with output for the front to render.
+type unrenderedRoot struct{ Root }
 
-func (unrendered) InputWait(context.Context, chat.ID, chat.Input) (chat.Typed, error) {
+func (unrenderedRoot) InputWait(context.Context, chat.ID, chat.Input) (chat.Typed, error) {
 	t := chat.Typed{Until: chat.UntilPrompt, Output: &chat.Span{From: 7, To: 9}}
 	t.From = 5
 	t.SetBytes([]byte("\xff"))
@@ -21,7 +21,7 @@ func (unrendered) InputWait(context.Context, chat.ID, chat.Input) (chat.Typed, e
 
 // TestOutputCrosses: the front learns the position of a command's output, and its callers do not.
 func TestOutputCrosses(t *testing.T) {
-	d := serveRoot(t, unrendered{})
+	d := serveRoot(t, unrenderedRoot{})
 	in := chat.Input{Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}}
 	got, err := d.InputWait(operator(t), "0123456789abcdef", in)
 	if err != nil || got.Output == nil || *got.Output != (chat.Span{From: 7, To: 9}) ||

@@ -23,9 +23,9 @@ type bases struct {
 	Legacy  map[string]string `json:"legacy,omitempty"` // by v1 controller
 }
 
-// findBases puts the base below the own cgroup. A process that already stands in a
-// leaf for a daemon has its base beside it, whatever name it stepped aside under:
-// below the leaf it would be in its own way again.
+// findBases puts the base below the own cgroup. A process that already stands in a leaf for a
+// daemon has its base beside it, whatever name it stepped aside under. Below the leaf it would be
+// in its own way again.
 func (h host) findBases(name, mode string) bases {
 	own := h.unified
 	if strings.HasSuffix(own, daemonSuffix) {

@@ -55,7 +55,7 @@ type FS struct {
 	births map[chat.ID]birth
 	// lent is when the quota of a chat was last lifted for a run that dies slowly.
 	lent map[chat.ID]time.Time
-	// limits are what a chat was told last.
+	// limits are the last limits of each chat.
 	limits map[chat.ID]chat.Limits
 	// refusals are those of runs that were removed, which kernels before 6.11 count there.
 	refusals map[chat.ID]uint64
@@ -77,12 +77,11 @@ func newUnitsFS(o Options, dir string) *FS {
 	return f
 }
 
-// OpenFS finds the cgroups of the host and makes the base directories. Where this
-// process's own cgroup is in the way of giving controllers to children, the
-// process moves to the leaf <own>/<Name>.daemon; anybody else's is left alone.
-// The error is [chat.ErrUnsupported], and says what to mount or enable, when the
-// host has neither mode; [chat.ErrBusy] when other processes are in the way or
-// another daemon holds the base. The caller closes it.
+// OpenFS finds the cgroups of the host and makes the base directories. Where this process's own
+// cgroup is in the way of giving controllers to children, the process moves to the leaf
+// <own>/<Name>.daemon. Anybody else's is left alone. The error is [chat.ErrUnsupported], and says
+// what to mount or enable, when the host has neither mode; [chat.ErrBusy] when other processes are
+// in the way or another daemon holds the base. The caller closes it.
 func OpenFS(o Options) (*FS, error) {
 	if err := chat.CheckName("cgroup name", o.Name); err != nil {
 		return nil, err
@@ -119,8 +118,8 @@ func OpenFS(o Options) (*FS, error) {
 // Mode is "cgroup v2" or "cgroup v1 (legacy)".
 func (f *FS) Mode() string { return f.mode }
 
-// IDs lists the chats that have a tree, in no order. What is not named like a
-// chat is not chatd's and is left out.
+// IDs lists the chats that have a tree, in no order. A tree that is not named like a chat is not
+// chatd's and is left out.
 func (f *FS) IDs() ([]chat.ID, error) {
 	entries, err := os.ReadDir(f.bases.Unified)
 	if err != nil {

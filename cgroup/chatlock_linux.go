@@ -6,8 +6,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// chatLocks gives each chat a lock of its own, as long as somebody uses it: with any
-// fixed number of locks a chat that is held up would hold up those that share one.
+// chatLocks gives each chat a lock of its own, as long as somebody uses it. With any fixed number
+// of locks a chat that is held up would hold up those that share one.
 type chatLocks struct {
 	mu  sync.Mutex
 	all map[chat.ID]*chatLock

@@ -69,7 +69,7 @@ func setDisks(dir, file string, disks []string, line func(disk string, bounded b
 	return err
 }
 
-// sharesByWeight reports whether weights count on a disk: its scheduler is BFQ, or the kernel's
+// sharesByWeight reports whether weights count on a disk. Its scheduler is BFQ, or the kernel's
 // model of costs is on for it (io.cost.qos of cgroup-v2.rst), which only cgroup v2 has.
 func (f *FS) sharesByWeight(disk string) bool {
 	scheduler, err := os.ReadFile("/sys/dev/block/" + disk + "/queue/scheduler")

@@ -13,7 +13,7 @@ import (
 )
 
 // The front reads what callers write, and must not take the host's memory by it. With two chats it
-// has 25 MB; four commands that are read at once take 280 MB for a moment (package shell).
+// has 25 MB; four commands that are read simultaneously take 280 MB for a moment (package shell).
 const (
 	frontMemory = 1 << 30 // bytes; no swap
 	frontTasks  = 512     // threads
@@ -21,8 +21,8 @@ const (
 )
 
 // BoundFront moves the front to a cgroup of its own beside the base, with a bound on memory and
-// tasks. What takes more is ended by the kernel, alone. pid must be a child that nobody has
-// collected, and that waits for what it is told.
+// tasks. The kernel ends a front that takes more, and nothing else. pid must be a child that nobody
+// has collected, and that waits for its settings.
 func (f *FS) BoundFront(pid int) error {
 	if f.beside == "" {
 		return fmt.Errorf("cannot bound the front: %w", f.crowded)
@@ -82,8 +82,8 @@ func (f *FS) removeFront() error {
 	return nil
 }
 
-// besideOwn makes room for the front's cgroup in the cgroup that systemd started this process in:
-// the process steps aside to a leaf of it, as [OpenFS] does. It is [chat.ErrUnsupported] where the
+// besideOwn makes room for the front's cgroup in the cgroup that systemd started this process in.
+// The process steps aside to a leaf of it, as [OpenFS] does. It is [chat.ErrUnsupported] where the
 // cgroup is not this process's to divide (Delegate= of systemd.resource-control(5)).
 func (u *Units) besideOwn() error {
 	h, err := readHost()

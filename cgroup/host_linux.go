@@ -105,8 +105,8 @@ func (h host) mode() (string, error) {
 		h.unified, h.offered, lacking, chat.ErrUnsupported)
 }
 
-// checkLegacy refuses what the v1 backend cannot work with: a kernel before 5.14
-// has no cgroup.kill, and cgroup1 looks for each controller under its own name.
+// checkLegacy refuses what the v1 backend cannot work with. A kernel before 5.14 has no
+// cgroup.kill, and cgroup1 looks for each controller under its own name.
 func (h host) checkLegacy() error {
 	for _, c := range controllers {
 		named := filepath.Join(filepath.Dir(h.points[c]), c)

@@ -14,8 +14,8 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// joinTries bounds join: each pass moves all it sees, and who is moved has
-// children inside, so only a storm of forks in the first program needs many.
+// joinTries bounds join. Each pass moves all it sees, and who is moved has children inside, so only
+// a storm of forks in the first program needs many.
 const joinTries = 100
 
 // join moves the processes that list names into the chat's cgroup of a v1 controller, until a list

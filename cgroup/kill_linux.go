@@ -59,10 +59,10 @@ func (f *FS) doom(id chat.ID) error {
 	return nil
 }
 
-// KillRun ends every process of one run as [FS.Kill] does. The leaf stays for
-// [FS.RunUsage], until [FS.RemoveRun]. For a leaf that takes long to die the chat has
-// a whole CPU for a second, and again after ten, and no bound on block I/O: the
-// dying need CPU time to die, and end after the I/O that they asked for.
+// KillRun ends every process of one run as [FS.Kill] does. The leaf stays for [FS.RunUsage], until
+// [FS.RemoveRun]. For a leaf that takes long to die the chat has a whole CPU for a second, and
+// again after ten, and no bound on block I/O. The dying need CPU time to die, and end after the I/O
+// that they asked for.
 func (f *FS) KillRun(ctx context.Context, id chat.ID, run string) error {
 	if err := errors.Join(checkID(id), checkRun(run)); err != nil {
 		return err

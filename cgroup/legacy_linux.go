@@ -15,9 +15,9 @@ import (
 )
 
 // legacy is the v1 half of the backend: <base>/<id> in memory, pids and cpu, in blkio where the
-// chat has a bound on block I/O, and below memory one leaf a run. The session's processes
-// are in <id> itself, which v1 allows, and so are the tasks of runs in the others: v1 counts
-// a refused fork where the forking process is.
+// chat has a bound on block I/O, and below memory one leaf a run. The session's processes are in
+// <id> itself, which v1 allows, and so are the tasks of runs in the others. v1 counts a refused
+// fork where the forking process is.
 type legacy struct {
 	subsystems []cgroup1.Subsystem
 	points     map[string]string
@@ -160,11 +160,10 @@ func (g *legacy) oomKills(dir string) (uint64, error) {
 	return cgroupfs.ReadFlat(dir, "memory.oom_control", "oom_kill")
 }
 
-// lendThread moves the calling thread, so that what it clones is born in the
-// chat's cgroups of these controllers. "0" in a tasks file means the writer; to
-// move itself a thread needs no lock against forks of its process, which the
-// kernel takes for any other pid and waits for an RCU grace period with: that
-// is 10 to 20 ms on an idle machine.
+// lendThread moves the calling thread, so that what it clones is born in the chat's cgroups of
+// these controllers. "0" in a tasks file means the writer. To move itself a thread needs no lock
+// against forks of its process. For any other pid the kernel takes that lock and waits for an RCU
+// grace period. That is 10 to 20 ms on an idle machine.
 func (g *legacy) lendThread(id chat.ID, run string, controllers []string) error {
 	for _, c := range controllers {
 		dir := g.dir(c, id, "")

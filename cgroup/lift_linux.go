@@ -17,13 +17,13 @@ type birth struct {
 	throttled uint64
 }
 
-// startLifted starts a child of cgroup v2 with the chat's CPU quota lifted until
-// its exec. A child born out of quota waits for the next period, and Go's vfork
-// keeps one of the scheduler's processors meanwhile, so that the next garbage
-// collection stops all of chatd (4 s in a VM, tried): one chat could stall all.
+// startLifted starts a child of cgroup v2 with the chat's CPU quota lifted until its exec. A child
+// born out of quota waits for the next period. Go's vfork keeps one of the scheduler's processors
+// meanwhile, so the next garbage collection stops all of chatd (4 s in a VM, tried). One chat could
+// stall all.
 //
-// Setting a quota also fills it up. A chat that is being throttled gets this once
-// a period, so it has at most twice its quota, while its bridge starts runs in it.
+// Setting a quota also fills it up. A chat that is being throttled gets this once a period. So it
+// has at most twice its quota, while its bridge starts runs in it.
 func (f *FS) startLifted(id chat.ID, cmd *exec.Cmd) error {
 	for {
 		wait, err := f.tryLifted(id, cmd)
@@ -83,8 +83,8 @@ func (f *FS) mayLift(id chat.ID, quota string) (wait time.Duration, err error) {
 	return wait, nil
 }
 
-// How long a chat may use one whole CPU for a run that dies slowly, and how often at most. What
-// else the chat runs has that time too, so a chat may gain a tenth of a CPU.
+// How long a chat may use one whole CPU for a run that dies slowly, and how often at most. The
+// chat's other processes have that time too, so a chat may gain a tenth of a CPU.
 const (
 	lendTime  = time.Second
 	lendEvery = 10 * time.Second

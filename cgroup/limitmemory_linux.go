@@ -40,9 +40,8 @@ func (g *legacy) limitMemory(id chat.ID, l chat.Limits) error {
 }
 
 // socketMemory bounds what lies in socket buffers, which v1 does not charge to
-// memory.limit_in_bytes: without it a chat held 1 GiB in the queues of UDP sockets
-// under a limit of 256 MiB (tried on 6.18). The file is named for TCP and counts
-// every protocol.
+// memory.limit_in_bytes. Without it a chat held 1 GiB in the queues of UDP sockets under a limit of
+// 256 MiB (tried on 6.18). The file is named for TCP and counts every protocol.
 const socketMemory = "memory.kmem.tcp.limit_in_bytes"
 
 func (g *legacy) limitSocketMemory(id chat.ID, l chat.Limits) error {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holdBase takes the base for this daemon alone (flock(2) on the directory): what is
-// in it is ended when no chat is known for it, and a second daemon with another
-// state directory would end the first one's sessions.
+// holdBase takes the base for this daemon alone (flock(2) on the directory). A daemon ends
+// everything in it that belongs to no chat that it knows. A second daemon with another state
+// directory would so end the first one's sessions.
 func (f *FS) holdBase() error {
 	dir, err := os.Open(f.bases.Unified)
 	if err != nil {

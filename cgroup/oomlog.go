@@ -10,8 +10,8 @@ import (
 const OOMDumpTasks = "/proc/sys/vm/oom_dump_tasks"
 
 // OOMLogFinding warns if OOM kills list tasks. A chat can cause any number of OOM kills, and the
-// whole host shares the kernel's log. Each takes up to 20 kB of it with the lists, and a few
-// dozen roll it over; without them it is about 3 kB, at most ten times in five seconds.
+// whole host shares the kernel's log. Each takes up to 20 kB of it with the lists, and a few dozen
+// roll it over. Without them it is about 3 kB, at most ten times in five seconds.
 func OOMLogFinding(setting string) []string {
 	b, err := os.ReadFile(setting)
 	if err != nil || strings.TrimSpace(string(b)) == "0" {

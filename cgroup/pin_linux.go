@@ -14,9 +14,9 @@ import (
 const pinnedBytes = 64 << 10
 
 // pin keeps the start of a program in memory until unpin. A child reads it as the chat, behind all
-// that the chat has asked of a disk, and Go's fork holds up every other one of chatd until its
-// exec: a chat that has its disk bound used up for hours, and drops the program from the page cache
-// (posix_fadvise(2)), would hold up all others. What is mapped is not dropped.
+// that the chat has asked of a disk. Go's fork delays every other fork of chatd until the exec. A
+// chat that has its disk bound used up for hours, and drops the program from the page cache
+// (posix_fadvise(2)), would hold up all others. The kernel does not drop mapped pages.
 //
 // A chat without a bound on block I/O needs none of that.
 func (f *FS) pin(id chat.ID, cmd *exec.Cmd) (unpin func(), err error) {

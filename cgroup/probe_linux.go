@@ -27,12 +27,11 @@ const (
 	probeTime   = 10 * time.Second
 )
 
-// Probe tries what the limits promise, in a tree of its own that it removes: a
-// child asks for four times its memory and must be killed, forks past its tasks
-// and must be refused, spins past its quota and must be throttled. Each child must
-// have been born inside. Layers are memory, pids and cpu, in that order. failed returns a layer
-// after a trial that ended with an error, and its fix: off, or unknown on a host without the time
-// for a trial ([context.DeadlineExceeded]).
+// Probe tries what the limits promise, in a tree of its own that it removes. A child asks for four
+// times its memory and must be killed, forks past its tasks and must be refused, spins past its
+// quota and must be throttled. Each child must have been born inside. Layers are memory, pids and
+// cpu, in that order. failed returns a layer after a trial that ended with an error, and its fix:
+// off, or unknown on a host without the time for a trial ([context.DeadlineExceeded]).
 func (f *FS) Probe(ctx context.Context, failed FailedLayer) []chat.Layer {
 	return probe{f: f, failed: failed, create: f.create, limitCPU: f.limitCPU, end: func(ctx context.Context, id chat.ID) error {
 		return errors.Join(f.kill(ctx, id), f.remove(id))
@@ -191,10 +190,9 @@ func (p probe) pids(ctx context.Context, id chat.ID) (string, error) {
 	return fmt.Sprintf("a child that forked %d times with a limit of %d was refused", 2*probePids, probePids), nil
 }
 
-// endOrphans ends the shell's children, which it left when it was refused one
-// more, and collects them where this process adopts orphans
-// (PR_SET_CHILD_SUBREAPER): else every probe would leave zombies.
-// The leaf is not killed as a whole, for the next probe starts in it.
+// endOrphans ends the shell's children, which it left when it was refused one more, and collects
+// them where this process adopts orphans (PR_SET_CHILD_SUBREAPER). Otherwise every probe would
+// leave zombies. The leaf is not killed as a whole, for the next probe starts in it.
 func (p probe) endOrphans(id chat.ID) error {
 	pids, err := cgroupfs.Processes(p.f.dir(id, runsDir, probeRun))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // cpu lets a shell spin until the kernel says it was throttled. The quota is one that it uses up in
-// a single turn of the scheduler: on a busy host it gets no more within a period.
+// a single turn of the scheduler. On a busy host it gets no more within a period.
 func (p probe) cpu(ctx context.Context, id chat.ID) (string, error) {
 	limits := chat.DefaultLimits()
 	limits.CPUQuota, limits.CPUPeriod = chat.Duration(time.Millisecond), chat.Duration(40*time.Millisecond)

@@ -134,9 +134,9 @@ func (f *FS) lateProperties(id chat.ID, l chat.Limits) []systemd.Property {
 
 // properties are those of the bounds that which chooses.
 //
-// Their order is that of the names of the drop-ins that systemd writes for them: in any
-// other it says ever after that the unit changed on disk (unit_need_daemon_reload compares
-// lists). The late ones, which it writes first, sort before the others.
+// Their order is that of the names of the drop-ins that systemd writes for them. In any other it
+// says ever after that the unit changed on disk (unit_need_daemon_reload compares lists). The late
+// ones, which it writes first, sort before the others.
 func (f *FS) properties(id chat.ID, l chat.Limits, which func(bound) bool) []systemd.Property {
 	var props []systemd.Property
 	for _, b := range bounds {

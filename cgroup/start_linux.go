@@ -16,11 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start is cmd.Start with the child born in a leaf of the chat: "session" or
-// "runs/<run>". The session leaf is made if it is missing; that of a run must
-// have been made by [FS.CreateRun], takes one Start, and none after
-// [FS.KillRun] ([chat.ErrWrongPhase]). [chat.ErrBusy] when the limit of tasks
-// leaves no room, [chat.ErrNotFound] without the leaf.
+// Start is cmd.Start with the child born in a leaf of the chat: "session" or "runs/<run>". The
+// session leaf is made if it is missing. That of a run must have been made by [FS.CreateRun], takes
+// one Start, and none after [FS.KillRun] ([chat.ErrWrongPhase]). [chat.ErrBusy] when the limit of
+// tasks leaves no room, [chat.ErrNotFound] without the leaf.
 //
 // The fields UseCgroupFD and CgroupFD of cmd.SysProcAttr are Start's. Pdeathsig
 // is refused: it would follow the death of the thread that cloned.
@@ -31,9 +30,9 @@ func (f *FS) Start(id chat.ID, leaf string, cmd *exec.Cmd) error {
 	return f.StartPrepared(id, leaf, cmd, nil)
 }
 
-// Prepare makes things ready for a child. With first 0 it is called on the thread that
-// starts the child, which dies afterwards: what it does to the thread's namespaces, the
-// child inherits. Else first is the unit's first process, which waits.
+// Prepare makes things ready for a child. With first 0 it is called on the thread that starts the
+// child, which dies afterwards. The child inherits what it does to the thread's namespaces.
+// Otherwise first is the unit's first process, which waits.
 type Prepare func(first int) error
 
 // StartPrepared is [FS.Start] after prepare, which may be nil.
@@ -94,8 +93,8 @@ func (f *FS) openLeaf(id chat.ID, run string) (*os.File, error) {
 	return d, nil
 }
 
-// checkThawed refuses a leaf that somebody froze, by itself or by a cgroup above it: who is
-// born there stops before its exec, and Go's fork holds up every other one of chatd so long.
+// checkThawed refuses a leaf that somebody froze, by itself or by a cgroup above it. A child that
+// is born there stops before its exec, and Go's fork holds up every other one of chatd so long.
 func checkThawed(dir string) error {
 	frozen, err := cgroupfs.ReadFlat(dir, "cgroup.events", "frozen")
 	if err == nil && frozen != 0 {
@@ -135,10 +134,9 @@ func (f *FS) start(id chat.ID, run string, dir *os.File, cmd *exec.Cmd, prepare 
 	return nil
 }
 
-// legacyStart starts from a thread that stands in the chat's v1 cgroups. While
-// the chat has no CPU quota, as when its session starts, that is so for all
-// controllers; else the child joins the cpu cgroup once it has exec'd. A child
-// that cannot be bounded is killed.
+// legacyStart starts from a thread that stands in the chat's v1 cgroups. While the chat has no CPU
+// quota, as when its session starts, that is so for all controllers. Otherwise the child joins the
+// cpu cgroup once it has exec'd. A child that cannot be bounded is killed.
 func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd, prepare Prepare) error {
 	bounded, err := f.legacy.hasQuota(id)
 	if err != nil {

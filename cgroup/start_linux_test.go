@@ -158,7 +158,7 @@ func TestCreateAgain(t *testing.T) {
 	}
 }
 
-func TestManyStartsAtOnce(t *testing.T) {
+func TestManySimultaneousStarts(t *testing.T) {
 	f := open(t)
 	before, goroutines := paths(t, os.Getpid()), runtime.NumGoroutine()
 	var ids []chat.ID

@@ -12,10 +12,10 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Quarantine freezes every unit of the slice that is not of a known chat, and
-// returns their names: whoever put it there is inside the chats' walls or wants
-// to look like it, and may be somebody's work. A frozen unit does nothing and
-// loses nothing; an operator looks at it (systemctl status) and thaws or stops it.
+// Quarantine freezes every unit of the slice that is not of a known chat, and returns their names.
+// Its creator is inside the chats' walls or wants to look like it, and it may be somebody's work. A
+// frozen unit does nothing and loses nothing; an operator looks at it (systemctl status) and thaws
+// or stops it.
 func (u *Units) Quarantine(ctx context.Context, known func(chat.ID) bool) ([]string, error) {
 	entries, err := os.ReadDir(u.bases.Unified)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

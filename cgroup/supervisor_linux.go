@@ -35,8 +35,8 @@ func (f *FS) Runs(id chat.ID) ([]string, error) {
 	return runs, nil
 }
 
-// OpenKill opens the cgroup.kill of a run, for a process of chatd's own that may write to
-// nothing else: who holds it can end the run, and no other.
+// OpenKill opens the cgroup.kill of a run, for a process of chatd's own that may write to nothing
+// else. Its holder can end the run, and no other.
 func (f *FS) OpenKill(id chat.ID, run string) (*os.File, error) {
 	if err := errors.Join(checkID(id), checkRun(run)); err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func (f *FS) OpenKill(id chat.ID, run string) (*os.File, error) {
 }
 
 // TakeOut moves a process of chatd's own, which was started in a leaf and must not be bounded by
-// it, to where chatd is. pid must be a child that nobody has collected. What it started in the leaf
-// stays.
+// it, to where chatd is. pid must be a child that nobody has collected. Processes that it started
+// in the leaf stay.
 func (f *FS) TakeOut(_ context.Context, pid int) error {
 	h, err := readHost()
 	if err != nil {

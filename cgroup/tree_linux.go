@@ -15,10 +15,10 @@ const (
 	runsDir     = "runs"
 )
 
-// Create makes the chat's tree with its memory, swap and pids limits, no CPU
-// quota yet ([FS.LimitCPU]), and an empty leaf for a session. It may be called
-// again: limits are set again, a live session is left alone, and an empty leaf is
-// made anew, since something may have been killed in it.
+// Create makes the chat's tree with its memory, swap and pids limits, no CPU quota yet
+// ([FS.LimitCPU]), and an empty leaf for a session. It may be called again. Limits are set again, a
+// live session is left alone, and an empty leaf is made anew, since something may have been killed
+// in it.
 func (f *FS) Create(id chat.ID, l chat.Limits) error {
 	if err := errors.Join(checkID(id), l.Validate()); err != nil {
 		return err
@@ -56,9 +56,8 @@ func (f *FS) inherit(dir string) error {
 	return enable(dir, controllers)
 }
 
-// freshLeaf leaves a leaf with somebody inside, and else makes it new: the kernel
-// kills at birth who is cloned into a directory that saw cgroup.kill, and nothing
-// tells which did.
+// freshLeaf leaves a leaf with somebody inside, and else makes it new. The kernel kills at birth
+// who is cloned into a directory that saw cgroup.kill, and nothing tells which did.
 func freshLeaf(dir string) error {
 	full, err := cgroupfs.Populated(dir)
 	if full || err != nil && !errors.Is(err, fs.ErrNotExist) {

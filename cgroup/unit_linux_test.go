@@ -12,7 +12,7 @@ import (
 
 func unitsFS(name string) *FS { return newUnitsFS(Options{Name: name}, "/sys/fs/cgroup/x.slice") }
 
-// TestLendCPUToAUnit: a chat whose quota cannot be looked at is told of, and noted as one.
+// TestLendCPUToAUnit: a chat whose quota cannot be read is reported, and recorded as one.
 func TestLendCPUToAUnit(t *testing.T) {
 	const id = chat.ID("0123456789abcdef")
 	f := unitsFS("chatd-none")
@@ -20,7 +20,7 @@ func TestLendCPUToAUnit(t *testing.T) {
 		t.Error("a CPU was lent to a chat that is not there")
 	}
 	if f.lent[id].IsZero() {
-		t.Error("it was not noted")
+		t.Error("it was not recorded")
 	}
 }
 

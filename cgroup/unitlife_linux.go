@@ -100,7 +100,7 @@ func (u *Units) awaitGone(ctx context.Context, id chat.ID) error {
 		if _, err := os.Lstat(u.dir(id)); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		// What is empty and no unit's any more is nobody's but ours to remove.
+		// Only chatd removes a cgroup that is empty and no unit's any more.
 		if err := cgroupfs.RemoveTree(u.dir(id)); err == nil {
 			return nil
 		}

@@ -36,9 +36,9 @@ type UnitOptions struct {
 	Without []chat.LayerName
 }
 
-// Units is the systemd backend: each session is a transient service that PID 1
-// owns, so that it outlives chatd, and whose limits systemd sets. What is below
-// a unit (leaves, runs, usage, killing) is as with [FS] under cgroup v2.
+// Units is the systemd backend: each session is a transient service that PID 1 owns, so that it
+// outlives chatd, and whose limits systemd sets. Below a unit everything (leaves, runs, usage,
+// killing) is as with [FS] under cgroup v2.
 type Units struct {
 	*FS
 	pam     string

@@ -21,8 +21,8 @@ func Make(dir string) error {
 	return nil
 }
 
-// rmdirTimeout is for the last process of a cgroup, which has ended and still leaves it: a
-// host that is very busy lets it wait for its turn.
+// rmdirTimeout is for the last process of a cgroup, which has ended and still leaves it. A host
+// that is very busy lets it wait for its turn.
 const rmdirTimeout = 10 * time.Second
 
 // Remove removes one empty cgroup. The last process leaves a moment after it is

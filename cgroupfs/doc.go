@@ -1,4 +1,4 @@
-// Package cgroupfs works on cgroups by their directories in the kernel's cgroup file systems: it
+// Package cgroupfs works on cgroups by their directories in the kernel's cgroup file systems. It
 // makes and removes them, reads and writes their files, lists the processes in them, and kills all
 // of those (cgroups(7), cgroup-v2.rst).
 //
@@ -14,7 +14,7 @@
 // # What it does not stop
 //
 // A caller that names a directory which is no cgroup: it writes and removes what is named. A
-// process that is moved in from elsewhere while [Kill] runs is killed by the next pass; one that is
+// process that is moved in from elsewhere while [Kill] runs is killed by the next pass. One that is
 // moved in after the last pass lives. A pid that [Members] returns may belong to another process
 // when it is used.
 package cgroupfs

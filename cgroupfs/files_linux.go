@@ -45,8 +45,8 @@ func Read(dir, file string) ([]byte, error) {
 	return b, nil
 }
 
-// flat finds one "key value" of files such as cpu.stat and memory.events; a key
-// that is not there is 0, as kernels add keys over time.
+// flat finds one "key value" of files such as cpu.stat and memory.events. A key that is not there
+// is 0, as kernels add keys over time.
 func flat(text, key string) (uint64, error) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)

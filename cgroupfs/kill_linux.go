@@ -58,8 +58,8 @@ func Kill(ctx context.Context, dir string, after, slow func() error) error {
 	}
 }
 
-// waitEmpty waits at most d, and less when ctx ends, for populated 0 in an open
-// cgroup.events; the kernel wakes poll(2) with POLLPRI on every change.
+// waitEmpty waits at most d, and less when ctx ends, for populated 0 in an open cgroup.events. The
+// kernel wakes poll(2) with POLLPRI on every change.
 func waitEmpty(ctx context.Context, events *os.File, d time.Duration) (bool, error) {
 	end := time.Now().Add(d)
 	for {

@@ -9,7 +9,7 @@ import (
 const EveryBridge = "*"
 
 // AdmittedBridges are the owners whose bridges may create chats in the profile. Without a list,
-// every bridge may use a profile that opens nothing, and no bridge one that opens something: access
+// every bridge may use a profile that opens nothing, and no bridge one that opens something. Access
 // opened for one bridge's chats is not meant for another's.
 func (p Profile) AdmittedBridges() []string {
 	switch {

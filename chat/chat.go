@@ -55,7 +55,7 @@ type Spec struct {
 	// Labels are at most 32 notes of the caller. chatd shows and filters them, and interprets none.
 	Labels map[string]string `json:"labels,omitempty" doc:"The caller's own notes, at most 32."`
 	// Awake says whether create also starts a session; nil means true.
-	Awake *bool `json:"awake,omitempty" doc:"Whether the chat gets a session at once; true if absent."`
+	Awake *bool `json:"awake,omitempty" doc:"Whether the chat gets a session immediately; true if absent."`
 }
 
 // WantsSession reports whether create also starts a session.

@@ -113,9 +113,9 @@ func FuzzAllow(f *testing.F) {
 func FuzzQuote(f *testing.F) {
 	f.Add("a\x1b[2J\xff" + strings.Repeat("é", 40))
 	f.Fuzz(func(t *testing.T, s string) {
-		for most, q := range map[int]string{maxQuoted: Quote(s), maxOutputQuoted: QuoteOutput(s)} {
-			if !utf8.ValidString(q) || len(q) > 6*most+10 || strings.ContainsAny(q, "\n\x1b\x00\x7f") {
-				t.Errorf("quoted after %d bytes, %q is %s", most, s, q)
+		for limit, q := range map[int]string{maxQuoted: Quote(s), maxOutputQuoted: QuoteOutput(s)} {
+			if !utf8.ValidString(q) || len(q) > 6*limit+10 || strings.ContainsAny(q, "\n\x1b\x00\x7f") {
+				t.Errorf("quoted after %d bytes, %q is %s", limit, s, q)
 			}
 		}
 	})

@@ -15,7 +15,7 @@ type Input struct {
 	Text string `json:"text,omitempty" doc:"Typed as it is."`
 	// Enter presses Enter after the text. If a program other than the shell reads, it comes after a
 	// pause: many take text and Enter together for a paste.
-	Enter bool `json:"enter,omitempty" doc:"Press Enter after the text, and apart from it: a program that reads may take what comes at once for a paste."`
+	Enter bool `json:"enter,omitempty" doc:"Press Enter after the text, and apart from it: a program that reads may take text and Enter together for a paste."`
 	// KeyByKey types the text a character at a time, and never as a paste.
 	KeyByKey bool `json:"key_by_key,omitempty" doc:"Type the text a character at a time, at most 1000, and never as a paste."`
 	// Keys are names as in "ctrl-c", "up", "f1", or those of tmux(1): "C-c", "Up", "F1".
@@ -27,7 +27,7 @@ type Input struct {
 }
 
 // OnlyIf is a condition on the program in front in the terminal. It is checked against the report
-// of the chat's tmux and shell, in the same step as the typing; if it fails, the error is
+// of the chat's tmux and shell, in the same step as the typing. If it fails, the error is
 // [ErrConflict].
 type OnlyIf struct {
 	// Prompt is [PromptPresent], [PromptAbsent], or empty for either.

@@ -57,7 +57,7 @@ func (l IOLimits) BoundsIO() bool { return l != IOLimits{IOWeight: l.IOWeight} }
 // AsksIO reports whether a bound on block I/O or a weight other than the default is set.
 func (l IOLimits) AsksIO() bool { return l != DefaultLimits().IOLimits }
 
-// DefaultLimits are the seeds' figures. The period is the longest that the kernel accepts: a
+// DefaultLimits are the seeds' figures. The period is the longest that the kernel accepts. A
 // session reaches its prompt in 31 ms with 1 s, in 74 ms with the usual 100 ms.
 func DefaultLimits() Limits {
 	return Limits{

@@ -93,8 +93,8 @@ func (p *Patch) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Unlike names the labels of s that the existing chat with labels lacks or has with another value:
-// create does not change a chat that it finds.
+// Unlike names the labels of s that the existing chat with labels lacks or has with another value.
+// Create does not change a chat that it finds.
 func (s Spec) Unlike(labels map[string]string) []string {
 	var unlike []string
 	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {

@@ -54,7 +54,7 @@ type Explained struct {
 	Rule  string `json:"rule" doc:"The rule that decided; empty if none is about it."`
 	Place string `json:"place" doc:"File and line of the rule."`
 	Layer string `json:"layer" doc:"The part of the policy that the rule stands in."`
-	// ByKernel means that the rule is about another operation or name: the kernel closes its path,
+	// ByKernel means that the rule is about another operation or name. The kernel closes its path,
 	// or makes it read-only, for every program, and so refuses this too.
 	ByKernel bool `json:"by_kernel,omitempty" doc:"The kernel refuses it because of the rule, which is not about this operation or name itself."`
 	// KeptBy are the walls that enforce the denial for every program in the chat's sessions; empty

@@ -36,7 +36,7 @@ type RunSpec struct {
 	OpenStdin bool `json:"open_stdin,omitempty" doc:"Standard input comes later, by runs/{run}/stdin."`
 	// Background answers immediately with a [Run], which continues without its caller and across a
 	// restart of chatd.
-	Background bool `json:"background,omitempty" doc:"Answer with the run's id at once; it goes on without its caller."`
+	Background bool `json:"background,omitempty" doc:"Answer with the run's id immediately; it goes on without its caller."`
 	// TTY gives the command a terminal of its own, of this size.
 	TTY *TTY `json:"tty,omitempty" doc:"Give the command a terminal of this size."`
 	// Timeout ends the whole run; zero means [DefaultTimeout], or the profile's maximum if

@@ -20,7 +20,7 @@ const (
 	DefaultQuiet = Duration(time.Second)
 	DefaultWait  = Duration(time.Minute)
 	MaxWait      = Duration(10 * time.Minute)
-	// MaxPattern bounds a pattern for the screen in bytes, and maxProgram its compiled size: the
+	// MaxPattern bounds a pattern for the screen in bytes, and maxProgram its compiled size. The
 	// time of a match grows with that size and the screen's.
 	MaxPattern = 256
 	maxProgram = 1000

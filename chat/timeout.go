@@ -27,7 +27,7 @@ func CheckSleepAfter(d Duration) error {
 }
 
 // RunTimeout is the timeout of a run. A wish of zero means usual, or the maximum if that is less. A
-// wish above the maximum is [ErrInvalid] and names it: if the timeout were shortened silently, a
+// wish above the maximum is [ErrInvalid] and names it. If the timeout were shortened silently, a
 // run that ends early would look as if its command hung.
 func (p Profile) RunTimeout(wish, usual Duration) (time.Duration, error) {
 	limit := cmp.Or(p.TimeoutMax, MaxTimeout)

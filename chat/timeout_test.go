@@ -9,7 +9,7 @@ import (
 
 func TestRunTimeout(t *testing.T) {
 	minutes := func(n int) Duration { return Duration(n) * Duration(time.Minute) }
-	for _, c := range []struct{ most, wish, usual, want Duration }{
+	for _, c := range []struct{ max, wish, usual, want Duration }{
 		{0, 0, DefaultTimeout, DefaultTimeout},
 		{0, MaxTimeout, DefaultTimeout, MaxTimeout},
 		{0, MaxTimeout + 1, DefaultTimeout, -1},
@@ -18,7 +18,7 @@ func TestRunTimeout(t *testing.T) {
 		{minutes(2), minutes(3), DefaultTimeout, -1},
 		{Duration(time.Second), 0, DefaultTimeout, Duration(time.Second)},
 	} {
-		got, err := Profile{Name: "short", TimeoutMax: c.most}.RunTimeout(c.wish, c.usual)
+		got, err := Profile{Name: "short", TimeoutMax: c.max}.RunTimeout(c.wish, c.usual)
 		switch {
 		case c.want >= 0 && (err != nil || got != c.want.D()):
 			t.Errorf("%+v: %s, %v", c, got, err)

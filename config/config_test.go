@@ -148,8 +148,8 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestConfigErrorsAllAtOnce: one error lists every fault of a config.
-func TestConfigErrorsAllAtOnce(t *testing.T) {
+// TestAllConfigErrors: one error lists every fault of a config.
+func TestAllConfigErrors(t *testing.T) {
 	_, err := load(t, "backend: docker\nmax_awake: 0\nallow_missing: [moat]\nprofiles:\n  x: {skeleton: etc}\n  y: {egress: [a]}\n")
 	for _, want := range []string{"1: backend:", "2: max_awake:", "3: allow_missing[0]:", "5: profiles.x.skeleton:", "6: profiles.y.egress[0]:"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -9,7 +9,7 @@
 // chatd: it holds up to 1 MiB of unread output, and reports how much it dropped. So chatd may
 // be slow, or restart.
 //
-// A [Terminal] types by tmux. A shell at its prompt gets a text and Enter together; any other
+// A [Terminal] types by tmux. A shell at its prompt gets a text and Enter together. Any other
 // program gets Enter separately, once it has shown the text or is silent ([Recording] knows when).
 // A wait reads the ring from the end that it had before the text, until a mark, a silence or the
 // screen ends the wait. Inputs of several callers do not mix, and one caller at a time waits.

@@ -10,7 +10,7 @@ import (
 	"github.com/chatd/chatd/ring"
 )
 
-// Piece returns a piece of a chat's log, awake or asleep, from the cursor since; below 0 it is from
+// Piece returns a piece of a chat's log, awake or asleep, from the cursor since. Below 0 it is from
 // the first byte that is kept.
 func (l *Logs) Piece(id chat.ID, since int64) (chat.Log, error) {
 	b, err := l.open(id)

@@ -15,7 +15,7 @@ import (
 	"github.com/chatd/chatd/tmux"
 )
 
-// rate bounds the output that chatd reads of one chat, in bytes a second: reading and keeping it
+// rate bounds the output that chatd reads of one chat, in bytes a second. Reading and keeping it
 // takes CPU time of chatd's, which no limit of the chat's counts.
 const rate = 16 << 20
 
@@ -87,12 +87,12 @@ func (l *Recording) Keep(ctx context.Context, s Keeping) {
 	defer l.fifo.Close()
 	defer context.AfterFunc(ctx, func() { _ = l.fifo.SetReadDeadline(time.Unix(1, 0)) })()
 	buf := make([]byte, 64<<10)
-	r, k := l.book.ring, keeper{warn: s.Warn, printed: time.Now()} // its wake counts already
+	r, k := l.book.ring, keepState{warn: s.Warn, printed: time.Now()} // its wake counts already
 	for {
 		began := time.Now()
 		n, err := l.fifo.Read(buf)
 		if n > 0 {
-			k.note(time.Now(), s.Printed)
+			k.countUse(time.Now(), s.Printed)
 			l.look(k.marks.Read(buf[:n]))
 			if err := r.Append(buf[:n]); errors.Is(err, ring.ErrRemoved) {
 				return
@@ -116,7 +116,7 @@ func (l *Recording) Keep(ctx context.Context, s Keeping) {
 	}
 }
 
-// keepRest keeps the rest of the fifo, however late: a session that has ended prints no more, and
+// keepRest keeps the rest of the fifo, however late. A session that has ended prints no more, and
 // one that outlives this chatd keeps further output for the next.
 func (l *Recording) keepRest(r *ring.Ring, buf []byte) error {
 	rc, err := l.fifo.SyscallConn()
@@ -142,17 +142,17 @@ func (l *Recording) keepRest(r *ring.Ring, buf []byte) error {
 	return kept
 }
 
-// keeper is the state between two reads.
-type keeper struct {
+// keepState is the state between two reads.
+type keepState struct {
 	marks   tmux.Marks
 	missing int       // how often in a row there was no writer
 	printed time.Time // when what was printed counted as use
 	warn    func(what string, err error)
-	told    bool
+	warned  bool
 }
 
-// note calls printed, unless it was called just before.
-func (k *keeper) note(now time.Time, printed func()) {
+// countUse calls printed, unless it was called just before.
+func (k *keepState) countUse(now time.Time, printed func()) {
 	if now.Sub(k.printed) >= printedEvery {
 		k.printed = now
 		printed()
@@ -160,16 +160,16 @@ func (k *keeper) note(now time.Time, printed func()) {
 }
 
 // once warns of the first fault.
-func (k *keeper) once(what string, err error) {
-	if !k.told {
+func (k *keepState) once(what string, err error) {
+	if !k.warned {
 		k.warn(what, err)
 	}
-	k.told = true
+	k.warned = true
 }
 
 // pause returns how long Keep waits after n bytes: as rate has it, or, without a writer, until the
 // next check for one. A session that is ending looks for a moment like one whose writer was ended.
-func (k *keeper) pause(n int, l *Recording, took time.Duration) time.Duration {
+func (k *keepState) pause(n int, l *Recording, took time.Duration) time.Duration {
 	switch {
 	case n > 0:
 		k.missing = 0

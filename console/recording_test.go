@@ -49,9 +49,9 @@ func TestLastOutputIsKept(t *testing.T) {
 // wake, which counts itself.
 func TestPrintedCounts(t *testing.T) {
 	wake := time.Unix(1_000_000, 0)
-	k, counted := keeper{printed: wake}, 0
+	k, counted := keepState{printed: wake}, 0
 	for after := time.Duration(0); after <= 2*printedEvery; after += printedEvery / 10 {
-		k.note(wake.Add(after), func() { counted++ })
+		k.countUse(wake.Add(after), func() { counted++ })
 	}
 	if counted != 2 {
 		t.Errorf("it counts %d times in %s, want 2", counted, 2*printedEvery)

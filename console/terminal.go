@@ -53,10 +53,10 @@ func (t *Terminal) Type(
 // errWaited is the cause with which a wait's context ends; it is no failure.
 var errWaited = errors.New("its time is over")
 
-// Answered has do call [Terminal.Type] with the function that it is given, and then waits for what
-// the terminal prints as in.Wait says. ended is closed when the session has ended. One caller at a
-// time waits in a chat. The next one's text is typed after the first has its answer, or is refused
-// as busy when its own time ends before.
+// Answered lets do call [Terminal.Type] by the function that it gets, and then waits for what the
+// terminal prints as in.Wait says. ended is closed when the session has ended. One caller at a time
+// waits in a chat. The next one's text is typed after the first has its answer, or is refused as
+// busy when its own time ends before.
 func (t *Terminal) Answered(
 	ctx context.Context, in chat.Input, ended <-chan struct{},
 	do func(entering func(command bool)) (tmux.Front, error),

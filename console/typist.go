@@ -26,8 +26,8 @@ type typist struct {
 // runs a script, its marks alone say that it is not at a prompt.
 const settleTime = 500 * time.Millisecond
 
-// typeIf types if the condition holds. What the marks say is checked first, and what is in
-// front by tmux in the same step in which it types.
+// typeIf types if the condition holds. It checks the marks first, and what is in front by tmux in
+// the same step in which it types.
 func (t typist) typeIf(ctx context.Context) (tmux.Front, error) {
 	var cond tmux.If
 	o := t.in.OnlyIf
@@ -73,8 +73,8 @@ func (t typist) partly(front tmux.Front) error {
 	return fmt.Errorf("want that %s, but now %s is in front; %s: %w", t.in.OnlyIf, chat.Quote(front.Program), what, chat.ErrConflict)
 }
 
-// once types under a condition for tmux. A shell at its prompt reads a text and Enter at once;
-// for any other program Enter comes for itself: see [chat.Input].
+// once types under a condition for tmux. A shell at its prompt reads a text and Enter together; any
+// other program gets Enter separately: see [chat.Input].
 func (t typist) once(ctx context.Context, cond tmux.If) (tmux.Front, error) {
 	in, whole := t.in, cond
 	switch {
@@ -110,7 +110,7 @@ func (t typist) once(ctx context.Context, cond tmux.If) (tmux.Front, error) {
 	return after, err
 }
 
-// enter notes that the shell may print a prompt anew.
+// enter records that the shell may print a prompt again.
 func (t typist) enter(command bool) {
 	if t.log != nil && enters(t.in) {
 		t.log.atPrompt.Store(false)

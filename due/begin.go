@@ -18,11 +18,10 @@ func (e *NotBegun) Error() string { return e.Err.Error() }
 // Unwrap is for package errors.
 func (e *NotBegun) Unwrap() error { return e.Err }
 
-// Begin takes a time that has come and calls start for its run, which is for the time
-// *RunningSince of the schedule that start gets. running is false if no run goes on: the result
-// says why then. With d.GoesOn nothing is taken or started; the run of the time taken last goes
-// on. A time that was taken before, and one that comes during the schedule's run, is
-// [chat.ErrWrongPhase].
+// Begin takes a time that has come and calls start for its run, which is for the time *RunningSince
+// of the schedule that start gets. running is false if no run goes on. The result says why then.
+// With d.GoesOn nothing is taken or started; the run of the time taken last goes on. A time that
+// was taken before, and one that comes during the schedule's run, is [chat.ErrWrongPhase].
 //
 // That the time is taken is durable before start: a crash costs a run, and never makes two of one.
 // If ctx has ended and start returns [NotBegun], the time is given back.
@@ -102,7 +101,7 @@ func cannotTake(d chat.DueSchedule, why string) error {
 		d.ID, d.Chat, why, chat.ErrWrongPhase)
 }
 
-// giveBack returns a time that this chatd took and had not begun when it was told to stop: the next
+// giveBack returns a time that this chatd took and had not begun when it was told to stop. The next
 // chatd treats it as missed while no chatd ran.
 func (t *Schedules) giveBack(d chat.DueSchedule, before state.Schedule) error {
 	_, err := t.opt.Store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {

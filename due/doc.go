@@ -11,9 +11,9 @@
 //	Last           the result of the last time taken: that of its run, or the reason for none
 //
 // A time ends with its run ([Schedules.Watch], [Schedules.Await]), with an error of its start, or
-// with a crash that left no run of it ([Schedules.Adopt]). Each of these writes a result, and
-// only for the last time taken, so that two of them write one result. A start that was
-// told to stop before a process began ([NotBegun]) returns its time: the next chatd takes it.
+// with a crash that left no run of it ([Schedules.Adopt]). Each of these writes a result, and only
+// for the last time taken, so that two of them write one result. A start that was stopped before a
+// process began ([NotBegun]) returns its time: the next chatd takes it.
 //
 // A run of [background.Runs] belongs to a time by its schedule and by the moment at which the
 // time was taken. By these the next chatd finds runs that outlive chatd. The run of the last

@@ -48,7 +48,7 @@ func (t *Schedules) endRun(r *background.Run) error {
 }
 
 // end records the result of a time, if it is the last one taken, and drops the run of the previous
-// result: one run of each schedule is kept.
+// result. One run of each schedule is kept.
 func (t *Schedules) end(id chat.ID, name string, taken time.Time, last chat.ScheduleResult) error {
 	var old string
 	_, err := t.opt.Store.ChangeSchedule(id, name, func(s *state.Schedule) {

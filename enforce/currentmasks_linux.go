@@ -9,12 +9,12 @@ import (
 	"github.com/chatd/chatd/walls"
 )
 
-// currentMasks are the places that have a cover now. By the same rules each of them stays: what has
-// another name since, or is moved amid a look that misses it, would be open to be changed without,
-// and to be read where nothing was heard of it.
+// currentMasks are the places that have a mask now. By the same rules each mask stays. A file that
+// was renamed or moved during a walk may be missed by it. Without its mask it could be changed, and
+// read where the enforcer did not hear of it.
 func (s *session) currentMasks(now map[uint64]sys.Mount) (stay []walls.Place) {
 	seen := map[string]bool{}
-	for _, c := range slices.Concat(s.masks, s.buriedMasks) {
+	for _, c := range slices.Concat(s.masks, s.hiddenMasks) {
 		p := now[c.ID].Path
 		if p != "" && c.Class > filerules.Open && !seen[p] {
 			stay = append(stay, walls.Place{Path: p, Class: c.Class, Dir: c.Dir, Inode: c.Inode})
@@ -24,14 +24,14 @@ func (s *session) currentMasks(now map[uint64]sys.Mount) (stay []walls.Place) {
 	return stay
 }
 
-// unrecorded are the mounts that are neither bubblewrap's nor noted.
+// unrecorded are the mounts that are neither bubblewrap's nor recorded.
 func (s *session) unrecorded(lines []sys.Mount, wants []walls.Place, exceptions bool) (all []masks.Mount) {
-	noted := map[uint64]bool{}
-	for _, c := range slices.Concat(s.masks, s.buriedMasks) {
-		noted[c.ID] = true
+	recorded := map[uint64]bool{}
+	for _, c := range slices.Concat(s.masks, s.hiddenMasks) {
+		recorded[c.ID] = true
 	}
 	for _, l := range lines {
-		if !noted[uint64(l.ID)] && !slices.Contains(s.baseIDs, l.ID) {
+		if !recorded[uint64(l.ID)] && !slices.Contains(s.baseIDs, l.ID) {
 			all = append(all, s.adopt(l, wants, exceptions))
 		}
 	}

@@ -84,11 +84,11 @@ func (d *differ) round(t *testing.T) {
 	d.compare(t, rules, true)
 	for _, root := range d.roots() {
 		d.comers(t, root)
-		if d.rand.IntN(3) > 0 { // else nothing but a comer has the keeper look again
+		if d.rand.IntN(3) > 0 { // otherwise only a newcomer makes the enforcer look again
 			d.later(t, d.outside(root))
 		}
 	}
-	// What was made later can be truncated by path until a mount covers it (package doc).
+	// What was made later can be truncated by path until its mask is mounted (package doc).
 	d.settles(t, rules)
 }
 
@@ -118,7 +118,7 @@ func (d *differ) starts(t *testing.T, rs *filerules.Ruleset, rules string) {
 	}
 }
 
-// forget has the keeper forget what directories of the trees before were called, and where
+// forget makes the enforcer forget what directories of the trees before were called, and where
 // their links led: it goes by paths, and these trees have the same.
 func (d *differ) forget(t *testing.T) {
 	w := d.k.watch
@@ -258,7 +258,7 @@ func (d *differ) pattern() string {
 
 // answer is what came of one path, and what is wrong with that; empty if nothing is.
 type answer struct {
-	tried
+	openResult
 	closed, fixed, more bool
 	wrong               string
 }
@@ -285,7 +285,7 @@ func (d *differ) ask(t *testing.T, rules string, resolve func(string) string, tr
 	return all
 }
 
-func (d *differ) check(t *testing.T, rs *filerules.Ruleset, p string, got tried, truncates bool) answer {
+func (d *differ) check(t *testing.T, rs *filerules.Ruleset, p string, got openResult, truncates bool) answer {
 	real := d.physical(p) // the kernel goes by where links lead
 	denies := func(op filerules.Op) bool { return rs.CheckName(real, op).Denied() }
 	allows := func(op filerules.Op) bool {
@@ -293,7 +293,7 @@ func (d *differ) check(t *testing.T, rs *filerules.Ruleset, p string, got tried,
 		must(t, err)
 		return !v.Denied()
 	}
-	a := answer{tried: got, closed: denies(filerules.Bash), fixed: denies(filerules.Write) || denies(filerules.Edit)}
+	a := answer{openResult: got, closed: denies(filerules.Bash), fixed: denies(filerules.Write) || denies(filerules.Edit)}
 	fi, err := os.Lstat(d.outside(real))
 	switch {
 	case a.closed && (got.Read || got.Write) || a.fixed && got.Write || (a.closed || a.fixed) && truncates && got.Truncate:
@@ -321,12 +321,12 @@ func (d *differ) compare(t *testing.T, rules string, truncates bool) {
 			d.through++
 		}
 		if d.strict {
-			t.Errorf("%s: %s: %+v by rules\n%s", p, a.wrong, a.tried, rules)
+			t.Errorf("%s: %s: %+v by rules\n%s", p, a.wrong, a.openResult, rules)
 		}
 	}
 }
 
-// settles compares what was made later: at once by names, and then, when the keeper has
+// settles compares what was made later: immediately by names, and then, when the enforcer has
 // looked at it, also by links that came, and by exceptions. It may be stricter where a file was
 // called otherwise before.
 func (d *differ) settles(t *testing.T, rules string) {
@@ -337,7 +337,7 @@ func (d *differ) settles(t *testing.T, rules string) {
 		}
 		if a.wrong != "" && !a.more {
 			if d.through++; d.strict {
-				t.Errorf("%s: %s: %+v by rules\n%s", p, a.wrong, a.tried, rules)
+				t.Errorf("%s: %s: %+v by rules\n%s", p, a.wrong, a.openResult, rules)
 			}
 		}
 	}
@@ -345,7 +345,7 @@ func (d *differ) settles(t *testing.T, rules string) {
 		waits := ""
 		for p, a := range d.ask(t, rules, d.physical, false) {
 			if a.wrong != "" && (!a.more || d.came[p]) {
-				waits = fmt.Sprintf("%s: %s: %+v by rules\n%s", p, a.wrong, a.tried, rules)
+				waits = fmt.Sprintf("%s: %s: %+v by rules\n%s", p, a.wrong, a.openResult, rules)
 			}
 		}
 		if waits == "" {

@@ -19,7 +19,7 @@ import (
 // that reads no rules, explain, the five file tools in a session, and the kernel.
 // Explain agrees with the oracle; no tool does what explain denies, nor refuses by a
 // rule what it allows; nothing opens what the bash verdict denies. With the check of
-// the tools or with the keeper switched off something of each kind of rule gets through.
+// the tools or with the enforcer switched off something of each kind of rule gets through.
 //
 // CHATD_TEST_RULES is how many rule sets; 60 without it, and half of that with -short.
 func TestDifferentialTools(t *testing.T) {
@@ -33,7 +33,7 @@ func TestDifferentialTools(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		checked, kept bool
-	}{{"all", true, true}, {"no check", false, true}, {"no keeper", true, false}, {"none", false, false}} {
+	}{{"all", true, true}, {"no check", false, true}, {"no enforcer", true, false}, {"none", false, false}} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := toolDiffer{differ: differ{inside: newInside(t, !tt.kept, !tt.kept)}, checked: tt.checked, kept: tt.kept}
 			d.through = map[[2]string]int{}
@@ -328,7 +328,7 @@ func (d *toolDiffer) report(t *testing.T, enough bool) {
 			t.Errorf("%s: nothing hangs on the check of the tools", kind)
 		}
 		if enough && !d.kept && n("bash") == 0 {
-			t.Errorf("%s: nothing hangs on the keeper", kind)
+			t.Errorf("%s: nothing depends on the enforcer", kind)
 		}
 	}
 	if d.deniedCalls == 0 || d.deniedCalls == d.calls {

@@ -12,8 +12,8 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// dirCache is where directories are in one session. What was found before one was moved is
-// old: it counts only of a directory that is gone.
+// dirCache is where directories are in one session. An entry from before a move is old: it counts
+// only for a directory that is gone.
 type dirCache struct {
 	dirs map[handle]cachedDir
 	age  int
@@ -24,7 +24,7 @@ type cachedDir struct {
 	age   int
 }
 
-// put notes that a directory was found now, at rel in a tree at root.
+// put records that a directory was found now, at rel in a tree at root.
 func (f *dirCache) put(dir handle, root, rel string) {
 	if f.dirs == nil || len(f.dirs) > maxFound {
 		f.dirs = map[handle]cachedDir{}
@@ -39,7 +39,7 @@ func (f *dirCache) put(dir handle, root, rel string) {
 	f.dirs[dir] = d
 }
 
-// putChild notes where a directory is that was made in another.
+// putChild records the place of a directory that was made in another.
 func (f *dirCache) putChild(at dirName, child handle) {
 	d, ok := f.dirs[at.dir]
 	if !ok {
@@ -82,8 +82,8 @@ var errElsewhere = errors.New("it is not in this mount")
 const findTries = 100
 
 // pathOf is where a directory lies in this mount; errElsewhere if it does not. A directory that is
-// moved while it is looked for is still here: whoever took it to be elsewhere would miss all
-// that is named in it. So only the kernel says that it is not, by what is around it.
+// moved while it is looked for is still here. A cache that had it elsewhere would miss all names in
+// it. So only the kernel says that it is not, by what is around it.
 func (t watchedTree) pathOf(dir handle) (string, error) {
 	fd, err := dir.open(t.fd)
 	if errors.Is(err, unix.ESTALE) {

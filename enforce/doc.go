@@ -32,13 +32,14 @@
 //   - A descriptor that was open before a rule came keeps its access. A process whose working
 //     directory a new rule closes cannot open files there, but can remove, move or truncate them.
 //   - Names, sizes, modes and times are visible to stat(2), and by listing the directory around.
-//   - A pattern through a link of the chat covers all targets of the link since the session began.
-//     A session can add 64 targets, each denied milliseconds after the link is made. Further
-//     targets are denied from the next session on.
+//   - A pattern through a link of the chat applies to all targets that the link had since the
+//     session began. A session can add 64 targets, each denied milliseconds after the link is made.
+//     Further targets are denied from the next session on.
 //   - A file that is made later can be removed, moved or truncated by path (truncate(2)) as far as
 //     its mode allows, until its mask is mounted some milliseconds later.
-//   - If both processes of the enforcer end at once while chatd-root, which holds their groups
-//     (package enforcer), is down, later files can be opened until another enforcer runs. Mask mounts stay.
+//   - If both processes of the enforcer end simultaneously while chatd-root, which holds their
+//     groups (package enforcer), is down, later files can be opened until another enforcer runs.
+//     Mask mounts stay.
 //   - Programs outside the session can read a file for the chat. Package filerules defines what
 //     the rules mean.
 package enforce

@@ -25,14 +25,14 @@ func TestAttackFollow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	notes, err := os.CreateTemp(t.TempDir(), "notes")
+	saved, err := os.CreateTemp(t.TempDir(), "notes")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer notes.Close()
+	defer saved.Close()
 	w := newWatch(-1, -1)
 	w.recheck, w.end = func(chat.ID) {}, func(_ *session, err error) { t.Error(err) }
-	s := &watchedSession{session: &session{}, walls: []*walls.Wall{walls.New(rs)}, denied: map[handle]filerules.Class{}, journal: notes}
+	s := &watchedSession{session: &session{}, walls: []*walls.Wall{walls.New(rs)}, denied: map[handle]filerules.Class{}, journal: saved}
 	// Nothing can be looked for here: a tree has no descriptor.
 	s.trees = []watchedTree{{Base: &walls.Base{Tree: -1}, fsid: "12345678", fd: -1}}
 	w.sessions["0123456789abcdef"] = s
@@ -90,7 +90,7 @@ func TestFollowMoved(t *testing.T) {
 	}
 	must(t, os.Mkdir(at("x"), 0o777))
 	put("x/before")
-	opens("x/before", true) // the keeper has read of x, and knows where it is
+	opens("x/before", true) // the enforcer has read of x, and knows where it is
 	must(t, os.Rename(at("x"), at("secrets")))
 	put("later")
 	opens("later", true) // it has read of the move

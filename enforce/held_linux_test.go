@@ -45,7 +45,7 @@ func TestAttackHeldDirectory(t *testing.T) {
 	}
 	select {
 	case got := <-trying(t, b):
-		if want := (tried{true, true, true}); got != want {
+		if want := (openResult{true, true, true}); got != want {
 			t.Errorf("B: %+v", got)
 		}
 	case <-time.After(longEnough):
@@ -57,7 +57,7 @@ func TestAttackHeldDirectory(t *testing.T) {
 	default:
 	}
 	release()
-	if got := <-waits; got != (tried{true, true, true}) {
+	if got := <-waits; got != (openResult{true, true, true}) {
 		t.Errorf("A, later: %+v", got)
 	}
 }
@@ -85,7 +85,7 @@ func TestLostQuestion(t *testing.T) {
 	go func() { _ = s.k.watch.run() }()
 	select {
 	case got := <-waits:
-		if want := (tried{false, true, true}); got != want {
+		if want := (openResult{false, true, true}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	case <-time.After(longEnough):
@@ -129,8 +129,8 @@ func TestAttackNoise(t *testing.T) {
 }
 
 // trying has the session open its d/f, and says what came of it.
-func trying(t *testing.T, s *inside) <-chan tried {
-	got := make(chan tried, 1)
+func trying(t *testing.T, s *inside) <-chan openResult {
+	got := make(chan openResult, 1)
 	go func() { got <- s.try(t, []string{filepath.Join(s.home, "d", "f")})[0] }()
 	return got
 }

@@ -150,7 +150,7 @@ func (o Options) args(mode string) []string {
 	return args
 }
 
-// inherit makes this worker the holder when that has ended: without one the groups would end with
+// inherit makes this worker the holder when that has ended. Without one the groups would end with
 // the worker, and opens that nobody is asked about pass. Opens wait until the next worker answers.
 func inherit(o Options, holder *os.File) error {
 	_, err := holder.Read(make([]byte, 1))

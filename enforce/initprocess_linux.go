@@ -63,8 +63,8 @@ func (s *session) refuseOwn() error {
 	return nil
 }
 
-// ended reports that the init process has ended, or that the session was let go of: its
-// descriptor is closed then, and nobody knows what has the number now.
+// ended reports that the init process has ended, or that the session was let go of. Its descriptor
+// is closed then, and nobody knows what has the number now.
 func (s *session) ended() bool {
 	ended := true
 	err := sys.OnDescriptor(s.pidfd, func(fd int) error {

@@ -21,8 +21,8 @@ type toolRun struct {
 	Paths       []string
 }
 
-// toolDid is what came of one path.
-type toolDid struct {
+// toolResult is what came of one path.
+type toolResult struct {
 	Done   bool
 	ByRule bool // denied by a rule of the policy
 	// ByKernel: the file was found and not allowed, for whatever reason the kernel had.
@@ -34,7 +34,7 @@ type toolDid struct {
 func useTools(line []byte) []byte {
 	var run toolRun
 	err := json.Unmarshal(line, &run)
-	out := make([]toolDid, len(run.Paths))
+	out := make([]toolResult, len(run.Paths))
 	if err == nil {
 		err = run.all(out)
 	}
@@ -46,7 +46,7 @@ func useTools(line []byte) []byte {
 	return b
 }
 
-func (run toolRun) all(out []toolDid) error {
+func (run toolRun) all(out []toolResult) error {
 	opt := files.Options{Workspace: run.Home}
 	if run.Checked {
 		policy, err := filerules.Load("rules.yaml", []byte(run.Rules))
@@ -67,7 +67,7 @@ func (run toolRun) all(out []toolDid) error {
 	for i, p := range run.Paths {
 		err := run.one(tools, p)
 		var d *files.Denial
-		out[i] = toolDid{Done: err == nil, Error: fmt.Sprint(err)}
+		out[i] = toolResult{Done: err == nil, Error: fmt.Sprint(err)}
 		if errors.As(err, &d) {
 			// What is asked as bash is what the kernel would refuse.
 			out[i].ByKernel = d.Rule == files.RuleKernel || d.Op == files.Bash || d.Message == byKernel(filerules.Verdict{ByKernel: true})
@@ -129,7 +129,7 @@ func (run toolRun) one(tools *files.Tools, p string) (err error) {
 }
 
 // use has the file tools do something as the chat, behind its walls.
-func (s *inside) use(t testing.TB, run toolRun) []toolDid {
+func (s *inside) use(t testing.TB, run toolRun) []toolResult {
 	t.Helper()
 	b, err := json.Marshal(run)
 	must(t, err)
@@ -137,7 +137,7 @@ func (s *inside) use(t testing.TB, run toolRun) []toolDid {
 	must(t, err)
 	line, err := s.out.ReadBytes('\n')
 	must(t, err)
-	var out []toolDid
+	var out []toolResult
 	must(t, json.Unmarshal(line, &out))
 	return out
 }

@@ -40,7 +40,7 @@ func (w *watch) recordBacklog(s *watchedSession, late bool) {
 		err = os.Remove(file)
 	}
 	if s.backlog.recorded = late; err != nil {
-		w.end(s.session, fmt.Errorf("cannot note what waits to be looked at: %w", err))
+		w.end(s.session, fmt.Errorf("cannot save the backlog of the session: %w", err))
 	}
 }
 
@@ -89,11 +89,11 @@ func (w *watch) write(s *watchedSession, l journalLine) {
 		sys.Failpoint("journal.written")
 	}
 	if err != nil {
-		w.end(s.session, fmt.Errorf("cannot note what it moved: %w", err))
+		w.end(s.session, fmt.Errorf("cannot save what it moved: %w", err))
 	}
 }
 
-// rewrite makes the journal what is in mind now, where other rules have begun to hold.
+// rewrite replaces the journal by what is in memory, when other rules have begun to apply.
 func (w *watch) rewrite(s *watchedSession) error {
 	if err := s.journal.Truncate(0); err != nil {
 		return fmt.Errorf("cannot begin the journal of a session again: %w", err)

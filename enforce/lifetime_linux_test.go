@@ -64,7 +64,7 @@ func TestAskedWhileReleased(t *testing.T) {
 	all.Wait()
 	_, err := s.hold("access: {deny: [.env]}")
 	must(t, err)
-	if got := s.try(t, []string{file}); got[0] != (tried{}) {
+	if got := s.try(t, []string{file}); got[0] != (openResult{}) {
 		t.Errorf("after all that: %+v", got[0])
 	}
 }

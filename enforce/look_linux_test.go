@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// BenchmarkLook is a look at a session in which nothing has changed: what a place that is
-// denied costs must not grow with how many there are. Islands are in it, too.
+// BenchmarkLook is a look at a session in which nothing has changed: what a place that is denied
+// costs must not grow with how many there are. Exceptions are in it, too.
 func BenchmarkLook(b *testing.B) {
 	for _, n := range []int{500, 4000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

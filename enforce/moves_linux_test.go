@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// TestMovesAtOnce: directories around a denied file are moved before the keeper looks at any of
+// TestQuickMoves: directories around a denied file are moved before the enforcer looks at any of
 // it, or one after the other: what each was called is put together all the same, and a new
 // compilation keeps the file closed.
-func TestMovesAtOnce(t *testing.T) {
+func TestQuickMoves(t *testing.T) {
 	const rules = `access: {useDefaults: false, deny: ["~/p/q/s"]}`
 	for name, tt := range map[string]struct {
 		moves  [][2]string

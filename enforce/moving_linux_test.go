@@ -100,7 +100,7 @@ func TestNamedDeleted(t *testing.T) {
 	}
 }
 
-// TestMaskMountsStay: by the same rules nothing is uncovered because a directory around it has
+// TestMaskMountsStay: by the same rules nothing is unmasked because a directory around it has
 // another name now, or because a look missed it: neither the file nor what is another name of it.
 func TestMaskMountsStay(t *testing.T) {
 	s := newInside(t, false, false)
@@ -122,7 +122,7 @@ func TestMaskMountsStay(t *testing.T) {
 		t.Errorf("the mounts are %v (%+v), were %v (%+v)", now, again, made, first)
 	}
 	got := s.try(t, []string{at("e/inner/f"), at("e/kept/f"), at("link")})
-	for i, want := range []tried{{}, {Read: got[1].Read}, {}} {
+	for i, want := range []openResult{{}, {Read: got[1].Read}, {}} {
 		if got[i] != want {
 			t.Errorf("%d: %+v, want %+v", i, got[i], want)
 		}

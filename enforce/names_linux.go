@@ -14,7 +14,7 @@ import (
 )
 
 // recordName records a file that has, or had, a denied name. While the rules change, it records
-// separately what the old and the new rules deny: a denial by the old rules alone ends with them,
+// separately what the old and the new rules deny. A denial by the old rules alone ends with them,
 // even if its event is read late.
 func (w *watch) recordName(s *watchedSession, p string, child handle) {
 	if s.mayRelink(p) {

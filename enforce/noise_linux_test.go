@@ -208,8 +208,8 @@ func TestWorkerEndsBehind(t *testing.T) {
 		_, err := w.turn()
 		must(t, err)
 		waits = w.sessions[s.order.Chat].backlog.len() > 0
-		if told := exists(w.backlogFile(s.order.Chat)); told != waits {
-			t.Fatalf("something waits: %t; a later worker is told: %t", waits, told)
+		if recorded := exists(w.backlogFile(s.order.Chat)); recorded != waits {
+			t.Fatalf("something waits: %t; a later worker is told: %t", waits, recorded)
 		}
 	}
 	must(t, os.WriteFile(w.backlogFile(s.order.Chat), nil, 0o600))

@@ -149,7 +149,7 @@ func TestLeadsTo(t *testing.T) {
 func pattern(r *rand.Rand, home string) (text, kind string, about func(string) bool) {
 	w, v := words[r.IntN(len(words))], words[r.IntN(len(words))]
 	top := home + "/t"
-	covers := func(dir string) func(string) bool {
+	under := func(dir string) func(string) bool {
 		return func(p string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 	}
 	is := func(dir, base string) func(string) bool {
@@ -162,9 +162,9 @@ func pattern(r *rand.Rand, home string) (text, kind string, about func(string) b
 	case 0:
 		return "**/" + w, "glob", last
 	case 1:
-		return "~/t/" + w, "subtree", covers(top + "/" + w)
+		return "~/t/" + w, "subtree", under(top + "/" + w)
 	case 2:
-		return "~/t/" + w + "/**", "subtree", covers(top + "/" + w)
+		return "~/t/" + w + "/**", "subtree", under(top + "/" + w)
 	case 3:
 		return "**/" + w + "/**", "glob", anywhere
 	case 4:
@@ -172,13 +172,13 @@ func pattern(r *rand.Rand, home string) (text, kind string, about func(string) b
 	case 5:
 		return w, "name", anywhere
 	case 6:
-		return "~/t/" + w + "/" + v, "subtree", covers(top + "/" + w + "/" + v)
+		return "~/t/" + w + "/" + v, "subtree", under(top + "/" + w + "/" + v)
 	case 7:
 		return "~/t/*", "glob", is(top, "")
 	case 8:
 		return "*.pem", "name", func(p string) bool { return strings.HasSuffix(p, ".pem") }
 	case 9:
-		return "~/t/{a,b}/" + w, "subtree", func(p string) bool { return covers(top+"/a/"+w)(p) || covers(top+"/b/"+w)(p) }
+		return "~/t/{a,b}/" + w, "subtree", func(p string) bool { return under(top+"/a/"+w)(p) || under(top+"/b/"+w)(p) }
 	case 10:
 		return "/" + quoted(w) + "$/", "regex", func(p string) bool { return strings.HasSuffix(p, w) }
 	case 11:

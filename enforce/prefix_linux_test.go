@@ -44,20 +44,20 @@ func TestSwappedPrefix(t *testing.T) {
 	}()
 	looks, followed := 0, false
 	for began := time.Now(); time.Since(began) < 10*time.Second; looks++ {
-		makeFree(t, at(fmt.Sprintf("again/%d", looks))) // the keeper looks by itself, too
+		makeFree(t, at(fmt.Sprintf("again/%d", looks))) // the enforcer looks by itself, too
 		must(t, s.k.apply(s.k.named(s.order.Chat), nil))
 		got := s.try(t, []string{at("a/in/secret"), at("b/in/free"), at("b/in/secret"), at("c/in/secret")})
-		if got[0] != (tried{}) {
+		if got[0] != (openResult{}) {
 			t.Fatalf("look %d: what was denied is open: %+v", looks, got[0])
 		}
-		free := tried{true, true, true}
+		free := openResult{true, true, true}
 		if got[1] != free || got[3] != free {
 			t.Fatalf("look %d: what no rule is about is denied: %+v", looks, got[1:])
 		}
 		if followed && got[2].Read {
 			t.Fatalf("look %d: what the link was seen to lead to is open again: %+v", looks, got[2])
 		}
-		followed = followed || got[2] == tried{}
+		followed = followed || got[2] == openResult{}
 	}
 	close(stop)
 	if n := <-swapped; n < looks || looks == 0 {

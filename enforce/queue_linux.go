@@ -129,9 +129,9 @@ func (w *watch) queued() (int, error) {
 	return bytes / fanHeader, nil
 }
 
-// follow notes where a new directory is, from its name, or that no session sees it. Looking for
-// each new directory in every session would let whoever makes many hold up every open. The root
-// of a tree is looked for all the same: its name does not say where it lies.
+// follow records where a new directory is, from its name, or that no session sees it. Looking for
+// each new directory in every session would let whoever makes many hold up every open. The root of
+// a tree is looked for all the same: its name does not say where it lies.
 func (w *watch) follow(e fanEvent, owners []*watchedSession) {
 	if e.mask&unix.FAN_CREATE == 0 || e.mask&unix.FAN_ONDIR == 0 || e.child == "" || len(w.roots[e.child]) > 0 {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/chatd/chatd/orders"
 )
 
-// Bounds of what is held of refused opens until chatd asks: so many files of a chat, the first
-// bytes of their names, and so many chats; and of one answer, so that it fits on the wire.
+// Bounds of the refused opens that are held until chatd asks: files of a chat, the first bytes of
+// their names, and chats. The last bounds one answer, so that it fits on the wire.
 const (
 	maxRefused       = 8
 	maxRefusedName   = 1024

@@ -49,8 +49,8 @@ func (w *watch) release(s *watchedSession) {
 	}
 }
 
-// forget lets a session go. Only when nothing of it is left may another of its chat
-// take its place: what is noted is by chat.
+// forget releases a session. Only when nothing of it is left may another session of its chat begin:
+// the saved files are named by chat.
 func (e *enforcer) forget(s *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,16 +62,16 @@ func (e *enforcer) forget(s *session) {
 	e.watch.drop(id)
 	s.close()
 	sys.Failpoint("forget.closed")
-	e.removeNotes(id)
+	e.removeSaved(id)
 	sys.Failpoint("forget.removed")
 	e.mu.Lock()
 	delete(e.sessions, id)
 	e.mu.Unlock()
 }
 
-// removeNotes removes what is noted of a session for a later worker, and last the file by which
-// that one would take the session up.
-func (e *enforcer) removeNotes(id chat.ID) {
+// removeSaved removes the files of a session for a later worker. It removes last the one from which
+// that worker would resume the session.
+func (e *enforcer) removeSaved(id chat.ID) {
 	files := []string{e.watch.backlogFile(id), e.watch.journalFile(id), e.file(id) + ".new", e.file(id)}
 	for _, file := range files {
 		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -42,7 +42,7 @@ func (e *enforcer) file(id chat.ID) string {
 // save writes a session's state for a later worker. The caller holds the session's lock.
 func (e *enforcer) save(s *session) error {
 	f := savedSession{Order: s.order, Mounts: s.baseIDs, StartMasks: s.startMaskIDs, LinkTargets: s.linkTargets}
-	for _, c := range slices.Concat(s.masks, s.buriedMasks) {
+	for _, c := range slices.Concat(s.masks, s.hiddenMasks) {
 		f.Masks = append(f.Masks, savedMask{c.Path, c.Class, c.Parent, c.Dir, c.Base, c.Inode.Major, c.Inode.Minor, c.Inode.Ino, c.ID})
 	}
 	b, err := json.Marshal(f)
@@ -54,7 +54,7 @@ func (e *enforcer) save(s *session) error {
 		err = os.Rename(e.file(s.initProc.chat)+".new", e.file(s.initProc.chat))
 	}
 	if err != nil {
-		return fmt.Errorf("cannot note a session: %w", err)
+		return fmt.Errorf("cannot save a session: %w", err)
 	}
 	return nil
 }
@@ -62,11 +62,11 @@ func (e *enforcer) save(s *session) error {
 // resume resumes the sessions of an earlier worker. Their opens wait meanwhile. A session that
 // cannot be resumed is killed.
 func (e *enforcer) resume() error {
-	notes, err := os.ReadDir(filepath.Join(e.dir, "sessions"))
+	files, err := os.ReadDir(filepath.Join(e.dir, "sessions"))
 	if err != nil {
 		return fmt.Errorf("cannot find the sessions: %w", err)
 	}
-	if len(notes) == 0 {
+	if len(files) == 0 {
 		return nil
 	}
 	// Before the first question is read: its descriptor could reuse a lost number. A journal is
@@ -75,11 +75,11 @@ func (e *enforcer) resume() error {
 		return err
 	}
 	sys.Failpoint("takeup.refused")
-	for _, note := range notes {
-		id, ext, _ := strings.Cut(note.Name(), ".")
+	for _, file := range files {
+		id, ext, _ := strings.Cut(file.Name(), ".")
 		file := e.file(chat.ID(id))
 		if _, err := os.Lstat(file); errors.Is(err, os.ErrNotExist) {
-			e.removeNotes(chat.ID(id)) // of a session that never began, or that was let go of
+			e.removeSaved(chat.ID(id)) // of a session that never began, or that was let go of
 			continue
 		}
 		if ext != "json" {
@@ -101,7 +101,7 @@ func (e *enforcer) resume() error {
 func (e *enforcer) resumeSession(f savedSession) {
 	s, _, err := e.session(f.Order)
 	if err != nil {
-		e.removeNotes(f.Order.Chat) // it has ended
+		e.removeSaved(f.Order.Chat) // it has ended
 		return
 	}
 	sys.Failpoint("takeup.session")

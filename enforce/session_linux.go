@@ -20,9 +20,8 @@ import (
 	"github.com/chatd/chatd/walls"
 )
 
-// session is one session whose rules are session. What stands before mu never changes, and
-// may be asked by anybody at any time; a file that is closed says so. The rest is of
-// who holds mu.
+// session is one session whose rules are session. The fields before mu never change, and any
+// goroutine may read them at any time; a file that is closed says so. The rest is of who holds mu.
 type session struct {
 	initProc initProcess
 	pidfd    *os.File
@@ -32,8 +31,8 @@ type session struct {
 	// causes has the denied names of what has another at which it is closed too.
 	causes  atomic.Pointer[map[string]string]
 	relink  atomic.Bool // something was made or moved that links of denies may lead through
-	note    func(*session) error
-	noMasks bool // tests: nothing is covered
+	save    func(*session) error
+	noMasks bool // tests: no mask is mounted
 	noSwap  bool // tests: as a kernel before 6.5
 	// startMasks are what bubblewrap's masks are mounts of.
 	startMasks []sys.Inode
@@ -46,7 +45,7 @@ type session struct {
 	startMaskIDs []int // the ids of its masks
 	resumed      bool  // an earlier worker found them
 	masks        []masks.Mount
-	buriedMasks  []masks.Mount // others, below them: nobody gets there
+	hiddenMasks  []masks.Mount // others, below them: nobody gets there
 	wall         *walls.Wall
 	linkTargets  walls.Links
 }
@@ -71,7 +70,7 @@ func (s *session) mounts() ([]sys.Mount, error) {
 var kernelTypes = []string{"proc", "sysfs", "devpts", "devtmpfs", "mqueue", "cgroup", "cgroup2"}
 
 // openBases opens each of bubblewrap's mounts. Of several mounts at one path only the last counts:
-// it covers the others.
+// it hides the others.
 func (s *session) openBases(root int) error {
 	lines, err := s.mounts()
 	if err != nil {
@@ -99,14 +98,14 @@ func (s *session) openBases(root int) error {
 		}
 		fd, err := sys.OpenBeneath(root, strings.TrimPrefix(l.Path, "/"), unix.O_PATH)
 		if sys.Gone(err) {
-			continue // covered by another mount
+			continue // hidden by another mount
 		}
 		if err != nil {
 			return fmt.Errorf("cannot open the mount %s: %w", l.Path, err)
 		}
 		st, err := sys.StatFD(fd)
 		if err == nil && st.Mnt_id != uint64(l.ID) {
-			err = errors.New("it is covered")
+			err = errors.New("another mount hides it")
 		}
 		b := &walls.Base{Mount: l, Tree: -1, Top: fd, Handles: -1, Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, Inode: sys.InodeOf(&st)}
 		if err == nil {
@@ -163,9 +162,9 @@ func (s *session) apply(o orders.Order, sources masks.Sources, procFD int, watch
 	if err := watch.begin(s, wall, changed); err != nil {
 		return err
 	}
-	if s.wall == nil && s.note != nil {
+	if s.wall == nil && s.save != nil {
 		// Before the first mount: a later worker could not tell it from bubblewrap's.
-		if err := sys.InOwnNamespace(func() error { return s.note(s) }); err != nil {
+		if err := sys.InOwnNamespace(func() error { return s.save(s) }); err != nil {
 			return err
 		}
 	}
@@ -220,17 +219,17 @@ func (s *session) applyMasks(o orders.Order, wall *walls.Wall, same bool, root i
 			return 0, err
 		}
 	}
-	all := slices.Concat(s.masks, s.buriedMasks, s.unrecorded(lines, w.Wants, wall.Exceptions))
+	all := slices.Concat(s.masks, s.hiddenMasks, s.unrecorded(lines, w.Wants, wall.Exceptions))
 	if s.noMasks {
 		w.Wants = nil
 	}
 	m := masks.Mounter{Root: root, ProcFD: procFD, Sources: sources, Mounted: all, Bases: s.bases, Exceptions: wall.Exceptions, NoSwap: s.noSwap,
 		Mark: func(tree int) error { return watch.markMask(o.Chat, tree, procFD) }, Forget: watch.forget}
 	err = m.Apply(w.Wants, now)
-	s.masks, s.buriedMasks = m.Mounted, slices.Collect(maps.Values(m.Dropped))
+	s.masks, s.hiddenMasks = m.Mounted, slices.Collect(maps.Values(m.Dropped))
 	if err == nil && !same {
-		for i := range s.buriedMasks {
-			s.buriedMasks[i].Class = filerules.Open // the new rules remove it once it can be reached
+		for i := range s.hiddenMasks {
+			s.hiddenMasks[i].Class = filerules.Open // the new rules remove it once it can be reached
 		}
 	}
 	return w.Looked, err

@@ -51,9 +51,9 @@ func (s *session) isStartMask(root int, l sys.Mount) bool {
 	return err == nil && st.Mnt_id == uint64(l.ID) && slices.Contains(s.startMasks, sys.InodeOf(&st))
 }
 
-// adopt is a mount that nobody has noted as a cover. A mask of bubblewrap's is the cover of
-// its place if it is as the cover would be: then it stays. Any other goes: what could not be
-// taken away, what an earlier worker did not come to note, and a mask of what is open now.
+// adopt describes a mount that is not recorded as a mask. A mask of bubblewrap's stays if it is as
+// the enforcer's mask of that place would be. Any other mount goes: one that could not be removed,
+// one that an earlier worker did not come to record, and a mask of a path that is open now.
 func (s *session) adopt(l sys.Mount, wants []walls.Place, exceptions bool) masks.Mount {
 	c := masks.Mount{Place: walls.Place{Path: l.Path}, ID: uint64(l.ID)}
 	if !slices.Contains(s.startMaskIDs, l.ID) {

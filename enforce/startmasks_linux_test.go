@@ -47,13 +47,13 @@ func (s *inside) reads(t *testing.T, names ...string) (all []bool) {
 	return all
 }
 
-// TestStartMasks: bubblewrap's masks hold before the keeper comes, become its covers as they
-// are, and go when rules open what they lie over.
+// TestStartMasks: bubblewrap's masks hold before the enforcer comes, become its masks as they are,
+// and go when rules open what is below them.
 func TestStartMasks(t *testing.T) {
 	s := begunMasked(t, "note", "keys/", "other")
 	names := func() []string { return []string{"note", "keys/in", "other"} }
 	if got := s.reads(t, names()...); slices.Contains(got, true) {
-		t.Fatalf("before the keeper: %v", got)
+		t.Fatalf("before the enforcer: %v", got)
 	}
 	deny := "access: {useDefaults: false, deny: [~/note, ~/keys]}"
 	a, err := s.hold(deny)
@@ -63,7 +63,7 @@ func TestStartMasks(t *testing.T) {
 	}
 	first := s.mountsAt(t)
 	if a.Masks != 2 || len(first) != 2 {
-		t.Errorf("%d masks are told, %d mounts are there, want the two of bubblewrap's", a.Masks, len(first))
+		t.Errorf("%d masks are reported, %d mounts are there, want the two of bubblewrap's", a.Masks, len(first))
 	}
 	for _, c := range []struct {
 		rules string

@@ -9,10 +9,10 @@ import (
 	"github.com/chatd/chatd/orders"
 )
 
-// why names what closes, or makes read-only, the file that an order names: the path itself
-// where a rule is about it, or a name that it or a directory around it had, or another link
-// to it. The name is empty where nothing is known. A session that has just ended is told of, too:
-// that of a file tool in a chat that is asleep ends with its answer.
+// why names what closes, or makes read-only, the file that an order names: the path itself where a
+// rule is about it, or a name that it or a directory around it had, or another link to it. The name
+// is empty where nothing is known. It also answers for a session that has just ended: a one-shot
+// session ends with the answer of its file tool.
 func (e *enforcer) why(o orders.Order) (orders.Answer, error) {
 	s := e.named(o.Chat)
 	if s == nil || s.initProc != initProcessOf(o) {

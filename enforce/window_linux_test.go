@@ -59,7 +59,7 @@ func TestNoWindow(t *testing.T) {
 				defer func() { done <- n }()
 				for {
 					for i, got := range s.try(t, many) {
-						if n++; got != (tried{}) {
+						if n++; got != (openResult{}) {
 							t.Errorf("%s: %+v between rules %s", many[i], got, now.Load())
 							return
 						}
@@ -90,7 +90,7 @@ func TestNoWindow(t *testing.T) {
 					t.Error(err)
 				}
 				for j, got := range s.try(t, tries) {
-					if got != (tried{}) {
+					if got != (openResult{}) {
 						t.Errorf("%s by %s: %+v", tries[j], rule, got)
 					}
 				}
@@ -98,8 +98,8 @@ func TestNoWindow(t *testing.T) {
 			_, err = s.hold("access: {useDefaults: false}")
 			must(t, err)
 			must(t, s.k.apply(s.k.named(s.order.Chat), nil)) // what ended with others is forgotten
-			if k := s.k.named(s.order.Chat); len(k.masks)+len(k.buriedMasks) > 0 {
-				t.Errorf("covers are left: %v, %v", k.masks, k.buriedMasks)
+			if k := s.k.named(s.order.Chat); len(k.masks)+len(k.hiddenMasks) > 0 {
+				t.Errorf("masks are left: %v, %v", k.masks, k.hiddenMasks)
 			}
 			if got := s.try(t, tries); !got[0].Read || !got[1].Read || !got[2].Read {
 				t.Errorf("without rules: %+v", got)
@@ -108,7 +108,7 @@ func TestNoWindow(t *testing.T) {
 	}
 }
 
-// TestMadeBeforeOtherRules: a file was made under a denied name, and the keeper reads of that only
+// TestMadeBeforeOtherRules: a file was made under a denied name, and the enforcer reads of that only
 // when other rules come already. It is denied as long as rules hold that deny that name, and no
 // longer, also where others could not be raised meanwhile.
 func TestMadeBeforeOtherRules(t *testing.T) {
@@ -155,13 +155,13 @@ func TestMadeBeforeOtherRules(t *testing.T) {
 	}
 }
 
-// begun leaves the session where other rules were begun with, and nothing is covered for them yet.
+// begun leaves the session where other rules have begun, and no mask is mounted for them yet.
 func (s *inside) begun(t *testing.T, rules string) {
 	t.Helper()
 	s.within(t, rules, func(k *session, wall *walls.Wall) error { return s.k.watch.begin(k, wall, true) })
 }
 
-// settled goes on from there, for rules that nothing has to be covered for.
+// settled goes on from there, for rules that need no mask.
 func (s *inside) settled(t *testing.T, rules string) {
 	t.Helper()
 	s.within(t, rules, func(k *session, wall *walls.Wall) error { return s.k.watch.settle(k, wall, -1, s.k.procFD) })
@@ -227,7 +227,7 @@ func TestStanding(t *testing.T) {
 						_, err = s.hold(rulesOfKeys(j))
 						must(t, err)
 						for n, got := range s.try(t, names) {
-							if got != (tried{}) {
+							if got != (openResult{}) {
 								t.Errorf("from %s, %s: %+v after %q and %q", dir, names[n], got, from, to)
 							}
 						}
@@ -275,14 +275,14 @@ func TestExceptionsStay(t *testing.T) {
 	}
 	names := []string{key, exception("a"), exception("b"), filepath.Join(s.home, "empty/pub")}
 	got := s.try(t, names)
-	free := tried{true, true, true}
-	if got[0] != (tried{}) || got[1] != free || got[2] != free || got[3] != free {
+	free := openResult{true, true, true}
+	if got[0] != (openResult{}) || got[1] != free || got[2] != free || got[3] != free {
 		t.Errorf("got %+v", got)
 	}
 	must(t, os.Remove(exception("a")))
 	makeFree(t, filepath.Join(exception("a"), "pub")) // what was a file is a directory
 	look()
-	if got := s.try(t, []string{key, filepath.Join(exception("a"), "pub"), exception("b")}); got[0] != (tried{}) || got[1] != free || got[2] != free {
+	if got := s.try(t, []string{key, filepath.Join(exception("a"), "pub"), exception("b")}); got[0] != (openResult{}) || got[1] != free || got[2] != free {
 		t.Errorf("after it was replaced: %+v", got)
 	}
 }

@@ -32,7 +32,7 @@ type enforcer struct {
 
 	mu       sync.Mutex
 	trees    walls.Cache
-	noMasks  bool // tests: sessions are not covered
+	noMasks  bool // tests: sessions get no masks
 	noSwap   bool // tests: as a kernel before 6.5
 	sessions map[chat.ID]*session
 	queued   map[chat.ID]bool
@@ -201,7 +201,7 @@ func (e *enforcer) session(o orders.Order) (s *session, known bool, err error) {
 	if s, err = openSession(o); err != nil {
 		return nil, false, err
 	}
-	s.note = e.save
+	s.save = e.save
 	s.noMasks, s.noSwap, s.trees, s.startMasks = e.noMasks, e.noSwap, &e.trees, startMasks(e.dir)
 	for {
 		e.drop(o.Chat)

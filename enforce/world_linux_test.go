@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tried is what came of one path: which ways of opening it the kernel let through.
-type tried struct{ Read, Write, Truncate bool }
+// openResult is what came of one path: which ways of opening it the kernel let through.
+type openResult struct{ Read, Write, Truncate bool }
 
 // beInside opens each path that stdin names and says what came of it, or has the
 // file tools do what an object says.
@@ -53,13 +53,13 @@ func beInside() {
 		if err != nil || json.Unmarshal(line, &paths) != nil {
 			os.Exit(0)
 		}
-		out := make([]tried, len(paths))
+		out := make([]openResult, len(paths))
 		for i, p := range paths {
 			if dir, ok := strings.CutPrefix(p, "cd "); ok {
 				out[i].Read = unix.Chdir(dir) == nil
 				continue
 			}
-			out[i] = tried{opens(p, unix.O_RDONLY), opens(p, unix.O_WRONLY|unix.O_APPEND), unix.Truncate(p, 1) == nil}
+			out[i] = openResult{opens(p, unix.O_RDONLY), opens(p, unix.O_WRONLY|unix.O_APPEND), unix.Truncate(p, 1) == nil}
 		}
 		b, _ := json.Marshal(out)
 		fmt.Printf("%s\n", b)
@@ -75,7 +75,7 @@ func opens(p string, flags int) bool {
 	return true
 }
 
-// inside is a session of bubblewrap's with a keeper beside it.
+// inside is a session of bubblewrap's with an enforcer beside it.
 type inside struct {
 	k     *enforcer
 	home  string
@@ -87,7 +87,7 @@ type inside struct {
 	masks []string
 }
 
-// newInside starts a session with an empty home, and a keeper that may lack a wall.
+// newInside starts a session with an empty home, and an enforcer that may lack a wall.
 func newInside(t testing.TB, bare, blind bool) *inside {
 	t.Helper()
 	s := idle(t)
@@ -96,13 +96,13 @@ func newInside(t testing.TB, bare, blind bool) *inside {
 	return s
 }
 
-// answer has the keeper answer opens and look again at what was made.
+// answer makes the enforcer answer opens and look again at what was made.
 func (s *inside) answer() {
 	go func() { _ = s.k.watch.run() }()
 	go s.k.recheckQueued()
 }
 
-// idle is a session with a keeper that answers nothing yet.
+// idle is a session with an enforcer that answers nothing yet.
 func idle(t testing.TB) *inside {
 	t.Helper()
 	needsRoot(t)
@@ -111,7 +111,7 @@ func idle(t testing.TB) *inside {
 	return s
 }
 
-// beside is one more session of the same keeper.
+// beside is one more session of the same enforcer.
 func (s *inside) beside(t testing.TB) *inside {
 	t.Helper()
 	other := &inside{k: s.k}
@@ -119,7 +119,7 @@ func (s *inside) beside(t testing.TB) *inside {
 	return other
 }
 
-// settleIn makes the session, with an empty home, and a keeper if there is none.
+// settleIn makes the session, with an empty home, and an enforcer if there is none.
 func (s *inside) settleIn(t testing.TB, id chat.ID) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "chatd-keeper-")
@@ -224,7 +224,7 @@ func (s *inside) hold(rules string) (orders.Answer, error) {
 }
 
 // try opens the paths as the chat.
-func (s *inside) try(t testing.TB, paths []string) []tried {
+func (s *inside) try(t testing.TB, paths []string) []openResult {
 	t.Helper()
 	b, err := json.Marshal(append([]string{}, paths...))
 	must(t, err)
@@ -232,7 +232,7 @@ func (s *inside) try(t testing.TB, paths []string) []tried {
 	must(t, err)
 	line, err := s.out.ReadBytes('\n')
 	must(t, err)
-	var out []tried
+	var out []openResult
 	must(t, json.Unmarshal(line, &out))
 	return out
 }

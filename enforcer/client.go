@@ -91,7 +91,7 @@ func (c *Client) hold(ctx context.Context, s Session, r Rules) error {
 	a, err := c.ask(ctx, order)
 	if err == nil {
 		c.opt.Log.Debug("file rules", "chat", s.Chat, "masks", a.Masks, "read_only", a.ReadOnly,
-			"islands", a.Exceptions, "looked", a.Looked, "took", time.Since(began))
+			"exceptions", a.Exceptions, "looked", a.Looked, "took", time.Since(began))
 	}
 	return err
 }
@@ -112,7 +112,7 @@ func (c *Client) Layer(ctx context.Context, s Session, l chat.Layer, masked int)
 	a, err := c.probe(ctx, s)
 	if err != nil {
 		l.State = chat.LayerWeaker
-		l.Fix = "start the keeper of file rules: systemctl start chatd-keeper"
+		l.Fix = "start the enforcer of file rules: systemctl start chatd-keeper"
 		l.Probe += "; file rules: nobody checks files made later: " + err.Error()
 		return l
 	}
@@ -172,16 +172,16 @@ func (c *Client) ask(ctx context.Context, order orders.Order) (a orders.Answer, 
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(c.opt.Dir, orders.Socket))
 	if err != nil {
 		err = fmt.Errorf("%w: %w", err, chat.ErrUnsupported)
-		return a, fmt.Errorf("cannot ask the keeper of file rules: %w", err)
+		return a, fmt.Errorf("cannot ask the enforcer of file rules: %w", err)
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 	defer stop()
 	if err := json.NewEncoder(conn).Encode(order); err != nil {
-		return a, fmt.Errorf("cannot ask the keeper of file rules: %w", orEnded(err))
+		return a, fmt.Errorf("cannot ask the enforcer of file rules: %w", orEnded(err))
 	}
 	if err := json.NewDecoder(io.LimitReader(conn, orders.MaxAnswer)).Decode(&a); err != nil {
-		err = fmt.Errorf("cannot read the answer of the keeper of file rules: %w", orEnded(err))
+		err = fmt.Errorf("cannot read the answer of the enforcer of file rules: %w", orEnded(err))
 		return orders.Answer{}, err
 	}
 	if a.Error != "" {

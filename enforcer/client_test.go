@@ -78,8 +78,8 @@ func TestOrders(t *testing.T) {
 // TestAskedAgain: a worker that ends amid an order is one that the next may answer. What may have
 // ended it is asked only once more.
 func TestAskedAgain(t *testing.T) {
-	for verb, most := range map[string]int{orders.Hold: 2, orders.Probe: 3} {
-		for lost := range most + 1 {
+	for verb, max := range map[string]int{orders.Hold: 2, orders.Probe: 3} {
+		for lost := range max + 1 {
 			dir := t.TempDir()
 			left := make(chan struct{}, lost) // of answers that are lost
 			for range lost {
@@ -103,18 +103,18 @@ func TestAskedAgain(t *testing.T) {
 			} else {
 				_, err = c.probe(t.Context(), someSession)
 			}
-			if errors.Is(err, ErrEnded) != (lost >= most) || err != nil && lost < most {
+			if errors.Is(err, ErrEnded) != (lost >= max) || err != nil && lost < max {
 				t.Errorf("%s with %d answers lost: %v", verb, lost, err)
 			}
-			if n := f.asked(verb); n != min(lost+1, most) {
-				t.Errorf("%s with %d answers lost: asked %d times of %d", verb, lost, n, most)
+			if n := f.asked(verb); n != min(lost+1, max) {
+				t.Errorf("%s with %d answers lost: asked %d times of %d", verb, lost, n, max)
 			}
 		}
 	}
 }
 
 // TestDropMeetsTheEnd: an enforcer that ends while it is told of a session's end does not keep the
-// session from ending: what it noted a later worker looks at. Nor does one that is not there.
+// session from ending: a later worker reads what it recorded. Nor does one that is not there.
 func TestDropMeetsTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	for _, none := range []string{dir, filepath.Join(dir, "none")} {

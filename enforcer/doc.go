@@ -4,7 +4,7 @@
 //
 // A [Client] is for the enforcer of one directory. [Client.Start] finds the one that answers. If
 // there is none, it waits for systemd's unit or, without systemd, starts the program, which is no
-// part of chatd-root's life: it goes on while chatd-root is down.
+// part of chatd-root's life. It goes on while chatd-root is down.
 //
 // An order is one connection: [Client.Hold] applies rules to a session, [Client.Drop] forgets a
 // session, [Client.Keeps], [Client.Layer] and [Client.Why] ask about one. A worker of the enforcer
@@ -26,7 +26,7 @@
 //
 // # What it does not stop
 //
-// Anything: the enforcer does. While chatd-root and all processes of the enforcer are gone at
-// once, later files can be opened. Whoever is root can answer in the enforcer's place: its
-// directory admits only root, and an answer is believed.
+// Anything: the enforcer does. While chatd-root is down and no process of the enforcer is left,
+// later files can be opened. A process of root can answer in the enforcer's place: its directory
+// admits only root, and an answer is believed.
 package enforcer

@@ -9,9 +9,9 @@ import (
 // followPause is between two attempts to find the enforcer, or to start it again.
 const followPause = time.Second
 
-// Follow holds the enforcer's fanotify groups beside it until ctx ends: when all of its processes
-// end at once, opens in the sessions wait, and Follow starts the enforcer again, which answers
-// them. needed reports whether a session has rules that the enforcer enforces.
+// Follow holds the enforcer's fanotify groups beside it until ctx ends. When all of its processes
+// end simultaneously, opens in the sessions wait, and Follow starts the enforcer again, which
+// answers them. needed reports whether a session has rules that the enforcer enforces.
 func (c *Client) Follow(ctx context.Context, needed func() bool) {
 	held := &groups{dir: c.opt.Dir}
 	said := ""
@@ -26,7 +26,7 @@ func (c *Client) Follow(ctx context.Context, needed func() bool) {
 		}
 		if why := err.Error(); why != said {
 			said = why
-			c.opt.Log.Error("the keeper is not back; what it is asked about waits", "why", why)
+			c.opt.Log.Error("the enforcer is not back; opens that it must decide wait", "why", why)
 		}
 		select {
 		case <-time.After(followPause):
@@ -34,7 +34,7 @@ func (c *Client) Follow(ctx context.Context, needed func() bool) {
 		}
 	}
 	if err := held.close(); err != nil {
-		c.opt.Log.Error("cannot let go of the keeper's groups", "why", err)
+		c.opt.Log.Error("cannot release the enforcer's groups", "why", err)
 	}
 }
 
@@ -44,7 +44,7 @@ func (c *Client) goOn(ctx context.Context, held *groups, needed func() bool) err
 	if needed() {
 		err := c.Start(ctx)
 		if err == nil {
-			c.opt.Log.Warn("no process of the keeper of file rules was left; " +
+			c.opt.Log.Warn("no process of the enforcer of file rules was left; " +
 				"opens waited until it was back")
 		}
 		return err

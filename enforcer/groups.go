@@ -18,7 +18,7 @@ import (
 )
 
 // groups holds the two fanotify(7) groups of an enforcer open, so that they outlive all of its
-// processes: while a group is open somewhere, an open that it is asked about waits; once it is not,
+// processes. While a group is open somewhere, an open that it is asked about waits; once it is not,
 // the open passes. It reads neither group. The next enforcer of the directory takes them over and
 // answers what waits.
 type groups struct {
@@ -33,7 +33,8 @@ type groups struct {
 var errNoEnforcer = errors.New("no enforcer listens")
 
 // follow takes the groups of the enforcer that runs, holds them, and returns nil when its worker
-// has ended. It returns ctx's cause when that is done, and errNoEnforcer at once if none listens.
+// has ended. It returns ctx's cause when that is done, and errNoEnforcer immediately if none
+// listens.
 func (g *groups) follow(ctx context.Context) error {
 	conn, err := g.dial(ctx)
 	if err != nil {

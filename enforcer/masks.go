@@ -32,17 +32,17 @@ func (c *Client) MakeMasks() error {
 // session of view v. The enforcer takes them over before any code of the chat runs. Neither depends
 // on the other.
 //
-// A mask never covers another mount, which the enforcer would have to look into. It is mounted
-// only where nobody can swap a name before bubblewrap gets there: in the home of a sleeping chat,
-// and in trees that no session can write to.
+// No mask hides another mount, which the enforcer would have to look into. It is mounted only where
+// nobody can swap a name before bubblewrap gets there: in the home of a sleeping chat, and in trees
+// that no session can write to.
 func (c *Client) Masks(v shims.View, closed []string) (all []chat.Exposed) {
 	if len(closed) == 0 {
 		return nil
 	}
 	mounts := v.Mounts()
 	for _, p := range closed {
-		covers := func(mount chat.Mount) bool { return chat.Within(mount.Target, p) }
-		if slices.ContainsFunc(mounts, covers) {
+		inside := func(mount chat.Mount) bool { return chat.Within(mount.Target, p) }
+		if slices.ContainsFunc(mounts, inside) {
 			continue
 		}
 		base, rel := "/", strings.TrimPrefix(v.HostPath(p), "/")

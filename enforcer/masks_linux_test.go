@@ -34,7 +34,7 @@ func TestMasks(t *testing.T) {
 }
 
 // TestMaskedPaths: bubblewrap masks files and directories that are there, reached by no link, which
-// cover no mount and which no session can write to.
+// hide no mount and which no session can write to.
 func TestMaskedPaths(t *testing.T) {
 	home, host := t.TempDir(), t.TempDir()
 	must(t, os.Mkdir(home+"/secret", 0o700), os.Symlink("secret", home+"/way"),

@@ -36,8 +36,8 @@ type refusedOf struct {
 	summed time.Time // when the last line with a count was written
 }
 
-// Refused is a line about opens that file rules refused.
-type Refused struct {
+// Refusal is a line about opens that file rules refused.
+type Refusal struct {
 	Chat chat.ID
 	// Sum says that the line is about several files, which had no lines of their own.
 	Sum bool
@@ -51,7 +51,7 @@ type Refused struct {
 // FollowRefused calls line for opens that were refused, until ctx ends; the last lines come after
 // that. It does not ask while needed reports that no session has rules: the enforcer ends once no
 // client asks.
-func (c *Client) FollowRefused(ctx context.Context, needed func() bool, line func(Refused)) {
+func (c *Client) FollowRefused(ctx context.Context, needed func() bool, line func(Refusal)) {
 	tick := time.NewTicker(refusedLook)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -69,7 +69,7 @@ func (c *Client) FollowRefused(ctx context.Context, needed func() bool, line fun
 // TakeRefused asks the enforcer for the opens that it refused since the last call. It calls line
 // for each file, within its chat's allowance, and counts what is over it. When TakeRefused
 // returns, each refusal that it, or a call at the same time, has taken is written.
-func (c *Client) TakeRefused(ctx context.Context, line func(Refused)) {
+func (c *Client) TakeRefused(ctx context.Context, line func(Refusal)) {
 	ctx, cancel := context.WithTimeout(ctx, refusedTimeout)
 	defer cancel()
 	c.refused.mu.Lock()
@@ -88,7 +88,7 @@ func (c *Client) TakeRefused(ctx context.Context, line func(Refused)) {
 }
 
 // take passes on the counts of one chat. The caller holds the lock.
-func (r *refusals) take(counts orders.Refusals, line func(Refused)) {
+func (r *refusals) take(counts orders.Refusals, line func(Refusal)) {
 	of := r.of(counts.Chat)
 	of.unsaid += counts.More
 	for _, f := range counts.Files {
@@ -96,7 +96,7 @@ func (r *refusals) take(counts orders.Refusals, line func(Refused)) {
 			of.unsaid += f.Times
 			continue
 		}
-		line(Refused{Chat: counts.Chat, Path: string(f.Path), By: string(f.By), Times: f.Times})
+		line(Refusal{Chat: counts.Chat, Path: string(f.Path), By: string(f.By), Times: f.Times})
 	}
 }
 
@@ -109,8 +109,8 @@ func (r *refusals) of(id chat.ID) *refusedOf {
 }
 
 // sumRefused calls line with the number of a chat's refusals without a line, for each chat at most
-// once every refusedEvery; the last call tells all of them.
-func (c *Client) sumRefused(last bool, line func(Refused)) {
+// once every refusedEvery. The last call tells all of them.
+func (c *Client) sumRefused(last bool, line func(Refusal)) {
 	c.refused.mu.Lock()
 	defer c.refused.mu.Unlock()
 	for id, of := range c.refused.chats {
@@ -118,7 +118,7 @@ func (c *Client) sumRefused(last bool, line func(Refused)) {
 		case of.unsaid == 0 && of.lines.Full():
 			delete(c.refused.chats, id)
 		case of.unsaid > 0 && (last || c.refused.now().Sub(of.summed) >= refusedEvery):
-			line(Refused{Chat: id, Sum: true, Times: of.unsaid})
+			line(Refusal{Chat: id, Sum: true, Times: of.unsaid})
 			of.unsaid, of.summed = 0, c.refused.now()
 		}
 	}

@@ -23,7 +23,7 @@ func (c *Client) Start(ctx context.Context) error {
 	case <-ctx.Done():
 		return errWaiting(ctx)
 	}
-	if err := c.find(ctx); err != nil {
+	if err := c.startOnce(ctx); err != nil {
 		return err
 	}
 	select {
@@ -33,8 +33,8 @@ func (c *Client) Start(ctx context.Context) error {
 	return nil
 }
 
-// find is Start, for one caller at a time.
-func (c *Client) find(ctx context.Context) error {
+// startOnce is Start, for one caller at a time.
+func (c *Client) startOnce(ctx context.Context) error {
 	if c.answers(ctx) {
 		return nil
 	}
@@ -115,11 +115,11 @@ func (c *Client) awaitUnit(ctx context.Context) error {
 }
 
 func cannotStart(err error) error {
-	return fmt.Errorf("cannot start the keeper of file rules: %w", err)
+	return fmt.Errorf("cannot start the enforcer of file rules: %w", err)
 }
 
 func errWaiting(ctx context.Context) error {
-	return fmt.Errorf("cannot wait for the keeper of file rules: %w", context.Cause(ctx))
+	return fmt.Errorf("cannot wait for the enforcer of file rules: %w", context.Cause(ctx))
 }
 
 // lastWords returns the end of the enforcer's log, for an error.

@@ -51,9 +51,9 @@ func starter(t *testing.T, dir, how string) *Client {
 	return c
 }
 
-// TestStartsAtOnce: of several that start an enforcer at once, in one process and in several, each
-// finds the one that is there then.
-func TestStartsAtOnce(t *testing.T) {
+// TestSimultaneousStarts: of several that start an enforcer simultaneously, in one process and in
+// several, each finds the one that is there then.
+func TestSimultaneousStarts(t *testing.T) {
 	dir := t.TempDir()
 	started := make(chan error)
 	clients := []*Client{starter(t, dir, ""), starter(t, dir, "")}
@@ -128,8 +128,8 @@ func TestStartAwaitsUnit(t *testing.T) {
 	}
 	started := make(chan error)
 	go func() { started <- c.Start(t.Context()) }()
-	const most = 5 // more than one Probe asks
-	lost := make(chan struct{}, most)
+	const maxAsks = 5 // more than one Probe asks
+	lost := make(chan struct{}, maxAsks)
 	f := answers(t, dir, func(conn *net.UnixConn, o orders.Order) {
 		select {
 		case lost <- struct{}{}: // as a unit does that is starting
@@ -137,7 +137,7 @@ func TestStartAwaitsUnit(t *testing.T) {
 			with("{}\n")(conn, o)
 		}
 	})
-	if err := <-started; err != nil || f.asked(orders.Probe) <= most {
+	if err := <-started; err != nil || f.asked(orders.Probe) <= maxAsks {
 		t.Errorf("a unit that answers: %v, asked %s", err, fmt.Sprint(f.verbs))
 	}
 }

@@ -48,8 +48,8 @@ func (h *Host) Exposed(p chat.Profile, home, homes string) (all []chat.Exposed, 
 
 // rules returns the checked expose_paths of the profile.
 func (h *Host) rules(p chat.Profile, home, homes string) (all []chat.Exposed, err error) {
-	if n := len(p.ExposePaths); n > mostPlaces {
-		return nil, &KeyError{"expose_paths", fmt.Errorf("%d rules: want at most %d: %w", n, mostPlaces, chat.ErrInvalid)}
+	if n := len(p.ExposePaths); n > maxPlaces {
+		return nil, &KeyError{"expose_paths", fmt.Errorf("%d rules: want at most %d: %w", n, maxPlaces, chat.ErrInvalid)}
 	}
 	for i, e := range p.ExposePaths {
 		key := fmt.Sprintf("expose_paths[%d]", i)
@@ -71,11 +71,11 @@ func (h *Host) rules(p chat.Profile, home, homes string) (all []chat.Exposed, er
 	return all, nil
 }
 
-// mostPlaces keeps bubblewrap's arguments below its own bound, 9,000.
-const mostPlaces = 2 * chat.MaxGrantMatches
+// maxPlaces keeps bubblewrap's arguments below its own bound, 9,000.
+const maxPlaces = 2 * chat.MaxGrantMatches
 
 // granted returns the matches of allow_write_paths and allow_read_paths, writable ones first.
-// The bound mostPlaces holds for them and the expose_paths together.
+// The bound maxPlaces holds for them and the expose_paths together.
 func (h *Host) granted(p chat.Profile, rules int) (all []chat.Exposed, notes []string, err error) {
 	grants, key, err := p.Grants()
 	if err != nil {
@@ -94,8 +94,8 @@ func (h *Host) granted(p chat.Profile, rules int) (all []chat.Exposed, notes []s
 			return nil, nil, &KeyError{key, err}
 		}
 		notes = append(notes, e.notes...)
-		if rules+len(all)+len(e.matches) > mostPlaces {
-			return nil, nil, &KeyError{key, fmt.Errorf("expose_paths and all grants of the profile stand for more than %d paths: want fewer, or their directories: %w", mostPlaces, chat.ErrInvalid)}
+		if rules+len(all)+len(e.matches) > maxPlaces {
+			return nil, nil, &KeyError{key, fmt.Errorf("expose_paths and all grants of the profile stand for more than %d paths: want fewer, or their directories: %w", maxPlaces, chat.ErrInvalid)}
 		}
 		for _, f := range e.matches {
 			all = append(all, chat.Exposed{Source: e.sourceOf(f), Target: f.path, Mode: g.Mode, File: f.file, By: key})
@@ -105,7 +105,7 @@ func (h *Host) granted(p chat.Profile, rules int) (all []chat.Exposed, notes []s
 	return all, notes, nil
 }
 
-func (e *expansion) sourceOf(f found) string {
+func (e *expansion) sourceOf(f hostPath) string {
 	if s := e.sources[f.path]; s != "" {
 		return s
 	}

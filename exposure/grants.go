@@ -16,8 +16,8 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// mostLooked bounds the names that root looks at for one grant.
-const mostLooked = 100_000
+// maxLooked bounds the names that root looks at for one grant.
+const maxLooked = 100_000
 
 // expansion is a grant while it is looked up on the host.
 type expansion struct {
@@ -26,7 +26,7 @@ type expansion struct {
 	bound, below *regexp.Regexp
 	reach        reacher
 	looked       int
-	matches      []found
+	matches      []hostPath
 	// sources maps a match to the path of its file, if that is another one.
 	sources map[string]string
 	notes   []string
@@ -37,7 +37,7 @@ type expansion struct {
 func (h *Host) expand(g chat.Grant) (*expansion, error) {
 	e := &expansion{h: h, g: g, sources: map[string]string{}}
 	if g.Own {
-		e.note("%s: sessions have a %s of their own", g.Pattern, cmp.Or(g.Path, g.Dir))
+		e.addNote("%s: sessions have a %s of their own", g.Pattern, cmp.Or(g.Path, g.Dir))
 		return e, nil
 	}
 	var err1, err2, err3 error
@@ -51,15 +51,15 @@ func (h *Host) expand(g chat.Grant) (*expansion, error) {
 		return e, err
 	}
 	if len(e.matches) == 0 {
-		e.note("%s: nothing on this host matches", g.Pattern)
+		e.addNote("%s: nothing on this host matches", g.Pattern)
 	}
-	slices.SortFunc(e.matches, func(a, b found) int { return sys.ComparePaths(a.path, b.path) })
+	slices.SortFunc(e.matches, func(a, b hostPath) int { return sys.ComparePaths(a.path, b.path) })
 	return e, nil
 }
 
-func (e *expansion) note(format string, args ...any) {
-	const most = 20
-	if len(e.notes) < most {
+func (e *expansion) addNote(format string, args ...any) {
+	const maxNotes = 20
+	if len(e.notes) < maxNotes {
 		e.notes = append(e.notes, fmt.Sprintf(format, args...))
 	}
 }
@@ -84,7 +84,7 @@ func (e *expansion) begin() error {
 }
 
 // dir checks every name of a directory below which a path may match.
-func (e *expansion) dir(at int, f found) error {
+func (e *expansion) dir(at int, f hostPath) error {
 	fd, err := unix.Openat(at, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cannot list %s: %w", chat.Quote(f.path), err)
@@ -94,8 +94,8 @@ func (e *expansion) dir(at int, f found) error {
 	for {
 		names, err := d.Readdirnames(1024)
 		for _, name := range names {
-			if e.looked++; e.looked > mostLooked {
-				return fmt.Errorf("cannot use %s: more than %d names to look at: want a longer literal beginning: %w", chat.Quote(e.g.Pattern), mostLooked, chat.ErrInvalid)
+			if e.looked++; e.looked > maxLooked {
+				return fmt.Errorf("cannot use %s: more than %d names to look at: want a longer literal beginning: %w", chat.Quote(e.g.Pattern), maxLooked, chat.ErrInvalid)
 			}
 			if err := e.name(at, f, name); err != nil {
 				return err
@@ -111,7 +111,7 @@ func (e *expansion) dir(at int, f found) error {
 }
 
 // name checks one name of the directory f, and searches it where a path below may match.
-func (e *expansion) name(at int, f found, name string) error {
+func (e *expansion) name(at int, f hostPath, name string) error {
 	p := path.Join(f.path, name)
 	whole, deeper := e.below.MatchString(p+"/"), e.reach.reaches(p+"/")
 	if !whole && !deeper && !e.bound.MatchString(p) {
@@ -131,14 +131,14 @@ func (e *expansion) name(at int, f found, name string) error {
 	g, err := look(fd, p)
 	switch {
 	case err != nil:
-		e.note("%v", err)
+		e.addNote("%v", err)
 	case g.file && e.bound.MatchString(p) || !g.file && whole:
 		return e.match(fd, g)
 	case g.file:
 	case e.bound.MatchString(p):
-		e.note("%s: %s is a directory, and %s stands for it without what is in it", e.g.Pattern, chat.Quote(p), e.g.Pattern)
+		e.addNote("%s: %s is a directory, and %s stands for it without what is in it", e.g.Pattern, chat.Quote(p), e.g.Pattern)
 	case g.writers != "":
-		e.note("%s: not looked into %s: %s may write to it", e.g.Pattern, chat.Quote(p), g.writers)
+		e.addNote("%s: not looked into %s: %s may write to it", e.g.Pattern, chat.Quote(p), g.writers)
 	default:
 		return e.dir(fd, g)
 	}
@@ -146,10 +146,10 @@ func (e *expansion) name(at int, f found, name string) error {
 }
 
 // match adds a path to the grant's matches if it may be exposed.
-func (e *expansion) match(fd int, f found) error {
+func (e *expansion) match(fd int, f hostPath) error {
 	own := chat.ReservedPath(f.path)
 	if own != "" && chat.Within(f.path, own) {
-		e.note("%s: sessions have a %s of their own", e.g.Pattern, f.path)
+		e.addNote("%s: sessions have a %s of their own", e.g.Pattern, f.path)
 		return nil
 	}
 	err := chat.CheckSource(f.path, e.g.Mode)
@@ -165,7 +165,7 @@ func (e *expansion) match(fd int, f found) error {
 	return e.keep(f)
 }
 
-func (e *expansion) keep(f found) error {
+func (e *expansion) keep(f hostPath) error {
 	if len(e.matches) == chat.MaxGrantMatches {
 		return fmt.Errorf("cannot use %s: it stands for more than %d paths: want one that stands for fewer, or for their directory: %w", chat.Quote(e.g.Pattern), chat.MaxGrantMatches, chat.ErrInvalid)
 	}

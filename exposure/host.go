@@ -29,8 +29,8 @@ type Host struct {
 // errNotThere reports that a directory of the host has no such name.
 var errNotThere = errors.New("it is not there")
 
-// found describes a path of the host.
-type found struct {
+// hostPath describes a path of the host.
+type hostPath struct {
 	path string
 	file bool
 	// writers names the users besides root that may write to a directory; "" if none may.
@@ -60,9 +60,9 @@ func (h *Host) Close() error { return h.root.Close() }
 
 // source checks whether the path p may be exposed, and returns its description, or the reason
 // why not.
-func (h *Host) source(p string) (found, error) {
+func (h *Host) source(p string) (hostPath, error) {
 	if err := h.mayExpose(p); err != nil {
-		return found{path: p}, err
+		return hostPath{path: p}, err
 	}
 	fd, f, err := h.open(p)
 	if err != nil && f.path != p {
@@ -76,10 +76,10 @@ func (h *Host) source(p string) (found, error) {
 }
 
 // open opens a directory or a regular file with O_PATH, and describes it.
-func (h *Host) open(p string) (int, found, error) {
+func (h *Host) open(p string) (int, hostPath, error) {
 	at, err := unix.FcntlInt(h.root.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return -1, found{}, fmt.Errorf("cannot open the root of the host: %w", err)
+		return -1, hostPath{}, fmt.Errorf("cannot open the root of the host: %w", err)
 	}
 	f, err := look(at, "/")
 	for rest := strings.Split(strings.Trim(p, "/"), "/"); err == nil && len(rest) > 0 && rest[0] != ""; rest = rest[1:] {
@@ -93,18 +93,18 @@ func (h *Host) open(p string) (int, found, error) {
 }
 
 // step opens a name in the directory at. On success it closes at.
-func (f found) step(at int, name string) (int, found, error) {
+func (f hostPath) step(at int, name string) (int, hostPath, error) {
 	p := path.Join(f.path, name)
 	switch {
 	case f.file:
-		return at, found{path: p}, fmt.Errorf("cannot use %s: %s is a file: %w", chat.Quote(p), chat.Quote(f.path), chat.ErrInvalid)
+		return at, hostPath{path: p}, fmt.Errorf("cannot use %s: %s is a file: %w", chat.Quote(p), chat.Quote(f.path), chat.ErrInvalid)
 	case f.writers != "":
-		return at, found{path: p}, fmt.Errorf("cannot use %s: %s may write to %s, and so swap what the name leads to; want directories on the way that only root may write to: %w",
+		return at, hostPath{path: p}, fmt.Errorf("cannot use %s: %s may write to %s, and so swap what the name leads to; want directories on the way that only root may write to: %w",
 			chat.Quote(p), f.writers, chat.Quote(f.path), chat.ErrInvalid)
 	}
 	next, err := openName(at, name, p)
 	if err != nil {
-		return at, found{path: p}, err
+		return at, hostPath{path: p}, err
 	}
 	unix.Close(at)
 	g, err := look(next, p)
@@ -125,8 +125,8 @@ func openName(at int, name, p string) (int, error) {
 }
 
 // look describes an open file. The error for a link names its target.
-func look(fd int, p string) (found, error) {
-	f := found{path: p}
+func look(fd int, p string) (hostPath, error) {
+	f := hostPath{path: p}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return f, fmt.Errorf("cannot look at %s: %w", chat.Quote(p), err)

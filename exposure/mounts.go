@@ -18,7 +18,7 @@ var shownKinds = map[string]bool{
 // origin returns the device that holds p, and the path of p on it, whatever mount shows it.
 func (h *Host) origin(p string) sys.Mount {
 	var at sys.Mount
-	for _, m := range h.mounts { // a later mount covers an earlier one
+	for _, m := range h.mounts { // a later mount hides an earlier one
 		if chat.Within(p, m.Path) && len(m.Path) >= len(at.Path) {
 			at = m
 		}

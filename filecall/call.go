@@ -16,7 +16,7 @@ type Call struct {
 	Op   files.Op
 	Path string // as the caller named it
 	// Check answers the tool's questions, and is read anew for each. Links are names that the tool
-	// resolves first; Linked gets their targets. See [files.Started].
+	// resolves first; Linked gets their targets. See [files.LiveTool].
 	Check  files.Check
 	Links  []string
 	Linked func(all []files.Link) error
@@ -55,7 +55,7 @@ func newCall(tool files.Tool, args files.Args, talk files.Talk) *Call {
 // redirect. It writes them to real, by name.
 func NewResolve(names []string, real *map[string]string) *Call {
 	c := &Call{Tool: files.ResolveTool, Op: files.Read, args: files.Resolve{}, Links: names}
-	c.talk = func(ctx context.Context, t files.Started) (_ files.Answer, err error) {
+	c.talk = func(ctx context.Context, t files.LiveTool) (_ files.Answer, err error) {
 		defer func() { _ = errors.Join(t.In.Close(), t.Out.Close()) }() // nothing is lost
 		defer context.AfterFunc(ctx, func() { _ = t.Out.SetReadDeadline(past) })()
 		*real, err = files.ReadTargets(t.Out, names)

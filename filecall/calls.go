@@ -14,14 +14,14 @@ type Calls struct {
 	chats map[chat.ID]*chatCalls
 }
 
-// chatCalls are the calls of one chat: toolsAtOnce run simultaneously, the others wait. Each
+// chatCalls are the calls of one chat: maxTools run simultaneously, the others wait. Each
 // takes some ten tasks of the chat's own limit.
 type chatCalls struct {
 	slots chan struct{}
 	cuts  map[*context.CancelCauseFunc]bool
 }
 
-const toolsAtOnce = 4
+const maxTools = 4
 
 // errCut ends the calls of a chat that is reaped.
 var errCut = fmt.Errorf("the chat is being reaped: %w", chat.ErrWrongPhase)
@@ -52,7 +52,7 @@ func (f *Calls) join(id chat.ID, cancel *context.CancelCauseFunc) *chatCalls {
 	}
 	c := f.chats[id]
 	if c == nil {
-		c = &chatCalls{make(chan struct{}, toolsAtOnce), map[*context.CancelCauseFunc]bool{}}
+		c = &chatCalls{make(chan struct{}, maxTools), map[*context.CancelCauseFunc]bool{}}
 		f.chats[id] = c
 	}
 	c.cuts[cancel] = true

@@ -10,7 +10,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestSlots: a chat has toolsAtOnce calls, one more waits for the end of one, and another chat
+// TestSlots: a chat has maxTools calls, one more waits for the end of one, and another chat
 // does not wait.
 func TestSlots(t *testing.T) {
 	var calls Calls
@@ -22,7 +22,7 @@ func TestSlots(t *testing.T) {
 		return done
 	}
 	var all []func()
-	for range toolsAtOnce {
+	for range maxTools {
 		all = append(all, begin("a"))
 	}
 	begin("b")()
@@ -57,7 +57,7 @@ func TestCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer otherDone()
-	for range toolsAtOnce - 1 {
+	for range maxTools - 1 {
 		_, done, err := calls.Begin(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func TestCut(t *testing.T) {
 		_, _, err := calls.Begin(context.Background(), "a")
 		waited <- err
 	}()
-	for calls.count("a") != toolsAtOnce+1 {
+	for calls.count("a") != maxTools+1 {
 		time.Sleep(time.Millisecond)
 	}
 	calls.Cut("a")

@@ -26,7 +26,7 @@ func NewCopy(from chat.ID, s chat.Share, talk files.Talk) *Copy {
 	}
 }
 
-// Do makes the two calls by do, nested: the call of the chat with the lower id is the outer one,
+// Do makes the two calls by do, nested. The call of the chat with the lower id is the outer one,
 // because each may hold the lock of its chat, and another copy may go the other way. It returns the
 // answer of the read. An error names the chat whose call failed first.
 func (cp *Copy) Do(
@@ -50,7 +50,7 @@ func (cp *Copy) Do(
 	}
 	var within sync.WaitGroup
 	talk := first.talk
-	first.talk = func(ctx context.Context, t files.Started) (files.Answer, error) {
+	first.talk = func(ctx context.Context, t files.LiveTool) (files.Answer, error) {
 		within.Go(inner)
 		return talk(ctx, t)
 	}

@@ -16,7 +16,7 @@ import (
 // error of its side.
 func copies(t *testing.T, from, to chat.ID, readErr, writeErr error) (order []string, err error) {
 	t.Helper()
-	talk := func(context.Context, files.Started) (files.Answer, error) {
+	talk := func(context.Context, files.LiveTool) (files.Answer, error) {
 		return files.Answer{Bytes: 7}, nil
 	}
 	c := NewCopy(from, chat.Share{Path: "a", To: to}, talk)
@@ -29,7 +29,7 @@ func copies(t *testing.T, from, to chat.ID, readErr, writeErr error) (order []st
 			side, sideErr = "write", writeErr
 		}
 		order = append(order, side)
-		a, err := call.talk(ctx, files.Started{})
+		a, err := call.talk(ctx, files.LiveTool{})
 		if sideErr == nil && readErr != writeErr {
 			<-ctx.Done() // the other fails
 			return a, context.Cause(ctx)

@@ -1,4 +1,4 @@
-// Package filecall makes the calls of the file tools on chatd-root's side: it starts the process of
+// Package filecall makes the calls of the file tools on chatd-root's side. It starts the process of
 // a tool, sends the request, and reports how the call ended.
 //
 // # Theory of operation
@@ -19,7 +19,7 @@
 //
 // # What it does not stop
 //
-// A tool is a process of the chat, which can forge its answer and its failure; only a denial by a
+// A tool is a process of the chat, which can forge its answer and its failure. Only a denial by a
 // rule of chatd's is not accepted from it. Check decides which names a call may use; the walls of
 // the session bound the rest. A chat can stop its tool: the call then ends with its context.
 package filecall

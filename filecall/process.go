@@ -81,7 +81,7 @@ func (p *Process) Speak(ctx context.Context, may shims.FileTool) (files.Answer, 
 		return files.Answer{}, err
 	}
 	c := p.call
-	s := files.Started{Tool: c.Tool, In: p.inW, Out: p.outR, Max: may.MaxBytes, Linked: c.Linked}
+	s := files.LiveTool{Tool: c.Tool, In: p.inW, Out: p.outR, Max: may.MaxBytes, Linked: c.Linked}
 	s.Check = func(op files.Op, name string) *files.Denial { return c.Check(op, name) }
 	p.inW, p.outR = nil, nil
 	a, err := c.talk(ctx, s)

@@ -19,7 +19,7 @@ import (
 // TestProcess: a tool gets its rights and then the request, and the talk gets the streams.
 func TestProcess(t *testing.T) {
 	var heard []byte
-	talk := func(_ context.Context, s files.Started) (files.Answer, error) {
+	talk := func(_ context.Context, s files.LiveTool) (files.Answer, error) {
 		buf := make([]byte, 64<<10)
 		for bytes.Count(heard, []byte("\n")) < 2 { // cat says what it was told
 			n, err := s.Out.Read(buf)

@@ -45,7 +45,7 @@ const maxList = files.MaxEntries * (255 + 16)
 func (t *Tools) ReadFile(
 	ctx context.Context, id chat.ID, a files.ReadFile, begin files.Begin,
 ) (files.Answer, error) {
-	return t.use(ctx, id, files.ReadFileTool, a, func(s files.Started) files.Exchange {
+	return t.use(ctx, id, files.ReadFileTool, a, func(s files.LiveTool) files.Exchange {
 		if !a.Stream {
 			return files.Exchange{Begin: begin, Limit: files.MaxPage}
 		}
@@ -57,7 +57,7 @@ func (t *Tools) ReadFile(
 func (t *Tools) ListDir(
 	ctx context.Context, id chat.ID, a files.ListDir, begin files.Begin,
 ) (files.Answer, error) {
-	return t.use(ctx, id, files.ListDirTool, a, func(files.Started) files.Exchange {
+	return t.use(ctx, id, files.ListDirTool, a, func(files.LiveTool) files.Exchange {
 		return files.Exchange{Begin: begin, Limit: maxList}
 	})
 }
@@ -66,7 +66,7 @@ func (t *Tools) ListDir(
 func (t *Tools) EditFile(
 	ctx context.Context, id chat.ID, a files.EditFile,
 ) (files.Answer, error) {
-	return t.use(ctx, id, files.EditFileTool, a, func(files.Started) files.Exchange {
+	return t.use(ctx, id, files.EditFileTool, a, func(files.LiveTool) files.Exchange {
 		return files.Exchange{}
 	})
 }
@@ -92,18 +92,18 @@ func (t *Tools) write(
 		body = strings.NewReader(*a.Content)
 	}
 	c := newContent(body)
-	out, err := t.use(ctx, id, tool, a, func(files.Started) files.Exchange {
+	out, err := t.use(ctx, id, tool, a, func(files.LiveTool) files.Exchange {
 		return files.Exchange{Body: c.body()}
 	})
 	return out, c.explain(ctx, err)
 }
 
 // bounded refuses a stream that the bound of a file would cut before the end of the file.
-func bounded(a files.ReadFile, most int64, begin files.Begin) files.Begin {
+func bounded(a files.ReadFile, max int64, begin files.Begin) files.Begin {
 	return func(first files.Answer) io.Writer {
-		if left := first.Size - a.Offset; a.Length == 0 && left > most {
+		if left := first.Size - a.Offset; a.Length == 0 && left > max {
 			return refusing{fmt.Errorf("the file has %d bytes from there, which is more than "+
-				"file_max, %d; ask for a length: %w", left, most, chat.ErrInvalid)}
+				"file_max, %d; ask for a length: %w", left, max, chat.ErrInvalid)}
 		}
 		return begin(first)
 	}
@@ -117,14 +117,14 @@ func (r refusing) Write([]byte) (int, error) { return 0, r.err }
 // use makes one call. The error is chatd-root's, which knows the rules.
 func (t *Tools) use(
 	ctx context.Context, id chat.ID, tool files.Tool, args files.Args,
-	exchange func(files.Started) files.Exchange,
+	exchange func(files.LiveTool) files.Exchange,
 ) (files.Answer, error) {
 	u, err := files.NewUse(tool, args)
 	if err != nil {
 		return files.Answer{}, err
 	}
 	var out files.Answer
-	talk := func(ctx context.Context, s files.Started) (a files.Answer, err error) {
+	talk := func(ctx context.Context, s files.LiveTool) (a files.Answer, err error) {
 		if a, err = speak(ctx, s, exchange(s)); err == nil {
 			out = a
 		}
@@ -137,7 +137,7 @@ func (t *Tools) use(
 }
 
 // speak speaks with a tool, until ctx ends.
-func speak(ctx context.Context, s files.Started, x files.Exchange) (files.Answer, error) {
+func speak(ctx context.Context, s files.LiveTool, x files.Exchange) (files.Answer, error) {
 	defer s.Out.Close() // nothing was written to it
 	// The end of ctx ends both, whatever the tool does.
 	defer context.AfterFunc(ctx, func() {

@@ -54,7 +54,7 @@ func (c *copying) Write(p []byte) (int, error) {
 var errOtherSide = errors.New("the other side of the copy ended")
 
 // talk speaks with one of the two tools. Neither waits for the other when ctx has ended.
-func (c *copying) talk(ctx context.Context, s files.Started) (files.Answer, error) {
+func (c *copying) talk(ctx context.Context, s files.LiveTool) (files.Answer, error) {
 	defer context.AfterFunc(ctx, func() { c.end(context.Cause(ctx)) })()
 	if s.Tool == files.WriteFileTool {
 		a, err := speak(ctx, s, files.Exchange{Body: c.r})

@@ -21,7 +21,7 @@ type Verdict struct {
 	// Name is the absolute path that was checked: the folded one, or the one it resolves to; for a
 	// command, the denied path.
 	Name string
-	// ByKernel means that the rule is about another operation or name: the kernel closes its path,
+	// ByKernel means that the rule is about another operation or name. The kernel closes its path,
 	// or makes it read-only, for every program, and so refuses this operation too.
 	ByKernel bool
 	// Paths are the paths found in a command: absolute and folded, globs unchanged.
@@ -105,7 +105,7 @@ func (rs *Ruleset) checkName(name string, op Op) (v Verdict, steps int) {
 	return verdict(c, name), (1 + tried) * len(name)
 }
 
-func verdict(c *Compiled, name string) Verdict {
+func verdict(c *CompiledRule, name string) Verdict {
 	if c == nil {
 		return Verdict{Effect: Allow, Layer: LayerNone, Name: name}
 	}

@@ -371,7 +371,7 @@ func TestIndex(t *testing.T) {
 		rs := ruleset(t, text.String(), "/a", "/a/b")
 		for range 30 {
 			name, op := join(names), []Op{Read, Write}[random.IntN(2)]
-			var want *Compiled
+			var want *CompiledRule
 			for i := range rs.rules {
 				c := &rs.rules[i]
 				if !c.Inert && c.Ops&op != 0 && c.Match(name) && (want == nil || c.rank < want.rank) {

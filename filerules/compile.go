@@ -75,8 +75,8 @@ func (m *Matcher) Match(p string) bool {
 	return doublestar.MatchUnvalidated(m.Glob, p) || m.self != "" && doublestar.MatchUnvalidated(m.self, p)
 }
 
-// Compiled is a rule with its matchers.
-type Compiled struct {
+// CompiledRule is a rule with its matchers.
+type CompiledRule struct {
 	Rule
 	Matchers []Matcher
 	// Inert means that the rule has no effect in this mode: a global allow under [DenyWins].
@@ -86,7 +86,7 @@ type Compiled struct {
 }
 
 // Match reports whether the rule is about the absolute, folded path p.
-func (c *Compiled) Match(p string) bool {
+func (c *CompiledRule) Match(p string) bool {
 	for i := range c.Matchers {
 		if c.Matchers[i].Match(p) {
 			return true
@@ -100,7 +100,7 @@ func (c *Compiled) Match(p string) bool {
 type Ruleset struct {
 	policy *Policy
 	scope  Scope
-	rules  []Compiled
+	rules  []CompiledRule
 	index  index
 	// holds is whether a deny has an operation of Kernel; writes, one of write or edit.
 	holds, writes bool
@@ -121,7 +121,7 @@ func (p *Policy) For(s Scope) (*Ruleset, error) {
 	}
 	rs := &Ruleset{policy: p, scope: s}
 	for i, r := range p.Rules(s.Agent) {
-		c := Compiled{Rule: r, rank: i, Inert: p.Mode == DenyWins && r.Effect == Allow && r.Layer == LayerGlobalRules}
+		c := CompiledRule{Rule: r, rank: i, Inert: p.Mode == DenyWins && r.Effect == Allow && r.Layer == LayerGlobalRules}
 		c.Matchers = r.pattern.matchers(s, r.Effect)
 		if p.Mode == DenyWins {
 			c.rank += p.force(r) * maxRules
@@ -157,7 +157,7 @@ func (p *Policy) force(r Rule) int {
 
 // Rules are all rules in the order of [FirstMatch], with their matchers. Callers must not modify
 // them.
-func (rs *Ruleset) Rules() []Compiled { return rs.rules }
+func (rs *Ruleset) Rules() []CompiledRule { return rs.rules }
 
 // Policy is the policy from which the ruleset was compiled.
 func (rs *Ruleset) Policy() *Policy { return rs.policy }

@@ -39,6 +39,6 @@
 //
 // Nothing by itself: it decides; the file tools, the shims and the kernel enforce. Links are
 // resolved before the name is used, so a chat that swaps a link in between has one file checked and
-// another opened: only an enforcer that checks an open file is a wall. A hard link has a name of
+// another opened. Only an enforcer that checks an open file is a wall. A hard link has a name of
 // its own. Package shell can only guess which paths a command uses.
 package filerules

@@ -30,7 +30,7 @@ func literalOf(n chat.NamedPath) string {
 // rules allow each for [Bash], and the kernel does not refuse it. Verdict.Paths are their names. It
 // stops after [MaxSteps]; if nothing was denied by then, the error is [chat.ErrInvalid].
 func (rs *Ruleset) CheckNamed(named []chat.NamedPath) (Verdict, error) {
-	v, most := Verdict{Effect: Allow, Layer: LayerNone}, MaxSteps
+	v, left := Verdict{Effect: Allow, Layer: LayerNone}, MaxSteps
 	var paths []string
 	seen := map[string]bool{}
 	for _, n := range named {
@@ -38,11 +38,11 @@ func (rs *Ruleset) CheckNamed(named []chat.NamedPath) (Verdict, error) {
 			seen[name] = true
 			paths = append(paths, name)
 		}
-		w, steps := rs.checkNamed(n, most)
+		w, steps := rs.checkNamed(n, left)
 		if !v.Denied() && (w.Denied() || v.Rule == nil && w.Rule != nil) {
 			v = w
 		}
-		if most -= steps; most < 0 {
+		if left -= steps; left < 0 {
 			if v.Denied() {
 				break
 			}
@@ -54,17 +54,17 @@ func (rs *Ruleset) CheckNamed(named []chat.NamedPath) (Verdict, error) {
 	return v, nil
 }
 
-// checkNamed checks one path, and returns how many steps it took. It stops after more than most.
-func (rs *Ruleset) checkNamed(n chat.NamedPath, most int) (v Verdict, steps int) {
+// checkNamed checks one path, and returns how many steps it took. It stops after more than left.
+func (rs *Ruleset) checkNamed(n chat.NamedPath, left int) (v Verdict, steps int) {
 	if n.Glob {
-		v, steps = rs.checkGlob(n.Text, most)
+		v, steps = rs.checkGlob(n.Text, left)
 	} else {
 		v, steps = rs.check(n.Text, Bash)
 	}
 	if v.Denied() {
 		return v, steps
 	}
-	held, more := rs.checkKernel(literalOf(n), Bash, most-steps)
+	held, more := rs.checkKernel(literalOf(n), Bash, left-steps)
 	if held.Denied() {
 		v = held
 	}

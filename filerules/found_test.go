@@ -25,9 +25,9 @@ func TestFoundIsBounded(t *testing.T) {
 	}
 	const both = "access: {useDefaults: false, deny: ['/a*']}\nagents: {main: {access: {rules: [{deny: '/a*z'}, {allow: '/a*'}]}}}\n"
 	agent := ruleset(t, both, "/home/u", "/home/u")
-	for _, most := range []int{0, MaxSteps} { // with none left it stops after the first deny
-		if v, steps := agent.checkGlob("/ab*", most); v.Denied() || steps == 0 {
-			t.Errorf("with %d steps left: %+v after %d", most, v, steps)
+	for _, max := range []int{0, MaxSteps} { // with none left it stops after the first deny
+		if v, steps := agent.checkGlob("/ab*", max); v.Denied() || steps == 0 {
+			t.Errorf("with %d steps left: %+v after %d", max, v, steps)
 		}
 	}
 }

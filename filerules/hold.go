@@ -77,8 +77,8 @@ func (rs *Ruleset) step(parent PathClass, p string) (PathClass, int) {
 		return PathClass{}, steps
 	}
 	write, more := rs.checkName(p, Write)
-	edit, most := rs.checkName(p, Edit)
-	steps += more + most
+	edit, max := rs.checkName(p, Edit)
+	steps += more + max
 	switch {
 	case write.Denied():
 		return PathClass{ReadOnly, write}, steps
@@ -97,9 +97,9 @@ func (rs *Ruleset) ClassOf(name string) PathClass {
 }
 
 // classOf is ClassOf, and returns how many steps it took. It stops after more than most.
-func (rs *Ruleset) classOf(name string, most int) (h PathClass, steps int) {
+func (rs *Ruleset) classOf(name string, max int) (h PathClass, steps int) {
 	h, steps = rs.step(PathClass{}, "/")
-	for i := 1; i <= len(name) && name != "/" && steps <= most; i++ {
+	for i := 1; i <= len(name) && name != "/" && steps <= max; i++ {
 		if i == len(name) || name[i] == '/' {
 			var more int
 			h, more = rs.step(h, name[:i])
@@ -143,7 +143,7 @@ const pathMax = 4096
 
 // checkKernel returns the kernel's denial of op on an unfolded path, by either of its names, if
 // there is one, and how many steps it took. It stops after more than most.
-func (rs *Ruleset) checkKernel(raw string, op Op, most int) (v Verdict, steps int) {
+func (rs *Ruleset) checkKernel(raw string, op Op, max int) (v Verdict, steps int) {
 	names := []string{path.Clean(raw)}
 	if rs.scope.Resolve != nil {
 		if real := rs.scope.Resolve(raw); real != names[0] {
@@ -154,8 +154,8 @@ func (rs *Ruleset) checkKernel(raw string, op Op, most int) (v Verdict, steps in
 		if !rs.holds || !Enforced(name) || len(name) >= pathMax {
 			continue
 		}
-		h, more := rs.classOf(name, most-steps)
-		if steps += more; steps > most {
+		h, more := rs.classOf(name, max-steps)
+		if steps += more; steps > max {
 			break
 		}
 		if h.Class.refuses(op) {

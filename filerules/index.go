@@ -10,9 +10,9 @@ import (
 // under the directory that contains all its matches, or under three bytes that occur in all of
 // them: whichever fewer matchers share.
 type index struct {
-	below map[string][]filed
-	bytes map[trigram][]filed
-	other []filed
+	below map[string][]indexEntry
+	bytes map[trigram][]indexEntry
+	other []indexEntry
 	// seen has a bit for each key of bytes, so that most of a path needs no look-up.
 	seen [1 << 12 / 64]uint64
 	// longest is the length of the longest key of below.
@@ -28,14 +28,14 @@ func (t trigram) bit() (word, mask uint64) {
 	return h / 64, 1 << (h % 64)
 }
 
-// filed is one matcher of one rule.
-type filed struct {
-	rule    *Compiled
+// indexEntry is one matcher of one rule.
+type indexEntry struct {
+	rule    *CompiledRule
 	matcher *Matcher
 }
 
-func buildIndex(rules []Compiled) index {
-	x := index{below: map[string][]filed{}, bytes: map[trigram][]filed{}}
+func buildIndex(rules []CompiledRule) index {
+	x := index{below: map[string][]indexEntry{}, bytes: map[trigram][]indexEntry{}}
 	inside, shared := map[string]int{}, map[trigram]int{}
 	for f := range eachMatcher(rules) {
 		inside[f.matcher.Prefix]++
@@ -61,11 +61,11 @@ func buildIndex(rules []Compiled) index {
 	return x
 }
 
-func eachMatcher(rules []Compiled) iter.Seq[filed] {
-	return func(yield func(filed) bool) {
+func eachMatcher(rules []CompiledRule) iter.Seq[indexEntry] {
+	return func(yield func(indexEntry) bool) {
 		for i := range rules {
 			for j := range rules[i].Matchers {
-				if !rules[i].Inert && !yield(filed{&rules[i], &rules[i].Matchers[j]}) {
+				if !rules[i].Inert && !yield(indexEntry{&rules[i], &rules[i].Matchers[j]}) {
 					return
 				}
 			}
@@ -86,8 +86,8 @@ func (m *Matcher) rarest(shared map[trigram]int) (best trigram, n int) {
 
 // winner is the rule of the lowest rank that is about op on the absolute, folded path p; nil if
 // none is. tried is how many matchers were tried.
-func (x *index) winner(p string, op Op) (best *Compiled, tried int) {
-	try := func(list []filed) { best, tried = first(best, list, p, op), tried+len(list) }
+func (x *index) winner(p string, op Op) (best *CompiledRule, tried int) {
+	try := func(list []indexEntry) { best, tried = first(best, list, p, op), tried+len(list) }
 	try(x.other)
 	for i := 1; i <= min(len(p), x.longest); i++ {
 		if i == len(p) || p[i] == '/' {
@@ -115,7 +115,7 @@ func (x *index) winner(p string, op Op) (best *Compiled, tried int) {
 const shortPath = 256
 
 // first is best, or a rule of the list that comes before it and is about op on p.
-func first(best *Compiled, list []filed, p string, op Op) *Compiled {
+func first(best *CompiledRule, list []indexEntry, p string, op Op) *CompiledRule {
 	for _, f := range list {
 		if f.rule.Ops&op != 0 && (best == nil || f.rule.rank < best.rank) && f.matcher.Match(p) {
 			best = f.rule

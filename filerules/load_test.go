@@ -215,7 +215,7 @@ func TestLoadErrors(t *testing.T) {
 }
 
 // All errors of a file are reported together, in the order of its lines.
-func TestAllErrorsAtOnce(t *testing.T) {
+func TestAllErrors(t *testing.T) {
 	_, err := Load("p.yaml", []byte("access:\n  mode: x\n  rules:\n    - {deny: '', ops: [run]}\n    - {deny: '[', allow: y}\n  deny: z\nagents:\n  m: {acces: {}}\nrest: 1\n"))
 	want := `cannot use p.yaml:2: access.mode: want deny-wins or first-match, got the string "x"
 cannot use p.yaml:4: access.rules[0].deny: want a pattern, got an empty one

@@ -10,13 +10,13 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// checkGlob checks a word of a command that has wildcards: it is denied if a deny and the word have
+// checkGlob checks a word of a command that has wildcards. It is denied if a deny and the word have
 // a name in common, unless an earlier allow covers the word as a pattern. It may deny for names
 // that do not exist. It also returns how many steps it took. After more than most it stops without
 // a verdict, because an earlier rule may be left.
-func (rs *Ruleset) checkGlob(glob string, most int) (v Verdict, steps int) {
+func (rs *Ruleset) checkGlob(glob string, max int) (v Verdict, steps int) {
 	w := newGlobbed(glob)
-	var best *Compiled
+	var best *CompiledRule
 	for i := range rs.rules {
 		c := &rs.rules[i]
 		if c.Inert || c.Ops&Bash == 0 || best != nil && best.rank <= c.rank {
@@ -25,15 +25,15 @@ func (rs *Ruleset) checkGlob(glob string, most int) (v Verdict, steps int) {
 		if c.Effect == Allow && w.isIn(c) || c.Effect == Deny && w.overlaps(c) {
 			best = c
 		}
-		if w.steps > most {
+		if w.steps > max {
 			return verdict(nil, w.name), w.steps
 		}
 	}
 	return verdict(best, w.name), w.steps
 }
 
-// globbed is a word of a command that has wildcards.
-type globbed struct {
+// globWord is a word of a command that has wildcards.
+type globWord struct {
 	name   string
 	prefix string // the directory that contains all its matches
 	segs   []segment
@@ -41,8 +41,8 @@ type globbed struct {
 	steps  int        // taken so far, each some nanoseconds
 }
 
-func newGlobbed(glob string) *globbed {
-	w := &globbed{name: UnescapeGlob(glob), segs: wordSegments(glob)}
+func newGlobbed(glob string) *globWord {
+	w := &globWord{name: UnescapeGlob(glob), segs: wordSegments(glob)}
 	w.prefix = newMatcher(w.segs).Prefix
 	w.tokens = make([][]string, len(w.segs))
 	for i, seg := range w.segs {
@@ -54,13 +54,13 @@ func newGlobbed(glob string) *globbed {
 }
 
 // isIn reports whether the rule covers the word as a pattern.
-func (w *globbed) isIn(c *Compiled) bool {
+func (w *globWord) isIn(c *CompiledRule) bool {
 	w.steps += len(c.Matchers) * len(w.name)
 	return c.Match(w.name)
 }
 
 // overlaps reports whether one name can match both the rule and the word.
-func (w *globbed) overlaps(c *Compiled) bool {
+func (w *globWord) overlaps(c *CompiledRule) bool {
 	for i := range c.Matchers {
 		m := &c.Matchers[i]
 		w.steps++
@@ -100,7 +100,7 @@ func wordSegments(glob string) []segment {
 }
 
 // overlap reports whether the segments of a rule and those of the word have a path in common.
-func (w *globbed) overlap(rule []segment) bool {
+func (w *globWord) overlap(rule []segment) bool {
 	word := w.segs
 	w.steps += len(rule) * len(word)
 	row := make([]bool, len(word)+1) // row[j]: rule[i:] and word[j:] overlap
@@ -122,7 +122,7 @@ func (w *globbed) overlap(rule []segment) bool {
 // sameName reports whether a segment of a rule and the word's of that number have a name in common.
 // A word's segment of only * and ? matches no name here: otherwise ls * would be denied wherever
 // anything in it is denied.
-func (w *globbed) sameName(rule segment, number int) bool {
+func (w *globWord) sameName(rule segment, number int) bool {
 	word := w.segs[number]
 	if rule.wild || word.wild {
 		w.steps += len(rule.glob) * len(word.glob)

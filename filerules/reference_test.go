@@ -233,7 +233,7 @@ func FuzzMatch(f *testing.F) {
 		}
 		s := Scope{Home: "/home/u", Cwd: "/home/u/w"}
 		name = Fold(s.Home, s.Cwd, name)
-		rules := []Compiled{{Rule: Rule{Effect: Deny, Ops: All}, Matchers: parsed.matchers(s, Deny)}}
+		rules := []CompiledRule{{Rule: Rule{Effect: Deny, Ops: All}, Matchers: parsed.matchers(s, Deny)}}
 		want := refMatch(pattern, s.Home, s.Cwd, name)
 		if got := rules[0].Match(name); got != want {
 			t.Fatalf("%q on %q: %v, the reference says %v; %+v", pattern, name, got, want, rules[0].Matchers)

@@ -66,7 +66,7 @@ func (n node) is() string {
 }
 
 // parseTree reads YAML or JSON5. Text that begins with a brace or a JSON5 comment is JSON5,
-// whatever the file's name: Clawdbot's files are, and of YAML rules only a flow mapping begins so,
+// whatever the file's name. Clawdbot's files are, and of YAML rules only a flow mapping begins so,
 // which is tried second.
 func parseTree(name string, text []byte) (node, error) {
 	if len(text) > maxFile {

@@ -29,26 +29,26 @@ func (p *Policy) warnOf(agent string, s section) (all []string) {
 	}
 	inVain := rs.inVain()
 	for _, r := range append(s.rules[:len(s.rules):len(s.rules)], s.deny...) {
-		note := func(format string, args ...any) {
+		warn := func(format string, args ...any) {
 			all = append(all, r.Place+": "+r.String()+": "+fmt.Sprintf(format, args...))
 		}
 		if command := r.getsThrough(rs); command != "" {
-			note("ops has no bash, so that this command gets through: %s", command)
+			warn("ops has no bash, so that this command gets through: %s", command)
 		}
 		if more := r.stopsToo(rs); more != 0 {
-			note("in a session the kernel stops %s too, by files and by commands: it does not tell them from %s", more, r.Ops)
+			warn("in a session the kernel stops %s too, by files and by commands: it does not tell them from %s", more, r.Ops)
 		}
 		if v, ok := inVain[r.key()]; ok {
-			note("the kernel refuses %s all the same, because of %s (%s): it knows no tool from a command, and keeps a path closed without an allow of bash, and read-only without one of write and edit", v.ops, v.by.Rule, v.by.Rule.Place)
+			warn("the kernel refuses %s all the same, because of %s (%s): it knows no tool from a command, and keeps a path closed without an allow of bash, and read-only without one of write and edit", v.ops, v.by.Rule, v.by.Rule.Place)
 		}
 		if r.needsToBeThere(rs) {
-			note("the directory around it is closed: what is there when a session starts is open, and what comes from outside into a directory that was there; the chat cannot make it")
+			warn("the directory around it is closed: what is there when a session starts is open, and what comes from outside into a directory that was there; the chat cannot make it")
 		}
 		if p.Mode == DenyWins && r.Effect == Allow && r.Layer == LayerGlobalRules {
-			note("a global allow has no force in mode %s: want it in an agent's section, or mode %s", DenyWins, FirstMatch)
+			warn("a global allow has no force in mode %s: want it in an agent's section, or mode %s", DenyWins, FirstMatch)
 		}
 		if inner := strings.Trim(r.Pattern, "/"); r.pattern.regex != nil && regexp.QuoteMeta(inner) == inner {
-			note("what is between slashes is a regular expression: for a directory, want /%s", inner)
+			warn("what is between slashes is a regular expression: for a directory, want /%s", inner)
 		}
 	}
 	return all
@@ -72,7 +72,7 @@ func (r Rule) getsThrough(rs *Ruleset) string {
 }
 
 // stopsToo are operations that the rule does not deny, but the kernel refuses with those that it
-// does: a deny of bash closes a path, one of write or edit makes it read-only. Operations that
+// does. A deny of bash closes a path, one of write or edit makes it read-only. Operations that
 // other rules deny, or that an allow exempts, are not among them.
 func (r Rule) stopsToo(rs *Ruleset) (more Op) {
 	if r.Effect != Deny {
@@ -107,11 +107,11 @@ type vain struct {
 	by  Verdict
 }
 
-// inVain are the allows, by key, that the kernel cannot fully honour: a deny closes their paths, or
+// inVain are the allows, by key, that the kernel cannot fully honour. A deny closes their paths, or
 // makes them read-only, and they exempt too few operations. It tries an example of each rule.
 func (rs *Ruleset) inVain() map[string]vain {
 	found := map[string]vain{}
-	if !slices.ContainsFunc(rs.rules, func(c Compiled) bool { return c.Effect == Allow && !c.Inert }) {
+	if !slices.ContainsFunc(rs.rules, func(c CompiledRule) bool { return c.Effect == Allow && !c.Inert }) {
 		return found
 	}
 	for _, c := range rs.rules {

@@ -42,7 +42,7 @@ func parseYAML(name string, text []byte) (n node, err error) {
 	return node{}, Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "want one YAML document, got more", line: line}
 }
 
-// firstContent is the first line that is not blank, a comment or the head of a document: the parser
+// firstContent is the first line that is not blank, a comment or the head of a document. The parser
 // treats some of them, such as a lone tag, as empty.
 func firstContent(text []byte) int {
 	n := 0

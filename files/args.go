@@ -52,7 +52,7 @@ const (
 	MaxPage        = 1 << 20   // bytes that read_file returns when it does not stream
 	MaxPiece       = 1 << 20   // bytes that append_file writes in one write(2)
 	MaxOffset      = 1 << 60   // the highest offset of a request
-	MaxEntries     = 10_000    // entries that list_dir returns at once
+	MaxEntries     = 10_000    // entries in one answer of list_dir
 	DefaultEntries = 1000      // without a limit in the request
 	MaxDiff        = 256 << 10 // bytes of a diff; a longer one is left out
 )

@@ -214,7 +214,7 @@ func TestHostileQuestions(t *testing.T) {
 		atOnce(t, func() {
 			var got bytes.Buffer
 			var body unread
-			a, err := speak(dropped{}, strings.NewReader(c.said), Request{Tool: ReadFileTool}, Exchange{
+			a, err := speak(discard{}, strings.NewReader(c.said), Request{Tool: ReadFileTool}, Exchange{
 				Body: &body, Begin: func(Answer) io.Writer { return &got }, Limit: 10, Check: c.check,
 			})
 			var d *Denial
@@ -244,14 +244,14 @@ func TestResolve(t *testing.T) {
 	if got := w.resolved(t, names); !maps.Equal(got, want) {
 		t.Errorf("%d names, want %d", len(got), len(want))
 	}
-	err := Send(dropped{}, Request{Tool: ResolveTool, Links: []string{strings.Repeat("/x", maxNames)}})
+	err := Send(discard{}, Request{Tool: ResolveTool, Links: []string{strings.Repeat("/x", maxNames)}})
 	if !errors.Is(err, chat.ErrUnsupported) {
 		t.Errorf("too many names: %v", err)
 	}
 	fine := `{"size":0,"bytes":0}` + "\n"
 	for _, lie := range []string{
 		"", "x\n", `{"size":-1,"bytes":0}` + "\n",
-		strings.Repeat(`{"links":[{"n":0,"to":"/`+strings.Repeat("x", MaxPath)+`"}]}`+"\n", maxTold/MaxPath) + fine,
+		strings.Repeat(`{"links":[{"n":0,"to":"/`+strings.Repeat("x", MaxPath)+`"}]}`+"\n", maxLinkReport/MaxPath) + fine,
 	} {
 		if got, err := ReadTargets(strings.NewReader(lie), []string{"/a"}); err == nil {
 			t.Errorf("%.60q is believed: %q", lie, got)
@@ -312,12 +312,12 @@ func TestLinked(t *testing.T) {
 		ask + `{"links":[{"n":0,"to":"/x"}]}`,
 	} {
 		x := Exchange{Linked: func(all []Link) error { _, err := Targets([]string{"/a"}, all); return err }}
-		if _, err := speak(dropped{}, strings.NewReader(lie+"\n"+fine), Request{Tool: ReadFileTool}, x); err == nil {
+		if _, err := speak(discard{}, strings.NewReader(lie+"\n"+fine), Request{Tool: ReadFileTool}, x); err == nil {
 			t.Errorf("%.60s is believed", lie)
 		}
 	}
 	link := `{"links":[{"n":0,"to":"/x"}]}` + "\n"
-	if _, err := speak(dropped{}, strings.NewReader(link+fine), Request{Tool: ReadFileTool}, Exchange{}); err == nil {
+	if _, err := speak(discard{}, strings.NewReader(link+fine), Request{Tool: ReadFileTool}, Exchange{}); err == nil {
 		t.Error("links that nobody asked for are believed")
 	}
 }

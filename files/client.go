@@ -33,7 +33,7 @@ type Exchange struct {
 // the tool as a [*Failure], a denial by Check as its [*Denial].
 //
 // It closes w at the end, and when the content fails: the tool then discards what it has. Speak
-// returns as soon as the answer arrives, even if the content was not all read; the owner of a body
+// returns as soon as the answer arrives, even if the content was not all read. The owner of a body
 // that may block has to close it.
 //
 // The other end is a process of the chat. Its messages are bounded, and cannot be trusted.

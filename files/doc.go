@@ -11,22 +11,22 @@
 // buffers.
 //
 // The rules are checked at that other end. The tools ask it about each name before they open or
-// create anything, and get yes or no: they compile no rules, and chatd knows the rule and line of
+// create anything, and get yes or no. They compile no rules, and chatd knows the rule and line of
 // each denial itself. The tools also ask for the content, after these checks.
 //
 // A path is folded (made absolute from the workspace, "." and ".." removed lexically, as PicoClaw
 // does), and checked under that name before any access. Then it is walked from the root's
 // descriptor, a component at a time, each opened without following; links are read and followed by
 // this package. That is how [os.Root] works, and the tests compare the two. os.Root itself is
-// unsuitable: it refuses an absolute link that stays inside, has only one root, and does not report
+// unsuitable. It refuses an absolute link that stays inside, has only one root, and does not report
 // the physical name, which must be checked too. The name of the opened file (/proc/self/fd) must be
 // the checked one; a name that was swapped in between is walked again.
 //
-// Only regular files are read and written: the type is checked before the open, the open does not
+// Only regular files are read and written. The type is checked before the open, the open does not
 // block (O_NONBLOCK), and the type of the open file is checked again.
 //
 // write_file and edit_file write a file beside the target (.tmp-PID-NANOSECONDS, mode 0600), sync
-// it, exchange it with the target and sync the directory: after a crash the file has the old
+// it, exchange it with the target and sync the directory. After a crash the file has the old
 // content or the new. The temporary file is locked while it is written. One without a lock is
 // stale, and the next write in that directory removes it. The tools first ask whether such a name
 // is allowed: the kernel could create the file and then refuse to open it. append_file is one
@@ -46,12 +46,12 @@
 // created. The chat's own files may have many names. A write gives its name a new file and leaves
 // the other names with the old one; an append shows under all of them.
 //
-// A program that holds no lock may write while edit_file copies; a change of size or time is
+// A program that holds no lock may write while edit_file copies. A change of size or time is
 // noticed and reported, one that keeps both is not. On a file system that cannot exchange two names
 // (RENAME_EXCHANGE), a link that takes the target's place just before the rename is replaced.
 // Content of more than [MaxPiece] may be cut short by a crash while append_file adds it. A new file
 // belongs to the chat and has the old one's permission bits, not its owner, its set-id bits, its
 // ACL or its extended attributes. A file that is a mount point, as one that a rule opens within a
-// closed directory, cannot be replaced: it is written over, and a crash amid that leaves a mixture
+// closed directory, cannot be replaced. It is written over, and a crash amid that leaves a mixture
 // of old and new.
 package files

@@ -54,11 +54,11 @@ func (t *Tools) edit1(a EditFile) (Answer, error) {
 	return p.replaceText(f, st, r)
 }
 
-// answered is an error whose message the tool's caller gets unchanged.
-type answered struct{ message string }
+// callerError is an error whose message the tool's caller gets unchanged.
+type callerError struct{ message string }
 
-func (a *answered) Error() string { return a.message }
-func (a *answered) Unwrap() error { return chat.ErrInvalid }
+func (a *callerError) Error() string { return a.message }
+func (a *callerError) Unwrap() error { return chat.ErrInvalid }
 
 // theOnly is where old is in the file, if it is there once.
 func theOnly(f *os.File, size int64, old string) (int64, error) {
@@ -67,9 +67,9 @@ func theOnly(f *os.File, size int64, old string) (int64, error) {
 	case err != nil:
 		return 0, err
 	case n == 0:
-		return 0, &answered{"old_text not found in file. Make sure it matches exactly"}
+		return 0, &callerError{"old_text not found in file. Make sure it matches exactly"}
 	case n > 1:
-		return 0, &answered{fmt.Sprintf("old_text appears %d times. Please provide more context to make it unique", n)}
+		return 0, &callerError{fmt.Sprintf("old_text appears %d times. Please provide more context to make it unique", n)}
 	}
 	return off, nil
 }

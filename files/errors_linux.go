@@ -17,7 +17,7 @@ func explain(tool Tool, op Op, t *Tools, name, failed string, err error) error {
 		d.Tool = tool
 		return d
 	}
-	var a *answered
+	var a *callerError
 	if errors.As(err, &a) {
 		return a
 	}
@@ -26,7 +26,7 @@ func explain(tool Tool, op Op, t *Tools, name, failed string, err error) error {
 		return &Denial{Tool: tool, Op: op, Path: t.fold(name), Rule: RuleKernel, Place: errnoName(err), Layer: RuleKernel,
 			Message: failed + ": access denied"}
 	case errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("%s: file not found%w", failed, silent{chat.ErrNotFound})
+		return fmt.Errorf("%s: file not found%w", failed, silentError{chat.ErrNotFound})
 	}
 	if kind := kindOf(err); kind != nil && !errors.Is(err, kind) {
 		return fmt.Errorf("%s: cannot use %s: %w: %w", failed, chat.Quote(name), err, kind)
@@ -34,11 +34,11 @@ func explain(tool Tool, op Op, t *Tools, name, failed string, err error) error {
 	return fmt.Errorf("%s: cannot use %s: %w", failed, chat.Quote(name), err)
 }
 
-// silent carries an error's kind without its text, for messages that are fixed.
-type silent struct{ err error }
+// silentError carries an error's kind without its text, for messages that are fixed.
+type silentError struct{ err error }
 
-func (silent) Error() string   { return "" }
-func (s silent) Unwrap() error { return s.err }
+func (silentError) Error() string   { return "" }
+func (s silentError) Unwrap() error { return s.err }
 
 func errnoName(err error) string {
 	var no unix.Errno

@@ -153,11 +153,11 @@ func FuzzListDir(f *testing.F) {
 	})
 }
 
-// dropped takes everything.
-type dropped struct{}
+// discard takes everything.
+type discard struct{}
 
-func (dropped) Write(p []byte) (int, error) { return len(p), nil }
-func (dropped) Close() error                { return nil }
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+func (discard) Close() error                { return nil }
 
 // FuzzAnswer: an answer of the chat's process is read within bounds.
 func FuzzAnswer(f *testing.F) {
@@ -172,7 +172,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var got bytes.Buffer
 		req := Request{Tool: WriteFileTool}
-		a, err := speak(dropped{}, bytes.NewReader(data), req, Exchange{
+		a, err := speak(discard{}, bytes.NewReader(data), req, Exchange{
 			Body: strings.NewReader("body"), Begin: func(Answer) io.Writer { return &got }, Limit: 100,
 			Check: func(Op, string) *Denial { return nil },
 		})

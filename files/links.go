@@ -14,9 +14,9 @@ import (
 // maxNames bounds the names in one call's Links, in bytes.
 const maxNames = 2 << 20
 
-// maxTold bounds a tool's report on the links of one request, in bytes: the targets, and linkSize
+// maxLinkReport bounds a tool's report on the links of one request, in bytes: the targets, and linkSize
 // for each link.
-const maxTold, linkSize = 4 << 20, 32
+const maxLinkReport, linkSize = 4 << 20, 32
 
 // Link is where one of a request's Links leads, by its number.
 type Link struct {
@@ -43,8 +43,8 @@ func (c *caller) follow(all []Link) error {
 	for _, l := range all {
 		c.linked += len(l.To) + linkSize
 	}
-	if c.linked > maxTold {
-		return fmt.Errorf("cannot use the answer: it tells more than %d bytes of links", maxTold)
+	if c.linked > maxLinkReport {
+		return fmt.Errorf("cannot use the answer: it tells more than %d bytes of links", maxLinkReport)
 	}
 	c.links = append(c.links, all...)
 	return nil

@@ -189,7 +189,7 @@ func (p *place) makeDirs() error {
 		}
 		isNew := err == nil
 		if isNew {
-			p.made = append(p.made, made{p.dir, name})
+			p.made = append(p.made, madeDir{p.dir, name})
 			if err := syncDir(p.dir); err != nil {
 				return err
 			}

@@ -65,7 +65,7 @@ func (s *toolCall) serve(tools func(ask Asker) Set) (Answer, error) {
 	var body io.Reader = &chunkReader{r: s.r}
 	ask := Asker(nil)
 	if req.Ask {
-		body, ask = &wanted{s: s, r: body}, s.asks
+		body, ask = &lazyContent{s: s, r: body}, s.asks
 	}
 	t := tools(ask)
 	switch req.Tool {
@@ -137,14 +137,14 @@ func (s *toolCall) wait(what message) error {
 	return errors.Join(writeLine(s.w, what), s.w.Flush())
 }
 
-// wanted is content that is requested at the first Read.
-type wanted struct {
+// lazyContent is content that is requested at the first Read.
+type lazyContent struct {
 	s     *toolCall
 	r     io.Reader
 	asked bool
 }
 
-func (w *wanted) Read(p []byte) (int, error) {
+func (w *lazyContent) Read(p []byte) (int, error) {
 	if !w.asked {
 		w.asked = true
 		if err := w.s.wait(message{Send: true}); err != nil {

@@ -72,8 +72,8 @@ func argsOf[A Args](u Use) (Args, error) {
 	return a, a.Validate()
 }
 
-// Started is a tool that is running and has its request, ready to be spoken with.
-type Started struct {
+// LiveTool is a tool that is running and has its request, ready to be spoken with.
+type LiveTool struct {
 	Tool Tool
 	// In and Out are the other ends of its standard input and output.
 	In, Out *os.File
@@ -85,4 +85,4 @@ type Started struct {
 }
 
 // Talk speaks with a tool, as by [Speak], and closes its two files. It returns when ctx ends.
-type Talk = func(ctx context.Context, t Started) (Answer, error)
+type Talk = func(ctx context.Context, t LiveTool) (Answer, error)

@@ -26,12 +26,12 @@ type place struct {
 	// missing are directories on the way that do not exist yet; name is in the last.
 	missing []string
 	held    []int
-	made    []made
+	made    []madeDir
 	staged  *place // where new content is gathered, once decided
 }
 
-// made is a directory that this call made.
-type made struct {
+// madeDir is a directory that this call made.
+type madeDir struct {
 	parent int
 	name   string
 }

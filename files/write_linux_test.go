@@ -197,9 +197,9 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestAppendAtOnce: every line of 100 simultaneous callers in two processes is written, whole, also
+// TestSimultaneousAppends: every line of 100 simultaneous callers in two processes is written, whole, also
 // between appends that take several writes.
-func TestAppendAtOnce(t *testing.T) {
+func TestSimultaneousAppends(t *testing.T) {
 	w := newWorld(t)
 	cmd := child(t, "append", "CHATD_FILES_DIR="+w.home)
 	if err := cmd.Start(); err != nil {
@@ -297,8 +297,8 @@ func TestAppendMeetsEdit(t *testing.T) {
 	}
 }
 
-// TestWritersAtOnce: of many whole writes one wins, whole, and a reader sees only whole ones.
-func TestWritersAtOnce(t *testing.T) {
+// TestSimultaneousWriters: of many whole writes one wins, whole, and a reader sees only whole ones.
+func TestSimultaneousWriters(t *testing.T) {
 	w := newWorld(t)
 	size := 300_000
 	var all sync.WaitGroup

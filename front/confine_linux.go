@@ -34,8 +34,8 @@ func confine() (missing []string, err error) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("cannot keep others of this user out: %w", err)
 	}
-	for limit, most := range map[int]uint64{unix.RLIMIT_DATA: maxData, unix.RLIMIT_CORE: 0} {
-		if err := unix.Setrlimit(limit, &unix.Rlimit{Cur: most, Max: most}); err != nil {
+	for limit, max := range map[int]uint64{unix.RLIMIT_DATA: maxData, unix.RLIMIT_CORE: 0} {
+		if err := unix.Setrlimit(limit, &unix.Rlimit{Cur: max, Max: max}); err != nil {
 			return nil, fmt.Errorf("cannot bound the memory of the front: %w", err)
 		}
 	}

@@ -5,11 +5,11 @@
 // and the program itself, and learns its settings from chatd-root by the control socket. It reads
 // no config. It reads nothing of a caller before it has given up what the front does not need.
 //
-// chatd-root starts the front as a user of its own, without a capability, in a network and an
-// IPC namespace of its own that have nothing in them. The front adds, for every thread and for
-// good (confine_linux.go): no new privileges (PR_SET_NO_NEW_PRIVS), Landlock that opens no path
-// (landlock(7)), and a system call filter (seccomp(2)) that allows the calls of a Go server on
-// open descriptors, and fails every other with EPERM: no open, no exec, no socket, no connect, no
+// chatd-root starts the front as a user of its own, without a capability. Its network and IPC
+// namespaces are its own and empty. The front adds, for every thread and for good
+// (confine_linux.go): no new privileges (PR_SET_NO_NEW_PRIVS), Landlock that opens no path
+// (landlock(7)), and a system call filter (seccomp(2)) that allows the calls of a Go server on open
+// descriptors, and fails every other with EPERM: no open, no exec, no socket, no connect, no
 // ptrace, no kill of another process. Its memory has a bound (RLIMIT_DATA of setrlimit(2)), and it
 // leaves no core.
 //

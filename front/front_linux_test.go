@@ -51,11 +51,11 @@ func TestEndCutsRunsOff(t *testing.T) {
 		ended <- serve(ctx, l, serverOptions(h, nil, settings, "1.0", log), 100*time.Millisecond)
 	}()
 	c := api.NewClient(api.ClientOptions{Socket: socket})
-	told := make(chan error, 1)
+	result := make(chan error, 1)
 	go func() {
 		spec := chat.RunSpec{Command: "sleep 1000"}
 		_, err := c.Run(context.Background(), "aaaaaaaaaaaaaaaa", spec)
-		told <- err
+		result <- err
 	}()
 	<-h.began
 	end()
@@ -65,7 +65,7 @@ func TestEndCutsRunsOff(t *testing.T) {
 	if !h.cleaned.Load() {
 		t.Error("it did not wait for the run to clean up")
 	}
-	if err := <-told; err == nil {
+	if err := <-result; err == nil {
 		t.Error("the caller was told that the run is done")
 	}
 	if strings.Count(said.String(), "requests were cut off") != 1 {

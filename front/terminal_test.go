@@ -18,19 +18,19 @@ func TestTerminalSize(t *testing.T) {
 	}
 }
 
-// fixed are chats whose answers are given.
-type fixed struct {
+// fixedChats are chats whose answers are given.
+type fixedChats struct {
 	broker.Chats
 	typed  chat.Typed
 	screen string
 	err    error
 }
 
-func (f fixed) InputWait(context.Context, chat.ID, chat.Input) (chat.Typed, error) {
+func (f fixedChats) InputWait(context.Context, chat.ID, chat.Input) (chat.Typed, error) {
 	return f.typed, f.err
 }
 
-func (f fixed) ScreenWith(context.Context, chat.ID, chat.ScreenSpec) (chat.Screen, error) {
+func (f fixedChats) ScreenWith(context.Context, chat.ID, chat.ScreenSpec) (chat.Screen, error) {
 	return chat.Screen{Text: f.screen}, f.err
 }
 
@@ -52,7 +52,8 @@ func TestInputWait(t *testing.T) {
 		{"what the terminal shows", nil, "the screen"},
 	} {
 		behind := chat.Typed{Log: piece, Plain: "the screen", Output: c.output}
-		got, err := RenderTerminals(fixed{typed: behind}).InputWait(t.Context(), "a", chat.Input{})
+		chats := RenderTerminals(fixedChats{typed: behind})
+		got, err := chats.InputWait(t.Context(), "a", chat.Input{})
 		if err != nil || got.Plain != c.want || got.Output != nil || string(got.Bytes()) != log {
 			t.Errorf("%s is %+v, %v, want %q", c.what, got, err, c.want)
 		}
@@ -61,7 +62,7 @@ func TestInputWait(t *testing.T) {
 
 func TestScreen(t *testing.T) {
 	const raw = "a\x1b]52;c;aGk=\a\x1b[31mred\x1b[m\x1b[2J"
-	c := RenderTerminals(fixed{screen: raw})
+	c := RenderTerminals(fixedChats{screen: raw})
 	for styles, want := range map[bool]string{true: "a\x1b[31mred\x1b[m", false: raw} {
 		s, err := c.ScreenWith(t.Context(), "a", chat.ScreenSpec{Styles: styles})
 		if err != nil || s.Text != want {
@@ -72,7 +73,7 @@ func TestScreen(t *testing.T) {
 
 // TestErrors: what the chats behind refuse is refused.
 func TestTerminalErrors(t *testing.T) {
-	c := RenderTerminals(fixed{err: chat.ErrBusy})
+	c := RenderTerminals(fixedChats{err: chat.ErrBusy})
 	if _, err := c.InputWait(t.Context(), "a", chat.Input{}); !errors.Is(err, chat.ErrBusy) {
 		t.Errorf("input: %v", err)
 	}

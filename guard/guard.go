@@ -126,8 +126,8 @@ func (g *Guard) Argv(argv []string, at Place) (Verdict, error) {
 
 func (g *Guard) idle() bool { return len(g.deny)+len(g.rules) == 0 && !g.restrict }
 
-// maxLooks bounds what is looked at in one command, in bytes times patterns: xargs xargs …
-// is a command for each of its words, each with all the words behind it.
+// maxLooks bounds what is looked at in one command, in bytes times patterns. xargs xargs … is a
+// command for each of its words, each with all the words behind it.
 const maxLooks = 1 << 26
 
 // looks is what the custom patterns look at in a simple command, and what a program's name

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// MakeDir makes a directory on the file system where place is or would be: programs run from one
+// MakeDir makes a directory on the file system where place is or would be. Programs run from one
 // and not from another (/run is noexec on Debian). Its caller removes it.
 func MakeDir(place string) (string, error) {
 	parent := filepath.Dir(place)

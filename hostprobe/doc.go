@@ -1,5 +1,5 @@
 // Package hostprobe tries which layers this host enforces. It takes no answer from config or from a
-// version number: it makes what a chat has, as a chat that nobody has, and tries to get out.
+// version number. It makes what a chat has, as a chat that nobody has, and tries to get out.
 //
 // # Theory of operation
 //
@@ -13,7 +13,7 @@
 // The sessions are like those of the profile default, with nothing opened. Their home and private
 // trees lie where no chat can fill the file system. Mechanisms say what they found, package layers
 // what follows. During the first probe, a session that does not come up is tried again without each
-// layer that config excuses: the host may lack only that one.
+// layer that config excuses. The host may lack only that one.
 //
 // [Prober.ChooseAccount] tries which backend of accounts the host resolves. [MakeDir] makes a place
 // to probe in, where no daemon answers.

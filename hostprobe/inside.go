@@ -58,8 +58,8 @@ func (p *Prober) tryInside(ctx context.Context, v shims.View) ([]chat.Layer, err
 	return found, nil
 }
 
-// program is chatd-shim probe for a session of v, with what it must not see, reach or lock. What is
-// held for that outside of the session, release gives up.
+// program is chatd-shim probe for a session of v, with what it must not see, reach or lock. release
+// gives up what is held for that outside of the session.
 func (p *Prober) program(v shims.View) (argv []string, release func(), err error) {
 	abstract := fmt.Sprintf("chatd-probe-%d-%s", os.Getpid(), v.Network)
 	socket, err := net.Listen("unix", "@"+abstract)
@@ -111,10 +111,10 @@ func (p *Prober) tryTwice(
 
 // awaitLayers waits for the results of a probe in the file that is its stdout. The session, which
 // alive tells of, outlives the probe.
-func awaitLayers(out io.ReaderAt, alive func() bool, atMost time.Duration) (
+func awaitLayers(out io.ReaderAt, alive func() bool, timeout time.Duration) (
 	found []chat.Layer, err error,
 ) {
-	for end := time.Now().Add(atMost); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(2 * time.Millisecond) {
 		there := alive() // before the read: output from before its end counts
 		err = json.NewDecoder(io.NewSectionReader(out, 0, 64<<10)).Decode(&found)
 		if err == nil {
@@ -122,7 +122,7 @@ func awaitLayers(out io.ReaderAt, alive func() bool, atMost time.Duration) (
 		}
 		if there && time.Now().After(end) {
 			return nil, fmt.Errorf("cannot read what the probe found: %w after %s",
-				layers.ErrSlow, atMost)
+				layers.ErrSlow, timeout)
 		}
 		if !there {
 			return nil, fmt.Errorf("cannot read what the probe found: %w", err)

@@ -41,11 +41,11 @@ func TestAwaitLayers(t *testing.T) {
 				}
 				return asked < 3 || !c.dies
 			}
-			atMost := 5 * time.Second
+			timeout := 5 * time.Second
 			if c.slow {
-				atMost = 20 * time.Millisecond
+				timeout = 20 * time.Millisecond
 			}
-			found, err := awaitLayers(readerAt(func() string { return out }), alive, atMost)
+			found, err := awaitLayers(readerAt(func() string { return out }), alive, timeout)
 			if errors.Is(err, layers.ErrSlow) != c.slow || (err != nil) != (c.slow || c.dead) {
 				t.Fatal(err)
 			}

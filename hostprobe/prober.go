@@ -71,7 +71,7 @@ func New(o Options) *Prober { return &Prober{opt: o} }
 
 // Try tries every wall. The sessions see v, which is that of a session of [ID] in the profile
 // default, but for their own network, home and trees.
-func (p *Prober) Try(ctx context.Context, v shims.View) (layers.Found, error) {
+func (p *Prober) Try(ctx context.Context, v shims.View) (layers.Result, error) {
 	v = p.own(v)
 	// Limits and packet rules are tried beside the sessions: they act in trees of their own, and
 	// the sessions send no packet. The sessions share a uid, so they come one after the other.
@@ -90,9 +90,9 @@ func (p *Prober) Try(ctx context.Context, v shims.View) (layers.Found, error) {
 	}
 	beside.Wait()
 	found := layers.Merge(slices.Concat(outside, limits, packets), inside, p.usedNetworks())
-	found.NoteProc(p.opt.UID)
+	found.AddProc(p.opt.UID)
 	if p.opt.Units {
-		found.NotePAM()
+		found.AddPAM()
 	}
 	if ctx.Err() != nil { // an interrupted probe has no result
 		return found, fmt.Errorf("cannot try the walls: %w", context.Cause(ctx))

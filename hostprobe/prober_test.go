@@ -73,7 +73,7 @@ func TestExcusing(t *testing.T) {
 func TestOwnView(t *testing.T) {
 	v := shims.View{User: ID.User(), Home: "/homes/0", Tmp: "/t/0", VarTmp: "/v/0",
 		PromptFIFO: "/f", Shim: "/shim", Denied: []string{"/probe", "/homes/0/x"},
-		Opened: shims.Opened{Netlink: true, Filters: true}}
+		Opened: shims.Openings{Netlink: true, Filters: true}}
 	o := Options{UID: 7, HomeParent: "/probe"}
 	o.TmpParent, o.VarTmpParent = "/probe/tmp", "/probe/vartmp"
 	for _, units := range []bool{false, true} {
@@ -85,7 +85,7 @@ func TestOwnView(t *testing.T) {
 		}
 		if got.Home != "/probe/"+string(ID) || got.Tmp != tmp || got.VarTmp != varTmp ||
 			!slices.Equal(got.Denied, []string{"/homes/0/x"}) || len(v.Denied) != 2 ||
-			got.PromptFIFO != "" || got.Opened != (shims.Opened{}) || got.Shim != v.Shim {
+			got.PromptFIFO != "" || got.Opened != (shims.Openings{}) || got.Shim != v.Shim {
 			t.Errorf("units %v: %+v", units, got)
 		}
 	}

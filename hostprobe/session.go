@@ -27,7 +27,7 @@ func (p *Prober) profile() chat.Profile { return p.opt.Profiles[chat.DefaultProf
 // opens: the probe says what the wall of all others does. A denial around that home, which lies
 // elsewhere than the chats', closes nothing of it.
 func (p *Prober) own(v shims.View) shims.View {
-	v.Home, v.Opened, v.PromptFIFO = p.user().Home, shims.Opened{}, ""
+	v.Home, v.Opened, v.PromptFIFO = p.user().Home, shims.Openings{}, ""
 	around := func(denied string) bool { return chat.Within(v.Home, denied) }
 	v.Denied = slices.DeleteFunc(slices.Clone(v.Denied), around)
 	if !p.opt.Units { // with systemd, pam_namespace mounts them

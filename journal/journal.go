@@ -34,13 +34,13 @@ func SetLevel(word string) error {
 	return nil
 }
 
-// prefixed writes one line, whole, with its priority in front.
-type prefixed struct {
+// prefixWriter writes one line, whole, with its priority in front.
+type prefixWriter struct {
 	w      io.Writer
 	prefix string
 }
 
-func (p prefixed) Write(b []byte) (int, error) {
+func (p prefixWriter) Write(b []byte) (int, error) {
 	n, err := p.w.Write(append([]byte(p.prefix), b...))
 	return max(0, n-len(p.prefix)), err
 }
@@ -53,7 +53,7 @@ type journalHandler []slog.Handler
 func newJournalHandler(w io.Writer) journalHandler {
 	var h journalHandler
 	for _, l := range levels {
-		h = append(h, slog.NewTextHandler(prefixed{w, l.prefix}, &slog.HandlerOptions{
+		h = append(h, slog.NewTextHandler(prefixWriter{w, l.prefix}, &slog.HandlerOptions{
 			Level: &logLevel, ReplaceAttr: withoutClock,
 		}))
 	}

@@ -1,11 +1,10 @@
 // Package landlock confines a process to a list of paths by Landlock
 // (landlock(7)), through github.com/landlock-lsm/go-landlock.
 //
-// A caller lists in [Rules] the paths to read, execute and write, and calls
-// [Enforce], which cannot be undone. Enforcement is exact, not best effort: it
-// refuses every operation that the kernel's ABI can refuse and this package
-// knows, and an ABI below the required minimum is an error. [Achieved] has the
-// result.
+// A caller lists in [Rules] the paths to read, execute and write, and calls [Enforce], which cannot
+// be undone. Enforcement is exact, not best effort. It refuses every operation that the kernel's
+// ABI can refuse and this package knows, and an ABI below the required minimum is an error.
+// [Result] has the result.
 //
 // A newer ABI can refuse more operations. Version 1 covers opening,
 // making and removing; 2 lets files move between directories at all (without

@@ -58,10 +58,10 @@ func ABI() int {
 // A kernel below minABI is [chat.ErrUnsupported]; a minABI below 1 counts as 1,
 // so that a nil error always means that something is enforced. After an error
 // the process is as it was, or confined more: it must not go on.
-func Enforce(r Rules, minABI int, scope bool) (Achieved, error) {
+func Enforce(r Rules, minABI int, scope bool) (Result, error) {
 	abi := min(ABI(), maxABI)
 	if minABI = max(minABI, 1); abi < minABI {
-		return Achieved{}, fmt.Errorf("cannot enforce Landlock: the kernel has ABI %d, want at least %d: %w", abi, minABI, chat.ErrUnsupported)
+		return Result{}, fmt.Errorf("cannot enforce Landlock: the kernel has ABI %d, want at least %d: %w", abi, minABI, chat.ErrUnsupported)
 	}
 	config := ll.Config{HandledAccessFS: handled(abi)}
 	if scope && abi >= ScopeABI {
@@ -69,12 +69,12 @@ func Enforce(r Rules, minABI int, scope bool) (Achieved, error) {
 	}
 	rules, missing, err := compile(r, config.HandledAccessFS)
 	if err != nil {
-		return Achieved{}, err
+		return Result{}, err
 	}
 	if err := config.Restrict(rules...); err != nil {
-		return Achieved{}, fmt.Errorf("cannot enforce Landlock ABI %d: %w", abi, err)
+		return Result{}, fmt.Errorf("cannot enforce Landlock ABI %d: %w", abi, err)
 	}
-	return Achieved{
+	return Result{
 		ABI: abi, Rights: rightNames(config.HandledAccessFS), Missing: missing,
 		Refer: abi >= 2, Scoped: config.Scoped != 0,
 	}, nil

@@ -30,7 +30,7 @@ type childPlan struct {
 }
 
 type childAnswer struct {
-	Achieved Achieved
+	Achieved Result
 	Setup    string
 	Result   string
 }

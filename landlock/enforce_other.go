@@ -12,6 +12,6 @@ import (
 func ABI() int { return 0 }
 
 // Enforce is [chat.ErrUnsupported] outside Linux.
-func Enforce(Rules, int, bool) (Achieved, error) {
-	return Achieved{}, fmt.Errorf("cannot enforce Landlock: not Linux: %w", chat.ErrUnsupported)
+func Enforce(Rules, int, bool) (Result, error) {
+	return Result{}, fmt.Errorf("cannot enforce Landlock: not Linux: %w", chat.ErrUnsupported)
 }

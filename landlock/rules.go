@@ -1,10 +1,9 @@
 package landlock
 
-// Rules list what stays allowed; everything else that the kernel's Landlock ABI
-// can refuse is refused. Paths are absolute and are resolved once, when the
-// rules are enforced: a rule belongs to the file or directory that was found,
-// not to its name. A directory rule covers everything beneath it. A path that
-// does not exist is left out and named in [Achieved].Missing.
+// Rules list what stays allowed; everything else that the kernel's Landlock ABI can refuse is
+// refused. Paths are absolute and are resolved once, when the rules are enforced. A rule belongs to
+// the file or directory that was found, not to its name. A directory rule covers everything beneath
+// it. A path that does not exist is left out and named in [Result].Missing.
 //
 // The zero Rules allow nothing.
 type Rules struct {
@@ -14,9 +13,9 @@ type Rules struct {
 	Read []string `json:"read,omitempty"`
 	// Exec are directories whose files may be read, listed and executed.
 	Exec []string `json:"exec,omitempty"`
-	// Write are directories in which everything may be done that the file modes
-	// allow, also moving files between any two of them and connecting to unix
-	// sockets; only device nodes may not be made.
+	// Write are directories in which everything may be done that the file modes allow, also moving
+	// files between any two of them and connecting to unix sockets. Only device nodes may not be
+	// made.
 	Write []string `json:"write,omitempty"`
 	// ReadFiles and ExecFiles are single files, to read, and to read and execute.
 	ReadFiles []string `json:"read_files,omitempty"`
@@ -29,8 +28,8 @@ type Rules struct {
 	DeviceDirs []string `json:"device_dirs,omitempty"`
 }
 
-// Achieved is what [Enforce] got from the kernel.
-type Achieved struct {
+// Result is what [Enforce] got from the kernel.
+type Result struct {
 	// ABI is the Landlock ABI that was used: the lower of the kernel's and this program's.
 	ABI int `json:"abi"`
 	// Rights are the operations that are refused where no rule allows them, by

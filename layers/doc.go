@@ -6,14 +6,14 @@
 // The mechanisms try their walls, and package hostprobe runs the tries: some outside of a session,
 // the rest in a session of each kind of network. [Merge] makes one result of each layer from
 // theirs, the worst. A try that fails makes its layer off or, if it failed for lack of room or
-// time, unknown ([Failed]): a host whose disk is full is not a host without the wall.
+// time, unknown ([Failed]). A host whose disk is full is not a host without the wall.
 //
 // A [Set] holds the results of the last probe. It knows which layers config excuses and which a
 // test leaves out, and refuses all starts until one probe has found every required layer in force.
 //
 // # Runs as
 //
-// root, in chatd-root. [SysctlFindings] and [Found.NoteProc] read the host's /proc; the rest acts
+// root, in chatd-root. [SysctlFindings] and [Found.AddProc] read the host's /proc; the rest acts
 // on nothing.
 //
 // # What it does not stop

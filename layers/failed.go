@@ -51,7 +51,7 @@ func Failed(l chat.Layer, err error, fix string) chat.Layer {
 }
 
 // untried has every layer as unknown, for the time before the first probe.
-func untried() Found {
+func untried() Result {
 	var all []chat.Layer
 	for _, name := range chat.LayerNames() {
 		all = append(all, chat.Layer{Name: name, State: chat.LayerUnknown, Probe: "not tried yet",
@@ -61,7 +61,7 @@ func untried() Found {
 }
 
 // Untried has every layer as err leaves it, which kept all of them from being tried.
-func Untried(err error) Found {
+func Untried(err error) Result {
 	var all []chat.Layer
 	for _, name := range chat.LayerNames() {
 		all = append(all, Failed(chat.Layer{Name: name, At: time.Now()}, err, ""))
@@ -69,8 +69,8 @@ func Untried(err error) Found {
 	return of(all)
 }
 
-func of(all []chat.Layer) Found {
-	f := Found{layers: map[chat.LayerName]chat.Layer{}}
+func of(all []chat.Layer) Result {
+	f := Result{layers: map[chat.LayerName]chat.Layer{}}
 	for _, l := range all {
 		f.keep(l)
 	}

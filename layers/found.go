@@ -9,8 +9,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Found are the results of one probe, at most one for each layer.
-type Found struct {
+// Result holds the results of one probe, at most one for each layer.
+type Result struct {
 	layers map[chat.LayerName]chat.Layer
 	// network is the layer network in a session of each kind of network.
 	network map[chat.Network]chat.Layer
@@ -20,8 +20,8 @@ type Found struct {
 // those of a session of each kind of network. Of two results for one layer the worse counts. The
 // layer network is the worst of the kinds that are used; what was tried of it outside holds for
 // sessions in the host's network.
-func Merge(outside []chat.Layer, inside map[chat.Network][]chat.Layer, used []chat.Network) Found {
-	f := Found{layers: map[chat.LayerName]chat.Layer{}, network: map[chat.Network]chat.Layer{}}
+func Merge(outside []chat.Layer, inside map[chat.Network][]chat.Layer, used []chat.Network) Result {
+	f := Result{layers: map[chat.LayerName]chat.Layer{}, network: map[chat.Network]chat.Layer{}}
 	for _, l := range outside {
 		f.keep(l)
 	}
@@ -44,7 +44,7 @@ func Merge(outside []chat.Layer, inside map[chat.Network][]chat.Layer, used []ch
 }
 
 // keep stores a result for a layer, if none is stored that is worse.
-func (f Found) keep(l chat.Layer) {
+func (f Result) keep(l chat.Layer) {
 	if old, ok := f.layers[l.Name]; ok {
 		l = worse(old, l)
 	}
@@ -52,7 +52,7 @@ func (f Found) keep(l chat.Layer) {
 }
 
 // worstNetwork returns the worst result of the kinds of network that are used.
-func (f Found) worstNetwork(used []chat.Network) chat.Layer {
+func (f Result) worstNetwork(used []chat.Network) chat.Layer {
 	worst := chat.Layer{Name: chat.LayerNetwork, State: chat.LayerOn, At: time.Now()}
 	for _, kind := range used {
 		if l, ok := f.network[kind]; ok {
@@ -97,9 +97,9 @@ func WithRun(session, run []chat.Layer) []chat.Layer {
 	return merged
 }
 
-// NotePAM names pam_namespace, which mounted the directories of the layer tmp. chatd-shim enter
+// AddPAM names pam_namespace, which mounted the directories of the layer tmp. chatd-shim enter
 // checks them before a session begins, and starts none without them.
-func (f Found) NotePAM() {
+func (f Result) AddPAM() {
 	if l := f.layers[chat.LayerTmp]; stands(l) {
 		l.By = "pam_namespace, " + l.By
 		f.layers[l.Name] = l

@@ -72,21 +72,21 @@ func TestWithRun(t *testing.T) {
 	}
 }
 
-// TestNotes: what is noted of a layer is noted only where it is in force.
-func TestNotes(t *testing.T) {
+// TestAdded: a remark is added only to a layer in force.
+func TestAdded(t *testing.T) {
 	for state, want := range map[chat.LayerState]string{
 		chat.LayerOn: "pam_namespace, bind", chat.LayerWeaker: "pam_namespace, bind",
 		chat.LayerOff: "bind", chat.LayerUnknown: "bind",
 	} {
 		f := of([]chat.Layer{layer(chat.LayerTmp, state, "bind"),
 			layer(chat.LayerProc, state, "pidns")})
-		f.NotePAM()
-		f.NoteProc(1879113728)
+		f.AddPAM()
+		f.AddProc(1879113728)
 		if got := f.layers[chat.LayerTmp].By; got != want {
 			t.Errorf("%s: %q", state, got)
 		}
-		noted := f.layers[chat.LayerProc].Probe != "pidns was tried"
-		if noted != (want != "bind") || f.layers[chat.LayerProc].State != state {
+		added := f.layers[chat.LayerProc].Probe != "pidns was tried"
+		if added != (want != "bind") || f.layers[chat.LayerProc].State != state {
 			t.Errorf("%s: %+v", state, f.layers[chat.LayerProc])
 		}
 	}

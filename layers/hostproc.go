@@ -10,10 +10,10 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// NoteProc adds to the layer proc what holds outside a session. If the host's /proc is mounted
+// AddProc adds to the layer proc what holds outside a session. If the host's /proc is mounted
 // with hidepid=invisible (proc(5)), a uid without a session, like uid, sees no other's processes
 // either. Layers describe sessions, so this does not change the layer's state.
-func (f Found) NoteProc(uid uint32) {
+func (f Result) AddProc(uid uint32) {
 	l := f.layers[chat.LayerProc]
 	if !stands(l) {
 		return
@@ -31,8 +31,8 @@ func (f Found) NoteProc(uid uint32) {
 	f.layers[l.Name] = l
 }
 
-// seesInit looks for process 1 as uid, in the /proc of process 1: a hardened unit may have a
-// mount namespace with a /proc of its own.
+// seesInit looks for process 1 as uid, in the /proc of process 1. A hardened unit may have a mount
+// namespace with a /proc of its own.
 func seesInit(uid uint32) error {
 	proc, err := unix.Open("/proc/1/root/proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

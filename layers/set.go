@@ -22,7 +22,7 @@ type Set struct {
 	tried chan struct{} // closed after the first probe
 
 	mu         sync.Mutex
-	found      Found
+	found      Result
 	excused    []chat.LayerName // missing on this host, as config allows
 	unprepared error            // why nothing could be tried beside the layers
 	fit        bool
@@ -34,7 +34,7 @@ func New(opt Options) *Set {
 }
 
 // Put stores the results of a probe.
-func (s *Set) Put(f Found) {
+func (s *Set) Put(f Result) {
 	s.mu.Lock()
 	s.found = f
 	s.mu.Unlock()

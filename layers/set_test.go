@@ -13,7 +13,7 @@ import (
 )
 
 // probed is a probe that found every layer on but some.
-func probed(but ...chat.Layer) Found {
+func probed(but ...chat.Layer) Result {
 	f := of(nil)
 	for _, name := range chat.LayerNames() {
 		f.keep(layer(name, chat.LayerOn, "a wall"))
@@ -37,7 +37,7 @@ var (
 func TestAwait(t *testing.T) {
 	for name, c := range map[string]struct {
 		opt        Options
-		found      Found
+		found      Result
 		unprepared error
 		want       error
 		says       string

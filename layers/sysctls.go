@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// hostSysctls are settings of the host that keep users apart where no layer does, and
-// are off by default in the kernel. What is refused to chats by a layer is still open to
-// the host's other users.
+// hostSysctls are settings of the host that keep users apart where no layer does, and are off by
+// default in the kernel. A layer refuses these to chats only; the host's other users still have
+// them.
 var hostSysctls = []struct{ name, is, want, why string }{
 	{"kernel/kptr_restrict", "0", "1",
 		"every user may read addresses of the kernel, which exploits start from"},
@@ -49,8 +49,8 @@ func SysctlFindings(root string) (found []string) {
 // kernel.pty.max below root, /proc/sys, has for all. kernel.pty.reserve is for the host's own mount
 // namespace.
 func TerminalFinding(root string, awake, each int) []string {
-	var most, reserved int
-	for name, n := range map[string]*int{"max": &most, "reserve": &reserved} {
+	var largest, reserved int
+	for name, n := range map[string]*int{"max": &largest, "reserve": &reserved} {
 		b, err := os.ReadFile(filepath.Join(root, "kernel/pty", name))
 		if err == nil {
 			_, err = fmt.Sscan(string(b), n)
@@ -59,10 +59,10 @@ func TerminalFinding(root string, awake, each int) []string {
 			return nil
 		}
 	}
-	if want := awake * each; want > most-reserved {
+	if want := awake * each; want > largest-reserved {
 		return []string{fmt.Sprintf("%d awake chats may open %d terminals each, and this host has "+
 			"%d for all: sysctl -w kernel.pty.max=%d", awake, each,
-			most-reserved, max(want+reserved, 1<<17))}
+			largest-reserved, max(want+reserved, 1<<17))}
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ const MaxLooks = 20000
 func Search(uid uint32, dirs []string, found func(path string)) (all bool) {
 	looks := MaxLooks
 	seen := map[string]bool{}
-	note := func(path string, d fs.DirEntry) {
+	record := func(path string, d fs.DirEntry) {
 		fi, err := d.Info()
 		if err != nil {
 			return // removed meanwhile
@@ -30,7 +30,7 @@ func Search(uid uint32, dirs []string, found func(path string)) (all bool) {
 	for _, dir := range []string{"/tmp", "/var/tmp"} {
 		entries, _ := os.ReadDir(dir) // a directory that does not exist holds no file
 		for _, e := range entries {
-			note(filepath.Join(dir, e.Name()), e)
+			record(filepath.Join(dir, e.Name()), e)
 		}
 	}
 	for _, dir := range dirs {
@@ -39,7 +39,7 @@ func Search(uid uint32, dirs []string, found func(path string)) (all bool) {
 				return fs.SkipAll
 			}
 			if err == nil {
-				note(path, d)
+				record(path, d)
 			}
 			return nil
 		})

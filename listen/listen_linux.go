@@ -30,17 +30,15 @@ type listener struct {
 	err  error
 }
 
-// Unix makes the unix socket at path, for root and the groups of gids: the
-// first owns it, the others get an entry in its access list (acl(5)). The
-// directory of path must exist and be writable by root alone.
+// Unix makes the unix socket at path, for root and the groups of gids. The first owns it, the
+// others get an entry in its access list (acl(5)). The directory of path must exist and be writable
+// by root alone.
 //
-// It is safe against a second daemon: a lock on path+".lock" (flock(2), which
-// the kernel ends with the process) is held until Close, and a socket that
-// answers is never taken away even without the lock; both give [chat.ErrBusy].
-// The socket that a killed daemon left is replaced. It is bound aside in a
-// directory of mode 0700, given its mode and groups, and renamed to path, so that
-// no user can connect while it has the wrong mode, and path, once it names a socket,
-// always does.
+// It is safe against a second daemon: a lock on path+".lock" (flock(2), which the kernel ends with
+// the process) is held until Close, and a socket that answers is never taken away even without the
+// lock; both give [chat.ErrBusy]. The socket that a killed daemon left is replaced. It is bound
+// aside in a directory of mode 0700, given its mode and groups, and renamed to path. So no user can
+// connect while it has the wrong mode, and path, once it names a socket, always does.
 func Unix(path string, gids ...uint32) (net.Listener, error) {
 	lock, err := lockSocket(path)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 type newMask struct {
 	path string
 	tree int
-	// exception: it is to be open, and is read-only until what lies in it is covered.
+	// exception: it is to be open, and is read-only until the masks inside it are mounted.
 	exception bool
 }
 
@@ -70,7 +70,7 @@ func (m *Mounter) mount(w walls.Place, inside []walls.Place, in *newMask, have m
 		err = ErrMoved
 	}
 	if err != nil {
-		return fmt.Errorf("cannot cover %s: %w", chat.Quote(w.Path), err)
+		return fmt.Errorf("cannot mask %s: %w", chat.Quote(w.Path), err)
 	}
 	defer unix.Close(l.tree)
 	if err := m.mountIn(inside, l, have); err != nil {

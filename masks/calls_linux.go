@@ -9,7 +9,7 @@ import (
 )
 
 // openTree returns a detached copy of fd's mount, from fd down (open_tree(2)). The copy is private.
-// Under systemd the host's mounts are shared: a shared copy would be their peer, and mounts on it
+// Under systemd the host's mounts are shared. A shared copy would be their peer, and mounts on it
 // would propagate to the host and to every other copy.
 func openTree(fd int) (int, error) { return copyTree(fd, 0) }
 

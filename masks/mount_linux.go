@@ -30,10 +30,10 @@ var ErrMoved = errors.New("it was moved meanwhile")
 type Mounter struct {
 	Root       int     // the session's root
 	ProcFD     int     // this program's /proc/self/fd
-	Sources    Sources // what covers are copies of
+	Sources    Sources // what masks are copies of
 	Bases      []*walls.Base
 	Exceptions bool                 // rules have exceptions: masks get room for them
-	Mark       func(tree int) error // has opens in a tree checked, before anybody can reach it
+	Mark       func(tree int) error // requests checks of opens in a tree that nobody reaches yet
 	Forget     func(id uint64)      // refuses opens by a mount that goes
 	NoSwap     bool                 // tests: a kernel before 6.5
 
@@ -42,12 +42,12 @@ type Mounter struct {
 	Dropped map[uint64]Mount // masks that go and are still mounted, by id
 
 	baseAt map[string]*walls.Base // by path
-	stays  map[string]uint64      // the covers that stay, by path
+	stays  map[string]uint64      // the masks that stay, by path
 	ours   map[uint64]bool        // they and those that go, by their ids
 	now    map[uint64]sys.Mount
 	owner  map[string]string // what a want lies in
 	copies map[string]int    // exceptions, copied before what is around them is masked
-	later  []walls.Place     // what has to wait until old covers are gone
+	later  []walls.Place     // what has to wait until old masks are gone
 }
 
 // Apply makes the session's masks those of wants, in the order in which a walls.Walker leaves
@@ -149,7 +149,7 @@ func owners(wants []walls.Place) map[string]string {
 	return all
 }
 
-// openMask opens the root of a mask. It returns -1 if the mask is gone or another mount covers it.
+// openMask opens the root of a mask. It returns -1 if the mask is gone or another mount hides it.
 func (m *Mounter) openMask(c Mount) int {
 	fd, err := sys.OpenBeneath(m.Root, strings.TrimPrefix(c.Path, "/"), unix.O_PATH)
 	if err != nil {
@@ -167,7 +167,7 @@ func (m *Mounter) openMask(c Mount) int {
 // one stays, because a process whose working directory is there must not see more than before.
 func (m *Mounter) unmountDropped() error {
 	all := slices.SortedFunc(maps.Values(m.Dropped), func(a, b Mount) int { return sys.ComparePaths(a.Path, b.Path) })
-	for again := true; again; { // an unmount can uncover another mask that goes
+	for again := true; again; { // an unmount can expose another mask that goes
 		again = false
 		for i, c := range all {
 			fd := m.openMask(c)
@@ -178,7 +178,7 @@ func (m *Mounter) unmountDropped() error {
 			err := m.unmount(fd)
 			unix.Close(fd)
 			if err != nil {
-				return fmt.Errorf("cannot uncover %s: %w", chat.Quote(c.Path), err)
+				return fmt.Errorf("cannot unmask %s: %w", chat.Quote(c.Path), err)
 			}
 			all[i].Path, again = "", true
 			delete(m.Dropped, c.ID)

@@ -15,8 +15,8 @@ import (
 	"github.com/chatd/chatd/walls"
 )
 
-// errHidden means that an old mask covers a path, which is reachable only after its unmount.
-var errHidden = errors.New("an old cover is over it")
+// errHidden means that an old mask hides a path, which is reachable only after its unmount.
+var errHidden = errors.New("an old mask is over it")
 
 // target opens the mount point for the mask of w: inside the new mask around it, or from the
 // session's root. old is the old mask of the same path that the new one replaces.
@@ -60,7 +60,7 @@ func (m *Mounter) target(w walls.Place, in *newMask) (fd int, old *Mount, err er
 }
 
 // source opens the file of w on bubblewrap's mount, below any mask. If the file system has no file
-// handles (open_by_handle_at(2)) and something covers the file, source returns errHidden.
+// handles (open_by_handle_at(2)) and something is mounted over the file, source returns errHidden.
 func (m *Mounter) source(w walls.Place) (int, error) {
 	b := m.baseOf(w.Path)
 	if b == nil {

@@ -138,16 +138,16 @@ func bounded(s string) string {
 }
 
 // wrote makes the answer of a tool that writes.
-func wrote(a files.Answer) answered[api.FileAnswer] {
-	return answered[api.FileAnswer]{doneText(a), api.NewFileAnswer(a, nil)}
+func wrote(a files.Answer) toolAnswer[api.FileAnswer] {
+	return toolAnswer[api.FileAnswer]{doneText(a), api.NewFileAnswer(a, nil)}
 }
 
 // page makes the answer of a tool that reads. An empty read is an empty text, without content.
-func page(a files.Answer, content []byte) answered[api.FileAnswer] {
+func page(a files.Answer, content []byte) toolAnswer[api.FileAnswer] {
 	if content == nil {
 		content = []byte{}
 	}
-	return answered[api.FileAnswer]{pageText(a, content), api.NewFileAnswer(a, content)}
+	return toolAnswer[api.FileAnswer]{pageText(a, content), api.NewFileAnswer(a, content)}
 }
 
 // doneText describes what a tool that writes did.

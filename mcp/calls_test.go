@@ -101,7 +101,7 @@ func TestNoProgress(t *testing.T) {
 // A background run is started, polled, written to and ended, over both transports.
 func TestBackgroundTools(t *testing.T) {
 	withProgress(t, func(t *testing.T, _ *apitest.Memory, s *sdk.ClientSession, _ <-chan *sdk.ProgressNotificationParams) {
-		ended := structured[polled](t, s, "run_poll", fmt.Sprintf(`{"run": %q, "wait": "30s"}`, structured[chat.Run](t, s, "run_start", `{"command": "echo hello"}`).ID))
+		ended := structured[runPiece](t, s, "run_poll", fmt.Sprintf(`{"run": %q, "wait": "30s"}`, structured[chat.Run](t, s, "run_start", `{"command": "echo hello"}`).ID))
 		if ended.State != chat.RunEnded || ended.Stdout != "hello\n" || ended.Result == nil || ended.Result.Exit != 0 || ended.Result.Stdout != "" {
 			t.Errorf("%+v %+v", ended, ended.Result)
 		}
@@ -118,7 +118,7 @@ func TestBackgroundTools(t *testing.T) {
 		if got, bad := call(t, s, "run_stdin", fmt.Sprintf(`{"run": %q, "text": "two\n", "close": true}`, run.ID)); bad || !strings.Contains(got, "closed") {
 			t.Errorf("%v %s", bad, got)
 		}
-		over := structured[polled](t, s, "run_poll", fmt.Sprintf(`{"run": %q, "wait": "1m"}`, run.ID))
+		over := structured[runPiece](t, s, "run_poll", fmt.Sprintf(`{"run": %q, "wait": "1m"}`, run.ID))
 		if over.State != chat.RunEnded || over.Stdout != "one\ntwo\n" {
 			t.Errorf("%+v", over)
 		}
@@ -129,7 +129,7 @@ func TestBackgroundTools(t *testing.T) {
 		if got, bad := call(t, s, "run_end", fmt.Sprintf(`{"run": %q}`, third.ID)); bad {
 			t.Error(got)
 		}
-		if got := structured[polled](t, s, "run_poll", fmt.Sprintf(`{"run": %q}`, third.ID)); got.State != chat.RunEnded {
+		if got := structured[runPiece](t, s, "run_poll", fmt.Sprintf(`{"run": %q}`, third.ID)); got.State != chat.RunEnded {
 			t.Errorf("%+v", got)
 		}
 		for tool, args := range map[string]string{

@@ -3,7 +3,7 @@
 // run_end), the five file tools, terminal_send and terminal_read, and explain. table.go has
 // them all, with title, hints and schemas.
 //
-// Each tool is one call of [api.Chats], with the arguments that the API has: the input schema is
+// Each tool is one call of [api.Chats], with the arguments that the API has. The input schema is
 // made from the same type, doc tags and bounds included. So a call is checked, confined, limited
 // and audited as one over the API, by the same code; this package decides nothing.
 //
@@ -28,6 +28,6 @@
 //
 // An agent. It may do in the chat whatever the chat may, and type into a terminal that another
 // client uses. A chat's output and files reach the agent unchanged, and may be written to mislead
-// it; a program that shows them on a terminal must escape them. A tool that the profile switches
+// it. A program that shows them on a terminal must escape them. A tool that the profile switches
 // off is still in the list, and refuses.
 package mcp

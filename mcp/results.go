@@ -7,9 +7,9 @@ import (
 	"github.com/chatd/chatd/termsafe"
 )
 
-// answered is a tool's answer: texts for a reader, and the same as a value that its output schema
+// toolAnswer is a tool's answer: texts for a reader, and the same as a value that its output schema
 // describes.
-type answered[T any] struct {
+type toolAnswer[T any] struct {
 	texts []string
 	value T
 }
@@ -52,8 +52,8 @@ func runValue(r chat.RunResult) chat.RunResult {
 	return r
 }
 
-// polled is a piece of a background run's output, and how it ended.
-type polled struct {
+// runPiece is a piece of a background run's output, and how it ended.
+type runPiece struct {
 	Run     string          `json:"run"`
 	State   chat.RunState   `json:"state" doc:"running, ended, or lost: it has ended, and nobody saw how."`
 	Stdout  string          `json:"stdout" doc:"What it printed from the cursor on."`
@@ -63,8 +63,8 @@ type polled struct {
 	Result  *chat.RunResult `json:"result,omitempty" doc:"How it ended; its output is left out."`
 }
 
-// done is the answer of a tool without a result.
-type done struct {
+// doneAnswer is the answer of a tool without a result.
+type doneAnswer struct {
 	Done bool `json:"done"`
 }
 

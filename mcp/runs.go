@@ -25,7 +25,7 @@ type pollRun struct {
 // stdinRun has the arguments of run_stdin.
 type stdinRun struct {
 	Run   string `json:"run" maxLength:"64" doc:"The run, as run_start named it; it must have been started with open_stdin."`
-	Text  string `json:"text,omitempty" doc:"What to write, as it is: mind the newline."`
+	Text  string `json:"text,omitempty" doc:"What to write, as it is: end a line with a newline."`
 	Close bool   `json:"close,omitempty" doc:"Close standard input afterwards."`
 }
 
@@ -35,17 +35,17 @@ const (
 	pollEvery   = 200 * time.Millisecond
 )
 
-func (t tools) startRun(ctx context.Context, a chat.RunSpec) (out answered[chat.Run], err error) {
+func (t tools) startRun(ctx context.Context, a chat.RunSpec) (out toolAnswer[chat.Run], err error) {
 	a.Background = true
 	r, err := t.chats.StartRun(ctx, t.id, a)
 	if err != nil {
 		return out, err
 	}
-	return answered[chat.Run]{[]string{fmt.Sprintf("run %s has begun; its timeout is %s; see what it prints and how it ends by run_poll", r.ID, r.Timeout)}, r}, nil
+	return toolAnswer[chat.Run]{[]string{fmt.Sprintf("run %s has begun; its timeout is %s; see what it prints and how it ends by run_poll", r.ID, r.Timeout)}, r}, nil
 }
 
 // pollRun reads from the cursor on, and waits up to its bound for output.
-func (t tools) pollRun(ctx context.Context, a pollRun) (out answered[polled], err error) {
+func (t tools) pollRun(ctx context.Context, a pollRun) (out toolAnswer[runPiece], err error) {
 	if a.Wait < 0 || a.Wait > maxPollWait {
 		return out, fmt.Errorf("cannot wait %s: want 0s to %s: %w", a.Wait, maxPollWait, chat.ErrInvalid)
 	}
@@ -66,8 +66,8 @@ func (t tools) pollRun(ctx context.Context, a pollRun) (out answered[polled], er
 	}
 }
 
-func (t tools) polled(ctx context.Context, run string, o chat.RunOutput) (out answered[polled], err error) {
-	v := polled{Run: run, State: o.State, Cursor: o.Cursor, Missing: o.Missing}
+func (t tools) polled(ctx context.Context, run string, o chat.RunOutput) (out toolAnswer[runPiece], err error) {
+	v := runPiece{Run: run, State: o.State, Cursor: o.Cursor, Missing: o.Missing}
 	for _, f := range o.Frames {
 		text := valid(string(f.Bytes()))
 		if f.Stream == chat.Stderr {
@@ -85,10 +85,10 @@ func (t tools) polled(ctx context.Context, run string, o chat.RunOutput) (out an
 			v.Result.Stdout, v.Result.Stderr = "", ""
 		}
 	}
-	return answered[polled]{polledText(v, len(o.Frames) > 0), v}, nil
+	return toolAnswer[runPiece]{polledText(v, len(o.Frames) > 0), v}, nil
 }
 
-func polledText(v polled, more bool) []string {
+func polledText(v runPiece, more bool) []string {
 	var parts []string
 	if v.Missing > 0 {
 		parts = append(parts, fmt.Sprintf("%d bytes before this are not kept", v.Missing))
@@ -112,7 +112,7 @@ func polledText(v polled, more bool) []string {
 	return parts
 }
 
-func (t tools) stdinRun(ctx context.Context, a stdinRun) (out answered[done], err error) {
+func (t tools) stdinRun(ctx context.Context, a stdinRun) (out toolAnswer[doneAnswer], err error) {
 	if a.Text == "" && !a.Close {
 		return out, fmt.Errorf("cannot write nothing: want text or close: %w", chat.ErrInvalid)
 	}
@@ -126,12 +126,12 @@ func (t tools) stdinRun(ctx context.Context, a stdinRun) (out answered[done], er
 	if a.Close {
 		text += "; standard input is closed"
 	}
-	return answered[done]{[]string{text}, done{true}}, nil
+	return toolAnswer[doneAnswer]{[]string{text}, doneAnswer{true}}, nil
 }
 
-func (t tools) endRun(ctx context.Context, a oneRun) (out answered[done], err error) {
+func (t tools) endRun(ctx context.Context, a oneRun) (out toolAnswer[doneAnswer], err error) {
 	if err := t.chats.EndRun(ctx, t.id, a.Run); err != nil {
 		return out, err
 	}
-	return answered[done]{[]string{"the run has ended; run_poll says how"}, done{true}}, nil
+	return toolAnswer[doneAnswer]{[]string{"the run has ended; run_poll says how"}, doneAnswer{true}}, nil
 }

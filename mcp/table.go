@@ -38,7 +38,7 @@ func addTools(s *sdk.Server, t tools) error {
 	return errors.Join(
 		add(s, t, tool{name: "exec", title: "Run a command", about: "Run one command in the chat, beside its terminal, and wait for its end. Exactly one of command and argv. The answer has what it printed and how it ended. For what takes longer than you can wait, see run_start.",
 			hints: command, without: []string{"background", "open_stdin", "tty"}, narrow: narrowExec}, t.exec),
-		add(s, t, tool{name: "run_start", title: "Start a background run", about: "Start one command that goes on in the background, also when you are gone, and answer with its id at once. Exactly one of command and argv.",
+		add(s, t, tool{name: "run_start", title: "Start a background run", about: "Start one command that goes on in the background, also when you are gone, and answer with its id immediately. Exactly one of command and argv.",
 			hints: command, without: []string{"background", "tty"}}, t.startRun),
 		add(s, t, tool{name: "run_poll", title: "Look at a background run", about: "Say what a background run printed from a cursor on, and how it ended if it has; with wait, when there is something to say.", hints: hints{reads: true}}, t.pollRun),
 		add(s, t, tool{name: "run_stdin", title: "Write to a background run", about: "Write to the standard input of a background run that was started with open_stdin.", hints: command}, t.stdinRun),
@@ -56,7 +56,7 @@ func addTools(s *sdk.Server, t tools) error {
 
 // add registers do as a tool. Its arguments are T, checked against their schema; an unknown
 // argument is an error. Its answer is texts, and an O that its output schema describes.
-func add[T, O any](s *sdk.Server, t tools, row tool, do func(context.Context, T) (answered[O], error)) error {
+func add[T, O any](s *sdk.Server, t tools, row tool, do func(context.Context, T) (toolAnswer[O], error)) error {
 	in, err := schemaOf[T](row.without, row.with)
 	if err != nil {
 		return fmt.Errorf("cannot offer %s: %w", row.name, err)
@@ -87,7 +87,7 @@ func add[T, O any](s *sdk.Server, t tools, row tool, do func(context.Context, T)
 
 // narrowExec bounds the kept output of a run to what its answer shows.
 func narrowExec(s *jsonschema.Schema) {
-	p, most := s.Properties["output_max"], float64(MaxText)
-	p.Maximum = &most
+	p, max := s.Properties["output_max"], float64(MaxText)
+	p.Maximum = &max
 	p.Description = fmt.Sprintf("Bytes shown of each stream, head and tail: %d to %d; 0 means %d.", chat.MinOutputMax, MaxText, MaxText)
 }

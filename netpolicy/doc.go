@@ -7,7 +7,7 @@
 //     owner match over the uid range, leads to the chain CHATD. There a packet of
 //     a flow that the chat itself began finds its policy by blocks of uids (a
 //     tree when they are many) and meets that policy's allows; everything
-//     else is refused at once. No rule accepts by connection state, so a changed
+//     else is refused immediately. No rule accepts by connection state, so a changed
 //     policy holds for the next packet of an open connection, and a listener of a
 //     chat cannot answer the outside.
 //   - the nft table inet chatd, which keeps chats apart on loopback and bounds how

@@ -11,21 +11,20 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Bounds on what one uid may take of the host's connection table, loopback and
-// outside together. The table is one for the whole host (262,144 entries by
-// default), and a closed connection keeps its entry for up to 120 s, so the
-// rate matters as much as the number. A connection too many ends with
-// EHOSTUNREACH; one too soon loses its SYN, which the kernel sends again a second
-// later, or gets EPERM by UDP.
+// Bounds on what one uid may take of the host's connection table, loopback and outside together.
+// The table is one for the whole host (262,144 entries by default). A closed connection keeps its
+// entry for up to 120 s, so the rate matters as much as the number. A connection too many ends with
+// EHOSTUNREACH; one too soon loses its SYN, which the kernel sends again a second later, or gets
+// EPERM by UDP.
 const (
-	maxFlows   = 256 // connections open at once
+	maxFlows   = 256 // simultaneously open connections
 	newFlows   = 50  // new connections a second, after a burst
 	burstFlows = 500
 )
 
-// A listener keeps a refused SYN for one second. So many refusals a second, after
-// a burst, may one chat cause before it gets no new loopback connection for two:
-// else it could keep the queue of another's listener full.
+// A listener keeps a refused SYN for one second. So many refusals a second, after a burst, may one
+// chat cause before it gets no new loopback connection for two. Otherwise it could keep the queue
+// of another's listener full.
 const (
 	refusals      = 2
 	burstRefusals = 10
@@ -42,16 +41,15 @@ const (
 // loopbackText is the static nft table (nft(8)) that keeps chats apart on
 // loopback. It has no rule for any single chat. How it works:
 //
-// A uid gets a number at its first loopback connection (map ids). The number
-// becomes the mark of every connection it begins, and the set "same" holds the
-// pairs of uid and its own number. A packet passes only if the pair of its own
-// uid and its connection's mark is in that set, so both ends must have one uid:
-// the answer of anybody else, root too, is not in it. Both collections grow by
-// uids and not by connections: no chat can fill them for the others. When one is
-// full, the next uid is refused.
+// A uid gets a number at its first loopback connection (map ids). The number becomes the mark of
+// every connection it begins, and the set "same" holds the pairs of uid and its own number. A
+// packet passes only if the pair of its own uid and its connection's mark is in that set, so both
+// ends must have one uid. The answer of anybody else, root too, is not in it. Both collections grow
+// by uids and not by connections: no chat can fill them for the others. When one is full, the next
+// uid is refused.
 //
-// A refused SYN-ACK is turned into a RST, so the client fails at once; the
-// listener's next try at it is answered by a RST of its own, which frees it.
+// A refused SYN-ACK is turned into a RST, so the client fails immediately. The listener's next try
+// at it is answered by a RST of its own, which frees it.
 //
 // A SYN with data (TCP fast open) is dropped: the data would reach the listener
 // before its answer can be checked. The kernel sends the SYN again without.
@@ -63,7 +61,7 @@ const (
 // the kernel's log: the filter rules, which see the packet next and may refuse it, cannot
 // count by uid.
 //
-// A uid stays in ids and same for five days after its last flow, also when its chat is reaped:
+// A uid stays in ids and same for five days after its last flow, also when its chat is reaped.
 // conntrack keeps an unclosed flow, with the number as its mark, for this long, and no other uid
 // may have the number before.
 //
@@ -188,9 +186,9 @@ var (
 	givenOffset = regexp.MustCompile(`\boffset ([0-9]{1,10})\b`)
 )
 
-// freeOffset begins a window of numbers of which the listed table has given none
-// and gives none now: two uids with one number would be one chat on loopback.
-// It is the window after the one in use, so a number comes back as late as can be.
+// freeOffset begins a window of numbers of which the listed table has given none and gives none
+// now. Two uids with one number would be one chat on loopback. It is the window after the one in
+// use, so a number comes back as late as can be.
 func freeOffset(listing string) (uint32, error) {
 	used := map[uint64]bool{lastNumber >> windowBits: true}
 	now := uint64(firstNumber)>>windowBits - 1

@@ -35,9 +35,9 @@ func (t *Table) Raise(ctx context.Context) error {
 	return nil
 }
 
-// raiseChains rewrites the chains that hold no policy. CHATD-WHO is made where it
-// is missing, and never by a ":" line, which would empty it. -N fails when a
-// daemon made it in between; the second look sees it.
+// raiseChains rewrites the chains that hold no policy. CHATD-WHO is made where it is missing, and
+// never by a ":" line, which would empty it. -N fails when a daemon made it in between. The second
+// look sees it.
 func (s half) raiseChains(ctx context.Context) error {
 	var errs []error
 	for range 2 {
@@ -77,9 +77,9 @@ func (s half) raiseJump(ctx context.Context, r Range) error {
 	return s.replaceJumps(ctx, r, slices.DeleteFunc(output, func(rule string) bool { return rule != wanted }))
 }
 
-// raiseLoopback loads the nft table where it is missing or is not what this
-// version writes, and leaves it alone otherwise: loading it again begins a new run
-// of numbers. The destinations that a daemon opened stay.
+// raiseLoopback loads the nft table where it is missing or is not what this version writes, and
+// leaves it alone otherwise. Loading it again begins a new run of numbers. The destinations that a
+// daemon opened stay.
 func (t *Table) raiseLoopback(ctx context.Context) error {
 	now, err := t.listLoopback(ctx)
 	if errors.Is(err, errNoTable) {
@@ -100,9 +100,9 @@ func (t *Table) raiseLoopback(ctx context.Context) error {
 // table meets no packet (nft(8), flags).
 const formTable = "chatd-form"
 
-// formOfLoopback is how nft on this host lists the table that chatd writes. What an
-// earlier call that was killed left is deleted first, and by itself: the kernel
-// refuses a dormant table that changes and gets a chain in one transaction.
+// formOfLoopback is how nft on this host lists the table that chatd writes. Leftovers of an earlier
+// call that was killed are deleted first, in a transaction of their own. The kernel refuses a
+// dormant table that changes and gets a chain in one transaction.
 func (t *Table) formOfLoopback(ctx context.Context) (form string, err error) {
 	text := strings.ReplaceAll(loopbackText(t.opts, nil, firstNumber), "table inet chatd", "table inet "+formTable)
 	text = strings.Replace(text, "\n", " { flags dormant; }\n", 1)

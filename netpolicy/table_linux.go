@@ -69,12 +69,11 @@ func open(o Options, t tools) (*Table, error) {
 		{ipv4, v4, t.restore4, strconv.Itoa(seconds)}, {ipv6, v6, t.restore6, strconv.Itoa(seconds)}}}, nil
 }
 
-// Apply makes the kernel hold exactly these policies. It may be repeated. Both
-// families change or neither: texts are tried first (iptables-restore --test), and
-// when the second still fails the first goes back to the policies before, or to
-// the wall that allows nothing if there were none. At no moment is a packet checked
-// by less than one of the two. The error is [chat.ErrInvalid] for policies that
-// cannot be meant.
+// Apply makes the kernel hold exactly these policies. It may be repeated. Both families change or
+// neither. Texts are tried first (iptables-restore --test), and when the second still fails the
+// first goes back to the policies before, or to the wall that allows nothing if there were none. At
+// no moment is a packet checked by less than one of the two. The error is [chat.ErrInvalid] for
+// policies that cannot be meant.
 func (t *Table) Apply(ctx context.Context, policies []Policy) error {
 	if err := check(t.opts, policies); err != nil {
 		return err
@@ -105,8 +104,8 @@ func (t *Table) test(ctx context.Context, policies []Policy) error {
 	return errors.Join(errs[:]...)
 }
 
-// write changes loopback first: it only ever decides what the filter rules get
-// to check, so any mixture of old and new allows no more than either.
+// write changes loopback first. It only ever decides what the filter rules get to check, so any
+// mixture of old and new allows no more than either.
 func (t *Table) write(ctx context.Context, policies []Policy) error {
 	if err := t.writeLoopback(ctx, policies); err != nil {
 		return err

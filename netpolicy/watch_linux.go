@@ -23,9 +23,9 @@ const (
 	pause = 200 * time.Millisecond
 )
 
-// Watch calls changed at once, and after the packet rules of this network namespace were changed,
-// by whomever, until ctx ends; and touched as soon as it hears of a change, before it waits for
-// more. It does not see iptables-legacy, whose tables send no notifications.
+// Watch calls changed immediately, and after the packet rules of this network namespace were
+// changed, by any process, until ctx ends; and touched as soon as it hears of a change, before it
+// waits for more. It does not see iptables-legacy, whose tables send no notifications.
 func Watch(ctx context.Context, touched func(), changed func(context.Context)) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
 	if err != nil {

@@ -107,8 +107,8 @@ func TestNameRule(t *testing.T) {
 // TestExplain: the verdict is that of the rules, then that of the kernel by another name; what
 // enforces it is for callers who may know the rule.
 func TestExplain(t *testing.T) {
-	const vague = "access: {messages: vague, useDefaults: false, deny: ['~/secret']}\n"
-	for _, rules := range []string{denySecret, vague} {
+	const terse = "access: {messages: vague, useDefaults: false, deny: ['~/secret']}\n"
+	for _, rules := range []string{denySecret, terse} {
 		w := newWorld(t, rules)
 		w.answer = func(o orders.Order) orders.Answer {
 			if string(o.Path) == w.chat.Home+"/linked" {
@@ -131,8 +131,8 @@ func TestExplain(t *testing.T) {
 			if (e.Verdict == "deny") != denied {
 				t.Errorf("%s: %+v", path, e)
 			}
-			told := denied && rules == denySecret
-			if (e.Rule != "") != told || (len(e.KeptBy) == 2) != told {
+			shown := denied && rules == denySecret
+			if (e.Rule != "") != shown || (len(e.KeptBy) == 2) != shown {
 				t.Errorf("%s by the rules %s: %+v", path, rules, e)
 			}
 		}

@@ -15,9 +15,9 @@
 //	bubblewrap    masks those of them that exist when the session begins: [InForce.Masks]
 //	enforcer      mounts masks and answers fanotify(7): [InForce.Barrier], [InForce.Apply]
 //
-// [InForce.Began] and [InForce.Drop] tell the life of a session: between them an enforcer that
-// ends is started again if the chat's rules need one, and its refusals and those of the shims go
-// to the audit log.
+// [InForce.Began] and [InForce.Drop] tell the life of a session. Between them an enforcer that ends
+// is started again if the chat's rules need one, and its refusals and those of the shims go to the
+// audit log.
 //
 // Runs and file tools are checked against the rules before they start ([InForce.CheckRun],
 // [InForce.Admit]). The kernel answers EACCES, EPERM or EROFS later and names no rule; mostly there

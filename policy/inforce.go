@@ -100,9 +100,9 @@ func (p *InForce) Closed(c Chat) verdict.ClosedPaths {
 	return rules.Closed()
 }
 
-// Terse reports whether the caller is told no more of the rules of a profile than that they deny:
-// the profile says `messages: vague`, and the caller is no operator, who may read the file of
-// rules anyway. What the bridge is told an agent may be told.
+// Terse reports whether the caller sees no more of the rules of a profile than that they deny: the
+// profile says `messages: vague`, and the caller is no operator, who may read the file of rules
+// anyway. An agent may see everything that the bridge sees.
 func (p *InForce) Terse(ctx context.Context, profile string) bool {
 	return p.File(profile).Terse && chat.CallerFrom(ctx).Role != chat.RoleOperator
 }

@@ -17,8 +17,8 @@ import (
 // report. For a file that came later the kernel asks the enforcer, which counts its refusals.
 
 // refused returns what audits a line about refused opens.
-func (p *InForce) refused(ctx context.Context) func(enforcer.Refused) {
-	return func(r enforcer.Refused) {
+func (p *InForce) refused(ctx context.Context) func(enforcer.Refusal) {
+	return func(r enforcer.Refusal) {
 		detail := map[string]string{"more": fmt.Sprint(r.Times), "by": "the kernel"}
 		if !r.Sum {
 			c, err := p.opt.Chat(r.Chat)
@@ -32,7 +32,7 @@ func (p *InForce) refused(ctx context.Context) func(enforcer.Refused) {
 }
 
 // refusedFile returns the audit detail of one refused file, with the rule that closes it now.
-func (p *InForce) refusedFile(c Chat, r enforcer.Refused) map[string]string {
+func (p *InForce) refusedFile(c Chat, r enforcer.Refusal) map[string]string {
 	detail := map[string]string{
 		"path": chat.QuotePath(r.Path), "times": fmt.Sprint(r.Times), "by": "the kernel",
 	}

@@ -31,18 +31,18 @@ func TestRefusedFile(t *testing.T) {
 		{"", "", []string{"path:", "rule:one about a name that it had", "times:3"}},
 	} {
 		w.lines = nil
-		line(enforcer.Refused{Chat: w.chat.ID, Path: tt.path, By: tt.by, Times: 3})
+		line(enforcer.Refusal{Chat: w.chat.ID, Path: tt.path, By: tt.by, Times: 3})
 		if len(w.lines) != 1 || !w.audited(tt.want...) {
 			t.Errorf("%q by %q is audited as %q, want %q", tt.path, tt.by, w.lines, tt.want)
 		}
 	}
 	w.lines = nil
-	line(enforcer.Refused{Chat: w.chat.ID, Sum: true, Times: 3})
+	line(enforcer.Refusal{Chat: w.chat.ID, Sum: true, Times: 3})
 	if len(w.lines) != 1 || !w.audited("more:3") {
 		t.Errorf("a sum is audited as %q", w.lines)
 	}
 	w.lines = nil
-	line(enforcer.Refused{Chat: "ffeeddccbbaa0099", Path: secret, By: secret, Times: 1})
+	line(enforcer.Refusal{Chat: "ffeeddccbbaa0099", Path: secret, By: secret, Times: 1})
 	if w.lines != nil {
 		t.Errorf("a chat that was reaped is audited: %q", w.lines)
 	}
@@ -117,7 +117,7 @@ func TestAuditKeepsTheCaller(t *testing.T) {
 		got = ctx.Value(key{})
 	}
 	ctx := context.WithValue(t.Context(), key{}, "ada")
-	w.refused(ctx)(enforcer.Refused{Chat: w.chat.ID, Sum: true, Times: 1})
+	w.refused(ctx)(enforcer.Refusal{Chat: w.chat.ID, Sum: true, Times: 1})
 	if got != "ada" {
 		t.Errorf("the context of the line has %v", got)
 	}

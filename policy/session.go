@@ -71,7 +71,7 @@ func (p *InForce) hold(ctx context.Context, c Chat, init *sys.HeldProcess) error
 	})
 }
 
-// ForgetMasks drops from a session's record the masks of paths that new rules open: the enforcer
+// ForgetMasks drops from a session's record the masks of paths that new rules open. The enforcer
 // has removed their mounts, and mounts its own if rules close the path again.
 func (p *InForce) ForgetMasks(c Chat, s *session.Session, dir session.Dir) error {
 	masked, closed := Masked(s), p.Closed(c).All()

@@ -56,7 +56,7 @@ func Run(out, errOut io.Writer, r chat.Run) error {
 // errOut must not stand in the place of that code, and is ignored.
 func RunEnd(errOut io.Writer, res chat.RunResult) {
 	if res.Truncated {
-		fmt.Fprintln(errOut, "chatd: some of the output is missing, for it was not taken in time")
+		fmt.Fprintln(errOut, "chatd: output truncated: the client read too slowly")
 	}
 	reasons(errOut, res.Why)
 	if !res.TimedOut && res.Signal != "" && res.EndedBy == "" {

@@ -78,9 +78,9 @@ func commandWords(s chat.ScheduleSpec) string {
 
 // shortened is text for a column of a table.
 func shortened(s string) string {
-	const most = 40
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
+	const max = 40
+	if r := []rune(s); len(r) > max {
+		return string(r[:max]) + "…"
 	}
 	return s
 }

@@ -117,8 +117,8 @@ func (m *Manager) forgetLater(r *background.Run, ended time.Time) {
 
 func (m *Manager) dropRun(r *background.Run) { m.report("the run "+r.Info.ID, m.runs.Drop(r)) }
 
-// adoptRuns finds the runs of an earlier chatd: those of the background go on, or have ended
-// meanwhile; what else is in the leaf of a run is ended.
+// adoptRuns finds the runs of an earlier chatd. Background runs go on, or have ended meanwhile. It
+// ends everything else in the leaf of a run.
 func (m *Manager) adoptRuns(ctx context.Context) error {
 	var errs []error
 	for _, rec := range m.store.All() {
@@ -143,8 +143,8 @@ func (m *Manager) adoptRuns(ctx context.Context) error {
 	return errors.Join(append(errs, others)...)
 }
 
-// removeRuns is the runs' part in a reap: nobody is inside any more, and what minds them
-// ends too before their files go.
+// removeRuns is the runs' part in a reap. Nobody is inside any more, and their supervisors end
+// before their files go.
 func (m *Manager) removeRuns(ctx context.Context, rec state.Record) error {
 	return m.runs.Remove(ctx, rec.ID)
 }

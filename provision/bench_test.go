@@ -22,7 +22,7 @@ func ruled(tb testing.TB, rules string) (*Manager, state.Record) {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		opt.Access = map[string]*filerules.Policy{p.Name: policy}
+		opt.FileRules = map[string]*filerules.Policy{p.Name: policy}
 	}
 	m := newManager(opt)
 	if err := m.policy.CheckFirst(); err != nil {

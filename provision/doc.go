@@ -5,17 +5,15 @@
 //
 // # Theory of operation
 //
-// A chat lives through a table of steps (steps.go), each of which can create
-// something, say whether it has drifted, and remove it. Create reads the table
-// forwards, reap backwards, reconcile both ways, and every step may be taken
-// again. The record of a chat is durable before the first step and is deleted
-// after the last removal, so that a crash at any point leaves something to finish
-// from; uids are never given twice.
+// A chat lives through a table of steps (steps.go), each of which can create something, say whether
+// it has drifted, and remove it. Create reads the table forwards, reap backwards, reconcile both
+// ways, and every step may be taken again. The record of a chat is durable before the first step
+// and is deleted after the last removal, so that a crash at any point leaves something to finish
+// from. Uids are never given twice.
 //
-// Asleep, a chat is an account, a 0700 home and two temporary directories. It
-// has no process, no cgroup and no packet rule of its own: rules belong to blocks
-// of 65,536 uids that a profile owns, and stand before the first of those uids
-// has an account.
+// Asleep, a chat is an account, a 0700 home and two temporary directories. It has no process, no
+// cgroup and no packet rule of its own. Rules belong to blocks of 65,536 uids that a profile owns,
+// and stand before the first of those uids has an account.
 //
 // Awake, it is one tree of processes, all of the chat's uid, in a cgroup of its own:
 //
@@ -23,10 +21,10 @@
 //	  └─ tmux             started through chatd-shim confine
 //	       └─ bash        the chat
 //
-// Package session starts it with the chat's credentials, and returns when the shell is
-// at its prompt; and then the CPU quota is set. The session is a session
-// of its own in the sense of setsid(2) too, and outlives chatd. What a later chatd
-// needs to find it lies in <run>/sessions/<id>/session.json.
+// Package session starts it with the chat's credentials, and returns when the shell is at its
+// prompt; and then the CPU quota is set. The session is a session of its own in the sense of
+// setsid(2) too, and outlives chatd. The data by which a later chatd finds it lies in
+// <run>/sessions/<id>/session.json.
 //
 // Where systemd is PID 1 it starts the session instead, as chatd-<id>.service. The
 // private /tmp is mounted by pam_namespace(8) then, and the unit outlives chatd by itself.

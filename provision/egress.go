@@ -12,8 +12,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// raiseWalls writes the packet rules for every profile before the first chat: from here on
-// they hold for every uid of the range, with or without an account.
+// raiseWalls writes the packet rules for every profile before the first chat. From here on they
+// hold for every uid of the range, with or without an account.
 //
 // A host without the programs for packet rules lacks both layers that use them, which config may
 // excuse.
@@ -83,8 +83,8 @@ func (m *Manager) createEgress(ctx context.Context, rec state.Record) error {
 	return nil
 }
 
-// isWalled must not wait for a change of the rules: a chat of a known profile can be created
-// while another process holds the lock of iptables.
+// isWalled must not wait for a change of the rules. A chat of a known profile can be created while
+// another process holds the lock of iptables.
 func (m *Manager) isWalled(rec state.Record) bool {
 	walled := m.walled.Load()
 	return walled != nil && slices.ContainsFunc(*walled, func(p netpolicy.Policy) bool {

@@ -13,7 +13,7 @@ import (
 )
 
 // enter runs a command inside the session as the chat; see [session.Starter.Enter].
-func (m *Manager) enter(ctx context.Context, rec state.Record, s *liveSession, e session.Entry) (session.Entered, error) {
+func (m *Manager) enter(ctx context.Context, rec state.Record, s *liveSession, e session.Entry) (session.CommandResult, error) {
 	return m.starter.Enter(ctx, s.Session, m.behindWalls(rec, s, e))
 }
 

@@ -139,6 +139,6 @@ func (m *Manager) quarantine(ctx context.Context) error {
 	if len(names) == 0 {
 		return err
 	}
-	return errors.Join(err, fmt.Errorf("cannot tell whose these units in the chats' slice are; they are frozen: "+
-		"look with systemctl status, then systemctl thaw or stop: %v", names))
+	return errors.Join(err, fmt.Errorf("units in the chats' slice belong to no chat and are frozen: "+
+		"inspect them with systemctl status, then systemctl thaw or stop: %v", names))
 }

@@ -15,8 +15,8 @@ import (
 
 // The kernel enforces limits, and the process that meets one learns little: a shell prints
 // "Killed", and an agent that cannot fork prints anything. So chatd reads the counters of every
-// session and reports in the terminal's log; a run's answer reports the limits that it met. What
-// no cgroup counts, package sockets does.
+// session and reports in the terminal's log; a run's answer reports the limits that it met. Package
+// sockets counts what no cgroup counts.
 
 // limitLook is how often a session's counters are read.
 const limitLook = 2 * time.Second

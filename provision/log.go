@@ -11,8 +11,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// What a terminal prints is the chat's word, as what a screen shows; but where it is kept is
-// root's directory, which no chat sees, and how much of it is chatd's affair.
+// The output of a terminal, like a screen, is the chat's word. It is kept in a directory of root's,
+// which no chat sees, and chatd bounds its size.
 
 func (m *Manager) removeLog(_ context.Context, rec state.Record) error {
 	return m.logs.Remove(rec.ID)
@@ -46,8 +46,8 @@ func (m *Manager) record(s *liveSession) {
 	})
 }
 
-// Log returns a piece of the log of the chat's terminal, awake or asleep, from the cursor since;
-// below 0 it is from the first byte that is stored.
+// Log returns a piece of the log of the chat's terminal, awake or asleep, from the cursor since.
+// Below 0 it is from the first byte that is stored.
 func (m *Manager) Log(ctx context.Context, id chat.ID, since int64) (chat.Log, error) {
 	rec, err := m.reach(ctx, id)
 	if err != nil {

@@ -31,8 +31,8 @@ type Options struct {
 	Shim string
 	// Backend is auto, systemd or cgroupfs; empty is auto.
 	Backend string
-	// Cgroup is the name of the base cgroup below chatd's own, or of the slice and
-	// the units in it; two daemons on one host need two names.
+	// Cgroup is the name of the base cgroup below chatd's own, or of the slice and the units in it.
+	// Two daemons on one host need two names.
 	Cgroup string
 	// Private is the parent of the private /tmp and /var/tmp trees; empty means State. With
 	// systemd it is the directory that /etc/security/namespace.d/chatd.conf names.
@@ -57,9 +57,9 @@ type Options struct {
 	FileMax int64
 	// Profiles are the policies by name; one is named default.
 	Profiles map[string]chat.Profile
-	// Access are the file rules of the profiles, by profile name; a profile without an entry
-	// has the built-in ones. [Manager.SetAccess] replaces them.
-	Access map[string]*filerules.Policy
+	// FileRules are the file rules of the profiles, by profile name; a profile without an entry
+	// has the built-in ones. [Manager.SetFileRules] replaces them.
+	FileRules map[string]*filerules.Policy
 	// Enforce is the chatd-enforce binary, which chatd starts if no enforcer answers.
 	Enforce string
 	// AllowMissing excuses layers that the host lacks.

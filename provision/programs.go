@@ -12,7 +12,7 @@ func (m *Manager) installPrograms() error {
 }
 
 // freshPrograms updates the PATH of every profile for a wake or a run, if the host's programs
-// changed: it sees a program that was installed after chatd's start. On failure the old PATH stays.
+// changed. It sees a program that was installed after chatd's start. On failure the old PATH stays.
 func (m *Manager) freshPrograms() {
 	m.report("the commands in PATH", m.programs.Link(m.opt.Profiles))
 }

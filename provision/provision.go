@@ -72,8 +72,8 @@ type Manager struct {
 	failures []chat.Failure // the latest ones
 	since    time.Time
 
-	// wall is held while the packet rules change, which may wait for the lock of iptables;
-	// walled are the policies in force, and is read without wall.
+	// wall is held while the packet rules change, which may wait for the lock of iptables. walled
+	// are the policies in force; it is read without wall.
 	wall   sync.Mutex
 	walled atomic.Pointer[[]netpolicy.Policy]
 	doubt  wallDoubt
@@ -117,7 +117,7 @@ func newManager(opt Options) *Manager {
 	opt.Private = cmp.Or(opt.Private, opt.State)
 	m := &Manager{
 		starts: quota.NewLimiter(cmp.Or(opt.Starts, max(2, runtime.NumCPU())), startHold),
-		reaps:  make(chan struct{}, reapsAtOnce), opt: opt, log: opt.Log, units: usesUnits(opt.Backend), sessions: map[chat.ID]*liveSession{}, findings: map[string]string{},
+		reaps:  make(chan struct{}, maxReaps), opt: opt, log: opt.Log, units: usesUnits(opt.Backend), sessions: map[chat.ID]*liveSession{}, findings: map[string]string{},
 		layers: layers.New(layers.Options{AllowMissing: opt.AllowMissing, Without: opt.Without}),
 		since:  time.Now().UTC(), again: make(chan struct{}, 1),
 		userdb: &account.Userdb{Dir: opt.Userdb}, useradd: &account.Useradd{},
@@ -130,7 +130,7 @@ func newManager(opt Options) *Manager {
 		},
 	}
 	m.policy = policy.New(policy.Options{
-		Profiles: opt.Profiles, Rules: opt.Access, Home: filepath.Join(opt.Homes, string(probeID)), Trees: m.sharedTrees,
+		Profiles: opt.Profiles, Rules: opt.FileRules, Home: filepath.Join(opt.Homes, string(probeID)), Trees: m.sharedTrees,
 		Dir: filepath.Join(opt.Run, "keeper"), Program: opt.Enforce, Log: opt.Log,
 		Unit: m.units && os.Getenv("INVOCATION_ID") != "",
 		Chat: m.findChat, Audit: m.auditDeniedTo,
@@ -237,7 +237,7 @@ func (m *Manager) reconcileLoop(ctx context.Context) {
 		case <-tick.C:
 			m.Reconcile(ctx)
 		case <-m.again:
-			m.report(aboutWalls, m.probeUntold(ctx))
+			m.report(aboutWalls, m.probeUnknown(ctx))
 		}
 	}
 }

@@ -86,8 +86,8 @@ func (m *Manager) reapBehind(rec state.Record, until time.Time, unlock func()) e
 const (
 	// reapTimeout is how long one reconcile of all chats waits for their reaps in total.
 	reapTimeout = 10 * time.Second
-	// reapsAtOnce bounds the simultaneous reaps that no caller waits for.
-	reapsAtOnce = 4
+	// maxReaps bounds the simultaneous reaps that no caller waits for.
+	maxReaps = 4
 )
 
 // syncRemoved makes the removals durable by an fsync(2) of the parent directories. Otherwise a

@@ -36,7 +36,7 @@ func (m *Manager) firstReconcile(ctx context.Context) {
 }
 
 func (m *Manager) reconcile(ctx context.Context, progress func(string)) {
-	m.report(aboutWalls, m.probeUntold(ctx))
+	m.report(aboutWalls, m.probeUnknown(ctx))
 	m.report("the audit log and records", m.store.Behind())
 	all, until := m.store.All(), time.Now().Add(reapTimeout)
 	for i, rec := range all {
@@ -211,7 +211,7 @@ func (m *Manager) reportStrays() error {
 		return nil
 	}
 	shown := strays[:min(len(strays), 20)]
-	return fmt.Errorf("cannot tell whose these %d are, look and remove them by hand: %s", len(strays), strings.Join(shown, ", "))
+	return fmt.Errorf("%d leftovers belong to no chat; inspect and remove them by hand: %s", len(strays), strings.Join(shown, ", "))
 }
 
 // strayAccounts lists the user records in chatd's uid range that belong to no chat.

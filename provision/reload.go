@@ -11,9 +11,9 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// SetAccess sets the file rules of the profiles, by profile name. A profile that the map lacks
+// SetFileRules sets the file rules of the profiles, by profile name. A profile that the map lacks
 // gets the built-in rules.
-func (m *Manager) SetAccess(policies map[string]*filerules.Policy) { m.policy.SetRules(policies) }
+func (m *Manager) SetFileRules(policies map[string]*filerules.Policy) { m.policy.SetRules(policies) }
 
 // Reload sets the file rules of the profiles, also in the sessions of awake chats. It refuses
 // rules that cannot be enforced, and the old ones stay. A session to which the new rules cannot

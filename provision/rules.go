@@ -39,7 +39,7 @@ func (m *Manager) allChats() (all []policy.Chat) {
 // profile is the chat's policy; see [policy.InForce.Profile].
 func (m *Manager) profile(rec state.Record) chat.Profile { return m.policy.Profile(rec.Profile) }
 
-// sharedTrees returns the trees that every session of a profile sees and no chat can write to: a
+// sharedTrees returns the trees that every session of a profile sees and no chat can write to. A
 // chat that could write there could keep an operator's rules from loading.
 func (m *Manager) sharedTrees(profile string) []chat.Exposed {
 	if m.without(chat.LayerView) {
@@ -88,13 +88,13 @@ func (m *Manager) renewRules(ctx context.Context, rec state.Record, s *liveSessi
 	return errors.Join(err, m.auditOutcome(ctx, rec, "sleep", why, m.backwards(ctx, "sleep", awakeSteps(), rec)))
 }
 
-// checkKept checks that the enforcer still enforces the rules of a session, and applies them
-// again if not: until then, the chat could read files made later, unless the groups of the enforcer
+// checkKept checks that the enforcer still enforces the rules of a session, and applies them again
+// if not. Until then, the chat could read files made later, unless the groups of the enforcer
 // before are held ([policy.InForce.Follow]).
 func (m *Manager) checkKept(ctx context.Context, rec state.Record, s *liveSession) error {
 	if m.policy.Kept(ctx, m.chatOf(rec), s.Init) {
 		return nil
 	}
-	m.log.Error("the keeper did not keep a session; where its groups were not held, files made later could be read until now", "chat", rec.ID)
+	m.log.Error("the enforcer did not enforce the rules of a session; unless its groups were held, files made later could be read until now", "chat", rec.ID)
 	return m.renewRules(ctx, rec, s)
 }

@@ -98,7 +98,7 @@ func runEnv(spec chat.RunSpec) []string {
 	return env
 }
 
-func (m *Manager) runResult(rec state.Record, r *background.Run, out session.Entered) chat.RunResult {
+func (m *Manager) runResult(rec state.Record, r *background.Run, out session.CommandResult) chat.RunResult {
 	res := chat.RunResult{
 		Exit: out.Exit, Signal: out.Signal, TimedOut: out.TimedOut,
 		WallMS: out.Wall.Milliseconds(), CPUMS: out.Usage.CPU.D().Milliseconds(), MemoryPeak: out.Usage.MemoryPeak,

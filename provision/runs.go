@@ -33,8 +33,8 @@ func (m *Manager) admitRun(ctx context.Context, rec state.Record, spec chat.RunS
 	return m.runs.Admit(about, m.shares.Run(ctx, rec.Owner))
 }
 
-// shownCommand is what is run, for whoever lists runs: cut, and as it was given. Whoever
-// shows it on a terminal escapes it.
+// shownCommand is the command for lists of runs, cut but otherwise as given. Code that shows it on
+// a terminal escapes it.
 func shownCommand(spec chat.RunSpec) string {
 	text := cmp.Or(spec.Command, strings.Join(spec.Argv, " "))
 	if len(text) <= maxShownCommand {
@@ -78,10 +78,10 @@ func (m *Manager) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) {
 
 // OpenRun returns one run and, of a background run, its output in the files that its supervisor
 // writes, open for reading and nothing else.
-func (m *Manager) OpenRun(ctx context.Context, id chat.ID, run string) (stream.Opened, error) {
+func (m *Manager) OpenRun(ctx context.Context, id chat.ID, run string) (stream.OpenRun, error) {
 	_, r, err := m.runOf(ctx, id, run)
 	if err != nil {
-		return stream.Opened{}, err
+		return stream.OpenRun{}, err
 	}
 	return r.Open()
 }
@@ -137,8 +137,8 @@ func (m *Manager) SignalRun(ctx context.Context, id chat.ID, run string, s chat.
 	return m.audited(ctx, rec, "signal", detail, func() error { return r.Signal(s) })
 }
 
-// WriteStdin has write write to the standard input of a run that has it open, and closes it then
-// if last is set: see [background.Run.WriteStdin].
+// WriteStdin calls write for the standard input of a run that has it open, and closes it then if
+// last is set: see [background.Run.WriteStdin].
 func (m *Manager) WriteStdin(
 	ctx context.Context, id chat.ID, run string, last bool,
 	write func(context.Context, stream.Input) error,

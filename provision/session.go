@@ -128,8 +128,8 @@ func (m *Manager) keepSession(s *liveSession) {
 	go m.watch(s)
 }
 
-// removeSession ends every process of the chat by its cgroup: pid 1 of bubblewrap ignores
-// SIGTERM, and a process that left its process group or its session is still in the cgroup.
+// removeSession ends every process of the chat by its cgroup. Pid 1 of bubblewrap ignores SIGTERM,
+// and a process that left its process group or its session is still in the cgroup.
 func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, session.StartTimeout)
 	defer cancel()

@@ -81,8 +81,8 @@ func (m *Manager) lookAgain() {
 	}
 }
 
-// probeUntold probes again unless every required layer was found in force.
-func (m *Manager) probeUntold(ctx context.Context) error {
+// probeUnknown probes again unless every required layer was found in force.
+func (m *Manager) probeUnknown(ctx context.Context) error {
 	if m.layers.Fit() {
 		return nil
 	}

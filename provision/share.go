@@ -12,9 +12,9 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// ShareFile has talk copy one regular file from the chat to another of the same caller: read
-// as the one and by its rules, written as the other and by its rules. It is the
-// only way across. Of a copy that fails nothing is left.
+// ShareFile calls talk to copy one regular file from the chat to another of the same caller. It is
+// read as the one and by its rules, and written as the other and by its rules. It is the only way
+// across. Of a copy that fails nothing is left.
 func (m *Manager) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk files.Talk) error {
 	if err := s.Validate(); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (m *Manager) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk 
 	m.touch(from)
 	m.touch(to)
 	auditErr := sh.auditEnd(ctx, copied, err)
-	return errors.Join(sh.told(ctx, err), auditErr)
+	return errors.Join(sh.redact(ctx, err), auditErr)
 }
 
 // sharing is one copy and its two chats.
@@ -80,7 +80,7 @@ func (sh *sharing) audit(ctx context.Context, outcome string, more map[string]st
 		sh.m.audit(ctx, sh.to, "share", outcome, detail("from", sh.from.ID)))
 }
 
-// auditEnd writes how it ended. What was copied is the front's word.
+// auditEnd writes how it ended. The front reports what was copied, unverified.
 func (sh *sharing) auditEnd(ctx context.Context, out files.Answer, err error) error {
 	if err == nil {
 		return sh.audit(ctx, "done", map[string]string{"sha256": out.SHA256, "bytes": strconv.FormatInt(out.Bytes, 10)})
@@ -101,7 +101,7 @@ func (sh *sharing) side(d *files.Denial) state.Record {
 	return sh.to
 }
 
-func (sh *sharing) told(ctx context.Context, err error) error {
+func (sh *sharing) redact(ctx context.Context, err error) error {
 	var d *files.Denial
 	if !errors.As(err, &d) {
 		return err

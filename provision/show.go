@@ -45,7 +45,7 @@ func (m *Manager) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
 		return chat.Page{}, fmt.Errorf("cannot list chats: %w", chat.ErrDenied)
 	}
 	page := chat.Page{Chats: []chat.Chat{}}
-	// Who is awake is not in the records, so pages are filled until one is full.
+	// The records do not hold which chats are awake, so it reads pages until one is full.
 	want := f.Limit
 	for {
 		recs, next, err := m.store.List(f)

@@ -31,8 +31,8 @@ func (m *Manager) Status(context.Context) (chat.Status, error) {
 	defer m.mu.Unlock()
 	st.Awake = len(m.sessions)
 	st.Asleep = st.Chats - st.Awake
-	if most := m.opt.MaxAwake; most > 0 && 2*st.Awake >= most {
-		st.Bounds = append(st.Bounds, chat.Bound{Name: "max_awake", Used: uint64(st.Awake), Max: uint64(most)})
+	if max := m.opt.MaxAwake; max > 0 && 2*st.Awake >= max {
+		st.Bounds = append(st.Bounds, chat.Bound{Name: "max_awake", Used: uint64(st.Awake), Max: uint64(max)})
 	}
 	for about, what := range m.findings {
 		st.Findings = append(st.Findings, about+": "+what)

@@ -66,8 +66,8 @@ func (m *Manager) forwards(ctx context.Context, verb string, steps []step, rec s
 	return nil
 }
 
-// backwards removes the steps in reverse and stops at the first failure: a later step may
-// remove a wall, which must stand while something of the chat remains.
+// backwards removes the steps in reverse and stops at the first failure. A later step may remove a
+// wall, which must stand while something of the chat remains.
 func (m *Manager) backwards(ctx context.Context, verb string, steps []step, rec state.Record) error {
 	for i := len(steps) - 1; i >= 0; i-- {
 		s := steps[i]

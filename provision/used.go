@@ -12,7 +12,7 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// touch notes that the chat is used now.
+// touch records that the chat is used now.
 func (m *Manager) touch(rec state.Record) { m.store.Touch(rec.ID, time.Now()) }
 
 // usedAt is when the chat was last used, which is now while it is at work. Reap by

@@ -124,9 +124,9 @@ func seen(s *liveSession) map[string]string {
 	if s == nil || len(s.Exposed) == 0 {
 		return nil
 	}
-	const most = 50
+	const maxNotes = 50
 	var all []string
-	for _, e := range s.Exposed[:min(most, len(s.Exposed))] {
+	for _, e := range s.Exposed[:min(maxNotes, len(s.Exposed))] {
 		all = append(all, fmt.Sprintf("%s at %s %s", chat.QuotePath(e.Source), chat.QuotePath(e.Target), e.Mode))
 	}
 	return map[string]string{"exposed": strings.Join(all, " "), "paths": fmt.Sprint(len(s.Exposed))}

@@ -104,7 +104,7 @@ func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Reco
 		return rec, nil, err
 	}
 	if s == nil {
-		return rec, nil, fmt.Errorf("cannot wake chat %s: its session ended at once: %w", rec.ID, chat.ErrWrongPhase)
+		return rec, nil, fmt.Errorf("cannot wake chat %s: its session ended immediately: %w", rec.ID, chat.ErrWrongPhase)
 	}
 	return rec, s, nil
 }

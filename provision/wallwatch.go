@@ -12,8 +12,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// wallPause is how long a caller waits for packet rules that somebody just changed to be
-// looked at; they are within a second unless iptables' lock is held.
+// wallPause is how long a caller waits for packet rules that somebody just changed to be looked at.
+// They are within a second unless iptables' lock is held.
 const wallPause = 5 * time.Second
 
 // wallDoubt counts what was heard about changes of the packet rules, and up to where they were
@@ -41,8 +41,8 @@ func (m *Manager) mendWall(ctx context.Context) error {
 	return errors.Join(err, m.auditOutcome(ctx, state.Record{}, "mend", detail, err))
 }
 
-// watchWall looks at the rules as soon as somebody changes them: between a flush
-// and the next reconcile a chat with the host's network would be without a wall.
+// watchWall looks at the rules as soon as somebody changes them. Between a flush and the next
+// reconcile a chat with the host's network would be without a wall.
 func (m *Manager) watchWall(ctx context.Context) {
 	if m.table == nil || m.opt.Unwatched || m.without(chat.LayerEgress) {
 		return

@@ -2,7 +2,7 @@
 // awake chats, streams, bytes in the run directory, and uids.
 //
 // [Limits] are the shares. A caller that counts a resource calls [Limits.Check] before it
-// grows; a refusal is a [Spent], which names the share and how to free some. This package
+// grows; a refusal is a [SpentError], which names the share and how to free some. This package
 // counts the rest: [Counter] resources that are held and given back, [Rate] acts in a minute.
 // [Limiter] bounds the simultaneous acts of all owners, and lets them take turns.
 //

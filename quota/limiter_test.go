@@ -65,7 +65,7 @@ func TestLimiterTakesTurns(t *testing.T) {
 // keeps none.
 func TestLimiterBounds(t *testing.T) {
 	g := NewLimiter(3, 3*time.Second)
-	var inside, most atomic.Int32
+	var inside, peak atomic.Int32
 	done := make(chan struct{})
 	for i := range 60 {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -80,7 +80,7 @@ func TestLimiterBounds(t *testing.T) {
 			}
 			defer leave()
 			n := inside.Add(1)
-			for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+			for old := peak.Load(); n > old && !peak.CompareAndSwap(old, n); old = peak.Load() {
 			}
 			time.Sleep(time.Millisecond)
 			inside.Add(-1)
@@ -89,8 +89,8 @@ func TestLimiterBounds(t *testing.T) {
 	for range 60 {
 		<-done
 	}
-	if most.Load() > 3 {
-		t.Errorf("%d at once", most.Load())
+	if peak.Load() > 3 {
+		t.Errorf("%d at once", peak.Load())
 	}
 	checkFree(t, g, 3)
 }

@@ -41,10 +41,10 @@ func All() []Share { return []Share{Chats, Creates, Awake, Streams, RunBytes, UI
 // Limits are what one owner may have of each share; one that is missing or zero has no bound.
 type Limits map[Share]uint64
 
-// Check returns a [Spent] if an owner that has used of the share would exceed it by want more.
+// Check returns a [SpentError] if an owner that has used of the share would exceed it by want more.
 func (l Limits) Check(share Share, owner string, used, want uint64) error {
 	if limit := l[share]; limit > 0 && used+want > limit {
-		return &Spent{Share: share, Owner: owner, Used: used, Limit: limit}
+		return &SpentError{Share: share, Owner: owner, Used: used, Limit: limit}
 	}
 	return nil
 }
@@ -68,8 +68,8 @@ func Warning(u chat.ShareUse) string {
 	return fmt.Sprintf("%s: owner %s has %d of at most %d %s", s.Key(), chat.Quote(u.Owner), u.Used, u.Limit, words[s].counted)
 }
 
-// Spent is the error of a used-up share; it is [chat.ErrBusy].
-type Spent struct {
+// SpentError is the error of a used-up share; it is [chat.ErrBusy].
+type SpentError struct {
 	Share       Share
 	Owner       string
 	Used, Limit uint64
@@ -80,7 +80,7 @@ type Spent struct {
 }
 
 // Error says what is spent, by whom, by which key, and what frees some.
-func (e *Spent) Error() string {
+func (e *SpentError) Error() string {
 	w := words[e.Share]
 	frees := w.frees
 	if e.After > 0 {
@@ -94,7 +94,7 @@ func (e *Spent) Error() string {
 }
 
 // Seconds is After in whole seconds, rounded up.
-func (e *Spent) Seconds() int { return int((e.After + time.Second - 1) / time.Second) }
+func (e *SpentError) Seconds() int { return int((e.After + time.Second - 1) / time.Second) }
 
 // Unwrap is the kind.
-func (e *Spent) Unwrap() error { return chat.ErrBusy }
+func (e *SpentError) Unwrap() error { return chat.ErrBusy }

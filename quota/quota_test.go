@@ -21,7 +21,7 @@ func TestSpent(t *testing.T) {
 			t.Errorf("%s: the last two are refused: %v", s, err)
 		}
 		err := l.Check(s, "ada", 9, 2)
-		var spent *Spent
+		var spent *SpentError
 		if !errors.Is(err, chat.ErrBusy) || !errors.As(err, &spent) {
 			t.Fatalf("%s: %v", s, err)
 		}
@@ -32,10 +32,10 @@ func TestSpent(t *testing.T) {
 			}
 		}
 	}
-	if text := (&Spent{Share: Awake, Owner: "ada", Why: "3 at work"}).Error(); !strings.HasSuffix(text, "put one to sleep (3 at work)") {
+	if text := (&SpentError{Share: Awake, Owner: "ada", Why: "3 at work"}).Error(); !strings.HasSuffix(text, "put one to sleep (3 at work)") {
 		t.Errorf("spent on work: %s", text)
 	}
-	if text := (&Spent{Share: Creates, Owner: "ada", After: 1100 * time.Millisecond}).Error(); !strings.HasSuffix(text, "try again in 2 s") {
+	if text := (&SpentError{Share: Creates, Owner: "ada", After: 1100 * time.Millisecond}).Error(); !strings.HasSuffix(text, "try again in 2 s") {
 		t.Error(text)
 	}
 }

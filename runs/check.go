@@ -108,7 +108,7 @@ func (c *Chats) checkAudited(
 }
 
 // check compares a command with the guard, and finds the paths that it names. Of a command that
-// does not parse to its end it finds those before the error: such a command runs, and the kernel
+// does not parse to its end it finds those before the error. Such a command runs, and the kernel
 // still enforces the file rules.
 func (c *Chats) check(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunSpec, error) {
 	t, err := c.root.Terms(ctx, id)
@@ -146,10 +146,10 @@ func (c *Chats) check(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.
 // replace the oldest.
 type guards struct {
 	mu   sync.Mutex
-	last []compiled
+	last []compiledGuard
 }
 
-type compiled struct {
+type compiledGuard struct {
 	keys  chat.Guard
 	guard *guard.Guard
 }
@@ -174,6 +174,6 @@ func (g *guards) of(t chat.Terms) (*guard.Guard, error) {
 	if len(g.last) == maxGuards {
 		g.last = slices.Delete(g.last, 0, 1)
 	}
-	g.last = append(g.last, compiled{keys, made})
+	g.last = append(g.last, compiledGuard{keys, made})
 	return made, nil
 }

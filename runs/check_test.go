@@ -197,8 +197,8 @@ func TestDueRunIsChecked(t *testing.T) {
 	}
 }
 
-// TestChecksAreBounded: while as many commands are read as may be at once, one more waits, and
-// goes when its caller does.
+// TestChecksAreBounded: while the maximum of commands is read, one more waits, and goes when its
+// caller does.
 func TestChecksAreBounded(t *testing.T) {
 	for range cap(checking) {
 		checking <- struct{}{}

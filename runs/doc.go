@@ -6,7 +6,7 @@
 // parsed on this side. Calls of Root check, begin and await a run that is due. Each leaves a record
 // from which the next process continues: a clock that ends loses no time and no result.
 //
-// It also reads the output of runs ([Streams]), from descriptors that chatd-root passes: it keeps
+// It also reads the output of runs ([Streams]), from descriptors that chatd-root passes. It keeps
 // head and tail, within a bound on all runs, as texts and frames. It writes callers' input to runs
 // in the same way. File tools are package fileops.
 //
@@ -17,6 +17,6 @@
 // # What it does not stop
 //
 // The check of commands is advice for well-meaning agents, as package guard has it, and limits
-// nothing: chatd-root cannot know whether a command was checked, or whether a schedule is due. A
+// nothing. chatd-root cannot know whether a command was checked, or whether a schedule is due. A
 // compromised front skips both checks. Text that is typed into a terminal is not checked.
 package runs

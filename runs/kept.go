@@ -21,11 +21,11 @@ func (s *Streams) ShowRun(ctx context.Context, id chat.ID, run string) (r chat.R
 	if o.Stdout == nil {
 		return o.Run, nil
 	}
-	place, err := s.enter(ctx)
+	reservation, err := s.enter(ctx)
 	if err != nil {
 		return chat.Run{}, err
 	}
-	defer place.Leave()
+	defer reservation.Leave()
 	var res chat.RunResult
 	if o.Run.Result != nil {
 		res = *o.Run.Result
@@ -35,7 +35,7 @@ func (s *Streams) ShowRun(ctx context.Context, id chat.ID, run string) (r chat.R
 		text  *string
 		total *int64
 	}{{o.Stdout, &res.Stdout, &res.StdoutBytes}, {o.Stderr, &res.Stderr, &res.StderrBytes}} {
-		c := stream.NewCapture(o.Run.OutputMax).Within(place)
+		c := stream.NewCapture(o.Run.OutputMax).Within(reservation)
 		missed, err := c.ReadFile(stream.NewFile(f.from, o.Max))
 		if err != nil {
 			return chat.Run{}, err
@@ -64,7 +64,7 @@ func (s *Streams) ReadRun(
 }
 
 // openKept opens a background run.
-func (s *Streams) openKept(ctx context.Context, id chat.ID, run string) (stream.Opened, error) {
+func (s *Streams) openKept(ctx context.Context, id chat.ID, run string) (stream.OpenRun, error) {
 	o, err := s.below.OpenRun(ctx, id, run)
 	if err == nil && o.Stdout == nil {
 		err = fmt.Errorf("cannot read run %s: its output goes to who started it: %w",
@@ -144,7 +144,7 @@ func (s *Streams) await(
 
 // readKept reads both streams once, as much of each as buf has room for, and moves the cursor.
 func readKept(
-	o stream.Opened, at *chat.RunCursor, buf []byte,
+	o stream.OpenRun, at *chat.RunCursor, buf []byte,
 ) (out chat.RunOutput, err error) {
 	out.Frames, out.State = []chat.Frame{}, o.Run.State
 	for _, s := range []struct {

@@ -34,19 +34,19 @@ func NewStreams(below broker.Streams) *Streams {
 }
 
 // enter takes room for the output of one run of the caller's.
-func (s *Streams) enter(ctx context.Context) (*stream.Place, error) {
+func (s *Streams) enter(ctx context.Context) (*stream.Reservation, error) {
 	return s.room.Enter(chat.CallerFrom(ctx).Name, leastOutput)
 }
 
 // Run is [broker.Chats].
 func (s *Streams) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error) {
 	spec.OutputMax = cmp.Or(spec.OutputMax, chat.DefaultOutputMax)
-	place, err := s.enter(ctx)
+	reservation, err := s.enter(ctx)
 	if err != nil {
 		return chat.RunResult{}, err
 	}
-	defer place.Leave()
-	o := newOutput(spec.OutputMax, place, nil)
+	defer reservation.Leave()
+	o := newOutput(spec.OutputMax, reservation, nil)
 	res, err := s.below.Run(ctx, id, spec, o.begun(spec.Started))
 	o.end()
 	o.addTo(&res)
@@ -88,9 +88,9 @@ type output struct {
 }
 
 // newOutput keeps max bytes of each stream, and gives all of both to out, which may be nil.
-func newOutput(max int64, place *stream.Place, out chat.Output) *output {
+func newOutput(max int64, reservation *stream.Reservation, out chat.Output) *output {
 	return &output{out: out, of: [2]*stream.Capture{
-		stream.NewCapture(max).Within(place), stream.NewCapture(max).Within(place),
+		stream.NewCapture(max).Within(reservation), stream.NewCapture(max).Within(reservation),
 	}}
 }
 

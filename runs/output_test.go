@@ -79,9 +79,9 @@ func TestOutputIsBounded(t *testing.T) {
 			cut++
 		}
 	}
-	const most = maxOutputEach + flooded + many*100
-	if kept > most || kept < most/2 || cut == 0 || cut == many+1 {
-		t.Errorf("%d bytes are kept, want at most %d; %d of %d are cut", kept, most, cut, many+1)
+	const maxStored = maxOutputEach + flooded + many*100
+	if kept > maxStored || kept < maxStored/2 || cut == 0 || cut == many+1 {
+		t.Errorf("%d bytes are kept, want at most %d; %d of %d are cut", kept, maxStored, cut, many+1)
 	}
 	if _, err := s.Run(as("ada"), "a", chat.RunSpec{Command: "x"}); err != nil {
 		t.Errorf("after all have ended: %v", err)

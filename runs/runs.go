@@ -20,14 +20,14 @@ import (
 type Options struct {
 	// Clock is the clock of schedules; the zero value is the host's.
 	Clock schedule.Clock
-	// Slots bounds how many scheduled runs there are at once; 0 is 16.
+	// Slots bounds the simultaneous scheduled runs; 0 is 16.
 	Slots int
 	// Log receives errors of records that could not be written; nil discards them.
 	Log *slog.Logger
 }
 
-// slots is how many scheduled runs there are at once over all chats, and spread how much later
-// than its time one may begin.
+// slots bounds the simultaneous scheduled runs of all chats, and spread is how much later than its
+// time one may begin.
 const (
 	slots  = 16
 	spread = 10 * time.Second
@@ -78,7 +78,7 @@ func Open(ctx context.Context, below broker.Root, opt Options) (*Chats, error) {
 	return c, nil
 }
 
-// load has one come due again.
+// load adds one stored schedule to the clock again.
 func (c *Chats) load(k chat.StoredSchedule) {
 	when, err := schedule.Parse(k.Spec, k.CreatedAt)
 	if err != nil {

@@ -24,7 +24,7 @@ type fake struct {
 	ended  []chat.DueSchedule
 	losing int
 	finish chan struct{}
-	told   chan string // what was called, as it is called
+	calls  chan string // what was called, as it is called
 
 	terms   func(ctx context.Context) (chat.Terms, error)
 	ran     []chat.RunSpec
@@ -88,14 +88,14 @@ func (r *fake) BeginDue(_ context.Context, d chat.DueSchedule) (bool, error) {
 	}
 	r.begun = append(r.begun, d)
 	r.mu.Unlock()
-	r.told <- "begin"
+	r.calls <- "begin"
 	return true, nil
 }
 
 func (r *fake) AwaitDue(ctx context.Context, _ chat.DueSchedule) error {
 	select {
 	case <-r.finish:
-		r.told <- "end"
+		r.calls <- "end"
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -106,7 +106,7 @@ func (r *fake) AddSkipped(_ context.Context, d chat.DueSchedule) error {
 	r.mu.Lock()
 	r.ended = append(r.ended, d)
 	r.mu.Unlock()
-	r.told <- "skipped"
+	r.calls <- "skipped"
 	return nil
 }
 
@@ -143,7 +143,7 @@ func (h *hand) move(d time.Duration) {
 
 func opened(t *testing.T, r *fake, h *hand) *Chats {
 	t.Helper()
-	r.told, r.finish = make(chan string, 10), make(chan struct{})
+	r.calls, r.finish = make(chan string, 10), make(chan struct{})
 	if r.Memory == nil {
 		r.Memory = apitest.New()
 	}
@@ -171,7 +171,7 @@ func rootOf(r *fake) broker.Root {
 func (r *fake) await(t *testing.T, want string) {
 	t.Helper()
 	select {
-	case got := <-r.told:
+	case got := <-r.calls:
 		if got != want {
 			t.Fatalf("%s was called, want %s", got, want)
 		}

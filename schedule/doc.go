@@ -8,12 +8,11 @@
 //
 // # What the clock may do
 //
-// Times are those of the wall clock. What was missed, because chatd was down, the host
-// slept or the clock was set forward, is caught up by one run, and the other times are
-// counted. Set back by at most three hours, the clock does not make a cron expression come
-// due again for a time that it had; set back by more, it was wrong before, and counts
-// anew. An interval never waits longer than itself. The wall clock is looked at every 30
-// seconds at the latest, so that a step of it is seen.
+// Times are those of the wall clock. One run catches up the times that were missed because chatd
+// was down, the host slept or the clock was set forward. The other times are counted. Set back by
+// at most three hours, the clock does not make a cron expression come due again for a time that it
+// had. Set back by more, it was wrong before, and counts anew. An interval never waits longer than
+// itself. The wall clock is looked at every 30 seconds at the latest, so that a step of it is seen.
 //
 // In a time zone with daylight saving a cron expression with fixed hours comes due once
 // for each of its times: one that is skipped, as much later as the clocks went forward;

@@ -40,17 +40,17 @@ type Due struct {
 // Options are a [Runner]'s settings and callbacks.
 type Options struct {
 	Clock Clock
-	// Slots is how many runs there are at once.
+	// Slots bounds the simultaneous runs.
 	Slots int
 	// Owner returns the owner of a schedule's chat. One owner's runs take at most three quarters of
 	// the slots, however many wait. With nil a chat has no owner.
 	Owner func(id chat.ID, schedule string) string
-	// Spread is how much later than its time a schedule that is added with spread may begin, each
-	// by its own amount, so that they do not all begin in a minute's first second.
+	// Spread bounds how much later than its time a schedule that is added with spread may begin.
+	// Each has its own amount, so that they do not all begin in a minute's first second.
 	Spread time.Duration
-	// After says when a schedule that is due at one time comes due after now, and how
-	// many of its times lie between; ok is false for one that is gone. It and Resume may take
-	// their time: no method of [Runner] waits for them.
+	// After says when a schedule that is due at one time comes due after now, and how many of its
+	// times lie between. ok is false for one that is gone. It and Resume may take their time: no
+	// method of [Runner] waits for them.
 	After func(id chat.ID, schedule string, at, now time.Time) (next time.Time, missed uint64, ok bool)
 	// Resume says when a schedule comes due now that the clock was set back.
 	Resume func(id chat.ID, schedule string, next, now time.Time) time.Time
@@ -59,8 +59,8 @@ type Options struct {
 	Run func(ctx context.Context, d Due, skipped func() uint64)
 }
 
-// Runner has schedules begin when they come due. Its methods may be called at once from
-// many goroutines.
+// Runner begins schedules when they come due. Its methods may be called simultaneously from many
+// goroutines.
 type Runner struct {
 	opt  Options
 	stir chan struct{}
@@ -110,9 +110,9 @@ func (r *Runner) Add(id chat.ID, schedule string, next time.Time, spread bool) {
 	}
 }
 
-// GoOn is Add for a schedule whose run an earlier process began at due and that still goes
-// on: it has a slot and its chat's turn, and [Options].Run waits for its end. It is for a
-// runner that does not serve yet.
+// GoOn is Add for a schedule whose run an earlier process began at due and that still goes on. It
+// has a slot and its chat's turn, and [Options].Run waits for its end. It is for a runner that does
+// not serve yet.
 func (r *Runner) GoOn(id chat.ID, schedule string, due, next time.Time, spread bool) {
 	var owner string
 	if r.opt.Owner != nil {
@@ -178,7 +178,7 @@ func (r *Runner) leave(id chat.ID, t *turns) {
 	}
 }
 
-// Look returns when a schedule is due next, and how many skipped times were not reported yet; ok is
+// Look returns when a schedule is due next, and how many skipped times were not reported yet. ok is
 // false for one that is never due again.
 func (r *Runner) Look(id chat.ID, schedule string) (next time.Time, skipped uint64, ok bool) {
 	r.mu.Lock()

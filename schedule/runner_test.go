@@ -180,8 +180,8 @@ func TestClockSteps(t *testing.T) {
 	w.want(string(id(1)) + "/a")
 }
 
-// Ten thousand chats of the same minute: as many at once as there are slots, all of them
-// in the end, and nothing is kept of those that are removed.
+// Ten thousand chats of the same minute: as many simultaneously as there are slots, all of them in
+// the end, and nothing is kept of those that are removed.
 func TestThousandsOfTheSameMinute(t *testing.T) {
 	const chats, slots = 10000, 16
 	w := newWorld(t, slots)

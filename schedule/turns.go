@@ -24,7 +24,7 @@ func (r *Runner) resume(now time.Time) {
 	}
 }
 
-// unlocked calls do without the lock: thousands of schedules may be computed in turn, and callers
+// unlocked calls do without the lock. Thousands of schedules may be computed in turn, and callers
 // of Add or Look do not wait for all of them.
 func (r *Runner) unlocked(do func()) {
 	r.mu.Unlock()
@@ -38,7 +38,7 @@ func (e *entry) awaits(at time.Time) bool { return !e.gone && e.index >= 0 && e.
 
 func (r *Runner) isEnding() bool { return r.ctx != nil && r.ctx.Err() != nil }
 
-// due has a schedule wait for its turn, or counts that it could not.
+// due queues a schedule for its turn, or counts that it could not.
 func (r *Runner) due(e *entry, now time.Time) {
 	at, next, missed, ok, owner := e.at, time.Time{}, uint64(0), false, ""
 	r.unlocked(func() {
@@ -93,8 +93,8 @@ func (r *Runner) begin() {
 // run may take an hour.
 func (r *Runner) share() int { return max(1, r.opt.Slots-max(1, r.opt.Slots/4)) }
 
-// unpark has the owner of a run that has ended begin the next of his that waits for it: it
-// waits for longer than all that are ready.
+// unpark begins the next run of the owner of a run that has ended, if one waits for it. It waits
+// for longer than all that are ready.
 func (r *Runner) unpark(owner string) {
 	if r.owned[owner]--; r.owned[owner] == 0 {
 		delete(r.owned, owner)

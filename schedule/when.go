@@ -156,9 +156,8 @@ func (w When) Between(after, until time.Time) (n uint64) {
 // setBack is how far the clock may be set back before it is taken to have been wrong.
 const setBack = 3 * time.Hour
 
-// Resume is when a schedule comes due whose next time was next and whose last one was
-// taken (zero if none was): a clock that was set back must neither repeat a time nor
-// have it wait for years.
+// Resume is when a schedule comes due whose next time was next and whose last one was taken (zero
+// if none was). A clock that was set back must neither repeat a time nor delay it by years.
 func (w When) Resume(next, taken, now time.Time) time.Time {
 	now = plain(now)
 	if next.IsZero() || !next.After(now) || w.cron == nil && w.every == 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/chatd/chatd/trees"
 )
 
-// note holds the data by which a later chatd finds the session again.
-type note struct {
+// savedSession holds the data by which a later chatd finds the session again.
+type savedSession struct {
 	Init       sys.Process  `json:"leader"`
 	Report     shims.Report `json:"report"`
 	Invocation string       `json:"invocation,omitempty"`
@@ -25,19 +25,19 @@ type note struct {
 	Masked  *[]string      `json:"masked,omitempty"`
 }
 
-// noteFile lies in the session's directory.
-const noteFile = "session.json"
+// savedFile lies in the session's directory.
+const savedFile = "session.json"
 
 // Write writes what a later chatd needs to [Starter.Adopt] the session, in one step.
 func (in *Session) Write(d Dir) error {
-	b, err := json.Marshal(note{
+	b, err := json.Marshal(savedSession{
 		in.Init.Process, in.Report, in.Invocation, in.Plan, in.Exposed, in.Masked.Load(),
 	})
 	if err == nil {
-		err = trees.ReplaceFile(filepath.Join(d.Path(), noteFile), b, 0o600)
+		err = trees.ReplaceFile(filepath.Join(d.Path(), savedFile), b, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot note session %s: %w", in.Chat, err)
+		return fmt.Errorf("cannot record session %s: %w", in.Chat, err)
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ func (in *Session) Write(d Dir) error {
 // Adopt finds a session that an earlier chatd started. It requires the same boot and start time,
 // the chat's uid and cgroup, and the same invocation of the unit.
 func (s *Starter) Adopt(d Dir) (*Session, error) {
-	f, err := readNote(d)
+	f, err := readSaved(d)
 	if err != nil {
 		return nil, fmt.Errorf("cannot adopt session %s: %w", d.Chat, err)
 	}
@@ -67,8 +67,8 @@ func (s *Starter) Adopt(d Dir) (*Session, error) {
 	return in, nil
 }
 
-func readNote(d Dir) (f note, err error) {
-	b, err := os.ReadFile(filepath.Join(d.Path(), noteFile))
+func readSaved(d Dir) (f savedSession, err error) {
+	b, err := os.ReadFile(filepath.Join(d.Path(), savedFile))
 	if err == nil {
 		err = json.Unmarshal(b, &f)
 	}

@@ -68,9 +68,9 @@ func TestAdopt(t *testing.T) {
 				held.Start = c.start
 			}
 			masked := []string{"/masked"}
-			noted := &Session{Chat: d.Chat, UID: d.UID, Init: &held, Invocation: "a"}
-			noted.Masked.Store(&masked)
-			if err := noted.Write(d); err != nil {
+			written := &Session{Chat: d.Chat, UID: d.UID, Init: &held, Invocation: "a"}
+			written.Masked.Store(&masked)
+			if err := written.Write(d); err != nil {
 				t.Fatal(err)
 			}
 			checkAdopted(t, New(Options{Groups: c.groups, Boot: "this boot"}), d, c.refused)

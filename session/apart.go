@@ -119,8 +119,8 @@ func (s *Starter) KeepsApart(v shims.View) bool {
 	return s.shares == nil && !leftOut(v, chat.LayerView)
 }
 
-// furnish does the work of root in a session of view v that has not begun: it masks counters of
-// the host and bounds the session's terminals. Then it calls then, unless that is nil.
+// furnish does the work of root in a session of view v that has not begun. It masks counters of the
+// host and bounds the session's terminals. Then it calls then, unless that is nil.
 func furnish(
 	v shims.View, then func(context.Context, *sys.HeldProcess) error,
 ) func(context.Context, *sys.HeldProcess) error {

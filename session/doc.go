@@ -11,13 +11,12 @@
 //	bwrap                 pid 1 inside: the init process, held by pidfd
 //	  └─ chatd-shim       confines itself, and becomes the program
 //
-// A child gets its input by descriptor and never by a name: plans, arguments and files
-// are memory files (memfd_create(2)). It reports in this order: bubblewrap's pid 1
-// over one pipe, chatd-shim's report of the enforced walls over another, and one byte in a fifo
-// when the shell is at its prompt. [Files] are those descriptors. Before the program starts, the
-// session waits at the start barrier until root has masked counters of the host, has bounded
-// the session's terminals and has applied the file rules. Overlays give it inodes of its own
-// for files that sessions share (apart.go).
+// A child gets its input by descriptor and never by a name: plans, arguments and files are memory
+// files (memfd_create(2)). It reports in this order: bubblewrap's pid 1 over one pipe, chatd-shim's
+// report of the enforced walls over another, and one byte in a fifo when the shell is at its
+// prompt. [Files] are those descriptors. Before the program starts, the session waits at the start
+// barrier. Root masks counters of the host, bounds the session's terminals and applies the file
+// rules meanwhile. Overlays give it inodes of its own for files that sessions share (apart.go).
 //
 // A command enters a session through nsenter(1), as root, which joins the namespaces of the
 // init process, and chatd-shim confine, which confines it as it does the session
@@ -34,9 +33,8 @@
 //
 // # What it does not stop
 //
-// It applies the walls that its caller plans: a [shims.View] that opens the host opens the
-// host. A report comes from chatd-shim until the walls are up, and from the chat afterwards: a
-// report is bounded in size and in time, and read once. A chat can delay the end of its
-// processes; every wait for them is bounded. A session starts without a prompt if the chat's
-// .bashrc never comes to one.
+// It applies the walls that its caller plans: a [shims.View] that opens the host opens the host. A
+// report comes from chatd-shim until the walls are up, and from the chat afterwards. A report is
+// bounded in size and in time, and read once. A chat can delay the end of its processes; every wait
+// for them is bounded. A session starts without a prompt if the chat's .bashrc never comes to one.
 package session

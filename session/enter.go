@@ -19,10 +19,10 @@ import (
 // same walls. It returns when the leaf is empty: the command or ctx has ended, and chatd has
 // killed the processes that the command left. A session that has ended is [chat.ErrWrongPhase], a
 // command that did not start [ErrNotConfined].
-func (s *Starter) Enter(ctx context.Context, in *Session, e Entry) (Entered, error) {
+func (s *Starter) Enter(ctx context.Context, in *Session, e Entry) (CommandResult, error) {
 	leaf := s.Leaf(in.Chat, in.UID, e.Run)
 	if err := leaf.Create(); err != nil {
-		return Entered{}, err
+		return CommandResult{}, err
 	}
 	out, err := s.enterLeaf(ctx, in, leaf, e)
 	if err != nil && !out.Late { // the error may precede the wait, which kills the leaf
@@ -38,7 +38,7 @@ func (s *Starter) Enter(ctx context.Context, in *Session, e Entry) (Entered, err
 
 func (s *Starter) enterLeaf(
 	ctx context.Context, in *Session, leaf Leaf, e Entry,
-) (out Entered, err error) {
+) (out CommandResult, err error) {
 	var b Files
 	defer b.Close()
 	cmd, err := s.Joining(in, e, &b)
@@ -130,12 +130,12 @@ func (b *Files) arrival(arrived <-chan arrival) (arrival, error) {
 
 // confinedOr checks the report: without one, the walls were not up and the command did not run,
 // whatever the exit code.
-func (a arrival) confinedOr(out Entered) error {
+func (a arrival) confinedOr(out CommandResult) error {
 	switch {
 	case a.err == nil && a.report.Error == "":
 		return nil
 	case a.report.Error != "":
-		return &NotConfined{Said: a.report.Error}
+		return &NotConfinedError{Message: a.report.Error}
 	case out.Signal != "" || out.TimedOut:
 		return nil // it ended before it was confined
 	}
@@ -148,7 +148,7 @@ func (a arrival) confinedOr(out Entered) error {
 const maxWords = 4 << 10
 
 // said returns nsenter's messages.
-func said(out Entered) string {
+func said(out CommandResult) string {
 	if out.Stderr == "" {
 		return ""
 	}

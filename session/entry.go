@@ -13,14 +13,14 @@ import (
 // walls, or could not start the program. The failure is chatd's, not the command's.
 var ErrNotConfined = errors.New("not confined")
 
-// NotConfined is [ErrNotConfined] with the message of chatd-shim, which names what failed.
-type NotConfined struct{ Said string }
+// NotConfinedError is [ErrNotConfined] with the message of chatd-shim, which names what failed.
+type NotConfinedError struct{ Message string }
 
 // Error is chatd-shim's message.
-func (e *NotConfined) Error() string { return e.Said }
+func (e *NotConfinedError) Error() string { return e.Message }
 
 // Unwrap is for package errors.
-func (e *NotConfined) Unwrap() error { return ErrNotConfined }
+func (e *NotConfinedError) Unwrap() error { return ErrNotConfined }
 
 // Entry is one command on its way into a session.
 type Entry struct {
@@ -38,16 +38,16 @@ type Entry struct {
 	Started   func(nsenter int, stdin *os.File)
 	// Grace is the time between SIGTERM and SIGKILL; zero kills the command immediately.
 	Grace time.Duration
-	// Begun is given the read ends of the streams, with the run's name, once the command is
-	// behind its walls; nil keeps at most 1 MiB of each here.
+	// Begun is given the read ends of the streams, with the run's name, once the command is behind
+	// its walls. nil keeps at most 1 MiB of each here.
 	Begun func(run string, stdout, stderr *os.File)
 }
 
 // maxOwn bounds the kept output of each stream of chatd's own programs, in bytes.
 const maxOwn = 1 << 20
 
-// Entered is how a command in a session ended.
-type Entered struct {
+// CommandResult is how a command in a session ended.
+type CommandResult struct {
 	Exit   int    // -1 if Signal is set
 	Signal string // the signal's name, as kill(1) has it
 	// Stdout and Stderr are the kept output; see [Entry].Begun.

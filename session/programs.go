@@ -75,7 +75,7 @@ func (p *Programs) linkProfile(name string, profile chat.Profile, programs *shim
 	return shims.WriteShims(p.Shims(name), shims.InsideShim, p.Bin(name))
 }
 
-// Forget makes the next Link read every program again: a change within one tick of the file
+// Forget makes the next Link read every program again. A change within one tick of the file
 // system's clock, or of a mode, does not change a directory's time.
 func (p *Programs) Forget() {
 	p.mu.Lock()

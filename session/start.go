@@ -56,7 +56,7 @@ func TerminalArgv(v shims.View) []string {
 func leftOut(v shims.View, l chat.LayerName) bool { return slices.Contains(v.Without, l) }
 
 // Start starts bubblewrap as the chat, in the chat's cgroup, and waits until the shell writes a
-// byte to prompt, which is the read end of the view's PromptFIFO. A session that ends before is
+// byte to prompt. That is the read end of the view's PromptFIFO. A session that ends before is
 // [ErrNoPrompt]. After an error nothing of the session remains.
 func (s *Starter) Start(ctx context.Context, p Spec, prompt *os.File) (*Session, error) {
 	var b Files
@@ -116,8 +116,8 @@ func (in *Session) awaitStart(
 	return in.awaitPrompt(ctx, prompt, time.Now().Add(promptTimeout))
 }
 
-// awaitPrompt waits for the shell's byte. A .bashrc that never comes to a prompt is no
-// error, so that the chat has a session to repair it in; a session that ended is one.
+// awaitPrompt waits for the shell's byte. A .bashrc that never comes to a prompt is no error, so
+// that the chat has a session to repair it in. A session that ended is one.
 func (in *Session) awaitPrompt(ctx context.Context, prompt *os.File, deadline time.Time) error {
 	for time.Now().Before(deadline) {
 		if err := prompt.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {

@@ -12,9 +12,8 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// Stdio is the three streams of a run. They are pipes owned by the chat's uid, so that the chat
-// can open /dev/stdout by name; a socket made here would keep root's uid and bypass the owner
-// rules.
+// Stdio is the three streams of a run. They are pipes owned by the chat's uid, so that the chat can
+// open /dev/stdout by name. A socket made here would keep root's uid and bypass the owner rules.
 type Stdio struct {
 	// Stdin, OutW and ErrW are the command's ends. The others are chatd's; StdinW may be nil.
 	Stdin, StdinW          *os.File
@@ -84,7 +83,7 @@ func (r *Stdio) Close() {
 // captures are the kept output of two streams while they are read.
 type captures struct {
 	stdout, stderr *stream.Capture
-	done           chan struct{} // closed when no process has a write end
+	done           chan struct{} // closed when no process holds a write end
 }
 
 // read reads both streams to their end, and keeps max bytes of each.
@@ -110,7 +109,7 @@ func (r *Stdio) readOwn(e Entry) *captures {
 }
 
 // into waits for the end of the streams, and puts the kept output into out.
-func (c *captures) into(out *Entered) {
+func (c *captures) into(out *CommandResult) {
 	if c != nil {
 		<-c.done
 		out.Stdout, out.Stderr = c.stdout.Bytes(), c.stderr.Text()

@@ -30,7 +30,7 @@ func TestHeldStreams(t *testing.T) {
 		t.Fatal("the answer waits for a stream that somebody holds")
 	}
 	stdio.Close()
-	var out Entered
+	var out CommandResult
 	if kept.into(&out); string(out.Stdout) != "printed" || out.Stderr != "" {
 		t.Errorf("stdout %q, stderr %q", out.Stdout, out.Stderr)
 	}

@@ -46,18 +46,18 @@ func (s *Starter) enterCommand(v shims.View, bwrap *exec.Cmd, b *Files) (*exec.C
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the entry: %w", err)
 	}
-	note, err := sys.MemFile("entry", text)
+	entryFile, err := sys.MemFile("entry", text)
 	if err != nil {
 		return nil, err
 	}
-	b.mine = append(b.mine, note)
+	b.mine = append(b.mine, entryFile)
 	stdout, ok := bwrap.Stdout.(*os.File)
 	stderr, ok2 := bwrap.Stderr.(*os.File)
 	if !ok || !ok2 {
 		return nil, errors.New("cannot start bubblewrap: its output is no file")
 	}
 	cmd := exec.Command(s.opt.Shim, "enter")
-	cmd.ExtraFiles = append([]*os.File{note}, bwrap.ExtraFiles...)
+	cmd.ExtraFiles = append([]*os.File{entryFile}, bwrap.ExtraFiles...)
 	if entry.Stdin {
 		cmd.ExtraFiles = append(cmd.ExtraFiles, stdin)
 	}

@@ -20,7 +20,7 @@ type startGroups struct {
 	cmd *exec.Cmd
 }
 
-// StartPrepared notes the command.
+// StartPrepared records the command.
 func (g *startGroups) StartPrepared(_ chat.ID, _ string, cmd *exec.Cmd, _ cgroup.Prepare) error {
 	g.cmd = cmd
 	return nil

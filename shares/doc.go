@@ -21,6 +21,6 @@
 //
 // # What it does not stop
 //
-// Several owners together can use up what there is. What a chat takes of the host while it is
-// awake: package cgroup bounds that. Streams: package api counts them.
+// Several owners together can use up what there is. Package cgroup bounds what a chat takes of the
+// host while it is awake. Streams: package api counts them.
 package shares

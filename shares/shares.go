@@ -83,8 +83,8 @@ func (s *Shares) Admit(
 }
 
 // checkHeld checks the owner's chats and uids before a record is made.
-func (s *Shares) checkHeld(ctx context.Context, owner string) func(state.Held) error {
-	return func(h state.Held) error {
+func (s *Shares) checkHeld(ctx context.Context, owner string) func(state.OwnerUse) error {
+	return func(h state.OwnerUse) error {
 		return cmp.Or(
 			s.check(ctx, quota.Chats, owner, h.Chats, 1),
 			s.check(ctx, quota.UIDs, owner, h.UIDs, 1),
@@ -102,7 +102,7 @@ func (s *Shares) pace(ctx context.Context, owner string) error {
 		return nil
 	}
 	limit := s.Limits[quota.Creates]
-	return &quota.Spent{
+	return &quota.SpentError{
 		Share: quota.Creates, Owner: owner, Used: limit, Limit: limit, After: after,
 	}
 }
@@ -142,12 +142,12 @@ func (s *Shares) admit(ctx context.Context, owner, awake string) (of string, err
 	defer s.mu.Unlock()
 	by := s.Awake() // a chat that just woke is still waking, and counts twice
 	total := sum(by) + sum(s.waking)
-	if most := s.MaxAwake; most > 0 && total >= uint64(most) {
+	if max := s.MaxAwake; max > 0 && total >= uint64(max) {
 		return "", fmt.Errorf("cannot wake another chat: %d chats are awake, of all owners, "+
 			"which is max_awake: put one to sleep (%s): %w", total, awake, chat.ErrBusy)
 	}
 	err = s.check(ctx, quota.Awake, owner, by[owner]+s.waking[owner], 1)
-	var spent *quota.Spent
+	var spent *quota.SpentError
 	if errors.As(err, &spent) {
 		spent.Why = awake
 		return owner, err
@@ -180,7 +180,7 @@ func (s *Shares) Run(ctx context.Context, owner string) func(used, want uint64) 
 
 // Refused audits an error that is a spent share, once a minute for each owner and share.
 func (s *Shares) Refused(ctx context.Context, action string, err error) error {
-	var spent *quota.Spent
+	var spent *quota.SpentError
 	if !errors.As(err, &spent) {
 		return err
 	}

@@ -96,7 +96,7 @@ func (h *host) denied(rule string) int {
 // wantSpent fails unless err is that share of ada, spent.
 func (h *host) wantSpent(err error, share quota.Share) {
 	h.t.Helper()
-	var spent *quota.Spent
+	var spent *quota.SpentError
 	if !errors.As(err, &spent) || spent.Share != share || spent.Owner != "ada" {
 		h.t.Errorf("%v, want that %s of ada is spent", err, share)
 	}

@@ -37,9 +37,9 @@ func (s *Shares) Findings(uses []chat.ShareUse) []string {
 		findings = append(findings, fmt.Sprintf(
 			"uids: %d of %d are given, for ever: widen uids before they are spent", given, all))
 	}
-	if most := uint64(s.MaxAwake); most > 0 && awake >= (most+1)/2 {
+	if max := uint64(s.MaxAwake); max > 0 && awake >= (max+1)/2 {
 		findings = append(findings, fmt.Sprintf(
-			"max_awake: %d of at most %d chats are awake", awake, most))
+			"max_awake: %d of at most %d chats are awake", awake, max))
 	}
 	slices.Sort(findings)
 	return findings

@@ -95,8 +95,8 @@ type scope struct {
 	within []string
 }
 
-// gathered is what [Calls] wants to know.
-type gathered struct {
+// gathering is what [Calls] wants to know.
+type gathering struct {
 	gather   bool
 	calls    []Call
 	programs map[chat.NamedPath]bool // found as names of programs alone
@@ -160,8 +160,8 @@ func (x *extractor) program(sh *shell, w word) {
 	x.ran = names(x.ran, []string{path.Base(w.plain())})
 }
 
-// watch has the programs told that run from now on until ran is called. Each stretch
-// keeps its own: a pipeline of n parts would go through n of what ran n times.
+// watch records the programs that run from now on until ran is called. Each watch keeps its own
+// list: a pipeline of n parts would otherwise go n times through all that ran.
 func (x *extractor) watch() (ran func() []string) {
 	before := x.ran
 	x.ran = nil

@@ -27,8 +27,8 @@ func NamedByArgv(home, cwd string, argv []string) ([]chat.NamedPath, error) {
 }
 
 // CheckCommand reports whether the rules allow a shell command: each path that is found in it, for
-// Bash. Verdict.Paths are those. What was found in a command that is not bash to its end is
-// checked; without a deny that is an error.
+// Bash. Verdict.Paths are those. Paths in a command that is not bash to its end are checked;
+// without a deny that is an error.
 func CheckCommand(rs *filerules.Ruleset, command string) (filerules.Verdict, error) {
 	named, err := Named(rs.Scope().Home, rs.Scope().Cwd, command)
 	return check(rs, named, err)

@@ -52,8 +52,8 @@ type extractor struct {
 	depth  int
 	read   int   // bytes of scripts
 	tooFar error // why not everything was found
-	spent  spent
-	gathered
+	spent  spending
+	gathering
 }
 
 // add takes a word for a path.

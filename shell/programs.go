@@ -26,8 +26,8 @@ var filePrograms = set(`cat tac nl less more most head tail wc sort uniq cut pas
 // file, unless an option gave it.
 var firstIsText = set(`sed awk gawk mawk nawk grep egrep fgrep zgrep rg ag jq yq chmod chown chgrp tr chattr look rename setfacl`)
 
-// scriptOptions are the programs of firstIsText and interpreters whose options have
-// a script: letter by letter. What follows such an option is no file.
+// scriptOptions are the programs of firstIsText and interpreters whose options have a script:
+// letter by letter. The word after such an option is no file.
 var scriptOptions = map[string]string{
 	"sed": "e", "grep": "e", "egrep": "e", "fgrep": "e", "zgrep": "e", "rg": "e", "perl": "eEnIM", "python": "cm",
 	"python2": "cm", "python3": "cm", "ruby": "e", "node": "ep", "php": "r", "lua": "e",

@@ -6,9 +6,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Bounds on what a text makes of itself, because a daemon that all chats share checks it: "xargs
+// Bounds on what a text makes of itself, because a daemon that all chats share checks it. "xargs
 // xargs xargs …" is a command for each of its words, each with all the words behind it (120 KiB
-// took 7 GB and four minutes, tried), and each side of a pipe takes over all variables.
+// took 7 GB and four minutes, tried). Each side of a pipe takes over all variables.
 const (
 	maxArgs   = 1 << 18  // words of all commands together
 	maxCopies = 1 << 20  // variables taken over by subshells
@@ -17,15 +17,15 @@ const (
 	maxJoined = 1 << 29  // of values and parts of words, as they are put together
 )
 
-// spent is what was made of the text so far.
-type spent struct{ args, copies, bytes, joined, looks, found int }
+// spending is what was made of the text so far.
+type spending struct{ args, copies, bytes, joined, looks, found int }
 
 // spend adds n to a count, and records in tooFar that it exceeds its bound.
-func (x *extractor) spend(on *int, n, most int, what string) bool {
-	if *on += n; *on > most && x.tooFar == nil {
-		x.tooFar = fmt.Errorf("cannot check the command: want at most %d %s in it: %w", most, what, chat.ErrInvalid)
+func (x *extractor) spend(on *int, n, max int, what string) bool {
+	if *on += n; *on > max && x.tooFar == nil {
+		x.tooFar = fmt.Errorf("cannot check the command: want at most %d %s in it: %w", max, what, chat.ErrInvalid)
 	}
-	return *on <= most
+	return *on <= max
 }
 
 // spendWords is spend for the words of a command.
@@ -41,7 +41,7 @@ func (x *extractor) spendJoined(n int) bool {
 	return x.spend(&x.spent.joined, n, maxJoined, "bytes of parts of words")
 }
 
-// set gives a variable its value. What it had in this shell is held no more.
+// set gives a variable its value. Its old value in this shell is no longer counted.
 func (x *extractor) set(sh *shell, name string, values []word) {
 	if sh.sizes == nil {
 		sh.sizes = map[string]int{}

@@ -23,7 +23,7 @@ const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUT
 // argumentRules check calls by their arguments. They compare only the low 32 bits: each of these
 // arguments is an int or unsigned int, of which the kernel drops the rest. numbers are the call
 // numbers of this architecture, which may lack mknod(2). may is what the profile allows.
-func argumentRules(numbers map[string]int, may Opened) []bpf.Instruction {
+func argumentRules(numbers map[string]int, may Openings) []bpf.Instruction {
 	rules := [][]bpf.Instruction{
 		// TIOCSTI and TIOCLINUX type into a terminal; TIOCSETD loads line disciplines.
 		rule(unix.SYS_IOCTL, anyOf(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD)),
@@ -65,9 +65,9 @@ func sharedFilesRule() []bpf.Instruction {
 	}
 }
 
-// deviceRule refuses device nodes and allows regular files, FIFOs and sockets (mknod(2)). Any
-// user may make a whiteout, a character device with number 0, and the Landlock of some kernels
-// does not treat it as a character device (Debian's 6.1.0-56, tried).
+// deviceRule refuses device nodes and allows regular files, FIFOs and sockets (mknod(2)). Any user
+// may make a whiteout, a character device with number 0. The Landlock of some kernels does not
+// treat it as a character device (Debian's 6.1.0-56, tried).
 func deviceRule(mode uint32) []bpf.Instruction {
 	return []bpf.Instruction{
 		argument(mode),

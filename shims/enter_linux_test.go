@@ -197,8 +197,8 @@ func TestNotifyMain(t *testing.T) {
 	}
 }
 
-// TestEnterWithoutHandshake: what is no socket, or hands nothing over, ends it at once
-// and loudly.
+// TestEnterWithoutHandshake: what is no socket, or hands nothing over, ends it immediately and
+// loudly.
 func TestEnterWithoutHandshake(t *testing.T) {
 	for name, stdin := range map[string]func() (*os.File, func()){
 		"no socket": func() (*os.File, func()) { f, _ := os.Open("/dev/null"); return f, func() { f.Close() } },
@@ -234,7 +234,7 @@ func pair(t *testing.T, say []byte) (*os.File, func()) {
 	if err := unix.Shutdown(fds[0], unix.SHUT_WR); err != nil {
 		t.Fatal(err)
 	}
-	f := os.NewFile(uintptr(fds[1]), "door")
+	f := os.NewFile(uintptr(fds[1]), "handshake")
 	return f, func() { f.Close(); _ = unix.Close(fds[0]) }
 }
 

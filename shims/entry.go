@@ -3,9 +3,9 @@ package shims
 // Entry is the task of chatd-shim enter, as JSON in the first of the files that it receives in
 // the handshake of package systemd.
 type Entry struct {
-	// Argv is bubblewrap and its arguments. Its extra descriptors, from 3 on, are
-	// the files after this one; the last two become its stdout and stderr, and the one
-	// before them its stdin if Stdin is set.
+	// Argv is bubblewrap and its arguments. Its extra descriptors, from 3 on, are the files after
+	// this one. The last two become its stdout and stderr, and the one before them its stdin if
+	// Stdin is set.
 	Argv  []string `json:"argv"`
 	Stdin bool     `json:"stdin,omitempty"`
 	// Own are the directories that must be mounted where the session's /tmp and

@@ -9,11 +9,11 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// etcBound and etcCopied are the paths of the host's /etc that a session sees: none names a
-// person, a key or a neighbour. Every bind mount delays a session's prompt by 0.2 ms, a copied
-// file hardly at all; so small files are copied, and stay as they were when the session began.
-// etcSettings are path.Match patterns of settings that packages install and that programs of
-// /usr need to start, or to find their data.
+// etcBound and etcCopied are the paths of the host's /etc that a session sees: none names a person,
+// a key or a neighbour. Every bind mount delays a session's prompt by 0.2 ms, a copied file hardly
+// at all. So small files are copied, and stay as they were when the session began. etcSettings are
+// path.Match patterns of settings that packages install and that programs of /usr need to start, or
+// to find their data.
 var (
 	etcBound    = []string{"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/mime.types"}
 	etcSettings = []string{

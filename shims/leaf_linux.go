@@ -16,10 +16,10 @@ import (
 // leafTime bounds how long the unit's other processes may take to end.
 const leafTime = 10 * time.Second
 
-// moveToLeaf moves this process from the unit's cgroup, own, to its leaf "session": a cgroup
-// with processes cannot enable controllers for its children, and systemd 252 has no
-// DelegateSubgroup. It writes "0", so that it trusts no process number. It ends systemd's
-// helper that holds the PAM session open, which has the chat's uid outside every inner wall.
+// moveToLeaf moves this process from the unit's cgroup, own, to its leaf "session". A cgroup with
+// processes cannot enable controllers for its children, and systemd 252 has no DelegateSubgroup. It
+// writes "0", so that it trusts no process number. It ends systemd's helper that holds the PAM
+// session open, which has the chat's uid outside every inner wall.
 func moveToLeaf(own string) error {
 	if err := endCompany(own); err != nil {
 		return err
@@ -59,7 +59,7 @@ func endCompany(own string) error {
 			return err
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("cannot be alone in the unit: the processes %v stay: %w", others, chat.ErrBusy)
+			return fmt.Errorf("processes %v of the unit did not exit: %w", others, chat.ErrBusy)
 		}
 		if time.Until(end) < leafTime/2 {
 			signal = unix.SIGKILL

@@ -88,7 +88,7 @@ type kernelAction struct {
 	rest    [3]uint64
 }
 
-// resetSignals gives each ignored signal its default action, and unblocks all: exec keeps both
+// resetSignals gives each ignored signal its default action, and unblocks all. Exec keeps both
 // (signal(7)), and a shell that ignores SIGINT or SIGTSTP from its start cannot trap them. The
 // handlers, which are the Go runtime's, end with the exec.
 func resetSignals() error {

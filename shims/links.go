@@ -31,7 +31,7 @@ func WriteShims(dir, target, bin string) error {
 }
 
 // setLinks makes dir, owned by root (0755), hold exactly these links, name to target. It changes
-// the directory in place, one name at a time, each by rename(2): a session that has the directory
+// the directory in place, one name at a time, each by rename(2). A session that has the directory
 // bound sees the change immediately, and never misses a name that stays. It does not rewrite a
 // correct link, and removes every other entry; a directory in dir is an error.
 func setLinks(dir string, links map[string]string) error {

@@ -34,7 +34,7 @@ func notify(state string, files []int) error {
 	return nil
 }
 
-// notifyMain makes pid the unit's main process, and returns when systemd has read the message:
+// notifyMain makes pid the unit's main process, and returns when systemd has read the message.
 // systemd attributes the message of a process that has ended to no unit.
 func notifyMain(pid int) error {
 	if err := notify("MAINPID="+strconv.Itoa(pid)+"\nSTATUS=the session is up", nil); err != nil {

@@ -29,24 +29,24 @@ type Plan struct {
 	Scope    bool           `json:"scope"`
 	// ProcessLimits are the profile's; NoFile 0 means 1024.
 	chat.ProcessLimits
-	// Opened is what the filter of system calls lets pass for this profile.
-	Opened Opened `json:"opened,omitzero"`
+	// Openings is what the filter of system calls lets pass for this profile.
+	Opened Openings `json:"opened,omitzero"`
 	// Umask 0 means 077.
 	Umask int `json:"umask,omitempty"`
 	// Setsid starts a new session without a terminal (setsid(2)).
 	Setsid bool `json:"setsid,omitempty"`
 	// ReportFD is where the [Report] goes; 0 means nowhere.
 	ReportFD int `json:"report_fd,omitempty"`
-	// BarrierFD is the read end of the start barrier: before every other step the process
-	// reports on ReportFD that it waits, and reads one byte here. 0 means no barrier.
+	// BarrierFD is the read end of the start barrier. Before every other step the process reports
+	// on ReportFD that it waits, and reads one byte here. 0 means no barrier.
 	BarrierFD int `json:"gate_fd,omitempty"`
 	// Without leaves out walls, for tests and probes: landlock (with its scope), network (the
 	// scope alone), seccomp, privileges.
 	Without []chat.LayerName `json:"without,omitempty"`
 }
 
-// Opened are the exceptions that a profile makes from the filter of system calls.
-type Opened struct {
+// Openings are the exceptions that a profile makes from the filter of system calls.
+type Openings struct {
 	// Netlink allows sockets of NETLINK_ROUTE, which ip(8) and ss(8) need.
 	Netlink bool `json:"netlink,omitempty"`
 	// Filters allows a program to load filters of its own (seccomp(2)).

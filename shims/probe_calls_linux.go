@@ -29,9 +29,9 @@ func probeNetwork(s ProbeSpec) *finding {
 	return f
 }
 
-// probeShared tries the half of a shared network's wall that the session itself can test; the
-// packet rules, which close its neighbours' loopback servers to it, are the other half. On a
-// kernel without Landlock scopes the layer promises less, and is not off without a scope.
+// probeShared tries the half of a shared network's wall that the session itself can test. The
+// packet rules, which close its neighbours' loopback servers to it, are the other half. On a kernel
+// without Landlock scopes the layer promises less, and is not off without a scope.
 func probeShared(abstract string) *finding {
 	abi := landlock.ABI()
 	f := &finding{by: "Landlock scope"}

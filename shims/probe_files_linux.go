@@ -65,9 +65,9 @@ func probeTmp() *finding {
 	}
 	var fs unix.Statfs_t
 	err := unix.Statfs("/dev/shm", &fs)
-	const most = 1 << 30
+	const max = 1 << 30
 	size := uint64(fs.Blocks) * uint64(fs.Bsize)
-	f.expect(err == nil && fs.Type == unix.TMPFS_MAGIC && size <= most, "/dev/shm has %d bytes", size)
+	f.expect(err == nil && fs.Type == unix.TMPFS_MAGIC && size <= max, "/dev/shm has %d bytes", size)
 	return f
 }
 
@@ -106,9 +106,9 @@ func probeProc(outside int, counters bool) *finding {
 // neverSeen exists on every host and in no session.
 var neverSeen = []string{"/etc/shadow", "/root", "/sys/kernel", "/var/lib"}
 
-// probeMounts tries to see paths that the view leaves out, and to make a directory where the
-// file system must be read-only: the kernel returns EROFS before it checks modes, so any other
-// error is not the read-only mount's.
+// probeMounts tries to see paths that the view leaves out, and to make a directory where the file
+// system must be read-only. The kernel returns EROFS before it checks modes, so any other error is
+// not the read-only mount's.
 func probeMounts(s ProbeSpec) *finding {
 	f := &finding{by: "bubblewrap, overlays"}
 	for _, p := range append(append([]string{}, neverSeen...), s.Hidden...) {
@@ -148,10 +148,10 @@ func lockHere(p string) error {
 
 // probeTerminals opens terminals until there are no more.
 func probeTerminals(f *finding) {
-	const most = 256
+	const max = 256
 	var open []int
 	var err error
-	for len(open) < most && err == nil {
+	for len(open) < max && err == nil {
 		var fd int
 		if fd, err = unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0); err == nil {
 			open = append(open, fd)

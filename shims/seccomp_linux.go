@@ -35,11 +35,11 @@ var refused = []string{
 	"sethostname", "setdomainname", "iopl", "ioperm", "modify_ldt", "nfsservctl", "uselib", "sysfs", "_sysctl",
 }
 
-// filter is the whole program: it checks the architecture, then calls by their arguments, then
-// the list. go-seccomp-bpf gives a foreign architecture the default action, which for a list of
-// refusals is to allow it (its issue #48), and compares arguments with 64 bits, which fails for
-// a call that reads 32 (CVE-2019-10063); so this package writes both checks itself.
-func filter(may Opened) ([]bpf.RawInstruction, error) {
+// filter is the whole program. It checks the architecture, then calls by their arguments, then the
+// list. go-seccomp-bpf gives a foreign architecture the default action, which for a list of
+// refusals is to allow it (its issue #48), and compares arguments with 64 bits, which fails for a
+// call that reads 32 (CVE-2019-10063). So this package writes both checks itself.
+func filter(may Openings) ([]bpf.RawInstruction, error) {
 	info, err := arch.GetInfo("")
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a system call filter: %w", err)
@@ -75,7 +75,7 @@ func known(names []string, info *arch.Info) []string {
 
 // loadFilter loads the filter for the calling thread, whose exec keeps it. It needs
 // no_new_privs or CAP_SYS_ADMIN.
-func loadFilter(may Opened) error {
+func loadFilter(may Openings) error {
 	raw, err := filter(may)
 	if err != nil {
 		return err

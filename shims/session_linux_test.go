@@ -23,12 +23,12 @@ func TestSession(t *testing.T) {
 			defer fifo.Close()
 			tmux := v.Plan(v.Home, 1, []string{"/usr/bin/tmux", "-f", InsideTmux, "-D", "-S", Socket}, nil)
 			session := startSession(t, v, tmux)
-			leader := session.leader
+			initPID := session.initPID
 			if r := session.reports(t); len(r) != 1 || r[0].Error != "" || len(r[0].NSPids) != 1 {
 				t.Fatalf("reports %+v, said %s", r, session.out.String())
 			}
 			run := func(argv ...string) string {
-				out, code, reports := join(t, v, leader, v.Plan(v.Home, 1, argv, nil)).wait(t)
+				out, code, reports := join(t, v, initPID, v.Plan(v.Home, 1, argv, nil)).wait(t)
 				if code != 0 || len(reports) != 1 {
 					t.Fatalf("%q: exit %d, %+v: %s", argv, code, reports, out)
 				}
@@ -46,16 +46,16 @@ func TestSession(t *testing.T) {
 				s := client("capture-pane", "-p", "-t", "main")
 				return strings.Contains(s, "here 42 chat-test") && strings.Contains(s, "chatd: sudo refused") && strings.Contains(s, "/dev/pts/")
 			})
-			joinedIsConfined(t, v, leader)
+			joinedIsConfined(t, v, initPID)
 		})
 	}
 }
 
 // joinedIsConfined: nsenter leaves no_new_privs 0 and no filter; what the
 // command has comes from Confine alone. It sees and may signal the session.
-func joinedIsConfined(t *testing.T, v View, leader int) {
+func joinedIsConfined(t *testing.T, v View, initPID int) {
 	t.Helper()
-	out, code, _ := join(t, v, leader, v.Plan("/tmp", 1, []string{"sh", "-c", "cat /proc/self/status; pwd; kill -0 1 && echo may signal; unshare -U true"}, nil)).wait(t)
+	out, code, _ := join(t, v, initPID, v.Plan("/tmp", 1, []string{"sh", "-c", "cat /proc/self/status; pwd; kill -0 1 && echo may signal; unshare -U true"}, nil)).wait(t)
 	s, err := ParseStatus(out)
 	must(t, err)
 	if code != 126 || !s.NoNewPrivs || s.Seccomp != 2 || s.CapEff|s.CapPrm|s.CapInh|s.CapAmb != 0 || len(s.Groups) > 0 && s.Groups[0] != int(v.UID) {
@@ -67,7 +67,7 @@ func joinedIsConfined(t *testing.T, v View, leader int) {
 	t.Logf("joined: bounding set %x", s.CapBnd)
 	for attack, want := range map[string]string{"whiteout /tmp/w": "EPERM", "write /proc/self/oom_score_adj": "EACCES", "list /": "EACCES", "stat /sys/kernel": "ENOENT"} {
 		argv := append([]string{v.Home + "/attack"}, strings.Fields(attack)...)
-		if out, _, _ := join(t, v, leader, v.Plan(v.Home, 1, argv, nil)).wait(t); out != want {
+		if out, _, _ := join(t, v, initPID, v.Plan(v.Home, 1, argv, nil)).wait(t); out != want {
 			t.Errorf("joined: %s: %s, want %s", attack, out, want)
 		}
 	}
@@ -126,7 +126,7 @@ func TestSessionEndsWithInit(t *testing.T) {
 	v := newView(t)
 	s := startSession(t, v, v.Plan(v.Home, 1, []string{"sh", "-c", "setsid sleep 1000 & exec sleep 1000"}, nil))
 	s.reports(t)
-	must(t, syscall.Kill(s.leader, syscall.SIGKILL))
+	must(t, syscall.Kill(s.initPID, syscall.SIGKILL))
 	if err := s.cmd.Wait(); err == nil {
 		t.Error("bwrap ended well though its child was killed")
 	}
@@ -139,7 +139,7 @@ func TestManyRuns(t *testing.T) {
 	s := startSession(t, v, v.Plan(v.Home, 1, []string{"sleep", "1000"}, nil))
 	s.reports(t)
 	for i := range 250 {
-		if out, code, _ := join(t, v, s.leader, v.Plan(v.Home, 1, []string{"true"}, nil)).wait(t); code != 0 {
+		if out, code, _ := join(t, v, s.initPID, v.Plan(v.Home, 1, []string{"true"}, nil)).wait(t); code != 0 {
 			t.Fatalf("run %d: exit %d: %s", i, code, out)
 		}
 	}

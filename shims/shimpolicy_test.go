@@ -55,8 +55,8 @@ func TestReadShimDenial(t *testing.T) {
 func TestReadShimDenials(t *testing.T) {
 	const good = `{"program":"rm","argv":"rm x","rule":"y"}` + "\n"
 	long := strings.Repeat("x", MaxShimDenial+10) + "\n"
-	read := func(r io.Reader, most int) (said []string) {
-		may := func() bool { most--; return most >= 0 }
+	read := func(r io.Reader, max int) (said []string) {
+		may := func() bool { max--; return max >= 0 }
 		ReadShimDenials(r, may, func(line []byte, d ShimDenial, err error) {
 			if (err == nil) != (d.Program == "rm") || len(line) > MaxShimDenial {
 				t.Errorf("%.60s: %+v, %v", line, d, err)

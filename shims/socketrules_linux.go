@@ -121,8 +121,8 @@ func optionRule(netlink bool) []bpf.Instruction {
 	return out
 }
 
-// filterRules refuse further filters of system calls with EINVAL, as a kernel without them
-// does: their compiled code comes from one pool of the host and is charged to no cgroup.
+// filterRules refuse further filters of system calls with EINVAL, as a kernel without them does.
+// Their compiled code comes from one pool of the host and is charged to no cgroup.
 func filterRules(open bool) []bpf.Instruction {
 	if open {
 		return nil

@@ -148,11 +148,11 @@ func copyFile(t *testing.T, from, to string) {
 
 // process is a started bwrap or nsenter, with what its descriptors said.
 type process struct {
-	cmd    *exec.Cmd
-	out    bytes.Buffer
-	copied chan struct{} // closed when out is whole
-	report *os.File
-	leader int // the host's pid of a session's process 1; 0 when bwrap failed
+	cmd     *exec.Cmd
+	out     bytes.Buffer
+	copied  chan struct{} // closed when out is whole
+	report  *os.File
+	initPID int // the host's pid of a session's process 1; 0 when bwrap failed
 }
 
 // pipeOf gives the reading end of a pipe from which text will come.
@@ -201,8 +201,8 @@ func start(t *testing.T, cmd *exec.Cmd, p Plan, more func(fds []*os.File) []*os.
 	}
 	t.Cleanup(func() {
 		// A session outlives bwrap's monitor, as it must: end its process 1 first.
-		if proc.leader > 0 {
-			syscall.Kill(proc.leader, syscall.SIGKILL)
+		if proc.initPID > 0 {
+			syscall.Kill(proc.initPID, syscall.SIGKILL)
 		}
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -232,15 +232,15 @@ func startSession(t *testing.T, v View, p Plan) *process {
 		PID int `json:"child-pid"`
 	}
 	if err := json.NewDecoder(infoR).Decode(&info); err == nil {
-		proc.leader = info.PID
+		proc.initPID = info.PID
 	}
 	return proc
 }
 
 // join runs p in the namespaces of a session.
-func join(t *testing.T, v View, leader int, p Plan) *process {
+func join(t *testing.T, v View, initPID int, p Plan) *process {
 	t.Helper()
-	args := []string{"-t", strconv.Itoa(leader), "-U", "-m", "-p", "-i", "-u", "-S", strconv.Itoa(int(v.UID)), "-G", strconv.Itoa(int(v.UID))}
+	args := []string{"-t", strconv.Itoa(initPID), "-U", "-m", "-p", "-i", "-u", "-S", strconv.Itoa(int(v.UID)), "-G", strconv.Itoa(int(v.UID))}
 	if v.Network == chat.NetworkNone {
 		args = append(args, "-n")
 	}

@@ -34,7 +34,7 @@ type Status struct {
 // set; if it succeeds, the descriptor closes. If confining fails, the only line has Error set.
 type Report struct {
 	Status
-	Landlock landlock.Achieved `json:"landlock"`
+	Landlock landlock.Result `json:"landlock"`
 	// OOMScoreAdj is /proc/self/oom_score_adj.
 	OOMScoreAdj int `json:"oom_score_adj"`
 	// Waiting: the process waits at [Plan].BarrierFD, before its first step. Another line follows.

@@ -74,7 +74,7 @@ type View struct {
 	// begins: the last mounts, none of them over another.
 	Masked []chat.Exposed
 	// Opened are the exceptions from its filter of system calls.
-	Opened Opened
+	Opened Openings
 	// InfoFD is where bwrap writes {"child-pid": …} and more; 0 means nowhere.
 	InfoFD int
 	// Without leaves walls out, for tests and probes.

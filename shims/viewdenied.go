@@ -15,9 +15,9 @@ import (
 // Beyond that Landlock grants the directory whole, and only the mounts enforce the file rules.
 const maxBeside = 4000
 
-// leaveOut returns r without the denied paths: it grants the entries of a granted directory one
-// by one, except those on the way to a denied path, because Landlock cannot deny a path below
-// one that it allows. out are the denied paths that it leaves out.
+// leaveOut returns r without the denied paths. It grants the entries of a granted directory one by
+// one, except those on the way to a denied path, because Landlock cannot deny a path below one that
+// it allows. out are the denied paths that it leaves out.
 func (v View) leaveOut(r landlock.Rules) (_ landlock.Rules, out []string) {
 	if len(v.Denied) == 0 {
 		return r, nil

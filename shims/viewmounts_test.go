@@ -18,8 +18,8 @@ var someView = View{User: "chat-x", UID: 7, Home: "/srv/h", Tmp: "/t", VarTmp: "
 		{Source: "/data/docs", Target: "/data/docs", Mode: chat.ReadOnly, By: "allow_read_paths[1]"},
 	}}
 
-// What is told of a session is what bwrap is started with: every entry is in the
-// arguments, in its order, and there is no path in them that has no entry.
+// The plan of a session is what bwrap is started with: every entry is in the arguments, in its
+// order, and there is no path in them that has no entry.
 func TestArgsAreTheMounts(t *testing.T) {
 	for _, without := range [][]chat.LayerName{nil, {chat.LayerView}, {chat.LayerTmp, chat.LayerProc}} {
 		v := someView
@@ -119,7 +119,7 @@ func TestSettingsGiveWay(t *testing.T) {
 	}
 }
 
-// A plan is told of what it enforces, and the values of the environment are not told.
+// A plan lists what it enforces, without the values of the environment.
 func TestDescribe(t *testing.T) {
 	p := someView.Plan("/srv/h", 2, []string{"sh"}, []string{"SECRET=of the caller"})
 	got, err := someView.Describe(p)

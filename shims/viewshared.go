@@ -19,7 +19,7 @@ func SystemTrees() (all []string) {
 	return all
 }
 
-// Shared are the paths of the host that several sessions see read-only: each session should have
+// Shared are the paths of the host that several sessions see read-only. Each session should have
 // inodes of its own for them. through are the paths that belong to the chat, that every session
 // which sees them may write to, or that are masks, which no chat can open.
 func (v View) Shared() (shared, through []string) {

@@ -211,7 +211,7 @@ func layerOf(ls []chat.Layer, n chat.LayerName) chat.Layer {
 // What a profile opens passes, and nothing else with it.
 func TestOpened(t *testing.T) {
 	v := newView(t)
-	v.Opened = Opened{Netlink: true, Filters: true}
+	v.Opened = Openings{Netlink: true, Filters: true}
 	for _, c := range []struct {
 		attack []string
 		want   string

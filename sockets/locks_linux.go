@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// locksRead bounds how much of the list of locks is read at once, in bytes: some 16,000
-// lines. The kernel lists the newest of each CPU first.
+// locksRead bounds how much of the list of locks one call reads, in bytes: some 16,000 lines. The
+// kernel lists the newest of each CPU first.
 const locksRead = 1 << 20
 
 // recordLocks counts the record locks of each process that has some (proc_locks(5)).

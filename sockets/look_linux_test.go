@@ -69,8 +69,8 @@ func TestUnlisted(t *testing.T) {
 	if got := unlistedOf([]int{os.Getpid()}, nil, 10); got < 10 {
 		t.Errorf("counted %d, want at least 10", got)
 	}
-	if most, err := unlistedMax(); err != nil || most < 1<<12 {
-		t.Errorf("each may hold %d: %v", most, err)
+	if max, err := unlistedMax(); err != nil || max < 1<<12 {
+		t.Errorf("each may hold %d: %v", max, err)
 	}
 }
 

@@ -39,9 +39,9 @@ func (r *room) probe(uid uint32) (string, error) {
 	}
 	found := after.ByUID[uid].Bytes - before.ByUID[uid].Bytes
 	if after.ByUID[uid].Bytes < before.ByUID[uid].Bytes+2*probeBytes {
-		return "", fmt.Errorf("cannot see what sockets hold: %d bytes waited in two of uid %d, the kernel told of %d", 2*probeBytes, uid, found)
+		return "", fmt.Errorf("cannot see what sockets hold: %d bytes waited in two of uid %d, the kernel reported %d", 2*probeBytes, uid, found)
 	}
-	return fmt.Sprintf("%d bytes waited in two sockets, and the kernel told of %d with their buffers", 2*probeBytes, found), nil
+	return fmt.Sprintf("%d bytes waited in two sockets, and the kernel reported %d with their buffers", 2*probeBytes, found), nil
 }
 
 // hold calls look while two sockets that uid made hold probeBytes each.

@@ -13,8 +13,8 @@ const (
 	grownPages = 16 << 20 / 4096
 	// fewSockets is a number of sockets that never hold a share; they are not listed.
 	fewSockets = 16
-	// maxLocks is how many record locks a chat may have: they take 200 bytes each, charged to
-	// no cgroup, and no program of a chat needs hundreds.
+	// maxLocks is how many record locks a chat may have. They take 200 bytes each, charged to no
+	// cgroup, and no program of a chat needs hundreds.
 	maxLocks = 10_000
 	// leastShare is the smallest share, in bytes, whatever memory_max.
 	leastShare = 16 << 20
@@ -24,8 +24,8 @@ const (
 // memory_max as well, on some kernels all.
 func (s Session) share() uint64 { return max(s.MemoryMax/2, leastShare) }
 
-// due reports whether the namespace must be listed now: it has more than fewSockets, and it has
-// grown, some session is near its share, or a multiple of unchanged rounds has passed.
+// due reports whether the namespace must be listed now. It must have more than fewSockets. Further,
+// it has grown, some session is near its share, or a multiple of unchanged rounds has passed.
 func (w *watch) due(n *network) (bool, error) {
 	now, err := n.count()
 	if err != nil || now.Sockets <= fewSockets {

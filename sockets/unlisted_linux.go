@@ -27,7 +27,7 @@ func unlistedMax() (uint64, error) {
 
 // unlistedOf counts the sockets that the processes have open and that listed does not
 // name, up to most. A process that ends meanwhile has none.
-func unlistedOf(pids []int, listed map[uint32]bool, most int) int {
+func unlistedOf(pids []int, listed map[uint32]bool, max int) int {
 	seen := map[uint32]bool{}
 	for _, pid := range pids {
 		dir := fmt.Sprintf("/proc/%d/fd", pid)
@@ -41,7 +41,7 @@ func unlistedOf(pids []int, listed map[uint32]bool, most int) int {
 				seen[inode] = true
 			}
 		}
-		if len(seen) >= most {
+		if len(seen) >= max {
 			break
 		}
 	}

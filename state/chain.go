@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// maxLine bounds a line of the log in bytes: 32 details of 1088 bytes, and a command line
-// of 8 KiB, that are escaped to six each are about 260 kB.
+// maxLine bounds a line of the log in bytes. 32 details of 1088 bytes and a command line of 8 KiB,
+// with six bytes for each, are about 260 kB.
 const maxLine = 320 << 10
 
 // noHash is the prev of the first line.

@@ -24,7 +24,7 @@ var errClosed = errors.New("cannot write state: it is closed")
 // holds writer. On an error nothing has changed.
 //
 // When the log cannot be written after the commit, the events are safe in the outbox and the change
-// stands; the next commit and the next Audit retry first, and fail if the log still cannot be
+// stands. The next commit and the next Audit retry first, and fail if the log still cannot be
 // written.
 func (s *Store) commit(events []Event, change func(*bbolt.Tx) error, apply func()) error {
 	if s.broken != nil {
@@ -45,7 +45,7 @@ func (s *Store) commit(events []Event, change func(*bbolt.Tx) error, apply func(
 	s.mu.Lock()
 	apply()
 	s.mu.Unlock()
-	s.note(s.log.post(lines))
+	s.setBehind(s.log.post(lines))
 	s.stirUp()
 	return nil
 }
@@ -75,8 +75,8 @@ func (s *Store) transact(change func(*bbolt.Tx) error) error {
 
 // commitFailed makes memory match the database again. A commit that a full disk refused can be
 // retried. After any other failure, above all of fsync(2), the kernel may hold pages for clean that
-// never reached the disk, and the file may hold a transaction that was reported as failed: nothing
-// more is written until a restart reads the file anew.
+// never reached the disk. The file may hold a transaction that was reported as failed. Nothing more
+// is written until a restart reads the file anew.
 func (s *Store) commitFailed(id int, err error) error {
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 	inFile := false
@@ -190,7 +190,7 @@ func (s *Store) background() {
 		case <-time.After(flushDelay):
 		}
 		err := s.Flush()
-		s.note(err)
+		s.setBehind(err)
 		if err != nil {
 			s.stirUp()
 		}
@@ -204,7 +204,7 @@ func (s *Store) stirUp() {
 	}
 }
 
-func (s *Store) note(err error) {
+func (s *Store) setBehind(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.behind = err

@@ -47,7 +47,7 @@
 // off within a second of being written, just before a kill. For more, send the log to another
 // machine. No other program may rotate or truncate the log.
 //
-// The blocks reserved against a full disk are as good as the file system's promise: one that copies
+// The blocks reserved against a full disk are as good as the file system's promise. One that copies
 // on write, or lacks fallocate(2), may still refuse a write.
 //
 // On a read-only file system the state can be read, and every change is refused with [ErrReadOnly]

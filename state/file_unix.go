@@ -13,7 +13,7 @@ import (
 )
 
 // lockTimeout is how long Open waits for a held lock. A chatd that is killed between fork and exec
-// leaves its descriptors, and so the lock, to the child until the exec, and a service manager may
+// leaves its descriptors, and so the lock, to the child until the exec. A service manager may
 // restart chatd sooner.
 const lockTimeout = 3 * time.Second
 

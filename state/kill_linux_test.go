@@ -226,7 +226,7 @@ func fillDisk(dir string) error {
 }
 
 func (s *Store) fillAndGoOn(junk string) error {
-	told := map[uint32]bool{}
+	acknowledged := map[uint32]bool{}
 	for round := range 5 {
 		if err := os.WriteFile(junk, make([]byte, 2<<20), 0o600); err == nil {
 			return fmt.Errorf("the disk took 2 MB")
@@ -234,10 +234,10 @@ func (s *Store) fillAndGoOn(junk string) error {
 		var full error
 		for i := 0; full == nil && i < 5000; i++ {
 			r, created, err := s.Admit(chat.Spec{ExternalID: fmt.Sprint(round, " ", i)}, event("create", "intent"))
-			if full = err; err == nil && (!created || told[r.UID]) {
-				return fmt.Errorf("%+v created %v, uid told %v", r, created, told[r.UID])
+			if full = err; err == nil && (!created || acknowledged[r.UID]) {
+				return fmt.Errorf("%+v created %v, uid told %v", r, created, acknowledged[r.UID])
 			}
-			told[r.UID] = told[r.UID] || err == nil
+			acknowledged[r.UID] = acknowledged[r.UID] || err == nil
 		}
 		fmt.Printf("round %d: %d chats, then: %v\n", round, s.Len(), full)
 		if full == nil || s.broken != nil {
@@ -258,16 +258,16 @@ func (s *Store) fillAndGoOn(junk string) error {
 		fmt.Printf("round %d: %d audit lines hold\n", round, lines)
 		for i := range 20 {
 			r, created, err := s.Admit(chat.Spec{ExternalID: fmt.Sprint(round, " with room ", i)}, event("create", "intent"))
-			if err != nil || !created || told[r.UID] {
-				return fmt.Errorf("with room again: %+v created %v, uid told %v, %w", r, created, told[r.UID], err)
+			if err != nil || !created || acknowledged[r.UID] {
+				return fmt.Errorf("with room again: %+v created %v, uid told %v, %w", r, created, acknowledged[r.UID], err)
 			}
-			told[r.UID] = true
+			acknowledged[r.UID] = true
 		}
 	}
-	delete(told, 0)
+	delete(acknowledged, 0)
 	x, _, err := load(s.db)
-	if err != nil || len(x.byID) != s.Len() || s.Len() != len(told) {
-		return fmt.Errorf("%d chats on disk, %d in memory, %d told: %v", len(x.byID), s.Len(), len(told), err)
+	if err != nil || len(x.byID) != s.Len() || s.Len() != len(acknowledged) {
+		return fmt.Errorf("%d chats on disk, %d in memory, %d told: %v", len(x.byID), s.Len(), len(acknowledged), err)
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Held is an owner's part of the shares that are stored.
-type Held struct {
+// OwnerUse is an owner's part of the shares that are stored.
+type OwnerUse struct {
 	// Chats counts the owner's records, including chats that are being reaped.
 	Chats uint64
 	// UIDs counts the uids that the owner's chats ever got: none is returned.
@@ -18,14 +18,14 @@ type Held struct {
 }
 
 // Owners returns the Held of every owner that ever had a chat.
-func (s *Store) Owners() map[string]Held {
+func (s *Store) Owners() map[string]OwnerUse {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return maps.Clone(s.owners)
 }
 
 // HeldBy returns the Held of one owner.
-func (s *Store) HeldBy(owner string) Held {
+func (s *Store) HeldBy(owner string) OwnerUse {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.owners[owner]
@@ -34,13 +34,13 @@ func (s *Store) HeldBy(owner string) Held {
 // addOwned counts a new chat; mu is held.
 func (s *Store) addOwned(owner string) {
 	h := s.owners[owner]
-	s.owners[owner] = Held{h.Chats + 1, h.UIDs + 1}
+	s.owners[owner] = OwnerUse{h.Chats + 1, h.UIDs + 1}
 }
 
 // removeOwned counts the end of a chat, whose uid stays spent; mu is held.
 func (s *Store) removeOwned(owner string) {
 	h := s.owners[owner]
-	s.owners[owner] = Held{h.Chats - 1, h.UIDs}
+	s.owners[owner] = OwnerUse{h.Chats - 1, h.UIDs}
 }
 
 // putOwner writes how many uids the owner has had.
@@ -50,11 +50,11 @@ func putOwner(tx *bbolt.Tx, owner string, uids uint64) error {
 
 // loadOwners counts chats by the records, and reads the uids. Of uids that an older chatd gave
 // without counting by owner, it counts those whose chats still exist.
-func loadOwners(db *bbolt.DB, x *index) (map[string]Held, error) {
-	owners := map[string]Held{}
+func loadOwners(db *bbolt.DB, x *index) (map[string]OwnerUse, error) {
+	owners := map[string]OwnerUse{}
 	for _, r := range x.order {
 		h := owners[r.Owner]
-		owners[r.Owner] = Held{h.Chats + 1, h.UIDs + 1}
+		owners[r.Owner] = OwnerUse{h.Chats + 1, h.UIDs + 1}
 	}
 	err := db.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket(ownerBucket).ForEach(func(k, v []byte) error {

@@ -13,8 +13,8 @@ import (
 func TestOwnersCount(t *testing.T) {
 	s := fresh(t)
 	full := errors.New("full")
-	most := func(n uint64) func(Held) error {
-		return func(h Held) error {
+	atMost := func(n uint64) func(OwnerUse) error {
+		return func(h OwnerUse) error {
 			if h.UIDs >= n {
 				return full
 			}
@@ -25,7 +25,7 @@ func TestOwnersCount(t *testing.T) {
 	admitFor(t, s, "ada", "2")
 	admitFor(t, s, "bob", "1")
 	reap(t, s, rec.ID)
-	want := map[string]Held{"ada": {Chats: 1, UIDs: 2}, "bob": {Chats: 1, UIDs: 1}}
+	want := map[string]OwnerUse{"ada": {Chats: 1, UIDs: 2}, "bob": {Chats: 1, UIDs: 1}}
 	check := func(when string) {
 		t.Helper()
 		for owner, h := range want {
@@ -37,16 +37,16 @@ func TestOwnersCount(t *testing.T) {
 	check("before a restart")
 	s = again(t, s)
 	check("after it")
-	if _, _, err := s.Admit(chat.Spec{ExternalID: "3", Owner: "ada"}, event("create", "intent"), most(2)); !errors.Is(err, full) {
+	if _, _, err := s.Admit(chat.Spec{ExternalID: "3", Owner: "ada"}, event("create", "intent"), atMost(2)); !errors.Is(err, full) {
 		t.Errorf("over the condition: %v", err)
 	}
-	if r, created, err := s.Admit(chat.Spec{ExternalID: "2", Owner: "ada"}, event("create", "intent"), most(2)); err != nil || created || r.Owner != "ada" {
+	if r, created, err := s.Admit(chat.Spec{ExternalID: "2", Owner: "ada"}, event("create", "intent"), atMost(2)); err != nil || created || r.Owner != "ada" {
 		t.Errorf("one that is there: %v, %v", created, err)
 	}
-	if _, created, err := s.Admit(chat.Spec{ExternalID: "2", Owner: "bob"}, event("create", "intent"), most(2)); err != nil || !created {
+	if _, created, err := s.Admit(chat.Spec{ExternalID: "2", Owner: "bob"}, event("create", "intent"), atMost(2)); err != nil || !created {
 		t.Errorf("another owner: %v, %v", created, err)
 	}
-	want["bob"] = Held{Chats: 2, UIDs: 2}
+	want["bob"] = OwnerUse{Chats: 2, UIDs: 2}
 	check("after the refusal")
 }
 
@@ -67,7 +67,7 @@ func TestOwnersOfAnOlderDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = again(t, s)
-	if got := s.HeldBy("ada"); got != (Held{Chats: 1, UIDs: 1}) {
+	if got := s.HeldBy("ada"); got != (OwnerUse{Chats: 1, UIDs: 1}) {
 		t.Errorf("%+v", got)
 	}
 }

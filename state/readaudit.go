@@ -160,7 +160,7 @@ func (r *auditReader) lines(in io.Reader) (size int64, err error) {
 
 // CheckAudit verifies the log in a state directory without a daemon: that its lines form a chain
 // and, unless a daemon holds the database, that the last line in the database is among them.
-// compared reports whether the database was read; only then does a cut-off end show.
+// compared reports whether the database was read. Only then does a cut-off end show.
 func CheckAudit(dir string) (lines int, compared bool, err error) {
 	want, err := keptHead(filepath.Join(dir, dbName))
 	if compared = err == nil; !compared && !errors.Is(err, chat.ErrBusy) {

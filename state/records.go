@@ -43,8 +43,8 @@ func putRecord(tx *bbolt.Tx, r *Record) error {
 // An existing record is returned unchanged, whatever else the spec says, also while it is being
 // reaped. An empty owner means the caller of by. Errors: [chat.ErrInvalid] for the spec,
 // [chat.ErrBusy] when the profile has no uid left (see [Store.EnsureBlock]), and the error of a
-// condition: each is called, before a record is made, with what the owner holds.
-func (s *Store) Admit(spec chat.Spec, by Event, conditions ...func(Held) error) (rec Record, created bool, err error) {
+// condition. Each is called, before a record is made, with what the owner holds.
+func (s *Store) Admit(spec chat.Spec, by Event, conditions ...func(OwnerUse) error) (rec Record, created bool, err error) {
 	spec = spec.WithDefaults(by.Caller.Name)
 	if err := errors.Join(spec.Validate(), chat.CheckName("owner", spec.Owner), by.check()); err != nil {
 		return Record{}, false, err
@@ -174,7 +174,7 @@ func rank(p chat.Phase) int {
 // SetAccount records which backend makes the chat's account, so that the same one removes it.
 // Durable on return: call it before the account is made.
 func (s *Store) SetAccount(id chat.ID, backend string, by Event) error {
-	return s.change("note the account of", id, by, true, func(r *Record) error {
+	return s.change("record the account of", id, by, true, func(r *Record) error {
 		r.Account = backend
 		return nil
 	})

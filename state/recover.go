@@ -87,7 +87,7 @@ type end struct {
 }
 
 // readEnd reads on from the kept head, which a flush made durable. A file without that head was
-// tampered with, or lost by the disk: then the whole file is read, no complete line is removed, and
+// tampered with, or lost by the disk. Then the whole file is read, no complete line is removed, and
 // the chain continues from the kept head, so that verification always shows the gap.
 func readEnd(f *os.File, kept head) (end, error) {
 	e := end{head: kept, seen: map[uint64]bool{}}

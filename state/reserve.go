@@ -9,7 +9,7 @@ import (
 
 // A chat can fill the state's file system, because its /tmp is on it. Ending a chat must still be
 // recorded then, to make room, and a restarted chatd must open its database. So blocks are reserved
-// ahead of the writes, and no new act begins on a full file system: the reserve is for acts that
+// ahead of the writes, and no new act begins on a full file system. The reserve is for acts that
 // have begun and acts that end something.
 
 // Bytes to reserve for the database and for the log.

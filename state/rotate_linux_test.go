@@ -101,14 +101,14 @@ func TestNoRotation(t *testing.T) {
 func TestRotateKeepsSome(t *testing.T) {
 	s := open(t, Options{Dir: t.TempDir(), AuditMax: 2000})
 	tell(t, s, 0, 200)
-	most := len(auditFiles(t, s))
+	max := len(auditFiles(t, s))
 	s.opts.AuditKeep = 3
 	s = again(t, s)
 	tell(t, s, 200, 20) // at most maxRemoved a rotation
 	tell(t, s, 220, 60)
 	paths := auditFiles(t, s)
-	if most < 6 || len(paths) != 3+1 {
-		t.Fatalf("of %d files %q are left", most, paths)
+	if max < 6 || len(paths) != 3+1 {
+		t.Fatalf("of %d files %q are left", max, paths)
 	}
 	got := numbers(t, s)
 	if got[0] == "0" || got[len(got)-1] != "279" {
@@ -278,10 +278,10 @@ func TestRotateIsNotMadeSure(t *testing.T) {
 			failed = os.Rename(dir, dir+"-") == nil // so that it cannot be synced by its name
 		}
 	}
-	told := 0
-	for ; !failed && told < 50; told++ {
+	written := 0
+	for ; !failed && written < 50; written++ {
 		e := event("run", "intent")
-		e.Detail = map[string]string{"n": fmt.Sprint(told)}
+		e.Detail = map[string]string{"n": fmt.Sprint(written)}
 		err := errors.Join(s.Audit(e), s.Flush())
 		if failed != (err != nil) {
 			t.Fatalf("failed %t: %v", failed, err)
@@ -290,12 +290,12 @@ func TestRotateIsNotMadeSure(t *testing.T) {
 	if err := os.Rename(dir+"-", dir); err != nil {
 		t.Fatal(err)
 	}
-	tell(t, s, told, 5)
-	if n := len(auditFiles(t, s)); n != 2 || len(numbers(t, s)) != told+5 {
-		t.Errorf("%d files with %d events of %d", n, len(numbers(t, s)), told+5)
+	tell(t, s, written, 5)
+	if n := len(auditFiles(t, s)); n != 2 || len(numbers(t, s)) != written+5 {
+		t.Errorf("%d files with %d events of %d", n, len(numbers(t, s)), written+5)
 	}
 	s = again(t, s)
-	if got := numbers(t, s); len(got) != told+5 || strings.Contains(strings.Join(lines(verified(t, s)), ""), "meddl") {
+	if got := numbers(t, s); len(got) != written+5 || strings.Contains(strings.Join(lines(verified(t, s)), ""), "meddl") {
 		t.Errorf("after a start: %v", got)
 	}
 }

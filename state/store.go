@@ -99,7 +99,7 @@ type Store struct {
 	mu     sync.RWMutex
 	index  *index
 	blocks []*block
-	owners map[string]Held
+	owners map[string]OwnerUse
 	dirty  map[uint32]bool // uids whose record in memory is newer than on disk
 	closed bool
 	behind error // the error of the last background flush

@@ -101,7 +101,7 @@ func (s *Store) profileBlocks(profile string) (ranges []Range, left uint32) {
 
 // EnsureBlock gives the profile its first uid block, and a further one when fewer than 1024 uids
 // are left in those it has (a quarter of a block, where blocks are smaller than 4096). It returns
-// the profile's blocks, and whether one was added: the caller then installs its egress rules before
+// the profile's blocks, and whether one was added. The caller then installs its egress rules before
 // the next [Store.Admit], which takes uids from these blocks only. Durable on return;
 // [chat.ErrBusy] when the range is used up and the profile has nothing left.
 func (s *Store) EnsureBlock(profile string) (blocks []Range, added bool, err error) {

@@ -34,8 +34,8 @@ func verify(r io.Reader) (lines int, c chain, err error) {
 	return lines, v.chain, err
 }
 
-// verdict returns how many lines are valid, and why no more are. What precedes the first line can
-// be checked only after all files were read.
+// verdict returns how many lines are valid, and why no more are. The lines before the first can be
+// checked only after all files were read.
 func (v *reading) verdict(err error) (int, error) {
 	if v.gone.seq > 0 && !v.removed {
 		missing := fmt.Errorf("line 1: its seq is %d, want 1, and no line says that those before were removed: %w", v.gone.seq+1, chat.ErrInvalid)

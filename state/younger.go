@@ -45,7 +45,7 @@ func Peek(dir string) (func(uid uint32) bool, error) {
 	return func(uid uint32) bool { return isGiven(blocks, uid) }, errors.Join(err, db.Close())
 }
 
-// checkLogged refuses a database that lacks uids in the audit log beside it: a new database, or an
+// checkLogged refuses a database that lacks uids in the audit log beside it. A new database, or an
 // older copy, would give uids again that files on the host still have. A record is written before
 // its first line, so that no crash causes this.
 func (s *Store) checkLogged(kept head) error {
@@ -105,7 +105,7 @@ func (s *Store) firstUnknown(file string, offset int64) (uint32, error) {
 }
 
 // CheckGiven refuses a database in dir that never gave a uid of the range which owns a path in
-// owners: it lacks the host's history, and would give that uid, and with it the files of the first
+// owners. It lacks the host's history, and would give that uid, and with it the files of the first
 // chat, to another chat. The probes' uid is ignored.
 func CheckGiven(dir string, given func(uint32) bool, all Range, owners map[uint32]string) error {
 	var never []uint32

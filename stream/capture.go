@@ -22,8 +22,8 @@ type Capture struct {
 	tail  []byte
 	next  int
 	total int64
-	// place counts the stored bytes; nil sets no bound.
-	place *Place
+	// reservation counts the stored bytes; nil sets no bound.
+	reservation *Reservation
 }
 
 // NewCapture stores at most max bytes, half of them of the head.
@@ -32,8 +32,8 @@ func NewCapture(max int64) *Capture {
 }
 
 // Within makes the stored bytes count in p. Without room for more, the Capture stores less.
-func (c *Capture) Within(p *Place) *Capture {
-	c.place = p
+func (c *Capture) Within(p *Reservation) *Capture {
+	c.reservation = p
 	return c
 }
 
@@ -79,17 +79,17 @@ func (c *Capture) Add(p []byte) {
 }
 
 // fill appends to b as much of p as fits, and returns the rest. The capacity of b never exceeds
-// most, which fill lowers to it when the place has no room for more.
-func (c *Capture) fill(b *[]byte, most *int, p []byte) []byte {
-	n := min(len(p), *most-len(*b))
+// max, which fill lowers to it when the place has no room for more.
+func (c *Capture) fill(b *[]byte, limit *int, p []byte) []byte {
+	n := min(len(p), *limit-len(*b))
 	if need := len(*b) + n; need > cap(*b) {
-		more := min(*most, max(need, 2*cap(*b))) - cap(*b)
-		got := int(c.place.grow(int64(more)))
+		more := min(*limit, max(need, 2*cap(*b))) - cap(*b)
+		got := int(c.reservation.grow(int64(more)))
 		if got < more {
-			*most = cap(*b) + got
+			*limit = cap(*b) + got
 		}
 		*b = append(make([]byte, 0, cap(*b)+got), *b...)
-		n = min(n, *most-len(*b))
+		n = min(n, *limit-len(*b))
 	}
 	*b = append(*b, p[:n]...)
 	return p[n:]
@@ -107,8 +107,8 @@ func (c *Capture) Text() string {
 		return strings.ToValidUTF8(string(c.Bytes()), "\uFFFD")
 	}
 	c.unroll()
-	const most = len("\n[chatd left 9223372036854775807 bytes out]\n")
-	head, tail := c.head[:chat.WholeRunes(c.head)], WholeStart(c.tail[min(len(c.tail), most):])
+	const max = len("\n[chatd left 9223372036854775807 bytes out]\n")
+	head, tail := c.head[:chat.WholeRunes(c.head)], WholeStart(c.tail[min(len(c.tail), max):])
 	var b strings.Builder
 	b.Grow(len(c.head) + len(c.tail))
 	writeValid(&b, head)

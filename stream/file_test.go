@@ -189,20 +189,20 @@ func TestFileWithoutRoom(t *testing.T) {
 
 // TestTail: the end of what was printed, in whole characters, however much was.
 func TestTail(t *testing.T) {
-	const most = chat.MaxTail
+	const max = chat.MaxTail
 	for _, c := range []struct{ printed, want string }{
 		{"", ""},
 		{"ab", "ab"},
-		{strings.Repeat("x", 100000) + "end", strings.Repeat("x", most-3) + "end"},
-		{strings.Repeat("x", 3<<20) + "end", strings.Repeat("x", most-3) + "end"},
-		{strings.Repeat("é", most) + "x", strings.Repeat("é", (most-1)/2) + "x"},
+		{strings.Repeat("x", 100000) + "end", strings.Repeat("x", max-3) + "end"},
+		{strings.Repeat("x", 3<<20) + "end", strings.Repeat("x", max-3) + "end"},
+		{strings.Repeat("é", max) + "x", strings.Repeat("é", (max-1)/2) + "x"},
 		{"\xff\x80a", "\xff\x80a"},
 	} {
 		f := NewFile(ringFile(t), chat.DefaultOutputMax)
 		if _, err := f.Write([]byte(c.printed)); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := f.Tail(most); string(got) != c.want || err != nil {
+		if got, err := f.Tail(max); string(got) != c.want || err != nil {
 			t.Errorf("%.20q: %.40q of %d, %v", c.printed, got, len(got), err)
 		}
 	}

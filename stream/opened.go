@@ -7,8 +7,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Opened is a run as it is at a moment, and of a background run the files of its output.
-type Opened struct {
+// OpenRun is a run as it is at a moment, and of a background run the files of its output.
+type OpenRun struct {
 	Run chat.Run
 	// Max is that of both files ([NewFile]).
 	Max int64
@@ -17,7 +17,7 @@ type Opened struct {
 }
 
 // Close closes the files.
-func (o Opened) Close() (err error) {
+func (o OpenRun) Close() (err error) {
 	for _, f := range []*os.File{o.Stdout, o.Stderr} {
 		if f != nil {
 			err = errors.Join(err, f.Close())

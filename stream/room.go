@@ -21,8 +21,8 @@ func NewRoom(all, each int64) *Room {
 	return &Room{all: all, each: each, by: map[string]int64{}}
 }
 
-// Place is a part of a [Room]. Any number of [Capture]s share one.
-type Place struct {
+// Reservation is a part of a [Room]. Any number of [Capture]s share one.
+type Reservation struct {
 	room       *Room
 	who        string
 	held, used int64
@@ -30,7 +30,7 @@ type Place struct {
 
 // Enter takes a place for the owner who. It holds least bytes from now on and may grow. Without
 // room for them the error is [chat.ErrBusy].
-func (r *Room) Enter(who string, least int64) (*Place, error) {
+func (r *Room) Enter(who string, least int64) (*Reservation, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.fits(who, least) {
@@ -39,7 +39,7 @@ func (r *Room) Enter(who string, least int64) (*Place, error) {
 			r.by[who], chat.Quote(who), r.held, r.each, r.all, chat.ErrBusy)
 	}
 	r.take(who, least)
-	return &Place{room: r, who: who, held: least}, nil
+	return &Reservation{room: r, who: who, held: least}, nil
 }
 
 // fits and take are called with the lock.
@@ -55,7 +55,7 @@ func (r *Room) take(who string, n int64) {
 }
 
 // grow counts n more bytes, or as many as fit, and returns how many. A nil place has no bound.
-func (p *Place) grow(n int64) int64 {
+func (p *Reservation) grow(n int64) int64 {
 	if p == nil {
 		return n
 	}
@@ -70,7 +70,7 @@ func (p *Place) grow(n int64) int64 {
 }
 
 // Leave gives the place back. It is idempotent.
-func (p *Place) Leave() {
+func (p *Reservation) Leave() {
 	p.room.mu.Lock()
 	defer p.room.mu.Unlock()
 	p.room.take(p.who, -p.held)

@@ -103,7 +103,7 @@ const maxSpec = 64 << 10
 
 func readSpec(r io.Reader) (s Spec, err error) {
 	if err := json.NewDecoder(io.LimitReader(r, maxSpec)).Decode(&s); err != nil {
-		return s, fmt.Errorf("cannot read what to mind: %w", err)
+		return s, fmt.Errorf("cannot read the spec: %w", err)
 	}
 	return s, nil
 }

@@ -7,11 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AsUID runs f on a thread that has become uid for good (real, effective and
-// saved, the gid of the same number, no other group), and waits for it. The
-// kernel checks f's system calls as that user's, and sockets that f makes or
-// accepts belong to uid: the owner match asks who made the file (xt_owner, by
-// f_cred->fsuid).
+// AsUID runs f on a thread that has become uid for good (real, effective and saved, the gid of the
+// same number, no other group), and waits for it. The kernel checks f's system calls as that
+// user's, and sockets that f makes or accepts belong to uid. The owner match asks who made the file
+// (xt_owner, by f_cred->fsuid).
 //
 // The calls are raw ones because those of package unix change every thread of the
 // process. The thread is thrown away afterwards: a goroutine that ends locked

@@ -12,7 +12,7 @@ import (
 )
 
 // Disk returns the whole disk under path as "major:minor", which is how bounds on block I/O name
-// it; it is empty for a file system in memory. The disk of a partition is the disk that it is a
+// it. It is empty for a file system in memory. The disk of a partition is the disk that it is a
 // part of. A volume of LVM, an array and a loop device are disks themselves.
 //
 // A file system with a device number of its own, as btrfs, is on the device that it was mounted

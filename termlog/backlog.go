@@ -48,7 +48,7 @@ func (b *backlog) take(n int) {
 	}
 }
 
-// note says how much was lost, in a line of its own; nil if nothing was.
+// note is the line that says how much was lost; nil if nothing was.
 func (b *backlog) note() []byte {
 	if b.lost == 0 {
 		return nil

@@ -3,10 +3,10 @@
 //
 // # Theory of operation
 //
-// tmux starts it for the pane (pipe-pane in tmux(1); LogCommand in package shims) and writes to
-// its standard input. The terminal never waits for chatd: the program holds up to 1 MiB that the
-// fifo does not take, and of the rest writes only the size. A program that imports this package
-// runs this mode if its arguments select it: see init.
+// tmux starts it for the pane (pipe-pane in tmux(1); LogCommand in package shims) and writes to its
+// standard input. The terminal never waits for chatd. The program holds up to 1 MiB that the fifo
+// does not take, and of the rest writes only the size. A program that imports this package runs
+// this mode if its arguments select it: see init.
 //
 // # Runs as
 //

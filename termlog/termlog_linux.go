@@ -11,8 +11,8 @@ import (
 
 // init is the whole program if chatd-shim is called with the argument log. Of the packages whose
 // imports are initialized, Go initializes the first by import path (The Go Programming Language
-// Specification, Package initialization). This package imports little, not even golang.org/x/sys,
-// so it comes before the tables of the other modes: half a megabyte, which each awake chat would
+// Specification, Package initialization). This package imports little, not even golang.org/x/sys.
+// So it comes before the tables of the other modes: half a megabyte, which each awake chat would
 // keep as long as its session lasts.
 func init() {
 	args := os.Args

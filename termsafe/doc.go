@@ -1,12 +1,11 @@
 // Package termsafe makes the output of a chat safe for an operator's terminal.
 //
-// A terminal executes the sequences that it receives: it changes its title and its
-// clipboard, answers questions as if the answer were typed, and gives keys another
-// meaning. So no sequence of a chat is passed on unchanged. The package reads the bytes
-// with the state machine of a VT500 (vt100.net/emu/dec_ansi_parser, the table of
-// charmbracelet/x/ansi), and writes the sequences on the list of [Level] anew, whole and
-// in one spelling, which every terminal reads alike. It drops everything else, also
-// unknown sequences.
+// A terminal executes the sequences that it receives. It changes its title and its clipboard,
+// answers questions as if the answer were typed, and gives keys another meaning. So no sequence of
+// a chat is passed on unchanged. The package reads the bytes with the state machine of a VT500
+// (vt100.net/emu/dec_ansi_parser, the table of charmbracelet/x/ansi), and writes the sequences on
+// the list of [Level] anew, whole and in one spelling, which every terminal reads alike. It drops
+// everything else, also unknown sequences.
 //
 // # What it does not stop
 //

@@ -15,7 +15,7 @@ const maxRendered = 256 << 10
 const maxRead = 256 << 10
 
 // Render returns the text that a terminal of that size shows after p, with the scrolled lines
-// above: a line that was drawn over, or erased, appears once, in its last form. The terminal is a
+// above. A line that was drawn over, or erased, appears once, in its last form. The terminal is a
 // plain one that begins empty; each character takes one cell. The text has at most 256 KiB, and no
 // trailing blanks and blank lines.
 func Render(p []byte, rows, cols int) string {
@@ -97,8 +97,8 @@ func (g *grid) feed() {
 	}
 }
 
-// scroll moves the lines between the margins up by n. What leaves the first row of the first
-// screen is kept.
+// scroll moves the lines between the margins up by n. It keeps the lines that leave the first row
+// of the first screen.
 func (g *grid) scroll(n int) {
 	for i := range min(n, g.bottom-g.top+1) {
 		if g.top == 0 && g.main == nil {

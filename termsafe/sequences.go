@@ -12,11 +12,11 @@ const esc = 0x1b
 const Reset = "\x18\x1b[?2004l\x1b[?1l\x1b>\x1b[4l\x1b[?6l\x1b[?7h\x1b[?12l\x1b[0 q" +
 	"\x1b7\x1b[r\x1b8\x1b[?1049l\x1b(B\x1b)B\x0f\x1b[m\x1b[?25h\r\n"
 
-// finals are the control sequences (CSI) of [Full] without prefix, by their final byte, and
-// how many parameters they may have; with more some are something else. Not here are, among
-// others: c, n and x (questions, which the terminal answers as if typed), t (the window and
-// its title), p (soft reset, answers), i (printer), y (tests), and what has a prefix or an
-// intermediate byte, but for the modes and the shape of the cursor.
+// finals are the control sequences (CSI) of [Full] without prefix, by their final byte, and how
+// many parameters they may have; with more some are something else. The tables leave out, among
+// others: c, n and x (questions, which the terminal answers as if typed), t (the window and its
+// title), p (soft reset, answers), i (printer), y (tests), and what has a prefix or an intermediate
+// byte, but for the modes and the shape of the cursor.
 var finals = map[byte]int{
 	'A': 1, 'B': 1, 'C': 1, 'D': 1, 'E': 1, 'F': 1, 'G': 1, 'H': 2, 'I': 1, 'Z': 1, // cursor
 	'a': 1, 'd': 1, 'e': 1, 'f': 2, '`': 1, 's': 0, 'u': 0,
@@ -57,8 +57,8 @@ func (s *sequence) listed(level Level, final byte) bool {
 	case final == 'J':
 		return string(s.params) != "3" && len(s.params) <= 1 // 3 is what was scrolled away, which is the operator's
 	}
-	most, known := finals[final]
-	return known && s.count() <= most
+	max, known := finals[final]
+	return known && s.count() <= max
 }
 
 func (s *sequence) count() int {

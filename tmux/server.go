@@ -27,11 +27,10 @@ const Term = "tmux-256color"
 // hundred bytes of the chat's memory limit.
 const HistoryLimit = 2000
 
-// Config is the server's configuration file. shell is the command line of every
-// window's shell, of words that need no quoting. log is an sh command, without quotes, to which
-// the server pipes the output of each pane, from its first byte on, because hooks run before the
-// server reads any output; empty means none. The hook does not use pipe-pane -o, which closes an
-// existing pipe.
+// Config is the server's configuration file. shell is the command line of every window's shell, of
+// words that need no quoting. log is an sh command, without quotes, to which the server pipes the
+// output of each pane, from its first byte on, because hooks run before the server reads any
+// output. Empty means none. The hook does not use pipe-pane -o, which closes an existing pipe.
 //
 // The configuration does not set window-size manual, with which tmux 3.3a crashes at its first
 // client.
@@ -66,7 +65,7 @@ const Program = "/usr/bin/tmux"
 // config are paths of the session's view. tmux runs the words of the shell without a /bin/sh
 // between. The server ends with its last shell, and then the chat is asleep.
 //
-// It is not tmux -D, which keeps the server in the foreground: with that the server reads its
+// It is not tmux -D, which keeps the server in the foreground. With that the server reads its
 // configuration, and starts a shell, only when a first client connects.
 func StartArgv(socket, config string, shell []string) []string {
 	return append([]string{Program, "-f", config, "-S", socket,

@@ -19,7 +19,7 @@ type Exec func(ctx context.Context, stdin []byte, argv []string) (stdout []byte,
 type Terminal struct {
 	socket string
 	exec   Exec
-	// buffers counts paste buffers, so that two callers at once never share one.
+	// buffers counts paste buffers, so that two simultaneous callers never share one.
 	buffers atomic.Uint64
 }
 

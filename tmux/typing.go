@@ -130,7 +130,7 @@ func (t *Terminal) TypeKeys(ctx context.Context, text string, cond If) (Front, e
 	return t.script(ctx, "", script, textGap, cond)
 }
 
-// script sends keys, each the arguments of a send-keys, by a file on the client's stdin: a message
+// script sends keys, each the arguments of a send-keys, by a file on the client's stdin. A message
 // to the server, which is what arguments go in, has 16 KiB at most.
 func (t *Terminal) script(ctx context.Context, pane string, keys []string, gap string, cond If) (Front, error) {
 	to := cmp.Or(pane, target)

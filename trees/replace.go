@@ -10,9 +10,9 @@ import (
 // chat, account or program has such a name.
 func AsideName(name string) string { return ".new-" + name }
 
-// Replace replaces target by the file that create makes, in one step: a reader sees
-// the old or the new, and a crash leaves one of them. It first removes a temporary
-// file that an earlier crash left.
+// Replace replaces target by the file that create makes, in one step. A reader sees the old or the
+// new, and a crash leaves one of them. It first removes a temporary file that an earlier crash
+// left.
 func Replace(target string, create func(aside string) error) error {
 	aside := filepath.Join(filepath.Dir(target), AsideName(filepath.Base(target)))
 	if err := os.Remove(aside); err != nil && !errors.Is(err, os.ErrNotExist) {

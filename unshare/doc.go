@@ -3,17 +3,16 @@
 //
 // # Theory of operation
 //
-// inotify(7) and locks (flock(2), fcntl(2)) go by inode, not by permission: a process that
-// may read a file of /usr can watch it and lock it, and so signal to every other reader.
-// [Stage] therefore mounts a read-only overlay of the session's own over each shared tree,
-// in the mount namespace from which bubblewrap starts. bubblewrap binds from there, so
-// every session has inodes of its own; the page cache still holds each file once. An
-// overlay has two lower layers, the tree and an empty directory, because the kernel
-// requires two if there is no upper layer.
+// inotify(7) and locks (flock(2), fcntl(2)) go by inode, not by permission. A process that may read
+// a file of /usr can watch it and lock it, and so signal to every other reader. [Stage] therefore
+// mounts a read-only overlay of the session's own over each shared tree, in the mount namespace
+// from which bubblewrap starts. bubblewrap binds from there, so every session has inodes of its
+// own; the page cache still holds each file once. An overlay has two lower layers, the tree and an
+// empty directory, because the kernel requires two if there is no upper layer.
 //
-// Before that, Stage reduces that namespace to the mounts that a session needs (narrow):
-// bubblewrap reads the list of all mounts for each mount that it makes, so that each mount of
-// the host would slow the start of a session.
+// Before that, Stage reduces that namespace to the mounts that a session needs (narrow). bubblewrap
+// reads the list of all mounts for each mount that it makes, so that each mount of the host would
+// slow the start of a session.
 //
 // A session's /proc shows counters of the whole host. [Mask] masks those that programs
 // do not need, from outside, before any code of the chat runs; [BoundTerminals] bounds

@@ -110,7 +110,7 @@ func below(base string) (all []string) {
 		}
 	}
 	slices.Sort(all)
-	return slices.Compact(all) // an overlay covers what it shows
+	return slices.Compact(all) // an overlay hides what it shows
 }
 
 func mountPoints() (all []string) {

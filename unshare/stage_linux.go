@@ -58,7 +58,7 @@ func Stage(t Trees) (asTheyAre []string, err error) {
 	return asTheyAre, t.detach()
 }
 
-// detach unmounts the overlays in Dir: bubblewrap reads the list of all mounts for each mount that
+// detach unmounts the overlays in Dir. bubblewrap reads the list of all mounts for each mount that
 // it makes, and the overlays stay where they are bound.
 func (t Trees) detach() error {
 	return errors.Join(unix.Chdir("/"), unmountTree(t.Dir))
@@ -138,9 +138,9 @@ func (s *stage) prepare(p place) error {
 	return nil
 }
 
-// attach mounts an overlay with that lower layer at dir. Every session's mountinfo shows the
-// names of the layers: attach binds them to names that are the same for all and that reveal
-// nothing of the host.
+// attach mounts an overlay with that lower layer at dir. Every session's mountinfo shows the names
+// of the layers. attach binds them to names that are the same for all and that reveal nothing of
+// the host.
 func (t Trees) attach(lower, dir string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(lower, &st); err != nil {

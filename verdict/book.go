@@ -158,7 +158,7 @@ func compile(key ruleKey) (*Rules, error) {
 }
 
 // linksSize is the size of the result of links for one rule, in bytes.
-func linksSize(c filerules.Compiled) (n int) {
+func linksSize(c filerules.CompiledRule) (n int) {
 	const header = 16
 	for _, m := range c.Matchers {
 		n += header + len(m.Prefix)
@@ -167,7 +167,7 @@ func linksSize(c filerules.Compiled) (n int) {
 }
 
 // denies reports whether links matter for the rule's directories.
-func denies(c filerules.Compiled) bool { return c.Effect == filerules.Deny && !c.Inert }
+func denies(c filerules.CompiledRule) bool { return c.Effect == filerules.Deny && !c.Inert }
 
 // linksOf compiles the rules again with a Resolve that follows no link and records the
 // names.

@@ -137,8 +137,8 @@ func held(b *Book) (sum int) {
 	return sum
 }
 
-// TestRulesAtOnce: runs of a few chats and a reload, all at once; under -race.
-func TestRulesAtOnce(t *testing.T) {
+// TestSimultaneousRules: runs of a few chats and a reload, simultaneously; under -race.
+func TestSimultaneousRules(t *testing.T) {
 	var inForce atomic.Pointer[Book]
 	inForce.Store(NewBook(policies(t, manyRules(20))))
 	inForce.Load().max = 1 << 15

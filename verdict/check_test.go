@@ -9,8 +9,8 @@ import (
 	"github.com/chatd/chatd/files"
 )
 
-// TestChecksAreBounded: while as many commands are checked as may be at once, everything
-// that would check one more waits, and goes when its caller does.
+// TestChecksAreBounded: while the maximum of commands is checked, everything that would check one
+// more waits, and goes when its caller does.
 func TestChecksAreBounded(t *testing.T) {
 	rules := rulesOf(t, NewBook(policies(t, manyRules(1))), one)
 	for range cap(checking) {

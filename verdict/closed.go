@@ -47,7 +47,7 @@ func mayOpenIn(rs *filerules.Ruleset, dir string) bool {
 	near := func(m filerules.Matcher) bool {
 		return chat.Within(m.Prefix, dir) || chat.Within(dir, m.Prefix)
 	}
-	return slices.ContainsFunc(rs.Rules(), func(c filerules.Compiled) bool {
+	return slices.ContainsFunc(rs.Rules(), func(c filerules.CompiledRule) bool {
 		return c.Effect == filerules.Allow && !c.Inert && slices.ContainsFunc(c.Matchers, near)
 	})
 }

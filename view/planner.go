@@ -68,7 +68,7 @@ func (p *Planner) Of(c Chat) shims.View {
 		PromptFIFO: c.Dir.Prompt(), DenialFIFO: c.Dir.Denials(), LogFIFO: c.Dir.Log(),
 		TmuxConf: tmux.Config(shims.ShellArgv(), shims.LogCommand),
 		Vars:     slices.Concat(chat.EnvLines(c.Profile.Env), chat.EnvLines(c.Env)),
-		Opened:   shims.Opened{Netlink: c.Profile.AllowNetlink, Filters: c.Profile.AllowSeccomp},
+		Opened:   shims.Openings{Netlink: c.Profile.AllowNetlink, Filters: c.Profile.AllowSeccomp},
 		Without:  p.opt.Layers.LeftOut(),
 		Denied:   c.Denied,
 	}

@@ -12,7 +12,7 @@ import (
 func TestBounds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		bound *int
-		most  int
+		max   int
 		make  func(dir string, n int) error
 		want  string
 	}{
@@ -36,9 +36,9 @@ func TestBounds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			old := *tt.bound
-			*tt.bound = tt.most
+			*tt.bound = tt.max
 			defer func() { *tt.bound = old }()
-			for n, refused := range map[int]bool{tt.most: false, tt.most + 1: true} {
+			for n, refused := range map[int]bool{tt.max: false, tt.max + 1: true} {
 				dir := t.TempDir()
 				must(t, tt.make(dir, n))
 				bases, err := openTrees([]Tree{{dir, dir}})

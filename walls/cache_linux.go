@@ -16,9 +16,9 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// Cache remembers what was found in large trees that no session can write to, as
-// /usr, so that not each session's start goes through all of it. What the host's own
-// root changes there meanwhile is checked when it is opened.
+// Cache remembers what was found in large trees that no session can write to, as /usr, so that not
+// each session's start goes through all of it. A file that the host's own root changes there
+// meanwhile is checked when it is opened.
 type Cache struct {
 	mu    sync.Mutex
 	trees map[treeKey]foundTree
@@ -54,8 +54,8 @@ func keyOf(k *Walker, b *Base) treeKey {
 	return treeKey{dev, b.Root, b.Path, k.Source.Agent, sha256.Sum256(k.Source.Text)}
 }
 
-// in is what was found, with the inodes that the same files have in b. What is not there
-// any more is left out.
+// in is what was found, with the inodes that the same files have in b. It leaves out what is not
+// there any more.
 func (f foundTree) in(k *Walker, b *Base) (foundTree, error) {
 	wants := f.wants
 	f.wants, f.linked = nil, map[sys.Inode]filerules.Class{}

@@ -22,10 +22,10 @@ const censusTime = time.Minute
 // Tree is a directory of the host, or a file, that all sessions of a profile see at At.
 type Tree struct{ Source, At string }
 
-// CheckTrees refuses, as [Check] does, rules that match more places in these trees than a
-// session can have covered, for one agent of the policy or without, and names them with
-// the count. It looks through the host's own trees, in this process: no session notices.
-// What this process may not read it passes over, unless it is root's.
+// CheckTrees refuses, as [Check] does, rules that match more places in these trees than a session
+// can mask. It tries each agent of the policy, and none, and names the rules with the count. It
+// walks the host's own trees in this process, so no session sees it. It skips what this process may
+// not read, unless the process is root's.
 func CheckTrees(ctx context.Context, p *filerules.Policy, home string, trees []Tree) error {
 	var bad Unenforceable
 	for _, agent := range append(p.Agents(), "*") {
@@ -60,15 +60,15 @@ type census struct {
 func countPlaces(ctx context.Context, wall *Wall, trees []Tree) (census, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, censusTime, fmt.Errorf("it takes longer than %v", censusTime))
 	defer cancel()
-	type counted struct {
+	type result struct {
 		census
 		err error
 	}
-	done := make(chan counted, 1)
+	done := make(chan result, 1)
 	go func() {
 		c := census{rules: wall.rules, by: map[*filerules.Rule]int{}}
 		err := c.count(ctx, wall, trees)
-		done <- counted{c, err}
+		done <- result{c, err}
 	}()
 	select {
 	case c := <-done:
@@ -84,7 +84,7 @@ func (c *census) count(ctx context.Context, wall *Wall, trees []Tree) error {
 		return nil
 	}
 	// No chat owns anything there.
-	w := &Walker{Wall: wall, UID: ^uint32(0), Cache: &Cache{}, found: c.place, partial: os.Geteuid() != 0, ctx: ctx}
+	w := &Walker{Wall: wall, UID: ^uint32(0), Cache: &Cache{}, found: c.add, partial: os.Geteuid() != 0, ctx: ctx}
 	bases, err := openTrees(trees)
 	defer func() {
 		for _, b := range bases {
@@ -119,9 +119,9 @@ func openTrees(trees []Tree) (bases []*Base, err error) {
 	return bases, nil
 }
 
-// place counts one place for the rule that makes it one: what it has, or does not have, in
+// add counts one place for the rule that makes it one: what it has, or does not have, in
 // common with its directory.
-func (c *census) place(p string) {
+func (c *census) add(p string) {
 	c.all++
 	if h := c.rules.ClassOf(p); h.Why.Rule != nil {
 		c.by[h.Why.Rule]++
@@ -141,14 +141,14 @@ func (c *census) refused() (faults []filerules.Fault) {
 	if c.all <= maxMounts {
 		return nil
 	}
-	var most *filerules.Rule
+	var largest *filerules.Rule
 	for r, n := range c.by {
-		if most == nil || n > c.by[most] || n == c.by[most] && r.Place < most.Place {
-			most = r
+		if largest == nil || n > c.by[largest] || n == c.by[largest] && r.Place < largest.Place {
+			largest = r
 		}
 	}
 	for r, n := range c.by {
-		if n > maxMounts || r == most {
+		if n > maxMounts || r == largest {
 			why := fmt.Sprintf("it matches %d places in the trees that all sessions see, where all rules match %d: want at most %d", n, c.all, maxMounts)
 			faults = append(faults, filerules.Fault{Place: r.Place, Key: r.String(), Why: why})
 		}

@@ -81,7 +81,7 @@ func neededPaths(home string) []string {
 }
 
 // kernelPathOf is the place of the kernel's, or of chatd's, that all a deny is about lies in.
-func kernelPathOf(c filerules.Compiled) string {
+func kernelPathOf(c filerules.CompiledRule) string {
 	if c.Effect != filerules.Deny || c.Ops&kernelOps == 0 {
 		return ""
 	}

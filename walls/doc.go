@@ -9,7 +9,7 @@
 //
 // A [Walker] walks the trees that a session sees, below all masks ([Base]). It finds each [Place]
 // whose class differs from its directory's, the other names of such files, and the targets of
-// closed links; then it sorts them so that they can be mounted in that order (nest.go). A [Cache]
+// closed links. Then it sorts them so that they can be mounted in that order (nest.go). A [Cache]
 // remembers large trees that no session can write to.
 //
 // [Check] and [CheckTrees] refuse a policy with which no session could start, before one does.
@@ -25,6 +25,6 @@
 // # What it does not stop
 //
 // Anything: it finds, and mounts nothing. A file that is made during a walk may be missed; package
-// enforce checks its opens. What [Check] accepts can still fail in one session: bounds of a walk
-// are of that session's own trees, too. Package filerules defines what the rules mean.
+// enforce checks its opens. Rules that [Check] accepts can still fail in one session: bounds of a
+// walk are of that session's own trees, too. Package filerules defines what the rules mean.
 package walls

@@ -19,11 +19,11 @@ type Place struct {
 	Base bool
 }
 
-// IsException reports a place that is opened inside one that is covered.
+// IsException reports a place that is opened inside one that is masked.
 func (w Place) IsException() bool { return w.Class < w.Parent }
 
-// NeedsMountPoint reports a want whose mount goes over an empty place in the cover around it,
-// not over the file itself.
+// NeedsMountPoint reports a want whose mount goes over an empty place in the mask around it, not
+// over the file itself.
 func (w Place) NeedsMountPoint() bool {
 	return w.Base || w.IsException() && w.Parent == filerules.Closed
 }
@@ -36,10 +36,10 @@ func ByPath(a, b Place) int {
 	return int(b.Class) - int(a.Class)
 }
 
-// nest makes the wants of a look fit in each other: sorted, one for a path, each with
-// the class of what is around it as its parent. What has several classes, as the target
-// of a closed link, has the strictest, with all that is in it. The mounts in bases that
-// lie in a cover are wanted too.
+// nest makes the wants of a walk fit in each other: sorted, one for a path, each with the class of
+// the want around it as its parent. A path with several classes, such as the target of a closed
+// link, gets the strictest, with all that is in it. The mounts in bases that lie in a mask are
+// wanted too.
 func nest(wants []Place, bases []Place) []Place {
 	wants = append(slices.Clone(wants), bases...)
 	slices.SortStableFunc(wants, ByPath)
@@ -58,11 +58,11 @@ func nest(wants []Place, bases []Place) []Place {
 		if len(around) > 0 {
 			outer = around[len(around)-1].Class
 		}
-		covered := len(around) > 0
+		masked := len(around) > 0
 		if w.Base && w.Class == filerules.Open && w.Parent == filerules.Open { // no rule is about it
 			w.Class, w.Parent = outer, outer
 		}
-		w.Base = w.Base && covered
+		w.Base = w.Base && masked
 		comesAlong := w.Base && w.Class == outer && outer != filerules.Closed
 		stricter := w.Class > outer
 		opened := w.Class < outer && w.Parent == outer

@@ -13,12 +13,12 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// Bounds of one walk of a session's trees. Beyond them the session does not start, because the
-// rules would not cover the rest.
+// Bounds of one walk of a session's trees. Beyond them the session does not start, because the rest
+// would have no masks.
 var (
 	maxWalk   = 2_000_000 // names
 	maxDepth  = 1000      // directories in each other
-	maxMounts = 20_000    // places to cover
+	maxMounts = 20_000    // places to mask
 )
 
 // Walker walks the trees of a session as they are below all masks.
@@ -37,7 +37,7 @@ type Walker struct {
 	linkAt []string                      // where those were found
 	nameOf map[sys.Inode]string          // the first of those, but for trees that are remembered
 	links  []string                      // symbolic links of others that are closed
-	// found, if it is there, is told each place instead of wants.
+	// found, if set, gets each place instead of Wants.
 	found func(p string)
 	// partial passes over what it may not read.
 	partial bool
@@ -54,10 +54,10 @@ func (k *Walker) want(w Place) {
 }
 
 // look counts one more name.
-func (k *Walker) look(most int) error {
+func (k *Walker) look(max int) error {
 	k.Looked++
 	switch {
-	case k.Looked > most:
+	case k.Looked > max:
 		return fmt.Errorf("more than %d files to look through", maxWalk)
 	case k.ctx != nil && k.Looked%1024 == 0:
 		return context.Cause(k.ctx)
@@ -215,7 +215,7 @@ func (k *Walker) entry(dir int, p string, e dirent, parent filerules.Class) (ent
 		if class == filerules.Closed && st.Uid != k.UID {
 			k.links = append(k.links, p)
 		}
-		return false, nil // its own name is nothing to cover; what it leads to has its own
+		return false, nil // its own name needs no mask; its target has its own
 	}
 	if class != parent {
 		k.want(Place{Path: p, Class: class, Parent: parent, Dir: kind == unix.S_IFDIR, Inode: sys.InodeOf(&st)})

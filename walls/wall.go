@@ -41,7 +41,7 @@ func New(rs *filerules.Ruleset) *Wall {
 	return w
 }
 
-// addRoots notes where the matchers of a deny may find something.
+// addRoots records where the matchers of a deny may find something.
 func (w *Wall) addRoots(matchers []filerules.Matcher) {
 	for _, m := range matchers {
 		w.roots = append(w.roots, m.Prefix)
@@ -50,7 +50,7 @@ func (w *Wall) addRoots(matchers []filerules.Matcher) {
 	}
 }
 
-// addLinkPath notes a directory that a deny is about, or a link to one, and those around it.
+// addLinkPath records a directory that a deny is about, or a link to one, and those around it.
 func (w *Wall) addLinkPath(p string) {
 	for at := p; at != "/" && !w.linkPaths[at]; at = path.Dir(at) {
 		w.linkPaths[at] = true

@@ -87,7 +87,7 @@ func reachable(p shims.ShimPolicy) string {
 	return strings.Join(list, ", ")
 }
 
-// hostsOf finds the hosts that a program of the network is told to talk to.
+// hostsOf finds the hosts that the arguments of a network program name.
 func hostsOf(name string, args []string) []host {
 	switch name {
 	case "curl", "wget":

@@ -175,8 +175,8 @@ func (s shim) variable(name string) string {
 	return s.env(name)
 }
 
-// via is the host that a program opens a connection to for another: a proxy, or that one.
-// ok is false where it cannot be told.
+// via is the host that a program opens a connection to for another: a proxy, or that one. ok is
+// false where this is unknown.
 func (s shim) via(h host) (to host, isProxy, ok bool) {
 	if h.scheme == "" || h.scheme == "ssh" || h.scheme == "git" {
 		return h, false, true

@@ -46,8 +46,8 @@ func TestShimsGoByProxies(t *testing.T) {
 	checkShim(t, p, "", "curl https://example.com/x", "")
 }
 
-// TestShimsCheckRegistries: npm and pip are refused at once where what they would fetch is in
-// a registry that cannot be reached, their own or another; what they need not fetch they do.
+// TestShimsCheckRegistries: npm and pip are refused immediately where what they would fetch is in a
+// registry that cannot be reached, their own or another; what they need not fetch they do.
 func TestShimsCheckRegistries(t *testing.T) {
 	home := t.TempDir()
 	p := shims.ShimPolicy{Home: home, Guard: chat.Guard{}, Network: chat.NetworkShared, Egress: allow(t, "203.0.113.5:443")}

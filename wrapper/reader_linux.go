@@ -14,8 +14,8 @@ import (
 // readerTimeout is how long a shell may take to become what reads the pipe.
 const readerTimeout = 50 * time.Millisecond
 
-// reader looks for a shell at the other end of curl's or wget's output: a shim sees its
-// own command line, and what the shell put behind it only in /proc.
+// reader looks for a shell at the other end of curl's or wget's output. A shim sees its own command
+// line, and what the shell put behind it only in /proc.
 func (s shim) reader() denial {
 	if s.name != "curl" && s.name != "wget" || !s.policy.Guard.EnableDenyPatterns {
 		return denial{}

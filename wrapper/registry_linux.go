@@ -11,7 +11,7 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// Where npm and pip fetch from unless they are told otherwise.
+// npmRegistry and pipIndex are the defaults of npm and pip.
 const (
 	npmRegistry = "https://registry.npmjs.org/"
 	pipIndex    = "https://pypi.org/simple/"
@@ -37,8 +37,8 @@ func (s shim) registries() []host {
 	return urls([]string{from}, false)
 }
 
-// npmRegistry is the registry that npm was told of, or its own. It is empty where a file of
-// settings names one: that is npm's to read.
+// npmRegistry is the registry that the command names, or npm's default. It is empty where a
+// settings file names one, which only npm reads.
 func (s shim) npmRegistry() string {
 	if v, given := s.option("--registry"); given {
 		return v

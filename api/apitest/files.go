@@ -44,8 +44,8 @@ func (m *Memory) allow(ctx context.Context, id chat.ID, tool files.Tool, op file
 	return name, nil
 }
 
-// OnFile makes the next calls of the file tools do f in their place, until it is nil:
-// content comes from body, and goes to what begin returns.
+// OnFile makes the next calls of the file tools do f in their place, until it is nil. Content comes
+// from body, and goes to what begin returns.
 func (m *Memory) OnFile(f func(ctx context.Context, tool files.Tool, begin files.Begin, body io.Reader) (files.Answer, error)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +83,7 @@ func (m *Memory) ReadFile(ctx context.Context, id chat.ID, a files.ReadFile, beg
 		return f(ctx, files.ReadFileTool, begin, nil)
 	}
 	if !ok {
-		return files.Answer{}, fmt.Errorf("failed to read file: file not found%w", silent{chat.ErrNotFound})
+		return files.Answer{}, fmt.Errorf("failed to read file: file not found%w", silentError{chat.ErrNotFound})
 	}
 	out := files.Answer{Path: name, Size: int64(len(b)), Mode: 0o600, Offset: a.Offset}
 	b = b[min(a.Offset, out.Size):]
@@ -111,11 +111,11 @@ func sum(b []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// silent is an error by its kind, without a word, as package files has.
-type silent struct{ err error }
+// silentError is an error by its kind, without a word, as package files has.
+type silentError struct{ err error }
 
-func (silent) Error() string   { return "" }
-func (s silent) Unwrap() error { return s.err }
+func (silentError) Error() string   { return "" }
+func (s silentError) Unwrap() error { return s.err }
 
 // WriteFile keeps the content.
 func (m *Memory) WriteFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error) {
@@ -174,11 +174,11 @@ func (m *Memory) EditFile(ctx context.Context, id chat.ID, a files.EditFile) (fi
 	case err != nil:
 		return files.Answer{}, err
 	case !ok:
-		return files.Answer{}, fmt.Errorf("failed to edit file: file not found%w", silent{chat.ErrNotFound})
+		return files.Answer{}, fmt.Errorf("failed to edit file: file not found%w", silentError{chat.ErrNotFound})
 	case n == 0:
-		return files.Answer{}, fmt.Errorf("old_text not found in file. Make sure it matches exactly%w", silent{chat.ErrInvalid})
+		return files.Answer{}, fmt.Errorf("old_text not found in file. Make sure it matches exactly%w", silentError{chat.ErrInvalid})
 	case n > 1:
-		return files.Answer{}, fmt.Errorf("old_text appears %d times. Please provide more context to make it unique%w", n, silent{chat.ErrInvalid})
+		return files.Answer{}, fmt.Errorf("old_text appears %d times. Please provide more context to make it unique%w", n, silentError{chat.ErrInvalid})
 	}
 	b = bytes.Replace(b, []byte(a.OldText), []byte(a.NewText), 1)
 	m.mu.Lock()

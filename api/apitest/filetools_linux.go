@@ -54,7 +54,7 @@ func (f FileTools) FileTool(
 	if err != nil {
 		return err
 	}
-	s := files.Started{Tool: u.Tool, Max: 1 << 40, Check: f.check}
+	s := files.LiveTool{Tool: u.Tool, Max: 1 << 40, Check: f.check}
 	served, err := f.start(&s, func(ask files.Asker) files.Set {
 		return set{ctx, c, f.Of, ask(nil, false)}
 	})
@@ -78,7 +78,7 @@ func (f FileTools) check(op files.Op, name string) *files.Denial {
 
 // start starts a tool, and sets its streams. served is closed when it has ended.
 func (FileTools) start(
-	s *files.Started, tools func(files.Asker) files.Set,
+	s *files.LiveTool, tools func(files.Asker) files.Set,
 ) (served chan struct{}, err error) {
 	inR, inW, err := os.Pipe()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Labelled is the part of api.Chats that [Labels] tries.
-type Labelled interface {
+// LabelChats is the part of api.Chats that [Labels] tries.
+type LabelChats interface {
 	Create(context.Context, chat.Spec) (chat.Chat, bool, error)
 	Get(context.Context, chat.ID) (chat.Chat, error)
 	List(context.Context, chat.Filter) (chat.Page, error)
@@ -22,7 +22,7 @@ type Labelled interface {
 
 // Labels tries everything that callers may expect of labels on an implementation of
 // api.Chats, with a chat that is asleep, which it leaves there.
-func Labels(ctx context.Context, t *testing.T, c Labelled) chat.Chat {
+func Labels(ctx context.Context, t *testing.T, c LabelChats) chat.Chat {
 	t.Helper()
 	asleep := false
 	spec := chat.Spec{ExternalID: "labels of " + t.Name(), Awake: &asleep, Labels: map[string]string{"a": "1", "b": "2"}}
@@ -57,11 +57,11 @@ func Labels(ctx context.Context, t *testing.T, c Labelled) chat.Chat {
 		t.Errorf("create again: %+v %v %v", found, created, err)
 	}
 	labelsRefused(ctx, t, c, made.ID)
-	labelsAtOnce(ctx, t, c, made.ID)
+	simultaneousLabels(ctx, t, c, made.ID)
 	return made
 }
 
-func labelsRefused(ctx context.Context, t *testing.T, c Labelled, id chat.ID) {
+func labelsRefused(ctx context.Context, t *testing.T, c LabelChats, id chat.ID) {
 	t.Helper()
 	value, long := "v", string(make([]byte, chat.MaxLabelValue+1))
 	many := map[string]*string{}
@@ -81,8 +81,8 @@ func labelsRefused(ctx context.Context, t *testing.T, c Labelled, id chat.ID) {
 	}
 }
 
-// labelsAtOnce: of changes at once to different labels none is lost.
-func labelsAtOnce(ctx context.Context, t *testing.T, c Labelled, id chat.ID) {
+// simultaneousLabels: of simultaneous changes to different labels none is lost.
+func simultaneousLabels(ctx context.Context, t *testing.T, c LabelChats, id chat.ID) {
 	t.Helper()
 	var all sync.WaitGroup
 	for i := range 16 {

@@ -12,8 +12,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// memoryRun is a background run: it ends at once, but for "wait", which ends when its
-// standard input is closed, or by a signal, and prints what it was sent.
+// memoryRun is a background run. It ends immediately, but for "wait", which ends when its standard
+// input is closed, or by a signal, and prints what it was sent.
 type memoryRun struct {
 	info  chat.Run
 	stdin bytes.Buffer

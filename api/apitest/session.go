@@ -12,9 +12,9 @@ import (
 	"github.com/chatd/chatd/files"
 )
 
-// Run knows a few commands: "echo", "cat" (its stdin), "false", "pwd" (the cwd),
-// "env" (what was added), "killed" (by SIGKILL), "slow" (times out), "dirty"
-// (prints an escape sequence); anything else is 127.
+// Run knows a few commands: "echo", "cat" (its stdin), "false", "pwd" (the cwd), "env" (what was
+// added), "killed" (by SIGKILL), "slow" (times out), "dirty" (prints an escape sequence). Anything
+// else is 127.
 func (m *Memory) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error) {
 	if err := spec.Validate(); err != nil {
 		return chat.RunResult{}, err
@@ -216,7 +216,7 @@ func (m *Memory) Stick(id chat.ID, err error) {
 	m.stuck[id] = err
 }
 
-// UseAfter has somebody use a chat as soon as the chat reaped is.
+// UseAfter uses a chat as soon as the chat reaped is.
 func (m *Memory) UseAfter(reaped, used chat.ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -67,10 +67,10 @@ func (s Streams) Attach(
 // OpenRun is broker.Streams.
 func (s Streams) OpenRun(
 	ctx context.Context, id chat.ID, run string,
-) (o stream.Opened, err error) {
+) (o stream.OpenRun, err error) {
 	r, err := s.Of.ShowRun(ctx, id, run)
 	if err != nil || !r.Background {
-		return stream.Opened{Run: r}, err
+		return stream.OpenRun{Run: r}, err
 	}
 	var res chat.RunResult
 	if r.Result != nil {
@@ -79,13 +79,13 @@ func (s Streams) OpenRun(
 		without.Stdout, without.Stderr = "", ""
 		r.Result = &without
 	}
-	o = stream.Opened{Run: r, Max: r.OutputMax}
+	o = stream.OpenRun{Run: r, Max: r.OutputMax}
 	o.Stdout, err = fileOf(res.Stdout, r.OutputMax)
 	if err == nil {
 		o.Stderr, err = fileOf(res.Stderr, r.OutputMax)
 	}
 	if err != nil {
-		return stream.Opened{}, errors.Join(err, o.Close())
+		return stream.OpenRun{}, errors.Join(err, o.Close())
 	}
 	return o, nil
 }

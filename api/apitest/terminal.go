@@ -85,7 +85,7 @@ func (m *Memory) FollowLog(ctx context.Context, id chat.ID, since int64, out fun
 }
 
 // Attach shows what was typed, and a sequence that no terminal should get, until ctx ends, or
-// at once where "exit" was typed.
+// immediately where "exit" was typed.
 func (m *Memory) Attach(ctx context.Context, id chat.ID, a chat.Attach, out chat.Output) (chat.RunResult, error) {
 	if err := a.Validate(); err != nil {
 		return chat.RunResult{}, err

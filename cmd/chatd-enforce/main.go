@@ -1,6 +1,6 @@
-// Command chatd-enforce makes the kernel keep the file rules of sessions, beside chatd and
-// also while chatd is down: it mounts over what the rules close and answers for each open of
-// what comes later. See package enforce.
+// Command chatd-enforce makes the kernel keep the file rules of sessions, beside chatd and also
+// while chatd is down. It mounts over what the rules close and answers for each open of what comes
+// later. See package enforce.
 //
 // # Runs as
 //
@@ -34,7 +34,7 @@ const usage = `usage: chatd-enforce [--dir DIRECTORY] [--idle-end]
 Keeps the file rules of chatd's sessions. With systemd it is chatd-keeper.service; elsewhere
 chatd serve starts it when none answers. It goes on while chatd is down, and needs root.
 
-   --dir DIRECTORY  of its socket and of what it notes (default /run/chatd/keeper)
+   --dir DIRECTORY  of its socket and of its records (default /run/chatd/keeper)
    --idle-end       end when no session has rules and nobody has asked for a while
    --worker         for its own use: be the process that the holder starts
    --heir           for its own use: be the holder in the place of one that ended

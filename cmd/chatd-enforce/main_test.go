@@ -43,14 +43,14 @@ func TestArguments(t *testing.T) {
 
 // TestUnwritableOutput: help that nobody gets is an error.
 func TestUnwritableOutput(t *testing.T) {
-	if code := run([]string{"--help"}, broken{}, &bytes.Buffer{}); code != 1 {
+	if code := run([]string{"--help"}, brokenWriter{}, &bytes.Buffer{}); code != 1 {
 		t.Errorf("exit %d, want 1", code)
 	}
 }
 
-type broken struct{}
+type brokenWriter struct{}
 
-func (broken) Write([]byte) (int, error) { return 0, errors.New("no room") }
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("no room") }
 
 // TestExitCodes: each error that the enforcer ends with has the code that chatd has for it.
 func TestExitCodes(t *testing.T) {

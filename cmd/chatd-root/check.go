@@ -17,8 +17,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// check looks at this host for what a config names, or a file of rules, as far as this user may:
-// it needs no root. chatd prints the config and all else that can be said without the host.
+// check looks at this host for what a config names, or a file of rules, as far as this user may. It
+// needs no root. chatd prints the config and all else that can be said without the host.
 func check(ctx context.Context, a arguments, out io.Writer) error {
 	if a.policy != "" {
 		return checkPolicy(ctx, a.policy, out)

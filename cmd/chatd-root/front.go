@@ -94,7 +94,7 @@ func (f *front) change(edit func(*broker.Settings)) {
 const (
 	frontTries  = 6
 	frontPause  = 100 * time.Millisecond
-	mostPause   = 5 * time.Second
+	maxPause    = 5 * time.Second
 	frontSettle = time.Second // a front that runs this long has started well
 )
 
@@ -102,7 +102,7 @@ const (
 // when that was told to end.
 func (f *front) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, f.close()) }()
-	for tries, pause := 1, frontPause; ; tries, pause = tries+1, min(2*pause, mostPause) {
+	for tries, pause := 1, frontPause; ; tries, pause = tries+1, min(2*pause, maxPause) {
 		began := time.Now()
 		answered, err := f.once(ctx)
 		switch {

@@ -75,14 +75,14 @@ func TestLogLevel(t *testing.T) {
 	log.Info("too little")
 	log.Warn("enough")
 	write("log_level: debug\n")
-	told := ""
-	if _, _, err := readAgain(log, was, func(word string) { told = word }); err != nil {
+	level := ""
+	if _, _, err := readAgain(log, was, func(word string) { level = word }); err != nil {
 		t.Fatal(err)
 	}
 	log.Debug("now shown")
 	b, err := os.ReadFile(file)
-	if err != nil || bytes.Contains(b, []byte("too little")) || !bytes.Contains(b, []byte("enough")) || !bytes.Contains(b, []byte("now shown")) || told != "debug" {
-		t.Errorf("the front was told %q, and the log is %s, %v", told, b, err)
+	if err != nil || bytes.Contains(b, []byte("too little")) || !bytes.Contains(b, []byte("enough")) || !bytes.Contains(b, []byte("now shown")) || level != "debug" {
+		t.Errorf("the front was told %q, and the log is %s, %v", level, b, err)
 	}
 	if _, err := load(t, "log_level: loud\n"); err == nil || !bytes.Contains([]byte(err.Error()), []byte("want debug, info, warn, error")) {
 		t.Errorf("log_level loud: %v", err)

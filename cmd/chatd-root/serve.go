@@ -29,8 +29,8 @@ import (
 // ends; tests shorten it.
 var shutdownGrace = 10 * time.Second
 
-// runsGrace is how long after that the runs of waiting callers may take to end, and the
-// callers to be told by what; tests shorten it.
+// runsGrace is how long after that the runs of waiting callers may take to end, and their callers
+// to get the reason; tests shorten it.
 var runsGrace = 5 * time.Second
 
 // serve runs the daemon until ctx ends. Sessions and packet rules outlive it. An end by ctx is no
@@ -102,14 +102,14 @@ func endedEarly(ctx context.Context, log *slog.Logger, err error) error {
 // reload reads the config and the files of rules again at each SIGHUP, until ctx ends.
 func reload(ctx context.Context, m *provision.Manager, f *front, cfg config.Config, log *slog.Logger) {
 	ctx = chat.WithCaller(ctx, chat.Caller{Name: "root", Role: chat.RoleOperator})
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGHUP)
-	defer signal.Stop(told)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	defer signal.Stop(signals)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-told:
+		case <-signals:
 			again := func() (map[string]*filerules.Policy, map[string]chat.Profile, error) {
 				return readAgain(log, cfg, func(word string) {
 					f.change(func(s *broker.Settings) { s.LogLevel = word })
@@ -246,6 +246,6 @@ func provisionOptions(cfg config.Config) (provision.Options, error) {
 		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB, Account: cfg.Account,
 		Shim: cfg.Shim, Enforce: cfg.Enforce, Cgroup: cfg.Cgroup, UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
 		AuditMax: int64(cfg.AuditMax), AuditKeep: cfg.AuditKeep, LandlockABI: cfg.LandlockMinABI, MaxAwake: cfg.MaxAwake, Shares: cfg.OwnerShares, FileMax: int64(cfg.FileMax), Profiles: cfg.Profiles,
-		Access: rules, AllowMissing: cfg.AllowMissing, Version: version, Log: journal.New(os.Stderr),
+		FileRules: rules, AllowMissing: cfg.AllowMissing, Version: version, Log: journal.New(os.Stderr),
 	}, nil
 }

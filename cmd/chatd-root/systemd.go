@@ -105,7 +105,7 @@ func watch(ctx context.Context, log *slog.Logger, every time.Duration, guarded b
 	}
 }
 
-// statusEvery is how often the status is told where there is no watchdog.
+// statusEvery is how often the status is sent where there is no watchdog.
 const statusEvery = 30 * time.Second
 
 // watchInterval is half of what the unit's WatchdogSec wants.

@@ -121,12 +121,12 @@ func (l *lines) wait(t *testing.T, word string, n int) {
 // hanging are chats whose List and Run can be made to hang.
 type hanging struct {
 	*apitest.Memory
-	gate sync.RWMutex // held: List hangs
+	hang sync.RWMutex // held: List hangs
 }
 
 func (h *hanging) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
-	h.gate.RLock()
-	defer h.gate.RUnlock()
+	h.hang.RLock()
+	defer h.hang.RUnlock()
 	return h.Memory.List(ctx, f)
 }
 
@@ -176,14 +176,14 @@ func TestWatchdog(t *testing.T) {
 	}
 	systemd.hear(t, "WATCHDOG=1")
 
-	h.gate.Lock()
+	h.hang.Lock()
 	log.wait(t, unwell, 1)
 	systemd.pending(t) // what was said before it hung
 	log.wait(t, unwell, 3)
 	if said := systemd.pending(t); strings.Contains(said, "WATCHDOG=1") {
 		t.Errorf("while it hangs it says %q", said)
 	}
-	h.gate.Unlock()
+	h.hang.Unlock()
 	systemd.hear(t, "WATCHDOG=1")
 
 	if err := end(); err != nil {

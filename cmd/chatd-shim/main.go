@@ -1,6 +1,6 @@
-// Command chatd-shim runs as the chat: it confines a process before it becomes
-// the chat's command, refuses commands that it stands in for, and probes the
-// walls from inside. See package shims; supervise, termlog and wrapper have other modes.
+// Command chatd-shim runs as the chat. It confines a process before it becomes the chat's command,
+// refuses commands that it stands in for, and probes the walls from inside. See package shims;
+// supervise, termlog and wrapper have other modes.
 //
 // # What it does not stop
 //

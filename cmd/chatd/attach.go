@@ -47,7 +47,7 @@ func attach(c *cli.Context) error {
 	ctx, end := context.WithCancel(context.WithoutCancel(c.Context))
 	defer end()
 	spec := chat.Attach{TTY: *terminalSize(), ReadOnly: c.Bool("read-only")}
-	a := &attached{c: client(c), id: id, in: in, end: end, begun: make(chan string, 1), over: make(chan struct{}), goesOn: true,
+	a := &attachedRun{c: client(c), id: id, in: in, end: end, begun: make(chan string, 1), over: make(chan struct{}), goesOn: true,
 		spec: chat.RunSpec{TTY: &spec.TTY, OpenStdin: true}}
 	spec.Started = func(run string) { a.begun <- run }
 	restore, err := a.raw()
@@ -56,10 +56,10 @@ func attach(c *cli.Context) error {
 	}
 	keys := &detaching{in: in, silent: spec.ReadOnly, end: end}
 	a.in = keys
-	told := make(chan os.Signal, 16)
-	signal.Notify(told, forwarded(true)...)
-	defer signal.Stop(told)
-	go a.serve(ctx, told)
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, forwarded(true)...)
+	defer signal.Stop(signals)
+	go a.serve(ctx, signals)
 	screen := termsafe.NewWriter(c.App.Writer, termsafe.Full)
 	out := streams{to: map[string]io.Writer{chat.Stdout: screen, chat.Stderr: screen}, cancel: end}
 	_, err = a.c.Attach(ctx, id, spec, out.writeRaw)
@@ -69,7 +69,7 @@ func attach(c *cli.Context) error {
 }
 
 // farewell says why the terminal is the operator's own again.
-func (a *attached) farewell(c *cli.Context, left bool, err error) error {
+func (a *attachedRun) farewell(c *cli.Context, left bool, err error) error {
 	switch {
 	case left || a.gaveUp.Load():
 		fmt.Fprintf(c.App.ErrWriter, "chatd: let go of %s; it goes on\n", a.id.User())

@@ -62,14 +62,14 @@ func doctor(c *cli.Context) error {
 	if len(h.Broken) > 0 {
 		return fmt.Errorf("cannot serve here as configured: see above: %w", chat.ErrUnsupported)
 	}
-	if unknown := untold(h); len(unknown) > 0 {
+	if unknown := unknownLayers(h); len(unknown) > 0 {
 		return fmt.Errorf("cannot tell whether required layers hold: %s: %w", printer.LayerNames(unknown), chat.ErrBusy)
 	}
 	return nil
 }
 
-// untold are the required layers that could not be tried.
-func untold(h chat.Host) (names []chat.LayerName) {
+// unknownLayers are the required layers that could not be tried.
+func unknownLayers(h chat.Host) (names []chat.LayerName) {
 	for _, l := range h.Layers {
 		if l.State == chat.LayerUnknown && !slices.Contains(h.Allowed, l.Name) {
 			names = append(names, l.Name)

@@ -60,7 +60,7 @@ func explain(c *cli.Context) error {
 	if c.String("policy") == "" {
 		return explainChat(c)
 	}
-	endAtOnce()
+	endImmediately()
 	policy, err := loadPolicy(c)
 	if err != nil {
 		return err

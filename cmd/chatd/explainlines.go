@@ -14,7 +14,7 @@ import (
 
 const (
 	maxCaseLine = 1 << 20
-	maxRulesets = 64 // kept compiled at once
+	maxRulesets = 64 // compiled rule sets that are kept
 )
 
 // explainer answers cases, with the rules of each scope compiled once.

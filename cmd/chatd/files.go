@@ -52,9 +52,9 @@ func filesCommand() *cli.Command {
 // fileAction is one of the command's actions: which flags it knows, and how many
 // arguments after CHAT it wants.
 type fileAction struct {
-	flags       string
-	least, most int
-	do          func(*cli.Context, chat.ID, []string) error
+	flags      string
+	least, max int
+	do         func(*cli.Context, chat.ID, []string) error
 }
 
 var fileActions = map[string]fileAction{
@@ -72,7 +72,7 @@ func filesTool(c *cli.Context) error {
 		return fmt.Errorf("cannot do files %s: want read, write, edit, append or ls: %w", chat.Quote(name), chat.ErrInvalid)
 	}
 	rest := c.Args().Tail()
-	if n := len(rest) - 1; n < action.least || n > action.most {
+	if n := len(rest) - 1; n < action.least || n > action.max {
 		return fmt.Errorf("cannot do files %s: got %d arguments, see chatd files --help: %w", name, len(rest), chat.ErrInvalid)
 	}
 	for _, f := range c.LocalFlagNames() {

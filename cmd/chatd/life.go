@@ -40,8 +40,8 @@ func reapCommand() *cli.Command {
 	}
 }
 
-// reaped is one line of reap --json.
-type reaped struct {
+// reapLine is one line of reap --json.
+type reapLine struct {
 	ID     chat.ID `json:"id"`
 	Reaped bool    `json:"reaped"`
 	Kind   string  `json:"kind,omitempty"`
@@ -55,9 +55,9 @@ func reap(c *cli.Context) error {
 	}
 	swept := c.IsSet("idle") || c.Bool("all")
 	dry := c.Bool("dry-run") || swept && !c.Bool("yes")
-	results, failed := []reaped{}, error(nil)
+	results, failed := []reapLine{}, error(nil)
 	for i, id := range ids {
-		r := reaped{ID: id}
+		r := reapLine{ID: id}
 		if !dry {
 			done := progress(c, fmt.Sprintf("reaping %d of %d", i+1, len(ids)))
 			err := reapOne(c, id)
@@ -111,7 +111,7 @@ func idleFlag(c *cli.Context) (time.Duration, error) {
 	return idle, nil
 }
 
-func writeReaped(w, errOut io.Writer, results []reaped, dry bool) error {
+func writeReaped(w, errOut io.Writer, results []reapLine, dry bool) error {
 	for _, r := range results {
 		out, line := w, "reaped "+string(r.ID)
 		switch {

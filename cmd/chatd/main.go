@@ -129,9 +129,9 @@ func noArgs(c *cli.Context) error {
 	return nil
 }
 
-// flagsFirst moves flags in front of the other arguments, up to "--", for the
-// flag package stops at the first argument that is none, and people write
-// "chatd show CHAT --json". Flags of chatd itself go in front of the command.
+// flagsFirst moves flags in front of the other arguments, up to "--". The flag package stops at the
+// first argument that is none, and people write "chatd show CHAT --json". Flags of chatd itself go
+// in front of the command.
 func flagsFirst(app *cli.App, args []string) []string {
 	if len(args) == 0 {
 		return args

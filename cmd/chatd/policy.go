@@ -32,8 +32,8 @@ func policyCommand() *cli.Command {
 	}
 }
 
-// checked is the answer of policy check --json.
-type checked struct {
+// checkAnswer is the answer of policy check --json.
+type checkAnswer struct {
 	File     string         `json:"file"`
 	Valid    bool           `json:"valid"`
 	Errors   []checkedFault `json:"errors"`
@@ -65,7 +65,7 @@ func policyCheck(c *cli.Context) error {
 	if err != nil && (!errors.As(err, &faults) || !c.Bool("json")) {
 		return err
 	}
-	out := checked{File: file, Valid: err == nil, Errors: []checkedFault{}, Warnings: warnings, Agents: []string{}}
+	out := checkAnswer{File: file, Valid: err == nil, Errors: []checkedFault{}, Warnings: warnings, Agents: []string{}}
 	for _, f := range faults {
 		out.Errors = append(out.Errors, checkedFault{f.Place, f.Key, f.Why})
 	}
@@ -115,7 +115,7 @@ func keepable(p *filerules.Policy) error {
 	return filerules.Faults(bad)
 }
 
-func writeChecked(w io.Writer, out checked) error {
+func writeChecked(w io.Writer, out checkAnswer) error {
 	for _, s := range out.Warnings {
 		if _, err := fmt.Fprintf(w, "warning: %s\n", printer.Cell(s)); err != nil {
 			return fmt.Errorf("cannot write the output: %w", err)

@@ -123,7 +123,7 @@ func askRoot(ctx context.Context, verb string, f config.Flags, flags uintptr, mo
 	return out, nil
 }
 
-// checkHostByRoot has chatd-root look for what the config's profiles open of this host.
+// checkHostByRoot runs chatd-root to check what the config's profiles open of this host.
 func checkHostByRoot(ctx context.Context, f config.Flags) error {
 	_, err := askRoot(ctx, "check", f, 0)
 	return err

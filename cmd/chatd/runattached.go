@@ -20,8 +20,8 @@ import (
 	"github.com/chatd/chatd/termsafe"
 )
 
-// attached is a run whose streams and signals are this program's.
-type attached struct {
+// attachedRun is a run whose streams and signals are this program's.
+type attachedRun struct {
 	c    *api.Client
 	id   chat.ID
 	spec chat.RunSpec
@@ -38,20 +38,20 @@ type attached struct {
 
 // runAttached runs a command as ssh does.
 func runAttached(c *cli.Context, id chat.ID, spec chat.RunSpec) error {
-	// What ends this program otherwise goes to the run.
+	// Signals that otherwise end this program go to the run.
 	ctx, end := context.WithCancel(context.WithoutCancel(c.Context))
 	defer end()
-	a := &attached{c: client(c), id: id, in: c.App.Reader, end: end, begun: make(chan string, 1), over: make(chan struct{})}
+	a := &attachedRun{c: client(c), id: id, in: c.App.Reader, end: end, begun: make(chan string, 1), over: make(chan struct{})}
 	spec.Started = func(run string) { a.begun <- run }
 	a.spec = spec
 	restore, err := a.raw()
 	if err != nil {
 		return err
 	}
-	told := make(chan os.Signal, 16)
-	signal.Notify(told, forwarded(spec.TTY != nil)...)
-	defer signal.Stop(told)
-	go a.serve(ctx, told)
+	received := make(chan os.Signal, 16)
+	signal.Notify(received, forwarded(spec.TTY != nil)...)
+	defer signal.Stop(received)
+	go a.serve(ctx, received)
 	out := streams{to: map[string]io.Writer{chat.Stdout: a.screen(c.App.Writer), chat.Stderr: c.App.ErrWriter}, cancel: end}
 	res, err := a.c.RunTo(ctx, id, spec, out.write)
 	close(a.over)
@@ -74,11 +74,11 @@ func runAttached(c *cli.Context, id chat.ID, spec chat.RunSpec) error {
 }
 
 // serve sends the run what it is to read, and the signals, as soon as it has an id.
-func (a *attached) serve(ctx context.Context, told <-chan os.Signal) {
+func (a *attachedRun) serve(ctx context.Context, received <-chan os.Signal) {
 	var run string
 	select {
 	case run = <-a.begun:
-	case <-told:
+	case <-received:
 		a.giveUp()
 		return
 	case <-a.over:
@@ -87,17 +87,17 @@ func (a *attached) serve(ctx context.Context, told <-chan os.Signal) {
 	if a.spec.OpenStdin {
 		go a.sendInput(ctx, run)
 	}
-	a.forward(ctx, run, told)
+	a.forward(ctx, run, received)
 }
 
-func (a *attached) giveUp() {
+func (a *attachedRun) giveUp() {
 	a.gaveUp.Store(true)
 	a.end()
 }
 
 // sendInput sends standard input as it comes and closes it then. A run that ends, or reads no
 // more, takes no more: that is no error.
-func (a *attached) sendInput(ctx context.Context, run string) {
+func (a *attachedRun) sendInput(ctx context.Context, run string) {
 	err := a.c.WriteStdin(ctx, a.id, run, io.NopCloser(a.in), !a.goesOn)
 	if err == nil || ctx.Err() != nil || errors.Is(err, chat.ErrWrongPhase) || errors.Is(err, chat.ErrNotFound) {
 		return
@@ -110,14 +110,14 @@ func (a *attached) sendInput(ctx context.Context, run string) {
 }
 
 // forward passes signals on. A second INT, once the grace is over, ends the run.
-func (a *attached) forward(ctx context.Context, run string, told <-chan os.Signal) {
+func (a *attachedRun) forward(ctx context.Context, run string, received <-chan os.Signal) {
 	var first time.Time
 	for {
 		var s os.Signal
 		select {
 		case <-a.over:
 			return
-		case s = <-told:
+		case s = <-received:
 		}
 		name := signalWord(s)
 		if name == "INT" {
@@ -141,7 +141,7 @@ func (a *attached) forward(ctx context.Context, run string, told <-chan os.Signa
 
 // raw has the terminal in front of this program pass on every key, where the run has one of its
 // own.
-func (a *attached) raw() (restore func() error, err error) {
+func (a *attachedRun) raw() (restore func() error, err error) {
 	f, ok := a.in.(*os.File)
 	if a.spec.TTY == nil || !ok || !term.IsTerminal(int(f.Fd())) {
 		return func() error { return nil }, nil
@@ -160,7 +160,7 @@ func (a *attached) raw() (restore func() error, err error) {
 
 // screen is where the output of a run with a terminal goes: to a terminal through package termsafe,
 // which lets text, colours and moves of the cursor pass, and nothing else that a terminal obeys.
-func (a *attached) screen(w io.Writer) io.Writer {
+func (a *attachedRun) screen(w io.Writer) io.Writer {
 	if a.spec.TTY == nil || !printer.IsTerminal(w) {
 		return w
 	}

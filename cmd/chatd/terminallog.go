@@ -95,7 +95,7 @@ func (p *logPrinter) print(l chat.Log) error {
 	return nil
 }
 
-// render prints all at once: what comes later may draw over what came before.
+// render prints everything in one step: later output may draw over earlier output.
 func (p *logPrinter) render(id chat.ID, since int64) error {
 	var all bytes.Buffer
 	to := p.text

@@ -31,8 +31,8 @@ func wallCommand() *cli.Command {
 	}
 }
 
-// walled is the answer of wall --json.
-type walled struct {
+// wallAnswer is the answer of wall --json.
+type wallAnswer struct {
 	UIDs config.UIDRange `json:"uids"`
 }
 
@@ -51,7 +51,7 @@ func wall(c *cli.Context) error {
 	if err := raiseWall(c.Context, flags); err != nil {
 		return err
 	}
-	return answer(c, walled{cfg.UIDs}, func(w io.Writer) error {
+	return answer(c, wallAnswer{cfg.UIDs}, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "uids %d-%d are walled\n", cfg.UIDs.Low, cfg.UIDs.High)
 		return err
 	})

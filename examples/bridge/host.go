@@ -22,9 +22,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// insideEnv marks the second run, inside its namespaces, and says where this
-// program lies: seen from there, /proc/self/exe is a file of another mount
-// namespace, and under a chroot its path would be wrong.
+// insideEnv marks the second run, inside its namespaces, and says where this program lies. Seen
+// from there, /proc/self/exe is a file of another mount namespace, and under a chroot its path
+// would be wrong.
 const insideEnv = "CHATD_DEMO_INSIDE"
 
 // The two ends of the cable between the demo's namespaces, and the uids, which
@@ -76,7 +76,7 @@ func newHost() (*host, error) {
 			return nil, err
 		}
 		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0755"); err != nil {
-			return nil, fmt.Errorf("cannot cover %s: %w", dir, err)
+			return nil, fmt.Errorf("cannot mount over %s: %w", dir, err)
 		}
 	}
 	h := &host{dir: "/srv/chatd-demo", socket: "/srv/chatd-demo/run/chatd.sock"}

@@ -1,11 +1,10 @@
 //go:build linux
 
-// Command bridge is chatd's demonstration, and an example of a webhook bridge:
-// it starts a daemon with a temporary state directory, creates two chats under
-// hostile external ids, types into their sessions and reads their screens; lets
-// chat A try to get at chat B, the host and the world; restarts the daemon with
-// the sessions alive; reaps both chats; and looks for what is left of their uids.
-// It ends with 0 only if everything held.
+// Command bridge is chatd's demonstration, and an example of a webhook bridge. It starts a daemon
+// with a temporary state directory, creates two chats under hostile external ids, types into their
+// sessions and reads their screens; lets chat A try to get at chat B, the host and the world;
+// restarts the daemon with the sessions alive; reaps both chats; and looks for what is left of
+// their uids. It ends with 0 only if everything held.
 //
 // With --break it opens the chats' homes behind the daemon's back first, and
 // must then end with 1: a demonstration that cannot fail shows nothing.

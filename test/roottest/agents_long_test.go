@@ -72,9 +72,9 @@ const agentEnv = `{OPENAI_API_KEY: dummy, GEMINI_API_KEY: dummy, ANTHROPIC_API_K
       DISABLE_AUTOUPDATER: "1", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", CLAUDE_CODE_SANDBOXED: "1",
       PI_OFFLINE: "1", OPENCODE_DISABLE_AUTOUPDATE: "1", OPENCODE_DISABLE_MODELS_FETCH: "1"}`
 
-// coverUsrLocal makes /usr/local writable for this test alone: nothing of it is seen by the
+// overlayUsrLocal makes /usr/local writable for this test alone: nothing of it is seen by the
 // machine.
-func coverUsrLocal(t *testing.T) {
+func overlayUsrLocal(t *testing.T) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/srv", ".usrlocal")
 	must(t, err)
@@ -87,7 +87,7 @@ func coverUsrLocal(t *testing.T) {
 // installAgents does what an operator does: npm install -g, as root, of which chats see /usr/local.
 func installAgents(t *testing.T, packages ...string) {
 	t.Helper()
-	coverUsrLocal(t)
+	overlayUsrLocal(t)
 	// npm runs in the network namespace of the tests' parent, because this one has no network.
 	argv := []string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", os.Getppid()), "npm", "install", "-g", "--prefix", "/usr/local", "--no-audit", "--no-fund"}
 	npmtest.Install(t, "/", append(argv, packages...)...)
@@ -137,13 +137,13 @@ func TestLongAgents(t *testing.T) {
 			c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: name, Profile: a.profile})
 			must(t, err)
 			t.Cleanup(func() { must(t, d.Reap(context.Background(), c.ID)) })
-			driven{t: t, d: d, c: c, m: m, agent: a}.all()
+			drivenAgent{t: t, d: d, c: c, m: m, agent: a}.all()
 		})
 	}
 }
 
-// driven is an agent in a chat.
-type driven struct {
+// drivenAgent is an agent in a chat.
+type drivenAgent struct {
 	t     *testing.T
 	d     *daemon
 	c     chat.Chat
@@ -151,7 +151,7 @@ type driven struct {
 	agent realAgent
 }
 
-func (a driven) all() {
+func (a drivenAgent) all() {
 	began := time.Now()
 	a.start()
 	a.measure("prompt", began)
@@ -169,7 +169,7 @@ func (a driven) all() {
 }
 
 // start types the command line, and waits for the agent's own prompt.
-func (a driven) start() {
+func (a drivenAgent) start() {
 	a.t.Helper()
 	got := a.typed(chat.Input{Text: a.agent.start, Enter: true, OnlyIf: &chat.OnlyIf{Prompt: chat.PromptPresent}},
 		chat.Wait{Until: chat.UntilScreen, Pattern: a.agent.ready, Quiet: chat.Duration(2 * time.Second)})
@@ -183,7 +183,7 @@ func (a driven) start() {
 }
 
 // typed types with a wait of ten minutes, which only a hang can reach.
-func (a driven) typed(in chat.Input, w chat.Wait) chat.Typed {
+func (a drivenAgent) typed(in chat.Input, w chat.Wait) chat.Typed {
 	a.t.Helper()
 	w.Max = chat.MaxWait
 	in.Wait = &w
@@ -193,12 +193,12 @@ func (a driven) typed(in chat.Input, w chat.Wait) chat.Typed {
 }
 
 // message is a text for the agent alone.
-func (a driven) message(text string) chat.Input {
+func (a drivenAgent) message(text string) chat.Input {
 	return chat.Input{Text: text, Enter: true, OnlyIf: &chat.OnlyIf{Prompt: chat.PromptAbsent, Program: a.agent.program}}
 }
 
 // askedOnce holds what the model was asked since the last time against one text.
-func (a driven) askedOnce(text string, got chat.Typed) {
+func (a drivenAgent) askedOnce(text string, got chat.Typed) {
 	a.t.Helper()
 	asked, _ := a.m.take()
 	if !slices.Equal(asked, []string{text}) {
@@ -210,7 +210,7 @@ func (a driven) askedOnce(text string, got chat.Typed) {
 }
 
 // asks submits a text and reads the answer.
-func (a driven) asks(text string) {
+func (a drivenAgent) asks(text string) {
 	a.t.Helper()
 	want := text
 	if strings.Contains(text, "\n") {
@@ -222,7 +222,7 @@ func (a driven) asks(text string) {
 }
 
 // waitsForQuiet: an agent whose model thinks is not taken for one that has said all.
-func (a driven) waitsForQuiet() {
+func (a drivenAgent) waitsForQuiet() {
 	a.t.Helper()
 	const text = "answer slowly"
 	a.m.take()
@@ -230,7 +230,7 @@ func (a driven) waitsForQuiet() {
 }
 
 // waitsForOutput: the first sign of life comes before the answer.
-func (a driven) waitsForOutput() {
+func (a drivenAgent) waitsForOutput() {
 	a.t.Helper()
 	const text = "answer slowly again"
 	a.m.take()
@@ -249,7 +249,7 @@ func (a driven) waitsForOutput() {
 }
 
 // usesItsShell: a command that the model wants runs in the chat, as the chat.
-func (a driven) usesItsShell() {
+func (a drivenAgent) usesItsShell() {
 	a.t.Helper()
 	a.m.take()
 	got := a.typed(a.message(`run: id -un | tee ~/who; test -e ~/ran && echo ran`), chat.Wait{Until: chat.UntilScreen, Pattern: answerTo("a tool"), Quiet: chat.Duration(time.Second)})
@@ -263,7 +263,7 @@ func (a driven) usesItsShell() {
 }
 
 // hasEnded: a message for an agent that is gone is refused, and without the condition it is run.
-func (a driven) hasEnded() {
+func (a drivenAgent) hasEnded() {
 	a.t.Helper()
 	_, err := a.d.Run(a.t.Context(), a.c.ID, chat.RunSpec{Command: a.agent.kill + "; true"})
 	must(a.t, err)
@@ -288,7 +288,7 @@ func (a driven) hasEnded() {
 }
 
 // measure logs what deploy/agents.md says.
-func (a driven) measure(what string, began time.Time) {
+func (a drivenAgent) measure(what string, began time.Time) {
 	c, err := a.d.Get(a.t.Context(), a.c.ID)
 	must(a.t, err)
 	u := c.Usage

@@ -121,7 +121,7 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// reply notes what was asked. A request without tools is for a title and the like.
+// reply records what was asked. A request without tools is for a title and the like.
 func (m *model) reply(req object) reply {
 	text, result := lastSaid(req)
 	tools := toolsOf(req)

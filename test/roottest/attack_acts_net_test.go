@@ -71,7 +71,7 @@ var networkActs = map[string]act{
 	"peer":     peerMain,
 }
 
-// dialAny connects to all addresses at once and succeeds if one answers.
+// dialAny connects to all addresses simultaneously and succeeds if one answers.
 func dialAny(addresses []string) (string, error) {
 	got := make(chan string)
 	for _, a := range addresses {

@@ -12,17 +12,17 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestAttackMinderFiles: of the supervisor's descriptors its children get only the three streams
+// TestAttackSupervisorFiles: of the supervisor's descriptors its children get only the three streams
 // and those that nsenter needs. The file with the run's result and cgroup.kill are root's open
 // files: no process in the session, or on the way there, may hold them.
-func TestAttackMinderFiles(t *testing.T) {
+func TestAttackSupervisorFiles(t *testing.T) {
 	m := open(t, attackOptions(t))
 	c := create(t, m, "files", "default")
 	r := startRun(t, m, c.ID, chat.RunSpec{Command: "echo on; ls -l /proc/self/fd; exec sleep 1000", OpenStdin: true})
 	awaitOutput(t, m, c.ID, r.ID, "on")
-	all := minders(t)
+	all := supervisors(t)
 	if len(all) != 1 {
-		t.Fatalf("minders: %v", all)
+		t.Fatalf("supervisors: %v", all)
 	}
 	for _, nsenter := range childrenOf(t, all[0]) {
 		dir := fmt.Sprintf("/proc/%d/fd", nsenter)
@@ -62,7 +62,7 @@ func childrenOf(t testing.TB, pid int) (all []int) {
 }
 
 // TestAttackBombsInTheBackground: while the chat forks without end, and then while it is out of
-// memory again and again, background runs are begun: what minds them is in its limits for a
+// memory again and again, background runs are begun: their supervisors are in its limits for a
 // moment. Each says within its time that it began or why not; what began is not lost by what
 // happens then; of what did not, nothing is left.
 func TestAttackBombsInTheBackground(t *testing.T) {
@@ -82,8 +82,8 @@ func TestAttackBombsInTheBackground(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
-	if left := runLeaves(t, opt); len(left) > 0 || len(minders(t)) > 0 {
-		t.Errorf("left: %v, %v", left, minders(t))
+	if left := runLeaves(t, opt); len(left) > 0 || len(supervisors(t)) > 0 {
+		t.Errorf("left: %v, %v", left, supervisors(t))
 	}
 	r := startRun(t, m, a.ID, chat.RunSpec{Command: "exit 7"})
 	if got := awaitRun(t, m, a.ID, r.ID); got.Result.Exit != 7 {

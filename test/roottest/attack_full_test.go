@@ -60,7 +60,7 @@ func TestAttackFullDisk(t *testing.T) {
 	if got := run(t, m, b.ID, "echo on"); got.Stdout != "on\n" {
 		t.Errorf("%+v", got)
 	}
-	if left, gone := minders(t), runLeaves(t, opt); len(left)+len(gone) > 0 {
+	if left, gone := supervisors(t), runLeaves(t, opt); len(left)+len(gone) > 0 {
 		t.Errorf("left of A: %v, %v", left, gone)
 	}
 }

@@ -90,9 +90,9 @@ func startsUntilKilled(t *testing.T, d *daemon, id chat.ID, after time.Duration)
 // nothingRuns wants no supervisor, no leaf cgroup, and only the files of known runs.
 func nothingRuns(t *testing.T, opt provision.Options, id chat.ID, known map[string]chat.Run) {
 	t.Helper()
-	left := func() string { return fmt.Sprint(minders(t), runLeaves(t, opt)) }
+	left := func() string { return fmt.Sprint(supervisors(t), runLeaves(t, opt)) }
 	if !comes(func() bool { return left() == "[] []" }) {
-		t.Fatalf("minders and leaves are left: %s", left())
+		t.Fatalf("supervisors and leaves are left: %s", left())
 	}
 	dirs, err := os.ReadDir(filepath.Join(opt.Run, "runs", string(id)))
 	if err != nil && !os.IsNotExist(err) {

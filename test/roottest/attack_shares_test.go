@@ -16,7 +16,7 @@ import (
 // wantSpent fails unless err says that the greedy owner's share is used up.
 func wantSpent(t testing.TB, what string, err error, share quota.Share) {
 	t.Helper()
-	var spent *quota.Spent
+	var spent *quota.SpentError
 	if !errors.Is(err, chat.ErrBusy) || !errors.As(err, &spent) || spent.Share != share || spent.Owner != "greedy" {
 		t.Errorf("%s: %v, want %s spent", what, err, share.Key())
 	}

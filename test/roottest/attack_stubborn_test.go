@@ -45,9 +45,9 @@ var hostileBashrc = map[string]string{
 	"stops-all":     "kill -STOP -1\n",
 }
 
-// TestAttackStubborn: chats that do not play along when the daemon waits for
-// them. Whatever they do, calls come back, and the chat can be reaped. The cases
-// wait for the daemon's own bounds, so they run at once.
+// TestAttackStubborn: chats that do not play along when the daemon waits for them. Whatever they
+// do, calls come back, and the chat can be reaped. The cases wait for the daemon's own bounds, so
+// they run simultaneously.
 func TestAttackStubborn(t *testing.T) {
 	opt := attackOptions(t)
 	for name, bashrc := range hostileBashrc {
@@ -66,36 +66,36 @@ func TestAttackStubborn(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	for name, do := range cases {
-		// Not t.Parallel, which runs no more at once than there are CPUs.
-		all.Go(func() { do(named{t, name}) })
+		// Not t.Parallel, which runs no more simultaneously than there are CPUs.
+		all.Go(func() { do(namedTest{t, name}) })
 	}
 	all.Wait()
 }
 
-// named is a test under another name in its messages, for cases that run at
-// once; a fatal one ends its own goroutine only.
-type named struct {
+// namedTest is a test under another name in its messages, for cases that run simultaneously; a
+// fatal one ends its own goroutine only.
+type namedTest struct {
 	testing.TB
 	name string
 }
 
-func (n named) Logf(format string, args ...any) {
+func (n namedTest) Logf(format string, args ...any) {
 	n.TB.Helper()
 	n.TB.Logf(n.name+": "+format, args...)
 }
 
-func (n named) Errorf(format string, args ...any) {
+func (n namedTest) Errorf(format string, args ...any) {
 	n.TB.Helper()
 	n.TB.Errorf(n.name+": "+format, args...)
 }
 
-func (n named) Fatalf(format string, args ...any) {
+func (n namedTest) Fatalf(format string, args ...any) {
 	n.TB.Helper()
 	n.Errorf(format, args...)
 	runtime.Goexit()
 }
 
-func (n named) Fatal(args ...any) {
+func (n namedTest) Fatal(args ...any) {
 	n.TB.Helper()
 	n.Fatalf("%s", fmt.Sprint(args...))
 }

@@ -240,7 +240,7 @@ func TestHostileTalk(t *testing.T) {
 		}
 		var said bytes.Buffer
 		_ = use(files.ReadFile{Path: "f"}, files.ReadFileTool,
-			func(_ context.Context, s files.Started) (files.Answer, error) {
+			func(_ context.Context, s files.LiveTool) (files.Answer, error) {
 				defer s.Out.Close()
 				_, err := io.WriteString(s.In, `{"tool":"read_file","parameters":{"path":"other"}}`+"\n"+
 					`{"tool":"write_file","parameters":{"path":"made","content":"x"}}`+"\n")
@@ -256,7 +256,7 @@ func TestHostileTalk(t *testing.T) {
 		}
 		said.Reset()
 		err := use(files.ReadFile{Path: "plain"}, files.ReadFileTool,
-			func(_ context.Context, s files.Started) (files.Answer, error) {
+			func(_ context.Context, s files.LiveTool) (files.Answer, error) {
 				defer s.Out.Close()
 				begin := func(files.Answer) io.Writer { return &said }
 				linked := func([]files.Link) error { return nil }

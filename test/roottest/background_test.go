@@ -52,8 +52,8 @@ func awaitOutput(t testing.TB, m *manager, id chat.ID, run, text string) {
 	})
 }
 
-// minders are the supervisors of runs of this test's daemons.
-func minders(t testing.TB) []int {
+// supervisors are the supervisors of runs of this test's daemons.
+func supervisors(t testing.TB) []int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
 	must(t, err)
@@ -116,8 +116,8 @@ func TestBackground(t *testing.T) {
 	if err != nil || len(got.Frames) != 2 || got.Frames[0].Text != "later\n" || got.Cursor != "10-4" || got.State != chat.RunEnded {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if n := minders(t); len(n) != 0 {
-		t.Errorf("minders are left: %v", n)
+	if n := supervisors(t); len(n) != 0 {
+		t.Errorf("supervisors are left: %v", n)
 	}
 }
 
@@ -229,7 +229,7 @@ func TestBackgroundRestart(t *testing.T) {
 	must(t, m.WriteStdin(ctx, c.ID, long.ID, io.NopCloser(strings.NewReader("one\n")), false))
 	awaitOutput(t, m, c.ID, long.ID, "got one")
 	must(t, m.Close())
-	until(t, "two runs end while there is no chatd", func() bool { return len(minders(t)) <= 1 })
+	until(t, "two runs end while there is no chatd", func() bool { return len(supervisors(t)) <= 1 })
 	m = open(t, opt)
 	if e := awaitRun(t, m, c.ID, ends.ID); e.State != chat.RunEnded || e.Result.Exit != 5 || e.Result.StdoutBytes != 3000017 ||
 		!strings.HasPrefix(e.Result.Stdout, "before\n0123456") || !strings.HasSuffix(e.Result.Stdout, "meanwhile\n") || e.Result.CPUMS == 0 {
@@ -290,16 +290,16 @@ func TestBackgroundEnds(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(opt.Run, "runs")); err != nil || len(left) != 0 {
 		t.Errorf("left of the runs: %v, %v", left, err)
 	}
-	if n := minders(t); len(n) != 0 {
-		t.Errorf("minders are left: %v", n)
+	if n := supervisors(t); len(n) != 0 {
+		t.Errorf("supervisors are left: %v", n)
 	}
 	if _, err := m.ShowRun(ctx, c.ID, r.ID); !errors.Is(err, chat.ErrNotFound) {
 		t.Error(err)
 	}
 }
 
-// TestRunsAtOnce: there are 64 at once, and the next one is told so.
-func TestRunsAtOnce(t *testing.T) {
+// TestSimultaneousRuns: 64 runs are under way simultaneously, and the next one is refused.
+func TestSimultaneousRuns(t *testing.T) {
 	opt := attackOptions(t)
 	p := opt.Profiles["default"]
 	p.Limits.MemoryMax = 1 << 30 // with 64 runs, their supervisors took much of 256 MB at their start (ADR 0025)
@@ -321,17 +321,17 @@ func TestRunsAtOnce(t *testing.T) {
 	startRun(t, m, c.ID, chat.RunSpec{Command: "true"})
 }
 
-// TestMinderIsOutOfReach: what minds a run has no privilege and none of the chat's limits, and the
+// TestSupervisorIsOutOfReach: a supervisor has no privilege and none of the chat's limits, and the
 // chat can neither see, signal nor trace it.
-func TestMinderIsOutOfReach(t *testing.T) {
+func TestSupervisorIsOutOfReach(t *testing.T) {
 	opt := attackOptions(t)
 	m := open(t, opt)
 	c := create(t, m, "reach", "default")
 	r := startRun(t, m, c.ID, chat.RunSpec{Command: "echo on; sleep 1000"})
 	awaitOutput(t, m, c.ID, r.ID, "on")
-	all := minders(t)
+	all := supervisors(t)
 	if len(all) != 1 {
-		t.Fatalf("minders: %v", all)
+		t.Fatalf("supervisors: %v", all)
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", all[0]))
 	must(t, err)
@@ -347,17 +347,17 @@ func TestMinderIsOutOfReach(t *testing.T) {
 		t.Errorf("it is bounded as the chat: %s", groups)
 	}
 	res := run(t, m, c.ID, fmt.Sprintf("kill -0 %d; kill -9 %d; ls /proc/%d; cat %s/runs/*/*/end", all[0], all[0], all[0], opt.Run))
-	if res.Exit == 0 || len(minders(t)) != 1 {
+	if res.Exit == 0 || len(supervisors(t)) != 1 {
 		t.Errorf("%+v", res)
 	}
 	// As the chat's uid on the host, outside of every namespace, which no process of a chat is.
 	out, err := asUID(c.UID, fmt.Sprintf("kill -9 %d; cat /proc/%d/environ /proc/%d/fd/0; ls /proc/%d/fd", all[0], all[0], all[0], all[0]))
-	if err == nil || len(minders(t)) != 1 {
+	if err == nil || len(supervisors(t)) != 1 {
 		t.Errorf("%s, %v", out, err)
 	}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", all[0]))
 	must(t, err)
-	t.Logf("a minder has %s", strings.Join(strings.Fields(string(text[strings.Index(string(text), "VmRSS"):])), " ")[:120])
+	t.Logf("a supervisor has %s", strings.Join(strings.Fields(string(text[strings.Index(string(text), "VmRSS"):])), " ")[:120])
 }
 
 func asUID(uid uint32, command string) (string, error) {

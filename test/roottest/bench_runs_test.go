@@ -28,7 +28,7 @@ func BenchmarkRuns(b *testing.B) {
 	m := open(b, opt)
 	d := serveOver(b, m, opt)
 	c := create(b, m, "bench", "default")
-	leader := sessionLeader(b, c)
+	initPID := sessionInit(b, c)
 	rounds := envInt("CHATD_BENCH_ROUNDS", 25)
 	crun, err := newCrun(b)
 	if err != nil {
@@ -39,7 +39,7 @@ func BenchmarkRuns(b *testing.B) {
 	for range rounds {
 		t.time("fork and exec", func() { must(b, exec.Command("/bin/true").Run()) })
 		t.time("nsenter", func() {
-			must(b, exec.Command("nsenter", "-t", leader, "-m", "-p", "-i", "-u", "/bin/true").Run())
+			must(b, exec.Command("nsenter", "-t", initPID, "-m", "-p", "-i", "-u", "/bin/true").Run())
 		})
 		if crun != nil {
 			t.time("crun exec", func() { must(b, crun.exec()) })
@@ -64,8 +64,8 @@ func BenchmarkRuns(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// sessionLeader is the pid of bubblewrap's pid 1 in the chat's session.
-func sessionLeader(t testing.TB, c chat.Chat) string {
+// sessionInit is the pid of bubblewrap's pid 1 in the chat's session.
+func sessionInit(t testing.TB, c chat.Chat) string {
 	t.Helper()
 	for _, pid := range pidsOf(c.UID) {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -74,8 +74,8 @@ func (b *bait) answer(l net.Listener) {
 	}
 }
 
-// lay puts the target back as it was.
-func (b *bait) lay(t testing.TB) {
+// restore puts the target back as it was.
+func (b *bait) restore(t testing.TB) {
 	t.Helper()
 	must(t, os.RemoveAll(filepath.Dir(b.target)))
 	must(t, os.Mkdir(filepath.Dir(b.target), 0o777))
@@ -141,7 +141,7 @@ func TestBypasses(t *testing.T) {
 		if effect == "neighbour" {
 			uid = other.UID
 		}
-		b.lay(t)
+		b.restore(t)
 		before, calls := b.state(), b.calls.Load()
 		if out := asHostUser(t, uid, command); !b.had(effect, before, out, calls) {
 			t.Logf("not tried, for it has no effect on this host: %s: %q", command, out)
@@ -149,7 +149,7 @@ func TestBypasses(t *testing.T) {
 		}
 		tried++
 		for _, c := range []chat.Chat{free, strict} {
-			b.lay(t)
+			b.restore(t)
 			before, calls = b.state(), b.calls.Load()
 			r, err := k.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: command})
 			if b.had(effect, before, r.Stdout+r.Stderr, calls) {

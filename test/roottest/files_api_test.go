@@ -236,13 +236,13 @@ func TestReapAmidWrite(t *testing.T) {
 	}
 }
 
-// TestReapCutsErrands: a caller that never ends its file cannot delay the reap of a chat, and is
+// TestReapEndsOneShotSessions: a caller that never ends its file cannot delay the reap of a chat, and is
 // told why its call ended.
-func TestReapCutsErrands(t *testing.T) {
+func TestReapEndsOneShotSessions(t *testing.T) {
 	opt := options(t)
 	m := open(t, opt)
 	ctx := operator(t.Context())
-	c := asleep(t, m, "errand without end")
+	c := asleep(t, m, "one-shot session without end")
 	r, w := io.Pipe()
 	defer w.Close()
 	done := make(chan error, 1)
@@ -256,24 +256,24 @@ func TestReapCutsErrands(t *testing.T) {
 	gone(t, opt, c)
 }
 
-// TestErrandsAreBounded: an errand counts for max_awake, a wake waits for its end, and
-// reconcile does not wait for it.
-func TestErrandsAreBounded(t *testing.T) {
+// TestOneShotSessionsAreBounded: a one-shot session counts for max_awake, a wake waits for its end,
+// and reconcile does not wait for it.
+func TestOneShotSessionsAreBounded(t *testing.T) {
 	opt := options(t)
 	opt.MaxAwake = 1
 	m := open(t, opt)
 	ctx := operator(t.Context())
-	a, b := asleep(t, m, "errand a"), asleep(t, m, "errand b")
+	a, b := asleep(t, m, "one-shot session a"), asleep(t, m, "one-shot session b")
 	r, w := io.Pipe()
 	done := make(chan error, 1)
 	go func() { done <- second(m.WriteFile(ctx, a.ID, files.WriteFile{Path: "f", Stream: true}, r)) }()
 	_, err := w.Write([]byte("half"))
 	must(t, err)
 	if _, err := get(t, m, b.ID, "f"); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a second errand: %v", err)
+		t.Errorf("a second one-shot session: %v", err)
 	}
 	if _, err := m.Wake(ctx, b.ID); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a wake beside an errand: %v", err)
+		t.Errorf("a wake beside a one-shot session: %v", err)
 	}
 	must(t, within(t, "reconcile", func() error { m.Reconcile(ctx); return nil }))
 	woken := make(chan error, 1)

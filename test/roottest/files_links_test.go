@@ -23,7 +23,7 @@ func TestPatternsBehindLinks(t *testing.T) {
 	m := open(t, ruledOptions(t, rules))
 	c := sleeper(t, m, "behind")
 	for _, name := range []string{"d/x", "d/y", "away/x"} {
-		file := place(t, c, name, "text")
+		file := putFile(t, c, name, "text")
 		must(t, os.Chown(file, int(c.UID), int(c.UID)))
 	}
 	must(t, os.Symlink("d", filepath.Join(c.Home, "l")))

@@ -35,7 +35,7 @@ func withRules(t testing.TB, opt provision.Options) provision.Options {
 	t.Helper()
 	p, err := filerules.Load("rules.yaml", []byte(fileRules))
 	must(t, err)
-	opt.Access = map[string]*filerules.Policy{chat.DefaultProfile: p}
+	opt.FileRules = map[string]*filerules.Policy{chat.DefaultProfile: p}
 	return opt
 }
 
@@ -194,10 +194,10 @@ func TestToolsKeepRules(t *testing.T) {
 // and the file agree.
 func TestDeniedIsNotDone(t *testing.T) {
 	opt := options(t)
-	opt.Access = map[string]*filerules.Policy{"default": policy(t, `access: {useDefaults: false, rules: [{deny: "~/ledger.txt", ops: [read]}]}`)}
+	opt.FileRules = map[string]*filerules.Policy{"default": policy(t, `access: {useDefaults: false, rules: [{deny: "~/ledger.txt", ops: [read]}]}`)}
 	m := open(t, opt)
 	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
-		name := place(t, c, "ledger.txt", "paid: 1\n")
+		name := putFile(t, c, "ledger.txt", "paid: 1\n")
 		for _, by := range []string{"ledger.txt", "link"} {
 			if by == "link" {
 				must(t, os.Symlink("ledger.txt", filepath.Join(c.Home, by)))

@@ -89,7 +89,7 @@ func TestGuardFileRules(t *testing.T) {
 	opt := guardedOptions(t)
 	rules, err := filerules.Load("rules.yaml", []byte("access:\n  useDefaults: false\n  rules:\n  - {deny: 'keys/**', ops: [bash]}\n"))
 	must(t, err)
-	opt.Access = map[string]*filerules.Policy{"guarded": rules, "default": rules}
+	opt.FileRules = map[string]*filerules.Policy{"guarded": rules, "default": rules}
 	m := open(t, opt)
 	k := front(t, m)
 	c, free := create(t, m, "ruled", "guarded"), create(t, m, "ruled free", "default")

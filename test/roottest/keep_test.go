@@ -14,13 +14,13 @@ import (
 // killed.
 func TestEnforcerEnds(t *testing.T) {
 	opt := options(t)
-	defer endKeeper(t, opt)
+	defer endEnforcer(t, opt)
 	dir := filepath.Join(opt.Run, "keeper")
 	keep := exec.Command(programs.enforce, "--dir", dir)
 	must(t, keep.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- keep.Wait() }()
-	until(t, "the keeper answers", func() bool {
+	until(t, "the enforcer answers", func() bool {
 		return enforcer.New(enforcer.Options{Dir: dir}).Keeps(t.Context(), enforcer.Session{})
 	})
 	must(t, keep.Process.Signal(syscall.SIGTERM))
@@ -28,6 +28,6 @@ func TestEnforcerEnds(t *testing.T) {
 	case <-ended:
 	case <-time.After(longEnough):
 		_ = keep.Process.Kill()
-		t.Error("the keeper goes on after SIGTERM")
+		t.Error("the enforcer goes on after SIGTERM")
 	}
 }

@@ -117,13 +117,13 @@ func (k *enforcerKills) ruled(t *testing.T, external string) chat.Chat {
 	c, _, err := k.Create(t.Context(), spec)
 	must(t, err)
 	for _, name := range []string{"note", "many/f", "other", "w/.env"} {
-		place(t, c, name, secret)
+		putFile(t, c, name, secret)
 	}
-	place(t, c, "open", "open\n")
-	place(t, c, "leak", "")
-	place(t, c, "try.sh", tryScript)
+	putFile(t, c, "open", "open\n")
+	putFile(t, c, "leak", "")
+	putFile(t, c, "try.sh", tryScript)
 	for _, name := range []string{".bashrc", ".bash_profile"} {
-		place(t, c, name, "bash ~/try.sh > leak 2>&1")
+		putFile(t, c, name, "bash ~/try.sh > leak 2>&1")
 	}
 	return c
 }
@@ -323,7 +323,7 @@ func (p killedPoint) victims() []victims {
 		return append([]int{p.k.process(t, "holder"), p.k.process(t, "worker")}, self...)
 	}
 	some := []victims{{"worker", worker}, {"holder", process("holder")}}
-	if testing.Short() { // TestRulesKeeperGone kills both
+	if testing.Short() { // TestRulesEnforcerGone kills both
 		return some
 	}
 	return append(some, victims{"both", both})
@@ -340,7 +340,7 @@ func (k *enforcerKills) kill(
 	}
 	sessions := make([]string, len(stay))
 	for i, c := range stay {
-		sessions[i] = sessionLeader(t, c)
+		sessions[i] = sessionInit(t, c)
 	}
 	orders := k.orders[p.of]
 	k.caughtUp(t)
@@ -361,7 +361,7 @@ func (k *enforcerKills) kill(
 	k.process(t, "worker")
 	k.witness.tries(t)
 	for i, c := range stay {
-		if now := sessionLeader(t, c); now != sessions[i] {
+		if now := sessionInit(t, c); now != sessions[i] {
 			t.Errorf("the session of chat %s was %s and is %s", c.ID, sessions[i], now)
 		}
 	}
@@ -412,8 +412,8 @@ func newWitness(t *testing.T, k *enforcerKills) *witness {
 	putDir(t, w.chat, "loop")
 	pipe := filepath.Join(w.chat.Home, "loop/pipe")
 	must(t, errors.Join(unix.Mkfifo(pipe, 0o600), os.Chown(pipe, int(w.chat.UID), int(w.chat.UID))))
-	place(t, w.chat, "count.sh", countScript)
-	place(t, w.chat, "watch.sh", witnessScript)
+	putFile(t, w.chat, "count.sh", countScript)
+	putFile(t, w.chat, "watch.sh", witnessScript)
 	must(t, second(k.Wake(t.Context(), w.chat.ID)))
 	must(t, k.Input(t.Context(), w.chat.ID, chat.Input{Text: "bash watch.sh &", Enter: true}))
 	ticks(t, w.chat, 1)
@@ -425,7 +425,7 @@ func (w *witness) later(t *testing.T) {
 	t.Helper()
 	must(t, os.RemoveAll(filepath.Join(w.chat.Home, fmt.Sprintf("loop/n%d", w.n))))
 	w.n++
-	place(t, w.chat, fmt.Sprintf("loop/n%d/.env", w.n), secret)
+	putFile(t, w.chat, fmt.Sprintf("loop/n%d/.env", w.n), secret)
 }
 
 // tries waits until the witness has tried all again, and looks that it never read anything.
@@ -447,7 +447,7 @@ func (w *witness) count(t *testing.T, d *api.Client, name string) (end func()) {
 	must(t, err)
 	return func() {
 		t.Helper()
-		place(t, w.chat, "loop/stop-"+name, "")
+		putFile(t, w.chat, "loop/stop-"+name, "")
 		until(t, "the run ends", func() bool {
 			r, err = d.ShowRun(t.Context(), w.chat.ID, r.ID)
 			must(t, err)

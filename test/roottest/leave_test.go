@@ -21,7 +21,7 @@ import (
 // does.
 func TestServeLeavesNothing(t *testing.T) {
 	if onHost() {
-		t.Skip("the keeper and the slice are units of systemd's")
+		t.Skip("the enforcer and the slice are units of systemd's")
 	}
 	leaveOrphansToInit(t)
 	opt := ruledOptions(t, "access: {useDefaults: false}")
@@ -30,16 +30,16 @@ func TestServeLeavesNothing(t *testing.T) {
 	must(t, err)
 	_, err = fmt.Fprintf(f, "profiles:\n  ruled:\n    access_file: %s\n    commands: ['*']\n", rules)
 	must(t, errors.Join(err, f.Close(), os.WriteFile(rules, []byte("access: {useDefaults: false, deny: ['**/.env']}"), 0o600)))
-	keepers := func() string {
+	enforcers := func() string {
 		out, _ := exec.Command("pgrep", "-f", "^[^ ]*chatd-enforce --dir "+opt.Run+"/keeper").Output()
 		return strings.TrimSpace(string(out))
 	}
 	d := startDaemonOn(t, config)
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "leaves", Profile: "ruled"})
 	must(t, err)
-	for _, pid := range strings.Fields(keepers()) {
+	for _, pid := range strings.Fields(enforcers()) {
 		if comm, err := os.ReadFile("/proc/" + pid + "/comm"); err != nil || string(comm) != "chatd-enforce\n" {
-			t.Errorf("top shows the keeper as %q, %v", comm, err)
+			t.Errorf("top shows the enforcer as %q, %v", comm, err)
 		}
 	}
 	end := func() {
@@ -49,15 +49,15 @@ func TestServeLeavesNothing(t *testing.T) {
 		}
 	}
 	end()
-	if keepers() == "" || len(baseCgroups(t, opt.Cgroup)) == 0 {
-		t.Error("with a session that lives on its keeper or its cgroups are gone")
+	if enforcers() == "" || len(baseCgroups(t, opt.Cgroup)) == 0 {
+		t.Error("with a session that lives on its enforcer or its cgroups are gone")
 	}
-	must(t, syscall.Kill(leaderOf(t, opt, c.ID), syscall.SIGKILL)) // bubblewrap, pid 1 inside
-	until(t, "the keeper of a session that ended ends", func() bool { return keepers() == "" })
+	must(t, syscall.Kill(initOf(t, opt, c.ID), syscall.SIGKILL)) // bubblewrap, pid 1 inside
+	until(t, "the enforcer of a session that ended ends", func() bool { return enforcers() == "" })
 	d = startDaemonOn(t, config)
 	must(t, d.Reap(t.Context(), c.ID))
 	end()
-	until(t, "the keeper without a session ends", func() bool { return keepers() == "" })
+	until(t, "the enforcer without a session ends", func() bool { return enforcers() == "" })
 	if left := baseCgroups(t, opt.Cgroup); len(left) > 0 {
 		t.Errorf("left are the cgroups %v", left)
 	}
@@ -75,16 +75,16 @@ func baseCgroups(t *testing.T, name string) (dirs []string) {
 	return dirs
 }
 
-// leaderOf is the pid of the session's first process, as chatd noted it.
-func leaderOf(t *testing.T, opt provision.Options, id chat.ID) int {
+// initOf is the pid of the session's init process, as chatd recorded it.
+func initOf(t *testing.T, opt provision.Options, id chat.ID) int {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(opt.Run, "sessions", string(id), "session.json"))
 	must(t, err)
-	var note struct {
-		Leader struct {
+	var saved struct {
+		Init struct {
 			PID int `json:"pid"`
 		} `json:"leader"`
 	}
-	must(t, json.Unmarshal(b, &note))
-	return note.Leader.PID
+	must(t, json.Unmarshal(b, &saved))
+	return saved.Init.PID
 }

@@ -110,7 +110,7 @@ func waitAwake(t *testing.T, m *manager, id chat.ID, want bool) {
 	})
 }
 
-func TestCreateAtOnce(t *testing.T) {
+func TestSimultaneousCreates(t *testing.T) {
 	m := open(t, options(t))
 	var created atomic.Int32
 	ids := make([]chat.ID, 50)

@@ -101,8 +101,8 @@ func build(dir string) error {
 	return nil
 }
 
-// enterWorld makes the namespaces usable: loopback up, mounts private, and the
-// two host directories that chatd writes to covered.
+// enterWorld makes the namespaces usable: loopback up, mounts private, and mounts over the two host
+// directories that chatd writes to.
 func enterWorld() error {
 	dir := os.Getenv(insideEnv)
 	programs.chatd, programs.shim = filepath.Join(dir, "chatd"), filepath.Join(dir, "chatd-shim")
@@ -124,7 +124,7 @@ func enterWorld() error {
 	if err := unix.Mount(srv, "/srv", "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("cannot mount on /srv: %w", err)
 	}
-	if err := coverEtc(); err != nil {
+	if err := overlayEtc(); err != nil {
 		return err
 	}
 	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
@@ -136,16 +136,15 @@ func enterWorld() error {
 // srvOf is what the test process of that pid has as its /srv.
 func srvOf(dir string, pid int) string { return filepath.Join(dir, "srv"+strconv.Itoa(pid)) }
 
-// coverEtc lays an overlay over /etc, so that accounts written there end with
-// this namespace.
-func coverEtc() error {
+// overlayEtc mounts an overlay over /etc, so that accounts written there end with this namespace.
+func overlayEtc() error {
 	for _, d := range []string{"/srv/.etc/upper", "/srv/.etc/work"} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return err
 		}
 	}
 	if err := unix.Mount("overlay", "/etc", "overlay", 0, "lowerdir=/etc,upperdir=/srv/.etc/upper,workdir=/srv/.etc/work"); err != nil {
-		return fmt.Errorf("cannot cover /etc: %w", err)
+		return fmt.Errorf("cannot mount over /etc: %w", err)
 	}
 	// The records themselves are on the disk below, as on a host.
 	userdb := "/srv/.etc/userdb"

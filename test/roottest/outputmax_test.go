@@ -26,36 +26,36 @@ func numbers(size int) (text string, n int) {
 	return b.String(), n
 }
 
-// keptOf compares what is kept of one stream with what was printed: the first half of most, the
+// keptOf compares what is kept of one stream with what was printed: the first half of bound, the
 // line that counts what is left out, the tail.
-func keptOf(t *testing.T, what, printed, kept string, total int64, most int) {
+func keptOf(t *testing.T, what, printed, kept string, total int64, bound int) {
 	t.Helper()
 	if total != int64(len(printed)) {
 		t.Errorf("%s: %d bytes are counted, want %d", what, total, len(printed))
 	}
 	head, rest, marked := strings.Cut(kept, "\n[chatd left ")
 	left, tail, ended := strings.Cut(rest, " bytes out]\n")
-	if !marked || !ended || head != printed[:most/2] || !strings.HasSuffix(printed, tail) {
+	if !marked || !ended || head != printed[:bound/2] || !strings.HasSuffix(printed, tail) {
 		t.Errorf("%s: %d bytes: head of %d, left %q, tail of %d: %.30q … %.30q", what, len(kept), len(head), left, len(tail), kept, kept[max(0, len(kept)-30):])
 	}
-	if len(kept) > most || len(tail) < most/2-50 || left != fmt.Sprint(len(printed)-len(head)-len(tail)) {
-		t.Errorf("%s: %d bytes are kept, of which %d are tail, left %s: want %d", what, len(kept), len(tail), left, most)
+	if len(kept) > bound || len(tail) < bound/2-50 || left != fmt.Sprint(len(printed)-len(head)-len(tail)) {
+		t.Errorf("%s: %d bytes are kept, of which %d are tail, left %s: want %d", what, len(kept), len(tail), left, bound)
 	}
 }
 
 // keptOfBoth looks at a result of a run that printed the same on both streams.
-func keptOfBoth(t *testing.T, what, printed string, r *chat.RunResult, most int) {
+func keptOfBoth(t *testing.T, what, printed string, r *chat.RunResult, bound int) {
 	t.Helper()
 	if r == nil || r.Exit != 0 || !r.Truncated {
 		t.Errorf("%s: %+v", what, r)
 		return
 	}
-	keptOf(t, what+", stdout", printed, r.Stdout, r.StdoutBytes, most)
-	keptOf(t, what+", stderr", printed, r.Stderr, r.StderrBytes, most)
+	keptOf(t, what+", stdout", printed, r.Stdout, r.StdoutBytes, bound)
+	keptOf(t, what+", stderr", printed, r.Stderr, r.StderrBytes, bound)
 }
 
 // TestOutputMax: of a run that prints three times what it may keep on both streams, head and tail
-// of the size that it asked for are there and the total is told: waited for, in the background,
+// of the size that it asked for are there and the total is reported: waited for, in the background,
 // after kill -9 of chatd before and behind what it printed, and when it is followed.
 func TestOutputMax(t *testing.T) {
 	for _, size := range []int{4 << 10, chat.MaxOutputMax} {
@@ -94,7 +94,7 @@ func outputMax(t *testing.T, size int) {
 	after, err := d.StartRun(t.Context(), c.ID, spec)
 	must(t, err)
 	d.kill()
-	until(t, "the runs end without chatd", func() bool { return len(minders(t)) == 0 })
+	until(t, "the runs end without chatd", func() bool { return len(supervisors(t)) == 0 })
 	d = startDaemon(t, opt, "")
 	keptOfBoth(t, "ended before the kill", printed, shownRun(t, d, c.ID, before.ID).Result, size)
 	keptOfBoth(t, "printed after the kill", printed, shownRun(t, d, c.ID, after.ID).Result, size)
@@ -245,8 +245,8 @@ func olderStream(text string) []byte {
 	return append(binary.LittleEndian.AppendUint64(counts, 0), data...)
 }
 
-// TestOutputMaxOfAnOlderChatd: a run whose note has no size is read as it was written then, and one
-// with a size that no chatd wrote is none.
+// TestOutputMaxOfAnOlderChatd: a run whose record has no size is read as it was written then, and
+// one with a size that no chatd wrote is none.
 func TestOutputMaxOfAnOlderChatd(t *testing.T) {
 	opt := attackOptions(t)
 	m, err := openManager(t.Context(), opt)
@@ -263,9 +263,9 @@ func TestOutputMaxOfAnOlderChatd(t *testing.T) {
 	must(t, m.Close())
 	text, _ := numbers(3*chat.DefaultOutputMax + 12345)
 	must(t, os.WriteFile(filepath.Join(olderDir, "stdout"), olderStream(text), 0o600))
-	noteMax(t, olderDir, nil)
-	noteMax(t, oddDir, int64(1)<<50)
-	noteMax(t, negativeDir, int64(-1))
+	setMax(t, olderDir, nil)
+	setMax(t, oddDir, int64(1)<<50)
+	setMax(t, negativeDir, int64(-1))
 	m = open(t, opt)
 	r := awaitRun(t, m, c.ID, older)
 	const spare = 32 << 10 // of the tail, which the older format has no room beside
@@ -280,22 +280,22 @@ func TestOutputMaxOfAnOlderChatd(t *testing.T) {
 	}
 }
 
-// noteMax writes another output_max into the note of a run; nil takes it out.
-func noteMax(t *testing.T, dir string, max any) {
+// setMax writes another output_max into the record of a run; nil takes it out.
+func setMax(t *testing.T, dir string, max any) {
 	t.Helper()
 	name := filepath.Join(dir, "run.json")
 	text, err := os.ReadFile(name)
 	must(t, err)
-	var note map[string]any
-	must(t, json.Unmarshal(text, &note))
-	info := note["run"].(map[string]any)
+	var saved map[string]any
+	must(t, json.Unmarshal(text, &saved))
+	info := saved["run"].(map[string]any)
 	if info["output_max"] == nil {
 		t.Fatalf("the note has no output_max: %s", text)
 	}
 	if info["output_max"] = max; max == nil {
 		delete(info, "output_max")
 	}
-	text, err = json.Marshal(note)
+	text, err = json.Marshal(saved)
 	must(t, err)
 	must(t, os.WriteFile(name, text, 0o600))
 }

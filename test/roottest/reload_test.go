@@ -34,9 +34,9 @@ func TestReloadGuard(t *testing.T) {
 	k := front(t, m)
 	c, other := create(t, m, "reloaded", "guarded"), create(t, m, "beside it", "guarded")
 	ctx := operator(t.Context())
-	place(t, c, "try.sh", "rm keep; echo code $?")
+	putFile(t, c, "try.sh", "rm keep; echo code $?")
 	shim := func() string {
-		place(t, c, "keep", "x")
+		putFile(t, c, "keep", "x")
 		return run(t, m, c.ID, "sh try.sh 2>&1").Stdout
 	}
 	run1 := func() error {
@@ -97,11 +97,11 @@ func TestReloadAdopted(t *testing.T) {
 	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	c := create(t, m, "adopted guard", "guarded")
-	place(t, c, "try.sh", "rm keep; echo code $?")
+	putFile(t, c, "try.sh", "rm keep; echo code $?")
 	must(t, m.Close())
 	opt.Profiles = withGuard(opt, "guarded", func(p *chat.Profile) { p.Guard.CustomDenyPatterns = []chat.Pattern{{Text: "^rm keep"}} })
 	m = open(t, opt)
-	place(t, c, "keep", "x")
+	putFile(t, c, "keep", "x")
 	if out := run(t, m, c.ID, "sh try.sh 2>&1").Stdout; !strings.Contains(out, "code 126") {
 		t.Errorf("%q", out)
 	}

@@ -23,7 +23,7 @@ func TestRefusedOpensAreAudited(t *testing.T) {
 	must(t, err)
 	defer func() { open(t, opt) }() // which reaps them
 	loud, quiet := sleeper(t, m, "loud"), sleeper(t, m, "quiet")
-	place(t, loud, "mask/old.pem", secret)
+	putFile(t, loud, "mask/old.pem", secret)
 	wake(t, m, loud.ID)
 	wake(t, m, quiet.ID)
 	lines := func(id string) (all []openLine) {
@@ -38,7 +38,7 @@ func TestRefusedOpensAreAudited(t *testing.T) {
 	const many = 400
 	began := time.Now()
 	run(t, m, loud.ID, fmt.Sprintf("for i in $(seq %d); do mkdir d$i; echo x >d$i/k.pem; done; true", many))
-	place(t, quiet, "sub/key.pem", secret)
+	putFile(t, quiet, "sub/key.pem", secret)
 	refused(t, m, quiet, "cat sub/key.pem")
 	must(t, func() error { _, err := m.Sleep(operator(t.Context()), quiet.ID); return err }())
 
@@ -60,7 +60,7 @@ func TestRefusedOpensAreAudited(t *testing.T) {
 		must(t, err)
 		sum += n
 	}
-	if most := 20 + 3 + 2*int(time.Since(began)/time.Minute); sum != many || len(of) > most {
-		t.Errorf("%d refused opens are accounted for in %d lines, want %d in at most %d", sum, len(of), many, most)
+	if max := 20 + 3 + 2*int(time.Since(began)/time.Minute); sum != many || len(of) > max {
+		t.Errorf("%d refused opens are accounted for in %d lines, want %d in at most %d", sum, len(of), many, max)
 	}
 }

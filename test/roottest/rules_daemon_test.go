@@ -43,7 +43,7 @@ func TestRulesDaemon(t *testing.T) {
 	must(t, d.Input(t.Context(), c.ID, chat.Input{Text: `while :; do sleep 0.02; cat loop/.env >> loop/out 2>> loop/err; date >> loop/ticks; done &`, Enter: true}))
 	ticks(t, c, 3)
 	d.kill()
-	place(t, c, "loop/.env", secret)
+	putFile(t, c, "loop/.env", secret)
 	ticks(t, c, 10)
 	d = startDaemonOn(t, config)
 	ticks(t, c, 10)
@@ -53,7 +53,7 @@ func TestRulesDaemon(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	cat := func(name string) string { // by a script: the guard reads commands
-		place(t, c, "try.sh", "cat "+name)
+		putFile(t, c, "try.sh", "cat "+name)
 		r, err := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "sh try.sh"})
 		must(t, err)
 		return r.Stdout + r.Stderr
@@ -70,7 +70,7 @@ func TestRulesDaemon(t *testing.T) {
 		})
 		return h
 	}
-	place(t, c, "plain", secret)
+	putFile(t, c, "plain", secret)
 	reload("access: {deny: 7}", "reload failed; rules and guard unchanged")
 	if got := cat("loop/.env plain"); !strings.Contains(got, "ermission") && !strings.Contains(got, "not permitted") {
 		t.Errorf("after a bad file: %s", got)
@@ -90,17 +90,17 @@ func TestRulesDaemon(t *testing.T) {
 	}
 }
 
-// TestRulesKeeperGone: with both processes of the enforcer ended simultaneously no denied open
+// TestRulesEnforcerGone: with both processes of the enforcer ended simultaneously no denied open
 // passes, of a file that has a mount or of one that was made since; chatd restarts the enforcer,
 // which knows what the first knew and answers what waited.
-func TestRulesKeeperGone(t *testing.T) {
+func TestRulesEnforcerGone(t *testing.T) {
 	opt := ruledOptions(t, laterRules)
 	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	c := sleeper(t, m, "gone")
-	place(t, c, ".env", secret)
+	putFile(t, c, ".env", secret)
 	wake(t, m, c.ID)
-	place(t, c, "moved/.env", secret)
+	putFile(t, c, "moved/.env", secret)
 	refused(t, m, c, "mv moved/.env moved/plain; cat moved/plain")
 	for _, again := range []bool{false, true} {
 		if again { // the next chatd holds the groups, too
@@ -109,8 +109,8 @@ func TestRulesKeeperGone(t *testing.T) {
 		}
 		before := enforcersOf(opt)
 		groupsHeld(t, opt)
-		endKeeper(t, opt)
-		place(t, c, "x/.env", secret)
+		endEnforcer(t, opt)
+		putFile(t, c, "x/.env", secret)
 		refused(t, m, c, "cat x/.env")
 		refused(t, m, c, "cat .env")
 		refused(t, m, c, "cat moved/plain")
@@ -122,7 +122,7 @@ func TestRulesKeeperGone(t *testing.T) {
 		})
 		probe := viewOf(t, m, c).Probe
 		if !strings.Contains(probe, " closed, ") || !strings.Contains(probe, "fanotify") {
-			t.Errorf("with a keeper again the view has %q", probe)
+			t.Errorf("with an enforcer again the view has %q", probe)
 		}
 		for _, pid := range enforcersOf(opt) {
 			if slices.Contains(before, pid) {
@@ -132,9 +132,9 @@ func TestRulesKeeperGone(t *testing.T) {
 	}
 }
 
-// TestRulesKeeperCannotReturn: if no other enforcer can start, opens wait until a reconcile ends
+// TestRulesEnforcerCannotReturn: if no other enforcer can start, opens wait until a reconcile ends
 // the session; the layer reports that opens are not checked.
-func TestRulesKeeperCannotReturn(t *testing.T) {
+func TestRulesEnforcerCannotReturn(t *testing.T) {
 	opt := ruledOptions(t, laterRules)
 	enforcer := filepath.Join(filepath.Dir(opt.State), "chatd-enforce")
 	program, err := os.ReadFile(opt.Enforce)
@@ -145,9 +145,9 @@ func TestRulesKeeperCannotReturn(t *testing.T) {
 	c := sleeper(t, m, "lost")
 	wake(t, m, c.ID)
 	// The script starts no program and opens one file: anything else that it opened would wait, too.
-	place(t, c, "try.sh",
+	putFile(t, c, "try.sh",
 		`exec 8>>out; echo begun >&8; read x <go; read -r x <.env; echo "$x" >&8; echo over >&8`)
-	place(t, c, "out", "")
+	putFile(t, c, "out", "")
 	goOn := filepath.Join(c.Home, "go")
 	must(t, errors.Join(unix.Mkfifo(goOn, 0o600), os.Chown(goOn, int(c.UID), int(c.UID))))
 	startRun(t, m, c.ID, chat.RunSpec{Command: "sh try.sh"})
@@ -156,8 +156,8 @@ func TestRulesKeeperCannotReturn(t *testing.T) {
 	defer pipe.Close()
 	groupsHeld(t, opt)
 	must(t, os.Remove(enforcer))
-	endKeeper(t, opt)
-	place(t, c, ".env", secret)
+	endEnforcer(t, opt)
+	putFile(t, c, ".env", secret)
 	must(t, second(pipe.WriteString("\n")))
 	out := ""
 	for i := 0; i < 300 && !strings.Contains(out, "over"); i++ {
@@ -167,11 +167,11 @@ func TestRulesKeeperCannotReturn(t *testing.T) {
 		out = string(b)
 	}
 	if out != "begun\n" {
-		t.Errorf("without a keeper the chat read %q", out)
+		t.Errorf("without an enforcer the chat read %q", out)
 	}
 	l := viewOf(t, m, c)
 	if l.State != chat.LayerWeaker || !strings.Contains(l.Probe, "nobody checks files made later") {
-		t.Errorf("without a keeper the view is %+v", l)
+		t.Errorf("without an enforcer the view is %+v", l)
 	}
 	m.Reconcile(operator(t.Context()))
 	if got, err := m.Get(operator(t.Context()), c.ID); err != nil || got.Awake {
@@ -199,9 +199,9 @@ func viewOf(t *testing.T, m *manager, c chat.Chat) chat.Layer {
 	return chat.Layer{}
 }
 
-// TestDoctorWithoutKeeper: doctor exits 69, and says why, while a chat's rules have no enforcer,
+// TestDoctorWithoutEnforcer: doctor exits 69, and says why, while a chat's rules have no enforcer,
 // and none can be started.
-func TestDoctorWithoutKeeper(t *testing.T) {
+func TestDoctorWithoutEnforcer(t *testing.T) {
 	leaveOrphansToInit(t)
 	opt, config, _ := ruledConfig(t)
 	c := startDaemonOn(t, config)
@@ -216,14 +216,14 @@ func TestDoctorWithoutKeeper(t *testing.T) {
 		return string(out), cmd.ProcessState.ExitCode()
 	}
 	if out, code := doctor(); code != 0 || strings.Contains(out, "broken:") {
-		t.Errorf("with a keeper: exit %d\n%s", code, out)
+		t.Errorf("with an enforcer: exit %d\n%s", code, out)
 	}
-	endKeeper(t, opt)
+	endEnforcer(t, opt)
 	dir := filepath.Join(opt.Run, "keeper")
 	must(t, errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600))) // no other can begin
 	defer os.Remove(dir)
 	out, code := doctor()
 	if code != 69 || !strings.Contains(out, "broken: ") || !strings.Contains(out, "cannot use the file rules of profile ruled") {
-		t.Errorf("without a keeper: exit %d\n%s", code, out)
+		t.Errorf("without an enforcer: exit %d\n%s", code, out)
 	}
 }

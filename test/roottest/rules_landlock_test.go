@@ -88,22 +88,22 @@ func TestRulesWithoutEnforcer(t *testing.T) {
 			}
 			got, err := m.Get(operator(t.Context()), c.ID)
 			must(t, err)
-			told := slices.ContainsFunc(got.Layers, func(l chat.Layer) bool {
+			shown := slices.ContainsFunc(got.Layers, func(l chat.Layer) bool {
 				return l.Name == chat.LayerLandlock && strings.Contains(l.Probe, "at 2 denied paths")
 			})
-			if told != (without == nil) {
-				t.Errorf("layers tell of it: %t", told)
+			if shown != (without == nil) {
+				t.Errorf("layers tell of it: %t", shown)
 			}
 			goOn := waitingRun(t, m, c, "cat /data/secret/f /whole/f")
-			leader := sessionLeader(t, c)
+			initPID := sessionInit(t, c)
 			must(t, m.Close()) // it would bring the enforcer back
 			enforcers := enforcersOf(opt)
-			endKeeper(t, opt)
+			endEnforcer(t, opt)
 			for _, pid := range enforcers {
 				awaitClosed(t, pid)
 			}
 			for _, place := range []string{"/data/secret", "/whole"} {
-				must(t, unmountIn(leader, place))
+				must(t, unmountIn(initPID, place))
 			}
 			want := 0
 			if without != nil {
@@ -133,8 +133,8 @@ func awaitClosed(t *testing.T, pid string) {
 func waitingRun(t *testing.T, m *manager, c chat.Chat, command string) (goOn func() string) {
 	t.Helper()
 	fifo, out := filepath.Join(c.Home, "go"), filepath.Join(c.Home, "out")
-	place(t, c, "out", "")
-	place(t, c, "waits.sh", "read x <go; "+command+" >>out 2>&1; echo over >>out")
+	putFile(t, c, "out", "")
+	putFile(t, c, "waits.sh", "read x <go; "+command+" >>out 2>&1; echo over >>out")
 	must(t, errors.Join(unix.Mkfifo(fifo, 0o600), os.Chown(fifo, int(c.UID), int(c.UID))))
 	startRun(t, m, c.ID, chat.RunSpec{Command: "sh waits.sh"})
 	pipe, err := os.OpenFile(fifo, os.O_WRONLY, 0) // returns when the run has opened it
@@ -161,7 +161,7 @@ func TestRulesMaskedByBubblewrap(t *testing.T) {
 	opt := ruledOptions(t, deny)
 	m, err := openManager(t.Context(), opt)
 	must(t, err)
-	defer endKeeper(t, opt)
+	defer endEnforcer(t, opt)
 	c := sleeper(t, m, "masks")
 	must(t, errors.Join(os.Mkdir(c.Home+"/keys", 0o755), os.WriteFile(c.Home+"/keys/k", []byte(secret), 0o644),
 		os.WriteFile(c.Home+"/note", []byte(secret), 0o644), os.Symlink("other", c.Home+"/link")))

@@ -35,7 +35,7 @@ func TestRulesLater(t *testing.T) {
 			m := open(t, ruledOptions(t, rules))
 			c := sleeper(t, m, "later")
 			putDir(t, c, "data")
-			place(t, c, "twice/key", secret)
+			putFile(t, c, "twice/key", secret)
 			wake(t, m, c.ID)
 			laterCases(t, m, c, ruled)
 		})
@@ -58,39 +58,39 @@ func laterCases(t *testing.T, m *manager, c chat.Chat, ruled bool) {
 		make func(t *testing.T)
 		try  []string
 	}{
-		{"a file", func(t *testing.T) { place(t, c, "data/.env", secret) }, []string{"cat data/.env", "cd data; dd if=.env", "cat /proc/self/cwd/data/.env", "ln -s data/.env l1; cat l1", "cp data/.env c1 && cat c1"}},
-		{"a directory", func(t *testing.T) { place(t, c, "data/secrets/k", secret) }, []string{"cat data/secrets/k", "tar cf - data/secrets", "cd data/secrets && cat k"}},
+		{"a file", func(t *testing.T) { putFile(t, c, "data/.env", secret) }, []string{"cat data/.env", "cd data; dd if=.env", "cat /proc/self/cwd/data/.env", "ln -s data/.env l1; cat l1", "cp data/.env c1 && cat c1"}},
+		{"a directory", func(t *testing.T) { putFile(t, c, "data/secrets/k", secret) }, []string{"cat data/secrets/k", "tar cf - data/secrets", "cd data/secrets && cat k"}},
 		{"renamed to match by others", func(t *testing.T) {
-			place(t, c, "data/innocent", secret)
+			putFile(t, c, "data/innocent", secret)
 			must(t, os.Rename(in("data/innocent"), in("data/x.pem")))
 		}, []string{"cat data/x.pem", "mv data/x.pem data/y && cat data/y"}},
 		{"directory renamed to match by others", func(t *testing.T) {
-			place(t, c, "harmless/k", secret)
+			putFile(t, c, "harmless/k", secret)
 			must(t, os.Rename(in("harmless"), in("secrets")))
 		}, []string{"cat secrets/k", "mv secrets other && cat other/k", "mv other/k k2 && cat k2"}},
-		{"renamed by the chat", func(t *testing.T) { place(t, c, "data/r/.env", secret) },
+		{"renamed by the chat", func(t *testing.T) { putFile(t, c, "data/r/.env", secret) },
 			[]string{"mv data/r/.env data/r/plain && cat data/r/plain", "mv data/r data/s && cat data/s/plain"}},
-		{"parent renamed by the chat", func(t *testing.T) { place(t, c, "work/client/f", secret) },
+		{"parent renamed by the chat", func(t *testing.T) { putFile(t, c, "work/client/f", secret) },
 			[]string{"mv work w2; cat w2/client/f", "mv w2/client w2/c3; cat w2/c3/f", "mv w2/c3/f w2/g; cat w2/g"}},
 		{"hard link by others", func(t *testing.T) {
-			place(t, c, "data/h/.env", secret)
+			putFile(t, c, "data/h/.env", secret)
 			must(t, os.Link(in("data/h/.env"), in("data/h/other")))
 		}, []string{"cat data/h/.env", "cat data/h/other"}},
 		{"hard link under a denied name", func(t *testing.T) { must(t, os.Link(in("twice/key"), in("twice/.env"))) }, []string{"cat twice/.env"}},
 		{"hard link by the chat", func(t *testing.T) {
-			f := place(t, c, "data/i/.env", secret)
+			f := putFile(t, c, "data/i/.env", secret)
 			must(t, os.Chown(f, int(c.UID), int(c.UID)))
 		}, []string{"ln data/i/.env data/i/plain; cat data/i/plain"}},
 		{"replaced by a rename over it", func(t *testing.T) {
-			place(t, c, "data/v/.env", "old")
+			putFile(t, c, "data/v/.env", "old")
 			time.Sleep(300 * time.Millisecond) // a mask stands
-			place(t, c, "data/v/new", secret)
+			putFile(t, c, "data/v/new", secret)
 			must(t, os.Rename(in("data/v/new"), in("data/v/.env")))
 		}, []string{"cat data/v/.env", "mv data/v/.env data/v/p; cat data/v/p"}},
-		{"moved by the chat to a denied name and back", func(t *testing.T) { place(t, c, "data/m/.env", secret) },
+		{"moved by the chat to a denied name and back", func(t *testing.T) { putFile(t, c, "data/m/.env", secret) },
 			[]string{"mv data/m/.env data/m/a; mv data/m/a data/m/b; cat data/m/b"}},
 		{"executed", func(t *testing.T) {
-			f := place(t, c, "data/secrets/run", "#!/bin/sh\necho "+secret+"\n")
+			f := putFile(t, c, "data/secrets/run", "#!/bin/sh\necho "+secret+"\n")
 			must(t, os.Chmod(f, 0o777))
 		}, []string{"data/secrets/run", "sh data/secrets/run"}},
 	} {
@@ -112,7 +112,7 @@ func laterCases(t *testing.T, m *manager, c chat.Chat, ruled bool) {
 // laterReadOnly: what comes to be read-only is refused altogether until a mount makes it so.
 func laterReadOnly(t *testing.T, m *manager, c chat.Chat, name string, ruled bool) {
 	t.Helper()
-	file := place(t, c, name, secret)
+	file := putFile(t, c, name, secret)
 	if !ruled {
 		if got := tells(t, m, c, "echo over > %s; cat %[1]s", name); !strings.Contains(got, "over") {
 			t.Errorf("without rules a write says %q", got)
@@ -182,23 +182,23 @@ func TestRulesWithoutChatd(t *testing.T) {
 	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	c := sleeper(t, m, "down")
-	place(t, c, ".env", secret)
+	putFile(t, c, ".env", secret)
 	wake(t, m, c.ID)
 	putDir(t, c, "loop")
 	// What the worker was asked when it is killed is refused, be it sleep itself: the loop goes on.
 	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: `while :; do sleep 0.05; cat .env loop/.env loop/secrets/k loop/plain >> loop/out 2>> loop/err; date >> loop/ticks; done &`, Enter: true}))
 	must(t, m.Close()) // chatd is down
-	place(t, c, "loop/.env", secret)
+	putFile(t, c, "loop/.env", secret)
 	ticks(t, c, 10)
 	// Moved away immediately: only the enforcer's memory holds its old name.
-	place(t, c, "loop/x/.env", secret)
+	putFile(t, c, "loop/x/.env", secret)
 	must(t, os.Rename(filepath.Join(c.Home, "loop/x/.env"), filepath.Join(c.Home, "loop/plain")))
 	ticks(t, c, 3)
 	out, err := exec.Command("pkill", "-9", "-f", "^[^ ]*chatd-enforce --dir "+opt.Run+"/keeper --worker").CombinedOutput()
 	if err != nil {
 		t.Fatalf("no worker to kill: %v %s", err, out)
 	}
-	place(t, c, "loop/secrets/k", secret)
+	putFile(t, c, "loop/secrets/k", secret)
 	ticks(t, c, 10)
 	b, err := os.ReadFile(filepath.Join(c.Home, "loop/out"))
 	if err != nil || strings.Contains(string(b), secret) {
@@ -239,7 +239,7 @@ func TestRulesReload(t *testing.T) {
 	m := open(t, ruledOptions(t, "access: {useDefaults: false}"))
 	c := sleeper(t, m, "reload")
 	for _, name := range []string{"a/x", "a/b/y", "a/b/z", "c"} {
-		place(t, c, name, secret)
+		putFile(t, c, name, secret)
 	}
 	wake(t, m, c.ID)
 	reload := func(rules string) error {
@@ -284,7 +284,7 @@ func TestRulesReload(t *testing.T) {
 func TestRulesParentRenamed(t *testing.T) {
 	m := open(t, ruledOptions(t, `access: {useDefaults: false, deny: ["~/p/q/s"]}`))
 	c := sleeper(t, m, "parent")
-	place(t, c, "p/q/s", secret)
+	putFile(t, c, "p/q/s", secret)
 	wake(t, m, c.ID)
 	refused(t, m, c, "cat p/q/s")
 	refused(t, m, c, "mv p/q/s t")
@@ -301,8 +301,8 @@ func TestRulesParentRenamed(t *testing.T) {
 // laterBeside sees that what lies around a denied file can be used as before.
 func laterBeside(t *testing.T, m *manager, c chat.Chat) {
 	t.Helper()
-	place(t, c, ".env", secret)
-	place(t, c, "data/around/.env", secret)
+	putFile(t, c, ".env", secret)
+	putFile(t, c, "data/around/.env", secret)
 	for _, command := range []string{"ls . >/dev/null && echo fine", "ls data/around >/dev/null && echo fine",
 		"echo x >beside && cat beside && echo fine", "echo x >data/around/beside && rm data/around/beside && echo fine"} {
 		if got := tells(t, m, c, "%s", command); !strings.HasSuffix(strings.TrimSpace(got), "fine") {

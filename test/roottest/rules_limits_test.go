@@ -26,8 +26,8 @@ func TestSeedLimits(t *testing.T) {
 			}
 			m := open(t, ruledOptions(t, rules))
 			c := sleeper(t, m, "limits")
-			place(t, c, "d/.env", secret)
-			place(t, c, "d/inner/f", secret)
+			putFile(t, c, "d/.env", secret)
+			putFile(t, c, "d/inner/f", secret)
 			wake(t, m, c.ID)
 			for _, row := range limitRows(t, c) {
 				t.Run(row.name, func(t *testing.T) { limit(t, m, c, row, ruled) })

@@ -18,12 +18,12 @@ import (
 func TestRulesNoEnforcer(t *testing.T) {
 	opt := ruledOptions(t, `access: {useDefaults: false, rules: [{deny: "**/*.conf", ops: [write]}]}`)
 	opt.Enforce = "/bin/false"
-	rules := opt.Access
+	rules := opt.FileRules
 	m, err := openManager(t.Context(), opt)
 	must(t, err) // not used yet
 	cannot := func(what string, err error) {
 		t.Helper()
-		if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "cannot use the file rules of profile ruled: cannot start the keeper") {
+		if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "cannot use the file rules of profile ruled: cannot start the enforcer") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -33,17 +33,17 @@ func TestRulesNoEnforcer(t *testing.T) {
 		cannot("a chat with rules that nobody keeps", err)
 	}
 	h, err := m.Host(operator(t.Context()))
-	if must(t, err); h.Chats != 0 || len(h.Broken) > 0 || !strings.Contains(strings.Join(h.Findings, "\n"), "no chat with file rules can be made, in profiles ruled: cannot start the keeper") {
+	if must(t, err); h.Chats != 0 || len(h.Broken) > 0 || !strings.Contains(strings.Join(h.Findings, "\n"), "no chat with file rules can be made, in profiles ruled: cannot start the enforcer") {
 		t.Errorf("doctor, of a host that can make no such chat: %d chats, broken %q, findings %q", h.Chats, h.Broken, h.Findings)
 	}
-	m.SetAccess(map[string]*filerules.Policy{"ruled": policy(t, "access: {useDefaults: false, rules: [{deny: x, ops: [read]}]}")})
+	m.SetFileRules(map[string]*filerules.Policy{"ruled": policy(t, "access: {useDefaults: false, rules: [{deny: x, ops: [read]}]}")})
 	c := create(t, m, "ruled", "ruled") // a deny that only the tools enforce needs no enforcer
 	cannot("a reload of rules that nobody keeps", m.Reload(operator(t.Context()), rules))
 	if got := tells(t, m, c, "echo awake"); got != "awake\n" {
 		t.Errorf("after a reload that was refused: %q", got)
 	}
-	m.SetAccess(rules)
-	if h, err := m.Host(operator(t.Context())); err != nil || !strings.Contains(strings.Join(h.Broken, "\n"), "cannot start the keeper") {
+	m.SetFileRules(rules)
+	if h, err := m.Host(operator(t.Context())); err != nil || !strings.Contains(strings.Join(h.Broken, "\n"), "cannot start the enforcer") {
 		t.Errorf("doctor, of a chat whose rules nobody keeps: %q, %v", h.Broken, err)
 	}
 	_, err = m.Sleep(operator(t.Context()), c.ID)
@@ -57,7 +57,7 @@ func TestRulesNoEnforcer(t *testing.T) {
 		_ = m.Close()
 	}
 	cannot("a start with such a chat", err)
-	opt.Access = nil
+	opt.FileRules = nil
 	open(t, opt) // reaps it
 }
 
@@ -68,11 +68,11 @@ func TestRulesSample(t *testing.T) {
 	opt := ruledOptions(t, "access: {}")
 	p, err := filerules.Load("sample1.json5", text)
 	must(t, err)
-	opt.Access["ruled"] = p
+	opt.FileRules["ruled"] = p
 	m := open(t, opt)
 	c := sleeper(t, m, "sample")
 	for _, name := range []string{".env", "deep/er/.env", ".ssh/id", "secrets/k", "work/client/f", "plain"} {
-		place(t, c, name, secret)
+		putFile(t, c, name, secret)
 	}
 	wake(t, m, c.ID)
 	// .env too: the seed denies it for three operations, its defaults for all.
@@ -103,7 +103,7 @@ routing:
 		c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "agent " + agent, Profile: "ruled", Agent: agent, Awake: &no})
 		must(t, err)
 		for _, name := range []string{"work", "mine"} {
-			place(t, c, name+"/f", secret)
+			putFile(t, c, name+"/f", secret)
 		}
 		wake(t, m, c.ID)
 		for _, name := range []string{"work", "mine"} {
@@ -126,15 +126,15 @@ routing:
 // to tools and programs, and show says so; one without denies nothing.
 func TestRulesByDefault(t *testing.T) {
 	opt := ruledOptions(t, "access: {}")
-	opt.Access["ruled"] = filerules.Defaults()
+	opt.FileRules["ruled"] = filerules.Defaults()
 	m := open(t, opt)
-	defer endKeeper(t, opt)
+	defer endEnforcer(t, opt)
 	c := sleeper(t, m, "defaults")
 	plain := create(t, m, "no defaults", "default")
 	names := []string{".ssh/id", ".gnupg/ring", "a/.env", "b/secrets/k"}
 	for _, name := range append(names, "plain") {
-		place(t, c, name, secret)
-		place(t, plain, name, secret)
+		putFile(t, c, name, secret)
+		putFile(t, plain, name, secret)
 	}
 	wake(t, m, c.ID)
 	for _, name := range names {

@@ -19,10 +19,10 @@ func TestRulesUnkeepable(t *testing.T) {
 	old := `access: {useDefaults: false, deny: ["~/keys/**"]}`
 	opt := ruledOptions(t, old)
 	m := open(t, opt)
-	defer endKeeper(t, opt)
+	defer endEnforcer(t, opt)
 	ctx := operator(t.Context())
 	c := sleeper(t, m, "unkeepable")
-	place(t, c, "keys/k", secret)
+	putFile(t, c, "keys/k", secret)
 	wake(t, m, c.ID)
 	for _, pattern := range []string{"dev", "/pro*", "*", "usr", "~", "/srv/**/homes/*", "bash", "libc.so*", "/{bin,x}", "/dev/nul?", "/var", "/t*", "/opt", "etc"} {
 		err := m.Reload(ctx, map[string]*filerules.Policy{"ruled": policy(t, `access: {useDefaults: false, deny: ["`+pattern+`"]}`)})
@@ -49,7 +49,7 @@ func TestRulesUnkeepable(t *testing.T) {
 	}
 }
 
-// TestRulesMatchTooMuch: rules that match more of what sessions share than one can have covered are
+// TestRulesMatchTooMuch: rules that match more of what sessions share than one can have masked are
 // refused when they are read, with line and count: at a reload awake chats stay awake, with the old
 // rules, and chatd does not start with such rules.
 func TestRulesMatchTooMuch(t *testing.T) {
@@ -65,9 +65,9 @@ func TestRulesMatchTooMuch(t *testing.T) {
 	opt.Profiles["ruled"] = p
 	m, err := openManager(t.Context(), opt)
 	must(t, err)
-	defer endKeeper(t, opt)
+	defer endEnforcer(t, opt)
 	c := sleeper(t, m, "too-much")
-	place(t, c, "keys/k", secret)
+	putFile(t, c, "keys/k", secret)
 	wake(t, m, c.ID)
 	many := map[string]*filerules.Policy{"ruled": policy(t, "access:\n  useDefaults: false\n  deny: [\"*.hdr\"]\n")}
 	err = m.Reload(operator(t.Context()), many)
@@ -79,12 +79,12 @@ func TestRulesMatchTooMuch(t *testing.T) {
 	}
 	refused(t, m, c, "cat keys/k")
 	must(t, m.Close())
-	fewer := opt.Access
-	opt.Access = many
+	fewer := opt.FileRules
+	opt.FileRules = many
 	if _, err := openManager(t.Context(), opt); err == nil || !strings.Contains(err.Error(), "it matches 20001 places") {
 		t.Errorf("a start with rules that match too much: %v", err)
 	}
-	opt.Access = fewer
+	opt.FileRules = fewer
 	m = open(t, opt)
 	if got, err := m.Get(operator(t.Context()), c.ID); err != nil || !got.Awake {
 		t.Errorf("the start that failed ended a session: awake is %v, %v", got.Awake, err)

@@ -12,7 +12,7 @@ import (
 func TestRulesOfSharedMemory(t *testing.T) {
 	opt := ruledOptions(t, `access: {useDefaults: false, deny: ["/dev/shm/keys/**", "*.pem"]}`)
 	m := open(t, opt)
-	defer endKeeper(t, opt)
+	defer endEnforcer(t, opt)
 	ruled, plain := sleeper(t, m, "shm"), create(t, m, "shm without rules", "default")
 	wake(t, m, ruled.ID)
 	const act = "mkdir -p /dev/shm/keys; echo %s > /dev/shm/k.pem; echo %[1]s > /dev/shm/keys/k; sleep .2; cat /dev/shm/k.pem /dev/shm/keys/k; echo; echo open > /dev/shm/f; cat /dev/shm/f"

@@ -25,11 +25,11 @@ agents:
 	m := open(t, opt)
 	c := sleeper(t, m, "masks")
 	for _, name := range []string{".env", "a/b/.env", "keys/private", "keys/public/k", "conf/x", "conf/inner/y", "plain", "twin"} {
-		place(t, c, name, secret+" "+name)
+		putFile(t, c, name, secret+" "+name)
 	}
 	must(t, os.Remove(filepath.Join(c.Home, "twin")))
 	must(t, os.Link(filepath.Join(c.Home, "a/b/.env"), filepath.Join(c.Home, "twin")))
-	rc := place(t, c, ".bashrc", "cat ~/.env ~/keys/private > ~/seen 2>&1\n")
+	rc := putFile(t, c, ".bashrc", "cat ~/.env ~/keys/private > ~/seen 2>&1\n")
 	must(t, os.Chmod(rc, 0o644))
 	wake(t, m, c.ID)
 	if got := tells(t, m, c, "cat ~/seen"); strings.Contains(got, secret) || !strings.Contains(got, "denied") {

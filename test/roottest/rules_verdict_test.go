@@ -24,17 +24,17 @@ func TestSeedSamplesHold(t *testing.T) {
 		profile := opt.Profiles["ruled"]
 		profile.Name = strings.TrimSuffix(file, ".json5")
 		opt.Profiles[profile.Name] = profile
-		opt.Access[profile.Name] = p
+		opt.FileRules[profile.Name] = p
 	}
 	m := open(t, opt)
-	defer endKeeper(t, opt)
+	defer endEnforcer(t, opt)
 	// A name for each rule of both, one below it, one beside it, and one of each later.
 	names := []string{".ssh/config", ".ssh/id", ".ssh/d/e", ".sshd", ".gnupg/ring", ".gnupg/d/e", ".env", "deep/er/.env", ".envrc",
 		"secrets/k", "a/secrets/b/c", "secrets.txt", "work/client/f", "work/client/d/e", "work/other", "plain"}
 	for _, tt := range [][2]string{{"sample1", "main"}, {"sample1", "secrets-manager"}, {"sample1", "another"}, {"sample2", "main"}} {
 		c := agentOf(t, m, tt[0], tt[1])
 		for _, name := range names {
-			place(t, c, name, secret)
+			putFile(t, c, name, secret)
 		}
 		wake(t, m, c.ID)
 		denied := oneVerdict(t, m, c, names)
@@ -42,7 +42,7 @@ func TestSeedSamplesHold(t *testing.T) {
 			t.Errorf("%v: only %d verdicts are denials", tt, denied)
 		}
 		for i, name := range names {
-			place(t, c, "later/"+name, secret)
+			putFile(t, c, "later/"+name, secret)
 			names[i] = "later/" + name
 		}
 		oneVerdict(t, m, c, names)
@@ -124,11 +124,11 @@ access: {useDefaults: false, deny: ["~/keys/**", "~/photos/*"], rules: [{deny: "
 agents: {main: {access: {rules: [{allow: "~/keys/pub.txt"}, {allow: "~/keys/pub/**"}, {allow: "~/keys/later.txt"}, {allow: "~/ro/rw.txt"}, {allow: "~/keys/only", ops: [read]}, {allow: "~/photos/open"}]}}}
 `)
 	m := open(t, opt)
-	defer endKeeper(t, opt)
+	defer endEnforcer(t, opt)
 	c := sleeper(t, m, "exceptions")
 	names := []string{"keys/k", "keys/pub.txt", "keys/pub/d/f", "keys/only", "photos/a/b/c", "photos/open/f", "ro/f", "ro/rw.txt", "ledger", "half", "plain"}
 	for _, name := range names {
-		place(t, c, name, secret)
+		putFile(t, c, name, secret)
 	}
 	wake(t, m, c.ID)
 	oneVerdict(t, m, c, names)
@@ -146,7 +146,7 @@ agents: {main: {access: {rules: [{allow: "~/keys/pub.txt"}, {allow: "~/keys/pub/
 			t.Errorf("%s says %q", name, got)
 		}
 	}
-	place(t, c, "keys/later.txt", secret)
+	putFile(t, c, "keys/later.txt", secret)
 	until(t, "an exception that comes later is open", func() bool { return tells(t, m, c, "cat keys/later.txt") == secret })
 	oneVerdict(t, m, c, []string{"keys/later.txt", "keys/k"})
 	e, err := front(t, m).Explain(operator(t.Context()), c.ID, chat.Question{Command: "cat ~/photos/a/b/c"})

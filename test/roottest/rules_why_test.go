@@ -24,10 +24,10 @@ func TestKernelDenialsNameTheRule(t *testing.T) {
 		t.Run(messages, func(t *testing.T) {
 			opt := ruledOptions(t, fmt.Sprintf("access:\n  messages: %s\n  deny: ['**/vaul?/**', '**/*.pem']\n", messages))
 			m := open(t, opt)
-			t.Cleanup(func() { endKeeper(t, opt) })
+			t.Cleanup(func() { endEnforcer(t, opt) })
 			bridge := asBridge(t.Context(), "bridge")
 			c := asleepFor(bridge, t, m)
-			must(t, os.Link(place(t, c, "a.pem", secret), filepath.Join(c.Home, "linked")))
+			must(t, os.Link(putFile(t, c, "a.pem", secret), filepath.Join(c.Home, "linked")))
 			putDir(t, c, "vault")
 			putDir(t, c, "shut")
 			must(t, os.Symlink("vault", filepath.Join(c.Home, "way")))
@@ -55,7 +55,7 @@ func asleepFor(ctx context.Context, t *testing.T, m *manager) chat.Chat {
 	return c
 }
 
-func kernelDenials(ctx context.Context, t *testing.T, opt provision.Options, m *manager, c chat.Chat, vague bool) {
+func kernelDenials(ctx context.Context, t *testing.T, opt provision.Options, m *manager, c chat.Chat, terse bool) {
 	t.Helper()
 	op := chat.CallerFrom(ctx).Role == chat.RoleOperator
 	_, err := m.ReadFile(ctx, c.ID, files.ReadFile{Path: "linked"}, func(files.Answer) io.Writer { return io.Discard })
@@ -63,21 +63,21 @@ func kernelDenials(ctx context.Context, t *testing.T, opt provision.Options, m *
 	switch {
 	case !errors.As(err, &d):
 		t.Errorf("the other name of a denied file: %v", err)
-	case vague && (d.Rule+d.Place+d.Layer+d.Path != "" || strings.Contains(err.Error(), "pem")):
-		t.Errorf("vague: %#v", d)
-	case !vague && (d.Rule != "deny **/*.pem" || d.Place != "rules.yaml:3" || d.Layer != files.RuleKernel):
+	case terse && (d.Rule+d.Place+d.Layer+d.Path != "" || strings.Contains(err.Error(), "pem")):
+		t.Errorf("terse: %#v", d)
+	case !terse && (d.Rule != "deny **/*.pem" || d.Place != "rules.yaml:3" || d.Layer != files.RuleKernel):
 		t.Errorf("%#v", d)
 	}
 	if len(auditLines(t, opt, "read_file", "denied", "deny **/*.pem", "rules.yaml:3", "linked", `"errno":"E`)) == 0 {
 		t.Error("no line of the audit log names the rule")
 	}
 	e, err := m.Explain(ctx, c.ID, chat.Question{Path: "linked", Op: "read"})
-	if err != nil || e.Verdict != "deny" || !e.ByKernel || vague == (e.Place == "rules.yaml:3") {
+	if err != nil || e.Verdict != "deny" || !e.ByKernel || terse == (e.Place == "rules.yaml:3") {
 		t.Errorf("explain: %+v, %v", e, err)
 	}
 	for _, dir := range []string{"vault", "way"} {
 		_, err = m.Run(ctx, c.ID, chat.RunSpec{Command: "true", Cwd: dir})
-		if !errors.Is(err, chat.ErrInvalid) || op != strings.Contains(fmt.Sprint(err), "deny **/vaul?/** (rules.yaml:3)") || vague && strings.Contains(err.Error(), "vaul?") {
+		if !errors.Is(err, chat.ErrInvalid) || op != strings.Contains(fmt.Sprint(err), "deny **/vaul?/** (rules.yaml:3)") || terse && strings.Contains(err.Error(), "vaul?") {
 			t.Errorf("a run in %s: %v", dir, err)
 		}
 		if len(auditLines(t, opt, `"run"`, "failed", strconv.Quote(chat.CallerFrom(ctx).Name), "deny **/vaul?/**", "rules.yaml:3")) == 0 {

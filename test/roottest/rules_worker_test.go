@@ -32,9 +32,9 @@ func workerOf(t *testing.T, opt provision.Options, was int) (pid int) {
 }
 
 // masksAt are the mounts of bubblewrap's masks in the chat's session, as its mountinfo has them.
-func masksAt(t *testing.T, leader string) (lines []string) {
+func masksAt(t *testing.T, initPID string) (lines []string) {
 	t.Helper()
-	text, err := os.ReadFile("/proc/" + leader + "/mountinfo")
+	text, err := os.ReadFile("/proc/" + initPID + "/mountinfo")
 	must(t, err)
 	for line := range strings.Lines(string(text)) {
 		if strings.Contains(line, "/masks/closed-") {
@@ -46,9 +46,9 @@ func masksAt(t *testing.T, leader string) (lines []string) {
 
 // killAtMount kills the worker when the first mount of a session comes or goes. It reads them
 // again and again: poll(2) of mountinfo tells of no umount on some kernels.
-func killAtMount(leader, before string, worker int) error {
+func killAtMount(initPID, before string, worker int) error {
 	for end := time.Now().Add(longEnough); time.Now().Before(end); { // at once: a reload is soon done
-		now, err := os.ReadFile("/proc/" + leader + "/mountinfo")
+		now, err := os.ReadFile("/proc/" + initPID + "/mountinfo")
 		if err != nil || string(now) != before {
 			return errors.Join(err, unix.Kill(worker, unix.SIGKILL))
 		}
@@ -66,10 +66,10 @@ func TestRulesWorkerKilled(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(shared) })
 	must(t, errors.Join(os.MkdirAll(shared+"/secret", 0o755),
 		os.WriteFile(shared+"/secret/f", []byte(secret), 0o644)))
-	const most = 50 // directories that a reload opens or closes, one mount after the other
+	const count = 50 // directories that a reload opens or closes, one mount after the other
 	opened := `access: {useDefaults: false, deny: ["~/note", /data/secret, "**/.env"]}`
 	closed := strings.Replace(opened, "[", `["~/keys", `, 1)
-	for i := range most {
+	for i := range count {
 		closed = strings.Replace(closed, "[", fmt.Sprintf(`["~/many/%d", `, i), 1)
 	}
 	opt := ruledOptions(t, closed)
@@ -77,13 +77,13 @@ func TestRulesWorkerKilled(t *testing.T) {
 	p.ExposePaths = []chat.Expose{{Source: shared, Target: "/data", Mode: chat.ReadOnly}}
 	opt.Profiles["ruled"] = p
 	m := open(t, opt)
-	defer endKeeper(t, opt)
+	defer endEnforcer(t, opt)
 	c := sleeper(t, m, "worker")
 	for _, name := range []string{"keys/k", "note", "w/.env", "loop/later/.env"} {
-		place(t, c, name, secret)
+		putFile(t, c, name, secret)
 	}
-	for i := range most {
-		place(t, c, fmt.Sprintf("many/%d/k", i), secret)
+	for i := range count {
+		putFile(t, c, fmt.Sprintf("many/%d/k", i), secret)
 	}
 	wake(t, m, c.ID)
 	denied := []string{"note", "/data/secret/f", "w/.env", "loop/later/.env"}
@@ -95,19 +95,19 @@ func TestRulesWorkerKilled(t *testing.T) {
 		must(t, ignoreGone(err))
 		return string(b)
 	}
-	leader := sessionLeader(t, c)
-	masks := masksAt(t, leader)
-	if want := most + 3; len(masks) != want {
+	initPID := sessionInit(t, c)
+	masks := masksAt(t, initPID)
+	if want := count + 3; len(masks) != want {
 		t.Fatalf("bubblewrap masks %d paths, want %d: %q", len(masks), want, masks)
 	}
 	worker := workerOf(t, opt, 0)
 	for i := range 4 {
 		must(t, unix.Kill(worker, unix.SIGKILL))
-		place(t, c, fmt.Sprintf("loop/n%d/.env", i), secret)
+		putFile(t, c, fmt.Sprintf("loop/n%d/.env", i), secret)
 		worker = workerOf(t, opt, worker)
 		ticks(t, c, 3)
 		refused(t, m, c, "cat %s keys/k loop/n*/.env", strings.Join(denied, " "))
-		if got := masksAt(t, leader); !slices.Equal(got, masks) {
+		if got := masksAt(t, initPID); !slices.Equal(got, masks) {
 			t.Errorf("after kill %d the masks are %q, were %q", i, got, masks)
 		}
 	}
@@ -120,19 +120,19 @@ func TestRulesWorkerKilled(t *testing.T) {
 	}
 	for i := range 6 {
 		ended := make(chan error, 1)
-		before, err := os.ReadFile("/proc/" + leader + "/mountinfo")
+		before, err := os.ReadFile("/proc/" + initPID + "/mountinfo")
 		must(t, err)
-		go func() { ended <- killAtMount(leader, string(before), worker) }()
+		go func() { ended <- killAtMount(initPID, string(before), worker) }()
 		must(t, reload([]string{opened, closed}[i%2]))
 		must(t, <-ended)
 		worker = workerOf(t, opt, worker)
 		refused(t, m, c, "cat %s", strings.Join(denied, " "))
-		want := strings.Repeat(secret, []int{most + 1, 0}[i%2])
+		want := strings.Repeat(secret, []int{count + 1, 0}[i%2])
 		if got := tells(t, m, c, "cat keys/k many/*/k 2>/dev/null"); got != want {
 			t.Errorf("after reload %d: %q", i, got)
 		}
 	}
-	if leader != sessionLeader(t, c) {
+	if initPID != sessionInit(t, c) {
 		t.Error("the session is another")
 	}
 	if got := read("out"); got != "" {

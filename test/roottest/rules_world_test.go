@@ -29,7 +29,7 @@ func ruledOptions(t testing.TB, rules string) provision.Options {
 	p.Name = "ruled"
 	p.Limits.CPUQuota = 2 * p.Limits.CPUPeriod
 	opt.Profiles["ruled"] = p
-	opt.Access = map[string]*filerules.Policy{"ruled": policy(t, rules)}
+	opt.FileRules = map[string]*filerules.Policy{"ruled": policy(t, rules)}
 	return opt
 }
 
@@ -42,14 +42,14 @@ func policy(t testing.TB, rules string) *filerules.Policy {
 	return p
 }
 
-// endKeeper ends the enforcer that a test's daemon started: it would outlive the test.
-func endKeeper(t testing.TB, opt provision.Options) {
+// endEnforcer ends the enforcer that a test's daemon started: it would outlive the test.
+func endEnforcer(t testing.TB, opt provision.Options) {
 	t.Helper()
 	if _, err := os.Lstat(filepath.Join(opt.Run, "keeper")); errors.Is(err, fs.ErrNotExist) {
 		return // none was started
 	}
 	if b, err := os.ReadFile(filepath.Join(opt.Run, "keeper", "log")); err == nil && len(b) > 0 {
-		t.Logf("the keeper says:\n%s", b)
+		t.Logf("the enforcer says:\n%s", b)
 	}
 	// A worker takes the place of its holder: both are stopped first, and what they began
 	// meanwhile.
@@ -95,9 +95,9 @@ func wake(t testing.TB, m *manager, id chat.ID) chat.Chat {
 	return c
 }
 
-// place makes a file of root's that the chat may read and write as far as modes go, and
+// putFile makes a file of root's that the chat may read and write as far as modes go, and
 // the directories to it, which are the chat's.
-func place(t testing.TB, c chat.Chat, name, content string) string {
+func putFile(t testing.TB, c chat.Chat, name, content string) string {
 	t.Helper()
 	file := filepath.Join(c.Home, name)
 	putDir(t, c, filepath.Dir(name))

@@ -35,12 +35,12 @@ func (c *cliRun) text() (out, errs string) {
 	return c.out.String(), c.errs.String()
 }
 
-type locked struct {
+type sharedBuffer struct {
 	mu *sync.Mutex
 	b  *bytes.Buffer
 }
 
-func (l locked) Write(p []byte) (int, error) {
+func (l sharedBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
@@ -48,7 +48,7 @@ func (l locked) Write(p []byte) (int, error) {
 
 func newCLIRun(opt provision.Options, stdin io.Reader, args ...string) *cliRun {
 	c := &cliRun{Cmd: exec.Command(programs.chatd, append([]string{"--socket", filepath.Join(opt.Run, "chatd.sock")}, args...)...)}
-	c.Stdin, c.Stdout, c.Stderr = stdin, locked{&c.mu, &c.out}, locked{&c.mu, &c.errs}
+	c.Stdin, c.Stdout, c.Stderr = stdin, sharedBuffer{&c.mu, &c.out}, sharedBuffer{&c.mu, &c.errs}
 	return c
 }
 
@@ -85,15 +85,15 @@ func highWater(t *testing.T, pid int) int64 {
 
 // highWaterOf looks at a process until it ends. Not ru_maxrss: that of a child begins with what
 // its parent had (exec_mmap of fs/exec.c), which is this process.
-func highWaterOf(pid int) (most int64) {
+func highWaterOf(pid int) (max int64) {
 	for {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		_, rest, found := strings.Cut(string(text), "VmHWM:")
 		if err != nil || !found { // it has ended
-			return most
+			return max
 		}
 		if kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64); err == nil {
-			most = kb << 10
+			max = kb << 10
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -113,8 +113,8 @@ func TestRunLikeSSH(t *testing.T) {
 	const size = 300 << 20
 	r := newCLIRun(opt, io.LimitReader(endless{}, size), "run", id, "-c", "wc -c; echo apart >&2; exit 9")
 	must(t, r.Start())
-	most := make(chan int64)
-	go func() { most <- highWaterOf(r.Process.Pid) }()
+	max := make(chan int64)
+	go func() { max <- highWaterOf(r.Process.Pid) }()
 	err = r.Wait()
 	if out, errs := r.text(); exitCode(err) != 9 || strings.TrimSpace(out) != strconv.Itoa(size) || errs != "apart\n" {
 		t.Errorf("%v: %q, %q", err, out, errs)
@@ -122,8 +122,8 @@ func TestRunLikeSSH(t *testing.T) {
 	if now := highWater(t, d.cmd.Process.Pid); now-before > 48<<20 {
 		t.Errorf("the daemon had %d MiB more", (now-before)>>20)
 	}
-	if most := <-most; most == 0 || most > 96<<20 {
-		t.Errorf("chatd run had %d MiB", most>>20)
+	if max := <-max; max == 0 || max > 96<<20 {
+		t.Errorf("chatd run had %d MiB", max>>20)
 	}
 
 	r = newCLIRun(opt, endless{}, "run", id, "-c", "sleep 0.2; echo never read; exit 4")
@@ -243,7 +243,7 @@ func TestBackgroundKilledDaemon(t *testing.T) {
 	foreground.await(t, "ready")
 	d.kill()
 	_ = foreground.Wait()
-	until(t, "the runs end without chatd", func() bool { return len(minders(t)) == 0 })
+	until(t, "the runs end without chatd", func() bool { return len(supervisors(t)) == 0 })
 	d = startDaemon(t, opt, "")
 	got, err := d.ShowRun(t.Context(), c.ID, r.ID)
 	must(t, err)

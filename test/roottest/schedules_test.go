@@ -381,11 +381,12 @@ func TestSchedulesGoOn(t *testing.T) {
 		}
 		must(t, err)
 		until(t, "it begins", exists(filepath.Join(chats[i].Home, "count")))
-		// The command may be there a moment before chatd has noted its run, without which it ends.
-		until(t, "its run is noted", func() bool {
-			noted, err := filepath.Glob(filepath.Join(opt.Run, "runs", string(chats[i].ID), "*", "run.json"))
+		// The command may be there a moment before chatd has recorded its run, without which it
+		// ends.
+		until(t, "its run is recorded", func() bool {
+			recorded, err := filepath.Glob(filepath.Join(opt.Run, "runs", string(chats[i].ID), "*", "run.json"))
 			must(t, err)
-			return len(noted) == 1
+			return len(recorded) == 1
 		})
 	}
 	d.kill()

@@ -18,18 +18,18 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// activated is a host with a socket that "systemd" holds.
-type activated struct {
+// activation is a host with a socket that "systemd" holds.
+type activation struct {
 	opt    provision.Options
 	config string
 	socket string
 	file   *os.File
 }
 
-func activate(t *testing.T) activated {
+func activate(t *testing.T) activation {
 	t.Helper()
 	opt := options(t)
-	a := activated{opt: opt, config: configFile(t, opt), socket: filepath.Join(opt.Run, "chatd.sock")}
+	a := activation{opt: opt, config: configFile(t, opt), socket: filepath.Join(opt.Run, "chatd.sock")}
 	must(t, os.MkdirAll(opt.Run, 0o755))
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: a.socket})
 	must(t, err)
@@ -42,7 +42,7 @@ func activate(t *testing.T) activated {
 
 // serve starts chatd as systemd does, with the files as descriptors 3 and up.
 // LISTEN_PID names the process that exec makes chatd of.
-func (a activated) serve(t *testing.T, env string, files ...*os.File) *daemon {
+func (a activation) serve(t *testing.T, env string, files ...*os.File) *daemon {
 	t.Helper()
 	line := fmt.Sprintf(`LISTEN_PID=$$ LISTEN_FDS=%d %s exec "$@"`, len(files), env)
 	log, err := os.OpenFile(filepath.Join(filepath.Dir(a.config), "chatd.log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)

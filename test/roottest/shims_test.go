@@ -113,9 +113,9 @@ func TestShimDenialsAreBounded(t *testing.T) {
 	}
 	awaitAudit(t, opt, `"action":"shim"`, "made up")
 	b := auditText(t, opt)
-	most := 21 + int(time.Since(began)/(5*time.Second)) // of provision's heardBurst and heardEvery
-	if n := strings.Count(b, `"action":"shim"`); n < 2 || n > most {
-		t.Errorf("%d lines of 2001 were audited, want at most %d", n, most)
+	max := 21 + int(time.Since(began)/(5*time.Second)) // of provision's heardBurst and heardEvery
+	if n := strings.Count(b, `"action":"shim"`); n < 2 || n > max {
+		t.Errorf("%d lines of 2001 were audited, want at most %d", n, max)
 	}
 	if r := run(t, m, c.ID, "echo here"); r.Stdout != "here\n" {
 		t.Errorf("%+v", r)

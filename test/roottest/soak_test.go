@@ -88,14 +88,14 @@ func soakBackground(ctx context.Context, m *manager, id chat.ID, spec chat.RunSp
 
 // soakLeft is what a daemon and its chats have.
 type soakLeft struct {
-	Goroutines, Descriptors, Processes, Leaves, Minders int
+	Goroutines, Descriptors, Processes, Leaves, Supervisors int
 }
 
 func soakCount(t *testing.T, opt provision.Options, chats []chat.Chat) soakLeft {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
 	must(t, err)
-	l := soakLeft{Goroutines: runtime.NumGoroutine(), Descriptors: len(fds), Leaves: len(runLeaves(t, opt)), Minders: len(minders(t))}
+	l := soakLeft{Goroutines: runtime.NumGoroutine(), Descriptors: len(fds), Leaves: len(runLeaves(t, opt)), Supervisors: len(supervisors(t))}
 	for _, c := range chats {
 		l.Processes += len(inRuns(c.UID))
 	}
@@ -118,7 +118,7 @@ func TestSoak(t *testing.T) {
 	var before, after soakLeft
 	until(t, "the first runs are gone", func() bool {
 		before = soakCount(t, opt, chats)
-		return before.Processes+before.Leaves+before.Minders == 0
+		return before.Processes+before.Leaves+before.Supervisors == 0
 	})
 	n, began := soakRuns(t), time.Now()
 	next := make(chan chat.ID)
@@ -140,7 +140,7 @@ func TestSoak(t *testing.T) {
 	took := time.Since(began)
 	if !comes(func() bool { // timers of the test itself, and the dead that are not collected yet
 		after = soakCount(t, opt, chats)
-		return after.Goroutines <= before.Goroutines && after.Descriptors <= before.Descriptors && after.Processes+after.Leaves+after.Minders == 0
+		return after.Goroutines <= before.Goroutines && after.Descriptors <= before.Descriptors && after.Processes+after.Leaves+after.Supervisors == 0
 	}) {
 		t.Errorf("before %+v, after %+v", before, after)
 	}

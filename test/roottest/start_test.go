@@ -105,13 +105,13 @@ func TestSocketBeforeProbes(t *testing.T) {
 	needsRoot(t)
 	a := activate(t)
 	dir := filepath.Dir(a.config)
-	gate := filepath.Join(dir, "gate")
+	barrier := filepath.Join(dir, "barrier")
 	must(t, os.MkdirAll(dir+"/bin", 0o755))
-	must(t, unix.Mkfifo(gate, 0o600))
+	must(t, unix.Mkfifo(barrier, 0o600))
 	real, err := exec.LookPath("bwrap")
 	must(t, err)
 	// As the chat, which may not open the start barrier: chatd's own end of it is in no child.
-	held := fmt.Sprintf("#!/bin/sh\nwhile [ -e %s ]; do sleep 0.05; done\nexec %s \"$@\"\n", gate, real)
+	held := fmt.Sprintf("#!/bin/sh\nwhile [ -e %s ]; do sleep 0.05; done\nexec %s \"$@\"\n", barrier, real)
 	must(t, os.WriteFile(dir+"/bin/bwrap", []byte(held), 0o755))
 	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: a.socket + ".notify", Net: "unixgram"})
 	must(t, err)
@@ -132,7 +132,7 @@ func TestSocketBeforeProbes(t *testing.T) {
 	if said := pendingOf(t, notify); strings.Contains(said, "READY=1") {
 		t.Errorf("systemd heard %q", said)
 	}
-	must(t, os.Remove(gate))
+	must(t, os.Remove(barrier))
 	heard(t, notify, "READY=1")
 	if _, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "early"}); err != nil {
 		b, _ := os.ReadFile(d.log)

@@ -159,15 +159,15 @@ func TestFrontKilledUnderTools(t *testing.T) {
 	must(t, err)
 	fds := descriptorsOf(t, d.cmd.Process.Pid)
 	for _, id := range []chat.ID{a.ID, b.ID, a.ID, b.ID} {
-		front, told := frontOf(t, d.cmd.Process.Pid), make(chan error, 1)
+		front, result := frontOf(t, d.cmd.Process.Pid), make(chan error, 1)
 		body := &signalling{begun: make(chan struct{})}
 		go func() {
 			_, err := d.WriteFile(t.Context(), id, files.WriteFile{Path: "f", Stream: true}, body)
-			told <- err
+			result <- err
 		}()
 		<-body.begun
 		must(t, unix.Kill(front, unix.SIGKILL))
-		if err := <-told; err == nil {
+		if err := <-result; err == nil {
 			t.Error("the caller is told that the file was written")
 		}
 		until(t, "another front comes", func() bool {
@@ -214,7 +214,7 @@ func TestFrontKilledUnderRuns(t *testing.T) {
 	})
 	must(t, err)
 	front, printing := frontOf(t, d.cmd.Process.Pid), make(chan struct{})
-	told := make(chan error, 1)
+	result := make(chan error, 1)
 	go func() {
 		begun := false
 		_, err := d.RunTo(t.Context(), c.ID, chat.RunSpec{Command: "while echo $$; do sleep 0.01; done"},
@@ -224,11 +224,11 @@ func TestFrontKilledUnderRuns(t *testing.T) {
 					close(printing)
 				}
 			})
-		told <- err
+		result <- err
 	}()
 	<-printing
 	must(t, unix.Kill(front, unix.SIGKILL))
-	if err := <-told; err == nil {
+	if err := <-result; err == nil {
 		t.Error("the caller of a run is told that it has ended well")
 	}
 	until(t, "another front comes", func() bool { return frontOf(t, d.cmd.Process.Pid) != front })

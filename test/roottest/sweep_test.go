@@ -17,9 +17,9 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// coverDir lays an empty tmpfs over a directory of the host until the test ends: the tests have a
-// mount namespace of their own.
-func coverDir(t *testing.T, dir string) {
+// mountEmpty mounts an empty tmpfs over a directory of the host until the test ends: the tests have
+// a mount namespace of their own.
+func mountEmpty(t *testing.T, dir string) {
 	t.Helper()
 	must(t, os.MkdirAll(dir, 0o755))
 	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
@@ -55,7 +55,7 @@ func TestReapSweeps(t *testing.T) {
 	m := open(t, options(t))
 	gone, stays := asleep(t, m, "is swept"), asleep(t, m, "is not swept")
 	for _, dir := range []string{"/var/spool", "/var/mail", "/var/lib/systemd", "/run/user"} {
-		coverDir(t, dir)
+		mountEmpty(t, dir)
 	}
 	if _, err := os.Stat("/dev/mqueue"); err != nil {
 		must(t, os.Mkdir("/dev/mqueue", 0o755))

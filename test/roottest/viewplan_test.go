@@ -21,8 +21,8 @@ import (
 	"github.com/chatd/chatd/provision"
 )
 
-// TestPlanIsWhatRuns: what is told of a session is what the kernel says of it,
-// entry by entry and in both directions.
+// TestPlanIsWhatRuns: the plan of a session is what the kernel says of it, entry by entry and in
+// both directions.
 func TestPlanIsWhatRuns(t *testing.T) {
 	opt, _ := withShop(t)
 	m := open(t, opt)
@@ -61,18 +61,18 @@ func innerPID(t testing.TB, uid uint32) int {
 	return 0
 }
 
-// mounted is one line of mountinfo.
-type mounted struct{ options, kind, super string }
+// mountLine is one line of mountinfo.
+type mountLine struct{ options, kind, super string }
 
-func mountsOf(t testing.TB, pid int) map[string]mounted {
+func mountsOf(t testing.TB, pid int) map[string]mountLine {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
 	must(t, err)
-	all := map[string]mounted{}
+	all := map[string]mountLine{}
 	for line := range strings.Lines(string(b)) {
 		before, after, _ := strings.Cut(line, " - ")
 		f, g := strings.Fields(before), strings.Fields(after)
-		all[f[4]] = mounted{f[5], g[0], g[2]}
+		all[f[4]] = mountLine{f[5], g[0], g[2]}
 	}
 	return all
 }
@@ -80,13 +80,13 @@ func mountsOf(t testing.TB, pid int) map[string]mounted {
 func sameMounts(t *testing.T, opt provision.Options, c chat.Chat, p chat.Plan, pid int) {
 	t.Helper()
 	have := mountsOf(t, pid)
-	told := map[string]chat.Mount{}
+	shown := map[string]chat.Mount{}
 	for _, m := range p.Mounts {
 		if m.Type != chat.MountLink && m.Type != chat.MountDir && m.Type != chat.MountFile {
-			told[m.Target] = m // the last of a target covers the others
+			shown[m.Target] = m // the last of a target hides the others
 		}
 	}
-	for target, m := range told {
+	for target, m := range shown {
 		got, ok := have[target]
 		if _, err := os.Lstat(m.Source); m.Optional && err != nil && !ok {
 			continue
@@ -108,7 +108,7 @@ func sameMounts(t *testing.T, opt provision.Options, c chat.Chat, p chat.Plan, p
 		}
 	}
 	for target := range have {
-		if _, ok := told[target]; !ok && !strings.HasPrefix(target, "/dev/") && !strings.HasPrefix(target, "/proc/") {
+		if _, ok := shown[target]; !ok && !strings.HasPrefix(target, "/dev/") && !strings.HasPrefix(target, "/proc/") {
 			t.Errorf("%s: %s is mounted and not told", p.Profile, target)
 		}
 	}
@@ -148,8 +148,8 @@ func sameNamespaces(t *testing.T, p chat.Plan, pid int) {
 		must(t, err)
 		ours, err := os.Readlink("/proc/self/ns/" + file)
 		must(t, err)
-		if told := slices.Contains(p.Namespaces, name); told != (theirs != ours) {
-			t.Errorf("%s: namespace %s of its own: %t, told %t", p.Profile, name, theirs != ours, told)
+		if shown := slices.Contains(p.Namespaces, name); shown != (theirs != ours) {
+			t.Errorf("%s: namespace %s of its own: %t, told %t", p.Profile, name, theirs != ours, shown)
 		}
 	}
 }
@@ -176,9 +176,8 @@ func sameEnv(t *testing.T, p chat.Plan, uid uint32) {
 	t.Errorf("uid %d has no terminal", uid)
 }
 
-// TestPlanOutlivesChatd: a session keeps what it began with when chatd is started
-// again with another config, and so does what is told of it; the next session has
-// the new.
+// TestPlanOutlivesChatd: a session keeps what it began with when chatd is started again with
+// another config, and so does its plan; the next session has the new.
 func TestPlanOutlivesChatd(t *testing.T) {
 	opt, s := withShop(t)
 	m, err := openManager(t.Context(), opt)
@@ -299,7 +298,7 @@ func TestExposeForAll(t *testing.T) {
 
 func startDaemonOn(t *testing.T, config string) *daemon {
 	t.Helper()
-	a := activated{config: config, socket: filepath.Join(filepath.Dir(config), "run", "chatd.sock")}
+	a := activation{config: config, socket: filepath.Join(filepath.Dir(config), "run", "chatd.sock")}
 	d := a.serve(t, "")
 	d.waitUp(t)
 	return d

@@ -13,8 +13,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestFlushIsMendedAtOnce: flushed rules are restored even if the next reconcile is an hour away.
-func TestFlushIsMendedAtOnce(t *testing.T) {
+// TestFlushIsMendedImmediately: flushed rules are restored even if the next reconcile is an hour away.
+func TestFlushIsMendedImmediately(t *testing.T) {
 	opt := options(t)
 	opt.Every = time.Hour
 	open(t, opt)
@@ -55,12 +55,12 @@ func TestNothingBeginsAfterAFlush(t *testing.T) {
 	opt := options(t)
 	opt.Every = time.Hour
 	dir := filepath.Dir(opt.State)
-	gate := filepath.Join(dir, "gate")
+	barrier := filepath.Join(dir, "barrier")
 	must(t, os.MkdirAll(dir+"/bin", 0o755))
 	for _, name := range []string{"iptables-restore", "ip6tables-restore"} {
 		real, err := exec.LookPath(name)
 		must(t, err)
-		held := fmt.Sprintf("#!/bin/sh\nwhile [ -e %s ]; do sleep 0.05; done\nexec %s \"$@\"\n", gate, real)
+		held := fmt.Sprintf("#!/bin/sh\nwhile [ -e %s ]; do sleep 0.05; done\nexec %s \"$@\"\n", barrier, real)
 		must(t, os.WriteFile(filepath.Join(dir, "bin", name), []byte(held), 0o755))
 	}
 	t.Setenv("PATH", dir+"/bin:"+os.Getenv("PATH"))
@@ -68,14 +68,14 @@ func TestNothingBeginsAfterAFlush(t *testing.T) {
 	a, b := create(t, m, "flush a", "default"), asleep(t, m, "flush b")
 	ctx := operator(t.Context())
 	for _, flush := range [][]string{{"iptables", "-F"}, {"nft", "flush", "ruleset"}, {"iptables", "-I", "OUTPUT", "1", "-j", "ACCEPT"}} {
-		must(t, os.WriteFile(gate, nil, 0o600))
+		must(t, os.WriteFile(barrier, nil, 0o600))
 		if out, err := exec.Command(flush[0], flush[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v: %s", flush, err, out)
 		}
 		time.Sleep(500 * time.Millisecond) // the kernel tells immediately, but this process may wait for a CPU
 		_, wake := m.Wake(ctx, b.ID)
 		_, run := m.Run(ctx, a.ID, chat.RunSpec{Command: "true"})
-		must(t, os.Remove(gate))
+		must(t, os.Remove(barrier))
 		for what, err := range map[string]error{"wake": wake, "run": run} {
 			if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "somebody changed the packet rules") {
 				t.Errorf("%s after %v: %v", what, flush, err)

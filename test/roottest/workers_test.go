@@ -36,8 +36,8 @@ const aloneEnv, exitAlone = "CHATD_ROOTTEST_ALONE", 75
 // besideEnv names a file that is there while packages beside this one are tested.
 const besideEnv = "CHATD_TEST_BESIDE"
 
-// workers says how many tests run at once. Benchmarks, and tests that have the
-// machine itself, want it for themselves.
+// workers says how many tests run simultaneously. Benchmarks, and tests that have the machine
+// itself, want it for themselves.
 func workers() int {
 	n, err := strconv.Atoi(cmp.Or(os.Getenv(workersEnv), "1"))
 	if err != nil || flagSet("test.bench") || flagSet("test.list") || onHost() {
@@ -56,9 +56,9 @@ func alone(testing.TB) {
 	}
 }
 
-// runBeside runs each test that the flags name in a process of its own, n at once, and then
-// those that want to be alone. It prints what each said when it ends. Its exit code is 1 if
-// one failed.
+// runBeside runs each test that the flags name in a process of its own, n simultaneously, and then
+// those that want to be alone. It prints what each said when it ends. Its exit code is 1 if one
+// failed.
 func runBeside(ctx context.Context, dir string, n int) (code int, err error) {
 	names, err := testNames(ctx, dir)
 	if err != nil {

@@ -60,7 +60,7 @@ func options(t testing.TB) provision.Options {
 		Userdb: "/etc/userdb", Shim: programs.shim, Enforce: programs.enforce, UIDs: testUIDs, LandlockABI: 2,
 		Profiles: profiles(), Version: "test", Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: logLevel()})),
 	}
-	t.Cleanup(func() { endKeeper(t, opt) }) // of any test with rules
+	t.Cleanup(func() { endEnforcer(t, opt) }) // of any test with rules
 	return opt
 }
 

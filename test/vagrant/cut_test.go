@@ -15,7 +15,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-const cutNotes = notes + "/cut.log"
+const cutLedger = notes + "/cut.log"
 
 // ledger is a file that has each line on the disk before the next act: what it
 // says was acknowledged before the power went.
@@ -37,7 +37,7 @@ func (l *ledger) write(words ...any) error {
 // ten minutes, which is a failure: nobody cut the power.
 func TestBeforeCut(t *testing.T) {
 	must(t, os.MkdirAll(notes, 0o700))
-	f, err := os.Create(cutNotes)
+	f, err := os.Create(cutLedger)
 	must(t, err)
 	l := &ledger{f: f}
 	must(t, l.write("begin"))
@@ -48,7 +48,7 @@ func TestBeforeCut(t *testing.T) {
 		wg.Go(func() {
 			var mine []chat.Chat
 			for i := 0; time.Now().Before(end); i++ {
-				c, err := bornAndNoted(l, w, i)
+				c, err := createAndRecord(l, w, i)
 				if err != nil {
 					t.Error(err)
 					return
@@ -56,7 +56,7 @@ func TestBeforeCut(t *testing.T) {
 				if mine = append(mine, c); len(mine) <= 4 {
 					continue
 				}
-				if err := reapedAndNoted(l, mine[0]); err != nil {
+				if err := reapAndRecord(l, mine[0]); err != nil {
 					t.Error(err)
 					return
 				}
@@ -66,7 +66,7 @@ func TestBeforeCut(t *testing.T) {
 	}
 	for w := 6; w < 8; w++ { // the one asleep, the other awake
 		wg.Go(func() {
-			if err := writeAndNote(l, w, 5*(w-6), end); err != nil {
+			if err := writeAndRecord(l, w, 5*(w-6), end); err != nil {
 				t.Error(err)
 			}
 		})
@@ -75,8 +75,8 @@ func TestBeforeCut(t *testing.T) {
 	t.Error("the power was never cut")
 }
 
-// bornAndNoted creates a chat; every sixth is awake.
-func bornAndNoted(l *ledger, worker, i int) (chat.Chat, error) {
+// createAndRecord creates a chat; every sixth is awake.
+func createAndRecord(l *ledger, worker, i int) (chat.Chat, error) {
 	awake := i%6 == 5
 	c, err := ask(chat.Spec{ExternalID: fmt.Sprintf("e2e:cut:%d:%d", worker, i), Awake: &awake})
 	if err != nil {
@@ -85,7 +85,7 @@ func bornAndNoted(l *ledger, worker, i int) (chat.Chat, error) {
 	return c, l.write("created", c.ID, c.UID, c.ExternalID)
 }
 
-func reapedAndNoted(l *ledger, c chat.Chat) error {
+func reapAndRecord(l *ledger, c chat.Chat) error {
 	if err := l.write("reaping", c.ID, c.UID, c.ExternalID); err != nil {
 		return err
 	}
@@ -95,18 +95,18 @@ func reapedAndNoted(l *ledger, c chat.Chat) error {
 	return l.write("reaped", c.ID, c.UID, c.ExternalID)
 }
 
-// noted is what the ledger says of one chat.
-type noted struct {
+// ledgerEntry is what the ledger says of one chat.
+type ledgerEntry struct {
 	uid, external   string
 	reaping, reaped bool
 }
 
-func readLedger(t *testing.T) map[chat.ID]*noted {
+func readLedger(t *testing.T) map[chat.ID]*ledgerEntry {
 	t.Helper()
-	f, err := os.Open(cutNotes)
+	f, err := os.Open(cutLedger)
 	must(t, err)
 	defer f.Close()
-	said := map[chat.ID]*noted{}
+	said := map[chat.ID]*ledgerEntry{}
 	for in := bufio.NewScanner(f); in.Scan(); {
 		w := strings.Fields(in.Text())
 		if len(w) != 4 {
@@ -115,7 +115,7 @@ func readLedger(t *testing.T) map[chat.ID]*noted {
 		id := chat.ID(w[1])
 		switch w[0] {
 		case "created":
-			said[id] = &noted{uid: w[2], external: w[3]}
+			said[id] = &ledgerEntry{uid: w[2], external: w[3]}
 		case "reaping":
 			said[id].reaping = true
 		case "reaped":

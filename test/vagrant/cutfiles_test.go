@@ -22,10 +22,10 @@ const cutFile = "cut"
 // cutContent is the n-th content: 300 kB in which each line says n.
 func cutContent(n int) string { return strings.Repeat(fmt.Sprintf("%09d\n", n), 30_000) }
 
-// writeAndNote replaces a file of a chat of its own, over and over, and notes each write
-// that was acknowledged.
-func writeAndNote(l *ledger, worker, i int, end time.Time) error {
-	c, err := bornAndNoted(l, worker, i)
+// writeAndRecord replaces a file of a chat of its own, over and over, and records each write that
+// was acknowledged.
+func writeAndRecord(l *ledger, worker, i int, end time.Time) error {
+	c, err := createAndRecord(l, worker, i)
 	if err != nil {
 		return err
 	}
@@ -44,10 +44,10 @@ func writeAndNote(l *ledger, worker, i int, end time.Time) error {
 	return nil
 }
 
-// writtenNoted is the last write of each chat that was acknowledged.
-func writtenNoted(t *testing.T) map[chat.ID]int {
+// recordedWrites is the last write of each chat that was acknowledged.
+func recordedWrites(t *testing.T) map[chat.ID]int {
 	t.Helper()
-	f, err := os.Open(cutNotes)
+	f, err := os.Open(cutLedger)
 	must(t, err)
 	defer f.Close()
 	last := map[chat.ID]int{}
@@ -66,7 +66,7 @@ func writtenNoted(t *testing.T) map[chat.ID]int {
 // checkWritten: each file is the last content that was acknowledged or the next one, whole;
 // and the next write leaves nothing of what the cut broke off.
 func checkWritten(t *testing.T, now map[chat.ID]chat.Chat) {
-	last := writtenNoted(t)
+	last := recordedWrites(t)
 	if len(last) < 2 {
 		t.Errorf("%d chats wrote files, want 2: the power was cut before anything happened", len(last))
 	}

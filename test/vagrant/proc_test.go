@@ -60,8 +60,8 @@ func TestHostProcInside(t *testing.T) {
 		if l.Name != chat.LayerProc {
 			continue
 		}
-		told := l.By + " " + l.Probe
-		if l.State != chat.LayerOn || !strings.Contains(told, "hidepid") || !strings.Contains(told, "namespace") {
+		shown := l.By + " " + l.Probe
+		if l.State != chat.LayerOn || !strings.Contains(shown, "hidepid") || !strings.Contains(shown, "namespace") {
 			t.Errorf("doctor does not say which of session and host holds: %+v", l)
 		}
 	}

@@ -15,14 +15,14 @@ import (
 // secret stands in the files that the rules of profile ruled deny.
 const secret = "the-content-of-the-file"
 
-// TestHostRules: the keeper's unit keeps file rules, for what was there and for what
+// TestHostRules: the enforcer's unit keeps file rules, for what was there and for what
 // somebody else makes later, through restarts of both services; and new rules reach a
 // session that is awake.
 func TestHostRules(t *testing.T) {
 	useProfiles(t)
 	c := create(t, "ruled")
-	place(t, c, "plain")
-	place(t, c, ".env")
+	putFile(t, c, "plain")
+	putFile(t, c, ".env")
 	reads(t, c, "plain", true)
 	reads(t, c, ".env", false)
 	if !slices.ContainsFunc(get(t, c.ID).Layers, func(l chat.Layer) bool { return l.Name == chat.LayerView && strings.Contains(l.By, "chatd-enforce") }) {
@@ -30,20 +30,20 @@ func TestHostRules(t *testing.T) {
 	}
 	before := sessionOf(t, c.ID)
 	restart(t)
-	place(t, c, "a/.env")
+	putFile(t, c, "a/.env")
 	reads(t, c, "a/.env", false)
-	eventually(t, timeout, "chatd holds the keeper's groups", func() bool {
+	eventually(t, timeout, "chatd holds the enforcer's groups", func() bool {
 		_, err := os.Lstat("/run/chatd/keeper/groups")
 		return err == nil
 	})
 	output(t, "systemctl", "restart", "chatd-keeper.service")
-	place(t, c, "meanwhile/.env")
+	putFile(t, c, "meanwhile/.env")
 	reads(t, c, "meanwhile/.env", false)
 	reads(t, c, ".env", false)
-	eventually(t, timeout, "the keeper takes the session up again", func() bool {
+	eventually(t, timeout, "the enforcer takes the session up again", func() bool {
 		return slices.ContainsFunc(get(t, c.ID).Layers, func(l chat.Layer) bool { return l.Name == chat.LayerView && l.State == chat.LayerOn })
 	})
-	place(t, c, "b/.env")
+	putFile(t, c, "b/.env")
 	reads(t, c, "b/.env", false)
 	if after := sessionOf(t, c.ID); after != before {
 		t.Errorf("the session was %+v and is %+v", before, after)
@@ -59,8 +59,8 @@ func TestHostRules(t *testing.T) {
 	})
 }
 
-// place writes a file into the home, as an operator would.
-func place(t *testing.T, c chat.Chat, name string) {
+// putFile writes a file into the home, as an operator would.
+func putFile(t *testing.T, c chat.Chat, name string) {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(filepath.Join(c.Home, name)), 0o755))
 	must(t, os.WriteFile(filepath.Join(c.Home, name), []byte(secret), 0o644))

@@ -12,9 +12,9 @@ import (
 // nobody is the uid of controls that need no account.
 const nobody = 65534
 
-// TestHostWall tries the packet walls from the host's own network, as the uid of
-// a chat: what the profile names answers, everything else is refused at once, and
-// nobody, the control, reaches all of it.
+// TestHostWall tries the packet walls from the host's own network, as the uid of a chat: what the
+// profile names answers, everything else is refused immediately, and nobody, the control, reaches
+// all of it.
 func TestHostWall(t *testing.T) {
 	useProfiles(t)
 	useOutside(t)

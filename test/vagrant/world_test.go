@@ -226,7 +226,7 @@ func connect(network, address string) error {
 	return err
 }
 
-// refused says whether a wall answered at once, as opposed to silence.
+// refused says whether a wall answered immediately, as opposed to silence.
 func refused(err error) bool {
 	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestStartsTakePlaces: no more chats start at once than there are places. One that does not come
-// to its prompt gives its place up after a while, so that it cannot keep others asleep.
-func TestStartsTakePlaces(t *testing.T) {
+// TestStartsAreLimited: the limiter bounds simultaneous starts. One that does not come to its
+// prompt is counted no more after a while, so that it cannot keep others asleep.
+func TestStartsAreLimited(t *testing.T) {
 	opt := options(t)
 	opt.Starts = 1
 	m := open(t, opt)

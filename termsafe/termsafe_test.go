@@ -119,12 +119,12 @@ func TestResetUndoesEachMode(t *testing.T) {
 	}
 }
 
-type broken struct{}
+type brokenWriter struct{}
 
-func (broken) Write([]byte) (int, error) { return 0, errors.New("gone") }
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("gone") }
 
 func TestWriteError(t *testing.T) {
-	if _, err := NewWriter(broken{}, Full).Write([]byte("x")); err == nil {
+	if _, err := NewWriter(brokenWriter{}, Full).Write([]byte("x")); err == nil {
 		t.Error("the error of the terminal is lost")
 	}
 }

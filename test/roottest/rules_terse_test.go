@@ -20,7 +20,7 @@ import (
 // returns all that it is told.
 func everyWayIn(ctx context.Context, t *testing.T, m *manager, c, other chat.Chat) map[string]string {
 	t.Helper()
-	told := map[string]string{}
+	answers := map[string]string{}
 	tell := func(way string, err error) {
 		if !errors.Is(err, chat.ErrDenied) {
 			t.Errorf("%s: not denied: %v", way, err)
@@ -29,7 +29,7 @@ func everyWayIn(ctx context.Context, t *testing.T, m *manager, c, other chat.Cha
 		var d *files.Denial
 		_ = errors.As(err, &d)
 		fields, _ := json.Marshal(d)
-		told[way] = err.Error() + " " + string(fields)
+		answers[way] = err.Error() + " " + string(fields)
 	}
 	begin := func(files.Answer) io.Writer { return io.Discard }
 	k := front(t, m)
@@ -49,14 +49,14 @@ func everyWayIn(ctx context.Context, t *testing.T, m *manager, c, other chat.Cha
 		if err != nil || e.Verdict != "deny" {
 			t.Errorf("explain %+v: %+v, %v", q, e, err)
 		}
-		told["explain "+q.Path+q.Command] = e.Rule + e.Place + e.Layer
+		answers["explain "+q.Path+q.Command] = e.Rule + e.Place + e.Layer
 	}
-	return told
+	return answers
 }
 
-// TestVagueOnEveryWay: with messages: vague only operators are told the rule that denies, its place
+// TestTerseOnEveryWay: with messages: vague only operators are told the rule that denies, its place
 // or the path, by any interface; the audit log has them.
-func TestVagueOnEveryWay(t *testing.T) {
+func TestTerseOnEveryWay(t *testing.T) {
 	needsRoot(t)
 	const rules = "access: {useDefaults: false, messages: %s, deny: ['~/vaul?/**']}\n"
 	opt := ruledOptions(t, fmt.Sprintf(rules, "vague"))
@@ -64,7 +64,7 @@ func TestVagueOnEveryWay(t *testing.T) {
 	p.Guard = chat.DefaultGuard()
 	opt.Profiles["ruled"] = p
 	m := open(t, opt)
-	t.Cleanup(func() { endKeeper(t, opt) })
+	t.Cleanup(func() { endEnforcer(t, opt) })
 	bridge := chat.WithCaller(t.Context(), chat.Caller{Name: "bridge", Role: chat.RoleBridge})
 	var chats [2]chat.Chat
 	for i := range chats {
@@ -72,34 +72,34 @@ func TestVagueOnEveryWay(t *testing.T) {
 		c, _, err := m.Create(bridge, chat.Spec{ExternalID: fmt.Sprint(i), Profile: "ruled", Awake: &no})
 		must(t, err)
 		chats[i] = c
-		place(t, c, "vault/key", "k")
-		place(t, c, "open", "o")
+		putFile(t, c, "vault/key", "k")
+		putFile(t, c, "open", "o")
 		must(t, os.Symlink("vault", filepath.Join(c.Home, "link")))
 	}
 	knows := func(s string) bool {
 		return strings.Contains(s, "vaul?") || strings.Contains(s, "rules.yaml") || strings.Contains(s, "global")
 	}
-	for way, told := range everyWayIn(bridge, t, m, chats[0], chats[1]) {
-		if knows(told) || strings.Contains(told, "vault") {
-			t.Errorf("vague: %s tells a bridge %s", way, told)
+	for way, answers := range everyWayIn(bridge, t, m, chats[0], chats[1]) {
+		if knows(answers) || strings.Contains(answers, "vault") {
+			t.Errorf("terse: %s tells a bridge %s", way, answers)
 		}
-		if strings.HasPrefix(way, "run") && !strings.Contains(told, "Access denied by policy") {
-			t.Errorf("vague: %s tells %s", way, told)
+		if strings.HasPrefix(way, "run") && !strings.Contains(answers, "Access denied by policy") {
+			t.Errorf("terse: %s tells %s", way, answers)
 		}
 	}
 	if last := lastAudit(t, opt); !strings.Contains(last, "vaul?") || !strings.Contains(last, "rules.yaml") {
 		t.Errorf("the audit log has not which rule it was: %s", last)
 	}
-	for way, told := range everyWayIn(operator(t.Context()), t, m, chats[0], chats[1]) {
-		if strings.HasPrefix(way, "explain") && !knows(told) {
-			t.Errorf("vague: %s tells an operator %q", way, told)
+	for way, answers := range everyWayIn(operator(t.Context()), t, m, chats[0], chats[1]) {
+		if strings.HasPrefix(way, "explain") && !knows(answers) {
+			t.Errorf("terse: %s tells an operator %q", way, answers)
 		}
 	}
-	m.SetAccess(map[string]*filerules.Policy{"ruled": policy(t, fmt.Sprintf(rules, "verbose"))})
-	for way, told := range everyWayIn(bridge, t, m, chats[0], chats[1]) {
+	m.SetFileRules(map[string]*filerules.Policy{"ruled": policy(t, fmt.Sprintf(rules, "verbose"))})
+	for way, answers := range everyWayIn(bridge, t, m, chats[0], chats[1]) {
 		// By a link it is the kernel that denies: the enforcer's mask mount is in the way.
-		if !knows(told) && !strings.HasSuffix(way, "by a link") {
-			t.Errorf("verbose: %s tells a bridge %s", way, told)
+		if !knows(answers) && !strings.HasSuffix(way, "by a link") {
+			t.Errorf("verbose: %s tells a bridge %s", way, answers)
 		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestOneDoor: [Chats] alone decides what is allowed and valid, so that each refusal is audited.
+// TestChatsDecide: [Chats] alone decides what is allowed and valid, so that each refusal is audited.
 // The API itself refuses only unreadable requests, and callers without the route's role.
-func TestOneDoor(t *testing.T) {
+func TestChatsDecide(t *testing.T) {
 	needRoot(t)
 	socket, mem := start(t, peerServerOpt)
 	if err := os.Chmod(socket, 0o666); err != nil {
