@@ -248,3 +248,34 @@ func TestTraceFinds(t *testing.T) {
 		}
 	}
 }
+
+// patterns are the regular expressions by which a script chooses tests.
+var patterns = regexp.MustCompile(`(?:-run |-skip |\b(?:long|host|attacks|without)=)'([^']+)'`)
+
+// TestPatternsOfScripts: each name in a pattern by which a script chooses or leaves out tests is
+// that of a test: after a rename it would choose fewer, without a word.
+func TestPatternsOfScripts(t *testing.T) {
+	repo, words := readRepository(t), 0
+	for _, script := range []string{"Makefile", "test/all", "test/vagrant/e2e"} {
+		for _, m := range patterns.FindAllStringSubmatch(page(t, script), -1) {
+			for _, word := range anyWord.FindAllString(m[1], -1) {
+				words++
+				if !repo.hasTest(word) {
+					t.Errorf("%s: the pattern %q has %s, and no test has it in its name", script, m[1], word)
+				}
+			}
+		}
+	}
+	if words < 50 {
+		t.Errorf("control: only %d words are in patterns", words)
+	}
+}
+
+func (r repository) hasTest(word string) bool {
+	for name := range r.tests {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}

@@ -35,6 +35,10 @@ func (m *Manager) work(id chat.ID) string {
 	if m.atWork(id) {
 		return "a run, a file tool, a client or a caller"
 	}
+	s := m.session(id)
+	if s == nil {
+		return ""
+	}
 	pids, err := m.groups.Processes(id)
 	if err != nil { // it has just ended
 		return ""
@@ -44,7 +48,7 @@ func (m *Manager) work(id chat.ID) string {
 	}
 	for pid := range pids {
 		p, err := sys.ReadProcess(pid)
-		if err == nil && p.State != 'Z' && !slices.Contains(sessionNames, p.Name) {
+		if err == nil && p.UID == s.UID && p.State != 'Z' && !slices.Contains(sessionNames, p.Name) {
 			return "the program " + chat.Quote(p.Name)
 		}
 	}
