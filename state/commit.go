@@ -96,7 +96,7 @@ func (s *Store) reload() error {
 	if err != nil {
 		return fmt.Errorf("cannot read %s again: %w", s.db.Path(), err)
 	}
-	owners, err := loadOwners(s.db, x)
+	owners, floor, err := loadRest(s.db, x)
 	if err != nil {
 		return fmt.Errorf("cannot read %s again: %w", s.db.Path(), err)
 	}
@@ -112,7 +112,7 @@ func (s *Store) reload() error {
 			is.Phase = was.Phase
 		}
 	}
-	s.index, s.blocks, s.owners = x, blocks, owners
+	s.index, s.blocks, s.owners, s.floor = x, blocks, owners, floor
 	return nil
 }
 

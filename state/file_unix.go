@@ -41,6 +41,14 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
+// letGo unlocks and closes a file that bbolt left open when it panicked. Its memory map, which stays,
+// would hold the lock. bbolt has closed it itself after any other error.
+func letGo(f *os.File) {
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_UN); err == nil {
+		_ = f.Close() // only read
+	}
+}
+
 // checkSame refuses an open file that path no longer names: if another file replaced it, two
 // processes could each hold a lock.
 func checkSame(f *os.File, path string) error {
