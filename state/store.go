@@ -122,11 +122,24 @@ func Open(o Options) (*Store, error) {
 	}
 	s := &Store{opts: o, lock: lock, dirty: map[uint32]bool{},
 		stir: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
-	if err := s.read(); err != nil {
+	err = s.finishRestore()
+	if err == nil {
+		err = s.read()
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.release())
 	}
 	go s.background()
 	return s, nil
+}
+
+// finishRestore completes a restore that ended after it was decided.
+func (s *Store) finishRestore() error {
+	if isReadOnly(s.opts.Dir) {
+		return nil
+	}
+	_, err := finishRestore(s.opts.Dir)
+	return err
 }
 
 func prepareDir(dir string) error {

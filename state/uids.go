@@ -27,6 +27,10 @@ func (r Range) Contains(uid uint32) bool { return r.Low <= uid && uid <= r.High 
 // String is "low-high", as iptables-extensions(8) writes owner ranges.
 func (r Range) String() string { return fmt.Sprintf("%d-%d", r.Low, r.High) }
 
+// BlockSize is how many uids a block of the range has in chatd: 65,536, and in a small range, as in
+// tests, a sixteenth.
+func (r Range) BlockSize() uint32 { return min(DefaultBlockSize, max(16, (r.High-r.Low+1)/16)) }
+
 func (r Range) meets(o Range) bool { return r.Low <= o.High && o.Low <= r.High }
 
 // block is a range of uids that one profile owns, and its counter.
