@@ -45,14 +45,15 @@ import (
 // adrs/0064; 60 for those of package cgroupfs: adrs/0070; 100 for those of package policy, its
 // options and small types: adrs/0065; 75 for those of package view, its structs, and long lines
 // that were wrapped: adrs/0063; 50 for the heads of package shares, its options, and long lines
-// that were wrapped: adrs/0069), provision has 3,950,
+// that were wrapped: adrs/0069; 1,600 for versions of the database, backup and restore: adrs/0071),
+// provision has 3,950,
 // comments are 14.1 %, the median function has 10 lines, and 5,040 lines
 // are over 100 columns. TestStyle bounds a function to 80 lines and a file to 300.
 //
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 57_100 // lines of code, without tests
+	maxCode         = 58_800 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	maxMedian       = 11     // lines of the median function
 	minCommentShare = 13.7   // percent of the lines that are not blank
@@ -60,9 +61,12 @@ const (
 )
 
 // largePackages are the packages over maxPackage, and the most lines of code each may have.
-// provision rose by 30 for chatd ps.
+// provision rose by 30 for chatd ps. state has what a state is made of and brought back from:
+// 700 lines for its version, snapshots and restores (adrs/0071); cmd/chatd has one file a command.
 var largePackages = map[string]int{
 	"provision": 4_060,
+	"state":     3_560,
+	"cmd/chatd": 3_260,
 }
 
 // longLines is how many lines over maxColumns the files of each folder, with tests, may have.

@@ -72,7 +72,8 @@ func write(out io.Writer, m Manifest, files []source) error {
 	for i := range files {
 		sum := sha256.New()
 		if n, err := io.Copy(sum, files[i].reader()); err != nil || n != files[i].Size {
-			return fmt.Errorf("cannot read %s: %d of %d bytes: %w", files[i].Name, n, files[i].Size, errors.Join(err, io.ErrUnexpectedEOF))
+			return fmt.Errorf("cannot read %s: %d of %d bytes: %w", files[i].Name, n,
+				files[i].Size, errors.Join(err, io.ErrUnexpectedEOF))
 		}
 		files[i].SHA256 = hex.EncodeToString(sum.Sum(nil))
 		m.Files = append(m.Files, files[i].Entry)
@@ -95,7 +96,13 @@ func write(out io.Writer, m Manifest, files []source) error {
 }
 
 func writeEntry(to *tar.Writer, f source, at time.Time) error {
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: f.Name, Size: f.Size, Mode: 0o600, ModTime: at.Truncate(time.Second)}
+	h := &tar.Header{
+		Typeflag: tar.TypeReg,
+		Name:     f.Name,
+		Size:     f.Size,
+		Mode:     0o600,
+		ModTime:  at.Truncate(time.Second),
+	}
 	if err := to.WriteHeader(h); err != nil {
 		return err
 	}
@@ -130,7 +137,8 @@ func open(in io.Reader) (*reader, error) {
 		return nil, fmt.Errorf("cannot read the backup: %w", err)
 	}
 	if h.Size > maxManifest {
-		return nil, fmt.Errorf("cannot read the backup: its manifest has %d bytes, want at most %d: %w", h.Size, maxManifest, chat.ErrInvalid)
+		return nil, fmt.Errorf("cannot read the backup: its manifest has %d bytes, want at most %d: %w",
+			h.Size, maxManifest, chat.ErrInvalid)
 	}
 	text, err := io.ReadAll(r.in)
 	if err == nil {
@@ -159,7 +167,8 @@ func (m *Manifest) check() error {
 		case seen[f.Name]:
 			return fmt.Errorf("it lists %s twice", chat.Quote(f.Name))
 		case !stateName.MatchString(f.Name) && !configName.MatchString(f.Name):
-			return fmt.Errorf("it lists %s, which is no file of a state or config", chat.Quote(f.Name))
+			return fmt.Errorf("it lists %s, which is no file of a state or config",
+				chat.Quote(f.Name))
 		case f.Size < 0 || f.Size > maxFile || strings.HasPrefix(f.Name, configDir) && f.Size > maxConfig:
 			return fmt.Errorf("it lists %s with %d bytes", f.Name, f.Size)
 		case err != nil || len(sum) != sha256.Size:
@@ -190,15 +199,18 @@ func (r *reader) next(name string, size int64) (*tar.Header, error) {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, fmt.Errorf("it ends before %s: %w", name, chat.ErrInvalid)
 	case errors.Is(err, tar.ErrHeader), errors.Is(err, tar.ErrFieldTooLong):
-		return nil, fmt.Errorf("it is no archive where %s should be: %w: %w", name, err, chat.ErrInvalid)
+		return nil, fmt.Errorf("it is no archive where %s should be: %w: %w", name, err,
+			chat.ErrInvalid)
 	case err != nil:
 		return nil, err
 	case h.Name != name:
-		return nil, fmt.Errorf("it has %s where %s should be: %w", chat.Quote(h.Name), name, chat.ErrInvalid)
+		return nil, fmt.Errorf("it has %s where %s should be: %w", chat.Quote(h.Name), name,
+			chat.ErrInvalid)
 	case h.Typeflag != tar.TypeReg:
 		return nil, fmt.Errorf("%s is no regular file in it: %w", name, chat.ErrInvalid)
 	case size >= 0 && h.Size != size:
-		return nil, fmt.Errorf("%s has %d bytes, its manifest says %d: %w", name, h.Size, size, chat.ErrInvalid)
+		return nil, fmt.Errorf("%s has %d bytes, its manifest says %d: %w", name, h.Size, size,
+			chat.ErrInvalid)
 	}
 	return h, nil
 }
@@ -213,7 +225,8 @@ func (r *reader) unpack(dir string) error {
 		}
 	}
 	if h, err := r.in.Next(); err == nil {
-		return fmt.Errorf("cannot read the backup: it has %s, which its manifest does not list: %w", chat.Quote(h.Name), chat.ErrInvalid)
+		return fmt.Errorf("cannot read the backup: it has %s, which its manifest does not list: %w",
+			chat.Quote(h.Name), chat.ErrInvalid)
 	} else if !errors.Is(err, io.EOF) {
 		return fmt.Errorf("cannot read the backup: its end: %w: %w", err, chat.ErrInvalid)
 	}
@@ -226,7 +239,8 @@ func (r *reader) end() error {
 	for {
 		n, err := r.raw.Read(b)
 		if len(bytes.Trim(b[:n], "\x00")) > 0 {
-			return fmt.Errorf("cannot read the backup: it goes on behind its end: %w", chat.ErrInvalid)
+			return fmt.Errorf("cannot read the backup: it goes on behind its end: %w",
+				chat.ErrInvalid)
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -243,7 +257,8 @@ func (r *reader) unpackOne(dir string, f Entry) error {
 	}
 	to := io.WriteCloser(nothing{})
 	if stateName.MatchString(f.Name) {
-		file, err := os.OpenFile(filepath.Join(dir, f.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		file, err := os.OpenFile(filepath.Join(dir, f.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL,
+			0o600)
 		if err != nil {
 			return err
 		}
@@ -254,11 +269,13 @@ func (r *reader) unpackOne(dir string, f Entry) error {
 	err = errors.Join(err, to.Close())
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("it ends in %s, after %d of %d bytes: %w", f.Name, n, f.Size, chat.ErrInvalid)
+		return fmt.Errorf("it ends in %s, after %d of %d bytes: %w", f.Name, n, f.Size,
+			chat.ErrInvalid)
 	case err != nil:
 		return err
 	case hex.EncodeToString(sum.Sum(nil)) != f.SHA256:
-		return fmt.Errorf("the SHA-256 of %s is not that of its manifest: the file is damaged: %w", f.Name, chat.ErrInvalid)
+		return fmt.Errorf("the SHA-256 of %s is not that of its manifest: the file is damaged: %w",
+			f.Name, chat.ErrInvalid)
 	}
 	return nil
 }

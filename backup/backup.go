@@ -37,8 +37,17 @@ func Make(ctx context.Context, out io.Writer, o Options) (m Manifest, err error)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	m = Manifest{Form: Form, Chatd: o.Chatd, At: o.Now().UTC().Truncate(time.Second), State: snap.Version, Chats: snap.Chats,
-		Given: snap.Given, AuditSeq: snap.Seq, AuditHash: snap.Hash, Config: map[string]string{}}
+	m = Manifest{
+		Form:      Form,
+		Chatd:     o.Chatd,
+		At:        o.Now().UTC().Truncate(time.Second),
+		State:     snap.Version,
+		Chats:     snap.Chats,
+		Given:     snap.Given,
+		AuditSeq:  snap.Seq,
+		AuditHash: snap.Hash,
+		Config:    map[string]string{},
+	}
 	var files []source
 	for _, f := range snap.Files {
 		files = append(files, source{Entry{Name: f.Name, Size: f.Size}, f.From})
@@ -72,7 +81,8 @@ func configFile(path string, i int) (source, error) {
 		return source{}, fmt.Errorf("cannot back up the config: %w", err)
 	}
 	if len(text) > maxConfig {
-		return source{}, fmt.Errorf("cannot back up the config: %s has more than %d bytes: %w", path, maxConfig, chat.ErrInvalid)
+		return source{}, fmt.Errorf("cannot back up the config: %s has more than %d bytes: %w",
+			path, maxConfig, chat.ErrInvalid)
 	}
 	name := configDir + "chatd.yaml"
 	if i > 0 {

@@ -58,7 +58,8 @@ func admit(t testing.TB, s *state.Store, name string) state.Record {
 
 func reap(t testing.TB, s *state.Store, id chat.ID) {
 	t.Helper()
-	must(t, s.SetPhase(id, chat.Reaping, event("reap", "intent")), s.Forget(id, event("reap", "done")))
+	must(t, s.SetPhase(id, chat.Reaping, event("reap", "intent")),
+		s.Forget(id, event("reap", "done")))
 }
 
 // made is a backup of a store with the chats a and b, which is open and goes on.
@@ -75,7 +76,9 @@ func made(t testing.TB) (file []byte, s *state.Store, dir string) {
 	must(t, os.WriteFile(config, []byte("homes: /h\n"), 0o600))
 	var b bytes.Buffer
 	m, err := Make(t.Context(), &b, Options{State: dir, Config: []string{config}, Chatd: "1.2"})
-	if err != nil || m.Chats != 2 || m.Given != 2 || m.AuditSeq == 0 || m.Config["config/chatd.yaml"] != config || len(m.Files) != 4 {
+	if err != nil || m.Chats != 2 || m.Given != 2 || m.AuditSeq == 0 ||
+		m.Config["config/chatd.yaml"] != config ||
+		len(m.Files) != 4 {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	return b.Bytes(), s, dir
@@ -108,7 +111,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 	lines, err := got.VerifyAudit()
 	log, rerr := os.ReadFile(filepath.Join(to, "audit.jsonl"))
-	if must(t, err, rerr); lines < int(r.Manifest.AuditSeq)+2 || !strings.Contains(string(log), `"action":"restore","outcome":"done"`) {
+	if must(t, err, rerr); lines < int(r.Manifest.AuditSeq)+2 ||
+		!strings.Contains(string(log), `"action":"restore","outcome":"done"`) {
 		t.Errorf("%d lines: %s", lines, log)
 	}
 	c, d := admit(t, got, "c"), admit(t, s, "c")
@@ -178,7 +182,8 @@ func TestNoUIDTwice(t *testing.T) {
 			}
 			for uid := range given {
 				if !got.WasGiven(uid) {
-					t.Errorf("uid %d counts as never given: its files keep chatd from starting", uid)
+					t.Errorf("uid %d counts as never given: its files keep chatd from starting",
+						uid)
 				}
 			}
 		})
@@ -216,7 +221,8 @@ func TestRestoreRefuses(t *testing.T) {
 	} {
 		before := tree(t, c.o.State)
 		_, err := restore(t, file, c.o)
-		if !errors.Is(err, c.want) || !strings.HasPrefix(err.Error(), "cannot ") || !strings.Contains(err.Error(), c.text) {
+		if !errors.Is(err, c.want) || !strings.HasPrefix(err.Error(), "cannot ") ||
+			!strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if after := tree(t, c.o.State); !reflect.DeepEqual(before, after) {
@@ -225,7 +231,8 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	s = opened(t, dir)
 	defer func() { must(t, s.Close()) }()
-	if _, err := restore(t, file, RestoreOptions{State: dir, Replace: true}); !errors.Is(err, chat.ErrBusy) {
+	if _, err := restore(t, file, RestoreOptions{State: dir, Replace: true}); !errors.Is(err,
+		chat.ErrBusy) {
 		t.Errorf("beside a daemon: %v", err)
 	}
 }
@@ -295,113 +302,164 @@ func listed(t testing.TB, all []entry, edit func(*Manifest)) []entry {
 }
 
 func entryOf(name string, typ byte, text string) entry {
-	return entry{tar.Header{Name: name, Typeflag: typ, Size: int64(len(text)), Mode: 0o600}, []byte(text)}
+	return entry{
+		tar.Header{Name: name, Typeflag: typ, Size: int64(len(text)), Mode: 0o600},
+		[]byte(text),
+	}
 }
 
-// TestHostileArchives: whatever is in an archive, the error names it, it is of kind invalid (or
-// unsupported), and no file of the state directory, nor one outside, changes.
-func TestHostileArchives(t *testing.T) {
-	file, s, dir := made(t)
-	must(t, s.Close())
-	outside := filepath.Dir(dir)
+// hostile is an archive that is not as Make writes it, and what the error says of it.
+type hostile struct {
+	what string
+	make func(all []entry) []byte
+	want string
+}
+
+// ofManifest changes the manifest alone.
+func ofManifest(t *testing.T, what, want string, edit func(m *Manifest)) hostile {
+	return hostile{what, func(all []entry) []byte { return packed(t, listed(t, all, edit)) }, want}
+}
+
+// ofText changes the text of an entry, and the hash in the manifest with it.
+func ofText(t *testing.T, what, want string, i int, edit func([]byte) []byte) hostile {
+	return hostile{what, func(all []entry) []byte {
+		all[i].text = edit(all[i].text)
+		all[i].Size = int64(len(all[i].text))
+		sum := sha256.Sum256(all[i].text)
+		return packed(t, listed(t, all, func(m *Manifest) {
+			m.Files[i-1].SHA256, m.Files[i-1].Size = hex.EncodeToString(sum[:]), all[i].Size
+		}))
+	}, want}
+}
+
+func hostileManifests(t *testing.T) []hostile {
+	rename := func(i int, name string) func(*Manifest) {
+		return func(m *Manifest) { m.Files[i].Name = name }
+	}
+	size := func(i int, size int64) func(*Manifest) {
+		return func(m *Manifest) { m.Files[i].Size = size }
+	}
+	const noFile = "which is no file of a state or config"
+	return []hostile{
+		{"a manifest of a list", func([]entry) []byte {
+			return packed(t, []entry{entryOf(manifest, tar.TypeReg, "[1]")})
+		}, "its manifest"},
+		{"a huge manifest", func([]entry) []byte {
+			text := strings.Repeat(" ", maxManifest+1)
+			return packed(t, []entry{entryOf(manifest, tar.TypeReg, text)})
+		}, "want at most 1048576"},
+		ofManifest(t, "a path upwards", `it lists "../chatd.db", `+noFile, rename(0, "../chatd.db")),
+		ofManifest(t, "an absolute path", noFile, rename(0, "/etc/passwd")),
+		ofManifest(t, "a folder of the config", noFile, rename(3, "config/../../x")),
+		ofManifest(t, "a name with a newline", noFile, rename(0, "chatd.db\n")),
+		ofManifest(t, "the lock", noFile, rename(0, "lock")),
+		ofManifest(t, "one name twice", `it lists "chatd.db" twice`, func(m *Manifest) {
+			m.Files = append(m.Files, m.Files[0])
+		}),
+		ofManifest(t, "no key", "it lists no install.key", rename(1, "config/x")),
+		ofManifest(t, "no hash", "no SHA-256 of install.key", func(m *Manifest) {
+			m.Files[1].SHA256 = ""
+		}),
+		ofManifest(t, "a size below 0", "with -1 bytes", size(1, -1)),
+		ofManifest(t, "a huge size", "it lists install.key with", size(1, 1<<62)),
+		ofManifest(t, "more than the disk has", "are free", size(2, 1<<40)),
+		ofManifest(t, "a huge config", "it lists config/chatd.yaml with", size(3, maxConfig+1)),
+		ofManifest(t, "too many files", "want at most", func(m *Manifest) {
+			m.Files = make([]Entry, maxFiles+1)
+		}),
+		ofManifest(t, "another form", "it has form 2, this chatd reads form 1", func(m *Manifest) {
+			m.Form = 2
+		}),
+		ofManifest(t, "a later version",
+			`state of version 99, which chatd "1.2" wrote: this chatd knows versions up to 2`,
+			func(m *Manifest) { m.State = 99 }),
+		ofManifest(t, "a former version, it says", "not the one that its manifest describes",
+			func(m *Manifest) { m.State = 1 }),
+		ofManifest(t, "another head", "not the one that its manifest describes",
+			func(m *Manifest) { m.AuditSeq++ }),
+	}
+}
+
+func hostileEntries(t *testing.T, file []byte) []hostile {
+	key := func(e entry) func([]entry) []byte {
+		return func(all []entry) []byte { all[2] = e; return packed(t, all) }
+	}
 	link := entryOf("install.key", tar.TypeSymlink, "")
 	link.Linkname = "/etc/passwd"
 	hard := entryOf("install.key", tar.TypeLink, "")
 	hard.Linkname = "chatd.db"
-	sum := func(b []byte) string { x := sha256.Sum256(b); return hex.EncodeToString(x[:]) }
-	for what, c := range map[string]struct {
-		make func(all []entry) []byte
-		want string
-	}{
-		"empty":                {func([]entry) []byte { return nil }, "it ends before manifest.json"},
-		"no archive":           {func([]entry) []byte { return []byte(strings.Repeat("no tar at all. ", 100)) }, "it is no archive where manifest.json"},
-		"no manifest":          {func(all []entry) []byte { return packed(t, all[1:]) }, `it has "chatd.db" where manifest.json`},
-		"a manifest of a list": {func(all []entry) []byte { return packed(t, []entry{entryOf(manifest, tar.TypeReg, "[1]")}) }, "its manifest"},
-		"a huge manifest": {func(all []entry) []byte {
-			return packed(t, []entry{entryOf(manifest, tar.TypeReg, strings.Repeat(" ", maxManifest+1))})
-		}, "want at most 1048576"},
-		"a path upwards": {func(all []entry) []byte {
-			return packed(t, listed(t, all, func(m *Manifest) { m.Files[0].Name = "../chatd.db" }))
-		}, `it lists "../chatd.db", which is no file of a state`},
-		"an absolute path": {func(all []entry) []byte {
-			return packed(t, listed(t, all, func(m *Manifest) { m.Files[0].Name = "/etc/passwd" }))
-		}, "which is no file of a state"},
-		"a folder of the config": {func(all []entry) []byte {
-			return packed(t, listed(t, all, func(m *Manifest) { m.Files[3].Name = "config/../../x" }))
-		}, "which is no file of a state"},
-		"a name with a newline": {func(all []entry) []byte {
-			return packed(t, listed(t, all, func(m *Manifest) { m.Files[0].Name = "chatd.db\n" }))
-		}, "which is no file of a state"},
-		"one name twice": {func(all []entry) []byte {
-			return packed(t, listed(t, all, func(m *Manifest) { m.Files = append(m.Files, m.Files[0]) }))
-		}, `it lists "chatd.db" twice`},
-		"no key": {func(all []entry) []byte {
-			return packed(t, listed(t, all, func(m *Manifest) { m.Files[1].Name = "config/x" }))
-		}, "it lists no install.key"},
-		"no hash": {func(all []entry) []byte {
-			return packed(t, listed(t, all, func(m *Manifest) { m.Files[1].SHA256 = "" }))
-		}, "no SHA-256 of install.key"},
-		"a size < 0": {func(all []entry) []byte { return packed(t, listed(t, all, func(m *Manifest) { m.Files[1].Size = -1 })) }, "with -1 bytes"},
-		"a huge size": {func(all []entry) []byte {
-			return packed(t, listed(t, all, func(m *Manifest) { m.Files[1].Size = 1 << 62 }))
-		}, "it lists install.key with"},
-		"more than the disk has": {func(all []entry) []byte {
-			return packed(t, listed(t, all, func(m *Manifest) { m.Files[2].Size = 1 << 40; m.Files[0].Size = 1 << 40 }))
-		}, "are free"},
-		"a huge config": {func(all []entry) []byte {
-			return packed(t, listed(t, all, func(m *Manifest) { m.Files[3].Size = maxConfig + 1 }))
-		}, "it lists config/chatd.yaml with"},
-		"too many files": {func(all []entry) []byte {
-			return packed(t, listed(t, all, func(m *Manifest) { m.Files = make([]Entry, maxFiles+1) }))
-		}, "want at most"},
-		"another form":    {func(all []entry) []byte { return packed(t, listed(t, all, func(m *Manifest) { m.Form = 2 })) }, "it has form 2, this chatd reads form 1"},
-		"a later version": {func(all []entry) []byte { return packed(t, listed(t, all, func(m *Manifest) { m.State = 99 })) }, "state of version 99, which chatd \"1.2\" wrote: this chatd knows versions up to 2"},
-		"a former version, it says": {func(all []entry) []byte {
-			return packed(t, listed(t, all, func(m *Manifest) { m.State = 1 }))
-		}, "not the one that its manifest describes"},
-		"another head":    {func(all []entry) []byte { return packed(t, listed(t, all, func(m *Manifest) { m.AuditSeq++ })) }, "not the one that its manifest describes"},
-		"a symbolic link": {func(all []entry) []byte { all[2] = link; return packed(t, all) }, "install.key is no regular file"},
-		"a hard link":     {func(all []entry) []byte { all[2] = hard; return packed(t, all) }, "install.key is no regular file"},
-		"a device":        {func(all []entry) []byte { all[2] = entryOf("install.key", tar.TypeChar, ""); return packed(t, all) }, "install.key is no regular file"},
-		"one more file":   {func(all []entry) []byte { return packed(t, append(all, entryOf("etc/x", tar.TypeReg, "x"))) }, `it has "etc/x", which its manifest does not list`},
-		"one twice":       {func(all []entry) []byte { return packed(t, append(all, all[1])) }, `it has "chatd.db", which its manifest does not list`},
-		"another order":   {func(all []entry) []byte { all[1], all[2] = all[2], all[1]; return packed(t, all) }, `it has "install.key" where chatd.db should be`},
-		"one missing":     {func(all []entry) []byte { return packed(t, all[:3]) }, "it ends before audit.jsonl"},
-		"a shorter file": {func(all []entry) []byte {
-			all[3].text = all[3].text[:10]
-			all[3].Size = 10
+	more := func(e entry) func([]entry) []byte {
+		return func(all []entry) []byte { return packed(t, append(all, e)) }
+	}
+	raw := func(b []byte) func([]entry) []byte { return func([]entry) []byte { return b } }
+	const notListed = "which its manifest does not list"
+	return []hostile{
+		{"empty", raw(nil), "it ends before manifest.json"},
+		{"no archive", raw([]byte(strings.Repeat("no tar at all. ", 100))),
+			"it is no archive where manifest.json"},
+		{"no manifest", func(all []entry) []byte { return packed(t, all[1:]) },
+			`it has "chatd.db" where manifest.json`},
+		{"a symbolic link", key(link), "install.key is no regular file"},
+		{"a hard link", key(hard), "install.key is no regular file"},
+		{"a device", key(entryOf("install.key", tar.TypeChar, "")), "install.key is no regular file"},
+		{"one more file", more(entryOf("etc/x", tar.TypeReg, "x")), `it has "etc/x", ` + notListed},
+		{"one twice", more(entryOf("chatd.db", tar.TypeReg, "x")), `it has "chatd.db", ` + notListed},
+		{"another order", func(all []entry) []byte {
+			all[1], all[2] = all[2], all[1]
+			return packed(t, all)
+		}, `it has "install.key" where chatd.db should be`},
+		{"one missing", func(all []entry) []byte { return packed(t, all[:3]) },
+			"it ends before audit.jsonl"},
+		{"a shorter file", func(all []entry) []byte {
+			all[3].text, all[3].Size = all[3].text[:10], 10
 			return packed(t, all)
 		}, "audit.jsonl has 10 bytes, its manifest says"},
-		"a changed byte": {func(all []entry) []byte { all[1].text[20_000] ^= 1; return packed(t, all) }, "the SHA-256 of chatd.db is not"},
-		"another key, with its hash": {func(all []entry) []byte {
-			all[2].text = bytes.Repeat([]byte("k"), 32)
-			return packed(t, listed(t, all, func(m *Manifest) { m.Files[1].SHA256 = sum(all[2].text) }))
-		}, "not the key of the database"},
-		"a changed log, with its hash": {func(all []entry) []byte {
-			all[3].text = bytes.Replace(all[3].text, []byte("bridge"), []byte("brigde"), 1)
-			return packed(t, listed(t, all, func(m *Manifest) { m.Files[2].SHA256 = sum(all[3].text) }))
-		}, "its prev is not the hash"},
-		"a database of noise, with its hash": {func(all []entry) []byte {
-			for i := 8192; i < len(all[1].text); i++ {
-				all[1].text[i] = byte(i * 7)
+		{"a changed byte", func(all []entry) []byte {
+			all[1].text[20_000] ^= 1
+			return packed(t, all)
+		}, "the SHA-256 of chatd.db is not"},
+		ofText(t, "another key", "not the key of the database", 2, func([]byte) []byte {
+			return bytes.Repeat([]byte("k"), 32)
+		}),
+		ofText(t, "a changed log", "its prev is not the hash", 3, func(b []byte) []byte {
+			return bytes.Replace(b, []byte("bridge"), []byte("brigde"), 1)
+		}),
+		ofText(t, "a shorter log", "as written", 3, func(b []byte) []byte {
+			return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1]
+		}),
+		ofText(t, "a database of noise", "is damaged", 1, func(b []byte) []byte {
+			for i := 8192; i < len(b); i++ {
+				b[i] = byte(i * 7)
 			}
-			return packed(t, listed(t, all, func(m *Manifest) { m.Files[0].SHA256 = sum(all[1].text) }))
-		}, "is damaged"},
-		"cut in the middle":   {func(all []entry) []byte { return file[:len(file)/2] }, "it ends in chatd.db, after"},
-		"cut in a header":     {func(all []entry) []byte { return file[:700] }, "its manifest: unexpected EOF"},
-		"more behind the end": {func(all []entry) []byte { return append(bytes.Clone(file), "more"...) }, "it goes on behind its end"},
-	} {
+			return b
+		}),
+		ofText(t, "a shorter database", "is damaged", 1, func(b []byte) []byte { return b[:9000] }),
+		{"cut in the middle", raw(file[:len(file)/2]), "it ends in chatd.db, after"},
+		{"cut in a header", raw(file[:700]), "its manifest: unexpected EOF"},
+		{"more behind the end", raw(append(bytes.Clone(file), "more"...)), "it goes on behind its end"},
+	}
+}
+
+// TestHostileArchives: whatever is in an archive, the error names it, has a kind, and no file of the
+// state directory, nor one outside, changes.
+func TestHostileArchives(t *testing.T) {
+	file, s, dir := made(t)
+	must(t, s.Close())
+	outside := filepath.Dir(dir)
+	for _, c := range append(hostileManifests(t), hostileEntries(t, file)...) {
 		before := tree(t, outside)
 		_, err := restore(t, c.make(entries(t, file)), RestoreOptions{State: dir, Replace: true})
 		if err == nil {
-			t.Fatalf("%s: restored", what)
+			t.Fatalf("%s: restored", c.what)
 		}
-		kind := errors.Is(err, chat.ErrInvalid) || errors.Is(err, chat.ErrUnsupported) || errors.Is(err, chat.ErrBusy)
-		if !kind || !strings.HasPrefix(err.Error(), "cannot ") || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v; want %q", what, err, c.want)
+		kind := errors.Is(err, chat.ErrInvalid) || errors.Is(err, chat.ErrUnsupported) ||
+			errors.Is(err, chat.ErrBusy)
+		if !kind || !strings.HasPrefix(err.Error(), "cannot ") ||
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", c.what, err, c.want)
 		}
 		if after := tree(t, outside); !reflect.DeepEqual(before, after) {
-			t.Errorf("%s: changed:\n%v\n%v", what, before, after)
+			t.Errorf("%s: changed:\n%v\n%v", c.what, before, after)
 		}
 	}
 	if _, err := restore(t, file, RestoreOptions{State: dir, Replace: true}); err != nil {
@@ -414,7 +472,8 @@ func TestCutAnywhere(t *testing.T) {
 	file, _, _ := made(t)
 	for size := 0; size < len(file); size += len(file)/40 + 1 {
 		_, err := Read(t.Context(), bytes.NewReader(file[:size]))
-		if whole := len(bytes.TrimRight(file[size:], "\x00")) == 0; err == nil && !whole || err != nil && !errors.Is(err, chat.ErrInvalid) {
+		if whole := len(bytes.TrimRight(file[size:], "\x00")) == 0; err == nil && !whole ||
+			err != nil && !errors.Is(err, chat.ErrInvalid) {
 			t.Errorf("cut to %d of %d bytes: %v", size, len(file), err)
 		}
 	}
@@ -424,7 +483,10 @@ func TestCutAnywhere(t *testing.T) {
 // config.
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte(`{"chatd_backup":1,"files":[]}`))
-	f.Add([]byte(`{"chatd_backup":1,"files":[{"name":"chatd.db","size":1,"sha256":"` + strings.Repeat("0", 64) + `"}]}`))
+	f.Add(
+		[]byte(
+			`{"chatd_backup":1,"files":[{"name":"chatd.db","size":1,"sha256":"` + strings.Repeat("0",
+				64) + `"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := open(bytes.NewReader(packed(t, []entry{entryOf(manifest, tar.TypeReg, string(text))})))
 		if err != nil {

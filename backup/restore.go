@@ -96,8 +96,10 @@ func unpack(ctx context.Context, in io.Reader, r *state.Restore) (Manifest, erro
 	if err != nil {
 		return m, fmt.Errorf("cannot use the backup: %w", err)
 	}
-	if s.Version != m.State || s.Chats != m.Chats || s.Given != m.Given || s.Seq != m.AuditSeq || s.Hash != m.AuditHash {
-		return m, fmt.Errorf("cannot use the backup: its state is not the one that its manifest describes: %w", chat.ErrInvalid)
+	if s.Version != m.State || s.Chats != m.Chats || s.Given != m.Given || s.Seq != m.AuditSeq ||
+		s.Hash != m.AuditHash {
+		return m, fmt.Errorf("cannot use the backup: its state is not the one that its manifest describes: %w",
+			chat.ErrInvalid)
 	}
 	return m, nil
 }
@@ -108,7 +110,8 @@ func adopt(r *state.Restore, o RestoreOptions, out Restored) error {
 		"first_uid": strconv.FormatUint(uint64(out.FirstUID), 10), "exact": strconv.FormatBool(out.Exact)}}
 	err := r.Adopt(state.Options{UIDs: o.UIDs, BlockSize: o.UIDs.BlockSize()}, out.FirstUID, by)
 	if errors.Is(err, chat.ErrBusy) {
-		err = fmt.Errorf("%w: the range %s has too few uids that were surely never given: say the last that was with --last-uid, or set uids to a wider range", err, o.UIDs)
+		err = fmt.Errorf("%w: the range %s has too few uids that were surely never given: say the last that was with --last-uid, or set uids to a wider range",
+			err, o.UIDs)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot restore: %w", err)

@@ -26,7 +26,8 @@ func guarded(path string, do func() error) (err error) {
 }
 
 func damaged(path string, why error) error {
-	return fmt.Errorf("%s is damaged: restore it from a backup (chatd restore): %w: %w", path, why, chat.ErrInvalid)
+	return fmt.Errorf("%s is damaged: restore it from a backup (chatd restore): %w: %w", path,
+		why, chat.ErrInvalid)
 }
 
 // cannotOpen is the error of opening the database at path. An error that is neither the kernel's nor

@@ -113,7 +113,8 @@ func TestLostFiles(t *testing.T) {
 		t.Error("a lost audit log verifies")
 	}
 	b, err := os.ReadFile(filepath.Join(s.opts.Dir, auditName))
-	if err != nil || !strings.Contains(string(b), "known to have been written, is not where it was") {
+	if err != nil ||
+		!strings.Contains(string(b), "known to have been written, is not where it was") {
 		t.Errorf("without the audit log the next says %s, %v", b, err)
 	}
 }

@@ -18,7 +18,8 @@ func loadFloor(tx *bbolt.Tx) (uint32, error) {
 		return 0, nil
 	}
 	if len(v) != 4 {
-		return 0, fmt.Errorf("cannot read the lowest uid to give: %d bytes, want 4: %w", len(v), chat.ErrInvalid)
+		return 0, fmt.Errorf("cannot read the lowest uid to give: %d bytes, want 4: %w", len(v),
+			chat.ErrInvalid)
 	}
 	return binary.BigEndian.Uint32(v), nil
 }

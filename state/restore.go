@@ -66,7 +66,8 @@ func (r *Restore) begin(replace bool) error {
 		return err
 	}
 	if len(names) > 0 && !replace {
-		return fmt.Errorf("it has a state: %v: want a directory without one, or --replace, which moves it aside: %w", names, chat.ErrExists)
+		return fmt.Errorf("it has a state: %v: want a directory without one, or --replace, which moves it aside: %w",
+			names, chat.ErrExists)
 	}
 	err = os.RemoveAll(filepath.Join(r.dir, draftName))
 	for _, sub := range []string{newFiles, oldFiles} {
@@ -83,7 +84,8 @@ func (r *Restore) Draft() string { return filepath.Join(r.dir, draftName, newFil
 // Room returns an error if the file system has no room for so many bytes more.
 func (r *Restore) Room(bytes uint64) error {
 	if free, ok := freeBytes(r.dir); ok && free < bytes+leastFree {
-		return fmt.Errorf("cannot restore into %s: the backup has %d bytes, and %d are free: %w", r.dir, bytes, free, chat.ErrBusy)
+		return fmt.Errorf("cannot restore into %s: the backup has %d bytes, and %d are free: %w",
+			r.dir, bytes, free, chat.ErrBusy)
 	}
 	return nil
 }
@@ -131,7 +133,8 @@ func (r *Restore) Put() (aside string, err error) {
 	draft := filepath.Join(r.dir, draftName)
 	err = syncFiles(r.Draft())
 	if err == nil {
-		err = errors.Join(syncDir(draft), os.Rename(draft, filepath.Join(r.dir, movingOutName)), syncDir(r.dir))
+		err = errors.Join(syncDir(draft), os.Rename(draft, filepath.Join(r.dir, movingOutName)),
+			syncDir(r.dir))
 	}
 	if err == nil {
 		aside, err = finishRestore(r.dir)
@@ -234,7 +237,8 @@ func asideName(dir string) string {
 // moveFiles renames files that are there from one directory to another, durably.
 func moveFiles(from, to string, names []string) error {
 	for _, name := range names {
-		if err := os.Rename(filepath.Join(from, name), filepath.Join(to, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Rename(filepath.Join(from, name), filepath.Join(to, name)); err != nil &&
+			!errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if err := restoreStep(name); err != nil {

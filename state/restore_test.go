@@ -88,10 +88,12 @@ func TestRestoreEndsAnywhere(t *testing.T) {
 				t.Errorf("ended at %q: %s was changed aside", where, name)
 			}
 		}
-		if left, err := filepath.Glob(filepath.Join(dir, "restore.*")); err != nil || len(left) > 0 {
+		if left, err := filepath.Glob(filepath.Join(dir, "restore.*")); err != nil ||
+			len(left) > 0 {
 			t.Errorf("ended at %q: left %v, %v", where, left, err)
 		}
-		if b, err := os.ReadFile(filepath.Join(dir, "logs")); err != nil || string(b) != "a chat's" {
+		if b, err := os.ReadFile(filepath.Join(dir, "logs")); err != nil ||
+			string(b) != "a chat's" {
 			t.Errorf("ended at %q: a file that is no part of the state: %q, %v", where, b, err)
 		}
 		o := old.opts
@@ -114,7 +116,8 @@ func TestRestoreUndecided(t *testing.T) {
 	s := fresh(t)
 	admit(t, s, "a")
 	dir := s.opts.Dir
-	if _, err := BeginRestore(dir, true); !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "another chatd holds it") {
+	if _, err := BeginRestore(dir, true); !errors.Is(err, chat.ErrBusy) ||
+		!strings.Contains(err.Error(), "another chatd holds it") {
 		t.Errorf("beside a chatd: %v", err)
 	}
 	if err := os.Remove(filepath.Join(dir, lockName)); err != nil {
@@ -129,7 +132,8 @@ func TestRestoreUndecided(t *testing.T) {
 	before := sums(t, dir)
 	_, err := BeginRestore(dir, false)
 	wantErr(t, "a state that is there", err, chat.ErrExists)
-	if err == nil || !strings.Contains(err.Error(), "audit.jsonl chatd.db install.key") || !strings.Contains(err.Error(), "--replace") {
+	if err == nil || !strings.Contains(err.Error(), "audit.jsonl chatd.db install.key") ||
+		!strings.Contains(err.Error(), "--replace") {
 		t.Error(err)
 	}
 	r := drafted(t, dir, true, "b")
@@ -163,13 +167,15 @@ func TestSkipUIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, profile := range []string{"default", "agent"} {
-			r, _, err := s.Admit(chat.Spec{ExternalID: fmt.Sprint(s.Given(), i), Profile: profile}, event("create", "intent"))
+			r, _, err := s.Admit(chat.Spec{ExternalID: fmt.Sprint(s.Given(), i), Profile: profile},
+				event("create", "intent"))
 			if err != nil || r.UID < 100250 {
 				t.Errorf("profile %s got uid %d, %v", profile, r.UID, err)
 			}
 		}
 		if s.WasGiven(100999) || !s.WasGiven(100249) {
-			t.Errorf("given: the last below the floor %v, the last of all %v", s.WasGiven(100249), s.WasGiven(100999))
+			t.Errorf("given: the last below the floor %v, the last of all %v", s.WasGiven(100249),
+				s.WasGiven(100999))
 		}
 		s = again(t, s)
 	}
@@ -213,7 +219,8 @@ func TestFloor(t *testing.T) {
 		}
 	}
 	all = Range{DefaultLow, DefaultHigh}
-	if got, err := Floor(Known{Next: all.Low + 10}, all, 0); err != nil || got != all.Low+129*65536 {
+	if got, err := Floor(Known{Next: all.Low + 10}, all, 0); err != nil ||
+		got != all.Low+129*65536 {
 		t.Errorf("of the default range: %d, %v", got, err)
 	}
 }

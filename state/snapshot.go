@@ -76,7 +76,8 @@ func TakeSnapshot(ctx context.Context, dir string) (*Snapshot, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("cannot copy the state in %s: %w", dir, errors.Join(context.Cause(ctx), err))
+			return nil, fmt.Errorf("cannot copy the state in %s: %w", dir,
+				errors.Join(context.Cause(ctx), err))
 		case <-time.After(snapshotPause):
 		}
 	}
@@ -145,7 +146,8 @@ func copyDB(live *os.File) (*bbolt.DB, *os.File, error) {
 	}
 	_, err = io.Copy(f, io.NewSectionReader(live, 0, 1<<62))
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("cannot copy %s: %w", live.Name(), err), os.Remove(f.Name()), f.Close())
+		return nil, nil, errors.Join(fmt.Errorf("cannot copy %s: %w", live.Name(), err),
+			os.Remove(f.Name()), f.Close())
 	}
 	db, _, err := openDB(f.Name(), true)
 	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
@@ -189,7 +191,8 @@ func (s *Snapshot) addKey(dir string, db *bbolt.DB) error {
 	}
 	want, err := keyPrint(db)
 	if sum := sha256.Sum256(key); err == nil && !bytes.Equal(want, sum[:]) {
-		err = fmt.Errorf("cannot use %s: it is not the key of the database beside it: %w", path, chat.ErrInvalid)
+		err = fmt.Errorf("cannot use %s: it is not the key of the database beside it: %w", path,
+			chat.ErrInvalid)
 	}
 	s.Files = append(s.Files, SnapshotFile{keyName, keySize, bytes.NewReader(key)})
 	return err

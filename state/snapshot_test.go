@@ -54,7 +54,8 @@ func TestSnapshotWhileWritten(t *testing.T) {
 			r, _, err := s.Admit(chat.Spec{ExternalID: fmt.Sprint(i)}, event("create", "intent"))
 			err = errors.Join(err, s.Audit(event("run", "intent")))
 			if i%3 == 0 {
-				err = errors.Join(err, s.SetPhase(r.ID, chat.Reaping, event("reap", "intent")), s.Forget(r.ID, event("reap", "done")))
+				err = errors.Join(err, s.SetPhase(r.ID, chat.Reaping, event("reap", "intent")),
+					s.Forget(r.ID, event("reap", "done")))
 			}
 			if i%10 == 9 {
 				err = errors.Join(err, s.Flush())
@@ -75,7 +76,8 @@ func TestSnapshotWhileWritten(t *testing.T) {
 		got := open(t, unpacked(t, snap, o))
 		verified(t, got)
 		if snap.Chats != got.Len() || snap.Version != Version || snap.Given != got.Given() {
-			t.Errorf("snapshot of %d chats, %d given, version %d: opened with %d, %d", snap.Chats, snap.Given, snap.Version, got.Len(), got.Given())
+			t.Errorf("snapshot of %d chats, %d given, version %d: opened with %d, %d", snap.Chats,
+				snap.Given, snap.Version, got.Len(), got.Given())
 		}
 		for i := range least {
 			if _, err := got.Find("bridge", fmt.Sprint(i)); (err == nil) != (i%3 != 0) {
@@ -129,7 +131,8 @@ func TestSnapshotRefusesABrokenState(t *testing.T) {
 		if err == nil {
 			err = errors.Join(errors.New("taken"), snap.Close())
 		}
-		if !strings.HasPrefix(err.Error(), "cannot copy the state in ") || !strings.Contains(err.Error(), c.want) {
+		if !strings.HasPrefix(err.Error(), "cannot copy the state in ") ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -182,7 +185,8 @@ func TestSnapshotOfABusyStore(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	wantErr(t, "a busy store", err, chat.ErrBusy)
-	if err == nil || !strings.Contains(err.Error(), "asked to end") || !strings.Contains(err.Error(), "changed faster than it could be copied") {
+	if err == nil || !strings.Contains(err.Error(), "asked to end") ||
+		!strings.Contains(err.Error(), "changed faster than it could be copied") {
 		t.Error(err)
 	}
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), "chatd-backup-*"))

@@ -124,9 +124,11 @@ func loggedIn(path string, all Range) (next uint32, err error) {
 func Floor(k Known, all Range, last uint32) (uint32, error) {
 	switch {
 	case last != 0 && !all.Contains(last):
-		return 0, fmt.Errorf("cannot use uid %d as the last that was given: want one of %s: %w", last, all, chat.ErrInvalid)
+		return 0, fmt.Errorf("cannot use uid %d as the last that was given: want one of %s: %w",
+			last, all, chat.ErrInvalid)
 	case last != 0 && last+1 < k.Next:
-		return 0, fmt.Errorf("cannot use uid %d as the last that was given: uid %d was given, as this host's files and logs show: %w", last, k.Next-1, chat.ErrInvalid)
+		return 0, fmt.Errorf("cannot use uid %d as the last that was given: uid %d was given, as this host's files and logs show: %w",
+			last, k.Next-1, chat.ErrInvalid)
 	case last != 0:
 		return last + 1, nil
 	case k.Whole:

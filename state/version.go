@@ -36,7 +36,8 @@ func versionOf(tx *bbolt.Tx) (int, error) {
 	word := string(meta.Get(formatKey))
 	v, err := strconv.Atoi(word)
 	if err != nil || v < 1 {
-		return 0, fmt.Errorf("its version is %s, want a number: it is damaged: restore it from a backup (chatd restore): %w", chat.Quote(word), chat.ErrInvalid)
+		return 0, fmt.Errorf("its version is %s, want a number: it is damaged: restore it from a backup (chatd restore): %w",
+			chat.Quote(word), chat.ErrInvalid)
 	}
 	return v, nil
 }
@@ -45,9 +46,14 @@ func versionOf(tx *bbolt.Tx) (int, error) {
 func checkVersion(tx *bbolt.Tx) error {
 	v, err := versionOf(tx)
 	if err == nil && v > Version {
-		err = fmt.Errorf("its version is %d, and this chatd knows versions %d to %d and would drop what it does not know: "+
-			"start the chatd that wrote it, or a later one, or restore a backup that this chatd made (chatd restore): %w",
-			v, oldest, Version, chat.ErrUnsupported)
+		err = fmt.Errorf(
+			"its version is %d, and this chatd knows versions %d to %d and would drop what it does not know: "+
+				"start the chatd that wrote it, or a later one, or restore a backup that this chatd made (chatd restore): %w",
+			v,
+			oldest,
+			Version,
+			chat.ErrUnsupported,
+		)
 	}
 	return err
 }

@@ -80,7 +80,8 @@ func TestMigrate(t *testing.T) {
 				`"action":"rotate"`: 3, `"action":"run","outcome":"intent"`: 6,
 				`"argv":["sh","-c","echo 5"]`: map[bool]int{true: 1}[c.argv],
 			} {
-				if n := strings.Count(text, what); n != want && !(what == `"action":"rotate"` && n > want) {
+				if n := strings.Count(text, what); n != want &&
+					!(what == `"action":"rotate"` && n > want) {
 					t.Errorf("%s is in the log %d times, want %d", what, n, want)
 				}
 			}
@@ -125,7 +126,9 @@ func checkFixture(t testing.TB, s *Store, endedBy, env bool) {
 		r, err := s.Find(want.owner, want.name)
 		id, derr := chat.DeriveID(s.key, want.owner, want.name, 0)
 		if err := errors.Join(err, derr); err != nil || r.ID != id || r.UID != want.uid || r.Profile != want.profile || r.Phase != want.phase ||
-			r.Agent != "main" || r.Labels["team"] != "ops" || env != (r.Env["LANG"] == "C.UTF-8") || r.CreatedAt.Before(at(0)) || r.UsedAt.Before(r.CreatedAt) {
+			r.Agent != "main" || r.Labels["team"] != "ops" || env != (r.Env["LANG"] == "C.UTF-8") ||
+			r.CreatedAt.Before(at(0)) ||
+			r.UsedAt.Before(r.CreatedAt) {
 			t.Errorf("%s: %+v, %v", want.name, r, err)
 		}
 		if want.name != "telegram:4" && r.Account != "userdb" {
@@ -145,7 +148,9 @@ func checkFixture(t testing.TB, s *Store, endedBy, env bool) {
 	}
 	got, last := all[0], all[0].Last
 	if got.ID != "s1" || got.Spec.Command != "make" || got.Runs != 3 || got.Skipped != 1 || got.Missed != 2 || got.By.Name != "bridge" || got.Next == nil ||
-		!got.Taken.Equal(at(30*60)) || !got.Due.Equal(at(30*60)) || last.Output != "so far" || last.Signal != "SIGKILL" || (last.EndedBy == "timeout") != endedBy {
+		!got.Taken.Equal(at(30*60)) || !got.Due.Equal(at(30*60)) || last.Output != "so far" ||
+		last.Signal != "SIGKILL" ||
+		(last.EndedBy == "timeout") != endedBy {
 		t.Errorf("schedule %+v, last %+v", got, last)
 	}
 }
@@ -272,7 +277,8 @@ func TestStoredFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("what is stored differs from %s: raise Version, add a migration, the fixture of a state before it, and a file for the new version.\n%s", file, got)
+		t.Errorf("what is stored differs from %s: raise Version, add a migration, the fixture of a state before it, and a file for the new version.\n%s",
+			file, got)
 	}
 }
 

@@ -30,14 +30,24 @@ func backupCommand() *cli.Command {
 		Flags: []cli.Flag{
 			configFlag(),
 			stateFlag(),
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, TakesFile: true, Usage: "`FILE` to make, with mode 0600; - is standard output"},
+			&cli.StringFlag{
+				Name:      "output",
+				Aliases:   []string{"o"},
+				TakesFile: true,
+				Usage:     "`FILE` to make, with mode 0600; - is standard output",
+			},
 		},
 		Action: backUp,
 	}
 }
 
 func stateFlag() cli.Flag {
-	return &cli.StringFlag{Name: "state", EnvVars: []string{"CHATD_STATE"}, TakesFile: true, Usage: "`DIRECTORY` of records, key and audit log (default: the config's)"}
+	return &cli.StringFlag{
+		Name:      "state",
+		EnvVars:   []string{"CHATD_STATE"},
+		TakesFile: true,
+		Usage:     "`DIRECTORY` of records, key and audit log (default: the config's)",
+	}
 }
 
 // backedUp is the answer of backup --json.
@@ -53,9 +63,11 @@ func backUp(c *cli.Context) error {
 	name := c.String("output")
 	switch {
 	case name == "":
-		return fmt.Errorf("cannot back up: want --output FILE, or --output - for standard output: %w", chat.ErrInvalid)
+		return fmt.Errorf("cannot back up: want --output FILE, or --output - for standard output: %w",
+			chat.ErrInvalid)
 	case name == "-" && c.Bool("json"):
-		return fmt.Errorf("cannot back up: --json beside --output -: want a file: %w", chat.ErrInvalid)
+		return fmt.Errorf("cannot back up: --json beside --output -: want a file: %w",
+			chat.ErrInvalid)
 	case name == "-" && printer.IsTerminal(c.App.Writer):
 		return fmt.Errorf("cannot back up to a terminal: want --output FILE: %w", chat.ErrInvalid)
 	}
@@ -77,14 +89,16 @@ func backUp(c *cli.Context) error {
 	if name == "-" {
 		return describeBackup(c.App.ErrWriter, name, m)
 	}
-	return answer(c, backedUp{name, m}, func(w io.Writer) error { return describeBackup(w, name, m) })
+	return answer(c, backedUp{name, m},
+		func(w io.Writer) error { return describeBackup(w, name, m) })
 }
 
 func describeBackup(w io.Writer, name string, m backup.Manifest) error {
 	if name == "-" {
 		name = "standard output"
 	}
-	_, err := fmt.Fprintf(w, "%s: %d chats, %d files, audit log to line %d, state version %d\n", printer.Cell(name), m.Chats, len(m.Files), m.AuditSeq, m.State)
+	_, err := fmt.Fprintf(w, "%s: %d chats, %d files, audit log to line %d, state version %d\n",
+		printer.Cell(name), m.Chats, len(m.Files), m.AuditSeq, m.State)
 	return err
 }
 

@@ -37,7 +37,10 @@ func restoreCommand() *cli.Command {
 			stateFlag(),
 			&cli.BoolFlag{Name: "check", Usage: "only verify the backup"},
 			&cli.BoolFlag{Name: "replace", Usage: "move a state that is there aside"},
-			&cli.Uint64Flag{Name: "last-uid", Usage: "the highest `UID` that was ever given, if you know it"},
+			&cli.Uint64Flag{
+				Name:  "last-uid",
+				Usage: "the highest `UID` that was ever given, if you know it",
+			},
 		},
 		Action: restore,
 	}
@@ -45,7 +48,8 @@ func restoreCommand() *cli.Command {
 
 func restore(c *cli.Context) (err error) {
 	if c.NArg() != 1 {
-		return fmt.Errorf("cannot restore: want one FILE, got %d arguments: %w", c.NArg(), chat.ErrInvalid)
+		return fmt.Errorf("cannot restore: want one FILE, got %d arguments: %w", c.NArg(),
+			chat.ErrInvalid)
 	}
 	in, closeIn, err := backupInput(c)
 	if err != nil {
@@ -103,7 +107,8 @@ func restoreOptions(c *cli.Context) (opt backup.RestoreOptions, err error) {
 	}
 	last := c.Uint64("last-uid")
 	if last > uint64(cfg.UIDs.High) {
-		return opt, fmt.Errorf("cannot use --last-uid %d: want a uid of %d-%d: %w", last, cfg.UIDs.Low, cfg.UIDs.High, chat.ErrInvalid)
+		return opt, fmt.Errorf("cannot use --last-uid %d: want a uid of %d-%d: %w", last,
+			cfg.UIDs.Low, cfg.UIDs.High, chat.ErrInvalid)
 	}
 	traces, err := usedUIDs(cfg)
 	return backup.RestoreOptions{
@@ -114,9 +119,11 @@ func restoreOptions(c *cli.Context) (opt backup.RestoreOptions, err error) {
 
 func describeRestored(w io.Writer, opt backup.RestoreOptions, r backup.Restored) error {
 	m := r.Manifest
-	text := fmt.Sprintf("%s: %d chats, audit log to line %d, as of %s\n", opt.State, m.Chats, m.AuditSeq, m.At.Format("2006-01-02 15:04:05 MST"))
+	text := fmt.Sprintf("%s: %d chats, audit log to line %d, as of %s\n", opt.State, m.Chats,
+		m.AuditSeq, m.At.Format("2006-01-02 15:04:05 MST"))
 	if r.Aside != "" {
-		text += fmt.Sprintf("the former state is in %s; it holds the audit log since the backup\n", r.Aside)
+		text += fmt.Sprintf("the former state is in %s; it holds the audit log since the backup\n",
+			r.Aside)
 	}
 	text += fmt.Sprintf("uids below %d are not given again", r.FirstUID)
 	if !r.Exact {
@@ -125,7 +132,10 @@ func describeRestored(w io.Writer, opt backup.RestoreOptions, r backup.Restored)
 	text += "\n"
 	names := make([]string, 0, len(m.Config))
 	for name, path := range m.Config {
-		names = append(names, fmt.Sprintf("the backup's %s is %s in it; compare it with this host's\n", chat.Quote(path), name))
+		names = append(
+			names,
+			fmt.Sprintf("the backup's %s is %s in it; compare it with this host's\n",
+				chat.Quote(path), name))
 	}
 	slices.Sort(names)
 	for _, line := range names {
