@@ -31,7 +31,7 @@ func TestRestoredHost(t *testing.T) {
 			must(t, err)
 			_, err = d.Client.Run(t.Context(), a.ID, chat.RunSpec{Command: "echo before >note"})
 			must(t, err)
-			leader := leaderOf(t, a)
+			leader := firstProcess(t, a)
 			file := filepath.Join(filepath.Dir(config), "b.tar")
 			backedUp := chatdAnswers(t, "backup", "--config", config, "--output", file, "--json")
 			if !strings.Contains(backedUp, `"chats": 1`) {
@@ -65,7 +65,7 @@ func checkRestored(t *testing.T, opt provision.Options, a, later, reaped chat.Ch
 	t.Helper()
 	d := startDaemon(t, opt, "")
 	got, err := d.Get(t.Context(), a.ID)
-	if err != nil || !got.Awake || got.UID != a.UID || leaderOf(t, got) != leader {
+	if err != nil || !got.Awake || got.UID != a.UID || firstProcess(t, got) != leader {
 		t.Errorf("the chat of the backup: %+v, %v; its first process was %d", got, err, leader)
 	}
 	run, err := d.Client.Run(t.Context(), a.ID, chat.RunSpec{Command: "cat note"})
@@ -112,8 +112,8 @@ func chatdAnswers(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// leaderOf is a process of the chat's terminal: the oldest of its uid.
-func leaderOf(t *testing.T, c chat.Chat) (pid int) {
+// firstProcess is a process of the chat's terminal: the oldest of its uid.
+func firstProcess(t *testing.T, c chat.Chat) (pid int) {
 	t.Helper()
 	out, err := exec.Command("pgrep", "-o", "-u", fmt.Sprint(c.UID)).Output()
 	must(t, err)
