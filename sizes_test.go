@@ -70,6 +70,7 @@ var largePackages = map[string]int{
 }
 
 // longLines is how many lines over maxColumns the files of each folder, with tests, may have.
+// cmd/chatd and state rose by 17 and 14 for the help, errors and tests of adrs/0071.
 var longLines = map[string]int{
 	".":                 21,
 	"filerules":         212,
@@ -78,7 +79,8 @@ var longLines = map[string]int{
 	"cgroup":            120,
 	"broker":            71,
 	"chat":              232,
-	"cmd/chatd":         255,
+	"backup":            21, // sentences of errors, and rows of tests
+	"cmd/chatd":         272,
 	"cmd/chatd-enforce": 8,
 	"cmd/chatd-root":    48,
 	"config":            130,
@@ -107,7 +109,7 @@ var longLines = map[string]int{
 	"shell":             116,
 	"shims":             281,
 	"sockets":           18,
-	"state":             178,
+	"state":             192,
 	"test/npmtest":      3,
 	"test/roottest":     1064,
 	"test/vagrant":      100,
