@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -67,6 +68,12 @@ func TestSnapshotWhileWritten(t *testing.T) {
 			made.Store(int64(i))
 		}
 	})
+	tries := 0
+	copyStep = func() { // longer than some commits take, and shorter than others
+		time.Sleep(time.Duration(tries%5) * time.Millisecond)
+		tries++
+	}
+	defer func() { copyStep = func() {} }()
 	for range 12 {
 		least := made.Load()
 		snap, err := TakeSnapshot(t.Context(), o.Dir)
@@ -93,7 +100,9 @@ func TestSnapshotWhileWritten(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	t.Logf("%d chats were made meanwhile", made.Load())
+	if t.Logf("%d chats were made meanwhile, %d copies", made.Load(), tries); tries <= 12 {
+		t.Error("no copy was overtaken by a commit")
+	}
 	verified(t, s)
 }
 
