@@ -119,8 +119,7 @@ func (s *Snapshot) collect(dir string, live *os.File, before []byte) error {
 	if err != nil {
 		return err
 	}
-	defer db.Close() // only read
-	s.closers = append(s.closers, copied)
+	s.closers = append(s.closers, db, copied)
 	if after, err := metaPages(live); err != nil || !bytes.Equal(before, after) {
 		return errors.Join(errMoved, err)
 	}
