@@ -13,7 +13,8 @@ func BenchmarkSnapshot(b *testing.B) {
 	s := fresh(b)
 	s.db.NoSync = true
 	for i := range 10_000 {
-		if _, _, err := s.Admit(chat.Spec{ExternalID: fmt.Sprint("telegram:", i)}, event("create", "intent")); err != nil {
+		spec := chat.Spec{ExternalID: fmt.Sprint("telegram:", i)}
+		if _, _, err := s.Admit(spec, event("create", "intent")); err != nil {
 			b.Fatal(err)
 		}
 	}
