@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chatd/chatd/backup"
 	"github.com/chatd/chatd/chat"
@@ -25,11 +26,16 @@ func TestRestoredHost(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			opt := options(t)
+			leaveOrphansToInit(t)
 			config := configFile(t, opt)
 			d := startDaemon(t, opt, "")
 			a, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "a"})
 			must(t, err)
 			_, err = d.Client.Run(t.Context(), a.ID, chat.RunSpec{Command: "echo before >note"})
+			must(t, err)
+			// Durable, and with it that the chat is ready: a backup is what a kill would leave.
+			_, err = d.AddSchedule(t.Context(), a.ID, chat.ScheduleSpec{
+				Every: chat.Duration(30 * time.Minute), Command: "true"})
 			must(t, err)
 			leader := firstProcess(t, a)
 			file := filepath.Join(filepath.Dir(config), "b.tar")
@@ -66,7 +72,8 @@ func checkRestored(t *testing.T, opt provision.Options, a, later, reaped chat.Ch
 	d := startDaemon(t, opt, "")
 	got, err := d.Get(t.Context(), a.ID)
 	if err != nil || !got.Awake || got.UID != a.UID || firstProcess(t, got) != leader {
-		t.Errorf("the chat of the backup: %+v, %v; its first process was %d", got, err, leader)
+		t.Errorf("the chat of the backup: %s, awake %v, uid %d, %v; its first process was %d",
+			got.Phase, got.Awake, got.UID, err, leader)
 	}
 	run, err := d.Client.Run(t.Context(), a.ID, chat.RunSpec{Command: "cat note"})
 	if err != nil || run.Stdout != "before\n" {
