@@ -105,7 +105,8 @@ func checkUpgraded(t *testing.T, opt provision.Options, c chat.Chat, first int) 
 	got, err := d.Get(t.Context(), c.ID)
 	if err != nil || !got.Awake || got.UID != c.UID || firstProcess(t, got) != first {
 		b, _ := os.ReadFile(d.log)
-		t.Fatalf("after the upgrade: %+v, %v; its log:\n%s", got, err, b)
+		t.Errorf("after the upgrade: awake %v, uid %d, %v, shell %d, was %d; its log:\n%s",
+			got.Awake, got.UID, err, firstProcess(t, got), first, b)
 	}
 	typeLine(t, d, c, "echo still-$MARK", "still-kept")
 	run, err := d.Client.Run(t.Context(), c.ID, chat.RunSpec{Command: "id -u"})

@@ -119,10 +119,10 @@ func chatdAnswers(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// firstProcess is a process of the chat's terminal: the oldest of its uid.
+// firstProcess is the shell of the chat's terminal.
 func firstProcess(t *testing.T, c chat.Chat) (pid int) {
 	t.Helper()
-	out, err := exec.Command("pgrep", "-o", "-u", fmt.Sprint(c.UID)).Output()
+	out, err := exec.Command("pgrep", "-o", "-x", "-u", fmt.Sprint(c.UID), "bash").Output()
 	must(t, err)
 	_, err = fmt.Sscan(string(out), &pid)
 	must(t, err)
