@@ -22,7 +22,8 @@ const formerEnv = "CHATD_TEST_FORMER"
 
 // TestUpgradeFromCommits starts chatd as it was at each commit that changed what is stored, makes a
 // chat, and replaces that chatd by today's: the chat is awake with the same first process and the
-// variables of its shell, its schedule is there, and the state is of today's version. The former
+// variables of its shell, its background run goes on, its schedule is there, and the state is of
+// today's version. The former
 // chatd then refuses the state, with a reason, and changes nothing.
 func TestUpgradeFromCommits(t *testing.T) {
 	needsRoot(t)
@@ -40,9 +41,12 @@ func TestUpgradeFromCommits(t *testing.T) {
 			typeLine(t, d, c, "MARK=kept; echo said-$MARK", "said-kept")
 			_, err := d.AddSchedule(t.Context(), c.ID, chat.ScheduleSpec{Every: chat.Duration(30 * time.Minute), Command: "true"})
 			must(t, err)
+			bg, err := d.StartRun(t.Context(), c.ID, chat.RunSpec{
+				Command: "until [ -e go ]; do sleep .1; done; echo over", Timeout: chat.Duration(time.Minute)})
+			must(t, err)
 			first := firstProcess(t, c)
 			d.kill()
-			checkUpgraded(t, opt, c, first)
+			checkUpgraded(t, opt, c, first, bg.ID)
 			checkDowngrade(t, opt, program)
 			d = startDaemon(t, opt, "")
 			if got, err := d.Get(t.Context(), c.ID); err != nil || !got.Awake {
@@ -98,7 +102,7 @@ func typeLine(t *testing.T, d *daemon, c chat.Chat, line, want string) {
 	}
 }
 
-func checkUpgraded(t *testing.T, opt provision.Options, c chat.Chat, first int) {
+func checkUpgraded(t *testing.T, opt provision.Options, c chat.Chat, first int, bg string) {
 	t.Helper()
 	d := startDaemon(t, opt, "")
 	defer d.kill()
@@ -109,9 +113,19 @@ func checkUpgraded(t *testing.T, opt provision.Options, c chat.Chat, first int) 
 			got.Awake, got.UID, err, firstProcess(t, got), first, b)
 	}
 	typeLine(t, d, c, "echo still-$MARK", "still-kept")
-	run, err := d.Client.Run(t.Context(), c.ID, chat.RunSpec{Command: "id -u"})
+	run, err := d.Client.Run(t.Context(), c.ID, chat.RunSpec{Command: "touch go; id -u"})
 	if err != nil || run.Stdout != fmt.Sprintln(c.UID) {
 		t.Errorf("a run: %+v, %v", run, err)
+	}
+	var kept chat.Run
+	if !comes(func() bool {
+		kept, err = d.ShowRun(t.Context(), c.ID, bg)
+		return err != nil || kept.State != chat.RunRunning
+	}) || err != nil || kept.Result == nil || kept.Result.Exit != 0 {
+		t.Errorf("the background run: %+v, %v", kept, err)
+	}
+	if out, err := d.ReadRun(t.Context(), c.ID, bg, ""); err != nil || !strings.Contains(fmt.Sprint(out), "over") {
+		t.Errorf("its output: %+v, %v", out, err)
 	}
 	if all, err := d.Schedules(t.Context(), c.ID); err != nil || len(all.Schedules) != 1 {
 		t.Errorf("schedules: %+v, %v", all, err)
