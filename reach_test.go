@@ -59,9 +59,10 @@ func TestEnforceStaysSmall(t *testing.T) {
 // It rose by 30 for the structs of package view, and for lines that were wrapped: adrs/0063.
 // It rose by 30 for the small functions of package shares, and for lines that were wrapped:
 // adrs/0069.
-// It rose by 300 for the version of the database and its migration, for damaged databases, for the
-// uids that a restored one leaves out, and for restores that a crash stopped: adrs/0071.
-const mostRooted = 26_290
+// It rose by 350 for the version of the database and its migration, for damaged databases, for the
+// uids that a restored one leaves out, for copies of a backup, and for restores that a crash stopped:
+// adrs/0071.
+const mostRooted = 26_340
 
 // TestRootStaysSmall measures chatd-root as TestEnforceStaysSmall does the enforcer.
 func TestRootStaysSmall(t *testing.T) {

@@ -62,10 +62,10 @@ const (
 
 // largePackages are the packages over maxPackage, and the most lines of code each may have.
 // provision rose by 30 for chatd ps. state has what a state is made of and brought back from:
-// 700 lines for its version, snapshots and restores (adrs/0071); cmd/chatd has one file a command.
+// 800 lines for its version, snapshots and restores (adrs/0071); cmd/chatd has one file a command.
 var largePackages = map[string]int{
 	"provision": 4_060,
-	"state":     3_560,
+	"state":     3_690,
 	"cmd/chatd": 3_260,
 }
 

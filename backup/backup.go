@@ -27,7 +27,8 @@ type Options struct {
 }
 
 // Make writes a backup of the state in a directory, as it is at one commit, and of the config. A
-// daemon may run, and is not held up. Before the first byte is written, all of it was verified.
+// daemon may run; its commits wait while the database is copied. Before the first byte is written,
+// all of it was verified.
 func Make(ctx context.Context, out io.Writer, o Options) (m Manifest, err error) {
 	snap, err := state.TakeSnapshot(ctx, o.State)
 	if err != nil {

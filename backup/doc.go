@@ -1,10 +1,11 @@
 // Package backup writes a state and a config into one file, and puts a state from such a file in
-// place. It runs as root in the command line, beside the daemon: chatd-root and the front have no
-// part in it ([why]). Package state knows what a state is, and this package what a backup is.
+// place. It runs as root in the command line, beside the daemon: chatd-root only begins no commit
+// while the database is copied, and the front has no part in it ([why]). Package state knows what a
+// state is, and this package what a backup is.
 //
 // A backup is a tar archive (ustar, or pax for long names). Its first entry is [Manifest], in JSON;
-// the others are the files that the manifest lists, in its order, with the sizes and SHA-256 that it
-// says. Nothing else may be in it.
+// the others are the files that the manifest lists, in its order, with their sizes and SHA-256.
+// Nothing else may be in it.
 //
 // # What it does not stop
 //

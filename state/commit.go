@@ -52,6 +52,7 @@ func (s *Store) commit(events []Event, change func(*bbolt.Tx) error, apply func(
 
 // transact runs one read-write transaction that also holds the dirty records.
 func (s *Store) transact(change func(*bbolt.Tx) error) error {
+	s.hold.wait()
 	tx, err := s.db.Begin(true)
 	if err != nil {
 		return fmt.Errorf("cannot write state: %w", err)

@@ -4,6 +4,7 @@
 // Everything is in one directory, locked by one process:
 //
 //	lock          an exclusive flock(2); a lock, not a process number
+//	snapshot.lock commits wait while a copy of the database has it
 //	install.key   32 random bytes that chat ids are derived with, made once
 //	chatd.db      bbolt: records, uid blocks, outbox, head of the audit log
 //	audit.jsonl   one JSON object a line, each naming the hash of the line before

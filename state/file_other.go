@@ -11,8 +11,6 @@ import (
 
 // The daemon does not run here; only the types are needed, by the client.
 
-func letGo(f *os.File) { _ = f.Close() }
-
 func lockFile(path string) (*os.File, error) {
 	return nil, fmt.Errorf("cannot lock %s: no chatd serve on this system: %w", path, chat.ErrUnsupported)
 }
@@ -20,6 +18,12 @@ func lockFile(path string) (*os.File, error) {
 func openPrivate(path string, _ int) (*os.File, error) {
 	return nil, fmt.Errorf("cannot open %s: no chatd serve on this system: %w", path, chat.ErrUnsupported)
 }
+
+func letGo(f *os.File) { _ = f.Close() }
+
+func isLocked(*os.File) bool { return false }
+
+func lockShared(*os.File) error { return chat.ErrUnsupported }
 
 func checkSame(*os.File, string) error { return chat.ErrUnsupported }
 

@@ -50,7 +50,8 @@ func (s *Snapshot) Close() error {
 // A daemon holds the lock of its database, so the copy is made without one. bbolt never writes over
 // a page of its last commit: the commit after it writes free pages and then one of the two meta
 // pages, and only the next but one may take pages that it left. So a copy is whole if the meta pages
-// are the same after it as before it. Otherwise it is made again.
+// are the same after it as before it. Otherwise it is made again. A daemon begins no commit while a
+// copy is made (holdCommits), so that some copy is whole; that it is does not depend on it.
 const (
 	snapshotTimeout = 30 * time.Second
 	snapshotPause   = 5 * time.Millisecond
@@ -59,10 +60,11 @@ const (
 // errMoved means that the daemon committed while its database was copied.
 var errMoved = fmt.Errorf("the database changed faster than it could be copied: %w", chat.ErrBusy)
 
-// TakeSnapshot copies the state in dir, also while a daemon writes it, which it neither asks nor
-// holds up. What it returns was verified: every page and record of the database, that the key is
-// the database's, and the audit log up to the line that the database names. [chat.ErrBusy] means
-// that the daemon wrote too fast for 30 seconds.
+// TakeSnapshot copies the state in dir, also while a daemon writes it. A daemon's commits wait for
+// the copy of the database, and no longer than a second. What it returns was verified: every page
+// and record of the database, that the key is the database's, and the audit log up to the line that
+// the database names. [chat.ErrBusy] means that a daemon that does not wait wrote too fast for 30
+// seconds.
 func TakeSnapshot(ctx context.Context, dir string) (*Snapshot, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, snapshotTimeout, errMoved)
 	defer cancel()
@@ -94,14 +96,41 @@ func tryCopy(dir string) (s *Snapshot, moved bool, err error) {
 	s.closers = append(s.closers, live)
 	before, err := metaPages(live)
 	if err == nil {
-		err = s.collect(dir, live, before)
+		err = s.collect(dir, live)
 	}
 	if err == nil {
 		return s, false, nil
 	}
 	after, merr := metaPages(live)
-	moved = merr == nil && !bytes.Equal(before, after)
+	moved = errors.Is(err, errMoved) || merr == nil && !bytes.Equal(before, after)
 	return nil, moved, errors.Join(err, s.Close())
+}
+
+// copyTries is how many copies are made while commits wait: the commit under way at their beginning
+// may overtake one.
+const copyTries = 3
+
+// copyWhole makes a copy that no commit overtook.
+func (s *Snapshot) copyWhole(dir string, live *os.File) (db *bbolt.DB, copied *os.File, err error) {
+	release, err := holdCommits(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	for range copyTries {
+		before, err := metaPages(live)
+		if err != nil {
+			return nil, nil, err
+		}
+		db, copied, err = copyDB(live)
+		if err == nil {
+			s.closers = append(s.closers, db, copied)
+		}
+		if after, merr := metaPages(live); merr != nil || bytes.Equal(before, after) {
+			return db, copied, errors.Join(err, merr)
+		}
+	}
+	return nil, nil, errMoved
 }
 
 // metaPages are the two pages that name the last commit; of some more bytes, where a page is small.
@@ -114,14 +143,10 @@ func metaPages(f *os.File) ([]byte, error) {
 	return b[:n], err
 }
 
-func (s *Snapshot) collect(dir string, live *os.File, before []byte) error {
-	db, copied, err := copyDB(live)
+func (s *Snapshot) collect(dir string, live *os.File) error {
+	db, copied, err := s.copyWhole(dir, live)
 	if err != nil {
 		return err
-	}
-	s.closers = append(s.closers, db, copied)
-	if after, err := metaPages(live); err != nil || !bytes.Equal(before, after) {
-		return errors.Join(errMoved, err)
 	}
 	var h head
 	err = guarded(live.Name(), func() (err error) {

@@ -33,26 +33,64 @@ func unpacked(t testing.TB, s *Snapshot, o Options) Options {
 }
 
 // TestSnapshotWhileWritten takes snapshots of a store that creates, reaps, audits and rotates as
-// fast as it can: each opens, verifies, and has every chat that was committed before it was begun
-// and was not reaped before it ended.
+// fast as it can, and of one that does not wait for copies, as a former chatd, with pauses: each
+// opens, verifies, and has every chat that was committed before it was begun.
 func TestSnapshotWhileWritten(t *testing.T) {
-	o := Options{Dir: t.TempDir(), AuditMax: 20_000, AuditKeep: 3}
-	s := open(t, o)
-	if _, _, err := s.EnsureBlock(chat.DefaultProfile); err != nil {
-		t.Fatal(err)
+	for what, waits := range map[string]bool{"waits": true, "does not wait": false} {
+		t.Run(what, func(t *testing.T) {
+			o := Options{Dir: t.TempDir(), AuditMax: 20_000, AuditKeep: 3}
+			s := open(t, o)
+			if _, _, err := s.EnsureBlock(chat.DefaultProfile); err != nil {
+				t.Fatal(err)
+			}
+			pause := time.Duration(0)
+			if !waits {
+				if err := s.hold.close(); err != nil {
+					t.Fatal(err)
+				}
+				s.hold, pause = nil, 20*time.Millisecond
+			}
+			tries := 0
+			copyStep = func() { // longer than some commits take, and shorter than others
+				time.Sleep(time.Duration(tries%8) * time.Millisecond)
+				tries++
+			}
+			defer func() { copyStep = func() {} }()
+			w := writeOn(t, s, pause)
+			for range 12 {
+				checkSnapshot(t, o, w.made.Load())
+			}
+			w.end()
+			t.Logf("%d chats were made meanwhile, %d copies", w.made.Load(), tries)
+			if !waits && tries <= 12 {
+				t.Error("no copy was overtaken by a commit")
+			}
+			verified(t, s)
+		})
 	}
-	admit(t, s, "stays")
-	var made atomic.Int64
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
+}
+
+// writing is a goroutine that changes a store until end.
+type writing struct {
+	made atomic.Int64
+	end  func()
+}
+
+// writeOn creates chats, reaps each third, audits, and flushes now and then.
+func writeOn(t *testing.T, s *Store, pause time.Duration) *writing {
+	w, stop, done := &writing{}, make(chan struct{}), make(chan struct{})
+	w.end = sync.OnceFunc(func() { close(stop); <-done })
+	t.Cleanup(w.end)
+	go func() {
+		defer close(done)
 		for i := 0; ; i++ {
 			select {
 			case <-stop:
 				return
-			default:
+			case <-time.After(pause):
 			}
-			r, _, err := s.Admit(chat.Spec{ExternalID: fmt.Sprint(i)}, event("create", "intent"))
+			spec := chat.Spec{ExternalID: fmt.Sprint(i)}
+			r, _, err := s.Admit(spec, event("create", "intent"))
 			err = errors.Join(err, s.Audit(event("run", "intent")))
 			if i%3 == 0 {
 				err = errors.Join(err, s.SetPhase(r.ID, chat.Reaping, event("reap", "intent")),
@@ -65,45 +103,65 @@ func TestSnapshotWhileWritten(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			made.Store(int64(i))
+			w.made.Store(int64(i))
 		}
-	})
-	tries := 0
-	copyStep = func() { // longer than some commits take, and shorter than others
-		time.Sleep(time.Duration(tries%5) * time.Millisecond)
-		tries++
+	}()
+	return w
+}
+
+// checkSnapshot takes one of a store that had the first chats when it began.
+func checkSnapshot(t *testing.T, o Options, first int64) {
+	t.Helper()
+	snap, err := TakeSnapshot(t.Context(), o.Dir)
+	if err != nil {
+		t.Fatal(err)
 	}
-	defer func() { copyStep = func() {} }()
-	for range 12 {
-		least := made.Load()
-		snap, err := TakeSnapshot(t.Context(), o.Dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := open(t, unpacked(t, snap, o))
-		verified(t, got)
-		if snap.Chats != got.Len() || snap.Version != Version || snap.Given != got.Given() {
-			t.Errorf("snapshot of %d chats, %d given, version %d: opened with %d, %d", snap.Chats,
-				snap.Given, snap.Version, got.Len(), got.Given())
-		}
-		for i := range least {
-			if _, err := got.Find("bridge", fmt.Sprint(i)); (err == nil) != (i%3 != 0) {
-				t.Errorf("chat %d, which was there before: %v", i, err)
-			}
-		}
-		if _, err := got.Find("bridge", "stays"); err != nil {
-			t.Error(err)
-		}
-		if err := snap.Close(); err != nil {
-			t.Error(err)
+	got, err := Open(unpacked(t, snap, o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	verified(t, got)
+	if snap.Chats != got.Len() || snap.Version != Version || snap.Given != got.Given() {
+		t.Errorf("snapshot of %d chats, %d given, version %d: opened with %d, %d",
+			snap.Chats, snap.Given, snap.Version, got.Len(), got.Given())
+	}
+	for i := range first {
+		if _, err := got.Find("bridge", fmt.Sprint(i)); (err == nil) != (i%3 != 0) {
+			t.Errorf("chat %d, which was there before: %v", i, err)
 		}
 	}
-	close(stop)
-	wg.Wait()
-	if t.Logf("%d chats were made meanwhile, %d copies", made.Load(), tries); tries <= 12 {
-		t.Error("no copy was overtaken by a commit")
+	if err := errors.Join(snap.Close(), got.Close()); err != nil {
+		t.Error(err)
 	}
-	verified(t, s)
+}
+
+// TestStoppedCopy: a process that stops amid a copy holds up one commit, and the next ones not.
+func TestStoppedCopy(t *testing.T) {
+	s := fresh(t)
+	release, err := holdCommits(s.opts.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ignore := func(next time.Time) (was time.Time) {
+		s.writer.Lock()
+		defer s.writer.Unlock()
+		was, s.hold.ignore = s.hold.ignore, next
+		return was
+	}
+	began := time.Now()
+	admit(t, s, "a")
+	if waited := time.Since(began); waited < holdMax || ignore(time.Now().Add(time.Hour)).IsZero() {
+		t.Errorf("a commit waited %s for a copy, want %s", waited, holdMax)
+	}
+	admit(t, s, "b")
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	ignore(time.Time{})
+	admit(t, s, "c")
+	if !ignore(time.Time{}).IsZero() {
+		t.Error("a commit waited in vain where no copy was made")
+	}
 }
 
 // TestSnapshotRefusesABrokenState: what a restore would refuse is not backed up.

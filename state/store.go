@@ -83,6 +83,7 @@ type Store struct {
 	// dbFile is db's file, and dbRoom its reserved blocks; under writer.
 	dbFile *os.File
 	dbRoom reserve
+	hold   *hold // makes commits wait for a copy; nil where nothing can be written
 	// readOnly says that nothing can be written, from Open to Close.
 	readOnly bool
 
@@ -158,6 +159,11 @@ func (s *Store) read() error {
 	}
 	if err := guarded(s.db.Path(), s.bringUp); err != nil {
 		return err
+	}
+	if !s.readOnly {
+		if s.hold, err = openHold(s.opts.Dir); err != nil {
+			return fmt.Errorf("cannot open state %s: %w", s.opts.Dir, err)
+		}
 	}
 	s.setAside()
 	if s.key, err = installKey(s.opts.Dir, s.db); err != nil {
@@ -284,7 +290,7 @@ func (s *Store) release() error {
 	if s.db != nil {
 		errs = append(errs, s.db.Close())
 	}
-	errs = append(errs, s.lock.Close())
+	errs = append(errs, s.hold.close(), s.lock.Close())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cannot close state %s: %w", s.opts.Dir, err)
 	}

@@ -20,9 +20,9 @@ func backupCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "backup",
 		Usage: "write records, key, audit log and config into one file",
-		Description: "Reads the state directory, which needs root. A daemon may run: it is neither asked\n" +
-			"nor held up, and the backup is the state as it was at one moment. All of it is verified\n" +
-			"before it is written. It holds the install key in clear: keep it as root's, or encrypt\n" +
+		Description: "Reads the state directory, which needs root. A daemon may run: its changes\n" +
+			"wait for some milliseconds, and the backup is the state as it was at one moment. All of it\n" +
+			"is verified before it is written. It holds the install key in clear: keep it as root's, or encrypt\n" +
 			"it. Homes, temporary directories and terminal logs are not in it.\n\n" +
 			"   chatd backup --output /root/chatd.tar\n" +
 			"   chatd backup --output - | age -r RECIPIENT > chatd.tar.age\n" +
