@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -24,8 +25,12 @@ type hold struct {
 	ignore time.Time // until then no commit waits
 }
 
+// openHold makes the file if need be. A full disk is no reason not to start: there is no lock then.
 func openHold(dir string) (*hold, error) {
 	f, err := openPrivate(filepath.Join(dir, holdName), os.O_RDWR|os.O_CREATE)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}

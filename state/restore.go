@@ -124,7 +124,8 @@ func (r *Restore) Adopt(o Options, floor uint32, by Event) error {
 	if err == nil {
 		_, err = s.VerifyAudit()
 	}
-	return errors.Join(err, s.Close(), os.Remove(filepath.Join(o.Dir, lockName)))
+	return errors.Join(err, s.Close(), os.Remove(filepath.Join(o.Dir, lockName)),
+		os.Remove(filepath.Join(o.Dir, holdName)))
 }
 
 // Put puts the draft in place, durable on return. aside is the directory of what was there before;
