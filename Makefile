@@ -14,7 +14,7 @@ ERRCHECK := github.com/kisielk/errcheck@v1.20.0
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: all build demo test test-long test-agents race check bench install packages clean help e2e e2e-breaks
+.PHONY: all build demo test test-long test-former test-agents race check bench install packages clean help e2e e2e-breaks
 
 all: build
 
@@ -36,6 +36,10 @@ test: packages ## run all tests; root's need root
 
 test-long: packages ## what is random or repeated, with many more rounds
 	test/all long
+
+test-former: packages ## chatd of former commits, replaced by this one with a chat awake
+	test/former bin/former
+	CHATD_TEST_FORMER=$(CURDIR)/bin/former CHATD_TEST_REQUIRE=all go test -tags former -timeout 40m -v -run TestUpgradeFromCommits ./test/roottest
 
 test-agents: packages ## with programs of npm's registry: agents in a terminal, generated clients
 	test/all agents
@@ -62,6 +66,7 @@ check: packages ## formatting, vet, lost errors, dead code, vulnerabilities, typ
 	test/deadcode $(DEADCODE)
 	test/vulnerabilities $(GOVULNCHECK)
 	go vet -tags e2e ./test/vagrant
+	go vet -tags former ./test/roottest
 	test/types darwin/arm64 ./chat ./api ./state ./netpolicy ./filerules ./files ./cmd/chatd
 	test/types windows/amd64 ./chat ./api ./filerules ./files ./cmd/chatd
 	test/types linux/arm64 ./...

@@ -43,6 +43,7 @@ var mayImport = map[string][]string{
 	"leftovers": {"sys", "trees"},         // adrs/0045
 	"exposure":  {"sys", "chat"},
 	"state":     {"chat"},
+	"backup":    {"state", "chat"},     // adrs/0071
 	"files":     {"filerules", "chat"}, // adrs/0023
 	"landlock":  {"chat"},
 	"filerules": {"chat"},
@@ -105,7 +106,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/chatd": {
 		"front", "printer", "termsafe", "walls", "mcp", "api", "config", "journal", "state",
-		"filerules", "shell", "guard", "files", "chat",
+		"backup", "filerules", "shell", "guard", "files", "chat",
 	},
 	"cmd/chatd-root": {
 		"exposure", "broker", "config", "journal", "listen", "policy", "provision", "state",
@@ -159,7 +160,7 @@ var sides = map[string]string{
 		"unshare tmux ring console filecall state shares listen supervise cmd/chatd-root",
 	"enforce": "enforce masks walls cmd/chatd-enforce",
 	"front": "front api mcp guard shell schedule runs fileops termsafe " +
-		"printer cmd/chatd",
+		"printer backup cmd/chatd",
 	"chat": "shims landlock files wrapper termlog cmd/chatd-shim",
 	"pure": "chat filerules quota config journal broker orders sys stream",
 }
@@ -183,7 +184,7 @@ var crossings = map[string]map[string]string{
 	},
 	"chatd": {
 		"tmux":     "front renders output for the size of a chat's terminal",
-		"state":    "audit reads the log without a daemon",
+		"state":    "audit, backup and restore need no daemon",
 		"walls":    "policy check says which rules chatd-enforce cannot keep",
 		"files":    "api and mcp have the arguments and answers of the file tools",
 		"landlock": "front takes from itself what it does not need",

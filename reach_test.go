@@ -58,7 +58,7 @@ func TestEnforceStaysSmall(t *testing.T) {
 // It rose by 30 for the structs of package view, and for lines that were wrapped: adrs/0063.
 // It rose by 30 for the small functions of package shares, and for lines that were wrapped:
 // adrs/0069.
-const maxRooted = 26_350
+const maxRooted = 26_750
 
 // TestRootStaysSmall measures chatd-root as TestEnforceStaysSmall does the enforcer.
 func TestRootStaysSmall(t *testing.T) {

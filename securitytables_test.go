@@ -60,8 +60,9 @@ var described = map[string]binary{
 		runsAs: "user `chatd` without a capability as the front (`chatd front`); the user who " +
 			"calls it as the command line.",
 		reads: "as the front: HTTP, JSON and MCP of callers, and what chats print; as the " +
-			"command line: its arguments and the answers of the front.",
-		order: "front api broker mcp termsafe printer cmd/chatd config quota files filerules guard shell " +
+			"command line: its arguments and the answers of the front; as root for `chatd backup`, " +
+			"`restore` and `audit`: the state, and an archive.",
+		order: "front api broker mcp termsafe printer cmd/chatd backup config quota files filerules guard shell " +
 			"chat journal",
 	},
 }

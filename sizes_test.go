@@ -24,7 +24,7 @@ import (
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 57_450 // lines of code, without tests
+	maxCode         = 59_300 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	minPackage      = 100    // of one that is no program: a smaller topic belongs to its user
 	maxMedian       = 11     // lines of the median function
@@ -33,12 +33,16 @@ const (
 )
 
 // largePackages are the packages over maxPackage, and the most lines of code each may have.
-// provision rose by 30 for chatd ps.
+// provision rose by 30 for chatd ps. state has what a state is made of and brought back from:
+// 800 lines for its version, snapshots and restores (adrs/0071); cmd/chatd has one file a command.
 var largePackages = map[string]int{
 	"provision": 4_060,
+	"state":     3_690,
+	"cmd/chatd": 3_260,
 }
 
 // longLines is how many lines over maxColumns the files of each folder, with tests, may have.
+// cmd/chatd and state rose by 17 and 14 for the help, errors and tests of adrs/0071.
 var longLines = map[string]int{
 	".":                 21,
 	"filerules":         212,
@@ -47,7 +51,8 @@ var longLines = map[string]int{
 	"cgroup":            120,
 	"broker":            71,
 	"chat":              232,
-	"cmd/chatd":         255,
+	"backup":            21, // sentences of errors, and rows of tests
+	"cmd/chatd":         272,
 	"cmd/chatd-enforce": 8,
 	"cmd/chatd-root":    48,
 	"config":            131,
@@ -76,7 +81,7 @@ var longLines = map[string]int{
 	"shell":             116,
 	"shims":             281,
 	"sockets":           18,
-	"state":             178,
+	"state":             192,
 	"test/npmtest":      3,
 	"test/roottest":     1064,
 	"test/vagrant":      100,

@@ -195,14 +195,9 @@ func (m *Manager) openState(ctx context.Context) (err error) {
 		return err
 	}
 	m.store, err = state.Open(state.Options{
-		Dir: m.opt.State, UIDs: m.opt.UIDs, BlockSize: blockSize(m.opt.UIDs), AuditMax: m.opt.AuditMax, AuditKeep: m.opt.AuditKeep,
+		Dir: m.opt.State, UIDs: m.opt.UIDs, BlockSize: m.opt.UIDs.BlockSize(), AuditMax: m.opt.AuditMax, AuditKeep: m.opt.AuditKeep,
 	})
 	return err
-}
-
-// blockSize is 65,536 uids; a small range, as in tests, is divided into 16 blocks.
-func blockSize(r state.Range) uint32 {
-	return min(1<<16, max(16, (r.High-r.Low+1)/16))
 }
 
 // prepareHost makes the root-owned parents. Most have mode 0711: a chat may pass through to its

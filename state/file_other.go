@@ -19,6 +19,12 @@ func openPrivate(path string, _ int) (*os.File, error) {
 	return nil, fmt.Errorf("cannot open %s: no chatd serve on this system: %w", path, chat.ErrUnsupported)
 }
 
+func letGo(f *os.File) { _ = f.Close() }
+
+func isLocked(*os.File) bool { return false }
+
+func lockShared(*os.File) error { return chat.ErrUnsupported }
+
 func checkSame(*os.File, string) error { return chat.ErrUnsupported }
 
 func checkDir(string) error { return nil }

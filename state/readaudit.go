@@ -14,7 +14,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"go.etcd.io/bbolt"
-	bolterr "go.etcd.io/bbolt/errors"
 )
 
 // AuditLine is one line of the audit log as it was written. It holds text of callers and chats
@@ -189,16 +188,15 @@ func keptHead(path string) (h head, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return h, fmt.Errorf("cannot read the database beside the audit log: %w", err)
 	}
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: 100 * time.Millisecond})
-	if errors.Is(err, bolterr.ErrTimeout) {
-		return h, fmt.Errorf("cannot open %s: chatd has it: %w", path, chat.ErrBusy)
-	}
+	db, err := openReadOnly(path, 100*time.Millisecond)
 	if err != nil {
-		return h, fmt.Errorf("cannot open %s: %w", path, err)
+		return h, err
 	}
-	err = db.View(func(tx *bbolt.Tx) (err error) {
-		h, err = getHead(tx)
-		return err
+	err = guarded(path, func() error {
+		return db.View(func(tx *bbolt.Tx) (err error) {
+			h, err = getHead(tx)
+			return err
+		})
 	})
 	return h, errors.Join(err, db.Close())
 }

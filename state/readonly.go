@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 
 	"github.com/chatd/chatd/chat"
-	"go.etcd.io/bbolt"
 )
 
 // ErrReadOnly is the error of every write if the state's file system was read-only when it was
@@ -33,15 +31,6 @@ func isReadOnly(dir string) bool {
 		err = f.Close()
 	}
 	return errors.Is(err, syscall.EROFS)
-}
-
-// knowsFormat refuses a database that this chatd would have to convert before reading it.
-func knowsFormat(tx *bbolt.Tx) error {
-	known := !slices.ContainsFunc(buckets, func(name []byte) bool { return tx.Bucket(name) == nil })
-	if !known || string(tx.Bucket(metaBucket).Get(formatKey)) != format {
-		return fmt.Errorf("another chatd made it, and it cannot be changed: %w", ErrReadOnly)
-	}
-	return nil
 }
 
 // readAudit opens the log at the head that the database names. The outbox stays for the next chatd

@@ -241,7 +241,7 @@ func TestOpenRefusesBrokenRecords(t *testing.T) {
 		"no JSON":   func(tx *bbolt.Tx, r Record) error { return tx.Bucket(recordBucket).Put(uidKey(1), []byte(`{`)) },
 		"outbox":    func(tx *bbolt.Tx, r Record) error { return tx.Bucket(outboxBucket).Put([]byte("x"), []byte(`{}`)) },
 		"head":      func(tx *bbolt.Tx, r Record) error { return tx.Bucket(metaBucket).Put(headKey, []byte(`{"offset":-1}`)) },
-		"format":    func(tx *bbolt.Tx, r Record) error { return tx.Bucket(metaBucket).Put(formatKey, []byte("2")) },
+		"format":    func(tx *bbolt.Tx, r Record) error { return tx.Bucket(metaBucket).Put(formatKey, []byte("two")) },
 	} {
 		s := fresh(t)
 		reap(t, s, admit(t, s, "first").ID)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"go.etcd.io/bbolt"
-	bolterr "go.etcd.io/bbolt/errors"
 )
 
 // The default uid range: unassigned in systemd's UIDS-GIDS and above Debian's subordinate uids. A
@@ -29,9 +28,6 @@ const (
 	keyName   = "install.key"
 	auditName = "audit.jsonl"
 )
-
-// format is the version of chatd.db.
-const format = "1"
 
 // Options say where the state is and which uids it may give.
 type Options struct {
@@ -87,6 +83,7 @@ type Store struct {
 	// dbFile is db's file, and dbRoom its reserved blocks; under writer.
 	dbFile *os.File
 	dbRoom reserve
+	hold   *hold // makes commits wait for a copy; nil where nothing can be written
 	// readOnly says that nothing can be written, from Open to Close.
 	readOnly bool
 
@@ -99,6 +96,7 @@ type Store struct {
 	mu     sync.RWMutex
 	index  *index
 	blocks []*block
+	floor  uint32 // no uid below it is given any more
 	owners map[string]OwnerUse
 	dirty  map[uint32]bool // uids whose record in memory is newer than on disk
 	closed bool
@@ -125,11 +123,24 @@ func Open(o Options) (*Store, error) {
 	}
 	s := &Store{opts: o, lock: lock, dirty: map[uint32]bool{},
 		stir: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
-	if err := s.read(); err != nil {
+	err = s.finishRestore()
+	if err == nil {
+		err = s.read()
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.release())
 	}
 	go s.background()
 	return s, nil
+}
+
+// finishRestore completes a restore that ended after it was decided.
+func (s *Store) finishRestore() error {
+	if isReadOnly(s.opts.Dir) {
+		return nil
+	}
+	_, err := finishRestore(s.opts.Dir)
+	return err
 }
 
 func prepareDir(dir string) error {
@@ -146,42 +157,92 @@ func (s *Store) read() error {
 	if s.db, s.dbFile, err = openDB(filepath.Join(s.opts.Dir, dbName), s.readOnly); err != nil {
 		return err
 	}
+	if err := guarded(s.db.Path(), s.bringUp); err != nil {
+		return err
+	}
+	if !s.readOnly {
+		if s.hold, err = openHold(s.opts.Dir); err != nil {
+			return fmt.Errorf("cannot open state %s: %w", s.opts.Dir, err)
+		}
+	}
 	s.setAside()
 	if s.key, err = installKey(s.opts.Dir, s.db); err != nil {
 		return err
 	}
-	if s.index, s.blocks, err = load(s.db); err != nil {
-		return fmt.Errorf("cannot read %s: %w", s.db.Path(), err)
-	}
-	if s.owners, err = loadOwners(s.db, s.index); err != nil {
+	if err := guarded(s.db.Path(), s.load); err != nil {
 		return fmt.Errorf("cannot read %s: %w", s.db.Path(), err)
 	}
 	return s.openAudit()
 }
 
-// openDB never sets NoSync, with which a power cut could leave pages of two commits.
-func openDB(path string, readOnly bool) (db *bbolt.DB, file *os.File, err error) {
-	db, err = bbolt.Open(path, 0o600, &bbolt.Options{
-		Timeout:         time.Second,
-		ReadOnly:        readOnly,
-		FreelistType:    bbolt.FreelistMapType,
-		InitialMmapSize: 16 << 20,
-		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
-			file, err = openPrivate(name, flag)
-			return file, err
-		},
+// load reads the database into memory.
+func (s *Store) load() (err error) {
+	if s.index, s.blocks, err = load(s.db); err == nil {
+		s.owners, s.floor, err = loadRest(s.db, s.index)
+	}
+	return err
+}
+
+// bringUp makes the database one of this version. One that cannot be written is read as it is.
+func (s *Store) bringUp() error {
+	if s.readOnly {
+		return nil
+	}
+	if err := s.db.Update(func(tx *bbolt.Tx) error { return migrate(tx, s.opts.Now()) }); err != nil {
+		return fmt.Errorf("cannot use %s: %w", s.db.Path(), err)
+	}
+	return nil
+}
+
+// loadRest reads what is stored beside records and blocks.
+func loadRest(db *bbolt.DB, x *index) (owners map[string]OwnerUse, floor uint32, err error) {
+	err = db.View(func(tx *bbolt.Tx) (err error) {
+		if owners, err = countOwners(tx, x); err == nil {
+			floor, err = loadFloor(tx)
+		}
+		return err
 	})
-	if errors.Is(err, bolterr.ErrTimeout) {
-		return nil, nil, fmt.Errorf("cannot open %s: another process has it open: %w", path, chat.ErrBusy)
-	}
+	return owners, floor, err
+}
+
+// openDB never sets NoSync, with which a power cut could leave pages of two commits. It changes
+// nothing in a database that exists.
+func openDB(path string, readOnly bool) (*bbolt.DB, *os.File, error) {
+	return openWithin(path, readOnly, time.Second)
+}
+
+// openReadOnly waits no longer than patience for a process that writes the database.
+func openReadOnly(path string, patience time.Duration) (*bbolt.DB, error) {
+	db, _, err := openWithin(path, true, patience)
+	return db, err
+}
+
+func openWithin(path string, readOnly bool, patience time.Duration) (db *bbolt.DB, file *os.File, err error) {
+	err = guarded(path, func() (err error) {
+		db, err = bbolt.Open(path, 0o600, &bbolt.Options{
+			Timeout:         patience,
+			ReadOnly:        readOnly,
+			FreelistType:    bbolt.FreelistMapType,
+			InitialMmapSize: 16 << 20,
+			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+				file, err = openPrivate(name, flag)
+				return file, err
+			},
+		})
+		return err
+	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot open %s: %w", path, err)
+		if file != nil {
+			letGo(file)
+		}
+		return nil, nil, cannotOpen(path, err)
 	}
-	check := func() error { return db.Update(checkFormat) }
+	check := checkVersion
 	if readOnly {
-		check = func() error { return db.View(knowsFormat) }
+		check = readable
 	}
-	if err := check(); err != nil {
+	look := func(tx *bbolt.Tx) error { return errors.Join(wholeFile(tx, path, file), check(tx)) }
+	if err := guarded(path, func() error { return db.View(look) }); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("cannot use %s: %w", path, err), db.Close())
 	}
 	return db, file, nil
@@ -196,22 +257,6 @@ func (s *Store) setAside() {
 	used := int64(0)
 	_ = s.db.View(func(tx *bbolt.Tx) error { used = tx.Size(); return nil }) // a closed one fails later
 	s.dbRoom.ahead(s.dbFile, used, dbReserve)
-}
-
-func checkFormat(tx *bbolt.Tx) error {
-	for _, name := range buckets {
-		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
-			return err
-		}
-	}
-	meta := tx.Bucket(metaBucket)
-	switch v := meta.Get(formatKey); {
-	case v == nil:
-		return meta.Put(formatKey, []byte(format))
-	case string(v) != format:
-		return fmt.Errorf("its format is %s, this chatd reads %s: %w", chat.Quote(string(v)), format, chat.ErrUnsupported)
-	}
-	return nil
 }
 
 // Close flushes delayed writes and releases the directory. Reads still answer from memory
@@ -245,7 +290,7 @@ func (s *Store) release() error {
 	if s.db != nil {
 		errs = append(errs, s.db.Close())
 	}
-	errs = append(errs, s.lock.Close())
+	errs = append(errs, s.hold.close(), s.lock.Close())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cannot close state %s: %w", s.opts.Dir, err)
 	}

@@ -27,6 +27,10 @@ func (r Range) Contains(uid uint32) bool { return r.Low <= uid && uid <= r.High 
 // String is "low-high", as iptables-extensions(8) writes owner ranges.
 func (r Range) String() string { return fmt.Sprintf("%d-%d", r.Low, r.High) }
 
+// BlockSize is how many uids a block of the range has in chatd: 65,536, and in a small range, as in
+// tests, a sixteenth.
+func (r Range) BlockSize() uint32 { return min(DefaultBlockSize, max(16, (r.High-r.Low+1)/16)) }
+
 func (r Range) meets(o Range) bool { return r.Low <= o.High && o.Low <= r.High }
 
 // block is a range of uids that one profile owns, and its counter.
@@ -142,11 +146,14 @@ func (s *Store) addBlock(b block) error {
 	})
 }
 
-// freeBlock finds the lowest aligned range that overlaps no existing block, of whatever size. It
-// excludes the last uid of the range: probes use it, and must not fall under a profile's rules.
+// freeBlock finds the lowest aligned range above the floor that overlaps no existing block, of
+// whatever size. It excludes the last uid of the range: probes use it, and must not fall under a profile's rules.
 func (s *Store) freeBlock() (Range, bool) {
 	all := s.opts.UIDs
 	for low := uint64(all.Low); low < uint64(all.High); low += uint64(s.opts.BlockSize) {
+		if low < uint64(s.floor) {
+			continue
+		}
 		r := Range{Low: uint32(low), High: uint32(min(low+uint64(s.opts.BlockSize)-1, uint64(all.High)-1))}
 		if !slices.ContainsFunc(s.blocks, func(b *block) bool { return b.meets(r) }) {
 			return r, true

@@ -16,18 +16,19 @@ import (
 )
 
 // restore is the advice for a database that lacks uids in use.
-const restore = "restore " + dbName + " and " + keyName + " of the same day from a backup; or, if there is none, move what is left of those chats and the audit logs elsewhere; or set uids to a range that was never used"
+const restore = "restore " + dbName + " and " + keyName + " of the same day from a backup (chatd restore); or, if there is none, move what is left of those chats and the audit logs elsewhere; or set uids to a range that was never used"
 
-// WasGiven reports whether uid was ever given to a chat.
+// WasGiven reports whether uid was ever given to a chat, or may have been: a restored database does
+// not know which uids were given after its backup.
 func (s *Store) WasGiven(uid uint32) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return isGiven(s.blocks, uid)
+	return isGiven(s.blocks, s.floor, uid)
 }
 
-func isGiven(blocks []*block, uid uint32) bool {
+func isGiven(blocks []*block, floor, uid uint32) bool {
 	b := blockOf(blocks, uid)
-	return b != nil && uid < b.Next
+	return uid < floor || b != nil && uid < b.Next
 }
 
 // Peek is [Store.WasGiven] for a state that no process holds; it changes nothing. Without a
@@ -41,8 +42,9 @@ func Peek(dir string) (func(uid uint32) bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, blocks, err := load(db)
-	return func(uid uint32) bool { return isGiven(blocks, uid) }, errors.Join(err, db.Close())
+	s := &Store{db: db}
+	err = guarded(path, s.load)
+	return s.WasGiven, errors.Join(err, db.Close())
 }
 
 // checkLogged refuses a database that lacks uids in the audit log beside it. A new database, or an
@@ -98,7 +100,7 @@ func (s *Store) firstUnknown(file string, offset int64) (uint32, error) {
 		if json.Unmarshal(raw.text, &l) != nil {
 			continue // replay reports it
 		}
-		if s.opts.UIDs.Contains(l.UID) && l.UID != s.opts.UIDs.High && !isGiven(s.blocks, l.UID) {
+		if s.opts.UIDs.Contains(l.UID) && l.UID != s.opts.UIDs.High && !isGiven(s.blocks, s.floor, l.UID) {
 			return l.UID, nil
 		}
 	}
