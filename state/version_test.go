@@ -202,7 +202,10 @@ func TestNewerVersion(t *testing.T) {
 	dir := s.opts.Dir
 	putVersion(t, dir, strconv.Itoa(Version+1))
 	before := sums(t, dir)
-	_, openErr := Open(s.opts)
+	opened, openErr := Open(s.opts)
+	if openErr == nil {
+		t.Fatalf("opened: %v", opened.Close())
+	}
 	_, peekErr := Peek(dir)
 	_, _, auditErr := CheckAudit(dir)
 	for what, err := range map[string]error{"Open": openErr, "Peek": peekErr, "CheckAudit": auditErr} {
