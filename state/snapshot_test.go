@@ -43,20 +43,27 @@ func TestSnapshotWhileWritten(t *testing.T) {
 			if _, _, err := s.EnsureBlock(chat.DefaultProfile); err != nil {
 				t.Fatal(err)
 			}
-			pause := time.Duration(0)
-			if !waits {
+			next, tries := make(chan struct{}), 0
+			w := writeOn(t, s, next)
+			if waits {
+				close(next)
+			} else {
 				if err := s.hold.close(); err != nil {
 					t.Fatal(err)
 				}
-				s.hold, pause = nil, 20*time.Millisecond
+				s.hold = nil
+				w.write(next, 3)
 			}
-			tries := 0
-			copyStep = func() { // longer than some commits take, and shorter than others
-				time.Sleep(time.Duration(tries%8) * time.Millisecond)
+			copyStep = func() {
+				switch {
+				case waits: // longer than some commits take, and shorter than others
+					time.Sleep(time.Duration(tries%8) * time.Millisecond)
+				case tries%2 == 0: // every second copy is overtaken
+					w.write(next, 1)
+				}
 				tries++
 			}
 			defer func() { copyStep = func() {} }()
-			w := writeOn(t, s, pause)
 			for range 12 {
 				checkSnapshot(t, o, w.made.Load())
 			}
@@ -74,20 +81,33 @@ func TestSnapshotWhileWritten(t *testing.T) {
 type writing struct {
 	made atomic.Int64
 	end  func()
+	done chan struct{}
 }
 
-// writeOn creates chats, reaps each third, audits, and flushes now and then.
-func writeOn(t *testing.T, s *Store, pause time.Duration) *writing {
-	w, stop, done := &writing{}, make(chan struct{}), make(chan struct{})
-	w.end = sync.OnceFunc(func() { close(stop); <-done })
+// write makes n chats, each as the next of a writer that waits for it.
+func (w *writing) write(next chan<- struct{}, n int64) {
+	for before := w.made.Load(); w.made.Load() < before+n; {
+		select {
+		case next <- struct{}{}:
+		case <-w.done: // it failed
+			return
+		}
+	}
+}
+
+// writeOn creates chats, reaps each third, audits, and flushes now and then; each time that next is
+// ready.
+func writeOn(t *testing.T, s *Store, next <-chan struct{}) *writing {
+	w, stop := &writing{done: make(chan struct{})}, make(chan struct{})
+	w.end = sync.OnceFunc(func() { close(stop); <-w.done })
 	t.Cleanup(w.end)
 	go func() {
-		defer close(done)
+		defer close(w.done)
 		for i := 0; ; i++ {
 			select {
 			case <-stop:
 				return
-			case <-time.After(pause):
+			case <-next:
 			}
 			spec := chat.Spec{ExternalID: fmt.Sprint(i)}
 			r, _, err := s.Admit(spec, event("create", "intent"))
