@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -24,8 +25,12 @@ func TestSecondOpenIsBusy(t *testing.T) {
 // A chatd that is killed while it starts a program leaves the lock to the child for a moment.
 func TestOpenAfterAKilledDaemon(t *testing.T) {
 	s := fresh(t)
-	child := exec.Command("/bin/sleep", "0.5")
+	child := exec.Command("/bin/cat")
 	child.ExtraFiles = []*os.File{s.lock}
+	end, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +40,7 @@ func TestOpenAfterAKilledDaemon(t *testing.T) {
 	if held, err := os.Open(s.lock.Name()); err != nil || syscall.Flock(int(held.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 		t.Fatalf("control: the child holds no lock: %v", err)
 	}
+	time.AfterFunc(200*time.Millisecond, func() { _ = end.Close() }) // while Open waits
 	open(t, s.opts)
 	if err := child.Wait(); err != nil {
 		t.Fatal(err)
