@@ -15,7 +15,7 @@ func CheckTimeoutMax(d Duration) error {
 }
 
 // shortestSleepAfter is more than a caller takes between two messages that belong together.
-const shortestSleepAfter = Duration(time.Second)
+const shortestSleepAfter = Duration(5 * time.Second)
 
 // CheckSleepAfter reports an invalid sleep_after of a profile.
 func CheckSleepAfter(d Duration) error {

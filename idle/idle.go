@@ -48,9 +48,8 @@ type Options struct {
 	// Use records that a chat is in use.
 	Use func(chat.ID, time.Time)
 	// Sleep puts a chat to sleep, and says why in its log and the audit log. It reports false, and
-	// does nothing, if another caller acts on the chat, or if still is false when none can any
-	// more.
-	Sleep func(ctx context.Context, id chat.ID, why string, still func() bool) (bool, error)
+	// does nothing, if another caller acts on the chat, it was used since c, or still is false.
+	Sleep func(ctx context.Context, c Chat, why string, still func() bool) (bool, error)
 	Log   *slog.Logger
 }
 
@@ -146,7 +145,7 @@ func (w *Watch) forget(awake []Chat) {
 }
 
 func (w *Watch) sleep(ctx context.Context, c Chat, why string) (bool, error) {
-	return w.opt.Sleep(ctx, c.ID, why, func() bool { return !w.atWork(c.ID, time.Now(), false) })
+	return w.opt.Sleep(ctx, c, why, func() bool { return !w.atWork(c.ID, time.Now(), false) })
 }
 
 // MakeRoom puts the longest idle chat to sleep, of one owner or, if owner is empty, of all, because

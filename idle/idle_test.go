@@ -49,7 +49,8 @@ func (h *host) awake() (all []Chat) {
 	return all
 }
 
-func (h *host) sleep(_ context.Context, id chat.ID, why string, still func() bool) (bool, error) {
+func (h *host) sleep(_ context.Context, c Chat, why string, still func() bool) (bool, error) {
+	id := c.ID
 	if h.locked[id] || !still() {
 		return false, nil
 	}

@@ -26,7 +26,7 @@ func (m *Manager) callTool(
 		return files.Answer{}, err
 	}
 	defer done()
-	if s := m.session(rec.ID); s != nil && s.Init.Alive() {
+	if s := m.session(rec.ID); s.lives() {
 		a, err := m.enterTool(ctx, rec, s, c)
 		return a, m.overtaken(ctx, s, err)
 	}

@@ -140,7 +140,8 @@ func (m *Manager) use(ctx context.Context, id chat.ID) (state.Record, *liveSessi
 	if err != nil {
 		return rec, nil, err
 	}
-	if s := m.session(id); s != nil && s.Init.Alive() {
+	m.touch(rec) // before it looks at the session: see sleepIdle
+	if s := m.session(id); s.lives() {
 		return rec, s, nil
 	}
 	unlock, err := m.locks.lock(ctx, id)

@@ -36,6 +36,9 @@ type liveSession struct {
 	meterMu sync.Mutex
 }
 
+// lives reports whether there is a session that chatd is not ending.
+func (s *liveSession) lives() bool { return s != nil && !s.ending.Load() && s.Init.Alive() }
+
 // sessionDir is root's directory of the chat's session.
 func (m *Manager) sessionDir(id chat.ID, uid uint32) session.Dir {
 	return session.Dir{Parent: m.paths.sessions, Chat: id, UID: uid}

@@ -96,19 +96,33 @@ func (m *Manager) shortestSleepAfter() (shortest time.Duration) {
 	return shortest
 }
 
-// sleepIdle puts a chat to sleep for a reason of chatd's own, unless another caller acts on it or
-// still is false. The caller of ctx, whose own chat may need the place, is not who did it.
-func (m *Manager) sleepIdle(ctx context.Context, id chat.ID, why string, still func() bool) (bool, error) {
-	unlock, free := m.locks.tryLock(id)
+// sleepIdle puts a chat to sleep for a reason of chatd's own, unless another caller acts on it, it
+// was used since, or still is false. The caller of ctx, whose own chat may need the place, is not who
+// did it.
+//
+// A call that uses the chat first says so, and then looks whether its session ends; this looks for
+// such calls after it has said that the session ends. So one of the two sees the other: the call waits
+// for the chat's lock and wakes it again, or the session stays.
+func (m *Manager) sleepIdle(
+	ctx context.Context, c idle.Chat, why string, still func() bool,
+) (bool, error) {
+	unlock, free := m.locks.tryLock(c.ID)
 	if !free {
 		return false, nil
 	}
 	defer unlock()
-	rec, err := m.store.Get(id)
-	if err != nil || rec.Phase != chat.Ready || m.session(id) == nil || !still() {
+	s := m.session(c.ID)
+	if s == nil || !s.ending.CompareAndSwap(false, true) {
+		return false, nil
+	}
+	rec, err := m.store.Get(c.ID)
+	if err != nil || rec.Phase != chat.Ready || rec.UsedAt.After(c.Used) || !still() {
+		s.ending.Store(false)
 		return false, nil
 	}
 	ctx = chat.WithCaller(context.WithoutCancel(ctx), chat.Caller{})
-	m.log.Info("putting a chat to sleep", "chat", id, "why", why)
-	return true, m.sleepLocked(ctx, rec, why)
+	m.log.Info("putting a chat to sleep", "chat", c.ID, "why", why)
+	err = m.sleepLocked(ctx, rec, why)
+	s.ending.Store(m.session(c.ID) == nil)
+	return true, err
 }

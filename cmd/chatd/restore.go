@@ -135,7 +135,7 @@ func describeRestored(w io.Writer, opt backup.RestoreOptions, r backup.Restored)
 		names = append(
 			names,
 			fmt.Sprintf("the backup's %s is %s in it; compare it with this host's\n",
-				chat.Quote(path), name))
+				chat.QuotePath(path), name))
 	}
 	slices.Sort(names)
 	for _, line := range names {

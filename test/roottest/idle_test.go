@@ -48,7 +48,7 @@ func isAwake(t *testing.T, m *manager, c chat.Chat) bool {
 func TestSleepAfter(t *testing.T) {
 	opt := options(t)
 	p := opt.Profiles["default"]
-	p.SleepAfter = chat.Duration(3 * time.Second)
+	p.SleepAfter = chat.Duration(5 * time.Second)
 	opt.Profiles["default"] = p
 	m := open(t, opt)
 	works, idle, other := create(t, m, "works", "default"), create(t, m, "idle", "default"), create(t, m, "other", "web")
@@ -62,7 +62,7 @@ func TestSleepAfter(t *testing.T) {
 	if !strings.Contains(string(log.Bytes()), "put to sleep: idle for ") {
 		t.Errorf("its log says %q", log.Bytes())
 	}
-	if audit := auditText(t, opt); !strings.Contains(audit, `"action":"sleep","outcome":"done"`) || !strings.Contains(audit, "sleep_after of its profile is 3s") {
+	if audit := auditText(t, opt); !strings.Contains(audit, `"action":"sleep","outcome":"done"`) || !strings.Contains(audit, "sleep_after of its profile is 5s") {
 		t.Errorf("the audit log says\n%s", audit)
 	}
 	must(t, m.Input(operator(t.Context()), idle.ID, chat.Input{Text: "echo back", Enter: true}))

@@ -1,0 +1,105 @@
+package provision
+
+import (
+	"log/slog"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/idle"
+	"github.com/chatd/chatd/session"
+	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// oneAwake is a manager with one awake chat, whose session is a process that sleeps.
+func oneAwake(t *testing.T) (*Manager, state.Record, *liveSession) {
+	t.Helper()
+	profiles := map[string]chat.Profile{chat.DefaultProfile: {Name: chat.DefaultProfile}}
+	m := newManager(Options{Profiles: profiles, Log: slog.New(slog.DiscardHandler)})
+	uids := state.Range{Low: 1 << 20, High: 1<<20 + 255}
+	store, err := state.Open(state.Options{Dir: t.TempDir(), UIDs: uids, BlockSize: 64})
+	must(t, err)
+	t.Cleanup(func() { must(t, store.Close()) })
+	m.store = store
+	_, _, err = store.EnsureBlock(chat.DefaultProfile)
+	must(t, err)
+	e := state.Event{Action: "create", Outcome: "intent"}
+	rec, _, err := store.Admit(chat.Spec{ExternalID: "a", Owner: "ada", Profile: chat.DefaultProfile}, e,
+		func(state.OwnerUse) error { return nil })
+	must(t, err)
+	must(t, store.SetPhase(rec.ID, chat.Ready, e))
+	cmd := exec.Command("sleep", "1000")
+	must(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	init, err := sys.HoldProcess(sys.Process{PID: cmd.Process.Pid})
+	must(t, err)
+	t.Cleanup(func() { _ = init.Close() })
+	s := &liveSession{Session: &session.Session{Chat: rec.ID, UID: rec.UID, Init: init}, owner: "ada"}
+	m.sessions[rec.ID] = s
+	return m, rec, s
+}
+
+// TestSleepIdleMeetsUse: a chat that was used, or that works, since it was found idle stays awake, and
+// so does one on which another caller acts.
+func TestSleepIdleMeetsUse(t *testing.T) {
+	m, rec, s := oneAwake(t)
+	yes, no := func() bool { return true }, func() bool { return false }
+	stays := func(what string, c idle.Chat, still func() bool) {
+		t.Helper()
+		if slept, err := m.sleepIdle(t.Context(), c, "idle", still); slept || err != nil || !s.lives() {
+			t.Errorf("%s: slept %t, %v, lives %t", what, slept, err, s.lives())
+		}
+	}
+	stays("used since", idle.Chat{ID: rec.ID, Used: rec.UsedAt.Add(-time.Second)}, yes)
+	stays("at work", idle.Chat{ID: rec.ID, Used: rec.UsedAt}, no)
+	unlock, err := m.locks.lock(t.Context(), rec.ID)
+	must(t, err)
+	stays("another caller acts", idle.Chat{ID: rec.ID, Used: rec.UsedAt}, yes)
+	unlock()
+	s.ending.Store(true)
+	if slept, err := m.sleepIdle(t.Context(), idle.Chat{ID: rec.ID, Used: rec.UsedAt}, "", yes); slept || err != nil {
+		t.Errorf("one that ends already: slept %t, %v", slept, err)
+	}
+}
+
+// TestUseMeetsSleep: a call that uses a chat says so first, and does not get a session that chatd is
+// ending: it waits until that has ended, or stays.
+func TestUseMeetsSleep(t *testing.T) {
+	m, rec, s := oneAwake(t)
+	ctx := chat.WithCaller(t.Context(), chat.Caller{Name: "ada", Role: chat.RoleBridge})
+	unlock, err := m.locks.lock(ctx, rec.ID)
+	must(t, err)
+	s.ending.Store(true)
+	got := make(chan *liveSession, 1)
+	go func() {
+		_, s, err := m.use(ctx, rec.ID)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- s
+	}()
+	for used := rec.UsedAt; !used.After(rec.UsedAt); time.Sleep(time.Millisecond) {
+		now, err := m.store.Get(rec.ID)
+		must(t, err)
+		used = now.UsedAt
+	}
+	select {
+	case <-got:
+		t.Fatal("the call has a session that is ending")
+	case <-time.After(50 * time.Millisecond):
+	}
+	s.ending.Store(false) // it stays
+	unlock()
+	if <-got != s {
+		t.Error("the call has another session")
+	}
+}
