@@ -61,7 +61,7 @@ func Make(ctx context.Context, out io.Writer, o Options) (m Manifest, err error)
 		files = append(files, f)
 		m.Config[f.Name] = path
 	}
-	if err := write(out, m, files); err != nil {
+	if err := write(interrupted{ctx, out}, m, files); err != nil {
 		return m, err
 	}
 	for _, f := range files {

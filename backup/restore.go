@@ -71,13 +71,16 @@ func Restore(ctx context.Context, in io.Reader, o RestoreOptions) (out Restored,
 	if err := adopt(r, o, out); err != nil {
 		return out, err
 	}
+	if ctx.Err() != nil { // the last moment: what is decided is completed
+		return out, fmt.Errorf("cannot restore: nothing was changed: %w", context.Cause(ctx))
+	}
 	out.Aside, err = r.Put()
 	return out, err
 }
 
 // unpack reads a whole backup into the draft, and verifies it as a state and against its manifest.
 func unpack(ctx context.Context, in io.Reader, r *state.Restore) (Manifest, error) {
-	a, err := open(in)
+	a, err := open(interruptible{ctx, in})
 	if err != nil {
 		return Manifest{}, err
 	}

@@ -49,7 +49,7 @@ type Options struct {
 	Use func(chat.ID, time.Time)
 	// Sleep puts a chat to sleep, and says why in its log and the audit log. It reports false, and
 	// does nothing, if another caller acts on the chat, it was used since c, or still is false.
-	Sleep func(ctx context.Context, c Chat, why string, still func() bool) (bool, error)
+	Sleep func(c Chat, why string, still func() bool) (bool, error)
 	Log   *slog.Logger
 }
 
@@ -91,17 +91,18 @@ func (w *Watch) Run(ctx context.Context, shortest time.Duration) {
 func (w *Watch) Look(ctx context.Context) {
 	chats, now := w.opt.Awake(), time.Now()
 	for _, c := range chats {
+		known := w.knows(c.ID)
 		if w.atWork(c.ID, now, true) {
 			w.opt.Use(c.ID, now)
 			continue
 		}
 		idle := now.Sub(c.Used)
-		if c.SleepAfter == 0 || idle < c.SleepAfter || ctx.Err() != nil {
-			continue
+		if !known || c.SleepAfter == 0 || idle < c.SleepAfter || ctx.Err() != nil {
+			continue // of one that is not known yet, as after a restart, it cannot tell
 		}
 		why := fmt.Sprintf("idle for %s, and sleep_after of its profile is %s",
 			idle.Round(time.Second), c.SleepAfter)
-		if _, err := w.sleep(ctx, c, why); err != nil {
+		if _, err := w.sleep(c, why); err != nil {
 			w.opt.Log.Warn("an idle chat stays awake", "chat", c.ID, "error", err)
 		}
 	}
@@ -129,6 +130,14 @@ func (w *Watch) atWork(id chat.ID, now time.Time, remember bool) bool {
 	return works || 100*(cpu-last.cpu) > trickle*passed
 }
 
+// knows reports whether the chat's CPU time was read before.
+func (w *Watch) knows(id chat.ID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, known := w.spent[id]
+	return known
+}
+
 // forget drops the readings of chats that are asleep.
 func (w *Watch) forget(awake []Chat) {
 	ids := make(map[chat.ID]bool, len(awake))
@@ -144,15 +153,15 @@ func (w *Watch) forget(awake []Chat) {
 	}
 }
 
-func (w *Watch) sleep(ctx context.Context, c Chat, why string) (bool, error) {
-	return w.opt.Sleep(ctx, c, why, func() bool { return !w.atWork(c.ID, time.Now(), false) })
+func (w *Watch) sleep(c Chat, why string) (bool, error) {
+	return w.opt.Sleep(c, why, func() bool { return !w.atWork(c.ID, time.Now(), false) })
 }
 
 // MakeRoom puts the longest idle chat to sleep, of one owner or, if owner is empty, of all, because
 // another chat is to wake. If none can sleep it returns what keeps them awake, as in "12 at work, 3
 // in use within 10s".
 func (w *Watch) MakeRoom(ctx context.Context, owner string) (
-	made bool, awake string, err error,
+	made bool, awake string,
 ) {
 	chats := w.opt.Awake()
 	slices.SortFunc(chats, func(a, b Chat) int { return a.Used.Compare(b.Used) })
@@ -160,6 +169,8 @@ func (w *Watch) MakeRoom(ctx context.Context, owner string) (
 	for _, c := range chats {
 		idle := time.Since(c.Used)
 		switch {
+		case ctx.Err() != nil: // nobody wants the place any more
+			return false, "the caller has left"
 		case owner != "" && c.Owner != owner:
 			continue
 		case c.KeepAwake:
@@ -175,17 +186,21 @@ func (w *Watch) MakeRoom(ctx context.Context, owner string) (
 		}
 		words := fmt.Sprintf("idle for %s, and another chat needed its place",
 			idle.Round(time.Second))
-		slept, err := w.sleep(ctx, c, words)
-		if slept || err != nil {
-			return slept, "", err
+		switch slept, err := w.sleep(c, words); {
+		case err != nil: // it keeps no other from making room
+			w.opt.Log.Warn("a chat does not make room", "chat", c.ID, "error", err)
+			why.stuck++
+		case slept:
+			return true, ""
+		default: // another caller acts on it
+			why.working++
 		}
-		why.working++ // another caller acts on it
 	}
-	return false, why.String(), nil
+	return false, why.String()
 }
 
 // reasons count the chats that make no room, by the reason.
-type reasons struct{ working, recent, kept int }
+type reasons struct{ working, recent, kept, stuck int }
 
 // String is the part of a sentence.
 func (r reasons) String() string {
@@ -197,6 +212,7 @@ func (r reasons) String() string {
 		{r.working, "at work"},
 		{r.recent, fmt.Sprintf("in use within %s", minIdle)},
 		{r.kept, "kept awake (keep_awake)"},
+		{r.stuck, "not to be ended: see chatd's log"},
 	} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.words))

@@ -22,6 +22,7 @@ type host struct {
 	locked map[chat.ID]bool // another caller acts on it
 	slept  []string         // the id, and why
 	broken error            // of sleep
+	stuck  chat.ID          // that cannot be put to sleep
 }
 
 func newHost() (*host, *Watch) {
@@ -49,10 +50,13 @@ func (h *host) awake() (all []Chat) {
 	return all
 }
 
-func (h *host) sleep(_ context.Context, c Chat, why string, still func() bool) (bool, error) {
+func (h *host) sleep(c Chat, why string, still func() bool) (bool, error) {
 	id := c.ID
 	if h.locked[id] || !still() {
 		return false, nil
+	}
+	if id == h.stuck {
+		return true, errors.New("cannot end it")
 	}
 	if h.broken == nil {
 		h.slept = append(h.slept, string(id)+" "+why)
@@ -146,6 +150,7 @@ func TestLookGoesOn(t *testing.T) {
 		h, w := newHost()
 		h.wake(Chat{ID: "a", SleepAfter: time.Minute})
 		h.wake(Chat{ID: "b", SleepAfter: time.Minute})
+		w.Look(t.Context())
 		time.Sleep(time.Hour)
 		h.broken = errors.New("cannot end it")
 		w.Look(t.Context())
@@ -161,7 +166,7 @@ func TestLookGoesOn(t *testing.T) {
 func TestRun(t *testing.T) {
 	for _, tt := range []struct{ shortest, sleeps time.Duration }{
 		{0, 0},
-		{time.Second, 2 * time.Second},
+		{time.Second, 3 * time.Second},
 		{time.Minute, 75 * time.Second},
 		{time.Hour, time.Hour + lookEvery},
 	} {
@@ -200,9 +205,9 @@ func TestMakeRoom(t *testing.T) {
 		h.wake(Chat{ID: "new", Owner: "ada"})
 		room := func(owner, want string) {
 			t.Helper()
-			made, awake, err := w.MakeRoom(t.Context(), owner)
-			if err != nil || made != (want != "") {
-				t.Errorf("room by %q: %t, %q, %v", owner, made, awake, err)
+			made, awake := w.MakeRoom(t.Context(), owner)
+			if made != (want != "") {
+				t.Errorf("room by %q: %t, %q", owner, made, awake)
 			}
 			if n := len(h.slept); made && !strings.HasPrefix(h.slept[n-1], want+" idle for ") {
 				t.Errorf("asleep are %q, want %s last", h.slept, want)
@@ -213,14 +218,22 @@ func TestMakeRoom(t *testing.T) {
 		room("ada", "old2")
 		room("bob", "")
 		const want = "3 at work, 1 in use within 10s, 1 kept awake (keep_awake)"
-		_, awake, err := w.MakeRoom(t.Context(), "")
-		if err != nil || awake != want {
-			t.Errorf("no room: %q, %v, want %q", awake, err, want)
+		if _, awake := w.MakeRoom(t.Context(), ""); awake != want {
+			t.Errorf("no room: %q, want %q", awake, want)
 		}
-		h.broken = errors.New("cannot end it")
-		time.Sleep(minIdle)
-		if made, _, err := w.MakeRoom(t.Context(), "ada"); err == nil {
-			t.Errorf("a chat that cannot be put to sleep: %t", made)
+	})
+}
+
+// TestMakeRoomForNobody: a caller who has left ends no session.
+func TestMakeRoomForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, w := newHost()
+		h.wake(Chat{ID: "idle"})
+		time.Sleep(time.Minute)
+		ctx, leave := context.WithCancel(t.Context())
+		leave()
+		if made, _ := w.MakeRoom(ctx, ""); made || len(h.slept) > 0 {
+			t.Errorf("%t, asleep are %q", made, h.slept)
 		}
 	})
 }
@@ -228,7 +241,27 @@ func TestMakeRoom(t *testing.T) {
 // TestNobodyAwake: places that only waking chats have are said to be theirs.
 func TestNobodyAwake(t *testing.T) {
 	_, w := newHost()
-	if made, awake, err := w.MakeRoom(t.Context(), ""); made || awake == "" || err != nil {
-		t.Errorf("%t, %q, %v", made, awake, err)
+	if made, awake := w.MakeRoom(t.Context(), ""); made || awake == "" {
+		t.Errorf("%t, %q", made, awake)
 	}
+}
+
+// TestMakeRoomGoesOn: a chat that cannot be ended keeps no other from making room.
+func TestMakeRoomGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, w := newHost()
+		h.wake(Chat{ID: "stuck"})
+		time.Sleep(time.Minute)
+		h.wake(Chat{ID: "idle"})
+		time.Sleep(time.Minute)
+		h.stuck = "stuck"
+		made, awake := w.MakeRoom(t.Context(), "")
+		if !made || !slices.Equal(h.asleep(), []string{"idle"}) {
+			t.Errorf("%t, %q, asleep are %q", made, awake, h.slept)
+		}
+		made, awake = w.MakeRoom(t.Context(), "")
+		if made || !strings.Contains(awake, "1 not to be ended") {
+			t.Errorf("%t, %q", made, awake)
+		}
+	})
 }

@@ -70,7 +70,7 @@ func (m *Manager) openGroups(ctx context.Context) (err error) {
 	})
 	m.shares = shares.New(shares.Options{
 		Limits: m.opt.Shares, MaxAwake: m.opt.MaxAwake, UIDs: m.opt.UIDs, Store: m.store,
-		Awake: m.awakeByOwner, RunBytes: m.runs.Kept, MakeRoom: m.idle.MakeRoom,
+		Awake: m.awakeOwners, RunBytes: m.runs.Kept, MakeRoom: m.idle.MakeRoom,
 	})
 	m.boot, err = sys.BootID()
 	m.starter = m.newStarter()

@@ -149,5 +149,9 @@ func (m *Manager) use(ctx context.Context, id chat.ID) (state.Record, *liveSessi
 		return rec, nil, err
 	}
 	defer unlock()
-	return m.wakeLocked(ctx, id)
+	rec, s, err := m.wakeLocked(ctx, id)
+	if err == nil {
+		m.touch(rec) // the wake may have taken long
+	}
+	return rec, s, err
 }

@@ -97,15 +97,12 @@ func (m *Manager) shortestSleepAfter() (shortest time.Duration) {
 }
 
 // sleepIdle puts a chat to sleep for a reason of chatd's own, unless another caller acts on it, it
-// was used since, or still is false. The caller of ctx, whose own chat may need the place, is not who
-// did it.
+// was used since, or still is false.
 //
 // A call that uses the chat first says so, and then looks whether its session ends; this looks for
 // such calls after it has said that the session ends. So one of the two sees the other: the call waits
 // for the chat's lock and wakes it again, or the session stays.
-func (m *Manager) sleepIdle(
-	ctx context.Context, c idle.Chat, why string, still func() bool,
-) (bool, error) {
+func (m *Manager) sleepIdle(c idle.Chat, why string, still func() bool) (bool, error) {
 	unlock, free := m.locks.tryLock(c.ID)
 	if !free {
 		return false, nil
@@ -120,9 +117,8 @@ func (m *Manager) sleepIdle(
 		s.ending.Store(false)
 		return false, nil
 	}
-	ctx = chat.WithCaller(context.WithoutCancel(ctx), chat.Caller{})
 	m.log.Info("putting a chat to sleep", "chat", c.ID, "why", why)
-	err = m.sleepLocked(ctx, rec, why)
-	s.ending.Store(m.session(c.ID) == nil)
+	err = m.sleepLocked(context.Background(), rec, why) // whoever needs the place is not who did it
+	s.ending.Store(m.session(c.ID) == nil || s.endedFor.Load() != nil)
 	return true, err
 }

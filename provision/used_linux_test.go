@@ -55,7 +55,7 @@ func TestSleepIdleMeetsUse(t *testing.T) {
 	yes, no := func() bool { return true }, func() bool { return false }
 	stays := func(what string, c idle.Chat, still func() bool) {
 		t.Helper()
-		if slept, err := m.sleepIdle(t.Context(), c, "idle", still); slept || err != nil || !s.lives() {
+		if slept, err := m.sleepIdle(c, "idle", still); slept || err != nil || !s.lives() {
 			t.Errorf("%s: slept %t, %v, lives %t", what, slept, err, s.lives())
 		}
 	}
@@ -66,7 +66,7 @@ func TestSleepIdleMeetsUse(t *testing.T) {
 	stays("another caller acts", idle.Chat{ID: rec.ID, Used: rec.UsedAt}, yes)
 	unlock()
 	s.ending.Store(true)
-	if slept, err := m.sleepIdle(t.Context(), idle.Chat{ID: rec.ID, Used: rec.UsedAt}, "", yes); slept || err != nil {
+	if slept, err := m.sleepIdle(idle.Chat{ID: rec.ID, Used: rec.UsedAt}, "", yes); slept || err != nil {
 		t.Errorf("one that ends already: slept %t, %v", slept, err)
 	}
 }

@@ -48,7 +48,7 @@ func (m *Manager) wakeLocked(ctx context.Context, id chat.ID) (state.Record, *li
 	if err := m.mayBegin(ctx); err != nil {
 		return rec, nil, err
 	}
-	done, err := m.shares.Wake(ctx, rec.Owner)
+	done, err := m.shares.Wake(ctx, rec.ID, rec.Owner)
 	if err != nil {
 		return rec, nil, err
 	}
@@ -109,13 +109,13 @@ func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Reco
 	return rec, s, nil
 }
 
-// awakeByOwner counts each owner's chats that have a session.
-func (m *Manager) awakeByOwner() map[string]uint64 {
+// awakeOwners returns the owner of each chat that has a session.
+func (m *Manager) awakeOwners() map[chat.ID]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	awake := map[string]uint64{}
-	for _, s := range m.sessions {
-		awake[s.owner]++
+	awake := map[chat.ID]string{}
+	for id, s := range m.sessions {
+		awake[id] = s.owner
 	}
 	return awake
 }

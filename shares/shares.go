@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -22,12 +23,13 @@ type Options struct {
 	// UIDs are the uids that chats may get.
 	UIDs  state.Range
 	Store *state.Store
-	// Awake counts each owner's chats that have a session, RunBytes the bytes that the owner's
-	// background runs keep or may still print.
-	Awake, RunBytes func() map[string]uint64
+	// Awake returns the owner of each chat that has a session.
+	Awake func() map[chat.ID]string
+	// RunBytes counts the bytes that each owner's background runs keep or may still print.
+	RunBytes func() map[string]uint64
 	// MakeRoom puts an idle chat to sleep, of one owner or, if owner is empty, of all. If it
 	// cannot, it says what keeps the awake chats awake.
-	MakeRoom func(ctx context.Context, owner string) (made bool, awake string, err error)
+	MakeRoom func(ctx context.Context, owner string) (made bool, awake string)
 }
 
 // Shares count what owners hold. The methods may be called from several goroutines; the caller is
@@ -38,13 +40,13 @@ type Shares struct {
 	audited *quota.Rate // audited refusals, by owner and share
 	wakes   *quota.Limiter
 	mu      sync.Mutex
-	waking  map[string]uint64 // chats that are waking, by owner
+	waking  map[chat.ID]string // chats that are waking, with their owners
 }
 
 // New returns the shares of a daemon that has just started.
 func New(opt Options) *Shares {
 	return &Shares{
-		Options: opt, waking: map[string]uint64{},
+		Options: opt, waking: map[chat.ID]string{},
 		creates: quota.NewRate(opt.Limits[quota.Creates], time.Now),
 		audited: quota.NewRate(1, time.Now),
 		wakes:   quota.NewLimiter(1, wakeHold),
@@ -109,8 +111,9 @@ func (s *Shares) pace(ctx context.Context, owner string) error {
 
 // Wake admits a chat of the owner that wakes, until done is called: it bounds the chats that are
 // awake or waking, in total and of one owner. Where these are as many as may be, it puts the
-// longest idle one to sleep, or refuses. Wakes are admitted in turn by owner, and in order.
-func (s *Shares) Wake(ctx context.Context, owner string) (done func(), err error) {
+// longest idle one to sleep, or refuses. Wakes are admitted in turn by owner, and in order. A chat
+// wakes once at a time.
+func (s *Shares) Wake(ctx context.Context, id chat.ID, owner string) (done func(), err error) {
 	leave, err := s.wakes.Enter(ctx, owner, "wake")
 	if err != nil {
 		return nil, fmt.Errorf("cannot wake another chat: others are waking: %w: %w",
@@ -118,55 +121,55 @@ func (s *Shares) Wake(ctx context.Context, owner string) (done func(), err error
 	}
 	defer leave()
 	for awake := ""; ; {
-		of, err := s.admit(ctx, owner, awake)
+		of, err := s.admit(ctx, id, owner, awake)
 		if err == nil {
-			return func() { s.woken(owner) }, nil
+			return func() { s.woken(id) }, nil
 		}
 		if awake != "" {
 			return nil, s.Refused(ctx, "wake", err)
 		}
-		made, words, rerr := s.MakeRoom(ctx, of)
-		if rerr != nil {
-			return nil, fmt.Errorf("%w: %w", rerr, err)
-		}
-		if !made {
+		if made, words := s.MakeRoom(ctx, of); !made {
 			awake = words
 		}
 	}
 }
 
 // admit counts a chat as waking. If it cannot, it returns the owner whose chats are too many, which
-// is empty for all, and an error with the words about what keeps those awake.
-func (s *Shares) admit(ctx context.Context, owner, awake string) (of string, err error) {
+// is empty for all, and an error with the words about what keeps those awake. The owner's share
+// comes first: no chat of another makes room for one that is refused then.
+func (s *Shares) admit(
+	ctx context.Context, id chat.ID, owner, awake string,
+) (of string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	by := s.Awake() // a chat that just woke is still waking, and counts twice
-	total := sum(by) + sum(s.waking)
-	if max := s.MaxAwake; max > 0 && total >= uint64(max) {
-		return "", fmt.Errorf("cannot wake another chat: %d chats are awake, of all owners, "+
-			"which is max_awake: put one to sleep (%s): %w", total, awake, chat.ErrBusy)
-	}
-	err = s.check(ctx, quota.Awake, owner, by[owner]+s.waking[owner], 1)
+	all := s.Awake()
+	maps.Copy(all, s.waking)
+	delete(all, id) // its last session, which has ended, may still be there
+	err = s.check(ctx, quota.Awake, owner, byOwner(all)[owner], 1)
 	var spent *quota.SpentError
 	if errors.As(err, &spent) {
 		spent.Why = awake
 		return owner, err
 	}
-	s.waking[owner]++
+	if max := s.MaxAwake; max > 0 && len(all) >= max {
+		return "", fmt.Errorf("cannot wake another chat: %d chats are awake, of all owners, "+
+			"which is max_awake: put one to sleep (%s): %w", len(all), awake, chat.ErrBusy)
+	}
+	s.waking[id] = owner
 	return "", nil
 }
 
-func (s *Shares) woken(owner string) {
+func (s *Shares) woken(id chat.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waking[owner]--; s.waking[owner] == 0 {
-		delete(s.waking, owner)
-	}
+	delete(s.waking, id)
 }
 
-func sum(of map[string]uint64) (n uint64) {
-	for _, part := range of {
-		n += part
+// byOwner counts chats by their owners.
+func byOwner(chats map[chat.ID]string) map[string]uint64 {
+	n := map[string]uint64{}
+	for _, owner := range chats {
+		n[owner]++
 	}
 	return n
 }

@@ -26,7 +26,7 @@ type host struct {
 	sessions, runBytes map[string]uint64
 	idle               map[string]int // chats that can sleep, of each owner and, for "", of all
 	asked              []string       // whose chats were to make room
-	broken             error          // of making room
+	woke               int
 }
 
 func newHost(t *testing.T, opt Options) *host {
@@ -42,16 +42,24 @@ func newHost(t *testing.T, opt Options) *host {
 	_, _, err = store.EnsureBlock(chat.DefaultProfile)
 	must(t, err)
 	opt.Store = store
-	opt.Awake = func() map[string]uint64 { return h.sessions }
+	opt.Awake = func() map[chat.ID]string {
+		awake := map[chat.ID]string{}
+		for owner, n := range h.sessions {
+			for i := range n {
+				awake[chat.ID(fmt.Sprint(owner, i))] = owner
+			}
+		}
+		return awake
+	}
 	opt.RunBytes = func() map[string]uint64 { return h.runBytes }
-	opt.MakeRoom = func(_ context.Context, owner string) (bool, string, error) {
+	opt.MakeRoom = func(_ context.Context, owner string) (bool, string) {
 		h.asked = append(h.asked, owner)
 		if h.idle[owner] == 0 {
-			return false, "all at work", nil
+			return false, "all at work"
 		}
 		h.idle[owner]--
 		h.sessions[cmp.Or(owner, "bob")]--
-		return true, "", h.broken
+		return true, ""
 	}
 	h.Shares = New(opt)
 	return h
@@ -62,6 +70,12 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Wake wakes one more chat of an owner.
+func (h *host) Wake(ctx context.Context, owner string) (func(), error) {
+	h.woke++
+	return h.Shares.Wake(ctx, chat.ID(fmt.Sprint("waking ", h.woke)), owner)
 }
 
 // as is the context of a bridge or an operator.
@@ -172,7 +186,7 @@ func TestWake(t *testing.T) {
 	done() // it could not be woken
 	_, err = h.Wake(bob, "bob")
 	must(t, err)
-	if h.waking["ada"] != 1 || h.waking["bob"] != 2 {
+	if n := byOwner(h.waking); n["ada"] != 1 || n["bob"] != 2 {
 		t.Errorf("waking: %v", h.waking)
 	}
 }
@@ -206,9 +220,11 @@ func TestWakeMakesRoom(t *testing.T) {
 	if want := []string{"ada", "ada", "", ""}; !slices.Equal(h.asked, want) {
 		t.Errorf("room was made by %q, want %q", h.asked, want)
 	}
-	h.idle[""], h.broken = 1, errors.New("cannot end it")
-	if _, err = h.Wake(bob, "cyd"); !errors.Is(err, h.broken) || len(h.waking) > 0 {
-		t.Errorf("room that could not be made: %v, waking %v", err, h.waking)
+	h.asked, h.idle[""] = nil, 1
+	_, err = h.Wake(ada, "ada")
+	h.wantSpent(err, quota.Awake)
+	if !slices.Equal(h.asked, []string{"ada"}) {
+		t.Errorf("for an owner without a share left, room was made by %q", h.asked)
 	}
 }
 
@@ -218,18 +234,19 @@ func TestWakesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := make(chan struct{})
 		var order []string
-		s := New(Options{MaxAwake: 1, Awake: func() map[string]uint64 { return nil }})
-		s.Options.MakeRoom = func(ctx context.Context, _ string) (bool, string, error) {
+		none := func() map[chat.ID]string { return map[chat.ID]string{} }
+		s := New(Options{MaxAwake: 1, Awake: none})
+		s.Options.MakeRoom = func(ctx context.Context, _ string) (bool, string) {
 			<-first
 			order = append(order, chat.CallerFrom(ctx).Name)
-			return false, "all at work", nil
+			return false, "all at work"
 		}
-		s.waking["other"] = 1
+		s.waking["other"] = "other"
 		var wakes sync.WaitGroup
 		wake := func(ctx context.Context, name, owner string) {
 			wakes.Go(func() {
 				ctx = chat.WithCaller(ctx, chat.Caller{Name: name, Role: chat.RoleOperator})
-				if _, err := s.Wake(ctx, owner); !errors.Is(err, chat.ErrBusy) {
+				if _, err := s.Wake(ctx, chat.ID(name), owner); !errors.Is(err, chat.ErrBusy) {
 					t.Errorf("%s: %v", name, err)
 				}
 			})
@@ -249,6 +266,21 @@ func TestWakesInOrder(t *testing.T) {
 			t.Errorf("the order is %q, want %q", order, want)
 		}
 	})
+}
+
+// TestWakeCountsOnce: a chat that has just woken, or whose last session has ended and is still
+// known, counts once.
+func TestWakeCountsOnce(t *testing.T) {
+	h := newHost(t, Options{Limits: quota.Limits{quota.Awake: 1}, MaxAwake: 2})
+	ada, bob := as(t, "ada", chat.RoleBridge), as(t, "bob", chat.RoleBridge)
+	h.sessions["ada"] = 1 // "ada0", which has ended
+	_, err := h.Shares.Wake(ada, "ada0", "ada")
+	must(t, err)
+	_, err = h.Wake(bob, "bob")
+	must(t, err)
+	if len(h.asked) > 0 {
+		t.Errorf("room was made by %q", h.asked)
+	}
 }
 
 // TestWakeForgets: owners of whom nobody wakes take no memory.

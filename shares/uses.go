@@ -16,7 +16,7 @@ func (s *Shares) Uses() []chat.ShareUse {
 	}
 	return s.Limits.Uses(map[quota.Share]map[string]uint64{
 		quota.Chats: chats, quota.UIDs: uids, quota.Creates: s.creates.Used(),
-		quota.Awake: s.Awake(), quota.RunBytes: s.RunBytes(),
+		quota.Awake: byOwner(s.Awake()), quota.RunBytes: s.RunBytes(),
 	})
 }
 

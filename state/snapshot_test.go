@@ -158,6 +158,9 @@ func checkSnapshot(t *testing.T, o Options, first int64) {
 // TestStoppedCopy: a process that stops amid a copy holds up one commit, and the next ones not.
 func TestStoppedCopy(t *testing.T) {
 	s := fresh(t)
+	if err := s.Flush(); err != nil { // or the flush a second later might be the one that waits
+		t.Fatal(err)
+	}
 	release, err := holdCommits(s.opts.Dir)
 	if err != nil {
 		t.Fatal(err)

@@ -62,9 +62,10 @@ func TestSleepAfter(t *testing.T) {
 	if !strings.Contains(string(log.Bytes()), "put to sleep: idle for ") {
 		t.Errorf("its log says %q", log.Bytes())
 	}
-	if audit := auditText(t, opt); !strings.Contains(audit, `"action":"sleep","outcome":"done"`) || !strings.Contains(audit, "sleep_after of its profile is 5s") {
-		t.Errorf("the audit log says\n%s", audit)
-	}
+	until(t, "the audit log says why", func() bool { // a moment after the session has gone
+		audit := auditText(t, opt)
+		return strings.Contains(audit, `"action":"sleep","outcome":"done"`) && strings.Contains(audit, "sleep_after of its profile is 5s")
+	})
 	must(t, m.Input(operator(t.Context()), idle.ID, chat.Input{Text: "echo back", Enter: true}))
 	if !isAwake(t, m, idle) {
 		t.Error("its next message did not wake it")
