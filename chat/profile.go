@@ -15,6 +15,9 @@ const (
 	NetworkShared Network = "shared"
 	// NetworkNone is a network namespace of its own with only a loopback device.
 	NetworkNone Network = "none"
+	// NetworkOwn is a network namespace of its own, out of which chatd-egress carries connections
+	// to what Egress lists, by name or by address.
+	NetworkOwn Network = "own"
 )
 
 // Profile is a named policy that many chats share.
@@ -24,7 +27,8 @@ type Profile struct {
 	// Bridges are the owners whose bridges may create chats in the profile; nil means the default
 	// of [Profile.AdmittedBridges]. An existing chat keeps its profile.
 	Bridges []string `json:"bridges" yaml:"bridges"`
-	// Network is shared or none; empty means none when Egress is empty, else shared.
+	// Network is own, shared or none; empty means none when Egress is empty, own when it has a
+	// name, else shared.
 	Network Network `json:"network" yaml:"network"`
 	// Egress lists where the chat may connect. Empty means nowhere.
 	Egress []Allow `json:"egress" yaml:"egress"`
@@ -75,6 +79,8 @@ func (p Profile) EffectiveNetwork() Network {
 		return p.Network
 	case len(p.Egress) == 0 && len(p.Resolvers) == 0:
 		return NetworkNone
+	case slices.ContainsFunc(p.Egress, Allow.Named):
+		return NetworkOwn
 	}
 	return NetworkShared
 }
@@ -84,11 +90,8 @@ func (p Profile) Validate() error {
 	if err := CheckName("profile", p.Name); err != nil {
 		return err
 	}
-	if !slices.Contains([]Network{"", NetworkShared, NetworkNone}, p.Network) {
-		return fmt.Errorf("cannot use profile %s: network %s: want shared or none: %w", p.Name, Quote(string(p.Network)), ErrInvalid)
-	}
-	if p.Network == NetworkNone && len(p.Egress)+len(p.Resolvers) > 0 {
-		return fmt.Errorf("cannot use profile %s: network none with egress or resolvers: nothing could reach them: %w", p.Name, ErrInvalid)
+	if err := p.validateNetwork(); err != nil {
+		return fmt.Errorf("cannot use profile %s: %w", p.Name, err)
 	}
 	if err := p.Limits.Validate(); err != nil {
 		return fmt.Errorf("cannot use profile %s: %w", p.Name, err)
@@ -124,112 +127,18 @@ func (p Profile) Validate() error {
 	return nil
 }
 
-// Allow is one destination a profile opens: "ADDRESS:PORT", "CIDR:PORT" or "CIDR:LOW-HIGH", IPv6 in
-// brackets, TCP unless it begins with "udp:". Example: "203.0.113.5:443", "[2001:db8::/32]:443",
-// "10.0.0.0/8:8000-8080". A listed private address is allowed.
-type Allow struct {
-	Prefix netip.Prefix
-	Low    uint16
-	High   uint16
-	UDP    bool
-}
-
-// ParseAllow reads the form of [Allow].
-func ParseAllow(s string) (Allow, error) {
-	rest, udp := strings.CutPrefix(s, "udp:")
-	rest = strings.TrimPrefix(rest, "tcp:")
-	i := strings.LastIndexByte(rest, ':')
-	if i < 0 {
-		return Allow{}, allowError(s, "no port")
+func (p Profile) validateNetwork() error {
+	if !slices.Contains([]Network{"", NetworkOwn, NetworkShared, NetworkNone}, p.Network) {
+		return fmt.Errorf("network %s: want own, shared or none: %w", Quote(string(p.Network)), ErrInvalid)
 	}
-	prefix, err := parsePrefix(rest[:i])
-	if err != nil {
-		return Allow{}, allowError(s, err.Error())
+	named := slices.IndexFunc(p.Egress, Allow.Named)
+	switch network := p.EffectiveNetwork(); {
+	case network == NetworkNone && len(p.Egress)+len(p.Resolvers) > 0:
+		return fmt.Errorf("network none with egress or resolvers: nothing could reach them: %w", ErrInvalid)
+	case network == NetworkShared && named >= 0:
+		return fmt.Errorf("network shared with the name %s in egress: want network own, or addresses: %w", p.Egress[named], ErrInvalid)
+	case network == NetworkOwn && len(p.Resolvers) > 0:
+		return fmt.Errorf("network own with resolvers: want none, because chatd answers for the names in egress: %w", ErrInvalid)
 	}
-	low, high, err := parsePorts(rest[i+1:])
-	if err != nil {
-		return Allow{}, allowError(s, err.Error())
-	}
-	return Allow{Prefix: prefix, Low: low, High: high, UDP: udp}, nil
-}
-
-func allowError(s, why string) error {
-	return fmt.Errorf("cannot use egress %s: %s: want ADDRESS:PORT, CIDR:PORT or CIDR:LOW-HIGH, IPv6 in brackets: %w", Quote(s), why, ErrInvalid)
-}
-
-func parsePrefix(s string) (netip.Prefix, error) {
-	bracketed := strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]")
-	if bracketed {
-		s = s[1 : len(s)-1]
-	}
-	p, err := netip.ParsePrefix(s)
-	if err != nil {
-		a, err := netip.ParseAddr(s)
-		if err != nil || a.Zone() != "" {
-			return netip.Prefix{}, fmt.Errorf("%s is no address and no CIDR", Quote(s))
-		}
-		p = netip.PrefixFrom(a, a.BitLen())
-	}
-	switch {
-	case p.Addr().Is4In6():
-		return netip.Prefix{}, fmt.Errorf("%s is an IPv4 address written as IPv6", Quote(s))
-	case p.Addr().Is6() != bracketed:
-		return netip.Prefix{}, fmt.Errorf("%s has the wrong brackets", Quote(s))
-	case p != p.Masked():
-		return netip.Prefix{}, fmt.Errorf("%s has bits set beyond its mask", Quote(s))
-	}
-	return p, nil
-}
-
-func parsePorts(s string) (low, high uint16, err error) {
-	a, b, ranged := strings.Cut(s, "-")
-	if !ranged {
-		b = a
-	}
-	lo, err1 := parsePort(a)
-	hi, err2 := parsePort(b)
-	if err1 != nil || err2 != nil || lo > hi {
-		return 0, 0, fmt.Errorf("%s is no port and no range of ports in 1-65535", Quote(s))
-	}
-	return lo, hi, nil
-}
-
-func parsePort(s string) (uint16, error) {
-	ap, err := netip.ParseAddrPort("0.0.0.0:" + s)
-	if err != nil || ap.Port() == 0 {
-		return 0, fmt.Errorf("%s is no port", Quote(s))
-	}
-	return ap.Port(), nil
-}
-
-// String is the canonical form that ParseAllow reads.
-func (a Allow) String() string {
-	host := a.Prefix.String()
-	if a.Prefix.IsSingleIP() {
-		host = a.Prefix.Addr().String()
-	}
-	if a.Prefix.Addr().Is6() {
-		host = "[" + host + "]"
-	}
-	proto := ""
-	if a.UDP {
-		proto = "udp:"
-	}
-	if a.Low == a.High {
-		return fmt.Sprintf("%s%s:%d", proto, host, a.Low)
-	}
-	return fmt.Sprintf("%s%s:%d-%d", proto, host, a.Low, a.High)
-}
-
-// MarshalText is [Allow.String].
-func (a Allow) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
-
-// UnmarshalText is [ParseAllow].
-func (a *Allow) UnmarshalText(b []byte) error {
-	v, err := ParseAllow(string(b))
-	if err != nil {
-		return err
-	}
-	*a = v
 	return nil
 }

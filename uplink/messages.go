@@ -1,0 +1,71 @@
+package uplink
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Verb is what a [Call] asks for.
+type Verb string
+
+// The calls of chatd-root.
+const (
+	// Hello is the first call: Upstreams are the DNS servers. The answer has the chats that are
+	// open from an earlier chatd-root.
+	Hello Verb = "hello"
+	// Open begins to carry for a chat: Allow is where it may connect. With it come the listener
+	// for TCP and the socket for datagrams in the chat's network, and the file of its names. A
+	// chat that is open is closed first.
+	Open Verb = "open"
+	// Change replaces Allow of an open chat; connections that it no longer lists end before the
+	// answer.
+	Change Verb = "change"
+	// Close ends all connections of a chat and forgets it. The answer for an unknown chat is
+	// success.
+	Close Verb = "close"
+)
+
+// The calls of chatd-egress.
+const (
+	// Socket asks for an unconnected, non-blocking socket of the chat's uid in the host's network:
+	// UDP or TCP, IPv6 or IPv4.
+	Socket Verb = "socket"
+	// Upstream asks for a non-blocking socket to the DNS server with the number Server, in the
+	// order of Hello: connected for UDP, connecting for TCP.
+	Upstream Verb = "upstream"
+	// Reply asks for a datagram socket in the chat's network that is bound to Local, an address
+	// outside, and connected to Remote, a socket of the chat.
+	Reply Verb = "reply"
+)
+
+// Call is one question. Which fields a verb reads, its constant says.
+type Call struct {
+	Verb      Verb             `json:"verb"`
+	Chat      chat.ID          `json:"chat,omitempty"`
+	Allow     []chat.Allow     `json:"allow,omitempty"`
+	Upstreams []netip.AddrPort `json:"upstreams,omitempty"`
+	Server    int              `json:"server,omitempty"`
+	UDP       bool             `json:"udp,omitempty"`
+	IPv6      bool             `json:"ipv6,omitempty"`
+	Local     netip.AddrPort   `json:"local,omitzero"`
+	Remote    netip.AddrPort   `json:"remote,omitzero"`
+}
+
+// Answer is the answer to a [Call].
+type Answer struct {
+	// Error is why the call failed; empty if it did not.
+	Error string    `json:"error,omitempty"`
+	Chats []chat.ID `json:"chats,omitempty"`
+}
+
+// packet is one message: a call or an answer.
+type packet struct {
+	ID     uint64  `json:"id"`
+	Call   *Call   `json:"call,omitempty"`
+	Answer *Answer `json:"answer,omitempty"`
+}
+
+// ErrGone is the error of calls on a connection whose other end has ended.
+var ErrGone = errors.New("the other process has gone")
