@@ -20,7 +20,7 @@ const (
 	// maxPacket bounds a message, in bytes: some thousand destinations.
 	maxPacket = 128 << 10
 	// maxFiles is how many descriptors a message may pass.
-	maxFiles = 3
+	maxFiles = 4
 	// maxCalls is how many calls of the other end are answered at once. More wait in the socket.
 	maxCalls = 256
 )
