@@ -2,36 +2,23 @@ package sys
 
 import (
 	"fmt"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 )
 
 // AsUID runs f on a thread that has become uid for good (real, effective and saved, the gid of the
-// same number, no other group), and waits for it. The kernel checks f's system calls as that
-// user's, and sockets that f makes or accepts belong to uid. The owner match asks who made the file
-// (xt_owner, by f_cred->fsuid).
+// same number, no other group), and waits for it; see [OnThread]. The kernel checks f's system
+// calls as that user's, and sockets that f makes or accepts belong to uid. The owner match asks who
+// made the file (xt_owner, by f_cred->fsuid).
 //
-// The calls are raw ones because those of package unix change every thread of the
-// process. The thread is thrown away afterwards: a goroutine that ends locked
-// takes its thread with it ([runtime.LockOSThread]). The main thread is passed
-// over: it cannot end, and it is what /proc/PID shows of the whole daemon.
+// The calls are raw ones because those of package unix change every thread of the process.
 func AsUID(uid uint32, f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() {
-			done <- AsUID(uid, f)
-			runtime.UnlockOSThread()
-			return
+	return OnThread(func() error {
+		if err := becomeThread(uid); err != nil {
+			return err
 		}
-		err := becomeThread(uid)
-		if err == nil {
-			err = f()
-		}
-		done <- err
-	}()
-	return <-done
+		return f()
+	})
 }
 
 // becomeThread gives up groups, gid and uid, in that order, and then looks.

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // InOwn gives the calling thread a mount namespace of its own, a copy of what it had,
@@ -22,14 +22,12 @@ func InOwn(act func() error) error {
 
 // Try stages the trees in a namespace that is gone when it returns.
 func Try(t Trees) error {
-	ended := make(chan error, 1)
-	go onSpareThread(func() {
-		ended <- InOwn(func() error {
+	return sys.OnThread(func() error {
+		return InOwn(func() error {
 			_, err := Stage(t)
 			return err
 		})
 	})
-	return <-ended
 }
 
 // Process is a process that the caller holds by pidfd.
@@ -46,35 +44,16 @@ func In(p Process, act func() error) error {
 		return err
 	}
 	defer ns.Close()
-	ended := make(chan error, 1)
-	go onSpareThread(func() {
+	return sys.OnThread(func() error {
 		err := unix.Unshare(unix.CLONE_FS) // setns(2) wants it
 		if err == nil {
 			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS)
 		}
 		if err != nil {
-			ended <- fmt.Errorf("cannot join the mount namespace of process %d: %w", p.PID, err)
-			return
+			return fmt.Errorf("cannot join the mount namespace of process %d: %w", p.PID, err)
 		}
-		ended <- act()
+		return act()
 	})
-	return <-ended
-}
-
-// onSpareThread runs act on a thread that ends with it, never on the main thread, which cannot end.
-func onSpareThread(act func()) {
-	runtime.LockOSThread()
-	if unix.Gettid() != os.Getpid() {
-		act()
-		return
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		onSpareThread(act)
-	}()
-	<-ended
-	runtime.UnlockOSThread()
 }
 
 func (p Process) openMounts() (*os.File, error) {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // TestStageNarrows: bubblewrap's namespace has only the mounts of the host that lead to a session's
@@ -38,9 +40,8 @@ func TestStageNarrows(t *testing.T) {
 			base := t.TempDir()
 			var got []string
 			var same string
-			ended := make(chan error, 1)
-			go onSpareThread(func() {
-				ended <- InOwn(func() error {
+			err := sys.OnThread(func() error {
+				return InOwn(func() error {
 					trees, err := smallHost(base, tt.shared, tt.through)
 					if err == nil {
 						_, err = Stage(trees)
@@ -52,7 +53,7 @@ func TestStageNarrows(t *testing.T) {
 					return err
 				})
 			})
-			if err := <-ended; err != nil {
+			if err != nil {
 				t.Fatal(err)
 			}
 			if got := strings.Join(got, " "); got != tt.want {

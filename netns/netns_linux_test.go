@@ -1,0 +1,233 @@
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
+)
+
+// namespace is the network of a process as a session has it: in a user namespace of its own.
+func namespace(t testing.TB) *Namespace {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
+			t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
+		}
+		t.Skip("SKIPPED: needs root, to join network namespaces")
+	}
+	cmd := exec.Command("sleep", "600")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 65534, Size: 1}},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	p, err := sys.HoldProcess(sys.Process{PID: cmd.Process.Pid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := Open(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(n.Close(), p.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// listening is a furnished namespace with its two sockets.
+func listening(t *testing.T) (n *Namespace, tcp net.Listener, udp *net.UDPConn) {
+	t.Helper()
+	n = namespace(t)
+	if err := errors.Join(n.Furnish(), n.Furnish()); err != nil { // again changes nothing
+		t.Fatal(err)
+	}
+	stream, datagram, err := n.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	defer datagram.Close()
+	if tcp, err = net.FileListener(stream); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.FilePacketConn(datagram)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(tcp.Close(), conn.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return n, tcp, conn.(*net.UDPConn)
+}
+
+// inside dials in the namespace.
+func (n *Namespace) inside(t *testing.T, network, to string) (conn net.Conn, err error) {
+	t.Helper()
+	err = n.in(func() error {
+		conn, err = net.DialTimeout(network, to, 5*time.Second)
+		return err
+	})
+	return conn, err
+}
+
+func TestConnectionsTellWhereTheyGo(t *testing.T) {
+	n, tcp, _ := listening(t)
+	for _, to := range []string{"203.0.113.5:443", "10.1.2.3:22", "198.18.1.0:80", "169.254.169.254:80",
+		"127.0.0.1:53", "[2001:db8::1]:443", "[fd63:6861:7464::100]:5432", "[::1]:53"} {
+		conn, err := n.inside(t, "tcp", to)
+		if err != nil {
+			t.Errorf("to %s: %v", to, err)
+			continue
+		}
+		got, err := tcp.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := got.LocalAddr().(*net.TCPAddr).AddrPort()
+		if at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port()); at.String() != to {
+			t.Errorf("to %s arrives as %s", to, at)
+		}
+		if _, err := got.Write([]byte("back")); err != nil {
+			t.Error(err)
+		}
+		b := make([]byte, 4)
+		if _, err := conn.Read(b); err != nil || string(b) != "back" {
+			t.Errorf("from %s: %q, %v", to, b, err)
+		}
+		if err := errors.Join(conn.Close(), got.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestInsideStaysInside: what goes to loopback or to the session's own address is not redirected.
+func TestInsideStaysInside(t *testing.T) {
+	n, _, _ := listening(t)
+	for _, at := range []string{"127.0.0.1", "127.9.9.9", "[::1]", Own4.String(), "[" + Own6.String() + "]"} {
+		if _, err := n.inside(t, "tcp", at+":443"); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("%s, where nobody listens: %v", at, err)
+		}
+	}
+}
+
+func TestDatagramsTellWhereTheyGo(t *testing.T) {
+	n, _, udp := listening(t)
+	for _, to := range []string{"203.0.113.5:123", "[2001:db8::1]:443", "127.0.0.1:53"} {
+		conn, err := n.inside(t, "udp", to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte("ask")); err != nil {
+			t.Errorf("to %s: %v", to, err)
+		}
+		b, oob := make([]byte, 16), make([]byte, 256)
+		size, oobn, _, from, err := udp.ReadMsgUDPAddrPort(b, oob)
+		if err != nil || string(b[:size]) != "ask" {
+			t.Fatalf("to %s: %q, %v", to, b[:size], err)
+		}
+		at, err := destination(oob[:oobn])
+		if err != nil || at.String() != to {
+			t.Errorf("to %s arrives as %s, %v", to, at, err)
+		}
+		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+		if at.Port() != Port {
+			n.answer(t, conn, at, from)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// answer sends from at to the connected socket that sent from from.
+func (n *Namespace) answer(t *testing.T, conn net.Conn, at, from netip.AddrPort) {
+	t.Helper()
+	f, err := n.Reply(at, from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := unix.Write(int(f.Fd()), []byte("answer")); err != nil {
+		t.Error(err)
+	}
+	b := make([]byte, 16)
+	if size, err := conn.Read(b); err != nil || string(b[:size]) != "answer" {
+		t.Errorf("answer from %s: %q, %v", at, b[:size], err)
+	}
+}
+
+// destination reads the control message of ip(7), IP_RECVORIGDSTADDR.
+func destination(oob []byte) (netip.AddrPort, error) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	for _, m := range messages {
+		d := m.Data
+		switch {
+		case m.Header.Level == unix.SOL_IP && m.Header.Type == unix.IP_ORIGDSTADDR:
+			return netip.AddrPortFrom(netip.AddrFrom4([4]byte(d[4:8])), uint16(d[2])<<8|uint16(d[3])), nil
+		case m.Header.Level == unix.SOL_IPV6 && m.Header.Type == unix.IPV6_ORIGDSTADDR:
+			return netip.AddrPortFrom(netip.AddrFrom16([16]byte(d[8:24])), uint16(d[2])<<8|uint16(d[3])), nil
+		}
+	}
+	return netip.AddrPort{}, fmt.Errorf("no destination in %x: %w", oob, err)
+}
+
+// TestListenTwice: who has the sockets keeps them.
+func TestListenTwice(t *testing.T) {
+	n, _, _ := listening(t)
+	if _, _, err := n.Listen(); !errors.Is(err, unix.EADDRINUSE) {
+		t.Error(err)
+	}
+}
+
+// TestOpenRefusesTheHost: nothing is ever changed in chatd's own network.
+func TestOpenRefusesTheHost(t *testing.T) {
+	p, err := sys.HoldProcess(sys.Process{PID: os.Getpid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := Open(p); !errors.Is(err, chat.ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+// BenchmarkFurnish is what its own network adds to the wake of a session.
+func BenchmarkFurnish(b *testing.B) {
+	for b.Loop() {
+		b.StopTimer()
+		n := namespace(b)
+		b.StartTimer()
+		if err := n.Furnish(); err != nil {
+			b.Fatal(err)
+		}
+		tcp, udp, err := n.Listen()
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		if err := errors.Join(tcp.Close(), udp.Close()); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}

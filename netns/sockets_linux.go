@@ -1,0 +1,134 @@
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// backlog is how many connections wait for chatd-egress, which may be starting.
+const backlog = 512
+
+// Listen makes the two sockets to which the redirect leads: a listener for TCP, and a socket for
+// datagrams that tells each datagram's destination (ip(7), IP_RECVORIGDSTADDR) and may answer from
+// it (IP_PKTINFO). Both are of both families where the kernel has IPv6. If another process has
+// them, the error is EADDRINUSE.
+func (n *Namespace) Listen() (tcp, udp *os.File, err error) {
+	err = n.in(func() (err error) {
+		if tcp, err = bound(unix.SOCK_STREAM); err != nil {
+			return err
+		}
+		udp, err = bound(unix.SOCK_DGRAM)
+		return err
+	})
+	if err != nil {
+		if tcp != nil {
+			err = errors.Join(err, tcp.Close())
+		}
+		return nil, nil, fmt.Errorf("cannot listen in the network of a session: %w", err)
+	}
+	return tcp, udp, nil
+}
+
+// bound returns a socket on [Port] of all addresses.
+func bound(kind int) (*os.File, error) {
+	s, v6, err := anySocket(kind)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range socketOptions(kind, v6) {
+		if err := unix.SetsockoptInt(s, o.level, o.name, o.value); err != nil {
+			return nil, errors.Join(fmt.Errorf("socket option %d of level %d: %w", o.name, o.level, err), unix.Close(s))
+		}
+	}
+	any := netip.IPv4Unspecified()
+	if v6 {
+		any = netip.IPv6Unspecified()
+	}
+	err = unix.Bind(s, sockaddr(netip.AddrPortFrom(any, Port)))
+	if err == nil && kind == unix.SOCK_STREAM {
+		err = unix.Listen(s, backlog)
+	}
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(s))
+	}
+	return os.NewFile(uintptr(s), "outside"), nil
+}
+
+// anySocket returns a socket of IPv6, or of IPv4 where the kernel has no other.
+func anySocket(kind int) (s int, v6 bool, err error) {
+	kind |= unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC
+	s, err = unix.Socket(unix.AF_INET6, kind, 0)
+	if err == nil {
+		return s, true, nil
+	}
+	s, err = unix.Socket(unix.AF_INET, kind, 0)
+	return s, false, err
+}
+
+type socketOption struct{ level, name, value int }
+
+// socketOptions are those of a socket to which the redirect leads: it takes what is sent to other
+// addresses than its own (ip(7), IP_TRANSPARENT).
+func socketOptions(kind int, v6 bool) []socketOption {
+	all := []socketOption{{unix.SOL_IP, unix.IP_TRANSPARENT, 1}}
+	if v6 {
+		all = append(all, socketOption{unix.SOL_IPV6, unix.IPV6_V6ONLY, 0},
+			socketOption{unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1})
+	}
+	if kind != unix.SOCK_DGRAM {
+		return all
+	}
+	all = append(all, socketOption{unix.SOL_IP, unix.IP_RECVORIGDSTADDR, 1},
+		socketOption{unix.SOL_IP, unix.IP_PKTINFO, 1})
+	if v6 {
+		all = append(all, socketOption{unix.SOL_IPV6, unix.IPV6_RECVORIGDSTADDR, 1},
+			socketOption{unix.SOL_IPV6, unix.IPV6_RECVPKTINFO, 1})
+	}
+	return all
+}
+
+// Reply returns a datagram socket from local, any address outside, to remote, a socket in the
+// namespace: the answers to what a program sent to local.
+func (n *Namespace) Reply(local, remote netip.AddrPort) (f *os.File, err error) {
+	err = n.in(func() error {
+		domain, any := unix.AF_INET, socketOption{unix.SOL_IP, unix.IP_FREEBIND, 1}
+		if local.Addr().Is6() { // here a local route is not enough for bind(2)
+			domain, any = unix.AF_INET6, socketOption{unix.SOL_IPV6, unix.IPV6_FREEBIND, 1}
+		}
+		s, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		// Several programs talk to one address, and so does the socket of all datagrams.
+		err = unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+		if err == nil {
+			err = unix.SetsockoptInt(s, any.level, any.name, any.value)
+		}
+		if err == nil {
+			err = unix.Bind(s, sockaddr(local))
+		}
+		if err == nil {
+			err = unix.Connect(s, sockaddr(remote))
+		}
+		if err != nil {
+			return errors.Join(err, unix.Close(s))
+		}
+		f = os.NewFile(uintptr(s), "reply")
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot answer %s from %s: %w", remote, local, err)
+	}
+	return f, nil
+}
+
+func sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
+	}
+	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
+}
