@@ -136,7 +136,7 @@ func (f *FS) createBase() error {
 // RemoveBase takes away the empty base directories and the state file, as
 // uninstalling does. It is [chat.ErrBusy] while a chat has a tree, or there is a front.
 func (f *FS) RemoveBase() error {
-	if err := f.removeFront(); err != nil {
+	if err := f.removeOwn(); err != nil {
 		return err
 	}
 	for _, dir := range append(f.legacyBases(), f.bases.Unified) {

@@ -35,6 +35,9 @@ func (m *Manager) bringUpToDate(rec state.Record, s *liveSession) error {
 	if err := m.policy.ForgetMasks(m.chatOf(rec), s.Session, m.sessionDir(rec.ID, rec.UID)); err != nil {
 		return err
 	}
+	if err := m.adoptNetwork(rec, s); err != nil {
+		return err
+	}
 	if err := m.sessionDir(rec.ID, rec.UID).WritePolicy(m.shimPolicy(rec)); err != nil {
 		m.setFinding("shims of chat "+string(rec.ID), err)
 	}

@@ -46,6 +46,9 @@ func (m *Manager) applyWall(ctx context.Context) error {
 	for _, name := range m.store.Profiles() {
 		p := m.opt.Profiles[name]
 		policy := netpolicy.Policy{Profile: name, Egress: p.Egress, Resolvers: p.Resolvers}
+		if p.EffectiveNetwork() == chat.NetworkOwn {
+			policy.GID = m.opt.EgressGID
+		}
 		for _, b := range blocks[name] {
 			policy.Blocks = append(policy.Blocks, netpolicy.Range(b))
 		}

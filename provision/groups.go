@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/chatd/chatd/background"
@@ -40,7 +41,7 @@ type groups interface {
 	Processes(chat.ID) (map[int]string, error)
 	IDs() ([]chat.ID, error)
 	Quarantine(ctx context.Context, known func(chat.ID) bool) ([]string, error)
-	BoundFront(pid int) error
+	Bound(own cgroup.Own, pid int) error
 	Probe(context.Context, cgroup.FailedLayer) []chat.Layer
 	RemoveBase() error
 	Close() error
@@ -53,6 +54,10 @@ const pamService = "chatd"
 func usesUnits(backend string) bool {
 	return backend == BackendSystemd || backend != BackendCgroupfs && cgroup.Booted()
 }
+
+// ownUnits reports whether systemd starts chatd's helpers too: a process that chatd's own service
+// starts ends with the service.
+func (m *Manager) ownUnits() bool { return m.units && os.Getenv("INVOCATION_ID") != "" }
 
 // openGroups chooses the backend. If systemd is PID 1, it must own the sessions,
 // which would otherwise end with chatd's own unit.
@@ -112,7 +117,7 @@ func (m *Manager) boundedDirs() []string {
 
 // BoundFront moves the front, a child of this process, to a cgroup of its own with a bound on
 // memory and tasks.
-func (m *Manager) BoundFront(pid int) error { return m.groups.BoundFront(pid) }
+func (m *Manager) BoundFront(pid int) error { return m.groups.Bound(cgroup.Front, pid) }
 
 // keepNil keeps a nil pointer from becoming an interface that is not nil.
 func keepNil[G groups](g G, err error) (groups, error) {

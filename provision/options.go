@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"time"
 
@@ -62,6 +63,11 @@ type Options struct {
 	FileRules map[string]*filerules.Policy
 	// Enforce is the chatd-enforce binary, which chatd starts if no enforcer answers.
 	Enforce string
+	// Egress is the chatd-egress binary, which chatd starts if none answers, as EgressUID and
+	// EgressGID. It asks DNSServers for the names of chats.
+	Egress               string
+	EgressUID, EgressGID uint32
+	DNSServers           []netip.AddrPort
 	// AllowMissing excuses layers that the host lacks.
 	AllowMissing []chat.LayerName
 	// Without leaves layers out. Tests use it to show that each wall is needed; no flag or

@@ -18,6 +18,7 @@ import (
 	"github.com/chatd/chatd/console"
 	"github.com/chatd/chatd/due"
 	"github.com/chatd/chatd/filecall"
+	"github.com/chatd/chatd/gateway"
 	"github.com/chatd/chatd/hostprobe"
 	"github.com/chatd/chatd/idle"
 	"github.com/chatd/chatd/layers"
@@ -64,6 +65,7 @@ type Manager struct {
 
 	runs     *background.Runs
 	due      *due.Schedules
+	gateway  *gateway.Gateway
 	shares   *shares.Shares
 	idle     *idle.Watch
 	mu       sync.Mutex
@@ -132,9 +134,10 @@ func newManager(opt Options) *Manager {
 	m.policy = policy.New(policy.Options{
 		Profiles: opt.Profiles, Rules: opt.FileRules, Home: filepath.Join(opt.Homes, string(probeID)), Trees: m.sharedTrees,
 		Dir: filepath.Join(opt.Run, "keeper"), Program: opt.Enforce, Log: opt.Log,
-		Unit: m.units && os.Getenv("INVOCATION_ID") != "",
+		Unit: m.ownUnits(),
 		Chat: m.findChat, Audit: m.auditDeniedTo,
 	})
+	m.gateway = m.newGateway()
 	m.logs, m.later = console.NewLogs(m.paths.logs), session.NewLater(opt.Log)
 	m.programs = session.NewPrograms(m.paths.profiles, opt.Log)
 	m.views = m.newViews()
@@ -160,7 +163,7 @@ func (m *Manager) Close() error {
 	for _, s := range m.sessions {
 		errs = append(errs, s.Init.Close())
 	}
-	return errors.Join(append(errs, m.leaveNothing(), m.closeState())...)
+	return errors.Join(append(errs, m.gateway.Shut(), m.leaveNothing(), m.closeState())...)
 }
 
 // leaveNothing removes the base cgroup unless a session is left. With systemd the slice is
@@ -216,7 +219,7 @@ func (m *Manager) prepareHost(context.Context) error {
 			return err
 		}
 	}
-	return errors.Join(m.policy.MakeMasks(), sys.BecomeSubreaper(), m.installPrograms(), m.checkViews())
+	return errors.Join(m.policy.MakeMasks(), m.gateway.Prepare(), sys.BecomeSubreaper(), m.installPrograms(), m.checkViews())
 }
 
 // without reports whether the layer is left out; see [layers.Set.Without].

@@ -29,6 +29,7 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 	m.done.Go(func() { m.watchWall(m.bg) })
 	m.done.Go(func() { m.watchLimits(m.bg) })
 	m.done.Go(func() { m.policy.Follow(m.bg) })
+	m.done.Go(func() { m.gateway.Follow(m.bg) })
 	if !m.without(chat.LayerSockets) {
 		m.done.Go(func() { m.watchSockets(m.bg) })
 	}

@@ -13,16 +13,16 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestBoundFront: the front's cgroup is beside the base, is no chat's, is there for one front after
+// TestBoundOwn: the front's cgroup is beside the base, is no chat's, is there for one front after
 // another, and goes with the base, but not while a front is in it.
-func TestBoundFront(t *testing.T) {
+func TestBoundOwn(t *testing.T) {
 	f := open(t)
 	for range 2 {
 		cmd := exec.Command("sleep", "1000")
 		must(t, cmd.Start())
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-		must(t, f.BoundFront(cmd.Process.Pid))
-		for _, set := range f.frontLimits() {
+		must(t, f.Bound(Front, cmd.Process.Pid))
+		for _, set := range f.ownLimits(Front) {
 			pids, err := cgroupfs.Processes(set.dir)
 			if err != nil || !slices.Equal(pids, []int{cmd.Process.Pid}) {
 				t.Errorf("in %s are %v, %v", set.dir, pids, err)
@@ -43,15 +43,15 @@ func TestBoundFront(t *testing.T) {
 		must(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 	}
-	must(t, f.removeFront())
-	for _, set := range f.frontLimits() {
+	must(t, f.removeOwn())
+	for _, set := range f.ownLimits(Front) {
 		if _, err := os.Stat(set.dir); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left: %v", set.dir, err)
 		}
 	}
 	alone := newUnitsFS(Options{Name: "chatd-test"}, "/sys/fs/cgroup/none")
 	alone.crowded = chat.ErrUnsupported
-	if err := alone.BoundFront(os.Getpid()); !errors.Is(err, chat.ErrUnsupported) {
+	if err := alone.Bound(Front, os.Getpid()); !errors.Is(err, chat.ErrUnsupported) {
 		t.Errorf("where systemd has not given its cgroup away: %v", err)
 	}
 }

@@ -12,22 +12,33 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// The front reads what callers write, and must not take the host's memory by it. With two chats it
-// has 25 MB; four commands that are read simultaneously take 280 MB for a moment (package shell).
+// Own is a process of chatd's own, and the end of its cgroup's name.
+type Own string
+
+// The processes of chatd's own that have a cgroup.
 const (
-	frontMemory = 1 << 30 // bytes; no swap
-	frontTasks  = 512     // threads
-	frontSuffix = ".front"
+	// Front reads what callers write, and must not take the host's memory by it. With two chats it
+	// has 25 MB; four commands that are read simultaneously take 280 MB for a moment (package
+	// shell).
+	Front Own = "front"
+	// Egress carries the connections of all chats.
+	Egress Own = "egress"
 )
 
-// BoundFront moves the front to a cgroup of its own beside the base, with a bound on memory and
-// tasks. The kernel ends a front that takes more, and nothing else. pid must be a child that nobody
-// has collected, and that waits for its settings.
-func (f *FS) BoundFront(pid int) error {
+// Bounds of a process of chatd's own.
+const (
+	ownMemory = 1 << 30 // bytes; no swap
+	ownTasks  = 512     // threads
+)
+
+// Bound moves a process of chatd's own to a cgroup of its own beside the base, with a bound on
+// memory and tasks. The kernel ends one that takes more, and nothing else. pid must be a child that
+// nobody has collected, and that waits for what it is told.
+func (f *FS) Bound(own Own, pid int) error {
 	if f.beside == "" {
-		return fmt.Errorf("cannot bound the front: %w", f.crowded)
+		return fmt.Errorf("cannot bound %s: %w", own, f.crowded)
 	}
-	for _, set := range f.frontLimits() {
+	for _, set := range f.ownLimits(own) {
 		if err := cgroupfs.Make(set.dir); err != nil {
 			return err
 		}
@@ -37,46 +48,48 @@ func (f *FS) BoundFront(pid int) error {
 				continue // the host counts no swap
 			}
 			if err != nil {
-				return fmt.Errorf("cannot bound the front: %s: %w", file, err)
+				return fmt.Errorf("cannot bound %s: %s: %w", own, file, err)
 			}
 		}
 		if err := cgroupfs.Write(set.dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
-			return fmt.Errorf("cannot move the front to its cgroup: %w", err)
+			return fmt.Errorf("cannot move %s to its cgroup: %w", own, err)
 		}
 	}
 	return nil
 }
 
-// frontLimit is one directory of the front's, and what is written there.
-type frontLimit struct {
+// ownLimit is one directory of such a process, and what is written there.
+type ownLimit struct {
 	dir   string
 	files map[string]string
 }
 
-func (f *FS) frontLimits() []frontLimit {
-	memory, tasks := strconv.Itoa(frontMemory), strconv.Itoa(frontTasks)
-	unified := filepath.Join(f.beside, f.o.Name+frontSuffix)
+func (f *FS) ownLimits(own Own) []ownLimit {
+	memory, tasks := strconv.Itoa(ownMemory), strconv.Itoa(ownTasks)
+	unified := filepath.Join(f.beside, f.o.Name+"."+string(own))
 	if f.legacy == nil {
-		return []frontLimit{{unified, map[string]string{
+		return []ownLimit{{unified, map[string]string{
 			"memory.max": memory, "memory.swap.max": "0", "memory.oom.group": "1", "pids.max": tasks,
 		}}}
 	}
 	legacy := func(controller string) string {
-		return filepath.Join(filepath.Dir(f.bases.Legacy[controller]), f.o.Name+frontSuffix)
+		return filepath.Join(filepath.Dir(f.bases.Legacy[controller]), f.o.Name+"."+string(own))
 	}
 	// With a swappiness of 0 it is not swapped out where memory and swap are not counted together.
-	return []frontLimit{
+	return []ownLimit{
 		{legacy("memory"), map[string]string{"memory.limit_in_bytes": memory, "memory.swappiness": "0"}},
 		{legacy("pids"), map[string]string{"pids.max": tasks}},
 		{unified, nil},
 	}
 }
 
-// removeFront takes the front's cgroups away. It is [chat.ErrBusy] while there is a front.
-func (f *FS) removeFront() error {
-	for _, set := range f.frontLimits() {
-		if err := unix.Rmdir(set.dir); err != nil && err != unix.ENOENT {
-			return fmt.Errorf("cannot remove the cgroup of the front %s: %w", set.dir, errors.Join(chat.ErrBusy, err))
+// removeOwn takes the cgroups of chatd's own processes away. It is [chat.ErrBusy] while one runs.
+func (f *FS) removeOwn() error {
+	for _, own := range []Own{Front, Egress} {
+		for _, set := range f.ownLimits(own) {
+			if err := unix.Rmdir(set.dir); err != nil && err != unix.ENOENT {
+				return fmt.Errorf("cannot remove the cgroup of %s %s: %w", own, set.dir, errors.Join(chat.ErrBusy, err))
+			}
 		}
 	}
 	return nil

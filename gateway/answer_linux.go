@@ -1,0 +1,104 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/netns"
+	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/uplink"
+)
+
+// answer answers a call of chatd-egress, which may be taken over: it gets sockets of chats that are
+// open, of DNS servers that chatd-root named, and inside a chat's own network, and no others.
+func (g *Gateway) answer(_ context.Context, c uplink.Call, files []*os.File) ([]*os.File, uplink.Answer) {
+	f, err := g.socketFor(c)
+	if err = errors.Join(err, closeFiles(files)); err != nil {
+		return nil, uplink.Answer{Error: err.Error()}
+	}
+	return []*os.File{f}, uplink.Answer{}
+}
+
+func (g *Gateway) socketFor(c uplink.Call) (*os.File, error) {
+	switch c.Verb {
+	case uplink.Socket:
+		h, err := g.heldChat(c.Chat)
+		if err != nil {
+			return nil, err
+		}
+		return socketOf(h.UID, g.opt.GID, c)
+	case uplink.Upstream:
+		return g.upstream(c)
+	case uplink.Reply:
+		return g.reply(c)
+	}
+	return nil, fmt.Errorf("cannot do %s: %w", chat.Quote(string(c.Verb)), chat.ErrInvalid)
+}
+
+// socketOf makes a socket in the host's network, of a chat's uid and the gid of chatd-egress.
+func socketOf(uid, gid uint32, c uplink.Call) (*os.File, error) {
+	domain, kind := unix.AF_INET, unix.SOCK_STREAM
+	if c.IPv6 {
+		domain = unix.AF_INET6
+	}
+	if c.UDP {
+		kind = unix.SOCK_DGRAM
+	}
+	s, err := sys.SocketOf(uid, gid, domain, kind, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(s), "carried"), nil
+}
+
+// upstream makes a socket of chatd-egress's own user to a DNS server.
+func (g *Gateway) upstream(c uplink.Call) (*os.File, error) {
+	if c.Server < 0 || c.Server >= len(g.opt.Servers) {
+		return nil, fmt.Errorf("cannot ask DNS server %d: there are %d: %w", c.Server, len(g.opt.Servers), chat.ErrInvalid)
+	}
+	to := g.opt.Servers[c.Server]
+	c.IPv6 = to.Addr().Is6()
+	f, err := socketOf(g.opt.UID, g.opt.GID, c)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := f.SyscallConn()
+	if err == nil {
+		var connErr error
+		err = raw.Control(func(fd uintptr) { connErr = unix.Connect(int(fd), sockaddr(to)) })
+		if !errors.Is(connErr, unix.EINPROGRESS) {
+			err = errors.Join(err, connErr)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot reach DNS server %s: %w", to, err), f.Close())
+	}
+	return f, nil
+}
+
+// reply makes the socket by which a chat's program is answered.
+func (g *Gateway) reply(c uplink.Call) (*os.File, error) {
+	h, err := g.heldChat(c.Chat)
+	if err != nil {
+		return nil, err
+	}
+	a := c.Local.Addr()
+	if !a.IsValid() || a.Is4In6() || a.Zone() != "" || a.IsLoopback() || a.IsUnspecified() ||
+		a.IsMulticast() || a == netns.Own4 || a == netns.Own6 || a.Is4() != c.Remote.Addr().Is4() {
+		return nil, fmt.Errorf("cannot answer from %s: want an address outside the session: %w", c.Local, chat.ErrInvalid)
+	}
+	return h.ns.Reply(c.Local, c.Remote)
+}
+
+func sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
+	}
+	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
+}

@@ -1,0 +1,193 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/uplink"
+)
+
+const (
+	// dialTimeout bounds the way to a chatd-egress that runs, and its first answer.
+	dialTimeout = 5 * time.Second
+	// pauses between two attempts to find or start one grow up to this.
+	firstPause, maxPause = 20 * time.Millisecond, time.Second
+)
+
+// Follow keeps a chatd-egress while a chat needs one, until ctx ends.
+func (g *Gateway) Follow(ctx context.Context) {
+	said := ""
+	for pause := firstPause; ctx.Err() == nil; {
+		if !g.awaitNeed(ctx) {
+			return
+		}
+		began := time.Now()
+		err := g.once(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > maxPause {
+			pause, said = firstPause, "" // it ran
+		}
+		if err == nil {
+			err = errors.New("it ended; what it carried is cut off")
+		}
+		err = fmt.Errorf("chatd-egress does not answer, and connections of chats wait: %w", err)
+		if why := err.Error(); why != said {
+			said = why
+			g.opt.Report(err)
+			g.opt.Log.Error("chatd-egress is started again", "why", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// awaitNeed returns true when a chat is open, and false when ctx is done.
+func (g *Gateway) awaitNeed(ctx context.Context) bool {
+	for {
+		g.mu.Lock()
+		needed := len(g.chats) > 0
+		g.mu.Unlock()
+		if needed {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-g.wake:
+		}
+	}
+}
+
+// once finds a chatd-egress or starts one, tells it everything, and answers it until it ends.
+func (g *Gateway) once(ctx context.Context) error {
+	socket, err := g.reach(ctx)
+	if err != nil {
+		return err
+	}
+	conn, err := uplink.New(socket)
+	if err != nil {
+		return err
+	}
+	served := make(chan error, 1)
+	go func() { served <- conn.Serve(ctx, g.answer) }()
+	if err := g.introduce(ctx, conn); err != nil {
+		return errors.Join(err, conn.Close(), <-served)
+	}
+	g.opt.Report(nil)
+	err = <-served
+	g.mu.Lock()
+	g.conn = nil
+	g.mu.Unlock()
+	return err
+}
+
+// introduce tells chatd-egress which chats are awake. It closes those that it has from an earlier
+// chatd-root and that are not, and leaves the connections of the others alone.
+func (g *Gateway) introduce(ctx context.Context, conn *uplink.Conn) error {
+	g.telling.Lock()
+	defer g.telling.Unlock()
+	hello, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	a, passed, err := conn.Call(hello, uplink.Call{Verb: uplink.Hello, Upstreams: g.opt.Servers})
+	if err = errors.Join(err, closeFiles(passed)); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	chats := maps.Clone(g.chats)
+	g.conn = conn
+	g.mu.Unlock()
+	for _, id := range a.Chats {
+		if chats[id] == nil {
+			if err := g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id}); err != nil {
+				return err
+			}
+		}
+	}
+	for id, h := range chats {
+		if err := g.renew(ctx, conn, h, slices.Contains(a.Chats, id)); err != nil {
+			g.opt.Log.Error("a chat has no way out", "chat", id, "why", err)
+		}
+	}
+	return nil
+}
+
+// renew tells chatd-egress of a chat that it may know. The caller holds telling.
+func (g *Gateway) renew(ctx context.Context, conn *uplink.Conn, h *held, known bool) error {
+	if known {
+		return g.tell(ctx, conn, uplink.Call{Verb: uplink.Change, Chat: h.ID, Allow: h.Allow})
+	}
+	if h.tcp == nil {
+		// The chatd-egress that had them has ended, and so the port is free.
+		tcp, udp, err := h.ns.Listen()
+		if err != nil {
+			return err
+		}
+		names, err := g.openNames(h.ID, 0)
+		if err != nil {
+			return errors.Join(err, closeFiles([]*os.File{tcp, udp}))
+		}
+		h.tcp, h.udp, h.names = tcp, udp, names
+	}
+	return g.open(ctx, conn, h)
+}
+
+// reach connects to the chatd-egress that listens, and starts one if none does.
+func (g *Gateway) reach(ctx context.Context) (*os.File, error) {
+	socket, err := g.dial(ctx)
+	if err == nil || g.opt.Unit {
+		return socket, err
+	}
+	if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ECONNREFUSED) {
+		return nil, err
+	}
+	if err := g.start(); err != nil {
+		return nil, err
+	}
+	return g.dial(ctx)
+}
+
+// dial connects to the socket of chatd-egress.
+func (g *Gateway) dial(ctx context.Context) (*os.File, error) {
+	d := net.Dialer{Timeout: dialTimeout}
+	c, err := d.DialContext(ctx, "unixpacket", g.socket())
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach chatd-egress: %w", err)
+	}
+	f, err := c.(*net.UnixConn).File()
+	if err = errors.Join(err, c.Close()); err != nil {
+		return nil, fmt.Errorf("cannot use the socket of chatd-egress: %w", err)
+	}
+	return f, nil
+}
+
+// Answers reports whether chatd-egress answers.
+func (g *Gateway) Answers() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.conn != nil
+}
+
+// heldChat returns an open chat.
+func (g *Gateway) heldChat(id chat.ID) (*held, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h := g.chats[id]
+	if h == nil {
+		return nil, fmt.Errorf("cannot act for chat %s: it is not open: %w", chat.Quote(string(id)), chat.ErrNotFound)
+	}
+	return h, nil
+}

@@ -1,0 +1,263 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/netns"
+	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/uplink"
+)
+
+// Options is what a [Gateway] needs to know.
+type Options struct {
+	// Dir is root's directory of the socket of chatd-egress and of the chats' names.
+	Dir string
+	// Program is the chatd-egress binary, which Follow starts if none answers.
+	Program string
+	// UID and GID are the user that it runs as; no chat has them.
+	UID, GID uint32
+	// Unit: systemd starts it, by chatd-egress.socket.
+	Unit bool
+	// Servers are the DNS servers that it asks for the names of chats.
+	Servers []netip.AddrPort
+	// Bound gives the started process a cgroup of its own; may be nil.
+	Bound func(pid int) error
+	// Report is told what keeps chatd-egress from answering, and nil when it answers; may be nil.
+	Report func(error)
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Chat is an awake chat whose connections chatd-egress carries.
+type Chat struct {
+	ID    chat.ID
+	UID   uint32
+	Allow []chat.Allow
+}
+
+// Gateway is chatd-root's side of chatd-egress. Its methods are safe for concurrent use.
+type Gateway struct {
+	opt  Options
+	wake chan struct{} // has an element when a chat was opened
+
+	telling sync.Mutex // held while chatd-egress is told of a chat, so that it hears in order
+
+	mu    sync.Mutex
+	chats map[chat.ID]*held
+	conn  *uplink.Conn // nil while chatd-egress does not answer
+}
+
+// held is an open chat with what belongs to it here.
+type held struct {
+	Chat
+	ns *netns.Namespace
+	// The sockets of its session and the file of its names; nil if only chatd-egress has them,
+	// which got them from an earlier chatd-root.
+	tcp, udp, names *os.File
+}
+
+// New returns a gateway. It does nothing before its methods are called.
+func New(opt Options) *Gateway {
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	if opt.Report == nil {
+		opt.Report = func(error) {}
+	}
+	if opt.Bound == nil {
+		opt.Bound = func(int) error { return nil }
+	}
+	return &Gateway{opt: opt, wake: make(chan struct{}, 1), chats: map[chat.ID]*held{}}
+}
+
+// tellTimeout bounds one answer of chatd-egress about a chat.
+const tellTimeout = 5 * time.Second
+
+// Open sets up the network of a session that begins, of which init is a process, and has
+// chatd-egress carry its connections. Where chatd-egress does not answer they wait for it.
+func (g *Gateway) Open(ctx context.Context, c Chat, init *sys.HeldProcess) error {
+	h, err := g.furnish(c, init)
+	if err != nil {
+		return fmt.Errorf("cannot open the network of chat %s: %w", c.ID, err)
+	}
+	g.telling.Lock()
+	defer g.telling.Unlock()
+	err = g.keep(h)
+	g.hand(ctx, h)
+	return err
+}
+
+// furnish makes the network of a session, and its sockets.
+func (g *Gateway) furnish(c Chat, init *sys.HeldProcess) (*held, error) {
+	h := &held{Chat: c}
+	var err error
+	if h.ns, err = netns.Open(init); err != nil {
+		return nil, err
+	}
+	if err = h.ns.Furnish(); err == nil {
+		h.tcp, h.udp, err = h.ns.Listen()
+	}
+	if err == nil {
+		h.names, err = g.openNames(c.ID, os.O_TRUNC)
+	}
+	if err != nil {
+		return nil, errors.Join(err, h.close())
+	}
+	return h, nil
+}
+
+// Adopt holds the network of a session that an earlier chatd-root opened. It is for chatd's start,
+// before Follow: chatd-egress keeps the connections of those chats alone that are adopted by then.
+func (g *Gateway) Adopt(c Chat, init *sys.HeldProcess) error {
+	ns, err := netns.Open(init)
+	if err == nil { // it may have been a network with no way out
+		err = ns.Furnish()
+	}
+	if err != nil {
+		if ns != nil {
+			err = errors.Join(err, ns.Close())
+		}
+		return fmt.Errorf("cannot hold the network of chat %s: %w", c.ID, err)
+	}
+	return g.keep(&held{Chat: c, ns: ns})
+}
+
+// Change replaces where an open chat may connect. What it is connected to and may no longer be is
+// cut before Change returns, unless chatd-egress does not answer: then nothing is connected, or an
+// error is returned.
+func (g *Gateway) Change(ctx context.Context, id chat.ID, allow []chat.Allow) error {
+	g.telling.Lock()
+	defer g.telling.Unlock()
+	g.mu.Lock()
+	h, conn := g.chats[id], g.conn
+	if h != nil {
+		h.Allow = allow
+	}
+	g.mu.Unlock()
+	if h == nil || conn == nil {
+		return nil
+	}
+	return g.tell(ctx, conn, uplink.Call{Verb: uplink.Change, Chat: id, Allow: allow})
+}
+
+// Close ends the connections of a chat and gives up what is held for it. It is for a session that
+// has ended, and does nothing for a chat that is not open.
+func (g *Gateway) Close(ctx context.Context, id chat.ID) error {
+	g.telling.Lock()
+	defer g.telling.Unlock()
+	g.mu.Lock()
+	h, conn := g.chats[id], g.conn
+	delete(g.chats, id)
+	g.mu.Unlock()
+	err := removeNames(g.names(id))
+	if h == nil {
+		return err
+	}
+	err = errors.Join(err, h.close())
+	if conn != nil {
+		err = errors.Join(err, g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id}))
+	}
+	return err
+}
+
+// keep registers a chat. One that is registered already is given up.
+func (g *Gateway) keep(h *held) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var err error
+	if old := g.chats[h.ID]; old != nil {
+		err = old.close()
+	}
+	g.chats[h.ID] = h
+	select {
+	case g.wake <- struct{}{}:
+	default: // it is awake
+	}
+	return err
+}
+
+// hand gives the sockets of a chat to chatd-egress. If that fails, Follow does it for the next one.
+// The caller holds telling.
+func (g *Gateway) hand(ctx context.Context, h *held) {
+	g.mu.Lock()
+	conn := g.conn
+	g.mu.Unlock()
+	if conn == nil {
+		return
+	}
+	if err := g.open(ctx, conn, h); err != nil {
+		g.opt.Log.Warn("connections of a chat wait", "chat", h.ID, "why", err)
+	}
+}
+
+func (g *Gateway) open(ctx context.Context, conn *uplink.Conn, h *held) error {
+	return g.tell(ctx, conn, uplink.Call{Verb: uplink.Open, Chat: h.ID, Allow: h.Allow}, h.tcp, h.udp, h.names)
+}
+
+// tell makes one call. A chatd-egress that does not answer in time is given up: what it was told is
+// unknown, and Follow begins again.
+func (g *Gateway) tell(ctx context.Context, conn *uplink.Conn, c uplink.Call, files ...*os.File) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
+	defer cancel()
+	_, passed, err := conn.Call(ctx, c, files...)
+	switch {
+	case errors.Is(err, uplink.ErrGone):
+		return nil // it has ended, and its connections with it
+	case err != nil && ctx.Err() != nil:
+		err = errors.Join(err, conn.Close())
+	}
+	if err = errors.Join(err, closeFiles(passed)); err != nil {
+		return fmt.Errorf("cannot tell chatd-egress to %s chat %s: %w", c.Verb, c.Chat, err)
+	}
+	return nil
+}
+
+// Shut gives up what is held. chatd-egress goes on.
+func (g *Gateway) Shut() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var errs []error
+	for _, h := range g.chats {
+		errs = append(errs, h.close())
+	}
+	g.chats = map[chat.ID]*held{}
+	return errors.Join(errs...)
+}
+
+func (h *held) close() error {
+	return errors.Join(h.ns.Close(), closeFiles([]*os.File{h.tcp, h.udp, h.names}))
+}
+
+func closeFiles(files []*os.File) (err error) {
+	for _, f := range slices.DeleteFunc(files, func(f *os.File) bool { return f == nil }) {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
+
+// names is the file in which chatd-egress keeps the names that it gave addresses to, so that the
+// next one gives them the same.
+func (g *Gateway) names(id chat.ID) string { return filepath.Join(g.opt.Dir, "names-"+string(id)) }
+
+func (g *Gateway) openNames(id chat.ID, flag int) (*os.File, error) {
+	return os.OpenFile(g.names(id), os.O_CREATE|os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW|flag, 0o600)
+}
+
+func removeNames(name string) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("cannot remove the names of a chat: %w", err)
+	}
+	return nil
+}
