@@ -88,6 +88,7 @@ func (p *Prober) Try(ctx context.Context, v shims.View) (layers.Result, error) {
 			return p.trySession(ctx, v)
 		})
 	}
+	inside[chat.NetworkOwn] = ownNetwork(inside[chat.NetworkNone])
 	beside.Wait()
 	found := layers.Merge(slices.Concat(outside, limits, packets), inside, p.usedNetworks())
 	found.AddProc(p.opt.UID)

@@ -231,3 +231,10 @@ func BenchmarkFurnish(b *testing.B) {
 		b.StartTimer()
 	}
 }
+
+func TestTry(t *testing.T) {
+	namespace(t) // needs root
+	if err := Try(); err != nil {
+		t.Error(err)
+	}
+}

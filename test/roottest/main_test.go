@@ -25,7 +25,7 @@ const worldsPrefix = "chatd-roottest-"
 
 // programs are the built binaries: chatd, beside it chatd-root and chatd-enforce with failpoints,
 // chatd-shim, and the demonstration.
-var programs struct{ chatd, root, shim, enforce, demo string }
+var programs struct{ chatd, root, shim, enforce, egress, demo string }
 
 func TestMain(m *testing.M) {
 	if os.Args[0] == hostileName {
@@ -89,7 +89,7 @@ func runInside() (code int, err error) {
 
 func build(dir string) error {
 	for _, p := range []struct{ out, pkg, tags string }{
-		{"chatd-shim", "../../cmd/chatd-shim", ""}, {"chatd-enforce", "../../cmd/chatd-enforce", "failpoints"}, {"chatd-root", "../../cmd/chatd-root", "failpoints"}, {"chatd", "../../cmd/chatd", ""},
+		{"chatd-shim", "../../cmd/chatd-shim", ""}, {"chatd-enforce", "../../cmd/chatd-enforce", "failpoints"}, {"chatd-egress", "../../cmd/chatd-egress", ""}, {"chatd-root", "../../cmd/chatd-root", "failpoints"}, {"chatd", "../../cmd/chatd", ""},
 		{"demo", "../../examples/bridge", ""},
 	} {
 		cmd := exec.Command("go", "build", "-tags", p.tags, "-ldflags", "-s -w", "-o", filepath.Join(dir, p.out), p.pkg)
@@ -107,6 +107,7 @@ func enterWorld() error {
 	dir := os.Getenv(insideEnv)
 	programs.chatd, programs.shim = filepath.Join(dir, "chatd"), filepath.Join(dir, "chatd-shim")
 	programs.root = filepath.Join(dir, "chatd-root")
+	programs.egress = filepath.Join(dir, "chatd-egress")
 	programs.enforce, programs.demo = filepath.Join(dir, "chatd-enforce"), filepath.Join(dir, "demo")
 	if onHost() {
 		return nil

@@ -57,10 +57,11 @@ func options(t testing.TB) provision.Options {
 	opt := provision.Options{
 		State: filepath.Join(dir, "state"), Run: filepath.Join(dir, "run"), Homes: filepath.Join(dir, "homes"),
 		Backend: backend(), Cgroup: name,
-		Userdb: "/etc/userdb", Shim: programs.shim, Enforce: programs.enforce, UIDs: testUIDs, LandlockABI: 2,
+		Userdb: "/etc/userdb", Shim: programs.shim, Enforce: programs.enforce, Egress: programs.egress, EgressUID: 60999, EgressGID: 60999, UIDs: testUIDs, LandlockABI: 2,
 		Profiles: profiles(), Version: "test", Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: logLevel()})),
 	}
 	t.Cleanup(func() { endEnforcer(t, opt) }) // of any test with rules
+	t.Cleanup(func() { endEgress(t, opt) })
 	return opt
 }
 
