@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,8 @@ type Handler func(ctx context.Context, c Call, files []*os.File) ([]*os.File, An
 type Conn struct {
 	file *os.File
 	raw  syscall.RawConn
+	// closed: this end closed it, of which the raw connection has no error to compare with.
+	closed atomic.Bool
 
 	mu      sync.Mutex
 	last    uint64
@@ -68,11 +71,14 @@ func Pair() (a, b *os.File, err error) {
 }
 
 // Close ends the connection. Serve returns, and calls fail with [ErrGone].
-func (c *Conn) Close() error { return c.file.Close() }
+func (c *Conn) Close() error {
+	c.closed.Store(true)
+	return c.file.Close()
+}
 
 // Serve answers the other end's calls with handle, several at a time, and passes answers to the
-// callers of [Conn.Call], until the connection ends or ctx does. It returns nil if the other end
-// closed it. A message that violates the protocol is an error. When Serve returns, the connection
+// callers of [Conn.Call], until the connection ends or ctx does. It returns nil if one of the
+// ends closed it. A message that violates the protocol is an error. When Serve returns, the connection
 // is closed and every handle has returned.
 func (c *Conn) Serve(ctx context.Context, handle Handler) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -85,7 +91,7 @@ func (c *Conn) Serve(ctx context.Context, handle Handler) (err error) {
 	for {
 		p, files, err := c.receive()
 		switch {
-		case errors.Is(err, io.EOF), err != nil && ctx.Err() != nil:
+		case errors.Is(err, io.EOF), err != nil && c.closed.Load():
 			return nil
 		case err != nil:
 			return fmt.Errorf("cannot hear the other process: %w", err)
@@ -196,7 +202,7 @@ func (c *Conn) send(p packet, files []*os.File) error {
 		sendErr = unix.Sendmsg(int(fd), b, oob, nil, unix.MSG_NOSIGNAL)
 		return sendErr != unix.EAGAIN
 	})
-	if err = errors.Join(err, sendErr); errors.Is(err, unix.EPIPE) || errors.Is(err, os.ErrClosed) {
+	if err = errors.Join(err, sendErr); errors.Is(err, unix.EPIPE) || err != nil && c.closed.Load() {
 		err = fmt.Errorf("%w: %w", ErrGone, err)
 	}
 	return err

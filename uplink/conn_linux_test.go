@@ -88,13 +88,14 @@ func TestCallsAtOnceGetTheirOwnAnswers(t *testing.T) {
 }
 
 func TestCallAfterTheEnd(t *testing.T) {
+	asked := make(chan *Conn, 1)
 	gone := make(chan struct{})
-	var c *Conn
-	c, _ = ends(t, func(context.Context, Call, []*os.File) ([]*os.File, Answer) {
-		_ = c.Close() // while the caller waits
+	c, _ := ends(t, func(context.Context, Call, []*os.File) ([]*os.File, Answer) {
+		_ = (<-asked).Close() // while the caller waits
 		close(gone)
 		return nil, Answer{}
 	})
+	asked <- c
 	if _, _, err := c.Call(t.Context(), Call{Verb: Close}); !errors.Is(err, ErrGone) {
 		t.Error(err)
 	}

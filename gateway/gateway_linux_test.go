@@ -1,0 +1,149 @@
+package gateway
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/uplink"
+)
+
+const a, b, c chat.ID = "aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb", "cccccccccccccccc"
+
+func allow(t testing.TB, texts ...string) (all []chat.Allow) {
+	t.Helper()
+	for _, text := range texts {
+		a, err := chat.ParseAllow(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLifeOfAChat(t *testing.T) {
+	dir := t.TempDir()
+	g := followed(t, dir)
+	egress := newCarrier(t, dir)
+	must(t, g.Open(t.Context(), Chat{a, 70001, allow(t, "api.example.com:443")}, session(t)))
+	egress.heard("hello", "open "+string(a)+" +++ api.example.com:443")
+	must(t, g.Change(t.Context(), a, allow(t, "192.0.2.0/24:80")))
+	must(t, g.Change(t.Context(), b, nil)) // of a chat that is not open
+	egress.heard("change " + string(a) + " 192.0.2.0/24:80")
+	if _, err := os.Stat(filepath.Join(dir, "names-"+string(a))); err != nil {
+		t.Error(err)
+	}
+	must(t, g.Close(t.Context(), a), g.Close(t.Context(), a))
+	egress.heard("close " + string(a))
+	if _, err := os.Stat(filepath.Join(dir, "names-"+string(a))); !errors.Is(err, os.ErrNotExist) {
+		t.Error("the names outlive the chat:", err)
+	}
+}
+
+// TestEgressEnds: the next chatd-egress gets what the last one had, with the latest list. A chat
+// that began in between waits for it.
+func TestEgressEnds(t *testing.T) {
+	dir := t.TempDir()
+	g := followed(t, dir)
+	egress := newCarrier(t, dir)
+	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	egress.heard("hello", "open "+string(a)+" +++")
+	must(t, g.Change(t.Context(), a, allow(t, "192.0.2.1:80")))
+	egress.heard("change " + string(a) + " 192.0.2.1:80")
+	egress.end()
+	egress.heard("hello", "open "+string(a)+" +++ 192.0.2.1:80")
+}
+
+// TestRootEnds: what an earlier chatd-root opened goes on. What chatd-egress has and no session
+// needs is closed; what it lost is made again.
+func TestRootEnds(t *testing.T) {
+	dir := t.TempDir()
+	egress := newCarrier(t, dir, a, b)
+	needsRoot(t)
+	g := New(Options{Dir: dir})
+	must(t, g.Adopt(Chat{a, 70001, allow(t, "192.0.2.1:80")}, session(t)))
+	follow(t, g)
+	egress.heard("hello", "close "+string(b), "change "+string(a)+" 192.0.2.1:80")
+
+	egress.mu.Lock()
+	egress.has = nil
+	egress.mu.Unlock()
+	egress.end()
+	egress.heard("hello", "open "+string(a)+" +++ 192.0.2.1:80")
+}
+
+// TestSocketsFor: chatd-egress gets the sockets that it may have, and no others.
+func TestSocketsFor(t *testing.T) {
+	dir := t.TempDir()
+	g := followed(t, dir)
+	egress := newCarrier(t, dir)
+	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	egress.heard("hello", "open "+string(a)+" +++")
+	addr := netip.MustParseAddrPort
+	client := addr("198.18.0.1:4000")
+	for name, tt := range map[string]struct {
+		call     uplink.Call
+		uid, gid uint32 // 0: it is refused
+	}{
+		"the chat's":            {uplink.Call{Verb: uplink.Socket, Chat: a}, 70001, 60998},
+		"the chat's, UDP, IPv6": {uplink.Call{Verb: uplink.Socket, Chat: a, UDP: true, IPv6: true}, 70001, 60998},
+		"of another chat":       {uplink.Call{Verb: uplink.Socket, Chat: b}, 0, 0},
+		"of no chat":            {uplink.Call{Verb: uplink.Socket}, 0, 0},
+		"a DNS server":          {uplink.Call{Verb: uplink.Upstream, UDP: true}, 60999, 60998},
+		"the other one":         {uplink.Call{Verb: uplink.Upstream, Server: 1, UDP: true}, 60999, 60998},
+		"a third one":           {uplink.Call{Verb: uplink.Upstream, Server: 2, UDP: true}, 0, 0},
+		"the one before":        {uplink.Call{Verb: uplink.Upstream, Server: -1, UDP: true}, 0, 0},
+		"no verb":               {uplink.Call{Chat: a}, 0, 0},
+		"root's verb":           {uplink.Call{Verb: uplink.Open, Chat: c}, 0, 0},
+		"from loopback":         {uplink.Call{Verb: uplink.Reply, Chat: a, Local: addr("127.0.0.1:80"), Remote: client}, 0, 0},
+		"from mapped loopback":  {uplink.Call{Verb: uplink.Reply, Chat: a, Local: addr("[::ffff:127.0.0.1]:80"), Remote: client}, 0, 0},
+		"from the session":      {uplink.Call{Verb: uplink.Reply, Chat: a, Local: client, Remote: client}, 0, 0},
+		"from two families":     {uplink.Call{Verb: uplink.Reply, Chat: a, Local: addr("[2001:db8::1]:80"), Remote: client}, 0, 0},
+		"from nowhere":          {uplink.Call{Verb: uplink.Reply, Chat: a, Remote: client}, 0, 0},
+		"in another chat":       {uplink.Call{Verb: uplink.Reply, Chat: b, Local: addr("192.0.2.1:80"), Remote: client}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st, err := egress.ask(tt.call)
+			switch {
+			case tt.uid == 0 && err == nil:
+				t.Errorf("it gets a socket of uid %d", st.Uid)
+			case tt.uid != 0 && (err != nil || st.Uid != tt.uid || st.Gid != tt.gid):
+				t.Errorf("uid %d gid %d, %v, want %d %d", st.Uid, st.Gid, err, tt.uid, tt.gid)
+			}
+		})
+	}
+	if _, err := egress.ask(uplink.Call{Verb: uplink.Reply, Chat: a, Local: addr("192.0.2.1:123"), Remote: client}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNoProgram: what cannot be started is reported, and sessions begin: their connections wait.
+func TestNoProgram(t *testing.T) {
+	dir := t.TempDir()
+	reports := make(chan error, 16)
+	needsRoot(t)
+	g := follow(t, New(Options{Dir: dir, Program: filepath.Join(dir, "none"), Report: func(err error) { reports <- err }}))
+	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	if err := <-reports; !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if g.Answers() {
+		t.Error("nobody is there")
+	}
+	egress := newCarrier(t, dir)
+	egress.heard("hello", "open "+string(a)+" +++")
+	if err := <-reports; err != nil {
+		t.Error(err)
+	}
+}
