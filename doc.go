@@ -4,6 +4,7 @@
 //	cmd/chatd-root    the part of the daemon that has the privilege
 //	cmd/chatd-shim    runs as the chat: confines, refuses, probes
 //	cmd/chatd-enforce keeps file rules beside the daemon, as root
+//	cmd/chatd-egress  carries the connections of chats, without a privilege
 //	front             the unprivileged process that answers callers
 //	chat              the words; every other package speaks in them
 //	provision         the life of a chat: one table of steps
@@ -19,6 +20,11 @@
 //	cgroupfs          makes, reads, kills and removes cgroups by their directories
 //	systemd           starts sessions as units, and hands them descriptors
 //	netpolicy         where a chat's packets may go
+//	netns             the network namespace of a session, and the way out of it
+//	gateway           finds, starts and tells chatd-egress
+//	uplink            what chatd-root and chatd-egress say to each other
+//	egress            carries the connections of chats: the program chatd-egress
+//	resolver          answers the DNS queries of chats, by the names they may know
 //	landlock          file access by Landlock
 //	unshare           overlays and masks for what sessions share
 //	sockets           bounds what the kernel holds for a chat's sockets

@@ -35,6 +35,11 @@ var mayImport = map[string][]string{
 	"cgroupfs":  {"chat"},
 	"systemd":   {"chat"},
 	"netpolicy": {"sys", "chat"},
+	"netns":     {"sys", "chat"},                             // adrs/0073
+	"gateway":   {"netns", "uplink", "trees", "sys", "chat"}, // adrs/0073
+	"uplink":    {"sys", "chat"},                             // adrs/0073
+	"egress":    {"resolver", "uplink", "landlock", "chat"},  // adrs/0073
+	"resolver":  {"chat"},
 	"sockets":   {"sys", "chat"},
 	"trees":     {"sys", "chat"},
 	"account":   {"trees", "chat"},
@@ -55,7 +60,7 @@ var mayImport = map[string][]string{
 	"verdict":   {"walls", "filerules", "files", "chat"},              // adrs/0048
 	"supervise": {"stream"},
 	"termlog":   {},
-	"unshare":   {"chat"},
+	"unshare":   {"sys", "chat"},
 	"shell":     {"filerules", "chat"}, // adrs/0040
 	"guard":     {"filerules", "shell", "chat"},
 	"schedule":  {"chat"},
@@ -84,11 +89,11 @@ var mayImport = map[string][]string{
 		"chat",
 	},
 	"hostprobe": { // adrs/0064
-		"session", "layers", "sys", "trees", "account", "homedir", "netpolicy", "sockets", "shims",
+		"session", "layers", "sys", "trees", "account", "homedir", "netpolicy", "netns", "sockets", "shims",
 		"chat",
 	},
 	"provision": {
-		"filecall", "due", "idle", "hostprobe", "session", "view", "layers", "console", "sys", "trees",
+		"filecall", "due", "idle", "hostprobe", "session", "gateway", "view", "layers", "console", "sys", "trees",
 		"account", "homedir", "leftovers", "exposure", "policy", "background", "cgroup",
 		"unshare", "netpolicy", "tmux", "stream", "shims", "state", "filerules", "files",
 		"sockets", "shares", "quota", "chat",
@@ -114,6 +119,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/chatd-shim":    {"shims", "wrapper", "supervise", "termlog"},
 	"cmd/chatd-enforce": {"enforce", "chat"},
+	"cmd/chatd-egress":  {"egress", "journal", "chat"},
 	"examples/bridge":   {"api", "chat"},
 	"test/npmtest":      {},
 	"test/roottest":     {},
@@ -139,8 +145,10 @@ var owners = map[string]string{
 	"github.com/opencontainers/runtime-spec":      "cgroup",
 	"github.com/coreos/go-iptables":               "netpolicy",
 	"github.com/landlock-lsm/go-landlock":         "landlock",
-	"github.com/elastic/go-seccomp-bpf":           "shims front", // adrs/0039
-	"golang.org/x/net":                            "shims",
+	"github.com/elastic/go-seccomp-bpf":           "shims front",    // adrs/0039
+	"golang.org/x/net":                            "shims resolver", // packet filters, and DNS: adrs/0073
+	"github.com/google/nftables":                  "netns",          // adrs/0073
+	"github.com/vishvananda/netlink":              "netns",          // adrs/0073
 	"github.com/creack/pty":                       "shims",
 	"golang.org/x/term":                           "cmd/chatd",
 	"github.com/rogpeppe/go-internal":             "cmd/chatd",
@@ -156,18 +164,19 @@ var owners = map[string]string{
 // hold words, checks and formats, and belong to every side.
 var sides = map[string]string{
 	"root": "provision session view background due idle policy hostprobe layers verdict enforcer " +
-		"trees account homedir leftovers exposure cgroup cgroupfs systemd netpolicy sockets " +
+		"trees account homedir leftovers exposure cgroup cgroupfs systemd netpolicy netns gateway sockets " +
 		"unshare tmux ring console filecall state shares listen supervise cmd/chatd-root",
 	"enforce": "enforce masks walls cmd/chatd-enforce",
+	"egress":  "egress resolver cmd/chatd-egress",
 	"front": "front api mcp guard shell schedule runs fileops termsafe " +
 		"printer backup cmd/chatd",
 	"chat": "shims landlock files wrapper termlog cmd/chatd-shim",
-	"pure": "chat filerules quota config journal broker orders sys stream",
+	"pure": "chat filerules quota config journal broker orders uplink sys stream",
 }
 
 // sideOf is the side of each binary. It links that side and pure packages.
 var sideOf = map[string]string{
-	"chatd-root": "root", "chatd-enforce": "enforce", "chatd-shim": "chat", "chatd": "front",
+	"chatd-root": "root", "chatd-enforce": "enforce", "chatd-egress": "egress", "chatd-shim": "chat", "chatd": "front",
 }
 
 // crossings are the packages that a binary links from another side, and why. A crossing that

@@ -143,8 +143,8 @@ func TestEnforceLinksLittle(t *testing.T) {
 	}
 }
 
-// binaries are the four programs: their folders below cmd.
-var binaries = []string{"chatd-root", "chatd-enforce", "chatd-shim", "chatd"}
+// binaries are the five programs: their folders below cmd.
+var binaries = []string{"chatd-root", "chatd-enforce", "chatd-egress", "chatd-shim", "chatd"}
 
 var (
 	reachOnce sync.Once
@@ -152,7 +152,7 @@ var (
 )
 
 // reachable counts the code lines, by folder, of this module's functions that main of a
-// program can reach. The four programs are loaded once, together.
+// program can reach. The five programs are loaded once, together.
 func reachable(t *testing.T, program string) map[string]int {
 	t.Helper()
 	reachOnce.Do(func() { reachOf = reachAll(t) })

@@ -37,7 +37,7 @@ var described = map[string]binary{
 			"front (JSON, 16 MiB at most); reports of `chatd-shim` (JSON, 64 KiB at most); " +
 			"bytes of a chat, as listed above.",
 		order: "provision session view background due idle policy hostprobe layers enforcer cgroup " +
-			"cgroupfs systemd netpolicy unshare sockets shims landlock tmux broker cmd/chatd-root " +
+			"cgroupfs systemd netpolicy netns gateway uplink unshare sockets shims landlock tmux broker cmd/chatd-root " +
 			"listen state config filerules walls orders supervise sys files shares quota chat console " +
 			"filecall ring journal",
 	},
@@ -47,6 +47,13 @@ var described = map[string]binary{
 			"kernel's fanotify events and mount tables; names in the chats' trees, never " +
 			"what a file holds.",
 		order: "enforce walls masks orders filerules sys chat cmd/chatd-enforce",
+	},
+	"chatd-egress": {
+		runsAs: "user `chatd-egress`, without a capability, a file or a network, where a profile " +
+			"has a network of its own. It goes on while chatd-root is down.",
+		reads: "what chats send and the internet answers: DNS, the first record of TLS, HTTP " +
+			"requests, bytes; calls and answers of chatd-root (JSON, 128 KiB at most).",
+		order: "egress resolver uplink chat cmd/chatd-egress",
 	},
 	"chatd-shim": {
 		runsAs: "the chat. `chatd-shim mind` is root until its `nsenter` runs, then a uid that " +
