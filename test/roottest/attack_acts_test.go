@@ -41,6 +41,7 @@ func init() {
 	addActs(x86Acts)
 	addActs(credentialActs)
 	addActs(networkActs)
+	addActs(nameActs)
 	addActs(greedyActs)
 	addActs(terminalActs)
 	addActs(toolActs)

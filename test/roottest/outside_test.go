@@ -1,0 +1,198 @@
+package roottest
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
+)
+
+// internet is the internet of a test, at the other end of a wire: servers, and the DNS of the zone
+// example.test.
+type internet struct {
+	*peer
+	asked atomic.Int64 // queries
+	turn  atomic.Int64 // how often turn.example.test was looked up
+}
+
+// outsideAddr is the address of its servers, which is public; so is outsideAddr6.
+const outsideAddr, outsideAddr6 = "203.0.113.2", "2001:db8:213::2"
+
+// newInternet starts a server of each kind: 7000 answers a line, 22 speaks first, 80 is HTTP, 443
+// TLS, UDP 123 answers a datagram, 53 is DNS.
+func newInternet(t testing.TB) *internet {
+	t.Helper()
+	o := &internet{peer: newPeer(t)}
+	for _, l := range o.listen(t, "7000") {
+		go each(l, func(c net.Conn) { answerLine(c, "") })
+	}
+	for _, l := range o.listen(t, "22") {
+		go each(l, func(c net.Conn) { answerLine(c, "SSH-2.0-test\r\n") })
+	}
+	for _, l := range o.listen(t, "80") {
+		go func() {
+			_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, r.Host) }))
+		}()
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}}
+	for _, l := range o.listen(t, "443") {
+		go each(tls.NewListener(l, config), func(c net.Conn) { answerLine(c, "") })
+	}
+	datagrams := o.packets(t, "123")
+	go answerDatagrams(datagrams, func(b []byte) []byte { return append([]byte("outside heard "), b...) })
+	go answerDatagrams(o.packets(t, "53"), o.resolve)
+	return o
+}
+
+// in acts in the network of the outside.
+func (o *internet) in(t testing.TB, act func() error) {
+	t.Helper()
+	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", o.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	must(t, sys.OnThread(func() error {
+		return errors.Join(unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET), act())
+	}))
+}
+
+func (o *internet) listen(t testing.TB, port string) (all []net.Listener) {
+	for _, host := range []string{"0.0.0.0", "::"} {
+		var l net.Listener
+		o.in(t, func() (err error) {
+			l, err = (&net.ListenConfig{}).Listen(context.Background(), map[bool]string{true: "tcp4", false: "tcp6"}[host == "0.0.0.0"], net.JoinHostPort(host, port))
+			return err
+		})
+		t.Cleanup(func() { _ = l.Close() })
+		all = append(all, l)
+	}
+	return all
+}
+
+func (o *internet) packets(t testing.TB, port string) net.PacketConn {
+	var c net.PacketConn
+	o.in(t, func() (err error) {
+		c, err = net.ListenPacket("udp4", net.JoinHostPort(outsideAddr, port))
+		return err
+	})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func each(l net.Listener, serve func(net.Conn)) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			serve(c)
+		}()
+	}
+}
+
+// answerLine says first, and then answers a line.
+func answerLine(c net.Conn, first string) {
+	_, _ = io.WriteString(c, first)
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err == nil {
+		fmt.Fprintf(c, "outside heard %s", line)
+	}
+}
+
+func answerDatagrams(c net.PacketConn, answer func([]byte) []byte) {
+	b := make([]byte, 4096)
+	for {
+		n, from, err := c.ReadFrom(b)
+		if err != nil {
+			return
+		}
+		if a := answer(b[:n]); a != nil {
+			_, _ = c.WriteTo(a, from)
+		}
+	}
+}
+
+func selfSigned(t testing.TB) tls.Certificate {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"api.example.test"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// zone has the addresses of example.test; "" is NXDOMAIN, "-" a name without an address.
+func (o *internet) zone(name string) string {
+	host, ok := strings.CutSuffix(strings.ToLower(name), ".example.test.")
+	switch {
+	case !ok:
+		return ""
+	case host == "inner":
+		return "10.213.0.2"
+	case host == "meta":
+		return "169.254.169.254"
+	case host == "self":
+		return "203.0.113.1" // the chats' host
+	case host == "loop":
+		return "127.0.0.1"
+	case host == "turn": // first public, then private
+		if o.turn.Add(1) <= 1 {
+			return outsideAddr
+		}
+		return "10.213.0.2"
+	case host == "empty":
+		return "-"
+	case host == "api", host == "other", host == "ssh", strings.HasSuffix(host, ".wild"), strings.HasSuffix(host, "wild"):
+		return outsideAddr
+	}
+	return ""
+}
+
+func (o *internet) resolve(b []byte) []byte {
+	o.asked.Add(1)
+	var m dnsmessage.Message
+	if m.Unpack(b) != nil || len(m.Questions) != 1 {
+		return nil
+	}
+	q := m.Questions[0]
+	m.Header.Response, m.Header.RecursionAvailable, m.Additionals = true, true, nil
+	switch addr := o.zone(q.Name.String()); {
+	case addr == "":
+		m.Header.RCode = dnsmessage.RCodeNameError
+	case addr != "-" && q.Type == dnsmessage.TypeA:
+		m.Answers = []dnsmessage.Resource{{
+			Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 1},
+			Body:   &dnsmessage.AResource{A: [4]byte(net.ParseIP(addr).To4())},
+		}}
+	}
+	answer, err := m.Pack()
+	if err != nil {
+		return nil
+	}
+	return answer
+}
