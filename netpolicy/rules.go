@@ -26,10 +26,15 @@ type Policy struct {
 	// policy that stands first in the list wins: put a chat's exception before
 	// its profile.
 	Blocks []Range
-	// Egress lists destinations; empty means nowhere.
+	// Egress lists destinations; empty means nowhere. A name opens its ports on every public
+	// address: the rules cannot know what it stands for.
 	Egress []chat.Allow
 	// Resolvers may be asked on port 53, by UDP and TCP, also on loopback.
 	Resolvers []netip.Addr
+	// GID is the group that a socket's file must belong to, beside its uid; 0 asks for none.
+	// Only chatd-root makes such sockets ([sys.SocketOf]). A process of the chat's uid outside its
+	// session cannot, and so reaches nothing of Egress and Resolvers.
+	GID uint32
 }
 
 // chainPrefix begins the name of every chain that chatd owns.
@@ -65,27 +70,37 @@ type family struct {
 	// (iptables(8)), so that -S prints every chain. The library has no call for that.
 	whole    string
 	prohibit string
-	metadata []string
-	denied   []string
+	metadata []netip.Prefix
+	denied   []netip.Prefix
 }
 
-// ipv4 and ipv6 list what a wide allow (0.0.0.0/0) does not mean. Metadata
-// services are reached only by an allow that names exactly that address: AWS,
-// GCP, Azure, Oracle, Alibaba and their like hand out credentials there.
+// ipv4 and ipv6 have what a wide allow (0.0.0.0/0) does not mean. Metadata services are reached
+// only by an allow that names exactly that address.
 var (
 	ipv4 = family{
 		name: "IPv4", whole: "--ipv4", prohibit: "icmp-admin-prohibited",
-		metadata: []string{"169.254.169.254/32", "169.254.170.2/32", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32"},
-		denied: []string{"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
-			"192.0.0.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4"},
+		metadata: metadataOf(netip.Addr.Is4), denied: deniedOf(netip.Addr.Is4),
 	}
 	ipv6 = family{
 		name: "IPv6", whole: "--ipv6", prohibit: "icmp6-adm-prohibited",
-		metadata: []string{"fd00:ec2::254/128", "fd20:ce::254/128"},
-		denied: []string{"::/96", "::ffff:0.0.0.0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32",
-			"fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8"},
+		metadata: metadataOf(netip.Addr.Is6), denied: deniedOf(netip.Addr.Is6),
 	}
 )
+
+func metadataOf(is func(netip.Addr) bool) (all []netip.Prefix) {
+	for _, a := range chat.MetadataAddrs() {
+		if is(a) {
+			all = append(all, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	return all
+}
+
+func deniedOf(is func(netip.Addr) bool) []netip.Prefix {
+	return slices.DeleteFunc(chat.SpecialPrefixes(), func(p netip.Prefix) bool {
+		return !is(p.Addr())
+	})
+}
 
 // restoreText is the whole content of chatd's chains for one family, as
 // iptables-restore(8) reads it. Each ":CHAIN" line empties that chain in the
@@ -166,74 +181,6 @@ func chainsOf(rules []string, policies []Policy) []string {
 
 func chainOf(policy int) string { return fmt.Sprintf("CHATD-P%d", policy) }
 
-// policyRules is the chain of one policy: what it names exactly, then the
-// metadata addresses refused, then what it names narrowly, then the private
-// ranges refused, then what it names widely. The end of the chain refuses.
-func policyRules(f family, chain string, p Policy) []string {
-	exact, narrow, wide := sortAllows(f, p)
-	var rules []string
-	allow := func(list []chat.Allow, extra string) {
-		for _, a := range list {
-			rules = append(rules, fmt.Sprintf("-A %s %s-d %s %s -j ACCEPT", chain, extra, a.Prefix, ports(a)))
-		}
-	}
-	allow(exact, "")
-	if len(narrow)+len(wide) > 0 {
-		rules = append(rules, "-A "+chain+" -j CHATD-META")
-	}
-	allow(narrow, "")
-	if len(wide) > 0 {
-		rules = append(rules, "-A "+chain+" -j CHATD-DENY")
-	}
-	// The host's own public addresses are reached over lo: a wide allow means the
-	// internet, not the services of this host.
-	allow(wide, "! -o lo ")
-	return rules
-}
-
-func ports(a chat.Allow) string {
-	proto := "tcp"
-	if a.UDP {
-		proto = "udp"
-	}
-	if a.Low == a.High {
-		return fmt.Sprintf("-p %s -m %s --dport %d", proto, proto, a.Low)
-	}
-	return fmt.Sprintf("-p %s -m %s --dport %d:%d", proto, proto, a.Low, a.High)
-}
-
-// sortAllows splits what a policy opens in one family. Wide is an allow that
-// takes in a denied range without being meant for it: 0.0.0.0/0 is wide,
-// 10.0.0.0/8 and 203.0.113.0/24 are narrow, a single address is exact.
-func sortAllows(f family, p Policy) (exact, narrow, wide []chat.Allow) {
-	v4 := f.name == ipv4.name
-	for _, r := range p.Resolvers {
-		if r.Is4() == v4 {
-			to := netip.PrefixFrom(r, r.BitLen())
-			exact = append(exact, chat.Allow{Prefix: to, Low: 53, High: 53, UDP: true}, chat.Allow{Prefix: to, Low: 53, High: 53})
-		}
-	}
-	for _, a := range p.Egress {
-		switch {
-		case a.Prefix.Addr().Is4() != v4:
-		case a.Prefix.IsSingleIP():
-			exact = append(exact, a)
-		case isWide(f, a.Prefix):
-			wide = append(wide, a)
-		default:
-			narrow = append(narrow, a)
-		}
-	}
-	return exact, narrow, wide
-}
-
-func isWide(f family, p netip.Prefix) bool {
-	return slices.ContainsFunc(f.denied, func(d string) bool {
-		denied := netip.MustParsePrefix(d)
-		return p.Bits() < denied.Bits() && p.Overlaps(denied)
-	})
-}
-
 // check refuses invalid policies before anything is changed.
 func check(o Options, policies []Policy) error {
 	for _, p := range policies {
@@ -248,6 +195,9 @@ func checkPolicy(all Range, p Policy) error {
 	if err := chat.CheckName("profile", p.Profile); err != nil {
 		return err
 	}
+	if p.GID == ^uint32(0) { // no id (setgid(2))
+		return fmt.Errorf("gid %d: want a group, or 0: %w", p.GID, chat.ErrInvalid)
+	}
 	for _, b := range p.Blocks {
 		if b.Low > b.High || !all.Contains(b.Low) || !all.Contains(b.High) {
 			return fmt.Errorf("uids %s: want a block inside %s: %w", b, all, chat.ErrInvalid)
@@ -259,7 +209,7 @@ func checkPolicy(all Range, p Policy) error {
 		}
 	}
 	for _, a := range p.Egress {
-		if !a.Prefix.IsValid() || a.Prefix.Addr().Is4In6() || a.Low == 0 || a.Low > a.High {
+		if again, err := chat.ParseAllow(a.String()); err != nil || again != a {
 			return fmt.Errorf("egress %s: want a destination and its ports: %w", a, chat.ErrInvalid)
 		}
 	}

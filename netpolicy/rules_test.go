@@ -173,6 +173,72 @@ func TestPolicyOrder(t *testing.T) {
 	}
 }
 
+// TestNamedPolicy: a name opens its ports on every public address of both families, once for each
+// ports and protocol, and the group of the socket is asked first.
+func TestNamedPolicy(t *testing.T) {
+	p := Policy{Profile: "p", GID: 997}
+	for _, s := range []string{"a.example.com:443", "*.example.com:443", "0.0.0.0/0:443",
+		"10.0.0.5:22", "udp:a.example.com:443", "b.example.com:8000-8001", "192.168.0.0/16:443"} {
+		p.Egress = append(p.Egress, mustAllow(t, s))
+	}
+	for name, want := range map[string][]string{
+		ipv4.name: {
+			"-A C -m owner ! --gid-owner 997 -j CHATD-NO",
+			"-A C -d 10.0.0.5/32 -p tcp -m tcp --dport 22 -j ACCEPT",
+			"-A C -j CHATD-META",
+			"-A C -d 192.168.0.0/16 -p tcp -m tcp --dport 443 -j ACCEPT",
+			"-A C -j CHATD-DENY",
+			"-A C ! -o lo -d 0.0.0.0/0 -p tcp -m tcp --dport 443 -j ACCEPT",
+			"-A C ! -o lo -d 0.0.0.0/0 -p udp -m udp --dport 443 -j ACCEPT",
+			"-A C ! -o lo -d 0.0.0.0/0 -p tcp -m tcp --dport 8000:8001 -j ACCEPT",
+		},
+		ipv6.name: {
+			"-A C -m owner ! --gid-owner 997 -j CHATD-NO",
+			"-A C -j CHATD-META",
+			"-A C -j CHATD-DENY",
+			"-A C ! -o lo -d ::/0 -p tcp -m tcp --dport 443 -j ACCEPT",
+			"-A C ! -o lo -d ::/0 -p udp -m udp --dport 443 -j ACCEPT",
+			"-A C ! -o lo -d ::/0 -p tcp -m tcp --dport 8000:8001 -j ACCEPT",
+		},
+	} {
+		f := map[string]family{ipv4.name: ipv4, ipv6.name: ipv6}[name]
+		if got := policyRules(f, "C", p); !slices.Equal(got, want) {
+			t.Errorf("%s:\n%s", name, strings.Join(got, "\n"))
+		}
+	}
+	want := []string{"ip daddr 10.0.0.5/32 tcp dport 22-22 accept",
+		"ip daddr 192.168.0.0/16 tcp dport 443-443 accept"}
+	if got := openedRules([]Policy{p}); !slices.Equal(got, want) {
+		t.Errorf("opened on loopback:\n%s", strings.Join(got, "\n"))
+	}
+	if err := check(pureOptions, []Policy{p}); err != nil {
+		t.Error(err)
+	}
+	nothing := Policy{Profile: "p", GID: 997}
+	got := policyRules(ipv4, "C", nothing)
+	if len(got) != 1 || !strings.Contains(got[0], "! --gid-owner 997") {
+		t.Errorf("without egress: %q", got)
+	}
+}
+
+// TestFamilies: what package chat calls special, and of metadata services, is refused to a wide
+// allow, each in its family.
+func TestFamilies(t *testing.T) {
+	metadata, denied := len(ipv4.metadata)+len(ipv6.metadata), len(ipv4.denied)+len(ipv6.denied)
+	if metadata != len(chat.MetadataAddrs()) || denied != len(chat.SpecialPrefixes()) {
+		t.Errorf("%d metadata addresses and %d special networks are refused", metadata, denied)
+	}
+	for _, f := range []family{ipv4, ipv6} {
+		text := strings.Join(baseRules(f), "\n") + "\n"
+		for _, p := range slices.Concat(f.metadata, f.denied) {
+			is4, rule := p.Addr().Is4(), " -d "+p.String()+" -j CHATD-NO\n"
+			if is4 != (f.name == ipv4.name) || !strings.Contains(text, rule) {
+				t.Errorf("%s: %s is not refused, or of the other family", f.name, p)
+			}
+		}
+	}
+}
+
 // No rule may accept what it has not asked the destination or the mark of.
 func TestEveryAcceptIsNarrow(t *testing.T) {
 	text := restoreText(ipv4, manyPolicies(t, 40), flatten(Options{Range: Range{1, 4e9}, ProbeUID: 1}, manyPolicies(t, 40)), []string{"CHATD-OLD"})
@@ -196,6 +262,18 @@ func TestCheckRefuses(t *testing.T) {
 		"zero resolver":       func(p *Policy) { p.Resolvers = []netip.Addr{{}} },
 		"resolver with zone":  func(p *Policy) { p.Resolvers = []netip.Addr{netip.MustParseAddr("fe80::1%eth0;flush")} },
 		"zero allow":          func(p *Policy) { p.Egress = []chat.Allow{{}} },
+		"gid of nobody":       func(p *Policy) { p.GID = ^uint32(0) },
+		"all names": func(p *Policy) {
+			p.Egress = []chat.Allow{{Host: "*", Low: 1, High: 1}}
+		},
+		"name with a newline in egress": func(p *Policy) {
+			p.Egress = []chat.Allow{{Host: "a.example\n-A OUTPUT -j ACCEPT", Low: 1, High: 1}}
+		},
+		"name without a port": func(p *Policy) { p.Egress = []chat.Allow{{Host: "a.example"}} },
+		"name with an address": func(p *Policy) {
+			all := netip.MustParsePrefix("10.0.0.0/8")
+			p.Egress = []chat.Allow{{Host: "a.example", Prefix: all, Low: 1, High: 1}}
+		},
 		"mapped allow": func(p *Policy) {
 			p.Egress = []chat.Allow{{Prefix: netip.MustParsePrefix("::ffff:1.2.3.4/128"), Low: 1, High: 1}}
 		},

@@ -311,32 +311,41 @@ func portOf(fd int) (int, error) {
 
 // ask sends "secret" and reads the answer: "answered", "refused" or "silent".
 func ask(p *place, uid uint32, host string, port int, proto string) string {
-	addr := netip.MustParseAddr(host)
-	err := as(p, uid, func() error {
-		fd, err := testSocket(addr, proto)
-		if err != nil {
-			return fmt.Errorf("no socket: %v", err) // not %w: no refusal by the wall
-		}
-		defer func() { _ = unix.Close(fd) }()
-		if err := unix.Connect(fd, sockaddr(addr, port)); err != nil {
-			return err
-		}
-		words := []byte("secret")
-		if proto == "icmp" {
-			words = append([]byte{8, 0, 0, 0, 0, 1, 0, 1}, words...)
-			if !addr.Is4() {
-				words[0] = 128
-			}
-		}
-		if _, err := unix.Write(fd, words); err != nil {
-			return err
-		}
-		n, err := unix.Read(fd, make([]byte, 64))
-		if err == nil && n == 0 {
-			return unix.ENODATA
-		}
+	return outcome(as(p, uid, func() error {
+		return talkTo(netip.MustParseAddr(host), port, proto, testSocket)
+	}))
+}
+
+// talkTo sends over a socket that makes makes, and reads one answer.
+func talkTo(
+	addr netip.Addr, port int, proto string, makes func(netip.Addr, string) (int, error),
+) error {
+	fd, err := makes(addr, proto)
+	if err != nil {
+		return fmt.Errorf("no socket: %v", err) // not %w: no refusal by the wall
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := unix.Connect(fd, sockaddr(addr, port)); err != nil {
 		return err
-	})
+	}
+	words := []byte("secret")
+	if proto == "icmp" {
+		words = append([]byte{8, 0, 0, 0, 0, 1, 0, 1}, words...)
+		if !addr.Is4() {
+			words[0] = 128
+		}
+	}
+	if _, err := unix.Write(fd, words); err != nil {
+		return err
+	}
+	n, err := unix.Read(fd, make([]byte, 64))
+	if err == nil && n == 0 {
+		return unix.ENODATA
+	}
+	return err
+}
+
+func outcome(err error) string {
 	switch {
 	case err == nil:
 		return "answered"

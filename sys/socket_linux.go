@@ -42,7 +42,8 @@ func socketOf(uid, gid uint32, domain, typ, proto int) (fd int, restored bool, e
 	ownUID, ownGID := fsID(unix.SYS_SETFSUID, keepID), fsID(unix.SYS_SETFSGID, keepID)
 	fd, err = -1, setFSIDs(uid, gid)
 	if err == nil {
-		if fd, err = unix.Socket(domain, typ|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, proto); err != nil {
+		fd, err = unix.Socket(domain, typ|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, proto)
+		if err != nil {
 			err = fmt.Errorf("cannot make a socket of uid %d and gid %d: %w", uid, gid, err)
 		}
 	}

@@ -1,0 +1,170 @@
+package netpolicy
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
+)
+
+// carrierGID is the gid of the sockets that the tests make as chatd-root does.
+const carrierGID = 61997
+
+// groupTry is one line of the table: the gid of the socket, and where it goes. Gid 0 is a process
+// of the chat's uid, which makes its socket itself.
+type groupTry struct {
+	name  string
+	gid   uint32
+	host  string
+	port  int
+	proto string
+	want  string
+}
+
+func (x groupTry) failure() string {
+	got := ""
+	if x.gid == 0 {
+		got = ask(nil, uidA, x.host, x.port, x.proto)
+	} else {
+		got = askOf(uidA, x.gid, x.host, x.port, x.proto)
+	}
+	if got == x.want {
+		return ""
+	}
+	return fmt.Sprintf("%s, %s port %d by %s: %s, want %s", x.name, x.host, x.port, x.proto, got, x.want)
+}
+
+// askOf is [ask], over a socket that root makes for uid and gid.
+func askOf(uid, gid uint32, host string, port int, proto string) string {
+	makes := func(addr netip.Addr, proto string) (int, error) {
+		domain, kind := unix.AF_INET6, unix.SOCK_STREAM
+		if addr.Is4() {
+			domain = unix.AF_INET
+		}
+		if proto == "udp" {
+			kind = unix.SOCK_DGRAM
+		}
+		fd, err := sys.SocketOf(uid, gid, domain, kind, 0)
+		if err == nil {
+			patient(fd, 4*time.Second)
+			err = unix.SetNonblock(fd, false)
+		}
+		return fd, err
+	}
+	return outcome(talkTo(netip.MustParseAddr(host), port, proto, makes))
+}
+
+func groupPolicy(t testing.TB, hostPort int) []Policy {
+	p := Policy{Profile: "own", GID: carrierGID, Blocks: []Range{{rangeLow, rangeHigh}}}
+	for _, s := range []string{"10.99.0.0/24:8000", "api.example.com:8000", "*.example.com:8000",
+		"udp:api.example.com:8001", fmt.Sprintf("127.0.0.1:%d", hostPort), fmt.Sprintf("[::1]:%d", hostPort)} {
+		p.Egress = append(p.Egress, allow(t, s))
+	}
+	return []Policy{p}
+}
+
+func (s *groupStage) groupTries() []groupTry {
+	opened := []groupTry{
+		{"the listed network", carrierGID, "10.99.0.2", 8000, "tcp", "answered"},
+		{"a public address on a name's port", carrierGID, "203.0.113.5", 8000, "tcp", "answered"},
+		{"a public address on a name's port", carrierGID, "2001:db8:1::6", 8000, "tcp", "answered"},
+		{"a public address on a name's UDP port", carrierGID, "203.0.113.6", 8001, "udp", "answered"},
+		{"a public address on a name's UDP port", carrierGID, "2001:db8:1::5", 8001, "udp", "answered"},
+		{"a service of the host", carrierGID, "127.0.0.1", s.opened.port, "tcp", "answered"},
+		{"a service of the host", carrierGID, "::1", s.opened.port, "tcp", "answered"},
+	}
+	all := slices.Clone(opened)
+	for _, x := range opened {
+		for who, gid := range map[string]uint32{"without the gid": 0, "with another gid": carrierGID + 1} {
+			all = append(all, groupTry{who + ", " + x.name, gid, x.host, x.port, x.proto, "refused"})
+		}
+	}
+	return append(all,
+		groupTry{"another port", carrierGID, "203.0.113.5", 8002, "udp", "refused"},
+		groupTry{"a name's UDP port by TCP", carrierGID, "203.0.113.5", 8001, "tcp", "refused"},
+		groupTry{"another port of the network", carrierGID, "10.99.0.2", 8001, "udp", "refused"},
+		groupTry{"a private address", carrierGID, "fd00:99::2", 8000, "tcp", "refused"},
+		groupTry{"a metadata address", carrierGID, "169.254.169.254", 8000, "tcp", "refused"},
+		groupTry{"a metadata address", carrierGID, "fd00:ec2::254", 8000, "tcp", "refused"},
+		groupTry{"the host's own public address", carrierGID, "203.0.113.1", s.onNamed.port, "tcp", "refused"},
+		groupTry{"the host's own public address", carrierGID, "2001:db8:1::1", s.onNamed.port, "tcp", "refused"},
+		groupTry{"another service of the host", carrierGID, "127.0.0.1", s.guarded.port, "tcp", "refused"})
+}
+
+func groupFailures(all []groupTry) (bad []string) {
+	for _, x := range all {
+		if f := x.failure(); f != "" {
+			bad = append(bad, f)
+		}
+	}
+	return bad
+}
+
+// TestGroup: with a policy's gid a uid reaches what is listed, and without it nothing.
+func TestGroup(t *testing.T) {
+	needsRoot(t)
+	for name, set := range backends() {
+		t.Run(name, func(t *testing.T) {
+			table, s := newTable(t, set), newGroupStage(t)
+			policies := groupPolicy(t, s.opened.port)
+			if err := table.Apply(t.Context(), policies); err != nil {
+				t.Fatal(err)
+			}
+			if drift, err := table.Drift(t.Context()); err != nil || len(drift) > 0 {
+				t.Errorf("drift: %q, %v", drift, err)
+			}
+			run(t, unbound)
+			for _, f := range groupFailures(s.groupTries()) {
+				t.Error(f)
+			}
+		})
+	}
+}
+
+// TestGroupTriesCanFail breaks one rule at a time: some try, and Drift, must notice it.
+func TestGroupTriesCanFail(t *testing.T) {
+	table, s := newTable(t, hostTools), newGroupStage(t)
+	for _, m := range []struct{ name, line, want string }{
+		{"gid not asked", "iptables -D CHATD-P0 1", "without the gid, the listed network"},
+		{"gid not asked by IPv6", "ip6tables -D CHATD-P0 1", "with another gid, a public address"},
+		{"private not refused", "ip6tables -F CHATD-DENY", "a private address"},
+		{"metadata not refused", "iptables -F CHATD-META; iptables -F CHATD-DENY", "a metadata address"},
+		{"names not opened", "iptables -D CHATD-P0 6", "a public address on a name's port"},
+		{"lo not left out", "iptables -A CHATD-P0 -d 203.0.113.0/24 -p tcp --dport 8000 -j ACCEPT; " +
+			"nft add rule inet chatd opened ip daddr 203.0.113.1 accept", "the host's own public address"},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			if err := table.Apply(t.Context(), groupPolicy(t, s.opened.port)); err != nil {
+				t.Fatal(err)
+			}
+			run(t, m.line)
+			drift, err := table.Drift(t.Context())
+			if err != nil || len(drift) == 0 {
+				t.Errorf("Drift did not notice it: %q, %v", drift, err)
+			}
+			run(t, unbound)
+			found := groupFailures(slices.DeleteFunc(s.groupTries(), func(x groupTry) bool {
+				return !strings.HasPrefix(x.name, m.want)
+			}))
+			if len(found) == 0 {
+				t.Errorf("no try noticed it; want %q", m.want)
+			}
+		})
+	}
+}
+
+// groupStage has a service of the host on a port that a name opens, too.
+type groupStage struct {
+	*stage
+	onNamed *server
+}
+
+func newGroupStage(t testing.TB) *groupStage {
+	return &groupStage{newStage(t), serve(t, nil, 0, "::", 8000, "tcp")}
+}
