@@ -23,7 +23,9 @@ type Allow struct {
 // ParseAllow reads the form of [Allow].
 func ParseAllow(s string) (Allow, error) {
 	rest, udp := strings.CutPrefix(s, "udp:")
-	rest = strings.TrimPrefix(rest, "tcp:")
+	if !udp {
+		rest = strings.TrimPrefix(s, "tcp:")
+	}
 	i := strings.LastIndexByte(rest, ':')
 	if i < 0 {
 		return Allow{}, allowError(s, "no port")
@@ -50,6 +52,10 @@ func parseTo(s string) (host string, prefix netip.Prefix, err error) {
 	switch {
 	case err != nil:
 		return "", netip.Prefix{}, err
+	case host == "localhost", strings.HasSuffix(host, ".localhost"): // RFC 6761, section 6.3
+		return "", netip.Prefix{}, fmt.Errorf("%s is the chat itself: want no entry", Quote(s))
+	case host == "tcp", host == "udp":
+		return "", netip.Prefix{}, fmt.Errorf("%s is a protocol: want a host after it", Quote(s))
 	case wildcard && !strings.Contains(host, "."):
 		return "", netip.Prefix{}, fmt.Errorf("%s means all of a top level: want two labels or more after the star", Quote(s))
 	case wildcard:

@@ -11,7 +11,7 @@ import (
 // ASCII form that programs send (xn--, RFC 5891). A name whose last label is a number is an
 // address to some programs (inet_aton(3)), and is refused.
 func CheckHost(s string) (string, error) {
-	name := strings.ToLower(strings.TrimSuffix(s, "."))
+	name := strings.TrimSuffix(s, ".")
 	if name == "" || len(name) > 253 {
 		return "", fmt.Errorf("%s is no host name: want 1 to 253 characters", Quote(s))
 	}
@@ -23,7 +23,7 @@ func CheckHost(s string) (string, error) {
 	if endsInNumber(name) {
 		return "", fmt.Errorf("%s is no host name: some programs take it for an address", Quote(s))
 	}
-	return name, nil
+	return strings.ToLower(name), nil // not earlier: it makes a k of U+212A, the Kelvin sign
 }
 
 func checkLabel(label string) error {
@@ -32,7 +32,7 @@ func checkLabel(label string) error {
 	}
 	for _, r := range label {
 		switch {
-		case 'a' <= r && r <= 'z', '0' <= r && r <= '9', r == '-', r == '_':
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_':
 		case r > 0x7f:
 			return fmt.Errorf("label %s: want its ASCII form, which begins with xn--", Quote(label))
 		default:

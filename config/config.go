@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +24,7 @@ var defaultsYAML []byte
 // File is read if it exists; a file named by a flag must exist.
 const File = "/etc/chatd/chatd.yaml"
 
-// programsDir holds chatd-shim and chatd-enforce if they are not beside chatd.
+// programsDir holds chatd-shim, chatd-enforce and chatd-egress if they are not beside chatd.
 const programsDir = "/usr/local/lib/chatd"
 
 // Config is the config of serve; defaults.yaml documents each key. Paths are absolute, and every
@@ -40,6 +41,9 @@ type Config struct {
 	User           string                  `json:"user"`
 	Shim           string                  `json:"shim"`
 	Enforce        string                  `json:"enforce"`
+	EgressUser     string                  `json:"egress_user"`
+	EgressProgram  string                  `json:"egress_program"`
+	DNSServers     []netip.AddrPort        `json:"dns_servers"`
 	UIDs           UIDRange                `json:"uids"`
 	OperatorsGroup string                  `json:"operators_group"`
 	BridgeGroup    string                  `json:"bridge_group"`
@@ -135,7 +139,7 @@ func merge(sources []source) (Config, error) {
 		}
 	}
 	for _, s := range sources {
-		errs = append(errs, s.lists(&cfg))
+		errs = append(errs, s.lists(&cfg), s.dnsServers(&cfg))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return Config{}, err
@@ -148,6 +152,7 @@ func merge(sources []source) (Config, error) {
 		return Config{}, fmt.Errorf("cannot use socket %s: %d bytes, want at most %d (unix(7)): %w", chat.Quote(cfg.Socket), len(cfg.Socket), maxSocketPath, chat.ErrInvalid)
 	}
 	cfg.Shim, cfg.Enforce = cmp.Or(cfg.Shim, FindProgram("chatd-shim")), cmp.Or(cfg.Enforce, FindProgram("chatd-enforce"))
+	cfg.EgressProgram = cmp.Or(cfg.EgressProgram, FindProgram("chatd-egress"))
 	cfg.from = sources
 	return cfg, nil
 }

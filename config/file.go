@@ -39,6 +39,9 @@ type fileConfig struct {
 	User           string                 `yaml:"user"`
 	Shim           string                 `yaml:"shim"`
 	Enforce        string                 `yaml:"enforce"`
+	EgressUser     string                 `yaml:"egress_user"`
+	EgressProgram  string                 `yaml:"egress_program"`
+	DNSServers     *[]string              `yaml:"dns_servers"`
 	UIDs           string                 `yaml:"uids"`
 	OperatorsGroup string                 `yaml:"operators_group"`
 	BridgeGroup    string                 `yaml:"bridge_group"`
@@ -145,6 +148,10 @@ func fields(cfg *Config) []field {
 		{"user", func(f *fileConfig) string { return f.User }, word("a user name", &cfg.User)},
 		{"shim", func(f *fileConfig) string { return f.Shim }, dir(&cfg.Shim)},
 		{"enforce", func(f *fileConfig) string { return f.Enforce }, dir(&cfg.Enforce)},
+		{"egress_user", func(f *fileConfig) string { return f.EgressUser },
+			word("a user name", &cfg.EgressUser)},
+		{"egress_program", func(f *fileConfig) string { return f.EgressProgram },
+			dir(&cfg.EgressProgram)},
 		{"backend", func(f *fileConfig) string { return f.Backend }, oneOf(&cfg.Backend, "auto", "systemd", "cgroupfs")},
 		{"cgroup", func(f *fileConfig) string { return f.Cgroup }, word("a cgroup name", &cfg.Cgroup)},
 		{"log_level", func(f *fileConfig) string { return f.LogLevel }, oneOf(&cfg.LogLevel, journal.Levels()...)},

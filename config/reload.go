@@ -17,10 +17,10 @@ func RestartNeeded(a, b Config) (bool, error) {
 	return !bytes.Equal(one, other), err
 }
 
-// withoutChecks is cfg without the keys that a reload applies: the log level, and those by which
-// runs are checked.
+// withoutChecks is cfg without the keys that a reload applies: the log level, the DNS servers, and
+// those by which runs are checked.
 func withoutChecks(cfg Config) Config {
-	cfg.LogLevel = ""
+	cfg.LogLevel, cfg.DNSServers = "", nil
 	cfg.Profiles = maps.Clone(cfg.Profiles)
 	for name, p := range cfg.Profiles {
 		p.Guard, p.ToolsOff, p.TimeoutMax, p.AccessFile, p.Defaults = chat.Guard{}, nil, 0, "", false

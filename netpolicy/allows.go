@@ -15,11 +15,13 @@ func policyRules(f family, chain string, p Policy) []string {
 	exact, narrow, wide := sortAllows(f, p)
 	var rules []string
 	if p.GID != 0 {
-		rules = append(rules, fmt.Sprintf("-A %s -m owner ! --gid-owner %d -j CHATD-NO", chain, p.GID))
+		const other = "-A %s -m owner ! --gid-owner %d -j CHATD-NO"
+		rules = append(rules, fmt.Sprintf(other, chain, p.GID))
 	}
 	allow := func(list []chat.Allow, extra string) {
 		for _, a := range list {
-			rules = append(rules, fmt.Sprintf("-A %s %s-d %s %s -j ACCEPT", chain, extra, a.Prefix, ports(a)))
+			to := fmt.Sprintf("%s-d %s %s", extra, a.Prefix, ports(a))
+			rules = append(rules, fmt.Sprintf("-A %s %s -j ACCEPT", chain, to))
 		}
 	}
 	allow(exact, "")
@@ -62,7 +64,9 @@ func sortAllows(f family, p Policy) (exact, narrow, wide []chat.Allow) {
 	for _, r := range p.Resolvers {
 		if r.Is4() == v4 {
 			to := netip.PrefixFrom(r, r.BitLen())
-			exact = append(exact, chat.Allow{Prefix: to, Low: 53, High: 53, UDP: true}, chat.Allow{Prefix: to, Low: 53, High: 53})
+			for _, udp := range []bool{true, false} {
+				exact = append(exact, chat.Allow{Prefix: to, Low: 53, High: 53, UDP: udp})
+			}
 		}
 	}
 	for _, a := range p.Egress {

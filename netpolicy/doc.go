@@ -17,7 +17,8 @@
 // whose policies it keeps.
 //
 // A chat reaches its own TCP servers over every spelling of loopback, and what its
-// policy names. A uid of the range without a policy reaches only its own servers.
+// policy names. A policy with a gid opens that only to sockets of the uid and the gid, which
+// root makes for it. A uid of the range without a policy reaches only its own servers.
 // A new chat on a known profile needs no call of this package.
 //
 // The cost of a packet does not depend on the number of chats; BenchmarkPacket measures it. Packets
@@ -36,7 +37,8 @@
 //     net.ipv4.tcp_fastopen has the server bit (2); [Table.Probe] reports it.
 //   - What a chat has written to a connection and then closed goes out without an
 //     owner. It can only follow a connection that was allowed when it was opened.
-//   - Names. Policies are addresses; what a name leads to tomorrow is not known here.
+//   - Names. The rules know addresses: a policy's name opens its ports on every public
+//     address, and the process that looks the name up decides which of them it means.
 //   - Sockets that root made and handed to a chat: they keep root's uid.
 //   - Abstract unix sockets, vsock and packet sockets: they never meet netfilter.
 //   - Extra paths of Multipath TCP (net.mptcp): the kernel opens them with sockets

@@ -37,7 +37,8 @@ func (x groupTry) failure() string {
 	if got == x.want {
 		return ""
 	}
-	return fmt.Sprintf("%s, %s port %d by %s: %s, want %s", x.name, x.host, x.port, x.proto, got, x.want)
+	to := fmt.Sprintf("%s port %d by %s", x.host, x.port, x.proto)
+	return fmt.Sprintf("%s, %s: %s, want %s", x.name, to, got, x.want)
 }
 
 // askOf is [ask], over a socket that root makes for uid and gid.
@@ -63,38 +64,43 @@ func askOf(uid, gid uint32, host string, port int, proto string) string {
 func groupPolicy(t testing.TB, hostPort int) []Policy {
 	p := Policy{Profile: "own", GID: carrierGID, Blocks: []Range{{rangeLow, rangeHigh}}}
 	for _, s := range []string{"10.99.0.0/24:8000", "api.example.com:8000", "*.example.com:8000",
-		"udp:api.example.com:8001", fmt.Sprintf("127.0.0.1:%d", hostPort), fmt.Sprintf("[::1]:%d", hostPort)} {
+		"udp:api.example.com:8001",
+		fmt.Sprintf("127.0.0.1:%d", hostPort), fmt.Sprintf("[::1]:%d", hostPort)} {
 		p.Egress = append(p.Egress, allow(t, s))
 	}
 	return []Policy{p}
 }
 
-func (s *groupStage) groupTries() []groupTry {
+func (s groupStage) groupTries() []groupTry {
+	const gid = carrierGID
+	open, shut := s.opened.port, s.guarded.port
 	opened := []groupTry{
-		{"the listed network", carrierGID, "10.99.0.2", 8000, "tcp", "answered"},
-		{"a public address on a name's port", carrierGID, "203.0.113.5", 8000, "tcp", "answered"},
-		{"a public address on a name's port", carrierGID, "2001:db8:1::6", 8000, "tcp", "answered"},
-		{"a public address on a name's UDP port", carrierGID, "203.0.113.6", 8001, "udp", "answered"},
-		{"a public address on a name's UDP port", carrierGID, "2001:db8:1::5", 8001, "udp", "answered"},
-		{"a service of the host", carrierGID, "127.0.0.1", s.opened.port, "tcp", "answered"},
-		{"a service of the host", carrierGID, "::1", s.opened.port, "tcp", "answered"},
+		{"the listed network", gid, "10.99.0.2", 8000, "tcp", "answered"},
+		{"a public address", gid, "203.0.113.5", 8000, "tcp", "answered"},
+		{"a public address", gid, "2001:db8:1::6", 8000, "tcp", "answered"},
+		{"a public address by UDP", gid, "203.0.113.6", 8001, "udp", "answered"},
+		{"a public address by UDP", gid, "2001:db8:1::5", 8001, "udp", "answered"},
+		{"a service of the host", gid, "127.0.0.1", open, "tcp", "answered"},
+		{"a service of the host", gid, "::1", open, "tcp", "answered"},
 	}
+	others := map[string]uint32{"without the gid": 0, "with another gid": gid + 1}
 	all := slices.Clone(opened)
 	for _, x := range opened {
-		for who, gid := range map[string]uint32{"without the gid": 0, "with another gid": carrierGID + 1} {
-			all = append(all, groupTry{who + ", " + x.name, gid, x.host, x.port, x.proto, "refused"})
+		for who, other := range others {
+			name := who + ", " + x.name
+			all = append(all, groupTry{name, other, x.host, x.port, x.proto, "refused"})
 		}
 	}
 	return append(all,
-		groupTry{"another port", carrierGID, "203.0.113.5", 8002, "udp", "refused"},
-		groupTry{"a name's UDP port by TCP", carrierGID, "203.0.113.5", 8001, "tcp", "refused"},
-		groupTry{"another port of the network", carrierGID, "10.99.0.2", 8001, "udp", "refused"},
-		groupTry{"a private address", carrierGID, "fd00:99::2", 8000, "tcp", "refused"},
-		groupTry{"a metadata address", carrierGID, "169.254.169.254", 8000, "tcp", "refused"},
-		groupTry{"a metadata address", carrierGID, "fd00:ec2::254", 8000, "tcp", "refused"},
-		groupTry{"the host's own public address", carrierGID, "203.0.113.1", s.onNamed.port, "tcp", "refused"},
-		groupTry{"the host's own public address", carrierGID, "2001:db8:1::1", s.onNamed.port, "tcp", "refused"},
-		groupTry{"another service of the host", carrierGID, "127.0.0.1", s.guarded.port, "tcp", "refused"})
+		groupTry{"another port", gid, "203.0.113.5", 8002, "udp", "refused"},
+		groupTry{"a name's UDP port by TCP", gid, "203.0.113.5", 8001, "tcp", "refused"},
+		groupTry{"another port of the network", gid, "10.99.0.2", 8001, "udp", "refused"},
+		groupTry{"a private address", gid, "fd00:99::2", 8000, "tcp", "refused"},
+		groupTry{"a metadata address", gid, "169.254.169.254", 8000, "tcp", "refused"},
+		groupTry{"a metadata address", gid, "fd00:ec2::254", 8000, "tcp", "refused"},
+		groupTry{"the host's address", gid, "203.0.113.1", 8000, "tcp", "refused"},
+		groupTry{"the host's address", gid, "2001:db8:1::1", 8000, "tcp", "refused"},
+		groupTry{"another service of the host", gid, "127.0.0.1", shut, "tcp", "refused"})
 }
 
 func groupFailures(all []groupTry) (bad []string) {
@@ -134,10 +140,11 @@ func TestGroupTriesCanFail(t *testing.T) {
 		{"gid not asked", "iptables -D CHATD-P0 1", "without the gid, the listed network"},
 		{"gid not asked by IPv6", "ip6tables -D CHATD-P0 1", "with another gid, a public address"},
 		{"private not refused", "ip6tables -F CHATD-DENY", "a private address"},
-		{"metadata not refused", "iptables -F CHATD-META; iptables -F CHATD-DENY", "a metadata address"},
-		{"names not opened", "iptables -D CHATD-P0 6", "a public address on a name's port"},
-		{"lo not left out", "iptables -A CHATD-P0 -d 203.0.113.0/24 -p tcp --dport 8000 -j ACCEPT; " +
-			"nft add rule inet chatd opened ip daddr 203.0.113.1 accept", "the host's own public address"},
+		{"metadata not refused", "iptables -F CHATD-META; iptables -F CHATD-DENY",
+			"a metadata address"},
+		{"names not opened", "iptables -D CHATD-P0 6", "a public address"},
+		{"lo not left out", "iptables -A CHATD-P0 -d 203.0.113.1 -p tcp --dport 8000 -j ACCEPT; " +
+			"nft add rule inet chatd opened ip daddr 203.0.113.1 accept", "the host's address"},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			if err := table.Apply(t.Context(), groupPolicy(t, s.opened.port)); err != nil {
@@ -159,12 +166,10 @@ func TestGroupTriesCanFail(t *testing.T) {
 	}
 }
 
-// groupStage has a service of the host on a port that a name opens, too.
-type groupStage struct {
-	*stage
-	onNamed *server
-}
+// groupStage has a service of the host on port 8000, which a name opens, too.
+type groupStage struct{ *stage }
 
-func newGroupStage(t testing.TB) *groupStage {
-	return &groupStage{newStage(t), serve(t, nil, 0, "::", 8000, "tcp")}
+func newGroupStage(t testing.TB) groupStage {
+	serve(t, nil, 0, "::", 8000, "tcp")
+	return groupStage{newStage(t)}
 }

@@ -24,8 +24,7 @@ type host struct {
 // ports are the schemes that are known.
 var ports = map[string]uint16{"http": 80, "https": 443, "ftp": 21, "ssh": 22, "git": 9418, "sftp": 22}
 
-// hosts holds the hosts of the command line against the profile's egress. A name is
-// let through where there is a resolver: what it stands for is not known here.
+// hosts holds the hosts of the command line against the profile's egress.
 func (s shim) hosts() denial {
 	if s.policy.Home == "" {
 		return denial{} // no policy
@@ -45,7 +44,8 @@ func (s shim) hosts() denial {
 	return denial{}
 }
 
-// unreachable says why a host cannot be reached; empty if it may be.
+// unreachable says why a host cannot be reached; empty if it may be. In a shared network a name is
+// let through where there is a resolver: what it stands for is not known here.
 func unreachable(p shims.ShimPolicy, h host) string {
 	addr, err := netip.ParseAddr(h.name)
 	switch {
@@ -53,6 +53,10 @@ func unreachable(p shims.ShimPolicy, h host) string {
 		return ""
 	case p.Network == chat.NetworkNone:
 		return "this profile has no network"
+	case p.Network == chat.NetworkOwn && opened(p.Egress, h):
+		return ""
+	case p.Network == chat.NetworkOwn:
+		return h.unlisted()
 	case err != nil && !p.Resolvers:
 		return "this profile has no resolver, so that " + chat.Quote(h.name) + " cannot be looked up"
 	case err != nil:
@@ -63,11 +67,39 @@ func unreachable(p shims.ShimPolicy, h host) string {
 	}) {
 		return ""
 	}
+	return h.unlisted()
+}
+
+func (h host) unlisted() string {
 	to := h.name
 	if h.port != 0 {
 		to = net.JoinHostPort(h.name, strconv.Itoa(int(h.port)))
 	}
 	return to + " is not in the profile's egress"
+}
+
+// opened reports whether the list opens a host of a network of its own, as chatd-egress decides it;
+// a port that is not known may be any. A name that is none in a list is let through: a program may
+// write it as xn--, or read it as an address.
+func opened(list []chat.Allow, h host) bool {
+	addr, err := netip.ParseAddr(h.name)
+	name, odd := chat.CheckHost(h.name)
+	own := name == "localhost" || strings.HasSuffix(name, ".localhost") // RFC 6761, section 6.3
+	if own || err != nil && odd != nil {
+		return true
+	}
+	tries := []uint16{h.port}
+	if h.port == 0 {
+		tries = nil
+		for _, a := range list {
+			tries = append(tries, a.Low)
+		}
+	}
+	return slices.ContainsFunc(tries, func(port uint16) bool {
+		_, byName := chat.ReachableHost(list, false, name, port)
+		_, byAddr := chat.ReachableAddr(list, false, netip.AddrPortFrom(addr.Unmap(), port))
+		return byName || byAddr
+	})
 }
 
 // maxListed is how many destinations a line names.

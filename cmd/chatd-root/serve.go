@@ -137,7 +137,7 @@ func readAgain(log *slog.Logger, was config.Config, level func(string)) (map[str
 	}
 	differ, err := config.RestartNeeded(was, cfg)
 	if err == nil && differ {
-		log.Warn("the config has changed in more than log_level, guard, tools_off, timeout_max and file rules; the rest waits for a restart")
+		log.Warn("the config has changed in more than log_level, dns_servers, guard, tools_off, timeout_max and file rules; the rest waits for a restart")
 	}
 	return policies, cfg.Profiles, err
 }

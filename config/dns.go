@@ -1,0 +1,82 @@
+package config
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+)
+
+const (
+	dnsPort = 53
+	// maxServers is MAXNS of resolv.conf(5).
+	maxServers = 3
+)
+
+// dnsServers copies the list of DNS servers of s into cfg, if s has one.
+func (s source) dnsServers(cfg *Config) error {
+	if s.file.DNSServers == nil {
+		return nil
+	}
+	var list []netip.AddrPort
+	var errs []error
+	for i, text := range *s.file.DNSServers {
+		server, err := parseServer(text)
+		if err != nil {
+			errs = append(errs, s.fault(fmt.Sprintf("dns_servers[%d]", i), err))
+		}
+		list = append(list, server)
+	}
+	cfg.DNSServers = list
+	return errors.Join(errs...)
+}
+
+// parseServer reads ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT. An address with a zone is refused: it
+// names a device, which may be another one tomorrow.
+func parseServer(text string) (netip.AddrPort, error) {
+	server, err := netip.ParseAddrPort(text)
+	if addr, bare := netip.ParseAddr(text); bare == nil {
+		server, err = netip.AddrPortFrom(addr, dnsPort), nil
+	}
+	a := server.Addr()
+	if err != nil || server.Port() == 0 || !isServer(a) || a.Is4In6() {
+		return netip.AddrPort{}, fmt.Errorf("%s: want ADDRESS, ADDRESS:PORT or [IPV6]:PORT: %w",
+			chat.Quote(text), chat.ErrInvalid)
+	}
+	return server, nil
+}
+
+// isServer reports whether one server may have the address.
+func isServer(a netip.Addr) bool {
+	return a.IsValid() && a.Zone() == "" && !a.IsUnspecified() && !a.IsMulticast()
+}
+
+// ReadResolvConf returns the first three name servers of a file in the form of resolv.conf(5), and
+// 127.0.0.1 where it has none, as the C library does (resolver(3)). Servers with a zone are left
+// out, and so is what follows a line that cannot be read.
+func ReadResolvConf(r io.Reader) []netip.AddrPort {
+	var servers []netip.AddrPort
+	lines := bufio.NewScanner(r)
+	for lines.Scan() && len(servers) < maxServers {
+		// The keyword begins its line; a comment may follow the address (glibc, res_init.c).
+		rest, ok := strings.CutPrefix(lines.Text(), "nameserver")
+		if !ok || rest == "" || rest[0] != ' ' && rest[0] != '\t' {
+			continue
+		}
+		rest = strings.TrimLeft(rest, " \t")
+		if end := strings.IndexAny(rest, ";# \t"); end >= 0 {
+			rest = rest[:end]
+		}
+		if a, err := netip.ParseAddr(rest); err == nil && isServer(a.Unmap()) {
+			servers = append(servers, netip.AddrPortFrom(a.Unmap(), dnsPort))
+		}
+	}
+	if len(servers) == 0 {
+		servers = append(servers, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), dnsPort))
+	}
+	return servers
+}

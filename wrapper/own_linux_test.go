@@ -1,0 +1,76 @@
+package wrapper
+
+import (
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims"
+)
+
+// TestShimsOfANetworkOwn: names and addresses are checked as chatd-egress decides them, with their
+// ports, also those of proxies and of the registries that a command does not name.
+func TestShimsOfANetworkOwn(t *testing.T) {
+	p := shims.ShimPolicy{Home: t.TempDir(), Guard: chat.Guard{}, Network: chat.NetworkOwn, Egress: allow(t,
+		"api.example.com:443", "*.example.org:443", "git.example.com:22", "203.0.113.5:443",
+		"10.0.0.0/8:8080",
+		"udp:time.example.com:443", "proxy.corp:3128", "[2001:db8::1]:22")}
+	for _, c := range []struct {
+		env, line string
+		refused   string // what the reason names; empty for what runs
+	}{
+		{"", "curl https://api.example.com/x", ""}, {"", "curl https://API.Example.com./x", ""},
+		{"", "curl api.example.com", "api.example.com:80 is not in the profile's egress"},
+		{"", "curl https://api.example.com:8443/x", "api.example.com:8443 is not in"},
+		{"", "curl https://api.example.com.evil/x", "api.example.com.evil:443 is not in"},
+		{"", "curl https://example.org/x", "example.org:443"},
+		{"", "curl https://a.b.example.org/x", ""},
+		{"", "curl https://notexample.org/x", "notexample.org:443"},
+		{"", "curl https://time.example.com/x", "time.example.com:443"}, // UDP alone
+		{"", "curl ftp://api.example.com/x", "api.example.com:21"},
+		{"", "curl odd://api.example.com/x", ""},
+		{"", "curl odd://other.example.com/x", "other.example.com is not in"},
+		{"", "git clone https://api.example.com/x", ""},
+		{"", "git clone https://github.com/x/y", "github.com:443"},
+		{"", "git clone ssh://git@git.example.com/x", ""}, {"", "ssh git.example.com", ""},
+		{"", "ssh -p 2222 git.example.com", "git.example.com:2222"},
+		{"", "nc git.example.com 22", ""},
+		{"", "curl https://203.0.113.5/x", ""}, {"", "curl http://203.0.113.5/x", "203.0.113.5:80"},
+		{"", "curl http://10.1.2.3:8080/x", ""}, {"", "curl http://10.1.2.3/x", "10.1.2.3:80"},
+		{"", "curl http://[::ffff:10.1.2.3]:8080/x", ""}, {"", "ssh 2001:db8::1", ""},
+		{"", "curl http://localhost:1/x", ""}, {"", "curl http://a.localhost:1/x", ""},
+		{"", "curl http://[::1]/x", ""},
+		{"", "curl http://evil-localhost/x", "evil-localhost:80"},
+		{"", "curl https://bücher.example/x", ""}, {"", "curl http://2130706433/x", ""}, // not read here
+		{"", "npm install lodash", "registry.npmjs.org:443 is not in the profile's egress"},
+		{"", "pip install requests", "pypi.org:443 is not in the profile's egress"},
+		{"", "npm install --registry https://npm.example.org/ lodash", ""},
+		{"PIP_INDEX_URL=https://pypi.example.org/simple", "pip install requests", ""},
+		{"https_proxy=http://proxy.corp:3128", "pip install requests", ""},
+		{"https_proxy=http://proxy.corp", "pip install requests", ""},
+		{"https_proxy=http://proxy.corp:8080", "curl https://api.example.com/x", "proxy.corp:8080 is not in"},
+		{"https_proxy=http://other.corp:3128", "npm install lodash", "by the proxy other.corp: other.corp:3128"},
+	} {
+		checkShim(t, p, c.env, c.line, c.refused)
+	}
+	// A metadata service needs an entry of its own, and a wide entry opens public addresses alone.
+	p.Egress = allow(t, "0.0.0.0/0:80", "169.254.0.0/16:80")
+	checkShim(t, p, "", "curl http://203.0.113.5/x", "")
+	checkShim(t, p, "", "curl http://10.1.2.3/x", "10.1.2.3:80")
+	checkShim(t, p, "", "curl http://169.254.169.254/x", "169.254.169.254:80")
+	checkShim(t, p, "", "curl http://api.example.com/x", "api.example.com:80")
+	p.Egress = nil
+	checkShim(t, p, "", "curl http://api.example.com/x", "api.example.com:80")
+	with := p
+	with.Resolvers = true // changes nothing
+	checkShim(t, with, "", "curl http://api.example.com/x", "api.example.com:80")
+}
+
+// TestRegistryListed: with npm's and pip's own registries in egress their defaults are let run.
+func TestRegistryListed(t *testing.T) {
+	p := shims.ShimPolicy{Home: t.TempDir(), Guard: chat.Guard{}, Network: chat.NetworkOwn,
+		Egress: allow(t, "registry.npmjs.org:443")}
+	checkShim(t, p, "", "npm install lodash", "")
+	p.Egress = allow(t, "pypi.org:443")
+	checkShim(t, p, "", "pip install requests", "")
+	checkShim(t, p, "", "npm install lodash", "registry.npmjs.org:443")
+}
