@@ -152,6 +152,10 @@ func merge(sources []source) (Config, error) {
 		return Config{}, fmt.Errorf("cannot use socket %s: %d bytes, want at most %d (unix(7)): %w", chat.Quote(cfg.Socket), len(cfg.Socket), maxSocketPath, chat.ErrInvalid)
 	}
 	cfg.Shim, cfg.Enforce = cmp.Or(cfg.Shim, FindProgram("chatd-shim")), cmp.Or(cfg.Enforce, FindProgram("chatd-enforce"))
+	if cfg.EgressUser == cfg.User {
+		return Config{}, fmt.Errorf("cannot use egress_user %s: it is user too, and each needs its own: %w",
+			chat.Quote(cfg.EgressUser), chat.ErrInvalid)
+	}
 	cfg.EgressProgram = cmp.Or(cfg.EgressProgram, FindProgram("chatd-egress"))
 	cfg.from = sources
 	return cfg, nil

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -77,6 +78,9 @@ func TestEgressProgram(t *testing.T) {
 	cfg, err := load(t, "")
 	if err != nil || cfg.EgressUser != "chatd-egress" || !strings.HasSuffix(cfg.EgressProgram, "/chatd-egress") {
 		t.Errorf("without keys: %q, %q, %v", cfg.EgressUser, cfg.EgressProgram, err)
+	}
+	if _, err := load(t, "egress_user: chatd\n"); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("the user of the front: %v", err)
 	}
 	cfg, err = load(t, "egress_user: carrier\negress_program: /p/e\n")
 	if err != nil || cfg.EgressUser != "carrier" || cfg.EgressProgram != "/p/e" {

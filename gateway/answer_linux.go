@@ -59,10 +59,13 @@ func socketOf(uid, gid uint32, c uplink.Call) (*os.File, error) {
 
 // upstream makes a socket of chatd-egress's own user to a DNS server.
 func (g *Gateway) upstream(c uplink.Call) (*os.File, error) {
-	if c.Server < 0 || c.Server >= len(g.opt.Servers) {
-		return nil, fmt.Errorf("cannot ask DNS server %d: there are %d: %w", c.Server, len(g.opt.Servers), chat.ErrInvalid)
+	g.mu.Lock()
+	servers := g.servers
+	g.mu.Unlock()
+	if c.Server < 0 || c.Server >= len(servers) {
+		return nil, fmt.Errorf("cannot ask DNS server %d: there are %d: %w", c.Server, len(servers), chat.ErrInvalid)
 	}
-	to := g.opt.Servers[c.Server]
+	to := servers[c.Server]
 	c.IPv6 = to.Addr().Is6()
 	f, err := socketOf(g.opt.UID, g.opt.GID, c)
 	if err != nil {

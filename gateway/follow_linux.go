@@ -102,7 +102,10 @@ func (g *Gateway) introduce(ctx context.Context, conn *uplink.Conn) error {
 	defer g.telling.Unlock()
 	hello, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	a, passed, err := conn.Call(hello, uplink.Call{Verb: uplink.Hello, Upstreams: g.opt.Servers})
+	g.mu.Lock()
+	servers := g.servers
+	g.mu.Unlock()
+	a, passed, err := conn.Call(hello, uplink.Call{Verb: uplink.Hello, Upstreams: servers})
 	if err = errors.Join(err, closeFiles(passed)); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ type Options struct {
 	UID, GID uint32
 	// Unit: systemd starts it, by chatd-egress.socket.
 	Unit bool
-	// Servers are the DNS servers that it asks for the names of chats.
+	// Servers are the DNS servers that it asks for the names of chats; see [Gateway.SetServers].
 	Servers []netip.AddrPort
 	// Bound gives the started process a cgroup of its own; may be nil.
 	Bound func(pid int) error
@@ -54,8 +54,9 @@ type Gateway struct {
 
 	telling sync.Mutex // held while chatd-egress is told of a chat, so that it hears in order
 
-	mu    sync.Mutex
-	chats map[chat.ID]*held
+	mu      sync.Mutex
+	servers []netip.AddrPort
+	chats   map[chat.ID]*held
 	conn  *uplink.Conn // nil while chatd-egress does not answer
 }
 
@@ -79,7 +80,7 @@ func New(opt Options) *Gateway {
 	if opt.Bound == nil {
 		opt.Bound = func(int) error { return nil }
 	}
-	return &Gateway{opt: opt, wake: make(chan struct{}, 1), chats: map[chat.ID]*held{}}
+	return &Gateway{opt: opt, servers: opt.Servers, wake: make(chan struct{}, 1), chats: map[chat.ID]*held{}}
 }
 
 // tellTimeout bounds one answer of chatd-egress about a chat.
@@ -170,6 +171,20 @@ func (g *Gateway) Close(ctx context.Context, id chat.ID) error {
 		err = errors.Join(err, g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id}))
 	}
 	return err
+}
+
+// SetServers replaces the DNS servers.
+func (g *Gateway) SetServers(ctx context.Context, servers []netip.AddrPort) error {
+	g.telling.Lock()
+	defer g.telling.Unlock()
+	g.mu.Lock()
+	g.servers = servers
+	conn := g.conn
+	g.mu.Unlock()
+	if conn == nil {
+		return nil
+	}
+	return g.tell(ctx, conn, uplink.Call{Verb: uplink.Hello, Upstreams: servers})
 }
 
 // keep registers a chat. One that is registered already is given up.

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"context"
+	"net/netip"
 	"path/filepath"
 
 	"github.com/chatd/chatd/cgroup"
@@ -20,6 +21,11 @@ func (m *Manager) newGateway() *gateway.Gateway {
 		Bound:  func(pid int) error { return m.groups.Bound(cgroup.Egress, pid) },
 		Report: func(err error) { m.report("chatd-egress", err) }, Log: m.log,
 	})
+}
+
+// SetDNSServers replaces the servers that are asked for the names of chats.
+func (m *Manager) SetDNSServers(ctx context.Context, servers []netip.AddrPort) error {
+	return m.gateway.SetServers(ctx, servers)
 }
 
 // way is the chat as package gateway knows it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"net"
 	"os"
@@ -50,29 +49,7 @@ func newFront(program string, l net.Listener, log *slog.Logger, opt broker.Serve
 	if err != nil {
 		return nil, fmt.Errorf("cannot hand over the socket: %w", errors.Join(err, p.Close()))
 	}
-	return &front{log: log, opt: opt, program: p, unlisten: sync.OnceValue(l.Close), socket: socket, user: identityOf(log, user, state), bound: bound}, nil
-}
-
-// identityOf returns the user of that name, or an unused uid and gid. Those are from systemd's
-// range for services without a user (DynamicUser in systemd.exec(5)), and depend on the state
-// directory, so that two daemons have different ones.
-func identityOf(log *slog.Logger, user, state string) identity {
-	if f, err := entryOf("passwd", user, 4); err == nil {
-		uid, uerr := number(f[2])
-		gid, gerr := number(f[3])
-		if errors.Join(uerr, gerr) == nil && uid != 0 {
-			return identity{uid, gid}
-		}
-	}
-	const low, high = 61184, 65519
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(state)) // never fails
-	for id := low + h.Sum32()%(high-low); ; id = low + (id-low+1)%(high-low) {
-		if _, err := userName(id); err != nil {
-			log.Info("the front has no user of its own and runs as a uid of nobody's", "user", user, "uid", id)
-			return identity{id, id}
-		}
-	}
+	return &front{log: log, opt: opt, program: p, unlisten: sync.OnceValue(l.Close), socket: socket, user: identityOf(log, "the front", user, state), bound: bound}, nil
 }
 
 // change edits what each front is told at its start, and tells the one that runs.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/config"
 )
 
 // frontOfProgram is a front of another program.
@@ -67,13 +68,25 @@ func TestFrontWithoutProgram(t *testing.T) {
 // directory, and never root's.
 func TestIdentity(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
-	a, b := identityOf(log, "chatd-test-nobody", "/a"), identityOf(log, "chatd-test-nobody", "/b")
-	if a == b || a != identityOf(log, "chatd-test-nobody", "/a") {
+	a, b := identityOf(log, "x", "chatd-test-nobody", "/a"), identityOf(log, "x", "chatd-test-nobody", "/b")
+	if a == b || a != identityOf(log, "x", "chatd-test-nobody", "/a") {
 		t.Errorf("%v and %v", a, b)
 	}
-	for _, i := range []identity{a, b, identityOf(log, "root", "/a")} {
+	for _, i := range []identity{a, b, identityOf(log, "x", "root", "/a")} {
 		if i.uid < 61184 || i.uid > 65519 || i.gid != i.uid {
 			t.Errorf("%v is not among the uids of services without a user", i)
+		}
+	}
+}
+
+// TestEgressIdentity: chatd-egress and the front are two, also where neither has a user.
+func TestEgressIdentity(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	for _, state := range []string{"/a", "/b", "/c"} {
+		cfg := config.Config{User: "chatd-test-nobody", EgressUser: "chatd-test-nobody-either", State: state}
+		front, egress := identityOf(log, "x", cfg.User, state), egressIdentity(log, cfg)
+		if front.uid == egress.uid || front.gid == egress.gid || egress != egressIdentity(log, cfg) {
+			t.Errorf("%s: %v and %v", state, front, egress)
 		}
 	}
 }

@@ -111,8 +111,10 @@ func reload(ctx context.Context, m *provision.Manager, f *front, cfg config.Conf
 			return
 		case <-signals:
 			again := func() (map[string]*filerules.Policy, map[string]chat.Profile, error) {
-				return readAgain(log, cfg, func(word string) {
-					f.change(func(s *broker.Settings) { s.LogLevel = word })
+				return readAgain(log, cfg, func(now config.Config) error {
+					f.change(func(s *broker.Settings) { s.LogLevel = now.LogLevel })
+					servers, err := dnsServers(now)
+					return errors.Join(err, m.SetDNSServers(ctx, servers))
 				})
 			}
 			m.ReloadFrom(ctx, again)
@@ -121,8 +123,8 @@ func reload(ctx context.Context, m *provision.Manager, f *front, cfg config.Conf
 }
 
 // readAgain reads what a running daemon can take over: the file rules of all profiles, and
-// what their runs are checked by.
-func readAgain(log *slog.Logger, was config.Config, level func(string)) (map[string]*filerules.Policy, map[string]chat.Profile, error) {
+// what their runs are checked by. take gets the rest.
+func readAgain(log *slog.Logger, was config.Config, take func(config.Config) error) (map[string]*filerules.Policy, map[string]chat.Profile, error) {
 	cfg, err := was.Again()
 	if err != nil {
 		return nil, nil, err
@@ -130,9 +132,8 @@ func readAgain(log *slog.Logger, was config.Config, level func(string)) (map[str
 	if err := journal.SetLevel(cfg.LogLevel); err != nil {
 		return nil, nil, err
 	}
-	level(cfg.LogLevel)
 	policies, err := cfg.Rules()
-	if err != nil {
+	if err = errors.Join(err, take(cfg)); err != nil {
 		return nil, nil, err
 	}
 	differ, err := config.RestartNeeded(was, cfg)
@@ -242,10 +243,17 @@ func provisionOptions(cfg config.Config) (provision.Options, error) {
 	if err = errors.Join(err, journal.SetLevel(cfg.LogLevel)); err != nil {
 		return provision.Options{}, err
 	}
+	servers, err := dnsServers(cfg)
+	if err != nil {
+		return provision.Options{}, err
+	}
+	log := journal.New(os.Stderr)
+	egress := egressIdentity(log, cfg)
 	return provision.Options{
+		Egress: cfg.EgressProgram, EgressUID: egress.uid, EgressGID: egress.gid, DNSServers: servers,
 		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB, Account: cfg.Account,
 		Shim: cfg.Shim, Enforce: cfg.Enforce, Cgroup: cfg.Cgroup, UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
 		AuditMax: int64(cfg.AuditMax), AuditKeep: cfg.AuditKeep, LandlockABI: cfg.LandlockMinABI, MaxAwake: cfg.MaxAwake, Shares: cfg.OwnerShares, FileMax: int64(cfg.FileMax), Profiles: cfg.Profiles,
-		FileRules: rules, AllowMissing: cfg.AllowMissing, Version: version, Log: journal.New(os.Stderr),
+		FileRules: rules, AllowMissing: cfg.AllowMissing, Version: version, Log: log,
 	}, nil
 }
