@@ -42,6 +42,7 @@ func init() {
 	addActs(credentialActs)
 	addActs(networkActs)
 	addActs(nameActs)
+	addActs(benchActs)
 	addActs(greedyActs)
 	addActs(terminalActs)
 	addActs(toolActs)
