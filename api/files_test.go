@@ -136,6 +136,13 @@ func TestDenialsOverTheWire(t *testing.T) {
 	if e, err := c.Explain(ctx, id, chat.Question{Path: ".env", Op: "read"}); err != nil || e.Verdict != "deny" || e.Place != "rules.yaml:3" {
 		t.Errorf("explain: %+v, %v", e, err)
 	}
+	mem.Egress = []chat.Allow{{Host: "a.example", Low: 443, High: 443}}
+	for port, want := range map[uint16]string{443: "allow", 80: "deny"} {
+		e, err := c.Explain(ctx, id, chat.Question{Host: "A.example", Port: port})
+		if err != nil || e.Verdict != want || e.Layer != "egress" || e.Why == "" || (e.Rule == "") != (want == "deny") {
+			t.Errorf("explain a destination: %+v, %v", e, err)
+		}
+	}
 	if e, err := c.Explain(ctx, id, chat.Question{Command: "cat x"}); err != nil || e.Verdict != "allow" || len(e.Paths) != 1 {
 		t.Errorf("explain a command: %+v, %v", e, err)
 	}

@@ -8,7 +8,8 @@ import (
 
 // Reports describe a chat and the host.
 type Reports interface {
-	// Explain reports whether the chat's file rules allow an operation, and by which rule.
+	// Explain reports whether the chat's file rules allow an operation, or its profile's egress a
+	// destination, and by which rule or entry.
 	Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error)
 	// Plan describes the chat's session: its mounts, rights and environment. It is for operators.
 	Plan(ctx context.Context, id chat.ID) (chat.Plan, error)

@@ -13,14 +13,19 @@ const (
 	MaxCommand = 64 << 10
 )
 
-// Question asks whether a chat's file rules allow an operation on a path, or a shell command.
+// Question asks whether a chat's file rules allow an operation on a path, or a shell command, or
+// whether its profile's egress opens a port of a host.
 type Question struct {
 	// Path is absolute, below ~, or below the home.
-	Path string `json:"path,omitempty" maxLength:"4096" doc:"The path, absolute or below the home. Exactly one of path and command."`
+	Path string `json:"path,omitempty" maxLength:"4096" doc:"The path, absolute or below the home. Exactly one of path, command and host."`
 	// Op is read, write, edit or bash; it goes with Path.
 	Op string `json:"op,omitempty" enum:"read,write,edit,bash" doc:"What is done to the path."`
 	// Command is checked by the paths in it.
 	Command string `json:"command,omitempty" maxLength:"65536" doc:"A shell command, checked by the paths in it."`
+	// Host is a name or an address, without brackets; Port and UDP go with it. See [Destination].
+	Host string `json:"host,omitempty" maxLength:"254" doc:"A name or an address: would the profile's egress open its port?"`
+	Port uint16 `json:"port,omitempty" minimum:"1" maximum:"65535" doc:"The port of host."`
+	UDP  bool   `json:"udp,omitempty" doc:"By UDP; else by TCP."`
 	// Named are the paths in Command, as the front found them. They cross the broker and no
 	// other boundary.
 	Named []NamedPath `json:"-"`
@@ -28,11 +33,19 @@ type Question struct {
 
 // Validate reports the first invalid field, as [ErrInvalid].
 func (q Question) Validate() error {
+	given := 0
+	for _, text := range []string{q.Path, q.Command, q.Host} {
+		given += min(len(text), 1)
+	}
 	switch {
-	case (q.Path == "") == (q.Command == ""):
-		return fmt.Errorf("cannot answer: want exactly one of path and command: %w", ErrInvalid)
-	case q.Command != "" && q.Op != "":
-		return fmt.Errorf("cannot answer: want no op beside a command: %w", ErrInvalid)
+	case given != 1:
+		return fmt.Errorf("cannot answer: want exactly one of path, command and host: %w", ErrInvalid)
+	case q.Path == "" && q.Op != "":
+		return fmt.Errorf("cannot answer: want no op beside a command or a host: %w", ErrInvalid)
+	case q.Host == "" && (q.Port != 0 || q.UDP):
+		return fmt.Errorf("cannot answer: want port and udp beside a host alone: %w", ErrInvalid)
+	case q.Host != "":
+		return q.Destination().Validate()
 	case q.Path != "" && !slices.Contains([]string{"read", "write", "edit", "bash"}, q.Op):
 		return fmt.Errorf("cannot answer: op %s: want read, write, edit or bash: %w", Quote(q.Op), ErrInvalid)
 	case len(q.Command) > MaxCommand:
@@ -43,6 +56,11 @@ func (q Question) Validate() error {
 		return CheckNamed(q.Named)
 	}
 	return checkPath("path", q.Path)
+}
+
+// Destination is what a question about a host is about.
+func (q Question) Destination() Destination {
+	return Destination{Host: q.Host, Port: q.Port, UDP: q.UDP}
 }
 
 // Explained is the answer to a [Question].
@@ -60,7 +78,10 @@ type Explained struct {
 	// KeptBy are the walls that enforce the denial for every program in the chat's sessions; empty
 	// if only the file tools and the guard enforce it.
 	KeptBy []string `json:"kept_by,omitempty" doc:"What keeps the denial for every program of the chat: chatd-enforce, bubblewrap, landlock."`
-	// Name is the checked path: the one in the question, or the target of its links.
+	// Why says of a destination why it is open or closed.
+	Why string `json:"why,omitempty" doc:"Of a destination: why it is open or closed."`
+	// Name is the checked path: the one in the question, or the target of its links. Of a
+	// destination it is its canonical form.
 	Name string `json:"name" doc:"The path that was decided on, folded or what links lead to."`
 	// Paths are the paths found in a command.
 	Paths []string `json:"paths" doc:"The paths that were found in a command."`

@@ -279,7 +279,9 @@ func useTools(t *testing.T, mem *apitest.Memory, s *sdk.ClientSession) {
 		{"terminal_read", `{"since": 8}`, "false\n     sleep\nthe cursor is 19", false},
 		{"explain", `{"path": "x", "op": "read"}`, `"verdict":"allow"`, false},
 		{"explain", `{"path": ".env", "op": "write"}`, `"verdict":"deny"`, false},
+		{"explain", `{"host": "a.example", "port": 443}`, `"why":"it is not listed"`, false},
 		// Refusals, with their reasons.
+		{"explain", `{"host": "a.example"}`, "invalid: cannot use the destination", true},
 		{"write_file", `{"path": ".env", "content": "x"}`, `denied: access denied: write of "`, true},
 		{"read_file", `{"path": "nothing"}`, "not_found: ", true},
 		{"edit_file", `{"path": "d/a", "old_text": "three", "new_text": ""}`, "invalid: ", true},
@@ -358,7 +360,7 @@ func TestSchemas(t *testing.T) {
 		"write_file":    {`"required":["path","content"]`},
 		"list_dir":      {`"maximum":10000`},
 		"terminal_send": {`"maxItems":64`, `"enum":["prompt","output","quiet","screen"`, `nothing is printed`},
-		"explain":       {`"enum":["read","write","edit","bash"]`},
+		"explain":       {`"enum":["read","write","edit","bash"]`, `"maximum":65535`},
 	} {
 		for _, p := range pieces {
 			if !strings.Contains(got[name], p) {

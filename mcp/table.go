@@ -50,7 +50,7 @@ func addTools(s *sdk.Server, t tools) error {
 		add(s, t, tool{name: "list_dir", title: "List a directory", about: "List a directory, the home if path is empty.", hints: hints{reads: true}}, t.listDir),
 		add(s, t, tool{name: "terminal_send", title: "Type into the terminal", about: "Type into the chat's terminal: text, with enter if wanted, or keys by name as in ctrl-c, up, enter. It wakes a chat that is asleep. With only_if nothing is typed where the prompt, or the program in front, is another. With wait the answer has what was printed until the shell's next prompt, something printed, quiet after it, or a pattern on the screen, and the exit code; else see terminal_read.", hints: command}, t.send),
 		add(s, t, tool{name: "terminal_read", title: "Read the terminal", about: "Show what the chat's terminal shows now, and where its cursor is; with since, what it printed from that cursor on, which an answer of terminal_send or terminal_read has named.", hints: hints{reads: true}}, t.screen),
-		add(s, t, tool{name: "explain", title: "Ask what is allowed", about: "Say whether something would be allowed, without doing it: op on path, or a command.", hints: hints{reads: true}}, t.explain),
+		add(s, t, tool{name: "explain", title: "Ask what is allowed", about: "Say whether something would be allowed, without doing it: op on path, a command, or a connection to port of host.", hints: hints{reads: true}}, t.explain),
 	)
 }
 

@@ -90,10 +90,14 @@ func folded(c Chat, name string) string {
 
 // Explain answers whether the chat's rules allow an operation, which rule decides, and what
 // enforces it, as far as the caller may know. For a command it checks the paths that the front
-// found in it.
+// found in it. For a destination it asks the profile's egress, which file rules and the secrecy
+// about them do not concern.
 func (p *InForce) Explain(
 	ctx context.Context, c Chat, q chat.Question, in Inside,
 ) (chat.Explained, error) {
+	if q.Host != "" {
+		return explainEgress(p.Profile(c.Profile), q.Destination()), nil
+	}
 	rules, err := p.Rules(c)
 	if err != nil {
 		return chat.Explained{}, err

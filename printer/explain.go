@@ -45,6 +45,17 @@ func Explained(w io.Writer, command string, a chat.Explained) error {
 	return write(w, b.String())
 }
 
+// Destination is what a profile's egress says of a port of a host.
+func Destination(w io.Writer, a chat.Explained) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s\n", a.Verdict, Cell(a.Name))
+	if a.Rule != "" {
+		fmt.Fprintf(&b, "  entry: %s\n  place: %s\n", Cell(a.Rule), Cell(a.Place))
+	}
+	fmt.Fprintf(&b, "  why:   %s\n", Cell(a.Why))
+	return write(w, b.String())
+}
+
 func guarded(g chat.Guarded) string {
 	if g.Verdict != denied {
 		return fmt.Sprintf("  guard: %s\n", Cell(g.Verdict))

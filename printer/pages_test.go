@@ -135,6 +135,17 @@ var pages = map[string]func(io.Writer) error{
 	"explained-allowed": func(w io.Writer) error {
 		return Explained(w, "", chat.Explained{Verdict: "allow", Name: "/srv/a"})
 	},
+	"explained-destination": func(w io.Writer) error {
+		return Destination(w, chat.Explained{
+			Verdict: "allow", Name: "api.example.com:443", Rule: "*.example.com:443",
+			Place: "egress of profile web", Layer: "egress", Why: "it is listed\x1b",
+		})
+	},
+	"explained-unlisted": func(w io.Writer) error {
+		return Destination(w, chat.Explained{
+			Verdict: "deny", Name: "udp:192.0.2.1:53", Why: "it is not listed",
+		})
+	},
 	"explained-command": func(w io.Writer) error {
 		return Explained(w, "cat a\x1b", chat.Explained{
 			Verdict: "allow", Paths: []string{"a\x1b", "b"}, Guard: &chat.Guarded{Verdict: "allow"},

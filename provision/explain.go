@@ -13,8 +13,8 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// Explain answers whether the chat's file rules allow an operation, and which rule decides. Links
-// are followed in the chat, as the chat: root follows none.
+// Explain answers whether the chat's file rules allow an operation, or its egress a destination,
+// and which rule or entry decides. Links are followed in the chat, as the chat: root follows none.
 func (m *Manager) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
 	if err := q.Validate(); err != nil {
 		return chat.Explained{}, err

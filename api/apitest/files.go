@@ -218,6 +218,10 @@ func (m *Memory) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if q.Host != "" {
+		_, err := m.reach(ctx, id)
+		return m.explainTo(q.Destination()), err
+	}
 	name, err := m.allow(ctx, id, "", files.Op(q.Op), q.Path)
 	var d *files.Denial
 	switch {
@@ -229,6 +233,15 @@ func (m *Memory) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat
 		return chat.Explained{Verdict: "allow", Layer: "none", Paths: strings.Fields(q.Command)[1:]}, nil
 	}
 	return chat.Explained{Verdict: "allow", Layer: "none", Name: name, Paths: []string{}}, nil
+}
+
+// explainTo compares a name with Egress.
+func (m *Memory) explainTo(to chat.Destination) chat.Explained {
+	e := chat.Explained{Verdict: "deny", Layer: "egress", Name: to.String(), Why: "it is not listed", Paths: []string{}}
+	if by, ok := chat.ReachableHost(m.Egress, to.UDP, to.Name(), to.Port); ok {
+		e.Verdict, e.Rule, e.Place, e.Why = "allow", by.String(), "egress of profile default", "it is listed"
+	}
+	return e
 }
 
 // Share copies the content.

@@ -31,6 +31,8 @@ type Memory struct {
 	OnWake func(context.Context) error
 	// Deny, if set, is the file rules of every chat.
 	Deny func(op files.Op, name string) *files.Denial
+	// Egress is that of every chat's profile.
+	Egress []chat.Allow
 	// HostIs is what Host answers, apart from the counts.
 	HostIs chat.Host
 	// StatusIs is what Status answers, apart from the counts.

@@ -21,16 +21,19 @@ import (
 func explainCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "explain",
-		Usage:     "say whether a policy lets a path be used, and which rule decides",
-		ArgsUsage: "CHAT PATH | --policy FILE [PATH]",
+		Usage:     "say whether a policy lets a path or a destination be used, and which rule decides",
+		ArgsUsage: "CHAT PATH | CHAT --to HOST:PORT | --policy FILE [PATH]",
 		Description: "Of a CHAT the daemon is asked: by which rules it lives now, and what links make of the\n" +
-			"path in its view. With --policy no daemon and no root is needed; two names are checked: the\n" +
+			"path in its view; or, with --to, whether its profile's egress opens a destination. A name is\n" +
+			"compared with the list, and not looked up. With --policy no daemon and no root is needed; two names are checked: the\n" +
 			"path as it is written, and what links of this machine make of it. Of a command, the guard's\n" +
 			"word comes too, by the file's guard section or the default one. With --json and no PATH it reads one case a\n" +
 			"line, {agent, home, cwd, path, op} or {agent, home, cwd, command}, and writes one answer\n" +
 			"a line; a line that is no case gets an answer with \"error\", and the exit code is 2.\n\n" +
 			"   chatd explain CHAT .env --op write\n" +
 			"   chatd explain CHAT --command 'cat *.pem'\n" +
+			"   chatd explain CHAT --to api.example.com:443\n" +
+			"   chatd explain CHAT --to udp:192.0.2.1:53\n" +
 			"   chatd explain --policy rules.yaml --op write '~/.ssh/config'\n" +
 			"   chatd explain --policy rules.yaml --agent helper --command 'cat *.pem > /tmp/x'\n" +
 			"   chatd explain --policy rules.json5 --json < cases",
@@ -39,6 +42,7 @@ func explainCommand() *cli.Command {
 			&cli.StringFlag{Name: "agent", Value: chat.DefaultAgent, Usage: "whose rules"},
 			&cli.StringFlag{Name: "op", Value: "read", Usage: "read, write, edit or bash"},
 			&cli.StringFlag{Name: "command", Aliases: []string{"c"}, Usage: "check the paths of a shell command"},
+			&cli.StringFlag{Name: "to", Usage: "ask about HOST:PORT, with udp: in front for UDP"},
 			&cli.StringFlag{Name: "home", EnvVars: []string{"HOME"}, Usage: "what ~ stands for"},
 			&cli.StringFlag{Name: "cwd", Usage: "where relative paths and patterns begin (default: here)"},
 		},
@@ -99,6 +103,9 @@ func loadPolicy(c *cli.Context) (*filerules.Policy, error) {
 }
 
 func caseOfFlags(c *cli.Context) (explainCase, error) {
+	if c.IsSet("to") {
+		return explainCase{}, fmt.Errorf("cannot use --to: it goes with CHAT: %w", chat.ErrInvalid)
+	}
 	q := explainCase{Agent: c.String("agent"), Home: c.String("home"), Cwd: c.String("cwd"), Path: c.Args().First(), Op: c.String("op"), Command: c.String("command")}
 	if c.NArg() > 1 || (c.NArg() == 1) == c.IsSet("command") {
 		return q, fmt.Errorf("cannot explain: want one PATH or --command, got %d arguments: %w", c.NArg(), chat.ErrInvalid)

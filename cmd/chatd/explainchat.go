@@ -22,19 +22,44 @@ func explainChat(c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot explain: want --policy FILE, or CHAT and PATH: %w", err)
 	}
-	q := chat.Question{Path: c.Args().Get(1), Command: c.String("command")}
-	if c.NArg() > 2 || (c.NArg() == 2) == c.IsSet("command") {
-		return fmt.Errorf("cannot explain: want CHAT and one PATH or --command, got %d arguments: %w", c.NArg(), chat.ErrInvalid)
+	q, err := questionOfFlags(c)
+	if err == nil {
+		err = q.Validate()
 	}
-	if q.Command == "" {
-		q.Op = c.String("op")
-	}
-	if err := q.Validate(); err != nil {
+	if err != nil {
 		return err
 	}
 	a, err := client(c).Explain(c.Context, id, q)
 	if err != nil {
 		return err
 	}
-	return answer(c, a, func(w io.Writer) error { return printer.Explained(w, q.Command, a) })
+	return answer(c, a, func(w io.Writer) error {
+		if q.Host != "" {
+			return printer.Destination(w, a)
+		}
+		return printer.Explained(w, q.Command, a)
+	})
+}
+
+// questionOfFlags is what the arguments behind CHAT and the flags ask.
+func questionOfFlags(c *cli.Context) (chat.Question, error) {
+	q := chat.Question{Path: c.Args().Get(1), Command: c.String("command")}
+	given := c.NArg() - 1
+	for _, name := range []string{"command", "to"} {
+		if c.IsSet(name) {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		return q, fmt.Errorf("cannot explain: want CHAT and one PATH or --command or --to, got %d arguments: %w",
+			c.NArg(), chat.ErrInvalid)
+	case c.IsSet("to"):
+		to, err := chat.ParseDestination(c.String("to"))
+		q.Host, q.Port, q.UDP = to.Host, to.Port, to.UDP
+		return q, err
+	case q.Command == "":
+		q.Op = c.String("op")
+	}
+	return q, nil
 }

@@ -79,6 +79,7 @@ func serveMemory(env *testscript.Env) error {
 		return err
 	}
 	mem := apitest.New()
+	mem.Egress = []chat.Allow{{Host: "*.example.com", Low: 443, High: 443}}
 	l, err := listen.Unix(filepath.Join(dir, "s"))
 	if err != nil {
 		return err

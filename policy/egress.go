@@ -1,0 +1,88 @@
+package policy
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
+)
+
+// layerEgress is what an answer about a destination has as its layer.
+const layerEgress = "egress"
+
+// explainEgress answers whether a profile opens a destination, by the entry that decides. A name is
+// compared with the list and not looked up.
+func explainEgress(p chat.Profile, to chat.Destination) chat.Explained {
+	e := chat.Explained{
+		Verdict: string(filerules.Deny), Layer: layerEgress, Name: to.String(), Paths: []string{},
+	}
+	if by, key := opens(p, to); by != "" {
+		e.Verdict, e.Rule = string(filerules.Allow), by
+		e.Place, e.Why = key+" of profile "+p.Name, "it is listed"
+		return e
+	}
+	own := isOwn(to) && !to.UDP
+	if own {
+		e.Verdict = string(filerules.Allow)
+	}
+	e.Why = whyNot(p, to, own)
+	return e
+}
+
+// opens returns the entry of a profile that opens a destination, and its key.
+func opens(p chat.Profile, to chat.Destination) (entry, key string) {
+	network := p.EffectiveNetwork()
+	if network == chat.NetworkNone || network == chat.NetworkOwn && isOwn(to) {
+		return "", ""
+	}
+	addr := to.Addr()
+	if slices.Contains(p.Resolvers, addr) && to.Port == 53 {
+		return addr.String(), "resolvers"
+	}
+	by, ok := chat.ReachableAddr(p.Egress, to.UDP, netip.AddrPortFrom(addr, to.Port))
+	if name := to.Name(); name != "" {
+		by, ok = chat.ReachableHost(p.Egress, to.UDP, name, to.Port)
+	}
+	if !ok {
+		return "", ""
+	}
+	return by.String(), "egress"
+}
+
+// isOwn reports whether the destination is the chat itself: loopback, or a name that means it (RFC
+// 6761, section 6.3).
+func isOwn(to chat.Destination) bool {
+	name := to.Name()
+	return to.Addr().IsLoopback() || name == "localhost" || strings.HasSuffix(name, ".localhost")
+}
+
+// whyNot says why no entry opens a destination.
+func whyNot(p chat.Profile, to chat.Destination, own bool) string {
+	addr, network := to.Addr(), p.EffectiveNetwork()
+	switch {
+	case own:
+		return "it is the chat itself: only its own servers answer there"
+	case network == chat.NetworkNone:
+		return "the profile has network none"
+	case network == chat.NetworkShared && !addr.IsValid():
+		return "the profile has network shared, whose egress has addresses alone: ask for one"
+	case slices.Contains(chat.MetadataAddrs(), addr):
+		return "it is a metadata service, which only an entry of exactly this address opens"
+	}
+	elsewhere := false
+	for _, a := range p.Egress {
+		if !a.MatchesHost(to.Name()) && !a.Prefix.Contains(addr) {
+			continue
+		}
+		if a.OpensPort(to.UDP, to.Port) {
+			return "it is not public, and a wide entry opens public addresses alone: it needs its own"
+		}
+		elsewhere = true
+	}
+	if elsewhere {
+		return "it is listed with other ports, or another protocol"
+	}
+	return "it is not listed"
+}
