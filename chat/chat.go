@@ -52,6 +52,9 @@ type Spec struct {
 	// Env are variables of its sessions and runs. They override those of the profile; see
 	// [CheckEnv].
 	Env map[string]string `json:"env,omitempty" doc:"Variables of its terminal and runs, over those of the profile. Not for secrets: every answer shows them."`
+	// EgressAdd and EgressRemove are the chat's [EgressChange].
+	EgressAdd    []Allow `json:"egress_add,omitempty" maxItems:"64" doc:"Destinations beyond those of the profile, each within its egress_may_add: NAME:PORT, ADDRESS:PORT, CIDR:LOW-HIGH, udp: in front for UDP."`
+	EgressRemove []Allow `json:"egress_remove,omitempty" maxItems:"64" doc:"Entries of the profile's egress that do not hold for the chat."`
 	// Labels are at most 32 notes of the caller. chatd shows and filters them, and interprets none.
 	Labels map[string]string `json:"labels,omitempty" doc:"The caller's own notes, at most 32."`
 	// Awake says whether create also starts a session; nil means true.
@@ -71,6 +74,9 @@ func (s Spec) WithDefaults(owner string) Spec {
 
 // Validate reports the first invalid field, as [ErrInvalid].
 func (s Spec) Validate() error {
+	if err := (EgressChange{Add: s.EgressAdd, Remove: s.EgressRemove}).Validate(); err != nil {
+		return err
+	}
 	if err := checkText("external_id", s.ExternalID, MaxExternalID); err != nil {
 		return err
 	}
@@ -154,7 +160,12 @@ type Chat struct {
 	Home       string            `json:"home"`
 	Env        map[string]string `json:"env,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
-	CreatedAt  time.Time         `json:"created_at"`
+	// Egress is where it may connect; EgressAdd and EgressRemove are how that differs from its
+	// profile.
+	Egress       []Allow   `json:"egress,omitempty"`
+	EgressAdd    []Allow   `json:"egress_add,omitempty"`
+	EgressRemove []Allow   `json:"egress_remove,omitempty"`
+	CreatedAt    time.Time `json:"created_at"`
 	// UsedAt is the time of the last use: now while a run, an attached client or a file tool is
 	// active. Otherwise it is the last time the chat was created, woken or typed into, or its
 	// terminal printed. Reading the chat or its screen is no use.

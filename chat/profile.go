@@ -27,11 +27,13 @@ type Profile struct {
 	// Bridges are the owners whose bridges may create chats in the profile; nil means the default
 	// of [Profile.AdmittedBridges]. An existing chat keeps its profile.
 	Bridges []string `json:"bridges" yaml:"bridges"`
-	// Network is own, shared or none; empty means none when Egress is empty, own when it has a
-	// name, else shared.
+	// Network is own, shared or none; empty means own when Egress has a name or EgressMayAdd an
+	// entry, none when both are empty, else shared.
 	Network Network `json:"network" yaml:"network"`
 	// Egress lists where the chat may connect. Empty means nowhere.
 	Egress []Allow `json:"egress" yaml:"egress"`
+	// EgressMayAdd bounds what Egress of one chat may have beyond it; see [EgressChange].
+	EgressMayAdd []Allow `json:"egress_may_add" yaml:"egress_may_add"`
 	// Resolvers become the chat's /etc/resolv.conf, and are the only addresses that it may reach on
 	// port 53; an empty list allows none.
 	Resolvers []netip.Addr `json:"resolvers" yaml:"resolvers"`
@@ -77,10 +79,10 @@ func (p Profile) EffectiveNetwork() Network {
 	switch {
 	case p.Network != "":
 		return p.Network
+	case slices.ContainsFunc(p.Egress, Allow.Named), len(p.EgressMayAdd) > 0:
+		return NetworkOwn
 	case len(p.Egress) == 0 && len(p.Resolvers) == 0:
 		return NetworkNone
-	case slices.ContainsFunc(p.Egress, Allow.Named):
-		return NetworkOwn
 	}
 	return NetworkShared
 }
@@ -133,6 +135,8 @@ func (p Profile) validateNetwork() error {
 	}
 	named := slices.IndexFunc(p.Egress, Allow.Named)
 	switch network := p.EffectiveNetwork(); {
+	case network != NetworkOwn && len(p.EgressMayAdd) > 0:
+		return fmt.Errorf("network %s with egress_may_add: want network own: %w", network, ErrInvalid)
 	case network == NetworkNone && len(p.Egress)+len(p.Resolvers) > 0:
 		return fmt.Errorf("network none with egress or resolvers: nothing could reach them: %w", ErrInvalid)
 	case network == NetworkShared && named >= 0:

@@ -96,7 +96,7 @@ func (p *InForce) Explain(
 	ctx context.Context, c Chat, q chat.Question, in Inside,
 ) (chat.Explained, error) {
 	if q.Host != "" {
-		return explainEgress(p.Profile(c.Profile), q.Destination()), nil
+		return explainEgress(p.Profile(c.Profile).With(c.Egress), q.Destination()), nil
 	}
 	rules, err := p.Rules(c)
 	if err != nil {

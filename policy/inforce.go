@@ -38,6 +38,8 @@ type Chat struct {
 	ID                   chat.ID
 	UID                  uint32
 	Profile, Agent, Home string
+	// Egress is how its egress differs from its profile's.
+	Egress chat.EgressChange
 }
 
 // InForce is the policy in force on a host. Its methods are safe for concurrent use.
@@ -115,7 +117,7 @@ func (p *InForce) Redact(ctx context.Context, profile string, err error) error {
 // ForShims returns the policy that the shims of a chat check against. It is nil if it cannot be
 // marshalled; then the shims refuse only what never runs.
 func (p *InForce) ForShims(c Chat, network chat.Network) []byte {
-	profile := p.Profile(c.Profile)
+	profile := p.Profile(c.Profile).With(c.Egress)
 	rules, err := verdict.ForShims(p.File(c.Profile), c.Agent)
 	var text []byte
 	if err == nil {

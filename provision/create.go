@@ -50,7 +50,7 @@ func (m *Manager) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, 
 	m.touch(rec)
 	shown := m.show(ctx, rec)
 	if !created {
-		shown.Ignored = asked.Unlike(rec.Labels)
+		shown.Ignored = asked.Unlike(rec.Labels, rec.EgressChange())
 	}
 	return shown, created, nil
 }
@@ -64,6 +64,10 @@ func (m *Manager) admit(ctx context.Context, caller chat.Caller, spec chat.Spec)
 	}
 	if err := m.mayUse(caller, spec.Profile); err != nil {
 		return rec, false, err
+	}
+	change := chat.EgressChange{Add: spec.EgressAdd, Remove: spec.EgressRemove}
+	if err := m.opt.Profiles[spec.Profile].CheckEgress(change); err != nil {
+		return rec, false, m.refusedEgress(caller, state.Record{}, "create", err)
 	}
 	if err := m.mayBegin(ctx); err != nil {
 		return rec, false, err

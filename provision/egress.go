@@ -41,7 +41,7 @@ func (m *Manager) applyWall(ctx context.Context) error {
 	}
 	m.wall.Lock()
 	defer m.wall.Unlock()
-	var policies []netpolicy.Policy
+	policies := m.exceptions()
 	blocks := m.store.Blocks()
 	for _, name := range m.store.Profiles() {
 		p := m.opt.Profiles[name]
@@ -59,6 +59,20 @@ func (m *Manager) applyWall(ctx context.Context) error {
 	}
 	m.walled.Store(&policies)
 	return nil
+}
+
+// exceptions are the policies of chats whose egress differs from that of their profile. They stand
+// before those of the profiles.
+func (m *Manager) exceptions() (policies []netpolicy.Policy) {
+	for _, rec := range m.store.All() {
+		if p := m.profile(rec); !rec.EgressChange().IsZero() && p.EffectiveNetwork() == chat.NetworkOwn {
+			policies = append(policies, netpolicy.Policy{
+				Profile: rec.Profile, Egress: p.Egress, GID: m.opt.EgressGID,
+				Blocks: []netpolicy.Range{{Low: rec.UID, High: rec.UID}},
+			})
+		}
+	}
+	return policies
 }
 
 // ensureBlock makes sure that the profile has unused uids whose rules are in
@@ -90,9 +104,13 @@ func (m *Manager) createEgress(ctx context.Context, rec state.Record) error {
 // another process holds the lock of iptables.
 func (m *Manager) isWalled(rec state.Record) bool {
 	walled := m.walled.Load()
-	return walled != nil && slices.ContainsFunc(*walled, func(p netpolicy.Policy) bool {
+	if walled == nil {
+		return false
+	}
+	i := slices.IndexFunc(*walled, func(p netpolicy.Policy) bool {
 		return p.Profile == rec.Profile && slices.ContainsFunc(p.Blocks, func(b netpolicy.Range) bool { return b.Contains(rec.UID) })
 	})
+	return i >= 0 && slices.Equal((*walled)[i].Egress, m.profile(rec).Egress)
 }
 
 // driftEgress reads only memory; mendWall compares the kernel's rules once for all

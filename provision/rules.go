@@ -17,6 +17,7 @@ import (
 func (m *Manager) chatOf(rec state.Record) policy.Chat {
 	return policy.Chat{
 		ID: rec.ID, UID: rec.UID, Profile: rec.Profile, Agent: rec.Agent, Home: m.home(rec.ID),
+		Egress: rec.EgressChange(),
 	}
 }
 
@@ -36,8 +37,10 @@ func (m *Manager) allChats() (all []policy.Chat) {
 	return all
 }
 
-// profile is the chat's policy; see [policy.InForce.Profile].
-func (m *Manager) profile(rec state.Record) chat.Profile { return m.policy.Profile(rec.Profile) }
+// profile is the chat's policy; see [policy.InForce.Profile]. Its egress is the chat's own.
+func (m *Manager) profile(rec state.Record) chat.Profile {
+	return m.policy.Profile(rec.Profile).With(rec.EgressChange())
+}
 
 // sharedTrees returns the trees that every session of a profile sees and no chat can write to. A
 // chat that could write there could keep an operator's rules from loading.

@@ -74,6 +74,7 @@ func (m *Manager) show(ctx context.Context, rec state.Record) chat.Chat {
 	c := chat.Chat{
 		ID: rec.ID, User: rec.ID.User(), UID: rec.UID, ExternalID: rec.ExternalID, Owner: rec.Owner,
 		Agent: rec.Agent, Profile: rec.Profile, Phase: rec.Phase, Home: m.home(rec.ID), Labels: rec.Labels, Env: rec.Env,
+		Egress: m.profile(rec).Egress, EgressAdd: rec.EgressAdd, EgressRemove: rec.EgressRemove,
 		CreatedAt: rec.CreatedAt, UsedAt: m.usedAt(rec), Limits: m.profile(rec).Limits,
 	}
 	s := m.session(rec.ID)

@@ -24,7 +24,10 @@ type Record struct {
 	Profile    string            `json:"profile"`
 	Env        map[string]string `json:"env,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
-	Phase      chat.Phase        `json:"phase"`
+	// EgressAdd and EgressRemove are its [chat.EgressChange].
+	EgressAdd    []chat.Allow `json:"egress_add,omitempty"`
+	EgressRemove []chat.Allow `json:"egress_remove,omitempty"`
+	Phase        chat.Phase   `json:"phase"`
 	// Account is the backend that made the account: userdb or useradd; empty
 	// until [Store.SetAccount].
 	Account   string    `json:"account,omitempty"`
@@ -36,10 +39,16 @@ type Record struct {
 func (r *Record) clone() Record {
 	c := *r
 	c.Labels, c.Env = maps.Clone(r.Labels), maps.Clone(r.Env)
+	c.EgressAdd, c.EgressRemove = slices.Clone(r.EgressAdd), slices.Clone(r.EgressRemove)
 	return c
 }
 
 func (r *Record) name() name { return name{r.Owner, r.ExternalID} }
+
+// EgressChange is how the chat's egress differs from its profile's.
+func (r *Record) EgressChange() chat.EgressChange {
+	return chat.EgressChange{Add: r.EgressAdd, Remove: r.EgressRemove}
+}
 
 // intern shares the strings that many records have in common.
 func (r *Record) intern() {
@@ -136,4 +145,10 @@ func (x *index) load(k, v []byte, blocks []*block) error {
 	}
 	x.add(r)
 	return nil
+}
+
+// take has r become after in what may change of a record, but for its last use.
+func (r *Record) take(after *Record) {
+	r.Phase, r.Account, r.Labels = after.Phase, after.Account, after.Labels
+	r.EgressAdd, r.EgressRemove = after.EgressAdd, after.EgressRemove
 }

@@ -94,7 +94,7 @@ func (s *Store) draft(spec chat.Spec) (*Record, block, error) {
 	}
 	now := s.opts.Now().UTC().Round(0)
 	r := &Record{ID: id, UID: uid, ExternalID: spec.ExternalID, Owner: spec.Owner, Agent: spec.Agent,
-		Profile: spec.Profile, Env: spec.Env, Labels: spec.Labels, Phase: chat.Creating, CreatedAt: now, UsedAt: now}
+		Profile: spec.Profile, Env: spec.Env, Labels: spec.Labels, EgressAdd: spec.EgressAdd, EgressRemove: spec.EgressRemove, Phase: chat.Creating, CreatedAt: now, UsedAt: now}
 	c := r.clone()
 	return &c, after, nil
 }
@@ -181,7 +181,7 @@ func (s *Store) SetAccount(id chat.ID, backend string, by Event) error {
 	})
 }
 
-// Patch changes the labels of a chat that is not being reaped, durable on return and in one commit
+// Patch changes the labels and the egress of a chat that is not being reaped, durable on return and in one commit
 // with the event. Simultaneous patches are serialized.
 func (s *Store) Patch(id chat.ID, p chat.Patch, by Event) error {
 	if err := s.roomy(); err != nil {
@@ -191,6 +191,8 @@ func (s *Store) Patch(id chat.ID, p chat.Patch, by Event) error {
 		if r.Phase == chat.Reaping {
 			return fmt.Errorf("it is being reaped: %w", chat.ErrWrongPhase)
 		}
+		change := p.ApplyEgress(r.EgressChange())
+		r.EgressAdd, r.EgressRemove = change.Add, change.Remove
 		r.Labels, err = p.Apply(r.Labels)
 		return err
 	})
@@ -217,11 +219,11 @@ func (s *Store) change(verb string, id chat.ID, by Event, durable bool, edit fun
 }
 
 func (s *Store) keep(r, after *Record, by Event, durable bool) error {
-	assign := func() { r.Phase, r.Account, r.Labels = after.Phase, after.Account, after.Labels }
+	assign := func() { r.take(after) }
 	if durable {
 		put := func(tx *bbolt.Tx) error {
 			now := s.current(r) // keeps a Touch that came in between
-			now.Phase, now.Account, now.Labels = after.Phase, after.Account, after.Labels
+			now.take(after)
 			return putRecord(tx, &now)
 		}
 		return s.commit([]Event{by}, put, assign)

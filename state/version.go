@@ -18,14 +18,15 @@ import (
 //	1  before November 2026; owners' uids (790b765), a record's env (f50086f) and an event's argv
 //	   (b664eae) came without a new version
 //	2  every owner's uids are counted, and no uid below a floor is given (restore)
-const Version = 2
+//	3  a record has how the chat's egress differs from its profile's
+const Version = 3
 
 // oldest is the oldest version that can be migrated.
 const oldest = 1
 
 // migrations turn version oldest+i into the next. Each only adds: a version that is not there yet
 // can be read without being changed.
-var migrations = [Version - oldest]func(*bbolt.Tx) error{toVersion2}
+var migrations = [Version - oldest]func(*bbolt.Tx) error{toVersion2, toVersion3}
 
 // versionOf is the version of a database; 0 if nothing was written to it yet.
 func versionOf(tx *bbolt.Tx) (int, error) {
@@ -111,6 +112,9 @@ func lastTx(tx *bbolt.Tx) (uint64, error) {
 	}
 	return h.Tx, err
 }
+
+// toVersion3 changes nothing: no chat had an egress of its own.
+func toVersion3(*bbolt.Tx) error { return nil }
 
 // toVersion2 counts the uids of owners that were not counted: those of the chats that exist. Which
 // other uids an owner had is not stored.

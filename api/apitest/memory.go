@@ -95,7 +95,7 @@ func (m *Memory) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, e
 	defer m.mu.Unlock()
 	if c, ok := m.chats[id]; ok {
 		found := *c
-		found.Ignored = spec.Unlike(c.Labels)
+		found.Ignored = spec.Unlike(c.Labels, chat.EgressChange{Add: c.EgressAdd, Remove: c.EgressRemove})
 		return found, false, nil
 	}
 	c := m.fresh(id, spec)
