@@ -57,7 +57,8 @@ func parseTo(s string) (host string, prefix netip.Prefix, err error) {
 	case host == "tcp", host == "udp":
 		return "", netip.Prefix{}, fmt.Errorf("%s is a protocol: want a host after it", Quote(s))
 	case wildcard && !strings.Contains(host, "."):
-		return "", netip.Prefix{}, fmt.Errorf("%s means all of a top level: want two labels or more after the star", Quote(s))
+		err = fmt.Errorf("%s means all of a top level: want two labels after the star", Quote(s))
+		return "", netip.Prefix{}, err
 	case wildcard:
 		host = "*." + host
 	}
@@ -82,7 +83,8 @@ func (a Allow) OpensPort(udp bool, port uint16) bool {
 }
 
 func allowError(s, why string) error {
-	return fmt.Errorf("cannot use egress %s: %s: want NAME:PORT, ADDRESS:PORT, CIDR:PORT or CIDR:LOW-HIGH, IPv6 in brackets: %w", Quote(s), why, ErrInvalid)
+	const want = "want NAME:PORT, ADDRESS:PORT, CIDR:PORT or CIDR:LOW-HIGH, IPv6 in brackets"
+	return fmt.Errorf("cannot use egress %s: %s: %s: %w", Quote(s), why, want, ErrInvalid)
 }
 
 func parsePrefix(s string) (netip.Prefix, error) {

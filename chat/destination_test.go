@@ -26,9 +26,12 @@ func TestParseDestination(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"", ":", "a.example", "a.example:", "a.example:0", "a.example:65536", "a.example:1-2", ":443",
-		"2001:db8::1", "2001:db8::1:443", "[192.0.2.1]:1", "[a.example]:1", "[2001:db8::1:1", "2001:db8::1]:1",
-		"[fe80::1%eth0]:1", "*.example.com:443", "10.0.0.0/8:443", "bücher.example:1", "1.2.3:80", "a b:1",
+		"", ":", "a.example", "a.example:", "a.example:0", "a.example:65536", "a.example:1-2",
+		":443",
+		"2001:db8::1", "2001:db8::1:443", "[192.0.2.1]:1", "[a.example]:1", "[2001:db8::1:1",
+		"2001:db8::1]:1",
+		"[fe80::1%eth0]:1", "*.example.com:443", "10.0.0.0/8:443", "bücher.example:1", "1.2.3:80",
+		"a b:1",
 		"https://a.example:443", "tcp:a.example:443",
 	} {
 		if got, err := ParseDestination(bad); !errors.Is(err, ErrInvalid) {
@@ -58,7 +61,8 @@ func TestQuestionValidate(t *testing.T) {
 		q    Question
 		ok   bool
 	}{
-		{"a path", Question{Path: "a", Op: "read"}, true}, {"a command", Question{Command: "ls"}, true},
+		{"a path", Question{Path: "a", Op: "read"}, true},
+		{"a command", Question{Command: "ls"}, true},
 		{"a name", Question{Host: "a.example", Port: 443}, true},
 		{"an address", Question{Host: "2001:db8::1", Port: 53, UDP: true}, true},
 		{"nothing", Question{}, false}, {"a path without op", Question{Path: "a"}, false},
@@ -69,7 +73,8 @@ func TestQuestionValidate(t *testing.T) {
 		{"a command with op", Question{Command: "ls", Op: "read"}, false},
 		{"a command with a port", Question{Command: "ls", Port: 443}, false},
 		{"a path with udp", Question{Path: "a", Op: "read", UDP: true}, false},
-		{"a port alone", Question{Port: 443}, false}, {"a host without port", Question{Host: "a.example"}, false},
+		{"a port alone", Question{Port: 443}, false},
+		{"a host without port", Question{Host: "a.example"}, false},
 		{"a pattern", Question{Host: "*.example.com", Port: 443}, false},
 		{"a host with a port inside", Question{Host: "a.example:1", Port: 443}, false},
 		{"brackets", Question{Host: "[::1]", Port: 443}, false},

@@ -131,7 +131,8 @@ func (p Profile) Validate() error {
 
 func (p Profile) validateNetwork() error {
 	if !slices.Contains([]Network{"", NetworkOwn, NetworkShared, NetworkNone}, p.Network) {
-		return fmt.Errorf("network %s: want own, shared or none: %w", Quote(string(p.Network)), ErrInvalid)
+		return fmt.Errorf("network %s: want own, shared or none: %w", Quote(string(p.Network)),
+			ErrInvalid)
 	}
 	named := slices.IndexFunc(p.Egress, Allow.Named)
 	switch network := p.EffectiveNetwork(); {
@@ -140,9 +141,12 @@ func (p Profile) validateNetwork() error {
 	case network == NetworkNone && len(p.Egress)+len(p.Resolvers) > 0:
 		return fmt.Errorf("network none with egress or resolvers: nothing could reach them: %w", ErrInvalid)
 	case network == NetworkShared && named >= 0:
-		return fmt.Errorf("network shared with the name %s in egress: want network own, or addresses: %w", p.Egress[named], ErrInvalid)
+		const want = "want network own, or addresses"
+		return fmt.Errorf("network shared with the name %s in egress: %s: %w",
+			p.Egress[named], want, ErrInvalid)
 	case network == NetworkOwn && len(p.Resolvers) > 0:
-		return fmt.Errorf("network own with resolvers: want none, because chatd answers for the names in egress: %w", ErrInvalid)
+		const want = "want none, because chatd answers for the names in egress"
+		return fmt.Errorf("network own with resolvers: %s: %w", want, ErrInvalid)
 	}
 	return nil
 }

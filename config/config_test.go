@@ -62,7 +62,9 @@ func TestProgramsAreFound(t *testing.T) {
 }
 
 func TestWhatCheckPrintsReadsBackTheSame(t *testing.T) {
-	for _, text := range []string{"", "egress_user: e\negress_program: /p/e\ndns_servers: ['2001:db8::1', '192.0.2.1:54']\n", "profiles:\n  web:\n    egress: ['203.0.113.0/24:443', 'udp:[2001:db8::1]:53']\n    resolvers: [2001:db8::1]\n    limits: {memory_max: 1GiB}\nallow_missing: [cpu]\naudit_max: 0\naudit_keep: 9\nfile_max: 2MiB\nowner_shares: {awake: 0, run_bytes: 1GiB}\n"} {
+	for _, text := range []string{"",
+		"egress_user: e\negress_program: /p/e\ndns_servers: ['2001:db8::1', '192.0.2.1:54']\n",
+		"profiles:\n  web:\n    egress: ['203.0.113.0/24:443', 'udp:[2001:db8::1]:53']\n    resolvers: [2001:db8::1]\n    limits: {memory_max: 1GiB}\nallow_missing: [cpu]\naudit_max: 0\naudit_keep: 9\nfile_max: 2MiB\nowner_shares: {awake: 0, run_bytes: 1GiB}\n"} {
 		cfg, err := load(t, text)
 		if err != nil {
 			t.Fatal(err)

@@ -76,7 +76,8 @@ func ReadResolvConf(r io.Reader) []netip.AddrPort {
 		}
 	}
 	if len(servers) == 0 {
-		servers = append(servers, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), dnsPort))
+		loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		servers = append(servers, netip.AddrPortFrom(loopback, dnsPort))
 	}
 	return servers
 }

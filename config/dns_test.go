@@ -11,26 +11,30 @@ import (
 
 func TestReadResolvConf(t *testing.T) {
 	const none = "[127.0.0.1:53]"
-	for text, want := range map[string]string{
-		"":                        none,
-		"search example.com\n":    none,
-		"nameserver 192.0.2.1\n":  "[192.0.2.1:53]",
-		"nameserver 192.0.2.1":    "[192.0.2.1:53]",
-		"nameserver\t2001:db8::1": "[[2001:db8::1]:53]",
-		"# nameserver 192.0.2.9\n; nameserver 192.0.2.9\nnameserver 127.0.0.53\noptions edns0\n": "[127.0.0.53:53]",
-		"nameserver 192.0.2.1#x\nnameserver 192.0.2.2 ; y\nnameserver \t 192.0.2.3\t\n":          "[192.0.2.1:53 192.0.2.2:53 192.0.2.3:53]",
-		"nameserver 1.1.1.1\nnameserver 1.1.1.2\nnameserver 1.1.1.3\nnameserver 1.1.1.4\n":       "[1.1.1.1:53 1.1.1.2:53 1.1.1.3:53]",
-		"nameserver fe80::1%eth0\nnameserver 192.0.2.1\n":                                        "[192.0.2.1:53]",
-		"nameserver fe80::1%eth0\n":                    none,
-		"nameserver ::ffff:192.0.2.1\n":                "[192.0.2.1:53]",
-		"nameserver 0.0.0.0\nnameserver ff02::1\n":     none,
-		" nameserver 192.0.2.1\n":                      none,
-		"nameservers 192.0.2.1\nnameserver192.0.2.1\n": none,
-		"nameserver ns.example\nnameserver\n":          none,
-		"nameserver 192.0.2.1:5353\n":                  none,
-		"nameserver 192.0.2.1\r\n":                     "[192.0.2.1:53]",
-		strings.Repeat("x", 1<<20):                     none,
+	for _, x := range [][2]string{
+		{"", none},
+		{"search example.com\n", none},
+		{"nameserver 192.0.2.1\n", "[192.0.2.1:53]"},
+		{"nameserver 192.0.2.1", "[192.0.2.1:53]"},
+		{"nameserver\t2001:db8::1", "[[2001:db8::1]:53]"},
+		{"# nameserver 192.0.2.9\n; nameserver 192.0.2.9\nnameserver 127.0.0.53\noptions edns0\n",
+			"[127.0.0.53:53]"},
+		{"nameserver 192.0.2.1#x\nnameserver 192.0.2.2 ; y\nnameserver \t 192.0.2.3\t\n",
+			"[192.0.2.1:53 192.0.2.2:53 192.0.2.3:53]"},
+		{"nameserver 1.1.1.1\nnameserver 1.1.1.2\nnameserver 1.1.1.3\nnameserver 1.1.1.4\n",
+			"[1.1.1.1:53 1.1.1.2:53 1.1.1.3:53]"},
+		{"nameserver fe80::1%eth0\nnameserver 192.0.2.1\n", "[192.0.2.1:53]"},
+		{"nameserver fe80::1%eth0\n", none},
+		{"nameserver ::ffff:192.0.2.1\n", "[192.0.2.1:53]"},
+		{"nameserver 0.0.0.0\nnameserver ff02::1\n", none},
+		{" nameserver 192.0.2.1\n", none},
+		{"nameservers 192.0.2.1\nnameserver192.0.2.1\n", none},
+		{"nameserver ns.example\nnameserver\n", none},
+		{"nameserver 192.0.2.1:5353\n", none},
+		{"nameserver 192.0.2.1\r\n", "[192.0.2.1:53]"},
+		{strings.Repeat("x", 1<<20), none},
 	} {
+		text, want := x[0], x[1]
 		if got := fmt.Sprint(ReadResolvConf(strings.NewReader(text))); got != want {
 			t.Errorf("%.200q: %s, want %s", text, got, want)
 		}
@@ -53,18 +57,23 @@ func FuzzReadResolvConf(f *testing.F) {
 }
 
 func TestDNSServers(t *testing.T) {
-	for list, want := range map[string]string{
-		"[]": "[]", "[192.0.2.1]": "[192.0.2.1:53]", "['192.0.2.1:5353']": "[192.0.2.1:5353]",
-		"['2001:db8::1', '[2001:db8::2]:54', 127.0.0.53]": "[[2001:db8::1]:53 [2001:db8::2]:54 127.0.0.53:53]",
+	for _, x := range [][2]string{
+		{"[]", "[]"}, {"[192.0.2.1]", "[192.0.2.1:53]"}, {"['192.0.2.1:5353']", "[192.0.2.1:5353]"},
+		{"['2001:db8::1', '[2001:db8::2]:54', 127.0.0.53]",
+			"[[2001:db8::1]:53 [2001:db8::2]:54 127.0.0.53:53]"},
 	} {
+		list, want := x[0], x[1]
 		cfg, err := load(t, "dns_servers: "+list+"\n")
 		if got := fmt.Sprint(cfg.DNSServers); err != nil || got != want {
 			t.Errorf("%s: %s, %v, want %s", list, got, err, want)
 		}
 	}
-	for _, bad := range []string{"ns.example", "192.0.2.1:0", "192.0.2.1:65536", "192.0.2.1:", "::ffff:192.0.2.1",
-		"fe80::1%eth0", "[fe80::1%eth0]:53", "[2001:db8::1]", "0.0.0.0", "::", "ff02::1", "2001:db8::1:5353x", ""} {
-		want := fmt.Sprintf("chatd.yaml:3: dns_servers[1]: %q: want ADDRESS, ADDRESS:PORT or [IPV6]:PORT", bad)
+	for _, bad := range []string{
+		"ns.example", "192.0.2.1:0", "192.0.2.1:65536", "192.0.2.1:", "::ffff:192.0.2.1", "",
+		"fe80::1%eth0", "[fe80::1%eth0]:53", "[2001:db8::1]", "0.0.0.0", "::", "ff02::1",
+		"2001:db8::1:5353x",
+	} {
+		want := fmt.Sprintf("chatd.yaml:3: dns_servers[1]: %q: want ADDRESS, ADDRESS:PORT or", bad)
 		_, err := load(t, "dns_servers:\n- 192.0.2.1\n- '"+bad+"'\n")
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", bad, err)
@@ -76,7 +85,8 @@ func TestDNSServers(t *testing.T) {
 // chatd-enforce.
 func TestEgressProgram(t *testing.T) {
 	cfg, err := load(t, "")
-	if err != nil || cfg.EgressUser != "chatd-egress" || !strings.HasSuffix(cfg.EgressProgram, "/chatd-egress") {
+	beside := strings.HasSuffix(cfg.EgressProgram, "/chatd-egress")
+	if err != nil || cfg.EgressUser != "chatd-egress" || !beside {
 		t.Errorf("without keys: %q, %q, %v", cfg.EgressUser, cfg.EgressProgram, err)
 	}
 	if _, err := load(t, "egress_user: chatd\n"); !errors.Is(err, chat.ErrInvalid) {
@@ -125,13 +135,17 @@ func TestProfileOwn(t *testing.T) {
 	if got := fmt.Sprint(b.Egress); got != "[*.example.com:443 203.0.113.5:443]" {
 		t.Error(got)
 	}
-	for text, want := range map[string]string{
-		"    egress:\n    - a.example:443\n    - '*.com:443'\n": `chatd.yaml:5: profiles.x.egress[1]: cannot use egress "*.com:443"`,
-		"    egress: ['localhost:80']\n":                        `chatd.yaml:3: profiles.x.egress[0]: cannot use egress "localhost:80"`,
-		"    network: shared\n    egress: ['a.example:443']\n":  `network shared with the name a.example:443 in egress`,
-		"    network: own\n    resolvers: [192.0.2.1]\n":        `network own with resolvers`,
-		"    network: bridge\n":                                 `network "bridge": want own, shared or none`,
+	for _, x := range [][2]string{
+		{"    egress:\n    - a.example:443\n    - '*.com:443'\n",
+			`chatd.yaml:5: profiles.x.egress[1]: cannot use egress "*.com:443"`},
+		{"    egress: ['localhost:80']\n",
+			`chatd.yaml:3: profiles.x.egress[0]: cannot use egress "localhost:80"`},
+		{"    network: shared\n    egress: ['a.example:443']\n",
+			`network shared with the name a.example:443 in egress`},
+		{"    network: own\n    resolvers: [192.0.2.1]\n", `network own with resolvers`},
+		{"    network: bridge\n", `network "bridge": want own, shared or none`},
 	} {
+		text, want := x[0], x[1]
 		_, err := load(t, "profiles:\n  x:\n"+text)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

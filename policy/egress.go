@@ -77,7 +77,7 @@ func whyNot(p chat.Profile, to chat.Destination, own bool) string {
 			continue
 		}
 		if a.OpensPort(to.UDP, to.Port) {
-			return "it is not public, and a wide entry opens public addresses alone: it needs its own"
+			return "it is not public: a wide entry does not open it, it needs its own"
 		}
 		elsewhere = true
 	}

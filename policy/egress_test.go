@@ -23,8 +23,9 @@ func profileTo(t *testing.T, network chat.Network, egress ...string) chat.Profil
 
 // TestExplainEgress: the verdict, the entry that decides with its place, and why.
 func TestExplainEgress(t *testing.T) {
-	own := profileTo(t, chat.NetworkOwn, "api.example.com:443", "*.example.com:443", "udp:time.example.com:123",
-		"0.0.0.0/0:8443", "10.0.0.0/8:8080", "169.254.0.0/16:80", "169.254.169.254:8000", "127.0.0.1:5432")
+	own := profileTo(t, chat.NetworkOwn, "api.example.com:443", "*.example.com:443",
+		"udp:time.example.com:123", "0.0.0.0/0:8443", "10.0.0.0/8:8080", "169.254.0.0/16:80",
+		"169.254.169.254:8000", "127.0.0.1:5432")
 	none := profileTo(t, chat.NetworkNone)
 	shared := profileTo(t, chat.NetworkShared, "192.0.2.0/24:443", "127.0.0.1:5432")
 	shared.Resolvers = []netip.Addr{netip.MustParseAddr("192.0.2.53")}
@@ -37,7 +38,7 @@ func TestExplainEgress(t *testing.T) {
 	}{
 		{own, "API.example.com.:443", "api.example.com:443", "allow", "it is listed", "egress"},
 		{own, "b.example.com:443", "*.example.com:443", "allow", "it is listed", "egress"},
-		{own, "udp:time.example.com:123", "udp:time.example.com:123", "allow", "it is listed", "egress"},
+		{own, "udp:time.example.com:123", "udp:time.example.com:123", "allow", "listed", "egress"},
 		{own, "time.example.com:123", "", "deny", "other ports, or another protocol", ""},
 		{own, "api.example.com:80", "", "deny", "other ports", ""},
 		{own, "example.com:443", "", "deny", "it is not listed", ""},
@@ -60,6 +61,7 @@ func TestExplainEgress(t *testing.T) {
 		{shared, "192.0.2.1:443", "192.0.2.0/24:443", "allow", "it is listed", "egress"},
 		{shared, "192.0.2.53:53", "192.0.2.53", "allow", "it is listed", "resolvers"},
 		{shared, "udp:192.0.2.53:53", "192.0.2.53", "allow", "it is listed", "resolvers"},
+		{shared, "192.0.2.53:80", "", "deny", "other ports", ""},
 		{shared, "192.0.2.54:53", "", "deny", "other ports", ""},
 		{shared, "api.example.com:443", "", "deny", "addresses alone", ""},
 		{shared, "127.0.0.1:5432", "127.0.0.1:5432", "allow", "it is listed", "egress"},
@@ -86,9 +88,12 @@ func TestExplainAsksNobodyAboutEgress(t *testing.T) {
 	p.Egress = profileTo(t, "", "api.example.com:443").Egress
 	w.opt.Profiles[w.chat.Profile] = p
 	in := Inside{
-		Init:    func() *sys.HeldProcess { t.Error("the session was asked"); return nil },
-		Resolve: func([]string) (map[string]string, error) { t.Error("links were asked"); return nil, nil },
-		Closed:  func() (masked, leftOut []string) { t.Error("masks were asked"); return nil, nil },
+		Init: func() *sys.HeldProcess { t.Error("the session was asked"); return nil },
+		Resolve: func([]string) (map[string]string, error) {
+			t.Error("links were asked")
+			return nil, nil
+		},
+		Closed: func() (masked, leftOut []string) { t.Error("masks were asked"); return nil, nil },
 	}
 	q := chat.Question{Host: "api.example.com", Port: 443}
 	e, err := w.Explain(context.Background(), w.chat, q, in)

@@ -237,9 +237,11 @@ func (m *Memory) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat
 
 // explainTo compares a name with Egress.
 func (m *Memory) explainTo(to chat.Destination) chat.Explained {
-	e := chat.Explained{Verdict: "deny", Layer: "egress", Name: to.String(), Why: "it is not listed", Paths: []string{}}
+	e := chat.Explained{Verdict: "deny", Layer: "egress", Name: to.String(), Paths: []string{}}
+	e.Why = "it is not listed"
 	if by, ok := chat.ReachableHost(m.Egress, to.UDP, to.Name(), to.Port); ok {
-		e.Verdict, e.Rule, e.Place, e.Why = "allow", by.String(), "egress of profile default", "it is listed"
+		e.Verdict, e.Rule, e.Why = "allow", by.String(), "it is listed"
+		e.Place = "egress of profile default"
 	}
 	return e
 }

@@ -52,8 +52,9 @@ func questionOfFlags(c *cli.Context) (chat.Question, error) {
 	}
 	switch {
 	case given != 1:
-		return q, fmt.Errorf("cannot explain: want CHAT and one PATH or --command or --to, got %d arguments: %w",
-			c.NArg(), chat.ErrInvalid)
+		const want = "want CHAT and one PATH or --command or --to"
+		return q, fmt.Errorf("cannot explain: %s, got %d arguments: %w", want, c.NArg(),
+			chat.ErrInvalid)
 	case c.IsSet("to"):
 		to, err := chat.ParseDestination(c.String("to"))
 		q.Host, q.Port, q.UDP = to.Host, to.Port, to.UDP
