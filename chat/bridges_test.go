@@ -17,6 +17,7 @@ func TestBridgesOfWhatAProfileOpens(t *testing.T) {
 	opening := map[string]Profile{
 		"Network":                   {Network: NetworkShared},
 		"Egress":                    {Egress: []Allow{allow}},
+		"EgressMayAdd":              {EgressMayAdd: []Allow{allow}},
 		"Resolvers":                 {Resolvers: []netip.Addr{netip.MustParseAddr("192.0.2.1")}},
 		"Skeleton":                  {Skeleton: "/etc/skel"},
 		"ExposePaths":               {ExposePaths: []Expose{{Source: "/data", Mode: ReadOnly}}},

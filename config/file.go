@@ -58,23 +58,24 @@ type fileConfig struct {
 }
 
 type fileProfile struct {
-	Bridges     *[]string         `yaml:"bridges"`
-	Limits      map[string]string `yaml:"limits"`
-	Network     string            `yaml:"network"`
-	Egress      []string          `yaml:"egress"`
-	Resolvers   []string          `yaml:"resolvers"`
-	Skeleton    string            `yaml:"skeleton"`
-	AccessFile  string            `yaml:"access_file"`
-	Defaults    *bool             `yaml:"defaults"`
-	Commands    *[]string         `yaml:"commands"`
-	CommandsAdd []string          `yaml:"commands_add"`
-	Env         map[string]string `yaml:"env"`
-	Guard       *fileGuard        `yaml:"guard"`
-	TimeoutMax  string            `yaml:"timeout_max"`
-	SleepAfter  string            `yaml:"sleep_after"`
-	KeepAwake   bool              `yaml:"keep_awake"`
-	ToolsOff    []string          `yaml:"tools_off"`
-	View        fileView          `yaml:",inline"`
+	Bridges      *[]string         `yaml:"bridges"`
+	Limits       map[string]string `yaml:"limits"`
+	Network      string            `yaml:"network"`
+	Egress       []string          `yaml:"egress"`
+	EgressMayAdd []string          `yaml:"egress_may_add"`
+	Resolvers    []string          `yaml:"resolvers"`
+	Skeleton     string            `yaml:"skeleton"`
+	AccessFile   string            `yaml:"access_file"`
+	Defaults     *bool             `yaml:"defaults"`
+	Commands     *[]string         `yaml:"commands"`
+	CommandsAdd  []string          `yaml:"commands_add"`
+	Env          map[string]string `yaml:"env"`
+	Guard        *fileGuard        `yaml:"guard"`
+	TimeoutMax   string            `yaml:"timeout_max"`
+	SleepAfter   string            `yaml:"sleep_after"`
+	KeepAwake    bool              `yaml:"keep_awake"`
+	ToolsOff     []string          `yaml:"tools_off"`
+	View         fileView          `yaml:",inline"`
 }
 
 // parseSource reads YAML strictly: an unknown key and a key given twice are errors.
@@ -191,12 +192,12 @@ func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Pro
 			return p, s.fault(at+".limits."+key, err)
 		}
 	}
-	for i, text := range f.Egress {
-		allow, err := chat.ParseAllow(text)
-		if err != nil {
-			return p, s.fault(fmt.Sprintf("%s.egress[%d]", at, i), err)
-		}
-		p.Egress = append(p.Egress, allow)
+	var err error
+	if p.Egress, err = s.allows(at+".egress", f.Egress); err != nil {
+		return p, err
+	}
+	if p.EgressMayAdd, err = s.allows(at+".egress_may_add", f.EgressMayAdd); err != nil {
+		return p, err
 	}
 	for i, text := range f.Resolvers {
 		addr, err := netip.ParseAddr(text)
@@ -210,7 +211,6 @@ func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Pro
 			return p, s.fault(at+"."+key, fmt.Errorf("%s: want an absolute path: %w", chat.Quote(path), chat.ErrInvalid))
 		}
 	}
-	var err error
 	if p.Guard, err = s.guard(at+".guard", f.Guard, base.Guard); err != nil {
 		return p, err
 	}
@@ -234,6 +234,18 @@ func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Pro
 		return p, s.fault(at, err)
 	}
 	return p, nil
+}
+
+// allows reads a list of destinations.
+func (s source) allows(at string, texts []string) (list []chat.Allow, err error) {
+	for i, text := range texts {
+		allow, err := chat.ParseAllow(text)
+		if err != nil {
+			return nil, s.fault(fmt.Sprintf("%s[%d]", at, i), err)
+		}
+		list = append(list, allow)
+	}
+	return list, nil
 }
 
 // encodeYAML writes cfg with the names of its JSON fields, which are the keys of a file.

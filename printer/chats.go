@@ -88,6 +88,9 @@ func Chat(w io.Writer, ch chat.Chat, now time.Time) error {
 	if u := ch.Usage; u != nil {
 		rows = append(rows, []string{"usage", usageWords(*u)})
 	}
+	for _, line := range egressLines(ch) {
+		rows = append(rows, []string{"egress", line})
+	}
 	for _, k := range slices.Sorted(maps.Keys(ch.Labels)) {
 		rows = append(rows, []string{"label", k + "=" + ch.Labels[k]})
 	}
@@ -134,6 +137,30 @@ func Labels(w io.Writer, labels map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// Egress is a line for each destination of a chat, and for each that was taken away.
+func Egress(w io.Writer, ch chat.Chat) error {
+	for _, line := range egressLines(ch) {
+		if err := write(w, line+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func egressLines(ch chat.Chat) (lines []string) {
+	for _, a := range ch.Egress {
+		line := a.String()
+		if slices.Contains(ch.EgressAdd, a) {
+			line += "  (added)"
+		}
+		lines = append(lines, line)
+	}
+	for _, a := range ch.EgressRemove {
+		lines = append(lines, a.String()+"  (taken away)")
+	}
+	return lines
 }
 
 // Shared is what went from one chat to another.

@@ -33,6 +33,8 @@ type Memory struct {
 	Deny func(op files.Op, name string) *files.Denial
 	// Egress is that of every chat's profile.
 	Egress []chat.Allow
+	// EgressMayAdd is what a chat may have beyond it.
+	EgressMayAdd []chat.Allow
 	// HostIs is what Host answers, apart from the counts.
 	HostIs chat.Host
 	// StatusIs is what Status answers, apart from the counts.
@@ -98,6 +100,9 @@ func (m *Memory) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, e
 		found.Ignored = spec.Unlike(c.Labels, chat.EgressChange{Add: c.EgressAdd, Remove: c.EgressRemove})
 		return found, false, nil
 	}
+	if err := m.profile(spec.Profile).CheckEgress(chat.EgressChange{Add: spec.EgressAdd, Remove: spec.EgressRemove}); err != nil {
+		return chat.Chat{}, false, err
+	}
 	c := m.fresh(id, spec)
 	m.chats[id] = c
 	m.Made++
@@ -109,13 +114,24 @@ func (m *Memory) fresh(id chat.ID, spec chat.Spec) *chat.Chat {
 	c := &chat.Chat{
 		ID: id, User: id.User(), UID: m.nextUID, ExternalID: spec.ExternalID, Owner: spec.Owner, Agent: spec.Agent,
 		Profile: spec.Profile, Phase: chat.Ready, Home: "/srv/chatd/homes/" + id.User(), Labels: maps.Clone(spec.Labels),
+		EgressAdd: spec.EgressAdd, EgressRemove: spec.EgressRemove,
 		CreatedAt: now, UsedAt: now, Limits: chat.DefaultLimits(),
 	}
+	m.setEgress(c)
 	m.nextUID++
 	if spec.WantsSession() {
 		setAwake(c, true)
 	}
 	return c
+}
+
+// profile is every chat's profile.
+func (m *Memory) profile(name string) chat.Profile {
+	return chat.Profile{Name: name, Network: chat.NetworkOwn, Egress: m.Egress, EgressMayAdd: m.EgressMayAdd}
+}
+
+func (m *Memory) setEgress(c *chat.Chat) {
+	c.Egress = m.profile(c.Profile).With(chat.EgressChange{Add: c.EgressAdd, Remove: c.EgressRemove}).Egress
 }
 
 func setAwake(c *chat.Chat, awake bool) {
@@ -177,7 +193,7 @@ func (m *Memory) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	return *c, nil
 }
 
-// Patch changes the labels.
+// Patch changes the labels and the egress.
 func (m *Memory) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat, error) {
 	if err := p.Validate(); err != nil {
 		return chat.Chat{}, err
@@ -192,7 +208,12 @@ func (m *Memory) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat
 	if err != nil {
 		return chat.Chat{}, err
 	}
-	c.Labels = labels
+	change := p.ApplyEgress(chat.EgressChange{Add: c.EgressAdd, Remove: c.EgressRemove})
+	if err := m.profile(c.Profile).CheckEgress(change); err != nil {
+		return chat.Chat{}, err
+	}
+	c.Labels, c.EgressAdd, c.EgressRemove = labels, change.Add, change.Remove
+	m.setEgress(c)
 	return *c, nil
 }
 

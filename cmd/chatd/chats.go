@@ -14,7 +14,7 @@ import (
 
 // chatCommands make chats, and say and change what is kept of them.
 func chatCommands() []*cli.Command {
-	return []*cli.Command{createCommand(), lsCommand(), showCommand(), labelCommand()}
+	return []*cli.Command{createCommand(), lsCommand(), showCommand(), labelCommand(), egressCommand()}
 }
 
 func createCommand() *cli.Command {
@@ -33,6 +33,7 @@ func createCommand() *cli.Command {
 			&cli.StringFlag{Name: "owner", Usage: "whose chat it is; for operators (default: who asks)"},
 			&cli.StringSliceFlag{Name: "env", Usage: "a variable `NAME=VALUE` of its terminal and runs, no secret; may be given again"},
 			&cli.StringSliceFlag{Name: "label", Usage: "a note `KEY=VALUE`; may be given again"},
+			&cli.StringSliceFlag{Name: "egress", Usage: "a destination `ENTRY` beyond the profile's, see chatd egress --help; may be given again"},
 			&cli.BoolFlag{Name: "asleep", Usage: "no session yet"},
 		},
 		Action: create,
@@ -54,9 +55,13 @@ func create(c *cli.Context) error {
 	if len(env) == 0 {
 		env = nil
 	}
+	add, err := destinations(c.StringSlice("egress"))
+	if err != nil {
+		return err
+	}
 	awake := !c.Bool("asleep")
 	spec := chat.Spec{ExternalID: c.Args().First(), Owner: c.String("owner"), Profile: c.String("profile"),
-		Agent: c.String("agent"), Env: env, Labels: labels, Awake: &awake}
+		Agent: c.String("agent"), Env: env, EgressAdd: add, Labels: labels, Awake: &awake}
 	if err := spec.Validate(); err != nil {
 		return err
 	}
@@ -67,7 +72,7 @@ func create(c *cli.Context) error {
 		return err
 	}
 	if len(made.Ignored) > 0 {
-		fmt.Fprintf(c.App.ErrWriter, "chatd: the chat is there, and its labels stay as they are: %s not changed; see chatd label --help\n", strings.Join(made.Ignored, ", "))
+		fmt.Fprintf(c.App.ErrWriter, "chatd: the chat is there, and stays as it is: %s not changed; see chatd label and egress --help\n", strings.Join(made.Ignored, ", "))
 	}
 	return answer(c, made, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, made.ID)

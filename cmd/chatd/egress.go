@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/printer"
+)
+
+func egressCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "egress",
+		Usage:     "show and change where a chat may connect",
+		ArgsUsage: "CHAT [ENTRY|ENTRY-...]",
+		Description: "ENTRY gives the chat a destination that its profile's egress_may_add covers, or one\n" +
+			"of its profile's again; ENTRY- takes one away, and cuts its connections. Both hold until\n" +
+			"they are taken back. Prints what the chat may connect to then.\n\n" +
+			"   chatd egress 0123456789abcdef api.example.com:443 git.example.org:22-",
+		Action: egress,
+	}
+}
+
+func egress(c *cli.Context) error {
+	if c.NArg() < 1 {
+		return fmt.Errorf("cannot show egress: want one CHAT, and ENTRY or ENTRY-: %w", chat.ErrInvalid)
+	}
+	id, err := chatArg(c.Args().First())
+	if err != nil {
+		return err
+	}
+	changes, err := egressChanges(c.Args().Tail())
+	if err != nil {
+		return err
+	}
+	ch, err := client(c).Get(c.Context, id)
+	if err != nil {
+		return err
+	}
+	if len(changes) > 0 {
+		after := applyEgress(ch, changes)
+		p := chat.Patch{EgressAdd: &after.Add, EgressRemove: &after.Remove}
+		if ch, err = client(c).Patch(c.Context, id, p); err != nil {
+			return err
+		}
+	}
+	return answer(c, ch, func(w io.Writer) error { return printer.Egress(w, ch) })
+}
+
+// egressEntry is one entry of the command line.
+type egressEntry struct {
+	chat.Allow
+	away bool
+}
+
+func egressChanges(args []string) (all []egressEntry, err error) {
+	for _, text := range args {
+		text, away := strings.CutSuffix(text, "-")
+		a, err := chat.ParseAllow(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, egressEntry{a, away})
+	}
+	return all, nil
+}
+
+// destinations reads entries without changes.
+func destinations(texts []string) (all []chat.Allow, err error) {
+	for _, text := range texts {
+		a, err := chat.ParseAllow(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// applyEgress returns the lists of the chat after the changes.
+func applyEgress(ch chat.Chat, changes []egressEntry) chat.EgressChange {
+	c := chat.EgressChange{Add: slices.Clone(ch.EgressAdd), Remove: slices.Clone(ch.EgressRemove)}
+	for _, e := range changes {
+		to, from := &c.Add, &c.Remove
+		if e.away {
+			to, from = from, to
+		}
+		i := slices.Index(*from, e.Allow)
+		switch {
+		case i >= 0:
+			*from = slices.Delete(*from, i, i+1)
+		case !slices.Contains(*to, e.Allow) && (e.away || !slices.Contains(ch.Egress, e.Allow)):
+			*to = append(*to, e.Allow)
+		}
+	}
+	return c
+}
