@@ -58,9 +58,9 @@ func TestEnforceStaysSmall(t *testing.T) {
 // It rose by 30 for the structs of package view, and for lines that were wrapped: adrs/0063.
 // It rose by 30 for the small functions of package shares, and for lines that were wrapped:
 // adrs/0069.
-// It rose by 205 for names in egress: their form and what they open, destinations that are
+// It rose by 210 for names in egress: their form and what they open, destinations that are
 // explained, sockets of a uid and a gid, DNS servers.
-const maxRooted = 26_955
+const maxRooted = 26_960
 
 // TestRootStaysSmall measures chatd-root as TestEnforceStaysSmall does the enforcer.
 func TestRootStaysSmall(t *testing.T) {

@@ -117,7 +117,9 @@ func (p Profile) Validate() error {
 	}
 	for _, c := range p.Commands {
 		if c != "*" && (c == "" || strings.ContainsAny(c, "/\x00") || c == "." || c == "..") {
-			return fmt.Errorf("cannot use profile %s: command %s: want a program name without a slash, or *: %w", p.Name, Quote(c), ErrInvalid)
+			const want = "want a program name without a slash, or *"
+			return fmt.Errorf("cannot use profile %s: command %s: %s: %w", p.Name, Quote(c), want,
+				ErrInvalid)
 		}
 	}
 	if name, err := CheckEnv(p.Env); err != nil {

@@ -23,7 +23,7 @@ type Question struct {
 	// Command is checked by the paths in it.
 	Command string `json:"command,omitempty" maxLength:"65536" doc:"A shell command, checked by the paths in it."`
 	// Host is a name or an address, without brackets; Port and UDP go with it. See [Destination].
-	Host string `json:"host,omitempty" maxLength:"254" doc:"A name or an address: does egress open its port?"`
+	Host string `json:"host,omitempty" maxLength:"254" doc:"A name or an address, beside port."`
 	Port uint16 `json:"port,omitempty" minimum:"1" maximum:"65535" doc:"The port of host."`
 	UDP  bool   `json:"udp,omitempty" doc:"By UDP; else by TCP."`
 	// Named are the paths in Command, as the front found them. They cross the broker and no

@@ -23,6 +23,8 @@
 // [InForce.Admit]). The kernel answers EACCES, EPERM or EROFS later and names no rule; mostly there
 // is none, but a mode, an owner or a mount. [InForce.NameRule], [InForce.RuleBehind] and
 // [InForce.Explain] find out whether it was a rule.
+// [InForce.Explain] also answers about a destination, by the profile's egress alone: the name is
+// compared with the list and not looked up.
 //
 // Package verdict has the answers of the rules, package enforcer the orders to chatd-enforce. The
 // caller knows the chats and their sessions, ends a session whose rules cannot be applied, and

@@ -23,15 +23,15 @@ func explainCommand() *cli.Command {
 		Name:      "explain",
 		Usage:     "say whether a policy lets a path or a host be used, and which rule decides",
 		ArgsUsage: "CHAT PATH | CHAT --to HOST:PORT | --policy FILE [PATH]",
-		Description: "Of a CHAT the daemon is asked: by which rules it lives now, and what\n" +
-			"links make of the path in its view; or, with --to, whether its profile's egress opens a port of\n" +
-			"a host. A name is compared with the list, and not looked up. With --policy no daemon\n" +
-			"and no root is needed; two names are checked: the path as it is written, and what\n" +
-			"links of this machine make of it. Of a command, the guard's word comes too, by the\n" +
-			"file's guard section or the default one. With --json and no PATH it reads one case a\n" +
-			"line, {agent, home, cwd, path, op} or {agent, home, cwd, command}, and writes one\n" +
-			"answer a line; a line that is no case gets an answer with \"error\", and the exit\n" +
-			"code is 2.\n\n" +
+		Description: "Of a CHAT the daemon is asked: by which rules it lives now, and what links\n" +
+			"make of the path in its view; or, with --to, whether its profile's egress opens a\n" +
+			"port of a host. A name is compared with the list, and not looked up. With\n" +
+			"--policy no daemon and no root is needed; two names are checked: the path as it\n" +
+			"is written, and what links of this machine make of it. Of a command, the guard's\n" +
+			"word comes too, by the file's guard section or the default one. With --json and\n" +
+			"no PATH it reads one case a line, {agent, home, cwd, path, op} or {agent, home,\n" +
+			"cwd, command}, and writes one answer a line; a line that is no case gets an\n" +
+			"answer with \"error\", and the exit code is 2.\n\n" +
 			"   chatd explain CHAT .env --op write\n" +
 			"   chatd explain CHAT --command 'cat *.pem'\n" +
 			"   chatd explain CHAT --to api.example.com:443\n" +
