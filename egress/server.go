@@ -61,9 +61,10 @@ type server struct {
 
 // Serve carries for the chats that chatd-root opens, until ctx ends or the listener fails. When it
 // returns every connection has ended.
-func Serve(ctx context.Context, o Options) error {
+func Serve(ctx context.Context, o Options) error { return newServer(o).run(ctx, o) }
+
+func (s *server) run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
-	s := newServer(o)
 	var all sync.WaitGroup
 	all.Go(func() { s.web.serve(ctx) })
 	all.Go(func() { s.sweepUntil(ctx) })
