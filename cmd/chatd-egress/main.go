@@ -1,0 +1,141 @@
+// Command chatd-egress carries what leaves the chats' networks to where their profiles let it go.
+// See package egress.
+//
+// # Runs as
+//
+// A user of its own, without a capability, in an empty network namespace. chatd-root connects to
+// the socket that it inherits as descriptor 3, tells it which chats are awake, and makes all its
+// sockets.
+//
+// # What it does not stop
+//
+// See package egress.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/egress"
+	"github.com/chatd/chatd/journal"
+)
+
+// version is set by the linker: -ldflags "-X main.version=…".
+var version = "dev"
+
+// listenerFD is the first descriptor that is passed (sd_listen_fds(3)).
+const listenerFD = 3
+
+const usage = `usage: chatd-egress
+       chatd-egress --help | --version
+
+Carries the connections of chatd's chats to where their profiles let them go. It wants a user of its
+own, and as descriptor 3 the listening SOCK_SEQPACKET socket that chatd-root connects to, as systemd
+passes it (chatd-egress.socket). It ends on SIGTERM, and with it all connections of chats.
+
+exit codes: 0 done · 1 internal · 2 invalid · 69 unsupported here
+`
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is main with its surroundings; it returns the exit code.
+func run(args []string, out io.Writer, errs *os.File) int {
+	err := start(args, out, errs)
+	if err != nil {
+		fmt.Fprintf(errs, "%schatd-egress: %s\n", journal.Priority(errs), chat.ErrorText(err))
+	}
+	return exitCode(err)
+}
+
+func start(args []string, out io.Writer, errs *os.File) error {
+	flags := flag.NewFlagSet("chatd-egress", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // run says it
+	asked := flags.Bool("version", false, "")
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return show(out, usage)
+	case err != nil:
+		return fmt.Errorf("cannot use the arguments: %w, see chatd-egress --help: %w", err, chat.ErrInvalid)
+	case flags.NArg() > 0:
+		return fmt.Errorf("cannot carry: unexpected argument %s, see chatd-egress --help: %w",
+			chat.Quote(flags.Arg(0)), chat.ErrInvalid)
+	case *asked:
+		return show(out, "chatd-egress version "+version+"\n")
+	}
+	return serve(errs)
+}
+
+// serve carries until SIGTERM.
+func serve(errs *os.File) error {
+	if os.Geteuid() == 0 {
+		return fmt.Errorf("cannot carry as root: want a user of its own: %w", chat.ErrUnsupported)
+	}
+	listener, err := takeListener()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	defer stop()
+	log := journal.New(errs)
+	log.Debug("chatd-egress is confined from now", "local time", time.Now().Local()) // reads the zone
+	missing, err := egress.Confine()
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		log.Warn("chatd-egress lacks a wall that this kernel does not have", "missing", missing)
+	}
+	return egress.Serve(ctx, egress.Options{Listener: listener, Log: log})
+}
+
+// takeListener takes over the socket that is passed.
+func takeListener() (*net.UnixListener, error) {
+	kind, err := unix.GetsockoptInt(listenerFD, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil || kind != unix.SOCK_SEQPACKET {
+		return nil, fmt.Errorf("cannot carry: descriptor %d is no SOCK_SEQPACKET socket: "+
+			"chatd-egress.socket passes it: %w", listenerFD, chat.ErrInvalid)
+	}
+	f := os.NewFile(listenerFD, "listener")
+	l, err := net.FileListener(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("cannot take over the listener: %w", err)
+	}
+	u, ok := l.(*net.UnixListener)
+	if !ok {
+		err := fmt.Errorf("cannot listen by a %T: %w", l, chat.ErrInvalid)
+		return nil, errors.Join(err, l.Close())
+	}
+	return u, nil
+}
+
+func show(out io.Writer, text string) error {
+	if _, err := io.WriteString(out, text); err != nil {
+		return fmt.Errorf("cannot write the output: %w", err)
+	}
+	return nil
+}
+
+// exitCode is what chatd exits with for the same kind of error; package api, which has the
+// table, brings net/http's routes.
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, chat.ErrInvalid):
+		return 2
+	case errors.Is(err, chat.ErrUnsupported):
+		return 69
+	}
+	return 1
+}

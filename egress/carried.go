@@ -1,0 +1,175 @@
+package egress
+
+import (
+	"context"
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// idleTCP and idleUDP are how long a connection and a flow live without a byte. RFC 5382,
+	// REQ-5, wants two hours and four minutes of a NAT for TCP; RFC 4787, REQ-5, two minutes for
+	// UDP and recommends five.
+	idleTCP = 2 * time.Hour
+	idleUDP = 3 * time.Minute
+)
+
+// carried is one TCP connection or one flow of datagrams: an entry of its network's table.
+type carried struct {
+	n      *network
+	dst    netip.AddrPort
+	udp    bool
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when its sockets are
+	last   atomic.Int64  // when the last byte went, as Unix nanoseconds
+	out    atomic.Int64  // bytes from the chat
+	in     atomic.Int64  // bytes to it
+
+	// Of network.mu.
+	target  target
+	decided bool           // target is valid
+	real    netip.AddrPort // the peer outside, once connected
+	err     error          // why it is not carried, or was ended
+}
+
+// enter makes an entry of the table. It returns nil where the chat has its share, or all chats
+// together have theirs. n.mu is held.
+func (n *network) enter(dst netip.AddrPort, udp bool) *carried {
+	if n.closed || !udp && n.connections >= maxConnections {
+		return nil
+	}
+	if n.s.slots.Add(-1) < 0 {
+		n.s.slots.Add(1)
+		return nil
+	}
+	c := &carried{n: n, dst: dst, udp: udp, done: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancelCause(n.ctx)
+	c.touch()
+	n.carried[c] = true
+	if !udp {
+		n.connections++
+	}
+	return c
+}
+
+// leave removes the entry and tells of it. Its sockets are closed.
+func (c *carried) leave() {
+	n := c.n
+	n.mu.Lock()
+	delete(n.carried, c)
+	if !c.udp {
+		n.connections--
+	}
+	e := Event{Chat: n.id, Host: c.target.host, Addr: c.dst, UDP: c.udp, Verdict: Allowed,
+		Out: c.out.Load(), In: c.in.Load()}
+	if !c.real.IsValid() || isRefusal(c.err) {
+		e.Verdict = verdictOf(c.err)
+	}
+	e.Why = text(c.err)
+	names := c.decided && c.target == target{}
+	n.mu.Unlock()
+	n.s.slots.Add(1)
+	c.cancel(errOver)
+	if !names {
+		n.s.tell(e)
+	}
+	close(c.done)
+}
+
+// fail records why c ends. The first reason stands.
+func (c *carried) fail(err error) {
+	c.refuse(err)
+	c.cancel(err)
+}
+
+// refuse records why c is refused, and leaves its end to the caller.
+func (c *carried) refuse(err error) {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// decide finds the target; from now on a change of the list ends c.
+func (c *carried) decide() (target, error) {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	t, err := c.n.decide(c.dst, c.udp)
+	c.target, c.decided = t, true
+	return t, err
+}
+
+// answersNames says that c carries questions for names, to nowhere outside.
+func (c *carried) answersNames() {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	c.target, c.decided = target{}, true
+}
+
+// reached records the peer. The list may have changed since its address was chosen.
+func (c *carried) reached(real netip.AddrPort) error {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	if !c.target.usable(c.n.list, real) {
+		return errUnlisted
+	}
+	c.real = real
+	return nil
+}
+
+// stillListed reports whether the list opens c. n.mu is held.
+func (c *carried) stillListed() bool {
+	switch {
+	case !c.decided, c.target == target{}:
+		return true
+	case c.real.IsValid():
+		return c.target.usable(c.n.list, c.real)
+	}
+	return c.target.listed(c.n.list)
+}
+
+func (c *carried) touch() { c.last.Store(time.Now().UnixNano()) }
+
+// sent and received count bytes.
+func (c *carried) sent(n int64)     { c.out.Add(n); c.touch() }
+func (c *carried) received(n int64) { c.in.Add(n); c.touch() }
+
+// idle reports whether no byte went for too long.
+func (c *carried) idle(now time.Time) bool {
+	limit := idleTCP
+	if c.udp {
+		limit = idleUDP
+	}
+	return now.UnixNano()-c.last.Load() > int64(limit)
+}
+
+// sweepUntil ends idle connections until ctx ends. One timer for all costs less than one each.
+func (s *server) sweepUntil(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			s.sweep(now)
+		}
+	}
+}
+
+func (s *server) sweep(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.networks {
+		n.mu.Lock()
+		for c := range n.carried {
+			if c.idle(now) {
+				c.cancel(errIdle)
+			}
+		}
+		n.mu.Unlock()
+	}
+}

@@ -1,0 +1,200 @@
+package egress
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/uplink"
+)
+
+func TestListedAddress(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	n := w.open(one, server.String())
+	c := w.dial(n, server)
+	wantEcho(t, c, "GET of anything")
+	c.Close()
+	e := w.event(Allowed, "")
+	if e.Chat != one || e.Addr != server || e.Out != 15 || e.In != 15 || e.Host != "" {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestUnlistedAddress(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, func(c *net.TCPConn) { t.Error("it was connected to"); c.Close() })
+	n := w.open(one, netip.AddrPortFrom(server.Addr(), server.Port()+1).String(), "udp:"+server.String(),
+		"example.org:1-65535")
+	wantReset(t, w.dial(n, server))
+	w.event(Refused, "does not list "+server.String())
+}
+
+func TestListedName(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	c := w.byName("api.example.org", server)
+	wantEcho(t, c, "\x00binary")
+	c.Close()
+	if e := w.event(Allowed, ""); e.Host != "api.example.org" || e.Out != 7 {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestUnlistedName(t *testing.T) {
+	w := newWorld(t)
+	n := w.open(one, "api.example.org:443", "udp:api.example.org:80", "0.0.0.0/0:1-65535")
+	wantReset(t, w.dial(n, w.named(n, "api.example.org", 80)))
+	w.event(Refused, "does not list api.example.org:80")
+	wantReset(t, w.dial(n, w.named(n, "other.example.org", 443)))
+	w.event(Refused, "does not list other.example.org:443")
+	wantReset(t, w.dial(n, netip.MustParseAddrPort("198.18.77.77:443")))
+	w.event(Refused, "no name has the address 198.18.77.77")
+}
+
+// TestRebinding: a name opens no address of the host's own networks, unless an entry has it.
+func TestRebinding(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	for _, addr := range []string{"127.0.0.1", "10.1.2.3", "169.254.169.254", "198.18.0.9", "fd00::1",
+		"::1", "::ffff:127.0.0.1"} {
+		w.dns.set("api.example.org", addr)
+		n := w.open(one, fmt.Sprintf("api.example.org:%d", server.Port()), "0.0.0.0/0:1-65535",
+			"udp:127.0.0.1:1-65535", "127.0.0.1:1")
+		wantReset(t, w.dial(n, w.named(n, "api.example.org", server.Port())))
+		if e := <-w.events; e.Verdict == Allowed {
+			t.Errorf("%s: %+v", addr, e)
+		}
+	}
+	w.root.mu.Lock()
+	defer w.root.mu.Unlock()
+	for _, c := range w.root.sockets {
+		if c.Verb == uplink.Socket {
+			t.Errorf("it asked for a socket: %+v", c)
+		}
+	}
+}
+
+func TestRebindingSaysWhy(t *testing.T) {
+	w := newWorld(t)
+	w.dns.set("api.example.org", "127.0.0.1", "10.0.0.1")
+	n := w.open(one, "api.example.org:443")
+	wantReset(t, w.dial(n, w.named(n, "api.example.org", 443)))
+	w.event(Refused, "resolves to private addresses")
+}
+
+func TestFailedConnect(t *testing.T) {
+	w := newWorld(t)
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := addrOf(l.Addr())
+	l.Close() // nobody listens
+	n := w.open(one, server.String())
+	wantReset(t, w.dial(n, server))
+	w.event(Failed, "refused")
+}
+
+// TestNextAddress: an address that does not answer is passed over.
+func TestNextAddress(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	host := "api.example.org"
+	w.dns.set(host, "127.0.0.77", "127.0.0.1")
+	n := w.open(one, fmt.Sprintf("%s:%d", host, server.Port()), fmt.Sprintf("127.0.0.0/24:%d", server.Port()))
+	wantEcho(t, w.dial(n, w.named(n, host, server.Port())), "\x00")
+}
+
+func TestInterleave(t *testing.T) {
+	var addrs []netip.Addr
+	for _, s := range strings.Fields("1.0.0.1 1.0.0.2 1.0.0.3 1.0.0.4 1.0.0.5 2000::1 2000::2") {
+		addrs = append(addrs, netip.MustParseAddr(s))
+	}
+	var got []string
+	for _, a := range interleave(addrs, 1) {
+		got = append(got, a.Addr().String())
+	}
+	if want := strings.Fields("2000::1 1.0.0.1 2000::2 1.0.0.2 1.0.0.3 1.0.0.4"); !slices.Equal(got, want) {
+		t.Error(got, want)
+	}
+	if len(interleave(addrs[5:], 1)) != 2 || len(interleave(nil, 1)) != 0 {
+		t.Error("too many")
+	}
+}
+
+// TestAccepted: on loopback, and at the listener's own address, there is nothing to connect to.
+func TestAccepted(t *testing.T) {
+	w := newWorld(t)
+	n := w.open(one, "127.0.0.0/8:1-65535")
+	c, err := net.DialTCP("tcp4", nil, n.tcp.Addr().(*net.TCPAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	wantReset(t, c)
+}
+
+func TestAsksNames(t *testing.T) {
+	none, all := []chat.Allow(nil), list(t, "0.0.0.0/0:53", "udp:127.0.0.1:53", "[2000::/3]:53")
+	for _, c := range []struct {
+		list []chat.Allow
+		udp  bool
+		dst  string
+		want bool
+	}{
+		{none, false, "8.8.8.8:53", true},
+		{none, true, "8.8.8.8:53", true},
+		{none, true, "8.8.8.8:54", false},
+		{none, true, "[2000::1]:53", true},
+		{all, false, "8.8.8.8:53", false},
+		{all, true, "8.8.8.8:53", true},
+		{all, false, "10.0.0.1:53", true}, // a wide entry does not open it
+		{all, false, "[2000::1]:53", false},
+		{all, true, "127.0.0.1:53", true}, // the chat's own
+	} {
+		if got := asksNames(c.list, c.udp, netip.MustParseAddrPort(c.dst)); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+func TestBound(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	n := w.open(one, server.String())
+	var all []*net.TCPConn
+	for range maxConnections {
+		all = append(all, w.dial(n, server))
+	}
+	for _, c := range all {
+		wantEcho(t, c, "x")
+	}
+	wantReset(t, w.dial(n, server))
+	w.event(Refused, "too many")
+	m := w.open(two, server.String()) // another chat has its own share
+	wantEcho(t, w.dial(m, server), "x")
+	all[0].Close()
+	w.event(Allowed, "")
+	wantEcho(t, w.dial(n, server), "x")
+}
+
+// TestBoundOfAll: no chat takes the descriptors of the others.
+func TestBoundOfAll(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	n := w.open(one, server.String())
+	w.s.slots.Store(2)
+	a, b := w.dial(n, server), w.dial(n, server)
+	wantEcho(t, a, "x")
+	wantEcho(t, b, "x")
+	wantReset(t, w.dial(n, server))
+	w.event(Refused, "too many")
+	a.Close()
+	w.event(Allowed, "")
+	wantEcho(t, w.dial(n, server), "x")
+}

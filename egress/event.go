@@ -1,0 +1,62 @@
+package egress
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Verdicts of an [Event].
+const (
+	Allowed = "allowed" // it was carried
+	Refused = "refused" // the chat's list does not open it
+	Failed  = "failed"  // the list opens it, and it could not be carried
+)
+
+// Event is what became of one connection, one flow of datagrams or one question for a name. A
+// connection is told once, at its end; a refused datagram each time.
+type Event struct {
+	Chat    chat.ID
+	Host    string         // of a connection by name
+	Addr    netip.AddrPort // where the chat connected to; invalid for a question
+	UDP     bool
+	Verdict string
+	Why     string // of a refusal, a failure, or an end other than the peers' own
+	Out, In int64  // bytes from the chat, and to it
+}
+
+// refusal is a connection that the list does not open, and why.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// verdictOf is the verdict on what ended with err before it was carried.
+func verdictOf(err error) string {
+	switch {
+	case err == nil:
+		return Allowed
+	case isRefusal(err):
+		return Refused
+	}
+	return Failed
+}
+
+func isRefusal(err error) bool {
+	var r refusal
+	return errors.As(err, &r)
+}
+
+// tell passes an event on.
+func (s *server) tell(e Event) {
+	if s.events != nil {
+		s.events(e)
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return chat.ErrorText(err)
+}

@@ -1,0 +1,244 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/resolver"
+	"github.com/chatd/chatd/uplink"
+)
+
+const (
+	maxConnections = 512 // of a chat over TCP
+	maxFlows       = 128 // of a chat's datagrams
+	maxConnecting  = 64  // connections of a chat until they are connected; more wait
+	maxQuestions   = 64  // questions of a chat for names that are answered simultaneously
+)
+
+// ends why connections end.
+var (
+	errClosed   = errors.New("the chat's network has ended")
+	errUnlisted = errors.New("the profile no longer lists it")
+	errIdle     = errors.New("idle for too long")
+	errEvicted  = errors.New("the chat has too many flows of datagrams")
+	errOver     = errors.New("over") // of what has ended by itself
+)
+
+// resolvers answer for names.
+type resolvers struct {
+	client    *resolver.Client
+	responder *resolver.Responder
+}
+
+// network is one chat's network, from which everything that leaves it comes here.
+type network struct {
+	s      *server
+	id     chat.ID
+	book   *resolver.Book
+	tcp    *net.TCPListener
+	udp    *net.UDPConn
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	all    sync.WaitGroup // every goroutine of the chat
+
+	connecting, questions chan struct{}
+
+	mu          sync.Mutex
+	closed      bool
+	list        []chat.Allow
+	names       resolvers
+	carried     map[*carried]bool
+	connections int
+	flows       map[flowKey]*flow
+}
+
+// open begins to carry for a chat. It closes files.
+func (s *server) open(call uplink.Call, files []*os.File) error {
+	if err := s.close(call.Chat); err != nil {
+		return errors.Join(err, closeAll(files))
+	}
+	n, err := s.newNetwork(call, files)
+	if err != nil {
+		return fmt.Errorf("cannot open the network of chat %s: %w", call.Chat, err)
+	}
+	s.mu.Lock()
+	_, twice := s.networks[call.Chat]
+	if !twice {
+		n.resolveWith(len(s.upstreams))
+		s.networks[call.Chat] = n
+		n.all.Go(n.accept)
+		n.all.Go(n.receive)
+	}
+	s.mu.Unlock()
+	if twice {
+		err := fmt.Errorf("cannot open the network of chat %s twice: %w", call.Chat, chat.ErrBusy)
+		return errors.Join(err, n.close())
+	}
+	return nil
+}
+
+func (s *server) newNetwork(call uplink.Call, files []*os.File) (n *network, err error) {
+	if len(files) != 3 {
+		err := fmt.Errorf("%d files: want a listener, a socket and the file of names", len(files))
+		return nil, errors.Join(err, closeAll(files))
+	}
+	n = &network{
+		s: s, id: call.Chat, list: call.Allow, carried: map[*carried]bool{},
+		flows:      map[flowKey]*flow{},
+		connecting: make(chan struct{}, maxConnecting), questions: make(chan struct{}, maxQuestions),
+	}
+	n.ctx, n.cancel = context.WithCancelCause(context.Background())
+	defer func() {
+		if err = errors.Join(err, closeAll(files[:2])); err != nil {
+			err = errors.Join(err, n.close())
+		}
+	}()
+	if n.book, err = resolver.OpenBook(files[2]); err != nil {
+		return nil, errors.Join(err, files[2].Close())
+	}
+	return n, n.listen(files[0], files[1])
+}
+
+// listen takes the sockets over.
+func (n *network) listen(tcp, udp *os.File) error {
+	l, err := net.FileListener(tcp)
+	if err != nil {
+		return fmt.Errorf("cannot use the listener: %w", err)
+	}
+	var ok bool
+	if n.tcp, ok = l.(*net.TCPListener); !ok {
+		return errors.Join(fmt.Errorf("cannot accept TCP from a %T", l), l.Close())
+	}
+	c, err := net.FilePacketConn(udp)
+	if err != nil {
+		return fmt.Errorf("cannot use the socket for datagrams: %w", err)
+	}
+	if n.udp, ok = c.(*net.UDPConn); !ok {
+		return errors.Join(fmt.Errorf("cannot receive datagrams from a %T", c), c.Close())
+	}
+	return nil
+}
+
+// close ends everything of the chat, and waits for it.
+func (n *network) close() (err error) {
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	n.cancel(errClosed)
+	if n.tcp != nil {
+		err = errors.Join(err, n.tcp.Close())
+	}
+	if n.udp != nil {
+		err = errors.Join(err, n.udp.Close())
+	}
+	n.all.Wait()
+	if n.book != nil {
+		err = errors.Join(err, n.book.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("cannot close the network of chat %s: %w", n.id, err)
+	}
+	return nil
+}
+
+// close ends a chat, if it is known.
+func (s *server) close(id chat.ID) error {
+	s.mu.Lock()
+	n := s.networks[id]
+	delete(s.networks, id)
+	s.mu.Unlock()
+	if n == nil {
+		return nil
+	}
+	return n.close()
+}
+
+func (s *server) closeAll() (err error) {
+	s.mu.Lock()
+	networks := s.networks
+	s.networks = map[chat.ID]*network{}
+	s.mu.Unlock()
+	for _, n := range networks {
+		err = errors.Join(err, n.close())
+	}
+	return err
+}
+
+// change replaces a chat's list, and ends what it no longer opens.
+func (s *server) change(id chat.ID, list []chat.Allow) error {
+	s.mu.Lock()
+	n := s.networks[id]
+	s.mu.Unlock()
+	if n == nil {
+		return fmt.Errorf("cannot change chat %s: its network is not open: %w", id, chat.ErrNotFound)
+	}
+	var cut []*carried
+	n.mu.Lock()
+	n.list = list
+	for c := range n.carried {
+		if !c.stillListed() {
+			cut = append(cut, c)
+		}
+	}
+	n.mu.Unlock()
+	for _, c := range cut {
+		c.cancel(errUnlisted)
+	}
+	for _, c := range cut {
+		<-c.done
+	}
+	return nil
+}
+
+// resolveWith asks so many DNS servers from now on. Each chat has a resolver of its own: an answer
+// for one says nothing of what another has asked for.
+func (n *network) resolveWith(servers int) {
+	client := resolver.NewClient(resolver.ClientOptions{
+		Servers: servers, Dial: n.s.root.upstream, Now: time.Now,
+	})
+	responder := resolver.NewResponder(resolver.ResponderOptions{
+		Lists: n.lists, Book: n.book, Client: client, Asked: n.asked, Now: time.Now,
+	})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.names = resolvers{client, responder}
+}
+
+func (n *network) resolvers() resolvers {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.names
+}
+
+func (n *network) allowed() []chat.Allow {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.list
+}
+
+// lists reports whether the list has a name, on any port.
+func (n *network) lists(host string) bool {
+	return slices.ContainsFunc(n.allowed(), func(a chat.Allow) bool { return a.MatchesHost(host) })
+}
+
+// asked tells of a question that got no address.
+func (n *network) asked(host string, why error) {
+	switch {
+	case why == nil:
+	case errors.Is(why, resolver.ErrUnavailable):
+		n.s.tell(Event{Chat: n.id, Host: host, Verdict: Failed, Why: text(why)})
+	default:
+		n.s.tell(Event{Chat: n.id, Host: host, Verdict: Refused, Why: text(why)})
+	}
+}
+
+// plain removes the form in which a dual-stack socket writes IPv4 (ipv6(7)).
+func plain(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }

@@ -1,0 +1,144 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/uplink"
+)
+
+// rootTimeout bounds a call of chatd-root, with the time until there is one: a restart takes less.
+const rootTimeout = 5 * time.Second
+
+// root is the connection to chatd-root, which may be replaced.
+type root struct {
+	mu      sync.Mutex
+	conn    *uplink.Conn  // nil until one says hello, and when it has ended
+	changed chan struct{} // closed when conn is another
+}
+
+func (r *root) set(c *uplink.Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conn = c
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// unset forgets c, unless another has replaced it.
+func (r *root) unset(c *uplink.Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.conn == c {
+		r.conn = nil
+	}
+}
+
+func (r *root) is(c *uplink.Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.conn == c
+}
+
+func (r *root) current() (*uplink.Conn, chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.conn, r.changed
+}
+
+// file asks for a socket. It waits for a chatd-root while there is none.
+func (r *root) file(ctx context.Context, call uplink.Call) (*os.File, error) {
+	ctx, cancel := context.WithTimeout(ctx, rootTimeout)
+	defer cancel()
+	for {
+		c, changed := r.current()
+		if c == nil {
+			select {
+			case <-changed:
+				continue
+			case <-ctx.Done():
+				return nil, fmt.Errorf("cannot ask chatd-root for %s: %w", call.Verb, uplink.ErrGone)
+			}
+		}
+		_, files, err := c.Call(ctx, call)
+		switch {
+		case errors.Is(err, uplink.ErrGone):
+			r.unset(c)
+			continue
+		case err != nil:
+			return nil, err
+		case len(files) != 1:
+			err := fmt.Errorf("cannot use %d files as %s", len(files), call.Verb)
+			return nil, errors.Join(err, closeAll(files))
+		}
+		return files[0], nil
+	}
+}
+
+// connect connects a socket of the chat in the host's network.
+func (r *root) connect(
+	ctx context.Context, id chat.ID, udp bool, to netip.AddrPort,
+) (net.Conn, error) {
+	call := uplink.Call{Verb: uplink.Socket, Chat: id, UDP: udp, IPv6: to.Addr().Is6()}
+	f, err := r.file(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := connect(ctx, f, to); err != nil {
+		return nil, fmt.Errorf("cannot connect to %s: %w", to, err)
+	}
+	return fileConn(f)
+}
+
+// upstream returns a connection to a DNS server.
+func (r *root) upstream(ctx context.Context, server int, udp bool) (net.Conn, error) {
+	f, err := r.file(ctx, uplink.Call{Verb: uplink.Upstream, Server: server, UDP: udp})
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if !udp {
+		if err := connected(ctx, f); err != nil {
+			return nil, fmt.Errorf("cannot connect to DNS server %d: %w", server, err)
+		}
+	}
+	return fileConn(f)
+}
+
+// reply returns the socket that answers the datagrams of remote, a socket of the chat, to local.
+func (r *root) reply(
+	ctx context.Context, id chat.ID, local, remote netip.AddrPort,
+) (*net.UDPConn, error) {
+	call := uplink.Call{Verb: uplink.Reply, Chat: id, UDP: true, Local: local, Remote: remote}
+	call.IPv6 = local.Addr().Is6()
+	f, err := r.file(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	c, err := fileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := c.(*net.UDPConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("cannot answer datagrams by a %T", c), c.Close())
+	}
+	return u, nil
+}
+
+func fileConn(f *os.File) (net.Conn, error) {
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use a socket: %w", err)
+	}
+	return c, nil
+}

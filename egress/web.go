@@ -1,0 +1,202 @@
+package egress
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"sync"
+	"time"
+)
+
+const (
+	maxHeader     = 1 << 20 // bytes of a request's or an answer's header
+	headerTimeout = 30 * time.Second
+)
+
+// web carries HTTP/1 of connections by name. It reads each request and sends it anew, so that the
+// server sees the request that was checked, with one Host, one length and no second request inside
+// (request smuggling: RFC 9112, section 11.2).
+type web struct {
+	server *http.Server
+	conns  chan net.Conn
+	closed chan struct{}
+	close  func()
+	copies webBuffers
+}
+
+func newWeb(s *server) *web {
+	w := &web{conns: make(chan net.Conn), closed: make(chan struct{})}
+	w.close = sync.OnceFunc(func() { close(w.closed) })
+	w.server = &http.Server{
+		Handler:                      http.HandlerFunc(serveWeb),
+		DisableGeneralOptionsHandler: true, // OPTIONS * is for the server outside
+		ReadHeaderTimeout:            headerTimeout,
+		MaxHeaderBytes:               maxHeader,
+		Protocols:                    onlyHTTP1(),
+		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, sessionKey{}, c)
+		},
+	}
+	return w
+}
+
+func onlyHTTP1() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	return p
+}
+
+// serve serves what carry hands over, until ctx ends.
+func (w *web) serve(ctx context.Context) {
+	defer context.AfterFunc(ctx, func() { _ = w.server.Close() })()
+	_ = w.server.Serve(w) // it says that it was closed
+}
+
+// Accept is that of [net.Listener].
+func (w *web) Accept() (net.Conn, error) {
+	select {
+	case c := <-w.conns:
+		return c, nil
+	case <-w.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close is that of [net.Listener].
+func (w *web) Close() error { w.close(); return nil }
+
+// Addr is that of [net.Listener].
+func (w *web) Addr() net.Addr { return &net.UnixAddr{Net: "unix"} }
+
+// sessionKey is the key of a request's *webSession.
+type sessionKey struct{}
+
+// webSession is a client's connection, for http.Server.
+type webSession struct {
+	net.Conn // the client's
+	c        connection
+	t        target
+	begin    []byte // was read before
+	proxy    *httputil.ReverseProxy
+	ended    chan struct{}
+	end      func()
+
+	mu     sync.Mutex
+	server *net.TCPConn   // the first connection to the server, until it is used
+	open   sync.WaitGroup // connections to the server
+}
+
+// carry serves the requests of a client, of whom b was read before. It returns when all connections
+// are closed, but for server's socket where it was not used.
+func (w *web) carry(c connection, t target, server *net.TCPConn, b []byte) error {
+	s := &webSession{Conn: c.client, c: c, t: t, begin: b, server: server, ended: make(chan struct{})}
+	s.end = sync.OnceFunc(func() { close(s.ended) })
+	transport := s.transport()
+	s.proxy = s.reverseProxy(transport, &w.copies)
+	select {
+	case w.conns <- s:
+		select {
+		case <-s.ended:
+		case <-c.ctx.Done(): // the client's socket is being closed
+		}
+		transport.CloseIdleConnections()
+		c.cancel(errOver) // ends a request that is still under way
+		<-s.ended
+	case <-c.ctx.Done():
+	}
+	s.mu.Lock()
+	s.server = nil // from here on there is no other connection to the server
+	s.mu.Unlock()
+	s.open.Wait()
+	return nil
+}
+
+// transport connects to the target's server alone.
+func (s *webSession) transport() *http.Transport {
+	return &http.Transport{
+		DialContext:            s.dial,
+		Protocols:              onlyHTTP1(),
+		DisableCompression:     true, // it would add Accept-Encoding
+		MaxIdleConnsPerHost:    1,
+		ExpectContinueTimeout:  headerTimeout,
+		MaxResponseHeaderBytes: maxHeader,
+	}
+}
+
+// dial returns the connection that was made before the first request, and later another one.
+func (s *webSession) dial(context.Context, string, string) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c.ctx.Err() != nil {
+		return nil, context.Cause(s.c.ctx)
+	}
+	server := s.server
+	s.server = nil
+	if server == nil {
+		var err error
+		if server, err = s.c.connect(s.t); err != nil {
+			return nil, err
+		}
+	}
+	s.open.Add(1)
+	w := &webServer{Conn: server, server: server, c: s.c}
+	stop := context.AfterFunc(s.c.ctx, func() { reset(server) })
+	w.close = sync.OnceValue(func() error {
+		defer s.open.Done()
+		stop()
+		return server.Close()
+	})
+	return w, nil
+}
+
+// Read is that of the client's connection.
+func (s *webSession) Read(p []byte) (int, error) {
+	if len(s.begin) > 0 {
+		n := copy(p, s.begin)
+		s.begin = s.begin[n:]
+		return n, nil
+	}
+	s.begin = nil
+	return s.Conn.Read(p)
+}
+
+// Close ends the session.
+func (s *webSession) Close() error {
+	err := s.Conn.Close()
+	s.end()
+	return err
+}
+
+// CloseWrite ends the client's side of an upgraded connection.
+func (s *webSession) CloseWrite() error { return s.c.client.CloseWrite() }
+
+// webServer is a connection to the server, whose bytes are counted.
+type webServer struct {
+	net.Conn
+	server *net.TCPConn // is Conn
+	c      connection
+	close  func() error
+}
+
+// Read counts what the server sends.
+func (w *webServer) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	w.c.received(int64(n))
+	return n, err
+}
+
+// Write counts what is sent.
+func (w *webServer) Write(p []byte) (int, error) {
+	n, err := w.Conn.Write(p)
+	w.c.sent(int64(n))
+	return n, err
+}
+
+// Close closes the connection once.
+func (w *webServer) Close() error { return w.close() }
+
+// CloseWrite ends the client's side of an upgraded connection.
+func (w *webServer) CloseWrite() error { return w.server.CloseWrite() }

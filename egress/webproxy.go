@@ -1,0 +1,118 @@
+package egress
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// webBuffer is how many bytes each answer has while it is passed on. An answer that is a stream of
+// events (SSE) has them for as long.
+const webBuffer = 8 << 10
+
+// serveWeb passes one request on, or refuses it and ends the connection.
+func serveWeb(w http.ResponseWriter, r *http.Request) {
+	s, ok := r.Context().Value(sessionKey{}).(*webSession)
+	if !ok {
+		http.Error(w, "cannot tell the connection", http.StatusInternalServerError)
+		return
+	}
+	if err := s.check(r); err != nil {
+		s.c.refuse(err)
+		w.Header().Set("Connection", "close")
+		http.Error(w, "cannot pass on a request: "+text(err), http.StatusMisdirectedRequest)
+		return
+	}
+	w.Header()["Content-Type"], w.Header()["Date"] = nil, nil // none but the server's
+	// An answer may begin before its request ends.
+	_ = http.NewResponseController(w).EnableFullDuplex()
+	s.proxy.ServeHTTP(w, r)
+}
+
+// check refuses a request to another host than the target's. Where the request has an absolute
+// URI, r.Host is that URI's, and its field Host is not sent on (RFC 9112, section 3.2.2).
+func (s *webSession) check(r *http.Request) error {
+	if r.Method == http.MethodConnect {
+		return refusal(fmt.Sprintf("HTTP CONNECT to %s", chat.Quote(r.Host)))
+	}
+	host, port, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host, port = r.Host, fmt.Sprint(s.t.dst.Port())
+	}
+	name, err := chat.CheckHost(host)
+	if err != nil || name != s.t.host || port != fmt.Sprint(s.t.dst.Port()) {
+		return mismatch(s.t, "HTTP", r.Host)
+	}
+	if r.URL.Scheme != "" && r.URL.Scheme != "http" {
+		return refusal(fmt.Sprintf("HTTP request for %s", chat.Quote(r.URL.Scheme)))
+	}
+	return nil
+}
+
+// reverseProxy sends requests to the target's server as they are.
+func (s *webSession) reverseProxy(t http.RoundTripper, b *webBuffers) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite:       s.rewrite,
+		Transport:     t,
+		FlushInterval: -1,
+		BufferPool:    b,
+		ErrorLog:      s.c.n.s.web.server.ErrorLog,
+		ErrorHandler:  s.failed,
+	}
+}
+
+// rewrite restores what ReverseProxy leaves out of requests.
+func (s *webSession) rewrite(p *httputil.ProxyRequest) {
+	p.Out.URL.Scheme, p.Out.URL.Host = "http", s.t.String()
+	p.Out.URL.RawQuery = p.In.URL.RawQuery
+	p.Out.Host = p.In.Host
+	for _, name := range []string{
+		"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
+	} {
+		if v, ok := p.In.Header[name]; ok {
+			p.Out.Header[name] = v
+		}
+	}
+	if hides(p.Out.Header.Get("Upgrade")) {
+		p.Out.Header.Del("Connection")
+		p.Out.Header.Del("Upgrade")
+		p.Out.Header.Del("Http2-Settings")
+	}
+}
+
+// hides reports whether an upgrade leads to another protocol of the web, whose requests or names
+// would not be seen here. A server may leave it out (RFC 9110, section 7.8).
+func hides(upgrade string) bool {
+	word := strings.ToLower(upgrade)
+	for _, p := range []string{"h2c", "http/", "tls/"} {
+		if strings.Contains(word, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// failed answers a request that could not be passed on.
+func (s *webSession) failed(w http.ResponseWriter, _ *http.Request, err error) {
+	w.Header().Set("Connection", "close")
+	http.Error(w, fmt.Sprintf("cannot reach %s: %s", s.t, text(err)), http.StatusBadGateway)
+}
+
+// webBuffers are those of answers that are passed on.
+type webBuffers struct{ pool sync.Pool }
+
+// Get is that of [httputil.BufferPool].
+func (b *webBuffers) Get() []byte {
+	if p, ok := b.pool.Get().(*[webBuffer]byte); ok {
+		return p[:]
+	}
+	return make([]byte, webBuffer)
+}
+
+// Put is that of [httputil.BufferPool].
+func (b *webBuffers) Put(p []byte) { b.pool.Put((*[webBuffer]byte)(p)) }

@@ -1,0 +1,414 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/uplink"
+)
+
+const (
+	one = chat.ID("aaaaaaaaaaaaaaaa")
+	two = chat.ID("bbbbbbbbbbbbbbbb")
+)
+
+// guard ends what hangs. No test depends on how long anything takes.
+const guard = time.Minute
+
+// world is a server, a chat of it, and a chatd-root that makes ordinary sockets.
+type world struct {
+	t      testing.TB
+	s      *server
+	path   string
+	root   *fakeRoot
+	events chan Event
+	front  *net.TCPListener // where connections of the chat are accepted
+	dns    *fakeDNS
+}
+
+// newWorld begins one. At its end every goroutine and descriptor must be gone.
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	goroutines, fds := runtime.NumGoroutine(), countFDs(t)
+	t.Cleanup(func() { wantBack(t, goroutines, fds) })
+	w := &world{t: t, path: filepath.Join(t.TempDir(), "s"), events: make(chan Event, 10000)}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: w.path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Listener: l, Root: uint32(os.Getuid()), Log: slog.New(slog.DiscardHandler),
+		Events: func(e Event) { w.events <- e }}
+	w.s = newServer(o)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- w.s.run(ctx, o) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	w.dns = newDNS(t)
+	if w.front, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.front.Close() })
+	w.root = w.newRoot()
+	return w
+}
+
+// countFDs counts this process's descriptors. Pipes of splice(2) are closed by the collector.
+func countFDs(t testing.TB) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// wantBack waits until there are no more goroutines and descriptors than before.
+func wantBack(t testing.TB, goroutines, fds int) {
+	t.Helper()
+	deadline := time.Now().Add(guard)
+	for runtime.NumGoroutine() > goroutines || countFDs(t) > fds {
+		if time.Now().After(deadline) {
+			b := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines and %d descriptors, want %d and %d\n%s", runtime.NumGoroutine(),
+				countFDs(t), goroutines, fds, b[:runtime.Stack(b, true)])
+		}
+		runtime.GC()
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// fakeRoot is chatd-root.
+type fakeRoot struct {
+	*uplink.Conn
+	w     *world
+	ended chan error
+
+	mu      sync.Mutex
+	sockets []uplink.Call // that were asked for
+}
+
+func (w *world) newRoot() *fakeRoot {
+	w.t.Helper()
+	r := w.silentRoot()
+	if _, _, err := r.Call(w.t.Context(), uplink.Call{Verb: uplink.Hello,
+		Upstreams: []netip.AddrPort{w.dns.addr}}); err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+// silentRoot is one that says no hello.
+func (w *world) silentRoot() *fakeRoot {
+	w.t.Helper()
+	u, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Net: "unixpacket", Name: w.path})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	f, err := u.File()
+	if err = errors.Join(err, u.Close()); err != nil {
+		w.t.Fatal(err)
+	}
+	c, err := uplink.New(f)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r := &fakeRoot{Conn: c, w: w, ended: make(chan error, 1)}
+	go func() { r.ended <- c.Serve(context.Background(), r.answer); close(r.ended) }()
+	w.t.Cleanup(r.end)
+	return r
+}
+
+func (r *fakeRoot) end() {
+	_ = r.Close()
+	<-r.ended
+}
+
+func (r *fakeRoot) answer(
+	_ context.Context, c uplink.Call, _ []*os.File,
+) ([]*os.File, uplink.Answer) {
+	r.mu.Lock()
+	r.sockets = append(r.sockets, c)
+	r.mu.Unlock()
+	f, err := r.socket(c)
+	if err != nil {
+		return nil, uplink.Answer{Error: err.Error()}
+	}
+	return []*os.File{f}, uplink.Answer{}
+}
+
+func (r *fakeRoot) socket(c uplink.Call) (*os.File, error) {
+	family, kind := unix.AF_INET, unix.SOCK_STREAM
+	if c.IPv6 && c.Verb == uplink.Socket {
+		family = unix.AF_INET6
+	}
+	if c.UDP {
+		kind = unix.SOCK_DGRAM
+	}
+	fd, err := unix.Socket(family, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "socket")
+	switch c.Verb {
+	case uplink.Upstream:
+		err = unix.Connect(fd, sockaddr(r.w.dns.addr))
+		if errors.Is(err, unix.EINPROGRESS) {
+			err = nil
+		}
+	case uplink.Reply: // an address that is not of this host stands for the one asked for
+		if c.Remote.Addr().Is4() {
+			err = unix.Connect(fd, sockaddr(c.Remote))
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// open opens the network of a chat with a list.
+func (w *world) open(id chat.ID, allow ...string) *network {
+	w.t.Helper()
+	w.call(uplink.Call{Verb: uplink.Open, Chat: id, Allow: list(w.t, allow...)}, w.files()...)
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	return w.s.networks[id]
+}
+
+func (w *world) call(c uplink.Call, files ...*os.File) uplink.Answer {
+	w.t.Helper()
+	a, _, err := w.root.Call(w.t.Context(), c, files...)
+	if err = errors.Join(err, closeAll(files)); err != nil {
+		w.t.Fatal(err)
+	}
+	return a
+}
+
+// files are what comes with Open.
+func (w *world) files() []*os.File {
+	w.t.Helper()
+	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer l.Close()
+	u, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer u.Close()
+	tcp, err1 := l.File()
+	udp, err2 := u.File()
+	names, err3 := os.Create(filepath.Join(w.t.TempDir(), "names"))
+	if err := errors.Join(err1, err2, err3); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := unix.SetsockoptInt(int(udp.Fd()), unix.SOL_IP, unix.IP_RECVORIGDSTADDR, 1); err != nil {
+		w.t.Fatal(err)
+	}
+	return []*os.File{tcp, udp, names}
+}
+
+func list(t testing.TB, allow ...string) (out []chat.Allow) {
+	t.Helper()
+	for _, s := range allow {
+		a, err := chat.ParseAllow(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// dial is a connection of the chat to dst.
+func (w *world) dial(n *network, dst netip.AddrPort) *net.TCPConn {
+	w.t.Helper()
+	c, err := net.DialTCP("tcp4", nil, w.front.Addr().(*net.TCPAddr))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	theirs, err := w.front.AcceptTCP()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(guard))
+	n.carry(theirs, dst)
+	return c
+}
+
+// named is a made-up address of a host.
+func (w *world) named(n *network, host string, port uint16) netip.AddrPort {
+	w.t.Helper()
+	a, _, err := n.book.Addrs(host)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return netip.AddrPortFrom(a, port)
+}
+
+// byName opens a chat in which host stands for a server of the test, and returns a connection.
+func (w *world) byName(host string, server netip.AddrPort) *net.TCPConn {
+	w.t.Helper()
+	w.dns.set(host, server.Addr().String())
+	n := w.open(one, fmt.Sprintf("%s:%d", host, server.Port()), server.String())
+	return w.dial(n, w.named(n, host, server.Port()))
+}
+
+// event waits for the next event.
+func (w *world) event(verdict, why string) Event {
+	w.t.Helper()
+	select {
+	case e := <-w.events:
+		if e.Verdict != verdict || !strings.Contains(e.Why, why) {
+			w.t.Errorf("%+v, want %s because of %q", e, verdict, why)
+		}
+		return e
+	case <-time.After(guard):
+		w.t.Fatal("there is no event")
+		return Event{}
+	}
+}
+
+// listenTCP is a server of the test.
+func listenTCP(t testing.TB, serve func(*net.TCPConn)) netip.AddrPort {
+	t.Helper()
+	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := l.AcceptTCP()
+			if err != nil {
+				return
+			}
+			_ = c.SetDeadline(time.Now().Add(guard))
+			all.Go(func() { serve(c) })
+		}
+	})
+	t.Cleanup(func() { l.Close(); all.Wait() })
+	return addrOf(l.Addr())
+}
+
+// echo sends back what it gets, and ends when its peer has.
+func echo(c *net.TCPConn) {
+	defer c.Close()
+	_, _ = io.Copy(c, c)
+}
+
+// wantEcho checks that a connection is carried.
+func wantEcho(t testing.TB, c *net.TCPConn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, len(text))
+	if _, err := io.ReadFull(c, b); err != nil || string(b) != text {
+		t.Fatalf("%q, %v", b, err)
+	}
+}
+
+// wantReset checks that a connection ends with a reset and without a byte.
+func wantReset(t testing.TB, c *net.TCPConn) {
+	t.Helper()
+	b, err := io.ReadAll(c)
+	if len(b) > 0 || !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("%q, %v, want a reset", b, err)
+	}
+}
+
+// fakeDNS answers questions for addresses.
+type fakeDNS struct {
+	addr netip.AddrPort
+	mu   sync.Mutex
+	host map[string][]netip.Addr
+}
+
+func newDNS(t testing.TB) *fakeDNS {
+	t.Helper()
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &fakeDNS{addr: udpAddr(c.LocalAddr()), host: map[string][]netip.Addr{}}
+	done := make(chan struct{})
+	go func() { defer close(done); d.serve(c) }()
+	t.Cleanup(func() { c.Close(); <-done })
+	return d
+}
+
+func udpAddr(a net.Addr) netip.AddrPort { return plain(a.(*net.UDPAddr).AddrPort()) }
+
+func (d *fakeDNS) set(host string, addrs ...string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.host[host] = nil
+	for _, a := range addrs {
+		d.host[host] = append(d.host[host], netip.MustParseAddr(a))
+	}
+}
+
+func (d *fakeDNS) serve(c *net.UDPConn) {
+	b := make([]byte, 4096)
+	for {
+		n, from, err := c.ReadFromUDPAddrPort(b)
+		if err != nil {
+			return
+		}
+		var m dnsmessage.Message
+		if err := m.Unpack(b[:n]); err != nil || len(m.Questions) != 1 {
+			continue
+		}
+		out, err := d.answer(m)
+		if err == nil {
+			_, _ = c.WriteToUDPAddrPort(out, from)
+		}
+	}
+}
+
+func (d *fakeDNS) answer(m dnsmessage.Message) ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	q := m.Questions[0]
+	addrs, known := d.host[strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))]
+	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
+	if !known {
+		m.RCode = dnsmessage.RCodeNameError
+	}
+	for _, a := range addrs {
+		h := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, Type: q.Type, TTL: 60}
+		switch {
+		case a.Is4() && q.Type == dnsmessage.TypeA:
+			m.Answers = append(m.Answers, dnsmessage.Resource{Header: h,
+				Body: &dnsmessage.AResource{A: a.As4()}})
+		case a.Is6() && q.Type == dnsmessage.TypeAAAA:
+			m.Answers = append(m.Answers, dnsmessage.Resource{Header: h,
+				Body: &dnsmessage.AAAAResource{AAAA: a.As16()}})
+		}
+	}
+	return m.Pack()
+}
