@@ -39,6 +39,8 @@ type Options struct {
 	// Root is the uid of the peers that may connect.
 	Root uint32
 	Log  *slog.Logger
+	// IdleEnd ends Serve after so long without a chatd-root and without a chat; zero is never.
+	IdleEnd time.Duration
 	// Events gets each event, from several goroutines; it may be nil.
 	Events func(Event)
 }
@@ -68,6 +70,9 @@ func (s *server) run(ctx context.Context, o Options) error {
 	var all sync.WaitGroup
 	all.Go(func() { s.web.serve(ctx) })
 	all.Go(func() { s.sweepUntil(ctx) })
+	if o.IdleEnd > 0 {
+		all.Go(func() { s.endIdle(ctx, o.IdleEnd, cancel) })
+	}
 	stop := context.AfterFunc(ctx, func() { _ = o.Listener.Close() })
 	err := s.acceptRoot(ctx, o)
 	stop()
@@ -86,6 +91,30 @@ func newServer(o Options) *server {
 	s.web = newWeb(s)
 	s.slots.Store(descriptorSlots())
 	return s
+}
+
+// endIdle calls end when nobody has needed this process for so long.
+func (s *server) endIdle(ctx context.Context, after time.Duration, end func()) {
+	tick := time.NewTicker(after / 2)
+	defer tick.Stop()
+	for idle := 0; idle < 2; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		idle++
+		if c, _ := s.root.current(); c != nil || s.chats() > 0 {
+			idle = 0
+		}
+	}
+	end()
+}
+
+func (s *server) chats() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.networks)
 }
 
 // descriptorSlots is how many connections the limit of descriptors allows (getrlimit(2)). Where

@@ -36,12 +36,14 @@ var version = "dev"
 // listenerFD is the first descriptor that is passed (sd_listen_fds(3)).
 const listenerFD = 3
 
-const usage = `usage: chatd-egress
+const usage = `usage: chatd-egress [--idle-end]
        chatd-egress --help | --version
 
 Carries the connections of chatd's chats to where their profiles let them go. It wants a user of its
 own, and as descriptor 3 the listening SOCK_SEQPACKET socket that chatd-root connects to, as systemd
 passes it (chatd-egress.socket). It ends on SIGTERM, and with it all connections of chats.
+
+   --idle-end    end also when for 10 s there was no chatd-root and no awake chat
 
 exit codes: 0 done · 1 internal · 2 invalid · 69 unsupported here
 `
@@ -61,6 +63,7 @@ func start(args []string, out io.Writer, errs *os.File) error {
 	flags := flag.NewFlagSet("chatd-egress", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // run says it
 	asked := flags.Bool("version", false, "")
+	idle := flags.Bool("idle-end", false, "")
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -73,11 +76,16 @@ func start(args []string, out io.Writer, errs *os.File) error {
 	case *asked:
 		return show(out, "chatd-egress version "+version+"\n")
 	}
-	return serve(errs)
+	if *idle {
+		return serve(errs, idleEnd)
+	}
+	return serve(errs, 0)
 }
 
+const idleEnd = 10 * time.Second
+
 // serve carries until SIGTERM.
-func serve(errs *os.File) error {
+func serve(errs *os.File, idleEnd time.Duration) error {
 	if os.Geteuid() == 0 {
 		return fmt.Errorf("cannot carry as root: want a user of its own: %w", chat.ErrUnsupported)
 	}
@@ -96,7 +104,7 @@ func serve(errs *os.File) error {
 	if len(missing) > 0 {
 		log.Warn("chatd-egress lacks a wall that this kernel does not have", "missing", missing)
 	}
-	return egress.Serve(ctx, egress.Options{Listener: listener, Log: log})
+	return egress.Serve(ctx, egress.Options{Listener: listener, IdleEnd: idleEnd, Log: log})
 }
 
 // takeListener takes over the socket that is passed.

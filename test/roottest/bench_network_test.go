@@ -45,7 +45,7 @@ func BenchmarkNetwork(b *testing.B) {
 		for _, way := range ways {
 			for _, act := range [][]string{
 				{"bench-connect", way.to + ":7000", "50"}, {"bench-stream", way.to + ":7001", "1"},
-				{"bench-stream", way.to + ":7001", "8"}, {"bench-requests", way.to + ":80", "300"},
+				{"bench-stream", way.to + ":7001", "8"}, {"bench-requests", way.to + ":8080", "300"},
 			} {
 				got := way.try(b, act...)
 				ms, err := strconv.ParseFloat(strings.TrimPrefix(got, "ok "), 64)

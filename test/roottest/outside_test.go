@@ -36,7 +36,7 @@ type internet struct {
 // outsideAddr is the address of its servers, which is public; so is outsideAddr6.
 const outsideAddr, outsideAddr6 = "203.0.113.2", "2001:db8:213::2"
 
-// newInternet starts a server of each kind: 7000 answers a line, 22 speaks first, 80 is HTTP, 443
+// newInternet starts a server of each kind: 7000 answers a line, 22 speaks first, 8080 is HTTP, 443
 // TLS, UDP 123 answers a datagram, 53 is DNS.
 func newInternet(t testing.TB) *internet {
 	t.Helper()
@@ -47,7 +47,7 @@ func newInternet(t testing.TB) *internet {
 	for _, l := range o.listen(t, "22") {
 		go each(l, func(c net.Conn) { answerLine(c, "SSH-2.0-test\r\n") })
 	}
-	for _, l := range o.listen(t, "80") {
+	for _, l := range o.listen(t, "8080") {
 		go func() {
 			_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, r.Host) }))
 		}()

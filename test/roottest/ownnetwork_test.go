@@ -56,7 +56,7 @@ func egressesOf(opt provision.Options) (pids []string) {
 }
 
 var usual = []string{
-	"api.example.test:443", "api.example.test:80", "api.example.test:7000", "*.wild.example.test:7000",
+	"api.example.test:443", "api.example.test:8080", "api.example.test:7000", "*.wild.example.test:7000",
 	"ssh.example.test:22", "udp:api.example.test:123", "10.213.0.2:8000", "inner.example.test:7000",
 	"meta.example.test:80", "self.example.test:7000", "loop.example.test:7000", "turn.example.test:7000",
 	"gone.example.test:7000", "empty.example.test:7000", "udp:203.0.113.2:123",
@@ -110,10 +110,10 @@ func TestOwnNetwork(t *testing.T) {
 	}
 	t.Run("requests of one connection", func(t *testing.T) {
 		const good, bad = "api.example.test", "other.example.test"
-		if got, want := a.try(t, "hosts", good+":80", good, good+":80"), "ok 200:"+good+" 200:"+good+":80"; got != want {
+		if got, want := a.try(t, "hosts", good+":8080", good, good+":8080"), "ok 200:"+good+" 200:"+good+":8080"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-		got := a.try(t, "hosts", good+":80", good, bad, good)
+		got := a.try(t, "hosts", good+":8080", good, bad, good)
 		if !strings.HasPrefix(got, "ok 200:"+good+" 421:") || strings.Contains(got, bad+" ") {
 			t.Errorf("the second request reaches another name: %q", got)
 		}
