@@ -1,0 +1,255 @@
+package resolver
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// bookAt opens a book in a file, as an earlier chatd-egress left it.
+func bookAt(t testing.TB, path string, flags int) (*Book, error) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|flags, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Seek(0, io.SeekEnd); err != nil { // as the earlier one left it
+		t.Fatal(err)
+	}
+	return OpenBook(f)
+}
+
+func wantAddrs(t testing.TB, b *Book, host, want4, want6 string) {
+	t.Helper()
+	v4, v6, err := b.Addrs(host)
+	if err != nil || v4.String() != want4 || v6.String() != want6 {
+		t.Fatalf("%s has %v, %v, %v, want %s, %s", host, v4, v6, err, want4, want6)
+	}
+	mapped := netip.AddrFrom16(v4.As16())
+	for _, a := range []netip.Addr{v4, v6, mapped} {
+		if got, ok := b.Host(a); !ok || got != host || !MadeUp(a) {
+			t.Errorf("%s is of %q, %v, made up: %v, want %s", a, got, ok, MadeUp(a), host)
+		}
+	}
+}
+
+func TestBookKept(t *testing.T) {
+	for name, flags := range map[string]int{"plain": 0, "append": os.O_APPEND} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "names")
+			for round := range 3 {
+				b, err := bookAt(t, path, flags)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if round == 1 { // in another order
+					wantAddrs(t, b, "b.example.com", "198.18.1.1", "fd63:6861:7464::101")
+				}
+				wantAddrs(t, b, "a.example.com", "198.18.1.0", "fd63:6861:7464::100")
+				wantAddrs(t, b, "b.example.com", "198.18.1.1", "fd63:6861:7464::101")
+				if err := b.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			text, err := os.ReadFile(path)
+			if want := "a.example.com\nb.example.com\n"; err != nil || string(text) != want {
+				t.Errorf("the file has %q, %v, want %q", text, err, want)
+			}
+		})
+	}
+}
+
+// A write that a crash ended is no name: nobody has its address.
+func TestBookTorn(t *testing.T) {
+	for _, flags := range []int{0, os.O_APPEND} {
+		path := filepath.Join(t.TempDir(), "names")
+		torn := "a.example.com\nb.with.a.long.name.example.co"
+		if err := os.WriteFile(path, []byte(torn), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			b, err := bookAt(t, path, flags)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantAddrs(t, b, "c.example.com", "198.18.1.1", "fd63:6861:7464::101")
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := os.ReadFile(path)
+		if want := "a.example.com\nc.example.com\n"; err != nil || string(text) != want {
+			t.Errorf("the file has %q, %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestBookDamaged(t *testing.T) {
+	var many strings.Builder
+	for i := range maxNames + 1 {
+		fmt.Fprintf(&many, "n%d.example.com\n", i)
+	}
+	for text, want := range map[string]string{
+		"a.example.com\nb c\n":               "line 2",
+		"a.example.com\n\n":                  "line 2",
+		"a.example.com\nB.example.com\n":     "line 2: \"B.example.com\" is not in canonical form",
+		"a.example.com\na.example.com\n":     "line 2: \"a.example.com\" is there twice",
+		"x.example.com.\n":                   "line 1",
+		"192.0.2.1\n":                        "line 1",
+		"a.com\nb.com\n\x00\x00\x00\x00\n":   "line 3",
+		strings.Repeat("a", 1<<20) + "\n":    "",
+		many.String():                        fmt.Sprintf("line %d: the chat", maxNames+1),
+		"a.com\n" + strings.Repeat("b", 300): "",
+	} {
+		path := filepath.Join(t.TempDir(), "names")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b, err := bookAt(t, path, 0)
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%.60q: %v, want the unfinished line cut", text, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%.60q: %v, want an error of %s", text, err, want)
+		}
+		if b != nil {
+			_ = b.Close()
+		}
+	}
+}
+
+func TestBookFull(t *testing.T) {
+	b, err := OpenBook(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxNames {
+		if _, _, err := b.Addrs(fmt.Sprintf("n%d.example.com", i)); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	if _, _, err := b.Addrs("one.more.example.com"); !errors.Is(err, ErrFull) {
+		t.Errorf("name %d: %v, want ErrFull", maxNames+1, err)
+	}
+	wantAddrs(t, b, "n0.example.com", "198.18.1.0", "fd63:6861:7464::100")
+	wantAddrs(t, b, "n4095.example.com", "198.18.16.255", "fd63:6861:7464::10ff")
+}
+
+// A name whose line could not be written has no address, and does not take that of the next.
+func TestBookWriteFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "names")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := OpenBook(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.Addrs("a.example.com"); err == nil {
+		t.Error("a name whose line was not written has an address")
+	}
+	if host, ok := b.Host(netip.MustParseAddr("198.18.1.0")); ok {
+		t.Errorf("its address is of %s", host)
+	}
+}
+
+func TestBookOthers(t *testing.T) {
+	b, err := OpenBook(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantAddrs(t, b, "a.example.com", "198.18.1.0", "fd63:6861:7464::100")
+	bad := []string{"", "A.example.com", "a.example.com.", "a\nb.example.com", "10.0.0.1"}
+	for _, host := range bad {
+		if _, _, err := b.Addrs(host); err == nil {
+			t.Errorf("%q has an address", host)
+		}
+	}
+	for _, a := range addrs("198.18.0.0", "198.18.0.255", "198.18.1.1", "198.19.1.0", "198.20.1.0",
+		"fd63:6861:7464::1", "fd63:6861:7464::101", "fd63:6861:7464:1::100",
+		"fd63:6861:7464::1:100", "fd63:6861:7465::100", "192.0.2.1",
+		"fd63:6861:7464::100%lo", "::ffff:198.18.0.1") {
+		if host, ok := b.Host(a); ok {
+			t.Errorf("%s is of %s", a, host)
+		}
+	}
+	if _, ok := b.Host(netip.Addr{}); ok || MadeUp(netip.Addr{}) {
+		t.Error("no address is made up")
+	}
+	for _, p := range []netip.Prefix{V4Names, V6Names} {
+		if chat.Public(p.Addr()) {
+			t.Errorf("%s is of the internet", p)
+		}
+	}
+}
+
+func TestBookRace(t *testing.T) {
+	b, err := bookAt(t, filepath.Join(t.TempDir(), "names"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for i := range 50 {
+				host := fmt.Sprintf("n%d.example.com", i)
+				v4, v6, err := b.Addrs(host)
+				of4, _ := b.Host(v4)
+				of6, _ := b.Host(v6)
+				if err != nil || of4 != host || of6 != host {
+					t.Errorf("%s has %s of %q and %s of %q, %v", host, v4, of4, v6, of6, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzBook(f *testing.F) {
+	f.Add("", "a.example.com")
+	f.Add("a.example.com\nb.example.com\n", "a.example.com")
+	f.Add("a.example.com\nb.examp", "b.example.com")
+	f.Add("a.example.com\r\n", "b.example.com")
+	f.Add("\n", "b\n.example.com")
+	f.Fuzz(func(t *testing.T, text, host string) {
+		path := filepath.Join(t.TempDir(), "names")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b, err := bookAt(t, path, 0)
+		if err != nil {
+			return
+		}
+		v4, v6, err := b.Addrs(host)
+		names := b.names
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		again, openErr := bookAt(t, path, 0)
+		if openErr != nil {
+			t.Fatalf("cannot open it again: %v", openErr)
+		}
+		defer func() { _ = again.Close() }()
+		if strings.Join(again.names, "\n") != strings.Join(names, "\n") {
+			t.Fatalf("%q became %q", names, again.names)
+		}
+		if err == nil {
+			wantAddrs(t, again, host, v4.String(), v6.String())
+		}
+	})
+}

@@ -1,0 +1,546 @@
+package resolver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/chatd/chatd/chat"
+)
+
+const (
+	typeTXT  = dnsmessage.TypeTXT
+	noName   = dnsmessage.RCodeNameError
+	refused  = dnsmessage.RCodeRefused
+	servFail = dnsmessage.RCodeServerFailure
+	formErr  = dnsmessage.RCodeFormatError
+	notImp   = dnsmessage.RCodeNotImplemented
+)
+
+// real is what the host's DNS servers know.
+var real = zone{
+	"api.example.com":    {"192.0.2.1"},
+	"v6.example.net":     {"2001:db8::1"},
+	"inner.example.net":  {"10.0.0.1"},
+	"empty.example.net":  {},
+	"a.wild.example.org": {"192.0.2.2"},
+	"wild.example.org":   {"192.0.2.3"},
+	"notapi.example.com": {"192.0.2.4"},
+}
+
+// lists is a chat's list.
+func lists(t testing.TB) func(host string) bool {
+	var list []chat.Allow
+	for _, text := range []string{"api.example.com:443", "v6.example.net:22", "inner.example.net:1",
+		"empty.example.net:1", "gone.example.net:1", "down.example.net:1",
+		"*.wild.example.org:443"} {
+		a, err := chat.ParseAllow(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, a)
+	}
+	return func(host string) bool {
+		return slices.ContainsFunc(list, func(a chat.Allow) bool { return a.MatchesHost(host) })
+	}
+}
+
+// fixture is a Responder with what is around it.
+type fixture struct {
+	*Responder
+	up   *upstream
+	book *Book
+
+	mu   sync.Mutex
+	told map[string]error
+	now  time.Time
+}
+
+func newFixture(t testing.TB) *fixture {
+	t.Helper()
+	b, err := OpenBook(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{book: b, told: map[string]error{}, now: time.Unix(1000, 0)}
+	f.up = &upstream{t: t}
+	f.up.say = func(q dnsmessage.Message, server int, udp bool) []dnsmessage.Message {
+		if strings.HasPrefix(q.Questions[0].Name.String(), "down.") {
+			return code(servFail)(q)
+		}
+		return real.say(q, server, udp)
+	}
+	f.Responder = NewResponder(ResponderOptions{
+		Lists: lists(t), Book: b, Client: f.up.client(1), Asked: f.asked,
+		Now: func() time.Time {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.now
+		},
+	})
+	return f
+}
+
+func (f *fixture) asked(host string, why error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.told[host] = why
+}
+
+// pass lets time pass, so that the rate is not in the way.
+func (f *fixture) pass(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now = f.now.Add(d)
+}
+
+// ask sends a query, and checks what holds for every answer.
+func (f *fixture) ask(t testing.TB, q dnsmessage.Message) dnsmessage.Message {
+	t.Helper()
+	f.pass(time.Second)
+	packed := pack(t, q)
+	m := unpack(t, f.Answer(t.Context(), packed, true))
+	want := q.Header
+	want.Response, want.RecursionAvailable, want.RCode = true, true, m.RCode
+	if m.Header != want {
+		t.Errorf("the header is %+v", m.Header)
+	}
+	return m
+}
+
+func query1(name string, kind dnsmessage.Type) dnsmessage.Message {
+	return dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: 0xbeef, RecursionDesired: true},
+		Questions: question(name, kind),
+	}
+}
+
+func pack(t testing.TB, m dnsmessage.Message) []byte {
+	t.Helper()
+	packed, err := m.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packed
+}
+
+func unpack(t testing.TB, packed []byte) (m dnsmessage.Message) {
+	t.Helper()
+	if err := m.Unpack(packed); err != nil {
+		t.Fatalf("the answer %x: %v", packed, err)
+	}
+	return m
+}
+
+// value is what an answer says: its address or name, or empty.
+func value(m dnsmessage.Message) string {
+	if len(m.Answers) == 0 {
+		return ""
+	}
+	switch body := m.Answers[0].Body.(type) {
+	case *dnsmessage.AResource:
+		return netip.AddrFrom4(body.A).String()
+	case *dnsmessage.AAAAResource:
+		return netip.AddrFrom16(body.AAAA).String()
+	case *dnsmessage.PTRResource:
+		return body.PTR.String()
+	}
+	return "?"
+}
+
+func TestAnswer(t *testing.T) {
+	const v4, v6 = "198.18.1.0", "fd63:6861:7464::100" // of the first name
+	tests := []struct {
+		name  string
+		kind  dnsmessage.Type
+		code  dnsmessage.RCode
+		value string
+		asks  bool // the host's DNS servers
+	}{
+		{"api.example.com", typeA, 0, v4, true},
+		{"api.example.com", typeAAAA, 0, v6, true}, // it has IPv4 only
+		{"v6.example.net", typeA, 0, v4, true},
+		{"v6.example.net", typeAAAA, 0, v6, true},
+		{"inner.example.net", typeA, 0, v4, true},
+		{"API.eXample.COM", typeA, 0, v4, true},
+		{"a.wild.example.org", typeA, 0, v4, true},
+		{"empty.example.net", typeA, 0, "", true},
+		{"gone.example.net", typeA, noName, "", true},
+		{"down.example.net", typeA, servFail, "", true},
+		{"b.wild.example.org", typeA, noName, "", true},
+
+		{"wild.example.org", typeA, noName, "", false},
+		{"notwild.example.org", typeA, noName, "", false},
+		{"notapi.example.com", typeA, noName, "", false},
+		{"api.example.com.evil.test", typeA, noName, "", false},
+		{"x.api.example.com", typeA, noName, "", false},
+		{"example.com", typeA, noName, "", false},
+		{"c2VjcmV0.evil.test", typeA, noName, "", false},
+		{"c2VjcmV0.evil.test", typeTXT, noName, "", false},
+		{"c2VjcmV0.evil.test", typeHTTPS, noName, "", false},
+		{"evil.test", dnsmessage.TypeNS, noName, "", false},
+		{"a b.wild.example.org", typeA, noName, "", false},
+		{"-.wild.example.org", typeA, noName, "", false},
+		{"\x00.wild.example.org", typeA, noName, "", false},
+		{"ap\u0130.example.com", typeA, noName, "", false},
+		{"\u212a.wild.example.org", typeA, noName, "", false}, // lower case of K, the unit, is k
+		{"192.0.2.1", typeA, noName, "", false},
+		{"", typeA, noName, "", false},
+		{"", dnsmessage.TypeNS, noName, "", false},
+
+		{"api.example.com", typeHTTPS, 0, "", false},
+		{"api.example.com", typeSVCB, 0, "", false},
+		{"api.example.com", typeTXT, refused, "", false},
+		{"api.example.com", dnsmessage.TypeMX, refused, "", false},
+		{"api.example.com", dnsmessage.TypeSRV, refused, "", false},
+		{"api.example.com", dnsmessage.TypeNS, refused, "", false},
+		{"api.example.com", dnsmessage.TypeSOA, refused, "", false},
+		{"api.example.com", dnsmessage.TypeCNAME, refused, "", false},
+		{"api.example.com", dnsmessage.TypePTR, refused, "", false},
+		{"api.example.com", dnsmessage.TypeAXFR, refused, "", false},
+		{"api.example.com", dnsmessage.TypeALL, refused, "", false},
+		{"a.wild.example.org", typeTXT, refused, "", false},
+
+		{"localhost", typeA, 0, "127.0.0.1", false},
+		{"LocalHost", typeAAAA, 0, "::1", false},
+		{"db.localhost", typeA, 0, "127.0.0.1", false},
+		{"localhost", dnsmessage.TypeMX, 0, "", false},
+		{"notlocalhost", typeA, noName, "", false},
+		{"localhost.evil.test", typeA, noName, "", false},
+	}
+	for _, test := range tests {
+		t.Run(fmt.Sprintf("%s %s", test.name, test.kind), func(t *testing.T) {
+			f := newFixture(t)
+			q := query1(test.name, test.kind)
+			m := f.ask(t, q)
+			if m.RCode != test.code || value(m) != test.value || len(m.Answers) > 1 {
+				t.Errorf("it is %s %q, want %s %q", m.RCode, value(m), test.code, test.value)
+			}
+			if len(m.Questions) != 1 || m.Questions[0] != q.Questions[0] {
+				t.Errorf("the question is %+v, want it as asked", m.Questions)
+			}
+			for _, a := range m.Answers {
+				if a.Header.Name != q.Questions[0].Name || a.Header.TTL != answerTTL {
+					t.Errorf("the record is of %v", a.Header)
+				}
+			}
+			if up := f.up.queries(); len(up) > 0 != test.asks {
+				t.Errorf("the host's servers were asked %v", up)
+			}
+			tells := test.code != 0 || test.name == "empty.example.net"
+			if told := len(f.told) > 0; told != tells {
+				t.Errorf("told %v", f.told)
+			}
+		})
+	}
+}
+
+// Asked hears why, of a name that it may print.
+func TestAnswerAsked(t *testing.T) {
+	f := newFixture(t)
+	for name, kind := range map[string]dnsmessage.Type{
+		"Evil.test": typeA, "gone.example.net": typeA, "empty.example.net": typeAAAA,
+		"down.example.net": typeA, "api.example.com": typeTXT, "\x1b[2J.evil.test": typeA,
+	} {
+		f.ask(t, query1(name, kind))
+	}
+	want := map[string]error{
+		"evil.test": ErrNotListed, "gone.example.net": ErrNoName, "empty.example.net": ErrNoAddr,
+		"down.example.net": ErrUnavailable, "api.example.com": ErrType,
+	}
+	for name, why := range want {
+		if !errors.Is(f.told[name], why) {
+			t.Errorf("%s: told %v, want %v", name, f.told[name], why)
+		}
+	}
+	if quoted := `"\x1b[2J.evil.test."`; f.told[quoted] == nil || len(f.told) != len(want)+1 {
+		t.Errorf("told %v, want %s too", f.told, quoted)
+	}
+}
+
+// The list may change, and a name keeps its address meanwhile.
+func TestAnswerListChanges(t *testing.T) {
+	f := newFixture(t)
+	listed := true
+	f.o.Lists = func(string) bool { return listed }
+	reverse := query1("0.1.18.198.in-addr.arpa", dnsmessage.TypePTR)
+	for range 3 {
+		listed = true
+		if m := f.ask(t, query1(host, typeA)); value(m) != "198.18.1.0" {
+			t.Errorf("listed: %s %q", m.RCode, value(m))
+		}
+		if m := f.ask(t, reverse); value(m) != host+"." {
+			t.Errorf("listed: its address is of %s %q", m.RCode, value(m))
+		}
+		listed = false
+		for _, q := range []dnsmessage.Message{query1(host, typeA), reverse} {
+			if m := f.ask(t, q); m.RCode != noName || len(m.Answers) > 0 {
+				t.Errorf("not listed: %s %q", m.RCode, value(m))
+			}
+		}
+	}
+}
+
+func TestAnswerReverse(t *testing.T) {
+	f := newFixture(t)
+	f.ask(t, query1(host, typeA))
+	v6 := strings.Repeat("0.", 16) + "0.0.0.0.4.6.4.7.1.6.8.6.3.6.d.F.IP6.arpa"
+	for name, want := range map[string]string{
+		"0.1.18.198.in-addr.arpa": host + ".",
+		"0.0.1." + v6[6:]:         host + ".",
+		"1.1.18.198.in-addr.arpa": "",
+		"1.18.198.in-addr.arpa":   "",
+		"1.2.0.192.in-addr.arpa":  "",
+		"0.1." + v6[4:]:           "",
+		"00.1." + v6[6:]:          "",
+		v6[2:]:                    "",
+		"ip6.arpa":                "",
+		"in-addr.arpa":            "",
+		"x.in-addr.arpa":          "",
+		"0.1.18.198.ip6.arpa":     "",
+	} {
+		m := f.ask(t, query1(name, dnsmessage.TypePTR))
+		if value(m) != want || (m.RCode == noName) != (want == "") {
+			t.Errorf("%s is %s %q, want %q", name, m.RCode, value(m), want)
+		}
+	}
+	if m := f.ask(t, query1("0.1.18.198.in-addr.arpa", typeA)); m.RCode != noName {
+		t.Errorf("a reverse name has the address %s %q", m.RCode, value(m))
+	}
+}
+
+func TestAnswerFull(t *testing.T) {
+	f := newFixture(t)
+	for i := range maxNames {
+		f.book.insert(fmt.Sprintf("n%d.example.com", i))
+	}
+	m := f.ask(t, query1(host, typeA))
+	if m.RCode != servFail || !errors.Is(f.told[host], ErrFull) {
+		t.Errorf("the answer is %s, told %v", m.RCode, f.told)
+	}
+}
+
+// A name that has no address takes none of the book's.
+func TestAnswerKeepsRoom(t *testing.T) {
+	f := newFixture(t)
+	for _, name := range []string{"b.wild.example.org", "empty.example.net", "down.example.net"} {
+		f.ask(t, query1(name, typeA))
+	}
+	f.ask(t, query1(host, typeHTTPS))
+	if len(f.book.names) > 0 {
+		t.Errorf("the book has %q", f.book.names)
+	}
+}
+
+// A query of another kind gets a code, never an address.
+func TestAnswerForm(t *testing.T) {
+	type message = dnsmessage.Message
+	tests := map[string]struct {
+		change func(q *message)
+		want   dnsmessage.RCode
+	}{
+		"none":   {func(q *message) { q.Questions = nil }, formErr},
+		"two":    {func(q *message) { q.Questions = slices.Repeat(q.Questions, 2) }, formErr},
+		"opcode": {func(q *message) { q.OpCode = 5 }, notImp},
+		"class":  {func(q *message) { q.Questions[0].Class = dnsmessage.ClassCHAOS }, notImp},
+		"any":    {func(q *message) { q.Questions[0].Class = dnsmessage.ClassANY }, notImp},
+		"version": {func(q *message) {
+			withEDNS(q)
+			q.Additionals[0].Header.TTL = 1 << 16
+		}, badVersion},
+		"OPT": {func(q *message) { withEDNS(q); withEDNS(q) }, formErr},
+		"owner": {func(q *message) {
+			withEDNS(q)
+			q.Additionals[0].Header.Name = q.Questions[0].Name
+		}, formErr},
+	}
+	for name, test := range tests {
+		f, q := newFixture(t), query1(host, typeA)
+		test.change(&q)
+		m := f.ask(t, q)
+		code := m.RCode
+		if len(m.Additionals) > 0 {
+			code = m.Additionals[0].Header.ExtendedRCode(m.RCode)
+		}
+		if code != test.want || len(m.Answers) > 0 || len(f.up.queries()) > 0 {
+			t.Errorf("%s: %s %q, want %s", name, code, value(m), test.want)
+		}
+	}
+}
+
+func withEDNS(q *dnsmessage.Message) {
+	q.Additionals = append(q.Additionals, edns(0, true)...)
+}
+
+func TestAnswerEDNS(t *testing.T) {
+	f, q := newFixture(t), query1(host, typeA)
+	if m := f.ask(t, q); len(m.Additionals) > 0 {
+		t.Errorf("without EDNS: %v", m.Additionals)
+	}
+	withEDNS(&q)
+	other := rr("x.example.com", 1, "192.0.2.1")
+	q.Additionals = append(q.Additionals, other)
+	m := f.ask(t, q)
+	if len(m.Additionals) != 1 || value(m) != "198.18.1.0" {
+		t.Fatalf("with EDNS: %s %q, %v", m.RCode, value(m), m.Additionals)
+	}
+	opt := m.Additionals[0].Header
+	if opt.Type != dnsmessage.TypeOPT || opt.Class != payloadSize || !opt.DNSSECAllowed() {
+		t.Errorf("the OPT record is %v", opt)
+	}
+}
+
+// A negative answer says how long it may be kept, so that programs do not keep it for long.
+func TestAnswerNegative(t *testing.T) {
+	f := newFixture(t)
+	for _, name := range []string{"evil.test", "empty.example.net"} {
+		m := f.ask(t, query1(name, typeA))
+		if len(m.Authorities) != 1 {
+			t.Fatalf("%s: %v", name, m.Authorities)
+		}
+		soa, ok := m.Authorities[0].Body.(*dnsmessage.SOAResource)
+		if !ok || soa.MinTTL != negativeTTL || m.Authorities[0].Header.TTL != negativeTTL {
+			t.Errorf("%s: %v", name, m.Authorities)
+		}
+	}
+}
+
+func TestAnswerDrops(t *testing.T) {
+	response := query1(host, typeA)
+	response.Response = true
+	for _, msg := range [][]byte{nil, {1}, {1, 2}, make([]byte, 11), pack(t, response)} {
+		if got := newFixture(t).Answer(t.Context(), msg, true); got != nil {
+			t.Errorf("%x is answered: %x", msg, got)
+		}
+	}
+	packed := pack(t, query1(host, typeA))
+	for n := 12; n < len(packed); n++ {
+		m := unpack(t, newFixture(t).Answer(t.Context(), packed[:n], true))
+		if m.RCode != formErr || len(m.Answers) > 0 {
+			t.Errorf("%d bytes of a query: %s", n, m.RCode)
+		}
+	}
+}
+
+func TestAnswerRate(t *testing.T) {
+	f := newFixture(t)
+	packed := pack(t, query1("evil.test", typeA))
+	count := func() (n int) {
+		for range 3 * burst {
+			if f.Answer(t.Context(), packed, n%2 == 0) != nil {
+				n++
+			}
+		}
+		return n
+	}
+	for _, step := range []struct {
+		pass time.Duration
+		want int
+	}{
+		{-time.Hour, burst}, {0, 0}, {time.Hour, 0}, {time.Second, perSecond},
+		{time.Second / perSecond, 1}, {2 * time.Hour, burst},
+	} {
+		f.pass(step.pass)
+		if n := count(); n != step.want {
+			t.Errorf("after %s: %d answers, want %d", step.pass, n, step.want)
+		}
+	}
+}
+
+// One chat does not take all of the lookups.
+func TestAnswerBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.o.Lists = func(string) bool { return true }
+		f.up.say = silent
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for i := range maxAsking {
+			go f.Answer(ctx, pack(t, query1(fmt.Sprintf("n%d.test", i), typeA)), true)
+		}
+		synctest.Wait()
+		if m := f.ask(t, query1(host, typeA)); m.RCode != servFail {
+			t.Errorf("one more is answered %s", m.RCode)
+		}
+		if !errors.Is(f.told[host], ErrBusy) {
+			t.Errorf("told %v", f.told)
+		}
+		cancel()
+		synctest.Wait()
+		if len(f.told) != 1 {
+			t.Errorf("after the chat's end: told %v", f.told)
+		}
+		f.up.say = zone{host: {"192.0.2.1"}}.say
+		if m := f.ask(t, query1(host, typeA)); value(m) != "198.18.1.0" {
+			t.Errorf("then: %s %q", m.RCode, value(m))
+		}
+	})
+}
+
+// FuzzAnswer sends any bytes, and any name and type.
+func FuzzAnswer(f *testing.F) {
+	for _, q := range []dnsmessage.Message{
+		query1(host, typeA), query1("A.wild.EXAMPLE.org", typeAAAA), query1("evil.test", typeA),
+		query1("localhost", typeA), query1("0.1.18.198.in-addr.arpa", dnsmessage.TypePTR),
+	} {
+		f.Add(pack(f, q))
+		withEDNS(&q)
+		f.Add(pack(f, q))
+	}
+	const head = "\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00"
+	for _, text := range []string{
+		head + "\xc0\x0c\x00\x01\x00\x01",         // a name that is itself
+		head + "\xc0\x0e\xc0\x0c\x00\x01\x00\x01", // two that are each other
+		"\x12\x34\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff",
+		"\x12\x34\x01\x00\x00\x01\xff\xff\xff\xff\xff\xff\x00\x00\x01\x00\x01",
+		head + "\x03\xe2\x84\xaa\x04wild\x07example\x03org\x00\x00\x01\x00\x01",
+		head + strings.Repeat("\x3f"+strings.Repeat("b", 63), 4) + "\x00\x00\x01\x00\x01",
+		head + "\x05a.api\x07example\x03com\x00\x00\x01\x00\x01", // a dot in a label
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, msg []byte) {
+		r := newFixture(t)
+		answer := r.Answer(t.Context(), msg, len(msg)%2 == 0)
+		for _, a := range r.up.queries() {
+			if !lists(t)(a.name) {
+				t.Errorf("the host's servers were asked for %q", a.name)
+			}
+		}
+		if answer != nil {
+			checkAnswer(t, msg, answer)
+		}
+	})
+}
+
+// checkAnswer checks what holds for the answer to any bytes.
+func checkAnswer(t *testing.T, msg, answer []byte) {
+	m := unpack(t, answer)
+	if len(answer) > 512 || !m.Response || m.Truncated || string(answer[:2]) != string(msg[:2]) {
+		t.Errorf("the answer has %d bytes, and the header %+v", len(answer), m.Header)
+	}
+	for _, r := range m.Answers {
+		name := strings.ToLower(strings.TrimSuffix(m.Questions[0].Name.String(), "."))
+		text := value(dnsmessage.Message{Answers: []dnsmessage.Resource{r}})
+		addr, err := netip.ParseAddr(text)
+		switch {
+		case r.Header.Name != m.Questions[0].Name:
+			t.Errorf("the answer is of %s", r.Header.Name)
+		case name == "localhost" || strings.HasSuffix(name, ".localhost"):
+			if !addr.IsLoopback() {
+				t.Errorf("%s is %s", name, text)
+			}
+		case !lists(t)(name) || err != nil || !MadeUp(addr):
+			t.Errorf("%q is %s", name, text)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package resolver
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// serve starts ServeTCP, and returns the chat's end of the connection and what it returned.
+func (f *fixture) serve(ctx context.Context) (net.Conn, <-chan error) {
+	here, there := net.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- f.ServeTCP(ctx, there) }()
+	return here, ended
+}
+
+func exchangeTCP(t *testing.T, c net.Conn, query []byte) ([]byte, error) {
+	t.Helper()
+	if err := writeFrame(c, query); err != nil {
+		return nil, err
+	}
+	return readFrame(c, maxMessage)
+}
+
+func TestServeTCP(t *testing.T) {
+	f := newFixture(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- f.ServeTCP(t.Context(), there) }()
+	for range 3 {
+		answer, err := exchangeTCP(t, c, pack(t, query1("API.example.com", typeA)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := unpack(t, answer); value(m) != "198.18.1.0" || m.ID != 0xbeef {
+			t.Errorf("the answer is %+v %q", m.Header, value(m))
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("it ends with %v", err)
+	}
+}
+
+func TestServeTCPBounds(t *testing.T) {
+	packed := pack(t, query1("evil.test", typeA))
+	t.Run("queries", func(t *testing.T) {
+		f := newFixture(t)
+		c, ended := f.serve(t.Context())
+		for i := range maxQueries {
+			f.pass(time.Second)
+			if _, err := exchangeTCP(t, c, packed); err != nil {
+				t.Fatalf("query %d: %v", i+1, err)
+			}
+		}
+		if _, err := exchangeTCP(t, c, packed); err == nil {
+			t.Errorf("query %d is answered", maxQueries+1)
+		}
+		wantEnd(t, c, ended, "")
+	})
+	t.Run("rate", func(t *testing.T) {
+		f := newFixture(t)
+		c, ended := f.serve(t.Context())
+		for range burst {
+			if _, err := exchangeTCP(t, c, packed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := writeFrame(c, packed); err != nil {
+			t.Fatal(err)
+		}
+		wantEnd(t, c, ended, "")
+	})
+	t.Run("longest", func(t *testing.T) {
+		f := newFixture(t)
+		c, _ := f.serve(t.Context())
+		defer func() { _ = c.Close() }()
+		long := append(packed, make([]byte, maxQuery-len(packed))...)
+		if answer, err := exchangeTCP(t, c, long); err != nil || unpack(t, answer).RCode != noName {
+			t.Errorf("a query of %d bytes: %v", len(long), err)
+		}
+	})
+	t.Run("too long", func(t *testing.T) {
+		c, ended := newFixture(t).serve(t.Context())
+		if _, err := c.Write([]byte{(maxQuery + 1) >> 8, (maxQuery + 1) & 0xff}); err != nil {
+			t.Fatal(err)
+		}
+		wantEnd(t, c, ended, "4097 bytes")
+	})
+	t.Run("malformed", func(t *testing.T) {
+		c, ended := newFixture(t).serve(t.Context())
+		if _, err := c.Write([]byte{0, 1, 'x'}); err != nil {
+			t.Fatal(err)
+		}
+		wantEnd(t, c, ended, "")
+	})
+	t.Run("unfinished", func(t *testing.T) {
+		c, ended := newFixture(t).serve(t.Context())
+		if _, err := c.Write([]byte{0, 100, 'x'}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; err == nil {
+			t.Error("half a query is no error")
+		}
+	})
+}
+
+// wantEnd reads until the other end closes the connection, and compares what ServeTCP returned.
+func wantEnd(t *testing.T, c net.Conn, ended <-chan error, want string) {
+	t.Helper()
+	if rest, err := io.ReadAll(c); err != nil || len(rest) > 0 {
+		t.Errorf("then: %x, %v", rest, err)
+	}
+	err := <-ended
+	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("it ends with %v, want %q", err, want)
+	}
+}
+
+// A connection that says nothing, or the same byte for ever, ends.
+func TestServeTCPIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, ended := newFixture(t).serve(t.Context())
+		begin := time.Now()
+		wantEnd(t, c, ended, "")
+		if took := time.Since(begin); took != idleTimeout {
+			t.Errorf("it ends after %s of the bubble's time", took)
+		}
+		c, ended = newFixture(t).serve(t.Context())
+		if _, err := c.Write([]byte{1, 0}); err != nil {
+			t.Fatal(err)
+		}
+		begin = time.Now()
+		for range 100 {
+			if _, err := c.Write([]byte{1}); err != nil {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		if err := <-ended; err != nil || time.Since(begin) > idleTimeout+time.Second {
+			t.Errorf("one byte a second: it ends with %v after %s", err, time.Since(begin))
+		}
+	})
+}
+
+func TestServeTCPContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		f := newFixture(t)
+		c, ended := f.serve(ctx)
+		if _, err := exchangeTCP(t, c, pack(t, query1(host, typeA))); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // until it reads
+		begin := time.Now()
+		cancel()
+		wantEnd(t, c, ended, "")
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("it ends after %s of the bubble's time", took)
+		}
+	})
+}
+
+func TestFrame(t *testing.T) {
+	var b bytes.Buffer
+	if err := writeFrame(&b, make([]byte, maxMessage+1)); err == nil || b.Len() > 0 {
+		t.Errorf("a message that is too long is written: %v", err)
+	}
+	if err := writeFrame(&b, []byte("abc")); err != nil || b.String() != "\x00\x03abc" {
+		t.Errorf("wrote %q, %v", b.String(), err)
+	}
+	if msg, err := readFrame(&b, 3); err != nil || string(msg) != "abc" {
+		t.Errorf("read %q, %v", msg, err)
+	}
+}
