@@ -137,6 +137,7 @@ func (p Profile) validateNetwork() error {
 			ErrInvalid)
 	}
 	named := slices.IndexFunc(p.Egress, Allow.Named)
+	loopback := slices.IndexFunc(p.Egress, func(a Allow) bool { return !a.Named() && a.Prefix.Addr().IsLoopback() })
 	switch network := p.EffectiveNetwork(); {
 	case network != NetworkOwn && len(p.EgressMayAdd) > 0:
 		return fmt.Errorf("network %s with egress_may_add: want network own: %w", network, ErrInvalid)
@@ -146,6 +147,9 @@ func (p Profile) validateNetwork() error {
 		const want = "want network own, or addresses"
 		return fmt.Errorf("network shared with the name %s in egress: %s: %w",
 			p.Egress[named], want, ErrInvalid)
+	case network == NetworkOwn && loopback >= 0:
+		return fmt.Errorf("network own with %s in egress: loopback is the chat's own there: want an address of this host: %w",
+			p.Egress[loopback], ErrInvalid)
 	case network == NetworkOwn && len(p.Resolvers) > 0:
 		const want = "want none, because chatd answers for the names in egress"
 		return fmt.Errorf("network own with resolvers: %s: %w", want, ErrInvalid)

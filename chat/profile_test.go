@@ -32,6 +32,8 @@ func TestProfileNetwork(t *testing.T) {
 		{NetworkOwn, name, nil, NetworkOwn, ""},
 		{NetworkOwn, address, dns, NetworkOwn, "resolvers"},
 		{NetworkOwn, nil, dns, NetworkOwn, "resolvers"},
+		{NetworkOwn, []string{"127.0.0.0/8:80"}, nil, NetworkOwn, "loopback"},
+		{NetworkOwn, []string{"[::1]:80"}, nil, NetworkOwn, "loopback"},
 		{"host", nil, nil, "host", "want own, shared or none"},
 	} {
 		p := Profile{Name: "p", Limits: DefaultLimits(), Network: x.network, Resolvers: x.resolvers}

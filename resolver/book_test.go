@@ -3,6 +3,10 @@ package resolver
 import (
 	"errors"
 	"fmt"
+<<<<<<< HEAD
+=======
+	"io"
+>>>>>>> w-resolver
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -20,6 +24,12 @@ func bookAt(t testing.TB, path string, flags int) (*Book, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+<<<<<<< HEAD
+=======
+	if _, err := f.Seek(0, io.SeekEnd); err != nil { // as the earlier one left it
+		t.Fatal(err)
+	}
+>>>>>>> w-resolver
 	return OpenBook(f)
 }
 
@@ -65,6 +75,7 @@ func TestBookKept(t *testing.T) {
 
 // A write that a crash ended is no name: nobody has its address.
 func TestBookTorn(t *testing.T) {
+<<<<<<< HEAD
 	path := filepath.Join(t.TempDir(), "names")
 	if err := os.WriteFile(path, []byte("a.example.com\nb.example.co"), 0o600); err != nil {
 		t.Fatal(err)
@@ -77,6 +88,27 @@ func TestBookTorn(t *testing.T) {
 		wantAddrs(t, b, "c.example.com", "198.18.1.1", "fd63:6861:7464::101")
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
+=======
+	for _, flags := range []int{0, os.O_APPEND} {
+		path := filepath.Join(t.TempDir(), "names")
+		torn := "a.example.com\nb.with.a.long.name.example.co"
+		if err := os.WriteFile(path, []byte(torn), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			b, err := bookAt(t, path, flags)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantAddrs(t, b, "c.example.com", "198.18.1.1", "fd63:6861:7464::101")
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := os.ReadFile(path)
+		if want := "a.example.com\nc.example.com\n"; err != nil || string(text) != want {
+			t.Errorf("the file has %q, %v, want %q", text, err, want)
+>>>>>>> w-resolver
 		}
 	}
 }

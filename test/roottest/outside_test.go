@@ -147,7 +147,7 @@ func selfSigned(t testing.TB) tls.Certificate {
 }
 
 // zone has the addresses of example.test; "" is NXDOMAIN, "-" a name without an address.
-func (o *internet) zone(name string) string {
+func (o *internet) zone(name string, kind dnsmessage.Type) string {
 	host, ok := strings.CutSuffix(strings.ToLower(name), ".example.test.")
 	switch {
 	case !ok:
@@ -161,10 +161,10 @@ func (o *internet) zone(name string) string {
 	case host == "loop":
 		return "127.0.0.1"
 	case host == "turn": // first public, then private
-		if o.turn.Add(1) <= 1 {
-			return outsideAddr
+		if kind == dnsmessage.TypeA && o.turn.Add(1) > 1 {
+			return "10.213.0.2"
 		}
-		return "10.213.0.2"
+		return outsideAddr
 	case host == "empty":
 		return "-"
 	case host == "api", host == "other", host == "ssh", strings.HasSuffix(host, ".wild"), strings.HasSuffix(host, "wild"):
@@ -181,7 +181,7 @@ func (o *internet) resolve(b []byte) []byte {
 	}
 	q := m.Questions[0]
 	m.Header.Response, m.Header.RecursionAvailable, m.Additionals = true, true, nil
-	switch addr := o.zone(q.Name.String()); {
+	switch addr := o.zone(q.Name.String(), q.Type); {
 	case addr == "":
 		m.Header.RCode = dnsmessage.RCodeNameError
 	case addr != "-" && q.Type == dnsmessage.TypeA:

@@ -190,7 +190,9 @@ func TestOwnNetworkRootRestarts(t *testing.T) {
 	opt := named(t, usual...)
 	m := open(t, opt)
 	a := inmateOf(t, m, "restarts", "named")
-	a.sh(t, `mkfifo in; (exec 3<>/dev/tcp/api.example.test/7000; touch connected; cat in >&3; cat <&3 > answer) >/dev/null 2>&1 &`)
+	a.sh(t, "mkfifo in")
+	startRun(t, m, a.ID, chat.RunSpec{Argv: []string{"bash", "-c",
+		"exec 3<>/dev/tcp/api.example.test/7000; touch connected; cat in >&3; cat <&3 >answer"}})
 	until(t, "the connection stands", exists(a.in("connected")))
 	must(t, m.Close())
 	again, err := openManager(t.Context(), opt)
