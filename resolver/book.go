@@ -16,11 +16,7 @@ import (
 const (
 	// maxNames is how many names of a chat get an address in one session.
 	maxNames = 4096
-<<<<<<< HEAD
-	// firstOffset keeps the low addresses of both prefixes free, for the network's own.
-=======
 	// firstOffset leaves the low addresses of both prefixes to the network's own uses.
->>>>>>> w-resolver
 	firstOffset = 0x100
 	// maxLine is the longest line of a book: a name of [chat.CheckHost] and its end.
 	maxLine = 254
@@ -145,13 +141,8 @@ func (b *Book) append(host string) error {
 	return nil
 }
 
-<<<<<<< HEAD
-// write writes a line after the last whole one. What is there is of a write that a crash or a full
-// disk ended. No chat knows an address of it, because the write comes before the answer.
-=======
 // write writes a line after the last whole one. It removes what a crash or a full disk left there
 // of an earlier write. No chat knows an address of that, because the write comes before the answer.
->>>>>>> w-resolver
 func (b *Book) write(line string) error {
 	if b.file == nil {
 		return nil

@@ -3,10 +3,7 @@ package resolver
 import (
 	"errors"
 	"fmt"
-<<<<<<< HEAD
-=======
 	"io"
->>>>>>> w-resolver
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -24,12 +21,9 @@ func bookAt(t testing.TB, path string, flags int) (*Book, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-<<<<<<< HEAD
-=======
 	if _, err := f.Seek(0, io.SeekEnd); err != nil { // as the earlier one left it
 		t.Fatal(err)
 	}
->>>>>>> w-resolver
 	return OpenBook(f)
 }
 
@@ -75,20 +69,6 @@ func TestBookKept(t *testing.T) {
 
 // A write that a crash ended is no name: nobody has its address.
 func TestBookTorn(t *testing.T) {
-<<<<<<< HEAD
-	path := filepath.Join(t.TempDir(), "names")
-	if err := os.WriteFile(path, []byte("a.example.com\nb.example.co"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		b, err := bookAt(t, path, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantAddrs(t, b, "c.example.com", "198.18.1.1", "fd63:6861:7464::101")
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-=======
 	for _, flags := range []int{0, os.O_APPEND} {
 		path := filepath.Join(t.TempDir(), "names")
 		torn := "a.example.com\nb.with.a.long.name.example.co"
@@ -108,7 +88,6 @@ func TestBookTorn(t *testing.T) {
 		text, err := os.ReadFile(path)
 		if want := "a.example.com\nc.example.com\n"; err != nil || string(text) != want {
 			t.Errorf("the file has %q, %v, want %q", text, err, want)
->>>>>>> w-resolver
 		}
 	}
 }

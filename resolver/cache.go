@@ -19,13 +19,8 @@ const (
 type result struct {
 	addrs []netip.Addr
 	err   error
-<<<<<<< HEAD
-	ttl   time.Duration
-	until time.Time // when the cache drops it
-=======
 	ttl   time.Duration // at most maxTTL
 	until time.Time     // when the cache drops it
->>>>>>> w-resolver
 }
 
 // merge makes one result of both families. Addresses of one are enough, but are not kept long if
@@ -60,11 +55,7 @@ func (c cache) get(name string, now time.Time) (result, bool) {
 	return r, ok && now.Before(r.until)
 }
 
-<<<<<<< HEAD
-// put keeps a result. If the cache is full, what is old goes, or else any other.
-=======
 // put keeps a result. If the cache is full, it removes the expired ones, or else any one.
->>>>>>> w-resolver
 func (c cache) put(name string, r result, now time.Time) {
 	var other string
 	if _, there := c[name]; !there && len(c) >= maxCached {
@@ -77,10 +68,6 @@ func (c cache) put(name string, r result, now time.Time) {
 	if len(c) >= maxCached {
 		delete(c, other)
 	}
-<<<<<<< HEAD
-	r.until = now.Add(min(max(r.ttl, minTTL), maxTTL))
-=======
 	r.until = now.Add(max(r.ttl, minTTL))
->>>>>>> w-resolver
 	c[name] = r
 }

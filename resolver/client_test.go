@@ -184,11 +184,7 @@ func TestClientServers(t *testing.T) {
 		want  error // of both
 		alone error // of the first one only
 	}{
-<<<<<<< HEAD
-		"silent":   {func(dnsmessage.Message) []dnsmessage.Message { return nil }, nil, ErrUnavailable},
-=======
 		"silent":   {nil, nil, ErrUnavailable},
->>>>>>> w-resolver
 		"SERVFAIL": {code(dnsmessage.RCodeServerFailure), nil, ErrUnavailable},
 		"REFUSED":  {code(dnsmessage.RCodeRefused), nil, ErrUnavailable},
 		"FORMERR":  {code(dnsmessage.RCodeFormatError), nil, ErrUnavailable},
@@ -202,12 +198,9 @@ func TestClientServers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // the waits are long
 				u := &upstream{t: t}
 				u.say = func(q dnsmessage.Message, server int, udp bool) []dnsmessage.Message {
-<<<<<<< HEAD
-=======
 					if server == 0 && test.first == nil {
 						return nil
 					}
->>>>>>> w-resolver
 					if server == 0 {
 						return test.first(q)
 					}
@@ -317,23 +310,17 @@ func TestClientTCP(t *testing.T) {
 // An answer is kept as long as the least TTL on its way says, within bounds.
 func TestClientCache(t *testing.T) {
 	type rrs = []dnsmessage.Resource
-<<<<<<< HEAD
-=======
 	least := rrs{rr(host, 60, "192.0.2.1"), rr(host, 30, "192.0.2.2"), rr(host, 90, "192.0.2.3")}
 	both := rrs{rr(host, 60, "192.0.2.1"), rr(host, 30, "2001:db8::1")}
->>>>>>> w-resolver
 	tests := map[string]struct {
 		records rrs
 		want    time.Duration
 	}{
-<<<<<<< HEAD
-=======
 		"least":    {least, 30 * time.Second},
 		"families": {both, 30 * time.Second},
 		"two answers": {
 			rrs{rr(host, 30, "-> split.net"), rr("split.net", 60, "192.0.2.1")}, 30 * time.Second,
 		},
->>>>>>> w-resolver
 		"short": {rrs{rr(host, 0, "192.0.2.1")}, minTTL},
 		"TTL":   {rrs{rr(host, 60, "192.0.2.1")}, time.Minute},
 		"long":  {rrs{rr(host, 86400, "192.0.2.1")}, maxTTL},
@@ -350,14 +337,7 @@ func TestClientCache(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u := &upstream{t: t}
 				u.say = func(q dnsmessage.Message, _ int, _ bool) []dnsmessage.Message {
-<<<<<<< HEAD
-					if q.Questions[0].Type == typeAAAA {
-						return code(dnsmessage.RCodeSuccess)(q)
-					}
-					return []dnsmessage.Message{says(q, 0, test.records...)}
-=======
 					return []dnsmessage.Message{says(q, 0, of(q.Questions[0], test.records)...)}
->>>>>>> w-resolver
 				}
 				c := u.client(1)
 				ask := func() int {
@@ -380,8 +360,6 @@ func TestClientCache(t *testing.T) {
 	}
 }
 
-<<<<<<< HEAD
-=======
 // of returns the records that are an answer. The name split.net is in no answer but its own.
 func of(q dnsmessage.Question, records []dnsmessage.Resource) []dnsmessage.Resource {
 	return slices.DeleteFunc(slices.Clone(records), func(r dnsmessage.Resource) bool {
@@ -390,7 +368,6 @@ func of(q dnsmessage.Question, records []dnsmessage.Resource) []dnsmessage.Resou
 	})
 }
 
->>>>>>> w-resolver
 func TestCacheBound(t *testing.T) {
 	now := time.Unix(1000, 0)
 	c := cache{}
@@ -484,10 +461,7 @@ func TestClientCancelled(t *testing.T) {
 		if _, err := c.Addrs(ctx, host); !errors.Is(err, context.Canceled) {
 			t.Errorf("the error is %v", err)
 		}
-<<<<<<< HEAD
-=======
 		synctest.Wait()
->>>>>>> w-resolver
 		got, err := c.Addrs(t.Context(), host)
 		if err != nil || !slices.Equal(got, addrs("192.0.2.1")) {
 			t.Errorf("then: found %v, %v", got, err)

@@ -20,20 +20,6 @@
 //
 // # What it does not stop
 //
-<<<<<<< HEAD
-// A query for a name below a listed wildcard carries its labels to the servers of that domain: who
-// lists *.example.com trusts the operators of example.com. Within [Client]'s cache, and in the
-// times of answers, a chat can see whether another chat asked for a name that both lists open.
-// Whoever sees the host's DNS traffic learns which listed names a chat asks for, and when.
-//
-// Answers of the host's DNS servers are believed as the host itself believes them, without DNSSEC.
-// A forged one sends the connection elsewhere: only TLS or SSH in the chat finds that out. Package
-// egress decides whether a real address may be connected to; this package answers for a name with
-// private addresses too.
-//
-// A chat with a wildcard can fill its book, after which it gets no new names in this session, and
-// can displace other chats' names from the cache, which costs those a query.
-=======
 // A query for a name below a listed wildcard carries its labels to the servers of that domain: a
 // profile that lists *.example.com trusts the operators of example.com. The times of answers show
 // whether a name is in [Client]'s cache, so a chat can find out that another one asked for it, if
@@ -48,5 +34,4 @@
 // A chat with a wildcard can fill its book, and then gets no new name in this session. It can also
 // displace other chats' names from the cache, which costs each of those a query. Two chats whose
 // domains have slow servers can take all of [Client]'s lookups: names of others then wait.
->>>>>>> w-resolver
 package resolver

@@ -25,11 +25,7 @@ var (
 )
 
 // ask asks the servers in order, then once again without EDNS, which old ones do not understand
-<<<<<<< HEAD
-// (RFC 6891, section 6.2.2). Who answers that there is no such name has answered.
-=======
 // (RFC 6891, section 6.2.2). NXDOMAIN is an answer, and ends it.
->>>>>>> w-resolver
 func (c *Client) ask(
 	ctx context.Context, name dnsmessage.Name, kind dnsmessage.Type,
 ) (answer, error) {

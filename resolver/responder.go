@@ -37,11 +37,7 @@ type ResponderOptions struct {
 	Book   *Book
 	Client *Client
 	// Asked is told of each refused or failed name, before the answer, unless the query's context
-<<<<<<< HEAD
-	// has ended. What is no host name is quoted. It may be nil.
-=======
 	// has ended. A name that is no host name is quoted. It may be nil.
->>>>>>> w-resolver
 	Asked func(host string, why error)
 	// Now is time.Now if it is nil.
 	Now func() time.Time

@@ -39,23 +39,14 @@ func reverseAddr(host string) (netip.Addr, bool) {
 	}
 	rest, v6 := strings.CutSuffix(host, ".ip6.arpa")
 	digits := backwards(rest)
-<<<<<<< HEAD
-	longer := func(digit string) bool { return len(digit) != 1 }
-	if !v6 || len(digits) != 32 || slices.ContainsFunc(digits, longer) {
-=======
 	if !v6 || len(digits) != 32 {
->>>>>>> w-resolver
 		return netip.Addr{}, false
 	}
 	b, err := hex.DecodeString(strings.Join(digits, ""))
 	if err != nil {
 		return netip.Addr{}, false
 	}
-<<<<<<< HEAD
-	return netip.AddrFromSlice(b)
-=======
 	return netip.AddrFromSlice(b) // false unless each label was one digit
->>>>>>> w-resolver
 }
 
 func backwards(name string) []string {

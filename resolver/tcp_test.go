@@ -72,12 +72,9 @@ func TestServeTCPBounds(t *testing.T) {
 				t.Fatalf("query %d: %v", i+1, err)
 			}
 		}
-<<<<<<< HEAD
-=======
 		if _, err := exchangeTCP(t, c, packed); err == nil {
 			t.Errorf("query %d is answered", maxQueries+1)
 		}
->>>>>>> w-resolver
 		wantEnd(t, c, ended, "")
 	})
 	t.Run("rate", func(t *testing.T) {
@@ -169,16 +166,6 @@ func TestServeTCPIdle(t *testing.T) {
 }
 
 func TestServeTCPContext(t *testing.T) {
-<<<<<<< HEAD
-	ctx, cancel := context.WithCancel(t.Context())
-	f := newFixture(t)
-	c, ended := f.serve(ctx)
-	if _, err := exchangeTCP(t, c, pack(t, query1(host, typeA))); err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	wantEnd(t, c, ended, "")
-=======
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		f := newFixture(t)
@@ -194,7 +181,6 @@ func TestServeTCPContext(t *testing.T) {
 			t.Errorf("it ends after %s of the bubble's time", took)
 		}
 	})
->>>>>>> w-resolver
 }
 
 func TestFrame(t *testing.T) {
