@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/uplink"
@@ -153,6 +154,7 @@ func TestNoRoot(t *testing.T) {
 	server := listenTCP(t, echo)
 	n := w.open(one, server.String())
 	w.root.end()
+	w.s.root.timeout = time.Millisecond
 	wantReset(t, w.dial(n, server))
 	w.event(Failed, "cannot ask chatd-root for socket")
 }

@@ -164,7 +164,6 @@ func TestTLSUnreadable(t *testing.T) {
 	copy(broken[5:], []byte{2}) // a ServerHello
 	for name, b := range map[string][]byte{
 		"other message": broken,
-		"alert":         append([]byte{0x16, 3, 1, 0, 2}, 1, 0),
 		"noise":         append([]byte{0x16, 3, 1, 0, 200}, make([]byte, 200)...),
 		"empty records": bytes.Repeat([]byte{0x16, 3, 1, 0, 0}, 40000),
 		"endless":       append(append([]byte{0x16, 3, 1, 0x40, 0}, 1, 0xff, 0xff, 0xff), make([]byte, 1<<20)...),
