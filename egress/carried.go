@@ -80,8 +80,8 @@ func (c *carried) leave() {
 
 // fail records why c ends. The first reason stands.
 func (c *carried) fail(err error) {
-	c.refuse(err)
 	c.cancel(err)
+	c.refuse(context.Cause(c.ctx)) // it may have been ended before, and failed of that
 }
 
 // refuse records why c is refused, and leaves its end to the caller.

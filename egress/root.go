@@ -19,6 +19,8 @@ const rootTimeout = 5 * time.Second
 
 // root is the connection to chatd-root, which may be replaced.
 type root struct {
+	timeout time.Duration
+
 	mu      sync.Mutex
 	conn    *uplink.Conn  // nil until one says hello, and when it has ended
 	changed chan struct{} // closed when conn is another
@@ -55,7 +57,7 @@ func (r *root) current() (*uplink.Conn, chan struct{}) {
 
 // file asks for a socket. It waits for a chatd-root while there is none.
 func (r *root) file(ctx context.Context, call uplink.Call) (*os.File, error) {
-	ctx, cancel := context.WithTimeout(ctx, rootTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	for {
 		c, changed := r.current()

@@ -85,7 +85,7 @@ func (s *server) run(ctx context.Context, o Options) error {
 func newServer(o Options) *server {
 	s := &server{
 		log: o.Log, events: o.Events, networks: map[chat.ID]*network{},
-		root:    root{changed: make(chan struct{})},
+		root:    root{timeout: rootTimeout, changed: make(chan struct{})},
 		buffers: sync.Pool{New: func() any { return new([maxDatagram]byte) }},
 	}
 	s.web = newWeb(s)

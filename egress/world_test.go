@@ -230,6 +230,13 @@ func (w *world) files() []*os.File {
 	return []*os.File{tcp, udp, names}
 }
 
+// count is how many connections and flows there are.
+func (n *network) count() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.carried)
+}
+
 func list(t testing.TB, allow ...string) (out []chat.Allow) {
 	t.Helper()
 	for _, s := range allow {

@@ -1,0 +1,209 @@
+package egress
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/uplink"
+)
+
+// TestChange: what the list no longer opens ends before the answer, and the rest goes on.
+func TestChange(t *testing.T) {
+	w := newWorld(t)
+	a, b, named := listenTCP(t, echo), listenTCP(t, echo), listenTCP(t, echo)
+	w.dns.set("api.example.org", "127.0.0.1")
+	name := fmt.Sprintf("api.example.org:%d", named.Port())
+	n := w.open(one, a.String(), b.String(), name, named.String())
+	ca, cb, cn := w.dial(n, a), w.dial(n, b), w.dial(n, w.named(n, "api.example.org", named.Port()))
+	for _, c := range []*net.TCPConn{ca, cb, cn} {
+		wantEcho(t, c, "x")
+	}
+	w.call(uplink.Call{Verb: uplink.Change, Chat: one, Allow: list(t, b.String(), name, named.String())})
+	w.event(Allowed, "no longer") // it has been told already
+	if k := n.count(); k != 2 {
+		t.Errorf("%d connections", k)
+	}
+	wantReset(t, ca)
+	wantEcho(t, cb, "x")
+	wantEcho(t, cn, "x")
+	wantReset(t, w.dial(n, a))
+	w.event(Refused, "does not list")
+	// The name stays, and its private address does not.
+	w.call(uplink.Call{Verb: uplink.Change, Chat: one, Allow: list(t, b.String(), name)})
+	wantReset(t, cn)
+	wantEcho(t, cb, "x")
+}
+
+// TestClose: everything of the chat ends before the answer, and nothing of another.
+func TestClose(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	before := countFDs(t)
+	n := w.open(one, server.String())
+	m := w.open(two, server.String())
+	other := w.dial(m, server)
+	wantEcho(t, other, "x")
+	var all []*net.TCPConn
+	for range 10 {
+		c := w.dial(n, server)
+		wantEcho(t, c, "x")
+		all = append(all, c)
+	}
+	w.call(uplink.Call{Verb: uplink.Close, Chat: one})
+	if k := n.count(); k != 0 {
+		t.Errorf("%d connections are left", k)
+	}
+	for _, c := range all {
+		wantReset(t, c)
+	}
+	wantEcho(t, other, "x")
+	if c, err := net.Dial("tcp4", n.tcp.Addr().String()); err == nil {
+		c.Close()
+		t.Error("its listener is still there")
+	}
+	w.call(uplink.Call{Verb: uplink.Close, Chat: one})
+	w.call(uplink.Call{Verb: uplink.Close, Chat: two})
+	other.Close()
+	for _, c := range all {
+		c.Close()
+	}
+	wantBack(t, 1<<20, before)
+}
+
+// TestOpenAgain: an open chat is closed first.
+func TestOpenAgain(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	c := w.dial(w.open(one, server.String()), server)
+	wantEcho(t, c, "x")
+	n := w.open(one)
+	wantReset(t, c)
+	wantReset(t, w.dial(n, server))
+}
+
+func TestOpenRefuses(t *testing.T) {
+	w := newWorld(t)
+	for name, choose := range map[string]func(f []*os.File) []*os.File{
+		"none":    func([]*os.File) []*os.File { return nil },
+		"two":     func(f []*os.File) []*os.File { return f[:2] },
+		"swapped": func(f []*os.File) []*os.File { return []*os.File{f[1], f[0], f[2]} },
+		"a file":  func(f []*os.File) []*os.File { return []*os.File{f[2], f[1], f[2]} },
+	} {
+		files := w.files()
+		call := uplink.Call{Verb: uplink.Open, Chat: one}
+		if _, _, err := w.root.Call(t.Context(), call, choose(files)...); err == nil {
+			t.Errorf("%s: it was taken", name)
+		}
+		if err := closeAll(files); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, _, err := w.root.Call(t.Context(), uplink.Call{Verb: uplink.Change, Chat: one}); err == nil {
+		t.Error("an unknown chat was changed")
+	}
+	if _, _, err := w.root.Call(t.Context(), uplink.Call{Verb: uplink.Socket, Chat: one}); err == nil {
+		t.Error("it answered its own question")
+	}
+}
+
+// TestRootReplaced: what is connected goes on, and what waits for chatd-root goes on with the next.
+func TestRootReplaced(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	n := w.open(one, server.String())
+	c := w.dial(n, server)
+	wantEcho(t, c, "x")
+	w.root.end()
+	wantEcho(t, c, "while there is none")
+	waits := w.dial(n, server)
+	if _, err := io.WriteString(waits, "y"); err != nil {
+		t.Fatal(err)
+	}
+	next := w.silentRoot()
+	answer, _, err := next.Call(t.Context(), uplink.Call{Verb: uplink.Hello, Upstreams: []netip.AddrPort{w.dns.addr}})
+	if err != nil || !slices.Equal(answer.Chats, []chat.ID{one}) {
+		t.Error(answer, err)
+	}
+	if _, err := io.ReadFull(waits, make([]byte, 1)); err != nil {
+		t.Error(err)
+	}
+	// It is replaced while it is there.
+	w.root = w.newRoot()
+	if err := <-next.ended; err != nil {
+		t.Error(err)
+	}
+	wantEcho(t, c, "x")
+	wantEcho(t, w.dial(n, server), "z")
+	w.call(uplink.Call{Verb: uplink.Close, Chat: one})
+	wantReset(t, c)
+}
+
+// TestNoRoot: without chatd-root nothing new is connected.
+func TestNoRoot(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	n := w.open(one, server.String())
+	w.root.end()
+	w.s.root.timeout = time.Millisecond
+	wantReset(t, w.dial(n, server))
+	w.event(Failed, "cannot ask chatd-root for socket")
+}
+
+// TestBeforeHello: a chatd-root that says no hello is asked for nothing, and answered nothing.
+func TestBeforeHello(t *testing.T) {
+	w := newWorld(t)
+	r := w.silentRoot()
+	for _, verb := range []uplink.Verb{uplink.Open, uplink.Change, uplink.Close} {
+		if _, _, err := r.Call(t.Context(), uplink.Call{Verb: verb, Chat: one}); err == nil {
+			t.Errorf("%s was answered", verb)
+		}
+	}
+}
+
+// TestOtherPeer: a peer of another uid than chatd-root's is not answered, and replaces nobody.
+func TestOtherPeer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	addr := &net.UnixAddr{Net: "unixpacket", Name: path}
+	l, err := net.ListenUnix("unixpacket", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	o := Options{Listener: l, Root: uint32(os.Getuid()) + 1, Log: slog.New(slog.DiscardHandler)}
+	go func() { served <- Serve(ctx, o) }()
+	c, err := net.DialUnix("unixpacket", nil, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
+		t.Error(n, err)
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestListenerFails: an error of the listener ends the server.
+func TestListenerFails(t *testing.T) {
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: filepath.Join(t.TempDir(), "s")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := Serve(t.Context(), Options{Listener: l, Log: slog.New(slog.DiscardHandler)}); err == nil {
+		t.Error("it serves")
+	}
+}

@@ -1,0 +1,265 @@
+package egress
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// certificate is one for any name.
+func certificate(t testing.TB) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// tlsEcho is a TLS server that echoes.
+func tlsEcho(t testing.TB) func(*net.TCPConn) {
+	cert := certificate(t)
+	return func(c *net.TCPConn) {
+		defer c.Close()
+		s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}})
+		_, _ = io.Copy(s, s)
+	}
+}
+
+func tlsConfig(name string) *tls.Config {
+	return &tls.Config{ServerName: name, InsecureSkipVerify: true}
+}
+
+func TestTLS(t *testing.T) {
+	for name, right := range map[string]bool{
+		"api.example.org": true, "API.Example.ORG": true,
+		"other.example.org": false, "example.org": false, "x.api.example.org": false,
+		"": false, "127.0.0.1": false, // clients send no name for an address
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.byName("api.example.org", listenTCP(t, tlsEcho(t)))
+			s := tls.Client(c, tlsConfig(name))
+			_, err := io.WriteString(s, "hello")
+			if !right {
+				if !errors.Is(err, unix.ECONNRESET) {
+					t.Errorf("%v, want a reset", err)
+				}
+				w.event(Refused, "TLS")
+				return
+			}
+			b := make([]byte, 5)
+			if _, readErr := io.ReadFull(s, b); err != nil || readErr != nil || string(b) != "hello" {
+				t.Errorf("%q, %v, %v", b, err, readErr)
+			}
+		})
+	}
+}
+
+// TestTLSByAddress: by address TLS has any name.
+func TestTLSByAddress(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, tlsEcho(t))
+	n := w.open(one, server.String())
+	s := tls.Client(w.dial(n, server), tlsConfig("whatever.example"))
+	if err := s.Handshake(); err != nil {
+		t.Error(err)
+	}
+}
+
+// slowly writes one byte at a time.
+type slowly struct{ *net.TCPConn }
+
+func (s slowly) Write(b []byte) (int, error) {
+	for i := range b {
+		if _, err := s.TCPConn.Write(b[i : i+1]); err != nil {
+			return i, err
+		}
+	}
+	return len(b), nil
+}
+
+func TestTLSByteByByte(t *testing.T) {
+	w := newWorld(t)
+	c := w.byName("api.example.org", listenTCP(t, tlsEcho(t)))
+	s := tls.Client(slowly{c}, tlsConfig("api.example.org"))
+	if err := s.Handshake(); err != nil {
+		t.Error(err)
+	}
+	d := w.byName("api.example.org", listenTCP(t, tlsEcho(t)))
+	if err := tls.Client(slowly{d}, tlsConfig("other.example.org")).Handshake(); err == nil {
+		t.Error("it passes")
+	}
+}
+
+// clientHello is the record that a client sends first.
+func clientHello(t testing.TB, name string) []byte {
+	t.Helper()
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	go func() { _ = tls.Client(a, tlsConfig(name)).Handshake() }()
+	buf := make([]byte, 16<<10)
+	n, err := b.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return buf[:n]
+}
+
+// records divides a handshake message into records of n bytes.
+func records(hello []byte, n int) (out []byte) {
+	for b := hello[5:]; len(b) > 0; {
+		k := min(n, len(b))
+		out = append(out, 0x16, 3, 1, byte(k>>8), byte(k))
+		out, b = append(out, b[:k]...), b[k:]
+	}
+	return out
+}
+
+// TestTLSInManyRecords: a name that is spread over records is read.
+func TestTLSInManyRecords(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	for name, right := range map[string]bool{"api.example.org": true, "other.example.org": false} {
+		c := w.byName("api.example.org", server)
+		hello := records(clientHello(t, name), 7)
+		if !right {
+			_, _ = c.Write(hello) // it may be reset while it writes
+			wantReset(t, c)
+			continue
+		}
+		wantEcho(t, c, string(hello))
+	}
+}
+
+// TestTLSBytesAreUnchanged: the server gets what the client sent, and what came along with it.
+func TestTLSBytesAreUnchanged(t *testing.T) {
+	w := newWorld(t)
+	c := w.byName("api.example.org", listenTCP(t, echo))
+	wantEcho(t, c, string(clientHello(t, "api.example.org"))+strings.Repeat("more", 100))
+	wantEcho(t, c, "and more")
+}
+
+func TestTLSUnreadable(t *testing.T) {
+	hello := clientHello(t, "api.example.org")
+	broken := bytes.Clone(hello)
+	copy(broken[5:], []byte{2}) // a ServerHello
+	for name, b := range map[string][]byte{
+		"other message": broken,
+		"noise":         append([]byte{0x16, 3, 1, 0, 200}, make([]byte, 200)...),
+		"empty records": bytes.Repeat([]byte{0x16, 3, 1, 0, 0}, 40000),
+		"endless":       append(append([]byte{0x16, 3, 1, 0x40, 0}, 1, 0xff, 0xff, 0xff), make([]byte, 1<<20)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.byName("api.example.org", listenTCP(t, echo))
+			_, _ = c.Write(b) // it may be reset while it writes
+			wantReset(t, c)
+			w.event(Refused, "ClientHello")
+		})
+	}
+}
+
+// TestTLSHalf: a ClientHello that ends before it is whole passes to nobody.
+func TestTLSHalf(t *testing.T) {
+	w := newWorld(t)
+	c := w.byName("api.example.org", listenTCP(t, echo))
+	hello := clientHello(t, "api.example.org")
+	if _, err := c.Write(hello[:len(hello)/2]); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	wantReset(t, c)
+}
+
+func TestProtocolOf(t *testing.T) {
+	for b, want := range map[string]protocol{
+		"": undecided, "\x16": undecided, "G": undecided, "GET": undecided,
+		strings.Repeat("A", 20): undecided,
+		"\x16\x03":              tlsRecord,
+		"\x16\x02":              anything, "\x00": anything, "GET\r": anything, "get ": anything, " ": anything,
+		strings.Repeat("A", 21): anything, strings.Repeat("A", 21) + " ": anything,
+		"GET ": web1, "X /": web1, strings.Repeat("A", 20) + " ": web1, "PRI x": web2,
+		"SSH-2.0-x y": anything,
+	} {
+		if got := protocolOf([]byte(b)); got != want {
+			t.Errorf("%q: %d, want %d", b, got, want)
+		}
+	}
+}
+
+// TestServerFirst: a client may wait for the server's first bytes, and then send what looks like a
+// request.
+func TestServerFirst(t *testing.T) {
+	w := newWorld(t)
+	c := w.byName("mail.example.org", listenTCP(t, func(c *net.TCPConn) {
+		_, _ = io.WriteString(c, "220 mail\r\n")
+		echo(c)
+	}))
+	b := make([]byte, 10)
+	if _, err := io.ReadFull(c, b); err != nil || string(b) != "220 mail\r\n" {
+		t.Fatalf("%q, %v", b, err)
+	}
+	wantEcho(t, c, "EHLO client.example\r\n")
+}
+
+// TestClientFirst: what is no TLS and no HTTP passes, also if it is short.
+func TestClientFirst(t *testing.T) {
+	w := newWorld(t)
+	for _, text := range []string{"x", "\x00\x00\x00\x08", "SSH-2.0-Open SSH\r\n", "*1\r\n", "\r\n", "get k\r\n"} {
+		wantEcho(t, w.byName("api.example.org", listenTCP(t, echo)), text)
+	}
+}
+
+// TestClientEndsUndecided: bytes that are not enough to tell pass when there are no more.
+func TestClientEndsUndecided(t *testing.T) {
+	w := newWorld(t)
+	c := w.byName("api.example.org", listenTCP(t, echo))
+	if _, err := io.WriteString(c, "QUIT"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(c); string(b) != "QUIT" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// FuzzServerName: crypto/tls reads anything without harm, and what it reads is kept.
+func FuzzServerName(f *testing.F) {
+	f.Add(clientHello(f, "api.example.org"))
+	f.Add(records(clientHello(f, "api.example.org"), 3))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := &recorder{Conn: ended{}, begin: b}
+		name, err := serverName(r)
+		if err != nil && name != "" || !bytes.HasPrefix(b, r.read) {
+			t.Errorf("%q, %v: %q of %q", name, err, r.read, b)
+		}
+	})
+}
+
+// ended is a connection with nothing more to read.
+type ended struct{ net.Conn }
+
+func (ended) Read([]byte) (int, error) { return 0, errors.New("ended") }

@@ -1,0 +1,313 @@
+package egress
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/uplink"
+)
+
+// listenUDP is a socket of the test.
+func listenUDP(t testing.TB) *net.UDPConn {
+	t.Helper()
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetDeadline(time.Now().Add(guard))
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// echoUDP is a server that sends back what it gets.
+func echoUDP(t testing.TB) netip.AddrPort {
+	t.Helper()
+	c := listenUDP(t)
+	var done sync.WaitGroup
+	done.Go(func() {
+		b := make([]byte, maxDatagram)
+		for {
+			n, from, err := c.ReadFromUDPAddrPort(b)
+			if err != nil {
+				return
+			}
+			_, _ = c.WriteToUDPAddrPort(b[:n], from)
+		}
+	})
+	t.Cleanup(func() { c.Close(); done.Wait() })
+	return udpAddr(c.LocalAddr())
+}
+
+// comes reads a datagram, and says from where.
+func comes(t *testing.T, c *net.UDPConn, want string) netip.AddrPort {
+	t.Helper()
+	b := make([]byte, maxDatagram)
+	n, from, err := c.ReadFromUDPAddrPort(b)
+	if err != nil || string(b[:n]) != want {
+		t.Fatalf("%q, %v, want %q", b[:n], err, want)
+	}
+	return plain(from)
+}
+
+func TestDatagrams(t *testing.T) {
+	w := newWorld(t)
+	server, ours := echoUDP(t), listenUDP(t)
+	src := udpAddr(ours.LocalAddr())
+	n := w.open(one, "udp:"+server.String())
+	// As the network leads it: pass is told the destination.
+	n.pass(flowKey{src, server}, []byte("first"))
+	reply := comes(t, ours, "first")
+	n.pass(flowKey{src, server}, []byte("again"))
+	comes(t, ours, "again")
+	// Once there is a socket for the answers, what the chat sends arrives there.
+	if _, err := ours.WriteToUDPAddrPort([]byte("direct"), reply); err != nil {
+		t.Fatal(err)
+	}
+	comes(t, ours, "direct")
+	n.pass(flowKey{src, server}, nil)
+	comes(t, ours, "")
+	if n.count() != 1 {
+		t.Errorf("%d flows", n.count())
+	}
+	w.s.sweep(time.Now().Add(idleUDP - time.Minute))
+	n.pass(flowKey{src, server}, []byte("still"))
+	comes(t, ours, "still")
+	w.s.sweep(time.Now().Add(idleUDP + time.Minute))
+	if e := w.event(Allowed, ""); e.Out != 21 || e.In != 21 || !e.UDP || e.Addr != server || e.Why != "" {
+		t.Errorf("%+v", e)
+	}
+	w.root.mu.Lock()
+	defer w.root.mu.Unlock()
+	last := w.root.sockets[len(w.root.sockets)-1]
+	if last.Verb != uplink.Reply || last.Local != server || last.Remote != src || last.Chat != one {
+		t.Errorf("%+v", last)
+	}
+}
+
+func TestDatagramsByName(t *testing.T) {
+	w := newWorld(t)
+	server, ours := echoUDP(t), listenUDP(t)
+	w.dns.set("ntp.example.org", "127.0.0.1")
+	entry := fmt.Sprintf("udp:ntp.example.org:%d", server.Port())
+	n := w.open(one, entry, "udp:"+server.String())
+	key := flowKey{udpAddr(ours.LocalAddr()), w.named(n, "ntp.example.org", server.Port())}
+	n.datagram(key.src, key.dst, []byte("x"))
+	comes(t, ours, "x")
+	w.call(uplink.Call{Verb: uplink.Change, Chat: one, Allow: list(t, entry)})
+	if e := w.event(Allowed, "no longer"); e.Host != "ntp.example.org" {
+		t.Errorf("%+v", e)
+	}
+	n.datagram(key.src, key.dst, []byte("x")) // its address is private
+	w.event(Refused, "private")
+}
+
+func TestDatagramsUnlisted(t *testing.T) {
+	w := newWorld(t)
+	n := w.open(one, "192.0.2.1:1-65535", "udp:192.0.2.1:1")
+	src := netip.MustParseAddrPort("127.0.0.1:4000")
+	n.datagram(src, netip.MustParseAddrPort("192.0.2.1:2"), []byte("x"))
+	if e := w.event(Refused, "does not list 192.0.2.1:2"); !e.UDP {
+		t.Errorf("%+v", e)
+	}
+	if n.count() != 0 {
+		t.Errorf("%d flows", n.count())
+	}
+}
+
+// TestFlowsBound: the flow that was idle for longest makes room.
+func TestFlowsBound(t *testing.T) {
+	w := newWorld(t)
+	server, ours := echoUDP(t), listenUDP(t)
+	n := w.open(one, "udp:"+server.String())
+	for i := range maxFlows + 1 {
+		src := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(20000+i))
+		if i == maxFlows {
+			src = udpAddr(ours.LocalAddr())
+		}
+		n.pass(flowKey{src, server}, []byte("x"))
+	}
+	comes(t, ours, "x")
+	if e := <-w.events; e.Why != errEvicted.Error() {
+		t.Errorf("%+v", e)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.flows) != maxFlows {
+		t.Errorf("%d flows", len(n.flows))
+	}
+}
+
+// question is one for the address of a host.
+func question(t *testing.T, host string) []byte {
+	t.Helper()
+	m := dnsmessage.Message{
+		Header: dnsmessage.Header{ID: 4711, RecursionDesired: true},
+		Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(host + "."),
+			Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
+	}
+	b, err := m.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// wantAddr checks an answer: the address of the host in the chat, or that there is none.
+func wantAddr(t *testing.T, b []byte, want netip.Addr) {
+	t.Helper()
+	var m dnsmessage.Message
+	if err := m.Unpack(b); err != nil || m.ID != 4711 {
+		t.Fatal(m, err)
+	}
+	if !want.IsValid() {
+		if m.RCode != dnsmessage.RCodeNameError {
+			t.Errorf("%+v", m)
+		}
+		return
+	}
+	if len(m.Answers) != 1 {
+		t.Fatalf("%+v", m)
+	}
+	if a, ok := m.Answers[0].Body.(*dnsmessage.AResource); !ok || netip.AddrFrom4(a.A) != want {
+		t.Errorf("%+v, want %s", m, want)
+	}
+}
+
+func TestQuestions(t *testing.T) {
+	w := newWorld(t)
+	w.dns.set("api.example.org", "192.0.2.7")
+	n := w.open(one, "api.example.org:443")
+	ours := listenUDP(t)
+	b := make([]byte, 4096)
+	for _, host := range []string{"api.example.org", "other.example.org"} {
+		n.datagram(udpAddr(ours.LocalAddr()), netip.MustParseAddrPort("127.0.0.53:53"), question(t, host))
+		k, from, err := ours.ReadFromUDPAddrPort(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if from.Addr() != netip.MustParseAddr("127.0.0.53") { // the address that was asked
+			t.Error(from)
+		}
+		var want netip.Addr
+		if host == "api.example.org" {
+			want = w.named(n, host, 0).Addr()
+		}
+		wantAddr(t, b[:k], want)
+	}
+	w.event(Refused, "")
+}
+
+// TestReceive: the socket's own datagrams come with their destination, which is loopback here and
+// has another port than 53.
+func TestReceive(t *testing.T) {
+	w := newWorld(t)
+	n := w.open(one, "udp:127.0.0.0/8:1-65535")
+	ours := listenUDP(t)
+	if _, err := ours.WriteToUDPAddrPort([]byte("x"), udpAddr(n.udp.LocalAddr())); err != nil {
+		t.Fatal(err)
+	}
+	// It is the listener's own address, so nothing comes of it; a question does.
+	n.datagram(udpAddr(ours.LocalAddr()), netip.MustParseAddrPort("192.0.2.1:53"), question(t, "x.example"))
+	w.event(Refused, "")
+	if n.count() != 0 {
+		t.Errorf("%d flows", n.count())
+	}
+}
+
+func TestQuestionsOverTCP(t *testing.T) {
+	w := newWorld(t)
+	w.dns.set("api.example.org", "192.0.2.7")
+	n := w.open(one, "api.example.org:443")
+	c := w.dial(n, netip.MustParseAddrPort("192.0.2.1:53"))
+	for range 2 {
+		q := question(t, "api.example.org")
+		if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(q))), q...)); err != nil {
+			t.Fatal(err)
+		}
+		var size [2]byte
+		_, err := io.ReadFull(c, size[:])
+		b := make([]byte, binary.BigEndian.Uint16(size[:]))
+		if _, readErr := io.ReadFull(c, b); err != nil || readErr != nil {
+			t.Fatal(err, readErr)
+		}
+		wantAddr(t, b, w.named(n, "api.example.org", 0).Addr())
+	}
+	w.call(uplink.Call{Verb: uplink.Change, Chat: one})
+	if n.count() != 1 {
+		t.Error("questions are cut by a change")
+	}
+}
+
+func TestOriginalDst(t *testing.T) {
+	v4 := []byte{2, 0, 0x01, 0xbb, 192, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0}
+	v6 := append([]byte{10, 0, 0, 53, 0, 0, 0, 0}, netip.MustParseAddr("2001:db8::1").AsSlice()...)
+	mapped := append([]byte{10, 0, 0, 53, 0, 0, 0, 0}, netip.MustParseAddr("::ffff:192.0.2.1").AsSlice()...)
+	for _, c := range []struct {
+		oob  []byte
+		want string
+	}{
+		{controlMessage(unix.SOL_IP, unix.IP_ORIGDSTADDR, v4), "192.0.2.1:443"},
+		{controlMessage(unix.SOL_IPV6, unix.IPV6_ORIGDSTADDR, append(v6, 0, 0, 0, 0)), "[2001:db8::1]:53"},
+		{controlMessage(unix.SOL_IPV6, unix.IPV6_ORIGDSTADDR, append(mapped, 0, 0, 0, 0)), "192.0.2.1:53"},
+		{append(packetInfo(netip.MustParseAddr("192.0.2.9")), controlMessage(unix.SOL_IP, unix.IP_ORIGDSTADDR, v4)...), "192.0.2.1:443"},
+		{controlMessage(unix.SOL_IP, unix.IP_ORIGDSTADDR, v4[:8]), ""},
+		{packetInfo(netip.MustParseAddr("2001:db8::1")), ""},
+		{nil, ""},
+		{[]byte{1, 2, 3}, ""},
+	} {
+		got, ok := originalDst(c.oob)
+		if ok != (c.want != "") || ok && got != netip.MustParseAddrPort(c.want) {
+			t.Errorf("%v: %s, %v", c.oob, got, ok)
+		}
+	}
+}
+
+// TestUDPRefused: a server that is not there ends nothing.
+func TestUDPRefused(t *testing.T) {
+	w := newWorld(t)
+	gone := listenUDP(t)
+	server := udpAddr(gone.LocalAddr())
+	gone.Close()
+	n := w.open(one, "udp:"+server.String())
+	ours := listenUDP(t)
+	key := flowKey{udpAddr(ours.LocalAddr()), server}
+	n.pass(key, []byte("lost"))
+	for n.pass(key, []byte("lost")); ; n.pass(key, []byte("lost")) { // until the host says so
+		n.mu.Lock()
+		host := n.flows[key].host
+		n.mu.Unlock()
+		if host != nil {
+			break
+		}
+	}
+	back, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(server))
+	if errors.Is(err, unix.EADDRINUSE) {
+		t.Skip("the port is in use")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	defer back.Close()
+	_ = back.SetDeadline(time.Now().Add(guard))
+	n.pass(key, []byte("found"))
+	b := make([]byte, 100)
+	for {
+		k, _, err := back.ReadFromUDPAddrPort(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(b[:k]) == "found" {
+			break
+		}
+		n.pass(key, []byte("found"))
+	}
+}

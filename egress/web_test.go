@@ -1,0 +1,444 @@
+package egress
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// origin is a server outside that keeps the requests as it gets them.
+type origin struct {
+	addr netip.AddrPort
+	host string // with the port, as a client writes it
+
+	mu       sync.Mutex
+	requests []string
+	conns    int
+}
+
+// newOrigin is one that answers each request by answer, which may be nil.
+func newOrigin(t *testing.T, answer func(w *net.TCPConn, r *http.Request, b *bufio.Reader)) *origin {
+	o := new(origin)
+	o.addr = listenTCP(t, func(c *net.TCPConn) {
+		defer c.Close()
+		o.mu.Lock()
+		o.conns++
+		o.mu.Unlock()
+		o.serve(c, answer)
+	})
+	o.host = fmt.Sprintf("api.example.org:%d", o.addr.Port())
+	return o
+}
+
+func (o *origin) serve(c *net.TCPConn, answer func(*net.TCPConn, *http.Request, *bufio.Reader)) {
+	var head strings.Builder
+	b := bufio.NewReader(c)
+	for {
+		line, err := b.ReadString('\n')
+		if err != nil {
+			return
+		}
+		head.WriteString(line)
+		if line != "\r\n" {
+			continue
+		}
+		r, err := http.ReadRequest(bufio.NewReader(io.MultiReader(strings.NewReader(head.String()), b)))
+		if err != nil {
+			return
+		}
+		o.mu.Lock()
+		o.requests = append(o.requests, head.String())
+		o.mu.Unlock()
+		head.Reset()
+		if answer != nil {
+			answer(c, r, b)
+		} else if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"); err != nil {
+			return
+		}
+	}
+}
+
+func (o *origin) seen() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]string(nil), o.requests...)
+}
+
+// send writes a text and returns the reader of what comes back.
+func send(t *testing.T, c *net.TCPConn, text string) *bufio.Reader {
+	t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+	return bufio.NewReader(c)
+}
+
+// answer reads one answer.
+func answer(t *testing.T, b *bufio.Reader, status int) string {
+	t.Helper()
+	r, err := http.ReadResponse(b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != status {
+		t.Errorf("%s %q, %v, want %d", r.Status, body, err, status)
+	}
+	return string(body)
+}
+
+// TestWeb: a request arrives as it was, with nothing added, over one connection for all.
+func TestWeb(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, nil)
+	c := w.byName("api.example.org", o.addr)
+	want := []string{
+		"GET /a%2Fb/../c?x=1;y=%zz&&z HTTP/1.1\r\nHost: " + o.host + "\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: API.example.ORG.:" + strings.Split(o.host, ":")[1] +
+			"\r\nUser-Agent: mine\r\nAccept-Encoding: br\r\nX-Forwarded-For: 1.2.3.4\r\n\r\n",
+		"OPTIONS * HTTP/1.1\r\nHost: api.example.org\r\n\r\n",
+		"GET //other.example/ HTTP/1.1\r\nHost: " + o.host + "\r\n\r\n",
+	}
+	b := send(t, c, "")
+	for _, r := range want {
+		send(t, c, r)
+		answer(t, b, 200)
+	}
+	got := o.seen()
+	for i := range want {
+		if i >= len(got) || sorted(got[i]) != sorted(want[i]) {
+			t.Errorf("%q, want %q", got, want[i])
+		}
+	}
+	if o.conns != 1 {
+		t.Errorf("%d connections", o.conns)
+	}
+	c.Close()
+	if e := w.event(Allowed, ""); e.Out == 0 || e.In == 0 || e.Host != "api.example.org" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// sorted is a header without the order of its fields.
+func sorted(head string) string {
+	lines := strings.Split(head, "\r\n")
+	for i := range lines {
+		for j := 1; j < i; j++ {
+			if lines[i] < lines[j] {
+				lines[i], lines[j] = lines[j], lines[i]
+			}
+		}
+	}
+	return strings.Join(lines, "\r\n")
+}
+
+// TestWebAnswer: an answer arrives with the fields that the server sent, and no others.
+func TestWebAnswer(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, nil)
+	c := w.byName("api.example.org", o.addr)
+	b := send(t, c, "GET / HTTP/1.0\r\nHost: "+o.host+"\r\n\r\n")
+	got, err := io.ReadAll(b)
+	if want := "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok"; string(got) != want || err != nil {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+}
+
+// TestWebLies: each request must be to the host that the address stands for.
+func TestWebLies(t *testing.T) {
+	for name, request := range map[string]string{
+		"other host":        "GET / HTTP/1.1\r\nHost: other.example\r\n\r\n",
+		"other port":        "GET / HTTP/1.1\r\nHost: api.example.org:1\r\n\r\n",
+		"no host":           "GET / HTTP/1.0\r\n\r\n",
+		"empty host":        "GET / HTTP/1.1\r\nHost:\r\n\r\n",
+		"below":             "GET / HTTP/1.1\r\nHost: x.api.example.org\r\n\r\n",
+		"address":           "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+		"absolute":          "GET http://other.example/ HTTP/1.1\r\nHost: api.example.org\r\n\r\n",
+		"absolute secure":   "GET https://api.example.org/ HTTP/1.1\r\nHost: api.example.org\r\n\r\n",
+		"user in authority": "GET http://api.example.org@other.example/ HTTP/1.1\r\nHost: api.example.org\r\n\r\n",
+		"connect":           "CONNECT api.example.org HTTP/1.1\r\nHost: api.example.org\r\n\r\n",
+		"connect other":     "CONNECT other.example:443 HTTP/1.1\r\nHost: api.example.org\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			o := newOrigin(t, nil)
+			c := w.byName("api.example.org", o.addr)
+			b := send(t, c, request)
+			if body := answer(t, b, 421); !strings.Contains(body, o.host) && name != "connect other" &&
+				name != "connect" && name != "absolute secure" {
+				t.Errorf("%q", body)
+			}
+			if _, err := b.ReadByte(); err == nil {
+				t.Error("the connection goes on")
+			}
+			if got := o.seen(); len(got) != 0 {
+				t.Errorf("%q", got)
+			}
+			w.event(Refused, "HTTP")
+		})
+	}
+}
+
+// TestWebRefusesForm: what package http does not take for a request passes to nobody.
+func TestWebRefusesForm(t *testing.T) {
+	host := "Host: api.example.org\r\n"
+	for name, request := range map[string]string{
+		"two hosts":       "GET / HTTP/1.1\r\n" + host + "Host: other.example\r\n\r\n",
+		"two lengths":     "POST / HTTP/1.1\r\n" + host + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nx",
+		"space in name":   "GET / HTTP/1.1\r\n" + host + "Content-Length : 1\r\n\r\nx",
+		"no version":      "GET /\r\n" + host + "\r\n",
+		"other encoding":  "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: identity, chunked\r\n\r\n0\r\n\r\n",
+		"no host in HTTP": "GET / HTTP/1.1\r\n\r\n",
+		"huge header":     "GET / HTTP/1.1\r\n" + host + "X: " + strings.Repeat("x", maxHeader+8192) + "\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			o := newOrigin(t, nil)
+			c := w.byName("api.example.org", o.addr)
+			go func() { _, _ = io.WriteString(c, request) }()
+			b := make([]byte, 12)
+			if n, err := io.ReadFull(c, b); err == nil && b[9] != '4' && b[9] != '5' {
+				t.Errorf("%q", b[:n])
+			}
+			if got := o.seen(); len(got) != 0 {
+				t.Errorf("%q", got)
+			}
+			c.Close()
+		})
+	}
+}
+
+// TestWebSmuggling: where two lengths contradict each other, the server sees one.
+func TestWebSmuggling(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, func(c *net.TCPConn, r *http.Request, b *bufio.Reader) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	})
+	c := w.byName("api.example.org", o.addr)
+	inner := "GET /admin HTTP/1.1\r\nHost: other.example\r\n\r\n"
+	send(t, c, fmt.Sprintf("POST / HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n%s",
+		o.host, len(inner)+5, inner))
+	_, _ = io.ReadAll(c)
+	for _, r := range o.seen() {
+		if strings.Contains(r, "other.example") || strings.Contains(r, "Content-Length") && strings.Contains(r, "chunked") {
+			t.Errorf("%q", r)
+		}
+	}
+}
+
+// TestWebLiesLater: the second of two requests that come together lies.
+func TestWebLiesLater(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, nil)
+	c := w.byName("api.example.org", o.addr)
+	b := send(t, c, "GET /1 HTTP/1.1\r\nHost: "+o.host+"\r\n\r\nGET /2 HTTP/1.1\r\nHost: other.example\r\n\r\n")
+	answer(t, b, 200)
+	answer(t, b, 421)
+	if _, err := b.ReadByte(); err == nil {
+		t.Error("the connection goes on")
+	}
+	if got := o.seen(); len(got) != 1 {
+		t.Errorf("%q", got)
+	}
+	w.event(Refused, "other.example")
+}
+
+// TestWebNewlines: line ends before a request do not hide it.
+func TestWebNewlines(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, nil)
+	c := w.byName("api.example.org", o.addr)
+	for range 3 {
+		send(t, c, "\r\n")
+	}
+	answer(t, send(t, c, "GET / HTTP/1.1\r\nHost: other.example\r\n\r\n"), 421)
+}
+
+func TestWebAbsolute(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, nil)
+	c := w.byName("api.example.org", o.addr)
+	answer(t, send(t, c, "GET http://"+o.host+"/x HTTP/1.1\r\nHost: other.example\r\n\r\n"), 200)
+	if got := o.seen(); len(got) != 1 || got[0] != "GET /x HTTP/1.1\r\nHost: "+o.host+"\r\n\r\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestWeb2(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, nil)
+	c := w.byName("api.example.org", o.addr)
+	send(t, c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+	wantReset(t, c)
+	w.event(Refused, "HTTP/2")
+	if got := o.seen(); len(got) != 0 {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestWebUpgrade: after 101 the bytes are the peers' own, and each side may end alone.
+func TestWebUpgrade(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, func(c *net.TCPConn, r *http.Request, b *bufio.Reader) {
+		_, _ = fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\nhello", r.Header.Get("Upgrade"))
+		_, _ = io.Copy(c, b)
+		_ = c.CloseWrite()
+	})
+	c := w.byName("api.example.org", o.addr)
+	b := send(t, c, "GET / HTTP/1.1\r\nHost: "+o.host+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n")
+	r, err := http.ReadResponse(b, nil)
+	if err != nil || r.StatusCode != 101 || r.Header.Get("Upgrade") != "websocket" {
+		t.Fatal(r, err)
+	}
+	send(t, c, "GET \x00 bytes")
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(b); string(got) != "helloGET \x00 bytes" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	w.event(Allowed, "")
+}
+
+// TestWebUpgradeHides: an upgrade to another protocol of the web is left out.
+func TestWebUpgradeHides(t *testing.T) {
+	for _, upgrade := range []string{"h2c", "H2C", "websocket, h2c", "TLS/1.2", "HTTP/2.0"} {
+		w := newWorld(t)
+		o := newOrigin(t, nil)
+		c := w.byName("api.example.org", o.addr)
+		answer(t, send(t, c, "GET / HTTP/1.1\r\nHost: "+o.host+
+			"\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: "+upgrade+"\r\nHTTP2-Settings: AAA\r\n\r\n"), 200)
+		if got := o.seen(); len(got) != 1 || got[0] != "GET / HTTP/1.1\r\nHost: "+o.host+"\r\n\r\n" {
+			t.Errorf("%q", got)
+		}
+		c.Close()
+	}
+}
+
+// TestWebStreams: a body goes up, and an answer down, while they are made.
+func TestWebStreams(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, func(c *net.TCPConn, r *http.Request, _ *bufio.Reader) {
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+		b := make([]byte, 100)
+		for {
+			n, err := r.Body.Read(b)
+			if _, writeErr := c.Write(b[:n]); err != nil || writeErr != nil {
+				c.Close()
+				return
+			}
+		}
+	})
+	c := w.byName("api.example.org", o.addr)
+	b := send(t, c, "POST / HTTP/1.1\r\nHost: "+o.host+"\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
+	r, err := http.ReadResponse(b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range []string{"one", "two", "six"} {
+		if i > 0 {
+			send(t, c, "3\r\n"+text+"\r\n")
+		}
+		got := make([]byte, 3)
+		if _, err := io.ReadFull(r.Body, got); string(got) != text || err != nil {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	send(t, c, "0\r\n\r\n")
+	if got, err := io.ReadAll(r.Body); len(got) > 0 || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestWebUpload: a long body of either form arrives whole.
+func TestWebUpload(t *testing.T) {
+	for _, chunked := range []bool{false, true} {
+		w := newWorld(t)
+		o := newOrigin(t, func(c *net.TCPConn, r *http.Request, _ *bufio.Reader) {
+			n, err := io.Copy(io.Discard, r.Body)
+			text := fmt.Sprint(n, err, r.ContentLength)
+			_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
+		})
+		c := w.byName("api.example.org", o.addr)
+		const size = 5 << 20
+		r, err := http.NewRequest("PUT", "http://"+o.host+"/", io.LimitReader(strings.NewReader(strings.Repeat("x", size)), size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprint(size, nil, -1)
+		if !chunked {
+			r.ContentLength, want = size, fmt.Sprint(size, nil, size)
+		}
+		go func() { _ = r.Write(c) }()
+		if got := answer(t, bufio.NewReader(c), 200); got != want {
+			t.Error(got, want)
+		}
+		c.Close()
+	}
+}
+
+// TestWebServerEnds: the next request goes over a new connection.
+func TestWebServerEnds(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, func(c *net.TCPConn, _ *http.Request, _ *bufio.Reader) {
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		c.Close()
+	})
+	c := w.byName("api.example.org", o.addr)
+	b := bufio.NewReader(c)
+	for range 2 {
+		send(t, c, "GET / HTTP/1.1\r\nHost: "+o.host+"\r\n\r\n")
+		answer(t, b, 200)
+	}
+	if o.conns != 2 {
+		t.Errorf("%d connections", o.conns)
+	}
+}
+
+// TestWebClosed: Close and Change end connections of HTTP as any other, also amid an answer.
+func TestWebClosed(t *testing.T) {
+	w := newWorld(t)
+	amid := make(chan struct{}, 1)
+	ended := make(chan error, 1)
+	o := newOrigin(t, func(c *net.TCPConn, _ *http.Request, _ *bufio.Reader) {
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx")
+		amid <- struct{}{}
+		_, err := io.ReadAll(c)
+		ended <- err
+	})
+	c := w.byName("api.example.org", o.addr)
+	b := send(t, c, "GET / HTTP/1.1\r\nHost: "+o.host+"\r\n\r\n")
+	<-amid
+	if _, err := b.ReadByte(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.s.close(one); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(b); !errors.Is(err, unix.ECONNRESET) {
+		t.Error(err)
+	}
+	<-ended
+	w.event(Allowed, "the chat's network has ended")
+}
+
+// TestWebCannotReach: a server that ends without an answer.
+func TestWebCannotReach(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, func(c *net.TCPConn, _ *http.Request, _ *bufio.Reader) { c.Close() })
+	c := w.byName("api.example.org", o.addr)
+	b := send(t, c, "POST / HTTP/1.1\r\nHost: "+o.host+"\r\nContent-Length: 1\r\n\r\nx")
+	if body := answer(t, b, 502); !strings.Contains(body, o.host) {
+		t.Error(body)
+	}
+}
