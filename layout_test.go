@@ -145,10 +145,10 @@ var owners = map[string]string{
 	"github.com/opencontainers/runtime-spec":      "cgroup",
 	"github.com/coreos/go-iptables":               "netpolicy",
 	"github.com/landlock-lsm/go-landlock":         "landlock",
-	"github.com/elastic/go-seccomp-bpf":           "shims front",    // adrs/0039
-	"golang.org/x/net":                            "shims resolver", // packet filters, and DNS: adrs/0073
-	"github.com/google/nftables":                  "netns",          // adrs/0073
-	"github.com/vishvananda/netlink":              "netns",          // adrs/0073
+	"github.com/elastic/go-seccomp-bpf":           "shims front egress", // adrs/0039, 0073
+	"golang.org/x/net":                            "shims resolver",     // packet filters, and DNS: adrs/0073
+	"github.com/google/nftables":                  "netns",              // adrs/0073
+	"github.com/vishvananda/netlink":              "netns",              // adrs/0073
 	"github.com/creack/pty":                       "shims",
 	"golang.org/x/term":                           "cmd/chatd",
 	"github.com/rogpeppe/go-internal":             "cmd/chatd",
@@ -186,6 +186,9 @@ var crossings = map[string]map[string]string{
 		"shims landlock": "provision plans the session that chatd-shim builds",
 		"files":          "provision starts file tools with requests; config has their bounds",
 		"walls":          "verdict checks that chatd-enforce can keep the rules",
+	},
+	"chatd-egress": {
+		"landlock": "egress takes from itself what it does not need",
 	},
 	"chatd-shim": {
 		"guard shell": "wrapper checks the arguments of rm, curl, sudo as a run is checked",

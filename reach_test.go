@@ -20,8 +20,8 @@ import (
 // the files that a chat moves: without it they could be read. It rose by 85 for a worker that
 // becomes the holder, and for sessions that are recorded before their first mount. It rose by 90
 // for groups that outlive it: adrs/0049. It rose by 22 for keyed literals and small functions
-// between its packages: adrs/0067.
-const maxEnforced = 4_930
+// between its packages: adrs/0067. It rose by 5 for the forms of a host name in package chat.
+const maxEnforced = 4_935
 
 // TestEnforceStaysSmall measures what is reachable from chatd-enforce's main, by rapid type
 // analysis: an upper bound, for every method of a type that becomes an interface counts.
@@ -60,7 +60,9 @@ func TestEnforceStaysSmall(t *testing.T) {
 // adrs/0069.
 // It rose by 210 for names in egress: their form and what they open, destinations that are
 // explained, sockets of a uid and a gid, DNS servers.
-const maxRooted = 26_960
+// It rose by 1,450 for sessions with a network of their own: packages netns, gateway and uplink have
+// 940; the rest makes their sockets, their packet rules and the egress of single chats (adrs/0073).
+const maxRooted = 28_450
 
 // TestRootStaysSmall measures chatd-root as TestEnforceStaysSmall does the enforcer.
 func TestRootStaysSmall(t *testing.T) {

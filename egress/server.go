@@ -139,7 +139,7 @@ func (s *server) acceptRoot(ctx context.Context, o Options) error {
 		switch {
 		case ctx.Err() != nil:
 			if c != nil {
-				err = c.Close()
+				_ = c.Close()
 			}
 			return nil
 		case errors.Is(err, net.ErrClosed):

@@ -57,7 +57,7 @@ type Gateway struct {
 	mu      sync.Mutex
 	servers []netip.AddrPort
 	chats   map[chat.ID]*held
-	conn  *uplink.Conn // nil while chatd-egress does not answer
+	conn    *uplink.Conn // nil while chatd-egress does not answer
 }
 
 // held is an open chat with what belongs to it here.
