@@ -2,6 +2,7 @@ package roottest
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +30,10 @@ func BenchmarkNetwork(b *testing.B) {
 			fmt.Fprintln(c, n)
 		})
 	}
+	config := &tls.Config{Certificates: []tls.Certificate{selfSigned(b)}}
+	for _, l := range o.listen(b, "8443") {
+		go func() { _ = http.Serve(tls.NewListener(l, config), http.HandlerFunc(answerHost)) }()
+	}
 	m := open(b, named(b, "api.example.test:1-65535"))
 	a := inmateOf(b, m, "bench", "named")
 	proxy := connectProxy(b)
@@ -46,6 +51,7 @@ func BenchmarkNetwork(b *testing.B) {
 			for _, act := range [][]string{
 				{"bench-connect", way.to + ":7000", "50"}, {"bench-stream", way.to + ":7001", "1"},
 				{"bench-stream", way.to + ":7001", "8"}, {"bench-requests", way.to + ":8080", "300"},
+				{"bench-requests-tls", way.to + ":8443", "300"},
 			} {
 				got := way.try(b, act...)
 				ms, err := strconv.ParseFloat(strings.TrimPrefix(got, "ok "), 64)
@@ -57,7 +63,7 @@ func BenchmarkNetwork(b *testing.B) {
 			}
 		}
 	}
-	for _, what := range []string{"bench-connect 50 ", "bench-stream 1 ", "bench-stream 8 ", "bench-requests 300 "} {
+	for _, what := range []string{"bench-connect 50 ", "bench-stream 1 ", "bench-stream 8 ", "bench-requests 300 ", "bench-requests-tls 300 "} {
 		mine := t.median(what + "chatd-egress")
 		for _, rival := range []string{"direct", "CONNECT proxy"} {
 			theirs := t.median(what + rival)
@@ -99,8 +105,16 @@ func connectProxy(t testing.TB) string {
 // benchActs print milliseconds.
 var benchActs = map[string]act{
 	// bench-connect [PROXY!]ADDRESS TIMES: the median of a connection, a line and its answer
+	// to an address that was looked up before
 	"bench-connect": func(a []string) (string, error) {
 		var all []float64
+		if host, port, err := net.SplitHostPort(a[0]); err == nil && !strings.Contains(host, "!") {
+			addrs, err := net.LookupHost(host)
+			if err != nil {
+				return "", err
+			}
+			a[0] = net.JoinHostPort(addrs[0], port)
+		}
 		for range number(a[1]) {
 			began := time.Now()
 			c, err := benchDial(a[0])
@@ -131,27 +145,33 @@ var benchActs = map[string]act{
 		return fmt.Sprintf("%.3f", milliseconds(began)), nil
 	},
 	// bench-requests [PROXY!]ADDRESS TIMES: requests over one connection, each in mean
-	"bench-requests": func(a []string) (string, error) {
-		c, err := benchDial(a[0])
+	"bench-requests":     func(a []string) (string, error) { return benchRequests(a, false) },
+	"bench-requests-tls": func(a []string) (string, error) { return benchRequests(a, true) },
+}
+
+func benchRequests(a []string, secure bool) (string, error) {
+	c, err := benchDial(a[0])
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	host, _, _ := net.SplitHostPort(a[0][strings.IndexByte(a[0], '!')+1:])
+	if secure {
+		c = tls.Client(c, &tls.Config{ServerName: host, InsecureSkipVerify: true})
+	}
+	r := bufio.NewReader(c)
+	began := time.Now()
+	for range number(a[1]) {
+		fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host)
+		answer, err := http.ReadResponse(r, nil)
 		if err != nil {
 			return "", err
 		}
-		defer c.Close()
-		host, _, _ := net.SplitHostPort(a[0][strings.IndexByte(a[0], '!')+1:])
-		r := bufio.NewReader(c)
-		began := time.Now()
-		for range number(a[1]) {
-			fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host)
-			answer, err := http.ReadResponse(r, nil)
-			if err != nil {
-				return "", err
-			}
-			if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
-				return "", errors.Join(err, errors.New(answer.Status))
-			}
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+			return "", errors.Join(err, errors.New(answer.Status))
 		}
-		return fmt.Sprintf("%.4f", milliseconds(began)/float64(number(a[1]))), nil
-	},
+	}
+	return fmt.Sprintf("%.4f", milliseconds(began)/float64(number(a[1]))), nil
 }
 
 func milliseconds(since time.Time) float64 { return float64(time.Since(since)) / 1e6 }

@@ -48,9 +48,7 @@ func newInternet(t testing.TB) *internet {
 		go each(l, func(c net.Conn) { answerLine(c, "SSH-2.0-test\r\n") })
 	}
 	for _, l := range o.listen(t, "8080") {
-		go func() {
-			_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, r.Host) }))
-		}()
+		go func() { _ = http.Serve(l, http.HandlerFunc(answerHost)) }()
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}}
 	for _, l := range o.listen(t, "443") {
@@ -110,6 +108,8 @@ func each(l net.Listener, serve func(net.Conn)) {
 		}()
 	}
 }
+
+func answerHost(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, r.Host) }
 
 // answerLine says first, and then answers a line.
 func answerLine(c net.Conn, first string) {
