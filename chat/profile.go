@@ -20,6 +20,9 @@ const (
 	NetworkOwn Network = "own"
 )
 
+// Apart reports whether such a session has a network namespace of its own.
+func (n Network) Apart() bool { return n == NetworkNone || n == NetworkOwn }
+
 // Profile is a named policy that many chats share.
 type Profile struct {
 	Name   string `json:"name" yaml:"-"`

@@ -58,7 +58,7 @@ type Openings struct {
 func (v View) Plan(dir string, minABI int, argv, extra []string) Plan {
 	return Plan{
 		Dir: dir, Argv: argv, Env: mergeEnv(v.Env(), extra), Landlock: v.Rules(), MinABI: minABI,
-		Scope: v.Network == chat.NetworkShared, Opened: v.Opened, Without: v.Without,
+		Scope: !v.Network.Apart(), Opened: v.Opened, Without: v.Without,
 	}
 }
 

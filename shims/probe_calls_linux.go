@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/landlock"
 	"golang.org/x/sys/unix"
 )
@@ -16,7 +15,7 @@ import (
 // probeNetwork checks that a session with a network of its own has no interface but lo, and that one in a shared
 // network cannot reach an abstract socket outside.
 func probeNetwork(s ProbeSpec) *finding {
-	if s.Network == chat.NetworkShared {
+	if !s.Network.Apart() {
 		return probeShared(s.Abstract)
 	}
 	f := &finding{by: "network namespace"}

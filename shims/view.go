@@ -118,7 +118,7 @@ func (v View) Namespaces() []string {
 	if !v.leavesOut(chat.LayerProc) {
 		names = append(names, "pid")
 	}
-	if v.Network != chat.NetworkShared && !v.leavesOut(chat.LayerNetwork) {
+	if v.Network.Apart() && !v.leavesOut(chat.LayerNetwork) {
 		names = append(names, "net")
 	}
 	slices.Sort(names)
