@@ -24,6 +24,7 @@ func TestHostCapabilities(t *testing.T) {
 	if len(have) == 0 {
 		t.Fatal("chatd.service has no capability: nothing can be tried")
 	}
+	useProfiles(t)
 	t.Cleanup(func() {
 		_ = os.Remove(capDropIn)
 		output(t, "systemctl", "daemon-reload")
@@ -85,6 +86,7 @@ func lifeWith(t *testing.T, without string) error {
 		{"open a home that its chat closed", func() error { return os.Chmod(c.Home, 0o755) }},
 		{"wake", func() error { _, err := asker.Wake(ctx, c.ID); return err }},
 		{"a file in the home", func() error { return wantRun(c.ID, "mkdir -m 0 ~/closed && echo made", "made") }},
+		{"wake a chat with a network of its own", func() error { return ownNetwork(t) }},
 		{"end what runs outside the session", func() error { return reapWithStray(ctx, c) }},
 		{"doctor", healthy},
 	} {
@@ -93,6 +95,15 @@ func lifeWith(t *testing.T, without string) error {
 		}
 	}
 	return nil
+}
+
+// ownNetwork makes and reaps a chat with a network of its own.
+func ownNetwork(t *testing.T) error {
+	c, err := ask(chat.Spec{ExternalID: external(t) + " own", Profile: "own"})
+	if err != nil {
+		return err
+	}
+	return errors.Join(wantRun(c.ID, "echo alive", "alive"), reap(c.ID))
 }
 
 // reapWithStray reaps a chat of whose uid a process runs outside its session.

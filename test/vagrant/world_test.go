@@ -33,6 +33,9 @@ const profiles = `
   web:
     network: shared
     egress: ["10.213.0.2:8000", "[fd00:213::2]:8000"]
+  own:
+    network: own
+    egress: ["10.213.0.2:8000", "[fd00:213::2]:8000", "10.213.0.2:8002"]
   stuffed:
     skeleton: /usr/local/share/chatd-e2e
   ruled:
@@ -140,6 +143,9 @@ ip addr add 10.213.0.2/24 dev e2e1; ip -6 addr add fd00:213::2/64 dev e2e1 nodad
 	if _, err := try(timeout, "sh", "-c", script); err != nil {
 		return err
 	}
+	if err := answerOutside(net.JoinHostPort(outsideV4, "8002")); err != nil {
+		return err
+	}
 	for _, address := range []string{outsideV4, outsideV6} {
 		for _, port := range []string{"8000", "8001"} {
 			if err := answerOutside(net.JoinHostPort(address, port)); err != nil {
@@ -176,12 +182,19 @@ func answerOutside(address string) error {
 	return <-done
 }
 
-// answer sends each caller one line.
+// late is what port 8002 says, when a test says it.
+var late = make(chan string, 1)
+
+// answer sends each caller one line: to port 8002 when there is one.
 func answer(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
 			return
+		}
+		if c.LocalAddr().(*net.TCPAddr).Port == 8002 {
+			go func() { _, _ = c.Write([]byte(<-late)); _ = c.Close() }()
+			continue
 		}
 		_, _ = c.Write([]byte("outside\n"))
 		_ = c.Close()
