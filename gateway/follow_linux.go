@@ -98,8 +98,6 @@ func (g *Gateway) once(ctx context.Context) error {
 // introduce tells chatd-egress which chats are awake. It closes those that it has from an earlier
 // chatd-root and that are not, and leaves the connections of the others alone.
 func (g *Gateway) introduce(ctx context.Context, conn *uplink.Conn) error {
-	g.telling.Lock()
-	defer g.telling.Unlock()
 	hello, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	g.mu.Lock()
@@ -109,6 +107,8 @@ func (g *Gateway) introduce(ctx context.Context, conn *uplink.Conn) error {
 	if err = errors.Join(err, closeFiles(passed)); err != nil {
 		return err
 	}
+	g.telling.Lock()
+	defer g.telling.Unlock()
 	g.mu.Lock()
 	chats := maps.Clone(g.chats)
 	g.conn = conn
@@ -121,7 +121,7 @@ func (g *Gateway) introduce(ctx context.Context, conn *uplink.Conn) error {
 		}
 	}
 	for id, h := range chats {
-		if err := g.renew(ctx, conn, h, slices.Contains(a.Chats, id)); err != nil {
+		if err := g.renew(ctx, conn, h, slices.Contains(a.Chats, id) && (h.handed || h.tcp == nil)); err != nil {
 			g.opt.Log.Error("a chat has no way out", "chat", id, "why", err)
 		}
 	}

@@ -67,6 +67,8 @@ type held struct {
 	// The sockets of its session and the file of its names; nil if only chatd-egress has them,
 	// which got them from an earlier chatd-root.
 	tcp, udp, names *os.File
+	// handed: a chatd-egress has got them. It may have another session's of the same chat.
+	handed bool
 }
 
 // New returns a gateway. It does nothing before its methods are called.
@@ -136,8 +138,8 @@ func (g *Gateway) Adopt(c Chat, init *sys.HeldProcess) error {
 }
 
 // Change replaces where an open chat may connect. What it is connected to and may no longer be is
-// cut before Change returns, unless chatd-egress does not answer: then nothing is connected, or an
-// error is returned.
+// cut before Change returns. Where chatd-egress does not answer, the error is a [chat.ErrBusy]: it
+// is told when it does.
 func (g *Gateway) Change(ctx context.Context, id chat.ID, allow []chat.Allow) error {
 	g.telling.Lock()
 	defer g.telling.Unlock()
@@ -147,14 +149,23 @@ func (g *Gateway) Change(ctx context.Context, id chat.ID, allow []chat.Allow) er
 		h.Allow = allow
 	}
 	g.mu.Unlock()
-	if h == nil || conn == nil {
+	if h == nil {
 		return nil
 	}
-	return g.tell(ctx, conn, uplink.Call{Verb: uplink.Change, Chat: id, Allow: allow})
+	err := uplink.ErrGone
+	if conn != nil {
+		err = g.tell(ctx, conn, uplink.Call{Verb: uplink.Change, Chat: id, Allow: allow})
+	}
+	if errors.Is(err, uplink.ErrGone) {
+		err = fmt.Errorf("cannot tell chatd-egress where chat %s may connect, which it hears when it answers: %w: %w",
+			id, err, chat.ErrBusy)
+	}
+	return err
 }
 
 // Close ends the connections of a chat and gives up what is held for it. It is for a session that
-// has ended, and does nothing for a chat that is not open.
+// has ended, and does nothing for a chat that is not open. A chatd-egress that does not answer
+// hears of it when it does.
 func (g *Gateway) Close(ctx context.Context, id chat.ID) error {
 	g.telling.Lock()
 	defer g.telling.Unlock()
@@ -168,7 +179,9 @@ func (g *Gateway) Close(ctx context.Context, id chat.ID) error {
 	}
 	err = errors.Join(err, h.close())
 	if conn != nil {
-		err = errors.Join(err, g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id}))
+		if why := g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id}); why != nil {
+			g.opt.Log.Warn("chatd-egress hears later that a session has ended", "chat", id, "why", why)
+		}
 	}
 	return err
 }
@@ -218,7 +231,10 @@ func (g *Gateway) hand(ctx context.Context, h *held) {
 }
 
 func (g *Gateway) open(ctx context.Context, conn *uplink.Conn, h *held) error {
-	return g.tell(ctx, conn, uplink.Call{Verb: uplink.Open, Chat: h.ID, Allow: h.Allow}, h.tcp, h.udp, h.names)
+	call := uplink.Call{Verb: uplink.Open, Chat: h.ID, Allow: h.Allow}
+	err := g.tell(ctx, conn, call, h.tcp, h.udp, h.names)
+	h.handed = err == nil
+	return err
 }
 
 // tell makes one call. A chatd-egress that does not answer in time is given up: what it was told is
@@ -227,10 +243,7 @@ func (g *Gateway) tell(ctx context.Context, conn *uplink.Conn, c uplink.Call, fi
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
 	defer cancel()
 	_, passed, err := conn.Call(ctx, c, files...)
-	switch {
-	case errors.Is(err, uplink.ErrGone):
-		return nil // it has ended, and its connections with it
-	case err != nil && ctx.Err() != nil:
+	if err != nil && ctx.Err() != nil {
 		err = errors.Join(err, conn.Close())
 	}
 	if err = errors.Join(err, closeFiles(passed)); err != nil {

@@ -147,3 +147,27 @@ func TestNoProgram(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSessionsMeetHello: a session that began while chatd-egress still has the chat's last one
+// replaces it.
+func TestSessionsMeetHello(t *testing.T) {
+	dir := t.TempDir()
+	g := New(Options{Dir: dir})
+	needsRoot(t)
+	must(t, g.Adopt(Chat{a, 70001, nil}, session(t)))
+	must(t, g.Close(t.Context(), a), g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	egress := newCarrier(t, dir, a)
+	follow(t, g)
+	egress.heard("hello", "open "+string(a)+" +++")
+}
+
+// TestChangeWithoutEgress: nobody is told that connections are cut while they may live.
+func TestChangeWithoutEgress(t *testing.T) {
+	g := New(Options{Dir: t.TempDir()})
+	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	defer func() { must(t, g.Shut()) }()
+	if err := g.Change(t.Context(), a, nil); !errors.Is(err, chat.ErrBusy) {
+		t.Error(err)
+	}
+	must(t, g.Change(t.Context(), b, nil))
+}
