@@ -60,7 +60,8 @@ func TestEnforceStaysSmall(t *testing.T) {
 // adrs/0069.
 // It rose by 210 for names in egress: their form and what they open, destinations that are
 // explained, sockets of a uid and a gid, DNS servers.
-// It rose by 1,450 for sessions with a network of their own: packages netns, gateway and uplink have
+// It rose by 1,450 for sessions with a network of their own: packages netns, gateway and uplink
+// have
 // 940; the rest makes their sockets, their packet rules and the egress of single chats (adrs/0073).
 const maxRooted = 28_450
 

@@ -24,7 +24,7 @@ import (
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 59_300 // lines of code, without tests
+	maxCode         = 64_700 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	minPackage      = 100    // of one that is no program: a smaller topic belongs to its user
 	maxMedian       = 11     // lines of the median function
@@ -33,24 +33,30 @@ const (
 )
 
 // largePackages are the packages over maxPackage, and the most lines of code each may have.
-// provision rose by 30 for chatd ps. state has what a state is made of and brought back from:
+// provision rose by 30 for chatd ps, and by 130 for the egress of single chats and what it says to
+// package gateway (adrs/0073), as cmd/chatd by 50. All code rose by 5,300 for networks of chats'
+// own, of which 3,000 are chatd-egress. state has what a state is made of and brought back from:
 // 800 lines for its version, snapshots and restores (adrs/0071); cmd/chatd has one file a command.
 var largePackages = map[string]int{
-	"provision": 4_060,
+	"provision": 4_190,
 	"state":     3_690,
-	"cmd/chatd": 3_260,
+	"cmd/chatd": 3_310,
 }
 
 // longLines is how many lines over maxColumns the files of each folder, with tests, may have.
 // cmd/chatd and state rose by 17 and 14 for the help, errors and tests of adrs/0071.
 var longLines = map[string]int{
-	".":                 21,
+	".":                 25,
 	"filerules":         212,
 	"api":               400,
 	"api/apitest":       64,
 	"cgroup":            120,
 	"broker":            71,
-	"chat":              232,
+	"chat":              234,
+	"egress":            17,
+	"gateway":           4,
+	"netns":             1,
+	"uplink":            2,
 	"backup":            21, // sentences of errors, and rows of tests
 	"cmd/chatd":         272,
 	"cmd/chatd-enforce": 8,
@@ -81,7 +87,7 @@ var longLines = map[string]int{
 	"shell":             116,
 	"shims":             281,
 	"sockets":           18,
-	"state":             192,
+	"state":             193,
 	"test/npmtest":      3,
 	"test/roottest":     1064,
 	"test/vagrant":      100,

@@ -83,7 +83,8 @@ func TestAllow(t *testing.T) {
 			t.Errorf("ParseAllow(%q) = %q, %v", s, a, err)
 		}
 	}
-	for _, s := range []string{"", ":", "203.0.113.5", "203.0.113.5:0", "203.0.113.5:70000", "203.0.113.5:9-8", "10.0.0.1/8:80",
+	for _, s := range []string{"", ":", "203.0.113.5", "203.0.113.5:0", "203.0.113.5:70000",
+		"203.0.113.5:9-8", "10.0.0.1/8:80",
 		"2001:db8::1:443", "[203.0.113.5]:80", "[::ffff:10.0.0.1]:80", "[fe80::1%eth0]:80", "1.2.3.4:80 -j ACCEPT", "1.2.3.4:-1", "sctp:1.2.3.4:5"} {
 		if a, err := ParseAllow(s); !errors.Is(err, ErrInvalid) {
 			t.Errorf("ParseAllow(%q) = %q, %v, want ErrInvalid", s, a, err)

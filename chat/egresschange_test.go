@@ -50,12 +50,14 @@ func TestCovers(t *testing.T) {
 }
 
 func TestWith(t *testing.T) {
-	p := Profile{Name: "p", Limits: DefaultLimits(), Egress: allows(t, "a.example.com:443", "192.0.2.1:80"),
+	p := Profile{Name: "p", Limits: DefaultLimits(), Egress: allows(t, "a.example.com:443",
+		"192.0.2.1:80"),
 		EgressMayAdd: allows(t, "*.example.com:443")}
 	if err := p.Validate(); err != nil || p.EffectiveNetwork() != NetworkOwn {
 		t.Fatal(err, p.EffectiveNetwork())
 	}
-	change := EgressChange{Add: allows(t, "b.example.com:443", "evil.example.net:443", "a.example.com:443"),
+	change := EgressChange{Add: allows(t, "b.example.com:443", "evil.example.net:443",
+		"a.example.com:443"),
 		Remove: allows(t, "192.0.2.1:80", "192.0.2.2:80")}
 	if got := fmt.Sprint(p.With(change).Egress); got != "[a.example.com:443 b.example.com:443]" {
 		t.Errorf("%s", got)
@@ -70,7 +72,8 @@ func TestWith(t *testing.T) {
 }
 
 func TestCheckEgress(t *testing.T) {
-	p := Profile{Name: "p", Egress: allows(t, "a.example.com:443"), EgressMayAdd: allows(t, "*.example.com:443")}
+	p := Profile{Name: "p", Egress: allows(t, "a.example.com:443"), EgressMayAdd: allows(t,
+		"*.example.com:443")}
 	shared := Profile{Name: "s", Egress: allows(t, "192.0.2.1:80")}
 	for name, c := range map[string]struct {
 		p    Profile
@@ -80,10 +83,11 @@ func TestCheckEgress(t *testing.T) {
 		"nothing":         {p, EgressChange{}, nil},
 		"nothing, shared": {shared, EgressChange{}, nil},
 		"shared":          {shared, EgressChange{Remove: shared.Egress}, ErrInvalid},
-		"admitted":        {p, EgressChange{Add: allows(t, "b.example.com:443"), Remove: p.Egress}, nil},
-		"not admitted":    {p, EgressChange{Add: allows(t, "b.example.com:444")}, ErrDenied},
-		"not listed":      {p, EgressChange{Remove: allows(t, "b.example.com:443")}, ErrInvalid},
-		"too many":        {p, EgressChange{Add: make([]Allow, MaxEgressChange+1)}, ErrInvalid},
+		"admitted": {p, EgressChange{Add: allows(t, "b.example.com:443"),
+			Remove: p.Egress}, nil},
+		"not admitted": {p, EgressChange{Add: allows(t, "b.example.com:444")}, ErrDenied},
+		"not listed":   {p, EgressChange{Remove: allows(t, "b.example.com:443")}, ErrInvalid},
+		"too many":     {p, EgressChange{Add: make([]Allow, MaxEgressChange+1)}, ErrInvalid},
 	} {
 		if err := c.p.CheckEgress(c.c); !errors.Is(err, c.want) || c.want == nil && err != nil {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
@@ -98,7 +102,8 @@ func TestPatchEgress(t *testing.T) {
 	}
 	before := EgressChange{Add: allows(t, "192.0.2.1:80"), Remove: allows(t, "192.0.2.2:80")}
 	after := p.ApplyEgress(before)
-	if fmt.Sprint(after) != "{[api.example.com:443] []}" || !p.ChangesEgress() || p.Validate() != nil {
+	if fmt.Sprint(after) != "{[api.example.com:443] []}" || !p.ChangesEgress() ||
+		p.Validate() != nil {
 		t.Errorf("%v, %v", after, p.Validate())
 	}
 	b, err := json.Marshal(p)

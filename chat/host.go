@@ -28,7 +28,8 @@ func CheckHost(s string) (string, error) {
 
 func checkLabel(label string) error {
 	if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
-		return fmt.Errorf("label %s: want 1 to 63 characters, and no hyphen at an end", Quote(label))
+		return fmt.Errorf("label %s: want 1 to 63 characters, and no hyphen at an end",
+			Quote(label))
 	}
 	for _, r := range label {
 		switch {
@@ -36,7 +37,8 @@ func checkLabel(label string) error {
 		case r > 0x7f:
 			return fmt.Errorf("label %s: want its ASCII form, which begins with xn--", Quote(label))
 		default:
-			return fmt.Errorf("label %s: want letters, digits, hyphens and underscores", Quote(label))
+			return fmt.Errorf("label %s: want letters, digits, hyphens and underscores",
+				Quote(label))
 		}
 	}
 	return nil

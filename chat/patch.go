@@ -28,7 +28,8 @@ const maxPatched = 2 * MaxLabels
 // Validate reports the first invalid field, as [ErrInvalid].
 func (p Patch) Validate() error {
 	if p.Labels == nil && !p.NoLabels && !p.ChangesEgress() {
-		return fmt.Errorf("cannot change nothing: want labels, egress_add or egress_remove: %w", ErrInvalid)
+		return fmt.Errorf("cannot change nothing: want labels, egress_add or egress_remove: %w",
+			ErrInvalid)
 	}
 	if err := p.ApplyEgress(EgressChange{}).Validate(); err != nil {
 		return err
@@ -137,7 +138,8 @@ func (p *Patch) read(name string, v json.RawMessage) error {
 	return fmt.Errorf("unknown field %s: want labels, egress_add or egress_remove", Quote(name))
 }
 
-// Unlike names what s asks for and the existing chat has otherwise: labels that it lacks or has with
+// Unlike names what s asks for and the existing chat has otherwise: labels that it lacks or has
+// with
 // another value, and its change of egress. Create does not change a chat that it finds.
 func (s Spec) Unlike(labels map[string]string, egress EgressChange) []string {
 	var unlike []string

@@ -74,7 +74,8 @@ func TestPatchRefuses(t *testing.T) {
 
 func TestUnlike(t *testing.T) {
 	s := Spec{Labels: map[string]string{"a": "1", "b": "2", "c": "3"}}
-	if got := s.Unlike(map[string]string{"a": "1", "b": "1", "d": "4"}, EgressChange{}); !slices.Equal(got, []string{"labels.b", "labels.c"}) {
+	if got := s.Unlike(map[string]string{"a": "1", "b": "1", "d": "4"},
+		EgressChange{}); !slices.Equal(got, []string{"labels.b", "labels.c"}) {
 		t.Errorf("%v", got)
 	}
 	if got := (Spec{}).Unlike(map[string]string{"a": "1"}, EgressChange{}); got != nil {

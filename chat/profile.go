@@ -140,12 +140,17 @@ func (p Profile) validateNetwork() error {
 			ErrInvalid)
 	}
 	named := slices.IndexFunc(p.Egress, Allow.Named)
-	loopback := slices.IndexFunc(p.Egress, func(a Allow) bool { return !a.Named() && a.Prefix.Addr().IsLoopback() })
+	loopback := slices.IndexFunc(p.Egress, func(a Allow) bool {
+		return !a.Named() &&
+			a.Prefix.Addr().IsLoopback()
+	})
 	switch network := p.EffectiveNetwork(); {
 	case network != NetworkOwn && len(p.EgressMayAdd) > 0:
-		return fmt.Errorf("network %s with egress_may_add: want network own: %w", network, ErrInvalid)
+		return fmt.Errorf("network %s with egress_may_add: want network own: %w",
+			network, ErrInvalid)
 	case network == NetworkNone && len(p.Egress)+len(p.Resolvers) > 0:
-		return fmt.Errorf("network none with egress or resolvers: nothing could reach them: %w", ErrInvalid)
+		return fmt.Errorf("network none with egress or resolvers: nothing could reach them: %w",
+			ErrInvalid)
 	case network == NetworkShared && named >= 0:
 		const want = "want network own, or addresses"
 		return fmt.Errorf("network shared with the name %s in egress: %s: %w",

@@ -28,7 +28,8 @@ func TestChange(t *testing.T) {
 	for _, c := range []*net.TCPConn{ca, cb, cn} {
 		wantEcho(t, c, "x")
 	}
-	w.call(uplink.Call{Verb: uplink.Change, Chat: one, Allow: list(t, b.String(), name, named.String())})
+	w.call(uplink.Call{Verb: uplink.Change, Chat: one, Allow: list(t, b.String(), name,
+		named.String())})
 	w.event(Allowed, "no longer") // it has been told already
 	if k := n.count(); k != 2 {
 		t.Errorf("%d connections", k)
@@ -108,10 +109,12 @@ func TestOpenRefuses(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, _, err := w.root.Call(t.Context(), uplink.Call{Verb: uplink.Change, Chat: one}); err == nil {
+	if _, _, err := w.root.Call(t.Context(), uplink.Call{Verb: uplink.Change,
+		Chat: one}); err == nil {
 		t.Error("an unknown chat was changed")
 	}
-	if _, _, err := w.root.Call(t.Context(), uplink.Call{Verb: uplink.Socket, Chat: one}); err == nil {
+	if _, _, err := w.root.Call(t.Context(), uplink.Call{Verb: uplink.Socket,
+		Chat: one}); err == nil {
 		t.Error("it answered its own question")
 	}
 }
@@ -130,7 +133,8 @@ func TestRootReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := w.silentRoot()
-	answer, _, err := next.Call(t.Context(), uplink.Call{Verb: uplink.Hello, Upstreams: []netip.AddrPort{w.dns.addr}})
+	answer, _, err := next.Call(t.Context(), uplink.Call{Verb: uplink.Hello,
+		Upstreams: []netip.AddrPort{w.dns.addr}})
 	if err != nil || !slices.Equal(answer.Chats, []chat.ID{one}) {
 		t.Error(answer, err)
 	}
@@ -198,12 +202,14 @@ func TestOtherPeer(t *testing.T) {
 
 // TestListenerFails: an error of the listener ends the server.
 func TestListenerFails(t *testing.T) {
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: filepath.Join(t.TempDir(), "s")})
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket",
+		Name: filepath.Join(t.TempDir(), "s")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := Serve(t.Context(), Options{Listener: l, Log: slog.New(slog.DiscardHandler)}); err == nil {
+	if err := Serve(t.Context(), Options{Listener: l,
+		Log: slog.New(slog.DiscardHandler)}); err == nil {
 		t.Error("it serves")
 	}
 }

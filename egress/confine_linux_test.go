@@ -79,7 +79,11 @@ func acts() map[string]func() error {
 		"trace a process":  func() error { return unix.PtraceAttach(1 << 22) }, // of nobody
 		"make a namespace": func() error { return unix.Unshare(0) },
 		"make a directory": func() error { return unix.Mkdir("/proc/x", 0o700) },
-		"use a key":        func() error { _, err := unix.KeyctlInt(unix.KEYCTL_GET_KEYRING_ID, -3, 0, 0, 0); return err },
+		"use a key": func() error {
+			_, err := unix.KeyctlInt(unix.KEYCTL_GET_KEYRING_ID,
+				-3, 0, 0, 0)
+			return err
+		},
 	}
 }
 
@@ -114,11 +118,13 @@ type socketsBefore struct {
 }
 
 func madeBefore() (s socketsBefore, err error) {
-	if s.listener, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
+	if s.listener, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0,
+		1)}); err != nil {
 		return s, err
 	}
 	for _, f := range []**os.File{&s.near, &s.far} {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		fd, err := unix.Socket(unix.AF_INET,
+			unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return s, err
 		}

@@ -28,7 +28,8 @@ func TestListedAddress(t *testing.T) {
 func TestUnlistedAddress(t *testing.T) {
 	w := newWorld(t)
 	server := listenTCP(t, func(c *net.TCPConn) { t.Error("it was connected to"); c.Close() })
-	n := w.open(one, netip.AddrPortFrom(server.Addr(), server.Port()+1).String(), "udp:"+server.String(),
+	n := w.open(one, netip.AddrPortFrom(server.Addr(), server.Port()+1).String(),
+		"udp:"+server.String(),
 		"example.org:1-65535")
 	wantReset(t, w.dial(n, server))
 	w.event(Refused, "does not list "+server.String())
@@ -60,7 +61,8 @@ func TestUnlistedName(t *testing.T) {
 func TestRebinding(t *testing.T) {
 	w := newWorld(t)
 	server := listenTCP(t, echo)
-	for _, addr := range []string{"127.0.0.1", "10.1.2.3", "169.254.169.254", "198.18.0.9", "fd00::1",
+	for _, addr := range []string{"127.0.0.1", "10.1.2.3", "169.254.169.254", "198.18.0.9",
+		"fd00::1",
 		"::1", "::ffff:127.0.0.1"} {
 		w.dns.set("api.example.org", addr)
 		n := w.open(one, fmt.Sprintf("api.example.org:%d", server.Port()), "0.0.0.0/0:1-65535",
@@ -106,7 +108,8 @@ func TestNextAddress(t *testing.T) {
 	server := listenTCP(t, echo)
 	host := "api.example.org"
 	w.dns.set(host, "127.0.0.77", "127.0.0.1")
-	n := w.open(one, fmt.Sprintf("%s:%d", host, server.Port()), fmt.Sprintf("127.0.0.0/24:%d", server.Port()))
+	n := w.open(one, fmt.Sprintf("%s:%d", host, server.Port()), fmt.Sprintf("127.0.0.0/24:%d",
+		server.Port()))
 	wantEcho(t, w.dial(n, w.named(n, host, server.Port())), "\x00")
 }
 

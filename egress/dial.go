@@ -84,7 +84,8 @@ func (n *network) attempt(ctx context.Context, to netip.AddrPort) attempt {
 
 // keepAlive finds peers that are gone without a word (tcp(7)).
 func keepAlive() net.KeepAliveConfig {
-	return net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: 15 * time.Second, Count: 8}
+	return net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: 15 * time.Second,
+		Count: 8}
 }
 
 // interleave sorts IPv6 and IPv4 in turn (RFC 8305, section 4).

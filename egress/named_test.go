@@ -66,7 +66,8 @@ func TestTLS(t *testing.T) {
 				return
 			}
 			b := make([]byte, 5)
-			if _, readErr := io.ReadFull(s, b); err != nil || readErr != nil || string(b) != "hello" {
+			if _, readErr := io.ReadFull(s, b); err != nil || readErr != nil ||
+				string(b) != "hello" {
 				t.Errorf("%q, %v, %v", b, err, readErr)
 			}
 		})
@@ -166,7 +167,8 @@ func TestTLSUnreadable(t *testing.T) {
 		"other message": broken,
 		"noise":         append([]byte{0x16, 3, 1, 0, 200}, make([]byte, 200)...),
 		"empty records": bytes.Repeat([]byte{0x16, 3, 1, 0, 0}, 40000),
-		"endless":       append(append([]byte{0x16, 3, 1, 0x40, 0}, 1, 0xff, 0xff, 0xff), make([]byte, 1<<20)...),
+		"endless": append(append([]byte{0x16, 3, 1, 0x40, 0}, 1, 0xff, 0xff, 0xff),
+			make([]byte, 1<<20)...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -226,7 +228,8 @@ func TestServerFirst(t *testing.T) {
 // TestClientFirst: what is no TLS and no HTTP passes, also if it is short.
 func TestClientFirst(t *testing.T) {
 	w := newWorld(t)
-	for _, text := range []string{"x", "\x00\x00\x00\x08", "SSH-2.0-Open SSH\r\n", "*1\r\n", "\r\n", "get k\r\n"} {
+	for _, text := range []string{"x", "\x00\x00\x00\x08", "SSH-2.0-Open SSH\r\n", "*1\r\n",
+		"\r\n", "get k\r\n"} {
 		wantEcho(t, w.byName("api.example.org", listenTCP(t, echo)), text)
 	}
 }

@@ -93,7 +93,8 @@ func (s *server) newNetwork(call uplink.Call, files []*os.File) (n *network, err
 	n = &network{
 		s: s, id: call.Chat, list: call.Allow, carried: map[*carried]bool{},
 		flows:      map[flowKey]*flow{},
-		connecting: make(chan struct{}, maxConnecting), questions: make(chan struct{}, maxQuestions),
+		connecting: make(chan struct{}, maxConnecting), questions: make(chan struct{},
+			maxQuestions),
 	}
 	n.ctx, n.cancel = context.WithCancelCause(context.Background())
 	defer func() {
@@ -178,7 +179,8 @@ func (s *server) change(id chat.ID, list []chat.Allow) error {
 	n := s.networks[id]
 	s.mu.Unlock()
 	if n == nil {
-		return fmt.Errorf("cannot change chat %s: its network is not open: %w", id, chat.ErrNotFound)
+		return fmt.Errorf("cannot change chat %s: its network is not open: %w",
+			id, chat.ErrNotFound)
 	}
 	var cut []*carried
 	n.mu.Lock()

@@ -66,7 +66,8 @@ func (r *root) file(ctx context.Context, call uplink.Call) (*os.File, error) {
 			case <-changed:
 				continue
 			case <-ctx.Done():
-				return nil, fmt.Errorf("cannot ask chatd-root for %s: %w", call.Verb, uplink.ErrGone)
+				return nil, fmt.Errorf("cannot ask chatd-root for %s: %w",
+					call.Verb, uplink.ErrGone)
 			}
 		}
 		_, files, err := c.Call(ctx, call)

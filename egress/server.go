@@ -191,10 +191,12 @@ func (o Options) accept() (*uplink.Conn, error) {
 // serveRoot answers one chatd-root until it ends.
 func (s *server) serveRoot(ctx context.Context, c *uplink.Conn) {
 	defer s.root.unset(c)
-	handle := func(_ context.Context, call uplink.Call, files []*os.File) ([]*os.File, uplink.Answer) {
+	handle := func(_ context.Context, call uplink.Call, files []*os.File) ([]*os.File,
+		uplink.Answer) {
 		a, err := s.answer(c, call, files)
 		if err != nil {
-			s.log.Warn("a call of chatd-root failed", "verb", call.Verb, "chat", call.Chat, "error", err)
+			s.log.Warn("a call of chatd-root failed",
+				"verb", call.Verb, "chat", call.Chat, "error", err)
 			a = uplink.Answer{Error: text(err)}
 		}
 		return nil, a

@@ -83,7 +83,8 @@ func TestDatagrams(t *testing.T) {
 	n.pass(flowKey{src, server}, []byte("still"))
 	comes(t, ours, "still")
 	w.s.sweep(time.Now().Add(idleUDP + time.Minute))
-	if e := w.event(Allowed, ""); e.Out != 21 || e.In != 21 || !e.UDP || e.Addr != server || e.Why != "" {
+	if e := w.event(Allowed, ""); e.Out != 21 || e.In != 21 || !e.UDP || e.Addr != server ||
+		e.Why != "" {
 		t.Errorf("%+v", e)
 	}
 	w.root.mu.Lock()
@@ -190,7 +191,8 @@ func TestQuestions(t *testing.T) {
 	ours := listenUDP(t)
 	b := make([]byte, 4096)
 	for _, host := range []string{"api.example.org", "other.example.org"} {
-		n.datagram(udpAddr(ours.LocalAddr()), netip.MustParseAddrPort("127.0.0.53:53"), question(t, host))
+		n.datagram(udpAddr(ours.LocalAddr()), netip.MustParseAddrPort("127.0.0.53:53"),
+			question(t, host))
 		k, from, err := ours.ReadFromUDPAddrPort(b)
 		if err != nil {
 			t.Fatal(err)
@@ -217,7 +219,8 @@ func TestReceive(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It is the listener's own address, so nothing comes of it; a question does.
-	n.datagram(udpAddr(ours.LocalAddr()), netip.MustParseAddrPort("192.0.2.1:53"), question(t, "x.example"))
+	n.datagram(udpAddr(ours.LocalAddr()), netip.MustParseAddrPort("192.0.2.1:53"), question(t,
+		"x.example"))
 	w.event(Refused, "")
 	if n.count() != 0 {
 		t.Errorf("%d flows", n.count())
@@ -231,7 +234,8 @@ func TestQuestionsOverTCP(t *testing.T) {
 	c := w.dial(n, netip.MustParseAddrPort("192.0.2.1:53"))
 	for range 2 {
 		q := question(t, "api.example.org")
-		if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(q))), q...)); err != nil {
+		if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(q))),
+			q...)); err != nil {
 			t.Fatal(err)
 		}
 		var size [2]byte
@@ -251,15 +255,19 @@ func TestQuestionsOverTCP(t *testing.T) {
 func TestOriginalDst(t *testing.T) {
 	v4 := []byte{2, 0, 0x01, 0xbb, 192, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0}
 	v6 := append([]byte{10, 0, 0, 53, 0, 0, 0, 0}, netip.MustParseAddr("2001:db8::1").AsSlice()...)
-	mapped := append([]byte{10, 0, 0, 53, 0, 0, 0, 0}, netip.MustParseAddr("::ffff:192.0.2.1").AsSlice()...)
+	mapped := append([]byte{10, 0, 0, 53, 0, 0, 0, 0},
+		netip.MustParseAddr("::ffff:192.0.2.1").AsSlice()...)
 	for _, c := range []struct {
 		oob  []byte
 		want string
 	}{
 		{controlMessage(unix.SOL_IP, unix.IP_ORIGDSTADDR, v4), "192.0.2.1:443"},
-		{controlMessage(unix.SOL_IPV6, unix.IPV6_ORIGDSTADDR, append(v6, 0, 0, 0, 0)), "[2001:db8::1]:53"},
-		{controlMessage(unix.SOL_IPV6, unix.IPV6_ORIGDSTADDR, append(mapped, 0, 0, 0, 0)), "192.0.2.1:53"},
-		{append(packetInfo(netip.MustParseAddr("192.0.2.9")), controlMessage(unix.SOL_IP, unix.IP_ORIGDSTADDR, v4)...), "192.0.2.1:443"},
+		{controlMessage(unix.SOL_IPV6, unix.IPV6_ORIGDSTADDR, append(v6, 0, 0, 0, 0)),
+			"[2001:db8::1]:53"},
+		{controlMessage(unix.SOL_IPV6, unix.IPV6_ORIGDSTADDR, append(mapped, 0, 0, 0, 0)),
+			"192.0.2.1:53"},
+		{append(packetInfo(netip.MustParseAddr("192.0.2.9")), controlMessage(unix.SOL_IP,
+			unix.IP_ORIGDSTADDR, v4)...), "192.0.2.1:443"},
 		{controlMessage(unix.SOL_IP, unix.IP_ORIGDSTADDR, v4[:8]), ""},
 		{packetInfo(netip.MustParseAddr("2001:db8::1")), ""},
 		{nil, ""},

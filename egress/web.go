@@ -92,7 +92,8 @@ type webSession struct {
 // carry serves the requests of a client, of whom b was read before. It returns when all connections
 // are closed, but for server's socket where it was not used.
 func (w *web) carry(c connection, t target, server *net.TCPConn, b []byte) error {
-	s := &webSession{Conn: c.client, c: c, t: t, begin: b, server: server, ended: make(chan struct{})}
+	s := &webSession{Conn: c.client, c: c, t: t, begin: b, server: server,
+		ended: make(chan struct{})}
 	s.end = sync.OnceFunc(func() { close(s.ended) })
 	transport := s.transport()
 	s.proxy = s.reverseProxy(transport, &w.copies)

@@ -173,7 +173,8 @@ func TestWebLies(t *testing.T) {
 			o := newOrigin(t, nil)
 			c := w.byName("api.example.org", o.addr)
 			b := send(t, c, request)
-			if body := answer(t, b, 421); !strings.Contains(body, o.host) && name != "connect other" &&
+			if body := answer(t, b, 421); !strings.Contains(body, o.host) &&
+				name != "connect other" &&
 				name != "connect" && name != "absolute secure" {
 				t.Errorf("%q", body)
 			}
@@ -198,7 +199,8 @@ func TestWebRefusesForm(t *testing.T) {
 		"no version":      "GET /\r\n" + host + "\r\n",
 		"other encoding":  "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: identity, chunked\r\n\r\n0\r\n\r\n",
 		"no host in HTTP": "GET / HTTP/1.1\r\n\r\n",
-		"huge header":     "GET / HTTP/1.1\r\n" + host + "X: " + strings.Repeat("x", maxHeader+8192) + "\r\n\r\n",
+		"huge header": "GET / HTTP/1.1\r\n" + host + "X: " + strings.Repeat("x",
+			maxHeader+8192) + "\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -230,7 +232,8 @@ func TestWebSmuggling(t *testing.T) {
 		o.host, len(inner)+5, inner))
 	_, _ = io.ReadAll(c)
 	for _, r := range o.seen() {
-		if strings.Contains(r, "other.example") || strings.Contains(r, "Content-Length") && strings.Contains(r, "chunked") {
+		if strings.Contains(r, "other.example") || strings.Contains(r, "Content-Length") &&
+			strings.Contains(r, "chunked") {
 			t.Errorf("%q", r)
 		}
 	}
@@ -241,7 +244,8 @@ func TestWebLiesLater(t *testing.T) {
 	w := newWorld(t)
 	o := newOrigin(t, nil)
 	c := w.byName("api.example.org", o.addr)
-	b := send(t, c, "GET /1 HTTP/1.1\r\nHost: "+o.host+"\r\n\r\nGET /2 HTTP/1.1\r\nHost: other.example\r\n\r\n")
+	b := send(t, c,
+		"GET /1 HTTP/1.1\r\nHost: "+o.host+"\r\n\r\nGET /2 HTTP/1.1\r\nHost: other.example\r\n\r\n")
 	answer(t, b, 200)
 	answer(t, b, 421)
 	if _, err := b.ReadByte(); err == nil {
@@ -318,7 +322,8 @@ func TestWebUpgradeHides(t *testing.T) {
 		c := w.byName("api.example.org", o.addr)
 		answer(t, send(t, c, "GET / HTTP/1.1\r\nHost: "+o.host+
 			"\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: "+upgrade+"\r\nHTTP2-Settings: AAA\r\n\r\n"), 200)
-		if got := o.seen(); len(got) != 1 || got[0] != "GET / HTTP/1.1\r\nHost: "+o.host+"\r\n\r\n" {
+		if got := o.seen(); len(got) != 1 ||
+			got[0] != "GET / HTTP/1.1\r\nHost: "+o.host+"\r\n\r\n" {
 			t.Errorf("%q", got)
 		}
 		c.Close()
@@ -340,7 +345,8 @@ func TestWebStreams(t *testing.T) {
 		}
 	})
 	c := w.byName("api.example.org", o.addr)
-	b := send(t, c, "POST / HTTP/1.1\r\nHost: "+o.host+"\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
+	b := send(t, c,
+		"POST / HTTP/1.1\r\nHost: "+o.host+"\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
 	r, err := http.ReadResponse(b, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -371,7 +377,8 @@ func TestWebUpload(t *testing.T) {
 		})
 		c := w.byName("api.example.org", o.addr)
 		const size = 5 << 20
-		r, err := http.NewRequest("PUT", "http://"+o.host+"/", io.LimitReader(strings.NewReader(strings.Repeat("x", size)), size))
+		r, err := http.NewRequest("PUT", "http://"+o.host+"/",
+			io.LimitReader(strings.NewReader(strings.Repeat("x", size)), size))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -391,7 +398,8 @@ func TestWebUpload(t *testing.T) {
 func TestWebServerEnds(t *testing.T) {
 	w := newWorld(t)
 	o := newOrigin(t, func(c *net.TCPConn, _ *http.Request, _ *bufio.Reader) {
-		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		_, _ = io.WriteString(c,
+			"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 		c.Close()
 	})
 	c := w.byName("api.example.org", o.addr)

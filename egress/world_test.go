@@ -224,7 +224,8 @@ func (w *world) files() []*os.File {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := unix.SetsockoptInt(int(udp.Fd()), unix.SOL_IP, unix.IP_RECVORIGDSTADDR, 1); err != nil {
+	if err := unix.SetsockoptInt(int(udp.Fd()), unix.SOL_IP, unix.IP_RECVORIGDSTADDR,
+		1); err != nil {
 		w.t.Fatal(err)
 	}
 	return []*os.File{tcp, udp, names}

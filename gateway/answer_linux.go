@@ -63,7 +63,8 @@ func (g *Gateway) upstream(c uplink.Call) (*os.File, error) {
 	servers := g.servers
 	g.mu.Unlock()
 	if c.Server < 0 || c.Server >= len(servers) {
-		return nil, fmt.Errorf("cannot ask DNS server %d: there are %d: %w", c.Server, len(servers), chat.ErrInvalid)
+		return nil, fmt.Errorf("cannot ask DNS server %d: there are %d: %w",
+			c.Server, len(servers), chat.ErrInvalid)
 	}
 	to := servers[c.Server]
 	c.IPv6 = to.Addr().Is6()
@@ -94,7 +95,8 @@ func (g *Gateway) reply(c uplink.Call) (*os.File, error) {
 	a := c.Local.Addr()
 	if !a.IsValid() || a.Is4In6() || a.Zone() != "" || a.IsLoopback() || a.IsUnspecified() ||
 		a.IsMulticast() || a == netns.Own4 || a == netns.Own6 || a.Is4() != c.Remote.Addr().Is4() {
-		return nil, fmt.Errorf("cannot answer from %s: want an address outside the session: %w", c.Local, chat.ErrInvalid)
+		return nil, fmt.Errorf("cannot answer from %s: want an address outside the session: %w",
+			c.Local, chat.ErrInvalid)
 	}
 	return h.ns.Reply(c.Local, c.Remote)
 }

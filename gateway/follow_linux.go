@@ -121,7 +121,8 @@ func (g *Gateway) introduce(ctx context.Context, conn *uplink.Conn) error {
 		}
 	}
 	for id, h := range chats {
-		if err := g.renew(ctx, conn, h, slices.Contains(a.Chats, id) && (h.handed || h.tcp == nil)); err != nil {
+		if err := g.renew(ctx, conn, h, slices.Contains(a.Chats, id) && (h.handed ||
+			h.tcp == nil)); err != nil {
 			g.opt.Log.Error("a chat has no way out", "chat", id, "why", err)
 		}
 	}
@@ -151,8 +152,11 @@ func (g *Gateway) renew(ctx context.Context, conn *uplink.Conn, h *held, known b
 // reach connects to the chatd-egress that listens, and starts one if none does.
 func (g *Gateway) reach(ctx context.Context) (*os.File, error) {
 	socket, err := g.dial(ctx)
-	if err == nil || g.opt.Unit {
-		return socket, err
+	if err == nil {
+		return socket, nil
+	}
+	if g.opt.Unit {
+		return nil, fmt.Errorf("%w: systemctl start chatd-egress.socket", err)
 	}
 	if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ECONNREFUSED) {
 		return nil, err
@@ -190,7 +194,8 @@ func (g *Gateway) heldChat(id chat.ID) (*held, error) {
 	defer g.mu.Unlock()
 	h := g.chats[id]
 	if h == nil {
-		return nil, fmt.Errorf("cannot act for chat %s: it is not open: %w", chat.Quote(string(id)), chat.ErrNotFound)
+		return nil, fmt.Errorf("cannot act for chat %s: it is not open: %w",
+			chat.Quote(string(id)), chat.ErrNotFound)
 	}
 	return h, nil
 }

@@ -82,7 +82,8 @@ func New(opt Options) *Gateway {
 	if opt.Bound == nil {
 		opt.Bound = func(int) error { return nil }
 	}
-	return &Gateway{opt: opt, servers: opt.Servers, wake: make(chan struct{}, 1), chats: map[chat.ID]*held{}}
+	return &Gateway{opt: opt, servers: opt.Servers, wake: make(chan struct{}, 1),
+		chats: map[chat.ID]*held{}}
 }
 
 // tellTimeout bounds one answer of chatd-egress about a chat.
@@ -180,7 +181,8 @@ func (g *Gateway) Close(ctx context.Context, id chat.ID) error {
 	err = errors.Join(err, h.close())
 	if conn != nil {
 		if why := g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id}); why != nil {
-			g.opt.Log.Warn("chatd-egress hears later that a session has ended", "chat", id, "why", why)
+			g.opt.Log.Warn("chatd-egress hears later that a session has ended",
+				"chat", id, "why", why)
 		}
 	}
 	return err

@@ -96,22 +96,29 @@ func TestSocketsFor(t *testing.T) {
 		call     uplink.Call
 		uid, gid uint32 // 0: it is refused
 	}{
-		"the chat's":            {uplink.Call{Verb: uplink.Socket, Chat: a}, 70001, 60998},
-		"the chat's, UDP, IPv6": {uplink.Call{Verb: uplink.Socket, Chat: a, UDP: true, IPv6: true}, 70001, 60998},
-		"of another chat":       {uplink.Call{Verb: uplink.Socket, Chat: b}, 0, 0},
-		"of no chat":            {uplink.Call{Verb: uplink.Socket}, 0, 0},
-		"a DNS server":          {uplink.Call{Verb: uplink.Upstream, UDP: true}, 60999, 60998},
-		"the other one":         {uplink.Call{Verb: uplink.Upstream, Server: 1, UDP: true}, 60999, 60998},
-		"a third one":           {uplink.Call{Verb: uplink.Upstream, Server: 2, UDP: true}, 0, 0},
-		"the one before":        {uplink.Call{Verb: uplink.Upstream, Server: -1, UDP: true}, 0, 0},
-		"no verb":               {uplink.Call{Chat: a}, 0, 0},
-		"root's verb":           {uplink.Call{Verb: uplink.Open, Chat: c}, 0, 0},
-		"from loopback":         {uplink.Call{Verb: uplink.Reply, Chat: a, Local: addr("127.0.0.1:80"), Remote: client}, 0, 0},
-		"from mapped loopback":  {uplink.Call{Verb: uplink.Reply, Chat: a, Local: addr("[::ffff:127.0.0.1]:80"), Remote: client}, 0, 0},
-		"from the session":      {uplink.Call{Verb: uplink.Reply, Chat: a, Local: client, Remote: client}, 0, 0},
-		"from two families":     {uplink.Call{Verb: uplink.Reply, Chat: a, Local: addr("[2001:db8::1]:80"), Remote: client}, 0, 0},
-		"from nowhere":          {uplink.Call{Verb: uplink.Reply, Chat: a, Remote: client}, 0, 0},
-		"in another chat":       {uplink.Call{Verb: uplink.Reply, Chat: b, Local: addr("192.0.2.1:80"), Remote: client}, 0, 0},
+		"the chat's": {uplink.Call{Verb: uplink.Socket, Chat: a}, 70001, 60998},
+		"the chat's, UDP, IPv6": {uplink.Call{Verb: uplink.Socket, Chat: a, UDP: true,
+			IPv6: true}, 70001, 60998},
+		"of another chat": {uplink.Call{Verb: uplink.Socket, Chat: b}, 0, 0},
+		"of no chat":      {uplink.Call{Verb: uplink.Socket}, 0, 0},
+		"a DNS server":    {uplink.Call{Verb: uplink.Upstream, UDP: true}, 60999, 60998},
+		"the other one": {uplink.Call{Verb: uplink.Upstream, Server: 1, UDP: true}, 60999,
+			60998},
+		"a third one":    {uplink.Call{Verb: uplink.Upstream, Server: 2, UDP: true}, 0, 0},
+		"the one before": {uplink.Call{Verb: uplink.Upstream, Server: -1, UDP: true}, 0, 0},
+		"no verb":        {uplink.Call{Chat: a}, 0, 0},
+		"root's verb":    {uplink.Call{Verb: uplink.Open, Chat: c}, 0, 0},
+		"from loopback": {uplink.Call{Verb: uplink.Reply, Chat: a,
+			Local: addr("127.0.0.1:80"), Remote: client}, 0, 0},
+		"from mapped loopback": {uplink.Call{Verb: uplink.Reply, Chat: a,
+			Local: addr("[::ffff:127.0.0.1]:80"), Remote: client}, 0, 0},
+		"from the session": {uplink.Call{Verb: uplink.Reply, Chat: a, Local: client,
+			Remote: client}, 0, 0},
+		"from two families": {uplink.Call{Verb: uplink.Reply, Chat: a,
+			Local: addr("[2001:db8::1]:80"), Remote: client}, 0, 0},
+		"from nowhere": {uplink.Call{Verb: uplink.Reply, Chat: a, Remote: client}, 0, 0},
+		"in another chat": {uplink.Call{Verb: uplink.Reply, Chat: b,
+			Local: addr("192.0.2.1:80"), Remote: client}, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			st, err := egress.ask(tt.call)
@@ -123,7 +130,8 @@ func TestSocketsFor(t *testing.T) {
 			}
 		})
 	}
-	if _, err := egress.ask(uplink.Call{Verb: uplink.Reply, Chat: a, Local: addr("192.0.2.1:123"), Remote: client}); err != nil {
+	if _, err := egress.ask(uplink.Call{Verb: uplink.Reply, Chat: a, Local: addr("192.0.2.1:123"),
+		Remote: client}); err != nil {
 		t.Error(err)
 	}
 }
@@ -133,7 +141,8 @@ func TestNoProgram(t *testing.T) {
 	dir := t.TempDir()
 	reports := make(chan error, 16)
 	needsRoot(t)
-	g := follow(t, New(Options{Dir: dir, Program: filepath.Join(dir, "none"), Report: func(err error) { reports <- err }}))
+	g := follow(t, New(Options{Dir: dir, Program: filepath.Join(dir, "none"),
+		Report: func(err error) { reports <- err }}))
 	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
 	if err := <-reports; !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)

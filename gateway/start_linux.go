@@ -29,7 +29,8 @@ func (g *Gateway) start() error {
 		return cannotStart(err)
 	}
 	defer listener.Close()
-	log, err := os.OpenFile(filepath.Join(g.opt.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(g.opt.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o600)
 	if err != nil {
 		return cannotStart(err)
 	}

@@ -68,7 +68,8 @@ type carrier struct {
 
 func newCarrier(t *testing.T, dir string, has ...chat.ID) *carrier {
 	t.Helper()
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "sock"), Net: "unixpacket"})
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "sock"),
+		Net: "unixpacket"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,8 @@ func followed(t *testing.T, dir string) *Gateway {
 	t.Helper()
 	needsRoot(t)
 	g := New(Options{Dir: dir, UID: 60999, GID: 60998, Program: filepath.Join(dir, "none"),
-		Servers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:53"), netip.MustParseAddrPort("[::1]:53")}})
+		Servers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:53"),
+			netip.MustParseAddrPort("[::1]:53")}})
 	return follow(t, g)
 }
 

@@ -20,7 +20,8 @@ func ownNetwork(none []chat.Layer) []chat.Layer {
 		return []chat.Layer{l}
 	}
 	if err := netns.Try(); err != nil {
-		return []chat.Layer{layers.Failed(l, err, "load the kernel modules nf_tables and nft_tproxy")}
+		return []chat.Layer{layers.Failed(l, err,
+			"load the kernel modules nf_tables and nft_tproxy")}
 	}
 	l.By += ", nftables"
 	l.Probe += "; a connection to an address outside comes to chatd, and tells where it goes"

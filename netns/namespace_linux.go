@@ -25,9 +25,11 @@ func Open(p *sys.HeldProcess) (*Namespace, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot open the network namespace of process %d: %w", p.PID, err)
 	case same:
-		err = fmt.Errorf("cannot use the network of process %d: it is the host's: %w", p.PID, chat.ErrInvalid)
+		err = fmt.Errorf("cannot use the network of process %d: it is the host's: %w",
+			p.PID, chat.ErrInvalid)
 	case !p.Alive():
-		err = fmt.Errorf("cannot use the network of process %d: it has ended: %w", p.PID, chat.ErrWrongPhase)
+		err = fmt.Errorf("cannot use the network of process %d: it has ended: %w",
+			p.PID, chat.ErrWrongPhase)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -92,7 +92,8 @@ func (n *Namespace) inside(t *testing.T, network, to string) (conn net.Conn, err
 
 func TestConnectionsTellWhereTheyGo(t *testing.T) {
 	n, tcp, _ := listening(t)
-	for _, to := range []string{"203.0.113.5:443", "10.1.2.3:22", "198.18.1.0:80", "169.254.169.254:80",
+	for _, to := range []string{"203.0.113.5:443", "10.1.2.3:22", "198.18.1.0:80",
+		"169.254.169.254:80",
 		"127.0.0.1:53", "[2001:db8::1]:443", "[fd63:6861:7464::100]:5432", "[::1]:53"} {
 		conn, err := n.inside(t, "tcp", to)
 		if err != nil {
@@ -123,7 +124,8 @@ func TestConnectionsTellWhereTheyGo(t *testing.T) {
 // TestInsideStaysInside: what goes to loopback or to the session's own address is not redirected.
 func TestInsideStaysInside(t *testing.T) {
 	n, _, _ := listening(t)
-	for _, at := range []string{"127.0.0.1", "127.9.9.9", "[::1]", Own4.String(), "[" + Own6.String() + "]"} {
+	for _, at := range []string{"127.0.0.1", "127.9.9.9", "[::1]", Own4.String(),
+		"[" + Own6.String() + "]"} {
 		if _, err := n.inside(t, "tcp", at+":443"); !errors.Is(err, unix.ECONNREFUSED) {
 			t.Errorf("%s, where nobody listens: %v", at, err)
 		}
@@ -183,9 +185,11 @@ func destination(oob []byte) (netip.AddrPort, error) {
 		d := m.Data
 		switch {
 		case m.Header.Level == unix.SOL_IP && m.Header.Type == unix.IP_ORIGDSTADDR:
-			return netip.AddrPortFrom(netip.AddrFrom4([4]byte(d[4:8])), uint16(d[2])<<8|uint16(d[3])), nil
+			return netip.AddrPortFrom(netip.AddrFrom4([4]byte(d[4:8])),
+				uint16(d[2])<<8|uint16(d[3])), nil
 		case m.Header.Level == unix.SOL_IPV6 && m.Header.Type == unix.IPV6_ORIGDSTADDR:
-			return netip.AddrPortFrom(netip.AddrFrom16([16]byte(d[8:24])), uint16(d[2])<<8|uint16(d[3])), nil
+			return netip.AddrPortFrom(netip.AddrFrom16([16]byte(d[8:24])),
+				uint16(d[2])<<8|uint16(d[3])), nil
 		}
 	}
 	return netip.AddrPort{}, fmt.Errorf("no destination in %x: %w", oob, err)

@@ -58,7 +58,8 @@ var families = []family{
 // rule is the rule for one protocol, as the expressions of nf_tables.
 func (f family) rule(proto byte) []expr.Any {
 	size := uint32(f.own.BitLen() / 8)
-	load := &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: f.daddr, Len: size}
+	load := &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: f.daddr,
+		Len: size}
 	mask := make([]byte, size)
 	for i := range f.loopback.Bits() {
 		mask[i/8] |= 0x80 >> (i % 8)
@@ -70,7 +71,8 @@ func (f family) rule(proto byte) []expr.Any {
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{proto}},
 		load,
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: f.own.AsSlice()},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: size, Mask: mask, Xor: make([]byte, size)},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: size, Mask: mask, Xor: make([]byte,
+			size)},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: f.loopback.Addr().AsSlice()},
 		&expr.Immediate{Register: 1, Data: binaryutil.BigEndian.PutUint16(Port)},
 		&expr.TProxy{Family: f.proto, TableFamily: unix.NFPROTO_INET, RegPort: 1},

@@ -41,7 +41,8 @@ func bound(kind int) (*os.File, error) {
 	}
 	for _, o := range socketOptions(kind, v6) {
 		if err := unix.SetsockoptInt(s, o.level, o.name, o.value); err != nil {
-			return nil, errors.Join(fmt.Errorf("socket option %d of level %d: %w", o.name, o.level, err), unix.Close(s))
+			return nil, errors.Join(fmt.Errorf("socket option %d of level %d: %w",
+				o.name, o.level, err), unix.Close(s))
 		}
 	}
 	any := netip.IPv4Unspecified()

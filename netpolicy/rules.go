@@ -210,7 +210,8 @@ func checkPolicy(all Range, p Policy) error {
 	}
 	for _, a := range p.Egress {
 		if a.Named() && p.GID == 0 {
-			return fmt.Errorf("egress %s: a name wants the gid of the sockets that go to it: %w", a, chat.ErrInvalid)
+			return fmt.Errorf("egress %s: a name wants the gid of the sockets that go to it: %w",
+				a, chat.ErrInvalid)
 		}
 		if again, err := chat.ParseAllow(a.String()); err != nil || again != a {
 			return fmt.Errorf("egress %s: want a destination and its ports: %w", a, chat.ErrInvalid)

@@ -65,7 +65,8 @@ func (m *Manager) applyWall(ctx context.Context) error {
 // before those of the profiles.
 func (m *Manager) exceptions() (policies []netpolicy.Policy) {
 	for _, rec := range m.store.All() {
-		if p := m.profile(rec); !rec.EgressChange().IsZero() && p.EffectiveNetwork() == chat.NetworkOwn {
+		if p := m.profile(rec); !rec.EgressChange().IsZero() &&
+			p.EffectiveNetwork() == chat.NetworkOwn {
 			policies = append(policies, netpolicy.Policy{
 				Profile: rec.Profile, Egress: p.Egress, GID: m.opt.EgressGID,
 				Blocks: []netpolicy.Range{{Low: rec.UID, High: rec.UID}},

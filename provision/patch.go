@@ -49,7 +49,8 @@ func (m *Manager) patchEgress(ctx context.Context, id chat.ID, p chat.Patch) err
 	}
 	detail := patchDetail(p)
 	detail["egress_add"], detail["egress_remove"] = fmt.Sprint(change.Add), fmt.Sprint(change.Remove)
-	if err := m.store.Patch(id, p, m.event(ctx, rec, "patch", "intent", maps.Clone(detail))); err != nil {
+	if err := m.store.Patch(id, p, m.event(ctx, rec, "patch", "intent",
+		maps.Clone(detail))); err != nil {
 		return err
 	}
 	rec, err = m.store.Get(id)

@@ -219,7 +219,8 @@ func (m *Manager) prepareHost(context.Context) error {
 			return err
 		}
 	}
-	return errors.Join(m.policy.MakeMasks(), m.gateway.Prepare(), sys.BecomeSubreaper(), m.installPrograms(), m.checkViews())
+	return errors.Join(m.policy.MakeMasks(), m.gateway.Prepare(), sys.BecomeSubreaper(),
+		m.installPrograms(), m.checkViews())
 }
 
 // without reports whether the layer is left out; see [layers.Set.Without].

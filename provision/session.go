@@ -117,7 +117,8 @@ func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os
 // spec is a session of the chat in view v, without its program.
 func (m *Manager) spec(rec state.Record, v shims.View) session.Spec {
 	return session.Spec{
-		Chat: rec.ID, View: v, Limits: m.profile(rec).Limits.ProcessLimits, Rules: m.barrier(rec, v),
+		Chat: rec.ID, View: v, Limits: m.profile(rec).Limits.ProcessLimits, Rules: m.barrier(rec,
+			v),
 	}
 }
 
@@ -150,5 +151,6 @@ func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
 	if s != nil {
 		err = errors.Join(s.Init.WaitExit(ctx, rec.UID), s.Init.Close())
 	}
-	return errors.Join(err, m.gateway.Close(ctx, rec.ID), m.policy.Drop(ctx, rec.ID), m.sessionDir(rec.ID, rec.UID).Remove())
+	return errors.Join(err, m.gateway.Close(ctx, rec.ID), m.policy.Drop(ctx, rec.ID),
+		m.sessionDir(rec.ID, rec.UID).Remove())
 }

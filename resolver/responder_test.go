@@ -157,15 +157,18 @@ func value(m dnsmessage.Message) string {
 	return "?"
 }
 
+// answerTest is a query and its answer; asks is whether the host's DNS servers are asked.
+type answerTest struct {
+	name  string
+	kind  dnsmessage.Type
+	code  dnsmessage.RCode
+	value string
+	asks  bool
+}
+
 func TestAnswer(t *testing.T) {
 	const v4, v6 = "198.18.1.0", "fd63:6861:7464::100" // of the first name
-	tests := []struct {
-		name  string
-		kind  dnsmessage.Type
-		code  dnsmessage.RCode
-		value string
-		asks  bool // the host's DNS servers
-	}{
+	for _, test := range []answerTest{
 		{"api.example.com", typeA, 0, v4, true},
 		{"api.example.com", typeAAAA, 0, v6, true}, // it has IPv4 only
 		{"v6.example.net", typeA, 0, v4, true},
@@ -216,31 +219,32 @@ func TestAnswer(t *testing.T) {
 		{"localhost", dnsmessage.TypeMX, 0, "", false},
 		{"notlocalhost", typeA, noName, "", false},
 		{"localhost.evil.test", typeA, noName, "", false},
+	} {
+		t.Run(fmt.Sprintf("%s %s", test.name, test.kind), test.run)
 	}
-	for _, test := range tests {
-		t.Run(fmt.Sprintf("%s %s", test.name, test.kind), func(t *testing.T) {
-			f := newFixture(t)
-			q := query1(test.name, test.kind)
-			m := f.ask(t, q)
-			if m.RCode != test.code || value(m) != test.value || len(m.Answers) > 1 {
-				t.Errorf("it is %s %q, want %s %q", m.RCode, value(m), test.code, test.value)
-			}
-			if len(m.Questions) != 1 || m.Questions[0] != q.Questions[0] {
-				t.Errorf("the question is %+v, want it as asked", m.Questions)
-			}
-			for _, a := range m.Answers {
-				if a.Header.Name != q.Questions[0].Name || a.Header.TTL != answerTTL {
-					t.Errorf("the record is of %v", a.Header)
-				}
-			}
-			if up := f.up.queries(); len(up) > 0 != test.asks {
-				t.Errorf("the host's servers were asked %v", up)
-			}
-			tells := test.code != 0 || test.name == "empty.example.net"
-			if told := len(f.told) > 0; told != tells {
-				t.Errorf("told %v", f.told)
-			}
-		})
+}
+
+func (test answerTest) run(t *testing.T) {
+	f := newFixture(t)
+	q := query1(test.name, test.kind)
+	m := f.ask(t, q)
+	if m.RCode != test.code || value(m) != test.value || len(m.Answers) > 1 {
+		t.Errorf("it is %s %q, want %s %q", m.RCode, value(m), test.code, test.value)
+	}
+	if len(m.Questions) != 1 || m.Questions[0] != q.Questions[0] {
+		t.Errorf("the question is %+v, want it as asked", m.Questions)
+	}
+	for _, a := range m.Answers {
+		if a.Header.Name != q.Questions[0].Name || a.Header.TTL != answerTTL {
+			t.Errorf("the record is of %v", a.Header)
+		}
+	}
+	if up := f.up.queries(); len(up) > 0 != test.asks {
+		t.Errorf("the host's servers were asked %v", up)
+	}
+	tells := test.code != 0 || test.name == "empty.example.net"
+	if told := len(f.told) > 0; told != tells {
+		t.Errorf("told %v", f.told)
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probeNetwork checks that a session with a network of its own has no interface but lo, and that one in a shared
+// probeNetwork checks that a session with a network of its own has no interface but lo, and that
+// one in a shared
 // network cannot reach an abstract socket outside.
 func probeNetwork(s ProbeSpec) *finding {
 	if !s.Network.Apart() {

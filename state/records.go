@@ -181,7 +181,8 @@ func (s *Store) SetAccount(id chat.ID, backend string, by Event) error {
 	})
 }
 
-// Patch changes the labels and the egress of a chat that is not being reaped, durable on return and in one commit
+// Patch changes the labels and the egress of a chat that is not being reaped, durable on return and
+// in one commit
 // with the event. Simultaneous patches are serialized.
 func (s *Store) Patch(id chat.ID, p chat.Patch, by Event) error {
 	if err := s.roomy(); err != nil {

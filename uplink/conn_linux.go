@@ -63,7 +63,8 @@ func New(socket *os.File) (*Conn, error) {
 
 // Pair returns the two ends of a connection.
 func Pair() (a, b *os.File, err error) {
-	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	p, err := unix.Socketpair(unix.AF_UNIX,
+		unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot make a socket pair: %w", err)
 	}
@@ -78,7 +79,8 @@ func (c *Conn) Close() error {
 
 // Serve answers the other end's calls with handle, several at a time, and passes answers to the
 // callers of [Conn.Call], until the connection ends or ctx does. It returns nil if one of the
-// ends closed it. A message that violates the protocol is an error. When Serve returns, the connection
+// ends closed it. A message that violates the protocol is an error. When Serve returns, the
+// connection
 // is closed and every handle has returned.
 func (c *Conn) Serve(ctx context.Context, handle Handler) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -128,7 +130,8 @@ func (c *Conn) deliver(id uint64, r received) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if id == 0 || id > c.last {
-		return errors.Join(fmt.Errorf("cannot use answer %d: there was no such call", id), closeFiles(r.files))
+		return errors.Join(fmt.Errorf("cannot use answer %d: there was no such call",
+			id), closeFiles(r.files))
 	}
 	w, ok := c.waiting[id]
 	if !ok {
@@ -191,7 +194,8 @@ func (c *Conn) send(p packet, files []*os.File) error {
 		return err
 	}
 	if len(b) > maxPacket || len(files) > maxFiles {
-		return fmt.Errorf("a message of %d bytes and %d files: want at most %d and %d", len(b), len(files), maxPacket, maxFiles)
+		return fmt.Errorf("a message of %d bytes and %d files: want at most %d and %d",
+			len(b), len(files), maxPacket, maxFiles)
 	}
 	oob, err := rights(files)
 	if err != nil {
@@ -202,7 +206,8 @@ func (c *Conn) send(p packet, files []*os.File) error {
 		sendErr = unix.Sendmsg(int(fd), b, oob, nil, unix.MSG_NOSIGNAL)
 		return sendErr != unix.EAGAIN
 	})
-	if err = errors.Join(err, sendErr); errors.Is(err, unix.EPIPE) || err != nil && c.closed.Load() {
+	if err = errors.Join(err, sendErr); errors.Is(err, unix.EPIPE) || err != nil &&
+		c.closed.Load() {
 		err = fmt.Errorf("%w: %w", ErrGone, err)
 	}
 	return err
@@ -256,7 +261,8 @@ func (c *Conn) receive() (p packet, files []*os.File, err error) {
 		files = append(files, os.NewFile(uintptr(fd), "passed"))
 	}
 	switch {
-	case err != nil || n > maxPacket || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || len(files) > maxFiles:
+	case err != nil || n > maxPacket || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 ||
+		len(files) > maxFiles:
 		err = errors.Join(errors.New("a message is too large, or brings too much"), err)
 	case n == 0:
 		err = io.EOF

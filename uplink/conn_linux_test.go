@@ -78,7 +78,8 @@ func TestCallsAtOnceGetTheirOwnAnswers(t *testing.T) {
 	for _, id := range strings.Fields("a b c d e f g h") {
 		all.Go(func() {
 			for range 50 {
-				if a, _, err := c.Call(t.Context(), Call{Chat: chat.ID("x" + id)}); err == nil || a.Error != "this is x"+id {
+				if a, _, err := c.Call(t.Context(), Call{Chat: chat.ID("x" + id)}); err == nil ||
+					a.Error != "this is x"+id {
 					t.Error(a, err)
 				}
 			}

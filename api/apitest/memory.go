@@ -97,10 +97,12 @@ func (m *Memory) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, e
 	defer m.mu.Unlock()
 	if c, ok := m.chats[id]; ok {
 		found := *c
-		found.Ignored = spec.Unlike(c.Labels, chat.EgressChange{Add: c.EgressAdd, Remove: c.EgressRemove})
+		found.Ignored = spec.Unlike(c.Labels, chat.EgressChange{Add: c.EgressAdd,
+			Remove: c.EgressRemove})
 		return found, false, nil
 	}
-	if err := m.profile(spec.Profile).CheckEgress(chat.EgressChange{Add: spec.EgressAdd, Remove: spec.EgressRemove}); err != nil {
+	if err := m.profile(spec.Profile).CheckEgress(chat.EgressChange{Add: spec.EgressAdd,
+		Remove: spec.EgressRemove}); err != nil {
 		return chat.Chat{}, false, err
 	}
 	c := m.fresh(id, spec)
@@ -127,11 +129,13 @@ func (m *Memory) fresh(id chat.ID, spec chat.Spec) *chat.Chat {
 
 // profile is every chat's profile.
 func (m *Memory) profile(name string) chat.Profile {
-	return chat.Profile{Name: name, Network: chat.NetworkOwn, Egress: m.Egress, EgressMayAdd: m.EgressMayAdd}
+	return chat.Profile{Name: name, Network: chat.NetworkOwn, Egress: m.Egress,
+		EgressMayAdd: m.EgressMayAdd}
 }
 
 func (m *Memory) setEgress(c *chat.Chat) {
-	c.Egress = m.profile(c.Profile).With(chat.EgressChange{Add: c.EgressAdd, Remove: c.EgressRemove}).Egress
+	c.Egress = m.profile(c.Profile).With(chat.EgressChange{Add: c.EgressAdd,
+		Remove: c.EgressRemove}).Egress
 }
 
 func setAwake(c *chat.Chat, awake bool) {

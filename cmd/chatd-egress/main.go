@@ -69,7 +69,8 @@ func start(args []string, out io.Writer, errs *os.File) error {
 	case errors.Is(err, flag.ErrHelp):
 		return show(out, usage)
 	case err != nil:
-		return fmt.Errorf("cannot use the arguments: %w, see chatd-egress --help: %w", err, chat.ErrInvalid)
+		return fmt.Errorf("cannot use the arguments: %w, see chatd-egress --help: %w",
+			err, chat.ErrInvalid)
 	case flags.NArg() > 0:
 		return fmt.Errorf("cannot carry: unexpected argument %s, see chatd-egress --help: %w",
 			chat.Quote(flags.Arg(0)), chat.ErrInvalid)
@@ -96,7 +97,9 @@ func serve(errs *os.File, idleEnd time.Duration) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
 	log := journal.New(errs)
-	log.Debug("chatd-egress is confined from now", "local time", time.Now().Local()) // reads the zone
+	log.Debug("chatd-egress is confined from now",
+		"local time", time.Now().Local()) // reads the zone
+	_ = os.WriteFile("/proc/self/comm", []byte("chatd-egress"), 0) // only what ps shows
 	missing, err := egress.Confine()
 	if err != nil {
 		return err

@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 	case "":
 		os.Exit(m.Run())
 	case "other":
-		if err := errors.Join(unix.Setgroups(nil), unix.Setgid(65534), unix.Setuid(65534)); err != nil {
+		if err := errors.Join(unix.Setgroups(nil), unix.Setgid(65534),
+			unix.Setuid(65534)); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
@@ -71,7 +72,8 @@ func TestRefusesRoot(t *testing.T) {
 	}
 	cmd := program()
 	out, _ := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != 69 || !strings.Contains(string(out), "want a user of its own") {
+	if cmd.ProcessState.ExitCode() != 69 || !strings.Contains(string(out),
+		"want a user of its own") {
 		t.Errorf("%s, %s", cmd.ProcessState, out)
 	}
 }

@@ -49,7 +49,8 @@ func newFront(program string, l net.Listener, log *slog.Logger, opt broker.Serve
 	if err != nil {
 		return nil, fmt.Errorf("cannot hand over the socket: %w", errors.Join(err, p.Close()))
 	}
-	return &front{log: log, opt: opt, program: p, unlisten: sync.OnceValue(l.Close), socket: socket, user: identityOf(log, "the front", user, state), bound: bound}, nil
+	return &front{log: log, opt: opt, program: p, unlisten: sync.OnceValue(l.Close),
+		socket: socket, user: identityOf(log, "the front", user, state), bound: bound}, nil
 }
 
 // change edits what each front is told at its start, and tells the one that runs.

@@ -68,7 +68,8 @@ func TestFrontWithoutProgram(t *testing.T) {
 // directory, and never root's.
 func TestIdentity(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
-	a, b := identityOf(log, "x", "chatd-test-nobody", "/a"), identityOf(log, "x", "chatd-test-nobody", "/b")
+	a, b := identityOf(log, "x", "chatd-test-nobody", "/a"), identityOf(log, "x",
+		"chatd-test-nobody", "/b")
 	if a == b || a != identityOf(log, "x", "chatd-test-nobody", "/a") {
 		t.Errorf("%v and %v", a, b)
 	}
@@ -83,9 +84,11 @@ func TestIdentity(t *testing.T) {
 func TestEgressIdentity(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	for _, state := range []string{"/a", "/b", "/c"} {
-		cfg := config.Config{User: "chatd-test-nobody", EgressUser: "chatd-test-nobody-either", State: state}
+		cfg := config.Config{User: "chatd-test-nobody", EgressUser: "chatd-test-nobody-either",
+			State: state}
 		front, egress := identityOf(log, "x", cfg.User, state), egressIdentity(log, cfg)
-		if front.uid == egress.uid || front.gid == egress.gid || egress != egressIdentity(log, cfg) {
+		if front.uid == egress.uid || front.gid == egress.gid || egress != egressIdentity(log,
+			cfg) {
 			t.Errorf("%s: %v and %v", state, front, egress)
 		}
 	}

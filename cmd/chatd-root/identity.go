@@ -24,7 +24,8 @@ func identityOf(log *slog.Logger, process, user, state string) identity {
 	_, _ = h.Write([]byte(state)) // never fails
 	for id := low + h.Sum32()%(high-low); ; id = low + (id-low+1)%(high-low) {
 		if _, err := userName(id); err != nil {
-			log.Info(process+" has no user of its own and runs as a uid of nobody's", "user", user, "uid", id)
+			log.Info(process+" has no user of its own and runs as a uid of nobody's", "user",
+				user, "uid", id)
 			return identity{id, id}
 		}
 	}

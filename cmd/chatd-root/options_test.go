@@ -76,7 +76,8 @@ func TestLogLevel(t *testing.T) {
 	log.Warn("enough")
 	write("log_level: debug\n")
 	level := ""
-	if _, _, err := readAgain(log, was, func(now config.Config) error { level = now.LogLevel; return nil }); err != nil {
+	if _, _, err := readAgain(log, was,
+		func(now config.Config) error { level = now.LogLevel; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	log.Debug("now shown")

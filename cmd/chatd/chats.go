@@ -14,7 +14,8 @@ import (
 
 // chatCommands make chats, and say and change what is kept of them.
 func chatCommands() []*cli.Command {
-	return []*cli.Command{createCommand(), lsCommand(), showCommand(), labelCommand(), egressCommand()}
+	return []*cli.Command{createCommand(), lsCommand(), showCommand(), labelCommand(),
+		egressCommand()}
 }
 
 func createCommand() *cli.Command {

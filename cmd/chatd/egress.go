@@ -27,7 +27,8 @@ func egressCommand() *cli.Command {
 
 func egress(c *cli.Context) error {
 	if c.NArg() < 1 {
-		return fmt.Errorf("cannot show egress: want one CHAT, and ENTRY or ENTRY-: %w", chat.ErrInvalid)
+		return fmt.Errorf("cannot show egress: want one CHAT, and ENTRY or ENTRY-: %w",
+			chat.ErrInvalid)
 	}
 	id, err := chatArg(c.Args().First())
 	if err != nil {

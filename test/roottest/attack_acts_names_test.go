@@ -21,7 +21,8 @@ import (
 var nameActs = map[string]act{
 	// lookup NAME [IP NETWORK]
 	"lookup": func(a []string) (string, error) {
-		addrs, err := net.DefaultResolver.LookupNetIP(context.Background(), append(a, "ip")[1], a[0])
+		addrs, err := net.DefaultResolver.LookupNetIP(context.Background(), append(a, "ip")[1],
+			a[0])
 		if err != nil {
 			return "", lookupError(err)
 		}
@@ -55,7 +56,8 @@ var nameActs = map[string]act{
 		if err := c.SetDeadline(time.Now().Add(dialTime)); err != nil {
 			return "", err
 		}
-		t := tls.Client(c, &tls.Config{ServerName: strings.Trim(a[1], "-"), InsecureSkipVerify: true})
+		t := tls.Client(c, &tls.Config{ServerName: strings.Trim(a[1], "-"),
+			InsecureSkipVerify: true})
 		if err := t.Handshake(); err != nil {
 			return "", err
 		}
@@ -95,8 +97,9 @@ func say(c net.Conn, text string) (string, error) {
 // query sends one query, and words the answer: its code and the number of answers.
 func query(server, name string, kind int) (string, error) {
 	q := dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: 7, RecursionDesired: true},
-		Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(name + "."), Type: dnsmessage.Type(kind), Class: dnsmessage.ClassINET}},
+		Header: dnsmessage.Header{ID: 7, RecursionDesired: true},
+		Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(name + "."),
+			Type: dnsmessage.Type(kind), Class: dnsmessage.ClassINET}},
 	}
 	b, err := q.Pack()
 	if err != nil {
@@ -152,7 +155,8 @@ func pipelined(a []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		got = append(got, fmt.Sprint(answer.StatusCode, ":", strings.Fields(string(body) + " ?")[0]))
+		got = append(got, fmt.Sprint(answer.StatusCode, ":",
+			strings.Fields(string(body) + " ?")[0]))
 	}
 	return strings.Join(got, " "), nil
 }

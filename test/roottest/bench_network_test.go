@@ -43,14 +43,16 @@ func BenchmarkNetwork(b *testing.B) {
 		try  func(testing.TB, ...string) string
 		to   string
 	}{
-		{"direct", asHost, addr}, {"CONNECT proxy", asHost, proxy + "!" + addr}, {"chatd-egress", a.try, name},
+		{"direct", asHost, addr}, {"CONNECT proxy", asHost, proxy + "!" + addr}, {"chatd-egress",
+			a.try, name},
 	}
 	t := table{}
 	for range envInt("CHATD_BENCH_ROUNDS", 5) {
 		for _, way := range ways {
 			for _, act := range [][]string{
 				{"bench-connect", way.to + ":7000", "50"}, {"bench-stream", way.to + ":7001", "1"},
-				{"bench-stream", way.to + ":7001", "8"}, {"bench-requests", way.to + ":8080", "300"},
+				{"bench-stream", way.to + ":7001", "8"}, {"bench-requests", way.to + ":8080",
+					"300"},
 				{"bench-requests-tls", way.to + ":8443", "300"},
 			} {
 				got := way.try(b, act...)
@@ -63,11 +65,13 @@ func BenchmarkNetwork(b *testing.B) {
 			}
 		}
 	}
-	for _, what := range []string{"bench-connect 50 ", "bench-stream 1 ", "bench-stream 8 ", "bench-requests 300 ", "bench-requests-tls 300 "} {
+	for _, what := range []string{"bench-connect 50 ", "bench-stream 1 ", "bench-stream 8 ",
+		"bench-requests 300 ", "bench-requests-tls 300 "} {
 		mine := t.median(what + "chatd-egress")
 		for _, rival := range []string{"direct", "CONNECT proxy"} {
 			theirs := t.median(what + rival)
-			fmt.Fprintf(os.Stderr, "%-20s %8.3f ms = %6.2f x %s (%.3f ms)\n", what, mine, mine/theirs, rival, theirs)
+			fmt.Fprintf(os.Stderr, "%-20s %8.3f ms = %6.2f x %s (%.3f ms)\n",
+				what, mine, mine/theirs, rival, theirs)
 			b.ReportMetric(mine/theirs, strings.ReplaceAll(what+"/ "+rival, " ", "-"))
 		}
 	}
@@ -167,7 +171,8 @@ func benchRequests(a []string, secure bool) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil ||
+			answer.StatusCode != http.StatusOK {
 			return "", errors.Join(err, errors.New(answer.Status))
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestEgressOfOneChat: a chat gets what its profile admits and loses what is taken away, in its open
+// TestEgressOfOneChat: a chat gets what its profile admits and loses what is taken away, in its
+// open
 // session; its neighbour does not.
 func TestEgressOfOneChat(t *testing.T) {
 	newInternet(t)
@@ -57,7 +58,8 @@ func TestEgressOfOneChat(t *testing.T) {
 		outcomes(t, "taken away", a.try(t, "say", "api.example.test:7000", "x"), refused)
 	})
 	t.Run("what the profile does not admit", func(t *testing.T) {
-		for _, text := range []string{"ssh.example.test:21", "example.org:443", "10.213.0.2:7000", "169.254.169.254:8000", "0.0.0.0/0:8000"} {
+		for _, text := range []string{"ssh.example.test:21", "example.org:443", "10.213.0.2:7000",
+			"169.254.169.254:8000", "0.0.0.0/0:8000"} {
 			err := tryPatch(t, m, a.ID, `{"egress_add": ["`+text+`"]}`)
 			if !errors.Is(err, chat.ErrDenied) {
 				t.Errorf("%s: %v", text, err)
@@ -74,7 +76,8 @@ func TestEgressOfOneChat(t *testing.T) {
 		outcomes(t, "what was", a.try(t, "say", "ssh.example.test:22", "x"), "ok")
 	})
 	t.Run("at create", func(t *testing.T) {
-		spec := chat.Spec{ExternalID: "change c", Profile: "named", EgressAdd: parsedAllows(t, "ssh.example.test:22")}
+		spec := chat.Spec{ExternalID: "change c", Profile: "named", EgressAdd: parsedAllows(t,
+			"ssh.example.test:22")}
 		c, created, err := m.Create(operator(t.Context()), spec)
 		if err != nil || !created || len(c.Egress) != 3 {
 			t.Fatal(c.Egress, created, err)

@@ -55,7 +55,10 @@ func newInternet(t testing.TB) *internet {
 		go each(tls.NewListener(l, config), func(c net.Conn) { answerLine(c, "") })
 	}
 	datagrams := o.packets(t, "123")
-	go answerDatagrams(datagrams, func(b []byte) []byte { return append([]byte("outside heard "), b...) })
+	go answerDatagrams(datagrams, func(b []byte) []byte {
+		return append([]byte("outside heard "),
+			b...)
+	})
 	go answerDatagrams(o.packets(t, "53"), o.resolve)
 	return o
 }
@@ -138,7 +141,8 @@ func selfSigned(t testing.TB) tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"api.example.test"}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1),
+		DNSNames: []string{"api.example.test"}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +171,8 @@ func (o *internet) zone(name string, kind dnsmessage.Type) string {
 		return outsideAddr
 	case host == "empty":
 		return "-"
-	case host == "api", host == "other", host == "ssh", strings.HasSuffix(host, ".wild"), strings.HasSuffix(host, "wild"):
+	case host == "api", host == "other", host == "ssh", strings.HasSuffix(host,
+		".wild"), strings.HasSuffix(host, "wild"):
 		return outsideAddr
 	}
 	return ""

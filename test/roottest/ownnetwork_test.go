@@ -75,13 +75,15 @@ func TestOwnNetwork(t *testing.T) {
 		{"who speaks first", "say", "ssh.example.test:22", "hello", "ok SSH-2.0-test"},
 		{"TLS", "tls", "api.example.test:443", "api.example.test", "ok outside heard over TLS"},
 		{"datagrams", "say-udp", "api.example.test:123", "hello", "ok outside heard hello"},
-		{"datagrams to an address", "say-udp", "203.0.113.2:123", "hello", "ok outside heard hello"},
+		{"datagrams to an address", "say-udp", "203.0.113.2:123", "hello",
+			"ok outside heard hello"},
 		{"another port", "say", "api.example.test:22", "x", "ECONNRESET EOF EPIPE"},
 		{"a listed name's address", "say", "203.0.113.2:7000", "x", "ECONNRESET EOF EPIPE"},
 		{"an address that nobody has", "say", "198.18.99.99:7000", "x", "ECONNRESET EOF EPIPE"},
 		{"the star itself", "say", "wild.example.test:7000", "x", "NXDOMAIN"},
 		{"a name that ends alike", "say", "notwild.example.test:7000", "x", "NXDOMAIN"},
-		{"a name that begins alike", "say", "api.example.test.evil.example.test:7000", "x", "NXDOMAIN"},
+		{"a name that begins alike", "say", "api.example.test.evil.example.test:7000", "x",
+			"NXDOMAIN"},
 		{"unlisted", "say", "other.example.test:7000", "x", "NXDOMAIN"},
 		{"of no zone", "say", "example.org:7000", "x", "NXDOMAIN"},
 		{"that does not exist", "say", "gone.example.test:7000", "x", "NXDOMAIN"},
@@ -90,7 +92,8 @@ func TestOwnNetwork(t *testing.T) {
 		{"metadata", "say", "meta.example.test:80", "x", "ECONNRESET EOF EPIPE"},
 		{"this host", "say", "self.example.test:7000", "x", "ECONNRESET EOF EPIPE"},
 		{"loopback", "say", "loop.example.test:7000", "x", "ECONNRESET EOF EPIPE"},
-		{"a TLS name that lies", "tls", "api.example.test:443", "other.example.test", "ECONNRESET EOF EPIPE"},
+		{"a TLS name that lies", "tls", "api.example.test:443", "other.example.test",
+			"ECONNRESET EOF EPIPE"},
 		{"TLS without a name", "tls", "api.example.test:443", "-", "ECONNRESET EOF EPIPE"},
 		{"datagrams elsewhere", "say-udp", "203.0.113.2:53", "x", "ETIMEDOUT"},
 		{"the outside's DNS", "query", "203.0.113.2:53", "other.example.test 1", "ok NameError 0"},
@@ -108,16 +111,7 @@ func TestOwnNetwork(t *testing.T) {
 			outcomes(t, "A", got, c.want)
 		})
 	}
-	t.Run("requests of one connection", func(t *testing.T) {
-		const good, bad = "api.example.test", "other.example.test"
-		if got, want := a.try(t, "hosts", good+":8080", good, good+":8080"), "ok 200:"+good+" 200:"+good+":8080"; got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-		got := a.try(t, "hosts", good+":8080", good, bad, good)
-		if !strings.HasPrefix(got, "ok 200:"+good+" 421:") || strings.Contains(got, bad+" ") {
-			t.Errorf("the second request reaches another name: %q", got)
-		}
-	})
+	t.Run("requests of one connection", func(t *testing.T) { requestsOfOneConnection(t, a) })
 	t.Run("a CIDR", func(t *testing.T) {
 		outcomes(t, "A", a.try(t, "dial", "10.213.0.2:8000"), "ok")
 		outcomes(t, "A", a.try(t, "dial", "10.213.0.2:9000"), "ECONNRESET EOF EPIPE")
@@ -129,7 +123,8 @@ func TestOwnNetwork(t *testing.T) {
 	})
 	t.Run("unlisted names are asked of nobody", func(t *testing.T) {
 		before := out.asked.Load()
-		for _, name := range []string{"secret.other.example.test", "x.example.org", "api.example.test.evil.test"} {
+		for _, name := range []string{"secret.other.example.test", "x.example.org",
+			"api.example.test.evil.test"} {
 			outcomes(t, name, a.try(t, "lookup", name), "NXDOMAIN")
 		}
 		if n := out.asked.Load() - before; n != 0 {
@@ -143,21 +138,39 @@ func TestOwnNetwork(t *testing.T) {
 	})
 }
 
+// requestsOfOneConnection: each request has to be to the name.
+func requestsOfOneConnection(t *testing.T, a inmate) {
+	const good, bad = "api.example.test", "other.example.test"
+	if got, want := a.try(t, "hosts", good+":8080", good,
+		good+":8080"), "ok 200:"+good+" 200:"+good+":8080"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	got := a.try(t, "hosts", good+":8080", good, bad, good)
+	if !strings.HasPrefix(got, "ok 200:"+good+" 421:") || strings.Contains(got, bad+" ") {
+		t.Errorf("the second request reaches another name: %q", got)
+	}
+}
+
 // TestOwnNetworkApart: chats share nothing of it: no ports, no addresses, no names.
 func TestOwnNetworkApart(t *testing.T) {
 	newInternet(t)
 	m := open(t, named(t, usual...))
 	a, b := inmateOf(t, m, "apart a", "named"), inmateOf(t, m, "apart b", "named")
-	addr := strings.Trim(strings.TrimPrefix(a.try(t, "lookup", "api.example.test", "ip4"), "ok "), "[]")
+	addr := strings.Trim(strings.TrimPrefix(a.try(t, "lookup", "api.example.test", "ip4"), "ok "),
+		"[]")
 	outcomes(t, "A", a.try(t, "say", addr+":7000", "x"), "ok")
-	outcomes(t, "B by A's address, which it was not given", b.try(t, "say", addr+":7000", "x"), "ECONNRESET EOF EPIPE")
+	outcomes(t, "B by A's address, which it was not given", b.try(t, "say", addr+":7000", "x"),
+		"ECONNRESET EOF EPIPE")
 	b.background(t, "port", "serve", "tcp", "[::]:0", b.in("port"))
 	port := portIn(t, b.in("port"))
-	for _, host := range []string{"127.0.0.1", "[::1]", "198.18.0.1", "203.0.113.1", "[fd63:6861:7464::1]"} {
-		outcomes(t, "A to B's server at "+host, a.try(t, "dial", host+":"+port), refusals+" ECONNRESET EOF EPIPE")
+	for _, host := range []string{"127.0.0.1", "[::1]", "198.18.0.1", "203.0.113.1",
+		"[fd63:6861:7464::1]"} {
+		outcomes(t, "A to B's server at "+host, a.try(t, "dial", host+":"+port),
+			refusals+" ECONNRESET EOF EPIPE")
 	}
 	outcomes(t, "control: B", b.try(t, "dial", "127.0.0.1:"+port), "ok")
-	outcomes(t, "a process of A's uid outside its session", asUser(t, a.UID, "dial", "10.213.0.2:8000"), refusals)
+	outcomes(t, "a process of A's uid outside its session", asUser(t, a.UID, "dial",
+		"10.213.0.2:8000"), refusals)
 	outcomes(t, "control: root", asHost(t, "dial", "10.213.0.2:8000"), "ok")
 }
 

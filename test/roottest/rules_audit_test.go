@@ -43,7 +43,8 @@ func TestRefusedOpensAreAudited(t *testing.T) {
 	must(t, func() error { _, err := m.Sleep(operator(t.Context()), quiet.ID); return err }())
 
 	of := lines(string(quiet.ID))
-	until(t, "the line of the refused open", func() bool { of = lines(string(quiet.ID)); return len(of) > 0 })
+	until(t, "the line of the refused open",
+		func() bool { of = lines(string(quiet.ID)); return len(of) > 0 })
 	if len(of) != 1 {
 		t.Fatalf("%d lines of the chat with one refused open: %v", len(of), of)
 	}

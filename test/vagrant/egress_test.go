@@ -29,16 +29,19 @@ func TestHostEgress(t *testing.T) {
 
 	const unit = "chatd-egress.service"
 	pid := property(t, unit, "MainPID")
-	if user := output(t, "ps", "-o", "user=", "-p", pid); user != "chatd-egress" && user != "chatd-e+" {
+	if user := output(t, "ps", "-o", "user=", "-p", pid); user != "chatd-egress" &&
+		user != "chatd-e+" {
 		t.Errorf("it runs as %s", user)
 	}
 	status := content(t, "/proc/"+pid+"/status")
-	for _, want := range []string{"CapEff:\t0000000000000000\n", "CapPrm:\t0000000000000000\n", "NoNewPrivs:\t1\n", "Seccomp:\t2\n"} {
+	for _, want := range []string{"CapEff:\t0000000000000000\n", "CapPrm:\t0000000000000000\n",
+		"NoNewPrivs:\t1\n", "Seccomp:\t2\n"} {
 		if !strings.Contains(status, want) {
 			t.Errorf("its status lacks %q:\n%s", want, status)
 		}
 	}
-	if devices := output(t, "nsenter", "-t", pid, "-n", "ip", "-o", "link"); strings.Count(devices, "\n") > 0 || !strings.Contains(devices, "lo:") {
+	if devices := output(t, "nsenter", "-t", pid, "-n", "ip", "-o",
+		"link"); strings.Count(devices, "\n") > 0 || !strings.Contains(devices, "lo:") {
 		t.Errorf("its network has %s", devices)
 	}
 
@@ -47,9 +50,13 @@ func TestHostEgress(t *testing.T) {
 	open := fmt.Sprintf(`exec 3<>/dev/tcp/%s/8002; touch ~/connected; cat <&3 >~/heard`, outsideV4)
 	ctx, cancel := bounded(timeout)
 	defer cancel()
-	_, err := asker.StartRun(ctx, a.ID, chat.RunSpec{Argv: []string{"bash", "-c", open}, Timeout: chat.Duration(time.Hour)})
+	_, err := asker.StartRun(ctx, a.ID, chat.RunSpec{Argv: []string{"bash", "-c", open},
+		Timeout: chat.Duration(time.Hour)})
 	must(t, err)
-	eventually(t, timeout, "the connection stands", func() bool { return strings.Contains(run(t, a.ID, "ls").Stdout, "connected") })
+	eventually(t, timeout, "the connection stands", func() bool {
+		return strings.Contains(run(t,
+			a.ID, "ls").Stdout, "connected")
+	})
 	restart(t)
 	late <- "after the restart\n"
 	eventually(t, timeout, "what came after a restart of chatd", func() bool {
