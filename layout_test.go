@@ -38,7 +38,7 @@ var mayImport = map[string][]string{
 	"netns":     {"sys", "chat"},                             // adrs/0073
 	"gateway":   {"netns", "uplink", "trees", "sys", "chat"}, // adrs/0073
 	"uplink":    {"sys", "chat"},                             // adrs/0073
-	"egress":    {"resolver", "uplink", "landlock", "chat"},  // adrs/0073
+	"egress":    {"resolver", "uplink", "landlock", "quota", "chat"},  // adrs/0073
 	"resolver":  {"chat"},
 	"sockets":   {"sys", "chat"},
 	"trees":     {"sys", "chat"},

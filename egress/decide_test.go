@@ -1,14 +1,18 @@
 package egress
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
 	"github.com/chatd/chatd/uplink"
 )
 
@@ -200,4 +204,40 @@ func TestBoundOfAll(t *testing.T) {
 	a.Close()
 	w.event(Allowed, "")
 	wantEcho(t, w.dial(n, server), "x")
+}
+
+// TestRate: who connects without end waits, and costs chatd-root no socket meanwhile.
+func TestRate(t *testing.T) {
+	w := newWorld(t)
+	w.s.mu.Lock()
+	w.s.fresh = func() *quota.Allowance { return quota.NewAllowance(2, time.Hour, time.Now) }
+	w.s.mu.Unlock()
+	n := w.open(one, "127.0.0.0/8:1-65535", "udp:127.0.0.1:9")
+	var last *net.TCPConn
+	for i := range 3 {
+		c, err := net.DialTCP("tcp4", nil, n.tcp.Addr().(*net.TCPAddr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if i < 2 {
+			wantReset(t, c)
+		}
+		last = c
+	}
+	if err := last.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := last.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the third is accepted: %v", err)
+	}
+	to := netip.MustParseAddrPort("192.0.2.9:9")
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := range 3 {
+		_, err := n.begin(flowKey{netip.AddrPortFrom(to.Addr(), uint16(1000+i)), to})
+		if isRefusal(err) != (i == 2) {
+			t.Errorf("flow %d: %v", i, err)
+		}
+	}
 }

@@ -56,6 +56,9 @@ func (n *network) pass(key flowKey, b []byte) {
 // begin makes a flow. Where the chat has its share the flow that was idle for longest ends. n.mu is
 // held.
 func (n *network) begin(key flowKey) (*flow, error) {
+	if !n.begins.Take() {
+		return nil, refusal("the chat begins too many flows of datagrams")
+	}
 	if len(n.flows) >= maxFlows {
 		var oldest *flow
 		for _, f := range n.flows {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
 	"github.com/chatd/chatd/resolver"
 	"github.com/chatd/chatd/uplink"
 )
@@ -21,6 +22,12 @@ const (
 	maxFlows       = 128 // of a chat's datagrams
 	maxConnecting  = 64  // connections of a chat until they are connected; more wait
 	maxQuestions   = 64  // questions of a chat for names that are answered simultaneously
+
+	// A chat begins so many connections immediately, and then one every freshEvery: each costs
+	// chatd-root a socket, which no quota of the chat counts. More wait. So it is with flows, of
+	// which more are lost.
+	maxFresh   = 512
+	freshEvery = 10 * time.Millisecond
 )
 
 // ends why connections end.
@@ -50,6 +57,8 @@ type network struct {
 	all    sync.WaitGroup // every goroutine of the chat
 
 	connecting, questions chan struct{}
+	connects              *quota.Allowance // of accept
+	begins                *quota.Allowance // of receive
 
 	mu          sync.Mutex
 	closed      bool
@@ -93,8 +102,10 @@ func (s *server) newNetwork(call uplink.Call, files []*os.File) (n *network, err
 	n = &network{
 		s: s, id: call.Chat, list: call.Allow, carried: map[*carried]bool{},
 		flows:      map[flowKey]*flow{},
-		connecting: make(chan struct{}, maxConnecting), questions: make(chan struct{},
-			maxQuestions),
+		connecting: make(chan struct{}, maxConnecting),
+		questions:  make(chan struct{}, maxQuestions),
+		connects:   s.allowance(),
+		begins:     s.allowance(),
 	}
 	n.ctx, n.cancel = context.WithCancelCause(context.Background())
 	defer func() {
@@ -106,6 +117,12 @@ func (s *server) newNetwork(call uplink.Call, files []*os.File) (n *network, err
 		return nil, errors.Join(err, files[2].Close())
 	}
 	return n, n.listen(files[0], files[1])
+}
+
+func (s *server) allowance() *quota.Allowance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fresh()
 }
 
 // listen takes the sockets over.

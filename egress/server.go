@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
 	"github.com/chatd/chatd/uplink"
 )
 
@@ -54,9 +55,9 @@ type server struct {
 	// buffers are for datagrams and first bytes: *[maxDatagram]byte. Nothing idle holds one.
 	buffers sync.Pool
 	// slots is how many connections and flows all chats together may still begin.
-	slots atomic.Int64
-
+	slots     atomic.Int64
 	mu        sync.Mutex
+	fresh     func() *quota.Allowance // how fast a chat may begin connections, or flows
 	upstreams []netip.AddrPort
 	networks  map[chat.ID]*network
 }
@@ -88,6 +89,7 @@ func newServer(o Options) *server {
 		root:    root{timeout: rootTimeout, changed: make(chan struct{})},
 		buffers: sync.Pool{New: func() any { return new([maxDatagram]byte) }},
 	}
+	s.fresh = func() *quota.Allowance { return quota.NewAllowance(maxFresh, freshEvery, time.Now) }
 	s.web = newWeb(s)
 	s.slots.Store(descriptorSlots())
 	return s

@@ -10,6 +10,7 @@ import (
 // accept accepts the chat's connections until its listener is closed.
 func (n *network) accept() {
 	for {
+		n.connects.Wait(n.ctx) // whatever it says: the listener is closed then
 		c, err := n.tcp.AcceptTCP()
 		switch {
 		case errors.Is(err, net.ErrClosed):
