@@ -140,10 +140,8 @@ func (p Profile) validateNetwork() error {
 			ErrInvalid)
 	}
 	named := slices.IndexFunc(p.Egress, Allow.Named)
-	loopback := slices.IndexFunc(p.Egress, func(a Allow) bool {
-		return !a.Named() &&
-			a.Prefix.Addr().IsLoopback()
-	})
+	all := slices.Concat(p.Egress, p.EgressMayAdd)
+	inside := slices.IndexFunc(all, Allow.isInside)
 	switch network := p.EffectiveNetwork(); {
 	case network != NetworkOwn && len(p.EgressMayAdd) > 0:
 		return fmt.Errorf("network %s with egress_may_add: want network own: %w",
@@ -155,9 +153,9 @@ func (p Profile) validateNetwork() error {
 		const want = "want network own, or addresses"
 		return fmt.Errorf("network shared with the name %s in egress: %s: %w",
 			p.Egress[named], want, ErrInvalid)
-	case network == NetworkOwn && loopback >= 0:
-		return fmt.Errorf("network own with %s in egress: loopback is the chat's own there: want an address of this host: %w",
-			p.Egress[loopback], ErrInvalid)
+	case network == NetworkOwn && inside >= 0:
+		const why = "nothing outside has that address there, which is the chat's own or a name's"
+		return fmt.Errorf("network own with %s in egress: %s: want another: %w", all[inside], why, ErrInvalid)
 	case network == NetworkOwn && len(p.Resolvers) > 0:
 		const want = "want none, because chatd answers for the names in egress"
 		return fmt.Errorf("network own with resolvers: %s: %w", want, ErrInvalid)

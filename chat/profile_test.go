@@ -32,8 +32,12 @@ func TestProfileNetwork(t *testing.T) {
 		{NetworkOwn, name, nil, NetworkOwn, ""},
 		{NetworkOwn, address, dns, NetworkOwn, "resolvers"},
 		{NetworkOwn, nil, dns, NetworkOwn, "resolvers"},
-		{NetworkOwn, []string{"127.0.0.0/8:80"}, nil, NetworkOwn, "loopback"},
-		{NetworkOwn, []string{"[::1]:80"}, nil, NetworkOwn, "loopback"},
+		{NetworkOwn, []string{"127.0.0.0/8:80"}, nil, NetworkOwn, "the chat's own"},
+		{NetworkOwn, []string{"[::1]:80"}, nil, NetworkOwn, "the chat's own"},
+		{NetworkOwn, []string{"198.18.0.0/15:80"}, nil, NetworkOwn, "a name's"},
+		{NetworkOwn, []string{"198.19.1.1:80"}, nil, NetworkOwn, "a name's"},
+		{NetworkOwn, []string{"[fd63:6861:7464:1::/64]:80"}, nil, NetworkOwn, "a name's"},
+		{NetworkOwn, []string{"198.0.0.0/8:80", "198.20.0.0/16:80"}, nil, NetworkOwn, ""},
 		{"host", nil, nil, "host", "want own, shared or none"},
 	} {
 		p := Profile{Name: "p", Limits: DefaultLimits(), Network: x.network, Resolvers: x.resolvers}

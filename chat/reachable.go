@@ -29,6 +29,25 @@ func parsed[T any](parse func(string) T, texts ...string) (all []T) {
 	return all
 }
 
+// NamePrefixes are the networks, IPv4 and IPv6, in which names have their addresses in a session
+// with [NetworkOwn]. 198.18.0.0/15 is for measuring devices (RFC 2544), fd63:6861:7464::/48 unique
+// local (RFC 4193); nothing that a chat needs to reach has an address there.
+func NamePrefixes() (v4, v6 netip.Prefix) { return names4, names6 }
+
+var (
+	names4 = netip.MustParsePrefix("198.18.0.0/15")
+	names6 = netip.MustParsePrefix("fd63:6861:7464::/48")
+)
+
+// isInside reports whether all addresses of a are loopback or of names, in a session with
+// [NetworkOwn].
+func (a Allow) isInside() bool {
+	within := func(p netip.Prefix) bool {
+		return a.Prefix.Bits() >= p.Bits() && p.Contains(a.Prefix.Addr())
+	}
+	return !a.Named() && (a.Prefix.Addr().IsLoopback() || within(names4) || within(names6))
+}
+
 // Public reports whether an address is of the internet: neither special nor of a metadata service.
 func Public(a netip.Addr) bool {
 	return a.IsValid() && a.Zone() == "" && !slices.Contains(metadata, a) &&

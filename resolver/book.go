@@ -22,13 +22,8 @@ const (
 	maxLine = 254
 )
 
-// V4Names and V6Names are the prefixes of made-up addresses. 198.18.0.0/15 is for measuring
-// networks (RFC 2544) and not routed in the internet. The other is a local prefix (RFC 4193), whose
-// 40 bits spell "chatd".
-var (
-	V4Names = netip.MustParsePrefix("198.18.0.0/15")
-	V6Names = netip.MustParsePrefix("fd63:6861:7464::/48")
-)
+// V4Names and V6Names are the prefixes of made-up addresses: [chat.NamePrefixes].
+var V4Names, V6Names = chat.NamePrefixes()
 
 // ErrFull is the error for one name more than a book holds.
 var ErrFull = errors.New("the chat has asked for too many names")
