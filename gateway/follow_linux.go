@@ -25,7 +25,6 @@ const (
 
 // Follow keeps a chatd-egress while a chat needs one, until ctx ends.
 func (g *Gateway) Follow(ctx context.Context) {
-	said := ""
 	for pause := firstPause; ctx.Err() == nil; {
 		if !g.awaitNeed(ctx) {
 			return
@@ -36,14 +35,14 @@ func (g *Gateway) Follow(ctx context.Context) {
 			return
 		}
 		if time.Since(began) > maxPause {
-			pause, said = firstPause, "" // it ran
+			pause = firstPause // it ran
 		}
 		if err == nil {
 			err = errors.New("it ended; what it carried is cut off")
 		}
 		err = fmt.Errorf("chatd-egress does not answer, and connections of chats wait: %w", err)
-		if why := err.Error(); why != said {
-			said = why
+		if why := err.Error(); why != g.said {
+			g.said = why
 			g.opt.Report(err)
 			g.opt.Log.Error("chatd-egress is started again", "why", err)
 		}
@@ -87,6 +86,7 @@ func (g *Gateway) once(ctx context.Context) error {
 	if err := g.introduce(ctx, conn); err != nil {
 		return errors.Join(err, conn.Close(), <-served)
 	}
+	g.said = ""
 	g.opt.Report(nil)
 	err = <-served
 	g.mu.Lock()

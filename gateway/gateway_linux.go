@@ -51,6 +51,7 @@ type Chat struct {
 type Gateway struct {
 	opt  Options
 	wake chan struct{} // has an element when a chat was opened
+	said string        // Follow's: what keeps chatd-egress from answering, as it was reported
 
 	telling sync.Mutex // held while chatd-egress is told of a chat, so that it hears in order
 
