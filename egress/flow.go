@@ -165,7 +165,11 @@ func (f *flow) flush(host *net.UDPConn) {
 
 // send sends a datagram outside. One that cannot be sent is lost.
 func (f *flow) send(host *net.UDPConn, b []byte) {
-	if n, err := host.Write(b); err == nil {
+	n, err := host.Write(b)
+	if errors.Is(err, unix.ECONNREFUSED) { // of an earlier one (udp(7)); this one is not sent yet
+		n, err = host.Write(b)
+	}
+	if err == nil {
 		f.sent(int64(n))
 	}
 }

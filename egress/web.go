@@ -164,8 +164,11 @@ func (s *webSession) Read(p []byte) (int, error) {
 	return s.Conn.Read(p)
 }
 
-// Close ends the session.
+// Close ends the session: with a reset if it was ended before its peers did.
 func (s *webSession) Close() error {
+	if s.c.ctx.Err() != nil {
+		_ = s.c.client.SetLinger(0)
+	}
 	err := s.Conn.Close()
 	s.end()
 	return err

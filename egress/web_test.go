@@ -265,7 +265,13 @@ func TestWebNewlines(t *testing.T) {
 	for range 3 {
 		send(t, c, "\r\n")
 	}
-	answer(t, send(t, c, "GET / HTTP/1.1\r\nHost: other.example\r\n\r\n"), 421)
+	r, err := http.ReadResponse(send(t, c, "GET / HTTP/1.1\r\nHost: other.example\r\n\r\n"), nil)
+	if err == nil && r.StatusCode != http.StatusMisdirectedRequest {
+		t.Errorf("it is answered with %s", r.Status)
+	}
+	if got := o.seen(); len(got) != 0 { // an end of the connection is the server's
+		t.Errorf("%q", got)
+	}
 }
 
 func TestWebAbsolute(t *testing.T) {

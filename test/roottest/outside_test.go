@@ -40,6 +40,7 @@ const outsideAddr, outsideAddr6 = "203.0.113.2", "2001:db8:213::2"
 // TLS, UDP 123 answers a datagram, 53 is DNS.
 func newInternet(t testing.TB) *internet {
 	t.Helper()
+	needsRoot(t)
 	o := &internet{peer: newPeer(t)}
 	for _, l := range o.listen(t, "7000") {
 		go each(l, func(c net.Conn) { answerLine(c, "") })
