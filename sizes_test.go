@@ -53,7 +53,7 @@ var longLines = map[string]int{
 	"cgroup":            120,
 	"broker":            71,
 	"chat":              234,
-	"egress":            17,
+	"egress":            15,
 	"gateway":           4,
 	"netns":             1,
 	"uplink":            2,

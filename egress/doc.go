@@ -44,9 +44,9 @@
 // # What it does not stop
 //
 //   - Another site behind a listed name's server. TLS shows its server name and not the Host of the
-//     requests inside (domain fronting); with an Encrypted ClientHello it shows only the outer name.
+//     requests inside (domain fronting); with an Encrypted ClientHello only the outer name.
 //     A listed server may pass on what it gets to whomever it likes.
-//   - HTTP to another site in what does not look like it: a method of other characters than capitals,
+//   - HTTP to another site in what does not look like it: a method of others than capitals,
 //     or after the server has spoken first.
 //   - Datagrams by name are not looked into: QUIC carries a server name that is not read.
 //   - What is inside of a listed connection, and that its times and sizes are signals.
