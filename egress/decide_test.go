@@ -143,7 +143,7 @@ func TestAccepted(t *testing.T) {
 	dialReset(t, n)
 }
 
-// dialReset connects to the chat's listener, and wants a reset, perhaps before the connection stands.
+// dialReset connects to the listener of a chat, and wants a reset, perhaps before it stands.
 func dialReset(t *testing.T, n *network) {
 	t.Helper()
 	c, err := net.DialTCP("tcp4", nil, n.tcp.Addr().(*net.TCPAddr))
