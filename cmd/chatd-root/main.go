@@ -7,7 +7,7 @@
 //
 // # Runs as
 //
-// root, with the ten capabilities of chatd.service where systemd runs it.
+// root, with the eleven capabilities of chatd.service where systemd runs it.
 //
 // # What it does not stop
 //
