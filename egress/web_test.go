@@ -284,6 +284,18 @@ func TestWebAbsolute(t *testing.T) {
 	}
 }
 
+// TestWebOpaque: an absolute URI that Go reads as an opaque one names no other host.
+func TestWebOpaque(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, nil)
+	c := w.byName("api.example.org", o.addr)
+	const line = "GET http:http://other.example/x HTTP/1.1\r\n"
+	answer(t, send(t, c, line+"Host: "+o.host+"\r\n\r\n"), 421)
+	if got := o.seen(); len(got) != 0 {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestWeb2(t *testing.T) {
 	w := newWorld(t)
 	o := newOrigin(t, nil)

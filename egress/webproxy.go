@@ -48,6 +48,9 @@ func (s *webSession) check(r *http.Request) error {
 	if err != nil || name != s.t.host || port != fmt.Sprint(s.t.dst.Port()) {
 		return mismatch(s.t, "HTTP", r.Host)
 	}
+	if r.URL.Opaque != "" { // a server may read another host in it
+		return refusal(fmt.Sprintf("HTTP request for %s", chat.Quote(r.URL.Opaque)))
+	}
 	if r.URL.Scheme != "" && r.URL.Scheme != "http" {
 		return refusal(fmt.Sprintf("HTTP request for %s", chat.Quote(r.URL.Scheme)))
 	}

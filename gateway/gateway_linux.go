@@ -158,7 +158,7 @@ func (g *Gateway) Change(ctx context.Context, id chat.ID, allow []chat.Allow) er
 	if conn != nil {
 		err = g.tell(ctx, conn, uplink.Call{Verb: uplink.Change, Chat: id, Allow: allow})
 	}
-	if errors.Is(err, uplink.ErrGone) {
+	if errors.Is(err, uplink.ErrGone) || errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("cannot tell chatd-egress where chat %s may connect, which it hears when it answers: %w: %w",
 			id, err, chat.ErrBusy)
 	}

@@ -57,7 +57,8 @@ func (m *Manager) patchEgress(ctx context.Context, id chat.ID, p chat.Patch) err
 	if err != nil {
 		return err
 	}
-	return m.auditOutcome(ctx, rec, "patch", detail, m.moveEgress(context.WithoutCancel(ctx), rec))
+	err = m.moveEgress(context.WithoutCancel(ctx), rec)
+	return errors.Join(err, m.auditOutcome(ctx, rec, "patch", detail, err))
 }
 
 // moveEgress brings what keeps a chat's egress to its record. The caller holds the chat's lock.

@@ -1,0 +1,29 @@
+package roottest
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestEgressStopped: nobody is told that a chat's connections are cut by a chatd-egress that does
+// not answer; the change holds once it does.
+func TestEgressStopped(t *testing.T) {
+	newInternet(t)
+	opt := named(t, "api.example.test:7000")
+	m := open(t, opt)
+	a := inmateOf(t, m, "stopped", "named")
+	outcomes(t, "before", a.try(t, "say", "api.example.test:7000", "x"), "ok")
+	pids := egressesOf(opt)
+	signalAll(pids, syscall.SIGSTOP)
+	err := tryPatch(t, m, a.ID, `{"egress_remove": ["api.example.test:7000"]}`)
+	signalAll(pids, syscall.SIGCONT)
+	if !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("the answer is %v, want busy", err)
+	}
+	until(t, "the change holds", func() bool {
+		return a.try(t, "say", "api.example.test:7000", "x") == "NXDOMAIN"
+	})
+}
