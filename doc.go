@@ -24,6 +24,8 @@
 //	gateway           finds, starts and tells chatd-egress
 //	uplink            what chatd-root and chatd-egress say to each other
 //	egress            carries the connections of chats: the program chatd-egress
+//	secret            what chats may use and not read: its words
+//	authority         the certificate authority that chats with secrets trust
 //	resolver          answers the DNS queries of chats, by the names they may know
 //	landlock          file access by Landlock
 //	unshare           overlays and masks for what sessions share

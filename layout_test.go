@@ -35,10 +35,12 @@ var mayImport = map[string][]string{
 	"cgroupfs":  {"chat"},
 	"systemd":   {"chat"},
 	"netpolicy": {"sys", "chat"},
-	"netns":     {"sys", "chat"},                                     // adrs/0073
-	"gateway":   {"netns", "uplink", "trees", "sys", "chat"},         // adrs/0073
-	"uplink":    {"sys", "chat"},                                     // adrs/0073
-	"egress":    {"resolver", "uplink", "landlock", "quota", "chat"}, // adrs/0073
+	"netns":     {"sys", "chat"},                                               // adrs/0073
+	"gateway":   {"netns", "uplink", "secret", "trees", "sys", "chat"},         // adrs/0073
+	"uplink":    {"secret", "sys", "chat"},                                     // adrs/0073, 0075
+	"egress":    {"resolver", "uplink", "secret", "landlock", "quota", "chat"}, // adrs/0073
+	"secret":    {"chat"},                                                      // adrs/0075
+	"authority": {"chat"},                                                      // adrs/0075
 	"resolver":  {"chat"},
 	"sockets":   {"sys", "chat"},
 	"trees":     {"sys", "chat"},
@@ -65,7 +67,7 @@ var mayImport = map[string][]string{
 	"guard":     {"filerules", "shell", "chat"},
 	"schedule":  {"chat"},
 	"quota":     {"chat"},
-	"config":    {"filerules", "chat", "files", "journal", "quota"},
+	"config":    {"filerules", "chat", "files", "journal", "quota", "secret"},
 	"journal":   {},
 	"listen":    {"chat"},
 	"shims":     {"landlock", "files", "stream", "chat"},
@@ -96,7 +98,7 @@ var mayImport = map[string][]string{
 		"filecall", "due", "idle", "hostprobe", "session", "gateway", "view", "layers", "console", "sys", "trees",
 		"account", "homedir", "leftovers", "exposure", "policy", "background", "cgroup",
 		"unshare", "netpolicy", "tmux", "stream", "shims", "state", "filerules", "files",
-		"sockets", "shares", "quota", "chat",
+		"sockets", "shares", "secret", "authority", "quota", "chat",
 	},
 	"runs": { // adrs/0041
 		"broker", "fileops", "schedule", "stream", "guard", "shell", "files", "chat",
@@ -164,14 +166,15 @@ var owners = map[string]string{
 // hold words, checks and formats, and belong to every side.
 var sides = map[string]string{
 	"root": "provision session view background due idle policy hostprobe layers verdict enforcer " +
-		"trees account homedir leftovers exposure cgroup cgroupfs systemd netpolicy netns gateway sockets " +
+		"trees account homedir leftovers exposure cgroup cgroupfs systemd netpolicy netns gateway " +
+		"authority sockets " +
 		"unshare tmux ring console filecall state shares listen supervise cmd/chatd-root",
 	"enforce": "enforce masks walls cmd/chatd-enforce",
 	"egress":  "egress resolver cmd/chatd-egress",
 	"front": "front api mcp guard shell schedule runs fileops termsafe " +
 		"printer backup cmd/chatd",
 	"chat": "shims landlock files wrapper termlog cmd/chatd-shim",
-	"pure": "chat filerules quota config journal broker orders uplink sys stream",
+	"pure": "chat filerules quota config journal broker orders uplink secret sys stream",
 }
 
 // sideOf is the side of each binary. It links that side and pure packages.

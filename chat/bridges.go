@@ -41,6 +41,7 @@ func (p Profile) Opens() []string {
 		{"network", p.Network == NetworkShared},
 		{"egress", len(p.Egress) > 0},
 		{"egress_may_add", len(p.EgressMayAdd) > 0},
+		{"secrets", len(p.Secrets) > 0},
 		{"resolvers", len(p.Resolvers) > 0},
 		{"skeleton", p.Skeleton != ""},
 		{"expose_paths", len(p.ExposePaths) > 0},

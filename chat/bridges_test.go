@@ -18,6 +18,7 @@ func TestBridgesOfWhatAProfileOpens(t *testing.T) {
 		"Network":                   {Network: NetworkShared},
 		"Egress":                    {Egress: []Allow{allow}},
 		"EgressMayAdd":              {EgressMayAdd: []Allow{allow}},
+		"Secrets":                   {Secrets: []string{"openai"}},
 		"Resolvers":                 {Resolvers: []netip.Addr{netip.MustParseAddr("192.0.2.1")}},
 		"Skeleton":                  {Skeleton: "/etc/skel"},
 		"ExposePaths":               {ExposePaths: []Expose{{Source: "/data", Mode: ReadOnly}}},

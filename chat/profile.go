@@ -37,6 +37,9 @@ type Profile struct {
 	Egress []Allow `json:"egress" yaml:"egress"`
 	// EgressMayAdd bounds what Egress of one chat may have beyond it; see [EgressChange].
 	EgressMayAdd []Allow `json:"egress_may_add" yaml:"egress_may_add"`
+	// Secrets are names of secrets of the config that the chat may use and not read; see package
+	// secret.
+	Secrets []string `json:"secrets" yaml:"secrets"`
 	// Resolvers become the chat's /etc/resolv.conf, and are the only addresses that it may reach on
 	// port 53; an empty list allows none.
 	Resolvers []netip.Addr `json:"resolvers" yaml:"resolvers"`
@@ -146,6 +149,8 @@ func (p Profile) validateNetwork() error {
 	case network != NetworkOwn && len(p.EgressMayAdd) > 0:
 		return fmt.Errorf("network %s with egress_may_add: want network own: %w",
 			network, ErrInvalid)
+	case network != NetworkOwn && len(p.Secrets) > 0:
+		return fmt.Errorf("network %s with secrets: want network own: %w", network, ErrInvalid)
 	case network == NetworkNone && len(p.Egress)+len(p.Resolvers) > 0:
 		return fmt.Errorf("network none with egress or resolvers: nothing could reach them: %w",
 			ErrInvalid)

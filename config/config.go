@@ -16,6 +16,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/quota"
+	"github.com/chatd/chatd/secret"
 )
 
 //go:embed defaults.yaml
@@ -55,6 +56,7 @@ type Config struct {
 	AuditMax       uint64                  `json:"audit_max"`
 	AuditKeep      int                     `json:"audit_keep"`
 	LogLevel       string                  `json:"log_level"`
+	Secrets        map[string]secret.Spec  `json:"secrets"`
 	Profiles       map[string]chat.Profile `json:"profiles"`
 	// from is where it was read, for errors that depend on the host.
 	from  []source
@@ -139,12 +141,13 @@ func merge(sources []source) (Config, error) {
 		}
 	}
 	for _, s := range sources {
-		errs = append(errs, s.lists(&cfg), s.dnsServers(&cfg))
+		errs = append(errs, s.lists(&cfg), s.dnsServers(&cfg), s.secrets(&cfg))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return Config{}, err
 	}
-	if err := exposeEverywhere(&cfg, sources); err != nil {
+	if err := errors.Join(exposeEverywhere(&cfg, sources),
+		checkSecrets(cfg, sources)); err != nil {
 		return Config{}, err
 	}
 	cfg.Socket = cmp.Or(cfg.Socket, filepath.Join(cfg.Run, "chatd.sock"))

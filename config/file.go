@@ -53,6 +53,7 @@ type fileConfig struct {
 	AuditMax       string                 `yaml:"audit_max"`
 	AuditKeep      string                 `yaml:"audit_keep"`
 	LogLevel       string                 `yaml:"log_level"`
+	Secrets        map[string]fileSecret  `yaml:"secrets"`
 	ExposePaths    []fileExpose           `yaml:"expose_paths"`
 	Profiles       map[string]fileProfile `yaml:"profiles"`
 }
@@ -63,6 +64,7 @@ type fileProfile struct {
 	Network      string            `yaml:"network"`
 	Egress       []string          `yaml:"egress"`
 	EgressMayAdd []string          `yaml:"egress_may_add"`
+	Secrets      []string          `yaml:"secrets"`
 	Resolvers    []string          `yaml:"resolvers"`
 	Skeleton     string            `yaml:"skeleton"`
 	AccessFile   string            `yaml:"access_file"`
@@ -173,6 +175,7 @@ func fields(cfg *Config) []field {
 func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Profile, error) {
 	at := "profiles." + name
 	p := chat.Profile{Name: name, Network: chat.Network(f.Network), Commands: base.Commands, Skeleton: f.Skeleton, AccessFile: f.AccessFile, Limits: base.Limits, Env: base.Env}
+	p.Secrets = f.Secrets
 	p.Defaults = base.Defaults && f.AccessFile == "" // a file has useDefaults
 	if f.Defaults != nil {
 		p.Defaults = *f.Defaults

@@ -64,7 +64,7 @@ func (c *carried) leave() {
 	}
 	e := Event{Chat: n.id, Host: c.target.host, Addr: c.dst, UDP: c.udp, Verdict: Allowed,
 		Out: c.out.Load(), In: c.in.Load()}
-	if !c.real.IsValid() || isRefusal(c.err) {
+	if !c.real.IsValid() || isRefusal(c.err) || isFailure(c.err) {
 		e.Verdict = verdictOf(c.err)
 	}
 	e.Why = text(c.err)

@@ -47,6 +47,11 @@ func isRefusal(err error) bool {
 	return errors.As(err, &r)
 }
 
+func isFailure(err error) bool {
+	var f failure
+	return errors.As(err, &f)
+}
+
 // tell passes an event on.
 func (s *server) tell(e Event) {
 	if s.events != nil {

@@ -21,10 +21,13 @@ func (c connection) named(t target, server *net.TCPConn) error {
 	first, err := c.open(t, server)
 	switch {
 	case err != nil:
-	case first.protocol == web1 && reader.take():
+	case (first.protocol == web1 || first.protocol == tlsEnded) && reader.take():
 		err = server.SetReadDeadline(time.Unix(1, 0)) // the pump returns
 		if err = errors.Join(err, <-in, server.SetReadDeadline(time.Time{})); err != nil {
 			return err
+		}
+		if first.protocol == tlsEnded {
+			return c.n.s.terminator.carry(c, t, server, first.bytes)
 		}
 		return c.n.s.web.carry(c, t, server, first.bytes)
 	default:
@@ -52,6 +55,7 @@ const (
 	anything                  // passes as it is
 	tlsRecord                 // RFC 8446, section 5.1
 	web1                      // HTTP/1: RFC 9112, section 3
+	tlsEnded                  // TLS that is ended here
 	web2                      // HTTP/2 without TLS: RFC 9113, section 3.3
 )
 
@@ -97,7 +101,12 @@ func (c connection) open(t target, server *net.TCPConn) (opening, error) {
 		case undecided:
 		case tlsRecord:
 			b, err = c.checkHello(t, b)
-			return opening{anything, b}, err
+			if err == nil && len(c.n.secretsFor(t)) > 0 {
+				p = tlsEnded
+			} else {
+				p = anything
+			}
+			return opening{p, b}, err
 		case web2:
 			return opening{}, refusal(fmt.Sprintf("HTTP/2 without TLS to %s", t))
 		default:

@@ -14,6 +14,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/quota"
 	"github.com/chatd/chatd/resolver"
+	"github.com/chatd/chatd/secret"
 	"github.com/chatd/chatd/uplink"
 )
 
@@ -57,12 +58,14 @@ type network struct {
 	all    sync.WaitGroup // every goroutine of the chat
 
 	connecting, questions chan struct{}
+	terminated            chan struct{}    // has an element for each connection whose TLS is ended
 	connects              *quota.Allowance // of accept
 	begins                *quota.Allowance // of receive
 
 	mu          sync.Mutex
 	closed      bool
 	list        []chat.Allow
+	grants      []secret.Grant
 	names       resolvers
 	carried     map[*carried]bool
 	connections int
@@ -104,6 +107,8 @@ func (s *server) newNetwork(call uplink.Call, files []*os.File) (n *network, err
 		flows:      map[flowKey]*flow{},
 		connecting: make(chan struct{}, maxConnecting),
 		questions:  make(chan struct{}, maxQuestions),
+		terminated: make(chan struct{}, maxTerminated),
+		grants:     call.Grants,
 		connects:   s.allowance(),
 		begins:     s.allowance(),
 	}

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,6 +43,9 @@ type Options struct {
 	Log  *slog.Logger
 	// IdleEnd ends Serve after so long without a chatd-root and without a chat; zero is never.
 	IdleEnd time.Duration
+	// Roots are the authorities by which the servers of secrets are known. They are loaded before
+	// [Confine]: after it no file can be read.
+	Roots *x509.CertPool
 	// Events gets each event, from several goroutines; it may be nil.
 	Events func(Event)
 }
@@ -52,6 +56,10 @@ type server struct {
 	events func(Event)
 	root   root
 	web    *web
+
+	terminator *terminator
+	secrets    secrets
+
 	// buffers are for datagrams and first bytes: *[maxDatagram]byte. Nothing idle holds one.
 	buffers sync.Pool
 	// slots is how many connections and flows all chats together may still begin.
@@ -70,6 +78,7 @@ func (s *server) run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	all.Go(func() { s.web.serve(ctx) })
+	all.Go(func() { s.terminator.serve(ctx) })
 	all.Go(func() { s.sweepUntil(ctx) })
 	if o.IdleEnd > 0 {
 		all.Go(func() { s.endIdle(ctx, o.IdleEnd, cancel) })
@@ -90,7 +99,7 @@ func newServer(o Options) *server {
 		buffers: sync.Pool{New: func() any { return new([maxDatagram]byte) }},
 	}
 	s.fresh = func() *quota.Allowance { return quota.NewAllowance(maxFresh, freshEvery, time.Now) }
-	s.web = newWeb(s)
+	s.web, s.terminator = newWeb(s), newTerminator(s, o.Roots)
 	s.slots.Store(descriptorSlots())
 	return s
 }
@@ -213,6 +222,9 @@ func (s *server) answer(c *uplink.Conn, call uplink.Call, files []*os.File) (upl
 	if call.Verb == uplink.Open && s.root.is(c) {
 		return uplink.Answer{}, s.open(call, files)
 	}
+	if call.Verb == uplink.Secrets && s.root.is(c) {
+		return uplink.Answer{}, s.setSecrets(files)
+	}
 	err := closeAll(files)
 	switch {
 	case err != nil:
@@ -222,6 +234,7 @@ func (s *server) answer(c *uplink.Conn, call uplink.Call, files []*os.File) (upl
 	case !s.root.is(c):
 		return uplink.Answer{}, fmt.Errorf("cannot answer %s before %s", call.Verb, uplink.Hello)
 	case call.Verb == uplink.Change:
+		s.grant(call.Chat, call.Grants)
 		return uplink.Answer{}, s.change(call.Chat, call.Allow)
 	case call.Verb == uplink.Close:
 		return uplink.Answer{}, s.close(call.Chat)

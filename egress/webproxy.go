@@ -22,7 +22,7 @@ func serveWeb(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "cannot tell the connection", http.StatusInternalServerError)
 		return
 	}
-	if err := s.check(r); err != nil {
+	if err := s.check(r, "http"); err != nil {
 		s.c.refuse(err)
 		w.Header().Set("Connection", "close")
 		http.Error(w, "cannot pass on a request: "+text(err), http.StatusMisdirectedRequest)
@@ -36,7 +36,7 @@ func serveWeb(w http.ResponseWriter, r *http.Request) {
 
 // check refuses a request to another host than the target's. Where the request has an absolute
 // URI, r.Host is that URI's, and its field Host is not sent on (RFC 9112, section 3.2.2).
-func (s *webSession) check(r *http.Request) error {
+func (s *webSession) check(r *http.Request, scheme string) error {
 	if r.Method == http.MethodConnect {
 		return refusal(fmt.Sprintf("HTTP CONNECT to %s", chat.Quote(r.Host)))
 	}
@@ -51,7 +51,7 @@ func (s *webSession) check(r *http.Request) error {
 	if r.URL.Opaque != "" { // a server may read another host in it
 		return refusal(fmt.Sprintf("HTTP request for %s", chat.Quote(r.URL.Opaque)))
 	}
-	if r.URL.Scheme != "" && r.URL.Scheme != "http" {
+	if r.URL.Scheme != "" && r.URL.Scheme != scheme {
 		return refusal(fmt.Sprintf("HTTP request for %s", chat.Quote(r.URL.Scheme)))
 	}
 	return nil

@@ -106,6 +106,7 @@ type fakeRoot struct {
 
 	mu      sync.Mutex
 	sockets []uplink.Call // that were asked for
+	refuse  bool          // certificates
 }
 
 func (w *world) newRoot() *fakeRoot {
@@ -158,6 +159,9 @@ func (r *fakeRoot) answer(
 }
 
 func (r *fakeRoot) socket(c uplink.Call) (*os.File, error) {
+	if c.Verb == uplink.Certificate {
+		return r.certificate(c)
+	}
 	family, kind := unix.AF_INET, unix.SOCK_STREAM
 	if c.IPv6 && c.Verb == uplink.Socket {
 		family = unix.AF_INET6

@@ -37,6 +37,8 @@ func (g *Gateway) socketFor(c uplink.Call) (*os.File, error) {
 		return g.upstream(c)
 	case uplink.Reply:
 		return g.reply(c)
+	case uplink.Certificate:
+		return g.certificate(c)
 	}
 	return nil, fmt.Errorf("cannot do %s: %w", chat.Quote(string(c.Verb)), chat.ErrInvalid)
 }

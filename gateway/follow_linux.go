@@ -113,6 +113,9 @@ func (g *Gateway) introduce(ctx context.Context, conn *uplink.Conn) error {
 	chats := maps.Clone(g.chats)
 	g.conn = conn
 	g.mu.Unlock()
+	if err := g.tellSecrets(ctx, conn); err != nil {
+		return err
+	}
 	for _, id := range a.Chats {
 		if chats[id] == nil {
 			if err := g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id}); err != nil {
@@ -132,7 +135,7 @@ func (g *Gateway) introduce(ctx context.Context, conn *uplink.Conn) error {
 // renew tells chatd-egress of a chat that it may know. The caller holds telling.
 func (g *Gateway) renew(ctx context.Context, conn *uplink.Conn, h *held, known bool) error {
 	if known {
-		return g.tell(ctx, conn, uplink.Call{Verb: uplink.Change, Chat: h.ID, Allow: h.Allow})
+		return g.tell(ctx, conn, g.changed(h.ID, h.Allow))
 	}
 	if h.tcp == nil {
 		// The chatd-egress that had them has ended, and so the port is free.

@@ -32,6 +32,8 @@ type Options struct {
 	Unit bool
 	// Servers are the DNS servers that it asks for the names of chats; see [Gateway.SetServers].
 	Servers []netip.AddrPort
+	// Secrets tells what chats may use and not read.
+	Secrets SecretOptions
 	// Bound gives the started process a cgroup of its own; may be nil.
 	Bound func(pid int) error
 	// Report is told what keeps chatd-egress from answering, and nil when it answers; may be nil.
@@ -57,6 +59,7 @@ type Gateway struct {
 
 	mu      sync.Mutex
 	servers []netip.AddrPort
+	secrets knownSecrets
 	chats   map[chat.ID]*held
 	conn    *uplink.Conn // nil while chatd-egress does not answer
 }
@@ -156,7 +159,7 @@ func (g *Gateway) Change(ctx context.Context, id chat.ID, allow []chat.Allow) er
 	}
 	err := uplink.ErrGone
 	if conn != nil {
-		err = g.tell(ctx, conn, uplink.Call{Verb: uplink.Change, Chat: id, Allow: allow})
+		err = g.tell(ctx, conn, g.changed(id, allow))
 	}
 	if errors.Is(err, uplink.ErrGone) || errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("cannot tell chatd-egress where chat %s may connect, which it hears when it answers: %w: %w",
@@ -234,7 +237,7 @@ func (g *Gateway) hand(ctx context.Context, h *held) {
 }
 
 func (g *Gateway) open(ctx context.Context, conn *uplink.Conn, h *held) error {
-	call := uplink.Call{Verb: uplink.Open, Chat: h.ID, Allow: h.Allow}
+	call := uplink.Call{Verb: uplink.Open, Chat: h.ID, Allow: h.Allow, Grants: g.grants(h.ID)}
 	err := g.tell(ctx, conn, call, h.tcp, h.udp, h.names)
 	h.handed = err == nil
 	return err

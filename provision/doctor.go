@@ -88,6 +88,7 @@ func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 	}
 	host = m.describe()
 	host.Findings = append(layers.SysctlFindings("/proc/sys"), m.openings()...)
+	host.Findings = append(host.Findings, m.secretFindings()...)
 	if younger != nil {
 		host.Broken = append(host.Broken, younger.Error())
 	}

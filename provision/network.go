@@ -18,8 +18,9 @@ func (m *Manager) newGateway() *gateway.Gateway {
 	return gateway.New(gateway.Options{
 		Dir: filepath.Join(m.opt.Run, "egress"), Program: m.opt.Egress,
 		UID: m.opt.EgressUID, GID: m.opt.EgressGID, Unit: m.ownUnits(), Servers: m.opt.DNSServers,
-		Bound:  func(pid int) error { return m.groups.Bound(cgroup.Egress, pid) },
-		Report: func(err error) { m.report("chatd-egress", err) }, Log: m.log,
+		Secrets: gateway.SecretOptions{Grants: m.grants, Issue: m.issueCertificate},
+		Bound:   func(pid int) error { return m.groups.Bound(cgroup.Egress, pid) },
+		Report:  func(err error) { m.report("chatd-egress", err) }, Log: m.log,
 	})
 }
 

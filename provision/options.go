@@ -2,6 +2,7 @@ package provision
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/quota"
+	"github.com/chatd/chatd/secret"
 	"github.com/chatd/chatd/state"
 )
 
@@ -68,6 +70,8 @@ type Options struct {
 	Egress               string
 	EgressUID, EgressGID uint32
 	DNSServers           []netip.AddrPort
+	// Secrets are what chats of profiles that name them may use; see [Manager.ReloadSecrets].
+	Secrets map[string]secret.Spec
 	// AllowMissing excuses layers that the host lacks.
 	AllowMissing []chat.LayerName
 	// Without leaves layers out. Tests use it to show that each wall is needed; no flag or
@@ -94,7 +98,7 @@ func (m *Manager) checkOptions(context.Context) error {
 		}
 	}
 	for name, p := range m.opt.Profiles {
-		if err := p.Validate(); err != nil {
+		if err := errors.Join(p.Validate(), secret.Check(p, m.opt.Secrets)); err != nil {
 			return err
 		}
 		if name != p.Name {

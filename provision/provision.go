@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/account"
+	"github.com/chatd/chatd/authority"
 	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/console"
@@ -25,6 +26,7 @@ import (
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/policy"
 	"github.com/chatd/chatd/quota"
+	"github.com/chatd/chatd/secret"
 	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/shares"
 	"github.com/chatd/chatd/state"
@@ -63,9 +65,15 @@ type Manager struct {
 	reaps  chan struct{} // one for each reap that no caller waits for
 	logs   *console.Logs
 
-	runs     *background.Runs
-	due      *due.Schedules
-	gateway  *gateway.Gateway
+	runs    *background.Runs
+	due     *due.Schedules
+	gateway *gateway.Gateway
+
+	placeholders secret.Keys
+	authority    *authority.Authority
+	secretsMu    sync.Mutex // held while secrets are read and passed on
+	secretValues map[string]secret.Value
+
 	shares   *shares.Shares
 	idle     *idle.Watch
 	mu       sync.Mutex
@@ -137,7 +145,7 @@ func newManager(opt Options) *Manager {
 		Unit: m.ownUnits(),
 		Chat: m.findChat, Audit: m.auditDeniedTo,
 	})
-	m.gateway = m.newGateway()
+	m.gateway, m.secretValues = m.newGateway(), map[string]secret.Value{}
 	m.logs, m.later = console.NewLogs(m.paths.logs), session.NewLater(opt.Log)
 	m.programs = session.NewPrograms(m.paths.profiles, opt.Log)
 	m.views = m.newViews()

@@ -69,6 +69,9 @@ func (m *Manager) createSession(ctx context.Context, rec state.Record) error {
 		return err
 	}
 	defer prompt.Close()
+	if err := m.writeTrust(rec); err != nil {
+		return err
+	}
 	if err := m.makeInstanceDirs(rec); err != nil { // the chat may have filled its disk, and can wake to empty it
 		m.log.Warn("a chat wakes without its directories", "chat", rec.ID, "why", err)
 	}

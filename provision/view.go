@@ -29,6 +29,7 @@ func (m *Manager) viewer(rec state.Record) view.Chat {
 		ID: rec.ID, UID: rec.UID, Profile: p, Env: rec.Env, Home: m.home(rec.ID),
 		Tmp: filepath.Join(m.paths.tmp, rec.ID.User()), VarTmp: filepath.Join(m.paths.varTmp, rec.ID.User()),
 		Dir: m.sessionDir(rec.ID, rec.UID), Network: m.layers.Network(p), Denied: m.policy.Closed(m.chatOf(rec)).Outside,
+		Secrets: m.secretVars(rec.ID), OwnTrust: m.usesSecrets(rec),
 	}
 }
 
@@ -51,7 +52,9 @@ func (m *Manager) preparedView(rec state.Record) (shims.View, []string, error) {
 
 // sessionView is what the session sees since it began, whatever the config says by now.
 func (m *Manager) sessionView(rec state.Record, s *liveSession) shims.View {
-	v := m.views.Of(m.viewer(rec))
+	c := m.viewer(rec)
+	c.OwnTrust = c.OwnTrust && c.Dir.HasTrust() // it may have begun before there were secrets
+	v := m.views.Of(c)
 	v.Exposed = s.Exposed
 	return v
 }

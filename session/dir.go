@@ -93,3 +93,26 @@ func (d Dir) WritePolicy(text []byte) error {
 	}
 	return nil
 }
+
+// TrustPEM and TrustJKS are what the programs of the session trust, where that is not what the host
+// does.
+func (d Dir) TrustPEM() string { return filepath.Join(d.Path(), "trust.pem") }
+
+// TrustJKS is a key store of Java; see [Dir.TrustPEM].
+func (d Dir) TrustJKS() string { return filepath.Join(d.Path(), "trust.jks") }
+
+// WriteTrust writes both, for everybody to read: they are public.
+func (d Dir) WriteTrust(pem, jks []byte) error {
+	err := errors.Join(trees.ReplaceFile(d.TrustPEM(), pem, 0o444),
+		trees.ReplaceFile(d.TrustJKS(), jks, 0o444))
+	if err != nil {
+		return fmt.Errorf("cannot write what chat %s trusts: %w", d.Chat, err)
+	}
+	return nil
+}
+
+// HasTrust reports whether WriteTrust was called before the session began.
+func (d Dir) HasTrust() bool {
+	_, err := os.Lstat(d.TrustPEM())
+	return err == nil
+}

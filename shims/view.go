@@ -63,6 +63,9 @@ type View struct {
 	// PolicyDir is the host path of [InsidePolicyDir], a directory of root's with the shims'
 	// policy.json; empty means none.
 	PolicyDir string
+	// TrustPEM and TrustJKS are the host paths of what its programs trust, as [InsideTrust] and as
+	// a key store of Java; empty means what the host trusts.
+	TrustPEM, TrustJKS string
 	// Etc is the part of the host's /etc that it shows; if nil, each use reads the host's.
 	Etc *Etc
 	// Exposed are further paths of the host, parents before what lies in them.
@@ -155,14 +158,14 @@ func (v View) Env() []string {
 	if v.leavesOut(chat.LayerPath) {
 		dirs = "/usr/local/bin:/usr/bin:/bin"
 	}
-	return mergeEnv([]string{
+	return mergeEnv(slices.Concat([]string{
 		"HOME=" + v.Home, "USER=" + v.User, "LOGNAME=" + v.User, "SHELL=/bin/bash", "TERM=tmux-256color", "COLORTERM=truecolor",
 		"LANG=C.UTF-8", "PATH=" + dirs + ":" + local + "/bin", "XDG_DATA_HOME=" + local + "/share",
 		"TMPDIR=" + path.Join(v.Home, chat.UserEnv, "tmp"), "XDG_CONFIG_HOME=" + path.Join(v.Home, chat.UserEnv, "config"),
 		"XDG_CACHE_HOME=" + path.Join(v.Home, chat.UserEnv, "cache"), "XDG_STATE_HOME=" + path.Join(v.Home, chat.UserEnv, "state"),
 		"PAGER=" + v.firstOf("cat", "less", "more"), "EDITOR=" + v.firstOf("vi", "nano", "vim", "vi", "ed"),
 		"NPM_CONFIG_PREFIX=" + local, "PIP_BREAK_SYSTEM_PACKAGES=1",
-	}, v.Vars)
+	}, v.trustEnv()), v.Vars)
 }
 
 // firstOf returns the first of the programs that the chat's PATH has, or the usual one.

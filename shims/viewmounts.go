@@ -18,11 +18,12 @@ func (v View) Mounts() []chat.Mount {
 		// The host's /opt and /run are hidden, because chatd's files for the session lie there.
 		// The exposed paths are there already, where the host has them.
 		all := []chat.Mount{bind("/", "/", chat.ReadWrite), tmpfs("/opt", 0, 0), tmpfs("/run", 0, 0)}
-		return append(append(append(append(all, v.kernelMounts()...), v.fileMounts()...), v.ownMounts()...), binds(v.Masked)...)
+		return append(append(append(append(all, v.kernelMounts()...), v.fileMounts()...), v.ownMounts()...), v.trustedAndMasked()...)
 	}
 	all := append([]chat.Mount{{Type: chat.MountTmpfs, Target: "/", Mode: chat.ReadOnly}}, v.systemMounts()...)
 	all = append(append(append(all, v.kernelMounts()...), v.fileMounts()...), v.ownMounts()...)
-	return append(append(all, binds(v.Exposed)...), binds(v.Masked)...)
+	return append(append(append(all, v.trustMounts()...), binds(v.Exposed)...),
+		binds(v.Masked)...)
 }
 
 func binds(list []chat.Exposed) (all []chat.Mount) {

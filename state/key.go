@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
@@ -93,4 +94,12 @@ func createKey(dir, path string) error {
 		return fmt.Errorf("cannot create install key: %w", err)
 	}
 	return nil
+}
+
+// DeriveKey returns a key for another purpose than ids, derived of the install key. No id is: the
+// owner of a chat has a name.
+func (s *Store) DeriveKey(purpose string) []byte {
+	mac := hmac.New(sha256.New, s.key)
+	_, _ = io.WriteString(mac, "\x00"+purpose) // a hash takes everything
+	return mac.Sum(nil)
 }

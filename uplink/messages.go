@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/secret"
 )
 
 // Verb is what a [Call] asks for.
@@ -25,6 +26,9 @@ const (
 	// Close ends all connections of a chat and forgets it. The answer for an unknown chat is
 	// success.
 	Close Verb = "close"
+	// Secrets replaces what chatd-egress puts into requests. With it comes a file of memory, which
+	// package secret packed: no message has a value.
+	Secrets Verb = "secrets"
 )
 
 // The calls of chatd-egress.
@@ -38,6 +42,9 @@ const (
 	// Reply asks for a datagram socket in the chat's network that is bound to Local, an address
 	// outside, and connected to Remote, a socket of the chat.
 	Reply Verb = "reply"
+	// Certificate asks for a key and a certificate of Host, which the chat has a secret for. They
+	// come as PEM in a file of memory.
+	Certificate Verb = "certificate"
 )
 
 // Call is one question. Which fields a verb reads, its constant says.
@@ -45,6 +52,8 @@ type Call struct {
 	Verb      Verb             `json:"verb"`
 	Chat      chat.ID          `json:"chat,omitempty"`
 	Allow     []chat.Allow     `json:"allow,omitempty"`
+	Grants    []secret.Grant   `json:"grants,omitempty"` // of Open and Change
+	Host      string           `json:"host,omitempty"`
 	Upstreams []netip.AddrPort `json:"upstreams,omitempty"`
 	Server    int              `json:"server,omitempty"`
 	UDP       bool             `json:"udp,omitempty"`

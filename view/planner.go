@@ -51,6 +51,10 @@ type Chat struct {
 	// Dir is root's directory of its session.
 	Dir     session.Dir
 	Network chat.Network
+	// Secrets are the variables of its placeholders, "NAME=value".
+	Secrets []string
+	// OwnTrust: its programs trust what Dir has, and not what the host does.
+	OwnTrust bool
 	// Denied are what its file rules close as a whole outside the home; see [shims.View].
 	Denied []string
 }
@@ -60,7 +64,7 @@ func (p *Planner) Of(c Chat) shims.View {
 	if p.opt.Units {
 		c.Tmp, c.VarTmp = "/tmp", "/var/tmp"
 	}
-	return shims.View{
+	v := shims.View{
 		User: c.ID.User(), UID: c.UID, Home: c.Home, Tmp: c.Tmp, VarTmp: c.VarTmp,
 		ShmSize: c.Profile.Limits.ShmSize, Network: c.Network, Resolvers: resolvers(c),
 		Shim:       p.opt.Shim,
@@ -68,11 +72,15 @@ func (p *Planner) Of(c Chat) shims.View {
 		BinDir:     p.opt.Programs.Bin(c.Profile.Name),
 		PromptFIFO: c.Dir.Prompt(), DenialFIFO: c.Dir.Denials(), LogFIFO: c.Dir.Log(),
 		TmuxConf: tmux.Config(shims.ShellArgv(), shims.LogCommand),
-		Vars:     slices.Concat(chat.EnvLines(c.Profile.Env), chat.EnvLines(c.Env)),
+		Vars:     slices.Concat(c.Secrets, chat.EnvLines(c.Profile.Env), chat.EnvLines(c.Env)),
 		Opened:   shims.Openings{Netlink: c.Profile.AllowNetlink, Filters: c.Profile.AllowSeccomp},
 		Without:  p.opt.Layers.LeftOut(),
 		Denied:   c.Denied,
 	}
+	if c.OwnTrust {
+		v.TrustPEM, v.TrustJKS = c.Dir.TrustPEM(), c.Dir.TrustJKS()
+	}
+	return v
 }
 
 // resolvers are the DNS servers of a session. In a network of its own chatd-egress answers.

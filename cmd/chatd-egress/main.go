@@ -14,10 +14,12 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	stdlog "log"
 	"net"
 	"os"
 	"os/signal"
@@ -99,6 +101,11 @@ func serve(errs *os.File, idleEnd time.Duration) error {
 	log := journal.New(errs)
 	log.Debug("chatd-egress is confined from now",
 		"local time", time.Now().Local()) // reads the zone
+	stdlog.SetOutput(io.Discard) // net/http writes there what a server sent, which may be a secret
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		log.Warn("no server of a secret will be trusted", "why", err)
+	}
 	_ = os.WriteFile("/proc/self/comm", []byte("chatd-egress"), 0) // only what ps shows
 	missing, err := egress.Confine()
 	if err != nil {
@@ -107,7 +114,8 @@ func serve(errs *os.File, idleEnd time.Duration) error {
 	if len(missing) > 0 {
 		log.Warn("chatd-egress lacks a wall that this kernel does not have", "missing", missing)
 	}
-	return egress.Serve(ctx, egress.Options{Listener: listener, IdleEnd: idleEnd, Log: log})
+	return egress.Serve(ctx, egress.Options{Listener: listener, IdleEnd: idleEnd, Log: log,
+		Roots: roots})
 }
 
 // takeListener takes over the socket that is passed.

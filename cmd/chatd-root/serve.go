@@ -114,7 +114,7 @@ func reload(ctx context.Context, m *provision.Manager, f *front, cfg config.Conf
 				return readAgain(log, cfg, func(now config.Config) error {
 					f.change(func(s *broker.Settings) { s.LogLevel = now.LogLevel })
 					servers, err := dnsServers(now)
-					return errors.Join(err, m.SetDNSServers(ctx, servers))
+					return errors.Join(err, m.SetDNSServers(ctx, servers), m.ReloadSecrets(ctx))
 				})
 			}
 			m.ReloadFrom(ctx, again)
@@ -251,6 +251,7 @@ func provisionOptions(cfg config.Config) (provision.Options, error) {
 	egress := egressIdentity(log, cfg)
 	return provision.Options{
 		Egress: cfg.EgressProgram, EgressUID: egress.uid, EgressGID: egress.gid, DNSServers: servers,
+		Secrets: cfg.Secrets,
 		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB, Account: cfg.Account,
 		Shim: cfg.Shim, Enforce: cfg.Enforce, Cgroup: cfg.Cgroup, UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
 		AuditMax: int64(cfg.AuditMax), AuditKeep: cfg.AuditKeep, LandlockABI: cfg.LandlockMinABI, MaxAwake: cfg.MaxAwake, Shares: cfg.OwnerShares, FileMax: int64(cfg.FileMax), Profiles: cfg.Profiles,

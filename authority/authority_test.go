@@ -1,0 +1,101 @@
+package authority
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func made(t testing.TB, seed string, at time.Time) *Authority {
+	t.Helper()
+	a, err := New([]byte(seed), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func issued(t testing.TB, a *Authority, host string, at time.Time) *x509.Certificate {
+	t.Helper()
+	b, err := a.Issue(host, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(b, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair.Leaf
+}
+
+func trusts(a *Authority, leaf *x509.Certificate, host string, at time.Time) error {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(a.Certificate())
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: at})
+	return err
+}
+
+// TestIssue: a certificate is for its host, for its days, and no other authority's.
+func TestIssue(t *testing.T) {
+	a := made(t, "seed", now)
+	long := strings.Repeat(strings.Repeat("a", 60)+".", 4) + "org"
+	for _, host := range []string{"api.example.org", long} {
+		leaf := issued(t, a, host, now)
+		if err := trusts(a, leaf, host, now); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+		if leaf.IsCA || len(leaf.DNSNames) != 1 || !leaf.NotAfter.Equal(now.Add(leafLife)) ||
+			!leaf.NotBefore.Equal(now.Add(-time.Hour)) {
+			t.Errorf("%+v", leaf)
+		}
+		for what, err := range map[string]error{
+			"another host":      trusts(a, leaf, "other.example.org", now),
+			"below it":          trusts(a, leaf, "x."+host, now),
+			"later":             trusts(a, leaf, host, now.Add(8*24*time.Hour)),
+			"another authority": trusts(made(t, "other", now), leaf, host, now),
+		} {
+			if err == nil {
+				t.Errorf("%s: %s", host, what)
+			}
+		}
+	}
+	for _, host := range []string{"", "192.0.2.1", "*.example.org", "API.example.org", "a b",
+		"a."} {
+		if b, err := a.Issue(host, now); !errors.Is(err, chat.ErrInvalid) || b != nil {
+			t.Errorf("%q: %v", host, err)
+		}
+	}
+}
+
+// TestSameAfterRestart: what was signed before is trusted by those who trust the certificate of a
+// later start, and the other way round.
+func TestSameAfterRestart(t *testing.T) {
+	later := now.Add(24 * time.Hour)
+	a, b := made(t, "seed", now), made(t, "seed", later)
+	if !a.key.Equal(b.key) || bytes.Equal(a.Certificate(), made(t, "other", now).Certificate()) {
+		t.Error("the key is not that of the seed")
+	}
+	const host = "api.example.org"
+	if err := errors.Join(trusts(b, issued(t, a, host, now), host, later),
+		trusts(a, issued(t, b, host, later), host, later)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAuthority: it signs certificates of servers, and no authority below itself.
+func TestAuthority(t *testing.T) {
+	c := made(t, "seed", now).cert
+	if !c.IsCA || !c.MaxPathLenZero || c.MaxPathLen != 0 || c.KeyUsage != x509.KeyUsageCertSign ||
+		c.NotAfter.Before(now.AddDate(9, 11, 0)) ||
+		!strings.HasPrefix(c.Subject.CommonName, "chatd ") {
+		t.Errorf("%+v", c)
+	}
+}

@@ -1,0 +1,74 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/uplink"
+)
+
+const (
+	// maxLeaves bounds the certificates that are kept, and maxLeaf the bytes of one with its key.
+	maxLeaves = 1024
+	maxLeaf   = 16 << 10
+	// renewBefore is how long before its end a certificate is no longer shown: a connection lasts.
+	renewBefore = 24 * time.Hour
+)
+
+// leaves are the certificates by which clients know the hosts whose TLS is ended here. One serves
+// every chat: all trust the same authority.
+type leaves struct {
+	mu   sync.Mutex
+	kept map[string]*tls.Certificate
+}
+
+// get returns the certificate of a host, which the chat has a secret for.
+func (l *leaves) get(ctx context.Context, n *network, host string) (*tls.Certificate, error) {
+	l.mu.Lock()
+	kept := l.kept[host]
+	l.mu.Unlock()
+	if kept != nil && time.Until(kept.Leaf.NotAfter) > renewBefore {
+		return kept, nil
+	}
+	made, err := n.s.root.certificate(ctx, n.id, host)
+	if err != nil {
+		return nil, failure{fmt.Errorf("cannot get a certificate for %s: %w", host, err)}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for other := range l.kept {
+		if len(l.kept) < maxLeaves {
+			break
+		}
+		delete(l.kept, other)
+	}
+	if l.kept == nil {
+		l.kept = map[string]*tls.Certificate{}
+	}
+	l.kept[host] = made
+	return made, nil
+}
+
+// certificate asks chatd-root for a key and its certificate.
+func (r *root) certificate(ctx context.Context, id chat.ID, host string) (*tls.Certificate, error) {
+	f, err := r.file(ctx, uplink.Call{Verb: uplink.Certificate, Chat: id, Host: host})
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxLeaf))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	c, err := tls.X509KeyPair(b, b)
+	clear(b)
+	if err != nil {
+		return nil, err
+	}
+	return &c, nil
+}

@@ -1,0 +1,134 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/secret"
+	"github.com/chatd/chatd/uplink"
+)
+
+// maxSecrets bounds the file that has all secrets, in bytes.
+const maxSecrets = secret.MaxSecrets * 16 << 10
+
+// secrets are what chatd-root has told of them. A change reaches the next request of each chat.
+type secrets struct {
+	mu    sync.Mutex
+	known map[string]*knownSecret
+}
+
+type knownSecret struct {
+	secret.Known
+	before secret.Value // the last rotation; servers may still send it
+}
+
+// granted is a secret that a chat may use.
+type granted struct {
+	*knownSecret
+	placeholder string
+}
+
+// setSecrets replaces the secrets by those in a file. It closes files.
+func (s *server) setSecrets(files []*os.File) error {
+	if len(files) != 1 {
+		err := fmt.Errorf("cannot use %d files as %s", len(files), uplink.Secrets)
+		return errors.Join(err, closeAll(files))
+	}
+	b, err := io.ReadAll(io.LimitReader(files[0], maxSecrets))
+	if err = errors.Join(err, files[0].Close()); err != nil {
+		return fmt.Errorf("cannot read the secrets: %w", err)
+	}
+	all, err := secret.Unpack(b)
+	clear(b)
+	if err != nil {
+		return err
+	}
+	s.secrets.set(all)
+	return nil
+}
+
+func (s *secrets) set(all []secret.Known) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := map[string]*knownSecret{}
+	for _, k := range all {
+		next := &knownSecret{Known: k}
+		if old := s.known[k.Name]; old != nil {
+			next.before = old.before
+			if old.Value.Reveal() != k.Value.Reveal() {
+				next.before = old.Value
+			}
+		}
+		known[k.Name] = next
+	}
+	s.known = known
+}
+
+// grant replaces the secrets that an open chat may use.
+func (s *server) grant(id chat.ID, grants []secret.Grant) {
+	s.mu.Lock()
+	n := s.networks[id]
+	s.mu.Unlock()
+	if n != nil {
+		n.mu.Lock()
+		n.grants = grants
+		n.mu.Unlock()
+	}
+}
+
+// secretsFor are those that the chat may use at a target.
+func (n *network) secretsFor(t target) (all []granted) {
+	if t.host == "" {
+		return nil
+	}
+	n.mu.Lock()
+	grants := n.grants
+	n.mu.Unlock()
+	n.s.secrets.mu.Lock()
+	defer n.s.secrets.mu.Unlock()
+	for _, g := range grants {
+		if k := n.s.secrets.known[g.Name]; k != nil && k.IsFor(t.host, t.dst.Port()) {
+			all = append(all, granted{k, g.Placeholder})
+		}
+	}
+	return all
+}
+
+// errNoValue is the error of a request with the placeholder of a secret whose file was never read.
+var errNoValue = errors.New("chatd has no value for the placeholder in it")
+
+// putSecrets puts values in the place of placeholders. A header is either the whole form of a
+// secret with the chat's own placeholder, or stays as it is.
+func putSecrets(h http.Header, all []granted) error {
+	for _, g := range all {
+		for i, v := range h[g.Header.Name()] {
+			if !g.Header.Has(v, g.placeholder) {
+				continue
+			}
+			if g.Value.IsZero() {
+				return errNoValue
+			}
+			h[g.Header.Name()][i] = g.Header.With(g.Value.Reveal())
+		}
+	}
+	return nil
+}
+
+// traces are the texts that must not reach the chat.
+func traces(all []granted) (texts []string) {
+	for _, g := range all {
+		for _, v := range []secret.Value{g.Value, g.before} {
+			if !v.IsZero() {
+				texts = append(texts, g.Header.Traces(v)...)
+			}
+		}
+	}
+	slices.Sort(texts)
+	return slices.Compact(texts)
+}

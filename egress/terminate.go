@@ -1,0 +1,176 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// What a connection whose TLS is ended here may cost: the windows of HTTP/2 for its requests and
+// for their answers, 1 MiB each, 64 headers and those of their answers, 32 KiB each, and 8 KiB for
+// each answer that is passed on; some 6 MiB at worst. HTTP/1 costs some 100 KiB.
+const (
+	maxTerminated    = 64 // connections of a chat; more wait
+	maxStreams       = 64 // of a connection
+	maxServers       = 8  // connections to the server, for one of HTTP/2 to a server of HTTP/1
+	maxSecretHeader  = 32 << 10
+	connectionWindow = 1 << 20
+	streamWindow     = 256 << 10
+	keepUnused       = 5 * time.Minute // a client's connection without a request
+)
+
+// terminator ends TLS of connections to the hosts of a chat's secrets, and sends their requests
+// anew over TLS of its own.
+type terminator struct {
+	server *http.Server
+	roots  *x509.CertPool // by which real servers are known
+	conns  chan net.Conn
+	closed chan struct{}
+	close  func()
+	leaves leaves
+	copies webBuffers
+}
+
+func newTerminator(s *server, roots *x509.CertPool) *terminator {
+	w := &terminator{roots: roots, conns: make(chan net.Conn), closed: make(chan struct{})}
+	w.close = sync.OnceFunc(func() { close(w.closed) })
+	w.server = &http.Server{
+		Handler:                      http.HandlerFunc(serveTerminated),
+		DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout:            headerTimeout,
+		IdleTimeout:                  keepUnused,
+		MaxHeaderBytes:               maxSecretHeader,
+		Protocols:                    bothHTTP(),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:          maxStreams,
+			MaxReceiveBufferPerConnection: connectionWindow,
+			MaxReceiveBufferPerStream:     streamWindow,
+		},
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if t, ok := c.(*tls.Conn); ok {
+				return context.WithValue(ctx, sessionKey{}, t.NetConn())
+			}
+			return ctx
+		},
+	}
+	return w
+}
+
+func bothHTTP() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetHTTP2(true)
+	return p
+}
+
+// serve serves what carry hands over, until ctx ends.
+func (w *terminator) serve(ctx context.Context) {
+	defer context.AfterFunc(ctx, func() { _ = w.server.Close() })()
+	_ = w.server.Serve(w) // it says that it was closed
+}
+
+// Accept is that of [net.Listener]. It returns a *tls.Conn, of which net/http speaks HTTP/2.
+func (w *terminator) Accept() (net.Conn, error) {
+	select {
+	case c := <-w.conns:
+		return c, nil
+	case <-w.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close is that of [net.Listener].
+func (w *terminator) Close() error { w.close(); return nil }
+
+// Addr is that of [net.Listener].
+func (w *terminator) Addr() net.Addr { return &net.UnixAddr{Net: "unix"} }
+
+// failure is why something that the list opens could not be carried, though it was connected.
+type failure struct{ error }
+
+// Unwrap returns the reason.
+func (f failure) Unwrap() error { return f.error }
+
+// terminated is a session whose client speaks TLS.
+type terminated struct {
+	*webSession
+	transport *http.Transport
+}
+
+// carry ends TLS of a client, of whom b was read before, and serves its requests. It returns when
+// all connections are closed, but for server's socket where it was not used.
+func (w *terminator) carry(c connection, t target, server *net.TCPConn, b []byte) error {
+	select {
+	case c.n.terminated <- struct{}{}:
+		defer func() { <-c.n.terminated }()
+	case <-c.ctx.Done():
+		return context.Cause(c.ctx)
+	}
+	leaf, err := w.leaves.get(c.ctx, c.n, t.host)
+	if err != nil {
+		return err
+	}
+	s := &terminated{webSession: &webSession{Conn: c.client, c: c, t: t, begin: b, server: server,
+		ended: make(chan struct{})}}
+	s.end = sync.OnceFunc(func() { close(s.ended) })
+	s.transport = s.secureTransport(w.roots)
+	s.proxy = s.secureProxy(&w.copies)
+	w.hand(s, leaf)
+	s.mu.Lock()
+	s.server = nil // from here on there is no other connection to the server
+	s.mu.Unlock()
+	s.open.Wait()
+	return nil
+}
+
+// hand gives a session to the server, and waits for its end.
+func (w *terminator) hand(s *terminated, leaf *tls.Certificate) {
+	client := tls.Server(s, &tls.Config{
+		Certificates:           []tls.Certificate{*leaf},
+		MinVersion:             tls.VersionTLS12,
+		NextProtos:             []string{"h2", "http/1.1"},
+		SessionTicketsDisabled: true, // another connection has another key for them
+	})
+	select {
+	case w.conns <- client:
+		select {
+		case <-s.ended:
+		case <-s.c.ctx.Done(): // the client's socket is being closed
+		}
+		s.transport.CloseIdleConnections()
+		s.c.cancel(errOver) // ends a request that is still under way
+		<-s.ended
+	case <-s.c.ctx.Done():
+	}
+}
+
+// secureTransport connects to the target's server alone, and checks that it is the target's.
+func (s *terminated) secureTransport(roots *x509.CertPool) *http.Transport {
+	return &http.Transport{
+		DialContext:            s.dial,
+		Protocols:              bothHTTP(),
+		TLSHandshakeTimeout:    dialTimeout,
+		MaxIdleConnsPerHost:    1,
+		MaxConnsPerHost:        maxServers,
+		ExpectContinueTimeout:  headerTimeout,
+		MaxResponseHeaderBytes: maxSecretHeader,
+		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: s.t.host,
+			MinVersion: tls.VersionTLS12},
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerConnection: connectionWindow,
+			MaxReceiveBufferPerStream:     streamWindow,
+		},
+	}
+}
+
+// logged says why a request of the session failed, once.
+func (s *terminated) logged(err error) {
+	s.c.refuse(failure{fmt.Errorf("cannot reach %s over TLS: %w", s.t, err)})
+}

@@ -1,0 +1,350 @@
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// wantScrubbed checks that what the chat got has no value, and asterisks in its place.
+func wantScrubbed(t *testing.T, what, got string) {
+	t.Helper()
+	stars := strings.Repeat("*", len(apiValue))
+	if strings.Contains(got, apiValue) || !strings.Contains(got, stars) {
+		t.Errorf("%s: %.300q", what, got)
+	}
+}
+
+// TestEchoes: a server that sends the value back, wherever in an answer.
+func TestEchoes(t *testing.T) {
+	bothProtocols(t, func(t *testing.T, http2 bool) {
+		w := newSecretWorld(t, echoSecret)
+		c := w.client(http2)
+		c.Transport.(*http.Transport).DisableCompression = false
+		for _, path := range []string{"/header", "/body", "/chunks", "/bytes", "/gzip", "/trailer",
+			"/undeclared-trailer", "/redirect", "/status", "/early"} {
+			r := w.request("GET", path, nil)
+			var early []string
+			r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+				Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
+					early = append(early, fmt.Sprint(h))
+					return nil
+				}}))
+			a, body := w.do(c, r)
+			wantScrubbed(t, path, fmt.Sprint(a.Status, a.Header, a.Trailer, early, body))
+		}
+		// What asks for nothing that can be looked into gets nothing else.
+		r := w.request("GET", "/brotli", nil)
+		r.Header.Set("Accept-Encoding", "br, zstd")
+		if a, body := w.do(c, r); a.StatusCode != http.StatusBadGateway {
+			t.Errorf("a coding that nobody asked for: %d %q", a.StatusCode, body)
+		}
+		r = w.request("GET", "/codings", nil)
+		r.Header.Set("Accept-Encoding", "br, zstd")
+		if _, body := w.do(c, r); body != "identity" {
+			t.Errorf("the server is asked for %q", body)
+		}
+		r.Header.Set("Accept-Encoding", "gzip, deflate, br")
+		if _, body := w.do(c, r); body != "gzip" {
+			t.Errorf("the server is asked for %q", body)
+		}
+	})
+}
+
+func echoSecret(w http.ResponseWriter, r *http.Request) {
+	v := r.Header.Get("X-Api-Key")
+	switch r.URL.Path {
+	case "/header":
+		w.Header().Set("X-Got", "it is "+v)
+	case "/body":
+		fmt.Fprintf(w, "<%s%s>", v, v)
+	case "/chunks", "/bytes":
+		step := 5
+		if r.URL.Path == "/bytes" {
+			step = 1
+		}
+		for rest := v; rest != ""; rest = rest[min(step, len(rest)):] {
+			_, _ = io.WriteString(w, rest[:min(step, len(rest))])
+			_ = http.NewResponseController(w).Flush()
+		}
+	case "/gzip":
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		fmt.Fprint(z, v)
+		_ = z.Close()
+	case "/brotli":
+		w.Header().Set("Content-Encoding", "br")
+		fmt.Fprint(w, v)
+	case "/trailer":
+		w.Header().Set("Trailer", "X-Got")
+		fmt.Fprint(w, "body")
+		_ = http.NewResponseController(w).Flush()
+		w.Header().Set("X-Got", v)
+	case "/undeclared-trailer":
+		fmt.Fprint(w, strings.Repeat("*", len(v)), "body")
+		_ = http.NewResponseController(w).Flush()
+		w.Header().Set(http.TrailerPrefix+"X-Got", v)
+	case "/redirect":
+		w.Header().Set("Location", "https://other.example.org/?k="+v)
+		w.WriteHeader(http.StatusFound)
+	case "/status":
+		http.Error(w, "bad key "+v, http.StatusUnauthorized)
+	case "/early":
+		w.Header().Set("Link", "</"+v+">")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Del("Link")
+	case "/codings":
+		fmt.Fprint(w, r.Header.Get("Accept-Encoding"))
+	}
+}
+
+// TestBrokenServer: what net/http says of an answer that it cannot read shows no value.
+func TestBrokenServer(t *testing.T) {
+	w := &secretWorld{world: newWorld(t)}
+	w.begin("x-api-key: $", listenTCP(t, answering(t, "HTTP/1.1 "+apiValue+"\r\n\r\n")))
+	c := w.client(false)
+	a, body := w.do(c, w.request("GET", "/", nil))
+	if a.StatusCode != http.StatusBadGateway {
+		t.Errorf("%d", a.StatusCode)
+	}
+	wantScrubbed(t, "the answer", body)
+	c.CloseIdleConnections()
+	wantScrubbed(t, "the event", w.event(Failed, "malformed").Why)
+}
+
+// answering answers each connection with a text after the first request.
+func answering(t *testing.T, text string) func(*net.TCPConn) {
+	config := &tls.Config{Certificates: []tls.Certificate{leaf(t, authorities().outside, apiHost)}}
+	return func(raw *net.TCPConn) {
+		c := tls.Server(raw, config)
+		defer c.Close()
+		if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+			_, _ = io.WriteString(c, text)
+		}
+	}
+}
+
+// TestServerSentEvents: each event arrives before the next one is sent.
+func TestServerSentEvents(t *testing.T) {
+	bothProtocols(t, func(t *testing.T, http2 bool) {
+		next := make(chan int)
+		w := newSecretWorld(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for i := range next {
+				fmt.Fprintf(w, "data: %d %s\n\n", i, r.Header.Get("X-Api-Key"))
+				_ = http.NewResponseController(w).Flush()
+			}
+		})
+		r := w.request("GET", "/", nil)
+		go func() { next <- 0 }()
+		a, err := w.client(http2).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		lines := bufio.NewReader(a.Body)
+		for i := range 5 {
+			if i > 0 {
+				next <- i
+			}
+			line, err := lines.ReadString('\n')
+			want := fmt.Sprintf("data: %d %s\n", i, strings.Repeat("*", len(apiValue)))
+			if err != nil || line != want {
+				t.Errorf("%q, %v", line, err)
+			}
+			_, _ = lines.ReadString('\n')
+		}
+		close(next)
+	})
+}
+
+// TestWebSocket: an upgraded connection goes on both ways, without extensions and without the
+// value.
+func TestWebSocket(t *testing.T) {
+	got := make(chan http.Header, 1)
+	w := newSecretWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		got <- r.Header
+		c, b, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		v := r.Header.Get("X-Api-Key")
+		fmt.Fprintf(b, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"+
+			"Upgrade: websocket\r\nX-Got: %s\r\n\r\n", v)
+		_, _ = b.Write(frame(textFrame, "key "+v[:10]))
+		_, _ = b.Write(frame(fin|ping, v))
+		_, _ = b.Write(frame(fin|more, v[10:]))
+		_ = b.Flush()
+		line, _ := b.ReadString('\n')
+		_, _ = b.Write(frame(fin|textFrame, line+v[:1])) // ends like the beginning of the value
+		_ = b.Flush()
+		_, _ = b.ReadString('\n') // the end
+	})
+	c := tls.Client(w.dialAPI(apiHost), &tls.Config{ServerName: apiHost,
+		RootCAs: pool(t, authorities().own), NextProtos: []string{"http/1.1"}})
+	defer c.Close()
+	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s:%s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Extensions: permessage-deflate\r\nSec-WebSocket-Version: 13\r\n"+
+		"X-Api-Key: %s\r\n\r\n", apiHost, portOf(w.addr), placeholder)
+	b := bufio.NewReader(c)
+	a, err := http.ReadResponse(b, nil)
+	if err != nil || a.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	wantScrubbed(t, "the header", a.Header.Get("X-Got"))
+	h := <-got
+	if h.Get("X-Api-Key") != apiValue || h.Get("Sec-Websocket-Extensions") != "" ||
+		h.Get("Sec-Websocket-Version") != "13" {
+		t.Errorf("the server got %v", h)
+	}
+	stars := strings.Repeat("*", len(apiValue))
+	want := bytes.Join([][]byte{frame(textFrame, "key "+stars[:10]), frame(fin|ping, stars),
+		frame(fin|more, stars[10:])}, nil)
+	read := make([]byte, len(want))
+	if _, err := io.ReadFull(b, read); err != nil || !bytes.Equal(read, want) {
+		t.Errorf("%q, %v, want %q", read, err, want)
+	}
+	fmt.Fprint(c, "hello\n")
+	want = frame(fin|textFrame, "hello\n"+apiValue[:1])
+	read = make([]byte, len(want))
+	if _, err := io.ReadFull(b, read); err != nil || !bytes.Equal(read, want) {
+		t.Errorf("%q, %v, want %q", read, err, want)
+	}
+}
+
+// TestOtherUpgrades: no other protocol is switched to.
+func TestOtherUpgrades(t *testing.T) {
+	w := newSecretWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%q %q", r.Header.Get("Upgrade"), r.Header.Get("Connection"))
+	})
+	for _, protocol := range []string{"h2c", "tcp", "websocket, tcp", "TLS/1.3"} {
+		r := w.request("GET", "/", nil)
+		r.Header.Set("Upgrade", protocol)
+		r.Header.Set("Connection", "Upgrade")
+		if _, body := w.do(w.client(false), r); body != `"" ""` {
+			t.Errorf("%s: %s", protocol, body)
+		}
+	}
+}
+
+// TestUpload: what is sent is not kept: far more than the memory that is used meanwhile.
+func TestUpload(t *testing.T) {
+	bothProtocols(t, func(t *testing.T, http2 bool) {
+		const size = 100 << 20
+		var peak atomic.Uint64
+		w := newSecretWorld(t, func(w http.ResponseWriter, r *http.Request) {
+			sum := sha256.New()
+			n, _ := io.Copy(sum, &sampled{r.Body, &peak})
+			fmt.Fprintf(w, "%d %x", n, sum.Sum(nil))
+		})
+		sum := sha256.New()
+		block := make([]byte, 1<<20)
+		rand.Read(block)
+		body := io.TeeReader(io.LimitReader(repeated{block}, size), sum)
+		var before runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		_, got := w.do(w.client(http2), w.request("PUT", "/", io.NopCloser(body)))
+		if want := fmt.Sprintf("%d %s", size, hex.EncodeToString(sum.Sum(nil))); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if used := int64(peak.Load()) - int64(before.HeapInuse); used > size/3 {
+			t.Errorf("%d MiB were used", used>>20)
+		}
+	})
+}
+
+// repeated is a block without end.
+type repeated struct{ block []byte }
+
+func (r repeated) Read(p []byte) (int, error) { return copy(p, r.block), nil }
+
+// sampled notes the largest heap while it is read.
+type sampled struct {
+	io.Reader
+	peak *atomic.Uint64
+}
+
+func (s *sampled) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if n > 0 && p[0]&0x1f == 0 { // now and then
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		s.peak.Store(max(s.peak.Load(), m.HeapInuse))
+	}
+	return n, err
+}
+
+// TestTerminatedBound: a chat has so many connections whose TLS is ended; the next one waits.
+func TestTerminatedBound(t *testing.T) {
+	w := newSecretWorld(t, func(http.ResponseWriter, *http.Request) {})
+	var all []*http.Client
+	for range maxTerminated {
+		c := w.client(true)
+		w.do(c, w.request("GET", "/", nil))
+		all = append(all, c)
+	}
+	done := make(chan string, 1)
+	go func() {
+		a, err := w.client(true).Do(w.request("GET", "/", nil))
+		if err == nil {
+			a.Body.Close()
+		}
+		done <- fmt.Sprint(err)
+	}()
+	select {
+	case err := <-done:
+		t.Fatal("it did not wait: ", err)
+	case <-time.After(100 * time.Millisecond): // a hint: it may not have begun
+	}
+	all[0].CloseIdleConnections()
+	if err := <-done; err != "<nil>" {
+		t.Error(err)
+	}
+}
+
+// TestStreams: many requests at once over one connection, to a server that speaks HTTP/1 alone.
+func TestStreams(t *testing.T) {
+	w := &secretWorld{world: newWorld(t)}
+	w.begin("x-api-key: $", serveTLS(t, apiHost, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Header.Get("X-Api-Key") == apiValue, r.Proto)
+	}, func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }))
+	c := w.client(true)
+	var requests []*http.Request
+	for range 100 {
+		requests = append(requests, w.request("GET", "/", nil))
+	}
+	var all sync.WaitGroup
+	for _, r := range requests {
+		all.Go(func() {
+			a, err := c.Do(r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer a.Body.Close()
+			if b, err := io.ReadAll(a.Body); err != nil || string(b) != "trueHTTP/1.1" {
+				t.Errorf("%d %q, %v", a.StatusCode, b, err)
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,55 @@
+package trees
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestReadPrivate: a file that is not root's alone is refused, and none of it is in the error.
+func TestReadPrivate(t *testing.T) {
+	needsRoot(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	for _, c := range []struct {
+		mode os.FileMode
+		uid  int
+		want string
+	}{
+		{0o600, 0, ""}, {0o400, 0, ""}, {0o600, 7, "belongs to uid 7"}, {0o640, 0, "0640"},
+		{0o604, 0, "0604"}, {0o602, 0, "0602"}, {0o610, 0, "0610"},
+	} {
+		if err := errors.Join(os.WriteFile(file, []byte("content"), 0o600),
+			os.Chmod(file, c.mode), os.Chown(file, c.uid, 0)); err != nil {
+			t.Fatal(err)
+		}
+		b, err := ReadPrivate(file, 7)
+		if c.want == "" && (err != nil || string(b) != "content") || c.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), c.want) || len(b) > 0) {
+			t.Errorf("%o of %d: %q, %v", c.mode, c.uid, b, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "content") {
+			t.Errorf("the error has the content: %v", err)
+		}
+	}
+	if err := errors.Join(os.Chown(file, 0, 0), os.Chmod(file, 0o600),
+		os.Symlink(file, filepath.Join(dir, "link")),
+		unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"link": "not a link", "fifo": "regular file", "none": "no such file", ".": "regular file",
+	} {
+		if _, err := ReadPrivate(filepath.Join(dir, name), 7); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := ReadPrivate(file, 6); err == nil || !strings.Contains(err.Error(), "at most 6") {
+		t.Errorf("too large: %v", err)
+	}
+}
