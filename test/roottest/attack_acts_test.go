@@ -48,6 +48,7 @@ func init() {
 	addActs(toolActs)
 	addActs(socketActs)
 	addActs(sharedActs)
+	addActs(secretActs)
 	fmt.Println(attempt(os.Args[1:]))
 	os.Exit(0)
 }

@@ -1,0 +1,308 @@
+package roottest
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/authority"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+	words "github.com/chatd/chatd/secret"
+)
+
+// secretActs are those of a Go program that knows nothing of chatd.
+var secretActs = map[string]act{
+	// get URL HEADER VALUE: what the server answers
+	"get": func(a []string) (string, error) {
+		r, err := http.NewRequest(http.MethodGet, a[0], nil)
+		if err != nil {
+			return "", err
+		}
+		r.Header.Set(a[1], a[2])
+		answer, err := (&http.Client{Timeout: dialTime}).Do(r)
+		if err != nil {
+			return "", err
+		}
+		defer answer.Body.Close()
+		b, err := io.ReadAll(answer.Body)
+		return strings.TrimSpace(string(b)), err
+	},
+}
+
+const (
+	secretValue = "sk-roottest-0123456789abcdefghij"
+	secretNext  = "sk-roottest-next-9876543210zyxw"
+	secretURL   = "https://api.example.test:8443"
+)
+
+// apiServer is a server outside that wants a key, and says which it got.
+type apiServer struct {
+	mu   sync.Mutex
+	keys []string
+}
+
+// newAPI starts one on port 8443. This host trusts its certificate.
+func newAPI(t testing.TB, o *internet) *apiServer {
+	t.Helper()
+	outside, err := authority.New([]byte("outside"), time.Now())
+	must(t, err)
+	b, err := outside.Issue("api.example.test", time.Now())
+	must(t, err)
+	cert, err := tls.X509KeyPair(b, b)
+	must(t, err)
+	s := &apiServer{}
+	for _, l := range o.listen(t, "8443") {
+		server := &http.Server{Handler: s, TLSConfig: &tls.Config{
+			Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}}}
+		go func() { _ = server.ServeTLS(l, "", "") }()
+		t.Cleanup(func() { _ = server.Close() })
+	}
+	trustHere(t, outside.Certificate())
+	return s
+}
+
+// trustHere has this host trust one more authority until the test ends.
+func trustHere(t testing.TB, pem []byte) {
+	t.Helper()
+	const bundle = "/etc/ssl/certs/ca-certificates.crt"
+	host, err := os.ReadFile(bundle)
+	must(t, err)
+	file := filepath.Join(t.TempDir(), "bundle")
+	must(t, os.WriteFile(file, append(host, pem...), 0o644))
+	must(t, unix.Mount(file, bundle, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { must(t, unix.Unmount(bundle, unix.MNT_DETACH)) })
+}
+
+// ServeHTTP answers with "ok" if it got the value, and always sends the key back. Below /repo.git it
+// is a repository for git.
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	key := r.Header.Get("X-Api-Key")
+	s.mu.Lock()
+	s.keys = append(s.keys, key)
+	s.mu.Unlock()
+	ok := key == secretValue || key == secretNext
+	w.Header().Set("X-Got", key)
+	switch {
+	case !ok:
+		http.Error(w, "no key "+key, http.StatusForbidden)
+	case strings.HasPrefix(r.URL.Path, "/repo.git"):
+		fmt.Fprintf(w, "%040d\trefs/heads/%s\n", 7, key)
+	default:
+		fmt.Fprintf(w, "ok %s %s\n", r.URL.Path, key)
+	}
+}
+
+// last is the last key that it got.
+func (s *apiServer) last() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.keys) == 0 {
+		return ""
+	}
+	return s.keys[len(s.keys)-1]
+}
+
+// withSecret are options in which chats of the profile named have the secret api.
+func withSecret(t testing.TB, egress ...string) (provision.Options, *lockedBuffer) {
+	t.Helper()
+	opt, log := named(t, egress...), &lockedBuffer{}
+	opt.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	file := filepath.Join(filepath.Dir(opt.State), "secret")
+	must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must(t, os.WriteFile(file, []byte(secretValue+"\n"), 0o600))
+	header, err := words.ParseHeader("x-api-key: $")
+	must(t, err)
+	host, err := chat.ParseAllow("api.example.test:8443")
+	must(t, err)
+	opt.Secrets = map[string]words.Spec{"api": {File: file, Hosts: []chat.Allow{host},
+		Header: header, Env: "API_KEY"}}
+	p := opt.Profiles["named"]
+	p.Secrets, p.Commands = []string{"api"}, []string{"*"}
+	opt.Profiles["named"] = p
+	return opt, log
+}
+
+// TestSecrets: unchanged programs use the placeholder of their environment, and the server gets the
+// value, which is nowhere that the chat could look.
+func TestSecrets(t *testing.T) {
+	api := newAPI(t, newInternet(t))
+	opt, log := withSecret(t, "api.example.test:8443", "other.example.test:8443")
+	m := open(t, opt)
+	a := inmateOf(t, m, "secrets a", "named")
+	stars := strings.Repeat("*", len(secretValue))
+	for _, c := range clients(a) {
+		t.Run(c.name, func(t *testing.T) {
+			if c.needs != "" {
+				if _, err := os.Stat(c.needs); err != nil {
+					t.Skipf("SKIPPED: the host has no %s", c.needs)
+				}
+			}
+			for range 2 {
+				r := run(t, m, a.ID, c.command)
+				if out := r.Stdout + r.Stderr; !strings.Contains(out, c.want) ||
+					!strings.Contains(out, stars) || strings.Contains(out, secretValue) {
+					t.Errorf("%d %q, want %q and asterisks", r.Exit, out, c.want)
+				}
+			}
+			if api.last() != secretValue {
+				t.Errorf("the server got %q", api.last())
+			}
+		})
+	}
+	t.Run("rotation", func(t *testing.T) { rotate(t, m, a, opt, api) })
+	t.Run("another chat", func(t *testing.T) { foreignPlaceholder(t, m, a, api) })
+	t.Run("nowhere", func(t *testing.T) { nowhere(t, m, a, opt, log) })
+}
+
+type client struct{ name, needs, command, want string }
+
+// clients are what asks for /v1 with the placeholder.
+func clients(a inmate) []client {
+	return []client{
+		{"curl", "/usr/bin/curl", `curl -sS -H "x-api-key: $API_KEY" ` + secretURL + `/v1`, "ok /v1 "},
+		{"curl HTTP/1.1", "/usr/bin/curl", `curl -sS --http1.1 -H "x-api-key: $API_KEY" ` +
+			secretURL + `/v1`, "ok /v1 "},
+		{"Python", "/usr/bin/python3", `/usr/bin/python3 -c 'import os, urllib.request as u
+print(u.urlopen(u.Request("` + secretURL + `/v1", headers={"x-api-key": os.environ["API_KEY"]})).read())'`,
+			"ok /v1 "},
+		{"Node", "/usr/bin/node", `node -e 'fetch("` + secretURL + `/v1", {headers: {"x-api-key": ` +
+			`process.env.API_KEY}}).then(r => r.text()).then(console.log)'`, "ok /v1 "},
+		{"git", "/usr/bin/git", `git -c http.extraHeader="x-api-key: $API_KEY" ls-remote ` +
+			secretURL + `/repo.git`, "refs/heads/"},
+		{"Go", "", a.program + ` get ` + secretURL + `/v1 x-api-key $API_KEY`, "ok ok /v1 "},
+		{"Java", "/usr/bin/java", `cat >T.java <<'END'
+import java.net.*; import java.net.http.*;
+class T { public static void main(String[] a) throws Exception {
+ System.out.println(HttpClient.newHttpClient().send(HttpRequest.newBuilder(URI.create(
+ "` + secretURL + `/v1")).header("x-api-key", System.getenv("API_KEY")).build(),
+ HttpResponse.BodyHandlers.ofString()).body()); } }
+END
+java -Xmx96m -XX:ReservedCodeCacheSize=32m -Xss512k T.java`, "ok /v1 "},
+	}
+}
+
+// rotate writes another value while the chat is awake.
+func rotate(t *testing.T, m *manager, a inmate, opt provision.Options, api *apiServer) {
+	file := opt.Secrets["api"].File
+	must(t, os.WriteFile(file, []byte(secretNext+"\n"), 0o600))
+	must(t, m.ReloadSecrets(t.Context()))
+	get := a.program + ` get ` + secretURL + `/v1 x-api-key $API_KEY`
+	if out := a.sh(t, get); !strings.HasPrefix(out, "ok ok /v1 ***") || api.last() != secretNext {
+		t.Errorf("%q, the server got %q", out, api.last())
+	}
+	// A file that others may read is not taken; the value stays, and doctor says why.
+	must(t, errors.Join(os.WriteFile(file, []byte("sk-roottest-open-000000\n"), 0o600),
+		os.Chmod(file, 0o644)))
+	must(t, m.ReloadSecrets(t.Context()))
+	if a.sh(t, get); api.last() != secretNext {
+		t.Errorf("the server got %q", api.last())
+	}
+	h, err := m.Host(operator(t.Context()))
+	if err != nil || !strings.Contains(fmt.Sprint(h.Findings), "its mode is 0644") {
+		t.Errorf("doctor: %v, %v", h.Findings, err)
+	}
+	must(t, errors.Join(os.Chmod(file, 0o600), os.WriteFile(file, []byte(secretValue+"\n"), 0o600)))
+	must(t, m.ReloadSecrets(t.Context()))
+	if h, err = m.Host(operator(t.Context())); err != nil || strings.Contains(fmt.Sprint(h.Findings), "secret") {
+		t.Errorf("doctor: %v, %v", h.Findings, err)
+	}
+}
+
+// foreignPlaceholder: what one chat has is worth nothing in another, and nothing outside of its
+// place.
+func foreignPlaceholder(t *testing.T, m *manager, a inmate, api *apiServer) {
+	b := inmateOf(t, m, "secrets b", "named")
+	mine, theirs := a.sh(t, "echo $API_KEY"), b.sh(t, "echo $API_KEY")
+	if mine == theirs || !strings.HasPrefix(mine, words.Prefix) {
+		t.Errorf("A has %q and B %q", mine, theirs)
+	}
+	for what, command := range map[string]string{
+		"A's in B":       a.program + ` get ` + secretURL + `/ x-api-key ` + mine,
+		"another header": b.program + ` get ` + secretURL + `/ authorization ` + theirs,
+		"in the URL":     b.program + ` get ` + secretURL + `/?k=` + theirs + ` x-other y`,
+	} {
+		command = strings.Replace(command, a.program, b.program, 1)
+		if out := b.sh(t, command); strings.Contains(out, "ok ok") || strings.Contains(api.last(), secretValue) {
+			t.Errorf("%s: %q, the server got %q", what, out, api.last())
+		}
+	}
+	if out := b.sh(t, b.program+` get `+secretURL+`/ x-api-key `+theirs); !strings.HasPrefix(out, "ok ok") {
+		t.Errorf("control: %q", out)
+	}
+}
+
+// nowhere looks for the values in all that the chat and the front can see, and in what chatd writes.
+func nowhere(t *testing.T, m *manager, a inmate, opt provision.Options, log *lockedBuffer) {
+	plan, err := m.Plan(operator(t.Context()), a.ID)
+	must(t, err)
+	shown, err := m.Get(operator(t.Context()), a.ID)
+	must(t, err)
+	host, err := m.Host(operator(t.Context()))
+	must(t, err)
+	places := map[string]string{
+		"plan": fmt.Sprintf("%+v", plan), "show": fmt.Sprintf("%+v", shown), "log": log.String(),
+		"doctor": fmt.Sprintf("%+v", host),
+	}
+	if !strings.Contains(places["plan"], "API_KEY") {
+		t.Errorf("the plan has no variable: %s", places["plan"])
+	}
+	for _, pid := range pidsOf(a.UID) {
+		for _, what := range []string{"environ", "cmdline"} {
+			name := fmt.Sprintf("/proc/%d/%s", pid, what)
+			b, err := os.ReadFile(name)
+			if err == nil {
+				places[name] = string(b)
+			}
+		}
+	}
+	root := filepath.Dir(opt.State)
+	must(t, filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && name != opt.Secrets["api"].File {
+			b, rerr := os.ReadFile(name)
+			if rerr == nil && len(b) < 64<<20 {
+				places[name] = string(b)
+			}
+		}
+		return nil
+	}))
+	if places[filepath.Join(opt.State, "chatd.db")] == "" || places[filepath.Join(opt.State, "audit.jsonl")] == "" {
+		t.Error("the records were not looked at")
+	}
+	// Homes hold the test's own binary, which has the values.
+	for name, text := range places {
+		if filepath.Base(name) == attackName {
+			continue
+		}
+		for _, v := range []string{secretValue, secretNext} {
+			if strings.Contains(text, v) {
+				t.Errorf("%s has the value", name)
+			}
+		}
+	}
+	found := a.sh(t, `grep -rlsF --exclude=attack --exclude-dir=proc -e `+secretValue[:12]+` /etc /opt /run `+
+		`/tmp /var/tmp /dev/shm "$HOME" | head; env | grep -F `+secretValue[:12]+`; true`)
+	if found != "" {
+		t.Errorf("the chat finds %s", found)
+	}
+	for _, pid := range egressesOf(opt) {
+		if out, err := exec.Command("cat", "/proc/"+pid+"/environ", "/proc/"+pid+"/cmdline").Output(); err == nil &&
+			bytes.Contains(out, []byte("sk-roottest")) {
+			t.Error("chatd-egress shows it")
+		}
+	}
+}
