@@ -28,6 +28,12 @@
 // requests are read, checked and sent anew, each of them (web.go, webproxy.go). Anything else
 // passes as it is, as does a connection by address.
 //
+// TLS to a host of a secret that the chat has is ended here, with a certificate that chatd-root
+// makes (leaves.go, terminate.go). Each request is checked, and sent anew over TLS that knows the
+// real server by the host's store. On the way the chat's placeholder in the header of the secret
+// becomes the value, and what comes back has asterisks in the place of the value (secrets.go,
+// terminateproxy.go, scrub.go, frames.go).
+//
 // Datagrams belong to a flow: a socket outside, and a socket in the chat's network that is bound to
 // the address outside and connected to the chat's socket (uplink.Reply; flow.go).
 //
@@ -49,6 +55,7 @@
 //   - HTTP to another site in what does not look like it: a method of others than capitals,
 //     or after the server has spoken first.
 //   - Datagrams by name are not looked into: QUIC carries a server name that is not read.
+//   - A host of a secret that sends the value in another encoding, or in parts.
 //   - What is inside of a listed connection, and that its times and sizes are signals.
 //   - A listener of the chat in its own network, on an address that it would reach otherwise here:
 //     the chat deceives only itself.

@@ -88,8 +88,8 @@ func trustHere(t testing.TB, pem []byte) {
 	t.Cleanup(func() { must(t, unix.Unmount(bundle, unix.MNT_DETACH)) })
 }
 
-// ServeHTTP answers with "ok" if it got the value, and always sends the key back. Below /repo.git it
-// is a repository for git.
+// ServeHTTP answers with "ok" if it got the value, and always sends the key back. Below /repo.git
+// it is a repository for git.
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key := r.Header.Get("X-Api-Key")
 	s.mu.Lock()
@@ -174,14 +174,17 @@ type client struct{ name, needs, command, want string }
 // clients are what asks for /v1 with the placeholder.
 func clients(a inmate) []client {
 	return []client{
-		{"curl", "/usr/bin/curl", `curl -sS -H "x-api-key: $API_KEY" ` + secretURL + `/v1`, "ok /v1 "},
+		{"curl", "/usr/bin/curl", `curl -sS -H "x-api-key: $API_KEY" ` + secretURL + `/v1`,
+			"ok /v1 "},
 		{"curl HTTP/1.1", "/usr/bin/curl", `curl -sS --http1.1 -H "x-api-key: $API_KEY" ` +
 			secretURL + `/v1`, "ok /v1 "},
 		{"Python", "/usr/bin/python3", `/usr/bin/python3 -c 'import os, urllib.request as u
-print(u.urlopen(u.Request("` + secretURL + `/v1", headers={"x-api-key": os.environ["API_KEY"]})).read())'`,
+r = u.Request("` + secretURL + `/v1", headers={"x-api-key": os.environ["API_KEY"]})
+print(u.urlopen(r).read())'`,
 			"ok /v1 "},
-		{"Node", "/usr/bin/node", `node -e 'fetch("` + secretURL + `/v1", {headers: {"x-api-key": ` +
-			`process.env.API_KEY}}).then(r => r.text()).then(console.log)'`, "ok /v1 "},
+		{"Node", "/usr/bin/node", `node -e 'fetch("` + secretURL + `/v1", {headers: ` +
+			`{"x-api-key": process.env.API_KEY}}).then(r => r.text()).then(console.log)'`,
+			"ok /v1 "},
 		{"git", "/usr/bin/git", `git -c http.extraHeader="x-api-key: $API_KEY" ls-remote ` +
 			secretURL + `/repo.git`, "refs/heads/"},
 		{"Go", "", a.program + ` get ` + secretURL + `/v1 x-api-key $API_KEY`, "ok ok /v1 "},
@@ -218,7 +221,8 @@ func rotate(t *testing.T, m *manager, a inmate, opt provision.Options, api *apiS
 	}
 	must(t, errors.Join(os.Chmod(file, 0o600), os.WriteFile(file, []byte(secretValue+"\n"), 0o600)))
 	must(t, m.ReloadSecrets(t.Context()))
-	if h, err = m.Host(operator(t.Context())); err != nil || strings.Contains(fmt.Sprint(h.Findings), "secret") {
+	h, err = m.Host(operator(t.Context()))
+	if err != nil || strings.Contains(fmt.Sprint(h.Findings), "secret") {
 		t.Errorf("doctor: %v, %v", h.Findings, err)
 	}
 }
@@ -237,16 +241,19 @@ func foreignPlaceholder(t *testing.T, m *manager, a inmate, api *apiServer) {
 		"in the URL":     b.program + ` get ` + secretURL + `/?k=` + theirs + ` x-other y`,
 	} {
 		command = strings.Replace(command, a.program, b.program, 1)
-		if out := b.sh(t, command); strings.Contains(out, "ok ok") || strings.Contains(api.last(), secretValue) {
+		out := b.sh(t, command)
+		if strings.Contains(out, "ok ok") || strings.Contains(api.last(), secretValue) {
 			t.Errorf("%s: %q, the server got %q", what, out, api.last())
 		}
 	}
-	if out := b.sh(t, b.program+` get `+secretURL+`/ x-api-key `+theirs); !strings.HasPrefix(out, "ok ok") {
+	out := b.sh(t, b.program+` get `+secretURL+`/ x-api-key `+theirs)
+	if !strings.HasPrefix(out, "ok ok") {
 		t.Errorf("control: %q", out)
 	}
 }
 
-// nowhere looks for the values in all that the chat and the front can see, and in what chatd writes.
+// nowhere looks for the values in all that the chat and the front can see, and in what chatd
+// writes.
 func nowhere(t *testing.T, m *manager, a inmate, opt provision.Options, log *lockedBuffer) {
 	plan, err := m.Plan(operator(t.Context()), a.ID)
 	must(t, err)
@@ -280,8 +287,10 @@ func nowhere(t *testing.T, m *manager, a inmate, opt provision.Options, log *loc
 		}
 		return nil
 	}))
-	if places[filepath.Join(opt.State, "chatd.db")] == "" || places[filepath.Join(opt.State, "audit.jsonl")] == "" {
-		t.Error("the records were not looked at")
+	for _, name := range []string{"chatd.db", "audit.jsonl"} {
+		if places[filepath.Join(opt.State, name)] == "" {
+			t.Errorf("%s was not looked at", name)
+		}
 	}
 	// Homes hold the test's own binary, which has the values.
 	for name, text := range places {
@@ -294,14 +303,15 @@ func nowhere(t *testing.T, m *manager, a inmate, opt provision.Options, log *loc
 			}
 		}
 	}
-	found := a.sh(t, `grep -rlsF --exclude=attack --exclude-dir=proc -e `+secretValue[:12]+` /etc /opt /run `+
-		`/tmp /var/tmp /dev/shm "$HOME" | head; env | grep -F `+secretValue[:12]+`; true`)
+	begin := secretValue[:12]
+	found := a.sh(t, `grep -rlsF --exclude=attack -e `+begin+` /etc /opt /run /tmp /var/tmp `+
+		`/dev/shm "$HOME" | head; env | grep -F `+begin+`; true`)
 	if found != "" {
 		t.Errorf("the chat finds %s", found)
 	}
 	for _, pid := range egressesOf(opt) {
-		if out, err := exec.Command("cat", "/proc/"+pid+"/environ", "/proc/"+pid+"/cmdline").Output(); err == nil &&
-			bytes.Contains(out, []byte("sk-roottest")) {
+		out, err := exec.Command("cat", "/proc/"+pid+"/environ", "/proc/"+pid+"/cmdline").Output()
+		if err == nil && bytes.Contains(out, []byte(begin)) {
 			t.Error("chatd-egress shows it")
 		}
 	}
