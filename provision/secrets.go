@@ -71,22 +71,26 @@ func (m *Manager) secretFindings() (all []string) {
 	return all
 }
 
-// grants are the secrets that a chat may use.
-func (m *Manager) grants(id chat.ID) (all []secret.Grant) {
+// grants are the secrets that a chat may use, by its id.
+func (m *Manager) grants(id chat.ID) []secret.Grant {
 	rec, err := m.store.Get(id)
 	if err != nil {
 		return nil // it is gone, and so is its use of secrets
 	}
+	return m.grantsOf(rec)
+}
+
+func (m *Manager) grantsOf(rec state.Record) (all []secret.Grant) {
 	for _, name := range m.profile(rec).Secrets {
-		placeholder := m.placeholders.Placeholder(id, name)
+		placeholder := m.placeholders.Placeholder(rec.ID, name)
 		all = append(all, secret.Grant{Name: name, Placeholder: placeholder})
 	}
 	return all
 }
 
 // secretVars are the variables of the placeholders of a chat.
-func (m *Manager) secretVars(id chat.ID) (all []string) {
-	for _, g := range m.grants(id) {
+func (m *Manager) secretVars(rec state.Record) (all []string) {
+	for _, g := range m.grantsOf(rec) {
 		if spec, known := m.opt.Secrets[g.Name]; known {
 			all = append(all, spec.Env+"="+g.Placeholder)
 		}
