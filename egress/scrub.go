@@ -28,10 +28,13 @@ func scrubHeader(h http.Header, traces []string) {
 }
 
 // scrubber puts asterisks in the place of texts in a stream that comes in pieces. What it passes on
-// has the same length. It keeps back only an end that may be the beginning of a text.
+// has the same length. It keeps back an end in which a text may begin: visible characters, of which
+// texts are made, one less than the longest has. Whether they are the beginning of one makes no
+// difference: who can have a server send what he likes would try characters, see which are kept
+// back, and so read a text.
 type scrubber struct {
 	traces func() []string
-	text   []byte // what may be the beginning of a text, as it came
+	text   []byte // what is kept back, as it came
 	out    []byte // the same with asterisks, and with what was inserted
 	gaps   []gap
 	passed []byte // what feed returned last
@@ -50,12 +53,14 @@ func (s *scrubber) insert(b []byte) {
 // is valid until the next call.
 func (s *scrubber) feed(b []byte, end bool) []byte {
 	s.text, s.out = append(s.text, b...), append(s.out, b...)
-	keep := 0
+	longest := 1
 	for _, t := range s.traces() {
 		s.mask(t)
-		if !end {
-			keep = max(keep, begun(s.text, t))
-		}
+		longest = max(longest, len(t))
+	}
+	keep := 0
+	if !end {
+		keep = visibleEnd(s.text, longest-1)
 	}
 	cut, size := len(s.text)-keep, len(s.out)
 	if keep > 0 {
@@ -96,14 +101,15 @@ func (s *scrubber) place(i int) int {
 	return at
 }
 
-// begun is the length of the longest end of text that is a beginning of t, and not all of it.
-func begun(text []byte, t string) int {
-	for n := min(len(t)-1, len(text)); n > 0; n-- {
-		if text[len(text)-n] == t[0] && string(text[len(text)-n:]) == t[:n] {
-			return n
+// visibleEnd is how many visible characters of ASCII end a text, at most most.
+func visibleEnd(text []byte, most int) (n int) {
+	for n < min(most, len(text)) {
+		if c := text[len(text)-1-n]; c <= ' ' || c > '~' {
+			break
 		}
+		n++
 	}
-	return 0
+	return n
 }
 
 // feeder is a scrubber of a stream, or of the messages in it.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -66,15 +67,69 @@ func TestScrubSplit(t *testing.T) {
 	}
 }
 
-// TestScrubKeepsLittle: what cannot be the beginning of a text is passed on immediately.
+// TestScrubKeepsLittle: what no text can be in is passed on immediately.
 func TestScrubKeepsLittle(t *testing.T) {
 	s := scrubbing("secret")
 	for _, x := range [][2]string{
-		{"data: 1\n\n", "data: 1\n\n"}, {"xse", "x"}, {"c", ""}, {"s", "sec"},
-		{"ecret!", "******!"}, {"secre", ""}, {"secre", "secre"}, {"t", "******"},
+		{"data: 1\n\n", "data: 1\n\n"}, {"a secre", "a "}, {"t ", "****** "},
+		{"longer words", "longer "},
+		{"\n", "words\n"}, {"wordswords", "words"}, {"\xff", "words\xff"},
 	} {
 		if got := string(s.feed([]byte(x[0]), false)); got != x[1] {
 			t.Errorf("%q: %q, want %q", x[0], got, x[1])
+		}
+	}
+}
+
+// TestScrubTellsNothing: how much is kept back does not depend on whether it is the beginning of a
+// value. By that a chat could read one, character by character.
+func TestScrubTellsNothing(t *testing.T) {
+	for _, sent := range []string{"s", "se", "secre", "x secre", "sec\nse", "secretse", "aasecr"} {
+		var sizes []int
+		for _, value := range []string{"secret", "tercse", "******", "secrex"} {
+			s := scrubbing(value)
+			sizes = append(sizes, len(s.feed([]byte(sent), false)))
+		}
+		for _, n := range sizes {
+			if n != sizes[0] {
+				t.Errorf("%q: %d bytes are passed on", sent, sizes)
+				break
+			}
+		}
+	}
+}
+
+// TestMessages: a message of gRPC is passed on when it is whole, without the value.
+func TestMessages(t *testing.T) {
+	message := func(s string) []byte {
+		return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(s))), s...)
+	}
+	rest := slices.Concat(message(""), message("sec"), message("ret!"))
+	in, want := append(message("a secret"), rest...), append(message("a ******"), rest...)
+	for step := 1; step <= len(in); step++ {
+		m := messages{scrub: scrubbing("secret")}
+		var got []byte
+		for rest := in; len(rest) > 0; rest = rest[min(step, len(rest)):] {
+			out, err := m.next(rest[:min(step, len(rest))], false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, out...)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("by %d: %q, want %q", step, got, want)
+		}
+	}
+	m := messages{scrub: scrubbing("secret")}
+	if out, err := m.next([]byte("\x00\x00\x00\x00\x09secre"), true); err != nil ||
+		!bytes.HasSuffix(out, []byte("secre")) {
+		t.Errorf("half a message: %q, %v", out, err)
+	}
+	for kind, is := range map[string]bool{"application/grpc": true, "application/grpc+proto": true,
+		"application/connect+json": true, "application/grpc-web": false,
+		"application/json": false} {
+		if inMessages(kind) != is {
+			t.Errorf("%s: %v", kind, !is)
 		}
 	}
 }
@@ -109,7 +164,7 @@ func FuzzScrub(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, list string, seed uint64) {
 		var traces []string
 		for _, s := range strings.Split(list, "\n") {
-			if s != "" {
+			if s != "" && visibleEnd([]byte(s), len(s)) == len(s) {
 				traces = append(traces, s)
 			}
 		}

@@ -104,9 +104,19 @@ func (s *terminated) scrubAnswer(a *http.Response) error {
 		a.Body = &scrubbedConn{scrubbed{from: both, feed: feed}, both}
 		return nil
 	}
+	var feed feeder = &scrub
+	if inMessages(a.Header.Get("Content-Type")) {
+		feed = &messages{scrub: scrub}
+	}
 	end := func() { scrubHeader(a.Trailer, s.traces()) }
-	a.Body = &scrubbedBody{scrubbed{from: a.Body, feed: &scrub, end: end}, a.Body}
+	a.Body = &scrubbedBody{scrubbed{from: a.Body, feed: feed, end: end}, a.Body}
 	return nil
+}
+
+// inMessages reports whether a body is a stream of messages with their lengths.
+func inMessages(kind string) bool {
+	return kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+") ||
+		strings.HasPrefix(kind, "application/connect+")
 }
 
 // failedSecure answers a request that could not be passed on.

@@ -29,7 +29,7 @@ func withSecrets(t *testing.T, dir string) *Gateway {
 	needsRoot(t)
 	return follow(t, New(Options{Dir: dir, UID: 60999, GID: 60998, Secrets: SecretOptions{
 		Grants: func(id chat.ID) []secret.Grant {
-			if id != a {
+			if id == b {
 				return nil
 			}
 			return []secret.Grant{{Name: "api", Placeholder: "placeholder"}}
