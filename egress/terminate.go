@@ -16,13 +16,13 @@ import (
 // for their answers, 1 MiB each, 64 headers and those of their answers, 32 KiB each, and 8 KiB for
 // each answer that is passed on; some 6 MiB at worst. HTTP/1 costs some 100 KiB.
 const (
-	maxTerminated    = 64 // connections of a chat; more wait
+	maxTerminated    = 32 // connections of a chat; more wait
 	maxStreams       = 64 // of a connection
 	maxServers       = 8  // connections to the server, for one of HTTP/2 to a server of HTTP/1
 	maxSecretHeader  = 32 << 10
 	connectionWindow = 1 << 20
 	streamWindow     = 256 << 10
-	keepUnused       = 5 * time.Minute // a client's connection without a request
+	keepUnused       = time.Minute // a client's connection without a request
 )
 
 // terminator ends TLS of connections to the hosts of a chat's secrets, and sends their requests
