@@ -114,7 +114,7 @@ func newView(t *testing.T) View {
 	uid := 1895825000 + nextUID.Add(1)
 	v := View{
 		User: "chat-test", UID: uid, Home: base + "/home", Tmp: base + "/tmp", VarTmp: base + "/vartmp",
-		Network: chat.NetworkShared, Shim: base + "/chatd-shim", ShimDir: base + "/shims", BinDir: base + "/bin",
+		Network: chat.NetworkNone, Shim: base + "/chatd-shim", ShimDir: base + "/shims", BinDir: base + "/bin",
 		PromptFIFO: base + "/prompt", TmuxConf: []byte("set -g default-command \"" + strings.Join(ShellArgv(), " ") + "\"\n"),
 	}
 	for _, d := range []string{v.Home, v.Tmp, v.VarTmp} {

@@ -75,7 +75,8 @@ func TestWallCommandBesideDaemon(t *testing.T) {
 		outcomes(t, "no allow beside chatd wall", web.try(t, "dial", denied), refusals)
 	}
 	must(t, m.Close())
-	outcomes(t, "an allow while chatd is down", asUser(t, web.UID, "dial", allowed), "ok")
+	outcomes(t, "an allow while chatd is down", asCarrier(t, opt, web.UID, "dial", allowed), "ok")
+	outcomes(t, "the uid alone while chatd is down", asUser(t, web.UID, "dial", allowed), refusals)
 
 	for _, tables := range []string{"iptables", "ip6tables"} {
 		if out, err := exec.Command(tables, "-F").CombinedOutput(); err != nil {
@@ -85,7 +86,7 @@ func TestWallCommandBesideDaemon(t *testing.T) {
 	outcomes(t, "control: flushed", asUser(t, none, "dial", denied), "ok")
 	wallCommand(t)
 	outcomes(t, "after the flush and chatd wall", asUser(t, none, "dial", denied), refusals)
-	outcomes(t, "a policy that was flushed", asUser(t, web.UID, "dial", allowed), refusals)
+	outcomes(t, "a policy that was flushed", asCarrier(t, opt, web.UID, "dial", allowed), refusals)
 	web.m = open(t, opt)
 	outcomes(t, "what chatd put back", web.try(t, "dial", allowed), "ok")
 	outcomes(t, "what it did not", web.try(t, "dial", denied), refusals)

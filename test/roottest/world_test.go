@@ -200,16 +200,14 @@ func create(t testing.TB, m *manager, external, profile string) chat.Chat {
 }
 
 // promised is how a layer must stand on this kernel, where nothing is left out:
-// on, or weaker by exactly what its Landlock lacks. shared says whether the chat
-// shares the host's network or, of a host, whether one of its profiles does.
-// CHATD_TEST_LANDLOCK_ABI is the least that the machine is known to have.
-func promised(t testing.TB, l chat.LayerName, shared bool) chat.LayerState {
+// on, or weaker by exactly what its Landlock lacks. CHATD_TEST_LANDLOCK_ABI is the least that the machine is known to have.
+func promised(t testing.TB, l chat.LayerName) chat.LayerState {
 	t.Helper()
 	abi := landlock.ABI()
 	if known, err := strconv.Atoi(os.Getenv("CHATD_TEST_LANDLOCK_ABI")); err == nil && abi < known {
 		t.Errorf("the kernel has Landlock ABI %d, CHATD_TEST_LANDLOCK_ABI is %d", abi, known)
 	}
-	if l == chat.LayerNetwork && shared && abi < landlock.ScopeABI || l == chat.LayerLandlock && abi < 2 {
+	if l == chat.LayerLandlock && abi < 2 {
 		return chat.LayerWeaker
 	}
 	return chat.LayerOn
