@@ -25,7 +25,8 @@ func Merge(outside, inside []chat.Layer, own chat.Layer, used []chat.Network) Re
 	}}
 	for _, l := range slices.Concat(outside, inside) {
 		if l.Name == chat.LayerNetwork {
-			f.network[chat.NetworkNone] = l
+			// Where the layer is left out, the session was in the host's network.
+			f.network[chat.NetworkNone], f.network[chat.NetworkShared] = l, l
 			continue
 		}
 		f.keep(l)
