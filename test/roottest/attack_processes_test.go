@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
 )
 
 // TestAttackProcesses: chat A tries to see, signal, trace and measure the
