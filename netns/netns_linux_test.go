@@ -1,12 +1,14 @@
 package netns
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -200,6 +202,22 @@ func TestListenTwice(t *testing.T) {
 	n, _, _ := listening(t)
 	if _, _, err := n.Listen(); !errors.Is(err, unix.EADDRINUSE) {
 		t.Error(err)
+	}
+}
+
+// TestDescriptorsAreHeld: a number that [os.File.Fd] returned may be another file's when it is
+// used, if the file is closed meanwhile. What is shared is used in SyscallConn's Control.
+func TestDescriptorsAreHeld(t *testing.T) {
+	for _, pattern := range []string{"*_linux.go", "../gateway/*_linux.go", "../uplink/*_linux.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		for _, name := range files {
+			if b, err := os.ReadFile(name); err != nil || bytes.Contains(b, []byte(".Fd()")) {
+				t.Errorf("%s uses Fd, %v", name, err)
+			}
+		}
 	}
 }
 
