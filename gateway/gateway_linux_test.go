@@ -250,6 +250,21 @@ func TestNamesOfTheNextSession(t *testing.T) {
 	}
 }
 
+// TestLogHasRoom: a log that has come near the limit of files begins anew.
+func TestLogHasRoom(t *testing.T) {
+	g := New(Options{Dir: t.TempDir()})
+	name := filepath.Join(g.opt.Dir, "log")
+	for size, want := range map[int64]int64{10: 10, maxLog: maxLog, 2 * maxLog: 0} {
+		must(t, os.WriteFile(name, nil, 0o600), os.Truncate(name, size))
+		f, err := g.openLog()
+		must(t, err)
+		if st, err := f.Stat(); err != nil || st.Size() != want {
+			t.Errorf("%d bytes of %d are left, %v", st.Size(), size, err)
+		}
+		must(t, f.Close())
+	}
+}
+
 // TestUnread: a chatd-egress that asks much and reads nothing holds up no chat.
 func TestUnread(t *testing.T) {
 	t.Parallel()
