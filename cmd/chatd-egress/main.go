@@ -89,7 +89,7 @@ const idleEnd = 10 * time.Second
 // log may be one too.
 const maxFile = 2 << 20
 
-// limitFiles bounds what is written, for good (getrlimit(2)). A log at its limit ends no connection.
+// limitFiles bounds what is written, for good (getrlimit(2)). A log at its limit ends nothing.
 func limitFiles() error {
 	signal.Ignore(unix.SIGXFSZ)
 	err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: maxFile, Max: maxFile})
