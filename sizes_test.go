@@ -24,7 +24,7 @@ import (
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 64_700 // lines of code, without tests
+	maxCode         = 64_850 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	minPackage      = 100    // of one that is no program: a smaller topic belongs to its user
 	maxMedian       = 11     // lines of the median function
@@ -35,8 +35,9 @@ const (
 // largePackages are the packages over maxPackage, and the most lines of code each may have.
 // provision rose by 30 for chatd ps, and by 130 for the egress of single chats and what it says to
 // package gateway (adrs/0073), as cmd/chatd by 50. All code rose by 5,300 for networks of chats'
-// own, of which 3,000 are chatd-egress. state has what a state is made of and brought back from:
-// 800 lines for its version, snapshots and restores (adrs/0071); cmd/chatd has one file a command.
+// own, of which 3,000 are chatd-egress, and by 150 for the faults of their root side. state has
+// what a state is made of and brought back from: 800 lines for its version, snapshots and
+// restores (adrs/0071); cmd/chatd has one file a command.
 var largePackages = map[string]int{
 	"provision": 4_190,
 	"state":     3_690,

@@ -174,6 +174,26 @@ func TestOwnNetworkApart(t *testing.T) {
 	outcomes(t, "control: root", asHost(t, "dial", "10.213.0.2:8000"), "ok")
 }
 
+// TestOwnNetworkPort53: a listed DNS server is asked, while all others go on giving the chat's own
+// names; no program of the chat takes their port.
+func TestOwnNetworkPort53(t *testing.T) {
+	newInternet(t)
+	m := open(t, named(t, append([]string{"udp:203.0.113.2:53"}, usual...)...))
+	a := inmateOf(t, m, "port 53", "named")
+	for range 2 {
+		for to, want := range map[string]string{"203.0.113.2:53": "ok Success 1",
+			"203.0.113.3:53": "ok NameError 0", "127.0.0.1:53": "ok NameError 0"} {
+			if got := a.try(t, "query", to, "other.example.test", "1"); got != want {
+				t.Errorf("%s: %q, want %q", to, got, want)
+			}
+		}
+		outcomes(t, "a name", a.try(t, "say", "api.example.test:7000", "x"), "ok")
+	}
+	for _, at := range []string{"0.0.0.0:53", "198.18.0.1:53", "203.0.113.2:53", "[::1]:53"} {
+		outcomes(t, "bind "+at, a.try(t, "serve", "tcp", at, a.in("port")), "EACCES")
+	}
+}
+
 // TestOwnNetworkEgressKilled: after a kill -9 of chatd-egress new connections work, and the names
 // keep their addresses.
 func TestOwnNetworkEgressKilled(t *testing.T) {
@@ -260,6 +280,14 @@ func TestOwnNetworkEnds(t *testing.T) {
 	a := inmateOf(t, m, "ends", "named")
 	outcomes(t, "awake", a.try(t, "say", "api.example.test:7000", "x"), "ok")
 	pid := egressesOf(opt)[0]
+	limits, err := os.ReadFile("/proc/" + pid + "/limits")
+	must(t, err)
+	for _, want := range []string{"Max file size 2097152 2097152 bytes",
+		"Max core file size 0 0 bytes"} {
+		if !strings.Contains(strings.Join(strings.Fields(string(limits)), " "), want) {
+			t.Errorf("chatd-egress has not %s", want)
+		}
+	}
 	ns, err := os.Readlink("/proc/" + fmt.Sprint(pidsOf(a.UID)[0]) + "/ns/net")
 	must(t, err)
 	_, err = m.Sleep(operator(t.Context()), a.ID)
