@@ -57,6 +57,7 @@ type network struct {
 	all    sync.WaitGroup // every goroutine of the chat
 
 	connecting, questions chan struct{}
+	sessions              chan struct{}    // of HTTP
 	connects              *quota.Allowance // of accept
 	begins                *quota.Allowance // of receive
 
@@ -104,6 +105,7 @@ func (s *server) newNetwork(call uplink.Call, files []*os.File) (n *network, err
 		flows:      map[flowKey]*flow{},
 		connecting: make(chan struct{}, maxConnecting),
 		questions:  make(chan struct{}, maxQuestions),
+		sessions:   make(chan struct{}, maxSessions),
 		connects:   s.allowance(),
 		begins:     s.allowance(),
 	}

@@ -21,6 +21,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -85,6 +86,10 @@ func start(args []string, out io.Writer, errs *os.File) error {
 
 const idleEnd = 10 * time.Second
 
+// memoryLimit is where the collector begins to work harder: below MemoryMax of the unit, which
+// counts the buffers of sockets too.
+const memoryLimit = 640 << 20
+
 // serve carries until SIGTERM.
 func serve(errs *os.File, idleEnd time.Duration) error {
 	if os.Geteuid() == 0 {
@@ -94,6 +99,7 @@ func serve(errs *os.File, idleEnd time.Duration) error {
 	if err != nil {
 		return err
 	}
+	debug.SetMemoryLimit(memoryLimit)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
 	log := journal.New(errs)
