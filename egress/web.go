@@ -177,6 +177,9 @@ func (s *webSession) dial(context.Context, string, string) (net.Conn, error) {
 	server := s.server
 	s.server = nil
 	if server == nil {
+		if err := s.c.n.redial(s.c.ctx); err != nil {
+			return nil, err
+		}
 		var err error
 		if server, err = s.c.connect(s.t); err != nil {
 			return nil, err

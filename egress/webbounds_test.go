@@ -9,6 +9,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/chatd/chatd/quota"
 )
 
 // tiny is a header of the shortest lines, which cost the most memory for each byte.
@@ -96,5 +99,38 @@ func TestWebSessions(t *testing.T) {
 	w.event(Refused, "all chats together")
 	if left := w.s.web.left.Load(); left != 0 {
 		t.Errorf("%d sessions are left", left)
+	}
+}
+
+// TestWebRedials: a server that closes after each answer does not get around the chat's allowance.
+func TestWebRedials(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, func(c *net.TCPConn, _ *http.Request, _ *bufio.Reader) {
+		_, _ = io.WriteString(c,
+			"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		c.Close()
+	})
+	w.s.mu.Lock()
+	w.s.fresh = func() *quota.Allowance { return quota.NewAllowance(2, time.Hour, time.Now) }
+	w.s.mu.Unlock()
+	c := w.byName("api.example.org", o.addr)
+	request := "GET / HTTP/1.1\r\nHost: " + o.host + "\r\n\r\n"
+	b := bufio.NewReader(c)
+	for range 3 {
+		send(t, c, request)
+		answer(t, b, 200)
+	}
+	w.s.mu.Lock()
+	n := w.s.networks[one]
+	w.s.mu.Unlock()
+	if n.redials.Take() {
+		t.Error("two more connections took nothing from the allowance")
+	}
+	send(t, c, request) // waits, until the chat ends
+	if err := w.s.close(one); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.seen(); len(got) != 3 {
+		t.Errorf("%d requests", len(got))
 	}
 }
