@@ -191,6 +191,7 @@ func (s *webSession) dial(context.Context, string, string) (net.Conn, error) {
 	w.close = sync.OnceValue(func() error {
 		defer s.open.Done()
 		stop()
+		s.c.left(addrOf(server.RemoteAddr()))
 		return server.Close()
 	})
 	return w, nil
