@@ -27,7 +27,7 @@ func TestChange(t *testing.T) {
 	n := w.open(one, a.String(), b.String(), name, named.String())
 	ca, cb, cn := w.dial(n, a), w.dial(n, b), w.dial(n, w.named(n, "api.example.org", named.Port()))
 	for _, c := range []*net.TCPConn{ca, cb, cn} {
-		wantEcho(t, c, "x")
+		wantEcho(t, c, "x\n") // by name it is a line that tells what is no request
 	}
 	w.call(uplink.Call{Verb: uplink.Change, Chat: one, Allow: list(t, b.String(), name,
 		named.String())})
