@@ -57,8 +57,11 @@ type network struct {
 	all    sync.WaitGroup // every goroutine of the chat
 
 	connecting, questions chan struct{}
+	sessions              chan struct{}    // of HTTP
 	connects              *quota.Allowance // of accept
 	begins                *quota.Allowance // of receive
+	redials               *quota.Allowance // of redial
+	redialing             chan struct{}    // whose turn it is
 
 	mu          sync.Mutex
 	closed      bool
@@ -104,8 +107,11 @@ func (s *server) newNetwork(call uplink.Call, files []*os.File) (n *network, err
 		flows:      map[flowKey]*flow{},
 		connecting: make(chan struct{}, maxConnecting),
 		questions:  make(chan struct{}, maxQuestions),
+		sessions:   make(chan struct{}, maxSessions),
 		connects:   s.allowance(),
 		begins:     s.allowance(),
+		redials:    s.allowance(),
+		redialing:  make(chan struct{}, 1),
 	}
 	n.ctx, n.cancel = context.WithCancelCause(context.Background())
 	defer func() {
@@ -123,6 +129,20 @@ func (s *server) allowance() *quota.Allowance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fresh()
+}
+
+// redial waits until a connection that is there may have another one to its server.
+func (n *network) redial(ctx context.Context) error {
+	select {
+	case n.redialing <- struct{}{}:
+		defer func() { <-n.redialing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if !n.redials.Wait(ctx) {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // listen takes the sockets over.

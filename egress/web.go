@@ -7,12 +7,23 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 const (
-	maxHeader     = 1 << 20 // bytes of a request's or an answer's header
+	// maxHeader is how many bytes a header has, of a request or an answer. net/http reads 4 KiB
+	// more of a request, and takes some 23 bytes of memory for one of a header of tiny lines:
+	// 0.8 MiB for each session, 210 MiB for maxSessionsOfAll (TestWebMemory). Trailers have to
+	// fit into its buffer, of 4 KiB.
+	maxHeader     = 32 << 10
 	headerTimeout = 30 * time.Second
+	// maxFields is how many fields a header has that is passed on, which copies it.
+	maxFields = 256
+	// Sessions of HTTP of a chat; more wait. Clients such as npm open some 50 connections.
+	maxSessions = 64
+	// Sessions of HTTP of all chats together; more are refused.
+	maxSessionsOfAll = 256
 )
 
 // web carries HTTP/1 of connections by name. It reads each request and sends it anew, so that the
@@ -24,10 +35,12 @@ type web struct {
 	closed chan struct{}
 	close  func()
 	copies webBuffers
+	left   atomic.Int64 // sessions that all chats may still begin
 }
 
 func newWeb(s *server) *web {
 	w := &web{conns: make(chan net.Conn), closed: make(chan struct{})}
+	w.left.Store(maxSessionsOfAll)
 	w.close = sync.OnceFunc(func() { close(w.closed) })
 	w.server = &http.Server{
 		Handler:                      http.HandlerFunc(serveWeb),
@@ -89,9 +102,36 @@ type webSession struct {
 	open   sync.WaitGroup // connections to the server
 }
 
+// enter waits until the chat may have one session more. The caller leaves.
+func (w *web) enter(c connection) error {
+	timeout := time.NewTimer(headerTimeout)
+	defer timeout.Stop()
+	select {
+	case c.n.sessions <- struct{}{}:
+	case <-timeout.C:
+		return refusal("the chat has too many connections of HTTP")
+	case <-c.ctx.Done():
+		return context.Cause(c.ctx)
+	}
+	if w.left.Add(-1) < 0 {
+		w.leave(c)
+		return refusal("all chats together have too many connections of HTTP")
+	}
+	return nil
+}
+
+func (w *web) leave(c connection) {
+	w.left.Add(1)
+	<-c.n.sessions
+}
+
 // carry serves the requests of a client, of whom b was read before. It returns when all connections
 // are closed, but for server's socket where it was not used.
 func (w *web) carry(c connection, t target, server *net.TCPConn, b []byte) error {
+	if err := w.enter(c); err != nil {
+		return err
+	}
+	defer w.leave(c)
 	s := &webSession{Conn: c.client, c: c, t: t, begin: b, server: server,
 		ended: make(chan struct{})}
 	s.end = sync.OnceFunc(func() { close(s.ended) })
@@ -137,6 +177,9 @@ func (s *webSession) dial(context.Context, string, string) (net.Conn, error) {
 	server := s.server
 	s.server = nil
 	if server == nil {
+		if err := s.c.n.redial(s.c.ctx); err != nil {
+			return nil, err
+		}
 		var err error
 		if server, err = s.c.connect(s.t); err != nil {
 			return nil, err
@@ -148,6 +191,7 @@ func (s *webSession) dial(context.Context, string, string) (net.Conn, error) {
 	w.close = sync.OnceValue(func() error {
 		defer s.open.Done()
 		stop()
+		s.c.left(addrOf(server.RemoteAddr()))
 		return server.Close()
 	})
 	return w, nil

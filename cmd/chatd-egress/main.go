@@ -21,6 +21,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -99,6 +100,10 @@ func limitFiles() error {
 	return nil
 }
 
+// memoryLimit is where the collector begins to work harder: below MemoryMax of the unit, which
+// counts the buffers of sockets too.
+const memoryLimit = 640 << 20
+
 // serve carries until SIGTERM.
 func serve(errs *os.File, idleEnd time.Duration) error {
 	if os.Geteuid() == 0 {
@@ -108,6 +113,7 @@ func serve(errs *os.File, idleEnd time.Duration) error {
 	if err != nil {
 		return err
 	}
+	debug.SetMemoryLimit(memoryLimit)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
 	if err := limitFiles(); err != nil {
