@@ -42,7 +42,8 @@ func (n *network) enter(dst netip.AddrPort, udp bool) *carried {
 	if n.closed || !udp && n.connections >= maxConnections {
 		return nil
 	}
-	if n.s.slots.Add(-1) < 0 {
+	// What is left is for those that have less.
+	if left := n.s.slots.Add(-1); left < int64(len(n.carried)) {
 		n.s.slots.Add(1)
 		return nil
 	}

@@ -48,7 +48,7 @@
 //     A listed server may pass on what it gets to whomever it likes.
 //   - HTTP to another site after the server has spoken first, or after a first line that is no
 //     request (named.go), at a server that goes on after it.
-//   - A hello of SSLv2's form, and a second ClientHello after a HelloRetryRequest, are not read.
+//   - A second ClientHello, after a HelloRetryRequest, is not read.
 //   - Datagrams by name are not looked into: QUIC carries a server name that is not read.
 //   - What is inside of a listed connection, and that its times and sizes are signals.
 //   - A listener of the chat in its own network, on an address that it would reach otherwise here:

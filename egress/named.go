@@ -53,6 +53,7 @@ const (
 	undecided protocol = iota // more bytes say it
 	anything                  // passes as it is
 	tlsRecord                 // RFC 8446, section 5.1
+	oldHello                  // a ClientHello in the form of SSLv2: RFC 5246, appendix E.2
 	web1                      // HTTP/1: RFC 9112, section 3
 	web2                      // HTTP/2 without TLS: RFC 9113, section 3.3
 )
@@ -78,6 +79,10 @@ func protocolOf(b []byte) protocol {
 		return undecided
 	case b[0] == 0x16 && b[1] == 0x03:
 		return tlsRecord
+	case b[0]&0x80 != 0 && len(b) < 3:
+		return undecided
+	case b[0]&0x80 != 0 && b[2] == 1:
+		return oldHello
 	}
 	word := slices.IndexFunc(b, func(r byte) bool { return r < 'A' || 'Z' < r })
 	if word > 0 && b[word] == ' ' {
@@ -140,6 +145,8 @@ func (c connection) open(t target, server *net.TCPConn) (opening, error) {
 		case tlsRecord:
 			b, err = c.checkHello(t, b)
 			return opening{anything, b}, err
+		case oldHello:
+			return opening{}, refusal(fmt.Sprintf("TLS in the form of SSLv2 to %s", t))
 		case web2:
 			return opening{}, refusal(fmt.Sprintf("HTTP/2 without TLS to %s", t))
 		default:

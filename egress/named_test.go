@@ -198,7 +198,8 @@ func TestProtocolOf(t *testing.T) {
 	for b, want := range map[string]protocol{
 		"": undecided, "\x16": undecided, "G": undecided, "GET": undecided,
 		strings.Repeat("A", 30): undecided, "get k": undecided, "SSH-2.0-x y": undecided,
-		"\x16\x03": tlsRecord,
+		"\x16\x03": tlsRecord, "\x80": undecided, "\x80\x2e": undecided, "\x80\x2e\x01": oldHello,
+		"\xff\xff\x01\x03\x01": oldHello, "\x80\x00\x00": anything,
 		"\x16\x02": anything, "\x00": anything, "PING\r\n": anything, "*1\r\n": anything,
 		"get k\r\n": anything, "SSH-2.0-x y\r\n": anything, "x=1 ": anything, "a\x00": anything,
 		"0\x0c\x02\x01": anything, "nick x\r\nGET / HTTP/1.1\r\n": anything,

@@ -22,7 +22,8 @@ const (
 	maxFields = 256
 	// Sessions of HTTP of a chat; more wait. Clients such as npm open some 50 connections.
 	maxSessions = 64
-	// Sessions of HTTP of all chats together; more are refused.
+	// Sessions of HTTP of all chats together; more are refused. A chat that has as many as are
+	// left gets no more.
 	maxSessionsOfAll = 256
 )
 
@@ -113,7 +114,8 @@ func (w *web) enter(c connection) error {
 	case <-c.ctx.Done():
 		return context.Cause(c.ctx)
 	}
-	if w.left.Add(-1) < 0 {
+	// What is left is for those that have less.
+	if left := w.left.Add(-1); left < int64(len(c.n.sessions))-1 {
 		w.leave(c)
 		return refusal("all chats together have too many connections of HTTP")
 	}

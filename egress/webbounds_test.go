@@ -100,6 +100,11 @@ func TestWebSessions(t *testing.T) {
 	if left := w.s.web.left.Load(); left != 0 {
 		t.Errorf("%d sessions are left", left)
 	}
+	w.s.web.left.Store(int64(len(n.sessions))) // for those that have less
+	d = w.dial(n, w.named(n, "api.example.org", o.addr.Port()))
+	send(t, d, request)
+	wantReset(t, d)
+	w.event(Refused, "all chats together")
 }
 
 // TestWebRedials: a server that closes after each answer does not get around the chat's allowance.

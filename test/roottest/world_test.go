@@ -90,7 +90,7 @@ func dropAccounts(t testing.TB) {
 }
 
 // removeCgroups removes the base cgroups of one daemon, which have no namespace
-// to end with. The front of a daemon that was killed may take a moment to end.
+// to end with. A front or a chatd-egress that was killed may take a moment to end.
 func removeCgroups(t testing.TB, name string) {
 	if onHost() {
 		removeUnits(t, name)
@@ -107,7 +107,8 @@ func removeCgroups(t testing.TB, name string) {
 		var left error
 		comes(func() bool {
 			left = os.Remove(dir)
-			return !errors.Is(left, unix.EBUSY) || !strings.HasSuffix(dir, ".front")
+			apart := strings.HasSuffix(dir, ".front") || strings.HasSuffix(dir, ".egress")
+			return !errors.Is(left, unix.EBUSY) || !apart
 		})
 		err = errors.Join(err, left)
 	}
