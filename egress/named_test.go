@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -71,6 +72,30 @@ func TestTLS(t *testing.T) {
 				t.Errorf("%q, %v, %v", b, err, readErr)
 			}
 		})
+	}
+}
+
+// TestTLSWithoutName: an entry with nosni: admits TLS without a name to its own port, and no other
+// name.
+func TestTLSWithoutName(t *testing.T) {
+	for name, right := range map[string]bool{
+		"": true, "api.example.org": true, "other.example.org": false,
+	} {
+		w := newWorld(t)
+		server, plain := listenTCP(t, tlsEcho(t)), listenTCP(t, tlsEcho(t))
+		w.dns.set("api.example.org", server.Addr().String())
+		n := w.open(one, fmt.Sprintf("nosni:api.example.org:%d", server.Port()),
+			fmt.Sprintf("api.example.org:%d", plain.Port()), server.String(), plain.String())
+		err := tls.Client(w.dial(n, w.named(n, "api.example.org", server.Port())),
+			tlsConfig(name)).Handshake()
+		if right && err != nil || !right && !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("%q: %v", name, err)
+		}
+		err = tls.Client(w.dial(n, w.named(n, "api.example.org", plain.Port())),
+			tlsConfig("")).Handshake()
+		if !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("without a name where it is wanted: %v", err)
+		}
 	}
 }
 

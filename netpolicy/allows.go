@@ -66,7 +66,7 @@ func sortAllows(f family, p Policy) (exact, narrow, wide []chat.Allow) {
 	v4 := f.name == ipv4.name
 	for _, a := range p.Egress {
 		if a.Named() {
-			a.Host, a.Prefix = "", f.everywhere()
+			a.Host, a.NoSNI, a.Prefix = "", false, f.everywhere()
 		}
 		switch {
 		case a.Prefix.Addr().Is4() != v4:

@@ -180,7 +180,7 @@ func TestPolicyOrder(t *testing.T) {
 func TestNamedPolicy(t *testing.T) {
 	p := Policy{Profile: "p", GID: 997}
 	for _, s := range []string{"a.example.com:443", "*.example.com:443", "0.0.0.0/0:443",
-		"10.0.0.5:22", "udp:a.example.com:443", "b.example.com:8000-8001", "192.168.0.0/16:443"} {
+		"10.0.0.5:22", "udp:a.example.com:443", "nosni:c.example.com:443", "b.example.com:8000-8001", "192.168.0.0/16:443"} {
 		p.Egress = append(p.Egress, mustAllow(t, s))
 	}
 	for name, want := range map[string][]string{
