@@ -9,7 +9,7 @@ import (
 // Allow is one destination a profile opens: a name, an address or a CIDR, with ":PORT" or
 // ":LOW-HIGH", IPv6 in brackets, TCP unless it begins with "udp:". Example: "api.example.com:443",
 // "*.example.com:443", "203.0.113.5:443", "[2001:db8::/32]:443", "10.0.0.0/8:8000-8080". A listed
-// private address is allowed.
+// private address is allowed. "nosni:" in front of a name is for clients whose TLS tells none.
 type Allow struct {
 	// Host is a name in the form of [CheckHost], or "*." before one, which means the names below
 	// it and not itself; empty for an address.
@@ -18,25 +18,32 @@ type Allow struct {
 	Low    uint16
 	High   uint16
 	UDP    bool
+	// NoSNI: TLS without a server name (RFC 6066, section 3) is to this name, too. With one, it
+	// must be this.
+	NoSNI bool
 }
 
 // ParseAllow reads the form of [Allow].
 func ParseAllow(s string) (Allow, error) {
 	rest, udp := strings.CutPrefix(s, "udp:")
-	if !udp {
+	rest, noSNI := strings.CutPrefix(rest, "nosni:")
+	if !udp && !noSNI {
 		rest = strings.TrimPrefix(s, "tcp:")
 	}
 	i := strings.LastIndexByte(rest, ':')
 	if i < 0 {
 		return Allow{}, allowError(s, "no port")
 	}
-	a := Allow{UDP: udp}
+	a := Allow{UDP: udp, NoSNI: noSNI}
 	var err error
 	if a.Host, a.Prefix, err = parseTo(rest[:i]); err != nil {
 		return Allow{}, allowError(s, err.Error())
 	}
 	if a.Low, a.High, err = parsePorts(rest[i+1:]); err != nil {
 		return Allow{}, allowError(s, err.Error())
+	}
+	if a.NoSNI && (a.UDP || !a.Named()) {
+		return Allow{}, allowError(s, "nosni: is for names of TCP")
 	}
 	return a, nil
 }
@@ -54,7 +61,7 @@ func parseTo(s string) (host string, prefix netip.Prefix, err error) {
 		return "", netip.Prefix{}, err
 	case host == "localhost", strings.HasSuffix(host, ".localhost"): // RFC 6761, section 6.3
 		return "", netip.Prefix{}, fmt.Errorf("%s is the chat itself: want no entry", Quote(s))
-	case host == "tcp", host == "udp":
+	case host == "tcp", host == "udp", host == "nosni":
 		return "", netip.Prefix{}, fmt.Errorf("%s is a protocol: want a host after it", Quote(s))
 	case wildcard && !strings.Contains(host, "."):
 		err = fmt.Errorf("%s means all of a top level: want two labels after the star", Quote(s))
@@ -145,8 +152,11 @@ func (a Allow) String() string {
 		}
 	}
 	proto := ""
-	if a.UDP {
+	switch {
+	case a.UDP:
 		proto = "udp:"
+	case a.NoSNI:
+		proto = "nosni:"
 	}
 	if a.Low == a.High {
 		return fmt.Sprintf("%s%s:%d", proto, host, a.Low)

@@ -21,9 +21,11 @@ func TestAllowNames(t *testing.T) {
 		"*.Example.com:443-444":    "*.example.com:443-444",
 		"udp:time.example.com:123": "udp:time.example.com:123",
 		"tcp:example.com:22":       "example.com:22", "db:5432": "db:5432",
-		"xn--bcher-kva.example:80": "xn--bcher-kva.example:80",
-		"localhost.example.com:80": "localhost.example.com:80",
-		"notlocalhost:80":          "notlocalhost:80",
+		"xn--bcher-kva.example:80":  "xn--bcher-kva.example:80",
+		"localhost.example.com:80":  "localhost.example.com:80",
+		"notlocalhost:80":           "notlocalhost:80",
+		"nosni:DB.example.com:5432": "nosni:db.example.com:5432",
+		"nosni:*.example.com:443":   "nosni:*.example.com:443",
 	} {
 		a, err := ParseAllow(in)
 		if err != nil || a.String() != want || !a.Named() || a.Prefix.IsValid() {
@@ -39,8 +41,10 @@ func TestAllowNames(t *testing.T) {
 		"*a.com:443":  "letters", "https://example.com:443": "address",
 		"user@example.com:443": "letters",
 		"example.com/24:443":   "address", "[example.com]:443": "address",
-		"udp:tcp:example.com:53": "address",
-		"localhost:80":           "itself", "LOCALHOST.:80": "itself", "*.localhost:80": "itself",
+		"udp:tcp:example.com:53": "address", "nosni:tcp:example.com:53": "address",
+		"nosni:203.0.113.1:443": "names of TCP", "udp:nosni:example.com:53": "names of TCP",
+		"nosni:udp:example.com:53": "address", "nosni:443": "no port",
+		"localhost:80": "itself", "LOCALHOST.:80": "itself", "*.localhost:80": "itself",
 		"a.localhost:80": "itself",
 		"2130706433:80":  "address", "0177.0.0.1:80": "address", "0x7f000001:80": "address",
 		"1.2.3:80":     "address",

@@ -38,11 +38,9 @@ func (p Profile) Opens() []string {
 		name string
 		set  bool
 	}{
-		{"network", p.Network == NetworkShared},
 		{"egress", len(p.Egress) > 0},
 		{"egress_may_add", len(p.EgressMayAdd) > 0},
 		{"secrets", len(p.Secrets) > 0},
-		{"resolvers", len(p.Resolvers) > 0},
 		{"skeleton", p.Skeleton != ""},
 		{"expose_paths", len(p.ExposePaths) > 0},
 		{"allow_read_paths", len(p.AllowReadPaths) > 0},

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"net/netip"
 	"reflect"
 	"testing"
 )
@@ -15,11 +14,9 @@ func TestBridgesOfWhatAProfileOpens(t *testing.T) {
 	}
 	ada, bob := Caller{Name: "ada", Role: RoleBridge}, Caller{Name: "bob", Role: RoleBridge}
 	opening := map[string]Profile{
-		"Network":                   {Network: NetworkShared},
 		"Egress":                    {Egress: []Allow{allow}},
 		"EgressMayAdd":              {EgressMayAdd: []Allow{allow}},
 		"Secrets":                   {Secrets: []string{"openai"}},
-		"Resolvers":                 {Resolvers: []netip.Addr{netip.MustParseAddr("192.0.2.1")}},
 		"Skeleton":                  {Skeleton: "/etc/skel"},
 		"ExposePaths":               {ExposePaths: []Expose{{Source: "/data", Mode: ReadOnly}}},
 		"AllowReadPaths":            {AllowReadPaths: []string{"^/data/x$"}},
@@ -31,7 +28,7 @@ func TestBridgesOfWhatAProfileOpens(t *testing.T) {
 	// These keys restrict a chat, or grant nothing beyond what the host gives every chat.
 	harmless := map[string]bool{"Name": true, "Limits": true, "Bridges": true, "Commands": true, "AccessFile": true,
 		"Defaults": true, "Guard": true, "Env": true, "TimeoutMax": true, "ToolsOff": true,
-		"SleepAfter": true, "KeepAwake": true}
+		"SleepAfter": true, "KeepAwake": true, "Network": true}
 	for i := range reflect.TypeFor[Profile]().NumField() {
 		key := reflect.TypeFor[Profile]().Field(i).Name
 		p, opens := opening[key]

@@ -133,7 +133,7 @@ func TestProfile(t *testing.T) {
 	}
 	open := good
 	open.Egress = []Allow{allow}
-	if err := open.Validate(); err != nil || open.EffectiveNetwork() != NetworkShared {
+	if err := open.Validate(); err != nil || open.EffectiveNetwork() != NetworkOwn {
 		t.Errorf("%v, %s", err, open.EffectiveNetwork())
 	}
 	for name, bad := range map[string]func(*Profile){

@@ -86,6 +86,18 @@ func (p Profile) With(c EgressChange) Profile {
 	return p
 }
 
+// OnlyOutside returns what of c.Add only a wide entry of EgressMayAdd covers. As that entry would
+// (see [Allow.Wide]), it means the internet, and not an address of this host.
+func (p Profile) OnlyOutside(c EgressChange) (list []Allow) {
+	for _, a := range c.Add {
+		meant := func(may Allow) bool { return !may.Wide() && may.covers(a) }
+		if !slices.Contains(p.Egress, a) && !slices.ContainsFunc(p.EgressMayAdd, meant) {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
 func (p Profile) mayAdd(a Allow) bool {
 	return slices.ContainsFunc(p.EgressMayAdd, func(may Allow) bool { return may.covers(a) })
 }
@@ -97,7 +109,7 @@ func (a Allow) covers(b Allow) bool {
 		return false
 	}
 	if a.Named() {
-		return a.Host == b.Host || a.MatchesHost(b.Host)
+		return (a.NoSNI || !b.NoSNI) && (a.Host == b.Host || a.MatchesHost(b.Host))
 	}
 	if a.Prefix == b.Prefix {
 		return true

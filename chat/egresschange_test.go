@@ -26,6 +26,9 @@ func TestCovers(t *testing.T) {
 		{"*.example.com:443", "example.com:443", false},
 		{"*.example.com:443", "notexample.com:443", false},
 		{"api.example.com:443", "*.example.com:443", false},
+		{"nosni:*.example.com:443", "api.example.com:443", true},
+		{"nosni:*.example.com:443", "nosni:api.example.com:443", true},
+		{"*.example.com:443", "nosni:api.example.com:443", false},
 		{"192.0.2.0/24:443", "192.0.2.7:443", true},
 		{"192.0.2.0/24:443", "192.0.2.0/25:443", true},
 		{"192.0.2.0/24:443", "192.0.0.0/16:443", false},
@@ -74,15 +77,15 @@ func TestWith(t *testing.T) {
 func TestCheckEgress(t *testing.T) {
 	p := Profile{Name: "p", Egress: allows(t, "a.example.com:443"), EgressMayAdd: allows(t,
 		"*.example.com:443")}
-	shared := Profile{Name: "s", Egress: allows(t, "192.0.2.1:80")}
+	none := Profile{Name: "s"}
 	for name, c := range map[string]struct {
 		p    Profile
 		c    EgressChange
 		want error
 	}{
-		"nothing":         {p, EgressChange{}, nil},
-		"nothing, shared": {shared, EgressChange{}, nil},
-		"shared":          {shared, EgressChange{Remove: shared.Egress}, ErrInvalid},
+		"nothing":       {p, EgressChange{}, nil},
+		"nothing, none": {none, EgressChange{}, nil},
+		"none":          {none, EgressChange{Add: p.Egress}, ErrInvalid},
 		"admitted": {p, EgressChange{Add: allows(t, "b.example.com:443"),
 			Remove: p.Egress}, nil},
 		"not admitted": {p, EgressChange{Add: allows(t, "b.example.com:444")}, ErrDenied},
@@ -91,6 +94,27 @@ func TestCheckEgress(t *testing.T) {
 	} {
 		if err := c.p.CheckEgress(c.c); !errors.Is(err, c.want) || c.want == nil && err != nil {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+// TestOnlyOutside: an entry opens an address of this host only if the profile lists it, or an entry
+// that is not wide admits it.
+func TestOnlyOutside(t *testing.T) {
+	p := Profile{Name: "p", Egress: allows(t, "203.0.113.9:80")}
+	p.EgressMayAdd = allows(t, "0.0.0.0/0:1-65535", "203.0.113.0/28:80", "198.51.100.7:443",
+		"[2000::/3]:443", "*.example.com:443", "[2001:db8::1]:443")
+	for text, want := range map[string]bool{
+		"203.0.113.200:80": true, "203.0.113.1:81": true, "203.0.113.128/25:80": true,
+		"0.0.0.0/0:443":   true,
+		"198.51.100.7:80": true, "[2001:db8::2]:443": true,
+		"203.0.113.1:80": false, "203.0.113.9:80": false, "198.51.100.7:443": false,
+		"203.0.113.0/29:80": false, "[2001:db8::1]:443": false, "a.example.com:443": false,
+	} {
+		c := EgressChange{Add: allows(t, text)}
+		admitted := p.mayAdd(c.Add[0]) || slices.Contains(p.Egress, c.Add[0])
+		if got := len(p.OnlyOutside(c)) == 1; got != want || !admitted {
+			t.Errorf("%s: only outside %t, want %t", text, got, want)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package chat
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 )
@@ -11,17 +10,15 @@ import (
 type Network string
 
 const (
-	// NetworkShared is the host's network namespace, restricted by owner rules.
-	NetworkShared Network = "shared"
 	// NetworkNone is a network namespace of its own with only a loopback device.
 	NetworkNone Network = "none"
 	// NetworkOwn is a network namespace of its own, out of which chatd-egress carries connections
 	// to what Egress lists, by name or by address.
 	NetworkOwn Network = "own"
+	// NetworkShared is the host's network namespace. No profile may ask for it: it is what a
+	// session gets on a host that lacks [LayerNetwork], where the config excuses that.
+	NetworkShared Network = "shared"
 )
-
-// Apart reports whether such a session has a network namespace of its own.
-func (n Network) Apart() bool { return n == NetworkNone || n == NetworkOwn }
 
 // Profile is a named policy that many chats share.
 type Profile struct {
@@ -30,8 +27,7 @@ type Profile struct {
 	// Bridges are the owners whose bridges may create chats in the profile; nil means the default
 	// of [Profile.AdmittedBridges]. An existing chat keeps its profile.
 	Bridges []string `json:"bridges" yaml:"bridges"`
-	// Network is own, shared or none; empty means own when Egress has a name or EgressMayAdd an
-	// entry, none when both are empty, else shared.
+	// Network is own or none; empty means none when Egress and EgressMayAdd are empty, else own.
 	Network Network `json:"network" yaml:"network"`
 	// Egress lists where the chat may connect. Empty means nowhere.
 	Egress []Allow `json:"egress" yaml:"egress"`
@@ -40,9 +36,6 @@ type Profile struct {
 	// Secrets are names of secrets of the config that the chat may use and not read; see package
 	// secret.
 	Secrets []string `json:"secrets" yaml:"secrets"`
-	// Resolvers become the chat's /etc/resolv.conf, and are the only addresses that it may reach on
-	// port 53; an empty list allows none.
-	Resolvers []netip.Addr `json:"resolvers" yaml:"resolvers"`
 	// Commands are the programs on the PATH after the shims; "*" means every program of the host's
 	// /usr/bin except those that gain privilege (setuid, capabilities).
 	Commands []string `json:"commands" yaml:"commands"`
@@ -85,12 +78,10 @@ func (p Profile) EffectiveNetwork() Network {
 	switch {
 	case p.Network != "":
 		return p.Network
-	case slices.ContainsFunc(p.Egress, Allow.Named), len(p.EgressMayAdd) > 0:
+	case len(p.Egress)+len(p.EgressMayAdd) > 0:
 		return NetworkOwn
-	case len(p.Egress) == 0 && len(p.Resolvers) == 0:
-		return NetworkNone
 	}
-	return NetworkShared
+	return NetworkNone
 }
 
 // Validate reports the first invalid field of the profile.
@@ -138,32 +129,25 @@ func (p Profile) Validate() error {
 }
 
 func (p Profile) validateNetwork() error {
-	if !slices.Contains([]Network{"", NetworkOwn, NetworkShared, NetworkNone}, p.Network) {
-		return fmt.Errorf("network %s: want own, shared or none: %w", Quote(string(p.Network)),
-			ErrInvalid)
+	if p.Network == NetworkShared {
+		const want = "want own, which carries connections to egress, by name too, or none"
+		return fmt.Errorf("network shared is no longer there: %s: %w", want, ErrInvalid)
 	}
-	named := slices.IndexFunc(p.Egress, Allow.Named)
+	if !slices.Contains([]Network{"", NetworkOwn, NetworkNone}, p.Network) {
+		return fmt.Errorf("network %s: want own or none: %w", Quote(string(p.Network)), ErrInvalid)
+	}
 	all := slices.Concat(p.Egress, p.EgressMayAdd)
-	inside := slices.IndexFunc(all, Allow.isInside)
-	switch network := p.EffectiveNetwork(); {
-	case network != NetworkOwn && len(p.EgressMayAdd) > 0:
-		return fmt.Errorf("network %s with egress_may_add: want network own: %w",
-			network, ErrInvalid)
-	case network != NetworkOwn && len(p.Secrets) > 0:
+	if network := p.EffectiveNetwork(); network == NetworkNone && len(p.Secrets) > 0 {
 		return fmt.Errorf("network %s with secrets: want network own: %w", network, ErrInvalid)
-	case network == NetworkNone && len(p.Egress)+len(p.Resolvers) > 0:
-		return fmt.Errorf("network none with egress or resolvers: nothing could reach them: %w",
-			ErrInvalid)
-	case network == NetworkShared && named >= 0:
-		const want = "want network own, or addresses"
-		return fmt.Errorf("network shared with the name %s in egress: %s: %w",
-			p.Egress[named], want, ErrInvalid)
-	case network == NetworkOwn && inside >= 0:
+	}
+	if p.EffectiveNetwork() == NetworkNone && len(all) > 0 {
+		return fmt.Errorf("network none with %s in egress: nothing could reach it: want network own: %w",
+			all[0], ErrInvalid)
+	}
+	if i := slices.IndexFunc(all, Allow.isInside); i >= 0 {
 		const why = "nothing outside has that address there, which is the chat's own or a name's"
-		return fmt.Errorf("network own with %s in egress: %s: want another: %w", all[inside], why, ErrInvalid)
-	case network == NetworkOwn && len(p.Resolvers) > 0:
-		const want = "want none, because chatd answers for the names in egress"
-		return fmt.Errorf("network own with resolvers: %s: %w", want, ErrInvalid)
+		return fmt.Errorf("network own with %s in egress: %s: want another: %w", all[i], why,
+			ErrInvalid)
 	}
 	return nil
 }

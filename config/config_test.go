@@ -31,7 +31,7 @@ func TestDefaultsAreTheirOwnDocumentation(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := cfg.Profiles[chat.DefaultProfile]
-	if p.Limits != chat.DefaultLimits() || p.EffectiveNetwork() != chat.NetworkNone || len(p.Egress)+len(p.Resolvers) > 0 || len(p.Commands) < 50 {
+	if p.Limits != chat.DefaultLimits() || p.EffectiveNetwork() != chat.NetworkNone || len(p.Egress) > 0 || len(p.Commands) < 50 {
 		t.Errorf("default profile: %+v", p)
 	}
 	if cfg.Socket != "/run/chatd/chatd.sock" || cfg.UIDs != (UIDRange{1879048192, 1895825407}) || cfg.MaxAwake != 500 || cfg.FileMax != 1<<30 || len(cfg.OwnerShares) != len(quota.All()) || cfg.OwnerShares[quota.Awake] != 200 || cfg.OwnerShares[quota.RunBytes] != 256<<20 || cfg.AuditMax != 64<<20 || cfg.AuditKeep != 0 {
@@ -64,7 +64,7 @@ func TestProgramsAreFound(t *testing.T) {
 func TestWhatCheckPrintsReadsBackTheSame(t *testing.T) {
 	for _, text := range []string{"",
 		"egress_user: e\negress_program: /p/e\ndns_servers: ['2001:db8::1', '192.0.2.1:54']\n",
-		"profiles:\n  web:\n    egress: ['203.0.113.0/24:443', 'udp:[2001:db8::1]:53']\n    resolvers: [2001:db8::1]\n    limits: {memory_max: 1GiB}\nallow_missing: [cpu]\naudit_max: 0\naudit_keep: 9\nfile_max: 2MiB\nowner_shares: {awake: 0, run_bytes: 1GiB}\n"} {
+		"profiles:\n  web:\n    egress: ['203.0.113.0/24:443', 'udp:[2001:db8::1]:53']\n    limits: {memory_max: 1GiB}\nallow_missing: [cpu]\naudit_max: 0\naudit_keep: 9\nfile_max: 2MiB\nowner_shares: {awake: 0, run_bytes: 1GiB}\n"} {
 		cfg, err := load(t, text)
 		if err != nil {
 			t.Fatal(err)
@@ -95,7 +95,7 @@ func TestProfilesAreAdded(t *testing.T) {
 	web, base := cfg.Profiles["web"], cfg.Profiles["default"]
 	want := chat.DefaultLimits()
 	want.MemoryMax, want.PidsMax = 1<<30, 64
-	if web.Name != "web" || web.Limits != want || web.EffectiveNetwork() != chat.NetworkShared || !reflect.DeepEqual(web.Commands, base.Commands) {
+	if web.Name != "web" || web.Limits != want || web.EffectiveNetwork() != chat.NetworkOwn || !reflect.DeepEqual(web.Commands, base.Commands) {
 		t.Errorf("web: %+v", web)
 	}
 	if len(cfg.Profiles["bare"].Commands) != 0 || len(cfg.Profiles) != 5 || cfg.MaxAwake != 7 {
@@ -130,12 +130,12 @@ func TestConfigErrors(t *testing.T) {
 		"allow_missing:\n  - cpu\n  - moat\n":    `chatd.yaml:3: allow_missing[1]: "moat": want one of account, home`,
 		"profiles:\n  x:\n    egres: []\n":       `chatd.yaml:3: unknown key "egres"`,
 		"profiles:\n  x:\n    egress:\n     - a": `chatd.yaml:4: profiles.x.egress[0]: cannot use egress "a"`,
-		"profiles:\n  x:\n    resolvers: [ns]":   `chatd.yaml:3: profiles.x.resolvers[0]: "ns": want an IP address`,
+		"profiles:\n  x:\n    resolvers: [ns]":   `chatd.yaml:3: profiles.x.resolvers: the key is no longer there: want it left out`,
 		"profiles:\n  x:\n    limits:\n      memory_max: 1 potato\n":                      `chatd.yaml:4: profiles.x.limits.memory_max: "1 potato": want a number`,
 		"profiles:\n  x:\n    limits:\n      cpu_quota: 250\n":                            `chatd.yaml:4: profiles.x.limits.cpu_quota: cannot use "250" as a duration`,
 		"profiles:\n  x:\n    limits: {memory_max: 1}\n":                                  `profiles.x: cannot use profile x: cannot use limits.memory_max: want at least 16 MiB`,
 		"profiles:\n  -rf: {}\n":                                                          `cannot use profile "-rf"`,
-		"profiles:\n  x:\n    network: none\n    egress: ['1.2.3.4:5']\n":                 `network none with egress`,
+		"profiles:\n  x:\n    network: none\n    egress: ['1.2.3.4:5']\n":                 `network none with 1.2.3.4:5 in egress`,
 		"profiles:\n  x:\n    commands: [/bin/sh]\n":                                      `command "/bin/sh"`,
 		"profiles:\n  x:\n    skeleton: etc\n":                                            `chatd.yaml:3: profiles.x.skeleton: "etc": want an absolute path`,
 		"a: [\n":                                                                          `chatd.yaml:1:`,

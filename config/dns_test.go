@@ -140,10 +140,11 @@ func TestProfileOwn(t *testing.T) {
 			`chatd.yaml:5: profiles.x.egress[1]: cannot use egress "*.com:443"`},
 		{"    egress: ['localhost:80']\n",
 			`chatd.yaml:3: profiles.x.egress[0]: cannot use egress "localhost:80"`},
-		{"    network: shared\n    egress: ['a.example:443']\n",
-			`network shared with the name a.example:443 in egress`},
-		{"    network: own\n    resolvers: [192.0.2.1]\n", `network own with resolvers`},
-		{"    network: bridge\n", `network "bridge": want own, shared or none`},
+		{"    network: shared\n    egress: ['192.0.2.1:443']\n",
+			`profiles.x: cannot use profile x: network shared is no longer there: want own`},
+		{"    network: own\n    resolvers: [192.0.2.1]\n",
+			`chatd.yaml:4: profiles.x.resolvers: the key is no longer there`},
+		{"    network: bridge\n", `network "bridge": want own or none`},
 	} {
 		text, want := x[0], x[1]
 		_, err := load(t, "profiles:\n  x:\n"+text)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -65,7 +64,7 @@ type fileProfile struct {
 	Egress       []string          `yaml:"egress"`
 	EgressMayAdd []string          `yaml:"egress_may_add"`
 	Secrets      []string          `yaml:"secrets"`
-	Resolvers    []string          `yaml:"resolvers"`
+	Resolvers    []string          `yaml:"resolvers"` // is refused, with what to write now
 	Skeleton     string            `yaml:"skeleton"`
 	AccessFile   string            `yaml:"access_file"`
 	Defaults     *bool             `yaml:"defaults"`
@@ -202,12 +201,9 @@ func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Pro
 	if p.EgressMayAdd, err = s.allows(at+".egress_may_add", f.EgressMayAdd); err != nil {
 		return p, err
 	}
-	for i, text := range f.Resolvers {
-		addr, err := netip.ParseAddr(text)
-		if err != nil || addr.Zone() != "" {
-			return p, s.fault(fmt.Sprintf("%s.resolvers[%d]", at, i), fmt.Errorf("%s: want an IP address: %w", chat.Quote(text), chat.ErrInvalid))
-		}
-		p.Resolvers = append(p.Resolvers, addr)
+	if len(f.Resolvers) > 0 {
+		const want = "want it left out: chatd answers for the names in egress, and asks dns_servers"
+		return p, s.fault(at+".resolvers", fmt.Errorf("the key is no longer there: %s: %w", want, chat.ErrInvalid))
 	}
 	for key, path := range map[string]string{"skeleton": p.Skeleton, "access_file": p.AccessFile} {
 		if path != "" && !filepath.IsAbs(path) {

@@ -3,6 +3,7 @@ package egress
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -29,9 +30,10 @@ type carried struct {
 
 	// Of network.mu.
 	target  target
-	decided bool           // target is valid
-	real    netip.AddrPort // the peer outside, once connected
-	err     error          // why it is not carried, or was ended
+	decided bool             // target is valid
+	real    netip.AddrPort   // the last peer outside, once connected
+	reals   []netip.AddrPort // all that are connected: HTTP has several
+	err     error            // why it is not carried, or was ended
 }
 
 // enter makes an entry of the table. It returns nil where the chat has its share, or all chats
@@ -40,7 +42,8 @@ func (n *network) enter(dst netip.AddrPort, udp bool) *carried {
 	if n.closed || !udp && n.connections >= maxConnections {
 		return nil
 	}
-	if n.s.slots.Add(-1) < 0 {
+	// What is left is for those that have less.
+	if left := n.s.slots.Add(-1); left < int64(len(n.carried)) {
 		n.s.slots.Add(1)
 		return nil
 	}
@@ -117,16 +120,28 @@ func (c *carried) reached(real netip.AddrPort) error {
 		return errUnlisted
 	}
 	c.real = real
+	c.reals = append(c.reals, real)
 	return nil
+}
+
+// left forgets a peer, to which the connection is closed.
+func (c *carried) left(real netip.AddrPort) {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	if i := slices.Index(c.reals, real); i >= 0 {
+		c.reals = slices.Delete(c.reals, i, i+1)
+	}
 }
 
 // stillListed reports whether the list opens c. n.mu is held.
 func (c *carried) stillListed() bool {
-	switch {
-	case !c.decided, c.target == target{}:
+	if !c.decided || c.target == (target{}) {
 		return true
-	case c.real.IsValid():
-		return c.target.usable(c.n.list, c.real)
+	}
+	for _, real := range c.reals {
+		if !c.target.usable(c.n.list, real) {
+			return false
+		}
 	}
 	return c.target.listed(c.n.list)
 }

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -26,7 +27,7 @@ func TestChange(t *testing.T) {
 	n := w.open(one, a.String(), b.String(), name, named.String())
 	ca, cb, cn := w.dial(n, a), w.dial(n, b), w.dial(n, w.named(n, "api.example.org", named.Port()))
 	for _, c := range []*net.TCPConn{ca, cb, cn} {
-		wantEcho(t, c, "x")
+		wantEcho(t, c, "x\n") // by name it is a line that tells what is no request
 	}
 	w.call(uplink.Call{Verb: uplink.Change, Chat: one, Allow: list(t, b.String(), name,
 		named.String())})
@@ -43,6 +44,37 @@ func TestChange(t *testing.T) {
 	w.call(uplink.Call{Verb: uplink.Change, Chat: one, Allow: list(t, b.String(), name)})
 	wantReset(t, cn)
 	wantEcho(t, cb, "x")
+}
+
+// TestChangeChecksAll: of several connections of one session each is checked until it is closed.
+func TestChangeChecksAll(t *testing.T) {
+	w := newWorld(t)
+	n := w.open(one, "api.example.org:80", "127.0.0.1:80", "127.0.0.2:80")
+	dst := w.named(n, "api.example.org", 80)
+	n.mu.Lock()
+	c := n.enter(dst, false)
+	n.mu.Unlock()
+	if _, err := c.decide(); err != nil {
+		t.Fatal(err)
+	}
+	first, last := netip.MustParseAddrPort("127.0.0.1:80"), netip.MustParseAddrPort("127.0.0.2:80")
+	if err := errors.Join(c.reached(first), c.reached(last)); err != nil {
+		t.Fatal(err)
+	}
+	listed := func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.list = list(t, "api.example.org:80", "127.0.0.2:80")
+		return c.stillListed()
+	}
+	if listed() {
+		t.Error("the first connection is passed over")
+	}
+	c.left(first)
+	if !listed() {
+		t.Error("a connection that is closed counts")
+	}
+	c.leave()
 }
 
 // TestClose: everything of the chat ends before the answer, and nothing of another.

@@ -38,6 +38,13 @@ func (t target) listed(list []chat.Allow) bool {
 	return ok
 }
 
+// withoutName reports whether the list opens the target to TLS without a server name.
+func (t target) withoutName(list []chat.Allow) bool {
+	return slices.ContainsFunc(list, func(a chat.Allow) bool {
+		return a.NoSNI && a.OpensPort(t.udp, t.dst.Port()) && a.MatchesHost(t.host)
+	})
+}
+
 // usable reports whether the list opens one address of the target. A name opens only addresses of
 // the internet: its owner could have it resolve to the host's own network (DNS rebinding) or to a
 // metadata service. Those are opened by an entry that has the address.

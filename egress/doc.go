@@ -52,8 +52,9 @@
 //   - Another site behind a listed name's server. TLS shows its server name and not the Host of the
 //     requests inside (domain fronting); with an Encrypted ClientHello only the outer name.
 //     A listed server may pass on what it gets to whomever it likes.
-//   - HTTP to another site in what does not look like it: a method of others than capitals,
-//     or after the server has spoken first.
+//   - HTTP to another site after the server has spoken first, or after a first line that is no
+//     request (named.go), at a server that goes on after it.
+//   - A second ClientHello, after a HelloRetryRequest, is not read.
 //   - Datagrams by name are not looked into: QUIC carries a server name that is not read.
 //   - A host of a secret that sends the value in another encoding, or in parts.
 //   - What is inside of a listed connection, and that its times and sizes are signals.
@@ -61,6 +62,7 @@
 //     the chat deceives only itself.
 //
 // Some programs that are no attack are refused: TLS by name without a server name; protocols whose
-// client speaks first, in capitals and a space, such as IRC without TLS. An HTTP client that ends
+// client speaks first, in capitals and a space, such as IRC without TLS. By name, a client that
+// says letters without a line's end waits until it says more. An HTTP client that ends
 // its side of the connection behind a request gets no answer, as from any server of net/http.
 package egress

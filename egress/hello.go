@@ -34,6 +34,9 @@ func (c connection) checkHello(t target, b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if name == "" && t.withoutName(c.n.allowed()) {
+		return r.read, nil
+	}
 	if name == "" {
 		return nil, refusal(fmt.Sprintf("TLS without a server name: the address stands for %s", t))
 	}

@@ -1,10 +1,12 @@
 package egress
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -54,33 +56,75 @@ const (
 	undecided protocol = iota // more bytes say it
 	anything                  // passes as it is
 	tlsRecord                 // RFC 8446, section 5.1
+	oldHello                  // a ClientHello in the form of SSLv2: RFC 5246, appendix E.2
 	web1                      // HTTP/1: RFC 9112, section 3
 	tlsEnded                  // TLS that is ended here
 	web2                      // HTTP/2 without TLS: RFC 9113, section 3.3
 )
 
-// maxMethod is the length of the longest word that may be the method of a request.
-const maxMethod = 20
+// maxLine is how long a first line may be until it tells what a client speaks.
+const maxLine = 8 << 10
 
-// protocolOf reads first bytes. The method of a request is a word of capitals and a space: any
-// server that takes it for HTTP gets it from here, and not from the client.
+// protocolOf reads first bytes. Servers differ in what they take for a request, and one that is
+// passed unread hides all that follow. So HTTP/1 is what any server takes for it, and net/http
+// refuses what is none:
+//
+//   - A word of capitals and a space, at once. It may be HTTP/0.9, which has no version.
+//   - A line with "HTTP/" in it: net/http servers and Apache take methods of any characters
+//     of a token (RFC 9110, section 5.6.2), of any length. An SSH client may say a version with a
+//     space in it (RFC 4253, section 4.2), memcached has small letters: their lines have no HTTP/.
+//   - GET with another space than ' ' behind it, of which Python takes many.
+//
+// A line is read to its end only while it may be one of these. A byte that is in no method and no
+// space before the first space, or a control character, says at once that it is not.
 func protocolOf(b []byte) protocol {
 	switch {
 	case len(b) == 0, len(b) == 1 && b[0] == 0x16:
 		return undecided
 	case b[0] == 0x16 && b[1] == 0x03:
 		return tlsRecord
+	case b[0]&0x80 != 0 && len(b) < 3:
+		return undecided
+	case b[0]&0x80 != 0 && b[2] == 1:
+		return oldHello
 	}
 	word := slices.IndexFunc(b, func(r byte) bool { return r < 'A' || 'Z' < r })
-	switch {
-	case word < 0 && len(b) <= maxMethod:
-		return undecided
-	case word < 1 || word > maxMethod || b[word] != ' ':
-		return anything
-	case string(b[:word]) == "PRI":
-		return web2
+	if word > 0 && b[word] == ' ' {
+		if string(b[:word]) == "PRI" {
+			return web2
+		}
+		return web1
 	}
-	return web1
+	return protocolOfLine(b)
+}
+
+func protocolOfLine(b []byte) protocol {
+	line, _, whole := bytes.Cut(b, []byte("\n"))
+	words := bytes.TrimLeftFunc(bytes.TrimRight(line, "\r"), blank)
+	method := words
+	if i := bytes.IndexFunc(words, blank); i >= 0 {
+		method = words[:i]
+	}
+	switch {
+	case bytes.ContainsFunc(method, notInToken), bytes.ContainsFunc(words, control):
+		return anything
+	case bytes.Contains(bytes.ToUpper(line), []byte("HTTP/")),
+		string(method) == "GET" && len(words) > len(method):
+		return web1
+	case whole:
+		return anything
+	}
+	return undecided
+}
+
+// blank reports whether a server may take r for a space: those of Python, beside those of RFC 9112,
+// section 3.
+func blank(r rune) bool { return r == ' ' || '\t' <= r && r <= '\r' || 0x1c <= r && r <= 0x1f }
+
+func control(r rune) bool { return (r < ' ' || r == 0x7f) && !blank(r) }
+
+func notInToken(r rune) bool {
+	return r <= ' ' || r > '~' || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r)
 }
 
 // open reads the client's first bytes until they say what it speaks, and checks TLS.
@@ -99,6 +143,9 @@ func (c connection) open(t target, server *net.TCPConn) (opening, error) {
 		}
 		switch p := protocolOf(b); p {
 		case undecided:
+			if len(b) > maxLine {
+				return opening{}, refusal(fmt.Sprintf("a first line without an end to %s", t))
+			}
 		case tlsRecord:
 			b, err = c.checkHello(t, b)
 			if err == nil && len(c.n.secretsFor(t)) > 0 {
@@ -107,6 +154,8 @@ func (c connection) open(t target, server *net.TCPConn) (opening, error) {
 				p = anything
 			}
 			return opening{p, b}, err
+		case oldHello:
+			return opening{}, refusal(fmt.Sprintf("TLS in the form of SSLv2 to %s", t))
 		case web2:
 			return opening{}, refusal(fmt.Sprintf("HTTP/2 without TLS to %s", t))
 		default:

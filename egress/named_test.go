@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -71,6 +72,30 @@ func TestTLS(t *testing.T) {
 				t.Errorf("%q, %v, %v", b, err, readErr)
 			}
 		})
+	}
+}
+
+// TestTLSWithoutName: an entry with nosni: admits TLS without a name to its own port, and no other
+// name.
+func TestTLSWithoutName(t *testing.T) {
+	for name, right := range map[string]bool{
+		"": true, "api.example.org": true, "other.example.org": false,
+	} {
+		w := newWorld(t)
+		server, plain := listenTCP(t, tlsEcho(t)), listenTCP(t, tlsEcho(t))
+		w.dns.set("api.example.org", server.Addr().String())
+		n := w.open(one, fmt.Sprintf("nosni:api.example.org:%d", server.Port()),
+			fmt.Sprintf("api.example.org:%d", plain.Port()), server.String(), plain.String())
+		err := tls.Client(w.dial(n, w.named(n, "api.example.org", server.Port())),
+			tlsConfig(name)).Handshake()
+		if right && err != nil || !right && !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("%q: %v", name, err)
+		}
+		err = tls.Client(w.dial(n, w.named(n, "api.example.org", plain.Port())),
+			tlsConfig("")).Handshake()
+		if !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("without a name where it is wanted: %v", err)
+		}
 	}
 }
 
@@ -197,12 +222,16 @@ func TestTLSHalf(t *testing.T) {
 func TestProtocolOf(t *testing.T) {
 	for b, want := range map[string]protocol{
 		"": undecided, "\x16": undecided, "G": undecided, "GET": undecided,
-		strings.Repeat("A", 20): undecided,
-		"\x16\x03":              tlsRecord,
-		"\x16\x02":              anything, "\x00": anything, "GET\r": anything, "get ": anything, " ": anything,
-		strings.Repeat("A", 21): anything, strings.Repeat("A", 21) + " ": anything,
-		"GET ": web1, "X /": web1, strings.Repeat("A", 20) + " ": web1, "PRI x": web2,
-		"SSH-2.0-x y": anything,
+		strings.Repeat("A", 30): undecided, "get k": undecided, "SSH-2.0-x y": undecided,
+		"\x16\x03": tlsRecord, "\x80": undecided, "\x80\x2e": undecided, "\x80\x2e\x01": oldHello,
+		"\xff\xff\x01\x03\x01": oldHello, "\x80\x00\x00": anything,
+		"\x16\x02": anything, "\x00": anything, "PING\r\n": anything, "*1\r\n": anything,
+		"get k\r\n": anything, "SSH-2.0-x y\r\n": anything, "x=1 ": anything, "a\x00": anything,
+		"0\x0c\x02\x01": anything, "nick x\r\nGET / HTTP/1.1\r\n": anything,
+		"GET ": web1, "X /": web1, strings.Repeat("A", 30) + " ": web1, "PRI x": web2,
+		"get /x HTTP/1.1\r": web1, "SSH-2.0-x / HTTP/1.1\r\n": web1, "M-SEARCH * http/1.1": web1,
+		"GET\t/\r\n": web1, " GET / HTTP/1.1": web1, " GET /": web1, "GET\x1c/ ": web1,
+		"\tx / HTTP/1.0": web1, "x\t/\tHTTP/1.1": web1,
 	} {
 		if got := protocolOf([]byte(b)); got != want {
 			t.Errorf("%q: %d, want %d", b, got, want)
@@ -228,10 +257,30 @@ func TestServerFirst(t *testing.T) {
 // TestClientFirst: what is no TLS and no HTTP passes, also if it is short.
 func TestClientFirst(t *testing.T) {
 	w := newWorld(t)
-	for _, text := range []string{"x", "\x00\x00\x00\x08", "SSH-2.0-Open SSH\r\n", "*1\r\n",
+	for _, text := range []string{"x\n", "\x00\x00\x00\x08", "SSH-2.0-Open SSH\r\n", "*1\r\n",
 		"\r\n", "get k\r\n"} {
 		wantEcho(t, w.byName("api.example.org", listenTCP(t, echo)), text)
 	}
+}
+
+// TestWebMethods: a request is read whatever the characters of its method, and a line without an
+// end passes to nobody.
+func TestWebMethods(t *testing.T) {
+	long := strings.Repeat("A", 30)
+	for _, method := range []string{"get", "M-SEARCH", "x!1", long, "SSH-2.0-x"} {
+		w := newWorld(t)
+		o := newOrigin(t, nil)
+		c := w.byName("api.example.org", o.addr)
+		answer(t, send(t, c, method+" / HTTP/1.1\r\nHost: other.example\r\n\r\n"), 421)
+		if got := o.seen(); len(got) != 0 {
+			t.Errorf("%q", got)
+		}
+	}
+	w := newWorld(t)
+	c := w.byName("api.example.org", listenTCP(t, echo))
+	_, _ = io.WriteString(c, strings.Repeat("a", 4*maxLine)) // it may be reset while it writes
+	wantReset(t, c)
+	w.event(Refused, "without an end")
 }
 
 // TestClientEndsUndecided: bytes that are not enough to tell pass when there are no more.

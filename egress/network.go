@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -58,9 +59,12 @@ type network struct {
 	all    sync.WaitGroup // every goroutine of the chat
 
 	connecting, questions chan struct{}
-	terminated            chan struct{}    // has an element for each connection whose TLS is ended
+	sessions              chan struct{}    // of HTTP
+	webCost               atomic.Int64     // what they may cost, in bytes
 	connects              *quota.Allowance // of accept
 	begins                *quota.Allowance // of receive
+	redials               *quota.Allowance // of redial
+	redialing             chan struct{}    // whose turn it is
 
 	mu          sync.Mutex
 	closed      bool
@@ -107,10 +111,12 @@ func (s *server) newNetwork(call uplink.Call, files []*os.File) (n *network, err
 		flows:      map[flowKey]*flow{},
 		connecting: make(chan struct{}, maxConnecting),
 		questions:  make(chan struct{}, maxQuestions),
-		terminated: make(chan struct{}, maxTerminated),
+		sessions:   make(chan struct{}, maxSessions),
 		grants:     call.Grants,
 		connects:   s.allowance(),
 		begins:     s.allowance(),
+		redials:    s.allowance(),
+		redialing:  make(chan struct{}, 1),
 	}
 	n.ctx, n.cancel = context.WithCancelCause(context.Background())
 	defer func() {
@@ -128,6 +134,20 @@ func (s *server) allowance() *quota.Allowance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fresh()
+}
+
+// redial waits until a connection that is there may have another one to its server.
+func (n *network) redial(ctx context.Context) error {
+	select {
+	case n.redialing <- struct{}{}:
+		defer func() { <-n.redialing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if !n.redials.Wait(ctx) {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // listen takes the sockets over.

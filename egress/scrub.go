@@ -18,13 +18,26 @@ func scrubText(s string, traces []string) string {
 	return string(scrub.feed([]byte(s), true))
 }
 
-// scrubHeader is scrubText for the values of headers.
+// scrubHeader is scrubText for the values of headers. One whose name has a text, in any case, is
+// left out.
 func scrubHeader(h http.Header, traces []string) {
-	for _, values := range h {
+	for name, values := range h {
+		if hasFold(name, traces) {
+			delete(h, name)
+			continue
+		}
 		for i, v := range values {
 			values[i] = scrubText(v, traces)
 		}
 	}
+}
+
+// hasFold reports whether s has one of the texts, in any case.
+func hasFold(s string, texts []string) bool {
+	low := strings.ToLower(s)
+	return slices.ContainsFunc(texts, func(t string) bool {
+		return strings.Contains(low, strings.ToLower(t))
+	})
 }
 
 // scrubber puts asterisks in the place of texts in a stream that comes in pieces. What it passes on

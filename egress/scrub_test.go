@@ -3,8 +3,10 @@ package egress
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -275,4 +277,13 @@ func FuzzFrames(f *testing.F) {
 			t.Errorf("%q by %d: %q, want %q", b, step, got, want)
 		}
 	})
+}
+
+// TestScrubHeaderNames: a header whose name has a value does not reach the chat.
+func TestScrubHeaderNames(t *testing.T) {
+	h := http.Header{"X-Sk-0123456789abcdef-Y": {"a"}, "X-Other": {"b SK-0123456789ABCDEF"}}
+	scrubHeader(h, []string{"SK-0123456789ABCDEF"})
+	if got := fmt.Sprint(h); got != "map[X-Other:[b *******************]]" {
+		t.Error(got)
+	}
 }

@@ -12,15 +12,16 @@ import (
 	"time"
 )
 
-// What a connection whose TLS is ended here may cost: the windows of HTTP/2 for its requests and
-// for their answers, 1 MiB each, 64 headers and those of their answers, 32 KiB each, and 8 KiB for
-// each answer that is passed on; some 6 MiB at worst. HTTP/1 costs some 100 KiB.
+// secureCost is what a connection whose TLS is ended here may cost at worst, in bytes: the windows
+// of HTTP/2 for its requests and for their answers; 16 headers of 256 fields and 16 KiB, and those
+// of their answers, each of them twice; buffers of 8 KiB. HTTP/1 costs some 100 KiB.
+const secureCost = 3 << 20
+
 const (
-	maxTerminated    = 32 // connections of a chat; more wait
-	maxStreams       = 64 // of a connection
+	maxStreams       = 16 // of a connection
 	maxServers       = 8  // connections to the server, for one of HTTP/2 to a server of HTTP/1
-	maxSecretHeader  = 32 << 10
-	connectionWindow = 1 << 20
+	maxSecretHeader  = 16 << 10
+	connectionWindow = 256 << 10
 	streamWindow     = 256 << 10
 	keepUnused       = time.Minute // a client's connection without a request
 )
@@ -107,12 +108,10 @@ type terminated struct {
 // carry ends TLS of a client, of whom b was read before, and serves its requests. It returns when
 // all connections are closed, but for server's socket where it was not used.
 func (w *terminator) carry(c connection, t target, server *net.TCPConn, b []byte) error {
-	select {
-	case c.n.terminated <- struct{}{}:
-		defer func() { <-c.n.terminated }()
-	case <-c.ctx.Done():
-		return context.Cause(c.ctx)
+	if err := c.n.s.web.enter(c, secureCost); err != nil {
+		return err
 	}
+	defer c.n.s.web.leave(c, secureCost)
 	leaf, err := w.leaves.get(c.ctx, c.n, t.host)
 	if err != nil {
 		return err

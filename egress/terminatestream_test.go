@@ -297,7 +297,7 @@ func (s *sampled) Read(p []byte) (int, error) {
 func TestTerminatedBound(t *testing.T) {
 	w := newSecretWorld(t, func(http.ResponseWriter, *http.Request) {})
 	var all []*http.Client
-	for range maxTerminated {
+	for range maxSessions {
 		c := w.client(true)
 		w.do(c, w.request("GET", "/", nil))
 		all = append(all, c)
@@ -347,4 +347,54 @@ func TestStreams(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// TestSecureMemory: connections whose streams are all full of headers cost no more than what is
+// counted for them, with the client and the server of the test, which hold as much each.
+func TestSecureMemory(t *testing.T) {
+	const sample, parties = 4, 3
+	fill := func(h http.Header) {
+		for i := range maxFields - 16 {
+			h.Add(fmt.Sprintf("X-%d", i), strings.Repeat("v", maxSecretHeader/maxFields-40))
+		}
+	}
+	var arrived sync.WaitGroup
+	stay := make(chan struct{})
+	w := newSecretWorld(t, func(o http.ResponseWriter, r *http.Request) {
+		fill(o.Header())
+		o.WriteHeader(200)
+		_ = http.NewResponseController(o).Flush()
+		arrived.Done()
+		<-stay
+	})
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	arrived.Add(sample * maxStreams)
+	var all sync.WaitGroup
+	for range sample {
+		c := w.client(true)
+		for range maxStreams {
+			r := w.request("GET", "/", nil)
+			fill(r.Header)
+			all.Go(func() {
+				a, err := c.Do(r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				a.Body.Close()
+			})
+		}
+	}
+	arrived.Wait()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	close(stay)
+	all.Wait()
+	each := int64(after.HeapAlloc+after.StackInuse-before.HeapAlloc-before.StackInuse) / sample
+	t.Logf("%d KiB a connection, of which some third is chatd-egress's", each>>10)
+	if each > parties*secureCost {
+		t.Errorf("a connection takes %d KiB, want at most %d", each>>10, parties*secureCost>>10)
+	}
 }

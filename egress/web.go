@@ -7,12 +7,26 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 const (
-	maxHeader     = 1 << 20 // bytes of a request's or an answer's header
+	// maxHeader is how many bytes a header has, of a request or an answer. net/http reads 4 KiB
+	// more of a request, and takes some 23 bytes of memory for one of a header of tiny lines:
+	// 0.8 MiB for each session (TestWebMemory). Trailers have to
+	// fit into its buffer, of 4 KiB.
+	maxHeader     = 32 << 10
 	headerTimeout = 30 * time.Second
+	// maxFields is how many fields a header has that is passed on, which copies it.
+	maxFields = 256
+	// Sessions of HTTP of a chat; more wait. Clients such as npm open some 50 connections.
+	maxSessions = 64
+	// webMemory is how many bytes the sessions of HTTP of all chats may cost at worst; more sessions
+	// are refused. A chat whose own may cost as much as is left gets no more: the rest is for those
+	// that have less.
+	webMemory = 600 << 20
+	plainCost = 1 << 20 // of a session of plain HTTP
 )
 
 // web carries HTTP/1 of connections by name. It reads each request and sends it anew, so that the
@@ -24,10 +38,12 @@ type web struct {
 	closed chan struct{}
 	close  func()
 	copies webBuffers
+	left   atomic.Int64 // bytes that sessions of all chats may still cost
 }
 
 func newWeb(s *server) *web {
 	w := &web{conns: make(chan net.Conn), closed: make(chan struct{})}
+	w.left.Store(webMemory)
 	w.close = sync.OnceFunc(func() { close(w.closed) })
 	w.server = &http.Server{
 		Handler:                      http.HandlerFunc(serveWeb),
@@ -89,9 +105,38 @@ type webSession struct {
 	open   sync.WaitGroup // connections to the server
 }
 
+// enter waits until the chat may have one session more, which may cost so many bytes. The caller
+// leaves.
+func (w *web) enter(c connection, cost int64) error {
+	timeout := time.NewTimer(headerTimeout)
+	defer timeout.Stop()
+	select {
+	case c.n.sessions <- struct{}{}:
+	case <-timeout.C:
+		return refusal("the chat has too many connections of HTTP")
+	case <-c.ctx.Done():
+		return context.Cause(c.ctx)
+	}
+	if held := c.n.webCost.Add(cost); w.left.Add(-cost) < held-cost {
+		w.leave(c, cost)
+		return refusal("all chats together have too many connections of HTTP")
+	}
+	return nil
+}
+
+func (w *web) leave(c connection, cost int64) {
+	w.left.Add(cost)
+	c.n.webCost.Add(-cost)
+	<-c.n.sessions
+}
+
 // carry serves the requests of a client, of whom b was read before. It returns when all connections
 // are closed, but for server's socket where it was not used.
 func (w *web) carry(c connection, t target, server *net.TCPConn, b []byte) error {
+	if err := w.enter(c, plainCost); err != nil {
+		return err
+	}
+	defer w.leave(c, plainCost)
 	s := &webSession{Conn: c.client, c: c, t: t, begin: b, server: server,
 		ended: make(chan struct{})}
 	s.end = sync.OnceFunc(func() { close(s.ended) })
@@ -137,6 +182,9 @@ func (s *webSession) dial(context.Context, string, string) (net.Conn, error) {
 	server := s.server
 	s.server = nil
 	if server == nil {
+		if err := s.c.n.redial(s.c.ctx); err != nil {
+			return nil, err
+		}
 		var err error
 		if server, err = s.c.connect(s.t); err != nil {
 			return nil, err
@@ -148,6 +196,7 @@ func (s *webSession) dial(context.Context, string, string) (net.Conn, error) {
 	w.close = sync.OnceValue(func() error {
 		defer s.open.Done()
 		stop()
+		s.c.left(addrOf(server.RemoteAddr()))
 		return server.Close()
 	})
 	return w, nil

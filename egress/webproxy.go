@@ -37,6 +37,9 @@ func serveWeb(w http.ResponseWriter, r *http.Request) {
 // check refuses a request to another host than the target's. Where the request has an absolute
 // URI, r.Host is that URI's, and its field Host is not sent on (RFC 9112, section 3.2.2).
 func (s *webSession) check(r *http.Request, scheme string) error {
+	if fields(r.Header) > maxFields {
+		return refusal("HTTP request with too many fields")
+	}
 	if r.Method == http.MethodConnect {
 		return refusal(fmt.Sprintf("HTTP CONNECT to %s", chat.Quote(r.Host)))
 	}
@@ -66,7 +69,21 @@ func (s *webSession) reverseProxy(t http.RoundTripper, b *webBuffers) *httputil.
 		BufferPool:    b,
 		ErrorLog:      s.c.n.s.web.server.ErrorLog,
 		ErrorHandler:  s.failed,
+		ModifyResponse: func(r *http.Response) error {
+			if fields(r.Header) > maxFields {
+				return refusal("HTTP answer with too many fields")
+			}
+			return nil
+		},
 	}
+}
+
+// fields counts those of a header.
+func fields(h http.Header) (n int) {
+	for _, values := range h {
+		n += len(values)
+	}
+	return n
 }
 
 // rewrite restores what ReverseProxy leaves out of requests.

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -41,9 +39,7 @@ func (g *Gateway) Follow(ctx context.Context) {
 			err = errors.New("it ended; what it carried is cut off")
 		}
 		err = fmt.Errorf("chatd-egress does not answer, and connections of chats wait: %w", err)
-		if why := err.Error(); why != g.said {
-			g.said = why
-			g.opt.Report(err)
+		if g.report(err) {
 			g.opt.Log.Error("chatd-egress is started again", "why", err)
 		}
 		select {
@@ -86,70 +82,45 @@ func (g *Gateway) once(ctx context.Context) error {
 	if err := g.introduce(ctx, conn); err != nil {
 		return errors.Join(err, conn.Close(), <-served)
 	}
-	g.said = ""
-	g.opt.Report(nil)
-	err = <-served
+	err = g.attend(ctx, conn, served)
 	g.mu.Lock()
 	g.conn = nil
 	g.mu.Unlock()
 	return err
 }
 
-// introduce tells chatd-egress which chats are awake. It closes those that it has from an earlier
-// chatd-root and that are not, and leaves the connections of the others alone.
-func (g *Gateway) introduce(ctx context.Context, conn *uplink.Conn) error {
-	hello, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	g.mu.Lock()
-	servers := g.servers
-	g.mu.Unlock()
-	a, passed, err := conn.Call(hello, uplink.Call{Verb: uplink.Hello, Upstreams: servers})
-	if err = errors.Join(err, closeFiles(passed)); err != nil {
-		return err
-	}
-	g.telling.Lock()
-	defer g.telling.Unlock()
-	g.mu.Lock()
-	chats := maps.Clone(g.chats)
-	g.conn = conn
-	g.mu.Unlock()
-	if err := g.tellSecrets(ctx, conn); err != nil {
-		return err
-	}
-	for _, id := range a.Chats {
-		if chats[id] == nil {
-			if err := g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id}); err != nil {
-				return err
-			}
+// attend tries again what chatd-egress did not carry for, and returns when its connection ends.
+func (g *Gateway) attend(ctx context.Context, conn *uplink.Conn, served <-chan error) error {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		var again <-chan time.Time
+		lost := g.lost
+		if g.report(g.retry(ctx, conn)) {
+			pause = firstPause
+		}
+		if g.said != "" {
+			again, lost = time.After(pause), nil
+		}
+		select {
+		case err := <-served:
+			return err
+		case <-lost:
+		case <-again:
 		}
 	}
-	for id, h := range chats {
-		if err := g.renew(ctx, conn, h, slices.Contains(a.Chats, id) && (h.handed ||
-			h.tcp == nil)); err != nil {
-			g.opt.Log.Error("a chat has no way out", "chat", id, "why", err)
-		}
-	}
-	return nil
 }
 
-// renew tells chatd-egress of a chat that it may know. The caller holds telling.
-func (g *Gateway) renew(ctx context.Context, conn *uplink.Conn, h *held, known bool) error {
-	if known {
-		return g.tell(ctx, conn, g.changed(h.ID, h.Allow))
+// report tells what is wrong, nil if nothing is, and whether it is other than what was told last.
+func (g *Gateway) report(err error) bool {
+	why := ""
+	if err != nil {
+		why = err.Error()
 	}
-	if h.tcp == nil {
-		// The chatd-egress that had them has ended, and so the port is free.
-		tcp, udp, err := h.ns.Listen()
-		if err != nil {
-			return err
-		}
-		names, err := g.openNames(h.ID, 0)
-		if err != nil {
-			return errors.Join(err, closeFiles([]*os.File{tcp, udp}))
-		}
-		h.tcp, h.udp, h.names = tcp, udp, names
+	if why == g.said {
+		return false
 	}
-	return g.open(ctx, conn, h)
+	g.said = why
+	g.opt.Report(err)
+	return true
 }
 
 // reach connects to the chatd-egress that listens, and starts one if none does.

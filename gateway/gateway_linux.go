@@ -7,12 +7,9 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/netns"
@@ -36,7 +33,8 @@ type Options struct {
 	Secrets SecretOptions
 	// Bound gives the started process a cgroup of its own; may be nil.
 	Bound func(pid int) error
-	// Report is told what keeps chatd-egress from answering, and nil when it answers; may be nil.
+	// Report is told what keeps chatd-egress from answering, or from carrying for a chat, and nil
+	// when it does; may be nil.
 	Report func(error)
 	// Log may be nil.
 	Log *slog.Logger
@@ -53,7 +51,8 @@ type Chat struct {
 type Gateway struct {
 	opt  Options
 	wake chan struct{} // has an element when a chat was opened
-	said string        // Follow's: what keeps chatd-egress from answering, as it was reported
+	lost chan struct{} // has an element when chatd-egress does not carry for an open chat
+	said string        // Follow's: what was reported last
 
 	telling sync.Mutex // held while chatd-egress is told of a chat, so that it hears in order
 
@@ -73,6 +72,10 @@ type held struct {
 	tcp, udp, names *os.File
 	// handed: a chatd-egress has got them. It may have another session's of the same chat.
 	handed bool
+	// Under telling. known: the chatd-egress that answers had this session when it was found.
+	// lost is why it does not carry for the chat as it was told; nil if it does.
+	known bool
+	lost  error
 }
 
 // New returns a gateway. It does nothing before its methods are called.
@@ -86,8 +89,8 @@ func New(opt Options) *Gateway {
 	if opt.Bound == nil {
 		opt.Bound = func(int) error { return nil }
 	}
-	return &Gateway{opt: opt, servers: opt.Servers, wake: make(chan struct{}, 1),
-		chats: map[chat.ID]*held{}}
+	return &Gateway{opt: opt, servers: opt.Servers, chats: map[chat.ID]*held{},
+		wake: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
 }
 
 // tellTimeout bounds one answer of chatd-egress about a chat.
@@ -118,7 +121,7 @@ func (g *Gateway) furnish(c Chat, init *sys.HeldProcess) (*held, error) {
 		h.tcp, h.udp, err = h.ns.Listen()
 	}
 	if err == nil {
-		h.names, err = g.openNames(c.ID, os.O_TRUNC)
+		h.names, err = g.newNames(c.ID)
 	}
 	if err != nil {
 		return nil, errors.Join(err, h.close())
@@ -158,7 +161,7 @@ func (g *Gateway) Change(ctx context.Context, id chat.ID, allow []chat.Allow) er
 		return nil
 	}
 	err := uplink.ErrGone
-	if conn != nil {
+	if conn != nil && h.lost == nil {
 		err = g.tell(ctx, conn, g.changed(id, allow))
 	}
 	if errors.Is(err, uplink.ErrGone) || errors.Is(err, context.DeadlineExceeded) {
@@ -231,8 +234,12 @@ func (g *Gateway) hand(ctx context.Context, h *held) {
 	if conn == nil {
 		return
 	}
-	if err := g.open(ctx, conn, h); err != nil {
-		g.opt.Log.Warn("connections of a chat wait", "chat", h.ID, "why", err)
+	if h.lost = g.open(ctx, conn, h); h.lost != nil {
+		g.opt.Log.Warn("connections of a chat wait", "chat", h.ID, "why", h.lost)
+		select {
+		case g.lost <- struct{}{}:
+		default: // Follow has heard
+		}
 	}
 }
 
@@ -260,6 +267,8 @@ func (g *Gateway) tell(ctx context.Context, conn *uplink.Conn, c uplink.Call, fi
 
 // Shut gives up what is held. chatd-egress goes on.
 func (g *Gateway) Shut() error {
+	g.telling.Lock() // what is passed on is not closed meanwhile
+	defer g.telling.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var errs []error
@@ -279,19 +288,4 @@ func closeFiles(files []*os.File) (err error) {
 		err = errors.Join(err, f.Close())
 	}
 	return err
-}
-
-// names is the file in which chatd-egress keeps the names that it gave addresses to, so that the
-// next one gives them the same.
-func (g *Gateway) names(id chat.ID) string { return filepath.Join(g.opt.Dir, "names-"+string(id)) }
-
-func (g *Gateway) openNames(id chat.ID, flag int) (*os.File, error) {
-	return os.OpenFile(g.names(id), os.O_CREATE|os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW|flag, 0o600)
-}
-
-func removeNames(name string) error {
-	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cannot remove the names of a chat: %w", err)
-	}
-	return nil
 }

@@ -1,13 +1,20 @@
 package gateway
 
 import (
+	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/netns"
 	"github.com/chatd/chatd/uplink"
 )
 
@@ -179,4 +186,127 @@ func TestChangeWithoutEgress(t *testing.T) {
 		t.Error(err)
 	}
 	must(t, g.Change(t.Context(), b, nil))
+}
+
+// TestServersMeetHello: servers that are replaced while chatd-egress is greeted are told.
+func TestServersMeetHello(t *testing.T) {
+	dir := t.TempDir()
+	g := followed(t, dir)
+	servers := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.2:53")}
+	var once sync.Once
+	egress := newCarrier(t, dir)
+	egress.greeted = func() {
+		once.Do(func() { must(t, g.SetServers(context.Background(), servers)) })
+	}
+	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	egress.heard("hello", "hello", "open "+string(a)+" +++")
+}
+
+// TestPortIsTaken: a chat whose port an earlier chatd-egress still holds is tried again, and what
+// keeps it from its network is reported until then.
+func TestPortIsTaken(t *testing.T) {
+	dir := t.TempDir()
+	init := session(t)
+	reports := make(chan error, 16)
+	g := New(Options{Dir: dir, Report: func(err error) { reports <- err }})
+	must(t, g.Adopt(Chat{a, 70001, nil}, init))
+	ns, err := netns.Open(init)
+	must(t, err)
+	defer ns.Close()
+	tcp, udp, err := ns.Listen()
+	must(t, err)
+	egress := newCarrier(t, dir)
+	follow(t, g)
+	if err := <-reports; !errors.Is(err, unix.EADDRINUSE) {
+		t.Error(err)
+	}
+	egress.heard("hello")
+	if err := g.Change(t.Context(), a, nil); !errors.Is(err, chat.ErrBusy) {
+		t.Error(err)
+	}
+	must(t, tcp.Close(), udp.Close())
+	egress.heard("open " + string(a) + " +++")
+	if err := <-reports; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNamesOfTheNextSession: what still writes names of a session does not write them to the next.
+func TestNamesOfTheNextSession(t *testing.T) {
+	needsRoot(t)
+	dir := t.TempDir()
+	g := New(Options{Dir: dir})
+	defer func() { must(t, g.Shut()) }()
+	name := filepath.Join(dir, "names-"+string(a))
+	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	earlier, err := os.OpenFile(name, os.O_WRONLY, 0)
+	must(t, err)
+	defer earlier.Close()
+	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	_, err = earlier.WriteString("spoilt.example.com\n")
+	must(t, err)
+	if b, err := os.ReadFile(name); err != nil || len(b) > 0 {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// TestLogHasRoom: a log that has come near the limit of files begins anew.
+func TestLogHasRoom(t *testing.T) {
+	g := New(Options{Dir: t.TempDir()})
+	name := filepath.Join(g.opt.Dir, "log")
+	for size, want := range map[int64]int64{10: 10, maxLog: maxLog, 2 * maxLog: 0} {
+		must(t, os.WriteFile(name, nil, 0o600), os.Truncate(name, size))
+		f, err := g.openLog()
+		must(t, err)
+		if st, err := f.Stat(); err != nil || st.Size() != want {
+			t.Errorf("%d bytes of %d are left, %v", st.Size(), size, err)
+		}
+		must(t, f.Close())
+	}
+}
+
+// TestUnread: a chatd-egress that asks much and reads nothing holds up no chat.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	g := followed(t, dir)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "sock"),
+		Net: "unixpacket"})
+	must(t, err)
+	flooded := make(chan struct{}, 1)
+	go flood(t, l, flooded)
+	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	<-flooded
+	must(t, l.Close()) // it is not found again
+	_ = g.Change(t.Context(), a, nil)
+	must(t, g.Open(t.Context(), Chat{b, 70002, nil}, session(t)), g.Close(t.Context(), a))
+}
+
+// flood answers Hello and Open, asks for more than the socket holds answers to, and reads no more.
+func flood(t *testing.T, l *net.UnixListener, flooded chan<- struct{}) {
+	u, err := l.AcceptUnix()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer u.Close()
+	for _, answer := range []string{`{"id":1,"answer":{}}`, `{"id":2,"answer":{}}`} {
+		if _, err := u.Read(make([]byte, 1024)); err != nil {
+			t.Error(err)
+		}
+		if _, err := u.Write([]byte(answer)); err != nil {
+			t.Error(err)
+		}
+	}
+	call := []byte(`{"id":1,"call":{"verb":"open"}}`)
+	for range 4096 {
+		if err := u.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
+			t.Error(err)
+		}
+		if _, err := u.Write(call); err != nil {
+			break // full
+		}
+	}
+	flooded <- struct{}{}
+	<-t.Context().Done()
 }

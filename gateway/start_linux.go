@@ -29,8 +29,7 @@ func (g *Gateway) start() error {
 		return cannotStart(err)
 	}
 	defer listener.Close()
-	log, err := os.OpenFile(filepath.Join(g.opt.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
-		0o600)
+	log, err := g.openLog()
 	if err != nil {
 		return cannotStart(err)
 	}
@@ -58,6 +57,27 @@ func (g *Gateway) start() error {
 	}
 	go func() { _ = cmd.Wait() }() // its log says why it ended
 	return nil
+}
+
+// maxLog is the size in bytes from which the log begins anew. chatd-egress bounds its files to
+// twice as much.
+const maxLog = 1 << 20
+
+// openLog opens the log of the next chatd-egress.
+func (g *Gateway) openLog() (*os.File, error) {
+	log, err := os.OpenFile(filepath.Join(g.opt.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o600)
+	if err != nil {
+		return nil, err
+	}
+	st, err := log.Stat()
+	if err == nil && st.Size() > maxLog {
+		err = log.Truncate(0)
+	}
+	if err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return log, nil
 }
 
 // listen makes the socket anew: nobody accepts from the old one.

@@ -59,6 +59,7 @@ type carrier struct {
 	t        *testing.T
 	listener *net.UnixListener
 	has      []chat.ID // what it answers to Hello
+	greeted  func()    // called at Hello; may be nil
 
 	mu    sync.Mutex
 	conn  *uplink.Conn
@@ -111,6 +112,9 @@ func (c *carrier) serve() {
 }
 
 func (c *carrier) take(_ context.Context, call uplink.Call, files []*os.File) ([]*os.File, uplink.Answer) {
+	if call.Verb == uplink.Hello && c.greeted != nil {
+		c.greeted()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	words := []string{string(call.Verb), string(call.Chat)}

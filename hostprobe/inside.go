@@ -61,7 +61,7 @@ func (p *Prober) tryInside(ctx context.Context, v shims.View) ([]chat.Layer, err
 // program is chatd-shim probe for a session of v, with what it must not see, reach or lock. release
 // gives up what is held for that outside of the session.
 func (p *Prober) program(v shims.View) (argv []string, release func(), err error) {
-	abstract := fmt.Sprintf("chatd-probe-%d-%s", os.Getpid(), v.Network)
+	abstract := fmt.Sprintf("chatd-probe-%d", os.Getpid())
 	socket, err := net.Listen("unix", "@"+abstract)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot listen on an abstract socket: %w", err)
@@ -70,7 +70,7 @@ func (p *Prober) program(v shims.View) (argv []string, release func(), err error
 	if err != nil {
 		return nil, nil, errors.Join(err, socket.Close())
 	}
-	argv = []string{shims.InsideShim, "probe", "--network", string(v.Network), "--home", v.Home,
+	argv = []string{shims.InsideShim, "probe", "--home", v.Home,
 		"--hidden", p.opt.Hidden, "--hidden", "/etc/shadow", "--abstract", abstract,
 		"--pid", fmt.Sprint(os.Getpid())}
 	for _, l := range locked {

@@ -66,7 +66,7 @@ func (r readerAt) ReadAt(b []byte, at int64) (int, error) {
 // TestProgram: what a session must not reach is held until the probe is over, and named to it.
 func TestProgram(t *testing.T) {
 	shim := filepath.Join(t.TempDir(), "shim")
-	v := shims.View{Home: "/h", Network: chat.NetworkShared}
+	v := shims.View{Home: "/h", Network: chat.NetworkNone}
 	p := New(Options{Starter: session.New(session.Options{Shim: shim}), Hidden: "/hidden"})
 	if _, _, err := p.program(v); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a shim: %v", err)
@@ -78,9 +78,9 @@ func TestProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	abstract := fmt.Sprintf("chatd-probe-%d-shared", os.Getpid())
+	abstract := fmt.Sprintf("chatd-probe-%d", os.Getpid())
 	for _, want := range [][2]string{
-		{"--network", "shared"}, {"--home", "/h"}, {"--hidden", "/hidden"},
+		{"--home", "/h"}, {"--hidden", "/hidden"},
 		{"--hidden", "/etc/shadow"}, {"--abstract", abstract}, {"--pid", fmt.Sprint(os.Getpid())},
 		{"--locked", "/usr"}, {"--locked", "/dev/null"}, {"--locked", shims.InsideShim},
 	} {

@@ -74,23 +74,20 @@ func New(o Options) *Prober { return &Prober{opt: o} }
 func (p *Prober) Try(ctx context.Context, v shims.View) (layers.Result, error) {
 	v = p.own(v)
 	// Limits and packet rules are tried beside the sessions: they act in trees of their own, and
-	// the sessions send no packet. The sessions share a uid, so they come one after the other.
-	var limits, packets []chat.Layer
+	// the session sends no packet.
+	var limits []chat.Layer
+	var packets chat.Layer
 	var beside sync.WaitGroup
 	beside.Go(func() { limits = p.opt.Groups.Probe(ctx, layers.Failed) })
-	beside.Go(func() { packets = p.packets(ctx) })
+	beside.Go(func() { packets = p.packets() })
 	outside := []chat.Layer{p.accountLayer(ctx), p.homeLayer()}
 	p.tryApart(v)
-	inside := map[chat.Network][]chat.Layer{}
-	for _, kind := range []chat.Network{chat.NetworkNone, chat.NetworkShared} {
-		v.Network = kind
-		inside[kind] = excusing(p.opt.Layers, func() ([]chat.Layer, error) {
-			return p.trySession(ctx, v)
-		})
-	}
-	inside[chat.NetworkOwn] = ownNetwork(inside[chat.NetworkNone])
+	v.Network = chat.NetworkNone
+	inside := excusing(p.opt.Layers, func() ([]chat.Layer, error) { return p.trySession(ctx, v) })
+	own := ownNetwork(inside)
 	beside.Wait()
-	found := layers.Merge(slices.Concat(outside, limits, packets), inside, p.usedNetworks())
+	outside = append(slices.Concat(outside, limits), packets)
+	found := layers.Merge(outside, inside, own, p.usedNetworks())
 	found.AddProc(p.opt.UID)
 	if p.opt.Units {
 		found.AddPAM()
@@ -131,10 +128,10 @@ func excusing(set *layers.Set, try func() ([]chat.Layer, error)) []chat.Layer {
 	return found
 }
 
-// packets are the results for the layers of package netpolicy.
-func (p *Prober) packets(ctx context.Context) []chat.Layer {
+// packets is the result for the layer of package netpolicy.
+func (p *Prober) packets() chat.Layer {
 	if p.opt.Table != nil {
-		return p.opt.Table.Probe(ctx)
+		return p.opt.Table.Probe()
 	}
 	return layers.NoPackets(p.opt.NoTable)
 }

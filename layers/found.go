@@ -1,7 +1,6 @@
 package layers
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,27 +16,20 @@ type Result struct {
 }
 
 // Merge makes one result of each layer: outside are those of tries outside of a session, inside
-// those of a session of each kind of network. Of two results for one layer the worse counts. The
-// layer network is the worst of the kinds that are used; what was tried of it outside holds for
-// sessions in the host's network.
-func Merge(outside []chat.Layer, inside map[chat.Network][]chat.Layer, used []chat.Network) Result {
-	f := Result{layers: map[chat.LayerName]chat.Layer{}, network: map[chat.Network]chat.Layer{}}
-	for _, l := range outside {
-		f.keep(l)
-	}
-	host := f.layers[chat.LayerNetwork]
-	delete(f.layers, chat.LayerNetwork)
-	for _, kind := range slices.Sorted(maps.Keys(inside)) {
-		for _, l := range inside[kind] {
-			switch {
-			case l.Name != chat.LayerNetwork:
-				f.keep(l)
-			case kind == chat.NetworkShared:
-				f.network[kind] = worse(host, l)
-			default:
-				f.network[kind] = l
-			}
+// those of a session whose network has no way out, own the layer network of one that has. Of two
+// results for one layer the worse counts. The layer network is the worst of the kinds that are
+// used.
+func Merge(outside, inside []chat.Layer, own chat.Layer, used []chat.Network) Result {
+	f := Result{layers: map[chat.LayerName]chat.Layer{}, network: map[chat.Network]chat.Layer{
+		chat.NetworkOwn: own,
+	}}
+	for _, l := range slices.Concat(outside, inside) {
+		if l.Name == chat.LayerNetwork {
+			// Where the layer is left out, the session was in the host's network.
+			f.network[chat.NetworkNone], f.network[chat.NetworkShared] = l, l
+			continue
 		}
+		f.keep(l)
 	}
 	f.keep(f.worstNetwork(used))
 	return f

@@ -14,24 +14,21 @@ func layer(name chat.LayerName, state chat.LayerState, by string) chat.Layer {
 // TestMerge: of two results for one layer the worse counts, and the network's is that of the kinds
 // that profiles use.
 func TestMerge(t *testing.T) {
-	none, shared := chat.NetworkNone, chat.NetworkShared
-	outside := []chat.Layer{layer(chat.LayerNetwork, chat.LayerOff, "rules"),
+	none, own := chat.NetworkNone, chat.NetworkOwn
+	outside := []chat.Layer{layer(chat.LayerView, chat.LayerOn, "mode"),
 		layer(chat.LayerMemory, chat.LayerOn, "v2")}
-	inside := map[chat.Network][]chat.Layer{
-		none: {layer(chat.LayerNetwork, chat.LayerOn, "namespace"),
-			layer(chat.LayerView, chat.LayerOn, "bwrap")},
-		shared: {layer(chat.LayerNetwork, chat.LayerOn, "scope"),
-			layer(chat.LayerView, chat.LayerWeaker, "bwrap")},
-	}
+	inside := []chat.Layer{layer(chat.LayerNetwork, chat.LayerOn, "namespace"),
+		layer(chat.LayerView, chat.LayerWeaker, "bwrap")}
+	redirect := layer(chat.LayerNetwork, chat.LayerOff, "redirect")
 	for _, c := range []struct {
 		used []chat.Network
 		want chat.LayerState
 	}{
 		{nil, chat.LayerOn}, {[]chat.Network{none}, chat.LayerOn},
-		{[]chat.Network{shared}, chat.LayerOff},
-		{[]chat.Network{shared, none, none}, chat.LayerOff},
+		{[]chat.Network{own}, chat.LayerOff},
+		{[]chat.Network{own, none, none}, chat.LayerOff},
 	} {
-		f := Merge(outside, inside, c.used)
+		f := Merge(outside, inside, redirect, c.used)
 		if got := f.layers[chat.LayerNetwork]; got.State != c.want {
 			t.Errorf("network of %v: %+v, want %s", c.used, got, c.want)
 		}
@@ -39,7 +36,7 @@ func TestMerge(t *testing.T) {
 			f.layers[chat.LayerMemory].By != "v2" {
 			t.Errorf("%+v", f.layers)
 		}
-		if f.network[none].State != chat.LayerOn || f.network[shared].State != chat.LayerOff {
+		if f.network[none].State != chat.LayerOn || f.network[own].State != chat.LayerOff {
 			t.Errorf("%+v", f.network)
 		}
 	}

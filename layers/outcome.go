@@ -53,13 +53,10 @@ func Sockets(found string, err error) chat.Layer {
 	return l
 }
 
-// NoPackets are the layers of packet rules on a host without the programs for them, as err says.
-func NoPackets(err error) (off []chat.Layer) {
-	for _, name := range []chat.LayerName{chat.LayerEgress, chat.LayerNetwork} {
-		off = append(off, chat.Layer{Name: name, State: chat.LayerOff, At: time.Now(),
-			Probe: err.Error(), Fix: "apt-get install iptables nftables"})
-	}
-	return off
+// NoPackets is the layer of packet rules on a host without the programs for them, as err says.
+func NoPackets(err error) chat.Layer {
+	return chat.Layer{Name: chat.LayerEgress, State: chat.LayerOff, At: time.Now(),
+		Probe: err.Error(), Fix: "apt-get install iptables"}
 }
 
 // NoSession are the layers of a session where none came up, as err says.

@@ -146,14 +146,12 @@ func TestExcuse(t *testing.T) {
 func TestOf(t *testing.T) {
 	s := New(Options{})
 	s.Put(Merge([]chat.Layer{layer(chat.LayerProc, chat.LayerOn, "pidns"),
-		layer(chat.LayerHome, chat.LayerOn, "mode"),
-		layer(chat.LayerNetwork, chat.LayerOn, "rules")},
-		map[chat.Network][]chat.Layer{
-			chat.NetworkNone:   {layer(chat.LayerNetwork, chat.LayerOff, "namespace")},
-			chat.NetworkShared: {layer(chat.LayerNetwork, chat.LayerOn, "scope")},
-		}, []chat.Network{chat.NetworkNone}))
+		layer(chat.LayerHome, chat.LayerOn, "mode")},
+		[]chat.Layer{layer(chat.LayerNetwork, chat.LayerOn, "namespace")},
+		layer(chat.LayerNetwork, chat.LayerOff, "redirect"),
+		[]chat.Network{chat.NetworkNone, chat.NetworkOwn}))
 	for kind, want := range map[chat.Network]chat.LayerState{
-		chat.NetworkNone: chat.LayerOff, chat.NetworkShared: chat.LayerOn,
+		chat.NetworkNone: chat.LayerOn, chat.NetworkOwn: chat.LayerOff,
 	} {
 		got := s.Of(kind)
 		if len(got) != 3 || got[0].Name != chat.LayerHome || got[1].State != want ||

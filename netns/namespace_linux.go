@@ -43,9 +43,21 @@ func (n *Namespace) Close() error { return n.file.Close() }
 // in calls act on a thread in the namespace.
 func (n *Namespace) in(act func() error) error {
 	return sys.OnThread(func() error {
-		if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
+		if err := n.join(); err != nil {
 			return fmt.Errorf("cannot join a network namespace: %w", err)
 		}
 		return act()
 	})
+}
+
+// join moves the calling thread into the namespace. Close waits meanwhile: the descriptor's number
+// could be that of another chat's namespace by then.
+func (n *Namespace) join() error {
+	raw, err := n.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var joinErr error
+	err = raw.Control(func(fd uintptr) { joinErr = unix.Setns(int(fd), unix.CLONE_NEWNET) })
+	return errors.Join(err, joinErr)
 }

@@ -1,12 +1,14 @@
 package netns
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -200,6 +202,168 @@ func TestListenTwice(t *testing.T) {
 	n, _, _ := listening(t)
 	if _, _, err := n.Listen(); !errors.Is(err, unix.EADDRINUSE) {
 		t.Error(err)
+	}
+}
+
+// TestListenAfterConnections: the port is free for the next listener when the last one is closed,
+// whatever became of its connections.
+func TestListenAfterConnections(t *testing.T) {
+	n := namespace(t)
+	stream, datagram, err := n.Listen()
+	if err = errors.Join(err, n.Furnish()); err != nil {
+		t.Fatal(err)
+	}
+	tcp, err := net.FileListener(stream)
+	if err = errors.Join(err, stream.Close(), datagram.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{"127.0.0.1:53", "[::1]:53", "203.0.113.5:53"} {
+		conn, err := n.inside(t, "tcp", to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		got, err := tcp.Accept()
+		if err == nil {
+			err = got.Close() // first, and so what waits (TIME_WAIT, FIN_WAIT2) is on this side
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tcp.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, udp, err := n.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(again.Close(), udp.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAnswerFromPort: who sends to port 53 of an address outside can be answered by a flow, which
+// gets what that one socket sends there and nothing else.
+func TestAnswerFromPort(t *testing.T) {
+	n, _, udp := listening(t)
+	for _, to := range []string{"203.0.113.5:53", "[2001:db8::1]:53"} {
+		conn, err := n.inside(t, "udp", to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		takes(t, conn, udp)
+		at := netip.MustParseAddrPort(to)
+		from := conn.LocalAddr().(*net.UDPAddr).AddrPort()
+		f, err := n.Reply(at, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := net.FilePacketConn(f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		defer reply.Close()
+		takes(t, conn, reply.(*net.UDPConn))
+		if _, err := reply.(*net.UDPConn).Write([]byte("answer")); err != nil {
+			t.Error(err)
+		}
+		b := make([]byte, 16)
+		if size, err := conn.Read(b); err != nil || string(b[:size]) != "answer" {
+			t.Errorf("%q, %v", b[:size], err)
+		}
+		for _, query := range []string{"127.0.0.1:53", "203.0.113.6:53", to, "[::1]:53"} {
+			other, err := n.inside(t, "udp", query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close()
+			takes(t, other, udp)
+		}
+	}
+}
+
+// takes sends a datagram by one socket, and expects it at the other.
+func takes(t *testing.T, from net.Conn, at *net.UDPConn) {
+	t.Helper()
+	text := from.LocalAddr().String() + " to " + from.RemoteAddr().String()
+	if _, err := from.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := at.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 256)
+	if size, _, err := at.ReadFromUDPAddrPort(b); err != nil || string(b[:size]) != text {
+		t.Errorf("%q, %v, want %q", b[:size], err, text)
+	}
+}
+
+// TestPortIsRoots: a program without a capability takes the port neither before the listeners nor
+// beside them, also not by SO_REUSEADDR or SO_REUSEPORT.
+func TestPortIsRoots(t *testing.T) {
+	n := namespace(t)
+	if err := n.Furnish(); err != nil {
+		t.Fatal(err)
+	}
+	n.refusesPort(t)
+	tcp, udp, err := n.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	defer udp.Close()
+	n.refusesPort(t)
+}
+
+// refusesPort tries to bind [Port] as a user.
+func (n *Namespace) refusesPort(t *testing.T) {
+	t.Helper()
+	err := n.in(func() error {
+		if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534); e != 0 {
+			return e
+		}
+		return refusesPort()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// refusesPort is [Namespace.refusesPort] of the calling thread.
+func refusesPort() (all error) {
+	for _, kind := range []int{unix.SOCK_STREAM, unix.SOCK_DGRAM} {
+		for _, at := range []string{"0.0.0.0", "127.0.0.1", Own4.String(), "203.0.113.5"} {
+			s, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			err = errors.Join(unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+				unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
+			to := netip.AddrPortFrom(netip.MustParseAddr(at), Port)
+			if got := unix.Bind(s, sockaddr(to)); !errors.Is(got, unix.EACCES) {
+				err = errors.Join(err, fmt.Errorf("bind %s: %v", to, got))
+			}
+			all = errors.Join(all, err, unix.Close(s))
+		}
+	}
+	return all
+}
+
+// TestDescriptorsAreHeld: a number that [os.File.Fd] returned may be another file's when it is
+// used, if the file is closed meanwhile. What is shared is used in SyscallConn's Control.
+func TestDescriptorsAreHeld(t *testing.T) {
+	for _, dir := range []string{".", "../gateway", "../uplink"} {
+		files, err := filepath.Glob(dir + "/*_linux.go")
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		for _, name := range files {
+			if b, err := os.ReadFile(name); err != nil || bytes.Contains(b, []byte(".Fd()")) {
+				t.Errorf("%s uses Fd, %v", name, err)
+			}
+		}
 	}
 }
 

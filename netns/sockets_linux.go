@@ -14,8 +14,8 @@ const backlog = 512
 
 // Listen makes the two sockets to which the redirect leads: a listener for TCP, and a socket for
 // datagrams that tells each datagram's destination (ip(7), IP_RECVORIGDSTADDR) and may answer from
-// it (IP_PKTINFO). Both are of both families where the kernel has IPv6. If another process has
-// them, the error is EADDRINUSE.
+// it (IP_PKTINFO). Both are of both families where the kernel has IPv6. While another process
+// listens there, the error is EADDRINUSE.
 func (n *Namespace) Listen() (tcp, udp *os.File, err error) {
 	err = n.in(func() (err error) {
 		if tcp, err = bound(unix.SOCK_STREAM); err != nil {
@@ -73,9 +73,13 @@ func anySocket(kind int) (s int, v6 bool, err error) {
 type socketOption struct{ level, name, value int }
 
 // socketOptions are those of a socket to which the redirect leads: it takes what is sent to other
-// addresses than its own (ip(7), IP_TRANSPARENT).
+// addresses than its own (ip(7), IP_TRANSPARENT). SO_REUSEADDR (socket(7)) lets the listener have
+// the port of an earlier one whose connections are not gone, but not of one that listens, and lets
+// a connected socket of [Namespace.Reply] stand beside the datagram socket. No program of a chat
+// may bind [Port].
 func socketOptions(kind int, v6 bool) []socketOption {
-	all := []socketOption{{unix.SOL_IP, unix.IP_TRANSPARENT, 1}}
+	all := []socketOption{{unix.SOL_IP, unix.IP_TRANSPARENT, 1},
+		{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}}
 	if v6 {
 		all = append(all, socketOption{unix.SOL_IPV6, unix.IPV6_V6ONLY, 0},
 			socketOption{unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1})

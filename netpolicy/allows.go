@@ -18,23 +18,26 @@ func policyRules(f family, chain string, p Policy) []string {
 		const other = "-A %s -m owner ! --gid-owner %d -j CHATD-NO"
 		rules = append(rules, fmt.Sprintf(other, chain, p.GID))
 	}
-	allow := func(list []chat.Allow, extra string) {
+	allow := func(list []chat.Allow, outside bool) {
 		for _, a := range list {
-			to := fmt.Sprintf("%s-d %s %s", extra, a.Prefix, ports(a))
+			to := fmt.Sprintf("-d %s %s", a.Prefix, ports(a))
+			if outside || slices.Contains(p.Outside, a) {
+				to = "! -o lo " + to
+			}
 			rules = append(rules, fmt.Sprintf("-A %s %s -j ACCEPT", chain, to))
 		}
 	}
-	allow(exact, "")
+	allow(exact, false)
 	if len(narrow)+len(wide) > 0 {
 		rules = append(rules, "-A "+chain+" -j CHATD-META")
 	}
-	allow(narrow, "")
+	allow(narrow, false)
 	if len(wide) > 0 {
 		rules = append(rules, "-A "+chain+" -j CHATD-DENY")
 	}
-	// The host's own public addresses are reached over lo: a wide allow means the
-	// internet, not the services of this host.
-	allow(wide, "! -o lo ")
+	// Every address of this host is reached over lo: a wide allow means the internet, not the
+	// services of this host.
+	allow(wide, true)
 	return rules
 }
 
@@ -61,17 +64,9 @@ func (f family) everywhere() netip.Prefix {
 // prefix that is [chat.Allow.Wide] is wide, and the rest is narrow.
 func sortAllows(f family, p Policy) (exact, narrow, wide []chat.Allow) {
 	v4 := f.name == ipv4.name
-	for _, r := range p.Resolvers {
-		if r.Is4() == v4 {
-			to := netip.PrefixFrom(r, r.BitLen())
-			for _, udp := range []bool{true, false} {
-				exact = append(exact, chat.Allow{Prefix: to, Low: 53, High: 53, UDP: udp})
-			}
-		}
-	}
 	for _, a := range p.Egress {
 		if a.Named() {
-			a.Host, a.Prefix = "", f.everywhere()
+			a.Host, a.NoSNI, a.Prefix = "", false, f.everywhere()
 		}
 		switch {
 		case a.Prefix.Addr().Is4() != v4:

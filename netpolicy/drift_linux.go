@@ -1,37 +1,27 @@
 package netpolicy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/coreos/go-iptables/iptables"
 )
 
 // snapshot is what the kernel held, in its own words, right after Apply.
-type snapshot struct {
-	chains [2]map[string][]string
-	nft    string
-}
+type snapshot [2]map[string][]string
 
-// look lists both families and the nft table at the same time. Where the table alone is
-// missing the snapshot is returned beside [errNoTable].
-func (t *Table) look(ctx context.Context) (*snapshot, error) {
-	s := &snapshot{}
+// look lists both families at the same time.
+func (t *Table) look() (*snapshot, error) {
+	var s snapshot
 	var errs [2]error
-	var nftErr error
-	var table sync.WaitGroup
-	table.Go(func() { s.nft, nftErr = t.listLoopback(ctx) })
-	t.each(func(i int, side half) { s.chains[i], errs[i] = side.look() })
-	table.Wait()
+	t.each(func(i int, side half) { s[i], errs[i] = side.look() })
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
-	return s, nftErr
+	return &s, nil
 }
 
 // look lists OUTPUT and chatd's chains with their rules, as iptables -S prints them, by one
@@ -81,30 +71,24 @@ func isNotExist(err error) bool {
 // Drift says what differs from what the last successful Apply left, one sentence
 // each; nothing means that the wall is as it was written. Apply with the same
 // policies mends it.
-func (t *Table) Drift(ctx context.Context) ([]string, error) {
+func (t *Table) Drift() ([]string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.drift(ctx)
+	return t.drift()
 }
 
-func (t *Table) drift(ctx context.Context) ([]string, error) {
+func (t *Table) drift() ([]string, error) {
 	if t.saved == nil {
 		return []string{"The network policy has not been applied since chatd started."}, nil
 	}
-	now, err := t.look(ctx)
-	if err != nil && !errors.Is(err, errNoTable) {
+	now, err := t.look()
+	if err != nil {
 		return nil, err
 	}
 	var found []string
 	for i, s := range t.sides {
-		found = append(found, jumpDrift(s.name, now.chains[i]["OUTPUT"], t.opts.Range)...)
-		found = append(found, chainDrift(s.name, t.saved.chains[i], now.chains[i])...)
-	}
-	switch {
-	case err != nil:
-		found = append(found, "The nft table inet chatd is gone: loopback is refused to chats.")
-	case now.nft != t.saved.nft:
-		found = append(found, "The nft table inet chatd was changed.")
+		found = append(found, jumpDrift(s.name, now[i]["OUTPUT"], t.opts.Range)...)
+		found = append(found, chainDrift(s.name, t.saved[i], now[i])...)
 	}
 	return found, nil
 }

@@ -68,6 +68,11 @@ func groupPolicy(t testing.TB, hostPort int) []Policy {
 		fmt.Sprintf("127.0.0.1:%d", hostPort), fmt.Sprintf("[::1]:%d", hostPort)} {
 		p.Egress = append(p.Egress, allow(t, s))
 	}
+	// One chat got them under a wide entry: 203.0.113.1 and 10.99.0.1 are this host's.
+	for _, s := range []string{"203.0.113.1:8000", "[2001:db8:1::1]:8000", "10.99.0.1:8001"} {
+		p.Egress = append(p.Egress, allow(t, s))
+		p.Outside = append(p.Outside, allow(t, s))
+	}
 	return []Policy{p}
 }
 
@@ -122,10 +127,9 @@ func TestGroup(t *testing.T) {
 			if err := table.Apply(t.Context(), policies); err != nil {
 				t.Fatal(err)
 			}
-			if drift, err := table.Drift(t.Context()); err != nil || len(drift) > 0 {
+			if drift, err := table.Drift(); err != nil || len(drift) > 0 {
 				t.Errorf("drift: %q, %v", drift, err)
 			}
-			run(t, unbound)
 			for _, f := range groupFailures(s.groupTries()) {
 				t.Error(f)
 			}
@@ -142,20 +146,19 @@ func TestGroupTriesCanFail(t *testing.T) {
 		{"private not refused", "ip6tables -F CHATD-DENY", "a private address"},
 		{"metadata not refused", "iptables -F CHATD-META; iptables -F CHATD-DENY",
 			"a metadata address"},
-		{"names not opened", "iptables -D CHATD-P0 6", "a public address"},
-		{"lo not left out", "iptables -A CHATD-P0 -d 203.0.113.1 -p tcp --dport 8000 -j ACCEPT; " +
-			"nft add rule inet chatd opened ip daddr 203.0.113.1 accept", "the host's address"},
+		{"names not opened", "iptables -D CHATD-P0 8", "a public address"},
+		{"lo not left out", "iptables -A CHATD-P0 -d 203.0.113.1 -p tcp --dport 8000 -j ACCEPT",
+			"the host's address"},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			if err := table.Apply(t.Context(), groupPolicy(t, s.opened.port)); err != nil {
 				t.Fatal(err)
 			}
 			run(t, m.line)
-			drift, err := table.Drift(t.Context())
+			drift, err := table.Drift()
 			if err != nil || len(drift) == 0 {
 				t.Errorf("Drift did not notice it: %q, %v", drift, err)
 			}
-			run(t, unbound)
 			found := groupFailures(slices.DeleteFunc(s.groupTries(), func(x groupTry) bool {
 				return !strings.HasPrefix(x.name, m.want)
 			}))

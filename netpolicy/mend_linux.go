@@ -23,7 +23,7 @@ func (t *Table) Mend(ctx context.Context) (found []string, err error) {
 	t.each(func(i int, s half) { lost[i], errs[i] = s.mendJump(ctx, t.last, flatten(t.opts, t.last), t.opts.Range) })
 	found = append(lost[0], lost[1]...)
 	if errors.Join(errs[:]...) == nil {
-		drift, derr := t.drift(ctx)
+		drift, derr := t.drift()
 		found = append(found, drift...)
 		if derr == nil && len(drift) == 0 {
 			return found, nil

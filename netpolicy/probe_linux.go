@@ -1,11 +1,9 @@
 package netpolicy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"strings"
 	"time"
 
@@ -18,21 +16,14 @@ import (
 // probeTimeout is how long a probe waits for an answer before it counts as none.
 const probeTimeout = 5 * time.Second
 
-// Probe tries the walls as ProbeUID and says what came: [chat.LayerEgress] by
-// sending to addresses that exist nowhere (RFC 5737, RFC 3849), and
-// [chat.LayerNetwork] by connecting over loopback to a listener of root, which
-// must be refused, to one of its own, which must answer, and by UDP, which must
-// be refused. Nothing is sent
+// Probe tries the wall [chat.LayerEgress] as ProbeUID and says what came: it sends to addresses that
+// exist nowhere (RFC 5737, RFC 3849), and to a listener of root on loopback. Nothing is sent
 // outside before both families' jumps were seen in their place.
-func (t *Table) Probe(ctx context.Context) []chat.Layer {
+func (t *Table) Probe() chat.Layer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return []chat.Layer{t.probeEgress(ctx), t.probeNetwork()}
-}
-
-func (t *Table) probeEgress(ctx context.Context) chat.Layer {
 	l := chat.Layer{Name: chat.LayerEgress, State: chat.LayerOff, By: "iptables owner match", At: time.Now()}
-	found, err := t.drift(ctx)
+	found, err := t.drift()
 	if err != nil {
 		l.Probe, l.Fix = "nothing was sent: "+err.Error(), "make iptables -S work for chatd"
 		return l
@@ -47,89 +38,36 @@ func (t *Table) probeEgress(ctx context.Context) chat.Layer {
 		err := sys.AsUID(t.opts.ProbeUID, try.send)
 		said = append(said, fmt.Sprintf("%s %s", try, answer(err)))
 		if !refused(err) && !errors.Is(err, unix.ENETUNREACH) {
-			l.State, l.Fix = chat.LayerOff, "look for a rule that accepts chats before the chain CHATD"
+			l.State, l.Fix = chat.LayerOff, fixAccept
 		}
 	}
 	l.Probe = strings.Join(said, ", ")
+	t.probeLoopback(&l)
 	return l
 }
 
-// probeNetwork checks the loopback half of the layer; abstract sockets are
-// Landlock's.
-func (t *Table) probeNetwork() chat.Layer {
-	l := chat.Layer{Name: chat.LayerNetwork, State: chat.LayerOn, By: "nft table inet chatd", At: time.Now()}
-	var said []string
+// probeLoopback connects to a server of root. A session does not share this loopback: what comes is
+// a process of the uid outside of it.
+func (t *Table) probeLoopback(l *chat.Layer) {
 	for _, host := range []string{"127.0.0.1", "::1"} {
-		other := t.probeListener(0, host)
-		said = append(said, fmt.Sprintf("%s to a server of root: %s", host, answer(other)))
-		if !refused(other) && !errors.Is(other, errNoFamily) {
-			l.State, l.Fix = chat.LayerOff, "apply the policies again; look for a rule that accepts loopback before the chain CHATD"
+		err := t.probeListener(host)
+		l.Probe += fmt.Sprintf(", %s to a server of root: %s", host, answer(err))
+		if !refused(err) && !errors.Is(err, errNoFamily) {
+			l.State, l.Fix = chat.LayerOff, fixAccept
 		}
-		byUDP := sys.AsUID(t.opts.ProbeUID, attempt{host, discardPort, true}.send)
-		said = append(said, fmt.Sprintf("by UDP: %s", answer(byUDP)))
-		if byUDP == nil {
-			l.State, l.Fix = chat.LayerOff, "apply the policies again; look for a rule that accepts loopback before the chain CHATD"
-		}
-		own := t.probeOwn(host)
-		said = append(said, fmt.Sprintf("to its own: %s", answer(own)))
-		if own != nil && !errors.Is(own, errNoFamily) && l.State == chat.LayerOn {
-			l.State, l.Fix = chat.LayerWeaker, "apply the policies again; set net.ipv4.tcp_syncookies to 1"
-		}
-	}
-	l.Probe = strings.Join(said, ", ")
-	if l.State == chat.LayerOn {
-		weakenByFastOpen(&l)
-	}
-	return l
-}
-
-// probeOwn connects to a listener of the probe's own. Probes in quick succession
-// are refused for their many refusals (see banned in loopbackForm), so one that
-// is refused tries once more when that is over.
-func (t *Table) probeOwn(host string) error {
-	err := t.probeListener(t.opts.ProbeUID, host)
-	if refused(err) {
-		time.Sleep(banned + banned/4)
-		err = t.probeListener(t.opts.ProbeUID, host)
-	}
-	return err
-}
-
-// weakenByFastOpen reads /proc/sys/net/ipv4/tcp_fastopen (Documentation/
-// networking/ip-sysctl.rst): with bit 2 a listener gets data that came in a SYN
-// from outside, which no rule on output can see.
-func weakenByFastOpen(l *chat.Layer) {
-	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_fastopen")
-	var bits int
-	if err == nil {
-		_, err = fmt.Sscan(string(b), &bits)
-	}
-	if err != nil {
-		l.State, l.Fix = chat.LayerWeaker, "make /proc/sys/net/ipv4/tcp_fastopen readable: "+err.Error()
-		return
-	}
-	l.Probe += fmt.Sprintf(", net.ipv4.tcp_fastopen is %d", bits)
-	if bits&2 != 0 {
-		l.State = chat.LayerWeaker
-		l.By += "; data in a SYN from outside reaches a chat's listener"
-		l.Fix = fmt.Sprintf("sysctl -w net.ipv4.tcp_fastopen=%d", bits&^2)
 	}
 }
 
-// discardPort is where one empty datagram is sent over loopback (RFC 863).
-const discardPort = 9
+// fixAccept is what to do where something gets through.
+const fixAccept = "look for a rule that accepts chats before the chain CHATD"
 
 // errNoFamily: the host has no such loopback address, so nothing can use it.
 var errNoFamily = errors.New("this host has no such address")
 
-// probeListener connects as ProbeUID to a fresh listener that belongs to owner.
-func (t *Table) probeListener(owner uint32, host string) error {
+// probeListener connects as ProbeUID to a fresh listener of root.
+func (t *Table) probeListener(host string) error {
 	addr := netip.MustParseAddr(host)
-	fd, port := -1, 0
-	err := sys.AsUID(owner, func() (err error) {
-		fd, port, err = listen(addr)
-		return err
-	})
+	fd, port, err := listen(addr)
 	if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT) {
 		return errNoFamily
 	}

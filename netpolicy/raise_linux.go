@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -12,8 +11,8 @@ import (
 // Raise makes sure that the wall stands, without knowing any policy: at boot,
 // before there is a network, and at any time beside a daemon. Where nothing
 // stands it writes what Apply without policies writes. Where policies stand it
-// keeps them and mends what is under them: the nft table, the rules that every
-// policy relies on, the jumps at the head of OUTPUT.
+// keeps them and mends what is under them: the rules that every policy relies on, the
+// jumps at the head of OUTPUT.
 //
 // It takes nothing away, not even a jump for other uids, and it goes on
 // after a failure, for one family's wall is better than none. [Table.Drift] and
@@ -21,7 +20,7 @@ import (
 func (t *Table) Raise(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	errs := []error{t.raiseLoopback(ctx)}
+	var errs []error
 	for _, s := range t.sides {
 		err := s.raiseChains(ctx)
 		if err == nil {
@@ -75,67 +74,4 @@ func (s half) raiseJump(ctx context.Context, r Range) error {
 		return nil
 	}
 	return s.replaceJumps(ctx, r, slices.DeleteFunc(output, func(rule string) bool { return rule != wanted }))
-}
-
-// raiseLoopback loads the nft table where it is missing or is not what this version writes, and
-// leaves it alone otherwise. Loading it again begins a new run of numbers. The destinations that a
-// daemon opened stay.
-func (t *Table) raiseLoopback(ctx context.Context) error {
-	now, err := t.listLoopback(ctx)
-	if errors.Is(err, errNoTable) {
-		return t.loadLoopback(ctx, nil)
-	}
-	if err != nil {
-		return err
-	}
-	form, err := t.formOfLoopback(ctx)
-	if err == nil && withoutState(now) == withoutState(form) {
-		return nil
-	}
-	// Not to know the form is no reason to fail: what is loaded has it.
-	return t.loadLoopback(ctx, openedIn(now))
-}
-
-// formTable is where the table is written only to see how nft lists it. A dormant
-// table meets no packet (nft(8), flags).
-const formTable = "chatd-form"
-
-// formOfLoopback is how nft on this host lists the table that chatd writes. Leftovers of an earlier
-// call that was killed are deleted first, in a transaction of their own. The kernel refuses a
-// dormant table that changes and gets a chain in one transaction.
-func (t *Table) formOfLoopback(ctx context.Context) (form string, err error) {
-	text := strings.ReplaceAll(loopbackText(t.opts, nil, firstNumber), "table inet chatd", "table inet "+formTable)
-	text = strings.Replace(text, "\n", " { flags dormant; }\n", 1)
-	text = strings.Replace(text, formTable+" {\n", formTable+" { flags dormant;\n", 1)
-	if err := t.deleteTable(ctx, formTable); err != nil {
-		return "", err
-	}
-	if _, err = command(ctx, text, t.nft, "-f", "-"); err == nil {
-		form, err = command(ctx, "", t.nft, "-s", "-t", "list", "table", "inet", formTable)
-	}
-	form = dormantHead.ReplaceAllString(form, "table inet chatd {\n")
-	return form, errors.Join(err, t.deleteTable(context.WithoutCancel(ctx), formTable))
-}
-
-var dormantHead = regexp.MustCompile(`^table inet ` + formTable + ` \{\n\tflags dormant\n\n?`)
-
-var openedChain = regexp.MustCompile(`(?s)\tchain opened \{\n(.*?)\t\}\n`)
-
-// openedIn are the destinations that the listed table lets pass unmarked.
-func openedIn(listing string) []string {
-	m := openedChain.FindStringSubmatch(listing)
-	if m == nil {
-		return nil
-	}
-	var rules []string
-	for line := range strings.Lines(m[1]) {
-		rules = append(rules, strings.TrimSpace(line))
-	}
-	return rules
-}
-
-// withoutState is a listing without what differs from load to load and from
-// daemon to daemon.
-func withoutState(listing string) string {
-	return givenOffset.ReplaceAllString(openedChain.ReplaceAllString(listing, ""), "")
 }

@@ -29,11 +29,11 @@ type Policy struct {
 	// Egress lists destinations; empty means nowhere. A name opens its ports on every public
 	// address: the rules cannot know what it stands for.
 	Egress []chat.Allow
-	// Resolvers may be asked on port 53, by UDP and TCP, also on loopback.
-	Resolvers []netip.Addr
+	// Outside are those of Egress that do not open an address of this host.
+	Outside []chat.Allow
 	// GID is the group that a socket's file must belong to, beside its uid; 0 asks for none.
 	// Only chatd-root makes such sockets ([sys.SocketOf]). A process of the chat's uid outside its
-	// session cannot, and so reaches nothing of Egress and Resolvers.
+	// session cannot, and so reaches nothing.
 	GID uint32
 }
 
@@ -43,25 +43,9 @@ const chainPrefix = "CHATD"
 // whoChain is where the chain of a packet's policy is found.
 const whoChain = "CHATD-WHO"
 
-// packetMark is what the nft table puts on a loopback packet it has checked. The
-// filter rules accept loopback by this mark alone, so that a missing nft table
-// closes loopback instead of opening it. Setting a mark takes CAP_NET_ADMIN or
-// CAP_NET_RAW (socket(7), SO_MARK); a chat has neither.
-const packetMark = 0xc4a7d001
-
-// heardMark is what the nft table puts on the first packet of a flow of a uid that has
-// lines left in the kernel's log. It allows nothing.
-const heardMark = 0xc4a7d002
-
-// Lines of the kernel's log about refused packets: of one uid a burst, and then so many a
-// minute, counted by new flows, of which each costs one, refused or not. So no uid takes
-// another's. All together have allLines a minute; and for uids that have none left there are
-// restLines, which they share.
-const (
-	uidLines, uidBurst   = 5, 20
-	allLines, allBurst   = 100, 200
-	restLines, restBurst = 5, 20
-)
+// allLines and allBurst bound the lines of the kernel's log about refused packets, a minute and at
+// once.
+const allLines, allBurst = 100, 200
 
 // family is what differs between iptables and ip6tables.
 type family struct {
@@ -120,7 +104,6 @@ func baseRules(f family) []string {
 	add := func(chain, format string, args ...any) {
 		rules = append(rules, "-A "+chain+" "+fmt.Sprintf(format, args...))
 	}
-	add(chainPrefix, "-o lo -m mark --mark %#x -j ACCEPT", uint32(packetMark))
 	// Only packets of flows the chat itself began reach the allows. Replies of
 	// its listeners, and packets that conntrack does not track, fall through.
 	add(chainPrefix, "-m conntrack --ctdir ORIGINAL -j "+whoChain)
@@ -137,11 +120,10 @@ func baseRules(f family) []string {
 // refusal is the end of every refused packet. An INVALID one is dropped in
 // silence: a reset would kill a good connection for one late packet.
 func refusal(f family) []string {
-	const log = `-A CHATD-NO -m mark %s--mark %#x -m limit --limit %d/min --limit-burst %d -j LOG --log-prefix "chatd refused " --log-uid`
+	const log = `-A CHATD-NO -m limit --limit %d/min --limit-burst %d -j LOG --log-prefix "chatd refused " --log-uid`
 	return []string{
 		"-A CHATD-NO -m conntrack --ctstate INVALID -j DROP",
-		fmt.Sprintf(log, "", uint32(heardMark), allLines, allBurst),
-		fmt.Sprintf(log, "! ", uint32(heardMark), restLines, restBurst),
+		fmt.Sprintf(log, allLines, allBurst),
 		"-A CHATD-NO -p tcp -j REJECT --reject-with tcp-reset",
 		"-A CHATD-NO -j REJECT --reject-with " + f.prohibit,
 	}
@@ -201,11 +183,6 @@ func checkPolicy(all Range, p Policy) error {
 	for _, b := range p.Blocks {
 		if b.Low > b.High || !all.Contains(b.Low) || !all.Contains(b.High) {
 			return fmt.Errorf("uids %s: want a block inside %s: %w", b, all, chat.ErrInvalid)
-		}
-	}
-	for _, r := range p.Resolvers {
-		if !r.IsValid() || r.Is4In6() || r.Zone() != "" {
-			return fmt.Errorf("resolver %s: want an IPv4 or IPv6 address without a zone: %w", r, chat.ErrInvalid)
 		}
 	}
 	for _, a := range p.Egress {

@@ -18,10 +18,10 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// tools are the programs of one iptables backend, and nft.
-type tools struct{ iptables, ip6tables, restore4, restore6, nft string }
+// tools are the programs of one iptables backend.
+type tools struct{ iptables, ip6tables, restore4, restore6 string }
 
-var hostTools = tools{"iptables", "ip6tables", "iptables-restore", "ip6tables-restore", "nft"}
+var hostTools = tools{"iptables", "ip6tables", "iptables-restore", "ip6tables-restore"}
 
 // half is one family's side of the wall.
 type half struct {
@@ -35,7 +35,6 @@ type half struct {
 // several goroutines; they take turns.
 type Table struct {
 	opts  Options
-	nft   string
 	sides [2]half
 
 	mu    sync.Mutex
@@ -52,10 +51,10 @@ func open(o Options, t tools) (*Table, error) {
 		return nil, fmt.Errorf("cannot open the network policy: uids %s with probe uid %d: want a range without 0 and %d, and the probe uid inside it: %w",
 			o.Range, o.ProbeUID, ^uint32(0), chat.ErrInvalid)
 	}
-	for _, name := range []*string{&t.iptables, &t.ip6tables, &t.restore4, &t.restore6, &t.nft} {
+	for _, name := range []*string{&t.iptables, &t.ip6tables, &t.restore4, &t.restore6} {
 		path, err := exec.LookPath(*name)
 		if err != nil {
-			return nil, fmt.Errorf("cannot find %s: install the packages iptables and nftables: %w: %w", *name, chat.ErrUnsupported, err)
+			return nil, fmt.Errorf("cannot find %s: install the package iptables: %w: %w", *name, chat.ErrUnsupported, err)
 		}
 		*name = path
 	}
@@ -65,7 +64,7 @@ func open(o Options, t tools) (*Table, error) {
 	if err := errors.Join(err4, err6); err != nil {
 		return nil, fmt.Errorf("cannot use %s and %s: %w: %w", t.iptables, t.ip6tables, chat.ErrUnsupported, err)
 	}
-	return &Table{opts: o, nft: t.nft, sides: [2]half{
+	return &Table{opts: o, sides: [2]half{
 		{ipv4, v4, t.restore4, strconv.Itoa(seconds)}, {ipv6, v6, t.restore6, strconv.Itoa(seconds)}}}, nil
 }
 
@@ -88,6 +87,11 @@ func (t *Table) Apply(ctx context.Context, policies []Policy) error {
 		back := t.write(context.WithoutCancel(ctx), t.last)
 		return fmt.Errorf("cannot apply egress policies: %w", errors.Join(err, back))
 	}
+	if t.last == nil { // the first time
+		if err := removeLoopback(ctx); err != nil {
+			return err
+		}
+	}
 	t.last = slices.Clone(policies)
 	return nil
 }
@@ -104,12 +108,7 @@ func (t *Table) test(ctx context.Context, policies []Policy) error {
 	return errors.Join(errs[:]...)
 }
 
-// write changes loopback first. It only ever decides what the filter rules get to check, so any
-// mixture of old and new allows no more than either.
 func (t *Table) write(ctx context.Context, policies []Policy) error {
-	if err := t.writeLoopback(ctx, policies); err != nil {
-		return err
-	}
 	segments := flatten(t.opts, policies)
 	var there [2]map[string][]string
 	var errs [2]error
@@ -125,7 +124,7 @@ func (t *Table) write(ctx context.Context, policies []Policy) error {
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
-	saved, err := t.look(ctx)
+	saved, err := t.look()
 	if err != nil {
 		return err
 	}
@@ -224,7 +223,7 @@ func (s half) removeChains(ctx context.Context) error {
 	return nil
 }
 
-// Remove takes every rule, chain and table of chatd away; after it chats are not
+// Remove takes every rule and chain of chatd away; after it chats are not
 // walled. It may be repeated, and goes on after a failure, which it returns.
 func (t *Table) Remove(ctx context.Context) error {
 	t.mu.Lock()
@@ -237,7 +236,7 @@ func (t *Table) Remove(ctx context.Context) error {
 		}
 		errs = append(errs, s.removeChains(ctx))
 	}
-	errs = append(errs, t.removeLoopback(ctx))
+	errs = append(errs, removeLoopback(ctx))
 	t.last, t.saved = nil, nil
 	return errors.Join(errs...)
 }

@@ -373,7 +373,7 @@ func backends() map[string]tools {
 	all := map[string]tools{"host": hostTools}
 	own := programOf(hostTools.iptables)
 	for _, kind := range []string{"nft", "legacy"} {
-		set := tools{"iptables-" + kind, "ip6tables-" + kind, "iptables-" + kind + "-restore", "ip6tables-" + kind + "-restore", "nft"}
+		set := tools{"iptables-" + kind, "ip6tables-" + kind, "iptables-" + kind + "-restore", "ip6tables-" + kind + "-restore"}
 		if program := programOf(set.iptables); program != "" && program != own {
 			all[kind] = set
 		}

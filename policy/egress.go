@@ -33,15 +33,10 @@ func explainEgress(p chat.Profile, to chat.Destination) chat.Explained {
 
 // opens returns the entry of a profile that opens a destination, and its key.
 func opens(p chat.Profile, to chat.Destination) (entry, key string) {
-	network := p.EffectiveNetwork()
-	if network == chat.NetworkNone || network == chat.NetworkOwn && isOwn(to) {
+	if p.EffectiveNetwork() == chat.NetworkNone || isOwn(to) {
 		return "", ""
 	}
-	addr := to.Addr()
-	if slices.Contains(p.Resolvers, addr) && to.Port == 53 {
-		return addr.String(), "resolvers"
-	}
-	by, ok := chat.ReachableAddr(p.Egress, to.UDP, netip.AddrPortFrom(addr, to.Port))
+	by, ok := chat.ReachableAddr(p.Egress, to.UDP, netip.AddrPortFrom(to.Addr(), to.Port))
 	if name := to.Name(); name != "" {
 		by, ok = chat.ReachableHost(p.Egress, to.UDP, name, to.Port)
 	}
@@ -60,14 +55,12 @@ func isOwn(to chat.Destination) bool {
 
 // whyNot says why no entry opens a destination.
 func whyNot(p chat.Profile, to chat.Destination, own bool) string {
-	addr, network := to.Addr(), p.EffectiveNetwork()
+	addr := to.Addr()
 	switch {
 	case own:
 		return "it is the chat itself: only its own servers answer there"
-	case network == chat.NetworkNone:
+	case p.EffectiveNetwork() == chat.NetworkNone:
 		return "the profile has network none"
-	case network == chat.NetworkShared && !addr.IsValid():
-		return "the profile has network shared, whose egress has addresses alone: ask for one"
 	case slices.Contains(chat.MetadataAddrs(), addr):
 		return "it is a metadata service, which only an entry of exactly this address opens"
 	}

@@ -123,7 +123,7 @@ func (p *InForce) ForShims(c Chat, network chat.Network) []byte {
 	if err == nil {
 		text, err = shims.ShimPolicy{
 			Home: c.Home, Agent: c.Agent, Guard: profile.Guard, Rules: rules, Network: network,
-			Egress: profile.Egress, Resolvers: len(profile.Resolvers) > 0,
+			Egress: profile.Egress,
 		}.JSON()
 	}
 	if err != nil {

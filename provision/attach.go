@@ -2,7 +2,6 @@ package provision
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -48,7 +47,7 @@ func (m *Manager) Attach(ctx context.Context, id chat.ID, a chat.Attach, begun f
 	}
 	res, err := m.attach(ctx, rec, s, r, spec, begun)
 	m.touch(rec)
-	return res, errors.Join(err, m.auditOutcome(ctx, rec, "attach", detail, err))
+	return res, m.auditOutcome(ctx, rec, "attach", detail, err)
 }
 
 func (m *Manager) attach(ctx context.Context, rec state.Record, s *liveSession, r *background.Run, spec chat.RunSpec, begun func(run string, stdout, stderr *os.File)) (chat.RunResult, error) {

@@ -32,8 +32,14 @@ func (m *Manager) auditArgv(ctx context.Context, rec state.Record, action, outco
 	return m.store.Audit(e)
 }
 
-// auditOutcome writes the end of an act: done, or failed with err.
+// auditOutcome audits the end of an act: done, or failed with err. It returns err too, so that a
+// caller cannot lose it.
 func (m *Manager) auditOutcome(ctx context.Context, rec state.Record, action string, detail map[string]string, err error) error {
+	return errors.Join(err, m.auditEnd(ctx, rec, action, detail, err))
+}
+
+// auditEnd is auditOutcome for those that do not return err, or not as it is.
+func (m *Manager) auditEnd(ctx context.Context, rec state.Record, action string, detail map[string]string, err error) error {
 	outcome, d := "done", map[string]string{}
 	for k, v := range detail {
 		d[k] = v
@@ -53,8 +59,7 @@ func (m *Manager) audited(
 	if err := m.audit(ctx, rec, action, "intent", detail); err != nil {
 		return err
 	}
-	err := act()
-	return errors.Join(err, m.auditOutcome(ctx, rec, action, detail, err))
+	return m.auditOutcome(ctx, rec, action, detail, act())
 }
 
 // setFinding records what reconcile could not mend, by its subject. doctor shows the finding

@@ -41,7 +41,7 @@ func (m *Manager) startRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 	if err := m.startBackground(context.WithoutCancel(ctx), rec, s, r, spec); err != nil {
 		m.runs.Forget(r)
 		err = m.notEntered(ctx, rec, spec, detail, err)
-		return nil, errors.Join(err, m.auditOutcome(ctx, rec, "run", detail, err))
+		return nil, m.auditOutcome(ctx, rec, "run", detail, err)
 	}
 	m.touch(rec)
 	return r, nil
@@ -79,7 +79,7 @@ func (m *Manager) watchRun(ctx context.Context, rec state.Record, r *background.
 	if e.Result.EndedBy != "" {
 		detail["ended_by"] = string(e.Result.EndedBy)
 	}
-	if err := m.auditOutcome(ctx, rec, "run", detail, errors.Join(err, kerr)); err != nil {
+	if err := m.auditEnd(ctx, rec, "run", detail, errors.Join(err, kerr)); err != nil {
 		m.log.Error("cannot audit the end of a run", "chat", rec.ID, "run", r.Info.ID, "err", err)
 	}
 	for _, old := range m.runs.Surplus(rec.ID) {

@@ -45,10 +45,7 @@ func (m *Manager) applyWall(ctx context.Context) error {
 	blocks := m.store.Blocks()
 	for _, name := range m.store.Profiles() {
 		p := m.opt.Profiles[name]
-		policy := netpolicy.Policy{Profile: name, Egress: p.Egress, Resolvers: p.Resolvers}
-		if p.EffectiveNetwork() == chat.NetworkOwn {
-			policy.GID = m.opt.EgressGID
-		}
+		policy := netpolicy.Policy{Profile: name, Egress: p.Egress, GID: m.opt.EgressGID}
 		for _, b := range blocks[name] {
 			policy.Blocks = append(policy.Blocks, netpolicy.Range(b))
 		}
@@ -65,11 +62,11 @@ func (m *Manager) applyWall(ctx context.Context) error {
 // before those of the profiles.
 func (m *Manager) exceptions() (policies []netpolicy.Policy) {
 	for _, rec := range m.store.All() {
-		if p := m.profile(rec); !rec.EgressChange().IsZero() &&
-			p.EffectiveNetwork() == chat.NetworkOwn {
+		if change := rec.EgressChange(); !change.IsZero() {
 			policies = append(policies, netpolicy.Policy{
-				Profile: rec.Profile, Egress: p.Egress, GID: m.opt.EgressGID,
-				Blocks: []netpolicy.Range{{Low: rec.UID, High: rec.UID}},
+				Profile: rec.Profile, Egress: m.profile(rec).Egress, GID: m.opt.EgressGID,
+				Outside: m.policy.Profile(rec.Profile).OnlyOutside(change),
+				Blocks:  []netpolicy.Range{{Low: rec.UID, High: rec.UID}},
 			})
 		}
 	}

@@ -77,7 +77,7 @@ func (m *Manager) auditTool(ctx context.Context, rec state.Record, c *filecall.C
 	if err == nil {
 		detail["file"], detail["size"] = chat.QuotePath(a.Path), fmt.Sprint(a.Size)
 	}
-	return m.auditOutcome(ctx, rec, string(c.Tool), detail, err)
+	return m.auditEnd(ctx, rec, string(c.Tool), detail, err)
 }
 
 // auditDenial audits a denial with its rule and its source: the rules, which chatd checks, or

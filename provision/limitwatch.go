@@ -121,7 +121,7 @@ func (m *Manager) lookAtLimits(s *liveSession) []string {
 func (m *Manager) reportLimits(rec state.Record, hits chat.LimitHits) {
 	words := strings.Join(hits.Words("the terminal", m.profile(rec).Limits), "; ")
 	m.log.Warn("a chat met its limits", "chat", rec.ID, "why", words)
-	if err := m.auditOutcome(context.Background(), rec, "limit", map[string]string{"why": words}, nil); err != nil {
+	if err := m.auditEnd(context.Background(), rec, "limit", map[string]string{"why": words}, nil); err != nil {
 		m.log.Error("cannot audit what a limit did", "chat", rec.ID, "error", err)
 	}
 }

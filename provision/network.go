@@ -2,6 +2,7 @@ package provision
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"path/filepath"
 
@@ -60,4 +61,17 @@ func (m *Manager) adoptNetwork(rec state.Record, s *liveSession) error {
 		return err
 	}
 	return m.gateway.Adopt(m.way(rec), s.Init)
+}
+
+// checkNetwork reports a session that an earlier version started in the host's network, where the
+// packet rules refuse it everything.
+func (m *Manager) checkNetwork(s *liveSession) error {
+	if m.without(chat.LayerNetwork) {
+		return nil
+	}
+	shared, err := s.Init.SharesNamespace("net")
+	if err == nil && shared {
+		err = fmt.Errorf("its session began in the host's network, as earlier versions had it, and reaches nothing until it sleeps: chatd sleep %s", s.Chat)
+	}
+	return err
 }

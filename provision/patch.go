@@ -58,7 +58,7 @@ func (m *Manager) patchEgress(ctx context.Context, id chat.ID, p chat.Patch) err
 		return err
 	}
 	err = m.moveEgress(context.WithoutCancel(ctx), rec)
-	return errors.Join(err, m.auditOutcome(ctx, rec, "patch", detail, err))
+	return m.auditOutcome(ctx, rec, "patch", detail, err)
 }
 
 // moveEgress brings what keeps a chat's egress to its record. The caller holds the chat's lock.

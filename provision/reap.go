@@ -36,7 +36,7 @@ func (m *Manager) Reap(ctx context.Context, id chat.ID) error {
 	}
 	sys.Failpoint("reap.record.after")
 	if err := m.reapLocked(ctx, rec); err != nil {
-		return errors.Join(err, m.auditOutcome(ctx, rec, "reap", nil, err))
+		return m.auditOutcome(ctx, rec, "reap", nil, err)
 	}
 	if !m.layers.Fit() {
 		m.lookAgain() // the reap freed room

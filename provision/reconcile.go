@@ -88,7 +88,7 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time
 	mended, err := m.mend(ctx, asleepSteps(), rec)
 	if len(mended) > 0 {
 		m.log.Warn("mended a chat", "chat", id, "what", mended)
-		err = errors.Join(err, m.auditOutcome(ctx, rec, "mend", map[string]string{"what": strings.Join(mended, "; ")}, err))
+		err = m.auditOutcome(ctx, rec, "mend", map[string]string{"what": strings.Join(mended, "; ")}, err)
 	}
 	return errors.Join(err, m.reconcileSession(ctx, rec))
 }
@@ -97,7 +97,7 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time
 func (m *Manager) reconcileSession(ctx context.Context, rec state.Record) error {
 	if s := m.session(rec.ID); s != nil && s.Init.Alive() {
 		m.starter.Refresh(s.Session)
-		return errors.Join(m.makeInstanceDirs(rec), m.checkKept(ctx, rec, s))
+		return errors.Join(m.makeInstanceDirs(rec), m.checkKept(ctx, rec, s), m.checkNetwork(s))
 	}
 	if !m.hasSessionTraces(rec.ID) {
 		return nil

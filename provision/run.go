@@ -2,7 +2,6 @@ package provision
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -50,7 +49,7 @@ func (m *Manager) Run(
 	if res.EndedBy != "" {
 		detail["ended_by"] = string(res.EndedBy)
 	}
-	return res, errors.Join(err, m.auditOutcome(ctx, rec, "run", detail, err))
+	return res, m.auditOutcome(ctx, rec, "run", detail, err)
 }
 
 // newRunOf checks everything for which a run may be refused before it starts anything, wakes

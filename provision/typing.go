@@ -2,7 +2,6 @@ package provision
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/chatd/chatd/chat"
@@ -57,7 +56,7 @@ func (m *Manager) typeInto(ctx context.Context, rec state.Record, t *console.Ter
 	}
 	front, err := t.Type(ctx, in, entering)
 	m.touch(rec)
-	return front, errors.Join(err, m.auditOutcome(ctx, rec, "input", detail, err))
+	return front, m.auditOutcome(ctx, rec, "input", detail, err)
 }
 
 // InputWait is Input that waits for in.Wait and returns the output since, as

@@ -2,7 +2,6 @@ package provision
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -100,7 +99,7 @@ func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Reco
 	m.freshPrograms()
 	err = m.forwards(ctx, "wake", awakeSteps(), rec)
 	s := m.session(rec.ID)
-	if err := errors.Join(err, m.auditOutcome(ctx, rec, "wake", seen(s), err)); err != nil {
+	if err := m.auditOutcome(ctx, rec, "wake", seen(s), err); err != nil {
 		return rec, nil, err
 	}
 	if s == nil {

@@ -2,7 +2,6 @@ package provision
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -38,7 +37,7 @@ func (m *Manager) mendWall(ctx context.Context) error {
 	}
 	m.log.Warn("the packet rules were changed behind chatd's back, and put right", "drift", drift, "error", err)
 	detail := map[string]string{"layer": string(chat.LayerEgress), "drift": fmt.Sprint(drift)}
-	return errors.Join(err, m.auditOutcome(ctx, state.Record{}, "mend", detail, err))
+	return m.auditOutcome(ctx, state.Record{}, "mend", detail, err)
 }
 
 // watchWall looks at the rules as soon as somebody changes them. Between a flush and the next

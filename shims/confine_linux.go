@@ -47,7 +47,7 @@ func confine(p Plan) error {
 		{"drop privileges", p.leavesOut(chat.LayerPrivileges), dropPrivileges},
 		{"enter the working directory", false, func() error { return enterDir(p.Dir) }},
 		{"enforce Landlock", p.leavesOut(chat.LayerLandlock), func() (err error) {
-			report.Landlock, err = landlock.Enforce(p.Landlock, p.MinABI, p.Scope && !p.leavesOut(chat.LayerNetwork))
+			report.Landlock, err = landlock.Enforce(p.Landlock, p.MinABI, false)
 			return err
 		}},
 		{"filter system calls", p.leavesOut(chat.LayerSeccomp), func() error { return loadFilter(p.Opened) }},

@@ -40,7 +40,7 @@
 // refusals, not of permissions: it passes every system call that the list lacks. A chat
 // may trace and kill its own processes, run any code that it can write to its home, fill
 // its home and /tmp (chatd sets no disk quota), and use memory, pids and CPU up to the
-// limits that package cgroup sets. Package netpolicy decides where packets may go in a
-// shared network namespace. Sessions share the page cache and the CPU with the host, and
+// limits that package cgroup sets. Package egress decides where its connections may go. Sessions
+// share the page cache and the CPU with the host, and
 // so the timing channels of both.
 package shims

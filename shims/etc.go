@@ -117,15 +117,11 @@ func (v View) hosts() string {
 // rules do not confine.
 const nsswitch = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\nprotocols: files\nnetworks: files\n"
 
-// resolvConf follows resolv.conf(5). Without a nameserver line the C library asks 127.0.0.1,
-// where no server answers the chat; a comment in the file says so.
+// resolvConf follows resolv.conf(5). In a network of its own chatd-egress answers on 127.0.0.1;
+// elsewhere no server does.
 func (v View) resolvConf() string {
-	if len(v.Resolvers) == 0 {
-		return "# This chat's profile names no resolver, so no name can be looked up.\n"
+	if v.Network != chat.NetworkOwn {
+		return "# This chat's profile lists no name, so no name can be looked up.\n"
 	}
-	var b strings.Builder
-	for _, r := range v.Resolvers {
-		b.WriteString("nameserver " + r.String() + "\n")
-	}
-	return b.String()
+	return "nameserver 127.0.0.1\n"
 }

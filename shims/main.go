@@ -21,7 +21,7 @@ const usage = `usage: chatd-shim confine --plan-fd N
        chatd-shim filetool
        chatd-shim pty ROWS COLS -- COMMAND [ARGUMENT…]
        chatd-shim log FIFO
-       chatd-shim probe [--network shared|none] [--home DIR] [--hidden PATH] [--abstract NAME] [--pid N]
+       chatd-shim probe [--home DIR] [--hidden PATH] [--abstract NAME] [--pid N]
 `
 
 // Main is the program chatd-shim under its own name, with which args begin. It returns the exit
@@ -93,7 +93,7 @@ func fail(w io.Writer, err error) int {
 
 // runProbe prints what [Probe] found as one JSON array.
 func runProbe(args []string, out, errs io.Writer) int {
-	got, err := options(args, "network", "home", "hidden", "abstract", "pid", "locked")
+	got, err := options(args, "home", "hidden", "abstract", "pid", "locked")
 	if err != nil {
 		return fail(errs, err)
 	}
@@ -102,8 +102,7 @@ func runProbe(args []string, out, errs io.Writer) int {
 		return fail(errs, fmt.Errorf("cannot use argument --pid: %w", err))
 	}
 	layers := Probe(ProbeSpec{
-		Network: chat.Network(last(got["network"], string(chat.NetworkShared))),
-		Home:    last(got["home"], os.Getenv("HOME")), Hidden: got["hidden"],
+		Home: last(got["home"], os.Getenv("HOME")), Hidden: got["hidden"],
 		Abstract: last(got["abstract"], ""), PID: pid, Locked: got["locked"],
 	})
 	if err := json.NewEncoder(out).Encode(layers); err != nil {

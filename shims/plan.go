@@ -23,10 +23,9 @@ type Plan struct {
 	Argv []string `json:"argv"`
 	Env  []string `json:"env"`
 	// Landlock are the paths that stay accessible; MinABI is the lowest Landlock ABI to accept,
-	// at least 1. Scope denies connections to abstract sockets outside the session.
+	// at least 1.
 	Landlock landlock.Rules `json:"landlock"`
 	MinABI   int            `json:"min_abi"`
-	Scope    bool           `json:"scope"`
 	// ProcessLimits are the profile's; NoFile 0 means 1024.
 	chat.ProcessLimits
 	// Openings is what the filter of system calls lets pass for this profile.
@@ -40,8 +39,7 @@ type Plan struct {
 	// BarrierFD is the read end of the start barrier. Before every other step the process reports
 	// on ReportFD that it waits, and reads one byte here. 0 means no barrier.
 	BarrierFD int `json:"gate_fd,omitempty"`
-	// Without leaves out walls, for tests and probes: landlock (with its scope), network (the
-	// scope alone), seccomp, privileges.
+	// Without leaves out walls, for tests and probes: landlock, seccomp, privileges.
 	Without []chat.LayerName `json:"without,omitempty"`
 }
 
@@ -58,7 +56,7 @@ type Openings struct {
 func (v View) Plan(dir string, minABI int, argv, extra []string) Plan {
 	return Plan{
 		Dir: dir, Argv: argv, Env: mergeEnv(v.Env(), extra), Landlock: v.Rules(), MinABI: minABI,
-		Scope: !v.Network.Apart(), Opened: v.Opened, Without: v.Without,
+		Opened: v.Opened, Without: v.Without,
 	}
 }
 

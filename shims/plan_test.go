@@ -3,7 +3,6 @@ package shims
 import (
 	"encoding/json"
 	"errors"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +18,7 @@ func TestReadPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := ReadPlan(strings.NewReader(string(text)))
-	if err != nil || !slices.Equal(got.Argv, want.Argv) || !slices.Equal(got.Env, want.Env) || got.MinABI != 2 || !got.Scope {
+	if err != nil || !slices.Equal(got.Argv, want.Argv) || !slices.Equal(got.Env, want.Env) || got.MinABI != 2 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for name, text := range map[string]string{
@@ -42,7 +41,7 @@ func TestMergeEnv(t *testing.T) {
 }
 
 func TestViewFiles(t *testing.T) {
-	v := View{User: "chat-x", UID: 7, Home: "/srv/x", Resolvers: []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}}
+	v := View{User: "chat-x", UID: 7, Home: "/srv/x", Network: chat.NetworkOwn}
 	content := func(v View) map[string]string {
 		out := map[string]string{}
 		_, files := v.Args(9)
@@ -52,13 +51,13 @@ func TestViewFiles(t *testing.T) {
 		return out
 	}
 	got := content(v)
-	if got["/etc/resolv.conf"] != "nameserver 203.0.113.1\nnameserver 2001:db8::1\n" {
+	if got["/etc/resolv.conf"] != "nameserver 127.0.0.1\n" {
 		t.Errorf("resolv.conf: %q", got["/etc/resolv.conf"])
 	}
 	if !strings.HasPrefix(got["/etc/passwd"], "chat-x:x:7:7:chat:/srv/x:/bin/bash\n") || strings.Contains(got["/etc/passwd"], "root") {
 		t.Errorf("passwd: %q", got["/etc/passwd"])
 	}
-	v.Resolvers = nil
+	v.Network = chat.NetworkNone
 	if strings.Contains(content(v)["/etc/resolv.conf"], "\nnameserver") {
 		t.Error("a nameserver where none is listed")
 	}
@@ -76,9 +75,9 @@ func TestViewArgs(t *testing.T) {
 	if strings.Count(text, "--file ") != len(files) || strings.Contains(text, "--die-with-parent") {
 		t.Errorf("%d files: %s", len(files), text)
 	}
-	v.Network = chat.NetworkShared
+	v.Without = []chat.LayerName{chat.LayerNetwork}
 	if args, _ := v.Args(6); slices.Contains(args, "--unshare-net") {
-		t.Error("a network namespace for a shared network")
+		t.Error("a network namespace without the layer")
 	}
 }
 

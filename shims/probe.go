@@ -1,18 +1,13 @@
 package shims
 
-import "github.com/chatd/chatd/chat"
-
 // ProbeSpec are the parameters of [Probe].
 type ProbeSpec struct {
-	// Network is the kind the session should have.
-	Network chat.Network
 	// Home is the chat's home.
 	Home string
 	// Hidden are paths that exist on the host and that the session must not see.
 	Hidden []string
 	// Abstract is the name, without the leading NUL, of an abstract unix socket that listens
-	// outside. In a shared network namespace only a connection attempt shows whether the
-	// session can reach it.
+	// outside.
 	Abstract string
 	// PID is a process outside, which the session must not see; 0 means that none is known.
 	PID int

@@ -8,17 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chatd/chatd/landlock"
 	"golang.org/x/sys/unix"
 )
 
-// probeNetwork checks that a session with a network of its own has no interface but lo, and that
-// one in a shared
-// network cannot reach an abstract socket outside.
+// probeNetwork checks that the session has no interface but lo, and reaches no abstract socket
+// outside.
 func probeNetwork(s ProbeSpec) *finding {
-	if !s.Network.Apart() {
-		return probeShared(s.Abstract)
-	}
 	f := &finding{by: "network namespace"}
 	names, err := interfaces()
 	f.expect(err == nil && len(names) == 1 && names[0] == "lo", "interfaces: %s", strings.Join(names, " "))
@@ -26,27 +21,6 @@ func probeNetwork(s ProbeSpec) *finding {
 		err := connectAbstract(s.Abstract)
 		f.expect(err == unix.ECONNREFUSED, "connect to abstract socket %s outside: %s", s.Abstract, outcome(err))
 	}
-	return f
-}
-
-// probeShared tries the half of a shared network's wall that the session itself can test. The
-// packet rules, which close its neighbours' loopback servers to it, are the other half. On a kernel
-// without Landlock scopes the layer promises less, and is not off without a scope.
-func probeShared(abstract string) *finding {
-	abi := landlock.ABI()
-	f := &finding{by: "Landlock scope"}
-	if abstract == "" {
-		f.weaker = true
-		f.expect(true, "no abstract socket outside was named, so none was tried; Landlock ABI %d", abi)
-		return f
-	}
-	err := connectAbstract(abstract)
-	if err == nil && abi < landlock.ScopeABI {
-		f.weaker, f.by = true, "packet rules alone"
-		f.expect(true, "abstract unix sockets of every other user of the shared network can be reached: connect to %s outside: done; Landlock ABI %d cannot scope them", abstract, abi)
-		return f
-	}
-	f.expect(err == unix.EPERM, "connect to abstract socket %s outside: %s", abstract, outcome(err))
 	return f
 }
 

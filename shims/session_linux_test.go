@@ -14,7 +14,7 @@ import (
 
 // A whole session: tmux in front, a shell with a prompt, commands that join.
 func TestSession(t *testing.T) {
-	for _, network := range []chat.Network{chat.NetworkShared, chat.NetworkNone} {
+	for _, network := range []chat.Network{chat.NetworkOwn, chat.NetworkNone} {
 		t.Run(string(network), func(t *testing.T) {
 			v := newView(t)
 			v.Network = network

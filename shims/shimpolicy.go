@@ -21,7 +21,7 @@ const (
 )
 
 // ShimPolicy is the policy by which shims check; each reads it when it starts. The chat may read
-// it. Network, Egress and Resolvers are those of the start of chatd.
+// it. Network and Egress are those of the start of chatd.
 type ShimPolicy struct {
 	// Home and Agent are the chat's.
 	Home  string `json:"home"`
@@ -31,10 +31,9 @@ type ShimPolicy struct {
 	// Rules is a file of file rules (package filerules); empty if there are none, or none
 	// that the chat may see.
 	Rules string `json:"rules,omitempty"`
-	// Network, Egress and Resolvers are the profile's.
-	Network   chat.Network `json:"network"`
-	Egress    []chat.Allow `json:"egress,omitempty"`
-	Resolvers bool         `json:"resolvers"`
+	// Network and Egress are the profile's.
+	Network chat.Network `json:"network"`
+	Egress  []chat.Allow `json:"egress,omitempty"`
 }
 
 // maxShimPolicy bounds its JSON, in bytes.

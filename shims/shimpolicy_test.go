@@ -18,7 +18,7 @@ func TestShimPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := ShimPolicy{Home: "/h", Agent: "a", Guard: chat.DefaultGuard(), Network: chat.NetworkShared, Egress: []chat.Allow{listed}, Resolvers: true, Rules: "{}"}
+	p := ShimPolicy{Home: "/h", Agent: "a", Guard: chat.DefaultGuard(), Network: chat.NetworkOwn, Egress: []chat.Allow{listed}, Rules: "{}"}
 	p.Guard.CustomAllowPatterns = []chat.Pattern{{Text: "a|b"}}
 	text, err := p.JSON()
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -19,7 +18,6 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/landlock"
 )
 
 // The tests of the walls run the real stack, bwrap and chatd-shim confine as a
@@ -52,21 +50,6 @@ func need(t *testing.T, ok bool, what string) {
 		t.Fatal("needs " + what)
 	}
 	t.Skip("needs " + what)
-}
-
-// needABI skips on a kernel whose Landlock has less than n. Where everything
-// should be there it fails, unless the machine is known to have no more: then
-// CHATD_TEST_LANDLOCK_ABI is what it has, and what it must have.
-func needABI(t *testing.T, n int) {
-	t.Helper()
-	known, err := strconv.Atoi(os.Getenv("CHATD_TEST_LANDLOCK_ABI"))
-	if err == nil && landlock.ABI() < known {
-		t.Fatalf("the kernel has Landlock ABI %d, CHATD_TEST_LANDLOCK_ABI is %d", landlock.ABI(), known)
-	}
-	if err == nil && known < n && landlock.ABI() < n {
-		t.Skipf("needs Landlock ABI %d, this machine is known to have %d", n, known)
-	}
-	need(t, landlock.ABI() >= n, fmt.Sprintf("Landlock ABI %d, the kernel has %d", n, landlock.ABI()))
 }
 
 func needStack(t *testing.T) {
@@ -114,7 +97,7 @@ func newView(t *testing.T) View {
 	uid := 1895825000 + nextUID.Add(1)
 	v := View{
 		User: "chat-test", UID: uid, Home: base + "/home", Tmp: base + "/tmp", VarTmp: base + "/vartmp",
-		Network: chat.NetworkShared, Shim: base + "/chatd-shim", ShimDir: base + "/shims", BinDir: base + "/bin",
+		Network: chat.NetworkNone, Shim: base + "/chatd-shim", ShimDir: base + "/shims", BinDir: base + "/bin",
 		PromptFIFO: base + "/prompt", TmuxConf: []byte("set -g default-command \"" + strings.Join(ShellArgv(), " ") + "\"\n"),
 	}
 	for _, d := range []string{v.Home, v.Tmp, v.VarTmp} {

@@ -1,7 +1,6 @@
 package shims
 
 import (
-	"net/netip"
 	"os"
 	"path"
 	"path/filepath"
@@ -45,8 +44,6 @@ type View struct {
 	// ShmSize bounds /dev/shm, in bytes; 0 means 16 MiB.
 	ShmSize uint64
 	Network chat.Network
-	// Resolvers become /etc/resolv.conf.
-	Resolvers []netip.Addr
 	// Shim is the host path of chatd-shim; ShimDir and BinDir are what
 	// [WriteShims] and [Programs.WriteBin] made.
 	Shim, ShimDir, BinDir string
@@ -121,7 +118,7 @@ func (v View) Namespaces() []string {
 	if !v.leavesOut(chat.LayerProc) {
 		names = append(names, "pid")
 	}
-	if v.Network.Apart() && !v.leavesOut(chat.LayerNetwork) {
+	if !v.leavesOut(chat.LayerNetwork) {
 		names = append(names, "net")
 	}
 	slices.Sort(names)

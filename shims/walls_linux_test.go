@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/landlock"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,7 +36,7 @@ func TestWallsStopAttacks(t *testing.T) {
 		{"host tmp", chat.LayerTmp, []string{"read", hostTmp.Name()}, "ENOENT", "ok"},
 		{"pid of a neighbour", chat.LayerProc, []string{"kill", self}, "ESRCH", "EPERM"},
 		{"status of a neighbour", chat.LayerProc, []string{"stat", "/proc/" + self + "/status"}, "ENOENT", "ok"},
-		{"abstract socket", chat.LayerNetwork, []string{"abstract", abstract}, "EPERM", "ok"},
+		{"abstract socket", chat.LayerNetwork, []string{"abstract", abstract}, "ECONNREFUSED", "ok"},
 		{"list the root", chat.LayerLandlock, []string{"list", "/"}, "EACCES", "ok"},
 		{"lower the OOM score", chat.LayerLandlock, []string{"write", "/proc/self/oom_score_adj"}, "EACCES", "EINVAL"},
 		{"the shim is not the chat's", "", []string{"write", InsideShim}, "EROFS", ""},
@@ -45,7 +44,6 @@ func TestWallsStopAttacks(t *testing.T) {
 		{"nor is a data file", "", []string{"chmod", "/etc/passwd"}, "EROFS", ""},
 	}...) {
 		t.Run(c.name, func(t *testing.T) {
-			needABI(t, map[string]int{"abstract socket": landlock.ScopeABI}[c.name])
 			argv := append([]string{v.Home + "/attack"}, c.attack...)
 			if got, _, _ := runIn(t, v, argv...); got != c.want {
 				t.Errorf("with every wall: %s, want %s", got, c.want)
@@ -241,8 +239,7 @@ func TestForeignArchitectureIsKilled(t *testing.T) {
 	}
 }
 
-// The probe says on for every wall, and not on for the one that is left out. A
-// kernel without a scope for abstract sockets has less of network, and says so.
+// The probe says on for every wall, and not on for the one that is left out.
 func TestProbe(t *testing.T) {
 	v := newView(t)
 	l, err := net.Listen("unix", "@chatd-shims-probe-"+strconv.Itoa(os.Getpid()))
@@ -251,7 +248,7 @@ func TestProbe(t *testing.T) {
 	probe := func(t *testing.T, without ...chat.LayerName) []chat.Layer {
 		v := v
 		v.Without = without
-		out, code, _ := runIn(t, v, InsideShim, "probe", "--network", "shared", "--abstract", strings.TrimPrefix(l.Addr().String(), "@"), "--pid", strconv.Itoa(os.Getpid()))
+		out, code, _ := runIn(t, v, InsideShim, "probe", "--abstract", strings.TrimPrefix(l.Addr().String(), "@"), "--pid", strconv.Itoa(os.Getpid()))
 		var layers []chat.Layer
 		if err := json.Unmarshal([]byte(out), &layers); err != nil || code != 0 {
 			t.Fatalf("probe ended with %d and said %s", code, out)
@@ -261,9 +258,6 @@ func TestProbe(t *testing.T) {
 	whole := probe(t)
 	for _, got := range whole {
 		want := chat.LayerOn
-		if got.Name == chat.LayerNetwork && landlock.ABI() < landlock.ScopeABI {
-			want = chat.LayerWeaker
-		}
 		if got.State != want || got.By == "" || got.Probe == "" || got.Fix == "" == (want != chat.LayerOn) {
 			t.Errorf("%s: %s by %q, fix %q: %s; want %s", got.Name, got.State, got.By, got.Fix, got.Probe, want)
 		}
@@ -282,19 +276,6 @@ func TestProbe(t *testing.T) {
 	must(t, os.Chmod(v.Home, 0o755))
 	if got := layerOf(probe(t), chat.LayerHome); got.State == chat.LayerOn {
 		t.Errorf("home with mode 0755: %s", got.Probe)
-	}
-}
-
-func TestProbeNetworkNone(t *testing.T) {
-	v := newView(t)
-	for without, want := range map[chat.LayerName]chat.LayerState{"": chat.LayerOn, chat.LayerNetwork: chat.LayerOff} {
-		v.Network, v.Without = chat.NetworkNone, []chat.LayerName{without}
-		out, _, _ := runIn(t, v, InsideShim, "probe", "--network", "none")
-		var layers []chat.Layer
-		must(t, json.Unmarshal([]byte(out), &layers))
-		if got := layerOf(layers, chat.LayerNetwork); got.State != want {
-			t.Errorf("without %q: %s: %s", without, got.State, got.Probe)
-		}
 	}
 }
 

@@ -58,7 +58,7 @@ func (w *watch) lookAlone(s Session, n *network) error {
 	return nil
 }
 
-// lookShared checks the sessions of the shared network, each by the sockets of its uid.
+// lookShared checks the sessions in the host's network, each by the sockets of its uid.
 func (w *watch) lookShared(all []Session) error {
 	due, err := w.due(&w.shared)
 	if err != nil || !due {

@@ -25,7 +25,7 @@
 //
 // Sessions share the page cache and its timing. Every session can still lock the inodes that
 // the kernel has only once: anonymous ones, as of an eventfd, and those of namespaces
-// that sessions share (time, and network where it is shared). /proc still has the
+// that sessions share (time). /proc still has the
 // counters that ordinary programs need: meminfo, stat, loadavg, uptime and cpuinfo, which
 // sysinfo(2) returns too. Sessions share a tree that cannot be the lower layer of an
 // overlay; the caller learns which. Unix sockets and fifos in an overlay do not connect

@@ -1,9 +1,7 @@
 package uplink
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,10 +9,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/chatd/chatd/sys"
 )
 
 const (
@@ -22,8 +19,12 @@ const (
 	maxPacket = 128 << 10
 	// maxFiles is how many descriptors a message may pass.
 	maxFiles = 4
-	// maxCalls is how many calls of the other end are answered at once. More wait in the socket.
+	// maxCalls is how many calls may be unanswered in each direction. An end that sends more is
+	// not heard until one is answered.
 	maxCalls = 256
+	// answerTimeout bounds how long an answer waits for the other end to read. One that does not
+	// is given up: it would keep answers, and calls behind them, for ever.
+	answerTimeout = 5 * time.Second
 )
 
 // Handler answers a call of the other end. It owns files, and gives up those that it returns.
@@ -35,10 +36,16 @@ type Conn struct {
 	raw  syscall.RawConn
 	// closed: this end closed it, of which the raw connection has no error to compare with.
 	closed atomic.Bool
+	// sending has an element while a packet is sent, calls one for each unanswered call.
+	sending, calls chan struct{}
+	answerTimeout  time.Duration
+	gone           chan struct{} // closed when Serve has ended
 
-	mu      sync.Mutex
-	last    uint64
-	waiting map[uint64]chan received // nil once the other end has gone
+	mu   sync.Mutex
+	last uint64
+	// waiting are the unanswered calls by number, with nil for one that its caller has given up.
+	// It is nil once the other end has gone.
+	waiting map[uint64]chan received
 }
 
 // received is an answer with the files that came with it.
@@ -58,7 +65,11 @@ func New(socket *os.File) (*Conn, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot use a socket: %w", err), socket.Close())
 	}
-	return &Conn{file: socket, raw: raw, waiting: map[uint64]chan received{}}, nil
+	return &Conn{
+		file: socket, raw: raw, waiting: map[uint64]chan received{},
+		sending: make(chan struct{}, 1), calls: make(chan struct{}, maxCalls),
+		answerTimeout: answerTimeout, gone: make(chan struct{}),
+	}, nil
 }
 
 // Pair returns the two ends of a connection.
@@ -80,8 +91,7 @@ func (c *Conn) Close() error {
 // Serve answers the other end's calls with handle, several at a time, and passes answers to the
 // callers of [Conn.Call], until the connection ends or ctx does. It returns nil if one of the
 // ends closed it. A message that violates the protocol is an error. When Serve returns, the
-// connection
-// is closed and every handle has returned.
+// connection is closed and every handle has returned.
 func (c *Conn) Serve(ctx context.Context, handle Handler) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var calls sync.WaitGroup
@@ -107,10 +117,20 @@ func (c *Conn) Serve(ctx context.Context, handle Handler) (err error) {
 		calls.Go(func() {
 			defer func() { <-slots }()
 			out, a := handle(ctx, *p.Call, files)
-			// One that has gone wants no answer.
-			_ = errors.Join(c.send(packet{ID: p.ID, Answer: &a}, out), closeFiles(out))
+			c.answer(ctx, packet{ID: p.ID, Answer: &a}, out)
 		})
 	}
+}
+
+// answer sends an answer, and closes its files. An end that does not read it in time is given up;
+// one that has gone wants no answer.
+func (c *Conn) answer(ctx context.Context, p packet, files []*os.File) {
+	ctx, cancel := context.WithTimeout(ctx, c.answerTimeout)
+	defer cancel()
+	if err := c.send(ctx, p, files); err != nil {
+		_ = c.Close() // the error is that of every call from now on
+	}
+	_ = closeFiles(files)
 }
 
 // hangUp closes the connection, and fails the calls that wait.
@@ -118,174 +138,100 @@ func (c *Conn) hangUp() {
 	_ = c.Close() // it may be closed
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, w := range c.waiting {
-		close(w)
-	}
 	c.waiting = nil
+	close(c.gone)
 }
 
-// deliver passes an answer to its caller. One that has given up leaves its number behind, so that
-// an answer to a number that was never used is a violation.
+// deliver passes an answer to its caller, if that still waits. An answer to no call is a violation.
 func (c *Conn) deliver(id uint64, r received) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if id == 0 || id > c.last {
-		return errors.Join(fmt.Errorf("cannot use answer %d: there was no such call",
-			id), closeFiles(r.files))
-	}
 	w, ok := c.waiting[id]
 	if !ok {
-		return closeFiles(r.files)
+		return errors.Join(fmt.Errorf("cannot use answer %d: there is no such call",
+			id), closeFiles(r.files))
 	}
 	delete(c.waiting, id)
+	<-c.calls
+	if w == nil {
+		return closeFiles(r.files)
+	}
 	w <- r
 	return nil
 }
 
 // Call asks the other end and waits for its answer, with the files that came with it, which the
 // caller closes. It passes files, which stay the caller's. An answer that is an error is returned
-// as one.
+// as one. When ctx ends Call returns, whether or not the other end reads; if the question was not
+// sent by then, it never is.
 func (c *Conn) Call(ctx context.Context, call Call, files ...*os.File) (Answer, []*os.File, error) {
-	w := make(chan received, 1)
-	c.mu.Lock()
-	if c.waiting == nil {
-		c.mu.Unlock()
-		return Answer{}, nil, fmt.Errorf("cannot ask for %s: %w", call.Verb, ErrGone)
+	id, w, err := c.begin(ctx)
+	if err == nil {
+		if err = c.send(ctx, packet{ID: id, Call: &call}, files); err != nil {
+			c.unsent(id)
+		}
 	}
-	c.last++
-	id := c.last
-	c.waiting[id] = w
-	c.mu.Unlock()
-	if err := c.send(packet{ID: id, Call: &call}, files); err != nil {
-		c.forget(id, w)
+	if err != nil {
 		return Answer{}, nil, fmt.Errorf("cannot ask for %s: %w", call.Verb, err)
 	}
 	select {
-	case r, ok := <-w:
-		switch {
-		case !ok:
-			return Answer{}, nil, fmt.Errorf("cannot ask for %s: %w", call.Verb, ErrGone)
-		case r.answer.Error != "":
+	case r := <-w:
+		if r.answer.Error != "" {
 			return r.answer, nil, errors.Join(errors.New(r.answer.Error), closeFiles(r.files))
 		}
 		return r.answer, r.files, nil
+	case <-c.gone:
+		c.forget(id, w)
+		return Answer{}, nil, fmt.Errorf("cannot ask for %s: %w", call.Verb, ErrGone)
 	case <-ctx.Done():
 		c.forget(id, w)
 		return Answer{}, nil, fmt.Errorf("cannot wait for %s: %w", call.Verb, context.Cause(ctx))
 	}
 }
 
-// forget gives a call up. Its answer may just have come.
+// begin gives a call its number and a place among the unanswered ones. Both ends hold to the bound:
+// otherwise each could stop reading the other's answers until its own are read.
+func (c *Conn) begin(ctx context.Context) (uint64, chan received, error) {
+	select {
+	case c.calls <- struct{}{}:
+	case <-c.gone:
+		return 0, nil, ErrGone
+	case <-ctx.Done():
+		return 0, nil, context.Cause(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiting == nil {
+		return 0, nil, ErrGone
+	}
+	w := make(chan received, 1)
+	c.last++
+	c.waiting[c.last] = w
+	return c.last, w, nil
+}
+
+// unsent takes back a call that the other end knows nothing of.
+func (c *Conn) unsent(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.waiting[id]; ok {
+		delete(c.waiting, id)
+		<-c.calls
+	}
+}
+
+// forget gives a call up. Its answer may just have come; if not, its number waits for it.
 func (c *Conn) forget(id uint64, w chan received) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.waiting, id)
+	if _, ok := c.waiting[id]; ok {
+		c.waiting[id] = nil
+	}
 	select {
 	case r := <-w:
 		_ = closeFiles(r.files) // nobody wants them
 	default:
 	}
-}
-
-// send sends one packet with files.
-func (c *Conn) send(p packet, files []*os.File) error {
-	b, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	if len(b) > maxPacket || len(files) > maxFiles {
-		return fmt.Errorf("a message of %d bytes and %d files: want at most %d and %d",
-			len(b), len(files), maxPacket, maxFiles)
-	}
-	oob, err := rights(files)
-	if err != nil {
-		return err
-	}
-	var sendErr error
-	err = c.raw.Write(func(fd uintptr) bool {
-		sendErr = unix.Sendmsg(int(fd), b, oob, nil, unix.MSG_NOSIGNAL)
-		return sendErr != unix.EAGAIN
-	})
-	if err = errors.Join(err, sendErr); errors.Is(err, unix.EPIPE) || err != nil &&
-		c.closed.Load() {
-		err = fmt.Errorf("%w: %w", ErrGone, err)
-	}
-	return err
-}
-
-// rights is the control message that passes files. It leaves them non-blocking, as [os.File.Fd]
-// would not.
-func rights(files []*os.File) ([]byte, error) {
-	if len(files) == 0 {
-		return nil, nil
-	}
-	fds := make([]int, len(files))
-	for i, f := range files {
-		raw, err := f.SyscallConn()
-		if err == nil {
-			err = raw.Control(func(fd uintptr) { fds[i] = int(fd) })
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return unix.UnixRights(fds...), nil
-}
-
-var buffers = sync.Pool{New: func() any { return new([maxPacket + 1]byte) }}
-
-// receive returns the next packet, or [io.EOF].
-func (c *Conn) receive() (p packet, files []*os.File, err error) {
-	var b *[maxPacket + 1]byte
-	var oob [64]byte // more than maxFiles; the kernel closes the rest (unix(7))
-	var n, oobn, flags int
-	var recvErr error
-	err = c.raw.Read(func(fd uintptr) bool {
-		b = buffers.Get().(*[maxPacket + 1]byte) // an idle reader holds none
-		n, oobn, flags, _, recvErr = unix.Recvmsg(int(fd), b[:], oob[:], unix.MSG_CMSG_CLOEXEC)
-		if recvErr == unix.EAGAIN {
-			buffers.Put(b)
-			return false
-		}
-		return true
-	})
-	if err != nil {
-		return p, nil, err
-	}
-	defer buffers.Put(b)
-	if recvErr != nil {
-		return p, nil, recvErr
-	}
-	fds, err := sys.Rights(oob[:oobn])
-	for _, fd := range fds {
-		files = append(files, os.NewFile(uintptr(fd), "passed"))
-	}
-	switch {
-	case err != nil || n > maxPacket || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 ||
-		len(files) > maxFiles:
-		err = errors.Join(errors.New("a message is too large, or brings too much"), err)
-	case n == 0:
-		err = io.EOF
-	default:
-		p, err = decode(b[:n])
-	}
-	if err != nil {
-		return p, nil, errors.Join(err, closeFiles(files))
-	}
-	return p, files, nil
-}
-
-// decode reads a packet strictly.
-func decode(b []byte) (p packet, err error) {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
-		return p, fmt.Errorf("a message is not readable: %w", err)
-	}
-	if d.More() || (p.Call == nil) == (p.Answer == nil) {
-		return p, errors.New("a message is no call and no answer")
-	}
-	return p, nil
 }
 
 func closeFiles(files []*os.File) (err error) {

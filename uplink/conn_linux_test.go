@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -113,15 +115,15 @@ func TestGivenUpCall(t *testing.T) {
 	}
 	defer r.Close()
 	release := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
 	c, _ := ends(t, func(_ context.Context, call Call, _ []*os.File) ([]*os.File, Answer) {
 		if call.Verb == Close {
 			return nil, Answer{}
 		}
+		cancel()
 		<-release
 		return []*os.File{w}, Answer{}
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
 	if _, _, err := c.Call(ctx, Call{Verb: Open}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -165,6 +167,100 @@ func TestServeRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUnreadCalls: who never reads keeps no caller longer than it wants to wait.
+func TestUnreadCalls(t *testing.T) {
+	a, b, err := Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	c, err := New(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var all, served sync.WaitGroup
+	served.Go(func() { _ = c.Serve(t.Context(), refuse) })
+	for range 2 * maxCalls {
+		all.Go(func() {
+			if _, _, err := c.Call(ctx, large); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	}
+	for len(c.sending) == 0 || len(c.calls) < maxCalls {
+		runtime.Gosched()
+	}
+	cancel()
+	all.Wait()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	served.Wait()
+}
+
+// large is a call of which few have room in a socket that nobody reads.
+var large = Call{Verb: Verb(strings.Repeat("x", 16<<10))}
+
+// TestUnreadAnswers: who asks and does not read the answers is given up.
+func TestUnreadAnswers(t *testing.T) {
+	a, b, err := Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	c, err := New(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.answerTimeout = time.Millisecond
+	asked := make(chan error, 1)
+	go func() {
+		for { // until it is given up
+			if _, err := b.WriteString(`{"id":1,"call":{"verb":"open"}}`); err != nil {
+				asked <- err
+				return
+			}
+		}
+	}()
+	err = c.Serve(t.Context(), func(context.Context, Call, []*os.File) ([]*os.File, Answer) {
+		return nil, Answer{Error: strings.Repeat("x", 16<<10)}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := <-asked; !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
+		t.Error(err)
+	}
+}
+
+// TestBothEndsAskMuch: neither end waits for room in the other while that waits for its own.
+func TestBothEndsAskMuch(t *testing.T) {
+	a, b, err := Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served, asked sync.WaitGroup
+	defer served.Wait()
+	for _, socket := range []*os.File{a, b} {
+		c, err := New(socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.answerTimeout = time.Hour
+		served.Go(func() { _ = c.Serve(context.Background(), refuse) })
+		for range 8 * maxCalls {
+			asked.Go(func() {
+				if a, _, err := c.Call(t.Context(), Call{Verb: Close}); a.Error != "no" {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	asked.Wait()
 }
 
 func FuzzDecode(f *testing.F) {

@@ -2,7 +2,6 @@ package view
 
 import (
 	"log/slog"
-	"net/netip"
 	"path"
 	"regexp"
 	"slices"
@@ -66,7 +65,7 @@ func (p *Planner) Of(c Chat) shims.View {
 	}
 	v := shims.View{
 		User: c.ID.User(), UID: c.UID, Home: c.Home, Tmp: c.Tmp, VarTmp: c.VarTmp,
-		ShmSize: c.Profile.Limits.ShmSize, Network: c.Network, Resolvers: resolvers(c),
+		ShmSize: c.Profile.Limits.ShmSize, Network: c.Network,
 		Shim:       p.opt.Shim,
 		ShimDir:    p.opt.Programs.Shims(c.Profile.Name),
 		BinDir:     p.opt.Programs.Bin(c.Profile.Name),
@@ -81,14 +80,6 @@ func (p *Planner) Of(c Chat) shims.View {
 		v.TrustPEM, v.TrustJKS = c.Dir.TrustPEM(), c.Dir.TrustJKS()
 	}
 	return v
-}
-
-// resolvers are the DNS servers of a session. In a network of its own chatd-egress answers.
-func resolvers(c Chat) []netip.Addr {
-	if c.Network == chat.NetworkOwn {
-		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
-	}
-	return c.Profile.Resolvers
 }
 
 // FileTool returns the paths that the file tools may use in the home of a chat of the profile: the

@@ -44,8 +44,7 @@ func (s shim) hosts() denial {
 	return denial{}
 }
 
-// unreachable says why a host cannot be reached; empty if it may be. In a shared network a name is
-// let through where there is a resolver: what it stands for is not known here.
+// unreachable says why a host cannot be reached; empty if it may be.
 func unreachable(p shims.ShimPolicy, h host) string {
 	addr, err := netip.ParseAddr(h.name)
 	switch {
@@ -53,18 +52,7 @@ func unreachable(p shims.ShimPolicy, h host) string {
 		return ""
 	case p.Network == chat.NetworkNone:
 		return "this profile has no network"
-	case p.Network == chat.NetworkOwn && opened(p.Egress, h):
-		return ""
-	case p.Network == chat.NetworkOwn:
-		return h.unlisted()
-	case err != nil && !p.Resolvers:
-		return "this profile has no resolver, so that " + chat.Quote(h.name) + " cannot be looked up"
-	case err != nil:
-		return ""
-	}
-	if slices.ContainsFunc(p.Egress, func(a chat.Allow) bool {
-		return !a.UDP && a.Prefix.Contains(addr.Unmap()) && (h.port == 0 || a.Low <= h.port && h.port <= a.High)
-	}) {
+	case opened(p.Egress, h):
 		return ""
 	}
 	return h.unlisted()
@@ -78,8 +66,7 @@ func (h host) unlisted() string {
 	return to + " is not in the profile's egress"
 }
 
-// opened reports whether the list opens a host of a network of its own, as chatd-egress decides it;
-// a port that is not known may be any. A name that is none in a list is let through: a program may
+// opened reports whether the list opens a host, as chatd-egress decides it; a port that is not known may be any. A name that is none in a list is let through: a program may
 // write it as xn--, or read it as an address.
 func opened(list []chat.Allow, h host) bool {
 	addr, err := netip.ParseAddr(h.name)

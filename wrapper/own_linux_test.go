@@ -63,9 +63,6 @@ func TestShimsOfANetworkOwn(t *testing.T) {
 	checkShim(t, p, "", "curl http://api.example.com/x", "api.example.com:80")
 	p.Egress = nil
 	checkShim(t, p, "", "curl http://api.example.com/x", "api.example.com:80")
-	with := p
-	with.Resolvers = true // changes nothing
-	checkShim(t, with, "", "curl http://api.example.com/x", "api.example.com:80")
 }
 
 // TestRegistryListed: with npm's and pip's own registries in egress their defaults are let run.

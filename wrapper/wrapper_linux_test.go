@@ -28,7 +28,7 @@ func allow(t testing.TB, list ...string) []chat.Allow {
 // TestShimChecks: what each kind of shim denies, by which rule, and what it lets run.
 func TestShimChecks(t *testing.T) {
 	p := shims.ShimPolicy{
-		Home: "/home/u", Guard: chat.DefaultGuard(), Network: chat.NetworkShared, Egress: allow(t, "203.0.113.0/24:443", "[2001:db8::1]:22"),
+		Home: "/home/u", Guard: chat.DefaultGuard(), Network: chat.NetworkOwn, Egress: allow(t, "203.0.113.0/24:443", "[2001:db8::1]:22"),
 		Rules: `{"access": {"useDefaults": false, "rules": [{"deny": "~/keys/**"}]}}`,
 	}
 	p.Guard.CustomAllowPatterns = []chat.Pattern{{Text: "docker ps"}}
@@ -36,7 +36,7 @@ func TestShimChecks(t *testing.T) {
 	none := p
 	none.Network, none.Egress = chat.NetworkNone, nil
 	named := p
-	named.Resolvers = true
+	named.Egress = allow(t, "example.com:80")
 	for _, c := range []struct {
 		policy shims.ShimPolicy
 		line   string

@@ -23,6 +23,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -87,6 +88,24 @@ func start(args []string, out io.Writer, errs *os.File) error {
 
 const idleEnd = 10 * time.Second
 
+// maxFile is the size in bytes of the largest file: 4096 names of 254 bytes take half of it. The
+// log may be one too.
+const maxFile = 2 << 20
+
+// limitFiles bounds what is written, for good (getrlimit(2)). A log at its limit ends nothing.
+func limitFiles() error {
+	signal.Ignore(unix.SIGXFSZ)
+	err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: maxFile, Max: maxFile})
+	if err != nil {
+		return fmt.Errorf("cannot bound its files: %w", err)
+	}
+	return nil
+}
+
+// memoryLimit is where the collector begins to work harder: below MemoryMax of the unit, which
+// counts the buffers of sockets too.
+const memoryLimit = 640 << 20
+
 // serve carries until SIGTERM.
 func serve(errs *os.File, idleEnd time.Duration) error {
 	if os.Geteuid() == 0 {
@@ -96,8 +115,12 @@ func serve(errs *os.File, idleEnd time.Duration) error {
 	if err != nil {
 		return err
 	}
+	debug.SetMemoryLimit(memoryLimit)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
+	if err := limitFiles(); err != nil {
+		return err
+	}
 	log := journal.New(errs)
 	log.Debug("chatd-egress is confined from now",
 		"local time", time.Now().Local()) // reads the zone

@@ -52,10 +52,10 @@ func (t *trial) attempts() []attempt {
 		{"list B's processes (one is perl)", "echo $(ps -e -o comm=)", "tmux", "perl", chat.LayerProc},
 		{"signal a process of B", "kill -0 " + pidsOf(b.UID)[0] + " 2>&1", "No such process", "", chat.LayerProc},
 		{"B's server on 127.0.0.1", dial("127.0.0.1", 7777), "refused", "hello", chat.LayerNetwork},
-		{"B's server on the host's own address", dial(ownAddress, 7777), "refused", "hello", chat.LayerNetwork},
+		{"B's server on the host's own address", dial(ownAddress, 7777), "reset", "hello", chat.LayerNetwork},
 		{"an address that is listed", dial(peerAddress, 8000), "hello", "", ""},
-		{"a port that is not", dial(peerAddress, 8001), "refused", "hello", chat.LayerEgress},
-		{"the metadata address", dial("169.254.169.254", 80), "refused", "hello", chat.LayerEgress},
+		{"a port that is not", dial(peerAddress, 8001), "reset", "hello", chat.LayerEgress},
+		{"the metadata address", dial("169.254.169.254", 80), "reset", "hello", chat.LayerEgress},
 		{"400 processes", "for i in $(seq 400); do sleep 9 & done 2>&1; echo $(ps -e | wc -l)", "fork", "", chat.LayerPids},
 		{"a new user namespace", "unshare -Ur true 2>&1", "refused", "", chat.LayerPath},
 		{"the same by its full name", "/usr/bin/unshare -Ur true 2>&1", "not permitted", "", chat.LayerSeccomp},
@@ -151,7 +151,7 @@ func (t *trial) tryHomeByUID() error {
 func (t *trial) tryWorld() error {
 	out, _ := exec.Command("nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", t.host.peer.Process.Pid),
 		"timeout", "3", "bash", "-c", fmt.Sprintf("exec 3<>/dev/tcp/%s/7777; cat <&3", ownAddress)).CombinedOutput()
-	t.rows = append(t.rows, row{"the world connects to B's 0.0.0.0 server", "no answer", "layer egress", !strings.Contains(string(out), "hello")})
+	t.rows = append(t.rows, row{"the world connects to B's 0.0.0.0 server", "no answer", "layer network", !strings.Contains(string(out), "hello")})
 	return nil
 }
 

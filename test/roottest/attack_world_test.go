@@ -175,6 +175,15 @@ func asUser(t testing.TB, uid uint32, args ...string) string {
 	return saidBy(t, cmd)
 }
 
+// asCarrier is asUser with sockets as chatd-root makes them for chatd-egress.
+func asCarrier(t testing.TB, opt provision.Options, uid uint32, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(attacker(t), args...)
+	cmd.Args[0] = attackName
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: opt.EgressGID}}
+	return saidBy(t, cmd)
+}
+
 // asUserApart is asUser with a /tmp of its own, for programs that leave files there: a later chat
 // of the uid would be said to have left them.
 func asUserApart(t testing.TB, uid uint32, args ...string) string {

@@ -174,6 +174,26 @@ func TestOwnNetworkApart(t *testing.T) {
 	outcomes(t, "control: root", asHost(t, "dial", "10.213.0.2:8000"), "ok")
 }
 
+// TestOwnNetworkPort53: a listed DNS server is asked, while all others go on giving the chat's own
+// names; no program of the chat takes their port.
+func TestOwnNetworkPort53(t *testing.T) {
+	newInternet(t)
+	m := open(t, named(t, append([]string{"udp:203.0.113.2:53"}, usual...)...))
+	a := inmateOf(t, m, "port 53", "named")
+	for range 2 {
+		for to, want := range map[string]string{"203.0.113.2:53": "ok Success 1",
+			"203.0.113.3:53": "ok NameError 0", "127.0.0.1:53": "ok NameError 0"} {
+			if got := a.try(t, "query", to, "other.example.test", "1"); got != want {
+				t.Errorf("%s: %q, want %q", to, got, want)
+			}
+		}
+		outcomes(t, "a name", a.try(t, "say", "api.example.test:7000", "x"), "ok")
+	}
+	for _, at := range []string{"0.0.0.0:53", "198.18.0.1:53", "203.0.113.2:53", "[::1]:53"} {
+		outcomes(t, "bind "+at, a.try(t, "serve", "tcp", at, a.in("port")), "EACCES")
+	}
+}
+
 // TestOwnNetworkEgressKilled: after a kill -9 of chatd-egress new connections work, and the names
 // keep their addresses.
 func TestOwnNetworkEgressKilled(t *testing.T) {
@@ -220,6 +240,38 @@ func TestOwnNetworkRootRestarts(t *testing.T) {
 	outcomes(t, "a new name", a.try(t, "say", "ssh.example.test:22", "x"), "ok")
 }
 
+// TestOldNetwork: a session that began in the host's network, as those of earlier versions did,
+// reaches nothing, is a finding, and moves when it wakes the next time.
+func TestOldNetwork(t *testing.T) {
+	newInternet(t)
+	opt := named(t, usual...)
+	opt.Without, opt.AllowMissing = []chat.LayerName{chat.LayerNetwork}, []chat.LayerName{chat.LayerNetwork}
+	m := open(t, opt)
+	a := inmateOf(t, m, "old", "named")
+	outcomes(t, "a listed address in the host's network", a.try(t, "say", "203.0.113.2:7000", "x"), refusals)
+	must(t, m.Close())
+	opt.Without, opt.AllowMissing = nil, nil
+	again, err := openManager(t.Context(), opt)
+	must(t, err)
+	*m = *again
+	m.Reconcile(operator(t.Context()))
+	h, err := m.Host(operator(t.Context()))
+	must(t, err)
+	if found := fmt.Sprint(findings(h)); !strings.Contains(found, "chatd sleep "+string(a.ID)) {
+		t.Errorf("findings: %s", found)
+	}
+	outcomes(t, "still there", a.try(t, "say", "203.0.113.2:7000", "x"), refusals)
+	_, err = m.Sleep(operator(t.Context()), a.ID)
+	must(t, err)
+	outcomes(t, "woken", a.try(t, "say", "api.example.test:7000", "x"), "ok")
+	m.Reconcile(operator(t.Context()))
+	h, err = m.Host(operator(t.Context()))
+	must(t, err)
+	if found := findings(h); len(found) > 0 {
+		t.Errorf("findings after it slept: %v", found)
+	}
+}
+
 // TestOwnNetworkEnds: nothing of a chat's network outlives its session.
 func TestOwnNetworkEnds(t *testing.T) {
 	newInternet(t)
@@ -228,6 +280,14 @@ func TestOwnNetworkEnds(t *testing.T) {
 	a := inmateOf(t, m, "ends", "named")
 	outcomes(t, "awake", a.try(t, "say", "api.example.test:7000", "x"), "ok")
 	pid := egressesOf(opt)[0]
+	limits, err := os.ReadFile("/proc/" + pid + "/limits")
+	must(t, err)
+	for _, want := range []string{"Max file size 2097152 2097152 bytes",
+		"Max core file size 0 0 bytes"} {
+		if !strings.Contains(strings.Join(strings.Fields(string(limits)), " "), want) {
+			t.Errorf("chatd-egress has not %s", want)
+		}
+	}
 	ns, err := os.Readlink("/proc/" + fmt.Sprint(pidsOf(a.UID)[0]) + "/ns/net")
 	must(t, err)
 	_, err = m.Sleep(operator(t.Context()), a.ID)

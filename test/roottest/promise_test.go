@@ -69,7 +69,7 @@ func TestExcusedAccount(t *testing.T) {
 	m := open(t, opt)
 	c := create(t, m, "excused", "default")
 	for _, l := range c.Layers {
-		if want := map[bool]chat.LayerState{true: chat.LayerOff, false: promised(t, l.Name, false)}[l.Name == chat.LayerAccount]; l.State != want {
+		if want := map[bool]chat.LayerState{true: chat.LayerOff, false: promised(t, l.Name)}[l.Name == chat.LayerAccount]; l.State != want {
 			t.Errorf("layer %s of the chat is %s, want %s: %s", l.Name, l.State, want, l.Probe)
 		}
 	}
@@ -85,7 +85,6 @@ func TestExcusedAccount(t *testing.T) {
 // session comes up, with it one does, and Landlock shows as off.
 func TestExcusedLandlock(t *testing.T) {
 	opt := options(t)
-	delete(opt.Profiles, "web") // a shared network wants Landlock's scope
 	opt.LandlockABI = 60
 	if _, err := openManager(t.Context(), opt); !errors.Is(err, chat.ErrUnsupported) {
 		t.Fatalf("Landlock ABI 60: %v, want ErrUnsupported", err)
@@ -94,7 +93,7 @@ func TestExcusedLandlock(t *testing.T) {
 	m := open(t, opt)
 	c := create(t, m, "without landlock", "default")
 	for _, l := range c.Layers {
-		if want := map[bool]chat.LayerState{true: chat.LayerOff, false: promised(t, l.Name, false)}[l.Name == chat.LayerLandlock]; l.State != want {
+		if want := map[bool]chat.LayerState{true: chat.LayerOff, false: promised(t, l.Name)}[l.Name == chat.LayerLandlock]; l.State != want {
 			t.Errorf("layer %s of the chat is %s, want %s: %s", l.Name, l.State, want, l.Probe)
 		}
 	}
@@ -415,7 +414,7 @@ func TestDoctorAlone(t *testing.T) {
 	var h chat.Host
 	must(t, json.Unmarshal(out, &h))
 	for _, l := range h.Layers {
-		if want := promised(t, l.Name, false); l.State != want {
+		if want := promised(t, l.Name); l.State != want {
 			t.Errorf("layer %s is %s, want %s: %s", l.Name, l.State, want, l.Probe)
 		}
 	}

@@ -24,7 +24,7 @@ func wallCommand(t *testing.T) {
 // dropWall takes every trace of the wall away, as on a fresh boot.
 func dropWall(t *testing.T) {
 	t.Helper()
-	for _, line := range []string{"iptables -F", "iptables -X", "ip6tables -F", "ip6tables -X", "nft add table inet chatd; nft delete table inet chatd"} {
+	for _, line := range []string{"iptables -F", "iptables -X", "ip6tables -F", "ip6tables -X"} {
 		if out, err := exec.Command("sh", "-c", line).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v: %s", line, err, out)
 		}
@@ -75,7 +75,8 @@ func TestWallCommandBesideDaemon(t *testing.T) {
 		outcomes(t, "no allow beside chatd wall", web.try(t, "dial", denied), refusals)
 	}
 	must(t, m.Close())
-	outcomes(t, "an allow while chatd is down", asUser(t, web.UID, "dial", allowed), "ok")
+	outcomes(t, "an allow while chatd is down", asCarrier(t, opt, web.UID, "dial", allowed), "ok")
+	outcomes(t, "the uid alone while chatd is down", asUser(t, web.UID, "dial", allowed), refusals)
 
 	for _, tables := range []string{"iptables", "ip6tables"} {
 		if out, err := exec.Command(tables, "-F").CombinedOutput(); err != nil {
@@ -85,7 +86,7 @@ func TestWallCommandBesideDaemon(t *testing.T) {
 	outcomes(t, "control: flushed", asUser(t, none, "dial", denied), "ok")
 	wallCommand(t)
 	outcomes(t, "after the flush and chatd wall", asUser(t, none, "dial", denied), refusals)
-	outcomes(t, "a policy that was flushed", asUser(t, web.UID, "dial", allowed), refusals)
+	outcomes(t, "a policy that was flushed", asCarrier(t, opt, web.UID, "dial", allowed), refusals)
 	web.m = open(t, opt)
 	outcomes(t, "what chatd put back", web.try(t, "dial", allowed), "ok")
 	outcomes(t, "what it did not", web.try(t, "dial", denied), refusals)

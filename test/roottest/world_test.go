@@ -90,7 +90,7 @@ func dropAccounts(t testing.TB) {
 }
 
 // removeCgroups removes the base cgroups of one daemon, which have no namespace
-// to end with. The front of a daemon that was killed may take a moment to end.
+// to end with. A front or a chatd-egress that was killed may take a moment to end.
 func removeCgroups(t testing.TB, name string) {
 	if onHost() {
 		removeUnits(t, name)
@@ -107,7 +107,8 @@ func removeCgroups(t testing.TB, name string) {
 		var left error
 		comes(func() bool {
 			left = os.Remove(dir)
-			return !errors.Is(left, unix.EBUSY) || !strings.HasSuffix(dir, ".front")
+			apart := strings.HasSuffix(dir, ".front") || strings.HasSuffix(dir, ".egress")
+			return !errors.Is(left, unix.EBUSY) || !apart
 		})
 		err = errors.Join(err, left)
 	}
@@ -200,16 +201,14 @@ func create(t testing.TB, m *manager, external, profile string) chat.Chat {
 }
 
 // promised is how a layer must stand on this kernel, where nothing is left out:
-// on, or weaker by exactly what its Landlock lacks. shared says whether the chat
-// shares the host's network or, of a host, whether one of its profiles does.
-// CHATD_TEST_LANDLOCK_ABI is the least that the machine is known to have.
-func promised(t testing.TB, l chat.LayerName, shared bool) chat.LayerState {
+// on, or weaker by exactly what its Landlock lacks. CHATD_TEST_LANDLOCK_ABI is the least that the machine is known to have.
+func promised(t testing.TB, l chat.LayerName) chat.LayerState {
 	t.Helper()
 	abi := landlock.ABI()
 	if known, err := strconv.Atoi(os.Getenv("CHATD_TEST_LANDLOCK_ABI")); err == nil && abi < known {
 		t.Errorf("the kernel has Landlock ABI %d, CHATD_TEST_LANDLOCK_ABI is %d", abi, known)
 	}
-	if l == chat.LayerNetwork && shared && abi < landlock.ScopeABI || l == chat.LayerLandlock && abi < 2 {
+	if l == chat.LayerLandlock && abi < 2 {
 		return chat.LayerWeaker
 	}
 	return chat.LayerOn

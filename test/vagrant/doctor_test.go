@@ -21,20 +21,15 @@ func TestHostDoctor(t *testing.T) {
 	if len(h.Layers) != len(chat.LayerNames()) {
 		t.Errorf("%d layers, want %d", len(h.Layers), len(chat.LayerNames()))
 	}
-	scoped := !strings.HasPrefix(h.Kernel, "6.1.")
 	for _, l := range h.Layers {
-		want := chat.LayerOn
-		if l.Name == chat.LayerNetwork && !scoped {
-			want = chat.LayerWeaker
-		}
-		if l.State != want || l.By == "" || l.Probe == "" {
-			t.Errorf("%+v, want %s", l, want)
+		if l.State != chat.LayerOn || l.By == "" || l.Probe == "" {
+			t.Errorf("%+v, want on", l)
 		}
 	}
 	checkChatLayers(t, create(t, ""))
 }
 
-// checkChatLayers: a chat without a shared network has every wall in full.
+// checkChatLayers: a chat has every wall in full.
 func checkChatLayers(t *testing.T, c chat.Chat) {
 	for _, l := range get(t, c.ID).Layers {
 		if l.State != chat.LayerOn {

@@ -12,9 +12,9 @@ import (
 // nobody is the uid of controls that need no account.
 const nobody = 65534
 
-// TestHostWall tries the packet walls from the host's own network, as the uid of a chat: what the
-// profile names answers, everything else is refused immediately, and nobody, the control, reaches
-// all of it.
+// TestHostWall tries the packet walls from the host's own network, with the uid of a chat: what the
+// profile names answers a socket as chatd-root makes it for chatd-egress, everything else is refused
+// immediately, and nobody, the control, reaches all of it.
 func TestHostWall(t *testing.T) {
 	useProfiles(t)
 	useOutside(t)
@@ -40,7 +40,9 @@ func TestHostWall(t *testing.T) {
 		if err := dial(nobody, at.network, at.address); err != nil {
 			t.Errorf("%s: the control failed: %v", name, err)
 		}
-		wantDial(t, name+" of the profile web", web.UID, at.network, at.address, at.web)
+		wantCarried(t, name+" of the profile web", web.UID, at.network, at.address, at.web)
+		wantDial(t, name+" of a process of its uid", web.UID, at.network, at.address, false)
+		wantCarried(t, name+" carried for a closed profile", closed.UID, at.network, at.address, false)
 		wantDial(t, name+" of a closed profile", closed.UID, at.network, at.address, false)
 		wantDial(t, name+" of a uid that no chat has", uidHigh-7, at.network, at.address, false)
 	}
@@ -48,7 +50,17 @@ func TestHostWall(t *testing.T) {
 
 func wantDial(t *testing.T, what string, uid uint32, network, address string, want bool) {
 	t.Helper()
-	err := dial(uid, network, address)
+	wantOutcome(t, what, dial(uid, network, address), want)
+}
+
+// wantCarried is wantDial by a socket as chatd-root makes it for chatd-egress.
+func wantCarried(t *testing.T, what string, uid uint32, network, address string, want bool) {
+	t.Helper()
+	wantOutcome(t, what, dialOf(uid, carrierGID(t), network, address), want)
+}
+
+func wantOutcome(t *testing.T, what string, err error, want bool) {
+	t.Helper()
 	switch {
 	case want && err != nil:
 		t.Errorf("%s: %v, want an answer", what, err)
@@ -68,7 +80,7 @@ func TestHostWallInside(t *testing.T) {
 	if got := said(t, c.ID, fmt.Sprintf(ask, outsideV4, "8000")); !strings.Contains(got, "outside") {
 		t.Errorf("what the profile allows: %q", got)
 	}
-	if r := run(t, c.ID, fmt.Sprintf(ask, outsideV4, "8001")); r.Exit == 0 || !strings.Contains(r.Stderr, "Connection refused") {
+	if r := run(t, c.ID, fmt.Sprintf(ask, outsideV4, "8001")); r.Exit == 0 || !strings.Contains(r.Stderr, "Connection reset") {
 		t.Errorf("what it does not allow: %+v", r)
 	}
 }
@@ -81,8 +93,9 @@ func TestHostWallUnit(t *testing.T) {
 	c := create(t, "web")
 	allowed, denied := net.JoinHostPort(outsideV4, "8000"), net.JoinHostPort(outsideV4, "8001")
 	check := func(when string) {
-		wantDial(t, when+": allowed", c.UID, "tcp", allowed, true)
-		wantDial(t, when+": denied", c.UID, "tcp", denied, false)
+		wantCarried(t, when+": allowed", c.UID, "tcp", allowed, true)
+		wantCarried(t, when+": denied", c.UID, "tcp", denied, false)
+		wantDial(t, when+": of its uid alone", c.UID, "tcp", allowed, false)
 	}
 	check("at first")
 	output(t, program, "wall")

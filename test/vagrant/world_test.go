@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -31,7 +32,6 @@ const profiles = `
   small:
     limits: {memory_max: 64MiB, pids_max: 80, cpu_quota: 500ms}
   web:
-    network: shared
     egress: ["10.213.0.2:8000", "[fd00:213::2]:8000"]
   own:
     network: own
@@ -201,21 +201,24 @@ func answer(l net.Listener) {
 	}
 }
 
-// dial connects as a uid from the host's own network namespace and wants a line
-// in answer; of UDP it only sends. The thread becomes the uid by raw calls, which
+// dial connects as a user from the host's own network namespace; see [dialOf].
+func dial(uid uint32, network, address string) error { return dialOf(uid, uid, network, address) }
+
+// dialOf connects as a uid and gid from the host's own network namespace and wants a line
+// in answer; of UDP it only sends. The thread becomes them by raw calls, which
 // change no other thread, and is thrown away.
-func dial(uid uint32, network, address string) error {
+func dialOf(uid, gid uint32, network, address string) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			done <- dial(uid, network, address) // the main thread cannot end
+			done <- dialOf(uid, gid, network, address) // the main thread cannot end
 			runtime.UnlockOSThread()
 			return
 		}
-		id := uintptr(uid)
-		_, _, group := unix.RawSyscall(unix.SYS_SETRESGID, id, id, id)
-		_, _, user := unix.RawSyscall(unix.SYS_SETRESUID, id, id, id)
+		u, g := uintptr(uid), uintptr(gid)
+		_, _, group := unix.RawSyscall(unix.SYS_SETRESGID, g, g, g)
+		_, _, user := unix.RawSyscall(unix.SYS_SETRESUID, u, u, u)
 		if group != 0 || user != 0 {
 			done <- fmt.Errorf("cannot become uid %d: %w", uid, errors.Join(group, user))
 			return
@@ -223,6 +226,14 @@ func dial(uid uint32, network, address string) error {
 		done <- connect(network, address)
 	}()
 	return <-done
+}
+
+// carrierGID is the gid of the sockets that chatd-root makes for chatd-egress.
+func carrierGID(t testing.TB) uint32 {
+	t.Helper()
+	gid, err := strconv.ParseUint(output(t, "id", "-g", "chatd-egress"), 10, 32)
+	must(t, err)
+	return uint32(gid)
 }
 
 func connect(network, address string) error {
