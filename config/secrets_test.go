@@ -77,7 +77,7 @@ func TestSecretsRefused(t *testing.T) {
 		{`["api.openai.com:443", `, "[",
 			"chatd.yaml:15: profiles.agent.secrets: secrets[0] \"openai\": egress opens none"},
 		{"[openai, git]", "[openai]\n    network: none", "network none with secrets"},
-		{"[openai, git]", "[openai]\n    network: shared", "network shared with secrets"},
+		{"[openai, git]", "[openai]\n    network: none", "network none with secrets"},
 	} {
 		text := strings.Replace(withSecrets, x.old, x.new, 1)
 		_, err := load(t, text)
