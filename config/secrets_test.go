@@ -65,6 +65,8 @@ func TestSecretsRefused(t *testing.T) {
 		{"file: /etc", "file: etc", "chatd.yaml:3: secrets.openai.file: "},
 		{`["API.openai.com:443"`, `["API.openai.com"`, "chatd.yaml:4: secrets.openai.hosts[0]: "},
 		{`"*.example.org:8443"`, `"192.0.2.1:443"`, "chatd.yaml:4: secrets.openai.hosts[1]: "},
+		{`"*.example.org:8443"`, `"nosni:a.example.org:1"`,
+			"chatd.yaml:4: secrets.openai.hosts[1]: "},
 		{`"*.example.org:8443"`, `"udp:a.example.org:1"`,
 			"chatd.yaml:4: secrets.openai.hosts[1]: "},
 		{"Bearer $", "Bearer", "chatd.yaml:5: secrets.openai.header: "},

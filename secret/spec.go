@@ -38,7 +38,7 @@ func (s Spec) Validate() (key string, err error) {
 			chat.ErrInvalid)
 	}
 	for i, a := range s.Hosts {
-		if !a.Named() || a.UDP || a.Low != a.High {
+		if !a.Named() || a.UDP || a.NoSNI || a.Low != a.High {
 			return fmt.Sprintf("hosts[%d]", i), fmt.Errorf("%s: want NAME:PORT of TCP: %w", a,
 				chat.ErrInvalid)
 		}
