@@ -42,9 +42,7 @@ func (n *network) enter(dst netip.AddrPort, udp bool) *carried {
 	if n.closed || !udp && n.connections >= maxConnections {
 		return nil
 	}
-	// What is left is for those that have less.
-	if left := n.s.slots.Add(-1); left < int64(len(n.carried)) {
-		n.s.slots.Add(1)
+	if !n.s.slots.take(1, &n.slots, &n.owner.slots) {
 		return nil
 	}
 	c := &carried{n: n, dst: dst, udp: udp, done: make(chan struct{})}
@@ -73,7 +71,7 @@ func (c *carried) leave() {
 	e.Why = text(c.err)
 	names := c.decided && c.target == target{}
 	n.mu.Unlock()
-	n.s.slots.Add(1)
+	n.s.slots.give(1, &n.slots, &n.owner.slots)
 	c.cancel(errOver)
 	if !names {
 		n.s.tell(e)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -51,6 +50,8 @@ type resolvers struct {
 type network struct {
 	s      *server
 	id     chat.ID
+	of     string // its owner
+	owner  *owner
 	book   *resolver.Book
 	tcp    *net.TCPListener
 	udp    *net.UDPConn
@@ -58,9 +59,9 @@ type network struct {
 	cancel context.CancelCauseFunc
 	all    sync.WaitGroup // every goroutine of the chat
 
+	slots, web            share
 	connecting, questions chan struct{}
 	sessions              chan struct{}    // of HTTP
-	webCost               atomic.Int64     // what they may cost, in bytes
 	connects              *quota.Allowance // of accept
 	begins                *quota.Allowance // of receive
 	redials               *quota.Allowance // of redial
@@ -107,7 +108,8 @@ func (s *server) newNetwork(call uplink.Call, files []*os.File) (n *network, err
 		return nil, errors.Join(err, closeAll(files))
 	}
 	n = &network{
-		s: s, id: call.Chat, list: call.Allow, carried: map[*carried]bool{},
+		s: s, id: call.Chat, of: call.Owner, owner: s.ownerOf(call.Owner),
+		list: call.Allow, carried: map[*carried]bool{},
 		flows:      map[flowKey]*flow{},
 		connecting: make(chan struct{}, maxConnecting),
 		questions:  make(chan struct{}, maxQuestions),
@@ -183,6 +185,7 @@ func (n *network) close() (err error) {
 		err = errors.Join(err, n.udp.Close())
 	}
 	n.all.Wait()
+	n.s.leaveOwner(n.of)
 	if n.book != nil {
 		err = errors.Join(err, n.book.Close())
 	}

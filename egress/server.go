@@ -11,7 +11,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -61,13 +60,13 @@ type server struct {
 	secrets    secrets
 
 	// buffers are for datagrams and first bytes: *[maxDatagram]byte. Nothing idle holds one.
-	buffers sync.Pool
-	// slots is how many connections and flows all chats together may still begin.
-	slots     atomic.Int64
+	buffers   sync.Pool
+	slots     budget // connections and flows
 	mu        sync.Mutex
 	fresh     func() *quota.Allowance // how fast a chat may begin connections, or flows
 	upstreams []netip.AddrPort
 	networks  map[chat.ID]*network
+	owners    map[string]*owner
 }
 
 // Serve carries for the chats that chatd-root opens, until ctx ends or the listener fails. When it
@@ -94,13 +93,13 @@ func (s *server) run(ctx context.Context, o Options) error {
 
 func newServer(o Options) *server {
 	s := &server{
-		log: o.Log, events: o.Events, networks: map[chat.ID]*network{},
+		log: o.Log, events: o.Events, networks: map[chat.ID]*network{}, owners: map[string]*owner{},
 		root:    root{timeout: rootTimeout, changed: make(chan struct{})},
 		buffers: sync.Pool{New: func() any { return new([maxDatagram]byte) }},
 	}
 	s.fresh = func() *quota.Allowance { return quota.NewAllowance(maxFresh, freshEvery, time.Now) }
 	s.web, s.terminator = newWeb(s), newTerminator(s, o.Roots)
-	s.slots.Store(descriptorSlots())
+	s.slots.left.Store(descriptorSlots())
 	return s
 }
 

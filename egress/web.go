@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -23,8 +22,7 @@ const (
 	// Sessions of HTTP of a chat; more wait. Clients such as npm open some 50 connections.
 	maxSessions = 64
 	// webMemory is how many bytes the sessions of HTTP of all chats may cost at worst; more sessions
-	// are refused. A chat whose own may cost as much as is left gets no more: the rest is for those
-	// that have less.
+	// are refused.
 	webMemory = 600 << 20
 	plainCost = 1 << 20 // of a session of plain HTTP
 )
@@ -38,12 +36,12 @@ type web struct {
 	closed chan struct{}
 	close  func()
 	copies webBuffers
-	left   atomic.Int64 // bytes that sessions of all chats may still cost
+	costs  budget // bytes
 }
 
 func newWeb(s *server) *web {
 	w := &web{conns: make(chan net.Conn), closed: make(chan struct{})}
-	w.left.Store(webMemory)
+	w.costs.left.Store(webMemory)
 	w.close = sync.OnceFunc(func() { close(w.closed) })
 	w.server = &http.Server{
 		Handler:                      http.HandlerFunc(serveWeb),
@@ -117,16 +115,15 @@ func (w *web) enter(c connection, cost int64) error {
 	case <-c.ctx.Done():
 		return context.Cause(c.ctx)
 	}
-	if held := c.n.webCost.Add(cost); w.left.Add(-cost) < held-cost {
-		w.leave(c, cost)
+	if !w.costs.take(cost, &c.n.web, &c.n.owner.web) {
+		<-c.n.sessions
 		return refusal("all chats together have too many connections of HTTP")
 	}
 	return nil
 }
 
 func (w *web) leave(c connection, cost int64) {
-	w.left.Add(cost)
-	c.n.webCost.Add(-cost)
+	w.costs.give(cost, &c.n.web, &c.n.owner.web)
 	<-c.n.sessions
 }
 

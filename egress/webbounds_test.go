@@ -89,18 +89,18 @@ func TestWebSessions(t *testing.T) {
 	c.Close()
 	w.event(Allowed, "")
 	<-n.sessions
-	if left := w.s.web.left.Swap(0); left != webMemory || n.webCost.Load() != 0 {
-		t.Errorf("%d bytes are left, %d are the chat's", left, n.webCost.Load())
+	if left := w.s.web.costs.left.Swap(0); left != webMemory || n.web.held.Load() != 0 {
+		t.Errorf("%d bytes are left, %d are the chat's", left, n.web.held.Load())
 	}
 	d := w.dial(n, w.named(n, "api.example.org", o.addr.Port()))
 	send(t, d, request)
 	wantReset(t, d)
 	w.event(Refused, "all chats together")
-	if left := w.s.web.left.Load(); left != 0 {
+	if left := w.s.web.costs.left.Load(); left != 0 {
 		t.Errorf("%d bytes are left", left)
 	}
-	n.webCost.Store(plainCost)
-	w.s.web.left.Store(2*plainCost - 1) // what is left after it is for those that have less
+	n.web.held.Store(plainCost)
+	w.s.web.costs.left.Store(2*plainCost - 1) // what is left after it is for those that have less
 	d = w.dial(n, w.named(n, "api.example.org", o.addr.Port()))
 	send(t, d, request)
 	wantReset(t, d)

@@ -194,7 +194,8 @@ func (r *fakeRoot) socket(c uplink.Call) (*os.File, error) {
 // open opens the network of a chat with a list.
 func (w *world) open(id chat.ID, allow ...string) *network {
 	w.t.Helper()
-	w.call(uplink.Call{Verb: uplink.Open, Chat: id, Allow: list(w.t, allow...)}, w.files()...)
+	w.call(uplink.Call{Verb: uplink.Open, Chat: id, Owner: "of " + string(id),
+		Allow: list(w.t, allow...)}, w.files()...)
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	return w.s.networks[id]

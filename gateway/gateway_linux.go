@@ -43,6 +43,7 @@ type Options struct {
 // Chat is an awake chat whose connections chatd-egress carries.
 type Chat struct {
 	ID    chat.ID
+	Owner string // whose chats share what all chats share
 	UID   uint32
 	Allow []chat.Allow
 }
@@ -244,7 +245,8 @@ func (g *Gateway) hand(ctx context.Context, h *held) {
 }
 
 func (g *Gateway) open(ctx context.Context, conn *uplink.Conn, h *held) error {
-	call := uplink.Call{Verb: uplink.Open, Chat: h.ID, Allow: h.Allow, Grants: g.grants(h.ID)}
+	call := uplink.Call{Verb: uplink.Open, Chat: h.ID, Owner: h.Owner, Allow: h.Allow,
+		Grants: g.grants(h.ID)}
 	err := g.tell(ctx, conn, call, h.tcp, h.udp, h.names)
 	h.handed = err == nil
 	return err

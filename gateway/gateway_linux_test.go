@@ -43,7 +43,7 @@ func TestLifeOfAChat(t *testing.T) {
 	dir := t.TempDir()
 	g := followed(t, dir)
 	egress := newCarrier(t, dir)
-	must(t, g.Open(t.Context(), Chat{a, 70001, allow(t, "api.example.com:443")}, session(t)))
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, allow(t, "api.example.com:443")}, session(t)))
 	egress.heard("hello", "open "+string(a)+" +++ api.example.com:443")
 	must(t, g.Change(t.Context(), a, allow(t, "192.0.2.0/24:80")))
 	must(t, g.Change(t.Context(), b, nil)) // of a chat that is not open
@@ -64,7 +64,7 @@ func TestEgressEnds(t *testing.T) {
 	dir := t.TempDir()
 	g := followed(t, dir)
 	egress := newCarrier(t, dir)
-	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	egress.heard("hello", "open "+string(a)+" +++")
 	must(t, g.Change(t.Context(), a, allow(t, "192.0.2.1:80")))
 	egress.heard("change " + string(a) + " 192.0.2.1:80")
@@ -79,7 +79,7 @@ func TestRootEnds(t *testing.T) {
 	egress := newCarrier(t, dir, a, b)
 	needsRoot(t)
 	g := New(Options{Dir: dir})
-	must(t, g.Adopt(Chat{a, 70001, allow(t, "192.0.2.1:80")}, session(t)))
+	must(t, g.Adopt(Chat{a, "", 70001, allow(t, "192.0.2.1:80")}, session(t)))
 	follow(t, g)
 	egress.heard("hello", "close "+string(b), "change "+string(a)+" 192.0.2.1:80")
 
@@ -95,7 +95,7 @@ func TestSocketsFor(t *testing.T) {
 	dir := t.TempDir()
 	g := followed(t, dir)
 	egress := newCarrier(t, dir)
-	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	egress.heard("hello", "open "+string(a)+" +++")
 	addr := netip.MustParseAddrPort
 	client := addr("198.18.0.1:4000")
@@ -150,7 +150,7 @@ func TestNoProgram(t *testing.T) {
 	needsRoot(t)
 	g := follow(t, New(Options{Dir: dir, Program: filepath.Join(dir, "none"),
 		Report: func(err error) { reports <- err }}))
-	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	if err := <-reports; !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
@@ -170,8 +170,8 @@ func TestSessionsMeetHello(t *testing.T) {
 	dir := t.TempDir()
 	g := New(Options{Dir: dir})
 	needsRoot(t)
-	must(t, g.Adopt(Chat{a, 70001, nil}, session(t)))
-	must(t, g.Close(t.Context(), a), g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	must(t, g.Adopt(Chat{a, "", 70001, nil}, session(t)))
+	must(t, g.Close(t.Context(), a), g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	egress := newCarrier(t, dir, a)
 	follow(t, g)
 	egress.heard("hello", "open "+string(a)+" +++")
@@ -180,7 +180,7 @@ func TestSessionsMeetHello(t *testing.T) {
 // TestChangeWithoutEgress: nobody is told that connections are cut while they may live.
 func TestChangeWithoutEgress(t *testing.T) {
 	g := New(Options{Dir: t.TempDir()})
-	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	defer func() { must(t, g.Shut()) }()
 	if err := g.Change(t.Context(), a, nil); !errors.Is(err, chat.ErrBusy) {
 		t.Error(err)
@@ -198,7 +198,7 @@ func TestServersMeetHello(t *testing.T) {
 	egress.greeted = func() {
 		once.Do(func() { must(t, g.SetServers(context.Background(), servers)) })
 	}
-	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	egress.heard("hello", "hello", "open "+string(a)+" +++")
 }
 
@@ -209,7 +209,7 @@ func TestPortIsTaken(t *testing.T) {
 	init := session(t)
 	reports := make(chan error, 16)
 	g := New(Options{Dir: dir, Report: func(err error) { reports <- err }})
-	must(t, g.Adopt(Chat{a, 70001, nil}, init))
+	must(t, g.Adopt(Chat{a, "", 70001, nil}, init))
 	ns, err := netns.Open(init)
 	must(t, err)
 	defer ns.Close()
@@ -238,11 +238,11 @@ func TestNamesOfTheNextSession(t *testing.T) {
 	g := New(Options{Dir: dir})
 	defer func() { must(t, g.Shut()) }()
 	name := filepath.Join(dir, "names-"+string(a))
-	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	earlier, err := os.OpenFile(name, os.O_WRONLY, 0)
 	must(t, err)
 	defer earlier.Close()
-	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	_, err = earlier.WriteString("spoilt.example.com\n")
 	must(t, err)
 	if b, err := os.ReadFile(name); err != nil || len(b) > 0 {
@@ -275,11 +275,11 @@ func TestUnread(t *testing.T) {
 	must(t, err)
 	flooded := make(chan struct{}, 1)
 	go flood(t, l, flooded)
-	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	<-flooded
 	must(t, l.Close()) // it is not found again
 	_ = g.Change(t.Context(), a, nil)
-	must(t, g.Open(t.Context(), Chat{b, 70002, nil}, session(t)), g.Close(t.Context(), a))
+	must(t, g.Open(t.Context(), Chat{b, "", 70002, nil}, session(t)), g.Close(t.Context(), a))
 }
 
 // flood answers Hello and Open, asks for more than the socket holds answers to, and reads no more.

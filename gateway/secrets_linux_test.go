@@ -45,7 +45,7 @@ func TestSecrets(t *testing.T) {
 	g := withSecrets(t, dir)
 	must(t, g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-one")}))
 	egress := newCarrier(t, dir)
-	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)))
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	egress.heard("hello", "secrets  +", "open "+string(a)+" +++")
 	must(t, g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-two")}))
 	egress.heard("secrets  +")
@@ -78,8 +78,8 @@ func TestCertificate(t *testing.T) {
 	other.Hosts = allow(t, "other.example.org:443")
 	must(t, g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-one"), other}))
 	egress := newCarrier(t, dir)
-	must(t, g.Open(t.Context(), Chat{a, 70001, nil}, session(t)),
-		g.Open(t.Context(), Chat{b, 70002, nil}, session(t)))
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)),
+		g.Open(t.Context(), Chat{b, "", 70002, nil}, session(t)))
 	until(t, g.Answers)
 	for _, x := range []struct {
 		chat chat.ID

@@ -32,7 +32,7 @@ func (m *Manager) SetDNSServers(ctx context.Context, servers []netip.AddrPort) e
 
 // way is the chat as package gateway knows it.
 func (m *Manager) way(rec state.Record) gateway.Chat {
-	return gateway.Chat{ID: rec.ID, UID: rec.UID, Allow: m.profile(rec).Egress}
+	return gateway.Chat{ID: rec.ID, Owner: rec.Owner, UID: rec.UID, Allow: m.profile(rec).Egress}
 }
 
 // barrier returns what root does in a session that begins, before its program goes on: its network

@@ -51,6 +51,7 @@ const (
 type Call struct {
 	Verb      Verb             `json:"verb"`
 	Chat      chat.ID          `json:"chat,omitempty"`
+	Owner     string           `json:"owner,omitempty"` // of the chat, of Open
 	Allow     []chat.Allow     `json:"allow,omitempty"`
 	Grants    []secret.Grant   `json:"grants,omitempty"` // of Open and Change
 	Host      string           `json:"host,omitempty"`

@@ -1,0 +1,100 @@
+package egress
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/chatd/chatd/uplink"
+)
+
+// TestBudget: a chat gets half of what is there, the chats of an owner three quarters, and whoever
+// has nothing gets something while there is any.
+func TestBudget(t *testing.T) {
+	const all = 1024
+	var b budget
+	b.left.Store(all)
+	var owners [3]share
+	got := func(owner *share, chat *share) (n int) {
+		for b.take(1, chat, owner) {
+			n++
+		}
+		return n
+	}
+	if n := got(&owners[0], &share{}); n != all/2 {
+		t.Errorf("the first chat got %d of %d", n, all)
+	}
+	for range 100 {
+		got(&owners[0], &share{})
+	}
+	if n := owners[0].held.Load(); n < all*3/4-3 || n > all*3/4+3 {
+		t.Errorf("the first owner got %d of %d", n, all)
+	}
+	for i := range owners[1:] {
+		for range 100 {
+			got(&owners[1+i], &share{})
+		}
+		if n := owners[1+i].held.Load(); n == 0 {
+			t.Errorf("owner %d got nothing", 1+i)
+		}
+	}
+}
+
+// TestBudgetReturns: what is given back is there again, in any order.
+func TestBudgetReturns(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		var b budget
+		b.left.Store(64)
+		var chats [4]share
+		var owners [2]share
+		var taken []int
+		for range 200 {
+			i := random.IntN(len(chats))
+			if random.IntN(2) == 0 {
+				if b.take(int64(1+i), &chats[i], &owners[i/2]) {
+					taken = append(taken, i)
+				}
+			} else if len(taken) > 0 {
+				i, taken = taken[0], taken[1:]
+				b.give(int64(1+i), &chats[i], &owners[i/2])
+			}
+			if b.left.Load() < 0 {
+				t.Fatalf("seed %d: %d are left", seed, b.left.Load())
+			}
+		}
+		for _, i := range taken {
+			b.give(int64(1+i), &chats[i], &owners[i/2])
+		}
+		if b.left.Load() != 64 || owners[0].held.Load()+owners[1].held.Load() != 0 {
+			t.Fatalf("seed %d: %d are left", seed, b.left.Load())
+		}
+	}
+}
+
+// TestOwners: chats of one owner share, and an owner without chats is forgotten.
+func TestOwners(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	open := func(c uplink.Call) *network {
+		c.Verb, c.Allow = uplink.Open, list(t, server.String())
+		w.call(c, w.files()...)
+		w.s.mu.Lock()
+		defer w.s.mu.Unlock()
+		return w.s.networks[c.Chat]
+	}
+	a, b := open(uplink.Call{Chat: one, Owner: "ada"}), open(uplink.Call{Chat: two, Owner: "ada"})
+	w.s.slots.left.Store(5)
+	for range 2 {
+		wantEcho(t, w.dial(a, server), "x")
+		wantEcho(t, w.dial(b, server), "x")
+	}
+	wantReset(t, w.dial(b, server)) // 4 of the owner, and 1 left
+	w.event(Refused, "too many")
+	w.call(uplink.Call{Verb: uplink.Close, Chat: one})
+	w.call(uplink.Call{Verb: uplink.Close, Chat: two})
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	if len(w.s.owners) != 0 || w.s.slots.left.Load() != 5 {
+		t.Errorf("%d owners, %d left", len(w.s.owners), w.s.slots.left.Load())
+	}
+}
