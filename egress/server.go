@@ -31,6 +31,9 @@ const (
 	descriptorsEach = 8
 	// descriptorsKept are not given to connections: those of the chats' listeners and of messages.
 	descriptorsKept = 2048
+	// memorySlots is how many connections and flows fit into memory beside the sessions of HTTP:
+	// each takes some 20 KiB (TestAwakeMemory).
+	memorySlots = 16 << 10
 )
 
 // Options are those of [Serve].
@@ -99,7 +102,7 @@ func newServer(o Options) *server {
 	}
 	s.fresh = func() *quota.Allowance { return quota.NewAllowance(maxFresh, freshEvery, time.Now) }
 	s.web, s.terminator = newWeb(s), newTerminator(s, o.Roots)
-	s.slots.left.Store(descriptorSlots())
+	s.slots.left.Store(min(descriptorSlots(), memorySlots))
 	return s
 }
 
