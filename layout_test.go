@@ -35,12 +35,12 @@ var mayImport = map[string][]string{
 	"cgroupfs":  {"chat"},
 	"systemd":   {"chat"},
 	"netpolicy": {"sys", "chat"},
-	"netns":     {"sys", "chat"},                                               // adrs/0073
-	"gateway":   {"netns", "uplink", "secret", "trees", "sys", "chat"},         // adrs/0073
-	"uplink":    {"secret", "sys", "chat"},                                     // adrs/0073, 0075
-	"egress":    {"resolver", "uplink", "secret", "landlock", "quota", "chat"}, // adrs/0073
-	"secret":    {"chat"},                                                      // adrs/0075
-	"authority": {"chat"},                                                      // adrs/0075
+	"netns":     {"sys", "chat"},                                                // adrs/0073
+	"gateway":   {"netns", "uplink", "secret", "quota", "trees", "sys", "chat"}, // adrs/0073
+	"uplink":    {"secret", "sys", "chat"},                                      // adrs/0073, 0075
+	"egress":    {"resolver", "uplink", "secret", "landlock", "quota", "chat"},  // adrs/0073
+	"secret":    {"chat"},                                                       // adrs/0075
+	"authority": {"chat"},                                                       // adrs/0075
 	"resolver":  {"chat"},
 	"sockets":   {"sys", "chat"},
 	"trees":     {"sys", "chat"},

@@ -5,6 +5,12 @@ import (
 	"errors"
 )
 
+// maxInserted and maxGaps bound what is kept back with the end of a fragment.
+const (
+	maxInserted = 16 << 10 // bytes of headers and control frames
+	maxGaps     = 256
+)
+
 // errFrame is the error of a WebSocket server that violates RFC 6455, or uses an extension that
 // nobody asked for.
 var errFrame = errors.New("the server sends a WebSocket frame that cannot be read")
@@ -37,6 +43,9 @@ func (f *frames) next(b []byte, end bool) ([]byte, error) {
 		}
 		if f.inside && f.left == 0 {
 			f.endFrame()
+		}
+		if len(f.scrub.gaps) > maxGaps || len(f.scrub.out)-len(f.scrub.text) > maxInserted {
+			return f.out, errFrame
 		}
 	}
 	if end {
@@ -111,41 +120,4 @@ func (f *frames) endFrame() {
 		return
 	}
 	f.out = append(f.out, f.scrub.feed(nil, f.final)...)
-}
-
-// grpcHeader is the length of what precedes each message of gRPC, and of the streams of Connect: a
-// byte of flags and the length of the message.
-const grpcHeader = 5
-
-// messages scrubs the messages of gRPC, and keeps nothing back at the end of one: a client may wait
-// for it. A message that is compressed is not looked into.
-type messages struct {
-	scrub  scrubber
-	header []byte // of the message that begins
-	left   uint64 // bytes of the message to come
-	out    []byte
-}
-
-// next reads b. At the end of the stream everything is passed on.
-func (m *messages) next(b []byte, end bool) ([]byte, error) {
-	m.out = m.out[:0]
-	for len(b) > 0 {
-		if m.left == 0 {
-			n := min(grpcHeader-len(m.header), len(b))
-			m.header, b = append(m.header, b[:n]...), b[n:]
-			if len(m.header) == grpcHeader {
-				m.left = uint64(binary.BigEndian.Uint32(m.header[1:]))
-				m.out, m.header = append(m.out, m.header...), m.header[:0]
-			}
-			continue
-		}
-		n := int(min(m.left, uint64(len(b))))
-		m.left -= uint64(n)
-		m.out = append(m.out, m.scrub.feed(b[:n], m.left == 0)...)
-		b = b[n:]
-	}
-	if end {
-		m.out = append(append(m.out, m.scrub.feed(nil, true)...), m.header...)
-	}
-	return m.out, nil
 }

@@ -63,7 +63,7 @@ const (
 )
 
 // maxLine is how long a first line may be until it tells what a client speaks.
-const maxLine = 8 << 10
+const maxLine = 2 << 10
 
 // protocolOf reads first bytes. Servers differ in what they take for a request, and one that is
 // passed unread hides all that follow. So HTTP/1 is what any server takes for it, and net/http

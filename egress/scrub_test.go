@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -97,41 +96,6 @@ func TestScrubTellsNothing(t *testing.T) {
 				t.Errorf("%q: %d bytes are passed on", sent, sizes)
 				break
 			}
-		}
-	}
-}
-
-// TestMessages: a message of gRPC is passed on when it is whole, without the value.
-func TestMessages(t *testing.T) {
-	message := func(s string) []byte {
-		return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(s))), s...)
-	}
-	rest := slices.Concat(message(""), message("sec"), message("ret!"))
-	in, want := append(message("a secret"), rest...), append(message("a ******"), rest...)
-	for step := 1; step <= len(in); step++ {
-		m := messages{scrub: scrubbing("secret")}
-		var got []byte
-		for rest := in; len(rest) > 0; rest = rest[min(step, len(rest)):] {
-			out, err := m.next(rest[:min(step, len(rest))], false)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, out...)
-		}
-		if !bytes.Equal(got, want) {
-			t.Errorf("by %d: %q, want %q", step, got, want)
-		}
-	}
-	m := messages{scrub: scrubbing("secret")}
-	if out, err := m.next([]byte("\x00\x00\x00\x00\x09secre"), true); err != nil ||
-		!bytes.HasSuffix(out, []byte("secre")) {
-		t.Errorf("half a message: %q, %v", out, err)
-	}
-	for kind, is := range map[string]bool{"application/grpc": true, "application/grpc+proto": true,
-		"application/connect+json": true, "application/grpc-web": false,
-		"application/json": false} {
-		if inMessages(kind) != is {
-			t.Errorf("%s: %v", kind, !is)
 		}
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/chatd/chatd/uplink"
 )
 
-// maxSecrets bounds the file that has all secrets, in bytes.
-const maxSecrets = secret.MaxSecrets * 16 << 10
+// maxSecrets bounds the file that has all secrets, in bytes: JSON may write a character of a value
+// as six, and hosts and a form take their part.
+const maxSecrets = secret.MaxSecrets * (6*secret.MaxValue + 16<<10)
 
 // secrets are what chatd-root has told of them. A change reaches the next request of each chat.
 type secrets struct {
@@ -61,7 +62,10 @@ func (s *secrets) set(all []secret.Known) {
 		next := &knownSecret{Known: k}
 		if old := s.known[k.Name]; old != nil {
 			next.before = old.before
-			if old.Value.Reveal() != k.Value.Reveal() {
+			switch {
+			case k.Value.IsZero(): // its file cannot be read now
+				next.Value = old.Value
+			case old.Value.Reveal() != k.Value.Reveal():
 				next.before = old.Value
 			}
 		}
@@ -103,21 +107,21 @@ func (n *network) secretsFor(t target) (all []granted) {
 // errNoValue is the error of a request with the placeholder of a secret whose file was never read.
 var errNoValue = errors.New("chatd has no value for the placeholder in it")
 
-// putSecrets puts values in the place of placeholders. A header is either the whole form of a
-// secret with the chat's own placeholder, or stays as it is.
-func putSecrets(h http.Header, all []granted) error {
+// putSecrets puts values in the place of placeholders, and reports whether it did. A header is
+// either the whole form of a secret with the chat's own placeholder, and there once, or stays as it
+// is: a server may join several to one.
+func putSecrets(h http.Header, all []granted) (put bool, err error) {
 	for _, g := range all {
-		for i, v := range h[g.Header.Name()] {
-			if !g.Header.Has(v, g.placeholder) {
-				continue
-			}
-			if g.Value.IsZero() {
-				return errNoValue
-			}
-			h[g.Header.Name()][i] = g.Header.With(g.Value.Reveal())
+		v := h[g.Header.Name()]
+		if len(v) != 1 || !g.Header.Has(v[0], g.placeholder) {
+			continue
 		}
+		if g.Value.IsZero() {
+			return put, errNoValue
+		}
+		h[g.Header.Name()], put = []string{g.Header.With(g.Value.Reveal())}, true
 	}
-	return nil
+	return put, nil
 }
 
 // traces are the texts that must not reach the chat.

@@ -103,6 +103,7 @@ func (f failure) Unwrap() error { return f.error }
 type terminated struct {
 	*webSession
 	transport *http.Transport
+	sent      []string // texts of secrets that were put into requests; of mu
 }
 
 // carry ends TLS of a client, of whom b was read before, and serves its requests. It returns when

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httputil"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -46,8 +48,25 @@ func (w scrubbedWriter) WriteHeader(code int) {
 // Unwrap is for [http.ResponseController].
 func (w scrubbedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// traces are the texts that must not reach the client, as of now.
-func (s *terminated) traces() []string { return traces(s.c.n.secretsFor(s.t)) }
+// traces are the texts that must not reach the client: those of the secrets as of now, and what the
+// session has sent.
+func (s *terminated) traces() []string {
+	now := traces(s.c.n.secretsFor(s.t))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := append(now, s.sent...)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// quoted adds texts as an error quotes them.
+func quoted(texts []string) (all []string) {
+	for _, t := range texts {
+		q := strconv.Quote(t)
+		all = append(all, t, q[1:len(q)-1])
+	}
+	return all
+}
 
 // secureProxy sends requests to the target's server, with values in the place of placeholders.
 func (s *terminated) secureProxy(b *webBuffers) *httputil.ReverseProxy {
@@ -69,13 +88,7 @@ func (s *terminated) rewriteSecure(p *httputil.ProxyRequest) {
 		p.Out.Header.Del("Connection")
 		p.Out.Header.Del("Upgrade")
 	}
-	// What extensions do to frames, and codings to bodies, would hide a value.
-	p.Out.Header.Del("Sec-Websocket-Extensions")
-	gzip := strings.Contains(p.Out.Header.Get("Accept-Encoding"), "gzip")
-	p.Out.Header.Set("Accept-Encoding", "identity")
-	if gzip {
-		p.Out.Header.Del("Accept-Encoding") // http.Transport asks for it, and decodes
-	}
+	wantLegible(p.Out.Header)
 }
 
 // secretTransport puts values into requests that are sent.
@@ -83,19 +96,42 @@ type secretTransport struct{ s *terminated }
 
 // RoundTrip is that of [http.RoundTripper]. The request is a copy of the client's.
 func (t secretTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := putSecrets(r.Header, t.s.c.n.secretsFor(t.s.t)); err != nil {
+	granted := t.s.c.n.secretsFor(t.s.t)
+	put, err := putSecrets(r.Header, granted)
+	if err != nil {
 		return nil, err
 	}
-	return t.s.transport.RoundTrip(r)
+	if put {
+		t.s.remember(traces(granted))
+		r.Header.Del("Range") // a part may have a part of the value
+		r.Header.Del("If-Range")
+	}
+	a, err := t.s.transport.RoundTrip(r)
+	if err == nil && put && a.StatusCode == http.StatusPartialContent {
+		return nil, errors.Join(errPart, a.Body.Close())
+	}
+	return a, err
+}
+
+// remember keeps what was sent in the session: an answer may come after the chat's secrets have
+// changed.
+func (s *terminated) remember(texts []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = append(s.sent, texts...)
+	slices.Sort(s.sent)
+	s.sent = slices.Compact(s.sent)
 }
 
 // scrubAnswer takes values out of an answer.
 func (s *terminated) scrubAnswer(a *http.Response) error {
-	coding := a.Header.Get("Content-Encoding")
-	if coding != "" && !strings.EqualFold(coding, "identity") &&
-		a.Request.Method != http.MethodHead {
-		return errors.New("the server's answer has a coding that was not asked for")
+	if err := legible(a); err != nil {
+		return err
 	}
+	if fields(a.Header) > maxFields {
+		return refusal("HTTP answer with too many fields")
+	}
+	a.Status = "" // its text is the server's
 	scrubHeader(a.Header, s.traces())
 	scrub := scrubber{traces: s.traces}
 	both, ok := a.Body.(io.ReadWriteCloser)
@@ -104,24 +140,14 @@ func (s *terminated) scrubAnswer(a *http.Response) error {
 		a.Body = &scrubbedConn{scrubbed{from: both, feed: feed}, both}
 		return nil
 	}
-	var feed feeder = &scrub
-	if inMessages(a.Header.Get("Content-Type")) {
-		feed = &messages{scrub: scrub}
-	}
 	end := func() { scrubHeader(a.Trailer, s.traces()) }
-	a.Body = &scrubbedBody{scrubbed{from: a.Body, feed: feed, end: end}, a.Body}
+	a.Body = &scrubbedBody{scrubbed{from: a.Body, feed: &scrub, end: end}, a.Body}
 	return nil
-}
-
-// inMessages reports whether a body is a stream of messages with their lengths.
-func inMessages(kind string) bool {
-	return kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+") ||
-		strings.HasPrefix(kind, "application/connect+")
 }
 
 // failedSecure answers a request that could not be passed on.
 func (s *terminated) failedSecure(w http.ResponseWriter, r *http.Request, err error) {
-	why := errors.New(scrubText(text(err), s.traces()))
+	why := errors.New(scrubText(text(err), quoted(s.traces())))
 	if r.Context().Err() == nil {
 		s.logged(why)
 	}

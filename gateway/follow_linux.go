@@ -77,16 +77,17 @@ func (g *Gateway) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer func() {
+		g.mu.Lock()
+		g.conn = nil
+		g.mu.Unlock()
+	}()
 	served := make(chan error, 1)
 	go func() { served <- conn.Serve(ctx, g.answer) }()
 	if err := g.introduce(ctx, conn); err != nil {
 		return errors.Join(err, conn.Close(), <-served)
 	}
-	err = g.attend(ctx, conn, served)
-	g.mu.Lock()
-	g.conn = nil
-	g.mu.Unlock()
-	return err
+	return g.attend(ctx, conn, served)
 }
 
 // attend tries again what chatd-egress did not carry for, and returns when its connection ends.

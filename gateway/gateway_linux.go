@@ -13,6 +13,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/netns"
+	"github.com/chatd/chatd/quota"
 	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/uplink"
 )
@@ -56,10 +57,13 @@ type Gateway struct {
 	said string        // Follow's: what was reported last
 
 	telling sync.Mutex // held while chatd-egress is told of a chat, so that it hears in order
+	// secretsLost is why chatd-egress has not the secrets as they are; of telling.
+	secretsLost error
 
 	mu      sync.Mutex
 	servers []netip.AddrPort
 	secrets knownSecrets
+	issues  *quota.Allowance
 	chats   map[chat.ID]*held
 	conn    *uplink.Conn // nil while chatd-egress does not answer
 }
@@ -91,7 +95,8 @@ func New(opt Options) *Gateway {
 		opt.Bound = func(int) error { return nil }
 	}
 	return &Gateway{opt: opt, servers: opt.Servers, chats: map[chat.ID]*held{},
-		wake: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
+		issues: quota.NewAllowance(issuesAtOnce, issueEvery, time.Now),
+		wake:   make(chan struct{}, 1), lost: make(chan struct{}, 1)}
 }
 
 // tellTimeout bounds one answer of chatd-egress about a chat.

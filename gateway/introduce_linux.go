@@ -33,9 +33,7 @@ func (g *Gateway) introduce(ctx context.Context, conn *uplink.Conn) error {
 			return err
 		}
 	}
-	if err := g.tellSecrets(ctx, conn); err != nil {
-		return err
-	}
+	g.secretsLost = g.tellSecrets(ctx, conn)
 	for _, id := range known {
 		if chats[id] == nil {
 			if err := g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id}); err != nil {
@@ -94,6 +92,9 @@ func (g *Gateway) retry(ctx context.Context, conn *uplink.Conn) error {
 	g.mu.Lock()
 	chats := maps.Clone(g.chats)
 	g.mu.Unlock()
+	if g.secretsLost != nil {
+		g.secretsLost = g.tellSecrets(ctx, conn)
+	}
 	var lost []chat.ID
 	for id, h := range chats {
 		if h.lost == nil {
@@ -104,9 +105,10 @@ func (g *Gateway) retry(ctx context.Context, conn *uplink.Conn) error {
 		}
 	}
 	if len(lost) == 0 {
-		return nil
+		return g.secretsLost
 	}
 	slices.Sort(lost)
-	return fmt.Errorf("chatd-egress does not carry for %d chats, whose connections wait; %s: %w",
+	err := fmt.Errorf("chatd-egress does not carry for %d chats, whose connections wait; %s: %w",
 		len(lost), lost[0], chats[lost[0]].lost)
+	return errors.Join(err, g.secretsLost)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/secret"
@@ -20,6 +21,12 @@ type SecretOptions struct {
 	// Issue makes a key and a certificate for a host, as PEM.
 	Issue func(host string) ([]byte, error)
 }
+
+// Certificates are issued so many at once, and then one in so long: each costs CPU time of root's.
+const (
+	issuesAtOnce = 1024
+	issueEvery   = 50 * time.Millisecond
+)
 
 // knownSecrets are those of the config.
 type knownSecrets struct {
@@ -101,11 +108,21 @@ func (g *Gateway) certificate(c uplink.Call) (*os.File, error) {
 		const why = "cannot issue a certificate for %s: chat %s has no secret for it: %w"
 		return nil, fmt.Errorf(why, chat.Quote(c.Host), c.Chat, chat.ErrDenied)
 	}
+	if !g.mayIssue() { // chatd-egress keeps them
+		return nil, fmt.Errorf("cannot issue a certificate for %s: too many were asked for: %w",
+			chat.Quote(c.Host), chat.ErrBusy)
+	}
 	b, err := g.opt.Secrets.Issue(c.Host)
 	if err != nil {
 		return nil, err
 	}
 	return sealed("certificate", b)
+}
+
+func (g *Gateway) mayIssue() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.issues.Take()
 }
 
 func (g *Gateway) hasSecretFor(id chat.ID, host string) bool {

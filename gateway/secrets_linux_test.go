@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,6 +66,52 @@ func TestSecrets(t *testing.T) {
 	}
 	egress.end()
 	egress.heard("hello", "secrets  +", "open "+string(a)+" +++")
+}
+
+// TestSecretsRefused: a chatd-egress that does not take secrets, as one of an earlier version,
+// carries for the chats all the same; it is told again, and what is wrong is reported until it
+// hears.
+func TestSecretsRefused(t *testing.T) {
+	dir := t.TempDir()
+	g := withSecrets(t, dir)
+	reports := make(chan error, 100)
+	g.opt.Report = func(err error) { reports <- err }
+	must(t, g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-one")}))
+	egress := newCarrier(t, dir)
+	egress.mu.Lock()
+	egress.refuses = uplink.Secrets
+	egress.mu.Unlock()
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	for err := range reports {
+		if err != nil && strings.Contains(err.Error(), "does not know") {
+			break
+		}
+	}
+	until(t, func() bool {
+		egress.mu.Lock()
+		defer egress.mu.Unlock()
+		return slices.Contains(egress.calls, "open "+string(a)+" +++")
+	})
+	egress.mu.Lock()
+	egress.refuses = ""
+	egress.mu.Unlock()
+	for err := range reports {
+		if err == nil {
+			return
+		}
+	}
+}
+
+// TestIssues: certificates are not issued without end.
+func TestIssues(t *testing.T) {
+	g := New(Options{})
+	n := 0
+	for g.mayIssue() && n < 2*issuesAtOnce {
+		n++
+	}
+	if n < issuesAtOnce || n == 2*issuesAtOnce {
+		t.Errorf("%d certificates are issued at once", n)
+	}
 }
 
 // TestCertificate: chatd-egress gets a certificate for what an open chat has a secret for, and for

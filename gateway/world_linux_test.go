@@ -61,8 +61,9 @@ type carrier struct {
 	has      []chat.ID // what it answers to Hello
 	greeted  func()    // called at Hello; may be nil
 
-	mu    sync.Mutex
-	conn  *uplink.Conn
+	mu      sync.Mutex
+	refuses uplink.Verb // may be none
+	conn    *uplink.Conn
 	calls []string // "VERB CHAT FILES ALLOW"
 	files []*os.File
 }
@@ -126,6 +127,9 @@ func (c *carrier) take(_ context.Context, call uplink.Call, files []*os.File) ([
 	}
 	c.calls = append(c.calls, strings.TrimSpace(strings.Join(words, " ")))
 	c.files = append(c.files, files...)
+	if call.Verb == c.refuses {
+		return nil, uplink.Answer{Error: "it does not know that"}
+	}
 	return nil, uplink.Answer{Chats: c.has}
 }
 

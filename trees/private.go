@@ -5,16 +5,20 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 )
 
-// ReadPrivate reads a file of at most max bytes that only root can read and write. It follows no
-// link, and waits for no writer of a fifo.
+// ReadPrivate reads a file of at most max bytes that only root can read and write, in directories
+// that only root can change. It follows no link to the file, and waits for no writer of a fifo.
 func ReadPrivate(file string, max int64) ([]byte, error) {
 	const flags = os.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	if err := onlyRootChanges(filepath.Dir(filepath.Clean(file))); err != nil {
+		return nil, fmt.Errorf("cannot read a private file: %w", err)
+	}
 	f, err := os.OpenFile(file, flags, 0)
 	if errors.Is(err, unix.ELOOP) {
 		err = fmt.Errorf("%w: want a file, not a link", err)
@@ -43,4 +47,23 @@ func ReadPrivate(file string, max int64) ([]byte, error) {
 		return nil, fmt.Errorf("cannot use %s: %s: %w", chat.Quote(file), why, chat.ErrInvalid)
 	}
 	return io.ReadAll(io.LimitReader(f, max))
+}
+
+// onlyRootChanges refuses a directory that another user can change, or swap for another one.
+func onlyRootChanges(dir string) error {
+	for {
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil {
+			return fmt.Errorf("cannot look at %s: %w", chat.Quote(dir), err)
+		}
+		sticky := st.Mode&unix.S_ISVTX != 0 // of it only root removes what is root's
+		if st.Uid != 0 || st.Mode&0o022 != 0 && !sticky {
+			return fmt.Errorf("%s can be changed by others than root: %w", chat.Quote(dir),
+				chat.ErrInvalid)
+		}
+		if dir == "/" {
+			return nil
+		}
+		dir = filepath.Dir(dir)
+	}
 }

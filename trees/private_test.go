@@ -49,6 +49,16 @@ func TestReadPrivate(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if err := os.Chmod(dir, 0o775); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadPrivate(file, 7); err == nil ||
+		!strings.Contains(err.Error(), "changed by others") {
+		t.Errorf("in a directory of others: %v", err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := ReadPrivate(file, 6); err == nil || !strings.Contains(err.Error(), "at most 6") {
 		t.Errorf("too large: %v", err)
 	}
