@@ -35,10 +35,10 @@ var mayImport = map[string][]string{
 	"cgroupfs":  {"chat"},
 	"systemd":   {"chat"},
 	"netpolicy": {"sys", "chat"},
-	"netns":     {"sys", "chat"},                                     // adrs/0073
-	"gateway":   {"netns", "uplink", "trees", "sys", "chat"},         // adrs/0073
-	"uplink":    {"sys", "chat"},                                     // adrs/0073
-	"egress":    {"resolver", "uplink", "landlock", "quota", "chat"}, // adrs/0073
+	"netns":     {"sys", "chat"},                                      // adrs/0073
+	"gateway":   {"netns", "uplink", "trees", "sys", "quota", "chat"}, // adrs/0073
+	"uplink":    {"sys", "chat"},                                      // adrs/0073
+	"egress":    {"resolver", "uplink", "landlock", "quota", "chat"},  // adrs/0073
 	"resolver":  {"chat"},
 	"sockets":   {"sys", "chat"},
 	"trees":     {"sys", "chat"},

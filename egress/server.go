@@ -42,16 +42,15 @@ type Options struct {
 	Log  *slog.Logger
 	// IdleEnd ends Serve after so long without a chatd-root and without a chat; zero is never.
 	IdleEnd time.Duration
-	// Events gets each event, from several goroutines; it may be nil.
-	Events func(Event)
 }
 
 // server is what all chats share.
 type server struct {
-	log    *slog.Logger
-	events func(Event)
-	root   root
-	web    *web
+	log   *slog.Logger
+	tally *tally
+	told  func(Event) // gets each event too, from several goroutines; nil but in tests
+	root  root
+	web   *web
 	// buffers are for datagrams and first bytes: *[maxDatagram]byte. Nothing idle holds one.
 	buffers sync.Pool
 	// slots is how many connections and flows all chats together may still begin.
@@ -71,6 +70,7 @@ func (s *server) run(ctx context.Context, o Options) error {
 	var all sync.WaitGroup
 	all.Go(func() { s.web.serve(ctx) })
 	all.Go(func() { s.sweepUntil(ctx) })
+	all.Go(func() { s.reportUntil(ctx) })
 	if o.IdleEnd > 0 {
 		all.Go(func() { s.endIdle(ctx, o.IdleEnd, cancel) })
 	}
@@ -85,7 +85,7 @@ func (s *server) run(ctx context.Context, o Options) error {
 
 func newServer(o Options) *server {
 	s := &server{
-		log: o.Log, events: o.Events, networks: map[chat.ID]*network{},
+		log: o.Log, tally: newTally(time.Now), networks: map[chat.ID]*network{},
 		root:    root{timeout: rootTimeout, changed: make(chan struct{})},
 		buffers: sync.Pool{New: func() any { return new([maxDatagram]byte) }},
 	}
@@ -224,7 +224,9 @@ func (s *server) answer(c *uplink.Conn, call uplink.Call, files []*os.File) (upl
 	case call.Verb == uplink.Change:
 		return uplink.Answer{}, s.change(call.Chat, call.Allow)
 	case call.Verb == uplink.Close:
-		return uplink.Answer{}, s.close(call.Chat)
+		err := s.close(call.Chat)
+		s.reportOf(call.Chat)
+		return uplink.Answer{}, err
 	}
 	return uplink.Answer{}, fmt.Errorf("cannot answer %s", chat.Quote(string(call.Verb)))
 }

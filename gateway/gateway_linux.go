@@ -13,6 +13,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/netns"
+	"github.com/chatd/chatd/quota"
 	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/uplink"
 )
@@ -34,6 +35,8 @@ type Options struct {
 	// Report is told what keeps chatd-egress from answering, or from carrying for a chat, and nil
 	// when it does; may be nil.
 	Report func(error)
+	// Events gets what chatd-egress reports of an open chat, from several goroutines; may be nil.
+	Events func(chat.ID, []chat.EgressEvent)
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -57,7 +60,9 @@ type Gateway struct {
 	mu      sync.Mutex
 	servers []netip.AddrPort
 	chats   map[chat.ID]*held
+	closing chat.ID      // the one that chatd-egress is told to close
 	conn    *uplink.Conn // nil while chatd-egress does not answer
+	reports *quota.Allowance
 }
 
 // held is an open chat with what belongs to it here.
@@ -83,11 +88,14 @@ func New(opt Options) *Gateway {
 	if opt.Report == nil {
 		opt.Report = func(error) {}
 	}
+	if opt.Events == nil {
+		opt.Events = func(chat.ID, []chat.EgressEvent) {}
+	}
 	if opt.Bound == nil {
 		opt.Bound = func(int) error { return nil }
 	}
 	return &Gateway{opt: opt, servers: opt.Servers, chats: map[chat.ID]*held{},
-		wake: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
+		wake: make(chan struct{}, 1), lost: make(chan struct{}, 1), reports: newReports()}
 }
 
 // tellTimeout bounds one answer of chatd-egress about a chat.
@@ -177,7 +185,9 @@ func (g *Gateway) Close(ctx context.Context, id chat.ID) error {
 	g.mu.Lock()
 	h, conn := g.chats[id], g.conn
 	delete(g.chats, id)
+	g.closing = id
 	g.mu.Unlock()
+	defer g.closed()
 	err := removeNames(g.names(id))
 	if h == nil {
 		return err

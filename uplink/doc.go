@@ -5,7 +5,8 @@
 // (SCM_RIGHTS of unix(7)). chatd-root says which chats are awake ([Open]), where they may connect
 // ([Change]) and which have ended ([Close]). chatd-egress, which makes no socket that leads
 // anywhere, asks for sockets: of a chat's uid in the host's network ([Socket]), to a DNS server
-// ([Upstream]), and in a chat's network to answer its datagrams ([Reply]).
+// ([Upstream]), and in a chat's network to answer its datagrams ([Reply]). It reports what became
+// of connections ([Events]).
 //
 // Package gateway is chatd-root's side of it, package egress the other.
 //

@@ -38,7 +38,18 @@ const (
 	// Reply asks for a datagram socket in the chat's network that is bound to Local, an address
 	// outside, and connected to Remote, a socket of the chat.
 	Reply Verb = "reply"
+	// Events reports what became of connections: at most MaxEvents of Events.
+	Events Verb = "events"
 )
+
+// MaxEvents is how many events a call has at most.
+const MaxEvents = 100
+
+// Event is an event of a chat.
+type Event struct {
+	Chat chat.ID `json:"chat"`
+	chat.EgressEvent
+}
 
 // Call is one question. Which fields a verb reads, its constant says.
 type Call struct {
@@ -51,6 +62,7 @@ type Call struct {
 	IPv6      bool             `json:"ipv6,omitempty"`
 	Local     netip.AddrPort   `json:"local,omitzero"`
 	Remote    netip.AddrPort   `json:"remote,omitzero"`
+	Events    []Event          `json:"events,omitempty"`
 }
 
 // Answer is the answer to a [Call].
