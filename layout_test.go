@@ -35,10 +35,11 @@ var mayImport = map[string][]string{
 	"cgroupfs":  {"chat"},
 	"systemd":   {"chat"},
 	"netpolicy": {"sys", "chat"},
-	"netns":     {"sys", "chat"},                                      // adrs/0073
-	"gateway":   {"netns", "uplink", "trees", "sys", "quota", "chat"}, // adrs/0073
-	"uplink":    {"sys", "chat"},                                      // adrs/0073
-	"egress":    {"resolver", "uplink", "landlock", "quota", "chat"},  // adrs/0073
+	"netns":     {"sys", "chat"}, // adrs/0073
+	"gateway":   {"netns", "uplink", "trees", "sys", "quota", "chat"},
+	"uplink":    {"sys", "chat"},                                     // adrs/0073
+	"egress":    {"resolver", "uplink", "landlock", "quota", "chat"}, // adrs/0073
+	"traffic":   {"chat"},
 	"resolver":  {"chat"},
 	"sockets":   {"sys", "chat"},
 	"trees":     {"sys", "chat"},
@@ -96,7 +97,7 @@ var mayImport = map[string][]string{
 		"filecall", "due", "idle", "hostprobe", "session", "gateway", "view", "layers", "console", "sys", "trees",
 		"account", "homedir", "leftovers", "exposure", "policy", "background", "cgroup",
 		"unshare", "netpolicy", "tmux", "stream", "shims", "state", "filerules", "files",
-		"sockets", "shares", "quota", "chat",
+		"sockets", "shares", "quota", "traffic", "chat",
 	},
 	"runs": { // adrs/0041
 		"broker", "fileops", "schedule", "stream", "guard", "shell", "files", "chat",
@@ -165,7 +166,7 @@ var owners = map[string]string{
 var sides = map[string]string{
 	"root": "provision session view background due idle policy hostprobe layers verdict enforcer " +
 		"trees account homedir leftovers exposure cgroup cgroupfs systemd netpolicy netns gateway sockets " +
-		"unshare tmux ring console filecall state shares listen supervise cmd/chatd-root",
+		"traffic unshare tmux ring console filecall state shares listen supervise cmd/chatd-root",
 	"enforce": "enforce masks walls cmd/chatd-enforce",
 	"egress":  "egress resolver cmd/chatd-egress",
 	"front": "front api mcp guard shell schedule runs fileops termsafe " +

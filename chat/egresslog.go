@@ -58,8 +58,8 @@ type EgressTotals struct {
 
 // EgressLog is what became of a chat's connections since chatd-root began.
 type EgressLog struct {
-	Entries []EgressEvent `json:"entries" doc:"The latest, oldest first; one a minute of those alike."`
-	Totals  EgressTotals  `json:"totals" doc:"All, also those that are no longer entries."`
+	Entries []EgressEvent `json:"entries" doc:"The latest; alike ones of a minute are one."`
+	Totals  EgressTotals  `json:"totals" doc:"Of all, also those no longer entries."`
 }
 
 // Add counts another event of the same kind.

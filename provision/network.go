@@ -21,6 +21,7 @@ func (m *Manager) newGateway() *gateway.Gateway {
 		UID: m.opt.EgressUID, GID: m.opt.EgressGID, Unit: m.ownUnits(), Servers: m.opt.DNSServers,
 		Bound:  func(pid int) error { return m.groups.Bound(cgroup.Egress, pid) },
 		Report: func(err error) { m.report("chatd-egress", err) }, Log: m.log,
+		Events: m.tookEvents,
 	})
 }
 

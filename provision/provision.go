@@ -29,6 +29,7 @@ import (
 	"github.com/chatd/chatd/shares"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/traffic"
 	"github.com/chatd/chatd/trees"
 	"github.com/chatd/chatd/view"
 )
@@ -66,6 +67,7 @@ type Manager struct {
 	runs     *background.Runs
 	due      *due.Schedules
 	gateway  *gateway.Gateway
+	traffic  *traffic.Log
 	shares   *shares.Shares
 	idle     *idle.Watch
 	mu       sync.Mutex
@@ -137,7 +139,7 @@ func newManager(opt Options) *Manager {
 		Unit: m.ownUnits(),
 		Chat: m.findChat, Audit: m.auditDeniedTo,
 	})
-	m.gateway = m.newGateway()
+	m.gateway, m.traffic = m.newGateway(), m.newTraffic()
 	m.logs, m.later = console.NewLogs(m.paths.logs), session.NewLater(opt.Log)
 	m.programs = session.NewPrograms(m.paths.profiles, opt.Log)
 	m.views = m.newViews()
@@ -157,6 +159,9 @@ func (m *Manager) Close() error {
 	m.mu.Unlock()
 	m.done.Wait()
 	m.policy.Close()
+	if m.store != nil {
+		m.traffic.Flush(true)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var errs []error
