@@ -36,7 +36,7 @@ type Log struct {
 
 // kept is what is kept of one chat.
 type kept struct {
-	entries []chat.EgressEvent // in the order in which they were begun
+	entries []chat.EgressEvent // the one that was counted last is last
 	totals  chat.EgressTotals
 	audited window
 }
@@ -73,13 +73,15 @@ func (l *Log) add(id chat.ID, events []chat.EgressEvent) (lines []map[string]str
 	return lines
 }
 
-// merge counts an event in the entry of its kind and minute, if there is one.
+// merge counts an event in the entry of its kind and minute, if there is one. That becomes the
+// latest entry: what goes on is not forgotten for what was once.
 func (k *kept) merge(e chat.EgressEvent) bool {
 	minute := e.Time.Truncate(time.Minute)
 	for i := range k.entries {
-		known := &k.entries[i]
+		known := k.entries[i]
 		if known.EgressKind == e.EgressKind && known.Time.Truncate(time.Minute).Equal(minute) {
 			known.Add(e)
+			k.entries = append(slices.Delete(k.entries, i, i+1), known)
 			return true
 		}
 	}

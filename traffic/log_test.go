@@ -90,6 +90,19 @@ func TestEntriesAreBounded(t *testing.T) {
 	}
 }
 
+// TestEntryGoesOn: of entries, those are kept that were counted last.
+func TestEntryGoesOn(t *testing.T) {
+	w := newWorld()
+	for i := range 3 * maxEntries {
+		w.Add(a, []chat.EgressEvent{w.refused("often.example", 1), w.refused(fmt.Sprint(i), 1)})
+	}
+	l := w.Of(a)
+	if len(l.Entries) != maxEntries || l.Entries[maxEntries-2].Host != "often.example" ||
+		l.Entries[maxEntries-2].Count != 3*maxEntries {
+		t.Errorf("%d entries, %+v", len(l.Entries), l.Entries[maxEntries-2])
+	}
+}
+
 // TestAllEntriesAreBounded: at the bound of all chats, the chat with most loses entries.
 func TestAllEntriesAreBounded(t *testing.T) {
 	w := newWorld()
