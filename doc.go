@@ -22,6 +22,7 @@
 //	netpolicy         where a chat's packets may go
 //	netns             the network namespace of a session, and the way out of it
 //	gateway           finds, starts and tells chatd-egress
+//	traffic           keeps what became of connections, and which refusals are audited
 //	uplink            what chatd-root and chatd-egress say to each other
 //	egress            carries the connections of chats: the program chatd-egress
 //	secret            what chats may use and not read: its words

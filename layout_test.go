@@ -41,6 +41,7 @@ var mayImport = map[string][]string{
 	"egress":    {"resolver", "uplink", "secret", "landlock", "quota", "chat"},  // adrs/0073
 	"secret":    {"chat"},                                                       // adrs/0075
 	"authority": {"chat"},                                                       // adrs/0075
+	"traffic":   {"chat"},
 	"resolver":  {"chat"},
 	"sockets":   {"sys", "chat"},
 	"trees":     {"sys", "chat"},
@@ -95,10 +96,11 @@ var mayImport = map[string][]string{
 		"chat",
 	},
 	"provision": {
-		"filecall", "due", "idle", "hostprobe", "session", "gateway", "view", "layers", "console", "sys", "trees",
+		"filecall", "due", "idle", "hostprobe", "session", "gateway", "view", "layers",
+		"console", "sys", "trees",
 		"account", "homedir", "leftovers", "exposure", "policy", "background", "cgroup",
 		"unshare", "netpolicy", "tmux", "stream", "shims", "state", "filerules", "files",
-		"sockets", "shares", "secret", "authority", "quota", "chat",
+		"sockets", "shares", "secret", "authority", "quota", "traffic", "chat",
 	},
 	"runs": { // adrs/0041
 		"broker", "fileops", "schedule", "stream", "guard", "shell", "files", "chat",
@@ -166,9 +168,8 @@ var owners = map[string]string{
 // hold words, checks and formats, and belong to every side.
 var sides = map[string]string{
 	"root": "provision session view background due idle policy hostprobe layers verdict enforcer " +
-		"trees account homedir leftovers exposure cgroup cgroupfs systemd netpolicy netns gateway " +
-		"authority sockets " +
-		"unshare tmux ring console filecall state shares listen supervise cmd/chatd-root",
+		"trees account homedir leftovers exposure cgroup cgroupfs systemd netpolicy netns " +
+		"gateway authority traffic sockets unshare tmux ring console filecall state shares listen supervise cmd/chatd-root",
 	"enforce": "enforce masks walls cmd/chatd-enforce",
 	"egress":  "egress resolver cmd/chatd-egress",
 	"front": "front api mcp guard shell schedule runs fileops termsafe " +

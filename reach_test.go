@@ -67,7 +67,9 @@ func TestEnforceStaysSmall(t *testing.T) {
 // again. It fell by 270 with the table of the shared loopback (adrs/0074).
 // It rose by 680 for secrets: their form, their files, the authority and what is told of them
 // (adrs/0075).
-const maxRooted = 28_960
+// It rose by 320 for the log of what became of connections: package traffic has 160, the checks of
+// what chatd-egress reports 110.
+const maxRooted = 29_280
 
 // TestRootStaysSmall measures chatd-root as TestEnforceStaysSmall does the enforcer.
 func TestRootStaysSmall(t *testing.T) {

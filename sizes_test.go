@@ -24,7 +24,7 @@ import (
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 66_400 // lines of code, without tests
+	maxCode         = 67_100 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	minPackage      = 100    // of one that is no program: a smaller topic belongs to its user
 	maxMedian       = 11     // lines of the median function
@@ -33,16 +33,19 @@ const (
 )
 
 // largePackages are the packages over maxPackage, and the most lines of code each may have.
-// provision rose by 30 for chatd ps, and by 130 for the egress of single chats and what it says to
-// package gateway (adrs/0073), as cmd/chatd by 50. All code rose by 5,300 for networks of chats'
-// own, of which 3,000 are chatd-egress, by 150 for the faults of their root side, and by 1,600 for
-// secrets that chats use and do not read (adrs/0075), of which 800 are chatd-egress and 100
-// provision's. state has what a state is made of and brought back from:
-// 800 lines for its version, snapshots and restores (adrs/0071); cmd/chatd has one file a command.
+// provision rose by 30 for chatd ps, by 50 for the log of egress, by 100 for secrets, and by 130 for
+// the egress of single chats and what it says to package gateway (adrs/0073), as cmd/chatd by 80
+// and by 50. All code rose by 5,300 for networks of chats' own, of which 3,000 are chatd-egress, by
+// 150 for the faults of their root side, by 1,700 for secrets that chats use and do not read
+// (adrs/0075), and by 650 for the log of what became of connections. state has what a state is made
+// of and brought back from: 800 lines for its version, snapshots and restores (adrs/0071);
+// cmd/chatd has one file a command. egress is over the plan; what it takes out of
+// streams (scrub, frames, legible) is the part that can leave it.
 var largePackages = map[string]int{
-	"provision": 4_300,
+	"egress":    3_130,
+	"provision": 4_350,
 	"state":     3_690,
-	"cmd/chatd": 3_310,
+	"cmd/chatd": 3_390,
 }
 
 // longLines is how many lines over maxColumns the files of each folder, with tests, may have.

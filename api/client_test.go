@@ -64,6 +64,9 @@ func TestClientOfEveryRoute(t *testing.T) {
 	if p, err := c.Processes(ctx, made.ID); err != nil || len(p.Processes) != 1 || p.Processes[0].Name != "bash" {
 		t.Errorf("processes: %+v %v", p, err)
 	}
+	if l, err := c.EgressLog(ctx, made.ID); err != nil || len(l.Entries) != 0 || l.Entries == nil {
+		t.Errorf("egress: %+v %v", l, err)
+	}
 	if got, err := c.Sleep(ctx, made.ID); err != nil || got.Awake {
 		t.Errorf("sleep: %+v %v", got, err)
 	}

@@ -14,13 +14,18 @@ import (
 // The rows that report on a chat and on the host.
 var (
 	explain = route{"POST", "/v1/chats/{id}/explain", bridges, jsonBody, "explain", 200, "Say whether the file rules allow something, or the egress a destination, and which rule or entry says so.", of(Chats.Explain)}
+	egress  = route{
+		"GET", "/v1/chats/{id}/egress", bridges, nothing, "egress", 200,
+		"List what became of a chat's connections: allowed, refused and failed ones.",
+		plain(Chats.EgressLog),
+	}
 	plan    = route{"GET", "/v1/chats/{id}/plan", operators, nothing, "plan", 200, "Show what a chat's session is made of: mounts, rules, names of the environment.", plain(Chats.Plan)}
 	host    = route{"GET", "/v1/host", operators, nothing, "host", 200, "Describe the host and its walls.", serve((*Server).host)}
 	status  = route{"GET", "/v1/status", operators, nothing, "status", 200, "Show the daemon at a glance: since when, its chats, the walls that do not stand, what is nearly spent, what failed lately.", serve((*Server).status)}
 	health  = route{"GET", "/healthz", anyone, nothing, "health", 200, "Say that the daemon answers.", serve((*Server).health)}
 	openapi = route{"GET", "/openapi.json", bridges, nothing, "openapi", 200, "This description (OpenAPI 3.1).", serveOpenAPI}
 
-	reportRoutes = []route{explain, plan, host, status, health, openapi}
+	reportRoutes = []route{explain, egress, plan, host, status, health, openapi}
 )
 
 type healthAnswer struct {
@@ -30,6 +35,11 @@ type healthAnswer struct {
 // Explain is POST …/explain.
 func (c *Client) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
 	return askFor[chat.Explained](ctx, c, explain, target{chat: id}, q)
+}
+
+// EgressLog is GET …/egress.
+func (c *Client) EgressLog(ctx context.Context, id chat.ID) (chat.EgressLog, error) {
+	return askFor[chat.EgressLog](ctx, c, egress, target{chat: id}, nil)
 }
 
 // Plan is GET /v1/chats/{id}/plan.

@@ -152,6 +152,7 @@ func TestEachRouteForEachRole(t *testing.T) {
 		"read_file": "bridge operator both", "write_file": "bridge operator both", "edit_file": "bridge operator both",
 		"append_file": "bridge operator both", "list_dir": "bridge operator both", "get_content": "bridge operator both",
 		"put_content": "bridge operator both", "explain": "bridge operator both", "share": "bridge operator both", "mcp": "bridge operator both",
+		"egress":    "bridge operator both",
 		"processes": "bridge operator both", "runs": "bridge operator both", "run_show": "bridge operator both", "run_end": "bridge operator both", "run_output": "bridge operator both",
 		"run_stdin": "bridge operator both", "run_signal": "bridge operator both",
 		"add_schedule": "bridge operator both", "list_schedules": "bridge operator both", "show_schedule": "bridge operator both", "remove_schedule": "bridge operator both",

@@ -11,6 +11,8 @@ type Reports interface {
 	// Explain reports whether the chat's file rules allow an operation, or its profile's egress a
 	// destination, and by which rule or entry.
 	Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error)
+	// EgressLog returns what became of the chat's connections since chatd-root began.
+	EgressLog(ctx context.Context, id chat.ID) (chat.EgressLog, error)
 	// Plan describes the chat's session: its mounts, rights and environment. It is for operators.
 	Plan(ctx context.Context, id chat.ID) (chat.Plan, error)
 	// Host describes the machine and its walls.
@@ -35,20 +37,26 @@ var (
 	explain = by("explain", func(ctx context.Context, c *call, a namedQuestion) (chat.Explained, error) {
 		return c.root.Explain(ctx, c.Chat, a.question())
 	})
-	plan = plain("plan", Root.Plan)
-	host = by("host", func(ctx context.Context, c *call, _ nothing) (chat.Host, error) {
+	egressLog = plain("egress_log", Root.EgressLog)
+	plan      = plain("plan", Root.Plan)
+	host      = by("host", func(ctx context.Context, c *call, _ nothing) (chat.Host, error) {
 		return c.root.Host(ctx)
 	})
 	status = by("status", func(ctx context.Context, c *call, _ nothing) (chat.Status, error) {
 		return c.root.Status(ctx)
 	})
 
-	reportVerbs = verbs{explain, plan, host, status}
+	reportVerbs = verbs{explain, egressLog, plan, host, status}
 )
 
 // Explain is [Reports].
 func (c *Client) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
 	return explain.ask(ctx, c, id, namedQuestion{q, q.Named})
+}
+
+// EgressLog is [Reports].
+func (c *Client) EgressLog(ctx context.Context, id chat.ID) (chat.EgressLog, error) {
+	return egressLog.ask(ctx, c, id, nothing{})
 }
 
 // Plan is [Reports].

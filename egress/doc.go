@@ -40,6 +40,8 @@
 // chatd-root may end and come back. What is connected stays; what is new waits for it a few seconds
 // and is refused then (root.go). A newer connection of chatd-root replaces the older one.
 //
+// What became of connections is counted and reported to chatd-root each second (tally.go).
+//
 // # Runs as
 //
 // A user of its own without a capability, in an empty network namespace. It makes no socket. After

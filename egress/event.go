@@ -9,9 +9,9 @@ import (
 
 // Verdicts of an [Event].
 const (
-	Allowed = "allowed" // it was carried
-	Refused = "refused" // the chat's list does not open it
-	Failed  = "failed"  // the list opens it, and it could not be carried
+	Allowed = chat.EgressAllowed
+	Refused = chat.EgressRefused
+	Failed  = chat.EgressFailed
 )
 
 // Event is what became of one connection, one flow of datagrams or one question for a name. A
@@ -21,7 +21,7 @@ type Event struct {
 	Host    string         // of a connection by name
 	Addr    netip.AddrPort // where the chat connected to; invalid for a question
 	UDP     bool
-	Verdict string
+	Verdict chat.EgressVerdict
 	Why     string // of a refusal, a failure, or an end other than the peers' own
 	Out, In int64  // bytes from the chat, and to it
 }
@@ -32,7 +32,7 @@ type refusal string
 func (r refusal) Error() string { return string(r) }
 
 // verdictOf is the verdict on what ended with err before it was carried.
-func verdictOf(err error) string {
+func verdictOf(err error) chat.EgressVerdict {
 	switch {
 	case err == nil:
 		return Allowed
@@ -52,10 +52,11 @@ func isFailure(err error) bool {
 	return errors.As(err, &f)
 }
 
-// tell passes an event on.
+// tell counts an event, for the next report.
 func (s *server) tell(e Event) {
-	if s.events != nil {
-		s.events(e)
+	s.tally.add(e)
+	if s.told != nil {
+		s.told(e)
 	}
 }
 

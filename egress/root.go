@@ -85,6 +85,18 @@ func (r *root) file(ctx context.Context, call uplink.Call) (*os.File, error) {
 	}
 }
 
+// report passes events to a chatd-root that is there.
+func (r *root) report(ctx context.Context, events []uplink.Event) error {
+	c, _ := r.current()
+	if c == nil {
+		return uplink.ErrGone
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	_, files, err := c.Call(ctx, uplink.Call{Verb: uplink.Events, Events: events})
+	return errors.Join(err, closeAll(files))
+}
+
 // connect connects a socket of the chat in the host's network.
 func (r *root) connect(
 	ctx context.Context, id chat.ID, udp bool, to netip.AddrPort,

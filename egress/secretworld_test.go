@@ -26,7 +26,7 @@ const (
 	apiHost     = "api.example.org"
 	apiValue    = "sk-0123456789abcdefghijklmnopqrstuvwxyz"
 	placeholder = secret.Prefix + "00112233445566778899aabbccddeeff"
-	others      = secret.Prefix + "ffeeddccbbaa99887766554433221100" // another chat's
+	anothers    = secret.Prefix + "ffeeddccbbaa99887766554433221100" // another chat's
 )
 
 // authorities are chatd's own and that of the servers outside.

@@ -48,16 +48,15 @@ type Options struct {
 	// Roots are the authorities by which the servers of secrets are known. They are loaded before
 	// [Confine]: after it no file can be read.
 	Roots *x509.CertPool
-	// Events gets each event, from several goroutines; it may be nil.
-	Events func(Event)
 }
 
 // server is what all chats share.
 type server struct {
-	log    *slog.Logger
-	events func(Event)
-	root   root
-	web    *web
+	log   *slog.Logger
+	tally *tally
+	told  func(Event) // gets each event too, from several goroutines; nil but in tests
+	root  root
+	web   *web
 
 	terminator *terminator
 	secrets    secrets
@@ -82,6 +81,7 @@ func (s *server) run(ctx context.Context, o Options) error {
 	all.Go(func() { s.web.serve(ctx) })
 	all.Go(func() { s.terminator.serve(ctx) })
 	all.Go(func() { s.sweepUntil(ctx) })
+	all.Go(func() { s.reportUntil(ctx) })
 	if o.IdleEnd > 0 {
 		all.Go(func() { s.endIdle(ctx, o.IdleEnd, cancel) })
 	}
@@ -96,7 +96,8 @@ func (s *server) run(ctx context.Context, o Options) error {
 
 func newServer(o Options) *server {
 	s := &server{
-		log: o.Log, events: o.Events, networks: map[chat.ID]*network{}, owners: map[string]*owner{},
+		log: o.Log, tally: newTally(time.Now), networks: map[chat.ID]*network{},
+		owners:  map[string]*owner{},
 		root:    root{timeout: rootTimeout, changed: make(chan struct{})},
 		buffers: sync.Pool{New: func() any { return new([maxDatagram]byte) }},
 	}
@@ -239,7 +240,9 @@ func (s *server) answer(c *uplink.Conn, call uplink.Call, files []*os.File) (upl
 		s.grant(call.Chat, call.Grants)
 		return uplink.Answer{}, s.change(call.Chat, call.Allow)
 	case call.Verb == uplink.Close:
-		return uplink.Answer{}, s.close(call.Chat)
+		err := s.close(call.Chat)
+		s.reportOf(call.Chat)
+		return uplink.Answer{}, err
 	}
 	return uplink.Answer{}, fmt.Errorf("cannot answer %s", chat.Quote(string(call.Verb)))
 }

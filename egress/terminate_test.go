@@ -55,7 +55,7 @@ func TestPlaceholderElsewhere(t *testing.T) {
 	})
 	c := w.client(false)
 	for name, change := range map[string]func(*http.Request){
-		"another chat's": func(r *http.Request) { r.Header.Set("X-Api-Key", others) },
+		"another chat's": func(r *http.Request) { r.Header.Set("X-Api-Key", anothers) },
 		"none":           func(r *http.Request) { r.Header.Del("X-Api-Key") },
 		"another header": func(r *http.Request) { r.Header.Set("X-Other", placeholder) },
 		"Authorization": func(r *http.Request) {
@@ -165,9 +165,9 @@ func TestGrantsChange(t *testing.T) {
 		t.Error(body)
 	}
 	w.call(uplink.Call{Verb: uplink.Change, Chat: one, Allow: w.n.allowed(),
-		Grants: []secret.Grant{{Name: "api", Placeholder: others}}})
+		Grants: []secret.Grant{{Name: "api", Placeholder: anothers}}})
 	r := w.request("GET", "/", nil)
-	r.Header.Set("X-Api-Key", others)
+	r.Header.Set("X-Api-Key", anothers)
 	if _, body := w.do(c, r); body != "true" {
 		t.Error(body)
 	}

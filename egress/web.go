@@ -21,8 +21,8 @@ const (
 	maxFields = 256
 	// Sessions of HTTP of a chat; more wait. Clients such as npm open some 50 connections.
 	maxSessions = 64
-	// webMemory is how many bytes the sessions of HTTP of all chats may cost at worst; more sessions
-	// are refused.
+	// webMemory is how many bytes the sessions of HTTP of all chats may cost at worst; more
+	// sessions are refused.
 	webMemory = 600 << 20
 	plainCost = 1 << 20 // of a session of plain HTTP
 )

@@ -52,9 +52,9 @@ func newWorld(t testing.TB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Listener: l, Root: uint32(os.Getuid()), Log: slog.New(slog.DiscardHandler),
-		Events: func(e Event) { w.events <- e }}
+	o := Options{Listener: l, Root: uint32(os.Getuid()), Log: slog.New(slog.DiscardHandler)}
 	w.s = newServer(o)
+	w.s.told = func(e Event) { w.events <- e }
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- w.s.run(ctx, o) }()
@@ -107,6 +107,8 @@ type fakeRoot struct {
 	mu      sync.Mutex
 	sockets []uplink.Call // that were asked for
 	refuse  bool          // certificates
+	reports []uplink.Event
+	deaf    bool // to reports
 }
 
 func (w *world) newRoot() *fakeRoot {
@@ -148,6 +150,9 @@ func (r *fakeRoot) end() {
 func (r *fakeRoot) answer(
 	_ context.Context, c uplink.Call, _ []*os.File,
 ) ([]*os.File, uplink.Answer) {
+	if c.Verb == uplink.Events {
+		return nil, r.hear(c.Events)
+	}
 	r.mu.Lock()
 	r.sockets = append(r.sockets, c)
 	r.mu.Unlock()
@@ -156,6 +161,17 @@ func (r *fakeRoot) answer(
 		return nil, uplink.Answer{Error: err.Error()}
 	}
 	return []*os.File{f}, uplink.Answer{}
+}
+
+// hear takes a report, unless it is deaf.
+func (r *fakeRoot) hear(events []uplink.Event) uplink.Answer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.deaf {
+		return uplink.Answer{Error: "deaf"}
+	}
+	r.reports = append(r.reports, events...)
+	return uplink.Answer{}
 }
 
 func (r *fakeRoot) socket(c uplink.Call) (*os.File, error) {
@@ -291,7 +307,7 @@ func (w *world) byName(host string, server netip.AddrPort) *net.TCPConn {
 }
 
 // event waits for the next event.
-func (w *world) event(verdict, why string) Event {
+func (w *world) event(verdict chat.EgressVerdict, why string) Event {
 	w.t.Helper()
 	select {
 	case e := <-w.events:

@@ -18,6 +18,12 @@ import (
 // answer answers a call of chatd-egress, which may be taken over: it gets sockets of chats that are
 // open, of DNS servers that chatd-root named, and inside a chat's own network, and no others.
 func (g *Gateway) answer(_ context.Context, c uplink.Call, files []*os.File) ([]*os.File, uplink.Answer) {
+	if c.Verb == uplink.Events {
+		if err := errors.Join(g.takeEvents(c), closeFiles(files)); err != nil {
+			return nil, uplink.Answer{Error: err.Error()}
+		}
+		return nil, uplink.Answer{}
+	}
 	f, err := g.socketFor(c)
 	if err = errors.Join(err, closeFiles(files)); err != nil {
 		return nil, uplink.Answer{Error: err.Error()}

@@ -23,5 +23,6 @@
 //
 // Whoever takes chatd-egress over sees what chats send, may connect with the uid of each awake chat
 // whose network it carries, and is then held by the packet rules alone: with a name in egress they
-// let its port of every public address through.
+// let its port of every public address through. They may report connections of these chats that
+// were none, and none that were.
 package gateway

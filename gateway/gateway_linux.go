@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -37,6 +36,8 @@ type Options struct {
 	// Report is told what keeps chatd-egress from answering, or from carrying for a chat, and nil
 	// when it does; may be nil.
 	Report func(error)
+	// Events gets what chatd-egress reports of an open chat, from several goroutines; may be nil.
+	Events func(chat.ID, []chat.EgressEvent)
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -65,22 +66,9 @@ type Gateway struct {
 	secrets knownSecrets
 	issues  *quota.Allowance
 	chats   map[chat.ID]*held
+	closing chat.ID      // the one that chatd-egress is told to close
 	conn    *uplink.Conn // nil while chatd-egress does not answer
-}
-
-// held is an open chat with what belongs to it here.
-type held struct {
-	Chat
-	ns *netns.Namespace
-	// The sockets of its session and the file of its names; nil if only chatd-egress has them,
-	// which got them from an earlier chatd-root.
-	tcp, udp, names *os.File
-	// handed: a chatd-egress has got them. It may have another session's of the same chat.
-	handed bool
-	// Under telling. known: the chatd-egress that answers had this session when it was found.
-	// lost is why it does not carry for the chat as it was told; nil if it does.
-	known bool
-	lost  error
+	reports *quota.Allowance
 }
 
 // New returns a gateway. It does nothing before its methods are called.
@@ -91,12 +79,16 @@ func New(opt Options) *Gateway {
 	if opt.Report == nil {
 		opt.Report = func(error) {}
 	}
+	if opt.Events == nil {
+		opt.Events = func(chat.ID, []chat.EgressEvent) {}
+	}
 	if opt.Bound == nil {
 		opt.Bound = func(int) error { return nil }
 	}
 	return &Gateway{opt: opt, servers: opt.Servers, chats: map[chat.ID]*held{},
 		issues: quota.NewAllowance(issuesAtOnce, issueEvery, time.Now),
-		wake:   make(chan struct{}, 1), lost: make(chan struct{}, 1)}
+		wake:   make(chan struct{}, 1), lost: make(chan struct{}, 1),
+		reports: newReports()}
 }
 
 // tellTimeout bounds one answer of chatd-egress about a chat.
@@ -186,7 +178,9 @@ func (g *Gateway) Close(ctx context.Context, id chat.ID) error {
 	g.mu.Lock()
 	h, conn := g.chats[id], g.conn
 	delete(g.chats, id)
+	g.closing = id
 	g.mu.Unlock()
+	defer g.closed()
 	err := removeNames(g.names(id))
 	if h == nil {
 		return err
@@ -284,15 +278,4 @@ func (g *Gateway) Shut() error {
 	}
 	g.chats = map[chat.ID]*held{}
 	return errors.Join(errs...)
-}
-
-func (h *held) close() error {
-	return errors.Join(h.ns.Close(), closeFiles([]*os.File{h.tcp, h.udp, h.names}))
-}
-
-func closeFiles(files []*os.File) (err error) {
-	for _, f := range slices.DeleteFunc(files, func(f *os.File) bool { return f == nil }) {
-		err = errors.Join(err, f.Close())
-	}
-	return err
 }

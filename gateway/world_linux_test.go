@@ -58,14 +58,15 @@ func session(t testing.TB) *sys.HeldProcess {
 type carrier struct {
 	t        *testing.T
 	listener *net.UnixListener
-	has      []chat.ID // what it answers to Hello
-	greeted  func()    // called at Hello; may be nil
+	has      []chat.ID                   // what it answers to Hello
+	greeted  func()                      // called at Hello; may be nil
+	closing  func(*uplink.Conn, chat.ID) // called at Close; may be nil
 
 	mu      sync.Mutex
 	refuses uplink.Verb // may be none
 	conn    *uplink.Conn
-	calls []string // "VERB CHAT FILES ALLOW"
-	files []*os.File
+	calls   []string // "VERB CHAT FILES ALLOW"
+	files   []*os.File
 }
 
 func newCarrier(t *testing.T, dir string, has ...chat.ID) *carrier {
@@ -115,6 +116,12 @@ func (c *carrier) serve() {
 func (c *carrier) take(_ context.Context, call uplink.Call, files []*os.File) ([]*os.File, uplink.Answer) {
 	if call.Verb == uplink.Hello && c.greeted != nil {
 		c.greeted()
+	}
+	c.mu.Lock()
+	conn, closing := c.conn, c.closing
+	c.mu.Unlock()
+	if call.Verb == uplink.Close && closing != nil {
+		closing(conn, call.Chat)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

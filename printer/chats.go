@@ -67,8 +67,8 @@ func awakeWord(ch chat.Chat) string {
 	return "no"
 }
 
-// Chat is everything about one chat.
-func Chat(w io.Writer, ch chat.Chat, now time.Time) error {
+// Chat is everything about one chat, with what became of its connections.
+func Chat(w io.Writer, ch chat.Chat, l chat.EgressLog, now time.Time) error {
 	rows := [][]string{
 		{"id", string(ch.ID)},
 		{"user", ch.User},
@@ -90,6 +90,9 @@ func Chat(w io.Writer, ch chat.Chat, now time.Time) error {
 	}
 	for _, line := range egressLines(ch) {
 		rows = append(rows, []string{"egress", line})
+	}
+	if words := egressWords(l, now); words != "" {
+		rows = append(rows, []string{"egress", words})
 	}
 	for _, k := range slices.Sorted(maps.Keys(ch.Labels)) {
 		rows = append(rows, []string{"label", k + "=" + ch.Labels[k]})

@@ -48,6 +48,23 @@ var someChat = chat.Chat{
 	},
 }
 
+// someEgress has an entry of each form.
+var someEgress = chat.EgressLog{
+	Entries: []chat.EgressEvent{
+		{Time: now.Add(-time.Hour), Until: now.Add(-59 * time.Minute), Count: 12, Sent: 3 << 20,
+			Received: 5, EgressKind: chat.EgressKind{Verdict: chat.EgressAllowed,
+				Host: "api.example.com", Port: 443}},
+		{Time: now.Add(-2 * time.Minute), Until: now.Add(-90 * time.Second), Count: 2,
+			EgressKind: chat.EgressKind{Verdict: chat.EgressRefused, Host: "evil\x1b[2J.example",
+				Port: 443, Why: "not listed\nat all"}},
+		{Time: now, Until: now.Add(-2 * time.Minute), Count: 1, EgressKind: chat.EgressKind{
+			Verdict: chat.EgressRefused, Address: "2001:db8::1", Port: 53, UDP: true, Why: "x"}},
+		{Time: now, Until: now, Count: 4, EgressKind: chat.EgressKind{
+			Verdict: chat.EgressFailed, Why: "others"}},
+	},
+	Totals: chat.EgressTotals{Allowed: 12, Refused: 3, Failed: 4},
+}
+
 func emptyChat() chat.Chat {
 	return chat.Chat{
 		ID: "0123456789abcdef", User: "chat-0123456789abcdef", UID: 7, ExternalID: "b",
@@ -70,8 +87,17 @@ var pages = map[string]func(io.Writer) error{
 		return Chats(w, []chat.Chat{someChat, emptyChat()}, disk, now)
 	},
 	"chats-none": func(w io.Writer) error { return Chats(w, nil, map[chat.ID]uint64{}, now) },
-	"chat":       func(w io.Writer) error { return Chat(w, someChat, now) },
-	"chat-empty": func(w io.Writer) error { return Chat(w, emptyChat(), now) },
+	"chat":       func(w io.Writer) error { return Chat(w, someChat, someEgress, now) },
+	"chat-empty": func(w io.Writer) error { return Chat(w, emptyChat(), chat.EgressLog{}, now) },
+	"egress":     func(w io.Writer) error { return EgressLog(w, someEgress) },
+	"egress-line": func(w io.Writer) error {
+		for _, e := range someEgress.Entries {
+			if err := EgressLine(w, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
 	"host": func(w io.Writer) error {
 		return Host(w, chat.Host{
 			Kernel: "6.18\x1b[2J", Backend: "cgroup v2", Version: "1.0", Layers: someLayers,

@@ -22,6 +22,7 @@ func (m *Manager) newGateway() *gateway.Gateway {
 		Secrets: gateway.SecretOptions{Grants: m.grants, Issue: m.issueCertificate},
 		Bound:   func(pid int) error { return m.groups.Bound(cgroup.Egress, pid) },
 		Report:  func(err error) { m.report("chatd-egress", err) }, Log: m.log,
+		Events: m.tookEvents,
 	})
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/chatd/chatd/shares"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/traffic"
 	"github.com/chatd/chatd/trees"
 	"github.com/chatd/chatd/view"
 )
@@ -68,6 +69,7 @@ type Manager struct {
 	runs    *background.Runs
 	due     *due.Schedules
 	gateway *gateway.Gateway
+	traffic *traffic.Log
 
 	placeholders secret.Keys
 	authority    *authority.Authority
@@ -145,7 +147,8 @@ func newManager(opt Options) *Manager {
 		Unit: m.ownUnits(),
 		Chat: m.findChat, Audit: m.auditDeniedTo,
 	})
-	m.gateway, m.secretValues = m.newGateway(), map[string]secret.Value{}
+	m.gateway, m.traffic = m.newGateway(), m.newTraffic()
+	m.secretValues = map[string]secret.Value{}
 	m.logs, m.later = console.NewLogs(m.paths.logs), session.NewLater(opt.Log)
 	m.programs = session.NewPrograms(m.paths.profiles, opt.Log)
 	m.views = m.newViews()
@@ -165,6 +168,9 @@ func (m *Manager) Close() error {
 	m.mu.Unlock()
 	m.done.Wait()
 	m.policy.Close()
+	if m.store != nil {
+		m.traffic.Flush(true)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var errs []error

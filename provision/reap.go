@@ -59,6 +59,7 @@ func (m *Manager) reapLocked(ctx context.Context, rec state.Record) error {
 	}
 	sys.Failpoint("reap.forget.before")
 	m.clearFinding("chat " + string(rec.ID))
+	m.traffic.Forget(rec.ID)
 	return m.store.Forget(rec.ID, m.event(ctx, rec, "reap", "done", nil))
 }
 

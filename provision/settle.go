@@ -30,6 +30,7 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 	m.done.Go(func() { m.watchLimits(m.bg) })
 	m.done.Go(func() { m.policy.Follow(m.bg) })
 	m.done.Go(func() { m.gateway.Follow(m.bg) })
+	m.done.Go(func() { m.traffic.Run(m.bg) })
 	if !m.without(chat.LayerSockets) {
 		m.done.Go(func() { m.watchSockets(m.bg) })
 	}

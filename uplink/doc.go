@@ -6,7 +6,8 @@
 // ([Change]), which have ended ([Close]), and what it puts into their requests ([Secrets]).
 // chatd-egress, which makes no socket that leads anywhere, asks for sockets: of a chat's uid in the
 // host's network ([Socket]), to a DNS server ([Upstream]), and in a chat's network to answer its
-// datagrams ([Reply]); and for what it shows where it ends TLS ([Certificate]).
+// datagrams ([Reply]); and for what it shows where it ends TLS ([Certificate]). It reports what
+// became of connections ([Events]).
 //
 // Package gateway is chatd-root's side of it, package egress the other.
 //

@@ -45,7 +45,18 @@ const (
 	// Certificate asks for a key and a certificate of Host, which the chat has a secret for. They
 	// come as PEM in a file of memory.
 	Certificate Verb = "certificate"
+	// Events reports what became of connections: at most MaxEvents of Events.
+	Events Verb = "events"
 )
+
+// MaxEvents is how many events a call has at most.
+const MaxEvents = 100
+
+// Event is an event of a chat.
+type Event struct {
+	Chat chat.ID `json:"chat"`
+	chat.EgressEvent
+}
 
 // Call is one question. Which fields a verb reads, its constant says.
 type Call struct {
@@ -61,6 +72,7 @@ type Call struct {
 	IPv6      bool             `json:"ipv6,omitempty"`
 	Local     netip.AddrPort   `json:"local,omitzero"`
 	Remote    netip.AddrPort   `json:"remote,omitzero"`
+	Events    []Event          `json:"events,omitempty"`
 }
 
 // Answer is the answer to a [Call].

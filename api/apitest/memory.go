@@ -51,6 +51,7 @@ type Memory struct {
 	runs      map[chat.ID][]*memoryRun
 	nextUID   uint32
 
+	carried      map[chat.ID][]chat.EgressEvent
 	schedules    map[chat.ID][]chat.Schedule
 	nextSchedule int
 	// Made counts the chats that were made, not found.
@@ -67,6 +68,7 @@ func New() *Memory {
 		files:   map[chat.ID]map[string][]byte{},
 		nextUID: firstUID,
 
+		carried:   map[chat.ID][]chat.EgressEvent{},
 		schedules: map[chat.ID][]chat.Schedule{},
 		StatusIs:  chat.Status{Ready: true, Since: time.Now()},
 		HostIs: chat.Host{Kernel: "6.18.0", Backend: "cgroupfs", Version: "test", Missing: []chat.LayerName{},

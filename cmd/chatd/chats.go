@@ -99,7 +99,8 @@ func showCommand() *cli.Command {
 		Name:      "show",
 		Usage:     "show one chat, its limits and its walls",
 		ArgsUsage: "CHAT",
-		Description: "--plan shows what its session is made of, or would be if it is asleep: mounts, Landlock\n" +
+		Description: "egress is where it may connect, and how often it did or was refused since chatd-root began: see\n" +
+			"chatd log --egress. --plan shows what its session is made of, or would be if it is asleep: mounts, Landlock\n" +
 			"rules, names of the environment, network, namespaces, system calls. It is for operators.\n\n" +
 			"   chatd show 0123456789abcdef\n   chatd show chat-0123456789abcdef --json\n   chatd show --plan 0123456789abcdef",
 		Flags:  []cli.Flag{&cli.BoolFlag{Name: "plan", Usage: "show what its session is made of"}},
@@ -119,7 +120,13 @@ func show(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, ch, func(w io.Writer) error { return printer.Chat(w, ch, time.Now()) })
+	return answer(c, ch, func(w io.Writer) error {
+		l, err := client(c).EgressLog(c.Context, id)
+		if err != nil {
+			return err
+		}
+		return printer.Chat(w, ch, l, time.Now())
+	})
 }
 
 func showPlan(c *cli.Context, id chat.ID) error {

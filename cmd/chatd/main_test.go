@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -168,6 +169,15 @@ func fake(ts *testscript.TestScript, neg bool, args []string) {
 		open := sync.OnceFunc(func() { ts.Check(s.Close()) })
 		ts.Defer(open)
 		stores[ts.MkAbs(args[1])] = open
+	case "carried": // CHAT VERDICT TO COUNT [WHY]
+		n, err := strconv.ParseInt(args[4], 10, 64)
+		ts.Check(err)
+		k := chat.EgressKind{Verdict: chat.EgressVerdict(args[2]), Host: args[3], Port: 443}
+		if len(args) > 5 {
+			k.Why = args[5]
+		}
+		mem.Carried(chat.ID(args[1]), chat.EgressEvent{Time: time.Now(), Until: time.Now(),
+			EgressKind: k, Count: n, Sent: 2048 * n, Received: 3 * n})
 	case "close":
 		stores[ts.MkAbs(args[1])]()
 	case "untold":

@@ -1,0 +1,147 @@
+package chat
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// EgressVerdict is what became of a connection, a flow of datagrams or a question for a name.
+type EgressVerdict string
+
+// The verdicts.
+const (
+	EgressAllowed EgressVerdict = "allowed" // it was carried
+	EgressRefused EgressVerdict = "refused" // the chat's egress does not open it
+	EgressFailed  EgressVerdict = "failed"  // the egress opens it, and it could not be carried
+)
+
+const (
+	// MaxEgressText bounds a name and a reason in an [EgressEvent], in bytes.
+	MaxEgressText = 256
+	// maxEgressCount bounds the numbers of one: JSON has larger ones in no program alike.
+	maxEgressCount = 1 << 53
+)
+
+// EgressKind is what the connections that one [EgressEvent] counts have in common.
+type EgressKind struct {
+	Verdict EgressVerdict `json:"verdict" enum:"allowed,refused,failed" doc:"What became of it."`
+	// Host is the name, in its canonical form or quoted; empty for what was by address.
+	Host    string `json:"host,omitempty" doc:"The name; none for what was by address."`
+	Address string `json:"address,omitempty" doc:"The address; none for what was by name."`
+	// Port is 0 for a question for a name.
+	Port uint16 `json:"port,omitempty" doc:"The port; none for a question for a name."`
+	UDP  bool   `json:"udp,omitempty" doc:"Whether it was datagrams."`
+	Why  string `json:"why,omitempty" doc:"Why it was refused, or failed, or was cut."`
+}
+
+// EgressEvent counts connections, flows of datagrams and questions for names that are alike. A
+// connection is counted at its end, a question if it got no address.
+type EgressEvent struct {
+	Time  time.Time `json:"time" doc:"When the first one ended."`
+	Until time.Time `json:"until" doc:"When the last one ended."`
+	EgressKind
+	Count    int64 `json:"count" doc:"How many there were."`
+	Sent     int64 `json:"sent" doc:"Bytes from the chat."`
+	Received int64 `json:"received" doc:"Bytes to the chat."`
+}
+
+// EgressTotals counts by verdict.
+type EgressTotals struct {
+	Allowed int64 `json:"allowed" doc:"How many were carried."`
+	Refused int64 `json:"refused" doc:"How many the egress did not open."`
+	Failed  int64 `json:"failed" doc:"How many could not be carried."`
+}
+
+// EgressLog is what became of a chat's connections since chatd-root began.
+type EgressLog struct {
+	Entries []EgressEvent `json:"entries" doc:"The latest; alike ones of a minute are one."`
+	Totals  EgressTotals  `json:"totals" doc:"Of all, also those no longer entries."`
+}
+
+// Add counts another event of the same kind.
+func (e *EgressEvent) Add(other EgressEvent) {
+	if other.Time.Before(e.Time) {
+		e.Time = other.Time
+	}
+	if other.Until.After(e.Until) {
+		e.Until = other.Until
+	}
+	e.Count = sum(e.Count, other.Count)
+	e.Sent = sum(e.Sent, other.Sent)
+	e.Received = sum(e.Received, other.Received)
+}
+
+// Add counts an event.
+func (t *EgressTotals) Add(e EgressEvent) {
+	switch e.Verdict {
+	case EgressAllowed:
+		t.Allowed = sum(t.Allowed, e.Count)
+	case EgressRefused:
+		t.Refused = sum(t.Refused, e.Count)
+	case EgressFailed:
+		t.Failed = sum(t.Failed, e.Count)
+	}
+}
+
+func sum(a, b int64) int64 { return min(a+b, maxEgressCount) }
+
+// To is where it was to: a name or an address, with the port if there is one.
+func (k EgressKind) To() string {
+	to := k.Host
+	if a, err := netip.ParseAddr(k.Address); err == nil {
+		to = netip.AddrPortFrom(a, k.Port).String()
+	} else if k.Port != 0 {
+		to = fmt.Sprintf("%s:%d", k.Host, k.Port)
+	}
+	if k.UDP && to != "" {
+		to = "udp:" + to
+	}
+	return to
+}
+
+// Validate reports the first invalid field, as [ErrInvalid]. What is valid has no byte that steers
+// a terminal.
+func (e EgressEvent) Validate() error {
+	verdicts := []EgressVerdict{EgressAllowed, EgressRefused, EgressFailed}
+	switch {
+	case !slices.Contains(verdicts, e.Verdict):
+		return fmt.Errorf("cannot use verdict %s: %w", Quote(string(e.Verdict)), ErrInvalid)
+	case !isEgressText(e.Host) || !isEgressText(e.Why):
+		return fmt.Errorf("cannot use host %s and why %s: want at most %d bytes of print each: %w",
+			Quote(e.Host), Quote(e.Why), MaxEgressText, ErrInvalid)
+	case e.Host != "" && e.Address != "":
+		return fmt.Errorf("cannot use a host and an address: want one of them: %w", ErrInvalid)
+	case e.Time.IsZero() || e.Until.Before(e.Time):
+		return fmt.Errorf("cannot use the time from %v to %v: %w", e.Time, e.Until, ErrInvalid)
+	case !isEgressCount(e.Count) || e.Count == 0 || !isEgressCount(e.Sent) ||
+		!isEgressCount(e.Received):
+		return fmt.Errorf("cannot use the counts %d, %d and %d: %w", e.Count, e.Sent, e.Received,
+			ErrInvalid)
+	}
+	if a, err := netip.ParseAddr(e.Address); e.Address != "" && (err != nil || a.Zone() != "") {
+		return fmt.Errorf("cannot use address %s: %w", Quote(e.Address), ErrInvalid)
+	}
+	return nil
+}
+
+func isEgressCount(n int64) bool { return 0 <= n && n <= maxEgressCount }
+
+func isEgressText(s string) bool { return len(s) <= MaxEgressText && s == EgressText(s) }
+
+// EgressText is a text as an [EgressEvent] may have it: cut, and without what is no print.
+func EgressText(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > MaxEgressText {
+		s = strings.ToValidUTF8(s[:MaxEgressText], "")
+	}
+	return s
+}

@@ -1,0 +1,148 @@
+package egress
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/uplink"
+)
+
+const (
+	reportEvery   = time.Second
+	reportTimeout = time.Second
+	// maxReports is how many calls a report makes; chatd-root takes 50 a second. What is left is
+	// for the next one.
+	maxReports = 40
+	// maxReport bounds the bytes of a call: uplink takes 128 KiB.
+	maxReport = 96 << 10
+	// maxKinds is how many kinds of events of a chat are told apart between two reports.
+	maxKinds = 64
+)
+
+// tally counts the events of chats until chatd-root has heard of them. No event waits for anything
+// but other events: a connection's end is never late for it.
+type tally struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	chats map[chat.ID]map[chat.EgressKind]chat.EgressEvent
+}
+
+func newTally(now func() time.Time) *tally {
+	return &tally{now: now, chats: map[chat.ID]map[chat.EgressKind]chat.EgressEvent{}}
+}
+
+// others is the kind of all events of a verdict beyond maxKinds.
+func others(v chat.EgressVerdict) chat.EgressKind {
+	why := fmt.Sprintf("others: over %d kinds in a second", maxKinds)
+	return chat.EgressKind{Verdict: v, Why: why}
+}
+
+// kind is the kind of an event. The address of a name is made up, and tells nobody anything.
+func (e Event) kind() chat.EgressKind {
+	k := chat.EgressKind{Verdict: e.Verdict, Host: chat.EgressText(e.Host), UDP: e.UDP,
+		Why: chat.EgressText(strings.ReplaceAll(e.Why, "\n", "; "))}
+	if e.Addr.IsValid() {
+		k.Port = e.Addr.Port()
+		if k.Host == "" {
+			k.Address = e.Addr.Addr().WithZone("").String()
+		}
+	}
+	return k
+}
+
+func (t *tally) add(e Event) {
+	now := t.now().UTC().Round(0)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.merge(e.Chat, chat.EgressEvent{Time: now, Until: now, EgressKind: e.kind(), Count: 1,
+		Sent: e.Out, Received: e.In})
+}
+
+// merge counts an event. t.mu is held.
+func (t *tally) merge(id chat.ID, e chat.EgressEvent) {
+	kinds := t.chats[id]
+	if kinds == nil {
+		kinds = map[chat.EgressKind]chat.EgressEvent{}
+		t.chats[id] = kinds
+	}
+	if _, known := kinds[e.EgressKind]; !known && len(kinds) >= maxKinds {
+		e.EgressKind = others(e.Verdict)
+	}
+	if known, ok := kinds[e.EgressKind]; ok {
+		e.Add(known)
+	}
+	kinds[e.EgressKind] = e
+}
+
+// take takes what fits into a call: of one chat, or of any if id is empty. Maps begin anywhere, so
+// no chat is always last.
+func (t *tally) take(id chat.ID) (events []uplink.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ids := []chat.ID{id}
+	if id == "" {
+		ids = slices.Collect(maps.Keys(t.chats))
+	}
+	size := 0
+	for _, id := range ids {
+		for k, e := range t.chats[id] {
+			// JSON writes some characters as six.
+			if size += 512 + 6*(len(k.Host)+len(k.Why)); size > maxReport ||
+				len(events) == uplink.MaxEvents {
+				return events
+			}
+			events = append(events, uplink.Event{Chat: id, EgressEvent: e})
+			delete(t.chats[id], k)
+		}
+		delete(t.chats, id)
+	}
+	return events
+}
+
+// giveBack counts again what was taken and not heard.
+func (t *tally) giveBack(events []uplink.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range events {
+		t.merge(e.Chat, e.EgressEvent)
+	}
+}
+
+// reportUntil tells chatd-root of events until ctx ends. The last ones are lost with this process.
+func (s *server) reportUntil(ctx context.Context) {
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.report(ctx, "")
+		}
+	}
+}
+
+// reportOf tells of a chat that ends: chatd-root hears nothing of it once it is closed.
+func (s *server) reportOf(id chat.ID) { s.report(context.Background(), id) }
+
+// report tells chatd-root of the events of one chat, or of all if id is empty. A chatd-root that
+// heard them and did not answer in time hears them again: counted twice is better than not seen.
+func (s *server) report(ctx context.Context, id chat.ID) {
+	for range maxReports {
+		events := s.tally.take(id)
+		if len(events) == 0 {
+			return
+		}
+		if err := s.root.report(ctx, events); err != nil {
+			s.tally.giveBack(events)
+			return
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package egress
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/uplink"
+)
+
+// counts are how many events there are of each chat and verdict.
+func counts(events []uplink.Event) map[string]int64 {
+	n := map[string]int64{}
+	for _, e := range events {
+		n[fmt.Sprint(e.Chat, " ", e.Verdict)] += e.Count
+	}
+	return n
+}
+
+// all takes everything, as reports do.
+func (t *tally) all(test *testing.T) (all []uplink.Event) {
+	test.Helper()
+	for {
+		events := t.take("")
+		if len(events) == 0 {
+			return all
+		}
+		b, err := json.Marshal(uplink.Call{Verb: uplink.Events, Events: events})
+		if err != nil || len(events) > uplink.MaxEvents || len(b) > 127<<10 {
+			test.Errorf("%d events of %d bytes in a report, %v", len(events), len(b), err)
+		}
+		for _, e := range events {
+			if err := e.Validate(); err != nil {
+				test.Error(err)
+			}
+		}
+		all = append(all, events...)
+	}
+}
+
+// TestTallyMerges: what is alike is one, and keeps its first and last time.
+func TestTallyMerges(t *testing.T) {
+	at := time.Date(2026, 11, 25, 10, 0, 0, 0, time.UTC)
+	tl := newTally(func() time.Time { at = at.Add(time.Second); return at })
+	first := at.Add(time.Second)
+	addr := netip.MustParseAddrPort("198.18.0.1:443")
+	e := Event{Chat: one, Host: "a.example", Addr: addr, Verdict: Allowed, Out: 3, In: 5}
+	tl.add(e)
+	tl.add(e)
+	e.Addr = netip.MustParseAddrPort("198.18.0.9:443") // made up too: the same to the reader
+	tl.add(e)
+	want := chat.EgressEvent{Time: first, Until: first.Add(2 * time.Second), Count: 3, Sent: 9,
+		Received: 15, EgressKind: chat.EgressKind{Verdict: Allowed, Host: "a.example", Port: 443}}
+	if got := tl.all(t); len(got) != 1 || got[0].EgressEvent != want || got[0].Chat != one {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	for i, f := range []func(*Event){
+		func(*Event) {},
+		func(e *Event) { e.Chat = two },
+		func(e *Event) { e.Host = "b.example" },
+		func(e *Event) { e.Host = "" },
+		func(e *Event) { e.Addr = netip.MustParseAddrPort("198.18.0.9:80") },
+		func(e *Event) { e.UDP = true },
+		func(e *Event) { e.Verdict = Failed },
+		func(e *Event) { e.Why = "because" },
+	} {
+		other := e
+		f(&other)
+		tl.add(other)
+		if n := len(tl.chats[one]) + len(tl.chats[two]); n != i+1 {
+			t.Errorf("%d kinds after %d: %+v", n, i+1, other)
+		}
+	}
+}
+
+// TestEventKind: a reason of several lines is one, and no text draws on a terminal.
+func TestEventKind(t *testing.T) {
+	k := Event{Host: "a\x1b[2J", Why: "one\ntwo"}.kind()
+	if k.Host != "a [2J" || k.Why != "one; two" {
+		t.Errorf("%+v", k)
+	}
+}
+
+// TestTallyBound: a chat's different events take bounded room, nothing is counted less than it is,
+// and the other chats' stay apart.
+func TestTallyBound(t *testing.T) {
+	tl := newTally(time.Now)
+	want := map[string]int64{}
+	r := rand.New(rand.NewPCG(1, 2))
+	nasty := []string{"\x1b[2J", "\u202e", strings.Repeat("<", 500), "\xff\xfe", "a\nb", "é"}
+	for i := range 20000 {
+		e := Event{Chat: one, Verdict: []chat.EgressVerdict{Allowed, Refused, Failed}[r.IntN(3)],
+			Host: fmt.Sprint(i, nasty[r.IntN(len(nasty))]), Why: nasty[r.IntN(len(nasty))]}
+		if i%1000 == 0 {
+			e.Chat, e.Host = two, "quiet.example"
+			e.Verdict, e.Why = Refused, ""
+		}
+		want[fmt.Sprint(e.Chat, " ", e.Verdict)]++
+		tl.add(e)
+		if i%7 == 0 {
+			tl.giveBack(tl.take(""))
+		}
+		if n := len(tl.chats[one]); n > maxKinds+3 {
+			t.Fatalf("%d kinds are kept", n)
+		}
+	}
+	got := tl.all(t)
+	if fmt.Sprint(counts(got)) != fmt.Sprint(want) {
+		t.Errorf("%v, want %v", counts(got), want)
+	}
+	for _, e := range got {
+		if e.Chat == two && (e.Host != "quiet.example" || e.Count != 20) {
+			t.Errorf("%+v", e)
+		}
+	}
+	if len(tl.chats) != 0 {
+		t.Error("chats without events are kept")
+	}
+}
+
+// TestReportFits: a report is no longer than a message may be.
+func TestReportFits(t *testing.T) {
+	tl := newTally(time.Now)
+	for i := range maxKinds {
+		wide := strings.Repeat("<", chat.MaxEgressText-2)
+		tl.add(Event{Chat: one, Host: fmt.Sprint(i, wide), Why: wide, Verdict: Refused})
+		tl.add(Event{Chat: two, Host: fmt.Sprint(i, wide), Why: wide, Verdict: Refused})
+	}
+	if got := counts(tl.all(t)); len(got) != 2 {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestReports: chatd-root hears of everything once, also of what ended while it was deaf or away,
+// and of a chat's last connections before the chat is closed.
+func TestReports(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	n := w.open(one, server.String())
+	w.root.mu.Lock()
+	w.root.deaf = true
+	w.root.mu.Unlock()
+	refused := w.dial(n, netip.MustParseAddrPort("192.0.2.1:9"))
+	w.event(Refused, "does not list")
+	w.s.report(t.Context(), "") // in vain
+	w.root.end()
+	w.s.report(t.Context(), "") // in vain too
+	w.root = w.newRoot()
+	c := w.dial(n, server)
+	if _, err := c.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+	w.call(uplink.Call{Verb: uplink.Close, Chat: one})
+	w.event(Allowed, "has ended")
+	w.root.mu.Lock()
+	defer w.root.mu.Unlock()
+	got := map[chat.EgressVerdict]chat.EgressEvent{}
+	for _, e := range w.root.reports {
+		got[e.Verdict] = e.EgressEvent
+	}
+	if e := got[Refused]; len(w.root.reports) != 2 || e.Count != 1 || e.Address != "192.0.2.1" ||
+		e.Port != 9 {
+		t.Errorf("%+v", w.root.reports)
+	}
+	if e := got[Allowed]; e.Count != 1 || e.Sent != 5 || e.Received != 5 ||
+		e.To() != server.String() {
+		t.Errorf("%+v", w.root.reports)
+	}
+	_ = refused.Close()
+}
+
+// TestTallyAtOnce: any number of ends and reports meet.
+func TestTallyAtOnce(t *testing.T) {
+	tl := newTally(time.Now)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var got []uplink.Event
+	for i := range 8 {
+		all.Go(func() {
+			for j := range 500 {
+				tl.add(Event{Chat: one, Host: fmt.Sprint(i, j), Verdict: Refused})
+				if events := tl.take(one); j%2 == 0 {
+					tl.giveBack(events)
+				} else {
+					mu.Lock()
+					got = append(got, events...)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	all.Wait()
+	got = append(got, tl.all(t)...)
+	if n := counts(got)[fmt.Sprint(one, " ", Refused)]; n != 4000 {
+		t.Errorf("%d were told, want 4000", n)
+	}
+}

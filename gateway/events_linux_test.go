@@ -1,0 +1,154 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
+	"github.com/chatd/chatd/uplink"
+)
+
+// refusedEvent is one that may be told.
+func refusedEvent(id chat.ID, f func(*chat.EgressEvent)) uplink.Event {
+	now := time.Now()
+	e := chat.EgressEvent{Time: now, Until: now, Count: 1, EgressKind: chat.EgressKind{
+		Verdict: chat.EgressRefused, Host: "evil.example", Port: 443, Why: "not listed"}}
+	if f != nil {
+		f(&e)
+	}
+	return uplink.Event{Chat: id, EgressEvent: e}
+}
+
+// heardEvents is a gateway without a chatd-egress, and what it passes on.
+func heardEvents(chats ...chat.ID) (g *Gateway, heard func() []string) {
+	var mu sync.Mutex
+	var all []string
+	g = New(Options{Events: func(id chat.ID, events []chat.EgressEvent) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, e := range events {
+			all = append(all, fmt.Sprint(id, " ", e.Verdict, " ", e.To(), " ", e.Count))
+		}
+	}})
+	for _, id := range chats {
+		g.chats[id] = &held{Chat: Chat{ID: id}}
+	}
+	return g, func() []string { mu.Lock(); defer mu.Unlock(); slices.Sort(all); return all }
+}
+
+// TestReportsRefused: a chatd-egress that was taken over tells of no chat that is not open, and
+// nothing that is no event.
+func TestReportsRefused(t *testing.T) {
+	one := func(f func(*chat.EgressEvent)) []uplink.Event {
+		return []uplink.Event{refusedEvent(a, nil), refusedEvent(a, f)}
+	}
+	long := strings.Repeat("x", chat.MaxEgressText+1)
+	for name, events := range map[string][]uplink.Event{
+		"none":              nil,
+		"too many":          slices.Repeat([]uplink.Event{refusedEvent(a, nil)}, 101),
+		"no verdict":        one(func(e *chat.EgressEvent) { e.Verdict = "" }),
+		"another verdict":   one(func(e *chat.EgressEvent) { e.Verdict = "ok" }),
+		"a long host":       one(func(e *chat.EgressEvent) { e.Host = long }),
+		"a long reason":     one(func(e *chat.EgressEvent) { e.Why = long }),
+		"a host that draws": one(func(e *chat.EgressEvent) { e.Host = "a\x1b[2J" }),
+		"lines":             one(func(e *chat.EgressEvent) { e.Why = "a\nb" }),
+		"no UTF-8":          one(func(e *chat.EgressEvent) { e.Why = "a\xff" }),
+		"turned text":       one(func(e *chat.EgressEvent) { e.Host = "a\u202eb" }),
+		"no address":        one(func(e *chat.EgressEvent) { e.Host, e.Address = "", "1.2.3" }),
+		"a zone": one(func(e *chat.EgressEvent) {
+			e.Host, e.Address = "", "fe80::1%"+long
+		}),
+		"host and address":  one(func(e *chat.EgressEvent) { e.Address = "192.0.2.1" }),
+		"a count of none":   one(func(e *chat.EgressEvent) { e.Count = 0 }),
+		"fewer than none":   one(func(e *chat.EgressEvent) { e.Count = -1 }),
+		"bytes below 0":     one(func(e *chat.EgressEvent) { e.Sent = -1 }),
+		"received below 0":  one(func(e *chat.EgressEvent) { e.Received = -1 }),
+		"a count too large": one(func(e *chat.EgressEvent) { e.Count = 1 << 60 }),
+		"no time":           one(func(e *chat.EgressEvent) { e.Time = time.Time{} }),
+		"backwards":         one(func(e *chat.EgressEvent) { e.Until = e.Time.Add(-1) }),
+		"of later":          one(func(e *chat.EgressEvent) { e.Until = e.Time.Add(time.Hour) }),
+	} {
+		g, heard := heardEvents(a)
+		_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Events: events}, nil)
+		if answer.Error == "" || len(heard()) > 0 {
+			t.Errorf("%s: %+v, and %v was passed on", name, answer, heard())
+		}
+	}
+}
+
+// TestReportsOfOpenChats: what is of no open chat is passed over, and that of a chat which is being
+// closed is heard.
+func TestReportsOfOpenChats(t *testing.T) {
+	g, heard := heardEvents(a)
+	g.closing = c
+	report := uplink.Call{Verb: uplink.Events, Events: []uplink.Event{refusedEvent(a, nil),
+		refusedEvent(b, nil), refusedEvent(c, nil), refusedEvent("", nil)}}
+	if _, answer := g.answer(t.Context(), report, nil); answer.Error != "" {
+		t.Error(answer.Error)
+	}
+	g.closed()
+	if _, answer := g.answer(t.Context(), report, nil); answer.Error != "" {
+		t.Error(answer.Error)
+	}
+	of := func(id chat.ID) string { return string(id) + " refused evil.example:443 1" }
+	if got, want := heard(), []string{of(a), of(a), of(c)}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestReportsRate: reports without end are refused.
+func TestReportsRate(t *testing.T) {
+	g, heard := heardEvents(a)
+	at := time.Now()
+	g.reports = quota.NewAllowance(maxReports, reportEvery, func() time.Time { return at })
+	refused := 0
+	for range 2 * maxReports {
+		_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events,
+			Events: []uplink.Event{refusedEvent(a, nil)}}, nil)
+		if answer.Error != "" {
+			refused++
+		}
+	}
+	if refused != maxReports || len(heard()) != maxReports {
+		t.Errorf("%d refused, %d heard", refused, len(heard()))
+	}
+	at = at.Add(time.Second)
+	if _, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events,
+		Events: []uplink.Event{refusedEvent(a, nil)}}, nil); answer.Error != "" {
+		t.Error("a second later:", answer.Error)
+	}
+}
+
+// TestLastReport: what chatd-egress reports while it closes a chat is heard.
+func TestLastReport(t *testing.T) {
+	needsRoot(t)
+	dir := t.TempDir()
+	var mu sync.Mutex
+	var heard []chat.ID
+	g := follow(t, New(Options{Dir: dir, Events: func(id chat.ID, _ []chat.EgressEvent) {
+		mu.Lock()
+		defer mu.Unlock()
+		heard = append(heard, id)
+	}}))
+	egress := newCarrier(t, dir)
+	egress.closing = func(conn *uplink.Conn, id chat.ID) {
+		_, _, err := conn.Call(t.Context(), uplink.Call{Verb: uplink.Events,
+			Events: []uplink.Event{refusedEvent(id, nil)}})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	egress.heard("hello", "open "+string(a)+" +++")
+	must(t, g.Close(t.Context(), a))
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(heard, []chat.ID{a}) {
+		t.Errorf("%v", heard)
+	}
+}

@@ -1,0 +1,35 @@
+package gateway
+
+import (
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/chatd/chatd/netns"
+)
+
+// held is an open chat with what belongs to it here.
+type held struct {
+	Chat
+	ns *netns.Namespace
+	// The sockets of its session and the file of its names; nil if only chatd-egress has them,
+	// which got them from an earlier chatd-root.
+	tcp, udp, names *os.File
+	// handed: a chatd-egress has got them. It may have another session's of the same chat.
+	handed bool
+	// Under telling. known: the chatd-egress that answers had this session when it was found.
+	// lost is why it does not carry for the chat as it was told; nil if it does.
+	known bool
+	lost  error
+}
+
+func (h *held) close() error {
+	return errors.Join(h.ns.Close(), closeFiles([]*os.File{h.tcp, h.udp, h.names}))
+}
+
+func closeFiles(files []*os.File) (err error) {
+	for _, f := range slices.DeleteFunc(files, func(f *os.File) bool { return f == nil }) {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}

@@ -1,0 +1,61 @@
+package printer
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// EgressLog is a line for each entry of a chat's log of egress.
+func EgressLog(w io.Writer, l chat.EgressLog) error {
+	rows := [][]string{{"TIME", "VERDICT", "TO", "COUNT", "SENT", "RECEIVED", "WHY"}}
+	for _, e := range l.Entries {
+		rows = append(rows, egressRow(e))
+	}
+	return table(w, rows)
+}
+
+// EgressLine is the line of one entry, without a head.
+func EgressLine(w io.Writer, e chat.EgressEvent) error {
+	row := egressRow(e)
+	row[2] = Cell(row[2]) // its width is that of what is shown
+	return lines(w, fmt.Sprintf("%s  %-7s  %-40s  %5s  %9s  %9s  %s",
+		row[0], row[1], row[2], row[3], row[4], row[5], row[6]))
+}
+
+func egressRow(e chat.EgressEvent) []string {
+	return []string{
+		e.Time.Local().Format(time.DateTime), string(e.Verdict), dash(e.To()), fmt.Sprint(e.Count),
+		size(uint64(max(0, e.Sent))), size(uint64(max(0, e.Received))), dash(e.Why),
+	}
+}
+
+// egressWords are the totals of a log in a line, with the last refusal; empty if there is nothing.
+func egressWords(l chat.EgressLog, now time.Time) string {
+	var words []string
+	for _, t := range []struct {
+		count int64
+		word  chat.EgressVerdict
+	}{
+		{l.Totals.Allowed, chat.EgressAllowed}, {l.Totals.Refused, chat.EgressRefused},
+		{l.Totals.Failed, chat.EgressFailed},
+	} {
+		if t.count > 0 {
+			words = append(words, fmt.Sprintf("%d %s", t.count, t.word))
+		}
+	}
+	var last chat.EgressEvent
+	for _, e := range l.Entries {
+		if e.Verdict == chat.EgressRefused && !e.Until.Before(last.Until) {
+			last = e
+		}
+	}
+	if last.Count > 0 {
+		words = append(words, fmt.Sprintf("last refused: %s, %s ago", dash(last.To()),
+			age(now.Sub(last.Until))))
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,32 @@
+package provision
+
+import (
+	"context"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/traffic"
+)
+
+func (m *Manager) newTraffic() *traffic.Log {
+	return traffic.New(traffic.Options{Now: time.Now, Audit: func(id chat.ID, d map[string]string) {
+		m.auditDeniedTo(context.Background(), id, "egress", d)
+	}})
+}
+
+// tookEvents counts what chatd-egress reports of a chat.
+func (m *Manager) tookEvents(id chat.ID, events []chat.EgressEvent) {
+	m.traffic.Add(id, events)
+	if !m.hasChat(id) { // reaped meanwhile
+		m.traffic.Forget(id)
+	}
+}
+
+// EgressLog returns what became of the chat's connections since chatd-root began.
+func (m *Manager) EgressLog(ctx context.Context, id chat.ID) (chat.EgressLog, error) {
+	rec, err := m.reach(ctx, id)
+	if err != nil {
+		return chat.EgressLog{}, err
+	}
+	return m.traffic.Of(rec.ID), nil
+}

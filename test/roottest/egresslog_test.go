@@ -1,0 +1,139 @@
+package roottest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// egressLog is what is kept of a chat's connections.
+func egressLog(t testing.TB, m *manager, id chat.ID) chat.EgressLog {
+	t.Helper()
+	l, err := m.EgressLog(operator(t.Context()), id)
+	must(t, err)
+	return l
+}
+
+// told counts what is told of a verdict and a destination.
+func told(l chat.EgressLog, v chat.EgressVerdict, to string) (n chat.EgressEvent) {
+	for _, e := range l.Entries {
+		if e.Verdict == v && e.To() == to {
+			n.Add(e)
+		}
+	}
+	return n
+}
+
+// TestOwnNetworkLog: what was carried is told with its bytes, and what was refused with its reason,
+// which the audit log has too; of a chat to nobody else.
+func TestOwnNetworkLog(t *testing.T) {
+	newInternet(t)
+	opt := named(t, usual...)
+	m := open(t, opt)
+	a, b := inmateOf(t, m, "log a", "named"), inmateOf(t, m, "log b", "named")
+	outcomes(t, "listed", a.try(t, "say", "api.example.test:7000", "hello"), "ok")
+	const refused = "ECONNRESET EOF EPIPE NXDOMAIN"
+	for _, c := range []struct{ to, told, audited string }{
+		{"api.example.test:22", "api.example.test:22", `"host":"api.example.test"`},
+		{"203.0.113.9:9", "203.0.113.9:9", `"address":"203.0.113.9"`},
+		{"other.example.test:7000", "other.example.test", `"host":"other.example.test"`},
+	} {
+		outcomes(t, c.to, a.try(t, "say", c.to, "x"), refused)
+		until(t, c.to+" is told", func() bool {
+			return told(egressLog(t, m, a.ID), chat.EgressRefused, c.told).Count > 0
+		})
+		until(t, c.to+" is audited", func() bool {
+			return len(auditLines(t, opt, `"egress"`, `"denied"`, string(a.ID), c.audited)) > 0
+		})
+	}
+	until(t, "the connection is told", func() bool {
+		e := told(egressLog(t, m, a.ID), chat.EgressAllowed, "api.example.test:7000")
+		return e.Count == 1 && e.Sent == int64(len("hello\n")) &&
+			e.Received == int64(len("outside heard hello\n"))
+	})
+	if l := egressLog(t, m, a.ID); l.Totals.Allowed != 1 || l.Totals.Refused < 3 {
+		t.Errorf("%+v", l)
+	}
+	if lines := auditLines(t, opt, `"egress"`, `"api.example.test"`, "7000"); len(lines) > 0 {
+		t.Errorf("audited, and was allowed: %s", lines)
+	}
+	if l := egressLog(t, m, b.ID); len(l.Entries) > 0 {
+		t.Errorf("the neighbour has %+v", l)
+	}
+	_, err := m.EgressLog(asBridge(t.Context(), "other"), a.ID)
+	if !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("another bridge: %v", err)
+	}
+	t.Run("a session's last connections", func(t *testing.T) { lastConnections(t, m, a) })
+	must(t, m.Reap(operator(t.Context()), a.ID))
+	_, err = m.EgressLog(operator(t.Context()), a.ID)
+	if !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("after the reap: %v", err)
+	}
+}
+
+// lastConnections: what ends with the session is told when its sleep is over.
+func lastConnections(t *testing.T, m *manager, a inmate) {
+	startRun(t, m, a.ID, chat.RunSpec{Argv: []string{"bash", "-c",
+		"exec 3<>/dev/tcp/ssh.example.test/22; read line <&3; touch connected; cat <&3"}})
+	until(t, "the connection stands", exists(a.in("connected")))
+	_, err := m.Sleep(operator(t.Context()), a.ID)
+	must(t, err)
+	l := egressLog(t, m, a.ID)
+	if e := told(l, chat.EgressAllowed, "ssh.example.test:22"); e.Count != 1 ||
+		e.Received != int64(len("SSH-2.0-test\r\n")) {
+		t.Errorf("asleep: %+v", l)
+	}
+}
+
+// TestOwnNetworkLogFlood: a chat that is refused without end is counted right, keeps a bounded
+// number of entries, and has a bounded number of lines in the audit log.
+func TestOwnNetworkLogFlood(t *testing.T) {
+	newInternet(t)
+	opt := named(t, usual...)
+	m := open(t, opt)
+	a := inmateOf(t, m, "flood", "named")
+	began := time.Now()
+	const flood = 5000 // connections to as many ports
+	r, err := m.Run(operator(t.Context()), a.ID, chat.RunSpec{
+		Timeout: chat.Duration(5 * time.Minute),
+		Argv: []string{"bash", "-c", fmt.Sprintf("for i in $(seq %d); do "+
+			"true 3<>/dev/tcp/203.0.113.9/$((i+10000)) || exit; done; echo done", flood)}})
+	must(t, err)
+	if r.Stdout != "done\n" {
+		t.Fatalf("%+v", r)
+	}
+	until(t, "all are counted", func() bool {
+		return egressLog(t, m, a.ID).Totals.Refused >= flood
+	})
+	_, err = m.Sleep(operator(t.Context()), a.ID)
+	must(t, err)
+	l := egressLog(t, m, a.ID)
+	if l.Totals != (chat.EgressTotals{Refused: flood}) || len(l.Entries) > 200 {
+		t.Errorf("%d entries, %+v", len(l.Entries), l.Totals)
+	}
+	others := func(e chat.EgressEvent) bool { return strings.HasPrefix(e.Why, "others: ") }
+	if !slices.ContainsFunc(l.Entries, others) {
+		t.Error("each of them was told")
+	}
+	must(t, m.Close()) // audits the rest
+	again, err := openManager(t.Context(), opt)
+	must(t, err)
+	*m = *again
+	if l := egressLog(t, m, a.ID); len(l.Entries) > 0 || l.Totals != (chat.EgressTotals{}) {
+		t.Errorf("the next chatd-root has %+v", l.Totals)
+	}
+	minutes := int(time.Since(began)/time.Minute) + 1
+	lines := auditLines(t, opt, `"egress"`, `"denied"`, string(a.ID))
+	if len(lines) < 21 || len(lines) > 21*minutes {
+		t.Errorf("%d lines in %d minutes", len(lines), minutes)
+	}
+	if last := lines[len(lines)-1]; !strings.Contains(last, "over 20 lines in a minute") {
+		t.Error(last)
+	}
+}
