@@ -63,7 +63,11 @@ func worse(a, b chat.Layer) chat.Layer {
 	if slices.Index(states, b.State) < slices.Index(states, a.State) {
 		a, b = b, a
 	}
-	if a.State == b.State && b.By != "" && !strings.Contains(a.By, b.By) {
+	switch {
+	case a.State != b.State || strings.Contains(a.By, b.By):
+	case strings.Contains(b.By, a.By): // it says more
+		a.By, a.Probe = b.By, b.Probe
+	default:
 		a.By = strings.TrimPrefix(a.By+", "+b.By, ", ")
 		a.Probe = strings.TrimPrefix(a.Probe+"; "+b.Probe, "; ")
 	}

@@ -88,3 +88,16 @@ func TestAdded(t *testing.T) {
 		}
 	}
 }
+
+// TestWorseNames: of two equal results the one that says more is taken, and others stand together.
+func TestWorseNames(t *testing.T) {
+	on := func(by string) chat.Layer { return layer(chat.LayerNetwork, chat.LayerOn, by) }
+	for _, c := range [][3]string{
+		{"ns", "ns, nftables", "ns, nftables"}, {"ns, nftables", "ns", "ns, nftables"},
+		{"a", "b", "a, b"}, {"", "b", "b"},
+	} {
+		if got := worse(on(c[0]), on(c[1])); got.By != c[2] {
+			t.Errorf("%q and %q: %q, want %q", c[0], c[1], got.By, c[2])
+		}
+	}
+}
