@@ -28,6 +28,7 @@
 //	secret            what chats may use and not read: its words
 //	authority         the certificate authority that chats with secrets trust
 //	resolver          answers the DNS queries of chats, by the names they may know
+//	scrub             takes texts out of what servers send
 //	landlock          file access by Landlock
 //	unshare           overlays and masks for what sessions share
 //	sockets           bounds what the kernel holds for a chat's sockets

@@ -38,9 +38,10 @@ var mayImport = map[string][]string{
 	"netns":     {"sys", "chat"},                                                // adrs/0073
 	"gateway":   {"netns", "uplink", "secret", "quota", "trees", "sys", "chat"}, // adrs/0073
 	"uplink":    {"secret", "sys", "chat"},                                      // adrs/0073, 0075
-	"egress":    {"resolver", "uplink", "secret", "landlock", "quota", "chat"},  // adrs/0073
-	"secret":    {"chat"},                                                       // adrs/0075
-	"authority": {"chat"},                                                       // adrs/0075
+	"egress":    {"resolver", "uplink", "secret", "scrub", "landlock", "quota", "chat"},
+	"scrub":     {},       // adrs/0075
+	"secret":    {"chat"}, // adrs/0075
+	"authority": {"chat"}, // adrs/0075
 	"traffic":   {"chat"},
 	"resolver":  {"chat"},
 	"sockets":   {"sys", "chat"},
@@ -171,7 +172,7 @@ var sides = map[string]string{
 		"trees account homedir leftovers exposure cgroup cgroupfs systemd netpolicy netns " +
 		"gateway authority traffic sockets unshare tmux ring console filecall state shares listen supervise cmd/chatd-root",
 	"enforce": "enforce masks walls cmd/chatd-enforce",
-	"egress":  "egress resolver cmd/chatd-egress",
+	"egress":  "egress resolver scrub cmd/chatd-egress",
 	"front": "front api mcp guard shell schedule runs fileops termsafe " +
 		"printer backup cmd/chatd",
 	"chat": "shims landlock files wrapper termlog cmd/chatd-shim",

@@ -39,10 +39,8 @@ const (
 // 150 for the faults of their root side, by 1,700 for secrets that chats use and do not read
 // (adrs/0075), and by 650 for the log of what became of connections. state has what a state is made
 // of and brought back from: 800 lines for its version, snapshots and restores (adrs/0071);
-// cmd/chatd has one file a command. egress is over the plan; what it takes out of
-// streams (scrub, frames, legible) is the part that can leave it.
+// cmd/chatd has one file a command.
 var largePackages = map[string]int{
-	"egress":    3_130,
 	"provision": 4_350,
 	"state":     3_690,
 	"cmd/chatd": 3_390,

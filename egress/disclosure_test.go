@@ -188,20 +188,3 @@ func TestQuotedError(t *testing.T) {
 		t.Error(body)
 	}
 }
-
-// TestFramesBound: control frames between fragments are not kept without end.
-func TestFramesBound(t *testing.T) {
-	for what, between := range map[string][]byte{
-		"control frames":  frame(fin|ping, strings.Repeat("x", maxControl)),
-		"empty fragments": frame(0, ""),
-	} {
-		f := frames{scrub: scrubbing("secretsecret")}
-		_, err := f.next(frame(textFrame, "a"), false)
-		for i := 0; err == nil; i++ {
-			if i > 1000 {
-				t.Fatalf("%s: %d bytes are kept", what, len(f.scrub.out))
-			}
-			_, err = f.next(between, false)
-		}
-	}
-}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/chatd/chatd/scrub"
 )
 
 // serveTerminated passes one request on, or refuses it.
@@ -29,7 +31,7 @@ func serveTerminated(w http.ResponseWriter, r *http.Request) {
 	// An answer may begin before its request ends.
 	_ = http.NewResponseController(w).EnableFullDuplex()
 	s.proxy.ServeHTTP(out, r)
-	scrubHeader(w.Header(), s.traces()) // the trailers, which are sent now
+	scrub.Header(w.Header(), s.traces()) // the trailers, which are sent now
 }
 
 // scrubbedWriter scrubs the headers of informational answers (RFC 9110, section 15.2), of which
@@ -41,7 +43,7 @@ type scrubbedWriter struct {
 
 // WriteHeader is that of [http.ResponseWriter].
 func (w scrubbedWriter) WriteHeader(code int) {
-	scrubHeader(w.Header(), w.s.traces())
+	scrub.Header(w.Header(), w.s.traces())
 	w.ResponseWriter.WriteHeader(code)
 }
 
@@ -132,22 +134,20 @@ func (s *terminated) scrubAnswer(a *http.Response) error {
 		return refusal("HTTP answer with too many fields")
 	}
 	a.Status = "" // its text is the server's
-	scrubHeader(a.Header, s.traces())
-	scrub := scrubber{traces: s.traces}
+	scrub.Header(a.Header, s.traces())
 	both, ok := a.Body.(io.ReadWriteCloser)
 	if ok && a.StatusCode == http.StatusSwitchingProtocols {
-		feed := &frames{scrub: scrub}
-		a.Body = &scrubbedConn{scrubbed{from: both, feed: feed}, both}
+		a.Body = scrub.WebSocket(both, s.traces)
 		return nil
 	}
-	end := func() { scrubHeader(a.Trailer, s.traces()) }
-	a.Body = &scrubbedBody{scrubbed{from: a.Body, feed: &scrub, end: end}, a.Body}
+	end := func() { scrub.Header(a.Trailer, s.traces()) }
+	a.Body = scrub.Body(a.Body, s.traces, end)
 	return nil
 }
 
 // failedSecure answers a request that could not be passed on.
 func (s *terminated) failedSecure(w http.ResponseWriter, r *http.Request, err error) {
-	why := errors.New(scrubText(text(err), quoted(s.traces())))
+	why := errors.New(scrub.Text(text(err), quoted(s.traces())))
 	if r.Context().Err() == nil {
 		s.logged(why)
 	}

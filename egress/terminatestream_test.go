@@ -22,6 +22,15 @@ import (
 	"time"
 )
 
+const (
+	fin, textFrame, more, ping = 0x80, 0x01, 0x00, 0x09
+)
+
+// frame is one of a WebSocket server, of at most 125 bytes.
+func frame(op byte, payload string) []byte {
+	return append([]byte{op, byte(len(payload))}, payload...)
+}
+
 // wantScrubbed checks that what the chat got has no value, and asterisks in its place.
 func wantScrubbed(t *testing.T, what, got string) {
 	t.Helper()

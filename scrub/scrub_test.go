@@ -1,4 +1,4 @@
-package egress
+package scrub
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 )
 
 func scrubbing(texts ...string) scrubber {
-	return scrubber{traces: func() []string { return texts }}
+	return scrubber{texts: func() []string { return texts }}
 }
 
 // masked is what a scrubber has to make of a whole text: the specification, without streams.
@@ -30,8 +30,8 @@ func masked(s string, texts []string) string {
 }
 
 var scrubCases = []struct {
-	text   string
-	traces []string
+	text  string
+	texts []string
 }{
 	{"before secret after", []string{"secret"}},
 	{"secretsecret secre", []string{"secret"}},
@@ -49,13 +49,13 @@ var scrubCases = []struct {
 // TestScrubSplit: wherever a stream is divided, in two or three, the same comes out.
 func TestScrubSplit(t *testing.T) {
 	for _, c := range scrubCases {
-		want := masked(c.text, c.traces)
-		if got := scrubText(c.text, c.traces); got != want {
+		want := masked(c.text, c.texts)
+		if got := Text(c.text, c.texts); got != want {
 			t.Errorf("%q: whole: %q, want %q", c.text, got, want)
 		}
 		for i := 0; i <= len(c.text); i++ {
 			for j := i; j <= len(c.text); j++ {
-				s := scrubbing(c.traces...)
+				s := scrubbing(c.texts...)
 				var got []byte
 				for _, part := range []string{c.text[:i], c.text[i:j], c.text[j:]} {
 					got = append(got, s.feed([]byte(part), false)...)
@@ -107,10 +107,10 @@ func TestScrubbedReader(t *testing.T) {
 			"bytes":          iotest.OneByteReader(strings.NewReader(c.text)),
 			"end with bytes": iotest.DataErrReader(strings.NewReader(c.text)),
 		} {
-			s, ended := scrubbing(c.traces...), 0
+			s, ended := scrubbing(c.texts...), 0
 			b, err := io.ReadAll(iotest.HalfReader(&scrubbed{from: r, feed: &s,
 				end: func() { ended++ }}))
-			if want := masked(c.text, c.traces); err != nil || string(b) != want || ended != 1 {
+			if want := masked(c.text, c.texts); err != nil || string(b) != want || ended != 1 {
 				t.Errorf("%s: %q, %v, ended %d, want %q", name, b, err, ended, want)
 			}
 		}
@@ -125,17 +125,17 @@ func TestScrubbedReader(t *testing.T) {
 
 func FuzzScrub(f *testing.F) {
 	for _, c := range scrubCases {
-		f.Add(c.text, strings.Join(c.traces, "\n"), uint64(1))
+		f.Add(c.text, strings.Join(c.texts, "\n"), uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, text, list string, seed uint64) {
-		var traces []string
+		var texts []string
 		for _, s := range strings.Split(list, "\n") {
 			if s != "" && visibleEnd([]byte(s), len(s)) == len(s) {
-				traces = append(traces, s)
+				texts = append(texts, s)
 			}
 		}
-		want := masked(text, traces)
-		r, s, rest := rand.New(rand.NewPCG(seed, 0)), scrubbing(traces...), text
+		want := masked(text, texts)
+		r, s, rest := rand.New(rand.NewPCG(seed, 0)), scrubbing(texts...), text
 		var got []byte
 		for rest != "" {
 			n := 1 + r.IntN(len(rest))
@@ -146,7 +146,7 @@ func FuzzScrub(f *testing.F) {
 			rest = rest[n:]
 		}
 		if got = append(got, s.feed(nil, true)...); string(got) != want {
-			t.Errorf("%q without %q: %q, want %q", text, traces, got, want)
+			t.Errorf("%q without %q: %q, want %q", text, texts, got, want)
 		}
 	})
 }
@@ -246,8 +246,25 @@ func FuzzFrames(f *testing.F) {
 // TestScrubHeaderNames: a header whose name has a value does not reach the chat.
 func TestScrubHeaderNames(t *testing.T) {
 	h := http.Header{"X-Sk-0123456789abcdef-Y": {"a"}, "X-Other": {"b SK-0123456789ABCDEF"}}
-	scrubHeader(h, []string{"SK-0123456789ABCDEF"})
+	Header(h, []string{"SK-0123456789ABCDEF"})
 	if got := fmt.Sprint(h); got != "map[X-Other:[b *******************]]" {
 		t.Error(got)
+	}
+}
+
+// TestFramesBound: control frames between fragments are not kept without end.
+func TestFramesBound(t *testing.T) {
+	for what, between := range map[string][]byte{
+		"control frames":  frame(fin|ping, strings.Repeat("x", maxControl)),
+		"empty fragments": frame(0, ""),
+	} {
+		f := frames{scrub: scrubbing("secretsecret")}
+		_, err := f.next(frame(textFrame, "a"), false)
+		for i := 0; err == nil; i++ {
+			if i > 1000 {
+				t.Fatalf("%s: %d bytes are kept", what, len(f.scrub.out))
+			}
+			_, err = f.next(between, false)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package egress
+package scrub
 
 import (
 	"encoding/binary"
@@ -112,7 +112,7 @@ func (f *frames) payload(b []byte) []byte {
 func (f *frames) endFrame() {
 	f.inside = false
 	if f.control != nil {
-		own := scrubber{traces: f.scrub.traces}
+		own := scrubber{texts: f.scrub.texts}
 		own.insert(f.control[:2])
 		f.scrub.insert(own.feed(f.control[2:], true))
 		f.control = nil

@@ -1,44 +1,9 @@
-package egress
+package scrub
 
 import (
 	"bytes"
-	"errors"
-	"io"
-	"net/http"
 	"slices"
-	"strings"
 )
-
-// scrubText puts asterisks in the place of each text of traces.
-func scrubText(s string, traces []string) string {
-	if !slices.ContainsFunc(traces, func(t string) bool { return strings.Contains(s, t) }) {
-		return s
-	}
-	scrub := scrubber{traces: func() []string { return traces }}
-	return string(scrub.feed([]byte(s), true))
-}
-
-// scrubHeader is scrubText for the values of headers. One whose name has a text, in any case, is
-// left out.
-func scrubHeader(h http.Header, traces []string) {
-	for name, values := range h {
-		if hasFold(name, traces) {
-			delete(h, name)
-			continue
-		}
-		for i, v := range values {
-			values[i] = scrubText(v, traces)
-		}
-	}
-}
-
-// hasFold reports whether s has one of the texts, in any case.
-func hasFold(s string, texts []string) bool {
-	low := strings.ToLower(s)
-	return slices.ContainsFunc(texts, func(t string) bool {
-		return strings.Contains(low, strings.ToLower(t))
-	})
-}
 
 // scrubber puts asterisks in the place of texts in a stream that comes in pieces. What it passes on
 // has the same length. It keeps back an end in which a text may begin: visible characters, of which
@@ -46,7 +11,7 @@ func hasFold(s string, texts []string) bool {
 // difference: who can have a server send what he likes would try characters, see which are kept
 // back, and so read a text.
 type scrubber struct {
-	traces func() []string
+	texts  func() []string
 	text   []byte // what is kept back, as it came
 	out    []byte // the same with asterisks, and with what was inserted
 	gaps   []gap
@@ -67,7 +32,7 @@ func (s *scrubber) insert(b []byte) {
 func (s *scrubber) feed(b []byte, end bool) []byte {
 	s.text, s.out = append(s.text, b...), append(s.out, b...)
 	longest := 1
-	for _, t := range s.traces() {
+	for _, t := range s.texts() {
 		s.mask(t)
 		longest = max(longest, len(t))
 	}
@@ -123,62 +88,4 @@ func visibleEnd(text []byte, most int) (n int) {
 		n++
 	}
 	return n
-}
-
-// feeder is a scrubber of a stream, or of the messages in it.
-type feeder interface {
-	next(b []byte, end bool) ([]byte, error)
-}
-
-func (s *scrubber) next(b []byte, end bool) ([]byte, error) { return s.feed(b, end), nil }
-
-// scrubbed is a reader without the texts of its feeder.
-type scrubbed struct {
-	from io.Reader
-	feed feeder
-	out  []byte
-	err  error
-	end  func() // is called before the end is told; may be nil
-}
-
-// Read is that of [io.Reader].
-func (r *scrubbed) Read(p []byte) (int, error) {
-	for len(r.out) == 0 && r.err == nil && len(p) > 0 {
-		n, err := r.from.Read(p)
-		var feedErr error
-		r.out, feedErr = r.feed.next(p[:n], err != nil)
-		r.err = err
-		if feedErr != nil {
-			r.err = feedErr
-		}
-		if err != nil && r.end != nil {
-			r.end()
-		}
-	}
-	n := copy(p, r.out)
-	r.out = r.out[n:]
-	if len(r.out) > 0 {
-		return n, nil
-	}
-	return n, r.err
-}
-
-// scrubbedBody is the body of an answer.
-type scrubbedBody struct {
-	scrubbed
-	io.Closer
-}
-
-// scrubbedConn is the server's side of an upgraded connection.
-type scrubbedConn struct {
-	scrubbed
-	io.WriteCloser
-}
-
-// CloseWrite ends the client's side.
-func (c *scrubbedConn) CloseWrite() error {
-	if w, ok := c.WriteCloser.(interface{ CloseWrite() error }); ok {
-		return w.CloseWrite()
-	}
-	return errors.ErrUnsupported
 }
