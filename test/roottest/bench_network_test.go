@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,9 +18,8 @@ import (
 )
 
 // BenchmarkNetwork is a chat's connections by name through chatd-egress, beside the same by a
-// process of the host, directly and through a CONNECT proxy of net/http, and by one in a network
-// namespace of pasta(1), if that is installed, in turn in one run: read the ratios. The servers are
-// at the other end of a wire.
+// process of the host, directly and through a CONNECT proxy of net/http, in turn in one run: read
+// the ratios. The servers are at the other end of a wire.
 //
 //	go test ./test/roottest -run - -bench BenchmarkNetwork -benchtime 1x
 func BenchmarkNetwork(b *testing.B) {
@@ -41,19 +38,13 @@ func BenchmarkNetwork(b *testing.B) {
 	a := inmateOf(b, m, "bench", "named")
 	proxy := connectProxy(b)
 	name, addr := "api.example.test", outsideAddr
-	type way struct {
+	ways := []struct {
 		name string
 		try  func(testing.TB, ...string) string
 		to   string
-	}
-	ways := []way{
+	}{
 		{"direct", asHost, addr}, {"CONNECT proxy", asHost, proxy + "!" + addr}, {"chatd-egress",
 			a.try, name},
-	}
-	rivals := []string{"direct", "CONNECT proxy"}
-	if _, err := exec.LookPath("pasta"); err == nil {
-		ways = append(ways, way{"pasta", inPasta, addr})
-		rivals = append(rivals, "pasta")
 	}
 	t := table{}
 	for range envInt("CHATD_BENCH_ROUNDS", 5) {
@@ -77,7 +68,7 @@ func BenchmarkNetwork(b *testing.B) {
 	for _, what := range []string{"bench-connect 50 ", "bench-stream 1 ", "bench-stream 8 ",
 		"bench-requests 300 ", "bench-requests-tls 300 "} {
 		mine := t.median(what + "chatd-egress")
-		for _, rival := range rivals {
+		for _, rival := range []string{"direct", "CONNECT proxy"} {
 			theirs := t.median(what + rival)
 			fmt.Fprintf(os.Stderr, "%-20s %8.3f ms = %6.2f x %s (%.3f ms)\n",
 				what, mine, mine/theirs, rival, theirs)
@@ -85,18 +76,6 @@ func BenchmarkNetwork(b *testing.B) {
 		}
 	}
 	b.ReportMetric(0, "ns/op")
-}
-
-// inPasta is an act in a network namespace of its own, out of which pasta carries connections.
-func inPasta(t testing.TB, args ...string) string {
-	t.Helper()
-	dir := t.TempDir()
-	must(t, os.Chmod(dir, 0o755))
-	program := filepath.Join(dir, attackName)
-	must(t, os.Symlink(attacker(t), program))
-	cmd := exec.Command("pasta", append([]string{"--config-net", "--quiet", "--interface", wireName,
-		"--", program}, args...)...)
-	return saidBy(t, cmd)
 }
 
 // connectProxy is a proxy of the host for CONNECT (RFC 9110, section 9.3.6).
