@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -29,19 +28,14 @@ const (
 // terminator ends TLS of connections to the hosts of a chat's secrets, and sends their requests
 // anew over TLS of its own.
 type terminator struct {
-	server *http.Server
+	*handover
 	roots  *x509.CertPool // by which real servers are known
-	conns  chan net.Conn
-	closed chan struct{}
-	close  func()
 	leaves leaves
 	copies webBuffers
 }
 
 func newTerminator(s *server, roots *x509.CertPool) *terminator {
-	w := &terminator{roots: roots, conns: make(chan net.Conn), closed: make(chan struct{})}
-	w.close = sync.OnceFunc(func() { close(w.closed) })
-	w.server = &http.Server{
+	return &terminator{roots: roots, handover: newHandover(&http.Server{
 		Handler:                      http.HandlerFunc(serveTerminated),
 		DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout:            headerTimeout,
@@ -60,8 +54,7 @@ func newTerminator(s *server, roots *x509.CertPool) *terminator {
 			}
 			return ctx
 		},
-	}
-	return w
+	})}
 }
 
 func bothHTTP() *http.Protocols {
@@ -70,28 +63,6 @@ func bothHTTP() *http.Protocols {
 	p.SetHTTP2(true)
 	return p
 }
-
-// serve serves what carry hands over, until ctx ends.
-func (w *terminator) serve(ctx context.Context) {
-	defer context.AfterFunc(ctx, func() { _ = w.server.Close() })()
-	_ = w.server.Serve(w) // it says that it was closed
-}
-
-// Accept is that of [net.Listener]. It returns a *tls.Conn, of which net/http speaks HTTP/2.
-func (w *terminator) Accept() (net.Conn, error) {
-	select {
-	case c := <-w.conns:
-		return c, nil
-	case <-w.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close is that of [net.Listener].
-func (w *terminator) Close() error { w.close(); return nil }
-
-// Addr is that of [net.Listener].
-func (w *terminator) Addr() net.Addr { return &net.UnixAddr{Net: "unix"} }
 
 // failure is why something that the list opens could not be carried, though it was connected.
 type failure struct{ error }
@@ -117,38 +88,17 @@ func (w *terminator) carry(c connection, t target, server *net.TCPConn, b []byte
 	if err != nil {
 		return err
 	}
-	s := &terminated{webSession: &webSession{Conn: c.client, c: c, t: t, begin: b, server: server,
-		ended: make(chan struct{})}}
-	s.end = sync.OnceFunc(func() { close(s.ended) })
+	s := &terminated{webSession: newWebSession(c, t, server, b)}
 	s.transport = s.secureTransport(w.roots)
 	s.proxy = s.secureProxy(&w.copies)
-	w.hand(s, leaf)
-	s.mu.Lock()
-	s.server = nil // from here on there is no other connection to the server
-	s.mu.Unlock()
-	s.open.Wait()
-	return nil
-}
-
-// hand gives a session to the server, and waits for its end.
-func (w *terminator) hand(s *terminated, leaf *tls.Certificate) {
-	client := tls.Server(s, &tls.Config{
+	// net/http speaks HTTP/2 of a *tls.Conn alone.
+	w.pass(s.webSession, tls.Server(s, &tls.Config{
 		Certificates:           []tls.Certificate{*leaf},
 		MinVersion:             tls.VersionTLS12,
 		NextProtos:             []string{"h2", "http/1.1"},
 		SessionTicketsDisabled: true, // another connection has another key for them
-	})
-	select {
-	case w.conns <- client:
-		select {
-		case <-s.ended:
-		case <-s.c.ctx.Done(): // the client's socket is being closed
-		}
-		s.transport.CloseIdleConnections()
-		s.c.cancel(errOver) // ends a request that is still under way
-		<-s.ended
-	case <-s.c.ctx.Done():
-	}
+	}), s.transport)
+	return nil
 }
 
 // secureTransport connects to the target's server alone, and checks that it is the target's.

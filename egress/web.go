@@ -31,19 +31,13 @@ const (
 // server sees the request that was checked, with one Host, one length and no second request inside
 // (request smuggling: RFC 9112, section 11.2).
 type web struct {
-	server *http.Server
-	conns  chan net.Conn
-	closed chan struct{}
-	close  func()
+	*handover
 	copies webBuffers
 	costs  budget // bytes
 }
 
 func newWeb(s *server) *web {
-	w := &web{conns: make(chan net.Conn), closed: make(chan struct{})}
-	w.costs.left.Store(webMemory)
-	w.close = sync.OnceFunc(func() { close(w.closed) })
-	w.server = &http.Server{
+	w := &web{handover: newHandover(&http.Server{
 		Handler:                      http.HandlerFunc(serveWeb),
 		DisableGeneralOptionsHandler: true, // OPTIONS * is for the server outside
 		ReadHeaderTimeout:            headerTimeout,
@@ -53,7 +47,8 @@ func newWeb(s *server) *web {
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, sessionKey{}, c)
 		},
-	}
+	})}
+	w.costs.left.Store(webMemory)
 	return w
 }
 
@@ -62,28 +57,6 @@ func onlyHTTP1() *http.Protocols {
 	p.SetHTTP1(true)
 	return p
 }
-
-// serve serves what carry hands over, until ctx ends.
-func (w *web) serve(ctx context.Context) {
-	defer context.AfterFunc(ctx, func() { _ = w.server.Close() })()
-	_ = w.server.Serve(w) // it says that it was closed
-}
-
-// Accept is that of [net.Listener].
-func (w *web) Accept() (net.Conn, error) {
-	select {
-	case c := <-w.conns:
-		return c, nil
-	case <-w.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close is that of [net.Listener].
-func (w *web) Close() error { w.close(); return nil }
-
-// Addr is that of [net.Listener].
-func (w *web) Addr() net.Addr { return &net.UnixAddr{Net: "unix"} }
 
 // sessionKey is the key of a request's *webSession.
 type sessionKey struct{}
@@ -101,6 +74,14 @@ type webSession struct {
 	mu     sync.Mutex
 	server *net.TCPConn   // the first connection to the server, until it is used
 	open   sync.WaitGroup // connections to the server
+}
+
+// newWebSession returns a session of a client, of whom b was read before.
+func newWebSession(c connection, t target, server *net.TCPConn, b []byte) *webSession {
+	s := &webSession{Conn: c.client, c: c, t: t, begin: b, server: server,
+		ended: make(chan struct{})}
+	s.end = sync.OnceFunc(func() { close(s.ended) })
+	return s
 }
 
 // enter waits until the chat may have one session more, which may cost so many bytes. The caller
@@ -134,26 +115,10 @@ func (w *web) carry(c connection, t target, server *net.TCPConn, b []byte) error
 		return err
 	}
 	defer w.leave(c, plainCost)
-	s := &webSession{Conn: c.client, c: c, t: t, begin: b, server: server,
-		ended: make(chan struct{})}
-	s.end = sync.OnceFunc(func() { close(s.ended) })
+	s := newWebSession(c, t, server, b)
 	transport := s.transport()
 	s.proxy = s.reverseProxy(transport, &w.copies)
-	select {
-	case w.conns <- s:
-		select {
-		case <-s.ended:
-		case <-c.ctx.Done(): // the client's socket is being closed
-		}
-		transport.CloseIdleConnections()
-		c.cancel(errOver) // ends a request that is still under way
-		<-s.ended
-	case <-c.ctx.Done():
-	}
-	s.mu.Lock()
-	s.server = nil // from here on there is no other connection to the server
-	s.mu.Unlock()
-	s.open.Wait()
+	w.pass(s, s, transport)
 	return nil
 }
 
