@@ -84,6 +84,11 @@ func (a Allow) MatchesHost(name string) bool {
 	return a.Host != "" && a.Host == name
 }
 
+// CoversHost reports whether a is for each name that b is for.
+func (a Allow) CoversHost(b Allow) bool {
+	return a.Named() && (a.Host == b.Host || a.MatchesHost(b.Host))
+}
+
 // OpensPort reports whether a is about a port of the protocol.
 func (a Allow) OpensPort(udp bool, port uint16) bool {
 	return a.UDP == udp && a.Low <= port && port <= a.High

@@ -109,7 +109,7 @@ func (a Allow) covers(b Allow) bool {
 		return false
 	}
 	if a.Named() {
-		return (a.NoSNI || !b.NoSNI) && (a.Host == b.Host || a.MatchesHost(b.Host))
+		return (a.NoSNI || !b.NoSNI) && a.CoversHost(b)
 	}
 	if a.Prefix == b.Prefix {
 		return true

@@ -94,12 +94,6 @@ func hasKey(env map[string]string, name string) bool {
 // opens reports whether the list opens some of the names and the port of h.
 func opens(list []chat.Allow, h chat.Allow) bool {
 	return slices.ContainsFunc(list, func(a chat.Allow) bool {
-		return a.OpensPort(false, h.Low) && (a.Host == h.Host || covers(a, h) || covers(h, a))
+		return a.OpensPort(false, h.Low) && (a.CoversHost(h) || h.CoversHost(a))
 	})
-}
-
-// covers reports whether a is for all names that b is for.
-func covers(a, b chat.Allow) bool {
-	below, star := strings.CutPrefix(b.Host, "*.")
-	return a.MatchesHost(below) && (!star || strings.HasPrefix(a.Host, "*."))
 }
