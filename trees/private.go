@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // ReadPrivate reads a file of at most max bytes that only root can read and write, in directories
@@ -56,10 +57,10 @@ func onlyRootChanges(dir string) error {
 		if err := unix.Stat(dir, &st); err != nil {
 			return fmt.Errorf("cannot look at %s: %w", chat.Quote(dir), err)
 		}
-		sticky := st.Mode&unix.S_ISVTX != 0 // of it only root removes what is root's
-		if st.Uid != 0 || st.Mode&0o022 != 0 && !sticky {
-			return fmt.Errorf("%s can be changed by others than root: %w", chat.Quote(dir),
-				chat.ErrInvalid)
+		sticky := st.Uid == 0 && st.Mode&unix.S_ISVTX != 0 // only root removes what is root's
+		if who := sys.WritersOf(st); who != "" && !sticky {
+			return fmt.Errorf("%s can be changed by others than root: %s may write to it: %w",
+				chat.Quote(dir), who, chat.ErrInvalid)
 		}
 		if dir == "/" {
 			return nil
