@@ -169,17 +169,24 @@ func TestServeRefuses(t *testing.T) {
 	}
 }
 
-// TestUnreadCalls: who never reads keeps no caller longer than it wants to wait.
-func TestUnreadCalls(t *testing.T) {
+// half returns an end, and the socket of the other, which nobody reads.
+func half(t *testing.T) (*Conn, *os.File) {
+	t.Helper()
 	a, b, err := Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
+	t.Cleanup(func() { _ = b.Close() })
 	c, err := New(a)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c, b
+}
+
+// TestUnreadCalls: who never reads keeps no caller longer than it wants to wait.
+func TestUnreadCalls(t *testing.T) {
+	c, _ := half(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all, served sync.WaitGroup
 	served.Go(func() { _ = c.Serve(t.Context(), refuse) })
@@ -206,15 +213,7 @@ var large = Call{Verb: Verb(strings.Repeat("x", 16<<10))}
 
 // TestUnreadAnswers: who asks and does not read the answers is given up.
 func TestUnreadAnswers(t *testing.T) {
-	a, b, err := Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	c, err := New(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, b := half(t)
 	c.answerTimeout = time.Millisecond
 	asked := make(chan error, 1)
 	go func() {
@@ -225,7 +224,7 @@ func TestUnreadAnswers(t *testing.T) {
 			}
 		}
 	}()
-	err = c.Serve(t.Context(), func(context.Context, Call, []*os.File) ([]*os.File, Answer) {
+	err := c.Serve(t.Context(), func(context.Context, Call, []*os.File) ([]*os.File, Answer) {
 		return nil, Answer{Error: strings.Repeat("x", 16<<10)}
 	})
 	if err != nil {
