@@ -236,10 +236,15 @@ func (g *Gateway) hand(ctx context.Context, h *held) {
 	}
 	if h.lost = g.open(ctx, conn, h); h.lost != nil {
 		g.opt.Log.Warn("connections of a chat wait", "chat", h.ID, "why", h.lost)
-		select {
-		case g.lost <- struct{}{}:
-		default: // Follow has heard
-		}
+		g.tryAgain()
+	}
+}
+
+// tryAgain has Follow tell chatd-egress what it has missed.
+func (g *Gateway) tryAgain() {
+	select {
+	case g.lost <- struct{}{}:
+	default: // Follow has heard
 	}
 }
 

@@ -34,7 +34,8 @@ type knownSecrets struct {
 	set bool // by SetSecrets
 }
 
-// SetSecrets replaces the secrets that chatd-egress puts into requests.
+// SetSecrets replaces the secrets that chatd-egress puts into requests. One that does not take them
+// is told again.
 func (g *Gateway) SetSecrets(ctx context.Context, known []secret.Known) error {
 	g.telling.Lock()
 	defer g.telling.Unlock()
@@ -45,7 +46,10 @@ func (g *Gateway) SetSecrets(ctx context.Context, known []secret.Known) error {
 	if conn == nil {
 		return nil
 	}
-	return g.tellSecrets(ctx, conn)
+	if g.secretsLost = g.tellSecrets(ctx, conn); g.secretsLost != nil {
+		g.tryAgain()
+	}
+	return g.secretsLost
 }
 
 // tellSecrets passes the secrets in a file of memory, so that no message has a value. The caller

@@ -92,14 +92,33 @@ func TestSecretsRefused(t *testing.T) {
 		defer egress.mu.Unlock()
 		return slices.Contains(egress.calls, "open "+string(a)+" +++")
 	})
-	egress.mu.Lock()
-	egress.refuses = ""
-	egress.mu.Unlock()
-	for err := range reports {
-		if err == nil {
-			return
+	refuse := func(v uplink.Verb) {
+		egress.mu.Lock()
+		defer egress.mu.Unlock()
+		egress.refuses = v
+	}
+	heard := func() {
+		for err := range reports {
+			if err == nil {
+				return
+			}
 		}
 	}
+	refuse("")
+	heard()
+	refuse(uplink.Secrets)
+	if err := g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-two")}); err == nil {
+		t.Error("another value is taken")
+	}
+	refuse("")
+	egress.mu.Lock()
+	told := len(egress.calls)
+	egress.mu.Unlock()
+	until(t, func() bool {
+		egress.mu.Lock()
+		defer egress.mu.Unlock()
+		return slices.Contains(egress.calls[told:], "secrets  +")
+	})
 }
 
 // TestIssues: certificates are not issued without end.
