@@ -38,9 +38,6 @@ func (v View) trustMounts() (all []chat.Mount) {
 	return all
 }
 
-// trustedAndMasked are what is mounted last, where the whole host is in the view.
-func (v View) trustedAndMasked() []chat.Mount { return append(v.trustMounts(), binds(v.Masked)...) }
-
 // trustEnv names the bundle to programs that do not read the host's files, or bring their own.
 func (v View) trustEnv() (all []string) {
 	if v.TrustPEM == "" {

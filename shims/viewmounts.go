@@ -14,16 +14,16 @@ import (
 //
 // Every tmpfs has a size or is read-only: by default a tmpfs holds half the host's memory.
 func (v View) Mounts() []chat.Mount {
+	own := slices.Concat(v.kernelMounts(), v.fileMounts(), v.ownMounts())
 	if v.leavesOut(chat.LayerView) {
 		// The host's /opt and /run are hidden, because chatd's files for the session lie there.
 		// The exposed paths are there already, where the host has them.
-		all := []chat.Mount{bind("/", "/", chat.ReadWrite), tmpfs("/opt", 0, 0), tmpfs("/run", 0, 0)}
-		return append(append(append(append(all, v.kernelMounts()...), v.fileMounts()...), v.ownMounts()...), v.trustedAndMasked()...)
+		host := []chat.Mount{bind("/", "/", chat.ReadWrite), tmpfs("/opt", 0, 0), tmpfs("/run", 0, 0)}
+		return slices.Concat(host, own, v.trustMounts(), binds(v.Masked))
 	}
-	all := append([]chat.Mount{{Type: chat.MountTmpfs, Target: "/", Mode: chat.ReadOnly}}, v.systemMounts()...)
-	all = append(append(append(all, v.kernelMounts()...), v.fileMounts()...), v.ownMounts()...)
-	return append(append(append(all, v.trustMounts()...), binds(v.Exposed)...),
-		binds(v.Masked)...)
+	root := []chat.Mount{{Type: chat.MountTmpfs, Target: "/", Mode: chat.ReadOnly}}
+	return slices.Concat(root, v.systemMounts(), own, v.trustMounts(), binds(v.Exposed),
+		binds(v.Masked))
 }
 
 func binds(list []chat.Exposed) (all []chat.Mount) {
