@@ -16,6 +16,6 @@
 //
 // # What it does not stop
 //
-// Whoever asks gets a certificate of any host: package gateway checks for whom. A program that is
-// given the certificate to trust, and is not in a session, trusts whoever has the install key.
+// The package issues a certificate for any host; package gateway checks who may have it. A program
+// outside of sessions that trusts the authority's certificate trusts all who have the install key.
 package authority

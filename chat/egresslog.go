@@ -103,8 +103,8 @@ func (k EgressKind) To() string {
 	return to
 }
 
-// Validate reports the first invalid field, as [ErrInvalid]. What is valid has no byte that steers
-// a terminal.
+// Validate reports the first invalid field, as [ErrInvalid]. A valid event can be printed on a
+// terminal: its texts have printable characters alone.
 func (e EgressEvent) Validate() error {
 	verdicts := []EgressVerdict{EgressAllowed, EgressRefused, EgressFailed}
 	switch {

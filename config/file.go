@@ -203,7 +203,8 @@ func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Pro
 	}
 	if len(f.Resolvers) > 0 {
 		const want = "want it left out: chatd answers for the names in egress, and asks dns_servers"
-		return p, s.fault(at+".resolvers", fmt.Errorf("the key is no longer there: %s: %w", want, chat.ErrInvalid))
+		err := fmt.Errorf("the key is no longer there: %s: %w", want, chat.ErrInvalid)
+		return p, s.fault(at+".resolvers", err)
 	}
 	for key, path := range map[string]string{"skeleton": p.Skeleton, "access_file": p.AccessFile} {
 		if path != "" && !filepath.IsAbs(path) {

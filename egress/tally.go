@@ -16,8 +16,8 @@ import (
 const (
 	reportEvery   = time.Second
 	reportTimeout = time.Second
-	// maxReports is how many calls a report makes; chatd-root takes 50 a second. What is left is
-	// for the next one.
+	// maxReports is how many calls a report makes; chatd-root takes 50 a second. The next report
+	// has the rest.
 	maxReports = 40
 	// maxReport bounds the bytes of a call: uplink takes 128 KiB.
 	maxReport = 96 << 10

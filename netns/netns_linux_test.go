@@ -351,8 +351,9 @@ func refusesPort() (all error) {
 	return all
 }
 
-// TestDescriptorsAreHeld: a number that [os.File.Fd] returned may be another file's when it is
-// used, if the file is closed meanwhile. What is shared is used in SyscallConn's Control.
+// TestDescriptorsAreHeld: if a file is closed meanwhile, the number that [os.File.Fd] returned may
+// be another file's when it is used. These packages use the numbers of shared files only inside of
+// SyscallConn's Control, which keeps the file open.
 func TestDescriptorsAreHeld(t *testing.T) {
 	for _, dir := range []string{".", "../gateway", "../uplink"} {
 		files, err := filepath.Glob(dir + "/*_linux.go")

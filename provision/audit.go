@@ -39,7 +39,9 @@ func (m *Manager) auditOutcome(ctx context.Context, rec state.Record, action str
 }
 
 // auditEnd is auditOutcome for those that do not return err, or not as it is.
-func (m *Manager) auditEnd(ctx context.Context, rec state.Record, action string, detail map[string]string, err error) error {
+func (m *Manager) auditEnd(
+	ctx context.Context, rec state.Record, action string, detail map[string]string, err error,
+) error {
 	outcome, d := "done", map[string]string{}
 	for k, v := range detail {
 		d[k] = v

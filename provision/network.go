@@ -72,7 +72,9 @@ func (m *Manager) checkNetwork(s *liveSession) error {
 	}
 	shared, err := s.Init.SharesNamespace("net")
 	if err == nil && shared {
-		err = fmt.Errorf("its session began in the host's network, as earlier versions had it, and reaches nothing until it sleeps: chatd sleep %s", s.Chat)
+		const why = "its session began in the host's network, as earlier versions had it, and " +
+			"reaches nothing until it sleeps: chatd sleep %s"
+		err = fmt.Errorf(why, s.Chat)
 	}
 	return err
 }

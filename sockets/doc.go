@@ -29,5 +29,6 @@
 // # What it does not stop
 //
 // The package only counts; the caller ends sessions. Between two counts a chat can exceed its
-// share. In the host's network (a host without the layer network), a netlink socket and an unlisted one have no uid.
+// share. In the host's network (a host without the layer network), a netlink socket and an unlisted
+// one have no uid.
 package sockets

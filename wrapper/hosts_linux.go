@@ -66,8 +66,9 @@ func (h host) unlisted() string {
 	return to + " is not in the profile's egress"
 }
 
-// opened reports whether the list opens a host, as chatd-egress decides it; a port that is not known may be any. A name that is none in a list is let through: a program may
-// write it as xn--, or read it as an address.
+// opened reports whether the list opens a host, as chatd-egress decides it; a port that is not known
+// may be any. A name that is none in a list is let through: a program may write it as xn--, or read
+// it as an address.
 func opened(list []chat.Allow, h host) bool {
 	addr, err := netip.ParseAddr(h.name)
 	name, odd := chat.CheckHost(h.name)

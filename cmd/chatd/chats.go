@@ -99,9 +99,10 @@ func showCommand() *cli.Command {
 		Name:      "show",
 		Usage:     "show one chat, its limits and its walls",
 		ArgsUsage: "CHAT",
-		Description: "egress is where it may connect, and how often it did or was refused since chatd-root began: see\n" +
-			"chatd log --egress. --plan shows what its session is made of, or would be if it is asleep: mounts, Landlock\n" +
-			"rules, names of the environment, network, namespaces, system calls. It is for operators.\n\n" +
+		Description: "egress is where it may connect, and how often it did or was refused since chatd-root\n" +
+			"began: see chatd log --egress. --plan shows what its session is made of, or would be if it\n" +
+			"is asleep: mounts, Landlock rules, names of the environment, network, namespaces, system\n" +
+			"calls. It is for operators.\n\n" +
 			"   chatd show 0123456789abcdef\n   chatd show chat-0123456789abcdef --json\n   chatd show --plan 0123456789abcdef",
 		Flags:  []cli.Flag{&cli.BoolFlag{Name: "plan", Usage: "show what its session is made of"}},
 		Action: show,

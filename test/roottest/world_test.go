@@ -201,7 +201,8 @@ func create(t testing.TB, m *manager, external, profile string) chat.Chat {
 }
 
 // promised is how a layer must stand on this kernel, where nothing is left out:
-// on, or weaker by exactly what its Landlock lacks. CHATD_TEST_LANDLOCK_ABI is the least that the machine is known to have.
+// on, or weaker by exactly what its Landlock lacks. CHATD_TEST_LANDLOCK_ABI is the least that the
+// machine is known to have.
 func promised(t testing.TB, l chat.LayerName) chat.LayerState {
 	t.Helper()
 	abi := landlock.ABI()
