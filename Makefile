@@ -14,7 +14,7 @@ ERRCHECK := github.com/kisielk/errcheck@v1.20.0
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: all build demo test test-long test-former test-agents race check bench install packages clean help e2e e2e-breaks
+.PHONY: all build demo test test-long soak test-former test-agents race check bench install packages clean help e2e e2e-breaks
 
 all: build
 
@@ -36,6 +36,10 @@ test: packages ## run all tests; root's need root
 
 test-long: packages ## what is random or repeated, with many more rounds
 	test/all long
+
+soak: packages ## 500 chats of 20 owners for 20 minutes: what grows, the latencies, and bin/soak.svg
+	mkdir -p bin
+	CHATD_TEST_SOAK_FOR=20m CHATD_TEST_SOAK_PLOT=$(CURDIR)/bin/soak.svg CHATD_TEST_REQUIRE=all go test -count 1 -timeout 60m -v -run '^TestSoakLife$$' ./test/roottest
 
 test-former: packages ## chatd of former commits, replaced by this one with a chat awake
 	test/former bin/former

@@ -78,8 +78,10 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time
 	}
 	switch rec.Phase {
 	case chat.Creating:
-		_, err := m.createLocked(ctx, id)
-		return err
+		if rec, err = m.createLocked(ctx, id); err != nil {
+			return err
+		}
+		return m.reconcileSession(ctx, rec)
 	case chat.Reaping:
 		give := unlock
 		unlock = func() {} // the reap releases the lock

@@ -131,7 +131,8 @@ func (m *Manager) adoptSessions(ctx context.Context) error {
 	}
 	for i, id := range ids {
 		rec, err := m.store.Get(id)
-		if err != nil || rec.Phase != chat.Ready {
+		// Of a chat that was just made, the crash may have lost that it is ready.
+		if err != nil || rec.Phase == chat.Reaping {
 			continue
 		}
 		if err := m.adopt(rec); err != nil {

@@ -136,7 +136,7 @@ func (m *Manager) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	if rec.Phase != chat.Ready {
 		return chat.Chat{}, notReady(rec, "put to sleep")
 	}
-	if m.session(id) == nil {
+	if m.session(id) == nil && !m.hasSessionTraces(id) {
 		return m.show(ctx, rec), nil
 	}
 	if err := m.sleepLocked(ctx, rec, ""); err != nil {
