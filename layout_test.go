@@ -162,7 +162,7 @@ var owners = map[string]string{
 	"github.com/charmbracelet/x":                  "termsafe",
 	"github.com/robfig/cron/v3":                   "schedule", // adrs/0027
 	"pgregory.net/rapid":                          "test/roottest",
-	"golang.org/x/tools":                          ".",        // the tests of this folder alone: adrs/0037
+	"golang.org/x/tools":                          ".", // the tests of this folder alone: adrs/0037
 	"golang.org/x/sys":                            "",
 }
 
