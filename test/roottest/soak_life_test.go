@@ -250,7 +250,6 @@ type lifeCount struct {
 // once, and goes back slowly.
 func (l lifeCount) nothingMore(before lifeCount) bool {
 	grown := l.PSS > before.PSS*5/4+24<<10
-	l.PSS, l.Unreclaimable = before.PSS, before.Unreclaimable
 	return !grown && l.Descriptors <= before.Descriptors && l.Processes <= before.Processes &&
 		l.Cgroups <= before.Cgroups && l.Rules <= before.Rules && l.Mounts <= before.Mounts &&
 		l.Accounts <= before.Accounts && l.Files <= before.Files &&
