@@ -35,7 +35,8 @@ type realAgent struct {
 // telemetry, no sandbox of their own, and the server as their model.
 var realAgents = map[string]realAgent{
 	"claude": {pkg: "@anthropic-ai/claude-code", profile: "agent", start: "claude", program: "claude", ready: `^❯`, kill: "pkill -9 -x claude", files: map[string]string{
-		".claude.json": `{"hasCompletedOnboarding": true, "theme": "dark", "customApiKeyResponses": {"approved": ["@approved@"]}}`,
+		".claude.json": `{"hasCompletedOnboarding": true, "theme": "dark",
+"customApiKeyResponses": {"approved": ["@approved@"]}}`,
 		// It asks once about a key that it finds, unless the last 20 characters are here.
 		".bashrc":               `sed -i "s/@approved@/${ANTHROPIC_API_KEY: -20}/" ~/.claude.json`,
 		".claude/settings.json": `{"permissions": {"defaultMode": "bypassPermissions"}, "skipDangerousModePermissionPrompt": true}`,
@@ -60,7 +61,8 @@ enabled = false
 	}},
 	"pi": {pkg: "@mariozechner/pi-coding-agent", profile: "agent", start: "pi", program: "pi", ready: `\(auto\).*scripted`, kill: "pkill -9 -x pi", files: map[string]string{
 		".pi/agent/settings.json": `{"defaultProvider": "scripted", "defaultModel": "scripted"}`,
-		".pi/agent/models.json": `{"providers": {"scripted": {"baseUrl": "@model@/v1", "api": "openai-completions", "apiKey": "OPENAI_API_KEY", "models": [{"id": "scripted", "name": "Scripted",
+		".pi/agent/models.json": `{"providers": {"scripted": {"baseUrl": "@model@/v1", "api": "openai-completions",
+"apiKey": "OPENAI_API_KEY", "models": [{"id": "scripted", "name": "Scripted",
 "reasoning": false, "input": ["text"], "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}, "contextWindow": 128000, "maxTokens": 4096}]}}}`,
 	}},
 	"opencode": {pkg: "opencode-ai", profile: "agent-large", start: "opencode", program: "opencode", ready: `Ask anything`, kill: "pkill -9 -x opencode", adds: " ", files: map[string]string{
@@ -112,8 +114,8 @@ func agentsDaemon(t *testing.T, more string) *daemon {
 	for _, k := range modelKeys {
 		file := filepath.Join(filepath.Dir(opt.State), "secret-"+k.secret)
 		must(t, os.WriteFile(file, []byte(k.value+"\n"), 0o600))
-		extra += fmt.Sprintf("  %s: {file: %s, hosts: ['api.example.test:8443'], header: '%s', env: %s}\n",
-			k.secret, file, k.header, k.env)
+		extra += fmt.Sprintf("  %s: {file: %s, hosts: ['api.example.test:8443'], header: '%s', "+
+			"env: %s}\n", k.secret, file, k.header, k.env)
 	}
 	extra += "profiles:\n"
 	for _, name := range []string{"agent", "agent-large"} {
@@ -283,7 +285,8 @@ func (a drivenAgent) hasNoKey() {
 	for _, k := range modelKeys {
 		begin := k.value[:14]
 		r, err := a.d.Run(a.t.Context(), a.c.ID, chat.RunSpec{Command: `grep -rlsF -e ` + begin +
-			` ~ /etc /opt /run /tmp /var/tmp /dev/shm; env | grep -F ` + begin + `; env | grep -c chatd-secret-`})
+			` ~ /etc /opt /run /tmp /var/tmp /dev/shm; env | grep -F ` + begin +
+			`; env | grep -c chatd-secret-`})
 		must(a.t, err)
 		if r.Stdout != fmt.Sprintf("%d\n", len(modelKeys)) {
 			a.t.Errorf("the chat has %s: %+v", k.secret, r)

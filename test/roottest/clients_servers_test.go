@@ -58,7 +58,7 @@ func newServers(t *testing.T) *servers {
 		go func() { _ = http.Serve(l, h) }()
 	}
 	serveSecure(t, s.internet, "8443", h, "git.example.test", "npm.example.test",
-		"pypi.example.test", "web.example.test")
+		"pypi.example.test", "web.example.test", "hidden.example.test")
 	for _, l := range s.listen(t, "3128") {
 		go func() { _ = http.Serve(l, http.HandlerFunc(s.proxy)) }()
 	}
@@ -111,7 +111,8 @@ func (s *servers) serveSSH(t *testing.T) {
 	must(t, os.WriteFile(passwd, fmt.Appendf(nil, "root:x:0:0::/root:/bin/sh\n"+
 		"git:x:%d:%d::%s:/bin/sh\n", serverID, serverID, home), 0o644))
 	must(t, os.WriteFile(config, []byte("HostKey "+key+"\nAuthorizedKeysFile "+s.dir+"/known\n"+
-		"StrictModes no\nUsePAM no\nPasswordAuthentication no\nUseDNS no\nPidFile none\n"), 0o644))
+		"StrictModes no\nUsePAM no\nPasswordAuthentication no\nUseDNS no\nPidFile none\n"+
+		"Subsystem sftp internal-sftp\n"), 0o644))
 	makeKey(t, key, serverID)
 	s.silence("22")
 	for _, l := range s.listen(t, "22") {
@@ -210,9 +211,11 @@ func (s *servers) handler(t *testing.T) http.Handler {
 	}
 	h.HandleFunc("web.example.test/ws", echoWebSocket)
 	h.Handle("git.example.test/", s.gitHandler())
-	h.HandleFunc("web.example.test/", func(w http.ResponseWriter, r *http.Request) {
+	echo := func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "outside heard %s %s %s\n", r.Method, r.URL.Path, r.Proto)
-	})
+	}
+	h.HandleFunc("web.example.test/", echo)
+	h.HandleFunc("hidden.example.test/", echo)
 	return h
 }
 
@@ -340,13 +343,14 @@ func (s *servers) proxy(w http.ResponseWriter, r *http.Request) {
 func echoWebSocket(w http.ResponseWriter, r *http.Request) {
 	sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") +
 		"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	accept := base64.StdEncoding.EncodeToString(sum[:])
 	c, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return
 	}
 	defer c.Close()
-	fmt.Fprintf(rw, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
-		"Sec-WebSocket-Accept: %s\r\n\r\n", base64.StdEncoding.EncodeToString(sum[:]))
+	fmt.Fprintf(rw, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"+
+		"Connection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n", accept)
 	_ = rw.Flush()
 	message, err := readFrame(rw.Reader)
 	if err != nil {

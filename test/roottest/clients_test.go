@@ -1,6 +1,8 @@
 package roottest
 
 import (
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,9 +34,9 @@ const (
 
 // worksIn clones, commits and pushes.
 func worksIn(clone string) string {
-	return `rm -rf w && git ` + clone + ` w && cd w && ` + plainly + `commit -q --allow-empty -m x && ` +
-		`git ` + strings.TrimSuffix(strings.Split(clone, "clone")[0], " ") +
-		` push -q origin HEAD:refs/heads/work && git rev-parse HEAD`
+	return `rm -rf w && git ` + clone + ` w && cd w && ` + plainly +
+		`commit -q --allow-empty -m x && git ` + strings.TrimSuffix(strings.Split(clone, "clone")[0], " ") +
+		` push -q -f origin HEAD:refs/heads/work && git rev-parse HEAD`
 }
 
 // basic is a credential helper of git: the password is the placeholder in the environment.
@@ -45,24 +47,27 @@ var realClients = []realClient{
 		"git.example.test", 22, "git\nover-ssh", "Could not resolve hostname HOST", "ssh"},
 	{"git over ssh", []string{git, "/usr/bin/ssh", "/usr/sbin/sshd"},
 		worksIn(`clone -q ssh://git@HOST/~/repo.git`), "git.example.test", 22, "",
-		"Could not resolve hostname HOST", "git"},
+		"Could not resolve hostname HOST", "ssh"},
 	{"git, as scp writes it", []string{git, "/usr/bin/ssh", "/usr/sbin/sshd"},
 		worksIn(`clone -q git@HOST:repo.git`), "git.example.test", 22, "",
 		"Could not resolve hostname HOST", "ssh"},
 	{"git over HTTPS with a secret", []string{git},
 		worksIn(basic + `clone -q https://HOST:PORT/repo.git`), "git.example.test", 8443, "",
 		"Could not resolve host: HOST", "git"},
+	{"scp", []string{"/usr/bin/scp", "/usr/sbin/sshd"}, `scp git@HOST:repo.git/HEAD head && ` +
+		`cat head`, "git.example.test", 22, "ref: refs/heads/", "Could not resolve hostname HOST",
+		"scp"},
 	{"redis-cli", []string{"/usr/bin/redis-cli"},
 		`redis-cli -h HOST set color blue && redis-cli -h HOST get color`, "db.example.test", 6379,
 		"OK\nblue", "Could not connect to Redis at HOST:6379", ""},
-	{"npm", []string{"/usr/bin/npm"}, `mkdir -p n && cd n && npm install --fetch-retries 0 --registry ` +
-		`https://HOST:PORT/ left-test && node -p 'require("left-test")'`, "npm.example.test", 8443,
+	{"npm", []string{"/usr/bin/npm"}, `mkdir -p n && cd n && npm install --fetch-retries 0 ` +
+		`--registry https://HOST:PORT/ left-test && node -p 'require("left-test")'`, "npm.example.test", 8443,
 		"npm installed it", "getaddrinfo ENOTFOUND HOST", "npm"},
 	{"pip", []string{"/usr/bin/pip"}, `pip install --retries 0 -i https://HOST:PORT/simple ` +
 		`left-test && ` + python + ` -c 'import left_test; print(left_test.said)'`,
 		"pypi.example.test", 8443, "pip installed it", "No matching distribution found", "pip"},
 	{"apt-get", []string{"/usr/bin/apt-get", "/usr/bin/dpkg-deb"}, aptGet, "mirror.example.test", 8081,
-		"apt fetched it", "HOST", ""},
+		"apt fetched it", "Could not resolve 'HOST'", ""},
 	{"curl", []string{"/usr/bin/curl"}, `curl -sS https://HOST:PORT/x`, "web.example.test", 8443,
 		"outside heard GET /x HTTP/2.0", "Could not resolve host: HOST", "curl"},
 	{"Python urllib", []string{python}, python + ` -c 'import urllib.request as u
@@ -97,10 +102,10 @@ asyncio.run(main())'`
 const aptGet = `mkdir -p apt/lists/partial apt/cache/archives/partial && cd apt && : >status &&
 echo 'deb [trusted=yes] http://HOST:PORT/ ./' >sources.list && cat >conf <<END
 Dir::Etc::sourcelist "$PWD/sources.list"; Dir::Etc::sourceparts "-"; Dir::State "$PWD";
-Dir::State::status "$PWD/status"; Dir::Cache "$PWD/cache"; APT::Update::Error-Mode "any"; Acquire::Retries "0";
+Dir::State::status "$PWD/status"; Dir::Cache "$PWD/cache"; APT::Update::Error-Mode "any";
+Acquire::Retries "0";
 END
-export APT_CONFIG=$PWD/conf
-apt-get -qq update && apt-get -qq download left-test && dpkg-deb -x left-test_*.deb tree && cat tree/left-test`
+apt-get -qq -c conf update && apt-get -qq -c conf download left-test && dpkg-deb -x left-test_*.deb tree && cat tree/left-test`
 
 // at is the command for a host; by its full name a program has no shim.
 func (c realClient) at(host string) string {
@@ -122,7 +127,7 @@ func withClients(t *testing.T) provision.Options {
 	opt.Secrets["git"] = words.Spec{File: file, Hosts: parsedAllows(t, "git.example.test:8443"),
 		Header: header, Env: "GIT_TOKEN"}
 	p := opt.Profiles["named"]
-	p.Secrets, p.Limits.MemoryMax = []string{"api", "git"}, 1<<30
+	p.Secrets, p.Limits.MemoryMax, p.Guard = []string{"api", "git"}, 1<<30, chat.DefaultGuard()
 	p.EgressMayAdd = parsedAllows(t, "*.example.test:22")
 	opt.Profiles["named"] = p
 	return opt
@@ -137,6 +142,7 @@ func TestClients(t *testing.T) {
 	if s.open["22"] != nil {
 		s.welcome(t, a)
 	}
+	var tried []realClient
 	for _, c := range realClients {
 		t.Run(c.name, func(t *testing.T) {
 			for _, file := range c.needs {
@@ -147,14 +153,30 @@ func TestClients(t *testing.T) {
 			}
 			c.works(t, s, a)
 			c.isRefused(t, a)
+			tried = append(tried, c)
 		})
 	}
+	t.Run("told", func(t *testing.T) {
+		for _, c := range tried {
+			to := net.JoinHostPort(c.to, portOf(c.port))
+			until(t, to+" is told", func() bool {
+				e := told(egressLog(t, m, a.ID), chat.EgressAllowed, to)
+				return e.Sent > 0 && e.Received > 0
+			})
+		}
+		if len(tried) > 0 {
+			until(t, "the refused name is told", func() bool {
+				return told(egressLog(t, m, a.ID), chat.EgressRefused, "other.example.test").Count > 0
+			})
+		}
+	})
+	t.Run("shims agree", func(t *testing.T) { shimsAgree(t, s, a) })
 }
 
 func (c realClient) works(t *testing.T, s *servers, a inmate) {
 	r := run(t, a.m, a.ID, c.at(c.to))
 	if r.Exit != 0 || !strings.Contains(r.Stdout, c.want) {
-		t.Errorf("exit %d, %q, %q, want %q", r.Exit, r.Stdout, r.Stderr[max(0, len(r.Stderr)-600):], c.want)
+		t.Errorf("exit %d, %q, %q, want %q", r.Exit, r.Stdout, r.Stderr, c.want)
 		return
 	}
 	if strings.Contains(c.command, "push") {
@@ -185,7 +207,7 @@ func (c realClient) isRefused(t *testing.T, a inmate) {
 		return
 	}
 	r = run(t, a.m, a.ID, command)
-	want = "chatd: " + c.shim + " refused: " + other + ":" + portOf(c.port) + " is not in the profile's egress"
+	want = fmt.Sprintf("chatd: %s refused: %s:%d is not in the profile's egress", c.shim, other, c.port)
 	if r.Exit == 0 || !strings.Contains(r.Stderr, want) {
 		t.Errorf("its shim: exit %d, %q, want %q", r.Exit, r.Stderr, want)
 	}
