@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,13 +62,15 @@ enabled = false
 	}},
 	"pi": {pkg: "@mariozechner/pi-coding-agent", profile: "agent", start: "pi", program: "pi", ready: `\(auto\).*scripted`, kill: "pkill -9 -x pi", files: map[string]string{
 		".pi/agent/settings.json": `{"defaultProvider": "scripted", "defaultModel": "scripted"}`,
-		".pi/agent/models.json": `{"providers": {"scripted": {"baseUrl": "@model@/v1", "api": "openai-completions",
+		".pi/agent/models.json": `{"providers": {"scripted": {"baseUrl": "@model@/v1",
+"api": "openai-completions",
 "apiKey": "OPENAI_API_KEY", "models": [{"id": "scripted", "name": "Scripted",
 "reasoning": false, "input": ["text"], "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}, "contextWindow": 128000, "maxTokens": 4096}]}}}`,
 	}},
 	"opencode": {pkg: "opencode-ai", profile: "agent-large", start: "opencode", program: "opencode", ready: `Ask anything`, kill: "pkill -9 -x opencode", adds: " ", files: map[string]string{
 		".config/opencode/opencode.json": `{"autoupdate": false, "share": "disabled", "model": "scripted/scripted", "small_model": "scripted/scripted",
-"provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "Scripted", "options": {"baseURL": "@model@/v1", "apiKey": "{env:OPENAI_API_KEY}"}, "models": {"scripted": {"name": "Scripted"}}}}}`,
+"provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "Scripted",
+"options": {"baseURL": "@model@/v1", "apiKey": "{env:OPENAI_API_KEY}"}, "models": {"scripted": {"name": "Scripted"}}}}}`,
 	}},
 }
 
@@ -95,6 +98,9 @@ func installAgents(t *testing.T, packages ...string) {
 	// npm runs in the network namespace of the tests' parent, because this one has no network.
 	argv := []string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", os.Getppid()), "npm", "install", "-g", "--prefix", "/usr/local", "--no-audit", "--no-fund"}
 	npmtest.Install(t, "/", append(argv, packages...)...)
+	versions, err := exec.Command("npm", "ls", "-g", "--prefix", "/usr/local").Output()
+	must(t, err)
+	t.Logf("installed: %s", versions)
 }
 
 // agentsDaemon is a chatd with the profiles for agents as they are shipped, and what an

@@ -43,7 +43,8 @@ var agreements = []agreement{
 		`https_proxy=` + byAddress + ` curl -sS https://hidden.example.test:8443/x`,
 		"outside heard GET /x", ""},
 	{"npm by a proxy whose name is listed", "/usr/bin/npm",
-		`export HTTPS_PROXY=http://proxy.example.test:3128; ` + npmListed, "", "which is listed by name"},
+		`export HTTPS_PROXY=http://proxy.example.test:3128; ` + npmListed, "",
+		"which is listed by name"},
 	{"curl by a proxy whose name is listed", "/usr/bin/curl",
 		`curl -sSx http://proxy.example.test:3128 ` + webListed, "", "which is listed by name"},
 	{"another port of a listed name", "/usr/bin/curl", `curl -sS https://web.example.test:9443/x`,
@@ -62,8 +63,8 @@ var agreements = []agreement{
 	{"a host of ~/.ssh/config", "/usr/sbin/sshd", alias + `ssh work id -un`, "git", ""},
 	{"git with a host of ~/.ssh/config", "/usr/sbin/sshd",
 		alias + `git ls-remote ssh://work/~/repo.git`, "refs/heads/work", ""},
-	{"ssh with a host in an option", "/usr/sbin/sshd",
-		`ssh -o HostName=git.example.test -o HostKeyAlias=git.example.test git@work id -un`, "git", ""},
+	{"ssh with a host in an option", "/usr/sbin/sshd", `ssh -o HostName=git.example.test ` +
+		`-o HostKeyAlias=git.example.test git@work id -un`, "git", ""},
 	{"git with another URL in its place", "/usr/bin/git", `git ` + basic +
 		`-c url.https://git.example.test:8443/.insteadOf=https://hidden.example.test/ ` +
 		`ls-remote https://hidden.example.test/repo.git`, "refs/heads/work", ""},
@@ -82,11 +83,11 @@ func shimsAgree(t *testing.T, s *servers, a inmate) {
 				t.Logf("the host has no %s", c.needs)
 				return
 			}
-			r := run(t, a.m, a.ID, "PATH=/usr/bin; "+c.command)
+			r := a.line(t, "PATH=/usr/bin; "+c.command)
 			if got := strings.Contains(r.Stdout, c.reached) && r.Exit == 0; got != (c.reached != "") {
 				t.Errorf("without shims: exit %d, %q, %q", r.Exit, r.Stdout, r.Stderr)
 			}
-			r = run(t, a.m, a.ID, c.command)
+			r = a.line(t, c.command)
 			if refused := strings.Contains(r.Stderr, "chatd: "); refused == (c.reached != "") ||
 				!strings.Contains(r.Stderr, c.reason) {
 				t.Errorf("with shims: exit %d, %q, %q", r.Exit, r.Stdout, r.Stderr)
@@ -99,11 +100,11 @@ func shimsAgree(t *testing.T, s *servers, a inmate) {
 		if e := explained(t, a, "other.example.test", 22); e.Verdict != "allow" {
 			t.Errorf("explain: %+v", e)
 		}
-		if r := run(t, a.m, a.ID, ssh); !strings.Contains(r.Stderr, "Host key verification failed") {
+		if r := a.line(t, ssh); !strings.Contains(r.Stderr, "Host key verification failed") {
 			t.Errorf("%+v", r)
 		}
 		patchEgress(t, a.m, a.ID, `{"egress_add": []}`)
-		if r := run(t, a.m, a.ID, ssh); !strings.Contains(r.Stderr, "chatd: ssh refused") {
+		if r := a.line(t, ssh); !strings.Contains(r.Stderr, "chatd: ssh refused") {
 			t.Errorf("%+v", r)
 		}
 	})

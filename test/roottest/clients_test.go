@@ -34,9 +34,10 @@ const (
 
 // worksIn clones, commits and pushes.
 func worksIn(clone string) string {
+	options, _, _ := strings.Cut(clone, "clone")
 	return `rm -rf w && git ` + clone + ` w && cd w && ` + plainly +
-		`commit -q --allow-empty -m x && git ` + strings.TrimSuffix(strings.Split(clone, "clone")[0], " ") +
-		` push -q -f origin HEAD:refs/heads/work && git rev-parse HEAD`
+		`commit -q --allow-empty -m x && git ` + options +
+		`push -q -f origin HEAD:refs/heads/work && git rev-parse HEAD`
 }
 
 // basic is a credential helper of git: the password is the placeholder in the environment.
@@ -61,13 +62,13 @@ var realClients = []realClient{
 		`redis-cli -h HOST set color blue && redis-cli -h HOST get color`, "db.example.test", 6379,
 		"OK\nblue", "Could not connect to Redis at HOST:6379", ""},
 	{"npm", []string{"/usr/bin/npm"}, `mkdir -p n && cd n && npm install --fetch-retries 0 ` +
-		`--registry https://HOST:PORT/ left-test && node -p 'require("left-test")'`, "npm.example.test", 8443,
-		"npm installed it", "getaddrinfo ENOTFOUND HOST", "npm"},
+		`--registry https://HOST:PORT/ left-test && node -p 'require("left-test")'`,
+		"npm.example.test", 8443, "npm installed it", "getaddrinfo ENOTFOUND HOST", "npm"},
 	{"pip", []string{"/usr/bin/pip"}, `pip install --retries 0 -i https://HOST:PORT/simple ` +
 		`left-test && ` + python + ` -c 'import left_test; print(left_test.said)'`,
 		"pypi.example.test", 8443, "pip installed it", "No matching distribution found", "pip"},
-	{"apt-get", []string{"/usr/bin/apt-get", "/usr/bin/dpkg-deb"}, aptGet, "mirror.example.test", 8081,
-		"apt fetched it", "Could not resolve 'HOST'", ""},
+	{"apt-get", []string{"/usr/bin/apt-get", "/usr/bin/dpkg-deb"}, aptGet,
+		"mirror.example.test", 8081, "apt fetched it", "Could not resolve 'HOST'", ""},
 	{"curl", []string{"/usr/bin/curl"}, `curl -sS https://HOST:PORT/x`, "web.example.test", 8443,
 		"outside heard GET /x HTTP/2.0", "Could not resolve host: HOST", "curl"},
 	{"Python urllib", []string{python}, python + ` -c 'import urllib.request as u
@@ -105,7 +106,8 @@ Dir::Etc::sourcelist "$PWD/sources.list"; Dir::Etc::sourceparts "-"; Dir::State 
 Dir::State::status "$PWD/status"; Dir::Cache "$PWD/cache"; APT::Update::Error-Mode "any";
 Acquire::Retries "0";
 END
-apt-get -qq -c conf update && apt-get -qq -c conf download left-test && dpkg-deb -x left-test_*.deb tree && cat tree/left-test`
+apt-get -qq -c conf update && apt-get -qq -c conf download left-test &&
+dpkg-deb -x left-test_*.deb tree && cat tree/left-test`
 
 // at is the command for a host; by its full name a program has no shim.
 func (c realClient) at(host string) string {
@@ -174,7 +176,7 @@ func TestClients(t *testing.T) {
 }
 
 func (c realClient) works(t *testing.T, s *servers, a inmate) {
-	r := run(t, a.m, a.ID, c.at(c.to))
+	r := a.line(t, c.at(c.to))
 	if r.Exit != 0 || !strings.Contains(r.Stdout, c.want) {
 		t.Errorf("exit %d, %q, %q, want %q", r.Exit, r.Stdout, r.Stderr, c.want)
 		return
@@ -198,7 +200,7 @@ func (c realClient) isRefused(t *testing.T, a inmate) {
 	}
 	command := c.at(other)
 	a.sh(t, "rm -rf n apt .local/lib/python3*")
-	r := run(t, a.m, a.ID, "PATH=/usr/bin; "+command)
+	r := a.line(t, "PATH=/usr/bin; "+command)
 	want := strings.ReplaceAll(c.refused, "HOST", other)
 	if out := r.Stdout + r.Stderr; r.Exit == 0 || !strings.Contains(out, want) {
 		t.Errorf("without shims: exit %d, %q, want %q", r.Exit, out, want)
@@ -206,11 +208,21 @@ func (c realClient) isRefused(t *testing.T, a inmate) {
 	if c.shim == "" {
 		return
 	}
-	r = run(t, a.m, a.ID, command)
-	want = fmt.Sprintf("chatd: %s refused: %s:%d is not in the profile's egress", c.shim, other, c.port)
+	r = a.line(t, command)
+	want = fmt.Sprintf("chatd: %s refused: %s:%d is not in the profile's egress", c.shim, other,
+		c.port)
 	if r.Exit == 0 || !strings.Contains(r.Stderr, want) {
 		t.Errorf("its shim: exit %d, %q, want %q", r.Exit, r.Stderr, want)
 	}
+}
+
+// line is a shell command in the chat, on a machine of any speed.
+func (i inmate) line(t *testing.T, command string) chat.RunResult {
+	t.Helper()
+	spec := chat.RunSpec{Command: command, Timeout: tryTimeout}
+	r, err := i.m.Run(operator(t.Context()), i.ID, spec)
+	must(t, err)
+	return r
 }
 
 func explained(t *testing.T, a inmate, host string, port uint16) chat.Explained {
