@@ -168,7 +168,7 @@ func (s shim) variable(name string) string {
 // via is the host that a program opens a connection to for another: a proxy, or that one. ok is
 // false where this is unknown.
 func (s shim) via(h host) (to host, isProxy, ok bool) {
-	if h.scheme == "" || h.scheme == "ssh" || h.scheme == "git" {
+	if h.scheme == "" || h.scheme == "git" {
 		return h, false, true
 	}
 	p := s.proxyFor(h)
