@@ -122,7 +122,8 @@ func (s *servers) serveSSH(t *testing.T) {
 				return
 			}
 			defer f.Close()
-			cmd := exec.Command("unshare", "--mount", "sh", "-c", `mount --bind "$1" /etc/passwd &&
+			// In a pid namespace, so that no process of it is left.
+			cmd := exec.Command("unshare", "--mount", "--pid", "--fork", "sh", "-c", `mount --bind "$1" /etc/passwd &&
 exec setpriv --reuid="$0" --regid="$0" --clear-groups /usr/sbin/sshd -i -e -f "$2"`,
 				fmt.Sprint(serverID), passwd, config)
 			cmd.Stdin, cmd.Stdout = f, f
@@ -177,11 +178,13 @@ func (s *servers) dial(port string) (c net.Conn, err error) {
 // serveRedis starts Redis: Debian's redis-tools has the server under the name of another program.
 func (s *servers) serveRedis(t *testing.T) {
 	t.Helper()
-	cmd := asServer(exec.Command("/usr/bin/redis-check-rdb", "--port", "6379", "--bind", "0.0.0.0",
-		"--protected-mode", "no", "--save", "", "--dir", "/"))
-	cmd.Args[0] = "redis-server"
+	// It ends with its shell's stdin, also if the test is killed.
+	cmd := asServer(exec.Command("bash", "-c", `(exec -a redis-server /usr/bin/redis-check-rdb \
+--port 6379 --bind 0.0.0.0 --protected-mode no --save "" --dir /) & cat; kill $!; wait`))
+	in, err := cmd.StdinPipe()
+	must(t, err)
 	s.in(t, cmd.Start)
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
 	until(t, "Redis listens", func() bool {
 		c, err := s.dial("6379")
 		if err == nil {
