@@ -111,8 +111,19 @@ func findDeletes(k *command) bool {
 }
 
 func changesPackages(k *command) bool {
+	if (k.name == "apt" || k.name == "apt-get") && k.ownTree() {
+		return false
+	}
 	return k.verb("install", "remove", "purge", "upgrade", "dist-upgrade", "full-upgrade", "autoremove", "reinstall", "update", "add", "del", "erase", "refresh") ||
 		k.name == "pacman" && k.has("SRU")
+}
+
+// ownTree reports whether apt is given lists and caches of its own: Dir::State and the like, by an
+// option or a file of settings (apt.conf(5)).
+func (k *command) ownTree() bool {
+	return k.has("c", "config-file") || slices.ContainsFunc(k.args, func(a shell.Arg) bool {
+		return strings.HasPrefix(strings.TrimPrefix(a.Text, "-o"), "Dir")
+	})
 }
 
 func anyAssigned(k *command) bool {

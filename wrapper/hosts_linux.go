@@ -22,17 +22,21 @@ type host struct {
 }
 
 // ports are the schemes that are known.
-var ports = map[string]uint16{"http": 80, "https": 443, "ftp": 21, "ssh": 22, "git": 9418, "sftp": 22}
+var ports = map[string]uint16{"http": 80, "https": 443, "ftp": 21, "git": 9418, "sftp": 22}
 
 // hosts holds the hosts of the command line against the profile's egress.
 func (s shim) hosts() denial {
 	if s.policy.Home == "" {
 		return denial{} // no policy
 	}
-	for _, h := range append(hostsOf(s.name, s.argv[1:]), s.registries()...) {
+	for _, h := range append(s.named(), s.registries()...) {
 		to, isProxy, ok := s.via(h)
 		if !ok {
 			continue // the wall for packets knows
+		}
+		if isProxy && s.proxyByName(to) {
+			return denial{"egress", "it goes by the proxy " + to.place() + ", which is listed by name, " +
+				"and each request there has to be to that name", "ask an operator to list its address"}
 		}
 		if why := unreachable(s.policy, to); why != "" {
 			if isProxy {
@@ -58,12 +62,13 @@ func unreachable(p shims.ShimPolicy, h host) string {
 	return h.unlisted()
 }
 
-func (h host) unlisted() string {
-	to := h.name
-	if h.port != 0 {
-		to = net.JoinHostPort(h.name, strconv.Itoa(int(h.port)))
+func (h host) unlisted() string { return h.place() + " is not in the profile's egress" }
+
+func (h host) place() string {
+	if h.port == 0 {
+		return h.name
 	}
-	return to + " is not in the profile's egress"
+	return net.JoinHostPort(h.name, strconv.Itoa(int(h.port)))
 }
 
 // opened reports whether the list opens a host, as chatd-egress decides it; a port that is not known
@@ -72,8 +77,7 @@ func (h host) unlisted() string {
 func opened(list []chat.Allow, h host) bool {
 	addr, err := netip.ParseAddr(h.name)
 	name, odd := chat.CheckHost(h.name)
-	own := name == "localhost" || strings.HasSuffix(name, ".localhost") // RFC 6761, section 6.3
-	if own || err != nil && odd != nil {
+	if isOwn(name) || err != nil && odd != nil {
 		return true
 	}
 	tries := []uint16{h.port}
@@ -88,6 +92,11 @@ func opened(list []chat.Allow, h host) bool {
 		_, byAddr := chat.ReachableAddr(list, false, netip.AddrPortFrom(addr.Unmap(), port))
 		return byName || byAddr
 	})
+}
+
+// isOwn reports whether a name means the chat itself (RFC 6761, section 6.3).
+func isOwn(name string) bool {
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
 // maxListed is how many destinations a line names.
@@ -107,53 +116,57 @@ func reachable(p shims.ShimPolicy) string {
 	return strings.Join(list, ", ")
 }
 
-// hostsOf finds the hosts that the arguments of a network program name.
-func hostsOf(name string, args []string) []host {
-	switch name {
+// named are the hosts that the arguments of a network program name, as far as it connects to them
+// itself and no setting says otherwise.
+func (s shim) named() []host {
+	switch s.name {
 	case "curl", "wget":
-		return urls(args, true)
-	case "git", "pip", "pip3", "npm":
-		return urls(args, false)
+		if _, elsewhere := s.option(elsewhere...); elsewhere {
+			return nil
+		}
+		return s.urls(true)
+	case "git":
+		return s.gitHosts()
+	case "pip", "pip3", "npm":
+		return s.urls(false)
 	case "ssh", "scp", "sftp":
-		return sshHosts(name, args)
+		return s.sshHosts()
 	case "nc":
-		return ncHosts(args)
+		return ncHosts(s.argv[1:])
 	}
 	return nil
 }
 
-// valued are the options of curl, wget and ssh that are followed by a value, by letters.
-const (
-	fetchValued = "HdXoAebcFuUTmxrwOPQtEKYyCDz"
-	sshValued   = "BbcDEeFIiJLlmOoPpQRSWw"
-)
-
-// operandsOf are the words that are no options and no values of options.
-func operandsOf(args []string, valued string) (operands []string, values map[byte]string) {
-	values = map[byte]string{}
+// operandsOf are the words that are no options and no values of options, of which a value follows
+// these letters and long ones.
+func operandsOf(args []string, valued string, long []string) (operands []string) {
 	for i := 0; i < len(args); i++ {
 		a := args[i]
 		switch {
 		case a == "--":
-			return append(operands, args[i+1:]...), values
+			return append(operands, args[i+1:]...)
 		case len(a) > 1 && a[0] == '-' && a[1] != '-':
-			if l := a[len(a)-1]; strings.IndexByte(valued, l) >= 0 && i+1 < len(args) {
+			if strings.IndexAny(a, valued) == len(a)-1 {
 				i++
-				values[l] = args[i]
 			}
-		case slices.Contains(longValued, a):
+		case slices.Contains(long, a):
 			i++
 		case strings.HasPrefix(a, "-"):
 		default:
 			operands = append(operands, a)
 		}
 	}
-	return operands, values
+	return operands
 }
 
 // urls are the hosts of URLs; bare says that a word without scheme is one too.
-func urls(args []string, bare bool) []host {
-	operands, _ := operandsOf(args, map[bool]string{true: fetchValued}[bare])
+func (s shim) urls(bare bool) []host {
+	letters := map[bool]string{true: lettersValued[s.name]}[bare]
+	operands := operandsOf(s.argv[1:], letters, longValued[s.name])
+	return hostsOfURLs(operands, bare)
+}
+
+func hostsOfURLs(operands []string, bare bool) []host {
 	var all []host
 	for _, o := range operands {
 		if !strings.Contains(o, "://") {
@@ -162,7 +175,9 @@ func urls(args []string, bare bool) []host {
 			}
 			o = "http://" + o
 		}
-		if u, err := url.Parse(o); err == nil && u.Hostname() != "" {
+		u, err := url.Parse(o)
+		// ssh has its own shim.
+		if err == nil && u.Hostname() != "" && !strings.Contains(u.Scheme, "ssh") {
 			port := ports[u.Scheme]
 			if n, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
 				port = uint16(n)
@@ -173,37 +188,11 @@ func urls(args []string, bare bool) []host {
 	return all
 }
 
-func sshHosts(name string, args []string) []host {
-	operands, values := operandsOf(args, sshValued)
-	port := uint16(22)
-	letter := map[bool]byte{true: 'p', false: 'P'}[name == "ssh"]
-	if n, err := strconv.ParseUint(values[letter], 10, 16); err == nil {
-		port = uint16(n)
-	}
-	if name == "ssh" && len(operands) > 1 {
-		operands = operands[:1]
-	}
-	var all []host
-	for _, o := range operands {
-		if name == "scp" {
-			at, _, remote := strings.Cut(o, ":")
-			if !remote || strings.Contains(at, "/") {
-				continue
-			}
-			o = at
-		}
-		_, h, user := strings.Cut(strings.TrimPrefix(o, "ssh://"), "@")
-		if !user {
-			h = strings.TrimPrefix(o, "ssh://")
-		}
-		all = append(all, host{name: strings.Trim(h, "[]"), port: port})
-	}
-	return all
-}
-
 func ncHosts(args []string) []host {
-	operands, _ := operandsOf(args, "eiIOPpqsTVwWXx")
-	listens := slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "-") && strings.Contains(a, "l") })
+	operands := operandsOf(args, "eiIOPpqsTVwWXx", nil)
+	listens := slices.ContainsFunc(args, func(a string) bool {
+		return strings.HasPrefix(a, "-") && strings.Contains(a, "l")
+	})
 	if len(operands) != 2 || listens {
 		return nil
 	}

@@ -10,19 +10,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 )
-
-// longValued are options of curl, wget, npm and pip that a value follows and that no host
-// is in: a URL that goes with a request, or what [shim.proxyFor] and [shim.registries] read.
-var longValued = strings.Fields(`--proxy --https-proxy --noproxy --preproxy --socks4 --socks4a --socks5 --socks5-hostname --proxy1.0
-	--proxy-user --proxy-header --execute --header --data --data-raw --data-binary --data-urlencode --json --form --referer --user-agent
-	--output --requirement --constraint --target --prefix --root`)
-
-// lettersValued are the letters that a value follows, by program, also within their word.
-var lettersValued = map[string]string{
-	"curl": "AbcCdDeEFHKmoPQrtTuUwxXyYz", "wget": "OoaeiBtTwQPUlADRIXn", "git": "cCboujm", "pip": "ircftedb", "pip3": "ircftedb",
-}
 
 // option is what the options of these names say: the last value, if there is one. A name is a
 // letter or a long option; a letter's value may be in its own word, also behind other letters.
@@ -178,7 +168,7 @@ func (s shim) variable(name string) string {
 // via is the host that a program opens a connection to for another: a proxy, or that one. ok is
 // false where this is unknown.
 func (s shim) via(h host) (to host, isProxy, ok bool) {
-	if h.scheme == "" || h.scheme == "ssh" || h.scheme == "git" {
+	if h.scheme == "" || h.scheme == "git" {
 		return h, false, true
 	}
 	p := s.proxyFor(h)
@@ -196,11 +186,22 @@ func (s shim) via(h host) (to host, isProxy, ok bool) {
 	if err != nil || u.Hostname() == "" {
 		return h, false, false // the program says what is wrong with it
 	}
-	to.name = u.Hostname()
+	to.name, to.scheme = u.Hostname(), u.Scheme
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
 		to.port = uint16(n)
 	}
 	return to, true, true
+}
+
+// proxyByName reports whether a proxy of HTTP is listed by its name alone: chatd-egress then reads
+// the requests there, and lets none pass that is to another host.
+func (s shim) proxyByName(to host) bool {
+	_, err := netip.ParseAddr(to.name)
+	name, odd := chat.CheckHost(to.name)
+	if err == nil || odd != nil || isOwn(name) || to.scheme != "http" {
+		return false
+	}
+	return opened(s.policy.Egress, to)
 }
 
 // excepted reports whether a list as no_proxy has it names the host.
@@ -225,6 +226,7 @@ func excepted(list string, h host) bool {
 var settings = map[string][]string{
 	"curl": {"~/.curlrc", "~/.config/curlrc"}, "wget": {"~/.wgetrc", "/etc/wgetrc"}, "git": {"~/.gitconfig", "~/.config/git/config", "./.git/config"},
 	"npm": {"~/.npmrc", "./.npmrc"}, "pip": {"~/.config/pip/pip.conf", "~/.pip/pip.conf", "/etc/pip.conf"},
+	"ssh": {"~/.ssh/config"}, "scp": {"~/.ssh/config"}, "sftp": {"~/.ssh/config"},
 }
 
 // mentions reports whether one of a program's files of settings, here or in the home, has a

@@ -51,7 +51,7 @@ func TestShimsGoByProxies(t *testing.T) {
 func TestShimsCheckRegistries(t *testing.T) {
 	home := t.TempDir()
 	p := shims.ShimPolicy{Home: home, Guard: chat.Guard{}, Network: chat.NetworkOwn, Egress: allow(t, "203.0.113.5:443")}
-	writeSetting(t, filepath.Join(home, "need.txt"), "# a\nrequests>=2\n")
+	writeSetting(t, filepath.Join(home, "need.txt"), "# a\nabsent>=2\n")
 	writeSetting(t, filepath.Join(home, ".local/lib/python3.11/site-packages/Py_Has-1.0.dist-info/METADATA"), "")
 	writeSetting(t, filepath.Join(home, "project/package.json"), `{"dependencies": {"lodash": "^4"}}`)
 	writeSetting(t, filepath.Join(home, "local/package.json"), `{"dependencies": {"mine": "file:../mine"}}`)
@@ -63,11 +63,11 @@ func TestShimsCheckRegistries(t *testing.T) {
 		{"", "npm install --registry https://203.0.113.5/ lodash", ""}, {"", "npm install --registry=https://203.0.113.6/ lodash", "203.0.113.6:443"},
 		{"npm_config_registry=https://203.0.113.5/", "npm install lodash", ""}, {"NPM_CONFIG_REGISTRY=https://203.0.113.6/", "npm install lodash", "203.0.113.6:443"},
 		{"HTTPS_PROXY=http://203.0.113.5:443", "npm install lodash", ""}, {"npm_config_https_proxy=http://203.0.113.6:443", "npm install lodash", "203.0.113.6:443"},
-		{"", "pip install requests", pypi}, {"", "pip3 install requests==2 -q", pypi}, {"", "pip install -r need.txt", pypi}, {"", "pip download x", pypi}, {"", "pip list", ""},
+		{"", "pip install absent", pypi}, {"", "pip3 install absent==2 -q", pypi}, {"", "pip install -r need.txt", pypi}, {"", "pip download x", pypi}, {"", "pip list", ""},
 		{"", "pip install py-has", ""}, {"", "pip install -U py-has", pypi}, {"", "pip install py.has>=1", ""}, {"", "pip install ./mine", ""}, {"", "pip install mine-1.0-py3-none-any.whl", ""},
-		{"", "pip install --no-index -f wheels requests", ""}, {"PIP_NO_INDEX=1", "pip install requests", ""}, {"", "pip install -i https://203.0.113.5/simple requests", ""},
-		{"", "pip install --index-url https://203.0.113.6/simple requests", "203.0.113.6:443"}, {"PIP_INDEX_URL=https://203.0.113.6/simple", "pip install requests", "203.0.113.6:443"},
-		{"", "pip install --proxy http://203.0.113.5:443 requests", ""}, {"https_proxy=http://203.0.113.6:443", "pip install requests", "203.0.113.6:443"},
+		{"", "pip install --no-index -f wheels absent", ""}, {"PIP_NO_INDEX=1", "pip install absent", ""}, {"", "pip install -i https://203.0.113.5/simple absent", ""},
+		{"", "pip install --index-url https://203.0.113.6/simple absent", "203.0.113.6:443"}, {"PIP_INDEX_URL=https://203.0.113.6/simple", "pip install absent", "203.0.113.6:443"},
+		{"", "pip install --proxy http://203.0.113.5:443 absent", ""}, {"https_proxy=http://203.0.113.6:443", "pip install absent", "203.0.113.6:443"},
 	} {
 		checkShim(t, p, c.env, c.line, c.refused)
 	}
@@ -75,7 +75,7 @@ func TestShimsCheckRegistries(t *testing.T) {
 	checkShim(t, p, "", "npm install lodash", "")
 	none := p
 	none.Network = chat.NetworkNone
-	checkShim(t, none, "", "pip install requests", "no network")
+	checkShim(t, none, "", "pip install absent", "no network")
 }
 
 // checkShim checks a line in an environment; PWD is where, below the home. Two spaces are an

@@ -34,7 +34,7 @@ func (s shim) registries() []host {
 	if u, err := url.Parse(from); err != nil || u.Hostname() == "" {
 		return nil
 	}
-	return urls([]string{from}, false)
+	return hostsOfURLs([]string{from}, false)
 }
 
 // npmRegistry is the registry that the command names, or npm's default. It is empty where a
@@ -75,7 +75,7 @@ func (s shim) pipIndex() string {
 // for those of the project here, of which none is installed.
 func (s shim) npmFetches() bool {
 	_, offline := s.option("--offline")
-	operands, _ := operandsOf(s.argv[1:], "")
+	operands := operandsOf(s.argv[1:], "", registryValued)
 	if offline || len(operands) == 0 {
 		return false
 	}
@@ -130,7 +130,7 @@ func (s shim) projectFetches() bool {
 // pipFetches reports whether pip would ask its index, for a package that it is given by name
 // and that is not installed, or has to be newer.
 func (s shim) pipFetches() bool {
-	operands, _ := operandsOf(s.argv[1:], "ircfte")
+	operands := operandsOf(s.argv[1:], "ircfte", registryValued)
 	if len(operands) == 0 {
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,14 +29,17 @@ type realAgent struct {
 	ready   string            // what the screen shows when its prompt is there
 	kill    string            // ends it as a crash would
 	adds    string            // what it adds itself to a text of several lines
-	files   map[string]string // its settings, in the home; @model@ is the server's URL
+	files   map[string]string // its settings, in the home; @model@ is modelURL
 }
 
 // realAgents are started with what an operator would give them: no dialogs, no updates, no
 // telemetry, no sandbox of their own, and the server as their model.
 var realAgents = map[string]realAgent{
 	"claude": {pkg: "@anthropic-ai/claude-code", profile: "agent", start: "claude", program: "claude", ready: `^❯`, kill: "pkill -9 -x claude", files: map[string]string{
-		".claude.json":          `{"hasCompletedOnboarding": true, "theme": "dark", "customApiKeyResponses": {"approved": ["00000000000000000000"]}}`,
+		".claude.json": `{"hasCompletedOnboarding": true, "theme": "dark",
+"customApiKeyResponses": {"approved": ["@approved@"]}}`,
+		// It asks once about a key that it finds, unless the last 20 characters are here.
+		".bashrc":               `sed -i "s/@approved@/${ANTHROPIC_API_KEY: -20}/" ~/.claude.json`,
 		".claude/settings.json": `{"permissions": {"defaultMode": "bypassPermissions"}, "skipDangerousModePermissionPrompt": true}`,
 	}},
 	"codex": {pkg: "@openai/codex", profile: "agent-large", start: "codex", program: "node", ready: `^› `, kill: "pkill -9 -x node; pkill -9 -x codex", files: map[string]string{
@@ -58,17 +62,20 @@ enabled = false
 	}},
 	"pi": {pkg: "@mariozechner/pi-coding-agent", profile: "agent", start: "pi", program: "pi", ready: `\(auto\).*scripted`, kill: "pkill -9 -x pi", files: map[string]string{
 		".pi/agent/settings.json": `{"defaultProvider": "scripted", "defaultModel": "scripted"}`,
-		".pi/agent/models.json": `{"providers": {"scripted": {"baseUrl": "@model@/v1", "api": "openai-completions", "apiKey": "dummy", "models": [{"id": "scripted", "name": "Scripted",
+		".pi/agent/models.json": `{"providers": {"scripted": {"baseUrl": "@model@/v1",
+"api": "openai-completions",
+"apiKey": "OPENAI_API_KEY", "models": [{"id": "scripted", "name": "Scripted",
 "reasoning": false, "input": ["text"], "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}, "contextWindow": 128000, "maxTokens": 4096}]}}}`,
 	}},
 	"opencode": {pkg: "opencode-ai", profile: "agent-large", start: "opencode", program: "opencode", ready: `Ask anything`, kill: "pkill -9 -x opencode", adds: " ", files: map[string]string{
 		".config/opencode/opencode.json": `{"autoupdate": false, "share": "disabled", "model": "scripted/scripted", "small_model": "scripted/scripted",
-"provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "Scripted", "options": {"baseURL": "@model@/v1", "apiKey": "dummy"}, "models": {"scripted": {"name": "Scripted"}}}}}`,
+"provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "Scripted",
+"options": {"baseURL": "@model@/v1", "apiKey": "{env:OPENAI_API_KEY}"}, "models": {"scripted": {"name": "Scripted"}}}}}`,
 	}},
 }
 
 // agentEnv is the environment that a profile for these agents has.
-const agentEnv = `{OPENAI_API_KEY: dummy, GEMINI_API_KEY: dummy, ANTHROPIC_API_KEY: sk-ant-dummy000000000000000000000, ANTHROPIC_BASE_URL: "@model@", GOOGLE_GEMINI_BASE_URL: "@model@",
+const agentEnv = `{ANTHROPIC_BASE_URL: "@model@", GOOGLE_GEMINI_BASE_URL: "@model@",
       DISABLE_AUTOUPDATER: "1", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", CLAUDE_CODE_SANDBOXED: "1",
       PI_OFFLINE: "1", OPENCODE_DISABLE_AUTOUPDATE: "1", OPENCODE_DISABLE_MODELS_FETCH: "1"}`
 
@@ -91,6 +98,9 @@ func installAgents(t *testing.T, packages ...string) {
 	// npm runs in the network namespace of the tests' parent, because this one has no network.
 	argv := []string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", os.Getppid()), "npm", "install", "-g", "--prefix", "/usr/local", "--no-audit", "--no-fund"}
 	npmtest.Install(t, "/", append(argv, packages...)...)
+	versions, err := exec.Command("npm", "ls", "-g", "--prefix", "/usr/local").Output()
+	must(t, err)
+	t.Logf("installed: %s", versions)
 }
 
 // agentsDaemon is a chatd with the profiles for agents as they are shipped, and what an
@@ -99,17 +109,25 @@ func agentsDaemon(t *testing.T, more string) *daemon {
 	t.Helper()
 	opt := options(t)
 	skeleton := filepath.Join(filepath.Dir(opt.State), "skeleton")
-	url := "http://" + peerV4.String() + ":" + modelPort
 	for _, a := range realAgents {
 		for name, text := range a.files {
 			file := filepath.Join(skeleton, name)
 			must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-			must(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "@model@", url)), 0o644))
+			must(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "@model@", modelURL)), 0o644))
 		}
 	}
-	extra := "profiles:\n"
+	extra := "dns_servers: [" + outsideAddr + "]\nsecrets:\n"
+	for _, k := range modelKeys {
+		file := filepath.Join(filepath.Dir(opt.State), "secret-"+k.secret)
+		must(t, os.WriteFile(file, []byte(k.value+"\n"), 0o600))
+		extra += fmt.Sprintf("  %s: {file: %s, hosts: ['api.example.test:8443'], header: '%s', "+
+			"env: %s}\n", k.secret, file, k.header, k.env)
+	}
+	extra += "profiles:\n"
 	for _, name := range []string{"agent", "agent-large"} {
-		extra += fmt.Sprintf("  %s:\n    egress: [\"%s:%s\"]\n    skeleton: %s\n    env: %s\n%s", name, peerV4, modelPort, skeleton, strings.ReplaceAll(agentEnv, "@model@", url), more)
+		extra += fmt.Sprintf("  %s:\n    egress: ['api.example.test:8443']\n"+
+			"    secrets: [anthropic, openai, gemini]\n    skeleton: %s\n    env: %s\n%s",
+			name, skeleton, strings.ReplaceAll(agentEnv, "@model@", modelURL), more)
 	}
 	config := configFile(t, opt)
 	text, err := os.ReadFile(config)
@@ -118,7 +136,8 @@ func agentsDaemon(t *testing.T, more string) *daemon {
 }
 
 // TestLongAgents: agents as they are published are started, asked, and read through the API, in
-// the profiles that are shipped for them.
+// the profiles that are shipped for them. Their key is a secret of chatd: the model's server gets
+// the value, and the chat has it nowhere.
 func TestLongAgents(t *testing.T) {
 	needsRoot(t)
 	if os.Getenv("CHATD_TEST_LONG") == "" {
@@ -130,7 +149,7 @@ func TestLongAgents(t *testing.T) {
 		packages = append(packages, a.pkg)
 	}
 	installAgents(t, packages...)
-	m := newModel(t, newPeer(t))
+	m := newModel(t)
 	d := agentsDaemon(t, "")
 	for name, a := range realAgents {
 		t.Run(name, func(t *testing.T) {
@@ -165,6 +184,7 @@ func (a drivenAgent) all() {
 	a.waitsForOutput()
 	a.usesItsShell()
 	a.measure("after a command", began)
+	a.hasNoKey()
 	a.hasEnded()
 }
 
@@ -259,6 +279,32 @@ func (a drivenAgent) usesItsShell() {
 	}
 	if b, err := os.ReadFile(filepath.Join(a.c.Home, "who")); err != nil || string(b) != a.c.User+"\n" {
 		a.t.Errorf("its shell wrote %q: %v", b, err)
+	}
+}
+
+// hasNoKey: the agent's files, its processes and their environment have placeholders alone.
+func (a drivenAgent) hasNoKey() {
+	a.t.Helper()
+	for _, r := range a.m.withoutKey() {
+		a.t.Logf("the model's server was asked without a key: %s", r)
+	}
+	for _, k := range modelKeys {
+		begin := k.value[:14]
+		r, err := a.d.Run(a.t.Context(), a.c.ID, chat.RunSpec{Command: `grep -rlsF -e ` + begin +
+			` ~ /etc /opt /run /tmp /var/tmp /dev/shm; env | grep -F ` + begin +
+			`; env | grep -c chatd-secret-`})
+		must(a.t, err)
+		if r.Stdout != fmt.Sprintf("%d\n", len(modelKeys)) {
+			a.t.Errorf("the chat has %s: %+v", k.secret, r)
+		}
+		for _, pid := range pidsOf(a.c.UID) {
+			for _, what := range []string{"environ", "cmdline"} {
+				b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, what))
+				if err == nil && strings.Contains(string(b), begin) {
+					a.t.Errorf("process %d of the chat has %s", pid, k.secret)
+				}
+			}
+		}
 	}
 }
 

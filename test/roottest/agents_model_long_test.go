@@ -6,16 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // object is a JSON object.
@@ -29,49 +25,40 @@ type model struct {
 	mu      sync.Mutex
 	asked   []string // texts of the conversation, as the agent's requests ended with them
 	results []string // what the agent's tool gave back
+	refused []string // requests without a key
 }
 
 // slowly is how long an answer takes whose question wants it so.
 const slowly = 8 * time.Second
 
-// modelPort is where it listens at the other end of the wire.
-const modelPort = "7000"
+// modelURL is where it is.
+const modelURL = "https://api.example.test:8443"
 
-// newModel starts a server in the peer's network namespace.
-func newModel(t *testing.T, p *peer) *model {
+// modelKeys are the keys that it takes, and where it looks for each; agents have the variables of
+// the secrets.
+var modelKeys = []struct{ secret, env, header, value string }{
+	{"anthropic", "ANTHROPIC_API_KEY", "x-api-key: $", "sk-ant-real-0123456789abcdefghij"},
+	{"openai", "OPENAI_API_KEY", "Authorization: Bearer $", "sk-real-0123456789abcdefghijklmn"},
+	{"gemini", "GEMINI_API_KEY", "x-goog-api-key: $", "AIza-real-0123456789abcdefghijkl"},
+}
+
+// newModel starts one on the outside. This host trusts its certificate.
+func newModel(t *testing.T) *model {
 	t.Helper()
-	listening := make(chan any)
-	go func() {
-		runtime.LockOSThread() // which ends with this function, as it stays in that namespace
-		l, err := listenBeside(p.cmd.Process.Pid, ":"+modelPort)
-		if err != nil {
-			listening <- err
-			return
-		}
-		listening <- l
-	}()
-	l, ok := (<-listening).(net.Listener)
-	if !ok {
-		t.Fatal("the model's server does not listen")
-	}
 	m := &model{}
-	srv := &http.Server{Handler: m}
-	go func() { _ = srv.Serve(l) }()
-	t.Cleanup(func() { _ = srv.Close() })
+	serveSecure(t, newInternet(t), "8443", m, "api.example.test")
 	return m
 }
 
-// listenBeside listens in the network namespace of a process.
-func listenBeside(pid int, addr string) (net.Listener, error) {
-	fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
+// hasKey reports whether a request has one of the keys in its place.
+func hasKey(r *http.Request) bool {
+	for _, k := range modelKeys {
+		name, form, _ := strings.Cut(k.header, ": ")
+		if r.Header.Get(name) == strings.Replace(form, "$", k.value, 1) {
+			return true
+		}
 	}
-	defer unix.Close(fd)
-	if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
-		return nil, err
-	}
-	return net.Listen("tcp4", addr)
+	return false
 }
 
 // take returns what was asked and what tools gave back since the last call.
@@ -81,6 +68,15 @@ func (m *model) take() (asked, results []string) {
 	asked, results = m.asked, m.results
 	m.asked, m.results = nil, nil
 	return asked, results
+}
+
+// withoutKey returns the requests since the last call that had no key.
+func (m *model) withoutKey() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := m.refused
+	m.refused = nil
+	return all
 }
 
 // answerTo is what the model says to a text of the conversation: a word that neither the question
@@ -101,6 +97,13 @@ type reply struct {
 }
 
 func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !hasKey(r) {
+		m.mu.Lock()
+		m.refused = append(m.refused, fmt.Sprint(r.Method, " ", r.URL.Path, " ", r.Header))
+		m.mu.Unlock()
+		http.Error(w, `{"error":{"message":"no key"}}`, http.StatusUnauthorized)
+		return
+	}
 	body, err := io.ReadAll(r.Body)
 	var req object
 	if err != nil || json.Unmarshal(body, &req) != nil {

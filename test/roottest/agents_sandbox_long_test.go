@@ -95,7 +95,7 @@ func TestLongAgentSandboxes(t *testing.T) {
 		packages = append(packages, realAgents[name].pkg)
 	}
 	installAgents(t, packages...)
-	m := newModel(t, newPeer(t))
+	m := newModel(t)
 	d := agentsDaemon(t, "    commands_add: [claude, codex, gemini, srt, socat, rg]\n")
 	for name, s := range ownSandboxes {
 		t.Run(name, func(t *testing.T) {

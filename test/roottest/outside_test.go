@@ -29,8 +29,9 @@ import (
 // example.test.
 type internet struct {
 	*peer
-	asked atomic.Int64 // queries
-	turn  atomic.Int64 // how often turn.example.test was looked up
+	asked atomic.Int64              // queries
+	turn  atomic.Int64              // how often turn.example.test was looked up
+	open  map[string][]net.Listener // by port
 }
 
 // outsideAddr is the address of its servers, which is public; so is outsideAddr6.
@@ -41,7 +42,7 @@ const outsideAddr, outsideAddr6 = "203.0.113.2", "2001:db8:213::2"
 func newInternet(t testing.TB) *internet {
 	t.Helper()
 	needsRoot(t)
-	o := &internet{peer: newPeer(t)}
+	o := &internet{peer: newPeer(t), open: map[string][]net.Listener{}}
 	for _, l := range o.listen(t, "7000") {
 		go each(l, func(c net.Conn) { answerLine(c, "") })
 	}
@@ -87,7 +88,15 @@ func (o *internet) listen(t testing.TB, port string) (all []net.Listener) {
 		t.Cleanup(func() { _ = l.Close() })
 		all = append(all, l)
 	}
+	o.open[port] = all
 	return all
+}
+
+// silence frees a port.
+func (o *internet) silence(port string) {
+	for _, l := range o.open[port] {
+		_ = l.Close()
+	}
 }
 
 func (o *internet) packets(t testing.TB, port string) net.PacketConn {
@@ -172,6 +181,9 @@ func (o *internet) zone(name string, kind dnsmessage.Type) string {
 		return outsideAddr
 	case host == "empty":
 		return "-"
+	case host == "git", host == "npm", host == "pypi", host == "mirror", host == "db", host == "web",
+		host == "proxy":
+		return outsideAddr
 	case host == "api", host == "other", host == "ssh", strings.HasSuffix(host,
 		".wild"), strings.HasSuffix(host, "wild"):
 		return outsideAddr

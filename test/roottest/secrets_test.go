@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log"
 	"log/slog"
 	"net/http"
 	"os"
@@ -58,24 +59,33 @@ type apiServer struct {
 	keys []string
 }
 
-// newAPI starts one on port 8443. This host trusts its certificate.
+// newAPI starts one on port 8443.
 func newAPI(t testing.TB, o *internet) *apiServer {
+	t.Helper()
+	s := &apiServer{}
+	serveSecure(t, o, "8443", s, "api.example.test")
+	return s
+}
+
+// serveSecure serves HTTPS under these names. This host trusts the certificates.
+func serveSecure(t testing.TB, o *internet, port string, h http.Handler, names ...string) {
 	t.Helper()
 	outside, err := authority.New([]byte("outside"), time.Now())
 	must(t, err)
-	b, err := outside.Issue("api.example.test", time.Now())
-	must(t, err)
-	cert, err := tls.X509KeyPair(b, b)
-	must(t, err)
-	s := &apiServer{}
-	for _, l := range o.listen(t, "8443") {
-		server := &http.Server{Handler: s, TLSConfig: &tls.Config{
-			Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}}}
+	config := &tls.Config{NextProtos: []string{"h2", "http/1.1"}}
+	for _, name := range names {
+		b, err := outside.Issue(name, time.Now())
+		must(t, err)
+		cert, err := tls.X509KeyPair(b, b)
+		must(t, err)
+		config.Certificates = append(config.Certificates, cert)
+	}
+	for _, l := range o.listen(t, port) {
+		server := &http.Server{Handler: h, TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0)}
 		go func() { _ = server.ServeTLS(l, "", "") }()
 		t.Cleanup(func() { _ = server.Close() })
 	}
 	trustHere(t, outside.Certificate())
-	return s
 }
 
 // trustHere has this host trust one more authority until the test ends.

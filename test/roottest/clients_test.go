@@ -1,0 +1,233 @@
+package roottest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+	words "github.com/chatd/chatd/secret"
+)
+
+// realClient is a program as Debian has it, that knows nothing of chatd.
+type realClient struct {
+	name  string
+	needs []string // files of the host
+	// command asks HOST, which is to and then a name that is not listed; PORT is its port.
+	command, to string
+	port        uint16
+	want        string // what it prints
+	refused     string // what it says of a name that it cannot look up
+	shim        string // the program whose shim refuses that before it starts; empty for none
+}
+
+const (
+	python  = "/usr/bin/python3"
+	git     = "/usr/bin/git"
+	plainly = `git -c user.name=a -c user.email=a@example.test `
+)
+
+// worksIn clones, commits and pushes.
+func worksIn(clone string) string {
+	options, _, _ := strings.Cut(clone, "clone")
+	return `rm -rf w && git ` + clone + ` w && cd w && ` + plainly +
+		`commit -q --allow-empty -m x && git ` + options +
+		`push -q -f origin HEAD:refs/heads/work && git rev-parse HEAD`
+}
+
+// basic is a credential helper of git: the password is the placeholder in the environment.
+const basic = `-c credential.helper='!f() { echo username=git; echo "password=$GIT_TOKEN"; }; f' `
+
+var realClients = []realClient{
+	{"ssh", []string{"/usr/bin/ssh", "/usr/sbin/sshd"}, `echo over-ssh | ssh git@HOST 'id -un; cat'`,
+		"git.example.test", 22, "git\nover-ssh", "Could not resolve hostname HOST", "ssh"},
+	{"git over ssh", []string{git, "/usr/bin/ssh", "/usr/sbin/sshd"},
+		worksIn(`clone -q ssh://git@HOST/~/repo.git`), "git.example.test", 22, "",
+		"Could not resolve hostname HOST", "ssh"},
+	{"git, as scp writes it", []string{git, "/usr/bin/ssh", "/usr/sbin/sshd"},
+		worksIn(`clone -q git@HOST:repo.git`), "git.example.test", 22, "",
+		"Could not resolve hostname HOST", "ssh"},
+	{"git over HTTPS with a secret", []string{git},
+		worksIn(basic + `clone -q https://HOST:PORT/repo.git`), "git.example.test", 8443, "",
+		"Could not resolve host: HOST", "git"},
+	{"scp", []string{"/usr/bin/scp", "/usr/sbin/sshd"}, `scp git@HOST:repo.git/HEAD head && ` +
+		`cat head`, "git.example.test", 22, "ref: refs/heads/", "Could not resolve hostname HOST",
+		"scp"},
+	{"redis-cli", []string{"/usr/bin/redis-cli"},
+		`redis-cli -h HOST set color blue && redis-cli -h HOST get color`, "db.example.test", 6379,
+		"OK\nblue", "Could not connect to Redis at HOST:6379", ""},
+	{"npm", []string{"/usr/bin/npm"}, `mkdir -p n && cd n && npm install --fetch-retries 0 ` +
+		`--registry https://HOST:PORT/ left-test && node -p 'require("left-test")'`,
+		"npm.example.test", 8443, "npm installed it", "getaddrinfo ENOTFOUND HOST", "npm"},
+	{"pip", []string{"/usr/bin/pip"}, `pip install --retries 0 -i https://HOST:PORT/simple ` +
+		`left-test && ` + python + ` -c 'import left_test; print(left_test.said)'`,
+		"pypi.example.test", 8443, "pip installed it", "No matching distribution found", "pip"},
+	{"apt-get", []string{"/usr/bin/apt-get", "/usr/bin/dpkg-deb"}, aptGet,
+		"mirror.example.test", 8081, "apt fetched it", "Could not resolve 'HOST'", ""},
+	{"curl", []string{"/usr/bin/curl"}, `curl -sS https://HOST:PORT/x`, "web.example.test", 8443,
+		"outside heard GET /x HTTP/2.0", "Could not resolve host: HOST", "curl"},
+	{"Python urllib", []string{python}, python + ` -c 'import urllib.request as u
+print(u.urlopen("https://HOST:PORT/x").read().decode())'`, "web.example.test", 8443,
+		"outside heard GET /x HTTP/1.1", "Name or service not known", ""},
+	{"Python requests", []string{python, "/usr/lib/python3/dist-packages/requests"},
+		python + ` -c 'import requests; print(requests.get("https://HOST:PORT/x").text)'`,
+		"web.example.test", 8443, "outside heard GET /x HTTP/1.1", "Name or service not known", ""},
+	{"Node fetch", []string{"/usr/bin/node"},
+		`node -e 'fetch("https://HOST:PORT/x").then(r => r.text()).then(console.log)'`,
+		"web.example.test", 8443, "outside heard GET /x HTTP/1.1", "ENOTFOUND HOST", ""},
+	{"Node HTTP/2", []string{"/usr/bin/node"}, `node -e 'const c = require("http2").connect(` +
+		`"https://HOST:PORT"); const r = c.request({":path": "/x"}); r.setEncoding("utf8"); ` +
+		`r.on("data", console.log); r.on("end", () => c.close())'`, "web.example.test", 8443,
+		"outside heard GET /x HTTP/2.0", "ENOTFOUND HOST", ""},
+	{"WebSocket over TLS", []string{python, "/usr/lib/python3/dist-packages/websockets"},
+		webSocket("wss"), "web.example.test", 8443, "outside heard hello", "not known", ""},
+	{"WebSocket", []string{python, "/usr/lib/python3/dist-packages/websockets"}, webSocket("ws"),
+		"web.example.test", 8081, "outside heard hello", "not known", ""},
+}
+
+func webSocket(scheme string) string {
+	return python + ` -c 'import asyncio, websockets
+async def main():
+    async with websockets.connect("` + scheme + `://HOST:PORT/ws") as w:
+        await w.send("hello")
+        print(await w.recv())
+asyncio.run(main())'`
+}
+
+// aptGet looks into a mirror, with lists, cache and settings in the home, and unpacks a package.
+const aptGet = `mkdir -p apt/lists/partial apt/cache/archives/partial && cd apt && : >status &&
+echo 'deb [trusted=yes] http://HOST:PORT/ ./' >sources.list && cat >conf <<END
+Dir::Etc::sourcelist "$PWD/sources.list"; Dir::Etc::sourceparts "-"; Dir::State "$PWD";
+Dir::State::status "$PWD/status"; Dir::Cache "$PWD/cache"; APT::Update::Error-Mode "any";
+Acquire::Retries "0";
+END
+apt-get -qq -c conf update && apt-get -qq -c conf download left-test &&
+dpkg-deb -x left-test_*.deb tree && cat tree/left-test`
+
+// at is the command for a host; by its full name a program has no shim.
+func (c realClient) at(host string) string {
+	return strings.NewReplacer("HOST", host, "PORT", portOf(c.port)).Replace(c.command)
+}
+
+func portOf(n uint16) string { return strconv.Itoa(int(n)) }
+
+// withClients are options whose profile named lists what real clients ask.
+func withClients(t *testing.T) provision.Options {
+	opt, _ := withSecret(t, "git.example.test:22", "git.example.test:8443", "npm.example.test:8443",
+		"pypi.example.test:8443", "mirror.example.test:8081", "db.example.test:6379",
+		"web.example.test:8443", "web.example.test:8081", "proxy.example.test:3128",
+		outsideAddr+":3128", "api.example.test:8443")
+	file := filepath.Join(filepath.Dir(opt.State), "token")
+	must(t, os.WriteFile(file, []byte(gitToken), 0o600))
+	header, err := words.ParseHeader("Authorization: Basic git:$")
+	must(t, err)
+	opt.Secrets["git"] = words.Spec{File: file, Hosts: parsedAllows(t, "git.example.test:8443"),
+		Header: header, Env: "GIT_TOKEN"}
+	p := opt.Profiles["named"]
+	p.Secrets, p.Limits.MemoryMax, p.Guard = []string{"api", "git"}, 1<<30, chat.DefaultGuard()
+	p.EgressMayAdd = parsedAllows(t, "*.example.test:22")
+	opt.Profiles["named"] = p
+	return opt
+}
+
+// TestClients: programs as Debian has them reach what is listed, by name and with no setting, and
+// nothing else; what their shims and explain say of it is what they then meet.
+func TestClients(t *testing.T) {
+	s := newServers(t)
+	m := open(t, withClients(t))
+	a := inmateOf(t, m, "clients", "named")
+	if s.open["22"] != nil {
+		s.welcome(t, a)
+	}
+	var tried []realClient
+	for _, c := range realClients {
+		t.Run(c.name, func(t *testing.T) {
+			for _, file := range c.needs {
+				if _, err := os.Stat(file); err != nil {
+					t.Logf("the host has no %s", file)
+					return
+				}
+			}
+			c.works(t, s, a)
+			c.isRefused(t, a)
+			tried = append(tried, c)
+		})
+	}
+	t.Run("told", func(t *testing.T) {
+		for _, c := range tried {
+			to := net.JoinHostPort(c.to, portOf(c.port))
+			until(t, to+" is told", func() bool {
+				e := told(egressLog(t, m, a.ID), chat.EgressAllowed, to)
+				return e.Sent > 0 && e.Received > 0
+			})
+		}
+		if len(tried) > 0 {
+			until(t, "the refused name is told", func() bool {
+				return told(egressLog(t, m, a.ID), chat.EgressRefused, "other.example.test").Count > 0
+			})
+		}
+	})
+	t.Run("shims agree", func(t *testing.T) { shimsAgree(t, s, a) })
+}
+
+func (c realClient) works(t *testing.T, s *servers, a inmate) {
+	r := a.line(t, c.at(c.to))
+	if r.Exit != 0 || !strings.Contains(r.Stdout, c.want) {
+		t.Errorf("exit %d, %q, %q, want %q", r.Exit, r.Stdout, r.Stderr, c.want)
+		return
+	}
+	if strings.Contains(c.command, "push") {
+		repo := map[uint16]string{22: "home/repo.git", 8443: "repo.git"}[c.port]
+		if head := s.head(t, repo); head != strings.TrimSpace(r.Stdout) {
+			t.Errorf("the server has %s, the chat pushed %s", head, r.Stdout)
+		}
+	}
+	if e := explained(t, a, c.to, c.port); e.Verdict != "allow" {
+		t.Errorf("explain of what works: %+v", e)
+	}
+}
+
+// isRefused asks a name that is not listed: with shims, and by PATH without them.
+func (c realClient) isRefused(t *testing.T, a inmate) {
+	const other = "other.example.test"
+	if e := explained(t, a, other, c.port); e.Verdict != "deny" {
+		t.Errorf("explain of what is refused: %+v", e)
+	}
+	command := c.at(other)
+	a.sh(t, "rm -rf n apt .local/lib/python3*")
+	r := a.line(t, "PATH=/usr/bin; "+command)
+	want := strings.ReplaceAll(c.refused, "HOST", other)
+	if out := r.Stdout + r.Stderr; r.Exit == 0 || !strings.Contains(out, want) {
+		t.Errorf("without shims: exit %d, %q, want %q", r.Exit, out, want)
+	}
+	if c.shim == "" {
+		return
+	}
+	r = a.line(t, command)
+	want = fmt.Sprintf("chatd: %s refused: %s:%d is not in the profile's egress", c.shim, other,
+		c.port)
+	if r.Exit == 0 || !strings.Contains(r.Stderr, want) {
+		t.Errorf("its shim: exit %d, %q, want %q", r.Exit, r.Stderr, want)
+	}
+}
+
+// line is a shell command in the chat, on a machine of any speed.
+func (i inmate) line(t *testing.T, command string) chat.RunResult {
+	t.Helper()
+	spec := chat.RunSpec{Command: command, Timeout: tryTimeout}
+	r, err := i.m.Run(operator(t.Context()), i.ID, spec)
+	must(t, err)
+	return r
+}
+
+func explained(t *testing.T, a inmate, host string, port uint16) chat.Explained {
+	t.Helper()
+	e, err := a.m.Explain(operator(t.Context()), a.ID, chat.Question{Host: host, Port: port})
+	must(t, err)
+	return e
+}
