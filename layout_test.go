@@ -160,9 +160,9 @@ var owners = map[string]string{
 	"github.com/modelcontextprotocol/go-sdk":      "mcp",
 	"github.com/google/jsonschema-go":             "mcp", // adrs/0021
 	"github.com/charmbracelet/x":                  "termsafe",
-	"github.com/robfig/cron/v3":                   "schedule", // adrs/0027
-	"pgregory.net/rapid":                          "test/roottest",
-	"golang.org/x/tools":                          ".", // the tests of this folder alone: adrs/0037
+	"github.com/robfig/cron/v3":                   "schedule",      // adrs/0027
+	"pgregory.net/rapid":                          "test/roottest", // adrs/0086
+	"golang.org/x/tools":                          ".",             // the tests of this folder alone: adrs/0037
 	"golang.org/x/sys":                            "",
 }
 
