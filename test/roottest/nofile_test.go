@@ -1,0 +1,74 @@
+package roottest
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestDescriptorsRunOut: chatd-root runs out of descriptors (EMFILE) in the middle of calls. They
+// fail and say so, or are done; with descriptors again everything goes on.
+func TestDescriptorsRunOut(t *testing.T) {
+	opt := options(t)
+	d := startDaemon(t, opt, "")
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "before"})
+	must(t, err)
+	failed := 0
+	for more := 0; more < 40; more += 2 { // so that each step meets the bound
+		was := boundDescriptors(t, d.cmd.Process.Pid, more)
+		made, _, err := d.Create(t.Context(), chat.Spec{ExternalID: fmt.Sprint("more ", more)})
+		_, runErr := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "true"})
+		must(t, unix.Prlimit(d.cmd.Process.Pid, unix.RLIMIT_NOFILE, &was, nil))
+		d.waitUp(t)
+		for _, err := range []error{err, runErr} {
+			if err != nil {
+				failed++
+			}
+			if err != nil && !strings.Contains(err.Error(), "too many open files") {
+				t.Errorf("with %d descriptors more: %v", more, err)
+			}
+		}
+		if err == nil {
+			whole(t, opt, made)
+		}
+	}
+	if failed == 0 {
+		t.Error("no call failed: the bound was not met")
+	}
+	afterDescriptors(t, d)
+}
+
+// boundDescriptors leaves a process so many descriptors more than it has, and returns its bound.
+func boundDescriptors(t *testing.T, pid, more int) (was unix.Rlimit) {
+	t.Helper()
+	must(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &was))
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	must(t, err)
+	to := unix.Rlimit{Cur: uint64(len(open) + more), Max: was.Max}
+	must(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &to, nil))
+	return was
+}
+
+// afterDescriptors uses each chat that is there, and reaps it.
+func afterDescriptors(t *testing.T, d *daemon) {
+	t.Helper()
+	page, err := d.List(t.Context(), chat.Filter{Limit: 1000})
+	must(t, err)
+	for _, c := range page.Chats {
+		again, _, err := d.Create(t.Context(), chat.Spec{ExternalID: c.ExternalID})
+		if err != nil || again.UID != c.UID || !again.Awake {
+			t.Errorf("%s afterwards: %+v, %v", c.ExternalID, again, err)
+			continue
+		}
+		r, err := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo on"})
+		if err != nil || r.Stdout != "on\n" {
+			t.Errorf("a run of %s afterwards: %+v, %v", c.ExternalID, r, err)
+		}
+		must(t, d.Reap(t.Context(), c.ID))
+	}
+}
