@@ -85,15 +85,16 @@ func (r *root) file(ctx context.Context, call uplink.Call) (*os.File, error) {
 	}
 }
 
-// report passes events to a chatd-root that is there.
-func (r *root) report(ctx context.Context, events []uplink.Event) error {
+// report passes a report to a chatd-root that is there.
+func (r *root) report(ctx context.Context, what report) error {
 	c, _ := r.current()
 	if c == nil {
 		return uplink.ErrGone
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	_, files, err := c.Call(ctx, uplink.Call{Verb: uplink.Events, Events: events})
+	_, files, err := c.Call(ctx, uplink.Call{Verb: uplink.Events, Events: what.events,
+		Carried: what.carried})
 	return errors.Join(err, closeAll(files))
 }
 

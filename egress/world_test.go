@@ -108,6 +108,7 @@ type fakeRoot struct {
 	sockets []uplink.Call // that were asked for
 	refuse  bool          // certificates
 	reports []uplink.Event
+	carried []uplink.Carried
 	deaf    bool // to reports
 }
 
@@ -151,7 +152,7 @@ func (r *fakeRoot) answer(
 	_ context.Context, c uplink.Call, _ []*os.File,
 ) ([]*os.File, uplink.Answer) {
 	if c.Verb == uplink.Events {
-		return nil, r.hear(c.Events)
+		return nil, r.hear(c)
 	}
 	r.mu.Lock()
 	r.sockets = append(r.sockets, c)
@@ -164,13 +165,14 @@ func (r *fakeRoot) answer(
 }
 
 // hear takes a report, unless it is deaf.
-func (r *fakeRoot) hear(events []uplink.Event) uplink.Answer {
+func (r *fakeRoot) hear(c uplink.Call) uplink.Answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.deaf {
 		return uplink.Answer{Error: "deaf"}
 	}
-	r.reports = append(r.reports, events...)
+	r.reports = append(r.reports, c.Events...)
+	r.carried = append(r.carried, c.Carried...)
 	return uplink.Answer{}
 }
 

@@ -186,11 +186,13 @@ func (g *Gateway) Close(ctx context.Context, id chat.ID) error {
 		return err
 	}
 	err = errors.Join(err, h.close())
+	why := uplink.ErrGone
 	if conn != nil {
-		if why := g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id}); why != nil {
-			g.opt.Log.Warn("chatd-egress hears later that a session has ended",
-				"chat", id, "why", why)
-		}
+		why = g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id})
+	}
+	if why != nil {
+		g.tellLost(h)
+		g.opt.Log.Warn("chatd-egress hears later that a session has ended", "chat", id, "why", why)
 	}
 	return err
 }

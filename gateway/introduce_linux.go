@@ -42,6 +42,9 @@ func (g *Gateway) introduce(ctx context.Context, conn *uplink.Conn) error {
 		}
 	}
 	for id, h := range chats {
+		if !slices.Contains(known, id) {
+			g.tellLost(h) // it is another chatd-egress
+		}
 		h.known = slices.Contains(known, id) && (h.handed || h.tcp == nil)
 		if h.lost = g.renew(ctx, conn, h); h.lost != nil {
 			g.opt.Log.Error("a chat has no way out", "chat", id, "why", h.lost)

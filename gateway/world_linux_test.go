@@ -63,7 +63,8 @@ type carrier struct {
 	closing  func(*uplink.Conn, chat.ID) // called at Close; may be nil
 
 	mu      sync.Mutex
-	refuses uplink.Verb // may be none
+	refuses uplink.Verb      // may be none
+	open    *chat.EgressOpen // what it answers to Connections
 	conn    *uplink.Conn
 	calls   []string // "VERB CHAT FILES ALLOW"
 	files   []*os.File
@@ -137,7 +138,7 @@ func (c *carrier) take(_ context.Context, call uplink.Call, files []*os.File) ([
 	if call.Verb == c.refuses {
 		return nil, uplink.Answer{Error: "it does not know that"}
 	}
-	return nil, uplink.Answer{Chats: c.has}
+	return nil, uplink.Answer{Chats: c.has, Open: c.open}
 }
 
 // end ends the connection, as when chatd-egress ends.

@@ -106,7 +106,7 @@ func (l *Log) insert(k *kept, e chat.EgressEvent) {
 	l.all++
 }
 
-// Of returns what is kept of a chat.
+// Of returns what is kept of a chat, which has ended.
 func (l *Log) Of(id chat.ID) chat.EgressLog {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -26,6 +26,8 @@ const (
 	// Close ends all connections of a chat and forgets it. The answer for an unknown chat is
 	// success.
 	Close Verb = "close"
+	// Connections asks for what of a chat is carried now.
+	Connections Verb = "connections"
 	// Secrets replaces what chatd-egress puts into requests. With it comes a file of memory, which
 	// package secret packed: no message has a value.
 	Secrets Verb = "secrets"
@@ -45,17 +47,24 @@ const (
 	// Certificate asks for a key and a certificate of Host, which the chat has a secret for. They
 	// come as PEM in a file of memory.
 	Certificate Verb = "certificate"
-	// Events reports what became of connections: at most MaxEvents of Events.
+	// Events reports what became of connections, and how many of a chat are carried now: at most
+	// MaxEvents of Events and of Carried.
 	Events Verb = "events"
 )
 
-// MaxEvents is how many events a call has at most.
+// MaxEvents is how many events, and how many chats, a report has at most.
 const MaxEvents = 100
 
 // Event is an event of a chat.
 type Event struct {
 	Chat chat.ID `json:"chat"`
 	chat.EgressEvent
+}
+
+// Carried is how many connections and flows of a chat are carried now.
+type Carried struct {
+	Chat  chat.ID `json:"chat"`
+	Count int     `json:"count"`
 }
 
 // Call is one question. Which fields a verb reads, its constant says.
@@ -73,6 +82,7 @@ type Call struct {
 	Local     netip.AddrPort   `json:"local,omitzero"`
 	Remote    netip.AddrPort   `json:"remote,omitzero"`
 	Events    []Event          `json:"events,omitempty"`
+	Carried   []Carried        `json:"carried,omitempty"`
 }
 
 // Answer is the answer to a [Call].
@@ -80,6 +90,8 @@ type Answer struct {
 	// Error is why the call failed; empty if it did not.
 	Error string    `json:"error,omitempty"`
 	Chats []chat.ID `json:"chats,omitempty"`
+	// Open answers Connections.
+	Open *chat.EgressOpen `json:"open,omitempty"`
 }
 
 // packet is one message: a call or an answer.
