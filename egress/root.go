@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -129,10 +130,11 @@ func (r *root) upstream(ctx context.Context, server int, udp bool) (net.Conn, er
 	return fileConn(f)
 }
 
-// reply returns the socket that answers the datagrams of remote, a socket of the chat, to local.
+// reply returns what answers the datagrams of remote, a socket of the chat, to local. It is a
+// [*net.UDPConn], or a [*rawReply] where chatd-root could make no such socket.
 func (r *root) reply(
 	ctx context.Context, id chat.ID, local, remote netip.AddrPort,
-) (*net.UDPConn, error) {
+) (io.WriteCloser, error) {
 	call := uplink.Call{Verb: uplink.Reply, Chat: id, UDP: true, Local: local, Remote: remote}
 	call.IPv6 = local.Addr().Is6()
 	f, err := r.file(ctx, call)
@@ -144,11 +146,13 @@ func (r *root) reply(
 	if err != nil {
 		return nil, err
 	}
-	u, ok := c.(*net.UDPConn)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("cannot answer datagrams by a %T", c), c.Close())
+	switch c := c.(type) {
+	case *net.UDPConn:
+		return c, nil
+	case *net.IPConn:
+		return &rawReply{IPConn: c, from: local.Port(), to: remote.Port()}, nil
 	}
-	return u, nil
+	return nil, errors.Join(fmt.Errorf("cannot answer datagrams by a %T", c), c.Close())
 }
 
 func fileConn(f *os.File) (net.Conn, error) {

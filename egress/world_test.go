@@ -110,6 +110,7 @@ type fakeRoot struct {
 	reports []uplink.Event
 	carried []uplink.Carried
 	deaf    bool // to reports
+	raw     bool // replies are by raw sockets
 }
 
 func (w *world) newRoot() *fakeRoot {
@@ -187,7 +188,11 @@ func (r *fakeRoot) socket(c uplink.Call) (*os.File, error) {
 	if c.UDP {
 		kind = unix.SOCK_DGRAM
 	}
-	fd, err := unix.Socket(family, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	proto := 0
+	if c.Verb == uplink.Reply && r.raw {
+		kind, proto = unix.SOCK_RAW, unix.IPPROTO_UDP
+	}
+	fd, err := unix.Socket(family, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, proto)
 	if err != nil {
 		return nil, err
 	}
@@ -442,4 +447,15 @@ func (d *fakeDNS) answer(m dnsmessage.Message) ([]byte, error) {
 		}
 	}
 	return m.Pack()
+}
+
+func needsRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
+		t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
+	}
+	t.Skip("SKIPPED: needs root, for raw sockets")
 }

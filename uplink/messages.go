@@ -42,7 +42,8 @@ const (
 	// order of Hello: connected for UDP, connecting for TCP.
 	Upstream Verb = "upstream"
 	// Reply asks for a datagram socket in the chat's network that is bound to Local, an address
-	// outside, and connected to Remote, a socket of the chat.
+	// outside, and connected to Remote, a socket of the chat; for a raw one where the chat has the
+	// port for itself.
 	Reply Verb = "reply"
 	// Certificate asks for a key and a certificate of Host, which the chat has a secret for. They
 	// come as PEM in a file of memory.
