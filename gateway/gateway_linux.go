@@ -159,8 +159,13 @@ func (g *Gateway) Change(ctx context.Context, id chat.ID, allow []chat.Allow) er
 		return nil
 	}
 	err := uplink.ErrGone
-	if conn != nil && h.lost == nil {
+	switch {
+	case conn == nil:
+	case h.lost == nil:
 		err = g.tell(ctx, conn, g.changed(id, allow))
+	case errors.Is(h.lost, errNotYet):
+		h.lost = g.renew(ctx, conn, h)
+		err = h.lost
 	}
 	if errors.Is(err, uplink.ErrGone) || errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("cannot tell chatd-egress where chat %s may connect, which it hears when it answers: %w: %w",

@@ -61,6 +61,7 @@ type carrier struct {
 	has      []chat.ID                   // what it answers to Hello
 	greeted  func()                      // called at Hello; may be nil
 	closing  func(*uplink.Conn, chat.ID) // called at Close; may be nil
+	opening  func(chat.ID)               // called at Open; may be nil
 
 	mu      sync.Mutex
 	refuses uplink.Verb      // may be none
@@ -72,12 +73,17 @@ type carrier struct {
 
 func newCarrier(t *testing.T, dir string, has ...chat.ID) *carrier {
 	t.Helper()
+	return newCarrierWith(t, dir, nil, has...)
+}
+
+func newCarrierWith(t *testing.T, dir string, opening func(chat.ID), has ...chat.ID) *carrier {
+	t.Helper()
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "sock"),
 		Net: "unixpacket"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &carrier{t: t, listener: l, has: has}
+	c := &carrier{t: t, listener: l, has: has, opening: opening}
 	var served sync.WaitGroup
 	served.Go(c.serve)
 	t.Cleanup(func() {
@@ -117,6 +123,9 @@ func (c *carrier) serve() {
 func (c *carrier) take(_ context.Context, call uplink.Call, files []*os.File) ([]*os.File, uplink.Answer) {
 	if call.Verb == uplink.Hello && c.greeted != nil {
 		c.greeted()
+	}
+	if call.Verb == uplink.Open && c.opening != nil {
+		c.opening(call.Chat)
 	}
 	c.mu.Lock()
 	conn, closing := c.conn, c.closing
