@@ -242,6 +242,8 @@ func (s *server) answer(c *uplink.Conn, call uplink.Call, files []*os.File) (upl
 	case call.Verb == uplink.Connections:
 		open := s.connections(call.Chat)
 		return uplink.Answer{Open: &open}, nil
+	case call.Verb == uplink.Resolve:
+		return uplink.Answer{}, s.resolve(call)
 	case call.Verb == uplink.Close:
 		err := s.close(call.Chat)
 		s.reportOf(call.Chat)

@@ -23,6 +23,8 @@ const (
 	maxCarried = 1 << 16
 	// askTimeout is how long the caller of Connections waits at most.
 	askTimeout = time.Second
+	// resolveTimeout is the same of Resolve: a name whose servers are silent takes so long.
+	resolveTimeout = 5 * time.Second
 )
 
 // lostWhy is what became of connections that ended with chatd-egress.
@@ -107,7 +109,7 @@ func (g *Gateway) Connections(ctx context.Context, id chat.ID) chat.EgressOpen {
 	err := uplink.ErrGone
 	var a uplink.Answer
 	if conn != nil {
-		a, err = ask(ctx, conn, uplink.Call{Verb: uplink.Connections, Chat: id})
+		a, err = ask(ctx, conn, askTimeout, uplink.Call{Verb: uplink.Connections, Chat: id})
 	}
 	if err == nil && a.Open == nil {
 		err = fmt.Errorf("cannot use an answer without connections: %w", chat.ErrInvalid)
@@ -125,9 +127,28 @@ func (g *Gateway) Connections(ctx context.Context, id chat.ID) chat.EgressOpen {
 	return open
 }
 
+// Resolve reports why a name that a chat lists leads to no address now. It is nil for a chat that
+// is not open: nobody looks a name up for it.
+func (g *Gateway) Resolve(ctx context.Context, id chat.ID, to chat.Destination) error {
+	g.mu.Lock()
+	h, conn := g.chats[id], g.conn
+	g.mu.Unlock()
+	if h == nil {
+		return nil
+	}
+	if conn == nil {
+		return fmt.Errorf("cannot ask chatd-egress: %w", uplink.ErrGone)
+	}
+	_, err := ask(ctx, conn, resolveTimeout, uplink.Call{Verb: uplink.Resolve, Chat: id,
+		Host: to.Name(), Port: to.Port, UDP: to.UDP})
+	return err
+}
+
 // ask makes a call about which nothing changes.
-func ask(ctx context.Context, conn *uplink.Conn, c uplink.Call) (uplink.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+func ask(
+	ctx context.Context, conn *uplink.Conn, timeout time.Duration, c uplink.Call,
+) (uplink.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	a, files, err := conn.Call(ctx, c)
 	return a, errors.Join(err, closeFiles(files))

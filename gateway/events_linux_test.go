@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -223,6 +224,32 @@ func TestConnections(t *testing.T) {
 	if o := g.Connections(t.Context(), a); o.Unknown != "" || o.Count != 1 ||
 		o.Connections[0].To() != "a.example:443" {
 		t.Errorf("%+v", o)
+	}
+}
+
+// TestResolve: chatd-egress looks up for open chats, and its error is the answer.
+func TestResolve(t *testing.T) {
+	needsRoot(t)
+	dir := t.TempDir()
+	g := followed(t, dir)
+	to := chat.Destination{Host: "a.example", Port: 443}
+	if err := g.Resolve(t.Context(), a, to); err != nil {
+		t.Errorf("of a chat that sleeps: %v", err)
+	}
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	if err := g.Resolve(t.Context(), a, to); !errors.Is(err, uplink.ErrGone) {
+		t.Errorf("without chatd-egress: %v", err)
+	}
+	egress := newCarrier(t, dir)
+	egress.heard("hello", "open "+string(a)+" +++")
+	must(t, g.Resolve(t.Context(), a, to))
+	egress.heard("resolve " + string(a))
+	egress.mu.Lock()
+	egress.refuses = uplink.Resolve
+	egress.mu.Unlock()
+	if err := g.Resolve(t.Context(), a, to); err == nil ||
+		!strings.Contains(err.Error(), "does not know") {
+		t.Errorf("refused: %v", err)
 	}
 }
 

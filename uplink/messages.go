@@ -28,6 +28,9 @@ const (
 	Close Verb = "close"
 	// Connections asks for what of a chat is carried now.
 	Connections Verb = "connections"
+	// Resolve asks whether a chat would be connected to Port of Host, which it lists, or why its
+	// name does not lead there now. Nothing is connected.
+	Resolve Verb = "resolve"
 	// Secrets replaces what chatd-egress puts into requests. With it comes a file of memory, which
 	// package secret packed: no message has a value.
 	Secrets Verb = "secrets"
@@ -76,6 +79,7 @@ type Call struct {
 	Allow     []chat.Allow     `json:"allow,omitempty"`
 	Grants    []secret.Grant   `json:"grants,omitempty"` // of Open and Change
 	Host      string           `json:"host,omitempty"`
+	Port      uint16           `json:"port,omitempty"`
 	Upstreams []netip.AddrPort `json:"upstreams,omitempty"`
 	Server    int              `json:"server,omitempty"`
 	UDP       bool             `json:"udp,omitempty"`
