@@ -60,6 +60,7 @@ type EgressTotals struct {
 type EgressLog struct {
 	Entries []EgressEvent `json:"entries" doc:"The latest; alike ones of a minute are one."`
 	Totals  EgressTotals  `json:"totals" doc:"Of all, also those no longer entries."`
+	Open    EgressOpen    `json:"open" doc:"What is carried now, and is no entry yet."`
 }
 
 // Add counts another event of the same kind.

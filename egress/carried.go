@@ -21,6 +21,7 @@ type carried struct {
 	n      *network
 	dst    netip.AddrPort
 	udp    bool
+	since  time.Time
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when its sockets are
@@ -45,7 +46,7 @@ func (n *network) enter(dst netip.AddrPort, udp bool) *carried {
 	if !n.s.slots.take(1, &n.slots, &n.owner.slots) {
 		return nil
 	}
-	c := &carried{n: n, dst: dst, udp: udp, done: make(chan struct{})}
+	c := &carried{n: n, dst: dst, udp: udp, since: time.Now(), done: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancelCause(n.ctx)
 	c.touch()
 	n.carried[c] = true
@@ -70,6 +71,9 @@ func (c *carried) leave() {
 	}
 	e.Why = text(c.err)
 	names := c.decided && c.target == target{}
+	if c.real.IsValid() {
+		n.s.tally.carry(n.id, -1)
+	}
 	n.mu.Unlock()
 	n.s.slots.give(1, &n.slots, &n.owner.slots)
 	c.cancel(errOver)
@@ -116,6 +120,9 @@ func (c *carried) reached(real netip.AddrPort) error {
 	defer c.n.mu.Unlock()
 	if !c.target.usable(c.n.list, real) {
 		return errUnlisted
+	}
+	if !c.real.IsValid() {
+		c.n.s.tally.carry(c.n.id, 1)
 	}
 	c.real = real
 	c.reals = append(c.reals, real)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/resolver"
+	"github.com/chatd/chatd/uplink"
 )
 
 // dnsPort is where questions for names go.
@@ -98,4 +99,23 @@ func (n *network) addresses(ctx context.Context, t target) ([]netip.AddrPort, er
 		return nil, refusal(fmt.Sprintf("%s resolves to private addresses", t.host))
 	}
 	return interleave(usable, t.dst.Port()), nil
+}
+
+// resolve reports why a name of a chat's list leads to no address now.
+func (s *server) resolve(call uplink.Call) error {
+	s.mu.Lock()
+	n := s.networks[call.Chat]
+	s.mu.Unlock()
+	if n == nil {
+		return fmt.Errorf("cannot resolve for chat %s: its network is not open: %w", call.Chat,
+			chat.ErrNotFound)
+	}
+	t := target{host: call.Host, dst: netip.AddrPortFrom(netip.Addr{}, call.Port), udp: call.UDP}
+	if t.host == "" || !t.listed(n.allowed()) {
+		return refusal(fmt.Sprintf("the profile does not list %s", t))
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, dialTimeout)
+	defer cancel()
+	_, err := n.addresses(ctx, t)
+	return err
 }

@@ -253,3 +253,55 @@ func TestRate(t *testing.T) {
 		}
 	}
 }
+
+// TestResolve: of a listed name it is told why it leads nowhere, and nothing is connected.
+func TestResolve(t *testing.T) {
+	w := newWorld(t)
+	w.dns.set("good.example.org", "93.184.216.34")
+	w.dns.set("private.example.org", "10.0.0.1")
+	w.open(one, "*.example.org:443", "udp:time.example.org:123")
+	for _, c := range []struct {
+		id   chat.ID
+		host string
+		port uint16
+		want string
+	}{
+		{one, "good.example.org", 443, ""},
+		{one, "none.example.org", 443, "cannot resolve none.example.org"},
+		{one, "private.example.org", 443, "private addresses"},
+		{one, "good.example.org", 80, "does not list"},
+		{one, "evil.example", 443, "does not list"},
+		{one, "", 443, "does not list"},
+		{two, "good.example.org", 443, "not open"},
+	} {
+		_, _, err := w.root.Call(t.Context(), uplink.Call{Verb: uplink.Resolve, Chat: c.id,
+			Host: c.host, Port: c.port})
+		if c.want == "" && err != nil || c.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	w.root.mu.Lock()
+	defer w.root.mu.Unlock()
+	for _, call := range w.root.sockets {
+		if call.Verb != uplink.Upstream {
+			t.Errorf("%+v was asked for", call)
+		}
+	}
+}
+
+// TestOwnHosts: what a chat writes into its /etc/hosts leads it to what its list opens: the real
+// address of a listed name is not listed itself, and a listed name's address stands for that name.
+func TestOwnHosts(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	w.dns.set("api.example.org", server.Addr().String())
+	name := fmt.Sprintf("api.example.org:%d", server.Port())
+	wantReset(t, w.dial(w.open(one, name), server)) // its real address
+	w.event(Refused, "does not list")
+	n := w.open(one, name, server.String())
+	c := w.dial(n, w.named(n, "api.example.org", server.Port()))
+	_, _ = c.Write(clientHello(t, "other.example.org")) // its made-up one under another name
+	wantReset(t, c)
+	w.event(Refused, "other.example.org")
+}

@@ -35,7 +35,8 @@
 // terminateproxy.go, scrub.go, frames.go).
 //
 // Datagrams belong to a flow: a socket outside, and a socket in the chat's network that is bound to
-// the address outside and connected to the chat's socket (uplink.Reply; flow.go).
+// the address outside and connected to the chat's socket (uplink.Reply; flow.go), or a raw one
+// where the chat's program has that port for itself (rawreply.go).
 //
 // chatd-root may end and come back. What is connected stays; what is new waits for it a few seconds
 // and is refused then (root.go). A newer connection of chatd-root replaces the older one.
@@ -56,7 +57,7 @@
 //     A listed server may pass on what it gets to whomever it likes.
 //   - HTTP to another site after the server has spoken first, or after a first line that is no
 //     request (named.go), at a server that goes on after it.
-//   - A second ClientHello, after a HelloRetryRequest, is not read.
+//   - A second ClientHello, after a HelloRetryRequest, is not read: it reaches what Host reaches.
 //   - Datagrams by name are not looked into: QUIC carries a server name that is not read.
 //   - A host of a secret that sends the value in another encoding, or in parts.
 //   - What is inside of a listed connection, and that its times and sizes are signals.

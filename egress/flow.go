@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 
@@ -122,7 +123,10 @@ func (f *flow) serve() error {
 	f.flush(host)
 	in := make(chan error, 1)
 	go func() { in <- f.pump(reply, host, f.received) }()
-	return errors.Join(f.pump(host, reply, f.sent), <-in)
+	if direct, ok := reply.(*net.UDPConn); ok {
+		err = f.pump(host, direct, f.sent)
+	}
+	return errors.Join(err, <-in)
 }
 
 // connect connects to the first address of the target that the host has a route to. Datagrams give
@@ -176,7 +180,7 @@ func (f *flow) send(host *net.UDPConn, b []byte) {
 
 // pump passes datagrams from src to dst until one of them is closed. A datagram that the other side
 // refused (ICMP) or that cannot be sent is lost.
-func (f *flow) pump(dst, src *net.UDPConn, count func(int64)) error {
+func (f *flow) pump(dst io.Writer, src *net.UDPConn, count func(int64)) error {
 	for {
 		_, err := readable(src)
 		if err == nil {
@@ -190,7 +194,7 @@ func (f *flow) pump(dst, src *net.UDPConn, count func(int64)) error {
 	}
 }
 
-func (f *flow) pumpOne(dst, src *net.UDPConn, count func(int64)) error {
+func (f *flow) pumpOne(dst io.Writer, src *net.UDPConn, count func(int64)) error {
 	b := f.n.s.buffer()
 	defer f.n.s.buffers.Put(b)
 	n, err := src.Read(b[:])

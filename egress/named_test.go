@@ -176,6 +176,43 @@ func TestTLSInManyRecords(t *testing.T) {
 	}
 }
 
+// greased is a ClientHello with the values of RFC 8701 in its lists, and an extension of them at
+// either end, as browsers send it.
+func greased(hello []byte) []byte {
+	b := hello[9:]       // behind the headers of the record and of the message
+	at := 34             // version and random
+	at += 1 + int(b[at]) // session
+	size := func(i int) int { return int(b[i])<<8 | int(b[i+1]) }
+	put := func(out []byte, i, more int) []byte {
+		n := size(i) + more
+		return append(out, byte(n>>8), byte(n))
+	}
+	out := append([]byte{}, b[:at]...)
+	out = append(put(out, at, 2), 0x0a, 0x0a) // a cipher
+	ciphers := at + 2
+	at = ciphers + size(at)
+	out = append(out, b[ciphers:at]...)
+	methods := at
+	at += 1 + int(b[at])
+	out = append(out, b[methods:at]...)
+	out = append(put(out, at, 9), 0x1a, 0x1a, 0, 0)
+	out = append(append(out, b[at+2:]...), 0xda, 0xda, 0, 1, 0)
+	n := len(out)
+	head := []byte{0x16, 3, 1, byte((n + 4) >> 8), byte(n + 4), 1, 0, byte(n >> 8), byte(n)}
+	return append(head, out...)
+}
+
+// TestTLSGrease: a ClientHello with values that nobody knows is read.
+func TestTLSGrease(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	right := greased(clientHello(t, "api.example.org"))
+	wantEcho(t, w.byName("api.example.org", server), string(right))
+	c := w.byName("api.example.org", server)
+	_, _ = c.Write(greased(clientHello(t, "other.example.org")))
+	wantReset(t, c)
+}
+
 // TestTLSBytesAreUnchanged: the server gets what the client sent, and what came along with it.
 func TestTLSBytesAreUnchanged(t *testing.T) {
 	w := newWorld(t)

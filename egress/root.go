@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -85,15 +86,16 @@ func (r *root) file(ctx context.Context, call uplink.Call) (*os.File, error) {
 	}
 }
 
-// report passes events to a chatd-root that is there.
-func (r *root) report(ctx context.Context, events []uplink.Event) error {
+// report passes a report to a chatd-root that is there.
+func (r *root) report(ctx context.Context, what report) error {
 	c, _ := r.current()
 	if c == nil {
 		return uplink.ErrGone
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	_, files, err := c.Call(ctx, uplink.Call{Verb: uplink.Events, Events: events})
+	_, files, err := c.Call(ctx, uplink.Call{Verb: uplink.Events, Events: what.events,
+		Carried: what.carried})
 	return errors.Join(err, closeAll(files))
 }
 
@@ -128,10 +130,11 @@ func (r *root) upstream(ctx context.Context, server int, udp bool) (net.Conn, er
 	return fileConn(f)
 }
 
-// reply returns the socket that answers the datagrams of remote, a socket of the chat, to local.
+// reply returns what answers the datagrams of remote, a socket of the chat, to local. It is a
+// [*net.UDPConn], or a [*rawReply] where chatd-root could make no such socket.
 func (r *root) reply(
 	ctx context.Context, id chat.ID, local, remote netip.AddrPort,
-) (*net.UDPConn, error) {
+) (io.WriteCloser, error) {
 	call := uplink.Call{Verb: uplink.Reply, Chat: id, UDP: true, Local: local, Remote: remote}
 	call.IPv6 = local.Addr().Is6()
 	f, err := r.file(ctx, call)
@@ -143,11 +146,13 @@ func (r *root) reply(
 	if err != nil {
 		return nil, err
 	}
-	u, ok := c.(*net.UDPConn)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("cannot answer datagrams by a %T", c), c.Close())
+	switch c := c.(type) {
+	case *net.UDPConn:
+		return c, nil
+	case *net.IPConn:
+		return &rawReply{IPConn: c, from: local.Port(), to: remote.Port()}, nil
 	}
-	return u, nil
+	return nil, errors.Join(fmt.Errorf("cannot answer datagrams by a %T", c), c.Close())
 }
 
 func fileConn(f *os.File) (net.Conn, error) {

@@ -239,6 +239,11 @@ func (s *server) answer(c *uplink.Conn, call uplink.Call, files []*os.File) (upl
 	case call.Verb == uplink.Change:
 		s.grant(call.Chat, call.Grants)
 		return uplink.Answer{}, s.change(call.Chat, call.Allow)
+	case call.Verb == uplink.Connections:
+		open := s.connections(call.Chat)
+		return uplink.Answer{Open: &open}, nil
+	case call.Verb == uplink.Resolve:
+		return uplink.Answer{}, s.resolve(call)
 	case call.Verb == uplink.Close:
 		err := s.close(call.Chat)
 		s.reportOf(call.Chat)
@@ -263,6 +268,7 @@ func (s *server) hello(c *uplink.Conn, upstreams []netip.AddrPort) []chat.ID {
 	}
 	slices.Sort(open)
 	s.root.set(c)
+	s.tally.unheardAll()
 	return open
 }
 

@@ -30,12 +30,23 @@ const (
 type tally struct {
 	now func() time.Time
 
-	mu    sync.Mutex
-	chats map[chat.ID]map[chat.EgressKind]chat.EgressEvent
+	mu      sync.Mutex
+	chats   map[chat.ID]map[chat.EgressKind]chat.EgressEvent
+	carried map[chat.ID]int  // how many connections and flows are carried now
+	unheard map[chat.ID]bool // chats of which chatd-root has not heard how many
 }
 
+// report is what one call tells.
+type report struct {
+	events  []uplink.Event
+	carried []uplink.Carried
+}
+
+func (r report) empty() bool { return len(r.events)+len(r.carried) == 0 }
+
 func newTally(now func() time.Time) *tally {
-	return &tally{now: now, chats: map[chat.ID]map[chat.EgressKind]chat.EgressEvent{}}
+	return &tally{now: now, chats: map[chat.ID]map[chat.EgressKind]chat.EgressEvent{},
+		carried: map[chat.ID]int{}, unheard: map[chat.ID]bool{}}
 }
 
 // others is the kind of all events of a verdict beyond maxKinds.
@@ -83,9 +94,24 @@ func (t *tally) merge(id chat.ID, e chat.EgressEvent) {
 
 // take takes what fits into a call: of one chat, or of any if id is empty. Maps begin anywhere, so
 // no chat is always last.
-func (t *tally) take(id chat.ID) (events []uplink.Event) {
+func (t *tally) take(id chat.ID) (r report) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for other := range t.unheard {
+		if len(r.carried) == uplink.MaxEvents {
+			break
+		}
+		if id == "" || id == other {
+			r.carried = append(r.carried, uplink.Carried{Chat: other, Count: t.carried[other]})
+			delete(t.unheard, other)
+		}
+	}
+	r.events = t.takeEvents(id)
+	return r
+}
+
+// takeEvents is take for events. t.mu is held.
+func (t *tally) takeEvents(id chat.ID) (events []uplink.Event) {
 	ids := []chat.ID{id}
 	if id == "" {
 		ids = slices.Collect(maps.Keys(t.chats))
@@ -107,11 +133,14 @@ func (t *tally) take(id chat.ID) (events []uplink.Event) {
 }
 
 // giveBack counts again what was taken and not heard.
-func (t *tally) giveBack(events []uplink.Event) {
+func (t *tally) giveBack(r report) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, e := range events {
+	for _, e := range r.events {
 		t.merge(e.Chat, e.EgressEvent)
+	}
+	for _, c := range r.carried {
+		t.unheard[c.Chat] = true
 	}
 }
 
@@ -136,12 +165,12 @@ func (s *server) reportOf(id chat.ID) { s.report(context.Background(), id) }
 // heard them and did not answer in time hears them again: counted twice is better than not seen.
 func (s *server) report(ctx context.Context, id chat.ID) {
 	for range maxReports {
-		events := s.tally.take(id)
-		if len(events) == 0 {
+		r := s.tally.take(id)
+		if r.empty() {
 			return
 		}
-		if err := s.root.report(ctx, events); err != nil {
-			s.tally.giveBack(events)
+		if err := s.root.report(ctx, r); err != nil {
+			s.tally.giveBack(r)
 			return
 		}
 	}

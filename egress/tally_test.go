@@ -27,7 +27,7 @@ func counts(events []uplink.Event) map[string]int64 {
 func (t *tally) all(test *testing.T) (all []uplink.Event) {
 	test.Helper()
 	for {
-		events := t.take("")
+		events := t.take("").events
 		if len(events) == 0 {
 			return all
 		}
@@ -188,11 +188,11 @@ func TestTallyAtOnce(t *testing.T) {
 		all.Go(func() {
 			for j := range 500 {
 				tl.add(Event{Chat: one, Host: fmt.Sprint(i, j), Verdict: Refused})
-				if events := tl.take(one); j%2 == 0 {
-					tl.giveBack(events)
+				if r := tl.take(one); j%2 == 0 {
+					tl.giveBack(r)
 				} else {
 					mu.Lock()
-					got = append(got, events...)
+					got = append(got, r.events...)
 					mu.Unlock()
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -57,6 +58,32 @@ func comes(t *testing.T, c *net.UDPConn, want string) netip.AddrPort {
 		t.Fatalf("%q, %v, want %q", b[:n], err, want)
 	}
 	return plain(from)
+}
+
+// TestDatagramsSamePort: where a program has the port for itself answers come from that port all
+// the same, of any size, and its further datagrams are of the same flow.
+func TestDatagramsSamePort(t *testing.T) {
+	needsRoot(t)
+	w := newWorld(t)
+	w.root.raw = true
+	server, ours := echoUDP(t), listenUDP(t)
+	src := udpAddr(ours.LocalAddr())
+	n := w.open(one, "udp:"+server.String())
+	var sent int64
+	for _, text := range []string{"first", "", "again", strings.Repeat("x", 60000)} {
+		n.pass(flowKey{src, server}, []byte(text))
+		if from := comes(t, ours, text); from != server {
+			t.Errorf("from %v, want %v", from, server)
+		}
+		sent += int64(len(text))
+	}
+	if n.count() != 1 {
+		t.Errorf("%d flows", n.count())
+	}
+	w.call(uplink.Call{Verb: uplink.Close, Chat: one})
+	if e := w.event(Allowed, "has ended"); e.Out != sent || e.In != sent {
+		t.Errorf("%+v, want %d bytes", e, sent)
+	}
 }
 
 func TestDatagrams(t *testing.T) {

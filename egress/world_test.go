@@ -108,7 +108,9 @@ type fakeRoot struct {
 	sockets []uplink.Call // that were asked for
 	refuse  bool          // certificates
 	reports []uplink.Event
+	carried []uplink.Carried
 	deaf    bool // to reports
+	raw     bool // replies are by raw sockets
 }
 
 func (w *world) newRoot() *fakeRoot {
@@ -151,7 +153,7 @@ func (r *fakeRoot) answer(
 	_ context.Context, c uplink.Call, _ []*os.File,
 ) ([]*os.File, uplink.Answer) {
 	if c.Verb == uplink.Events {
-		return nil, r.hear(c.Events)
+		return nil, r.hear(c)
 	}
 	r.mu.Lock()
 	r.sockets = append(r.sockets, c)
@@ -164,13 +166,14 @@ func (r *fakeRoot) answer(
 }
 
 // hear takes a report, unless it is deaf.
-func (r *fakeRoot) hear(events []uplink.Event) uplink.Answer {
+func (r *fakeRoot) hear(c uplink.Call) uplink.Answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.deaf {
 		return uplink.Answer{Error: "deaf"}
 	}
-	r.reports = append(r.reports, events...)
+	r.reports = append(r.reports, c.Events...)
+	r.carried = append(r.carried, c.Carried...)
 	return uplink.Answer{}
 }
 
@@ -185,7 +188,11 @@ func (r *fakeRoot) socket(c uplink.Call) (*os.File, error) {
 	if c.UDP {
 		kind = unix.SOCK_DGRAM
 	}
-	fd, err := unix.Socket(family, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	proto := 0
+	if c.Verb == uplink.Reply && r.raw {
+		kind, proto = unix.SOCK_RAW, unix.IPPROTO_UDP
+	}
+	fd, err := unix.Socket(family, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, proto)
 	if err != nil {
 		return nil, err
 	}
@@ -440,4 +447,15 @@ func (d *fakeDNS) answer(m dnsmessage.Message) ([]byte, error) {
 		}
 	}
 	return m.Pack()
+}
+
+func needsRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
+		t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
+	}
+	t.Skip("SKIPPED: needs root, for raw sockets")
 }

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,7 +19,16 @@ const (
 	// maxAhead is how far the clock of a report may be ahead: the host has one clock, which may be
 	// set.
 	maxAhead = time.Minute
+	// maxCarried is more connections and flows than a chat may have.
+	maxCarried = 1 << 16
+	// askTimeout is how long the caller of Connections waits at most.
+	askTimeout = time.Second
+	// resolveTimeout is the same of Resolve: a name whose servers are silent takes so long.
+	resolveTimeout = 5 * time.Second
 )
+
+// lostWhy is what became of connections that ended with chatd-egress.
+const lostWhy = "cut: chatd-egress ended, and what they carried is not known"
 
 func newReports() *quota.Allowance {
 	return quota.NewAllowance(maxReports, reportEvery, time.Now)
@@ -27,9 +38,10 @@ func newReports() *quota.Allowance {
 // that is being closed is heard to its end; what is of no open chat is passed over, for the chat
 // may have gone just now.
 func (g *Gateway) takeEvents(c uplink.Call) error {
-	if n := len(c.Events); n == 0 || n > uplink.MaxEvents {
-		return fmt.Errorf("cannot take a report of %d events: want 1 to %d: %w",
-			n, uplink.MaxEvents, chat.ErrInvalid)
+	n, of := len(c.Events), len(c.Carried)
+	if n+of == 0 || n > uplink.MaxEvents || of > uplink.MaxEvents {
+		return fmt.Errorf("cannot take a report of %d events and %d chats: want 1 to %d: %w",
+			n, of, uplink.MaxEvents, chat.ErrInvalid)
 	}
 	latest := time.Now().Add(maxAhead)
 	for _, e := range c.Events {
@@ -41,7 +53,13 @@ func (g *Gateway) takeEvents(c uplink.Call) error {
 				e.Until, chat.ErrInvalid)
 		}
 	}
-	events, err := g.ofOpen(c.Events)
+	for _, of := range c.Carried {
+		if of.Count < 0 || of.Count > maxCarried {
+			return fmt.Errorf("cannot take %d connections of a chat: want at most %d: %w", of.Count,
+				maxCarried, chat.ErrInvalid)
+		}
+	}
+	events, err := g.ofOpen(c)
 	if err != nil {
 		return err
 	}
@@ -51,15 +69,21 @@ func (g *Gateway) takeEvents(c uplink.Call) error {
 	return nil
 }
 
-// ofOpen returns the events of chats that are open, by chat.
-func (g *Gateway) ofOpen(events []uplink.Event) (map[chat.ID][]chat.EgressEvent, error) {
+// ofOpen returns the events of chats that are open, by chat, and keeps how many connections they
+// have.
+func (g *Gateway) ofOpen(c uplink.Call) (map[chat.ID][]chat.EgressEvent, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.reports.Take() {
 		return nil, fmt.Errorf("cannot take so many reports: %w", chat.ErrBusy)
 	}
 	of := map[chat.ID][]chat.EgressEvent{}
-	for _, e := range events {
+	for _, n := range c.Carried {
+		if h := g.chats[n.Chat]; h != nil {
+			h.carried = n.Count
+		}
+	}
+	for _, e := range c.Events {
 		if g.chats[e.Chat] != nil || e.Chat == g.closing && e.Chat != "" {
 			of[e.Chat] = append(of[e.Chat], e.EgressEvent)
 		}
@@ -72,4 +96,75 @@ func (g *Gateway) closed() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closing = ""
+}
+
+// Connections are what of a chat is carried now; nothing of a chat that is not open.
+func (g *Gateway) Connections(ctx context.Context, id chat.ID) chat.EgressOpen {
+	g.mu.Lock()
+	h, conn := g.chats[id], g.conn
+	g.mu.Unlock()
+	if h == nil {
+		return chat.NewEgressOpen(nil)
+	}
+	err := uplink.ErrGone
+	var a uplink.Answer
+	if conn != nil {
+		a, err = ask(ctx, conn, askTimeout, uplink.Call{Verb: uplink.Connections, Chat: id})
+	}
+	if err == nil && a.Open == nil {
+		err = fmt.Errorf("cannot use an answer without connections: %w", chat.ErrInvalid)
+	}
+	if err == nil {
+		err = a.Open.Validate()
+	}
+	if err != nil {
+		open := chat.NewEgressOpen(nil)
+		open.Unknown = chat.EgressText("chatd-egress does not answer: " + err.Error())
+		return open
+	}
+	open := *a.Open
+	open.Connections = append([]chat.EgressConnection{}, open.Connections...)
+	return open
+}
+
+// Resolve reports why a name that a chat lists leads to no address now. It is nil for a chat that
+// is not open: nobody looks a name up for it.
+func (g *Gateway) Resolve(ctx context.Context, id chat.ID, to chat.Destination) error {
+	g.mu.Lock()
+	h, conn := g.chats[id], g.conn
+	g.mu.Unlock()
+	if h == nil {
+		return nil
+	}
+	if conn == nil {
+		return fmt.Errorf("cannot ask chatd-egress: %w", uplink.ErrGone)
+	}
+	_, err := ask(ctx, conn, resolveTimeout, uplink.Call{Verb: uplink.Resolve, Chat: id,
+		Host: to.Name(), Port: to.Port, UDP: to.UDP})
+	return err
+}
+
+// ask makes a call about which nothing changes.
+func ask(
+	ctx context.Context, conn *uplink.Conn, timeout time.Duration, c uplink.Call,
+) (uplink.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	a, files, err := conn.Call(ctx, c)
+	return a, errors.Join(err, closeFiles(files))
+}
+
+// tellLost tells of the connections of a chat that ended with chatd-egress, whose number alone is
+// known.
+func (g *Gateway) tellLost(h *held) {
+	g.mu.Lock()
+	n := h.carried
+	h.carried = 0
+	g.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	now := time.Now().UTC().Round(0)
+	g.opt.Events(h.ID, []chat.EgressEvent{{Time: now, Until: now, Count: int64(n),
+		EgressKind: chat.EgressKind{Verdict: chat.EgressAllowed, Why: lostWhy}}})
 }

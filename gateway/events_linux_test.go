@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -98,6 +99,157 @@ func TestReportsOfOpenChats(t *testing.T) {
 	of := func(id chat.ID) string { return string(id) + " refused evil.example:443 1" }
 	if got, want := heard(), []string{of(a), of(a), of(c)}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestCarriedRefused: a number of connections that no chat may have is refused, and that of a chat
+// that is not open is passed over.
+func TestCarriedRefused(t *testing.T) {
+	for _, n := range []int{-1, maxCarried + 1} {
+		g, _ := heardEvents(a)
+		_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events,
+			Carried: []uplink.Carried{{Chat: a, Count: n}}}, nil)
+		if answer.Error == "" || g.chats[a].carried != 0 {
+			t.Errorf("%d is taken: %+v", n, answer)
+		}
+	}
+	g, _ := heardEvents(a)
+	_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events,
+		Carried: slices.Repeat([]uplink.Carried{{Chat: a, Count: 1}}, uplink.MaxEvents+1)}, nil)
+	if answer.Error == "" {
+		t.Error("too many are taken")
+	}
+	_, answer = g.answer(t.Context(), uplink.Call{Verb: uplink.Events,
+		Carried: []uplink.Carried{{Chat: b, Count: 7}, {Chat: a, Count: 3}}}, nil)
+	if answer.Error != "" || g.chats[a].carried != 3 || len(g.chats) != 1 {
+		t.Errorf("%+v, %+v", answer, g.chats)
+	}
+}
+
+// TestCarriedIsLost: the connections that ended with chatd-egress are told as cut, once; those of
+// one that is still there are not.
+func TestCarriedIsLost(t *testing.T) {
+	needsRoot(t)
+	dir := t.TempDir()
+	var mu sync.Mutex
+	var lost []chat.EgressEvent
+	g := follow(t, New(Options{Dir: dir, Program: dir + "/none",
+		Events: func(id chat.ID, events []chat.EgressEvent) {
+			mu.Lock()
+			defer mu.Unlock()
+			lost = append(lost, events...)
+		}}))
+	egress := newCarrier(t, dir)
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	egress.heard("hello", "open "+string(a)+" +++")
+	report := func(n int) {
+		t.Helper()
+		egress.mu.Lock()
+		conn := egress.conn
+		egress.mu.Unlock()
+		_, _, err := conn.Call(t.Context(), uplink.Call{Verb: uplink.Events,
+			Carried: []uplink.Carried{{Chat: a, Count: n}}})
+		must(t, err)
+	}
+	heard := func(want ...int64) {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		var got []int64
+		for _, e := range lost {
+			if e.Why != lostWhy || e.Verdict != chat.EgressAllowed || e.Validate() != nil {
+				t.Errorf("%+v", e)
+			}
+			got = append(got, e.Count)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v are lost, want %v", got, want)
+		}
+	}
+	report(3)
+	egress.mu.Lock()
+	egress.has = []chat.ID{a} // the same one, over another connection
+	egress.mu.Unlock()
+	egress.end()
+	egress.heard("hello", "change "+string(a))
+	heard()
+	report(5)
+	egress.mu.Lock()
+	egress.has = nil
+	egress.mu.Unlock()
+	for range 2 { // another one, and one more
+		egress.end()
+		egress.heard("hello", "open "+string(a)+" +++")
+		heard(5)
+	}
+	report(2)
+	must(t, egress.listener.Close())
+	egress.end()
+	until(t, func() bool { return !g.Answers() })
+	must(t, g.Close(t.Context(), a))
+	heard(5, 2)
+}
+
+// TestConnections: what is open is asked of chatd-egress alone, and what it cannot say is not
+// known.
+func TestConnections(t *testing.T) {
+	needsRoot(t)
+	dir := t.TempDir()
+	g := followed(t, dir)
+	if o := g.Connections(t.Context(), a); o.Count != 0 || o.Unknown != "" || o.Connections == nil {
+		t.Errorf("of a chat that sleeps: %+v", o)
+	}
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	if o := g.Connections(t.Context(), a); o.Unknown == "" || o.Connections == nil {
+		t.Errorf("without chatd-egress: %+v", o)
+	}
+	egress := newCarrier(t, dir)
+	until(t, g.Answers)
+	egress.heard("hello", "open "+string(a)+" +++")
+	set := func(o *chat.EgressOpen) {
+		egress.mu.Lock()
+		defer egress.mu.Unlock()
+		egress.open = o
+	}
+	for _, bad := range []*chat.EgressOpen{nil, {Count: -1}, {Unknown: "\x1b[2J"}} {
+		set(bad)
+		if o := g.Connections(t.Context(), a); o.Unknown == "" || o.Count != 0 ||
+			strings.Contains(o.Unknown, "\x1b") {
+			t.Errorf("%+v of %+v", o, bad)
+		}
+	}
+	good := chat.NewEgressOpen([]chat.EgressConnection{{Since: time.Now(), Host: "a.example",
+		Port: 443}})
+	set(&good)
+	if o := g.Connections(t.Context(), a); o.Unknown != "" || o.Count != 1 ||
+		o.Connections[0].To() != "a.example:443" {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestResolve: chatd-egress looks up for open chats, and its error is the answer.
+func TestResolve(t *testing.T) {
+	needsRoot(t)
+	dir := t.TempDir()
+	g := followed(t, dir)
+	to := chat.Destination{Host: "a.example", Port: 443}
+	if err := g.Resolve(t.Context(), a, to); err != nil {
+		t.Errorf("of a chat that sleeps: %v", err)
+	}
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	if err := g.Resolve(t.Context(), a, to); !errors.Is(err, uplink.ErrGone) {
+		t.Errorf("without chatd-egress: %v", err)
+	}
+	egress := newCarrier(t, dir)
+	egress.heard("hello", "open "+string(a)+" +++")
+	must(t, g.Resolve(t.Context(), a, to))
+	egress.heard("resolve " + string(a))
+	egress.mu.Lock()
+	egress.refuses = uplink.Resolve
+	egress.mu.Unlock()
+	if err := g.Resolve(t.Context(), a, to); err == nil ||
+		!strings.Contains(err.Error(), "does not know") {
+		t.Errorf("refused: %v", err)
 	}
 }
 

@@ -159,8 +159,13 @@ func (g *Gateway) Change(ctx context.Context, id chat.ID, allow []chat.Allow) er
 		return nil
 	}
 	err := uplink.ErrGone
-	if conn != nil && h.lost == nil {
+	switch {
+	case conn == nil:
+	case h.lost == nil:
 		err = g.tell(ctx, conn, g.changed(id, allow))
+	case errors.Is(h.lost, errNotYet):
+		h.lost = g.renew(ctx, conn, h)
+		err = h.lost
 	}
 	if errors.Is(err, uplink.ErrGone) || errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("cannot tell chatd-egress where chat %s may connect, which it hears when it answers: %w: %w",
@@ -186,11 +191,13 @@ func (g *Gateway) Close(ctx context.Context, id chat.ID) error {
 		return err
 	}
 	err = errors.Join(err, h.close())
+	why := uplink.ErrGone
 	if conn != nil {
-		if why := g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id}); why != nil {
-			g.opt.Log.Warn("chatd-egress hears later that a session has ended",
-				"chat", id, "why", why)
-		}
+		why = g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id})
+	}
+	if why != nil {
+		g.tellLost(h)
+		g.opt.Log.Warn("chatd-egress hears later that a session has ended", "chat", id, "why", why)
 	}
 	return err
 }

@@ -17,6 +17,9 @@ type held struct {
 	tcp, udp, names *os.File
 	// handed: a chatd-egress has got them. It may have another session's of the same chat.
 	handed bool
+	// carried is how many connections and flows chatd-egress carries for it, as reported; of
+	// Gateway.mu.
+	carried int
 	// Under telling. known: the chatd-egress that answers had this session when it was found.
 	// lost is why it does not carry for the chat as it was told; nil if it does.
 	known bool

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,14 +14,33 @@ import (
 	"github.com/chatd/chatd/uplink"
 )
 
-// introduce tells chatd-egress which chats are awake. It closes those that it has from an earlier
-// chatd-root and that are not, and leaves the connections of the others alone.
+// errNotYet is why a chat is not carried for that chatd-egress has not been told of.
+var errNotYet = errors.New("chatd-egress is about to be told")
+
+// introduce greets chatd-egress, and closes the chats that it has from an earlier chatd-root and
+// that are not awake. Those that are, it hears of by retry. Each of them is told by itself: between
+// two of them others are woken and put to sleep, however long chatd-egress takes.
 func (g *Gateway) introduce(ctx context.Context, conn *uplink.Conn) error {
 	servers := g.dnsServers()
 	known, err := hello(ctx, conn, servers)
 	if err != nil {
 		return err
 	}
+	if err := g.meet(ctx, conn, servers, known); err != nil {
+		return err
+	}
+	for _, id := range known {
+		if err := g.closeUnknown(ctx, conn, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// meet makes conn the one that is told of chats, and says what it has missed that is of no chat.
+func (g *Gateway) meet(
+	ctx context.Context, conn *uplink.Conn, servers []netip.AddrPort, known []chat.ID,
+) error {
 	g.telling.Lock()
 	defer g.telling.Unlock()
 	g.mu.Lock()
@@ -28,26 +48,30 @@ func (g *Gateway) introduce(ctx context.Context, conn *uplink.Conn) error {
 	g.conn = conn
 	now := g.servers
 	g.mu.Unlock()
+	for id, h := range chats {
+		h.lost = errNotYet
+		if !slices.Contains(known, id) {
+			g.tellLost(h) // it is another chatd-egress
+		}
+		h.known = slices.Contains(known, id) && (h.handed || h.tcp == nil)
+	}
 	if !slices.Equal(now, servers) { // replaced while nobody was there to be told
 		if err := g.tell(ctx, conn, uplink.Call{Verb: uplink.Hello, Upstreams: now}); err != nil {
 			return err
 		}
 	}
 	g.secretsLost = g.tellSecrets(ctx, conn)
-	for _, id := range known {
-		if chats[id] == nil {
-			if err := g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id}); err != nil {
-				return err
-			}
-		}
-	}
-	for id, h := range chats {
-		h.known = slices.Contains(known, id) && (h.handed || h.tcp == nil)
-		if h.lost = g.renew(ctx, conn, h); h.lost != nil {
-			g.opt.Log.Error("a chat has no way out", "chat", id, "why", h.lost)
-		}
-	}
 	return nil
+}
+
+// closeUnknown closes a chat that is not open here.
+func (g *Gateway) closeUnknown(ctx context.Context, conn *uplink.Conn, id chat.ID) error {
+	g.telling.Lock()
+	defer g.telling.Unlock()
+	if _, err := g.heldChat(id); err == nil {
+		return nil
+	}
+	return g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id})
 }
 
 func (g *Gateway) dnsServers() []netip.AddrPort {
@@ -84,31 +108,52 @@ func (g *Gateway) renew(ctx context.Context, conn *uplink.Conn, h *held) error {
 	return g.open(ctx, conn, h)
 }
 
-// retry tells chatd-egress again of the chats that it does not carry for, and returns why some
-// still are such.
+// retry tells chatd-egress of the chats that it does not carry for, and returns why some still are
+// such.
 func (g *Gateway) retry(ctx context.Context, conn *uplink.Conn) error {
-	g.telling.Lock()
-	defer g.telling.Unlock()
-	g.mu.Lock()
-	chats := maps.Clone(g.chats)
-	g.mu.Unlock()
-	if g.secretsLost != nil {
-		g.secretsLost = g.tellSecrets(ctx, conn)
-	}
+	secrets := g.retrySecrets(ctx, conn)
 	var lost []chat.ID
-	for id, h := range chats {
-		if h.lost == nil {
-			continue
-		}
-		if h.lost = g.renew(ctx, conn, h); h.lost != nil {
-			lost = append(lost, id)
+	var why error
+	for _, id := range g.openChats() {
+		if err := g.retryChat(ctx, conn, id); err != nil {
+			lost, why = append(lost, id), cmp.Or(why, err)
 		}
 	}
 	if len(lost) == 0 {
-		return g.secretsLost
+		return secrets
 	}
-	slices.Sort(lost)
 	err := fmt.Errorf("chatd-egress does not carry for %d chats, whose connections wait; %s: %w",
-		len(lost), lost[0], chats[lost[0]].lost)
-	return errors.Join(err, g.secretsLost)
+		len(lost), lost[0], why)
+	return errors.Join(err, secrets)
+}
+
+func (g *Gateway) retrySecrets(ctx context.Context, conn *uplink.Conn) error {
+	g.telling.Lock()
+	defer g.telling.Unlock()
+	if g.secretsLost != nil {
+		g.secretsLost = g.tellSecrets(ctx, conn)
+	}
+	return g.secretsLost
+}
+
+// retryChat tells of one chat, if it is open and not carried for.
+func (g *Gateway) retryChat(ctx context.Context, conn *uplink.Conn, id chat.ID) error {
+	g.telling.Lock()
+	defer g.telling.Unlock()
+	h, err := g.heldChat(id)
+	if err != nil || h.lost == nil {
+		return nil // it is closed, or carried for
+	}
+	before := h.lost
+	if h.lost = g.renew(ctx, conn, h); h.lost != nil && errors.Is(before, errNotYet) {
+		g.opt.Log.Error("a chat has no way out", "chat", id, "why", h.lost)
+	}
+	return h.lost
+}
+
+// openChats are the chats that are open, in an order.
+func (g *Gateway) openChats() []chat.ID {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Sorted(maps.Keys(g.chats))
 }

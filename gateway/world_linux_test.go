@@ -61,9 +61,11 @@ type carrier struct {
 	has      []chat.ID                   // what it answers to Hello
 	greeted  func()                      // called at Hello; may be nil
 	closing  func(*uplink.Conn, chat.ID) // called at Close; may be nil
+	opening  func(chat.ID)               // called at Open; may be nil
 
 	mu      sync.Mutex
-	refuses uplink.Verb // may be none
+	refuses uplink.Verb      // may be none
+	open    *chat.EgressOpen // what it answers to Connections
 	conn    *uplink.Conn
 	calls   []string // "VERB CHAT FILES ALLOW"
 	files   []*os.File
@@ -71,12 +73,17 @@ type carrier struct {
 
 func newCarrier(t *testing.T, dir string, has ...chat.ID) *carrier {
 	t.Helper()
+	return newCarrierWith(t, dir, nil, has...)
+}
+
+func newCarrierWith(t *testing.T, dir string, opening func(chat.ID), has ...chat.ID) *carrier {
+	t.Helper()
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "sock"),
 		Net: "unixpacket"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &carrier{t: t, listener: l, has: has}
+	c := &carrier{t: t, listener: l, has: has, opening: opening}
 	var served sync.WaitGroup
 	served.Go(c.serve)
 	t.Cleanup(func() {
@@ -117,6 +124,9 @@ func (c *carrier) take(_ context.Context, call uplink.Call, files []*os.File) ([
 	if call.Verb == uplink.Hello && c.greeted != nil {
 		c.greeted()
 	}
+	if call.Verb == uplink.Open && c.opening != nil {
+		c.opening(call.Chat)
+	}
 	c.mu.Lock()
 	conn, closing := c.conn, c.closing
 	c.mu.Unlock()
@@ -137,7 +147,7 @@ func (c *carrier) take(_ context.Context, call uplink.Call, files []*os.File) ([
 	if call.Verb == c.refuses {
 		return nil, uplink.Answer{Error: "it does not know that"}
 	}
-	return nil, uplink.Answer{Chats: c.has}
+	return nil, uplink.Answer{Chats: c.has, Open: c.open}
 }
 
 // end ends the connection, as when chatd-egress ends.

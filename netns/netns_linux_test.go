@@ -284,6 +284,65 @@ func TestAnswerFromPort(t *testing.T) {
 	}
 }
 
+// TestAnswerSamePort: a program that has a port for itself is answered from the same port of
+// another address, with datagrams of any size, and what it sends goes on to come.
+func TestAnswerSamePort(t *testing.T) {
+	n, _, udp := listening(t)
+	for _, c := range []struct{ network, to string }{{"udp4", "203.0.113.5:123"},
+		{"udp", "203.0.113.5:123"}, {"udp6", "[2001:db8::1]:123"}} {
+		at := netip.MustParseAddrPort(c.to)
+		var conn *net.UDPConn
+		err := n.in(func() (err error) {
+			conn, err = net.ListenUDP(c.network, &net.UDPAddr{Port: 123})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := netip.AddrPortFrom(Own4, 123)
+		if at.Addr().Is6() {
+			own = netip.AddrPortFrom(Own6, 123)
+		}
+		f, err := n.Reply(at, own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, size := range []int{0, 1, 1400, 60000} {
+			if _, err := conn.WriteToUDPAddrPort([]byte("question"), at); err != nil {
+				t.Fatal(err)
+			}
+			b := make([]byte, 1<<16)
+			_ = udp.SetReadDeadline(time.Now().Add(time.Minute))
+			got, from, err := udp.ReadFromUDPAddrPort(b)
+			if err != nil || string(b[:got]) != "question" || from.Port() != 123 {
+				t.Fatalf("%q from %v, %v", b[:got], from, err)
+			}
+			n := 8 + size
+			header := []byte{0, 123, 0, 123, byte(n >> 8), byte(n), 0, 0}
+			_, err = unix.Write(int(f.Fd()), append(header, bytes.Repeat([]byte("x"), size)...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+			got, from, err = conn.ReadFromUDPAddrPort(b)
+			from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+			if err != nil || got != size || from != at {
+				t.Errorf("%d bytes from %v, %v: want %d from %v", got, from, err, size, at)
+			}
+		}
+		if _, err := unix.Read(int(f.Fd()), make([]byte, 16)); !errors.Is(err, unix.EAGAIN) {
+			t.Errorf("what the program sends waits in it: %v", err)
+		}
+		err = unix.SetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)
+		if !errors.Is(err, unix.EPERM) {
+			t.Errorf("its filter can be removed: %v", err)
+		}
+		if err := errors.Join(f.Close(), conn.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // takes sends a datagram by one socket, and expects it at the other.
 func takes(t *testing.T, from net.Conn, at *net.UDPConn) {
 	t.Helper()

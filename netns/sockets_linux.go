@@ -96,41 +96,6 @@ func socketOptions(kind int, v6 bool) []socketOption {
 	return all
 }
 
-// Reply returns a datagram socket from local, any address outside, to remote, a socket in the
-// namespace: the answers to what a program sent to local.
-func (n *Namespace) Reply(local, remote netip.AddrPort) (f *os.File, err error) {
-	err = n.in(func() error {
-		domain, any := unix.AF_INET, socketOption{unix.SOL_IP, unix.IP_FREEBIND, 1}
-		if local.Addr().Is6() { // here a local route is not enough for bind(2)
-			domain, any = unix.AF_INET6, socketOption{unix.SOL_IPV6, unix.IPV6_FREEBIND, 1}
-		}
-		s, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		// Several programs talk to one address, and so does the socket of all datagrams.
-		err = unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-		if err == nil {
-			err = unix.SetsockoptInt(s, any.level, any.name, any.value)
-		}
-		if err == nil {
-			err = unix.Bind(s, sockaddr(local))
-		}
-		if err == nil {
-			err = unix.Connect(s, sockaddr(remote))
-		}
-		if err != nil {
-			return errors.Join(err, unix.Close(s))
-		}
-		f = os.NewFile(uintptr(s), "reply")
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot answer %s from %s: %w", remote, local, err)
-	}
-	return f, nil
-}
-
 func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	if a.Addr().Is4() {
 		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}

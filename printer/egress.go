@@ -9,21 +9,46 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// EgressLog is a line for each entry of a chat's log of egress.
+// EgressLog is a line for each entry of a chat's log of egress, and for what is open.
 func EgressLog(w io.Writer, l chat.EgressLog) error {
 	rows := [][]string{{"TIME", "VERDICT", "TO", "COUNT", "SENT", "RECEIVED", "WHY"}}
 	for _, e := range l.Entries {
 		rows = append(rows, egressRow(e))
 	}
+	for _, c := range l.Open.Connections {
+		rows = append(rows, openRow(c))
+	}
+	if more := l.Open.Count - len(l.Open.Connections); more > 0 {
+		rows = append(rows, []string{"-", openWord, "others", fmt.Sprint(more), "-", "-", "-"})
+	}
+	if l.Open.Unknown != "" {
+		rows = append(rows, []string{"-", openWord, "-", "-", "-", "-", l.Open.Unknown})
+	}
 	return table(w, rows)
 }
 
+// openWord stands in the place of a verdict for what is carried now.
+const openWord = "open"
+
 // EgressLine is the line of one entry, without a head.
 func EgressLine(w io.Writer, e chat.EgressEvent) error {
-	row := egressRow(e)
+	return egressLine(w, egressRow(e))
+}
+
+// EgressOpenLine is the line of a connection that is open, without a head.
+func EgressOpenLine(w io.Writer, c chat.EgressConnection) error { return egressLine(w, openRow(c)) }
+
+func egressLine(w io.Writer, row []string) error {
 	row[2] = Cell(row[2]) // its width is that of what is shown
 	return lines(w, fmt.Sprintf("%s  %-7s  %-40s  %5s  %9s  %9s  %s",
 		row[0], row[1], row[2], row[3], row[4], row[5], row[6]))
+}
+
+func openRow(c chat.EgressConnection) []string {
+	return []string{
+		c.Since.Local().Format(time.DateTime), openWord, dash(c.To()), "1",
+		size(uint64(max(0, c.Sent))), size(uint64(max(0, c.Received))), "-",
+	}
 }
 
 func egressRow(e chat.EgressEvent) []string {
@@ -33,9 +58,10 @@ func egressRow(e chat.EgressEvent) []string {
 	}
 }
 
-// egressWords are the totals of a log in a line, with the last refusal; empty if there is nothing.
+// egressWords are the totals of a log in a line, with what has been open for longest and the last
+// refusal; empty if there is nothing.
 func egressWords(l chat.EgressLog, now time.Time) string {
-	var words []string
+	words := openWords(l.Open, now)
 	for _, t := range []struct {
 		count int64
 		word  chat.EgressVerdict
@@ -58,4 +84,16 @@ func egressWords(l chat.EgressLog, now time.Time) string {
 			age(now.Sub(last.Until))))
 	}
 	return strings.Join(words, ", ")
+}
+
+func openWords(o chat.EgressOpen, now time.Time) []string {
+	switch {
+	case o.Unknown != "":
+		return []string{"open: not known, " + Cell(o.Unknown)}
+	case len(o.Connections) == 0:
+		return nil
+	}
+	oldest := o.Connections[0]
+	return []string{fmt.Sprintf("%d open, for longest: %s, %s", o.Count, oldest.To(),
+		age(now.Sub(oldest.Since)))}
 }

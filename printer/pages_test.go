@@ -63,6 +63,10 @@ var someEgress = chat.EgressLog{
 			Verdict: chat.EgressFailed, Why: "others"}},
 	},
 	Totals: chat.EgressTotals{Allowed: 12, Refused: 3, Failed: 4},
+	Open: chat.EgressOpen{Count: 7, Unknown: "x\x1b[2J", Connections: []chat.EgressConnection{
+		{Since: now.Add(-3 * time.Minute), Host: "api\x1b.example", Port: 443, Sent: 5 << 20,
+			Received: 2},
+		{Since: now, Address: "2001:db8::1", Port: 123, UDP: true, Sent: -1}}},
 }
 
 func emptyChat() chat.Chat {
@@ -90,7 +94,17 @@ var pages = map[string]func(io.Writer) error{
 	"chat":       func(w io.Writer) error { return Chat(w, someChat, someEgress, now) },
 	"chat-empty": func(w io.Writer) error { return Chat(w, emptyChat(), chat.EgressLog{}, now) },
 	"egress":     func(w io.Writer) error { return EgressLog(w, someEgress) },
+	"egress-open": func(w io.Writer) error {
+		l := someEgress
+		l.Open.Unknown = ""
+		return Chat(w, emptyChat(), l, now)
+	},
 	"egress-line": func(w io.Writer) error {
+		for _, c := range someEgress.Open.Connections {
+			if err := EgressOpenLine(w, c); err != nil {
+				return err
+			}
+		}
 		for _, e := range someEgress.Entries {
 			if err := EgressLine(w, e); err != nil {
 				return err

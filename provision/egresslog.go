@@ -22,11 +22,15 @@ func (m *Manager) tookEvents(id chat.ID, events []chat.EgressEvent) {
 	}
 }
 
-// EgressLog returns what became of the chat's connections since chatd-root began.
+// EgressLog returns what became of the chat's connections since chatd-root began, and what is
+// carried now.
 func (m *Manager) EgressLog(ctx context.Context, id chat.ID) (chat.EgressLog, error) {
 	rec, err := m.reach(ctx, id)
 	if err != nil {
 		return chat.EgressLog{}, err
 	}
-	return m.traffic.Of(rec.ID), nil
+	open := m.gateway.Connections(ctx, rec.ID) // what ends meanwhile is told twice, not never
+	l := m.traffic.Of(rec.ID)
+	l.Open = open
+	return l, nil
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Explain answers whether the chat's file rules allow an operation, or its egress a destination,
-// and which rule or entry decides. Links are followed in the chat, as the chat: root follows none.
+// and which rule or entry decides. A listed name of an awake chat is looked up too. Links are followed in the chat, as the chat: root follows none.
 func (m *Manager) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
 	if err := q.Validate(); err != nil {
 		return chat.Explained{}, err
@@ -23,7 +23,14 @@ func (m *Manager) Explain(ctx context.Context, id chat.ID, q chat.Question) (cha
 	if err != nil {
 		return chat.Explained{}, err
 	}
-	return m.policy.Explain(ctx, m.chatOf(rec), q, m.inside(ctx, rec))
+	e, err := m.policy.Explain(ctx, m.chatOf(rec), q, m.inside(ctx, rec))
+	if err != nil || q.Host == "" || q.Destination().Name() == "" || e.Rule == "" {
+		return e, err
+	}
+	if why := m.gateway.Resolve(ctx, rec.ID, q.Destination()); why != nil {
+		e.Why += "; nothing is reached now: " + chat.EgressText(why.Error())
+	}
+	return e, nil
 }
 
 // inside is what only the chat's session can tell of its rules.

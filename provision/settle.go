@@ -8,6 +8,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/layers"
+	"github.com/chatd/chatd/netns"
 )
 
 // Start opens the state directory, applies the packet rules and adopts surviving sessions and
@@ -48,6 +49,7 @@ func (m *Manager) Settle(ctx context.Context) error {
 		}
 	}
 	m.layers.Settle()
+	m.report("datagrams", netns.TryReply())
 	m.firstReconcile(ctx)
 	m.reconciled.Store(true)
 	m.done.Go(func() { m.reconcileLoop(m.bg) })

@@ -8,8 +8,9 @@
 // chat cannot push another one's entries out, unless all chats together have very many, and then
 // the chat with most loses its oldest.
 //
-// Each refusal is a line of the audit log. A chat can bring about refusals without end, so it has a
-// number of lines a minute, and then one line with how many there were beyond.
+// The first refusal of each destination in an hour is a line of the audit log, and at the hour's
+// end one more if it was refused again. A chat can bring about refusals without end, so it has a
+// number of lines, and one line an hour with how many refusals no other line tells of.
 //
 // All of it is in memory: it is forgotten when the chat is reaped, and when chatd-root ends. The
 // audit log stays.

@@ -14,7 +14,7 @@ const (
 	maxEntries = 200
 	// maxAll bounds the entries of all chats: 700 bytes each at most.
 	maxAll = 100_000
-	// flushEvery is how often minutes are looked for that are over.
+	// flushEvery is how often windows are looked for that are over.
 	flushEvery = 10 * time.Second
 )
 
@@ -106,7 +106,7 @@ func (l *Log) insert(k *kept, e chat.EgressEvent) {
 	l.all++
 }
 
-// Of returns what is kept of a chat.
+// Of returns what is kept of a chat, which has ended.
 func (l *Log) Of(id chat.ID) chat.EgressLog {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,14 +131,14 @@ func (l *Log) Forget(id chat.ID) {
 	}
 	delete(l.chats, id)
 	l.all -= len(k.entries)
-	lines := k.audited.end()
+	lines := k.audited.end(l.opt.Now())
 	l.mu.Unlock()
 	for _, detail := range lines {
 		l.opt.Audit(id, detail)
 	}
 }
 
-// Run audits each minute's refusals beyond its lines, until ctx ends.
+// Run audits what is still to be said of each window that is over, until ctx ends.
 func (l *Log) Run(ctx context.Context) {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
@@ -152,7 +152,7 @@ func (l *Log) Run(ctx context.Context) {
 	}
 }
 
-// Flush audits how many refusals of each chat beyond its lines there were, once its minute is over;
+// Flush audits how many refusals of each chat no line tells of, once its window is over;
 // immediately if all is set.
 func (l *Log) Flush(all bool) {
 	for _, id := range l.ids() {
@@ -177,7 +177,7 @@ func (l *Log) flush(id chat.ID, all bool) []map[string]string {
 	case k == nil:
 		return nil
 	case all:
-		return k.audited.end()
+		return k.audited.end(now)
 	}
 	return k.audited.turn(now)
 }

@@ -133,25 +133,26 @@ func TestAllEntriesAreBounded(t *testing.T) {
 	}
 }
 
-// TestAuditIsBounded: a chat that is refused without end has some lines a minute, and one that says
-// how many more there were. No refusal is left out of the counts.
+// TestAuditIsBounded: a chat that is refused without end has some lines, a few more each hour, and
+// one an hour that says how many more there were. No refusal is left out of the counts.
 func TestAuditIsBounded(t *testing.T) {
 	w := newWorld()
-	const minutes = 5
-	for i := range minutes * 60 {
+	const hours = 24
+	for i := range hours * 60 {
 		for j := range 10 {
 			w.Add(a, []chat.EgressEvent{w.refused(fmt.Sprint(i, ".", j), 3)})
 		}
 		if i == 7 {
 			w.Add(b, []chat.EgressEvent{w.refused("quiet.example", 1)})
 		}
-		w.at = w.at.Add(time.Second)
+		w.Flush(false)
+		w.at = w.at.Add(time.Minute)
 	}
-	w.Flush(false)
-	if n := len(w.lines[a]); n != minutes*(maxLines+1) {
-		t.Errorf("%d lines, want %d", n, minutes*(maxLines+1))
+	w.Flush(true)
+	if n, want := len(w.lines[a]), maxLines+hours*(12+1); n > want || n < want-1 {
+		t.Errorf("%d lines, want %d", n, want)
 	}
-	if n := w.audited(a); n != minutes*60*10*3 {
+	if n := w.audited(a); n != hours*60*10*3 {
 		t.Errorf("the lines tell of %d refusals", n)
 	}
 	want := map[string]string{"host": "quiet.example", "port": "443", "count": "1",
@@ -161,13 +162,118 @@ func TestAuditIsBounded(t *testing.T) {
 	}
 }
 
-// TestAuditEnds: what is beyond the lines is told when its minute is over, when the chat is reaped,
+// TestAuditAlike: alike refusals are one line, and one each hour with how many more there were. A
+// new destination is seen immediately, also an hour after it was seen last.
+func TestAuditAlike(t *testing.T) {
+	w := newWorld()
+	hosts := func() (hosts []string) {
+		for _, d := range w.lines[a] {
+			hosts = append(hosts, d["host"]+" "+d["count"]+" "+d["again"])
+		}
+		w.lines[a] = nil
+		return hosts
+	}
+	want := func(want ...string) {
+		t.Helper()
+		if got := hosts(); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for i := range 60 { // another reason is no other destination
+		e := w.refused("often.example", 2)
+		e.Why = fmt.Sprint(i)
+		w.Add(a, []chat.EgressEvent{e})
+		if i == 0 {
+			want("often.example 2 ")
+		}
+		w.at = w.at.Add(time.Minute)
+	}
+	w.Flush(false)
+	want("often.example 118 true")
+	for range 3 {
+		w.Add(a, []chat.EgressEvent{w.refused("often.example", 2), w.refused("new.example", 1)})
+		w.at = w.at.Add(time.Minute)
+	}
+	want("new.example 1 ")
+	w.at = w.at.Add(time.Hour)
+	w.Flush(false)
+	want("often.example 6 true", "new.example 2 true")
+	w.at = w.at.Add(time.Hour)
+	w.Flush(false)
+	w.Add(a, []chat.EgressEvent{w.refused("often.example", 1)})
+	want("often.example 1 ")
+	w.at = w.at.Add(windowLength)
+	w.Flush(false)
+	want()
+	w.at = w.at.Add(windowLength / 2)
+	w.Add(a, []chat.EgressEvent{w.refused("often.example", 1)})
+	want()
+	w.Flush(true)
+	want("often.example 1 true")
+}
+
+// TestAuditKeepsLines: what is refused again leaves lines for what is new, and the destinations
+// that are known are bounded.
+func TestAuditKeepsLines(t *testing.T) {
+	w := newWorld()
+	hour := func(hosts int) {
+		for range 2 {
+			for i := range hosts {
+				w.Add(a, []chat.EgressEvent{w.refused(fmt.Sprint("h", i), 1)})
+			}
+		}
+		w.at = w.at.Add(time.Hour)
+		w.Flush(false)
+	}
+	n := 0
+	for range 6 {
+		hour(60)
+		n += 120
+		w.lines[b] = nil
+		before := len(w.lines[a])
+		w.Add(a, []chat.EgressEvent{w.refused(fmt.Sprint("new at ", w.at), 1)})
+		n++
+		if len(w.lines[a]) != before+1 {
+			t.Errorf("at %v a new destination has no line", w.at)
+		}
+		if k := len(w.chats[a].audited.known); k > maxPlaces {
+			t.Errorf("%d destinations are known", k)
+		}
+	}
+	w.Flush(true)
+	if w.audited(a) != n {
+		t.Errorf("%d of %d are told", w.audited(a), n)
+	}
+}
+
+// TestAuditClock: a clock that is set back or far ahead stops no lines.
+func TestAuditClock(t *testing.T) {
+	w := newWorld()
+	for i, jump := range []time.Duration{0, -48 * time.Hour, 1000 * time.Hour, -time.Minute} {
+		w.at = w.at.Add(jump)
+		for j := range 100 {
+			w.Add(a, []chat.EgressEvent{w.refused(fmt.Sprint(i, ".", j), 1)})
+		}
+		w.at = w.at.Add(2 * time.Hour)
+		before := len(w.lines[a])
+		w.Add(a, []chat.EgressEvent{w.refused(fmt.Sprint("new", i), 1)})
+		if len(w.lines[a]) < before+2 { // the last window's and its own
+			t.Errorf("after %v: %v", jump, w.lines[a][before:])
+		}
+	}
+	w.Flush(true)
+	if n := w.audited(a); n != 404 {
+		t.Errorf("%d are told", n)
+	}
+}
+
+// TestAuditEnds: what is beyond the lines is told when its hour is over, when the chat is reaped,
 // and when chatd-root ends, and once.
 func TestAuditEnds(t *testing.T) {
 	for name, end := range map[string]func(*world){
-		"the minute is over": func(w *world) { w.at = w.at.Add(time.Minute); w.Flush(false) },
-		"reaped":             func(w *world) { w.Forget(a) },
-		"chatd-root ends":    func(w *world) { w.Flush(true) },
+		"the hour is over": func(w *world) { w.at = w.at.Add(time.Hour); w.Flush(false) },
+		"reaped":           func(w *world) { w.Forget(a) },
+		"chatd-root ends":  func(w *world) { w.Flush(true) },
 	} {
 		w := newWorld()
 		for i := range 100 {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -17,7 +18,11 @@ import (
 // that only root can change. It follows no link to the file, and waits for no writer of a fifo.
 func ReadPrivate(file string, max int64) ([]byte, error) {
 	const flags = os.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
-	if err := onlyRootChanges(filepath.Dir(filepath.Clean(file))); err != nil {
+	if !filepath.IsAbs(file) {
+		return nil, fmt.Errorf("cannot read %s: want an absolute path: %w", chat.Quote(file),
+			chat.ErrInvalid)
+	}
+	if err := onlyRootChanges(file[:strings.LastIndex(file, "/")]); err != nil {
 		return nil, fmt.Errorf("cannot read a private file: %w", err)
 	}
 	f, err := os.OpenFile(file, flags, 0)
@@ -50,21 +55,76 @@ func ReadPrivate(file string, max int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, max))
 }
 
-// onlyRootChanges refuses a directory that another user can change, or swap for another one.
+// maxLinks bounds the links on the way to a file, as the kernel does (path_resolution(7)).
+const maxLinks = 40
+
+// onlyRootChanges refuses a directory to which another user can lead elsewhere: each directory on
+// the way is looked at, also those of links, and each link's own directory.
 func onlyRootChanges(dir string) error {
+	at, rest := "/", dir
+	links := 0
 	for {
-		var st unix.Stat_t
-		if err := unix.Stat(dir, &st); err != nil {
-			return fmt.Errorf("cannot look at %s: %w", chat.Quote(dir), err)
+		if err := onlyRootWrites(at); err != nil {
+			return err
 		}
-		sticky := st.Uid == 0 && st.Mode&unix.S_ISVTX != 0 // only root removes what is root's
-		if who := sys.WritersOf(st); who != "" && !sticky {
-			return fmt.Errorf("%s can be changed by others than root: %s may write to it: %w",
-				chat.Quote(dir), who, chat.ErrInvalid)
-		}
-		if dir == "/" {
+		name, more, _ := strings.Cut(strings.TrimLeft(rest, "/"), "/")
+		switch name {
+		case "":
 			return nil
+		case "..": // at has no link in it
+			at, rest = filepath.Dir(at), more
+			continue
 		}
-		dir = filepath.Dir(dir)
+		to := filepath.Join(at, name)
+		link, err := linkOfRoot(to)
+		if err != nil {
+			return err
+		}
+		if link == "" {
+			at, rest = to, more
+			continue
+		}
+		if links++; links > maxLinks {
+			return fmt.Errorf("cannot follow more than %d links to %s: %w", maxLinks,
+				chat.Quote(dir), unix.ELOOP)
+		}
+		if filepath.IsAbs(link) {
+			at = "/"
+		}
+		rest = link + "/" + more
 	}
+}
+
+// onlyRootWrites refuses a directory in which another user can swap what is root's.
+func onlyRootWrites(dir string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return fmt.Errorf("cannot look at %s: %w", chat.Quote(dir), err)
+	}
+	sticky := st.Uid == 0 && st.Mode&unix.S_ISVTX != 0 // only root removes what is root's
+	if who := sys.WritersOf(st); who != "" && !sticky {
+		return fmt.Errorf("%s can be changed by others than root: %s may write to it: %w",
+			chat.Quote(dir), who, chat.ErrInvalid)
+	}
+	return nil
+}
+
+// linkOfRoot is where a link leads to, which must be root's: in a directory with the sticky bit it
+// might be another's. It is empty for what is no link.
+func linkOfRoot(name string) (string, error) {
+	to, err := os.Readlink(name)
+	if errors.Is(err, unix.EINVAL) {
+		return "", nil
+	}
+	var st unix.Stat_t
+	if err == nil {
+		err = unix.Lstat(name, &st)
+	}
+	if err == nil && st.Uid != 0 {
+		err = fmt.Errorf("the link belongs to uid %d: want root: %w", st.Uid, chat.ErrInvalid)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot follow %s: %w", chat.Quote(name), err)
+	}
+	return to, nil
 }

@@ -63,3 +63,43 @@ func TestReadPrivate(t *testing.T) {
 		t.Errorf("too large: %v", err)
 	}
 }
+
+// TestReadPrivateLinks: each directory on the way counts, whether a link or what it leads to.
+func TestReadPrivateLinks(t *testing.T) {
+	needsRoot(t)
+	root := t.TempDir()
+	in := func(name string) string { return filepath.Join(root, name) }
+	for _, dir := range []string{"open", "own/deep", "theirs", "sticky"} {
+		if err := os.MkdirAll(in(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Chmod(in("open"), 0o777), os.Chown(in("theirs"), 7, 7),
+		os.Chmod(in("sticky"), 0o777|os.ModeSticky),
+		os.WriteFile(in("own/deep/file"), []byte("content"), 0o600),
+		os.WriteFile(in("theirs/file"), []byte("content"), 0o600),
+		os.Symlink(in("own/deep"), in("open/link")),
+		os.Symlink(in("own/deep"), in("sticky/link")),
+		os.Lchown(in("sticky/link"), 7, 7),
+		os.Symlink("own/deep", in("good")),
+		os.Symlink("../../own/./deep/..", in("own/deep/round")),
+		os.Symlink(in("open/link"), in("far")),
+		os.Symlink(in("theirs"), in("bad")),
+		os.Symlink("loop", in("loop")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"own/deep/file": "", "good/file": "", "own/../good/../deep/file": "",
+		"own/deep/round/deep/file": "",
+		"open/link/file":           "everybody", "far/file": "everybody",
+		"open/../own/deep/file": "everybody", "bad/file": "uid 7", "loop/file": "links",
+		"sticky/link/file": "uid 7",
+	} {
+		b, err := ReadPrivate(root+"/"+name, 7)
+		if want == "" && (err != nil || string(b) != "content") || want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %q, %v, want %q", name, b, err, want)
+		}
+	}
+}

@@ -26,6 +26,11 @@ const (
 	// Close ends all connections of a chat and forgets it. The answer for an unknown chat is
 	// success.
 	Close Verb = "close"
+	// Connections asks for what of a chat is carried now.
+	Connections Verb = "connections"
+	// Resolve asks whether a chat would be connected to Port of Host, which it lists, or why its
+	// name does not lead there now. Nothing is connected.
+	Resolve Verb = "resolve"
 	// Secrets replaces what chatd-egress puts into requests. With it comes a file of memory, which
 	// package secret packed: no message has a value.
 	Secrets Verb = "secrets"
@@ -40,22 +45,30 @@ const (
 	// order of Hello: connected for UDP, connecting for TCP.
 	Upstream Verb = "upstream"
 	// Reply asks for a datagram socket in the chat's network that is bound to Local, an address
-	// outside, and connected to Remote, a socket of the chat.
+	// outside, and connected to Remote, a socket of the chat; for a raw one where the chat has the
+	// port for itself.
 	Reply Verb = "reply"
 	// Certificate asks for a key and a certificate of Host, which the chat has a secret for. They
 	// come as PEM in a file of memory.
 	Certificate Verb = "certificate"
-	// Events reports what became of connections: at most MaxEvents of Events.
+	// Events reports what became of connections, and how many of a chat are carried now: at most
+	// MaxEvents of Events and of Carried.
 	Events Verb = "events"
 )
 
-// MaxEvents is how many events a call has at most.
+// MaxEvents is how many events, and how many chats, a report has at most.
 const MaxEvents = 100
 
 // Event is an event of a chat.
 type Event struct {
 	Chat chat.ID `json:"chat"`
 	chat.EgressEvent
+}
+
+// Carried is how many connections and flows of a chat are carried now.
+type Carried struct {
+	Chat  chat.ID `json:"chat"`
+	Count int     `json:"count"`
 }
 
 // Call is one question. Which fields a verb reads, its constant says.
@@ -66,6 +79,7 @@ type Call struct {
 	Allow     []chat.Allow     `json:"allow,omitempty"`
 	Grants    []secret.Grant   `json:"grants,omitempty"` // of Open and Change
 	Host      string           `json:"host,omitempty"`
+	Port      uint16           `json:"port,omitempty"`
 	Upstreams []netip.AddrPort `json:"upstreams,omitempty"`
 	Server    int              `json:"server,omitempty"`
 	UDP       bool             `json:"udp,omitempty"`
@@ -73,6 +87,7 @@ type Call struct {
 	Local     netip.AddrPort   `json:"local,omitzero"`
 	Remote    netip.AddrPort   `json:"remote,omitzero"`
 	Events    []Event          `json:"events,omitempty"`
+	Carried   []Carried        `json:"carried,omitempty"`
 }
 
 // Answer is the answer to a [Call].
@@ -80,6 +95,8 @@ type Answer struct {
 	// Error is why the call failed; empty if it did not.
 	Error string    `json:"error,omitempty"`
 	Chats []chat.ID `json:"chats,omitempty"`
+	// Open answers Connections.
+	Open *chat.EgressOpen `json:"open,omitempty"`
 }
 
 // packet is one message: a call or an answer.

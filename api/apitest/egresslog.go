@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"context"
+	"slices"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -17,7 +18,15 @@ func (m *Memory) EgressLog(ctx context.Context, id chat.ID) (chat.EgressLog, err
 	for _, e := range l.Entries {
 		l.Totals.Add(e)
 	}
+	l.Open = chat.NewEgressOpen(slices.Clone(m.connected[id]))
 	return l, nil
+}
+
+// Connected adds a connection that is open to the chat's log of egress.
+func (m *Memory) Connected(id chat.ID, c chat.EgressConnection) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.connected[id] = append(m.connected[id], c)
 }
 
 // Carried adds an entry to the chat's log of egress, or counts it in one that is alike.

@@ -52,6 +52,7 @@ type Memory struct {
 	nextUID   uint32
 
 	carried      map[chat.ID][]chat.EgressEvent
+	connected    map[chat.ID][]chat.EgressConnection
 	schedules    map[chat.ID][]chat.Schedule
 	nextSchedule int
 	// Made counts the chats that were made, not found.
@@ -69,6 +70,7 @@ func New() *Memory {
 		nextUID: firstUID,
 
 		carried:   map[chat.ID][]chat.EgressEvent{},
+		connected: map[chat.ID][]chat.EgressConnection{},
 		schedules: map[chat.ID][]chat.Schedule{},
 		StatusIs:  chat.Status{Ready: true, Since: time.Now()},
 		HostIs: chat.Host{Kernel: "6.18.0", Backend: "cgroupfs", Version: "test", Missing: []chat.LayerName{},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -32,17 +33,14 @@ func printEgressLog(c *cli.Context, id chat.ID) error {
 func followEgress(c *cli.Context, id chat.ID) error {
 	tick := time.NewTicker(egressPoll)
 	defer tick.Stop()
-	for seen := (egressSeen{}); ; {
+	seen, open := egressSeen{}, openSeen{}
+	for {
 		l, err := client(c).EgressLog(c.Context, id)
-		for _, e := range seen.newer(l.Entries) {
-			if c.Bool("json") {
-				err = printer.JSONLine(c.App.Writer, e)
-			} else {
-				err = printer.EgressLine(c.App.Writer, e)
-			}
-			if err != nil {
-				return err
-			}
+		if err != nil && c.Context.Err() == nil {
+			return err
+		}
+		if err == nil {
+			err = printNewer(c, seen.newer(l.Entries), open.newer(l.Open.Connections))
 		}
 		if err != nil && c.Context.Err() == nil {
 			return err
@@ -53,6 +51,26 @@ func followEgress(c *cli.Context, id chat.ID) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// printNewer prints entries, and connections that have begun.
+func printNewer(c *cli.Context, entries []chat.EgressEvent, open []chat.EgressConnection) error {
+	var errs []error
+	for _, e := range entries {
+		if c.Bool("json") {
+			errs = append(errs, printer.JSONLine(c.App.Writer, e))
+		} else {
+			errs = append(errs, printer.EgressLine(c.App.Writer, e))
+		}
+	}
+	for _, o := range open {
+		if c.Bool("json") {
+			errs = append(errs, printer.JSONLine(c.App.Writer, o))
+		} else {
+			errs = append(errs, printer.EgressOpenLine(c.App.Writer, o))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // egressKey is an entry: there is one of each kind and minute.
@@ -79,6 +97,28 @@ func (s *egressSeen) newer(entries []chat.EgressEvent) (out []chat.EgressEvent) 
 		}
 		if e.Count > 0 {
 			out = append(out, e)
+		}
+	}
+	*s = now
+	return out
+}
+
+// openKey is a connection that is open.
+type openKey struct {
+	since int64
+	to    string
+}
+
+// openSeen are the open connections of the last answer.
+type openSeen map[openKey]bool
+
+// newer returns those that were not open before.
+func (s *openSeen) newer(open []chat.EgressConnection) (out []chat.EgressConnection) {
+	now := openSeen{}
+	for _, c := range open {
+		key := openKey{c.Since.UnixNano(), c.To()}
+		if now[key] = true; !(*s)[key] {
+			out = append(out, c)
 		}
 	}
 	*s = now

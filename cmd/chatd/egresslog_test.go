@@ -41,3 +41,31 @@ func TestEgressNewer(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenNewer: following prints each connection once, when it is first seen open.
+func TestOpenNewer(t *testing.T) {
+	at := time.Date(2026, 11, 25, 10, 0, 10, 0, time.UTC)
+	conn := func(host string, since, sent int) chat.EgressConnection {
+		return chat.EgressConnection{Since: at.Add(time.Duration(since)), Host: host, Port: 443,
+			Sent: int64(sent)}
+	}
+	var seen openSeen
+	for i, tt := range []struct {
+		open []chat.EgressConnection
+		want string
+	}{
+		{nil, "[]"},
+		{[]chat.EgressConnection{conn("a", 0, 0)}, "[a:443]"},
+		{[]chat.EgressConnection{conn("a", 0, 7), conn("a", 1, 0), conn("b", 0, 0)}, "[a:443 b:443]"},
+		{[]chat.EgressConnection{conn("a", 1, 9)}, "[]"},
+		{[]chat.EgressConnection{conn("a", 2, 0)}, "[a:443]"},
+	} {
+		got := []string{}
+		for _, c := range seen.newer(tt.open) {
+			got = append(got, c.To())
+		}
+		if fmt.Sprint(got) != tt.want {
+			t.Errorf("%d: %v, want %s", i, got, tt.want)
+		}
+	}
+}

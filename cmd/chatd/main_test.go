@@ -178,6 +178,9 @@ func fake(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		mem.Carried(chat.ID(args[1]), chat.EgressEvent{Time: time.Now(), Until: time.Now(),
 			EgressKind: k, Count: n, Sent: 2048 * n, Received: 3 * n})
+	case "connected": // CHAT TO
+		mem.Connected(chat.ID(args[1]), chat.EgressConnection{Since: time.Now(), Host: args[2],
+			Port: 443, Sent: 2048, Received: 7})
 	case "close":
 		stores[ts.MkAbs(args[1])]()
 	case "untold":

@@ -22,8 +22,8 @@ func logCommand() *cli.Command {
 			"it is every byte as it was printed. -f goes on until it is interrupted, on a terminal with the\n" +
 			"text as it comes; with --json each piece is a line.\n\n" +
 			"--egress lists connections, datagrams and questions for names in place of that: allowed ones,\n" +
-			"when they have ended, refused and failed ones. Alike ones of a minute are one line; the last\n" +
-			"200 lines are kept until the chat is reaped or chatd restarts. chatd audit keeps refusals.\n\n" +
+			"when they have ended, refused, failed and open ones. Alike ones of a minute are one line; the\n" +
+			"last 200 are kept until the chat is reaped or chatd restarts. chatd audit keeps refusals.\n\n" +
 			"   chatd log CHAT --text | tail\n   chatd log -f CHAT\n   chatd log CHAT --since 81920 --json | jq .cursor\n" +
 			"   chatd log --egress CHAT",
 		Flags: []cli.Flag{

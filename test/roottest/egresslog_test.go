@@ -82,12 +82,49 @@ func lastConnections(t *testing.T, m *manager, a inmate) {
 	startRun(t, m, a.ID, chat.RunSpec{Argv: []string{"bash", "-c",
 		"exec 3<>/dev/tcp/ssh.example.test/22; read line <&3; touch connected; cat <&3"}})
 	until(t, "the connection stands", exists(a.in("connected")))
+	open := egressLog(t, m, a.ID).Open
+	if open.Count != 1 || open.Unknown != "" || open.Connections[0].To() != "ssh.example.test:22" {
+		t.Errorf("open: %+v", open)
+	}
 	_, err := m.Sleep(operator(t.Context()), a.ID)
 	must(t, err)
 	l := egressLog(t, m, a.ID)
 	if e := told(l, chat.EgressAllowed, "ssh.example.test:22"); e.Count != 1 ||
 		e.Received != int64(len("SSH-2.0-test\r\n")) {
 		t.Errorf("asleep: %+v", l)
+	}
+	if l.Open.Count != 0 || l.Open.Unknown != "" {
+		t.Errorf("asleep, open: %+v", l.Open)
+	}
+}
+
+// TestOwnNetworkExplain: of a listed name it is said where it leads nowhere now.
+func TestOwnNetworkExplain(t *testing.T) {
+	newInternet(t)
+	m := open(t, named(t, usual...))
+	a := inmateOf(t, m, "explain", "named")
+	_, err := m.Wake(operator(t.Context()), a.ID)
+	must(t, err)
+	const now = "it is listed; nothing is reached now: "
+	for host, want := range map[string]string{
+		"api.example.test":   "it is listed",
+		"gone.example.test":  now + "cannot resolve gone.example.test",
+		"inner.example.test": now + "inner.example.test resolves to private",
+	} {
+		e, err := m.Explain(operator(t.Context()), a.ID, chat.Question{Host: host, Port: 7000})
+		must(t, err)
+		if e.Verdict != "allow" || !strings.HasPrefix(e.Why, want) ||
+			host == "api.example.test" && e.Why != want {
+			t.Errorf("%s: %+v, want %q", host, e, want)
+		}
+	}
+	_, err = m.Sleep(operator(t.Context()), a.ID)
+	must(t, err)
+	e, err := m.Explain(operator(t.Context()), a.ID, chat.Question{Host: "gone.example.test",
+		Port: 7000})
+	must(t, err)
+	if e.Why != "it is listed" {
+		t.Errorf("asleep: %+v", e)
 	}
 }
 
@@ -128,12 +165,12 @@ func TestOwnNetworkLogFlood(t *testing.T) {
 	if l := egressLog(t, m, a.ID); len(l.Entries) > 0 || l.Totals != (chat.EgressTotals{}) {
 		t.Errorf("the next chatd-root has %+v", l.Totals)
 	}
-	minutes := int(time.Since(began)/time.Minute) + 1
+	more := int(time.Since(began) / (5 * time.Minute))
 	lines := auditLines(t, opt, `"egress"`, `"denied"`, string(a.ID))
-	if len(lines) < 21 || len(lines) > 21*minutes {
-		t.Errorf("%d lines in %d minutes", len(lines), minutes)
+	if len(lines) < 21 || len(lines) > 21+more {
+		t.Errorf("%d lines, want 21 to %d", len(lines), 21+more)
 	}
-	if last := lines[len(lines)-1]; !strings.Contains(last, "over 20 lines in a minute") {
+	if last := lines[len(lines)-1]; !strings.Contains(last, "beyond the chat's lines: 20") {
 		t.Error(last)
 	}
 }

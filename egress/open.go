@@ -1,0 +1,54 @@
+package egress
+
+import (
+	"github.com/chatd/chatd/chat"
+)
+
+// connections are what of a chat is carried now; none of a chat that is not open.
+func (s *server) connections(id chat.ID) chat.EgressOpen {
+	s.mu.Lock()
+	n := s.networks[id]
+	s.mu.Unlock()
+	var all []chat.EgressConnection
+	if n != nil {
+		all = n.open()
+	}
+	return chat.NewEgressOpen(all)
+}
+
+func (n *network) open() (all []chat.EgressConnection) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c := range n.carried {
+		if c.real.IsValid() {
+			all = append(all, c.connection())
+		}
+	}
+	return all
+}
+
+// connection is what is told of c while it is carried. n.mu is held.
+func (c *carried) connection() chat.EgressConnection {
+	k := Event{Host: c.target.host, Addr: c.dst, UDP: c.udp}.kind()
+	return chat.EgressConnection{Since: c.since.UTC().Round(0), Host: k.Host, Address: k.Address,
+		Port: k.Port, UDP: k.UDP, Sent: c.out.Load(), Received: c.in.Load()}
+}
+
+// carry counts one connection more or less that is carried of a chat.
+func (t *tally) carry(id chat.ID, more int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.carried[id] += more; t.carried[id] == 0 {
+		delete(t.carried, id)
+	}
+	t.unheard[id] = true
+}
+
+// unheardAll says that chatd-root is another, which has heard nothing.
+func (t *tally) unheardAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id := range t.carried {
+		t.unheard[id] = true
+	}
+}
