@@ -17,11 +17,13 @@ import (
 func TestGetAnswers(t *testing.T) {
 	const text = "HTTP/1.1 200 OK\r\n"
 	answers := map[string]string{
-		"/length":  text + "Content-Length: 4\r\nConnection: x-hop\r\nX-Hop: 1\r\n\r\nbody",
-		"/chunks":  text + "Transfer-Encoding: chunked\r\nTrailer: X-End\r\n\r\n4\r\nbody\r\n0\r\nX-End: 1\r\n\r\n",
-		"/end":     text + "\r\nbody",
-		"/old":     "HTTP/1.0 200 OK\r\n\r\nbody",
-		"/hints":   "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + text + "Content-Length: 4\r\n\r\nbody",
+		"/length": text + "Content-Length: 4\r\nConnection: x-hop\r\nX-Hop: 1\r\n\r\nbody",
+		"/chunks": text + "Transfer-Encoding: chunked\r\nTrailer: X-End\r\n\r\n" +
+			"4\r\nbody\r\n0\r\nX-End: 1\r\n\r\n",
+		"/end": text + "\r\nbody",
+		"/old": "HTTP/1.0 200 OK\r\n\r\nbody",
+		"/hints": "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + text +
+			"Content-Length: 4\r\n\r\nbody",
 		"/nothing": "HTTP/1.1 204 No Content\r\n\r\n",
 	}
 	ends := []string{"/end", "/old"}
@@ -34,8 +36,11 @@ func TestGetAnswers(t *testing.T) {
 	})
 	c := w.byName("api.example.org", o.addr)
 	b := bufio.NewReader(c)
-	for _, path := range []string{"/length", "/chunks", "/end", "/hints", "/old", "/nothing", "/length"} {
-		send(t, c, "GET "+path+" HTTP/1.1\r\nHost: "+o.host+"\r\nConnection: keep-alive\r\n\r\n")
+	for _, path := range []string{
+		"/length", "/chunks", "/end", "/hints", "/old", "/nothing", "/length",
+	} {
+		send(t, c, "GET "+path+" HTTP/1.1\r\nHost: "+o.host+
+			"\r\nConnection: keep-alive\r\n\r\n")
 		a, err := http.ReadResponse(b, nil)
 		if err == nil && a.StatusCode == http.StatusEarlyHints {
 			a, err = http.ReadResponse(b, nil)
@@ -110,8 +115,9 @@ func TestGetAbandoned(t *testing.T) {
 func TestSimple(t *testing.T) {
 	for field, want := range map[string]bool{
 		"Accept: x": true, "Connection: Keep-Alive": true, "X: \xff": true, "Cookie: a=b": true,
-		"Content-Length: 0": false, "Transfer-Encoding: chunked": false, "Expect: 100-continue": false,
-		"Upgrade: websocket": false, "Connection: close": false, "Connection: x": false,
+		"Content-Length: 0": false, "Transfer-Encoding: chunked": false,
+		"Expect: 100-continue": false,
+		"Upgrade: websocket":   false, "Connection: close": false, "Connection: x": false,
 		"Te: trailers": false, "Trailer: X": false, "Content-Length : 1": false, "X: a\nY: b": false,
 		"X: a\rb": false, "X: \x00": false, "Keep-Alive: 1": false,
 		"Connection: keep-alive\r\nConnection: x": false, "Host: api.example.org": false,
