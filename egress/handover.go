@@ -60,9 +60,6 @@ func (h *handover) pass(s *webSession, client net.Conn, transport *http.Transpor
 	}
 	s.mu.Lock()
 	s.server = nil // from here on there is no other connection to the server
-	if s.idle != nil {
-		_ = s.idle.Close() // nothing is expected of it
-	}
 	s.mu.Unlock()
 	s.open.Wait()
 }

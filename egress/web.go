@@ -73,7 +73,6 @@ type webSession struct {
 
 	mu     sync.Mutex
 	server *net.TCPConn   // the first connection to the server, until it is used
-	idle   net.Conn       // one that was used and has no request; of no other goroutine at first
 	open   sync.WaitGroup // connections to the server
 }
 
@@ -117,9 +116,6 @@ func (w *web) carry(c connection, t target, server *net.TCPConn, b []byte) error
 	}
 	defer w.leave(c, plainCost)
 	s := newWebSession(c, t, server, b)
-	if over, err := s.carryGets(); over || err != nil {
-		return err
-	}
 	transport := s.transport()
 	s.proxy = s.reverseProxy(transport, &w.copies)
 	w.pass(s, s, transport)
@@ -144,10 +140,6 @@ func (s *webSession) dial(context.Context, string, string) (net.Conn, error) {
 	defer s.mu.Unlock()
 	if s.c.ctx.Err() != nil {
 		return nil, context.Cause(s.c.ctx)
-	}
-	if idle := s.idle; idle != nil {
-		s.idle = nil
-		return idle, nil
 	}
 	server := s.server
 	s.server = nil
