@@ -25,8 +25,7 @@
 //
 // A connection by name is looked at while it begins, for many names may share one address
 // (named.go). In TLS the server name of the ClientHello must be that name (hello.go). HTTP/1
-// requests are read, checked and sent anew, each of them: by net/http (web.go, webproxy.go), and
-// simple ones in one loop (webget.go). Anything else
+// requests are read, checked and sent anew, each of them (web.go, webproxy.go). Anything else
 // passes as it is, as does a connection by address.
 //
 // TLS to a host of a secret that the chat has is ended here, with a certificate that chatd-root
