@@ -49,6 +49,7 @@ func init() {
 	addActs(socketActs)
 	addActs(sharedActs)
 	addActs(secretActs)
+	addActs(holdActs)
 	fmt.Println(attempt(os.Args[1:]))
 	os.Exit(0)
 }

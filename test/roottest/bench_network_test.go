@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,12 +20,73 @@ import (
 )
 
 // BenchmarkNetwork is a chat's connections by name through chatd-egress, beside the same by a
-// process of the host, directly and through a CONNECT proxy of net/http, in turn in one run: read
-// the ratios. The servers are at the other end of a wire.
+// process of the host: directly, through a CONNECT proxy of net/http, and in a network of pasta; in
+// turn in one run: read the ratios. The servers are at the other end of a wire.
 //
 //	go test ./test/roottest -run - -bench BenchmarkNetwork -benchtime 1x
 func BenchmarkNetwork(b *testing.B) {
 	o := newInternet(b)
+	benchServers(b, o)
+	opt, _ := withSecret(b, "api.example.test:1-65535")
+	a := inmateOf(b, open(b, opt), "bench", "named")
+	proxy := connectProxy(b)
+	ways := []benchWay{
+		{"chatd-egress", a.try, "api.example.test"}, {"direct", asHost, outsideAddr},
+		{"CONNECT proxy", asHost, proxy + "!" + outsideAddr},
+	}
+	if _, err := os.Stat("/usr/bin/pasta"); err == nil {
+		ways = append(ways, benchWay{"pasta", inPasta, outsideAddr})
+	} else {
+		fmt.Fprintln(os.Stderr, "NOT MEASURED: the host has no pasta (Debian: passt)")
+	}
+	acts := [][]string{
+		{"bench-connect", ":7000", "50"}, {"bench-stream", ":7001", "1"},
+		{"bench-stream", ":7001", "8"}, {"bench-requests", ":8080", "300"},
+		{"bench-requests-tls", ":9443", "300"}, {"bench-connect-secret", ":8443", "20"},
+		{"bench-requests-secret", ":8443", "300"},
+	}
+	t := table{}
+	for range envInt("CHATD_BENCH_ROUNDS", 5) {
+		for _, act := range acts {
+			for _, way := range ways {
+				got := way.try(b, act[0], way.to+act[1], act[2])
+				ms, err := strconv.ParseFloat(strings.TrimPrefix(got, "ok "), 64)
+				if err != nil && way.name == "pasta" { // resets many streams at times
+					fmt.Fprintf(os.Stderr, "NOT MEASURED: pasta, %q: %s\n", act, got)
+					continue
+				} else if err != nil {
+					b.Fatalf("%s, %q: %s", way.name, act, got)
+				}
+				what := act[0] + " " + act[2] + " " + way.name
+				t[what] = append(t[what], time.Duration(ms*1e6))
+			}
+		}
+	}
+	for _, act := range acts {
+		what := act[0] + " " + act[2] + " "
+		mine := t.median(what + ways[0].name)
+		for _, rival := range ways[1:] {
+			if len(t[what+rival.name]) == 0 {
+				continue
+			}
+			theirs := t.median(what + rival.name)
+			fmt.Fprintf(os.Stderr, "%-26s %8.3f ms = %6.2f x %s (%.3f ms)\n",
+				what, mine, mine/theirs, rival.name, theirs)
+			b.ReportMetric(mine/theirs, strings.ReplaceAll(what+"/ "+rival.name, " ", "-"))
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// benchWay is a way to the servers, which have the address to there.
+type benchWay struct {
+	name string
+	try  func(testing.TB, ...string) string
+	to   string
+}
+
+// benchServers are a sink on port 7001, HTTPS on 9443, and on 8443 what wants the key.
+func benchServers(b *testing.B, o *internet) {
 	for _, l := range o.listen(b, "7001") {
 		go each(l, func(c net.Conn) {
 			n, _ := io.Copy(io.Discard, c)
@@ -31,51 +94,20 @@ func BenchmarkNetwork(b *testing.B) {
 		})
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{selfSigned(b)}}
-	for _, l := range o.listen(b, "8443") {
+	for _, l := range o.listen(b, "9443") {
 		go func() { _ = http.Serve(tls.NewListener(l, config), http.HandlerFunc(answerHost)) }()
 	}
-	m := open(b, named(b, "api.example.test:1-65535"))
-	a := inmateOf(b, m, "bench", "named")
-	proxy := connectProxy(b)
-	name, addr := "api.example.test", outsideAddr
-	ways := []struct {
-		name string
-		try  func(testing.TB, ...string) string
-		to   string
-	}{
-		{"direct", asHost, addr}, {"CONNECT proxy", asHost, proxy + "!" + addr}, {"chatd-egress",
-			a.try, name},
-	}
-	t := table{}
-	for range envInt("CHATD_BENCH_ROUNDS", 5) {
-		for _, way := range ways {
-			for _, act := range [][]string{
-				{"bench-connect", way.to + ":7000", "50"}, {"bench-stream", way.to + ":7001", "1"},
-				{"bench-stream", way.to + ":7001", "8"}, {"bench-requests", way.to + ":8080",
-					"300"},
-				{"bench-requests-tls", way.to + ":8443", "300"},
-			} {
-				got := way.try(b, act...)
-				ms, err := strconv.ParseFloat(strings.TrimPrefix(got, "ok "), 64)
-				if err != nil {
-					b.Fatalf("%s, %q: %s", way.name, act, got)
-				}
-				what := act[0] + " " + act[2] + " "
-				t[what+way.name] = append(t[what+way.name], time.Duration(ms*1e6))
-			}
-		}
-	}
-	for _, what := range []string{"bench-connect 50 ", "bench-stream 1 ", "bench-stream 8 ",
-		"bench-requests 300 ", "bench-requests-tls 300 "} {
-		mine := t.median(what + "chatd-egress")
-		for _, rival := range []string{"direct", "CONNECT proxy"} {
-			theirs := t.median(what + rival)
-			fmt.Fprintf(os.Stderr, "%-20s %8.3f ms = %6.2f x %s (%.3f ms)\n",
-				what, mine, mine/theirs, rival, theirs)
-			b.ReportMetric(mine/theirs, strings.ReplaceAll(what+"/ "+rival, " ", "-"))
-		}
-	}
-	b.ReportMetric(0, "ns/op")
+	newAPI(b, o)
+}
+
+// inPasta is an act in a network of pasta, whose sockets are those of a process of the host. It
+// would take the gateway's address for the host's own, and hangs as another user than root.
+func inPasta(t testing.TB, args ...string) string {
+	program := filepath.Join(t.TempDir(), attackName)
+	must(t, os.Symlink(attacker(t), program))
+	return saidBy(t, exec.Command("timeout", append([]string{"-k", "1", "60", "pasta", "--runas",
+		"0", "--config-net", "--no-map-gw", "-q", "-4", "-i", wireName, "-a", "203.0.113.1", "-n",
+		"24", "-g", "203.0.113.9", "--", program}, args...)...))
 }
 
 // connectProxy is a proxy of the host for CONNECT (RFC 9110, section 9.3.6).
@@ -149,24 +181,51 @@ var benchActs = map[string]act{
 		return fmt.Sprintf("%.3f", milliseconds(began)), nil
 	},
 	// bench-requests [PROXY!]ADDRESS TIMES: requests over one connection, each in mean
-	"bench-requests":     func(a []string) (string, error) { return benchRequests(a, false) },
-	"bench-requests-tls": func(a []string) (string, error) { return benchRequests(a, true) },
+	"bench-requests":        func(a []string) (string, error) { return benchRequests(a, benchDial) },
+	"bench-requests-tls":    func(a []string) (string, error) { return benchRequests(a, benchTLS) },
+	"bench-requests-secret": func(a []string) (string, error) { return benchRequests(a, benchTLS) },
+	// bench-connect-secret [PROXY!]ADDRESS TIMES: connections with one request each, in mean
+	"bench-connect-secret": func(a []string) (string, error) {
+		began := time.Now()
+		for range number(a[1]) {
+			if _, err := benchRequests([]string{a[0], "1"}, benchTLS); err != nil {
+				return "", err
+			}
+		}
+		return fmt.Sprintf("%.4f", milliseconds(began)/float64(number(a[1]))), nil
+	},
 }
 
-func benchRequests(a []string, secure bool) (string, error) {
-	c, err := benchDial(a[0])
+// benchTLS does not check the server: a process of the host would not trust what chats do.
+func benchTLS(to string) (net.Conn, error) {
+	c, err := benchDial(to)
+	if err != nil {
+		return nil, err
+	}
+	t := tls.Client(c, &tls.Config{ServerName: benchHost(to), InsecureSkipVerify: true})
+	return t, t.Handshake()
+}
+
+func benchHost(to string) string {
+	host, _, _ := net.SplitHostPort(to[strings.IndexByte(to, '!')+1:])
+	return host
+}
+
+// benchRequests sends the key of the chat's environment, or what it stands for.
+func benchRequests(a []string, dial func(string) (net.Conn, error)) (string, error) {
+	began := time.Now()
+	c, err := dial(a[0])
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	host, _, _ := net.SplitHostPort(a[0][strings.IndexByte(a[0], '!')+1:])
-	if secure {
-		c = tls.Client(c, &tls.Config{ServerName: host, InsecureSkipVerify: true})
+	key := os.Getenv("API_KEY")
+	if key == "" {
+		key = secretValue
 	}
 	r := bufio.NewReader(c)
-	began := time.Now()
 	for range number(a[1]) {
-		fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host)
+		fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\nX-Api-Key: %s\r\n\r\n", benchHost(a[0]), key)
 		answer, err := http.ReadResponse(r, nil)
 		if err != nil {
 			return "", err

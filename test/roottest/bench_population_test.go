@@ -166,14 +166,17 @@ func (p *population) bounds() {
 		{"blocks of the homes' file system", float64(fs.Blocks - fs.Bfree), float64(fs.Blocks)},
 		{"inodes of the homes' file system", float64(fs.Files - fs.Ffree), float64(fs.Files)},
 		{"descriptors of chatd", float64(c["descriptors of chatd"]), float64(files.Cur)},
-		{"processes (kernel.pid_max)", float64(len(glob("/proc/[0-9]*"))), figure("/proc/sys/kernel/pid_max")},
-		{"terminals of the host (kernel.pty.max)", float64(len(ptys) - 1), figure("/proc/sys/kernel/pty/max")},
+		{"processes (kernel.pid_max)", float64(len(glob("/proc/[0-9]*"))),
+			figure("/proc/sys/kernel/pid_max")},
+		{"terminals of the host (kernel.pty.max)", float64(len(ptys) - 1),
+			figure("/proc/sys/kernel/pty/max")},
 		{"open files (fs.file-max)", parse(open[0]), parse(open[2])},
 		{"uids of the range", float64(len(p.chats)), float64(p.opt.UIDs.High - p.opt.UIDs.Low)},
 	}
 	slices.SortFunc(bounds, func(x, y bound) int { return cmp.Compare(y.used/y.of, x.used/x.of) })
 	for _, x := range bounds {
-		fmt.Fprintf(os.Stderr, "%6.2f %% of %s: %.0f of %.0f\n", 100*x.used/x.of, x.name, x.used, x.of)
+		fmt.Fprintf(os.Stderr, "%6.2f %% of %s: %.0f of %.0f\n",
+			100*x.used/x.of, x.name, x.used, x.of)
 	}
 }
 

@@ -1,0 +1,89 @@
+package roottest
+
+import (
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// holdActs hold connections.
+var holdActs = map[string]act{
+	// hold ADDRESS TIMES: opens them all and keeps them, for some seconds
+	"hold": func(a []string) (string, error) {
+		var all sync.WaitGroup
+		end := time.Now().Add(5 * time.Second)
+		for range number(a[1]) {
+			all.Go(func() {
+				c, err := (&net.Dialer{Deadline: end}).Dial("tcp", a[0])
+				if err == nil {
+					_ = c.SetDeadline(end)
+					_, _ = c.Read(make([]byte, 1))
+					_ = c.Close()
+				}
+			})
+		}
+		all.Wait()
+		return "held", nil
+	},
+}
+
+// TestAttackManyConnections: a chat that opens 10,000 connections has 512, and another chat
+// connects meanwhile. Without chatd-egress, they all stand.
+func TestAttackManyConnections(t *testing.T) {
+	out := newInternet(t)
+	var now, most atomic.Int64
+	for _, l := range out.listen(t, "7002") {
+		go each(l, func(c net.Conn) {
+			n := now.Add(1)
+			defer now.Add(-1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			_, _ = c.Read(make([]byte, 1))
+		})
+	}
+	m := open(t, named(t, append(usual, "api.example.test:7002")...))
+	a, b := inmateOf(t, m, "many a", "named"), inmateOf(t, m, "many b", "named")
+	done := make(chan string, 1)
+	go func() { done <- a.try(t, "hold", "api.example.test:7002", "10000") }()
+	until(t, "A has its share", func() bool { return now.Load() >= 500 || len(done) > 0 })
+	outcomes(t, "B meanwhile", b.try(t, "say", "api.example.test:7000", "x"), "ok")
+	outcomes(t, "A", <-done, "ok")
+	if n := most.Load(); n > 512 || n < 400 {
+		t.Errorf("A had %d connections, want 512", n)
+	}
+	outcomes(t, "A afterwards", a.try(t, "say", "api.example.test:7000", "x"), "ok")
+	most.Store(0)
+	outcomes(t, "control", asHost(t, "hold", outsideAddr+":7002", "1500"), "ok")
+	if n := most.Load(); n <= 512 {
+		t.Errorf("control: %d connections stood", n)
+	}
+}
+
+// TestAttackRedirect: a listed server cannot lead a chat's client to what its profile does
+// not open.
+func TestAttackRedirect(t *testing.T) {
+	out := newInternet(t)
+	to := []string{"http://169.254.169.254:8080/", "http://meta.example.test:8080/",
+		"http://203.0.113.1:8080/", "http://other.example.test:8080/"}
+	for _, l := range out.listen(t, "8090") {
+		go func() {
+			_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, to[r.URL.Path[1]-'0'], http.StatusFound)
+			}))
+		}()
+	}
+	m := open(t, named(t, "api.example.test:8090", "meta.example.test:8080"))
+	a := inmateOf(t, m, "redirect", "named")
+	for i, where := range to {
+		n := string(rune('0' + i))
+		got := a.try(t, "get", "http://api.example.test:8090/"+n, "X", "y")
+		if strings.HasPrefix(got, "ok") || got == "" {
+			t.Errorf("%s: %q", where, got)
+		}
+	}
+	outcomes(t, "control", asHost(t, "get", "http://"+outsideAddr+":8090/0", "X", "y"), "ok")
+}
