@@ -58,9 +58,10 @@ func (c LimitChange) Apply(l Limits) (Limits, error) {
 	return l, nil
 }
 
-// CheckLimits accepts a change of limits by the caller: the result must be limits that a profile
-// may have, and who is no operator only gets less than the profile gives ([ErrDenied]).
-func (p Profile) CheckLimits(c LimitChange, by Caller) error {
+// CheckLimits accepts a change of limits of which the caller asks for a part: the result must be
+// limits that a profile may have, and only an operator gets more than the profile gives
+// ([ErrDenied]).
+func (p Profile) CheckLimits(c, asked LimitChange, by Caller) error {
 	l, err := c.Apply(p.Limits)
 	if err == nil {
 		err = l.Validate()
@@ -69,7 +70,7 @@ func (p Profile) CheckLimits(c LimitChange, by Caller) error {
 		return err
 	}
 	for _, key := range l.Above(p.Limits) {
-		if c.names(key) {
+		if asked.names(key) {
 			return fmt.Errorf("cannot set limits.%s above that of profile %s: an operator can: %w",
 				key, p.Name, ErrDenied)
 		}

@@ -71,7 +71,7 @@ func TestCheckLimits(t *testing.T) {
 		{map[string]string{"cpu_quota": `"-1s"`}, ErrInvalid, ErrInvalid},
 	} {
 		for by, want := range map[Caller]error{operator: c.operator, bridge: c.bridge} {
-			if err := p.CheckLimits(raw(c.change), by); !errors.Is(err, want) {
+			if err := p.CheckLimits(raw(c.change), raw(c.change), by); !errors.Is(err, want) {
 				t.Errorf("%v by %s: %v, want %v", c.change, by.Role, err, want)
 			}
 		}
