@@ -133,9 +133,10 @@ func (m *Manager) applyLimits(rec state.Record, s *liveSession, force bool) erro
 	err := m.groups.Limit(rec.ID, l)
 	keys, derr := m.groups.Drift(rec.ID, want)
 	s.setBehind(keys)
-	if err == nil && len(keys) > 0 {
-		err = fmt.Errorf("cannot limit chat %s: its cgroup has another %s: %w", rec.ID,
-			strings.Join(keys, ", "), chat.ErrBusy)
+	if len(keys) > 0 {
+		m.log.Warn("limits wait", "chat", rec.ID, "limits", keys, "why", err)
+		err = fmt.Errorf("cannot give chat %s its %s: it holds more, or the kernel refuses: %w",
+			rec.ID, strings.Join(keys, ", "), chat.ErrBusy) // without paths of the host: a bridge reads it
 	}
 	err = errors.Join(err, derr)
 	m.report(limitsOf(rec.ID), err)

@@ -71,7 +71,7 @@ func (m *Manager) patchLocked(ctx context.Context, id chat.ID, p chat.Patch) (ch
 	changed, err := m.putInForce(context.WithoutCancel(ctx), before, after, p)
 	sys.Failpoint("patch.live.after")
 	failed := err
-	if err == nil && len(changed.Retried) > 0 {
+	if err == nil && changed.Why != "" {
 		failed = fmt.Errorf("%v wait: %s", changed.Retried, changed.Why)
 	}
 	detail["now"], detail["next_wake"] = fmt.Sprint(changed.Now), fmt.Sprint(changed.NextWake)
@@ -155,7 +155,10 @@ func (m *Manager) putInForce(
 	}
 	changed = m.changedBy(before, after, p)
 	if waits != nil {
-		changed.Why = waits.Error()
+		changed.Why = "chatd's log says why"
+	}
+	if errors.Is(waits, chat.ErrBusy) {
+		changed.Why = chat.ErrorReason(waits)
 	}
 	return changed, err
 }
