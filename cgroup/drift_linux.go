@@ -34,8 +34,8 @@ func (f *FS) Drift(id chat.ID, l chat.Limits) (keys []string, err error) {
 		layer chat.LayerName
 		look  func(chat.ID, chat.Limits) ([]string, error)
 	}{
-		{chat.LayerMemory, f.driftMemory}, {chat.LayerPids, f.driftPids}, {chat.LayerCPU, f.driftCPU},
-		{"", f.driftIO},
+		{chat.LayerMemory, f.driftMemory}, {chat.LayerPids, f.driftPids},
+		{chat.LayerCPU, f.driftCPU}, {"", f.driftIO},
 	} {
 		if f.without(d.layer) {
 			continue
@@ -49,7 +49,8 @@ func (f *FS) Drift(id chat.ID, l chat.Limits) (keys []string, err error) {
 func (f *FS) driftMemory(id chat.ID, l chat.Limits) (keys []string, err error) {
 	dir, memory, swap, swapMax := f.dir(id), "memory.max", "memory.swap.max", l.SwapMax
 	if f.legacy != nil { // there it is memory and swap together
-		dir, memory, swap = f.legacy.dir("memory", id, ""), "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
+		dir = f.legacy.dir("memory", id, "")
+		memory, swap = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
 		swapMax = uint64(*signed(l.MemoryMax)) + uint64(*signed(l.SwapMax))
 	}
 	has, err := cgroupfs.ReadNumber(dir, memory)

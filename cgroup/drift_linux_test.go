@@ -22,8 +22,8 @@ func foreign(t *testing.T, f *FS, id chat.ID, v1, file1, file2, value1, value2 s
 	must(t, cgroupfs.Write(f.dir(id), file2, value2))
 }
 
-// TestDrift: each limit that somebody else changed is named, alone, and Limit puts it back. A living
-// chat gets another limit at once.
+// TestDrift: each limit that somebody else changed is named, alone, and Limit puts it back. A
+// living chat gets another limit at once.
 func TestDrift(t *testing.T) {
 	f := open(t)
 	create(t, f, idA)

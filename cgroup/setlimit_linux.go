@@ -25,8 +25,8 @@ func (f *FS) LimitCPU(id chat.ID, l chat.Limits) error {
 	return f.limitCPU(id, l)
 }
 
-// Limit sets all limits of a chat that may be alive, also those after one that fails. Memory below what is in use
-// makes the kernel reclaim, then end processes (cgroup v2), or refuse, which is
+// Limit sets all limits of a chat that may be alive, also those after one that fails. Memory below
+// what is in use makes the kernel reclaim, then end processes (cgroup v2), or refuse, which is
 // [chat.ErrBusy] (cgroup v1). Pids below what is there only stops new ones.
 func (f *FS) Limit(id chat.ID, l chat.Limits) error {
 	if err := errors.Join(checkID(id), l.Validate()); err != nil {

@@ -190,8 +190,8 @@ type Chat struct {
 	Ignored []string `json:"ignored,omitempty" doc:"Of a create that found the chat: what was asked for, is not so, and was not changed, as in labels.team. PATCH changes labels."`
 }
 
-// Changed tells since when a patch holds. Its words are those of a [Patch] and the keys of a profile,
-// as in labels, limits.memory_max, egress, commands.
+// Changed tells since when a patch holds. Its words are those of a [Patch] and the keys of a
+// profile, as in labels, limits.memory_max, egress, commands.
 type Changed struct {
 	// Now holds in the session, or everywhere the chat has no session to change.
 	Now []string `json:"now"`

@@ -51,8 +51,8 @@ func (c LimitChange) Apply(l Limits) (Limits, error) {
 			err = json.Unmarshal(one, &l)
 		}
 		if err != nil {
-			return l, fmt.Errorf("cannot use limits.%s %s: want a whole number, or for a time a text "+
-				"as in \"250ms\": %w", key, Quote(string(v)), ErrInvalid)
+			const want = "want a whole number, or for a time a text as in \"250ms\""
+			return l, fmt.Errorf("cannot use limits.%s %s: %s: %w", key, Quote(string(v)), want, ErrInvalid)
 		}
 	}
 	return l, nil

@@ -184,7 +184,8 @@ func (p Patch) MarshalJSON() ([]byte, error) {
 func putMerge[V any](doc map[string]any, name string, none bool, set map[string]*V) error {
 	switch {
 	case none && len(set) > 0:
-		return fmt.Errorf("cannot write a change that takes all %s away and sets some: %w", name, ErrInvalid)
+		return fmt.Errorf("cannot write a change that takes all %s away and sets some: %w", name,
+			ErrInvalid)
 	case none:
 		doc[name] = nil
 	case set != nil:
@@ -237,9 +238,12 @@ func (p *Patch) read(name string, v json.RawMessage) (err error) {
 	return err
 }
 
-func readMerge[V any](name, what string, v json.RawMessage) (set map[string]*V, none bool, err error) {
+func readMerge[V any](
+	name, what string, v json.RawMessage,
+) (set map[string]*V, none bool, err error) {
 	if err := json.Unmarshal(v, &set); err != nil {
-		return nil, false, fmt.Errorf("%s: want an object of %s, or null for what goes: %w", name, what, err)
+		const want = "want an object of %s, or null for what goes"
+		return nil, false, fmt.Errorf("%s: "+want+": %w", name, what, err)
 	}
 	return set, set == nil, nil
 }

@@ -83,8 +83,8 @@ func TestUnlike(t *testing.T) {
 	}
 }
 
-// TestPatchOfEverything: what RFC 7396 says holds of variables and limits too, and a document is the
-// same once it was written and read again.
+// TestPatchOfEverything: what RFC 7396 says holds of variables and limits too, and a document is
+// the same once it was written and read again.
 func TestPatchOfEverything(t *testing.T) {
 	env := map[string]string{"A": "1", "B": "2"}
 	limits := raw(map[string]string{"pids_max": "100", "nofile": "2048"})

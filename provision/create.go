@@ -168,8 +168,8 @@ func (m *Manager) profileName(name string) string {
 	return name
 }
 
-// unlike names what of profile and environment the existing chat has otherwise, where a patch changed
-// them: a bridge that asks for its chat as ever still finds it.
+// unlike names what of profile and environment the existing chat has otherwise, where a patch
+// changed them: a bridge that asks for its chat as ever still finds it.
 func unlike(rec state.Record, asked chat.Spec) (names []string) {
 	if asked.Profile != "" && asked.Profile != rec.Profile {
 		names = append(names, "profile")

@@ -58,8 +58,8 @@ func (m *Manager) applyWall(ctx context.Context) error {
 	return nil
 }
 
-// exceptions are the policies of chats whose egress differs from that of their profile, or whose uid
-// is of another profile's block. They stand before those of the profiles.
+// exceptions are the policies of chats whose egress differs from that of their profile, or whose
+// uid is of another profile's block. They stand before those of the profiles.
 func (m *Manager) exceptions() (policies []netpolicy.Policy) {
 	for _, rec := range m.store.All() {
 		change := rec.EgressChange()
@@ -107,9 +107,11 @@ func (m *Manager) isWalled(rec state.Record) bool {
 		return false
 	}
 	i := slices.IndexFunc(*walled, func(p netpolicy.Policy) bool {
-		return slices.ContainsFunc(p.Blocks, func(b netpolicy.Range) bool { return b.Contains(rec.UID) })
+		has := func(b netpolicy.Range) bool { return b.Contains(rec.UID) }
+		return slices.ContainsFunc(p.Blocks, has)
 	}) // the first one holds
-	return i >= 0 && (*walled)[i].Profile == rec.Profile && slices.Equal((*walled)[i].Egress, m.profile(rec).Egress)
+	return i >= 0 && (*walled)[i].Profile == rec.Profile &&
+		slices.Equal((*walled)[i].Egress, m.profile(rec).Egress)
 }
 
 // driftEgress reads only memory; mendWall compares the kernel's rules once for all

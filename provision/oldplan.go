@@ -14,9 +14,9 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// A session keeps some of what it was started with until it ends: its view, its variables, what each
-// process inherits. This file compares that with what the chat has by now, and the limits with those
-// of its cgroup.
+// A session keeps some of what it was started with until it ends: its view, its variables, what
+// each process inherits. This file compares that with what the chat has by now, and the limits with
+// those of its cgroup.
 
 // basis returns a digest of each thing that a session has from start to end, by its key.
 func (m *Manager) basis(rec state.Record) map[string]string {
@@ -121,9 +121,9 @@ func (s *liveSession) isBehind(limit string) bool {
 // limitsOf is the subject of the finding about limits that a session does not have.
 func limitsOf(id chat.ID) string { return "limits of chat " + string(id) }
 
-// applyLimits gives a session the limits of its record, and keeps in mind which it does not have. The
-// caller holds the chat's lock. Unless forced, memory_max goes no lower than what the chat holds, or
-// cgroup v2 would end processes: it follows minute by minute.
+// applyLimits gives a session the limits of its record, and keeps in mind which it does not have.
+// The caller holds the chat's lock. Unless forced, memory_max goes no lower than what the chat
+// holds, or cgroup v2 would end processes: it follows minute by minute.
 func (m *Manager) applyLimits(rec state.Record, s *liveSession, force bool) error {
 	want := m.profile(rec).Limits
 	l := want
@@ -136,7 +136,7 @@ func (m *Manager) applyLimits(rec state.Record, s *liveSession, force bool) erro
 	if len(keys) > 0 {
 		m.log.Warn("limits wait", "chat", rec.ID, "limits", keys, "why", err)
 		err = fmt.Errorf("cannot give chat %s its %s: it holds more, or the kernel refuses: %w",
-			rec.ID, strings.Join(keys, ", "), chat.ErrBusy) // without paths of the host: a bridge reads it
+			rec.ID, strings.Join(keys, ", "), chat.ErrBusy) // a bridge reads it: no paths
 	}
 	err = errors.Join(err, derr)
 	m.report(limitsOf(rec.ID), err)

@@ -25,7 +25,8 @@ func (m *Manager) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Cha
 		return chat.Chat{}, err
 	}
 	if p.OnlyLabels() {
-		if err := m.store.Patch(id, p, m.event(ctx, rec, "patch", "done", patchDetail(p))); err != nil {
+		err = m.store.Patch(id, p, m.event(ctx, rec, "patch", "done", patchDetail(p)))
+		if err != nil {
 			return chat.Chat{}, err
 		}
 		c, err := m.Get(ctx, id)
@@ -95,8 +96,9 @@ func (m *Manager) checkPatch(
 	}
 	profile, asked := m.policy.Profile(after.Profile), p.ApplyLimits(nil)
 	if moves && !profile.MayUse(caller) {
-		return "bridges", fmt.Errorf("cannot move chat %s to profile %s: owner %s is not among its bridges: %w",
-			after.ID, after.Profile, chat.Quote(caller.Name), chat.ErrDenied)
+		const why = "cannot move chat %s to profile %s: owner %s is not among its bridges: %w"
+		return "bridges", fmt.Errorf(why, after.ID, after.Profile, chat.Quote(caller.Name),
+			chat.ErrDenied)
 	}
 	if moves || p.ChangesEgress() {
 		if err := profile.CheckEgress(after.EgressChange()); err != nil {
@@ -131,7 +133,8 @@ func (m *Manager) checkMemory(after state.Record) error {
 	if err != nil || held <= most {
 		return err
 	}
-	const then = "let it end programs or put it to sleep, or use force: cgroup v2 ends processes then, and v1 waits"
+	const then = "let it end programs or put it to sleep, or use force: cgroup v2 ends processes " +
+		"then, and v1 waits"
 	return fmt.Errorf("cannot set memory_max of chat %s to %d bytes: it holds %d: %s: %w",
 		after.ID, most, held, then, chat.ErrBusy)
 }

@@ -24,10 +24,10 @@ func (m *Manager) Reload(ctx context.Context, policies map[string]*filerules.Pol
 	return m.reload(ctx, m.policy.WithRules(policies))
 }
 
-// ReloadProfiles is [Manager.Reload], and sets guard, tools_off, timeout_max, limits, env and egress
-// of the profiles that chatd was started with. They hold for new runs immediately, and for the shims
-// of awake chats; limits and egress hold in awake chats too, as far as the kernel changes them there
-// ([chat.Chat].OldPlan has the rest). If it refuses anything, nothing changes.
+// ReloadProfiles is [Manager.Reload], and sets guard, tools_off, timeout_max, limits, env and
+// egress of the profiles that chatd was started with. They hold for new runs immediately, and for
+// the shims of awake chats; limits and egress hold in awake chats too, as far as the kernel changes
+// them there ([chat.Chat].OldPlan has the rest). If it refuses anything, nothing changes.
 func (m *Manager) ReloadProfiles(ctx context.Context, policies map[string]*filerules.Policy, profiles map[string]chat.Profile) error {
 	next, err := m.policy.WithProfiles(policies, profiles)
 	for name := range m.opt.Profiles {
@@ -74,7 +74,8 @@ func (m *Manager) reload(ctx context.Context, next policy.Next) error {
 func (m *Manager) egressMoves(next policy.Next) bool {
 	for name := range m.opt.Profiles {
 		now, then := m.policy.Profile(name), m.policy.ProfileIn(next, name)
-		if !slices.Equal(now.Egress, then.Egress) || !slices.Equal(now.EgressMayAdd, then.EgressMayAdd) {
+		if !slices.Equal(now.Egress, then.Egress) ||
+			!slices.Equal(now.EgressMayAdd, then.EgressMayAdd) {
 			return true
 		}
 	}

@@ -65,8 +65,8 @@ func NewKeys(old, profiles map[string]chat.Profile) (Keys, error) {
 	return all, errors.Join(append(errs, err)...)
 }
 
-// In returns a profile with its keys, if they are known, in place of its own. The kind of network is
-// fixed when chatd starts: another one waits for a restart, and so does the egress through it.
+// In returns a profile with its keys, if they are known, in place of its own. The kind of network
+// is fixed when chatd starts: another one waits for a restart, and so does the egress through it.
 func (k Keys) In(p chat.Profile, name string) chat.Profile {
 	if own, ok := k[name]; ok {
 		p.Guard, p.ToolsOff, p.TimeoutMax = own.Guard, own.ToolsOff, own.TimeoutMax

@@ -16,7 +16,8 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// kernelLimit finds a limit in the files of a chat's cgroup, by the file's name in cgroup v2 and v1.
+// kernelLimit finds a limit in the files of a chat's cgroup, by the file's name in cgroup v2 and
+// v1.
 func kernelLimit(t testing.TB, id chat.ID, v2, v1 string) (path, value string) {
 	t.Helper()
 	must(t, filepath.WalkDir("/sys/fs/cgroup", func(at string, d fs.DirEntry, err error) error {
@@ -341,8 +342,8 @@ func TestReloadLimits(t *testing.T) {
 	}
 }
 
-// TestPatchKilled: chatd-root is killed when a change is recorded, and when it is in force and nobody
-// was told. The next one brings the session to the record.
+// TestPatchKilled: chatd-root is killed when a change is recorded, and when it is in force and
+// nobody was told. The next one brings the session to the record.
 func TestPatchKilled(t *testing.T) {
 	needsRoot(t)
 	opt := options(t)
