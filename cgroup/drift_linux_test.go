@@ -67,6 +67,27 @@ func TestDrift(t *testing.T) {
 	}
 }
 
+// TestDriftOfBlockIO: a bound on a disk that somebody took away or changed is named.
+func TestDriftOfBlockIO(t *testing.T) {
+	f, _, disk := onDisk(t)
+	must(t, f.Create(idA, slow()))
+	start(t, f, idA, "session", "exec sleep 1000")
+	for i, foreignly := range []string{"none", "other"} {
+		must(t, f.Limit(idA, slow()))
+		if got, err := f.Drift(idA, slow()); err != nil || len(got) > 0 {
+			t.Errorf("as it is: %v, %v", got, err)
+		}
+		v1, v2 := []string{" 0", " 7340032"}[i], []string{"max", "7340032"}[i]
+		foreign(t, f, idA, "blkio", "blkio.throttle.write_bps_device", "io.max", disk+v1, disk+" wbps="+v2)
+		if got, err := f.Drift(idA, slow()); err != nil || !slices.Equal(got, []string{"io_write_bps"}) {
+			t.Errorf("%s: %v, %v", foreignly, got, err)
+		}
+	}
+	if got, err := f.Drift(idA, limits()); err != nil || !slices.Contains(got, "io_read_bps") {
+		t.Errorf("a bound that is not asked for: %v, %v", got, err)
+	}
+}
+
 // TestHeld: memory that a program holds counts, and the cache of a file that it read does not.
 func TestHeld(t *testing.T) {
 	f := open(t)
