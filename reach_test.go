@@ -69,8 +69,8 @@ func TestEnforceStaysSmall(t *testing.T) {
 // (adrs/0075).
 // It rose by 320 for the log of what became of connections: package traffic has 160, the checks of
 // what chatd-egress reports 110.
-// It rose by 700 for changes of living chats: patches that are checked and put in force, what a session
-// has otherwise, and the drift of limits (adrs/0083).
+// It rose by 700 for changes of living chats: patches that are checked and put in force, what a
+// session has otherwise, and the drift of limits (adrs/0083).
 const maxRooted = 29_980
 
 // TestRootStaysSmall measures chatd-root as TestEnforceStaysSmall does the enforcer.

@@ -50,24 +50,25 @@ var largePackages = map[string]int{
 }
 
 // longLines is how many lines over maxColumns the files of each folder, with tests, may have.
-// cmd/chatd and state rose by 17 and 14 for the help, errors and tests of adrs/0071.
+// Those of chat, cgroup, cmd/chatd, config and test/roottest rose by 44 for rows of the tests of
+// adrs/0083. cmd/chatd and state rose by 17 and 14 for the help, errors and tests of adrs/0071.
 var longLines = map[string]int{
 	".":                 25,
 	"filerules":         212,
 	"api":               400,
 	"api/apitest":       64,
-	"cgroup":            120,
+	"cgroup":            127,
 	"broker":            71,
-	"chat":              234,
+	"chat":              247,
 	"egress":            15,
 	"gateway":           4,
 	"netns":             1,
 	"uplink":            2,
 	"backup":            21, // sentences of errors, and rows of tests
-	"cmd/chatd":         272,
+	"cmd/chatd":         277,
 	"cmd/chatd-enforce": 8,
 	"cmd/chatd-root":    48,
-	"config":            131,
+	"config":            134,
 	"termsafe":          13,
 	"examples/bridge":   33,
 	"files":             247,
@@ -93,9 +94,9 @@ var longLines = map[string]int{
 	"shell":             116,
 	"shims":             281,
 	"sockets":           18,
-	"state":             193,
+	"state":             195,
 	"test/npmtest":      3,
-	"test/roottest":     1064,
+	"test/roottest":     1080,
 	"test/vagrant":      100,
 	"tmux":              42,
 	"unshare":           30,

@@ -17,9 +17,9 @@ func RestartNeeded(a, b Config) (bool, error) {
 	return !bytes.Equal(one, other), err
 }
 
-// withoutChecks is cfg without the keys that a reload applies: the log level, the DNS servers, those
-// by which runs are checked, and those that hold for chats that live. Another kind of network is none
-// of them, and the egress through it waits too.
+// withoutChecks is cfg without the keys that a reload applies: the log level, the DNS servers,
+// those by which runs are checked, and those that hold for chats that live. Another kind of network
+// is none of them, and the egress through it waits too.
 func withoutChecks(cfg Config) Config {
 	cfg.LogLevel, cfg.DNSServers = "", nil
 	cfg.Profiles = maps.Clone(cfg.Profiles)

@@ -15,7 +15,10 @@ func Changed(w io.Writer, c chat.Changed) error {
 	for _, l := range []struct {
 		when string
 		what []string
-	}{{"now", c.Now}, {"at the next wake", c.NextWake}, {"not yet, tried again each minute", c.Retried}} {
+	}{
+		{"now", c.Now}, {"at the next wake", c.NextWake},
+		{"not yet, tried again each minute", c.Retried},
+	} {
 		if len(l.what) > 0 {
 			lines += fmt.Sprintf("%s: %s\n", l.when, strings.Join(l.what, ", "))
 		}
