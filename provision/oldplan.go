@@ -85,10 +85,11 @@ func (m *Manager) changedBy(before, after state.Record, p chat.Patch) chat.Chang
 	}
 	for _, key := range slices.Compact(keys) {
 		_, fixed := is[key]
+		waits := slices.Contains(old, key) || key == "egress" && slices.Contains(old, "network")
 		switch limit, isLimit := strings.CutPrefix(key, "limits."); {
 		case isLimit && s.lives() && s.isBehind(limit):
 			c.Retried = append(c.Retried, key)
-		case slices.Contains(old, key), !s.lives() && (fixed || isLimit):
+		case waits, !s.lives() && (fixed || isLimit):
 			c.NextWake = append(c.NextWake, key)
 		default:
 			c.Now = append(c.Now, key)

@@ -106,6 +106,9 @@ func (m *Manager) checkPatch(
 		}
 	}
 	if moves {
+		if err := m.checkView(before, after); err != nil {
+			return "", err
+		}
 		asked = after.Limits
 		if err := m.policy.Raise(ctx, []policy.Chat{m.chatOf(after)}); err != nil {
 			return "", err
@@ -122,6 +125,24 @@ func (m *Manager) checkPatch(
 	return "", nil
 }
 
+// checkView refuses to move a chat whose session sees paths of the host that the new profile does not
+// open in the same way: with its rules, or its egress, they would meet what neither profile allows.
+func (m *Manager) checkView(before, after state.Record) error {
+	s := m.session(after.ID)
+	if !s.lives() || len(s.Exposed) == 0 {
+		return nil
+	}
+	is := m.basis(after)
+	for _, key := range []string{"expose_paths", "allow_read_paths", "allow_write_paths"} {
+		if s.Basis[key] != is[key] {
+			return fmt.Errorf("cannot move chat %s to profile %s while it is awake: its session sees what "+
+				"%s of profile %s opens: put it to sleep first: %w", after.ID, after.Profile, key,
+				before.Profile, chat.ErrWrongPhase)
+		}
+	}
+	return nil
+}
+
 // checkMemory refuses a memory_max below what the chat holds: cgroup v1 would refuse it, and v2 end
 // processes.
 func (m *Manager) checkMemory(after state.Record) error {
@@ -130,6 +151,9 @@ func (m *Manager) checkMemory(after state.Record) error {
 		return nil
 	}
 	held, err := m.groups.Held(after.ID)
+	if errors.Is(err, chat.ErrNotFound) {
+		return nil // it has just ended
+	}
 	if err != nil || held <= most {
 		return err
 	}

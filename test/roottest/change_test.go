@@ -276,12 +276,16 @@ func TestChangeProfile(t *testing.T) {
 		t.Errorf("uid %d, was %d; old plan %v", got.UID, a.UID, got.OldPlan)
 	}
 	check("moved")
+	// One that began without a network moves to one: it has it at the next wake.
+	lone := inmateOf(t, m, "moves alone", "default")
+	wantChanged(t, patched(t, m, lone.ID, `{"profile":"named"}`), "limits.pids_max profile", "egress env network", "")
 	must(t, m.Close())
 	again, err := openManager(t.Context(), opt)
 	must(t, err)
 	*m = *again
 	t.Cleanup(func() {
-		must(t, errors.Join(m.Reap(operator(context.Background()), a.ID), m.Reap(operator(context.Background()), b.ID), m.Close()))
+		ctx := operator(context.Background())
+		must(t, errors.Join(m.Reap(ctx, a.ID), m.Reap(ctx, b.ID), m.Reap(ctx, lone.ID), m.Close()))
 	})
 	check("another chatd")
 	now, err := m.Get(ctx, a.ID)
@@ -291,6 +295,11 @@ func TestChangeProfile(t *testing.T) {
 	if r := run(t, m, a.ID, "cat /proc/1/stat | cut -d' ' -f22").Stdout; r != began {
 		t.Errorf("another session: %q, was %q", r, began)
 	}
+	if now, err := m.Get(ctx, lone.ID); err != nil || !now.Awake || !slices.Contains(now.OldPlan, "network") {
+		t.Errorf("after a restart, without a network: awake %v, old plan %v, %v", now.Awake, now.OldPlan, err)
+	}
+	must(t, errors.Join(second(m.Sleep(ctx, lone.ID)), second(m.Wake(ctx, lone.ID))))
+	outcomes(t, "with a network", lone.try(t, "say", "api.example.test:7000", "x"), "ok")
 	must(t, second(m.Sleep(ctx, a.ID)))
 	woken, err := m.Wake(ctx, a.ID)
 	if err != nil || len(woken.OldPlan) > 0 {
@@ -375,4 +384,44 @@ func TestPatchKilled(t *testing.T) {
 	}
 	d = startDaemon(t, opt, "")
 	must(t, d.Reap(t.Context(), c.ID))
+}
+
+// TestChangeProfileSees: a session that sees paths of the host under the file rules of its profile
+// meets no other profile's rules there. The chat moves while it sleeps.
+func TestChangeProfileSees(t *testing.T) {
+	shared := "/opt/change-" + filepath.Base(t.TempDir())
+	t.Cleanup(func() { must(t, os.RemoveAll(shared)) })
+	must(t, errors.Join(os.MkdirAll(shared+"/closed", 0o755),
+		os.WriteFile(shared+"/closed/f", []byte("closed by rules\n"), 0o644)))
+	opt := ruledOptions(t, `access: {useDefaults: false, deny: [/data/closed, "~/note"]}`)
+	p := opt.Profiles["ruled"]
+	p.ExposePaths = []chat.Expose{{Source: shared, Target: "/data", Mode: chat.ReadOnly}}
+	opt.Profiles["ruled"] = p
+	m := open(t, opt)
+	defer endEnforcer(t, opt)
+	ctx := operator(t.Context())
+	c := create(t, m, "sees", "ruled")
+	putFile(t, c, "note", "a note\n")
+	look := func() string { return run(t, m, c.ID, "cat /data/closed/f ~/note; ls /data").Stdout }
+	if got := look(); got != "" && got != "closed\n" {
+		t.Errorf("control: %q", got)
+	}
+	_, err := patchAs(ctx, t, m, c.ID, `{"profile":"default","labels":{"k":"v"}}`)
+	if !errors.Is(err, chat.ErrWrongPhase) || !strings.Contains(err.Error(), "put it to sleep first") {
+		t.Errorf("awake: %v", err)
+	}
+	if got := look(); strings.Contains(got, "by rules") || strings.Contains(got, "note") {
+		t.Errorf("after it was refused: %q", got)
+	}
+	must(t, second(m.Sleep(ctx, c.ID)))
+	patched(t, m, c.ID, `{"profile":"default"}`)
+	must(t, second(m.Wake(ctx, c.ID)))
+	if got := look(); got != "a note\n" {
+		t.Errorf("in the new profile: %q", got)
+	}
+	// And back, awake: it sees nothing of the host, and has the rules at once.
+	patched(t, m, c.ID, `{"profile":"ruled"}`)
+	if got := look(); got != "" {
+		t.Errorf("with the rules again: %q", got)
+	}
 }
