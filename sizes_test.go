@@ -50,7 +50,7 @@ var largePackages = map[string]int{
 }
 
 // longLines is how many lines over maxColumns the files of each folder, with tests, may have.
-// Those of chat, cgroup, cmd/chatd, config and test/roottest rose by 44 for rows of the tests of
+// Those of chat, cgroup, cmd/chatd, config and test/roottest rose by 47 for rows of the tests of
 // adrs/0083. cmd/chatd and state rose by 17 and 14 for the help, errors and tests of adrs/0071.
 var longLines = map[string]int{
 	".":                 25,
@@ -96,7 +96,7 @@ var longLines = map[string]int{
 	"sockets":           18,
 	"state":             195,
 	"test/npmtest":      3,
-	"test/roottest":     1080,
+	"test/roottest":     1083,
 	"test/vagrant":      100,
 	"tmux":              42,
 	"unshare":           30,
