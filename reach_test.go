@@ -72,7 +72,9 @@ func TestEnforceStaysSmall(t *testing.T) {
 // It rose by 80 for connections that are told while they are open, by 60 for lines of the audit log
 // that are bounded over days, by 60 for answers to the same port and for links to secrets, and by
 // 50 for chats that chatd-egress hears of one by one and for names that are looked up to explain.
-const maxRooted = 29_560
+// It rose by 700 for changes of living chats: patches that are checked and put in force, what a
+// session has otherwise, and the drift of limits (adrs/0083).
+const maxRooted = 30_300
 
 // TestRootStaysSmall measures chatd-root as TestEnforceStaysSmall does the enforcer.
 func TestRootStaysSmall(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 67_800 // lines of code, without tests
+	maxCode         = 69_200 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	minPackage      = 100    // of one that is no program: a smaller topic belongs to its user
 	maxMedian       = 11     // lines of the median function
@@ -37,34 +37,37 @@ const (
 // the egress of single chats and what it says to package gateway (adrs/0073), as cmd/chatd by 80
 // and by 50. All code rose by 5,300 for networks of chats' own, of which 3,000 are chatd-egress, by
 // 150 for the faults of their root side, by 1,700 for secrets that chats use and do not read
-// (adrs/0075), and by 1,000 for the log of what became of connections and is open. state has what a
-// state is made of and brought back from: 800 lines for its version, snapshots and restores
-// (adrs/0071); cmd/chatd has one file a command.
+// (adrs/0075), and by 1,000 for the log of what became of connections and is open. All code rose by
+// 1,300 for changes of living chats (adrs/0083), of which provision has 350, cmd/chatd 190 and
+// cgroup, for the drift of limits, 190. state has what a state is made of and brought back from: 800
+// lines for its version, snapshots and restores (adrs/0071); cmd/chatd has one file a command.
 var largePackages = map[string]int{
-	"provision": 4_350,
+	"provision": 4_760,
 	"state":     3_690,
-	"cmd/chatd": 3_430,
+	"cgroup":    3_150,
+	"cmd/chatd": 3_700,
 }
 
 // longLines is how many lines over maxColumns the files of each folder, with tests, may have.
-// cmd/chatd and state rose by 17 and 14 for the help, errors and tests of adrs/0071.
+// Those of chat, cgroup, cmd/chatd, config and test/roottest rose by 47 for rows of the tests of
+// adrs/0083. cmd/chatd and state rose by 17 and 14 for the help, errors and tests of adrs/0071.
 var longLines = map[string]int{
 	".":                 25,
 	"filerules":         212,
 	"api":               400,
 	"api/apitest":       64,
-	"cgroup":            120,
+	"cgroup":            127,
 	"broker":            71,
-	"chat":              234,
+	"chat":              247,
 	"egress":            15,
 	"gateway":           4,
 	"netns":             1,
 	"uplink":            2,
 	"backup":            21, // sentences of errors, and rows of tests
-	"cmd/chatd":         272,
+	"cmd/chatd":         277,
 	"cmd/chatd-enforce": 8,
 	"cmd/chatd-root":    48,
-	"config":            131,
+	"config":            134,
 	"termsafe":          13,
 	"examples/bridge":   33,
 	"files":             247,
@@ -90,9 +93,9 @@ var longLines = map[string]int{
 	"shell":             116,
 	"shims":             281,
 	"sockets":           18,
-	"state":             193,
+	"state":             195,
 	"test/npmtest":      3,
-	"test/roottest":     1064,
+	"test/roottest":     1083,
 	"test/vagrant":      100,
 	"tmux":              42,
 	"unshare":           30,

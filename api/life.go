@@ -16,7 +16,7 @@ var (
 	create = route{"POST", "/v1/chats", bridges, jsonBody, "create", 201, "Create a chat, or find the one of this external id (200).", serve((*Server).create)}
 	list   = route{"GET", "/v1/chats", bridges, nothing, "list", 200, "List the caller's chats; an operator's are all.", serve((*Server).list)}
 	show   = route{"GET", "/v1/chats/{id}", bridges, nothing, "show", 200, "Show one chat.", plain(Chats.Get)}
-	patch  = route{"PATCH", "/v1/chats/{id}", bridges, jsonBody, "patch", 200, "Change a chat's labels by a JSON merge patch (RFC 7396); null takes a label away, or all of them.", servePatch}
+	patch  = route{"PATCH", "/v1/chats/{id}", bridges, jsonBody, "patch", 200, "Change a chat by a JSON merge patch (RFC 7396), as a whole or not at all. changed in the answer says what holds now and what from the next wake.", servePatch}
 	reap   = route{"DELETE", "/v1/chats/{id}", bridges, nothing, "reap", 204, "End a chat and remove every trace of it.", doing(reapOf)}
 	wake   = route{"POST", "/v1/chats/{id}/wake", bridges, nothing, "wake", 200, "Give a chat a session.", plain(Chats.Wake)}
 	sleep  = route{"POST", "/v1/chats/{id}/sleep", bridges, nothing, "sleep", 200, "End a chat's processes and keep its home.", plain(Chats.Sleep)}
@@ -103,11 +103,26 @@ const patchType = "application/merge-patch+json"
 
 // servePatch registers a route of its own because null in the body differs from a missing field.
 func servePatch(s *Server, a huma.API, op huma.Operation) {
-	value := &huma.Schema{AnyOf: []*huma.Schema{{Type: "string"}, {Type: "null"}}}
-	labels := &huma.Schema{AnyOf: []*huma.Schema{{Type: "object", AdditionalProperties: value}, {Type: "null"}},
-		Description: "New values by name; null takes one away, or all."}
-	body := &huma.MediaType{Schema: &huma.Schema{Type: "object", AdditionalProperties: false, Required: []string{"labels"},
-		Properties: map[string]*huma.Schema{"labels": labels}}}
+	text, no := &huma.Schema{Type: "string"}, &huma.Schema{Type: "null"}
+	orNull := func(of *huma.Schema) *huma.Schema {
+		return &huma.Schema{AnyOf: []*huma.Schema{of, no}}
+	}
+	merge := func(value *huma.Schema, what string) *huma.Schema {
+		all := orNull(&huma.Schema{Type: "object", AdditionalProperties: orNull(value)})
+		all.Description = "New values of " + what + " by name; null takes one away, or all."
+		return all
+	}
+	list := orNull(&huma.Schema{Type: "array", Items: text})
+	list.Description = "As in create; null is none."
+	body := &huma.MediaType{Schema: &huma.Schema{Type: "object", AdditionalProperties: false,
+		Properties: map[string]*huma.Schema{
+			"labels": merge(text, "labels"), "env": merge(text, "its own variables"),
+			"limits":  merge(&huma.Schema{}, "limits, as the answers have them,"),
+			"profile": {Type: "string", Description: "Another named policy; uid and home stay."},
+			"force": {Type: "boolean",
+				Description: "Set a memory_max below what it holds: cgroup v2 ends processes."},
+			"egress_add": list, "egress_remove": list,
+		}}}
 	op.Parameters = []*huma.Param{chatParam}
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{patchType: body, jsonType: body}}
 	op.Responses = problemResponse()

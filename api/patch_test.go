@@ -28,7 +28,7 @@ func TestHostilePatches(t *testing.T) {
 	socket, _, _, id := withChat(t, ServerOptions{})
 	for body, status := range map[string]int{
 		`{}`: 400, `null`: 400, `[]`: 400, ``: 400, `{"labels":1}`: 400, `{"labels":{"a":7}}`: 400, `{"Labels":{"a":"b"}}`: 400,
-		`{"labels":{"a":"b"},"profile":"web"}`: 400, `{"labels":{"a":"b","a":"c"}}`: 400, `{"labels":{"a":{"b":"c"}}}`: 400,
+		`{"labels":{"a":"b"},"owner":"web"}`: 400, `{"labels":{"a":"b","a":"c"}}`: 400, `{"labels":{"a":{"b":"c"}}}`: 400,
 		`{"labels":{"a":"b"}}`: 200, `{"labels":{"a":null}}`: 200, `{"labels":null}`: 200,
 	} {
 		for _, kind := range []string{jsonType, patchType} {

@@ -16,7 +16,7 @@ type Life interface {
 	List(ctx context.Context, filter chat.Filter) (chat.Page, error)
 	// Get returns one chat as it is now.
 	Get(ctx context.Context, id chat.ID) (chat.Chat, error)
-	// Patch changes the labels, the only part of a chat that may change.
+	// Patch changes a chat: see [chat.Patch].
 	Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat, error)
 	// Reap ends the chat and removes every trace of it.
 	Reap(ctx context.Context, id chat.ID) error

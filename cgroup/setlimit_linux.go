@@ -25,8 +25,8 @@ func (f *FS) LimitCPU(id chat.ID, l chat.Limits) error {
 	return f.limitCPU(id, l)
 }
 
-// Limit sets all limits of a chat that may be alive. Memory below what is in use
-// makes the kernel reclaim, then end processes (cgroup v2), or refuse, which is
+// Limit sets all limits of a chat that may be alive, also those after one that fails. Memory below
+// what is in use makes the kernel reclaim, then end processes (cgroup v2), or refuse, which is
 // [chat.ErrBusy] (cgroup v1). Pids below what is there only stops new ones.
 func (f *FS) Limit(id chat.ID, l chat.Limits) error {
 	if err := errors.Join(checkID(id), l.Validate()); err != nil {
@@ -37,10 +37,7 @@ func (f *FS) Limit(id chat.ID, l chat.Limits) error {
 		return fmt.Errorf("cannot limit chat %s: %w", id, cgroupfs.NotFound(err))
 	}
 	f.keepLimits(id, l)
-	if err := f.limit(id, l); err != nil {
-		return err
-	}
-	return f.limitCPU(id, l)
+	return errors.Join(f.limit(id, l), f.limitCPU(id, l))
 }
 
 // limit sets the bounds that stand from the first instruction.
@@ -67,7 +64,7 @@ func (f *FS) keepLimits(id chat.ID, l chat.Limits) {
 }
 
 // setBounds sets the bounds that which chooses.
-func (f *FS) setBounds(id chat.ID, l chat.Limits, which func(bound) bool) error {
+func (f *FS) setBounds(id chat.ID, l chat.Limits, which func(bound) bool) (err error) {
 	for _, b := range bounds {
 		if !which(b) || f.without(b.layer) {
 			continue
@@ -76,11 +73,11 @@ func (f *FS) setBounds(id chat.ID, l chat.Limits, which func(bound) bool) error 
 		if f.legacy != nil {
 			set = b.legacy
 		}
-		if err := set(f, id, l); err != nil {
-			return limitError(id, err)
+		if serr := set(f, id, l); serr != nil {
+			err = errors.Join(err, limitError(id, serr))
 		}
 	}
-	return nil
+	return err
 }
 
 // lift takes away the bounds that the dying would wait for, as far as which chooses them.

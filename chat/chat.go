@@ -171,6 +171,13 @@ type Chat struct {
 	// terminal printed. Reading the chat or its screen is no use.
 	UsedAt time.Time `json:"used_at"`
 	Limits Limits    `json:"limits"`
+	// OwnLimits names the limits that are the chat's own, and not its profile's.
+	OwnLimits []string `json:"own_limits,omitempty"`
+	// OldPlan names what its session was started with and is not so any more: it ends with the
+	// session. A limit is there while the kernel refuses it; chatd tries again each minute.
+	OldPlan []string `json:"old_plan,omitempty" doc:"What its session was started with, or has, and is not so any more: env, commands, limits.memory_max. It holds until the next wake."`
+	// Changed is set in the answer to a [Patch].
+	Changed *Changed `json:"changed,omitempty" doc:"In the answer to PATCH: what became of what was asked for."`
 	// FileRules is the source of the chat's file rules: a file, "built-in defaults" with what they
 	// deny, or "none". It is empty if the caller may not see the rules.
 	FileRules string `json:"file_rules,omitempty"`
@@ -181,6 +188,19 @@ type Chat struct {
 	// Ignored names the fields in which a create differs from the chat that it found; see
 	// [Spec.Unlike].
 	Ignored []string `json:"ignored,omitempty" doc:"Of a create that found the chat: what was asked for, is not so, and was not changed, as in labels.team. PATCH changes labels."`
+}
+
+// Changed tells since when a patch holds. Its words are those of a [Patch] and the keys of a
+// profile, as in labels, limits.memory_max, egress, commands.
+type Changed struct {
+	// Now holds in the session, or everywhere the chat has no session to change.
+	Now []string `json:"now"`
+	// NextWake is recorded, and holds from the next wake.
+	NextWake []string `json:"next_wake"`
+	// Retried is recorded and could not be put in force, for Why. chatd tries again each minute,
+	// and it holds from the next wake.
+	Retried []string `json:"retried,omitempty"`
+	Why     string   `json:"why,omitempty"`
 }
 
 // Filter narrows a list. Zero fields do not narrow.

@@ -3,37 +3,86 @@ package chat
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 )
 
-// Patch changes an existing chat: a JSON merge patch (RFC 7396) of its labels and of its
-// [EgressChange]. It keeps labels that it does not name, and replaces a list as a whole.
+// Patch changes an existing chat: a JSON merge patch (RFC 7396) of its labels, variables, limits,
+// profile and [EgressChange]. It keeps what it does not name, and replaces a list as a whole.
 type Patch struct {
 	// Labels are new values by name; nil removes the label.
 	Labels map[string]*string
 	// NoLabels removes all labels before Labels are set.
 	NoLabels bool
+	// Env are new values of the chat's own variables; nil removes one. NoEnv removes all before.
+	Env   map[string]*string
+	NoEnv bool
+	// Limits are new values of its [LimitChange]; nil is the profile's limit again. NoLimits takes
+	// all of them back before.
+	Limits   map[string]*json.RawMessage
+	NoLimits bool
+	// Profile is another profile; empty keeps the chat's.
+	Profile string
 	// EgressAdd and EgressRemove are new lists; nil keeps the old one.
 	EgressAdd, EgressRemove *[]Allow
+	// Force sets a memory_max below what the chat holds: the kernel then ends processes.
+	Force bool
 }
 
 // ChangesEgress reports whether the patch is about egress.
 func (p Patch) ChangesEgress() bool { return p.EgressAdd != nil || p.EgressRemove != nil }
 
-// maxPatched bounds the labels of one patch: it may remove a full set and set another.
-const maxPatched = 2 * MaxLabels
+// ChangesEnv reports whether the patch is about variables.
+func (p Patch) ChangesEnv() bool { return p.NoEnv || p.Env != nil }
 
-// Validate reports the first invalid field, as [ErrInvalid].
+// ChangesLimits reports whether the patch is about limits.
+func (p Patch) ChangesLimits() bool { return p.NoLimits || p.Limits != nil }
+
+// OnlyLabels reports whether the patch is about nothing that acts on the host.
+func (p Patch) OnlyLabels() bool {
+	return !p.ChangesEgress() && !p.ChangesEnv() && !p.ChangesLimits() && p.Profile == ""
+}
+
+// Bounds of one patch: it may remove a full set and set another.
+const (
+	maxPatched    = 2 * MaxLabels
+	maxPatchedEnv = 2 * MaxEnv
+)
+
+// patchFields are the members of the document.
+const patchFields = "labels, env, limits, profile, egress_add or egress_remove"
+
+// Validate reports the first invalid field, as [ErrInvalid]. What depends on the chat is checked
+// when the patch is applied.
 func (p Patch) Validate() error {
-	if p.Labels == nil && !p.NoLabels && !p.ChangesEgress() {
-		return fmt.Errorf("cannot change nothing: want labels, egress_add or egress_remove: %w",
-			ErrInvalid)
+	if p.Labels == nil && !p.NoLabels && p.OnlyLabels() {
+		return fmt.Errorf("cannot change nothing: want %s: %w", patchFields, ErrInvalid)
 	}
 	if err := p.ApplyEgress(EgressChange{}).Validate(); err != nil {
 		return err
 	}
+	if p.Profile != "" {
+		if err := CheckName("profile", p.Profile); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(p.validateLabels(), p.validateEnv()); err != nil {
+		return err
+	}
+	if _, err := p.ApplyLimits(nil).Apply(DefaultLimits()); err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.Limits)) {
+		if !slices.Contains(LimitKeys(), key) {
+			return fmt.Errorf("cannot use limits: unknown key %s: %w", Quote(key), ErrInvalid)
+		}
+	}
+	return nil
+}
+
+func (p Patch) validateLabels() error {
 	if len(p.Labels) > maxPatched {
 		return fmt.Errorf("cannot use labels: %d of them in one change, want at most %d: %w", len(p.Labels), maxPatched, ErrInvalid)
 	}
@@ -50,19 +99,52 @@ func (p Patch) Validate() error {
 	return nil
 }
 
+func (p Patch) validateEnv() error {
+	if len(p.Env) > maxPatchedEnv {
+		return fmt.Errorf("cannot use env: %d variables in one change, want at most %d: %w",
+			len(p.Env), maxPatchedEnv, ErrInvalid)
+	}
+	for _, k := range slices.Sorted(maps.Keys(p.Env)) {
+		if err := checkEnvName(k); err != nil {
+			return fmt.Errorf("cannot use env%s: %w", dotted(k), err)
+		}
+	}
+	_, err := p.ApplyEnv(nil)
+	return err
+}
+
 // Apply returns the labels after the patch; more than a chat may have are [ErrInvalid].
 func (p Patch) Apply(labels map[string]string) (map[string]string, error) {
-	after := map[string]string{}
-	if !p.NoLabels {
-		maps.Copy(after, labels)
+	after := merged(labels, p.NoLabels, p.Labels)
+	return after, checkLabels(after)
+}
+
+// ApplyEnv returns the chat's own variables after the patch; those that it may not have are
+// [ErrInvalid].
+func (p Patch) ApplyEnv(env map[string]string) (map[string]string, error) {
+	after := merged(env, p.NoEnv, p.Env)
+	if name, err := CheckEnv(after); err != nil {
+		return after, fmt.Errorf("cannot use env%s: %w", dotted(name), err)
 	}
-	for k, v := range p.Labels {
+	return after, nil
+}
+
+// ApplyLimits returns the chat's change of limits after the patch, which is not checked.
+func (p Patch) ApplyLimits(c LimitChange) LimitChange { return merged(c, p.NoLimits, p.Limits) }
+
+// merged is one level of RFC 7396; none removes all that was there.
+func merged[V any](old map[string]V, none bool, patch map[string]*V) map[string]V {
+	after := map[string]V{}
+	if !none {
+		maps.Copy(after, old)
+	}
+	for k, v := range patch {
 		delete(after, k)
 		if v != nil {
 			after[k] = *v
 		}
 	}
-	return after, checkLabels(after)
+	return after
 }
 
 // ApplyEgress returns the change of egress after the patch.
@@ -78,15 +160,14 @@ func (p Patch) ApplyEgress(c EgressChange) EgressChange {
 
 // MarshalJSON writes the merge patch.
 func (p Patch) MarshalJSON() ([]byte, error) {
-	if p.NoLabels && len(p.Labels) > 0 {
-		return nil, fmt.Errorf("cannot write a change that takes all labels away and sets some: %w", ErrInvalid)
-	}
 	doc := map[string]any{}
-	if p.NoLabels || p.Labels != nil {
-		doc["labels"] = p.Labels
+	err := errors.Join(putMerge(doc, "labels", p.NoLabels, p.Labels),
+		putMerge(doc, "env", p.NoEnv, p.Env), putMerge(doc, "limits", p.NoLimits, p.Limits))
+	if err != nil {
+		return nil, err
 	}
-	if p.NoLabels {
-		doc["labels"] = nil
+	if p.Profile != "" {
+		doc["profile"] = p.Profile
 	}
 	if p.EgressAdd != nil {
 		doc["egress_add"] = *p.EgressAdd
@@ -94,7 +175,23 @@ func (p Patch) MarshalJSON() ([]byte, error) {
 	if p.EgressRemove != nil {
 		doc["egress_remove"] = *p.EgressRemove
 	}
+	if p.Force {
+		doc["force"] = true
+	}
 	return json.Marshal(doc)
+}
+
+func putMerge[V any](doc map[string]any, name string, none bool, set map[string]*V) error {
+	switch {
+	case none && len(set) > 0:
+		return fmt.Errorf("cannot write a change that takes all %s away and sets some: %w", name,
+			ErrInvalid)
+	case none:
+		doc[name] = nil
+	case set != nil:
+		doc[name] = set
+	}
+	return nil
 }
 
 // UnmarshalJSON reads a merge patch; an unknown member, or one in another case, is an error.
@@ -115,27 +212,48 @@ func (p *Patch) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func (p *Patch) read(name string, v json.RawMessage) error {
+func (p *Patch) read(name string, v json.RawMessage) (err error) {
 	switch name {
 	case "labels":
-		if err := json.Unmarshal(v, &p.Labels); err != nil {
-			return fmt.Errorf("labels: want an object of texts, or null for a label that goes: %w", err)
+		p.Labels, p.NoLabels, err = readMerge[string](name, "texts", v)
+	case "env":
+		p.Env, p.NoEnv, err = readMerge[string](name, "texts", v)
+	case "limits":
+		p.Limits, p.NoLimits, err = readMerge[json.RawMessage](name, "limits", v)
+	case "profile":
+		if err = json.Unmarshal(v, &p.Profile); err != nil || p.Profile == "" {
+			err = fmt.Errorf("profile: want the name of a profile")
 		}
-		p.NoLabels = p.Labels == nil
-		return nil
-	case "egress_add", "egress_remove":
-		list := []Allow{}
-		if err := json.Unmarshal(v, &list); err != nil {
-			return fmt.Errorf("%s: want a list of destinations, or null for none: %w", name, err)
+	case "egress_add":
+		p.EgressAdd, err = readAllows(name, v)
+	case "egress_remove":
+		p.EgressRemove, err = readAllows(name, v)
+	case "force":
+		if err = json.Unmarshal(v, &p.Force); err != nil {
+			err = fmt.Errorf("force: want true or false")
 		}
-		if name == "egress_add" {
-			p.EgressAdd = &list
-		} else {
-			p.EgressRemove = &list
-		}
-		return nil
+	default:
+		err = fmt.Errorf("unknown field %s: want %s", Quote(name), patchFields)
 	}
-	return fmt.Errorf("unknown field %s: want labels, egress_add or egress_remove", Quote(name))
+	return err
+}
+
+func readMerge[V any](
+	name, what string, v json.RawMessage,
+) (set map[string]*V, none bool, err error) {
+	if err := json.Unmarshal(v, &set); err != nil {
+		const want = "want an object of %s, or null for what goes"
+		return nil, false, fmt.Errorf("%s: "+want+": %w", name, what, err)
+	}
+	return set, set == nil, nil
+}
+
+func readAllows(name string, v json.RawMessage) (*[]Allow, error) {
+	list := []Allow{}
+	if err := json.Unmarshal(v, &list); err != nil {
+		return nil, fmt.Errorf("%s: want a list of destinations, or null for none: %w", name, err)
+	}
+	return &list, nil
 }
 
 // Unlike names what s asks for and the existing chat has otherwise: labels that it lacks or has

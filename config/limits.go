@@ -1,12 +1,31 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
 
 	"github.com/chatd/chatd/chat"
 )
+
+// LimitValue reads the value of a key of limits as the config has it, and returns it as the API
+// has.
+func LimitValue(key, text string) (json.RawMessage, error) {
+	var l chat.Limits
+	if err := setLimit(&l, key, text); err != nil {
+		return nil, err
+	}
+	all := map[string]json.RawMessage{}
+	b, err := json.Marshal(l)
+	if err == nil {
+		err = json.Unmarshal(b, &all)
+	}
+	if v, ok := all[key]; ok {
+		return v, err
+	}
+	return json.RawMessage("0"), err // left out of JSON
+}
 
 // setLimit reads the value of a key of limits. [chat.Limits] alone lists the keys, in the
 // yaml tags of its fields. An empty value keeps the limit as it is.

@@ -87,6 +87,11 @@ func (p *InForce) WithProfiles(
 	return Next{rules, keys}, err
 }
 
+// ProfileIn returns a profile as it would be with n in force.
+func (p *InForce) ProfileIn(n Next, name string) chat.Profile {
+	return n.keys.In(p.opt.Profiles[name], name)
+}
+
 // Check refuses a policy whose file rules could not be enforced. Chats are those that exist: if one
 // of them needs the enforcer, it is started.
 func (p *InForce) Check(ctx context.Context, n Next, chats []Chat) error {

@@ -61,6 +61,8 @@ func awakeWord(ch chat.Chat) string {
 	switch {
 	case ch.Phase != chat.Ready:
 		return string(ch.Phase)
+	case ch.Awake && len(ch.OldPlan) > 0:
+		return "yes,old-plan"
 	case ch.Awake:
 		return "yes"
 	}
@@ -84,6 +86,12 @@ func Chat(w io.Writer, ch chat.Chat, l chat.EgressLog, now time.Time) error {
 		{"created", age(now.Sub(ch.CreatedAt)) + " ago"},
 		{"used", age(now.Sub(ch.UsedAt)) + " ago"},
 		{"limits", limitWords(ch.Limits)},
+	}
+	if len(ch.OwnLimits) > 0 {
+		rows = append(rows, []string{"own limits", strings.Join(ch.OwnLimits, ", ")})
+	}
+	if len(ch.OldPlan) > 0 {
+		rows = append(rows, []string{"old plan", oldPlanWords(ch)})
 	}
 	if u := ch.Usage; u != nil {
 		rows = append(rows, []string{"usage", usageWords(*u)})

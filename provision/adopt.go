@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
 )
 
@@ -26,8 +27,14 @@ func (m *Manager) adopt(rec state.Record) error {
 // bringUpToDate gives an adopted session what the config says by now.
 func (m *Manager) bringUpToDate(rec state.Record, s *liveSession) error {
 	// A chatd that crashed while it started the session may have left the quota lifted.
-	if err := m.groups.Limit(rec.ID, m.profile(rec).Limits); err != nil {
+	if err := m.applyLimits(rec, s, false); err != nil && !errors.Is(err, chat.ErrBusy) {
 		return err
+	}
+	if s.Basis == nil { // an older chatd began it, which changed no chat
+		s.Basis = m.basis(rec)
+		if err := s.Write(m.sessionDir(rec.ID, rec.UID)); err != nil {
+			return err
+		}
 	}
 	if err := m.policy.Apply(context.Background(), m.chatOf(rec), s.Init); err != nil {
 		return err

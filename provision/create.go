@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/policy"
@@ -50,7 +51,7 @@ func (m *Manager) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, 
 	m.touch(rec)
 	shown := m.show(ctx, rec)
 	if !created {
-		shown.Ignored = asked.Unlike(rec.Labels, rec.EgressChange())
+		shown.Ignored = append(unlike(rec, asked), asked.Unlike(rec.Labels, rec.EgressChange())...)
 	}
 	return shown, created, nil
 }
@@ -66,8 +67,8 @@ func (m *Manager) admit(ctx context.Context, caller chat.Caller, spec chat.Spec)
 		return rec, false, err
 	}
 	change := chat.EgressChange{Add: spec.EgressAdd, Remove: spec.EgressRemove}
-	if err := m.opt.Profiles[spec.Profile].CheckEgress(change); err != nil {
-		return rec, false, m.refusedEgress(caller, state.Record{}, "create", err)
+	if err := m.policy.Profile(spec.Profile).CheckEgress(change); err != nil {
+		return rec, false, m.refused(caller, state.Record{}, "create", "egress_may_add", err)
 	}
 	if err := m.mayBegin(ctx); err != nil {
 		return rec, false, err
@@ -167,9 +168,25 @@ func (m *Manager) profileName(name string) string {
 	return name
 }
 
-// sameSpec refuses a call whose profile, agent or environment differs from the existing chat's.
-func sameSpec(rec state.Record, asked chat.Spec) error {
+// unlike names what of profile and environment the existing chat has otherwise, where a patch
+// changed them: a bridge that asks for its chat as ever still finds it.
+func unlike(rec state.Record, asked chat.Spec) (names []string) {
 	if asked.Profile != "" && asked.Profile != rec.Profile {
+		names = append(names, "profile")
+	}
+	if asked.Env != nil && !maps.Equal(asked.Env, rec.Env) {
+		names = append(names, "env")
+	}
+	return names
+}
+
+// sameSpec refuses a call whose profile, agent or environment differs from the existing chat's,
+// unless a patch changed it since.
+func sameSpec(rec state.Record, asked chat.Spec) error {
+	differs := slices.DeleteFunc(unlike(rec, asked), func(name string) bool {
+		return slices.Contains(rec.Patched, name)
+	})
+	if slices.Contains(differs, "profile") {
 		return fmt.Errorf("cannot create this chat with profile %s: it is there as chat %s with profile %s: %w",
 			chat.Quote(asked.Profile), rec.ID, rec.Profile, chat.ErrExists)
 	}
@@ -177,7 +194,7 @@ func sameSpec(rec state.Record, asked chat.Spec) error {
 		return fmt.Errorf("cannot create this chat with agent %s: it is there as chat %s with agent %s: %w",
 			chat.Quote(asked.Agent), rec.ID, rec.Agent, chat.ErrExists)
 	}
-	if asked.Env != nil && !maps.Equal(asked.Env, rec.Env) {
+	if slices.Contains(differs, "env") {
 		return fmt.Errorf("cannot create this chat with this env: it is there as chat %s with another: %w", rec.ID, chat.ErrExists)
 	}
 	return nil

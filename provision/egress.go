@@ -44,7 +44,7 @@ func (m *Manager) applyWall(ctx context.Context) error {
 	policies := m.exceptions()
 	blocks := m.store.Blocks()
 	for _, name := range m.store.Profiles() {
-		p := m.opt.Profiles[name]
+		p := m.policy.Profile(name)
 		policy := netpolicy.Policy{Profile: name, Egress: p.Egress, GID: m.opt.EgressGID}
 		for _, b := range blocks[name] {
 			policy.Blocks = append(policy.Blocks, netpolicy.Range(b))
@@ -58,11 +58,12 @@ func (m *Manager) applyWall(ctx context.Context) error {
 	return nil
 }
 
-// exceptions are the policies of chats whose egress differs from that of their profile. They stand
-// before those of the profiles.
+// exceptions are the policies of chats whose egress differs from that of their profile, or whose
+// uid is of another profile's block. They stand before those of the profiles.
 func (m *Manager) exceptions() (policies []netpolicy.Policy) {
 	for _, rec := range m.store.All() {
-		if change := rec.EgressChange(); !change.IsZero() {
+		change := rec.EgressChange()
+		if !change.IsZero() || rec.Profile != m.store.BlockProfile(rec.UID) {
 			policies = append(policies, netpolicy.Policy{
 				Profile: rec.Profile, Egress: m.profile(rec).Egress, GID: m.opt.EgressGID,
 				Outside: m.policy.Profile(rec.Profile).OnlyOutside(change),
@@ -106,9 +107,11 @@ func (m *Manager) isWalled(rec state.Record) bool {
 		return false
 	}
 	i := slices.IndexFunc(*walled, func(p netpolicy.Policy) bool {
-		return p.Profile == rec.Profile && slices.ContainsFunc(p.Blocks, func(b netpolicy.Range) bool { return b.Contains(rec.UID) })
-	})
-	return i >= 0 && slices.Equal((*walled)[i].Egress, m.profile(rec).Egress)
+		has := func(b netpolicy.Range) bool { return b.Contains(rec.UID) }
+		return slices.ContainsFunc(p.Blocks, has)
+	}) // the first one holds
+	return i >= 0 && (*walled)[i].Profile == rec.Profile &&
+		slices.Equal((*walled)[i].Egress, m.profile(rec).Egress)
 }
 
 // driftEgress reads only memory; mendWall compares the kernel's rules once for all

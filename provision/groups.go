@@ -34,6 +34,8 @@ type groups interface {
 	session.StartGroups
 	Limit(chat.ID, chat.Limits) error
 	LimitCPU(chat.ID, chat.Limits) error
+	Drift(chat.ID, chat.Limits) ([]string, error)
+	Held(chat.ID) (uint64, error)
 	Unkept(chat.Limits) []string
 	Remove(chat.ID) error
 	Usage(chat.ID) (chat.Usage, error)

@@ -54,7 +54,11 @@ func (m *Manager) barrier(rec state.Record, v shims.View) func(context.Context, 
 // adoptNetwork holds the network of a session that an earlier chatd started. One that began in the
 // host's network stays there until it ends.
 func (m *Manager) adoptNetwork(rec state.Record, s *liveSession) error {
-	if m.layers.Network(m.profile(rec)) != chat.NetworkOwn {
+	network := m.layers.Network(m.profile(rec))
+	if s.Plan != nil {
+		network = s.Plan.Network // that of its profile when it began
+	}
+	if network != chat.NetworkOwn {
 		return nil
 	}
 	shared, err := s.Init.SharesNamespace("net")

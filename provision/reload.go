@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/policy"
+	"github.com/chatd/chatd/secret"
 	"github.com/chatd/chatd/state"
 )
 
@@ -22,11 +24,17 @@ func (m *Manager) Reload(ctx context.Context, policies map[string]*filerules.Pol
 	return m.reload(ctx, m.policy.WithRules(policies))
 }
 
-// ReloadProfiles is [Manager.Reload], and sets guard, tools_off and timeout_max of the profiles
-// that chatd was started with. They hold for new runs immediately, and for the shims of awake
-// chats. If it refuses anything, nothing changes.
+// ReloadProfiles is [Manager.Reload], and sets guard, tools_off, timeout_max, limits, env and
+// egress of the profiles that chatd was started with. They hold for new runs immediately, and for
+// the shims of awake chats; limits and egress hold in awake chats too, as far as the kernel changes
+// them there ([chat.Chat].OldPlan has the rest). If it refuses anything, nothing changes.
 func (m *Manager) ReloadProfiles(ctx context.Context, policies map[string]*filerules.Policy, profiles map[string]chat.Profile) error {
 	next, err := m.policy.WithProfiles(policies, profiles)
+	for name := range m.opt.Profiles {
+		if err == nil {
+			err = secret.Check(m.policy.ProfileIn(next, name), m.opt.Secrets)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -41,8 +49,12 @@ func (m *Manager) reload(ctx context.Context, next policy.Next) error {
 	if err := m.store.Audit(event); err != nil {
 		return err
 	}
+	opened := m.egressMoves(next)
 	m.policy.Set(next)
 	var errs []error
+	if opened && m.table != nil {
+		errs = append(errs, m.applyWall(ctx))
+	}
 	for _, rec := range m.store.All() {
 		errs = append(errs, m.reloadChat(ctx, rec.ID))
 	}
@@ -56,6 +68,18 @@ func (m *Manager) reload(ctx context.Context, next policy.Next) error {
 		event.Detail["error"] = err.Error()
 	}
 	return errors.Join(err, m.store.Audit(event))
+}
+
+// egressMoves reports whether next changes where chats of a profile may connect.
+func (m *Manager) egressMoves(next policy.Next) bool {
+	for name := range m.opt.Profiles {
+		now, then := m.policy.Profile(name), m.policy.ProfileIn(next, name)
+		if !slices.Equal(now.Egress, then.Egress) ||
+			!slices.Equal(now.EgressMayAdd, then.EgressMayAdd) {
+			return true
+		}
+	}
+	return false
 }
 
 // inForceError is an error that came after new rules and guards were in force.
@@ -74,6 +98,12 @@ func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
 	s := m.session(id)
 	if err != nil || s == nil || !s.Init.Alive() {
 		return nil
+	}
+	if err := m.applyLimits(rec, s, false); err != nil {
+		m.log.Warn("a chat has not the limits of its profile yet", "chat", id, "why", err)
+	}
+	if err := m.gateway.Change(ctx, id, m.profile(rec).Egress); err != nil {
+		m.log.Warn("a chat has not the egress of its profile yet", "chat", id, "why", err)
 	}
 	// The shims' policy first: it does not depend on the enforcer.
 	return errors.Join(m.sessionDir(rec.ID, rec.UID).WritePolicy(m.shimPolicy(rec)), m.renewRules(ctx, rec, s))

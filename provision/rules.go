@@ -37,9 +37,16 @@ func (m *Manager) allChats() (all []policy.Chat) {
 	return all
 }
 
-// profile is the chat's policy; see [policy.InForce.Profile]. Its egress is the chat's own.
+// profile is the chat's policy; see [policy.InForce.Profile]. Its egress and limits are the chat's
+// own.
 func (m *Manager) profile(rec state.Record) chat.Profile {
-	return m.policy.Profile(rec.Profile).With(rec.EgressChange())
+	p := m.policy.Profile(rec.Profile).With(rec.EgressChange())
+	if len(rec.Limits) > 0 {
+		if l, err := rec.Limits.Apply(p.Limits); err == nil { // else a later chatd wrote it
+			p.Limits = l
+		}
+	}
+	return p
 }
 
 // sharedTrees returns the trees that every session of a profile sees and no chat can write to. A

@@ -31,6 +31,8 @@ type liveSession struct {
 	log *console.Recording
 	// adopted: an earlier chatd started it.
 	adopted bool
+	// behind are the limits that its cgroup does not have as they are recorded; nil if none.
+	behind atomic.Pointer[[]string]
 	// meter counts what its limits did; meterMu is held until that is reported.
 	meter   cgroup.HitMeter
 	meterMu sync.Mutex
@@ -110,7 +112,7 @@ func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os
 		return nil, err
 	}
 	masked := targets(v.Masked)
-	in.Plan = &plan
+	in.Plan, in.Basis = &plan, m.basis(rec)
 	in.Masked.Store(&masked)
 	s := &liveSession{Session: in, owner: rec.Owner}
 	s.terminal = m.terminal(rec, s)
@@ -150,6 +152,7 @@ func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
 	s := m.sessions[rec.ID]
 	delete(m.sessions, rec.ID)
 	m.mu.Unlock()
+	m.clearFinding(limitsOf(rec.ID))
 	var err error
 	if s != nil {
 		err = errors.Join(s.Init.WaitExit(ctx, rec.UID), s.Init.Close())

@@ -3,6 +3,8 @@ package provision
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/policy"
@@ -76,10 +78,11 @@ func (m *Manager) show(ctx context.Context, rec state.Record) chat.Chat {
 		Agent: rec.Agent, Profile: rec.Profile, Phase: rec.Phase, Home: m.home(rec.ID), Labels: rec.Labels, Env: rec.Env,
 		Egress: m.profile(rec).Egress, EgressAdd: rec.EgressAdd, EgressRemove: rec.EgressRemove,
 		CreatedAt: rec.CreatedAt, UsedAt: m.usedAt(rec), Limits: m.profile(rec).Limits,
+		OwnLimits: slices.Sorted(maps.Keys(rec.Limits)),
 	}
 	s := m.session(rec.ID)
 	if s != nil && s.Init.Alive() {
-		c.Awake = true
+		c.Awake, c.OldPlan = true, m.oldPlan(rec, s)
 		if u, err := m.groups.Usage(rec.ID); err == nil {
 			c.Usage = &u
 		}

@@ -53,6 +53,12 @@ func (m *Manager) preparedView(rec state.Record) (shims.View, []string, error) {
 // sessionView is what the session sees since it began, whatever the config says by now.
 func (m *Manager) sessionView(rec state.Record, s *liveSession) shims.View {
 	c := m.viewer(rec)
+	if s.Plan != nil && s.Plan.Profile != rec.Profile { // what it sees is of its profile then
+		now := c.Profile
+		c.Profile = m.policy.Profile(s.Plan.Profile)
+		c.Network = m.layers.Network(c.Profile)
+		c.Profile.Env, c.Profile.Limits = now.Env, now.Limits
+	}
 	c.OwnTrust = c.OwnTrust && c.Dir.HasTrust() // it may have begun before there were secrets
 	v := m.views.Of(c)
 	v.Exposed = s.Exposed

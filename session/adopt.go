@@ -21,8 +21,9 @@ type savedSession struct {
 	Invocation string       `json:"invocation,omitempty"`
 	Plan       *chat.Plan   `json:"plan,omitempty"`
 	// Exposed is the part of Plan to which later commands confine themselves.
-	Exposed []chat.Exposed `json:"exposed,omitempty"`
-	Masked  *[]string      `json:"masked,omitempty"`
+	Exposed []chat.Exposed    `json:"exposed,omitempty"`
+	Masked  *[]string         `json:"masked,omitempty"`
+	Basis   map[string]string `json:"basis,omitempty"`
 }
 
 // savedFile lies in the session's directory.
@@ -31,7 +32,7 @@ const savedFile = "session.json"
 // Write writes what a later chatd needs to [Starter.Adopt] the session, in one step.
 func (in *Session) Write(d Dir) error {
 	b, err := json.Marshal(savedSession{
-		in.Init.Process, in.Report, in.Invocation, in.Plan, in.Exposed, in.Masked.Load(),
+		in.Init.Process, in.Report, in.Invocation, in.Plan, in.Exposed, in.Masked.Load(), in.Basis,
 	})
 	if err == nil {
 		err = trees.ReplaceFile(filepath.Join(d.Path(), savedFile), b, 0o600)
@@ -58,7 +59,7 @@ func (s *Starter) Adopt(d Dir) (*Session, error) {
 	}
 	in := &Session{
 		Chat: d.Chat, UID: d.UID, Init: init, Report: f.Report,
-		Invocation: f.Invocation, Plan: f.Plan, Exposed: f.Exposed,
+		Invocation: f.Invocation, Plan: f.Plan, Exposed: f.Exposed, Basis: f.Basis,
 	}
 	in.Masked.Store(f.Masked)
 	if err := errors.Join(s.checkInit(in), s.checkInvocation(in)); err != nil {

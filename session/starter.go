@@ -72,6 +72,10 @@ type Session struct {
 	// the paths of the host that it sees.
 	Plan    *chat.Plan
 	Exposed []chat.Exposed
+	// Basis has a digest of each part of chat and profile that holds from start to end of a
+	// session, by its key. The caller sets it as it does Plan; nil if an older chatd started the
+	// session.
+	Basis map[string]string
 	// Masked are the paths that bubblewrap masked and that the current rules still deny. It is nil
 	// if an older chatd, which made no masks, started the session.
 	Masked atomic.Pointer[[]string]

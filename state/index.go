@@ -3,6 +3,7 @@ package state
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,7 +28,11 @@ type Record struct {
 	// EgressAdd and EgressRemove are its [chat.EgressChange].
 	EgressAdd    []chat.Allow `json:"egress_add,omitempty"`
 	EgressRemove []chat.Allow `json:"egress_remove,omitempty"`
-	Phase        chat.Phase   `json:"phase"`
+	// Limits is how its limits differ from its profile's.
+	Limits chat.LimitChange `json:"limits,omitempty"`
+	// Patched names what of the request that made the chat was changed since: profile, env.
+	Patched []string   `json:"patched,omitempty"`
+	Phase   chat.Phase `json:"phase"`
 	// Account is the backend that made the account: userdb or useradd; empty
 	// until [Store.SetAccount].
 	Account   string    `json:"account,omitempty"`
@@ -40,6 +45,7 @@ func (r *Record) clone() Record {
 	c := *r
 	c.Labels, c.Env = maps.Clone(r.Labels), maps.Clone(r.Env)
 	c.EgressAdd, c.EgressRemove = slices.Clone(r.EgressAdd), slices.Clone(r.EgressRemove)
+	c.Limits, c.Patched = maps.Clone(r.Limits), slices.Clone(r.Patched)
 	return c
 }
 
@@ -151,4 +157,32 @@ func (x *index) load(k, v []byte, blocks []*block) error {
 func (r *Record) take(after *Record) {
 	r.Phase, r.Account, r.Labels = after.Phase, after.Account, after.Labels
 	r.EgressAdd, r.EgressRemove = after.EgressAdd, after.EgressRemove
+	r.Profile, r.Env, r.Limits, r.Patched = after.Profile, after.Env, after.Limits, after.Patched
+	r.intern()
+}
+
+// Patch changes a copy of the record, as [Store.Patch] stores it.
+func (r *Record) Patch(p chat.Patch) (err error) {
+	change := p.ApplyEgress(r.EgressChange())
+	r.EgressAdd, r.EgressRemove = change.Add, change.Remove
+	if p.ChangesLimits() {
+		r.Limits = p.ApplyLimits(r.Limits)
+	}
+	if p.Profile != "" && p.Profile != r.Profile {
+		r.Profile = p.Profile
+		r.patched("profile")
+	}
+	var envErr error
+	if p.ChangesEnv() {
+		r.Env, envErr = p.ApplyEnv(r.Env)
+		r.patched("env")
+	}
+	r.Labels, err = p.Apply(r.Labels)
+	return errors.Join(err, envErr)
+}
+
+func (r *Record) patched(what string) {
+	if !slices.Contains(r.Patched, what) {
+		r.Patched = append(r.Patched, what)
+	}
 }

@@ -181,21 +181,17 @@ func (s *Store) SetAccount(id chat.ID, backend string, by Event) error {
 	})
 }
 
-// Patch changes the labels and the egress of a chat that is not being reaped, durable on return and
-// in one commit
-// with the event. Simultaneous patches are serialized.
+// Patch changes a chat that is not being reaped, all of the patch or nothing, durable on return and
+// in one commit with the event. Simultaneous patches are serialized.
 func (s *Store) Patch(id chat.ID, p chat.Patch, by Event) error {
 	if err := s.roomy(); err != nil {
 		return fmt.Errorf("cannot change chat %s: %w", id, err)
 	}
-	return s.change("change", id, by, true, func(r *Record) (err error) {
+	return s.change("change", id, by, true, func(r *Record) error {
 		if r.Phase == chat.Reaping {
 			return fmt.Errorf("it is being reaped: %w", chat.ErrWrongPhase)
 		}
-		change := p.ApplyEgress(r.EgressChange())
-		r.EgressAdd, r.EgressRemove = change.Add, change.Remove
-		r.Labels, err = p.Apply(r.Labels)
-		return err
+		return r.Patch(p)
 	})
 }
 

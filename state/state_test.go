@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -275,5 +276,46 @@ func TestClosedStore(t *testing.T) {
 	wantErr(t, "ready", s.SetPhase(id, chat.Ready, event("create", "done")), os.ErrClosed)
 	if _, err := s.Get(id); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPatchIsWhole: a patch changes every field or none, stays over a restart, and says what create
+// does not compare any more. The uid stays of the block it was given from.
+func TestPatchIsWhole(t *testing.T) {
+	s := fresh(t)
+	r := admit(t, s, "a")
+	patch := func(text string) error {
+		var p chat.Patch
+		if err := p.UnmarshalJSON([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		return s.Patch(r.ID, p, event("patch", "done"))
+	}
+	if err := patch(`{"profile":"web","env":{"A":"1"},"limits":{"pids_max":77},"labels":{"k":"v"}}`); err != nil {
+		t.Fatal(err)
+	}
+	many := `{"profile":"other","env":null,"limits":null,"labels":{`
+	for i := range chat.MaxLabels {
+		many += fmt.Sprintf(`"n%d":"x",`, i)
+	}
+	if err := patch(many + `"last":"x"}}`); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("too many labels: %v", err)
+	}
+	for range 2 {
+		got, err := s.Get(r.ID)
+		if err != nil || got.Profile != "web" || got.Env["A"] != "1" || got.Labels["k"] != "v" ||
+			string(got.Limits["pids_max"]) != "77" || !slices.Equal(got.Patched, []string{"profile", "env"}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if p := s.BlockProfile(got.UID); p != r.Profile || s.BlockProfile(1) != "" {
+			t.Errorf("the uid is of a block of %q, want %q", p, r.Profile)
+		}
+		s = again(t, s)
+	}
+	if err := patch(`{"limits":{"pids_max":null}}`); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Get(r.ID); err != nil || len(got.Limits) != 0 {
+		t.Errorf("%+v, %v", got.Limits, err)
 	}
 }

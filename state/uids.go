@@ -90,6 +90,16 @@ func (s *Store) Blocks() map[string][]Range {
 	return m
 }
 
+// BlockProfile is the profile whose block the uid is of: that with which its chat was created.
+func (s *Store) BlockProfile(uid uint32) string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if b := blockOf(s.blocks, uid); b != nil {
+		return b.Profile
+	}
+	return ""
+}
+
 // profileBlocks returns the profile's ranges and how many uids they have left.
 func (s *Store) profileBlocks(profile string) (ranges []Range, left uint32) {
 	s.mu.RLock()

@@ -19,14 +19,15 @@ import (
 //	   (b664eae) came without a new version
 //	2  every owner's uids are counted, and no uid below a floor is given (restore)
 //	3  a record has how the chat's egress differs from its profile's
-const Version = 3
+//	4  a record has how its limits differ from those, and what was changed since create
+const Version = 4
 
 // oldest is the oldest version that can be migrated.
 const oldest = 1
 
 // migrations turn version oldest+i into the next. Each only adds: a version that is not there yet
 // can be read without being changed.
-var migrations = [Version - oldest]func(*bbolt.Tx) error{toVersion2, toVersion3}
+var migrations = [Version - oldest]func(*bbolt.Tx) error{toVersion2, toVersion3, toVersion4}
 
 // versionOf is the version of a database; 0 if nothing was written to it yet.
 func versionOf(tx *bbolt.Tx) (int, error) {
@@ -115,6 +116,9 @@ func lastTx(tx *bbolt.Tx) (uint64, error) {
 
 // toVersion3 changes nothing: no chat had an egress of its own.
 func toVersion3(*bbolt.Tx) error { return nil }
+
+// toVersion4 changes nothing: no chat had limits of its own.
+func toVersion4(*bbolt.Tx) error { return nil }
 
 // toVersion2 counts the uids of owners that were not counted: those of the chats that exist. Which
 // other uids an owner had is not stored.

@@ -36,7 +36,11 @@ var commits = []struct {
 	{"b664eae", true, true, true},    // argv of an event
 	{"5f08fb1", true, true, true},    // the last without a migration
 	{"c2c9164", true, true, true},    // the last of version 2
+	{"ef38164", true, true, true},    // the last of version 3
 }
+
+// lastOf are the last commits of the versions after the first.
+var lastOf = map[string]int{"c2c9164": 2, "ef38164": 3}
 
 // fixture unpacks the state of a commit, and returns how to open it.
 func fixture(t testing.TB, commit string) Options {
@@ -76,7 +80,7 @@ func TestMigrate(t *testing.T) {
 			checkFixture(t, s, c.endedBy, c.env)
 			text := verified(t, s)
 			for what, want := range map[string]int{
-				`"action":"migrate","outcome":"done"`: 1, fmt.Sprintf(`"detail":{"from":"%d","to":"3"}`, map[bool]int{true: 2, false: 1}[c.commit == "c2c9164"]): 1,
+				`"action":"migrate","outcome":"done"`: 1, fmt.Sprintf(`"detail":{"from":"%d","to":"%d"}`, max(1, lastOf[c.commit]), Version): 1,
 				`"action":"create","outcome":"intent"`: 5, `"action":"reap","outcome":"done"`: 1,
 				`"action":"rotate"`: 3, `"action":"run","outcome":"intent"`: 6,
 				`"argv":["sh","-c","echo 5"]`: map[bool]int{true: 1}[c.argv],
@@ -211,7 +215,7 @@ func TestNewerVersion(t *testing.T) {
 	_, _, auditErr := CheckAudit(dir)
 	for what, err := range map[string]error{"Open": openErr, "Peek": peekErr, "CheckAudit": auditErr} {
 		wantErr(t, what, err, chat.ErrUnsupported)
-		for _, part := range []string{dbName, "its version is 4, and this chatd knows versions 1 to 3", "start the chatd that wrote it, or a later one, or restore a backup"} {
+		for _, part := range []string{dbName, fmt.Sprintf("its version is %d, and this chatd knows versions 1 to %d", Version+1, Version), "start the chatd that wrote it, or a later one, or restore a backup"} {
 			if err != nil && !strings.Contains(err.Error(), part) {
 				t.Errorf("%s: %q does not say %q", what, err, part)
 			}

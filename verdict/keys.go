@@ -12,11 +12,21 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// ProfileKeys are the keys of a profile against which runs are checked.
+// ProfileKeys are the keys of a profile that a reload replaces: those against which runs are
+// checked, and those that hold for chats that live.
 type ProfileKeys struct {
-	Guard      chat.Guard
-	ToolsOff   []string
-	TimeoutMax chat.Duration
+	Guard                chat.Guard
+	ToolsOff             []string
+	TimeoutMax           chat.Duration
+	Limits               chat.Limits
+	Env                  map[string]string
+	Egress, EgressMayAdd []chat.Allow
+	network              chat.Network
+}
+
+func keysOf(p chat.Profile) ProfileKeys {
+	return ProfileKeys{p.Guard, p.ToolsOff, p.TimeoutMax, p.Limits, p.Env, p.Egress, p.EgressMayAdd,
+		p.EffectiveNetwork()}
 }
 
 // Keys are those of each profile. They are replaced as a whole, so that no run is checked against a
@@ -32,7 +42,7 @@ func KeysOf(profiles map[string]chat.Profile) (Keys, error) {
 		if err := p.Guard.CheckPatterns(); err != nil {
 			errs = append(errs, fmt.Errorf("cannot use the guard of profile %s: %w", name, err))
 		}
-		all[name] = ProfileKeys{p.Guard, p.ToolsOff, p.TimeoutMax}
+		all[name] = keysOf(p)
 	}
 	return all, errors.Join(errs...)
 }
@@ -55,10 +65,15 @@ func NewKeys(old, profiles map[string]chat.Profile) (Keys, error) {
 	return all, errors.Join(append(errs, err)...)
 }
 
-// In returns a profile with its keys, if they are known, in place of its own.
+// In returns a profile with its keys, if they are known, in place of its own. The kind of network
+// is fixed when chatd starts: another one waits for a restart, and so does the egress through it.
 func (k Keys) In(p chat.Profile, name string) chat.Profile {
 	if own, ok := k[name]; ok {
 		p.Guard, p.ToolsOff, p.TimeoutMax = own.Guard, own.ToolsOff, own.TimeoutMax
+		p.Limits, p.Env = own.Limits, own.Env
+		if p.EffectiveNetwork() == own.network {
+			p.Egress, p.EgressMayAdd, p.Network = own.Egress, own.EgressMayAdd, own.network
+		}
 	}
 	return p
 }
@@ -67,7 +82,7 @@ func (k Keys) In(p chat.Profile, name string) chat.Profile {
 func (k Keys) Sum() string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(k)) {
-		b, err := json.Marshal([]any{k[name].Guard, k[name].ToolsOff, k[name].TimeoutMax})
+		b, err := json.Marshal(k[name])
 		if err != nil {
 			return err.Error()
 		}

@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -120,7 +121,7 @@ func (m *Memory) fresh(id chat.ID, spec chat.Spec) *chat.Chat {
 	c := &chat.Chat{
 		ID: id, User: id.User(), UID: m.nextUID, ExternalID: spec.ExternalID, Owner: spec.Owner, Agent: spec.Agent,
 		Profile: spec.Profile, Phase: chat.Ready, Home: "/srv/chatd/homes/" + id.User(), Labels: maps.Clone(spec.Labels),
-		EgressAdd: spec.EgressAdd, EgressRemove: spec.EgressRemove,
+		EgressAdd: spec.EgressAdd, EgressRemove: spec.EgressRemove, Env: maps.Clone(spec.Env),
 		CreatedAt: now, UsedAt: now, Limits: chat.DefaultLimits(),
 	}
 	m.setEgress(c)
@@ -201,7 +202,8 @@ func (m *Memory) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	return *c, nil
 }
 
-// Patch changes the labels and the egress.
+// Patch changes labels, egress, variables, limits and profile. Those limits are live that are of
+// the cgroup.
 func (m *Memory) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat, error) {
 	if err := p.Validate(); err != nil {
 		return chat.Chat{}, err
@@ -216,13 +218,31 @@ func (m *Memory) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat
 	if err != nil {
 		return chat.Chat{}, err
 	}
+	env, err := p.ApplyEnv(c.Env)
+	if err != nil {
+		return chat.Chat{}, err
+	}
+	limits, err := p.ApplyLimits(nil).Apply(c.Limits)
+	if err != nil {
+		return chat.Chat{}, err
+	}
+	if p.NoLimits {
+		limits = chat.DefaultLimits()
+	}
 	change := p.ApplyEgress(chat.EgressChange{Add: c.EgressAdd, Remove: c.EgressRemove})
 	if err := m.profile(c.Profile).CheckEgress(change); err != nil {
 		return chat.Chat{}, err
 	}
 	c.Labels, c.EgressAdd, c.EgressRemove = labels, change.Add, change.Remove
 	m.setEgress(c)
-	return *c, nil
+	c.Env, c.Profile = env, cmp.Or(p.Profile, c.Profile)
+	changed := &chat.Changed{Now: limits.Differing(c.Limits), NextWake: []string{}}
+	if c.Limits = limits; p.ChangesEnv() {
+		changed.NextWake, c.OldPlan = []string{"env"}, []string{"env"}
+	}
+	answer := *c
+	answer.Changed = changed
+	return answer, nil
 }
 
 // Reap forgets the chat, unless [Memory.Stick] said that it cannot.

@@ -138,7 +138,8 @@ func readAgain(log *slog.Logger, was config.Config, take func(config.Config) err
 	}
 	differ, err := config.RestartNeeded(was, cfg)
 	if err == nil && differ {
-		log.Warn("the config has changed in more than log_level, dns_servers, guard, tools_off, timeout_max and file rules; the rest waits for a restart")
+		log.Warn("the config has changed in more than log_level, dns_servers, limits, env, egress, " +
+			"guard, tools_off, timeout_max and file rules; the rest waits for a restart")
 	}
 	return policies, cfg.Profiles, err
 }

@@ -14,8 +14,8 @@ import (
 
 // chatCommands make chats, and say and change what is kept of them.
 func chatCommands() []*cli.Command {
-	return []*cli.Command{createCommand(), lsCommand(), showCommand(), labelCommand(),
-		egressCommand()}
+	return []*cli.Command{createCommand(), lsCommand(), showCommand(), setCommand(),
+		labelCommand(), egressCommand()}
 }
 
 func createCommand() *cli.Command {
@@ -32,8 +32,8 @@ func createCommand() *cli.Command {
 			&cli.StringFlag{Name: "profile", Usage: "the `NAME` of the policy (default: default, also called shell)"},
 			&cli.StringFlag{Name: "agent", Usage: "the `NAME` of the agent (default: main)"},
 			&cli.StringFlag{Name: "owner", Usage: "whose chat it is; for operators (default: who asks)"},
-			&cli.StringSliceFlag{Name: "env", Usage: "a variable `NAME=VALUE` of its terminal and runs, no secret; may be given again"},
-			&cli.StringSliceFlag{Name: "label", Usage: "a note `KEY=VALUE`; may be given again"},
+			again("env", "a variable `NAME=VALUE` of its terminal and runs, no secret"),
+			again("label", "a note `KEY=VALUE`"),
 			&cli.StringSliceFlag{Name: "egress", Usage: "a destination `ENTRY` beyond the profile's, see chatd egress --help; may be given again"},
 			&cli.BoolFlag{Name: "asleep", Usage: "no session yet"},
 		},
@@ -45,11 +45,11 @@ func create(c *cli.Context) error {
 	if c.NArg() != 1 {
 		return fmt.Errorf("cannot create: want one EXTERNAL-ID, got %d arguments: %w", c.NArg(), chat.ErrInvalid)
 	}
-	labels, err := pairs("label", c.StringSlice("label"))
+	labels, err := pairs("label", textsOf(c, "label"))
 	if err != nil {
 		return err
 	}
-	env, err := pairs("env", c.StringSlice("env"))
+	env, err := pairs("env", textsOf(c, "env"))
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func create(c *cli.Context) error {
 		return err
 	}
 	if len(made.Ignored) > 0 {
-		fmt.Fprintf(c.App.ErrWriter, "chatd: the chat is there, and stays as it is: %s not changed; see chatd label and egress --help\n", strings.Join(made.Ignored, ", "))
+		fmt.Fprintf(c.App.ErrWriter, "chatd: the chat is there, and stays as it is: %s not changed; see chatd set --help\n", strings.Join(made.Ignored, ", "))
 	}
 	return answer(c, made, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, made.ID)

@@ -153,7 +153,7 @@ func TestReloadDaemon(t *testing.T) {
 	if v := verdict(); v != "denied" {
 		t.Errorf("after a bad config it %s", v)
 	}
-	write("preset: default\n    network: none\n    limits: {pids_max: 99}")
+	write("preset: default\n    allow_netlink: true\n    limits: {pids_max: 99}")
 	hup("waits for a restart")
 	until(t, "with the first guard again it runs", func() bool { return verdict() == "ran" })
 }
