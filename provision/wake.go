@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shares"
 	"github.com/chatd/chatd/state"
 )
 
@@ -47,7 +48,7 @@ func (m *Manager) wakeLocked(ctx context.Context, id chat.ID) (state.Record, *li
 	if err := m.mayBegin(ctx); err != nil {
 		return rec, nil, err
 	}
-	done, err := m.shares.Wake(ctx, rec.ID, rec.Owner)
+	done, err := m.shares.Wake(ctx, rec.ID, m.place(rec))
 	if err != nil {
 		return rec, nil, err
 	}
@@ -108,13 +109,19 @@ func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Reco
 	return rec, s, nil
 }
 
-// awakeOwners returns the owner of each chat that has a session.
-func (m *Manager) awakeOwners() map[chat.ID]string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	awake := map[chat.ID]string{}
-	for id, s := range m.sessions {
-		awake[id] = s.owner
+// place is what the chat holds while it is awake.
+func (m *Manager) place(rec state.Record) shares.Place {
+	return shares.Place{Owner: rec.Owner, Memory: m.profile(rec).Limits.MemoryMax}
+}
+
+// places returns what each chat holds that has a session.
+func (m *Manager) places() map[chat.ID]shares.Place {
+	awake := map[chat.ID]shares.Place{}
+	for _, s := range m.allSessions() {
+		awake[s.Chat] = shares.Place{Owner: s.owner}
+		if rec, err := m.store.Get(s.Chat); err == nil {
+			awake[s.Chat] = m.place(rec)
+		}
 	}
 	return awake
 }
