@@ -7,6 +7,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/shares"
+	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 )
 
@@ -160,6 +161,7 @@ func (m *Manager) sleepLocked(ctx context.Context, rec state.Record, why string)
 	}
 	return m.audited(ctx, rec, "sleep", detail, func() error {
 		m.runs.Because(rec.ID, chat.EndedBySleep)
+		m.keepTerminal(ctx, rec.ID)
 		m.sayInLog(rec.ID, words)
 		return m.backwards(context.WithoutCancel(ctx), "sleep", awakeSteps(), rec)
 	})
@@ -170,4 +172,21 @@ func (m *Manager) session(id chat.ID) *liveSession {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sessions[id]
+}
+
+// keepTimeout bounds how long a sleep waits for the chat to write down what its terminal shows.
+const keepTimeout = 2 * time.Second
+
+// keepTerminal lets the session write down where its shell is and what its terminal shows, for the
+// next one. What it does not write within keepTimeout is lost.
+func (m *Manager) keepTerminal(ctx context.Context, id chat.ID) {
+	s := m.session(id)
+	if s == nil || !s.Init.Alive() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
+	defer cancel()
+	if err := s.terminal.Keep(ctx, shims.KeptTerminal); err != nil {
+		m.log.Debug("a terminal is not kept over a sleep", "chat", id, "why", err)
+	}
 }
