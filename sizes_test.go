@@ -24,7 +24,7 @@ import (
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 69_200 // lines of code, without tests
+	maxCode         = 70_000 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	minPackage      = 100    // of one that is no program: a smaller topic belongs to its user
 	maxMedian       = 11     // lines of the median function
@@ -42,7 +42,7 @@ const (
 // cgroup, for the drift of limits, 190. state has what a state is made of and brought back from: 800
 // lines for its version, snapshots and restores (adrs/0071); cmd/chatd has one file a command.
 var largePackages = map[string]int{
-	"provision": 4_760,
+	"provision": 4_900,
 	"state":     3_690,
 	"cgroup":    3_150,
 	"cmd/chatd": 3_700,

@@ -51,6 +51,7 @@ type Config struct {
 	AllowMissing   []chat.LayerName        `json:"allow_missing"`
 	LandlockMinABI int                     `json:"landlock_min_abi"`
 	MaxAwake       int                     `json:"max_awake"`
+	MaxAwakeMemory uint64                  `json:"max_awake_memory"`
 	OwnerShares    quota.Limits            `json:"owner_shares"`
 	FileMax        uint64                  `json:"file_max"`
 	AuditMax       uint64                  `json:"audit_max"`
@@ -147,7 +148,7 @@ func merge(sources []source) (Config, error) {
 		return Config{}, err
 	}
 	if err := errors.Join(exposeEverywhere(&cfg, sources),
-		checkSecrets(cfg, sources)); err != nil {
+		checkSecrets(cfg, sources), checkMemory(cfg, sources)); err != nil {
 		return Config{}, err
 	}
 	cfg.Socket = cmp.Or(cfg.Socket, filepath.Join(cfg.Run, "chatd.sock"))

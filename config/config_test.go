@@ -88,7 +88,7 @@ func sameConfig(a, b Config) bool {
 }
 
 func TestProfilesAreAdded(t *testing.T) {
-	cfg, err := load(t, "max_awake: 7\nprofiles:\n  web:\n    limits:\n      memory_max: 1GiB\n      pids_max: 64\n    egress: ['203.0.113.5:443']\n  bare:\n    commands: []\n")
+	cfg, err := load(t, "max_awake: 7\nmax_awake_memory: 4GiB\nprofiles:\n  web:\n    limits:\n      memory_max: 1GiB\n      pids_max: 64\n    egress: ['203.0.113.5:443']\n  bare:\n    commands: []\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestProfilesAreAdded(t *testing.T) {
 	if web.Name != "web" || web.Limits != want || web.EffectiveNetwork() != chat.NetworkOwn || !reflect.DeepEqual(web.Commands, base.Commands) {
 		t.Errorf("web: %+v", web)
 	}
-	if len(cfg.Profiles["bare"].Commands) != 0 || len(cfg.Profiles) != 5 || cfg.MaxAwake != 7 {
+	if len(cfg.Profiles["bare"].Commands) != 0 || len(cfg.Profiles) != 5 || cfg.MaxAwake*int(cfg.MaxAwakeMemory) != 7*4<<30 {
 		t.Errorf("%+v", cfg)
 	}
 	cfg, err = load(t, "profiles:\n  default:\n    commands: [sh]\n    egress: ['203.0.113.5:443']\n")
@@ -117,6 +117,7 @@ func TestConfigErrors(t *testing.T) {
 		"uids: 5-9\n":                            `chatd.yaml:1: uids: "5-9": want LOW-HIGH`,
 		"uids: 100000\n":                         `chatd.yaml:1: uids: "100000": want LOW-HIGH`,
 		"max_awake: 0\n":                         `chatd.yaml:1: max_awake: "0": want 1 to`,
+		"\nmax_awake_memory: 255MiB\n":           `chatd.yaml:2: max_awake_memory: 267386880: no`,
 		"file_max: 1023KiB\n":                    `chatd.yaml:1: file_max: "1023KiB": want 1MiB to 1TiB`,
 		"file_max: 2TiB\n":                       `chatd.yaml:1: file_max: "2TiB": want 1MiB to 1TiB`,
 		"audit_max: 64\n":                        `chatd.yaml:1: audit_max: "64": want 0, for never, or at least 64KiB`,

@@ -47,6 +47,7 @@ type fileConfig struct {
 	AllowMissing   []string               `yaml:"allow_missing"`
 	LandlockMinABI string                 `yaml:"landlock_min_abi"`
 	MaxAwake       string                 `yaml:"max_awake"`
+	MaxAwakeMemory string                 `yaml:"max_awake_memory"`
 	OwnerShares    fileShares             `yaml:"owner_shares"`
 	FileMax        string                 `yaml:"file_max"`
 	AuditMax       string                 `yaml:"audit_max"`
@@ -163,6 +164,8 @@ func fields(cfg *Config) []field {
 		{"bridge_group", func(f *fileConfig) string { return f.BridgeGroup }, word("a group name", &cfg.BridgeGroup)},
 		{"landlock_min_abi", func(f *fileConfig) string { return f.LandlockMinABI }, number(&cfg.LandlockMinABI, 1, 64)},
 		{"max_awake", func(f *fileConfig) string { return f.MaxAwake }, number(&cfg.MaxAwake, 1, 1<<20)},
+		{"max_awake_memory", func(f *fileConfig) string { return f.MaxAwakeMemory },
+			sizeInto(&cfg.MaxAwakeMemory)},
 		{"file_max", func(f *fileConfig) string { return f.FileMax }, fileSize(&cfg.FileMax)},
 		{"audit_max", func(f *fileConfig) string { return f.AuditMax }, auditSize(&cfg.AuditMax)},
 		{"audit_keep", func(f *fileConfig) string { return f.AuditKeep }, number(&cfg.AuditKeep, 0, 1<<20)},

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/quota"
@@ -52,4 +53,21 @@ func (cfg Config) MaxStreams() int {
 		return int(n)
 	}
 	return 1 << 31
+}
+
+// checkMemory refuses a max_awake_memory that has no room for one chat of the default profile.
+func checkMemory(cfg Config, sources []source) error {
+	least := cfg.Profiles[chat.DefaultProfile].Limits.MemoryMax
+	if cfg.MaxAwakeMemory == 0 || cfg.MaxAwakeMemory >= least {
+		return nil
+	}
+	var s source
+	for _, s = range slices.Backward(sources) {
+		if s.file.MaxAwakeMemory != "" {
+			break
+		}
+	}
+	return s.fault("max_awake_memory", fmt.Errorf("%d: no chat could wake: want 0, for no bound, "+
+		"or at least memory_max of profile %s, %d: %w", cfg.MaxAwakeMemory, chat.DefaultProfile,
+		least, chat.ErrInvalid))
 }

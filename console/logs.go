@@ -26,7 +26,7 @@ type book struct {
 	ring *ring.Ring
 	// typing is held while an input is typed, waiting by a caller that types and waits.
 	typing, waiting turn
-	waits           atomic.Int32 // callers that wait, or wait for their turn to
+	callers         atomic.Int32 // those with a [Terminal]
 	recording       atomic.Pointer[Recording]
 	users           int // Logs.mu is held
 }

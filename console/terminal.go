@@ -25,11 +25,15 @@ func (l *Logs) Terminal(id chat.ID, t *tmux.Terminal, r *Recording) (*Terminal, 
 	if err != nil {
 		return nil, err
 	}
+	b.callers.Add(1)
 	return &Terminal{book: b, logs: l, tmux: t, log: r}, nil
 }
 
 // Close ends the use of the terminal.
-func (t *Terminal) Close() { t.logs.leave(t.book) }
+func (t *Terminal) Close() {
+	t.callers.Add(-1)
+	t.logs.leave(t.book)
+}
 
 // Type types in whole, before any other caller's input. It calls entering just before the part that
 // a program may answer, with whether that is a command for a shell at its prompt. The error is
@@ -64,8 +68,6 @@ func (t *Terminal) Answered(
 	limit := cmp.Or(in.Wait.Max, chat.DefaultWait).D()
 	within, cancel := context.WithTimeoutCause(ctx, limit, errWaited)
 	defer cancel()
-	t.waits.Add(1)
-	defer t.waits.Add(-1)
 	done, err := t.waiting.take(within, t.id)
 	if err != nil {
 		return chat.Typed{}, err
@@ -80,12 +82,13 @@ func (t *Terminal) Answered(
 	return typed, err
 }
 
-// AnyWaits reports whether a caller waits for output of the chat's terminal, or for its turn.
-func (l *Logs) AnyWaits(id chat.ID) bool {
+// InUse reports whether a caller types into the chat's terminal, waits for what it prints, or waits
+// for its turn.
+func (l *Logs) InUse(id chat.ID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.books[id]
-	return b != nil && b.waits.Load() > 0
+	return b != nil && b.callers.Load() > 0
 }
 
 // turn is held by one caller at a time.

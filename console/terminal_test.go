@@ -53,7 +53,7 @@ func TestOneWaits(t *testing.T) {
 		ended <- err
 	}()
 	<-typing
-	if !logs.AnyWaits("a") || logs.AnyWaits("b") {
+	if !logs.InUse("a") || logs.InUse("b") {
 		t.Error("nobody waits, or in another chat")
 	}
 	do := func(func(bool)) (tmux.Front, error) {
@@ -68,8 +68,30 @@ func TestOneWaits(t *testing.T) {
 	if err := <-ended; err != failed {
 		t.Errorf("a failure to type: %v", err)
 	}
-	if logs.AnyWaits("a") {
-		t.Error("somebody waits")
+}
+
+// TestTypingIsUse: a terminal is in use from when a caller opens it until it closes it, also where
+// the caller waits for nothing.
+func TestTypingIsUse(t *testing.T) {
+	logs := NewLogs(t.TempDir())
+	if logs.InUse("a") {
+		t.Error("nobody has opened it")
+	}
+	term, err := logs.Terminal("a", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := logs.Terminal("a", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Close()
+	if !logs.InUse("a") || logs.InUse("b") {
+		t.Error("nobody uses it, or another chat's")
+	}
+	term.Close()
+	if logs.InUse("a") {
+		t.Error("somebody uses it")
 	}
 }
 

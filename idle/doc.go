@@ -4,7 +4,8 @@
 // # Theory of operation
 //
 // A chat is at work while a run of any kind or a file tool is under way, a client is attached to
-// its terminal, a caller waits for its output, or a program runs in its session ([Options].Work).
+// its terminal, a caller types into it or waits for its output, or a program runs in its session
+// ([Options].Work).
 // It is at work too while its processes use more CPU time than a trickle. Its input and what its
 // terminal prints count as use when they happen. To look at a chat is no use.
 //
@@ -13,7 +14,8 @@
 // that is idle for longer than its profile allows is put to sleep.
 //
 // [Watch.MakeRoom] puts the longest idle chat to sleep, of one owner or of all. It takes no chat at
-// work, none that was in use within minIdle and none whose profile has keep_awake.
+// work, none that was in use within minIdle and none whose profile has keep_awake. If none is left
+// it says why, and names those at work to those who may know.
 //
 // # Runs as
 //

@@ -1,12 +1,9 @@
 package idle
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -92,7 +89,7 @@ func (w *Watch) Look(ctx context.Context) {
 	chats, now := w.opt.Awake(), time.Now()
 	for _, c := range chats {
 		known := w.knows(c.ID)
-		if w.atWork(c.ID, now, true) {
+		if w.work(c.ID, now, true) != "" {
 			w.opt.Use(c.ID, now)
 			continue
 		}
@@ -109,13 +106,13 @@ func (w *Watch) Look(ctx context.Context) {
 	w.forget(chats)
 }
 
-// atWork reports whether the chat does something. It compares its CPU time with that of the last
+// work says what the chat does; empty is nothing. It compares its CPU time with that of the last
 // look, and remembers it for the next if remember is set.
-func (w *Watch) atWork(id chat.ID, now time.Time, remember bool) bool {
-	works := w.opt.Work(id) != ""
+func (w *Watch) work(id chat.ID, now time.Time, remember bool) string {
+	does := w.opt.Work(id)
 	cpu, err := w.opt.CPU(id)
 	if err != nil { // its session has just ended
-		return works
+		return does
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,9 +122,12 @@ func (w *Watch) atWork(id chat.ID, now time.Time, remember bool) bool {
 		w.spent[id] = reading{cpu, now}
 	}
 	if !known || cpu < last.cpu || passed < minInterval { // cpu is less in a later session
-		return works
+		return does
 	}
-	return works || 100*(cpu-last.cpu) > trickle*passed
+	if does == "" && 100*(cpu-last.cpu) > trickle*passed {
+		return "CPU time"
+	}
+	return does
 }
 
 // knows reports whether the chat's CPU time was read before.
@@ -154,69 +154,5 @@ func (w *Watch) forget(awake []Chat) {
 }
 
 func (w *Watch) sleep(c Chat, why string) (bool, error) {
-	return w.opt.Sleep(c, why, func() bool { return !w.atWork(c.ID, time.Now(), false) })
-}
-
-// MakeRoom puts the longest idle chat to sleep, of one owner or, if owner is empty, of all, because
-// another chat is to wake. If none can sleep it returns what keeps them awake, as in "12 at work, 3
-// in use within 10s".
-func (w *Watch) MakeRoom(ctx context.Context, owner string) (
-	made bool, awake string,
-) {
-	chats := w.opt.Awake()
-	slices.SortFunc(chats, func(a, b Chat) int { return a.Used.Compare(b.Used) })
-	var why reasons
-	for _, c := range chats {
-		idle := time.Since(c.Used)
-		switch {
-		case ctx.Err() != nil: // nobody wants the place any more
-			return false, "the caller has left"
-		case owner != "" && c.Owner != owner:
-			continue
-		case c.KeepAwake:
-			why.kept++
-			continue
-		case w.atWork(c.ID, time.Now(), false):
-			w.opt.Use(c.ID, time.Now())
-			why.working++
-			continue
-		case idle < minIdle:
-			why.recent++
-			continue
-		}
-		words := fmt.Sprintf("idle for %s, and another chat needed its place",
-			idle.Round(time.Second))
-		switch slept, err := w.sleep(c, words); {
-		case err != nil: // it keeps no other from making room
-			w.opt.Log.Warn("a chat does not make room", "chat", c.ID, "error", err)
-			why.stuck++
-		case slept:
-			return true, ""
-		default: // another caller acts on it
-			why.working++
-		}
-	}
-	return false, why.String()
-}
-
-// reasons count the chats that make no room, by the reason.
-type reasons struct{ working, recent, kept, stuck int }
-
-// String is the part of a sentence.
-func (r reasons) String() string {
-	var parts []string
-	for _, p := range []struct {
-		n     int
-		words string
-	}{
-		{r.working, "at work"},
-		{r.recent, fmt.Sprintf("in use within %s", minIdle)},
-		{r.kept, "kept awake (keep_awake)"},
-		{r.stuck, "not to be ended: see chatd's log"},
-	} {
-		if p.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.words))
-		}
-	}
-	return cmp.Or(strings.Join(parts, ", "), "the others are waking")
+	return w.opt.Sleep(c, why, func() bool { return w.work(c.ID, time.Now(), false) == "" })
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -205,7 +206,7 @@ func TestMakeRoom(t *testing.T) {
 		h.wake(Chat{ID: "new", Owner: "ada"})
 		room := func(owner, want string) {
 			t.Helper()
-			made, awake := w.MakeRoom(t.Context(), owner)
+			made, _, awake := w.MakeRoom(t.Context(), owner)
 			if made != (want != "") {
 				t.Errorf("room by %q: %t, %q", owner, made, awake)
 			}
@@ -218,7 +219,7 @@ func TestMakeRoom(t *testing.T) {
 		room("ada", "old2")
 		room("bob", "")
 		const want = "3 at work, 1 in use within 10s, 1 kept awake (keep_awake)"
-		if _, awake := w.MakeRoom(t.Context(), ""); awake != want {
+		if _, _, awake := w.MakeRoom(t.Context(), ""); awake != want {
 			t.Errorf("no room: %q, want %q", awake, want)
 		}
 	})
@@ -232,7 +233,7 @@ func TestMakeRoomForNobody(t *testing.T) {
 		time.Sleep(time.Minute)
 		ctx, leave := context.WithCancel(t.Context())
 		leave()
-		if made, _ := w.MakeRoom(ctx, ""); made || len(h.slept) > 0 {
+		if made, _, _ := w.MakeRoom(ctx, ""); made || len(h.slept) > 0 {
 			t.Errorf("%t, asleep are %q", made, h.slept)
 		}
 	})
@@ -241,7 +242,7 @@ func TestMakeRoomForNobody(t *testing.T) {
 // TestNobodyAwake: places that only waking chats have are said to be theirs.
 func TestNobodyAwake(t *testing.T) {
 	_, w := newHost()
-	if made, awake := w.MakeRoom(t.Context(), ""); made || awake == "" {
+	if made, soon, awake := w.MakeRoom(t.Context(), ""); made || !soon || awake == "" {
 		t.Errorf("%t, %q", made, awake)
 	}
 }
@@ -255,13 +256,49 @@ func TestMakeRoomGoesOn(t *testing.T) {
 		h.wake(Chat{ID: "idle"})
 		time.Sleep(time.Minute)
 		h.stuck = "stuck"
-		made, awake := w.MakeRoom(t.Context(), "")
+		made, _, awake := w.MakeRoom(t.Context(), "")
 		if !made || !slices.Equal(h.asleep(), []string{"idle"}) {
 			t.Errorf("%t, %q, asleep are %q", made, awake, h.slept)
 		}
-		made, awake = w.MakeRoom(t.Context(), "")
+		made, _, awake = w.MakeRoom(t.Context(), "")
 		if made || !strings.Contains(awake, "1 not to be ended") {
 			t.Errorf("%t, %q", made, awake)
+		}
+	})
+}
+
+// TestMakeRoomSaysWho: a refusal names what is at work, with what it does: to an operator all of a
+// few, to a bridge its own alone. It says whether a place may be free before long.
+func TestMakeRoomSaysWho(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, w := newHost()
+		h.wake(Chat{ID: "a1", Owner: "ada"})
+		h.wake(Chat{ID: "b1", Owner: "bob"})
+		h.work["a1"], h.work["b1"] = "a run", `the program "vim"`
+		refused := func(name string, role chat.Role, wantSoon bool, want string) {
+			t.Helper()
+			ctx := chat.WithCaller(t.Context(), chat.Caller{Name: name, Role: role})
+			made, soon, awake := w.MakeRoom(ctx, "")
+			if made || soon != wantSoon || awake != want {
+				t.Errorf("%s: room %t, soon %t, %q, want %q", name, made, soon, awake, want)
+			}
+			time.Sleep(time.Second)
+		}
+		refused("ada", chat.RoleBridge, false, "2 at work (a1: a run and more)")
+		refused("cyd", chat.RoleBridge, false, "2 at work")
+		refused("root", chat.RoleOperator, false, `2 at work (a1: a run, b1: the program "vim")`)
+		h.wake(Chat{ID: "b2", Owner: "bob"})
+		refused("cyd", chat.RoleBridge, true, "2 at work, 1 in use within 10s")
+		for i := range 2 * maxNames {
+			id := chat.ID(fmt.Sprint("c", i))
+			h.wake(Chat{ID: id})
+			h.work[id] = "a run"
+		}
+		ctx := chat.WithCaller(t.Context(), chat.Caller{Role: chat.RoleOperator})
+		_, _, awake := w.MakeRoom(ctx, "")
+		n := strings.Count(awake, ": ")
+		if n != maxNames || !strings.Contains(awake, " and more)") {
+			t.Errorf("of many: %q", awake)
 		}
 	})
 }

@@ -30,6 +30,7 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 	h := m.describe()
 	h.Shares, h.Broken = m.shares.Uses(), m.broken(ctx)
 	open := append(m.openings(), m.policy.Findings(ctx)...)
+	open = append(open, m.shares.Findings(h.Shares)...)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.Chats, h.Awake = m.store.Len(), len(m.sessions)
@@ -40,7 +41,6 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 	h.Findings = append(h.Findings, layers.TerminalFinding("/proc/sys", awake, unshare.MaxTerminals)...)
 	h.Findings = append(h.Findings, layers.SysctlFindings("/proc/sys")...)
 	h.Findings = append(h.Findings, open...)
-	h.Findings = append(h.Findings, m.shares.Findings(h.Shares)...)
 	slices.Sort(h.Findings)
 	return h, nil
 }

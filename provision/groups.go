@@ -76,8 +76,9 @@ func (m *Manager) openGroups(ctx context.Context) (err error) {
 		Sleep: m.sleepIdle, Log: m.log,
 	})
 	m.shares = shares.New(shares.Options{
-		Limits: m.opt.Shares, MaxAwake: m.opt.MaxAwake, UIDs: m.opt.UIDs, Store: m.store,
-		Awake: m.awakeOwners, RunBytes: m.runs.Kept, MakeRoom: m.idle.MakeRoom,
+		Limits: m.opt.Shares, MaxAwake: m.opt.MaxAwake, MaxMemory: m.opt.MaxAwakeMemory,
+		UIDs: m.opt.UIDs, Store: m.store,
+		Awake: m.places, RunBytes: m.runs.Kept, MakeRoom: m.idle.MakeRoom,
 	})
 	m.boot, err = sys.BootID()
 	m.starter = m.newStarter()

@@ -35,7 +35,7 @@ func (m *Manager) oneShot(ctx context.Context, rec state.Record, c *filecall.Cal
 		a, err := m.enterTool(ctx, rec, s, c)
 		return a, m.overtaken(ctx, s, err)
 	}
-	done, err := m.shares.Wake(ctx, rec.ID, rec.Owner)
+	done, err := m.shares.Wake(ctx, rec.ID, m.place(rec))
 	if err != nil {
 		return files.Answer{}, err
 	}

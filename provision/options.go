@@ -48,8 +48,10 @@ type Options struct {
 	AuditKeep int
 	// LandlockABI is the least Landlock ABI that a session may start with.
 	LandlockABI int
-	// MaxAwake bounds how many chats are awake simultaneously; 0 is no bound.
-	MaxAwake int
+	// MaxAwake bounds how many chats are awake simultaneously, and MaxAwakeMemory the sum of their
+	// memory_max; 0 is no bound.
+	MaxAwake       int
+	MaxAwakeMemory uint64
 	// Shares bound one owner's part of the shared resources. The API counts streams.
 	Shares quota.Limits
 	// Starts bounds the simultaneous creates and wakes; 0 is one for each CPU, and at least

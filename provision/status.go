@@ -27,12 +27,16 @@ func (m *Manager) Status(context.Context) (chat.Status, error) {
 	}
 	st.Findings = append(st.Findings, m.openings()...)
 	st.Shares = slices.DeleteFunc(m.shares.Uses(), func(u chat.ShareUse) bool { return !u.HalfSpent() })
+	promised := m.shares.Promised()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st.Awake = len(m.sessions)
 	st.Asleep = st.Chats - st.Awake
 	if max := m.opt.MaxAwake; max > 0 && 2*st.Awake >= max {
 		st.Bounds = append(st.Bounds, chat.Bound{Name: "max_awake", Used: uint64(st.Awake), Max: uint64(max)})
+	}
+	if max := m.opt.MaxAwakeMemory; max > 0 && 2*promised >= max {
+		st.Bounds = append(st.Bounds, chat.Bound{Name: "max_awake_memory", Used: promised, Max: max})
 	}
 	for about, what := range m.findings {
 		st.Findings = append(st.Findings, about+": "+what)

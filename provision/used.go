@@ -27,7 +27,7 @@ func (m *Manager) usedAt(rec state.Record) time.Time {
 // atWork reports whether the chat is in use: a run of any kind is under way, a client is
 // attached to its terminal, a file tool works, or a caller waits for what it typed.
 func (m *Manager) atWork(id chat.ID) bool {
-	return m.runs.AnyUnderWay(id) || m.calls.UnderWay(id) || m.logs.AnyWaits(id)
+	return m.runs.AnyUnderWay(id) || m.calls.UnderWay(id) || m.logs.InUse(id)
 }
 
 // work says what an awake chat does, also in programs that it started itself; empty is nothing.

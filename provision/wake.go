@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shares"
+	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 )
 
@@ -47,7 +49,7 @@ func (m *Manager) wakeLocked(ctx context.Context, id chat.ID) (state.Record, *li
 	if err := m.mayBegin(ctx); err != nil {
 		return rec, nil, err
 	}
-	done, err := m.shares.Wake(ctx, rec.ID, rec.Owner)
+	done, err := m.shares.Wake(ctx, rec.ID, m.place(rec))
 	if err != nil {
 		return rec, nil, err
 	}
@@ -108,13 +110,19 @@ func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Reco
 	return rec, s, nil
 }
 
-// awakeOwners returns the owner of each chat that has a session.
-func (m *Manager) awakeOwners() map[chat.ID]string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	awake := map[chat.ID]string{}
-	for id, s := range m.sessions {
-		awake[id] = s.owner
+// place is what the chat holds while it is awake.
+func (m *Manager) place(rec state.Record) shares.Place {
+	return shares.Place{Owner: rec.Owner, Memory: m.profile(rec).Limits.MemoryMax}
+}
+
+// places returns what each chat holds that has a session.
+func (m *Manager) places() map[chat.ID]shares.Place {
+	awake := map[chat.ID]shares.Place{}
+	for _, s := range m.allSessions() {
+		awake[s.Chat] = shares.Place{Owner: s.owner}
+		if rec, err := m.store.Get(s.Chat); err == nil {
+			awake[s.Chat] = m.place(rec)
+		}
 	}
 	return awake
 }
@@ -153,6 +161,7 @@ func (m *Manager) sleepLocked(ctx context.Context, rec state.Record, why string)
 	}
 	return m.audited(ctx, rec, "sleep", detail, func() error {
 		m.runs.Because(rec.ID, chat.EndedBySleep)
+		m.keepTerminal(ctx, rec.ID)
 		m.sayInLog(rec.ID, words)
 		return m.backwards(context.WithoutCancel(ctx), "sleep", awakeSteps(), rec)
 	})
@@ -163,4 +172,21 @@ func (m *Manager) session(id chat.ID) *liveSession {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sessions[id]
+}
+
+// keepTimeout bounds how long a sleep waits for the chat to write down what its terminal shows.
+const keepTimeout = 2 * time.Second
+
+// keepTerminal lets the session write down where its shell is and what its terminal shows, for the
+// next one. What it does not write within keepTimeout is lost.
+func (m *Manager) keepTerminal(ctx context.Context, id chat.ID) {
+	s := m.session(id)
+	if s == nil || !s.Init.Alive() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
+	defer cancel()
+	if err := s.terminal.Keep(ctx, shims.KeptTerminal); err != nil {
+		m.log.Debug("a terminal is not kept over a sleep", "chat", id, "why", err)
+	}
 }

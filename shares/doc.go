@@ -11,9 +11,11 @@
 //	awake        the sessions there are, and the chats that are waking ([Shares.Wake])
 //	run bytes    what background runs keep or may still print ([Shares.Run])
 //
-// max_awake bounds the chats of all owners in the same place as awake does those of one. A bridge
-// may try again at any rate: the audit log has one refusal a minute of each owner and share.
-// Operators are refused nothing but max_awake: they must be able to mend a host that is full.
+// max_awake and max_awake_memory bound the chats of all owners in the same place as awake does
+// those of one. Where chats that were just used, or that are waking, meet a bound of all owners,
+// wakes stand in a line until places become free; else they are refused. A bridge may try again
+// at any rate: the audit log has one refusal a minute of each owner and share. Operators are
+// refused nothing but the bounds of all: they must be able to mend a host that is full.
 //
 // # Runs as
 //

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -18,18 +17,20 @@ import (
 type Options struct {
 	// Limits are one owner's part of each share.
 	Limits quota.Limits
-	// MaxAwake bounds how many chats are awake simultaneously; 0 is no bound.
-	MaxAwake int
+	// MaxAwake bounds how many chats are awake simultaneously, and MaxMemory the sum of their
+	// memory_max in bytes; 0 is no bound.
+	MaxAwake  int
+	MaxMemory uint64
 	// UIDs are the uids that chats may get.
 	UIDs  state.Range
 	Store *state.Store
-	// Awake returns the owner of each chat that has a session.
-	Awake func() map[chat.ID]string
+	// Awake returns what each chat holds that has a session.
+	Awake func() map[chat.ID]Place
 	// RunBytes counts the bytes that each owner's background runs keep or may still print.
 	RunBytes func() map[string]uint64
 	// MakeRoom puts an idle chat to sleep, of one owner or, if owner is empty, of all. If it
-	// cannot, it says what keeps the awake chats awake.
-	MakeRoom func(ctx context.Context, owner string) (made bool, awake string)
+	// cannot, it says what keeps the awake chats awake, and whether one may be idle soon.
+	MakeRoom func(ctx context.Context, owner string) (made, soon bool, awake string)
 }
 
 // Shares count what owners hold. The methods may be called from several goroutines; the caller is
@@ -39,23 +40,21 @@ type Shares struct {
 	creates *quota.Rate // new chats, by owner
 	audited *quota.Rate // audited refusals, by owner and share
 	wakes   *quota.Limiter
+	rooms   room
 	mu      sync.Mutex
-	waking  map[chat.ID]string // chats that are waking, with their owners
+	waking  map[chat.ID]Place // chats that are waking
 }
 
 // New returns the shares of a daemon that has just started.
 func New(opt Options) *Shares {
 	return &Shares{
-		Options: opt, waking: map[chat.ID]string{},
+		Options: opt, waking: map[chat.ID]Place{},
 		creates: quota.NewRate(opt.Limits[quota.Creates], time.Now),
 		audited: quota.NewRate(1, time.Now),
 		wakes:   quota.NewLimiter(1, wakeHold),
+		rooms:   room{head: quota.NewLimiter(1, roomTimeout)},
 	}
 }
-
-// wakeHold is how long one wake may keep the next from being admitted: a chat that makes room for
-// it may end slowly.
-const wakeHold = 3 * time.Second
 
 // check refuses a bridge more of a share than one owner may have.
 func (s *Shares) check(
@@ -107,71 +106,6 @@ func (s *Shares) pace(ctx context.Context, owner string) error {
 	return &quota.SpentError{
 		Share: quota.Creates, Owner: owner, Used: limit, Limit: limit, After: after,
 	}
-}
-
-// Wake admits a chat of the owner that wakes, until done is called: it bounds the chats that are
-// awake or waking, in total and of one owner. Where these are as many as may be, it puts the
-// longest idle one to sleep, or refuses. Wakes are admitted in turn by owner, and in order. A chat
-// wakes once at a time.
-func (s *Shares) Wake(ctx context.Context, id chat.ID, owner string) (done func(), err error) {
-	leave, err := s.wakes.Enter(ctx, owner, "wake")
-	if err != nil {
-		return nil, fmt.Errorf("cannot wake another chat: others are waking: %w: %w",
-			err, chat.ErrBusy)
-	}
-	defer leave()
-	for awake := ""; ; {
-		of, err := s.admit(ctx, id, owner, awake)
-		if err == nil {
-			return func() { s.woken(id) }, nil
-		}
-		if awake != "" {
-			return nil, s.Refused(ctx, "wake", err)
-		}
-		if made, words := s.MakeRoom(ctx, of); !made {
-			awake = words
-		}
-	}
-}
-
-// admit counts a chat as waking. If it cannot, it returns the owner whose chats are too many, which
-// is empty for all, and an error with the words about what keeps those awake. The owner's share
-// comes first: no chat of another makes room for one that is refused then.
-func (s *Shares) admit(
-	ctx context.Context, id chat.ID, owner, awake string,
-) (of string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := s.Awake()
-	maps.Copy(all, s.waking)
-	delete(all, id) // its last session, which has ended, may still be there
-	err = s.check(ctx, quota.Awake, owner, byOwner(all)[owner], 1)
-	var spent *quota.SpentError
-	if errors.As(err, &spent) {
-		spent.Why = awake
-		return owner, err
-	}
-	if max := s.MaxAwake; max > 0 && len(all) >= max {
-		return "", fmt.Errorf("cannot wake another chat: %d chats are awake, of all owners, "+
-			"which is max_awake: put one to sleep (%s): %w", len(all), awake, chat.ErrBusy)
-	}
-	s.waking[id] = owner
-	return "", nil
-}
-
-func (s *Shares) woken(id chat.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.waking, id)
-}
-
-// byOwner counts chats by their owners.
-func byOwner(chats map[chat.ID]string) map[string]uint64 {
-	n := map[string]uint64{}
-	for _, owner := range chats {
-		n[owner]++
-	}
-	return n
 }
 
 // Run returns a check of what the owner's background runs keep.

@@ -42,28 +42,31 @@ func newHost(t *testing.T, opt Options) *host {
 	_, _, err = store.EnsureBlock(chat.DefaultProfile)
 	must(t, err)
 	opt.Store = store
-	opt.Awake = func() map[chat.ID]string {
-		awake := map[chat.ID]string{}
+	opt.Awake = func() map[chat.ID]Place {
+		awake := map[chat.ID]Place{}
 		for owner, n := range h.sessions {
 			for i := range n {
-				awake[chat.ID(fmt.Sprint(owner, i))] = owner
+				awake[chat.ID(fmt.Sprint(owner, i))] = Place{owner, each}
 			}
 		}
 		return awake
 	}
 	opt.RunBytes = func() map[string]uint64 { return h.runBytes }
-	opt.MakeRoom = func(_ context.Context, owner string) (bool, string) {
+	opt.MakeRoom = func(_ context.Context, owner string) (made, soon bool, awake string) {
 		h.asked = append(h.asked, owner)
 		if h.idle[owner] == 0 {
-			return false, "all at work"
+			return false, false, "all at work"
 		}
 		h.idle[owner]--
 		h.sessions[cmp.Or(owner, "bob")]--
-		return true, ""
+		return true, false, ""
 	}
 	h.Shares = New(opt)
 	return h
 }
+
+// each is the memory_max of each chat.
+const each = 256 << 20
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -75,7 +78,7 @@ func must(t *testing.T, err error) {
 // Wake wakes one more chat of an owner.
 func (h *host) Wake(ctx context.Context, owner string) (func(), error) {
 	h.woke++
-	return h.Shares.Wake(ctx, chat.ID(fmt.Sprint("waking ", h.woke)), owner)
+	return h.Shares.Wake(ctx, chat.ID(fmt.Sprint("waking ", h.woke)), Place{owner, each})
 }
 
 // as is the context of a bridge or an operator.
@@ -234,19 +237,20 @@ func TestWakesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := make(chan struct{})
 		var order []string
-		none := func() map[chat.ID]string { return map[chat.ID]string{} }
+		none := func() map[chat.ID]Place { return map[chat.ID]Place{} }
 		s := New(Options{MaxAwake: 1, Awake: none})
-		s.Options.MakeRoom = func(ctx context.Context, _ string) (bool, string) {
+		s.Options.MakeRoom = func(ctx context.Context, _ string) (made, soon bool, awake string) {
 			<-first
 			order = append(order, chat.CallerFrom(ctx).Name)
-			return false, "all at work"
+			return false, false, "all at work"
 		}
-		s.waking["other"] = "other"
+		s.waking["other"] = Place{Owner: "other"}
 		var wakes sync.WaitGroup
 		wake := func(ctx context.Context, name, owner string) {
 			wakes.Go(func() {
 				ctx = chat.WithCaller(ctx, chat.Caller{Name: name, Role: chat.RoleOperator})
-				if _, err := s.Wake(ctx, chat.ID(name), owner); !errors.Is(err, chat.ErrBusy) {
+				_, err := s.Wake(ctx, chat.ID(name), Place{Owner: owner})
+				if !errors.Is(err, chat.ErrBusy) {
 					t.Errorf("%s: %v", name, err)
 				}
 			})
@@ -274,7 +278,7 @@ func TestWakeCountsOnce(t *testing.T) {
 	h := newHost(t, Options{Limits: quota.Limits{quota.Awake: 1}, MaxAwake: 2})
 	ada, bob := as(t, "ada", chat.RoleBridge), as(t, "bob", chat.RoleBridge)
 	h.sessions["ada"] = 1 // "ada0", which has ended
-	_, err := h.Shares.Wake(ada, "ada0", "ada")
+	_, err := h.Shares.Wake(ada, "ada0", Place{Owner: "ada"})
 	must(t, err)
 	_, err = h.Wake(bob, "bob")
 	must(t, err)

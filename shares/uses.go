@@ -37,10 +37,23 @@ func (s *Shares) Findings(uses []chat.ShareUse) []string {
 		findings = append(findings, fmt.Sprintf(
 			"uids: %d of %d are given, for ever: widen uids before they are spent", given, all))
 	}
+	findings = append(findings, s.overall(awake)...)
+	slices.Sort(findings)
+	return findings
+}
+
+// Promised is the memory_max of all awake chats together, in bytes.
+func (s *Shares) Promised() uint64 { return memory(s.Awake()) }
+
+// overall warns of the bounds on awake chats of all owners, of which there are so many.
+func (s *Shares) overall(awake uint64) (findings []string) {
+	if held := s.Promised(); s.MaxMemory > 0 && held >= s.MaxMemory/2 {
+		findings = append(findings, fmt.Sprintf("max_awake_memory: awake chats have %s of "+
+			"memory_max, of at most %s", size(held), size(s.MaxMemory)))
+	}
 	if max := uint64(s.MaxAwake); max > 0 && awake >= (max+1)/2 {
 		findings = append(findings, fmt.Sprintf(
 			"max_awake: %d of at most %d chats are awake", awake, max))
 	}
-	slices.Sort(findings)
 	return findings
 }

@@ -97,7 +97,34 @@ func TestMakesRoom(t *testing.T) {
 	}
 	program(t, m, third)
 	_, err = m.Wake(ctx, first.ID)
-	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "max_awake: put one to sleep (2 at work)") {
+	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "max_awake: put one to sleep (2 at work (") {
+		t.Errorf("all are at work: %v", err)
+	}
+	who := string(works.ID) + `: the program "sleep"`
+	if err != nil && !strings.Contains(err.Error(), who) {
+		t.Errorf("it does not say who is at work: %v", err)
+	}
+}
+
+// TestMemoryMakesRoom: where max_awake_memory is reached, an idle chat sleeps in the place of one
+// that wakes, with the memory_max of each one's profile.
+func TestMemoryMakesRoom(t *testing.T) {
+	opt := options(t)
+	for _, name := range []string{"default", "web"} {
+		opt.MaxAwakeMemory += opt.Profiles[name].Limits.MemoryMax
+	}
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	third := asleep(t, m, "third")
+	first, works := create(t, m, "first", "web"), create(t, m, "works", "default")
+	program(t, m, works)
+	must(t, second(m.Wake(ctx, third.ID))) // it waits until the first is idle
+	if isAwake(t, m, first) || !isAwake(t, m, works) {
+		t.Error("the idle one is awake, or the one at work is not")
+	}
+	program(t, m, third)
+	_, err := m.Wake(ctx, first.ID)
+	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "exceeds max_awake_memory") {
 		t.Errorf("all are at work: %v", err)
 	}
 }

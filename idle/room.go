@@ -1,0 +1,115 @@
+package idle
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// MakeRoom puts the longest idle chat to sleep, of one owner or, if owner is empty, of all, because
+// another chat is to wake. If none can sleep it returns what keeps them awake, as in "12 at work, 3
+// in use within 10s", with the names of those at work that the caller in ctx may see, and soon: one
+// may be idle before long.
+func (w *Watch) MakeRoom(ctx context.Context, owner string) (made, soon bool, awake string) {
+	chats := w.opt.Awake()
+	slices.SortFunc(chats, func(a, b Chat) int {
+		return cmp.Or(a.Used.Compare(b.Used), cmp.Compare(a.ID, b.ID))
+	})
+	why := reasons{caller: chat.CallerFrom(ctx)}
+	for _, c := range chats {
+		if ctx.Err() != nil { // nobody wants the place any more
+			return false, false, "the caller has left"
+		}
+		if owner != "" && c.Owner != owner || !w.mayMakeRoom(c, &why) {
+			continue
+		}
+		words := fmt.Sprintf("idle for %s, and another chat needed its place",
+			time.Since(c.Used).Round(time.Second))
+		switch slept, err := w.sleep(c, words); {
+		case err != nil: // it keeps no other from making room
+			w.opt.Log.Warn("a chat does not make room", "chat", c.ID, "error", err)
+			why.stuck++
+		case slept:
+			return true, false, ""
+		default:
+			why.works(c, "another call acts on it")
+		}
+	}
+	return false, why.recent > 0 || why == reasons{caller: why.caller}, why.String()
+}
+
+// mayMakeRoom reports whether a chat is idle; if it is not, why counts it.
+func (w *Watch) mayMakeRoom(c Chat, why *reasons) bool {
+	if c.KeepAwake {
+		why.kept++
+		return false
+	}
+	if does := w.work(c.ID, time.Now(), false); does != "" {
+		w.opt.Use(c.ID, time.Now())
+		why.works(c, does)
+		return false
+	}
+	if time.Since(c.Used) < minIdle {
+		why.recent++
+		return false
+	}
+	return true
+}
+
+// reasons count the chats that make no room, by the reason.
+type reasons struct {
+	caller                       chat.Caller
+	working, recent, kept, stuck int
+	named                        int
+	names                        string // of those at work, with what they do
+}
+
+// maxNames bounds the chats that a refusal names.
+const maxNames = 5
+
+// works counts a chat at work, and names it to a caller that may see it.
+func (r *reasons) works(c Chat, does string) {
+	r.working++
+	if r.caller.Role != chat.RoleOperator && r.caller.Name != c.Owner || r.named == maxNames {
+		return
+	}
+	if r.named++; r.named > 1 {
+		r.names += ", "
+	}
+	r.names += fmt.Sprintf("%s: %s", c.ID, does)
+}
+
+// String is the part of a sentence.
+func (r reasons) String() string {
+	var parts []string
+	for _, p := range []struct {
+		n     int
+		words string
+	}{
+		{r.working, "at work" + r.who()},
+		{r.recent, fmt.Sprintf("in use within %s", minIdle)},
+		{r.kept, "kept awake (keep_awake)"},
+		{r.stuck, "not to be ended: see chatd's log"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.words))
+		}
+	}
+	return cmp.Or(strings.Join(parts, ", "), "the others are waking")
+}
+
+// who names the chats at work, in brackets.
+func (r reasons) who() string {
+	switch {
+	case r.named == 0:
+		return ""
+	case r.named < r.working:
+		return " (" + r.names + " and more)"
+	}
+	return " (" + r.names + ")"
+}

@@ -1,0 +1,117 @@
+package roottest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// screenOf is the text of a chat's terminal, with what was scrolled away.
+func screenOf(t *testing.T, m *manager, id chat.ID) chat.Screen {
+	t.Helper()
+	s, err := m.ScreenWith(operator(t.Context()), id, chat.ScreenSpec{History: 500})
+	must(t, err)
+	return s
+}
+
+// checkDir fails unless the chat's shell is in dir.
+func checkDir(t *testing.T, m *manager, c chat.Chat, dir string) {
+	t.Helper()
+	typed(t, m, c.ID, "pwd -P >~/pwd")
+	if got, err := os.ReadFile(filepath.Join(c.Home, "pwd")); err != nil || string(got) != dir+"\n" {
+		t.Errorf("the shell is in %q, want %q: %v", got, dir, err)
+	}
+}
+
+// TestTerminalOverSleep: after a sleep the shell is in its last directory, whatever its name, the
+// terminal has its size, and shows again what it showed. The log has that once, and goes on.
+func TestTerminalOverSleep(t *testing.T) {
+	m := open(t, options(t))
+	ctx := operator(t.Context())
+	c := create(t, m, "again", "default")
+	odd := "a dir\n'\"$(touch no) \xff (deleted)"
+	must(t, os.MkdirAll(filepath.Join(c.Home, odd), 0o777))
+	must(t, os.Chmod(filepath.Join(c.Home, odd), 0o777))
+	typed(t, m, c.ID, "tmux resize-window -x 90 -y 30")
+	typed(t, m, c.ID, "for i in {1..100}; do echo before-$i; done; cd a*")
+	for round := range 2 {
+		must(t, second(m.Sleep(ctx, c.ID)))
+		must(t, second(m.Wake(ctx, c.ID)))
+		s := screenOf(t, m, c.ID)
+		if s.Cols != 90 || s.Rows != 30 {
+			t.Errorf("the terminal has %d columns and %d rows", s.Cols, s.Rows)
+		}
+		texts := map[string]int{"before-1\n": 1, "before-100\n": 1, "above is what": round + 1}
+		for want, times := range texts {
+			if n := strings.Count(s.Text, want); n != times {
+				t.Errorf("round %d: %q is there %d times in %q", round, want, n, s.Text)
+			}
+		}
+		if got := typed(t, m, c.ID, "tmux show -wv window-size"); got.Plain != "" {
+			t.Errorf("window-size of its own: %q", got.Plain)
+		}
+		checkDir(t, m, c, filepath.Join(c.Home, odd))
+	}
+	log, err := m.Log(ctx, c.ID, -1)
+	must(t, err)
+	text := string(log.Bytes())
+	if n := strings.Count(text, "before-57\r\n"); n != 1 {
+		t.Errorf("the log has a line %d times", n)
+	}
+	if !strings.Contains(text, "show -wv") || strings.Contains(text, "writer of this log has ended") {
+		t.Errorf("the log ends in %q", text[max(0, len(text)-1000):])
+	}
+	if exists(filepath.Join(c.Home, "no"))() {
+		t.Error("a directory's name was run")
+	}
+}
+
+// TestAttackTerminalOverSleep: whatever a chat leaves where its terminal is written down, it sleeps
+// and wakes, with a shell at home and the size of a new terminal.
+func TestAttackTerminalOverSleep(t *testing.T) {
+	m := open(t, options(t))
+	ctx := operator(t.Context())
+	c := create(t, m, "hostile", "default")
+	// The server's job writes the file; without the job what the chat wrote is left.
+	const stop = "tmux set-environment -g XDG_STATE_HOME /; " +
+		"f=$XDG_STATE_HOME/chatd-terminal; rm -f $f; "
+	for what, line := range map[string]string{
+		"a directory that is gone":   "mkdir -p ~/gone; cd ~/gone; rmdir ~/gone",
+		"a link to elsewhere":        "mkdir -p ~/gone; cd ~/gone; rmdir ~/gone; ln -s /etc ~/gone",
+		"a fifo":                     stop + "mkfifo $f",
+		"a directory":                stop + "mkdir $f; touch $f/x",
+		"a device":                   stop + "ln -s /dev/zero $f",
+		"nothing but text":           stop + "yes | head -c 3M >$f",
+		"a size that is none":        stop + `printf '9;touch\t9\n/tmp\0text' >$f`,
+		"a size beyond all":          stop + `printf '99999 99999\n/tmp\0text' >$f`,
+		"a long directory":           stop + `printf '120 40\n/%09000d\0text' 0 >$f`,
+		"a server that says nothing": "kill -STOP $(tmux display -p '#{pid}')",
+	} {
+		must(t, m.Input(ctx, c.ID, chat.Input{Text: line, Enter: true}))
+		if what == "a server that says nothing" {
+			until(t, "the server stands", func() bool {
+				all, err := m.Processes(ctx, c.ID)
+				must(t, err)
+				for _, p := range all.Processes {
+					if strings.HasPrefix(p.Name, "tmux") && p.State == chat.ProcessStopped {
+						return true
+					}
+				}
+				return false
+			})
+		} else {
+			typed(t, m, c.ID, "true")
+		}
+		must(t, second(m.Sleep(ctx, c.ID)))
+		must(t, second(m.Wake(ctx, c.ID)))
+		s := screenOf(t, m, c.ID)
+		if s.Cols != 120 || s.Rows != 40 {
+			t.Errorf("%s: the terminal has %d columns and %d rows", what, s.Cols, s.Rows)
+		}
+		checkDir(t, m, c, c.Home)
+		typed(t, m, c.ID, "rm -rf $XDG_STATE_HOME/chatd-terminal ~/gone")
+	}
+}
