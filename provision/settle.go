@@ -42,6 +42,7 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 // closes the Manager after it has returned, even with an error.
 func (m *Manager) Settle(ctx context.Context) error {
 	require := func(context.Context) error { return m.layers.Require() }
+	m.enableQuotas()
 	for _, step := range []func(context.Context) error{m.openProber, m.probe, require, m.policy.Count, m.raiseEnforcer} {
 		if err := step(ctx); err != nil {
 			return err
@@ -51,6 +52,9 @@ func (m *Manager) Settle(ctx context.Context) error {
 	m.firstReconcile(ctx)
 	m.reconciled.Store(true)
 	m.done.Go(func() { m.reconcileLoop(m.bg) })
+	if !m.without(chat.LayerDisk) {
+		m.done.Go(func() { m.diskWatch.Run(m.bg) })
+	}
 	m.done.Go(func() { m.idle.Run(m.bg, m.shortestSleepAfter()) })
 	return nil
 }
