@@ -28,7 +28,8 @@ const (
 
 // LayerNames lists every wall, outermost first.
 func LayerNames() []LayerName {
-	return []LayerName{LayerAccount, LayerHome, LayerTmp, LayerDisk, LayerMemory, LayerSockets, LayerPids, LayerCPU, LayerEgress,
+	return []LayerName{LayerAccount, LayerHome, LayerTmp, LayerDisk, LayerMemory,
+		LayerSockets, LayerPids, LayerCPU, LayerEgress,
 		LayerNetwork, LayerProc, LayerView, LayerLandlock, LayerSeccomp, LayerPrivileges, LayerPath}
 }
 

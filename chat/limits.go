@@ -29,8 +29,8 @@ type Limits struct {
 	IOLimits      `yaml:",inline"`
 }
 
-// DiskLimits bound what a chat has on disk: its home and its /tmp and /var/tmp together or, if these
-// are on different file systems, what it has on each. A write beyond a quota gets EDQUOT. 0 means no
+// DiskLimits bound what a chat has on disk: its home, /tmp and /var/tmp together or, if these are
+// on different file systems, what it has on each. A write beyond a quota gets EDQUOT. 0 is no
 // bound.
 type DiskLimits struct {
 	// DiskMax is the most bytes of blocks.
@@ -102,8 +102,8 @@ func (l Limits) Validate() error {
 		{"io_write_bps", validBPS(l.IOWriteBPS), "0, which is no bound, or at least 1 MiB"},
 		{"io_read_iops", validIOPS(l.IOReadIOPS), "0, which is no bound, or 100 to 4294967295"},
 		{"io_write_iops", validIOPS(l.IOWriteIOPS), "0, which is no bound, or 100 to 4294967295"},
-		{"disk_max", l.DiskMax == 0 || l.DiskMax >= 1<<20, "0, which is no bound, or at least 1 MiB"},
-		{"inodes_max", l.InodesMax == 0 || l.InodesMax >= 64, "0, which is no bound, or at least 64"},
+		{"disk_max", validBPS(l.DiskMax), "0, which is no bound, or at least 1 MiB"},
+		{"inodes_max", validInodes(l.InodesMax), "0, which is no bound, or at least 64"},
 		{"shm_size", l.ShmSize >= 1<<16, "at least 64 KiB"},
 	} {
 		if !c.ok {
@@ -119,6 +119,9 @@ func validBPS(n uint64) bool { return n == 0 || n >= 1<<20 }
 
 // The kernel holds the number of operations in 32 bits.
 func validIOPS(n uint64) bool { return n == 0 || n >= 100 && n <= math.MaxUint32 }
+
+// validInodes refuses fewer than every home has.
+func validInodes(n uint64) bool { return n == 0 || n >= 64 }
 
 // Usage is what an awake chat uses now, and how often it reached a limit.
 type Usage struct {

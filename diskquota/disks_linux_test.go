@@ -103,7 +103,8 @@ func TestLimitsOfEachFileSystem(t *testing.T) {
 	drift(false)
 	h.blocks[2][uid] = dqblk{hardKiB: 5<<10 + 1, hardInodes: 9, softKiB: 1}
 	drift(true)
-	if err := d.Clear(uid); err != nil || h.blocks[1][uid] != (dqblk{}) || h.blocks[2][uid] != (dqblk{}) {
+	err := d.Clear(uid)
+	if err != nil || h.blocks[1][uid] != (dqblk{}) || h.blocks[2][uid] != (dqblk{}) {
 		t.Errorf("after Clear: %v, %v", h.blocks, err)
 	}
 }
@@ -154,8 +155,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestTryNeedsAQuota: where no file system enforces limits nothing is tried. With a kernel that only
-// claims to, a try fails, and leaves nothing.
+// TestTryNeedsAQuota: where no file system enforces limits nothing is tried. With a kernel that
+// only claims to, a try fails, and leaves nothing.
 func TestTryNeedsAQuota(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()

@@ -20,9 +20,9 @@ const (
 	tryMost   = 1 << 10 // KiB, and files
 )
 
-// Try writes over a limit of bytes and one of inodes on each file system that enforces limits, as the
-// uid, which no chat has, in a directory of the given name. tried are the directories where both
-// were refused with EDQUOT.
+// Try writes over a limit of bytes and one of inodes on each file system that enforces limits, as
+// the uid, which no chat has, in a directory of the given name. tried are the directories where
+// both were refused with EDQUOT.
 func (d *Disks) Try(name string, uid uint32) (tried []string, err error) {
 	for _, dir := range d.bounded() {
 		if err := d.try(dir, name, uid); err != nil {
@@ -34,7 +34,9 @@ func (d *Disks) Try(name string, uid uint32) (tried []string, err error) {
 }
 
 func (d *Disks) try(dir, name string, uid uint32) (err error) {
-	defer func() { err = errors.Join(err, d.kernel.set(dir, uid, dqblk{}), trees.Remove(dir, name)) }()
+	defer func() {
+		err = errors.Join(err, d.kernel.set(dir, uid, dqblk{}), trees.Remove(dir, name))
+	}()
 	if err := trees.Remove(dir, name); err != nil {
 		return err
 	}

@@ -189,8 +189,8 @@ func (w *Watch) of(id chat.ID) *known {
 	return w.chats[id]
 }
 
-// Count walks the trees of the awake chats, and of those that were never counted, where file systems
-// enforce nothing.
+// Count walks the trees of the awake chats, and of those that were never counted, where file
+// systems enforce nothing.
 func (w *Watch) Count(ctx context.Context) {
 	dirs := w.opt.Disks.Unbounded()
 	for _, c := range w.opt.Chats() {
@@ -208,7 +208,8 @@ func (w *Watch) due(c Chat) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := w.of(c.ID).at
-	return c.Limit != Amount{} && (at.IsZero() || c.Awake && time.Since(at) >= countLooks*w.opt.Every)
+	late := time.Since(at) >= countLooks*w.opt.Every
+	return c.Limit != Amount{} && (at.IsZero() || c.Awake && late)
 }
 
 func (w *Watch) count(ctx context.Context, c Chat, dirs []string) {

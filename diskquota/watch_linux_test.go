@@ -130,7 +130,8 @@ func TestCountIsBounded(t *testing.T) {
 	h := newHost()
 	dir := t.TempDir()
 	h.mount[dir] = 1
-	c := &Chat{ID: "a", Limit: Amount{Bytes: 1}, Awake: true, Tree: func(string) string { return "x" }}
+	none := func(string) string { return "x" }
+	c := &Chat{ID: "a", Limit: Amount{Bytes: 1}, Awake: true, Tree: none}
 	w, _ := watched(h, c, dir)
 	w.Count(t.Context())
 	if w.due(*c) {
@@ -159,17 +160,19 @@ func TestWalk(t *testing.T) {
 	parent := t.TempDir()
 	home := filepath.Join(parent, "home")
 	deep := filepath.Join(home, strings.Repeat("d/", maxDepth+20))
+	hidden, sparse := filepath.Join(deep, "hidden"), filepath.Join(home, "sparse")
 	for _, err := range []error{
-		os.MkdirAll(deep, 0o700), os.WriteFile(filepath.Join(deep, "hidden"), make([]byte, 1<<20), 0o600),
+		os.MkdirAll(deep, 0o700), os.WriteFile(hidden, make([]byte, 1<<20), 0o600),
 		os.Symlink("/usr", filepath.Join(home, "link")), os.Mkdir(filepath.Join(home, "closed"), 0),
-		os.WriteFile(filepath.Join(home, "sparse"), nil, 0o600), os.Truncate(filepath.Join(home, "sparse"), 1<<40),
+		os.WriteFile(sparse, nil, 0o600), os.Truncate(sparse, 1<<40),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	allocate(t, filepath.Join(home, "closed", "big"), 8<<20)
-	if err := os.Link(filepath.Join(home, "closed", "big"), filepath.Join(home, "second name")); err != nil {
+	big := filepath.Join(home, "closed", "big")
+	allocate(t, big, 8<<20)
+	if err := os.Link(big, filepath.Join(home, "second name")); err != nil {
 		t.Fatal(err)
 	}
 	chown(t, home)

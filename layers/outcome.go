@@ -42,9 +42,9 @@ func Home(err error, other bool) chat.Layer {
 	return l
 }
 
-// Disk is the layer disk after a try of quotas on each file system that enforces them, which held in
-// the directories tried or ended with err. counted are the directories on the others, where chatd
-// counts.
+// Disk is the layer disk after a try of quotas on each file system that enforces them, which held
+// in the directories tried or ended with err. counted are the directories on the others, where
+// chatd counts.
 func Disk(tried, counted []string, err error) chat.Layer {
 	l := chat.Layer{Name: chat.LayerDisk, State: chat.LayerOn, At: time.Now(), By: "user quotas",
 		Probe: "a uid that wrote more bytes, and made more files, than its quota was refused: " +
@@ -52,10 +52,11 @@ func Disk(tried, counted []string, err error) chat.Layer {
 	const fix = "use ext4 with the feature quota, or XFS, mounted with usrquota"
 	switch {
 	case errors.Is(err, ErrLeftOut):
+		l.By = ""
 		return Failed(l, err, "")
 	case NoRoom(err):
 		l.Probe = "the kernel says that it enforces quotas; there is no room to try one"
-	case err != nil && CannotTell(err):
+	case CannotTell(err):
 		return Failed(l, err, "")
 	case err != nil: // the count holds
 		l.State, l.By, l.Probe, l.Fix = chat.LayerWeaker, "counts of chatd", err.Error(), fix

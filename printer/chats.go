@@ -15,8 +15,8 @@ import (
 // wordWidth is how much of an external id or of the labels a table shows; --json has all.
 const wordWidth = 32
 
-// Chats is a line for each chat. counted is what its home was counted to have, in place of what chatd
-// knows of all its files; nil counts nothing.
+// Chats is a line for each chat. counted is what its home was counted to have, in place of what
+// chatd knows of all its files; nil counts nothing.
 func Chats(w io.Writer, chats []chat.Chat, counted map[chat.ID]uint64, now time.Time) error {
 	head := []string{
 		"ID", "USER", "UID", "PROFILE", "AWAKE", "AGE", "IDLE", "MEMORY", "PIDS", "LAYERS", "OWNER",

@@ -17,8 +17,8 @@ const refusedByQuota = "Disk quota exceeded"
 
 // TestHostQuota: on the machine's own ext4, whose quotas chatd turned on, a chat has at most its
 // bytes and inodes in home, /tmp and /var/tmp together, by whatever call. Others write on. It is
-// reported, and a file removed is room again. A limit that is gone is set again within a minute, and
-// reap leaves no record of the uid.
+// reported, and a file removed is room again. A limit that is gone is set again within a minute,
+// and reap leaves no record of the uid.
 func TestHostQuota(t *testing.T) {
 	useProfiles(t)
 	layer := chat.Layer{}
@@ -32,14 +32,16 @@ func TestHostQuota(t *testing.T) {
 	}
 	c, other := create(t, "narrow"), create(t, "default")
 	for _, command := range []string{
-		"head -c 9M /dev/zero >f", "head -c 1M /dev/zero >/tmp/g", "head -c 1M /dev/zero >/var/tmp/g",
-		"fallocate -l 64M h", "perl -e 'open F, \">u\"; unlink \"u\"; syswrite F, 0 x 2**20 for 1..9; die $!'",
+		"head -c 9M /dev/zero >f", "head -c 1M /dev/zero >/tmp/g",
+		"head -c 1M /dev/zero >/var/tmp/g", "fallocate -l 64M h",
+		"perl -e 'open F, \">u\"; unlink \"u\"; syswrite F, 0 x 2**20 for 1..9; die $!'",
 	} {
 		if r := run(t, c.ID, command); r.Exit == 0 || !strings.Contains(r.Stderr, refusedByQuota) {
 			t.Errorf("%s: %+v", command, r)
 		}
 	}
-	if d := get(t, c.ID).Disk; d == nil || d.Percent != 100 || d.Bytes > 8<<20 || d.CountedAt != nil {
+	d := get(t, c.ID).Disk
+	if d == nil || d.Percent != 100 || d.Bytes > 8<<20 || d.CountedAt != nil {
 		t.Errorf("a full chat has %+v", d)
 	}
 	eventually(t, timeout, "it is reported", func() bool {
