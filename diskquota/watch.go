@@ -227,7 +227,8 @@ func (w *Watch) count(ctx context.Context, c Chat, dirs []string) {
 	w.mu.Lock()
 	k := w.of(c.ID)
 	k.counted, k.at, k.far = held, time.Now(), why
-	grew := why != "" && (held.Bytes > k.over.Bytes || held.Inodes > k.over.Inodes)
+	grew := why != "" && (k.over == Amount{} || more(held.Bytes, k.over.Bytes, c.Limit.Bytes) ||
+		more(held.Inodes, k.over.Inodes, c.Limit.Inodes))
 	switch {
 	case why == "":
 		k.over = Amount{}
@@ -239,6 +240,10 @@ func (w *Watch) count(ctx context.Context, c Chat, dirs []string) {
 		w.opt.Over(c, why)
 	}
 }
+
+// more reports whether a chat has a tenth of its limit more than when Over was told: one that cleans
+// up writes a little.
+func more(now, then, limit uint64) bool { return limit > 0 && now > then+limit/10 }
 
 // far says why the chat that has held is far over its limit; empty if it is not.
 func (w *Watch) far(held, limit Amount, dirs []string) string {
