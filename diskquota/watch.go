@@ -241,8 +241,8 @@ func (w *Watch) count(ctx context.Context, c Chat, dirs []string) {
 	}
 }
 
-// more reports whether a chat has a tenth of its limit more than when Over was told: one that cleans
-// up writes a little.
+// more reports whether a chat has a tenth of its limit more than when Over was told: one that
+// cleans up writes a little.
 func more(now, then, limit uint64) bool { return limit > 0 && now > then+limit/10 }
 
 // far says why the chat that has held is far over its limit; empty if it is not.
