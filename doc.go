@@ -14,6 +14,7 @@
 //	exposure          what a profile opens of the host
 //	account           Linux users of chats: userdb records, or useradd
 //	homedir           makes homes, and acts inside them as the chat
+//	diskquota         bounds and counts what a uid has on disk
 //	leftovers         what a uid has on the host outside its chat's trees
 //	trees             makes, replaces and removes directory trees, as root
 //	cgroup            memory, pids and CPU; starts and ends processes

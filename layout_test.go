@@ -50,6 +50,7 @@ var mayImport = map[string][]string{
 	"homedir":   {"sys", "trees", "chat"}, // adrs/0045
 	"layers":    {"sys", "chat"},          // adrs/0058
 	"leftovers": {"sys", "trees"},         // adrs/0045
+	"diskquota": {"sys", "trees", "chat"}, // adrs/0079
 	"exposure":  {"sys", "chat"},
 	"state":     {"chat"},
 	"backup":    {"state", "chat"},     // adrs/0071
@@ -93,15 +94,15 @@ var mayImport = map[string][]string{
 		"chat",
 	},
 	"hostprobe": { // adrs/0064
-		"session", "layers", "sys", "trees", "account", "homedir", "netpolicy", "netns", "sockets", "shims",
-		"chat",
+		"session", "layers", "sys", "trees", "account", "diskquota", "homedir", "netpolicy", "netns",
+		"sockets", "shims", "chat",
 	},
 	"provision": {
 		"filecall", "due", "idle", "hostprobe", "session", "gateway", "view", "layers",
 		"console", "sys", "trees",
 		"account", "homedir", "leftovers", "exposure", "policy", "background", "cgroup",
 		"unshare", "netpolicy", "tmux", "stream", "shims", "state", "filerules", "files",
-		"sockets", "shares", "secret", "authority", "quota", "traffic", "chat",
+		"sockets", "shares", "secret", "authority", "quota", "traffic", "diskquota", "chat",
 	},
 	"runs": { // adrs/0041
 		"broker", "fileops", "schedule", "stream", "guard", "shell", "files", "chat",
@@ -170,8 +171,9 @@ var owners = map[string]string{
 // hold words, checks and formats, and belong to every side.
 var sides = map[string]string{
 	"root": "provision session view background due idle policy hostprobe layers verdict enforcer " +
-		"trees account homedir leftovers exposure cgroup cgroupfs systemd netpolicy netns " +
-		"gateway authority traffic sockets unshare tmux ring console filecall state shares listen supervise cmd/chatd-root",
+		"trees account homedir leftovers diskquota exposure cgroup cgroupfs systemd netpolicy " +
+		"netns gateway authority traffic sockets unshare tmux ring console filecall state shares " +
+		"listen supervise cmd/chatd-root",
 	"enforce": "enforce masks walls cmd/chatd-enforce",
 	"egress":  "egress resolver scrub cmd/chatd-egress",
 	"front": "front api mcp guard shell schedule runs fileops termsafe " +

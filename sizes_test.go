@@ -24,7 +24,7 @@ import (
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 70_000 // lines of code, without tests
+	maxCode         = 71_000 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	minPackage      = 100    // of one that is no program: a smaller topic belongs to its user
 	maxMedian       = 11     // lines of the median function
@@ -39,12 +39,14 @@ const (
 // 150 for the faults of their root side, by 1,700 for secrets that chats use and do not read
 // (adrs/0075), and by 1,000 for the log of what became of connections and is open. All code rose by
 // 1,300 for changes of living chats (adrs/0083), of which provision has 350, cmd/chatd 190 and
-// cgroup, for the drift of limits, 190. state has what a state is made of and brought back from: 800
-// lines for its version, snapshots and restores (adrs/0071); cmd/chatd has one file a command.
+// cgroup, for the drift of limits, 190, and by 850, provision by 140, for what chats have on disk
+// (adrs/0079). state has what a state is made of and brought back from: 800 lines for its version,
+// snapshots and restores (adrs/0071); cmd/chatd has one file a command.
 var largePackages = map[string]int{
-	"provision": 4_900,
+	"provision": 5_050,
 	"state":     3_690,
 	"cgroup":    3_150,
+	"chat":      3_150, // the words of all: patches, admission and disks added 150
 	"cmd/chatd": 3_700,
 }
 
@@ -95,7 +97,7 @@ var longLines = map[string]int{
 	"sockets":           18,
 	"state":             195,
 	"test/npmtest":      3,
-	"test/roottest":     1083,
+	"test/roottest":     1101,
 	"test/vagrant":      100,
 	"tmux":              42,
 	"unshare":           30,

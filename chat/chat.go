@@ -183,6 +183,8 @@ type Chat struct {
 	FileRules string `json:"file_rules,omitempty"`
 	// Usage is nil while the chat is asleep.
 	Usage *Usage `json:"usage,omitempty"`
+	// Disk is nil while it is not known.
+	Disk *DiskUsage `json:"disk,omitempty"`
 	// Layers says for each layer what enforces it now on this host; see [Layer].
 	Layers []Layer `json:"layers,omitempty"`
 	// Ignored names the fields in which a create differs from the chat that it found; see

@@ -253,7 +253,7 @@ func TestLayerNamesAreWhole(t *testing.T) {
 		}
 		seen[l] = true
 	}
-	if len(seen) != 15 {
-		t.Errorf("%d layers, want 15", len(seen))
+	if len(seen) != 16 {
+		t.Errorf("%d layers, want 16", len(seen))
 	}
 }

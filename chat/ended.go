@@ -74,6 +74,25 @@ func (r *RunResult) Explain(by EndedBy, timeout Duration, h LimitHits, l Limits)
 	}
 }
 
+// DiskWords says how full the disk of a chat is.
+func DiskWords(u DiskUsage, l DiskLimits) string {
+	return fmt.Sprintf("the chat has %s in %d files on disk, and may have %s in %d "+
+		"(disk_max, inodes_max): %d %%", roundBytes(u.Bytes), u.Inodes, bytesWord(l.DiskMax),
+		l.InodesMax, u.Percent)
+}
+
+// roundBytes is a number of bytes in the largest binary unit of which there is one.
+func roundBytes(n uint64) string {
+	unit, rest := 0, float64(n)
+	for rest >= 1024 && unit < 4 {
+		rest, unit = rest/1024, unit+1
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return fmt.Sprintf("%.1f%s", rest, [...]string{"", "KiB", "MiB", "GiB", "TiB"}[unit])
+}
+
 func plural(n uint64, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -11,6 +11,7 @@ const (
 	LayerAccount    LayerName = "account"    // a Linux user of its own
 	LayerHome       LayerName = "home"       // 0700 on a root-owned parent
 	LayerTmp        LayerName = "tmp"        // /tmp, /var/tmp and /dev/shm of its own
+	LayerDisk       LayerName = "disk"       // bytes and inodes on disk
 	LayerMemory     LayerName = "memory"     // memory and swap limits
 	LayerPids       LayerName = "pids"       // number of tasks
 	LayerSockets    LayerName = "sockets"    // kernel memory of sockets and locks
@@ -27,7 +28,8 @@ const (
 
 // LayerNames lists every wall, outermost first.
 func LayerNames() []LayerName {
-	return []LayerName{LayerAccount, LayerHome, LayerTmp, LayerMemory, LayerSockets, LayerPids, LayerCPU, LayerEgress,
+	return []LayerName{LayerAccount, LayerHome, LayerTmp, LayerDisk, LayerMemory,
+		LayerSockets, LayerPids, LayerCPU, LayerEgress,
 		LayerNetwork, LayerProc, LayerView, LayerLandlock, LayerSeccomp, LayerPrivileges, LayerPath}
 }
 

@@ -24,8 +24,19 @@ type Limits struct {
 	CPUPeriod Duration `json:"cpu_period" yaml:"cpu_period"`
 	// ShmSize bounds /dev/shm in bytes.
 	ShmSize       uint64 `json:"shm_size" yaml:"shm_size" unit:"bytes"`
+	DiskLimits    `yaml:",inline"`
 	ProcessLimits `yaml:",inline"`
 	IOLimits      `yaml:",inline"`
+}
+
+// DiskLimits bound what a chat has on disk: its home, /tmp and /var/tmp together or, if these are
+// on different file systems, what it has on each. A write beyond a quota gets EDQUOT. 0 is no
+// bound.
+type DiskLimits struct {
+	// DiskMax is the most bytes of blocks.
+	DiskMax uint64 `json:"disk_max,omitempty" yaml:"disk_max" unit:"bytes"`
+	// InodesMax is the most files, directories and links.
+	InodesMax uint64 `json:"inodes_max,omitempty" yaml:"inodes_max"`
 }
 
 // ProcessLimits are the resource limits of each process of a chat, soft and hard (getrlimit(2)).
@@ -66,6 +77,7 @@ func DefaultLimits() Limits {
 		CPUQuota:      Duration(250 * time.Millisecond),
 		CPUPeriod:     Duration(time.Second),
 		ShmSize:       16 << 20,
+		DiskLimits:    DiskLimits{DiskMax: 2 << 30, InodesMax: 200_000},
 		ProcessLimits: ProcessLimits{NoFile: 1024},
 		IOLimits:      IOLimits{IOWeight: 100},
 	}
@@ -90,6 +102,8 @@ func (l Limits) Validate() error {
 		{"io_write_bps", validBPS(l.IOWriteBPS), "0, which is no bound, or at least 1 MiB"},
 		{"io_read_iops", validIOPS(l.IOReadIOPS), "0, which is no bound, or 100 to 4294967295"},
 		{"io_write_iops", validIOPS(l.IOWriteIOPS), "0, which is no bound, or 100 to 4294967295"},
+		{"disk_max", validBPS(l.DiskMax), "0, which is no bound, or at least 1 MiB"},
+		{"inodes_max", validInodes(l.InodesMax), "0, which is no bound, or at least 64"},
 		{"shm_size", l.ShmSize >= 1<<16, "at least 64 KiB"},
 	} {
 		if !c.ok {
@@ -106,6 +120,9 @@ func validBPS(n uint64) bool { return n == 0 || n >= 1<<20 }
 // The kernel holds the number of operations in 32 bits.
 func validIOPS(n uint64) bool { return n == 0 || n >= 100 && n <= math.MaxUint32 }
 
+// validInodes refuses fewer than every home has.
+func validInodes(n uint64) bool { return n == 0 || n >= 64 }
+
 // Usage is what an awake chat uses now, and how often it reached a limit.
 type Usage struct {
 	MemoryBytes uint64 `json:"memory_bytes"`
@@ -119,6 +136,18 @@ type Usage struct {
 	PidsRefused uint64 `json:"pids_refused"`
 	// Throttled counts the CPU periods in which the chat ran out of quota.
 	Throttled uint64 `json:"throttled"`
+}
+
+// DiskUsage is what a chat has on disk.
+type DiskUsage struct {
+	Bytes  uint64 `json:"bytes"`
+	Inodes uint64 `json:"inodes"`
+	// Percent is how much of disk_max or of inodes_max is used up, the larger of both; on several
+	// file systems, of the fullest.
+	Percent int `json:"percent"`
+	// CountedAt is when it was counted, where the host has no quotas. With quotas it is absent: the
+	// figures are those of now.
+	CountedAt *time.Time `json:"counted_at,omitempty"`
 }
 
 // Duration is a time.Duration that reads and writes as Go's text, "60s".

@@ -19,9 +19,9 @@ func TestShippedProfiles(t *testing.T) {
 	}
 	second := chat.Duration(time.Second)
 	for name, want := range map[string]chat.Limits{
-		"default":     {MemoryMax: 256 << 20, PidsMax: 200, CPUQuota: second / 4, CPUPeriod: second, ShmSize: 16 << 20, ProcessLimits: chat.ProcessLimits{NoFile: 1024}, IOLimits: chat.IOLimits{IOWeight: 100}},
-		"agent":       {MemoryMax: 1 << 30, PidsMax: 512, CPUQuota: second / 10, CPUPeriod: second / 10, ShmSize: 64 << 20, ProcessLimits: chat.ProcessLimits{NoFile: 4096}, IOLimits: chat.IOLimits{IOWeight: 100}},
-		"agent-large": {MemoryMax: 2 << 30, PidsMax: 1024, CPUQuota: second / 5, CPUPeriod: second / 10, ShmSize: 256 << 20, ProcessLimits: chat.ProcessLimits{NoFile: 8192}, IOLimits: chat.IOLimits{IOWeight: 100}},
+		"default":     {MemoryMax: 256 << 20, PidsMax: 200, CPUQuota: second / 4, CPUPeriod: second, ShmSize: 16 << 20, DiskLimits: chat.DiskLimits{DiskMax: 2 << 30, InodesMax: 200_000}, ProcessLimits: chat.ProcessLimits{NoFile: 1024}, IOLimits: chat.IOLimits{IOWeight: 100}},
+		"agent":       {MemoryMax: 1 << 30, PidsMax: 512, CPUQuota: second / 10, CPUPeriod: second / 10, ShmSize: 64 << 20, DiskLimits: chat.DiskLimits{DiskMax: 4 << 30, InodesMax: 400_000}, ProcessLimits: chat.ProcessLimits{NoFile: 4096}, IOLimits: chat.IOLimits{IOWeight: 100}},
+		"agent-large": {MemoryMax: 2 << 30, PidsMax: 1024, CPUQuota: second / 5, CPUPeriod: second / 10, ShmSize: 256 << 20, DiskLimits: chat.DiskLimits{DiskMax: 8 << 30, InodesMax: 800_000}, ProcessLimits: chat.ProcessLimits{NoFile: 8192}, IOLimits: chat.IOLimits{IOWeight: 100}},
 	} {
 		p := cfg.Profiles[name]
 		if p.Defaults != (name != "default") {

@@ -94,6 +94,9 @@ func (g *Gateway) upstream(c uplink.Call) (*os.File, error) {
 	return f, nil
 }
 
+// TryReply reports what keeps some answers of datagrams from their programs; see [netns.TryReply].
+func (g *Gateway) TryReply() error { return netns.TryReply() }
+
 // reply makes the socket by which a chat's program is answered.
 func (g *Gateway) reply(c uplink.Call) (*os.File, error) {
 	h, err := g.heldChat(c.Chat)

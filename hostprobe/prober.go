@@ -11,6 +11,7 @@ import (
 
 	"github.com/chatd/chatd/account"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/diskquota"
 	"github.com/chatd/chatd/layers"
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/session"
@@ -43,6 +44,8 @@ type Options struct {
 	HomeMode os.FileMode
 	// HomeParent, TmpParent and VarTmpParent get the home of probes and its private trees.
 	HomeParent, TmpParent, VarTmpParent string
+	// Disks are the file systems that chats write.
+	Disks *diskquota.Disks
 	// Hidden is a path of the host that no session may see.
 	Hidden string
 	// Chats returns some chats that are whole, for tries that have no room for what they make.
@@ -80,7 +83,7 @@ func (p *Prober) Try(ctx context.Context, v shims.View) (layers.Result, error) {
 	var beside sync.WaitGroup
 	beside.Go(func() { limits = p.opt.Groups.Probe(ctx, layers.Failed) })
 	beside.Go(func() { packets = p.packets() })
-	outside := []chat.Layer{p.accountLayer(ctx), p.homeLayer()}
+	outside := []chat.Layer{p.accountLayer(ctx), p.homeLayer(), p.diskLayer()}
 	p.tryApart(v)
 	v.Network = chat.NetworkNone
 	inside := excusing(p.opt.Layers, func() ([]chat.Layer, error) { return p.trySession(ctx, v) })

@@ -1,8 +1,10 @@
 package layers
 
 import (
+	"errors"
 	"fmt"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -36,6 +38,37 @@ func Home(err error, other bool) chat.Layer {
 			"there, nor enter it, nor list the homes"
 	case err != nil:
 		return Failed(l, err, "homes must lie on a file system with owners and modes")
+	}
+	return l
+}
+
+// Disk is the layer disk after a try of quotas on each file system that enforces them, which held
+// in the directories tried or ended with err. counted are the directories on the others, where
+// chatd counts.
+func Disk(tried, counted []string, err error) chat.Layer {
+	l := chat.Layer{Name: chat.LayerDisk, State: chat.LayerOn, At: time.Now(), By: "user quotas",
+		Probe: "a uid that wrote more bytes, and made more files, than its quota was refused: " +
+			strings.Join(tried, ", ")}
+	const fix = "use ext4 with the feature quota, or XFS, mounted with usrquota"
+	switch {
+	case errors.Is(err, ErrLeftOut):
+		l.By = ""
+		return Failed(l, err, "")
+	case NoRoom(err):
+		l.Probe = "the kernel says that it enforces quotas; there is no room to try one"
+	case CannotTell(err):
+		return Failed(l, err, "")
+	case err != nil: // the count holds
+		l.State, l.By, l.Probe, l.Fix = chat.LayerWeaker, "counts of chatd", err.Error(), fix
+	}
+	if len(counted) > 0 {
+		l.State, l.Fix = chat.LayerWeaker, fix
+		l.Probe = "no quota bounds what a uid has in " + strings.Join(counted, ", ") +
+			": chatd counts it, and puts a chat to sleep that has far more than its limit"
+		l.By = "counts of chatd"
+		if len(tried) > 0 {
+			l.By = "user quotas, counts of chatd"
+		}
 	}
 	return l
 }

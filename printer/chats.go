@@ -15,22 +15,22 @@ import (
 // wordWidth is how much of an external id or of the labels a table shows; --json has all.
 const wordWidth = 32
 
-// Chats is a line for each chat, with a column for disk if any was counted.
-func Chats(w io.Writer, chats []chat.Chat, disk map[chat.ID]uint64, now time.Time) error {
+// Chats is a line for each chat. counted is what its home was counted to have, in place of what
+// chatd knows of all its files; nil counts nothing.
+func Chats(w io.Writer, chats []chat.Chat, counted map[chat.ID]uint64, now time.Time) error {
 	head := []string{
 		"ID", "USER", "UID", "PROFILE", "AWAKE", "AGE", "IDLE", "MEMORY", "PIDS", "LAYERS", "OWNER",
-		"EXTERNAL-ID", "LABELS",
-	}
-	if len(disk) > 0 {
-		head = append(head, "DISK")
+		"EXTERNAL-ID", "LABELS", "DISK",
 	}
 	rows := [][]string{head}
 	for _, ch := range chats {
-		row := chatRow(ch, now)
-		if len(disk) > 0 {
-			row = append(row, size(disk[ch.ID]))
+		disk := "-"
+		if n, ok := counted[ch.ID]; ok {
+			disk = size(n)
+		} else if ch.Disk != nil {
+			disk = fmt.Sprintf("%s %d%%", size(ch.Disk.Bytes), ch.Disk.Percent)
 		}
-		rows = append(rows, row)
+		rows = append(rows, append(chatRow(ch, now), disk))
 	}
 	return table(w, rows)
 }
@@ -96,6 +96,9 @@ func Chat(w io.Writer, ch chat.Chat, l chat.EgressLog, now time.Time) error {
 	if u := ch.Usage; u != nil {
 		rows = append(rows, []string{"usage", usageWords(*u)})
 	}
+	if d := ch.Disk; d != nil {
+		rows = append(rows, []string{"disk", diskWords(*d, now)})
+	}
 	for _, line := range egressLines(ch) {
 		rows = append(rows, []string{"egress", line})
 	}
@@ -119,6 +122,14 @@ func usageWords(u chat.Usage) string {
 		"killed for memory %d, forks refused %d, throttled %d",
 		size(u.MemoryBytes), size(u.MemoryPeak), u.Pids, u.CPU, u.OOMKills, u.PidsRefused,
 		u.Throttled)
+}
+
+func diskWords(d chat.DiskUsage, now time.Time) string {
+	words := fmt.Sprintf("%s, %d inodes, %d%%", size(d.Bytes), d.Inodes, d.Percent)
+	if d.CountedAt != nil {
+		words += ", counted " + age(now.Sub(*d.CountedAt)) + " ago"
+	}
+	return words
 }
 
 // limitWords lists the limits by their keys in the config. One that may be left out of JSON is

@@ -40,6 +40,7 @@ var someChat = chat.Chat{
 	Agent: "main", Profile: "web", Phase: chat.Ready, Awake: true, Home: "/srv/3bd701762fd7e5ab",
 	Labels:    map[string]string{"team": "ops", "note": "a\tb\n\u202ec"},
 	CreatedAt: now.Add(-50 * time.Hour), UsedAt: now.Add(-90 * time.Second),
+	Disk:   &chat.DiskUsage{Bytes: 5 << 20, Inodes: 77, Percent: 1},
 	Limits: chat.DefaultLimits(), FileRules: "rules.yaml", Layers: someLayers,
 	Usage: &chat.Usage{
 		MemoryBytes: 12 << 20, MemoryPeak: 3 << 30, Pids: 7,

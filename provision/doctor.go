@@ -40,6 +40,7 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 	awake := max(h.Awake, m.opt.MaxAwake)
 	h.Findings = append(h.Findings, layers.TerminalFinding("/proc/sys", awake, unshare.MaxTerminals)...)
 	h.Findings = append(h.Findings, layers.SysctlFindings("/proc/sys")...)
+	h.Findings = append(h.Findings, m.addRoom(h.Layers)...)
 	h.Findings = append(h.Findings, open...)
 	slices.Sort(h.Findings)
 	return h, nil
@@ -88,6 +89,7 @@ func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 	}
 	host = m.describe()
 	host.Findings = append(layers.SysctlFindings("/proc/sys"), m.openings()...)
+	host.Findings = append(host.Findings, m.addRoom(host.Layers)...)
 	host.Findings = append(host.Findings, m.secretFindings()...)
 	if younger != nil {
 		host.Broken = append(host.Broken, younger.Error())

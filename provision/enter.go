@@ -19,7 +19,7 @@ func (m *Manager) enter(ctx context.Context, rec state.Record, s *liveSession, e
 
 // behindWalls is e with what a command in the session sees, and its limits.
 func (m *Manager) behindWalls(rec state.Record, s *liveSession, e session.Entry) session.Entry {
-	e.View, e.Limits = m.sessionView(rec, s), m.profile(rec).Limits.ProcessLimits
+	e.View, e.Limits = m.sessionView(rec, s), m.processLimits(rec)
 	return e
 }
 

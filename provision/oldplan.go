@@ -89,7 +89,7 @@ func (m *Manager) changedBy(before, after state.Record, p chat.Patch) chat.Chang
 		switch limit, isLimit := strings.CutPrefix(key, "limits."); {
 		case isLimit && s.lives() && s.isBehind(limit):
 			c.Retried = append(c.Retried, key)
-		case waits, !s.lives() && (fixed || isLimit):
+		case waits, !s.lives() && (fixed || isLimit && !isDiskLimit(limit)):
 			c.NextWake = append(c.NextWake, key)
 		default:
 			c.Now = append(c.Now, key)
@@ -97,6 +97,9 @@ func (m *Manager) changedBy(before, after state.Record, p chat.Patch) chat.Chang
 	}
 	return c
 }
+
+// isDiskLimit reports whether a limit is of the uid, and not of a session.
+func isDiskLimit(key string) bool { return key == "disk_max" || key == "inodes_max" }
 
 // namedBy are the things that a patch names.
 func namedBy(p chat.Patch) (keys []string) {

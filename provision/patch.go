@@ -172,6 +172,9 @@ func (m *Manager) putInForce(
 	if moves || p.ChangesEgress() {
 		err = m.moveEgress(ctx, after)
 	}
+	if m.diskLimit(before) != m.diskLimit(after) {
+		err = errors.Join(err, m.createDisk(ctx, after))
+	}
 	var waits error
 	limitsDiffer := m.profile(before).Limits != m.profile(after).Limits
 	if s.lives() && (limitsDiffer || p.ChangesLimits() && s.behind.Load() != nil) {

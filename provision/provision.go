@@ -17,6 +17,7 @@ import (
 	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/console"
+	"github.com/chatd/chatd/diskquota"
 	"github.com/chatd/chatd/due"
 	"github.com/chatd/chatd/filecall"
 	"github.com/chatd/chatd/gateway"
@@ -40,23 +41,24 @@ import (
 // sessions. Its exported methods are safe for concurrent use and satisfy
 // broker.Root; the caller is in the context ([chat.WithCaller]).
 type Manager struct {
-	opt      Options
-	log      *slog.Logger
-	store    *state.Store
-	groups   groups
-	units    bool // groups are those of systemd
-	starter  *session.Starter
-	later    *session.Later   // what goes on after its caller left
-	table    *netpolicy.Table // nil on a host without the programs for it
-	noTable  error            // why table is nil
-	userdb   *account.Userdb
-	useradd  *account.Useradd
-	account  account.Backend // the one that new accounts get
-	prober   *hostprobe.Prober
-	paths    paths
-	programs *session.Programs
-	views    *view.Planner
-	boot     string
+	opt        Options
+	log        *slog.Logger
+	store      *state.Store
+	groups     groups
+	units      bool // groups are those of systemd
+	starter    *session.Starter
+	later      *session.Later   // what goes on after its caller left
+	table      *netpolicy.Table // nil on a host without the programs for it
+	noTable    error            // why table is nil
+	userdb     *account.Userdb
+	useradd    *account.Useradd
+	account    account.Backend // the one that new accounts get
+	prober     *hostprobe.Prober
+	diskQuotas *diskquota.Disks
+	paths      paths
+	programs   *session.Programs
+	views      *view.Planner
+	boot       string
 
 	locks  keyedLocks
 	layers *layers.Set // what the last probe found
@@ -76,13 +78,14 @@ type Manager struct {
 	secretsMu    sync.Mutex // held while secrets are read and passed on
 	secretValues map[string]secret.Value
 
-	shares   *shares.Shares
-	idle     *idle.Watch
-	mu       sync.Mutex
-	sessions map[chat.ID]*liveSession
-	findings map[string]string
-	failures []chat.Failure // the latest ones
-	since    time.Time
+	shares    *shares.Shares
+	idle      *idle.Watch
+	diskWatch *diskquota.Watch
+	mu        sync.Mutex
+	sessions  map[chat.ID]*liveSession
+	findings  map[string]string
+	failures  []chat.Failure // the latest ones
+	since     time.Time
 
 	// wall is held while the packet rules change, which may wait for the lock of iptables. walled
 	// are the policies in force; it is read without wall.
@@ -153,6 +156,7 @@ func newManager(opt Options) *Manager {
 	m.programs = session.NewPrograms(m.paths.profiles, opt.Log)
 	m.views = m.newViews()
 	m.account = m.userdb
+	m.openDisks()
 	return m
 }
 

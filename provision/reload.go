@@ -95,6 +95,11 @@ func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
 	}
 	defer unlock()
 	rec, err := m.store.Get(id)
+	if err == nil {
+		if err := m.createDisk(ctx, rec); err != nil {
+			m.setFinding("chat "+string(id), err) // as reconcile does, which tries again
+		}
+	}
 	s := m.session(id)
 	if err != nil || s == nil || !s.Init.Alive() {
 		return nil

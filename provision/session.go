@@ -122,7 +122,7 @@ func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os
 // spec is a session of the chat in view v, without its program.
 func (m *Manager) spec(rec state.Record, v shims.View) session.Spec {
 	return session.Spec{
-		Chat: rec.ID, View: v, Limits: m.profile(rec).Limits.ProcessLimits, Rules: m.barrier(rec,
+		Chat: rec.ID, View: v, Limits: m.processLimits(rec), Rules: m.barrier(rec,
 			v),
 	}
 }

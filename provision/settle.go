@@ -8,7 +8,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/layers"
-	"github.com/chatd/chatd/netns"
 )
 
 // Start opens the state directory, applies the packet rules and adopts surviving sessions and
@@ -43,16 +42,20 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 // closes the Manager after it has returned, even with an error.
 func (m *Manager) Settle(ctx context.Context) error {
 	require := func(context.Context) error { return m.layers.Require() }
+	m.enableQuotas()
 	for _, step := range []func(context.Context) error{m.openProber, m.probe, require, m.policy.Count, m.raiseEnforcer} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
 	m.layers.Settle()
-	m.report("datagrams", netns.TryReply())
+	m.report("datagrams", m.gateway.TryReply())
 	m.firstReconcile(ctx)
 	m.reconciled.Store(true)
 	m.done.Go(func() { m.reconcileLoop(m.bg) })
+	if !m.without(chat.LayerDisk) {
+		m.done.Go(func() { m.diskWatch.Run(m.bg) })
+	}
 	m.done.Go(func() { m.idle.Run(m.bg, m.shortestSleepAfter()) })
 	return nil
 }

@@ -33,6 +33,7 @@ func asleepSteps() []step {
 		{"account", (*Manager).createAccount, (*Manager).driftAccount, (*Manager).removeAccount},
 		{"leftovers", (*Manager).createNothing, (*Manager).driftNothing, (*Manager).removeLeftovers},
 		{"log", (*Manager).createNothing, (*Manager).driftNothing, (*Manager).removeLog},
+		{"disk", (*Manager).createDisk, (*Manager).driftDisk, (*Manager).removeDisk},
 		{"home", (*Manager).createHome, (*Manager).driftHome, (*Manager).removeHome},
 		{"tmp", (*Manager).createTmp, (*Manager).driftTmp, (*Manager).removeTmp},
 		{"runs", (*Manager).createNothing, (*Manager).driftNothing, (*Manager).removeRuns},

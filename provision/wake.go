@@ -98,9 +98,13 @@ func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Reco
 	if err := m.audit(ctx, rec, "wake", "intent", nil); err != nil {
 		return rec, nil, err
 	}
+	if err := m.createDisk(ctx, rec); err != nil {
+		return rec, nil, err
+	}
 	m.freshPrograms()
 	err = m.forwards(ctx, "wake", awakeSteps(), rec)
 	s := m.session(rec.ID)
+	m.sayCleanUp(rec.ID)
 	if err := m.auditOutcome(ctx, rec, "wake", seen(s), err); err != nil {
 		return rec, nil, err
 	}

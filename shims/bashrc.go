@@ -63,8 +63,8 @@ __chatd_again() {
 	IFS= read -rs -d R -t 5 -p $'\e[6n' text
 	if [ -n "$fifo" ]; then
 		$tmux pipe-pane \
-			"exec 9<>` + InsideLog + `; $tmux wait-for -S chatd-again; ` + LogCommand + `"
-		/usr/bin/timeout 5 $tmux wait-for chatd-again
+			"exec 9<>` + InsideLog + `; $tmux -S ${TMUX%%,*} wait-for -S chatd-again; ` + LogCommand + `"
+		/usr/bin/timeout 5 $tmux wait-for chatd-again || echo "[chatd: no log of this terminal]"
 		exec {fifo}>&-
 	fi
 	[ "$dir" = "$PWD" ] || cd -P -- "$dir" 2>/dev/null || printf '[chatd: %q %s]\n' "$dir" "$gone"

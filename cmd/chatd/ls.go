@@ -18,8 +18,8 @@ func lsCommand() *cli.Command {
 		Usage: "list the chats you may see",
 		Description: "AWAKE is yes,old-plan where the session has something otherwise than its\n" +
 			"chat by now: see chatd show.\n" +
-			"LAYERS names the walls of a chat that are not fully on; - means all are. DISK, with\n" +
-			"--disk, is what the home takes up; it is counted here, which needs root on the host.\n" +
+			"LAYERS names the walls of a chat that are not fully on; - means all are. DISK is\n" +
+			"what a chat has on disk; with --disk, what its home takes up, counted here as root.\n" +
 			"The user of chat ID is chat-ID, in ps and ls -l, and its home is named ID; every verb takes either.\n\n" +
 			"   chatd ls --awake --label team=ops\n" +
 			"   chatd ls --json | jq -r '.[].id'",

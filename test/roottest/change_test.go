@@ -425,3 +425,18 @@ func TestChangeProfileSees(t *testing.T) {
 		t.Errorf("with the rules again: %q", got)
 	}
 }
+
+// TestChangeDisk: what a chat may have on disk is of its uid: a change holds immediately, also while
+// the chat sleeps, and by a reload.
+func TestChangeDisk(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	c := create(t, m, "disk", "default")
+	wantChanged(t, patched(t, m, c.ID, `{"limits":{"disk_max":104857600}}`), "limits.disk_max", "", "")
+	must(t, second(m.Sleep(operator(t.Context()), c.ID)))
+	got := patched(t, m, c.ID, `{"limits":{"inodes_max":1000,"pids_max":50}}`)
+	wantChanged(t, got, "limits.inodes_max", "limits.pids_max", "")
+	if got.Limits.DiskMax != 100<<20 || got.Limits.InodesMax != 1000 {
+		t.Errorf("%+v", got.Limits)
+	}
+}

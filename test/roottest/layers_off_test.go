@@ -31,6 +31,7 @@ func offCases() []offCase {
 		{chat.LayerAccount, nil, takeUID},
 		{chat.LayerHome, []chat.LayerName{chat.LayerView, chat.LayerLandlock}, readNeighbourHome},
 		{chat.LayerTmp, nil, readNeighbourTmp},
+		{chat.LayerDisk, nil, keepMuch},
 		{chat.LayerMemory, nil, func(t *testing.T, m *manager) string {
 			return inmateOf(t, m, "memory", "small").try(t, "memory", "200")
 		}},
@@ -194,6 +195,7 @@ func openWithout(t *testing.T, without ...chat.LayerName) *manager {
 	t.Helper()
 	razeWalls(t)
 	opt := attackOptions(t)
+	opt = withDisk(opt)
 	opt.Unwatched = true // what a test takes away stays away until it says reconcile
 	opt.Without, opt.AllowMissing = without, append(without, chat.LayerNetwork)
 	small := opt.Profiles["default"]

@@ -31,6 +31,8 @@ const (
 const profiles = `
   small:
     limits: {memory_max: 64MiB, pids_max: 80, cpu_quota: 500ms}
+  narrow:
+    limits: {disk_max: 8MiB, inodes_max: 100}
   web:
     egress: ["10.213.0.2:8000", "[fd00:213::2]:8000"]
   own:

@@ -1,0 +1,141 @@
+package diskquota
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Amount is what a uid has, or may have; 0 is no limit.
+type Amount struct{ Bytes, Inodes uint64 }
+
+// Plus is the sum of two.
+func (a Amount) Plus(b Amount) Amount { return Amount{a.Bytes + b.Bytes, a.Inodes + b.Inodes} }
+
+// Percent is how much of a limit is used up: the larger of both, and 100 within a thousandth of
+// the limit, since a write that does not fit whole leaves some.
+func (a Amount) Percent(limit Amount) int {
+	return max(percent(a.Bytes, limit.Bytes), percent(a.Inodes, limit.Inodes))
+}
+
+func percent(n, limit uint64) int {
+	switch {
+	case limit == 0:
+		return 0
+	case n < limit && n >= limit-limit/1000:
+		return 100
+	}
+	return int(min(float64(n)/float64(limit), 1000) * 100)
+}
+
+// Disks are the file systems of some directories. Its methods are safe for concurrent use.
+type Disks struct {
+	dirs   []string
+	kernel kernel
+}
+
+// New returns the file systems of directories of root's, which need not exist yet.
+func New(dirs ...string) *Disks { return &Disks{dirs: dirs, kernel: linux{}} }
+
+// Dirs are the directories that New was given.
+func (d *Disks) Dirs() []string { return d.dirs }
+
+// Enforces reports whether the file system of dir enforces limits; if not, why says what it lacks.
+func (d *Disks) Enforces(dir string) (yes bool, why error) {
+	yes, why = d.kernel.enforces(dir)
+	if !yes && why == nil {
+		why = fmt.Errorf("the file system of %s counts and does not enforce: "+
+			"mount it with usrquota", dir)
+	}
+	return yes, why
+}
+
+// Enable makes each file system enforce limits that counts already. The others stay as they are.
+func (d *Disks) Enable() (err error) {
+	for _, dir := range d.parts() {
+		if on, kerr := d.kernel.enforces(dir); !on && kerr == nil {
+			err = errors.Join(err, d.kernel.enable(dir))
+		}
+	}
+	return err
+}
+
+// Unbounded are the directories on file systems that enforce nothing.
+func (d *Disks) Unbounded() (dirs []string) {
+	for _, dir := range d.dirs {
+		if on, _ := d.kernel.enforces(dir); !on {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// parts is a directory on each file system.
+func (d *Disks) parts() (dirs []string) {
+	seen := map[uint64]bool{}
+	for _, dir := range d.dirs {
+		dev, err := d.kernel.device(dir)
+		if err != nil || seen[dev] { // prepared later
+			continue
+		}
+		seen[dev] = true
+		dirs = append(dirs, dir)
+	}
+	return dirs
+}
+
+// bounded is parts without those that enforce nothing.
+func (d *Disks) bounded() (dirs []string) {
+	for _, dir := range d.parts() {
+		if on, _ := d.kernel.enforces(dir); on {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// Set bounds what the uid may have on each file system that enforces limits.
+func (d *Disks) Set(uid uint32, limit Amount) (err error) {
+	for _, dir := range d.bounded() {
+		err = errors.Join(err, d.kernel.set(dir, uid, limit.hard()))
+	}
+	return err
+}
+
+// Clear removes the limits that Set made. The kernel forgets a uid that has neither.
+func (d *Disks) Clear(uid uint32) error { return d.Set(uid, Amount{}) }
+
+// Drift says how the limits of the uid differ from what Set made of limit; empty if they do not.
+func (d *Disks) Drift(uid uint32, limit Amount) (string, error) {
+	want := limit.hard()
+	for _, dir := range d.bounded() {
+		b, err := d.kernel.get(dir, uid)
+		if err != nil {
+			return "", err
+		}
+		if b.hardKiB != want.hardKiB || b.hardInodes != want.hardInodes ||
+			b.softKiB|b.softInodes != 0 {
+			return fmt.Sprintf("its quota in %s is %d KiB and %d inodes",
+				dir, b.hardKiB, b.hardInodes), nil
+		}
+	}
+	return "", nil
+}
+
+// Held is what the uid has on all file systems that enforce limits, and the largest percentage of
+// limit on one of them. known is false if there is none.
+func (d *Disks) Held(uid uint32, limit Amount) (held Amount, used int, known bool, err error) {
+	for _, dir := range d.bounded() {
+		b, gerr := d.kernel.get(dir, uid)
+		if gerr != nil {
+			return held, used, known, gerr
+		}
+		here := Amount{b.bytes, b.inodes}
+		held, used, known = held.Plus(here), max(used, here.Percent(limit)), true
+	}
+	return held, used, known, nil
+}
+
+// hard is the limit as the kernel takes it.
+func (a Amount) hard() dqblk {
+	return dqblk{hardKiB: (a.Bytes + 1023) / 1024, hardInodes: a.Inodes}
+}

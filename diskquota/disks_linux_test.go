@@ -1,0 +1,208 @@
+package diskquota
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// host is a kernel with a file system for each directory that mount names.
+type host struct {
+	mount  map[string]uint64           // the device of each directory
+	quota  map[uint64]bool             // of each device that counts: does it enforce?
+	blocks map[uint64]map[uint32]dqblk // by device and uid
+}
+
+func newHost() *host {
+	return &host{
+		mount: map[string]uint64{"homes": 1, "tmp": 2, "vartmp": 2}, quota: map[uint64]bool{},
+		blocks: map[uint64]map[uint32]dqblk{1: {}, 2: {}},
+	}
+}
+
+func (h *host) disks() *Disks {
+	return &Disks{dirs: []string{"homes", "tmp", "vartmp", "not made yet"}, kernel: h}
+}
+
+func (h *host) device(dir string) (uint64, error) {
+	if dev, ok := h.mount[dir]; ok {
+		return dev, nil
+	}
+	return 0, unix.ENOENT
+}
+
+func (h *host) enforces(dir string) (bool, error) {
+	on, counts := h.quota[h.mount[dir]]
+	if !counts {
+		return false, errors.ErrUnsupported
+	}
+	return on, nil
+}
+
+func (h *host) enable(dir string) error {
+	h.quota[h.mount[dir]] = true
+	return nil
+}
+
+func (h *host) get(dir string, uid uint32) (dqblk, error) {
+	return h.blocks[h.mount[dir]][uid], nil
+}
+
+func (h *host) set(dir string, uid uint32, b dqblk) error {
+	had := h.blocks[h.mount[dir]][uid]
+	b.bytes, b.inodes = had.bytes, had.inodes
+	h.blocks[h.mount[dir]][uid] = b
+	return nil
+}
+
+const uid = 4000000011
+
+// TestLimitsOfEachFileSystem: limits stand on each file system that enforces them, once, and on no
+// other; Enable makes those enforce that count. Drift sees a limit that is gone or another, Clear
+// leaves none.
+func TestLimitsOfEachFileSystem(t *testing.T) {
+	h := newHost()
+	h.quota[1] = false
+	d := h.disks()
+	if got := fmt.Sprint(d.Unbounded()); got != "[homes tmp vartmp not made yet]" {
+		t.Errorf("before Enable: %s enforce nothing", got)
+	}
+	if err := d.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	if _, counts := h.quota[2]; counts || !h.quota[1] {
+		t.Errorf("after Enable: %v", h.quota)
+	}
+	limit := Amount{Bytes: 5<<20 + 1, Inodes: 9}
+	if err := d.Set(uid, limit); err != nil {
+		t.Fatal(err)
+	}
+	if b := h.blocks[1][uid]; b.hardKiB != 5<<10+1 || b.hardInodes != 9 || b.softKiB != 0 {
+		t.Errorf("the limits are %+v", b)
+	}
+	if _, there := h.blocks[2][uid]; there {
+		t.Error("a file system without quotas got a limit")
+	}
+	drift := func(want bool) {
+		t.Helper()
+		if why, err := d.Drift(uid, limit); err != nil || (why != "") != want {
+			t.Errorf("drift %q, %v, want %t", why, err, want)
+		}
+	}
+	drift(false)
+	h.quota[2] = true // remounted
+	drift(true)
+	if err := d.Set(uid, limit); err != nil {
+		t.Fatal(err)
+	}
+	drift(false)
+	h.blocks[2][uid] = dqblk{hardKiB: 5<<10 + 1, hardInodes: 9, softKiB: 1}
+	drift(true)
+	err := d.Clear(uid)
+	if err != nil || h.blocks[1][uid] != (dqblk{}) || h.blocks[2][uid] != (dqblk{}) {
+		t.Errorf("after Clear: %v, %v", h.blocks, err)
+	}
+}
+
+// TestHeld: what a uid has is the sum over file systems, and the percentage that of the fullest.
+func TestHeld(t *testing.T) {
+	h := newHost()
+	d, limit := h.disks(), Amount{Bytes: 1000 << 10, Inodes: 100}
+	if _, _, known, err := d.Held(uid, limit); known || err != nil {
+		t.Errorf("without quotas it is known: %v", err)
+	}
+	h.quota[1], h.quota[2] = true, true
+	h.blocks[1][uid] = dqblk{bytes: 900 << 10, inodes: 10}
+	h.blocks[2][uid] = dqblk{bytes: 100 << 10, inodes: 95}
+	held, used, known, err := d.Held(uid, limit)
+	if held != (Amount{1000 << 10, 105}) || used != 95 || !known || err != nil {
+		t.Errorf("%+v, %d %%, %t, %v", held, used, known, err)
+	}
+}
+
+func TestPercent(t *testing.T) {
+	limit := Amount{Bytes: 2 << 30, Inodes: 200_000}
+	for held, want := range map[Amount]int{
+		{}: 0, {2 << 30, 0}: 100, {2<<30 - 4096, 0}: 100, {2<<30 - 4<<20, 0}: 99,
+		{0, 160_000}: 80, {1 << 30, 400_000}: 200, {1 << 63, 0}: 100_000,
+	} {
+		if got := held.Percent(limit); got != want {
+			t.Errorf("%+v is %d %%, want %d", held, got, want)
+		}
+	}
+	if got := (Amount{1 << 40, 1 << 40}).Percent(Amount{}); got != 0 {
+		t.Errorf("without a limit: %d %%", got)
+	}
+}
+
+// TestRoom: a directory of chatd's on a file system of its own cannot be filled; one that chats
+// share is a finding unless blocks are reserved for root there.
+func TestRoom(t *testing.T) {
+	h := newHost()
+	own, shared := t.TempDir(), "/proc" // statfs(2) of /proc reserves nothing
+	h.mount[own], h.mount[shared] = 3, 1
+	words, findings := h.disks().Room(own, shared, "not made yet")
+	if words != "no chat fills the file system of "+own {
+		t.Errorf("%q", words)
+	}
+	if len(findings) != 1 {
+		t.Errorf("findings %q", findings)
+	}
+}
+
+// TestTryNeedsAQuota: where no file system enforces limits nothing is tried. With a kernel that
+// only claims to, a try fails, and leaves nothing.
+func TestTryNeedsAQuota(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	h := newHost()
+	h.mount = map[string]uint64{dir: 1}
+	d := &Disks{dirs: []string{dir}, kernel: h}
+	if tried, err := d.Try("try", uid); err != nil || len(tried) > 0 {
+		t.Errorf("without quotas %q were tried, %v", tried, err)
+	}
+	h.quota[1] = true
+	if _, err := d.Try("try", uid); err == nil || !strings.Contains(err.Error(), "did not hold") {
+		t.Errorf("limits that do not hold: %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+	if h.blocks[1][uid] != (dqblk{}) {
+		t.Errorf("a limit is left: %+v", h.blocks)
+	}
+}
+
+// TestKernel: this host's kernel answers, and a file system in memory has no quota of users unless
+// it is mounted so.
+func TestKernel(t *testing.T) {
+	d := New(t.TempDir(), filepath.Join(t.TempDir(), "missing"))
+	if on, why := d.Enforces("/proc"); on || !errors.Is(why, errors.ErrUnsupported) {
+		t.Errorf("/proc enforces quotas: %t, %v", on, why)
+	}
+	if err := d.Set(uid, Amount{1 << 20, 10}); os.Geteuid() == 0 && err != nil {
+		t.Error(err)
+	}
+	if err := d.Clear(uid); os.Geteuid() == 0 && err != nil {
+		t.Error(err)
+	}
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
+		t.Fatal("needs root")
+	}
+	t.Skip("needs root")
+}

@@ -1,0 +1,234 @@
+package diskquota
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// watched is a watch over one chat, which writes down what it is told.
+func watched(h *host, c *Chat, dirs ...string) (w *Watch, told *[]string) {
+	told = &[]string{}
+	d := h.disks()
+	if len(dirs) > 0 {
+		d.dirs = dirs
+	}
+	w = NewWatch(Options{
+		Disks: d, Chats: func() []Chat { return []Chat{*c} }, Log: slog.New(slog.DiscardHandler),
+		Report: func(_ Chat, _ Use, level int) { *told = append(*told, fmt.Sprint(level)) },
+		Over:   func(_ Chat, why string) { *told = append(*told, why) },
+	})
+	w.free = func(string) int { return 50 }
+	return w, told
+}
+
+// TestReports: 80 and 100 percent are reported once when they are reached, and again only after the
+// chat has left them and some minutes have passed. A chat that sleeps is not looked at.
+func TestReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost()
+		h.quota[1] = true
+		c := &Chat{ID: "a", UID: uid, Limit: Amount{Bytes: 100 << 10}, Awake: true}
+		w, told := watched(h, c)
+		look := func(kib uint64, want ...string) {
+			t.Helper()
+			*told = nil
+			h.blocks[1][uid] = dqblk{bytes: kib << 10}
+			w.Look(t.Context())
+			if !slices.Equal(*told, want) {
+				t.Errorf("at %d %%: %q, want %q", kib, *told, want)
+			}
+		}
+		time.Sleep(time.Hour)
+		look(79)
+		look(80, "80")
+		look(85)
+		look(100, "100")
+		look(97)
+		look(100)
+		look(10)
+		look(100) // too soon
+		time.Sleep(reportEvery)
+		look(100, "100")
+		look(10)
+		c.Awake = false
+		time.Sleep(reportEvery)
+		look(100)
+	})
+}
+
+// TestFarOver: where nothing is enforced, a chat that has twice its limit is told of once, again
+// only when it has more, and not while it sleeps. One over its limit is, too, where the file system
+// is nearly full.
+func TestFarOver(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "chat", "file")
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h := newHost()
+	c := &Chat{
+		ID: "a", UID: uint32(os.Getuid()), Limit: Amount{Bytes: 1 << 20}, Awake: true,
+		Tree: func(string) string { return "chat" },
+	}
+	w, told := watched(h, c, dir)
+	count := func(mib int64, want int) {
+		t.Helper()
+		*told = nil
+		allocate(t, file, mib<<20)
+		if k := w.chats[c.ID]; k != nil {
+			k.at = k.at.Add(-countLooks * lookEvery)
+		}
+		w.Count(t.Context())
+		if len(*told) != want {
+			t.Errorf("with %d MiB: %q, want %d", mib, *told, want)
+		}
+	}
+	count(1, 0)
+	count(3, 1)
+	if why := w.Over(c.ID); !strings.Contains(why, "30") {
+		t.Errorf("over because of %q", why)
+	}
+	count(3, 0)
+	count(2, 0) // it is cleaning up
+	if w.Over(c.ID) == "" {
+		t.Error("a chat with twice its limit is not over it")
+	}
+	count(4, 1)
+	u, err := w.Of(*c)
+	if err != nil || u.Held.Bytes < 4<<20 || u.CountedAt.IsZero() || u.Percent < 400 {
+		t.Errorf("it has %+v, %v", u, err)
+	}
+	count(1, 0)
+	if why := w.Over(c.ID); why != "" {
+		t.Errorf("after cleaning up: %s", why)
+	}
+	c.Limit.Bytes = 700 << 10
+	count(1, 0)
+	w.free = func(string) int { return nearlyFull - 1 }
+	count(1, 1)
+	w.Forget(c.ID)
+	if w.Over(c.ID) != "" {
+		t.Error("a reaped chat is remembered")
+	}
+	c.Awake = false
+	count(9, 0)
+}
+
+// TestCountIsBounded: an awake chat is not walked again before a minute has passed, a sleeping one
+// once, and none where every file system enforces limits.
+func TestCountIsBounded(t *testing.T) {
+	h := newHost()
+	dir := t.TempDir()
+	h.mount[dir] = 1
+	none := func(string) string { return "x" }
+	c := &Chat{ID: "a", Limit: Amount{Bytes: 1}, Awake: true, Tree: none}
+	w, _ := watched(h, c, dir)
+	w.Count(t.Context())
+	if w.due(*c) {
+		t.Error("it is due again immediately")
+	}
+	w.chats["a"].at = time.Now().Add(-countLooks * lookEvery)
+	if !w.due(*c) {
+		t.Error("it is not due after a minute")
+	}
+	c.Awake = false
+	if w.due(*c) {
+		t.Error("one that sleeps is due again")
+	}
+	w.Forget("a")
+	h.quota[1] = true
+	w.Count(t.Context())
+	if len(w.chats) > 0 {
+		t.Error("a bounded chat was walked")
+	}
+}
+
+// TestWalk counts blocks and not sizes, a file with two names once, and what belongs to the uid
+// alone; it follows no link and stops at a bound.
+func TestWalk(t *testing.T) {
+	needRoot(t)
+	parent := t.TempDir()
+	home := filepath.Join(parent, "home")
+	deep := filepath.Join(home, strings.Repeat("d/", maxDepth+20))
+	hidden, sparse := filepath.Join(deep, "hidden"), filepath.Join(home, "sparse")
+	for _, err := range []error{
+		os.MkdirAll(deep, 0o700), os.WriteFile(hidden, make([]byte, 1<<20), 0o600),
+		os.Symlink("/usr", filepath.Join(home, "link")), os.Mkdir(filepath.Join(home, "closed"), 0),
+		os.WriteFile(sparse, nil, 0o600), os.Truncate(sparse, 1<<40),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	big := filepath.Join(home, "closed", "big")
+	allocate(t, big, 8<<20)
+	if err := os.Link(big, filepath.Join(home, "second name")); err != nil {
+		t.Fatal(err)
+	}
+	chown(t, home)
+	allocate(t, filepath.Join(home, "root's"), 8<<20)
+	got, err := Walk(t.Context(), parent, "home", uid, 1<<20)
+	// The top and maxDepth-1 below it, and 5 beside them of which one has two names.
+	if err != nil || got.Bytes < 8<<20 || got.Bytes > 9<<20 || got.Inodes != maxDepth+5 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := Walk(t.Context(), parent, "nobody's", uid, 10); err != nil || got != (Amount{}) {
+		t.Errorf("of no tree: %+v, %v", got, err)
+	}
+	for i := range 3 * batch {
+		if err := os.WriteFile(filepath.Join(home, fmt.Sprint(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chown(t, home)
+	if got, err := Walk(t.Context(), parent, "home", uid, 10); err != nil || got.Inodes > 10+batch {
+		t.Errorf("a walk bounded to 10: %+v, %v", got, err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := Walk(ctx, parent, "home", uid, 1<<20); err == nil {
+		t.Error("a walk goes on after its end")
+	}
+	if err := os.Symlink(home, filepath.Join(parent, "away")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Walk(t.Context(), parent, "away", uid, 10); err == nil {
+		t.Error("a walk follows a link")
+	}
+}
+
+func chown(t *testing.T, tree string) {
+	t.Helper()
+	err := filepath.WalkDir(tree, func(path string, _ os.DirEntry, err error) error {
+		if err != nil || strings.HasSuffix(path, "root's") {
+			return err
+		}
+		return os.Lchown(path, uid, uid)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// allocate gives a file that many bytes of blocks.
+func allocate(t *testing.T, file string, n int64) {
+	t.Helper()
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, n); err != nil {
+		t.Fatal(err)
+	}
+}
