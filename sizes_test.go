@@ -24,7 +24,7 @@ import (
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 67_100 // lines of code, without tests
+	maxCode         = 68_400 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	minPackage      = 100    // of one that is no program: a smaller topic belongs to its user
 	maxMedian       = 11     // lines of the median function
@@ -37,7 +37,8 @@ const (
 // the egress of single chats and what it says to package gateway (adrs/0073), as cmd/chatd by 80
 // and by 50. All code rose by 5,300 for networks of chats' own, of which 3,000 are chatd-egress, by
 // 150 for the faults of their root side, by 1,700 for secrets that chats use and do not read
-// (adrs/0075), and by 650 for the log of what became of connections. state has what a state is made
+// (adrs/0075), by 650 for the log of what became of connections, and by 1,300 for archives of homes
+// (adrs/0081). state has what a state is made
 // of and brought back from: 800 lines for its version, snapshots and restores (adrs/0071);
 // cmd/chatd has one file a command.
 var largePackages = map[string]int{
@@ -60,6 +61,8 @@ var longLines = map[string]int{
 	"gateway":           4,
 	"netns":             1,
 	"uplink":            2,
+	"archive":           15, // rows of tests
+	"cmd/chatd-archive": 2,
 	"backup":            21, // sentences of errors, and rows of tests
 	"cmd/chatd":         272,
 	"cmd/chatd-enforce": 8,
