@@ -288,3 +288,22 @@ func FuzzEntry(f *testing.F) {
 		}
 	})
 }
+
+// TestOneForm: a header with any byte changed is refused, or is another entry in its one form.
+func TestOneForm(t *testing.T) {
+	plain := raw(t, entry{path: "d", kind: typeDirectory, attrs: map[string]string{"user.a": "v"}})
+	header := plain[:len(plain)-2*blockSize]
+	for i := range header {
+		changed := bytes.Clone(header)
+		changed[i] ^= 1
+		var again bytes.Buffer
+		changed = append(changed, make([]byte, 2*blockSize)...)
+		to := &rewriter{writer: newWriter(&again)}
+		if _, err := readTar(bytes.NewReader(changed), wide, to); err != nil {
+			continue
+		}
+		if err := to.writer.end(); err != nil || !bytes.Equal(again.Bytes(), changed) {
+			t.Errorf("byte %d changed: it is read, and written otherwise: %v", i, err)
+		}
+	}
+}
