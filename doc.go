@@ -4,6 +4,7 @@
 //	cmd/chatd-root    the part of the daemon that has the privilege
 //	cmd/chatd-shim    runs as the chat: confines, refuses, probes
 //	cmd/chatd-enforce keeps file rules beside the daemon, as root
+//	cmd/chatd-archive writes a home into one stream, and makes one of it, as the chat
 //	cmd/chatd-egress  carries the connections of chats, without a privilege
 //	front             the unprivileged process that answers callers
 //	chat              the words; every other package speaks in them
@@ -48,6 +49,7 @@
 //	enforcer          finds, starts and asks chatd-enforce
 //	policy            the rules in force: in sessions, after a reload, behind a refusal
 //	files             the five file tools
+//	archive           a home as one stream: the program chatd-archive
 //	fileops           in the front: speaks with the file tools of chats
 //	guard             commands that are refused before they run: advice
 //	background        runs under way, and the files and ends of background runs

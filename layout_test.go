@@ -54,6 +54,7 @@ var mayImport = map[string][]string{
 	"exposure":  {"sys", "chat"},
 	"state":     {"chat"},
 	"backup":    {"state", "chat"},     // adrs/0071
+	"archive":   {"chat"},              // adrs/0081
 	"files":     {"filerules", "chat"}, // adrs/0023
 	"landlock":  {"chat"},
 	"filerules": {"chat"},
@@ -126,6 +127,7 @@ var mayImport = map[string][]string{
 	"cmd/chatd-shim":    {"shims", "wrapper", "supervise", "termlog"},
 	"cmd/chatd-enforce": {"enforce", "chat"},
 	"cmd/chatd-egress":  {"egress", "journal", "chat"},
+	"cmd/chatd-archive": {"archive", "chat"},
 	"examples/bridge":   {"api", "chat"},
 	"test/npmtest":      {},
 	"test/roottest":     {},
@@ -164,6 +166,8 @@ var owners = map[string]string{
 	"github.com/robfig/cron/v3":                   "schedule",      // adrs/0027
 	"pgregory.net/rapid":                          "test/roottest", // adrs/0086
 	"golang.org/x/tools":                          ".",             // the tests of this folder alone: adrs/0037
+	"filippo.io/age":                              "archive",       // adrs/0081
+	"github.com/klauspost/compress":               "archive",       // adrs/0081
 	"golang.org/x/sys":                            "",
 }
 
@@ -178,13 +182,14 @@ var sides = map[string]string{
 	"egress":  "egress resolver scrub cmd/chatd-egress",
 	"front": "front api mcp guard shell schedule runs fileops termsafe " +
 		"printer backup cmd/chatd",
-	"chat": "shims landlock files wrapper termlog cmd/chatd-shim",
+	"chat": "shims landlock files wrapper termlog archive cmd/chatd-shim cmd/chatd-archive",
 	"pure": "chat filerules quota config journal broker orders uplink secret sys stream",
 }
 
 // sideOf is the side of each binary. It links that side and pure packages.
 var sideOf = map[string]string{
-	"chatd-root": "root", "chatd-enforce": "enforce", "chatd-egress": "egress", "chatd-shim": "chat", "chatd": "front",
+	"chatd-root": "root", "chatd-enforce": "enforce", "chatd-egress": "egress", "chatd-shim": "chat",
+	"chatd-archive": "chat", "chatd": "front",
 }
 
 // crossings are the packages that a binary links from another side, and why. A crossing that

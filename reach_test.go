@@ -109,12 +109,13 @@ func TestRootLinksLittle(t *testing.T) {
 		t.Errorf("chatd-root does not link provision: %s", deps)
 	}
 	for _, dep := range deps {
-		if slices.Contains([]string{"api", "mcp", "termsafe", "front", "runs", "guard", "shell", "schedule", "cmd/chatd"}, folder(dep)) {
+		if slices.Contains([]string{"api", "mcp", "termsafe", "front", "runs", "guard", "shell", "schedule", "archive", "cmd/chatd"}, folder(dep)) {
 			t.Errorf("chatd-root links %s", dep)
 		}
 		for _, not := range []string{
 			"net/http", "crypto/tls", "github.com/danielgtaylor/huma", "github.com/modelcontextprotocol", "github.com/google/jsonschema-go",
 			"github.com/urfave/cli", "github.com/charmbracelet/x", "mvdan.cc/sh", "github.com/robfig/cron", "time/tzdata", "database/sql",
+			"filippo.io/age", "github.com/klauspost/compress",
 		} {
 			if dep == not || strings.HasPrefix(dep, not+"/") {
 				t.Errorf("chatd-root links %s", dep)
@@ -161,8 +162,10 @@ func TestEnforceLinksLittle(t *testing.T) {
 	}
 }
 
-// binaries are the five programs: their folders below cmd.
-var binaries = []string{"chatd-root", "chatd-enforce", "chatd-egress", "chatd-shim", "chatd"}
+// binaries are the six programs: their folders below cmd.
+var binaries = []string{
+	"chatd-root", "chatd-enforce", "chatd-egress", "chatd-shim", "chatd-archive", "chatd",
+}
 
 var (
 	reachOnce sync.Once
@@ -170,7 +173,7 @@ var (
 )
 
 // reachable counts the code lines, by folder, of this module's functions that main of a
-// program can reach. The five programs are loaded once, together.
+// program can reach. The six programs are loaded once, together.
 func reachable(t *testing.T, program string) map[string]int {
 	t.Helper()
 	reachOnce.Do(func() { reachOf = reachAll(t) })

@@ -63,6 +63,12 @@ var described = map[string]binary{
 			"copies bytes and parses none.",
 		order: "shims landlock supervise files filerules wrapper guard shell chat cmd/chatd-shim",
 	},
+	"chatd-archive": {
+		runsAs: "the chat; it refuses to run as root. No other program of chatd starts it yet.",
+		reads: "the home of a chat, and archives of one: names, links, attributes, bytes; age " +
+			"recipients and identities.",
+		order: "archive cmd/chatd-archive chat",
+	},
 	"chatd": {
 		runsAs: "user `chatd` without a capability as the front (`chatd front`); the user who " +
 			"calls it as the command line.",

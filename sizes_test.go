@@ -24,7 +24,7 @@ import (
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 71_000 // lines of code, without tests
+	maxCode         = 72_300 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	minPackage      = 100    // of one that is no program: a smaller topic belongs to its user
 	maxMedian       = 11     // lines of the median function
@@ -39,9 +39,10 @@ const (
 // 150 for the faults of their root side, by 1,700 for secrets that chats use and do not read
 // (adrs/0075), and by 1,000 for the log of what became of connections and is open. All code rose by
 // 1,300 for changes of living chats (adrs/0083), of which provision has 350, cmd/chatd 190 and
-// cgroup, for the drift of limits, 190, and by 850, provision by 140, for what chats have on disk
-// (adrs/0079). state has what a state is made of and brought back from: 800 lines for its version,
-// snapshots and restores (adrs/0071); cmd/chatd has one file a command.
+// cgroup, for the drift of limits, 190; by 850, provision by 140, for what chats have on disk
+// (adrs/0079); and by 1,300 for archives of homes (adrs/0081). state has what a state is made of and
+// brought back from: 800 lines for its version, snapshots and restores (adrs/0071); cmd/chatd has
+// one file a command.
 var largePackages = map[string]int{
 	"provision": 5_050,
 	"state":     3_690,
@@ -65,6 +66,8 @@ var longLines = map[string]int{
 	"gateway":           4,
 	"netns":             1,
 	"uplink":            2,
+	"archive":           15, // rows of tests
+	"cmd/chatd-archive": 2,
 	"backup":            21, // sentences of errors, and rows of tests
 	"cmd/chatd":         277,
 	"cmd/chatd-enforce": 8,

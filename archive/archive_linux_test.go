@@ -1,0 +1,423 @@
+package archive
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// wide is more than any test has.
+var wide = Limits{Entries: 1 << 30, Bytes: 1 << 50, FileSize: 1 << 50}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func openDirectory(t *testing.T, name string) *os.File {
+	t.Helper()
+	dir, err := os.Open(name)
+	must(t, err)
+	t.Cleanup(func() { dir.Close() })
+	return dir
+}
+
+func pack(t *testing.T, dir, recipients string) ([]byte, Summary) {
+	t.Helper()
+	var out bytes.Buffer
+	s, err := Pack(openDirectory(t, dir), &out, recipients)
+	must(t, err)
+	return out.Bytes(), s
+}
+
+// everyKind makes a tree of all that Pack keeps.
+func everyKind(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	at := time.Unix(1_234_567_890, 123_456_789)
+	for _, name := range []string{
+		"plain", "new\nline", "\xff\xfe not UTF-8", "-dash", " blank ", "=equal=", "trailing\\",
+		strings.Repeat("n", 255), "umlaut ä", ".hidden", "sub/dir/deep", "sub/empty",
+	} {
+		must(t, os.MkdirAll(filepath.Dir(in(name)), 0o755))
+		must(t, os.WriteFile(in(name), bytes.Repeat([]byte(name), 1000), 0o640))
+		must(t, os.Chtimes(in(name), at, at))
+	}
+	must(t, os.WriteFile(in("sub/empty"), nil, 0o600))
+	long := dir
+	for range 40 {
+		long = filepath.Join(long, strings.Repeat("d", 60))
+		must(t, os.Mkdir(long, 0o700))
+	}
+	must(t, os.WriteFile(filepath.Join(long, "bottom"), []byte("x"), 0o400))
+	must(t, os.Link(in("plain"), in("sub/hard")))
+	must(t, os.Link(in("plain"), in("sub/dir/hard too")))
+	must(t, os.Symlink("/etc/shadow", in("absolute")))
+	must(t, os.Symlink("../../..", in("sub/upward")))
+	must(t, os.Symlink(strings.Repeat("t", 4000), in("long target")))
+	must(t, unix.Mkfifo(in("fifo"), 0o622))
+	must(t, os.Chmod(in("fifo"), 0o622))
+	must(t, os.Mkdir(in("sticky"), 0o777))
+	must(t, unix.Chmod(in("sticky"), 0o1777))
+	must(t, unix.Chmod(in("-dash"), 0o6755))
+	must(t, os.Mkdir(in("closed"), 0o700))
+	must(t, os.WriteFile(in("closed/first"), []byte("1"), 0o600))
+	must(t, os.Link(in("closed/first"), in("closed second")))
+	must(t, os.Chmod(in("closed/first"), 0))
+	must(t, os.Chmod(in("closed"), 0))
+	t.Cleanup(func() { _ = os.Chmod(in("closed"), 0o700) })
+	for _, name := range []string{"sub", "plain"} {
+		for _, attr := range []string{"user.a", "user.eq=ual", "user.per%3Dcent", "user.new\nline"} {
+			must(t, unix.Setxattr(in(name), attr, []byte("\x00\n= binary\xff"+attr), 0))
+		}
+	}
+	for name, pieces := range map[string][]extent{
+		"hole first": {{1 << 20, 5000}}, "hole last": {{0, 5000}}, "only hole": nil,
+		"holes": {{0, 4096}, {1 << 30, 4096}, {90 << 30, 10}},
+	} {
+		f, err := os.Create(in(name))
+		must(t, err)
+		for _, x := range pieces {
+			_, err := f.WriteAt(bytes.Repeat([]byte{7}, int(x.size)), x.at)
+			must(t, err)
+		}
+		must(t, errors.Join(f.Truncate(100<<30), f.Close()))
+	}
+	must(t, os.Chtimes(in("sub"), time.Unix(-5, 500_000_000), time.Unix(-5, 500_000_000)))
+	return dir
+}
+
+// describe says of each file of a tree all that an archive keeps.
+func describe(t *testing.T, root string) map[string]string {
+	t.Helper()
+	all, first := map[string]string{}, map[uint64]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(root, path)
+		if err != nil && os.Getuid() != 0 && errors.Is(err, fs.ErrPermission) {
+			return nil // a closed directory
+		}
+		if err != nil || name == "." {
+			return err
+		}
+		var st unix.Stat_t
+		must(t, unix.Lstat(path, &st))
+		says := fmt.Sprintf("mode %o", st.Mode&^(unix.S_ISUID|unix.S_ISGID))
+		says += fmt.Sprint(" mtime ", st.Mtim)
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFLNK:
+			target, err := os.Readlink(path)
+			must(t, err)
+			says += fmt.Sprintf(" -> %q", target)
+		case unix.S_IFREG:
+			says += fmt.Sprintf(" size %d blocks %d nlink %d", st.Size, st.Blocks, st.Nlink)
+			if st.Nlink > 1 {
+				if first[st.Ino] == "" {
+					first[st.Ino] = name
+				}
+				says += " first " + first[st.Ino]
+			}
+			says += contentOf(t, path, st.Size)
+		}
+		if k := st.Mode & unix.S_IFMT; k == unix.S_IFREG || k == unix.S_IFDIR {
+			says += attributesOf(t, path)
+		}
+		all[name] = says
+		return nil
+	})
+	must(t, err)
+	return all
+}
+
+func contentOf(t *testing.T, path string, size int64) string {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrPermission) {
+		return " closed"
+	}
+	must(t, err)
+	defer f.Close()
+	pieces, _, err := extents(f, size)
+	must(t, err)
+	var says string
+	for _, x := range pieces {
+		b := make([]byte, x.size)
+		_, err := f.ReadAt(b, x.at)
+		must(t, err)
+		says += fmt.Sprintf(" %d %q", x.at, b)
+	}
+	return says
+}
+
+func attributesOf(t *testing.T, path string) (says string) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrPermission) {
+		return " closed"
+	}
+	must(t, err)
+	defer f.Close()
+	p := &packer{}
+	attrs, err := p.attributes(f, "")
+	must(t, err)
+	for _, name := range slices.Sorted(maps.Keys(attrs)) {
+		says += fmt.Sprintf(" %q=%q", name, attrs[name])
+	}
+	return says
+}
+
+func same(t *testing.T, want, got map[string]string) {
+	t.Helper()
+	for name, says := range want {
+		if got[name] != says {
+			t.Errorf("%.80q is\n%.300s, want\n%.300s", name, got[name], says)
+		}
+	}
+	for name := range got {
+		if want[name] == "" {
+			t.Errorf("%.80q is new", name)
+		}
+	}
+}
+
+// TestRoundTrip: what Pack reads, Unpack makes again; all three summaries are equal.
+func TestRoundTrip(t *testing.T) {
+	if !isOwner(t) {
+		return
+	}
+	from, to := everyKind(t), t.TempDir()
+	want := describe(t, from)
+	stream, packed := pack(t, from, "")
+	same(t, want, describe(t, from)) // and it changed nothing
+	checked, err := Check(bytes.NewReader(stream), "", wide)
+	must(t, err)
+	unpacked, err := Unpack(openDirectory(t, to), bytes.NewReader(stream), "", wide)
+	must(t, err)
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(to, "closed"), 0o700) })
+	if fmt.Sprint(packed) != fmt.Sprint(checked) || fmt.Sprint(packed) != fmt.Sprint(unpacked) {
+		t.Errorf("packed %+v, checked %+v, unpacked %+v", packed, checked, unpacked)
+	}
+	same(t, want, describe(t, to))
+	if packed.Left != 0 || packed.Entries < 60 || len(stream) > 1<<20 {
+		t.Errorf("%+v in %d bytes", packed, len(stream))
+	}
+	var st unix.Stat_t
+	must(t, unix.Stat(filepath.Join(to, "-dash"), &st))
+	if st.Mode&0o7777 != 0o755 {
+		t.Errorf("the set-uid file has mode %o", st.Mode)
+	}
+	must(t, os.Chmod(filepath.Join(to, "closed"), 0o700))
+	must(t, os.Chmod(filepath.Join(to, "closed/first"), 0o600))
+	if b, err := os.ReadFile(filepath.Join(to, "closed/first")); string(b) != "1" {
+		t.Errorf("the closed file has %q, %v", b, err)
+	}
+}
+
+// isOwner is true for a user that owns its files. As root it runs the test again as such a user.
+func isOwner(t *testing.T) bool {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return true
+	}
+	dir, err := os.MkdirTemp("/var/tmp", "chatd-archive-test")
+	must(t, err)
+	defer os.RemoveAll(dir)
+	binary := filepath.Join(dir, "test")
+	self, err := os.ReadFile("/proc/self/exe")
+	must(t, err)
+	must(t, os.WriteFile(binary, self, 0o755))
+	must(t, os.Chmod(dir, 0o755))
+	must(t, os.Mkdir(filepath.Join(dir, "tmp"), 0o700))
+	const uid = 1_879_000_123
+	must(t, os.Chown(filepath.Join(dir, "tmp"), uid, uid))
+	cmd := exec.Command(binary, "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd.Dir, cmd.Env = dir, []string{"TMPDIR=" + filepath.Join(dir, "tmp"), "PATH=" + os.Getenv("PATH")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+		t.Fatalf("as uid %d: %v\n%s", uid, err, out)
+	}
+	return false
+}
+
+// TestTarReads: the archive is one that Go's and the system's tar read.
+func TestTarReads(t *testing.T) {
+	from := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(from, "a"), 0o750))
+	must(t, os.WriteFile(filepath.Join(from, "a/new\nline"), []byte("content"), 0o640))
+	must(t, os.Link(filepath.Join(from, "a/new\nline"), filepath.Join(from, "hard")))
+	must(t, os.Symlink("a", filepath.Join(from, "soft")))
+	f, err := os.Create(filepath.Join(from, "sparse"))
+	must(t, err)
+	_, err = f.WriteAt([]byte("end"), 1<<20)
+	must(t, errors.Join(err, f.Truncate(3<<20), f.Close()))
+	stream, _ := pack(t, from, "")
+	plain, err := expand(bytes.NewReader(stream), "")
+	must(t, err)
+	text, err := io.ReadAll(plain)
+	must(t, err)
+	got := map[string]string{}
+	for r := tar.NewReader(bytes.NewReader(text)); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		must(t, err)
+		b, err := io.ReadAll(r)
+		must(t, err)
+		got[h.Name] = fmt.Sprintf("%c %o %d %s %d", h.Typeflag, h.Mode, h.Size, h.Linkname, len(b))
+	}
+	if len(got) != 5 || !strings.HasPrefix(got["sparse"], "0 644 3145728  3145728") ||
+		!strings.HasPrefix(got["soft"], "2 777 0 a") {
+		t.Errorf("Go's tar reads %q", got)
+	}
+	to := t.TempDir()
+	cmd := exec.Command("tar", "-xf", "-", "-C", to)
+	cmd.Stdin = bytes.NewReader(text)
+	out, err := cmd.CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Fatalf("tar: %v: %s", err, out)
+	}
+	for _, name := range []string{"a/new\nline", "hard", "sparse"} {
+		a, _ := os.ReadFile(filepath.Join(from, name))
+		if b, err := os.ReadFile(filepath.Join(to, name)); !bytes.Equal(a, b) {
+			t.Errorf("tar made another %q: %v", name, err)
+		}
+	}
+}
+
+// TestLeftOut: a socket is counted and named.
+func TestLeftOut(t *testing.T) {
+	dir := t.TempDir()
+	l, err := net.Listen("unix", filepath.Join(dir, "sock\n"))
+	must(t, err)
+	defer l.Close()
+	_, s := pack(t, dir, "")
+	if s.Left != 1 || s.Entries != 0 || !strings.Contains(s.LeftNames[0], `"sock\n"`) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestTooDeep: a tree that cannot be unpacked is refused by name, and one less deep is not.
+func TestTooDeep(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.MkdirAll(dir+strings.Repeat("/d", maxDepth-1), 0o700))
+	stream, _ := pack(t, dir, "")
+	if _, err := Check(bytes.NewReader(stream), "", wide); err != nil {
+		t.Error(err)
+	}
+	must(t, os.MkdirAll(dir+strings.Repeat("/d", maxDepth), 0o700))
+	_, err := Pack(openDirectory(t, dir), io.Discard, "")
+	if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "levels deep") {
+		t.Errorf("the error is %v", err)
+	}
+	_, err = Unpack(openDirectory(t, dir), bytes.NewReader(stream), "", wide)
+	if !errors.Is(err, chat.ErrExists) {
+		t.Errorf("unpacking into a directory that is not empty: %v", err)
+	}
+}
+
+// TestEncrypted: only an identity of a recipient reads the archive.
+func TestEncrypted(t *testing.T) {
+	dir, secret := t.TempDir(), "the content of a file"
+	must(t, os.WriteFile(filepath.Join(dir, "f"), []byte(secret), 0o600))
+	mine, err := age.GenerateX25519Identity()
+	must(t, err)
+	other, err := age.GenerateX25519Identity()
+	must(t, err)
+	stream, packed := pack(t, dir, "# mine\n"+mine.Recipient().String()+"\n")
+	got, err := Check(bytes.NewReader(stream), mine.String(), wide)
+	if err != nil || got.SHA256 != packed.SHA256 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, identity := range []string{"", other.String(), "none"} {
+		if _, err := Check(bytes.NewReader(stream), identity, wide); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("with %.20q: %v", identity, err)
+		}
+	}
+	for _, cut := range []int{len(stream) - 1, len(stream) / 2, 10} {
+		if _, err := Check(bytes.NewReader(stream[:cut]), mine.String(), wide); err == nil {
+			t.Errorf("its first %d bytes are an archive", cut)
+		}
+	}
+	for _, to := range []string{"age1none", "# only a comment"} {
+		if _, err := Pack(openDirectory(t, dir), io.Discard, to); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("to %q: %v", to, err)
+		}
+	}
+}
+
+// TestMemoryIsBounded: neither many entries nor much content is held.
+func TestMemoryIsBounded(t *testing.T) {
+	const files, size, most = 100_000, 128 << 20, 64 << 20
+	r, w := io.Pipe()
+	go func() {
+		stream, err := compress(w, "")
+		if err == nil {
+			err = writeMany(newWriter(stream), files, size)
+		}
+		w.CloseWithError(errors.Join(err, stream.Close()))
+	}()
+	peak := &peakMemory{Reader: r}
+	s, err := Check(peak, "", wide)
+	must(t, err)
+	if s.Entries != files+1 || s.Bytes != size {
+		t.Errorf("%+v", s)
+	}
+	if peak.most > most {
+		t.Errorf("%d bytes of heap, want at most %d", peak.most, most)
+	}
+}
+
+func writeMany(w *writer, files, size int) error {
+	for i := range files {
+		e := entry{path: fmt.Sprintf("file %d", i), kind: typeFIFO, modified: time.Unix(int64(i), 0)}
+		if err := w.begin(e, nil); err != nil {
+			return err
+		}
+	}
+	if err := w.begin(entry{path: "large", kind: typeFile, size: int64(size)}, nil); err != nil {
+		return err
+	}
+	for b := make([]byte, 1<<20); size > 0; size -= len(b) {
+		if _, err := w.out.Write(b); err != nil {
+			return err
+		}
+	}
+	return w.end()
+}
+
+// peakMemory looks at the heap while it is read from.
+type peakMemory struct {
+	io.Reader
+	reads int
+	most  uint64
+}
+
+func (p *peakMemory) Read(b []byte) (int, error) {
+	if p.reads++; p.reads%64 == 0 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		p.most = max(p.most, m.HeapInuse)
+	}
+	return p.Reader.Read(b)
+}

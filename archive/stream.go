@@ -1,0 +1,245 @@
+package archive
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"filippo.io/age"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Summary is what a tree has. Those of a Pack and a Check of its stream are equal but for Left.
+type Summary struct {
+	Entries int64 `json:"entries"`
+	Bytes   int64 `json:"bytes"` // of content, without holes
+	// SHA256 is that of the tar archive in the stream.
+	SHA256 string `json:"sha256"`
+	// Left counts what Pack left out; LeftNames are the first of them, quoted.
+	Left      int64    `json:"left,omitempty"`
+	LeftNames []string `json:"left_names,omitempty"`
+	// Copied counts hard links that Pack wrote as files of their own, because there were too many.
+	Copied int64 `json:"copied,omitempty"`
+}
+
+// maxLeftNames bounds [Summary.LeftNames].
+const maxLeftNames = 20
+
+// leave counts what is left out.
+func (s *Summary) leave(path, why string) {
+	s.Left++
+	if len(s.LeftNames) < maxLeftNames {
+		s.LeftNames = append(s.LeftNames, chat.Quote(path)+": "+why)
+	}
+}
+
+// Limits bound what Check and Unpack read.
+type Limits struct {
+	Entries int64
+	Bytes   int64 // of content, without holes
+	// FileSize bounds the size of one file with its holes.
+	FileSize int64
+}
+
+// count takes one entry.
+func (s *Summary) count(e entry, most Limits) error {
+	s.Entries++
+	switch {
+	case s.Entries > most.Entries:
+		return fmt.Errorf("cannot unpack: more than %d entries: %w", most.Entries, chat.ErrInvalid)
+	case e.size > most.FileSize:
+		return fmt.Errorf("cannot unpack: %s has %d bytes, want at most %d: %w",
+			chat.Quote(e.path), e.size, most.FileSize, chat.ErrInvalid)
+	}
+	return nil
+}
+
+// grow takes n bytes of content.
+func (s *Summary) grow(n int64, most Limits) error {
+	if n > most.Bytes-s.Bytes {
+		return fmt.Errorf("cannot unpack: more than %d bytes: %w", most.Bytes, chat.ErrInvalid)
+	}
+	s.Bytes += n
+	return nil
+}
+
+// windowSize bounds what a reader of the stream holds.
+const windowSize = 4 << 20
+
+// compress is the way into the stream: zstd, and age where recipients has any.
+func compress(out io.Writer, recipients string) (io.WriteCloser, error) {
+	var outer io.WriteCloser
+	if strings.TrimSpace(recipients) != "" {
+		to, err := age.ParseRecipients(strings.NewReader(recipients))
+		if err != nil {
+			return nil, fmt.Errorf("cannot use the recipients: %w: %w", err, chat.ErrInvalid)
+		}
+		if outer, err = age.Encrypt(out, to...); err != nil {
+			return nil, fmt.Errorf("cannot encrypt: %w", err)
+		}
+		out = outer
+	}
+	inner, err := zstd.NewWriter(out, zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(windowSize), zstd.WithEncoderCRC(true))
+	if err != nil {
+		return nil, fmt.Errorf("cannot compress: %w", err)
+	}
+	return &layered{inner, outer}, nil
+}
+
+// layered closes the inner writer and then the outer one, which may be nil.
+type layered struct{ inner, outer io.WriteCloser }
+
+func (l *layered) Write(b []byte) (int, error) { return l.inner.Write(b) }
+
+func (l *layered) Close() error {
+	err := l.inner.Close()
+	if err == nil && l.outer != nil {
+		err = l.outer.Close()
+	}
+	return err
+}
+
+// expand is the way out of a stream. Empty identities are those of a stream that is not encrypted.
+func expand(in io.Reader, identities string) (io.ReadCloser, error) {
+	if strings.TrimSpace(identities) != "" {
+		ids, err := age.ParseIdentities(strings.NewReader(identities))
+		if err != nil {
+			return nil, fmt.Errorf("cannot use the identities: %w: %w", err, chat.ErrInvalid)
+		}
+		if in, err = age.Decrypt(in, ids...); err != nil {
+			return nil, fmt.Errorf("cannot decrypt the archive: %w: %w", err, chat.ErrInvalid)
+		}
+	}
+	d, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(windowSize), zstd.WithDecoderMaxMemory(2*windowSize))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the archive: %w: %w", err, chat.ErrInvalid)
+	}
+	return d.IOReadCloser(), nil
+}
+
+// Check reads a stream as [Unpack] does, with the same refusals, and writes nothing.
+func Check(in io.Reader, identities string, most Limits) (Summary, error) {
+	return read(in, identities, most, nothing{})
+}
+
+// tree is what read writes to.
+type tree interface {
+	// enter is called for a directory; leave is called for the last one that was entered.
+	enter(e entry) error
+	leave() error
+	// file gets the content of a regular file: pieces by their extents.
+	file(e entry, pieces []extent, content io.Reader) error
+	// other is called for links and FIFOs.
+	other(e entry) error
+}
+
+// read reads a stream into to. Entries must follow their directories.
+func read(in io.Reader, identities string, most Limits, to tree) (s Summary, err error) {
+	plain, err := expand(in, identities)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, plain.Close()) }()
+	return readTar(plain, most, to)
+}
+
+// readTar reads the tar archive in a stream.
+func readTar(plain io.Reader, most Limits, to tree) (s Summary, err error) {
+	r, open := newReader(plain), []string{}
+	for {
+		e, err := r.next()
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return s, err
+		}
+		if err := s.count(e, most); err != nil {
+			return s, err
+		}
+		if open, err = descend(open, e, to); err != nil {
+			return s, err
+		}
+		if err := readEntry(r, e, &s, most, to); err != nil {
+			return s, err
+		}
+		if e.kind == typeDirectory {
+			open = append(open, e.path)
+		}
+	}
+	for range open {
+		if err := to.leave(); err != nil {
+			return s, err
+		}
+	}
+	s.SHA256 = hex.EncodeToString(r.sum.Sum(nil))
+	return s, nil
+}
+
+// descend leaves the open directories that do not hold e; the last of the others must.
+func descend(open []string, e entry, to tree) ([]string, error) {
+	parent := ""
+	if i := strings.LastIndexByte(e.path, '/'); i >= 0 {
+		parent = e.path[:i]
+	}
+	for len(open) > 0 && open[len(open)-1] != parent {
+		if err := to.leave(); err != nil {
+			return nil, err
+		}
+		open = open[:len(open)-1]
+	}
+	if parent != "" && len(open) == 0 {
+		return nil, errDamaged(chat.Quote(e.path) + " does not follow its directory")
+	}
+	return open, nil
+}
+
+func readEntry(r *reader, e entry, s *Summary, most Limits, to tree) error {
+	switch e.kind {
+	case typeDirectory:
+		return to.enter(e)
+	case typeFile:
+	default:
+		return to.other(e)
+	}
+	pieces := []extent{{0, e.size}}
+	if e.sparse {
+		var err error
+		if pieces, err = r.extents(e.size); err != nil {
+			return err
+		}
+	}
+	var sum int64
+	for _, p := range pieces {
+		if sum += p.size; sum < 0 {
+			return errDamaged("the map of a sparse file")
+		}
+	}
+	if sum != r.left {
+		return errDamaged(chat.Quote(e.path) + " has another size than its map")
+	}
+	if err := s.grow(sum, most); err != nil {
+		return err
+	}
+	if err := to.file(e, pieces, r); err != nil {
+		return err
+	}
+	return r.close()
+}
+
+// nothing is the tree of a Check.
+type nothing struct{}
+
+func (nothing) enter(entry) error { return nil }
+func (nothing) leave() error      { return nil }
+func (nothing) other(entry) error { return nil }
+
+func (nothing) file(_ entry, _ []extent, content io.Reader) error {
+	_, err := io.Copy(io.Discard, content)
+	return err
+}

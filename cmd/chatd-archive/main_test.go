@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/archive"
+)
+
+// owner is any uid but root's.
+const owner = 1000
+
+func call(in []byte, uid int, args ...string) (code int, out, errs string) {
+	var o, e bytes.Buffer
+	code = run(args, bytes.NewReader(in), &o, &e, uid)
+	return code, o.String(), e.String()
+}
+
+// TestPackAndUnpack: the three commands agree on what an archive has.
+func TestPackAndUnpack(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(from, "f"), []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stream, packed := call(nil, owner, "pack", from)
+	var s archive.Summary
+	if err := json.Unmarshal([]byte(packed), &s); code != 0 || err != nil || s.Entries != 1 {
+		t.Fatalf("pack: %d, %s", code, packed)
+	}
+	if code, _, checked := call([]byte(stream), owner, "check"); code != 0 || checked != packed {
+		t.Errorf("check: %d, %s, want %s", code, checked, packed)
+	}
+	if code, _, unpacked := call([]byte(stream), owner, "unpack", to); code != 0 || unpacked != packed {
+		t.Errorf("unpack: %d, %s, want %s", code, unpacked, packed)
+	}
+	if b, err := os.ReadFile(filepath.Join(to, "f")); string(b) != "content" {
+		t.Errorf("the file has %q, %v", b, err)
+	}
+	if code, _, errs := call([]byte(stream), owner, "unpack", to); code != 5 {
+		t.Errorf("unpacking again: %d, %s", code, errs)
+	}
+	code, _, errs := call([]byte(stream), owner, "check", "--max-bytes", "6")
+	if code != 2 || !strings.Contains(errs, "more than 6 bytes") {
+		t.Errorf("over its bound: %d, %s", code, errs)
+	}
+}
+
+// TestNotAsRoot: root neither packs nor reads an archive.
+func TestNotAsRoot(t *testing.T) {
+	dir := t.TempDir()
+	for _, args := range [][]string{{"pack", dir}, {"check"}, {"unpack", dir}} {
+		code, out, errs := call(nil, 0, args...)
+		if code != 3 || out != "" || !strings.Contains(errs, "as root") {
+			t.Errorf("%s as root: %d, %q, %s", args, code, out, errs)
+		}
+	}
+}
+
+// TestEmptyKeys: a file of recipients without one never means an archive in clear.
+func TestEmptyKeys(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"empty": "", "blank": " \n", "comment": "# none\n"} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, out, errs := call(nil, owner, "pack", "--recipients", file, t.TempDir())
+		if code != 2 || out != "" {
+			t.Errorf("%s: %d, %q, %s", name, code, out, errs)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	if code, out, _ := call(nil, 0, "--help"); code != 0 || out != usage {
+		t.Errorf("--help: %d, %s", code, out)
+	}
+	for _, args := range [][]string{{}, {"pack"}, {"check", "x"}, {"pack", "--none", "x"}, {"other", "x"},
+		{"unpack", "a", "b"}, {"pack", "/does/not/exist"}} {
+		if code, _, errs := call(nil, owner, args...); code != 2 {
+			t.Errorf("%s: %d, %s", args, code, errs)
+		}
+	}
+}
