@@ -2,6 +2,7 @@ package roottest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -47,8 +48,9 @@ func TestModel(t *testing.T) {
 		defer h.reapAll()
 		rt.Repeat(map[string]func(*rapid.T){
 			"": h.compare, "create": h.create, "wake": h.wake, "sleep": h.sleep, "reap": h.reap,
-			"write": h.write, "type": h.typed, "label": h.label, "background": h.background,
-			"kill": h.kill, "cut off": h.cutOff, "cut off too": h.cutOff, // twice as often
+			"write": h.write, "type": h.typed, "label": h.label, "limit": h.limit,
+			"background": h.background,
+			"kill":       h.kill, "cut off": h.cutOff, "cut off too": h.cutOff, // twice as often
 		})
 	})
 	said := chatdAnswers(t, "audit", "--verify", "--state", h.opt.State)
@@ -260,6 +262,22 @@ func (h *history) label(rt *rapid.T) {
 		rt.Fatalf("patch: %+v, %v", c.Labels, err)
 	}
 	e.chat.Labels = c.Labels
+}
+
+// limit changes a limit, which the checker reads in the cgroups of a chat that is awake.
+func (h *history) limit(rt *rapid.T) {
+	e := h.known(rt)
+	n := rapid.Uint64Range(60, 200).Draw(rt, "pids_max")
+	value := json.RawMessage(fmt.Sprint(n))
+	ctx, cancel := h.ctx()
+	defer cancel()
+	c, err := h.Patch(ctx, e.chat.ID, chat.Patch{
+		Limits: map[string]*json.RawMessage{"pids_max": &value},
+	})
+	if err != nil || c.Limits.PidsMax != n {
+		rt.Fatalf("patch: %+v, %v", c.Limits, err)
+	}
+	e.chat.Limits = c.Limits
 }
 
 // background begins a run in the background and ends it.
