@@ -66,6 +66,9 @@ func (p Profile) CheckLimits(c, asked LimitChange, by Caller) error {
 	if err == nil {
 		err = l.Validate()
 	}
+	if err == nil {
+		err = c.checkShare()
+	}
 	if err != nil || by.Role == RoleOperator {
 		return err
 	}
@@ -74,6 +77,18 @@ func (p Profile) CheckLimits(c, asked LimitChange, by Caller) error {
 			return fmt.Errorf("cannot set limits.%s above that of profile %s: an operator can: %w",
 				key, p.Name, ErrDenied)
 		}
+	}
+	return nil
+}
+
+// checkShare refuses half of a share of the CPU: with another period of the profile, by now or later,
+// a quota would be another share.
+func (c LimitChange) checkShare() error {
+	_, quota := c["cpu_quota"]
+	_, period := c["cpu_period"]
+	if quota != period {
+		return fmt.Errorf("cannot use limits.cpu_quota and cpu_period: want both, or none: %w",
+			ErrInvalid)
 	}
 	return nil
 }

@@ -63,8 +63,10 @@ func TestCheckLimits(t *testing.T) {
 		{map[string]string{"io_read_bps": "0"}, nil, ErrDenied},
 		{map[string]string{"io_write_bps": "1048576"}, nil, nil},
 		{map[string]string{"io_weight": "101"}, nil, ErrDenied},
-		{map[string]string{"cpu_quota": `"500ms"`}, nil, ErrDenied},
-		{map[string]string{"cpu_period": `"500ms"`}, nil, ErrDenied},
+		{map[string]string{"cpu_quota": `"500ms"`, "cpu_period": `"1s"`}, nil, ErrDenied},
+		{map[string]string{"cpu_quota": `"1ms"`}, ErrInvalid, ErrInvalid}, // half of a share
+		{map[string]string{"cpu_period": `"500ms"`}, ErrInvalid, ErrInvalid},
+		{map[string]string{"cpu_quota": `"250ms"`, "cpu_period": `"500ms"`}, nil, ErrDenied},
 		{map[string]string{"cpu_quota": `"50ms"`, "cpu_period": `"200ms"`}, nil, nil},
 		{map[string]string{"memory_max": "1"}, ErrInvalid, ErrInvalid},
 		{map[string]string{"nofile": "0"}, ErrInvalid, ErrInvalid},

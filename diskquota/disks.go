@@ -3,6 +3,7 @@ package diskquota
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 )
 
 // Amount is what a uid has, or may have; 0 is no limit.
@@ -83,20 +84,30 @@ func (d *Disks) parts() (dirs []string) {
 	return dirs
 }
 
-// bounded is parts without those that enforce nothing.
-func (d *Disks) bounded() (dirs []string) {
+// bounded is parts without those that enforce nothing. The error is of those that do not tell.
+func (d *Disks) bounded() (dirs []string, err error) {
 	for _, dir := range d.parts() {
-		if on, _ := d.kernel.enforces(dir); on {
+		on, kerr := d.kernel.enforces(dir)
+		switch {
+		case on:
 			dirs = append(dirs, dir)
+		case kerr != nil && !errors.Is(kerr, errors.ErrUnsupported) && !isForbidden(kerr):
+			err = errors.Join(err, kerr)
 		}
 	}
-	return dirs
+	return dirs, err
 }
 
-// Set bounds what the uid may have on each file system that enforces limits.
-func (d *Disks) Set(uid uint32, limit Amount) (err error) {
-	for _, dir := range d.bounded() {
-		err = errors.Join(err, d.kernel.set(dir, uid, limit.hard()))
+// isForbidden is what a container gets whose file systems are the host's to bound.
+func isForbidden(err error) bool { return errors.Is(err, fs.ErrPermission) }
+
+// Set bounds what the uid may have on each file system that enforces limits and lets them be set.
+func (d *Disks) Set(uid uint32, limit Amount) error {
+	dirs, err := d.bounded()
+	for _, dir := range dirs {
+		if serr := d.kernel.set(dir, uid, limit.hard()); !isForbidden(serr) {
+			err = errors.Join(err, serr)
+		}
 	}
 	return err
 }
@@ -107,7 +118,8 @@ func (d *Disks) Clear(uid uint32) error { return d.Set(uid, Amount{}) }
 // Drift says how the limits of the uid differ from what Set made of limit; empty if they do not.
 func (d *Disks) Drift(uid uint32, limit Amount) (string, error) {
 	want := limit.hard()
-	for _, dir := range d.bounded() {
+	dirs, err := d.bounded()
+	for _, dir := range dirs {
 		b, err := d.kernel.get(dir, uid)
 		if err != nil {
 			return "", err
@@ -118,13 +130,17 @@ func (d *Disks) Drift(uid uint32, limit Amount) (string, error) {
 				dir, b.hardKiB, b.hardInodes), nil
 		}
 	}
-	return "", nil
+	return "", err
 }
 
 // Held is what the uid has on all file systems that enforce limits, and the largest percentage of
 // limit on one of them. known is false if there is none.
 func (d *Disks) Held(uid uint32, limit Amount) (held Amount, used int, known bool, err error) {
-	for _, dir := range d.bounded() {
+	dirs, err := d.bounded()
+	if err != nil {
+		return held, used, known, err
+	}
+	for _, dir := range dirs {
 		b, gerr := d.kernel.get(dir, uid)
 		if gerr != nil {
 			return held, used, known, gerr

@@ -24,13 +24,14 @@ const (
 // the uid, which no chat has, in a directory of the given name. tried are the directories where
 // both were refused with EDQUOT.
 func (d *Disks) Try(name string, uid uint32) (tried []string, err error) {
-	for _, dir := range d.bounded() {
+	dirs, err := d.bounded()
+	for _, dir := range dirs {
 		if err := d.try(dir, name, uid); err != nil {
 			return tried, fmt.Errorf("in %s: %w", dir, err)
 		}
 		tried = append(tried, dir)
 	}
-	return tried, nil
+	return tried, err
 }
 
 func (d *Disks) try(dir, name string, uid uint32) (err error) {

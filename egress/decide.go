@@ -114,7 +114,7 @@ func (s *server) resolve(call uplink.Call) error {
 	if t.host == "" || !t.listed(n.allowed()) {
 		return refusal(fmt.Sprintf("the profile does not list %s", t))
 	}
-	ctx, cancel := context.WithTimeout(n.ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(n.ctx, explainTimeout)
 	defer cancel()
 	_, err := n.addresses(ctx, t)
 	return err

@@ -12,6 +12,8 @@ import (
 const (
 	// dialTimeout bounds a connection until it is connected, with the look-up of its name.
 	dialTimeout = 10 * time.Second
+	// explainTimeout bounds a look-up whose asker gives up after 5 s.
+	explainTimeout = 4 * time.Second
 	// nextAddress is the Connection Attempt Delay of RFC 8305, section 5.
 	nextAddress = 300 * time.Millisecond
 	// maxAddresses is how many addresses of a name are tried.

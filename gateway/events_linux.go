@@ -23,8 +23,14 @@ const (
 	maxCarried = 1 << 16
 	// askTimeout is how long the caller of Connections waits at most.
 	askTimeout = time.Second
-	// resolveTimeout is the same of Resolve: a name whose servers are silent takes so long.
+	// resolveTimeout is the same of Resolve; chatd-egress gives up a name whose servers are silent a
+	// second before.
 	resolveTimeout = 5 * time.Second
+	// maxResolving is how many names are looked up simultaneously to explain, and maxResolvingOfOne
+	// how many of one chat.
+	maxResolving, maxResolvingOfOne = 16, 2
+	// resolveAgain is when a chatd-egress that begins is asked again.
+	resolveAgain = 20 * time.Millisecond
 )
 
 // lostWhy is what became of connections that ended with chatd-egress.
@@ -128,13 +134,54 @@ func (g *Gateway) Connections(ctx context.Context, id chat.ID) chat.EgressOpen {
 }
 
 // Resolve reports why a name that a chat lists leads to no address now. It is nil for a chat that
-// is not open: nobody looks a name up for it.
+// is not open: nobody looks a name up for it. While chatd-egress starts it waits.
 func (g *Gateway) Resolve(ctx context.Context, id chat.ID, to chat.Destination) error {
-	g.mu.Lock()
-	h, conn := g.chats[id], g.conn
-	g.mu.Unlock()
+	h, _ := g.asked(id)
 	if h == nil {
 		return nil
+	}
+	// All calls to chatd-egress share their number: names to explain take few of it.
+	select {
+	case g.resolving <- struct{}{}:
+		defer func() { <-g.resolving }()
+	default:
+		return fmt.Errorf("cannot look up %s: %d names are looked up already: %w", to.Name(),
+			cap(g.resolving), chat.ErrBusy)
+	}
+	if h.resolving.Add(1) > maxResolvingOfOne {
+		h.resolving.Add(-1)
+		return fmt.Errorf("cannot look up %s: %d names are looked up for the chat already: %w",
+			to.Name(), maxResolvingOfOne, chat.ErrBusy)
+	}
+	defer h.resolving.Add(-1)
+	// A caller that leaves does not end the call at chatd-egress.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTimeout)
+	defer cancel()
+	for {
+		err := g.resolve(ctx, id, to)
+		begins := errors.Is(err, uplink.ErrGone) || errors.Is(err, chat.ErrNotFound)
+		if !begins {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(resolveAgain):
+		}
+	}
+}
+
+// asked is a chat that is open, nil if it is not, and who is asked about it.
+func (g *Gateway) asked(id chat.ID) (*held, *uplink.Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.chats[id], g.conn
+}
+
+func (g *Gateway) resolve(ctx context.Context, id chat.ID, to chat.Destination) error {
+	h, conn := g.asked(id)
+	if h == nil {
+		return nil // it has ended
 	}
 	if conn == nil {
 		return fmt.Errorf("cannot ask chatd-egress: %w", uplink.ErrGone)

@@ -61,6 +61,8 @@ type Gateway struct {
 	// secretsLost is why chatd-egress has not the secrets as they are; of telling.
 	secretsLost error
 
+	resolving chan struct{} // an element for each name that is looked up
+
 	mu      sync.Mutex
 	servers []netip.AddrPort
 	secrets knownSecrets
@@ -85,7 +87,7 @@ func New(opt Options) *Gateway {
 	if opt.Bound == nil {
 		opt.Bound = func(int) error { return nil }
 	}
-	return &Gateway{opt: opt, servers: opt.Servers, chats: map[chat.ID]*held{},
+	return &Gateway{opt: opt, resolving: make(chan struct{}, maxResolving), servers: opt.Servers, chats: map[chat.ID]*held{},
 		issues: quota.NewAllowance(issuesAtOnce, issueEvery, time.Now),
 		wake:   make(chan struct{}, 1), lost: make(chan struct{}, 1),
 		reports: newReports()}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"sync/atomic"
 
 	"github.com/chatd/chatd/netns"
 )
@@ -20,6 +21,8 @@ type held struct {
 	// carried is how many connections and flows chatd-egress carries for it, as reported; of
 	// Gateway.mu.
 	carried int
+	// resolving is how many names are looked up for it to explain.
+	resolving atomic.Int32
 	// Under telling. known: the chatd-egress that answers had this session when it was found.
 	// lost is why it does not carry for the chat as it was told; nil if it does.
 	known bool

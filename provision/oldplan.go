@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
@@ -146,6 +147,9 @@ func (m *Manager) applyLimits(rec state.Record, s *liveSession, force bool) erro
 	m.report(limitsOf(rec.ID), err)
 	return err
 }
+
+// limited is when a patch changed the session's limits last.
+func (s *liveSession) limited() time.Time { return time.Unix(0, s.limitedAt.Load()) }
 
 func (s *liveSession) setBehind(keys []string) {
 	if len(keys) == 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/policy"
@@ -95,10 +96,13 @@ func (m *Manager) checkPatch(
 			chat.Quote(after.Profile), chat.ErrInvalid)
 	}
 	profile, asked := m.policy.Profile(after.Profile), p.ApplyLimits(nil)
-	if moves && !profile.MayUse(caller) {
-		const why = "cannot move chat %s to profile %s: owner %s is not among its bridges: %w"
-		return "bridges", fmt.Errorf(why, after.ID, after.Profile, chat.Quote(caller.Name),
-			chat.ErrDenied)
+	for _, name := range []string{after.Profile, before.Profile} {
+		if !moves || m.policy.Profile(name).MayUse(caller) {
+			continue
+		}
+		const why = "cannot move chat %s from profile %s to %s: owner %s is not among the bridges of %s: %w"
+		return "bridges", fmt.Errorf(why, after.ID, before.Profile, after.Profile,
+			chat.Quote(caller.Name), name, chat.ErrDenied)
 	}
 	if moves || p.ChangesEgress() {
 		if err := profile.CheckEgress(after.EgressChange()); err != nil {
@@ -119,10 +123,44 @@ func (m *Manager) checkPatch(
 			return "limits", err
 		}
 	}
-	if !p.Force {
+	if m.profile(before).Limits != m.profile(after).Limits {
+		if err := m.checkPause(caller, after.ID); err != nil {
+			return "", err
+		}
+	}
+	was, is := m.profile(before).Limits.MemoryMax, m.profile(after).Limits.MemoryMax
+	switch {
+	case is > was:
+		return "", m.checkPromised(after.ID, is-was)
+	case is < was && !p.Force:
 		return "", m.checkMemory(after)
 	}
 	return "", nil
+}
+
+// checkPromised refuses memory for an awake chat beyond what all may have together: to make room
+// others would have to sleep, which a wake asks for.
+func (m *Manager) checkPromised(id chat.ID, more uint64) error {
+	most := m.shares.MaxMemory
+	if most == 0 || !m.session(id).lives() || m.shares.Promised()+more <= most {
+		return nil
+	}
+	return fmt.Errorf("cannot give chat %s more memory while it is awake: all awake chats have at most "+
+		"%d bytes (max_awake_memory): put it to sleep before: %w", id, most, chat.ErrBusy)
+}
+
+// limitsPause is how long a bridge waits between two changes of a living chat's limits: the kernel
+// gives the quota of a whole period with each new one.
+const limitsPause = time.Second
+
+// checkPause refuses a change of limits right after another.
+func (m *Manager) checkPause(by chat.Caller, id chat.ID) error {
+	s := m.session(id)
+	if by.Role == chat.RoleOperator || !s.lives() || time.Since(s.limited()) >= limitsPause {
+		return nil
+	}
+	return fmt.Errorf("cannot change the limits of chat %s: they have just changed: want %s between: %w",
+		id, limitsPause, chat.ErrBusy)
 }
 
 // checkView refuses to move a chat whose session sees paths of the host that the new profile does not
@@ -177,6 +215,9 @@ func (m *Manager) putInForce(
 	}
 	var waits error
 	limitsDiffer := m.profile(before).Limits != m.profile(after).Limits
+	if s.lives() && limitsDiffer {
+		s.limitedAt.Store(time.Now().UnixNano())
+	}
 	if s.lives() && (limitsDiffer || p.ChangesLimits() && s.behind.Load() != nil) {
 		waits = m.applyLimits(after, s, p.Force)
 	}

@@ -52,11 +52,18 @@ func (m *Manager) reload(ctx context.Context, next policy.Next) error {
 	opened := m.egressMoves(next)
 	m.policy.Set(next)
 	var errs []error
-	if opened && m.table != nil {
+	if len(opened) > 0 && m.table != nil {
 		errs = append(errs, m.applyWall(ctx))
 	}
-	for _, rec := range m.store.All() {
+	all := m.store.All()
+	for _, rec := range all {
 		errs = append(errs, m.reloadChat(ctx, rec.ID))
+	}
+	// The last: a chatd-egress that does not answer takes its time for each chat.
+	for _, rec := range all {
+		if opened[rec.Profile] {
+			m.reloadEgress(ctx, rec.ID)
+		}
 	}
 	err := errors.Join(errs...)
 	if err != nil {
@@ -70,16 +77,33 @@ func (m *Manager) reload(ctx context.Context, next policy.Next) error {
 	return errors.Join(err, m.store.Audit(event))
 }
 
-// egressMoves reports whether next changes where chats of a profile may connect.
-func (m *Manager) egressMoves(next policy.Next) bool {
+// egressMoves names the profiles in which next changes where chats may connect.
+func (m *Manager) egressMoves(next policy.Next) map[string]bool {
+	moves := map[string]bool{}
 	for name := range m.opt.Profiles {
 		now, then := m.policy.Profile(name), m.policy.ProfileIn(next, name)
 		if !slices.Equal(now.Egress, then.Egress) ||
 			!slices.Equal(now.EgressMayAdd, then.EgressMayAdd) {
-			return true
+			moves[name] = true
 		}
 	}
-	return false
+	return moves
+}
+
+// reloadEgress tells chatd-egress where a chat may connect now.
+func (m *Manager) reloadEgress(ctx context.Context, id chat.ID) {
+	unlock, err := m.locks.lock(ctx, id)
+	if err != nil {
+		return
+	}
+	defer unlock()
+	rec, err := m.store.Get(id)
+	if s := m.session(id); err != nil || s == nil || !s.Init.Alive() {
+		return
+	}
+	if err := m.gateway.Change(ctx, id, m.profile(rec).Egress); err != nil {
+		m.log.Warn("a chat has not the egress of its profile yet", "chat", id, "why", err)
+	}
 }
 
 // inForceError is an error that came after new rules and guards were in force.
@@ -106,9 +130,6 @@ func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
 	}
 	if err := m.applyLimits(rec, s, false); err != nil {
 		m.log.Warn("a chat has not the limits of its profile yet", "chat", id, "why", err)
-	}
-	if err := m.gateway.Change(ctx, id, m.profile(rec).Egress); err != nil {
-		m.log.Warn("a chat has not the egress of its profile yet", "chat", id, "why", err)
 	}
 	// The shims' policy first: it does not depend on the enforcer.
 	return errors.Join(m.sessionDir(rec.ID, rec.UID).WritePolicy(m.shimPolicy(rec)), m.renewRules(ctx, rec, s))

@@ -179,7 +179,7 @@ func (m *Manager) session(id chat.ID) *liveSession {
 }
 
 // keepTimeout bounds how long a sleep waits for the chat to write down what its terminal shows.
-const keepTimeout = 2 * time.Second
+const keepTimeout = time.Second
 
 // keepTerminal lets the session write down where its shell is and what its terminal shows, for the
 // next one. What it does not write within keepTimeout is lost.

@@ -188,6 +188,9 @@ func TestChangeByBridge(t *testing.T) {
 	p := opt.Profiles["web"]
 	p.Bridges = []string{"ada"}
 	opt.Profiles["web"] = p
+	closed := p
+	closed.Name, closed.Bridges = "closed", []string{}
+	opt.Profiles["closed"] = closed
 	m := open(t, opt)
 	as := func(name string) context.Context {
 		return chat.WithCaller(t.Context(), chat.Caller{UID: 4711, Name: name, Role: chat.RoleBridge})
@@ -205,7 +208,7 @@ func TestChangeByBridge(t *testing.T) {
 	}{
 		{"ada", ada.ID, `{"limits":{"pids_max":100}}`, nil},
 		{"ada", ada.ID, `{"limits":{"pids_max":201}}`, chat.ErrDenied},
-		{"ada", ada.ID, `{"limits":{"cpu_period":"100ms"},"labels":{"k":"v"}}`, chat.ErrDenied},
+		{"ada", ada.ID, `{"limits":{"cpu_quota":"250ms","cpu_period":"100ms"},"labels":{"k":"v"}}`, chat.ErrDenied},
 		{"ada", bob.ID, `{"limits":{"pids_max":100}}`, chat.ErrNotFound},
 		{"bob", bob.ID, `{"profile":"web"}`, chat.ErrDenied},
 		{"bob", bob.ID, `{"profile":"none"}`, chat.ErrInvalid},
@@ -226,9 +229,23 @@ func TestChangeByBridge(t *testing.T) {
 	}
 	// An operator may more, and a bridge keeps what it was given.
 	patched(t, m, ada.ID, `{"limits":{"memory_max":536870912}}`)
-	if c, err := patchAs(as("ada"), t, m, ada.ID, `{"limits":{"pids_max":90}}`); err != nil || c.Limits.MemoryMax != 512<<20 {
+	if _, err := patchAs(as("ada"), t, m, ada.ID, `{"limits":{"pids_max":91}}`); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("limits right after limits: %v", err)
+	}
+	var c chat.Chat
+	until(t, "limits may change again", func() bool {
+		c, err = patchAs(as("ada"), t, m, ada.ID, `{"limits":{"pids_max":90}}`)
+		return !errors.Is(err, chat.ErrBusy)
+	})
+	if err != nil || c.Limits.MemoryMax != 512<<20 {
 		t.Errorf("%+v, %v", c.Limits, err)
 	}
+	// Where an operator put it into a profile that is not for the bridge, it stays.
+	patched(t, m, ada.ID, `{"profile":"closed"}`)
+	if _, err := patchAs(as("ada"), t, m, ada.ID, `{"profile":"web"}`); !errors.Is(err, chat.ErrDenied) {
+		t.Errorf("out of a profile of others: %v", err)
+	}
+	patched(t, m, ada.ID, `{"profile":"web"}`)
 	// It asks for its chat as ever, and finds it.
 	again, created, err := m.Create(as("ada"), spec)
 	if err != nil || created || again.ID != ada.ID || !slices.Equal(again.Ignored, []string{"profile"}) {
