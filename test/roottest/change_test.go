@@ -229,7 +229,8 @@ func TestChangeByBridge(t *testing.T) {
 	}
 	// An operator may more, and a bridge keeps what it was given.
 	patched(t, m, ada.ID, `{"limits":{"memory_max":536870912}}`)
-	if _, err := patchAs(as("ada"), t, m, ada.ID, `{"limits":{"pids_max":91}}`); !errors.Is(err, chat.ErrBusy) {
+	_, err = patchAs(as("ada"), t, m, ada.ID, `{"limits":{"pids_max":91}}`)
+	if !errors.Is(err, chat.ErrBusy) {
 		t.Errorf("limits right after limits: %v", err)
 	}
 	var c chat.Chat
@@ -242,7 +243,8 @@ func TestChangeByBridge(t *testing.T) {
 	}
 	// Where an operator put it into a profile that is not for the bridge, it stays.
 	patched(t, m, ada.ID, `{"profile":"closed"}`)
-	if _, err := patchAs(as("ada"), t, m, ada.ID, `{"profile":"web"}`); !errors.Is(err, chat.ErrDenied) {
+	_, err = patchAs(as("ada"), t, m, ada.ID, `{"profile":"web"}`)
+	if !errors.Is(err, chat.ErrDenied) {
 		t.Errorf("out of a profile of others: %v", err)
 	}
 	patched(t, m, ada.ID, `{"profile":"web"}`)
