@@ -23,8 +23,8 @@ const (
 	maxCarried = 1 << 16
 	// askTimeout is how long the caller of Connections waits at most.
 	askTimeout = time.Second
-	// resolveTimeout is the same of Resolve; chatd-egress gives up a name whose servers are silent a
-	// second before.
+	// resolveTimeout is the same of Resolve; chatd-egress gives up a name whose servers are silent
+	// a second before.
 	resolveTimeout = 5 * time.Second
 	// maxResolving is how many names are looked up simultaneously to explain, and maxResolvingOfOne
 	// how many of one chat.

@@ -87,7 +87,8 @@ func New(opt Options) *Gateway {
 	if opt.Bound == nil {
 		opt.Bound = func(int) error { return nil }
 	}
-	return &Gateway{opt: opt, resolving: make(chan struct{}, maxResolving), servers: opt.Servers, chats: map[chat.ID]*held{},
+	return &Gateway{opt: opt, servers: opt.Servers, chats: map[chat.ID]*held{},
+		resolving: make(chan struct{}, maxResolving),
 		issues: quota.NewAllowance(issuesAtOnce, issueEvery, time.Now),
 		wake:   make(chan struct{}, 1), lost: make(chan struct{}, 1),
 		reports: newReports()}
