@@ -89,8 +89,8 @@ func New(opt Options) *Gateway {
 	}
 	return &Gateway{opt: opt, servers: opt.Servers, chats: map[chat.ID]*held{},
 		resolving: make(chan struct{}, maxResolving),
-		issues: quota.NewAllowance(issuesAtOnce, issueEvery, time.Now),
-		wake:   make(chan struct{}, 1), lost: make(chan struct{}, 1),
+		issues:    quota.NewAllowance(issuesAtOnce, issueEvery, time.Now),
+		wake:      make(chan struct{}, 1), lost: make(chan struct{}, 1),
 		reports: newReports()}
 }
 
