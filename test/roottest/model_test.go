@@ -88,7 +88,7 @@ var conversations = rapid.SampledFrom([]string{"one", "two", "$(three)", "vier\n
 
 // settled is how long the host may differ from the last answer: a process that begins a session, or
 // ended, may be there for a moment.
-const settled = 10 * time.Second
+const settled = time.Minute
 
 // compare is made after each call.
 func (h *history) compare(rt *rapid.T) {
