@@ -106,6 +106,12 @@ func TestOwnNetworkExplain(t *testing.T) {
 	_, err := m.Wake(operator(t.Context()), a.ID)
 	must(t, err)
 	const now = "it is listed; nothing is reached now: "
+	until(t, "chatd-egress has started and answers", func() bool {
+		e, err := m.Explain(operator(t.Context()), a.ID, chat.Question{Host: "api.example.test",
+			Port: 7000})
+		must(t, err)
+		return e.Why == "it is listed"
+	})
 	for host, want := range map[string]string{
 		"api.example.test":   "it is listed",
 		"gone.example.test":  now + "cannot resolve gone.example.test",
