@@ -26,6 +26,9 @@ var acts = map[string]act{}
 
 func addActs(more map[string]act) {
 	for name, a := range more {
+		if acts[name] != nil {
+			panic("two acts are named " + name) // one would not be tried
+		}
 		acts[name] = a
 	}
 }

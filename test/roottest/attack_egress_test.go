@@ -12,8 +12,8 @@ import (
 
 // holdActs hold connections.
 var holdActs = map[string]act{
-	// hold ADDRESS TIMES: opens them all and keeps them, for some seconds
-	"hold": func(a []string) (string, error) {
+	// hold-connections ADDRESS TIMES: opens them all and keeps them, for some seconds
+	"hold-connections": func(a []string) (string, error) {
 		var all sync.WaitGroup
 		end := time.Now().Add(5 * time.Second)
 		for range number(a[1]) {
@@ -48,7 +48,7 @@ func TestAttackManyConnections(t *testing.T) {
 	m := open(t, named(t, append(usual, "api.example.test:7002")...))
 	a, b := inmateOf(t, m, "many a", "named"), inmateOf(t, m, "many b", "named")
 	done := make(chan string, 1)
-	go func() { done <- a.try(t, "hold", "api.example.test:7002", "10000") }()
+	go func() { done <- a.try(t, "hold-connections", "api.example.test:7002", "10000") }()
 	until(t, "A has its share", func() bool { return now.Load() >= 500 || len(done) > 0 })
 	outcomes(t, "B meanwhile", b.try(t, "say", "api.example.test:7000", "x"), "ok")
 	outcomes(t, "A", <-done, "ok")
@@ -57,7 +57,7 @@ func TestAttackManyConnections(t *testing.T) {
 	}
 	outcomes(t, "A afterwards", a.try(t, "say", "api.example.test:7000", "x"), "ok")
 	most.Store(0)
-	outcomes(t, "control", asHost(t, "hold", outsideAddr+":7002", "1500"), "ok")
+	outcomes(t, "control", asHost(t, "hold-connections", outsideAddr+":7002", "1500"), "ok")
 	if n := most.Load(); n <= 512 {
 		t.Errorf("control: %d connections stood", n)
 	}
