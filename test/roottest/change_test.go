@@ -408,6 +408,7 @@ func TestPatchKilled(t *testing.T) {
 // TestChangeProfileSees: a session that sees paths of the host under the file rules of its profile
 // meets no other profile's rules there. The chat moves while it sleeps.
 func TestChangeProfileSees(t *testing.T) {
+	needsRoot(t)
 	shared := "/opt/change-" + filepath.Base(t.TempDir())
 	t.Cleanup(func() { must(t, os.RemoveAll(shared)) })
 	must(t, errors.Join(os.MkdirAll(shared+"/closed", 0o755),
