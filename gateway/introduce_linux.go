@@ -14,7 +14,7 @@ import (
 	"github.com/chatd/chatd/uplink"
 )
 
-// errNotYet is why a chat is not carried for that chatd-egress has not been told of.
+// errNotYet is of a chat of which chatd-egress has not been told: nothing is carried for it.
 var errNotYet = errors.New("chatd-egress is about to be told")
 
 // introduce greets chatd-egress, and closes the chats that it has from an earlier chatd-root and

@@ -57,8 +57,8 @@ type Options struct {
 	// Starts bounds the simultaneous creates and wakes; 0 is one for each CPU, and at least
 	// two. No flag or config key reaches it.
 	Starts int
-	// DiskEvery is how often what chats have on disk is looked at; 0 is 10 s. No flag or config key
-	// reaches it.
+	// DiskEvery is the time between two looks at what chats have on disk; 0 is 10 s. Tests alone
+	// set it.
 	DiskEvery time.Duration
 	// FileMax bounds, in bytes, a file that the file tools write, and one streamed read; 0 is
 	// 1 GiB.

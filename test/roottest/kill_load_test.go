@@ -67,7 +67,7 @@ func (l *underLoad) round(which string) (failed int) {
 	for i := range 12 {
 		wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				err := l.use(ctx, d, fmt.Sprint("load ", i))
+				err := l.use(ctx, d, fmt.Sprint("load ", i), modelNames[i%len(modelNames)])
 				l.mu.Lock()
 				l.calls++
 				if err != nil {
@@ -90,8 +90,7 @@ func (l *underLoad) round(which string) (failed int) {
 }
 
 // use makes one call. What it may answer under a kill is any error.
-func (l *underLoad) use(ctx context.Context, d *daemon, external string) error {
-	profile := []string{"default", "web", "ruled"}[len(external)%3]
+func (l *underLoad) use(ctx context.Context, d *daemon, external, profile string) error {
 	c, _, err := d.Create(ctx, chat.Spec{ExternalID: external, Profile: profile})
 	if err != nil {
 		return err

@@ -105,7 +105,7 @@ func (s *lifeSoak) soak(chats int, last time.Duration) {
 	for i := range all {
 		all[i] = &soaked{spec: chat.Spec{
 			ExternalID: fmt.Sprint("soak ", i), Owner: fmt.Sprint("owner", i%20),
-			Profile: []string{"default", "web", "ruled"}[i%3],
+			Profile: modelNames[i%len(modelNames)],
 		}}
 	}
 	atOnce(all, func(c *soaked) {
