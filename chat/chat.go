@@ -185,6 +185,8 @@ type Chat struct {
 	Usage *Usage `json:"usage,omitempty"`
 	// Disk is nil while it is not known.
 	Disk *DiskUsage `json:"disk,omitempty"`
+	// Archiving is how far an archive or unarchive is that runs; nil if none does.
+	Archiving *ArchiveProgress `json:"archiving,omitempty" doc:"While it is archived or unarchived: how far that is."`
 	// Layers says for each layer what enforces it now on this host; see [Layer].
 	Layers []Layer `json:"layers,omitempty"`
 	// Ignored names the fields in which a create differs from the chat that it found; see

@@ -1,0 +1,103 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// ArchiveName names an archive: the id of its chat, a dash and the time it was begun, in UTC, as in
+// 0123456789abcdef-20261125T160000Z. It is safe in a file name.
+type ArchiveName string
+
+// archiveTime is the layout of an [ArchiveName]'s time.
+const archiveTime = "20060102T150405Z"
+
+// NewArchiveName returns the name of an archive that is begun at the time.
+func NewArchiveName(id ID, at time.Time) ArchiveName {
+	return ArchiveName(string(id) + "-" + at.UTC().Format(archiveTime))
+}
+
+// ParseArchiveName accepts only the form that [NewArchiveName] makes.
+func ParseArchiveName(s string) (ArchiveName, error) {
+	id, at, _ := strings.Cut(s, "-")
+	if _, err := ParseID(id); err == nil {
+		if t, err := time.Parse(archiveTime, at); err == nil && t.Format(archiveTime) == at {
+			return ArchiveName(s), nil
+		}
+	}
+	return "", fmt.Errorf("cannot use %s as the name of an archive: want a chat id and a time, as "+
+		"in 0123456789abcdef-20261125T160000Z: %w", Quote(s), ErrInvalid)
+}
+
+// ID is the id of the archive's chat. The name is one that [ParseArchiveName] accepts.
+func (n ArchiveName) ID() ID { return ID(strings.SplitN(string(n), "-", 2)[0]) }
+
+// Archive is a chat that was written down: its home, its record, its schedules and the log of its
+// terminal.
+type Archive struct {
+	Name       ArchiveName       `json:"name"`
+	Chat       ID                `json:"chat"`
+	ExternalID string            `json:"external_id"`
+	Owner      string            `json:"owner"`
+	Agent      string            `json:"agent"`
+	Profile    string            `json:"profile"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	CreatedAt  time.Time         `json:"created_at" doc:"When the chat was created."`
+	ArchivedAt time.Time         `json:"archived_at"`
+	// ExpiresAt is nil if it is kept for ever.
+	ExpiresAt *time.Time `json:"expires_at,omitempty" doc:"When it is removed; absent if never."`
+	// Entries and Bytes are those of the home: files and directories, and content without holes.
+	Entries int64 `json:"entries"`
+	Bytes   int64 `json:"bytes"`
+	// Size is that of the file, in bytes.
+	Size      int64 `json:"size" doc:"The size of the file, in bytes."`
+	Encrypted bool  `json:"encrypted"`
+	// Sent: a command of the operator's has the file, and not the directory.
+	Sent bool `json:"sent,omitempty" doc:"The operator's command has it, and not the directory."`
+	// Kept: the chat was not reaped for it.
+	Kept bool `json:"kept,omitempty" doc:"The chat was kept."`
+	// Left counts what is not in it, as sockets; LeftNames are the first of them, quoted.
+	Left      int64    `json:"left,omitempty"`
+	LeftNames []string `json:"left_names,omitempty"`
+}
+
+// ToArchive says how a chat is archived.
+type ToArchive struct {
+	// Keep leaves the chat asleep; otherwise it is reaped once its archive is checked.
+	Keep bool `json:"keep,omitempty" doc:"Keep the chat, asleep. Otherwise it is reaped once its archive is checked."`
+}
+
+// ArchiveFilter narrows a list of archives. Zero fields do not narrow.
+type ArchiveFilter struct {
+	Owner      string
+	ExternalID string
+	Chat       ID
+}
+
+// ArchiveList is what a list of archives answers, the newest last.
+type ArchiveList struct {
+	Archives []Archive `json:"archives"`
+}
+
+// Matches reports whether the archive is in the list.
+func (f ArchiveFilter) Matches(a Archive) bool {
+	return (f.Owner == "" || f.Owner == a.Owner) && (f.Chat == "" || f.Chat == a.Chat) &&
+		(f.ExternalID == "" || f.ExternalID == a.ExternalID)
+}
+
+// ArchiveCheck is what a check of an archive found. An archive that is not whole is an error.
+type ArchiveCheck struct {
+	Name ArchiveName `json:"name"`
+	// Content: its content was read as an unarchive would, and not only its hash compared. It needs
+	// the identities of an encrypted one.
+	Content bool `json:"content" doc:"Its content was read as unarchive would; otherwise its hash was compared."`
+}
+
+// ArchiveProgress is how far an archive or unarchive of a chat is.
+type ArchiveProgress struct {
+	Entries int64 `json:"entries"`
+	Bytes   int64 `json:"bytes"`
+	// Doing is packing, checking or unpacking.
+	Doing string `json:"doing"`
+}
