@@ -46,7 +46,7 @@ func openDirectory(t *testing.T, name string) *os.File {
 func pack(t *testing.T, dir, recipients string) ([]byte, Summary) {
 	t.Helper()
 	var out bytes.Buffer
-	s, err := Pack(openDirectory(t, dir), &out, recipients)
+	s, err := Pack(openDirectory(t, dir), &out, recipients, nil)
 	must(t, err)
 	return out.Bytes(), s
 }
@@ -326,7 +326,7 @@ func TestTooDeep(t *testing.T) {
 		t.Error(err)
 	}
 	must(t, os.MkdirAll(dir+strings.Repeat("/d", maxDepth), 0o700))
-	_, err := Pack(openDirectory(t, dir), io.Discard, "")
+	_, err := Pack(openDirectory(t, dir), io.Discard, "", nil)
 	if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "levels deep") {
 		t.Errorf("the error is %v", err)
 	}
@@ -360,7 +360,7 @@ func TestEncrypted(t *testing.T) {
 		}
 	}
 	for _, to := range []string{"age1none", "# only a comment"} {
-		if _, err := Pack(openDirectory(t, dir), io.Discard, to); !errors.Is(err, chat.ErrInvalid) {
+		if _, err := Pack(openDirectory(t, dir), io.Discard, to, nil); !errors.Is(err, chat.ErrInvalid) {
 			t.Errorf("to %q: %v", to, err)
 		}
 	}

@@ -14,13 +14,13 @@ import (
 )
 
 // Pack writes the tree below dir into out, encrypted to the age recipients, one a line, if there
-// are any. dir itself is no entry.
-func Pack(dir *os.File, out io.Writer, recipients string) (s Summary, err error) {
+// are any. dir itself is no entry. meter may be nil.
+func Pack(dir *os.File, out io.Writer, recipients string, meter *Meter) (s Summary, err error) {
 	stream, err := compress(out, recipients)
 	if err != nil {
 		return s, err
 	}
-	p := &packer{to: newWriter(stream), linked: map[inode]*linkedFile{}}
+	p := &packer{to: newWriter(stream), linked: map[inode]*linkedFile{}, meter: meter}
 	if err := p.directory(dir, "", 1); err != nil {
 		return p.s, err
 	}
@@ -36,6 +36,7 @@ type packer struct {
 	s      Summary
 	linked map[inode]*linkedFile
 	held   int // bytes of paths in linked
+	meter  *Meter
 }
 
 type inode struct{ dev, ino uint64 }
@@ -127,6 +128,7 @@ func readlink(dir *os.File, name string) (string, error) {
 // header counts and writes an entry without its content.
 func (p *packer) header(e entry, sparse []extent) error {
 	p.s.Entries++
+	p.meter.entry()
 	return p.to.begin(e, sparse)
 }
 
@@ -220,8 +222,9 @@ func (p *packer) file(dir *os.File, name string, e entry, st *unix.Stat_t) (err 
 		return err
 	}
 	var stored int64
+	to := io.MultiWriter(p.to.out, p.meter)
 	for _, x := range pieces {
-		n, err := io.Copy(p.to.out, io.NewSectionReader(f, x.at, x.size))
+		n, err := io.Copy(to, io.NewSectionReader(f, x.at, x.size))
 		if err == nil && n != x.size {
 			err = changed()
 		}

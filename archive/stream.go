@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 
 	"filippo.io/age"
 	"github.com/klauspost/compress/zstd"
@@ -43,11 +44,32 @@ type Limits struct {
 	Bytes   int64 // of content, without holes
 	// FileSize bounds the size of one file with its holes.
 	FileSize int64
+	// Meter counts what was read, while it is; nil does not.
+	Meter *Meter
+}
+
+// Meter counts the entries and the bytes of content that were done, for others to read.
+type Meter struct{ Entries, Bytes atomic.Int64 }
+
+// entry counts one entry.
+func (m *Meter) entry() {
+	if m != nil {
+		m.Entries.Add(1)
+	}
+}
+
+// Write counts content.
+func (m *Meter) Write(b []byte) (int, error) {
+	if m != nil {
+		m.Bytes.Add(int64(len(b)))
+	}
+	return len(b), nil
 }
 
 // count takes one entry.
 func (s *Summary) count(e entry, most Limits) error {
 	s.Entries++
+	most.Meter.entry()
 	switch {
 	case s.Entries > most.Entries:
 		return fmt.Errorf("cannot unpack: more than %d entries: %w", most.Entries, chat.ErrInvalid)
@@ -226,7 +248,7 @@ func readEntry(r *reader, e entry, s *Summary, most Limits, to tree) error {
 	if err := s.grow(sum, most); err != nil {
 		return err
 	}
-	if err := to.file(e, pieces, r); err != nil {
+	if err := to.file(e, pieces, io.TeeReader(r, most.Meter)); err != nil {
 		return err
 	}
 	return r.close()

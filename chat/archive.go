@@ -86,12 +86,13 @@ func (f ArchiveFilter) Matches(a Archive) bool {
 		(f.ExternalID == "" || f.ExternalID == a.ExternalID)
 }
 
-// ArchiveCheck is what a check of an archive found. An archive that is not whole is an error.
+// ArchiveCheck says that an archive is as it was when it was checked after it was written: its
+// files have the hashes of its manifest, and that this install's keyed hash. Otherwise there is an
+// error.
 type ArchiveCheck struct {
 	Name ArchiveName `json:"name"`
-	// Content: its content was read as an unarchive would, and not only its hash compared. It needs
-	// the identities of an encrypted one.
-	Content bool `json:"content" doc:"Its content was read as unarchive would; otherwise its hash was compared."`
+	// Size is how many bytes were read.
+	Size int64 `json:"size" doc:"How many bytes were read."`
 }
 
 // ArchiveProgress is how far an archive or unarchive of a chat is.

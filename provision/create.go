@@ -113,6 +113,9 @@ func (m *Manager) createLocked(ctx context.Context, id chat.ID) (state.Record, e
 	case chat.Reaping:
 		return rec, fmt.Errorf("cannot create chat %s: it is being reaped: %w", id, chat.ErrWrongPhase)
 	}
+	if rec.Unarchives != "" {
+		return rec, m.giveUpUnarchive(ctx, rec)
+	}
 	if err := m.mayBegin(ctx); err != nil {
 		return rec, err
 	}
@@ -122,7 +125,7 @@ func (m *Manager) createLocked(ctx context.Context, id chat.ID) (state.Record, e
 	}
 	defer leave()
 	if err := m.forwards(ctx, "create", asleepSteps(), rec); err != nil {
-		undone := m.giveUp(ctx, rec, err)
+		undone := m.giveUp(ctx, rec, "create", err)
 		if undone != nil { // logged too: the caller may be gone
 			m.log.Error("cannot take back a chat that could not be created", "chat", rec.ID, "err", undone)
 		}
@@ -136,10 +139,10 @@ func (m *Manager) createLocked(ctx context.Context, id chat.ID) (state.Record, e
 
 // giveUp removes a chat that could not be created. If the removal fails too, the record stays
 // in phase reaping, and reconcile finishes it.
-func (m *Manager) giveUp(ctx context.Context, rec state.Record, why error) error {
+func (m *Manager) giveUp(ctx context.Context, rec state.Record, verb string, why error) error {
 	ctx = context.WithoutCancel(ctx)
 	detail := map[string]string{"error": why.Error()}
-	if err := m.store.SetPhase(rec.ID, chat.Reaping, m.event(ctx, rec, "create", "failed", detail)); err != nil {
+	if err := m.store.SetPhase(rec.ID, chat.Reaping, m.event(ctx, rec, verb, "failed", detail)); err != nil {
 		return err
 	}
 	return m.reapLocked(ctx, rec)

@@ -36,6 +36,9 @@ func (m *Manager) homeMode() os.FileMode {
 // createHome builds the home under a name that no chat has, and renames it into place once it is
 // complete. A crash leaves a whole home or none. It neither replaces nor fills a home that exists.
 func (m *Manager) createHome(_ context.Context, rec state.Record) error {
+	if rec.Unarchives != "" { // the archive has all that is in it
+		return homedir.MakeOwned(m.paths.homes, string(rec.ID), rec.UID, m.homeMode(), "")
+	}
 	skeleton := m.opt.Profiles[rec.Profile].Skeleton
 	if err := homedir.MakeOwned(m.paths.homes, string(rec.ID), rec.UID, m.homeMode(), skeleton); err != nil {
 		return err

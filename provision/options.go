@@ -75,6 +75,8 @@ type Options struct {
 	Egress               string
 	EgressUID, EgressGID uint32
 	DNSServers           []netip.AddrPort
+	// Archives is where archives of chats are kept; nil keeps none.
+	Archives *ArchiveOptions
 	// Secrets are what chats of profiles that name them may use; see [Manager.ReloadSecrets].
 	Secrets map[string]secret.Spec
 	// AllowMissing excuses layers that the host lacks.
@@ -92,6 +94,20 @@ type Options struct {
 	// Version is shown by Host.
 	Version string
 	Log     *slog.Logger
+}
+
+// ArchiveOptions say where archives of chats are kept.
+type ArchiveOptions struct {
+	// Dir, Command, UID, GID and Expire are those of [archives.Options].
+	Dir      string
+	Command  []string
+	UID, GID uint32
+	Expire   time.Duration
+	// Recipients and Identities are files of age keys that only root can read, or empty: archives
+	// are encrypted to the recipients, and decrypted with the identities.
+	Recipients, Identities string
+	// Program is the chatd-archive binary to install into sessions.
+	Program string
 }
 
 func (m *Manager) checkOptions(context.Context) error {

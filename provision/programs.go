@@ -8,6 +8,11 @@ func (m *Manager) installPrograms() error {
 	if err := trees.InstallProgram(m.opt.Shim, m.paths.shim); err != nil {
 		return err
 	}
+	if a := m.opt.Archives; a != nil {
+		if err := trees.InstallProgram(a.Program, m.paths.archive); err != nil {
+			return err
+		}
+	}
 	return m.programs.Link(m.opt.Profiles)
 }
 

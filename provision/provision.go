@@ -78,6 +78,7 @@ type Manager struct {
 	secretsMu    sync.Mutex // held while secrets are read and passed on
 	secretValues map[string]secret.Value
 
+	archive   archiveKeeper
 	shares    *shares.Shares
 	idle      *idle.Watch
 	diskWatch *diskquota.Watch
@@ -103,7 +104,7 @@ type Manager struct {
 
 // paths are the root-owned directories that hold all files of the chats.
 type paths struct {
-	homes, tmp, varTmp, sessions, runs, profiles, logs, shim, stage, empty string
+	homes, tmp, varTmp, sessions, runs, profiles, logs, shim, archive, stage, empty string
 	// probe holds the home of the probes' chat, on a file system that chats cannot fill.
 	probe string
 }
@@ -139,8 +140,9 @@ func newManager(opt Options) *Manager {
 		paths: paths{
 			homes: opt.Homes, tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),
 			sessions: filepath.Join(opt.Run, "sessions"), runs: filepath.Join(opt.Run, "runs"), profiles: filepath.Join(opt.State, "profiles"),
-			logs: filepath.Join(opt.State, "logs"),
-			shim: filepath.Join(opt.State, "bin", "chatd-shim"), stage: filepath.Join(opt.Run, "stage"), empty: filepath.Join(opt.State, "empty"),
+			logs:    filepath.Join(opt.State, "logs"),
+			archive: filepath.Join(opt.State, "bin", "chatd-archive"),
+			shim:    filepath.Join(opt.State, "bin", "chatd-shim"), stage: filepath.Join(opt.Run, "stage"), empty: filepath.Join(opt.State, "empty"),
 			probe: filepath.Join(opt.Run, "probe"),
 		},
 	}
@@ -181,6 +183,7 @@ func (m *Manager) Close() error {
 	for _, s := range m.sessions {
 		errs = append(errs, s.Init.Close())
 	}
+	errs = append(errs, m.archive.close())
 	return errors.Join(append(errs, m.gateway.Shut(), m.leaveNothing(), m.closeState())...)
 }
 

@@ -28,9 +28,13 @@ func (m *Manager) Reap(ctx context.Context, id chat.ID) error {
 	if err != nil {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx)
+	return m.reapReady(context.WithoutCancel(ctx), rec)
+}
+
+// reapReady is Reap for a caller that holds the chat's lock. No end of ctx stops it.
+func (m *Manager) reapReady(ctx context.Context, rec state.Record) error {
 	if rec.Phase != chat.Reaping {
-		if err := m.store.SetPhase(id, chat.Reaping, m.event(ctx, rec, "reap", "intent", nil)); err != nil {
+		if err := m.store.SetPhase(rec.ID, chat.Reaping, m.event(ctx, rec, "reap", "intent", nil)); err != nil {
 			return err
 		}
 	}

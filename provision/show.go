@@ -90,7 +90,7 @@ func (m *Manager) show(ctx context.Context, rec state.Record) chat.Chat {
 	if !m.policy.Terse(ctx, rec.Profile) {
 		c.FileRules = m.policy.File(rec.Profile).Summary()
 	}
-	c.Disk = m.diskOf(rec)
+	c.Disk, c.Archiving = m.diskOf(rec), m.archive.progressOf(rec.ID)
 	c.Layers = m.layersOf(rec, s)
 	return c
 }

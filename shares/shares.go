@@ -83,6 +83,14 @@ func (s *Shares) Admit(
 	return rec, created, s.Refused(ctx, "create", err)
 }
 
+// Unarchive is [state.Store.Unarchive] within the owner's share of chats and uids.
+func (s *Shares) Unarchive(
+	ctx context.Context, name chat.ArchiveName, former state.Record, e state.Event,
+) (state.Record, error) {
+	rec, err := s.Store.Unarchive(name, former, e, s.checkHeld(ctx, former.Owner))
+	return rec, s.Refused(ctx, "unarchive", err)
+}
+
 // checkHeld checks the owner's chats and uids before a record is made.
 func (s *Shares) checkHeld(ctx context.Context, owner string) func(state.OwnerUse) error {
 	return func(h state.OwnerUse) error {

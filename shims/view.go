@@ -12,16 +12,18 @@ import (
 
 // Where things are inside a session.
 const (
-	InsideDir    = "/opt/chatd"
-	InsideShim   = InsideDir + "/chatd-shim" // the program chatd-shim
-	InsideShims  = InsideDir + "/shims"      // links to it, first in PATH
-	InsideBin    = InsideDir + "/bin"        // links to allowed programs, second in PATH
-	InsideBashrc = InsideDir + "/bashrc"     // content [Bashrc]
-	InsideTmux   = InsideDir + "/tmux.conf"
-	InsidePrompt = InsideDir + "/prompt" // a fifo; each shell writes one byte at its first prompt
-	InsideLog    = InsideDir + "/log"    // a fifo; what the terminal prints, see [LogCommand]
-	InsideRun    = "/run/chat"           // 1 MiB, 0700
-	Socket       = InsideRun + "/tmux.sock"
+	InsideDir  = "/opt/chatd"
+	InsideShim = InsideDir + "/chatd-shim" // the program chatd-shim
+	// InsideArchive is chatd-archive, in a session whose view has it.
+	InsideArchive = InsideDir + "/chatd-archive"
+	InsideShims   = InsideDir + "/shims"  // links to it, first in PATH
+	InsideBin     = InsideDir + "/bin"    // links to allowed programs, second in PATH
+	InsideBashrc  = InsideDir + "/bashrc" // content [Bashrc]
+	InsideTmux    = InsideDir + "/tmux.conf"
+	InsidePrompt  = InsideDir + "/prompt" // a fifo; each shell writes one byte at its first prompt
+	InsideLog     = InsideDir + "/log"    // a fifo; what the terminal prints, see [LogCommand]
+	InsideRun     = "/run/chat"           // 1 MiB, 0700
+	Socket        = InsideRun + "/tmux.sock"
 )
 
 // LogCommand is the sh command to which tmux pipes the output of a pane: package termlog copies
@@ -47,6 +49,8 @@ type View struct {
 	// Shim is the host path of chatd-shim; ShimDir and BinDir are what
 	// [WriteShims] and [Programs.WriteBin] made.
 	Shim, ShimDir, BinDir string
+	// Archive is the host path of chatd-archive; empty means none.
+	Archive string
 	// TmuxConf is the content of [InsideTmux].
 	TmuxConf []byte
 	// Vars are further variables, "NAME=value", which override those of [View.Env].

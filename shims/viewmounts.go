@@ -105,6 +105,9 @@ func (v View) fileMounts() []chat.Mount {
 // protects its mode and owner: a write to a fifo does not write to its file system.
 func (v View) ownMounts() []chat.Mount {
 	all := []chat.Mount{bind(v.Shim, InsideShim, chat.ReadOnly), bind(v.ShimDir, InsideShims, chat.ReadOnly), bind(v.BinDir, InsideBin, chat.ReadOnly)}
+	if v.Archive != "" {
+		all = append(all, bind(v.Archive, InsideArchive, chat.ReadOnly))
+	}
 	if v.PromptFIFO != "" {
 		all = append(all, bind(v.PromptFIFO, InsidePrompt, chat.ReadOnly))
 	}

@@ -33,6 +33,8 @@ type Record struct {
 	// Patched names what of the request that made the chat was changed since: profile, env.
 	Patched []string   `json:"patched,omitempty"`
 	Phase   chat.Phase `json:"phase"`
+	// Unarchives is the archive that a chat in creation is made of. Only its creator can finish it.
+	Unarchives chat.ArchiveName `json:"unarchives,omitempty"`
 	// Account is the backend that made the account: userdb or useradd; empty
 	// until [Store.SetAccount].
 	Account   string    `json:"account,omitempty"`
@@ -156,6 +158,7 @@ func (x *index) load(k, v []byte, blocks []*block) error {
 // take has r become after in what may change of a record, but for its last use.
 func (r *Record) take(after *Record) {
 	r.Phase, r.Account, r.Labels = after.Phase, after.Account, after.Labels
+	r.Unarchives = after.Unarchives
 	r.EgressAdd, r.EgressRemove = after.EgressAdd, after.EgressRemove
 	r.Profile, r.Env, r.Limits, r.Patched = after.Profile, after.Env, after.Limits, after.Patched
 	r.intern()

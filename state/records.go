@@ -50,6 +50,11 @@ func (s *Store) Admit(spec chat.Spec, by Event, conditions ...func(OwnerUse) err
 	if err := errors.Join(spec.Validate(), chat.CheckName("owner", spec.Owner), by.check()); err != nil {
 		return Record{}, false, err
 	}
+	return s.admit(spec, by, func(*Record) error { return nil }, conditions...)
+}
+
+// admit finds a checked spec's record, or makes one, which edit may change before it is stored.
+func (s *Store) admit(spec chat.Spec, by Event, edit func(*Record) error, conditions ...func(OwnerUse) error) (rec Record, created bool, err error) {
 	if rec, ok := s.lookup(name{spec.Owner, spec.ExternalID}); ok {
 		return rec, false, nil
 	}
@@ -65,6 +70,9 @@ func (s *Store) Admit(spec chat.Spec, by Event, conditions ...func(OwnerUse) err
 		}
 	}
 	r, after, err := s.draft(spec)
+	if err == nil {
+		err = edit(r)
+	}
 	if err = errors.Join(err, s.roomy()); err != nil {
 		return Record{}, false, err
 	}

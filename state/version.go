@@ -20,14 +20,17 @@ import (
 //	2  every owner's uids are counted, and no uid below a floor is given (restore)
 //	3  a record has how the chat's egress differs from its profile's
 //	4  a record has how its limits differ from those, and what was changed since create
-const Version = 4
+//	5  a record has the archive that it is made of, until it is ready
+const Version = 5
 
 // oldest is the oldest version that can be migrated.
 const oldest = 1
 
 // migrations turn version oldest+i into the next. Each only adds: a version that is not there yet
 // can be read without being changed.
-var migrations = [Version - oldest]func(*bbolt.Tx) error{toVersion2, toVersion3, toVersion4}
+var migrations = [Version - oldest]func(*bbolt.Tx) error{toVersion2, toVersion3, toVersion4,
+	toVersion5,
+}
 
 // versionOf is the version of a database; 0 if nothing was written to it yet.
 func versionOf(tx *bbolt.Tx) (int, error) {
@@ -119,6 +122,9 @@ func toVersion3(*bbolt.Tx) error { return nil }
 
 // toVersion4 changes nothing: no chat had limits of its own.
 func toVersion4(*bbolt.Tx) error { return nil }
+
+// toVersion5 changes nothing: no chat was made of an archive.
+func toVersion5(*bbolt.Tx) error { return nil }
 
 // toVersion2 counts the uids of owners that were not counted: those of the chats that exist. Which
 // other uids an owner had is not stored.

@@ -37,10 +37,11 @@ var commits = []struct {
 	{"5f08fb1", true, true, true},    // the last without a migration
 	{"c2c9164", true, true, true},    // the last of version 2
 	{"ef38164", true, true, true},    // the last of version 3
+	{"d8ae4d9", true, true, true},    // the last of version 4
 }
 
 // lastOf are the last commits of the versions after the first.
-var lastOf = map[string]int{"c2c9164": 2, "ef38164": 3}
+var lastOf = map[string]int{"c2c9164": 2, "ef38164": 3, "d8ae4d9": 4}
 
 // fixture unpacks the state of a commit, and returns how to open it.
 func fixture(t testing.TB, commit string) Options {

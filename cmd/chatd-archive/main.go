@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/chatd/chatd/archive"
 	"github.com/chatd/chatd/chat"
@@ -27,24 +26,33 @@ import (
 // version is set by the linker: -ldflags "-X main.version=…".
 var version = "dev"
 
-const usage = `usage: chatd-archive pack [--recipients FILE] DIR >ARCHIVE
-       chatd-archive check [--identities FILE] [BOUNDS] <ARCHIVE
-       chatd-archive unpack [--identities FILE] [BOUNDS] DIR <ARCHIVE
+const usage = `usage: chatd-archive pack [KEYS] DIR >ARCHIVE
+       chatd-archive check [KEYS] [BOUNDS] <ARCHIVE
+       chatd-archive unpack [KEYS] [BOUNDS] DIR <ARCHIVE
+       chatd-archive seal [KEYS] <FILE >SEALED
+       chatd-archive open [KEYS] [BOUNDS] <SEALED >FILE
        chatd-archive --help | --version
 
 Writes the tree below DIR into one stream: tar (pax) in zstd, and that encrypted by age where
 recipients are named. unpack makes the tree in DIR, which must be empty, as the user that runs it;
-check reads an archive as unpack does and writes nothing. Neither runs as root. Each writes one line
-of JSON to standard error: the entries, the bytes and the SHA-256 of the tar archive, which are
-equal for pack, check and unpack, and what pack left out (sockets). After an error discard what was
-made.
+check reads an archive as unpack does and writes nothing. seal and open do to one file what pack and
+unpack do to the tar archive. None runs as root. Each writes one line of JSON to standard error: the
+entries, the bytes and the SHA-256 of the tar archive or file, which are equal for pack, check and
+unpack, and what pack left out (sockets). After an error discard what was made.
 
+KEYS are
    --recipients FILE    age recipients, one a line: encrypt to them
    --identities FILE    age identities, one a line: decrypt with one of them
+   --check-key          encrypt to one more recipient, and print its identity (check_identity): it
+                        checks the archive where no identity of the others is
+FILE may be -: standard input, for recipients of pack to its end; else up to its first NUL
 BOUNDS are
    --max-entries N      refuse more files and directories (default 10000000)
    --max-bytes N        refuse more content, without holes (default 1 TiB)
    --max-file-size N    refuse a file that is larger, with its holes (default 16 TiB)
+Any command takes
+   --report             write lines of JSON to standard error: each second {"progress": {...}}, and
+                        at the end {"done": {...}} or {"error": {"text", "kind"}}
 
 exit codes: 0 done · 1 internal · 2 invalid · 3 denied · 5 exists · 8 conflict: a file changed
 `
@@ -53,55 +61,40 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Geteui
 
 // run is main with its surroundings; it returns the exit code.
 func run(args []string, in io.Reader, out, errs io.Writer, uid int) int {
-	err := start(args, in, out, errs, uid)
+	if len(args) == 1 {
+		switch args[0] {
+		case "--help", "-h", "help":
+			return said(show(out, usage), errs)
+		case "--version":
+			return said(show(out, "chatd-archive "+version+"\n"), errs)
+		}
+	}
+	o, err := parse(args)
+	if err == nil && uid == 0 {
+		err = fmt.Errorf("cannot archive as root: run it as the owner of the files: %w",
+			chat.ErrDenied)
+	}
+	if err != nil {
+		return said(err, errs)
+	}
+	o.in, o.out = in, out
+	if o.report {
+		return reported(o, errs)
+	}
+	s, err := o.do()
+	if err == nil {
+		err = json.NewEncoder(errs).Encode(s)
+	}
+	return said(err, errs)
+}
+
+// said prints an error; it returns the exit code.
+func said(err error, errs io.Writer) int {
 	if err != nil {
 		fmt.Fprintf(errs, "chatd-archive: %s\n", chat.ErrorText(err))
 	}
-	return exitCode(err)
-}
-
-// options are what the arguments say.
-type options struct {
-	recipients, identities string // names of files
-	archive.Limits
-	args []string
-}
-
-func start(args []string, in io.Reader, out, errs io.Writer, uid int) error {
-	if len(args) == 0 {
-		return fmt.Errorf("cannot archive: no command, see chatd-archive --help: %w",
-			chat.ErrInvalid)
-	}
-	switch args[0] {
-	case "--help", "-h", "help":
-		return show(out, usage)
-	case "--version":
-		return show(out, "chatd-archive "+version+"\n")
-	}
-	o, err := parse(args[1:])
-	if err != nil {
-		return err
-	}
-	if uid == 0 {
-		return fmt.Errorf("cannot archive as root: run it as the owner of the files: %w",
-			chat.ErrDenied)
-	}
-	var s archive.Summary
-	switch verb := args[0]; {
-	case verb == "pack" && len(o.args) == 1:
-		s, err = pack(o, out)
-	case verb == "check" && len(o.args) == 0:
-		s, err = check(o, in)
-	case verb == "unpack" && len(o.args) == 1:
-		s, err = unpack(o, in)
-	default:
-		return fmt.Errorf("cannot archive: %s with %d arguments, see chatd-archive --help: %w",
-			chat.Quote(verb), len(o.args), chat.ErrInvalid)
-	}
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(errs).Encode(s)
+	code, _ := kindOf(err)
+	return code
 }
 
 func show(out io.Writer, text string) error {
@@ -109,97 +102,57 @@ func show(out io.Writer, text string) error {
 	return err
 }
 
+// options are what the arguments say.
+type options struct {
+	verb                   string
+	recipients, identities string // names of files
+	checkKey, report       bool
+	archive.Limits
+	args []string
+	in   io.Reader
+	out  io.Writer
+}
+
 func parse(args []string) (o options, err error) {
+	if len(args) == 0 {
+		return o, fmt.Errorf("cannot archive: no command, see chatd-archive --help: %w",
+			chat.ErrInvalid)
+	}
+	o.verb, o.Meter = args[0], &archive.Meter{}
 	flags := flag.NewFlagSet("chatd-archive", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // run says it
 	flags.StringVar(&o.recipients, "recipients", "", "")
 	flags.StringVar(&o.identities, "identities", "", "")
+	flags.BoolVar(&o.checkKey, "check-key", false, "")
+	flags.BoolVar(&o.report, "report", false, "")
 	flags.Int64Var(&o.Entries, "max-entries", 10_000_000, "")
 	flags.Int64Var(&o.Bytes, "max-bytes", 1<<40, "")
 	flags.Int64Var(&o.FileSize, "max-file-size", 16<<40, "")
-	if err := flags.Parse(args); err != nil {
+	if err := flags.Parse(args[1:]); err != nil {
 		return o, fmt.Errorf("cannot use the arguments: %w, see chatd-archive --help: %w", err,
 			chat.ErrInvalid)
 	}
 	o.args = flags.Args()
+	if v, known := verbs[o.verb]; !known || len(o.args) != v.args {
+		return o, fmt.Errorf("cannot archive: %s with %d arguments, see chatd-archive --help: %w",
+			chat.Quote(o.verb), len(o.args), chat.ErrInvalid)
+	}
 	return o, nil
 }
 
-// maxKeys bounds a file of recipients or identities, in bytes.
-const maxKeys = 1 << 20
-
-// keys reads a file of recipients or identities.
-func keys(name string) (string, error) {
-	if name == "" {
-		return "", nil
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return "", fmt.Errorf("cannot read the keys: %w: %w", err, chat.ErrInvalid)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxKeys))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", fmt.Errorf("cannot read the keys: %w", err)
-	}
-	if strings.TrimSpace(string(text)) == "" { // it must not mean "not encrypted"
-		return "", fmt.Errorf("cannot read the keys: %s is empty: %w", chat.Quote(name),
-			chat.ErrInvalid)
-	}
-	return string(text), nil
-}
-
-func pack(o options, out io.Writer) (s archive.Summary, err error) {
-	to, err := keys(o.recipients)
-	if err != nil {
-		return s, err
-	}
-	return inside(o.args[0], func(dir *os.File) (archive.Summary, error) {
-		return archive.Pack(dir, out, to)
-	})
-}
-
-func check(o options, in io.Reader) (s archive.Summary, err error) {
-	with, err := keys(o.identities)
-	if err != nil {
-		return s, err
-	}
-	return archive.Check(in, with, o.Limits)
-}
-
-func unpack(o options, in io.Reader) (s archive.Summary, err error) {
-	with, err := keys(o.identities)
-	if err != nil {
-		return s, err
-	}
-	return inside(o.args[0], func(dir *os.File) (archive.Summary, error) {
-		return archive.Unpack(dir, in, with, o.Limits)
-	})
-}
-
-// inside calls act with the open directory.
-func inside(
-	name string, act func(*os.File) (archive.Summary, error),
-) (s archive.Summary, err error) {
-	dir, err := os.Open(name)
-	if err != nil {
-		return s, fmt.Errorf("cannot open the directory: %w: %w", err, chat.ErrInvalid)
-	}
-	s, err = act(dir)
-	return s, errors.Join(err, dir.Close())
-}
-
-// exitCode is the code of an error's kind, as chatd's own.
-func exitCode(err error) int {
+// kindOf is the exit code and the name of an error's kind, as chatd's own.
+func kindOf(err error) (code int, kind string) {
 	for _, c := range []struct {
-		kind error
+		err  error
 		code int
+		kind string
 	}{
-		{nil, 0}, {chat.ErrInvalid, 2}, {chat.ErrDenied, 3}, {chat.ErrExists, 5},
-		{chat.ErrConflict, 8},
+		{nil, 0, ""}, {chat.ErrInvalid, 2, "invalid"}, {chat.ErrDenied, 3, "denied"},
+		{chat.ErrExists, 5, "exists"}, {chat.ErrConflict, 8, "conflict"},
 	} {
-		if errors.Is(err, c.kind) {
-			return c.code
+		if errors.Is(err, c.err) {
+			return c.code, c.kind
 		}
 	}
-	return 1
+	return 1, "internal"
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"filippo.io/age"
+
 	"github.com/chatd/chatd/archive"
 )
 
@@ -52,7 +54,7 @@ func TestPackAndUnpack(t *testing.T) {
 // TestNotAsRoot: root neither packs nor reads an archive.
 func TestNotAsRoot(t *testing.T) {
 	dir := t.TempDir()
-	for _, args := range [][]string{{"pack", dir}, {"check"}, {"unpack", dir}} {
+	for _, args := range [][]string{{"pack", dir}, {"check"}, {"unpack", dir}, {"seal"}, {"open"}} {
 		code, out, errs := call(nil, 0, args...)
 		if code != 3 || out != "" || !strings.Contains(errs, "as root") {
 			t.Errorf("%s as root: %d, %q, %s", args, code, out, errs)
@@ -84,5 +86,41 @@ func TestUsage(t *testing.T) {
 		if code, _, errs := call(nil, owner, args...); code != 2 {
 			t.Errorf("%s: %d, %s", args, code, errs)
 		}
+	}
+}
+
+// TestSealAndReport: seal and open agree, keys come by standard input, and a report has one last line.
+func TestSealAndReport(t *testing.T) {
+	mine, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := mine.Recipient().String() + "\n\x00what was said"
+	code, stream, errs := call([]byte(in), owner, "seal", "--recipients", "-", "--check-key", "--report")
+	var last line
+	if err := json.Unmarshal([]byte(errs), &last); code != 0 || err != nil || last.Done == nil {
+		t.Fatalf("seal: %d, %s", code, errs)
+	}
+	for _, key := range []string{mine.String(), last.Done.CheckIdentity} {
+		code, out, errs := call([]byte(key+"\x00"+stream), owner, "open", "--identities", "-", "--report")
+		if code != 0 || out != "what was said" || !strings.Contains(errs, last.Done.SHA256) {
+			t.Errorf("open: %d, %q, %s", code, out, errs)
+		}
+	}
+	for name, in := range map[string]string{"no NUL": mine.String(), "no key": "\x00" + stream, "none": stream} {
+		code, out, errs := call([]byte(in), owner, "open", "--identities", "-", "--report")
+		last = line{}
+		err := json.Unmarshal([]byte(errs), &last)
+		if code != 2 || out != "" || err != nil || last.Error == nil || last.Error.Kind != "invalid" {
+			t.Errorf("%s: %d, %q, %s", name, code, out, errs)
+		}
+	}
+	dir := t.TempDir()
+	code, packed, errs := call([]byte(mine.Recipient().String()), owner, "pack", "--recipients", "-", dir)
+	if code != 0 {
+		t.Fatal(errs)
+	}
+	if code, _, errs := call([]byte(mine.String()+"\x00"+packed), owner, "check", "--identities", "-"); code != 0 {
+		t.Errorf("check: %d, %s", code, errs)
 	}
 }

@@ -1,0 +1,59 @@
+package archive
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"filippo.io/age"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Seal writes what in has as [Pack] writes a tree: in zstd, and that in age where there are
+// recipients. The summary has its bytes and their hash.
+func Seal(in io.Reader, out io.Writer, recipients string) (s Summary, err error) {
+	stream, err := compress(out, recipients)
+	if err != nil {
+		return s, err
+	}
+	sum := sha256.New()
+	s.Bytes, err = io.Copy(io.MultiWriter(stream, sum), in)
+	if err = errors.Join(err, stream.Close()); err != nil {
+		return s, fmt.Errorf("cannot seal: %w", err)
+	}
+	s.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return s, nil
+}
+
+// Open writes what was sealed, at most max bytes.
+func Open(in io.Reader, out io.Writer, identities string, max int64) (s Summary, err error) {
+	plain, err := expand(in, identities)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, plain.Close()) }()
+	sum := sha256.New()
+	s.Bytes, err = io.Copy(io.MultiWriter(out, sum), io.LimitReader(plain, max+1))
+	switch {
+	case err != nil:
+		return s, fmt.Errorf("cannot open what was sealed: %w: %w", err, chat.ErrInvalid)
+	case s.Bytes > max:
+		return s, fmt.Errorf("cannot open what was sealed: more than %d bytes: %w", max,
+			chat.ErrInvalid)
+	}
+	s.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return s, nil
+}
+
+// CheckKey adds a new recipient to recipients and returns its identity. With that a stream can be
+// checked where no identity of the others is, and then forgotten.
+func CheckKey(recipients string) (all, identity string, err error) {
+	key, err := age.GenerateX25519Identity()
+	if err != nil {
+		return "", "", fmt.Errorf("cannot make a key for the check: %w", err)
+	}
+	return recipients + "\n" + key.Recipient().String() + "\n", key.String(), nil
+}

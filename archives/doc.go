@@ -1,0 +1,27 @@
+// Package archives keeps archives of chats in a directory: what chatd-archive wrote, with a
+// manifest ([why]).
+//
+// # Theory of operation
+//
+// An archive is three files of one name: NAME.home is the home, NAME.chat the chat's record,
+// schedules and log, both as chatd-archive writes them, and NAME.json the [Manifest]. The manifest
+// has the hashes of the two and a keyed hash of itself (HMAC-SHA256); the key is derived of the
+// install key. It is written last, by rename(2): an archive without a manifest is none, and the
+// next [Store.Tidy] removes its files.
+//
+// A [Draft] is an archive that is being written. Where the operator has a command for archives, it
+// gets the files on its standard input, and the manifest alone stays.
+//
+// # Runs as
+//
+// root, in chatd-root. It copies and hashes bytes of chats and reads none of them. The operator's
+// command runs as the user that the config names.
+//
+// # What it does not stop
+//
+// Whoever can write as root. A manifest is not encrypted: it has the owner, the external id and the
+// labels. An older archive of the same chat, put in the place of a newer one under its own name, is
+// that older archive. What the operator's command does with the files.
+//
+// [why]: https://github.com/chatd/chatd/blob/main/adrs/0091-archives.md
+package archives

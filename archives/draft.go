@@ -1,0 +1,204 @@
+package archives
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// Draft is an archive that is being written. Its owner calls Commit or Discard.
+type Draft struct {
+	store *Store
+	name  chat.ArchiveName
+	files map[Part]File
+}
+
+// Begin begins an archive. There is none of that name, or the error is [chat.ErrExists].
+func (s *Store) Begin(name chat.ArchiveName) (*Draft, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.root.Lstat(string(name) + manifestEnd)
+	if err == nil || s.drafts[name] {
+		return nil, fmt.Errorf("cannot begin archive %s: there is one: %w", name, chat.ErrExists)
+	}
+	s.drafts[name] = true
+	return &Draft{store: s, name: name, files: map[Part]File{}}, nil
+}
+
+// Write copies in to the part's file until its end, and makes it durable. It leaves a part of the
+// file system free.
+func (d *Draft) Write(p Part, in io.Reader) (err error) {
+	file := partName(d.name, p) + partEnd
+	f, err := d.store.root.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot write archive %s: %w", d.name, err)
+	}
+	to := &roomy{File: f, hash: sha256.New()}
+	_, err = io.CopyBuffer(to, readerOnly{in}, make([]byte, 256<<10))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("cannot write archive %s: %w", d.name, err)
+	}
+	d.files[p] = File{Size: to.size, SHA256: hex.EncodeToString(to.hash.Sum(nil))}
+	return nil
+}
+
+// readerOnly hides the other methods of a reader from [io.CopyBuffer].
+type readerOnly struct{ io.Reader }
+
+// roomy hashes and counts what is written to a file, and leaves a part of its file system free.
+type roomy struct {
+	*os.File
+	hash       hash.Hash
+	size, next int64
+}
+
+// lookEvery is after how many bytes roomy looks how much is free.
+const lookEvery = 16 << 20
+
+func (r *roomy) Write(b []byte) (int, error) {
+	if r.size >= r.next {
+		if err := r.look(); err != nil {
+			return 0, err
+		}
+		r.next = r.size + lookEvery
+	}
+	n, err := r.File.Write(b)
+	_, _ = r.hash.Write(b[:n]) // a hash takes everything
+	r.size += int64(n)
+	return n, err
+}
+
+// ReadFrom hides that of the file, which would pass by Write.
+func (r *roomy) ReadFrom(in io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{r}, in)
+}
+
+// look refuses to fill the last hundredth of the file system.
+func (r *roomy) look() error {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(r.Fd()), &st); err != nil {
+		return fmt.Errorf("cannot look how much is free: %w", err)
+	}
+	if free, least := st.Bavail*uint64(st.Bsize), st.Blocks/100*uint64(st.Bsize); free <
+		least+lookEvery {
+		return fmt.Errorf("its file system has %d bytes free, want %d: %w", free, least+lookEvery,
+			chat.ErrBusy)
+	}
+	return nil
+}
+
+// Read opens a part that was written, for a check of it.
+func (d *Draft) Read(p Part) (*os.File, error) {
+	f, err := d.store.root.OpenFile(partName(d.name, p)+partEnd, os.O_RDONLY|noFollow, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read archive %s: %w", d.name, err)
+	}
+	// What is read comes from the disk again, as far as the kernel can (posix_fadvise(2)).
+	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+	return f, nil
+}
+
+// Describe sets the hash of what is in a part.
+func (d *Draft) Describe(p Part, content string) {
+	f := d.files[p]
+	f.Content = content
+	d.files[p] = f
+}
+
+// Commit makes the archive, durable on return: the operator's command has taken all files, or they
+// are in the directory. It returns the archive with its size.
+func (d *Draft) Commit(
+	ctx context.Context, a chat.Archive, record json.RawMessage,
+) (chat.Archive, error) {
+	s := d.store
+	a.Name, a.Size, a.Sent, a.ExpiresAt = d.name, 0, len(s.opt.Command) > 0, nil
+	for _, f := range d.files {
+		a.Size += f.Size
+	}
+	m := Manifest{Format: format, Archive: a, Record: record, Files: d.files}
+	text, err := d.manifest(&m)
+	if err == nil {
+		err = d.rename(ctx, text)
+	}
+	if err != nil {
+		return a, fmt.Errorf("cannot keep archive %s: %w", d.name, err)
+	}
+	d.done()
+	return s.expiring(m).Archive, nil
+}
+
+// manifest signs and writes the manifest.
+func (d *Draft) manifest(m *Manifest) (text []byte, err error) {
+	if m.MAC, err = d.store.sign(*m); err != nil {
+		return nil, err
+	}
+	if text, err = json.MarshalIndent(m, "", "  "); err != nil {
+		return nil, err
+	}
+	f, err := d.store.root.OpenFile(string(d.name)+manifestEnd+partEnd,
+		os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Write(text)
+	return text, errors.Join(err, f.Sync(), f.Close())
+}
+
+// rename gives the files their names, the manifest's last.
+func (d *Draft) rename(ctx context.Context, manifest []byte) error {
+	s := d.store
+	if len(s.opt.Command) > 0 {
+		if err := s.send(ctx, d, manifest); err != nil {
+			return err
+		}
+	}
+	for p := range d.files {
+		file := partName(d.name, p)
+		if len(s.opt.Command) > 0 {
+			if err := s.removeFile(file + partEnd); err != nil {
+				return err
+			}
+		} else if err := s.root.Rename(file+partEnd, file); err != nil {
+			return err
+		}
+	}
+	if err := s.sync(); err != nil {
+		return err
+	}
+	file := string(d.name) + manifestEnd
+	if err := s.root.Rename(file+partEnd, file); err != nil {
+		return err
+	}
+	return s.sync()
+}
+
+func (d *Draft) done() {
+	d.store.mu.Lock()
+	defer d.store.mu.Unlock()
+	delete(d.store.drafts, d.name)
+}
+
+// Discard removes what was written. After a Commit it does nothing.
+func (d *Draft) Discard() error {
+	d.store.mu.Lock()
+	open := d.store.drafts[d.name]
+	delete(d.store.drafts, d.name)
+	d.store.mu.Unlock()
+	if !open {
+		return nil
+	}
+	return d.store.Tidy()
+}

@@ -1,0 +1,124 @@
+package archives
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// format is the version of [Manifest].
+const format = 1
+
+// Part is one file of an archive.
+type Part string
+
+// The parts of an archive, by the ends of their names.
+const (
+	Home Part = "home" // chatd-archive pack
+	Chat Part = "chat" // chatd-archive seal
+)
+
+// File is what a manifest knows of a [Part].
+type File struct {
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+	// Content is the hash of what is in it: see [archive.Summary].
+	Content string `json:"content_sha256"`
+}
+
+// Manifest describes an archive.
+type Manifest struct {
+	Format int `json:"format"`
+	chat.Archive
+	// Record is the chat's record as the caller wrote it.
+	Record json.RawMessage `json:"record"`
+	Files  map[Part]File   `json:"files"`
+	// MAC is the HMAC-SHA256 of the JSON of the rest.
+	MAC string `json:"mac,omitempty"`
+}
+
+// maxManifest bounds the JSON of a manifest, in bytes.
+const maxManifest = 1 << 20
+
+// errForeign is the error of a manifest that this install did not write.
+var errForeign = fmt.Errorf("its keyed hash is wrong: another install key wrote it, or it was "+
+	"changed: %w", chat.ErrInvalid)
+
+// sign is the manifest's MAC.
+func (s *Store) sign(m Manifest) (string, error) {
+	m.MAC = ""
+	text, err := json.Marshal(m)
+	if err != nil {
+		return "", fmt.Errorf("cannot write the manifest of archive %s: %w", m.Name, err)
+	}
+	mac := hmac.New(sha256.New, s.opt.Key)
+	_, _ = mac.Write(text) // a hash takes everything
+	return hex.EncodeToString(mac.Sum(nil)), nil
+}
+
+// Get returns the manifest of an archive, or [chat.ErrNotFound].
+func (s *Store) Get(name chat.ArchiveName) (Manifest, error) {
+	m, err := s.read(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, fmt.Errorf("cannot find archive %s: %w", name, chat.ErrNotFound)
+	}
+	if err != nil {
+		return m, fmt.Errorf("cannot use archive %s: %w", name, err)
+	}
+	return s.expiring(m), nil
+}
+
+func (s *Store) read(name chat.ArchiveName) (m Manifest, err error) {
+	f, err := s.root.OpenFile(string(name)+manifestEnd, os.O_RDONLY|noFollow, 0)
+	if err != nil {
+		return m, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return m, err
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m); err != nil {
+		return m, fmt.Errorf("its manifest is damaged: %w: %w", err, chat.ErrInvalid)
+	}
+	return m, s.believe(name, m)
+}
+
+// believe checks that this install wrote the manifest, for the archive of that name.
+func (s *Store) believe(name chat.ArchiveName, m Manifest) error {
+	if m.Format != format {
+		return fmt.Errorf("its format is %d, this chatd reads %d: %w", m.Format, format,
+			chat.ErrInvalid)
+	}
+	want, err := s.sign(m)
+	if err != nil {
+		return err
+	}
+	if !hmac.Equal([]byte(want), []byte(m.MAC)) {
+		return errForeign
+	}
+	if m.Name != name {
+		return fmt.Errorf("its manifest is that of %s: %w", m.Name, chat.ErrInvalid)
+	}
+	return nil
+}
+
+// expiring sets when the archive expires.
+func (s *Store) expiring(m Manifest) Manifest {
+	m.ExpiresAt = nil
+	if s.opt.Expire > 0 {
+		at := m.ArchivedAt.Add(s.opt.Expire)
+		m.ExpiresAt = &at
+	}
+	return m
+}

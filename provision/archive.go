@@ -1,0 +1,150 @@
+package provision
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/chatd/chatd/archives"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
+)
+
+// Archive writes a chat down: its home, its record, its schedules and the log of its terminal. The
+// chat sleeps first. What was written is read again before the chat is reaped, unless how keeps
+// it. Until then the archive ends with ctx, and the chat is as it was, but for its sleep.
+func (m *Manager) Archive(
+	ctx context.Context, id chat.ID, how chat.ToArchive,
+) (a chat.Archive, err error) {
+	if _, err := m.reach(ctx, id); err != nil {
+		return a, err
+	}
+	unlock, err := m.locks.lock(ctx, id)
+	if err != nil {
+		return a, err
+	}
+	defer unlock()
+	return m.archiveLocked(ctx, id, how)
+}
+
+// archiveLocked is Archive for a caller that holds the chat's lock.
+func (m *Manager) archiveLocked(
+	ctx context.Context, id chat.ID, how chat.ToArchive,
+) (a chat.Archive, err error) {
+	rec, err := m.store.Get(id)
+	if err != nil {
+		return a, err
+	}
+	if rec.Phase != chat.Ready {
+		return a, notReady(rec, "archive")
+	}
+	if _, ok := m.opt.Profiles[rec.Profile]; !ok {
+		return a, fmt.Errorf("cannot archive chat %s: its profile %s is not configured any more: %w",
+			id, rec.Profile, chat.ErrWrongPhase)
+	}
+	store, err := m.archiveStore()
+	if err != nil {
+		return a, err
+	}
+	name := chat.NewArchiveName(id, time.Now())
+	detail := map[string]string{"archive": string(name), "keep": strconv.FormatBool(how.Keep)}
+	err = m.audited(ctx, rec, "archive", detail, func() error {
+		a, err = m.writeArchive(ctx, store, rec, name, how)
+		return err
+	})
+	sys.Failpoint("archive.commit.after")
+	if err != nil || how.Keep {
+		return a, err
+	}
+	return a, m.reapReady(context.WithoutCancel(ctx), rec)
+}
+
+// writeArchive puts the chat to sleep and makes its archive.
+func (m *Manager) writeArchive(
+	ctx context.Context, store *archives.Store, rec state.Record, name chat.ArchiveName,
+	how chat.ToArchive,
+) (a chat.Archive, err error) {
+	if m.session(rec.ID) != nil {
+		if err := m.sleepLocked(ctx, rec, "it is archived"); err != nil {
+			return a, err
+		}
+	}
+	done, err := m.shares.Wake(ctx, rec.ID, m.place(rec))
+	if err != nil {
+		return a, err
+	}
+	defer done()
+	draft, err := store.Begin(name)
+	if err != nil {
+		return a, err
+	}
+	defer func() { err = errors.Join(err, draft.Discard()) }()
+	p := packing{m: m, rec: rec, draft: draft}
+	if p.recipients, err = m.archiveKeys(m.opt.Archives.Recipients); err != nil {
+		return a, err
+	}
+	defer m.archive.progress(rec.ID, nil)
+	home, err := p.home(ctx)
+	if err != nil {
+		return a, err
+	}
+	if err := p.rest(ctx); err != nil {
+		return a, err
+	}
+	record, err := clearRecord(rec)
+	if err != nil {
+		return a, err
+	}
+	sys.Failpoint("archive.commit.before")
+	return draft.Commit(ctx, chat.Archive{
+		Chat: rec.ID, ExternalID: rec.ExternalID, Owner: rec.Owner, Agent: rec.Agent,
+		Profile: rec.Profile, Labels: rec.Labels, CreatedAt: rec.CreatedAt,
+		ArchivedAt: time.Now().UTC().Round(0), Entries: home.Entries, Bytes: home.Bytes,
+		Encrypted: p.recipients != "", Kept: how.Keep, Left: home.Left, LeftNames: home.LeftNames,
+	}, record)
+}
+
+// clearRecord is the part of a record that an archive has in clear: all but the variables.
+func clearRecord(rec state.Record) (json.RawMessage, error) {
+	rec.Env = nil
+	text, err := json.Marshal(rec)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the record of chat %s: %w", rec.ID, err)
+	}
+	return text, nil
+}
+
+// sealedPart is what an archive has of a chat besides its home and its record.
+type sealedPart struct {
+	Env       map[string]string `json:"env,omitempty"`
+	Schedules []state.Schedule  `json:"schedules,omitempty"`
+	// Log is the log of the terminal, from its oldest kept byte.
+	Log []byte `json:"log,omitempty"`
+}
+
+// maxSealed bounds the JSON of a sealedPart, in bytes.
+const maxSealed = 16 << 20
+
+// sealedPart returns it for a chat that sleeps.
+func (m *Manager) sealedPart(rec state.Record) ([]byte, error) {
+	s := sealedPart{Env: rec.Env}
+	var err error
+	if s.Schedules, err = m.store.Schedules(rec.ID); err != nil {
+		return nil, err
+	}
+	if s.Log, err = m.logs.All(rec.ID); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(s)
+	if err == nil && len(text) > maxSealed {
+		err = fmt.Errorf("%d bytes, want at most %d: %w", len(text), maxSealed, chat.ErrInvalid)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot archive the schedules and log of chat %s: %w", rec.ID, err)
+	}
+	return text, nil
+}

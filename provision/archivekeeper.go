@@ -1,0 +1,174 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/chatd/chatd/archives"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/state"
+)
+
+// archiveKeeper has the archives, once they are used, and how far those are that are being made.
+// The zero value is ready.
+type archiveKeeper struct {
+	mu    sync.Mutex
+	store *archives.Store
+	under map[chat.ID]chat.ArchiveProgress
+}
+
+// progress sets how far the archive of a chat is; nil is none.
+func (k *archiveKeeper) progress(id chat.ID, p *chat.ArchiveProgress) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p == nil {
+		delete(k.under, id)
+		return
+	}
+	if k.under == nil {
+		k.under = map[chat.ID]chat.ArchiveProgress{}
+	}
+	k.under[id] = *p
+}
+
+func (k *archiveKeeper) progressOf(id chat.ID) *chat.ArchiveProgress {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p, under := k.under[id]; under {
+		return &p
+	}
+	return nil
+}
+
+func (k *archiveKeeper) close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.store == nil {
+		return nil
+	}
+	return k.store.Close()
+}
+
+// archiveStore opens the directory of the archives at its first use.
+func (m *Manager) archiveStore() (*archives.Store, error) {
+	o := m.opt.Archives
+	if o == nil {
+		return nil, fmt.Errorf("cannot archive: the config names no archive_dir: %w",
+			chat.ErrUnsupported)
+	}
+	m.archive.mu.Lock()
+	defer m.archive.mu.Unlock()
+	if m.archive.store != nil {
+		return m.archive.store, nil
+	}
+	s, err := archives.Open(archives.Options{
+		Dir: o.Dir, Command: o.Command, UID: o.UID, GID: o.GID, Expire: o.Expire,
+		Key: m.store.DeriveKey("archives"),
+	})
+	if err == nil {
+		err = s.Tidy()
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.archive.store = s
+	return s, nil
+}
+
+// Archives lists the archives of the caller's chats, or an operator everybody's, the oldest first.
+func (m *Manager) Archives(ctx context.Context, f chat.ArchiveFilter) ([]chat.Archive, error) {
+	caller := chat.CallerFrom(ctx)
+	switch {
+	case caller.Role == chat.RoleOperator:
+	case f.Owner == "" || f.Owner == caller.Name:
+		f.Owner = caller.Name
+	default:
+		return nil, nil // as a list of chats
+	}
+	store, err := m.archiveStore()
+	if err != nil {
+		return nil, err
+	}
+	all, err := store.List(f)
+	list := make([]chat.Archive, len(all))
+	for i, a := range all {
+		list[i] = a.Archive
+	}
+	if err != nil {
+		m.setFinding(aboutArchives, err)
+	}
+	return list, nil
+}
+
+const aboutArchives = "the archives"
+
+// reachArchive returns an archive of the caller's, or of anybody's for an operator.
+func (m *Manager) reachArchive(
+	ctx context.Context, name chat.ArchiveName,
+) (*archives.Store, archives.Manifest, error) {
+	store, err := m.archiveStore()
+	if err != nil {
+		return nil, archives.Manifest{}, err
+	}
+	a, err := store.Get(name)
+	if err == nil && !chat.CallerFrom(ctx).MayReach(a.Owner) {
+		err = errors.Join(
+			m.audit(ctx, state.Record{ID: a.Chat}, "reach", "denied", archiveDetail(name)),
+			fmt.Errorf("cannot find archive %s: %w", name, chat.ErrNotFound))
+	}
+	return store, a, err
+}
+
+func archiveDetail(name chat.ArchiveName) map[string]string {
+	return map[string]string{"archive": string(name)}
+}
+
+// VerifyArchive reads an archive and compares its hashes with those of when it was checked.
+func (m *Manager) VerifyArchive(
+	ctx context.Context, name chat.ArchiveName,
+) (chat.ArchiveCheck, error) {
+	store, _, err := m.reachArchive(ctx, name)
+	if err != nil {
+		return chat.ArchiveCheck{}, err
+	}
+	return store.Verify(ctx, name)
+}
+
+// RemoveArchive removes an archive.
+func (m *Manager) RemoveArchive(ctx context.Context, name chat.ArchiveName) error {
+	store, a, err := m.reachArchive(ctx, name)
+	if err != nil {
+		return err
+	}
+	rec := state.Record{ID: a.Chat}
+	return m.audited(ctx, rec, "remove_archive", archiveDetail(name), func() error {
+		return store.Remove(name)
+	})
+}
+
+// expireArchives removes the archives that have expired.
+func (m *Manager) expireArchives(ctx context.Context) error {
+	if m.opt.Archives == nil || m.opt.Archives.Expire == 0 {
+		return nil
+	}
+	store, err := m.archiveStore()
+	if err != nil {
+		return err
+	}
+	all, err := store.List(chat.ArchiveFilter{})
+	errs := []error{err}
+	for _, a := range all {
+		if a.ExpiresAt == nil || time.Now().Before(*a.ExpiresAt) || ctx.Err() != nil {
+			continue
+		}
+		detail := archiveDetail(a.Name)
+		detail["why"] = "expired at " + a.ExpiresAt.Format(time.RFC3339)
+		errs = append(errs, m.audited(ctx, state.Record{ID: a.Chat}, "remove_archive",
+			maps.Clone(detail), func() error { return store.Remove(a.Name) }))
+	}
+	return errors.Join(errs...)
+}
