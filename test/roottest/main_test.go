@@ -25,7 +25,7 @@ const worldsPrefix = "chatd-roottest-"
 
 // programs are the built binaries: chatd, beside it chatd-root and chatd-enforce with failpoints,
 // chatd-shim, and the demonstration.
-var programs struct{ chatd, root, shim, enforce, egress, demo string }
+var programs struct{ chatd, root, shim, enforce, egress, archive, demo string }
 
 func TestMain(m *testing.M) {
 	if os.Args[0] == hostileName {
@@ -90,7 +90,7 @@ func runInside() (code int, err error) {
 func build(dir string) error {
 	for _, p := range []struct{ out, pkg, tags string }{
 		{"chatd-shim", "../../cmd/chatd-shim", ""}, {"chatd-enforce", "../../cmd/chatd-enforce", "failpoints"}, {"chatd-egress", "../../cmd/chatd-egress", ""}, {"chatd-root", "../../cmd/chatd-root", "failpoints"}, {"chatd", "../../cmd/chatd", ""},
-		{"demo", "../../examples/bridge", ""},
+		{"chatd-archive", "../../cmd/chatd-archive", ""}, {"demo", "../../examples/bridge", ""},
 	} {
 		cmd := exec.Command("go", "build", "-tags", p.tags, "-ldflags", "-s -w", "-o", filepath.Join(dir, p.out), p.pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -108,6 +108,7 @@ func enterWorld() error {
 	programs.chatd, programs.shim = filepath.Join(dir, "chatd"), filepath.Join(dir, "chatd-shim")
 	programs.root = filepath.Join(dir, "chatd-root")
 	programs.egress = filepath.Join(dir, "chatd-egress")
+	programs.archive = filepath.Join(dir, "chatd-archive")
 	programs.enforce, programs.demo = filepath.Join(dir, "chatd-enforce"), filepath.Join(dir, "demo")
 	if onHost() {
 		return nil
