@@ -69,6 +69,10 @@ type Profile struct {
 	SleepAfter Duration `json:"sleep_after" yaml:"sleep_after"`
 	// KeepAwake keeps an idle chat awake when another one needs its place.
 	KeepAwake bool `json:"keep_awake" yaml:"keep_awake"`
+	// ReapAfter is how long a chat may be idle before it is archived and reaped; zero is for ever.
+	ReapAfter Duration `json:"reap_after" yaml:"reap_after"`
+	// ReapWithoutArchive reaps it without an archive.
+	ReapWithoutArchive bool `json:"reap_without_archive" yaml:"reap_without_archive"`
 	// ToolsOff are the tools that are switched off in a chat: names of [Tools].
 	ToolsOff []string `json:"tools_off" yaml:"tools_off"`
 }

@@ -57,6 +57,7 @@ type Config struct {
 	AuditMax       uint64                  `json:"audit_max"`
 	AuditKeep      int                     `json:"audit_keep"`
 	LogLevel       string                  `json:"log_level"`
+	Archive        *Archive                `json:"archive"` // nil keeps none
 	Secrets        map[string]secret.Spec  `json:"secrets"`
 	Profiles       map[string]chat.Profile `json:"profiles"`
 	// from is where it was read, for errors that depend on the host.
@@ -142,13 +143,14 @@ func merge(sources []source) (Config, error) {
 		}
 	}
 	for _, s := range sources {
-		errs = append(errs, s.lists(&cfg), s.dnsServers(&cfg), s.secrets(&cfg))
+		errs = append(errs, s.lists(&cfg), s.dnsServers(&cfg), s.secrets(&cfg), s.archive(&cfg))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return Config{}, err
 	}
 	if err := errors.Join(exposeEverywhere(&cfg, sources),
-		checkSecrets(cfg, sources), checkMemory(cfg, sources)); err != nil {
+		checkSecrets(cfg, sources), checkMemory(cfg, sources),
+		checkReaps(cfg, sources)); err != nil {
 		return Config{}, err
 	}
 	cfg.Socket = cmp.Or(cfg.Socket, filepath.Join(cfg.Run, "chatd.sock"))

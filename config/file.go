@@ -53,6 +53,7 @@ type fileConfig struct {
 	AuditMax       string                 `yaml:"audit_max"`
 	AuditKeep      string                 `yaml:"audit_keep"`
 	LogLevel       string                 `yaml:"log_level"`
+	Archive        *fileArchive           `yaml:"archive"`
 	Secrets        map[string]fileSecret  `yaml:"secrets"`
 	ExposePaths    []fileExpose           `yaml:"expose_paths"`
 	Profiles       map[string]fileProfile `yaml:"profiles"`
@@ -76,6 +77,8 @@ type fileProfile struct {
 	TimeoutMax   string            `yaml:"timeout_max"`
 	SleepAfter   string            `yaml:"sleep_after"`
 	KeepAwake    bool              `yaml:"keep_awake"`
+	ReapAfter    string            `yaml:"reap_after"`
+	ReapAnyway   bool              `yaml:"reap_without_archive"`
 	ToolsOff     []string          `yaml:"tools_off"`
 	View         fileView          `yaml:",inline"`
 }
@@ -223,7 +226,10 @@ func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Pro
 	if err := sleepAfter(&p.SleepAfter)(cmp.Or(f.SleepAfter, "0")); err != nil {
 		return p, s.fault(at+".sleep_after", err)
 	}
-	p.KeepAwake = f.KeepAwake
+	if err := longAge(&p.ReapAfter)(cmp.Or(f.ReapAfter, "0")); err != nil {
+		return p, s.fault(at+".reap_after", err)
+	}
+	p.KeepAwake, p.ReapWithoutArchive = f.KeepAwake, f.ReapAnyway
 	if p.ToolsOff, err = s.toolsOff(at+".tools_off", f.ToolsOff); err != nil {
 		return p, err
 	}

@@ -18,6 +18,13 @@ type keyedLocks struct {
 type keyedLock struct {
 	held  chan struct{}
 	users int
+	// wanted is closed when a second caller comes; waits says that it is.
+	wanted chan struct{}
+	waits  bool
+}
+
+func newKeyedLock() *keyedLock {
+	return &keyedLock{held: make(chan struct{}, 1), wanted: make(chan struct{})}
 }
 
 // lock waits for the chat's lock or for the end of ctx; unlock releases the lock.
@@ -28,10 +35,13 @@ func (k *keyedLocks) lock(ctx context.Context, id chat.ID) (unlock func(), err e
 	}
 	l := k.locks[id]
 	if l == nil {
-		l = &keyedLock{held: make(chan struct{}, 1)}
+		l = newKeyedLock()
 		k.locks[id] = l
 	}
-	l.users++
+	if l.users++; l.users > 1 && !l.waits {
+		l.waits = true
+		close(l.wanted)
+	}
 	k.mu.Unlock()
 	select {
 	case l.held <- struct{}{}:
@@ -52,7 +62,8 @@ func (k *keyedLocks) tryLock(id chat.ID) (unlock func(), free bool) {
 	if k.locks == nil {
 		k.locks = map[chat.ID]*keyedLock{}
 	}
-	l := &keyedLock{held: make(chan struct{}, 1), users: 1}
+	l := newKeyedLock()
+	l.users = 1
 	l.held <- struct{}{}
 	k.locks[id] = l
 	return func() { <-l.held; k.leave(id, l) }, true
@@ -64,4 +75,26 @@ func (k *keyedLocks) leave(id chat.ID, l *keyedLock) {
 	if l.users--; l.users == 0 {
 		delete(k.locks, id)
 	}
+}
+
+// errWanted ends what gives way to a caller.
+var errWanted = fmt.Errorf("the chat is used again: %w", chat.ErrBusy)
+
+// untilWanted returns a context that ends when another caller waits for the lock of a chat, which
+// the caller got by tryLock.
+func (k *keyedLocks) untilWanted(
+	ctx context.Context, id chat.ID,
+) (context.Context, context.CancelFunc) {
+	k.mu.Lock()
+	wanted := k.locks[id].wanted
+	k.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-wanted:
+			cancel(errWanted)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }

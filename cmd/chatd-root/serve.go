@@ -250,9 +250,13 @@ func provisionOptions(cfg config.Config) (provision.Options, error) {
 	}
 	log := journal.New(os.Stderr)
 	egress := egressIdentity(log, cfg)
+	archives, err := archiveOptions(cfg.Archive)
+	if err != nil {
+		return provision.Options{}, err
+	}
 	return provision.Options{
 		Egress: cfg.EgressProgram, EgressUID: egress.uid, EgressGID: egress.gid, DNSServers: servers,
-		Secrets: cfg.Secrets,
+		Secrets: cfg.Secrets, Archives: archives,
 		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB, Account: cfg.Account,
 		Shim: cfg.Shim, Enforce: cfg.Enforce, Cgroup: cfg.Cgroup, UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
 		AuditMax: int64(cfg.AuditMax), AuditKeep: cfg.AuditKeep, LandlockABI: cfg.LandlockMinABI, MaxAwake: cfg.MaxAwake,

@@ -1,0 +1,111 @@
+package provision
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/state"
+)
+
+// expireEvery is the time between two looks for archives that have expired.
+const expireEvery = time.Hour
+
+// watchUnused archives and reaps chats that nobody uses, one after the other, and removes archives
+// that have expired.
+func (m *Manager) watchUnused(ctx context.Context) {
+	tick := time.NewTicker(cmp.Or(m.opt.Every, time.Minute))
+	defer tick.Stop()
+	unused := map[chat.ID]time.Time{}
+	var expired time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if now := time.Now(); expired.IsZero() || now.Sub(expired) >= expireEvery {
+			expired = now
+			m.report(aboutArchives, m.expireArchives(ctx))
+		}
+		m.reapUnused(ctx, unused)
+	}
+}
+
+// reapUnused looks once at all chats. since has when each was first found unused for too long, by
+// the monotonic clock: it is reaped if it is found so again for a while, in which a clock that was
+// set wrongly can be set right, and an operator may see it.
+func (m *Manager) reapUnused(ctx context.Context, since map[chat.ID]time.Time) {
+	now, found := time.Now(), map[chat.ID]bool{}
+	for _, rec := range m.store.All() {
+		after := m.opt.Profiles[rec.Profile].ReapAfter.D()
+		if ctx.Err() != nil || after == 0 || !m.isUnused(rec, after) {
+			continue
+		}
+		found[rec.ID] = true
+		if _, known := since[rec.ID]; !known {
+			since[rec.ID] = now
+		}
+		if now.Sub(since[rec.ID]) < graceOf(after) {
+			continue
+		}
+		since[rec.ID] = time.Now() // again after a while, where it fails
+		err := m.reapOne(ctx, rec, after)
+		if errors.Is(err, errWanted) || ctx.Err() != nil {
+			err = nil
+		}
+		m.report("reap_after of chat "+string(rec.ID), err)
+	}
+	for id := range since {
+		if !found[id] {
+			delete(since, id)
+			m.clearFinding("reap_after of chat " + string(id))
+		}
+	}
+}
+
+// graceOf is for how long a chat is found unused before it is reaped.
+func graceOf(after time.Duration) time.Duration { return min(time.Hour, after/10) }
+
+// isUnused reports whether a chat was not used for too long. One that has a schedule to come is
+// none.
+func (m *Manager) isUnused(rec state.Record, after time.Duration) bool {
+	if rec.Phase != chat.Ready || time.Since(rec.UsedAt) < after || m.work(rec.ID) != "" {
+		return false
+	}
+	all, err := m.store.Schedules(rec.ID)
+	for _, s := range all {
+		if s.Next != nil || s.RunningSince != nil {
+			return false
+		}
+	}
+	return err == nil
+}
+
+// reapOne archives and reaps a chat, unless it is used meanwhile.
+func (m *Manager) reapOne(ctx context.Context, rec state.Record, after time.Duration) error {
+	unlock, free := m.locks.tryLock(rec.ID)
+	if !free {
+		return nil
+	}
+	defer unlock()
+	rec, err := m.store.Get(rec.ID)
+	if err != nil || !m.isUnused(rec, after) {
+		return nil // it is gone, or was used
+	}
+	ctx, cancel := m.locks.untilWanted(ctx, rec.ID)
+	defer cancel()
+	m.log.Info("archiving a chat that nobody uses", "chat", rec.ID, "used_at", rec.UsedAt,
+		"reap_after", after)
+	if m.opt.Profiles[rec.Profile].ReapWithoutArchive {
+		return m.reapReady(ctx, rec)
+	}
+	if _, err := m.archiveLocked(ctx, rec.ID, chat.ToArchive{}); err != nil {
+		return fmt.Errorf("cannot archive chat %s, which nobody used since %s: it stays: %w", rec.ID,
+			rec.UsedAt.Format(time.RFC3339), err)
+	}
+	return nil
+}
