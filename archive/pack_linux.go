@@ -78,8 +78,23 @@ func join(path, name string) string {
 	return path + "/" + name
 }
 
+// entryError names the entry that could not be packed: the innermost one.
+type entryError struct {
+	path string
+	err  error
+}
+
+func (e *entryError) Error() string {
+	return fmt.Sprintf("cannot archive %s: %v", chat.Quote(e.path), e.err)
+}
+
+func (e *entryError) Unwrap() error { return e.err }
+
 func cannotRead(path string, err error) error {
-	return fmt.Errorf("cannot archive %s: %w", chat.Quote(path), err)
+	if inner := new(entryError); errors.As(err, &inner) {
+		return err
+	}
+	return &entryError{path, err}
 }
 
 // one writes the entry of one name.

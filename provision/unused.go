@@ -101,7 +101,7 @@ func (m *Manager) reapOne(ctx context.Context, rec state.Record, after time.Dura
 	m.log.Info("archiving a chat that nobody uses", "chat", rec.ID, "used_at", rec.UsedAt,
 		"reap_after", after)
 	if m.opt.Profiles[rec.Profile].ReapWithoutArchive {
-		return m.reapReady(ctx, rec)
+		return m.reapReady(context.WithoutCancel(ctx), rec)
 	}
 	if _, err := m.archiveLocked(ctx, rec.ID, chat.ToArchive{}); err != nil {
 		return fmt.Errorf("cannot archive chat %s, which nobody used since %s: it stays: %w", rec.ID,

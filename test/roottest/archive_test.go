@@ -1,6 +1,7 @@
 package roottest
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"filippo.io/age"
+	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
@@ -135,4 +137,201 @@ func logOf(t *testing.T, m *manager, c chat.Chat) string {
 	log, err := m.Log(operator(t.Context()), c.ID, -1)
 	must(t, err)
 	return string(log.Bytes())
+}
+
+// archiveFiles are the files in the directory of the archives.
+func archiveFiles(t *testing.T, opt provision.Options) (names []string) {
+	t.Helper()
+	all, err := os.ReadDir(opt.Archives.Dir)
+	if !errors.Is(err, os.ErrNotExist) {
+		must(t, err)
+	}
+	for _, e := range all {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// stays fails the test unless the chat is as it was: it wakes, and has its file.
+func stays(t *testing.T, m *manager, opt provision.Options, c chat.Chat) {
+	t.Helper()
+	if r := run(t, m, c.ID, "cat ~/kept"); r.Stdout != "kept\n" {
+		t.Errorf("it has %q%s", r.Stdout, r.Stderr)
+	}
+	if left := archiveFiles(t, opt); len(left) > 0 {
+		t.Errorf("of the archive there is %q", left)
+	}
+}
+
+// kept is a chat with a file.
+func kept(t *testing.T, m *manager, external string) chat.Chat {
+	t.Helper()
+	c := create(t, m, external, "default")
+	run(t, m, c.ID, "echo kept >~/kept")
+	return c
+}
+
+// TestArchiveRefused: where an archive cannot be made, the chat stays and nothing is left of it.
+func TestArchiveRefused(t *testing.T) {
+	opt := keepsArchives(options(t))
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	t.Run("a tree that is too deep", func(t *testing.T) {
+		c := kept(t, m, "deep")
+		run(t, m, c.ID, `for i in $(seq 600); do mkdir d && cd -P d || exit; done`)
+		_, err := m.Archive(ctx, c.ID, chat.ToArchive{})
+		if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "levels deep") {
+			t.Errorf("%v", err)
+		}
+		stays(t, m, opt, c)
+	})
+	t.Run("another owner's", func(t *testing.T) {
+		c := kept(t, m, "others")
+		_, err := m.Archive(stranger(t.Context()), c.ID, chat.ToArchive{})
+		if !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("%v", err)
+		}
+		a := archiveChat(t, m, c, true)
+		_, verr := m.VerifyArchive(stranger(t.Context()), a.Name)
+		_, uerr := m.Unarchive(stranger(t.Context()), a.Name)
+		rerr := m.RemoveArchive(stranger(t.Context()), a.Name)
+		for _, err := range []error{verr, uerr, rerr} {
+			if !errors.Is(err, chat.ErrNotFound) {
+				t.Errorf("%v", err)
+			}
+		}
+		all, err := m.Archives(stranger(t.Context()), chat.ArchiveFilter{})
+		if err != nil || len(all) > 0 {
+			t.Errorf("listed are %+v, %v", all, err)
+		}
+		must(t, m.RemoveArchive(ctx, a.Name))
+		stays(t, m, opt, c)
+	})
+}
+
+// TestArchiveOnFullDisk: an archive that would fill its file system is none.
+func TestArchiveOnFullDisk(t *testing.T) {
+	opt := keepsArchives(options(t))
+	must(t, os.MkdirAll(opt.Archives.Dir, 0o700))
+	must(t, unix.Mount("tmpfs", opt.Archives.Dir, "tmpfs", 0, "size=24m,mode=700"))
+	t.Cleanup(func() { must(t, unix.Unmount(opt.Archives.Dir, unix.MNT_DETACH)) })
+	m := open(t, opt)
+	c := kept(t, m, "full")
+	run(t, m, c.ID, "head -c 20M /dev/urandom >~/much")
+	_, err := m.Archive(operator(t.Context()), c.ID, chat.ToArchive{})
+	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "bytes free") {
+		t.Errorf("%v", err)
+	}
+	stays(t, m, opt, c)
+}
+
+// TestArchiveEndsWithItsCaller: an archive whose caller leaves while it is written, here because
+// the operator's command takes for ever, is none, and the chat goes on.
+func TestArchiveEndsWithItsCaller(t *testing.T) {
+	opt := keepsArchives(options(t))
+	opt.Archives.Command, opt.Archives.UID, opt.Archives.GID = []string{"/bin/sleep", "1000"}, 60998, 60998
+	m := open(t, opt)
+	c := kept(t, m, "slow")
+	ctx, cancel := context.WithCancel(operator(t.Context()))
+	ended := make(chan error)
+	go func() {
+		_, err := m.Archive(ctx, c.ID, chat.ToArchive{})
+		ended <- err
+	}()
+	until(t, "the command has begun", func() bool { return len(archiveFiles(t, opt)) == 3 })
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	stays(t, m, opt, c)
+}
+
+// TestReapAfter: a chat that nobody uses is archived and reaped; one that is used, or has a
+// schedule to come, is not. One that is used while it is archived stays.
+func TestReapAfter(t *testing.T) {
+	opt := keepsArchives(options(t))
+	opt.Every = 100 * time.Millisecond
+	p := opt.Profiles["default"]
+	p.ReapAfter = chat.Duration(3 * time.Second)
+	opt.Profiles["default"] = p
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	unused, works, due := kept(t, m, "unused"), kept(t, m, "works"), kept(t, m, "due")
+	other := create(t, m, "other", "web")
+	program(t, m, works)
+	_, err := m.PutSchedule(ctx, due.ID, chat.NewSchedule{
+		Spec: chat.ScheduleSpec{Every: chat.Duration(time.Hour), Command: "true"}, Next: time.Now().Add(time.Hour),
+	})
+	must(t, err)
+	until(t, "the unused chat is gone", func() bool {
+		_, err := m.Get(ctx, unused.ID)
+		return errors.Is(err, chat.ErrNotFound)
+	})
+	for _, c := range []chat.Chat{works, due, other} {
+		if _, err := m.Get(ctx, c.ID); err != nil {
+			t.Errorf("%s: %v", c.ExternalID, err)
+		}
+	}
+	all, err := m.Archives(ctx, chat.ArchiveFilter{})
+	if err != nil || len(all) != 1 || all[0].Chat != unused.ID {
+		t.Fatalf("archived are %+v, %v", all, err)
+	}
+	back, err := m.Unarchive(ctx, all[0].Name)
+	must(t, err)
+	if r := run(t, m, back.ID, "cat ~/kept"); r.Stdout != "kept\n" {
+		t.Errorf("it has %q%s", r.Stdout, r.Stderr)
+	}
+}
+
+// TestReapAfterGivesWay: a message for a chat that is just being archived waits for a moment, and
+// not for the archive.
+func TestReapAfterGivesWay(t *testing.T) {
+	opt := keepsArchives(options(t))
+	opt.Every = 100 * time.Millisecond
+	opt.Archives.Command, opt.Archives.UID, opt.Archives.GID = []string{"/bin/sleep", "1000"}, 60998, 60998
+	p := opt.Profiles["default"]
+	p.ReapAfter = chat.Duration(2 * time.Second)
+	opt.Profiles["default"] = p
+	m := open(t, opt)
+	c := kept(t, m, "returns")
+	until(t, "it is being archived", func() bool { return len(archiveFiles(t, opt)) == 3 })
+	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: "echo back", Enter: true}))
+	stays(t, m, opt, c)
+}
+
+// TestUnarchiveFails: what cannot be unarchived whole is not there at all, and its archive stays.
+func TestUnarchiveFails(t *testing.T) {
+	opt := keepsArchives(options(t))
+	withKeys(t, opt, false)
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	c := kept(t, m, "lost")
+	a := archiveChat(t, m, c, false)
+	fails := func(what, want string) {
+		t.Helper()
+		_, err := m.Unarchive(ctx, a.Name)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
+		if _, err := m.Get(ctx, c.ID); !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("%s: the chat is there: %v", what, err)
+		}
+		if left := archiveFiles(t, opt); len(left) != 3 {
+			t.Errorf("%s: the archive has %q", what, left)
+		}
+	}
+	fails("without identities", "archive_identities")
+	other, err := age.GenerateX25519Identity()
+	must(t, err)
+	opt.Archives.Identities = filepath.Join(filepath.Dir(opt.Archives.Recipients), "identities")
+	must(t, os.WriteFile(opt.Archives.Identities, []byte(other.String()), 0o600))
+	fails("with another identity", "cannot decrypt")
+	home := filepath.Join(opt.Archives.Dir, string(a.Name)+".home")
+	must(t, os.Truncate(home, 10))
+	fails("cut off", "not a file of")
+}
+
+// stranger is a bridge that owns no chat.
+func stranger(ctx context.Context) context.Context {
+	return chat.WithCaller(ctx, chat.Caller{Name: "stranger", UID: 4343, Role: chat.RoleBridge})
 }

@@ -1,0 +1,259 @@
+package archives
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+const first = chat.ArchiveName("0123456789abcdef-20261125T160000Z")
+
+// opened is a store in a new directory; change may be nil.
+func opened(t *testing.T, change func(*Options)) *Store {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
+			t.Fatal("needs root")
+		}
+		t.Skip("needs root: archives are root's")
+	}
+	o := Options{Dir: filepath.Join(t.TempDir(), "archives"), Key: []byte("key")}
+	if change != nil {
+		change(&o)
+	}
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// begun is a draft with both parts written.
+func begun(t *testing.T, s *Store, name chat.ArchiveName) *Draft {
+	t.Helper()
+	d, err := s.Begin(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, text := range map[Part]string{Home: "the home", Chat: "the rest"} {
+		if err := d.Write(p, strings.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+		d.Describe(p, "hash of "+text)
+	}
+	return d
+}
+
+func committed(t *testing.T, s *Store, name chat.ArchiveName) chat.Archive {
+	t.Helper()
+	at := time.Date(2026, 11, 25, 16, 0, 0, 0, time.UTC)
+	a, err := begun(t, s, name).Commit(t.Context(), chat.Archive{
+		Chat: name.ID(), Owner: "bridge", ExternalID: "telegram:1", ArchivedAt: at,
+	}, []byte(`{"a": "<&>"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func filesIn(t *testing.T, s *Store) (names []string) {
+	t.Helper()
+	all, err := os.ReadDir(s.opt.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// TestStore: an archive is there with its commit and not before, is listed and verified, has its
+// time to expire from the config, and is gone with its removal.
+func TestStore(t *testing.T) {
+	s := opened(t, func(o *Options) { o.Expire = time.Hour })
+	d := begun(t, s, first)
+	if _, err := s.Get(first); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("a draft is an archive: %v", err)
+	}
+	if _, err := s.Begin(first); !errors.Is(err, chat.ErrExists) {
+		t.Errorf("two drafts of one name: %v", err)
+	}
+	if err := s.Tidy(); err != nil || len(filesIn(t, s)) != 2 {
+		t.Errorf("after a tidy a draft has %q, %v", filesIn(t, s), err)
+	}
+	if err := d.Discard(); err != nil || len(filesIn(t, s)) != 0 {
+		t.Errorf("after its discard there is %q, %v", filesIn(t, s), err)
+	}
+	a := committed(t, s, first)
+	if a.Size != 16 || a.ExpiresAt == nil || !a.ExpiresAt.Equal(a.ArchivedAt.Add(time.Hour)) {
+		t.Errorf("it is %+v", a)
+	}
+	if _, err := s.Begin(first); !errors.Is(err, chat.ErrExists) {
+		t.Errorf("a draft in the place of an archive: %v", err)
+	}
+	for _, f := range []chat.ArchiveFilter{{}, {Owner: "bridge"}, {Chat: first.ID()}, {ExternalID: "telegram:1"}} {
+		if all, err := s.List(f); err != nil || len(all) != 1 || all[0].Name != first {
+			t.Errorf("%+v lists %+v, %v", f, all, err)
+		}
+	}
+	for _, f := range []chat.ArchiveFilter{{Owner: "other"}, {Chat: "fedcba9876543210"}, {ExternalID: "x"}} {
+		if all, err := s.List(f); err != nil || len(all) != 0 {
+			t.Errorf("%+v lists %+v, %v", f, all, err)
+		}
+	}
+	if c, err := s.Verify(t.Context(), first); err != nil || c.Size != 16 {
+		t.Errorf("verified %+v, %v", c, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Verify(ctx, first); !errors.Is(err, context.Canceled) {
+		t.Errorf("without its caller: %v", err)
+	}
+	if err := errors.Join(d.Discard(), s.Tidy()); err != nil || len(filesIn(t, s)) != 3 {
+		t.Errorf("an archive has %q, %v", filesIn(t, s), err)
+	}
+	if err := s.Remove(first); err != nil || len(filesIn(t, s)) != 0 {
+		t.Errorf("after its removal there is %q, %v", filesIn(t, s), err)
+	}
+	if err := s.Remove(first); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("removed twice: %v", err)
+	}
+}
+
+// TestTampered: whatever is changed of an archive, it is not taken for what was archived.
+func TestTampered(t *testing.T) {
+	const other = chat.ArchiveName("0123456789abcdef-20261125T170000Z")
+	path := func(s *Store, end string) string { return filepath.Join(s.opt.Dir, string(first)+end) }
+	edit := func(end, from, to string) func(*testing.T, *Store) {
+		return func(t *testing.T, s *Store) {
+			text, err := os.ReadFile(path(s, end))
+			if err == nil {
+				changed := bytes.Replace(text, []byte(from), []byte(to), 1)
+				if bytes.Equal(changed, text) {
+					t.Fatalf("%q is not in %s", from, text)
+				}
+				err = os.WriteFile(path(s, end), changed, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	try := func(err error) func(*testing.T, *Store) {
+		return func(t *testing.T, _ *Store) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, tamper := range map[string]func(*testing.T, *Store){
+		"an owner":        edit(".json", `"owner": "bridge"`, `"owner": "mallory"`),
+		"the record":      edit(".json", `"a"`, `"b"`),
+		"an unknown key":  edit(".json", `"format": 1,`, `"format": 1, "x": 2,`),
+		"a later format":  edit(".json", `"format": 1,`, `"format": 2,`),
+		"no MAC":          edit(".json", `"mac"`, `"Mac_"`),
+		"a bit of a home": edit(".home", "home", "hole"),
+		"a longer home":   edit(".home", "home", "home "),
+		"a shorter chat":  edit(".chat", "rest", "res"),
+		"not JSON":        edit(".json", "{", "["),
+		"parts swapped": func(t *testing.T, s *Store) {
+			try(errors.Join(os.Rename(path(s, ".home"), path(s, ".x")), os.Rename(path(s, ".chat"), path(s, ".home")),
+				os.Rename(path(s, ".x"), path(s, ".chat"))))(t, s)
+		},
+		"a part is lost": func(t *testing.T, s *Store) { try(os.Remove(path(s, ".home")))(t, s) },
+		"a fifo": func(t *testing.T, s *Store) {
+			try(errors.Join(os.Remove(path(s, ".home")), unix.Mkfifo(path(s, ".home"), 0o600)))(t, s)
+		},
+		"a link": func(t *testing.T, s *Store) {
+			try(errors.Join(os.Rename(path(s, ".home"), path(s, ".x")), os.Symlink(path(s, ".x"), path(s, ".home"))))(t, s)
+		},
+		"another's name": func(t *testing.T, s *Store) {
+			committed(t, s, other)
+			for _, end := range []string{".json", ".home", ".chat"} {
+				try(os.Rename(filepath.Join(s.opt.Dir, string(other)+end), path(s, end)))(t, s)
+			}
+		},
+		"another key": func(t *testing.T, s *Store) { s.opt.Key = []byte("another") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := opened(t, nil)
+			committed(t, s, first)
+			tamper(t, s)
+			_, err := s.Verify(t.Context(), first)
+			if err == nil {
+				t.Error("it is as it was archived")
+			}
+		})
+	}
+}
+
+// TestDamagedIsListed: an archive that cannot be used hides no other.
+func TestDamagedIsListed(t *testing.T) {
+	s := opened(t, nil)
+	const other = chat.ArchiveName("0123456789abcdef-20261125T170000Z")
+	committed(t, s, first)
+	committed(t, s, other)
+	if err := os.WriteFile(filepath.Join(s.opt.Dir, string(other)+".json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.List(chat.ArchiveFilter{})
+	if len(all) != 1 || all[0].Name != first || err == nil || !strings.Contains(err.Error(), string(other)) {
+		t.Errorf("listed are %+v, %v", all, err)
+	}
+}
+
+// TestTidy: what a killed chatd left of drafts is removed, and nothing else.
+func TestTidy(t *testing.T) {
+	s := opened(t, nil)
+	committed(t, s, first)
+	const dead = "fedcba9876543210-20261125T160000Z"
+	for _, name := range []string{
+		dead + ".home.part", dead + ".chat", dead + ".json.part", string(first) + ".home.part",
+		"notes.txt", dead + ".home.gz", "x.home.part",
+	} {
+		if err := os.WriteFile(filepath.Join(s.opt.Dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := s.Tidy()
+	want := []string{string(first) + ".chat", string(first) + ".home", string(first) + ".json",
+		dead + ".home.gz", "notes.txt", "x.home.part"}
+	if got := filesIn(t, s); err != nil || strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("there are %q, %v, want %q", got, err, want)
+	}
+}
+
+// TestOpenRefuses: the directory is root's alone.
+func TestOpenRefuses(t *testing.T) {
+	s := opened(t, nil)
+	if fi, err := os.Stat(s.opt.Dir); err != nil || fi.Mode().Perm() != 0o700 {
+		t.Errorf("its mode is %v, %v", fi.Mode(), err)
+	}
+	dir := filepath.Join(t.TempDir(), "theirs")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, 4242, 4242)); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Open(Options{Dir: dir}); err == nil {
+		t.Error("another user's directory is used")
+		s.Close()
+	}
+	if s, err := Open(Options{Dir: "/dev/null/x"}); err == nil {
+		t.Error("what is no directory is used")
+		s.Close()
+	}
+}
