@@ -50,6 +50,8 @@
 //	policy            the rules in force: in sessions, after a reload, behind a refusal
 //	files             the five file tools
 //	archive           a home as one stream: the program chatd-archive
+//	archives          keeps archives of chats: files, and manifests that only this install writes
+//	archiver          lets chatd-archive read and write a home, as the chat
 //	fileops           in the front: speaks with the file tools of chats
 //	guard             commands that are refused before they run: advice
 //	background        runs under way, and the files and ends of background runs

@@ -55,6 +55,8 @@ var mayImport = map[string][]string{
 	"state":     {"chat"},
 	"backup":    {"state", "chat"},     // adrs/0071
 	"archive":   {"chat"},              // adrs/0081
+	"archives":  {"trees", "chat"},     // adrs/0091
+	"archiver":  {"archives", "session", "shims", "chat"},
 	"files":     {"filerules", "chat"}, // adrs/0023
 	"landlock":  {"chat"},
 	"filerules": {"chat"},
@@ -104,6 +106,7 @@ var mayImport = map[string][]string{
 		"account", "homedir", "leftovers", "exposure", "policy", "background", "cgroup",
 		"unshare", "netpolicy", "tmux", "stream", "shims", "state", "filerules", "files",
 		"sockets", "shares", "secret", "authority", "quota", "traffic", "diskquota", "chat",
+		"archives", "archiver", // adrs/0091
 	},
 	"runs": { // adrs/0041
 		"broker", "fileops", "schedule", "stream", "guard", "shell", "files", "chat",
@@ -175,7 +178,7 @@ var owners = map[string]string{
 // hold words, checks and formats, and belong to every side.
 var sides = map[string]string{
 	"root": "provision session view background due idle policy hostprobe layers verdict enforcer " +
-		"trees account homedir leftovers diskquota exposure cgroup cgroupfs systemd netpolicy " +
+		"trees account homedir leftovers diskquota archives archiver exposure cgroup cgroupfs systemd netpolicy " +
 		"netns gateway authority traffic sockets unshare tmux ring console filecall state shares " +
 		"listen supervise cmd/chatd-root",
 	"enforce": "enforce masks walls cmd/chatd-enforce",

@@ -281,31 +281,3 @@ func extents(f *os.File, size int64) (all []extent, sparse bool, err error) {
 	}
 	return all, true, nil
 }
-
-// attributes are the extended attributes that users may set.
-func (p *packer) attributes(f *os.File, path string) (map[string]string, error) {
-	names, err := listAttributes(f)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read its attributes: %w", err)
-	}
-	var all map[string]string
-	held, value := 0, []byte(nil)
-	for _, name := range names {
-		if value == nil {
-			value = make([]byte, 64<<10) // the kernel's XATTR_SIZE_MAX
-		}
-		n, err := unix.Fgetxattr(int(f.Fd()), name, value)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read its attribute %s: %w", chat.Quote(name), err)
-		}
-		if held += 3*len(name) + n + 64; held > maxRecords {
-			p.s.leave(path, "attribute "+chat.Quote(name))
-			continue
-		}
-		if all == nil {
-			all = map[string]string{}
-		}
-		all[name] = string(value[:n])
-	}
-	return all, nil
-}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/chatd/chatd/archiver"
 	"github.com/chatd/chatd/archives"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
@@ -83,16 +84,20 @@ func (m *Manager) writeArchive(
 		return a, err
 	}
 	defer func() { err = errors.Join(err, draft.Discard()) }()
-	p := packing{m: m, rec: rec, draft: draft}
-	if p.recipients, err = m.archiveKeys(m.opt.Archives.Recipients); err != nil {
+	p := archiver.Packing{Do: m.archiveDo(rec), Draft: draft}
+	if p.Recipients, err = m.archiveKeys(m.opt.Archives.Recipients); err != nil {
 		return a, err
 	}
 	defer m.archive.progress(rec.ID, nil)
-	home, err := p.home(ctx)
+	home, err := p.Home(ctx, m.home(rec.ID))
 	if err != nil {
 		return a, err
 	}
-	if err := p.rest(ctx); err != nil {
+	rest, err := m.restOf(rec)
+	if err == nil {
+		err = p.Rest(ctx, rest)
+	}
+	if err != nil {
 		return a, err
 	}
 	record, err := clearRecord(rec)
@@ -104,7 +109,7 @@ func (m *Manager) writeArchive(
 		Chat: rec.ID, ExternalID: rec.ExternalID, Owner: rec.Owner, Agent: rec.Agent,
 		Profile: rec.Profile, Labels: rec.Labels, CreatedAt: rec.CreatedAt,
 		ArchivedAt: time.Now().UTC().Round(0), Entries: home.Entries, Bytes: home.Bytes,
-		Encrypted: p.recipients != "", Kept: how.Keep, Left: home.Left, LeftNames: home.LeftNames,
+		Encrypted: p.Recipients != "", Kept: how.Keep, Left: home.Left, LeftNames: home.LeftNames,
 	}, record)
 }
 
@@ -118,32 +123,24 @@ func clearRecord(rec state.Record) (json.RawMessage, error) {
 	return text, nil
 }
 
-// sealedPart is what an archive has of a chat besides its home and its record.
-type sealedPart struct {
+// archivedRest is what an archive has of a chat besides its home and its record.
+type archivedRest struct {
 	Env       map[string]string `json:"env,omitempty"`
 	Schedules []state.Schedule  `json:"schedules,omitempty"`
 	// Log is the log of the terminal, from its oldest kept byte.
 	Log []byte `json:"log,omitempty"`
 }
 
-// maxSealed bounds the JSON of a sealedPart, in bytes.
-const maxSealed = 16 << 20
-
-// sealedPart returns it for a chat that sleeps.
-func (m *Manager) sealedPart(rec state.Record) ([]byte, error) {
-	s := sealedPart{Env: rec.Env}
-	var err error
+// restOf returns it for a chat that sleeps.
+func (m *Manager) restOf(rec state.Record) (text []byte, err error) {
+	s := archivedRest{Env: rec.Env}
 	if s.Schedules, err = m.store.Schedules(rec.ID); err != nil {
 		return nil, err
 	}
 	if s.Log, err = m.logs.All(rec.ID); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(s)
-	if err == nil && len(text) > maxSealed {
-		err = fmt.Errorf("%d bytes, want at most %d: %w", len(text), maxSealed, chat.ErrInvalid)
-	}
-	if err != nil {
+	if text, err = json.Marshal(s); err != nil {
 		return nil, fmt.Errorf("cannot archive the schedules and log of chat %s: %w", rec.ID, err)
 	}
 	return text, nil

@@ -57,7 +57,7 @@ func (k *archiveKeeper) close() error {
 func (m *Manager) archiveStore() (*archives.Store, error) {
 	o := m.opt.Archives
 	if o == nil {
-		return nil, fmt.Errorf("cannot archive: the config names no archive_dir: %w",
+		return nil, fmt.Errorf("cannot archive: the config has no key archive: %w",
 			chat.ErrUnsupported)
 	}
 	m.archive.mu.Lock()

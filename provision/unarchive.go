@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/chatd/chatd/archiver"
 	"github.com/chatd/chatd/archives"
@@ -49,7 +48,8 @@ func (m *Manager) Unarchive(ctx context.Context, name chat.ArchiveName) (c chat.
 		return c, err
 	}
 	sys.Failpoint("unarchive.record.after")
-	u := unpacking{m: m, rec: rec, store: store, archive: a}
+	u := unpacking{m: m, rec: rec}
+	u.Do, u.Store, u.Archive = m.archiveDo(rec), store, a
 	if err := u.all(ctx); err != nil {
 		undone := m.giveUp(ctx, rec, "unarchive", err)
 		return c, errors.Join(fmt.Errorf("cannot unarchive %s: %w", name, err), undone)
@@ -77,18 +77,16 @@ func (m *Manager) giveUpUnarchive(ctx context.Context, rec state.Record) error {
 
 // unpacking is the unarchive of a chat. The caller holds the chat's lock.
 type unpacking struct {
-	m          *Manager
-	rec        state.Record
-	store      *archives.Store
-	archive    archives.Manifest
-	identities string // of age
+	archiver.Unpacking
+	m   *Manager
+	rec state.Record
 }
 
 // all makes the chat, fills it, and makes it ready.
 func (u unpacking) all(ctx context.Context) (err error) {
 	m := u.m
-	if u.archive.Encrypted {
-		if u.identities, err = u.keys(); err != nil {
+	if u.Archive.Encrypted {
+		if u.Identities, err = m.identities(); err != nil {
 			return err
 		}
 	}
@@ -106,7 +104,7 @@ func (u unpacking) all(ctx context.Context) (err error) {
 	}
 	defer done()
 	defer m.archive.progress(u.rec.ID, nil)
-	if err := u.home(ctx); err != nil {
+	if err := u.Home(ctx, m.home(u.rec.ID)); err != nil {
 		return err
 	}
 	rest, err := u.rest(ctx)
@@ -118,62 +116,27 @@ func (u unpacking) all(ctx context.Context) (err error) {
 	}
 	sys.Failpoint("unarchive.ready.before")
 	return m.store.Unarchived(u.rec.ID, rest.Env, rest.Schedules,
-		m.event(ctx, u.rec, "unarchive", "done", archiveDetail(u.archive.Name)))
+		m.event(ctx, u.rec, "unarchive", "done", archiveDetail(u.Archive.Name)))
 }
 
-func (u unpacking) keys() (string, error) {
-	file := u.m.opt.Archives.Identities
+// identities are the keys that decrypt archives.
+func (m *Manager) identities() (string, error) {
+	file := m.opt.Archives.Identities
 	if file == "" {
-		return "", fmt.Errorf("it is encrypted, and the config names no archive_identities: %w",
+		return "", fmt.Errorf("it is encrypted, and the config names no archive.identities: %w",
 			chat.ErrInvalid)
 	}
-	return u.m.archiveKeys(file)
+	return m.archiveKeys(file)
 }
 
-// home unpacks the home, and wants all of it to be what was archived.
-func (u unpacking) home(ctx context.Context) error {
-	r, err := u.read(ctx, archives.Home, "unpack", []string{u.m.home(u.rec.ID)}, nil)
-	if err == nil && r.SHA256 != u.archive.Files[archives.Home].Content {
-		err = errDiffers
-	}
-	return err
-}
-
-// rest reads what else the archive has. It is parsed only if its hash is that of what was archived.
-func (u unpacking) rest(ctx context.Context) (rest sealedPart, err error) {
-	var text []byte
-	r, err := u.read(ctx, archives.Chat, "open", nil, func(in io.Reader) (err error) {
-		text, err = io.ReadAll(io.LimitReader(in, maxSealed+1))
-		return err
-	})
+// rest reads what else the archive has.
+func (u unpacking) rest(ctx context.Context) (rest archivedRest, err error) {
+	text, err := u.Rest(ctx)
 	if err != nil {
 		return rest, err
-	}
-	if want := u.archive.Files[archives.Chat].Content; r.SHA256 != want || hashOf(text) != want {
-		return rest, errDiffers
 	}
 	if err := json.Unmarshal(text, &rest); err != nil {
 		return rest, fmt.Errorf("cannot read the schedules and log: %w: %w", err, chat.ErrInvalid)
 	}
 	return rest, nil
-}
-
-// read does a command of chatd-archive on a part, whose hash must be that of the manifest.
-func (u unpacking) read(
-	ctx context.Context, part archives.Part, verb string, args []string,
-	out func(io.Reader) error,
-) (r archiver.Result, err error) {
-	f, err := u.store.OpenPart(u.archive, part)
-	if err != nil {
-		return r, err
-	}
-	hashed := archives.Hashing(f)
-	command, in := from(verb, u.identities, hashed)
-	r, err = u.m.archiveTask(ctx, u.rec, "unpacking", archiver.Task{
-		Args: append(command, args...), In: in, Out: out,
-	})
-	if err == nil {
-		err = hashed.Check(u.archive, part)
-	}
-	return r, errors.Join(err, f.Close())
 }

@@ -320,7 +320,7 @@ func TestUnarchiveFails(t *testing.T) {
 			t.Errorf("%s: the archive has %q", what, left)
 		}
 	}
-	fails("without identities", "archive_identities")
+	fails("without identities", "archive.identities")
 	other, err := age.GenerateX25519Identity()
 	must(t, err)
 	opt.Archives.Identities = filepath.Join(filepath.Dir(opt.Archives.Recipients), "identities")

@@ -1,0 +1,97 @@
+package provision
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/chatd/chatd/archiver"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/session"
+	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/trees"
+)
+
+// archiveTask does a command of chatd-archive in a one-shot session, which sees the chat's home and
+// nothing that its profile exposes, has no network, and is not under the chat's file rules: they
+// are not for what is kept of the home. The caller holds the chat's lock and a place among the
+// awake.
+func (m *Manager) archiveTask(
+	ctx context.Context, rec state.Record, doing string, task archiver.Task,
+) (r archiver.Result, err error) {
+	if err := m.clearSession(ctx, rec); err != nil {
+		return r, err
+	}
+	defer func() {
+		err = errors.Join(err, m.removeLimits(context.WithoutCancel(ctx), rec))
+	}()
+	if err := m.createLimits(ctx, rec); err != nil {
+		return r, err
+	}
+	task.Progress = func(entries, bytes int64) {
+		m.archive.progress(rec.ID, &chat.ArchiveProgress{Entries: entries, Bytes: bytes, Doing: doing})
+	}
+	task.Progress(0, 0)
+	var b session.Files
+	defer b.Close()
+	spec := m.archiveSpec(rec, task)
+	cmd := m.starter.Bubblewrap(spec, &b)
+	p, err := task.Start(cmd, &b, func() error { return m.starter.Launch(spec, cmd, &b) })
+	if err != nil {
+		return r, errors.Join(err, m.starter.Abandon(rec.ID, rec.UID, nil))
+	}
+	defer p.Close()
+	init, err := b.AwaitInit(ctx, session.StartTimeout)
+	if err == nil {
+		err = m.groups.LimitCPU(rec.ID, m.profile(rec).Limits)
+	}
+	if err == nil {
+		r, err = p.Wait(ctx)
+	}
+	err = errors.Join(err, m.starter.Abandon(rec.ID, rec.UID, init))
+	<-p.Ended()
+	return r, err
+}
+
+// archiveDo is archiveTask for one chat.
+func (m *Manager) archiveDo(rec state.Record) archiver.Do {
+	return func(ctx context.Context, doing string, t archiver.Task) (archiver.Result, error) {
+		return m.archiveTask(ctx, rec, doing, t)
+	}
+}
+
+// archiveFiles is how many files chatd-archive may have open: one for each level of a tree.
+const archiveFiles = 1024
+
+// archiveSpec is the session of a command of chatd-archive.
+func (m *Manager) archiveSpec(rec state.Record, task archiver.Task) session.Spec {
+	c := m.viewer(rec)
+	c.Denied, c.Secrets, c.OwnTrust, c.Network = nil, nil, false, chat.NetworkOwn
+	v := m.views.Of(c)
+	v.Etc, v.PromptFIFO, v.PolicyDir, v.Archive = shims.ReadEtc(), "", "", m.paths.archive
+	return session.Spec{
+		Chat: rec.ID, View: v, Argv: task.Argv(),
+		Limits: chat.ProcessLimits{NoFile: archiveFiles}, // of a file's size the quota is the bound
+	}
+}
+
+// maxArchiveKeys bounds a file of recipients or identities, in bytes.
+const maxArchiveKeys = 64 << 10
+
+// archiveKeys reads a file of recipients or identities; "" is none.
+func (m *Manager) archiveKeys(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	text, err := trees.ReadPrivate(file, maxArchiveKeys)
+	if err != nil {
+		return "", fmt.Errorf("cannot use the keys of archives: %w", err)
+	}
+	if len(bytes.TrimSpace(text)) == 0 || bytes.IndexByte(text, 0) >= 0 {
+		return "", fmt.Errorf("cannot use the keys of archives: %s has none: %w",
+			chat.Quote(file), chat.ErrInvalid)
+	}
+	return string(text), nil
+}
