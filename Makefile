@@ -24,8 +24,9 @@ help: ## say what each command does
 packages: ## install the Debian packages that building and testing need
 	@deploy/packages build
 
-build: ## build chatd, chatd-root, chatd-enforce, chatd-egress and chatd-shim into bin/
-	go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/chatd ./cmd/chatd-root ./cmd/chatd-enforce ./cmd/chatd-egress ./cmd/chatd-shim
+build: ## build chatd and the programs beside it into bin/
+	go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/chatd ./cmd/chatd-root ./cmd/chatd-enforce ./cmd/chatd-egress \
+		./cmd/chatd-shim ./cmd/chatd-archive
 
 demo: packages build ## do the main job on real input, in namespaces of its own
 	go build -trimpath -ldflags "$(LDFLAGS)" -o bin/demo ./examples/bridge
@@ -83,7 +84,8 @@ bench: packages ## measure the life of a chat beside its rivals at 0, 1,000 and 
 
 install: build ## install the programs under /usr/local
 	install -D -m 0755 bin/chatd /usr/local/sbin/chatd
-	install -D -m 0755 -t /usr/local/lib/chatd bin/chatd-root bin/chatd-enforce bin/chatd-egress bin/chatd-shim
+	install -D -m 0755 -t /usr/local/lib/chatd bin/chatd-root bin/chatd-enforce bin/chatd-egress \
+		bin/chatd-shim bin/chatd-archive
 
 clean: ## remove what was built
 	rm -rf bin

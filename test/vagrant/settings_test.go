@@ -31,9 +31,10 @@ func TestHostSettings(t *testing.T) {
 func TestHostFiles(t *testing.T) {
 	for path, want := range map[string]string{
 		program: "755 root root", "/usr/local/lib/chatd/chatd-shim": "755 root root", "/usr/local/lib/chatd/chatd-enforce": "755 root root",
-		"/usr/local/lib/chatd/chatd-egress": "755 root root",
-		"/usr/local/lib/chatd/chatd-root":   "755 root root",
-		stateDir:                            "711 root root", homesDir: "711 root root", userdb: "711 root root",
+		"/usr/local/lib/chatd/chatd-egress":  "755 root root",
+		"/usr/local/lib/chatd/chatd-archive": "755 root root",
+		"/usr/local/lib/chatd/chatd-root":    "755 root root",
+		stateDir:                             "711 root root", homesDir: "711 root root", userdb: "711 root root",
 		stateDir + "/tmp": "0 root root", stateDir + "/vartmp": "0 root root",
 		stateDir + "/audit.jsonl": "600 root root",
 		"/etc/chatd/access":       "750 root chatd-operators", "/etc/chatd/access/rules.yaml": "640 root chatd-operators",
