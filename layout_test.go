@@ -178,8 +178,8 @@ var owners = map[string]string{
 // hold words, checks and formats, and belong to every side.
 var sides = map[string]string{
 	"root": "provision session view background due idle policy hostprobe layers verdict enforcer " +
-		"trees account homedir leftovers diskquota archives archiver exposure cgroup cgroupfs systemd netpolicy " +
-		"netns gateway authority traffic sockets unshare tmux ring console filecall state shares " +
+		"trees account homedir leftovers diskquota archives archiver exposure cgroup cgroupfs " +
+		"systemd netpolicy netns gateway authority traffic sockets unshare tmux ring console filecall state shares " +
 		"listen supervise cmd/chatd-root",
 	"enforce": "enforce masks walls cmd/chatd-enforce",
 	"egress":  "egress resolver scrub cmd/chatd-egress",

@@ -4,8 +4,8 @@
 // # Theory of operation
 //
 // [Packing] writes the parts of an archive and reads each again; [Unpacking] reads them. What they
-// do is tasks. A [Task] is one command of chatd-archive, which [Task.Start] makes the first and only process of
-// a one-shot session. Root's ends are three pipes: its input, its output, and the lines of its
+// do is tasks. A [Task] is one command of chatd-archive, which [Task.Start] makes the first and
+// only process of a one-shot session. Root's ends are three pipes: its input, its output, and the lines of its
 // report ([Process.Wait]).
 //
 // # Runs as

@@ -134,8 +134,8 @@ func (s *Store) OpenPart(m Manifest, p Part) (*os.File, error) {
 		err = fmt.Errorf("it is not a file of %d bytes: %w", m.Files[p].Size, chat.ErrInvalid)
 	}
 	if err != nil {
-		return nil, errors.Join(
-			fmt.Errorf("cannot read archive %s: %s: %w", m.Name, partName(m.Name, p), err), f.Close())
+		err = fmt.Errorf("cannot read archive %s: %s: %w", m.Name, partName(m.Name, p), err)
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }

@@ -65,7 +65,7 @@ type Archive struct {
 // ToArchive says how a chat is archived.
 type ToArchive struct {
 	// Keep leaves the chat asleep; otherwise it is reaped once its archive is checked.
-	Keep bool `json:"keep,omitempty" doc:"Keep the chat, asleep. Otherwise it is reaped once its archive is checked."`
+	Keep bool `json:"keep,omitempty" doc:"Keep the chat, asleep, and do not reap it."`
 }
 
 // ArchiveFilter narrows a list of archives. Zero fields do not narrow.

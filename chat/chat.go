@@ -186,7 +186,7 @@ type Chat struct {
 	// Disk is nil while it is not known.
 	Disk *DiskUsage `json:"disk,omitempty"`
 	// Archiving is how far an archive or unarchive is that runs; nil if none does.
-	Archiving *ArchiveProgress `json:"archiving,omitempty" doc:"While it is archived or unarchived: how far that is."`
+	Archiving *ArchiveProgress `json:"archiving,omitempty" doc:"How far its archive or unarchive is."`
 	// Layers says for each layer what enforces it now on this host; see [Layer].
 	Layers []Layer `json:"layers,omitempty"`
 	// Ignored names the fields in which a create differs from the chat that it found; see

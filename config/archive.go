@@ -118,8 +118,8 @@ func checkReaps(cfg Config, sources []source) error {
 			continue
 		}
 		s, at := placeOf(sources, p, "reap_after")
-		errs = append(errs, s.fault(at, fmt.Errorf("chats of profile %s would be gone: want the key "+
-			"archive, with a dir, or reap_without_archive: true: %w", name, chat.ErrInvalid)))
+		errs = append(errs, s.fault(at, fmt.Errorf("chats of profile %s would be gone: want the "+
+			"key archive, with a dir, or reap_without_archive: true: %w", name, chat.ErrInvalid)))
 	}
 	return errors.Join(errs...)
 }

@@ -44,8 +44,8 @@ func (m *Manager) archiveLocked(
 		return a, notReady(rec, "archive")
 	}
 	if _, ok := m.opt.Profiles[rec.Profile]; !ok {
-		return a, fmt.Errorf("cannot archive chat %s: its profile %s is not configured any more: %w",
-			id, rec.Profile, chat.ErrWrongPhase)
+		return a, fmt.Errorf("cannot archive chat %s: its profile %s is not configured any more: "+
+			"%w", id, rec.Profile, chat.ErrWrongPhase)
 	}
 	store, err := m.archiveStore()
 	if err != nil {

@@ -31,7 +31,8 @@ func (m *Manager) archiveTask(
 		return r, err
 	}
 	task.Progress = func(entries, bytes int64) {
-		m.archive.progress(rec.ID, &chat.ArchiveProgress{Entries: entries, Bytes: bytes, Doing: doing})
+		p := chat.ArchiveProgress{Entries: entries, Bytes: bytes, Doing: doing}
+		m.archive.progress(rec.ID, &p)
 	}
 	task.Progress(0, 0)
 	var b session.Files

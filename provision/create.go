@@ -141,8 +141,8 @@ func (m *Manager) createLocked(ctx context.Context, id chat.ID) (state.Record, e
 // in phase reaping, and reconcile finishes it.
 func (m *Manager) giveUp(ctx context.Context, rec state.Record, verb string, why error) error {
 	ctx = context.WithoutCancel(ctx)
-	detail := map[string]string{"error": why.Error()}
-	if err := m.store.SetPhase(rec.ID, chat.Reaping, m.event(ctx, rec, verb, "failed", detail)); err != nil {
+	failed := m.event(ctx, rec, verb, "failed", map[string]string{"error": why.Error()})
+	if err := m.store.SetPhase(rec.ID, chat.Reaping, failed); err != nil {
 		return err
 	}
 	return m.reapLocked(ctx, rec)

@@ -34,7 +34,8 @@ func (m *Manager) Reap(ctx context.Context, id chat.ID) error {
 // reapReady is Reap for a caller that holds the chat's lock. No end of ctx stops it.
 func (m *Manager) reapReady(ctx context.Context, rec state.Record) error {
 	if rec.Phase != chat.Reaping {
-		if err := m.store.SetPhase(rec.ID, chat.Reaping, m.event(ctx, rec, "reap", "intent", nil)); err != nil {
+		intent := m.event(ctx, rec, "reap", "intent", nil)
+		if err := m.store.SetPhase(rec.ID, chat.Reaping, intent); err != nil {
 			return err
 		}
 	}

@@ -111,7 +111,8 @@ func (u unpacking) all(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(m.logs.Refill(u.rec.ID, rest.Log), m.makeInstanceDirs(u.rec)); err != nil {
+	err = errors.Join(m.logs.Refill(u.rec.ID, rest.Log), m.makeInstanceDirs(u.rec))
+	if err != nil {
 		return err
 	}
 	sys.Failpoint("unarchive.ready.before")

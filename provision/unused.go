@@ -104,8 +104,8 @@ func (m *Manager) reapOne(ctx context.Context, rec state.Record, after time.Dura
 		return m.reapReady(context.WithoutCancel(ctx), rec)
 	}
 	if _, err := m.archiveLocked(ctx, rec.ID, chat.ToArchive{}); err != nil {
-		return fmt.Errorf("cannot archive chat %s, which nobody used since %s: it stays: %w", rec.ID,
-			rec.UsedAt.Format(time.RFC3339), err)
+		return fmt.Errorf("cannot archive chat %s, which nobody used since %s: it stays: %w",
+			rec.ID, rec.UsedAt.Format(time.RFC3339), err)
 	}
 	return nil
 }

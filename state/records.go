@@ -54,7 +54,9 @@ func (s *Store) Admit(spec chat.Spec, by Event, conditions ...func(OwnerUse) err
 }
 
 // admit finds a checked spec's record, or makes one, which edit may change before it is stored.
-func (s *Store) admit(spec chat.Spec, by Event, edit func(*Record) error, conditions ...func(OwnerUse) error) (rec Record, created bool, err error) {
+func (s *Store) admit(
+	spec chat.Spec, by Event, edit func(*Record) error, conditions ...func(OwnerUse) error,
+) (rec Record, created bool, err error) {
 	if rec, ok := s.lookup(name{spec.Owner, spec.ExternalID}); ok {
 		return rec, false, nil
 	}
