@@ -57,6 +57,9 @@ type Spec struct {
 	EgressRemove []Allow `json:"egress_remove,omitempty" maxItems:"64" doc:"Entries of the profile's egress that do not hold for the chat."`
 	// Labels are at most 32 notes of the caller. chatd shows and filters them, and interprets none.
 	Labels map[string]string `json:"labels,omitempty" doc:"The caller's own notes, at most 32."`
+	// Unarchive makes the chat of the newest archive of its conversation, if it has one and no
+	// chat. That takes as long as the home is large.
+	Unarchive bool `json:"unarchive,omitempty" doc:"Make the chat of the newest archive of its conversation, if there is one and no chat."`
 	// Awake says whether create also starts a session; nil means true.
 	Awake *bool `json:"awake,omitempty" doc:"Whether the chat gets a session immediately; true if absent."`
 }

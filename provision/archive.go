@@ -21,15 +21,61 @@ import (
 func (m *Manager) Archive(
 	ctx context.Context, id chat.ID, how chat.ToArchive,
 ) (a chat.Archive, err error) {
-	if _, err := m.reach(ctx, id); err != nil {
+	rec, err := m.reach(ctx, id)
+	if err != nil {
 		return a, err
 	}
+	if how.Keep {
+		if err := m.mayKeepMore(ctx, id); err != nil {
+			return a, err
+		}
+	}
+	leave, err := m.beginArchive(ctx, rec, "archive")
+	if err != nil {
+		return a, err
+	}
+	defer leave()
 	unlock, err := m.locks.lock(ctx, id)
 	if err != nil {
 		return a, err
 	}
 	defer unlock()
 	return m.archiveLocked(ctx, id, how)
+}
+
+const (
+	// maxArchiving bounds the archives that are written and read at once: root copies and hashes
+	// their bytes. archiveHold is how long one may occupy its place.
+	maxArchiving = 2
+	archiveHold  = 24 * time.Hour
+	// maxKept bounds the archives of a chat that its bridge has it keep. Those of reaped chats are
+	// bounded by the uids of their owner.
+	maxKept = 3
+)
+
+// beginArchive waits until few others are written or read; owners take turns.
+func (m *Manager) beginArchive(
+	ctx context.Context, rec state.Record, verb string,
+) (leave func(), err error) {
+	leave, err = m.archiving.Enter(ctx, rec.Owner, verb)
+	if err != nil {
+		return nil, fmt.Errorf("cannot %s chat %s: others are under way: %w: %w", verb, rec.ID, err,
+			chat.ErrBusy)
+	}
+	return leave, nil
+}
+
+// mayKeepMore refuses a bridge more archives of a chat that stays.
+func (m *Manager) mayKeepMore(ctx context.Context, id chat.ID) error {
+	if chat.CallerFrom(ctx).Role == chat.RoleOperator {
+		return nil
+	}
+	all, err := m.Archives(ctx, chat.ArchiveFilter{Chat: id})
+	if err == nil && len(all) >= maxKept {
+		err = fmt.Errorf("cannot archive chat %s: it has %d archives, which is the most that are "+
+			"kept beside it: remove one: %w", id, len(all), chat.ErrBusy)
+	}
+	return err
 }
 
 // archiveLocked is Archive for a caller that holds the chat's lock.

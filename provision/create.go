@@ -24,6 +24,11 @@ func (m *Manager) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, 
 	if err := m.checkSpec(caller, spec); err != nil {
 		return chat.Chat{}, false, err
 	}
+	if spec.Unarchive {
+		if err := m.unarchiveFor(ctx, spec.Owner, spec.ExternalID); err != nil {
+			return chat.Chat{}, false, err
+		}
+	}
 	rec, created, err := m.admit(ctx, caller, spec)
 	if err != nil {
 		return chat.Chat{}, false, err

@@ -79,6 +79,7 @@ type Manager struct {
 	secretValues map[string]secret.Value
 
 	archive   archiveKeeper
+	archiving *quota.Limiter
 	shares    *shares.Shares
 	idle      *idle.Watch
 	diskWatch *diskquota.Watch
@@ -134,8 +135,9 @@ func newManager(opt Options) *Manager {
 	m := &Manager{
 		starts: quota.NewLimiter(cmp.Or(opt.Starts, max(2, runtime.NumCPU())), startHold),
 		reaps:  make(chan struct{}, maxReaps), opt: opt, log: opt.Log, units: usesUnits(opt.Backend), sessions: map[chat.ID]*liveSession{}, findings: map[string]string{},
-		layers: layers.New(layers.Options{AllowMissing: opt.AllowMissing, Without: opt.Without}),
-		since:  time.Now().UTC(), again: make(chan struct{}, 1),
+		archiving: quota.NewLimiter(maxArchiving, archiveHold),
+		layers:    layers.New(layers.Options{AllowMissing: opt.AllowMissing, Without: opt.Without}),
+		since:     time.Now().UTC(), again: make(chan struct{}, 1),
 		userdb: &account.Userdb{Dir: opt.Userdb}, useradd: &account.Useradd{},
 		paths: paths{
 			homes: opt.Homes, tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),

@@ -25,16 +25,14 @@ func (m *Manager) Unarchive(ctx context.Context, name chat.ArchiveName) (c chat.
 	if err != nil {
 		return c, err
 	}
-	if _, ok := m.opt.Profiles[former.Profile]; !ok {
-		return c, fmt.Errorf("cannot unarchive %s: its profile %s is not configured: %w", name,
-			former.Profile, chat.ErrInvalid)
-	}
-	if err := m.mayBegin(ctx); err != nil {
+	if err := m.mayUnarchive(ctx, name, former); err != nil {
 		return c, err
 	}
-	if err := m.ensureBlock(ctx, former.Profile); err != nil {
+	leave, err := m.beginArchive(ctx, former, "unarchive")
+	if err != nil {
 		return c, err
 	}
+	defer leave()
 	unlock, err := m.locks.lock(ctx, former.ID)
 	if err != nil {
 		return c, err
@@ -56,6 +54,46 @@ func (m *Manager) Unarchive(ctx context.Context, name chat.ArchiveName) (c chat.
 	}
 	rec, err = m.store.Get(rec.ID)
 	return m.show(ctx, rec), err
+}
+
+// mayUnarchive refuses what a create of the chat would be refused.
+func (m *Manager) mayUnarchive(
+	ctx context.Context, name chat.ArchiveName, former state.Record,
+) error {
+	if _, ok := m.opt.Profiles[former.Profile]; !ok {
+		return fmt.Errorf("cannot unarchive %s: its profile %s is not configured: %w", name,
+			former.Profile, chat.ErrInvalid)
+	}
+	if _, err := m.store.Find(former.Owner, former.ExternalID); err == nil {
+		return fmt.Errorf("cannot unarchive %s: its conversation has a chat, %s: reap that first: %w",
+			name, former.ID, chat.ErrExists)
+	}
+	if err := m.mayUse(chat.CallerFrom(ctx), former.Profile); err != nil {
+		return err
+	}
+	if err := m.mayBegin(ctx); err != nil {
+		return err
+	}
+	if err := m.shares.Create(ctx, former.Owner); err != nil {
+		return err
+	}
+	return m.ensureBlock(ctx, former.Profile)
+}
+
+// unarchiveFor makes the chat of the newest archive of a conversation that has none.
+func (m *Manager) unarchiveFor(ctx context.Context, owner, externalID string) error {
+	if _, err := m.store.Find(owner, externalID); err == nil {
+		return nil
+	}
+	all, err := m.Archives(ctx, chat.ArchiveFilter{Owner: owner, ExternalID: externalID})
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	_, err = m.Unarchive(ctx, all[len(all)-1].Name)
+	if errors.Is(err, chat.ErrExists) {
+		return nil // another caller was first
+	}
+	return err
 }
 
 // formerRecord is the record in an archive, which this install wrote.

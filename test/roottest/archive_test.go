@@ -126,6 +126,11 @@ func archiveAndBack(t *testing.T, m *manager) {
 	if _, err := m.Unarchive(ctx, a.Name); !errors.Is(err, chat.ErrExists) {
 		t.Errorf("unarchived twice: %v", err)
 	}
+	a = archiveChat(t, m, back, false)
+	again, made, err := m.Create(ctx, chat.Spec{ExternalID: "telegram:1", Profile: "web", Unarchive: true})
+	if err != nil || made || again.Labels["team"] != "ops" || again.UID == back.UID {
+		t.Errorf("its create makes %+v, %t, %v", again, made, err)
+	}
 	must(t, m.RemoveArchive(ctx, a.Name))
 	if _, err := m.Unarchive(ctx, a.Name); !errors.Is(err, chat.ErrNotFound) {
 		t.Errorf("unarchived after its removal: %v", err)
