@@ -156,7 +156,11 @@ func (m *Manager) sayCleanUp(id chat.ID) {
 // addRoom adds to the layer disk what is left for chatd itself when chats fill their file systems,
 // and returns the findings where nothing is.
 func (m *Manager) addRoom(all []chat.Layer) []string {
-	words, findings := m.diskQuotas.Room(m.opt.State, m.opt.Run)
+	own := []string{m.opt.State, m.opt.Run}
+	if m.opt.Archives != nil {
+		own = append(own, m.opt.Archives.Dir)
+	}
+	words, findings := m.diskQuotas.Room(own...)
 	for i := range all {
 		if l := &all[i]; l.Name == chat.LayerDisk && words != "" {
 			l.Probe += "; " + words
