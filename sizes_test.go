@@ -47,7 +47,8 @@ var largePackages = map[string]int{
 	"provision": 5_050,
 	"state":     3_690,
 	"cgroup":    3_150,
-	"chat":      3_150, // the words of all: patches, admission and disks added 150
+	"chat":      3_160, // the words of all: patches, admission and disks added 150
+	"api":       3_100, // every route, its client and its description: archives added 150
 	"cmd/chatd": 3_700,
 }
 
@@ -61,7 +62,7 @@ var longLines = map[string]int{
 	"api/apitest":       64,
 	"cgroup":            127,
 	"broker":            71,
-	"chat":              247,
+	"chat":              250,
 	"egress":            15,
 	"gateway":           4,
 	"netns":             1,

@@ -30,6 +30,9 @@ type Memory struct {
 	OnCreate func(context.Context, chat.Spec) error
 	// OnWake, if set, is called before a chat is woken and may refuse.
 	OnWake func(context.Context) error
+	// OnArchive, if set, is called before a chat is archived, and before an archive is verified or
+	// unarchived, and may refuse.
+	OnArchive func(context.Context) error
 	// Deny, if set, is the file rules of every chat.
 	Deny func(op files.Op, name string) *files.Denial
 	// Egress is that of every chat's profile.
@@ -56,6 +59,7 @@ type Memory struct {
 	connected    map[chat.ID][]chat.EgressConnection
 	schedules    map[chat.ID][]chat.Schedule
 	nextSchedule int
+	archives     map[chat.ArchiveName]*memoryArchive
 	// Made counts the chats that were made, not found.
 	Made int
 }
@@ -73,6 +77,7 @@ func New() *Memory {
 		carried:   map[chat.ID][]chat.EgressEvent{},
 		connected: map[chat.ID][]chat.EgressConnection{},
 		schedules: map[chat.ID][]chat.Schedule{},
+		archives:  map[chat.ArchiveName]*memoryArchive{},
 		StatusIs:  chat.Status{Ready: true, Since: time.Now()},
 		HostIs: chat.Host{Kernel: "6.18.0", Backend: "cgroupfs", Version: "test", Missing: []chat.LayerName{},
 			Allowed: []chat.LayerName{}, Findings: []string{}, Layers: []chat.Layer{{Name: chat.LayerAccount, State: chat.LayerOn, By: "userdb", Probe: "getent found the record"}}},
