@@ -101,6 +101,12 @@ func (s *Server) reap(ctx context.Context, in *reapInput) (*reapOutput, error) {
 	return &reapOutput{Status: http.StatusOK, Body: &a}, err
 }
 
+// ReapArchived is DELETE /v1/chats/{id}?archive=true. It may take hours, and ends with ctx.
+func (c *Client) ReapArchived(ctx context.Context, id chat.ID) (chat.Archive, error) {
+	t := target{chat: id, query: "?archive=true"}
+	return askFor[chat.Archive](ctx, c, reap, t, nil)
+}
+
 func (s *Server) listArchives(
 	ctx context.Context, in *archivesInput,
 ) (*bodyOf[chat.ArchiveList], error) {

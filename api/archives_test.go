@@ -145,7 +145,7 @@ func archiveCalls(
 		},
 		"verify": func(ctx context.Context) error { _, err := c.VerifyArchive(ctx, name); return err },
 		"reap": func(ctx context.Context) error {
-			_, err := c.do(ctx, reap, target{chat: id, query: "?archive=true"}, nil, nil)
+			_, err := c.ReapArchived(ctx, id)
 			return err
 		},
 		"unarchive": func(ctx context.Context) error { _, err := c.Unarchive(ctx, name); return err },

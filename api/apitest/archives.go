@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,12 @@ import (
 
 	"github.com/chatd/chatd/chat"
 )
+
+// memoryArchives are those of a Memory.
+type memoryArchives struct {
+	archives map[chat.ArchiveName]*memoryArchive
+	shown    chan struct{} // closed when Get shows how far an archive is
+}
 
 // memoryArchive is an archive and all that is in it.
 type memoryArchive struct {
@@ -73,6 +80,9 @@ func (m *Memory) writeArchive(
 	for _, content := range a.files {
 		a.Bytes += int64(len(content))
 	}
+	if m.archives == nil {
+		m.archives = map[chat.ArchiveName]*memoryArchive{}
+	}
 	m.archives[a.Name] = a
 	return a.Archive, nil
 }
@@ -88,7 +98,7 @@ func (m *Memory) Archives(ctx context.Context, f chat.ArchiveFilter) ([]chat.Arc
 		}
 	}
 	slices.SortFunc(list, func(a, b chat.Archive) int {
-		return a.ArchivedAt.Compare(b.ArchivedAt)
+		return cmp.Or(a.ArchivedAt.Compare(b.ArchivedAt), cmp.Compare(a.Name, b.Name))
 	})
 	return list, nil
 }
@@ -175,9 +185,19 @@ func (m *Memory) DamageArchive(name chat.ArchiveName) {
 	m.archives[name].damage = errors.New("it is not whole: unexpected EOF")
 }
 
-// Archiving says how far the archive of a chat is.
-func (m *Memory) Archiving(id chat.ID, p chat.ArchiveProgress) {
+// Archiving says how far the archive of a chat is. The channel is closed when Get has shown it.
+func (m *Memory) Archiving(id chat.ID, p chat.ArchiveProgress) (shown <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.chats[id].Archiving = &p
+	m.shown = make(chan struct{})
+	return m.shown
+}
+
+// showArchiving notes that Get shows c.
+func (m *memoryArchives) showArchiving(c *chat.Chat) {
+	if c.Archiving != nil && m.shown != nil {
+		close(m.shown)
+		m.shown = nil
+	}
 }

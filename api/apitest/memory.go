@@ -59,7 +59,7 @@ type Memory struct {
 	connected    map[chat.ID][]chat.EgressConnection
 	schedules    map[chat.ID][]chat.Schedule
 	nextSchedule int
-	archives     map[chat.ArchiveName]*memoryArchive
+	memoryArchives
 	// Made counts the chats that were made, not found.
 	Made int
 }
@@ -77,7 +77,6 @@ func New() *Memory {
 		carried:   map[chat.ID][]chat.EgressEvent{},
 		connected: map[chat.ID][]chat.EgressConnection{},
 		schedules: map[chat.ID][]chat.Schedule{},
-		archives:  map[chat.ArchiveName]*memoryArchive{},
 		StatusIs:  chat.Status{Ready: true, Since: time.Now()},
 		HostIs: chat.Host{Kernel: "6.18.0", Backend: "cgroupfs", Version: "test", Missing: []chat.LayerName{},
 			Allowed: []chat.LayerName{}, Findings: []string{}, Layers: []chat.Layer{{Name: chat.LayerAccount, State: chat.LayerOn, By: "userdb", Probe: "getent found the record"}}},
@@ -204,6 +203,7 @@ func (m *Memory) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	if err != nil {
 		return chat.Chat{}, err
 	}
+	m.showArchiving(c)
 	return *c, nil
 }
 
