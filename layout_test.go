@@ -53,9 +53,9 @@ var mayImport = map[string][]string{
 	"diskquota": {"sys", "trees", "chat"}, // adrs/0079
 	"exposure":  {"sys", "chat"},
 	"state":     {"chat"},
-	"backup":    {"state", "chat"},     // adrs/0071
-	"archive":   {"chat"},              // adrs/0081
-	"archives":  {"trees", "chat"},     // adrs/0091
+	"backup":    {"state", "chat"}, // adrs/0071
+	"archive":   {"chat"},          // adrs/0081
+	"archives":  {"trees", "chat"}, // adrs/0091
 	"archiver":  {"archives", "session", "shims", "chat"},
 	"files":     {"filerules", "chat"}, // adrs/0023
 	"landlock":  {"chat"},
@@ -179,7 +179,8 @@ var owners = map[string]string{
 var sides = map[string]string{
 	"root": "provision session view background due idle policy hostprobe layers verdict enforcer " +
 		"trees account homedir leftovers diskquota archives archiver exposure cgroup cgroupfs " +
-		"systemd netpolicy netns gateway authority traffic sockets unshare tmux ring console filecall state shares " +
+		"systemd netpolicy netns gateway authority traffic sockets unshare tmux ring console " +
+		"filecall state shares " +
 		"listen supervise cmd/chatd-root",
 	"enforce": "enforce masks walls cmd/chatd-enforce",
 	"egress":  "egress resolver scrub cmd/chatd-egress",

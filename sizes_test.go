@@ -24,7 +24,7 @@ import (
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 72_300 // lines of code, without tests
+	maxCode         = 75_500 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	minPackage      = 100    // of one that is no program: a smaller topic belongs to its user
 	maxMedian       = 11     // lines of the median function
@@ -42,13 +42,15 @@ const (
 // cgroup, for the drift of limits, 190; by 850, provision by 140, for what chats have on disk
 // (adrs/0079); and by 1,300 for archives of homes (adrs/0081). state has what a state is made of and
 // brought back from: 800 lines for its version, snapshots and restores (adrs/0071); cmd/chatd has
-// one file a command.
+// one file a command. All code rose by 700 for the door and the commands of archives, cmd/chatd by
+// 250 and api by 170.
 var largePackages = map[string]int{
-	"provision": 5_050,
-	"state":     3_690,
+	"provision": 5_750,
+	"state":     3_800,
 	"cgroup":    3_150,
-	"chat":      3_150, // the words of all: patches, admission and disks added 150
-	"cmd/chatd": 3_700,
+	"chat":      3_160, // the words of all: patches, admission and disks added 150
+	"api":       3_100, // every route, its client and its description: archives added 150
+	"cmd/chatd": 3_980,
 }
 
 // longLines is how many lines over maxColumns the files of each folder, with tests, may have.
@@ -61,18 +63,20 @@ var longLines = map[string]int{
 	"api/apitest":       64,
 	"cgroup":            127,
 	"broker":            71,
-	"chat":              247,
+	"chat":              250,
 	"egress":            15,
 	"gateway":           4,
 	"netns":             1,
 	"uplink":            2,
-	"archive":           15, // rows of tests
-	"cmd/chatd-archive": 2,
+	"archive":           19, // rows of tests
+	"cmd/chatd-archive": 9,
+	"archives":          9, // rows of tests
+	"archiver":          11,
 	"backup":            21, // sentences of errors, and rows of tests
-	"cmd/chatd":         277,
+	"cmd/chatd":         281,
 	"cmd/chatd-enforce": 8,
 	"cmd/chatd-root":    48,
-	"config":            134,
+	"config":            139,
 	"termsafe":          13,
 	"examples/bridge":   33,
 	"files":             247,
@@ -98,9 +102,9 @@ var longLines = map[string]int{
 	"shell":             116,
 	"shims":             281,
 	"sockets":           18,
-	"state":             195,
+	"state":             201,
 	"test/npmtest":      3,
-	"test/roottest":     1101,
+	"test/roottest":     1120,
 	"test/vagrant":      100,
 	"tmux":              42,
 	"unshare":           30,

@@ -21,6 +21,8 @@ var answers = []struct {
 	doc    string
 }{
 	{"create", http.StatusOK, jsonType, chat.Chat{}, "The chat that is there."},
+	{"reap", http.StatusOK, jsonType, chat.Archive{}, "With archive=true: the archive."},
+	{"reap", http.StatusNoContent, "", nil, "No trace of it is left."},
 	{"write_file", http.StatusCreated, jsonType, FileAnswer{}, "The file is new."},
 	{"append_file", http.StatusCreated, jsonType, FileAnswer{}, "The file is new."},
 	{"send", http.StatusOK, jsonType, chat.Typed{}, "What was printed, where wait asked for it."},

@@ -91,7 +91,8 @@ func TestDescription(t *testing.T) {
 	s := NewServer(ServerOptions{})
 	d := descriptionOf(t, s)
 	want := map[string][]string{
-		"create": {"200 application/json", "201 application/json"}, "reap": {"204 "}, "run_end": {"204 "}, "run_stdin": {"204 "}, "run_signal": {"204 "},
+		"remove_archive": {"204 "}, "reap": {"200 application/json", "204 "},
+		"create": {"200 application/json", "201 application/json"}, "run_end": {"204 "}, "run_stdin": {"204 "}, "run_signal": {"204 "},
 		"remove_schedule": {"204 "}, "add_schedule": {"201 application/json"}, "send": {"200 application/json", "204 "},
 		"run":        {"200 application/json", "200 application/x-ndjson", "202 application/json"},
 		"run_output": {"200 application/json", "200 application/x-ndjson"}, "attach": {"200 application/x-ndjson"},

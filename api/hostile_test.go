@@ -5,7 +5,11 @@ import (
 	"testing"
 )
 
-const hostileID = "/v1/chats/" + someID
+const (
+	hostileID = "/v1/chats/" + someID
+	// hostileArchive lacks the month and the rest.
+	hostileArchive = "/v1/archives/" + someID + "-2026"
+)
 
 // hostileRequests are sent as they are; each must get a problem of its kind.
 var hostileRequests = []struct {
@@ -95,6 +99,30 @@ var hostileRequests = []struct {
 	{"share to nobody", post(hostileID+"/share", `{"path":"a"}`), 400, "invalid"},
 	{"share to a prefix", post(hostileID+"/share", `{"path":"a","to":"0123"}`), 400, "invalid"},
 	{"share an absolute path as nothing", post(hostileID+"/share", `{"path":"/a","to":"`+someID+`"}`), 400, "invalid"},
+	{"archive without a body", bare("POST", hostileID+"/archive"), 415, "invalid"},
+	{"archive where", post(hostileID+"/archive", `{"dir":"/etc"}`), 400, "invalid"},
+	{"archive, keep a word", post(hostileID+"/archive", `{"keep":"no"}`), 400, "invalid"},
+	{"archive of an unknown chat", post(hostileID+"/archive", `{}`), 404, "not_found"},
+	{"reap, archive maybe", bare("DELETE", hostileID+"?archive=1"), 400, "invalid"},
+	{"reap, archive empty", bare("DELETE", hostileID+"?archive="), 400, "invalid"},
+	{"reap, archive bare", bare("DELETE", hostileID+"?archive"), 400, "invalid"},
+	{"reap, archive twice", bare("DELETE", hostileID+"?archive=true&archive=false"), 400, "invalid"},
+	{"reap, another case", bare("DELETE", hostileID+"?Archive=true"), 400, "invalid"},
+	{"reap with a body", strings.Replace(post(hostileID, `{"archive":true}`), "POST", "DELETE", 1),
+		400, "invalid"},
+	{"archives of a prefix", get("/v1/archives?chat=0123"), 400, "invalid"},
+	{"archives of a path", get("/v1/archives?chat=../../etc/passwd"), 400, "invalid"},
+	{"archives of a long owner", get("/v1/archives?owner=" + strings.Repeat("a", 65)), 400,
+		"invalid"},
+	{"archives by label", get("/v1/archives?label=a"), 400, "invalid"},
+	{"archive of no chat", bare("DELETE", "/v1/archives/20261125T160000Z"), 400, "invalid"},
+	{"archive of no time", bare("DELETE", "/v1/archives/"+someID), 400, "invalid"},
+	{"archive of another month", bare("POST", hostileArchive+"1325T160000Z/verify"), 400, "invalid"},
+	{"archive with an end", bare("POST", hostileArchive+"1125T160000Z.tar/verify"), 400, "invalid"},
+	{"archive of dots", bare("DELETE", "/v1/archives/.."), 404, "not_found"},
+	{"archive of encoded dots", bare("DELETE", "/v1/archives/%2e%2e%2fchatd.db"), 404, "not_found"},
+	{"huge archive", bare("DELETE", "/v1/archives/"+strings.Repeat("a", 10000)), 400, "invalid"},
+	{"archive that is not there", bare("DELETE", hostileArchive+"1125T160000Z"), 404, "not_found"},
 	{"unknown chat", get(hostileID), 404, "not_found"},
 	{"upper-case id", get("/v1/chats/0123456789ABCDEF"), 400, "invalid"},
 	{"prefix of an id", get("/v1/chats/0123"), 400, "invalid"},
@@ -164,3 +192,8 @@ func TestHostileRequests(t *testing.T) {
 
 // explaining asks explain about something, which has these fields.
 func explaining(fields string) string { return post(hostileID+"/explain", "{"+fields+"}") }
+
+// bare is a request without a body.
+func bare(method, path string) string {
+	return method + " " + path + " HTTP/1.1\r\nHost: x\r\n\r\n"
+}

@@ -17,7 +17,7 @@ var (
 	list   = route{"GET", "/v1/chats", bridges, nothing, "list", 200, "List the caller's chats; an operator's are all.", serve((*Server).list)}
 	show   = route{"GET", "/v1/chats/{id}", bridges, nothing, "show", 200, "Show one chat.", plain(Chats.Get)}
 	patch  = route{"PATCH", "/v1/chats/{id}", bridges, jsonBody, "patch", 200, "Change a chat by a JSON merge patch (RFC 7396), as a whole or not at all. changed in the answer says what holds now and what from the next wake.", servePatch}
-	reap   = route{"DELETE", "/v1/chats/{id}", bridges, nothing, "reap", 204, "End a chat and remove every trace of it.", doing(reapOf)}
+	reap   = route{"DELETE", "/v1/chats/{id}", bridges, nothing, "reap", 204, "End a chat and remove every trace of it; with archive=true, archive it first (200).", serve((*Server).reap)}
 	wake   = route{"POST", "/v1/chats/{id}/wake", bridges, nothing, "wake", 200, "Give a chat a session.", plain(Chats.Wake)}
 	sleep  = route{"POST", "/v1/chats/{id}/sleep", bridges, nothing, "sleep", 200, "End a chat's processes and keep its home.", plain(Chats.Sleep)}
 
@@ -141,8 +141,6 @@ func (c *Client) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat
 	}
 	return askFor[chat.Chat](ctx, c, patch, target{chat: id}, p)
 }
-
-func reapOf(ctx context.Context, c Chats, id chat.ID, _ *InChat) error { return c.Reap(ctx, id) }
 
 // Reap is DELETE /v1/chats/{id}.
 func (c *Client) Reap(ctx context.Context, id chat.ID) error {

@@ -152,17 +152,22 @@ func TestEachRouteForEachRole(t *testing.T) {
 		"read_file": "bridge operator both", "write_file": "bridge operator both", "edit_file": "bridge operator both",
 		"append_file": "bridge operator both", "list_dir": "bridge operator both", "get_content": "bridge operator both",
 		"put_content": "bridge operator both", "explain": "bridge operator both", "share": "bridge operator both", "mcp": "bridge operator both",
-		"egress":    "bridge operator both",
-		"processes": "bridge operator both", "runs": "bridge operator both", "run_show": "bridge operator both", "run_end": "bridge operator both", "run_output": "bridge operator both",
+		"egress":  "bridge operator both",
+		"archive": "bridge operator both", "list_archives": "bridge operator both",
+		"verify_archive": "bridge operator both", "unarchive": "bridge operator both",
+		"remove_archive": "bridge operator both",
+		"processes":      "bridge operator both", "runs": "bridge operator both", "run_show": "bridge operator both", "run_end": "bridge operator both", "run_output": "bridge operator both",
 		"run_stdin": "bridge operator both", "run_signal": "bridge operator both",
 		"add_schedule": "bridge operator both", "list_schedules": "bridge operator both", "show_schedule": "bridge operator both", "remove_schedule": "bridge operator both",
 	}
-	bodies := map[string]string{"patch": `{"labels":null}`, "create": `{"external_id":"a"}`, "run": `{"command":"echo"}`, "send": `{"text":"a"}`,
+	bodies := map[string]string{"archive": `{}`,
+		"patch": `{"labels":null}`, "create": `{"external_id":"a"}`, "run": `{"command":"echo"}`, "send": `{"text":"a"}`,
 		"read_file": `{"path":"a"}`, "write_file": `{"path":"a","content":"b"}`, "append_file": `{"path":"a","content":"b"}`, "list_dir": `{}`,
 		"edit_file": `{"path":"a","old_text":"b","new_text":"c"}`, "explain": `{"path":"a","op":"read"}`, "mcp": `{}`, "run_signal": `{"signal":"TERM"}`, "add_schedule": `{"cron":"@daily","command":"a"}`, "share": `{"path":"a","to":"` + someID + `"}`}
 	var requests []string
 	for _, r := range routes {
-		path := strings.NewReplacer("{id}", someID, "{run}", "run-0", "{schedule}", "s1").Replace(r.path)
+		path := strings.NewReplacer("{id}", someID, "{run}", "run-0", "{schedule}", "s1", "{name}",
+			someID+"-20261125T160000Z").Replace(r.path)
 		text := r.method + " " + path + " HTTP/1.1\r\nHost: x\r\n\r\n"
 		if r.body == jsonBody {
 			text = post(path, bodies[r.name])
@@ -252,6 +257,50 @@ func TestFilesOfOthers(t *testing.T) {
 		if a.Status != 200 && a.Status != 201 {
 			t.Errorf("operator, %d: %d %s", i, a.Status, a.Body)
 		}
+	}
+}
+
+// TestArchivesOfOthers: no route reaches the archive of another bridge's chat, or says that it
+// exists.
+func TestArchivesOfOthers(t *testing.T) {
+	socket := startForPeers(t)
+	var names []string
+	for _, cred := range []*syscall.Credential{bridgeCred, bridge2Cred} {
+		var c chat.Chat
+		made := as(t, socket, cred, post("/v1/chats", `{"external_id":"a"}`))[0]
+		if err := json.Unmarshal([]byte(made.Body), &c); err != nil {
+			t.Fatal(err)
+		}
+		var a chat.Archive
+		got := as(t, socket, cred, post("/v1/chats/"+string(c.ID)+"/archive", `{"keep":true}`))[0]
+		if err := json.Unmarshal([]byte(got.Body), &a); err != nil || a.Name == "" {
+			t.Fatalf("%d %s %v", got.Status, got.Body, err)
+		}
+		names = append(names, string(a.Name))
+	}
+	requests := func(name string) []string {
+		at := "/v1/archives/" + name
+		id, _, _ := strings.Cut(name, "-")
+		return []string{
+			bare("DELETE", "/v1/chats/"+id+"?archive=true"),
+			post("/v1/chats/"+id+"/archive", `{}`), bare("POST", at+"/verify"),
+			bare("POST", at+"/unarchive"), bare("DELETE", at),
+		}
+	}
+	for i, a := range as(t, socket, bridgeCred, requests(names[1])...) {
+		if a.Status != 404 || a.Problem.Kind != "not_found" {
+			t.Errorf("another's, %d: %d %s", i, a.Status, a.Body)
+		}
+	}
+	list := as(t, socket, bridgeCred, get("/v1/archives"), get("/v1/archives?owner=user64002"))
+	if n := strings.Count(list[0].Body, `"name"`); n != 1 ||
+		!strings.Contains(list[0].Body, names[0]) || strings.Contains(list[1].Body, "name") {
+		t.Errorf("a bridge's list: %s %s", list[0].Body, list[1].Body)
+	}
+	all := as(t, socket, operatorCred, append(requests(names[1])[2:], get("/v1/archives"))...)
+	if all[0].Status != 200 || all[1].Status != 409 || all[2].Status != 204 ||
+		!strings.Contains(all[3].Body, names[0]) {
+		t.Errorf("an operator: %+v", all)
 	}
 }
 

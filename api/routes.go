@@ -58,8 +58,8 @@ type route struct {
 
 // routes is the API: every operation, its path and its access. The rows of each topic are in its
 // file, with their handlers and the methods of [Client] that call them.
-var routes = slices.Concat(lifeRoutes, runRoutes, scheduleRoutes, terminalRoutes, fileRoutes,
-	[]route{mcpRoute}, reportRoutes)
+var routes = slices.Concat(lifeRoutes, archiveRoutes, runRoutes, scheduleRoutes, terminalRoutes,
+	fileRoutes, []route{mcpRoute}, reportRoutes)
 
 func (r route) pattern() string { return r.method + " " + r.path }
 
@@ -81,12 +81,17 @@ func (r route) at(t target) (string, error) {
 			return "", err
 		}
 	}
+	if strings.Contains(r.path, "{name}") {
+		if _, err := chat.ParseArchiveName(t.name); err != nil {
+			return "", err
+		}
+	}
 	noRun := t.name == "" || len(t.name) > chat.MaxName || !plainPath("/"+t.name)
 	if strings.Contains(r.path, "{run}") && noRun {
 		return "", chat.NoRun(t.chat, t.name)
 	}
 	name := url.PathEscape(t.name)
-	fill := strings.NewReplacer("{id}", string(t.chat), "{run}", name, "{schedule}", name)
+	fill := strings.NewReplacer("{id}", string(t.chat), "{run}", name, "{schedule}", name, "{name}", name)
 	return fill.Replace(r.path) + t.query, nil
 }
 

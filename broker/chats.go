@@ -54,6 +54,7 @@ type Chats interface {
 // Base is the methods that [Chats] and [Root] share.
 type Base interface {
 	Life
+	Archives
 	Runs
 	Schedules
 	Terminals

@@ -15,8 +15,8 @@ const (
 )
 
 // handlers are all verbs that a front may call.
-var handlers = byName(lifeVerbs, runVerbs, scheduleVerbs, terminalVerbs, reportVerbs,
-	streamVerbs, toolVerbs, verbs{nameOf})
+var handlers = byName(lifeVerbs, archiveVerbs, runVerbs, scheduleVerbs, terminalVerbs,
+	reportVerbs, streamVerbs, toolVerbs, verbs{nameOf})
 
 // nameOf is the one verb that is not a method of [Root].
 var nameOf = by("name_of", func(_ context.Context, c *call, uid uint32) (string, error) {

@@ -96,6 +96,9 @@ func Chat(w io.Writer, ch chat.Chat, l chat.EgressLog, now time.Time) error {
 	if u := ch.Usage; u != nil {
 		rows = append(rows, []string{"usage", usageWords(*u)})
 	}
+	if p := ch.Archiving; p != nil {
+		rows = append(rows, []string{"archiving", archiveWords(*p)})
+	}
 	if d := ch.Disk; d != nil {
 		rows = append(rows, []string{"disk", diskWords(*d, now)})
 	}

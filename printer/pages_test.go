@@ -2,6 +2,7 @@ package printer
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"io"
 	"os"
@@ -80,6 +81,16 @@ func emptyChat() chat.Chat {
 	}
 }
 
+// someArchive has an external id and names of files that a terminal would obey.
+func someArchive() chat.Archive {
+	return chat.Archive{
+		Name: "3bd701762fd7e5ab-20261120T160000Z", Chat: "3bd701762fd7e5ab", Owner: "bridge",
+		ExternalID: "telegram:-100123/\x1b[2J and much more than any table shows",
+		ArchivedAt: now.Add(-92 * time.Hour), Entries: 1234567, Bytes: 5 << 40, Size: 7 << 30,
+		Left: 1003, LeftNames: []string{"run/a\x1b[2J\n.sock", "\u202eb", `"c\n"`},
+	}
+}
+
 // pages are answers by the file in testdata that shows them.
 var pages = map[string]func(io.Writer) error{
 	"chats": func(w io.Writer) error {
@@ -94,7 +105,29 @@ var pages = map[string]func(io.Writer) error{
 	"chats-none": func(w io.Writer) error { return Chats(w, nil, map[chat.ID]uint64{}, now) },
 	"chat":       func(w io.Writer) error { return Chat(w, someChat, someEgress, now) },
 	"chat-empty": func(w io.Writer) error { return Chat(w, emptyChat(), chat.EgressLog{}, now) },
-	"egress":     func(w io.Writer) error { return EgressLog(w, someEgress) },
+	"chat-archiving": func(w io.Writer) error {
+		ch := emptyChat()
+		ch.Archiving = &chat.ArchiveProgress{Entries: 1234567, Bytes: 3 << 29, Doing: "packing\x1b"}
+		return Chat(w, ch, chat.EgressLog{}, now)
+	},
+	"archives": func(w io.Writer) error {
+		kept, expires := someArchive(), now.Add(72*time.Hour)
+		kept.Encrypted, kept.ExpiresAt, kept.ArchivedAt = true, &expires, now.Add(-time.Second)
+		return Archives(w, []chat.Archive{someArchive(), kept}, now)
+	},
+	"archives-none": func(w io.Writer) error { return Archives(w, nil, now) },
+	"archived":      func(w io.Writer) error { return Archived(w, someArchive(), now) },
+	"archived-kept": func(w io.Writer) error {
+		a, expires := someArchive(), now.Add(36*time.Hour)
+		a.Left, a.LeftNames, a.Kept, a.Encrypted, a.Sent = 0, nil, true, true, true
+		a.ExpiresAt, a.Entries, a.Bytes = &expires, 999, 0
+		return Archived(w, a, now)
+	},
+	"verified": func(w io.Writer) error {
+		err := Verified(w, chat.ArchiveCheck{Name: someArchive().Name, Size: 3 << 20})
+		return errors.Join(err, Verified(w, chat.ArchiveCheck{Name: "a\x1b[2J"}))
+	},
+	"egress": func(w io.Writer) error { return EgressLog(w, someEgress) },
 	"egress-open": func(w io.Writer) error {
 		l := someEgress
 		l.Open.Unknown = ""

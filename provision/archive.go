@@ -183,6 +183,9 @@ func (m *Manager) restOf(rec state.Record) (text []byte, err error) {
 	if s.Schedules, err = m.store.Schedules(rec.ID); err != nil {
 		return nil, err
 	}
+	for i := range s.Schedules {
+		s.Schedules[i].RunningSince = nil // the chat sleeps
+	}
 	if s.Log, err = m.logs.All(rec.ID); err != nil {
 		return nil, err
 	}

@@ -302,3 +302,66 @@ func TestReapedIsForgotten(t *testing.T) {
 		t.Error("it comes due after the chat was reaped")
 	}
 }
+
+// heeding answers no caller that has gone.
+type heeding struct{ *apitest.Memory }
+
+func (h heeding) Schedules(ctx context.Context, id chat.ID) (chat.Schedules, error) {
+	if ctx.Err() != nil {
+		return chat.Schedules{}, ctx.Err()
+	}
+	return h.Memory.Schedules(ctx, id)
+}
+
+// scheduled is a chat with a schedule that Memory keeps.
+func scheduled(t *testing.T) (*Chats, context.Context, chat.ID) {
+	t.Helper()
+	mem := apitest.New()
+	root := struct {
+		broker.Base
+		broker.Checks
+		broker.Streams
+		broker.FileTools
+	}{heeding{mem}, mem, apitest.Streams{Of: mem}, apitest.FileTools{Of: mem}}
+	h := noon()
+	c, err := Open(t.Context(), root, Options{Clock: schedule.Clock{Now: h.Now, After: h.After}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := chat.WithCaller(t.Context(), chat.Caller{Name: "root", Role: chat.RoleOperator})
+	made, _, err := c.Create(ctx, chat.Spec{ExternalID: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := chat.ScheduleSpec{Every: chat.MinEvery, Command: "true"}
+	if _, err := c.AddSchedule(ctx, made.ID, spec); err != nil {
+		t.Fatal(err)
+	}
+	return c, ctx, made.ID
+}
+
+// TestArchivedIsForgotten: the schedules of a chat that was archived come due no more, unless it is
+// kept, and again once it is unarchived.
+func TestArchivedIsForgotten(t *testing.T) {
+	c, ctx, id := scheduled(t)
+	due := func() bool {
+		_, _, ok := c.runner.Look(id, "s1")
+		return ok
+	}
+	if _, err := c.Archive(ctx, id, chat.ToArchive{Keep: true}); err != nil || !due() {
+		t.Errorf("kept: due %v, %v", due(), err)
+	}
+	a, err := c.Archive(ctx, id, chat.ToArchive{})
+	if err != nil || due() {
+		t.Errorf("archived: due %v, %v", due(), err)
+	}
+	// A caller that goes just before the answer leaves no chat whose schedules never come due.
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := c.Unarchive(gone, a.Name); err != nil || !due() {
+		t.Errorf("unarchived: due %v, %v", due(), err)
+	}
+	if _, err := c.Unarchive(ctx, a.Name); !errors.Is(err, chat.ErrExists) || !due() {
+		t.Errorf("again: due %v, %v", due(), err)
+	}
+}

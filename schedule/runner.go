@@ -148,6 +148,14 @@ func (r *Runner) Remove(id chat.ID, schedule string) {
 	r.remove(id, schedule)
 }
 
+// Has reports whether the chat has a schedule that is due some time.
+func (r *Runner) Has(id chat.ID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.chats[id]
+	return t != nil && len(t.entries) > 0
+}
+
 // RemoveChat removes all schedules of a chat.
 func (r *Runner) RemoveChat(id chat.ID) {
 	r.mu.Lock()

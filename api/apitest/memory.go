@@ -30,6 +30,9 @@ type Memory struct {
 	OnCreate func(context.Context, chat.Spec) error
 	// OnWake, if set, is called before a chat is woken and may refuse.
 	OnWake func(context.Context) error
+	// OnArchive, if set, is called before a chat is archived, and before an archive is verified or
+	// unarchived, and may refuse.
+	OnArchive func(context.Context) error
 	// Deny, if set, is the file rules of every chat.
 	Deny func(op files.Op, name string) *files.Denial
 	// Egress is that of every chat's profile.
@@ -56,6 +59,7 @@ type Memory struct {
 	connected    map[chat.ID][]chat.EgressConnection
 	schedules    map[chat.ID][]chat.Schedule
 	nextSchedule int
+	memoryArchives
 	// Made counts the chats that were made, not found.
 	Made int
 }
@@ -199,6 +203,7 @@ func (m *Memory) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	if err != nil {
 		return chat.Chat{}, err
 	}
+	m.showArchiving(c)
 	return *c, nil
 }
 

@@ -36,6 +36,7 @@ func createCommand() *cli.Command {
 			again("label", "a note `KEY=VALUE`"),
 			&cli.StringSliceFlag{Name: "egress", Usage: "a destination `ENTRY` beyond the profile's, see chatd egress --help; may be given again"},
 			&cli.BoolFlag{Name: "asleep", Usage: "no session yet"},
+			&cli.BoolFlag{Name: "unarchive", Usage: "make it of the newest archive of its conversation, if there is one and no chat"},
 		},
 		Action: create,
 	}
@@ -62,7 +63,7 @@ func create(c *cli.Context) error {
 	}
 	awake := !c.Bool("asleep")
 	spec := chat.Spec{ExternalID: c.Args().First(), Owner: c.String("owner"), Profile: c.String("profile"),
-		Agent: c.String("agent"), Env: env, EgressAdd: add, Labels: labels, Awake: &awake}
+		Agent: c.String("agent"), Env: env, EgressAdd: add, Labels: labels, Awake: &awake, Unarchive: c.Bool("unarchive")}
 	if err := spec.Validate(); err != nil {
 		return err
 	}

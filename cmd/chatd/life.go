@@ -26,7 +26,8 @@ func reapCommand() *cli.Command {
 		ArgsUsage: "CHAT… | --idle TIME | --all",
 		Description: "--idle and --all print what they would take, and take it only with --yes. A chat at work,\n" +
 			"with a run, an attached client or a terminal that prints, is not idle. Each\n" +
-			"chat is reported; the exit code is that of the first that could not be reaped.\n\n" +
+			"chat is reported; the exit code is that of the first that could not be reaped.\n" +
+			"With --archive a chat whose archive fails stays.\n\n" +
 			"   chatd reap CHAT\n" +
 			"   chatd reap --idle 30d          (prints what it would take)\n" +
 			"   chatd reap --idle 30d --yes",
@@ -35,6 +36,7 @@ func reapCommand() *cli.Command {
 			&cli.BoolFlag{Name: "all", Usage: "every chat you may see"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be taken, and end"},
 			&cli.BoolFlag{Name: "yes", Usage: "take what --idle or --all names"},
+			&cli.BoolFlag{Name: "archive", Usage: "archive each first, as chatd archive does"},
 		},
 		Action: reap,
 	}
@@ -44,8 +46,10 @@ func reapCommand() *cli.Command {
 type reapLine struct {
 	ID     chat.ID `json:"id"`
 	Reaped bool    `json:"reaped"`
-	Kind   string  `json:"kind,omitempty"`
-	Error  string  `json:"error,omitempty"`
+	// Archive is what --archive made.
+	Archive chat.ArchiveName `json:"archive,omitempty"`
+	Kind    string           `json:"kind,omitempty"`
+	Error   string           `json:"error,omitempty"`
 }
 
 func reap(c *cli.Context) error {
@@ -60,7 +64,8 @@ func reap(c *cli.Context) error {
 		r := reapLine{ID: id}
 		if !dry {
 			done := progress(c, fmt.Sprintf("reaping %d of %d", i+1, len(ids)))
-			err := reapOne(c, id)
+			var err error
+			r.Archive, err = reapOne(c, id)
 			done()
 			if r.Reaped = err == nil; err != nil {
 				r.Kind, r.Error = api.Kind(err), err.Error()
@@ -82,21 +87,25 @@ func reap(c *cli.Context) error {
 }
 
 // reapOne looks at a chat of --idle again: reaping those before it took time.
-func reapOne(c *cli.Context, id chat.ID) error {
+func reapOne(c *cli.Context, id chat.ID) (chat.ArchiveName, error) {
 	if c.IsSet("idle") {
 		ch, err := client(c).Get(c.Context, id)
 		if err != nil {
-			return err
+			return "", err
 		}
 		idle, err := idleFlag(c)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if time.Since(ch.UsedAt) < idle {
-			return fmt.Errorf("cannot reap chat %s as idle: it is in use again: %w", id, chat.ErrBusy)
+			return "", fmt.Errorf("cannot reap chat %s as idle: it is in use again: %w", id, chat.ErrBusy)
 		}
 	}
-	return client(c).Reap(c.Context, id)
+	if c.Bool("archive") {
+		a, err := client(c).ReapArchived(c.Context, id)
+		return a.Name, err
+	}
+	return "", client(c).Reap(c.Context, id)
 }
 
 // idleFlag is the time of --idle; 0 without it.
@@ -119,6 +128,8 @@ func writeReaped(w, errOut io.Writer, results []reapLine, dry bool) error {
 			line = "would reap " + string(r.ID)
 		case !r.Reaped:
 			out, line = errOut, "chatd: "+string(r.ID)+": "+printer.Escape(r.Error)
+		case r.Archive != "":
+			line += ", archived as " + printer.Cell(string(r.Archive))
 		}
 		if _, err := fmt.Fprintln(out, line); err != nil {
 			return fmt.Errorf("cannot write the output: %w", err)

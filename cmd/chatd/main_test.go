@@ -104,6 +104,8 @@ func serveMemory(env *testscript.Env) error {
 	env.Setenv("CHATD_SOCKET", filepath.Join(dir, "s"))
 	env.Setenv("A", string(idOf("a")))
 	env.Setenv("B", string(idOf("b")))
+	env.Setenv("C", string(idOf("c")))
+	env.Setenv("D", string(idOf("d")))
 	return nil
 }
 
@@ -186,8 +188,41 @@ func fake(ts *testscript.TestScript, neg bool, args []string) {
 	case "untold":
 		mem.Layer(chat.Layer{Name: chat.LayerName(args[1]), State: chat.LayerUnknown, Probe: "no space left on device", Fix: "make room"})
 	default:
+		fakeArchive(ts, mem, args)
+	}
+}
+
+// fakeArchive is fake for archives: "fake archived VARIABLE CHAT", "fake slow-archive CHAT", "fake
+// change-archive NAME", "fake damage-archive NAME".
+func fakeArchive(ts *testscript.TestScript, mem *apitest.Memory, args []string) {
+	switch args[0] {
+	case "archived": // the variable is the name of the chat's newest
+		all, err := mem.Archives(asRoot(), chat.ArchiveFilter{Chat: chat.ID(args[2])})
+		ts.Check(err)
+		ts.Setenv(args[1], string(all[len(all)-1].Name))
+	case "change-archive":
+		mem.ChangeArchive(chat.ArchiveName(args[1]), func(a *chat.Archive) {
+			expires := time.Now().Add(24*30*time.Hour + time.Minute)
+			a.Size, a.Encrypted, a.ExpiresAt = 3<<20, true, &expires
+		})
+	case "damage-archive":
+		mem.DamageArchive(chat.ArchiveName(args[1]))
+	case "slow-archive": // it is looked at twice while it is under way
+		mem.OnArchive = func(context.Context) error {
+			for range 2 {
+				<-mem.Archiving(chat.ID(args[1]), chat.ArchiveProgress{
+					Entries: 12345, Bytes: 1288490189, Doing: "packing\x1b[2J",
+				})
+			}
+			return nil
+		}
+	default:
 		ts.Fatalf("fake: no %s", args[0])
 	}
+}
+
+func asRoot() context.Context {
+	return chat.WithCaller(context.Background(), chat.Caller{Role: chat.RoleOperator})
 }
 
 func FuzzChatArg(f *testing.F) {

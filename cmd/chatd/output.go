@@ -20,6 +20,10 @@ func answer(c *cli.Context, v any, people func(io.Writer) error) error {
 // progress shows on a terminal that something is under way, until the returned
 // func is called. NO_COLOR or TERM=dumb means a plain line without movement.
 func progress(c *cli.Context, what string) (done func()) {
-	plain := os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb"
-	return printer.Progress(c.App.ErrWriter, what, plain)
+	return printer.Progress(c.App.ErrWriter, what, plainProgress())
+}
+
+// plainProgress reports a terminal that wants no movement.
+func plainProgress() bool {
+	return os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb"
 }

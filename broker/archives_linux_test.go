@@ -1,0 +1,145 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestArchivesCross: each call about archives reaches chatd-root, and its answer the front.
+func TestArchivesCross(t *testing.T) {
+	d := serve(t)
+	ctx := operator(t)
+	made, _, err := d.Create(ctx, chat.Spec{ExternalID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := d.Archive(ctx, made.ID, chat.ToArchive{Keep: true})
+	if err != nil || !a.Kept || a.Chat != made.ID {
+		t.Errorf("%+v, %v", a, err)
+	}
+	for f, want := range map[chat.ArchiveFilter]int{
+		{}: 1, {Chat: made.ID}: 1, {Chat: "0123456789abcdef"}: 0, {Owner: "ada"}: 0,
+	} {
+		if list, err := d.Archives(ctx, f); err != nil || len(list) != want {
+			t.Errorf("%+v: %+v, %v", f, list, err)
+		}
+	}
+	if check, err := d.VerifyArchive(ctx, a.Name); err != nil || check.Name != a.Name {
+		t.Errorf("%+v, %v", check, err)
+	}
+	if _, err := d.Unarchive(ctx, a.Name); !errors.Is(err, chat.ErrExists) {
+		t.Errorf("unarchive: %v", err)
+	}
+	if err := d.RemoveArchive(ctx, a.Name); err != nil {
+		t.Error(err)
+	}
+	if err := d.end(t); err != nil {
+		t.Error(err)
+	}
+}
+
+// watching is a chatd-root that notes the names and chats of archives that reach it.
+type watching struct {
+	Root
+	reached *[]string
+}
+
+func (w watching) Archives(_ context.Context, f chat.ArchiveFilter) ([]chat.Archive, error) {
+	*w.reached = append(*w.reached, "filter "+string(f.Chat))
+	return nil, nil
+}
+
+func (w watching) VerifyArchive(
+	_ context.Context, name chat.ArchiveName,
+) (chat.ArchiveCheck, error) {
+	*w.reached = append(*w.reached, string(name))
+	return chat.ArchiveCheck{}, nil
+}
+
+func (w watching) Unarchive(_ context.Context, name chat.ArchiveName) (chat.Chat, error) {
+	*w.reached = append(*w.reached, string(name))
+	return chat.Chat{}, nil
+}
+
+func (w watching) RemoveArchive(_ context.Context, name chat.ArchiveName) error {
+	*w.reached = append(*w.reached, string(name))
+	return nil
+}
+
+// TestAttackArchiveNames: a compromised front that sends a path for the name of an archive does not
+// reach what makes a path of it.
+func TestAttackArchiveNames(t *testing.T) {
+	var reached []string
+	d := serveRoot(t, watching{rootOf(nil), &reached})
+	ctx := operator(t)
+	for _, name := range []string{
+		"", "..", "../../../etc/shadow", "/etc/shadow", "0123456789abcdef",
+		strings.Repeat("a", 1<<20),
+		"0123456789abcdef-20261125T160000Z/../x", "0123456789abcdef-20261125T160000Z\x00",
+		"0123456789ABCDEF-20261125T160000Z", "0123456789abcdef-20261125T160000z",
+	} {
+		_, verify := d.VerifyArchive(ctx, chat.ArchiveName(name))
+		_, back := d.Unarchive(ctx, chat.ArchiveName(name))
+		remove := d.RemoveArchive(ctx, chat.ArchiveName(name))
+		for _, err := range []error{verify, back, remove} {
+			if !errors.Is(err, chat.ErrInvalid) {
+				t.Errorf("%.40q: %v", name, err)
+			}
+		}
+	}
+	_, err := d.Archives(ctx, chat.ArchiveFilter{Chat: "../x"})
+	if !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("a filter: %v", err)
+	}
+	// The chat of a filter is the call's, which was checked.
+	if _, err := archives.ask(ctx, d.Client, "", chat.ArchiveFilter{Chat: "../x"}); err != nil {
+		t.Error(err)
+	}
+	if len(reached) != 1 || reached[0] != "filter " {
+		t.Errorf("reached chatd-root: %q", reached)
+	}
+	if err := d.end(t); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestArchiveEndsWithTheCaller: a caller that goes away ends an archive in chatd-root, which has no
+// other limit of time.
+func TestArchiveEndsWithTheCaller(t *testing.T) {
+	d := serve(t)
+	made, _, err := d.Create(operator(t), chat.Spec{ExternalID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(operator(t))
+	limits := make(chan bool, 1)
+	d.mem.OnArchive = func(root context.Context) error {
+		_, limited := root.Deadline()
+		limits <- limited
+		cancel()
+		select {
+		case <-root.Done():
+			return root.Err()
+		case <-time.After(time.Minute):
+			return errors.New("it went on")
+		}
+	}
+	_, err = d.Archive(ctx, made.ID, chat.ToArchive{})
+	if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "it went on") {
+		t.Errorf("got %v", err)
+	}
+	if <-limits {
+		t.Error("the call has a limit of time")
+	}
+	if _, err := d.Get(operator(t), made.ID); err != nil {
+		t.Errorf("the chat: %v", err)
+	}
+	if err := d.end(t); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/printer"
+)
+
+// archiveCommands write chats into archives, and make chats of them again.
+func archiveCommands() []*cli.Command {
+	return []*cli.Command{archiveCommand(), archivesCommand(), unarchiveCommand()}
+}
+
+func archiveCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "archive",
+		Usage:     "write a chat into an archive, and reap it",
+		ArgsUsage: "CHAT",
+		Description: "Puts the chat to sleep and writes its home, record, schedules and log\n" +
+			"into one archive. Reaps the chat once the archive is checked. If anything\n" +
+			"fails, or Ctrl-C ends it, the chat stays. Prints the archive's name, and what\n" +
+			"it leaves out, as sockets. On a terminal it asks first, unless --keep or --yes.\n\n" +
+			"   chatd archive CHAT\n" +
+			"   chatd archive --keep CHAT",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "keep", Usage: "keep the chat, asleep"},
+			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
+		},
+		Action: archiveChat,
+	}
+}
+
+func archiveChat(c *cli.Context) error {
+	id, err := oneChat(c)
+	if err != nil {
+		return err
+	}
+	how := chat.ToArchive{Keep: c.Bool("keep")}
+	if !how.Keep && !c.Bool("yes") {
+		if err := confirmArchive(c, id); err != nil {
+			return err
+		}
+	}
+	done := archiveProgress(c, "archiving", id)
+	a, err := client(c).Archive(c.Context, id, how)
+	done()
+	if err != nil {
+		return err
+	}
+	return answer(c, a, func(w io.Writer) error { return printer.Archived(w, a, time.Now()) })
+}
+
+// confirmArchive asks on a terminal. A program has nobody to ask, and meant it.
+func confirmArchive(c *cli.Context, id chat.ID) error {
+	if !onTerminal(c.App.Reader) || !onTerminal(c.App.ErrWriter) {
+		return nil
+	}
+	ch, err := client(c).Get(c.Context, id)
+	if err != nil {
+		return err
+	}
+	awake := map[bool]string{true: "awake", false: "asleep"}[ch.Awake]
+	fmt.Fprintf(c.App.ErrWriter, "Archive and reap chat %s of %s, %s, %s? [y/N] ", id,
+		printer.Cell(ch.Owner), printer.Cell(chat.Quote(ch.ExternalID)), awake)
+	line, err := bufio.NewReader(c.App.Reader).ReadString('\n')
+	if err != nil && line == "" {
+		fmt.Fprintln(c.App.ErrWriter)
+	}
+	if said := strings.ToLower(strings.TrimSpace(line)); said != "y" && said != "yes" {
+		return fmt.Errorf("cannot archive chat %s: the answer was not y: %w", id, chat.ErrInvalid)
+	}
+	return nil
+}
+
+// onTerminal reports a terminal; /dev/null is none.
+func onTerminal(v any) bool {
+	f, ok := v.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// archiveProgress shows on a terminal how far the archive or unarchive of a chat is, until the
+// returned func is called.
+func archiveProgress(c *cli.Context, what string, id chat.ID) (done func()) {
+	ctx, cancel := context.WithCancel(c.Context)
+	asked := client(c)
+	end := printer.ArchiveProgress(c.App.ErrWriter, what, plainProgress(),
+		func() *chat.ArchiveProgress {
+			ch, err := asked.Get(ctx, id)
+			if err != nil {
+				return nil // the call that it is about says what is wrong
+			}
+			return ch.Archiving
+		})
+	return func() {
+		cancel()
+		end()
+		asked.Close()
+	}
+}
+
+func unarchiveCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "unarchive",
+		Usage:     "make a chat of its archive again",
+		ArgsUsage: "NAME|CHAT",
+		Description: "A CHAT takes its newest archive. The chat has its id, external id,\n" +
+			"labels, schedules and home again, is asleep, and has a new uid. A chat that\n" +
+			"exists is an error, and stays as it is. The archive stays too. For backups of\n" +
+			"chatd itself see chatd restore.\n\n" +
+			"   chatd unarchive 0123456789abcdef-20261125T160000Z\n" +
+			"   chatd unarchive 0123456789abcdef",
+		Action: unarchive,
+	}
+}
+
+func unarchive(c *cli.Context) error {
+	if c.NArg() != 1 {
+		return fmt.Errorf("cannot unarchive: want one NAME or CHAT, got %d arguments: %w", c.NArg(),
+			chat.ErrInvalid)
+	}
+	name, err := archiveArg(c, c.Args().First())
+	if err != nil {
+		return err
+	}
+	done := archiveProgress(c, "unarchiving", name.ID())
+	ch, err := client(c).Unarchive(c.Context, name)
+	done()
+	if err != nil {
+		return err
+	}
+	return answer(c, ch, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%s asleep, uid %d, of archive %s\n", ch.ID, ch.UID, name)
+		return err
+	})
+}
+
+// archiveArg reads NAME or CHAT; a chat stands for its newest archive.
+func archiveArg(c *cli.Context, arg string) (chat.ArchiveName, error) {
+	id, err := chatArg(arg)
+	if err != nil {
+		return chat.ParseArchiveName(arg)
+	}
+	all, err := client(c).Archives(c.Context, chat.ArchiveFilter{Chat: id})
+	if err != nil {
+		return "", err
+	}
+	if len(all) == 0 {
+		return "", fmt.Errorf("cannot unarchive chat %s: it has no archive: %w", id,
+			chat.ErrNotFound)
+	}
+	newest := slices.MaxFunc(all, func(a, b chat.Archive) int {
+		return a.ArchivedAt.Compare(b.ArchivedAt)
+	})
+	return chat.ParseArchiveName(string(newest.Name))
+}
