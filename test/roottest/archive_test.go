@@ -17,10 +17,10 @@ import (
 )
 
 // keepsArchives gives a daemon a directory for archives.
-func keepsArchives(opt provision.Options) provision.Options {
-	opt.Archives = &provision.ArchiveOptions{
-		Dir: filepath.Join(filepath.Dir(opt.State), "archives"), Program: programs.archive,
-	}
+func keepsArchives(t *testing.T, opt provision.Options) provision.Options {
+	t.Helper()
+	dir := t.TempDir() // not in /srv, where the traces of chats are looked for
+	opt.Archives = &provision.ArchiveOptions{Dir: dir, Program: programs.archive}
 	return opt
 }
 
@@ -65,7 +65,7 @@ func archiveChat(t *testing.T, m *manager, c chat.Chat, keep bool) chat.Archive 
 func TestArchive(t *testing.T) {
 	for _, encrypted := range []bool{false, true} {
 		t.Run(map[bool]string{false: "clear", true: "encrypted"}[encrypted], func(t *testing.T) {
-			opt := keepsArchives(options(t))
+			opt := keepsArchives(t, options(t))
 			if encrypted {
 				withKeys(t, opt, true)
 			}
@@ -178,7 +178,7 @@ func kept(t *testing.T, m *manager, external string) chat.Chat {
 
 // TestArchiveRefused: where an archive cannot be made, the chat stays and nothing is left of it.
 func TestArchiveRefused(t *testing.T) {
-	opt := keepsArchives(options(t))
+	opt := keepsArchives(t, options(t))
 	m := open(t, opt)
 	ctx := operator(t.Context())
 	t.Run("a tree that is too deep", func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestArchiveRefused(t *testing.T) {
 
 // TestArchiveOnFullDisk: an archive that would fill its file system is none.
 func TestArchiveOnFullDisk(t *testing.T) {
-	opt := keepsArchives(options(t))
+	opt := keepsArchives(t, options(t))
 	must(t, os.MkdirAll(opt.Archives.Dir, 0o700))
 	must(t, unix.Mount("tmpfs", opt.Archives.Dir, "tmpfs", 0, "size=24m,mode=700"))
 	t.Cleanup(func() { must(t, unix.Unmount(opt.Archives.Dir, unix.MNT_DETACH)) })
@@ -233,7 +233,7 @@ func TestArchiveOnFullDisk(t *testing.T) {
 // TestArchiveEndsWithItsCaller: an archive whose caller leaves while it is written, here because
 // the operator's command takes for ever, is none, and the chat goes on.
 func TestArchiveEndsWithItsCaller(t *testing.T) {
-	opt := keepsArchives(options(t))
+	opt := keepsArchives(t, options(t))
 	opt.Archives.Command, opt.Archives.UID, opt.Archives.GID = []string{"/bin/sleep", "1000"}, 60998, 60998
 	m := open(t, opt)
 	c := kept(t, m, "slow")
@@ -254,7 +254,7 @@ func TestArchiveEndsWithItsCaller(t *testing.T) {
 // TestReapAfter: a chat that nobody uses is archived and reaped; one that is used, or has a
 // schedule to come, is not. One that is used while it is archived stays.
 func TestReapAfter(t *testing.T) {
-	opt := keepsArchives(options(t))
+	opt := keepsArchives(t, options(t))
 	opt.Every = 100 * time.Millisecond
 	p := opt.Profiles["default"]
 	p.ReapAfter = chat.Duration(3 * time.Second)
@@ -291,7 +291,7 @@ func TestReapAfter(t *testing.T) {
 // TestReapAfterGivesWay: a message for a chat that is just being archived waits for a moment, and
 // not for the archive.
 func TestReapAfterGivesWay(t *testing.T) {
-	opt := keepsArchives(options(t))
+	opt := keepsArchives(t, options(t))
 	opt.Every = 100 * time.Millisecond
 	opt.Archives.Command, opt.Archives.UID, opt.Archives.GID = []string{"/bin/sleep", "1000"}, 60998, 60998
 	p := opt.Profiles["default"]
@@ -306,7 +306,7 @@ func TestReapAfterGivesWay(t *testing.T) {
 
 // TestUnarchiveFails: what cannot be unarchived whole is not there at all, and its archive stays.
 func TestUnarchiveFails(t *testing.T) {
-	opt := keepsArchives(options(t))
+	opt := keepsArchives(t, options(t))
 	withKeys(t, opt, false)
 	m := open(t, opt)
 	ctx := operator(t.Context())
