@@ -33,7 +33,7 @@ func (l *ledger) write(words ...any) error {
 	return l.f.Sync()
 }
 
-// TestBeforeCut creates, reaps and writes files until the machine dies, or for at most
+// TestBeforeCut creates, reaps, archives and writes files until the machine dies, or for at most
 // ten minutes, which is a failure: nobody cut the power.
 func TestBeforeCut(t *testing.T) {
 	must(t, os.MkdirAll(notes, 0o700))
@@ -56,7 +56,11 @@ func TestBeforeCut(t *testing.T) {
 				if mine = append(mine, c); len(mine) <= 4 {
 					continue
 				}
-				if err := reapAndRecord(l, mine[0]); err != nil {
+				end := reapAndRecord
+				if w%3 == 0 {
+					end = archiveAndRecord
+				}
+				if err := end(l, mine[0]); err != nil {
 					t.Error(err)
 					return
 				}
@@ -95,10 +99,27 @@ func reapAndRecord(l *ledger, c chat.Chat) error {
 	return l.write("reaped", c.ID, c.UID, c.ExternalID)
 }
 
+func archiveAndRecord(l *ledger, c chat.Chat) error {
+	if err := l.write("archiving", c.ID, c.UID, c.ExternalID); err != nil {
+		return err
+	}
+	ctx, cancel := bounded(timeout)
+	defer cancel()
+	err := whenNotBusy(ctx, func() error {
+		_, err := asker.Archive(ctx, c.ID, chat.ToArchive{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("archive: %w", err)
+	}
+	return l.write("archived", c.ID, c.UID, c.ExternalID)
+}
+
 // ledgerEntry is what the ledger says of one chat.
 type ledgerEntry struct {
 	uid, external   string
 	reaping, reaped bool
+	archived        bool // or it was being archived
 }
 
 func readLedger(t *testing.T) map[chat.ID]*ledgerEntry {
@@ -116,9 +137,9 @@ func readLedger(t *testing.T) map[chat.ID]*ledgerEntry {
 		switch w[0] {
 		case "created":
 			said[id] = &ledgerEntry{uid: w[2], external: w[3]}
-		case "reaping":
-			said[id].reaping = true
-		case "reaped":
+		case "archiving", "reaping":
+			said[id].reaping, said[id].archived = true, w[0] == "archiving"
+		case "archived", "reaped":
 			said[id].reaped = true
 		}
 	}
@@ -163,9 +184,35 @@ func TestAfterCut(t *testing.T) {
 	if created < 5 || reaped < 5 {
 		t.Error("too few: the power was cut before anything happened")
 	}
+	t.Run("archives", func(t *testing.T) { checkArchives(t, said, now) })
 	t.Run("files", func(t *testing.T) { checkWritten(t, now) })
 	t.Run("whole", func(t *testing.T) { checkWhole(t, now) })
 	t.Run("wake", func(t *testing.T) { wakeAndReap(t, now) })
+}
+
+// checkArchives: a chat that was archived, or was being archived, is there or has an archive, and
+// every archive is whole.
+func checkArchives(t *testing.T, said map[chat.ID]*ledgerEntry, now map[chat.ID]chat.Chat) {
+	ctx, cancel := bounded(5 * time.Minute)
+	defer cancel()
+	all, err := asker.Archives(ctx, chat.ArchiveFilter{})
+	must(t, err)
+	kept := map[chat.ID]bool{}
+	for _, a := range all {
+		kept[a.Chat] = true
+		if _, err := asker.VerifyArchive(ctx, a.Name); err != nil {
+			t.Error(err)
+		}
+		if err := asker.RemoveArchive(ctx, a.Name); err != nil {
+			t.Error(err)
+		}
+	}
+	for id, n := range said {
+		if _, there := now[id]; n.archived && !there && !kept[id] {
+			t.Errorf("chat %s (%s) is neither there nor archived", id, n.external)
+		}
+	}
+	t.Logf("%d archives", len(all))
 }
 
 // checkWhole compares what is on the host with the list, both ways.
