@@ -43,14 +43,14 @@ const (
 // (adrs/0079); and by 1,300 for archives of homes (adrs/0081). state has what a state is made of and
 // brought back from: 800 lines for its version, snapshots and restores (adrs/0071); cmd/chatd has
 // one file a command. All code rose by 700 for the door and the commands of archives, cmd/chatd by
-// 250 and api by 170.
+// 280 and api by 170.
 var largePackages = map[string]int{
 	"provision": 5_050,
 	"state":     3_690,
 	"cgroup":    3_150,
 	"chat":      3_160, // the words of all: patches, admission and disks added 150
 	"api":       3_100, // every route, its client and its description: archives added 150
-	"cmd/chatd": 3_950,
+	"cmd/chatd": 3_980,
 }
 
 // longLines is how many lines over maxColumns the files of each folder, with tests, may have.
