@@ -73,14 +73,30 @@ func confirmArchive(c *cli.Context, id chat.ID) error {
 	awake := map[bool]string{true: "awake", false: "asleep"}[ch.Awake]
 	fmt.Fprintf(c.App.ErrWriter, "Archive and reap chat %s of %s, %s, %s? [y/N] ", id,
 		printer.Cell(ch.Owner), printer.Cell(chat.Quote(ch.ExternalID)), awake)
-	line, err := bufio.NewReader(c.App.Reader).ReadString('\n')
-	if err != nil && line == "" {
-		fmt.Fprintln(c.App.ErrWriter)
+	said, err := readAnswer(c.Context, c.App.Reader)
+	if err != nil {
+		return err
 	}
-	if said := strings.ToLower(strings.TrimSpace(line)); said != "y" && said != "yes" {
+	if said != "y" && said != "yes" {
 		return fmt.Errorf("cannot archive chat %s: the answer was not y: %w", id, chat.ErrInvalid)
 	}
 	return nil
+}
+
+// readAnswer reads a line, in lower case and without spaces. When ctx ends, a read that waits goes
+// on until the process ends.
+func readAnswer(ctx context.Context, in io.Reader) (string, error) {
+	said := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(in).ReadString('\n') // nothing was said: that is no yes
+		said <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case line := <-said:
+		return line, nil
+	case <-ctx.Done():
+		return "", fmt.Errorf("cannot read the answer: %w", ctx.Err())
+	}
 }
 
 // onTerminal reports a terminal; /dev/null is none.
