@@ -143,8 +143,11 @@ func (p *Process) read() (r Result, err error) {
 	case last.Error != nil:
 		return r, p.failure(last.Error.Text, last.Error.Kind)
 	}
-	return r, fmt.Errorf("chatd-archive ended without an answer: %s: %w",
-		chat.QuoteOutput(complaint), chat.ErrBusy)
+	err = fmt.Errorf("chatd-archive ended without an answer: %w", chat.ErrBusy)
+	if complaint != "" {
+		err = fmt.Errorf("%w: %s", err, chat.QuoteOutput(complaint))
+	}
+	return r, err
 }
 
 // failure is the error that the process reported, as its own words.

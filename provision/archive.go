@@ -101,6 +101,7 @@ func (m *Manager) archiveLocked(
 	detail := map[string]string{"archive": string(name), "keep": strconv.FormatBool(how.Keep)}
 	err = m.audited(ctx, rec, "archive", detail, func() error {
 		a, err = m.writeArchive(ctx, store, rec, name, how)
+		detail["bytes"] = strconv.FormatInt(a.Bytes, 10)
 		return err
 	})
 	sys.Failpoint("archive.commit.after")

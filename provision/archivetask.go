@@ -51,6 +51,11 @@ func (m *Manager) archiveTask(
 	if err == nil {
 		r, err = p.Wait(ctx)
 	}
+	if err != nil {
+		if h, herr := m.hits(rec.ID); herr == nil {
+			err = fmt.Errorf("%w%s", err, m.outOfMemory(rec, h.OOMKills))
+		}
+	}
 	err = errors.Join(err, m.starter.Abandon(rec.ID, rec.UID, init))
 	<-p.Ended()
 	return r, err
