@@ -218,6 +218,9 @@ func TestGuardKeys(t *testing.T) {
 		"profiles: {x: {guard: {deny: []}}}":                                                 `unknown key "deny"`,
 		"profiles: {x: {timeout_max: 25h}}":                                                  `profiles.x.timeout_max: 25h0m0s: want 1s to 24h0m0s`,
 		"profiles: {x: {sleep_after: 1ms}}":                                                  `profiles.x.sleep_after: 1ms: want 0, for never,`,
+		"profiles: {x: {freeze_after: 1ms}}":                                                 `profiles.x.freeze_after: 1ms: want 0, for never,`,
+		"profiles: {x: {freeze_after: 1h, sleep_after: 30m}}":                                `profiles.x.freeze_after: 1h0m0s: want less than sleep_after, which is 30m0s`,
+		"profiles: {x: {freeze_after: 30m, sleep_after: 30m}}":                               `profiles.x.freeze_after: 30m0s: want less than sleep_after`,
 		"profiles: {x: {timeout_max: soon}}":                                                 `profiles.x.timeout_max: cannot use "soon" as a duration`,
 		"profiles: {x: {tools_off: [bash]}}":                                                 `profiles.x.tools_off[0]: "bash": want one of exec, terminal, read_file`,
 	} {

@@ -75,6 +75,7 @@ type fileProfile struct {
 	Guard        *fileGuard        `yaml:"guard"`
 	TimeoutMax   string            `yaml:"timeout_max"`
 	SleepAfter   string            `yaml:"sleep_after"`
+	FreezeAfter  string            `yaml:"freeze_after"`
 	KeepAwake    bool              `yaml:"keep_awake"`
 	ToolsOff     []string          `yaml:"tools_off"`
 	View         fileView          `yaml:",inline"`
@@ -222,6 +223,9 @@ func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Pro
 	}
 	if err := sleepAfter(&p.SleepAfter)(cmp.Or(f.SleepAfter, "0")); err != nil {
 		return p, s.fault(at+".sleep_after", err)
+	}
+	if err := freezeAfter(&p)(cmp.Or(f.FreezeAfter, "0")); err != nil {
+		return p, s.fault(at+".freeze_after", err)
 	}
 	p.KeepAwake = f.KeepAwake
 	if p.ToolsOff, err = s.toolsOff(at+".tools_off", f.ToolsOff); err != nil {

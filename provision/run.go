@@ -126,6 +126,10 @@ func (m *Manager) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSp
 	if s == nil {
 		return chat.Screen{}, fmt.Errorf("cannot read the screen of chat %s: it is asleep: %w", id, chat.ErrWrongPhase)
 	}
+	if is := m.frozen(rec.ID); is != "" { // its tmux would not answer, and to look is no use
+		return chat.Screen{}, fmt.Errorf("cannot read the screen of chat %s: it is %s: %w", id, is.Words(),
+			chat.ErrWrongPhase)
+	}
 	sc, err := s.terminal.Screen(ctx, spec.Styles, spec.History)
 	if err != nil {
 		return chat.Screen{}, err
@@ -141,7 +145,7 @@ func (m *Manager) use(ctx context.Context, id chat.ID) (state.Record, *liveSessi
 	}
 	m.touch(rec) // before it looks at the session: see sleepIdle
 	if s := m.session(id); s.lives() {
-		return rec, s, nil
+		return rec, s, m.thaw(ctx, rec, s, "it is used")
 	}
 	unlock, err := m.locks.lock(ctx, id)
 	if err != nil {
@@ -149,6 +153,9 @@ func (m *Manager) use(ctx context.Context, id chat.ID) (state.Record, *liveSessi
 	}
 	defer unlock()
 	rec, s, err := m.wakeLocked(ctx, id)
+	if err == nil {
+		err = m.thaw(ctx, rec, s, "it is used")
+	}
 	if err == nil {
 		m.touch(rec) // the wake may have taken long
 	}

@@ -56,7 +56,7 @@ func (m *Manager) Settle(ctx context.Context) error {
 	if !m.without(chat.LayerDisk) {
 		m.done.Go(func() { m.diskWatch.Run(m.bg) })
 	}
-	m.done.Go(func() { m.idle.Run(m.bg, m.shortestSleepAfter()) })
+	m.done.Go(func() { m.idle.Run(m.bg, m.shortestIdle()) })
 	return nil
 }
 

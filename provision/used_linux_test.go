@@ -24,9 +24,10 @@ func must(t *testing.T, err error) {
 func oneAwake(t *testing.T) (*Manager, state.Record, *liveSession) {
 	t.Helper()
 	profiles := map[string]chat.Profile{chat.DefaultProfile: {Name: chat.DefaultProfile}}
-	m := newManager(Options{Profiles: profiles, Log: slog.New(slog.DiscardHandler)})
+	dir := t.TempDir()
+	m := newManager(Options{Profiles: profiles, State: dir, Log: slog.New(slog.DiscardHandler)})
 	uids := state.Range{Low: 1 << 20, High: 1<<20 + 255}
-	store, err := state.Open(state.Options{Dir: t.TempDir(), UIDs: uids, BlockSize: 64})
+	store, err := state.Open(state.Options{Dir: dir, UIDs: uids, BlockSize: 64})
 	must(t, err)
 	t.Cleanup(func() { must(t, store.Close()) })
 	m.store = store

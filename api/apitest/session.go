@@ -129,6 +129,9 @@ func (m *Memory) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
 	if !c.Awake {
 		return chat.Screen{}, fmt.Errorf("cannot show the screen of chat %s: it is asleep: %w", id, chat.ErrWrongPhase)
 	}
+	if c.Frozen != "" {
+		return chat.Screen{}, fmt.Errorf("cannot show the screen of chat %s: it is %s: %w", id, c.Frozen.Words(), chat.ErrWrongPhase)
+	}
 	return chat.Screen{Rows: 24, Cols: 80, Program: "bash", Text: m.screens[id]}, nil
 }
 
