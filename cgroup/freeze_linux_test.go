@@ -129,6 +129,7 @@ func TestHoldMeetsStarts(t *testing.T) {
 			if err := errors.Join(f.Hold(t.Context(), idA), f.Release(t.Context(), idA)); err != nil {
 				t.Error(err)
 			}
+			time.Sleep(3 * time.Millisecond)
 		}
 	})
 	started, refused := 0, 0

@@ -126,9 +126,11 @@ func (m *Manager) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSp
 	if s == nil {
 		return chat.Screen{}, fmt.Errorf("cannot read the screen of chat %s: it is asleep: %w", id, chat.ErrWrongPhase)
 	}
-	if is := m.frozen(rec.ID); is != "" { // its tmux would not answer, and to look is no use
-		return chat.Screen{}, fmt.Errorf("cannot read the screen of chat %s: it is %s: %w", id, is.Words(),
-			chat.ErrWrongPhase)
+	switch m.frozen(rec.ID) { // its tmux would not answer, and to look is no use
+	case chat.FrozenUntilThawed:
+		return chat.Screen{}, heldError(id)
+	case chat.FrozenUntilUsed:
+		return chat.Screen{}, fmt.Errorf("cannot read the screen of chat %s: it is frozen until it is used: %w", id, chat.ErrWrongPhase)
 	}
 	sc, err := s.terminal.Screen(ctx, spec.Styles, spec.History)
 	if err != nil {
