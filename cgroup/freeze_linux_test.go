@@ -117,8 +117,44 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
-// TestHoldMeetsStarts: a chat is held again and again while commands start in it. None of them is
-// born in a frozen cgroup: Go's fork would hold up this test, and so all of chatd.
+// TestHoldWaitsForStarts: a chat is not frozen between the look whether it is and the birth of a
+// command in it. A child that is born frozen would hold up every fork of this test, and so of chatd.
+func TestHoldWaitsForStarts(t *testing.T) {
+	f := open(t)
+	create(t, f, idA)
+	must(t, f.CreateRun(idA, "starts"))
+	held := make(chan error, 1)
+	meanwhile := func(int) error {
+		go func() { held <- f.Hold(t.Context(), idA) }()
+		await(t, "it is about to be held", func() bool {
+			g := f.gate(idA)
+			if free := g.TryRLock(); free {
+				g.RUnlock()
+				return false
+			}
+			return true
+		})
+		for range 50 { // long enough for one that does not wait
+			if is, err := f.Frozen(idA); is != "" || err != nil {
+				return fmt.Errorf("it is frozen %s, %v", is, err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if _, err := f.enterGate(idA); !errors.Is(err, chat.ErrBusy) {
+			return fmt.Errorf("another start beside one that is to be held: %v", err)
+		}
+		return nil
+	}
+	cmd := shell("exec sleep 1000")
+	must(t, f.StartPrepared(idA, "runs/starts", cmd, meanwhile))
+	must(t, <-held)
+	frozenIs(t, f, chat.FrozenUntilThawed)
+	must(t, f.Kill(killCtx(t), idA))
+	cmd.Wait()
+}
+
+// TestHoldMeetsStarts: a chat is held again and again while commands start in it. Each of them is
+// started or refused.
 func TestHoldMeetsStarts(t *testing.T) {
 	f := open(t)
 	create(t, f, idA)

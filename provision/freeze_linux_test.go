@@ -35,7 +35,10 @@ func (g *coldGroups) set(what *bool, to bool, count *int) error {
 
 func (g *coldGroups) Freeze(chat.ID) error { return g.set(&g.cold, true, &g.freezes) }
 
-func (g *coldGroups) Thaw(chat.ID) error { return g.set(&g.cold, false, &g.thaws) }
+func (g *coldGroups) Thaw(chat.ID) error {
+	time.Sleep(time.Millisecond) // so that callers meet
+	return g.set(&g.cold, false, &g.thaws)
+}
 
 func (g *coldGroups) Frozen(chat.ID) (chat.Frozen, error) {
 	g.mu.Lock()
