@@ -376,3 +376,28 @@ func TestFrozenHoldsUpNobody(t *testing.T) {
 	must(t, second(m.Thaw(ctx, c.ID)))
 	answers(t, "the thawed chat", calls(m, c.ID), fine)
 }
+
+// TestFrozenMeetsRules: a chat that stands still in the middle of opens that the enforcer answers
+// holds up no open of another chat, and is answered when it goes on.
+func TestFrozenMeetsRules(t *testing.T) {
+	opt := ruledOptions(t, "access: {useDefaults: false, deny: [\"**/.env\"]}\n")
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	c, beside := create(t, m, "opens", "default"), create(t, m, "beside it", "default")
+	const opens = "for i in 1 2 3 4; do (while :; do cat .env new/.env other >> seen; mkdir -p new; echo x > new/.env; rm -r new; done) & done; wait"
+	startRun(t, m, c.ID, chat.RunSpec{Command: opens, Timeout: chat.Duration(10 * time.Minute)})
+	looked := map[string]func(context.Context) error{"an open": func(ctx context.Context) error {
+		r, err := m.Run(ctx, beside.ID, chat.RunSpec{Command: "echo x > other && cat other && ! cat .env"})
+		if err == nil && r.Exit != 0 {
+			err = fmt.Errorf("%+v", r)
+		}
+		return err
+	}}
+	for range 5 {
+		must(t, second(m.Freeze(ctx, c.ID)))
+		answers(t, "the chat beside it", looked, fine)
+		must(t, second(m.Thaw(ctx, c.ID)))
+		answers(t, "the chat beside it", looked, fine)
+	}
+	counts(t, filepath.Join(opt.Homes, string(c.ID), "seen"))
+}
