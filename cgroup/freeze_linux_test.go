@@ -118,7 +118,8 @@ func TestFreeze(t *testing.T) {
 }
 
 // TestHoldWaitsForStarts: a chat is not frozen between the look whether it is and the birth of a
-// command in it. A child that is born frozen would hold up every fork of this test, and so of chatd.
+// command in it. A child that is born frozen would hold up every fork of this test, and so of
+// chatd.
 func TestHoldWaitsForStarts(t *testing.T) {
 	f := open(t)
 	create(t, f, idA)
@@ -162,7 +163,8 @@ func TestHoldMeetsStarts(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(func() {
 		for ctx.Err() == nil {
-			if err := errors.Join(f.Hold(t.Context(), idA), f.Release(t.Context(), idA)); err != nil {
+			err := errors.Join(f.Hold(t.Context(), idA), f.Release(t.Context(), idA))
+			if err != nil {
 				t.Error(err)
 			}
 			time.Sleep(3 * time.Millisecond)
@@ -197,7 +199,8 @@ func TestFreezeStubborn(t *testing.T) {
 	must(t, f.Create(idA, limits()))
 	script, file := counter(t, "session")
 	start(t, f, idA, "session", "trap '' TERM HUP INT QUIT CONT TSTP; "+
-		"(while :; do kill -CONT 0; done) & (while :; do (:) ; done) & (while :; do /bin/true; done) & "+
+		"(while :; do kill -CONT 0; done) & (while :; do (:) ; done) & "+
+		"(while :; do /bin/true; done) & "+
 		script)
 	if !counts(t, file) {
 		t.Fatal("it does not count")
@@ -212,13 +215,14 @@ func TestFreezeStubborn(t *testing.T) {
 	}
 }
 
-// TestMemoryOfAFrozenChat: a limit that is lowered below what a frozen chat has ends a process of it,
-// and does not wait for a thaw.
+// TestMemoryOfAFrozenChat: a limit that is lowered below what a frozen chat has ends a process of
+// it, and does not wait for a thaw.
 func TestMemoryOfAFrozenChat(t *testing.T) {
 	f := open(t)
 	must(t, f.Create(idA, limits()))
 	// A variable of 24 MB, and no file: neither is given back by the page cache.
-	cmd := start(t, f, idA, "session", "x=$(head -c 24000000 /dev/zero | tr '\\0' x); while :; do sleep 1; done")
+	cmd := start(t, f, idA, "session",
+		"x=$(head -c 24000000 /dev/zero | tr '\\0' x); while :; do sleep 1; done")
 	await(t, "it has its memory", func() bool {
 		u, err := f.Usage(idA)
 		must(t, err)

@@ -2,8 +2,8 @@ package chat
 
 import "fmt"
 
-// Frozen says until when the processes of an awake chat stand still. They keep their memory, and run
-// no code. It is empty where they run.
+// Frozen says until when the processes of an awake chat stand still. They keep their memory, and
+// run no code. It is empty where they run.
 type Frozen string
 
 const (
@@ -32,7 +32,8 @@ func CheckFreezeAfter(freeze, sleep Duration) error {
 		return err
 	}
 	if sleep != 0 && freeze >= sleep {
-		return fmt.Errorf("%s: want less than sleep_after, which is %s: %w", freeze, sleep, ErrInvalid)
+		return fmt.Errorf("%s: want less than sleep_after, which is %s: %w",
+			freeze, sleep, ErrInvalid)
 	}
 	return nil
 }

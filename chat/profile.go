@@ -67,8 +67,8 @@ type Profile struct {
 	TimeoutMax Duration `json:"timeout_max" yaml:"timeout_max"`
 	// SleepAfter is how long an awake chat may be idle before it is put to sleep; zero is for ever.
 	SleepAfter Duration `json:"sleep_after" yaml:"sleep_after"`
-	// FreezeAfter is how long it may be idle before its processes are frozen; zero is for ever. It is
-	// less than SleepAfter.
+	// FreezeAfter is how long it may be idle before its processes are frozen; zero is for ever. It
+	// is less than SleepAfter.
 	FreezeAfter Duration `json:"freeze_after" yaml:"freeze_after"`
 	// KeepAwake keeps an idle chat awake when another one needs its place.
 	KeepAwake bool `json:"keep_awake" yaml:"keep_awake"`

@@ -218,13 +218,29 @@ func TestGuardKeys(t *testing.T) {
 		"profiles: {x: {guard: {deny: []}}}":                                                 `unknown key "deny"`,
 		"profiles: {x: {timeout_max: 25h}}":                                                  `profiles.x.timeout_max: 25h0m0s: want 1s to 24h0m0s`,
 		"profiles: {x: {sleep_after: 1ms}}":                                                  `profiles.x.sleep_after: 1ms: want 0, for never,`,
-		"profiles: {x: {freeze_after: 1ms}}":                                                 `profiles.x.freeze_after: 1ms: want 0, for never,`,
-		"profiles: {x: {freeze_after: 1h, sleep_after: 30m}}":                                `profiles.x.freeze_after: 1h0m0s: want less than sleep_after, which is 30m0s`,
-		"profiles: {x: {freeze_after: 30m, sleep_after: 30m}}":                               `profiles.x.freeze_after: 30m0s: want less than sleep_after`,
 		"profiles: {x: {timeout_max: soon}}":                                                 `profiles.x.timeout_max: cannot use "soon" as a duration`,
 		"profiles: {x: {tools_off: [bash]}}":                                                 `profiles.x.tools_off[0]: "bash": want one of exec, terminal, read_file`,
 	} {
 		if _, err := load(t, text); !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestFreezeAfterKey: freeze_after is less than sleep_after of the same profile.
+func TestFreezeAfterKey(t *testing.T) {
+	cfg, err := load(t, "profiles: {x: {freeze_after: 10m, sleep_after: 1d}}")
+	if err != nil || cfg.Profiles["x"].FreezeAfter.String() != "10m0s" {
+		t.Errorf("%v, %v", cfg.Profiles["x"].FreezeAfter, err)
+	}
+	for text, want := range map[string]string{
+		"freeze_after: 1ms":                   "1ms: want 0, for never,",
+		"freeze_after: soon":                  `"soon"`,
+		"freeze_after: 30m, sleep_after: 30m": "30m0s: want less than sleep_after, which is 30m0s",
+	} {
+		_, err := load(t, "profiles: {x: {"+text+"}}")
+		if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "profiles.x.freeze_after") {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}

@@ -20,8 +20,8 @@ func (h *host) freeze(c Chat, why string) (bool, error) {
 	return true, nil
 }
 
-// TestFreezeAfter: an idle chat is frozen after freeze_after, once, and sleeps after sleep_after; one
-// at work is not frozen. One that an operator froze stays as it is.
+// TestFreezeAfter: an idle chat is frozen after freeze_after, once, and sleeps after sleep_after;
+// one at work is not frozen. One that an operator froze stays as it is.
 func TestFreezeAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, w := newHost()
@@ -67,8 +67,8 @@ func TestFreezeAfter(t *testing.T) {
 	})
 }
 
-// TestFrozenMakesRoom: a frozen chat sleeps before one that is idle for longer. One that an operator
-// froze keeps its memory, and the refusal counts it.
+// TestFrozenMakesRoom: a frozen chat sleeps before one that is idle for longer. One that an
+// operator froze keeps its memory, and the refusal counts it.
 func TestFrozenMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, w := newHost()

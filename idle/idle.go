@@ -28,8 +28,8 @@ type Chat struct {
 	Owner string
 	// SleepAfter is how long it may be idle; zero is for ever.
 	SleepAfter time.Duration
-	// FreezeAfter is how long it may be idle before it is frozen; zero is for ever. Frozen is what it
-	// is.
+	// FreezeAfter is how long it may be idle before it is frozen; zero is for ever. Frozen is what
+	// it is.
 	FreezeAfter time.Duration
 	Frozen      chat.Frozen
 	// KeepAwake says that it makes no room for others.
@@ -113,7 +113,8 @@ func (w *Watch) Look(ctx context.Context) {
 // freeze_after.
 func (w *Watch) settle(c Chat, idle time.Duration) (err error) {
 	words := func(key string, d time.Duration) string {
-		return fmt.Sprintf("idle for %s, and %s of its profile is %s", idle.Round(time.Second), key, d)
+		return fmt.Sprintf("idle for %s, and %s of its profile is %s",
+			idle.Round(time.Second), key, d)
 	}
 	switch {
 	case c.SleepAfter > 0 && idle >= c.SleepAfter:

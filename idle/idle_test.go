@@ -40,8 +40,9 @@ func newHost() (*host, *Watch) {
 			}
 			return h.cpu[id], nil
 		},
-		Use: func(id chat.ID, at time.Time) { h.chats[id].Used = at }, Sleep: h.sleep, Freeze: h.freeze,
-		Log: slog.New(slog.DiscardHandler),
+		Use: func(id chat.ID, at time.Time) { h.chats[id].Used = at }, Sleep: h.sleep,
+		Freeze: h.freeze,
+		Log:    slog.New(slog.DiscardHandler),
 	})
 }
 

@@ -18,7 +18,8 @@ import (
 func (w *Watch) MakeRoom(ctx context.Context, owner string) (made, soon bool, awake string) {
 	chats := w.opt.Awake()
 	slices.SortFunc(chats, func(a, b Chat) int { // the frozen ones first
-		return cmp.Or(-cmp.Compare(a.Frozen, b.Frozen), a.Used.Compare(b.Used), cmp.Compare(a.ID, b.ID))
+		frozen := cmp.Compare(b.Frozen, a.Frozen)
+		return cmp.Or(frozen, a.Used.Compare(b.Used), cmp.Compare(a.ID, b.ID))
 	})
 	why := reasons{caller: chat.CallerFrom(ctx)}
 	for _, c := range chats {

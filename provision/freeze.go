@@ -124,9 +124,11 @@ func (m *Manager) frozen(id chat.ID) chat.Frozen {
 }
 
 // letIn counts a command that enters the session until leave, and thaws the session. It counts the
-// command before it looks whether the session is frozen, and freezeSession freezes before it counts:
-// so one of the two sees the other, and no command meets a session that chatd has frozen.
-func (m *Manager) letIn(ctx context.Context, rec state.Record, s *liveSession) (leave func(), err error) {
+// command before it looks whether the session is frozen, and freezeSession freezes before it
+// counts: so one of the two sees the other, and no command meets a session that chatd has frozen.
+func (m *Manager) letIn(ctx context.Context, rec state.Record, s *liveSession) (
+	leave func(), err error,
+) {
 	s.inside.Add(1)
 	leave = func() { s.inside.Add(-1) }
 	if err := m.thaw(ctx, rec, s, "a command enters it"); err != nil {
@@ -161,12 +163,12 @@ func (m *Manager) thaw(ctx context.Context, rec state.Record, s *liveSession, wh
 }
 
 func heldError(id chat.ID) error {
-	return fmt.Errorf("cannot use chat %s: it is frozen until an operator thaws it (chatd thaw): %w",
-		id, chat.ErrBusy)
+	return fmt.Errorf("cannot use chat %s: it is frozen until an operator thaws it (chatd thaw): "+
+		"%w", id, chat.ErrBusy)
 }
 
-// freezeSession freezes the processes of a session, unless a command is inside or still is false. It
-// freezes first: see letIn. What is frozen and cannot be audited is thawed.
+// freezeSession freezes the processes of a session, unless a command is inside or still is false.
+// It freezes first: see letIn. What is frozen and cannot be audited is thawed.
 func (m *Manager) freezeSession(
 	ctx context.Context, rec state.Record, s *liveSession, why string, still func() bool,
 ) (froze bool, err error) {
@@ -188,8 +190,8 @@ func (m *Manager) freezeSession(
 	return true, nil
 }
 
-// freezeIdle is freezeSession for a chat that nobody used for freeze_after of its profile. It leaves
-// one alone that another caller acts on.
+// freezeIdle is freezeSession for a chat that nobody used for freeze_after of its profile. It
+// leaves one alone that another caller acts on.
 func (m *Manager) freezeIdle(c idle.Chat, why string) (bool, error) {
 	unlock, free := m.locks.tryLock(c.ID)
 	if !free {

@@ -130,7 +130,8 @@ func (m *Manager) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSp
 	case chat.FrozenUntilThawed:
 		return chat.Screen{}, heldError(id)
 	case chat.FrozenUntilUsed:
-		return chat.Screen{}, fmt.Errorf("cannot read the screen of chat %s: it is frozen until it is used: %w", id, chat.ErrWrongPhase)
+		return chat.Screen{}, fmt.Errorf("cannot read the screen of chat %s: it is frozen "+
+			"until it is used: %w", id, chat.ErrWrongPhase)
 	}
 	sc, err := s.terminal.Screen(ctx, spec.Styles, spec.History)
 	if err != nil {

@@ -45,7 +45,7 @@ func oneAwake(t *testing.T) (*Manager, state.Record, *liveSession) {
 	must(t, err)
 	t.Cleanup(func() { _ = init.Close() })
 	s := &liveSession{Session: &session.Session{Chat: rec.ID, UID: rec.UID, Init: init}, owner: "ada"}
-	m.sessions[rec.ID] = s
+	m.sessions[rec.ID], m.groups = s, &coldGroups{}
 	return m, rec, s
 }
 

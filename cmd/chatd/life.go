@@ -16,7 +16,9 @@ import (
 
 // lifeCommands change whether a chat is awake, and whether it is there.
 func lifeCommands() []*cli.Command {
-	return []*cli.Command{wakeCommand(), sleepCommand(), freezeCommand(), thawCommand(), reapCommand()}
+	return []*cli.Command{
+		wakeCommand(), sleepCommand(), freezeCommand(), thawCommand(), reapCommand(),
+	}
 }
 
 func reapCommand() *cli.Command {
@@ -214,8 +216,9 @@ func freezeCommand() *cli.Command {
 		Name:      "freeze",
 		Usage:     "stop a chat's processes where they are",
 		ArgsUsage: "CHAT",
-		Description: "They keep their memory and run no code. As an operator: everything in the chat, whatever\n" +
-			"it does, until chatd thaw. As its owner: if the chat is not at work, until its next use.\n\n" +
+		Description: "They keep their memory and run no code. As an operator: everything in\n" +
+			"the chat, whatever it does, until chatd thaw. As its owner: if the chat\n" +
+			"is not at work, until its next use.\n\n" +
 			"   chatd freeze CHAT",
 		Action: func(c *cli.Context) error { return change(c, "freezing", (*api.Client).Freeze) },
 	}

@@ -30,7 +30,9 @@ func BenchmarkThaw(b *testing.B) {
 		sleep()
 		t.time("wake", func() { must(b, second(m.Wake(ctx, c.ID))) })
 	}
-	for _, what := range []string{"input, awake", "input, frozen", "input, asleep", "freeze", "thaw", "wake"} {
+	for _, what := range []string{
+		"input, awake", "input, frozen", "input, asleep", "freeze", "thaw", "wake",
+	} {
 		fmt.Fprintf(os.Stderr, "%-28s %-14s %8.2f ms\n", b.Name(), what, t.median(what))
 	}
 	b.ReportMetric(t.median("thaw")/t.median("wake"), "thaw/wake")

@@ -24,7 +24,8 @@ func TestHostFreeze(t *testing.T) {
 		if got := property(t, unitOf(c.ID), "FreezerState"); got != freezer {
 			t.Errorf("systemd says %s, want %s", got, freezer)
 		}
-		if got := counter(t, "frozen", append(append([]string{dir}, path...), "cgroup.events")...); got != still {
+		events := append(append([]string{dir}, path...), "cgroup.events")
+		if got := counter(t, "frozen", events...); got != still {
 			t.Errorf("the kernel says frozen %d, want %d", got, still)
 		}
 	}
@@ -39,13 +40,19 @@ func TestHostFreeze(t *testing.T) {
 		_, err := do()
 		must(t, err)
 	}
-	eventually(t, timeout, "the idle chat is frozen", func() bool { return get(t, c.ID).Frozen == chat.FrozenUntilUsed })
-	eventually(t, timeout, "it stands still", func() bool { return counter(t, "frozen", dir, "session", "cgroup.events") == 1 })
+	eventually(t, timeout, "the idle chat is frozen", func() bool {
+		return get(t, c.ID).Frozen == chat.FrozenUntilUsed
+	})
+	eventually(t, timeout, "it stands still", func() bool {
+		return counter(t, "frozen", dir, "session", "cgroup.events") == 1
+	})
 	output(t, "systemctl", "daemon-reload")
 	restart(t)
 	is(chat.FrozenUntilUsed, "running", 1, "session")
 	input(t, c.ID, chat.Input{Text: "echo thawed-$((40+2))", Enter: true})
-	eventually(t, timeout, "the input thaws it", func() bool { return strings.Contains(screen(t, c.ID), "thawed-42") })
+	eventually(t, timeout, "the input thaws it", func() bool {
+		return strings.Contains(screen(t, c.ID), "thawed-42")
+	})
 
 	act("freeze")
 	is(chat.FrozenUntilThawed, "frozen", 1)
@@ -67,7 +74,9 @@ func TestHostFreeze(t *testing.T) {
 		t.Errorf("processes are left: %v", left)
 	}
 	input(t, c.ID, chat.Input{Text: "echo woken-$((40+2))", Enter: true})
-	eventually(t, timeout, "the input wakes it", func() bool { return strings.Contains(screen(t, c.ID), "woken-42") })
+	eventually(t, timeout, "the input wakes it", func() bool {
+		return strings.Contains(screen(t, c.ID), "woken-42")
+	})
 	act("freeze")
 	must(t, reap(c.ID))
 }
