@@ -52,6 +52,15 @@ func (g *coldGroups) Frozen(chat.ID) (chat.Frozen, error) {
 	return "", nil
 }
 
+// Processes are more than a session has of its own.
+func (g *coldGroups) Processes(chat.ID) (map[int]string, error) {
+	all := map[int]string{}
+	for pid := range 2 * sessionProcesses {
+		all[-1-pid] = ""
+	}
+	return all, nil
+}
+
 func cold(t *testing.T) (*Manager, state.Record, *liveSession, *coldGroups) {
 	t.Helper()
 	m, rec, s := oneAwake(t)
@@ -183,5 +192,17 @@ func TestHeldIsRefused(t *testing.T) {
 	}
 	if g.thaws > 0 || s.inside.Load() != 0 {
 		t.Errorf("%d thaws, %d inside", g.thaws, s.inside.Load())
+	}
+}
+
+// TestFrozenDoesNoWork: programs in a frozen chat keep it from no sleep; they do in any other.
+func TestFrozenDoesNoWork(t *testing.T) {
+	m, rec, _, g := cold(t)
+	if does := m.work(rec.ID); does == "" {
+		t.Error("processes are no work")
+	}
+	must(t, g.Freeze(rec.ID))
+	if does := m.work(rec.ID); does != "" {
+		t.Errorf("a frozen chat does %s", does)
 	}
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -223,6 +225,8 @@ func TestFrozenByOperator(t *testing.T) {
 	m := open(t, opt)
 	ctx, own := operator(t.Context()), asBridge(t.Context(), "root")
 	c, beside := create(t, m, "eats", "default"), create(t, m, "beside it", "web")
+	quiet := create(t, m, "quiet", "default")
+	must(t, second(m.Freeze(ctx, quiet.ID)))
 	file := filepath.Join(opt.Homes, string(c.ID), "count")
 	const eats = "trap '' TERM INT; while :; do echo >> count; (:); /bin/true; done"
 	spec := chat.RunSpec{Command: eats, Timeout: chat.Duration(10 * time.Minute)}
@@ -251,8 +255,14 @@ func TestFrozenByOperator(t *testing.T) {
 	}
 	must(t, second(m.Patch(ctx, c.ID, chat.Patch{Labels: map[string]*string{"k": nil}})))
 	standsStill(t, "after all that", file) // and longer than sleep_after
-	if !isAwake(t, m, c) || frozenIs(t, m, c.ID) != chat.FrozenUntilThawed {
-		t.Error("it sleeps, or was thawed")
+	for _, c := range []chat.Chat{c, quiet} {
+		if !isAwake(t, m, c) || frozenIs(t, m, c.ID) != chat.FrozenUntilThawed {
+			t.Errorf("%s sleeps, or was thawed", c.ExternalID)
+		}
+	}
+	now := time.Now()
+	if got, err := m.Thaw(ctx, quiet.ID); err != nil || got.UsedAt.Before(now) {
+		t.Errorf("thawed, it counts as idle since %s, and may sleep: %v", got.UsedAt, err)
 	}
 	must(t, second(m.Thaw(ctx, c.ID)))
 	counts(t, file)
@@ -414,4 +424,49 @@ func TestFrozenMeetsRules(t *testing.T) {
 		answers(t, "the chat beside it", looked, fine)
 	}
 	counts(t, filepath.Join(opt.Homes, string(c.ID), "seen"))
+}
+
+// TestFrozenTraffic: what is sent to a frozen chat without end fills the buffers on the way, and no
+// more; another chat's connections are carried meanwhile. After the thaw the connection goes on.
+func TestFrozenTraffic(t *testing.T) {
+	out := newInternet(t)
+	var sent atomic.Int64
+	var connections atomic.Int32
+	for _, l := range out.listen(t, "7001") {
+		go each(l, func(c net.Conn) {
+			connections.Add(1)
+			for piece := make([]byte, 64<<10); ; {
+				n, err := c.Write(piece)
+				if sent.Add(int64(n)); err != nil {
+					return
+				}
+			}
+		})
+	}
+	m := open(t, named(t, "api.example.test:7000", "api.example.test:7001"))
+	ctx := operator(t.Context())
+	a, beside := inmateOf(t, m, "downloads", "named"), inmateOf(t, m, "beside it", "named")
+	const download = "exec 7<>/dev/tcp/api.example.test/7001; cat <&7 >/dev/null"
+	startRun(t, m, a.ID, chat.RunSpec{
+		Argv: []string{"bash", "-c", download}, Timeout: chat.Duration(10 * time.Minute),
+	})
+	more := func(than int64) func() bool { return func() bool { return sent.Load() > than } }
+	until(t, "it downloads", more(32<<20))
+	must(t, second(m.Freeze(ctx, a.ID)))
+	before := sent.Load()
+	until(t, "the buffers are full", func() bool {
+		was := sent.Load()
+		outcomes(t, "beside a frozen chat", beside.try(t, "say", "api.example.test:7000", "x"), "ok")
+		time.Sleep(time.Second)
+		return sent.Load() == was
+	})
+	if n := sent.Load() - before; n > 32<<20 {
+		t.Errorf("%d bytes were taken for a chat that stands still", n)
+	}
+	before = sent.Load()
+	must(t, second(m.Thaw(ctx, a.ID)))
+	until(t, "the download goes on", more(before+32<<20))
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections, want the first alone", n)
+	}
 }
