@@ -456,7 +456,8 @@ func TestFrozenTraffic(t *testing.T) {
 	before := sent.Load()
 	until(t, "the buffers are full", func() bool {
 		was := sent.Load()
-		outcomes(t, "beside a frozen chat", beside.try(t, "say", "api.example.test:7000", "x"), "ok")
+		said := beside.try(t, "say", "api.example.test:7000", "x")
+		outcomes(t, "beside a frozen chat", said, "ok")
 		time.Sleep(time.Second)
 		return sent.Load() == was
 	})

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// freeze is an operator's: it holds over the kill of a process, refuses what would use the chat, and
-// ends with the thaw.
+// freeze is an operator's: it holds over the kill of a process, refuses what would use the chat,
+// and ends with the thaw.
 func (h *history) freeze(rt *rapid.T) {
 	e := h.known(rt)
 	if !e.chat.Awake {
@@ -23,7 +23,8 @@ func (h *history) freeze(rt *rapid.T) {
 	if err != nil || c.Frozen != chat.FrozenUntilThawed {
 		rt.Fatalf("it is frozen %q, %v", c.Frozen, err)
 	}
-	if _, err := h.Run(ctx, e.chat.ID, chat.RunSpec{Command: "true"}); !errors.Is(err, chat.ErrBusy) {
+	_, err = h.Run(ctx, e.chat.ID, chat.RunSpec{Command: "true"})
+	if !errors.Is(err, chat.ErrBusy) {
 		rt.Fatalf("a run in it: %v", err)
 	}
 	h.answered(rt, e, true)(h.Thaw(ctx, e.chat.ID))
