@@ -78,7 +78,8 @@ func TestEnforceStaysSmall(t *testing.T) {
 // It rose by 640 for what chats have on disk: package diskquota has 480 (adrs/0079).
 // It rose by 1,500 for archives of chats and what makes chats of them again: package archives has
 // 420, archiver 260 (adrs/0091).
-const maxRooted = 32_900
+// It rose by 300 for frozen chats (adrs/0090).
+const maxRooted = 33_200
 
 // TestRootStaysSmall measures chatd-root as TestEnforceStaysSmall does the enforcer.
 func TestRootStaysSmall(t *testing.T) {

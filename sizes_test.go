@@ -24,7 +24,7 @@ import (
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 75_500 // lines of code, without tests
+	maxCode         = 76_300 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	minPackage      = 100    // of one that is no program: a smaller topic belongs to its user
 	maxMedian       = 11     // lines of the median function
@@ -45,12 +45,12 @@ const (
 // one file a command. All code rose by 700 for the door and the commands of archives, cmd/chatd by
 // 280 and api by 170.
 var largePackages = map[string]int{
-	"provision": 5_750,
+	"provision": 5_950,
 	"state":     3_800,
-	"cgroup":    3_150,
-	"chat":      3_160, // the words of all: patches, admission and disks added 150
-	"api":       3_100, // every route, its client and its description: archives added 150
-	"cmd/chatd": 3_980,
+	"cgroup":    3_250,
+	"chat":      3_200, // the words of all: patches, admission and disks added 150
+	"api":       3_140, // every route, its client and its description: archives added 150
+	"cmd/chatd": 4_060,
 }
 
 // longLines is how many lines over maxColumns the files of each folder, with tests, may have.

@@ -67,6 +67,12 @@ func TestClientOfEveryRoute(t *testing.T) {
 	if l, err := c.EgressLog(ctx, made.ID); err != nil || len(l.Entries) != 0 || l.Entries == nil {
 		t.Errorf("egress: %+v %v", l, err)
 	}
+	if got, err := c.Freeze(ctx, made.ID); err != nil || got.Frozen != chat.FrozenUntilThawed {
+		t.Errorf("freeze: %+v %v", got, err)
+	}
+	if got, err := c.Thaw(ctx, made.ID); err != nil || got.Frozen != "" {
+		t.Errorf("thaw: %+v %v", got, err)
+	}
 	if got, err := c.Sleep(ctx, made.ID); err != nil || got.Awake {
 		t.Errorf("sleep: %+v %v", got, err)
 	}

@@ -20,8 +20,10 @@ var (
 	reap   = route{"DELETE", "/v1/chats/{id}", bridges, nothing, "reap", 204, "End a chat and remove every trace of it; with archive=true, archive it first (200).", serve((*Server).reap)}
 	wake   = route{"POST", "/v1/chats/{id}/wake", bridges, nothing, "wake", 200, "Give a chat a session.", plain(Chats.Wake)}
 	sleep  = route{"POST", "/v1/chats/{id}/sleep", bridges, nothing, "sleep", 200, "End a chat's processes and keep its home.", plain(Chats.Sleep)}
+	freeze = route{"POST", "/v1/chats/{id}/freeze", bridges, nothing, "freeze", 200, "Stop an awake chat's processes, which keep their memory: for its owner until its next use, for an operator until thaw.", plain(Chats.Freeze)}
+	thaw   = route{"POST", "/v1/chats/{id}/thaw", bridges, nothing, "thaw", 200, "Let a frozen chat's processes go on. One that an operator froze is thawed by operators alone.", plain(Chats.Thaw)}
 
-	lifeRoutes = []route{create, list, show, patch, reap, wake, sleep}
+	lifeRoutes = []route{create, list, show, patch, reap, wake, sleep, freeze, thaw}
 )
 
 type (
@@ -155,4 +157,14 @@ func (c *Client) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
 // Sleep is POST /v1/chats/{id}/sleep.
 func (c *Client) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	return askFor[chat.Chat](ctx, c, sleep, target{chat: id}, nil)
+}
+
+// Freeze is POST /v1/chats/{id}/freeze.
+func (c *Client) Freeze(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return askFor[chat.Chat](ctx, c, freeze, target{chat: id}, nil)
+}
+
+// Thaw is POST /v1/chats/{id}/thaw.
+func (c *Client) Thaw(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return askFor[chat.Chat](ctx, c, thaw, target{chat: id}, nil)
 }

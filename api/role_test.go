@@ -147,6 +147,7 @@ func TestEachRouteForEachRole(t *testing.T) {
 	want := map[string]string{
 		"create": "bridge operator both", "list": "bridge operator both", "show": "bridge operator both",
 		"reap": "bridge operator both", "wake": "bridge operator both", "sleep": "bridge operator both",
+		"freeze": "bridge operator both", "thaw": "bridge operator both",
 		"patch": "bridge operator both", "run": "bridge operator both", "send": "bridge operator both", "screen": "bridge operator both", "log": "bridge operator both", "attach": "operator both",
 		"plan": "operator both", "host": "operator both", "status": "operator both", "health": "stranger bridge operator both", "openapi": "bridge operator both",
 		"read_file": "bridge operator both", "write_file": "bridge operator both", "edit_file": "bridge operator both",

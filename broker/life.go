@@ -24,6 +24,11 @@ type Life interface {
 	Wake(ctx context.Context, id chat.ID) (chat.Chat, error)
 	// Sleep ends the chat's processes and keeps its home.
 	Sleep(ctx context.Context, id chat.ID) (chat.Chat, error)
+	// Freeze stops an awake chat's processes, which keep their memory: for its owner until its next
+	// use, for an operator until Thaw.
+	Freeze(ctx context.Context, id chat.ID) (chat.Chat, error)
+	// Thaw lets the processes of a frozen chat go on.
+	Thaw(ctx context.Context, id chat.ID) (chat.Chat, error)
 }
 
 type createAnswer struct {
@@ -44,10 +49,12 @@ var (
 	reap  = by("reap", func(ctx context.Context, c *call, _ nothing) (nothing, error) {
 		return nothing{}, c.root.Reap(ctx, c.Chat)
 	})
-	wake  = plain("wake", Root.Wake)
-	sleep = plain("sleep", Root.Sleep)
+	wake   = plain("wake", Root.Wake)
+	sleep  = plain("sleep", Root.Sleep)
+	freeze = plain("freeze", Root.Freeze)
+	thaw   = plain("thaw", Root.Thaw)
 
-	lifeVerbs = verbs{create, list, get, patch, reap, wake, sleep}
+	lifeVerbs = verbs{create, list, get, patch, reap, wake, sleep, freeze, thaw}
 )
 
 // Create is [Life].
@@ -84,4 +91,14 @@ func (c *Client) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
 // Sleep is [Life].
 func (c *Client) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	return sleep.ask(ctx, c, id, nothing{})
+}
+
+// Freeze is [Life].
+func (c *Client) Freeze(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return freeze.ask(ctx, c, id, nothing{})
+}
+
+// Thaw is [Life].
+func (c *Client) Thaw(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return thaw.ask(ctx, c, id, nothing{})
 }

@@ -55,6 +55,12 @@
 // was killed. Create and Start make a fresh session leaf, a run always has a new one, and Start
 // refuses the leaf of a killed run.
 //
+// # Freezing
+//
+// cgroup.freeze of the leaf "session" is chatd's, for a chat that nobody uses ([FS.Freeze]). That
+// of the chat's own cgroup is an operator's ([FS.Hold]). A frozen process dies of a kill. Nothing
+// starts in a frozen cgroup: see gate.
+//
 // # What it does not stop
 //
 // With systemd, the unit's own cgroup belongs to the chat (Delegate=yes). A process of the chat

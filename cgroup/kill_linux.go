@@ -129,6 +129,7 @@ func (f *FS) forget(dir string) {
 		delete(f.lent, id)
 		delete(f.limits, id)
 		delete(f.refusals, id)
+		delete(f.gates, id)
 	}
 }
 

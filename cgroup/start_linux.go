@@ -44,6 +44,11 @@ func (f *FS) StartPrepared(id chat.ID, leaf string, cmd *exec.Cmd, prepare Prepa
 	if cmd.SysProcAttr != nil && cmd.SysProcAttr.Pdeathsig != 0 {
 		return fmt.Errorf("cannot start %s: Pdeathsig follows a thread, not chatd: %w", cmd.Path, chat.ErrInvalid)
 	}
+	leave, err := f.enterGate(id)
+	if err != nil {
+		return fmt.Errorf("cannot start %s: %w", cmd.Path, err)
+	}
+	defer leave()
 	dir, err := f.openLeaf(id, run)
 	if err != nil {
 		return err
@@ -82,7 +87,7 @@ func (f *FS) openLeaf(id chat.ID, run string) (*os.File, error) {
 	}
 	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err == nil {
-		err = checkThawed(dir)
+		err = f.checkThawed(id, dir)
 	}
 	if err != nil {
 		if d != nil {
@@ -93,12 +98,16 @@ func (f *FS) openLeaf(id chat.ID, run string) (*os.File, error) {
 	return d, nil
 }
 
-// checkThawed refuses a leaf that somebody froze, by itself or by a cgroup above it. A child that
-// is born there stops before its exec, and Go's fork holds up every other one of chatd so long.
-func checkThawed(dir string) error {
+// checkThawed refuses a leaf that somebody froze, by itself or by a cgroup above it. The chat's own
+// file counts too: it is frozen while some of its processes have not stopped yet.
+func (f *FS) checkThawed(id chat.ID, dir string) error {
 	frozen, err := cgroupfs.ReadFlat(dir, "cgroup.events", "frozen")
-	if err == nil && frozen != 0 {
-		err = fmt.Errorf("the chat is frozen (cgroup.freeze); thaw it or reap the chat: %w", chat.ErrBusy)
+	if err != nil {
+		return err
+	}
+	is, err := f.Frozen(id)
+	if err == nil && (frozen != 0 || is == chat.FrozenUntilThawed) {
+		err = errFrozen
 	}
 	return err
 }

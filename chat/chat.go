@@ -160,6 +160,7 @@ type Chat struct {
 	Profile    string            `json:"profile"`
 	Phase      Phase             `json:"phase"`
 	Awake      bool              `json:"awake"`
+	Frozen     Frozen            `json:"frozen,omitempty" enum:"until_used,until_thawed"`
 	Home       string            `json:"home"`
 	Env        map[string]string `json:"env,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`

@@ -142,7 +142,9 @@ func TestProfile(t *testing.T) {
 		"command":          func(p *Profile) { p.Commands = []string{"../x"} }, "command ": func(p *Profile) { p.Commands = []string{""} },
 		"memory": func(p *Profile) { p.Limits.MemoryMax = 1 }, "pids": func(p *Profile) { p.Limits.PidsMax = 1 },
 		"period": func(p *Profile) { p.Limits.CPUPeriod = Duration(2 * time.Second) }, "quota": func(p *Profile) { p.Limits.CPUQuota = 0 },
-		"nofile": func(p *Profile) { p.Limits.NoFile = 3 }, "shm": func(p *Profile) { p.Limits.ShmSize = 1 },
+		"freeze_after": func(p *Profile) { p.FreezeAfter, p.SleepAfter = 6e9, 6e9 },
+		"nofile":       func(p *Profile) { p.Limits.NoFile = 3 },
+		"shm":          func(p *Profile) { p.Limits.ShmSize = 1 },
 	} {
 		p := good
 		bad(&p)

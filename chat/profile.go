@@ -67,6 +67,9 @@ type Profile struct {
 	TimeoutMax Duration `json:"timeout_max" yaml:"timeout_max"`
 	// SleepAfter is how long an awake chat may be idle before it is put to sleep; zero is for ever.
 	SleepAfter Duration `json:"sleep_after" yaml:"sleep_after"`
+	// FreezeAfter is how long it may be idle before its processes are frozen; zero is for ever. It
+	// is less than SleepAfter.
+	FreezeAfter Duration `json:"freeze_after" yaml:"freeze_after"`
 	// KeepAwake keeps an idle chat awake when another one needs its place.
 	KeepAwake bool `json:"keep_awake" yaml:"keep_awake"`
 	// ReapAfter is how long a chat may be idle before it is archived and reaped; zero is for ever.
@@ -104,6 +107,9 @@ func (p Profile) Validate() error {
 	}
 	if err := CheckSleepAfter(p.SleepAfter); err != nil {
 		return fmt.Errorf("cannot use profile %s: sleep_after %w", p.Name, err)
+	}
+	if err := CheckFreezeAfter(p.FreezeAfter, p.SleepAfter); err != nil {
+		return fmt.Errorf("cannot use profile %s: freeze_after %w", p.Name, err)
 	}
 	if p.TimeoutMax != 0 {
 		if err := CheckTimeoutMax(p.TimeoutMax); err != nil {

@@ -227,6 +227,25 @@ func TestGuardKeys(t *testing.T) {
 	}
 }
 
+// TestFreezeAfterKey: freeze_after is less than sleep_after of the same profile.
+func TestFreezeAfterKey(t *testing.T) {
+	cfg, err := load(t, "profiles: {x: {freeze_after: 10m, sleep_after: 1d}}")
+	if err != nil || cfg.Profiles["x"].FreezeAfter.String() != "10m0s" {
+		t.Errorf("%v, %v", cfg.Profiles["x"].FreezeAfter, err)
+	}
+	for text, want := range map[string]string{
+		"freeze_after: 1ms":                   "1ms: want 0, for never,",
+		"freeze_after: soon":                  `"soon"`,
+		"freeze_after: 30m, sleep_after: 30m": "30m0s: want less than sleep_after, which is 30m0s",
+	} {
+		_, err := load(t, "profiles: {x: {"+text+"}}")
+		if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "profiles.x.freeze_after") {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
 // TestGuardIsNotInherited: a profile without guard keys has those of defaults.yaml, whatever the
 // file's own default profile has, in any order of reading.
 func TestGuardIsNotInherited(t *testing.T) {

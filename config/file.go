@@ -76,6 +76,7 @@ type fileProfile struct {
 	Guard        *fileGuard        `yaml:"guard"`
 	TimeoutMax   string            `yaml:"timeout_max"`
 	SleepAfter   string            `yaml:"sleep_after"`
+	FreezeAfter  string            `yaml:"freeze_after"`
 	KeepAwake    bool              `yaml:"keep_awake"`
 	ReapAfter    string            `yaml:"reap_after"`
 	ReapAnyway   bool              `yaml:"reap_without_archive"`
@@ -228,6 +229,9 @@ func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Pro
 	}
 	if err := longAge(&p.ReapAfter)(cmp.Or(f.ReapAfter, "0")); err != nil {
 		return p, s.fault(at+".reap_after", err)
+	}
+	if err := freezeAfter(&p)(cmp.Or(f.FreezeAfter, "0")); err != nil {
+		return p, s.fault(at+".freeze_after", err)
 	}
 	p.KeepAwake, p.ReapWithoutArchive = f.KeepAwake, f.ReapAnyway
 	if p.ToolsOff, err = s.toolsOff(at+".tools_off", f.ToolsOff); err != nil {

@@ -70,6 +70,18 @@ func sleepAfter(dst *chat.Duration) func(string) error {
 	}
 }
 
+// freezeAfter reads freeze_after of a profile whose sleep_after is read.
+func freezeAfter(p *chat.Profile) func(string) error {
+	return func(s string) error {
+		d, err := chat.ParseAge(s)
+		if err != nil {
+			return err
+		}
+		p.FreezeAfter = chat.Duration(d)
+		return chat.CheckFreezeAfter(p.FreezeAfter, p.SleepAfter)
+	}
+}
+
 // boolean reads a key that is on or off.
 func boolean(dst *bool) func(string) error {
 	return func(s string) error {

@@ -13,9 +13,12 @@
 // recorded as its used_at, so that other idleness, as of chatd reap --idle, goes by the same. One
 // that is idle for longer than its profile allows is put to sleep.
 //
+// One that is idle for freeze_after of its profile is frozen until its next use, and goes on to be
+// idle. One that an operator froze is left alone.
+//
 // [Watch.MakeRoom] puts the longest idle chat to sleep, of one owner or of all. It takes no chat at
-// work, none that was in use within minIdle and none whose profile has keep_awake. If none is left
-// it says why, and names those at work to those who may know.
+// work, none that was in use within minIdle, none whose profile has keep_awake and none that an
+// operator froze. If none is left it says why, and names those at work to those who may know.
 //
 // # Runs as
 //

@@ -28,6 +28,10 @@ type Chat struct {
 	Owner string
 	// SleepAfter is how long it may be idle; zero is for ever.
 	SleepAfter time.Duration
+	// FreezeAfter is how long it may be idle before it is frozen; zero is for ever. Frozen is what
+	// it is.
+	FreezeAfter time.Duration
+	Frozen      chat.Frozen
 	// KeepAwake says that it makes no room for others.
 	KeepAwake bool
 	// Used is when it was last in use.
@@ -47,7 +51,9 @@ type Options struct {
 	// Sleep puts a chat to sleep, and says why in its log and the audit log. It reports false, and
 	// does nothing, if another caller acts on the chat, it was used since c, or still is false.
 	Sleep func(c Chat, why string, still func() bool) (bool, error)
-	Log   *slog.Logger
+	// Freeze freezes a chat until its next use. It reports false, and does nothing, as Sleep does.
+	Freeze func(c Chat, why string) (bool, error)
+	Log    *slog.Logger
 }
 
 // Watch knows the CPU time of the awake chats at the last look.
@@ -93,17 +99,30 @@ func (w *Watch) Look(ctx context.Context) {
 			w.opt.Use(c.ID, now)
 			continue
 		}
-		idle := now.Sub(c.Used)
-		if !known || c.SleepAfter == 0 || idle < c.SleepAfter || ctx.Err() != nil {
+		if !known || c.Frozen == chat.FrozenUntilThawed || ctx.Err() != nil {
 			continue // of one that is not known yet, as after a restart, it cannot tell
 		}
-		why := fmt.Sprintf("idle for %s, and sleep_after of its profile is %s",
-			idle.Round(time.Second), c.SleepAfter)
-		if _, err := w.sleep(c, why); err != nil {
+		if err := w.settle(c, now.Sub(c.Used)); err != nil {
 			w.opt.Log.Warn("an idle chat stays awake", "chat", c.ID, "error", err)
 		}
 	}
 	w.forget(chats)
+}
+
+// settle puts a chat to sleep that is idle for sleep_after, and freezes one that is for
+// freeze_after.
+func (w *Watch) settle(c Chat, idle time.Duration) (err error) {
+	words := func(key string, d time.Duration) string {
+		return fmt.Sprintf("idle for %s, and %s of its profile is %s",
+			idle.Round(time.Second), key, d)
+	}
+	switch {
+	case c.SleepAfter > 0 && idle >= c.SleepAfter:
+		_, err = w.sleep(c, words("sleep_after", c.SleepAfter))
+	case c.FreezeAfter > 0 && idle >= c.FreezeAfter && c.Frozen == "":
+		_, err = w.opt.Freeze(c, words("freeze_after", c.FreezeAfter))
+	}
+	return err
 }
 
 // work says what the chat does; empty is nothing. It compares its CPU time with that of the last

@@ -22,6 +22,7 @@ type host struct {
 	cpu    map[chat.ID]time.Duration
 	locked map[chat.ID]bool // another caller acts on it
 	slept  []string         // the id, and why
+	froze  []string         // the same
 	broken error            // of sleep
 	stuck  chat.ID          // that cannot be put to sleep
 }
@@ -40,7 +41,8 @@ func newHost() (*host, *Watch) {
 			return h.cpu[id], nil
 		},
 		Use: func(id chat.ID, at time.Time) { h.chats[id].Used = at }, Sleep: h.sleep,
-		Log: slog.New(slog.DiscardHandler),
+		Freeze: h.freeze,
+		Log:    slog.New(slog.DiscardHandler),
 	})
 }
 

@@ -17,8 +17,9 @@ import (
 // may be idle before long.
 func (w *Watch) MakeRoom(ctx context.Context, owner string) (made, soon bool, awake string) {
 	chats := w.opt.Awake()
-	slices.SortFunc(chats, func(a, b Chat) int {
-		return cmp.Or(a.Used.Compare(b.Used), cmp.Compare(a.ID, b.ID))
+	slices.SortFunc(chats, func(a, b Chat) int { // the frozen ones first
+		frozen := cmp.Compare(b.Frozen, a.Frozen)
+		return cmp.Or(frozen, a.Used.Compare(b.Used), cmp.Compare(a.ID, b.ID))
 	})
 	why := reasons{caller: chat.CallerFrom(ctx)}
 	for _, c := range chats {
@@ -49,6 +50,10 @@ func (w *Watch) mayMakeRoom(c Chat, why *reasons) bool {
 		why.kept++
 		return false
 	}
+	if c.Frozen == chat.FrozenUntilThawed {
+		why.held++
+		return false
+	}
 	if does := w.work(c.ID, time.Now(), false); does != "" {
 		w.opt.Use(c.ID, time.Now())
 		why.works(c, does)
@@ -63,10 +68,10 @@ func (w *Watch) mayMakeRoom(c Chat, why *reasons) bool {
 
 // reasons count the chats that make no room, by the reason.
 type reasons struct {
-	caller                       chat.Caller
-	working, recent, kept, stuck int
-	named                        int
-	names                        string // of those at work, with what they do
+	caller                             chat.Caller
+	working, recent, kept, held, stuck int
+	named                              int
+	names                              string // of those at work, with what they do
 }
 
 // maxNames bounds the chats that a refusal names.
@@ -94,6 +99,7 @@ func (r reasons) String() string {
 		{r.working, "at work" + r.who()},
 		{r.recent, fmt.Sprintf("in use within %s", minIdle)},
 		{r.kept, "kept awake (keep_awake)"},
+		{r.held, "frozen by an operator"},
 		{r.stuck, "not to be ended: see chatd's log"},
 	} {
 		if p.n > 0 {

@@ -61,12 +61,20 @@ func awakeWord(ch chat.Chat) string {
 	switch {
 	case ch.Phase != chat.Ready:
 		return string(ch.Phase)
-	case ch.Awake && len(ch.OldPlan) > 0:
-		return "yes,old-plan"
-	case ch.Awake:
-		return "yes"
+	case !ch.Awake:
+		return "no"
 	}
-	return "no"
+	words := []string{"yes"}
+	switch ch.Frozen {
+	case chat.FrozenUntilUsed:
+		words = append(words, "frozen")
+	case chat.FrozenUntilThawed:
+		words = append(words, "frozen-until-thawed")
+	}
+	if len(ch.OldPlan) > 0 {
+		words = append(words, "old-plan")
+	}
+	return strings.Join(words, ",")
 }
 
 // Chat is everything about one chat, with what became of its connections.
@@ -89,6 +97,9 @@ func Chat(w io.Writer, ch chat.Chat, l chat.EgressLog, now time.Time) error {
 	}
 	if len(ch.OwnLimits) > 0 {
 		rows = append(rows, []string{"own limits", strings.Join(ch.OwnLimits, ", ")})
+	}
+	if ch.Frozen != "" {
+		rows = append(rows, []string{"frozen", strings.TrimPrefix(ch.Frozen.Words(), "frozen ")})
 	}
 	if len(ch.OldPlan) > 0 {
 		rows = append(rows, []string{"old plan", oldPlanWords(ch)})

@@ -48,6 +48,11 @@ func (m *Manager) startRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 }
 
 func (m *Manager) startBackground(ctx context.Context, rec state.Record, s *liveSession, r *background.Run, spec chat.RunSpec) error {
+	leave, err := m.letIn(ctx, rec, s) // once it has begun the run is under way: see atWork
+	if err != nil {
+		return err
+	}
+	defer leave()
 	var b session.Files
 	defer b.Close()
 	e := m.behindWalls(rec, s, m.runEntry(rec, r, spec))

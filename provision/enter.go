@@ -14,6 +14,11 @@ import (
 
 // enter runs a command inside the session as the chat; see [session.Starter.Enter].
 func (m *Manager) enter(ctx context.Context, rec state.Record, s *liveSession, e session.Entry) (session.CommandResult, error) {
+	leave, err := m.letIn(ctx, rec, s)
+	if err != nil {
+		return session.CommandResult{}, err
+	}
+	defer leave()
 	return m.starter.Enter(ctx, s.Session, m.behindWalls(rec, s, e))
 }
 

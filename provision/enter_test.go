@@ -18,6 +18,9 @@ func (goneGroups) CreateRun(id chat.ID, run string) error {
 	return fmt.Errorf("cannot make cgroup runs/%s of chat %s: %w", run, id, chat.ErrNotFound)
 }
 
+// Frozen finds none either.
+func (goneGroups) Frozen(chat.ID) (chat.Frozen, error) { return "", nil }
+
 // TestEnterAnEndedSession: the chat is there, so nothing says that it is not found.
 func TestEnterAnEndedSession(t *testing.T) {
 	m, rec := ruled(t, "")

@@ -37,6 +37,11 @@ func (m *Manager) callTool(
 func (m *Manager) enterTool(
 	ctx context.Context, rec state.Record, s *liveSession, c *filecall.Call,
 ) (a files.Answer, err error) {
+	leave, err := m.letIn(ctx, rec, s)
+	if err != nil {
+		return a, err
+	}
+	defer leave()
 	run := session.NewRun("file")
 	leaf := m.leaf(rec, run)
 	if err := leaf.Create(); err != nil {

@@ -37,6 +37,11 @@ type groups interface {
 	Drift(chat.ID, chat.Limits) ([]string, error)
 	Held(chat.ID) (uint64, error)
 	Unkept(chat.Limits) []string
+	Freeze(chat.ID) error
+	Thaw(chat.ID) error
+	Hold(context.Context, chat.ID) error
+	Release(context.Context, chat.ID) error
+	Frozen(chat.ID) (chat.Frozen, error)
 	Remove(chat.ID) error
 	Usage(chat.ID) (chat.Usage, error)
 	Hits(id chat.ID) (chat.LimitHits, error)
@@ -73,7 +78,7 @@ func (m *Manager) openGroups(ctx context.Context) (err error) {
 	m.due = due.New(due.Options{Store: m.store, Runs: m.runs, Report: m.report, Log: m.log})
 	m.idle = idle.New(idle.Options{
 		Awake: m.awakeChats, Work: m.work, CPU: m.cpuTime, Use: m.store.Touch,
-		Sleep: m.sleepIdle, Log: m.log,
+		Sleep: m.sleepIdle, Freeze: m.freezeIdle, Log: m.log,
 	})
 	m.shares = shares.New(shares.Options{
 		Limits: m.opt.Shares, MaxAwake: m.opt.MaxAwake, MaxMemory: m.opt.MaxAwakeMemory,

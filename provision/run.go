@@ -126,6 +126,13 @@ func (m *Manager) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSp
 	if s == nil {
 		return chat.Screen{}, fmt.Errorf("cannot read the screen of chat %s: it is asleep: %w", id, chat.ErrWrongPhase)
 	}
+	switch m.frozen(rec.ID) { // its tmux would not answer, and to look is no use
+	case chat.FrozenUntilThawed:
+		return chat.Screen{}, heldError(id)
+	case chat.FrozenUntilUsed:
+		return chat.Screen{}, fmt.Errorf("cannot read the screen of chat %s: it is frozen "+
+			"until it is used: %w", id, chat.ErrWrongPhase)
+	}
 	sc, err := s.terminal.Screen(ctx, spec.Styles, spec.History)
 	if err != nil {
 		return chat.Screen{}, err
@@ -141,7 +148,7 @@ func (m *Manager) use(ctx context.Context, id chat.ID) (state.Record, *liveSessi
 	}
 	m.touch(rec) // before it looks at the session: see sleepIdle
 	if s := m.session(id); s.lives() {
-		return rec, s, nil
+		return rec, s, m.thaw(ctx, rec, s, "it is used")
 	}
 	unlock, err := m.locks.lock(ctx, id)
 	if err != nil {
@@ -149,6 +156,9 @@ func (m *Manager) use(ctx context.Context, id chat.ID) (state.Record, *liveSessi
 	}
 	defer unlock()
 	rec, s, err := m.wakeLocked(ctx, id)
+	if err == nil {
+		err = m.thaw(ctx, rec, s, "it is used")
+	}
 	if err == nil {
 		m.touch(rec) // the wake may have taken long
 	}

@@ -147,6 +147,9 @@ func (m *Manager) WriteStdin(
 	if err != nil {
 		return err
 	}
+	if m.frozen(rec.ID) == chat.FrozenUntilThawed { // nobody would read it
+		return heldError(rec.ID)
+	}
 	unlock, err := r.LockStdin()
 	if err != nil {
 		return err

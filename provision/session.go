@@ -25,6 +25,10 @@ type liveSession struct {
 	endedFor atomic.Pointer[string]
 	// ending: chatd has begun to end its processes.
 	ending atomic.Bool
+	// inside counts the commands that chatd has in it; freezing is held while it is frozen or
+	// thawed.
+	inside   atomic.Int32
+	freezing sync.Mutex
 	// deafen stops the goroutine that reads the denials of its shims.
 	deafen context.CancelFunc
 	// log is the log of its terminal's output.

@@ -57,7 +57,7 @@ func (m *Manager) Settle(ctx context.Context) error {
 		m.done.Go(func() { m.diskWatch.Run(m.bg) })
 	}
 	m.done.Go(func() { m.watchUnused(m.bg) })
-	m.done.Go(func() { m.idle.Run(m.bg, m.shortestSleepAfter()) })
+	m.done.Go(func() { m.idle.Run(m.bg, m.shortestIdle()) })
 	return nil
 }
 

@@ -82,7 +82,7 @@ func (m *Manager) show(ctx context.Context, rec state.Record) chat.Chat {
 	}
 	s := m.session(rec.ID)
 	if s != nil && s.Init.Alive() {
-		c.Awake, c.OldPlan = true, m.oldPlan(rec, s)
+		c.Awake, c.OldPlan, c.Frozen = true, m.oldPlan(rec, s), m.frozen(rec.ID)
 		if u, err := m.groups.Usage(rec.ID); err == nil {
 			c.Usage = &u
 		}

@@ -70,10 +70,11 @@ func (m *Manager) reapUnused(ctx context.Context, since map[chat.ID]time.Time) {
 // graceOf is for how long a chat is found unused before it is reaped.
 func graceOf(after time.Duration) time.Duration { return min(time.Hour, after/10) }
 
-// isUnused reports whether a chat was not used for too long. One that has a schedule to come is
-// none.
+// isUnused reports whether a chat was not used for too long. One that has a schedule to come, or that
+// an operator holds frozen, is none.
 func (m *Manager) isUnused(rec state.Record, after time.Duration) bool {
-	if rec.Phase != chat.Ready || time.Since(rec.UsedAt) < after || m.work(rec.ID) != "" {
+	if rec.Phase != chat.Ready || time.Since(rec.UsedAt) < after || m.work(rec.ID) != "" ||
+		m.frozen(rec.ID) == chat.FrozenUntilThawed {
 		return false
 	}
 	all, err := m.store.Schedules(rec.ID)

@@ -39,6 +39,9 @@ func (m *Manager) work(id chat.ID) string {
 	if s == nil {
 		return ""
 	}
+	if m.frozen(id) != "" {
+		return "" // whatever its programs are
+	}
 	pids, err := m.groups.Processes(id)
 	if err != nil { // it has just ended
 		return ""
@@ -80,17 +83,19 @@ func (m *Manager) awakeChats() []idle.Chat {
 		p := m.profile(rec)
 		out = append(out, idle.Chat{
 			ID: rec.ID, Owner: rec.Owner, SleepAfter: p.SleepAfter.D(), KeepAwake: p.KeepAwake,
-			Used: rec.UsedAt,
+			Used: rec.UsedAt, FreezeAfter: p.FreezeAfter.D(), Frozen: m.frozen(rec.ID),
 		})
 	}
 	return out
 }
 
-// shortestSleepAfter is that of all profiles; zero if no profile has one.
-func (m *Manager) shortestSleepAfter() (shortest time.Duration) {
+// shortestIdle is the shortest sleep_after or freeze_after of all profiles; zero if none has one.
+func (m *Manager) shortestIdle() (shortest time.Duration) {
 	for _, p := range m.opt.Profiles {
-		if d := p.SleepAfter.D(); d > 0 && (shortest == 0 || d < shortest) {
-			shortest = d
+		for _, d := range []time.Duration{p.SleepAfter.D(), p.FreezeAfter.D()} {
+			if d > 0 && (shortest == 0 || d < shortest) {
+				shortest = d
+			}
 		}
 	}
 	return shortest

@@ -24,9 +24,10 @@ func must(t *testing.T, err error) {
 func oneAwake(t *testing.T) (*Manager, state.Record, *liveSession) {
 	t.Helper()
 	profiles := map[string]chat.Profile{chat.DefaultProfile: {Name: chat.DefaultProfile}}
-	m := newManager(Options{Profiles: profiles, Log: slog.New(slog.DiscardHandler)})
+	dir := t.TempDir()
+	m := newManager(Options{Profiles: profiles, State: dir, Log: slog.New(slog.DiscardHandler)})
 	uids := state.Range{Low: 1 << 20, High: 1<<20 + 255}
-	store, err := state.Open(state.Options{Dir: t.TempDir(), UIDs: uids, BlockSize: 64})
+	store, err := state.Open(state.Options{Dir: dir, UIDs: uids, BlockSize: 64})
 	must(t, err)
 	t.Cleanup(func() { must(t, store.Close()) })
 	m.store = store
@@ -44,7 +45,7 @@ func oneAwake(t *testing.T) (*Manager, state.Record, *liveSession) {
 	must(t, err)
 	t.Cleanup(func() { _ = init.Close() })
 	s := &liveSession{Session: &session.Session{Chat: rec.ID, UID: rec.UID, Init: init}, owner: "ada"}
-	m.sessions[rec.ID] = s
+	m.sessions[rec.ID], m.groups = s, &coldGroups{}
 	return m, rec, s
 }
 

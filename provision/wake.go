@@ -23,11 +23,14 @@ func (m *Manager) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
 		return chat.Chat{}, err
 	}
 	defer unlock()
-	rec, _, err = m.wakeLocked(ctx, rec.ID)
+	rec, s, err := m.wakeLocked(ctx, rec.ID)
+	if err == nil {
+		m.touch(rec)
+		err = m.thaw(ctx, rec, s, "a caller asked for it")
+	}
 	if err != nil {
 		return chat.Chat{}, err
 	}
-	m.touch(rec)
 	return m.show(ctx, rec), nil
 }
 

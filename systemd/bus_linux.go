@@ -172,6 +172,17 @@ func (b *Bus) Freeze(ctx context.Context, unit string) error {
 	return named(err)
 }
 
+// Thaw lets the processes of a unit go on. It is [chat.ErrNotFound] without such a unit.
+func (b *Bus) Thaw(ctx context.Context, unit string) error {
+	ctx, stop := context.WithTimeout(ctx, busTime)
+	defer stop()
+	conn, err := b.connect(ctx)
+	if err == nil {
+		err = conn.ThawUnit(ctx, unit)
+	}
+	return named(err)
+}
+
 // named adds the sentinel of package chat to an answer of systemd's.
 func named(err error) error {
 	var e godbus.Error

@@ -148,7 +148,7 @@ func (m *Memory) setEgress(c *chat.Chat) {
 }
 
 func setAwake(c *chat.Chat, awake bool) {
-	c.Awake, c.Usage = awake, nil
+	c.Awake, c.Usage, c.Frozen = awake, nil, ""
 	if awake {
 		c.Usage = &chat.Usage{MemoryBytes: 2 << 20, Pids: 3}
 	}

@@ -129,6 +129,10 @@ func (m *Memory) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
 	if !c.Awake {
 		return chat.Screen{}, fmt.Errorf("cannot show the screen of chat %s: it is asleep: %w", id, chat.ErrWrongPhase)
 	}
+	if c.Frozen == chat.FrozenUntilThawed {
+		return chat.Screen{}, fmt.Errorf("cannot use chat %s: it is frozen until "+
+			"an operator thaws it (chatd thaw): %w", id, chat.ErrBusy)
+	}
 	return chat.Screen{Rows: 24, Cols: 80, Program: "bash", Text: m.screens[id]}, nil
 }
 

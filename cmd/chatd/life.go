@@ -16,7 +16,9 @@ import (
 
 // lifeCommands change whether a chat is awake, and whether it is there.
 func lifeCommands() []*cli.Command {
-	return []*cli.Command{wakeCommand(), sleepCommand(), reapCommand()}
+	return []*cli.Command{
+		wakeCommand(), sleepCommand(), freezeCommand(), thawCommand(), reapCommand(),
+	}
 }
 
 func reapCommand() *cli.Command {
@@ -191,7 +193,7 @@ func wakeCommand() *cli.Command {
 	}
 }
 
-// change is wake and sleep: a CHAT in, the chat as it is then out.
+// change is wake, sleep, freeze and thaw: a CHAT in, the chat as it is then out.
 func change(c *cli.Context, what string, do func(*api.Client, context.Context, chat.ID) (chat.Chat, error)) error {
 	id, err := oneChat(c)
 	if err != nil {
@@ -204,7 +206,8 @@ func change(c *cli.Context, what string, do func(*api.Client, context.Context, c
 		return err
 	}
 	return answer(c, ch, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, ch.ID, map[bool]string{true: "awake", false: "asleep"}[ch.Awake])
+		state := map[bool]string{true: "awake", false: "asleep"}[ch.Awake]
+		_, err := fmt.Fprintln(w, ch.ID, cmp.Or(ch.Frozen.Words(), state))
 		return err
 	})
 }
@@ -216,5 +219,28 @@ func sleepCommand() *cli.Command {
 		ArgsUsage:   "CHAT",
 		Description: "   chatd sleep CHAT",
 		Action:      func(c *cli.Context) error { return change(c, "putting to sleep", (*api.Client).Sleep) },
+	}
+}
+
+func freezeCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "freeze",
+		Usage:     "stop a chat's processes where they are",
+		ArgsUsage: "CHAT",
+		Description: "They keep their memory and run no code. As an operator: everything in\n" +
+			"the chat, whatever it does, until chatd thaw. As its owner: if the chat\n" +
+			"is not at work, until its next use.\n\n" +
+			"   chatd freeze CHAT",
+		Action: func(c *cli.Context) error { return change(c, "freezing", (*api.Client).Freeze) },
+	}
+}
+
+func thawCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "thaw",
+		Usage:       "let a frozen chat's processes go on",
+		ArgsUsage:   "CHAT",
+		Description: "   chatd thaw CHAT",
+		Action:      func(c *cli.Context) error { return change(c, "thawing", (*api.Client).Thaw) },
 	}
 }

@@ -17,7 +17,8 @@ func lsCommand() *cli.Command {
 		Name:  "ls",
 		Usage: "list the chats you may see",
 		Description: "AWAKE is yes,old-plan where the session has something otherwise than its\n" +
-			"chat by now: see chatd show.\n" +
+			"chat by now: see chatd show. It is yes,frozen where the processes stand still\n" +
+			"until the next use, and yes,frozen-until-thawed where an operator froze them.\n" +
 			"LAYERS names the walls of a chat that are not fully on; - means all are. DISK is\n" +
 			"what a chat has on disk; with --disk, what its home takes up, counted here as root.\n" +
 			"The user of chat ID is chat-ID, in ps and ls -l, and its home is named ID; every verb takes either.\n\n" +

@@ -50,8 +50,8 @@ func TestModel(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"": h.compare, "create": h.create, "wake": h.wake, "sleep": h.sleep, "reap": h.reap,
 			"write": h.write, "type": h.typed, "label": h.label, "limit": h.limit,
-			"background": h.background,
-			"kill":       h.kill, "cut off": h.cutOff, "cut off too": h.cutOff, // twice as often
+			"background": h.background, "freeze": h.freeze,
+			"kill": h.kill, "cut off": h.cutOff, "cut off too": h.cutOff, // twice as often
 		})
 	})
 	said := chatdAnswers(t, "audit", "--verify", "--state", h.opt.State)

@@ -40,6 +40,8 @@ const profiles = `
     egress: ["10.213.0.2:8000", "[fd00:213::2]:8000", "10.213.0.2:8002"]
   stuffed:
     skeleton: /usr/local/share/chatd-e2e
+  freezes:
+    freeze_after: 5s
   ruled:
     access_file: ` + rulesFile + `
 `

@@ -1,0 +1,242 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/cgroupfs"
+	"github.com/chatd/chatd/chat"
+)
+
+// counter is a script that appends a byte to a file for ever, without a child, and the file.
+func counter(t *testing.T, name string) (script, file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), name)
+	must(t, os.WriteFile(file, nil, 0o666))
+	return fmt.Sprintf("while :; do echo >> %s; done", file), file
+}
+
+func size(t *testing.T, file string) int64 {
+	t.Helper()
+	fi, err := os.Stat(file)
+	must(t, err)
+	return fi.Size()
+}
+
+// counts reports whether a counter goes on: it waits until it does, or for a second.
+func counts(t *testing.T, file string) bool {
+	t.Helper()
+	before := size(t, file)
+	for range 100 {
+		time.Sleep(10 * time.Millisecond)
+		if size(t, file) > before {
+			return true
+		}
+	}
+	return false
+}
+
+func frozenIs(t *testing.T, f *FS, want chat.Frozen) {
+	t.Helper()
+	if is, err := f.Frozen(idA); is != want || err != nil {
+		t.Errorf("frozen is %q, %v, want %q", is, err, want)
+	}
+}
+
+// standsStill waits until nothing in the leaf runs.
+func standsStill(t *testing.T, f *FS, leaf ...string) {
+	t.Helper()
+	await(t, "it stands still", func() bool {
+		v, err := cgroupfs.ReadFlat(f.dir(idA, leaf...), "cgroup.events", "frozen")
+		must(t, err)
+		return v == 1
+	})
+}
+
+// TestFreeze: a frozen session runs no code, and goes on where it was; a run beside it is not
+// touched. A held chat stands still as a whole, starts nothing, and dies of a kill without running.
+func TestFreeze(t *testing.T) {
+	f := open(t)
+	must(t, f.Create(idA, limits()))
+	frozenIs(t, f, "")
+	inSession, session := counter(t, "session")
+	inRun, run := counter(t, "run")
+	start(t, f, idA, "session", inSession)
+	must(t, f.CreateRun(idA, "counts"))
+	start(t, f, idA, "runs/counts", inRun)
+	both := func(what string, wantSession, wantRun bool) {
+		t.Helper()
+		if s, r := counts(t, session), counts(t, run); s != wantSession || r != wantRun {
+			t.Errorf("%s: the session counts %t, the run %t", what, s, r)
+		}
+	}
+	both("at first", true, true)
+	must(t, f.Freeze(idA))
+	standsStill(t, f, sessionLeaf)
+	frozenIs(t, f, chat.FrozenUntilUsed)
+	both("frozen", false, true)
+	must(t, f.CreateRun(idA, "enters"))
+	start(t, f, idA, "runs/enters", "exit 0") // what meets a frozen session does not stop chatd
+	must(t, f.Hold(t.Context(), idA))
+	frozenIs(t, f, chat.FrozenUntilThawed)
+	both("held", false, false)
+	must(t, f.CreateRun(idA, "late"))
+	if err := f.Start(idA, "runs/late", shell("exit 0")); !errors.Is(err, chat.ErrBusy) ||
+		!strings.Contains(err.Error(), "frozen") {
+		t.Errorf("a start in a held chat: %v", err)
+	}
+	must(t, f.Release(t.Context(), idA))
+	frozenIs(t, f, chat.FrozenUntilUsed)
+	both("released", false, true)
+	must(t, f.Thaw(idA))
+	must(t, f.Thaw(idA))
+	frozenIs(t, f, "")
+	both("thawed", true, true)
+	start(t, f, idA, "runs/late", "exit 0")
+	must(t, f.Hold(t.Context(), idA))
+	was := size(t, session) + size(t, run)
+	must(t, f.KillRun(killCtx(t), idA, "counts"))
+	must(t, f.Kill(killCtx(t), idA))
+	if now := size(t, session) + size(t, run); now != was {
+		t.Errorf("what was killed ran before: %d lines more", now-was)
+	}
+	must(t, f.Remove(idA))
+	frozenIs(t, f, "")
+	if err := f.Freeze(idA); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("a chat without cgroups: %v", err)
+	}
+	if len(f.gates) > 0 {
+		t.Errorf("%d gates are kept", len(f.gates))
+	}
+}
+
+// TestHoldWaitsForStarts: a chat is not frozen between the look whether it is and the birth of a
+// command in it. A child that is born frozen would hold up every fork of this test, and so of
+// chatd.
+func TestHoldWaitsForStarts(t *testing.T) {
+	f := open(t)
+	create(t, f, idA)
+	must(t, f.CreateRun(idA, "starts"))
+	held := make(chan error, 1)
+	meanwhile := func(int) error {
+		go func() { held <- f.Hold(t.Context(), idA) }()
+		await(t, "it is about to be held", func() bool {
+			g := f.gate(idA)
+			if free := g.TryRLock(); free {
+				g.RUnlock()
+				return false
+			}
+			return true
+		})
+		for range 50 { // long enough for one that does not wait
+			if is, err := f.Frozen(idA); is != "" || err != nil {
+				return fmt.Errorf("it is frozen %s, %v", is, err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if _, err := f.enterGate(idA); !errors.Is(err, chat.ErrBusy) {
+			return fmt.Errorf("another start beside one that is to be held: %v", err)
+		}
+		return nil
+	}
+	cmd := shell("exec sleep 1000")
+	must(t, f.StartPrepared(idA, "runs/starts", cmd, meanwhile))
+	must(t, <-held)
+	frozenIs(t, f, chat.FrozenUntilThawed)
+	must(t, f.Kill(killCtx(t), idA))
+	cmd.Wait()
+}
+
+// TestHoldMeetsStarts: a chat is held again and again while commands start in it. Each of them is
+// started or refused.
+func TestHoldMeetsStarts(t *testing.T) {
+	f := open(t)
+	create(t, f, idA)
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() {
+		for ctx.Err() == nil {
+			err := errors.Join(f.Hold(t.Context(), idA), f.Release(t.Context(), idA))
+			if err != nil {
+				t.Error(err)
+			}
+			time.Sleep(3 * time.Millisecond)
+		}
+	})
+	started, refused := 0, 0
+	for i := 0; i < 200 || started == 0 || refused == 0; i++ {
+		run := fmt.Sprint("r", i)
+		must(t, f.CreateRun(idA, run))
+		cmd := shell("exit 0")
+		switch err := f.Start(idA, "runs/"+run, cmd); {
+		case err == nil:
+			started++
+			must(t, f.KillRun(killCtx(t), idA, run))
+			cmd.Wait()
+		case errors.Is(err, chat.ErrBusy):
+			refused++
+		default:
+			t.Fatal(err)
+		}
+		must(t, f.RemoveRun(idA, run))
+	}
+	stop()
+	all.Wait()
+	t.Logf("%d started, %d refused", started, refused)
+}
+
+// TestFreezeStubborn: nothing that a chat does keeps it from standing still: not signals that it
+// ignores or sends, not forks, not a parent that waits in vfork(2), not a debugger.
+func TestFreezeStubborn(t *testing.T) {
+	f := open(t)
+	must(t, f.Create(idA, limits()))
+	script, file := counter(t, "session")
+	start(t, f, idA, "session", "trap '' TERM HUP INT QUIT CONT TSTP; "+
+		"(while :; do kill -CONT 0; done) & (while :; do (:) ; done) & "+
+		"(while :; do /bin/true; done) & "+
+		script)
+	if !counts(t, file) {
+		t.Fatal("it does not count")
+	}
+	must(t, f.Hold(t.Context(), idA))
+	if counts(t, file) {
+		t.Error("it counts while it is held")
+	}
+	must(t, f.Release(t.Context(), idA))
+	if !counts(t, file) {
+		t.Error("it does not go on")
+	}
+}
+
+// TestMemoryOfAFrozenChat: a limit that is lowered below what a frozen chat has ends a process of
+// it, and does not wait for a thaw.
+func TestMemoryOfAFrozenChat(t *testing.T) {
+	f := open(t)
+	must(t, f.Create(idA, limits()))
+	// A variable of 24 MB, and no file: neither is given back by the page cache.
+	cmd := start(t, f, idA, "session",
+		"x=$(head -c 24000000 /dev/zero | tr '\\0' x); while :; do sleep 1; done")
+	await(t, "it has its memory", func() bool {
+		u, err := f.Usage(idA)
+		must(t, err)
+		return u.MemoryBytes > 24<<20
+	})
+	must(t, f.Hold(t.Context(), idA))
+	l := limits()
+	l.MemoryMax = 16 << 20
+	err := f.Limit(idA, l) // under cgroup v1 the kernel refuses what does not fit
+	if err == nil {
+		if sig := endSignal(cmd.Wait()); sig == 0 {
+			t.Errorf("it has more than its limit, and lives")
+		}
+	}
+	t.Logf("lowered: %v", err)
+	must(t, f.Kill(killCtx(t), idA))
+}

@@ -1,0 +1,208 @@
+package provision
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/background"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/idle"
+	"github.com/chatd/chatd/state"
+)
+
+// coldGroups are those of one chat, whose session may be frozen and which an operator may hold.
+type coldGroups struct {
+	groups
+	mu             sync.Mutex
+	cold, held     bool
+	freezes, thaws int
+}
+
+func (g *coldGroups) set(what *bool, to bool, count *int) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if *what != to {
+		*count++
+	}
+	*what = to
+	return nil
+}
+
+func (g *coldGroups) Freeze(chat.ID) error { return g.set(&g.cold, true, &g.freezes) }
+
+func (g *coldGroups) Thaw(chat.ID) error {
+	time.Sleep(time.Millisecond) // so that callers meet
+	return g.set(&g.cold, false, &g.thaws)
+}
+
+func (g *coldGroups) Frozen(chat.ID) (chat.Frozen, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.held:
+		return chat.FrozenUntilThawed, nil
+	case g.cold:
+		return chat.FrozenUntilUsed, nil
+	}
+	return "", nil
+}
+
+// Processes are more than a session has of its own.
+func (g *coldGroups) Processes(chat.ID) (map[int]string, error) {
+	all := map[int]string{}
+	for pid := range 2 * sessionProcesses {
+		all[-1-pid] = ""
+	}
+	return all, nil
+}
+
+func cold(t *testing.T) (*Manager, state.Record, *liveSession, *coldGroups) {
+	t.Helper()
+	m, rec, s := oneAwake(t)
+	g := &coldGroups{}
+	m.groups = g
+	m.runs = background.New(background.Options{Log: m.log})
+	return m, rec, s, g
+}
+
+func still() bool { return true }
+
+// TestFreezeMeetsCommands: whenever chatd freezes a session, no command of chatd's stays inside a
+// frozen one: it finds the session thawed, or the session is not frozen.
+func TestFreezeMeetsCommands(t *testing.T) {
+	m, rec, s, g := cold(t)
+	stop, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			if _, err := m.freezeSession(t.Context(), rec, s, "a test", still); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Microsecond):
+			}
+		}
+	}()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				leave, err := m.letIn(t.Context(), rec, s)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				s.freezing.Lock() // not while freezeSession makes up its mind
+				if is, _ := g.Frozen(rec.ID); is != "" {
+					t.Error("a command is inside a frozen session")
+				}
+				s.freezing.Unlock()
+				leave()
+				time.Sleep(200 * time.Microsecond)
+			}
+		})
+	}
+	all.Wait()
+	close(stop)
+	<-over
+	if g.thaws == 0 {
+		t.Error("nothing was thawed: the test meets nothing")
+	}
+}
+
+// TestThawOnce: fifty simultaneous uses thaw a session once, and the audit log says so once.
+func TestThawOnce(t *testing.T) {
+	m, rec, s, g := cold(t)
+	froze, err := m.freezeSession(t.Context(), rec, s, "a test", still)
+	if !froze || err != nil {
+		t.Fatal(froze, err)
+	}
+	ctx := chat.WithCaller(t.Context(), chat.Caller{Role: chat.RoleOperator})
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			if _, used, err := m.use(ctx, rec.ID); err != nil || used != s {
+				t.Error(err)
+			}
+			leave, err := m.letIn(ctx, rec, s)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			leave()
+		})
+	}
+	all.Wait()
+	text, err := os.ReadFile(filepath.Join(m.opt.State, "audit.jsonl"))
+	must(t, err)
+	if n := strings.Count(string(text), `"action":"thaw"`); g.thaws != 1 || n != 1 {
+		t.Errorf("%d thaws, %d in the audit log", g.thaws, n)
+	}
+}
+
+// TestFreezeIdleMeetsUse: a chat that was used since it was found idle, in which a command is, on
+// which another caller acts, or whose freeze cannot be audited is not frozen.
+func TestFreezeIdleMeetsUse(t *testing.T) {
+	m, rec, s, g := cold(t)
+	found := idle.Chat{ID: rec.ID, Used: rec.UsedAt}
+	runs := func(what string, prepare func() (undo func())) {
+		t.Helper()
+		undo := prepare()
+		froze, err := m.freezeIdle(found, "a test")
+		if froze || err != nil || g.cold {
+			t.Errorf("%s: froze %t, %v, is frozen %t", what, froze, err, g.cold)
+		}
+		undo()
+	}
+	runs("another caller acts on it", func() func() {
+		unlock, err := m.locks.lock(t.Context(), rec.ID)
+		must(t, err)
+		return unlock
+	})
+	runs("a command is inside", func() func() {
+		leave, err := m.letIn(t.Context(), rec, s)
+		must(t, err)
+		return leave
+	})
+	runs("it ends", func() func() {
+		s.ending.Store(true)
+		return func() { s.ending.Store(false) }
+	})
+	m.store.Touch(rec.ID, rec.UsedAt.Add(time.Second))
+	runs("it was used", func() func() { return func() {} })
+	found.Used = rec.UsedAt.Add(time.Second)
+	if froze, err := m.freezeIdle(found, "a test"); !froze || err != nil || !g.cold {
+		t.Errorf("idle: froze %t, %v", froze, err)
+	}
+}
+
+// TestHeldIsRefused: nothing enters a chat that an operator holds, and nothing thaws it.
+func TestHeldIsRefused(t *testing.T) {
+	m, rec, s, g := cold(t)
+	g.held, g.cold = true, true
+	if _, err := m.letIn(t.Context(), rec, s); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("a command: %v", err)
+	}
+	if g.thaws > 0 || s.inside.Load() != 0 {
+		t.Errorf("%d thaws, %d inside", g.thaws, s.inside.Load())
+	}
+}
+
+// TestFrozenDoesNoWork: programs in a frozen chat keep it from no sleep; they do in any other.
+func TestFrozenDoesNoWork(t *testing.T) {
+	m, rec, _, g := cold(t)
+	if does := m.work(rec.ID); does == "" {
+		t.Error("processes are no work")
+	}
+	must(t, g.Freeze(rec.ID))
+	if does := m.work(rec.ID); does != "" {
+		t.Errorf("a frozen chat does %s", does)
+	}
+}

@@ -1,0 +1,473 @@
+package roottest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/provision"
+)
+
+func frozenIs(t *testing.T, m *manager, id chat.ID) chat.Frozen {
+	t.Helper()
+	c, err := m.Get(operator(t.Context()), id)
+	must(t, err)
+	return c.Frozen
+}
+
+// counting lets the chat's shell count in the background, slower than a trickle and in no program
+// of its own, and returns the file that grows.
+func counting(t *testing.T, m *manager, opt provision.Options, c chat.Chat) string {
+	t.Helper()
+	file := filepath.Join(opt.Homes, string(c.ID), "count")
+	const loop = "exec 5<><(:); while :; do echo >> count; read -t 0.2 -u 5; done &"
+	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: loop, Enter: true}))
+	counts(t, file)
+	return file
+}
+
+func sizeOf(t *testing.T, file string) int64 {
+	t.Helper()
+	fi, err := os.Stat(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0
+	}
+	must(t, err)
+	return fi.Size()
+}
+
+func counts(t *testing.T, file string) {
+	t.Helper()
+	was := sizeOf(t, file)
+	until(t, "it counts", func() bool { return sizeOf(t, file) > was })
+}
+
+// standsStill looks ten times as long as a count takes.
+func standsStill(t *testing.T, what, file string) {
+	t.Helper()
+	was := sizeOf(t, file)
+	time.Sleep(2 * time.Second)
+	if now := sizeOf(t, file); now != was {
+		t.Errorf("%s: it counted %d times while it is frozen", what, now-was)
+	}
+}
+
+// TestFreezeAfter: a chat that nobody uses is frozen after freeze_after. It runs no code, whoever
+// looks, and is awake. Its next input thaws it once and is typed once, and what it did goes on.
+func TestFreezeAfter(t *testing.T) {
+	opt := options(t)
+	p := opt.Profiles["default"]
+	p.FreezeAfter = chat.Duration(5 * time.Second)
+	opt.Profiles["default"] = p
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	c, works := create(t, m, "idle", "default"), create(t, m, "works", "default")
+	program(t, m, works)
+	file := counting(t, m, opt, c)
+	isFrozen := func() bool { return frozenIs(t, m, c.ID) == chat.FrozenUntilUsed }
+	until(t, "it is frozen", isFrozen)
+	if is := frozenIs(t, m, works.ID); is != "" {
+		t.Errorf("one at work is frozen %s", is)
+	}
+	standsStill(t, "at first", file)
+	looksAt := looks(m, c.ID)
+	answers(t, "the frozen chat", looksAt, fine)
+	_, err := m.Screen(ctx, c.ID)
+	if !errors.Is(err, chat.ErrWrongPhase) || !strings.Contains(err.Error(), "frozen") {
+		t.Errorf("its screen: %v", err)
+	}
+	standsStill(t, "looked at", file)
+	if !isAwake(t, m, c) || frozenIs(t, m, c.ID) != chat.FrozenUntilUsed {
+		t.Error("to look thawed it, or it is asleep")
+	}
+	must(t, m.Input(ctx, c.ID, chat.Input{Text: "echo typed >> typed", Enter: true}))
+	typed := filepath.Join(opt.Homes, string(c.ID), "typed")
+	until(t, "the input is typed", func() bool { return sizeOf(t, typed) > 0 })
+	counts(t, file)
+	if is := frozenIs(t, m, c.ID); is != "" {
+		t.Errorf("used, it is frozen %s", is)
+	}
+	audit := auditText(t, opt)
+	for _, want := range []string{
+		`"action":"freeze","outcome":"done"`, "freeze_after of its profile is 5s",
+		`"action":"thaw","outcome":"done"`,
+	} {
+		if !strings.Contains(audit, want) {
+			t.Errorf("the audit log lacks %s", want)
+		}
+	}
+	if n := sizeOf(t, typed); n != int64(len("typed\n")) {
+		t.Errorf("%d bytes were typed", n)
+	}
+	until(t, "it is frozen again", isFrozen)
+	must(t, second(m.Sleep(ctx, c.ID)))
+	if isAwake(t, m, c) {
+		t.Error("it does not sleep")
+	}
+	must(t, m.Input(ctx, c.ID, chat.Input{Text: "echo typed >> typed", Enter: true}))
+	until(t, "it is frozen after a wake", isFrozen)
+	must(t, m.Reap(ctx, c.ID))
+}
+
+// TestInputsThawOnce: fifty simultaneous inputs to a frozen chat thaw it once, and each is typed
+// once.
+func TestInputsThawOnce(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	c := create(t, m, "many", "default")
+	must(t, second(m.Freeze(asBridge(t.Context(), "root"), c.ID)))
+	const wake = `"action":"wake","outcome":"intent"`
+	woken := strings.Count(auditText(t, opt), wake) // at its create
+	const inputs = 50
+	var all sync.WaitGroup
+	for i := range inputs {
+		all.Go(func() {
+			in := chat.Input{Text: fmt.Sprintf("echo input-%d >> got", i), Enter: true}
+			if err := m.Input(operator(t.Context()), c.ID, in); err != nil {
+				t.Errorf("input %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	var got []string
+	until(t, "the shell has read all", func() bool {
+		text, _ := os.ReadFile(filepath.Join(opt.Homes, string(c.ID), "got"))
+		got = strings.Fields(string(text))
+		return len(got) >= inputs
+	})
+	slices.Sort(got)
+	distinct := slices.Compact(slices.Clone(got))
+	if len(got) != inputs || len(distinct) != inputs {
+		t.Errorf("%d inputs came, %d of them distinct: %q", len(got), len(distinct), got)
+	}
+	audit := auditText(t, opt)
+	if n := strings.Count(audit, `"action":"thaw"`); n != 1 {
+		t.Errorf("it was thawed %d times", n)
+	}
+	if n := strings.Count(audit, wake); n != woken {
+		t.Errorf("it woke %d times", n-woken)
+	}
+}
+
+// TestEachUseThaws: whatever uses a frozen chat finds it thawed; nothing hangs. A run of its
+// shell's goes on.
+func TestEachUseThaws(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	c := create(t, m, "used", "default")
+	file := counting(t, m, opt, c)
+	uses := calls(m, c.ID)
+	delete(uses, "screen") // is none
+	uses["wake"] = func(ctx context.Context) error { return second(m.Wake(ctx, c.ID)) }
+	uses["thaw"] = func(ctx context.Context) error {
+		return second(m.Thaw(asBridge(ctx, "root"), c.ID))
+	}
+	uses["attach"] = func(ctx context.Context) error {
+		ctx, detach := context.WithCancel(ctx)
+		spec := chat.Attach{TTY: chat.TTY{Rows: 24, Cols: 80}, ReadOnly: true}
+		_, err := m.Attach(ctx, c.ID, spec, func(string, []byte) { detach() })
+		detach()
+		return err
+	}
+	uses["a schedule"] = func(ctx context.Context) error {
+		spec := chat.ScheduleSpec{Cron: "0 0 1 1 *", Argv: []string{"true"}}
+		next := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+		s, err := m.PutSchedule(ctx, c.ID, chat.NewSchedule{Spec: spec, Next: next})
+		if err != nil {
+			return err
+		}
+		d := chat.DueSchedule{Chat: c.ID, ID: s.ID, At: next, Now: next.Add(time.Minute)}
+		return second(m.BeginDue(ctx, d))
+	}
+	for what, use := range uses {
+		var err error
+		until(t, "the owner freezes it", func() bool { // what came before may be under way
+			_, err = m.Freeze(asBridge(t.Context(), "root"), c.ID)
+			return !errors.Is(err, chat.ErrBusy)
+		})
+		must(t, err)
+		answers(t, "the frozen chat", map[string]func(context.Context) error{what: use}, fine)
+		if is := frozenIs(t, m, c.ID); is != "" {
+			t.Errorf("after %s it is frozen %s", what, is)
+		}
+		counts(t, file)
+	}
+	must(t, second(m.Sleep(ctx, c.ID)))
+	for what, err := range map[string]error{
+		"freeze": second(m.Freeze(ctx, c.ID)), "thaw": second(m.Thaw(ctx, c.ID)),
+	} {
+		if !errors.Is(err, chat.ErrWrongPhase) {
+			t.Errorf("%s of a sleeping chat: %v", what, err)
+		}
+	}
+}
+
+// TestFrozenByOperator: an operator stops a chat that takes all its CPU time, whatever it does, and
+// loses nothing of it. Nobody uses it, it does not sleep by itself, and its owner cannot thaw it.
+func TestFrozenByOperator(t *testing.T) {
+	opt := options(t)
+	p := opt.Profiles["default"]
+	p.SleepAfter = chat.Duration(5 * time.Second)
+	opt.Profiles["default"] = p
+	m := open(t, opt)
+	ctx, own := operator(t.Context()), asBridge(t.Context(), "root")
+	c, beside := create(t, m, "eats", "default"), create(t, m, "beside it", "web")
+	quiet := create(t, m, "quiet", "default")
+	must(t, second(m.Freeze(ctx, quiet.ID)))
+	file := filepath.Join(opt.Homes, string(c.ID), "count")
+	const eats = "trap '' TERM INT; while :; do echo >> count; (:); /bin/true; done"
+	spec := chat.RunSpec{Command: eats, Timeout: chat.Duration(10 * time.Minute)}
+	run := startRun(t, m, c.ID, spec)
+	counts(t, file)
+	if _, err := m.Freeze(own, c.ID); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("its owner freezes it at work: %v", err)
+	}
+	counts(t, file)
+	got, err := m.Freeze(ctx, c.ID)
+	if err != nil || got.Frozen != chat.FrozenUntilThawed {
+		t.Fatalf("%v, frozen is %q", err, got.Frozen)
+	}
+	must(t, second(m.Freeze(ctx, c.ID)))
+	standsStill(t, "held", file)
+	busy := func(err error) bool {
+		return errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "frozen")
+	}
+	refused := calls(m, c.ID)
+	refused["wake"] = func(ctx context.Context) error { return second(m.Wake(ctx, c.ID)) }
+	answers(t, "the held chat", refused, busy)
+	answers(t, "the held chat", looks(m, c.ID), fine)
+	answers(t, "the chat beside it", calls(m, beside.ID), fine)
+	if _, err := m.Thaw(own, c.ID); !errors.Is(err, chat.ErrDenied) {
+		t.Errorf("its owner thaws it: %v", err)
+	}
+	must(t, second(m.Patch(ctx, c.ID, chat.Patch{Labels: map[string]*string{"k": nil}})))
+	standsStill(t, "after all that", file) // and longer than sleep_after
+	for _, c := range []chat.Chat{c, quiet} {
+		if !isAwake(t, m, c) || frozenIs(t, m, c.ID) != chat.FrozenUntilThawed {
+			t.Errorf("%s sleeps, or was thawed", c.ExternalID)
+		}
+	}
+	now := time.Now()
+	if got, err := m.Thaw(ctx, quiet.ID); err != nil || got.UsedAt.Before(now) {
+		t.Errorf("thawed, it counts as idle since %s, and may sleep: %v", got.UsedAt, err)
+	}
+	must(t, second(m.Thaw(ctx, c.ID)))
+	counts(t, file)
+	if is := frozenIs(t, m, c.ID); is != "" {
+		t.Errorf("thawed, it is frozen %s", is)
+	}
+	if r, err := m.ShowRun(ctx, c.ID, run.ID); err != nil || r.State != chat.RunRunning {
+		t.Errorf("its run is %s, %v", r.State, err)
+	}
+	must(t, second(m.Freeze(ctx, c.ID)))
+	must(t, m.EndRun(own, c.ID, run.ID)) // ends what stands still
+	was := sizeOf(t, file)
+	must(t, second(m.Sleep(own, c.ID)))
+	if now := sizeOf(t, file); now != was {
+		t.Error("it ran before it slept")
+	}
+	answers(t, "the chat that slept", calls(m, beside.ID), fine)
+	must(t, m.Input(own, c.ID, chat.Input{Text: "echo woken > woken", Enter: true}))
+	woken := filepath.Join(opt.Homes, string(c.ID), "woken")
+	until(t, "the input after the sleep is typed", exists(woken))
+	must(t, second(m.Freeze(ctx, c.ID)))
+	must(t, m.Reap(ctx, c.ID))
+}
+
+// TestFrozenSurvivesKill: a chatd that comes after a kill -9 knows what is frozen, and until when,
+// from the kernel alone. The next input thaws the one, an operator the other.
+func TestFrozenSurvivesKill(t *testing.T) {
+	needsRoot(t)
+	leaveOrphansToInit(t)
+	opt := options(t)
+	config := configFile(t, opt)
+	text, err := os.ReadFile(config)
+	must(t, err)
+	text = append(text, "profiles: {default: {freeze_after: 5s}}\n"...)
+	must(t, os.WriteFile(config, text, 0o600))
+	d := startDaemonOf(t, opt, config, "")
+	made := func(external string) (chat.Chat, string) {
+		c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: external})
+		must(t, err)
+		const loop = "exec 5<><(:); while :; do echo >> count; read -t 0.2 -u 5; done &"
+		must(t, d.Input(t.Context(), c.ID, chat.Input{Text: loop, Enter: true}))
+		file := filepath.Join(opt.Homes, string(c.ID), "count")
+		counts(t, file)
+		return c, file
+	}
+	is := func(c chat.Chat, want chat.Frozen) bool {
+		got, err := d.Get(t.Context(), c.ID)
+		must(t, err)
+		return got.Frozen == want && got.Awake
+	}
+	idle, idleFile := made("idle")
+	held, heldFile := made("held")
+	must(t, second(d.Freeze(t.Context(), held.ID)))
+	until(t, "the idle one is frozen", func() bool { return is(idle, chat.FrozenUntilUsed) })
+	for range 2 {
+		d.kill()
+		standsStill(t, "without chatd", idleFile)
+		d = startDaemonOf(t, opt, config, "")
+		if !is(idle, chat.FrozenUntilUsed) || !is(held, chat.FrozenUntilThawed) {
+			t.Fatal("the next chatd does not know what is frozen")
+		}
+	}
+	standsStill(t, "held", heldFile)
+	must(t, d.Input(t.Context(), idle.ID, chat.Input{Text: "echo typed > typed", Enter: true}))
+	until(t, "the input is typed", exists(filepath.Join(opt.Homes, string(idle.ID), "typed")))
+	counts(t, idleFile)
+	err = d.Input(t.Context(), held.ID, chat.Input{Text: "x", Enter: true})
+	if !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("an input to the held chat: %v", err)
+	}
+	must(t, second(d.Thaw(t.Context(), held.ID)))
+	counts(t, heldFile)
+	must(t, errors.Join(d.Reap(t.Context(), idle.ID), d.Reap(t.Context(), held.ID)))
+}
+
+// TestAttackFreeze: a chat finds no file by which it could freeze or thaw anything. The control:
+// the same look finds them on the host.
+func TestAttackFreeze(t *testing.T) {
+	m := open(t, options(t))
+	c := create(t, m, "thaws itself", "default")
+	const look = "find / -xdev -name cgroup.freeze 2>/dev/null; " +
+		"find /sys /proc/self/root/sys -name 'cgroup.*' 2>/dev/null; " +
+		"grep -cE '^[^ ]+ [^ ]+ cgroup' /proc/mounts"
+	spec := chat.RunSpec{Command: look, Timeout: chat.Duration(time.Minute)}
+	r, err := m.Run(operator(t.Context()), c.ID, spec)
+	if err != nil || r.Stdout != "0\n" {
+		t.Errorf("%q, %v", r.Stdout, err)
+	}
+	if _, err := os.Stat(filepath.Join(groupOf(t, c.ID), "cgroup.freeze")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFrozenHoldsUpNobody: a chat that is frozen while a pipe to chatd is full
+// and a file tool is under way does not delay others, and its own calls end in time.
+func TestFrozenHoldsUpNobody(t *testing.T) {
+	m := open(t, options(t))
+	ctx := operator(t.Context())
+	c, beside := create(t, m, "holds", "default"), create(t, m, "beside it", "default")
+	begun, ended := make(chan string, 1), make(chan error, 1)
+	go func() { // its output comes without end, and stops
+		spec := chat.RunSpec{
+			Command: "yes", Timeout: chat.Duration(3 * time.Second),
+			Started: func(run string) { begun <- run },
+		}
+		res, err := m.Run(ctx, c.ID, spec)
+		if err == nil && res.EndedBy != chat.EndedByTimeout {
+			err = fmt.Errorf("the run ended by %q", res.EndedBy)
+		}
+		ended <- err
+	}()
+	<-begun
+	var wrote sync.WaitGroup
+	wrote.Go(func() { // a file tool that waits for its caller's text, which does not come
+		r, w := io.Pipe()
+		stop := time.AfterFunc(5*time.Second, func() { _ = w.Close() })
+		defer stop.Stop()
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		_, _ = m.WriteFile(ctx, c.ID, files.WriteFile{Path: "slow"}, r)
+	})
+	must(t, second(m.Freeze(ctx, c.ID)))
+	answers(t, "the chat beside it", calls(m, beside.ID), fine)
+	answers(t, "the frozen chat", looks(m, c.ID), fine)
+	create(t, m, "another", "default")
+	select {
+	case err := <-ended:
+		must(t, err)
+	case <-time.After(longEnough):
+		t.Fatal("the run of the frozen chat does not end")
+	}
+	wrote.Wait()
+	must(t, second(m.Thaw(ctx, c.ID)))
+	answers(t, "the thawed chat", calls(m, c.ID), fine)
+}
+
+// TestFrozenMeetsRules: a chat that stands still in the middle of opens that the enforcer answers
+// holds up no open of another chat, and is answered when it goes on.
+func TestFrozenMeetsRules(t *testing.T) {
+	opt := ruledOptions(t, "access: {useDefaults: false, deny: [\"**/.env\"]}\n")
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	c, beside := create(t, m, "opens", "default"), create(t, m, "beside it", "default")
+	const opens = "for i in 1 2 3 4; do (while :; do echo >> seen; cat .env new/.env other; " +
+		"mkdir -p new; echo x > new/.env; rm -r new; done) & done; wait"
+	startRun(t, m, c.ID, chat.RunSpec{Command: opens, Timeout: chat.Duration(10 * time.Minute)})
+	looked := map[string]func(context.Context) error{"an open": func(ctx context.Context) error {
+		spec := chat.RunSpec{Command: "echo x > other && cat other && ! cat .env"}
+		r, err := m.Run(ctx, beside.ID, spec)
+		if err == nil && r.Exit != 0 {
+			err = fmt.Errorf("%+v", r)
+		}
+		return err
+	}}
+	for range 5 {
+		must(t, second(m.Freeze(ctx, c.ID)))
+		answers(t, "the chat beside it", looked, fine)
+		must(t, second(m.Thaw(ctx, c.ID)))
+		answers(t, "the chat beside it", looked, fine)
+	}
+	counts(t, filepath.Join(opt.Homes, string(c.ID), "seen"))
+}
+
+// TestFrozenTraffic: what is sent to a frozen chat without end fills the buffers on the way, and no
+// more; another chat's connections are carried meanwhile. After the thaw the connection goes on.
+func TestFrozenTraffic(t *testing.T) {
+	out := newInternet(t)
+	var sent atomic.Int64
+	var connections atomic.Int32
+	for _, l := range out.listen(t, "7001") {
+		go each(l, func(c net.Conn) {
+			connections.Add(1)
+			for piece := make([]byte, 64<<10); ; {
+				n, err := c.Write(piece)
+				if sent.Add(int64(n)); err != nil {
+					return
+				}
+			}
+		})
+	}
+	m := open(t, named(t, "api.example.test:7000", "api.example.test:7001"))
+	ctx := operator(t.Context())
+	a, beside := inmateOf(t, m, "downloads", "named"), inmateOf(t, m, "beside it", "named")
+	const download = "exec 7<>/dev/tcp/api.example.test/7001; cat <&7 >/dev/null"
+	startRun(t, m, a.ID, chat.RunSpec{
+		Argv: []string{"bash", "-c", download}, Timeout: chat.Duration(10 * time.Minute),
+	})
+	more := func(than int64) func() bool { return func() bool { return sent.Load() > than } }
+	until(t, "it downloads", more(32<<20))
+	must(t, second(m.Freeze(ctx, a.ID)))
+	before := sent.Load()
+	until(t, "the buffers are full", func() bool {
+		was := sent.Load()
+		said := beside.try(t, "say", "api.example.test:7000", "x")
+		outcomes(t, "beside a frozen chat", said, "ok")
+		time.Sleep(time.Second)
+		return sent.Load() == was
+	})
+	if n := sent.Load() - before; n > 32<<20 {
+		t.Errorf("%d bytes were taken for a chat that stands still", n)
+	}
+	before = sent.Load()
+	must(t, second(m.Thaw(ctx, a.ID)))
+	until(t, "the download goes on", more(before+32<<20))
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections, want the first alone", n)
+	}
+}
