@@ -49,6 +49,8 @@ type ScannerOptions struct {
 	File string
 	// Spent returns the uids whose chats are gone.
 	Spent func() []scan.Range
+	// Before is called before each turn, also if none is due.
+	Before func()
 	// Chats names the chats that had the uids.
 	Chats func(context.Context, []uint32) (map[uint32]string, error)
 	// Report is told of files that the last pass did not find, or of fewer.
@@ -113,6 +115,7 @@ func (s *Scanner) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-next.C:
+			s.opt.Before()
 			s.Look(ctx)
 			next.Reset(every)
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/leftovers"
@@ -25,7 +24,7 @@ func (m *Manager) newScanner() *leftovers.Scanner {
 	}
 	return leftovers.NewScanner(leftovers.ScannerOptions{
 		Walker: w, File: filepath.Join(m.opt.State, scanFile), Spent: m.spentUIDs,
-		Chats: m.chatsOfSpent, Report: m.reportLeft, Every: m.opt.ScanEvery, Under: m.opt.ScanUnder,
+		Before: m.sweepJournals, Chats: m.chatsOfSpent, Report: m.reportLeft, Every: m.opt.ScanEvery, Under: m.opt.ScanUnder,
 		Log: m.log,
 	})
 }
@@ -122,15 +121,6 @@ func shellWord(path string) string {
 }
 
 // sweepJournals removes journals of spent uids that journald made anew.
-func (m *Manager) sweepJournals(ctx context.Context) {
-	tick := time.NewTicker(time.Hour)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			m.report("journals of reaped chats", leftovers.RemoveJournals(m.store.Spent))
-		}
-	}
+func (m *Manager) sweepJournals() {
+	m.report("journals of reaped chats", leftovers.RemoveJournals(m.store.Spent))
 }

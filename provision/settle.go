@@ -57,7 +57,6 @@ func (m *Manager) Settle(ctx context.Context) error {
 		m.done.Go(func() { m.diskWatch.Run(m.bg) })
 	}
 	m.done.Go(m.followScans)
-	m.done.Go(func() { m.sweepJournals(m.bg) })
 	m.done.Go(func() { m.idle.Run(m.bg, m.shortestSleepAfter()) })
 	return nil
 }
