@@ -154,8 +154,8 @@ var owners = map[string]string{
 	"github.com/opencontainers/runtime-spec":      "cgroup",
 	"github.com/coreos/go-iptables":               "netpolicy",
 	"github.com/landlock-lsm/go-landlock":         "landlock",
-	"github.com/elastic/go-seccomp-bpf":           "shims front egress scan", // adrs/0039, 0073, 0088
-	"golang.org/x/net":                            "shims resolver",          // packet filters, and DNS: adrs/0073
+	"github.com/elastic/go-seccomp-bpf":           "shims front egress scan", // adrs/0088
+	"golang.org/x/net":                            "shims resolver",          // adrs/0073
 	"github.com/google/nftables":                  "netns",                   // adrs/0073
 	"github.com/vishvananda/netlink":              "netns",                   // adrs/0073
 	"github.com/creack/pty":                       "shims",
@@ -176,8 +176,8 @@ var owners = map[string]string{
 // hold words, checks and formats, and belong to every side.
 var sides = map[string]string{
 	"root": "provision session view background due idle policy hostprobe layers verdict enforcer " +
-		"trees account homedir leftovers scan diskquota exposure cgroup cgroupfs systemd netpolicy " +
-		"netns gateway authority traffic sockets unshare tmux ring console filecall state shares " +
+		"trees account homedir leftovers scan diskquota exposure cgroup cgroupfs systemd " +
+		"netpolicy netns gateway authority traffic sockets unshare tmux ring console filecall state shares " +
 		"listen supervise cmd/chatd-root",
 	"enforce": "enforce masks walls cmd/chatd-enforce",
 	"egress":  "egress resolver scrub cmd/chatd-egress",

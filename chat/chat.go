@@ -182,7 +182,7 @@ type Chat struct {
 	// deny, or "none". It is empty if the caller may not see the rules.
 	FileRules string `json:"file_rules,omitempty"`
 	// Work says what the chat does now, in the answer to a Get: what a reap would end.
-	Work []string `json:"work,omitempty" doc:"What it does now, in the answer for one chat: a run, a file tool, a client of its terminal, programs. What a reap would end."`
+	Work []string `json:"work,omitempty" doc:"What it does now; in GET of one chat."`
 	// Usage is nil while the chat is asleep.
 	Usage *Usage `json:"usage,omitempty"`
 	// Disk is nil while it is not known.

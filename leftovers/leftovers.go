@@ -176,7 +176,8 @@ func dropUserKeyrings() error {
 	user, err1 := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_KEYRING, false)
 	session, err2 := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_SESSION_KEYRING, false)
 	errs, ids := []error{err1, err2}, []int{session, user}
-	persistent, err := unix.KeyctlInt(unix.KEYCTL_GET_PERSISTENT, -1, unix.KEY_SPEC_PROCESS_KEYRING, 0, 0)
+	const own, here = -1, unix.KEY_SPEC_PROCESS_KEYRING
+	persistent, err := unix.KeyctlInt(unix.KEYCTL_GET_PERSISTENT, own, here, 0, 0)
 	if err == nil {
 		ids = append(ids, persistent)
 	} else if err != unix.EOPNOTSUPP { // the kernel is without them

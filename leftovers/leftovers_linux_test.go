@@ -20,7 +20,8 @@ func TestRemoveKeys(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		id, err := unix.KeyctlInt(unix.KEYCTL_GET_PERSISTENT, -1, unix.KEY_SPEC_PROCESS_KEYRING, 0, 0)
+		const own, here = -1, unix.KEY_SPEC_PROCESS_KEYRING
+		id, err := unix.KeyctlInt(unix.KEYCTL_GET_PERSISTENT, own, here, 0, 0)
 		if err == unix.EOPNOTSUPP {
 			return nil // the kernel is without persistent keyrings
 		}

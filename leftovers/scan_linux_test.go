@@ -77,7 +77,9 @@ func newDisk(t *testing.T) disk {
 	}()
 	must(t, <-there)
 	t.Cleanup(func() { close(stay); must(t, <-there) })
-	d.walker = Walker{Program: shim, Name: shims.ProgramName, UID: spentUID + 100, Namespace: d.namespace}
+	d.walker = Walker{
+		Program: shim, Name: shims.ProgramName, UID: spentUID + 100, Namespace: d.namespace,
+	}
 	return d
 }
 
@@ -146,7 +148,8 @@ func TestScanner(t *testing.T) {
 	spent = []scan.Range{{spentUID, spentUID}}
 	s.Look(t.Context())
 	want := []string{d.top + "/a/x", d.top + "/b/c/hostile\n\x1b[2J"}
-	if len(told) != 1 || told[0].Chat != "0123456789abcdef" || told[0].Files != 2 || !reflect.DeepEqual(names(told[0]), want) {
+	if len(told) != 1 || told[0].Chat != "0123456789abcdef" || told[0].Files != 2 ||
+		!reflect.DeepEqual(names(told[0]), want) {
 		t.Fatalf("it reports %+v, %v", told, s.Fault())
 	}
 	d.add(t, spentUID, "later")
@@ -190,14 +193,17 @@ func TestScanWaitsForNoServer(t *testing.T) {
 	must(t, err)
 	defer unix.Close(other)
 	d.in(t, func() error {
-		return errors.Join(
-			unix.Mount("hangs", d.top+"/dir", "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fuse)),
-			unix.Mount("hangs", d.top+"/file", "fuse", 0, fmt.Sprintf("fd=%d,rootmode=100000,user_id=0,group_id=0,allow_other", other)))
+		const options = "fd=%d,rootmode=%o,user_id=0,group_id=0,allow_other"
+		dir := fmt.Sprintf(options, fuse, unix.S_IFDIR)
+		file := fmt.Sprintf(options, other, unix.S_IFREG)
+		return errors.Join(unix.Mount("hangs", d.top+"/dir", "fuse", 0, dir),
+			unix.Mount("hangs", d.top+"/file", "fuse", 0, file))
 	})
 	d.walker.Grace = 10 * time.Second
 	var found []string
 	end, err := d.walker.turn(t.Context(), scan.Request{
-		Spent: []scan.Range{{spentUID, spentUID}}, Entries: 1000, Seconds: 1, Under: []string{d.top},
+		Spent: []scan.Range{{spentUID, spentUID}}, Entries: 1000, Seconds: 1,
+		Under: []string{d.top},
 	}, func(f scan.Find) { found = append(found, string(f.First)) }, func() {})
 	if want := []string{d.top + "/a", d.top + "/z/y"}; err != nil || !slices.Equal(found, want) {
 		t.Errorf("found %q, want %q: %+v, %v", found, want, end, err)
@@ -240,10 +246,12 @@ func TestPassIsBounded(t *testing.T) {
 	var p pass
 	for i := range 3 * maxLeft {
 		for j := range 3 * maxNamed {
-			p.add(scan.Find{UID: uint32(i), Files: 1, First: fmt.Append(nil, "/x", j), Mount: []byte("/")})
+			name := fmt.Append(nil, "/x", j)
+			p.add(scan.Find{UID: uint32(i), Files: 1, First: name, Mount: []byte("/")})
 		}
 	}
-	if len(p.Found) != maxLeft || len(p.Found[0].First) != maxNamed || p.Found[0].Files != 3*maxNamed || p.More == 0 {
+	if len(p.Found) != maxLeft || len(p.Found[0].First) != maxNamed ||
+		p.Found[0].Files != 3*maxNamed || p.More == 0 {
 		t.Errorf("%d uids, the first with %+v, and %d more", len(p.Found), p.Found[0], p.More)
 	}
 }
@@ -254,15 +262,18 @@ func TestRemoveJournals(t *testing.T) {
 	defer func(was []string) { journalDirs = was }(journalDirs)
 	journalDirs = []string{top, filepath.Join(top, "none")}
 	gone := []string{
-		"user-1234.journal", "user-1234@0005f.journal", "user-1234@0005f-00a.journal~", "user-1234.journal~",
+		"user-1234.journal", "user-1234@0005f.journal", "user-1234@0005f-00a.journal~",
+		"user-1234.journal~",
 	}
 	stay := []string{
-		"user-12345.journal", "user-123.journal", "user-12345@0005f.journal", "user-01234.journal", "user-+1234.journal",
-		"system.journal", "user-1234.journal.gz", "user-1234x.journal", "xuser-1234.journal", "user-.journal", "user-1234",
+		"user-12345.journal", "user-123.journal", "user-12345@0005f.journal", "user-01234.journal",
+		"user-+1234.journal", "system.journal", "user-1234.journal.gz", "user-1234x.journal",
+		"xuser-1234.journal", "user-.journal", "user-1234",
 		"user-4294968530.journal", // 1234 in 32 bits
 	}
+	must(t, os.Mkdir(filepath.Join(top, "machine"), 0o755))
 	for _, name := range append(slices.Clone(gone), stay...) {
-		must(t, os.MkdirAll(filepath.Join(top, "machine"), 0o755), os.WriteFile(filepath.Join(top, "machine", name), nil, 0o640))
+		must(t, os.WriteFile(filepath.Join(top, "machine", name), nil, 0o640))
 	}
 	must(t, os.WriteFile(filepath.Join(top, "user-1234.journal"), nil, 0o640)) // no directory
 	must(t, RemoveJournals(func(uid uint32) bool { return uid == 1234 }))
@@ -284,7 +295,8 @@ func TestRemoveSubordinate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "subuid")
 	defer func(was []string) { subordinateFiles = was }(subordinateFiles)
 	subordinateFiles = []string{file, file + "-none"}
-	must(t, os.WriteFile(file, []byte("a:1:2\nchat-1:100000:65536\n7:3:4\nchat-10:5:6\n77:8:9"), 0o640))
+	text := "a:1:2\nchat-1:100000:65536\n7:3:4\nchat-10:5:6\n77:8:9"
+	must(t, os.WriteFile(file, []byte(text), 0o640))
 	must(t, os.Link(file, file+".lock"))
 	done := make(chan error, 1)
 	go func() { done <- RemoveSubordinate("chat-1", 7) }()

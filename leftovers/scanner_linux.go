@@ -142,7 +142,9 @@ func (s *Scanner) Look(ctx context.Context) {
 		return
 	}
 	p := s.current()
-	req := scan.Request{Spent: spent, From: p.At, Entries: turnEntries, Seconds: turnSeconds, Under: s.opt.Under}
+	req := scan.Request{
+		Spent: spent, From: p.At, Entries: turnEntries, Seconds: turnSeconds, Under: s.opt.Under,
+	}
 	end, err := s.opt.turn(ctx, req, p.add, s.turn.Unlock)
 	if ctx.Err() != nil {
 		return // chatd ends; the next one goes on at the same position
@@ -156,11 +158,12 @@ func (s *Scanner) Look(ctx context.Context) {
 	p.goOn(req.From, end)
 	s.put(p)
 	if p.At != nil {
-		s.opt.Log.Info("the scan for files of reaped chats is not finished", "at", string(p.At.Mount), "entries", end.Entries)
+		s.opt.Log.Info("the scan for files of reaped chats is not finished",
+			"at", string(p.At.Mount), "looked_at", end.Entries)
 		return
 	}
-	s.opt.Log.Info("the scan for files of reaped chats is finished", "uids", p.Spent, "left", len(p.Left),
-		"not_seen", p.Unseen, "why", p.Why, "missing", end.Missing)
+	s.opt.Log.Info("the scan for files of reaped chats is finished", "uids", p.Spent,
+		"left", len(p.Left), "not_seen", p.Unseen, "why", p.Why, "missing", end.Missing)
 }
 
 // due begins a pass where one is due, and reports whether there is one under way.

@@ -92,6 +92,9 @@ func (w Walker) begin(req scan.Request) (*exec.Cmd, io.WriteCloser, io.ReadClose
 	stdin, err1 := cmd.StdinPipe()
 	stdout, err2 := cmd.StdoutPipe()
 	if err := errors.Join(err1, err2, w.start(cmd)); err != nil {
+		if errors.Is(err, unix.EPERM) {
+			err = fmt.Errorf("%w: chatd needs the capability CAP_DAC_READ_SEARCH", err)
+		}
 		return nil, nil, nil, fmt.Errorf("cannot start the scan: %w", err)
 	}
 	return cmd, stdin, stdout, nil

@@ -20,7 +20,8 @@ func Loss(w io.Writer, chats []chat.Chat, now time.Time) error {
 		if len(ch.Work) > 0 {
 			words = append(words, "at work: "+WorkWords(ch))
 		}
-		line := fmt.Sprintf("%s of %s, %s: %s", ch.ID, ch.Owner, chat.Quote(ch.ExternalID), strings.Join(words, "; "))
+		line := fmt.Sprintf("%s of %s, %s: %s", ch.ID, ch.Owner, chat.Quote(ch.ExternalID),
+			strings.Join(words, "; "))
 		if err := write(w, Cell(line)+"\n"); err != nil {
 			return err
 		}

@@ -135,7 +135,8 @@ func (m *Manager) dropException(ctx context.Context, rec state.Record) {
 		return
 	}
 	if err := m.applyWall(ctx); err != nil {
-		m.log.Error("the packet rules of a reaped chat stay until the next change", "chat", rec.ID, "error", err)
+		m.log.Error("the packet rules of a reaped chat stay until the next change",
+			"chat", rec.ID, "error", err)
 	}
 }
 

@@ -28,7 +28,8 @@ func (m *Manager) removeSubordinate(ctx context.Context, rec state.Record) error
 	if !errors.Is(err, unix.EROFS) {
 		return err
 	}
-	m.log.Warn("subordinate ids of a reaped chat are left: remove its lines by hand", "chat", rec.ID, "error", err)
+	m.log.Warn("subordinate ids of a reaped chat are left: remove its lines by hand",
+		"chat", rec.ID, "error", err)
 	return m.audit(ctx, rec, "reap", "left", map[string]string{"error": err.Error()})
 }
 

@@ -24,8 +24,8 @@ func (m *Manager) newScanner() *leftovers.Scanner {
 	}
 	return leftovers.NewScanner(leftovers.ScannerOptions{
 		Walker: w, File: filepath.Join(m.opt.State, scanFile), Spent: m.spentUIDs,
-		Before: m.sweepJournals, Chats: m.chatsOfSpent, Report: m.reportLeft, Every: m.opt.ScanEvery, Under: m.opt.ScanUnder,
-		Log: m.log,
+		Before: m.sweepJournals, Chats: m.chatsOfSpent, Report: m.reportLeft,
+		Every: m.opt.ScanEvery, Under: m.opt.ScanUnder, Log: m.log,
 	})
 }
 
@@ -60,9 +60,11 @@ func (m *Manager) chatsOfSpent(ctx context.Context, uids []uint32) (map[uint32]s
 // reportLeft writes what the scan found of one uid into chatd's log and the audit log.
 func (m *Manager) reportLeft(l leftovers.Left) {
 	rec := state.Record{ID: chat.ID(l.Chat), UID: l.UID}
-	first := quoteAll(l.First)
-	m.log.Warn("files of a reaped chat were found", "chat", l.Chat, "uid", l.UID, "files", l.Files, "first", first)
-	detail := map[string]string{"uid": fmt.Sprint(l.UID), "files": fmt.Sprint(l.Files), "first": first}
+	detail := map[string]string{
+		"uid": fmt.Sprint(l.UID), "files": fmt.Sprint(l.Files), "first": quoteAll(l.First),
+	}
+	m.log.Warn("files of a reaped chat were found", "chat", l.Chat, "uid", l.UID,
+		"files", l.Files, "first", detail["first"])
 	if err := m.audit(context.Background(), rec, "scan", "left", detail); err != nil {
 		m.log.Error("cannot audit what the scan found", "uid", l.UID, "error", err)
 	}
@@ -90,7 +92,8 @@ func (m *Manager) scanFindings() (findings []string) {
 		findings = append(findings, leftFinding(l))
 	}
 	if more > 0 {
-		findings = append(findings, fmt.Sprintf("files of more reaped chats lie in %d directories", more))
+		findings = append(findings,
+			fmt.Sprintf("files of more reaped chats lie in %d directories", more))
 	}
 	return findings
 }
@@ -105,19 +108,17 @@ func leftFinding(l leftovers.Left) string {
 	for _, mount := range l.Mounts {
 		where = append(where, shellWord(string(mount)))
 	}
-	return fmt.Sprintf("%d files belong to %s, as %s: look at them, and remove them or give them to somebody: find %s -xdev -uid %d",
-		l.Files, of, quoteAll(l.First), strings.Join(where, " "), l.UID)
+	return fmt.Sprintf("%d files belong to %s, as %s: look at them, and remove them or give them "+
+		"to somebody: find %s -xdev -uid %d", l.Files, of, quoteAll(l.First), strings.Join(where, " "), l.UID)
 }
 
 // shellWord quotes a path for a shell.
 func shellWord(path string) string {
-	plain := strings.IndexFunc(path, func(r rune) bool {
-		return !strings.ContainsRune("/._-", r) && (r < '0' || r > '9') && (r|0x20 < 'a' || r|0x20 > 'z')
-	}) < 0
-	if plain {
+	const plain = "/._-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	if strings.Trim(path, plain) == "" {
 		return path
 	}
-	return "'" + strings.ReplaceAll(path, "'", `'\\''`) + "'"
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 // sweepJournals removes journals of spent uids that journald made anew.

@@ -78,7 +78,8 @@ func closedDir(t *testing.T) string {
 func acts(dir string) map[string]func() error {
 	opens := func(flags uint64) func() error {
 		return func() error {
-			fd, err := unix.Openat2(unix.AT_FDCWD, filepath.Join(dir, "secret"), &unix.OpenHow{Flags: flags})
+			how := unix.OpenHow{Flags: flags}
+			fd, err := unix.Openat2(unix.AT_FDCWD, filepath.Join(dir, "secret"), &how)
 			if err == nil {
 				err = unix.Close(fd)
 			}
@@ -91,17 +92,21 @@ func acts(dir string) map[string]func() error {
 		}
 		return err
 	}
+	const stream = unix.SOCK_STREAM
 	all := map[string]func() error{
 		"open by name":     func() error { return made(unix.Open(dir, unix.O_RDONLY, 0)) },
 		"write a file":     func() error { return unix.Truncate(filepath.Join(dir, "secret"), 0) },
 		"make a directory": func() error { return unix.Mkdir(filepath.Join(dir, "new"), 0o700) },
 		"change an owner":  func() error { return unix.Chown(dir, 0, 0) },
 		"start a program":  func() error { return unix.Access("/bin/true", unix.X_OK) },
-		"a unix socket":    func() error { return made(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)) },
-		"a TCP socket":     func() error { return made(unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)) },
+		"a unix socket":    func() error { return made(unix.Socket(unix.AF_UNIX, stream, 0)) },
+		"a TCP socket":     func() error { return made(unix.Socket(unix.AF_INET, stream, 0)) },
 		"end a process":    func() error { return unix.Kill(os.Getpid(), 0) },
 		"make a namespace": func() error { return unix.Unshare(0) },
-		"read a link":      func() error { _, err := unix.Readlink("/proc/self/exe", make([]byte, 9)); return err },
+		"read a link": func() error {
+			_, err := unix.Readlink("/proc/self/exe", make([]byte, 9))
+			return err
+		},
 	}
 	if landlock.ABI() > 0 {
 		all["read a file"] = opens(unix.O_RDONLY)
@@ -133,7 +138,8 @@ func confined(dir string) error {
 	if err := errors.Join(unix.Fstat(fd, &st), unix.Close(fd)); err != nil {
 		return err
 	}
-	fd, err = unix.Openat2(unix.AT_FDCWD, dir, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY})
+	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY}
+	fd, err = unix.Openat2(unix.AT_FDCWD, dir, &how)
 	if err != nil {
 		return fmt.Errorf("cannot open a closed directory: %w", err)
 	}

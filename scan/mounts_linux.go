@@ -13,7 +13,8 @@ import (
 
 // localKinds are the file systems on which files of users lie, and which the kernel answers for
 // alone. An overlay is walked as the root of the host only: elsewhere its layers are.
-const localKinds = " bcachefs btrfs ext2 ext3 ext4 f2fs jfs nilfs2 overlay ramfs reiserfs tmpfs xfs zfs "
+const localKinds = " bcachefs btrfs ext2 ext3 ext4 f2fs jfs nilfs2 overlay ramfs reiserfs tmpfs " +
+	"xfs zfs "
 
 // passedKinds have no file of a user, and a path may lead through them.
 const passedKinds = " devtmpfs proc sysfs "
@@ -103,7 +104,8 @@ func openMount(m sys.Mount) (int, error) {
 	}
 	defer unix.Close(fd)
 	var st unix.Statx_t
-	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &st); err != nil {
+	const flags = unix.AT_EMPTY_PATH | unix.AT_STATX_DONT_SYNC
+	if err := unix.Statx(fd, "", flags, unix.STATX_MNT_ID, &st); err != nil {
 		return -1, err
 	}
 	if st.Mask&unix.STATX_MNT_ID == 0 {

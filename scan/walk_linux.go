@@ -182,7 +182,9 @@ func lowest(names []string) []string {
 }
 
 // look notes a file of a wanted uid, and reports whether it is a directory.
-func (w *walk) look(dir *os.File, path, name string, finds map[uint32]*Find) (isDir bool, err error) {
+func (w *walk) look(
+	dir *os.File, path, name string, finds map[uint32]*Find,
+) (isDir bool, err error) {
 	if w.entries++; w.entries > w.req.Entries || time.Now().After(w.until) {
 		return false, errStop
 	}
@@ -199,17 +201,23 @@ func (w *walk) look(dir *os.File, path, name string, finds map[uint32]*Find) (is
 		return false, w.leaveOut("%s: %w", w.name(path), err)
 	}
 	if wanted(w.req.Spent, st.Uid) {
-		find := finds[st.Uid]
-		if find == nil && len(finds) < maxOwners {
-			full := filepath.Join(w.mount, path, name)
-			find = &Find{UID: st.Uid, Mount: []byte(w.mount), First: []byte(full[:min(len(full), maxPath)])}
-			finds[st.Uid] = find
-		}
-		if find != nil {
-			find.Files++
-		}
+		w.note(finds, st.Uid, filepath.Join(w.mount, path, name))
 	}
 	return st.Mode&unix.S_IFMT == unix.S_IFDIR, nil
+}
+
+// note counts a file of a uid in its directory.
+func (w *walk) note(finds map[uint32]*Find, uid uint32, path string) {
+	find := finds[uid]
+	if find == nil {
+		if len(finds) == maxOwners {
+			return
+		}
+		first := []byte(path[:min(len(path), maxPath)])
+		find = &Find{UID: uid, Mount: []byte(w.mount), First: first}
+		finds[uid] = find
+	}
+	find.Files++
 }
 
 // rest waits so that the walk works for a tenth of the time.

@@ -1,6 +1,6 @@
 // Command chatd-shim runs as the chat. It confines a process before it becomes the chat's command,
 // refuses commands that it stands in for, and probes the walls from inside. See package shims;
-// supervise, termlog and wrapper have other modes.
+// supervise, termlog and wrapper have other modes. Its mode scan runs as no chat: see package scan.
 //
 // # What it does not stop
 //

@@ -24,11 +24,12 @@ func reapCommand() *cli.Command {
 		Name:      "reap",
 		Usage:     "end chats and remove every trace of them, homes included",
 		ArgsUsage: "CHAT… | --idle TIME | --all",
-		Description: "On a terminal it says what would be lost, and asks. Elsewhere a chat that is at work, with a\n" +
-			"run, a file tool, an attached client or a program of its own, is reaped only with --yes.\n" +
-			"--idle and --all print what they would take, and take it only with --yes. A chat at work,\n" +
-			"with a run, an attached client or a terminal that prints, is not idle. Each\n" +
-			"chat is reported; the exit code is that of the first that could not be reaped.\n\n" +
+		Description: "On a terminal it says what would be lost, and asks. Elsewhere a chat that is at\n" +
+			"work, with a run, a file tool, an attached client or a program of its own, is\n" +
+			"reaped only with --yes. --idle and --all print what they would take, and take it\n" +
+			"only with --yes. A chat at work, with a run, an attached client or a terminal that\n" +
+			"prints, is not idle. Each chat is reported; the exit code is that of the first\n" +
+			"that could not be reaped.\n\n" +
 			"   chatd reap CHAT\n" +
 			"   chatd reap --yes CHAT          (does not ask)\n" +
 			"   chatd reap --idle 30d          (prints what it would take)\n" +
@@ -37,7 +38,10 @@ func reapCommand() *cli.Command {
 			&cli.StringFlag{Name: "idle", Usage: "chats not used for this `TIME`: 30d, 2w, 24h or 90m", DefaultText: "none"},
 			&cli.BoolFlag{Name: "all", Usage: "every chat you may see"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be taken, and end"},
-			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask; take what --idle or --all names"},
+			&cli.BoolFlag{
+				Name: "yes", Aliases: []string{"y"},
+				Usage: "do not ask; take what --idle or --all names",
+			},
 		},
 		Action: reap,
 	}
@@ -105,7 +109,9 @@ func answerReaped(c *cli.Context, results []reapLine, dry bool) error {
 	if results == nil {
 		results = []reapLine{} // in JSON a list
 	}
-	return answer(c, results, func(w io.Writer) error { return writeReaped(w, c.App.ErrWriter, results, dry) })
+	return answer(c, results, func(w io.Writer) error {
+		return writeReaped(w, c.App.ErrWriter, results, dry)
+	})
 }
 
 // stillIdle looks at a chat of --idle again: reaping those before it took time.

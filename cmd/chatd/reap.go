@@ -66,12 +66,14 @@ func notAtWork(c *cli.Context, id chat.ID) error {
 	if err != nil || len(ch.Work) == 0 {
 		return err
 	}
-	return fmt.Errorf("cannot reap chat %s: it is at work (%s); --yes reaps it all the same: %w", id,
-		printer.WorkWords(ch), chat.ErrBusy)
+	return fmt.Errorf("cannot reap chat %s: it is at work (%s); --yes reaps it all the same: %w",
+		id, printer.WorkWords(ch), chat.ErrBusy)
 }
 
 // reapEach reaps the chats one after the other, and returns the first error.
-func reapEach(c *cli.Context, ids []chat.ID, check func(*cli.Context, chat.ID) error) (lines []reapLine, failed error) {
+func reapEach(
+	c *cli.Context, ids []chat.ID, check func(*cli.Context, chat.ID) error,
+) (lines []reapLine, failed error) {
 	for i, id := range ids {
 		done := progress(c, fmt.Sprintf("reaping %d of %d", i+1, len(ids)))
 		err := check(c, id)

@@ -42,11 +42,13 @@ func TestScanFindsWhatReapLeaves(t *testing.T) {
 		t.Errorf("before a reap: %s", f)
 	}
 	must(t, m.Reap(operator(t.Context()), gone.ID))
-	want := fmt.Sprintf("1 files belong to uid %d (chat %s, reaped), as %q", gone.UID, gone.ID, left)
+	want := fmt.Sprintf("1 files belong to uid %d (chat %s, reaped), as %q", gone.UID, gone.ID,
+		left)
+	find := fmt.Sprintf("find %s -xdev -uid %d", stray, gone.UID)
 	check := func(m *manager) {
 		t.Helper()
 		until(t, "the file is found", func() bool { return strings.Contains(findings(m), want) })
-		if f := findings(m); !strings.Contains(f, fmt.Sprintf("find %s -xdev -uid %d", stray, gone.UID)) || strings.Contains(f, living) {
+		if f := findings(m); !strings.Contains(f, find) || strings.Contains(f, living) {
 			t.Errorf("the findings are %s", f)
 		}
 	}
@@ -72,7 +74,8 @@ func TestScanFindsWhatReapLeaves(t *testing.T) {
 	for line := range strings.Lines(string(log)) {
 		if strings.Contains(line, `"action":"scan"`) && strings.Contains(line, left) {
 			lines++
-			if !strings.Contains(line, string(gone.ID)) || !strings.Contains(line, `"outcome":"left"`) {
+			named := strings.Contains(line, string(gone.ID))
+			if !named || !strings.Contains(line, `"outcome":"left"`) {
 				t.Errorf("the audit log has %s", line)
 			}
 		}

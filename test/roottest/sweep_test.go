@@ -59,14 +59,17 @@ type trace struct {
 	has func(*testing.T, chat.Chat) bool
 }
 
+// filled is a text with the chat's name and uid in it.
+func filled(text string, c chat.Chat) string {
+	return strings.NewReplacer("NAME", c.User, "UID", fmt.Sprint(c.UID)).Replace(text)
+}
+
 // fileTrace is a file; owned, of the uid, and else of root.
 func fileTrace(name, path string, owned bool) trace {
-	of := func(c chat.Chat) string {
-		return strings.NewReplacer("NAME", c.User, "UID", strconv.FormatUint(uint64(c.UID), 10)).Replace(path)
-	}
+	of := func(c chat.Chat) string { return filled(path, c) }
 	return trace{name, func(t *testing.T, c chat.Chat) {
 		must(t, os.MkdirAll(filepath.Dir(of(c)), 0o755))
-		f, err := os.OpenFile(of(c), os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o600) // a queue is not written
+		f, err := os.OpenFile(of(c), os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o600)
 		must(t, err)
 		must(t, f.Close())
 		if owned {
@@ -78,11 +81,14 @@ func fileTrace(name, path string, owned bool) trace {
 // sysVTrace is a System V object of a kind of ipcmk(1), which stands in /proc/sysvipc/FILE.
 func sysVTrace(file string, args ...string) trace {
 	return trace{"System V " + file, func(t *testing.T, c chat.Chat) {
-		if out, err := outside(t, c.UID, append([]string{"ipcmk"}, args...)...).CombinedOutput(); err != nil {
+		cmd := outside(t, c.UID, append([]string{"ipcmk"}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("ipcmk: %v, %s", err, out)
 		}
 	}, func(t *testing.T, c chat.Chat) bool {
-		return slices.ContainsFunc(sysVOf(t, c.UID), func(s string) bool { return strings.HasPrefix(s, file+" ") })
+		return slices.ContainsFunc(sysVOf(t, c.UID), func(s string) bool {
+			return strings.HasPrefix(s, file+" ")
+		})
 	}}
 }
 
@@ -109,9 +115,7 @@ func special(id int) func() (int, error) {
 
 // lineTrace is a line of a file of /etc.
 func lineTrace(path, line string) trace {
-	of := func(c chat.Chat) string {
-		return strings.NewReplacer("NAME", c.User, "UID", strconv.FormatUint(uint64(c.UID), 10)).Replace(line) + "\n"
-	}
+	of := func(c chat.Chat) string { return filled(line, c) + "\n" }
 	return trace{"a line of " + path, func(t *testing.T, c chat.Chat) {
 		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		must(t, err)
@@ -159,7 +163,8 @@ func tracesElsewhere(m *manager) []trace {
 		keyTrace("a user keyring", special(unix.KEY_SPEC_USER_KEYRING)),
 		keyTrace("a user session keyring", special(unix.KEY_SPEC_USER_SESSION_KEYRING)),
 		keyTrace("a persistent keyring", func() (int, error) {
-			id, err := unix.KeyctlInt(unix.KEYCTL_GET_PERSISTENT, -1, unix.KEY_SPEC_PROCESS_KEYRING, 0, 0)
+			const own, here = -1, unix.KEY_SPEC_PROCESS_KEYRING
+			id, err := unix.KeyctlInt(unix.KEYCTL_GET_PERSISTENT, own, here, 0, 0)
 			if err == unix.EOPNOTSUPP { // the kernel is without them
 				return special(unix.KEY_SPEC_USER_KEYRING)()
 			}
@@ -176,7 +181,9 @@ func tracesElsewhere(m *manager) []trace {
 		lineTrace("/etc/subuid", "NAME:100000:65536"), lineTrace("/etc/subgid", "UID:100000:65536"),
 	}
 	for _, dir := range []string{"/var/log/journal/6f/", "/run/log/journal/6f/"} {
-		for _, file := range []string{"user-UID.journal", "user-UID@0005-01.journal", "user-UID@0005-02.journal~"} {
+		for _, file := range []string{
+			"user-UID.journal", "user-UID@0005-01.journal", "user-UID@0005-02.journal~",
+		} {
 			all = append(all, fileTrace("a journal", dir+file, false))
 		}
 	}
@@ -192,9 +199,12 @@ func TestReapSweeps(t *testing.T) {
 	opt.Profiles[chat.DefaultProfile] = p
 	m := open(t, opt)
 	gone := asleep(t, m, "is swept")
-	asleep(t, m, "between them") // two exceptions in a row leave rules of single uids of their block
+	asleep(t, m, "between them") // two exceptions in a row leave single uids of their block
 	stays := asleep(t, m, "is not swept")
-	for _, dir := range []string{"/var/spool", "/var/mail", "/var/lib/systemd", "/run/user", "/var/log/journal", "/run/log/journal"} {
+	for _, dir := range []string{
+		"/var/spool", "/var/mail", "/var/lib/systemd", "/run/user", "/var/log/journal",
+		"/run/log/journal",
+	} {
 		mountEmpty(t, dir)
 	}
 	if _, err := os.Stat("/dev/mqueue"); err != nil {
@@ -202,7 +212,8 @@ func TestReapSweeps(t *testing.T) {
 	}
 	must(t, unix.Mount("mqueue", "/dev/mqueue", "mqueue", 0, ""))
 	t.Cleanup(func() { must(t, unix.Unmount("/dev/mqueue", unix.MNT_DETACH)) })
-	neighbours := fileTrace("a journal of a longer uid", fmt.Sprintf("/var/log/journal/6f/user-%d5.journal", gone.UID), false)
+	longer := fmt.Sprintf("/var/log/journal/6f/user-%d5.journal", gone.UID)
+	neighbours := fileTrace("a journal of a longer uid", longer, false)
 	neighbours.put(t, stays)
 	all := tracesElsewhere(m)
 	for _, tr := range all {
