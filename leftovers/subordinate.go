@@ -78,7 +78,7 @@ func lockFile(file string) (unlock func(), err error) {
 	if err := os.WriteFile(own, []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
 		return nil, err
 	}
-	defer os.Remove(own)
+	defer func() { _ = os.Remove(own) }()
 	for end := time.Now().Add(lockTimeout); ; time.Sleep(50 * time.Millisecond) {
 		err := os.Link(own, file+".lock")
 		if err == nil {

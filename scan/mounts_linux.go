@@ -61,12 +61,12 @@ func (w *walk) openMounts(mounts []sys.Mount) (tops []top) {
 	var open []top
 	for _, m := range mounts {
 		if len(open) == maxMounts {
-			w.leaveOut("more than %d file systems", maxMounts)
+			w.leaveOut(m.Path, errMany)
 			break
 		}
 		fd, err := openMount(m)
 		if err != nil {
-			w.leaveOut("%s: %w", quoted(m.Path), err)
+			w.leaveOut(m.Path, err)
 		} else if fd >= 0 {
 			open = append(open, top{m, fd})
 		}

@@ -26,8 +26,13 @@ const (
 	minWork = time.Millisecond
 )
 
-// errStop ends a turn that has used up its bounds.
-var errStop = errors.New("the turn is over")
+var (
+	// errStop ends a turn that has used up its bounds.
+	errStop = errors.New("the turn is over")
+
+	errDeep = fmt.Errorf("it lies below %d directories", maxDepth)
+	errMany = fmt.Errorf("there are more than %d file systems", maxMounts)
+)
 
 // walk is one turn.
 type walk struct {
@@ -115,7 +120,8 @@ func (w *walk) directory(fd int, path string, depth int, from []string) error {
 		}
 		least, beyond, looked = names[len(names)-1], true, true
 		if _, err := f.Seek(0, 0); err != nil {
-			return w.leaveOut("%s: %w", w.name(path), err)
+			w.leaveOut(path, err)
+			return nil
 		}
 	}
 }
@@ -123,14 +129,16 @@ func (w *walk) directory(fd int, path string, depth int, from []string) error {
 func (w *walk) enter(dir *os.File, path, name string, depth int, from []string) error {
 	path = strings.TrimPrefix(path+"/"+name, "/")
 	if depth == maxDepth {
-		return w.leaveOut("%s: below %d directories", w.name(path), maxDepth)
+		w.leaveOut(path, errDeep)
+		return nil
 	}
 	fd, err := openBelow(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY)
 	switch {
 	case err == unix.EXDEV || sys.Gone(err):
 		return nil // a mount, or it was replaced meanwhile
 	case err != nil:
-		return w.leaveOut("%s: %w", w.name(path), err)
+		w.leaveOut(path, err)
+		return nil
 	}
 	return w.directory(fd, path, depth+1, from)
 }
@@ -191,14 +199,15 @@ func (w *walk) look(
 	fd, err := openBelow(int(dir.Fd()), name, unix.O_PATH)
 	if err != nil {
 		if err != unix.EXDEV && !sys.Gone(err) {
-			_ = w.leaveOut("%s: %w", w.name(path), err)
+			w.leaveOut(path, err)
 		}
 		return false, nil
 	}
 	var st unix.Stat_t
 	err = errors.Join(unix.Fstat(fd, &st), unix.Close(fd))
 	if err != nil {
-		return false, w.leaveOut("%s: %w", w.name(path), err)
+		w.leaveOut(path, err)
+		return false, nil
 	}
 	if wanted(w.req.Spent, st.Uid) {
 		w.note(finds, st.Uid, filepath.Join(w.mount, path, name))
@@ -228,12 +237,11 @@ func (w *walk) rest() {
 	}
 }
 
-// leaveOut counts what is not looked at. It returns nil: the walk goes on.
-func (w *walk) leaveOut(format string, args ...any) error {
+// leaveOut counts what is not looked at; the walk goes on.
+func (w *walk) leaveOut(path string, why error) {
 	if w.unseen++; w.why == "" {
-		w.why = fmt.Errorf(format, args...).Error()
+		w.why = w.name(path) + ": " + why.Error()
 	}
-	return nil
 }
 
 // name is the path in a mount, for an error.
