@@ -48,7 +48,8 @@ type disk struct {
 	walker         Walker
 }
 
-// newDisk builds chatd-shim too, whose mode is the walker.
+// newDisk builds chatd-shim too, whose mode is the walker. In the namespace its name is another
+// file's.
 func newDisk(t *testing.T) disk {
 	t.Helper()
 	needsRoot(t)
@@ -68,6 +69,7 @@ func newDisk(t *testing.T) disk {
 		there <- sys.OnThread(func() error {
 			err := errors.Join(unix.Unshare(unix.CLONE_NEWNS),
 				unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+				unix.Mount("/dev/null", shim, "", unix.MS_BIND, ""),
 				unix.Mount("tmpfs", d.top, "tmpfs", 0, "mode=700"))
 			d.namespace = fmt.Sprintf("/proc/%d/task/%d/ns/mnt", os.Getpid(), unix.Gettid())
 			there <- err

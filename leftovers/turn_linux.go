@@ -88,7 +88,12 @@ func (w Walker) begin(req scan.Request) (*exec.Cmd, io.WriteCloser, io.ReadClose
 	if err := trees.CheckProgram(w.Program); err != nil {
 		return nil, nil, nil, fmt.Errorf("cannot start the scan: %w", err)
 	}
-	cmd := w.command()
+	program, err := os.Open(w.Program)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("cannot start the scan: %w", err)
+	}
+	defer program.Close()
+	cmd := w.command(program)
 	stdin, err1 := cmd.StdinPipe()
 	stdout, err2 := cmd.StdoutPipe()
 	if err := errors.Join(err1, err2, w.start(cmd)); err != nil {
@@ -114,9 +119,10 @@ func order(
 	return readTurn(stdout, find)
 }
 
-func (w Walker) command() *exec.Cmd {
-	cmd := exec.Command(w.Program, "scan")
-	cmd.Args[0] = w.Name
+// command is the command by its descriptor: its name may not be there in the other namespace.
+func (w Walker) command(program *os.File) *exec.Cmd {
+	cmd := exec.Command("/proc/self/fd/3", "scan")
+	cmd.Args[0], cmd.ExtraFiles = w.Name, []*os.File{program}
 	cmd.Dir, cmd.Env = "/", []string{"GOMAXPROCS=1", "GOMEMLIMIT=64MiB"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid: true, Credential: &syscall.Credential{Uid: w.UID, Gid: w.UID},

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -23,6 +24,7 @@ const progressEvery = 2 * time.Second
 // writes lines to standard output; the end of its input ends it. It returns the exit code.
 func Main() int {
 	runtime.LockOSThread() // priorities are those of a thread
+	nameThread("chatd-scan")
 	in := json.NewDecoder(os.Stdin)
 	var req Request
 	if err := in.Decode(&req); err != nil {
@@ -60,6 +62,13 @@ func turn(req Request, out *output) *End {
 	end := w.all(localMounts(mounts, req.Under))
 	end.Missing = missing
 	return &end
+}
+
+// nameThread sets what ps(1) shows; the kernel's choice is the number of a descriptor.
+func nameThread(name string) {
+	if b, err := unix.ByteSliceFromString(name); err == nil {
+		_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0)
+	}
 }
 
 // endWithParent ends the process when chatd-root has: then nobody holds the other end.

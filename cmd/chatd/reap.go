@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -40,17 +42,26 @@ func confirmReap(c *cli.Context, in *os.File, ids []chat.ID) (bool, error) {
 	if _, err := fmt.Fprintf(out, "Reap %s, with all files? [y/N] ", what); err != nil {
 		return false, fmt.Errorf("cannot ask: %w", err)
 	}
-	answer := make(chan string, 1)
+	switch firstLine(c.Context, in) {
+	case "y", "yes":
+		return true, nil
+	}
+	return false, nil
+}
+
+// firstLine is the first line of the input in lower case; empty at the end of ctx, which Ctrl-C
+// ends, or of the input.
+func firstLine(ctx context.Context, in io.Reader) string {
+	first := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(in).ReadString('\n') // the end of input is no
-		answer <- strings.ToLower(strings.TrimSpace(line))
+		line, _ := bufio.NewReader(in).ReadString('\n')
+		first <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {
-	case line := <-answer:
-		return line == "y" || line == "yes", nil
-	case <-c.Context.Done(): // Ctrl-C
-		_, _ = fmt.Fprintln(out)
-		return false, nil
+	case line := <-first:
+		return line
+	case <-ctx.Done():
+		return ""
 	}
 }
 
