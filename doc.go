@@ -17,6 +17,7 @@
 //	homedir           makes homes, and acts inside them as the chat
 //	diskquota         bounds and counts what a uid has on disk
 //	leftovers         what a uid has on the host outside its chat's trees
+//	scan              looks for files of reaped chats on every local file system
 //	trees             makes, replaces and removes directory trees, as root
 //	cgroup            memory, pids and CPU; starts and ends processes
 //	cgroupfs          makes, reads, kills and removes cgroups by their directories

@@ -49,7 +49,8 @@ var mayImport = map[string][]string{
 	"account":   {"trees", "chat"},
 	"homedir":   {"sys", "trees", "chat"}, // adrs/0045
 	"layers":    {"sys", "chat"},          // adrs/0058
-	"leftovers": {"sys", "trees"},         // adrs/0045
+	"leftovers": {"scan", "sys", "trees"}, // adrs/0045, 0088
+	"scan":      {"landlock", "sys"},      // adrs/0088
 	"diskquota": {"sys", "trees", "chat"}, // adrs/0079
 	"exposure":  {"sys", "chat"},
 	"state":     {"chat"},
@@ -103,7 +104,7 @@ var mayImport = map[string][]string{
 	"provision": {
 		"filecall", "due", "idle", "hostprobe", "session", "gateway", "view", "layers",
 		"console", "sys", "trees",
-		"account", "homedir", "leftovers", "exposure", "policy", "background", "cgroup",
+		"account", "homedir", "leftovers", "scan", "exposure", "policy", "background", "cgroup",
 		"unshare", "netpolicy", "tmux", "stream", "shims", "state", "filerules", "files",
 		"sockets", "shares", "secret", "authority", "quota", "traffic", "diskquota", "chat",
 		"archives", "archiver", // adrs/0091
@@ -127,7 +128,7 @@ var mayImport = map[string][]string{
 		"exposure", "broker", "config", "journal", "listen", "policy", "provision", "state",
 		"filerules", "chat",
 	},
-	"cmd/chatd-shim":    {"shims", "wrapper", "supervise", "termlog"},
+	"cmd/chatd-shim":    {"shims", "wrapper", "supervise", "scan", "termlog"},
 	"cmd/chatd-enforce": {"enforce", "chat"},
 	"cmd/chatd-egress":  {"egress", "journal", "chat"},
 	"cmd/chatd-archive": {"archive", "chat"},
@@ -156,10 +157,10 @@ var owners = map[string]string{
 	"github.com/opencontainers/runtime-spec":      "cgroup",
 	"github.com/coreos/go-iptables":               "netpolicy",
 	"github.com/landlock-lsm/go-landlock":         "landlock",
-	"github.com/elastic/go-seccomp-bpf":           "shims front egress", // adrs/0039, 0073
-	"golang.org/x/net":                            "shims resolver",     // packet filters, and DNS: adrs/0073
-	"github.com/google/nftables":                  "netns",              // adrs/0073
-	"github.com/vishvananda/netlink":              "netns",              // adrs/0073
+	"github.com/elastic/go-seccomp-bpf":           "shims front egress scan", // adrs/0088
+	"golang.org/x/net":                            "shims resolver",          // adrs/0073
+	"github.com/google/nftables":                  "netns",                   // adrs/0073
+	"github.com/vishvananda/netlink":              "netns",                   // adrs/0073
 	"github.com/creack/pty":                       "shims",
 	"golang.org/x/term":                           "cmd/chatd",
 	"github.com/rogpeppe/go-internal":             "cmd/chatd",
@@ -178,7 +179,7 @@ var owners = map[string]string{
 // hold words, checks and formats, and belong to every side.
 var sides = map[string]string{
 	"root": "provision session view background due idle policy hostprobe layers verdict enforcer " +
-		"trees account homedir leftovers diskquota archives archiver exposure cgroup cgroupfs " +
+		"trees account homedir leftovers scan diskquota archives archiver exposure cgroup cgroupfs " +
 		"systemd netpolicy netns gateway authority traffic sockets unshare tmux ring console " +
 		"filecall state shares " +
 		"listen supervise cmd/chatd-root",
@@ -210,6 +211,7 @@ var crossings = map[string]map[string]string{
 	"chatd-shim": {
 		"guard shell": "wrapper checks the arguments of rm, curl, sudo as a run is checked",
 		"supervise":   "chatd-shim mind supervises a background run",
+		"scan":        "chatd-shim scan looks for files of reaped chats",
 	},
 	"chatd": {
 		"tmux":     "front renders output for the size of a chat's terminal",
@@ -347,7 +349,7 @@ func TestShimStaysSmall(t *testing.T) {
 	}
 	for _, dep := range strings.Fields(string(out)) {
 		known := []string{"chat", "filerules", "shell", "guard", "landlock", "files", "shims",
-			"wrapper", "stream", "supervise", "termlog", "cmd/chatd-shim"}
+			"wrapper", "stream", "supervise", "scan", "sys", "termlog", "cmd/chatd-shim"}
 		own := strings.HasPrefix(dep, module)
 		if own && !slices.Contains(known, folder(dep)) || dep == "net/http" {
 			t.Errorf("chatd-shim depends on %s", dep)

@@ -79,7 +79,9 @@ func TestEnforceStaysSmall(t *testing.T) {
 // It rose by 1,500 for archives of chats and what makes chats of them again: package archives has
 // 420, archiver 260 (adrs/0091).
 // It rose by 300 for frozen chats (adrs/0090).
-const maxRooted = 33_200
+// It rose by 800 for the scan for files of reaped chats, of which package leftovers has 400. The
+// walker is no part of it; the lines of the audit log are that say who had a uid (adrs/0088).
+const maxRooted = 34_000
 
 // TestRootStaysSmall measures chatd-root as TestEnforceStaysSmall does the enforcer.
 func TestRootStaysSmall(t *testing.T) {

@@ -57,10 +57,10 @@ var described = map[string]binary{
 	},
 	"chatd-shim": {
 		runsAs: "the chat. `chatd-shim mind` is root until its `nsenter` runs, then a uid that " +
-			"owns nothing.",
+			"owns nothing. `chatd-shim scan` is such a uid, with CAP_DAC_READ_SEARCH.",
 		reads: "the plan of the session and calls of file tools, both from chatd-root; the " +
 			"chat's files and the arguments of the programs it stands for. A supervisor " +
-			"copies bytes and parses none.",
+			"copies bytes and parses none. A scan reads names of files.",
 		order: "shims landlock supervise files filerules wrapper guard shell chat cmd/chatd-shim",
 	},
 	"chatd-archive": {

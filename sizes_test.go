@@ -24,7 +24,7 @@ import (
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 76_300 // lines of code, without tests
+	maxCode         = 77_200 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	minPackage      = 100    // of one that is no program: a smaller topic belongs to its user
 	maxMedian       = 11     // lines of the median function
@@ -40,17 +40,19 @@ const (
 // (adrs/0075), and by 1,000 for the log of what became of connections and is open. All code rose by
 // 1,300 for changes of living chats (adrs/0083), of which provision has 350, cmd/chatd 190 and
 // cgroup, for the drift of limits, 190; by 850, provision by 140, for what chats have on disk
-// (adrs/0079); and by 1,300 for archives of homes (adrs/0081). state has what a state is made of and
+// (adrs/0079); and by 1,300 for archives of homes (adrs/0081). All code rose by 800 for the scan for
+// files of reaped chats (adrs/0088), of which provision has 100; cmd/chatd rose by 40 for the
+// question before a reap. state has what a state is made of and
 // brought back from: 800 lines for its version, snapshots and restores (adrs/0071); cmd/chatd has
 // one file a command. All code rose by 700 for the door and the commands of archives, cmd/chatd by
 // 280 and api by 170.
 var largePackages = map[string]int{
-	"provision": 5_950,
+	"provision": 6_200,
 	"state":     3_800,
 	"cgroup":    3_250,
 	"chat":      3_200, // the words of all: patches, admission and disks added 150
 	"api":       3_140, // every route, its client and its description: archives added 150
-	"cmd/chatd": 4_060,
+	"cmd/chatd": 4_110,
 }
 
 // longLines is how many lines over maxColumns the files of each folder, with tests, may have.

@@ -185,6 +185,8 @@ type Chat struct {
 	// FileRules is the source of the chat's file rules: a file, "built-in defaults" with what they
 	// deny, or "none". It is empty if the caller may not see the rules.
 	FileRules string `json:"file_rules,omitempty"`
+	// Work says what the chat does now, in the answer to a Get: what a reap would end.
+	Work []string `json:"work,omitempty" doc:"What it does now; in GET of one chat."`
 	// Usage is nil while the chat is asleep.
 	Usage *Usage `json:"usage,omitempty"`
 	// Disk is nil while it is not known.

@@ -7,13 +7,19 @@
 // they would act for, or be open to, the next user of the uid or the name. [Search] only reports
 // files, which may be someone's work. Processes end first: they could make the rest again.
 //
+// [Search] knows where a chat can have left files. A [Scanner] looks everywhere else, later and
+// slowly: it starts the walker of package scan, one turn an hour at most, while a chat was reaped
+// since the last pass, or files were found a day ago. Nothing else is kept than how far it came and
+// what it found, in one file: which uids are spent, the state knows.
+//
 // # Runs as
 //
-// root, in chatd-root; keyrings are cleared on a thread of the uid, which alone may do it.
+// root, in chatd-root; keyrings are cleared on a thread of the uid, which alone may do it. The
+// walker is a process without root: see package scan.
 //
 // # What it does not stop
 //
-// Files elsewhere on the host: it searches only the places where a chat, or an operator's command
-// run as the chat, can have left some. System V objects in other IPC namespaces, which end with
+// Files that the walker does not see: see package scan. A journald that writes a journal of the uid
+// anew, until the next turn. System V objects in other IPC namespaces, which end with
 // those. A process that starts with the uid while [Remove] works.
 package leftovers

@@ -28,6 +28,7 @@ func Remove(ctx context.Context, user string, uid uint32) error {
 		removeSysVIPC(uid),
 		removeKeys(ctx, uid),
 		removeSpool(user, uid),
+		RemoveJournals(func(u uint32) bool { return u == uid }),
 	)
 }
 
@@ -169,12 +170,20 @@ func hasKeys(uid uint32) (bool, error) {
 }
 
 // dropUserKeyrings runs as the uid: only a keyring's possessor may clear and invalidate it. It
-// resolves both ids first, because the use of one special id creates both keyrings.
+// resolves the ids first, because the use of one special id creates both keyrings. The persistent
+// keyring (persistent-keyring(7)), which Kerberos uses, is made if it is not there.
 func dropUserKeyrings() error {
 	user, err1 := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_KEYRING, false)
 	session, err2 := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_SESSION_KEYRING, false)
-	errs := []error{err1, err2}
-	for _, id := range []int{session, user} {
+	errs, ids := []error{err1, err2}, []int{session, user}
+	const own, here = -1, unix.KEY_SPEC_PROCESS_KEYRING
+	persistent, err := unix.KeyctlInt(unix.KEYCTL_GET_PERSISTENT, own, here, 0, 0)
+	if err == nil {
+		ids = append(ids, persistent)
+	} else if err != unix.EOPNOTSUPP { // the kernel is without them
+		errs = append(errs, err)
+	}
+	for _, id := range ids {
 		for _, op := range []int{unix.KEYCTL_CLEAR, unix.KEYCTL_INVALIDATE} {
 			if _, err := unix.KeyctlInt(op, id, 0, 0, 0); err != nil {
 				errs = append(errs, err)

@@ -10,18 +10,24 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// TestRemoveKeys leaves a user keyring with a key in it, as a login as the chat
-// would, and takes both away.
+// TestRemoveKeys leaves a user keyring and a persistent one, each with a key in it, as a login as
+// the chat would, and takes them away.
 func TestRemoveKeys(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-			t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
-		}
-		t.Skip("SKIPPED: needs root")
-	}
+	needsRoot(t)
 	uid := 2000000000 + uint32(os.Getpid())
 	err := sys.AsUID(uid, func() error {
 		_, err := unix.AddKey("user", "chatd-test", []byte("secret"), unix.KEY_SPEC_USER_KEYRING)
+		if err != nil {
+			return err
+		}
+		const own, here = -1, unix.KEY_SPEC_PROCESS_KEYRING
+		id, err := unix.KeyctlInt(unix.KEYCTL_GET_PERSISTENT, own, here, 0, 0)
+		if err == unix.EOPNOTSUPP {
+			return nil // the kernel is without persistent keyrings
+		}
+		if err == nil {
+			_, err = unix.AddKey("user", "chatd-test", []byte("secret"), id)
+		}
 		return err
 	})
 	if err != nil {

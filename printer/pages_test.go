@@ -269,6 +269,13 @@ var pages = map[string]func(io.Writer) error{
 				Run: "run-1"},
 		})
 	},
+	"reap": func(w io.Writer) error {
+		hostile, full := emptyChat(), someChat
+		hostile.ExternalID = "a\x1b[2J\nb"
+		hostile.Work = []string{"a run", "the program \x1b]0;x\a"}
+		full.Disk = &chat.DiskUsage{Bytes: 3 << 30, Inodes: 4321, Percent: 75}
+		return Loss(w, []chat.Chat{full, hostile}, now)
+	},
 	"labels": func(w io.Writer) error { return Labels(w, someChat.Labels) },
 	"shared": func(w io.Writer) error {
 		return Shared(w, chat.Shared{ToPath: "/home/a\x1b", Bytes: 7, SHA256: "abc"})

@@ -123,6 +123,23 @@ func (m *Manager) driftEgress(_ context.Context, rec state.Record) (string, erro
 	return fmt.Sprintf("uid %d has no policy", rec.UID), nil
 }
 
+// dropException takes the policy that a reaped chat had for itself out of the packet rules; that of
+// its block stays. It comes after the record's end: whoever applies the rules meanwhile goes by the
+// records, and so does the next daemon after a crash.
+func (m *Manager) dropException(ctx context.Context, rec state.Record) {
+	walled := m.walled.Load()
+	own := netpolicy.Range{Low: rec.UID, High: rec.UID}
+	if walled == nil || !slices.ContainsFunc(*walled, func(p netpolicy.Policy) bool {
+		return slices.Equal(p.Blocks, []netpolicy.Range{own})
+	}) {
+		return
+	}
+	if err := m.applyWall(ctx); err != nil {
+		m.log.Error("the packet rules of a reaped chat stay until the next change",
+			"chat", rec.ID, "error", err)
+	}
+}
+
 // removeEgress removes nothing: rules belong to blocks of uids, and those for a
-// spent uid stay for ever.
+// spent uid stay for ever. See [Manager.dropException].
 func (m *Manager) removeEgress(context.Context, state.Record) error { return nil }

@@ -2,8 +2,11 @@ package provision
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/leftovers"
@@ -15,7 +18,19 @@ import (
 func (m *Manager) removeLeftovers(ctx context.Context, rec state.Record) error {
 	err := leftovers.Remove(ctx, rec.ID.User(), rec.UID)
 	m.reportForeign(ctx, rec)
-	return err
+	return errors.Join(err, m.removeSubordinate(ctx, rec))
+}
+
+// removeSubordinate removes the subordinate ids of the chat. Where chatd may not write to /etc,
+// whoever put them there removes them: reap says so and goes on.
+func (m *Manager) removeSubordinate(ctx context.Context, rec state.Record) error {
+	err := leftovers.RemoveSubordinate(rec.ID.User(), rec.UID)
+	if !errors.Is(err, unix.EROFS) {
+		return err
+	}
+	m.log.Warn("subordinate ids of a reaped chat are left: remove its lines by hand",
+		"chat", rec.ID, "error", err)
+	return m.audit(ctx, rec, "reap", "left", map[string]string{"error": err.Error()})
 }
 
 // Files of the chat's uid may lie outside the chat's own trees: in a directory that an operator

@@ -24,6 +24,7 @@ import (
 	"github.com/chatd/chatd/hostprobe"
 	"github.com/chatd/chatd/idle"
 	"github.com/chatd/chatd/layers"
+	"github.com/chatd/chatd/leftovers"
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/policy"
 	"github.com/chatd/chatd/quota"
@@ -83,6 +84,7 @@ type Manager struct {
 	shares    *shares.Shares
 	idle      *idle.Watch
 	diskWatch *diskquota.Watch
+	scanner   *leftovers.Scanner // nil without a daemon
 	mu        sync.Mutex
 	sessions  map[chat.ID]*liveSession
 	findings  map[string]string
@@ -223,6 +225,7 @@ func (m *Manager) openState(ctx context.Context) (err error) {
 	m.store, err = state.Open(state.Options{
 		Dir: m.opt.State, UIDs: m.opt.UIDs, BlockSize: m.opt.UIDs.BlockSize(), AuditMax: m.opt.AuditMax, AuditKeep: m.opt.AuditKeep,
 	})
+	m.scanner = m.newScanner()
 	return err
 }
 

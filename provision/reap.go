@@ -65,7 +65,11 @@ func (m *Manager) reapLocked(ctx context.Context, rec state.Record) error {
 	sys.Failpoint("reap.forget.before")
 	m.clearFinding("chat " + string(rec.ID))
 	m.traffic.Forget(rec.ID)
-	return m.store.Forget(rec.ID, m.event(ctx, rec, "reap", "done", nil))
+	if err := m.store.Forget(rec.ID, m.event(ctx, rec, "reap", "done", nil)); err != nil {
+		return err
+	}
+	m.dropException(ctx, rec)
+	return nil
 }
 
 // reapBehind finishes a reap that another daemon or caller began. A slow reap delays neither the

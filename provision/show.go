@@ -30,7 +30,9 @@ func (m *Manager) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	if err != nil {
 		return chat.Chat{}, err
 	}
-	return m.show(ctx, rec), nil
+	c := m.show(ctx, rec)
+	c.Work = m.workWords(id)
+	return c, nil
 }
 
 // List shows the caller's chats, or an operator everybody's, oldest first.

@@ -35,6 +35,30 @@ func (m *Manager) work(id chat.ID) string {
 	if m.atWork(id) {
 		return "a run, a file tool, a client or a caller"
 	}
+	return m.ownPrograms(id)
+}
+
+// workWords says all that a chat does now, for whoever would end it.
+func (m *Manager) workWords(id chat.ID) (words []string) {
+	for _, w := range []struct {
+		now  bool
+		what string
+	}{
+		{m.runs.AnyUnderWay(id), "a run"}, {m.calls.UnderWay(id), "a file tool"},
+		{m.logs.InUse(id), "a client of its terminal"},
+	} {
+		if w.now {
+			words = append(words, w.what)
+		}
+	}
+	if what := m.ownPrograms(id); what != "" {
+		words = append(words, what)
+	}
+	return words
+}
+
+// ownPrograms says which programs an awake chat has started itself; empty is none.
+func (m *Manager) ownPrograms(id chat.ID) string {
 	s := m.session(id)
 	if s == nil {
 		return ""

@@ -227,6 +227,15 @@ func (m *Memory) UseAfter(reaped, used chat.ID) {
 	m.usedAfter[reaped] = used
 }
 
+// Work makes the chat do something from now on, and have that much on disk.
+func (m *Memory) Work(id chat.ID, d chat.DiskUsage, what ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c, ok := m.chats[id]; ok {
+		c.Work, c.Disk = what, &d
+	}
+}
+
 // Age makes the chat as if created and last used d ago.
 func (m *Memory) Age(id chat.ID, d time.Duration) {
 	m.mu.Lock()

@@ -1,6 +1,6 @@
 // Command chatd-shim runs as the chat. It confines a process before it becomes the chat's command,
 // refuses commands that it stands in for, and probes the walls from inside. See package shims;
-// supervise, termlog and wrapper have other modes.
+// supervise, termlog and wrapper have other modes. Its mode scan runs as no chat: see package scan.
 //
 // # What it does not stop
 //
@@ -10,6 +10,7 @@ package main
 import (
 	"os"
 
+	"github.com/chatd/chatd/scan"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/supervise"
 	_ "github.com/chatd/chatd/termlog" // the mode log, which never comes to main
@@ -17,8 +18,13 @@ import (
 )
 
 func main() {
-	if len(os.Args) == 2 && os.Args[0] == shims.ProgramName && os.Args[1] == "mind" {
-		os.Exit(supervise.Main())
+	if len(os.Args) == 2 && os.Args[0] == shims.ProgramName {
+		switch os.Args[1] {
+		case "mind":
+			os.Exit(supervise.Main())
+		case "scan":
+			os.Exit(scan.Main())
+		}
 	}
 	if name := shims.Called(os.Args); name != shims.ProgramName {
 		os.Exit(wrapper.Main(name, os.Args))

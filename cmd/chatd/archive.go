@@ -1,17 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/printer"
@@ -30,12 +26,13 @@ func archiveCommand() *cli.Command {
 		Description: "Puts the chat to sleep and writes its home, record, schedules and log\n" +
 			"into one archive. Reaps the chat once the archive is checked. If anything\n" +
 			"fails, or Ctrl-C ends it, the chat stays. Prints the archive's name, and what\n" +
-			"it leaves out, as sockets. On a terminal it asks first, unless --keep or --yes.\n\n" +
+			"it leaves out, as sockets. On a terminal it asks first, unless --keep or --yes;\n" +
+			"elsewhere it refuses a chat that is at work.\n\n" +
 			"   chatd archive CHAT\n" +
 			"   chatd archive --keep CHAT",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "keep", Usage: "keep the chat, asleep"},
-			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
+			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask"},
 		},
 		Action: archiveChat,
 	}
@@ -47,10 +44,8 @@ func archiveChat(c *cli.Context) error {
 		return err
 	}
 	how := chat.ToArchive{Keep: c.Bool("keep")}
-	if !how.Keep && !c.Bool("yes") {
-		if err := confirmArchive(c, id); err != nil {
-			return err
-		}
+	if err := mayArchive(c, id, how); err != nil {
+		return err
 	}
 	done := archiveProgress(c, "archiving", id)
 	a, err := client(c).Archive(c.Context, id, how)
@@ -61,10 +56,15 @@ func archiveChat(c *cli.Context) error {
 	return answer(c, a, func(w io.Writer) error { return printer.Archived(w, a, time.Now()) })
 }
 
-// confirmArchive asks on a terminal. A program has nobody to ask, and meant it.
-func confirmArchive(c *cli.Context, id chat.ID) error {
-	if !onTerminal(c.App.Reader) || !onTerminal(c.App.ErrWriter) {
+// mayArchive asks on a terminal. Elsewhere a chat at work is refused: nobody was asked about what it
+// would lose.
+func mayArchive(c *cli.Context, id chat.ID, how chat.ToArchive) error {
+	in, asks := terminalIn(c)
+	switch {
+	case c.Bool("yes"):
 		return nil
+	case how.Keep || !asks:
+		return notAtWork(c, id)
 	}
 	ch, err := client(c).Get(c.Context, id)
 	if err != nil {
@@ -73,36 +73,14 @@ func confirmArchive(c *cli.Context, id chat.ID) error {
 	awake := map[bool]string{true: "awake", false: "asleep"}[ch.Awake]
 	fmt.Fprintf(c.App.ErrWriter, "Archive and reap chat %s of %s, %s, %s? [y/N] ", id,
 		printer.Cell(ch.Owner), printer.Cell(chat.Quote(ch.ExternalID)), awake)
-	said, err := readAnswer(c.Context, c.App.Reader)
-	if err != nil {
-		return err
+	switch firstLine(c.Context, in) {
+	case "y", "yes":
+		return nil
 	}
-	if said != "y" && said != "yes" {
-		return fmt.Errorf("cannot archive chat %s: the answer was not y: %w", id, chat.ErrInvalid)
+	if err := c.Context.Err(); err != nil {
+		return fmt.Errorf("cannot read the answer: %w", err)
 	}
-	return nil
-}
-
-// readAnswer reads a line, in lower case and without spaces. When ctx ends, a read that waits goes
-// on until the process ends.
-func readAnswer(ctx context.Context, in io.Reader) (string, error) {
-	said := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(in).ReadString('\n') // nothing was said: that is no yes
-		said <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case line := <-said:
-		return line, nil
-	case <-ctx.Done():
-		return "", fmt.Errorf("cannot read the answer: %w", ctx.Err())
-	}
-}
-
-// onTerminal reports a terminal; /dev/null is none.
-func onTerminal(v any) bool {
-	f, ok := v.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	return fmt.Errorf("cannot archive chat %s: the answer was not y: %w", id, chat.ErrInvalid)
 }
 
 // archiveProgress shows on a terminal how far the archive or unarchive of a chat is, until the

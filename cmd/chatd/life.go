@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -26,18 +27,24 @@ func reapCommand() *cli.Command {
 		Name:      "reap",
 		Usage:     "end chats and remove every trace of them, homes included",
 		ArgsUsage: "CHAT… | --idle TIME | --all",
-		Description: "--idle and --all print what they would take, and take it only with --yes. A chat at work,\n" +
-			"with a run, an attached client or a terminal that prints, is not idle. Each\n" +
-			"chat is reported; the exit code is that of the first that could not be reaped.\n" +
-			"With --archive a chat whose archive fails stays.\n\n" +
+		Description: "On a terminal it says what would be lost, and asks. Elsewhere a chat that is at\n" +
+			"work, with a run, a file tool, an attached client or a program of its own, is\n" +
+			"reaped only with --yes. --idle and --all print what they would take, and take it\n" +
+			"only with --yes. A chat at work, with a run, an attached client or a terminal that\n" +
+			"prints, is not idle. Each chat is reported; the exit code is that of the first\n" +
+			"that could not be reaped. With --archive a chat whose archive fails stays.\n\n" +
 			"   chatd reap CHAT\n" +
+			"   chatd reap --yes CHAT          (does not ask)\n" +
 			"   chatd reap --idle 30d          (prints what it would take)\n" +
 			"   chatd reap --idle 30d --yes",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "idle", Usage: "chats not used for this `TIME`: 30d, 2w, 24h or 90m", DefaultText: "none"},
 			&cli.BoolFlag{Name: "all", Usage: "every chat you may see"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be taken, and end"},
-			&cli.BoolFlag{Name: "yes", Usage: "take what --idle or --all names"},
+			&cli.BoolFlag{
+				Name: "yes", Aliases: []string{"y"},
+				Usage: "do not ask; take what --idle or --all names",
+			},
 			&cli.BoolFlag{Name: "archive", Usage: "archive each first, as chatd archive does"},
 		},
 		Action: reap,
@@ -59,50 +66,78 @@ func reap(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	swept := c.IsSet("idle") || c.Bool("all")
-	dry := c.Bool("dry-run") || swept && !c.Bool("yes")
-	results, failed := []reapLine{}, error(nil)
-	for i, id := range ids {
-		r := reapLine{ID: id}
-		if !dry {
-			done := progress(c, fmt.Sprintf("reaping %d of %d", i+1, len(ids)))
-			var err error
-			r.Archive, err = reapOne(c, id)
-			done()
-			if r.Reaped = err == nil; err != nil {
-				r.Kind, r.Error = api.Kind(err), err.Error()
-				failed = cmp.Or(failed, err)
-			}
-		}
-		results = append(results, r)
+	named := c.NArg() > 0
+	if c.Bool("dry-run") || !named && !c.Bool("yes") {
+		return reapDry(c, ids)
 	}
-	if err := answer(c, results, func(w io.Writer) error { return writeReaped(w, c.App.ErrWriter, results, dry) }); err != nil {
+	check := func(*cli.Context, chat.ID) error { return nil }
+	switch in, asks := terminalIn(c); {
+	case c.IsSet("idle"):
+		check = stillIdle
+	case c.Bool("yes"):
+	case asks:
+		yes, err := confirmReap(c, in, ids)
+		if err != nil {
+			return err
+		}
+		if !yes {
+			return errors.New("nothing was reaped")
+		}
+	default:
+		check = notAtWork
+	}
+	results, failed := reapEach(c, ids, check)
+	if err := answerReaped(c, results, false); err != nil {
 		return err
 	}
 	if failed != nil {
 		return &exitError{api.ExitCode(failed)}
 	}
-	if dry && !c.Bool("dry-run") && len(ids) > 0 {
+	return nil
+}
+
+// reapDry prints what would be taken. Without --dry-run it is an error that --yes is missing.
+func reapDry(c *cli.Context, ids []chat.ID) error {
+	results := []reapLine{}
+	for _, id := range ids {
+		results = append(results, reapLine{ID: id})
+	}
+	if err := answerReaped(c, results, true); err != nil {
+		return err
+	}
+	if !c.Bool("dry-run") && len(ids) > 0 {
 		return fmt.Errorf("cannot reap %d chats without --yes: %w", len(ids), chat.ErrInvalid)
 	}
 	return nil
 }
 
-// reapOne looks at a chat of --idle again: reaping those before it took time.
-func reapOne(c *cli.Context, id chat.ID) (chat.ArchiveName, error) {
-	if c.IsSet("idle") {
-		ch, err := client(c).Get(c.Context, id)
-		if err != nil {
-			return "", err
-		}
-		idle, err := idleFlag(c)
-		if err != nil {
-			return "", err
-		}
-		if time.Since(ch.UsedAt) < idle {
-			return "", fmt.Errorf("cannot reap chat %s as idle: it is in use again: %w", id, chat.ErrBusy)
-		}
+func answerReaped(c *cli.Context, results []reapLine, dry bool) error {
+	if results == nil {
+		results = []reapLine{} // in JSON a list
 	}
+	return answer(c, results, func(w io.Writer) error {
+		return writeReaped(w, c.App.ErrWriter, results, dry)
+	})
+}
+
+// stillIdle looks at a chat of --idle again: reaping those before it took time.
+func stillIdle(c *cli.Context, id chat.ID) error {
+	ch, err := client(c).Get(c.Context, id)
+	if err != nil {
+		return err
+	}
+	idle, err := idleFlag(c)
+	if err != nil {
+		return err
+	}
+	if time.Since(ch.UsedAt) < idle {
+		return fmt.Errorf("cannot reap chat %s as idle: it is in use again: %w", id, chat.ErrBusy)
+	}
+	return nil
+}
+
+// reapOne reaps a chat, with --archive once it is archived.
+func reapOne(c *cli.Context, id chat.ID) (chat.ArchiveName, error) {
 	if c.Bool("archive") {
 		a, err := client(c).ReapArchived(c.Context, id)
 		return a.Name, err

@@ -133,6 +133,10 @@ func fake(ts *testscript.TestScript, neg bool, args []string) {
 		mem.Due(chat.ID(args[1]), at)
 	case "stick":
 		mem.Stick(chat.ID(args[1]), fmt.Errorf("it is held: %w", chat.ErrBusy))
+	case "work": // CHAT WHAT,…
+		what := strings.Split(strings.ReplaceAll(args[2], "ESC", "\x1b"), ",")
+		disk := chat.DiskUsage{Bytes: 3 << 30, Inodes: 4321, Percent: 75}
+		mem.Work(chat.ID(args[1]), disk, what...)
 	case "use-after":
 		mem.UseAfter(chat.ID(args[1]), chat.ID(args[2]))
 	case "deny": // everything of that last name

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -505,6 +506,10 @@ func TestAtWorkIsNotIdle(t *testing.T) {
 		go func() { ended <- work(within, func(string) { close(begun) }) }()
 		<-begun
 		moves(what)
+		now, err := m.Get(ctx, c.ID)
+		if must(t, err); len(now.Work) == 0 {
+			t.Errorf("%s: it does nothing", what)
+		}
 		cancel()
 		<-ended
 	}
@@ -520,6 +525,11 @@ func TestAtWorkIsNotIdle(t *testing.T) {
 	})
 	r := startRun(t, m, c.ID, spec)
 	moves("a background run")
+	until(t, "its run and its program are told", func() bool {
+		now, err := m.Get(ctx, c.ID)
+		must(t, err)
+		return slices.Equal(now.Work, []string{"a run", `the program "sleep"`})
+	})
 	before, err := m.Get(ctx, c.ID)
 	must(t, err)
 	must(t, m.EndRun(ctx, c.ID, r.ID))

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 )
 
 // mountEmpty mounts an empty tmpfs over a directory of the host until the test ends: the tests have
@@ -49,12 +51,160 @@ func sysVOf(t *testing.T, uid uint32) (all []string) {
 	return all
 }
 
-// TestReapSweeps: what lies about of a chat's uid where other daemons of the host keep things by
+// trace is one kind of thing that a uid can have on the host outside its chat's trees.
+type trace struct {
+	name string
+	// put makes it as the uid, or the daemon that keeps it for the uid, would; has looks for it.
+	put func(*testing.T, chat.Chat)
+	has func(*testing.T, chat.Chat) bool
+}
+
+// filled is a text with the chat's name and uid in it.
+func filled(text string, c chat.Chat) string {
+	return strings.NewReplacer("NAME", c.User, "UID", fmt.Sprint(c.UID)).Replace(text)
+}
+
+// fileTrace is a file; owned, of the uid, and else of root.
+func fileTrace(name, path string, owned bool) trace {
+	of := func(c chat.Chat) string { return filled(path, c) }
+	return trace{name, func(t *testing.T, c chat.Chat) {
+		must(t, os.MkdirAll(filepath.Dir(of(c)), 0o755))
+		f, err := os.OpenFile(of(c), os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o600)
+		must(t, err)
+		must(t, f.Close())
+		if owned {
+			must(t, os.Chown(of(c), int(c.UID), int(c.UID)))
+		}
+	}, func(_ *testing.T, c chat.Chat) bool { return exists(of(c))() }}
+}
+
+// sysVTrace is a System V object of a kind of ipcmk(1), which stands in /proc/sysvipc/FILE.
+func sysVTrace(file string, args ...string) trace {
+	return trace{"System V " + file, func(t *testing.T, c chat.Chat) {
+		cmd := outside(t, c.UID, append([]string{"ipcmk"}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("ipcmk: %v, %s", err, out)
+		}
+	}, func(t *testing.T, c chat.Chat) bool {
+		return slices.ContainsFunc(sysVOf(t, c.UID), func(s string) bool {
+			return strings.HasPrefix(s, file+" ")
+		})
+	}}
+}
+
+// keyTrace is a key in a keyring of the uid; ring finds that as the uid.
+func keyTrace(name string, ring func() (int, error)) trace {
+	return trace{name, func(t *testing.T, c chat.Chat) {
+		must(t, sys.AsUID(c.UID, func() error {
+			id, err := ring()
+			if err == nil {
+				_, err = unix.AddKey("user", "chatd-test", []byte("secret"), id)
+			}
+			return err
+		}))
+	}, func(t *testing.T, c chat.Chat) bool {
+		b, err := os.ReadFile("/proc/key-users")
+		must(t, err)
+		return strings.Contains(string(b), fmt.Sprintf("%d:", c.UID))
+	}}
+}
+
+func special(id int) func() (int, error) {
+	return func() (int, error) { return unix.KeyctlGetKeyringID(id, true) }
+}
+
+// lineTrace is a line of a file of /etc.
+func lineTrace(path, line string) trace {
+	of := func(c chat.Chat) string { return filled(line, c) + "\n" }
+	return trace{"a line of " + path, func(t *testing.T, c chat.Chat) {
+		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		must(t, err)
+		_, err = f.WriteString(of(c))
+		must(t, errors.Join(err, f.Close()))
+	}, func(t *testing.T, c chat.Chat) bool {
+		b, err := os.ReadFile(path)
+		must(t, err)
+		return strings.Contains("\n"+string(b), "\n"+of(c))
+	}}
+}
+
+// wallTrace is a rule of its own in the packet rules.
+func wallTrace(m *manager) trace {
+	return trace{"a packet rule", func(t *testing.T, c chat.Chat) {
+		patchEgress(t, m, c.ID, `{"egress_add": ["`+peerV4.String()+`:8000"]}`)
+	}, func(t *testing.T, c chat.Chat) bool {
+		found := false
+		for _, save := range []string{"iptables-save", "ip6tables-save"} {
+			out, err := exec.Command(save).Output()
+			must(t, err)
+			found = found || strings.Contains(string(out), fmt.Sprintf("--uid-owner %d ", c.UID))
+		}
+		return found
+	}}
+}
+
+// processTrace is a process outside the session.
+func processTrace() trace {
+	return trace{"a process", func(t *testing.T, c chat.Chat) {
+		cmd := outside(t, c.UID, "sleep", "1234567")
+		must(t, cmd.Start())
+		ended := make(chan struct{})
+		go func() { _ = cmd.Wait(); close(ended) }() // the manager may come first
+		t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
+	}, func(_ *testing.T, c chat.Chat) bool { return len(pidsOf(c.UID)) > 0 }}
+}
+
+// tracesElsewhere are all kinds that reap sweeps. Journals and lingering belong to root; the
+// uid and the name stand in the names alone.
+func tracesElsewhere(m *manager) []trace {
+	all := []trace{
+		processTrace(), wallTrace(m),
+		sysVTrace("shm", "-M", "4096"), sysVTrace("msg", "-Q"), sysVTrace("sem", "-S", "1"),
+		keyTrace("a user keyring", special(unix.KEY_SPEC_USER_KEYRING)),
+		keyTrace("a user session keyring", special(unix.KEY_SPEC_USER_SESSION_KEYRING)),
+		keyTrace("a persistent keyring", func() (int, error) {
+			const own, here = -1, unix.KEY_SPEC_PROCESS_KEYRING
+			id, err := unix.KeyctlInt(unix.KEYCTL_GET_PERSISTENT, own, here, 0, 0)
+			if err == unix.EOPNOTSUPP { // the kernel is without them
+				return special(unix.KEY_SPEC_USER_KEYRING)()
+			}
+			return id, err
+		}),
+		fileTrace("a POSIX queue", "/dev/mqueue/UID", true),
+		fileTrace("POSIX shared memory", "/dev/shm/chatd-test-UID", true),
+		fileTrace("cron", "/var/spool/cron/crontabs/NAME", true),
+		fileTrace("an at job", "/var/spool/cron/atjobs/aUID", true),
+		fileTrace("the output of an at job", "/var/spool/cron/atspool/aUID", true),
+		fileTrace("mail", "/var/mail/NAME", true),
+		fileTrace("linger", "/var/lib/systemd/linger/NAME", false),
+		fileTrace("a runtime directory", "/run/user/UID/bus", true),
+		lineTrace("/etc/subuid", "NAME:100000:65536"), lineTrace("/etc/subgid", "UID:100000:65536"),
+	}
+	for _, dir := range []string{"/var/log/journal/6f/", "/run/log/journal/6f/"} {
+		for _, file := range []string{
+			"user-UID.journal", "user-UID@0005-01.journal", "user-UID@0005-02.journal~",
+		} {
+			all = append(all, fileTrace("a journal", dir+file, false))
+		}
+	}
+	return all
+}
+
+// TestReapSweeps: what lies about of a chat's uid where other daemons and the kernel keep things by
 // user goes with the chat, and what is of its neighbour stays.
 func TestReapSweeps(t *testing.T) {
-	m := open(t, options(t))
-	gone, stays := asleep(t, m, "is swept"), asleep(t, m, "is not swept")
-	for _, dir := range []string{"/var/spool", "/var/mail", "/var/lib/systemd", "/run/user"} {
+	opt := options(t)
+	p := opt.Profiles[chat.DefaultProfile]
+	p.EgressMayAdd = parsedAllows(t, peerV4.String()+":8000")
+	opt.Profiles[chat.DefaultProfile] = p
+	m := open(t, opt)
+	gone := asleep(t, m, "is swept")
+	asleep(t, m, "between them") // two exceptions in a row leave single uids of their block
+	stays := asleep(t, m, "is not swept")
+	for _, dir := range []string{
+		"/var/spool", "/var/mail", "/var/lib/systemd", "/run/user", "/var/log/journal",
+		"/run/log/journal",
+	} {
 		mountEmpty(t, dir)
 	}
 	if _, err := os.Stat("/dev/mqueue"); err != nil {
@@ -62,60 +212,35 @@ func TestReapSweeps(t *testing.T) {
 	}
 	must(t, unix.Mount("mqueue", "/dev/mqueue", "mqueue", 0, ""))
 	t.Cleanup(func() { must(t, unix.Unmount("/dev/mqueue", unix.MNT_DETACH)) })
-	files := map[chat.ID][]string{}
-	strays := map[chat.ID]*exec.Cmd{}
-	for _, c := range []chat.Chat{gone, stays} {
-		uid := strconv.FormatUint(uint64(c.UID), 10)
-		files[c.ID] = []string{
-			"/var/spool/cron/crontabs/" + c.User, "/var/spool/cron/atjobs/a" + uid, "/var/spool/cron/atspool/a" + uid, "/var/mail/" + c.User,
-			"/var/lib/systemd/linger/" + c.User, "/run/user/" + uid + "/bus", "/dev/mqueue/" + uid, "/dev/shm/chatd-test-" + uid,
+	longer := fmt.Sprintf("/var/log/journal/6f/user-%d5.journal", gone.UID)
+	neighbours := fileTrace("a journal of a longer uid", longer, false)
+	neighbours.put(t, stays)
+	all := tracesElsewhere(m)
+	for _, tr := range all {
+		for _, c := range []chat.Chat{gone, stays} {
+			if tr.put(t, c); !tr.has(t, c) {
+				t.Fatalf("%s of %s is not seen: the test would show nothing", tr.name, c.ExternalID)
+			}
 		}
-		for _, name := range files[c.ID] {
-			must(t, os.MkdirAll(filepath.Dir(name), 0o755))
-			f, err := os.Create(name) // with no write: of a message queue that is an error
-			must(t, err)
-			must(t, f.Close())
-			must(t, os.Chown(name, int(c.UID), int(c.UID)))
-		}
-		out, err := outside(t, c.UID, "ipcmk", "-M", "4096", "-Q", "-S", "1").CombinedOutput()
-		if err != nil || len(sysVOf(t, c.UID)) != 3 {
-			t.Fatalf("ipcmk: %v, %s, %q", err, out, sysVOf(t, c.UID))
-		}
-		strays[c.ID] = outside(t, c.UID, "sleep", "1234567")
-		must(t, strays[c.ID].Start())
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- strays[gone.ID].Wait() }()
 	must(t, m.Reap(operator(t.Context()), gone.ID))
-	var exit *exec.ExitError
-	err := <-ended
-	killed := errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL
-	// The manager, which is in this process, collects orphans of the uid, and may have come first.
-	if !killed && !errors.Is(err, unix.ECHILD) {
-		t.Errorf("the stray process ended with %v", err)
-	}
-	for _, name := range files[gone.ID] {
-		if exists(name)() {
-			t.Errorf("%s is left", name)
+	for _, tr := range all {
+		if tr.has(t, gone) {
+			t.Errorf("%s is left", tr.name)
+		}
+		if !tr.has(t, stays) {
+			t.Errorf("%s of the neighbour is gone", tr.name)
 		}
 	}
-	if left := sysVOf(t, gone.UID); len(left) > 0 {
-		t.Errorf("System V objects are left: %q", left)
+	if !neighbours.has(t, stays) {
+		t.Errorf("%s is gone", neighbours.name)
 	}
-	for _, name := range files[stays.ID] {
-		if !exists(name)() {
-			t.Errorf("%s of the neighbour is gone", name)
-		}
-	}
-	if left := sysVOf(t, stays.UID); len(left) != 3 {
-		t.Errorf("the neighbour has %q", left)
-	}
-	if err := strays[stays.ID].Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("the neighbour's process: %v", err)
-	}
-	must(t, strays[stays.ID].Process.Kill())
-	_ = strays[stays.ID].Wait()
 	must(t, m.Reap(operator(t.Context()), stays.ID)) // what was made for it goes too
+	for _, tr := range all {
+		if tr.has(t, stays) {
+			t.Errorf("%s is left of the neighbour", tr.name)
+		}
+	}
 }
 
 // TestUIDRangeTaken: a range of uids that an account, a group or subordinate ids of the host meet

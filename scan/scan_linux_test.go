@@ -1,0 +1,322 @@
+package scan
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
+)
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// check is must on another goroutine than the test's.
+func check(t *testing.T, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func needsRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
+			t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
+		}
+		t.Skip("SKIPPED: needs root")
+	}
+}
+
+func TestWanted(t *testing.T) {
+	spent := []Range{{5, 5}, {7, 9}, {20, 30}}
+	for uid := range uint32(40) {
+		want := uid == 5 || uid >= 7 && uid <= 9 || uid >= 20 && uid <= 30
+		if wanted(spent, uid) != want {
+			t.Errorf("uid %d: %v", uid, !want)
+		}
+	}
+}
+
+// TestLocalMounts: network and FUSE file systems are left out, and so is all that is reached
+// through them, whatever it is.
+func TestLocalMounts(t *testing.T) {
+	mounts, err := sys.ParseMounts(`1 0 254:0 / / rw - ext4 /dev/vda rw
+2 1 0:1 / /proc rw - proc proc rw
+3 1 0:2 / /dev rw - devtmpfs devtmpfs rw
+4 3 0:3 / /dev/shm rw - tmpfs tmpfs rw
+5 1 0:4 / /home/u/far rw - fuse.sshfs far rw
+6 5 8:1 / /home/u/far/near rw - ext4 /dev/sda1 rw
+7 6 0:9 / /home/u/far/near/t rw - tmpfs t rw
+8 1 0:5 / /net rw - nfs4 server:/ rw
+9 1 0:6 / /auto rw - autofs auto rw
+10 9 0:7 / /auto/x rw - xfs /dev/sdb rw
+11 1 0:8 / /var/lib/docker/overlay2/a/merged rw - overlay overlay rw
+12 1 8:3 / /srv rw - btrfs /dev/sdc rw
+13 13 8:4 / /self rw - xfs /dev/sdd rw
+`)
+	must(t, err)
+	paths := func(all []sys.Mount) (paths []string) {
+		for _, m := range all {
+			paths = append(paths, m.Path)
+		}
+		return paths
+	}
+	got := paths(localMounts(mounts, nil))
+	if !slices.Equal(got, []string{"/", "/dev/shm", "/self", "/srv"}) {
+		t.Errorf("it walks %q", got)
+	}
+	got = paths(localMounts(mounts, []string{"/srv", "/net"}))
+	if !slices.Equal(got, []string{"/srv"}) {
+		t.Errorf("of two it walks %q", got)
+	}
+	mounts[0].Kind = "overlay"
+	if got := paths(localMounts(mounts, []string{"/"})); len(got) != 1 {
+		t.Error("it leaves out a root that is an overlay")
+	}
+	for _, circle := range [][2]int{{20, 21}, {21, 20}} {
+		m := sys.Mount{ID: circle[0], Parent: circle[1], Kind: "ext4", Path: "/circle"}
+		mounts = append(mounts, m)
+	}
+	if got := paths(localMounts(mounts, []string{"/circle"})); len(got) != 0 {
+		t.Error("it walks mounts that no root carries")
+	}
+}
+
+// inMounts runs act in a mount namespace of its own, with the mounts there.
+func inMounts(t *testing.T, act func()) {
+	t.Helper()
+	must(t, sys.OnThread(func() error {
+		err := unix.Unshare(unix.CLONE_NEWNS)
+		if err == nil {
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		}
+		if err == nil {
+			act()
+		}
+		return err
+	}))
+}
+
+// mounted mounts an empty file system, and returns what unmounts it.
+func mounted(t *testing.T, dir string) func() {
+	check(t, unix.Mount("tmpfs", dir, "tmpfs", 0, ""))
+	return func() { check(t, unix.Unmount(dir, unix.MNT_DETACH)) }
+}
+
+// under is a request for files of anyUID on the mounts.
+func under(entries int, mounts ...string) Request {
+	return Request{Spent: []Range{{anyUID, anyUID}}, Entries: entries, Under: mounts}
+}
+
+// walkOf walks mounts of this thread's namespace.
+func walkOf(t *testing.T, req Request) (finds []Find, end End) {
+	t.Helper()
+	mounts, err := sys.ReadMounts("/proc/thread-self/mountinfo")
+	check(t, err)
+	req.Entries, req.Seconds = max(req.Entries, 1), max(req.Seconds, 600)
+	w := newWalk(req, func(l Line) error {
+		finds = append(finds, *l.Find)
+		return nil
+	})
+	end = w.all(localMounts(mounts, req.Under))
+	return finds, end
+}
+
+const anyUID = 1999990000
+
+func owned(t *testing.T, name string) {
+	t.Helper()
+	check(t, os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, nil, 0),
+		os.Chown(name, anyUID, 0))
+}
+
+func pathsOf(finds []Find) (paths []string) {
+	for _, f := range finds {
+		paths = append(paths, fmt.Sprintf("%s %d", f.First, f.Files))
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// TestWalk: a walk finds by uid, whatever the name; it follows no link and enters no mount, neither
+// of a directory nor of a file.
+func TestWalk(t *testing.T) {
+	needsRoot(t)
+	top, other := t.TempDir(), t.TempDir()
+	inMounts(t, func() {
+		defer mounted(t, top)()
+		defer mounted(t, other)()
+		for _, name := range []string{"a/b/c/x", "new\nline", "bad\xff", "a/y1", "a/y2", "-rf"} {
+			owned(t, filepath.Join(top, name))
+		}
+		owned(t, filepath.Join(other, "elsewhere"))
+		check(t,
+			os.Symlink(other, filepath.Join(top, "link")),
+			os.Mkdir(filepath.Join(top, "mount"), 0o700),
+			os.WriteFile(filepath.Join(top, "file"), nil, 0o600),
+			unix.Mount(other, filepath.Join(top, "mount"), "", unix.MS_BIND, ""),
+			unix.Mount(other+"/elsewhere", filepath.Join(top, "file"), "", unix.MS_BIND, ""),
+			os.Chown(filepath.Join(top, "a/b"), anyUID+1, 0),
+		)
+		finds, end := walkOf(t, under(1000, top))
+		got := pathsOf(finds)
+		either := slices.Contains(got, top+"/a/y1 2") || slices.Contains(got, top+"/a/y2 2")
+		if len(got) != 3 || !slices.Contains(got, top+"/a/b/c/x 1") || !either ||
+			!end.Complete || end.Unseen > 0 {
+			t.Errorf("%q, %+v", got, end)
+		}
+		files := 0
+		for _, f := range finds {
+			files += f.Files
+		}
+		if files != 6 {
+			t.Errorf("%d files, want 6", files)
+		}
+		// The same files on a second mount are not walked again, nor is one that is hidden.
+		finds, _ = walkOf(t, under(1000, other, top+"/mount", top+"/file"))
+		if len(finds) != 1 {
+			t.Errorf("of one file system that is mounted twice: %q", pathsOf(finds))
+		}
+	})
+}
+
+// TestTurns: turns of a few entries find together what one finds, each file once but for those in
+// the directory where a turn stopped.
+func TestTurns(t *testing.T) {
+	needsRoot(t)
+	top := t.TempDir()
+	inMounts(t, func() {
+		defer mounted(t, top)()
+		want := map[string]bool{}
+		for i := range 60 {
+			name := fmt.Sprintf("%s/d%d/e%d/f%d", top, i%5, i%7, i)
+			want[filepath.Dir(name)] = true
+			owned(t, name)
+		}
+		got := map[string]bool{}
+		var from *Position
+		for turns := 1; ; turns++ {
+			req := under(19, top)
+			req.From = from
+			finds, end := walkOf(t, req)
+			for _, f := range finds {
+				got[filepath.Dir(string(f.First))] = true
+			}
+			if end.Complete {
+				if turns < 4 {
+					t.Errorf("%d turns: the bound on entries does not hold", turns)
+				}
+				break
+			}
+			if turns > 100 || reflect.DeepEqual(end.At, from) {
+				t.Errorf("turn %d came no further than %s", turns, end.At.Path)
+				return
+			}
+			from = end.At
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("found in %v, want %v", got, want)
+		}
+		// Beyond leaves one directory out, with all that is in it.
+		req := under(1000, top)
+		req.From = &Position{Mount: []byte(top), Path: []byte("d3"), Beyond: true}
+		finds, _ := walkOf(t, req)
+		for _, f := range finds {
+			if !strings.HasPrefix(string(f.First), top+"/d4/") {
+				t.Errorf("beyond d3 it finds %s", f.First)
+			}
+		}
+		if len(finds) == 0 {
+			t.Error("beyond d3 it finds nothing")
+		}
+	})
+}
+
+// TestManyDirectories: of a directory with more directories than are held, all are walked.
+func TestManyDirectories(t *testing.T) {
+	needsRoot(t)
+	top := t.TempDir()
+	const many = 2*maxBelow + batch // the last batch is the one that is too many
+	inMounts(t, func() {
+		defer mounted(t, top)()
+		for i := range many {
+			owned(t, fmt.Sprintf("%s/%d/x", top, i))
+		}
+		finds, end := walkOf(t, under(1<<20, top))
+		if got := slices.Compact(pathsOf(finds)); len(got) != many || !end.Complete {
+			t.Errorf("%d of %d directories, %+v", len(got), many, end)
+		}
+	})
+}
+
+// TestDeep: what is below maxDepth directories is not walked, and the end says so.
+func TestDeep(t *testing.T) {
+	needsRoot(t)
+	top := t.TempDir()
+	inMounts(t, func() {
+		defer mounted(t, top)()
+		owned(t, top+strings.Repeat("/d", maxDepth-1)+"/seen")
+		owned(t, top+strings.Repeat("/d", maxDepth)+"/unseen")
+		finds, end := walkOf(t, under(1000, top))
+		if len(finds) != 1 || end.Unseen != 1 || !strings.Contains(end.Why, "below 64 dir") {
+			t.Errorf("%q, %+v", pathsOf(finds), end)
+		}
+	})
+}
+
+// TestRenames: directories that are moved and replaced by links while a walk is under way lead it
+// nowhere else.
+func TestRenames(t *testing.T) {
+	needsRoot(t)
+	top, other := t.TempDir(), t.TempDir()
+	inMounts(t, func() {
+		defer mounted(t, top)()
+		defer mounted(t, other)()
+		owned(t, other+"/bait/x")
+		owned(t, top+"/a/bait/y")
+		check(t, os.MkdirAll(top+"/b", 0o700), os.Symlink(other+"/bait", top+"/b/bait"))
+		a, err := unix.Open(top+"/a", unix.O_PATH, 0)
+		check(t, err)
+		b, err := unix.Open(top+"/b", unix.O_PATH, 0)
+		check(t, err)
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = unix.Renameat2(a, "bait", b, "bait", unix.RENAME_EXCHANGE)
+				}
+			}
+		}()
+		for end := time.Now().Add(time.Second); time.Now().Before(end); {
+			finds, _ := walkOf(t, under(1000, top))
+			for _, f := range finds {
+				if strings.HasSuffix(string(f.First), "/x") {
+					t.Errorf("a link led it to %s", f.First)
+				}
+			}
+		}
+		close(stop)
+		<-stopped
+	})
+}
