@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,6 +23,18 @@ type Draft struct {
 	store *Store
 	name  chat.ArchiveName
 	files map[Part]File
+}
+
+// FreeName returns the name of an archive of the chat that is begun at the time, or of one a little
+// later where there are archives of that name.
+func (s *Store) FreeName(id chat.ID, at time.Time) chat.ArchiveName {
+	for {
+		name := chat.NewArchiveName(id, at)
+		if _, err := s.root.Lstat(string(name) + manifestEnd); errors.Is(err, fs.ErrNotExist) {
+			return name
+		}
+		at = at.Add(time.Second)
+	}
 }
 
 // Begin begins an archive. There is none of that name, or the error is [chat.ErrExists].

@@ -103,6 +103,10 @@ func TestStore(t *testing.T) {
 	if a.Size != 16 || a.ExpiresAt == nil || !a.ExpiresAt.Equal(a.ArchivedAt.Add(time.Hour)) {
 		t.Errorf("it is %+v", a)
 	}
+	at := time.Date(2026, 11, 25, 16, 0, 0, 1, time.UTC)
+	if name := s.FreeName(first.ID(), at); name != "0123456789abcdef-20261125T160001Z" {
+		t.Errorf("a second later it is %s", name)
+	}
 	if _, err := s.Begin(first); !errors.Is(err, chat.ErrExists) {
 		t.Errorf("a draft in the place of an archive: %v", err)
 	}

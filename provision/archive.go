@@ -97,7 +97,7 @@ func (m *Manager) archiveLocked(
 	if err != nil {
 		return a, err
 	}
-	name := chat.NewArchiveName(id, time.Now())
+	name := store.FreeName(id, time.Now())
 	detail := map[string]string{"archive": string(name), "keep": strconv.FormatBool(how.Keep)}
 	err = m.audited(ctx, rec, "archive", detail, func() error {
 		a, err = m.writeArchive(ctx, store, rec, name, how)

@@ -110,6 +110,9 @@ func (m *Manager) Thaw(ctx context.Context, id chat.ID) (chat.Chat, error) {
 		return chat.Chat{}, err
 	}
 	m.touch(rec)
+	if rec, err = m.store.Get(id); err != nil {
+		return chat.Chat{}, err
+	}
 	return m.show(ctx, rec), nil
 }
 
