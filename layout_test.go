@@ -121,7 +121,7 @@ var mayImport = map[string][]string{
 		"backup", "filerules", "shell", "guard", "files", "chat",
 	},
 	"cmd/chatd-root": {
-		"exposure", "broker", "config", "journal", "listen", "policy", "provision", "state",
+		"account", "exposure", "broker", "config", "journal", "listen", "policy", "provision", "state",
 		"filerules", "chat",
 	},
 	"cmd/chatd-shim":    {"shims", "wrapper", "supervise", "termlog"},
