@@ -62,6 +62,7 @@ type Manager struct {
 
 	locks  keyedLocks
 	layers *layers.Set // what the last probe found
+	clock  *idle.Clock // see keepTime
 	calls  filecall.Calls
 	starts *quota.Limiter
 	policy *policy.InForce
@@ -134,7 +135,7 @@ func newManager(opt Options) *Manager {
 		starts: quota.NewLimiter(cmp.Or(opt.Starts, max(2, runtime.NumCPU())), startHold),
 		reaps:  make(chan struct{}, maxReaps), opt: opt, log: opt.Log, units: usesUnits(opt.Backend), sessions: map[chat.ID]*liveSession{}, findings: map[string]string{},
 		layers: layers.New(layers.Options{AllowMissing: opt.AllowMissing, Without: opt.Without}),
-		since:  time.Now().UTC(), again: make(chan struct{}, 1),
+		since:  time.Now().UTC(), again: make(chan struct{}, 1), clock: idle.NewClock(idle.SinceBoot),
 		userdb: &account.Userdb{Dir: opt.Userdb}, useradd: &account.Useradd{},
 		paths: paths{
 			homes: opt.Homes, tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),
@@ -218,6 +219,9 @@ func (m *Manager) openState(ctx context.Context) (err error) {
 	m.store, err = state.Open(state.Options{
 		Dir: m.opt.State, UIDs: m.opt.UIDs, BlockSize: m.opt.UIDs.BlockSize(), AuditMax: m.opt.AuditMax, AuditKeep: m.opt.AuditKeep,
 	})
+	if err == nil {
+		m.clock.Begin(m.store.MoveUsed)
+	}
 	return err
 }
 

@@ -250,6 +250,19 @@ func (s *Store) Touch(id chat.ID, t time.Time) {
 	s.stirUp()
 }
 
+// MoveUsed applies move to the used_at of every chat: the clock was set. Durable as of Touch.
+func (s *Store) MoveUsed(move func(used time.Time) time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid, r := range s.index.byUID {
+		if t := move(r.UsedAt).UTC().Round(0); !t.Equal(r.UsedAt) {
+			r.UsedAt = t
+			s.dirty[uid] = true
+			s.stirUp()
+		}
+	}
+}
+
 // Forget removes the record and the schedules of a chat that has left no trace on the host, durable
 // on return and in one commit with the event. Its uid is spent from then on. A ready chat cannot be
 // forgotten ([chat.ErrWrongPhase]): it would stay on the host without a record.
