@@ -20,9 +20,11 @@ var lookupTimeout = 10 * time.Second
 func Lookup(ctx context.Context, database string, keys ...string) ([]byte, error) {
 	ctx, stop := context.WithTimeout(ctx, lookupTimeout)
 	defer stop()
-	out, err := exec.CommandContext(ctx, "getent", append([]string{"--", database}, keys...)...).Output()
+	args := append([]string{"--", database}, keys...)
+	out, err := exec.CommandContext(ctx, "getent", args...).Output()
 	if err != nil && ctx.Err() != nil {
-		return out, fmt.Errorf("cannot look up %s in %s: a name service of nsswitch.conf does not answer: %w",
+		return out, fmt.Errorf("cannot look up %s in %s: "+
+			"a name service of nsswitch.conf does not answer: %w",
 			strings.Join(keys, " "), database, errors.Join(chat.ErrBusy, ctx.Err()))
 	}
 	return out, err

@@ -16,7 +16,8 @@ func slowHost(t *testing.T, programs ...string) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range programs {
-		err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\nexec /bin/sleep 1234\n"), 0o755)
+		script := []byte("#!/bin/sh\nexec /bin/sleep 1234\n")
+		err := os.WriteFile(filepath.Join(dir, name), script, 0o755)
 		if err != nil {
 			t.Fatal(err)
 		}

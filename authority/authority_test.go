@@ -96,7 +96,8 @@ func TestClockSteps(t *testing.T) {
 	a := made(t, "seed", now)
 	for _, years := range []int{-1, 1} {
 		set := now.AddDate(years, 0, 0)
-		if err := trusts(a, issued(t, a, "api.example.org", set), "api.example.org", set); err != nil {
+		const host = "api.example.org"
+		if err := trusts(a, issued(t, a, host, set), host, set); err != nil {
 			t.Errorf("%d: %v", years, err)
 		}
 	}

@@ -56,8 +56,8 @@ func (l *leaves) get(ctx context.Context, n *network, host string) (*tls.Certifi
 	return made, nil
 }
 
-// holds reports whether a certificate holds for a while. One from before the clock was set back does
-// not hold yet.
+// holds reports whether a certificate holds for a while. One from before the clock was set back
+// does not hold yet.
 func holds(c *x509.Certificate, now time.Time) bool {
 	return now.After(c.NotBefore) && c.NotAfter.Sub(now) > renewBefore
 }

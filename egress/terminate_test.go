@@ -321,15 +321,16 @@ func (w *secretWorld) certificates() (asked int) {
 	return asked
 }
 
-// TestCertificateOfAnotherTime: a kept certificate that does not hold by the clock as it is now, which
-// was set ahead or back, is shown to no client.
+// TestCertificateOfAnotherTime: a kept certificate that does not hold by the clock as it is now,
+// which was set ahead or back, is shown to no client.
 func TestCertificateOfAnotherTime(t *testing.T) {
 	w := newSecretWorld(t, func(http.ResponseWriter, *http.Request) {})
 	w.do(w.client(true), w.request("GET", "/", nil))
 	kept := w.s.terminator.leaves.kept[apiHost]
 	for i, years := range []int{-1, 1} {
 		aged := *kept.Leaf
-		aged.NotBefore, aged.NotAfter = aged.NotBefore.AddDate(years, 0, 0), aged.NotAfter.AddDate(years, 0, 0)
+		aged.NotBefore = aged.NotBefore.AddDate(years, 0, 0)
+		aged.NotAfter = aged.NotAfter.AddDate(years, 0, 0)
 		w.s.terminator.leaves.kept[apiHost] = &tls.Certificate{Certificate: kept.Certificate,
 			PrivateKey: kept.PrivateKey, Leaf: &aged}
 		w.do(w.client(true), w.request("GET", "/", nil))

@@ -27,9 +27,9 @@ func NewClock(read func() (wall time.Time, boot time.Duration)) *Clock {
 	return c
 }
 
-// Keep calls moveAll if the wall clock was set since the last call, and returns by how much. moveAll
-// applies the function that it gets to the used_at of every chat. Then how long each chat is idle is
-// what it was before the step, or less.
+// Keep calls moveAll if the wall clock was set since the last call, and returns by how much.
+// moveAll applies the function that it gets to the used_at of every chat. Then how long each chat
+// is idle is what it was before the step, or less.
 func (c *Clock) Keep(moveAll func(move func(used time.Time) time.Time)) (step time.Duration) {
 	c.mu.Lock() // until all are moved: no caller sees a chat that is not
 	defer c.mu.Unlock()

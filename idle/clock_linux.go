@@ -10,6 +10,6 @@ import (
 // (CLOCK_BOOTTIME in clock_gettime(2)).
 func SinceBoot() (wall time.Time, boot time.Duration) {
 	var at unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &at) // it fails only for a clock that the kernel lacks
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &at) // it fails only where there is no such clock
 	return time.Now().Round(0).UTC(), time.Duration(at.Nano())
 }

@@ -7,9 +7,9 @@ import (
 
 const year = 365 * 24 * time.Hour
 
-// TestClockSteps: a step of the wall clock by a year, ahead or back, makes no chat idle for longer,
-// whichever of the two clocks its used_at is from. Time that passes, slowly or while the host sleeps,
-// does.
+// TestClockSteps: a step of the wall clock by a year, ahead or back, makes no chat idle for
+// longer, whichever of the two clocks its used_at is from. Time that passes, slowly or while the
+// host sleeps, does.
 func TestClockSteps(t *testing.T) {
 	start := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {

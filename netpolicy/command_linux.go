@@ -25,9 +25,11 @@ const exitLocked = 4
 // the error, which is [chat.ErrBusy] if the program waited for too long.
 //
 // The owner match takes each uid for a name first, and asks every name service for it
-// (libxt_owner.c): the wall would wait for a directory on another host. So the program sees an empty
-// nsswitch.conf, with which there are the files in /etc alone.
-func command(ctx context.Context, stdin string, name string, args ...string) (out string, err error) {
+// (libxt_owner.c): the wall would wait for a directory on another host. So the program sees an
+// empty nsswitch.conf, with which there are the files in /etc alone.
+func command(
+	ctx context.Context, stdin string, name string, args ...string,
+) (out string, err error) {
 	ctx, stop := context.WithTimeout(ctx, commandTimeout)
 	defer stop()
 	err = sys.OnThread(func() error {

@@ -35,8 +35,8 @@ func ownMounts(t *testing.T, over string) {
 	})
 }
 
-// TestSilentNameService: the wall is raised, mended and removed while a name service takes questions
-// and answers none: the owner match asks it for each uid.
+// TestSilentNameService: the wall is raised, mended and removed while a name service takes
+// questions and answers none: the owner match asks it for each uid.
 func TestSilentNameService(t *testing.T) {
 	ownMounts(t, "/run/systemd")
 	dir := "/run/systemd/userdb"
@@ -88,7 +88,7 @@ func TestHeldLock(t *testing.T) {
 	}
 	rules := func() string { return run(t, set.iptables+"-save | grep -v ^#") }
 	before := rules()
-	policies := []Policy{{Profile: "web", Blocks: []Range{{rangeLow + 65536, rangeLow + 2*65536 - 1}}}}
+	policies := []Policy{{Profile: "web", Blocks: []Range{{rangeLow + 65536, rangeLow + 131071}}}}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,8 @@ func TestHeldLock(t *testing.T) {
 	if after := rules(); after != before {
 		t.Errorf("before %s\nafter %s", before, after)
 	}
-	if err := errors.Join(table.Apply(t.Context(), policies), table.Remove(t.Context())); err != nil {
+	err = errors.Join(table.Apply(t.Context(), policies), table.Remove(t.Context()))
+	if err != nil {
 		t.Error(err)
 	}
 }

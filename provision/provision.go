@@ -135,7 +135,8 @@ func newManager(opt Options) *Manager {
 		starts: quota.NewLimiter(cmp.Or(opt.Starts, max(2, runtime.NumCPU())), startHold),
 		reaps:  make(chan struct{}, maxReaps), opt: opt, log: opt.Log, units: usesUnits(opt.Backend), sessions: map[chat.ID]*liveSession{}, findings: map[string]string{},
 		layers: layers.New(layers.Options{AllowMissing: opt.AllowMissing, Without: opt.Without}),
-		since:  time.Now().UTC(), again: make(chan struct{}, 1), clock: idle.NewClock(idle.SinceBoot),
+		since:  time.Now().UTC(), again: make(chan struct{}, 1),
+		clock:  idle.NewClock(idle.SinceBoot),
 		userdb: &account.Userdb{Dir: opt.Userdb}, useradd: &account.Useradd{},
 		paths: paths{
 			homes: opt.Homes, tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),

@@ -104,8 +104,9 @@ func TestUseMeetsSleep(t *testing.T) {
 	}
 }
 
-// TestClockSet: when the wall clock is set a year ahead, and then back, used_at moves with it before
-// anything goes by it: a chat that was idle for an hour is not idle for a year, to no reader.
+// TestClockSet: when the wall clock is set a year ahead, and then back, used_at moves with it
+// before anything goes by it: a chat that was idle for an hour is not idle for a year, to no
+// reader.
 func TestClockSet(t *testing.T) {
 	m, rec, _ := oneAwake(t)
 	wall, boot := rec.UsedAt, time.Hour

@@ -26,7 +26,7 @@ const ticks = 100
 // Age is how long ago the process was started, by a clock that nobody sets.
 func (p Process) Age() time.Duration {
 	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // it fails only for a clock that the kernel lacks
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // it fails only where there is no such clock
 	return time.Duration(now.Nano()) - time.Duration(p.Start)*(time.Second/ticks)
 }
 

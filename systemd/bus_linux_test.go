@@ -28,7 +28,8 @@ type fakeBus struct {
 	mu    sync.Mutex
 	conns map[*fakeConn]bool
 	calls []string // the members of systemd's calls
-	// mute: it takes connections and says nothing. silent: it answers no call. jobless: no job ends.
+	// mute: it takes connections and says nothing. silent: it answers no call. jobless: no job
+	// ends.
 	mute, silent, jobless bool
 	drop                  map[string]int // how many calls of a member end their connection
 	dropJob               int            // how many jobs do so in place of their end
@@ -43,7 +44,8 @@ type fakeConn struct {
 // newFakeBus begins a bus, and makes it this process's.
 func newFakeBus(t *testing.T) *fakeBus {
 	t.Helper()
-	b := &fakeBus{t: t, path: filepath.Join(t.TempDir(), "bus"), conns: map[*fakeConn]bool{}, drop: map[string]int{}}
+	b := &fakeBus{t: t, path: filepath.Join(t.TempDir(), "bus"), conns: map[*fakeConn]bool{},
+		drop: map[string]int{}}
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+b.path)
 	b.begin()
 	t.Cleanup(b.end)
@@ -169,7 +171,8 @@ func (b *fakeBus) answer(c *fakeConn, in *bufio.Reader) {
 		case "StartUnit", "StopUnit", "StartTransientUnit":
 			body = []any{job}
 		}
-		c.send(godbus.TypeMethodReply, map[godbus.HeaderField]any{godbus.FieldReplySerial: m.Serial()}, body)
+		to := map[godbus.HeaderField]any{godbus.FieldReplySerial: m.Serial()}
+		c.send(godbus.TypeMethodReply, to, body)
 		if strings.HasSuffix(member, "Unit") && !jobless {
 			b.endJob(job)
 		}
@@ -187,7 +190,8 @@ func (b *fakeBus) endJob(job godbus.ObjectPath) {
 		}
 		c.send(godbus.TypeSignal, map[godbus.HeaderField]any{
 			godbus.FieldPath:      godbus.ObjectPath("/org/freedesktop/systemd1"),
-			godbus.FieldInterface: "org.freedesktop.systemd1.Manager", godbus.FieldMember: "JobRemoved",
+			godbus.FieldInterface: "org.freedesktop.systemd1.Manager",
+			godbus.FieldMember:    "JobRemoved",
 		}, []any{uint32(1), job, "a.service", "done"})
 	}
 	b.dropJob = max(0, b.dropJob-1)
@@ -302,8 +306,9 @@ func TestBusJobless(t *testing.T) {
 	}
 }
 
-// TestBusLost: the bus ends while nobody calls, in the middle of a call, or before a job's end. What
-// may be repeated is done by the next connection; a start is busy, for the unit may be there.
+// TestBusLost: the bus ends while nobody calls, in the middle of a call, or before a job's end.
+// What may be repeated is done by the next connection; a start is busy, for the unit may be
+// there.
 func TestBusLost(t *testing.T) {
 	bus, b := newFakeBus(t), &Bus{}
 	defer b.Close()
@@ -315,8 +320,8 @@ func TestBusLost(t *testing.T) {
 	_ = os.Remove(bus.path)
 	bus.begin()
 	allAnswer(t, b)
-	for name, member := range map[string]string{"Version": "Get", "Stop": "StopUnit", "Freeze": "FreezeUnit",
-		"Start": "StartUnit", "StartTransient": "StartTransientUnit"} {
+	for name, member := range map[string]string{"Version": "Get", "Stop": "StopUnit",
+		"Freeze": "FreezeUnit", "Start": "StartUnit", "StartTransient": "StartTransientUnit"} {
 		lose := []func(){func() { bus.drop[member] = 2 }}
 		if strings.HasPrefix(name, "St") {
 			lose = append(lose, func() { bus.dropJob = 2 })

@@ -38,8 +38,8 @@ func silentNameService(t *testing.T) (end func()) {
 }
 
 // TestSilentNameService: while a name service takes questions and does not answer, a create fails
-// within a bound, says so and leaves nothing half done. All other verbs go on meanwhile: they ask no
-// name service. When it answers again, the create is done.
+// within a bound, says so and leaves nothing half done. All other verbs go on meanwhile: they ask
+// no name service. When it answers again, the create is done.
 func TestSilentNameService(t *testing.T) {
 	opt := options(t)
 	m := open(t, opt)
@@ -63,7 +63,8 @@ func TestSilentNameService(t *testing.T) {
 		t.Errorf("the create did not wait for the others: %v", err)
 	default:
 	}
-	if err := <-failed; !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "name service") {
+	err := <-failed
+	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "name service") {
 		t.Errorf("the create: %v, want %v", err, chat.ErrBusy)
 	}
 	if again, err := m.Get(ctx, awake.ID); err != nil || !again.Awake {

@@ -10,20 +10,22 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestHostBusSilent: the bus is stopped for a while, and takes calls without an answer. A create ends
-// as busy, or is done by PID 1's own socket; sessions do not notice. When the bus goes on, so does
-// everything.
+// TestHostBusSilent: the bus is stopped for a while, and takes calls without an answer. A create
+// ends as busy, or is done by PID 1's own socket; sessions do not notice. When the bus goes on,
+// so does everything.
 func TestHostBusSilent(t *testing.T) {
 	c := create(t, "")
 	before := sessionOf(t, c.ID)
-	goOn := func() { output(t, "systemctl", "kill", "--kill-who=main", "-s", "CONT", "dbus.service") }
-	t.Cleanup(goOn)
-	output(t, "systemctl", "kill", "--kill-who=main", "-s", "STOP", "dbus.service")
+	signal := func(name string) {
+		output(t, "systemctl", "kill", "--kill-who=main", "-s", name, "dbus.service")
+	}
+	t.Cleanup(func() { signal("CONT") })
+	signal("STOP")
 	spec := chat.Spec{ExternalID: external(t)}
 	if _, err := ask(spec); err != nil && !errors.Is(err, chat.ErrBusy) {
 		t.Errorf("a create while the bus is silent: %v, want %v", err, chat.ErrBusy)
 	}
-	goOn()
+	signal("CONT")
 	made, err := ask(spec)
 	must(t, err)
 	if got := said(t, made.ID, "echo on"); got != "on" {
