@@ -108,14 +108,14 @@ func startScarce(t *testing.T, opt provision.Options) *scarce {
 	return s
 }
 
-// notification is struct seccomp_notif, and reply struct seccomp_notif_resp (seccomp_unotify(2)).
-type notification struct {
+// notification is struct seccomp_notif, and watchedReply struct seccomp_notif_resp (seccomp_unotify(2)).
+type watchedCall struct {
 	id         uint64
 	pid, flags uint32
 	data       [64]byte
 }
 
-type reply struct {
+type watchedReply struct {
 	id    uint64
 	val   int64
 	err   int32
@@ -125,7 +125,7 @@ type reply struct {
 // answer lets every call go on but those that fail, until nobody makes any more.
 func (s *scarce) answer() {
 	for {
-		var n notification
+		var n watchedCall
 		fds := []unix.PollFd{{Fd: int32(s.listener), Events: unix.POLLIN}}
 		_, err := unix.Poll(fds, -1)
 		if err != nil && err != unix.EINTR || fds[0].Revents&unix.POLLHUP != 0 {
@@ -134,7 +134,7 @@ func (s *scarce) answer() {
 		if s.control(unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)) != 0 {
 			continue // its caller was ended
 		}
-		r := reply{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
+		r := watchedReply{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
 		if s.fails(int(n.pid)) {
 			r.flags, r.err = 0, -int32(unix.ENOMEM)
 		}
