@@ -108,7 +108,7 @@ func startScarce(t *testing.T, opt provision.Options) *scarce {
 	return s
 }
 
-// notification is struct seccomp_notif, and watchedReply struct seccomp_notif_resp (seccomp_unotify(2)).
+// watchedCall is struct seccomp_notif of seccomp_unotify(2); watchedReply is seccomp_notif_resp.
 type watchedCall struct {
 	id         uint64
 	pid, flags uint32
