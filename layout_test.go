@@ -125,8 +125,8 @@ var mayImport = map[string][]string{
 		"backup", "filerules", "shell", "guard", "files", "chat",
 	},
 	"cmd/chatd-root": {
-		"exposure", "broker", "config", "journal", "listen", "policy", "provision", "state",
-		"filerules", "chat",
+		"account", "exposure", "broker", "config", "journal", "listen", "policy", "provision",
+		"state", "filerules", "chat",
 	},
 	"cmd/chatd-shim":    {"shims", "wrapper", "supervise", "scan", "termlog"},
 	"cmd/chatd-enforce": {"enforce", "chat"},

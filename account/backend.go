@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -55,9 +56,15 @@ func Try(ctx context.Context, b Backend, uid uint32) error {
 	return err
 }
 
+// toolTimeout bounds one run of useradd(8) or the like, which asks the name services whether the
+// name is free. Tests shorten it.
+var toolTimeout = 30 * time.Second
+
 // runTool runs a program of the host with a clean environment and returns its
-// message when it fails with a code that is not among ok.
+// message when it fails with a code that is not among ok. It is [chat.ErrBusy] if it does not end.
 func runTool(ctx context.Context, ok []int, name string, args ...string) error {
+	ctx, stop := context.WithTimeout(ctx, toolTimeout)
+	defer stop()
 	c := exec.CommandContext(ctx, name, args...)
 	c.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 	var out bytes.Buffer
@@ -66,6 +73,10 @@ func runTool(ctx context.Context, ok []int, name string, args ...string) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && slices.Contains(ok, exit.ExitCode()) {
 		return nil
+	}
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("cannot run %s %s: it does not end: a name service may not answer: %w",
+			name, strings.Join(args, " "), errors.Join(chat.ErrBusy, ctx.Err()))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot run %s %s: %w: %s", name, strings.Join(args, " "), err, bytes.TrimSpace(out.Bytes()))

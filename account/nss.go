@@ -6,7 +6,29 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"time"
+
+	"github.com/chatd/chatd/chat"
 )
+
+// lookupTimeout bounds one question to the Name Service Switch, whose services may be on other
+// hosts. Tests shorten it.
+var lookupTimeout = 10 * time.Second
+
+// Lookup is what getent(1) says of these keys. Where a name service does not answer, the error is
+// [chat.ErrBusy] and also context.DeadlineExceeded: whether there is such an entry is unknown.
+func Lookup(ctx context.Context, database string, keys ...string) ([]byte, error) {
+	ctx, stop := context.WithTimeout(ctx, lookupTimeout)
+	defer stop()
+	args := append([]string{"--", database}, keys...)
+	out, err := exec.CommandContext(ctx, "getent", args...).Output()
+	if err != nil && ctx.Err() != nil {
+		return out, fmt.Errorf("cannot look up %s in %s: "+
+			"a name service of nsswitch.conf does not answer: %w",
+			strings.Join(keys, " "), database, errors.Join(chat.ErrBusy, ctx.Err()))
+	}
+	return out, err
+}
 
 // Resolves looks the user up by name and by number.
 func Resolves(ctx context.Context, a User) error {
@@ -28,7 +50,7 @@ func (a User) passwd() string { return fmt.Sprintf("%s:%d:%d:%s", a.Name, a.ID, 
 
 // getent looks up the name and the number in one call and compares both answers with want.
 func getent(ctx context.Context, database string, a User, want string, form func([]string) string) error {
-	out, err := exec.CommandContext(ctx, "getent", database, a.Name, fmt.Sprint(a.ID)).Output()
+	out, err := Lookup(ctx, database, a.Name, fmt.Sprint(a.ID))
 	if err != nil {
 		return fmt.Errorf("cannot find %s %s by name and by number: getent %s: %w", database, a.Name, database, err)
 	}
@@ -57,7 +79,7 @@ func groupLine(f []string) string {
 // prints the entries of those keys that resolve, and fails when one does not.
 func unknownToNSS(ctx context.Context, a User) bool {
 	for _, database := range []string{"passwd", "group"} {
-		out, err := exec.CommandContext(ctx, "getent", database, a.Name, fmt.Sprint(a.ID)).Output()
+		out, err := Lookup(ctx, database, a.Name, fmt.Sprint(a.ID))
 		if err == nil || len(out) > 0 {
 			return false
 		}

@@ -18,9 +18,11 @@ import (
 )
 
 const (
+	// authorityLife is how long its own certificate holds, before and after it is made: the clock
+	// may be set while chats trust it.
 	authorityLife = 10 * 365 * 24 * time.Hour
 	leafLife      = 7 * 24 * time.Hour
-	// backdated is how long a certificate holds before it is made: clocks differ.
+	// backdated is how long a host's certificate holds before it is made: clocks differ.
 	backdated = time.Hour
 	// tries is how many keys are derived until one is valid; the first one is, but for one seed in
 	// 2^32.
@@ -34,7 +36,7 @@ type Authority struct {
 }
 
 // New returns the authority of a seed: always the same key and name, with a certificate that holds
-// from now on.
+// for ten years before now and after.
 func New(seed []byte, now time.Time) (*Authority, error) {
 	key, err := derive(seed)
 	if err == nil {
@@ -71,7 +73,7 @@ func (a *Authority) certify(now time.Time) error {
 	template := &x509.Certificate{
 		SerialNumber:          new(big.Int).SetBytes(print[:8]),
 		Subject:               pkix.Name{Organization: []string{"chatd"}},
-		NotBefore:             now.Add(-backdated),
+		NotBefore:             now.Add(-authorityLife),
 		NotAfter:              now.Add(authorityLife),
 		KeyUsage:              x509.KeyUsageCertSign,
 		BasicConstraintsValid: true,

@@ -90,6 +90,19 @@ func TestSameAfterRestart(t *testing.T) {
 	}
 }
 
+// TestClockSteps: when the clock is set by a year, a host's new certificate is trusted by those who
+// trust the authority since before.
+func TestClockSteps(t *testing.T) {
+	a := made(t, "seed", now)
+	for _, years := range []int{-1, 1} {
+		set := now.AddDate(years, 0, 0)
+		const host = "api.example.org"
+		if err := trusts(a, issued(t, a, host, set), host, set); err != nil {
+			t.Errorf("%d: %v", years, err)
+		}
+	}
+}
+
 // TestAuthority: it signs certificates of servers, and no authority below itself.
 func TestAuthority(t *testing.T) {
 	c := made(t, "seed", now).cert

@@ -68,7 +68,7 @@ func (a *Runs) readRun(about About, name, boot string) *Run {
 	}
 	about.Info, about.Grace, about.Taken, about.Refused = n.Run, n.Grace, n.Taken, n.Refused
 	r := a.newRun(about)
-	r.nsenter = n.NSEnter
+	r.nsenter, r.adopted = n.NSEnter, true
 	var e End
 	if load(dir, resultFile, &e) == nil {
 		if time.Since(e.At) > chat.RunRetention {

@@ -183,3 +183,28 @@ func end(t *testing.T, a *Runs, r *Run) {
 		t.Errorf("%s, %v", text, err)
 	}
 }
+
+// TestTimeLeft: the timeout of an adopted run is what it was, also when the clock was set by a year
+// since the run began.
+func TestTimeLeft(t *testing.T) {
+	p := self(t)
+	for _, years := range []int{-1, 0, 1} {
+		dir := t.TempDir()
+		a := New(Options{Dir: dir, UID: uint32(os.Getuid()), Groups: leaves{"run": true}})
+		writeRun(t, dir, "run", map[string]string{"run.json": fmt.Sprintf(`{"run":{"id":"run",`+
+			`"state":"running","background":true,"timeout":"1h","started_at":%q},`+
+			`"minder":{"pid":%d,"start":%d,"boot":%q}}`,
+			time.Now().AddDate(years, 0, 0).UTC().Format(time.RFC3339), p.PID, p.Start, p.Boot)})
+		runs, err := a.Adopt(t.Context(), someone, "ada", 4242)
+		if err != nil || len(runs) != 1 || runs[0].supervisor == nil {
+			t.Fatalf("%+v, %v", runs, err)
+		}
+		left := runs[0].timeLeft(runs[0].supervisor)
+		if left <= 0 || left > time.Hour {
+			t.Errorf("a clock %d years off leaves it %s", years, left)
+		}
+		if err := runs[0].supervisor.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -80,6 +80,8 @@ type Run struct {
 	over chan struct{}
 	// supervisor is that of a background run under way; [Run.Watch] closes it.
 	supervisor *sys.HeldProcess
+	// adopted: an earlier chatd started it.
+	adopted bool
 
 	mu      sync.Mutex
 	nsenter int

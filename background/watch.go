@@ -46,7 +46,7 @@ func (r *Run) Watch(ctx context.Context) (e End, over bool, err error) {
 
 func (r *Run) awaitSupervisor(ctx context.Context, l *sys.HeldProcess) (timedOut, over bool) {
 	ended := l.Ended()
-	timer := time.NewTimer(time.Until(r.Info.StartedAt.Add(r.Info.Timeout.D())))
+	timer := time.NewTimer(r.timeLeft(l))
 	defer timer.Stop()
 	select {
 	case <-ended:
@@ -74,6 +74,15 @@ func (r *Run) awaitSupervisor(ctx context.Context, l *sys.HeldProcess) (timedOut
 		<-ended
 	}
 	return timedOut, true
+}
+
+// timeLeft is the rest of the run's timeout. That of an adopted run goes by the start of its
+// supervisor: the clock may have been set since.
+func (r *Run) timeLeft(l *sys.HeldProcess) time.Duration {
+	if r.adopted {
+		return r.Info.Timeout.D() - l.Age()
+	}
+	return time.Until(r.Info.StartedAt.Add(r.Info.Timeout.D()))
 }
 
 func (r *Run) logError(what string, err error) {

@@ -3,6 +3,7 @@ package egress
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +34,7 @@ func (l *leaves) get(ctx context.Context, n *network, host string) (*tls.Certifi
 	l.mu.Lock()
 	kept := l.kept[host]
 	l.mu.Unlock()
-	if kept != nil && time.Until(kept.Leaf.NotAfter) > renewBefore {
+	if kept != nil && holds(kept.Leaf, time.Now()) {
 		return kept, nil
 	}
 	made, err := n.s.root.certificate(ctx, n.id, host)
@@ -53,6 +54,12 @@ func (l *leaves) get(ctx context.Context, n *network, host string) (*tls.Certifi
 	}
 	l.kept[host] = made
 	return made, nil
+}
+
+// holds reports whether a certificate holds for a while. One from before the clock was set back
+// does not hold yet.
+func holds(c *x509.Certificate, now time.Time) bool {
+	return now.After(c.NotBefore) && c.NotAfter.Sub(now) > renewBefore
 }
 
 // certificate asks chatd-root for a key and its certificate.

@@ -304,15 +304,38 @@ func TestCertificateIsKept(t *testing.T) {
 	for range 5 {
 		w.do(w.client(true), w.request("GET", "/", nil))
 	}
+	if asked := w.certificates(); asked != 1 {
+		t.Errorf("it was asked %d times", asked)
+	}
+}
+
+// certificates is how often chatd-root was asked for one.
+func (w *secretWorld) certificates() (asked int) {
 	w.root.mu.Lock()
 	defer w.root.mu.Unlock()
-	asked := 0
 	for _, c := range w.root.sockets {
 		if c.Verb == uplink.Certificate {
 			asked++
 		}
 	}
-	if asked != 1 {
-		t.Errorf("it was asked %d times", asked)
+	return asked
+}
+
+// TestCertificateOfAnotherTime: a kept certificate that does not hold by the clock as it is now,
+// which was set ahead or back, is shown to no client.
+func TestCertificateOfAnotherTime(t *testing.T) {
+	w := newSecretWorld(t, func(http.ResponseWriter, *http.Request) {})
+	w.do(w.client(true), w.request("GET", "/", nil))
+	kept := w.s.terminator.leaves.kept[apiHost]
+	for i, years := range []int{-1, 1} {
+		aged := *kept.Leaf
+		aged.NotBefore = aged.NotBefore.AddDate(years, 0, 0)
+		aged.NotAfter = aged.NotAfter.AddDate(years, 0, 0)
+		w.s.terminator.leaves.kept[apiHost] = &tls.Certificate{Certificate: kept.Certificate,
+			PrivateKey: kept.PrivateKey, Leaf: &aged}
+		w.do(w.client(true), w.request("GET", "/", nil))
+		if got := w.certificates(); got != i+2 {
+			t.Errorf("of a clock %d years off: it was asked %d times", years, got)
+		}
 	}
 }

@@ -30,21 +30,22 @@ func (p *Prober) ChooseAccount(
 		return nil, err
 	}
 	err := account.Try(ctx, userdb, p.opt.UID)
-	p.resolved = err == nil
+	p.tried = &err
 	if err == nil || config == account.UserdbName || layers.CannotTell(err) {
 		return p.account, nil // where the host could not be tried, the layer reports it
 	}
 	p.opt.Log.Warn("userdb records are not resolved here, using useradd", "why", err)
-	p.account = useradd
+	p.account, p.tried = useradd, nil
 	return p.account, nil
 }
 
 func (p *Prober) accountLayer(ctx context.Context) chat.Layer {
 	var err error
-	if !p.resolved {
+	if p.tried != nil {
+		err, p.tried = *p.tried, nil
+	} else {
 		err = account.Try(ctx, p.account, p.opt.UID)
 	}
-	p.resolved = false
 	if p.opt.Layers.Without(chat.LayerAccount) {
 		err = layers.ErrLeftOut
 	}

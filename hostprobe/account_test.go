@@ -85,7 +85,7 @@ func TestAccountLayer(t *testing.T) {
 		return append(nobody(), account.User{Name: "root", ID: 0, Home: "/root"})
 	}
 	state := func(p *Prober) chat.LayerState { return p.accountLayer(t.Context()).State }
-	p := &Prober{opt: Options{Layers: set, Chats: nobody}, account: off, resolved: true}
+	p := &Prober{opt: Options{Layers: set, Chats: nobody}, account: off, tried: new(error)}
 	if got := state(p); got != chat.LayerOn || off.tries > 0 {
 		t.Errorf("it was resolved: %s after %d tries", got, off.tries)
 	}
@@ -100,7 +100,7 @@ func TestAccountLayer(t *testing.T) {
 	if got := state(p); got != chat.LayerOn {
 		t.Errorf("no room, and a user that resolves: %s", got)
 	}
-	p.account, p.resolved = off, true
+	p.account, p.tried = off, new(error)
 	p.opt.Layers = layers.New(layers.Options{Without: []chat.LayerName{chat.LayerAccount}})
 	if got := state(p); got != chat.LayerOff {
 		t.Errorf("left out: %s", got)

@@ -65,8 +65,8 @@ type Groups interface {
 type Prober struct {
 	opt     Options
 	account account.Backend
-	// resolved: the choice of account made an account and found it; the next try reuses that.
-	resolved bool
+	// tried is what the choice of account found; the next try reuses that.
+	tried *error
 }
 
 // New returns a Prober. It has no backend of accounts before [Prober.ChooseAccount].

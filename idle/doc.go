@@ -20,6 +20,9 @@
 // work, none that was in use within minIdle, none whose profile has keep_awake and none that an
 // operator froze. If none is left it says why, and names those at work to those who may know.
 //
+// used_at is a time of the wall clock, which may be set. [Clock] moves it then, so that no chat is
+// idle for longer than it was (adrs/0089).
+//
 // # Runs as
 //
 // root, in chatd-root.

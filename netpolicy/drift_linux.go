@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/chatd/chatd/chat"
 )
 
 // snapshot is what the kernel held, in its own words, right after Apply.
@@ -29,7 +31,7 @@ func (t *Table) look() (*snapshot, error) {
 func (s half) look() (map[string][]string, error) {
 	lines, err := s.ipt.List("filter", s.whole)
 	if err != nil && !isNotExist(err) {
-		return nil, fmt.Errorf("cannot list the %s chains: %w", s.name, err)
+		return nil, fmt.Errorf("cannot list the %s chains: %w", s.name, locked(err))
 	}
 	return chainsIn(lines), nil
 }
@@ -57,7 +59,7 @@ func chainsIn(lines []string) map[string][]string {
 func (s half) rules(chain string) ([]string, error) {
 	list, err := s.ipt.List("filter", chain)
 	if err != nil && !isNotExist(err) {
-		return nil, fmt.Errorf("cannot list the %s chain %s: %w", s.name, chain, err)
+		return nil, fmt.Errorf("cannot list the %s chain %s: %w", s.name, chain, locked(err))
 	}
 	return slices.DeleteFunc(list, func(line string) bool { return !strings.HasPrefix(line, "-A ") }), nil
 }
@@ -66,6 +68,15 @@ func (s half) rules(chain string) ([]string, error) {
 func isNotExist(err error) bool {
 	var e *iptables.Error
 	return errors.As(err, &e) && e.IsNotExist()
+}
+
+// locked adds [chat.ErrBusy] to the error of a program that waited for the xtables lock in vain.
+func locked(err error) error {
+	var e *iptables.Error
+	if errors.As(err, &e) && e.ExitStatus() == exitLocked {
+		return errors.Join(chat.ErrBusy, err)
+	}
+	return err
 }
 
 // Drift says what differs from what the last successful Apply left, one sentence

@@ -61,9 +61,14 @@ func (s half) mendJump(ctx context.Context, policies []Policy, segments []segmen
 
 // jumpText takes rules out of OUTPUT and puts the jump at its head.
 func jumpText(r Range, out []string) string {
+	return deleteText(out) + "-I OUTPUT 1 " + strings.Join(jumpSpec(r), " ") + "\n"
+}
+
+// deleteText takes these rules, as iptables -S prints them, out of their chain.
+func deleteText(out []string) string {
 	var text strings.Builder
 	for _, rule := range out {
 		text.WriteString(strings.Replace(rule, "-A ", "-D ", 1) + "\n")
 	}
-	return text.String() + "-I OUTPUT 1 " + strings.Join(jumpSpec(r), " ") + "\n"
+	return text.String()
 }

@@ -42,7 +42,7 @@ func (s half) raiseChains(ctx context.Context) error {
 	for range 2 {
 		known, err := s.ipt.ChainExists("filter", whoChain)
 		if err != nil {
-			return fmt.Errorf("cannot look for the %s chain %s: %w", s.name, whoChain, err)
+			return fmt.Errorf("cannot look for the %s chain %s: %w", s.name, whoChain, locked(err))
 		}
 		if _, err = command(ctx, raiseText(s.family, !known), s.restore, "-w", s.wait, "--noflush"); err == nil {
 			return nil

@@ -1,7 +1,6 @@
 package netpolicy
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -172,14 +171,7 @@ func (s half) writeJump(ctx context.Context, r Range, output []string) error {
 	if jumpStands(output, r) {
 		return nil
 	}
-	wrong := jumps(output)
-	if len(wrong) == 0 {
-		if err := s.ipt.Insert("filter", "OUTPUT", 1, jumpSpec(r)...); err != nil {
-			return fmt.Errorf("cannot put the %s jump into OUTPUT: %w", s.name, err)
-		}
-		return nil
-	}
-	return s.replaceJumps(ctx, r, wrong)
+	return s.replaceJumps(ctx, r, jumps(output))
 }
 
 // replaceJumps takes rules of OUTPUT out and puts the jump at its head, in one
@@ -198,10 +190,13 @@ func (s half) removeJump(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, rule := range jumps(output) {
-		if err := s.ipt.Delete("filter", "OUTPUT", strings.Fields(rule)[2:]...); err != nil {
-			return fmt.Errorf("cannot take the %s jump out of OUTPUT: %w", s.name, err)
-		}
+	out := jumps(output)
+	if len(out) == 0 {
+		return nil
+	}
+	text := "*filter\n" + deleteText(out) + "COMMIT\n"
+	if _, err := command(ctx, text, s.restore, "-w", s.wait, "--noflush"); err != nil {
+		return fmt.Errorf("cannot take the %s jump out of OUTPUT: %w", s.name, err)
 	}
 	return nil
 }
@@ -243,18 +238,4 @@ func (t *Table) Remove(ctx context.Context) error {
 
 func isOurs(chain string) bool {
 	return chain == chainPrefix || strings.HasPrefix(chain, chainPrefix+"-")
-}
-
-// command runs one program and returns what it printed. The program's complaint
-// becomes part of the error.
-func command(ctx context.Context, stdin string, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = []string{"LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
-	cmd.Stdin = strings.NewReader(stdin)
-	var out, complaint bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaint
-	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("cannot run %s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(complaint.String()))
-	}
-	return out.String(), nil
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// Every test of this package runs in a network namespace of its own: TestMain
+// Every test of this package runs in network and mount namespaces of its own: TestMain
 // starts the test binary again in a fresh one, with its own firewall rules.
 func TestMain(m *testing.M) {
 	if os.Geteuid() != 0 || os.Getenv("CHATD_TEST_NETNS") != "" {
@@ -30,7 +30,9 @@ func TestMain(m *testing.M) {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), "CHATD_TEST_NETNS=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,
+	}
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

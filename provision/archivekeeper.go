@@ -19,6 +19,22 @@ type archiveKeeper struct {
 	mu    sync.Mutex
 	store *archives.Store
 	under map[chat.ID]chat.ArchiveProgress
+	set   time.Time // when the clock was set last, by the monotonic clock
+}
+
+// clockSet notes that the wall clock was set.
+func (k *archiveKeeper) clockSet() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.set = time.Now()
+}
+
+// believesClock reports that the wall clock was not set for a while, in which an operator may set it
+// right: what expired is gone.
+func (k *archiveKeeper) believesClock() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.set.IsZero() || time.Since(k.set) >= clockGrace
 }
 
 // progress sets how far the archive of a chat is; nil is none.

@@ -113,7 +113,9 @@ func (m *Manager) explain(rec state.Record, r *background.Run, res *chat.RunResu
 // forgetLater forgets a run that has ended when its time is over, if chatd is still there then;
 // one that comes later does.
 func (m *Manager) forgetLater(r *background.Run, ended time.Time) {
-	time.AfterFunc(time.Until(ended.Add(chat.RunRetention)), func() {
+	// The clock may have been set back since.
+	left := min(chat.RunRetention, time.Until(ended.Add(chat.RunRetention)))
+	time.AfterFunc(left, func() {
 		if m.bg.Err() == nil {
 			m.dropRun(r)
 		}

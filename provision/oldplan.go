@@ -149,7 +149,12 @@ func (m *Manager) applyLimits(rec state.Record, s *liveSession, force bool) erro
 }
 
 // limited is when a patch changed the session's limits last.
-func (s *liveSession) limited() time.Time { return time.Unix(0, s.limitedAt.Load()) }
+func (s *liveSession) limited() (at time.Time) {
+	if last := s.limitedAt.Load(); last != nil {
+		at = *last
+	}
+	return at
+}
 
 func (s *liveSession) setBehind(keys []string) {
 	if len(keys) == 0 {

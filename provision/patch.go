@@ -99,7 +99,8 @@ func (m *Manager) putInForce(
 	var waits error
 	limitsDiffer := m.profile(before).Limits != m.profile(after).Limits
 	if s.lives() && limitsDiffer {
-		s.limitedAt.Store(time.Now().UnixNano())
+		now := time.Now()
+		s.limitedAt.Store(&now)
 	}
 	if s.lives() && (limitsDiffer || p.ChangesLimits() && s.behind.Load() != nil) {
 		waits = m.applyLimits(after, s, p.Force)

@@ -63,6 +63,7 @@ type Manager struct {
 
 	locks  keyedLocks
 	layers *layers.Set // what the last probe found
+	clock  *idle.Clock // see keepTime
 	calls  filecall.Calls
 	starts *quota.Limiter
 	policy *policy.InForce
@@ -137,9 +138,9 @@ func newManager(opt Options) *Manager {
 	m := &Manager{
 		starts: quota.NewLimiter(cmp.Or(opt.Starts, max(2, runtime.NumCPU())), startHold),
 		reaps:  make(chan struct{}, maxReaps), opt: opt, log: opt.Log, units: usesUnits(opt.Backend), sessions: map[chat.ID]*liveSession{}, findings: map[string]string{},
-		archiving: quota.NewLimiter(maxArchiving, archiveHold),
-		layers:    layers.New(layers.Options{AllowMissing: opt.AllowMissing, Without: opt.Without}),
-		since:     time.Now().UTC(), again: make(chan struct{}, 1),
+		archiving: quota.NewLimiter(maxArchiving, archiveHold), clock: idle.NewClock(idle.SinceBoot),
+		layers: layers.New(layers.Options{AllowMissing: opt.AllowMissing, Without: opt.Without}),
+		since:  time.Now().UTC(), again: make(chan struct{}, 1),
 		userdb: &account.Userdb{Dir: opt.Userdb}, useradd: &account.Useradd{},
 		paths: paths{
 			homes: opt.Homes, tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),
@@ -226,6 +227,9 @@ func (m *Manager) openState(ctx context.Context) (err error) {
 		Dir: m.opt.State, UIDs: m.opt.UIDs, BlockSize: m.opt.UIDs.BlockSize(), AuditMax: m.opt.AuditMax, AuditKeep: m.opt.AuditKeep,
 	})
 	m.scanner = m.newScanner()
+	if err == nil {
+		m.clock.Begin(m.store.MoveUsed)
+	}
 	return err
 }
 

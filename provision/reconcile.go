@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/trees"
 )
@@ -111,6 +112,9 @@ func (m *Manager) reconcileSession(ctx context.Context, rec state.Record) error 
 		if err == nil {
 			m.log.Info("adopted a session", "chat", rec.ID)
 			return nil
+		}
+		if errors.Is(err, session.ErrUnverified) {
+			return err // it lives on, and the next reconcile looks again
 		}
 		m.log.Warn("ending a session that cannot be adopted", "chat", rec.ID, "why", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
@@ -37,8 +38,8 @@ type liveSession struct {
 	adopted bool
 	// behind are the limits that its cgroup does not have as they are recorded; nil if none.
 	behind atomic.Pointer[[]string]
-	// limitedAt is when a patch changed its limits last, in nanoseconds of the Unix time; 0 if none.
-	limitedAt atomic.Int64
+	// limitedAt is when a patch changed its limits last; nil if none.
+	limitedAt atomic.Pointer[time.Time]
 	// meter counts what its limits did; meterMu is held until that is reported.
 	meter   cgroup.HitMeter
 	meterMu sync.Mutex

@@ -11,8 +11,13 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// expireEvery is the time between two looks for archives that have expired.
-const expireEvery = time.Hour
+const (
+	// expireEvery is the time between two looks for archives that have expired, and from the start
+	// to the first, in looks at the chats.
+	expireEvery = 60
+	// clockGrace is for how long none expires after the clock was set.
+	clockGrace = 24 * time.Hour
+)
 
 // watchUnused archives and reaps chats that nobody uses, one after the other, and removes archives
 // that have expired.
@@ -20,15 +25,14 @@ func (m *Manager) watchUnused(ctx context.Context) {
 	tick := time.NewTicker(cmp.Or(m.opt.Every, time.Minute))
 	defer tick.Stop()
 	unused := map[chat.ID]time.Time{}
-	var expired time.Time
-	for {
+	for looks := 1; ; looks++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if now := time.Now(); expired.IsZero() || now.Sub(expired) >= expireEvery {
-			expired = now
+		m.keepTime()
+		if looks%expireEvery == 0 && m.archive.believesClock() {
 			m.report(aboutArchives, m.expireArchives(ctx))
 		}
 		m.reapUnused(ctx, unused)

@@ -21,7 +21,24 @@ func (m *Manager) usedAt(rec state.Record) time.Time {
 	if m.atWork(rec.ID) {
 		return time.Now().UTC()
 	}
+	return m.lastUsed(rec)
+}
+
+// lastUsed is usedAt of a chat that is not at work.
+func (m *Manager) lastUsed(rec state.Record) time.Time {
+	m.keepTime()
+	if now, err := m.store.Get(rec.ID); err == nil {
+		return now.UsedAt // rec may be from before the clock was set
+	}
 	return rec.UsedAt
+}
+
+// keepTime comes before each look at how long chats are idle; see [idle.Clock].
+func (m *Manager) keepTime() {
+	if step := m.clock.Keep(m.store.MoveUsed); step != 0 {
+		m.archive.clockSet()
+		m.log.Warn("the clock was set: used_at of the chats moves with it", "by", step)
+	}
 }
 
 // atWork reports whether the chat is in use: a run of any kind is under way, a client is
@@ -97,6 +114,7 @@ func (m *Manager) cpuTime(id chat.ID) (time.Duration, error) {
 
 // awakeChats are the awake chats, as package idle knows them.
 func (m *Manager) awakeChats() []idle.Chat {
+	m.keepTime()
 	all := m.allSessions()
 	out := make([]idle.Chat, 0, len(all))
 	for _, s := range all {

@@ -104,3 +104,23 @@ func TestUseMeetsSleep(t *testing.T) {
 		t.Error("the call has another session")
 	}
 }
+
+// TestClockSet: when the wall clock is set a year ahead, and then back, used_at moves with it
+// before anything goes by it: a chat that was idle for an hour is not idle for a year, to no
+// reader.
+func TestClockSet(t *testing.T) {
+	m, rec, _ := oneAwake(t)
+	wall, boot := rec.UsedAt, time.Hour
+	m.clock = idle.NewClock(func() (time.Time, time.Duration) { return wall, boot })
+	wall, boot = wall.Add(time.Hour), boot+time.Hour
+	for _, step := range []time.Duration{0, 365 * 24 * time.Hour, -365 * 24 * time.Hour} {
+		wall = wall.Add(step)
+		if idle := wall.Sub(m.lastUsed(rec)); idle != time.Hour {
+			t.Errorf("after a step of %s a caller sees it idle for %s", step, idle)
+		}
+		wall = wall.Add(step)
+		if idle := wall.Sub(m.awakeChats()[0].Used); idle != time.Hour {
+			t.Errorf("after a step of %s a look sees it idle for %s", step, idle)
+		}
+	}
+}

@@ -93,9 +93,17 @@ func (s *Starter) checkInit(in *Session) error {
 	return nil
 }
 
+// ErrUnverified is the error of [Starter.Adopt] for a session that may be adopted later: systemd
+// does not say which unit it is.
+var ErrUnverified = errors.New("systemd does not say which unit it is")
+
 // checkInvocation refuses a unit of the same name that this session's chatd did not start.
 func (s *Starter) checkInvocation(in *Session) error {
 	now, err := s.opt.Groups.Invocation(in.Chat)
+	if errors.Is(err, chat.ErrBusy) {
+		err = errors.Join(ErrUnverified, err)
+		return fmt.Errorf("cannot adopt session %s yet: %w", in.Chat, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -15,10 +16,11 @@ type knownGroups struct {
 	StartGroups
 	members    []int
 	invocation string
+	asked      error // what became of the question for the invocation
 }
 
 func (g knownGroups) Members(chat.ID) ([]int, error)     { return g.members, nil }
-func (g knownGroups) Invocation(chat.ID) (string, error) { return g.invocation, nil }
+func (g knownGroups) Invocation(chat.ID) (string, error) { return g.invocation, g.asked }
 
 // TestAdopt: chatd adopts a session only when all agree: the boot, the start time, the uid, the
 // cgroup and the unit's invocation.
@@ -48,6 +50,10 @@ func TestAdopt(t *testing.T) {
 		"another uid":     {groups: same, uid: 1, refused: "is of uid"},
 		"another cgroup": {
 			groups: knownGroups{members: []int{1}, invocation: "a"}, refused: "not in its cgroup",
+		},
+		"systemd is silent": {
+			groups:  knownGroups{members: []int{init.PID}, asked: chat.ErrBusy},
+			refused: ErrUnverified.Error(),
 		},
 		"another invocation": {
 			groups:  knownGroups{members: []int{init.PID}, invocation: "b"},
@@ -86,6 +92,9 @@ func checkAdopted(t *testing.T, s *Starter, d Dir, refused string) {
 	case refused != "":
 		if err == nil || !strings.Contains(err.Error(), refused) {
 			t.Errorf("adopted, or refused for another reason: %v; want %q", err, refused)
+		}
+		if later := errors.Is(err, ErrUnverified); later != (refused == ErrUnverified.Error()) {
+			t.Errorf("refused by %q: adopted later: %t", refused, later)
 		}
 	case err != nil:
 		t.Error(err)

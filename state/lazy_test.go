@@ -35,6 +35,19 @@ func TestLazyIsFlushedByCloseAndByTime(t *testing.T) {
 	}
 }
 
+// TestMoveUsed: used_at of all chats moves, also to an earlier time, and is written.
+func TestMoveUsed(t *testing.T) {
+	s := fresh(t)
+	recs := []Record{admit(t, s, "a"), admit(t, s, "b")}
+	s.MoveUsed(func(used time.Time) time.Time { return used.Add(-time.Hour) })
+	s = again(t, s)
+	for _, was := range recs {
+		if r, err := s.Get(was.ID); err != nil || !r.UsedAt.Equal(was.UsedAt.Add(-time.Hour)) {
+			t.Errorf("used at %s and then at %s, %v", was.UsedAt, r.UsedAt, err)
+		}
+	}
+}
+
 // waitClean waits, long enough for any machine, until no write is delayed.
 func waitClean(t *testing.T, s *Store) {
 	t.Helper()

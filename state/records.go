@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/chatd/chatd/chat"
 	"go.etcd.io/bbolt"
@@ -244,20 +243,6 @@ func (s *Store) keep(r, after *Record, by Event, durable bool) error {
 	s.dirty[r.UID] = true
 	s.stirUp()
 	return nil
-}
-
-// Touch records that a chat was used at t; an earlier t and an unknown chat change nothing. Durable
-// with the next commit or within about a second.
-func (s *Store) Touch(id chat.ID, t time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.index.byID[id]
-	if t = t.UTC().Round(0); r == nil || !t.After(r.UsedAt) {
-		return
-	}
-	r.UsedAt = t
-	s.dirty[r.UID] = true
-	s.stirUp()
 }
 
 // Forget removes the record and the schedules of a chat that has left no trace on the host, durable

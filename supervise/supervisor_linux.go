@@ -156,6 +156,7 @@ func Roomy(f *os.File, parts uint64) bool {
 
 // supervise returns when the run has ended and everything about it is written down.
 func (m *supervisor) supervise() error {
+	m.spec.Deadline = steady(m.spec.Deadline)
 	go m.collect()
 	go m.obey()
 	var copied [2]chan struct{}
@@ -182,6 +183,9 @@ func (m *supervisor) supervise() error {
 	_, werr := m.end.Write(append(line, '\n'))
 	return errors.Join(err, terr, jerr, werr)
 }
+
+// steady is the same moment by the monotonic clock, which nobody sets, as it was read from a file.
+func steady(at time.Time) time.Time { return time.Now().Add(time.Until(at)) }
 
 // onlyReader hides a file's other methods: io.Copy would copy from the pipe in the kernel and
 // bypass the ring.

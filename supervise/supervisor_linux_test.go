@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -38,6 +39,15 @@ func TestTimedOutWhoeverEndsIt(t *testing.T) {
 				t.Errorf("timed out: %v, status %v", got, m.status)
 			}
 		})
+	}
+}
+
+// TestSteady: a deadline that was read is compared by the monotonic clock.
+func TestSteady(t *testing.T) {
+	read := time.Now().Add(time.Hour).Round(0)
+	got := steady(read)
+	if !strings.Contains(got.String(), " m=+") || got.Sub(read).Abs() > time.Minute {
+		t.Errorf("%s is %s", read, got)
 	}
 }
 

@@ -20,6 +20,16 @@ type Process struct {
 	Boot  string `json:"boot"`
 }
 
+// ticks is how many of Start are a second: USER_HZ, on each architecture of Go.
+const ticks = 100
+
+// Age is how long ago the process was started, by a clock that nobody sets.
+func (p Process) Age() time.Duration {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // it fails only where there is no such clock
+	return time.Duration(now.Nano()) - time.Duration(p.Start)*(time.Second/ticks)
+}
+
 // HeldProcess is a process with an open pidfd, which never refers to another process
 // (pidfd_open(2)). It is for a process that the caller waits for; [Hold] is for one signal.
 type HeldProcess struct {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,6 +35,9 @@ func begun(t *testing.T, argv ...string) *HeldProcess {
 // held, even if its parent has not waited for it and it still has its pid.
 func TestHoldProcess(t *testing.T) {
 	held := begun(t, "cat")
+	if age := held.Age(); age < 0 || age > time.Hour {
+		t.Errorf("it was started %s ago", age)
+	}
 	if !held.Alive() || held.Ending() || held.Start == 0 {
 		t.Errorf("a process that lives: alive %v, ending %v, start %d",
 			held.Alive(), held.Ending(), held.Start)

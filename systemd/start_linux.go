@@ -26,9 +26,9 @@ func (b *Bus) StartSession(
 	}
 	ctx, stop := context.WithTimeout(context.Background(), startTime)
 	defer stop()
-	ended, err := b.startUnit(ctx, s.Unit, s.properties(int(d.theirs.Fd())))
+	job, err := b.startUnit(ctx, s.Unit, s.properties(int(d.theirs.Fd())))
 	if err == nil {
-		err = errors.Join(d.theirs.Close(), d.letIn(ctx, s, files, ended, prepare))
+		err = errors.Join(d.theirs.Close(), d.letIn(ctx, s, files, job, prepare))
 	}
 	if err != nil {
 		d.Close()
@@ -37,19 +37,28 @@ func (b *Bus) StartSession(
 	return d, nil
 }
 
-// startUnit requests the unit and returns the channel for its job's result. It waits for a
-// unit of the same name that is about to end.
-func (b *Bus) startUnit(ctx context.Context, unit string, props []Property) (<-chan string, error) {
+// outcome is what became of the job that starts a unit.
+type outcome struct {
+	result string
+	err    error
+}
+
+// startUnit requests the unit and returns what becomes of its job. It waits for a unit of the same
+// name that is about to end.
+func (b *Bus) startUnit(
+	ctx context.Context, unit string, props []Property,
+) (<-chan outcome, error) {
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
-		conn, err := b.connect(ctx)
-		if err != nil {
-			return nil, err
-		}
-		ended := make(chan string, 1)
-		if _, err = conn.StartTransientUnitContext(ctx, unit, "fail", props, ended); err == nil {
+		conn, done, err := b.begin(ctx, transient(unit, props))
+		if err == nil {
+			ended := make(chan outcome, 1)
+			go func() {
+				said, err := result(ctx, conn, done)
+				ended <- outcome{said, err}
+			}()
 			return ended, nil
 		}
-		if err = named(err); !errors.Is(err, chat.ErrExists) {
+		if !errors.Is(err, chat.ErrExists) {
 			return nil, err
 		}
 		select {
@@ -63,17 +72,17 @@ func (b *Bus) startUnit(ctx context.Context, unit string, props []Property) (<-c
 // letIn waits for the first process, prepares it, gives it the files, and waits until
 // systemd says that the unit is up.
 func (d *Handshake) letIn(
-	ctx context.Context, s Session, files []*os.File, ended <-chan string, prepare func(int) error,
+	ctx context.Context, s Session, files []*os.File, ended <-chan outcome, prepare func(int) error,
 ) error {
 	here := make(chan error, 1)
 	go func() { here <- d.await(wordHere, startTime) }()
 	select {
 	case err := <-here:
 		if err != nil {
-			return errors.Join(refusal(ctx, s, ended), err)
+			return errors.Join(refused(s, <-ended), err)
 		}
-	case result := <-ended:
-		return refused(s, result)
+	case job := <-ended:
+		return refused(s, job)
 	}
 	if prepare != nil {
 		if err := prepare(d.first); err != nil {
@@ -83,28 +92,20 @@ func (d *Handshake) letIn(
 	if err := d.hand(files); err != nil {
 		return err
 	}
-	select {
-	case result := <-ended:
-		if result != "done" {
-			return errors.Join(fmt.Errorf("systemd says %s", result), d.complaint())
-		}
-		return nil
-	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("it does not come up: %w", context.Cause(ctx)), d.complaint())
+	switch job := <-ended; {
+	case job.err != nil:
+		return errors.Join(fmt.Errorf("it does not come up: %w", job.err), d.complaint())
+	case job.result != "done":
+		return errors.Join(fmt.Errorf("systemd says %s", job.result), d.complaint())
 	}
+	return nil
 }
 
-// refusal is systemd's reason for a unit whose first process did not start.
-func refusal(ctx context.Context, s Session, ended <-chan string) error {
-	select {
-	case result := <-ended:
-		return refused(s, result)
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// refused is systemd's reason for a unit whose first process did not start.
+func refused(s Session, job outcome) error {
+	if job.err != nil {
+		return job.err
 	}
-}
-
-func refused(s Session, result string) error {
 	return fmt.Errorf("systemd says %s before its first process, %s, was there; "+
-		"PAM service %q may refuse it: see journalctl", result, s.Argv[0], s.PAM)
+		"PAM service %q may refuse it: see journalctl", job.result, s.Argv[0], s.PAM)
 }

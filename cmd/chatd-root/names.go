@@ -1,15 +1,17 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"os/exec"
 	"os/user"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/account"
 	"github.com/chatd/chatd/chat"
 )
 
@@ -30,7 +32,10 @@ func groupIDs(log *slog.Logger, name string) []uint32 {
 // entryOf asks getent(1) for at least so many fields: os/user without cgo reads the files in /etc
 // alone, and entries may come from elsewhere.
 func entryOf(database, name string, fields int) ([]string, error) {
-	out, err := exec.Command("getent", "--", database, name).Output()
+	out, err := account.Lookup(context.Background(), database, name)
+	if errors.Is(err, chat.ErrBusy) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot find %s %s: %w", database, name, chat.ErrNotFound)
 	}
@@ -52,7 +57,10 @@ func userName(uid uint32) (string, error) {
 	if u, err := user.LookupId(n); err == nil {
 		return u.Username, nil
 	}
-	out, err := exec.Command("getent", "passwd", n).Output()
+	out, err := account.Lookup(context.Background(), "passwd", n)
+	if errors.Is(err, chat.ErrBusy) {
+		return "", err
+	}
 	if err != nil {
 		return "", fmt.Errorf("cannot find the name of uid %d: %w", uid, chat.ErrDenied)
 	}

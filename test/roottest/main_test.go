@@ -28,6 +28,9 @@ const worldsPrefix = "chatd-roottest-"
 var programs struct{ chatd, root, shim, enforce, egress, archive, demo string }
 
 func TestMain(m *testing.M) {
+	if os.Args[0] == watchedName {
+		os.Exit(becomeWatched())
+	}
 	if os.Args[0] == hostileName {
 		os.Exit(hostileFront())
 	}

@@ -1,0 +1,115 @@
+package netpolicy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// ownMounts mounts dir over a directory for this process alone. It is called once for each.
+func ownMounts(t *testing.T, over string) {
+	t.Helper()
+	needsRoot(t)
+	for _, act := range []func() error{
+		func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") },
+		func() error { return unix.Mount("tmpfs", over, "tmpfs", 0, "mode=755") },
+	} {
+		if err := act(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(over, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSilentNameService: the wall is raised, mended and removed while a name service takes
+// questions and answers none: the owner match asks it for each uid.
+func TestSilentNameService(t *testing.T) {
+	ownMounts(t, "/run/systemd")
+	dir := "/run/systemd/userdb"
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "io.systemd.Silent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for name, set := range backends() {
+		table := newTable(t, set)
+		ctx, stop := context.WithTimeout(t.Context(), 30*time.Second) // one lookup takes longer
+		err := table.Apply(ctx, nil)
+		if err == nil {
+			run(t, set.iptables+" -F OUTPUT")
+			_, err = table.Mend(ctx)
+		}
+		if err = errors.Join(err, table.Remove(ctx), ctx.Err()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		stop()
+	}
+}
+
+// TestHeldLock: while another program holds the xtables lock, a call fails as busy, says why and
+// changes nothing; when it is free again, the same call is done.
+func TestHeldLock(t *testing.T) {
+	needsRoot(t)
+	set, ok := backends()["legacy"]
+	if !ok {
+		t.Skip("no iptables-legacy, or it is the host's own")
+	}
+	opt := testOptions
+	opt.LockWait = time.Second
+	table, err := open(opt, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ownMounts(t, "/run") // the lock is one for all namespaces of the network
+	lock, err := os.Create("/run/xtables.lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := table.Apply(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	rules := func() string { return run(t, set.iptables+"-save | grep -v ^#") }
+	before := rules()
+	policies := []Policy{{Profile: "web", Blocks: []Range{{rangeLow + 65536, rangeLow + 131071}}}}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range map[string]func() error{
+		"Apply":  func() error { return table.Apply(t.Context(), policies) },
+		"Mend":   func() error { _, err := table.Mend(t.Context()); return err },
+		"Remove": func() error { return table.Remove(t.Context()) },
+	} {
+		err := call()
+		if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "xtables lock") {
+			t.Errorf("%s: %v, want %v", name, err, chat.ErrBusy)
+		}
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_UN); err != nil {
+		t.Fatal(err)
+	}
+	if after := rules(); after != before {
+		t.Errorf("before %s\nafter %s", before, after)
+	}
+	err = errors.Join(table.Apply(t.Context(), policies), table.Remove(t.Context()))
+	if err != nil {
+		t.Error(err)
+	}
+}

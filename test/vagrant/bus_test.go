@@ -1,0 +1,78 @@
+//go:build e2e
+
+package vagrant
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestHostBusSilent: the bus is stopped for a while, and takes calls without an answer. A create
+// ends as busy, or is done by PID 1's own socket; sessions do not notice. When the bus goes on,
+// so does everything.
+func TestHostBusSilent(t *testing.T) {
+	c := create(t, "")
+	before := sessionOf(t, c.ID)
+	signal := func(name string) {
+		output(t, "systemctl", "kill", "--kill-who=main", "-s", name, "dbus.service")
+	}
+	t.Cleanup(func() { signal("CONT") })
+	signal("STOP")
+	spec := chat.Spec{ExternalID: external(t)}
+	if _, err := ask(spec); err != nil && !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("a create while the bus is silent: %v, want %v", err, chat.ErrBusy)
+	}
+	signal("CONT")
+	made, err := ask(spec)
+	must(t, err)
+	if got := said(t, made.ID, "echo on"); got != "on" {
+		t.Errorf("afterwards a run says %q", got)
+	}
+	must(t, reap(made.ID))
+	if after := sessionOf(t, c.ID); after != before {
+		t.Errorf("the session was %+v and is %+v", before, after)
+	}
+}
+
+// TestHostReexecUnderCreates: PID 1 executes itself again, again and again, while chats are made.
+// Each create is done, or is busy and done when it is made again.
+func TestHostReexecUnderCreates(t *testing.T) {
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Second):
+				if out, err := try(timeout, "systemctl", "daemon-reexec"); err != nil {
+					t.Errorf("daemon-reexec: %v: %s", err, out)
+				}
+			}
+		}
+	}()
+	var specs []chat.Spec
+	for range 10 {
+		spec := chat.Spec{ExternalID: external(t)}
+		specs = append(specs, spec)
+		if _, err := ask(spec); err != nil && !errors.Is(err, chat.ErrBusy) {
+			t.Errorf("a create: %v, want %v", err, chat.ErrBusy)
+		}
+	}
+	close(stop)
+	<-ended
+	for _, spec := range specs {
+		c, err := ask(spec)
+		if err != nil {
+			t.Errorf("a create afterwards: %v", err)
+			continue
+		}
+		if got := said(t, c.ID, "echo on"); got != "on" {
+			t.Errorf("a run says %q", got)
+		}
+		must(t, reap(c.ID))
+	}
+}
