@@ -1,8 +1,12 @@
 package egress
 
 import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"testing"
 )
@@ -79,4 +83,55 @@ func BenchmarkStream(b *testing.B) {
 		w := newWorld(b)
 		read(b, w.dial(w.open(one, server.String()), server))
 	})
+}
+
+// BenchmarkRequests are requests over one connection: direct, of plain HTTP by name, over TLS that
+// passes, and over TLS with a secret.
+func BenchmarkRequests(b *testing.B) {
+	handler := func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, r.Host) }
+	b.Run("direct", func(b *testing.B) {
+		requests(b, direct(b, serveHTTP(b, handler)))
+	})
+	b.Run("plain", func(b *testing.B) {
+		requests(b, newWorld(b).byName(apiHost, serveHTTP(b, handler)))
+	})
+	b.Run("passed", func(b *testing.B) {
+		w := newWorld(b)
+		requests(b, clientTLS(w.byName(apiHost, serveTLS(b, apiHost, handler, nil))))
+	})
+	b.Run("secret", func(b *testing.B) {
+		requests(b, clientTLS(newSecretWorld(b, handler).dialAPI(apiHost)))
+	})
+}
+
+func clientTLS(c net.Conn) net.Conn {
+	return tls.Client(c, &tls.Config{ServerName: apiHost, InsecureSkipVerify: true})
+}
+
+func requests(b *testing.B, c net.Conn) {
+	defer c.Close()
+	to := apiHost
+	r := bufio.NewReader(c)
+	for b.Loop() {
+		fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\nX-Api-Key: %s\r\n\r\n", to, placeholder)
+		a, err := http.ReadResponse(r, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, a.Body); err != nil || a.StatusCode != http.StatusOK {
+			b.Fatal(a.Status, err)
+		}
+	}
+}
+
+func serveHTTP(b *testing.B, h http.HandlerFunc) netip.AddrPort {
+	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := &http.Server{Handler: h}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(l) }()
+	b.Cleanup(func() { s.Close(); <-done })
+	return addrOf(l.Addr())
 }

@@ -97,7 +97,18 @@ func (w *terminator) carry(c connection, t target, server *net.TCPConn, b []byte
 		MinVersion:             tls.VersionTLS12,
 		NextProtos:             []string{"h2", "http/1.1"},
 		SessionTicketsDisabled: true, // another connection has another key for them
+		VerifyConnection:       s.asClient,
 	}), s.transport)
+	return nil
+}
+
+// asClient is called when the handshake with the client says what it speaks, before its first
+// request. To the server goes HTTP/2 only for a client that speaks it: it costs more, and carries
+// several requests simultaneously.
+func (s *terminated) asClient(client tls.ConnectionState) error {
+	if client.NegotiatedProtocol != "h2" {
+		s.transport.Protocols = onlyHTTP1()
+	}
 	return nil
 }
 

@@ -123,7 +123,8 @@ var benchActs = map[string]act{
 	// to an address that was looked up before
 	"bench-connect": func(a []string) (string, error) {
 		var all []float64
-		if host, port, err := net.SplitHostPort(a[0]); err == nil && !strings.ContainsAny(host, "!^") {
+		host, port, err := net.SplitHostPort(a[0])
+		if err == nil && !strings.ContainsAny(host, "!^") {
 			addrs, err := net.LookupHost(host)
 			if err != nil {
 				return "", err
