@@ -2,13 +2,18 @@ package egress
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"os/exec"
 	"testing"
+
+	"github.com/chatd/chatd/uplink"
 )
 
 // relayed is a world with one open chat, and connections of it to a server.
@@ -55,6 +60,92 @@ func direct(b *testing.B, to netip.AddrPort) *net.TCPConn {
 		b.Fatal(err)
 	}
 	return c
+}
+
+// rootEnv marks a second run of the test binary, which is chatd-root for the server at this path.
+const rootEnv = "CHATD_TEST_EGRESS_ROOT"
+
+// rootProcess serves until the server ends.
+func rootProcess(path string) error {
+	c, err := dialUplink(path)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Serve(context.Background(), (&fakeRoot{Conn: c}).answer) }()
+	if _, _, err := c.Call(context.Background(), uplink.Call{Verb: uplink.Hello}); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	return <-ended
+}
+
+// rootApart has sockets come from another process, as they do.
+func (w *world) rootApart() {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), rootEnv+"="+w.path)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		w.t.Fatalf("%q, %v", line, err)
+	}
+}
+
+// BenchmarkConnectParts is where the time of a connection by address goes, with chatd-root in
+// another process: asking it for a socket, connect(2) until the server has answered, and all of it
+// without a spare socket and with one.
+func BenchmarkConnectParts(b *testing.B) {
+	server := listenTCP(b, echo)
+	begin := func(b *testing.B) relayed {
+		w := newWorld(b)
+		r := relayed{w.open(one, server.String()), w, server}
+		w.rootApart()
+		return r
+	}
+	b.Run("socket", func(b *testing.B) {
+		n := begin(b).n
+		for b.Loop() {
+			f, err := n.askOutside(b.Context(), false)
+			if err != nil {
+				b.Fatal(err)
+			}
+			f.Close()
+		}
+	})
+	b.Run("connect", func(b *testing.B) {
+		for b.Loop() {
+			f, err := (&fakeRoot{}).socket(uplink.Call{Verb: uplink.Socket})
+			if err != nil {
+				b.Fatal(err)
+			}
+			c, err := connectFile(b.Context(), f, server)
+			if err != nil {
+				b.Fatal(err)
+			}
+			c.Close()
+		}
+	})
+	for _, spares := range []int64{maxSpares, 0} {
+		name := "without a spare"
+		if spares == 0 {
+			name = "with a spare"
+		}
+		b.Run(name, func(b *testing.B) {
+			r := begin(b)
+			r.w.s.spares.Store(spares)
+			for b.Loop() {
+				c := r.dial()
+				wantEcho(b, c, "\x00")
+				c.Close()
+			}
+		})
+	}
 }
 
 // BenchmarkStream is one long stream from a server: direct and carried.

@@ -184,6 +184,7 @@ func (s *server) sweep(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range s.networks {
+		n.sweepSpare()
 		n.mu.Lock()
 		for c := range n.carried {
 			if c.idle(now) {

@@ -138,7 +138,7 @@ func (f *flow) connect(ctx context.Context, t target) (*net.UDPConn, error) {
 	}
 	var errs error
 	for _, to := range addrs {
-		c, err := f.n.s.root.connect(ctx, f.n.id, true, to)
+		c, err := f.n.s.root.datagrams(ctx, f.n.id, to)
 		if u, ok := c.(*net.UDPConn); ok {
 			return u, nil
 		} else if c != nil {

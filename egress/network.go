@@ -66,6 +66,7 @@ type network struct {
 	begins                *quota.Allowance // of receive
 	redials               *quota.Allowance // of redial
 	redialing             chan struct{}    // whose turn it is
+	spare                 spare
 
 	mu          sync.Mutex
 	closed      bool
@@ -185,6 +186,7 @@ func (n *network) close() (err error) {
 		err = errors.Join(err, n.udp.Close())
 	}
 	n.all.Wait()
+	n.dropSpare()
 	n.s.leaveOwner(n.of)
 	if n.book != nil {
 		err = errors.Join(err, n.book.Close())
@@ -227,6 +229,7 @@ func (s *server) change(id chat.ID, list []chat.Allow) error {
 		return fmt.Errorf("cannot change chat %s: its network is not open: %w",
 			id, chat.ErrNotFound)
 	}
+	n.dropSpare()
 	var cut []*carried
 	n.mu.Lock()
 	n.list = list

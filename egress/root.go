@@ -99,15 +99,18 @@ func (r *root) report(ctx context.Context, what report) error {
 	return errors.Join(err, closeAll(files))
 }
 
-// connect connects a socket of the chat in the host's network.
-func (r *root) connect(
-	ctx context.Context, id chat.ID, udp bool, to netip.AddrPort,
-) (net.Conn, error) {
-	call := uplink.Call{Verb: uplink.Socket, Chat: id, UDP: udp, IPv6: to.Addr().Is6()}
+// datagrams returns a socket of the chat in the host's network whose peer is to.
+func (r *root) datagrams(ctx context.Context, id chat.ID, to netip.AddrPort) (net.Conn, error) {
+	call := uplink.Call{Verb: uplink.Socket, Chat: id, UDP: true, IPv6: to.Addr().Is6()}
 	f, err := r.file(ctx, call)
 	if err != nil {
 		return nil, err
 	}
+	return connectFile(ctx, f, to)
+}
+
+// connectFile connects a socket, and closes f.
+func connectFile(ctx context.Context, f *os.File, to netip.AddrPort) (net.Conn, error) {
 	defer f.Close()
 	if err := connect(ctx, f, to); err != nil {
 		return nil, fmt.Errorf("cannot connect to %s: %w", to, err)

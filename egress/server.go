@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,8 +30,9 @@ const (
 	// descriptorsEach is how many descriptors a connection needs at most: two sockets, the pipes of
 	// splice(2) for both directions, and two while it is made.
 	descriptorsEach = 8
-	// descriptorsKept are not given to connections: those of the chats' listeners and of messages.
-	descriptorsKept = 2048
+	// descriptorsKept are not given to connections: those of the chats' listeners, of messages
+	// and of spare sockets.
+	descriptorsKept = 2048 + maxSpares
 	// memorySlots is how many connections and flows fit into memory beside the sessions of HTTP:
 	// each takes some 20 KiB (TestAwakeMemory).
 	memorySlots = 16 << 10
@@ -64,6 +66,7 @@ type server struct {
 	// buffers are for datagrams and first bytes: *[maxDatagram]byte. Nothing idle holds one.
 	buffers   sync.Pool
 	slots     budget // connections and flows
+	spares    atomic.Int64
 	mu        sync.Mutex
 	fresh     func() *quota.Allowance // how fast a chat may begin connections, or flows
 	upstreams []netip.AddrPort

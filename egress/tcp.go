@@ -135,9 +135,11 @@ func (c connection) connect(t target) (*net.TCPConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.reached(addrOf(server.RemoteAddr())); err != nil {
+	to := addrOf(server.RemoteAddr())
+	if err := c.reached(to); err != nil {
 		reset(server)
 		return nil, err
 	}
+	c.n.prepare(to.Addr().Is6())
 	return server, nil
 }
