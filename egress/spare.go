@@ -71,14 +71,13 @@ func (n *network) prepare(ipv6 bool) {
 		n.spare.mu.Lock()
 		defer n.spare.mu.Unlock()
 		n.spare.making = false
-		switch {
-		case err != nil: // the next connection asks itself, and tells of it
+		if err != nil { // the next connection asks itself, and tells of it
 			n.s.spares.Add(-1)
-		case n.spare.turn != turn:
-			n.s.spares.Add(-1)
-			_ = f.Close() // it was never used
-		default:
-			n.spare.file, n.spare.ipv6 = f, ipv6
+			return
+		}
+		n.spare.file, n.spare.ipv6 = f, ipv6
+		if n.spare.turn != turn {
+			n.closeSpare()
 		}
 	})
 }

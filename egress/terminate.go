@@ -102,9 +102,8 @@ func (w *terminator) carry(c connection, t target, server *net.TCPConn, b []byte
 	return nil
 }
 
-// asClient is called when the handshake with the client says what it speaks, before its first
-// request. To the server goes HTTP/2 only for a client that speaks it: it costs more, and carries
-// several requests simultaneously.
+// asClient is called before the first request. To the server goes HTTP/2, which costs more, only
+// for a client that speaks it.
 func (s *terminated) asClient(client tls.ConnectionState) error {
 	if client.NegotiatedProtocol != "h2" {
 		s.transport.Protocols = onlyHTTP1()
