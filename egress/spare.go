@@ -43,12 +43,12 @@ func (n *network) takeSpare(ipv6 bool) *os.File {
 	n.spare.mu.Lock()
 	defer n.spare.mu.Unlock()
 	f := n.spare.file
-	if f == nil || n.spare.ipv6 != ipv6 {
-		return nil
+	if f != nil && n.spare.ipv6 == ipv6 {
+		n.spare.file = nil
+		n.s.spares.Add(-1)
+		return f
 	}
-	n.spare.file = nil
-	n.s.spares.Add(-1)
-	return f
+	return nil
 }
 
 // prepare begins to get a spare, unless there is one of this family. The caller is one of n.all.
@@ -70,13 +70,10 @@ func (n *network) prepare(ipv6 bool) {
 		f, err := n.askOutside(n.ctx, ipv6)
 		n.spare.mu.Lock()
 		defer n.spare.mu.Unlock()
-		n.spare.making = false
+		n.spare.making, n.spare.file, n.spare.ipv6 = false, f, ipv6
 		if err != nil { // the next connection asks itself, and tells of it
 			n.s.spares.Add(-1)
-			return
-		}
-		n.spare.file, n.spare.ipv6 = f, ipv6
-		if n.spare.turn != turn {
+		} else if n.spare.turn != turn {
 			n.closeSpare()
 		}
 	})

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -45,6 +47,9 @@ type world struct {
 // newWorld begins one. At its end every goroutine and descriptor must be gone.
 func newWorld(t testing.TB) *world {
 	t.Helper()
+	for w := range live { // else their spares would be counted as this one's
+		w.settle()
+	}
 	goroutines, fds := runtime.NumGoroutine(), countFDs(t)
 	t.Cleanup(func() { wantBack(t, goroutines, fds) })
 	w := &world{t: t, path: filepath.Join(t.TempDir(), "s"), events: make(chan Event, 10000)}
@@ -70,7 +75,23 @@ func newWorld(t testing.TB) *world {
 	}
 	t.Cleanup(func() { w.front.Close() })
 	w.root = w.newRoot()
+	live[w] = true
+	t.Cleanup(func() { delete(live, w) })
 	return w
+}
+
+// live are the worlds that have not ended: a test may have several. No test here runs in parallel.
+var live = map[*world]bool{}
+
+// settle waits until no spare is being made.
+func (w *world) settle() {
+	w.t.Helper()
+	w.s.mu.Lock()
+	networks := slices.Collect(maps.Values(w.s.networks))
+	w.s.mu.Unlock()
+	for _, n := range networks {
+		w.spared(n)
+	}
 }
 
 // countFDs counts this process's descriptors. Pipes of splice(2) are closed by the collector.
