@@ -23,6 +23,10 @@ const (
 // dial connects to the first address that answers, as Happy Eyeballs does (RFC 8305): the next one
 // is tried when one has failed or has not answered for a while.
 func (n *network) dial(ctx context.Context, to []netip.AddrPort) (*net.TCPConn, error) {
+	if len(to) == 1 {
+		only := n.attempt(ctx, to[0]) // a goroutine of its own would cost a switch
+		return only.conn, only.err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	results := make(chan attempt, len(to))
 	begun, ended := 0, 0

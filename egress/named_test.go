@@ -305,13 +305,15 @@ func TestClientFirst(t *testing.T) {
 func TestWebMethods(t *testing.T) {
 	long := strings.Repeat("A", 30)
 	for _, method := range []string{"get", "M-SEARCH", "x!1", long, "SSH-2.0-x"} {
-		w := newWorld(t)
-		o := newOrigin(t, nil)
-		c := w.byName("api.example.org", o.addr)
-		answer(t, send(t, c, method+" / HTTP/1.1\r\nHost: other.example\r\n\r\n"), 421)
-		if got := o.seen(); len(got) != 0 {
-			t.Errorf("%q", got)
-		}
+		t.Run(method, func(t *testing.T) {
+			w := newWorld(t)
+			o := newOrigin(t, nil)
+			c := w.byName("api.example.org", o.addr)
+			answer(t, send(t, c, method+" / HTTP/1.1\r\nHost: other.example\r\n\r\n"), 421)
+			if got := o.seen(); len(got) != 0 {
+				t.Errorf("%q", got)
+			}
+		})
 	}
 	w := newWorld(t)
 	c := w.byName("api.example.org", listenTCP(t, echo))

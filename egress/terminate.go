@@ -97,7 +97,17 @@ func (w *terminator) carry(c connection, t target, server *net.TCPConn, b []byte
 		MinVersion:             tls.VersionTLS12,
 		NextProtos:             []string{"h2", "http/1.1"},
 		SessionTicketsDisabled: true, // another connection has another key for them
+		VerifyConnection:       s.asClient,
 	}), s.transport)
+	return nil
+}
+
+// asClient is called before the first request. To the server goes HTTP/2, which costs more, only
+// for a client that speaks it.
+func (s *terminated) asClient(client tls.ConnectionState) error {
+	if client.NegotiatedProtocol != "h2" {
+		s.transport.Protocols = onlyHTTP1()
+	}
 	return nil
 }
 

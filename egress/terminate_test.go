@@ -30,8 +30,12 @@ func TestSecret(t *testing.T) {
 		if a.StatusCode != 200 || body != want || a.ContentLength != int64(len(want)) {
 			t.Errorf("%d %q, %d", a.StatusCode, body, a.ContentLength)
 		}
-		if a.ProtoMajor != map[bool]int{true: 2}[http2]+map[bool]int{false: 1}[http2] {
-			t.Errorf("the chat speaks %s", a.Proto)
+		proto := "HTTP/1.1"
+		if http2 {
+			proto = "HTTP/2.0"
+		}
+		if a.Proto != proto || a.Header.Get("X-Proto") != proto {
+			t.Errorf("the chat speaks %s, the server %s", a.Proto, a.Header.Get("X-Proto"))
 		}
 		v, _ := got.Load("/v1")
 		r := v.(*http.Request)

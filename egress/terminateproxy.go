@@ -75,7 +75,7 @@ func (s *terminated) secureProxy(b *webBuffers) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite:        s.rewriteSecure,
 		Transport:      secretTransport{s},
-		FlushInterval:  -1,
+		FlushInterval:  flushAfter,
 		BufferPool:     b,
 		ModifyResponse: s.scrubAnswer,
 		ErrorLog:       s.c.n.s.terminator.server.ErrorLog,

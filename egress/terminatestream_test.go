@@ -183,6 +183,33 @@ func TestServerSentEvents(t *testing.T) {
 	})
 }
 
+// TestAnswerInParts: a part of an answer of known length arrives before the next one is sent.
+func TestAnswerInParts(t *testing.T) {
+	bothProtocols(t, func(t *testing.T, http2 bool) {
+		next := make(chan string, 2)
+		defer close(next)
+		w := newSecretWorld(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "2")
+			for part := range next {
+				_, _ = io.WriteString(w, part)
+				_ = http.NewResponseController(w).Flush()
+			}
+		})
+		next <- ""
+		a, err := w.client(http2).Do(w.request("GET", "/", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		for range 2 {
+			next <- "\n"
+			if _, err := io.ReadFull(a.Body, make([]byte, 1)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 // TestWebSocket: an upgraded connection goes on both ways, without extensions and without the
 // value.
 func TestWebSocket(t *testing.T) {

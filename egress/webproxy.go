@@ -7,6 +7,7 @@ import (
 	"net/http/httputil"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -14,6 +15,12 @@ import (
 // webBuffer is how many bytes each answer has while it is passed on. An answer that is a stream of
 // events (SSE) has them for as long.
 const webBuffer = 8 << 10
+
+// flushAfter is how long a part of an answer of known length may wait for the next one, which is
+// there already most times: passed on immediately, a header and its body are two packets, and the
+// former needs a goroutine. Streams of events and answers of unknown length never wait
+// ([httputil.ReverseProxy]).
+const flushAfter = 2 * time.Millisecond
 
 // serveWeb passes one request on, or refuses it and ends the connection.
 func serveWeb(w http.ResponseWriter, r *http.Request) {
@@ -65,7 +72,7 @@ func (s *webSession) reverseProxy(t http.RoundTripper, b *webBuffers) *httputil.
 	return &httputil.ReverseProxy{
 		Rewrite:       s.rewrite,
 		Transport:     t,
-		FlushInterval: -1,
+		FlushInterval: flushAfter,
 		BufferPool:    b,
 		ErrorLog:      s.c.n.s.web.server.ErrorLog,
 		ErrorHandler:  s.failed,

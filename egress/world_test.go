@@ -126,15 +126,7 @@ func (w *world) newRoot() *fakeRoot {
 // silentRoot is one that says no hello.
 func (w *world) silentRoot() *fakeRoot {
 	w.t.Helper()
-	u, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Net: "unixpacket", Name: w.path})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	f, err := u.File()
-	if err = errors.Join(err, u.Close()); err != nil {
-		w.t.Fatal(err)
-	}
-	c, err := uplink.New(f)
+	c, err := dialUplink(w.path)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -142,6 +134,18 @@ func (w *world) silentRoot() *fakeRoot {
 	go func() { r.ended <- c.Serve(context.Background(), r.answer); close(r.ended) }()
 	w.t.Cleanup(r.end)
 	return r
+}
+
+func dialUplink(path string) (*uplink.Conn, error) {
+	u, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Net: "unixpacket", Name: path})
+	if err != nil {
+		return nil, err
+	}
+	f, err := u.File()
+	if err = errors.Join(err, u.Close()); err != nil {
+		return nil, err
+	}
+	return uplink.New(f)
 }
 
 func (r *fakeRoot) end() {

@@ -46,6 +46,7 @@ func init() {
 	addActs(networkActs)
 	addActs(nameActs)
 	addActs(benchActs)
+	addActs(proxyActs)
 	addActs(greedyActs)
 	addActs(terminalActs)
 	addActs(toolActs)

@@ -14,14 +14,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
 
 // BenchmarkNetwork is a chat's connections by name through chatd-egress, beside the same by a
-// process of the host: directly, through a CONNECT proxy of net/http, and in a network of pasta; in
-// turn in one run: read the ratios. The servers are at the other end of a wire.
+// process of the host: directly, through proxies of net/http (rivalProxies), and in a network of
+// pasta; in turn in one run: read the ratios. The servers are at the other end of a wire.
 //
 //	go test ./test/roottest -run - -bench BenchmarkNetwork -benchtime 1x
 func BenchmarkNetwork(b *testing.B) {
@@ -29,26 +28,34 @@ func BenchmarkNetwork(b *testing.B) {
 	benchServers(b, o)
 	opt, _ := withSecret(b, "api.example.test:1-65535")
 	a := inmateOf(b, open(b, opt), "bench", "named")
-	proxy := connectProxy(b)
 	ways := []benchWay{
 		{"chatd-egress", a.try, "api.example.test"}, {"direct", asHost, outsideAddr},
-		{"CONNECT proxy", asHost, proxy + "!" + outsideAddr},
+		{"CONNECT proxy", asHost, rivalProxy(b, "connect") + "!" + outsideAddr},
 	}
 	if _, err := os.Stat("/usr/bin/pasta"); err == nil {
 		ways = append(ways, benchWay{"pasta", inPasta, outsideAddr})
 	} else {
 		fmt.Fprintln(os.Stderr, "NOT MEASURED: the host has no pasta (Debian: passt)")
 	}
-	acts := [][]string{
-		{"bench-connect", ":7000", "50"}, {"bench-stream", ":7001", "1"},
-		{"bench-stream", ":7001", "8"}, {"bench-requests", ":8080", "300"},
-		{"bench-requests-tls", ":9443", "300"}, {"bench-connect-secret", ":8443", "20"},
-		{"bench-requests-secret", ":8443", "300"},
+	forward := benchWay{"forward proxy", asHost, rivalProxy(b, "forward") + "^" + outsideAddr}
+	intercept := benchWay{"TLS proxy", asHost, rivalProxy(b, "intercept") + "!" + outsideAddr}
+	acts := []struct {
+		args []string
+		ways []benchWay // beside the others
+	}{
+		{[]string{"bench-connect", ":7000", "50"}, nil},
+		{[]string{"bench-stream", ":7001", "1"}, nil},
+		{[]string{"bench-stream", ":7001", "8"}, nil},
+		{[]string{"bench-requests", ":8080", "300"}, []benchWay{forward}},
+		{[]string{"bench-requests-tls", ":9443", "300"}, nil},
+		{[]string{"bench-connect-secret", ":8443", "20"}, []benchWay{intercept}},
+		{[]string{"bench-requests-secret", ":8443", "300"}, []benchWay{intercept}},
 	}
 	t := table{}
 	for range envInt("CHATD_BENCH_ROUNDS", 5) {
 		for _, act := range acts {
-			for _, way := range ways {
+			for _, way := range append(slices.Clip(ways), act.ways...) {
+				act := act.args
 				got := way.try(b, act[0], way.to+act[1], act[2])
 				ms, err := strconv.ParseFloat(strings.TrimPrefix(got, "ok "), 64)
 				if err != nil && way.name == "pasta" { // resets many streams at times
@@ -63,9 +70,9 @@ func BenchmarkNetwork(b *testing.B) {
 		}
 	}
 	for _, act := range acts {
-		what := act[0] + " " + act[2] + " "
+		what := act.args[0] + " " + act.args[2] + " "
 		mine := t.median(what + ways[0].name)
-		for _, rival := range ways[1:] {
+		for _, rival := range append(slices.Clip(ways), act.ways...)[1:] {
 			if len(t[what+rival.name]) == 0 {
 				continue
 			}
@@ -110,41 +117,14 @@ func inPasta(t testing.TB, args ...string) string {
 		"24", "-g", "203.0.113.9", "--", program}, args...)...))
 }
 
-// connectProxy is a proxy of the host for CONNECT (RFC 9110, section 9.3.6).
-func connectProxy(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			to, err := net.Dial("tcp", r.Host)
-			if err != nil {
-				http.Error(w, err.Error(), http.StatusBadGateway)
-				return
-			}
-			defer to.Close()
-			from, _, err := http.NewResponseController(w).Hijack()
-			if err != nil {
-				return
-			}
-			defer from.Close()
-			_, _ = io.WriteString(from, "HTTP/1.1 200 OK\r\n\r\n")
-			var both sync.WaitGroup
-			both.Go(func() { _, _ = io.Copy(to, from); _ = to.(*net.TCPConn).CloseWrite() })
-			both.Go(func() { _, _ = io.Copy(from, to); _ = from.(*net.TCPConn).CloseWrite() })
-			both.Wait()
-		}))
-	}()
-	return l.Addr().String()
-}
-
 // benchActs print milliseconds.
 var benchActs = map[string]act{
 	// bench-connect [PROXY!]ADDRESS TIMES: the median of a connection, a line and its answer
 	// to an address that was looked up before
 	"bench-connect": func(a []string) (string, error) {
 		var all []float64
-		if host, port, err := net.SplitHostPort(a[0]); err == nil && !strings.Contains(host, "!") {
+		host, port, err := net.SplitHostPort(a[0])
+		if err == nil && !strings.ContainsAny(host, "!^") {
 			addrs, err := net.LookupHost(host)
 			if err != nil {
 				return "", err
@@ -207,7 +187,7 @@ func benchTLS(to string) (net.Conn, error) {
 }
 
 func benchHost(to string) string {
-	host, _, _ := net.SplitHostPort(to[strings.IndexByte(to, '!')+1:])
+	host, _, _ := net.SplitHostPort(to[strings.IndexAny(to, "!^")+1:])
 	return host
 }
 
@@ -223,9 +203,14 @@ func benchRequests(a []string, dial func(string) (net.Conn, error)) (string, err
 	if key == "" {
 		key = secretValue
 	}
+	target := "/"
+	if _, addr, ok := strings.Cut(a[0], "^"); ok {
+		target = "http://" + addr + target // RFC 9112, section 3.2.2
+	}
 	r := bufio.NewReader(c)
 	for range number(a[1]) {
-		fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\nX-Api-Key: %s\r\n\r\n", benchHost(a[0]), key)
+		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nX-Api-Key: %s\r\n\r\n", target,
+			benchHost(a[0]), key)
 		answer, err := http.ReadResponse(r, nil)
 		if err != nil {
 			return "", err
@@ -240,7 +225,9 @@ func benchRequests(a []string, dial func(string) (net.Conn, error)) (string, err
 
 func milliseconds(since time.Time) float64 { return float64(time.Since(since)) / 1e6 }
 
+// benchDial connects to ADDRESS, by a tunnel to PROXY!ADDRESS, or to the proxy of PROXY^ADDRESS.
 func benchDial(to string) (net.Conn, error) {
+	to, _, _ = strings.Cut(to, "^")
 	proxy, addr, ok := strings.Cut(to, "!")
 	if !ok {
 		return net.Dial("tcp", to)
