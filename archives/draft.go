@@ -27,6 +27,9 @@ type Draft struct {
 func (s *Store) Begin(name chat.ArchiveName) (*Draft, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.inPlace(); err != nil {
+		return nil, fmt.Errorf("cannot begin archive %s: %w", name, err)
+	}
 	_, err := s.root.Lstat(string(name) + manifestEnd)
 	if err == nil || s.drafts[name] {
 		return nil, fmt.Errorf("cannot begin archive %s: there is one: %w", name, chat.ErrExists)

@@ -61,6 +61,21 @@ func Open(o Options) (*Store, error) {
 // Close closes the directory.
 func (s *Store) Close() error { return s.root.Close() }
 
+// inPlace refuses a directory that is not the one at its path any more: what would be written is
+// below a mount, or in what was moved away.
+func (s *Store) inPlace() error {
+	is, err := s.root.Stat(".")
+	there, terr := os.Stat(s.opt.Dir)
+	if err = errors.Join(err, terr); err != nil {
+		return err
+	}
+	if !os.SameFile(is, there) {
+		return fmt.Errorf("%s is another directory than when chatd opened it: restart chatd: %w",
+			s.opt.Dir, chat.ErrConflict)
+	}
+	return nil
+}
+
 // List returns the manifests that match the filter, the oldest first. Errors are those of archives
 // that cannot be used; the others are listed.
 func (s *Store) List(f chat.ArchiveFilter) (all []Manifest, err error) {
