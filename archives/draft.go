@@ -143,7 +143,7 @@ func (d *Draft) Commit(
 	return s.expiring(m).Archive, nil
 }
 
-// manifest signs and writes the manifest.
+// manifest signs and writes the manifest, and reads it again: it is to be believed later.
 func (d *Draft) manifest(m *Manifest) (text []byte, err error) {
 	if m.MAC, err = d.store.sign(*m); err != nil {
 		return nil, err
@@ -151,13 +151,16 @@ func (d *Draft) manifest(m *Manifest) (text []byte, err error) {
 	if text, err = json.MarshalIndent(m, "", "  "); err != nil {
 		return nil, err
 	}
-	f, err := d.store.root.OpenFile(string(d.name)+manifestEnd+partEnd,
-		os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
+	file := string(d.name) + manifestEnd + partEnd
+	f, err := d.store.root.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	_, err = f.Write(text)
-	return text, errors.Join(err, f.Sync(), f.Close())
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		_, err = d.store.readFile(d.name, file)
+	}
+	return text, err
 }
 
 // rename gives the files their names, the manifest's last.
