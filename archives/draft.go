@@ -206,5 +206,5 @@ func (d *Draft) Discard() error {
 	if !open {
 		return nil
 	}
-	return d.store.Tidy()
+	return d.store.tidy(d.name)
 }

@@ -194,13 +194,16 @@ func (s *Store) sync() error {
 
 // Tidy removes what drafts left that were not finished, and parts whose manifest was removed. Files
 // of other names stay.
-func (s *Store) Tidy() error {
+func (s *Store) Tidy() error { return s.tidy("") }
+
+// tidy is Tidy for one archive, or for all: an operator may just be putting another back.
+func (s *Store) tidy(only chat.ArchiveName) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.each(func(file string) error {
 		stem, end, _ := strings.Cut(file, ".")
 		name, err := chat.ParseArchiveName(stem)
-		if err != nil || s.drafts[name] || !ours(end) {
+		if err != nil || s.drafts[name] || !ours(end) || only != "" && only != name {
 			return nil
 		}
 		if _, err := s.root.Lstat(stem + manifestEnd); err == nil &&
