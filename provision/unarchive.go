@@ -25,6 +25,11 @@ func (m *Manager) Unarchive(ctx context.Context, name chat.ArchiveName) (c chat.
 	if err != nil {
 		return c, err
 	}
+	u := unpacking{m: m}
+	u.Store, u.Archive = store, a
+	if err := u.canRead(); err != nil { // before it costs a uid
+		return c, fmt.Errorf("cannot unarchive %s: %w", name, err)
+	}
 	if err := m.mayUnarchive(ctx, name, former); err != nil {
 		return c, err
 	}
@@ -46,8 +51,7 @@ func (m *Manager) Unarchive(ctx context.Context, name chat.ArchiveName) (c chat.
 		return c, err
 	}
 	sys.Failpoint("unarchive.record.after")
-	u := unpacking{m: m, rec: rec}
-	u.Do, u.Store, u.Archive = m.archiveDo(rec), store, a
+	u.rec, u.Do = rec, m.archiveDo(rec)
 	if err := u.all(ctx); err != nil {
 		undone := m.giveUp(ctx, rec, "unarchive", err)
 		return c, errors.Join(fmt.Errorf("cannot unarchive %s: %w", name, err), undone)
@@ -120,14 +124,28 @@ type unpacking struct {
 	rec state.Record
 }
 
-// all makes the chat, fills it, and makes it ready.
-func (u unpacking) all(ctx context.Context) (err error) {
-	m := u.m
+// canRead refuses an archive whose files or keys are not there.
+func (u *unpacking) canRead() (err error) {
 	if u.Archive.Encrypted {
-		if u.Identities, err = m.identities(); err != nil {
+		if u.Identities, err = u.m.identities(); err != nil {
 			return err
 		}
 	}
+	for _, p := range []archives.Part{archives.Home, archives.Chat} {
+		f, err := u.Store.OpenPart(u.Archive, p)
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// all makes the chat, fills it, and makes it ready.
+func (u unpacking) all(ctx context.Context) (err error) {
+	m := u.m
 	leave, err := m.acquireStart(ctx, u.rec, "unarchive")
 	if err != nil {
 		return err
