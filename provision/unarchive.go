@@ -84,12 +84,22 @@ func (m *Manager) mayUnarchive(
 	return m.ensureBlock(ctx, former.Profile)
 }
 
-// unarchiveFor makes the chat of the newest archive of a conversation that has none.
+// unarchiveFor makes the chat of the newest archive of a conversation that has none. An archive that
+// cannot be read is an error: an empty chat would be taken for the one that was archived.
 func (m *Manager) unarchiveFor(ctx context.Context, owner, externalID string) error {
 	if _, err := m.store.Find(owner, externalID); err == nil {
 		return nil
 	}
-	all, err := m.Archives(ctx, chat.ArchiveFilter{Owner: owner, ExternalID: externalID})
+	id, err := m.store.NewID(owner, externalID)
+	if err != nil {
+		return err
+	}
+	store, err := m.archiveStore()
+	if err != nil {
+		return err
+	}
+	f := chat.ArchiveFilter{Chat: id, Owner: owner, ExternalID: externalID}
+	all, err := store.List(f) // reads those of this chat alone
 	if err != nil || len(all) == 0 {
 		return err
 	}
