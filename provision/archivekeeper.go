@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
-	"time"
 
 	"github.com/chatd/chatd/archives"
 	"github.com/chatd/chatd/chat"
@@ -138,37 +136,19 @@ func (m *Manager) VerifyArchive(
 	return store.Verify(ctx, name)
 }
 
-// RemoveArchive removes an archive.
+// RemoveArchive removes an archive, once no chat is made of it.
 func (m *Manager) RemoveArchive(ctx context.Context, name chat.ArchiveName) error {
 	store, a, err := m.reachArchive(ctx, name)
 	if err != nil {
 		return err
 	}
+	unlock, err := m.locks.lock(ctx, a.Chat)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	rec := state.Record{ID: a.Chat}
 	return m.audited(ctx, rec, "remove_archive", archiveDetail(name), func() error {
 		return store.Remove(name)
 	})
-}
-
-// expireArchives removes the archives that have expired.
-func (m *Manager) expireArchives(ctx context.Context) error {
-	if m.opt.Archives == nil || m.opt.Archives.Expire == 0 {
-		return nil
-	}
-	store, err := m.archiveStore()
-	if err != nil {
-		return err
-	}
-	all, err := store.List(chat.ArchiveFilter{})
-	errs := []error{err}
-	for _, a := range all {
-		if a.ExpiresAt == nil || time.Now().Before(*a.ExpiresAt) || ctx.Err() != nil {
-			continue
-		}
-		detail := archiveDetail(a.Name)
-		detail["why"] = "expired at " + a.ExpiresAt.Format(time.RFC3339)
-		errs = append(errs, m.audited(ctx, state.Record{ID: a.Chat}, "remove_archive",
-			maps.Clone(detail), func() error { return store.Remove(a.Name) }))
-	}
-	return errors.Join(errs...)
 }

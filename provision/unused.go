@@ -19,7 +19,7 @@ const expireEvery = time.Hour
 func (m *Manager) watchUnused(ctx context.Context) {
 	tick := time.NewTicker(cmp.Or(m.opt.Every, time.Minute))
 	defer tick.Stop()
-	unused := map[chat.ID]time.Time{}
+	unused, old := map[chat.ID]time.Time{}, map[chat.ArchiveName]time.Time{}
 	var expired time.Time
 	for {
 		select {
@@ -29,7 +29,7 @@ func (m *Manager) watchUnused(ctx context.Context) {
 		}
 		if now := time.Now(); expired.IsZero() || now.Sub(expired) >= expireEvery {
 			expired = now
-			m.report(aboutArchives, m.expireArchives(ctx))
+			m.report(aboutArchives, m.expireArchives(ctx, old))
 		}
 		m.reapUnused(ctx, unused)
 	}
@@ -85,6 +85,9 @@ func (m *Manager) isUnused(rec state.Record, after time.Duration) bool {
 	return err == nil
 }
 
+// errTooLong ends an archive that nobody waits for.
+var errTooLong = fmt.Errorf("it takes over %s: %w", archiveHold, chat.ErrBusy)
+
 // reapOne archives and reaps a chat, unless it is used meanwhile.
 func (m *Manager) reapOne(ctx context.Context, rec state.Record, after time.Duration) error {
 	unlock, free := m.locks.tryLock(rec.ID)
@@ -98,6 +101,9 @@ func (m *Manager) reapOne(ctx context.Context, rec state.Record, after time.Dura
 	}
 	ctx, cancel := m.locks.untilWanted(ctx, rec.ID)
 	defer cancel()
+	// A command of the operator's that hangs must not keep all others from their end.
+	ctx, late := context.WithTimeoutCause(ctx, archiveHold, errTooLong)
+	defer late()
 	m.log.Info("archiving a chat that nobody uses", "chat", rec.ID, "used_at", rec.UsedAt,
 		"reap_after", after)
 	if m.opt.Profiles[rec.Profile].ReapWithoutArchive {
