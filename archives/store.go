@@ -77,12 +77,13 @@ func (s *Store) inPlace() error {
 }
 
 // List returns the manifests that match the filter, the oldest first. Errors are those of archives
-// that cannot be used; the others are listed.
+// that cannot be used; the others are listed. It is nil where the directory cannot be read.
 func (s *Store) List(f chat.ArchiveFilter) (all []Manifest, err error) {
 	names, err := s.names()
 	if err != nil {
 		return nil, err
 	}
+	all = []Manifest{}
 	var errs []error
 	for _, name := range names {
 		if f.Chat != "" && name.ID() != f.Chat {

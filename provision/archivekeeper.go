@@ -92,6 +92,9 @@ func (m *Manager) Archives(ctx context.Context, f chat.ArchiveFilter) ([]chat.Ar
 		return nil, err
 	}
 	all, err := store.List(f)
+	if all == nil {
+		return nil, err
+	}
 	list := make([]chat.Archive, len(all))
 	for i, a := range all {
 		list[i] = a.Archive
@@ -129,10 +132,15 @@ func archiveDetail(name chat.ArchiveName) map[string]string {
 func (m *Manager) VerifyArchive(
 	ctx context.Context, name chat.ArchiveName,
 ) (chat.ArchiveCheck, error) {
-	store, _, err := m.reachArchive(ctx, name)
+	store, a, err := m.reachArchive(ctx, name)
 	if err != nil {
 		return chat.ArchiveCheck{}, err
 	}
+	leave, err := m.beginArchive(ctx, state.Record{ID: a.Chat, Owner: a.Owner}, "verify")
+	if err != nil {
+		return chat.ArchiveCheck{}, err
+	}
+	defer leave()
 	return store.Verify(ctx, name)
 }
 
