@@ -45,7 +45,7 @@ const (
 // one file a command. All code rose by 700 for the door and the commands of archives, cmd/chatd by
 // 250 and api by 170.
 var largePackages = map[string]int{
-	"provision": 5_750,
+	"provision": 5_830,
 	"state":     3_800,
 	"cgroup":    3_150,
 	"chat":      3_160, // the words of all: patches, admission and disks added 150

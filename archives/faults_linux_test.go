@@ -51,7 +51,8 @@ func TestManifestIsReadAgain(t *testing.T) {
 	} {
 		s := opened(t, nil)
 		d := begun(t, s, first)
-		_, err := d.Commit(t.Context(), chat.Archive{Labels: map[string]string{"k": label}}, []byte("{}"))
+		a := chat.Archive{Labels: map[string]string{"k": label}}
+		_, err := d.Commit(t.Context(), a, []byte("{}"))
 		if !errors.Is(err, chat.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
