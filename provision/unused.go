@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/idle"
 	"github.com/chatd/chatd/state"
 )
 
@@ -90,13 +91,18 @@ var errTooLong = fmt.Errorf("it takes over %s: %w", archiveHold, chat.ErrBusy)
 
 // reapOne archives and reaps a chat, unless it is used meanwhile.
 func (m *Manager) reapOne(ctx context.Context, rec state.Record, after time.Duration) error {
+	if m.session(rec.ID) != nil {
+		if slept, err := m.sleepUnused(rec, after); !slept {
+			return err
+		}
+	}
 	unlock, free := m.locks.tryLock(rec.ID)
 	if !free {
 		return nil
 	}
 	defer unlock()
 	rec, err := m.store.Get(rec.ID)
-	if err != nil || !m.isUnused(rec, after) {
+	if err != nil || m.session(rec.ID) != nil || !m.isUnused(rec, after) {
 		return nil // it is gone, or was used
 	}
 	ctx, cancel := m.locks.untilWanted(ctx, rec.ID)
@@ -114,4 +120,11 @@ func (m *Manager) reapOne(ctx context.Context, rec state.Record, after time.Dura
 			rec.ID, rec.UsedAt.Format(time.RFC3339), err)
 	}
 	return nil
+}
+
+// sleepUnused puts a chat to sleep before it is reaped. A call that uses it just now and this see
+// each other: see [Manager.sleepIdle].
+func (m *Manager) sleepUnused(rec state.Record, after time.Duration) (bool, error) {
+	c := idle.Chat{ID: rec.ID, Used: rec.UsedAt}
+	return m.sleepIdle(c, "nobody uses it", func() bool { return m.isUnused(rec, after) })
 }
