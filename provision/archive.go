@@ -97,7 +97,10 @@ func (m *Manager) archiveLocked(
 	if err != nil {
 		return a, err
 	}
-	name := chat.NewArchiveName(id, time.Now())
+	name, err := newArchiveName(ctx, store, id)
+	if err != nil {
+		return a, err
+	}
 	detail := map[string]string{"archive": string(name), "keep": strconv.FormatBool(how.Keep)}
 	err = m.audited(ctx, rec, "archive", detail, func() error {
 		a, err = m.writeArchive(ctx, store, rec, name, how)
@@ -108,6 +111,24 @@ func (m *Manager) archiveLocked(
 		return a, err
 	}
 	return a, m.reapReady(context.WithoutCancel(ctx), rec)
+}
+
+// newArchiveName waits for the next second where the chat has an archive of this one.
+func newArchiveName(
+	ctx context.Context, store *archives.Store, id chat.ID,
+) (chat.ArchiveName, error) {
+	for {
+		now := time.Now()
+		name := chat.NewArchiveName(id, now)
+		if _, err := store.Get(name); errors.Is(err, chat.ErrNotFound) {
+			return name, nil
+		}
+		select {
+		case <-time.After(now.Truncate(time.Second).Add(time.Second).Sub(now)):
+		case <-ctx.Done():
+			return "", fmt.Errorf("cannot archive chat %s: %w", id, context.Cause(ctx))
+		}
+	}
 }
 
 // writeArchive puts the chat to sleep and makes its archive.
