@@ -47,7 +47,7 @@ const (
 // one file a command. All code rose by 700 for the door and the commands of archives, cmd/chatd by
 // 280 and api by 170.
 var largePackages = map[string]int{
-	"provision": 6_200,
+	"provision": 6_350,
 	"state":     3_800,
 	"cgroup":    3_250,
 	"chat":      3_200, // the words of all: patches, admission and disks added 150
@@ -72,7 +72,7 @@ var longLines = map[string]int{
 	"uplink":            2,
 	"archive":           19, // rows of tests
 	"cmd/chatd-archive": 9,
-	"archives":          9, // rows of tests
+	"archives":          13, // rows of tests
 	"archiver":          11,
 	"backup":            21, // sentences of errors, and rows of tests
 	"cmd/chatd":         281,

@@ -41,6 +41,9 @@ func (s *Store) FreeName(id chat.ID, at time.Time) chat.ArchiveName {
 func (s *Store) Begin(name chat.ArchiveName) (*Draft, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.inPlace(); err != nil {
+		return nil, fmt.Errorf("cannot begin archive %s: %w", name, err)
+	}
 	_, err := s.root.Lstat(string(name) + manifestEnd)
 	if err == nil || s.drafts[name] {
 		return nil, fmt.Errorf("cannot begin archive %s: there is one: %w", name, chat.ErrExists)
@@ -143,9 +146,9 @@ func (d *Draft) Commit(
 		a.Size += f.Size
 	}
 	m := Manifest{Format: format, Archive: a, Record: record, Files: d.files}
-	text, err := d.manifest(&m)
+	err := d.manifest(&m)
 	if err == nil {
-		err = d.rename(ctx, text)
+		err = d.rename(ctx)
 	}
 	if err != nil {
 		return a, fmt.Errorf("cannot keep archive %s: %w", d.name, err)
@@ -154,28 +157,32 @@ func (d *Draft) Commit(
 	return s.expiring(m).Archive, nil
 }
 
-// manifest signs and writes the manifest.
-func (d *Draft) manifest(m *Manifest) (text []byte, err error) {
+// manifest signs and writes the manifest, and reads it again: it is to be believed later.
+func (d *Draft) manifest(m *Manifest) (err error) {
 	if m.MAC, err = d.store.sign(*m); err != nil {
-		return nil, err
+		return err
 	}
-	if text, err = json.MarshalIndent(m, "", "  "); err != nil {
-		return nil, err
-	}
-	f, err := d.store.root.OpenFile(string(d.name)+manifestEnd+partEnd,
-		os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
+	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
-		return nil, err
+		return err
+	}
+	file := string(d.name) + manifestEnd + partEnd
+	f, err := d.store.root.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
+	if err != nil {
+		return err
 	}
 	_, err = f.Write(text)
-	return text, errors.Join(err, f.Sync(), f.Close())
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		_, err = d.store.readFile(d.name, file)
+	}
+	return err
 }
 
 // rename gives the files their names, the manifest's last.
-func (d *Draft) rename(ctx context.Context, manifest []byte) error {
+func (d *Draft) rename(ctx context.Context) error {
 	s := d.store
 	if len(s.opt.Command) > 0 {
-		if err := s.send(ctx, d, manifest); err != nil {
+		if err := s.send(ctx, d); err != nil {
 			return err
 		}
 	}
@@ -214,5 +221,5 @@ func (d *Draft) Discard() error {
 	if !open {
 		return nil
 	}
-	return d.store.Tidy()
+	return d.store.tidy(d.name)
 }

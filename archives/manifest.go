@@ -77,8 +77,12 @@ func (s *Store) Get(name chat.ArchiveName) (Manifest, error) {
 	return s.expiring(m), nil
 }
 
-func (s *Store) read(name chat.ArchiveName) (m Manifest, err error) {
-	f, err := s.root.OpenFile(string(name)+manifestEnd, os.O_RDONLY|noFollow, 0)
+func (s *Store) read(name chat.ArchiveName) (Manifest, error) {
+	return s.readFile(name, string(name)+manifestEnd)
+}
+
+func (s *Store) readFile(name chat.ArchiveName, file string) (m Manifest, err error) {
+	f, err := s.root.OpenFile(file, os.O_RDONLY|noFollow, 0)
 	if err != nil {
 		return m, err
 	}

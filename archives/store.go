@@ -61,13 +61,29 @@ func Open(o Options) (*Store, error) {
 // Close closes the directory.
 func (s *Store) Close() error { return s.root.Close() }
 
+// inPlace refuses a directory that is not the one at its path any more: what would be written is
+// below a mount, or in what was moved away.
+func (s *Store) inPlace() error {
+	is, err := s.root.Stat(".")
+	there, terr := os.Stat(s.opt.Dir)
+	if err = errors.Join(err, terr); err != nil {
+		return err
+	}
+	if !os.SameFile(is, there) {
+		return fmt.Errorf("%s is another directory than when chatd opened it: restart chatd: %w",
+			s.opt.Dir, chat.ErrConflict)
+	}
+	return nil
+}
+
 // List returns the manifests that match the filter, the oldest first. Errors are those of archives
-// that cannot be used; the others are listed.
+// that cannot be used; the others are listed. It is nil where the directory cannot be read.
 func (s *Store) List(f chat.ArchiveFilter) (all []Manifest, err error) {
 	names, err := s.names()
 	if err != nil {
 		return nil, err
 	}
+	all = []Manifest{}
 	var errs []error
 	for _, name := range names {
 		if f.Chat != "" && name.ID() != f.Chat {
@@ -179,13 +195,16 @@ func (s *Store) sync() error {
 
 // Tidy removes what drafts left that were not finished, and parts whose manifest was removed. Files
 // of other names stay.
-func (s *Store) Tidy() error {
+func (s *Store) Tidy() error { return s.tidy("") }
+
+// tidy is Tidy for one archive, or for all: an operator may just be putting another back.
+func (s *Store) tidy(only chat.ArchiveName) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.each(func(file string) error {
 		stem, end, _ := strings.Cut(file, ".")
 		name, err := chat.ParseArchiveName(stem)
-		if err != nil || s.drafts[name] || !ours(end) {
+		if err != nil || s.drafts[name] || !ours(end) || only != "" && only != name {
 			return nil
 		}
 		if _, err := s.root.Lstat(stem + manifestEnd); err == nil &&

@@ -151,7 +151,11 @@ func (c *carried) stillListed() bool {
 	return c.target.listed(c.n.list)
 }
 
-func (c *carried) touch() { c.last.Store(time.Now().UnixNano()) }
+// began is an origin of times that no step of the wall clock moves: time.Since reads the monotonic
+// one.
+var began = time.Now()
+
+func (c *carried) touch() { c.last.Store(int64(time.Since(began))) }
 
 // sent and received count bytes.
 func (c *carried) sent(n int64)     { c.out.Add(n); c.touch() }
@@ -163,7 +167,7 @@ func (c *carried) idle(now time.Time) bool {
 	if c.udp {
 		limit = idleUDP
 	}
-	return now.UnixNano()-c.last.Load() > int64(limit)
+	return now.Sub(began)-time.Duration(c.last.Load()) > limit
 }
 
 // sweepUntil ends idle connections until ctx ends. One timer for all costs less than one each.

@@ -25,11 +25,6 @@ func (m *Manager) Archive(
 	if err != nil {
 		return a, err
 	}
-	if how.Keep {
-		if err := m.mayKeepMore(ctx, id); err != nil {
-			return a, err
-		}
-	}
 	leave, err := m.beginArchive(ctx, rec, "archive")
 	if err != nil {
 		return a, err
@@ -40,6 +35,11 @@ func (m *Manager) Archive(
 		return a, err
 	}
 	defer unlock()
+	if how.Keep {
+		if err := m.mayKeepMore(ctx, id); err != nil {
+			return a, err
+		}
+	}
 	return m.archiveLocked(ctx, id, how)
 }
 
@@ -65,7 +65,7 @@ func (m *Manager) beginArchive(
 	return leave, nil
 }
 
-// mayKeepMore refuses a bridge more archives of a chat that stays.
+// mayKeepMore refuses a bridge more archives of a chat that stays. The caller holds its lock.
 func (m *Manager) mayKeepMore(ctx context.Context, id chat.ID) error {
 	if chat.CallerFrom(ctx).Role == chat.RoleOperator {
 		return nil
@@ -92,6 +92,9 @@ func (m *Manager) archiveLocked(
 	if _, ok := m.opt.Profiles[rec.Profile]; !ok {
 		return a, fmt.Errorf("cannot archive chat %s: its profile %s is not configured any more: "+
 			"%w", id, rec.Profile, chat.ErrWrongPhase)
+	}
+	if err := m.mayBegin(ctx); err != nil {
+		return a, err
 	}
 	store, err := m.archiveStore()
 	if err != nil {

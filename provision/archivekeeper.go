@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
-	"time"
 
 	"github.com/chatd/chatd/archives"
 	"github.com/chatd/chatd/chat"
@@ -19,22 +17,6 @@ type archiveKeeper struct {
 	mu    sync.Mutex
 	store *archives.Store
 	under map[chat.ID]chat.ArchiveProgress
-	set   time.Time // when the clock was set last, by the monotonic clock
-}
-
-// clockSet notes that the wall clock was set.
-func (k *archiveKeeper) clockSet() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.set = time.Now()
-}
-
-// believesClock reports that the wall clock was not set for a while, in which an operator may set it
-// right: what expired is gone.
-func (k *archiveKeeper) believesClock() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.set.IsZero() || time.Since(k.set) >= clockGrace
 }
 
 // progress sets how far the archive of a chat is; nil is none.
@@ -110,11 +92,14 @@ func (m *Manager) Archives(ctx context.Context, f chat.ArchiveFilter) ([]chat.Ar
 		return nil, err
 	}
 	all, err := store.List(f)
+	if all == nil {
+		return nil, err
+	}
 	list := make([]chat.Archive, len(all))
 	for i, a := range all {
 		list[i] = a.Archive
 	}
-	if err != nil {
+	if err != nil && caller.Role == chat.RoleOperator { // it is logged, which no bridge may repeat
 		m.setFinding(aboutArchives, err)
 	}
 	return list, nil
@@ -131,6 +116,10 @@ func (m *Manager) reachArchive(
 		return nil, archives.Manifest{}, err
 	}
 	a, err := store.Get(name)
+	if errors.Is(err, chat.ErrInvalid) && chat.CallerFrom(ctx).Role != chat.RoleOperator {
+		// Nobody knows whose it is.
+		err = fmt.Errorf("cannot find archive %s: %w", name, chat.ErrNotFound)
+	}
 	if err == nil && !chat.CallerFrom(ctx).MayReach(a.Owner) {
 		err = errors.Join(
 			m.audit(ctx, state.Record{ID: a.Chat}, "reach", "denied", archiveDetail(name)),
@@ -147,44 +136,32 @@ func archiveDetail(name chat.ArchiveName) map[string]string {
 func (m *Manager) VerifyArchive(
 	ctx context.Context, name chat.ArchiveName,
 ) (chat.ArchiveCheck, error) {
-	store, _, err := m.reachArchive(ctx, name)
+	store, a, err := m.reachArchive(ctx, name)
 	if err != nil {
 		return chat.ArchiveCheck{}, err
 	}
+	leave, err := m.beginArchive(ctx, state.Record{ID: a.Chat, Owner: a.Owner}, "verify")
+	if err != nil {
+		return chat.ArchiveCheck{}, err
+	}
+	defer leave()
 	return store.Verify(ctx, name)
 }
 
-// RemoveArchive removes an archive.
+// RemoveArchive removes an archive, once no chat is made of it. An operator removes one that cannot
+// be used too.
 func (m *Manager) RemoveArchive(ctx context.Context, name chat.ArchiveName) error {
-	store, a, err := m.reachArchive(ctx, name)
+	store, _, err := m.reachArchive(ctx, name)
+	if err != nil && !errors.Is(err, chat.ErrInvalid) {
+		return err
+	}
+	unlock, err := m.locks.lock(ctx, name.ID())
 	if err != nil {
 		return err
 	}
-	rec := state.Record{ID: a.Chat}
+	defer unlock()
+	rec := state.Record{ID: name.ID()}
 	return m.audited(ctx, rec, "remove_archive", archiveDetail(name), func() error {
 		return store.Remove(name)
 	})
-}
-
-// expireArchives removes the archives that have expired.
-func (m *Manager) expireArchives(ctx context.Context) error {
-	if m.opt.Archives == nil || m.opt.Archives.Expire == 0 {
-		return nil
-	}
-	store, err := m.archiveStore()
-	if err != nil {
-		return err
-	}
-	all, err := store.List(chat.ArchiveFilter{})
-	errs := []error{err}
-	for _, a := range all {
-		if a.ExpiresAt == nil || time.Now().Before(*a.ExpiresAt) || ctx.Err() != nil {
-			continue
-		}
-		detail := archiveDetail(a.Name)
-		detail["why"] = "expired at " + a.ExpiresAt.Format(time.RFC3339)
-		errs = append(errs, m.audited(ctx, state.Record{ID: a.Chat}, "remove_archive",
-			maps.Clone(detail), func() error { return store.Remove(a.Name) }))
-	}
-	return errors.Join(errs...)
 }

@@ -92,6 +92,9 @@ func (m *Manager) egressMoves(next policy.Next) map[string]bool {
 
 // reloadEgress tells chatd-egress where a chat may connect now.
 func (m *Manager) reloadEgress(ctx context.Context, id chat.ID) {
+	if m.archive.progressOf(id) != nil {
+		return // see reloadChat
+	}
 	unlock, err := m.locks.lock(ctx, id)
 	if err != nil {
 		return
@@ -112,7 +115,12 @@ type inForceError struct{ err error }
 func (e *inForceError) Error() string { return e.err.Error() }
 func (e *inForceError) Unwrap() error { return e.err }
 
+// reloadChat does so in one chat. One that is being archived sleeps, and wakes with the new ones:
+// others must not wait for hours until theirs hold.
 func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
+	if m.archive.progressOf(id) != nil {
+		return nil
+	}
 	unlock, err := m.locks.lock(ctx, id)
 	if err != nil {
 		return err

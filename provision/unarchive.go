@@ -9,6 +9,7 @@ import (
 	"github.com/chatd/chatd/archiver"
 	"github.com/chatd/chatd/archives"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/policy"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/sys"
 )
@@ -24,6 +25,11 @@ func (m *Manager) Unarchive(ctx context.Context, name chat.ArchiveName) (c chat.
 	former, err := formerRecord(a)
 	if err != nil {
 		return c, err
+	}
+	u := unpacking{m: m}
+	u.Store, u.Archive = store, a
+	if err := u.canRead(); err != nil { // before it costs a uid
+		return c, fmt.Errorf("cannot unarchive %s: %w", name, err)
 	}
 	if err := m.mayUnarchive(ctx, name, former); err != nil {
 		return c, err
@@ -46,8 +52,7 @@ func (m *Manager) Unarchive(ctx context.Context, name chat.ArchiveName) (c chat.
 		return c, err
 	}
 	sys.Failpoint("unarchive.record.after")
-	u := unpacking{m: m, rec: rec}
-	u.Do, u.Store, u.Archive = m.archiveDo(rec), store, a
+	u.rec, u.Do = rec, m.archiveDo(rec)
 	if err := u.all(ctx); err != nil {
 		undone := m.giveUp(ctx, rec, "unarchive", err)
 		return c, errors.Join(fmt.Errorf("cannot unarchive %s: %w", name, err), undone)
@@ -74,18 +79,31 @@ func (m *Manager) mayUnarchive(
 	if err := m.mayBegin(ctx); err != nil {
 		return err
 	}
+	if err := m.policy.Raise(ctx, []policy.Chat{m.chatOf(former)}); err != nil {
+		return err
+	}
 	if err := m.shares.Create(ctx, former.Owner); err != nil {
 		return err
 	}
 	return m.ensureBlock(ctx, former.Profile)
 }
 
-// unarchiveFor makes the chat of the newest archive of a conversation that has none.
+// unarchiveFor makes the chat of the newest archive of a conversation that has none. An archive that
+// cannot be read is an error: an empty chat would be taken for the one that was archived.
 func (m *Manager) unarchiveFor(ctx context.Context, owner, externalID string) error {
 	if _, err := m.store.Find(owner, externalID); err == nil {
 		return nil
 	}
-	all, err := m.Archives(ctx, chat.ArchiveFilter{Owner: owner, ExternalID: externalID})
+	id, err := m.store.NewID(owner, externalID)
+	if err != nil {
+		return err
+	}
+	store, err := m.archiveStore()
+	if err != nil {
+		return err
+	}
+	f := chat.ArchiveFilter{Chat: id, Owner: owner, ExternalID: externalID}
+	all, err := store.List(f) // reads those of this chat alone
 	if err != nil || len(all) == 0 {
 		return err
 	}
@@ -120,14 +138,28 @@ type unpacking struct {
 	rec state.Record
 }
 
-// all makes the chat, fills it, and makes it ready.
-func (u unpacking) all(ctx context.Context) (err error) {
-	m := u.m
+// canRead refuses an archive whose files or keys are not there.
+func (u *unpacking) canRead() (err error) {
 	if u.Archive.Encrypted {
-		if u.Identities, err = m.identities(); err != nil {
+		if u.Identities, err = u.m.identities(); err != nil {
 			return err
 		}
 	}
+	for _, p := range []archives.Part{archives.Home, archives.Chat} {
+		f, err := u.Store.OpenPart(u.Archive, p)
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// all makes the chat, fills it, and makes it ready.
+func (u unpacking) all(ctx context.Context) (err error) {
+	m := u.m
 	leave, err := m.acquireStart(ctx, u.rec, "unarchive")
 	if err != nil {
 		return err

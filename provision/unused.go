@@ -8,15 +8,13 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/idle"
 	"github.com/chatd/chatd/state"
 )
 
 const (
-	// expireEvery is the time between two looks for archives that have expired, and from the start
-	// to the first, in looks at the chats.
-	expireEvery = 60
-	// clockGrace is for how long none expires after the clock was set.
-	clockGrace = 24 * time.Hour
+	// expireEvery is the time between two looks for archives that have expired.
+	expireEvery = time.Hour
 )
 
 // watchUnused archives and reaps chats that nobody uses, one after the other, and removes archives
@@ -24,16 +22,18 @@ const (
 func (m *Manager) watchUnused(ctx context.Context) {
 	tick := time.NewTicker(cmp.Or(m.opt.Every, time.Minute))
 	defer tick.Stop()
-	unused := map[chat.ID]time.Time{}
-	for looks := 1; ; looks++ {
+	unused, old := map[chat.ID]time.Time{}, map[chat.ArchiveName]time.Time{}
+	var expired time.Time
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 		m.keepTime()
-		if looks%expireEvery == 0 && m.archive.believesClock() {
-			m.report(aboutArchives, m.expireArchives(ctx))
+		if now := time.Now(); expired.IsZero() || now.Sub(expired) >= expireEvery {
+			expired = now
+			m.report(aboutArchives, m.expireArchives(ctx, old))
 		}
 		m.reapUnused(ctx, unused)
 	}
@@ -90,22 +90,36 @@ func (m *Manager) isUnused(rec state.Record, after time.Duration) bool {
 	return err == nil
 }
 
+// errTooLong ends an archive that nobody waits for.
+var errTooLong = fmt.Errorf("it takes over %s: %w", archiveHold, chat.ErrBusy)
+
 // reapOne archives and reaps a chat, unless it is used meanwhile.
 func (m *Manager) reapOne(ctx context.Context, rec state.Record, after time.Duration) error {
+	if m.session(rec.ID) != nil {
+		if slept, err := m.sleepUnused(rec, after); !slept {
+			return err
+		}
+	}
 	unlock, free := m.locks.tryLock(rec.ID)
 	if !free {
 		return nil
 	}
 	defer unlock()
 	rec, err := m.store.Get(rec.ID)
-	if err != nil || !m.isUnused(rec, after) {
+	if err != nil || m.session(rec.ID) != nil || !m.isUnused(rec, after) {
 		return nil // it is gone, or was used
 	}
 	ctx, cancel := m.locks.untilWanted(ctx, rec.ID)
 	defer cancel()
+	// A command of the operator's that hangs must not keep all others from their end.
+	ctx, late := context.WithTimeoutCause(ctx, archiveHold, errTooLong)
+	defer late()
 	m.log.Info("archiving a chat that nobody uses", "chat", rec.ID, "used_at", rec.UsedAt,
 		"reap_after", after)
 	if m.opt.Profiles[rec.Profile].ReapWithoutArchive {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		return m.reapReady(context.WithoutCancel(ctx), rec)
 	}
 	if _, err := m.archiveLocked(ctx, rec.ID, chat.ToArchive{}); err != nil {
@@ -113,4 +127,11 @@ func (m *Manager) reapOne(ctx context.Context, rec state.Record, after time.Dura
 			rec.ID, rec.UsedAt.Format(time.RFC3339), err)
 	}
 	return nil
+}
+
+// sleepUnused puts a chat to sleep before it is reaped. A call that uses it just now and this see
+// each other: see [Manager.sleepIdle].
+func (m *Manager) sleepUnused(rec state.Record, after time.Duration) (bool, error) {
+	c := idle.Chat{ID: rec.ID, Used: rec.UsedAt}
+	return m.sleepIdle(c, "nobody uses it", func() bool { return m.isUnused(rec, after) })
 }

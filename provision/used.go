@@ -36,7 +36,6 @@ func (m *Manager) lastUsed(rec state.Record) time.Time {
 // keepTime comes before each look at how long chats are idle; see [idle.Clock].
 func (m *Manager) keepTime() {
 	if step := m.clock.Keep(m.store.MoveUsed); step != 0 {
-		m.archive.clockSet()
 		m.log.Warn("the clock was set: used_at of the chats moves with it", "by", step)
 	}
 }

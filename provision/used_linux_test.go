@@ -72,6 +72,24 @@ func TestSleepIdleMeetsUse(t *testing.T) {
 	}
 }
 
+// TestReapUnusedMeetsUse: a chat that was used since it was found unused is neither put to sleep nor
+// reaped, nor is one whose session another caller ends.
+func TestReapUnusedMeetsUse(t *testing.T) {
+	m, rec, s := oneAwake(t)
+	stays := func(what string, rec state.Record) {
+		t.Helper()
+		err := m.reapOne(t.Context(), rec, time.Nanosecond)
+		if now, gerr := m.store.Get(rec.ID); err != nil || gerr != nil || now.Phase != chat.Ready {
+			t.Errorf("%s: %v, it is %s, %v", what, err, now.Phase, gerr)
+		}
+	}
+	before := rec
+	before.UsedAt = rec.UsedAt.Add(-time.Second)
+	stays("used since", before)
+	s.ending.Store(true)
+	stays("it ends already", rec)
+}
+
 // TestUseMeetsSleep: a call that uses a chat says so first, and does not get a session that chatd is
 // ending: it waits until that has ended, or stays.
 func TestUseMeetsSleep(t *testing.T) {

@@ -41,6 +41,13 @@ func (s *Store) Unarchive(
 	return rec, nil
 }
 
+// NewID is the id that a conversation's chat would get, which that of an archive must have.
+func (s *Store) NewID(owner, externalID string) (chat.ID, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.freeID(owner, externalID)
+}
+
 // spec is the request that would make the record.
 func (r *Record) spec() chat.Spec {
 	return chat.Spec{

@@ -1,0 +1,37 @@
+package provision
+
+import (
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/archives"
+	"github.com/chatd/chatd/chat"
+)
+
+// TestOverdue: no archive is removed at the first look that finds it expired, for the clock may have
+// been set wrongly, but at one a while later.
+func TestOverdue(t *testing.T) {
+	now := time.Now()
+	expires := func(name chat.ArchiveName, in time.Duration) (a archives.Manifest) {
+		at := now.Add(in)
+		a.Name, a.ArchivedAt, a.ExpiresAt = name, at.Add(-30*24*time.Hour), &at
+		return a
+	}
+	past, later, ever := expires("past", -time.Hour), expires("later", time.Hour), archives.Manifest{}
+	all, since := []archives.Manifest{past, later, ever}, map[chat.ArchiveName]time.Time{}
+	for i, look := range []struct {
+		all  []archives.Manifest
+		at   time.Duration
+		want int
+	}{
+		{all, 0, 0},
+		{all, 59 * time.Minute, 0},
+		{[]archives.Manifest{later, ever}, 59 * time.Minute, 0}, // the clock was set right
+		{all, 61 * time.Minute, 0},                              // both have expired now
+		{all, 3 * time.Hour, 2},
+	} {
+		if due := overdue(look.all, since, now.Add(look.at)); len(due) != look.want {
+			t.Errorf("look %d: %d are overdue, want %d", i, len(due), look.want)
+		}
+	}
+}

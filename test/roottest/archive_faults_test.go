@@ -1,0 +1,133 @@
+package roottest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// TestFailingUnarchiveSpendsNoUID: what is sure to fail is refused before the chat gets a uid. A
+// bridge asks again with every message, and no uid is given twice.
+func TestFailingUnarchiveSpendsNoUID(t *testing.T) {
+	needsRoot(t)
+	opt := keepsArchives(t, options(t))
+	withKeys(t, opt, false)
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	c := kept(t, m, "closed")
+	a := archiveChat(t, m, c, false)
+	before := create(t, m, "before", "default")
+	for range 3 {
+		if _, err := m.Unarchive(ctx, a.Name); err == nil {
+			t.Error("unarchived without identities")
+		}
+	}
+	must(t, os.Remove(filepath.Join(opt.Archives.Dir, string(a.Name)+".chat")))
+	opt.Archives.Identities = opt.Archives.Recipients // any keys: they are not come to
+	for range 3 {
+		if _, err := m.Unarchive(ctx, a.Name); err == nil {
+			t.Error("unarchived without a file")
+		}
+	}
+	if after := create(t, m, "after", "default"); after.UID != before.UID+1 {
+		t.Errorf("the uids %d to %d are spent", before.UID+1, after.UID-1)
+	}
+}
+
+// TestCreateOfDamagedArchive: a create that asks for the archive of its conversation makes no empty
+// chat, nor one of an older archive, where the newest cannot be used.
+func TestCreateOfDamagedArchive(t *testing.T) {
+	needsRoot(t)
+	opt := keepsArchives(t, options(t))
+	m := open(t, opt)
+	c := kept(t, m, "damaged")
+	a := archiveChat(t, m, c, false)
+	must(t, os.Truncate(filepath.Join(opt.Archives.Dir, string(a.Name)+".json"), 100))
+	ctx := operator(t.Context())
+	_, _, err := m.Create(ctx, chat.Spec{ExternalID: "damaged", Profile: "default", Unarchive: true})
+	if !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+	if _, err := m.Get(ctx, c.ID); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("there is a chat: %v", err)
+	}
+}
+
+// TestKeptArchivesAreBounded: calls of a bridge that come together keep no more archives of a chat
+// than those that come one after the other.
+func TestKeptArchivesAreBounded(t *testing.T) {
+	needsRoot(t)
+	opt := keepsArchives(t, options(t))
+	m := open(t, opt)
+	ctx := stranger(t.Context())
+	c, _, err := m.Create(ctx, chat.Spec{ExternalID: "greedy"})
+	must(t, err)
+	var calls sync.WaitGroup
+	for range 6 {
+		calls.Go(func() { _, _ = m.Archive(ctx, c.ID, chat.ToArchive{Keep: true}) }) // some fail
+	}
+	calls.Wait()
+	all, err := m.Archives(ctx, chat.ArchiveFilter{Chat: c.ID})
+	if err != nil || len(all) == 0 || len(all) > 3 {
+		t.Errorf("%d archives are kept, %v", len(all), err)
+	}
+}
+
+// gated has the operator's command wait while the returned file is there.
+func gated(t *testing.T, opt provision.Options) (gate string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "chatd-gate-") // its user passes there
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	must(t, os.Chmod(dir, 0o755))
+	gate = filepath.Join(dir, "gate")
+	opt.Archives.Command = []string{"/bin/sh", "-c",
+		"cat >/dev/null; while test -e " + gate + "; do sleep 0.1; done"}
+	opt.Archives.UID, opt.Archives.GID = 60998, 60998
+	return gate
+}
+
+// TestWhileArchived: an archive that takes hours holds up no reload of rules for other chats, no
+// older archive of its chat is removed beside it, and no third archive is read beside two.
+func TestWhileArchived(t *testing.T) {
+	needsRoot(t)
+	opt := keepsArchives(t, options(t))
+	gate := gated(t, opt)
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	one, two := kept(t, m, "one"), kept(t, m, "two")
+	a := archiveChat(t, m, one, true)
+	must(t, os.WriteFile(gate, nil, 0o644))
+	var calls sync.WaitGroup
+	for _, c := range []chat.Chat{one, two} {
+		calls.Go(func() {
+			if _, err := m.Archive(ctx, c.ID, chat.ToArchive{Keep: true}); err != nil {
+				t.Errorf("%s: %v", c.ExternalID, err)
+			}
+		})
+	}
+	until(t, "both commands have begun", func() bool { return len(archiveFiles(t, opt)) == 1+2*3 })
+	brief, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := m.Reload(brief, nil); err != nil {
+		t.Errorf("a reload waits: %v", err)
+	}
+	brief, cancel = context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := m.RemoveArchive(brief, a.Name); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("removed beside an archive: %v", err)
+	}
+	if _, err := m.VerifyArchive(brief, a.Name); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("read as the third: %v", err)
+	}
+	must(t, os.Remove(gate))
+	calls.Wait()
+	must(t, m.RemoveArchive(ctx, a.Name))
+}
