@@ -340,3 +340,44 @@ func TestUnarchiveFails(t *testing.T) {
 func stranger(ctx context.Context) context.Context {
 	return chat.WithCaller(ctx, chat.Caller{Name: "stranger", UID: 4343, Role: chat.RoleBridge})
 }
+
+// TestArchiveMoves: another host with the same install key makes the chat of an archive, and one with
+// another key does not.
+func TestArchiveMoves(t *testing.T) {
+	from := keepsArchives(t, options(t))
+	key := []byte(nil)
+	t.Run("from", func(t *testing.T) {
+		m := open(t, from)
+		archiveChat(t, m, kept(t, m, "moves"), false)
+		var err error
+		key, err = os.ReadFile(filepath.Join(from.State, "install.key"))
+		must(t, err)
+	})
+	for name, want := range map[string]bool{"with the key": true, "with another": false} {
+		t.Run(name, func(t *testing.T) {
+			to := options(t)
+			to.Archives = from.Archives
+			if want {
+				must(t, os.MkdirAll(to.State, 0o711))
+				must(t, os.WriteFile(filepath.Join(to.State, "install.key"), key, 0o600))
+			}
+			m := open(t, to)
+			all, err := m.Archives(operator(t.Context()), chat.ArchiveFilter{})
+			must(t, err)
+			if !want {
+				if len(all) > 0 {
+					t.Errorf("listed are %+v", all)
+				}
+				return
+			}
+			if len(all) != 1 {
+				t.Fatalf("listed are %+v", all)
+			}
+			back, err := m.Unarchive(operator(t.Context()), all[0].Name)
+			must(t, err)
+			if r := run(t, m, back.ID, "cat ~/kept"); r.Stdout != "kept\n" {
+				t.Errorf("it has %q%s", r.Stdout, r.Stderr)
+			}
+		})
+	}
+}
