@@ -28,7 +28,8 @@ func TestBridgesOfWhatAProfileOpens(t *testing.T) {
 	// These keys restrict a chat, or grant nothing beyond what the host gives every chat.
 	harmless := map[string]bool{"Name": true, "Limits": true, "Bridges": true, "Commands": true, "AccessFile": true,
 		"Defaults": true, "Guard": true, "Env": true, "TimeoutMax": true, "ToolsOff": true,
-		"SleepAfter": true, "FreezeAfter": true, "KeepAwake": true, "Network": true}
+		"SleepAfter": true, "FreezeAfter": true, "ReapAfter": true, "ReapWithoutArchive": true,
+		"KeepAwake": true, "Network": true}
 	for i := range reflect.TypeFor[Profile]().NumField() {
 		key := reflect.TypeFor[Profile]().Field(i).Name
 		p, opens := opening[key]
