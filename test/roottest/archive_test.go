@@ -257,17 +257,18 @@ func TestReapAfter(t *testing.T) {
 	opt := keepsArchives(t, options(t))
 	opt.Every = 100 * time.Millisecond
 	p := opt.Profiles["default"]
-	p.ReapAfter = chat.Duration(3 * time.Second)
+	p.ReapAfter = chat.Duration(10 * time.Second)
 	opt.Profiles["default"] = p
 	m := open(t, opt)
 	ctx := operator(t.Context())
-	unused, works, due := kept(t, m, "unused"), kept(t, m, "works"), kept(t, m, "due")
-	other := create(t, m, "other", "web")
+	works := kept(t, m, "works")
 	program(t, m, works)
+	due := kept(t, m, "due")
 	_, err := m.PutSchedule(ctx, due.ID, chat.NewSchedule{
 		Spec: chat.ScheduleSpec{Every: chat.Duration(time.Hour), Command: "true"}, Next: time.Now().Add(time.Hour),
 	})
 	must(t, err)
+	other, unused := create(t, m, "other", "web"), kept(t, m, "unused")
 	until(t, "the unused chat is gone", func() bool {
 		_, err := m.Get(ctx, unused.ID)
 		return errors.Is(err, chat.ErrNotFound)
