@@ -242,6 +242,9 @@ func filesOf(all []Left, uid uint32) int {
 }
 
 func (s *Scanner) setFault(err error) {
+	if errors.Is(err, context.Canceled) {
+		return // chatd ends
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fault = err; err != nil {

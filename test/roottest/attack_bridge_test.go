@@ -82,7 +82,7 @@ func TestAttackNotFound(t *testing.T) {
 	const never = "0123456789abcdef"
 	given := map[reflect.Type]any{}
 	for _, v := range []any{
-		"", int64(-1), true, chat.Patch{NoLabels: true}, chat.ScreenSpec{History: 1}, chat.RunSpec{Command: "true"}, chat.RunSignal{Signal: "TERM"}, chat.Input{Text: "x", Wait: &chat.Wait{Until: chat.UntilQuiet}},
+		"", int64(-1), true, chat.Patch{NoLabels: true}, chat.ToArchive{}, chat.ScreenSpec{History: 1}, chat.RunSpec{Command: "true"}, chat.RunSignal{Signal: "TERM"}, chat.Input{Text: "x", Wait: &chat.Wait{Until: chat.UntilQuiet}},
 		chat.ScheduleSpec{Cron: "@daily", Command: "true"}, chat.Attach{TTY: chat.TTY{Rows: 24, Cols: 80}}, chat.Question{Path: "f", Op: "read"}, chat.Share{Path: "f", To: own.ID},
 		files.ReadFile{Path: "f"}, files.WriteFile{Path: "f", Stream: true}, files.EditFile{Path: "f", OldText: "xx"}, files.ListDir{},
 	} {
