@@ -92,14 +92,17 @@ func TestHeldLock(t *testing.T) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	for name, call := range map[string]func() error{
-		"Apply":  func() error { return table.Apply(t.Context(), policies) },
-		"Mend":   func() error { _, err := table.Mend(t.Context()); return err },
-		"Remove": func() error { return table.Remove(t.Context()) },
+	for _, c := range []struct {
+		name string
+		call func() error
+	}{
+		{"Apply", func() error { return table.Apply(t.Context(), policies) }},
+		{"Mend", func() error { _, err := table.Mend(t.Context()); return err }},
+		{"Remove", func() error { return table.Remove(t.Context()) }}, // after it nothing is mended
 	} {
-		err := call()
+		err := c.call()
 		if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "xtables lock") {
-			t.Errorf("%s: %v, want %v", name, err, chat.ErrBusy)
+			t.Errorf("%s: %v, want %v", c.name, err, chat.ErrBusy)
 		}
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_UN); err != nil {

@@ -1,6 +1,7 @@
 package roottest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -60,6 +61,10 @@ func afterDescriptors(t *testing.T, d *daemon) {
 	page, err := d.List(t.Context(), chat.Filter{Limit: 1000})
 	must(t, err)
 	for _, c := range page.Chats {
+		if c.Phase == chat.Reaping { // its undo failed too; chatd goes on with it
+			untilGone(t, d, c.ID)
+			continue
+		}
 		again, _, err := d.Create(t.Context(), chat.Spec{ExternalID: c.ExternalID})
 		if err != nil || again.UID != c.UID || !again.Awake {
 			t.Errorf("%s afterwards: %+v, %v", c.ExternalID, again, err)
@@ -71,4 +76,13 @@ func afterDescriptors(t *testing.T, d *daemon) {
 		}
 		must(t, d.Reap(t.Context(), c.ID))
 	}
+}
+
+// untilGone waits until a chat is not there any more.
+func untilGone(t *testing.T, d *daemon, id chat.ID) {
+	t.Helper()
+	until(t, "the chat is gone", func() bool {
+		_, err := d.Get(t.Context(), id)
+		return errors.Is(err, chat.ErrNotFound)
+	})
 }
