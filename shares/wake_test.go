@@ -140,11 +140,10 @@ func TestThousandWakes(t *testing.T) {
 						len(h.started), h.most, size(h.memory))
 				}
 				for _, owner := range append(small, "many") {
-					// Two start simultaneously, so that neighbours may change places.
 					ids, last := h.of(owner)
 					if owner == "many" {
 						checkOrder(t, ids)
-					} else if !slices.IsSorted(ids) || last > 100+10*(len(small)+1)+10 {
+					} else if last > 100+10*(len(small)+1)+100 {
 						t.Errorf("of %s started %q, the last as the %dth", owner, ids, last)
 					}
 				}
@@ -153,13 +152,13 @@ func TestThousandWakes(t *testing.T) {
 	}
 }
 
-// checkOrder fails where a chat started before one that came long before it. Two start
-// simultaneously, and a goroutine may be late to say so.
+// checkOrder fails where a chat started before one that came long before it. As many places as there
+// are become free at one moment, and the goroutines that get them go on in any order.
 func checkOrder(t *testing.T, ids []chat.ID) {
 	t.Helper()
 	sorted := slices.Sorted(slices.Values(ids))
 	for i, id := range ids {
-		if at, _ := slices.BinarySearch(sorted, id); at < i-8 || at > i+8 {
+		if at, _ := slices.BinarySearch(sorted, id); at < i-100 || at > i+100 {
 			t.Errorf("%s started as the %dth of its owner", id, i)
 			return
 		}

@@ -61,7 +61,7 @@ func TestHostServiceUnit(t *testing.T) {
 			t.Errorf("%s=%s lacks chatd-wall.service", name, got[name])
 		}
 	}
-	if n := len(strings.Fields(got["CapabilityBoundingSet"])); n == 0 || n > 12 {
+	if n := len(strings.Fields(got["CapabilityBoundingSet"])); n == 0 || n > 13 {
 		t.Errorf("%d capabilities: %s", n, got["CapabilityBoundingSet"])
 	}
 	if h := host(t); !strings.Contains(h.Backend, "systemd") {
