@@ -119,7 +119,7 @@ func (m *Manager) createLocked(ctx context.Context, id chat.ID) (state.Record, e
 		return rec, fmt.Errorf("cannot create chat %s: it is being reaped: %w", id, chat.ErrWrongPhase)
 	}
 	if rec.Unarchives != "" {
-		return rec, m.giveUpUnarchive(ctx, rec)
+		return rec, errors.Join(errCutOff(rec), m.giveUpUnarchive(ctx, rec))
 	}
 	if err := m.mayBegin(ctx); err != nil {
 		return rec, err

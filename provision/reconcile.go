@@ -80,6 +80,9 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time
 	}
 	switch rec.Phase {
 	case chat.Creating:
+		if rec.Unarchives != "" {
+			return m.giveUpUnarchive(ctx, rec)
+		}
 		if rec, err = m.createLocked(ctx, id); err != nil {
 			return err
 		}

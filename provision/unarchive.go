@@ -123,12 +123,16 @@ func formerRecord(a archives.Manifest) (rec state.Record, err error) {
 	return rec, nil
 }
 
+// errCutOff is why a chat is removed whose unarchive was killed.
+func errCutOff(rec state.Record) error {
+	return fmt.Errorf("cannot create chat %s: its unarchive was cut off: unarchive %s again: %w",
+		rec.ID, rec.Unarchives, chat.ErrBusy)
+}
+
 // giveUpUnarchive removes a chat whose unarchive was killed, under the chat's lock. Its archive
 // stays.
 func (m *Manager) giveUpUnarchive(ctx context.Context, rec state.Record) error {
-	why := fmt.Errorf("cannot create chat %s: its unarchive was cut off: unarchive %s again: %w",
-		rec.ID, rec.Unarchives, chat.ErrBusy)
-	return errors.Join(why, m.giveUp(ctx, rec, "unarchive", why))
+	return m.giveUp(ctx, rec, "unarchive", errCutOff(rec))
 }
 
 // unpacking is the unarchive of a chat. The caller holds the chat's lock.

@@ -159,6 +159,13 @@ func (k *archiveKilling) inUnarchive(t *testing.T, point string) {
 	if left, err := os.ReadDir(k.opt.Homes); err != nil || len(left) > 0 {
 		t.Errorf("there are homes: %v, %v", left, err)
 	}
+	host, err := k.Host(t.Context())
+	must(t, err)
+	for _, f := range host.Findings {
+		if strings.Contains(f, string(c.ID)) {
+			t.Errorf("it is found for ever: %s", f)
+		}
+	}
 	back, err := k.Unarchive(t.Context(), a.Name)
 	must(t, err)
 	if back.UID <= c.UID+1 {
