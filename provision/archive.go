@@ -40,6 +40,9 @@ func (m *Manager) Archive(
 			return a, err
 		}
 	}
+	m.archive.progress(id, &chat.ArchiveProgress{Doing: "packing"})
+	defer m.archive.progress(id, nil)
+	m.locks.occupy(id, fmt.Errorf("cannot use chat %s: it is being archived: %w", id, chat.ErrBusy))
 	return m.archiveLocked(ctx, id, how)
 }
 

@@ -21,6 +21,8 @@ type keyedLock struct {
 	// wanted is closed when a second caller comes; waits says that it is.
 	wanted chan struct{}
 	waits  bool
+	// why is what its holder does for so long that nobody shall wait; nil is nothing.
+	why error
 }
 
 func newKeyedLock() *keyedLock {
@@ -38,6 +40,10 @@ func (k *keyedLocks) lock(ctx context.Context, id chat.ID) (unlock func(), err e
 		l = newKeyedLock()
 		k.locks[id] = l
 	}
+	if l.why != nil {
+		defer k.mu.Unlock()
+		return nil, l.why
+	}
 	if l.users++; l.users > 1 && !l.waits {
 		l.waits = true
 		close(l.wanted)
@@ -45,7 +51,7 @@ func (k *keyedLocks) lock(ctx context.Context, id chat.ID) (unlock func(), err e
 	k.mu.Unlock()
 	select {
 	case l.held <- struct{}{}:
-		return func() { <-l.held; k.leave(id, l) }, nil
+		return func() { k.release(id, l) }, nil
 	case <-ctx.Done():
 		k.leave(id, l)
 		return nil, fmt.Errorf("cannot wait for chat %s: %w: %w", id, context.Cause(ctx), chat.ErrBusy)
@@ -66,7 +72,23 @@ func (k *keyedLocks) tryLock(id chat.ID) (unlock func(), free bool) {
 	l.users = 1
 	l.held <- struct{}{}
 	k.locks[id] = l
-	return func() { <-l.held; k.leave(id, l) }, true
+	return func() { k.release(id, l) }, true
+}
+
+// occupy has callers who come from now on get why in place of the lock, until its holder, who calls
+// this, releases it.
+func (k *keyedLocks) occupy(id chat.ID, why error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.locks[id].why = why
+}
+
+func (k *keyedLocks) release(id chat.ID, l *keyedLock) {
+	k.mu.Lock()
+	l.why = nil
+	k.mu.Unlock()
+	<-l.held
+	k.leave(id, l)
 }
 
 func (k *keyedLocks) leave(id chat.ID, l *keyedLock) {

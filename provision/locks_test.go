@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"errors"
 	"testing"
 	"time"
 )
@@ -40,4 +41,48 @@ func TestLocks(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	t.Error("locks of nobody are kept")
+}
+
+// TestOccupied: while a lock is held for long its callers hear why, and later get it.
+func TestOccupied(t *testing.T) {
+	var k keyedLocks
+	unlock, err := k.lock(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error)
+	go func() { // who waits already goes on waiting
+		unlock, err := k.lock(t.Context(), "a")
+		if err == nil {
+			unlock()
+		}
+		waiting <- err
+	}()
+	for waits := false; !waits; {
+		k.mu.Lock()
+		waits = k.locks["a"].users == 2
+		k.mu.Unlock()
+	}
+	why := errors.New("it is archived")
+	k.occupy("a", why)
+	if _, err := k.lock(t.Context(), "a"); !errors.Is(err, why) {
+		t.Errorf("while it is held: %v", err)
+	}
+	if unlock, err := k.lock(t.Context(), "b"); err != nil {
+		t.Errorf("another: %v", err)
+	} else {
+		unlock()
+	}
+	unlock()
+	if err := <-waiting; err != nil {
+		t.Errorf("who waited: %v", err)
+	}
+	unlock, err = k.lock(t.Context(), "a")
+	if err != nil {
+		t.Fatalf("afterwards: %v", err)
+	}
+	unlock()
+	if len(k.locks) > 0 {
+		t.Errorf("there are %d locks", len(k.locks))
+	}
 }

@@ -44,6 +44,8 @@ func (m *Manager) Unarchive(ctx context.Context, name chat.ArchiveName) (c chat.
 		return c, err
 	}
 	defer unlock()
+	m.locks.occupy(former.ID, fmt.Errorf("cannot use chat %s: it is being unarchived: %w",
+		former.ID, chat.ErrBusy))
 	rec, err := m.shares.Unarchive(ctx, name, former, state.Event{
 		Action: "unarchive", Outcome: "intent", Caller: chat.CallerFrom(ctx),
 		Detail: archiveDetail(name),

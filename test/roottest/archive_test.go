@@ -382,3 +382,37 @@ func TestArchiveMoves(t *testing.T) {
 		})
 	}
 }
+
+// TestArchivedIsBusy: who wants a chat that a caller archives hears so at once, and may look at it.
+func TestArchivedIsBusy(t *testing.T) {
+	opt := keepsArchives(t, options(t))
+	opt.Archives.Command, opt.Archives.UID, opt.Archives.GID = []string{"/bin/sleep", "1000"}, 60998, 60998
+	m := open(t, opt)
+	c := kept(t, m, "busy")
+	ctx, cancel := context.WithCancel(operator(t.Context()))
+	ended := make(chan error)
+	go func() {
+		_, err := m.Archive(ctx, c.ID, chat.ToArchive{})
+		ended <- err
+	}()
+	until(t, "the command has begun", func() bool { return len(archiveFiles(t, opt)) == 3 })
+	for what, err := range map[string]error{
+		"input":  m.Input(operator(t.Context()), c.ID, chat.Input{Text: "x"}),
+		"wake":   second(m.Wake(operator(t.Context()), c.ID)),
+		"reap":   m.Reap(operator(t.Context()), c.ID),
+		"create": second3(m.Create(operator(t.Context()), chat.Spec{ExternalID: "busy"})),
+	} {
+		if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "being archived") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	got, err := m.Get(operator(t.Context()), c.ID)
+	if err != nil || got.Archiving == nil {
+		t.Errorf("it shows %+v, %v", got.Archiving, err)
+	}
+	cancel()
+	<-ended
+	stays(t, m, opt, c)
+}
+
+func second3(_ chat.Chat, _ bool, err error) error { return err }
