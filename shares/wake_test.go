@@ -152,8 +152,8 @@ func TestThousandWakes(t *testing.T) {
 	}
 }
 
-// checkOrder fails where a chat started before one that came long before it. As many places as there
-// are become free at one moment, and the goroutines that get them go on in any order.
+// checkOrder fails where a chat started before one that came long before it. As many places as
+// there are become free at one moment, and the goroutines that get them go on in any order.
 func checkOrder(t *testing.T, ids []chat.ID) {
 	t.Helper()
 	sorted := slices.Sorted(slices.Values(ids))
