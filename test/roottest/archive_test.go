@@ -416,3 +416,22 @@ func TestArchivedIsBusy(t *testing.T) {
 }
 
 func second3(_ chat.Chat, _ bool, err error) error { return err }
+
+// TestArchiveInLittleMemory: what packs and unpacks needs little of the chat's memory, whatever its
+// home has.
+func TestArchiveInLittleMemory(t *testing.T) {
+	opt := keepsArchives(t, options(t))
+	withKeys(t, opt, true)
+	p := opt.Profiles["default"]
+	p.Limits.MemoryMax = 48 << 20
+	opt.Profiles["default"] = p
+	m := open(t, opt)
+	c := kept(t, m, "little")
+	run(t, m, c.ID, `cd && head -c 70M /dev/urandom >much && mkdir many && cd many && seq 5000 | xargs touch`)
+	a := archiveChat(t, m, c, false)
+	back, err := m.Unarchive(operator(t.Context()), a.Name)
+	must(t, err)
+	if r := run(t, m, back.ID, "cat ~/kept; ls ~/many | wc -l"); r.Stdout != "kept\n5000\n" {
+		t.Errorf("it has %q%s", r.Stdout, r.Stderr)
+	}
+}
