@@ -79,9 +79,13 @@ func (u *Units) remember(id chat.ID, props []systemd.Property) error {
 // the processes one by one, which a chat can make take long.
 func (u *Units) Kill(ctx context.Context, id chat.ID) error {
 	u.closeHandshake(id)
+	was, _ := u.Frozen(id) // one that is gone is not
 	// systemd removes the cgroup of a unit that ended by itself.
 	if err := skipNotFound(u.FS.Kill(ctx, id)); err != nil {
 		return err
+	}
+	if was == chat.FrozenUntilThawed {
+		_ = u.tell(ctx, id, u.bus.Thaw) // systemd 257 stops no unit that it calls frozen
 	}
 	return u.stop(ctx, id)
 }
