@@ -84,10 +84,12 @@ func (u *Units) Kill(ctx context.Context, id chat.ID) error {
 	if err := skipNotFound(u.FS.Kill(ctx, id)); err != nil {
 		return err
 	}
-	if was == chat.FrozenUntilThawed {
-		_ = u.tell(ctx, id, u.bus.Thaw) // systemd 257 stops no unit that it calls frozen
+	err := u.stop(ctx, id)
+	if err != nil && was == chat.FrozenUntilThawed { // systemd 257 stops no unit that it calls frozen
+		_ = u.tell(ctx, id, u.bus.Thaw)
+		err = u.stop(ctx, id)
 	}
-	return u.stop(ctx, id)
+	return err
 }
 
 // stop ends the unit and waits until systemd has forgotten it, so that the
