@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"io/fs"
 	"os"
 	"time"
 
@@ -30,8 +29,8 @@ type Draft struct {
 func (s *Store) FreeName(id chat.ID, at time.Time) chat.ArchiveName {
 	for {
 		name := chat.NewArchiveName(id, at)
-		if _, err := s.root.Lstat(string(name) + manifestEnd); errors.Is(err, fs.ErrNotExist) {
-			return name
+		if _, err := s.root.Lstat(string(name) + manifestEnd); err != nil {
+			return name // it is free, or Begin says what is wrong
 		}
 		at = at.Add(time.Second)
 	}

@@ -139,6 +139,23 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// TestFreeNameOfNone: a directory that cannot be read holds nobody up.
+func TestFreeNameOfNone(t *testing.T) {
+	s := opened(t, nil)
+	lost := &Store{opt: s.opt, drafts: map[chat.ArchiveName]bool{}}
+	var err error
+	if lost.root, err = os.OpenRoot(s.opt.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := lost.Close(); err != nil {
+		t.Fatal(err)
+	}
+	name := lost.FreeName(first.ID(), time.Date(2026, 11, 25, 16, 0, 0, 0, time.UTC))
+	if _, err := lost.Begin(name); name != first || err == nil {
+		t.Errorf("%s is begun: %v", name, err)
+	}
+}
+
 // TestTampered: whatever is changed of an archive, it is not taken for what was archived.
 func TestTampered(t *testing.T) {
 	const other = chat.ArchiveName("0123456789abcdef-20261125T170000Z")
