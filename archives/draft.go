@@ -2,12 +2,9 @@ package archives
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"time"
@@ -59,25 +56,21 @@ func (d *Draft) Write(p Part, in io.Reader) (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot write archive %s: %w", d.name, err)
 	}
-	to := &roomy{File: f, hash: sha256.New()}
-	_, err = io.CopyBuffer(to, readerOnly{in}, make([]byte, 256<<10))
+	hashed := Hashing(in)
+	_, err = io.CopyBuffer(&roomy{file: f}, hashed, make([]byte, 256<<10))
 	if err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("cannot write archive %s: %w", d.name, err)
 	}
-	d.files[p] = File{Size: to.size, SHA256: hex.EncodeToString(to.hash.Sum(nil))}
+	d.files[p] = File{Size: hashed.size, SHA256: hashed.sum()}
 	return nil
 }
 
-// readerOnly hides the other methods of a reader from [io.CopyBuffer].
-type readerOnly struct{ io.Reader }
-
-// roomy hashes and counts what is written to a file, and leaves a part of its file system free.
+// roomy writes to a file, and leaves a part of its file system free.
 type roomy struct {
-	*os.File
-	hash       hash.Hash
+	file       *os.File
 	size, next int64
 }
 
@@ -91,21 +84,15 @@ func (r *roomy) Write(b []byte) (int, error) {
 		}
 		r.next = r.size + lookEvery
 	}
-	n, err := r.File.Write(b)
-	_, _ = r.hash.Write(b[:n]) // a hash takes everything
+	n, err := r.file.Write(b)
 	r.size += int64(n)
 	return n, err
-}
-
-// ReadFrom hides that of the file, which would pass by Write.
-func (r *roomy) ReadFrom(in io.Reader) (int64, error) {
-	return io.Copy(struct{ io.Writer }{r}, in)
 }
 
 // look refuses to fill the last hundredth of the file system.
 func (r *roomy) look() error {
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(r.Fd()), &st); err != nil {
+	if err := unix.Fstatfs(int(r.file.Fd()), &st); err != nil {
 		return fmt.Errorf("cannot look how much is free: %w", err)
 	}
 	if free, least := st.Bavail*uint64(st.Bsize), st.Blocks/100*uint64(st.Bsize); free <

@@ -30,9 +30,12 @@ func (h *Hash) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// sum is the hash in hex digits, as manifests have it.
+func (h *Hash) sum() string { return hex.EncodeToString(h.hash.Sum(nil)) }
+
 // Check compares what was read with the manifest.
 func (h *Hash) Check(m Manifest, p Part) error {
-	if f := m.Files[p]; h.size != f.Size || hex.EncodeToString(h.hash.Sum(nil)) != f.SHA256 {
+	if f := m.Files[p]; h.size != f.Size || h.sum() != f.SHA256 {
 		return fmt.Errorf("archive %s is damaged: %s does not have the hash of its manifest: %w",
 			m.Name, partName(m.Name, p), chat.ErrInvalid)
 	}
