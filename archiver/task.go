@@ -54,7 +54,7 @@ func (t Task) Start(cmd *exec.Cmd, b *session.Files, start func() error) (*Proce
 		return nil, err
 	}
 	b.CloseChildEnds()
-	closeFiles(p.childStreams...)
+	session.ClosePipes(p.childStreams...)
 	go func() {
 		defer close(p.ended)
 		session.Collect(cmd)
@@ -78,18 +78,9 @@ func (p *Process) open(cmd *exec.Cmd) error {
 
 // Close closes chatd's ends of the streams. The process may go on.
 func (p *Process) Close() {
-	closeFiles(p.in, p.out, p.report)
-	closeFiles(p.childStreams...)
+	session.ClosePipes(p.in, p.out, p.report)
+	session.ClosePipes(p.childStreams...)
 }
 
 // Ended is closed once the process was reaped.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
-
-// closeFiles closes the files that are not nil, closed or not.
-func closeFiles(all ...*os.File) {
-	for _, f := range all {
-		if f != nil {
-			_ = f.Close() // a pipe; a second close does no harm
-		}
-	}
-}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/session"
 )
 
 // Result is what chatd-archive found: see [archive.Summary].
@@ -64,7 +65,7 @@ func (p *Process) Wait(ctx context.Context) (Result, error) {
 	go func() { taken <- p.take() }()
 	r, err := p.read()
 	if err != nil { // neither may wait for a process that has failed
-		closeFiles(p.in)
+		session.ClosePipes(p.in)
 	}
 	err = p.first(ctx, err, <-taken, <-sent)
 	return r, err
@@ -86,7 +87,7 @@ func (p *Process) first(ctx context.Context, reported, taken, sent error) error 
 
 // send passes the input. A process that does not take all of it says why.
 func (p *Process) send() (err error) {
-	defer func() { closeFiles(p.in) }()
+	defer func() { session.ClosePipes(p.in) }()
 	if p.task.In == nil {
 		return nil
 	}
@@ -102,7 +103,7 @@ func (p *Process) send() (err error) {
 
 // take passes the output. Where that fails the process gets EPIPE.
 func (p *Process) take() (err error) {
-	defer func() { closeFiles(p.out) }()
+	defer func() { session.ClosePipes(p.out) }()
 	if p.task.Out == nil {
 		_, err = io.Copy(io.Discard, p.out)
 		return err

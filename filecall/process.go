@@ -40,7 +40,7 @@ func (c *Call) Start(
 		return nil, err
 	}
 	b.CloseChildEnds()
-	closeFiles(p.inR, p.outW)
+	session.ClosePipes(p.inR, p.outW)
 	go func() {
 		defer close(p.ended)
 		session.Collect(cmd)
@@ -59,16 +59,7 @@ func (p *Process) open() (err error) {
 }
 
 // Close closes the streams that were not given to the talk. The process may go on.
-func (p *Process) Close() { closeFiles(p.inR, p.inW, p.outR, p.outW) }
-
-// closeFiles closes the files that are not nil, closed or not.
-func closeFiles(all ...*os.File) {
-	for _, f := range all {
-		if f != nil {
-			_ = f.Close() // a pipe; a second close does no harm
-		}
-	}
-}
+func (p *Process) Close() { session.ClosePipes(p.inR, p.inW, p.outR, p.outW) }
 
 // Ended is closed once the process was reaped, after it exited or its cgroup was killed.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
@@ -77,7 +68,7 @@ func (p *Process) Ended() <-chan struct{} { return p.ended }
 // call's talk, which speaks with the tool. A failure that the tool answers is a [*files.Failure].
 func (p *Process) Speak(ctx context.Context, may shims.FileTool) (files.Answer, error) {
 	if err := p.request(ctx, may); err != nil {
-		closeFiles(p.inW) // the tool reads the end of its input
+		session.ClosePipes(p.inW) // the tool reads the end of its input
 		return files.Answer{}, err
 	}
 	c := p.call

@@ -148,6 +148,15 @@ func (b *Files) Close() {
 	}
 }
 
+// ClosePipes closes ends of pipes, those that are not nil, closed or not.
+func ClosePipes(all ...*os.File) {
+	for _, f := range all {
+		if f != nil {
+			_ = f.Close() // a second close does no harm
+		}
+	}
+}
+
 // Complaint returns the child's stderr, as the end of an error message.
 func (b *Files) Complaint() string {
 	if b.Stderr == nil {
