@@ -81,7 +81,7 @@ func (m *Manager) mayKeepMore(ctx context.Context, id chat.ID) error {
 	return err
 }
 
-// archiveLocked is Archive for a caller that holds the chat's lock.
+// archiveLocked is Archive for a caller that holds the chat's lock, and ends its progress.
 func (m *Manager) archiveLocked(
 	ctx context.Context, id chat.ID, how chat.ToArchive,
 ) (a chat.Archive, err error) {
@@ -141,7 +141,6 @@ func (m *Manager) writeArchive(
 	if p.Recipients, err = m.archiveKeys(m.opt.Archives.Recipients); err != nil {
 		return a, err
 	}
-	defer m.archive.progress(rec.ID, nil)
 	home, err := p.Home(ctx, m.home(rec.ID))
 	if err != nil {
 		return a, err

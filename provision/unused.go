@@ -12,10 +12,8 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-const (
-	// expireEvery is the time between two looks for archives that have expired.
-	expireEvery = time.Hour
-)
+// expireEvery is the time between two looks for archives that have expired.
+const expireEvery = time.Hour
 
 // watchUnused archives and reaps chats that nobody uses, one after the other, and removes archives
 // that have expired.
@@ -122,6 +120,7 @@ func (m *Manager) reapOne(ctx context.Context, rec state.Record, after time.Dura
 		}
 		return m.reapReady(context.WithoutCancel(ctx), rec)
 	}
+	defer m.archive.progress(rec.ID, nil)
 	if _, err := m.archiveLocked(ctx, rec.ID, chat.ToArchive{}); err != nil {
 		return fmt.Errorf("cannot archive chat %s, which nobody used since %s: it stays: %w",
 			rec.ID, rec.UsedAt.Format(time.RFC3339), err)
