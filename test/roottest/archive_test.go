@@ -230,20 +230,36 @@ func TestArchiveOnFullDisk(t *testing.T) {
 	stays(t, m, opt, c)
 }
 
-// TestArchiveEndsWithItsCaller: an archive whose caller leaves while it is written, here because
-// the operator's command takes for ever, is none, and the chat goes on.
-func TestArchiveEndsWithItsCaller(t *testing.T) {
-	opt := keepsArchives(t, options(t))
-	opt.Archives.Command, opt.Archives.UID, opt.Archives.GID = []string{"/bin/sleep", "1000"}, 60998, 60998
-	m := open(t, opt)
-	c := kept(t, m, "slow")
+// slowArchive has a daemon archive a chat, which takes for ever: the operator's command hangs. When
+// it has begun, cancel ends its caller, and ended gets the error.
+func slowArchive(t *testing.T, opt provision.Options, external string) (
+	m *manager, c chat.Chat, cancel context.CancelFunc, ended chan error,
+) {
+	t.Helper()
+	hangs(opt)
+	m = open(t, opt)
+	c = kept(t, m, external)
 	ctx, cancel := context.WithCancel(operator(t.Context()))
-	ended := make(chan error)
+	ended = make(chan error)
 	go func() {
 		_, err := m.Archive(ctx, c.ID, chat.ToArchive{})
 		ended <- err
 	}()
 	until(t, "the command has begun", func() bool { return len(archiveFiles(t, opt)) == 3 })
+	return m, c, cancel, ended
+}
+
+// hangs gives archives a command that never takes them.
+func hangs(opt provision.Options) {
+	a := opt.Archives
+	a.Command, a.UID, a.GID = []string{"/bin/sleep", "1000"}, 60998, 60998
+}
+
+// TestArchiveEndsWithItsCaller: an archive whose caller leaves while it is written, here because
+// the operator's command takes for ever, is none, and the chat goes on.
+func TestArchiveEndsWithItsCaller(t *testing.T) {
+	opt := keepsArchives(t, options(t))
+	m, c, cancel, ended := slowArchive(t, opt, "slow")
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
@@ -294,7 +310,7 @@ func TestReapAfter(t *testing.T) {
 func TestReapAfterGivesWay(t *testing.T) {
 	opt := keepsArchives(t, options(t))
 	opt.Every = 100 * time.Millisecond
-	opt.Archives.Command, opt.Archives.UID, opt.Archives.GID = []string{"/bin/sleep", "1000"}, 60998, 60998
+	hangs(opt)
 	p := opt.Profiles["default"]
 	p.ReapAfter = chat.Duration(2 * time.Second)
 	opt.Profiles["default"] = p
@@ -386,16 +402,7 @@ func TestArchiveMoves(t *testing.T) {
 // TestArchivedIsBusy: who wants a chat that a caller archives hears so at once, and may look at it.
 func TestArchivedIsBusy(t *testing.T) {
 	opt := keepsArchives(t, options(t))
-	opt.Archives.Command, opt.Archives.UID, opt.Archives.GID = []string{"/bin/sleep", "1000"}, 60998, 60998
-	m := open(t, opt)
-	c := kept(t, m, "busy")
-	ctx, cancel := context.WithCancel(operator(t.Context()))
-	ended := make(chan error)
-	go func() {
-		_, err := m.Archive(ctx, c.ID, chat.ToArchive{})
-		ended <- err
-	}()
-	until(t, "the command has begun", func() bool { return len(archiveFiles(t, opt)) == 3 })
+	m, c, cancel, ended := slowArchive(t, opt, "busy")
 	for what, err := range map[string]error{
 		"input":  m.Input(operator(t.Context()), c.ID, chat.Input{Text: "x"}),
 		"wake":   second(m.Wake(operator(t.Context()), c.ID)),
