@@ -19,9 +19,9 @@
 //
 // # What it does not stop
 //
-// Whoever can write as root. A manifest is not encrypted: it has the owner, the external id and the
-// labels. An older archive of the same chat, put in the place of a newer one under its own name, is
-// that older archive. What the operator's command does with the files.
+// Root, which can read the archives and the install key. A manifest is in clear: it has the owner,
+// the external id and the labels. An archive may be removed, and older ones of its chat remain
+// valid. The operator's command may do anything with the files that it gets.
 //
 // [why]: https://github.com/chatd/chatd/blob/main/adrs/0091-archives.md
 package archives

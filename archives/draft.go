@@ -109,7 +109,7 @@ func (d *Draft) Read(p Part) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read archive %s: %w", d.name, err)
 	}
-	// What is read comes from the disk again, as far as the kernel can (posix_fadvise(2)).
+	// The check shall read the disk, and not the page cache (posix_fadvise(2)).
 	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 	return f, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/chatd/chatd/uplink"
 )
 
-// errNotYet is of a chat of which chatd-egress has not been told: nothing is carried for it.
+// errNotYet: chatd-egress does not know the chat yet, and carries nothing for it.
 var errNotYet = errors.New("chatd-egress is about to be told")
 
 // introduce greets chatd-egress, and closes the chats that it has from an earlier chatd-root and

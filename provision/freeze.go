@@ -171,7 +171,7 @@ func heldError(id chat.ID) error {
 }
 
 // freezeSession freezes the processes of a session, unless a command is inside or still is false.
-// It freezes first: see letIn. What is frozen and cannot be audited is thawed.
+// It freezes before it looks for commands: see letIn. If the freeze cannot be audited it thaws again.
 func (m *Manager) freezeSession(
 	ctx context.Context, rec state.Record, s *liveSession, why string, still func() bool,
 ) (froze bool, err error) {
