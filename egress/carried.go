@@ -63,6 +63,7 @@ func (c *carried) leave() {
 	delete(n.carried, c)
 	if !c.udp {
 		n.connections--
+		n.servers -= len(c.reals)
 	}
 	e := Event{Chat: n.id, Host: c.target.host, Addr: c.dst, UDP: c.udp, Verdict: Allowed,
 		Out: c.out.Load(), In: c.in.Load()}
@@ -126,15 +127,19 @@ func (c *carried) reached(real netip.AddrPort) error {
 	}
 	c.real = real
 	c.reals = append(c.reals, real)
+	if !c.udp {
+		c.n.servers++
+	}
 	return nil
 }
 
-// left forgets a peer, to which the connection is closed.
+// left forgets a server, to which the connection is closed.
 func (c *carried) left(real netip.AddrPort) {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
 	if i := slices.Index(c.reals, real); i >= 0 {
 		c.reals = slices.Delete(c.reals, i, i+1)
+		c.n.servers--
 	}
 }
 

@@ -73,7 +73,8 @@ type network struct {
 	grants      []secret.Grant
 	names       resolvers
 	carried     map[*carried]bool
-	connections int
+	connections int // of the chat's programs
+	servers     int // that are connected to over TCP
 	flows       map[flowKey]*flow
 }
 

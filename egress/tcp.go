@@ -139,5 +139,9 @@ func (c connection) connect(t target) (*net.TCPConn, error) {
 		reset(server)
 		return nil, err
 	}
+	if err := c.n.narrow(server); err != nil {
+		reset(server)
+		return nil, err
+	}
 	return server, nil
 }

@@ -109,8 +109,9 @@ type fakeRoot struct {
 	refuse  bool          // certificates
 	reports []uplink.Event
 	carried []uplink.Carried
-	deaf    bool // to reports
-	raw     bool // replies are by raw sockets
+	deaf    bool         // to reports
+	raw     bool         // replies are by raw sockets
+	made    func(fd int) // called for each socket to a server, unless nil
 }
 
 func (w *world) newRoot() *fakeRoot {
@@ -199,6 +200,9 @@ func (r *fakeRoot) socket(c uplink.Call) (*os.File, error) {
 	fd, err := unix.Socket(family, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, proto)
 	if err != nil {
 		return nil, err
+	}
+	if r.made != nil && c.Verb == uplink.Socket {
+		r.made(fd)
 	}
 	f := os.NewFile(uintptr(fd), "socket")
 	switch c.Verb {
