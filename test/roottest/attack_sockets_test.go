@@ -107,17 +107,15 @@ func takeWaiting(t *testing.T, m *manager) string {
 		}
 		// A session that has ended meanwhile has no process left to stop.
 		_ = exec.Command("pkill", "-STOP", "-U", fmt.Sprint(a.UID), "-f", "waiting connections").Run()
-		looks := 60 // four a second
 		isOff := func(l chat.Layer) bool {
 			return l.Name == chat.LayerSockets && l.State == chat.LayerOff
 		}
-		if slices.ContainsFunc(a.Layers, isOff) {
-			looks = 12 // never looks: that shows sooner than a late look
-		}
-		for range looks {
-			if time.Sleep(250 * time.Millisecond); !awake(t, a) {
+		if !slices.ContainsFunc(a.Layers, isOff) {
+			if comes(func() bool { return !awake(t, a) }) {
 				return "ended"
 			}
+		} else if time.Sleep(3 * time.Second); !awake(t, a) { // in which there would be 12 looks
+			return "ended"
 		}
 		return fmt.Sprintf("ok %d MiB", grown>>20)
 	}
