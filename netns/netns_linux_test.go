@@ -86,7 +86,7 @@ func listening(t *testing.T) (n *Namespace, tcp net.Listener, udp *net.UDPConn) 
 func (n *Namespace) inside(t *testing.T, network, to string) (conn net.Conn, err error) {
 	t.Helper()
 	err = n.in(func() error {
-		conn, err = net.DialTimeout(network, to, 5*time.Second)
+		conn, err = net.DialTimeout(network, to, time.Minute)
 		return err
 	})
 	return conn, err
