@@ -44,7 +44,10 @@ func TestSwappedPrefix(t *testing.T) {
 	}()
 	looks, followed := 0, false
 	began := time.Now()
-	more := func() bool { return time.Since(began) < 10*time.Second || !followed && time.Since(began) < longEnough }
+	more := func() bool {
+		took := time.Since(began)
+		return took < 10*time.Second || !followed && took < longEnough
+	}
 	for ; more(); looks++ {
 		makeFree(t, at(fmt.Sprintf("again/%d", looks))) // the enforcer looks by itself, too
 		must(t, s.k.apply(s.k.named(s.order.Chat), nil))

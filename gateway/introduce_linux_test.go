@@ -17,7 +17,8 @@ func waits(function string) bool {
 	all := make([]byte, 1<<20)
 	all = all[:runtime.Stack(all, true)]
 	for one := range bytes.SplitSeq(all, []byte("\n\n")) {
-		if bytes.Contains(one, []byte("[sync.Mutex.Lock")) && bytes.Contains(one, []byte(function)) {
+		locks := bytes.Contains(one, []byte("[sync.Mutex.Lock"))
+		if locks && bytes.Contains(one, []byte(function)) {
 			return true
 		}
 	}
