@@ -157,10 +157,10 @@ var owners = map[string]string{
 	"github.com/opencontainers/runtime-spec":      "cgroup",
 	"github.com/coreos/go-iptables":               "netpolicy",
 	"github.com/landlock-lsm/go-landlock":         "landlock",
-	"github.com/elastic/go-seccomp-bpf":           "shims front egress scan", // adrs/0088
-	"golang.org/x/net":                            "shims resolver",          // adrs/0073
-	"github.com/google/nftables":                  "netns",                   // adrs/0073
-	"github.com/vishvananda/netlink":              "netns",                   // adrs/0073
+	"github.com/elastic/go-seccomp-bpf":           "shims landlock", // adrs/0094
+	"golang.org/x/net":                            "shims resolver", // adrs/0073
+	"github.com/google/nftables":                  "netns",          // adrs/0073
+	"github.com/vishvananda/netlink":              "netns",          // adrs/0073
 	"github.com/creack/pty":                       "shims",
 	"golang.org/x/term":                           "cmd/chatd",
 	"github.com/rogpeppe/go-internal":             "cmd/chatd",

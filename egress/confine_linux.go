@@ -3,8 +3,6 @@ package egress
 import (
 	"fmt"
 
-	seccomp "github.com/elastic/go-seccomp-bpf"
-	"github.com/elastic/go-seccomp-bpf/arch"
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/landlock"
@@ -52,31 +50,5 @@ func Confine() (missing []string, err error) {
 	} else if _, err := landlock.Enforce(landlock.Rules{}, 1, true); err != nil {
 		return nil, err
 	}
-	return missing, filter()
-}
-
-// filter loads the list for every thread, and sets no_new_privs.
-func filter() error {
-	info, err := arch.GetInfo("")
-	if err != nil {
-		return fmt.Errorf("cannot make a system call filter: %w", err)
-	}
-	var names []string
-	for _, n := range passed {
-		if _, ok := info.SyscallNames[n]; ok {
-			names = append(names, n)
-		}
-	}
-	err = seccomp.LoadFilter(seccomp.Filter{
-		NoNewPrivs: true,
-		Flag:       seccomp.FilterFlagTSync,
-		Policy: seccomp.Policy{
-			DefaultAction: seccomp.ActionErrno, // the library adds EPERM
-			Syscalls:      []seccomp.SyscallGroup{{Action: seccomp.ActionAllow, Names: names}},
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("cannot load a system call filter: %w", err)
-	}
-	return nil
+	return missing, landlock.AllowCalls(passed)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -83,7 +82,7 @@ func (g *Gateway) upstream(c uplink.Call) (*os.File, error) {
 	raw, err := f.SyscallConn()
 	if err == nil {
 		var connErr error
-		err = raw.Control(func(fd uintptr) { connErr = unix.Connect(int(fd), sockaddr(to)) })
+		err = raw.Control(func(fd uintptr) { connErr = unix.Connect(int(fd), netns.Sockaddr(to)) })
 		if !errors.Is(connErr, unix.EINPROGRESS) {
 			err = errors.Join(err, connErr)
 		}
@@ -110,11 +109,4 @@ func (g *Gateway) reply(c uplink.Call) (*os.File, error) {
 			c.Local, chat.ErrInvalid)
 	}
 	return h.ns.Reply(c.Local, c.Remote)
-}
-
-func sockaddr(a netip.AddrPort) unix.Sockaddr {
-	if a.Addr().Is4() {
-		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
-	}
-	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
 }

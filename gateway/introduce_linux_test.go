@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"bytes"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -9,6 +11,19 @@ import (
 
 	"github.com/chatd/chatd/chat"
 )
+
+// waits reports whether a goroutine waits for a mutex in a function.
+func waits(function string) bool {
+	all := make([]byte, 1<<20)
+	all = all[:runtime.Stack(all, true)]
+	for one := range bytes.SplitSeq(all, []byte("\n\n")) {
+		locks := bytes.Contains(one, []byte("[sync.Mutex.Lock"))
+		if locks && bytes.Contains(one, []byte(function)) {
+			return true
+		}
+	}
+	return false
+}
 
 // TestSlowIntroduction: a chatd-egress that is slow to hear of chats holds up the others, which
 // sleep meanwhile and change, for one of them alone.
@@ -37,8 +52,9 @@ func TestSlowIntroduction(t *testing.T) {
 	closed := make(chan error, 1)
 	last := ids[7]
 	go func() { closed <- g.Close(t.Context(), last) }()
+	until(t, func() bool { return waits("gateway.(*Gateway).Close(") })
 	for range 7 {
-		time.Sleep(20 * time.Millisecond) // so that Close waits for its turn
+		time.Sleep(2 * time.Millisecond) // from when on a mutex is handed to who waits
 		select {
 		case release <- true:
 		case err := <-closed:

@@ -41,7 +41,7 @@ func TestAwaitLayers(t *testing.T) {
 				}
 				return asked < 3 || !c.dies
 			}
-			timeout := 5 * time.Second
+			timeout := time.Minute
 			if c.slow {
 				timeout = 20 * time.Millisecond
 			}

@@ -6,6 +6,9 @@
 // ABI can refuse and this package knows, and an ABI below the required minimum is an error.
 // [Result] has the result.
 //
+// A process of chatd's own that confines itself also calls [AllowCalls], with the few system calls
+// that it goes on to make.
+//
 // A newer ABI can refuse more operations. Version 1 covers opening,
 // making and removing; 2 lets files move between directories at all (without
 // it every such rename fails with EXDEV); 3 adds truncation; 5 ioctl on

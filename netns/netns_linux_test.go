@@ -86,7 +86,7 @@ func listening(t *testing.T) (n *Namespace, tcp net.Listener, udp *net.UDPConn) 
 func (n *Namespace) inside(t *testing.T, network, to string) (conn net.Conn, err error) {
 	t.Helper()
 	err = n.in(func() error {
-		conn, err = net.DialTimeout(network, to, 5*time.Second)
+		conn, err = net.DialTimeout(network, to, time.Minute)
 		return err
 	})
 	return conn, err
@@ -401,7 +401,7 @@ func refusesPort() (all error) {
 			err = errors.Join(unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
 				unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
 			to := netip.AddrPortFrom(netip.MustParseAddr(at), Port)
-			if got := unix.Bind(s, sockaddr(to)); !errors.Is(got, unix.EACCES) {
+			if got := unix.Bind(s, Sockaddr(to)); !errors.Is(got, unix.EACCES) {
 				err = errors.Join(err, fmt.Errorf("bind %s: %v", to, got))
 			}
 			all = errors.Join(all, err, unix.Close(s))

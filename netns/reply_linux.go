@@ -58,10 +58,10 @@ func answering(kind, proto int, local, remote netip.AddrPort) (int, error) {
 		err = unix.SetsockoptInt(s, any.level, any.name, any.value)
 	}
 	if err == nil {
-		err = unix.Bind(s, sockaddr(local))
+		err = unix.Bind(s, Sockaddr(local))
 	}
 	if err == nil {
-		err = unix.Connect(s, sockaddr(remote))
+		err = unix.Connect(s, Sockaddr(remote))
 	}
 	if err != nil {
 		return -1, errors.Join(err, unix.Close(s))

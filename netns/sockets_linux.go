@@ -49,7 +49,7 @@ func bound(kind int) (*os.File, error) {
 	if v6 {
 		any = netip.IPv6Unspecified()
 	}
-	err = unix.Bind(s, sockaddr(netip.AddrPortFrom(any, Port)))
+	err = unix.Bind(s, Sockaddr(netip.AddrPortFrom(any, Port)))
 	if err == nil && kind == unix.SOCK_STREAM {
 		err = unix.Listen(s, backlog)
 	}
@@ -96,7 +96,8 @@ func socketOptions(kind int, v6 bool) []socketOption {
 	return all
 }
 
-func sockaddr(a netip.AddrPort) unix.Sockaddr {
+// Sockaddr is an address as bind(2) and connect(2) take it.
+func Sockaddr(a netip.AddrPort) unix.Sockaddr {
 	if a.Addr().Is4() {
 		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
 	}

@@ -10,12 +10,10 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// expireArchives removes the archives that have expired; since is that of overdue. It opens the
+// expireArchives removes the archives that have expired; old is that of overdue. It opens the
 // directory where none expires too: what a kill left there is removed, and what is wrong is known
 // before an archive is needed.
-func (m *Manager) expireArchives(
-	ctx context.Context, since map[chat.ArchiveName]time.Time,
-) error {
+func (m *Manager) expireArchives(ctx context.Context, old lasting[chat.ArchiveName]) error {
 	if m.opt.Archives == nil {
 		return nil
 	}
@@ -25,7 +23,7 @@ func (m *Manager) expireArchives(
 	}
 	all, err := store.List(chat.ArchiveFilter{})
 	errs := []error{err}
-	for _, a := range overdue(all, since, time.Now()) {
+	for _, a := range overdue(all, old, time.Now()) {
 		if ctx.Err() == nil {
 			errs = append(errs, m.expireOne(ctx, store, a))
 		}
@@ -33,29 +31,19 @@ func (m *Manager) expireArchives(
 	return errors.Join(errs...)
 }
 
-// overdue are the archives that were found expired for a while too: in that a clock that was set
-// wrongly can be set right. since has when each was first found so, by the monotonic clock.
+// overdue are the archives that were found expired for a while too.
 func overdue(
-	all []archives.Manifest, since map[chat.ArchiveName]time.Time, now time.Time,
+	all []archives.Manifest, old lasting[chat.ArchiveName], now time.Time,
 ) (due []archives.Manifest) {
-	found := map[chat.ArchiveName]bool{}
 	for _, a := range all {
 		if a.ExpiresAt == nil || now.Before(*a.ExpiresAt) {
 			continue
 		}
-		found[a.Name] = true
-		if _, known := since[a.Name]; !known {
-			since[a.Name] = now
-		}
-		if now.Sub(since[a.Name]) >= graceOf(a.ExpiresAt.Sub(a.ArchivedAt)) {
+		if old.found(a.Name, now, a.ExpiresAt.Sub(a.ArchivedAt)) {
 			due = append(due, a)
 		}
 	}
-	for name := range since {
-		if !found[name] {
-			delete(since, name)
-		}
-	}
+	old.forgetOthers(now)
 	return due
 }
 

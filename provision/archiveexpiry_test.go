@@ -18,7 +18,7 @@ func TestOverdue(t *testing.T) {
 		return a
 	}
 	past, later, ever := expires("past", -time.Hour), expires("later", time.Hour), archives.Manifest{}
-	all, since := []archives.Manifest{past, later, ever}, map[chat.ArchiveName]time.Time{}
+	all, old := []archives.Manifest{past, later, ever}, lasting[chat.ArchiveName]{}
 	for i, look := range []struct {
 		all  []archives.Manifest
 		at   time.Duration
@@ -26,11 +26,11 @@ func TestOverdue(t *testing.T) {
 	}{
 		{all, 0, 0},
 		{all, 59 * time.Minute, 0},
-		{[]archives.Manifest{later, ever}, 59 * time.Minute, 0}, // the clock was set right
+		{[]archives.Manifest{later, ever}, 60 * time.Minute, 0}, // the clock was set right
 		{all, 61 * time.Minute, 0},                              // both have expired now
 		{all, 3 * time.Hour, 2},
 	} {
-		if due := overdue(look.all, since, now.Add(look.at)); len(due) != look.want {
+		if due := overdue(look.all, old, now.Add(look.at)); len(due) != look.want {
 			t.Errorf("look %d: %d are overdue, want %d", i, len(due), look.want)
 		}
 	}

@@ -20,7 +20,7 @@ const expireEvery = time.Hour
 func (m *Manager) watchUnused(ctx context.Context) {
 	tick := time.NewTicker(cmp.Or(m.opt.Every, time.Minute))
 	defer tick.Stop()
-	unused, old := map[chat.ID]time.Time{}, map[chat.ArchiveName]time.Time{}
+	unused, old := lasting[chat.ID]{}, lasting[chat.ArchiveName]{}
 	var expired time.Time
 	for {
 		select {
@@ -37,40 +37,28 @@ func (m *Manager) watchUnused(ctx context.Context) {
 	}
 }
 
-// reapUnused looks once at all chats. since has when each was first found unused for too long, by
-// the monotonic clock: it is reaped if it is found so again for a while, in which a clock that was
-// set wrongly can be set right, and an operator may see it.
-func (m *Manager) reapUnused(ctx context.Context, since map[chat.ID]time.Time) {
-	now, found := time.Now(), map[chat.ID]bool{}
+// reapUnused looks once at all chats, and reaps those that it found unused for too long for a while.
+func (m *Manager) reapUnused(ctx context.Context, unused lasting[chat.ID]) {
+	now := time.Now()
 	for _, rec := range m.store.All() {
 		after := m.opt.Profiles[rec.Profile].ReapAfter.D()
 		if ctx.Err() != nil || after == 0 || !m.isUnused(rec, after) {
 			continue
 		}
-		found[rec.ID] = true
-		if _, known := since[rec.ID]; !known {
-			since[rec.ID] = now
-		}
-		if now.Sub(since[rec.ID]) < graceOf(after) {
+		if !unused.found(rec.ID, now, after) {
 			continue
 		}
-		since[rec.ID] = time.Now() // again after a while, where it fails
+		unused[rec.ID] = sighting{time.Now(), now} // again after a while, where it fails
 		err := m.reapOne(ctx, rec, after)
 		if errors.Is(err, errWanted) || ctx.Err() != nil {
 			err = nil
 		}
 		m.report("reap_after of chat "+string(rec.ID), err)
 	}
-	for id := range since {
-		if !found[id] {
-			delete(since, id)
-			m.clearFinding("reap_after of chat " + string(id))
-		}
+	for _, id := range unused.forgetOthers(now) {
+		m.clearFinding("reap_after of chat " + string(id))
 	}
 }
-
-// graceOf is for how long a chat is found unused before it is reaped.
-func graceOf(after time.Duration) time.Duration { return min(time.Hour, after/10) }
 
 // isUnused reports whether a chat was not used for too long. One that has a schedule to come, or that
 // an operator holds frozen, is none.

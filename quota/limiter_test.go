@@ -35,7 +35,7 @@ func enqueue(t *testing.T, g *Limiter, by turn, done func(leave func())) {
 // TestLimiterTakesTurns: the hundred creates of one owner are served in turn with one create of
 // another owner.
 func TestLimiterTakesTurns(t *testing.T) {
-	g := NewLimiter(1, 3*time.Second)
+	g := NewLimiter(1, time.Minute)
 	leave, err := g.Enter(t.Context(), "many", "create")
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestLimiterTakesTurns(t *testing.T) {
 // TestLimiterBounds: at most as many are inside as there are slots, and a waiter that gives up
 // keeps none.
 func TestLimiterBounds(t *testing.T) {
-	g := NewLimiter(3, 3*time.Second)
+	g := NewLimiter(3, time.Minute)
 	var inside, peak atomic.Int32
 	done := make(chan struct{})
 	for i := range 60 {
@@ -98,7 +98,7 @@ func TestLimiterBounds(t *testing.T) {
 // checkFree waits until all slots are free and none waits: one that left may still be on the way.
 func checkFree(t *testing.T, g *Limiter, slots int) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		g.mu.Lock()
 		free, waiting, turns := g.free, len(g.waiting), len(g.turns)
 		g.mu.Unlock()

@@ -175,7 +175,7 @@ func (r *fake) await(t *testing.T, want string) {
 		if got != want {
 			t.Fatalf("%s was called, want %s", got, want)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("%s was never called", want)
 	}
 }

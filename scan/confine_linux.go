@@ -3,8 +3,6 @@ package scan
 import (
 	"fmt"
 
-	seccomp "github.com/elastic/go-seccomp-bpf"
-	"github.com/elastic/go-seccomp-bpf/arch"
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/landlock"
@@ -43,7 +41,7 @@ func confine() (missing string, err error) {
 	} else if _, err := landlock.Enforce(landlock.Rules{List: []string{"/"}}, 1, true); err != nil {
 		return "", err
 	}
-	return missing, filter()
+	return missing, landlock.AllowCalls(passed)
 }
 
 // onlySearches checks that the process has CAP_DAC_READ_SEARCH and no other capability.
@@ -60,31 +58,6 @@ func onlySearches() error {
 	}
 	if unix.Getuid() == 0 {
 		return fmt.Errorf("cannot scan as root")
-	}
-	return nil
-}
-
-// filter loads the list for every thread, and sets no_new_privs.
-func filter() error {
-	info, err := arch.GetInfo("")
-	if err != nil {
-		return fmt.Errorf("cannot make a system call filter: %w", err)
-	}
-	var names []string
-	for _, n := range passed {
-		if _, ok := info.SyscallNames[n]; ok {
-			names = append(names, n)
-		}
-	}
-	err = seccomp.LoadFilter(seccomp.Filter{
-		NoNewPrivs: true, Flag: seccomp.FilterFlagTSync,
-		Policy: seccomp.Policy{
-			DefaultAction: seccomp.ActionErrno, // the library adds EPERM
-			Syscalls:      []seccomp.SyscallGroup{{Action: seccomp.ActionAllow, Names: names}},
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("cannot load a system call filter: %w", err)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func TestHeldStreams(t *testing.T) {
 	}
 	select {
 	case <-kept.done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the answer waits for a stream that somebody holds")
 	}
 	stdio.Close()

@@ -114,12 +114,11 @@ func TestWhileArchived(t *testing.T) {
 		})
 	}
 	until(t, "both commands have begun", func() bool { return len(archiveFiles(t, opt)) == 1+2*3 })
-	brief, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	if err := m.Reload(brief, nil); err != nil {
-		t.Errorf("a reload waits: %v", err)
+	err := within(t, "a reload", func() error { return m.Reload(ctx, nil) })
+	if err != nil {
+		t.Errorf("a reload: %v", err)
 	}
-	brief, cancel = context.WithTimeout(ctx, time.Second)
+	brief, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if err := m.RemoveArchive(brief, a.Name); !errors.Is(err, chat.ErrBusy) {
 		t.Errorf("removed beside an archive: %v", err)

@@ -22,8 +22,14 @@ func keepAwake(opt provision.Options) provision.Options {
 // program starts a program in the chat's terminal, and returns when it is there.
 func program(t *testing.T, m *manager, c chat.Chat) {
 	t.Helper()
-	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: "sleep 1000", Enter: true}))
+	begin := func() {
+		must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: "sleep 1000", Enter: true}))
+	}
+	begin()
 	until(t, "the program runs", func() bool {
+		if !goesOn(t, m, c) {
+			begin()
+		}
 		all, err := m.Processes(operator(t.Context()), c.ID)
 		must(t, err)
 		for _, p := range all.Processes {
@@ -33,6 +39,18 @@ func program(t *testing.T, m *manager, c chat.Chat) {
 		}
 		return false
 	})
+}
+
+// goesOn thaws a chat that was idle for too long before a busy host had begun what was typed. It
+// is false for one that sleeps.
+func goesOn(t *testing.T, m *manager, c chat.Chat) bool {
+	t.Helper()
+	got, err := m.Get(operator(t.Context()), c.ID)
+	must(t, err)
+	if got.Frozen == chat.FrozenUntilUsed {
+		must(t, second(m.Thaw(operator(t.Context()), c.ID)))
+	}
+	return got.Awake
 }
 
 // isAwake asks, which is no use of the chat.

@@ -48,7 +48,12 @@ func startDaemonOf(t *testing.T, opt provision.Options, config, failpoint string
 	d.cmd.Env = append(os.Environ(), "CHATD_FAILPOINT="+failpoint, "NOTIFY_SOCKET="+d.listen(t, dir))
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	must(t, d.cmd.Start())
-	t.Cleanup(d.kill)
+	t.Cleanup(func() {
+		if d.kill(); t.Failed() {
+			text, _ := os.ReadFile(d.log) // to explain the failure, if it can
+			t.Logf("the last of %s:\n%s", d.log, text[max(0, len(text)-10_000):])
+		}
+	})
 	d.Client = api.NewClient(api.ClientOptions{Socket: filepath.Join(opt.Run, "chatd.sock")})
 	d.waitUp(t)
 	d.waitReady(t)

@@ -92,7 +92,7 @@ var conversations = rapid.SampledFrom([]string{"one", "two", "$(three)", "vier\n
 
 // settled is how long the host may differ from the last answer: a process that begins a session, or
 // ended, may be there for a moment.
-const settled = time.Minute
+const settled = longEnough
 
 // compare is made after each call.
 func (h *history) compare(rt *rapid.T) {

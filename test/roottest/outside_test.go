@@ -78,6 +78,23 @@ func (o *internet) in(t testing.TB, act func() error) {
 	}))
 }
 
+// standing counts the connections to a port of the outside that neither side has closed.
+func (o *internet) standing(t testing.TB, port int) (n int64) {
+	for _, list := range []string{"tcp", "tcp6"} {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", o.cmd.Process.Pid, list))
+		if err != nil {
+			t.Error(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			f := strings.Fields(line)
+			if strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) && f[3] == "01" { // established
+				n++
+			}
+		}
+	}
+	return n
+}
+
 func (o *internet) listen(t testing.TB, port string) (all []net.Listener) {
 	for _, host := range []string{"0.0.0.0", "::"} {
 		var l net.Listener

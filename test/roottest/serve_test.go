@@ -106,7 +106,7 @@ func TestSocketActivation(t *testing.T) {
 func heard(t *testing.T, c *net.UnixConn, word string) {
 	t.Helper()
 	b := make([]byte, 4096)
-	must(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+	must(t, c.SetReadDeadline(time.Now().Add(longEnough)))
 	for {
 		n, err := c.Read(b)
 		if err != nil {

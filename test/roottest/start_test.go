@@ -117,7 +117,7 @@ func TestSocketBeforeProbes(t *testing.T) {
 	must(t, err)
 	defer notify.Close()
 	d := a.serve(t, "PATH="+dir+"/bin:$PATH NOTIFY_SOCKET="+a.socket+".notify", a.file)
-	within, cancel := context.WithTimeout(t.Context(), time.Minute) // "systemd" holds the socket
+	within, cancel := context.WithTimeout(t.Context(), longEnough) // "systemd" holds the socket
 	defer cancel()
 	st, err := d.Status(within)
 	if err != nil || st.Ready || len(st.Layers) != len(chat.LayerNames()) {

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -135,7 +134,7 @@ func manyByDaemon(t *testing.T, opt provision.Options, pattern string) {
 	must(t, f.Close())
 	const line = 12
 	for _, check := range []string{"--check", "--json"} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // one that serves would never end
+		ctx, cancel := context.WithTimeout(t.Context(), longEnough) // one that serves would never end
 		defer cancel()
 		cmd := exec.CommandContext(ctx, programs.chatd, "serve", check, "--config", config)
 		out, _ := cmd.CombinedOutput()

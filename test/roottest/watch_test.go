@@ -72,9 +72,12 @@ func TestNothingBeginsAfterAFlush(t *testing.T) {
 		if out, err := exec.Command(flush[0], flush[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v: %s", flush, err, out)
 		}
-		time.Sleep(500 * time.Millisecond) // the kernel tells immediately, but this process may wait for a CPU
+		var run error
+		until(t, fmt.Sprintf("%v is noticed", flush), func() bool { // the kernel tells immediately, but chatd may wait for a CPU
+			_, run = m.Run(ctx, a.ID, chat.RunSpec{Command: "true"})
+			return run != nil
+		})
 		_, wake := m.Wake(ctx, b.ID)
-		_, run := m.Run(ctx, a.ID, chat.RunSpec{Command: "true"})
 		must(t, os.Remove(barrier))
 		for what, err := range map[string]error{"wake": wake, "run": run} {
 			if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "somebody changed the packet rules") {
