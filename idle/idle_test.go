@@ -191,8 +191,8 @@ func TestRun(t *testing.T) {
 // one is enough where each chat is as good as another.
 func one([]chat.ID, bool) bool { return true }
 
-// TestMakeRoomEnough: none sleeps where all idle chats together are not enough. Those that were just
-// used may be soon, if they are enough then. One that cannot be ended does not count.
+// TestMakeRoomEnough: none sleeps where all idle chats together are not enough. Those that were
+// just used may be soon, if they are enough then. One that cannot be ended does not count.
 func TestMakeRoomEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, w := newHost()
@@ -206,7 +206,8 @@ func TestMakeRoomEnough(t *testing.T) {
 			t.Helper()
 			fits := func(asleep []chat.ID, _ bool) bool { return len(asleep)+len(h.slept) >= n }
 			m, s, awake := w.MakeRoom(t.Context(), "", fits)
-			if m != made || s != soon || !m && !strings.Contains(awake, "idle, which is not enough") {
+			said := strings.Contains(awake, "idle, which is not enough")
+			if m != made || s != soon || said == made {
 				t.Errorf("for %d: room %t, soon %t, %q", n, m, s, awake)
 			}
 		}

@@ -12,10 +12,10 @@ import (
 )
 
 // MakeRoom puts the longest idle chat to sleep, of one owner or, if owner is empty, of all, because
-// another chat is to wake. It puts none to sleep unless fits is true of idle chats together. If none
-// can sleep it returns what keeps them awake, as in "12 at work, 3 in use within 10s", with the names
-// of those at work that the caller in ctx may see, and soon: there may be room before long, by fits
-// of those that may be idle by then, with soon.
+// another chat is to wake. It puts none to sleep unless fits is true of idle chats together. If
+// none can sleep it returns what keeps them awake, as in "12 at work, 3 in use within 10s", with
+// the names of those at work that the caller in ctx may see, and soon: there may be room before
+// long, by fits of those that may be idle by then, with soon.
 func (w *Watch) MakeRoom(
 	ctx context.Context, owner string, fits func(asleep []chat.ID, soon bool) bool,
 ) (made, soon bool, awake string) {

@@ -239,7 +239,9 @@ func TestWakesInOrder(t *testing.T) {
 		var order []string
 		none := func() map[chat.ID]Place { return map[chat.ID]Place{} }
 		s := New(Options{MaxAwake: 1, Awake: none})
-		s.Options.MakeRoom = func(ctx context.Context, _ string, _ Fits) (made, soon bool, awake string) {
+		s.Options.MakeRoom = func(
+			ctx context.Context, _ string, _ Fits,
+		) (made, soon bool, awake string) {
 			<-first
 			order = append(order, chat.CallerFrom(ctx).Name)
 			return false, false, "all at work"

@@ -43,9 +43,9 @@ type room struct {
 // Wake admits a chat that wakes, until done is called: it bounds the chats that are awake or
 // waking, and their memory_max, in total, and the chats of one owner. Where these are as many as
 // may be, it puts the longest idle one to sleep, or refuses. A wake for which a chat of another
-// owner may soon be idle waits for that. Wakes are admitted in turn by owner, and in order, but that
-// smaller ones may overtake one that waits for memory, up to as much as it waits for. A chat wakes
-// once at a time.
+// owner may soon be idle waits for that. Wakes are admitted in turn by owner, and in order, but
+// that smaller ones may overtake one that waits for memory, up to as much as it waits for. A chat
+// wakes once at a time.
 func (s *Shares) Wake(ctx context.Context, id chat.ID, p Place) (done func(), err error) {
 	if max := s.MaxMemory; max > 0 && p.Memory > max {
 		return nil, fmt.Errorf("cannot wake chat %s: its memory_max, %s, is more than "+
